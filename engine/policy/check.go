@@ -1,0 +1,202 @@
+package policy
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/taskengine/taskengine/engine/task"
+)
+
+// Set is everything the engine is told: the types it knows and the limits they share.
+type Set struct {
+	Slots  int // how many slots a node has in all; 0 is without limit
+	Types  map[string]Type
+	Limits map[string]Limit
+}
+
+// Problem is one thing that is wrong with a [Set].
+type Problem struct {
+	Path []string // where, as in the configuration: "types", "mail", "retry", "max"
+	Text string   // what, and what to do
+}
+
+// String returns the problem as one line.
+func (p Problem) String() string { return strings.Join(p.Path, ".") + ": " + p.Text }
+
+// Check returns everything that is wrong with s, in a stable order; nothing if s can
+// be used.
+func (s Set) Check() []Problem {
+	c := checker{set: s}
+	if s.Slots < 0 {
+		c.add("must be 0 (no limit) or more", "node", "slots")
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Limits)) {
+		c.limit(name, s.Limits[name])
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Types)) {
+		c.typ(name, s.Types[name])
+	}
+	return c.found
+}
+
+type checker struct {
+	set   Set
+	found []Problem
+}
+
+func (c *checker) add(text string, path ...string) {
+	c.found = append(c.found, Problem{Path: path, Text: text})
+}
+
+func (c *checker) limit(name string, l Limit) {
+	at := func(field string) []string { return []string{"limits", name, field} }
+	if name == "" {
+		c.add("a limit needs a name", "limits")
+	}
+	if l.Max < 0 {
+		c.add("must be 0 (no limit) or more", at("max")...)
+	}
+	if l.Of != "" {
+		if _, ok := c.set.Limits[l.Of]; !ok {
+			c.add(fmt.Sprintf("there is no limit %q", l.Of), at("of")...)
+		} else if cycle := c.cycle(name); cycle != "" {
+			c.add("limits form a circle: "+cycle, at("of")...)
+		}
+	}
+	if len(l.Overrides) > 0 && l.Per == "" {
+		c.add("overrides need `per`: they are for particular values", at("overrides")...)
+	}
+	for _, value := range slices.Sorted(maps.Keys(l.Overrides)) {
+		if l.Overrides[value] < 0 {
+			c.add("must be 0 (no limit) or more", append(at("overrides"), value)...)
+		}
+	}
+	if r := l.Rate; !r.IsZero() {
+		if r.Count < 0 || r.Burst < 0 {
+			c.add("must be positive", at("rate")...)
+		}
+		if r.Per <= 0 {
+			c.add("needs a time, such as 20/1s", at("rate")...)
+		}
+	}
+}
+
+// cycle returns the way from name back to itself, or "".
+func (c *checker) cycle(name string) string {
+	way := []string{name}
+	for up := c.set.Limits[name].Of; up != ""; up = c.set.Limits[up].Of {
+		way = append(way, up)
+		if up == name {
+			return strings.Join(way, " of ")
+		}
+		if len(way) > len(c.set.Limits) {
+			return "" // a circle further up, reported there
+		}
+	}
+	return ""
+}
+
+func (c *checker) typ(name string, t Type) {
+	at := func(field ...string) []string { return append([]string{"types", name}, field...) }
+	if name == "" {
+		c.add("a type needs a name", "types")
+	}
+	if t.Priority > task.LowestPriority {
+		c.add("must be 0 (sooner) to 9 (later)", at("priority")...)
+	}
+	if t.Relaxed && t.Delivery == AtMostOnce {
+		c.add("relaxed forgets in a crash that a task had begun, so it cannot go with at_most_once", at("relaxed")...)
+	}
+	if t.Concurrency < 0 {
+		c.add("must be 0 (no limit) or more", at("concurrency")...)
+	}
+	if t.Weight < 1 {
+		c.add("must be 1 or more", at("weight")...)
+	}
+	if t.MaxPayload < 0 {
+		c.add("must be 0 or more", at("max_payload")...)
+	}
+	if t.Concurrency > 0 && t.Weight > t.Concurrency {
+		c.add(fmt.Sprintf("a task of weight %d never fits into a concurrency of %d", t.Weight, t.Concurrency), at("weight")...)
+	}
+	if c.set.Slots > 0 && t.Weight > c.set.Slots {
+		c.add(fmt.Sprintf("a task of weight %d never fits into %d slots", t.Weight, c.set.Slots), at("weight")...)
+	}
+	c.typeLimits(t, at)
+	c.durations(t, at)
+	c.retry(t.Retry, at)
+}
+
+func (c *checker) typeLimits(t Type, at func(...string) []string) {
+	for i, name := range t.Limits {
+		l, ok := c.set.Limits[name]
+		if !ok {
+			c.add(fmt.Sprintf("there is no limit %q", name), at("limits", strconv.Itoa(i))...)
+			continue
+		}
+		if slices.Contains(t.Limits[:i], name) {
+			c.add(fmt.Sprintf("%q is named twice", name), at("limits", strconv.Itoa(i))...)
+		}
+		way := []string{}
+		for up := l; ; up = c.set.Limits[up.Of] {
+			if up.Max > 0 && t.Weight > up.Max {
+				c.add(fmt.Sprintf("a task of weight %d never fits into limit %q of %d", t.Weight, up.Name, up.Max), at("weight")...)
+			}
+			way = append(way, up.Name)
+			if i > 0 && slices.Contains(c.chain(t.Limits[0]), up.Name) {
+				c.add(fmt.Sprintf("%q counts for %q already, through %q", name, up.Name, t.Limits[0]), at("limits", strconv.Itoa(i))...)
+				break
+			}
+			if up.Of == "" || len(way) > len(c.set.Limits) {
+				break
+			}
+		}
+	}
+}
+
+// chain returns the names from a limit up to its root.
+func (c *checker) chain(name string) []string {
+	var way []string
+	for name != "" && len(way) <= len(c.set.Limits) {
+		way = append(way, name)
+		name = c.set.Limits[name].Of
+	}
+	return way
+}
+
+func (c *checker) durations(t Type, at func(...string) []string) {
+	if t.Timeout.Run < 0 {
+		c.add("must not be negative", at("timeout", "run")...)
+	}
+	if t.Timeout.Grace < 0 {
+		c.add("must not be negative", at("timeout", "grace")...)
+	}
+	if t.Timeout.Queue < 0 {
+		c.add("must not be negative", at("timeout", "queue")...)
+	}
+	if t.Timeout.Total < 0 {
+		c.add("must not be negative", at("timeout", "total")...)
+	}
+}
+
+func (c *checker) retry(r Retry, at func(...string) []string) {
+	if r.Max < 1 {
+		c.add("must be 1 (no second attempt) or more", at("retry", "max")...)
+	}
+	b := r.Backoff
+	if b.Kind == Exponential && b.Factor < 1 {
+		c.add("must be 1 or more", at("retry", "backoff", "factor")...)
+	}
+	if b.Jitter < 0 || b.Jitter > 1 {
+		c.add("must be 0 to 1", at("retry", "backoff", "jitter")...)
+	}
+	if b.Initial < 0 || b.Max < 0 {
+		c.add("must not be negative", at("retry", "backoff")...)
+	}
+	if b.Kind == Fixed && len(b.Delays) == 0 {
+		c.add("needs at least one delay", at("retry", "backoff", "delays")...)
+	}
+}

@@ -1,0 +1,137 @@
+package task
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// Handler does the work of tasks. Handle returns the task's result, or an error that
+// says what to do next:
+//
+//   - nil finishes the task with the result;
+//   - [Snooze] and [Again] call it again later, without counting this attempt;
+//   - [Permanent] gives up at once: the task goes to [Error];
+//   - any other error is retried as the type's retry policy says, and [RetryIn] and
+//     [WithClass] steer that.
+//
+// The context ends when the attempt runs out of time, is cancelled, or its node stops;
+// a handler must return soon after. The task belongs to the handler, and t.Ref() is its
+// fencing token: it names this attempt and no other. Handle is called from many
+// goroutines at once. A panic counts as an error.
+type Handler interface {
+	Handle(ctx context.Context, t *Task) (result []byte, err error)
+}
+
+// HandlerFunc makes a function a [Handler].
+type HandlerFunc func(ctx context.Context, t *Task) ([]byte, error)
+
+// Handle calls f.
+func (f HandlerFunc) Handle(ctx context.Context, t *Task) ([]byte, error) { return f(ctx, t) }
+
+// ErrCrashed wraps the errors of attempts whose handler process died under them.
+var ErrCrashed = errors.New("the handler's process died")
+
+// ErrUnavailable wraps the errors of handlers that could not take the task at all,
+// while their process restarts for instance. Such an attempt is not counted.
+var ErrUnavailable = errors.New("the handler is not available")
+
+// verdict is an error that carries the handler's wish.
+type verdict struct {
+	error
+	wish  wish
+	delay time.Duration
+	at    time.Time
+	class string
+}
+
+type wish uint8
+
+const (
+	wishRetry wish = iota
+	wishGiveUp
+	wishSnooze
+	wishAgain
+)
+
+func (v *verdict) Unwrap() error { return v.error }
+
+// Permanent marks err as one that no retry can mend. A nil err stays nil.
+func Permanent(err error) error { return mark(err, func(v *verdict) { v.wish = wishGiveUp }) }
+
+// RetryIn asks for the next attempt after d instead of the policy's delay; the policy
+// still says how many attempts there are. A nil err stays nil.
+func RetryIn(d time.Duration, err error) error {
+	return mark(err, func(v *verdict) { v.wish, v.delay = wishRetry, max(0, d) })
+}
+
+// WithClass names the kind of err, for the retry policy's rules per class. A nil err
+// stays nil.
+func WithClass(class string, err error) error {
+	return mark(err, func(v *verdict) { v.class = class })
+}
+
+// Snooze asks to be called again after d without counting this attempt.
+func Snooze(d time.Duration) error {
+	return &verdict{error: errors.New("snoozed"), wish: wishSnooze, delay: max(0, d)}
+}
+
+// Again says that the work is done for now and due again at the given time: the
+// attempts start anew. It is what recurring tasks return.
+func Again(at time.Time) error {
+	return &verdict{error: errors.New("runs again"), wish: wishAgain, at: at}
+}
+
+func mark(err error, set func(*verdict)) error {
+	if err == nil {
+		return nil
+	}
+	v := &verdict{error: err, delay: -1}
+	var inner *verdict
+	if errors.As(err, &inner) {
+		v.wish, v.delay, v.at, v.class = inner.wish, inner.delay, inner.at, inner.class
+	}
+	set(v)
+	return v
+}
+
+// Verdict is what came of an attempt, in the form the engine decides by and plugins
+// send over the wire.
+type Verdict struct {
+	Outcome Outcome
+	Result  []byte        // if Completed
+	Error   string        // otherwise
+	Class   string        // if Errored: the kind of error, or ""
+	GiveUp  bool          // if Errored: do not retry
+	Delay   time.Duration // if Errored: before the next attempt, negative for the policy's; if Snoozed: how long
+	Again   time.Time     // if Completed: when to run again; zero is never
+}
+
+// VerdictOf reads what a handler returned.
+func VerdictOf(result []byte, err error) Verdict {
+	if err == nil {
+		return Verdict{Outcome: Completed, Result: result}
+	}
+	out := Verdict{Outcome: Errored, Error: err.Error(), Delay: -1}
+	var v *verdict
+	if errors.As(err, &v) {
+		out.Class = v.class
+		switch v.wish {
+		case wishGiveUp:
+			out.GiveUp = true
+		case wishRetry:
+			out.Delay = v.delay
+		case wishSnooze:
+			return Verdict{Outcome: Snoozed, Delay: v.delay}
+		case wishAgain:
+			return Verdict{Outcome: Completed, Result: result, Again: v.at}
+		}
+	}
+	switch {
+	case errors.Is(err, ErrCrashed):
+		out.Outcome = Crashed
+	case errors.Is(err, ErrUnavailable):
+		out.Outcome = HandedBack
+	}
+	return out
+}

@@ -1,0 +1,169 @@
+// Package storage is the port to whatever keeps the tasks. It speaks [task] and
+// nothing else; backends live below it, and none of them decides anything: a row is
+// what [task.Change.Apply] makes of it.
+//
+// Package storagetest holds the suite that every implementation passes.
+package storage
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/taskengine/taskengine/engine/task"
+)
+
+// Errors that callers match with [errors.Is]. Anything else from a backend means that
+// it failed and that the call's outcome is unknown.
+var (
+	// ErrClosed says that the store was closed.
+	ErrClosed = errors.New("the store is closed")
+	// ErrLocked says that another process has the store open.
+	ErrLocked = errors.New("the store is in use by another process")
+	// ErrFormat says that the store was written by a newer version of the program.
+	ErrFormat = errors.New("the store was written by a newer version")
+	// ErrBroken says that the store failed in a way that only reopening it can mend,
+	// such as a full disk. Nothing acknowledged is lost, and nothing more is accepted.
+	ErrBroken = errors.New("the store has failed and must be reopened")
+)
+
+// Tasks are the verbs on rows. On a [Store] each call is a transaction of its own and
+// durable when it returns; on a [Tx] it joins that transaction. Every verb takes many:
+// one call is one round trip, one statement, one sync.
+//
+// An error means that the backend failed and that the transaction is dead. Duplicate,
+// stale and gone are outcomes, not errors. Slices and tasks handed in are not kept and
+// not changed, except as said; those handed out belong to the caller.
+type Tasks interface {
+	// Get returns the whole row, payload and result included, or task.ErrNotFound.
+	Get(ctx context.Context, id task.ID) (*task.Task, error)
+
+	// Insert adds the rows as they are, in order, and writes the Seq it gave to each
+	// into it: greater than that of every row inserted before. A row whose ID, or whose
+	// Type and non-empty Key, are taken is not added; Inserted tells by whom.
+	Insert(ctx context.Context, ts ...*task.Task) ([]Inserted, error)
+
+	// Swap applies each change whose version still holds, in order, and returns the
+	// rows as they then are: nil where the row is gone, is at another version or may
+	// not become that state. Payload is filled in only for rows that entered Processing;
+	// Result never.
+	Swap(ctx context.Context, cs ...task.Change) ([]*task.Task, error)
+
+	// Delete removes the rows that are still at that version, with all that belongs to
+	// them, and says for each whether it did.
+	Delete(ctx context.Context, rs ...task.Ref) ([]bool, error)
+
+	// Due returns the rows in one state whose NextEventAt has come, the earliest first.
+	Due(ctx context.Context, q DueQuery) ([]Due, error)
+
+	// Ready returns the Submitted rows of one leaf in the order of their rank.
+	Ready(ctx context.Context, q ReadyQuery) ([]task.Trigger, error)
+
+	// Leaves returns the leaves that have Submitted rows, in the order of type and then
+	// group, those after the given one (the zero Leaf: from the start), at most limit.
+	// Its cost grows with the leaves returned, not with the rows in them.
+	Leaves(ctx context.Context, after task.Leaf, limit int) ([]task.Leaf, error)
+}
+
+// Store keeps tasks. It is safe for concurrent use.
+type Store interface {
+	Tasks
+
+	// Update runs fn in one transaction: all of it is durable when Update returns nil,
+	// and none of it ever happened when fn or Update fails. fn may be called once only;
+	// it must not use the Store itself, nor the Tx after it returned, and it does not
+	// wait for anything but the Tx.
+	Update(ctx context.Context, fn func(Tx) error) error
+
+	// Close waits for calls under way and releases everything. Later calls return
+	// ErrClosed; Close itself may be called again.
+	Close() error
+}
+
+// Tx is a transaction in progress, used by one goroutine.
+type Tx interface {
+	Tasks
+
+	// OnCommit has fn called after the transaction is durable, in the order of the
+	// calls and before Update returns; never when it did not commit.
+	OnCommit(fn func())
+}
+
+// Inserted is what became of one row of an Insert: nothing stood in its way when
+// Existing is zero, else that is the task that has its ID or its key.
+type Inserted struct {
+	Existing task.ID
+}
+
+// Created reports whether the row was added.
+func (i Inserted) Created() bool { return i.Existing.IsZero() }
+
+// DueQuery asks for rows in State with a non-zero NextEventAt up to and including
+// Before, after the position After (the zero Due: from the start), at most Limit.
+type DueQuery struct {
+	State  task.State
+	After  Due
+	Before time.Time
+	Limit  int
+}
+
+// Due is a row whose NextEventAt, At, has come. At and ID are its position among the
+// others.
+type Due struct {
+	task.Trigger
+	At time.Time
+}
+
+// ReadyQuery asks for the Submitted rows of Leaf that rank after After (nil: all), at
+// most Limit.
+type ReadyQuery struct {
+	Leaf  task.Leaf
+	After *task.Rank
+	Limit int
+}
+
+// Inspector is what people look through; the engine's own way of a task never uses it.
+// A Store may implement it.
+type Inspector interface {
+	// List returns the rows that match, newest ID first, those with an ID below before
+	// (zero: from the newest), at most limit, without payload and result. It reads at
+	// most scan rows and returns the ID to go on from, zero at the end.
+	List(ctx context.Context, f Filter, before task.ID, limit, scan int) (ts []*task.Task, next task.ID, err error)
+
+	// Count returns the number of rows per state and type.
+	Count(ctx context.Context, f Filter) (map[StateType]int64, error)
+}
+
+// Filter selects rows; an empty field selects all.
+type Filter struct {
+	States []task.State
+	Types  []string
+}
+
+// Match reports whether f selects t.
+func (f Filter) Match(s task.State, typ string) bool {
+	return contains(f.States, s) && contains(f.Types, typ)
+}
+
+func contains[T comparable](some []T, one T) bool {
+	for _, s := range some {
+		if s == one {
+			return true
+		}
+	}
+	return len(some) == 0
+}
+
+// StateType is what [Inspector.Count] counts by.
+type StateType struct {
+	State task.State
+	Type  string
+}
+
+// Relaxer is implemented by stores that can apply a change before it is durable.
+type Relaxer interface {
+	// Relax is Update without the wait: when it returns, what fn did is seen by every
+	// later call and becomes durable no later than the next Update. A crash in between
+	// loses it, whole and together with nothing else. OnCommit hooks run at once.
+	Relax(ctx context.Context, fn func(Tx) error) error
+}
