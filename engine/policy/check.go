@@ -56,6 +56,9 @@ func (c *checker) limit(name string, l Limit) {
 	if name == "" {
 		c.add("a limit needs a name", "limits")
 	}
+	if strings.HasPrefix(name, "types.") {
+		c.add("names that begin with \"types.\" are taken by the types' own concurrency", "limits", name)
+	}
 	if l.Max < 0 {
 		c.add("must be 0 (no limit) or more", at("max")...)
 	}

@@ -32,3 +32,36 @@ func (l Limit) MaxFor(value string) int {
 	}
 	return l.Max
 }
+
+// Chain returns the limit called name and those above it, nearest first. It ends where
+// a name is unknown or comes again.
+func (s Set) Chain(name string) []Limit {
+	var chain []Limit
+	for {
+		l, ok := s.Limits[name]
+		if !ok || len(chain) == len(s.Limits) {
+			return chain
+		}
+		chain = append(chain, l)
+		name = l.Of
+	}
+}
+
+// Keyed returns the limits with Per that count for tasks of type t, in the order in
+// which their values are packed into a task's group: along the chain of each of t's
+// limits in turn.
+func (s Set) Keyed(t Type) []Limit {
+	var keyed []Limit
+	for _, name := range t.Limits {
+		for _, l := range s.Chain(name) {
+			if l.Per != "" {
+				keyed = append(keyed, l)
+			}
+		}
+	}
+	return keyed
+}
+
+// ConcurrencyName is the name under which a type's own concurrency appears among the
+// limits.
+func ConcurrencyName(typ string) string { return "types." + typ + ".concurrency" }

@@ -1,0 +1,78 @@
+package table
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/taskengine/taskengine/engine/policy"
+	"github.com/taskengine/taskengine/engine/task"
+)
+
+// BenchmarkAddBookFree is the table's share of one task's way. It must stay flat, with
+// what waits in the table and with how many leaves are full beside the open one.
+func BenchmarkAddBookFree(b *testing.B) {
+	for _, pending := range []int{1_000, 100_000, 1_000_000} {
+		b.Run(fmt.Sprintf("pending=%d", pending), func(b *testing.B) { benchmarkCycle(b, pending, 0) })
+	}
+	for _, full := range []int{100, 10_000} {
+		b.Run(fmt.Sprintf("full=%d", full), func(b *testing.B) { benchmarkCycle(b, 1_000, full) })
+	}
+}
+
+func benchmarkCycle(b *testing.B, pending, full int) {
+	set := policy.Set{
+		Slots:  1 << 20,
+		Limits: map[string]policy.Limit{"total": {Name: "total", Max: 1 << 20}, "payouts": {Name: "payouts", Of: "total", Max: 1 << 20}},
+		Types:  map[string]policy.Type{},
+	}
+	add := func(name string, concurrency int) task.Leaf {
+		typ := policy.DefaultType()
+		typ.Limits, typ.Concurrency = []string{"payouts"}, concurrency
+		set.Types[name] = typ
+		return task.Leaf{Type: name}
+	}
+	open := add("open", 1<<20)
+	var leaves []task.Leaf
+	for i := range full {
+		leaves = append(leaves, add(fmt.Sprintf("full-%d", i), 1))
+	}
+	tab := New(Config{Capacity: 1 << 22, LeafCapacity: 1 << 21, Policies: set})
+	finishScan(tab)
+	seq := uint64(0)
+	put := func(l task.Leaf, priority uint8) {
+		seq++
+		tab.Add(0, task.Trigger{Ref: task.Ref{Version: 1}, Leaf: l, Rank: task.Rank{Priority: priority, ReadyAt: int64(seq), Seq: seq}})
+	}
+	for _, l := range leaves {
+		put(l, 0)
+		put(l, 0)
+		tab.Book(0)
+	}
+	for range pending {
+		put(open, 5)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		put(open, 5)
+		_, slot, ok := tab.Book(0)
+		if !ok {
+			b.Fatal("nothing to book")
+		}
+		tab.Free(0, slot)
+	}
+}
+
+// BenchmarkClaim is what a task costs that starts at once.
+func BenchmarkClaim(b *testing.B) {
+	set := policy.Set{Slots: 100, Types: map[string]policy.Type{"mail": policy.DefaultType()}}
+	tab := New(Config{Capacity: 1000, LeafCapacity: 100, Policies: set})
+	finishScan(tab)
+	b.ReportAllocs()
+	for b.Loop() {
+		slot, ok := tab.Claim(0, task.Leaf{Type: "mail"}, task.Rank{Seq: 1})
+		if !ok {
+			b.Fatal("no slot")
+		}
+		tab.Free(0, slot)
+	}
+}

@@ -1,0 +1,185 @@
+package table
+
+import (
+	"github.com/google/btree"
+
+	"github.com/taskengine/taskengine/engine/policy"
+	"github.com/taskengine/taskengine/engine/task"
+)
+
+// leaf is the queue of one type and group: the end of a branch of limits.
+type leaf struct {
+	node // its own limit is the type's concurrency, where nothing else can hold that
+
+	name   task.Leaf
+	kind   *kind
+	across []*node // the limits that cut across
+	place  int     // in Table.ring
+
+	head     item                // the best trigger, if any
+	any      bool                // whether there is a head
+	rest     *btree.BTreeG[item] // the others; nil until there was more than one
+	running  int                 // slots booked
+	parkedOn *node               // the limit in whose parked it stands, or nil
+
+	window // how much of the store's leaf is in memory
+}
+
+func (l *leaf) len() int {
+	n := 0
+	if l.any {
+		n++
+	}
+	if l.rest != nil {
+		n += l.rest.Len()
+	}
+	return n
+}
+
+// best returns what the leaf has to offer: nothing while it is closed or parked.
+func (l *leaf) best() (kid, bool) {
+	if !l.any || l.kind.closed || l.parkedOn != nil {
+		return kid{}, false
+	}
+	return kid{rank: l.head.rank, need: l.kind.policy.Weight}, true
+}
+
+func (i item) before(j item) bool { return i.rank.Compare(j.rank) < 0 }
+
+// put adds i in its place, replacing an older version of the same task, and reports
+// whether the leaf grew by it.
+func (l *leaf) put(t *Table, i item) bool {
+	switch {
+	case !l.any:
+		l.head, l.any = i, true
+		return true
+	case i.rank == l.head.rank:
+		l.head = i
+		return false
+	case i.before(l.head):
+		l.head, i = i, l.head
+	}
+	if l.rest == nil {
+		l.rest = btree.NewWithFreeListG(degree, item.before, t.queues)
+	}
+	_, replaced := l.rest.ReplaceOrInsert(i)
+	return !replaced
+}
+
+// pop takes the head.
+func (l *leaf) pop() item {
+	i := l.head
+	l.head, l.any = item{}, false
+	if l.rest != nil {
+		l.head, l.any = l.rest.DeleteMin()
+	}
+	return i
+}
+
+// last returns the trigger that ranks behind all others.
+func (l *leaf) last() (item, bool) {
+	if l.rest != nil && l.rest.Len() > 0 {
+		return l.rest.Max()
+	}
+	return l.head, l.any
+}
+
+// dropLast takes the trigger that ranks behind all others.
+func (l *leaf) dropLast() {
+	if l.rest != nil && l.rest.Len() > 0 {
+		l.rest.DeleteMax()
+		return
+	}
+	l.head, l.any = item{}, false
+}
+
+// leafOf returns the leaf of that name, made if need be.
+func (t *Table) leafOf(name task.Leaf) *leaf {
+	if l, ok := t.leaves[name]; ok {
+		return l
+	}
+	k := t.kind(name.Type)
+	values := task.GroupValues(name.Group, k.keyed)
+	parent := t.limitNode(k.tree, values)
+	values = values[countKeyed(k.tree):]
+
+	l := t.spareLeaf()
+	rest, across := l.rest, l.across[:0]
+	*l = leaf{name: name, kind: k, place: len(t.ring), rest: rest, across: across}
+	t.serial++
+	l.node = node{serial: t.serial, parent: parent, leaf: l}
+	parent.users++
+	for _, chain := range k.across {
+		for n := t.limitNode(chain, values); n != t.root; n = n.parent {
+			l.cross(n)
+		}
+		values = values[countKeyed(chain):]
+	}
+	switch c := k.policy.Concurrency; {
+	case c > 0 && k.keyed == 0:
+		l.max = c
+	case c > 0:
+		l.cross(t.limitNode([]policy.Limit{k.concurrency()}, nil))
+	}
+	if name.Group != "" {
+		t.grouped++
+	}
+	t.leaves[name] = l
+	t.ring = append(t.ring, l)
+	return l
+}
+
+// cross makes n count for l though l is not below it.
+func (l *leaf) cross(n *node) {
+	l.across = append(l.across, n)
+	n.users++
+}
+
+// concurrency is a type's own limit where its leaves are many.
+func (k *kind) concurrency() policy.Limit {
+	return policy.Limit{Name: policy.ConcurrencyName(k.name), Max: k.policy.Concurrency}
+}
+
+func countKeyed(chain []policy.Limit) int {
+	n := 0
+	for _, l := range chain {
+		if l.Per != "" {
+			n++
+		}
+	}
+	return n
+}
+
+func (t *Table) spareLeaf() *leaf {
+	if n := len(t.spare); n > 0 {
+		l := t.spare[n-1]
+		t.spare = t.spare[:n-1]
+		return l
+	}
+	return &leaf{}
+}
+
+const maxSpare = 1024
+
+// release forgets the leaf if nothing is in it, nothing of it runs, and the store has
+// no more of it. Leaves without a group stay: there is one for each type.
+func (t *Table) release(now int64, l *leaf) {
+	if l.any || l.running > 0 || l.more || l.loading || l.name.Group == "" {
+		return
+	}
+	last := t.ring[len(t.ring)-1]
+	t.ring[l.place], last.place = last, l.place
+	t.ring = t.ring[:len(t.ring)-1]
+	delete(t.leaves, l.name)
+	t.grouped--
+	for _, n := range l.across {
+		n.users--
+		t.retire(now, n)
+	}
+	parent := l.parent
+	parent.users--
+	t.retire(now, parent)
+	if len(t.spare) < maxSpare {
+		t.spare = append(t.spare, l)
+	}
+}

@@ -1,0 +1,216 @@
+package table
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/taskengine/taskengine/engine/policy"
+	"github.com/taskengine/taskengine/engine/task"
+)
+
+// shelf is a store reduced to what a table asks of one: the ready rows of every leaf.
+type shelf map[task.Leaf][]task.Trigger
+
+func (s shelf) put(tr task.Trigger) {
+	ts := s[tr.Leaf]
+	at, _ := slices.BinarySearchFunc(ts, tr.Rank, func(t task.Trigger, r task.Rank) int { return t.Rank.Compare(r) })
+	s[tr.Leaf] = slices.Insert(ts, at, tr)
+}
+
+// take removes the row, as a grab does; false if it was grabbed before.
+func (s shelf) take(tr task.Trigger) bool {
+	ts := s[tr.Leaf]
+	at := slices.Index(ts, tr)
+	if at < 0 {
+		return false
+	}
+	if s[tr.Leaf] = slices.Delete(ts, at, at+1); len(ts) == 1 {
+		delete(s, tr.Leaf)
+	}
+	return true
+}
+
+func (s shelf) load(l Load) (page []task.Trigger, end bool) {
+	for _, tr := range s[l.Leaf] {
+		if tr.Rank.Compare(l.After) > 0 {
+			page = append(page, tr)
+		}
+	}
+	if len(page) > l.Limit {
+		return slices.Clone(page[:l.Limit]), false
+	}
+	return page, true
+}
+
+func (s shelf) scan(sc Scan) (leaves []task.Leaf, end bool) {
+	for l := range s {
+		if compareLeaves(l, sc.After) > 0 {
+			leaves = append(leaves, l)
+		}
+	}
+	slices.SortFunc(leaves, compareLeaves)
+	if len(leaves) > sc.Limit {
+		return leaves[:sc.Limit], false
+	}
+	return leaves, true
+}
+
+func compareLeaves(a, b task.Leaf) int {
+	return slices.Compare([]string{a.Type, a.Group}, []string{b.Type, b.Group})
+}
+
+// answer is a page that was read from the store and not yet given to the table.
+type answer func(*Table)
+
+func (s shelf) answers(tab *Table) []answer {
+	var all []answer
+	for _, l := range tab.TakeLoads(nil) {
+		page, end := s.load(l)
+		all = append(all, func(t *Table) { t.Loaded(0, l.Leaf, page, end) })
+	}
+	if sc, ok := tab.TakeScan(); ok {
+		leaves, end := s.scan(sc)
+		all = append(all, func(t *Table) { t.Scanned(leaves, end) })
+	}
+	return all
+}
+
+func TestWindowLosesNothingAndStaysBounded(t *testing.T) {
+	for seed := range uint64(500) {
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) { driveWindow(t, seed) })
+	}
+}
+
+func driveWindow(t *testing.T, seed uint64) {
+	rng := rand.New(rand.NewPCG(seed, 2))
+	set := testPolicies(rng)
+	set.Slots = 4
+	tab := New(Config{Capacity: 8 + rng.IntN(40), LeafCapacity: 2 + rng.IntN(8), Policies: set})
+	store := shelf{}
+	seq := uint64(0)
+	add := func() task.Trigger {
+		seq++
+		tr := task.Trigger{
+			Ref:  task.Ref{ID: task.ID{byte(seq), byte(seq >> 8)}, Version: 1},
+			Leaf: randomLeaf(rng, set),
+			Rank: task.Rank{Priority: uint8(rng.IntN(3)), ReadyAt: int64(1 + rng.IntN(50)), Seq: seq},
+		}
+		store.put(tr)
+		return tr
+	}
+	for range rng.IntN(300) {
+		add() // there before the table was
+	}
+	var slots []Slot
+	var pending []answer
+	grabbed := 0
+	step := func(submit bool) {
+		switch op := rng.IntN(8); {
+		case op < 2 && submit:
+			tab.Add(0, add())
+		case op < 4:
+			if tr, slot, ok := tab.Book(0); !ok {
+			} else if store.take(tr) {
+				slots = append(slots, slot)
+				grabbed++
+			} else {
+				tab.Return(0, slot)
+			}
+		case op < 6 && len(slots) > 0:
+			tab.Free(0, slots[0])
+			slots = slots[1:]
+		default: // answers come late and in any order
+			pending = append(pending, store.answers(tab)...)
+			if len(pending) > 0 {
+				i := rng.IntN(len(pending))
+				pending[i](tab)
+				pending = slices.Delete(pending, i, i+1)
+			}
+		}
+		if tab.Len() > tab.config.Capacity+len(tab.ring) {
+			t.Fatalf("%d triggers in a table for %d", tab.Len(), tab.config.Capacity)
+		}
+		tab.check(t)
+	}
+	for range 1000 {
+		step(true)
+	}
+	for i := 0; len(store) > 0; i++ {
+		if i > 20000 {
+			t.Fatalf("%d of %d rows were grabbed, then nothing more: %+v", grabbed, seq, tab.look)
+		}
+		step(false)
+	}
+}
+
+func TestWindowKeepsTheOrderOfItsLeaf(t *testing.T) {
+	set := policy.Set{Slots: 1, Types: map[string]policy.Type{"mail": policy.DefaultType()}}
+	tab := New(Config{Capacity: 100, LeafCapacity: 8, Policies: set})
+	finishScan(tab)
+	store := shelf{}
+	mail := task.Leaf{Type: "mail"}
+	for seq := range uint64(1000) {
+		tr := task.Trigger{Ref: task.Ref{Version: 1}, Leaf: mail, Rank: task.Rank{ReadyAt: 1, Seq: seq + 1}}
+		store.put(tr)
+		tab.Add(0, tr)
+	}
+	for want := range uint64(1000) {
+		for _, a := range store.answers(tab) {
+			a(tab)
+		}
+		tr, slot, ok := tab.Book(0)
+		if !ok || tr.Seq != want+1 {
+			t.Fatalf("booked %+v %v, want the row inserted as number %d", tr, ok, want+1)
+		}
+		store.take(tr)
+		tab.Free(0, slot)
+	}
+}
+
+func TestClaimOvertakesNobody(t *testing.T) {
+	mail, sms := task.Leaf{Type: "mail"}, task.Leaf{Type: "sms"}
+	heavy := policy.DefaultType()
+	heavy.Weight = 2
+	set := policy.Set{Slots: 3, Types: map[string]policy.Type{"mail": policy.DefaultType(), "sms": policy.DefaultType(), "heavy": heavy}}
+	rank := func(seq uint64) task.Rank { return task.Rank{Priority: 5, ReadyAt: 1, Seq: seq} }
+
+	t.Run("while the store has not been scanned", func(t *testing.T) {
+		tab := New(Config{Capacity: 100, LeafCapacity: 8, Policies: set})
+		if _, ok := tab.Claim(0, mail, rank(1)); ok {
+			t.Error("claimed a slot though the store may hold older tasks")
+		}
+	})
+	t.Run("that waits for more room than there is", func(t *testing.T) {
+		tab := New(Config{Capacity: 100, LeafCapacity: 8, Policies: set})
+		finishScan(tab)
+		for range 2 {
+			if _, ok := tab.Claim(0, mail, rank(1)); !ok {
+				t.Fatal("found no slot in an empty table")
+			}
+		}
+		tab.Add(0, task.Trigger{Leaf: task.Leaf{Type: "heavy"}, Rank: rank(2)})
+		if _, ok := tab.Claim(0, sms, rank(3)); ok {
+			t.Error("passed a heavy task that came first")
+		}
+		if _, ok := tab.Claim(0, sms, task.Rank{Priority: 4, Seq: 4}); !ok {
+			t.Error("did not pass though its priority is better")
+		}
+	})
+	t.Run("of its own leaf", func(t *testing.T) {
+		tab := New(Config{Capacity: 100, LeafCapacity: 8, Policies: set})
+		finishScan(tab)
+		tab.Add(0, task.Trigger{Leaf: mail, Rank: rank(1)})
+		if _, ok := tab.Claim(0, mail, rank(2)); ok {
+			t.Error("passed an older task of its type")
+		}
+	})
+	t.Run("of a type that nobody handles", func(t *testing.T) {
+		tab := New(Config{Capacity: 100, LeafCapacity: 8, Policies: set})
+		finishScan(tab)
+		if _, ok := tab.Claim(0, task.Leaf{Type: "unknown"}, rank(1)); ok {
+			t.Error("claimed a slot for a type that is not known")
+		}
+	})
+}

@@ -1,0 +1,306 @@
+package table
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/taskengine/taskengine/engine/policy"
+	"github.com/taskengine/taskengine/engine/task"
+)
+
+// model is the table written naively: every question is answered by looking at
+// everything. It has no rates and no window.
+type model struct {
+	policies policy.Set
+	closed   map[string]bool
+	waiting  map[task.Leaf][]task.Trigger
+	running  map[task.Leaf]int
+}
+
+// counters returns the limits that count for a leaf: identity and size.
+func (m *model) counters(l task.Leaf) (tree, across []counter) {
+	typ := m.policies.Types[l.Type]
+	values := task.GroupValues(l.Group, len(m.policies.Keyed(typ)))
+	for i, name := range typ.Limits {
+		var chain []counter
+		id := ""
+		for _, limit := range slices.Backward(m.policies.Chain(name)) {
+			id = limit.Name + "/" + id
+			if limit.Per != "" {
+				id = values[0] + "=" + id // every test limit is keyed at the bottom only
+			}
+			value := ""
+			if limit.Per != "" {
+				value, values = values[0], values[1:]
+			}
+			chain = append(chain, counter{id, limit.MaxFor(value)})
+		}
+		if i == 0 {
+			tree = chain
+		} else {
+			across = append(across, chain...)
+		}
+	}
+	tree = append([]counter{{"root", m.policies.Slots}}, tree...)
+	own := counter{"own " + l.Type, typ.Concurrency}
+	if len(m.policies.Keyed(typ)) > 0 {
+		return tree, append(across, own)
+	}
+	return append(tree, own), across
+}
+
+type counter struct {
+	id  string
+	max int
+}
+
+func (m *model) used() map[string]int {
+	used := make(map[string]int)
+	for l, n := range m.running {
+		tree, across := m.counters(l)
+		for _, c := range append(tree, across...) {
+			used[c.id] += n * m.policies.Types[l.Type].Weight
+		}
+	}
+	return used
+}
+
+// best returns the trigger to book, by strict order at every limit of the tree: what
+// ranks first below a limit blocks the others there while it does not fit.
+func (m *model) best() (task.Trigger, bool) {
+	used := m.used()
+	fits := func(c counter, weight int) bool { return c.max == 0 || used[c.id]+weight <= c.max }
+	type claim struct {
+		trigger task.Trigger
+		weight  int
+		tree    []counter
+	}
+	var claims []claim
+	for l, ts := range m.waiting {
+		if len(ts) == 0 || m.closed[l.Type] {
+			continue
+		}
+		tree, across := m.counters(l)
+		weight := m.policies.Types[l.Type].Weight
+		if slices.ContainsFunc(across, func(c counter) bool { return !fits(c, weight) }) {
+			continue
+		}
+		head := slices.MinFunc(ts, func(a, b task.Trigger) int { return a.Rank.Compare(b.Rank) })
+		claims = append(claims, claim{head, weight, tree})
+	}
+	for depth := 8; depth >= 0; depth-- {
+		first := make(map[string]claim)
+		var rest []claim
+		for _, c := range claims {
+			if depth >= len(c.tree) {
+				rest = append(rest, c)
+				continue
+			}
+			id := c.tree[depth].id
+			if old, ok := first[id]; !ok || c.trigger.Rank.Compare(old.trigger.Rank) < 0 {
+				first[id] = c
+			}
+		}
+		for _, c := range first {
+			if fits(c.tree[depth], c.weight) {
+				rest = append(rest, c)
+			}
+		}
+		claims = rest
+	}
+	if len(claims) == 0 {
+		return task.Trigger{}, false
+	}
+	return claims[0].trigger, true
+}
+
+func testPolicies(rng *rand.Rand) policy.Set {
+	limits := map[string]policy.Limit{
+		"total":   {Name: "total", Max: 3 + rng.IntN(8)},
+		"payouts": {Name: "payouts", Of: "total", Max: 1 + rng.IntN(6)},
+		"partner": {Name: "partner", Of: "payouts", Max: 1 + rng.IntN(3), Per: "payload.p", Overrides: map[string]int{"b": 4}},
+		"tenant":  {Name: "tenant", Max: 1 + rng.IntN(4), Per: "payload.t"},
+		"audit":   {Name: "audit", Max: 2 + rng.IntN(3)},
+	}
+	typ := func(weight, concurrency int, limits ...string) policy.Type {
+		t := policy.DefaultType()
+		t.Weight, t.Concurrency, t.Limits = weight, concurrency, limits
+		return t
+	}
+	return policy.Set{
+		Slots:  rng.IntN(12), // 0 is without limit
+		Limits: limits,
+		Types: map[string]policy.Type{
+			"free":   typ(1, 0),
+			"single": typ(1, 1),
+			"heavy":  typ(2, 0, "total"),
+			"payout": typ(1, 2, "partner"),
+			"refund": typ(1, 0, "partner", "tenant"),
+			"report": typ(1, 3, "total", "audit", "tenant"),
+			"bulk":   typ(1, 0, "payouts"),
+		},
+	}
+}
+
+func randomLeaf(rng *rand.Rand, set policy.Set) task.Leaf {
+	names := []string{"free", "single", "heavy", "payout", "refund", "report", "bulk"}
+	name := names[rng.IntN(len(names))]
+	values := make([]string, len(set.Keyed(set.Types[name])))
+	for i := range values {
+		values[i] = string(rune('a' + rng.IntN(4)))
+	}
+	return task.Leaf{Type: name, Group: task.GroupOf(values...)}
+}
+
+func TestBooksLikeTheNaiveModel(t *testing.T) {
+	for seed := range uint64(1000) {
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) { followModel(t, seed, 300) })
+	}
+}
+
+func followModel(t *testing.T, seed uint64, steps int) {
+	rng := rand.New(rand.NewPCG(seed, 1))
+	set := testPolicies(rng)
+	if problems := set.Check(); len(problems) > 0 && set.Slots != 1 {
+		t.Fatal(problems)
+	}
+	m := &model{policies: set, closed: map[string]bool{}, waiting: map[task.Leaf][]task.Trigger{}, running: map[task.Leaf]int{}}
+	tab := New(Config{Capacity: 1 << 20, LeafCapacity: 1 << 20, Policies: set})
+	finishScan(tab)
+	var slots []Slot
+	seq := uint64(0)
+	for step := range steps {
+		switch op := rng.IntN(10); {
+		case op < 4:
+			seq++
+			tr := task.Trigger{
+				Ref:  task.Ref{ID: task.ID{byte(seq), byte(seq >> 8)}, Version: 1},
+				Leaf: randomLeaf(rng, set),
+				Rank: task.Rank{Priority: uint8(rng.IntN(3)), ReadyAt: int64(rng.IntN(5)), Seq: seq},
+			}
+			want, ok := m.claim(tr)
+			if slot, got := tab.Claim(0, tr.Leaf, tr.Rank); got && !ok {
+				t.Fatalf("step %d: claim of %+v: got %v, want %v (best %+v)", step, tr, got, ok, want)
+			} else if got {
+				slots = append(slots, slot)
+				m.running[tr.Leaf]++
+				continue
+			}
+			tab.Add(0, tr)
+			m.waiting[tr.Leaf] = append(m.waiting[tr.Leaf], tr)
+		case op < 7:
+			got, slot, ok := tab.Book(0)
+			want, wantOK := m.best()
+			if ok != wantOK || got != want {
+				t.Fatalf("step %d: booked %+v %v, want %+v %v", step, got, ok, want, wantOK)
+			}
+			if ok {
+				slots = append(slots, slot)
+				m.book(got)
+			}
+		case op < 9 && len(slots) > 0:
+			i := rng.IntN(len(slots))
+			s := slots[i]
+			slots = slices.Delete(slots, i, i+1)
+			m.running[s.leaf.name]--
+			tab.Free(0, s)
+		case op == 9:
+			name := []string{"payout", "report", "free"}[rng.IntN(3)]
+			m.closed[name] = !m.closed[name]
+			tab.Open(0, name, !m.closed[name])
+		}
+		if tab.Running() != len(slots) || tab.Len() != m.len() {
+			t.Fatalf("step %d: %d running, %d waiting; want %d, %d", step, tab.Running(), tab.Len(), len(slots), m.len())
+		}
+		tab.check(t)
+	}
+}
+
+// claim says whether tr would be booked at once: whether it is the best when added.
+func (m *model) claim(tr task.Trigger) (task.Trigger, bool) {
+	if len(m.waiting[tr.Leaf]) > 0 {
+		return task.Trigger{}, false
+	}
+	m.waiting[tr.Leaf] = []task.Trigger{tr}
+	best, ok := m.best()
+	delete(m.waiting, tr.Leaf)
+	return best, ok && best == tr
+}
+
+func (m *model) book(tr task.Trigger) {
+	ts := m.waiting[tr.Leaf]
+	m.waiting[tr.Leaf] = slices.DeleteFunc(ts, func(o task.Trigger) bool { return o == tr })
+	m.running[tr.Leaf]++
+}
+
+func (m *model) len() int {
+	n := 0
+	for _, ts := range m.waiting {
+		n += len(ts)
+	}
+	return n
+}
+
+// finishScan tells a new table that the store is empty.
+func finishScan(tab *Table) {
+	tab.TakeScan()
+	tab.Scanned(nil, true)
+}
+
+// check holds the table to its invariants.
+func (t *Table) check(tb testing.TB) {
+	tb.Helper()
+	size, running := 0, 0
+	used := make(map[*node]int)
+	kids := make(map[*node]int)
+	for _, l := range t.ring {
+		size += l.len()
+		running += l.running
+		for n := &l.node; n != nil; n = n.parent {
+			used[n] += l.running * l.kind.policy.Weight
+		}
+		for _, n := range l.across {
+			used[n] += l.running * l.kind.policy.Weight
+		}
+		if l.listed {
+			kids[l.parent]++
+			if l.parkedOn != nil {
+				tb.Fatalf("leaf %v is listed and parked", l.name)
+			}
+		}
+		if t.leaves[l.name] != l || t.ring[l.place] != l {
+			tb.Fatalf("leaf %v is not where it should be", l.name)
+		}
+	}
+	if size != t.size || running != t.running {
+		tb.Fatalf("size %d, running %d; counted %d, %d", t.size, t.running, size, running)
+	}
+	for _, n := range t.nodes {
+		if n.listed {
+			kids[n.parent]++
+		}
+		if n.used != used[n] {
+			tb.Fatalf("limit %s%s: used %d, counted %d", n.name, n.value, n.used, used[n])
+		}
+		if n.max > 0 && n.used > n.max {
+			tb.Fatalf("limit %s%s: used %d of %d", n.name, n.value, n.used, n.max)
+		}
+	}
+	for _, n := range append(slices.Collect(mapsValues(t.nodes)), t.root) {
+		if n.kids.Len() != kids[n] {
+			tb.Fatalf("limit %s%s lists %d children, counted %d", n.name, n.value, n.kids.Len(), kids[n])
+		}
+	}
+}
+
+func mapsValues[K comparable, V any](m map[K]V) func(func(V) bool) {
+	return func(yield func(V) bool) {
+		for _, v := range m {
+			if !yield(v) {
+				return
+			}
+		}
+	}
+}

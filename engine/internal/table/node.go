@@ -1,0 +1,157 @@
+package table
+
+import (
+	"strings"
+
+	"github.com/google/btree"
+
+	"github.com/taskengine/taskengine/engine/policy"
+	"github.com/taskengine/taskengine/engine/task"
+)
+
+// node is a limit in use, or the part of a leaf that makes it one.
+//
+//  1. kids holds exactly the children that could run if only this node and those above
+//     it had room.
+//  2. A node is in its parent's kids, under shown, exactly if listed.
+//  3. used is the weight of all that is booked below it.
+type node struct {
+	serial uint64 // distinguishes nodes of equal rank
+	name   string // of the limit; "" for the root and for a type's own concurrency
+	key    string // identity in Table.nodes; "" for leaves and the root
+	value  string // of Per; "" if it is one limit
+	parent *node
+	leaf   *leaf // the leaf this node is part of, or nil
+
+	max    int // slots; 0 is without limit
+	used   int
+	bucket bucket
+	alarm  int64 // when the table rings for it, 0 if not
+
+	kids   *btree.BTreeG[kid] // nil for leaves
+	parked *btree.BTreeG[kid] // leaves that only this limit stops; nil until the first
+	roomy  bool               // stands in Table.roomy
+	users  int                // children, listed or not, and leaves it cuts across
+
+	listed bool
+	shown  kid // how it stands in its parent's kids, or in the parked of leaf.parkedOn
+}
+
+// kid is a child in the order of the best it has to offer.
+type kid struct {
+	rank task.Rank
+	need int // weight of that best
+	node *node
+}
+
+func (a kid) before(b kid) bool {
+	if c := a.rank.Compare(b.rank); c != 0 {
+		return c < 0
+	}
+	return a.node.serial < b.node.serial
+}
+
+func (t *Table) newNode(parent *node, l policy.Limit, value string) *node {
+	t.serial++
+	n := &node{
+		serial: t.serial, name: l.Name, value: value, parent: parent,
+		max: l.MaxFor(value), bucket: newBucket(l.Rate),
+		kids: btree.NewWithFreeListG(degree, kid.before, t.lists),
+	}
+	if parent != nil {
+		parent.users++
+	}
+	return n
+}
+
+// room reports whether n admits something of weight need now. A full rate sets the
+// alarm for when it does.
+func (t *Table) room(now int64, n *node, need int) bool {
+	if n.max > 0 && n.used+need > n.max {
+		return false
+	}
+	if at := n.bucket.next(); at > now {
+		t.setAlarm(n, at)
+		return false
+	}
+	return true
+}
+
+// best returns what n has to offer by itself, its own limit and those above aside.
+func (n *node) best() (kid, bool) {
+	if n.leaf != nil {
+		return n.leaf.best()
+	}
+	return n.kids.Min()
+}
+
+// settle makes rules 1 and 2 true again for n and all above it, after something about
+// them has changed.
+func (t *Table) settle(now int64, n *node) {
+	for ; n.parent != nil; n = n.parent {
+		offer, ok := n.best()
+		offer.node = n
+		if ok && !t.room(now, n, offer.need) {
+			ok = false
+		}
+		if ok == n.listed && (!ok || offer == n.shown) {
+			continue
+		}
+		if n.listed {
+			n.parent.kids.Delete(n.shown)
+		}
+		if ok {
+			n.parent.kids.ReplaceOrInsert(offer)
+		}
+		n.listed, n.shown = ok, offer
+	}
+}
+
+// limitNode returns the node of the first limit of chain for a group's values, made
+// together with those above it if need be.
+func (t *Table) limitNode(chain []policy.Limit, values []string) *node {
+	if len(chain) == 0 {
+		return t.root
+	}
+	var id strings.Builder
+	own := 0
+	for _, l := range chain {
+		id.WriteString(l.Name)
+		id.WriteByte(0)
+		if l.Per != "" {
+			id.WriteString(task.GroupOf(values[own]))
+			id.WriteByte(0)
+			own++
+		}
+	}
+	key := id.String()
+	if n, ok := t.nodes[key]; ok {
+		return n
+	}
+	l, value := chain[0], ""
+	if l.Per != "" {
+		value, values = values[0], values[1:]
+	}
+	n := t.newNode(t.limitNode(chain[1:], values), l, value)
+	n.key = key
+	t.nodes[key] = n
+	return n
+}
+
+// retire forgets n, and those above it, if nothing uses it and forgetting changes
+// nothing.
+func (t *Table) retire(now int64, n *node) {
+	for n != t.root && n.leaf == nil && n.users == 0 && n.used == 0 {
+		if !n.bucket.full(now) {
+			t.setAlarm(n, n.bucket.due)
+			return
+		}
+		if n.alarm != 0 {
+			t.alarms.Delete(alarm{n.alarm, n})
+			n.alarm = 0
+		}
+		delete(t.nodes, n.key)
+		n = n.parent
+		n.users--
+	}
+}

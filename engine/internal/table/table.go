@@ -1,0 +1,226 @@
+// Package table holds what is ready to run and finds the next of it in O(log N).
+//
+// The tree of limits is the index. A leaf (a type, and within it a group) keeps its
+// triggers ordered by rank. Every limit is a node above the leaves it counts for, and
+// keeps those of its children that could run now, ordered by the best rank below them;
+// a child that is full, empty or paused is simply absent. So the next trigger is found
+// by walking the minima from the root, whatever number of leaves is full. A limit that
+// cuts across the tree parks the leaves it stops, and wakes the best of them when it
+// has room again.
+//
+// The table is a bounded look-ahead into the store, not a copy of it: see look.go.
+//
+// A Table decides by what it is told and the time it is given. It does no I/O, takes no
+// lock and belongs to one goroutine at a time.
+package table
+
+import (
+	"github.com/google/btree"
+
+	"github.com/taskengine/taskengine/engine/policy"
+	"github.com/taskengine/taskengine/engine/task"
+)
+
+// Config says how large a table may grow and by which limits it books.
+type Config struct {
+	Capacity     int // triggers in all, at least 1
+	LeafCapacity int // triggers of one leaf, at least 2
+	Policies     policy.Set
+}
+
+// Table is the trigger table. Its methods take the time as Unix nanoseconds, which
+// must not decrease from call to call.
+type Table struct {
+	config Config
+	root   *node
+	kinds  map[string]*kind
+	nodes  map[string]*node // every limit in use but the root, by its identity
+	leaves map[task.Leaf]*leaf
+	ring   []*leaf // the same leaves, in no order: where to look for one to shrink
+	hand   int     // position in ring
+
+	size    int // triggers in all leaves
+	grouped int // leaves with a group: the others are one for each type
+	running int // slots booked
+	serial  uint64
+
+	roomy  []*node                // limits that have parked leaves and got room
+	alarms *btree.BTreeG[alarm]   // limits that wait for their rate
+	lists  *btree.FreeListG[kid]  // shared by all nodes, so that moving a child allocates nothing
+	queues *btree.FreeListG[item] // shared by all leaves
+	spare  []*leaf                // retired leaves, to be used again
+
+	look look
+}
+
+// kind is one type: what its leaves have in common.
+type kind struct {
+	name   string
+	policy policy.Type
+	tree   []policy.Limit   // its place in the tree of limits, nearest first
+	across [][]policy.Limit // the chains of the limits that cut across
+	keyed  int              // how many of them have values in the group
+	closed bool             // paused, or nobody handles it
+}
+
+// item is a trigger as a leaf keeps it.
+type item struct {
+	rank  task.Rank
+	ref   task.Ref
+	shard uint16
+}
+
+const degree = 16
+
+// New returns an empty table that expects everything to be in the store still: it asks
+// for a scan at once.
+func New(c Config) *Table {
+	t := &Table{
+		config: c,
+		kinds:  make(map[string]*kind),
+		nodes:  make(map[string]*node),
+		leaves: make(map[task.Leaf]*leaf),
+		lists:  btree.NewFreeListG[kid](1024),
+		queues: btree.NewFreeListG[item](1024),
+	}
+	t.alarms = btree.NewG(degree, alarm.before)
+	t.root = t.newNode(nil, policy.Limit{Max: c.Policies.Slots}, "")
+	t.look.begin()
+	for name, p := range c.Policies.Types {
+		t.kinds[name] = t.newKind(name, p)
+	}
+	return t
+}
+
+func (t *Table) newKind(name string, p policy.Type) *kind {
+	k := &kind{name: name, policy: p}
+	for i, l := range p.Limits {
+		chain := t.config.Policies.Chain(l)
+		if i == 0 {
+			k.tree = chain
+		} else {
+			k.across = append(k.across, chain)
+		}
+	}
+	k.keyed = len(t.config.Policies.Keyed(p))
+	return k
+}
+
+// kind returns what is known of a type; types never heard of are closed.
+func (t *Table) kind(name string) *kind {
+	k, ok := t.kinds[name]
+	if !ok {
+		k = t.newKind(name, policy.DefaultType())
+		k.closed = true
+		t.kinds[name] = k
+	}
+	return k
+}
+
+// Len returns the number of triggers in the table.
+func (t *Table) Len() int { return t.size }
+
+// Running returns the number of slots booked and not freed, by task.
+func (t *Table) Running() int { return t.running }
+
+// Open lets the tasks of a type run, or stops them from being booked. What is booked
+// stays booked.
+func (t *Table) Open(now int64, name string, open bool) {
+	k := t.kind(name)
+	if k.closed == !open {
+		return
+	}
+	k.closed = !open
+	for _, l := range t.ring {
+		if l.kind == k {
+			t.settle(now, &l.node)
+		}
+	}
+}
+
+// IsOpen reports whether tasks of a type may be booked.
+func (t *Table) IsOpen(name string) bool {
+	k, ok := t.kinds[name]
+	return ok && !k.closed
+}
+
+// Wake returns when a limit's rate lets something run again, as Unix nanoseconds;
+// false if nothing waits for that.
+func (t *Table) Wake() (int64, bool) {
+	a, ok := t.alarms.Min()
+	return a.at, ok
+}
+
+// Advance tells the table the time. It must be called when [Table.Wake] has come.
+func (t *Table) Advance(now int64) {
+	for {
+		a, ok := t.alarms.Min()
+		if !ok || a.at > now {
+			return
+		}
+		t.alarms.DeleteMin()
+		a.node.alarm = 0
+		t.settle(now, a.node)
+		t.offerRoom(now, a.node)
+		t.retire(now, a.node)
+	}
+}
+
+// alarm is a node that waits for its rate.
+type alarm struct {
+	at   int64
+	node *node
+}
+
+func (a alarm) before(b alarm) bool {
+	if a.at != b.at {
+		return a.at < b.at
+	}
+	return a.node.serial < b.node.serial
+}
+
+// ring the table when n's rate has a token again.
+func (t *Table) setAlarm(n *node, at int64) {
+	if n.alarm == at {
+		return
+	}
+	if n.alarm != 0 {
+		t.alarms.Delete(alarm{n.alarm, n})
+	}
+	n.alarm = at
+	t.alarms.ReplaceOrInsert(alarm{at, n})
+}
+
+// bucket is a rate limit, kept as the generic cell rate algorithm (ITU-T I.371) does:
+// one instant says it all. The zero bucket is without limit.
+type bucket struct {
+	interval int64 // nanoseconds between two starts
+	slack    int64 // how far ahead of time a burst may run
+	due      int64 // when the next start is due in theory
+}
+
+func newBucket(r policy.Rate) bucket {
+	if r.IsZero() {
+		return bucket{}
+	}
+	burst := r.Burst
+	if burst == 0 {
+		burst = r.Count
+	}
+	interval := max(1, int64(r.Per)/int64(r.Count))
+	return bucket{interval: interval, slack: int64(burst-1) * interval}
+}
+
+// next returns when something may start; that is now or earlier if it may.
+func (b *bucket) next() int64 { return b.due - b.slack }
+
+func (b *bucket) take(now int64) {
+	if b.interval > 0 {
+		b.due = max(b.due, now) + b.interval
+	}
+}
+
+func (b *bucket) refund() { b.due -= b.interval }
+
+// full reports whether a new bucket would behave the same.
+func (b *bucket) full(now int64) bool { return b.due <= now }
