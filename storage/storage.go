@@ -167,3 +167,12 @@ type Relaxer interface {
 	// loses it, whole and together with nothing else. OnCommit hooks run at once.
 	Relax(ctx context.Context, fn func(Tx) error) error
 }
+
+// Settings is implemented by stores that keep a few small values beside the tasks, such
+// as which types are paused.
+type Settings interface {
+	// Setting returns the value stored under name, nil if there is none.
+	Setting(ctx context.Context, name string) ([]byte, error)
+	// SetSetting stores value under name, durably; nil removes it.
+	SetSetting(ctx context.Context, name string, value []byte) error
+}

@@ -16,7 +16,7 @@ type Type struct {
 	Limits      []string // names of limits: the first is its place in the tree, the others cut across
 	Paused      bool     // starts paused: tasks are accepted and wait
 	MaxPayload  int      // bytes; larger payloads are refused
-	MaxCrashes  uint32   // after so many crashed attempts in a row the task is put aside as an error
+	MaxCrashes  uint32   // after so many crashed attempts in a row the task becomes an error; 0 is never
 	Timeout     Timeout
 	Retry       Retry
 	Retention   Retention
@@ -80,7 +80,7 @@ func DefaultType() Type {
 		Priority:   task.DefaultPriority,
 		Weight:     1,
 		MaxPayload: 1 << 20,
-		MaxCrashes: 3,
+		MaxCrashes: 5,
 		Timeout:    Timeout{Run: time.Hour, Grace: 10 * time.Second},
 		Retry: Retry{
 			Max:     10,

@@ -2,6 +2,7 @@ package task
 
 import (
 	"fmt"
+	"strings"
 	"time"
 	"unicode/utf8"
 )
@@ -13,7 +14,7 @@ type Count uint8
 const (
 	Keep   Count = iota
 	Refund       // this attempt shall not count: snoozed, or handed back unharmed
-	Reset        // start anew: attempts and crashes go to zero
+	Reset        // start anew: attempts and crashes go to zero, and it no longer expires
 )
 
 // Outcome says how an attempt ended. The numbers are stored: never renumber them.
@@ -21,18 +22,19 @@ type Outcome uint8
 
 // The outcomes of an attempt.
 const (
-	Completed  Outcome = iota // the handler returned a result
-	Errored                   // the handler returned an error
-	Crashed                   // the handler's process, or the node, died under it
-	TimedOut                  // it ran longer than its type allows
-	Snoozed                   // the handler asked to be called again later
-	HandedBack                // the node gave it up unfinished, on shutdown for instance
-	Overruled                 // somebody cancelled or failed the task meanwhile
+	Completed   Outcome = iota // the handler returned a result
+	Errored                    // the handler returned an error
+	Crashed                    // the handler's process, or the node, died under it
+	TimedOut                   // it ran longer than its type allows
+	Snoozed                    // the handler asked to be called again later
+	HandedBack                 // the handler could not take it: it never began
+	Overruled                  // somebody cancelled or failed the task meanwhile
+	Interrupted                // the node stopped before the handler was done
 )
 
 var outcomeNames = [...]string{
 	Completed: "completed", Errored: "errored", Crashed: "crashed", TimedOut: "timed_out",
-	Snoozed: "snoozed", HandedBack: "handed_back", Overruled: "overruled",
+	Snoozed: "snoozed", HandedBack: "handed_back", Overruled: "overruled", Interrupted: "interrupted",
 }
 
 // String returns the outcome's name.
@@ -49,13 +51,29 @@ type Change struct {
 	Ref
 	To          State
 	At          time.Time // when it was decided: the row's UpdatedAt
-	NextEventAt time.Time // when somebody must look at the task again; zero is never
+	NextEventAt time.Time // when somebody must look at the task again; zero is never, or when it expires
 	ReadyAt     time.Time // a new place in the order; zero keeps the old one
 	Owner       ID        // who runs it; used only when To is Processing
 	Count       Count     // what becomes of the number of attempts
 	Outcome     Outcome   // how the running attempt ended; used only when leaving Processing
 	Result      []byte    // what the handler returned; used only when To is Done
 	Error       string    // why; kept as LastError unless empty
+}
+
+// Create makes t a new row in state to, at version 1 and with no past. It is the only
+// other place that writes NextEventAt.
+func (t *Task) Create(to State, at, nextEventAt time.Time) {
+	at = Stamp(at)
+	t.Version, t.State = 1, to
+	t.CreatedAt, t.UpdatedAt = at, at
+	t.ReadyAt, t.ExpiresAt = Stamp(t.ReadyAt), Stamp(t.ExpiresAt)
+	t.schedule(nextEventAt)
+	if t.ReadyAt.IsZero() {
+		t.ReadyAt = at
+	}
+	t.Attempt, t.Crashes, t.Seq = 0, 0, 0
+	t.StartedAt, t.Owner = time.Time{}, ID{}
+	t.Result, t.LastError, t.History = nil, "", nil
 }
 
 // Apply makes c of t and reports whether it did: it does nothing and returns false
@@ -71,8 +89,11 @@ func (c Change) Apply(t *Task) bool {
 		if c.To != Done {
 			t.remember(c.Outcome, at, reason)
 		}
-		if c.Outcome == Crashed {
+		switch c.Outcome {
+		case Crashed:
 			t.Crashes++
+		case Completed, Errored, Snoozed:
+			t.Crashes = 0
 		}
 		t.Owner = ID{}
 	}
@@ -80,7 +101,7 @@ func (c Change) Apply(t *Task) bool {
 	case Refund:
 		t.Attempt -= min(1, t.Attempt)
 	case Reset:
-		t.Attempt, t.Crashes = 0, 0
+		t.Attempt, t.Crashes, t.ExpiresAt = 0, 0, time.Time{}
 	}
 	switch {
 	case c.To == Processing:
@@ -95,9 +116,21 @@ func (c Change) Apply(t *Task) bool {
 	if !c.ReadyAt.IsZero() {
 		t.ReadyAt = Stamp(c.ReadyAt)
 	}
-	t.State, t.NextEventAt, t.UpdatedAt = c.To, Stamp(c.NextEventAt), at
+	t.State, t.UpdatedAt = c.To, at
+	t.schedule(c.NextEventAt)
 	t.Version++
 	return true
+}
+
+// schedule sets NextEventAt. A task that waits is looked at again when it expires, if
+// that comes first.
+func (t *Task) schedule(at time.Time) {
+	at = Stamp(at)
+	waits := t.State == Waiting || t.State == Submitted
+	if waits && !t.ExpiresAt.IsZero() && (at.IsZero() || t.ExpiresAt.Before(at)) {
+		at = t.ExpiresAt
+	}
+	t.NextEventAt = at
 }
 
 // remember appends the running attempt to the history, dropping the oldest beyond
@@ -109,14 +142,15 @@ func (t *Task) remember(o Outcome, at time.Time, reason string) {
 	})
 }
 
-// cut shortens s to MaxErrorText bytes without splitting a character.
+// cut shortens s to MaxErrorText bytes without splitting a character, and copies what
+// is left, so that a row does not keep all of s in memory.
 func cut(s string) string {
 	if len(s) <= MaxErrorText {
 		return s
 	}
 	n := MaxErrorText
-	for n > 0 && !utf8.RuneStart(s[n]) {
+	for n > MaxErrorText-utf8.UTFMax && !utf8.RuneStart(s[n]) {
 		n--
 	}
-	return s[:n]
+	return strings.Clone(s[:n])
 }

@@ -40,7 +40,7 @@ type Task struct {
 	Seq         uint64 // order of insertion, assigned by the store
 
 	Attempt uint32 // how many times it was grabbed since the count was last reset
-	Crashes uint32 // how many of those attempts took their process with them
+	Crashes uint32 // how many attempts in a row took their process, or their node, with them
 
 	CreatedAt   time.Time // when it was submitted
 	ReadyAt     time.Time // when it could first run; retries never move it

@@ -46,15 +46,17 @@ func (l *leaf) best() (kid, bool) {
 
 func (i item) before(j item) bool { return i.rank.Compare(j.rank) < 0 }
 
-// put adds i in its place, replacing an older version of the same task, and reports
-// whether the leaf grew by it.
+// put adds i in its place and reports whether the leaf grew by it. Of two versions of
+// the same task the newer stays: a page may have been read before the older changed.
 func (l *leaf) put(t *Table, i item) bool {
 	switch {
 	case !l.any:
 		l.head, l.any = i, true
 		return true
 	case i.rank == l.head.rank:
-		l.head = i
+		if i.ref.Version > l.head.ref.Version {
+			l.head = i
+		}
 		return false
 	case i.before(l.head):
 		l.head, i = i, l.head
@@ -62,7 +64,10 @@ func (l *leaf) put(t *Table, i item) bool {
 	if l.rest == nil {
 		l.rest = btree.NewWithFreeListG(degree, item.before, t.queues)
 	}
-	_, replaced := l.rest.ReplaceOrInsert(i)
+	old, replaced := l.rest.ReplaceOrInsert(i)
+	if replaced && old.ref.Version > i.ref.Version {
+		l.rest.ReplaceOrInsert(old)
+	}
 	return !replaced
 }
 

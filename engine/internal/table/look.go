@@ -197,8 +197,8 @@ func (t *Table) Loaded(now int64, name task.Leaf, page []task.Trigger, end bool)
 		l.more = false
 	}
 	for _, tr := range page {
-		if l.missed && tr.Rank.Compare(l.gap) > 0 {
-			break // the page was read before that row was there
+		if l.missed && tr.Rank.Compare(l.gap) >= 0 {
+			break // the page was read before that row was as it is
 		}
 		if l.more && tr.Rank.Compare(l.bound) > 0 {
 			l.bound = tr.Rank

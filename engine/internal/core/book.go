@@ -1,0 +1,83 @@
+package core
+
+import (
+	"time"
+
+	"github.com/taskengine/taskengine/engine/task"
+)
+
+// book books whatever may run, best first, and asks to grab it.
+func (c *Core) book(now time.Time) {
+	if c.draining {
+		return
+	}
+	for {
+		tr, slot, ok := c.table.Book(now.UnixNano())
+		if !ok {
+			return
+		}
+		if old, ok := c.runs[tr.ID]; ok {
+			c.table.Return(now.UnixNano(), slot)
+			if tr.Version > old.ref.Version {
+				old.next = tr
+			}
+			continue
+		}
+		k := c.kind(tr.Type)
+		c.begin(k, slot, tr, grabbing)
+		if k.policy.Relaxed {
+			c.ready.Relaxed = append(c.ready.Relaxed, c.grab(now, tr.Ref))
+		} else {
+			c.ready.Grabs = append(c.ready.Grabs, c.grab(now, tr.Ref))
+		}
+	}
+}
+
+// Grabbed answers a grab of the task at ref: t is the row, with its payload, if it is
+// ours now, and nil if it was too late. failed says that the store could not tell: the
+// task is tried again later.
+func (c *Core) Grabbed(now time.Time, ref task.Ref, t *task.Task, failed bool) {
+	r := c.expect(ref.ID, "grab", grabbing)
+	switch {
+	case failed:
+		tr, fired := r.trigger, r.fired
+		c.end(now, r, false)
+		if fired {
+			c.agenda.later(now, tr)
+		} else {
+			c.agenda.again(now, tr)
+		}
+	case t == nil:
+		c.stats.Wasted++
+		c.end(now, r, false)
+	case !t.ExpiresAt.IsZero() && !now.Before(t.ExpiresAt):
+		c.end(now, r, false)
+		c.save(task.Change{
+			Ref: t.Ref(), To: task.Error, At: now, Count: task.Refund, Outcome: task.HandedBack,
+			Error: expired(t),
+		})
+	default:
+		r.ref = t.Ref()
+		c.run(now, r, t)
+		return
+	}
+	c.book(now)
+}
+
+func expired(t *task.Task) string {
+	return "it expired at " + t.ExpiresAt.Format(time.RFC3339Nano) + ", before it could run"
+}
+
+// run asks to handle the task that r has grabbed.
+func (c *Core) run(now time.Time, r *run, t *task.Task) {
+	c.stats.Grabbed++
+	r.phase = running
+	r.attempt, r.crashes, r.expires = t.Attempt, t.Crashes, t.ExpiresAt
+	if limit := r.kind.policy.Timeout.Run; limit > 0 {
+		r.deadline = now.Add(limit)
+	}
+	if r.deadline = earlier(r.deadline, r.expires); !r.deadline.IsZero() {
+		c.sweep = earlier(c.sweep, r.overdueAt())
+	}
+	c.ready.Runs = append(c.ready.Runs, Run{ID: t.ID, Type: t.Type, Deadline: r.deadline, Task: t})
+}

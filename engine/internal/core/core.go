@@ -1,0 +1,232 @@
+// Package core decides. It is a deterministic state machine: facts come in with the
+// time they became known, and what must be done about them comes out as data, in
+// [Ready]. It has no clock, no lock, no goroutine and does no I/O; given the same facts
+// it decides the same.
+//
+// Invariants:
+//
+//  1. A slot is booked before anything is done for a task and freed exactly once, in
+//     Core.end.
+//  2. Every effect gets exactly one reply: an insert by Inserted, a grab by Grabbed, a
+//     run by Handled, a save by Saved, a load by Loaded, a scan by Scanned, a look by
+//     Looked. A reply without an effect is a bug of the shell and panics.
+//  3. A task has at most one run, and a run at most one effect under way.
+package core
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/taskengine/taskengine/engine/internal/table"
+	"github.com/taskengine/taskengine/engine/policy"
+	"github.com/taskengine/taskengine/engine/task"
+)
+
+// Config is what a core decides by.
+type Config struct {
+	Owner        task.ID         // incarnation of this node: the owner of what it grabs
+	Policies     policy.Set      // valid by policy.Set.Check
+	Handled      map[string]bool // types that this node has a handler for
+	Capacity     int             // triggers in the table, see table.Config
+	LeafCapacity int             // triggers of one leaf
+	Chance       func() float64  // in [0,1), for jitter
+}
+
+// Core is the state machine. It belongs to one goroutine at a time.
+type Core struct {
+	config Config
+	table  *table.Table
+	kinds  map[string]*kind
+	runs   map[task.ID]*run
+	spare  []*run // ended runs, to be used again
+
+	agenda   agenda
+	sweep    time.Time // when the first run may have to be abandoned; zero is never
+	draining bool
+	ready    Ready
+	stats    Stats
+}
+
+// kind is one type as the core sees it.
+type kind struct {
+	name    string
+	policy  policy.Type
+	handled bool
+	paused  bool
+	running int
+}
+
+// phase says what a run waits for.
+type phase uint8
+
+const (
+	inserting phase = iota // fused with its submit: Inserted
+	grabbing               // Grabbed
+	running                // Handled
+	overdue                // Handled too, but nothing is expected of it any more
+)
+
+// run is a task that has a slot.
+type run struct {
+	ref      task.Ref // the version that the next change swaps
+	kind     *kind
+	slot     table.Slot
+	phase    phase
+	trigger  task.Trigger // how it was booked
+	fired    bool         // booked by the agenda: its row was waiting, not submitted
+	next     task.Trigger // a newer version that became ready meanwhile; zero if none
+	attempt  uint32
+	crashes  uint32
+	expires  time.Time
+	deadline time.Time // when its time is up; zero is never
+}
+
+// Stats counts what a core has seen since it began.
+type Stats struct {
+	Fused     uint64 // tasks grabbed with their submit
+	Grabbed   uint64 // tasks grabbed in all
+	Wasted    uint64 // grabs that were too late
+	Stale     uint64 // results of attempts that no longer counted
+	Dropped   uint64 // triggers that found no place in the table
+	Abandoned uint64 // attempts given up though their handler went on
+}
+
+// New returns a core that knows nothing yet: its first Ready asks to look at the store.
+func New(c Config) *Core {
+	core := &Core{
+		config: c,
+		table:  table.New(table.Config{Capacity: c.Capacity, LeafCapacity: c.LeafCapacity, Policies: c.Policies}),
+		kinds:  make(map[string]*kind),
+		runs:   make(map[task.ID]*run),
+	}
+	core.agenda.begin()
+	for name, p := range c.Policies.Types {
+		k := &kind{name: name, policy: p, handled: c.Handled[name], paused: p.Paused}
+		core.kinds[name] = k
+		core.table.Open(0, name, k.open())
+	}
+	return core
+}
+
+func (k *kind) open() bool { return k.handled && !k.paused }
+
+// kind returns what is known of a type, which may be nothing: then it is treated by
+// default and waits for a handler.
+func (c *Core) kind(name string) *kind {
+	k, ok := c.kinds[name]
+	if !ok {
+		k = &kind{name: name, policy: policy.DefaultType()}
+		c.kinds[name] = k
+	}
+	return k
+}
+
+// Policy returns how tasks of a type are treated; unknown types are treated by default.
+func (c *Core) Policy(name string) policy.Type { return c.kind(name).policy }
+
+// Pause stops tasks of a type from being started, or lets them start again. What runs
+// goes on.
+func (c *Core) Pause(now time.Time, name string, paused bool) {
+	k := c.kind(name)
+	k.paused = paused
+	c.table.Open(now.UnixNano(), name, k.open())
+	c.book(now)
+}
+
+// Trigger tells that a task is ready.
+func (c *Core) Trigger(now time.Time, tr task.Trigger) {
+	c.add(now, tr)
+	c.book(now)
+}
+
+func (c *Core) add(now time.Time, tr task.Trigger) {
+	if r, ok := c.runs[tr.ID]; ok {
+		if tr.Version > r.ref.Version {
+			r.next = tr
+		}
+		return
+	}
+	if !c.table.Add(now.UnixNano(), tr) {
+		c.stats.Dropped++
+	}
+}
+
+// Drain stops everything from being started. What runs goes on, and is saved.
+func (c *Core) Drain() { c.draining = true }
+
+// Busy returns how many tasks have a slot.
+func (c *Core) Busy() int { return len(c.runs) }
+
+// Stats returns what was counted so far.
+func (c *Core) Stats() Stats { return c.stats }
+
+// Waiting returns how many triggers are in the table.
+func (c *Core) Waiting() int { return c.table.Len() }
+
+// begin makes a run for a slot.
+func (c *Core) begin(k *kind, slot table.Slot, tr task.Trigger, p phase) *run {
+	var r *run
+	if n := len(c.spare); n > 0 {
+		r, c.spare = c.spare[n-1], c.spare[:n-1]
+	} else {
+		r = new(run)
+	}
+	*r = run{ref: tr.Ref, kind: k, slot: slot, phase: p, trigger: tr}
+	c.runs[tr.ID] = r
+	k.running++
+	return r
+}
+
+const maxSpare = 1024
+
+// end frees the slot of r: the only place that does. begun says whether its handler
+// was called.
+func (c *Core) end(now time.Time, r *run, begun bool) {
+	if begun {
+		c.table.Free(now.UnixNano(), r.slot)
+	} else {
+		c.table.Return(now.UnixNano(), r.slot)
+	}
+	delete(c.runs, r.ref.ID)
+	r.kind.running--
+	next := r.next
+	if len(c.spare) < maxSpare {
+		c.spare = append(c.spare, r)
+	}
+	if !next.ID.IsZero() {
+		c.add(now, next)
+	}
+}
+
+// expect returns the run that waits for a reply in one of the given phases.
+func (c *Core) expect(id task.ID, reply string, phases ...phase) *run {
+	r, ok := c.runs[id]
+	if ok {
+		for _, p := range phases {
+			if r.phase == p {
+				return r
+			}
+		}
+	}
+	panic(fmt.Sprintf("core: %s of task %v, of which nothing like that is under way", reply, id))
+}
+
+// Loaded answers a Load, see table.Loaded.
+func (c *Core) Loaded(now time.Time, leaf task.Leaf, page []task.Trigger, end bool) {
+	c.table.Loaded(now.UnixNano(), leaf, page, end)
+	c.book(now)
+}
+
+// Scanned answers a Scan, see table.Scanned.
+func (c *Core) Scanned(leaves []task.Leaf, end bool) { c.table.Scanned(leaves, end) }
+
+// Changed tells of a row that somebody changed by hand: t is as it is now. A run of an
+// older version is stopped, and what comes of it no longer counts.
+func (c *Core) Changed(now time.Time, t *task.Task) {
+	if r, ok := c.runs[t.ID]; ok && r.phase == running && r.ref.Version < t.Version {
+		r.phase = overdue
+		c.ready.Stops = append(c.ready.Stops, Stop{t.ID, ErrOverruled})
+	}
+	c.settled(now, t)
+	c.book(now)
+}

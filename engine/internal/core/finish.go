@@ -1,0 +1,193 @@
+package core
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/taskengine/taskengine/engine/policy"
+	"github.com/taskengine/taskengine/engine/task"
+)
+
+// ErrOverruled is why a run is stopped whose task somebody cancelled, failed or moved.
+var ErrOverruled = errors.New("the task was cancelled")
+
+// errOverdue is what is said of a run whose handler does not return.
+const errOverdue = "it ran out of time, and its handler did not return within the grace period"
+
+// restAfterHandedBack is how long a task rests that its handler could not take.
+const restAfterHandedBack = time.Second
+
+// Handled answers a run: this is what came of it. The slot is free from here on.
+func (c *Core) Handled(now time.Time, id task.ID, v task.Verdict) {
+	r := c.expect(id, "verdict", running, overdue)
+	if r.phase == overdue {
+		c.stats.Stale++
+	} else {
+		c.conclude(now, r, v)
+	}
+	c.end(now, r, true)
+	c.book(now)
+}
+
+// conclude saves what becomes of the task of r, whose attempt ended with v.
+func (c *Core) conclude(now time.Time, r *run, v task.Verdict) {
+	p := r.kind.policy
+	change := decide(now, p, attempt{r.ref, r.attempt, r.crashes, r.expires}, v, c.config.Chance)
+	remove := false
+	if change.To == task.Done {
+		change.NextEventAt = KeepUntil(p, task.Done, now)
+		remove = p.Retention.Done == 0
+	}
+	c.ready.Saves = append(c.ready.Saves, Save{Change: change, Remove: remove})
+}
+
+// save asks to swap a change of a task that does not run.
+func (c *Core) save(change task.Change) { c.ready.Saves = append(c.ready.Saves, Save{Change: change}) }
+
+// KeepUntil returns when a row that ended in state s at the given time may be removed;
+// the zero time is never.
+func KeepUntil(p policy.Type, s task.State, at time.Time) time.Time {
+	keep := p.Retention.Of(s)
+	if keep < 0 {
+		return time.Time{}
+	}
+	return at.Add(keep)
+}
+
+// attempt is what a decision needs to know of the run it is about.
+type attempt struct {
+	ref     task.Ref
+	number  uint32
+	crashes uint32 // before this one
+	expires time.Time
+}
+
+// decide turns the end of an attempt into the change to be made. It is the one place
+// where retries, deliveries and crashes are weighed.
+func decide(now time.Time, p policy.Type, a attempt, v task.Verdict, chance func() float64) task.Change {
+	c := task.Change{Ref: a.ref, At: now, Outcome: v.Outcome, Error: v.Error}
+	wait := func(d time.Duration) task.Change {
+		at := now.Add(d)
+		if !a.expires.IsZero() && !at.Before(a.expires) {
+			c.To, c.Error = task.Error, joinReason(c.Error, "there is no time for another attempt before it expires")
+			return c
+		}
+		c.To, c.NextEventAt = task.Waiting, at
+		return c
+	}
+	giveUp := func(why string) task.Change {
+		c.To, c.Error = task.Error, joinReason(c.Error, why)
+		return c
+	}
+	switch v.Outcome {
+	case task.Completed:
+		c.To, c.Result = task.Done, v.Result
+		if !v.Again.IsZero() {
+			c.To, c.NextEventAt, c.ReadyAt, c.Count = task.Waiting, v.Again, v.Again, task.Reset
+		}
+		return c
+	case task.Snoozed:
+		c.Count = task.Refund
+		return wait(v.Delay)
+	case task.HandedBack:
+		c.Count = task.Refund
+		return wait(restAfterHandedBack)
+	}
+	if p.Delivery == policy.AtMostOnce && v.Outcome != task.Errored {
+		return giveUp(mayHaveTakenEffect)
+	}
+	switch v.Outcome {
+	case task.Interrupted:
+		c.To, c.Count = task.Submitted, task.Refund
+		c.NextEventAt = queueDeadline(p, now)
+		return c
+	case task.Crashed:
+		if p.MaxCrashes > 0 && a.crashes+1 >= p.MaxCrashes {
+			return giveUp(quarantined(a.crashes + 1))
+		}
+	}
+	delay, again := p.Retry.Next(a.number, v, chance())
+	if !again {
+		if !v.GiveUp && int64(a.number) >= int64(p.Retry.Max) {
+			return giveUp(fmt.Sprintf("attempt %d of %d", a.number, p.Retry.Max))
+		}
+		return giveUp("")
+	}
+	return wait(delay)
+}
+
+func joinReason(what, why string) string {
+	switch {
+	case why == "":
+		return what
+	case what == "":
+		return why
+	}
+	return what + " (" + why + ")"
+}
+
+// Saved answers a save of the task that was at ref: t is the row as it is now, and nil
+// if it was too late: somebody else changed the task meanwhile.
+func (c *Core) Saved(now time.Time, s Save, t *task.Task) {
+	if s.fired {
+		c.agenda.firing--
+	}
+	if t == nil {
+		if !s.fired {
+			c.stats.Stale++
+		}
+		return
+	}
+	c.settled(now, t)
+	c.book(now)
+}
+
+// abandon gives up the runs whose time and grace are over and whose handlers have not
+// returned: their tasks are decided about as timed out. Their slots stay taken until
+// the handlers do return.
+func (c *Core) abandon(now time.Time) {
+	c.sweep = time.Time{}
+	var late []*run
+	for _, r := range c.runs {
+		switch {
+		case r.phase != running || r.deadline.IsZero():
+		case now.Before(r.overdueAt()):
+			c.sweep = earlier(c.sweep, r.overdueAt())
+		default:
+			late = append(late, r)
+		}
+	}
+	slices.SortFunc(late, func(a, b *run) int { return a.ref.ID.Compare(b.ref.ID) })
+	for _, r := range late {
+		r.phase = overdue
+		c.stats.Abandoned++
+		c.conclude(now, r, task.Verdict{Outcome: task.TimedOut, Error: errOverdue, Delay: -1})
+	}
+}
+
+// overdueAt returns when a run that has a deadline is given up.
+func (r *run) overdueAt() time.Time { return r.deadline.Add(r.kind.policy.Timeout.Grace) }
+
+// Orphaned returns the change for a task whose node died under it. It is run again at
+// once if its type allows: the attempt counts, and so does the crash.
+func Orphaned(now time.Time, p policy.Type, t *task.Task) task.Change {
+	c := task.Change{
+		Ref: t.Ref(), To: task.Submitted, At: now, NextEventAt: queueDeadline(p, now),
+		Outcome: task.Crashed, Error: "its node stopped while it ran",
+	}
+	switch {
+	case p.Delivery == policy.AtMostOnce:
+		c.To, c.NextEventAt, c.Error = task.Error, time.Time{}, joinReason(c.Error, mayHaveTakenEffect)
+	case p.MaxCrashes > 0 && t.Crashes+1 >= p.MaxCrashes:
+		c.To, c.NextEventAt, c.Error = task.Error, time.Time{}, joinReason(c.Error, quarantined(t.Crashes+1))
+	}
+	return c
+}
+
+const mayHaveTakenEffect = "it may have taken effect, and its type is at_most_once"
+
+func quarantined(crashes uint32) string {
+	return fmt.Sprintf("quarantined after %d crashes in a row", crashes)
+}

@@ -1,0 +1,381 @@
+package core
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/taskengine/taskengine/engine/internal/table"
+	"github.com/taskengine/taskengine/engine/policy"
+	"github.com/taskengine/taskengine/engine/task"
+)
+
+// sim is a shell and a store reduced to what a core can see of them: rows in a map,
+// effects that are done late and in any order, a store that sometimes fails, handlers
+// that answer anything, people who meddle, and a node that dies now and then. Time is a
+// number. The same seed gives the same story.
+type sim struct {
+	t     *testing.T
+	rng   *rand.Rand
+	set   policy.Set
+	now   time.Time
+	core  *Core
+	rows  map[task.ID]*task.Task
+	order []task.ID // of the rows, as they were inserted
+	seq   uint64
+
+	todo    []func() // effects under way
+	running map[task.ID]*task.Task
+	begun   map[task.ID]int // how often a handler was called
+	crashed map[task.ID]bool
+	stopped map[task.ID]bool
+	done    map[task.ID]int
+}
+
+func TestRandomLivesOfACore(t *testing.T) {
+	for seed := range uint64(1000) {
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) { live(t, seed) })
+	}
+}
+
+func live(t *testing.T, seed uint64) {
+	s := &sim{
+		t: t, rng: rand.New(rand.NewPCG(seed, 3)), now: time.Unix(1_700_000_000, 0).UTC(),
+		rows: map[task.ID]*task.Task{}, begun: map[task.ID]int{}, crashed: map[task.ID]bool{}, done: map[task.ID]int{},
+	}
+	s.set = simPolicies(s.rng)
+	s.start()
+	for range 400 {
+		switch op := s.rng.IntN(20); {
+		case op < 5:
+			s.submit()
+		case op < 14:
+			s.step()
+		case op < 16:
+			s.advance(time.Duration(s.rng.IntN(int(3 * time.Second))))
+		case op < 17:
+			s.meddle()
+		case op < 18:
+			s.core.Pause(s.now, "plain", s.rng.IntN(2) == 0)
+			s.absorb()
+		case s.rng.IntN(40) == 0:
+			s.die()
+		}
+		s.check()
+	}
+	s.core.Pause(s.now, "plain", false)
+	s.finish()
+}
+
+func simPolicies(rng *rand.Rand) policy.Set {
+	typ := func(set func(*policy.Type)) policy.Type {
+		p := policy.DefaultType()
+		p.Retry = policy.Retry{Max: 4, Backoff: policy.Backoff{Kind: policy.Exponential, Initial: time.Second, Factor: 2}}
+		p.Timeout = policy.Timeout{Run: 5 * time.Second, Grace: time.Second}
+		p.MaxCrashes = 0
+		set(&p)
+		return p
+	}
+	return policy.Set{
+		Slots:  1 + rng.IntN(6),
+		Limits: map[string]policy.Limit{"few": {Name: "few", Max: 1 + rng.IntN(3)}},
+		Types: map[string]policy.Type{
+			"plain":   typ(func(*policy.Type) {}),
+			"limited": typ(func(p *policy.Type) { p.Limits = []string{"few"} }),
+			"once":    typ(func(p *policy.Type) { p.Delivery = policy.AtMostOnce; p.Limits = []string{"few"} }),
+			"relaxed": typ(func(p *policy.Type) { p.Relaxed = true }),
+			"hasty":   typ(func(p *policy.Type) { p.Timeout.Queue = 4 * time.Second; p.Timeout.Total = 20 * time.Second }),
+			"fragile": typ(func(p *policy.Type) { p.MaxCrashes = 2 }),
+		},
+	}
+}
+
+var simTypes = []string{"plain", "limited", "once", "relaxed", "hasty", "fragile"}
+
+func (s *sim) start() {
+	handled := map[string]bool{}
+	for _, name := range simTypes {
+		handled[name] = true
+	}
+	s.core = New(Config{
+		Owner: s.id(), Policies: s.set, Handled: handled, Capacity: 8 + s.rng.IntN(60), LeafCapacity: 2 + s.rng.IntN(20),
+		Chance: s.rng.Float64,
+	})
+	s.running, s.stopped, s.todo = map[task.ID]*task.Task{}, map[task.ID]bool{}, nil
+	s.absorb()
+}
+
+func (s *sim) id() task.ID {
+	var id task.ID
+	for i := range id {
+		id[i] = byte(s.rng.Uint32())
+	}
+	return id
+}
+
+// later does an effect some time, in any order.
+func (s *sim) later(fn func()) { s.todo = append(s.todo, fn) }
+
+func (s *sim) submit() {
+	t := &task.Task{ID: s.id(), Type: simTypes[s.rng.IntN(len(simTypes))], Priority: uint8(s.rng.IntN(3))}
+	if s.rng.IntN(4) == 0 {
+		t.ReadyAt = s.now.Add(time.Duration(s.rng.IntN(int(10 * time.Second))))
+	}
+	s.core.Submit(s.now, t, s.rng.IntN(5) > 0)
+	s.later(func() {
+		created := s.rng.IntN(20) > 0
+		if created {
+			s.seq++
+			t.Seq = s.seq
+			s.rows[t.ID] = t.Clone()
+			s.order = append(s.order, t.ID)
+		}
+		s.core.Inserted(s.now, t, created)
+	})
+	s.absorb()
+}
+
+func (s *sim) swap(c task.Change) *task.Task {
+	row, ok := s.rows[c.ID]
+	if !ok || !c.Apply(row) {
+		return nil
+	}
+	if row.State == task.Done {
+		s.done[row.ID]++
+	}
+	return row.Clone()
+}
+
+// absorb queues everything that the core wants done.
+func (s *sim) absorb() {
+	var r Ready
+	s.core.Take(&r)
+	for _, c := range append(slices.Clone(r.Grabs), r.Relaxed...) {
+		s.later(func() {
+			if s.rng.IntN(20) == 0 {
+				s.core.Grabbed(s.now, c.Ref, nil, true)
+				return
+			}
+			s.core.Grabbed(s.now, c.Ref, s.swap(c), false)
+		})
+	}
+	for _, sv := range slices.Clone(r.Saves) {
+		s.later(func() { s.core.Saved(s.now, sv, s.swap(sv.Change)) })
+	}
+	for _, run := range slices.Clone(r.Runs) {
+		s.run(run)
+	}
+	for _, st := range r.Stops {
+		s.stopped[st.ID] = true
+	}
+	for _, l := range slices.Clone(r.Loads) {
+		page, end := s.load(l)
+		s.later(func() { s.core.Loaded(s.now, l.Leaf, page, end) })
+	}
+	for _, sc := range slices.Clone(r.Scans) {
+		leaves, end := s.scan(sc)
+		s.later(func() { s.core.Scanned(leaves, end) })
+	}
+	for _, l := range slices.Clone(r.Looks) {
+		page, end := s.look(l)
+		s.later(func() { s.core.Looked(s.now, l.State, page, end) })
+	}
+}
+
+func (s *sim) run(r Run) {
+	if s.running[r.ID] != nil {
+		s.t.Fatalf("task %v is run twice at once", r.ID)
+	}
+	if s.crashed[r.ID] && r.Type == "once" {
+		s.t.Fatalf("task %v may have taken effect and is run again", r.ID)
+	}
+	s.running[r.ID] = r.Task
+	s.begun[r.ID]++
+	s.later(func() {
+		delete(s.running, r.ID)
+		delete(s.stopped, r.ID)
+		s.core.Handled(s.now, r.ID, s.verdict())
+	})
+}
+
+func (s *sim) verdict() task.Verdict {
+	switch s.rng.IntN(12) {
+	case 0:
+		return task.Verdict{Outcome: task.Errored, Error: "no", Delay: -1}
+	case 1:
+		return task.Verdict{Outcome: task.Errored, Error: "no", GiveUp: true, Delay: -1}
+	case 2:
+		return task.Verdict{Outcome: task.Snoozed, Delay: time.Second}
+	case 3:
+		return task.Verdict{Outcome: task.Crashed, Error: "died", Delay: -1}
+	case 4:
+		return task.Verdict{Outcome: task.TimedOut, Error: "slow", Delay: -1}
+	case 5:
+		return task.Verdict{Outcome: task.HandedBack, Error: "busy", Delay: -1}
+	case 6:
+		return task.Verdict{Outcome: task.Errored, Error: "soon", Delay: 0}
+	}
+	return task.Verdict{Outcome: task.Completed, Result: []byte("ok")}
+}
+
+// step does one effect.
+func (s *sim) step() {
+	if len(s.todo) == 0 {
+		return
+	}
+	i := s.rng.IntN(len(s.todo))
+	fn := s.todo[i]
+	s.todo = slices.Delete(s.todo, i, i+1)
+	fn()
+	s.absorb()
+}
+
+func (s *sim) advance(d time.Duration) {
+	s.now = s.now.Add(d)
+	if wake := s.core.Wake(); !wake.IsZero() && !s.now.Before(wake) {
+		s.core.Tick(s.now)
+	}
+	s.absorb()
+}
+
+// meddle changes a task by hand, as people do.
+func (s *sim) meddle() {
+	if len(s.order) == 0 {
+		return
+	}
+	row := s.rows[s.order[s.rng.IntN(len(s.order))]]
+	c := task.Change{Ref: row.Ref(), At: s.now, Outcome: task.Overruled, To: task.Cancelled}
+	if s.rng.IntN(2) == 0 {
+		c.To, c.Count = task.Submitted, task.Reset
+	}
+	if row.State == task.Processing && c.To == task.Submitted || s.crashed[row.ID] {
+		return
+	}
+	if t := s.swap(c); t != nil {
+		s.core.Changed(s.now, t)
+		s.absorb()
+	}
+}
+
+// die kills the node and starts another on the same rows.
+func (s *sim) die() {
+	old := s.core.config.Owner
+	for _, row := range s.rows {
+		if row.State != task.Processing {
+			continue
+		}
+		s.crashed[row.ID] = true
+		if row.Owner != old {
+			s.t.Fatalf("task %v runs under an owner long gone", row.ID)
+		}
+		s.swap(Orphaned(s.now, s.set.Types[row.Type], row))
+	}
+	s.start()
+}
+
+// check holds the limits against what runs.
+func (s *sim) check() {
+	few := 0
+	for _, t := range s.running {
+		if t.Type == "limited" || t.Type == "once" {
+			few++
+		}
+	}
+	if few > s.set.Limits["few"].Max || len(s.running) > s.set.Slots {
+		s.t.Fatalf("%d of %d run under the limit, %d of %d in all", few, s.set.Limits["few"].Max, len(s.running), s.set.Slots)
+	}
+	if len(s.running) > s.core.Busy() {
+		s.t.Fatalf("%d handlers run on %d slots", len(s.running), s.core.Busy())
+	}
+}
+
+// finish lets everything come to its end, and looks whether it did.
+func (s *sim) finish() {
+	live := func() int {
+		n := 0
+		for _, row := range s.rows {
+			if row.State.Live() {
+				n++
+			}
+		}
+		return n
+	}
+	for i := 0; live() > 0 || len(s.todo) > 0; i++ {
+		if i > 100_000 {
+			s.t.Fatalf("%d tasks never end: busy %d, waiting %d, wake %v, now %v", live(), s.core.Busy(), s.core.Waiting(), s.core.Wake(), s.now)
+		}
+		if len(s.todo) > 0 {
+			s.step()
+		} else {
+			wake := s.core.Wake()
+			if wake.IsZero() {
+				for _, id := range s.order {
+					if row := s.rows[id]; row.State.Live() {
+						s.t.Errorf("stuck: %v %s %s version %d, next %v, why %+v", id, row.Type, row.State, row.Version, row.NextEventAt, s.core.Why(s.now, row))
+					}
+				}
+				s.t.Fatalf("%d tasks are live and nothing will wake them", live())
+			}
+			s.advance(max(0, wake.Sub(s.now)))
+		}
+		s.check()
+	}
+	if n := s.core.Busy(); n > 0 {
+		s.t.Errorf("%d slots were never freed", n)
+	}
+	for id, n := range s.done {
+		if n > 1 {
+			s.t.Errorf("task %v was done %d times", id, n)
+		}
+		if row := s.rows[id]; row.State == task.Done && !bytes.Equal(row.Result, []byte("ok")) {
+			s.t.Errorf("task %v is done with result %q", id, row.Result)
+		}
+	}
+}
+
+func (s *sim) load(l table.Load) (page []task.Trigger, end bool) {
+	if s.rng.IntN(20) == 0 {
+		return nil, false
+	}
+	for _, row := range s.rows {
+		if row.State == task.Submitted && row.Leaf() == l.Leaf && row.Rank().Compare(l.After) > 0 {
+			page = append(page, row.Trigger())
+		}
+	}
+	slices.SortFunc(page, func(a, b task.Trigger) int { return a.Rank.Compare(b.Rank) })
+	return page[:min(len(page), l.Limit)], len(page) < l.Limit
+}
+
+func (s *sim) scan(sc table.Scan) (leaves []task.Leaf, end bool) {
+	for _, row := range s.rows {
+		if row.State == task.Submitted && row.Type > sc.After.Type && !slices.Contains(leaves, row.Leaf()) {
+			leaves = append(leaves, row.Leaf())
+		}
+	}
+	slices.SortFunc(leaves, func(a, b task.Leaf) int { return bytes.Compare([]byte(a.Type), []byte(b.Type)) })
+	return leaves, true
+}
+
+func (s *sim) look(l Look) (page []Due, end bool) {
+	if s.rng.IntN(20) == 0 {
+		return nil, false
+	}
+	for _, row := range s.rows {
+		d := Due{row.Trigger(), row.NextEventAt}
+		after := d.At.After(l.AfterAt) || d.At.Equal(l.AfterAt) && d.ID.Compare(l.AfterID) > 0
+		if row.State == l.State && !row.NextEventAt.IsZero() && after {
+			page = append(page, d)
+		}
+	}
+	slices.SortFunc(page, func(a, b Due) int {
+		if c := a.At.Compare(b.At); c != 0 {
+			return c
+		}
+		return a.ID.Compare(b.ID)
+	})
+	limit := min(l.Limit, 5)
+	return page[:min(len(page), limit)], len(page) < limit
+}

@@ -1,0 +1,91 @@
+package core
+
+import (
+	"math"
+	"time"
+
+	"github.com/taskengine/taskengine/engine/policy"
+	"github.com/taskengine/taskengine/engine/task"
+)
+
+// Submit makes t the row that is to be inserted: waiting if its time is to come, else
+// submitted; or, with mayFuse, processing already, if a slot is free that nobody has a
+// better claim to. t comes with everything a row has that its submitter decides. The
+// effect is to insert it, and is answered by Inserted.
+func (c *Core) Submit(now time.Time, t *task.Task, mayFuse bool) {
+	k := c.kind(t.Type)
+	if limit := k.policy.Timeout.Total; limit > 0 {
+		t.ExpiresAt = earlier(t.ExpiresAt, now.Add(limit))
+	}
+	if t.ReadyAt.After(now) {
+		t.Create(task.Waiting, now, t.ReadyAt)
+		return
+	}
+	t.Create(task.Submitted, now, queueDeadline(k.policy, now))
+	if !mayFuse || c.draining {
+		return
+	}
+	rank := t.Rank()
+	rank.Seq = math.MaxUint64 // behind all that is there: its place is given by the insert
+	slot, ok := c.table.Claim(now.UnixNano(), t.Leaf(), rank)
+	if !ok {
+		return
+	}
+	grab := c.grab(now, t.Ref())
+	r := c.begin(k, slot, t.Trigger(), inserting)
+	grab.Apply(t)
+	r.ref = t.Ref()
+}
+
+// Inserted answers the effect of Submit: created says whether t was added. t is the
+// row as inserted, and when it was grabbed with its submit it is run now.
+func (c *Core) Inserted(now time.Time, t *task.Task, created bool) {
+	switch {
+	case t.State == task.Processing:
+		r := c.expect(t.ID, "insert", inserting)
+		if !created {
+			c.end(now, r, false)
+			break
+		}
+		c.stats.Fused++
+		c.run(now, r, t)
+		return
+	case !created:
+		return
+	default:
+		c.settled(now, t)
+	}
+	c.book(now)
+}
+
+// settled puts a row that has come to rest in the store where it will be found when
+// its time comes.
+func (c *Core) settled(now time.Time, t *task.Task) {
+	if t.State == task.Submitted {
+		c.add(now, t.Trigger())
+	}
+	if t.State == task.Submitted || t.State == task.Waiting {
+		c.agenda.note(t)
+	}
+}
+
+// grab returns the change that makes the task at ref ours.
+func (c *Core) grab(now time.Time, ref task.Ref) task.Change {
+	return task.Change{Ref: ref, To: task.Processing, At: now, NextEventAt: now, Owner: c.config.Owner}
+}
+
+// queueDeadline returns when a task that is submitted now has waited too long.
+func queueDeadline(p policy.Type, now time.Time) time.Time {
+	if p.Timeout.Queue > 0 {
+		return now.Add(p.Timeout.Queue)
+	}
+	return time.Time{}
+}
+
+// earlier returns the earlier of two times, of which the zero time is never.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}

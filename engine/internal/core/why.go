@@ -1,0 +1,85 @@
+package core
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/taskengine/taskengine/engine/internal/table"
+	"github.com/taskengine/taskengine/engine/task"
+)
+
+// Why says what keeps a live task from running, read from what the core decides by.
+type Why struct {
+	Running   bool      // it has a slot
+	Grabbing  bool      // it has a slot, and its grab is being written
+	Abandoned bool      // it ran out of time and its handler has not returned
+	Deadline  time.Time // when its run is out of time; zero is never
+	Paused    bool      // its type is paused
+	NoHandler bool      // nobody here handles its type
+	Draining  bool      // the node is stopping
+	table.Explanation
+	Holders map[int][]task.ID // for each full limit, by its index: who holds its slots, the oldest first
+}
+
+// maxHolders is how many holders of a limit are named.
+const maxHolders = 5
+
+// Why explains a row that is waiting, submitted or processing.
+func (c *Core) Why(now time.Time, t *task.Task) Why {
+	k, known := c.kinds[t.Type]
+	w := Why{Draining: c.draining, NoHandler: !known || !k.handled, Paused: known && k.paused}
+	if r, ok := c.runs[t.ID]; ok {
+		w.Running, w.Grabbing, w.Abandoned = true, r.phase < running, r.phase == overdue
+		w.Deadline = r.deadline
+		return w
+	}
+	w.Explanation = c.table.Explain(now.UnixNano(), t.Leaf(), t.Rank())
+	for i, u := range w.Limits {
+		if u.Full {
+			if w.Holders == nil {
+				w.Holders = make(map[int][]task.ID)
+			}
+			w.Holders[i] = c.holders(u)
+		}
+	}
+	return w
+}
+
+func (c *Core) holders(u table.Usage) []task.ID {
+	var held []*run
+	for _, r := range c.runs {
+		if r.slot.Counts(u.Name, u.Value) {
+			held = append(held, r)
+		}
+	}
+	slices.SortFunc(held, func(a, b *run) int {
+		return cmp.Or(a.deadline.Compare(b.deadline), a.ref.ID.Compare(b.ref.ID))
+	})
+	ids := make([]task.ID, 0, maxHolders)
+	for _, r := range held[:min(len(held), maxHolders)] {
+		ids = append(ids, r.ref.ID)
+	}
+	return ids
+}
+
+// TypeStatus is how things stand with one type.
+type TypeStatus struct {
+	Name    string
+	Handled bool // this node has a handler for it
+	Paused  bool
+	Running int  // tasks with a slot
+	Known   bool // it is configured
+}
+
+// Types returns how things stand with every type that is configured or was met, in the
+// order of their names.
+func (c *Core) Types() []TypeStatus {
+	out := make([]TypeStatus, 0, len(c.kinds))
+	for name, k := range c.kinds {
+		_, known := c.config.Policies.Types[name]
+		out = append(out, TypeStatus{name, k.handled, k.paused, k.running, known})
+	}
+	slices.SortFunc(out, func(a, b TypeStatus) int { return cmp.Compare(a.Name, b.Name) })
+	return out
+}
