@@ -3,6 +3,7 @@ package policy
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -87,19 +88,14 @@ func (c *checker) limit(name string, l Limit) {
 	}
 }
 
-// cycle returns the way from name back to itself, or "".
+// cycle returns the way from name back to itself, or "". A circle is told at the first
+// of its names only.
 func (c *checker) cycle(name string) string {
-	way := []string{name}
-	for up := c.set.Limits[name].Of; up != ""; up = c.set.Limits[up].Of {
-		way = append(way, up)
-		if up == name {
-			return strings.Join(way, " of ")
-		}
-		if len(way) > len(c.set.Limits) {
-			return "" // a circle further up, reported there
-		}
+	way := c.set.names(name)
+	if len(way) == 0 || c.set.Limits[way[len(way)-1]].Of != name || slices.Min(way) != name {
+		return ""
 	}
-	return ""
+	return strings.Join(append(way, name), " of ")
 }
 
 func (c *checker) typ(name string, t Type) {
@@ -128,46 +124,44 @@ func (c *checker) typ(name string, t Type) {
 	if c.set.Slots > 0 && t.Weight > c.set.Slots {
 		c.add(fmt.Sprintf("a task of weight %d never fits into %d slots", t.Weight, c.set.Slots), at("weight")...)
 	}
+	for _, s := range []task.State{task.Done, task.Failed, task.Cancelled} {
+		if keep := t.Retention.Of(s); keep < 0 && keep != Forever {
+			c.add("must be 0 (remove at once) or more, or for ever", at("retention", s.String())...)
+		}
+	}
 	c.typeLimits(t, at)
 	c.durations(t, at)
 	c.retry(t.Retry, at)
 }
 
 func (c *checker) typeLimits(t Type, at func(...string) []string) {
+	through := map[string]string{} // each limit a task counts for, and the one named that leads there
 	for i, name := range t.Limits {
-		l, ok := c.set.Limits[name]
-		if !ok {
+		if _, ok := c.set.Limits[name]; !ok {
 			c.add(fmt.Sprintf("there is no limit %q", name), at("limits", strconv.Itoa(i))...)
 			continue
 		}
 		if slices.Contains(t.Limits[:i], name) {
 			c.add(fmt.Sprintf("%q is named twice", name), at("limits", strconv.Itoa(i))...)
+			continue
 		}
-		way := []string{}
-		for up := l; ; up = c.set.Limits[up.Of] {
-			if up.Max > 0 && t.Weight > up.Max {
-				c.add(fmt.Sprintf("a task of weight %d never fits into limit %q of %d", t.Weight, up.Name, up.Max), at("weight")...)
-			}
-			way = append(way, up.Name)
-			if i > 0 && slices.Contains(c.chain(t.Limits[0]), up.Name) {
-				c.add(fmt.Sprintf("%q counts for %q already, through %q", name, up.Name, t.Limits[0]), at("limits", strconv.Itoa(i))...)
+		for _, up := range c.set.names(name) {
+			if first, ok := through[up]; ok {
+				c.add(fmt.Sprintf("a task counts for %q already, through %q", up, first), at("limits", strconv.Itoa(i))...)
 				break
 			}
-			if up.Of == "" || len(way) > len(c.set.Limits) {
-				break
+			through[up] = name
+			if most := c.set.Limits[up].Max; most > 0 && t.Weight > most {
+				c.add(fmt.Sprintf("a task of weight %d never fits into limit %q of %d", t.Weight, up, most), at("weight")...)
+			}
+			overrides := c.set.Limits[up].Overrides
+			for _, value := range slices.Sorted(maps.Keys(overrides)) {
+				if most := overrides[value]; most > 0 && t.Weight > most {
+					c.add(fmt.Sprintf("a task of weight %d never fits into limit %q of %d for %q", t.Weight, up, most, value), at("weight")...)
+				}
 			}
 		}
 	}
-}
-
-// chain returns the names from a limit up to its root.
-func (c *checker) chain(name string) []string {
-	var way []string
-	for name != "" && len(way) <= len(c.set.Limits) {
-		way = append(way, name)
-		name = c.set.Limits[name].Of
-	}
-	return way
 }
 
 func (c *checker) durations(t Type, at func(...string) []string) {
@@ -190,10 +184,10 @@ func (c *checker) retry(r Retry, at func(...string) []string) {
 		c.add("must be 1 (no second attempt) or more", at("retry", "max")...)
 	}
 	b := r.Backoff
-	if b.Kind == Exponential && b.Factor < 1 {
-		c.add("must be 1 or more", at("retry", "backoff", "factor")...)
+	if b.Kind == Exponential && !(b.Factor >= 1 && b.Factor <= math.MaxFloat64) { // not a number is neither
+		c.add("must be a number, 1 or more", at("retry", "backoff", "factor")...)
 	}
-	if b.Jitter < 0 || b.Jitter > 1 {
+	if !(b.Jitter >= 0 && b.Jitter <= 1) {
 		c.add("must be 0 to 1", at("retry", "backoff", "jitter")...)
 	}
 	if b.Initial < 0 || b.Max < 0 {
@@ -201,5 +195,15 @@ func (c *checker) retry(r Retry, at func(...string) []string) {
 	}
 	if b.Kind == Fixed && len(b.Delays) == 0 {
 		c.add("needs at least one delay", at("retry", "backoff", "delays")...)
+	}
+	for i, d := range b.Delays {
+		if d < 0 {
+			c.add("must not be negative", at("retry", "backoff", "delays", strconv.Itoa(i))...)
+		}
+	}
+	for _, class := range slices.Sorted(maps.Keys(r.On)) {
+		if d := r.On[class].Delay; d != nil && *d < 0 {
+			c.add("must not be negative", at("retry", "on", class)...)
+		}
 	}
 }

@@ -1,6 +1,9 @@
 package policy
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Limit says how many of something may run at once, or be started in some time. Limits
 // form a tree by Of: what runs under a limit counts for all above it. A limit with Per
@@ -37,14 +40,24 @@ func (l Limit) MaxFor(value string) int {
 // a name is unknown or comes again.
 func (s Set) Chain(name string) []Limit {
 	var chain []Limit
-	for {
+	for _, name := range s.names(name) {
+		chain = append(chain, s.Limits[name])
+	}
+	return chain
+}
+
+// names is Chain, but for the names.
+func (s Set) names(name string) []string {
+	var names []string
+	for !slices.Contains(names, name) {
 		l, ok := s.Limits[name]
-		if !ok || len(chain) == len(s.Limits) {
-			return chain
+		if !ok || name == "" {
+			break
 		}
-		chain = append(chain, l)
+		names = append(names, name)
 		name = l.Of
 	}
+	return names
 }
 
 // Keyed returns the limits with Per that count for tasks of type t, in the order in

@@ -66,7 +66,8 @@ func (b Backoff) After(n uint32, chance float64) time.Duration {
 	var d float64
 	switch b.Kind {
 	case Exponential:
-		d = float64(b.Initial) * math.Pow(max(b.Factor, 1), float64(n-1))
+		growth := math.Pow(max(b.Factor, 1), float64(n-1))
+		d = float64(b.Initial) * min(growth, math.MaxFloat64) // nothing times infinity is not a number
 	case Linear:
 		d = float64(b.Initial) * float64(n)
 	case Fixed:
@@ -74,9 +75,9 @@ func (b Backoff) After(n uint32, chance float64) time.Duration {
 			d = float64(b.Delays[min(int(n), len(b.Delays))-1])
 		}
 	}
-	ceiling := float64(math.MaxInt64 / 2)
+	ceiling := float64(math.MaxInt64 / 2) // leaves room for the jitter
 	if b.Max > 0 && b.Kind != Fixed {
-		ceiling = float64(b.Max)
+		ceiling = min(ceiling, float64(b.Max))
 	}
 	d = min(d, ceiling)
 	return time.Duration(d * (1 + b.Jitter*(chance-0.5)))

@@ -142,15 +142,19 @@ func (t *Task) remember(o Outcome, at time.Time, reason string) {
 	})
 }
 
-// cut shortens s to MaxErrorText bytes without splitting a character, and copies what
-// is left, so that a row does not keep all of s in memory.
+// cut makes s what every store can keep as text: valid UTF-8 without NUL, of at most
+// MaxErrorText bytes. It copies what it shortens, so that a row does not keep all of s
+// in memory.
 func cut(s string) string {
-	if len(s) <= MaxErrorText {
+	if len(s) > MaxErrorText {
+		n := MaxErrorText
+		for n > MaxErrorText-utf8.UTFMax && !utf8.RuneStart(s[n]) {
+			n--
+		}
+		s = strings.Clone(s[:n])
+	}
+	if utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 {
 		return s
 	}
-	n := MaxErrorText
-	for n > MaxErrorText-utf8.UTFMax && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return strings.Clone(s[:n])
+	return cut(strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD"))
 }

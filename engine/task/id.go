@@ -87,7 +87,7 @@ func NewIDs(seed [32]byte) *IDs { return &IDs{rand: rand.NewChaCha8(seed)} }
 
 // Next returns a new id, greater than every earlier one of this source.
 func (s *IDs) Next(now time.Time) ID {
-	ns := now.UnixNano()
+	ns := max(0, now.UnixNano()) // before 1970 there is no id
 	ms := ns / int64(time.Millisecond)
 	stamp := uint64(ms)<<12 | uint64((ns%int64(time.Millisecond))<<12/int64(time.Millisecond))
 	s.mu.Lock()

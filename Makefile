@@ -1,0 +1,97 @@
+# `make help` lists the targets. Everything here works on a fresh clone.
+
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null)
+LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
+TOOL    := go tool -modfile=tools/go.mod
+GO_FILES = $(shell git ls-files --cached --others --exclude-standard '*.go' | grep -vE '\.(pb|connect)\.go$$')
+PLATFORMS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
+
+.PHONY: help
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+.PHONY: build
+build: ## build bin/taskengine, static, for this machine
+	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/taskengine ./cmd/taskengine
+
+.PHONY: cross
+cross: ## compile everything for every supported platform
+	@set -e; for p in $(PLATFORMS); do \
+		echo "compiling for $$p"; \
+		CGO_ENABLED=0 GOOS=$${p%/*} GOARCH=$${p#*/} go build ./...; \
+	done
+
+.PHONY: test
+test: ## run every test with the race detector; ARGS='-run X' narrows it down
+	@scripts/test $(ARGS)
+
+.PHONY: check
+check: fmt-check vet lint tidy-check arch paths ## run every check that is not a test of behaviour
+
+.PHONY: fmt
+fmt: ## format the Go files
+	@$(TOOL) gofumpt -w $(GO_FILES)
+
+.PHONY: fmt-check
+fmt-check:
+	@bad=$$($(TOOL) gofumpt -l $(GO_FILES)); \
+	if [ -n "$$bad" ]; then echo "not formatted (run make fmt):"; echo "$$bad"; exit 1; fi
+
+.PHONY: vet
+vet:
+	go vet ./...
+
+.PHONY: lint
+lint:
+	$(TOOL) staticcheck ./...
+
+.PHONY: tidy-check
+tidy-check:
+	@go mod tidy -diff || { echo "go.mod is not tidy (run go mod tidy)"; exit 1; }
+	@go mod verify >/dev/null
+
+.PHONY: arch
+arch:
+	go test ./internal/arch
+
+# A file that holds the path of the clone it was made in works nowhere else.
+.PHONY: paths
+paths:
+	@bad=$$(git grep -lF "$(CURDIR)/" || true); \
+	if [ -n "$$bad" ]; then echo "holds the path of this clone:"; echo "$$bad"; exit 1; fi
+
+.PHONY: generate
+generate: ## regenerate code from the .proto files; needs protoc
+	go generate ./...
+
+.PHONY: bench
+bench: ## run the benchmarks of the hot path; RUNS=10 for benchstat
+	go test -run '^$$' -bench . -benchmem -count $(or $(RUNS),1) ./engine/... ./storage/... ./coord/...
+
+.PHONY: benchstat
+benchstat: ## compare two outputs of make bench: OLD=a.txt NEW=b.txt
+	$(TOOL) benchstat $(OLD) $(NEW)
+
+.PHONY: fuzz
+fuzz: ## fuzz every fuzz target for a while; TIME=1m
+	@set -e; for f in $$(git ls-files --cached --others --exclude-standard '*_test.go' | xargs grep -l '^func Fuzz'); do \
+		for t in $$(sed -nE 's/^func (Fuzz[A-Za-z0-9_]*).*/\1/p' $$f); do \
+			go test -run '^$$' -fuzz "^$$t\$$" -fuzztime $(or $(TIME),20s) ./$$(dirname $$f); \
+		done; \
+	done
+
+.PHONY: cover
+cover: ## show how much of each package its tests run
+	go test -cover ./... | grep -v 'no test files'
+
+.PHONY: demo
+demo: build ## start an engine with a few types and tasks to play with
+	bin/taskengine dev
+
+.PHONY: clean
+clean: ## remove what was built
+	rm -rf bin dist

@@ -1,0 +1,153 @@
+// Package coordtest holds the suites that say what the ports of package coord mean. A
+// backend passes the suite of every port it offers; nothing in here knows which backend
+// it runs on.
+//
+// The suites never wait for a time and hope. What must happen is waited for, and fails
+// after [Backend].Patience. What must not happen is checked against the order in which
+// things did happen; giving it more time to happen ([Backend].Settle) finds more
+// mistakes and can never invent one.
+package coordtest
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Backend tells a suite how to make clusters of the backend under test, whose nodes
+// offer the port P.
+type Backend[P any] struct {
+	// New starts an empty cluster for one test and returns a function that connects
+	// another node to it. All of it ends with the test.
+	New func(t *testing.T) (connect func() P)
+
+	// Sever makes a node lose what it holds now, as if its lease had ended: leadership,
+	// permits, membership. It returns when the loss is certain to come, and the node
+	// may ask for everything anew.
+	Sever func(t *testing.T, node P)
+
+	// Patience is how long to wait for what must happen; 0 is 10 s.
+	Patience time.Duration
+
+	// Settle is how long to give what must not happen; 0 is not at all.
+	Settle time.Duration
+
+	// Overlap is how long a severed node may go on believing that it holds what another
+	// was given meanwhile; 0 is not at all.
+	Overlap time.Duration
+
+	// Bubble runs every test in a bubble of testing/synctest: time is simulated, and
+	// Settle is exact. Only for backends that wait for nothing outside the process.
+	Bubble bool
+}
+
+// env is what one test works with.
+type env[P any] struct {
+	*testing.T
+	Backend[P]
+	connect func() P
+	wg      sync.WaitGroup
+}
+
+// run runs one test on a cluster of its own.
+func (b Backend[P]) run(t *testing.T, name string, test func(*env[P])) {
+	t.Helper()
+	if b.Patience == 0 {
+		b.Patience = 10 * time.Second
+	}
+	body := func(t *testing.T) {
+		e := &env[P]{T: t, Backend: b, connect: b.New(t)}
+		t.Cleanup(func() { e.finish() }) // the test's context has ended by then
+		test(e)
+	}
+	t.Run(name, func(t *testing.T) {
+		if b.Bubble {
+			synctest.Test(t, body)
+			return
+		}
+		body(t)
+	})
+}
+
+// start runs fn in a goroutine that the test waits for at its end.
+func (e *env[P]) start(fn func(ctx context.Context)) {
+	ctx := e.Context()
+	e.wg.Go(func() { fn(ctx) })
+}
+
+// finish waits for everything that start started.
+func (e *env[P]) finish() {
+	all := make(chan struct{})
+	go func() { e.wg.Wait(); close(all) }()
+	select {
+	case <-all:
+	case <-time.After(e.Patience):
+		e.Error("something does not end though the test's context has ended")
+	}
+}
+
+// settle gives everything under way the time to have its effect.
+func (e *env[P]) settle() {
+	switch {
+	case e.Bubble:
+		synctest.Wait()
+	case e.Settle > 0:
+		time.Sleep(e.Settle)
+	}
+}
+
+// receive returns what comes from ch.
+func receive[P, T any](e *env[P], what string, ch <-chan T) T {
+	e.Helper()
+	select {
+	case v := <-ch:
+		return v
+	case <-time.After(e.Patience):
+		e.Fatalf("waited %v in vain for %s", e.Patience, what)
+		panic("unreachable")
+	}
+}
+
+// silent fails if something has come from ch.
+func silent[P, T any](e *env[P], what string, ch <-chan T) {
+	e.Helper()
+	e.settle()
+	select {
+	case <-ch:
+		e.Fatalf("%s, and should not have", what)
+	default:
+	}
+}
+
+// eventually waits until ok returns true, calling it again and again.
+func (e *env[P]) eventually(what string, ok func() bool) {
+	e.Helper()
+	for deadline := time.Now().Add(e.Patience); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			e.Fatalf("waited %v in vain for %s", e.Patience, what)
+		}
+	}
+}
+
+// alone fails the test when a function it wraps runs twice at once.
+type alone struct {
+	mu   sync.Mutex
+	busy bool // guarded by mu
+}
+
+// enter returns a function that ends what enter began.
+func (a *alone) enter(t *testing.T, what string) (leave func()) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.busy {
+		t.Errorf("%s is called twice at once", what)
+	}
+	a.busy = true
+	return func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.busy = false
+	}
+}

@@ -1,0 +1,344 @@
+package coordtest
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/taskengine/taskengine/coord"
+)
+
+// RunElector runs the suite of [coord.Elector].
+func RunElector(t *testing.T, b Backend[coord.Elector]) {
+	b.run(t, "Lead returns what fn returned", leadReturns)
+	b.run(t, "a context that has ended already leads nowhere", leadEnded)
+	b.run(t, "the end of Lead's context ends the leadership after fn returned", leadResigns)
+	b.run(t, "a second node leads only after the first", leadInTurn)
+	b.run(t, "a waiter whose context ends leaves no trace", leadCancelledWaiter)
+	b.run(t, "everyone who waits leads in the end", leadAll)
+	b.run(t, "roles are independent", leadRoles)
+	b.run(t, "two callers on one node exclude each other", leadOneNode)
+	b.run(t, "a severed leader's context ends and another takes over", leadSevered)
+	b.run(t, "a severed leader waits anew and leads again", leadAgain)
+	b.run(t, "there are never two leaders", leadStress)
+	b.run(t, "there are never two leaders though they are severed", leadSeveredStress)
+}
+
+// reign is one call of a leader's fn.
+type reign struct {
+	ctx context.Context
+	end chan error // what fn shall return
+}
+
+// leading is one call of Lead, whose fn returns what it is told to, and the context's
+// error when that ends.
+type leading struct {
+	reigns chan reign
+	result chan error // what Lead returned
+	cancel context.CancelFunc
+}
+
+func lead(e *env[coord.Elector], node coord.Elector, role string) *leading {
+	return leadTo(e, node, role, make(chan reign))
+}
+
+func leadTo(e *env[coord.Elector], node coord.Elector, role string, reigns chan reign) *leading {
+	l := &leading{reigns: reigns, result: make(chan error, 1)}
+	ctx, cancel := context.WithCancel(e.Context())
+	l.cancel = cancel
+	e.start(func(context.Context) {
+		defer cancel()
+		l.result <- node.Lead(ctx, role, func(ctx context.Context) error {
+			r := reign{ctx: ctx, end: make(chan error, 1)}
+			select {
+			case l.reigns <- r:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+			select {
+			case err := <-r.end:
+				return err
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		})
+	})
+	return l
+}
+
+func (l *leading) begins(e *env[coord.Elector]) reign {
+	e.Helper()
+	return receive(e, "the leadership", l.reigns)
+}
+
+func (l *leading) returns(e *env[coord.Elector], want error) {
+	e.Helper()
+	if got := receive(e, "Lead to return", l.result); !errors.Is(got, want) {
+		e.Errorf("Lead returned %v, want %v", got, want)
+	}
+}
+
+func leadReturns(e *env[coord.Elector]) {
+	node := e.connect()
+	for _, want := range []error{nil, errors.New("an error of fn")} {
+		l := lead(e, node, "role")
+		r := l.begins(e)
+		if err := r.ctx.Err(); err != nil {
+			e.Errorf("the leader's context has ended at the start: %v", err)
+		}
+		r.end <- want
+		l.returns(e, want)
+		if r.ctx.Err() == nil {
+			e.Error("the leader's context has not ended with the leadership")
+		}
+	}
+}
+
+func leadEnded(e *env[coord.Elector]) {
+	ctx, cancel := context.WithCancel(e.Context())
+	cancel()
+	err := e.connect().Lead(ctx, "role", func(context.Context) error {
+		e.Error("fn was called")
+		return nil
+	})
+	if !errors.Is(err, context.Canceled) {
+		e.Errorf("Lead returned %v, want %v", err, context.Canceled)
+	}
+}
+
+func leadResigns(e *env[coord.Elector]) {
+	first, second := e.connect(), e.connect()
+	ctx, cancel := context.WithCancel(e.Context())
+	begun, ended, gate := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	result := make(chan error, 1)
+	e.start(func(context.Context) {
+		result <- first.Lead(ctx, "role", func(ctx context.Context) error {
+			close(begun)
+			<-ctx.Done()
+			close(ended)
+			<-gate
+			return nil
+		})
+	})
+	receive(e, "the leadership", begun)
+	next := lead(e, second, "role")
+	cancel()
+	receive(e, "the end of the leader's context", ended)
+	silent(e, "the second leader began before the first one's fn had returned", next.reigns)
+	close(gate)
+	if err := receive(e, "Lead to return", result); !errors.Is(err, context.Canceled) {
+		e.Errorf("Lead returned %v, want %v", err, context.Canceled)
+	}
+	next.begins(e).end <- nil
+	next.returns(e, nil)
+}
+
+func leadInTurn(e *env[coord.Elector]) {
+	first := lead(e, e.connect(), "role")
+	r := first.begins(e)
+	second := lead(e, e.connect(), "role")
+	silent(e, "a second node led beside the first", second.reigns)
+	r.end <- nil
+	first.returns(e, nil)
+	s := second.begins(e)
+	if r.ctx.Err() == nil {
+		e.Error("the first leader's context has not ended before the second one began")
+	}
+	s.end <- nil
+	second.returns(e, nil)
+}
+
+func leadCancelledWaiter(e *env[coord.Elector]) {
+	first := lead(e, e.connect(), "role")
+	r := first.begins(e)
+	waiter := lead(e, e.connect(), "role")
+	e.settle()
+	waiter.cancel()
+	waiter.returns(e, context.Canceled)
+	third := lead(e, e.connect(), "role")
+	r.end <- nil
+	third.begins(e).end <- nil
+	third.returns(e, nil)
+	silent(e, "the waiter led", waiter.reigns)
+}
+
+func leadAll(e *env[coord.Elector]) {
+	reigns := make(chan reign)
+	var all []*leading
+	for range 5 {
+		all = append(all, leadTo(e, e.connect(), "role", reigns))
+	}
+	for range all {
+		receive(e, "somebody's leadership", reigns).end <- nil
+	}
+	for _, l := range all {
+		l.returns(e, nil)
+	}
+}
+
+func leadRoles(e *env[coord.Elector]) {
+	a, b := e.connect(), e.connect()
+	roles := []*leading{lead(e, a, "timer"), lead(e, a, "healer"), lead(e, b, "cleaner")}
+	var all []reign
+	for _, l := range roles {
+		all = append(all, l.begins(e))
+	}
+	for i, r := range all {
+		if err := r.ctx.Err(); err != nil {
+			e.Errorf("a leader's context ended when another role got its leader: %v", err)
+		}
+		r.end <- nil
+		roles[i].returns(e, nil)
+	}
+}
+
+func leadOneNode(e *env[coord.Elector]) {
+	node := e.connect()
+	first := lead(e, node, "role")
+	r := first.begins(e)
+	second := lead(e, node, "role")
+	silent(e, "two callers led at once", second.reigns)
+	r.end <- nil
+	first.returns(e, nil)
+	second.begins(e).end <- nil
+	second.returns(e, nil)
+}
+
+func leadSevered(e *env[coord.Elector]) {
+	node := e.connect()
+	first := lead(e, node, "role")
+	r := first.begins(e)
+	second := lead(e, e.connect(), "role")
+	silent(e, "a second node led beside the first", second.reigns)
+	e.Sever(e.T, node)
+	var s reign
+	select { // the severed node may come first again, but only anew
+	case s = <-second.reigns:
+	case again := <-first.reigns:
+		again.end <- nil
+		first.returns(e, nil)
+		s = second.begins(e)
+	case <-time.After(e.Patience):
+		e.Fatal("nobody took over from the severed leader")
+	}
+	if e.Overlap == 0 && r.ctx.Err() == nil {
+		e.Error("the severed leader's context has not ended before another one leads")
+	}
+	receive(e, "the end of the severed leader's context", r.ctx.Done())
+	if err := s.ctx.Err(); err != nil {
+		e.Errorf("the new leader's context has ended: %v", err)
+	}
+	s.end <- nil
+	second.returns(e, nil)
+}
+
+func leadAgain(e *env[coord.Elector]) {
+	node := e.connect()
+	l := lead(e, node, "role")
+	for range 3 {
+		r := l.begins(e)
+		e.Sever(e.T, node)
+		receive(e, "the end of the severed leader's context", r.ctx.Done())
+	}
+	done := errors.New("done")
+	l.begins(e).end <- done
+	l.returns(e, done)
+}
+
+// throne checks that nobody reigns beside another for longer than the overlap.
+type throne struct {
+	mu    sync.Mutex
+	taken map[context.Context]bool // guarded by mu
+	count atomic.Int64             // reigns so far
+}
+
+// sit is called at the start of a reign; the function it returns at its end.
+func (h *throne) sit(e *env[coord.Elector], ctx context.Context) (rise func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.count.Add(1)
+	for other := range h.taken {
+		if other.Err() == nil {
+			e.start(func(context.Context) { h.overlap(e, ctx, other) })
+		}
+	}
+	if h.taken == nil {
+		h.taken = map[context.Context]bool{}
+	}
+	h.taken[ctx] = true
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		delete(h.taken, ctx)
+	}
+}
+
+func (h *throne) overlap(e *env[coord.Elector], a, b context.Context) {
+	if e.Overlap > 0 {
+		select {
+		case <-a.Done():
+			return
+		case <-b.Done():
+			return
+		case <-time.After(e.Overlap):
+		}
+	}
+	e.Errorf("two lead at once for longer than %v", e.Overlap)
+}
+
+func leadStress(e *env[coord.Elector]) {
+	const nodes, rounds = 4, 25
+	var h throne
+	var wg sync.WaitGroup
+	for range nodes {
+		node := e.connect()
+		wg.Go(func() {
+			for range rounds {
+				err := node.Lead(e.Context(), "role", func(ctx context.Context) error {
+					rise := h.sit(e, ctx)
+					defer rise()
+					runtime.Gosched()
+					return nil
+				})
+				if err != nil {
+					e.Errorf("Lead returned %v", err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if got := h.count.Load(); got < nodes*rounds {
+		e.Errorf("fn was called %d times, want %d", got, nodes*rounds)
+	}
+}
+
+func leadSeveredStress(e *env[coord.Elector]) {
+	const reigns = 20
+	nodes := []coord.Elector{e.connect(), e.connect(), e.connect()}
+	var h throne
+	begun := make(chan coord.Elector)
+	for _, node := range nodes {
+		e.start(func(ctx context.Context) {
+			err := node.Lead(ctx, "role", func(ctx context.Context) error {
+				rise := h.sit(e, ctx)
+				defer rise()
+				select {
+				case begun <- node:
+				case <-ctx.Done():
+				}
+				<-ctx.Done()
+				return nil
+			})
+			if !errors.Is(err, context.Canceled) {
+				e.Errorf("Lead returned %v, want %v", err, context.Canceled)
+			}
+		})
+	}
+	for range reigns {
+		e.Sever(e.T, receive(e, "a leader", begun))
+	}
+}

@@ -1,0 +1,228 @@
+package coordtest
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/taskengine/taskengine/coord"
+	"github.com/taskengine/taskengine/engine/task"
+)
+
+// RunMembership runs the suite of [coord.Membership].
+func RunMembership(t *testing.T, b Backend[coord.Membership]) {
+	b.run(t, "who joins is told of itself with all it said", membersSelf)
+	b.run(t, "everyone sees who joins and who leaves, sorted by incarnation", membersComeAndGo)
+	b.run(t, "who has left is not seen by who comes later", membersLeft)
+	b.run(t, "two members may share a name", membersSameName)
+	b.run(t, "one node may have two members", membersOneNode)
+	b.run(t, "a list belongs to whom it is told", membersOwnList)
+	b.run(t, "fn is called one at a time", membersOneCall)
+	b.run(t, "a severed member vanishes and its Join returns an error", membersSevered)
+	b.run(t, "a severed node can join again under a new incarnation", membersAgain)
+}
+
+// joined is one call of Join.
+type joined struct {
+	self   coord.Member
+	result chan error // what Join returned
+	leave  context.CancelFunc
+
+	mu    sync.Mutex
+	first []coord.Member // guarded by mu: the first list it was told
+	list  []coord.Member // guarded by mu: the newest
+}
+
+func member(number byte) coord.Member {
+	return coord.Member{
+		Incarnation: task.ID{0: number, 15: number},
+		Name:        fmt.Sprintf("node-%d", number),
+		Handlers:    []string{"mail", "payout"},
+		Labels:      map[string]string{"zone": "a"},
+	}
+}
+
+func join(e *env[coord.Membership], node coord.Membership, self coord.Member) *joined {
+	j := &joined{self: self, result: make(chan error, 1)}
+	ctx, leave := context.WithCancel(e.Context())
+	j.leave = leave
+	e.start(func(context.Context) {
+		defer leave()
+		j.result <- node.Join(ctx, self, func(list []coord.Member) {
+			j.mu.Lock()
+			defer j.mu.Unlock()
+			if j.first == nil {
+				j.first = list
+			}
+			j.list = list
+		})
+	})
+	return j
+}
+
+// sees waits until j was told of exactly these members, in the order of incarnation.
+func (j *joined) sees(e *env[coord.Membership], want ...coord.Member) {
+	e.Helper()
+	slices.SortFunc(want, func(a, b coord.Member) int { return a.Incarnation.Compare(b.Incarnation) })
+	var got []coord.Member
+	defer func() {
+		if e.Failed() {
+			e.Logf("%s was last told of %v, want %v", j.self.Name, got, want)
+		}
+	}()
+	e.eventually("the list of members", func() bool {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		got = slices.Clone(j.list)
+		return reflect.DeepEqual(got, want)
+	})
+}
+
+func (j *joined) leaves(e *env[coord.Membership]) {
+	e.Helper()
+	j.leave()
+	if err := receive(e, "Join to return", j.result); err != nil {
+		e.Errorf("Join returned %v after its context had ended, want nil", err)
+	}
+}
+
+func membersSelf(e *env[coord.Membership]) {
+	self := member(1)
+	j := join(e, e.connect(), self)
+	j.sees(e, self)
+	j.leaves(e)
+
+	plain := coord.Member{Incarnation: task.ID{1}} // everything else may be missing
+	told := make(chan coord.Member, 100)
+	node := e.connect()
+	e.start(func(ctx context.Context) {
+		_ = node.Join(ctx, plain, func(list []coord.Member) { told <- list[0] })
+	})
+	got := receive(e, "the list of members", told)
+	if got.Incarnation != plain.Incarnation || got.Name != "" || len(got.Handlers)+len(got.Labels) > 0 {
+		e.Errorf("told of %+v, want %+v", got, plain)
+	}
+}
+
+func membersComeAndGo(e *env[coord.Membership]) {
+	two := join(e, e.connect(), member(2))
+	two.sees(e, member(2))
+	three := join(e, e.connect(), member(3))
+	one := join(e, e.connect(), member(1))
+	for _, j := range []*joined{one, two, three} {
+		j.sees(e, member(1), member(2), member(3))
+	}
+	two.leaves(e)
+	one.sees(e, member(1), member(3))
+	three.sees(e, member(1), member(3))
+	one.leaves(e)
+	three.sees(e, member(3))
+}
+
+func membersLeft(e *env[coord.Membership]) {
+	for i := range byte(5) {
+		j := join(e, e.connect(), member(i+1))
+		j.sees(e, member(i+1))
+		j.mu.Lock()
+		if want := []coord.Member{member(i + 1)}; !reflect.DeepEqual(j.first, want) {
+			e.Errorf("a newcomer was first told of %v, want %v", j.first, want)
+		}
+		j.mu.Unlock()
+		j.leaves(e)
+	}
+}
+
+func membersSameName(e *env[coord.Membership]) {
+	a, b := member(1), member(2)
+	a.Name, b.Name = "twin", "twin"
+	first, second := join(e, e.connect(), a), join(e, e.connect(), b)
+	first.sees(e, a, b)
+	second.sees(e, a, b)
+	first.leaves(e)
+	second.sees(e, b)
+}
+
+func membersOneNode(e *env[coord.Membership]) {
+	node := e.connect()
+	first, second := join(e, node, member(1)), join(e, node, member(2))
+	first.sees(e, member(1), member(2))
+	second.leaves(e)
+	first.sees(e, member(1))
+}
+
+func membersOwnList(e *env[coord.Membership]) {
+	node := e.connect()
+	witness := join(e, node, member(1))
+	e.start(func(ctx context.Context) {
+		_ = node.Join(ctx, member(2), func(list []coord.Member) {
+			for i := range list {
+				clear(list[i].Labels)
+				clear(list[i].Handlers)
+				list[i] = coord.Member{}
+			}
+		})
+	})
+	witness.sees(e, member(1), member(2))
+	third := join(e, node, member(3))
+	witness.sees(e, member(1), member(2), member(3))
+	third.sees(e, member(1), member(2), member(3))
+}
+
+// membersOneCall keeps fn busy until the next change was made.
+func membersOneCall(e *env[coord.Membership]) {
+	var a alone
+	called, release := make(chan int), make(chan struct{})
+	node := e.connect()
+	e.start(func(ctx context.Context) {
+		_ = node.Join(ctx, member(100), func(list []coord.Member) {
+			defer a.enter(e.T, "fn")()
+			select {
+			case called <- len(list):
+			case <-ctx.Done():
+			}
+			select {
+			case <-release:
+			case <-ctx.Done():
+			}
+		})
+	})
+	receive(e, "the list of members", called)
+	want := []coord.Member{member(100)}
+	for i := range byte(5) {
+		want = append(want, member(i+1))
+		join(e, e.connect(), member(i+1)).sees(e, slices.Clone(want)...)
+		e.settle()
+		release <- struct{}{}
+		receive(e, "the list of members", called)
+	}
+}
+
+func membersSevered(e *env[coord.Membership]) {
+	node := e.connect()
+	first, second := join(e, node, member(1)), join(e, e.connect(), member(2))
+	first.sees(e, member(1), member(2))
+	second.sees(e, member(1), member(2))
+	e.Sever(e.T, node)
+	second.sees(e, member(2))
+	if err := receive(e, "Join to return", first.result); err == nil {
+		e.Error("Join of a severed node returned nil, want an error")
+	}
+	silent(e, "Join of a node that was not severed returned", second.result)
+}
+
+func membersAgain(e *env[coord.Membership]) {
+	node := e.connect()
+	witness := join(e, e.connect(), member(100))
+	for i := range byte(3) {
+		j := join(e, node, member(i+1))
+		witness.sees(e, member(i+1), member(100))
+		e.Sever(e.T, node)
+		witness.sees(e, member(100))
+		if err := receive(e, "Join to return", j.result); err == nil {
+			e.Error("Join of a severed node returned nil, want an error")
+		}
+	}
+}

@@ -1,0 +1,98 @@
+package local
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/taskengine/taskengine/coord"
+	"github.com/taskengine/taskengine/engine/task"
+)
+
+// Backlog is how many hints a subscriber may lag behind before it loses the newest.
+const Backlog = 1 << 16
+
+// subscriber is one caller of Subscribe.
+type subscriber struct {
+	filled bell
+
+	mu      sync.Mutex
+	pending []task.Trigger // guarded by mu; at most Backlog
+}
+
+// Publish implements [coord.Bus]. It costs a copy per subscriber and waits for nobody.
+func (n *Node) Publish(_ context.Context, ts ...task.Trigger) error {
+	if n.isClosed() {
+		return coord.ErrClosed
+	}
+	if len(ts) == 0 {
+		return nil
+	}
+	for _, s := range *n.cluster.subscribers.Load() {
+		if lost := s.put(ts); lost > 0 {
+			n.cluster.dropped.Add(uint64(lost))
+		}
+	}
+	return nil
+}
+
+// Subscribe implements [coord.Bus]. What is published while fn runs is told at once
+// after it.
+func (n *Node) Subscribe(ctx context.Context, fn func([]task.Trigger)) error {
+	s := &subscriber{filled: newBell()}
+	n.cluster.subscribe(s)
+	defer n.cluster.unsubscribe(s)
+
+	var batch []task.Trigger
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-n.closed:
+			return coord.ErrClosed
+		case <-s.filled:
+			batch = s.take(batch)
+			if ctx.Err() == nil {
+				fn(batch)
+			}
+		}
+	}
+}
+
+// Dropped returns how many hints the cluster's subscribers have lost so far, all
+// together, because they lagged behind.
+func (n *Node) Dropped() uint64 { return n.cluster.dropped.Load() }
+
+// put appends what there is room for and returns how many there was none for.
+func (s *subscriber) put(ts []task.Trigger) (lost int) {
+	s.mu.Lock()
+	fit := min(len(ts), Backlog-len(s.pending))
+	s.pending = append(s.pending, ts[:fit]...)
+	s.mu.Unlock()
+	s.filled.ring()
+	return len(ts) - fit
+}
+
+// take returns what is pending, and keeps empty's memory for what comes next.
+func (s *subscriber) take(empty []task.Trigger) []task.Trigger {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	full := s.pending
+	clear(empty) // let go of the strings
+	s.pending = empty[:0]
+	return full
+}
+
+func (c *cluster) subscribe(s *subscriber) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := append(slices.Clone(*c.subscribers.Load()), s)
+	c.subscribers.Store(&all)
+}
+
+func (c *cluster) unsubscribe(s *subscriber) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := slices.DeleteFunc(slices.Clone(*c.subscribers.Load()), func(o *subscriber) bool { return o == s })
+	c.subscribers.Store(&all)
+}

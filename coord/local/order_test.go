@@ -1,0 +1,356 @@
+package local_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	"github.com/taskengine/taskengine/coord"
+	"github.com/taskengine/taskengine/coord/local"
+	"github.com/taskengine/taskengine/engine/task"
+)
+
+func TestWhoWaitsLeadsInTheOrderOfComing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		node := local.New()
+		var order []int // written by one leader after the other
+		begin := make(chan struct{})
+		for i := range 10 {
+			peer := node.Peer()
+			go func() {
+				_ = peer.Lead(t.Context(), "role", func(context.Context) error {
+					<-begin
+					order = append(order, i)
+					return nil
+				})
+			}()
+			synctest.Wait()
+		}
+		close(begin)
+		synctest.Wait()
+		if !slices.Equal(order, []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}) {
+			t.Errorf("led in the order %v", order)
+		}
+	})
+}
+
+func TestPermitsAreGrantedInTheOrderOfComing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		node := local.New()
+		held, err := node.Acquire(t.Context(), "limit", 3, 3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		granted := make(chan int, 10)
+		for i, n := range []int{2, 3, 2, 3, 2} { // no two fit at once
+			go func() {
+				p, err := node.Peer().Acquire(t.Context(), "limit", n, 3)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				granted <- i
+				p.Release()
+			}()
+			synctest.Wait()
+		}
+		held.Release()
+		synctest.Wait()
+		for want := range 5 {
+			if got := <-granted; got != want {
+				t.Errorf("request %d was granted when it was the turn of %d", got, want)
+			}
+		}
+	})
+}
+
+func TestALoweredLimitRefusesWaitersThatNoLongerFit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		node := local.New()
+		held, err := node.Acquire(t.Context(), "limit", 1, 3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		refused := make(chan error, 1)
+		go func() {
+			_, err := node.Acquire(t.Context(), "limit", 3, 3)
+			refused <- err
+		}()
+		synctest.Wait()
+		other, err := node.Acquire(t.Context(), "limit", 1, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := <-refused; err == nil {
+			t.Error("a request for 3 under a limit of 2 was granted")
+		}
+		other.Release()
+		held.Release()
+	})
+}
+
+func TestAPanicEndsTheLeadership(t *testing.T) {
+	node := local.New()
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("the panic was swallowed")
+			}
+		}()
+		_ = node.Lead(t.Context(), "role", func(context.Context) error { panic("oops") })
+	}()
+	if err := node.Lead(t.Context(), "role", func(context.Context) error { return nil }); err != nil {
+		t.Errorf("Lead returned %v", err)
+	}
+}
+
+func TestALeaderLearnsWhyItsContextEnded(t *testing.T) {
+	node := local.New()
+	for _, c := range []struct {
+		name string
+		lose func()
+		want error
+	}{
+		{"severed", node.Sever, local.ErrSevered},
+		{"closed", func() { _ = node.Close() }, coord.ErrClosed},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			calls := 0
+			err := node.Lead(t.Context(), "role", func(ctx context.Context) error {
+				if calls++; calls > 1 {
+					return nil
+				}
+				c.lose()
+				if got := context.Cause(ctx); !errors.Is(got, c.want) {
+					t.Errorf("the context's cause is %v, want %v", got, c.want)
+				}
+				return errors.New("not to be returned: the leadership was lost")
+			})
+			if errors.Is(c.want, coord.ErrClosed) != errors.Is(err, coord.ErrClosed) || calls == 0 {
+				t.Errorf("Lead returned %v after %d calls", err, calls)
+			}
+		})
+	}
+}
+
+// calls are all calls of the ports that wait; each returns when ctx ends.
+func calls(n *local.Node) map[string]func(ctx context.Context) error {
+	return map[string]func(ctx context.Context) error{
+		"Lead": func(ctx context.Context) error {
+			return n.Lead(ctx, "role", func(ctx context.Context) error { <-ctx.Done(); return nil })
+		},
+		"Lead in wait": func(ctx context.Context) error {
+			return n.Lead(ctx, "taken", func(context.Context) error { return errors.New("led beside another") })
+		},
+		"Acquire": func(ctx context.Context) error {
+			_, err := n.Acquire(ctx, "taken", 1, 1)
+			return err
+		},
+		"Join": func(ctx context.Context) error {
+			return n.Join(ctx, coord.Member{Incarnation: task.ID{1}}, func([]coord.Member) {})
+		},
+		"Watch": func(ctx context.Context) error {
+			return n.Watch(ctx, "name", "", func([]byte) {})
+		},
+		"Subscribe": func(ctx context.Context) error {
+			return n.Subscribe(ctx, func([]task.Trigger) {})
+		},
+	}
+}
+
+func TestCloseEndsEveryCall(t *testing.T) {
+	for name := range calls(local.New()) {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				other := local.New()
+				ctx, cancel := context.WithCancel(t.Context())
+				go func() {
+					_ = other.Lead(ctx, "taken", func(ctx context.Context) error { <-ctx.Done(); return nil })
+				}()
+				held, err := other.Acquire(ctx, "taken", 1, 1)
+				if err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+
+				node := other.Peer()
+				call := calls(node)[name]
+				result := make(chan error, 1)
+				go func() { result <- call(ctx) }()
+				synctest.Wait()
+				for range 2 {
+					if err := node.Close(); err != nil {
+						t.Errorf("Close returned %v", err)
+					}
+				}
+				if err := <-result; !errors.Is(err, coord.ErrClosed) {
+					t.Errorf("the call under way returned %v, want %v", err, coord.ErrClosed)
+				}
+				if err := call(ctx); !errors.Is(err, coord.ErrClosed) {
+					t.Errorf("a later call returned %v, want %v", err, coord.ErrClosed)
+				}
+				select {
+				case <-held.Lost():
+					t.Error("closing one node lost another's permit")
+				default:
+				}
+				cancel()
+			})
+		})
+	}
+}
+
+func TestAClosedNodeNeitherPublishesNorSets(t *testing.T) {
+	node := local.New()
+	_ = node.Close()
+	if err := node.Publish(t.Context(), task.Trigger{}); !errors.Is(err, coord.ErrClosed) {
+		t.Errorf("Publish returned %v", err)
+	}
+	if err := node.Set(t.Context(), "name", "", []byte("v")); !errors.Is(err, coord.ErrClosed) {
+		t.Errorf("Set returned %v", err)
+	}
+	told := false
+	ctx, cancel := context.WithCancel(t.Context())
+	_ = node.Peer().Watch(ctx, "name", "", func(value []byte) {
+		told = value != nil
+		cancel()
+	})
+	if told {
+		t.Error("Set of a closed node took effect")
+	}
+}
+
+func TestAnIncarnationJoinsOnce(t *testing.T) {
+	node := local.New()
+	self := coord.Member{Incarnation: task.ID{1}, Name: "a"}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	err := node.Join(ctx, self, func([]coord.Member) {
+		if err := node.Peer().Join(ctx, self, func([]coord.Member) {}); err == nil {
+			t.Error("the same incarnation joined twice")
+		}
+		cancel()
+	})
+	if err != nil {
+		t.Errorf("Join returned %v", err)
+	}
+	if err := node.Join(t.Context(), coord.Member{}, func([]coord.Member) {}); err == nil {
+		t.Error("a member without an incarnation joined")
+	}
+}
+
+func TestAWatchIsNotToldWhatChangesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		node := local.New()
+		set := func(scope, value string) {
+			if err := node.Set(t.Context(), "name", scope, []byte(value)); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		set("scope", "override")
+		var told []string // read after Wait only
+		go func() {
+			_ = node.Watch(t.Context(), "name", "scope", func(v []byte) { told = append(told, string(v)) })
+		}()
+		synctest.Wait()
+		set("", "default")
+		set("scope", "override")
+		set("other", "else")
+		set("scope", "new")
+		if !slices.Equal(told, []string{"override", "new"}) {
+			t.Errorf("told %q", told)
+		}
+	})
+}
+
+func TestHintsArriveOnceAndInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		node := local.New()
+		var got []uint64 // read after Wait only
+		go func() {
+			_ = node.Subscribe(t.Context(), func(ts []task.Trigger) {
+				for _, tr := range ts {
+					got = append(got, tr.Seq)
+				}
+			})
+		}()
+		synctest.Wait()
+		for n := range uint64(1000) {
+			if err := node.Publish(t.Context(), task.Trigger{Rank: task.Rank{Seq: n}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		for i, n := range got {
+			if uint64(i) != n {
+				t.Fatalf("hint %d arrived at place %d", n, i)
+			}
+		}
+		if len(got) != 1000 || node.Dropped() != 0 {
+			t.Errorf("%d hints arrived and %d were dropped, want 1000 and 0", len(got), node.Dropped())
+		}
+	})
+}
+
+func TestASubscriberThatLagsLosesTheNewestHintsAndTheyAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		node := local.New()
+		var got int    // read after Wait only
+		var top uint64 // the same
+		gate := make(chan struct{})
+		go func() {
+			_ = node.Subscribe(t.Context(), func(ts []task.Trigger) {
+				got += len(ts)
+				top = max(top, ts[len(ts)-1].Seq)
+				<-gate
+			})
+		}()
+		synctest.Wait()
+		publish := func(seq uint64) {
+			if err := node.Publish(t.Context(), task.Trigger{Rank: task.Rank{Seq: seq}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		publish(0)
+		synctest.Wait() // fn has it, and nothing is pending
+		for n := range uint64(local.Backlog + 7) {
+			publish(n + 1)
+		}
+		if d := node.Dropped(); d != 7 {
+			t.Errorf("%d hints were dropped, want 7", d)
+		}
+		close(gate)
+		synctest.Wait()
+		if got != 1+local.Backlog || top != local.Backlog {
+			t.Errorf("%d hints arrived, up to %d; want %d, up to %d", got, top, 1+local.Backlog, local.Backlog)
+		}
+	})
+}
+
+func BenchmarkPublish(b *testing.B) {
+	node := local.New()
+	b.Cleanup(func() { _ = node.Close() })
+	go func() { _ = node.Subscribe(b.Context(), func([]task.Trigger) {}) }()
+	tr := task.Trigger{Leaf: task.Leaf{Type: "mail"}}
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := node.Publish(b.Context(), tr); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkAcquire(b *testing.B) {
+	node := local.New()
+	b.ReportAllocs()
+	for b.Loop() {
+		p, err := node.Acquire(b.Context(), "limit", 1, 10)
+		if err != nil {
+			b.Fatal(err)
+		}
+		p.Release()
+	}
+}

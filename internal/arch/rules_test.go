@@ -1,0 +1,153 @@
+package arch_test
+
+// rule says what the packages at or below Of may import besides the standard library.
+// The rule with the longest Of decides for a package; one without a rule is free.
+type rule struct {
+	Of  string
+	May []string // packages of this module; "x/..." is x and all below
+	Out []string // modules from outside, by prefix; "*" is any
+	Why string
+}
+
+// rules are the layers: cmd wires, engine decides, ports say, backends store, and all of
+// them speak engine/task. A package that does not exist yet breaks no rule.
+var rules = []rule{
+	{
+		Of:  "engine/task",
+		Why: "the vocabulary must be usable by every port, backend and plugin",
+	},
+	{
+		Of:  "engine/policy",
+		May: []string{"engine/task"},
+		Why: "policies are plain data",
+	},
+	{
+		Of:  "engine/internal",
+		May: []string{"engine/task", "engine/policy", "engine/internal/..."},
+		Out: []string{"github.com/google/btree"},
+		Why: "the core decides by what it is told; the shell in package engine talks to stores and nodes",
+	},
+	{
+		Of:  "engine",
+		May: []string{"engine/...", "storage", "coord"},
+		Why: "the engine knows ports; cmd/taskengine chooses the backends",
+	},
+	{
+		Of:  "engine/enginetest",
+		May: []string{"engine/...", "storage/...", "coord/..."},
+		Why: "scenarios run on every pair of backends, but need nothing else",
+	},
+	{
+		Of:  "storage",
+		May: []string{"engine/task"},
+		Why: "a port speaks engine/task and nothing else",
+	},
+	{
+		Of:  "storage/internal",
+		May: []string{"storage", "storage/internal/...", "engine/task"},
+		Out: []string{"google.golang.org/protobuf"},
+		Why: "what backends share knows no particular one",
+	},
+	{
+		Of:  "storage/memory",
+		May: []string{"storage", "engine/task"},
+		Out: []string{"github.com/google/btree"},
+		Why: "a backend implements its port and knows no other backend",
+	},
+	{
+		Of:  "storage/bolt",
+		May: []string{"storage", "storage/internal/...", "engine/task"},
+		Out: []string{"go.etcd.io/bbolt"},
+		Why: "a backend implements its port and brings one dependency",
+	},
+	{
+		Of:  "storage/pebble",
+		May: []string{"storage", "storage/internal/...", "engine/task"},
+		Out: []string{"github.com/cockroachdb/pebble"},
+		Why: "a backend implements its port and brings one dependency",
+	},
+	{
+		Of:  "storage/postgres",
+		May: []string{"storage", "storage/internal/...", "coord", "engine/task"},
+		Out: []string{"github.com/jackc/pgx"},
+		Why: "a backend implements its ports and brings one dependency",
+	},
+	{
+		Of:  "storage/storagetest",
+		May: []string{"storage", "storage/memory", "engine/task"},
+		Out: []string{"pgregory.net/rapid", "github.com/google/go-cmp"},
+		Why: "a suite knows its port, not the backends that run it",
+	},
+	{
+		Of:  "coord",
+		May: []string{"engine/task"},
+		Why: "a port speaks engine/task and nothing else",
+	},
+	{
+		Of:  "coord/local",
+		May: []string{"coord", "engine/task"},
+		Why: "a backend implements its port and knows no other backend",
+	},
+	{
+		Of:  "coord/etcd",
+		May: []string{"coord", "coord/internal/...", "engine/task"},
+		Out: []string{"go.etcd.io/etcd"},
+		Why: "a backend implements its port and brings one dependency",
+	},
+	{
+		Of:  "coord/zk",
+		May: []string{"coord", "coord/internal/...", "engine/task"},
+		Out: []string{"github.com/go-zookeeper/zk"},
+		Why: "a backend implements its port and brings one dependency",
+	},
+	{
+		Of:  "coord/kafka",
+		May: []string{"coord", "coord/internal/...", "engine/task"},
+		Out: []string{"github.com/twmb/franz-go"},
+		Why: "a backend implements its port and brings one dependency",
+	},
+	{
+		Of:  "coord/coordtest",
+		May: []string{"coord", "engine/task"},
+		Why: "a suite knows its port, not the backends that run it",
+	},
+	{
+		Of:  "plugins",
+		May: []string{"engine/task", "engine/policy", "plugins/..."},
+		Out: []string{"*"},
+		Why: "a plugin host is a task.Handler and knows no engine",
+	},
+	{
+		Of:  "handlers",
+		May: []string{"engine/task"},
+		Out: []string{"*"},
+		Why: "a built-in handler is a task.Handler and knows no engine",
+	},
+	{
+		Of:  "config",
+		May: []string{"engine/task", "engine/policy"},
+		Out: []string{"*"},
+		Why: "a configuration is read into policies; cmd/taskengine builds things from it",
+	},
+}
+
+// onlyBy says which packages alone may import a package and those below it.
+var onlyBy = map[string][]string{
+	"server": {"server/...", "cmd/..."},
+	"bench":  {"bench/...", "cmd/..."},
+	"cmd":    {"cmd/..."},
+}
+
+// deterministic packages decide, so they may neither wait nor look around: the time
+// and chance they need are passed in. Forbidden are whole packages, and the functions
+// of package time that read a clock or wait.
+var deterministic = []string{"engine/internal/core", "engine/internal/table", "engine/policy"}
+
+var (
+	forbiddenImports = []string{"context", "crypto/rand", "database/sql", "io", "log", "log/slog", "net", "os", "sync", "sync/atomic", "syscall"}
+	allowedOfRand    = []string{"Rand", "Source", "New", "NewPCG", "NewChaCha8", "NewSource", "PCG", "ChaCha8"}
+	forbiddenOfTime  = []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTimer", "NewTicker"}
+)
+
+// Sizes beyond which a file stops being readable. Generated files are exempt.
+const maxFileLines = 600

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+const stream = `# a/broken
+{"Action":"build-output","ImportPath":"a/broken","Output":"x.go:1: syntax error\n"}
+{"Action":"fail","Package":"a/broken","Elapsed":0}
+{"Action":"run","Package":"a/bolt","Test":"TestStore"}
+{"Action":"run","Package":"a/bolt","Test":"TestStore/one"}
+{"Action":"output","Package":"a/bolt","Test":"TestStore/one","Output":"noise of one that passes\n"}
+{"Action":"pass","Package":"a/bolt","Test":"TestStore/one"}
+{"Action":"run","Package":"a/bolt","Test":"TestStore/two"}
+{"Action":"output","Package":"a/bolt","Test":"TestStore/two","Output":"=== RUN   TestStore/two\n"}
+{"Action":"output","Package":"a/bolt","Test":"TestStore/two","Output":"    x_test.go:7: needs a server\n"}
+{"Action":"skip","Package":"a/bolt","Test":"TestStore/two"}
+{"Action":"pass","Package":"a/bolt","Test":"TestStore"}
+{"Action":"pass","Package":"a/bolt","Elapsed":1.5}
+{"Action":"run","Package":"a/other","Test":"TestBad"}
+{"Action":"output","Package":"a/other","Test":"TestBad","Output":"    y_test.go:9: it is wrong\n"}
+{"Action":"fail","Package":"a/other","Test":"TestBad"}
+{"Action":"fail","Package":"a/other","Elapsed":0.1}
+`
+
+func TestTheSummaryTellsWhatMatters(t *testing.T) {
+	var parts partsFlag
+	for _, p := range []string{"bolt=/bolt$", "bolt one=/bolt$:/one", "pebble=/pebble$"} {
+		if err := parts.Set(p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var out strings.Builder
+	s, err := read(strings.NewReader(stream), &out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.report(&out, parts, false) {
+		t.Error("a run with failures passes for a good one")
+	}
+	for _, want := range []string{
+		"# a/broken", "x.go:1: syntax error", "y_test.go:9: it is wrong",
+		"a/bolt TestStore/two: x_test.go:7: needs a server",
+		"  bolt                     1\n", "  bolt one                 1\n", "  pebble                   NOT EXERCISED\n",
+		"a/broken did not build", "\n1 passed, 2 failed, 1 skipped\n",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the output lacks %q", want)
+		}
+	}
+	if strings.Contains(out.String(), "noise") {
+		t.Error("the output has what a test said that passed")
+	}
+	if t.Failed() {
+		t.Log(out.String())
+	}
+}
+
+func TestAStrictRunExercisesEveryPart(t *testing.T) {
+	good := summary{passed: []test{{"a/bolt", "TestStore"}}}
+	var parts partsFlag
+	for i, p := range []string{"bolt=/bolt$", "pebble=/pebble$"} {
+		if err := parts.Set(p); err != nil {
+			t.Fatal(err)
+		}
+		for _, strict := range []bool{false, true} {
+			if got, want := good.report(&strings.Builder{}, parts, strict), !strict || i == 0; got != want {
+				t.Errorf("with %d parts and strict %v the run is good: %v", i+1, strict, got)
+			}
+		}
+	}
+}
+
+func TestNoTestAtAllIsAFailure(t *testing.T) {
+	var out strings.Builder
+	s, err := read(strings.NewReader(""), &out)
+	if err != nil || s.report(&out, nil, false) {
+		t.Errorf("an empty run passes for a good one: %v\n%s", err, &out)
+	}
+}
+
+func TestABadPartIsRefused(t *testing.T) {
+	var parts partsFlag
+	for _, bad := range []string{"", "name", "name=(", "name=a:("} {
+		if err := parts.Set(bad); err == nil {
+			t.Errorf("the part %q was taken", bad)
+		}
+	}
+}
