@@ -57,6 +57,11 @@ func (a *agenda) begin() {
 	a.retries = newTree()
 }
 
+// surveyed reports whether the first rows of the store are known.
+func (a *agenda) surveyed() bool { return a.waiting.known() && a.submitted.known() }
+
+func (s *span) known() bool { return s.all || s.horizon != entry{} }
+
 // note tells of a row that has just come to rest in the store.
 func (a *agenda) note(t *task.Task) {
 	if t.NextEventAt.IsZero() {
@@ -193,10 +198,7 @@ func (c *Core) Tick(now time.Time) {
 		if !ok {
 			break
 		}
-		a.firing++
-		c.ready.Saves = append(c.ready.Saves, Save{fired: true, Change: task.Change{
-			Ref: e.trigger.Ref, To: task.Error, At: now, Error: "it was not started in time",
-		}})
+		c.move(task.Change{Ref: e.trigger.Ref, To: task.Error, At: now, Error: "it was not started in time"})
 	}
 }
 
@@ -213,10 +215,14 @@ func (c *Core) fire(now time.Time, tr task.Trigger) {
 		c.ready.Grabs = append(c.ready.Grabs, c.grab(now, tr.Ref))
 		return
 	}
+	c.move(task.Change{Ref: tr.Ref, To: task.Submitted, At: now, NextEventAt: queueDeadline(k.policy, now)})
+}
+
+// move asks to swap a change of a task that is due but does not run.
+func (c *Core) move(change task.Change) {
 	c.agenda.firing++
-	c.ready.Saves = append(c.ready.Saves, Save{fired: true, Change: task.Change{
-		Ref: tr.Ref, To: task.Submitted, At: now, NextEventAt: queueDeadline(k.policy, now),
-	}})
+	c.save(change, false)
+	c.ready.Saves[len(c.ready.Saves)-1].fired = true
 }
 
 // Wake returns when [Core.Tick] is due; the zero time is never.
@@ -228,14 +234,18 @@ func (c *Core) Wake() time.Time {
 	if at, ok := c.table.Wake(); ok {
 		wake = earlier(wake, time.Unix(0, at))
 	}
-	spans := []*btree.BTreeG[entry]{c.agenda.retries}
+	wake = soonest(wake, c.agenda.retries)
 	if c.agenda.firing < maxFiring {
-		spans = append(spans, c.agenda.waiting.entries, c.agenda.submitted.entries)
-	}
-	for _, s := range spans {
-		if e, ok := s.Min(); ok {
-			wake = earlier(wake, time.UnixMicro(e.at))
-		}
+		wake = soonest(wake, c.agenda.waiting.entries)
+		wake = soonest(wake, c.agenda.submitted.entries)
 	}
 	return wake
+}
+
+func soonest(wake time.Time, entries *btree.BTreeG[entry]) time.Time {
+	e, ok := entries.Min()
+	if !ok {
+		return wake
+	}
+	return earlier(wake, time.UnixMicro(e.at))
 }

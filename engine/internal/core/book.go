@@ -55,7 +55,7 @@ func (c *Core) Grabbed(now time.Time, ref task.Ref, t *task.Task, failed bool) {
 		c.save(task.Change{
 			Ref: t.Ref(), To: task.Error, At: now, Count: task.Refund, Outcome: task.HandedBack,
 			Error: expired(t),
-		})
+		}, false)
 	default:
 		r.ref = t.Ref()
 		c.run(now, r, t)
@@ -68,8 +68,17 @@ func expired(t *task.Task) string {
 	return "it expired at " + t.ExpiresAt.Format(time.RFC3339Nano) + ", before it could run"
 }
 
-// run asks to handle the task that r has grabbed.
+// run asks to handle the task that r has grabbed. While the core drains the task is
+// handed back instead: it never began.
 func (c *Core) run(now time.Time, r *run, t *task.Task) {
+	if c.draining {
+		c.end(now, r, false)
+		c.save(task.Change{
+			Ref: t.Ref(), To: task.Submitted, At: now, NextEventAt: queueDeadline(r.kind.policy, now),
+			Count: task.Refund, Outcome: task.HandedBack, Error: "its node was shutting down",
+		}, false)
+		return
+	}
 	c.stats.Grabbed++
 	r.phase = running
 	r.attempt, r.crashes, r.expires = t.Attempt, t.Crashes, t.ExpiresAt

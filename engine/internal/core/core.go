@@ -42,6 +42,7 @@ type Core struct {
 
 	agenda   agenda
 	sweep    time.Time // when the first run may have to be abandoned; zero is never
+	saving   int       // saves under way
 	draining bool
 	ready    Ready
 	stats    Stats
@@ -156,6 +157,13 @@ func (c *Core) Drain() { c.draining = true }
 
 // Busy returns how many tasks have a slot.
 func (c *Core) Busy() int { return len(c.runs) }
+
+// Surveyed reports whether the core has looked through the store for the first time.
+// Before that it grabs nothing with its submit, because older tasks may be there.
+func (c *Core) Surveyed() bool { return c.table.Surveyed() && c.agenda.surveyed() }
+
+// Idle reports whether nothing has a slot and nothing is being saved.
+func (c *Core) Idle() bool { return len(c.runs) == 0 && c.saving == 0 }
 
 // Stats returns what was counted so far.
 func (c *Core) Stats() Stats { return c.stats }

@@ -40,11 +40,14 @@ func (c *Core) conclude(now time.Time, r *run, v task.Verdict) {
 		change.NextEventAt = KeepUntil(p, task.Done, now)
 		remove = p.Retention.Done == 0
 	}
-	c.ready.Saves = append(c.ready.Saves, Save{Change: change, Remove: remove})
+	c.save(change, remove)
 }
 
-// save asks to swap a change of a task that does not run.
-func (c *Core) save(change task.Change) { c.ready.Saves = append(c.ready.Saves, Save{Change: change}) }
+// save asks to swap a change, and to delete the row with it if remove is set.
+func (c *Core) save(change task.Change, remove bool) {
+	c.saving++
+	c.ready.Saves = append(c.ready.Saves, Save{Change: change, Remove: remove})
+}
 
 // KeepUntil returns when a row that ended in state s at the given time may be removed;
 // the zero time is never.
@@ -131,6 +134,7 @@ func joinReason(what, why string) string {
 // Saved answers a save of the task that was at ref: t is the row as it is now, and nil
 // if it was too late: somebody else changed the task meanwhile.
 func (c *Core) Saved(now time.Time, s Save, t *task.Task) {
+	c.saving--
 	if s.fired {
 		c.agenda.firing--
 	}

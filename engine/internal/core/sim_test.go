@@ -323,8 +323,8 @@ func (s *sim) finish() {
 		}
 		s.check()
 	}
-	if n := s.core.Busy(); n > 0 {
-		s.t.Errorf("%d slots were never freed", n)
+	if !s.core.Idle() {
+		s.t.Errorf("%d slots were never freed, or saves never counted as done", s.core.Busy())
 	}
 	for id, n := range s.done {
 		if n > 1 {

@@ -22,7 +22,7 @@ func (c *Core) Submit(now time.Time, t *task.Task, mayFuse bool) {
 		return
 	}
 	t.Create(task.Submitted, now, queueDeadline(k.policy, now))
-	if !mayFuse || c.draining {
+	if _, taken := c.runs[t.ID]; taken || !mayFuse || c.draining {
 		return
 	}
 	rank := t.Rank()

@@ -59,6 +59,12 @@ const scanLimit = 1000
 // Complete reports whether the table knows the best trigger of every leaf.
 func (t *Table) Complete() bool { return !t.look.unseen && t.look.starved == 0 }
 
+// Surveyed reports whether the table has looked through the store for the first time:
+// it is complete, or as full as it gets.
+func (t *Table) Surveyed() bool {
+	return t.Complete() || t.grouped > t.config.Capacity/2
+}
+
 // Add puts a trigger in its place. It returns false if the table is full there: the
 // trigger is dropped, and will be loaded from the store when its turn comes. The row
 // must be in the store before its trigger is added.

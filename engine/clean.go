@@ -1,0 +1,71 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+)
+
+// cleanPage is how many rows are removed in one transaction, and cleanPause how long
+// the cleaner rests between two, so that it does not compete with the tasks.
+const (
+	cleanPage  = 500
+	cleanPause = 20 * time.Millisecond
+	// cleanEvery is how long the cleaner sleeps at most when nothing is due.
+	cleanEvery = time.Hour
+)
+
+// clean removes finished tasks when their retention is over. It is the duty of one
+// node; two doing it at once waste work and nothing else.
+func (e *Engine) clean(ctx context.Context) error {
+	for {
+		next := time.Now().Add(cleanEvery)
+		for _, s := range []task.State{task.Done, task.Failed, task.Cancelled} {
+			at, err := e.cleanState(ctx, s)
+			if err != nil {
+				return err
+			}
+			if !at.IsZero() && at.Before(next) {
+				next = at
+			}
+		}
+		if err := sleep(ctx, max(time.Second, time.Until(next))); err != nil {
+			return err
+		}
+	}
+}
+
+// cleanState removes the rows of one state whose time has come and returns when the
+// time of the next comes, zero if there is none.
+func (e *Engine) cleanState(ctx context.Context, s task.State) (time.Time, error) {
+	var after storage.Due
+	for {
+		page, err := e.store.Due(ctx, storage.DueQuery{State: s, After: after, Before: distantFuture, Limit: cleanPage})
+		if err != nil || len(page) == 0 {
+			return time.Time{}, err
+		}
+		var refs []task.Ref
+		var next time.Time
+		for _, d := range page {
+			if d.At.After(time.Now()) {
+				next = d.At
+				break
+			}
+			refs = append(refs, d.Ref)
+		}
+		if len(refs) > 0 {
+			if _, err := e.store.Delete(ctx, refs...); err != nil {
+				return time.Time{}, err
+			}
+			after = page[len(refs)-1]
+		}
+		if !next.IsZero() {
+			return next, nil
+		}
+		if err := sleep(ctx, cleanPause); err != nil {
+			return time.Time{}, err
+		}
+	}
+}

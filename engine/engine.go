@@ -1,0 +1,315 @@
+package engine
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	mathrand "math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/taskengine/taskengine/coord"
+	"github.com/taskengine/taskengine/engine/internal/core"
+	"github.com/taskengine/taskengine/engine/policy"
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+)
+
+// Errors that callers match with [errors.Is].
+var (
+	// ErrClosed says that the engine was closed, or is draining.
+	ErrClosed = errors.New("the engine is closed")
+	// ErrFailed says that the store failed for good; see [Engine.Failed].
+	ErrFailed = errors.New("the engine has stopped because its store failed")
+)
+
+// Config is what an engine works with.
+type Config struct {
+	Store    storage.Store           // where the tasks are; the engine does not close it
+	Policies policy.Set              // how tasks are treated
+	Handlers map[string]task.Handler // by type: who does the work
+	Elector  coord.Elector           // who does what one node should do; nil if this is the only node
+	Name     string                  // of the node, for people
+	Log      *slog.Logger            // nil for none
+	Observer Observer                // what to call when something happens
+
+	LookAhead     int // triggers in memory at most; 0 is 100 000
+	LeafLookAhead int // triggers of one type and group in memory at most; 0 is 1000
+}
+
+// Engine runs tasks. Its methods are safe for concurrent use.
+type Engine struct {
+	config      Config
+	incarnation task.ID
+	store       storage.Store
+	log         *slog.Logger
+	ids         *task.IDs
+	keys        map[string][]keyed // by type: where its group comes from; read only
+
+	mu         sync.Mutex
+	core       *core.Core           // guarded by mu
+	clock      clock                // guarded by mu
+	effects    core.Ready           // guarded by mu: buffers for core.Take
+	pending    batch                // guarded by mu: what the writers take next
+	reads      reads                // guarded by mu: what the reader takes next
+	attempts   map[task.ID]*attempt // guarded by mu: the handlers that run
+	waiters    waiters              // guarded by mu
+	armed      time.Time            // guarded by mu: when the ticker will wake
+	closing    bool                 // guarded by mu: nothing new is accepted
+	isSurveyed bool                 // guarded by mu: surveyed is closed
+	isDrained  bool                 // guarded by mu: drained is closed
+	failure    error                // guarded by mu: why the engine has failed
+
+	write    chan struct{} // wakes a writer; holds one token
+	read     chan struct{} // wakes the reader; holds one token
+	rearm    chan struct{} // wakes the ticker; holds one token
+	failed   chan struct{} // closed with failure
+	surveyed chan struct{} // closed when the core has looked through the store
+	drained  chan struct{} // closed when closing and nothing has a slot or is being saved
+	gone     chan struct{} // closed when Close is done with the work
+
+	pausing sync.Mutex // held while the paused types are changed
+
+	stop     context.CancelFunc // ends the background work
+	stopRuns context.CancelCauseFunc
+	runs     context.Context // the parent of every handler's context
+	work     sync.WaitGroup  // writers, reader, ticker, roles
+	closed   sync.Once
+}
+
+// Defaults of [Config].
+const (
+	DefaultLookAhead     = 100_000
+	DefaultLeafLookAhead = 1000
+)
+
+// writers is how many commits may be under way at once: one waits for its sync while
+// the next is being prepared.
+const writers = 2
+
+// Open starts an engine on the tasks of a store. What ran when the store was last used
+// is decided about before Open returns. ctx bounds the opening, not the engine, which
+// runs until [Engine.Close].
+func Open(ctx context.Context, c Config) (*Engine, error) {
+	if problems := c.Policies.Check(); len(problems) > 0 {
+		return nil, fmt.Errorf("engine: %d problems with the policies, the first: %s", len(problems), problems[0])
+	}
+	e, err := newEngine(c)
+	if err != nil {
+		return nil, err
+	}
+	if err := e.heal(ctx); err != nil {
+		return nil, fmt.Errorf("engine: recover what ran before: %w", err)
+	}
+	if err := e.loadPauses(ctx); err != nil {
+		return nil, err
+	}
+	background, stop := context.WithCancel(context.Background())
+	e.stop = stop
+	for range writers {
+		e.work.Go(func() { e.writeLoop(background) })
+	}
+	e.work.Go(func() { e.readLoop(background) })
+	e.work.Go(func() { e.tickLoop(background) })
+	e.work.Go(func() { e.lead(background, "cleaner", e.clean) })
+	e.decide(func(*core.Core, time.Time) {})
+	select {
+	case <-e.surveyed:
+		return e, nil
+	case <-ctx.Done():
+		_ = e.Close(ctx)
+		return nil, fmt.Errorf("engine: look through the store: %w", context.Cause(ctx))
+	}
+}
+
+func newEngine(c Config) (*Engine, error) {
+	if c.LookAhead == 0 {
+		c.LookAhead = DefaultLookAhead
+	}
+	if c.LeafLookAhead == 0 {
+		c.LeafLookAhead = DefaultLeafLookAhead
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Store == nil {
+		return nil, errors.New("engine: Config.Store is missing")
+	}
+	var seed [32]byte
+	rand.Read(seed[:])
+	ids := task.NewIDs(seed)
+	rand.Read(seed[:])
+	chance := mathrand.New(mathrand.NewChaCha8(seed))
+	e := &Engine{
+		config: c, store: c.Store, log: c.Log, ids: ids,
+		incarnation: ids.Next(time.Now()),
+		keys:        make(map[string][]keyed),
+		attempts:    make(map[task.ID]*attempt),
+		write:       make(chan struct{}, 1), read: make(chan struct{}, 1), rearm: make(chan struct{}, 1),
+		failed: make(chan struct{}), surveyed: make(chan struct{}), drained: make(chan struct{}), gone: make(chan struct{}),
+	}
+	handled := make(map[string]bool)
+	for name := range c.Handlers {
+		handled[name] = true
+	}
+	for name, p := range c.Policies.Types {
+		e.keys[name] = keyedOf(c.Policies.Keyed(p))
+	}
+	e.core = core.New(core.Config{
+		Owner: e.incarnation, Policies: c.Policies, Handled: handled,
+		Capacity: c.LookAhead, LeafCapacity: c.LeafLookAhead, Chance: chance.Float64,
+	})
+	e.runs, e.stopRuns = context.WithCancelCause(context.Background())
+	return e, nil
+}
+
+// Incarnation returns the id under which this engine owns the tasks it runs: fresh with
+// every Open.
+func (e *Engine) Incarnation() task.ID { return e.incarnation }
+
+// decide tells the core facts and sees to what it wants done. fn must not wait.
+func (e *Engine) decide(fn func(c *core.Core, now time.Time)) {
+	e.mu.Lock()
+	fn(e.core, e.clock.now())
+	e.absorb()
+	e.mu.Unlock()
+}
+
+// absorb hands what the core wants done to those who do it. It is called with mu held,
+// after everything that was told to the core.
+func (e *Engine) absorb() {
+	r := &e.effects
+	e.core.Take(r)
+	e.pending.grabs = append(e.pending.grabs, r.Grabs...)
+	e.pending.relaxed = append(e.pending.relaxed, r.Relaxed...)
+	e.pending.saves = append(e.pending.saves, r.Saves...)
+	if !e.pending.empty() {
+		signal(e.write)
+	}
+	if len(r.Loads)+len(r.Scans)+len(r.Looks) > 0 {
+		e.reads.add(r)
+		signal(e.read)
+	}
+	for _, s := range r.Stops {
+		if a, ok := e.attempts[s.ID]; ok {
+			a.cancel(s.Cause)
+		}
+	}
+	for _, run := range r.Runs {
+		e.begin(run)
+	}
+	if !e.isSurveyed && e.core.Surveyed() {
+		e.isSurveyed = true
+		close(e.surveyed)
+	}
+	if e.closing && !e.isDrained && e.core.Idle() && e.pending.empty() {
+		e.isDrained = true
+		close(e.drained)
+	}
+	if wake := e.core.Wake(); !wake.IsZero() && (e.armed.IsZero() || wake.Before(e.armed)) {
+		e.armed = wake
+		signal(e.rearm)
+	}
+}
+
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// Failed is closed when the store has failed for good: the engine does nothing more,
+// and [Engine.Close] says why. What was accepted is in the store.
+func (e *Engine) Failed() <-chan struct{} { return e.failed }
+
+// fail stops everything: the store cannot be written any more.
+func (e *Engine) fail(err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.failure != nil {
+		return
+	}
+	e.failure = fmt.Errorf("%w: %w", ErrFailed, err)
+	e.log.Error("the store has failed; the engine stops", "error", err)
+	e.closing = true
+	e.core.Drain()
+	e.stopRuns(e.failure)
+	close(e.failed)
+}
+
+// Close stops the engine. It starts nothing more and waits for the handlers that run;
+// when ctx ends first, it cancels them and puts their tasks back, to be run when the
+// store is opened again. It returns the engine's failure, if it has failed. Later calls
+// wait for the first.
+func (e *Engine) Close(ctx context.Context) error {
+	e.closed.Do(func() { e.shutdown(ctx) })
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.failure
+}
+
+func (e *Engine) shutdown(ctx context.Context) {
+	e.mu.Lock()
+	e.closing = true
+	e.core.Drain()
+	e.absorb()
+	e.mu.Unlock()
+	select {
+	case <-e.drained:
+	case <-e.failed:
+	case <-ctx.Done():
+		e.stopRuns(errShutdown)
+		select {
+		case <-e.drained:
+		case <-e.failed:
+		case <-time.After(e.longestGrace()):
+			e.log.Warn("handlers did not return after they were cancelled; their tasks are recovered at the next start")
+		}
+	}
+	e.stop() // the writers finish what is pending
+	e.work.Wait()
+	close(e.gone)
+}
+
+// longestGrace returns how long a handler may take to return once it was cancelled.
+func (e *Engine) longestGrace() time.Duration {
+	graces := []time.Duration{policy.DefaultType().Timeout.Grace}
+	for _, t := range e.config.Policies.Types {
+		graces = append(graces, t.Timeout.Grace)
+	}
+	return slices.Max(graces)
+}
+
+// lead does a duty that one node should do, for as long as the engine runs.
+func (e *Engine) lead(ctx context.Context, role string, duty func(context.Context) error) {
+	lead := func() error { return duty(ctx) }
+	if e.config.Elector != nil {
+		lead = func() error { return e.config.Elector.Lead(ctx, role, duty) }
+	}
+	for {
+		err := lead()
+		if ctx.Err() != nil {
+			return
+		}
+		e.log.Warn("a duty was interrupted and begins again", "role", role, "error", err)
+		if sleep(ctx, time.Second) != nil {
+			return
+		}
+	}
+}
+
+// sleep waits for d, or returns ctx's error when that ends first.
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}

@@ -1,0 +1,318 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/taskengine/taskengine/engine/internal/core"
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+)
+
+// ErrUnsupported says that the store cannot do what was asked for.
+var ErrUnsupported = errors.New("the store does not support that")
+
+// Get returns a task, with payload and result, or [task.ErrNotFound].
+func (e *Engine) Get(ctx context.Context, id task.ID) (*task.Task, error) {
+	return e.store.Get(ctx, id)
+}
+
+// listScan is how many rows List looks at for one page.
+const listScan = 200_000
+
+// List returns tasks without payload and result, the newest first: those before the
+// given id (zero: from the newest), at most limit. next is where to go on, zero at the
+// end; a page may be short, or empty, before that.
+func (e *Engine) List(ctx context.Context, f storage.Filter, before task.ID, limit int) (ts []*task.Task, next task.ID, err error) {
+	s, ok := e.store.(storage.Inspector)
+	if !ok {
+		return nil, task.ID{}, ErrUnsupported
+	}
+	return s.List(ctx, f, before, limit, listScan)
+}
+
+// Count returns the number of tasks per state and type. It reads all that it counts:
+// it is for people, not for monitors.
+func (e *Engine) Count(ctx context.Context, f storage.Filter) (map[storage.StateType]int64, error) {
+	s, ok := e.store.(storage.Inspector)
+	if !ok {
+		return nil, ErrUnsupported
+	}
+	return s.Count(ctx, f)
+}
+
+// TypeStatus is how things stand with one type.
+type TypeStatus = core.TypeStatus
+
+// Types returns how things stand with every type that is configured or was met, in the
+// order of their names.
+func (e *Engine) Types() []TypeStatus {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.core.Types()
+}
+
+// Stats is what an engine has counted since it was opened, and how it stands.
+type Stats struct {
+	core.Stats
+	Running int // tasks with a slot
+	Waiting int // triggers in memory
+}
+
+// Stats returns what the engine has counted.
+func (e *Engine) Stats() Stats {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return Stats{e.core.Stats(), e.core.Busy(), e.core.Waiting()}
+}
+
+// WaitTasks returns when none of the tasks is live any more: each has ended, or is not
+// (or no longer) in the store. It returns ctx's error when that ends first.
+func (e *Engine) WaitTasks(ctx context.Context, ids ...task.ID) error {
+	for _, id := range ids {
+		if err := e.waitTask(ctx, id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (e *Engine) waitTask(ctx context.Context, id task.ID) error {
+	for {
+		ended := make(chan struct{}, 1)
+		e.mu.Lock()
+		e.waiters.addTask(id, ended)
+		e.mu.Unlock()
+		t, err := e.store.Get(ctx, id)
+		if live := err == nil && t.State.Live(); !live {
+			e.forget(func(w *waiters) { w.removeTask(id, ended) })
+			if errors.Is(err, task.ErrNotFound) {
+				return nil
+			}
+			return err
+		}
+		if err := e.await(ctx, ended); err != nil {
+			e.forget(func(w *waiters) { w.removeTask(id, ended) })
+			return err
+		}
+	}
+}
+
+// countRest is how long WaitType lets tasks end before it counts again.
+const countRest = 100 * time.Millisecond
+
+// WaitType returns when no task of the type is live any more. It returns ctx's error
+// when that ends first.
+func (e *Engine) WaitType(ctx context.Context, typ string) error {
+	live := storage.Filter{States: []task.State{task.Waiting, task.Submitted, task.Processing}, Types: []string{typ}}
+	ended := make(chan struct{}, 1)
+	e.mu.Lock()
+	e.waiters.addType(typ, ended)
+	e.mu.Unlock()
+	defer e.forget(func(w *waiters) { w.removeType(typ, ended) })
+	for {
+		counts, err := e.Count(ctx, live)
+		if err != nil || len(counts) == 0 {
+			return err
+		}
+		if err := e.await(ctx, ended); err != nil {
+			return err
+		}
+		if err := sleep(ctx, countRest); err != nil {
+			return err
+		}
+	}
+}
+
+func (e *Engine) await(ctx context.Context, ended <-chan struct{}) error {
+	select {
+	case <-ended:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-e.gone:
+		return ErrClosed
+	}
+}
+
+func (e *Engine) forget(fn func(*waiters)) {
+	e.mu.Lock()
+	fn(&e.waiters)
+	e.mu.Unlock()
+}
+
+// waiters are those who wait for tasks to end.
+type waiters struct {
+	tasks map[task.ID]map[chan struct{}]bool
+	types map[string]map[chan struct{}]bool
+}
+
+func (w *waiters) addTask(id task.ID, c chan struct{}) {
+	if w.tasks == nil {
+		w.tasks = make(map[task.ID]map[chan struct{}]bool)
+	}
+	addWaiter(w.tasks, id, c)
+}
+
+func (w *waiters) removeTask(id task.ID, c chan struct{}) { removeWaiter(w.tasks, id, c) }
+
+func (w *waiters) addType(typ string, c chan struct{}) {
+	if w.types == nil {
+		w.types = make(map[string]map[chan struct{}]bool)
+	}
+	addWaiter(w.types, typ, c)
+}
+
+func (w *waiters) removeType(typ string, c chan struct{}) { removeWaiter(w.types, typ, c) }
+
+// ended tells of a task that was changed.
+func (w *waiters) ended(t *task.Task) {
+	if t.State.Live() || len(w.tasks)+len(w.types) == 0 {
+		return
+	}
+	for c := range w.tasks[t.ID] {
+		signal(c)
+	}
+	for c := range w.types[t.Type] {
+		signal(c)
+	}
+}
+
+func addWaiter[K comparable](m map[K]map[chan struct{}]bool, k K, c chan struct{}) {
+	if m[k] == nil {
+		m[k] = make(map[chan struct{}]bool)
+	}
+	m[k][c] = true
+}
+
+func removeWaiter[K comparable](m map[K]map[chan struct{}]bool, k K, c chan struct{}) {
+	delete(m[k], c)
+	if len(m[k]) == 0 {
+		delete(m, k)
+	}
+}
+
+// Reason is one thing that keeps a task from running, or says how it stands.
+type Reason struct {
+	Code    string    // stable, such as "limit"; see the constants
+	Text    string    // for people
+	Limit   string    // for CodeLimit and CodeRate: which; "" is the node's slots
+	Value   string    // the value that the limit is per
+	Used    int       // of the limit
+	Max     int       // of the limit
+	Until   time.Time // when it is over, if that is known
+	Holders []task.ID // some of those who hold the limit
+}
+
+// The codes of reasons.
+const (
+	CodeEnded     = "ended"      // the task is done, in error, failed or cancelled
+	CodeRunning   = "running"    // its handler runs
+	CodeStarting  = "starting"   // its grab is being written
+	CodeStuck     = "stuck"      // its last handler did not return though its time was over
+	CodeScheduled = "scheduled"  // it waits for its time
+	CodeRetry     = "retry"      // it waits for its next attempt
+	CodePaused    = "paused"     // its type is paused
+	CodeNoHandler = "no_handler" // nobody handles its type
+	CodeLimit     = "limit"      // a limit has no free slot
+	CodeRate      = "rate"       // a rate is used up for the moment
+	CodeQueue     = "queue"      // others are before it
+	CodeDraining  = "draining"   // the node is stopping
+)
+
+// Why says what keeps a task from running: the exact blockers, the nearest first, from
+// the same data that the engine decides by. It returns the task with it.
+func (e *Engine) Why(ctx context.Context, id task.ID) (*task.Task, []Reason, error) {
+	t, err := e.store.Get(ctx, id)
+	if err != nil {
+		return nil, nil, err
+	}
+	if !t.State.Live() {
+		return t, []Reason{{Code: CodeEnded, Text: endedText(t)}}, nil
+	}
+	e.mu.Lock()
+	now := e.clock.now()
+	w := e.core.Why(now, t)
+	e.mu.Unlock()
+	return t, reasons(now, t, w), nil
+}
+
+func endedText(t *task.Task) string {
+	text := "it is " + t.State.String() + " since " + t.UpdatedAt.Format(time.RFC3339)
+	if t.LastError != "" {
+		text += ": " + t.LastError
+	}
+	return text
+}
+
+func reasons(now time.Time, t *task.Task, w core.Why) []Reason {
+	var rs []Reason
+	add := func(r Reason) { rs = append(rs, r) }
+	switch {
+	case w.Abandoned:
+		add(Reason{Code: CodeStuck, Until: time.Time{}, Text: "its last attempt ran out of time, and the handler has not returned yet"})
+		return rs
+	case w.Grabbing:
+		add(Reason{Code: CodeStarting, Text: "it has a slot and is being started"})
+		return rs
+	case w.Running:
+		add(Reason{Code: CodeRunning, Until: w.Deadline, Text: fmt.Sprintf("attempt %d runs since %s", t.Attempt, t.StartedAt.Format(time.RFC3339))})
+		return rs
+	}
+	if t.State == task.Waiting && t.NextEventAt.After(now) {
+		r := Reason{Code: CodeScheduled, Until: t.NextEventAt, Text: "it is scheduled for " + t.NextEventAt.Format(time.RFC3339)}
+		if t.Attempt > 0 {
+			r.Code, r.Text = CodeRetry, fmt.Sprintf("attempt %d follows at %s, after: %s", t.Attempt+1, t.NextEventAt.Format(time.RFC3339), t.LastError)
+		}
+		add(r)
+	}
+	if w.Draining {
+		add(Reason{Code: CodeDraining, Text: "the node is stopping"})
+	}
+	if w.Paused {
+		add(Reason{Code: CodePaused, Text: "type " + t.Type + " is paused"})
+	}
+	if w.NoHandler {
+		add(Reason{Code: CodeNoHandler, Text: "no handler for type " + t.Type + " is configured"})
+	}
+	if t.State == task.Submitted {
+		for i, u := range w.Limits {
+			if u.Full {
+				add(limitReason(u.Name, u.Value, u.Used, u.Max, u.OpenAt, w.Holders[i]))
+			}
+		}
+		if w.Ahead > 0 || w.Stored {
+			add(Reason{Code: CodeQueue, Used: w.Ahead, Text: queueText(w.Ahead, w.Stored)})
+		}
+	}
+	if len(rs) == 0 {
+		add(Reason{Code: CodeQueue, Text: "nothing stands in its way: it is about to start, or others have a better claim to the next slot"})
+	}
+	return rs
+}
+
+func queueText(ahead int, stored bool) string {
+	if stored {
+		return fmt.Sprintf("at least %d others of its type and group are before it", ahead)
+	}
+	return fmt.Sprintf("%d others of its type and group are before it", ahead)
+}
+
+func limitReason(name, value string, used, maximum int, openAt int64, holders []task.ID) Reason {
+	r := Reason{Code: CodeLimit, Limit: name, Value: value, Used: used, Max: maximum, Holders: holders}
+	shown := "limit " + name
+	if name == "" {
+		shown = "the node's slots"
+	}
+	if value != "" {
+		shown += " for " + value
+	}
+	r.Text = fmt.Sprintf("%s: %d of %d used", shown, used, maximum)
+	if openAt != 0 {
+		r.Code, r.Until = CodeRate, time.Unix(0, openAt).UTC()
+		r.Text = shown + ": its rate is used up until " + r.Until.Format(time.RFC3339Nano)
+	}
+	return r
+}

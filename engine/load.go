@@ -1,0 +1,130 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/taskengine/taskengine/engine/internal/core"
+	"github.com/taskengine/taskengine/engine/internal/table"
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+)
+
+// reads is what the core wants to know of the store.
+type reads struct {
+	loads []table.Load
+	scans []table.Scan
+	looks []core.Look
+}
+
+func (r *reads) add(wants *core.Ready) {
+	r.loads = append(r.loads, wants.Loads...)
+	r.scans = append(r.scans, wants.Scans...)
+	r.looks = append(r.looks, wants.Looks...)
+}
+
+// readRetry is how long the reader waits after the store could not answer.
+const readRetry = time.Second
+
+// distantFuture is after every time that a row can have.
+var distantFuture = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// readLoop reads from the store what the core asks for, so that memory holds what runs
+// next and not everything there is.
+func (e *Engine) readLoop(ctx context.Context) {
+	for {
+		select {
+		case <-e.read:
+		case <-ctx.Done():
+			return
+		}
+		e.mu.Lock()
+		wants := e.reads
+		e.reads = reads{}
+		e.mu.Unlock()
+		for _, s := range wants.scans {
+			e.scan(ctx, s)
+		}
+		for _, l := range wants.looks {
+			e.look(ctx, l)
+		}
+		for _, l := range wants.loads {
+			e.load(ctx, l)
+		}
+	}
+}
+
+func (e *Engine) scan(ctx context.Context, s table.Scan) {
+	leaves, err := e.store.Leaves(ctx, s.After, s.Limit)
+	end := len(leaves) < s.Limit
+	if e.unread(ctx, "the types of ready tasks", err) {
+		leaves, end = nil, false
+	}
+	e.decide(func(c *core.Core, _ time.Time) { c.Scanned(leaves, end) })
+}
+
+func (e *Engine) load(ctx context.Context, l table.Load) {
+	q := storage.ReadyQuery{Leaf: l.Leaf, Limit: l.Limit}
+	if l.After != (task.Rank{}) {
+		q.After = &l.After
+	}
+	page, err := e.store.Ready(ctx, q)
+	end := len(page) < l.Limit
+	if e.unread(ctx, "ready tasks", err) {
+		page, end = nil, false
+	}
+	e.decide(func(c *core.Core, now time.Time) { c.Loaded(now, l.Leaf, page, end) })
+}
+
+func (e *Engine) look(ctx context.Context, l core.Look) {
+	q := storage.DueQuery{State: l.State, Before: distantFuture, Limit: l.Limit}
+	q.After.At, q.After.ID = l.AfterAt, l.AfterID
+	rows, err := e.store.Due(ctx, q)
+	end := len(rows) < l.Limit
+	if e.unread(ctx, "due tasks", err) {
+		rows, end = nil, false
+	}
+	page := make([]core.Due, len(rows))
+	for i, r := range rows {
+		page[i] = core.Due{Trigger: r.Trigger, At: r.At}
+	}
+	e.decide(func(c *core.Core, now time.Time) { c.Looked(now, l.State, page, end) })
+}
+
+// unread reports whether the store could not answer, after a rest.
+func (e *Engine) unread(ctx context.Context, what string, err error) bool {
+	if err == nil {
+		return false
+	}
+	if ctx.Err() == nil {
+		e.log.Error("cannot read from the store; it is tried again", "what", what, "error", err)
+		_ = sleep(ctx, readRetry)
+	}
+	return true
+}
+
+// tickLoop tells the core the time when it wants to know.
+func (e *Engine) tickLoop(ctx context.Context) {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-e.rearm:
+		case <-timer.C:
+			e.mu.Lock()
+			e.armed = time.Time{}
+			e.core.Tick(e.clock.now())
+			e.absorb()
+			e.mu.Unlock()
+		}
+		e.mu.Lock()
+		wait := time.Hour
+		if !e.armed.IsZero() {
+			wait = min(wait, max(0, e.armed.Sub(e.clock.now())))
+		}
+		e.mu.Unlock()
+		timer.Reset(wait)
+	}
+}

@@ -1,0 +1,199 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/taskengine/taskengine/engine/internal/core"
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+)
+
+// Errors of the verbs by which people manage tasks. [task.ErrNotFound] is another.
+var (
+	// ErrStale says that the task is no longer at the version given.
+	ErrStale = errors.New("the task has changed meanwhile")
+	// ErrNotAllowed says that the task's state does not allow the verb.
+	ErrNotAllowed = errors.New("the task's state does not allow that")
+)
+
+// The verbs below name a version of a task, and do nothing if the task is at another:
+// they return [ErrStale]. Version 0 means the task as it is now, whatever that is. They
+// return the task as it is afterwards, when that is durable.
+
+// Cancel ends a task that is no longer wanted. One that runs is stopped: its handler's
+// context ends, and what comes of it no longer counts.
+func (e *Engine) Cancel(ctx context.Context, ref task.Ref, reason string) (*task.Task, error) {
+	return e.edit(ctx, ref, "cancel", func(t *task.Task, c *task.Change) bool {
+		c.To, c.Outcome, c.Error = task.Cancelled, task.Overruled, reason
+		return true
+	})
+}
+
+// Fail ends a task that will not be tried again. For one in the state error this is the
+// acknowledgement: somebody has dealt with it.
+func (e *Engine) Fail(ctx context.Context, ref task.Ref, reason string) (*task.Task, error) {
+	return e.edit(ctx, ref, "fail", func(t *task.Task, c *task.Change) bool {
+		c.To, c.Outcome, c.Error = task.Failed, task.Overruled, reason
+		return true
+	})
+}
+
+// Resume makes a task ready now: one that waits for its time, or has ended without
+// being done. The latter starts anew, with all its attempts.
+func (e *Engine) Resume(ctx context.Context, ref task.Ref) (*task.Task, error) {
+	return e.edit(ctx, ref, "resume", func(t *task.Task, c *task.Change) bool {
+		c.To = task.Submitted
+		if t.State != task.Waiting {
+			c.Count = task.Reset
+		}
+		return t.State != task.Processing
+	})
+}
+
+// Reschedule sets the time when a task is to run that does not run now. One that has
+// ended in an error starts anew.
+func (e *Engine) Reschedule(ctx context.Context, ref task.Ref, at time.Time) (*task.Task, error) {
+	if at.IsZero() || outOfRange(at) {
+		return nil, fmt.Errorf("%w: times must lie between the years 1970 and 9999", ErrInvalid)
+	}
+	return e.edit(ctx, ref, "reschedule", func(t *task.Task, c *task.Change) bool {
+		c.To, c.NextEventAt, c.ReadyAt = task.Waiting, at, at
+		if t.State == task.Error {
+			c.Count = task.Reset
+		}
+		return t.State != task.Processing
+	})
+}
+
+// edit is a change by hand on its way through a writer.
+type edit struct {
+	change task.Change
+	remove bool
+	after  *task.Task
+	done   chan error // holds one
+}
+
+// editTries is how often a verb without a version is tried when the task changes under
+// it.
+const editTries = 10
+
+// edit changes a task as a person wants it: fill completes the change, or returns
+// false if the task's state does not allow it.
+func (e *Engine) edit(ctx context.Context, ref task.Ref, verb string, fill func(*task.Task, *task.Change) bool) (*task.Task, error) {
+	for range editTries {
+		t, err := e.store.Get(ctx, ref.ID)
+		if err != nil {
+			return nil, fmt.Errorf("engine: %s %v: %w", verb, ref.ID, err)
+		}
+		if ref.Version != 0 && ref.Version != t.Version {
+			return t, fmt.Errorf("%w: it is at version %d, not %d", ErrStale, t.Version, ref.Version)
+		}
+		c := task.Change{Ref: t.Ref(), At: time.Now()}
+		if !fill(t, &c) || !t.State.CanBecome(c.To) {
+			return t, fmt.Errorf("%w: cannot %s a task that is %s", ErrNotAllowed, verb, t.State)
+		}
+		after, err := e.swap(ctx, t.Type, c)
+		if err != nil {
+			return nil, fmt.Errorf("engine: %s %v: %w", verb, ref.ID, err)
+		}
+		if after != nil {
+			return after, nil
+		}
+		if ref.Version != 0 {
+			return nil, fmt.Errorf("%w: it is no longer at version %d", ErrStale, ref.Version)
+		}
+	}
+	return nil, fmt.Errorf("%w, time and again", ErrStale)
+}
+
+// swap makes a change through a writer, so that the core learns of it.
+func (e *Engine) swap(ctx context.Context, typ string, c task.Change) (*task.Task, error) {
+	ed := &edit{change: c, done: make(chan error, 1)}
+	e.mu.Lock()
+	if err := e.accepting(); err != nil {
+		e.mu.Unlock()
+		return nil, err
+	}
+	p := e.core.Policy(typ)
+	if !c.To.Live() {
+		ed.change.NextEventAt = core.KeepUntil(p, c.To, c.At)
+		ed.remove = p.Retention.Of(c.To) == 0
+	}
+	e.pending.edits = append(e.pending.edits, ed)
+	e.absorb()
+	e.mu.Unlock()
+	select {
+	case err := <-ed.done:
+		return ed.after, err
+	case <-ctx.Done():
+		return nil, fmt.Errorf("the change may have been made: %w", context.Cause(ctx))
+	}
+}
+
+// pausesSetting is where the store keeps which types people have paused or resumed.
+const pausesSetting = "paused-types"
+
+// Pause stops tasks of a type from being started, here and after a restart, until they
+// are resumed. What runs goes on, and tasks are accepted.
+func (e *Engine) Pause(ctx context.Context, typ string) error { return e.setPaused(ctx, typ, true) }
+
+// Unpause lets tasks of a type be started again.
+func (e *Engine) Unpause(ctx context.Context, typ string) error { return e.setPaused(ctx, typ, false) }
+
+func (e *Engine) setPaused(ctx context.Context, typ string, paused bool) error {
+	if typ == "" || len(typ) > MaxType || !printable(typ) {
+		return fmt.Errorf("%w: %.40q is not a type", ErrInvalid, typ)
+	}
+	e.pausing.Lock()
+	defer e.pausing.Unlock()
+	if settings, ok := e.store.(storage.Settings); ok {
+		pauses, err := readPauses(ctx, settings)
+		if err != nil {
+			return err
+		}
+		pauses[typ] = paused
+		value, err := json.Marshal(pauses)
+		if err != nil {
+			return fmt.Errorf("engine: pause %s: %w", typ, err)
+		}
+		if err := settings.SetSetting(ctx, pausesSetting, value); err != nil {
+			return fmt.Errorf("engine: pause %s: %w", typ, err)
+		}
+	}
+	e.decide(func(c *core.Core, now time.Time) { c.Pause(now, typ, paused) })
+	return nil
+}
+
+func readPauses(ctx context.Context, s storage.Settings) (map[string]bool, error) {
+	pauses := make(map[string]bool)
+	value, err := s.Setting(ctx, pausesSetting)
+	if err == nil && value != nil {
+		err = json.Unmarshal(value, &pauses)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("engine: read which types are paused: %w", err)
+	}
+	return pauses, nil
+}
+
+// loadPauses pauses what was paused when the store was last used.
+func (e *Engine) loadPauses(ctx context.Context) error {
+	settings, ok := e.store.(storage.Settings)
+	if !ok {
+		return nil
+	}
+	pauses, err := readPauses(ctx, settings)
+	if err != nil {
+		return err
+	}
+	e.decide(func(c *core.Core, now time.Time) {
+		for typ, paused := range pauses {
+			c.Pause(now, typ, paused)
+		}
+	})
+	return nil
+}

@@ -1,0 +1,306 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/taskengine/taskengine/engine/internal/core"
+	"github.com/taskengine/taskengine/engine/policy"
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+)
+
+// ErrInvalid wraps what is said about a request that cannot be accepted.
+var ErrInvalid = errors.New("invalid request")
+
+// What a request may hold at most, in bytes.
+const (
+	MaxType    = 200
+	MaxKey     = 500
+	MaxGroup   = 1000
+	MaxHeaders = 16 << 10
+)
+
+// Request asks for a task. Only Type is needed.
+type Request struct {
+	ID          task.ID           // chosen by the caller to make the request repeatable; zero for a new one
+	Type        string            // at most MaxType bytes
+	Payload     []byte            // at most what the type allows; kept as it is
+	Priority    *uint8            // task.HighestPriority..task.LowestPriority; nil for the type's
+	Key         string            // unique among the type's tasks while they are kept; at most MaxKey bytes
+	OrderingKey string            // recorded with the task; at most MaxKey bytes
+	At          time.Time         // not before; zero for now
+	ExpiresAt   time.Time         // too late from then on; zero for never
+	Headers     map[string]string // carried along; at most MaxHeaders bytes
+}
+
+// Receipt says what became of a request. The task is durable: no crash loses it.
+type Receipt struct {
+	ID      task.ID // of the task, or of the one that has its id or key already
+	Created bool    // false if there was such a task already: nothing was added
+}
+
+// Submit adds tasks, in order, and returns when they are durable. Either all requests
+// are valid and each is answered by its receipt, or nothing is added and the error
+// wraps [ErrInvalid]. Any other error, that of ctx included, leaves open whether the
+// tasks were added: a caller who gives ids or keys can simply ask again.
+func (e *Engine) Submit(ctx context.Context, reqs ...Request) ([]Receipt, error) {
+	if len(reqs) == 0 {
+		return nil, nil
+	}
+	rows, err := e.rows(reqs)
+	if err != nil {
+		return nil, err
+	}
+	s := &submission{rows: rows, done: make(chan error, 1)}
+	e.mu.Lock()
+	if err := e.accepting(); err != nil {
+		e.mu.Unlock()
+		return nil, err
+	}
+	now := e.clock.now()
+	for _, t := range rows {
+		e.core.Submit(now, t, true)
+	}
+	e.pending.submissions = append(e.pending.submissions, s)
+	e.absorb()
+	e.mu.Unlock()
+	select {
+	case err := <-s.done:
+		return s.receipts, err
+	case <-ctx.Done():
+		return nil, fmt.Errorf("engine: submit: the tasks may have been added: %w", context.Cause(ctx))
+	}
+}
+
+// SubmitTx adds tasks within a transaction of the engine's store: they exist, and are
+// triggered, if and only if it commits.
+func (e *Engine) SubmitTx(ctx context.Context, tx storage.Tx, reqs ...Request) ([]Receipt, error) {
+	rows, err := e.rows(reqs)
+	if err != nil {
+		return nil, err
+	}
+	e.mu.Lock()
+	if err := e.accepting(); err != nil {
+		e.mu.Unlock()
+		return nil, err
+	}
+	now := e.clock.now()
+	for _, t := range rows {
+		e.core.Submit(now, t, false)
+	}
+	e.mu.Unlock()
+	inserted, err := tx.Insert(ctx, rows...)
+	if err != nil {
+		return nil, fmt.Errorf("engine: submit: %w", err)
+	}
+	tx.OnCommit(func() {
+		e.decide(func(c *core.Core, now time.Time) {
+			for i, t := range rows {
+				e.inserted(c, now, t, inserted[i].Created())
+			}
+		})
+	})
+	return receipts(rows, inserted), nil
+}
+
+// accepting returns why nothing is accepted, or nil. It is called with mu held.
+func (e *Engine) accepting() error {
+	if e.failure != nil {
+		return e.failure
+	}
+	if e.closing {
+		return ErrClosed
+	}
+	return nil
+}
+
+// submission is a call of Submit on its way through a writer.
+type submission struct {
+	rows     []*task.Task
+	receipts []Receipt
+	done     chan error // holds one
+}
+
+func receipts(rows []*task.Task, inserted []storage.Inserted) []Receipt {
+	out := make([]Receipt, len(rows))
+	for i, in := range inserted {
+		out[i] = Receipt{ID: rows[i].ID, Created: in.Created()}
+		if !in.Created() {
+			out[i].ID = in.Existing
+		}
+	}
+	return out
+}
+
+// rows makes the rows of valid requests.
+func (e *Engine) rows(reqs []Request) ([]*task.Task, error) {
+	rows := make([]*task.Task, len(reqs))
+	tasks := make([]task.Task, len(reqs))
+	for i := range reqs {
+		t, err := e.row(&tasks[i], &reqs[i])
+		if err != nil {
+			if len(reqs) > 1 {
+				return nil, fmt.Errorf("%w %d of %d: %w", ErrInvalid, i+1, len(reqs), err)
+			}
+			return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+		}
+		rows[i] = t
+	}
+	return rows, nil
+}
+
+func (e *Engine) row(t *task.Task, r *Request) (*task.Task, error) {
+	p, known := e.config.Policies.Types[r.Type]
+	if !known {
+		p = policy.DefaultType()
+	}
+	if err := check(r, p); err != nil {
+		return nil, err
+	}
+	group, err := groupOf(e.keys[r.Type], r)
+	if err != nil {
+		return nil, err
+	}
+	*t = task.Task{
+		ID: r.ID, Type: r.Type, Priority: p.Priority, Group: group, Key: r.Key, OrderingKey: r.OrderingKey,
+		ReadyAt: r.At, ExpiresAt: r.ExpiresAt, Headers: maps.Clone(r.Headers),
+		Payload: bytes.Clone(r.Payload), // the handler may run while the caller uses its own again
+	}
+	if r.Priority != nil {
+		t.Priority = *r.Priority
+	}
+	if t.ID.IsZero() {
+		t.ID = e.ids.Next(time.Now())
+	}
+	t.Shard = shardOf(t)
+	return t, nil
+}
+
+func check(r *Request, p policy.Type) error {
+	headers := 0
+	for k, v := range r.Headers {
+		headers += len(k) + len(v)
+	}
+	switch {
+	case r.Type == "":
+		return errors.New("type is missing")
+	case len(r.Type) > MaxType:
+		return fmt.Errorf("type has %d bytes, of %d allowed", len(r.Type), MaxType)
+	case !printable(r.Type):
+		return errors.New("type has characters that cannot be printed")
+	case len(r.Key) > MaxKey:
+		return fmt.Errorf("key has %d bytes, of %d allowed", len(r.Key), MaxKey)
+	case len(r.OrderingKey) > MaxKey:
+		return fmt.Errorf("ordering key has %d bytes, of %d allowed", len(r.OrderingKey), MaxKey)
+	case len(r.Payload) > p.MaxPayload:
+		return fmt.Errorf("payload has %d bytes, of %d allowed by max_payload of type %s", len(r.Payload), p.MaxPayload, r.Type)
+	case headers > MaxHeaders:
+		return fmt.Errorf("headers have %d bytes, of %d allowed", headers, MaxHeaders)
+	case r.Priority != nil && *r.Priority > task.LowestPriority:
+		return fmt.Errorf("priority is %d, of 0 (sooner) to 9 (later)", *r.Priority)
+	case outOfRange(r.At) || outOfRange(r.ExpiresAt):
+		return errors.New("times must lie between the years 1970 and 9999")
+	}
+	return nil
+}
+
+func outOfRange(t time.Time) bool { return !t.IsZero() && (t.Unix() < 0 || t.Year() > 9999) }
+
+func printable(s string) bool {
+	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f })
+}
+
+// shards is how many parts the tasks are divided into for a cluster to share.
+const shards = 256
+
+func shardOf(t *task.Task) uint16 {
+	h := fnv.New32a()
+	if t.OrderingKey != "" {
+		h.Write([]byte(t.OrderingKey))
+	} else {
+		h.Write(t.ID[:])
+	}
+	return uint16(h.Sum32() % shards)
+}
+
+// keyed is where one value of a type's group is found.
+type keyed struct {
+	limit string
+	path  []string // "payload", then the names of JSON members; or "key", "ordering_key"
+}
+
+func keyedOf(limits []policy.Limit) []keyed {
+	var out []keyed
+	for _, l := range limits {
+		out = append(out, keyed{l.Name, strings.Split(l.Per, ".")})
+	}
+	return out
+}
+
+// groupOf reads the values that a request has for the keyed limits of its type. One
+// that is not there is the empty value, like any other.
+func groupOf(keys []keyed, r *Request) (string, error) {
+	if len(keys) == 0 {
+		return "", nil
+	}
+	values := make([]string, len(keys))
+	for i, k := range keys {
+		switch k.path[0] {
+		case "key":
+			values[i] = r.Key
+		case "ordering_key":
+			values[i] = r.OrderingKey
+		default:
+			v, err := lookUp(r.Payload, k.path[1:])
+			if err != nil {
+				return "", fmt.Errorf("limit %s needs %s of the payload: %w", k.limit, strings.Join(k.path[1:], "."), err)
+			}
+			values[i] = v
+		}
+	}
+	group := task.GroupOf(values...)
+	if len(group) > MaxGroup {
+		return "", fmt.Errorf("the values that its limits look at have %d bytes, of %d allowed", len(group), MaxGroup)
+	}
+	return group, nil
+}
+
+// lookUp returns a member of a JSON document as text.
+func lookUp(document []byte, path []string) (string, error) {
+	raw := json.RawMessage(document)
+	for _, name := range path {
+		var members map[string]json.RawMessage
+		if err := json.Unmarshal(raw, &members); err != nil {
+			return "", fmt.Errorf("it is not a JSON object: %w", err)
+		}
+		raw = members[name]
+		if raw == nil {
+			return "", nil
+		}
+	}
+	var v any
+	if err := json.Unmarshal(raw, &v); err != nil {
+		return "", err
+	}
+	switch v := v.(type) {
+	case string:
+		return v, nil
+	case float64:
+		return strconv.FormatFloat(v, 'f', -1, 64), nil
+	case bool:
+		return strconv.FormatBool(v), nil
+	case nil:
+		return "", nil
+	}
+	return "", errors.New("it is neither text, a number nor a boolean")
+}

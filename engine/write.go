@@ -1,0 +1,256 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/taskengine/taskengine/engine/internal/core"
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+)
+
+// batch is what a writer does in one transaction: everything that was asked for since
+// the one before. That is the engine's group commit: many tasks, one sync.
+type batch struct {
+	submissions []*submission
+	grabs       []task.Change
+	relaxed     []task.Change
+	saves       []core.Save
+	edits       []*edit
+
+	// filled in by the transaction
+	rows     []*task.Task
+	inserted []storage.Inserted
+	changes  []task.Change
+	swapped  []*task.Task
+}
+
+func (b *batch) empty() bool {
+	return len(b.submissions)+len(b.grabs)+len(b.relaxed)+len(b.saves)+len(b.edits) == 0
+}
+
+func (b *batch) reset() {
+	clear(b.submissions)
+	clear(b.saves)
+	clear(b.edits)
+	clear(b.rows)
+	clear(b.changes)
+	b.submissions, b.grabs, b.relaxed = b.submissions[:0], b.grabs[:0], b.relaxed[:0]
+	b.saves, b.edits = b.saves[:0], b.edits[:0]
+	b.rows, b.inserted, b.changes, b.swapped = b.rows[:0], nil, b.changes[:0], nil
+}
+
+// errNothing ends a transaction that found nothing to do.
+var errNothing = errors.New("nothing to do")
+
+// saveRetry is how long a writer waits before it tries again to save what came of
+// tasks, when the store could not.
+const saveRetry = 250 * time.Millisecond
+
+// writeLoop commits what is pending until background ends and nothing is left.
+func (e *Engine) writeLoop(background context.Context) {
+	relaxer, _ := e.store.(storage.Relaxer)
+	b := new(batch)
+	for {
+		select {
+		case <-e.write:
+		case <-background.Done():
+			if e.commit(b) {
+				return
+			}
+			continue
+		}
+		if relaxer != nil {
+			e.relax(relaxer, b)
+		}
+		e.commit(b)
+	}
+}
+
+// commit writes what is pending and tells the core. It reports whether nothing was.
+func (e *Engine) commit(b *batch) (nothing bool) {
+	defer b.reset()
+	err := e.store.Update(context.Background(), func(tx storage.Tx) error {
+		// Taken only now: while another commit was under way, more has come together.
+		e.take(b)
+		if b.empty() {
+			return errNothing
+		}
+		return e.apply(tx, b)
+	})
+	switch {
+	case errors.Is(err, errNothing):
+		return true
+	case err != nil:
+		e.uncommitted(b, err)
+	default:
+		e.committed(b)
+	}
+	return false
+}
+
+// take moves what is pending into b, and b's buffers back.
+func (e *Engine) take(b *batch) {
+	e.mu.Lock()
+	*b, e.pending = e.pending, *b
+	e.mu.Unlock()
+	b.grabs = append(b.grabs, b.relaxed...)
+	b.relaxed = b.relaxed[:0]
+}
+
+// apply does all of b within tx.
+func (e *Engine) apply(tx storage.Tx, b *batch) (err error) {
+	ctx := context.Background()
+	for _, s := range b.submissions {
+		b.rows = append(b.rows, s.rows...)
+	}
+	if len(b.rows) > 0 {
+		if b.inserted, err = tx.Insert(ctx, b.rows...); err != nil {
+			return err
+		}
+	}
+	for _, s := range b.saves {
+		b.changes = append(b.changes, s.Change)
+	}
+	b.changes = append(b.changes, b.grabs...)
+	for _, ed := range b.edits {
+		b.changes = append(b.changes, ed.change)
+	}
+	if len(b.changes) > 0 {
+		if b.swapped, err = tx.Swap(ctx, b.changes...); err != nil {
+			return err
+		}
+	}
+	var gone []task.Ref
+	edited := b.swapped[len(b.swapped)-len(b.edits):]
+	for i, s := range b.saves {
+		if t := b.swapped[i]; s.Remove && t != nil {
+			gone = append(gone, t.Ref())
+		}
+	}
+	for i, ed := range b.edits {
+		if t := edited[i]; ed.remove && t != nil {
+			gone = append(gone, t.Ref())
+		}
+	}
+	if len(gone) > 0 {
+		_, err = tx.Delete(ctx, gone...)
+	}
+	return err
+}
+
+// committed tells the core, and then those who wait, what was written.
+func (e *Engine) committed(b *batch) {
+	row := 0
+	for _, s := range b.submissions { // before a handler gets hold of the rows
+		s.receipts = receipts(s.rows, b.inserted[row:row+len(s.rows)])
+		row += len(s.rows)
+	}
+	e.mu.Lock()
+	now := e.clock.now()
+	for i, t := range b.rows {
+		e.inserted(e.core, now, t, b.inserted[i].Created())
+	}
+	for i, s := range b.saves {
+		e.saved(now, s, b.swapped[i])
+	}
+	swapped := b.swapped[min(len(b.saves), len(b.swapped)):]
+	for i, g := range b.grabs {
+		e.core.Grabbed(now, g.Ref, swapped[i], false)
+	}
+	swapped = swapped[len(b.grabs):]
+	for i, ed := range b.edits {
+		ed.after = swapped[i]
+		if ed.after != nil {
+			e.core.Changed(now, ed.after)
+			e.waiters.ended(ed.after)
+		}
+	}
+	e.absorb()
+	e.mu.Unlock()
+
+	for _, s := range b.submissions {
+		s.done <- nil
+	}
+	for _, ed := range b.edits {
+		ed.done <- nil
+	}
+}
+
+// inserted tells the core of an insert. It is called with mu held.
+func (e *Engine) inserted(c *core.Core, now time.Time, t *task.Task, created bool) {
+	if created && e.config.Observer.Inserted != nil {
+		e.config.Observer.Inserted(now, t)
+	}
+	c.Inserted(now, t, created)
+}
+
+// saved tells the core of a save. It is called with mu held.
+func (e *Engine) saved(now time.Time, s core.Save, t *task.Task) {
+	if e.config.Observer.Saved != nil {
+		e.config.Observer.Saved(now, s.Ref, t)
+	}
+	e.core.Saved(now, s, t)
+	if t != nil {
+		e.waiters.ended(t)
+	}
+}
+
+// uncommitted sees to a batch that the store did not take: submitters are told, grabs
+// are given up for now, and what came of tasks is kept until the store takes it.
+func (e *Engine) uncommitted(b *batch, err error) {
+	fatal := errors.Is(err, storage.ErrBroken) || errors.Is(err, storage.ErrClosed)
+	if fatal {
+		e.fail(err)
+	} else {
+		e.log.Error("the store did not take a batch; it is tried again", "error", err)
+	}
+	e.mu.Lock()
+	now := e.clock.now()
+	for _, s := range b.submissions {
+		for _, t := range s.rows {
+			e.core.Inserted(now, t, false)
+		}
+	}
+	for _, g := range b.grabs {
+		e.core.Grabbed(now, g.Ref, nil, true)
+	}
+	e.absorb()
+	if len(b.saves) > 0 && !fatal {
+		e.pending.saves = append(append([]core.Save{}, b.saves...), e.pending.saves...)
+		time.AfterFunc(saveRetry, func() { signal(e.write) })
+	}
+	e.mu.Unlock()
+	for _, s := range b.submissions {
+		s.done <- err
+	}
+	for _, ed := range b.edits {
+		ed.done <- err
+	}
+}
+
+// relax makes the grabs durable later that need not be durable now.
+func (e *Engine) relax(store storage.Relaxer, b *batch) {
+	e.mu.Lock()
+	b.relaxed, e.pending.relaxed = e.pending.relaxed, b.relaxed
+	e.mu.Unlock()
+	if len(b.relaxed) == 0 {
+		return
+	}
+	var swapped []*task.Task
+	err := store.Relax(context.Background(), func(tx storage.Tx) (err error) {
+		swapped, err = tx.Swap(context.Background(), b.relaxed...)
+		return err
+	})
+	if err != nil {
+		swapped = make([]*task.Task, len(b.relaxed))
+		e.log.Error("the store did not take a batch of relaxed grabs; they are tried again", "error", err)
+	}
+	e.decide(func(c *core.Core, now time.Time) {
+		for i, g := range b.relaxed {
+			c.Grabbed(now, g.Ref, swapped[i], err != nil)
+		}
+	})
+	b.relaxed = b.relaxed[:0]
+}
