@@ -1,0 +1,102 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/taskengine/taskengine/engine/policy"
+)
+
+// check compares the parts of the configuration with each other.
+func (d *decoder) check() {
+	handlers := slices.Sorted(maps.Keys(d.cfg.Handlers))
+	for _, name := range slices.Sorted(maps.Keys(d.cfg.Types)) {
+		want := d.cfg.Types[name].Handler
+		if _, ok := d.cfg.Handlers[want]; ok {
+			continue
+		}
+		if e := d.cfg.tree.find("handlers").child(want); e != nil {
+			continue // it is there and has problems of its own
+		}
+		advice := "add it to handlers"
+		if near := nearest(want, handlers); near != "" {
+			advice += fmt.Sprintf(", or did you mean %s?", near)
+		} else if len(handlers) > 0 {
+			advice += ", or name " + either(handlers)
+		}
+		d.conflict([]string{"types", name, "handler"}, fmt.Sprintf("there is no handler %q; %s", want, advice))
+	}
+	set := d.cfg.Policies()
+	d.depth(set.Limits)
+	for _, p := range set.Check() {
+		d.conflict(p.Path, p.Text)
+	}
+}
+
+// maxDepth is how many limits may stand above each other. Every start of a task counts
+// in all of them.
+const maxDepth = 16
+
+// depth refuses limits that are nested too deeply, and cuts them loose.
+func (d *decoder) depth(limits map[string]policy.Limit) {
+	var deep []string
+	for _, name := range slices.Sorted(maps.Keys(limits)) {
+		steps, up := 0, limits[name].Of
+		for up != "" && up != name && steps <= maxDepth {
+			steps, up = steps+1, limits[up].Of
+		}
+		if steps > maxDepth {
+			deep = append(deep, name)
+			d.conflict([]string{"limits", name, "of"},
+				fmt.Sprintf("more than %d limits stand above this one, or they form a circle; leave some of them out", maxDepth))
+		}
+	}
+	for _, name := range deep {
+		l := limits[name]
+		l.Of = ""
+		limits[name] = l
+	}
+}
+
+// conflict notes a problem with the value at a path, unless the value has one already.
+func (d *decoder) conflict(path []string, what string) {
+	if at := d.cfg.tree.locate(path); !d.found.at(at) {
+		d.found.add(at, "%s: %s", joinPath(path), what)
+	}
+}
+
+// child returns the entry of a key in the value of e; nil if there is none, or no e.
+func (e *entry) child(key string) *entry {
+	if e == nil {
+		return nil
+	}
+	return e.value.find(key)
+}
+
+// locate returns where the value at a path stands, or else the key of its nearest
+// parent.
+func (n *node) locate(path []string) position {
+	at := n.at
+	for i, part := range path {
+		if n.kind == list {
+			for j, item := range n.items {
+				if fmt.Sprint(j) == part {
+					return item.at
+				}
+			}
+			return at
+		}
+		e := n.find(part)
+		if e == nil {
+			return at
+		}
+		if at, n = e.at, e.value; i == len(path)-1 {
+			return n.at
+		}
+		if n.kind == scalar { // the short form of a list of one
+			return n.at
+		}
+	}
+	return at
+}

@@ -1,0 +1,158 @@
+package config
+
+import (
+	"log/slog"
+	"maps"
+	"time"
+
+	"github.com/taskengine/taskengine/engine/policy"
+)
+
+// Config is what a node is told. Load returns it complete: defaults are filled in,
+// references are resolved, and paths are relative to the working folder or absolute.
+type Config struct {
+	Node      Node
+	Storage   Storage
+	API       Listener
+	Admin     Listener
+	Handlers  map[string]Handler
+	Retention policy.Retention // of types that do not say another
+	Limits    map[string]policy.Limit
+	Types     map[string]Type
+
+	tree *node // what was written, for String and for the places of problems
+}
+
+// Node is this process.
+type Node struct {
+	Name         string // "" for the name of the host
+	Slots        int    // how many tasks may run at once, by weight; 0 is without limit
+	DrainTimeout time.Duration
+	Log          Log
+}
+
+// Log says what is logged and how.
+type Log struct {
+	Level  slog.Level
+	Format LogFormat
+}
+
+// LogFormat is how a line of the log looks.
+type LogFormat uint8
+
+// The formats.
+const (
+	LogAuto LogFormat = iota // LogText on a terminal, otherwise LogJSON
+	LogJSON
+	LogText
+)
+
+// Driver names a storage backend.
+type Driver uint8
+
+// The drivers of this build.
+const (
+	Pebble Driver = iota
+	Bolt
+	Memory // forgets everything when the process ends
+)
+
+// Storage is where tasks are kept.
+type Storage struct {
+	Driver Driver
+	Path   string // of a folder; Memory does not use it
+}
+
+// Listener is an address to listen on.
+type Listener struct {
+	Listen string // host:port; "" to not listen
+}
+
+// Handler is how the tasks of some types are run. Exactly one field is set.
+type Handler struct {
+	Plugin *Plugin
+	Exec   *Exec
+	HTTP   *HTTP
+}
+
+// Plugin is a process that stays and is given many tasks.
+type Plugin struct {
+	Command      []string
+	Dir          string
+	Slots        int // how many tasks it is given at once
+	Env          map[string]Text
+	PassEnv      []string
+	StartTimeout time.Duration
+	Grace        time.Duration
+}
+
+// Payload says how a command receives a task's payload.
+type Payload uint8
+
+// The ways.
+const (
+	PayloadStdin Payload = iota
+	PayloadArgs          // a JSON list of strings, appended to the command
+)
+
+// Exec is a command that is run once for each attempt.
+type Exec struct {
+	Command   []string
+	Payload   Payload
+	Dir       string
+	Env       map[string]Text
+	PassEnv   []string
+	MaxOutput int // bytes
+	Grace     time.Duration
+}
+
+// HTTP is a request that is sent for each attempt.
+type HTTP struct {
+	URL         Text
+	Method      string
+	Headers     map[string]Text
+	Timeout     time.Duration
+	MaxResponse int // bytes
+}
+
+// Type is how the tasks of one type are treated, and by which handler they are run.
+type Type struct {
+	Handler string
+	policy.Type
+}
+
+// Policies returns what the engine decides by. The caller may change it.
+func (c *Config) Policies() policy.Set {
+	types := make(map[string]policy.Type, len(c.Types))
+	for name, t := range c.Types {
+		types[name] = t.Type
+	}
+	return policy.Set{Slots: c.Node.Slots, Types: types, Limits: maps.Clone(c.Limits)}
+}
+
+// Default returns the configuration that an empty file gives, with paths relative to
+// the working folder.
+func Default() *Config {
+	return &Config{
+		Node:      Node{Slots: 100, DrainTimeout: 30 * time.Second},
+		Storage:   Storage{Path: "data"},
+		API:       Listener{Listen: "127.0.0.1:7420"},
+		Admin:     Listener{Listen: "127.0.0.1:7421"},
+		Handlers:  map[string]Handler{},
+		Retention: policy.DefaultType().Retention,
+		Limits:    map[string]policy.Limit{},
+		Types:     map[string]Type{},
+	}
+}
+
+func defaultPlugin() Plugin {
+	return Plugin{Dir: ".", Slots: 8, StartTimeout: 10 * time.Second, Grace: 10 * time.Second}
+}
+
+func defaultExec() Exec {
+	return Exec{Dir: ".", MaxOutput: 64 << 10, Grace: 10 * time.Second}
+}
+
+func defaultHTTP() HTTP {
+	return HTTP{Method: "POST", Timeout: 10 * time.Second, MaxResponse: 64 << 10}
+}

@@ -1,0 +1,357 @@
+package config
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/taskengine/taskengine/engine/policy"
+)
+
+// write makes a configuration file of text and returns its path.
+func write(t testing.TB, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "taskengine.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func mustLoad(t testing.TB, text string, sets ...string) *Config {
+	t.Helper()
+	c, err := Load(write(t, text), sets, testEnv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestAnEmptyFileGivesTheDefaults(t *testing.T) {
+	c, err := Load("", nil, testEnv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(Default(), c, alike); diff != "" {
+		t.Errorf("(-default +empty)\n%s", diff)
+	}
+	if problems := c.Policies().Check(); len(problems) > 0 {
+		t.Errorf("the defaults have problems: %v", problems)
+	}
+}
+
+// Every default that the table tells must be what the code does without the key.
+func TestTheDefaultsOfTheTableAreThoseOfTheCode(t *testing.T) {
+	const typed = "handlers: {h: {exec: [h]}}\ntypes: {t: {handler: h, %s}}"
+	around := func(outer, inner string) string { return fmt.Sprintf(outer, inner) }
+	templates := map[string]string{ // a file with nothing in the section but what it needs
+		"`node`":         "node: {%s}",
+		"`node.log`":     "node: {log: {%s}}",
+		"`storage`":      "storage: {%s}",
+		"`coordination`": "coordination: {%s}",
+		"`bus`":          "bus: {%s}",
+		"`api`":          "api: {%s}",
+		"`admin`":        "admin: {%s}",
+		"`retention`":    "retention: {%s}",
+		"`limits.NAME`":  "limits: {NAME: {%s}}",
+		"`types.TYPE`":   typed,
+		"`handlers.NAME`: a handler with a plugin": "handlers: {NAME: {plugin: [a], %s}}",
+		"`handlers.NAME`: a handler with exec":     "handlers: {NAME: {exec: [a], %s}}",
+		"`handlers.NAME.http`":                     "handlers: {NAME: {http: {url: http://h, %s}}}",
+		"`types.TYPE.timeout`":                     around(typed, "timeout: {%s}"),
+		"`types.TYPE.retry`":                       around(typed, "retry: {%s}"),
+		"`types.TYPE.retry.backoff`":               around(typed, "retry: {backoff: {%s}}"),
+		"`types.TYPE.retry.backoff.exponential`":   around(typed, "retry: {backoff: {exponential: {%s}}}"),
+		"`types.TYPE.retry.backoff.linear`":        around(typed, "retry: {backoff: {linear: {step: 1s, %s}}}"),
+	}
+	folder := t.TempDir()
+	parse := func(text string) *Config {
+		c, err := load(&source{name: "defaults.yaml", text: text}, folder, nil, testEnv)
+		if err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+		return c
+	}
+	for _, s := range sections() {
+		for _, f := range s.is.fields {
+			if f.def == "" {
+				continue
+			}
+			template, ok := templates[s.title()]
+			if !ok {
+				t.Errorf("the test knows no file for %s", s.title())
+				continue
+			}
+			without, with := parse(fmt.Sprintf(template, "")), parse(fmt.Sprintf(template, f.name+": "+f.def))
+			if diff := cmp.Diff(without, with, alike); diff != "" {
+				t.Errorf("%s: %s (-code +table)\n%s", s.title(), f.name, diff)
+			}
+		}
+	}
+}
+
+func TestTheFileBecomesPolicies(t *testing.T) {
+	c, err := Load("testdata/valid/every_key.yaml", nil, func(string) (string, bool) { return "", true })
+	if err != nil {
+		t.Fatal(err)
+	}
+	hour := time.Hour
+	want := policy.Type{
+		Priority: 5, Concurrency: 20, Weight: 1, Limits: []string{"partner"}, MaxPayload: 1 << 20, MaxCrashes: 3,
+		Timeout: policy.Timeout{Run: 10 * time.Minute, Grace: 10 * time.Second, Queue: hour, Total: 24 * hour},
+		Retry: policy.Retry{
+			Max:     8,
+			Backoff: policy.Backoff{Kind: policy.Exponential, Initial: 2 * time.Second, Factor: 2, Max: 2 * hour, Jitter: 0.2},
+			On:      map[string]policy.Rule{"partner_down": {Delay: &hour}, "invalid": {Never: true}},
+		},
+		Retention: policy.Retention{Done: 7 * 24 * hour, Failed: 30 * 24 * hour, Cancelled: policy.Forever},
+	}
+	set := c.Policies()
+	if diff := cmp.Diff(want, set.Types["mail"]); diff != "" {
+		t.Errorf("type (-want +got)\n%s", diff)
+	}
+	limit := policy.Limit{
+		Name: "partner", Of: "payouts", Max: 3, Per: "payload.partner", Overrides: map[string]int{"ACME": 5},
+		Rate: policy.Rate{Count: 20, Per: time.Second},
+	}
+	if diff := cmp.Diff(limit, set.Limits["partner"]); diff != "" {
+		t.Errorf("limit (-want +got)\n%s", diff)
+	}
+	if set.Slots != 100 || c.Types["mail"].Handler != "checksum" || c.Types["shell"].Handler != "shell" {
+		t.Errorf("slots %d, handlers %q and %q", set.Slots, c.Types["mail"].Handler, c.Types["shell"].Handler)
+	}
+}
+
+func TestRetentionOfTheFileIsTheDefaultOfEveryType(t *testing.T) {
+	c := mustLoad(t, `
+types: {a: {handler: h, retention: {done: 0s}}}
+handlers: {h: {exec: [h]}}
+retention: {done: 3d, failed: forever}`)
+	day := 24 * time.Hour
+	want := policy.Retention{Done: 0, Failed: policy.Forever, Cancelled: 7 * day}
+	if got := c.Types["a"].Retention; got != want {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+func TestSetReplacesWhatTheFileSays(t *testing.T) {
+	const file = `
+handlers: {h: {exec: [h]}}
+types: {a: &x {handler: h, weight: 2}, b: *x, a.b: {handler: h}}`
+	t.Run("a value, a whole mapping, and one that was not there", func(t *testing.T) {
+		c := mustLoad(t, file, "node.slots=7", "types.a={handler: h, priority: 1}", "limits.l.max=3", "node.slots=8")
+		if c.Node.Slots != 8 || c.Types["a"].Weight != 1 || c.Types["a"].Priority != 1 || c.Limits["l"].Max != 3 {
+			t.Errorf("got %+v", c)
+		}
+	})
+	t.Run("and leaves alone what shared it through an alias", func(t *testing.T) {
+		c := mustLoad(t, file, "types.a.weight=5")
+		if c.Types["a"].Weight != 5 || c.Types["b"].Weight != 2 {
+			t.Errorf("weights %d and %d, want 5 and 2", c.Types["a"].Weight, c.Types["b"].Weight)
+		}
+	})
+	t.Run("also where a name contains a dot", func(t *testing.T) {
+		c := mustLoad(t, file, `types."a.b".weight=5`)
+		if c.Types["a.b"].Weight != 5 {
+			t.Errorf("got %+v", c.Types["a.b"])
+		}
+	})
+	t.Run("and its value may be a reference", func(t *testing.T) {
+		if c := mustLoad(t, file, "node.name=${SECRET}"); c.Node.Name != "hunter2" {
+			t.Errorf("got %q", c.Node.Name)
+		}
+	})
+}
+
+func TestProblemsOfSetPointAtIt(t *testing.T) {
+	tests := map[string]struct{ set, want string }{
+		"a value of another kind": {"node.slots=many", `--set node.slots: node.slots: "many" is not a whole number; write decimal digits only, without a leading 0
+--set | node.slots=many
+      |            ^
+`},
+		"an unknown key": {"node.slot=3", `--set node.slot: node: slot is no key; did you mean slots?
+--set | node.slot=3
+      | ^
+`},
+		"no value": {"node.slots", `--set node.slots: has no value; write --set a.b=value
+--set | node.slots
+      | ^
+`},
+		"an empty value": {"node.slots=", `--set node.slots: node.slots: has no value; write a number, or remove the key
+--set | node.slots=
+      |            ^
+`},
+		"an empty part": {"node..slots=3", `--set node..slots: has an empty part in its path; write --set a.b=value, and a part that contains a dot in double quotes
+--set | node..slots=3
+      | ^
+`},
+		"an open quote": {`types."a=3`, `--set types."a: has a double quote that is not closed; write --set a.b=value, and a part that contains a dot in double quotes
+--set | types."a=3
+      | ^
+`},
+		"a place within a value": {"node.slots.x=3", `--set node.slots.x: x cannot be set in a single value; set the whole of it
+--set | node.slots.x=3
+      | ^
+`},
+		"a place within the value": {"node={slots: 3, nme: x}", `--set node: node: nme is no key; did you mean name?
+--set | node={slots: 3, nme: x}
+      |                 ^
+`},
+		"no YAML": {"node=[", `--set node: is not YAML: did not find expected node content while parsing a flow node; close what was opened
+--set | node=[
+      | ^
+`},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, err := Load(write(t, "node: {slots: 5}"), []string{test.set}, testEnv)
+			var problems *Errors
+			if !errors.As(err, &problems) {
+				t.Fatalf("got %v", err)
+			}
+			if diff := cmp.Diff(test.want, problems.Detail()); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestReferencesAreFollowedAndKeptOutOfSight(t *testing.T) {
+	folder := t.TempDir()
+	for name, content := range map[string]string{"token": "s3cret\n", "crlf": "s3cret\r\n", "two": "s3cret\n\n", "none": ""} {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	file := filepath.Join(folder, "c.yaml")
+	text := `
+node: {slots: "${SLOTS}"}
+handlers:
+  a:
+    exec: ["${PATH}"]
+    env: {A: "${file:token}", B: '${file:./crlf}', C: "${file:two}", D: "${file:none}", E: "${PASSWORD}", F: "$${PASSWORD}"}
+  b: {http: {url: "${URL}", headers: {Authorization: "${PASSWORD}"}, timeout: "${TIMEOUT}"}}`
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	vars := map[string]string{"SLOTS": "7", "PASSWORD": "s3cret", "URL": "http://u:s3cret@h/", "TIMEOUT": "3s"}
+	c, err := Load(file, nil, func(name string) (string, bool) { v, ok := vars[name]; return v, ok })
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for name, v := range c.Handlers["a"].Exec.Env {
+		got[name] = v.Reveal()
+	}
+	want := map[string]string{"A": "s3cret", "B": "s3cret", "C": "s3cret\n", "D": "", "E": "s3cret", "F": "${PASSWORD}"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("environment (-want +got)\n%s", diff)
+	}
+	web := c.Handlers["b"].HTTP
+	if c.Node.Slots != 7 || web.Timeout != 3*time.Second || web.URL.Reveal() != vars["URL"] || c.Handlers["a"].Exec.Command[0] != "${PATH}" {
+		t.Errorf("got %+v %+v", c.Node, web)
+	}
+	asJSON, err := json.Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, shown := range []string{
+		c.String(), string(asJSON), fmt.Sprintf("%v %+v %#v", *web, *web, *web), fmt.Sprint(web.URL.LogValue()),
+		fmt.Sprintf("%v %+v", c.Handlers["a"].Exec, *c.Handlers["a"].Exec),
+	} {
+		if strings.Contains(shown, "s3cret") {
+			t.Errorf("a secret is shown: %s", shown)
+		}
+	}
+	if !strings.Contains(c.String(), `url: "${URL}"`) {
+		t.Errorf("the dump has no reference:\n%s", c)
+	}
+}
+
+func TestPathsAreRelativeToTheFile(t *testing.T) {
+	file := write(t, `
+storage: {path: db}
+handlers:
+  near: {exec: [./run.sh, ./x]}
+  path: {plugin: [python3, x/y.py], dir: sub}
+  far: {exec: [/bin/sh], dir: /tmp}`)
+	c, err := Load(file, nil, testEnv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := filepath.Dir(file)
+	got := []string{
+		c.Storage.Path, c.Handlers["near"].Exec.Command[0], c.Handlers["near"].Exec.Command[1], c.Handlers["near"].Exec.Dir,
+		c.Handlers["path"].Plugin.Command[0], c.Handlers["path"].Plugin.Command[1], c.Handlers["path"].Plugin.Dir,
+		c.Handlers["far"].Exec.Command[0], c.Handlers["far"].Exec.Dir,
+	}
+	want := []string{
+		filepath.Join(folder, "db"), filepath.Join(folder, "run.sh"), "./x", folder,
+		"python3", "x/y.py", filepath.Join(folder, "sub"), "/bin/sh", "/tmp",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+func TestAFileThatCannotBeReadIsNotAProblemOfItsText(t *testing.T) {
+	_, err := Load(filepath.Join(t.TempDir(), "none.yaml"), nil, testEnv)
+	var problems *Errors
+	if !errors.Is(err, fs.ErrNotExist) || errors.As(err, &problems) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestAFileOfMoreThanAMebibyteIsRefused(t *testing.T) {
+	_, err := Load(write(t, strings.Repeat("#\n", maxFile/2)+"#"), nil, testEnv)
+	if err == nil || !strings.Contains(err.Error(), "is larger than 1MiB; put less into one file") {
+		t.Errorf("got %v", err)
+	}
+	if _, err := Load(write(t, strings.Repeat("#\n", maxFile/2)), nil, testEnv); err != nil {
+		t.Errorf("one byte less gives %v", err)
+	}
+}
+
+func TestProbeTellsWhatTheMachineDoesNotHave(t *testing.T) {
+	file := write(t, `storage: {path: taskengine.yaml}
+handlers:
+  ok: {exec: [sh]}
+  gone: {exec: [no-such-program-anywhere], dir: nowhere}
+  path: {plugin: [./no-such-file]}`)
+	c, err := Load(file, nil, testEnv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, p := range c.Probe() {
+		got = append(got, strings.ReplaceAll(p.String(), filepath.Dir(file)+"/", ""))
+	}
+	want := []string{
+		"taskengine.yaml:1:17: storage.path: taskengine.yaml is not a folder; correct the path",
+		`taskengine.yaml:4:17: handlers.gone.exec.0: exec: "no-such-program-anywhere": executable file not found in $PATH; install the program, or write its path with a slash`,
+		"taskengine.yaml:4:49: handlers.gone.dir: stat nowhere: no such file or directory; make the folder or correct the path",
+		`taskengine.yaml:5:19: handlers.path.plugin.0: exec: "no-such-file": stat no-such-file: no such file or directory; install the program, or write its path with a slash`,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+func TestProbeLeavesNothingBehind(t *testing.T) {
+	c := mustLoad(t, "storage: {path: a/b/c}")
+	if problems := c.Probe(); len(problems) > 0 {
+		t.Errorf("got %v", problems)
+	}
+	entries, err := os.ReadDir(filepath.Join(c.Storage.Path, "..", "..", ".."))
+	if err != nil || len(entries) != 1 {
+		t.Errorf("got %v, %v; want the file alone", entries, err)
+	}
+}

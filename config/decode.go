@@ -1,0 +1,313 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// shape is what a value of the file may look like, and how it becomes data.
+type shape interface {
+	// decode reads n into the value that into points to, or notes what is wrong and
+	// leaves the value usable. n is never nil.
+	decode(d *decoder, n *node, into any)
+	// schema returns the JSON Schema of the value.
+	schema() document
+	// words says for the reference what to write.
+	words() string
+}
+
+// maxVisits is how many values are decoded, those that aliases repeat included.
+const maxVisits = 1_000_000
+
+// decoder fills a Config from a tree.
+type decoder struct {
+	cfg    *Config
+	folder string // of the file, for relative paths
+	env    func(string) (string, bool)
+	found  *findings
+	path   []string // of the value being decoded
+	visits int
+}
+
+// enter decodes one value under the present path.
+func (d *decoder) enter(part string, s shape, n *node, into any) {
+	if d.visits++; d.visits > maxVisits {
+		if d.visits == maxVisits+1 {
+			d.found.add(n.at, "aliases repeat more than %d values; write less by aliases", maxVisits)
+		}
+		return
+	}
+	d.path = append(d.path, part)
+	s.decode(d, n, into)
+	d.path = d.path[:len(d.path)-1]
+}
+
+// fault notes what is wrong with the value being decoded.
+func (d *decoder) fault(at position, format string, args ...any) {
+	if d.found.full() {
+		return
+	}
+	said := fmt.Sprintf(format, args...)
+	if len(d.path) > 0 {
+		said = joinPath(d.path) + ": " + said
+	}
+	d.found.add(at, "%s", said)
+}
+
+// is notes a problem unless n is of the kind.
+func (d *decoder) is(n *node, kind nodeKind, want string) bool {
+	switch {
+	case n.kind == kind:
+		return true
+	case n.kind == nothing:
+		d.fault(n.at, "has no value; write %s, or remove the key", want)
+	default:
+		d.fault(n.at, "is %s; write %s", n.kind, want)
+	}
+	return false
+}
+
+// text is the text of a scalar, after its reference was followed.
+type text struct {
+	value string
+	ref   string // such as ${NAME}, if the value comes from there
+	node  *node
+}
+
+// shown is the start of the text, in quotes.
+func (t text) shown() string { return fmt.Sprintf("%.40q", t.value) }
+
+// maxSecret is how large a file may be that ${file:PATH} names.
+const maxSecret = 1 << 20
+
+// resolve follows the reference of a scalar: ${NAME} is an environment variable and
+// ${file:PATH} the content of a file. $${ stands for the text ${.
+func (d *decoder) resolve(n *node) (text, error) {
+	inner, opened := strings.CutPrefix(n.text, "${")
+	inner, closed := strings.CutSuffix(inner, "}")
+	if !opened || !closed || strings.Contains(inner, "${") {
+		for rest, from := n.text, 0; ; {
+			i := strings.Index(rest[from:], "${")
+			if i < 0 {
+				break
+			}
+			if i += from; i == 0 || rest[i-1] != '$' {
+				return text{}, errors.New("has a reference within a text, but ${...} must be the whole value; put all of the value into the variable, or write $${ for the text ${")
+			}
+			from = i + 2
+		}
+		return text{value: strings.ReplaceAll(n.text, "$${", "${"), node: n}, nil
+	}
+	if path, isFile := strings.CutPrefix(inner, "file:"); isFile {
+		content, err := d.secret(path)
+		if err != nil {
+			return text{}, fmt.Errorf("%s cannot be read: %w; correct the path or the rights of the file", n.text, err)
+		}
+		return text{value: content, ref: n.text, node: n}, nil
+	}
+	if !isVariable(inner) {
+		return text{}, fmt.Errorf("%.40q is no reference; write ${NAME} for an environment variable or ${file:PATH}", n.text)
+	}
+	value, ok := d.env(inner)
+	if !ok {
+		return text{}, fmt.Errorf("the environment variable %s is not set; set it before the start", inner)
+	}
+	return text{value: value, ref: n.text, node: n}, nil
+}
+
+// secret reads the file that a reference names, without one newline at its end.
+func (d *decoder) secret(path string) (string, error) {
+	if path == "" {
+		return "", errors.New("it names no file")
+	}
+	path = d.within(path)
+	switch info, err := os.Stat(path); { // first, because opening a pipe would wait
+	case err != nil:
+		return "", err
+	case !info.Mode().IsRegular():
+		return "", errors.New("it is not a regular file")
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	content, err := io.ReadAll(io.LimitReader(f, maxSecret+1))
+	switch {
+	case err != nil:
+		return "", err
+	case len(content) > maxSecret:
+		return "", fmt.Errorf("it is larger than %d bytes", maxSecret)
+	}
+	s, ended := strings.CutSuffix(string(content), "\n")
+	if ended {
+		s = strings.TrimSuffix(s, "\r")
+	}
+	return s, nil
+}
+
+// within returns a path of the file's as one of this process's.
+func (d *decoder) within(path string) string {
+	if filepath.IsAbs(path) {
+		return filepath.Clean(path)
+	}
+	return filepath.Join(d.folder, path)
+}
+
+func isVariable(s string) bool {
+	for i, r := range s {
+		letter := r == '_' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'
+		if !letter && (i == 0 || r < '0' || r > '9') {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// field is one key of an object.
+type field struct {
+	name      string
+	doc       string // what it means, in sentences
+	def       string // the default, as it would be written; "" if there is none
+	otherwise string // what holds without the key, in words, if def cannot say it
+	required  bool
+	is        shape
+	at        func(object any) any // where the value goes: a pointer into the object
+}
+
+// in makes the at of a field from a function between types.
+func in[T, V any](at func(*T) *V) func(any) any {
+	return func(object any) any { return at(object.(*T)) }
+}
+
+// object is a mapping with known keys.
+type object struct {
+	what   string // it describes, for messages: "a handler that runs a plugin"
+	fields []field
+	rivals []string          // keys of which at most one may be given
+	later  map[string]string // keys of other versions, and what is to be said of them
+}
+
+func (o *object) decode(d *decoder, n *node, into any) {
+	if n.kind != nothing && !d.is(n, mapping, "keys such as "+o.fields[0].name) {
+		return
+	}
+	given := make([]*node, len(o.fields))
+	rival := ""
+	for _, e := range n.entries {
+		i := slices.IndexFunc(o.fields, func(f field) bool { return f.name == e.key })
+		if i < 0 {
+			o.unknown(d, e)
+			continue
+		}
+		given[i] = e.value
+		if slices.Contains(o.rivals, e.key) {
+			if rival != "" {
+				d.fault(e.at, "%s cannot go with %s; keep one of them", e.key, rival)
+				given[i] = nil
+			}
+			rival = e.key
+		}
+	}
+	for i, f := range o.fields {
+		switch {
+		case given[i] != nil:
+			d.enter(f.name, f.is, given[i], f.at(into))
+		case f.required:
+			d.fault(n.at, "needs %s: %s", f.name, f.is.words())
+		}
+	}
+}
+
+func (o *object) unknown(d *decoder, e entry) {
+	if d.found.full() {
+		return
+	}
+	if advice, ok := o.later[e.key]; ok {
+		d.fault(e.at, "%s is %s", name(e.key), advice)
+		return
+	}
+	names := make([]string, len(o.fields))
+	for i, f := range o.fields {
+		names[i] = f.name
+	}
+	advice := didYouMean(e.key, names)
+	if home, ok := homes()[e.key]; ok {
+		advice = "it belongs to " + home
+	}
+	where := ""
+	if o.what != "" {
+		where = " of " + o.what
+	}
+	d.fault(e.at, "%s is no key%s; %s", name(e.key), where, advice)
+}
+
+// table is a mapping whose keys the user chooses.
+type table[V any] struct {
+	of     string // what the keys name, in the plural: "types"
+	keys   func(key string) error
+	fresh  func(d *decoder, key string) V
+	is     shape
+	likely string // such as NAME, for the reference
+}
+
+func (t table[V]) decode(d *decoder, n *node, into any) {
+	if n.kind == nothing || !d.is(n, mapping, "a mapping of "+t.of) {
+		return
+	}
+	m := *into.(*map[string]V)
+	if m == nil {
+		m = make(map[string]V, len(n.entries))
+		*into.(*map[string]V) = m
+	}
+	for _, e := range n.entries {
+		if t.keys != nil {
+			if err := t.keys(e.key); err != nil {
+				d.fault(e.at, "%s %v", name(e.key), err)
+				continue
+			}
+		}
+		var v V
+		if t.fresh != nil {
+			v = t.fresh(d, e.key)
+		}
+		d.enter(e.key, t.is, e.value, &v)
+		m[e.key] = v
+	}
+}
+
+// sequence is a list, or where a single value is enough, one value.
+type sequence[V any] struct {
+	is     shape
+	single bool // a value that is no list stands for a list of one
+	least  int
+	most   int // 0 is without limit
+}
+
+func (s sequence[V]) decode(d *decoder, n *node, into any) {
+	items := n.items
+	switch {
+	case s.single && n.kind == scalar:
+		items = []*node{n}
+	case n.kind == nothing && s.least == 0:
+		return
+	case !d.is(n, list, s.words()):
+		return
+	case len(items) < s.least:
+		d.fault(n.at, "is empty; write %s", s.words())
+		return
+	case s.most > 0 && len(items) > s.most:
+		d.fault(n.at, "is a list of %d; keep at most %d", len(items), s.most)
+		return
+	}
+	values := make([]V, len(items))
+	for i, item := range items {
+		d.enter(fmt.Sprint(i), s.is, item, &values[i])
+	}
+	*into.(*[]V) = values
+}

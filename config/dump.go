@@ -1,0 +1,137 @@
+package config
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// String returns the configuration in force as YAML: what was written and what was
+// --set, in the order of the reference, and the defaults of everything else, marked as
+// such. References are not followed, so no secret they stand for is shown. Read from the
+// folder of the file, it gives the same configuration again.
+func (c *Config) String() string {
+	tree := c.tree
+	if tree == nil {
+		tree = &node{}
+	}
+	var b strings.Builder
+	dumpObject(&b, root, tree, 0)
+	return b.String()
+}
+
+func dumpObject(b *strings.Builder, o *object, n *node, depth int) {
+	for _, f := range o.fields {
+		var given *node
+		if e := n.find(f.name); e != nil {
+			given = e.value
+		}
+		switch {
+		case given != nil && given.kind != nothing:
+			dumpValue(b, f.name, f.is, given, depth)
+		case f.def != "":
+			fmt.Fprintf(b, "%s%s: %s # default\n", indent(depth), f.name, f.def)
+		default:
+			if inner, ok := f.is.(*object); ok && hasDefaults(inner) && !slices.Contains(o.rivals, f.name) {
+				dumpValue(b, f.name, inner, &node{}, depth)
+			}
+		}
+	}
+}
+
+// hasDefaults reports whether an object that is not there says something all the same.
+func hasDefaults(o *object) bool {
+	return !slices.ContainsFunc(o.fields, func(f field) bool { return f.required }) &&
+		slices.ContainsFunc(o.fields, func(f field) bool {
+			inner, ok := f.is.(*object)
+			return f.def != "" || ok && hasDefaults(inner)
+		})
+}
+
+func dumpValue(b *strings.Builder, key string, s shape, n *node, depth int) {
+	switch s := s.(type) {
+	case *object:
+		dumpNested(b, key, depth, func(b *strings.Builder) { dumpObject(b, s, n, depth+1) })
+		return
+	case short:
+		if n.kind == mapping {
+			dumpValue(b, key, s.object, n, depth)
+			return
+		}
+	case variants:
+		for _, v := range s {
+			if n.find(v.key) != nil {
+				dumpValue(b, key, v.is, n, depth)
+				return
+			}
+		}
+	case interface{ holds() (string, []shape) }:
+		_, inner := s.holds()
+		dumpNested(b, key, depth, func(b *strings.Builder) {
+			for _, e := range slices.SortedFunc(slices.Values(n.entries), byKey) {
+				dumpValue(b, showKey(e.key), inner[0], e.value, depth+1)
+			}
+		})
+		return
+	}
+	fmt.Fprintf(b, "%s%s: %s\n", indent(depth), key, flow(n))
+}
+
+// dumpNested writes a key and what body writes under it, or {} if that is nothing.
+func dumpNested(b *strings.Builder, key string, depth int, body func(b *strings.Builder)) {
+	var under strings.Builder
+	body(&under)
+	if under.Len() == 0 {
+		fmt.Fprintf(b, "%s%s: {}\n", indent(depth), key)
+		return
+	}
+	fmt.Fprintf(b, "%s%s:\n%s", indent(depth), key, under.String())
+}
+
+func byKey(a, b entry) int { return strings.Compare(a.key, b.key) }
+
+func indent(depth int) string { return strings.Repeat("  ", depth) }
+
+// flow writes a value in one line.
+func flow(n *node) string {
+	switch n.kind {
+	case scalar:
+		if n.quoted || n.tag == "!!str" {
+			return showText(n)
+		}
+		return n.text
+	case list:
+		items := make([]string, len(n.items))
+		for i, item := range n.items {
+			items[i] = flow(item)
+		}
+		return "[" + strings.Join(items, ", ") + "]"
+	case mapping:
+		fields := make([]string, len(n.entries))
+		for i, e := range n.entries {
+			fields[i] = showKey(e.key) + ": " + flow(e.value)
+		}
+		return "{" + strings.Join(fields, ", ") + "}"
+	}
+	return "null"
+}
+
+// showKey writes a key: all keys are text, so only odd ones need quotes.
+func showKey(key string) string {
+	if isName(key) == nil {
+		return key
+	}
+	return strconv.Quote(key)
+}
+
+// plain is what may stand without quotes wherever it stood without quotes.
+var plain = regexp.MustCompile(`^[A-Za-z0-9_./]([A-Za-z0-9_./:%+-]*[A-Za-z0-9_/])?$`)
+
+func showText(n *node) string {
+	if !n.quoted && plain.MatchString(n.text) {
+		return n.text
+	}
+	return strconv.Quote(n.text)
+}

@@ -1,0 +1,93 @@
+package config
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// maxFile is how large a configuration may be.
+const maxFile = 1 << 20
+
+// Load reads the file at path, applies sets (the arguments of --set, such as
+// "node.slots=5", each a path and a value in YAML) and follows references: ${NAME} asks
+// env, ${file:PATH} reads a file. An empty path stands for an empty file in the working
+// folder. The error is an *[Errors] if the configuration cannot be used, and another
+// one if the file cannot be read. Nothing else is read or tried: see [Config.Probe].
+func Load(path string, sets []string, env func(string) (string, bool)) (*Config, error) {
+	src, err := read(path)
+	if err != nil {
+		return nil, fmt.Errorf("read the configuration: %w", err)
+	}
+	return load(src, filepath.Dir(path), sets, env)
+}
+
+func load(src *source, folder string, sets []string, env func(string) (string, bool)) (*Config, error) {
+	found := &findings{}
+	if len(src.text) > maxFile {
+		found.add(position{in: src}, "is larger than %s; put less into one file", showSize(maxFile))
+		return nil, found.err()
+	}
+	tree := parse(src, found)
+	if tree == nil {
+		tree = &node{at: position{src, 1, 1}}
+	}
+	if tree = override(tree, sets, found); len(found.list) > 0 && tree.kind == nothing {
+		return nil, found.err() // what is not YAML has nothing more to say
+	}
+	d := &decoder{cfg: Default(), folder: folder, env: env, found: found}
+	d.cfg.tree = tree
+	root.decode(d, tree, d.cfg)
+	d.check()
+	d.settle()
+	if err := found.err(); err != nil {
+		return nil, err
+	}
+	return d.cfg, nil
+}
+
+func read(path string) (*source, error) {
+	if path == "" {
+		return &source{name: "(no file)"}, nil
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	content, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err != nil {
+		return nil, err
+	}
+	return &source{name: path, text: string(content)}, nil
+}
+
+// settle makes the paths of the file ones of this process.
+func (d *decoder) settle() {
+	c := d.cfg
+	c.Storage.Path = d.within(c.Storage.Path)
+	for _, h := range c.Handlers {
+		switch {
+		case h.Plugin != nil:
+			h.Plugin.Dir = d.within(h.Plugin.Dir)
+			d.program(h.Plugin.Command)
+		case h.Exec != nil:
+			h.Exec.Dir = d.within(h.Exec.Dir)
+			d.program(h.Exec.Command)
+		}
+	}
+}
+
+// program makes the first word of a command absolute if it is a path: a relative one
+// would be looked for in the command's own folder.
+func (d *decoder) program(command []string) {
+	if len(command) == 0 || !strings.ContainsRune(command[0], '/') {
+		return
+	}
+	command[0] = d.within(command[0])
+	if abs, err := filepath.Abs(command[0]); err == nil {
+		command[0] = abs
+	}
+}

@@ -1,0 +1,81 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+)
+
+// Probe returns what the configuration asks of this machine and the machine does not
+// have: programs that are not there, folders that are not there or cannot be written.
+// It leaves nothing behind. The machine may change right after, so it is advice.
+func (c *Config) Probe() []Problem {
+	tree := c.tree
+	if tree == nil {
+		tree = &node{at: position{in: &source{name: "(defaults)"}}}
+	}
+	p := prober{tree: tree}
+	if c.Storage.Driver != Memory {
+		if err := writable(c.Storage.Path); err != nil {
+			p.add(err, "storage", "path")
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Handlers)) {
+		switch h := c.Handlers[name]; {
+		case h.Plugin != nil:
+			p.command(h.Plugin.Command, h.Plugin.Dir, "plugin", name)
+		case h.Exec != nil:
+			p.command(h.Exec.Command, h.Exec.Dir, "exec", name)
+		}
+	}
+	return p.found.problems()
+}
+
+type prober struct {
+	tree  *node
+	found findings
+}
+
+func (p *prober) add(err error, path ...string) {
+	p.found.add(p.tree.locate(path), "%s: %v", joinPath(path), err)
+}
+
+func (p *prober) command(command []string, dir, key, name string) {
+	if info, err := os.Stat(dir); err != nil {
+		p.add(fmt.Errorf("%w; make the folder or correct the path", err), "handlers", name, "dir")
+	} else if !info.IsDir() {
+		p.add(fmt.Errorf("%s is not a folder; correct the path", dir), "handlers", name, "dir")
+	}
+	if len(command) == 0 {
+		return
+	}
+	if _, err := exec.LookPath(command[0]); err != nil {
+		p.add(fmt.Errorf("%w; install the program, or write its path with a slash", err), "handlers", name, key, "0")
+	}
+}
+
+// writable tries to write into the folder, or into the nearest one above that is there.
+func writable(folder string) error {
+	for at := folder; ; at = filepath.Dir(at) {
+		info, err := os.Stat(at)
+		if errors.Is(err, fs.ErrNotExist) && filepath.Dir(at) != at {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("%w; correct the path or the rights", err)
+		}
+		if !info.IsDir() {
+			return fmt.Errorf("%s is not a folder; correct the path", at)
+		}
+		f, err := os.CreateTemp(at, ".taskengine-probe-*")
+		if err != nil {
+			return fmt.Errorf("%s cannot be written: %w; correct the rights, or choose another folder", at, err)
+		}
+		return errors.Join(f.Close(), os.Remove(f.Name()))
+	}
+}

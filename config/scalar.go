@@ -1,0 +1,254 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/taskengine/taskengine/engine/policy"
+)
+
+// value is a scalar that is read by parse. Errors of parse complete a sentence about
+// the value: "30 needs a unit, such as 30s".
+type value[T any] struct {
+	want  string // what to write: "a duration, such as 30s"
+	parse func(text) (T, error)
+	json  document
+	// broken is what stands for a value that cannot be read, so that later checks do
+	// not stumble over it once more; nil keeps the default.
+	broken *T
+}
+
+func (v value[T]) decode(d *decoder, n *node, into any) {
+	target := into.(*T)
+	if !d.is(n, scalar, v.want) {
+		v.spoil(target)
+		return
+	}
+	t, err := d.resolve(n)
+	if err == nil {
+		var read T
+		if read, err = v.parse(t); err == nil {
+			*target = read
+			return
+		}
+		if t.ref != "" { // the error may quote it
+			err = fmt.Errorf("what %s stands for is not %s; correct it there", t.ref, v.want)
+		}
+	}
+	d.fault(n.at, "%v", err)
+	v.spoil(target)
+}
+
+func (v value[T]) spoil(target *T) {
+	if v.broken != nil {
+		*target = *v.broken
+	}
+}
+
+func (v value[T]) words() string    { return v.want }
+func (v value[T]) schema() document { return v.json }
+
+// literal returns the text of a value that should be text, unless YAML, or some reader
+// of YAML, takes what was written for something else.
+func literal(t text) (string, error) {
+	n := t.node
+	if t.ref != "" || n.quoted {
+		return t.value, nil
+	}
+	advice := fmt.Sprintf("; write %.40q, in quotes", t.value)
+	switch n.tag {
+	case "!!str":
+		switch strings.ToLower(t.value) {
+		case "yes", "no", "on", "off", "y", "n":
+			return "", errors.New("must be text, but many readers of YAML take " + t.value + " for true or false" + advice)
+		}
+		return t.value, nil
+	case "!!bool":
+		return "", errors.New("must be text, but YAML takes " + t.value + " for true or false" + advice)
+	case "!!timestamp":
+		return "", errors.New("must be text, but YAML takes it for a date" + advice)
+	}
+	return "", errors.New("must be text, but YAML takes it for a number" + advice)
+}
+
+// words is any text that check accepts.
+func words(want string, check func(string) error) value[string] {
+	return value[string]{want: want, json: orReference(document{"type": "string"}), parse: func(t text) (string, error) {
+		s, err := literal(t)
+		if err == nil && check != nil {
+			err = check(s)
+		}
+		return s, err
+	}}
+}
+
+// secret is text that may come from a reference, and is remembered to.
+func secret(want string, check func(string) error) value[Text] {
+	plain := words(want, check)
+	return value[Text]{want: want, json: plain.json, parse: func(t text) (Text, error) {
+		s, err := plain.parse(t)
+		return Text{value: s, ref: t.ref}, err
+	}}
+}
+
+// verbatim is an argument of a command, where ${...} is left to the shell.
+type verbatim struct{}
+
+func (verbatim) decode(d *decoder, n *node, into any) {
+	if !d.is(n, scalar, "text") {
+		return
+	}
+	s, err := literal(text{value: n.text, node: n})
+	if err == nil && strings.Contains(s, "\x00") {
+		err = errors.New("has a NUL character, which no command can take; remove it")
+	}
+	if err != nil {
+		d.fault(n.at, "%v", err)
+		return
+	}
+	*into.(*string) = s
+}
+
+func (verbatim) words() string    { return "text" }
+func (verbatim) schema() document { return document{"type": "string"} }
+
+func boolean() value[bool] {
+	return value[bool]{want: "true or false", json: orReference(document{"type": "boolean"}), parse: func(t text) (bool, error) {
+		switch {
+		case t.ref == "" && t.node.quoted:
+			return false, fmt.Errorf("%s is text; write true or false, without quotes", t.shown())
+		case t.value == "true":
+			return true, nil
+		case t.value == "false":
+			return false, nil
+		}
+		return false, fmt.Errorf("%s is neither true nor false; write one of them", t.shown())
+	}}
+}
+
+var wholeNumber = regexp.MustCompile(`^[+-]?(0|[1-9][0-9]*)$`)
+
+// whole is a whole number of least to most. One that may be 0 means "no limit" by 0,
+// so that is what stands for a broken one.
+func whole[T ~int | ~uint8 | ~uint32](least, most int64, want string) value[T] {
+	v := value[T]{want: want, json: orReference(document{"type": "integer", "minimum": least, "maximum": most})}
+	if least == 0 {
+		v.broken = new(T)
+	}
+	v.parse = func(t text) (T, error) {
+		switch {
+		case t.ref == "" && t.node.quoted:
+			return 0, fmt.Errorf("%s is text; write a number without quotes", t.shown())
+		case !wholeNumber.MatchString(t.value):
+			return 0, fmt.Errorf("%s is not a whole number; write decimal digits only, without a leading 0", t.shown())
+		}
+		n, err := strconv.ParseInt(t.value, 10, 64)
+		if err != nil || n < least || n > most {
+			return 0, fmt.Errorf("must be %d to %d", least, most)
+		}
+		return T(n), nil
+	}
+	return v
+}
+
+func fraction(least, most float64, want string) value[float64] {
+	return value[float64]{want: want, json: orReference(document{"type": "number", "minimum": least, "maximum": most}), parse: func(t text) (float64, error) {
+		if t.ref == "" && t.node.quoted {
+			return 0, fmt.Errorf("%s is text; write a number without quotes", t.shown())
+		}
+		f, err := strconv.ParseFloat(t.value, 64)
+		switch {
+		case err != nil || strings.ContainsAny(t.value, "xXpP_iInN"):
+			return 0, fmt.Errorf("%s is not a number; write it such as 0.2", t.shown())
+		case f < least || f > most:
+			return 0, fmt.Errorf("must be %v to %v", least, most)
+		}
+		return f, nil
+	}}
+}
+
+// period is a duration. Where 0 would be senseless, positive is true.
+func period(want string, positive bool) value[time.Duration] {
+	v := value[time.Duration]{want: want, json: document{"$ref": "#/$defs/duration"}, parse: func(t text) (time.Duration, error) {
+		return parsePeriod(t, positive)
+	}}
+	if positive {
+		second := time.Second
+		v.broken = &second
+	}
+	return v
+}
+
+func parsePeriod(t text, positive bool) (time.Duration, error) {
+	d, err := parseDuration(t.value)
+	if err == nil && positive && d == 0 {
+		err = errors.New("must be more than 0")
+	}
+	return d, err
+}
+
+// keeping is how long something is kept.
+func keeping() value[time.Duration] {
+	return value[time.Duration]{
+		want: "a duration, such as 7d, or forever", json: document{"$ref": "#/$defs/keeping"},
+		parse: func(t text) (time.Duration, error) {
+			if t.value == "forever" {
+				return policy.Forever, nil
+			}
+			d, err := parsePeriod(t, false)
+			if err != nil && nearest(t.value, []string{"forever"}) != "" {
+				err = fmt.Errorf("%s is neither a duration nor forever; did you mean forever?", t.shown())
+			}
+			return d, err
+		},
+	}
+}
+
+func size(least, most int, want string) value[int] {
+	return value[int]{want: want, json: document{"$ref": "#/$defs/size"}, parse: func(t text) (int, error) {
+		n, err := parseSize(t.value)
+		if err == nil && (n < least || n > most) {
+			err = fmt.Errorf("must be %s to %s", showSize(least), showSize(most))
+		}
+		return n, err
+	}}
+}
+
+// showSize writes a number of bytes with the largest unit that divides it.
+func showSize(n int) string {
+	for _, u := range []unit{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}} {
+		if n > 0 && int64(n)%u.size == 0 {
+			return fmt.Sprintf("%d%s", int64(n)/u.size, u.name)
+		}
+	}
+	return fmt.Sprintf("%dB", n)
+}
+
+// option is one word and what it means.
+type option[T any] struct {
+	word string
+	is   T
+}
+
+// oneOf is a word out of a few. later are the words of other builds, and what to do.
+func oneOf[T any](later map[string]string, options ...option[T]) value[T] {
+	names := make([]string, len(options))
+	for i, o := range options {
+		names[i] = o.word
+	}
+	return value[T]{want: either(names), json: orReference(document{"enum": names}), parse: func(t text) (none T, err error) {
+		for _, o := range options {
+			if o.word == t.value {
+				return o.is, nil
+			}
+		}
+		if advice, ok := later[t.value]; ok {
+			return none, fmt.Errorf("%s is %s; use %s", t.value, advice, either(names))
+		}
+		return none, fmt.Errorf("%s is not known; %s", name(t.value), didYouMean(t.value, names))
+	}}
+}

@@ -1,0 +1,72 @@
+package config
+
+import "strings"
+
+// nearest returns the name that was most likely meant by word, or "".
+func nearest(word string, names []string) string {
+	const longest = 64
+	if len(word) > longest {
+		return ""
+	}
+	best, at := "", 1+max(1, len(word)/3)
+	for _, name := range names {
+		if len(name) > longest {
+			continue
+		}
+		if d := distance(fold(word), fold(name)); d < at {
+			best, at = name, d
+		}
+	}
+	return best
+}
+
+// fold makes equal what people confuse without noticing.
+func fold(s string) string { return strings.ReplaceAll(strings.ToLower(s), "-", "_") }
+
+// distance is the number of letters to add, drop, change or swap with their neighbour
+// to make b of a.
+func distance(a, b string) int {
+	x, y := []rune(a), []rune(b)
+	older, old, row := make([]int, len(y)+1), make([]int, len(y)+1), make([]int, len(y)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := 1; i <= len(x); i++ {
+		older, old, row = old, row, older
+		row[0] = i
+		for j := 1; j <= len(y); j++ {
+			change := old[j-1]
+			if x[i-1] != y[j-1] {
+				change++
+			}
+			row[j] = min(change, old[j]+1, row[j-1]+1)
+			if i > 1 && j > 1 && x[i-1] == y[j-2] && x[i-2] == y[j-1] {
+				row[j] = min(row[j], older[j-2]+1)
+			}
+		}
+	}
+	return row[len(y)]
+}
+
+// didYouMean returns what to do about a word that is none of the names.
+func didYouMean(word string, names []string) string {
+	if near := nearest(word, names); near != "" {
+		return "did you mean " + near + "?"
+	}
+	return "use " + either(names)
+}
+
+// either lists the names, the first of them if they are many.
+func either(names []string) string {
+	const most = 12
+	switch n := len(names); {
+	case n == 0:
+		return "none"
+	case n == 1:
+		return names[0]
+	case n > most:
+		return "one of " + strings.Join(names[:most], ", ") + ", ..."
+	default:
+		return strings.Join(names[:n-1], ", ") + " or " + names[n-1]
+	}
+}

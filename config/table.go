@@ -1,0 +1,190 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"time"
+
+	"github.com/taskengine/taskengine/engine/policy"
+	"github.com/taskengine/taskengine/engine/task"
+)
+
+// maxCount bounds every number of things, so that sums of them never overflow.
+const maxCount = math.MaxInt32
+
+const aDuration = "a duration, such as 30s"
+
+// root is the table: the whole file.
+var root = &object{
+	fields: []field{
+		{name: "node", doc: "This process.", is: nodeTable, at: in(func(c *Config) *Node { return &c.Node })},
+		{name: "storage", doc: "Where tasks are kept.", is: storageTable, at: in(func(c *Config) *Storage { return &c.Storage })},
+		{name: "coordination", doc: "How nodes agree.", is: localTable("coordinates one node with itself"), at: in(func(c *Config) *Config { return c })},
+		{name: "bus", doc: "How nodes tell each other about ready tasks.", is: localTable("tells this process only"), at: in(func(c *Config) *Config { return c })},
+		{name: "api", doc: "Where clients connect. It asks for no password: listen on loopback unless something in front of it does.", is: listenerTable("127.0.0.1:7420"), at: in(func(c *Config) *Listener { return &c.API })},
+		{name: "admin", doc: "Where metrics, health and profiles are served.", is: listenerTable("127.0.0.1:7421"), at: in(func(c *Config) *Listener { return &c.Admin })},
+		{name: "handlers", doc: "What runs tasks, by name.", is: handlersTable, at: in(func(c *Config) *map[string]Handler { return &c.Handlers })},
+		{name: "retention", doc: "How long finished tasks are kept, unless their type says another time. Tasks in the state `error` are kept until somebody deals with them.", is: retentionTable(false), at: in(func(c *Config) *policy.Retention { return &c.Retention })},
+		{name: "limits", doc: "How many of something may run at once, by name. Limits form trees: what runs under a limit counts for all above it.", is: limitsTable, at: in(func(c *Config) *map[string]policy.Limit { return &c.Limits })},
+		{name: "types", doc: "How tasks are treated, by type.", is: typesTable, at: in(func(c *Config) *map[string]Type { return &c.Types })},
+		{name: "schedules", doc: "Tasks that recur. Not in this version.", is: refused{"are not in this version; remove them, and submit recurring tasks from cron until then"}, at: in(func(c *Config) *Config { return c })},
+	},
+	later: map[string]string{
+		"cluster": "not in this version, which runs one node; remove it",
+		"sources": "not in this version; remove it",
+	},
+}
+
+var nodeTable = &object{fields: []field{
+	{name: "name", doc: "What people call the node.", otherwise: "the name of the host", is: words("a name", isName), at: in(func(n *Node) *string { return &n.Name })},
+	{name: "slots", doc: "How many tasks may run at once, each counted by its weight. 0 is without limit.", def: "100", is: whole[int](0, maxCount, "a number"), at: in(func(n *Node) *int { return &n.Slots })},
+	{name: "drain_timeout", doc: "How long running tasks may take to finish when the node is stopped; then they are cancelled and handed back.", def: "30s", is: period(aDuration, false), at: in(func(n *Node) *time.Duration { return &n.DrainTimeout })},
+	{name: "log", doc: "What is logged and how.", is: logTable, at: in(func(n *Node) *Log { return &n.Log })},
+}}
+
+var logTable = &object{fields: []field{
+	{name: "level", doc: "The least important messages to log.", def: "info", is: oneOf(nil, option[slog.Level]{"debug", slog.LevelDebug}, option[slog.Level]{"info", slog.LevelInfo}, option[slog.Level]{"warn", slog.LevelWarn}, option[slog.Level]{"error", slog.LevelError}), at: in(func(l *Log) *slog.Level { return &l.Level })},
+	{name: "format", doc: "How a message looks: `auto` is `text` on a terminal and `json` elsewhere.", def: "auto", is: oneOf(nil, option[LogFormat]{"auto", LogAuto}, option[LogFormat]{"json", LogJSON}, option[LogFormat]{"text", LogText}), at: in(func(l *Log) *LogFormat { return &l.Format })},
+}}
+
+var storageTable = &object{fields: []field{
+	{name: "driver", doc: "The database inside. `memory` forgets everything when the process ends.", def: "pebble", is: oneOf(map[string]string{"postgres": "not in this build"}, option[Driver]{"pebble", Pebble}, option[Driver]{"bolt", Bolt}, option[Driver]{"memory", Memory}), at: in(func(s *Storage) *Driver { return &s.Driver })},
+	{name: "path", doc: "The folder of the database, made if it is not there. `memory` does not use it.", def: "./data", is: words("a path", notEmpty), at: in(func(s *Storage) *string { return &s.Path })},
+}}
+
+// localTable is a part that has one driver so far, so that nothing is to be kept of it.
+func localTable(doc string) *object {
+	return &object{fields: []field{{
+		name: "driver", doc: "`local` " + doc + ".", def: "local",
+		is: oneOf(map[string]string{
+			"etcd": "not in this build", "zookeeper": "not in this build", "kafka": "not in this build", "postgres": "not in this build",
+		}, option[struct{}]{"local", struct{}{}}),
+		at: func(any) any { return new(struct{}) },
+	}}}
+}
+
+func listenerTable(def string) *object {
+	return &object{fields: []field{
+		{name: "listen", doc: "The address as host:port; `:port` is every interface, and `none` does not listen.", def: def, is: address(), at: in(func(l *Listener) *string { return &l.Listen })},
+	}}
+}
+
+func retentionTable(ofType bool) *object {
+	at := func(name, doc, def string, at func(*policy.Retention) *time.Duration) field {
+		f := field{name: name, doc: doc, def: def, is: keeping(), at: in(at)}
+		if ofType {
+			f.def, f.otherwise = "", "`retention."+name+"` of the file"
+		}
+		return f
+	}
+	return &object{fields: []field{
+		at("done", "After a task is done. 0s removes it at once.", "7d", func(r *policy.Retention) *time.Duration { return &r.Done }),
+		at("failed", "After a task was acknowledged as failed.", "30d", func(r *policy.Retention) *time.Duration { return &r.Failed }),
+		at("cancelled", "After a task was cancelled.", "7d", func(r *policy.Retention) *time.Duration { return &r.Cancelled }),
+	}}
+}
+
+var limitsTable = table[policy.Limit]{
+	of: "limits", keys: isName, likely: "NAME", is: limitTable,
+	fresh: func(_ *decoder, key string) policy.Limit { return policy.Limit{Name: key} },
+}
+
+var limitTable = &object{what: "a limit", fields: []field{
+	{name: "of", doc: "The limit above.", otherwise: "none, it is the root of a tree", is: words("the name of a limit", notEmpty), at: in(func(l *policy.Limit) *string { return &l.Of })},
+	{name: "max", doc: "How many may run at once, each counted by its weight. 0 is without limit.", def: "0", is: whole[int](0, maxCount, "a number"), at: in(func(l *policy.Limit) *int { return &l.Max })},
+	{name: "rate", doc: "How many may be started in some time, such as `20/1s`.", otherwise: "without limit", is: short{rateText(), rateTable}, at: in(func(l *policy.Limit) *policy.Rate { return &l.Rate })},
+	{name: "per", doc: "Makes it one limit for each value found there: `payload.NAME` for a field of a JSON payload, or `headers.NAME`.", otherwise: "one limit for all", is: words("a place, such as payload.partner", isPlace), at: in(func(l *policy.Limit) *string { return &l.Per })},
+	{name: "overrides", doc: "Another `max` for particular values of `per`.", is: table[int]{of: "numbers", likely: "VALUE", is: whole[int](0, maxCount, "a number")}, at: in(func(l *policy.Limit) *map[string]int { return &l.Overrides })},
+}}
+
+var rateTable = &object{what: "a rate", fields: []field{
+	{name: "count", doc: "How many starts.", required: true, is: whole[int](1, maxCount, "a number"), at: in(func(r *policy.Rate) *int { return &r.Count })},
+	{name: "per", doc: "In how much time.", required: true, is: period("a duration, such as 1s", true), at: in(func(r *policy.Rate) *time.Duration { return &r.Per })},
+	{name: "burst", doc: "How many of them at once, after a pause.", otherwise: "`count`", is: whole[int](1, maxCount, "a number"), at: in(func(r *policy.Rate) *int { return &r.Burst })},
+}}
+
+var typesTable = table[Type]{
+	of: "types", keys: isName, likely: "TYPE", is: typeTable,
+	fresh: func(d *decoder, key string) Type {
+		t := Type{Handler: key, Type: policy.DefaultType()}
+		t.Retention = d.cfg.Retention
+		return t
+	},
+}
+
+var typeTable = &object{what: "a type", fields: []field{
+	{name: "handler", doc: "Which of the `handlers` runs the tasks.", otherwise: "the handler of the same name", is: words("the name of a handler", notEmpty), at: in(func(t *Type) *string { return &t.Handler })},
+	{name: "concurrency", doc: "How many slots the tasks of the type may use at once on a node. 0 is without limit.", def: "0", is: whole[int](0, maxCount, "a number"), at: in(func(t *Type) *int { return &t.Concurrency })},
+	{name: "weight", doc: "How many slots one task takes, of the node and of every limit.", def: "1", is: whole[int](1, maxCount, "a number"), at: in(func(t *Type) *int { return &t.Weight })},
+	{name: "priority", doc: "The priority of tasks submitted without one: 0 runs first, 9 last.", def: "5", is: whole[uint8](int64(task.HighestPriority), int64(task.LowestPriority), "a number"), at: in(func(t *Type) *uint8 { return &t.Priority })},
+	{name: "delivery", doc: "What happens to a task whose node or handler died under it: `at_least_once` runs it again, so its handler must cope with that; `at_most_once` makes it an error for a person to decide about.", def: "at_least_once", is: oneOf(map[string]string{"exactly_once": "what no engine can promise about the outside world"}, option[policy.Delivery]{"at_least_once", policy.AtLeastOnce}, option[policy.Delivery]{"at_most_once", policy.AtMostOnce}), at: in(func(t *Type) *policy.Delivery { return &t.Delivery })},
+	{name: "relaxed", doc: "Starts a task before the start is durable, which is faster: a crash may forget that a run had begun, never a task or its end. Not with `at_most_once`.", def: "false", is: boolean(), at: in(func(t *Type) *bool { return &t.Relaxed })},
+	{name: "limits", doc: "The limits that count the tasks. The first is their place in a tree, the others cut across.", otherwise: "none", is: sequence[string]{is: words("the name of a limit", notEmpty), single: true, most: 16}, at: in(func(t *Type) *[]string { return &t.Limits })},
+	{name: "timeout", doc: "How long is too long.", is: timeoutTable, at: in(func(t *Type) *policy.Timeout { return &t.Timeout })},
+	{name: "retry", doc: "Whether and when a failed attempt is followed by another.", is: retryTable, at: in(func(t *Type) *policy.Retry { return &t.Retry })},
+	{name: "retention", doc: "How long finished tasks are kept.", is: retentionTable(true), at: in(func(t *Type) *policy.Retention { return &t.Retention })},
+	{name: "max_payload", doc: "Larger payloads are refused.", def: "1MiB", is: size(0, 1<<30, "a size, such as 64KiB"), at: in(func(t *Type) *int { return &t.MaxPayload })},
+	{name: "max_crashes", doc: "After so many crashed attempts in a row a task is put aside as an error. 0 is never.", def: "5", is: whole[uint32](0, maxCount, "a number"), at: in(func(t *Type) *uint32 { return &t.MaxCrashes })},
+	{name: "paused", doc: "Starts paused: tasks are accepted and wait.", def: "false", is: boolean(), at: in(func(t *Type) *bool { return &t.Paused })},
+}}
+
+var timeoutTable = &object{what: "timeout", fields: []field{
+	{name: "run", doc: "One attempt; then it is cancelled. 0s is without limit, here and below.", def: "1h", is: period(aDuration, false), at: in(func(t *policy.Timeout) *time.Duration { return &t.Run })},
+	{name: "grace", doc: "From the cancel until the attempt is given up, at least.", def: "10s", is: period(aDuration, false), at: in(func(t *policy.Timeout) *time.Duration { return &t.Grace })},
+	{name: "queue", doc: "From being ready to being started; then the task is an error.", def: "0s", is: period(aDuration, false), at: in(func(t *policy.Timeout) *time.Duration { return &t.Queue })},
+	{name: "total", doc: "From the submit to the end; then the task is an error.", def: "0s", is: period(aDuration, false), at: in(func(t *policy.Timeout) *time.Duration { return &t.Total })},
+}}
+
+var retryTable = &object{what: "retry", fields: []field{
+	{name: "max", doc: "How many attempts, the first included.", def: "10", is: whole[int](1, maxCount, "a number"), at: in(func(r *policy.Retry) *int { return &r.Max })},
+	{name: "backoff", doc: "How long to wait between two attempts; `none` is not at all.", def: "{exponential: {initial: 1s, factor: 2, max: 1h}, jitter: 0.2}", is: short{word("none", policy.Backoff{Kind: policy.None}, "{fixed: [1s, 10s]}"), backoffTable}, at: in(func(r *policy.Retry) *policy.Backoff { return &r.Backoff })},
+	{name: "on", doc: "What differs for a class of errors, which the handler names: `never` does not try again.", is: table[policy.Rule]{of: "rules", keys: isName, likely: "CLASS", is: short{word("never", policy.Rule{Never: true}, "{delay: 1h}"), ruleTable}}, at: in(func(r *policy.Retry) *map[string]policy.Rule { return &r.On })},
+}}
+
+var ruleTable = &object{what: "a rule", fields: []field{
+	{name: "delay", doc: "Wait this long instead of the backoff's time.", required: true, is: period("a duration, such as 1h", false), at: in(func(r *policy.Rule) *time.Duration { r.Delay = new(time.Duration); return r.Delay })},
+}}
+
+var backoffTable = &object{what: "backoff", rivals: []string{"exponential", "linear", "fixed"}, fields: []field{
+	{name: "exponential", doc: "Each delay is a multiple of the one before.", is: exponentialTable, at: backoffOf(policy.Exponential)},
+	{name: "linear", doc: "Each delay is a step longer than the one before.", is: linearTable, at: backoffOf(policy.Linear)},
+	{name: "fixed", doc: "The delays in order, the last one for ever.", is: delaysShape, at: backoffOf(policy.Fixed)},
+	{name: "jitter", doc: "The share of a delay that is left to chance, evenly around it.", def: "0.2", is: fraction(0, 1, "a number of 0 to 1"), at: in(func(b *policy.Backoff) *float64 { return &b.Jitter })},
+}}
+
+var exponentialTable = &object{what: "exponential", fields: []field{
+	{name: "initial", doc: "The first delay.", def: "1s", is: period(aDuration, false), at: in(func(b *policy.Backoff) *time.Duration { return &b.Initial })},
+	{name: "factor", doc: "How many times longer each is.", def: "2", is: fraction(1, 1000, "a number of 1 or more"), at: in(func(b *policy.Backoff) *float64 { return &b.Factor })},
+	{name: "max", doc: "The longest delay.", def: "1h", is: period(aDuration, true), at: in(func(b *policy.Backoff) *time.Duration { return &b.Max })},
+}}
+
+var linearTable = &object{what: "linear", fields: []field{
+	{name: "step", doc: "The first delay, and by how much each is longer.", required: true, is: period(aDuration, true), at: in(func(b *policy.Backoff) *time.Duration { return &b.Initial })},
+	{name: "max", doc: "The longest delay.", def: "1h", is: period(aDuration, true), at: in(func(b *policy.Backoff) *time.Duration { return &b.Max })},
+}}
+
+var errNotEmpty = errors.New("is empty; write something or remove the key")
+
+func notEmpty(s string) error {
+	if s == "" {
+		return errNotEmpty
+	}
+	return nil
+}
+
+// isName accepts what can stand in a path, a label and a command without quotes.
+func isName(s string) error {
+	const longest = 100
+	if s == "" || len(s) > longest {
+		return fmt.Errorf("is not a name; use 1 to %d characters", longest)
+	}
+	for i, r := range s {
+		letter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_'
+		if !letter && (i == 0 || r != '.' && r != '-') {
+			return fmt.Errorf("is not a name, because of %q; use letters, digits, and after the first also . _ -", r)
+		}
+	}
+	return nil
+}

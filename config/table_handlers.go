@@ -1,0 +1,172 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/taskengine/taskengine/engine/policy"
+)
+
+var handlersTable = table[Handler]{of: "handlers", keys: isName, likely: "NAME", is: variants{
+	{"plugin", pluginTable, func(h *Handler) any { p := defaultPlugin(); h.Plugin = &p; return h.Plugin }},
+	{"exec", execTable, func(h *Handler) any { e := defaultExec(); h.Exec = &e; return h.Exec }},
+	{"http", httpTable, func(h *Handler) any { r := defaultHTTP(); h.HTTP = &r; return h.HTTP }},
+}}
+
+const (
+	dirDoc  = "The working folder."
+	envDoc  = "Environment variables, which are all there are but those of `pass_env`."
+	passDoc = "Names of variables that are passed on from the engine's own environment."
+)
+
+var command = sequence[string]{is: verbatim{}, least: 1, most: 1000}
+
+var environment = table[Text]{of: "texts", keys: isUsersVariable, likely: "VARIABLE", is: secret("text", noNUL)}
+
+var variableNames = sequence[string]{is: words("the name of a variable", isVariableName), single: true, most: 1000}
+
+var pluginTable = &object{what: "a handler with a plugin", fields: []field{
+	{name: "plugin", doc: "The program and its arguments. It stays and is given many tasks. A program with a slash is relative to the folder of the file; `${...}` is left as it is.", required: true, is: command, at: in(func(p *Plugin) *[]string { return &p.Command })},
+	{name: "dir", doc: dirDoc, def: ".", is: words("a path", notEmpty), at: in(func(p *Plugin) *string { return &p.Dir })},
+	{name: "slots", doc: "How many tasks it is given at once.", def: "8", is: whole[int](1, maxCount, "a number"), at: in(func(p *Plugin) *int { return &p.Slots })},
+	{name: "env", doc: envDoc, is: environment, at: in(func(p *Plugin) *map[string]Text { return &p.Env })},
+	{name: "pass_env", doc: passDoc, is: variableNames, at: in(func(p *Plugin) *[]string { return &p.PassEnv })},
+	{name: "start_timeout", doc: "How long it may take to be ready.", def: "10s", is: period(aDuration, true), at: in(func(p *Plugin) *time.Duration { return &p.StartTimeout })},
+	{name: "grace", doc: "From asking it to end until it is killed.", def: "10s", is: period(aDuration, false), at: in(func(p *Plugin) *time.Duration { return &p.Grace })},
+}}
+
+var execTable = &object{what: "a handler with exec", fields: []field{
+	{name: "exec", doc: "The command and its arguments, run once for each attempt. What it prints is the result. A command with a slash is relative to the folder of the file; `${...}` is left to the command.", required: true, is: command, at: in(func(e *Exec) *[]string { return &e.Command })},
+	{name: "payload", doc: "How the command receives the payload: on `stdin`, or as `args` after the others, for which it must be a JSON list of strings.", def: "stdin", is: oneOf(nil, option[Payload]{"stdin", PayloadStdin}, option[Payload]{"args", PayloadArgs}), at: in(func(e *Exec) *Payload { return &e.Payload })},
+	{name: "dir", doc: dirDoc, def: ".", is: words("a path", notEmpty), at: in(func(e *Exec) *string { return &e.Dir })},
+	{name: "env", doc: envDoc, is: environment, at: in(func(e *Exec) *map[string]Text { return &e.Env })},
+	{name: "pass_env", doc: passDoc, is: variableNames, at: in(func(e *Exec) *[]string { return &e.PassEnv })},
+	{name: "max_output", doc: "How much it may print; more is an error, not a cut result.", def: "64KiB", is: size(0, 1<<30, "a size, such as 64KiB"), at: in(func(e *Exec) *int { return &e.MaxOutput })},
+	{name: "grace", doc: "From asking it to end until it is killed.", def: "10s", is: period(aDuration, false), at: in(func(e *Exec) *time.Duration { return &e.Grace })},
+}}
+
+var httpTable = &object{what: "a handler with http", fields: []field{
+	{name: "http", doc: "The request that is sent for each attempt. What is answered is the result.", required: true, is: requestTable, at: in(func(h *HTTP) *HTTP { return h })},
+}}
+
+var requestTable = &object{what: "http", fields: []field{
+	{name: "url", doc: "Where to.", required: true, is: secret("a URL, such as https://example.com/tasks", isURL), at: in(func(h *HTTP) *Text { return &h.URL })},
+	{name: "method", doc: "The method.", def: "POST", is: oneOf(nil, option[string]{"POST", "POST"}, option[string]{"PUT", "PUT"}, option[string]{"PATCH", "PATCH"}), at: in(func(h *HTTP) *string { return &h.Method })},
+	{name: "headers", doc: "Headers to send, besides those that name the task.", is: table[Text]{of: "texts", keys: isHeader, likely: "HEADER", is: secret("text in one line", isHeaderValue)}, at: in(func(h *HTTP) *map[string]Text { return &h.Headers })},
+	{name: "timeout", doc: "How long one request may take, its answer included.", def: "10s", is: period(aDuration, true), at: in(func(h *HTTP) *time.Duration { return &h.Timeout })},
+	{name: "max_response", doc: "How large the answer may be; a larger one is an error, not a cut result.", def: "64KiB", is: size(0, 1<<30, "a size, such as 64KiB"), at: in(func(h *HTTP) *int { return &h.MaxResponse })},
+}}
+
+var delaysShape = fixedDelays{sequence[time.Duration]{is: period(aDuration, false), least: 1, most: 1000}}
+
+// fixedDelays puts a list of durations into a backoff.
+type fixedDelays struct{ sequence[time.Duration] }
+
+func (f fixedDelays) decode(d *decoder, n *node, into any) {
+	b := into.(*policy.Backoff)
+	b.Delays = []time.Duration{0} // for a list that cannot be read
+	f.sequence.decode(d, n, &b.Delays)
+}
+
+// address is host:port, or none.
+func address() value[string] {
+	const example = "127.0.0.1:7420"
+	return value[string]{want: "an address, such as " + example, json: orReference(document{"type": "string"}), parse: func(t text) (string, error) {
+		if t.value == "none" {
+			return "", nil
+		}
+		host, port, err := net.SplitHostPort(t.value)
+		if err != nil {
+			return "", fmt.Errorf("%.60q is not an address; write host:port, such as %s, or none", t.value, example)
+		}
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil {
+			return "", fmt.Errorf("the port %.20q is not a number of 0 to 65535", port)
+		} else if strings.ContainsAny(host, " /@") {
+			return "", fmt.Errorf("%.60q is not the name of a host", host)
+		} else {
+			return net.JoinHostPort(host, strconv.FormatUint(n, 10)), nil
+		}
+	}}
+}
+
+var place = regexp.MustCompile(`^(payload|headers)(\.[A-Za-z0-9_-]+)+$`)
+
+func isPlace(s string) error {
+	if !place.MatchString(s) {
+		return fmt.Errorf("%.40q is not a place in a task; write payload.NAME or headers.NAME", s)
+	}
+	return nil
+}
+
+// isUsersVariable accepts the names of variables that the engine does not set itself.
+func isUsersVariable(s string) error {
+	if strings.HasPrefix(s, "TASKENGINE_") {
+		return errors.New("is a variable that the engine sets; remove it")
+	}
+	return isVariableName(s)
+}
+
+func isVariableName(s string) error {
+	if !isVariable(s) {
+		return errors.New("is not the name of a variable; use letters, digits and _, no digit first")
+	}
+	return nil
+}
+
+func noNUL(s string) error {
+	if strings.Contains(s, "\x00") {
+		return errors.New("has a NUL character, which no environment can hold; remove it")
+	}
+	return nil
+}
+
+func isURL(s string) error {
+	u, err := url.Parse(s)
+	switch {
+	case err != nil:
+		return errors.New("is not a URL; write it such as https://example.com/tasks")
+	case u.Scheme != "http" && u.Scheme != "https":
+		return errors.New("does not begin with http:// or https://; write it such as https://example.com/tasks")
+	case u.Hostname() == "":
+		return errors.New("names no host; write it such as https://example.com/tasks")
+	case u.Fragment != "":
+		return errors.New("has a fragment (#...), which is never sent; remove it")
+	}
+	return nil
+}
+
+// ownHeaders are those that the handler sets itself, and those of the connection.
+var ownHeaders = []string{
+	"idempotency-key", "traceparent", "tracestate", "content-length", "host", "connection", "transfer-encoding",
+}
+
+var headerName = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
+
+func isHeader(s string) error {
+	if !headerName.MatchString(s) {
+		return errors.New("is not the name of a header; use letters, digits and -")
+	}
+	lower := strings.ToLower(s)
+	if strings.HasPrefix(lower, "taskengine-") {
+		return errors.New("is a header of the engine's own; remove it")
+	}
+	for _, own := range ownHeaders {
+		if lower == own {
+			return errors.New("is a header that the engine sets; remove it")
+		}
+	}
+	return nil
+}
+
+func isHeaderValue(s string) error {
+	if strings.ContainsFunc(s, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
+		return errors.New("has a line break or control character, which no header can hold; remove it")
+	}
+	return nil
+}

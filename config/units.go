@@ -1,0 +1,119 @@
+package config
+
+import (
+	"fmt"
+	"math"
+	"math/big"
+	"strings"
+	"time"
+)
+
+// unit is a suffix of a number and what it stands for.
+type unit struct {
+	name string
+	size int64
+}
+
+// durationUnits are those of time.ParseDuration, and days and weeks of 24 hours each.
+var durationUnits = []unit{
+	{"w", int64(7 * 24 * time.Hour)},
+	{"d", int64(24 * time.Hour)},
+	{"h", int64(time.Hour)},
+	{"m", int64(time.Minute)},
+	{"s", int64(time.Second)},
+	{"ms", int64(time.Millisecond)},
+	{"us", int64(time.Microsecond)},
+	{"ns", 1},
+}
+
+var sizeUnits = []unit{
+	{"B", 1},
+	{"kB", 1e3},
+	{"MB", 1e6},
+	{"GB", 1e9},
+	{"KiB", 1 << 10},
+	{"MiB", 1 << 20},
+	{"GiB", 1 << 30},
+}
+
+// maxMeasure is how long the text of a duration or size may be.
+const maxMeasure = 64
+
+// parseDuration reads a sum such as 1d12h or 1.5s. Its errors say what to do.
+func parseDuration(s string) (time.Duration, error) {
+	n, err := parseMeasure(s, durationUnits, "30s")
+	return time.Duration(n), err
+}
+
+// parseSize reads a number of bytes such as 64KiB.
+func parseSize(s string) (int, error) {
+	n, err := parseMeasure(s, sizeUnits, "64KiB")
+	if err == nil && n > math.MaxInt {
+		return 0, fmt.Errorf("%s is too large", s)
+	}
+	return int(n), err
+}
+
+func parseMeasure(s string, units []unit, example string) (int64, error) {
+	if len(s) > maxMeasure {
+		return 0, fmt.Errorf("%.20q... is too long; write it such as %s", s, example)
+	}
+	if strings.HasPrefix(s, "-") {
+		return 0, fmt.Errorf("%s must not be negative", s)
+	}
+	sum, rest := new(big.Rat), s
+	for {
+		digits := rest[:len(rest)-len(strings.TrimLeft(rest, "0123456789."))]
+		number, ok := new(big.Rat).SetString(digits)
+		if !ok || strings.HasPrefix(digits, ".") || strings.HasSuffix(digits, ".") {
+			return 0, fmt.Errorf("%q has no number where one is needed; write it such as %s", s, example)
+		}
+		rest = rest[len(digits):]
+		name := rest[:len(rest)-len(strings.TrimLeft(rest, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZµμ"))]
+		size, err := unitSize(s, name, rest, units, example)
+		if err != nil {
+			return 0, err
+		}
+		sum.Add(sum, number.Mul(number, new(big.Rat).SetInt64(size)))
+		if rest = rest[len(name):]; rest == "" {
+			break
+		}
+	}
+	if !sum.IsInt() {
+		return 0, fmt.Errorf("%s is not a whole number of %s", s, smallest(units))
+	}
+	if !sum.Num().IsInt64() {
+		return 0, fmt.Errorf("%s is too large", s)
+	}
+	return sum.Num().Int64(), nil
+}
+
+func unitSize(s, name, rest string, units []unit, example string) (int64, error) {
+	names := make([]string, len(units))
+	if name == "µs" || name == "μs" { // the micro sign and the Greek letter, as Go has it
+		name = "us"
+	}
+	for i, u := range units {
+		if u.name == name {
+			return u.size, nil
+		}
+		names[i] = u.name
+	}
+	switch {
+	case rest == "":
+		return 0, fmt.Errorf("%s needs a unit, such as %s", s, example)
+	case name == "":
+		return 0, fmt.Errorf("%q has %q where a unit is needed; write it without spaces and signs, such as %s", s, string([]rune(rest)[0]), example)
+	}
+	return 0, fmt.Errorf("%s has the unknown unit %s; use %s", s, name, either(names))
+}
+
+func smallest(units []unit) string {
+	least := units[0]
+	for _, u := range units {
+		if u.size < least.size {
+			least = u
+		}
+	}
+	return least.name
+}

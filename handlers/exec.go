@@ -1,0 +1,172 @@
+package handlers
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/taskengine/taskengine/engine/task"
+)
+
+// Exit codes with a meaning of their own, as sysexits.h has them. 0 is done, and any
+// other code is an error that is retried.
+const (
+	ExitUsage    = 64 // the command was called wrongly: not retried
+	ExitDataErr  = 65 // the payload is no good: not retried
+	ExitTempFail = 75 // retried, like any other code, but said on purpose
+)
+
+// ownVariables is what the names of the variables begin with that Exec sets itself.
+const ownVariables = "TASKENGINE_"
+
+// Input says how a command receives a task's payload.
+type Input uint8
+
+// The inputs.
+const (
+	Stdin Input = iota // as its standard input
+	Args               // a JSON list of strings, appended to the command
+)
+
+// ExecConfig says which command an [Exec] runs, and how.
+type ExecConfig struct {
+	Command   []string          // the program and its arguments; a program without a slash is looked for in PATH
+	Input     Input             //
+	Dir       string            // working folder; "" for that of this process
+	Env       map[string]string // environment variables
+	PassEnv   []string          // names of variables to pass on from this process, read once by NewExec
+	MaxOutput int               // bytes the command may print; 0 for none
+	Grace     time.Duration     // from asking the command to end until it is killed
+}
+
+// Exec is a [task.Handler] that runs a command for each attempt. It is safe for
+// concurrent use.
+type Exec struct {
+	config ExecConfig
+	env    []string // all but that of the task
+}
+
+// NewExec returns a handler. It does not look for the program.
+func NewExec(c ExecConfig) (*Exec, error) {
+	if len(c.Command) == 0 || c.Command[0] == "" {
+		return nil, errors.New("exec: no command is given")
+	}
+	if c.MaxOutput < 0 || c.Grace < 0 {
+		return nil, errors.New("exec: the output and the grace must not be negative")
+	}
+	e := &Exec{config: c}
+	for _, name := range c.PassEnv {
+		if _, given := c.Env[name]; given {
+			continue
+		}
+		if value, ok := os.LookupEnv(name); ok {
+			e.env = append(e.env, name+"="+value)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Env)) {
+		if strings.HasPrefix(name, ownVariables) {
+			return nil, fmt.Errorf("exec: the variable %s is the engine's own", name)
+		}
+		e.env = append(e.env, name+"="+c.Env[name])
+	}
+	return e, nil
+}
+
+// Handle runs the command and returns what it printed. When ctx ends, the command and
+// all of its process group are asked to end (SIGTERM), and killed after the grace.
+func (e *Exec) Handle(ctx context.Context, t *task.Task) ([]byte, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	cmd, input, err := e.command(t)
+	if err != nil {
+		return nil, task.Permanent(err)
+	}
+	p, err := start(cmd, input, e.config.MaxOutput)
+	switch {
+	case errors.Is(err, syscall.E2BIG):
+		return nil, task.Permanent(fmt.Errorf("start %s: %w", cmd.Args[0], err))
+	case err != nil:
+		return nil, fmt.Errorf("start %s: %w", cmd.Args[0], err)
+	}
+	stopped := p.wait(ctx, e.config.Grace)
+	if stopped {
+		return nil, fmt.Errorf("%w: %s was asked to end (%s)%s", context.Cause(ctx), cmd.Args[0], p.state(), p.complaint())
+	}
+	return e.verdict(p)
+}
+
+// verdict reads what came of a command that ended by itself.
+func (e *Exec) verdict(p *process) ([]byte, error) {
+	name := p.cmd.Args[0]
+	if signal, killed := signalOf(p.cmd.ProcessState); killed {
+		return nil, fmt.Errorf("%w: %s: %s%s", task.ErrCrashed, name, signal, p.complaint())
+	}
+	code := p.cmd.ProcessState.ExitCode()
+	if code == 0 {
+		output, whole := p.output()
+		if !whole {
+			return nil, task.Permanent(fmt.Errorf("%s printed more than %d bytes, and a cut result would be a wrong one: "+
+				"print less or raise max_output", name, e.config.MaxOutput))
+		}
+		return output, nil
+	}
+	err := task.WithClass("exit_"+strconv.Itoa(code), fmt.Errorf("%s: %s%s", name, p.state(), p.complaint()))
+	if code == ExitUsage || code == ExitDataErr {
+		return nil, task.Permanent(err)
+	}
+	return nil, err
+}
+
+// command returns the command for one attempt, and what to write to it. An error means
+// that the task cannot be given to any command.
+func (e *Exec) command(t *task.Task) (*exec.Cmd, []byte, error) {
+	args, input := e.config.Command[1:], t.Payload
+	if e.config.Input == Args {
+		var more []string
+		if err := json.Unmarshal(t.Payload, &more); err != nil || more == nil {
+			return nil, nil, errors.New("the payload is not a JSON list of strings, which the arguments of a command must be")
+		}
+		args, input = slices.Concat(args, more), nil
+	}
+	env := append(slices.Clip(e.env),
+		ownVariables+"TASK_ID="+t.ID.String(),
+		ownVariables+"TYPE="+t.Type,
+		ownVariables+"VERSION="+strconv.FormatUint(t.Version, 10),
+		ownVariables+"ATTEMPT="+strconv.FormatUint(uint64(t.Attempt), 10),
+		ownVariables+"KEY="+t.Key,
+	)
+	if parent := carried(t, "traceparent"); parent != "" {
+		env = append(env, "TRACEPARENT="+parent)
+	}
+	for _, s := range slices.Concat(args, env) {
+		if strings.Contains(s, "\x00") {
+			return nil, nil, errors.New("a NUL character is in the payload's arguments or in the task's type, key or headers, and no command can take that")
+		}
+	}
+	cmd := exec.Command(e.config.Command[0], args...)
+	cmd.Dir, cmd.Env, cmd.SysProcAttr = e.config.Dir, env, ownGroup()
+	return cmd, input, nil
+}
+
+// complaint is the end of what the command wrote to its standard error, for a message.
+func (p *process) complaint() string {
+	said := strings.ToValidUTF8(string(bytes.TrimSpace(p.stderr.bytes())), "\uFFFD")
+	if said == "" {
+		return ""
+	}
+	if p.stderr.cut {
+		said = "..." + said
+	}
+	return ": " + said
+}

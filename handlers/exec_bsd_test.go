@@ -1,0 +1,5 @@
+//go:build unix && !linux
+
+package handlers_test
+
+func systemRoles() map[string]func() { return nil }

@@ -1,0 +1,27 @@
+package bolt_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/storage/storagetest"
+)
+
+// BenchmarkStore runs on a real disk: the temporary folder of many machines is memory,
+// where a sync costs nothing.
+func BenchmarkStore(b *testing.B) {
+	storagetest.Benchmark(b, func(t testing.TB) storage.Store {
+		dir, err := os.MkdirTemp("/var/tmp", "bolt-bench-")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := os.RemoveAll(dir); err != nil {
+				t.Error(err)
+			}
+		})
+		return open(t, filepath.Join(dir, "tasks.db"))
+	})
+}

@@ -1,0 +1,211 @@
+// Package bolt keeps tasks in one file of this machine, in a B+tree (go.etcd.io/bbolt).
+// It is the plain one of the embedded stores: one writer, one sync per update, and a
+// file that other tools can read. Business data may live in the same file and change in
+// the same transaction: see [Tx.Bolt].
+package bolt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
+
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/storage/internal/kv"
+)
+
+// Options are the choices of [Open]; the zero value is a good one.
+type Options struct {
+	// LockWait is how long to wait for another process to let go of the file; zero is
+	// not at all.
+	LockWait time.Duration
+	// OpenFile opens the file, for tests that fail it; nil is [os.OpenFile].
+	OpenFile func(name string, flag int, mode os.FileMode) (*os.File, error)
+}
+
+// bucketName is the one bucket that belongs to the store.
+var bucketName = []byte("taskengine")
+
+// shortestWait is what bbolt needs to try the lock once: zero would wait for ever.
+const shortestWait = time.Nanosecond
+
+// Store is a [storage.Store] in a file. It implements [storage.Inspector] too.
+type Store struct {
+	db *bbolt.DB
+	kv *kv.DB
+
+	// write is held by the transaction in progress, until kv knows how it ended: bbolt
+	// lets the next one begin a little earlier.
+	write sync.Mutex
+
+	// life is held shared by every call under way, and alone by Close.
+	life   sync.RWMutex
+	closed bool // guarded by life
+
+	broken atomic.Pointer[error] // why nothing more is accepted; nil while all is well
+}
+
+var (
+	_ storage.Store     = (*Store)(nil)
+	_ storage.Inspector = (*Store)(nil)
+)
+
+// Open opens the store in the file path, creating the file if it is missing. The error
+// wraps [storage.ErrLocked] if it is open already, here or in another process, and
+// [storage.ErrFormat] if a newer version has written it.
+func Open(path string, opts Options) (*Store, error) {
+	s := &Store{}
+	if err := s.open(path, opts); err != nil {
+		return nil, fmt.Errorf("bolt: open %s: %w", path, err)
+	}
+	return s, nil
+}
+
+func (s *Store) open(path string, opts Options) error {
+	_, err := os.Stat(path)
+	fresh := errors.Is(err, fs.ErrNotExist)
+	if _, err := os.Stat(filepath.Dir(path)); err != nil {
+		return fmt.Errorf("the folder above it must exist: %w", err)
+	}
+	s.db, err = bbolt.Open(path, 0o600, &bbolt.Options{
+		Timeout:      max(opts.LockWait, shortestWait),
+		FreelistType: bbolt.FreelistMapType,
+		OpenFile:     opts.OpenFile,
+	})
+	switch {
+	case errors.Is(err, bolterrors.ErrTimeout):
+		return fmt.Errorf("the file is held, stop the other process or give this one a file of its own: %w", storage.ErrLocked)
+	case errors.Is(err, bolterrors.ErrVersionMismatch):
+		return fmt.Errorf("%w: %w", storage.ErrFormat, err)
+	case err != nil:
+		return err
+	}
+	if err := s.prepare(path, fresh); err != nil {
+		return errors.Join(err, s.db.Close())
+	}
+	return nil
+}
+
+// prepare reads what all transactions share, or marks a new file as ours.
+func (s *Store) prepare(path string, fresh bool) error {
+	err := s.db.Update(func(btx *bbolt.Tx) error {
+		b, err := btx.CreateBucketIfNotExists(bucketName)
+		if err != nil {
+			return err
+		}
+		s.kv, err = kv.Open("bolt", &adapter{b: b})
+		return err
+	})
+	if err != nil || !fresh {
+		return err
+	}
+	return syncFolder(filepath.Dir(path))
+}
+
+// syncFolder makes the name of a new file durable, which syncing the file does not.
+func syncFolder(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+// Close implements [storage.Store].
+func (s *Store) Close() error {
+	s.life.Lock()
+	defer s.life.Unlock()
+	if s.closed {
+		return nil
+	}
+	s.closed = true
+	if err := s.db.Close(); err != nil {
+		return fmt.Errorf("bolt: close: %w", err)
+	}
+	return nil
+}
+
+// enter begins a call; leave ends it if enter returned nil.
+func (s *Store) enter(ctx context.Context, call string) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("bolt: %s: %w", call, err)
+	}
+	s.life.RLock()
+	var err error
+	if cause := s.broken.Load(); cause != nil {
+		err = *cause
+	}
+	if s.closed {
+		err = storage.ErrClosed
+	}
+	if err != nil {
+		s.life.RUnlock()
+		return fmt.Errorf("bolt: %s: %w", call, err)
+	}
+	return nil
+}
+
+func (s *Store) leave() { s.life.RUnlock() }
+
+// view runs a reading call in a transaction of its own.
+func view[T any](ctx context.Context, s *Store, call string, fn func(*kv.View) (T, error)) (out T, err error) {
+	if err := s.enter(ctx, call); err != nil {
+		return out, err
+	}
+	defer s.leave()
+	err = s.db.View(func(btx *bbolt.Tx) error {
+		v := s.kv.Read(&adapter{b: btx.Bucket(bucketName)})
+		out, err = fn(&v)
+		return err
+	})
+	return out, err
+}
+
+// Get implements [storage.Tasks].
+func (s *Store) Get(ctx context.Context, id task.ID) (*task.Task, error) {
+	return view(ctx, s, "get", func(v *kv.View) (*task.Task, error) { return v.Get(ctx, id) })
+}
+
+// Due implements [storage.Tasks].
+func (s *Store) Due(ctx context.Context, q storage.DueQuery) ([]storage.Due, error) {
+	return view(ctx, s, "due", func(v *kv.View) ([]storage.Due, error) { return v.Due(ctx, q) })
+}
+
+// Ready implements [storage.Tasks].
+func (s *Store) Ready(ctx context.Context, q storage.ReadyQuery) ([]task.Trigger, error) {
+	return view(ctx, s, "ready", func(v *kv.View) ([]task.Trigger, error) { return v.Ready(ctx, q) })
+}
+
+// Leaves implements [storage.Tasks].
+func (s *Store) Leaves(ctx context.Context, after task.Leaf, limit int) ([]task.Leaf, error) {
+	return view(ctx, s, "leaves", func(v *kv.View) ([]task.Leaf, error) { return v.Leaves(ctx, after, limit) })
+}
+
+// List implements [storage.Inspector].
+func (s *Store) List(ctx context.Context, f storage.Filter, before task.ID, limit, scan int) (ts []*task.Task, next task.ID, err error) {
+	ts, err = view(ctx, s, "list", func(v *kv.View) (ts []*task.Task, err error) {
+		ts, next, err = v.List(ctx, f, before, limit, scan)
+		return ts, err
+	})
+	return ts, next, err
+}
+
+// Count implements [storage.Inspector]. It reads every row.
+func (s *Store) Count(ctx context.Context, f storage.Filter) (map[storage.StateType]int64, error) {
+	return view(ctx, s, "count", func(v *kv.View) (map[storage.StateType]int64, error) { return v.Count(ctx, f) })
+}
+
+// Check reads the whole store and returns what is wrong with it, if anything.
+func (s *Store) Check(ctx context.Context) error {
+	_, err := view(ctx, s, "check", func(v *kv.View) (struct{}, error) { return struct{}{}, v.Check() })
+	return err
+}

@@ -1,0 +1,119 @@
+package bolt
+
+import (
+	"context"
+	"fmt"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/storage/internal/kv"
+)
+
+// Tx is a [storage.Tx] of this store: what the function given to [Store.Update] gets.
+type Tx struct {
+	*kv.Tx
+	bolt *bbolt.Tx
+}
+
+var _ storage.Tx = (*Tx)(nil)
+
+// Bolt returns the transaction of the file itself, for business data that has to
+// change together with the tasks. The caller keeps that data in buckets of its own,
+// leaves the bucket "taskengine" alone, and neither commits nor rolls back.
+func (tx *Tx) Bolt() *bbolt.Tx { return tx.bolt }
+
+// Update implements [storage.Store]. The Tx given to fn is a [*Tx].
+func (s *Store) Update(ctx context.Context, fn func(storage.Tx) error) error {
+	if err := s.enter(ctx, "update"); err != nil {
+		return err
+	}
+	defer s.leave()
+	hooks, err := s.commit(fn)
+	if err != nil {
+		return err
+	}
+	for _, hook := range hooks {
+		hook()
+	}
+	return nil
+}
+
+// fillPercent is how full a page is left when it is split. New rows come behind the
+// old ones in every table, so that little is ever added to the pages in front.
+const fillPercent = 0.9
+
+// commit runs fn and makes what it did durable, and returns the hooks to be called.
+func (s *Store) commit(fn func(storage.Tx) error) (hooks []func(), err error) {
+	s.write.Lock()
+	defer s.write.Unlock()
+	if cause := s.broken.Load(); cause != nil {
+		return nil, fmt.Errorf("bolt: update: %w", *cause)
+	}
+	btx, err := s.db.Begin(true)
+	if err != nil {
+		return nil, fmt.Errorf("bolt: update: %w", err)
+	}
+	b := btx.Bucket(bucketName)
+	b.FillPercent = fillPercent
+	tx := s.kv.Begin(&adapter{b: b})
+	committed := false
+	defer func() {
+		if !committed { // fn or the commit failed or panicked
+			tx.RolledBack()
+			_ = btx.Rollback() // fails only if a failed commit has done it
+		}
+	}()
+	if err := fn(&Tx{tx, btx}); err != nil {
+		return nil, err
+	}
+	if err := tx.Err(); err != nil {
+		return nil, err
+	}
+	if err := btx.Commit(); err != nil {
+		// Whether the file has it is not known, and bbolt's idea of the file may be
+		// wrong now: a sync that failed once may seem to succeed the next time.
+		cause := fmt.Errorf("%w: %w", storage.ErrBroken, err)
+		s.broken.CompareAndSwap(nil, &cause)
+		return nil, fmt.Errorf("bolt: update: %w", cause)
+	}
+	committed = true
+	return tx.Committed(), nil
+}
+
+// Insert implements [storage.Tasks].
+func (s *Store) Insert(ctx context.Context, ts ...*task.Task) (out []storage.Inserted, err error) {
+	err = s.Update(ctx, func(tx storage.Tx) (err error) {
+		out, err = tx.Insert(ctx, ts...)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// Swap implements [storage.Tasks].
+func (s *Store) Swap(ctx context.Context, cs ...task.Change) (out []*task.Task, err error) {
+	err = s.Update(ctx, func(tx storage.Tx) (err error) {
+		out, err = tx.Swap(ctx, cs...)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// Delete implements [storage.Tasks].
+func (s *Store) Delete(ctx context.Context, rs ...task.Ref) (out []bool, err error) {
+	err = s.Update(ctx, func(tx storage.Tx) (err error) {
+		out, err = tx.Delete(ctx, rs...)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}

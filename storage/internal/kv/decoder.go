@@ -1,0 +1,207 @@
+package kv
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"sync/atomic"
+	"time"
+
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+)
+
+// decoder reads stored values. After the first thing that cannot be read it is bad and
+// returns zero values only, so that callers need to ask once, at the end.
+type decoder struct {
+	rest  []byte
+	bad   bool
+	newer bool // bad because of a field that this program does not know
+}
+
+var zeros [16]byte
+
+func (d *decoder) fail() {
+	d.bad, d.rest = true, nil
+}
+
+// fixed returns the next n bytes, at most 16, still part of the input.
+func (d *decoder) fixed(n int) []byte {
+	if len(d.rest) < n {
+		d.fail()
+		return zeros[:n]
+	}
+	b := d.rest[:n]
+	d.rest = d.rest[n:]
+	return b
+}
+
+func (d *decoder) byte() byte { return d.fixed(1)[0] }
+
+func (d *decoder) uvarint() uint64 {
+	if len(d.rest) > 0 && d.rest[0] < 0x80 {
+		v := d.rest[0]
+		d.rest = d.rest[1:]
+		return uint64(v)
+	}
+	v, n := binary.Uvarint(d.rest)
+	if n <= 0 {
+		d.fail()
+		return 0
+	}
+	d.rest = d.rest[n:]
+	return v
+}
+
+// number reads a number up to limit.
+func (d *decoder) number(limit uint64) uint64 {
+	v := d.uvarint()
+	if v > limit {
+		d.fail()
+		return 0
+	}
+	return v
+}
+
+func (d *decoder) state() task.State {
+	s := task.State(d.byte())
+	if !s.Valid() {
+		d.fail()
+	}
+	return s
+}
+
+// fields reads a set of fields, all of them below unknown.
+func (d *decoder) fields(unknown fields) fields {
+	f := fields(d.uvarint())
+	if f >= unknown {
+		d.fail()
+		d.newer = true
+		return 0
+	}
+	return f
+}
+
+// bytes reads a string with its length, still part of the input.
+func (d *decoder) bytes() []byte {
+	n := d.uvarint()
+	if n > uint64(len(d.rest)) {
+		d.fail()
+		return nil
+	}
+	b := d.rest[:n]
+	d.rest = d.rest[n:]
+	return b
+}
+
+func (d *decoder) optional(present fields) string {
+	if present == 0 {
+		return ""
+	}
+	return string(d.bytes())
+}
+
+// offset reads a time as its distance from base.
+func (d *decoder) offset(present fields, base int64) time.Time {
+	if present == 0 {
+		return time.Time{}
+	}
+	v, n := binary.Varint(d.rest)
+	if n <= 0 {
+		d.fail()
+		return time.Time{}
+	}
+	d.rest = d.rest[n:]
+	return time.UnixMicro(base + v).UTC()
+}
+
+// count reads how many things follow that take at least size bytes each.
+func (d *decoder) count(size int) int {
+	return int(d.number(min(uint64(len(d.rest)/size), math.MaxInt32)))
+}
+
+func (d *decoder) headers() map[string]string {
+	n := d.count(2)
+	h := make(map[string]string, n)
+	for range n {
+		name := string(d.bytes())
+		h[name] = string(d.bytes())
+	}
+	return h
+}
+
+func (d *decoder) history(base int64) []task.Attempt {
+	n := d.count(3)
+	if n == 0 {
+		return nil
+	}
+	h := make([]task.Attempt, n)
+	for i := range h {
+		a := &h[i]
+		f := d.fields(firstUnknownAttempt)
+		a.Outcome = task.Outcome(d.byte())
+		a.Number = uint32(d.number(math.MaxUint32))
+		a.StartedAt = d.offset(f&attemptStarted, base)
+		a.EndedAt = d.offset(f&attemptEnded, base)
+		if f&attemptOwner != 0 {
+			a.Owner = task.ID(d.fixed(16))
+		}
+		a.Error = d.optional(f & attemptError)
+	}
+	return h
+}
+
+// end reports whether all was read and nothing was left over.
+func (d *decoder) end(what string, id task.ID) error {
+	switch {
+	case d.newer:
+		return fmt.Errorf("%s of task %v has a field that this program does not know: %w", what, id, storage.ErrFormat)
+	case d.bad || len(d.rest) > 0:
+		return fmt.Errorf("%s of task %v: %w", what, id, ErrDamaged)
+	}
+	return nil
+}
+
+// maxInterned bounds an interner, whatever is stored.
+const maxInterned = 1024
+
+// interner gives equal strings the same memory: a store has many rows and few types.
+// It is safe for concurrent use; a string lost to a race is interned the next time.
+type interner struct {
+	known atomic.Pointer[map[string]string] // never changed once it is here
+}
+
+func (in *interner) string(b []byte) string {
+	known := in.known.Load()
+	if known != nil {
+		if s, ok := (*known)[string(b)]; ok {
+			return s
+		}
+		if len(*known) >= maxInterned {
+			return string(b)
+		}
+	}
+	return in.add(known, string(b))
+}
+
+func (in *interner) add(known *map[string]string, s string) string {
+	grown := map[string]string{s: s}
+	if known != nil {
+		for k := range *known {
+			grown[k] = k
+		}
+	}
+	in.known.CompareAndSwap(known, &grown)
+	return s
+}
+
+// share returns the interned string equal to s, whose own memory may be part of
+// something large.
+func (in *interner) share(s string) string {
+	if known := in.known.Load(); known != nil {
+		if shared, ok := (*known)[s]; ok {
+			return shared
+		}
+	}
+	return in.string([]byte(s))
+}

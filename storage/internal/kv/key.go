@@ -1,0 +1,228 @@
+package kv
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+)
+
+// The first byte of a key names the table it belongs to. The layout, where text is an
+// escaped string, time and number are eight bytes that sort, and id is sixteen:
+//
+//	d state time id                                -> nothing
+//	h id                                           -> history too large for the record
+//	m name                                         -> about the store itself
+//	o id                                           -> result too large for the record
+//	p id                                           -> payload too large for the record
+//	q text(type) text(group) priority time number  -> id, version, shard
+//	r id                                           -> record
+//	u text(type) key                               -> id
+const (
+	prefixDue     = 'd'
+	prefixHistory = 'h'
+	prefixMeta    = 'm'
+	prefixResult  = 'o'
+	prefixPayload = 'p'
+	prefixReady   = 'q'
+	prefixRecord  = 'r'
+	prefixUnique  = 'u'
+)
+
+// TableEnd returns the first key behind the table, or the part of it, that key is in.
+// Within each, new rows have their keys at one end; an engine that keeps them apart on
+// disk moves less.
+func TableEnd(key []byte) []byte {
+	if len(key) > 1 && key[0] == prefixDue {
+		return []byte{prefixDue, key[1] + 1} // there are few states
+	}
+	return []byte{key[0] + 1}
+}
+
+var (
+	keyFormat = []byte{prefixMeta, 'f', 'o', 'r', 'm', 'a', 't'}
+	keySeq    = []byte{prefixMeta, 's', 'e', 'q'}
+)
+
+const (
+	idKeySize  = 1 + 16
+	dueKeySize = 1 + 1 + 8 + 16
+	rankSize   = 1 + 8 + 8
+)
+
+// Text is ended by 0x00 0x00, and a 0x00 in it becomes 0x00 0xff, so that texts sort
+// as their bytes do and none is the beginning of another.
+const (
+	textEnd    = "\x00\x00"
+	textEscape = "\x00\xff"
+)
+
+func appendText(b []byte, s string) []byte {
+	if strings.IndexByte(s, 0) < 0 {
+		b = append(b, s...)
+		return append(b, textEnd...)
+	}
+	for i := range len(s) {
+		if s[i] == 0 {
+			b = append(b, textEscape...)
+		} else {
+			b = append(b, s[i])
+		}
+	}
+	return append(b, textEnd...)
+}
+
+// cutText reads the text at the start of b and returns what follows it.
+func cutText(b []byte) (s string, rest []byte, err error) {
+	end := bytes.IndexByte(b, 0)
+	if end >= 0 && end+1 < len(b) && b[end+1] == 0 {
+		return string(b[:end]), b[end+2:], nil
+	}
+	var out []byte
+	for i := 0; i+1 < len(b); i++ {
+		switch {
+		case b[i] != 0:
+			out = append(out, b[i])
+		case b[i+1] == 0:
+			return string(out), b[i+2:], nil
+		case b[i+1] == 0xff:
+			out = append(out, 0)
+			i++
+		default:
+			return "", nil, fmt.Errorf("a text in a key: %w", ErrDamaged)
+		}
+	}
+	return "", nil, fmt.Errorf("a text in a key: %w", ErrDamaged)
+}
+
+func appendTime(b []byte, micros int64) []byte {
+	return binary.BigEndian.AppendUint64(b, uint64(micros)^1<<63)
+}
+
+func timeAt(b []byte) int64 { return int64(binary.BigEndian.Uint64(b) ^ 1<<63) }
+
+func appendIDKey(b []byte, prefix byte, id task.ID) []byte {
+	b = append(b, prefix)
+	return append(b, id[:]...)
+}
+
+func idOf(key []byte) (task.ID, error) {
+	if len(key) != idKeySize {
+		return task.ID{}, fmt.Errorf("key %x: %w", key, ErrDamaged)
+	}
+	return task.ID(key[1:]), nil
+}
+
+func appendUniqueKey(b []byte, typ, key string) []byte {
+	b = append(b, prefixUnique)
+	b = appendText(b, typ)
+	return append(b, key...)
+}
+
+func appendDueKey(b []byte, s task.State, at int64, id task.ID) []byte {
+	b = append(b, prefixDue, byte(s))
+	b = appendTime(b, at)
+	return append(b, id[:]...)
+}
+
+// parseDueKey returns the position that a key of the due index stands for.
+func parseDueKey(key []byte) (at int64, id task.ID, err error) {
+	if len(key) != dueKeySize {
+		return 0, task.ID{}, fmt.Errorf("key %x: %w", key, ErrDamaged)
+	}
+	return timeAt(key[2:]), task.ID(key[10:]), nil
+}
+
+func appendLeaf(b []byte, l task.Leaf) []byte {
+	b = append(b, prefixReady)
+	b = appendText(b, l.Type)
+	return appendText(b, l.Group)
+}
+
+func appendRank(b []byte, r task.Rank) []byte {
+	b = append(b, r.Priority)
+	b = appendTime(b, r.ReadyAt)
+	return binary.BigEndian.AppendUint64(b, r.Seq)
+}
+
+func appendReadyValue(b []byte, t *task.Task) []byte {
+	b = append(b, t.ID[:]...)
+	b = binary.AppendUvarint(b, t.Version)
+	return binary.AppendUvarint(b, uint64(t.Shard))
+}
+
+// parseReady makes a trigger of an entry of the ready index, given the length of the
+// part of its key that names the leaf.
+func parseReady(leaf task.Leaf, prefix int, key, value []byte) (task.Trigger, error) {
+	tr := task.Trigger{Leaf: leaf}
+	if len(key) != prefix+rankSize || len(value) < 16 {
+		return tr, fmt.Errorf("key %x: %w", key, ErrDamaged)
+	}
+	rank := key[prefix:]
+	tr.Priority, tr.ReadyAt, tr.Seq = rank[0], timeAt(rank[1:]), binary.BigEndian.Uint64(rank[9:])
+	tr.ID = task.ID(value[:16])
+	d := decoder{rest: value[16:]}
+	tr.Version, tr.Shard = d.uvarint(), uint16(d.number(math.MaxUint16))
+	if d.bad || len(d.rest) > 0 {
+		return tr, fmt.Errorf("value of key %x: %w", key, ErrDamaged)
+	}
+	return tr, nil
+}
+
+// entries are the index entries of one row; an empty key is none. They depend on the
+// row alone: it is in the ready index if it is Submitted, and in the due index if
+// somebody must look at it at some time. A row that nobody has to look at costs no
+// entry: there is no query that it would answer.
+type entries struct {
+	ready, readyValue []byte
+	due               []byte
+}
+
+// of makes e the entries of t, reusing its buffers.
+func (e *entries) of(t *task.Task) {
+	e.ready, e.readyValue, e.due = e.ready[:0], e.readyValue[:0], e.due[:0]
+	if t.State == task.Submitted {
+		e.ready = appendRank(appendLeaf(e.ready, t.Leaf()), t.Rank())
+		e.readyValue = appendReadyValue(e.readyValue, t)
+	}
+	if !t.NextEventAt.IsZero() {
+		e.due = appendDueKey(e.due, t.State, t.NextEventAt.UnixMicro(), t.ID)
+	}
+}
+
+// dueRange returns the keys that q asks for.
+func dueRange(q storage.DueQuery) (lower, upper []byte) {
+	if q.After.ID.IsZero() && q.After.At.IsZero() {
+		lower = []byte{prefixDue, byte(q.State)}
+	} else {
+		lower = append(appendDueKey(nil, q.State, q.After.At.UnixMicro(), q.After.ID), 0)
+	}
+	upper = appendTime([]byte{prefixDue, byte(q.State)}, q.Before.UnixMicro()+1)
+	return lower, upper
+}
+
+// successor returns the first key after all those that begin with prefix, whose last
+// byte is not 0xff.
+func successor(prefix []byte) []byte {
+	next := bytes.Clone(prefix)
+	next[len(next)-1]++
+	return next
+}
+
+func appendNumber(b []byte, n uint64) []byte { return binary.AppendUvarint(b, n) }
+
+func getNumber(r Reader, key []byte) (n uint64, found bool, err error) {
+	value, found, err := r.Get(key)
+	if err != nil || !found {
+		return 0, false, err
+	}
+	d := decoder{rest: value}
+	if n = d.uvarint(); d.bad || len(d.rest) > 0 {
+		return 0, false, fmt.Errorf("value of key %q: %w", key, ErrDamaged)
+	}
+	return n, true, nil
+}

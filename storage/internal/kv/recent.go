@@ -1,0 +1,69 @@
+package kv
+
+import "github.com/taskengine/taskengine/engine/task"
+
+// recentRows is how many of the rows changed last are remembered. At about 700 bytes a
+// row that is some 12 MB at most.
+const recentRows = 1 << 14
+
+// heavyRow is the size of headers and error above which a row is not remembered.
+const heavyRow = 2048
+
+// recent remembers the rows changed last, so that the next change of a row need not
+// read it, and a new row need not be looked for. Its invariant: every row of the store
+// with an ID greater than floor is in rows, with nil for one that must be read.
+type recent struct {
+	rows  map[task.ID]*row
+	ring  []task.ID // the order in which rows came; a row may be in it twice
+	next  int       // where the ring goes on once it is full
+	limit int
+	floor task.ID
+}
+
+func newRecent(limit int) recent {
+	return recent{rows: make(map[task.ID]*row), limit: limit}
+}
+
+// lookup returns the row if it is remembered, and whether it may exist if it is not.
+func (c *recent) lookup(id task.ID) (r *row, maybe bool) {
+	r, known := c.rows[id]
+	return r, known || id.Compare(c.floor) <= 0
+}
+
+// put notes that the store now has r under id, or no row if r is nil.
+func (c *recent) put(id task.ID, r *row) {
+	if r == nil {
+		delete(c.rows, id)
+		return
+	}
+	if _, known := c.rows[id]; !known {
+		c.remember(id)
+	}
+	if !r.State.Live() || r.weight() > heavyRow {
+		r = nil
+	}
+	c.rows[id] = r
+}
+
+func (c *recent) remember(id task.ID) {
+	if len(c.ring) < c.limit {
+		c.ring = append(c.ring, id)
+		return
+	}
+	old := c.ring[c.next]
+	delete(c.rows, old)
+	if old.Compare(c.floor) > 0 {
+		c.floor = old
+	}
+	c.ring[c.next] = id
+	c.next = (c.next + 1) % c.limit
+}
+
+// weight is what r holds beyond its fixed size and the parts that are bounded anyway.
+func (r *row) weight() int {
+	n := len(r.LastError) + len(r.Group) + len(r.Key) + len(r.OrderingKey)
+	for k, v := range r.Headers {
+		n += len(k) + len(v)
+	}
+	return n
+}

@@ -1,0 +1,140 @@
+package kv
+
+import (
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+)
+
+var moment = time.Date(2024, time.March, 1, 12, 0, 0, 123456000, time.UTC)
+
+// typical is a row as most are when they change.
+func typical() *row {
+	return &row{Task: task.Task{
+		ID: task.ID{1, 2, 3}, Version: 2, State: task.Processing, Type: "payout", Shard: 7, Priority: 5, Seq: 1 << 20,
+		Group: "partner-17", Attempt: 1, CreatedAt: moment, ReadyAt: moment, StartedAt: moment.Add(time.Millisecond),
+		UpdatedAt: moment.Add(time.Millisecond), NextEventAt: moment.Add(time.Minute), Owner: task.ID{9},
+		Payload: []byte(strings.Repeat("x", 100)),
+	}}
+}
+
+// full is a row with every field.
+func full() *row {
+	r := typical()
+	r.Key, r.OrderingKey, r.Crashes, r.ExpiresAt = "k", "o", 2, moment.Add(-time.Hour)
+	r.Headers = map[string]string{"b": "2", "a": "1", "": ""}
+	r.LastError, r.Result = "failed", []byte("r")
+	r.History = []task.Attempt{{}, {Number: 3, StartedAt: moment, EndedAt: moment, Owner: task.ID{1}, Outcome: task.Crashed, Error: "e"}}
+	return r
+}
+
+func TestRecordComesBack(t *testing.T) {
+	distant := full()
+	distant.History, distant.Payload, distant.Result, distant.far = nil, nil, nil, far
+	for name, r := range map[string]*row{
+		"typical": typical(), "full": full(), "empty": {Task: task.Task{State: task.Waiting}}, "parts elsewhere": distant,
+	} {
+		var in interner
+		got, err := decodeRecord(r.ID, appendRecord(nil, r), &in)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if !reflect.DeepEqual(got, r) {
+			t.Errorf("%s: got %+v, want %+v", name, got, r)
+		}
+	}
+}
+
+func TestRecordOfANewerProgramIsRefused(t *testing.T) {
+	var in interner
+	record := appendRecord(nil, typical())
+	record[0]++
+	if _, err := decodeRecord(task.ID{}, record, &in); !errors.Is(err, storage.ErrFormat) {
+		t.Errorf("a newer format: %v", err)
+	}
+	unknown := []byte{formatRecord, byte(task.Waiting), 0}
+	unknown = appendNumber(unknown, uint64(firstUnknownField))
+	if _, err := decodeRecord(task.ID{}, unknown, &in); !errors.Is(err, storage.ErrFormat) {
+		t.Errorf("an unknown field: %v", err)
+	}
+}
+
+func TestRecordCutAnywhereIsDamaged(t *testing.T) {
+	var in interner
+	record := appendRecord(nil, full())
+	for n := range record {
+		if _, err := decodeRecord(task.ID{}, record[:n], &in); !errors.Is(err, ErrDamaged) {
+			t.Fatalf("cut to %d bytes: %v", n, err)
+		}
+	}
+	if _, err := decodeRecord(task.ID{}, append(record, 0), &in); !errors.Is(err, ErrDamaged) {
+		t.Fatalf("one byte too long: %v", err)
+	}
+}
+
+func FuzzDecodeRecord(f *testing.F) {
+	f.Add([]byte{})
+	f.Add(appendRecord(nil, typical()))
+	f.Add(appendRecord(nil, full()))
+	f.Add(appendHistory(nil, 0, full().History))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var in interner
+		_, _ = decodeHistory(task.ID{}, 0, b) // must not panic
+		_, _, _ = peek(task.ID{}, b, &in)
+		r, err := decodeRecord(task.ID{1}, b, &in)
+		if err != nil {
+			if !errors.Is(err, ErrDamaged) && !errors.Is(err, storage.ErrFormat) {
+				t.Fatalf("got %v", err)
+			}
+			return
+		}
+		// What can be read is a row, and that row comes back.
+		again, err := decodeRecord(task.ID{1}, appendRecord(nil, r), &in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(normal(again), normal(r)) {
+			t.Fatalf("got %+v, want %+v", again, r)
+		}
+	})
+}
+
+// normal makes nothing of what is empty: records do not tell the two apart.
+func normal(r *row) *row {
+	if len(r.Headers) == 0 {
+		r.Headers = nil
+	}
+	if len(r.Payload) == 0 {
+		r.Payload = nil
+	}
+	if len(r.Result) == 0 {
+		r.Result = nil
+	}
+	return r
+}
+
+func BenchmarkEncode(b *testing.B) {
+	r := typical()
+	var buf []byte
+	b.ReportAllocs()
+	for b.Loop() {
+		buf = appendRecord(buf[:0], r)
+	}
+	b.ReportMetric(float64(len(buf)), "bytes")
+}
+
+func BenchmarkDecode(b *testing.B) {
+	record := appendRecord(nil, typical())
+	var in interner
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := decodeRecord(task.ID{}, record, &in); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,380 @@
+package kv
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+)
+
+// Tx is one transaction that may write. It is used by one goroutine, and by nobody
+// once it was committed or rolled back.
+type Tx struct {
+	*state // nil once the transaction is over
+}
+
+// read runs a reading verb of tx: its error ends what can be done with the transaction.
+func read[T any](tx *Tx, verb func(*View) (T, error)) (T, error) {
+	var none T
+	switch {
+	case tx.state == nil:
+		return none, ErrDone
+	case tx.err != nil:
+		return none, tx.err
+	}
+	out, err := verb(&tx.View)
+	if err != nil && !errors.Is(err, task.ErrNotFound) {
+		tx.err = err
+	}
+	return out, err
+}
+
+// Get implements [storage.Tasks].
+func (tx *Tx) Get(ctx context.Context, id task.ID) (*task.Task, error) {
+	return read(tx, func(v *View) (*task.Task, error) { return v.Get(ctx, id) })
+}
+
+// Due implements [storage.Tasks].
+func (tx *Tx) Due(ctx context.Context, q storage.DueQuery) ([]storage.Due, error) {
+	return read(tx, func(v *View) ([]storage.Due, error) { return v.Due(ctx, q) })
+}
+
+// Ready implements [storage.Tasks].
+func (tx *Tx) Ready(ctx context.Context, q storage.ReadyQuery) ([]task.Trigger, error) {
+	return read(tx, func(v *View) ([]task.Trigger, error) { return v.Ready(ctx, q) })
+}
+
+// Leaves implements [storage.Tasks].
+func (tx *Tx) Leaves(ctx context.Context, after task.Leaf, limit int) ([]task.Leaf, error) {
+	return read(tx, func(v *View) ([]task.Leaf, error) { return v.Leaves(ctx, after, limit) })
+}
+
+var _ storage.Tx = (*Tx)(nil)
+
+// state is what a transaction knows. The DB keeps it for the next one, for its buffers.
+type state struct {
+	View
+	rw    ReadWriter
+	rows  map[task.ID]*row   // as this transaction left them; nil for a deleted one
+	order []task.ID          // the keys of rows, in the order they came
+	keys  map[string]task.ID // unique keys it wrote; zero for one it deleted
+	parts map[string][]byte  // parts with a key of their own that it wrote; nil for one it deleted
+	hooks []func()
+	err   error // the first error of a verb: the transaction is dead
+
+	seq, ceiling uint64 // those of the DB before it began
+	wrote        bool
+
+	key, value []byte // scratch
+	was, is    entries
+}
+
+// Begin starts a transaction over rw. No other one may be in progress.
+func (db *DB) Begin(rw ReadWriter) *Tx {
+	s := db.free
+	db.free = nil
+	if s == nil {
+		s = &state{rows: make(map[task.ID]*row), keys: make(map[string]task.ID), parts: make(map[string][]byte)}
+	}
+	s.View = View{db: db, r: rw, rows: s.rows, parts: s.parts}
+	s.rw, s.err, s.wrote = rw, nil, false
+	s.seq, s.ceiling = db.seq, db.ceiling
+	return &Tx{s}
+}
+
+// Err returns the error that made the transaction unfit to be committed, if any.
+func (tx *Tx) Err() error { return tx.err }
+
+// Wrote reports whether there is anything to commit.
+func (tx *Tx) Wrote() bool { return tx.wrote }
+
+// Committed ends the transaction, once what it wrote can be read by the next one, and
+// returns the hooks to be called when it is durable.
+func (tx *Tx) Committed() []func() {
+	s := tx.state
+	for _, id := range s.order {
+		s.db.recent.put(id, s.rows[id])
+	}
+	hooks := s.hooks
+	s.hooks = nil
+	tx.end()
+	return hooks
+}
+
+// RolledBack ends the transaction when nothing of it was applied.
+func (tx *Tx) RolledBack() {
+	tx.db.seq, tx.db.ceiling = tx.seq, tx.ceiling
+	tx.end()
+}
+
+// largestKept is how many rows a transaction may have touched for its buffers to be
+// used again: clearing a map costs what its largest use did.
+const largestKept = 4096
+
+func (tx *Tx) end() {
+	s := tx.state
+	tx.state = nil
+	if len(s.order) > largestKept || cap(s.value) > 1<<16 {
+		return
+	}
+	clear(s.rows)
+	clear(s.keys)
+	clear(s.parts)
+	clear(s.hooks)
+	s.order, s.hooks, s.rw, s.View = s.order[:0], s.hooks[:0], nil, View{db: s.db}
+	s.db.free = s
+}
+
+// OnCommit implements [storage.Tx].
+func (tx *Tx) OnCommit(fn func()) {
+	if tx.state != nil {
+		tx.hooks = append(tx.hooks, fn)
+	}
+}
+
+// do runs a verb: its error ends what can be done with the transaction.
+func (tx *Tx) do(ctx context.Context, verb string, fn func() error) error {
+	if tx.state == nil {
+		return ErrDone
+	}
+	if tx.err != nil {
+		return tx.err
+	}
+	err := ctx.Err()
+	if err == nil {
+		err = fn()
+	}
+	if err != nil {
+		tx.err = tx.db.fail(verb, err)
+	}
+	return tx.err
+}
+
+// row returns the row as the transaction sees it, or nil. It must not be changed.
+func (s *state) row(id task.ID) (*row, error) {
+	if r, touched := s.rows[id]; touched {
+		return r, nil
+	}
+	if r, maybe := s.db.recent.lookup(id); r != nil || !maybe {
+		return r, nil
+	}
+	return s.View.row(id)
+}
+
+// note has the transaction see r under id from now on; nil is no row.
+func (s *state) note(id task.ID, r *row) {
+	if _, touched := s.rows[id]; !touched {
+		s.order = append(s.order, id)
+	}
+	s.rows[id] = r
+	s.wrote = true
+}
+
+// Insert implements [storage.Tasks].
+func (tx *Tx) Insert(ctx context.Context, ts ...*task.Task) (out []storage.Inserted, err error) {
+	err = tx.do(ctx, "insert", func() error {
+		out = make([]storage.Inserted, len(ts))
+		for i, t := range ts {
+			if out[i].Existing, err = tx.insert(t); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// insert adds one row unless its place is taken, and returns by whom.
+func (s *state) insert(t *task.Task) (existing task.ID, err error) {
+	if old, err := s.row(t.ID); err != nil || old != nil {
+		return t.ID, err
+	}
+	if t.Key != "" {
+		if existing, err = s.takeKey(t); err != nil || !existing.IsZero() {
+			return existing, err
+		}
+	}
+	if t.Seq, err = s.nextSeq(); err != nil {
+		return task.ID{}, err
+	}
+	r := &row{Task: *t}
+	r.Type = s.db.intern.share(t.Type)
+	stamp(&r.Task)
+	if len(t.Headers) > 0 {
+		r.Headers = cloneHeaders(t.Headers)
+	}
+	if err := s.putHistory(r, t.History); err != nil {
+		return task.ID{}, err
+	}
+	if err := s.putPart(r, farPayload, &r.Payload); err != nil {
+		return task.ID{}, err
+	}
+	if err := s.putPart(r, farResult, &r.Result); err != nil {
+		return task.ID{}, err
+	}
+	if err := s.putRecord(r); err != nil {
+		return task.ID{}, err
+	}
+	s.is.of(&r.Task)
+	if err := s.putEntries(); err != nil {
+		return task.ID{}, err
+	}
+	s.note(r.ID, r)
+	return task.ID{}, nil
+}
+
+// takeKey gives t its unique key, or returns the task that has it.
+func (s *state) takeKey(t *task.Task) (holder task.ID, err error) {
+	s.key = appendUniqueKey(s.key[:0], t.Type, t.Key)
+	holder, touched := s.keys[string(s.key)]
+	if !touched {
+		value, found, err := s.r.Get(s.key)
+		if err != nil {
+			return task.ID{}, err
+		}
+		if found {
+			holder, err = idOfValue(s.key, value)
+			return holder, err
+		}
+	}
+	if !holder.IsZero() {
+		return holder, nil
+	}
+	s.keys[string(s.key)] = t.ID
+	return task.ID{}, s.rw.Put(s.key, t.ID[:])
+}
+
+// nextSeq returns the next number, setting aside a block of them now and then.
+func (s *state) nextSeq() (uint64, error) {
+	db := s.db
+	db.seq++
+	if db.seq > db.ceiling {
+		db.ceiling = db.seq + seqBlock
+		s.value = appendNumber(s.value[:0], db.ceiling)
+		if err := s.rw.Put(keySeq, s.value); err != nil {
+			return 0, err
+		}
+	}
+	return db.seq, nil
+}
+
+// Swap implements [storage.Tasks].
+func (tx *Tx) Swap(ctx context.Context, cs ...task.Change) (out []*task.Task, err error) {
+	err = tx.do(ctx, "swap", func() error {
+		out = make([]*task.Task, len(cs))
+		for i := range cs {
+			if out[i], err = tx.swap(&cs[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// swap makes one change and returns the caller's copy of the row.
+func (s *state) swap(c *task.Change) (*task.Task, error) {
+	old, err := s.row(c.ID)
+	if err != nil || old == nil || old.Version != c.Version {
+		return nil, err
+	}
+	out := new(task.Task)
+	*out = old.Task
+	if old.far&farHistory != 0 {
+		if out.History, err = s.farHistory(old); err != nil {
+			return nil, err
+		}
+	}
+	before := out.History
+	if !c.Apply(out) {
+		return nil, nil
+	}
+	now := &row{Task: *out, far: old.far}
+	now.History = old.History
+	if !slices.Equal(before, out.History) {
+		if err := s.putHistory(now, out.History); err != nil {
+			return nil, err
+		}
+	}
+	if out.State == task.Done {
+		if err := s.putPart(now, farResult, &now.Result); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.putRecord(now); err != nil {
+		return nil, err
+	}
+	s.was.of(&old.Task)
+	s.is.of(&now.Task)
+	if err := s.moveEntries(); err != nil {
+		return nil, err
+	}
+	s.note(now.ID, now)
+	return out, s.handOut(out, now)
+}
+
+// handOut makes t, which shares memory with r, the caller's own: with the payload if
+// it has just been grabbed, and without a result.
+func (s *state) handOut(t *task.Task, r *row) (err error) {
+	t.Result, t.Payload = nil, nil
+	if t.State == task.Processing {
+		t.Payload, err = s.part(r, farPayload, r.Payload)
+	}
+	t.Headers = cloneHeaders(t.Headers)
+	t.History = slices.Clone(t.History)
+	return err
+}
+
+// Delete implements [storage.Tasks].
+func (tx *Tx) Delete(ctx context.Context, rs ...task.Ref) (out []bool, err error) {
+	err = tx.do(ctx, "delete", func() error {
+		out = make([]bool, len(rs))
+		for i, ref := range rs {
+			if out[i], err = tx.remove(ref); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// remove deletes one row with all that belongs to it.
+func (s *state) remove(ref task.Ref) (bool, error) {
+	old, err := s.row(ref.ID)
+	if err != nil || old == nil || old.Version != ref.Version {
+		return false, err
+	}
+	s.was.of(&old.Task)
+	if err := s.dropEntries(); err != nil {
+		return false, err
+	}
+	for _, bit := range [...]fields{farHistory, farPayload, farResult} {
+		if old.far&bit != 0 {
+			if err := s.dropPart(old, bit); err != nil {
+				return false, err
+			}
+		}
+	}
+	if old.Key != "" {
+		s.key = appendUniqueKey(s.key[:0], old.Type, old.Key)
+		s.keys[string(s.key)] = task.ID{}
+		if err := s.rw.Delete(s.key); err != nil {
+			return false, err
+		}
+	}
+	s.note(ref.ID, nil)
+	s.key = appendIDKey(s.key[:0], prefixRecord, ref.ID)
+	return true, s.rw.Delete(s.key)
+}

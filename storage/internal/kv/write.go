@@ -1,0 +1,128 @@
+package kv
+
+import (
+	"bytes"
+	"maps"
+
+	"github.com/taskengine/taskengine/engine/task"
+)
+
+// putRecord writes the record of r.
+func (s *state) putRecord(r *row) error {
+	s.key = appendIDKey(s.key[:0], prefixRecord, r.ID)
+	s.value = appendRecord(s.value[:0], r)
+	return s.rw.Put(s.key, s.value)
+}
+
+// putEntries writes the entries of a row that had none.
+func (s *state) putEntries() error {
+	if len(s.is.ready) > 0 {
+		if err := s.rw.Put(s.is.ready, s.is.readyValue); err != nil {
+			return err
+		}
+	}
+	if len(s.is.due) > 0 {
+		return s.rw.Put(s.is.due, nil)
+	}
+	return nil
+}
+
+// dropEntries removes the entries that a row had.
+func (s *state) dropEntries() error {
+	if len(s.was.ready) > 0 {
+		if err := s.rw.DeleteOnce(s.was.ready); err != nil {
+			return err
+		}
+	}
+	if len(s.was.due) > 0 {
+		return s.rw.DeleteOnce(s.was.due)
+	}
+	return nil
+}
+
+// moveEntries replaces the entries that a row had by those it has. One that stays is
+// not written again: DeleteOnce depends on that. A ready entry never stays, since no
+// Submitted row can be changed and remain Submitted.
+func (s *state) moveEntries() error {
+	if bytes.Equal(s.was.due, s.is.due) {
+		s.was.due, s.is.due = s.was.due[:0], s.is.due[:0]
+	}
+	if err := s.dropEntries(); err != nil {
+		return err
+	}
+	return s.putEntries()
+}
+
+// partPrefix is the table of a part with a key of its own.
+func partPrefix(bit fields) byte {
+	switch bit {
+	case farHistory:
+		return prefixHistory
+	case farPayload:
+		return prefixPayload
+	default:
+		return prefixResult
+	}
+}
+
+// putPart leaves a small part in the record, as a copy, and moves a large one to a key
+// of its own.
+func (s *state) putPart(r *row, bit fields, part *[]byte) error {
+	if len(*part) > inlineSize {
+		err := s.putFar(r, bit, *part)
+		*part = nil
+		return err
+	}
+	*part = append([]byte(nil), *part...)
+	return s.recall(r, bit)
+}
+
+// recall drops the key that a part had of its own, if it had one.
+func (s *state) recall(r *row, bit fields) error {
+	if r.far&bit == 0 {
+		return nil
+	}
+	r.far &^= bit
+	return s.dropPart(r, bit)
+}
+
+// putHistory makes h the history of r, in its record or under a key of its own.
+func (s *state) putHistory(r *row, h []task.Attempt) error {
+	r.History = h
+	if len(h) == 0 {
+		return nil
+	}
+	s.value = appendHistory(s.value[:0], r.base(), h)
+	if len(s.value) > inlineSize {
+		r.History = nil
+		return s.putFar(r, farHistory, s.value)
+	}
+	r.History = append([]task.Attempt(nil), h...)
+	return s.recall(r, farHistory)
+}
+
+func (s *state) putFar(r *row, bit fields, value []byte) error {
+	r.far |= bit
+	s.key = appendIDKey(s.key[:0], partPrefix(bit), r.ID)
+	s.parts[string(s.key)] = bytes.Clone(value)
+	return s.rw.Put(s.key, value)
+}
+
+func (s *state) dropPart(r *row, bit fields) error {
+	s.key = appendIDKey(s.key[:0], partPrefix(bit), r.ID)
+	s.parts[string(s.key)] = nil
+	return s.rw.Delete(s.key)
+}
+
+func cloneHeaders(h map[string]string) map[string]string {
+	if len(h) == 0 {
+		return nil
+	}
+	return maps.Clone(h)
+}
+
+// stamp cuts the times of t to what a record keeps.
+func stamp(t *task.Task) {
+	t.CreatedAt, t.ReadyAt, t.NextEventAt = task.Stamp(t.CreatedAt), task.Stamp(t.ReadyAt), task.Stamp(t.NextEventAt)
+	t.ExpiresAt, t.StartedAt, t.UpdatedAt = task.Stamp(t.ExpiresAt), task.Stamp(t.StartedAt), task.Stamp(t.UpdatedAt)
+}

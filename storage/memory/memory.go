@@ -1,0 +1,151 @@
+// Package memory keeps tasks in memory, for tests and for trying things out: nothing
+// outlives the process. It is also what the other stores are compared with, so it
+// prefers being obviously right to being fast: a query looks at every row.
+package memory
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+)
+
+// Store is a [storage.Store] in memory. It implements [storage.Inspector] and
+// [storage.Relaxer] too. Make one with [New].
+type Store struct {
+	mu     sync.RWMutex
+	rows   map[task.ID]*task.Task // guarded by mu; a row is replaced, never changed
+	keys   map[key]task.ID        // guarded by mu: who has a unique key
+	seq    uint64                 // guarded by mu: the newest one given out
+	closed bool                   // guarded by mu
+}
+
+// key is what no two rows may share.
+type key struct{ typ, key string }
+
+var (
+	_ storage.Store     = (*Store)(nil)
+	_ storage.Inspector = (*Store)(nil)
+	_ storage.Relaxer   = (*Store)(nil)
+)
+
+// New returns an empty store.
+func New() *Store {
+	return &Store{rows: make(map[task.ID]*task.Task), keys: make(map[key]task.ID)}
+}
+
+// Close implements [storage.Store].
+func (s *Store) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	return nil
+}
+
+// Update implements [storage.Store].
+func (s *Store) Update(ctx context.Context, fn func(storage.Tx) error) error {
+	hooks, err := s.transact(ctx, fn)
+	if err != nil {
+		return err
+	}
+	for _, hook := range hooks {
+		hook()
+	}
+	return nil
+}
+
+// Relax implements [storage.Relaxer]: here nothing is ever durable.
+func (s *Store) Relax(ctx context.Context, fn func(storage.Tx) error) error {
+	return s.Update(ctx, fn)
+}
+
+func (s *Store) transact(ctx context.Context, fn func(storage.Tx) error) (hooks []func(), err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
+	x := &tx{s: s, before: make(map[task.ID]*task.Task)}
+	committed := false
+	defer func() {
+		x.done = true
+		if !committed { // fn failed or panicked
+			x.undo()
+		}
+	}()
+	if err := fn(x); err != nil {
+		return nil, err
+	}
+	if x.err != nil {
+		return nil, x.err
+	}
+	committed = true
+	return x.hooks, nil
+}
+
+// usable returns why a call cannot be served. The caller holds mu.
+func (s *Store) usable(ctx context.Context) error {
+	if s.closed {
+		return fmt.Errorf("memory: %w", storage.ErrClosed)
+	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("memory: %w", err)
+	}
+	return nil
+}
+
+// update runs one verb as a transaction of its own.
+func update[T any](ctx context.Context, s *Store, verb func(storage.Tx) (T, error)) (out T, err error) {
+	err = s.Update(ctx, func(tx storage.Tx) (err error) {
+		out, err = verb(tx)
+		return err
+	})
+	return out, err
+}
+
+// view runs one query while nobody writes.
+func view[T any](ctx context.Context, s *Store, query func() (T, error)) (out T, err error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if err := s.usable(ctx); err != nil {
+		return out, err
+	}
+	return query()
+}
+
+// Insert implements [storage.Tasks].
+func (s *Store) Insert(ctx context.Context, ts ...*task.Task) ([]storage.Inserted, error) {
+	return update(ctx, s, func(tx storage.Tx) ([]storage.Inserted, error) { return tx.Insert(ctx, ts...) })
+}
+
+// Swap implements [storage.Tasks].
+func (s *Store) Swap(ctx context.Context, cs ...task.Change) ([]*task.Task, error) {
+	return update(ctx, s, func(tx storage.Tx) ([]*task.Task, error) { return tx.Swap(ctx, cs...) })
+}
+
+// Delete implements [storage.Tasks].
+func (s *Store) Delete(ctx context.Context, rs ...task.Ref) ([]bool, error) {
+	return update(ctx, s, func(tx storage.Tx) ([]bool, error) { return tx.Delete(ctx, rs...) })
+}
+
+// Get implements [storage.Tasks].
+func (s *Store) Get(ctx context.Context, id task.ID) (*task.Task, error) {
+	return view(ctx, s, func() (*task.Task, error) { return s.get(id) })
+}
+
+// Due implements [storage.Tasks].
+func (s *Store) Due(ctx context.Context, q storage.DueQuery) ([]storage.Due, error) {
+	return view(ctx, s, func() ([]storage.Due, error) { return s.due(q), nil })
+}
+
+// Ready implements [storage.Tasks].
+func (s *Store) Ready(ctx context.Context, q storage.ReadyQuery) ([]task.Trigger, error) {
+	return view(ctx, s, func() ([]task.Trigger, error) { return s.ready(q), nil })
+}
+
+// Leaves implements [storage.Tasks].
+func (s *Store) Leaves(ctx context.Context, after task.Leaf, limit int) ([]task.Leaf, error) {
+	return view(ctx, s, func() ([]task.Leaf, error) { return s.leaves(after, limit), nil })
+}

@@ -1,0 +1,115 @@
+package memory
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+)
+
+// The queries below look at the rows with mu held.
+
+func (s *Store) get(id task.ID) (*task.Task, error) {
+	t, found := s.rows[id]
+	if !found {
+		return nil, fmt.Errorf("%v: %w", id, task.ErrNotFound)
+	}
+	return t.Clone(), nil
+}
+
+func (s *Store) due(q storage.DueQuery) []storage.Due {
+	var out []storage.Due
+	for _, t := range s.rows {
+		d := storage.Due{Trigger: t.Trigger(), At: t.NextEventAt}
+		if t.State != q.State || d.At.IsZero() || d.At.After(q.Before) {
+			continue
+		}
+		if q.After == (storage.Due{}) || compareDue(d, q.After) > 0 {
+			out = append(out, d)
+		}
+	}
+	slices.SortFunc(out, compareDue)
+	return first(out, q.Limit)
+}
+
+func compareDue(a, b storage.Due) int {
+	return cmp.Or(a.At.Compare(b.At), a.ID.Compare(b.ID))
+}
+
+func (s *Store) ready(q storage.ReadyQuery) []task.Trigger {
+	var out []task.Trigger
+	for _, t := range s.rows {
+		if t.State != task.Submitted || t.Leaf() != q.Leaf {
+			continue
+		}
+		if q.After == nil || t.Rank().Compare(*q.After) > 0 {
+			out = append(out, t.Trigger())
+		}
+	}
+	slices.SortFunc(out, func(a, b task.Trigger) int { return a.Rank.Compare(b.Rank) })
+	return first(out, q.Limit)
+}
+
+func (s *Store) leaves(after task.Leaf, limit int) []task.Leaf {
+	var out []task.Leaf
+	for _, t := range s.rows {
+		if t.State != task.Submitted {
+			continue
+		}
+		if after == (task.Leaf{}) || compareLeaf(t.Leaf(), after) > 0 {
+			out = append(out, t.Leaf())
+		}
+	}
+	slices.SortFunc(out, compareLeaf)
+	return first(slices.Compact(out), limit)
+}
+
+func compareLeaf(a, b task.Leaf) int {
+	return cmp.Or(cmp.Compare(a.Type, b.Type), cmp.Compare(a.Group, b.Group))
+}
+
+func first[T any](some []T, limit int) []T { return some[:min(len(some), max(0, limit))] }
+
+// List implements [storage.Inspector].
+func (s *Store) List(ctx context.Context, f storage.Filter, before task.ID, limit, scan int) (out []*task.Task, next task.ID, err error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if err := s.usable(ctx); err != nil {
+		return nil, task.ID{}, err
+	}
+	var ids []task.ID
+	for id := range s.rows {
+		if before.IsZero() || id.Compare(before) < 0 {
+			ids = append(ids, id)
+		}
+	}
+	slices.SortFunc(ids, func(a, b task.ID) int { return b.Compare(a) })
+	for i, id := range ids {
+		if len(out) >= limit || i >= scan {
+			return out, next, nil
+		}
+		next = id
+		if t := s.rows[id]; f.Match(t.State, t.Type) {
+			c := t.Clone()
+			c.Payload, c.Result = nil, nil
+			out = append(out, c)
+		}
+	}
+	return out, task.ID{}, nil
+}
+
+// Count implements [storage.Inspector].
+func (s *Store) Count(ctx context.Context, f storage.Filter) (map[storage.StateType]int64, error) {
+	return view(ctx, s, func() (map[storage.StateType]int64, error) {
+		n := make(map[storage.StateType]int64)
+		for _, t := range s.rows {
+			if f.Match(t.State, t.Type) {
+				n[storage.StateType{State: t.State, Type: t.Type}]++
+			}
+		}
+		return n, nil
+	})
+}

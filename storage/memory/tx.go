@@ -1,0 +1,175 @@
+package memory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+)
+
+// errDone says that a transaction was used after its function had returned.
+var errDone = errors.New("the transaction is over")
+
+// tx is a transaction. It changes the store in place, with the store's mu held, and
+// remembers how it was.
+type tx struct {
+	s      *Store
+	before map[task.ID]*task.Task // the rows it touched as they were; nil where there was none
+	hooks  []func()
+	err    error // the first error of a verb: the transaction is dead
+	done   bool
+}
+
+// undo puts every row back. The sequence goes on: a number is never given twice.
+func (x *tx) undo() {
+	for id := range x.before {
+		x.put(id, nil)
+	}
+	for id, t := range x.before {
+		x.put(id, t)
+	}
+}
+
+// put makes t the row with this id, nil for none, and keeps the unique keys in step.
+func (x *tx) put(id task.ID, t *task.Task) {
+	old, found := x.s.rows[id]
+	if _, touched := x.before[id]; !touched {
+		x.before[id] = old
+	}
+	if found && old.Key != "" {
+		delete(x.s.keys, key{old.Type, old.Key})
+	}
+	delete(x.s.rows, id)
+	if t == nil {
+		return
+	}
+	x.s.rows[id] = t
+	if t.Key != "" {
+		x.s.keys[key{t.Type, t.Key}] = id
+	}
+}
+
+// usable returns why the transaction cannot go on.
+func (x *tx) usable(ctx context.Context) error {
+	if x.done {
+		return fmt.Errorf("memory: %w", errDone)
+	}
+	if x.err == nil && ctx.Err() != nil {
+		x.err = fmt.Errorf("memory: %w", ctx.Err())
+	}
+	return x.err
+}
+
+// OnCommit implements [storage.Tx].
+func (x *tx) OnCommit(fn func()) { x.hooks = append(x.hooks, fn) }
+
+// Insert implements [storage.Tasks].
+func (x *tx) Insert(ctx context.Context, ts ...*task.Task) ([]storage.Inserted, error) {
+	if err := x.usable(ctx); err != nil {
+		return nil, err
+	}
+	out := make([]storage.Inserted, len(ts))
+	for i, t := range ts {
+		out[i].Existing = x.holder(t)
+		if !out[i].Created() {
+			continue
+		}
+		x.s.seq++
+		t.Seq = x.s.seq
+		x.put(t.ID, stamped(t))
+	}
+	return out, nil
+}
+
+// holder returns the row that is in the way of t, zero if none is.
+func (x *tx) holder(t *task.Task) task.ID {
+	if _, found := x.s.rows[t.ID]; found {
+		return t.ID
+	}
+	if t.Key == "" {
+		return task.ID{}
+	}
+	return x.s.keys[key{t.Type, t.Key}]
+}
+
+// stamped returns a copy of t with the times that a row keeps.
+func stamped(t *task.Task) *task.Task {
+	c := t.Clone()
+	c.CreatedAt, c.ReadyAt, c.NextEventAt = task.Stamp(t.CreatedAt), task.Stamp(t.ReadyAt), task.Stamp(t.NextEventAt)
+	c.ExpiresAt, c.StartedAt, c.UpdatedAt = task.Stamp(t.ExpiresAt), task.Stamp(t.StartedAt), task.Stamp(t.UpdatedAt)
+	return c
+}
+
+// Swap implements [storage.Tasks].
+func (x *tx) Swap(ctx context.Context, cs ...task.Change) ([]*task.Task, error) {
+	if err := x.usable(ctx); err != nil {
+		return nil, err
+	}
+	out := make([]*task.Task, len(cs))
+	for i, c := range cs {
+		old, found := x.s.rows[c.ID]
+		if !found {
+			continue
+		}
+		now := old.Clone()
+		if !c.Apply(now) {
+			continue
+		}
+		x.put(c.ID, now.Clone())
+		if now.State != task.Processing {
+			now.Payload = nil
+		}
+		now.Result = nil
+		out[i] = now
+	}
+	return out, nil
+}
+
+// Delete implements [storage.Tasks].
+func (x *tx) Delete(ctx context.Context, rs ...task.Ref) ([]bool, error) {
+	if err := x.usable(ctx); err != nil {
+		return nil, err
+	}
+	out := make([]bool, len(rs))
+	for i, r := range rs {
+		if t, found := x.s.rows[r.ID]; found && t.Version == r.Version {
+			x.put(r.ID, nil)
+			out[i] = true
+		}
+	}
+	return out, nil
+}
+
+// Get implements [storage.Tasks].
+func (x *tx) Get(ctx context.Context, id task.ID) (*task.Task, error) {
+	if err := x.usable(ctx); err != nil {
+		return nil, err
+	}
+	return x.s.get(id)
+}
+
+// Due implements [storage.Tasks].
+func (x *tx) Due(ctx context.Context, q storage.DueQuery) ([]storage.Due, error) {
+	if err := x.usable(ctx); err != nil {
+		return nil, err
+	}
+	return x.s.due(q), nil
+}
+
+// Ready implements [storage.Tasks].
+func (x *tx) Ready(ctx context.Context, q storage.ReadyQuery) ([]task.Trigger, error) {
+	if err := x.usable(ctx); err != nil {
+		return nil, err
+	}
+	return x.s.ready(q), nil
+}
+
+// Leaves implements [storage.Tasks].
+func (x *tx) Leaves(ctx context.Context, after task.Leaf, limit int) ([]task.Leaf, error) {
+	if err := x.usable(ctx); err != nil {
+		return nil, err
+	}
+	return x.s.leaves(after, limit), nil
+}

@@ -1,0 +1,109 @@
+package pebble
+
+import (
+	"errors"
+	"io"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/taskengine/taskengine/storage/internal/kv"
+)
+
+// reader is a [kv.Reader] over any of the library's readers.
+type reader struct {
+	from pebble.Reader
+	held io.Closer // keeps the value returned last in memory
+}
+
+func (r *reader) Get(key []byte) ([]byte, bool, error) {
+	if err := r.release(); err != nil {
+		return nil, false, err
+	}
+	value, closer, err := r.from.Get(key)
+	if errors.Is(err, pebble.ErrNotFound) {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	r.held = closer
+	return value, true, nil
+}
+
+func (r *reader) release() error {
+	if r.held == nil {
+		return nil
+	}
+	err := r.held.Close()
+	r.held = nil
+	return err
+}
+
+func (r *reader) close() {
+	_ = r.release()
+	_ = r.from.Close()
+}
+
+func (r *reader) Scan(lower, upper []byte) (kv.Cursor, error) {
+	it, err := r.from.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: upper})
+	if err != nil {
+		return nil, err
+	}
+	return cursor{it}, nil
+}
+
+// cursor is a [kv.Cursor].
+type cursor struct{ it *pebble.Iterator }
+
+func (c cursor) First() bool          { return c.it.First() }
+func (c cursor) Last() bool           { return c.it.Last() }
+func (c cursor) Seek(key []byte) bool { return c.it.SeekGE(key) }
+func (c cursor) Next() bool           { return c.it.Next() }
+func (c cursor) Prev() bool           { return c.it.Prev() }
+func (c cursor) Key() []byte          { return c.it.Key() }
+func (c cursor) Value() []byte        { return c.it.Value() }
+func (c cursor) Close() error         { return c.it.Close() }
+
+// writer is a [kv.ReadWriter] that collects writes in a batch. It reads the store
+// beneath them, which is much faster than an indexed batch and what kv asks for; only
+// a scan in a transaction that has written needs the index, which is then built.
+type writer struct {
+	db      *pebble.DB
+	batch   *pebble.Batch
+	indexed bool
+	held    reader
+}
+
+func (w *writer) Get(key []byte) ([]byte, bool, error) {
+	w.held.from = w.db
+	return w.held.Get(key)
+}
+
+func (w *writer) Scan(lower, upper []byte) (kv.Cursor, error) {
+	if !w.indexed && w.batch.Empty() {
+		return (&reader{from: w.db}).Scan(lower, upper)
+	}
+	if !w.indexed {
+		b := w.db.NewIndexedBatch()
+		if err := b.Apply(w.batch, nil); err != nil {
+			return nil, errors.Join(err, b.Close())
+		}
+		if err := w.batch.Close(); err != nil {
+			return nil, errors.Join(err, b.Close())
+		}
+		w.batch, w.indexed = b, true
+	}
+	return (&reader{from: w.batch}).Scan(lower, upper)
+}
+
+func (w *writer) Put(key, value []byte) error { return w.batch.Set(key, value, nil) }
+func (w *writer) Delete(key []byte) error     { return w.batch.Delete(key, nil) }
+func (w *writer) DeleteOnce(key []byte) error { return w.batch.SingleDelete(key, nil) }
+
+// close releases all but the batch, if it is still needed.
+func (w *writer) close(keepBatch bool) {
+	_ = w.held.release()
+	if !keepBatch {
+		_ = w.batch.Close()
+	}
+}

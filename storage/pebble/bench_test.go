@@ -1,0 +1,34 @@
+package pebble_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/storage/pebble"
+	"github.com/taskengine/taskengine/storage/storagetest"
+)
+
+// BenchmarkStore runs on a real disk: the temporary folder of many machines is memory,
+// where a sync costs nothing.
+func BenchmarkStore(b *testing.B) {
+	storagetest.Benchmark(b, func(t testing.TB) storage.Store {
+		dir, err := os.MkdirTemp("/var/tmp", "pebble-bench-")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := pebble.Open(dir, pebble.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+			if err := os.RemoveAll(dir); err != nil {
+				t.Error(err)
+			}
+		})
+		return s
+	})
+}

@@ -1,0 +1,330 @@
+// Package pebble keeps tasks in a folder of this machine, in a log-structured merge
+// tree (github.com/cockroachdb/pebble). It is the fast one of the embedded stores:
+// concurrent updates share one sync of the write-ahead log.
+//
+// A call that changes something returns once the change is on disk. A call that reads
+// may show a change that was applied and whose sync is still under way; whatever builds
+// on it is durable no earlier than it.
+package pebble
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"sync/atomic"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/bloom"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/atomicfs"
+
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/storage/internal/kv"
+)
+
+// Options are the choices of [Open]. The zero value suits a node that shares its
+// machine with others; the store then uses less than 300 MB of memory.
+type Options struct {
+	// FS is where the folder is; nil is the file system of the machine.
+	FS vfs.FS
+	// CacheSize is how many bytes of the files are kept in memory; zero is 64 MB.
+	CacheSize int64
+	// MemTableSize is how many bytes of new data are collected before they are sorted
+	// into a file; zero is 32 MB. Up to four times that may be in memory.
+	MemTableSize uint64
+	// Log receives what the store has to say beyond its errors; nil is nobody.
+	Log *slog.Logger
+}
+
+const (
+	defaultCacheSize    = 64 << 20
+	defaultMemTableSize = 32 << 20
+)
+
+// formatLibrary is the layout of files that the library writes. A newer one is chosen
+// here and not by an update of the library, since there is no way back.
+const formatLibrary = pebble.FormatWALSyncChunks
+
+// Store is a [storage.Store] in a folder. It implements [storage.Inspector] and
+// [storage.Relaxer] too.
+type Store struct {
+	dir string
+	fs  *fence
+	db  *pebble.DB
+	kv  *kv.DB
+	log *slog.Logger
+
+	// life is held shared by every call under way, and alone by what ends the store.
+	life    sync.RWMutex
+	closed  bool // guarded by life: Close was called
+	stopped bool // guarded by life: db is closed
+
+	// write is held by the transaction in progress, while it reads and builds its batch
+	// and until the batch is applied, but not while it waits for the sync.
+	write   sync.Mutex
+	applied uint64 // guarded by write: the number of batches applied
+
+	synced atomic.Uint64 // how many of the applied batches are known to be durable
+
+	background sync.WaitGroup // the end of a broken store
+}
+
+var (
+	_ storage.Store     = (*Store)(nil)
+	_ storage.Inspector = (*Store)(nil)
+	_ storage.Relaxer   = (*Store)(nil)
+)
+
+// Open opens the store in the folder dir, creating the folder if only it is missing.
+// The error wraps [storage.ErrLocked] if another process, or this one, has the folder
+// open already, and [storage.ErrFormat] if a newer version has written it.
+func Open(dir string, opts Options) (*Store, error) {
+	s := &Store{dir: dir, log: opts.Log}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	if opts.FS == nil {
+		opts.FS = vfs.Default
+		abs, err := filepath.Abs(dir)
+		if err != nil {
+			return nil, fmt.Errorf("pebble: open %s: %w", dir, err)
+		}
+		s.dir = abs
+		if _, err := opts.FS.Stat(filepath.Dir(abs)); err != nil {
+			return nil, fmt.Errorf("pebble: open %s: the folder above it must exist: %w", dir, err)
+		}
+	}
+	s.fs = newFence(opts.FS, s.broke)
+	s.life.Lock()
+	err := s.open(opts)
+	s.life.Unlock()
+	if cause := s.fs.why(); cause != nil {
+		err = cause // what the library made of it says less
+	}
+	if err != nil {
+		_ = s.Close() // has nothing to add
+		return nil, fmt.Errorf("pebble: open %s: %w", dir, errors.Join(err, s.fs.releaseLocks()))
+	}
+	return s, nil
+}
+
+// open opens the library behind the fence. The caller holds life.
+func (s *Store) open(opts Options) (err error) {
+	if err := checkLibraryFormat(s.fs, s.dir); err != nil {
+		return err
+	}
+	if s.db, err = openLibrary(s.dir, s.options(opts)); err != nil {
+		return err
+	}
+	return s.prepare()
+}
+
+// openLibrary makes an error of a panic, since the library panics on some failures of
+// the disk.
+func openLibrary(dir string, opts *pebble.Options) (db *pebble.DB, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			db, err = nil, fmt.Errorf("the library gave up: %v", r)
+		}
+	}()
+	return pebble.Open(dir, opts)
+}
+
+// prepare reads what all transactions share, or marks an empty store as ours.
+func (s *Store) prepare() error {
+	w := &writer{db: s.db, batch: s.db.NewBatch()}
+	defer w.close(false)
+	var err error
+	if s.kv, err = kv.Open("pebble", w); err != nil {
+		return err
+	}
+	return w.batch.Commit(pebble.Sync)
+}
+
+// checkLibraryFormat refuses files that a newer version of the library has written.
+func checkLibraryFormat(fs vfs.FS, dir string) error {
+	if _, err := fs.Stat(dir); err != nil {
+		return nil // a new store, or an error that opening explains
+	}
+	value, err := atomicfs.ReadMarker(fs, dir, "format-version")
+	if err != nil {
+		return fmt.Errorf("read the format: %w", err)
+	}
+	format, err := strconv.ParseUint(value, 10, 64)
+	if err == nil && format > uint64(pebble.FormatNewest) {
+		return fmt.Errorf("its files have format %d, this program reads up to %d, use the program that wrote it or a newer one: %w",
+			format, pebble.FormatNewest, storage.ErrFormat)
+	}
+	return nil
+}
+
+func (s *Store) options(opts Options) *pebble.Options {
+	if opts.CacheSize == 0 {
+		opts.CacheSize = defaultCacheSize
+	}
+	if opts.MemTableSize == 0 {
+		opts.MemTableSize = defaultMemTableSize
+	}
+	o := &pebble.Options{
+		FS:                          s.fs,
+		FormatMajorVersion:          formatLibrary,
+		CacheSize:                   opts.CacheSize,
+		MemTableSize:                opts.MemTableSize,
+		MemTableStopWritesThreshold: 4,
+		L0CompactionThreshold:       4,
+		L0StopWritesThreshold:       32,
+		LBaseMaxBytes:               4 * int64(opts.MemTableSize),
+		MaxOpenFiles:                500,
+		CompactionConcurrencyRange:  func() (int, int) { return 1, 2 },
+		Logger:                      logger{s},
+		EventListener: &pebble.EventListener{
+			BackgroundError: func(err error) { s.log.Warn("pebble: background work failed", "dir", s.dir, "error", err) },
+			DataCorruption: func(info pebble.DataCorruptionInfo) {
+				s.fs.shut(fmt.Errorf("%s is damaged: %w", info.Path, info.Details))
+			},
+		},
+	}
+	o.TargetFileSizes[0] = 8 << 20
+	o.Experimental.TombstoneDenseCompactionThreshold = -1
+	// Files that end where a table ends let most compactions move files as they are:
+	// new rows are behind the old ones in each table, but not in all of them together.
+	o.Experimental.SpanPolicyFunc = func(start []byte) (pebble.SpanPolicy, []byte, error) {
+		return pebble.SpanPolicy{}, kv.TableEnd(start), nil
+	}
+	for i := range o.Levels {
+		o.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
+		o.Levels[i].FilterType = pebble.TableFilter
+	}
+	return o
+}
+
+// logger passes on what the library logs. Where the library asks for the end of the
+// process, the store ends instead: the fence is shut before the library goes on, so
+// nothing that it does after that reaches the disk.
+type logger struct{ s *Store }
+
+func (l logger) Infof(format string, args ...any) {
+	l.s.log.Debug("pebble: " + fmt.Sprintf(format, args...))
+}
+
+func (l logger) Errorf(format string, args ...any) {
+	l.s.log.Error("pebble: " + fmt.Sprintf(format, args...))
+}
+
+func (l logger) Fatalf(format string, args ...any) {
+	l.s.fs.shut(fmt.Errorf(format, args...))
+}
+
+// broke is called once, when the fence is shut. It ends the library in the background,
+// which would try failed work over and over otherwise.
+func (s *Store) broke(cause error) {
+	s.log.Error("pebble: the store has failed and must be reopened", "dir", s.dir, "error", cause)
+	s.background.Go(func() {
+		s.life.Lock()
+		defer s.life.Unlock()
+		_ = s.stop() // what it could not write is what the fence keeps back
+	})
+}
+
+// stop closes the library. The caller holds life.
+func (s *Store) stop() error {
+	if s.stopped || s.db == nil {
+		return nil
+	}
+	s.stopped = true
+	return s.db.Close()
+}
+
+// Close implements [storage.Store]. An error means that changes made by Relax and by no
+// Update after it may be lost.
+func (s *Store) Close() error {
+	s.life.Lock()
+	first := !s.closed
+	s.closed = true
+	err := s.stop()
+	s.life.Unlock()
+	s.background.Wait()
+	if broken := s.fs.err(); broken != nil {
+		err = broken
+	}
+	if err == nil || !first {
+		return nil
+	}
+	return fmt.Errorf("pebble: close: %w", err)
+}
+
+// enter begins a call; leave ends it if enter returned nil.
+func (s *Store) enter(ctx context.Context, call string) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("pebble: %s: %w", call, err)
+	}
+	s.life.RLock()
+	err := s.fs.err()
+	if s.closed {
+		err = storage.ErrClosed
+	}
+	if err != nil {
+		s.life.RUnlock()
+		return fmt.Errorf("pebble: %s: %w", call, err)
+	}
+	return nil
+}
+
+func (s *Store) leave() { s.life.RUnlock() }
+
+// view runs a reading call on a snapshot.
+func view[T any](ctx context.Context, s *Store, call string, fn func(*kv.View) (T, error)) (out T, err error) {
+	if err := s.enter(ctx, call); err != nil {
+		return out, err
+	}
+	defer s.leave()
+	r := &reader{from: s.db.NewSnapshot()}
+	defer r.close()
+	v := s.kv.Read(r)
+	return fn(&v)
+}
+
+// Get implements [storage.Tasks].
+func (s *Store) Get(ctx context.Context, id task.ID) (*task.Task, error) {
+	return view(ctx, s, "get", func(v *kv.View) (*task.Task, error) { return v.Get(ctx, id) })
+}
+
+// Due implements [storage.Tasks].
+func (s *Store) Due(ctx context.Context, q storage.DueQuery) ([]storage.Due, error) {
+	return view(ctx, s, "due", func(v *kv.View) ([]storage.Due, error) { return v.Due(ctx, q) })
+}
+
+// Ready implements [storage.Tasks].
+func (s *Store) Ready(ctx context.Context, q storage.ReadyQuery) ([]task.Trigger, error) {
+	return view(ctx, s, "ready", func(v *kv.View) ([]task.Trigger, error) { return v.Ready(ctx, q) })
+}
+
+// Leaves implements [storage.Tasks].
+func (s *Store) Leaves(ctx context.Context, after task.Leaf, limit int) ([]task.Leaf, error) {
+	return view(ctx, s, "leaves", func(v *kv.View) ([]task.Leaf, error) { return v.Leaves(ctx, after, limit) })
+}
+
+// List implements [storage.Inspector].
+func (s *Store) List(ctx context.Context, f storage.Filter, before task.ID, limit, scan int) (ts []*task.Task, next task.ID, err error) {
+	ts, err = view(ctx, s, "list", func(v *kv.View) (ts []*task.Task, err error) {
+		ts, next, err = v.List(ctx, f, before, limit, scan)
+		return ts, err
+	})
+	return ts, next, err
+}
+
+// Count implements [storage.Inspector]. It reads every row.
+func (s *Store) Count(ctx context.Context, f storage.Filter) (map[storage.StateType]int64, error) {
+	return view(ctx, s, "count", func(v *kv.View) (map[storage.StateType]int64, error) { return v.Count(ctx, f) })
+}
+
+// Check reads the whole store and returns what is wrong with it, if anything.
+func (s *Store) Check(ctx context.Context) error {
+	_, err := view(ctx, s, "check", func(v *kv.View) (struct{}, error) { return struct{}{}, v.Check() })
+	return err
+}

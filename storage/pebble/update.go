@@ -1,0 +1,160 @@
+package pebble
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/storage/internal/kv"
+)
+
+// Insert implements [storage.Tasks].
+func (s *Store) Insert(ctx context.Context, ts ...*task.Task) (out []storage.Inserted, err error) {
+	err = s.Update(ctx, func(tx storage.Tx) (err error) {
+		out, err = tx.Insert(ctx, ts...)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// Swap implements [storage.Tasks].
+func (s *Store) Swap(ctx context.Context, cs ...task.Change) (out []*task.Task, err error) {
+	err = s.Update(ctx, func(tx storage.Tx) (err error) {
+		out, err = tx.Swap(ctx, cs...)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// Delete implements [storage.Tasks].
+func (s *Store) Delete(ctx context.Context, rs ...task.Ref) (out []bool, err error) {
+	err = s.Update(ctx, func(tx storage.Tx) (err error) {
+		out, err = tx.Delete(ctx, rs...)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// Update implements [storage.Store]. Transactions run one after the other; those that
+// wait for the disk do so together and let the next one go on.
+func (s *Store) Update(ctx context.Context, fn func(storage.Tx) error) error {
+	return s.update(ctx, "update", true, fn)
+}
+
+// Relax implements [storage.Relaxer].
+func (s *Store) Relax(ctx context.Context, fn func(storage.Tx) error) error {
+	return s.update(ctx, "relax", false, fn)
+}
+
+func (s *Store) update(ctx context.Context, call string, durable bool, fn func(storage.Tx) error) error {
+	if err := s.enter(ctx, call); err != nil {
+		return err
+	}
+	defer s.leave()
+	c, err := s.apply(durable, fn)
+	if err != nil {
+		return err
+	}
+	if err := c.wait(s); err != nil {
+		return fmt.Errorf("pebble: %s: %w", call, err)
+	}
+	for _, hook := range c.hooks {
+		hook()
+	}
+	return nil
+}
+
+// commit is a transaction that was applied and may not be durable yet.
+type commit struct {
+	batch  *pebble.Batch // nil if there is nothing to wait for
+	number uint64        // of the batch, see Store.applied
+	hooks  []func()
+}
+
+// apply runs fn and applies what it did, for all later transactions to see.
+func (s *Store) apply(durable bool, fn func(storage.Tx) error) (c commit, err error) {
+	s.write.Lock()
+	defer s.write.Unlock()
+	w := &writer{db: s.db, batch: s.db.NewBatch()}
+	defer func() { w.close(c.batch != nil) }()
+	tx := s.kv.Begin(w)
+	done := false
+	defer func() {
+		if !done { // fn failed or panicked
+			tx.RolledBack()
+		}
+	}()
+	if err := fn(tx); err != nil {
+		return commit{}, err
+	}
+	if err := tx.Err(); err != nil {
+		return commit{}, err
+	}
+	if !tx.Wrote() {
+		// What fn has seen may still be on its way to the disk; an answer given on the
+		// strength of it must not get there first.
+		if !durable || s.synced.Load() == s.applied {
+			done = true
+			return commit{hooks: tx.Committed()}, nil
+		}
+		if err := w.batch.LogData(nil, nil); err != nil {
+			return commit{}, fmt.Errorf("pebble: %w", err)
+		}
+	}
+	if err := s.applyBatch(w.batch, durable); err != nil {
+		return commit{}, err
+	}
+	done = true
+	s.applied++
+	c.number, c.hooks = s.applied, tx.Committed()
+	if durable {
+		c.batch = w.batch
+	}
+	return c, s.fs.err()
+}
+
+func (s *Store) applyBatch(b *pebble.Batch, durable bool) (err error) {
+	if durable {
+		err = s.db.ApplyNoSyncWait(b, pebble.Sync)
+	} else {
+		err = s.db.Apply(b, pebble.NoSync)
+	}
+	if err != nil {
+		s.fs.shut(err) // some of it may be applied
+		return fmt.Errorf("pebble: %w", s.fs.err())
+	}
+	return nil
+}
+
+// wait returns when the transaction is on disk.
+func (c *commit) wait(s *Store) error {
+	if c.batch == nil {
+		return nil
+	}
+	if err := c.batch.SyncWait(); err != nil {
+		s.fs.shut(err)
+	}
+	if err := s.fs.err(); err != nil {
+		return err
+	}
+	for n := s.synced.Load(); n < c.number; n = s.synced.Load() {
+		if s.synced.CompareAndSwap(n, c.number) {
+			break
+		}
+	}
+	return c.batch.Close()
+}
+
+var _ kv.ReadWriter = (*writer)(nil)

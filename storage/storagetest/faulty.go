@@ -1,0 +1,140 @@
+package storagetest
+
+import (
+	"context"
+
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+)
+
+// Call names a call of a store that [Faulty] can make fail.
+type Call string
+
+// The calls. Those on a Tx have the same name as those on the Store.
+const (
+	Get    Call = "get"
+	Insert Call = "insert"
+	Swap   Call = "swap"
+	Delete Call = "delete"
+	Due    Call = "due"
+	Ready  Call = "ready"
+	Leaves Call = "leaves"
+	Update Call = "update"
+)
+
+// Fault is how a call fails; the zero Fault is not at all.
+type Fault struct {
+	// Before is returned and nothing is done.
+	Before error
+	// After is returned though everything was done: the caller cannot know. In a
+	// transaction that is undone with it.
+	After error
+}
+
+// Faulty returns a store that does what s does, unless decide says otherwise. Decide is
+// asked once for every call, from the goroutine that makes it; a verb on the store is
+// one call, a transaction is the call Update and one for each verb in it. Hooks of a
+// transaction that is said to have failed do not run. The result implements
+// [storage.Store] only, whatever else s does.
+func Faulty(s storage.Store, decide func(Call) Fault) storage.Store {
+	return &faulty{faultyTasks{tasks: s, decide: decide}, s}
+}
+
+type faulty struct {
+	faultyTasks
+	store storage.Store
+}
+
+func (f *faulty) Close() error { return f.store.Close() }
+
+func (f *faulty) Update(ctx context.Context, fn func(storage.Tx) error) error {
+	var hooks []func()
+	_, err := fail(f.decide(Update), func() (struct{}, error) {
+		return struct{}{}, f.store.Update(ctx, func(tx storage.Tx) error {
+			x := &faultyTx{faultyTasks: faultyTasks{tasks: tx, decide: f.decide, dead: new(error)}}
+			err := fn(x)
+			hooks = x.hooks
+			if err == nil {
+				err = *x.dead
+			}
+			return err
+		})
+	})
+	if err != nil {
+		return err
+	}
+	for _, hook := range hooks {
+		hook()
+	}
+	return nil
+}
+
+// faultyTx keeps the hooks back until it is known what the caller is told.
+type faultyTx struct {
+	faultyTasks
+	hooks []func()
+}
+
+func (x *faultyTx) OnCommit(fn func()) { x.hooks = append(x.hooks, fn) }
+
+// fail makes a call unless the fault is before it.
+func fail[T any](f Fault, call func() (T, error)) (T, error) {
+	var none T
+	if f.Before != nil {
+		return none, f.Before
+	}
+	out, err := call()
+	if err == nil && f.After != nil {
+		return none, f.After
+	}
+	return out, err
+}
+
+// faultyTasks are the verbs, on a store or in a transaction.
+type faultyTasks struct {
+	tasks  storage.Tasks
+	decide func(Call) Fault
+	dead   *error // the first fault in a transaction, which ends it; nil on a store
+}
+
+// verb makes the call unless it shall fail, or the transaction has failed before.
+func verb[T any](f *faultyTasks, c Call, call func() (T, error)) (T, error) {
+	if f.dead != nil && *f.dead != nil {
+		var none T
+		return none, *f.dead
+	}
+	fault := f.decide(c)
+	out, err := fail(fault, call)
+	if f.dead != nil && err != nil && (fault != Fault{}) {
+		*f.dead = err
+	}
+	return out, err
+}
+
+func (f *faultyTasks) Get(ctx context.Context, id task.ID) (*task.Task, error) {
+	return verb(f, Get, func() (*task.Task, error) { return f.tasks.Get(ctx, id) })
+}
+
+func (f *faultyTasks) Insert(ctx context.Context, ts ...*task.Task) ([]storage.Inserted, error) {
+	return verb(f, Insert, func() ([]storage.Inserted, error) { return f.tasks.Insert(ctx, ts...) })
+}
+
+func (f *faultyTasks) Swap(ctx context.Context, cs ...task.Change) ([]*task.Task, error) {
+	return verb(f, Swap, func() ([]*task.Task, error) { return f.tasks.Swap(ctx, cs...) })
+}
+
+func (f *faultyTasks) Delete(ctx context.Context, rs ...task.Ref) ([]bool, error) {
+	return verb(f, Delete, func() ([]bool, error) { return f.tasks.Delete(ctx, rs...) })
+}
+
+func (f *faultyTasks) Due(ctx context.Context, q storage.DueQuery) ([]storage.Due, error) {
+	return verb(f, Due, func() ([]storage.Due, error) { return f.tasks.Due(ctx, q) })
+}
+
+func (f *faultyTasks) Ready(ctx context.Context, q storage.ReadyQuery) ([]task.Trigger, error) {
+	return verb(f, Ready, func() ([]task.Trigger, error) { return f.tasks.Ready(ctx, q) })
+}
+
+func (f *faultyTasks) Leaves(ctx context.Context, after task.Leaf, limit int) ([]task.Leaf, error) {
+	return verb(f, Leaves, func() ([]task.Leaf, error) { return f.tasks.Leaves(ctx, after, limit) })
+}

@@ -1,0 +1,247 @@
+package storagetest
+
+import (
+	"bytes"
+	"errors"
+	"maps"
+	"time"
+
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+)
+
+var insertCases = []testCase{
+	{"a row comes back as it was inserted", func(f *fixture) {
+		for name, edit := range remarkable() {
+			want := f.row(task.Submitted, edit)
+			f.put(want)
+			if d := difference(f.get(want.ID), want); d != "" {
+				f.Errorf("%s: %s", name, d)
+			}
+		}
+	}},
+	{"rows that were inserted together come back as they were", func(f *fixture) {
+		var want []*task.Task
+		for _, edit := range remarkable() {
+			want = append(want, f.row(task.Waiting, edit))
+		}
+		f.put(want...)
+		for _, w := range want {
+			f.same(f.get(w.ID), w)
+		}
+	}},
+	{"a row that does not exist is not found", func(f *fixture) {
+		if _, err := f.Get(f.ctx(), task.ID{1}); !errors.Is(err, task.ErrNotFound) {
+			f.Fatalf("got %v, want task.ErrNotFound", err)
+		}
+	}},
+	{"an id is inserted once", func(f *fixture) {
+		first := f.row(task.Submitted)
+		f.put(first)
+		again := first.Clone()
+		again.Payload, again.State = []byte("other"), task.Waiting
+		done, err := f.Insert(f.ctx(), again)
+		if err != nil {
+			f.Fatal(err)
+		}
+		equal(f, "in the way", done, []storage.Inserted{{Existing: first.ID}})
+		f.same(f.get(first.ID), first)
+	}},
+	{"an id twice in one call is inserted once", func(f *fixture) {
+		first := f.row(task.Submitted)
+		again := first.Clone()
+		again.Payload = []byte("other")
+		done, err := f.Insert(f.ctx(), first, again)
+		if err != nil {
+			f.Fatal(err)
+		}
+		equal(f, "in the way", done, []storage.Inserted{{}, {Existing: first.ID}})
+		f.same(f.get(first.ID), first)
+	}},
+	{"an old id that is taken is noticed whatever was inserted since", func(f *fixture) {
+		old := f.row(task.Waiting)
+		f.put(old)
+		f.put(f.rows(50, task.Submitted, nil)...)
+		done, err := f.Insert(f.ctx(), old.Clone())
+		if err != nil {
+			f.Fatal(err)
+		}
+		equal(f, "in the way", done, []storage.Inserted{{Existing: old.ID}})
+	}},
+	{"an id smaller than the others can be inserted", func(f *fixture) {
+		f.put(f.rows(3, task.Submitted, nil)...)
+		early := f.row(task.Submitted, func(t *task.Task) { t.ID = task.ID{0, 0, 1} })
+		f.put(early)
+		f.same(f.get(early.ID), early)
+	}},
+	{"a key is inserted once per type and names who has it", func(f *fixture) {
+		keyed := func(t *task.Task) { t.Key = "invoice-1" }
+		first, second := f.row(task.Submitted, keyed), f.row(task.Submitted, keyed)
+		third := f.row(task.Waiting, keyed)
+		done, err := f.Insert(f.ctx(), first, second)
+		if err != nil {
+			f.Fatal(err)
+		}
+		equal(f, "in the way", done, []storage.Inserted{{}, {Existing: first.ID}})
+		if done, err = f.Insert(f.ctx(), third); err != nil {
+			f.Fatal(err)
+		}
+		equal(f, "in the way", done, []storage.Inserted{{Existing: first.ID}})
+		for _, t := range []*task.Task{second, third} {
+			if _, err := f.Get(f.ctx(), t.ID); !errors.Is(err, task.ErrNotFound) {
+				f.Fatalf("the row in whose way another was exists: %v", err)
+			}
+		}
+	}},
+	{"a key is taken until its row is deleted, whatever becomes of the row", func(f *fixture) {
+		keyed := func(t *task.Task) { t.Key = "invoice-1" }
+		first, second := f.row(task.Processing, keyed), f.row(task.Submitted, keyed)
+		f.put(first)
+		done := f.swap(task.Change{Ref: first.Ref(), To: task.Done, At: at(1)})
+		got, err := f.Insert(f.ctx(), second)
+		if err != nil {
+			f.Fatal(err)
+		}
+		equal(f, "in the way", got, []storage.Inserted{{Existing: first.ID}})
+		if _, err := f.Delete(f.ctx(), done.Ref()); err != nil {
+			f.Fatal(err)
+		}
+		f.put(second)
+	}},
+	{"the same key of another type is another key", func(f *fixture) {
+		// Type and key together are the same bytes in several of these.
+		for _, k := range [][2]string{{"a", "b"}, {"ab", ""}, {"", "ab"}, {"a\x00", "b"}, {"a", "\x00b"}, {"a\x00b", "c"}, {"a", "b\x00c"}, {"a", "\xffb"}} {
+			f.put(f.row(task.Submitted, func(t *task.Task) { t.Type, t.Key = k[0], k[1] }))
+		}
+	}},
+	{"no key is never in the way", func(f *fixture) {
+		f.put(f.row(task.Submitted), f.row(task.Submitted))
+	}},
+	{"rows are numbered in the order of their insertion", func(f *fixture) {
+		var newest uint64
+		for range 3 {
+			batch := f.rows(4, task.Submitted, nil)
+			batch[0].Seq = 1 << 40
+			f.put(batch...)
+			for _, t := range batch {
+				if t.Seq <= newest {
+					f.Fatalf("number %d follows %d", t.Seq, newest)
+				}
+				newest = t.Seq
+				equal(f, "stored number", f.get(t.ID).Seq, t.Seq)
+			}
+		}
+	}},
+	{"what was handed in may be changed afterwards", func(f *fixture) {
+		given := f.row(task.Submitted, func(t *task.Task) {
+			t.Payload = []byte("payload")
+			t.Headers = map[string]string{"a": "b"}
+			t.History = []task.Attempt{{Number: 1, Error: "one"}}
+		})
+		f.put(given)
+		want := given.Clone()
+		given.Payload[0], given.Headers["a"], given.History[0].Error = 'X', "X", "X"
+		f.same(f.get(want.ID), want)
+		grabbed := f.swap(task.Change{Ref: want.Ref(), To: task.Processing, At: at(1)})
+		equal(f, "payload", string(grabbed.Payload), "payload")
+		equal(f, "headers", grabbed.Headers, want.Headers)
+	}},
+	{"what was handed out may be changed", func(f *fixture) {
+		want := f.row(task.Submitted, func(t *task.Task) {
+			t.Headers = map[string]string{"a": "b"}
+			t.History = []task.Attempt{{Number: 1, Error: "one"}}
+		})
+		f.put(want)
+		spoil := func(t *task.Task) {
+			t.Payload[0], t.Headers["a"], t.History[0].Error = 'X', "X", "X"
+		}
+		spoil(f.get(want.ID))
+		f.same(f.get(want.ID), want)
+		grab := task.Change{Ref: want.Ref(), To: task.Processing, At: at(1)}
+		spoil(f.swap(grab))
+		grab.Apply(want)
+		f.same(f.get(want.ID), want)
+	}},
+	{"nothing to do is done", func(f *fixture) {
+		f.put()
+		if ts, err := f.Swap(f.ctx()); err != nil || len(ts) != 0 {
+			f.Fatalf("got %v, %v", ts, err)
+		}
+		if gone, err := f.Delete(f.ctx()); err != nil || len(gone) != 0 {
+			f.Fatalf("got %v, %v", gone, err)
+		}
+	}},
+}
+
+// remarkable returns changes to a row that stores may stumble over.
+func remarkable() map[string]func(*task.Task) {
+	odd := "\x00 \xff\x00\xff \x00\x00 é 日本 \x1f"
+	return map[string]func(*task.Task){
+		"plain":            func(t *task.Task) {},
+		"no payload":       func(t *task.Task) { t.Payload = nil },
+		"empty payload":    func(t *task.Task) { t.Payload = []byte{} },
+		"payload of 300 B": func(t *task.Task) { t.Payload = pattern(300) },
+		"payload of 3 kB":  func(t *task.Task) { t.Payload = pattern(3000) },
+		"payload of 11 MB": func(t *task.Task) { t.Payload = pattern(11 << 20) },
+		"result":           func(t *task.Task) { t.Result = []byte("r") },
+		"result of 1 MB":   func(t *task.Task) { t.Result = pattern(1 << 20) },
+		"odd type":         func(t *task.Task) { t.Type = odd },
+		"odd group":        func(t *task.Task) { t.Group = odd },
+		"odd key":          func(t *task.Task) { t.Key = odd },
+		"group of GroupOf": func(t *task.Task) { t.Group = task.GroupOf("a", "", "b\x1f") },
+		"ordering key":     func(t *task.Task) { t.OrderingKey = "account 7" },
+		"headers":          func(t *task.Task) { t.Headers = map[string]string{"": "", "traceparent": "00-4bf9", odd: odd} },
+		"last shard":       func(t *task.Task) { t.Shard = 65535 },
+		"priorities":       func(t *task.Task) { t.Priority = task.LowestPriority },
+		"largest numbers":  func(t *task.Task) { t.Version, t.Attempt, t.Crashes = 1<<64-1, 1<<32-1, 1<<32-1 },
+		"microseconds": func(t *task.Task) {
+			t.CreatedAt = epoch.Add(time.Microsecond)
+			t.ReadyAt = epoch.Add(-time.Microsecond)
+		},
+		"before 1970":         func(t *task.Task) { t.CreatedAt = time.Unix(-1e9, 0).UTC(); t.ReadyAt = t.CreatedAt },
+		"far future":          func(t *task.Task) { t.NextEventAt = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC) },
+		"no times":            func(t *task.Task) { t.CreatedAt, t.ReadyAt, t.UpdatedAt = time.Time{}, time.Time{}, time.Time{} },
+		"all times":           func(t *task.Task) { t.NextEventAt, t.ExpiresAt, t.StartedAt = at(1), at(2), at(3) },
+		"owner":               func(t *task.Task) { t.Owner = task.ID{1, 2, 3} },
+		"error":               func(t *task.Task) { t.LastError = "connection refused" },
+		"short history":       func(t *task.Task) { t.History = []task.Attempt{{}, {Number: 2, Outcome: task.Crashed}} },
+		"long history":        func(t *task.Task) { t.History = history(task.MaxHistory, task.MaxErrorText) },
+		"history out of time": func(t *task.Task) { t.History = []task.Attempt{{StartedAt: at(-1e6), EndedAt: at(-2e6)}} },
+	}
+}
+
+// everything changes a row in all the ways of remarkable that go together.
+func everything(t *task.Task) {
+	edits := maps.Clone(remarkable())
+	for _, name := range []string{
+		"payload of 3 kB", "result of 1 MB", "odd type", "odd group", "odd key", "ordering key", "headers",
+		"last shard", "all times", "owner", "error", "long history",
+	} {
+		edits[name](t)
+	}
+}
+
+// pattern returns n bytes that no compression makes small and none equals another part.
+func pattern(n int) []byte {
+	b := make([]byte, n)
+	x := uint64(n) | 1
+	for i := range b {
+		x ^= x << 13
+		x ^= x >> 7
+		x ^= x << 17
+		b[i] = byte(x)
+	}
+	return b
+}
+
+// history returns n attempts that failed with errors of this size.
+func history(n, size int) []task.Attempt {
+	h := make([]task.Attempt, n)
+	for i := range h {
+		h[i] = task.Attempt{
+			Number: uint32(i + 1), StartedAt: at(10 * i), EndedAt: at(10*i + 5), Owner: task.ID{byte(i)},
+			Outcome: task.Errored, Error: string(bytes.Repeat([]byte{byte('a' + i)}, size)),
+		}
+	}
+	return h
+}

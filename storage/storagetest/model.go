@@ -1,0 +1,286 @@
+package storagetest
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/storage/memory"
+)
+
+var modelCases = []testCase{
+	{"any sequence of calls has the outcomes that package memory says", func(f *fixture) {
+		for _, seed := range []uint64{1, 2, rand.Uint64()} {
+			f.Logf("seed %d", seed)
+			newModel(f, seed).run(60)
+			if f.Failed() {
+				f.Fatalf("failed with seed %d", seed)
+			}
+		}
+	}},
+}
+
+// model runs random calls on a store and on a memory store, and compares them.
+type model struct {
+	f    *fixture
+	rand *rand.Rand
+	want *memory.Store
+	ids  []task.ID // all that were ever inserted, and some that were not
+	seqs map[task.ID][2]uint64
+}
+
+func newModel(f *fixture, seed uint64) *model {
+	m := &model{f: f, rand: rand.New(rand.NewPCG(seed, 0)), want: memory.New(), seqs: make(map[task.ID][2]uint64)}
+	for range 30 {
+		m.ids = append(m.ids, f.ids.Next(epoch))
+	}
+	return m
+}
+
+// run makes n random steps and removes what is left, for the next run.
+func (m *model) run(n int) {
+	for i := range n {
+		m.step()
+		m.compare()
+		if m.f.Failed() {
+			m.f.Fatalf("after step %d", i)
+		}
+		if r, ok := m.f.Store.(Reopener); ok && m.rand.IntN(20) == 0 {
+			m.f.Store = r.Reopen(m.f.T)
+		}
+	}
+	m.f.check()
+	for _, id := range m.ids {
+		if t, err := m.want.Get(m.f.ctx(), id); err == nil {
+			m.f.remove(t.Ref())
+		}
+	}
+	m.f.check()
+}
+
+// step runs one to four verbs, in a transaction or not, that succeeds or not.
+func (m *model) step() {
+	var steps []func(got, want storage.Tasks)
+	for range 1 + m.rand.IntN(4) {
+		steps = append(steps, m.verb())
+	}
+	if m.rand.IntN(2) == 0 {
+		for _, s := range steps {
+			s(m.f.Store, m.want)
+		}
+		return
+	}
+	var fail error
+	if m.rand.IntN(3) == 0 {
+		fail = errRollback
+	}
+	before := maps.Clone(m.seqs)
+	gotErr := m.f.Update(m.f.ctx(), func(got storage.Tx) error {
+		return m.want.Update(m.f.ctx(), func(want storage.Tx) error {
+			for _, s := range steps {
+				s(got, want)
+			}
+			return fail
+		})
+	})
+	if gotErr != fail {
+		m.f.Fatalf("got %v, want %v", gotErr, fail)
+	}
+	if fail != nil {
+		m.seqs = before
+	}
+}
+
+// verb draws one call, to be made of both stores.
+func (m *model) verb() func(got, want storage.Tasks) {
+	switch n := 1 + m.rand.IntN(4); m.rand.IntN(5) {
+	case 0, 1:
+		ts := make([]*task.Task, n)
+		for i := range ts {
+			ts[i] = m.randomTask()
+		}
+		return func(got, want storage.Tasks) { m.insert(got, want, ts) }
+	case 2, 3:
+		cs := make([]task.Change, n)
+		for i := range cs {
+			cs[i] = m.randomChange()
+		}
+		return func(got, want storage.Tasks) { m.swap(got, want, cs) }
+	default:
+		ids := make([]task.ID, n)
+		for i := range ids {
+			ids[i] = pick(m, m.ids)
+		}
+		return func(got, want storage.Tasks) { m.remove(got, want, ids) }
+	}
+}
+
+func pick[T any](m *model, some []T) T { return some[m.rand.IntN(len(some))] }
+
+var (
+	modelTypes  = []string{"mail", "payout", "m\x00", ""}
+	modelGroups = []string{"", "a", "a\x00\xff", "b"}
+	modelSizes  = []int{0, 1, 100, 513, 2000}
+)
+
+func (m *model) randomTime() time.Time {
+	if m.rand.IntN(3) == 0 {
+		return time.Time{}
+	}
+	return at(m.rand.IntN(20) - 5)
+}
+
+func (m *model) randomTask() *task.Task {
+	t := &task.Task{
+		ID: pick(m, m.ids), Version: uint64(1 + m.rand.IntN(3)), State: pick(m, task.States()),
+		Type: pick(m, modelTypes), Group: pick(m, modelGroups), Priority: uint8(m.rand.IntN(3)), Shard: uint16(m.rand.IntN(300)),
+		CreatedAt: m.randomTime(), ReadyAt: m.randomTime(), NextEventAt: m.randomTime(), ExpiresAt: m.randomTime(),
+		Payload: pattern(pick(m, modelSizes)), History: history(m.rand.IntN(3), pick(m, modelSizes)),
+	}
+	if m.rand.IntN(2) == 0 {
+		t.Key = fmt.Sprint("key", m.rand.IntN(5))
+	}
+	return t
+}
+
+func (m *model) randomChange() task.Change {
+	return task.Change{
+		Ref: task.Ref{ID: pick(m, m.ids)}, To: pick(m, task.States()), At: m.randomTime(), NextEventAt: m.randomTime(),
+		ReadyAt: m.randomTime(), Owner: task.ID{byte(m.rand.IntN(3))}, Count: task.Count(m.rand.IntN(3)),
+		Outcome: task.Outcome(m.rand.IntN(7)), Result: pattern(pick(m, modelSizes)),
+		Error: strings.Repeat("e", pick(m, modelSizes)), // an overlong one is cut by Apply
+	}
+}
+
+func (m *model) insert(got, want storage.Tasks, ts []*task.Task) {
+	other := make([]*task.Task, len(ts))
+	for i, t := range ts {
+		other[i] = t.Clone()
+	}
+	a, err := got.Insert(m.f.ctx(), ts...)
+	if err != nil {
+		m.f.Fatal(err)
+	}
+	b, err := want.Insert(m.f.ctx(), other...)
+	if err != nil {
+		m.f.Fatal(err)
+	}
+	equal(m.f, "inserted", a, b)
+	for i, t := range ts {
+		if a[i].Created() {
+			m.seqs[t.ID] = [2]uint64{t.Seq, other[i].Seq}
+		}
+	}
+}
+
+// swap makes changes, most of them of the version that the row has.
+func (m *model) swap(got, want storage.Tasks, cs []task.Change) {
+	for i := range cs {
+		if t, err := want.Get(m.f.ctx(), cs[i].ID); err == nil {
+			cs[i].Version = t.Version
+		}
+	}
+	a, err := got.Swap(m.f.ctx(), cs...)
+	if err != nil {
+		m.f.Fatal(err)
+	}
+	b, err := want.Swap(m.f.ctx(), cs...)
+	if err != nil {
+		m.f.Fatal(err)
+	}
+	for i := range b {
+		m.same(a[i], b[i])
+	}
+}
+
+func (m *model) remove(got, want storage.Tasks, ids []task.ID) {
+	refs := make([]task.Ref, len(ids))
+	for i, id := range ids {
+		refs[i] = task.Ref{ID: id, Version: 1}
+		if t, err := want.Get(m.f.ctx(), id); err == nil && i > 0 {
+			refs[i] = t.Ref()
+		}
+	}
+	a, err := got.Delete(m.f.ctx(), refs...)
+	if err != nil {
+		m.f.Fatal(err)
+	}
+	b, err := want.Delete(m.f.ctx(), refs...)
+	if err != nil {
+		m.f.Fatal(err)
+	}
+	equal(m.f, "deleted", a, b)
+}
+
+// same compares rows but for their numbers, which each store assigns as it likes.
+func (m *model) same(got, want *task.Task) {
+	m.f.Helper()
+	if got != nil && want != nil {
+		seq := m.seqs[want.ID]
+		if got.Seq != seq[0] || want.Seq != seq[1] {
+			m.f.Fatalf("task %v has number %d, inserted as %d", got.ID, got.Seq, seq[0])
+		}
+		want.Seq = got.Seq
+	}
+	m.f.same(got, want)
+}
+
+// compare looks at every row and every index of both stores.
+func (m *model) compare() {
+	for _, id := range m.ids {
+		got, gotErr := m.f.Get(m.f.ctx(), id)
+		want, wantErr := m.want.Get(m.f.ctx(), id)
+		if (gotErr == nil) != (wantErr == nil) {
+			m.f.Fatalf("task %v: got %v, want %v", id, gotErr, wantErr)
+		}
+		m.same(got, want)
+	}
+	reference := &fixture{T: m.f.T, Store: m.want}
+	for _, s := range task.States() {
+		q := storage.DueQuery{State: s, Before: at(m.rand.IntN(25) - 5), Limit: 1 + m.rand.IntN(20)}
+		for {
+			got, want := m.f.due(q), reference.due(q)
+			for i := range want {
+				want[i].Seq = m.seqs[want[i].ID][0]
+			}
+			equal(m.f, "due", got, want)
+			if len(got) == 0 {
+				break
+			}
+			q.After = got[len(got)-1]
+		}
+	}
+	leaves := m.f.leaves(task.Leaf{}, 1000)
+	equal(m.f, "leaves", leaves, reference.leaves(task.Leaf{}, 1000))
+	if len(leaves) > 0 {
+		after, limit := pick(m, leaves), m.rand.IntN(5)
+		equal(m.f, "leaves after one", m.f.leaves(after, limit), reference.leaves(after, limit))
+	}
+	for _, l := range leaves {
+		m.compareReady(reference, l)
+	}
+}
+
+// compareReady pages through one leaf of both stores. Cursors differ in the number.
+func (m *model) compareReady(reference *fixture, l task.Leaf) {
+	q := storage.ReadyQuery{Leaf: l, Limit: 1 + m.rand.IntN(5)}
+	p := q
+	for {
+		got, want := m.f.ready(q), reference.ready(p)
+		if len(got) == 0 || len(want) == 0 {
+			equal(m.f, "ready at the end", got, want)
+			return
+		}
+		p.After = &slices.Clone(want)[len(want)-1].Rank
+		for i := range want {
+			want[i].Seq = m.seqs[want[i].ID][0]
+		}
+		equal(m.f, "ready", got, want)
+		q.After = &got[len(got)-1].Rank
+	}
+}

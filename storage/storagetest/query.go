@@ -1,0 +1,230 @@
+package storagetest
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+)
+
+var queryCases = []testCase{
+	{"due are the rows of the state whose time has come, the earliest first", func(f *fixture) {
+		offsets := []int{30, 10, 20, 10, 40}
+		ts := f.rows(len(offsets), task.Waiting, func(i int, t *task.Task) {
+			t.NextEventAt, t.Group, t.Shard, t.Version = at(offsets[i]), "g", uint16(i), uint64(i+1)
+		})
+		never := f.row(task.Waiting)
+		other := f.row(task.Processing, func(t *task.Task) { t.NextEventAt = at(10) })
+		f.put(append(ts, never, other)...)
+		want := []storage.Due{}
+		for _, i := range []int{1, 3, 2, 0} {
+			want = append(want, storage.Due{Trigger: ts[i].Trigger(), At: ts[i].NextEventAt})
+		}
+		equal(f, "due", f.due(storage.DueQuery{State: task.Waiting, Before: at(30), Limit: 10}), want)
+		equal(f, "due one microsecond earlier", f.due(storage.DueQuery{State: task.Waiting, Before: at(30).Add(-time.Microsecond), Limit: 10}), want[:3])
+		equal(f, "the first two", f.due(storage.DueQuery{State: task.Waiting, Before: at(30), Limit: 2}), want[:2])
+		equal(f, "those after the second", f.due(storage.DueQuery{State: task.Waiting, After: want[1], Before: at(30), Limit: 9}), want[2:])
+		equal(f, "none", len(f.due(storage.DueQuery{State: task.Waiting, Before: at(30)})), 0)
+		equal(f, "none of before", len(f.due(storage.DueQuery{State: task.Waiting, Before: at(9), Limit: 9})), 0)
+		equal(f, "none behind the end", len(f.due(storage.DueQuery{State: task.Waiting, After: want[3], Before: at(20), Limit: 9})), 0)
+	}},
+	{"a row without a time is never due", func(f *fixture) {
+		for _, s := range task.States() {
+			f.put(f.row(s))
+		}
+		for _, s := range task.States() {
+			got := f.due(storage.DueQuery{State: s, Before: time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC), Limit: 9})
+			equal(f, "due in state "+s.String(), len(got), 0)
+		}
+	}},
+	{"a row of any state can be due", func(f *fixture) {
+		for _, s := range task.States() {
+			t := f.row(s, func(t *task.Task) { t.NextEventAt = at(-1e6) })
+			f.put(t)
+			got := f.due(storage.DueQuery{State: s, Before: at(0), Limit: 9})
+			equal(f, "due in state "+s.String(), got, []storage.Due{{Trigger: t.Trigger(), At: t.NextEventAt}})
+		}
+	}},
+	{"asking what is due changes nothing", func(f *fixture) {
+		t := f.row(task.Waiting, func(t *task.Task) { t.NextEventAt = at(1) })
+		f.put(t)
+		q := storage.DueQuery{State: task.Waiting, Before: at(2), Limit: 9}
+		equal(f, "the second answer", f.due(q), f.due(q))
+		f.same(f.get(t.ID), t)
+	}},
+	{"pages of due rows have no gaps and no repeats while rows change", func(f *fixture) {
+		ts := f.rows(40, task.Waiting, func(i int, t *task.Task) { t.NextEventAt = at(i / 3) })
+		f.put(ts...)
+		seen := make(map[task.ID]int)
+		q := storage.DueQuery{State: task.Waiting, Before: at(1000), Limit: 7}
+		for page := f.due(q); len(page) > 0; page = f.due(q) {
+			for i, d := range page {
+				seen[d.ID]++
+				if i%2 == 0 { // it leaves the index behind the position
+					f.swap(task.Change{Ref: d.Ref, To: task.Submitted, At: at(1)})
+				}
+			}
+			q.After = page[len(page)-1]
+		}
+		for _, t := range ts {
+			equal(f, "times a row was seen", seen[t.ID], 1)
+		}
+	}},
+	{"ready are the submitted rows of a leaf in the order of their rank", func(f *fixture) {
+		ts := f.rows(60, task.Submitted, func(i int, t *task.Task) {
+			t.Priority = uint8(i*7) % 10
+			t.ReadyAt = epoch.Add(time.Duration(i*31%5-2) * time.Microsecond)
+			t.Group, t.Shard = "partner", uint16(i)
+		})
+		ts[3].NextEventAt = at(5)
+		f.put(ts...)
+		f.put(f.row(task.Submitted), f.row(task.Waiting, func(t *task.Task) { t.Group = "partner" }))
+		slices.SortFunc(ts, func(a, b *task.Task) int { return a.Rank().Compare(b.Rank()) })
+		want := make([]task.Trigger, len(ts))
+		for i, t := range ts {
+			want[i] = t.Trigger()
+		}
+		q := storage.ReadyQuery{Leaf: ts[0].Leaf(), Limit: 1000}
+		equal(f, "ready", f.ready(q), want)
+		q.Limit = 7
+		var pages []task.Trigger
+		for page := f.ready(q); len(page) > 0; page = f.ready(q) {
+			pages = append(pages, page...)
+			q.After = &page[len(page)-1].Rank
+		}
+		equal(f, "ready by pages", pages, want)
+		q.After, q.Limit = nil, 0
+		equal(f, "none", len(f.ready(q)), 0)
+	}},
+	{"pages of ready rows go on from where they were while rows change", func(f *fixture) {
+		ts := f.rows(30, task.Submitted, nil)
+		f.put(ts...)
+		q := storage.ReadyQuery{Leaf: ts[0].Leaf(), Limit: 4}
+		var seen []task.ID
+		for page := f.ready(q); len(page) > 0; page = f.ready(q) {
+			for _, tr := range page {
+				seen = append(seen, tr.ID)
+				f.swap(task.Change{Ref: tr.Ref, To: task.Processing, At: at(1)})
+			}
+			q.After = &page[len(page)-1].Rank
+		}
+		equal(f, "seen", seen, idsOf(ts))
+	}},
+	{"a row is ready while it is submitted and no longer", func(f *fixture) {
+		t := f.row(task.Submitted)
+		f.put(t)
+		q := storage.ReadyQuery{Leaf: t.Leaf(), Limit: 9}
+		equal(f, "ready", f.ready(q), []task.Trigger{t.Trigger()})
+		f.step(t, task.Change{To: task.Processing, At: at(1)})
+		equal(f, "ready when grabbed", len(f.ready(q)), 0)
+		f.step(t, task.Change{To: task.Submitted, At: at(2), ReadyAt: at(2)})
+		equal(f, "ready again", f.ready(q), []task.Trigger{t.Trigger()})
+		f.step(t, task.Change{To: task.Waiting, At: at(3)})
+		f.step(t, task.Change{To: task.Submitted, At: at(4)})
+		equal(f, "ready a third time", f.ready(q), []task.Trigger{t.Trigger()})
+	}},
+	{"leaves are those of submitted rows, in order", func(f *fixture) {
+		leaves := oddLeaves()
+		for i, l := range leaves {
+			for range 1 + i%3 {
+				f.put(f.row(task.Submitted, func(t *task.Task) { t.Type, t.Group = l.Type, l.Group }))
+			}
+		}
+		f.put(f.row(task.Waiting, func(t *task.Task) { t.Type = "waits" }))
+		slices.SortFunc(leaves, compareLeaf)
+		equal(f, "leaves", f.leaves(task.Leaf{}, 1000), leaves)
+		for i, l := range leaves {
+			equal(f, "leaves after one", f.leaves(l, 1000), append([]task.Leaf{}, leaves[i+1:]...))
+		}
+		var pages []task.Leaf
+		for page := f.leaves(task.Leaf{}, 4); len(page) > 0; page = f.leaves(page[len(page)-1], 4) {
+			pages = append(pages, page...)
+		}
+		equal(f, "leaves by pages", pages, leaves)
+		equal(f, "leaves after one that has none", f.leaves(task.Leaf{Type: "\xff\xff\xff"}, 9), []task.Leaf{})
+		equal(f, "no leaves", f.leaves(task.Leaf{}, 0), []task.Leaf{})
+	}},
+	{"the rows of a leaf are its own, whatever its name", func(f *fixture) {
+		for _, l := range oddLeaves() {
+			t := f.row(task.Submitted, func(t *task.Task) { t.Type, t.Group = l.Type, l.Group })
+			f.put(t)
+			equal(f, "ready", f.ready(storage.ReadyQuery{Leaf: l, Limit: 9}), []task.Trigger{t.Trigger()})
+		}
+	}},
+	{"a leaf is gone with its last row", func(f *fixture) {
+		t := f.row(task.Submitted)
+		f.put(t)
+		equal(f, "leaves", f.leaves(task.Leaf{}, 9), []task.Leaf{t.Leaf()})
+		f.step(t, task.Change{To: task.Processing, At: at(1)})
+		equal(f, "leaves when grabbed", f.leaves(task.Leaf{}, 9), []task.Leaf{})
+	}},
+	{"ids sort by time", func(f *fixture) {
+		ts := f.rows(20, task.Waiting, func(i int, t *task.Task) { t.NextEventAt = at(1) })
+		shuffled := slices.Clone(ts)
+		slices.Reverse(shuffled)
+		f.put(shuffled...)
+		var got []task.ID
+		for _, d := range f.due(storage.DueQuery{State: task.Waiting, Before: at(1), Limit: 99}) {
+			got = append(got, d.ID)
+		}
+		equal(f, "order", got, idsOf(ts))
+	}},
+}
+
+// oddLeaves returns leaves that are easily taken for one another.
+func oddLeaves() []task.Leaf {
+	return []task.Leaf{
+		{Type: "a"},
+		{Type: "a", Group: "b"},
+		{Type: "ab"},
+		{Type: "a\x00", Group: "b"},
+		{Type: "a", Group: "\x00b"},
+		{Type: "a\x00b"},
+		{Type: "a", Group: "\x00"},
+		{Type: "a", Group: "\x00\x00"},
+		{Type: "a\x00\x00"},
+		{Type: "a\x00\xff"},
+		{Type: "a\xff"},
+		{Type: "a", Group: "\xff"},
+		{Type: "a", Group: "\xff\xff\xff"},
+		{Type: "a\x01"},
+		{Type: "日本", Group: "é"},
+		{Type: "", Group: "only a group"},
+		{Type: "mail", Group: task.GroupOf("x", "y")},
+	}
+}
+
+func compareLeaf(a, b task.Leaf) int {
+	return cmp.Or(cmp.Compare(a.Type, b.Type), cmp.Compare(a.Group, b.Group))
+}
+
+// due, ready and leaves run a query; no answer is an empty one.
+
+func (f *fixture) due(q storage.DueQuery) []storage.Due {
+	f.Helper()
+	got, err := f.Due(f.ctx(), q)
+	if err != nil {
+		f.Fatal(err)
+	}
+	return append([]storage.Due{}, got...)
+}
+
+func (f *fixture) ready(q storage.ReadyQuery) []task.Trigger {
+	f.Helper()
+	got, err := f.Ready(f.ctx(), q)
+	if err != nil {
+		f.Fatal(err)
+	}
+	return append([]task.Trigger{}, got...)
+}
+
+func (f *fixture) leaves(after task.Leaf, limit int) []task.Leaf {
+	f.Helper()
+	got, err := f.Leaves(f.ctx(), after, limit)
+	if err != nil {
+		f.Fatal(err)
+	}
+	return append([]task.Leaf{}, got...)
+}

@@ -1,0 +1,198 @@
+package storagetest
+
+import (
+	"errors"
+	"sync"
+
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+)
+
+var reopenCases = []testCase{
+	{"everything is there after reopening", func(f *fixture) {
+		var want []*task.Task
+		for _, edit := range remarkable() {
+			want = append(want, f.row(task.Submitted, edit))
+		}
+		f.put(want...)
+		gone := f.row(task.Submitted, func(t *task.Task) { t.Key = "gone" })
+		f.put(gone)
+		f.remove(gone.Ref())
+		f.step(want[0], task.Change{To: task.Waiting, At: at(1), NextEventAt: at(2)})
+		leaves := f.leaves(task.Leaf{}, 1000)
+		f.reopen()
+		for _, t := range want {
+			f.same(f.get(t.ID), t)
+			f.step(t, task.Change{To: task.Cancelled, At: at(3)})
+		}
+		f.put(gone)
+		if len(leaves) == 0 {
+			f.Fatal("there were no leaves to begin with")
+		}
+		f.reopen()
+		equal(f, "leaves", f.leaves(task.Leaf{}, 1000), []task.Leaf{gone.Leaf()})
+	}},
+	{"numbers go on after reopening", func(f *fixture) {
+		var newest uint64
+		for range 3 {
+			for range 2 {
+				t := f.row(task.Submitted)
+				f.put(t)
+				if t.Seq <= newest {
+					f.Fatalf("number %d follows %d", t.Seq, newest)
+				}
+				newest = t.Seq
+			}
+			f.reopen()
+		}
+	}},
+	{"numbers go on after reopening though the first ones were rolled back", func(f *fixture) {
+		err := f.Update(f.ctx(), func(tx storage.Tx) error {
+			_, err := tx.Insert(f.ctx(), f.row(task.Submitted))
+			return errors.Join(err, errRollback)
+		})
+		if !errors.Is(err, errRollback) {
+			f.Fatal(err)
+		}
+		before, after := f.row(task.Submitted), f.row(task.Submitted)
+		f.put(before)
+		f.reopen()
+		f.put(after)
+		if after.Seq <= before.Seq {
+			f.Fatalf("number %d follows %d", after.Seq, before.Seq)
+		}
+	}},
+	{"ids and keys are still taken after reopening", func(f *fixture) {
+		t := f.row(task.Submitted, func(t *task.Task) { t.Key = "k" })
+		f.put(t)
+		f.reopen()
+		other := f.row(task.Submitted, func(t *task.Task) { t.Key = "k" })
+		got, err := f.Insert(f.ctx(), t.Clone(), other)
+		if err != nil {
+			f.Fatal(err)
+		}
+		equal(f, "in the way", got, []storage.Inserted{{Existing: t.ID}, {Existing: t.ID}})
+	}},
+}
+
+// reopen goes on with the store as it is found after closing it.
+func (f *fixture) reopen() {
+	f.Helper()
+	f.Store = f.Store.(Reopener).Reopen(f.T)
+	f.check()
+}
+
+var crashCases = []testCase{
+	{"what was acknowledged survives a power cut", func(f *fixture) {
+		t := f.row(task.Submitted, everything)
+		f.put(t)
+		f.step(t, task.Change{To: task.Processing, At: at(1)})
+		f.crash()
+		f.same(f.get(t.ID), t)
+		f.step(t, task.Change{To: task.Done, At: at(2), Result: pattern(3000)})
+		other := f.row(task.Submitted)
+		f.put(other)
+		if other.Seq <= t.Seq {
+			f.Fatalf("number %d follows %d", other.Seq, t.Seq)
+		}
+		f.remove(other.Ref())
+		f.crash()
+		f.same(f.get(t.ID), t)
+		if _, err := f.Get(f.ctx(), other.ID); !errors.Is(err, task.ErrNotFound) {
+			f.Fatalf("the deleted row: %v", err)
+		}
+	}},
+	{"a power cut under load loses nothing acknowledged and keeps transactions whole", func(f *fixture) {
+		var wg sync.WaitGroup
+		var mu sync.Mutex
+		acked := make(map[task.ID]task.ID)
+		enough := make(chan struct{})
+		for range 4 {
+			wg.Go(func() {
+				for {
+					pair := f.rows(2, task.Submitted, func(_ int, t *task.Task) { t.Payload = pattern(700) })
+					if _, err := f.Insert(f.ctx(), pair...); err != nil {
+						f.Error(err)
+						return
+					}
+					mu.Lock()
+					acked[pair[0].ID] = pair[1].ID
+					if len(acked) == 200 {
+						close(enough)
+					}
+					mu.Unlock()
+					select {
+					case <-enough:
+						return
+					default:
+					}
+				}
+			})
+		}
+		<-enough
+		mu.Lock()
+		promised := make(map[task.ID]task.ID, len(acked))
+		for a, b := range acked {
+			promised[a] = b
+		}
+		mu.Unlock()
+		after := &fixture{T: f.T, Store: f.Store.(Crasher).Crash(f.T), ids: f.ids}
+		wg.Wait()
+		after.check()
+		for a, b := range promised {
+			after.get(a)
+			after.get(b)
+		}
+		if n := len(after.ready(storage.ReadyQuery{Leaf: task.Leaf{Type: "mail"}, Limit: 1e6})); n%2 != 0 {
+			f.Fatalf("%d rows: half of a transaction survived", n)
+		}
+	}},
+	{"a relaxed change is durable with the next update and not torn by a power cut before", func(f *fixture) {
+		if _, ok := f.Store.(storage.Relaxer); !ok {
+			f.Log("the store is no storage.Relaxer: nothing to see")
+			return
+		}
+		t := f.row(task.Submitted)
+		f.put(t)
+		grab := task.Change{Ref: t.Ref(), To: task.Processing, At: at(1), Owner: task.ID{1}}
+		f.relax(func(tx storage.Tx) error { _, err := tx.Swap(f.ctx(), grab); return err })
+		before := &fixture{T: f.T, Store: f.Store.(Crasher).Crash(f.T)}
+		before.check()
+		lost := before.get(t.ID)
+		if lost.Version == 1 {
+			before.same(lost, t)
+		}
+		grab.Apply(t)
+		if lost.Version == 2 {
+			before.same(lost, t)
+		}
+		f.put(f.row(task.Waiting))
+		f.crash()
+		f.same(f.get(t.ID), t)
+	}},
+	{"an answer that rests on a relaxed change is not lost with it", func(f *fixture) {
+		r, ok := f.Store.(storage.Relaxer)
+		if !ok {
+			f.Log("the store is no storage.Relaxer: nothing to see")
+			return
+		}
+		t := f.row(task.Submitted)
+		if err := r.Relax(f.ctx(), func(tx storage.Tx) error { _, err := tx.Insert(f.ctx(), t); return err }); err != nil {
+			f.Fatal(err)
+		}
+		got, err := f.Insert(f.ctx(), t.Clone()) // told that it exists
+		if err != nil {
+			f.Fatal(err)
+		}
+		equal(f, "in the way", got, []storage.Inserted{{Existing: t.ID}})
+		f.crash()
+		f.same(f.get(t.ID), t)
+	}},
+}
+
+// crash goes on with what a power cut leaves of the store.
+func (f *fixture) crash() {
+	f.Helper()
+	f.Store = f.Store.(Crasher).Crash(f.T)
+	f.check()
+}

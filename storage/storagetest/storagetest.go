@@ -1,0 +1,228 @@
+// Package storagetest is the suite that every [storage.Store] passes, wrappers
+// included, the benchmark that compares them, and [Faulty], a store that fails on demand.
+package storagetest
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+)
+
+// Reopener is implemented by a durable store under test, usually by wrapping it. Reopen
+// closes the store and opens it anew from what it kept.
+type Reopener interface {
+	Reopen(t testing.TB) storage.Store
+}
+
+// Crasher is implemented by a durable store under test whose machine can lose power.
+// Crash opens what would be left of it now: everything durable and nothing else. The
+// store itself goes on.
+type Crasher interface {
+	Crash(t testing.TB) storage.Store
+}
+
+// Checker is implemented by a store that can tell whether its own records agree.
+type Checker interface {
+	Check(ctx context.Context) error
+}
+
+// Run tests the stores that open returns. Each call of open returns an empty store of
+// its own, and sees to it that it is closed in the end.
+func Run(t *testing.T, open func(t testing.TB) storage.Store) {
+	probe := open(t)
+	_, inspector := probe.(storage.Inspector)
+	_, relaxer := probe.(storage.Relaxer)
+	_, reopener := probe.(Reopener)
+	_, crasher := probe.(Crasher)
+	_, checker := probe.(Checker)
+	t.Logf("exercising %T: inspector %t, relaxer %t, reopener %t, crasher %t, checker %t",
+		probe, inspector, relaxer, reopener, crasher, checker)
+
+	sections := []struct {
+		name  string
+		here  bool
+		cases []testCase
+	}{
+		{"insert", true, insertCases},
+		{"swap", true, swapCases},
+		{"query", true, queryCases},
+		{"delete", true, deleteCases},
+		{"update", true, updateCases},
+		{"life", true, lifeCases},
+		{"model", true, modelCases},
+		{"inspect", inspector, inspectCases},
+		{"relax", relaxer, relaxCases},
+		{"reopen", reopener, reopenCases},
+		{"crash", crasher, crashCases},
+	}
+	for _, section := range sections {
+		if !section.here {
+			continue
+		}
+		t.Run(section.name, func(t *testing.T) {
+			for _, c := range section.cases {
+				t.Run(c.name, func(t *testing.T) {
+					f := &fixture{T: t, Store: open(t), ids: task.NewIDs([32]byte{7})}
+					c.run(f)
+					f.check()
+				})
+			}
+		})
+	}
+}
+
+// testCase is one property of a store, named by a sentence.
+type testCase struct {
+	name string
+	run  func(f *fixture)
+}
+
+// fixture is one fresh store under test with what the cases need to use it.
+type fixture struct {
+	*testing.T
+	storage.Store
+	ids *task.IDs
+}
+
+// epoch is when the tests take place.
+var epoch = time.Date(2024, time.March, 1, 12, 0, 0, 0, time.UTC)
+
+// at returns a moment n seconds into the tests.
+func at(n int) time.Time { return epoch.Add(time.Duration(n) * time.Second) }
+
+// ctx returns the context of the test.
+func (f *fixture) ctx() context.Context { return f.T.Context() }
+
+// check has the store look at itself, if it can.
+func (f *fixture) check() {
+	f.Helper()
+	if c, ok := f.Store.(Checker); ok && !f.Failed() {
+		if err := c.Check(f.ctx()); err != nil {
+			f.Errorf("the store does not agree with itself: %v", err)
+		}
+	}
+}
+
+// row returns a new row in this state, changed by edit.
+func (f *fixture) row(s task.State, edit ...func(*task.Task)) *task.Task {
+	t := &task.Task{
+		ID: f.ids.Next(epoch), Version: 1, State: s, Type: "mail", Priority: task.DefaultPriority,
+		CreatedAt: epoch, ReadyAt: epoch, UpdatedAt: epoch, Payload: []byte("hello"),
+	}
+	if s == task.Processing {
+		t.Owner, t.Attempt, t.StartedAt = task.ID{9}, 1, epoch
+	}
+	for _, e := range edit {
+		e(t)
+	}
+	return t
+}
+
+// rows returns n of them.
+func (f *fixture) rows(n int, s task.State, edit func(i int, t *task.Task)) []*task.Task {
+	ts := make([]*task.Task, n)
+	for i := range ts {
+		ts[i] = f.row(s)
+		if edit != nil {
+			edit(i, ts[i])
+		}
+	}
+	return ts
+}
+
+// put inserts rows that nothing is in the way of.
+func (f *fixture) put(ts ...*task.Task) {
+	f.Helper()
+	done, err := f.Insert(f.ctx(), ts...)
+	if err != nil {
+		f.Fatal(err)
+	}
+	for i, d := range done {
+		if !d.Created() {
+			f.Fatalf("row %d of %d was not inserted: %v is in the way", i, len(ts), d.Existing)
+		}
+	}
+}
+
+// get returns a row that exists.
+func (f *fixture) get(id task.ID) *task.Task {
+	f.Helper()
+	t, err := f.Get(f.ctx(), id)
+	if err != nil {
+		f.Fatal(err)
+	}
+	return t
+}
+
+// swap makes one change and returns the row, nil if the change did not apply.
+func (f *fixture) swap(c task.Change) *task.Task {
+	f.Helper()
+	ts, err := f.Swap(f.ctx(), c)
+	if err != nil {
+		f.Fatal(err)
+	}
+	if len(ts) != 1 {
+		f.Fatalf("one change returned %d rows", len(ts))
+	}
+	return ts[0]
+}
+
+// same fails the test unless the rows are equal.
+func (f *fixture) same(got, want *task.Task) {
+	f.Helper()
+	if d := difference(got, want); d != "" {
+		f.Fatal(d)
+	}
+}
+
+// difference names the first field in which rows differ. Nothing and empty are equal.
+func difference(got, want *task.Task) string {
+	if got == nil || want == nil {
+		if got == want {
+			return ""
+		}
+		return fmt.Sprintf("got row %v, want %v", got, want)
+	}
+	g, w := reflect.ValueOf(*got), reflect.ValueOf(*want)
+	for i := range g.NumField() {
+		a, b := g.Field(i), w.Field(i)
+		if k := a.Kind(); (k == reflect.Slice || k == reflect.Map) && a.Len() == 0 && b.Len() == 0 {
+			continue
+		}
+		if !reflect.DeepEqual(a.Interface(), b.Interface()) {
+			return fmt.Sprintf("task %v: %s is %s, want %s", want.ID, g.Type().Field(i).Name, brief(a), brief(b))
+		}
+	}
+	return ""
+}
+
+// equal fails the test unless the values are deeply equal.
+func equal[T any](f *fixture, what string, got, want T) {
+	f.Helper()
+	if !reflect.DeepEqual(got, want) {
+		f.Fatalf("%s: got %s, want %s", what, brief(got), brief(want))
+	}
+}
+
+// brief prints the beginning of v.
+func brief(v any) string {
+	s := fmt.Sprint(v)
+	if len(s) > 600 {
+		return s[:600] + "..."
+	}
+	return s
+}
+
+// idsOf returns the IDs of rows in their order.
+func idsOf(ts []*task.Task) []task.ID {
+	out := make([]task.ID, len(ts))
+	for i, t := range ts {
+		out[i] = t.ID
+	}
+	return out
+}

@@ -1,0 +1,245 @@
+package storagetest
+
+import (
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/taskengine/taskengine/engine/task"
+)
+
+var swapCases = []testCase{
+	{"a change makes of a row what Apply does", func(f *fixture) {
+		// One row goes a long way; each step is compared with Apply.
+		want := f.row(task.Submitted, everything)
+		want.Version, want.Attempt, want.Crashes, want.Owner = 1, 0, 0, task.ID{}
+		f.put(want)
+		for _, c := range longWay() {
+			f.step(want, c)
+		}
+	}},
+	{"every transition of the table is made and no other", func(f *fixture) {
+		for _, from := range task.States() {
+			for _, to := range task.States() {
+				t := f.row(from, func(t *task.Task) { t.NextEventAt = at(5) })
+				f.put(t)
+				f.step(t, task.Change{To: to, At: at(1), NextEventAt: at(60), Owner: task.ID{1}, Result: []byte("r"), Error: "why"})
+			}
+		}
+	}},
+	{"a stale version changes nothing", func(f *fixture) {
+		t := f.row(task.Submitted, func(t *task.Task) { t.Version = 7 })
+		f.put(t)
+		for _, v := range []uint64{0, 6, 8} {
+			stale := task.Change{Ref: task.Ref{ID: t.ID, Version: v}, To: task.Processing, At: at(1)}
+			if got := f.swap(stale); got != nil {
+				f.Fatalf("a change of version %d applied to version 7", v)
+			}
+			f.same(f.get(t.ID), t)
+		}
+	}},
+	{"a change of a row that does not exist is nil", func(f *fixture) {
+		if got := f.swap(task.Change{Ref: task.Ref{ID: task.ID{1}, Version: 1}, To: task.Processing}); got != nil {
+			f.Fatalf("got %v", got)
+		}
+	}},
+	{"stale changes do not stop the others of the call", func(f *fixture) {
+		ts := f.rows(3, task.Submitted, nil)
+		f.put(ts...)
+		got, err := f.Swap(f.ctx(),
+			task.Change{Ref: ts[0].Ref(), To: task.Done, At: at(1)},
+			task.Change{Ref: ts[1].Ref(), To: task.Processing, At: at(1)},
+			task.Change{Ref: task.Ref{ID: task.ID{1}, Version: 1}, To: task.Processing, At: at(1)},
+			task.Change{Ref: ts[2].Ref(), To: task.Cancelled, At: at(1)})
+		if err != nil {
+			f.Fatal(err)
+		}
+		applied := []bool{got[0] != nil, got[1] != nil, got[2] != nil, got[3] != nil}
+		equal(f, "applied", applied, []bool{false, true, false, true})
+	}},
+	{"several changes of one row apply in order", func(f *fixture) {
+		t := f.row(task.Submitted)
+		f.put(t)
+		ref := func(v uint64) task.Ref { return task.Ref{ID: t.ID, Version: v} }
+		cs := []task.Change{
+			{Ref: ref(1), To: task.Processing, At: at(1), Owner: task.ID{1}},
+			{Ref: ref(1), To: task.Cancelled, At: at(2)},
+			{Ref: ref(2), To: task.Waiting, At: at(3), NextEventAt: at(9), Outcome: task.Errored, Error: "one"},
+			{Ref: ref(3), To: task.Submitted, At: at(4)},
+		}
+		got, err := f.Swap(f.ctx(), cs...)
+		if err != nil {
+			f.Fatal(err)
+		}
+		for i, c := range cs {
+			if (got[i] != nil) != c.Apply(t) {
+				f.Fatalf("change %d: got %v", i, got[i])
+			}
+			if got[i] != nil {
+				f.same(got[i], handedOut(t))
+			}
+		}
+		f.same(f.get(t.ID), t)
+	}},
+	{"the payload is handed out with a grab only and the result never", func(f *fixture) {
+		for _, size := range []int{5, 3000} {
+			t := f.row(task.Submitted, func(t *task.Task) { t.Payload = pattern(size) })
+			f.put(t)
+			f.step(t, task.Change{To: task.Waiting, At: at(1)})
+			f.step(t, task.Change{To: task.Processing, At: at(2)})
+			f.step(t, task.Change{To: task.Done, At: at(3), Result: pattern(size)})
+		}
+	}},
+	{"a grab counts the attempt and notes the owner", func(f *fixture) {
+		t := f.row(task.Submitted, func(t *task.Task) { t.Attempt = 3 })
+		f.put(t)
+		got := f.swap(task.Change{Ref: t.Ref(), To: task.Processing, At: at(1), Owner: task.ID{4}})
+		if got.Attempt != 4 || got.Owner != (task.ID{4}) || !got.StartedAt.Equal(at(1)) || got.Version != 2 {
+			f.Fatalf("got %+v", got)
+		}
+		got = f.swap(task.Change{Ref: got.Ref(), To: task.Submitted, At: at(2), Outcome: task.HandedBack, Count: task.Refund})
+		if got.Attempt != 3 || !got.Owner.IsZero() || len(got.History) != 1 {
+			f.Fatalf("got %+v", got)
+		}
+	}},
+	{"results of any size are kept", func(f *fixture) {
+		for _, size := range []int{0, 1, 300, 1000, 1 << 20} {
+			t := f.row(task.Processing)
+			f.put(t)
+			f.step(t, task.Change{To: task.Done, At: at(1), Result: pattern(size)})
+			equal(f, "result", string(f.get(t.ID).Result), string(pattern(size)))
+		}
+	}},
+	{"a result may be replaced by one of another size", func(f *fixture) {
+		for _, size := range []int{0, 10, 5000} {
+			t := f.row(task.Processing, func(t *task.Task) { t.Result = pattern(4000) })
+			f.put(t)
+			f.step(t, task.Change{To: task.Done, At: at(1), Result: pattern(size)})
+		}
+	}},
+	{"a history grows from nothing to its limit", func(f *fixture) {
+		t := f.row(task.Submitted)
+		f.put(t)
+		for i := range task.MaxHistory + 3 {
+			f.step(t, task.Change{To: task.Processing, At: at(2 * i), Owner: task.ID{1}})
+			f.step(t, task.Change{To: task.Submitted, At: at(2*i + 1), Outcome: task.Errored, Error: strings.Repeat("e", i*40)})
+		}
+		equal(f, "attempts remembered", len(f.get(t.ID).History), task.MaxHistory)
+	}},
+	{"of many who swap one version exactly one wins", func(f *fixture) {
+		t := f.row(task.Submitted)
+		f.put(t)
+		var won atomic.Int64
+		var wg sync.WaitGroup
+		for i := range 16 {
+			wg.Go(func() {
+				got, err := f.Swap(f.ctx(), task.Change{Ref: t.Ref(), To: task.Processing, At: at(i), Owner: task.ID{byte(i)}})
+				switch {
+				case err != nil:
+					f.Error(err)
+				case got[0] != nil:
+					won.Add(1)
+				}
+			})
+		}
+		wg.Wait()
+		equal(f, "winners", won.Load(), 1)
+		equal(f, "version", f.get(t.ID).Version, 2)
+	}},
+	{"changes by many at once are all made", func(f *fixture) {
+		const workers, each = 8, 12
+		var wg sync.WaitGroup
+		ts := f.rows(workers*each, task.Submitted, nil)
+		for w := range workers {
+			wg.Go(func() {
+				for _, t := range ts[w*each : (w+1)*each] {
+					if err := f.live(t); err != nil {
+						f.Error(err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		for _, t := range ts {
+			if got := f.get(t.ID); got.State != task.Done || got.Version != 3 {
+				f.Fatalf("got %+v", got)
+			}
+		}
+	}},
+}
+
+// longWay is a life with most of what can happen to a task; a Ref is that of the row.
+func longWay() []task.Change {
+	long := strings.Repeat("x", task.MaxErrorText+10)
+	return []task.Change{
+		{To: task.Processing, At: at(1), NextEventAt: at(30), Owner: task.ID{1}},
+		{To: task.Waiting, At: at(2), NextEventAt: at(40), Outcome: task.Errored, Error: "timeout"},
+		{To: task.Waiting, At: at(3), NextEventAt: at(40)},
+		{To: task.Waiting, At: at(3), NextEventAt: at(50).Add(time.Microsecond)},
+		{To: task.Submitted, At: at(4), ReadyAt: at(4)},
+		{To: task.Processing, At: at(5).Add(1500 * time.Nanosecond), Owner: task.ID{2}},
+		{To: task.Submitted, At: at(6), Outcome: task.Crashed, Error: long},
+		{To: task.Processing, At: at(7), NextEventAt: at(90), Owner: task.ID{3}},
+		{To: task.Error, At: at(8)},
+		{To: task.Failed, At: at(9), Error: "seen"},
+		{To: task.Submitted, At: at(10), Count: task.Reset},
+		{To: task.Cancelled, At: at(11)},
+		{To: task.Submitted, At: at(12), NextEventAt: at(13)},
+		{To: task.Processing, At: at(13), Owner: task.ID{4}},
+		{To: task.Submitted, At: at(14), Count: task.Refund, Outcome: task.HandedBack},
+		{To: task.Processing, At: at(15), Owner: task.ID{5}},
+		{To: task.Done, At: at(16), NextEventAt: at(99), Result: pattern(2000)},
+	}
+}
+
+// step makes one change of the row and of t, and compares what the store returns, and
+// then keeps, with what Apply makes of t.
+func (f *fixture) step(t *task.Task, c task.Change) {
+	f.Helper()
+	c.Ref = t.Ref()
+	from := t.State
+	got := f.swap(c)
+	applied := c.Apply(t)
+	if (got != nil) != applied {
+		f.Fatalf("%v to %v: got %v, applies: %t", from, c.To, got, applied)
+	}
+	if applied {
+		f.same(got, handedOut(t))
+	}
+	f.same(f.get(t.ID), t)
+}
+
+// handedOut returns t as Swap returns it.
+func handedOut(t *task.Task) *task.Task {
+	c := t.Clone()
+	c.Result = nil
+	if c.State != task.Processing {
+		c.Payload = nil
+	}
+	return c
+}
+
+// live takes a row through its life, each change on its own.
+func (f *fixture) live(t *task.Task) error {
+	if _, err := f.Insert(f.ctx(), t); err != nil {
+		return err
+	}
+	for _, c := range []task.Change{
+		{To: task.Processing, At: at(1), Owner: task.ID{1}}, {To: task.Done, At: at(2), Result: []byte("r")},
+	} {
+		c.Ref = task.Ref{ID: t.ID, Version: 1}
+		if c.To == task.Done {
+			c.Version = 2
+		}
+		got, err := f.Swap(f.ctx(), c)
+		if err != nil {
+			return err
+		}
+		if got[0] == nil {
+			return errors.New("a change that nobody else made was stale")
+		}
+	}
+	return nil
+}
