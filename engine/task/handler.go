@@ -36,6 +36,11 @@ var ErrCrashed = errors.New("the handler's process died")
 // while their process restarts for instance. Such an attempt is not counted.
 var ErrUnavailable = errors.New("the handler is not available")
 
+// ErrInterrupted wraps the errors of attempts that had begun and were ended through no
+// fault of their task: its process had to be stopped because of another, for instance.
+// Such an attempt is not counted either, but the task may have taken effect.
+var ErrInterrupted = errors.New("the attempt was interrupted")
+
 // verdict is an error that carries the handler's wish.
 type verdict struct {
 	error
@@ -130,6 +135,8 @@ func VerdictOf(result []byte, err error) Verdict {
 	switch {
 	case errors.Is(err, ErrCrashed):
 		out.Outcome = Crashed
+	case errors.Is(err, ErrInterrupted):
+		out.Outcome = Interrupted
 	case errors.Is(err, ErrUnavailable):
 		out.Outcome = HandedBack
 	}

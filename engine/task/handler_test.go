@@ -33,6 +33,7 @@ func TestAVerdictIsWhatTheHandlerAskedFor(t *testing.T) {
 		{"Snooze before now is at once", task.Snooze(-1), task.Verdict{Outcome: task.Snoozed}},
 		{"Again finishes and recurs", task.Again(at), task.Verdict{Outcome: task.Completed, Result: []byte("r"), Again: at}},
 		{"ErrCrashed is a crash", fmt.Errorf("pid 7: %w", task.ErrCrashed), task.Verdict{Outcome: task.Crashed, Error: "pid 7: the handler's process died", Delay: policy}},
+		{"ErrInterrupted is an interruption", fmt.Errorf("pool: %w", task.ErrInterrupted), task.Verdict{Outcome: task.Interrupted, Error: "pool: the attempt was interrupted", Delay: policy}},
 		{"ErrUnavailable hands back", fmt.Errorf("pool: %w", task.ErrUnavailable), task.Verdict{Outcome: task.HandedBack, Error: "pool: the handler is not available", Delay: policy}},
 	}
 	for _, c := range cases {

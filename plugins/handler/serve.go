@@ -1,0 +1,98 @@
+package handler
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	goplugin "github.com/hashicorp/go-plugin"
+	"google.golang.org/grpc"
+
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/plugins/internal/wire"
+)
+
+// Handlers are the handlers of a program by the task types they serve.
+type Handlers map[string]task.Handler
+
+// Func makes a function a handler.
+type Func = task.HandlerFunc
+
+// Program is a handler program. Only Handlers is needed.
+type Program struct {
+	Handlers Handlers
+	Version  string // of the program, shown to people
+	Slots    int    // how many tasks at once unless the host says so; default 64
+}
+
+// Serve serves the handlers until the host ends the process or goes away. It must be
+// called from main, which should return after it. Started by anybody but a host, the
+// program explains itself and exits with status 1.
+func Serve(h Handlers) { Program{Handlers: h}.Serve() }
+
+const (
+	defaultSlots = 64
+	firstContact = time.Minute     // until a host must have connected
+	lastMoments  = 2 * time.Second // for handlers to return once the host is gone
+)
+
+// Serve is [Serve] for a program that says more about itself.
+func (p Program) Serve() {
+	if err := p.serve(); err != nil {
+		fmt.Fprintln(os.Stderr, "handler:", err)
+		os.Exit(1)
+	}
+}
+
+func (p Program) serve() error {
+	if p.Slots <= 0 {
+		p.Slots = defaultSlots
+	}
+	if len(p.Handlers) == 0 {
+		return errors.New("the program serves no task type")
+	}
+	if os.Getenv(wire.CookieKey) != wire.CookieValue {
+		return errors.New("this program handles tasks and is started by taskengine: name it as a handler's command in the configuration")
+	}
+	own := strconv.Itoa(wire.Protocol)
+	if theirs := os.Getenv("PLUGIN_PROTOCOL_VERSIONS"); !slices.Contains(strings.Split(theirs, ","), own) {
+		return fmt.Errorf("it speaks version %s of the handler protocol, the host %q", own, theirs)
+	}
+	path := filepath.Join(os.Getenv(goplugin.EnvUnixSocketDir), "s"+strconv.Itoa(os.Getpid()))
+	listener, err := net.Listen("unix", path)
+	if err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	server := grpc.NewServer(
+		grpc.MaxRecvMsgSize(math.MaxInt32), grpc.MaxSendMsgSize(math.MaxInt32),
+		grpc.InitialWindowSize(4<<20), grpc.InitialConnWindowSize(4<<20))
+	w := &worker{program: p, met: make(chan struct{}), over: make(chan struct{})}
+	wire.RegisterHandlerServer(server, w)
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	defer server.Stop()
+
+	// The handshake is the only thing that may go to the standard output: the host
+	// logs what follows, but a reader of the handshake must not be confused.
+	fmt.Printf("%d|%d|unix|%s|grpc|\n", goplugin.CoreProtocolVersion, wire.Protocol, path)
+	os.Stdout = os.Stderr
+
+	contact := time.NewTimer(firstContact)
+	defer contact.Stop()
+	select {
+	case err := <-served:
+		return fmt.Errorf("serve: %w", err)
+	case <-contact.C:
+		return fmt.Errorf("no host connected within %v", firstContact)
+	case <-w.met:
+	}
+	<-w.over
+	return nil
+}

@@ -1,0 +1,65 @@
+package handler
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/plugins/internal/wire"
+)
+
+// taskOf makes the task that a handler sees.
+func taskOf(run *wire.Run) *task.Task {
+	t := &task.Task{
+		Version: run.GetVersion(), State: task.Processing, Type: run.GetType(), Priority: uint8(run.GetPriority()),
+		Key: run.GetKey(), OrderingKey: run.GetOrderingKey(), Attempt: run.GetAttempt(), Crashes: run.GetCrashes(),
+		Headers: run.GetHeaders(), Payload: run.GetPayload(),
+	}
+	copy(t.ID[:], run.GetTaskId())
+	return t
+}
+
+// finishOf makes the answer to a run of what came of it.
+func finishOf(runID uint64, v task.Verdict, maxResult uint64) *wire.Finish {
+	f := &wire.Finish{RunId: runID}
+	if maxResult > 0 && uint64(len(v.Result)) > maxResult {
+		v = task.VerdictOf(nil, task.Permanent(task.WithClass("result_too_large",
+			fmt.Errorf("the result has %d bytes, the host takes %d", len(v.Result), maxResult))))
+	}
+	switch {
+	case v.Outcome == task.Completed && v.Again.IsZero():
+		f.Outcome = &wire.Finish_Result{Result: v.Result}
+	case v.Outcome == task.Completed:
+		f.Outcome = &wire.Finish_Again{Again: &wire.Again{At: v.Again.UnixMicro(), Result: v.Result}}
+	case v.Outcome == task.Snoozed:
+		f.Outcome = &wire.Finish_Snooze{Snooze: &wire.Snooze{Delay: ceilMicros(v.Delay)}}
+	case v.Outcome == task.HandedBack:
+		f.Outcome = &wire.Finish_Refused{Refused: &wire.Refused{Message: text(v.Error)}}
+	default:
+		e := &wire.Error{Message: text(v.Error), Class: text(v.Class), Permanent: v.GiveUp}
+		if v.Delay >= 0 {
+			delay := ceilMicros(v.Delay)
+			e.RetryDelay = &delay
+		}
+		f.Outcome = &wire.Finish_Error{Error: e}
+	}
+	return f
+}
+
+// ceilMicros rounds up: a delay asked for is never cut short.
+func ceilMicros(d time.Duration) int64 {
+	n := d / time.Microsecond
+	if d%time.Microsecond > 0 {
+		n++
+	}
+	return int64(n)
+}
+
+// text makes s fit to be sent: valid and not too long.
+func text(s string) string {
+	if len(s) > wire.MaxErrorBytes {
+		s = s[:wire.MaxErrorBytes]
+	}
+	return strings.ToValidUTF8(s, "\uFFFD")
+}

@@ -1,0 +1,129 @@
+package plugins
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/taskengine/taskengine/engine/task"
+)
+
+// testLogger logs to the test, at the debug level.
+func testLogger(tb testing.TB) *slog.Logger {
+	if _, bench := tb.(*testing.B); bench {
+		return nil
+	}
+	return slog.New(slog.NewTextHandler(tb.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
+}
+
+// start starts a host and closes it with the test.
+func start(tb testing.TB, c Config) *Host {
+	tb.Helper()
+	h, err := Start(context.Background(), c)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		if err := h.Close(ctx); err != nil {
+			tb.Error(err)
+		}
+	})
+	return h
+}
+
+func newTask(typ, payload string) *task.Task {
+	return &task.Task{ID: task.ID{1, 2, 3}, Version: 4, State: task.Processing, Type: typ, Attempt: 1, Payload: []byte(payload)}
+}
+
+// must returns the result of one task that has to succeed.
+func must(tb testing.TB, h *Host, typ, payload string) string {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	result, err := h.Handle(ctx, newTask(typ, payload))
+	if err != nil {
+		tb.Fatalf("%s: %v", typ, err)
+	}
+	return string(result)
+}
+
+// result is what a Handle in the background returned.
+type result struct {
+	value []byte
+	err   error
+}
+
+// handle runs a task in the background.
+func handle(ctx context.Context, h *Host, t *task.Task) <-chan result {
+	out := make(chan result, 1)
+	go func() {
+		value, err := h.Handle(ctx, t)
+		out <- result{value, err}
+	}()
+	return out
+}
+
+// eventually waits for something that another process or goroutine has to bring about.
+func eventually(tb testing.TB, what string, ok func() bool) {
+	tb.Helper()
+	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			tb.Fatalf("it did not happen within 20 s: %s", what)
+		}
+	}
+}
+
+// alive reports whether pid is a process that has not ended; a zombie has.
+func alive(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		if _, noProc := os.Stat("/proc/self/stat"); noProc != nil {
+			return !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH)
+		}
+		return false
+	}
+	_, after, _ := strings.Cut(string(stat), ") ")
+	return !strings.HasPrefix(after, "Z") && !strings.HasPrefix(after, "X")
+}
+
+// systemPython is the interpreter that Debian's packages belong to. Another one may be
+// named in PYTHON.
+func systemPython(tb testing.TB) string {
+	tb.Helper()
+	exe := cmp.Or(os.Getenv("PYTHON"), "/usr/bin/python3")
+	if out, err := exec.Command(exe, "-c", "import grpc").CombinedOutput(); err != nil {
+		tb.Fatalf("%s cannot import grpc: apt-get install python3-grpcio, or name an interpreter that has grpcio in $PYTHON: %v\n%s", exe, err, out)
+	}
+	return exe
+}
+
+// python is the configuration of the Python test program.
+func python(tb testing.TB) Config {
+	tb.Helper()
+	return Config{
+		Name: "python", Command: []string{systemPython(tb), "sdk/python/tests/handlers.py"},
+		Env: []string{"PATH", "PYTHONDONTWRITEBYTECODE=1"}, StartTimeout: 20 * time.Second, KillAfter: time.Second,
+		Logger: testLogger(tb),
+	}
+}
+
+// textLogger writes records without their time to w.
+func textLogger(w io.Writer) *slog.Logger {
+	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey {
+			return slog.Attr{}
+		}
+		return a
+	}}))
+}

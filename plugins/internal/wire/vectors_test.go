@@ -1,0 +1,119 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/hex"
+	"encoding/json"
+	"flag"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+)
+
+// The vectors are how SDKs with a codec of their own check it: what the Go messages
+// are on the wire, next to their content in protobuf's JSON.
+const vectorsFile = "../../sdk/vectors.json"
+
+var rewrite = flag.Bool("rewrite", false, "write the vectors anew")
+
+type vector struct {
+	Name    string          `json:"name"`
+	Message string          `json:"message"`
+	Hex     string          `json:"hex"`
+	JSON    json.RawMessage `json:"json"`
+}
+
+func vectors() map[string]proto.Message {
+	delay, zero := int64(90_000_000), int64(0)
+	return map[string]proto.Message{
+		"to: empty":   &ToHandler{},
+		"to: welcome": &ToHandler{Welcome: &Welcome{Protocol: 1, Host: "taskengine 1", Name: "mail", Slots: 512, MaxResultBytes: 16 << 20, Features: []string{"a", "b"}}},
+		"to: runs": &ToHandler{Runs: []*Run{
+			{
+				RunId: 1, TaskId: bytes.Repeat([]byte{0xfe}, 16), Version: math.MaxUint64, Type: "upper", Attempt: 1, Crashes: 300,
+				Priority: 9, Key: "käy", OrderingKey: "order", Payload: []byte{0, 1, 0xff}, Headers: map[string]string{"k": "v"},
+				Deadline: 1_900_000_000_000_000, Checkpoint: []byte("so far"),
+			},
+			{RunId: 1 << 40, Deadline: -1, Headers: map[string]string{"": ""}},
+			{Payload: bytes.Repeat([]byte("x"), 200)},
+		}},
+		"to: cancel, drain, ping": &ToHandler{Cancels: []*Cancel{{RunId: 5, Reason: Cancel_REASON_DEADLINE, Message: "late"}, {}}, Drain: &Drain{}, Ping: math.MaxUint64},
+		"from: hello":             &FromHandler{Hello: &Hello{Protocol: 1, Sdk: "python", SdkVersion: "1.0.0", Version: "v7", Types: []string{"a", "b"}, Slots: 16}, Credits: 16},
+		"from: result":            &FromHandler{Credits: 1, Finishes: []*Finish{{RunId: 1, Outcome: &Finish_Result{Result: []byte("ok")}}}, Pong: 3},
+		"from: empty result":      &FromHandler{Credits: 1, Finishes: []*Finish{{RunId: 1 << 40, Outcome: &Finish_Result{}}}},
+		"from: long result":       &FromHandler{Finishes: []*Finish{{RunId: 1, Outcome: &Finish_Result{Result: bytes.Repeat([]byte("y"), 300)}}}},
+		"from: error":             &FromHandler{Finishes: []*Finish{{RunId: 2, Outcome: &Finish_Error{Error: &Error{Message: "nö", Class: "funds", Permanent: true}}}}},
+		"from: retry":             &FromHandler{Finishes: []*Finish{{RunId: 2, Outcome: &Finish_Error{Error: &Error{Message: "no", RetryDelay: &delay}}}}},
+		"from: retry now":         &FromHandler{Finishes: []*Finish{{RunId: 2, Outcome: &Finish_Error{Error: &Error{RetryDelay: &zero}}}}},
+		"from: snooze":            &FromHandler{Finishes: []*Finish{{RunId: 3, Outcome: &Finish_Snooze{Snooze: &Snooze{Delay: 1}}}, {RunId: 4, Outcome: &Finish_Snooze{Snooze: &Snooze{}}}}},
+		"from: again":             &FromHandler{Finishes: []*Finish{{RunId: 5, Outcome: &Finish_Again{Again: &Again{At: 2_000_000_000_000_000, Result: []byte("so far")}}}, {RunId: 6, Outcome: &Finish_Again{Again: &Again{At: -1}}}}},
+		"from: refused":           &FromHandler{Finishes: []*Finish{{RunId: 7, Outcome: &Finish_Refused{Refused: &Refused{Message: "full"}}}}},
+	}
+}
+
+func TestTheVectorsAreWhatTheMessagesAreOnTheWire(t *testing.T) {
+	if *rewrite {
+		writeVectors(t)
+	}
+	text, err := os.ReadFile(vectorsFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stored []vector
+	if err := json.Unmarshal(text, &stored); err != nil {
+		t.Fatal(err)
+	}
+	want := vectors()
+	if len(stored) != len(want) {
+		t.Errorf("%d vectors are stored, want %d", len(stored), len(want))
+	}
+	for _, v := range stored {
+		m := want[v.Name]
+		if m == nil {
+			t.Errorf("%s: stored, but not made", v.Name)
+			continue
+		}
+		if diff := cmp.Diff(hex.EncodeToString(encode(t, m)), v.Hex); diff != "" {
+			t.Errorf("%s: run the test with -rewrite and mind compatibility (-now +stored):\n%s", v.Name, diff)
+		}
+	}
+}
+
+func encode(t *testing.T, m proto.Message) []byte {
+	t.Helper()
+	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func writeVectors(t *testing.T) {
+	t.Helper()
+	var all []vector
+	for name, m := range vectors() {
+		text, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var compact bytes.Buffer
+		if err := json.Compact(&compact, text); err != nil { // protojson's own spacing is random
+			t.Fatal(err)
+		}
+		all = append(all, vector{name, string(m.ProtoReflect().Descriptor().Name()), hex.EncodeToString(encode(t, m)), compact.Bytes()})
+	}
+	slices.SortFunc(all, func(a, b vector) int { return strings.Compare(a.Name, b.Name) })
+	text, err := json.MarshalIndent(all, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(vectorsFile, append(text, '\n'), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}

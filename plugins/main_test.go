@@ -1,0 +1,184 @@
+package plugins
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/plugins/handler"
+)
+
+// The test binary plays the handler programs: actAs names the part.
+const actAs = "PLUGINS_TEST_ACT_AS"
+
+func TestMain(m *testing.M) {
+	if part := os.Getenv(actAs); part != "" {
+		parts[part]()
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// parts are the programs that the test binary can be.
+var parts = map[string]func(){
+	"handlers":   func() { handler.Program{Handlers: testHandlers(), Version: "v7"}.Serve() },
+	"exits":      func() { fmt.Fprintln(os.Stderr, "cannot find my config"); os.Exit(3) },
+	"garbage":    func() { fmt.Println("Hello, I am no handshake"); time.Sleep(time.Hour) },
+	"binary":     func() { os.Stdout.Write(bytes.Repeat([]byte{0, 0xff, '|'}, 1<<20)); time.Sleep(time.Hour) },
+	"version":    func() { fmt.Println("1|99|unix|/nowhere|grpc|"); time.Sleep(time.Hour) },
+	"tcp":        func() { fmt.Println("1|1|tcp|127.0.0.1:1|grpc|"); time.Sleep(time.Hour) },
+	"nobody":     func() { fmt.Println("1|1|unix|/nowhere/at/all|grpc|"); time.Sleep(time.Hour) },
+	"mute":       func() { time.Sleep(time.Hour) },
+	"no types":   func() { handler.Serve(nil) },
+	"rogue":      rogue,
+	"a host":     hostUntilKilled,
+	"grandchild": func() { time.Sleep(time.Hour) },
+}
+
+// self is the configuration of the test binary as the program named.
+func self(tb testing.TB, part string, env ...string) Config {
+	tb.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return Config{
+		Name: "test", Command: []string{exe}, Env: append(env, actAs+"="+part, "GOCOVERDIR="+os.TempDir()),
+		StartTimeout: 20 * time.Second, KillAfter: time.Second, Logger: testLogger(tb),
+	}
+}
+
+func testHandlers() handler.Handlers {
+	var running, most atomic.Int32
+	return handler.Handlers{
+		"noop":  handler.Func(func(context.Context, *task.Task) ([]byte, error) { return nil, nil }),
+		"upper": handler.Func(func(_ context.Context, t *task.Task) ([]byte, error) { return bytes.ToUpper(t.Payload), nil }),
+		"mirror": handler.Func(func(ctx context.Context, t *task.Task) ([]byte, error) {
+			deadline, _ := ctx.Deadline()
+			return json.Marshal(mirrored{Task: t, Deadline: deadline})
+		}),
+		"pid": handler.Func(func(context.Context, *task.Task) ([]byte, error) {
+			return []byte(strconv.Itoa(os.Getpid())), nil
+		}),
+		"env": handler.Func(func(context.Context, *task.Task) ([]byte, error) {
+			return []byte(strings.Join(os.Environ(), "\n")), nil
+		}),
+		"error": handler.Func(func(_ context.Context, t *task.Task) ([]byte, error) { return testError(string(t.Payload)) }),
+		"panic": handler.Func(func(context.Context, *task.Task) ([]byte, error) { panic("as asked") }),
+		"die": handler.Func(func(context.Context, *task.Task) ([]byte, error) {
+			fmt.Fprintln(os.Stderr, "farewell")
+			os.Exit(9)
+			return nil, nil
+		}),
+		"stop": handler.Func(func(ctx context.Context, _ *task.Task) ([]byte, error) {
+			if err := syscall.Kill(os.Getpid(), syscall.SIGSTOP); err != nil {
+				return nil, err
+			}
+			<-ctx.Done() // other threads may run a moment longer
+			return nil, ctx.Err()
+		}),
+		"wait": handler.Func(func(ctx context.Context, _ *task.Task) ([]byte, error) {
+			<-ctx.Done()
+			return nil, fmt.Errorf("stopped: %w", context.Cause(ctx))
+		}),
+		"until": handler.Func(func(ctx context.Context, t *task.Task) ([]byte, error) { // a file exists
+			return nil, waitForFile(ctx, string(t.Payload))
+		}),
+		"hang": handler.Func(hang),
+		"most": handler.Func(func(ctx context.Context, _ *task.Task) ([]byte, error) { // at once so far
+			n := running.Add(1)
+			defer running.Add(-1)
+			for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+			}
+			time.Sleep(time.Millisecond)
+			return []byte(strconv.Itoa(int(most.Load()))), nil
+		}),
+		"shout": handler.Func(shout),
+		"sum": handler.JSON(func(_ context.Context, _ *task.Task, in []int) (out struct{ Sum int }, err error) {
+			for _, n := range in {
+				out.Sum += n
+			}
+			return out, nil
+		}),
+		"big": handler.Func(func(_ context.Context, t *task.Task) ([]byte, error) {
+			n, err := strconv.Atoi(string(t.Payload))
+			return make([]byte, n), err
+		}),
+	}
+}
+
+// mirrored is how a handler saw its task.
+type mirrored struct {
+	Task     *task.Task
+	Deadline time.Time
+}
+
+func testError(kind string) ([]byte, error) {
+	err := errors.New("no money")
+	switch kind {
+	case "permanent":
+		return nil, task.Permanent(err)
+	case "retry in":
+		return nil, task.RetryIn(90*time.Second, err)
+	case "class":
+		return nil, task.Permanent(task.WithClass("funds", err))
+	case "snooze":
+		return nil, task.Snooze(time.Hour)
+	case "again":
+		return []byte("so far"), task.Again(time.Unix(2e9, 0))
+	case "bad text":
+		return nil, errors.New("no \xff money")
+	}
+	return nil, err
+}
+
+func waitForFile(ctx context.Context, path string) error {
+	for {
+		if _, err := os.Stat(path); err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+// hang starts a child that ignores SIGTERM, writes its pid to the file that the payload
+// names, and does not return.
+func hang(_ context.Context, t *task.Task) ([]byte, error) {
+	child := exec.Command("/bin/sh", "-c", `trap "" TERM; echo $$ >"$0.new"; mv "$0.new" "$0"; while :; do sleep 1; done`, string(t.Payload))
+	child.Stdout, child.Stderr = os.Stdout, os.Stderr
+	if err := child.Run(); err != nil {
+		return nil, err
+	}
+	select {}
+}
+
+// shout writes what no reader should have to bear.
+func shout(context.Context, *task.Task) ([]byte, error) {
+	real := os.NewFile(1, "stdout")
+	fmt.Fprintln(real, strings.Repeat("x", 240<<10))
+	fmt.Fprintln(os.Stderr, `{"@message": 7}`)
+	fmt.Fprintln(os.Stderr, `{"@message": "well", "@level": "warn", "@timestamp": 3, "n": {"m": [1]}}`)
+	os.Stderr.Write(bytes.Repeat([]byte{0, 1, 0xfe, '{', '"'}, 100<<10))
+	os.Stderr.Write([]byte("\n\n\r\n{\n[]\nnull\n"))
+	for range 5000 {
+		fmt.Fprintln(real, "chatter")
+	}
+	return []byte("alive"), nil
+}

@@ -1,0 +1,207 @@
+package plugins
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/taskengine/taskengine/engine/task"
+)
+
+const (
+	tailBytes      = 8 << 10 // of a process's last output, kept for the error of its crash
+	lineBytes      = 8 << 10 // of one line; the rest of it is dropped
+	handshakeBytes = 1 << 10 // of the handshake line
+	linesPerSecond = 1000    // that reach the log; the rest is counted
+
+	errorTail = task.MaxErrorText * 3 / 4 // of that a task's error gets: a row keeps no more
+)
+
+// output reads what a process writes, however much and whatever it is: lines go to
+// the log, cut and counted, and the last bytes are kept. Reading never stops before
+// the end, so the process never waits for it.
+type output struct {
+	log *slog.Logger
+
+	mu      sync.Mutex // guards what follows
+	tail    []byte     // at most 2*tailBytes, the newest last
+	second  int64      // Unix time for which lines counts
+	lines   int        // logged in this second
+	dropped int        // lines not logged since the last that was
+}
+
+// read consumes r to its end. If first is not nil it gets the first line instead of
+// the log, or the start of what is no handshake because it is too long, and is closed.
+func (o *output) read(r io.Reader, stream string, first *io.PipeWriter) {
+	in := bufio.NewReaderSize(r, 2*lineBytes)
+	if first != nil {
+		line, _ := in.ReadSlice('\n')
+		o.remember(line)
+		line = line[:min(len(line), handshakeBytes)]
+		if len(line) > 0 {
+			_, _ = io.WriteString(first, printable(strings.TrimRight(string(line), "\r\n"))+"\n")
+		}
+		first.Close() // neither fails, unless the reader is gone
+	}
+	for {
+		line, cut, err := o.line(in)
+		if len(line) > 0 {
+			o.print(stream, line, cut)
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// line reads up to the next newline, or the end, and returns the start of what it
+// read and how many bytes it left out.
+func (o *output) line(in *bufio.Reader) (line []byte, cut int, err error) {
+	for {
+		part, err := in.ReadSlice('\n')
+		o.remember(part)
+		keep := min(len(part), lineBytes-len(line))
+		line = append(line, part[:keep]...)
+		cut += len(part) - keep
+		if err != bufio.ErrBufferFull {
+			return []byte(strings.TrimRight(string(line), "\r\n")), cut, err
+		}
+	}
+}
+
+func (o *output) remember(part []byte) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(part) >= tailBytes {
+		o.tail = append(o.tail[:0], part[len(part)-tailBytes:]...)
+		return
+	}
+	if len(o.tail)+len(part) > 2*tailBytes {
+		o.tail = append(o.tail[:0], o.tail[len(o.tail)-tailBytes:]...)
+	}
+	o.tail = append(o.tail, part...)
+}
+
+// last returns the newest output, readable whatever it was.
+func (o *output) last() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	tail := strings.TrimSpace(printable(string(o.tail)))
+	return strings.ToValidUTF8(tail[max(0, len(tail)-tailBytes):], "")
+}
+
+// admit reports whether a line may be logged at the time given, and how many before it
+// were not.
+func (o *output) admit(now time.Time) (ok bool, dropped int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if s := now.Unix(); s != o.second {
+		o.second, o.lines = s, 0
+	}
+	if o.lines == linesPerSecond {
+		o.dropped++
+		return false, 0
+	}
+	o.lines++
+	dropped, o.dropped = o.dropped, 0
+	return true, dropped
+}
+
+func (o *output) print(stream string, line []byte, cut int) {
+	ok, dropped := o.admit(time.Now())
+	if !ok {
+		return
+	}
+	level, message, attrs := parseLine(line)
+	attrs = append(attrs, slog.String("stream", stream))
+	if cut > 0 {
+		attrs = append(attrs, slog.Int("bytes_cut", cut))
+	}
+	if dropped > 0 {
+		attrs = append(attrs, slog.Int("lines_dropped_before", dropped))
+	}
+	o.log.LogAttrs(context.Background(), level, message, attrs...)
+}
+
+// parseLine makes a log record of a line: of a JSON object as hclog and slog write
+// them, or of any text.
+func parseLine(line []byte) (slog.Level, string, []slog.Attr) {
+	plain := func() (slog.Level, string, []slog.Attr) {
+		return slog.LevelInfo, printable(string(line)), nil
+	}
+	if line[0] != '{' {
+		return plain()
+	}
+	var fields map[string]any
+	if json.Unmarshal(line, &fields) != nil {
+		return plain()
+	}
+	message, ok := takeText(fields, "@message", "msg", "message")
+	if !ok {
+		return plain()
+	}
+	level, _ := takeText(fields, "@level", "level")
+	takeText(fields, "@timestamp", "time", "timestamp")
+	attrs := make([]slog.Attr, 0, len(fields)+3)
+	for k, v := range fields {
+		attrs = append(attrs, slog.Any(printable(k), v))
+	}
+	return parseLevel(level), printable(message), attrs
+}
+
+// takeText removes the first of names that fields has as a text, and returns it.
+func takeText(fields map[string]any, names ...string) (string, bool) {
+	for _, name := range names {
+		if text, ok := fields[name].(string); ok {
+			delete(fields, name)
+			return text, true
+		}
+	}
+	return "", false
+}
+
+func parseLevel(s string) slog.Level {
+	switch strings.ToLower(s) {
+	case "trace", "debug":
+		return slog.LevelDebug
+	case "warn", "warning":
+		return slog.LevelWarn
+	case "error", "fatal", "critical":
+		return slog.LevelError
+	}
+	return slog.LevelInfo
+}
+
+// printable replaces what is not text: broken UTF-8 and control characters other than
+// newlines and tabs.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '\n' || r == '\t' {
+			return r
+		}
+		if r < ' ' || r == 0x7f {
+			return '�'
+		}
+		return r
+	}, strings.ToValidUTF8(s, "�"))
+}
+
+// quoteTail words what a process last wrote, for the end of an error: only the end
+// of it, of which the errors of tasks have room for.
+func quoteTail(s string) string {
+	if len(s) > errorTail {
+		s = strings.ToValidUTF8(s[len(s)-errorTail:], "")
+		if _, rest, ok := strings.Cut(s, "\n"); ok {
+			s = rest
+		}
+	}
+	if s == "" {
+		return ""
+	}
+	return "; its last output:\n" + s
+}

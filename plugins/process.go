@@ -1,0 +1,176 @@
+//go:build linux || darwin
+
+package plugins
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// pipePatience is how long a dead process's pipes are read on: something that left its
+// process group may hold them for ever.
+const pipePatience = 200 * time.Millisecond
+
+// spawner starts processes, all from one OS thread: on Linux a child dies with the
+// thread that started it, so that thread must live as long as the children may.
+type spawner struct {
+	jobs chan func()
+}
+
+func newSpawner() spawner {
+	s := spawner{jobs: make(chan func())}
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends with this goroutine
+		for job := range s.jobs {
+			job()
+		}
+	}()
+	return s
+}
+
+func (s spawner) start(cmd *exec.Cmd) error {
+	started := make(chan error, 1)
+	s.jobs <- func() { started <- cmd.Start() }
+	return <-started
+}
+
+// close ends the thread, and on Linux every process it started that still lives.
+func (s spawner) close() { close(s.jobs) }
+
+// process is one started program with its process group, its pipes and its private
+// directory for the socket.
+type process struct {
+	cmd     *exec.Cmd
+	dir     string
+	out     *output
+	first   *io.PipeReader // the first line of its standard output: the handshake
+	started time.Time
+	exited  chan struct{} // closed when the group is dead, its output read, the directory gone
+	status  string        // how it ended; read it after exited
+
+	mu     sync.Mutex    // guards what follows, and with it that a signal finds the right group
+	reaped bool          // its pid may be somebody else's
+	timers []*time.Timer // signals to come
+}
+
+// startProcess starts cmd, whose environment and directory are set, in a new process
+// group. Dir is removed when the process is dead; one that cannot be started leaves it.
+func startProcess(spawn spawner, cmd *exec.Cmd, dir string, out *output) (*process, error) {
+	stdout, stdoutW, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	stderr, stderrW, err := os.Pipe()
+	if err != nil {
+		closeAll(stdout, stdoutW)
+		return nil, err
+	}
+	cmd.Stdout, cmd.Stderr = stdoutW, stderrW
+	cmd.SysProcAttr = newGroup()
+	err = spawn.start(cmd)
+	closeAll(stdoutW, stderrW)
+	if err != nil {
+		closeAll(stdout, stderr)
+		return nil, err
+	}
+	first, firstW := io.Pipe()
+	p := &process{cmd: cmd, dir: dir, out: out, first: first, started: time.Now(), exited: make(chan struct{})}
+	var readers sync.WaitGroup
+	readers.Go(func() { out.read(stdout, "stdout", firstW) })
+	readers.Go(func() { out.read(stderr, "stderr", nil) })
+	go func() {
+		defer close(p.exited)
+		p.reap()
+		for _, f := range []*os.File{stdout, stderr} {
+			_ = f.SetReadDeadline(time.Now().Add(pipePatience))
+		}
+		readers.Wait()
+		closeAll(stdout, stderr)
+		removeAll(dir)
+	}()
+	return p, nil
+}
+
+func removeAll(dir string) { _ = os.RemoveAll(dir) } // a leftover in the temporary directory is bearable
+
+func closeAll(files ...*os.File) {
+	for _, f := range files {
+		f.Close()
+	}
+}
+
+// reap waits for the process's end and kills what is left of its group. The process
+// stays a zombie until then, so that nobody else can have got the group's number.
+func (p *process) reap() {
+	waitExited(p.pid())
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, t := range p.timers {
+		t.Stop()
+	}
+	_ = syscall.Kill(-p.pid(), syscall.SIGKILL)
+	err := p.cmd.Wait()
+	p.reaped = true
+	p.status = p.cmd.ProcessState.String()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		p.status = err.Error()
+	}
+}
+
+func (p *process) pid() int { return p.cmd.Process.Pid }
+
+const sigKill = syscall.SIGKILL
+
+// signal sends sig to the whole group, if the process is not dead.
+func (p *process) signal(sig syscall.Signal) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.reaped {
+		_ = syscall.Kill(-p.pid(), sig)
+	}
+}
+
+// stop sends SIGTERM after the first delay and SIGKILL after the second one, unless
+// the process is dead before. It does not wait.
+func (p *process) stop(term, kill time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.reaped {
+		return
+	}
+	p.timers = append(p.timers,
+		time.AfterFunc(term, func() { p.signal(syscall.SIGTERM) }),
+		time.AfterFunc(term+kill, func() { p.signal(syscall.SIGKILL) }))
+}
+
+// kill ends the process at once and waits until it is dead.
+func (p *process) kill() {
+	p.signal(syscall.SIGKILL)
+	<-p.exited
+}
+
+// maxBase is the longest directory in which the socket's path surely stays below the
+// system's limit for it, 103 bytes on macOS.
+const maxBase = 60
+
+// socketDir makes a directory for one process's socket that only its owner may enter.
+func socketDir() (string, error) {
+	base := os.TempDir()
+	if len(base) > maxBase {
+		base = "/tmp"
+	}
+	dir, err := os.MkdirTemp(base, "te-")
+	if err != nil {
+		return "", fmt.Errorf("a directory for its socket: %w", err)
+	}
+	return filepath.Clean(dir), nil
+}

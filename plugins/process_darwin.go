@@ -1,0 +1,29 @@
+package plugins
+
+import (
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// newGroup makes the child the leader of its own process group. macOS cannot tie its
+// life to ours: there the SDKs end a process whose host is gone.
+func newGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
+
+// waitExited blocks until the child is dead, without reaping it. (waitid would also
+// return here for a child that is merely stopped.)
+func waitExited(pid int) {
+	kq, err := unix.Kqueue()
+	if err != nil {
+		return
+	}
+	defer unix.Close(kq)
+	exit := make([]unix.Kevent_t, 1)
+	unix.SetKevent(&exit[0], pid, unix.EVFILT_PROC, unix.EV_ADD|unix.EV_ONESHOT)
+	exit[0].Fflags = unix.NOTE_EXIT
+	for {
+		if _, err := unix.Kevent(kq, exit, make([]unix.Kevent_t, 1), nil); err != unix.EINTR {
+			return
+		}
+	}
+}

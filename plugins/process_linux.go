@@ -1,0 +1,19 @@
+package plugins
+
+import (
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// newGroup makes the child the leader of its own process group and lets it die with
+// the thread that starts it.
+func newGroup() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+}
+
+// waitExited blocks until the child is dead, without reaping it.
+func waitExited(pid int) {
+	for unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
+	}
+}

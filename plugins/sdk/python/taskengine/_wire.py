@@ -1,0 +1,265 @@
+"""The messages of handler.proto, as far as a handler needs them, in protobuf's encoding.
+
+Decoders take what a host sends and skip fields they do not know. Encoders write what
+a handler sends, field by field in the order of their numbers, leaving out defaults:
+byte for byte what protobuf's own encoders write.
+"""
+
+import struct
+
+PROTOCOL = 1
+COOKIE_KEY = "TASKENGINE_HANDLER"
+COOKIE_VALUE = "1f0d6bb2-handler"
+
+FRAME_BYTES = 1 << 20
+FRAME_MESSAGES = 512
+MAX_ERROR_BYTES = 8 << 10
+
+REASON_DEADLINE = 1
+
+
+class DecodeError(ValueError):
+    """The bytes are not a protobuf message."""
+
+
+# --- decoding
+
+
+def _varint(buf, pos):
+    shift = value = 0
+    while True:
+        byte = buf[pos]
+        pos += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value & 0xFFFFFFFFFFFFFFFF, pos
+        shift += 7
+        if shift > 63:
+            raise DecodeError("a varint is longer than ten bytes")
+
+
+def _fields(buf):
+    """Yields (number, value): an int, or bytes for everything that has a length."""
+    pos, end = 0, len(buf)
+    try:
+        while pos < end:
+            tag = buf[pos]
+            pos += 1
+            if tag >= 0x80:
+                tag, pos = _varint(buf, pos - 1)
+            kind = tag & 7
+            if kind == 0:
+                value = buf[pos]
+                pos += 1
+                if value >= 0x80:
+                    value, pos = _varint(buf, pos - 1)
+            elif kind == 2:
+                size = buf[pos]
+                pos += 1
+                if size >= 0x80:
+                    size, pos = _varint(buf, pos - 1)
+                value = buf[pos : pos + size]
+                pos += size
+            elif kind == 1:
+                value = struct.unpack_from("<Q", buf, pos)[0]
+                pos += 8
+            elif kind == 5:
+                value = struct.unpack_from("<I", buf, pos)[0]
+                pos += 4
+            else:
+                raise DecodeError("wire type %d" % kind)
+            if pos > end:
+                raise DecodeError("a field goes beyond its message")
+            yield tag >> 3, value
+    except (IndexError, struct.error):
+        raise DecodeError("the message is cut off") from None
+
+
+def _signed(value):
+    return value - (1 << 64) if value >> 63 else value
+
+
+def _entry(buf):
+    key = value = ""
+    for number, v in _fields(buf):
+        if number == 1:
+            key = v.decode()
+        elif number == 2:
+            value = v.decode()
+    return key, value
+
+
+def decode_to_handler(buf):
+    """Returns a frame as a dict with welcome, runs, cancels, drain and ping."""
+    frame = {"welcome": None, "runs": [], "cancels": [], "drain": False, "ping": 0}
+    for number, value in _fields(buf):
+        if number == 2:
+            frame["runs"].append(decode_run(value))
+        elif number == 3:
+            frame["cancels"].append(_decode_cancel(value))
+        elif number == 5:
+            frame["ping"] = value
+        elif number == 4:
+            frame["drain"] = True
+        elif number == 1:
+            frame["welcome"] = _decode_welcome(value)
+    return frame
+
+
+def _decode_welcome(buf):
+    w = {"protocol": 0, "host": "", "name": "", "slots": 0, "max_result_bytes": 0, "features": []}
+    for number, value in _fields(buf):
+        if number == 1:
+            w["protocol"] = value
+        elif number == 2:
+            w["host"] = value.decode()
+        elif number == 3:
+            w["name"] = value.decode()
+        elif number == 4:
+            w["slots"] = value
+        elif number == 5:
+            w["max_result_bytes"] = value
+        elif number == 6:
+            w["features"].append(value.decode())
+    return w
+
+
+def _decode_cancel(buf):
+    c = {"run_id": 0, "reason": 0, "message": ""}
+    for number, value in _fields(buf):
+        if number == 1:
+            c["run_id"] = value
+        elif number == 2:
+            c["reason"] = value
+        elif number == 3:
+            c["message"] = value.decode()
+    return c
+
+
+class Run:
+    """One attempt of one task, as it came."""
+
+    __slots__ = (
+        "run_id", "task_id", "version", "type", "attempt", "crashes", "priority",
+        "key", "ordering_key", "payload", "headers", "deadline", "checkpoint",
+    )  # fmt: skip
+
+
+def decode_run(buf):
+    r = Run()
+    r.run_id = r.version = r.attempt = r.crashes = r.priority = r.deadline = 0
+    r.task_id = r.payload = r.checkpoint = b""
+    r.type = r.key = r.ordering_key = ""
+    r.headers = {}
+    for number, value in _fields(buf):
+        if number == 1:
+            r.run_id = value
+        elif number == 2:
+            r.task_id = value
+        elif number == 3:
+            r.version = value
+        elif number == 4:
+            r.type = value.decode()
+        elif number == 5:
+            r.attempt = value
+        elif number == 6:
+            r.crashes = value
+        elif number == 7:
+            r.priority = value
+        elif number == 8:
+            r.key = value.decode()
+        elif number == 9:
+            r.ordering_key = value.decode()
+        elif number == 10:
+            r.payload = value
+        elif number == 11:
+            key, text = _entry(value)
+            r.headers[key] = text
+        elif number == 12:
+            r.deadline = _signed(value)
+        elif number == 13:
+            r.checkpoint = value
+    return r
+
+
+# --- encoding
+
+
+def _encode_varint(value):
+    if value < 0:
+        value += 1 << 64
+    if value < 0x80:
+        return bytes((value,))
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def _int(number, value):
+    """An integer field, left out if it is 0."""
+    return _encode_varint(number << 3) + _encode_varint(value) if value else b""
+
+
+def _message(number, value):
+    """A field with a length, written even if that is 0."""
+    return _encode_varint(number << 3 | 2) + _encode_varint(len(value)) + value
+
+
+def _bytes(number, value):
+    return _message(number, value) if value else b""
+
+
+def _text(number, value):
+    return _bytes(number, value.encode("utf-8", "replace"))
+
+
+def encode_hello(sdk, sdk_version, version, types, slots):
+    return (
+        _int(1, PROTOCOL)
+        + _text(2, sdk)
+        + _text(3, sdk_version)
+        + _text(4, version)
+        + b"".join(_message(5, t.encode()) for t in types)
+        + _int(6, slots)
+    )
+
+
+def encode_from_handler(hello=None, credits=0, finishes=(), pong=0):
+    """Encodes a frame; hello and finishes are encoded messages."""
+    parts = []
+    if hello is not None:
+        parts.append(_message(1, hello))
+    parts.append(_int(2, credits))
+    for f in finishes:
+        parts.append(b"\x1a" + _encode_varint(len(f)) + f)
+    parts.append(_int(4, pong))
+    return b"".join(parts)
+
+
+def finish_result(run_id, result):
+    return _int(1, run_id) + _message(2, result)
+
+
+def finish_error(run_id, message, error_class="", permanent=False, retry_delay=None):
+    text = message.encode("utf-8", "replace")
+    if len(text) > MAX_ERROR_BYTES:
+        text = text[:MAX_ERROR_BYTES].decode("utf-8", "ignore").encode()
+    error = _bytes(1, text) + _text(2, error_class) + _int(3, int(permanent))
+    if retry_delay is not None:
+        error += b"\x20" + _encode_varint(retry_delay)
+    return _int(1, run_id) + _message(3, error)
+
+
+def finish_snooze(run_id, delay):
+    return _int(1, run_id) + _message(4, _int(1, delay))
+
+
+def finish_again(run_id, at, result=b""):
+    return _int(1, run_id) + _message(5, _int(1, at) + _bytes(2, result))
+
+
+def finish_refused(run_id, message):
+    return _int(1, run_id) + _message(6, _text(1, message))

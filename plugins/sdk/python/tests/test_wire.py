@@ -1,0 +1,104 @@
+"""The codec against the vectors that the Go messages made."""
+
+import base64
+import json
+import os
+import unittest
+
+from taskengine import _wire
+
+VECTORS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "vectors.json")
+
+
+def vectors(message):
+    with open(VECTORS, encoding="utf-8") as f:
+        return [v for v in json.load(f) if v["message"] == message]
+
+
+class Decoding(unittest.TestCase):
+    def test_frames_of_the_host_are_what_go_sent(self):
+        seen = 0
+        for v in vectors("ToHandler"):
+            with self.subTest(v["name"]):
+                seen += 1
+                self.assertEqual(self.decoded(v), self.wanted(v["json"]))
+        self.assertGreater(seen, 3)
+
+    def decoded(self, v):
+        frame = _wire.decode_to_handler(bytes.fromhex(v["hex"]))
+        frame["runs"] = [{name: getattr(r, name) for name in _wire.Run.__slots__} for r in frame["runs"]]
+        return frame
+
+    def wanted(self, content):
+        """The frame as protobuf's JSON describes it, which leaves out defaults."""
+        welcome = content.get("welcome")
+        if welcome is not None:
+            welcome = {"host": "", "name": "", "slots": 0, "features": [], **welcome}
+            welcome["max_result_bytes"] = int(welcome.get("max_result_bytes", 0))
+        return {
+            "welcome": welcome,
+            "runs": [self.wanted_run(r) for r in content.get("runs", [])],
+            "cancels": [
+                {
+                    "run_id": int(c.get("run_id", 0)),
+                    "reason": {"REASON_DEADLINE": 1, "REASON_CANCELLED": 2}.get(c.get("reason"), 0),
+                    "message": c.get("message", ""),
+                }
+                for c in content.get("cancels", [])
+            ],
+            "drain": "drain" in content,
+            "ping": int(content.get("ping", 0)),
+        }
+
+    def wanted_run(self, r):
+        run = {"attempt": 0, "crashes": 0, "priority": 0, "type": "", "key": "", "ordering_key": "", "headers": {}, **r}
+        for name in ("run_id", "version", "deadline"):
+            run[name] = int(run.get(name, 0))
+        for name in ("task_id", "payload", "checkpoint"):
+            run[name] = base64.b64decode(run.get(name, ""))
+        return run
+
+    def test_fields_it_does_not_know_are_skipped(self):
+        unknown = b"\xf8\x3f\x01" + b"\xfa\x3f\x02ab" + b"\xf9\x3f12345678" + b"\xfd\x3f1234"
+        self.assertEqual(_wire.decode_to_handler(unknown + b"\x28\x07" + unknown)["ping"], 7)
+
+    def test_what_is_no_message_raises_decode_error(self):
+        good = bytes.fromhex(next(v["hex"] for v in vectors("ToHandler") if v["name"] == "to: runs"))
+        for bad in (b"\x08", b"\x12\x05ab", b"\x0b", b"\xff" * 11, b"\x09123", b"\x0d12", good[:-1]):
+            with self.subTest(bad), self.assertRaises(_wire.DecodeError):
+                _wire.decode_to_handler(bad)
+
+
+class Encoding(unittest.TestCase):
+    def test_frames_are_byte_for_byte_those_of_go(self):
+        w = _wire
+        made = {
+            "from: hello": w.encode_from_handler(
+                hello=w.encode_hello("python", "1.0.0", "v7", ["a", "b"], 16), credits=16
+            ),
+            "from: result": w.encode_from_handler(credits=1, finishes=[w.finish_result(1, b"ok")], pong=3),
+            "from: empty result": w.encode_from_handler(credits=1, finishes=[w.finish_result(1 << 40, b"")]),
+            "from: long result": w.encode_from_handler(finishes=[w.finish_result(1, b"y" * 300)]),
+            "from: error": w.encode_from_handler(finishes=[w.finish_error(2, "nö", "funds", permanent=True)]),
+            "from: retry": w.encode_from_handler(finishes=[w.finish_error(2, "no", retry_delay=90_000_000)]),
+            "from: retry now": w.encode_from_handler(finishes=[w.finish_error(2, "", retry_delay=0)]),
+            "from: snooze": w.encode_from_handler(finishes=[w.finish_snooze(3, 1), w.finish_snooze(4, 0)]),
+            "from: again": w.encode_from_handler(
+                finishes=[w.finish_again(5, 2_000_000_000_000_000, b"so far"), w.finish_again(6, -1)]
+            ),
+            "from: refused": w.encode_from_handler(finishes=[w.finish_refused(7, "full")]),
+        }
+        wanted = {v["name"]: v["hex"] for v in vectors("FromHandler")}
+        self.assertEqual({name: frame.hex() for name, frame in made.items()}, wanted)
+
+    def test_errors_are_cut_at_a_character(self):
+        finish = _wire.finish_error(1, "ö" * 10_000)
+        self.assertLess(len(finish), _wire.MAX_ERROR_BYTES + 20)
+        self.assertIn("ö".encode() * 100, finish)
+
+    def test_text_that_is_no_utf8_is_mended(self):
+        self.assertIn(b"no ? money", _wire.finish_error(1, "no \udcff money"))
+
+
+if __name__ == "__main__":
+    unittest.main()
