@@ -187,9 +187,10 @@ func (e *Engine) row(t *task.Task, r *Request) (*task.Task, error) {
 }
 
 func check(r *Request, p policy.Type) error {
-	headers := 0
+	headers, text := 0, utf8.ValidString(r.Key) && utf8.ValidString(r.OrderingKey)
 	for k, v := range r.Headers {
 		headers += len(k) + len(v)
+		text = text && utf8.ValidString(k) && utf8.ValidString(v)
 	}
 	switch {
 	case r.Type == "":
@@ -202,6 +203,8 @@ func check(r *Request, p policy.Type) error {
 		return fmt.Errorf("key has %d bytes, of %d allowed", len(r.Key), MaxKey)
 	case len(r.OrderingKey) > MaxKey:
 		return fmt.Errorf("ordering key has %d bytes, of %d allowed", len(r.OrderingKey), MaxKey)
+	case !text:
+		return errors.New("keys and headers must be UTF-8 text")
 	case len(r.Payload) > p.MaxPayload:
 		return fmt.Errorf("payload has %d bytes, of %d allowed by max_payload of type %s", len(r.Payload), p.MaxPayload, r.Type)
 	case headers > MaxHeaders:
@@ -236,7 +239,7 @@ func shardOf(t *task.Task) uint16 {
 // keyed is where one value of a type's group is found.
 type keyed struct {
 	limit string
-	path  []string // "payload", then the names of JSON members; or "key", "ordering_key"
+	path  []string // "payload", then the names of JSON members; "headers", then a name; "key"; "ordering_key"
 }
 
 func keyedOf(limits []policy.Limit) []keyed {
@@ -260,6 +263,8 @@ func groupOf(keys []keyed, r *Request) (string, error) {
 			values[i] = r.Key
 		case "ordering_key":
 			values[i] = r.OrderingKey
+		case "headers":
+			values[i] = r.Headers[strings.Join(k.path[1:], ".")]
 		default:
 			v, err := lookUp(r.Payload, k.path[1:])
 			if err != nil {

@@ -73,7 +73,7 @@ func (h *Host) handshake(ctx context.Context) (*process, net.Addr, error) {
 		},
 		VersionedPlugins: map[int]goplugin.PluginSet{wire.Protocol: {}},
 		AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC},
-		StartTimeout:     h.cfg.StartTimeout,
+		StartTimeout:     2*h.cfg.StartTimeout + time.Minute, // ctx ends before
 		SkipHostEnv:      true,
 		UnixSocketConfig: &goplugin.UnixSocketConfig{TempDir: dir},
 		Logger:           hclog.New(&hclog.LoggerOptions{Level: hclog.Off, Output: io.Discard}),
