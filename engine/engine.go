@@ -56,13 +56,17 @@ type Engine struct {
 	pending    batch                // guarded by mu: what the writers take next
 	reads      reads                // guarded by mu: what the reader takes next
 	attempts   map[task.ID]*attempt // guarded by mu: the handlers that run
+	idle       int                  // guarded by mu: goroutines that wait at handover
 	waiters    waiters              // guarded by mu
 	armed      time.Time            // guarded by mu: when the ticker will wake
 	closing    bool                 // guarded by mu: nothing new is accepted
 	isSurveyed bool                 // guarded by mu: surveyed is closed
 	isDrained  bool                 // guarded by mu: drained is closed
+	dismissed  bool                 // guarded by mu: handover is closed
 	failure    error                // guarded by mu: why the engine has failed
+	hurry      error                // guarded by mu: why handlers are stopped as soon as they begin; nil if they are not
 
+	handover chan *attempt // tasks for idle goroutines; holds as many as may be idle
 	write    chan struct{} // wakes a writer; holds one token
 	read     chan struct{} // wakes the reader; holds one token
 	rearm    chan struct{} // wakes the ticker; holds one token
@@ -71,13 +75,15 @@ type Engine struct {
 	drained  chan struct{} // closed when closing and nothing has a slot or is being saved
 	gone     chan struct{} // closed when Close is done with the work
 
+	// Used again for the sake of their channels, but for those whose caller went away: a
+	// writer may still have them.
+	submissions sync.Pool
+
 	pausing sync.Mutex // held while the paused types are changed
 
-	stop     context.CancelFunc // ends the background work
-	stopRuns context.CancelCauseFunc
-	runs     context.Context // the parent of every handler's context
-	work     sync.WaitGroup  // writers, reader, ticker, roles
-	closed   sync.Once
+	stop   context.CancelFunc // ends the background work
+	duties sync.WaitGroup     // writers, reader, ticker, roles
+	closed sync.Once
 }
 
 // Defaults of [Config].
@@ -110,11 +116,11 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	background, stop := context.WithCancel(context.Background())
 	e.stop = stop
 	for range writers {
-		e.work.Go(func() { e.writeLoop(background) })
+		e.duties.Go(func() { e.writeLoop(background) })
 	}
-	e.work.Go(func() { e.readLoop(background) })
-	e.work.Go(func() { e.tickLoop(background) })
-	e.work.Go(func() { e.lead(background, "cleaner", e.clean) })
+	e.duties.Go(func() { e.readLoop(background) })
+	e.duties.Go(func() { e.tickLoop(background) })
+	e.duties.Go(func() { e.lead(background, "cleaner", e.clean) })
 	e.decide(func(*core.Core, time.Time) {})
 	select {
 	case <-e.surveyed:
@@ -148,9 +154,11 @@ func newEngine(c Config) (*Engine, error) {
 		incarnation: ids.Next(time.Now()),
 		keys:        make(map[string][]keyed),
 		attempts:    make(map[task.ID]*attempt),
+		handover:    make(chan *attempt, maxIdle),
 		write:       make(chan struct{}, 1), read: make(chan struct{}, 1), rearm: make(chan struct{}, 1),
 		failed: make(chan struct{}), surveyed: make(chan struct{}), drained: make(chan struct{}), gone: make(chan struct{}),
 	}
+	e.submissions.New = newSubmission
 	handled := make(map[string]bool)
 	for name := range c.Handlers {
 		handled[name] = true
@@ -162,7 +170,6 @@ func newEngine(c Config) (*Engine, error) {
 		Owner: e.incarnation, Policies: c.Policies, Handled: handled,
 		Capacity: c.LookAhead, LeafCapacity: c.LeafLookAhead, Chance: chance.Float64,
 	})
-	e.runs, e.stopRuns = context.WithCancelCause(context.Background())
 	return e, nil
 }
 
@@ -195,7 +202,7 @@ func (e *Engine) absorb() {
 	}
 	for _, s := range r.Stops {
 		if a, ok := e.attempts[s.ID]; ok {
-			a.cancel(s.Cause)
+			a.stop(s.Cause)
 		}
 	}
 	for _, run := range r.Runs {
@@ -237,7 +244,7 @@ func (e *Engine) fail(err error) {
 	e.log.Error("the store has failed; the engine stops", "error", err)
 	e.closing = true
 	e.core.Drain()
-	e.stopRuns(e.failure)
+	e.stopAll(e.failure)
 	close(e.failed)
 }
 
@@ -262,7 +269,9 @@ func (e *Engine) shutdown(ctx context.Context) {
 	case <-e.drained:
 	case <-e.failed:
 	case <-ctx.Done():
-		e.stopRuns(errShutdown)
+		e.mu.Lock()
+		e.stopAll(errShutdown)
+		e.mu.Unlock()
 		select {
 		case <-e.drained:
 		case <-e.failed:
@@ -271,8 +280,21 @@ func (e *Engine) shutdown(ctx context.Context) {
 		}
 	}
 	e.stop() // the writers finish what is pending
-	e.work.Wait()
+	e.duties.Wait()
+	e.mu.Lock()
+	e.dismissed = true
+	close(e.handover) // whoever is idle goes home
+	e.mu.Unlock()
 	close(e.gone)
+}
+
+// stopAll ends the contexts of all handlers, and of those that are still to begin. It
+// is called with mu held.
+func (e *Engine) stopAll(cause error) {
+	e.hurry = cause
+	for _, a := range e.attempts {
+		a.stop(cause)
+	}
 }
 
 // longestGrace returns how long a handler may take to return once it was cancelled.

@@ -11,75 +11,87 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// Why a handler's context ended.
-var (
-	errTimeout  = errors.New("the attempt ran out of time")
-	errShutdown = errors.New("the node is shutting down")
-)
+// errShutdown is why handlers are cancelled when the engine cannot wait any longer.
+var errShutdown = errors.New("the node is shutting down")
 
 // MaxResult is how many bytes a handler may return.
 const MaxResult = 1 << 20
 
-// attempt is a handler at work.
-type attempt struct {
-	core.Run
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-}
+// maxIdle is how many goroutines stay to wait for the next task when theirs is done: a
+// goroutine that has grown its stack once need not do so again.
+const maxIdle = 256
 
-// begin starts the handler of a task that was grabbed. It is called with mu held.
+// begin has the handler called of a task that was grabbed. It is called with mu held.
 func (e *Engine) begin(r core.Run) {
 	a := &attempt{Run: r}
-	a.ctx, a.cancel = context.WithCancelCause(e.runs)
+	if e.hurry != nil {
+		a.stop(e.hurry)
+	}
 	e.attempts[r.ID] = a
-	go e.handle(a)
+	if e.idle > 0 && !e.dismissed {
+		e.idle--
+		e.handover <- a // has room for all who are idle
+		return
+	}
+	go e.work(a)
 }
 
-// handle runs the handler and tells the core what came of it.
-func (e *Engine) handle(a *attempt) {
-	ctx := a.ctx
-	if !a.Deadline.IsZero() {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, time.Until(a.Deadline), errTimeout)
-		defer cancel()
+// work handles one task after the other until there are none and others wait already.
+func (e *Engine) work(a *attempt) {
+	for stays := true; stays; {
+		if stays = e.handle(a); stays {
+			a, stays = <-e.handover
+		}
 	}
+}
+
+// handle calls the handler and tells the core what came of it. It reports whether the
+// goroutine is to wait for another task.
+func (e *Engine) handle(a *attempt) (stays bool) {
 	if e.config.Observer.Started != nil {
 		e.config.Observer.Started(time.Now(), a.Task)
 	}
-	result, err := call(ctx, e.config.Handlers[a.Type], a.Task)
-	v := verdictOf(ctx, result, err)
-	e.decide(func(c *core.Core, now time.Time) {
-		delete(e.attempts, a.ID)
-		c.Handled(now, a.ID, v)
-	})
-	a.cancel(nil)
+	v := call(a, e.config.Handlers[a.Type])
+	e.mu.Lock()
+	delete(e.attempts, a.ID)
+	if stays = e.idle < maxIdle && !e.dismissed; stays {
+		e.idle++
+	}
+	e.core.Handled(e.clock.now(), a.ID, v)
+	e.absorb()
+	e.mu.Unlock()
+	a.stop(context.Canceled) // what was derived from the context ends with the attempt
+	return stays
 }
 
-// call calls the handler and turns a panic into an error.
-func call(ctx context.Context, h task.Handler, t *task.Task) (result []byte, err error) {
+// call calls the handler and reads what it returned in the light of what happened to
+// its context: an error that follows from being stopped says nothing about the task.
+func call(a *attempt, h task.Handler) task.Verdict {
+	result, err := safely(a, h, a.Task)
+	if err == nil && len(result) > MaxResult {
+		err = task.Permanent(fmt.Errorf("the result has %d bytes, of %d allowed", len(result), MaxResult))
+	}
+	v := task.VerdictOf(result, err)
+	cause := a.why()
+	if v.Outcome == task.Completed || v.Outcome == task.Snoozed {
+		return v
+	}
+	switch {
+	case cause == nil:
+	case errors.Is(cause, core.ErrTimeout):
+		v.Outcome = task.TimedOut
+	case errors.Is(cause, errShutdown), errors.Is(cause, ErrFailed):
+		v.Outcome = task.Interrupted
+	}
+	return v
+}
+
+// safely turns a panic of the handler into an error.
+func safely(ctx context.Context, h task.Handler, t *task.Task) (result []byte, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("panic: %v\n%s", r, debug.Stack())
 		}
 	}()
 	return h.Handle(ctx, t)
-}
-
-// verdictOf reads what a handler returned in the light of what happened to its context:
-// an error that follows from being cancelled says nothing about the task.
-func verdictOf(ctx context.Context, result []byte, err error) task.Verdict {
-	if err == nil && len(result) > MaxResult {
-		err = task.Permanent(fmt.Errorf("the result has %d bytes, of %d allowed", len(result), MaxResult))
-	}
-	v := task.VerdictOf(result, err)
-	if ctx.Err() == nil || v.Outcome == task.Completed || v.Outcome == task.Snoozed {
-		return v
-	}
-	switch cause := context.Cause(ctx); {
-	case errors.Is(cause, errTimeout):
-		v.Outcome = task.TimedOut
-	case errors.Is(cause, errShutdown), errors.Is(cause, ErrFailed):
-		v.Outcome = task.Interrupted
-	}
-	return v
 }

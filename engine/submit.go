@@ -61,7 +61,8 @@ func (e *Engine) Submit(ctx context.Context, reqs ...Request) ([]Receipt, error)
 	if err != nil {
 		return nil, err
 	}
-	s := &submission{rows: rows, done: make(chan error, 1)}
+	s := e.submissions.Get().(*submission)
+	s.rows = rows
 	e.mu.Lock()
 	if err := e.accepting(); err != nil {
 		e.mu.Unlock()
@@ -76,7 +77,10 @@ func (e *Engine) Submit(ctx context.Context, reqs ...Request) ([]Receipt, error)
 	e.mu.Unlock()
 	select {
 	case err := <-s.done:
-		return s.receipts, err
+		receipts := s.receipts
+		s.rows, s.receipts = nil, nil
+		e.submissions.Put(s)
+		return receipts, err
 	case <-ctx.Done():
 		return nil, fmt.Errorf("engine: submit: the tasks may have been added: %w", context.Cause(ctx))
 	}
@@ -130,6 +134,8 @@ type submission struct {
 	receipts []Receipt
 	done     chan error // holds one
 }
+
+func newSubmission() any { return &submission{done: make(chan error, 1)} }
 
 func receipts(rows []*task.Task, inserted []storage.Inserted) []Receipt {
 	out := make([]Receipt, len(rows))

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"runtime"
 	"time"
 
 	"github.com/taskengine/taskengine/engine/internal/core"
@@ -26,9 +27,11 @@ type batch struct {
 	swapped  []*task.Task
 }
 
-func (b *batch) empty() bool {
-	return len(b.submissions)+len(b.grabs)+len(b.relaxed)+len(b.saves)+len(b.edits) == 0
+func (b *batch) size() int {
+	return len(b.submissions) + len(b.grabs) + len(b.relaxed) + len(b.saves) + len(b.edits)
 }
+
+func (b *batch) empty() bool { return b.size() == 0 }
 
 func (b *batch) reset() {
 	clear(b.submissions)
@@ -61,10 +64,26 @@ func (e *Engine) writeLoop(background context.Context) {
 			}
 			continue
 		}
+		e.gather()
 		if relaxer != nil {
 			e.relax(relaxer, b)
 		}
 		e.commit(b)
+	}
+}
+
+// gather lets those run who are about to ask for something, so that they share one
+// commit. Alone, it takes no time to speak of.
+func (e *Engine) gather() {
+	for n := -1; ; {
+		e.mu.Lock()
+		more := e.pending.size()
+		e.mu.Unlock()
+		if more == n {
+			return
+		}
+		n = more
+		runtime.Gosched()
 	}
 }
 

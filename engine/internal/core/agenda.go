@@ -170,7 +170,7 @@ type Due struct {
 // Tick tells the time. It is due when [Core.Wake] has come.
 func (c *Core) Tick(now time.Time) {
 	if !c.sweep.IsZero() && !now.Before(c.sweep) {
-		c.abandon(now)
+		c.enforce(now)
 	}
 	if c.draining {
 		return
@@ -205,8 +205,10 @@ func (c *Core) Tick(now time.Time) {
 // fire starts a waiting task whose time has come: at once if it may run at once, else
 // it is submitted.
 func (c *Core) fire(now time.Time, tr task.Trigger) {
-	if _, ok := c.runs[tr.ID]; ok { // abandoned, and its handler has not returned yet
-		c.agenda.later(now, tr)
+	if r, ok := c.runs[tr.ID]; ok {
+		if r.isNews(tr) { // r is abandoned, and its handler has not returned yet
+			c.agenda.later(now, tr)
+		}
 		return
 	}
 	k := c.kind(tr.Type)

@@ -18,9 +18,7 @@ func (c *Core) book(now time.Time) {
 		}
 		if old, ok := c.runs[tr.ID]; ok {
 			c.table.Return(now.UnixNano(), slot)
-			if tr.Version > old.ref.Version {
-				old.next = tr
-			}
+			old.follow(tr)
 			continue
 		}
 		k := c.kind(tr.Type)
@@ -50,12 +48,6 @@ func (c *Core) Grabbed(now time.Time, ref task.Ref, t *task.Task, failed bool) {
 	case t == nil:
 		c.stats.Wasted++
 		c.end(now, r, false)
-	case !t.ExpiresAt.IsZero() && !now.Before(t.ExpiresAt):
-		c.end(now, r, false)
-		c.save(task.Change{
-			Ref: t.Ref(), To: task.Error, At: now, Count: task.Refund, Outcome: task.HandedBack,
-			Error: expired(t),
-		}, false)
 	default:
 		r.ref = t.Ref()
 		c.run(now, r, t)
@@ -68,17 +60,31 @@ func expired(t *task.Task) string {
 	return "it expired at " + t.ExpiresAt.Format(time.RFC3339Nano) + ", before it could run"
 }
 
-// run asks to handle the task that r has grabbed. While the core drains the task is
-// handed back instead: it never began.
+// run asks to handle the task that r has grabbed, if it may still begin.
 func (c *Core) run(now time.Time, r *run, t *task.Task) {
-	if c.draining {
+	handBack := task.Change{Ref: t.Ref(), At: now, Count: task.Refund, Outcome: task.HandedBack}
+	switch {
+	case t.Version < r.changed: // it is not ours any more
+		c.stats.Wasted++
 		c.end(now, r, false)
-		c.save(task.Change{
-			Ref: t.Ref(), To: task.Submitted, At: now, NextEventAt: queueDeadline(r.kind.policy, now),
-			Count: task.Refund, Outcome: task.HandedBack, Error: "its node was shutting down",
-		}, false)
+	case !t.ExpiresAt.IsZero() && !now.Before(t.ExpiresAt):
+		c.end(now, r, false)
+		handBack.To, handBack.Error = task.Error, expired(t)
+		c.save(handBack, false)
+	case c.draining:
+		c.end(now, r, false)
+		handBack.To, handBack.NextEventAt = task.Submitted, queueDeadline(r.kind.policy, now)
+		handBack.Error = "its node was shutting down"
+		c.save(handBack, false)
+	default:
+		c.handle(now, r, t)
 		return
 	}
+	c.book(now)
+}
+
+// handle asks to call the handler.
+func (c *Core) handle(now time.Time, r *run, t *task.Task) {
 	c.stats.Grabbed++
 	r.phase = running
 	r.attempt, r.crashes, r.expires = t.Attempt, t.Crashes, t.ExpiresAt
@@ -86,7 +92,7 @@ func (c *Core) run(now time.Time, r *run, t *task.Task) {
 		r.deadline = now.Add(limit)
 	}
 	if r.deadline = earlier(r.deadline, r.expires); !r.deadline.IsZero() {
-		c.sweep = earlier(c.sweep, r.overdueAt())
+		c.sweep = earlier(c.sweep, r.limit())
 	}
 	c.ready.Runs = append(c.ready.Runs, Run{ID: t.ID, Type: t.Type, Deadline: r.deadline, Task: t})
 }

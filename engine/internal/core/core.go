@@ -41,7 +41,7 @@ type Core struct {
 	spare  []*run // ended runs, to be used again
 
 	agenda   agenda
-	sweep    time.Time // when the first run may have to be abandoned; zero is never
+	sweep    time.Time // when the first run may be out of its time; zero is never
 	saving   int       // saves under way
 	draining bool
 	ready    Ready
@@ -76,10 +76,12 @@ type run struct {
 	trigger  task.Trigger // how it was booked
 	fired    bool         // booked by the agenda: its row was waiting, not submitted
 	next     task.Trigger // a newer version that became ready meanwhile; zero if none
+	changed  uint64       // version that somebody made by hand before the grab was known to be ours
 	attempt  uint32
 	crashes  uint32
 	expires  time.Time
 	deadline time.Time // when its time is up; zero is never
+	stopped  bool      // told to stop, because its time is up
 }
 
 // Stats counts what a core has seen since it began.
@@ -142,13 +144,24 @@ func (c *Core) Trigger(now time.Time, tr task.Trigger) {
 
 func (c *Core) add(now time.Time, tr task.Trigger) {
 	if r, ok := c.runs[tr.ID]; ok {
-		if tr.Version > r.ref.Version {
-			r.next = tr
-		}
+		r.follow(tr)
 		return
 	}
 	if !c.table.Add(now.UnixNano(), tr) {
 		c.stats.Dropped++
+	}
+}
+
+// isNews reports whether tr is of a later version of the task than r is about. While r is
+// being inserted anything is: the insert may find that another task has the id.
+func (r *run) isNews(tr task.Trigger) bool {
+	return r.phase == inserting || tr.Version > r.ref.Version
+}
+
+// follow keeps tr until r has ended, if it is the newest there is.
+func (r *run) follow(tr task.Trigger) {
+	if r.isNews(tr) && tr.Version > r.next.Version {
+		r.next = tr
 	}
 }
 
@@ -231,9 +244,14 @@ func (c *Core) Scanned(leaves []task.Leaf, end bool) { c.table.Scanned(leaves, e
 // Changed tells of a row that somebody changed by hand: t is as it is now. A run of an
 // older version is stopped, and what comes of it no longer counts.
 func (c *Core) Changed(now time.Time, t *task.Task) {
-	if r, ok := c.runs[t.ID]; ok && r.phase == running && r.ref.Version < t.Version {
-		r.phase = overdue
-		c.ready.Stops = append(c.ready.Stops, Stop{t.ID, ErrOverruled})
+	if r, ok := c.runs[t.ID]; ok && r.ref.Version < t.Version {
+		switch r.phase {
+		case inserting, grabbing:
+			r.changed = t.Version
+		case running:
+			r.phase = overdue
+			c.ready.Stops = append(c.ready.Stops, Stop{t.ID, ErrOverruled})
+		}
 	}
 	c.settled(now, t)
 	c.book(now)

@@ -10,8 +10,11 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// ErrOverruled is why a run is stopped whose task somebody cancelled, failed or moved.
-var ErrOverruled = errors.New("the task was cancelled")
+// Why a run is stopped.
+var (
+	ErrOverruled = errors.New("the task was cancelled")          // or failed, or moved, by somebody
+	ErrTimeout   = errors.New("the attempt ran out of its time") // see policy.Timeout
+)
 
 // errOverdue is what is said of a run whose handler does not return.
 const errOverdue = "it ran out of time, and its handler did not return within the grace period"
@@ -148,31 +151,44 @@ func (c *Core) Saved(now time.Time, s Save, t *task.Task) {
 	c.book(now)
 }
 
-// abandon gives up the runs whose time and grace are over and whose handlers have not
-// returned: their tasks are decided about as timed out. Their slots stay taken until
-// the handlers do return.
-func (c *Core) abandon(now time.Time) {
+// enforce sees to the runs whose time is up. They are told to stop; those whose grace is
+// over too, because their handlers have not returned, are given up: their tasks are
+// decided about as timed out. Their slots stay taken until the handlers do return.
+func (c *Core) enforce(now time.Time) {
 	c.sweep = time.Time{}
 	var late []*run
 	for _, r := range c.runs {
-		switch {
-		case r.phase != running || r.deadline.IsZero():
-		case now.Before(r.overdueAt()):
-			c.sweep = earlier(c.sweep, r.overdueAt())
-		default:
+		if r.phase != running || r.deadline.IsZero() {
+			continue
+		}
+		if !now.Before(r.limit()) {
 			late = append(late, r)
+		} else {
+			c.sweep = earlier(c.sweep, r.limit())
 		}
 	}
 	slices.SortFunc(late, func(a, b *run) int { return a.ref.ID.Compare(b.ref.ID) })
 	for _, r := range late {
+		if !r.stopped {
+			r.stopped, r.deadline = true, now // the grace counts from the stop
+			c.ready.Stops = append(c.ready.Stops, Stop{r.ref.ID, ErrTimeout})
+			c.sweep = earlier(c.sweep, r.limit())
+			continue
+		}
 		r.phase = overdue
 		c.stats.Abandoned++
 		c.conclude(now, r, task.Verdict{Outcome: task.TimedOut, Error: errOverdue, Delay: -1})
 	}
 }
 
-// overdueAt returns when a run that has a deadline is given up.
-func (r *run) overdueAt() time.Time { return r.deadline.Add(r.kind.policy.Timeout.Grace) }
+// limit returns when a run that has a deadline is to be stopped or, once that is done,
+// to be given up.
+func (r *run) limit() time.Time {
+	if r.stopped {
+		return r.deadline.Add(r.kind.policy.Timeout.Grace)
+	}
+	return r.deadline
+}
 
 // Orphaned returns the change for a task whose node died under it. It is run again at
 // once if its type allows: the attempt counts, and so does the crash.

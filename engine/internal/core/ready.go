@@ -31,7 +31,7 @@ type Save struct {
 type Run struct {
 	ID       task.ID
 	Type     string
-	Deadline time.Time // when to cancel it; zero is never
+	Deadline time.Time // when it will be told to stop; zero is never
 	Task     *task.Task
 }
 

@@ -99,7 +99,18 @@ func (t *Table) take(now int64, l *leaf) {
 	}
 	l.running++
 	t.running++
+	t.settleAll(now, l)
+}
+
+// settleAll settles the limits of l after one of its tasks took a slot or gave one back:
+// a limit that cuts across it may be the tree for others.
+func (t *Table) settleAll(now int64, l *leaf) {
 	t.settle(now, &l.node)
+	for _, n := range l.across {
+		if n.kids.Len() > 0 {
+			t.settle(now, n)
+		}
+	}
 }
 
 // Free gives back the slot of a task that has ended, or was never begun.
@@ -117,6 +128,7 @@ func (t *Table) free(now int64, s Slot, refund bool) {
 		if refund {
 			n.bucket.refund()
 		}
+		t.offerRoom(now, n)
 	}
 	for _, n := range l.across {
 		n.used -= weight
@@ -127,7 +139,7 @@ func (t *Table) free(now int64, s Slot, refund bool) {
 	}
 	l.running--
 	t.running--
-	t.settle(now, &l.node)
+	t.settleAll(now, l)
 	t.release(now, l)
 }
 

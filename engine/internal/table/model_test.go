@@ -140,12 +140,14 @@ func testPolicies(rng *rand.Rand) policy.Set {
 			"refund": typ(1, 0, "partner", "tenant"),
 			"report": typ(1, 3, "total", "audit", "tenant"),
 			"bulk":   typ(1, 0, "payouts"),
+			"check":  typ(1, 0, "audit"),             // its tree cuts across report
+			"visit":  typ(1, 0, "tenant", "partner"), // the trees of others cut across it
 		},
 	}
 }
 
 func randomLeaf(rng *rand.Rand, set policy.Set) task.Leaf {
-	names := []string{"free", "single", "heavy", "payout", "refund", "report", "bulk"}
+	names := []string{"free", "single", "heavy", "payout", "refund", "report", "bulk", "check", "visit"}
 	name := names[rng.IntN(len(names))]
 	values := make([]string, len(set.Keyed(set.Types[name])))
 	for i := range values {

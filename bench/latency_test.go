@@ -1,0 +1,150 @@
+package bench
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/taskengine/taskengine/engine"
+	"github.com/taskengine/taskengine/engine/policy"
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+)
+
+// BenchmarkLatency submits 1000 tasks in a second, whatever becomes of them, and
+// measures from when each was to be submitted, so that no delay is left out:
+//
+//   - trigger-to-grab, from when the task's row is durable to the call of its handler;
+//   - insert-to-start, from the intended submit to the call of its handler.
+//
+// sync is the median of writing and syncing one block before and after, in the same
+// run. Run it with -benchtime 10000x or more.
+func BenchmarkLatency(b *testing.B) {
+	for _, s := range stores {
+		b.Run("store="+s.name+"/slots=free", func(b *testing.B) {
+			store := openStore(b, s.open)
+			before := syncTime(b)
+			watch := newStopwatch(b.N)
+			e, err := engine.Open(b.Context(), engine.Config{
+				Store: store, Policies: types(), Handlers: map[string]task.Handler{"noop": noop},
+				Observer: engine.Observer{
+					Inserted: func(_ time.Time, t *task.Task) { watch.note(watch.durable, t.ID) },
+					Started:  func(_ time.Time, t *task.Task) { watch.note(watch.started, t.ID) },
+				},
+			})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer e.Close(context.Background())
+			openLoop(b, e, watch)
+			if err := e.WaitType(context.Background(), "noop"); err != nil {
+				b.Fatal(err)
+			}
+			sync := (before + syncTime(b)) / 2
+			grab := watch.between(watch.durable, watch.started)
+			start := watch.between(watch.intended, watch.started)
+			b.ReportMetric(0, "ns/op")
+			b.ReportMetric(float64(sync.Nanoseconds())/1000, "sync-us")
+			b.ReportMetric(float64(quantile(grab, 0.5).Nanoseconds())/1000, "grab-p50-us")
+			b.ReportMetric(float64(quantile(grab, 0.99).Nanoseconds())/1000, "grab-p99-us")
+			b.ReportMetric(float64(quantile(start, 0.5).Nanoseconds())/1000, "start-p50-us")
+			b.ReportMetric(float64(quantile(start, 0.99).Nanoseconds())/1000, "start-p99-us")
+			b.ReportMetric(float64(quantile(start, 0.5))/float64(sync), "start-p50/sync")
+		})
+		b.Run("store="+s.name+"/slots=busy", func(b *testing.B) { handOver(b, openStore(b, s.open)) })
+	}
+}
+
+// handOver measures, with one slot and always somebody waiting for it, from the end of
+// a handler to the start of the next.
+func handOver(b *testing.B, store storage.Store) {
+	before := syncTime(b)
+	var ended time.Time
+	var gaps []time.Duration
+	set := policy.Set{Slots: 1, Types: map[string]policy.Type{"short": policy.DefaultType()}}
+	e, err := engine.Open(b.Context(), engine.Config{
+		Store: store, Policies: set,
+		Handlers: map[string]task.Handler{"short": task.HandlerFunc(func(context.Context, *task.Task) ([]byte, error) {
+			if !ended.IsZero() {
+				gaps = append(gaps, time.Since(ended))
+			}
+			time.Sleep(200 * time.Microsecond)
+			ended = time.Now()
+			return nil, nil
+		})},
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer e.Close(context.Background())
+	reqs := make([]engine.Request, b.N)
+	for i := range reqs {
+		reqs[i] = engine.Request{Type: "short"}
+	}
+	if _, err := e.Submit(b.Context(), reqs...); err != nil {
+		b.Fatal(err)
+	}
+	if err := e.WaitType(context.Background(), "short"); err != nil {
+		b.Fatal(err)
+	}
+	sync := (before + syncTime(b)) / 2
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(float64(sync.Nanoseconds())/1000, "sync-us")
+	b.ReportMetric(float64(quantile(gaps, 0.5).Nanoseconds())/1000, "gap-p50-us")
+	b.ReportMetric(float64(quantile(gaps, 0.99).Nanoseconds())/1000, "gap-p99-us")
+	b.ReportMetric(float64(quantile(gaps, 0.5))/float64(sync), "gap-p50/sync")
+}
+
+// openLoop submits one task every millisecond: who is late does not hold up the others.
+func openLoop(b *testing.B, e *engine.Engine, watch *stopwatch) {
+	const interval = time.Millisecond
+	ids := task.NewIDs([32]byte{2})
+	payload := make([]byte, payloadSize)
+	var wg sync.WaitGroup
+	began := time.Now()
+	for i := range b.N {
+		due := began.Add(time.Duration(i) * interval)
+		for left := time.Until(due); left > 0; left = time.Until(due) {
+			pause(left)
+		}
+		id := ids.Next(due)
+		watch.set(watch.intended, id, due)
+		wg.Go(func() {
+			if _, err := e.Submit(context.Background(), engine.Request{ID: id, Type: "noop", Payload: payload}); err != nil {
+				b.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// stopwatch notes when things happened to tasks.
+type stopwatch struct {
+	mu                         sync.Mutex
+	intended, durable, started map[task.ID]time.Time // guarded by mu
+}
+
+func newStopwatch(n int) *stopwatch {
+	return &stopwatch{
+		intended: make(map[task.ID]time.Time, n), durable: make(map[task.ID]time.Time, n), started: make(map[task.ID]time.Time, n),
+	}
+}
+
+func (w *stopwatch) note(m map[task.ID]time.Time, id task.ID) { w.set(m, id, time.Now()) }
+
+func (w *stopwatch) set(m map[task.ID]time.Time, id task.ID, at time.Time) {
+	w.mu.Lock()
+	m[id] = at
+	w.mu.Unlock()
+}
+
+func (w *stopwatch) between(from, to map[task.ID]time.Time) []time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	out := make([]time.Duration, 0, len(to))
+	for id, at := range to {
+		out = append(out, at.Sub(from[id]))
+	}
+	return out
+}

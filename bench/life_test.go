@@ -1,0 +1,179 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/taskengine/taskengine/engine"
+	"github.com/taskengine/taskengine/engine/policy"
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+)
+
+const (
+	inFlight    = 512
+	payloadSize = 256
+)
+
+// BenchmarkLife measures whole lives of tasks: submitted, grabbed and finished, each
+// durable, with 512 in flight and a handler that does nothing. "bare" makes the same
+// changes in the same store without an engine, 256 to a commit and two commits at a
+// time; "of-bare" is the engine's rate divided by that.
+func BenchmarkLife(b *testing.B) {
+	for _, s := range stores {
+		rate := 0.0
+		b.Run("store="+s.name+"/bare", func(b *testing.B) { rate = bareLives(b, openStore(b, s.open)) })
+		b.Run("store="+s.name+"/engine", func(b *testing.B) {
+			got := engineLives(b, openStore(b, s.open), 0)
+			b.ReportMetric(got/rate, "of-bare")
+		})
+	}
+}
+
+// BenchmarkBacklog measures the same beside tasks that cannot run: those of a paused
+// type. The memory is that of the whole process.
+func BenchmarkBacklog(b *testing.B) {
+	for _, backlog := range []int{0, 1_000_000} {
+		b.Run(fmt.Sprintf("waiting=%d", backlog), func(b *testing.B) {
+			engineLives(b, openStore(b, stores[0].open), backlog)
+			b.ReportMetric(residentMB(), "rss-MB")
+		})
+	}
+}
+
+func types() policy.Set {
+	paused := policy.DefaultType()
+	paused.Paused = true
+	return policy.Set{Slots: 2 * inFlight, Types: map[string]policy.Type{"noop": policy.DefaultType(), "paused": paused}}
+}
+
+var noop = task.HandlerFunc(func(context.Context, *task.Task) ([]byte, error) { return nil, nil })
+
+// engineLives runs b.N tasks and returns how many of them there were in a second.
+func engineLives(b *testing.B, store storage.Store, backlog int) (rate float64) {
+	tokens := make(chan struct{}, inFlight)
+	e, err := engine.Open(b.Context(), engine.Config{
+		Store: store, Policies: types(), Handlers: map[string]task.Handler{"noop": noop, "paused": noop},
+		Observer: engine.Observer{Saved: func(_ time.Time, _ task.Ref, t *task.Task) {
+			if t == nil || t.State != task.Done {
+				b.Errorf("a task ended as %+v", t)
+			}
+			<-tokens
+		}},
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer e.Close(context.Background())
+	fill(b, e, backlog)
+	payload := make([]byte, payloadSize)
+	var left atomic.Int64
+	left.Store(int64(b.N))
+	b.ReportAllocs()
+	b.ResetTimer()
+	used := cpuTime(b)
+	var wg sync.WaitGroup
+	for range inFlight {
+		wg.Go(func() {
+			for left.Add(-1) >= 0 {
+				tokens <- struct{}{}
+				if _, err := e.Submit(context.Background(), engine.Request{Type: "noop", Payload: payload}); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if err := e.WaitType(context.Background(), "noop"); err != nil {
+		b.Fatal(err)
+	}
+	b.StopTimer()
+	return report(b, used)
+}
+
+func report(b *testing.B, used time.Duration) (rate float64) {
+	rate = float64(b.N) / b.Elapsed().Seconds()
+	b.ReportMetric(rate, "tasks/s")
+	b.ReportMetric(float64((cpuTime(b)-used).Nanoseconds())/1000/float64(b.N), "cpu-us/task")
+	return rate
+}
+
+func fill(b *testing.B, e *engine.Engine, n int) {
+	payload := make([]byte, payloadSize)
+	for n > 0 {
+		reqs := make([]engine.Request, min(n, 1000))
+		for i := range reqs {
+			reqs[i] = engine.Request{Type: "paused", Payload: payload}
+		}
+		if _, err := e.Submit(b.Context(), reqs...); err != nil {
+			b.Fatal(err)
+		}
+		n -= len(reqs)
+	}
+}
+
+// bareLives makes the changes of b.N lives and returns how many there were in a second.
+func bareLives(b *testing.B, store storage.Store) (rate float64) {
+	const committers = 2
+	ids := task.NewIDs([32]byte{1})
+	owner := ids.Next(time.Now())
+	var left atomic.Int64
+	left.Store(int64(b.N))
+	b.ReportAllocs()
+	b.ResetTimer()
+	used := cpuTime(b)
+	var wg sync.WaitGroup
+	for range committers {
+		wg.Go(func() {
+			var running []task.Ref
+			for {
+				n := min(inFlight/committers, int(left.Add(-inFlight/committers))+inFlight/committers)
+				if n <= 0 && len(running) == 0 {
+					return
+				}
+				var err error
+				if running, err = bareStep(b, store, ids, owner, max(0, n), running); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	b.StopTimer()
+	return report(b, used)
+}
+
+// bareStep finishes the running tasks and inserts n that are grabbed already.
+func bareStep(b *testing.B, store storage.Store, ids *task.IDs, owner task.ID, n int, running []task.Ref) ([]task.Ref, error) {
+	now := time.Now()
+	rows := make([]*task.Task, n)
+	payload := make([]byte, payloadSize)
+	for i := range rows {
+		t := &task.Task{ID: ids.Next(now), Type: "noop", Priority: task.DefaultPriority, Payload: payload}
+		t.Create(task.Submitted, now, time.Time{})
+		task.Change{Ref: t.Ref(), To: task.Processing, At: now, NextEventAt: now, Owner: owner}.Apply(t)
+		rows[i] = t
+	}
+	ends := make([]task.Change, len(running))
+	for i, r := range running {
+		ends[i] = task.Change{Ref: r, To: task.Done, At: now, NextEventAt: now.Add(policy.DefaultType().Retention.Done)}
+	}
+	err := store.Update(b.Context(), func(tx storage.Tx) error {
+		if _, err := tx.Insert(b.Context(), rows...); err != nil {
+			return err
+		}
+		_, err := tx.Swap(b.Context(), ends...)
+		return err
+	})
+	running = running[:0]
+	for _, t := range rows {
+		running = append(running, t.Ref())
+	}
+	return running, err
+}

@@ -1,0 +1,8 @@
+//go:build !linux
+
+package bench
+
+import "time"
+
+// pause sleeps for d.
+func pause(d time.Duration) { time.Sleep(d) }

@@ -1,0 +1,340 @@
+package core
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/taskengine/taskengine/engine/internal/table"
+	"github.com/taskengine/taskengine/engine/task"
+)
+
+// This file prints what the core of a story wants done, and has the story's store
+// answer what the core asks it.
+
+func (s *story) printf(format string, args ...any) { fmt.Fprintf(&s.out, format, args...) }
+
+// since prints a time as what has passed since the beginning.
+func (s *story) since(t time.Time) string {
+	if t.IsZero() {
+		return "never"
+	}
+	return t.Sub(beginning).String()
+}
+
+// row prints a row as far as it is not what one expects.
+func (s *story) row(t *task.Task) string {
+	text := fmt.Sprintf("%d: %s", number(t.ID), t.State)
+	if t.Attempt > 0 {
+		text += fmt.Sprintf(", attempt %d", t.Attempt)
+	}
+	if t.Crashes > 0 {
+		text += fmt.Sprintf(", %d crashes", t.Crashes)
+	}
+	if t.State != task.Processing && !t.NextEventAt.IsZero() {
+		text += ", until " + s.since(t.NextEventAt)
+	}
+	if t.LastError != "" {
+		text += ": " + t.LastError
+	}
+	return text
+}
+
+// change prints a change as far as it is not what one expects.
+func (s *story) change(c task.Change) string {
+	text := fmt.Sprintf("%d: %s", number(c.ID), c.To)
+	if !c.NextEventAt.IsZero() {
+		text += ", until " + s.since(c.NextEventAt)
+	}
+	if c.Outcome != task.Completed {
+		text += ", after " + c.Outcome.String()
+	}
+	switch c.Count {
+	case task.Refund:
+		text += ", not counted"
+	case task.Reset:
+		text += ", counted anew"
+	}
+	if c.Error != "" {
+		text += ": " + c.Error
+	}
+	return text
+}
+
+// absorb prints what the core wants done, and keeps it until the script answers.
+func (s *story) absorb() {
+	var r Ready
+	s.core.Take(&r)
+	for i, c := range append(slices.Clone(r.Grabs), r.Relaxed...) {
+		relaxed := ""
+		if i >= len(r.Grabs) {
+			relaxed = ", relaxed"
+		}
+		s.grabs[c.ID] = c
+		s.printf("grab %d%s\n", number(c.ID), relaxed)
+	}
+	for _, run := range r.Runs {
+		s.running[run.ID] = true
+		s.printf("run %d", number(run.ID))
+		if run.Task.Attempt > 1 {
+			s.printf(", attempt %d", run.Task.Attempt)
+		}
+		if !run.Deadline.IsZero() {
+			s.printf(", until %s", s.since(run.Deadline))
+		}
+		s.printf("\n")
+	}
+	for _, stop := range r.Stops {
+		s.printf("stop %d: %v\n", number(stop.ID), stop.Cause)
+	}
+	for _, save := range r.Saves {
+		s.saves[save.ID] = append(s.saves[save.ID], save)
+		removed := ""
+		if save.Remove {
+			removed = ", and delete it"
+		}
+		s.printf("save %s%s\n", s.change(save.Change), removed)
+	}
+	s.asked(r)
+	if wake := s.core.Wake(); wake != s.woke {
+		s.woke = wake
+		s.printf("wake at %s\n", s.since(wake))
+	}
+}
+
+// asked prints what the core wants to know of the store.
+func (s *story) asked(r Ready) {
+	for _, l := range r.Loads {
+		s.loads[l.Leaf] = l
+		s.printf("load %d of %s after %s\n", l.Limit, leafName(l.Leaf), rankName(l.After))
+	}
+	for _, sc := range r.Scans {
+		s.scans = append(s.scans, sc)
+		s.printf("scan after %s\n", leafName(sc.After))
+	}
+	for _, l := range r.Looks {
+		s.looks[l.State] = l
+		s.printf("look for %s after %s\n", l.State, s.since(l.AfterAt))
+	}
+}
+
+func leafName(l task.Leaf) string {
+	if l == (task.Leaf{}) {
+		return "nothing"
+	}
+	return strings.TrimSuffix(l.Type+"/"+l.Group, "/")
+}
+
+func rankName(r task.Rank) string {
+	if r == (task.Rank{}) {
+		return "nothing"
+	}
+	return fmt.Sprintf("priority %d, seq %d", r.Priority, r.Seq)
+}
+
+// sorted returns the rows of a state, in an order.
+func (s *story) sorted(state task.State, order func(a, b *task.Task) int) []*task.Task {
+	var some []*task.Task
+	for _, row := range s.rows {
+		if row.State == state {
+			some = append(some, row)
+		}
+	}
+	slices.SortFunc(some, func(a, b *task.Task) int { return cmp.Or(order(a, b), a.ID.Compare(b.ID)) })
+	return some
+}
+
+func (s *story) loaded(a args) error {
+	leaf := task.Leaf{Type: a.at(0)}
+	leaf.Group, _ = a.value("group")
+	l, ok := s.loads[leaf]
+	if !ok {
+		return errors.New("no load of it is under way")
+	}
+	delete(s.loads, leaf)
+	if a.has("failed") {
+		s.core.Loaded(s.now, leaf, nil, false)
+		return nil
+	}
+	var page []task.Trigger
+	for _, row := range s.sorted(task.Submitted, func(a, b *task.Task) int { return a.Rank().Compare(b.Rank()) }) {
+		if row.Leaf() == leaf && row.Rank().Compare(l.After) > 0 {
+			page = append(page, row.Trigger())
+		}
+	}
+	s.core.Loaded(s.now, leaf, page[:min(len(page), l.Limit)], len(page) < l.Limit)
+	return nil
+}
+
+func (s *story) scanned(args) error {
+	if len(s.scans) == 0 {
+		return errors.New("no scan is under way")
+	}
+	after := s.scans[0].After
+	s.scans = s.scans[1:]
+	order := func(a, b task.Leaf) int { return cmp.Or(cmp.Compare(a.Type, b.Type), cmp.Compare(a.Group, b.Group)) }
+	var leaves []task.Leaf
+	for _, row := range s.sorted(task.Submitted, func(a, b *task.Task) int { return order(a.Leaf(), b.Leaf()) }) {
+		if order(row.Leaf(), after) > 0 {
+			leaves = append(leaves, row.Leaf())
+		}
+	}
+	s.core.Scanned(slices.Compact(leaves), true)
+	return nil
+}
+
+func (s *story) looked(a args) error {
+	state, _ := task.ParseState(a.at(0))
+	l, ok := s.looks[state]
+	if !ok {
+		return errors.New("no look for them is under way")
+	}
+	delete(s.looks, state)
+	var page []Due
+	for _, row := range s.sorted(state, func(a, b *task.Task) int { return a.NextEventAt.Compare(b.NextEventAt) }) {
+		at := row.NextEventAt
+		if !at.IsZero() && cmp.Or(at.Compare(l.AfterAt), row.ID.Compare(l.AfterID)) > 0 {
+			page = append(page, Due{row.Trigger(), at})
+		}
+	}
+	s.core.Looked(s.now, state, page, true)
+	return nil
+}
+
+// advance lets time pass, and ticks as the shell does: when the core wants it.
+func (s *story) advance(a args) error {
+	d, err := time.ParseDuration(a.at(0))
+	if err != nil {
+		return err
+	}
+	for end := s.now.Add(d); ; {
+		wake := s.core.Wake()
+		if wake.IsZero() || wake.After(end) {
+			s.now = end
+			return nil
+		}
+		if wake.After(s.now) {
+			s.now = wake
+		}
+		s.core.Tick(s.now)
+		if again := s.core.Wake(); !again.IsZero() && !again.After(s.now) {
+			return fmt.Errorf("at %s the core wants to be woken at %s", s.since(s.now), s.since(again))
+		}
+		before := s.out.Len()
+		s.printf("at %s:\n", s.since(s.now))
+		began := s.out.Len()
+		if s.absorb(); s.out.Len() == began { // nothing came of it
+			text := s.out.String()[:before]
+			s.out.Reset()
+			s.out.WriteString(text)
+		}
+	}
+}
+
+// edit changes a row by hand and tells the core.
+func (s *story) edit(id task.ID, change task.Change) error {
+	row, ok := s.rows[id]
+	if !ok {
+		return errors.New("there is no such row")
+	}
+	change.Ref, change.At = row.Ref(), s.now
+	t := s.swap(change)
+	if t == nil {
+		return fmt.Errorf("it is %v and cannot become %v", row.State, change.To)
+	}
+	s.core.Changed(s.now, t)
+	return nil
+}
+
+func (s *story) cancel(a args) error {
+	return s.edit(a.id(), task.Change{To: task.Cancelled, Outcome: task.Overruled})
+}
+
+func (s *story) resume(a args) error {
+	return s.edit(a.id(), task.Change{To: task.Submitted, Count: task.Reset})
+}
+
+func (s *story) trigger(a args) error {
+	row, ok := s.rows[a.id()]
+	if !ok {
+		return errors.New("there is no such row")
+	}
+	s.core.Trigger(s.now, row.Trigger())
+	return nil
+}
+
+// die loses everything but the rows, decides about what ran, and begins again.
+func (s *story) die(args) error {
+	for _, row := range s.sorted(task.Processing, func(_, _ *task.Task) int { return 0 }) {
+		c := Orphaned(s.now, s.core.Policy(row.Type), row)
+		s.printf("swap %s\n", s.change(c))
+		s.swap(c)
+	}
+	s.start()
+	return nil
+}
+
+func (s *story) list(args) error {
+	for _, id := range slices.SortedFunc(maps.Keys(s.rows), task.ID.Compare) {
+		s.printf("%s\n", s.row(s.rows[id]))
+	}
+	return nil
+}
+
+func (s *story) stats(args) error {
+	c := s.core.Stats()
+	s.printf("fused %d, grabbed %d, wasted %d, stale %d, dropped %d, abandoned %d\n", c.Fused, c.Grabbed, c.Wasted, c.Stale, c.Dropped, c.Abandoned)
+	s.printf("%d with a slot, %d in the table\n", s.core.Busy(), s.core.Waiting())
+	return nil
+}
+
+func (s *story) why(a args) error {
+	row, ok := s.rows[a.id()]
+	if !ok {
+		return errors.New("there is no such row")
+	}
+	w := s.core.Why(s.now, row)
+	flags := []struct {
+		is   bool
+		text string
+	}{
+		{w.Grabbing, "it is being grabbed"},
+		{w.Running && !w.Grabbing && !w.Abandoned, "it runs"},
+		{w.Abandoned, "it was abandoned"},
+		{w.Paused, "its type is paused"},
+		{w.NoHandler, "nobody handles its type"},
+		{w.Draining, "the node is stopping"},
+		{w.Ahead > 0, fmt.Sprintf("%d of its leaf rank before it", w.Ahead)},
+		{w.Stored, "it, or others before it, are in the store only"},
+	}
+	for _, f := range flags {
+		if f.is {
+			s.printf("%s\n", f.text)
+		}
+	}
+	for i, u := range w.Limits {
+		if u.Full {
+			s.printf("%s\n", s.usage(u, w.Holders[i]))
+		}
+	}
+	return nil
+}
+
+func (s *story) usage(u table.Usage, holders []task.ID) string {
+	text := fmt.Sprintf("limit %q", u.Name)
+	if u.Value != "" {
+		text += " of " + u.Value
+	}
+	text += fmt.Sprintf(" is full: %d of %d", u.Used, u.Max)
+	if u.OpenAt > 0 {
+		text += ", open at " + s.since(time.Unix(0, u.OpenAt))
+	}
+	for i, id := range holders {
+		text += fmt.Sprintf("%s%d", []string{", held by ", " "}[min(i, 1)], number(id))
+	}
+	return text
+}
