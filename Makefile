@@ -89,8 +89,8 @@ cover: ## show how much of each package its tests run
 	go test -cover ./... | grep -v 'no test files'
 
 .PHONY: demo
-demo: build ## start an engine with a few types and tasks to play with
-	bin/taskengine dev
+demo: build ## run examples/checksum on this repository, and verify what it finds
+	examples/checksum/run
 
 .PHONY: clean
 clean: ## remove what was built
