@@ -21,7 +21,7 @@ const (
 // node; two doing it at once waste work and nothing else.
 func (e *Engine) clean(ctx context.Context) error {
 	for {
-		next := time.Now().Add(cleanEvery)
+		next := time.Now().Add(e.cleanEvery())
 		for _, s := range []task.State{task.Done, task.Failed, task.Cancelled} {
 			at, err := e.cleanState(ctx, s)
 			if err != nil {
@@ -35,6 +35,20 @@ func (e *Engine) clean(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// cleanEvery returns how long the cleaner sleeps at most: tasks that end meanwhile are
+// kept no longer than twice their retention for it.
+func (e *Engine) cleanEvery() time.Duration {
+	every := cleanEvery
+	for _, t := range e.config.Policies.Types {
+		for _, keep := range []time.Duration{t.Retention.Done, t.Retention.Failed, t.Retention.Cancelled} {
+			if keep > 0 {
+				every = min(every, keep)
+			}
+		}
+	}
+	return max(every, time.Second)
 }
 
 // cleanState removes the rows of one state whose time has come and returns when the

@@ -138,6 +138,9 @@ func newEngine(c Config) (*Engine, error) {
 	if c.LeafLookAhead == 0 {
 		c.LeafLookAhead = DefaultLeafLookAhead
 	}
+	if c.LookAhead < 1 || c.LeafLookAhead < 2 {
+		return nil, fmt.Errorf("engine: Config.LookAhead is %d (want 1 or more) and LeafLookAhead %d (want 2 or more)", c.LookAhead, c.LeafLookAhead)
+	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}

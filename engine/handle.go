@@ -51,10 +51,23 @@ func (e *Engine) handle(a *attempt) (stays bool) {
 	if e.config.Observer.Started != nil {
 		e.config.Observer.Started(time.Now(), a.Task)
 	}
+	returned := false
+	defer func() {
+		if !returned { // runtime.Goexit: the slot must not end with the goroutine
+			e.handled(a, task.Verdict{Outcome: task.Errored, Error: "the handler ended its goroutine", Delay: -1}, false)
+		}
+	}()
 	v := call(a, e.config.Handlers[a.Type])
+	returned = true
+	return e.handled(a, v, true)
+}
+
+// handled tells the core what came of an attempt. It reports whether the goroutine is to
+// wait for another, which it only may if it canStay.
+func (e *Engine) handled(a *attempt, v task.Verdict, canStay bool) (stays bool) {
 	e.mu.Lock()
 	delete(e.attempts, a.ID)
-	if stays = e.idle < maxIdle && !e.dismissed; stays {
+	if stays = canStay && e.idle < maxIdle && !e.dismissed; stays {
 		e.idle++
 	}
 	e.core.Handled(e.clock.now(), a.ID, v)
@@ -72,6 +85,9 @@ func call(a *attempt, h task.Handler) task.Verdict {
 		err = task.Permanent(fmt.Errorf("the result has %d bytes, of %d allowed", len(result), MaxResult))
 	}
 	v := task.VerdictOf(result, err)
+	if outOfRange(v.Again) { // no store could find it again
+		v = task.VerdictOf(nil, task.Permanent(fmt.Errorf("it is to run again at %v, and times must lie between the years 1970 and 9999", v.Again)))
+	}
 	cause := a.why()
 	if v.Outcome == task.Completed || v.Outcome == task.Snoozed {
 		return v

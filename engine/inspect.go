@@ -69,7 +69,8 @@ func (e *Engine) Stats() Stats {
 }
 
 // WaitTasks returns when none of the tasks is live any more: each has ended, or is not
-// (or no longer) in the store. It returns ctx's error when that ends first.
+// (or no longer) in the store. It returns ctx's error when that ends first, and the
+// engine's when it fails or is closed.
 func (e *Engine) WaitTasks(ctx context.Context, ids ...task.ID) error {
 	for _, id := range ids {
 		if err := e.waitTask(ctx, id); err != nil {
@@ -80,21 +81,20 @@ func (e *Engine) WaitTasks(ctx context.Context, ids ...task.ID) error {
 }
 
 func (e *Engine) waitTask(ctx context.Context, id task.ID) error {
+	ended := make(chan struct{}, 1)
+	e.mu.Lock()
+	e.waiters.addTask(id, ended)
+	e.mu.Unlock()
+	defer e.forget(func(w *waiters) { w.removeTask(id, ended) })
 	for {
-		ended := make(chan struct{}, 1)
-		e.mu.Lock()
-		e.waiters.addTask(id, ended)
-		e.mu.Unlock()
 		t, err := e.store.Get(ctx, id)
 		if live := err == nil && t.State.Live(); !live {
-			e.forget(func(w *waiters) { w.removeTask(id, ended) })
 			if errors.Is(err, task.ErrNotFound) {
 				return nil
 			}
 			return err
 		}
 		if err := e.await(ctx, ended); err != nil {
-			e.forget(func(w *waiters) { w.removeTask(id, ended) })
 			return err
 		}
 	}
@@ -132,6 +132,10 @@ func (e *Engine) await(ctx context.Context, ended <-chan struct{}) error {
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
+	case <-e.failed:
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		return e.failure
 	case <-e.gone:
 		return ErrClosed
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -72,7 +73,7 @@ func TestATaskThatWaitsTooLongBecomesAnError(t *testing.T) {
 			t.Errorf("%v after %v: %s", got.State, took, got.LastError)
 		}
 		time.Sleep(2 * time.Hour)
-		if len(j.began) != 1 || n.Stats().Running != 0 {
+		if len(j.payloads()) != 1 || n.Stats().Running != 0 {
 			t.Errorf("%d ran; %d slots taken", len(j.began), n.Stats().Running)
 		}
 	})
@@ -318,6 +319,57 @@ func TestABrokenStoreStopsTheEngineAndSaysSo(t *testing.T) {
 		synctest.Wait()
 		if err := e.Close(t.Context()); !errors.Is(err, engine.ErrFailed) || !strings.Contains(err.Error(), "no space left") {
 			t.Errorf("close of a failed engine: %v", err)
+		}
+	})
+}
+
+func TestAHandlerThatEndsItsGoroutineFreesItsSlot(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		set := one("x", func(p *policy.Type) { p.Retry.Max = 2 })
+		set.Slots = 1
+		n := start(t, set, handle("x", func(_ context.Context, t *task.Task) ([]byte, error) {
+			if string(t.Payload) == "exit" {
+				runtime.Goexit()
+			}
+			return nil, nil
+		}))
+		n.end(n.submit(engine.Request{Type: "x"})) // leaves an idle goroutine behind
+		if got := n.end(n.submit(engine.Request{Type: "x", Payload: []byte("exit")})); got.State != task.Error || got.Attempt != 2 {
+			t.Errorf("%v at attempt %d: %s", got.State, got.Attempt, got.LastError)
+		}
+		for range 3 {
+			n.end(n.submit(engine.Request{Type: "x"}))
+		}
+		if n.Stats().Running != 0 {
+			t.Errorf("%d slots taken", n.Stats().Running)
+		}
+	})
+}
+
+func TestLargeNumbersInAPayloadAreDifferentGroups(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		var j journal
+		set := one("x", func(p *policy.Type) { p.Limits = []string{"account"} })
+		set.Limits = map[string]policy.Limit{"account": {Name: "account", Max: 1, Per: "payload.account"}}
+		n := start(t, set, handle("x", j.work(time.Minute)))
+		n.submit(engine.Request{Type: "x", Payload: []byte(`{"account":9007199254740993}`)})
+		n.submit(engine.Request{Type: "x", Payload: []byte(`{"account":9007199254740992}`)})
+		synctest.Wait()
+		if n.Stats().Running != 2 {
+			t.Errorf("%d run, want 2: the accounts are different", n.Stats().Running)
+		}
+	})
+}
+
+func TestAShortRetentionIsKeptEvenWhenNothingWasThereBefore(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		n := start(t, one("x", func(p *policy.Type) { p.Retention.Done = time.Minute }), handle("x", func(context.Context, *task.Task) ([]byte, error) { return nil, nil }))
+		time.Sleep(10 * time.Second)
+		id := n.submit(engine.Request{Type: "x"})
+		n.end(id)
+		time.Sleep(2 * time.Minute)
+		if _, err := n.Get(t.Context(), id); !errors.Is(err, task.ErrNotFound) {
+			t.Errorf("after twice its retention: %v", err)
 		}
 	})
 }

@@ -103,9 +103,13 @@ func (e *Engine) unread(ctx context.Context, what string, err error) bool {
 	return true
 }
 
+// maxTick is how long the ticker sleeps at most. Timers do not count the time that the
+// machine sleeps, and know nothing of a wall clock that is set forward.
+const maxTick = time.Minute
+
 // tickLoop tells the core the time when it wants to know.
 func (e *Engine) tickLoop(ctx context.Context) {
-	timer := time.NewTimer(time.Hour)
+	timer := time.NewTimer(maxTick)
 	defer timer.Stop()
 	for {
 		select {
@@ -120,7 +124,7 @@ func (e *Engine) tickLoop(ctx context.Context) {
 			e.mu.Unlock()
 		}
 		e.mu.Lock()
-		wait := time.Hour
+		wait := maxTick
 		if !e.armed.IsZero() {
 			wait = min(wait, max(0, e.armed.Sub(e.clock.now())))
 		}

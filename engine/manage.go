@@ -119,9 +119,12 @@ func (e *Engine) swap(ctx context.Context, typ string, c task.Change) (*task.Tas
 		return nil, err
 	}
 	p := e.core.Policy(typ)
-	if !c.To.Live() {
+	switch {
+	case !c.To.Live():
 		ed.change.NextEventAt = core.KeepUntil(p, c.To, c.At)
 		ed.remove = p.Retention.Of(c.To) == 0
+	case c.To == task.Submitted && p.Timeout.Queue > 0:
+		ed.change.NextEventAt = c.At.Add(p.Timeout.Queue)
 	}
 	e.pending.edits = append(e.pending.edits, ed)
 	e.absorb()

@@ -300,14 +300,16 @@ func lookUp(document []byte, path []string) (string, error) {
 		}
 	}
 	var v any
-	if err := json.Unmarshal(raw, &v); err != nil {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber() // as it is written: large ones must not become the same
+	if err := d.Decode(&v); err != nil {
 		return "", err
 	}
 	switch v := v.(type) {
 	case string:
 		return v, nil
-	case float64:
-		return strconv.FormatFloat(v, 'f', -1, 64), nil
+	case json.Number:
+		return v.String(), nil
 	case bool:
 		return strconv.FormatBool(v), nil
 	case nil:

@@ -47,8 +47,7 @@ func (b *batch) reset() {
 // errNothing ends a transaction that found nothing to do.
 var errNothing = errors.New("nothing to do")
 
-// saveRetry is how long a writer waits before it tries again to save what came of
-// tasks, when the store could not.
+// saveRetry is how long a writer rests when the store could not, before it tries again.
 const saveRetry = 250 * time.Millisecond
 
 // writeLoop commits what is pending until background ends and nothing is left.
@@ -59,23 +58,38 @@ func (e *Engine) writeLoop(background context.Context) {
 		select {
 		case <-e.write:
 		case <-background.Done():
-			if e.commit(b) {
-				return
+			for e.commit(b) == written {
 			}
-			continue
+			return // what the store did not take is recovered at the next start
 		}
 		e.gather()
 		if relaxer != nil {
 			e.relax(relaxer, b)
 		}
-		e.commit(b)
+		if e.commit(b) == failed {
+			_ = sleep(background, saveRetry)
+		}
 	}
 }
+
+// outcome is what came of a commit.
+type outcome uint8
+
+const (
+	nothing outcome = iota // there was nothing to write
+	written
+	failed // the store did not take it
+)
+
+// maxGather is how often a writer lets others run before it commits: a stream of requests
+// that never ends must not keep it from that.
+const maxGather = 16
 
 // gather lets those run who are about to ask for something, so that they share one
 // commit. Alone, it takes no time to speak of.
 func (e *Engine) gather() {
-	for n := -1; ; {
+	n := -1
+	for range maxGather {
 		e.mu.Lock()
 		more := e.pending.size()
 		e.mu.Unlock()
@@ -87,8 +101,8 @@ func (e *Engine) gather() {
 	}
 }
 
-// commit writes what is pending and tells the core. It reports whether nothing was.
-func (e *Engine) commit(b *batch) (nothing bool) {
+// commit writes what is pending and tells the core.
+func (e *Engine) commit(b *batch) outcome {
 	defer b.reset()
 	err := e.store.Update(context.Background(), func(tx storage.Tx) error {
 		// Taken only now: while another commit was under way, more has come together.
@@ -99,14 +113,18 @@ func (e *Engine) commit(b *batch) (nothing bool) {
 		return e.apply(tx, b)
 	})
 	switch {
-	case errors.Is(err, errNothing):
-		return true
-	case err != nil:
-		e.uncommitted(b, err)
-	default:
+	case err == nil:
 		e.committed(b)
+		return written
+	case errors.Is(err, errNothing):
+		return nothing
+	case b.empty():
+		e.take(b) // the store failed before it came to that
 	}
-	return false
+	if !b.empty() {
+		e.uncommitted(b, err)
+	}
+	return failed
 }
 
 // take moves what is pending into b, and b's buffers back.

@@ -34,13 +34,24 @@ var (
 // An error means that the backend failed and that the transaction is dead. Duplicate,
 // stale and gone are outcomes, not errors. Slices and tasks handed in are not kept and
 // not changed, except as said; those handed out belong to the caller.
+//
+// A payload, a result or headers that are empty and those that are nil are the same: a
+// row may come back with either. A limit below 1 asks for no rows.
+//
+// On a [Store], what is read was applied but need not be durable yet: a change by a call
+// that has not returned, or by a [Relaxer], may be seen, and lost with the machine.
+// Whatever is written after it becomes durable no earlier than it, so a caller that must
+// not act on a change that may be lost reads in an Update, which returns when all that it
+// saw is durable.
 type Tasks interface {
 	// Get returns the whole row, payload and result included, or task.ErrNotFound.
 	Get(ctx context.Context, id task.ID) (*task.Task, error)
 
-	// Insert adds the rows as they are, in order, and writes the Seq it gave to each
-	// into it: greater than that of every row inserted before. A row whose ID, or whose
-	// Type and non-empty Key, are taken is not added; Inserted tells by whom.
+	// Insert adds the rows as they are, in order, but for their times, which are kept as
+	// [task.Stamp] makes them (those of the history must be so already), and writes the
+	// Seq it gave to each into it: greater than that of every row inserted before. A row
+	// whose ID, or whose Type and non-empty Key, are taken is not added; Inserted tells
+	// by whom.
 	Insert(ctx context.Context, ts ...*task.Task) ([]Inserted, error)
 
 	// Swap applies each change whose version still holds, in order, and returns the
@@ -61,7 +72,9 @@ type Tasks interface {
 
 	// Leaves returns the leaves that have Submitted rows, in the order of type and then
 	// group, those after the given one (the zero Leaf: from the start), at most limit.
-	// Its cost grows with the leaves returned, not with the rows in them.
+	// Its cost grows with the leaves returned, not with the rows in them. The leaf of
+	// rows without type and group is the zero Leaf, and comes first: one cannot go on
+	// from it, so who has such rows asks for more than one leaf at a time.
 	Leaves(ctx context.Context, after task.Leaf, limit int) ([]task.Leaf, error)
 }
 
@@ -127,10 +140,20 @@ type ReadyQuery struct {
 type Inspector interface {
 	// List returns the rows that match, newest ID first, those with an ID below before
 	// (zero: from the newest), at most limit, without payload and result. It reads at
-	// most scan rows and returns the ID to go on from, zero at the end.
+	// most scan rows and returns the ID to go on from, zero at the end; a page may be
+	// short, or empty, before that. With a limit or a scan below 1 it returns no rows and
+	// a zero next.
+	//
+	// A store should not read what has ended to list what has not. Those of this module
+	// that keep tasks on disk find the rows that are [task.Waiting], [task.Submitted],
+	// [task.Processing] or [task.Error] by index if f.States names no other states: a page
+	// costs the rows read for it, and an index entry for every row in the states of f that
+	// is Submitted or has a NextEventAt. If those entries are more than scan, they are
+	// given up after scan of them, and rows of all states are read as for other filters.
 	List(ctx context.Context, f Filter, before task.ID, limit, scan int) (ts []*task.Task, next task.ID, err error)
 
-	// Count returns the number of rows per state and type.
+	// Count returns the number of rows per state and type; there is none for zero. For a
+	// filter that List answers by index it costs what it counts, else it reads all rows.
 	Count(ctx context.Context, f Filter) (map[StateType]int64, error)
 }
 
@@ -171,8 +194,10 @@ type Relaxer interface {
 // Settings is implemented by stores that keep a few small values beside the tasks, such
 // as which types are paused.
 type Settings interface {
-	// Setting returns the value stored under name, nil if there is none.
+	// Setting returns the value stored under name, nil if there is none. An empty value
+	// is not nil. The value belongs to the caller.
 	Setting(ctx context.Context, name string) ([]byte, error)
-	// SetSetting stores value under name, durably; nil removes it.
+	// SetSetting stores a copy of value under name, any string, and returns when that is
+	// durable; nil removes what is there, if anything.
 	SetSetting(ctx context.Context, name string, value []byte) error
 }

@@ -38,7 +38,8 @@ var bucketName = []byte("taskengine")
 // shortestWait is what bbolt needs to try the lock once: zero would wait for ever.
 const shortestWait = time.Nanosecond
 
-// Store is a [storage.Store] in a file. It implements [storage.Inspector] too.
+// Store is a [storage.Store] in a file. It implements [storage.Inspector] and
+// [storage.Settings] too.
 type Store struct {
 	db *bbolt.DB
 	kv *kv.DB
@@ -57,6 +58,7 @@ type Store struct {
 var (
 	_ storage.Store     = (*Store)(nil)
 	_ storage.Inspector = (*Store)(nil)
+	_ storage.Settings  = (*Store)(nil)
 )
 
 // Open opens the store in the file path, creating the file if it is missing. The error
@@ -199,9 +201,14 @@ func (s *Store) List(ctx context.Context, f storage.Filter, before task.ID, limi
 	return ts, next, err
 }
 
-// Count implements [storage.Inspector]. It reads every row.
+// Count implements [storage.Inspector].
 func (s *Store) Count(ctx context.Context, f storage.Filter) (map[storage.StateType]int64, error) {
 	return view(ctx, s, "count", func(v *kv.View) (map[storage.StateType]int64, error) { return v.Count(ctx, f) })
+}
+
+// Setting implements [storage.Settings].
+func (s *Store) Setting(ctx context.Context, name string) ([]byte, error) {
+	return view(ctx, s, "setting", func(v *kv.View) ([]byte, error) { return v.Setting(ctx, name) })
 }
 
 // Check reads the whole store and returns what is wrong with it, if anything.

@@ -117,3 +117,8 @@ func (s *Store) Delete(ctx context.Context, rs ...task.Ref) (out []bool, err err
 	}
 	return out, nil
 }
+
+// SetSetting implements [storage.Settings].
+func (s *Store) SetSetting(ctx context.Context, name string, value []byte) error {
+	return s.Update(ctx, func(tx storage.Tx) error { return tx.(*Tx).SetSetting(ctx, name, value) })
+}

@@ -12,14 +12,15 @@ import (
 	"github.com/taskengine/taskengine/storage"
 )
 
-// Store is a [storage.Store] in memory. It implements [storage.Inspector] and
-// [storage.Relaxer] too. Make one with [New].
+// Store is a [storage.Store] in memory. It implements [storage.Inspector],
+// [storage.Relaxer] and [storage.Settings] too. Make one with [New].
 type Store struct {
-	mu     sync.RWMutex
-	rows   map[task.ID]*task.Task // guarded by mu; a row is replaced, never changed
-	keys   map[key]task.ID        // guarded by mu: who has a unique key
-	seq    uint64                 // guarded by mu: the newest one given out
-	closed bool                   // guarded by mu
+	mu       sync.RWMutex
+	rows     map[task.ID]*task.Task // guarded by mu; a row is replaced, never changed
+	keys     map[key]task.ID        // guarded by mu: who has a unique key
+	settings map[string][]byte      // guarded by mu
+	seq      uint64                 // guarded by mu: the newest one given out
+	closed   bool                   // guarded by mu
 }
 
 // key is what no two rows may share.
@@ -29,11 +30,12 @@ var (
 	_ storage.Store     = (*Store)(nil)
 	_ storage.Inspector = (*Store)(nil)
 	_ storage.Relaxer   = (*Store)(nil)
+	_ storage.Settings  = (*Store)(nil)
 )
 
 // New returns an empty store.
 func New() *Store {
-	return &Store{rows: make(map[task.ID]*task.Task), keys: make(map[key]task.ID)}
+	return &Store{rows: make(map[task.ID]*task.Task), keys: make(map[key]task.ID), settings: make(map[string][]byte)}
 }
 
 // Close implements [storage.Store].

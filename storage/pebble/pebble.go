@@ -50,8 +50,8 @@ const (
 // here and not by an update of the library, since there is no way back.
 const formatLibrary = pebble.FormatWALSyncChunks
 
-// Store is a [storage.Store] in a folder. It implements [storage.Inspector] and
-// [storage.Relaxer] too.
+// Store is a [storage.Store] in a folder. It implements [storage.Inspector],
+// [storage.Relaxer] and [storage.Settings] too.
 type Store struct {
 	dir string
 	fs  *fence
@@ -78,6 +78,7 @@ var (
 	_ storage.Store     = (*Store)(nil)
 	_ storage.Inspector = (*Store)(nil)
 	_ storage.Relaxer   = (*Store)(nil)
+	_ storage.Settings  = (*Store)(nil)
 )
 
 // Open opens the store in the folder dir, creating the folder if only it is missing.
@@ -318,9 +319,14 @@ func (s *Store) List(ctx context.Context, f storage.Filter, before task.ID, limi
 	return ts, next, err
 }
 
-// Count implements [storage.Inspector]. It reads every row.
+// Count implements [storage.Inspector].
 func (s *Store) Count(ctx context.Context, f storage.Filter) (map[storage.StateType]int64, error) {
 	return view(ctx, s, "count", func(v *kv.View) (map[storage.StateType]int64, error) { return v.Count(ctx, f) })
+}
+
+// Setting implements [storage.Settings].
+func (s *Store) Setting(ctx context.Context, name string) ([]byte, error) {
+	return view(ctx, s, "setting", func(v *kv.View) ([]byte, error) { return v.Setting(ctx, name) })
 }
 
 // Check reads the whole store and returns what is wrong with it, if anything.

@@ -47,6 +47,13 @@ func (s *Store) Delete(ctx context.Context, rs ...task.Ref) (out []bool, err err
 	return out, nil
 }
 
+// SetSetting implements [storage.Settings].
+func (s *Store) SetSetting(ctx context.Context, name string, value []byte) error {
+	return s.update(ctx, "set setting", true, func(tx storage.Tx) error {
+		return tx.(*kv.Tx).SetSetting(ctx, name, value)
+	})
+}
+
 // Update implements [storage.Store]. Transactions run one after the other; those that
 // wait for the disk do so together and let the next one go on.
 func (s *Store) Update(ctx context.Context, fn func(storage.Tx) error) error {

@@ -100,6 +100,10 @@ func calls(s storage.Store, t *task.Task) map[string]func(context.Context) error
 			return r.Relax(ctx, func(tx storage.Tx) error { _, err := tx.Delete(ctx, t.Ref()); return err })
 		}
 	}
+	if g, ok := s.(storage.Settings); ok {
+		all["Setting"] = func(ctx context.Context) error { _, err := g.Setting(ctx, "name"); return err }
+		all["SetSetting"] = func(ctx context.Context) error { return g.SetSetting(ctx, "name", []byte("value")) }
+	}
 	return all
 }
 
@@ -134,98 +138,4 @@ func (f *fixture) relax(fn func(storage.Tx) error) {
 	if err := f.Store.(storage.Relaxer).Relax(f.ctx(), fn); err != nil {
 		f.Fatal(err)
 	}
-}
-
-var inspectCases = []testCase{
-	{"a list has the rows that match, newest first, without payload and result", func(f *fixture) {
-		ts := f.mixture()
-		for _, filter := range filters() {
-			var want []*task.Task
-			for i := len(ts) - 1; i >= 0; i-- {
-				if filter.Match(ts[i].State, ts[i].Type) {
-					c := ts[i].Clone()
-					c.Payload, c.Result = nil, nil
-					want = append(want, c)
-				}
-			}
-			got, next := f.list(filter, task.ID{}, 1000, 1000)
-			equal(f, "ids", idsOf(got), idsOf(want))
-			equal(f, "next", next, task.ID{})
-			for i := range got {
-				f.same(got[i], want[i])
-			}
-		}
-	}},
-	{"pages of a list join without gaps and repeats", func(f *fixture) {
-		f.mixture()
-		for _, filter := range filters() {
-			want, _ := f.list(filter, task.ID{}, 1000, 1000)
-			for _, page := range [][2]int{{1, 1000}, {4, 1000}, {1000, 1}, {1000, 5}, {3, 4}} {
-				var got []*task.Task
-				for before, more := (task.ID{}), true; more; {
-					ts, next := f.list(filter, before, page[0], page[1])
-					if len(ts) > page[0] {
-						f.Fatalf("%d rows, at most %d were asked for", len(ts), page[0])
-					}
-					got = append(got, ts...)
-					before, more = next, !next.IsZero()
-				}
-				equal(f, "ids", idsOf(got), idsOf(want))
-			}
-		}
-	}},
-	{"a list stops reading at its budget", func(f *fixture) {
-		f.put(f.row(task.Failed))
-		f.put(f.rows(20, task.Submitted, nil)...)
-		got, next := f.list(storage.Filter{States: []task.State{task.Failed}}, task.ID{}, 10, 5)
-		if len(got) != 0 || next.IsZero() {
-			f.Fatalf("got %d rows, next %v", len(got), next)
-		}
-	}},
-	{"a count tells states and types apart", func(f *fixture) {
-		ts := f.mixture()
-		for _, filter := range filters() {
-			want := make(map[storage.StateType]int64)
-			for _, t := range ts {
-				if filter.Match(t.State, t.Type) {
-					want[storage.StateType{State: t.State, Type: t.Type}]++
-				}
-			}
-			got, err := f.Store.(storage.Inspector).Count(f.ctx(), filter)
-			if err != nil {
-				f.Fatal(err)
-			}
-			equal(f, "count", got, want)
-		}
-	}},
-}
-
-// mixture inserts rows of all states and several types, and returns them by age.
-func (f *fixture) mixture() []*task.Task {
-	types := []string{"mail", "payout", "\x00", "mai"}
-	ts := f.rows(30, task.Waiting, func(i int, t *task.Task) {
-		t.State, t.Type = task.States()[i%7], types[i%4]
-		t.History, t.Result = history(i%5, 200), pattern(i*40)
-	})
-	f.put(ts...)
-	return ts
-}
-
-func filters() []storage.Filter {
-	return []storage.Filter{
-		{},
-		{States: []task.State{task.Done}},
-		{States: []task.State{task.Done, task.Waiting}, Types: []string{"mail"}},
-		{Types: []string{"payout", "\x00"}},
-		{Types: []string{"nobody's"}},
-	}
-}
-
-func (f *fixture) list(filter storage.Filter, before task.ID, limit, scan int) ([]*task.Task, task.ID) {
-	f.Helper()
-	ts, next, err := f.Store.(storage.Inspector).List(f.ctx(), filter, before, limit, scan)
-	if err != nil {
-		f.Fatal(err)
-	}
-	return ts, next
 }

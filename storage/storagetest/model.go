@@ -264,6 +264,15 @@ func (m *model) compare() {
 	for _, l := range leaves {
 		m.compareReady(reference, l)
 	}
+	if _, ok := m.f.Store.(storage.Inspector); ok {
+		states := task.States()
+		m.rand.Shuffle(len(states), func(i, j int) { states[i], states[j] = states[j], states[i] })
+		filter := storage.Filter{States: states[:m.rand.IntN(len(states))]}
+		if m.rand.IntN(2) == 0 {
+			filter.Types = []string{pick(m, modelTypes), pick(m, modelTypes)}
+		}
+		m.compareInspector(filter)
+	}
 }
 
 // compareReady pages through one leaf of both stores. Cursors differ in the number.

@@ -37,11 +37,12 @@ func Run(t *testing.T, open func(t testing.TB) storage.Store) {
 	probe := open(t)
 	_, inspector := probe.(storage.Inspector)
 	_, relaxer := probe.(storage.Relaxer)
+	_, settings := probe.(storage.Settings)
 	_, reopener := probe.(Reopener)
 	_, crasher := probe.(Crasher)
 	_, checker := probe.(Checker)
-	t.Logf("exercising %T: inspector %t, relaxer %t, reopener %t, crasher %t, checker %t",
-		probe, inspector, relaxer, reopener, crasher, checker)
+	t.Logf("exercising %T: inspector %t, relaxer %t, settings %t, reopener %t, crasher %t, checker %t",
+		probe, inspector, relaxer, settings, reopener, crasher, checker)
 
 	sections := []struct {
 		name  string
@@ -57,6 +58,7 @@ func Run(t *testing.T, open func(t testing.TB) storage.Store) {
 		{"model", true, modelCases},
 		{"inspect", inspector, inspectCases},
 		{"relax", relaxer, relaxCases},
+		{"settings", settings, settingsCases},
 		{"reopen", reopener, reopenCases},
 		{"crash", crasher, crashCases},
 	}

@@ -20,7 +20,7 @@ const maxFiring = 4096
 type agenda struct {
 	waiting   span
 	submitted span
-	retries   *btree.BTreeG[entry] // triggers that come back to the table
+	retries   *btree.BTreeG[entry] // what rests, to be tried again
 	firing    int                  // waiting rows on their way to submitted
 }
 
@@ -28,6 +28,7 @@ type agenda struct {
 type entry struct {
 	at      int64 // Unix microseconds
 	trigger task.Trigger
+	fire    bool // in retries: its row is waiting; else the trigger goes back to the table
 }
 
 func (e entry) before(f entry) bool {
@@ -67,7 +68,7 @@ func (a *agenda) note(t *task.Task) {
 	if t.NextEventAt.IsZero() {
 		return
 	}
-	e := entry{t.NextEventAt.UnixMicro(), t.Trigger()}
+	e := entry{at: t.NextEventAt.UnixMicro(), trigger: t.Trigger()}
 	if t.State == task.Waiting {
 		a.waiting.note(e)
 	} else {
@@ -78,14 +79,15 @@ func (a *agenda) note(t *task.Task) {
 // rest is how long something is left alone that could not be done.
 const rest = time.Second
 
-// later has a waiting task fired after a rest.
+// later has a waiting task fired after a rest. It is no part of the window meanwhile: the
+// time of its row is another.
 func (a *agenda) later(now time.Time, tr task.Trigger) {
-	put(a.waiting.entries, entry{now.Add(rest).UnixMicro(), tr})
+	put(a.retries, entry{at: now.Add(rest).UnixMicro(), trigger: tr, fire: true})
 }
 
 // again has a trigger added to the table after a rest.
 func (a *agenda) again(now time.Time, tr task.Trigger) {
-	put(a.retries, entry{now.Add(rest).UnixMicro(), tr})
+	put(a.retries, entry{at: now.Add(rest).UnixMicro(), trigger: tr})
 }
 
 func (s *span) note(e entry) {
@@ -131,7 +133,7 @@ func (s *span) looked(page []Due, end bool) {
 		return // the window has shrunk meanwhile: this is not what comes next
 	}
 	for _, d := range page {
-		e := entry{d.At.UnixMicro(), d.Trigger}
+		e := entry{at: d.At.UnixMicro(), trigger: d.Trigger}
 		if s.missed && !e.before(s.gap) {
 			return // the page was read before that row was as it is
 		}
@@ -183,7 +185,11 @@ func (c *Core) Tick(now time.Time) {
 			break
 		}
 		a.retries.DeleteMin()
-		c.add(now, e.trigger)
+		if e.fire {
+			c.fire(now, e.trigger)
+		} else {
+			c.add(now, e.trigger)
+		}
 	}
 	c.book(now)
 	for a.firing < maxFiring {

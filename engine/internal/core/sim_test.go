@@ -26,6 +26,7 @@ type sim struct {
 	rows  map[task.ID]*task.Task
 	order []task.ID // of the rows, as they were inserted
 	seq   uint64
+	asked task.ID // of the newest request
 
 	todo    []func() // effects under way
 	running map[task.ID]*task.Task
@@ -120,22 +121,41 @@ func (s *sim) id() task.ID {
 func (s *sim) later(fn func()) { s.todo = append(s.todo, fn) }
 
 func (s *sim) submit() {
-	t := &task.Task{ID: s.id(), Type: simTypes[s.rng.IntN(len(simTypes))], Priority: uint8(s.rng.IntN(3))}
+	t := &task.Task{ID: s.idOfRequest(), Type: simTypes[s.rng.IntN(len(simTypes))], Priority: uint8(s.rng.IntN(3))}
 	if s.rng.IntN(4) == 0 {
 		t.ReadyAt = s.now.Add(time.Duration(s.rng.IntN(int(10 * time.Second))))
 	}
 	s.core.Submit(s.now, t, s.rng.IntN(5) > 0)
 	s.later(func() {
-		created := s.rng.IntN(20) > 0
+		_, taken := s.rows[t.ID]
+		created := !taken && s.rng.IntN(20) > 0
 		if created {
 			s.seq++
 			t.Seq = s.seq
 			s.rows[t.ID] = t.Clone()
 			s.order = append(s.order, t.ID)
 		}
-		s.core.Inserted(s.now, t, created)
+		s.tell(func() { s.core.Inserted(s.now, t, created) })
 	})
 	s.absorb()
+}
+
+// idOfRequest returns a new id, or one asked for before: callers ask again.
+func (s *sim) idOfRequest() task.ID {
+	if s.rng.IntN(8) > 0 || s.asked.IsZero() {
+		s.asked = s.id()
+	}
+	return s.asked
+}
+
+// tell tells the core of something that was done to the rows, now or later: of two
+// commits the second may be told first.
+func (s *sim) tell(fn func()) {
+	if s.rng.IntN(4) == 0 {
+		s.later(fn)
+		return
+	}
+	fn()
 }
 
 func (s *sim) swap(c task.Change) *task.Task {
@@ -159,11 +179,15 @@ func (s *sim) absorb() {
 				s.core.Grabbed(s.now, c.Ref, nil, true)
 				return
 			}
-			s.core.Grabbed(s.now, c.Ref, s.swap(c), false)
+			row := s.swap(c)
+			s.tell(func() { s.core.Grabbed(s.now, c.Ref, row, false) })
 		})
 	}
 	for _, sv := range slices.Clone(r.Saves) {
-		s.later(func() { s.core.Saved(s.now, sv, s.swap(sv.Change)) })
+		s.later(func() {
+			row := s.swap(sv.Change)
+			s.tell(func() { s.core.Saved(s.now, sv, row) })
+		})
 	}
 	for _, run := range slices.Clone(r.Runs) {
 		s.run(run)
@@ -191,6 +215,9 @@ func (s *sim) run(r Run) {
 	}
 	if s.crashed[r.ID] && r.Type == "once" {
 		s.t.Fatalf("task %v may have taken effect and is run again", r.ID)
+	}
+	if row := s.rows[r.ID]; row.Version != r.Task.Version {
+		s.t.Fatalf("task %v is run at version %d, and is at version %d and %v", r.ID, r.Task.Version, row.Version, row.State)
 	}
 	s.running[r.ID] = r.Task
 	s.begun[r.ID]++

@@ -50,6 +50,7 @@ type story struct {
 //	cancel NUM, resume NUM       a person changed the task, and the core learns of it
 //	trigger NUM                  a hint that the task is ready, as its row is now
 //	advance D                    time passes, with a Tick whenever the core wants one
+//	sleep D                      the same, but the machine sleeps: one Tick when it wakes up
 //	pause TYPE, unpause TYPE, drain
 //	die                          the node dies and starts again: what ran is orphaned
 //	why NUM, rows, stats         print something
@@ -96,6 +97,7 @@ var scriptCommands = map[string]func(*story, args) error{
 	"handled": (*story).handled, "saved": (*story).saved, "loaded": (*story).loaded, "scanned": (*story).scanned,
 	"looked": (*story).looked, "cancel": (*story).cancel, "resume": (*story).resume, "trigger": (*story).trigger,
 	"advance": (*story).advance, "why": (*story).why, "rows": (*story).list, "stats": (*story).stats, "die": (*story).die,
+	"sleep":   (*story).sleep,
 	"pause":   func(s *story, a args) error { s.core.Pause(s.now, a.at(0), true); return nil },
 	"unpause": func(s *story, a args) error { s.core.Pause(s.now, a.at(0), false); return nil },
 	"drain":   func(s *story, a args) error { s.core.Drain(); return nil },

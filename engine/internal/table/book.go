@@ -174,8 +174,15 @@ func (t *Table) park(now int64, l *leaf, n *node) {
 	n.parked.ReplaceOrInsert(offer)
 }
 
-// unpark puts l back into the tree.
+// unpark puts l back into the tree. Those parked behind it may have room.
 func (t *Table) unpark(now int64, l *leaf) {
+	n := l.parkedOn
+	t.bringBack(now, l)
+	t.offerRoom(now, n)
+}
+
+// bringBack is unpark for those who see to the others themselves.
+func (t *Table) bringBack(now int64, l *leaf) {
 	l.parkedOn.parked.Delete(l.shown)
 	l.parkedOn = nil
 	t.settle(now, &l.node)
@@ -214,7 +221,7 @@ func (t *Table) wakeParked(now int64) {
 				break
 			}
 			l := first.node.leaf
-			t.unpark(now, l)
+			t.bringBack(now, l)
 			if l.reachable() {
 				if n.parked.Len() > 0 {
 					n.roomy = true

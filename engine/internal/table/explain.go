@@ -26,7 +26,7 @@ func (t *Table) Explain(now int64, name task.Leaf, rank task.Rank) Explanation {
 	l, known := t.leaves[name]
 	if !known {
 		l = t.leafOf(name)
-		defer t.release(now, l)
+		defer t.forget(now, l) // to know it would tell the scan that it is complete
 	}
 	x := Explanation{Closed: k.closed, Stored: t.look.unseen || l.more && rank.Compare(l.bound) > 0}
 	if l.any && l.head.rank.Compare(rank) < 0 {

@@ -172,11 +172,18 @@ func (t *Table) release(now int64, l *leaf) {
 	if l.any || l.running > 0 || l.more || l.loading || l.name.Group == "" {
 		return
 	}
+	t.forget(now, l)
+}
+
+// forget takes l, in which nothing is and of which nothing runs, out of the table.
+func (t *Table) forget(now int64, l *leaf) {
 	last := t.ring[len(t.ring)-1]
 	t.ring[l.place], last.place = last, l.place
 	t.ring = t.ring[:len(t.ring)-1]
 	delete(t.leaves, l.name)
-	t.grouped--
+	if l.name.Group != "" {
+		t.grouped--
+	}
 	for _, n := range l.across {
 		n.users--
 		t.retire(now, n)

@@ -1,7 +1,11 @@
 package table
 
 import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/taskengine/taskengine/engine/policy"
 	"github.com/taskengine/taskengine/engine/task"
@@ -45,5 +49,187 @@ func TestALimitHoldsThatIsTheTreeForOneTypeAndCutsAcrossAnother(t *testing.T) {
 			}
 			tab.check(t)
 		})
+	}
+}
+
+func TestExplainingATaskHidesNothingFromTheScan(t *testing.T) {
+	tab := New(Config{Capacity: 100, LeafCapacity: 100, Policies: policy.Set{
+		Types: map[string]policy.Type{"plain": policy.DefaultType()},
+	}})
+	tab.TakeScan()
+	leaf := task.Leaf{Type: "plain"}
+	tab.Explain(0, leaf, task.Rank{ReadyAt: 1, Seq: 1})
+	tab.Scanned([]task.Leaf{leaf}, true)
+	if loads := tab.TakeLoads(nil); len(loads) != 1 || loads[0].Leaf != leaf {
+		t.Errorf("the scan has found %v and is to load %v", leaf, loads)
+	}
+}
+
+// mixedPolicies returns limits and rates that are the tree for some types and cut across
+// others, and types that are heavy.
+func mixedPolicies(rng *rand.Rand) policy.Set {
+	set := policy.Set{Slots: 3 + rng.IntN(4), Limits: map[string]policy.Limit{}, Types: map[string]policy.Type{}}
+	names := []string{"a", "b", "c", "d"}
+	for i, name := range names {
+		l := policy.Limit{Name: name}
+		if rng.IntN(3) > 0 {
+			l.Max = 2 + rng.IntN(3)
+		}
+		if rng.IntN(3) == 0 {
+			l.Rate = policy.Rate{Count: 1 + rng.IntN(3), Per: time.Second, Burst: rng.IntN(3)}
+		}
+		if rng.IntN(3) == 0 {
+			l.Per = "payload.p"
+		}
+		if i > 0 && rng.IntN(2) == 0 {
+			l.Of = names[rng.IntN(i)]
+		}
+		set.Limits[name] = l
+	}
+	for i := range 8 {
+		typ := policy.DefaultType()
+		typ.Weight, typ.Concurrency = 1+rng.IntN(2), rng.IntN(2)*(2+rng.IntN(2))
+		for _, name := range names {
+			typ.Limits = append(typ.Limits, name)
+			rng.Shuffle(len(typ.Limits), func(i, j int) { typ.Limits[i], typ.Limits[j] = typ.Limits[j], typ.Limits[i] })
+		}
+		for len(typ.Limits) > 0 {
+			set.Types[fmt.Sprint("t", i)] = typ
+			if rng.IntN(2) == 0 && len(set.Check()) == 0 {
+				break
+			}
+			typ.Limits = typ.Limits[1:]
+		}
+		set.Types[fmt.Sprint("t", i)] = typ
+	}
+	return set
+}
+
+func TestNothingGetsStuckUnderLimitsAndRatesOfAllKinds(t *testing.T) {
+	for seed := range uint64(300) {
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) { driveMixed(t, seed) })
+	}
+}
+
+// checkIdle fails if Book left something that nothing stands in the way of: what ranks
+// first of all that is open, while every limit of it has room.
+func (t *Table) checkIdle(tb testing.TB, now int64) {
+	tb.Helper()
+	var first *leaf
+	for _, l := range t.ring {
+		if l.any && !l.kind.closed && (first == nil || l.head.rank.Compare(first.head.rank) < 0) {
+			first = l
+		}
+	}
+	if first == nil {
+		return
+	}
+	for n := &first.node; n != nil; n = n.parent {
+		if !t.room(now, n, first.kind.policy.Weight) {
+			return
+		}
+	}
+	for _, n := range first.across {
+		if !t.room(now, n, first.kind.policy.Weight) {
+			return
+		}
+	}
+	on := "nothing"
+	if first.parkedOn != nil {
+		on = fmt.Sprintf("%s with %d others", first.parkedOn.name, first.parkedOn.parked.Len()-1)
+	}
+	tb.Fatalf("the best trigger, of %v, is left though every limit has room; it is parked on %s", first.name, on)
+}
+
+func driveMixed(t *testing.T, seed uint64) {
+	rng := rand.New(rand.NewPCG(seed, 4))
+	set := mixedPolicies(rng)
+	if problems := set.Check(); len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	tab := New(Config{Capacity: 1 << 20, LeafCapacity: 1 << 20, Policies: set})
+	finishScan(tab)
+	now, seq, closed := int64(1), uint64(0), map[string]bool{}
+	var slots []Slot
+	booked := 0
+	book := func() {
+		for {
+			_, slot, ok := tab.Book(now)
+			if !ok {
+				tab.checkIdle(t, now)
+				return
+			}
+			booked++
+			slots = append(slots, slot)
+			tab.check(t)
+		}
+	}
+	free := func() {
+		i := rng.IntN(len(slots))
+		s := slots[i]
+		if slots = slices.Delete(slots, i, i+1); rng.IntN(4) == 0 {
+			booked-- // the grab came too late: another takes its place in the rates
+			seq++
+			tab.Return(now, s)
+			tab.Add(now, task.Trigger{Ref: task.Ref{Version: 1}, Leaf: s.leaf.name, Rank: task.Rank{ReadyAt: 1, Seq: seq}})
+			return
+		}
+		tab.Free(now, s)
+	}
+	added := 0
+	for range 300 {
+		switch op := rng.IntN(10); {
+		case op < 5:
+			typ := fmt.Sprint("t", rng.IntN(len(set.Types)))
+			values := make([]string, len(set.Keyed(set.Types[typ])))
+			for i := range values {
+				values[i] = string(rune('a' + rng.IntN(2)))
+			}
+			seq++
+			added++
+			tab.Add(now, task.Trigger{
+				Ref: task.Ref{Version: 1}, Leaf: task.Leaf{Type: typ, Group: task.GroupOf(values...)},
+				Rank: task.Rank{Priority: uint8(rng.IntN(3)), ReadyAt: 1, Seq: seq},
+			})
+		case op < 7 && len(slots) > 0:
+			free()
+		case op < 8:
+			now += int64(rng.IntN(int(time.Second)))
+			tab.Advance(now)
+		case op < 9:
+			typ := fmt.Sprint("t", rng.IntN(len(set.Types)))
+			closed[typ] = !closed[typ]
+			tab.Open(now, typ, !closed[typ])
+		}
+		book()
+	}
+	for typ := range closed {
+		tab.Open(now, typ, true)
+	}
+	for book(); tab.Len() > 0; book() {
+		wake, waits := tab.Wake()
+		switch {
+		case len(slots) > 0 && (!waits || rng.IntN(2) == 0):
+			free()
+		case waits:
+			now = max(now, wake)
+			tab.Advance(now)
+		default:
+			t.Fatalf("%d triggers are stuck: no slot is taken and no rate is waited for", tab.Len())
+		}
+	}
+	if booked != added {
+		t.Errorf("%d were booked of %d added", booked, added)
+	}
+}
+
+func TestAHugeBurstIsNotNone(t *testing.T) {
+	b := newBucket(policy.Rate{Count: 1, Per: 24 * time.Hour, Burst: 1_000_000})
+	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC).UnixNano()
+	for range 1000 {
+		if b.next() > now {
+			t.Fatalf("closed until %v", time.Unix(0, b.next()))
+		}
+		b.take(now)
 	}
 }

@@ -15,6 +15,8 @@
 package table
 
 import (
+	"math"
+
 	"github.com/google/btree"
 
 	"github.com/taskengine/taskengine/engine/policy"
@@ -132,7 +134,11 @@ func (t *Table) Open(now int64, name string, open bool) {
 	}
 	k.closed = !open
 	for _, l := range t.ring {
-		if l.kind == k {
+		switch {
+		case l.kind != k:
+		case l.parkedOn != nil: // closed, it must not stand in the way of those parked behind it
+			t.unpark(now, l)
+		default:
 			t.settle(now, &l.node)
 		}
 	}
@@ -199,6 +205,9 @@ type bucket struct {
 	due      int64 // when the next start is due in theory
 }
 
+// maxSlack keeps the sums of times within an int64. It is more than a century.
+const maxSlack = math.MaxInt64 / 2
+
 func newBucket(r policy.Rate) bucket {
 	if r.IsZero() {
 		return bucket{}
@@ -208,7 +217,8 @@ func newBucket(r policy.Rate) bucket {
 		burst = r.Count
 	}
 	interval := max(1, int64(r.Per)/int64(r.Count))
-	return bucket{interval: interval, slack: int64(burst-1) * interval}
+	slack := min(int64(burst-1), maxSlack/interval) * interval
+	return bucket{interval: interval, slack: slack}
 }
 
 // next returns when something may start; that is now or earlier if it may.

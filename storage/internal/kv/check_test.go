@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
@@ -80,8 +81,11 @@ func filled(t *testing.T, n int) (*sorted, *DB) {
 	}
 	tx := db.Begin(s)
 	for i := range n {
-		for _, state := range []task.State{task.Waiting, task.Submitted} {
+		for _, state := range []task.State{task.Waiting, task.Submitted, task.Error} {
 			r := full()
+			if state == task.Error {
+				r.NextEventAt = time.Time{}
+			}
 			r.ID, r.State, r.Key = task.ID{byte(state), byte(i >> 8), byte(i)}, state, string(rune('a'+i))+state.String()
 			r.Payload, r.Result = make([]byte, inlineSize+1), make([]byte, inlineSize+1)
 			r.LastError = "x"
@@ -129,7 +133,7 @@ func TestCheckFindsWhatIsMissingOrLeftOver(t *testing.T) {
 			s.keys[key] = value
 		}
 	}
-	if len(prefixes) != 7 {
+	if len(prefixes) != 8 {
 		t.Fatalf("only %d tables were looked at", len(prefixes))
 	}
 	if err := v.Check(); err != nil {

@@ -17,7 +17,18 @@ func (v *View) List(ctx context.Context, f storage.Filter, before task.ID, limit
 	return out, next, nil
 }
 
-func (v *View) list(ctx context.Context, f storage.Filter, before task.ID, limit, scan int) (out []*task.Task, next task.ID, err error) {
+func (v *View) list(ctx context.Context, f storage.Filter, before task.ID, limit, scan int) ([]*task.Task, task.ID, error) {
+	if indexed(f) {
+		out, next, done, err := v.listIndexed(ctx, f, before, limit, scan)
+		if done || err != nil {
+			return out, next, err
+		}
+	}
+	return v.listAll(ctx, f, before, limit, scan)
+}
+
+// listAll walks over the records.
+func (v *View) listAll(ctx context.Context, f storage.Filter, before task.ID, limit, scan int) (out []*task.Task, next task.ID, err error) {
 	upper := []byte{prefixRecord + 1}
 	if !before.IsZero() {
 		upper = appendIDKey(nil, prefixRecord, before)
@@ -38,48 +49,59 @@ func (v *View) list(ctx context.Context, f storage.Filter, before task.ID, limit
 		if next, err = idOf(c.Key()); err != nil {
 			return nil, task.ID{}, err
 		}
-		s, typ, err := peek(next, c.Value(), &v.db.intern)
+		t, err := v.listed(f, next, c.Value())
 		if err != nil {
 			return nil, task.ID{}, err
 		}
-		if !f.Match(s, typ) {
-			continue
+		if t != nil {
+			out = append(out, t)
 		}
-		r, err := decodeRecord(next, c.Value(), &v.db.intern)
-		if err != nil {
-			return nil, task.ID{}, err
-		}
-		if r.far&farHistory != 0 {
-			if r.History, err = v.farHistory(r); err != nil {
-				return nil, task.ID{}, err
-			}
-		}
-		r.Payload, r.Result = nil, nil
-		out = append(out, &r.Task)
 	}
 	return out, task.ID{}, nil
 }
 
-// Count implements [storage.Inspector]. It reads every record.
+// listed returns the row with this record as a list has it, nil if f does not select it.
+func (v *View) listed(f storage.Filter, id task.ID, record []byte) (*task.Task, error) {
+	s, typ, err := peek(id, record, &v.db.intern)
+	if err != nil || !f.Match(s, typ) {
+		return nil, err
+	}
+	r, err := decodeRecord(id, record, &v.db.intern)
+	if err != nil {
+		return nil, err
+	}
+	if r.far&farHistory != 0 {
+		if r.History, err = v.farHistory(r); err != nil {
+			return nil, err
+		}
+	}
+	r.Payload, r.Result = nil, nil
+	return &r.Task, nil
+}
+
+// Count implements [storage.Inspector].
 func (v *View) Count(ctx context.Context, f storage.Filter) (map[storage.StateType]int64, error) {
 	n := make(map[storage.StateType]int64)
-	err := v.count(ctx, f, n)
-	if err != nil {
+	count := v.countAll
+	if indexed(f) {
+		count = v.countIndexed
+	}
+	if err := count(ctx, f, n); err != nil {
 		return nil, v.db.fail("count", err)
 	}
 	return n, nil
 }
 
-func (v *View) count(ctx context.Context, f storage.Filter, n map[storage.StateType]int64) (err error) {
+// countAll reads every record.
+func (v *View) countAll(ctx context.Context, f storage.Filter, n map[storage.StateType]int64) (err error) {
 	c, err := v.r.Scan([]byte{prefixRecord}, []byte{prefixRecord + 1})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
-	seen := 0
-	for ok := c.First(); ok; ok = c.Next() {
-		if seen++; seen%1024 == 1 && ctx.Err() != nil {
-			return ctx.Err()
+	for seen, ok := 0, c.First(); ok; seen, ok = seen+1, c.Next() {
+		if err := pause(ctx, seen); err != nil {
+			return err
 		}
 		id, err := idOf(c.Key())
 		if err != nil {
@@ -94,4 +116,12 @@ func (v *View) count(ctx context.Context, f storage.Filter, n map[storage.StateT
 		}
 	}
 	return nil
+}
+
+// pause looks at ctx before every so many of the keys that a walk sees.
+func pause(ctx context.Context, seen int) error {
+	if seen%1024 != 0 {
+		return nil
+	}
+	return ctx.Err()
 }

@@ -17,6 +17,8 @@ import (
 //	d state time id                                -> nothing
 //	h id                                           -> history too large for the record
 //	m name                                         -> about the store itself
+//	m setting/name                                 -> a setting
+//	n state id                                     -> nothing
 //	o id                                           -> result too large for the record
 //	p id                                           -> payload too large for the record
 //	q text(type) text(group) priority time number  -> id, version, shard
@@ -26,6 +28,7 @@ const (
 	prefixDue     = 'd'
 	prefixHistory = 'h'
 	prefixMeta    = 'm'
+	prefixNever   = 'n'
 	prefixResult  = 'o'
 	prefixPayload = 'p'
 	prefixReady   = 'q'
@@ -37,8 +40,8 @@ const (
 // Within each, new rows have their keys at one end; an engine that keeps them apart on
 // disk moves less.
 func TableEnd(key []byte) []byte {
-	if len(key) > 1 && key[0] == prefixDue {
-		return []byte{prefixDue, key[1] + 1} // there are few states
+	if len(key) > 1 && (key[0] == prefixDue || key[0] == prefixNever) {
+		return []byte{key[0], key[1] + 1} // there are few states
 	}
 	return []byte{key[0] + 1}
 }
@@ -48,10 +51,17 @@ var (
 	keySeq    = []byte{prefixMeta, 's', 'e', 'q'}
 )
 
+// settingPrefix starts the name of every setting, so that none can be taken for one of
+// the keys above.
+const settingPrefix = string(rune(prefixMeta)) + "setting/"
+
+func settingKey(name string) []byte { return []byte(settingPrefix + name) }
+
 const (
-	idKeySize  = 1 + 16
-	dueKeySize = 1 + 1 + 8 + 16
-	rankSize   = 1 + 8 + 8
+	idKeySize    = 1 + 16
+	dueKeySize   = 1 + 1 + 8 + 16
+	neverKeySize = 1 + 1 + 16
+	rankSize     = 1 + 8 + 8
 )
 
 // Text is ended by 0x00 0x00, and a 0x00 in it becomes 0x00 0xff, so that texts sort
@@ -137,6 +147,19 @@ func parseDueKey(key []byte) (at int64, id task.ID, err error) {
 	return timeAt(key[2:]), task.ID(key[10:]), nil
 }
 
+func appendNeverKey(b []byte, s task.State, id task.ID) []byte {
+	b = append(b, prefixNever, byte(s))
+	return append(b, id[:]...)
+}
+
+// parseNeverKey returns whose key it is.
+func parseNeverKey(key []byte) (task.ID, error) {
+	if len(key) != neverKeySize {
+		return task.ID{}, fmt.Errorf("key %x: %w", key, ErrDamaged)
+	}
+	return task.ID(key[2:]), nil
+}
+
 func appendLeaf(b []byte, l task.Leaf) []byte {
 	b = append(b, prefixReady)
 	b = appendText(b, l.Type)
@@ -175,11 +198,12 @@ func parseReady(leaf task.Leaf, prefix int, key, value []byte) (task.Trigger, er
 
 // entries are the index entries of one row; an empty key is none. They depend on the
 // row alone: it is in the ready index if it is Submitted, and in the due index if
-// somebody must look at it at some time. A row that nobody has to look at costs no
-// entry: there is no query that it would answer.
+// somebody must look at it at some time. A row without a time that is in a state of
+// untimed is in the index of those instead, which [View.List] and [View.Count] read; any
+// other costs no entry, since there is no query that it would answer.
 type entries struct {
 	ready, readyValue []byte
-	due               []byte
+	due               []byte // in the due index or in that of the rows without a time
 }
 
 // of makes e the entries of t, reusing its buffers.
@@ -189,9 +213,18 @@ func (e *entries) of(t *task.Task) {
 		e.ready = appendRank(appendLeaf(e.ready, t.Leaf()), t.Rank())
 		e.readyValue = appendReadyValue(e.readyValue, t)
 	}
-	if !t.NextEventAt.IsZero() {
+	switch {
+	case !t.NextEventAt.IsZero():
 		e.due = appendDueKey(e.due, t.State, t.NextEventAt.UnixMicro(), t.ID)
+	case untimed(t.State):
+		e.due = appendNeverKey(e.due, t.State, t.ID)
 	}
+}
+
+// untimed reports whether rows in this state have an entry though nobody has to look
+// at them: these states are what people ask for, and few rows of a store are in them.
+func untimed(s task.State) bool {
+	return s == task.Waiting || s == task.Processing || s == task.Error
 }
 
 // dueRange returns the keys that q asks for.

@@ -1,0 +1,325 @@
+package kv
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+)
+
+// What people ask most is answered from the indexes, so that it costs what it finds and
+// not what was ever done: every row that is Submitted is in the ready index, and every
+// one in a state of untimed has one entry for its state, with a time or without. The
+// rows that have ended otherwise are the many; they are in no index and the records are
+// read for them.
+
+// indexed reports whether every row that f selects has an index entry to find it by.
+func indexed(f storage.Filter) bool {
+	for _, s := range f.States {
+		if s != task.Submitted && !untimed(s) {
+			return false
+		}
+	}
+	return len(f.States) > 0
+}
+
+// untimedOf returns the states of f whose rows are not found in the ready index.
+func untimedOf(f storage.Filter) []task.State {
+	var out []task.State
+	for _, s := range task.States() {
+		if untimed(s) && slices.Contains(f.States, s) {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// walk calls visit for every key in [lower, upper), until it returns an error.
+func (v *View) walk(ctx context.Context, lower, upper []byte, visit func(Cursor) error) (err error) {
+	c, err := v.r.Scan(lower, upper)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	for seen, ok := 0, c.First(); ok; seen, ok = seen+1, c.Next() {
+		if err := pause(ctx, seen); err != nil {
+			return err
+		}
+		if err := visit(c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// walkReady calls visit for every entry of the ready index that f selects.
+func (v *View) walkReady(ctx context.Context, f storage.Filter, visit func(Cursor) error) error {
+	if len(f.Types) == 0 {
+		return v.walk(ctx, []byte{prefixReady}, []byte{prefixReady + 1}, visit)
+	}
+	types := slices.Clone(f.Types)
+	slices.Sort(types)
+	for _, typ := range slices.Compact(types) {
+		prefix := appendText([]byte{prefixReady}, typ)
+		if err := v.walk(ctx, prefix, successor(prefix), visit); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// countIndexed reads the index entries of the states of f, and the records of those
+// rows that are not Submitted for their types.
+func (v *View) countIndexed(ctx context.Context, f storage.Filter, n map[storage.StateType]int64) error {
+	if slices.Contains(f.States, task.Submitted) {
+		if err := v.countReady(ctx, f, n); err != nil {
+			return err
+		}
+	}
+	for _, s := range untimedOf(f) {
+		for _, prefix := range [...]byte{prefixDue, prefixNever} {
+			if err := v.countEntries(ctx, f, prefix, s, n); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (v *View) countReady(ctx context.Context, f storage.Filter, n map[storage.StateType]int64) error {
+	var prefix []byte // of the leaf that was met last
+	var counts storage.StateType
+	return v.walkReady(ctx, f, func(c Cursor) error {
+		key := c.Key()
+		if prefix == nil || !bytes.HasPrefix(key, prefix) {
+			leaf, part, err := leafOf(key)
+			if err != nil {
+				return err
+			}
+			prefix = append(prefix[:0], part...)
+			counts = storage.StateType{State: task.Submitted, Type: leaf.Type}
+		}
+		n[counts]++
+		return nil
+	})
+}
+
+// countBatch is how many rows are looked up together, in the order of their records: the
+// closer together they are, the less each costs. Their ids take half a megabyte.
+const countBatch = 1 << 15
+
+// countEntries counts the rows that have an entry for the state in the due index, or in
+// that of the rows without a time.
+func (v *View) countEntries(ctx context.Context, f storage.Filter, prefix byte, s task.State, n map[storage.StateType]int64) (err error) {
+	records, err := v.r.Scan([]byte{prefixRecord}, []byte{prefixRecord + 1})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, records.Close()) }()
+	var batch []task.ID
+	err = v.walk(ctx, []byte{prefix, byte(s)}, []byte{prefix, byte(s) + 1}, func(c Cursor) error {
+		id, err := idOfEntry(c.Key())
+		if err != nil {
+			return err
+		}
+		if batch = append(batch, id); len(batch) < countBatch {
+			return nil
+		}
+		err = v.countRecords(records, batch, f, n)
+		batch = batch[:0]
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return v.countRecords(records, batch, f, n)
+}
+
+// countRecords counts the rows with these ids, which it sorts.
+func (v *View) countRecords(c Cursor, ids []task.ID, f storage.Filter, n map[storage.StateType]int64) error {
+	slices.SortFunc(ids, task.ID.Compare)
+	var buf [idKeySize]byte
+	for _, id := range ids {
+		key := appendIDKey(buf[:0], prefixRecord, id)
+		if !c.Seek(key) || !bytes.Equal(c.Key(), key) {
+			return fmt.Errorf("task %v has an index entry and no record: %w", id, ErrDamaged)
+		}
+		s, typ, err := peek(id, c.Value(), &v.db.intern)
+		if err != nil {
+			return err
+		}
+		if f.Match(s, typ) {
+			n[storage.StateType{State: s, Type: typ}]++
+		}
+	}
+	return nil
+}
+
+// listIndexed reads the records of those rows only that have an entry for a state of f.
+// The entries that are not in the order of ids are collected first: done is false if
+// they are more than scan, which says nothing about what there is to list.
+func (v *View) listIndexed(ctx context.Context, f storage.Filter, before task.ID, limit, scan int) (out []*task.Task, next task.ID, done bool, err error) {
+	from := newest{}
+	if from.ids, err = v.collect(ctx, f, before, scan); err != nil {
+		if errors.Is(err, errTooMany) {
+			err = nil
+		}
+		return nil, task.ID{}, false, err
+	}
+	defer func() { err = errors.Join(err, from.close()) }()
+	for _, s := range untimedOf(f) {
+		if err := from.add(v.r, s, before); err != nil {
+			return nil, task.ID{}, false, err
+		}
+	}
+	for {
+		id, ok, err := from.next()
+		if err != nil || !ok {
+			return out, task.ID{}, true, err
+		}
+		if len(out) >= limit || scan <= 0 {
+			return out, next, true, nil
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, task.ID{}, false, err
+		}
+		scan--
+		next = id
+		t, err := v.find(f, id)
+		if err != nil {
+			return nil, task.ID{}, false, err
+		}
+		if t != nil {
+			out = append(out, t)
+		}
+	}
+}
+
+// find reads the row that an index entry names, nil if f does not select it.
+func (v *View) find(f storage.Filter, id task.ID) (*task.Task, error) {
+	var buf [idKeySize]byte
+	record, found, err := v.r.Get(appendIDKey(buf[:0], prefixRecord, id))
+	if err != nil {
+		return nil, err
+	}
+	if !found {
+		return nil, fmt.Errorf("task %v has an index entry and no record: %w", id, ErrDamaged)
+	}
+	return v.listed(f, id, record)
+}
+
+// errTooMany says that there are more entries than it pays to sort.
+var errTooMany = errors.New("too many entries")
+
+// collect returns the ids below before of the rows that f may select, the newest first,
+// but for those without a time. It reads at most limit entries and returns errTooMany
+// if there are more.
+func (v *View) collect(ctx context.Context, f storage.Filter, before task.ID, limit int) (ids []task.ID, err error) {
+	read := 0
+	take := func(idOf func(Cursor) (task.ID, error)) func(Cursor) error {
+		return func(c Cursor) error {
+			if read++; read > limit {
+				return errTooMany
+			}
+			id, err := idOf(c)
+			if err == nil && (before.IsZero() || id.Compare(before) < 0) {
+				ids = append(ids, id)
+			}
+			return err
+		}
+	}
+	if slices.Contains(f.States, task.Submitted) {
+		if err := v.walkReady(ctx, f, take(idOfReady)); err != nil {
+			return nil, err
+		}
+	}
+	for _, s := range untimedOf(f) {
+		due := take(func(c Cursor) (task.ID, error) { return idOfEntry(c.Key()) })
+		if err := v.walk(ctx, []byte{prefixDue, byte(s)}, []byte{prefixDue, byte(s) + 1}, due); err != nil {
+			return nil, err
+		}
+	}
+	slices.SortFunc(ids, func(a, b task.ID) int { return b.Compare(a) })
+	return ids, nil
+}
+
+// idOfEntry reads the id in a key of the due index, or of that of the rows without a
+// time.
+func idOfEntry(key []byte) (task.ID, error) {
+	if key[0] == prefixNever {
+		return parseNeverKey(key)
+	}
+	_, id, err := parseDueKey(key)
+	return id, err
+}
+
+// idOfReady reads the id in an entry of the ready index.
+func idOfReady(c Cursor) (task.ID, error) {
+	if len(c.Value()) < len(task.ID{}) {
+		return task.ID{}, fmt.Errorf("value of key %x: %w", c.Key(), ErrDamaged)
+	}
+	return task.ID(c.Value()[:16]), nil
+}
+
+// newest yields ids from several places, each of which has the newest first. No id is
+// in two of them: a row has one entry for its state.
+type newest struct {
+	ids     []task.ID
+	cursors []Cursor // over rows without a time, each on the id under the same index of heads
+	heads   []task.ID
+}
+
+// add has n yield the rows without a time that are in this state and below before.
+func (n *newest) add(r Reader, s task.State, before task.ID) error {
+	upper := []byte{prefixNever, byte(s) + 1}
+	if !before.IsZero() {
+		upper = appendNeverKey(nil, s, before)
+	}
+	c, err := r.Scan([]byte{prefixNever, byte(s)}, upper)
+	if err != nil {
+		return err
+	}
+	n.cursors, n.heads = append(n.cursors, c), append(n.heads, task.ID{})
+	return n.stand(len(n.cursors)-1, c.Last())
+}
+
+// stand notes where cursor i has got to; its head is zero at the end.
+func (n *newest) stand(i int, ok bool) (err error) {
+	n.heads[i] = task.ID{}
+	if ok {
+		n.heads[i], err = parseNeverKey(n.cursors[i].Key())
+	}
+	return err
+}
+
+// next returns the newest id that is left, and whether there is one.
+func (n *newest) next() (id task.ID, ok bool, err error) {
+	from := -1 // the cursor that id is from
+	if len(n.ids) > 0 {
+		id, ok = n.ids[0], true
+	}
+	for i, head := range n.heads {
+		if !head.IsZero() && (!ok || head.Compare(id) > 0) {
+			from, id, ok = i, head, true
+		}
+	}
+	switch {
+	case from >= 0:
+		err = n.stand(from, n.cursors[from].Prev())
+	case ok:
+		n.ids = n.ids[1:]
+	}
+	return id, ok, err
+}
+
+// close releases the cursors and returns what stopped them, if not the end.
+func (n *newest) close() (err error) {
+	for _, c := range n.cursors {
+		err = errors.Join(err, c.Close())
+	}
+	return err
+}

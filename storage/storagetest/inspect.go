@@ -1,0 +1,194 @@
+package storagetest
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+)
+
+var inspectCases = []testCase{
+	{"a list has the rows that match, newest first, without payload and result", func(f *fixture) {
+		ts := f.mixture()
+		for _, filter := range filters() {
+			var want []*task.Task
+			for i := len(ts) - 1; i >= 0; i-- {
+				if filter.Match(ts[i].State, ts[i].Type) {
+					c := ts[i].Clone()
+					c.Payload, c.Result = nil, nil
+					want = append(want, c)
+				}
+			}
+			got, next := f.list(filter, task.ID{}, 1000, 1000)
+			equal(f, "ids", idsOf(got), idsOf(want))
+			equal(f, "next", next, task.ID{})
+			for i := range got {
+				f.same(got[i], want[i])
+			}
+		}
+	}},
+	{"pages of a list join without gaps and repeats", func(f *fixture) {
+		f.mixture()
+		for _, filter := range filters() {
+			want, _ := f.list(filter, task.ID{}, 1000, 1000)
+			for _, page := range [][2]int{{1, 1000}, {4, 1000}, {1000, 1}, {1000, 5}, {3, 4}} {
+				var got []*task.Task
+				for before, more := (task.ID{}), true; more; {
+					ts, next := f.list(filter, before, page[0], page[1])
+					if len(ts) > page[0] {
+						f.Fatalf("%d rows, at most %d were asked for", len(ts), page[0])
+					}
+					got = append(got, ts...)
+					before, more = next, !next.IsZero()
+				}
+				equal(f, "ids", idsOf(got), idsOf(want))
+			}
+		}
+	}},
+	{"a list stops reading at its budget", func(f *fixture) {
+		f.put(f.row(task.Failed))
+		f.put(f.rows(20, task.Submitted, nil)...)
+		got, next := f.list(storage.Filter{States: []task.State{task.Failed}}, task.ID{}, 10, 5)
+		if len(got) != 0 || next.IsZero() {
+			f.Fatalf("got %d rows, next %v", len(got), next)
+		}
+	}},
+	{"a list of any state stops reading at its budget and goes on from there", func(f *fixture) {
+		for _, s := range task.States() {
+			f.put(f.rows(20, s, func(i int, t *task.Task) {
+				if i%2 == 0 {
+					t.NextEventAt = at(i)
+				}
+			})...)
+			only := storage.Filter{States: []task.State{s}}
+			got, next := f.list(only, task.ID{}, 10, 5)
+			if len(got) > 5 || next.IsZero() {
+				f.Fatalf("%v: got %d rows, next %v", s, len(got), next)
+			}
+			rest, next := f.list(only, next, 1000, 1000)
+			if len(got)+len(rest) != 20 || !next.IsZero() {
+				f.Fatalf("%v: got %d rows and then %d, next %v", s, len(got), len(rest), next)
+			}
+		}
+	}},
+	{"a list without limit or budget is empty", func(f *fixture) {
+		f.mixture()
+		for _, filter := range filters() {
+			for _, page := range [][2]int{{0, 9}, {-1, 9}, {9, 0}, {9, -1}} {
+				got, next := f.list(filter, task.ID{}, page[0], page[1])
+				equal(f, "rows", len(got), 0)
+				equal(f, "next", next, task.ID{})
+			}
+		}
+	}},
+	{"lists and counts of any states agree with package memory while rows change", func(f *fixture) {
+		m := newModel(f, 1)
+		for range 3 {
+			for range 20 {
+				m.step()
+			}
+			for _, states := range subsets(task.States()) {
+				for _, types := range [][]string{nil, {"mail"}, {"m\x00", "", "payout"}} {
+					m.compareInspector(storage.Filter{States: states, Types: types})
+				}
+			}
+		}
+	}},
+	{"a count tells states and types apart", func(f *fixture) {
+		ts := f.mixture()
+		for _, filter := range filters() {
+			want := make(map[storage.StateType]int64)
+			for _, t := range ts {
+				if filter.Match(t.State, t.Type) {
+					want[storage.StateType{State: t.State, Type: t.Type}]++
+				}
+			}
+			equal(f, "count", f.count(filter), want)
+		}
+	}},
+}
+
+// mixture inserts rows of all states and several types, and returns them by age.
+func (f *fixture) mixture() []*task.Task {
+	types := []string{"mail", "payout", "\x00", "mai"}
+	ts := f.rows(60, task.Waiting, func(i int, t *task.Task) {
+		t.State, t.Type = task.States()[i%7], types[i%4]
+		if i%3 == 0 {
+			t.NextEventAt = at(-i)
+		}
+		t.History, t.Result = history(i%5, 200), pattern(i*40)
+	})
+	f.put(ts...)
+	return ts
+}
+
+func filters() []storage.Filter {
+	return []storage.Filter{
+		{},
+		{States: []task.State{task.Done}},
+		{States: []task.State{task.Done, task.Waiting}, Types: []string{"mail"}},
+		{Types: []string{"payout", "\x00"}},
+		{States: []task.State{task.Error}},
+		{States: []task.State{task.Error, task.Error}, Types: []string{"mail", "mail"}},
+		{States: []task.State{task.Processing, task.Submitted, task.Waiting}},
+		{States: []task.State{task.Submitted, task.Waiting}, Types: []string{"payout", "mai", "nobody's"}},
+		{States: []task.State{0}},
+		{Types: []string{"nobody's"}},
+	}
+}
+
+func (f *fixture) list(filter storage.Filter, before task.ID, limit, scan int) ([]*task.Task, task.ID) {
+	f.Helper()
+	ts, next, err := f.Store.(storage.Inspector).List(f.ctx(), filter, before, limit, scan)
+	if err != nil {
+		f.Fatal(err)
+	}
+	if !before.IsZero() && next.Compare(before) >= 0 {
+		f.Fatalf("the page before %v is to be followed by that before %v", before, next)
+	}
+	return ts, next
+}
+
+func (f *fixture) count(filter storage.Filter) map[storage.StateType]int64 {
+	f.Helper()
+	n, err := f.Store.(storage.Inspector).Count(f.ctx(), filter)
+	if err != nil {
+		f.Fatal(err)
+	}
+	return n
+}
+
+// subsets returns all of them, the empty one included.
+func subsets[T any](of []T) [][]T {
+	all := [][]T{nil}
+	for _, one := range of {
+		for _, s := range all {
+			all = append(all, append(slices.Clone(s), one))
+		}
+	}
+	return all
+}
+
+// compareInspector pages through the rows that filter selects in both stores, and counts
+// them. The stores may end their pages at different rows.
+func (m *model) compareInspector(filter storage.Filter) {
+	m.f.Helper()
+	reference := &fixture{T: m.f.T, Store: m.want}
+	equal(m.f, "count", m.f.count(filter), reference.count(filter))
+	want, _ := reference.list(filter, task.ID{}, 1000, 1000)
+	limit, scan := 1+m.rand.IntN(20), 1+m.rand.IntN(40)
+	var got []*task.Task
+	for before, more := (task.ID{}), true; more; {
+		ts, next := m.f.list(filter, before, limit, scan)
+		if len(ts) > limit {
+			m.f.Fatalf("%d rows, at most %d were asked for", len(ts), limit)
+		}
+		got = append(got, ts...)
+		before, more = next, !next.IsZero()
+	}
+	equal(m.f, fmt.Sprintf("ids of %v", filter), idsOf(got), idsOf(want))
+	for i := range got {
+		m.same(got[i], want[i])
+	}
+}
