@@ -199,7 +199,10 @@ func newExec(t testing.TB, c handlers.ExecConfig) *handlers.Exec {
 
 func TestWhatNoCommandCanTakeIsRefused(t *testing.T) {
 	for _, c := range []handlers.ExecConfig{
-		{}, {Command: []string{""}}, {Command: []string{"a"}, MaxOutput: -1}, {Command: []string{"a"}, Grace: -1},
+		{},
+		{Command: []string{""}},
+		{Command: []string{"a"}, MaxOutput: -1},
+		{Command: []string{"a"}, Grace: -1},
 		{Command: []string{"a"}, Env: map[string]string{"TASKENGINE_KEY": "x"}},
 	} {
 		if _, err := handlers.NewExec(c); err == nil {

@@ -271,9 +271,16 @@ func TestConnectionsAreUsedAgain(t *testing.T) {
 
 func TestWhatNoRequestCanBeIsRefused(t *testing.T) {
 	for _, c := range []handlers.HTTPConfig{
-		{URL: ""}, {URL: "ftp://h"}, {URL: "http://"}, {URL: "http://user:s3cret@h:port"}, {URL: "http://h", Timeout: -1}, {URL: "http://h", MaxResponse: -1},
-		{URL: "http://h", Headers: map[string]string{"a b": ""}}, {URL: "http://h", Headers: map[string]string{"A": "b\nc"}},
-		{URL: "http://h", Headers: map[string]string{"taskengine-type": "b"}}, {URL: "http://h", Headers: map[string]string{"idempotency-key": "b"}},
+		{URL: ""},
+		{URL: "ftp://h"},
+		{URL: "http://"},
+		{URL: "http://user:s3cret@h:port"},
+		{URL: "http://h", Timeout: -1},
+		{URL: "http://h", MaxResponse: -1},
+		{URL: "http://h", Headers: map[string]string{"a b": ""}},
+		{URL: "http://h", Headers: map[string]string{"A": "b\nc"}},
+		{URL: "http://h", Headers: map[string]string{"taskengine-type": "b"}},
+		{URL: "http://h", Headers: map[string]string{"idempotency-key": "b"}},
 	} {
 		if _, err := handlers.NewHTTP(c); err == nil || strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%+v gives %v", c, err)

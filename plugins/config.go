@@ -70,8 +70,11 @@ func (c Config) withDefaults() (Config, error) {
 		name  string
 		value time.Duration
 	}{
-		{"start timeout", c.StartTimeout}, {"grace", c.Grace}, {"kill delay", c.KillAfter},
-		{"backoff", c.Backoff}, {"longest backoff", c.MaxBackoff},
+		{"start timeout", c.StartTimeout},
+		{"grace", c.Grace},
+		{"kill delay", c.KillAfter},
+		{"backoff", c.Backoff},
+		{"longest backoff", c.MaxBackoff},
 	} {
 		if d.value < 0 {
 			complain("the %s is %v: give 0 (default) or more", d.name, d.value)

@@ -164,8 +164,11 @@ func TestTasksThatCannotBeHandedOver(t *testing.T) {
 	})
 	t.Run("text that the wire cannot carry is a permanent error and hurts no other task", func(t *testing.T) {
 		for _, bad := range []task.Task{
-			{Type: "noop", Key: "\xff"}, {Type: "noop", OrderingKey: "\xff"}, {Type: "\xff"},
-			{Type: "noop", Headers: map[string]string{"\xff": ""}}, {Type: "noop", Headers: map[string]string{"h": "\xff"}},
+			{Type: "noop", Key: "\xff"},
+			{Type: "noop", OrderingKey: "\xff"},
+			{Type: "\xff"},
+			{Type: "noop", Headers: map[string]string{"\xff": ""}},
+			{Type: "noop", Headers: map[string]string{"h": "\xff"}},
 		} {
 			_, err := h.Handle(t.Context(), &bad)
 			if v := task.VerdictOf(nil, err); v.Outcome != task.Errored || !v.GiveUp {
