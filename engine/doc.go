@@ -12,6 +12,7 @@
 //	clean.go    what has ended is removed when its retention is over
 //	manage.go   people cancel, resume, fail and reschedule
 //	inspect.go  people look, wait, and ask why
+//	close.go    what runs may end, and nothing more begins
 //
 // What is decided on that way, is decided in internal/core: a deterministic state
 // machine over internal/table, the trigger table. The engine around it waits, reads

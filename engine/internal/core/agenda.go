@@ -12,8 +12,8 @@ import (
 // twice as many.
 const lookLimit = 10_000
 
-// maxFiring is how many rows may be on their way from waiting to submitted at a time.
-const maxFiring = 4096
+// maxMoving is how many rows may be on their way from waiting to submitted at a time.
+const maxMoving = 4096
 
 // agenda holds what is to happen at a time: waiting tasks that are to be started, and
 // submitted ones that are given up when they have not been.
@@ -21,7 +21,7 @@ type agenda struct {
 	waiting   span
 	submitted span
 	retries   *btree.BTreeG[entry] // what rests, to be tried again
-	firing    int                  // waiting rows on their way to submitted
+	moving    int                  // waiting rows on their way to submitted
 }
 
 // entry is one thing that is to happen. Its place is the time, and then the id.
@@ -192,14 +192,14 @@ func (c *Core) Tick(now time.Time) {
 		}
 	}
 	c.book(now)
-	for a.firing < maxFiring {
+	for a.moving < maxMoving {
 		e, ok := a.waiting.due(at)
 		if !ok {
 			break
 		}
 		c.fire(now, e.trigger)
 	}
-	for a.firing < maxFiring {
+	for a.moving < maxMoving {
 		e, ok := a.submitted.due(at)
 		if !ok {
 			break
@@ -219,7 +219,7 @@ func (c *Core) fire(now time.Time, tr task.Trigger) {
 	}
 	k := c.kind(tr.Type)
 	if slot, ok := c.table.Claim(now.UnixNano(), tr.Leaf, tr.Rank); ok {
-		c.begin(k, slot, tr, grabbing).fired = true
+		c.hold(k, slot, tr, grabbing).fromWaiting = true
 		c.ready.Grabs = append(c.ready.Grabs, c.grab(now, tr.Ref))
 		return
 	}
@@ -228,9 +228,9 @@ func (c *Core) fire(now time.Time, tr task.Trigger) {
 
 // move asks to swap a change of a task that is due but does not run.
 func (c *Core) move(change task.Change) {
-	c.agenda.firing++
+	c.agenda.moving++
 	c.save(change, false)
-	c.ready.Saves[len(c.ready.Saves)-1].fired = true
+	c.ready.Saves[len(c.ready.Saves)-1].moves = true
 }
 
 // Wake returns when [Core.Tick] is due; the zero time is never.
@@ -243,7 +243,7 @@ func (c *Core) Wake() time.Time {
 		wake = earlier(wake, time.Unix(0, at))
 	}
 	wake = soonest(wake, c.agenda.retries)
-	if c.agenda.firing < maxFiring {
+	if c.agenda.moving < maxMoving {
 		wake = soonest(wake, c.agenda.waiting.entries)
 		wake = soonest(wake, c.agenda.submitted.entries)
 	}

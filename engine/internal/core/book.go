@@ -22,7 +22,7 @@ func (c *Core) book(now time.Time) {
 			continue
 		}
 		k := c.kind(tr.Type)
-		c.begin(k, slot, tr, grabbing)
+		c.hold(k, slot, tr, grabbing)
 		if k.policy.Relaxed {
 			c.ready.Relaxed = append(c.ready.Relaxed, c.grab(now, tr.Ref))
 		} else {
@@ -38,9 +38,9 @@ func (c *Core) Grabbed(now time.Time, ref task.Ref, t *task.Task, failed bool) {
 	r := c.expect(ref.ID, "grab", grabbing)
 	switch {
 	case failed:
-		tr, fired := r.trigger, r.fired
+		tr, fromWaiting := r.trigger, r.fromWaiting
 		c.end(now, r, false)
-		if fired {
+		if fromWaiting {
 			c.agenda.later(now, tr)
 		} else {
 			c.agenda.again(now, tr)
@@ -50,7 +50,7 @@ func (c *Core) Grabbed(now time.Time, ref task.Ref, t *task.Task, failed bool) {
 		c.end(now, r, false)
 	default:
 		r.ref = t.Ref()
-		c.run(now, r, t)
+		c.begin(now, r, t)
 		return
 	}
 	c.book(now)
@@ -60,8 +60,8 @@ func expired(t *task.Task) string {
 	return "it expired at " + t.ExpiresAt.Format(time.RFC3339Nano) + ", before it could run"
 }
 
-// run asks to handle the task that r has grabbed, if it may still begin.
-func (c *Core) run(now time.Time, r *run, t *task.Task) {
+// begin asks to handle the task that r has grabbed, if it may still begin.
+func (c *Core) begin(now time.Time, r *run, t *task.Task) {
 	handBack := task.Change{Ref: t.Ref(), At: now, Count: task.Refund, Outcome: task.HandedBack}
 	switch {
 	case t.Version < r.changed: // it is not ours any more
@@ -92,7 +92,7 @@ func (c *Core) handle(now time.Time, r *run, t *task.Task) {
 		r.deadline = now.Add(limit)
 	}
 	if r.deadline = earlier(r.deadline, r.expires); !r.deadline.IsZero() {
-		c.sweep = earlier(c.sweep, r.limit())
+		c.sweep = earlier(c.sweep, r.timeUp())
 	}
 	c.ready.Runs = append(c.ready.Runs, Run{ID: t.ID, Type: t.Type, Deadline: r.deadline, Task: t})
 }

@@ -64,24 +64,24 @@ const (
 	inserting phase = iota // fused with its submit: Inserted
 	grabbing               // Grabbed
 	running                // Handled
-	overdue                // Handled too, but nothing is expected of it any more
+	disowned               // Handled too, but what comes of it no longer counts
 )
 
 // run is a task that has a slot.
 type run struct {
-	ref      task.Ref // the version that the next change swaps
-	kind     *kind
-	slot     table.Slot
-	phase    phase
-	trigger  task.Trigger // how it was booked
-	fired    bool         // booked by the agenda: its row was waiting, not submitted
-	next     task.Trigger // a newer version that became ready meanwhile; zero if none
-	changed  uint64       // version that somebody made by hand before the grab was known to be ours
-	attempt  uint32
-	crashes  uint32
-	expires  time.Time
-	deadline time.Time // when its time is up; zero is never
-	stopped  bool      // told to stop, because its time is up
+	ref         task.Ref // the version that the next change swaps
+	kind        *kind
+	slot        table.Slot
+	phase       phase
+	trigger     task.Trigger // how it was booked
+	fromWaiting bool         // booked by the agenda: its row was waiting, not submitted
+	next        task.Trigger // a newer version that became ready meanwhile; zero if none
+	changed     uint64       // version that somebody made by hand before the grab was known to be ours
+	attempt     uint32
+	crashes     uint32
+	expires     time.Time
+	deadline    time.Time // when its time is up; zero is never
+	stopped     bool      // told to stop, because its time is up
 }
 
 // Stats counts what a core has seen since it began.
@@ -184,8 +184,8 @@ func (c *Core) Stats() Stats { return c.stats }
 // Waiting returns how many triggers are in the table.
 func (c *Core) Waiting() int { return c.table.Len() }
 
-// begin makes a run for a slot.
-func (c *Core) begin(k *kind, slot table.Slot, tr task.Trigger, p phase) *run {
+// hold makes the run that holds a slot.
+func (c *Core) hold(k *kind, slot table.Slot, tr task.Trigger, p phase) *run {
 	var r *run
 	if n := len(c.spare); n > 0 {
 		r, c.spare = c.spare[n-1], c.spare[:n-1]
@@ -249,7 +249,7 @@ func (c *Core) Changed(now time.Time, t *task.Task) {
 		case inserting, grabbing:
 			r.changed = t.Version
 		case running:
-			r.phase = overdue
+			r.phase = disowned
 			c.ready.Stops = append(c.ready.Stops, Stop{t.ID, ErrOverruled})
 		}
 	}

@@ -24,8 +24,8 @@ const restAfterHandedBack = time.Second
 
 // Handled answers a run: this is what came of it. The slot is free from here on.
 func (c *Core) Handled(now time.Time, id task.ID, v task.Verdict) {
-	r := c.expect(id, "verdict", running, overdue)
-	if r.phase == overdue {
+	r := c.expect(id, "verdict", running, disowned)
+	if r.phase == disowned {
 		c.stats.Stale++
 	} else {
 		c.conclude(now, r, v)
@@ -138,11 +138,11 @@ func joinReason(what, why string) string {
 // if it was too late: somebody else changed the task meanwhile.
 func (c *Core) Saved(now time.Time, s Save, t *task.Task) {
 	c.saving--
-	if s.fired {
-		c.agenda.firing--
+	if s.moves {
+		c.agenda.moving--
 	}
 	if t == nil {
-		if !s.fired {
+		if !s.moves {
 			c.stats.Stale++
 		}
 		return
@@ -161,10 +161,10 @@ func (c *Core) enforce(now time.Time) {
 		if r.phase != running || r.deadline.IsZero() {
 			continue
 		}
-		if !now.Before(r.limit()) {
+		if !now.Before(r.timeUp()) {
 			late = append(late, r)
 		} else {
-			c.sweep = earlier(c.sweep, r.limit())
+			c.sweep = earlier(c.sweep, r.timeUp())
 		}
 	}
 	slices.SortFunc(late, func(a, b *run) int { return a.ref.ID.Compare(b.ref.ID) })
@@ -172,18 +172,18 @@ func (c *Core) enforce(now time.Time) {
 		if !r.stopped {
 			r.stopped, r.deadline = true, now // the grace counts from the stop
 			c.ready.Stops = append(c.ready.Stops, Stop{r.ref.ID, ErrTimeout})
-			c.sweep = earlier(c.sweep, r.limit())
+			c.sweep = earlier(c.sweep, r.timeUp())
 			continue
 		}
-		r.phase = overdue
+		r.phase = disowned
 		c.stats.Abandoned++
 		c.conclude(now, r, task.Verdict{Outcome: task.TimedOut, Error: errOverdue, Delay: -1})
 	}
 }
 
-// limit returns when a run that has a deadline is to be stopped or, once that is done,
+// timeUp returns when a run that has a deadline is to be stopped or, once that is done,
 // to be given up.
-func (r *run) limit() time.Time {
+func (r *run) timeUp() time.Time {
 	if r.stopped {
 		return r.deadline.Add(r.kind.policy.Timeout.Grace)
 	}

@@ -24,7 +24,7 @@ type Ready struct {
 type Save struct {
 	task.Change
 	Remove bool // delete the row with it
-	fired  bool // the agenda waits for it
+	moves  bool // of a task that does not run: the agenda waits for it
 }
 
 // Run is an attempt to be made: call the handler for the task that was grabbed.

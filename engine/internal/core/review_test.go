@@ -56,7 +56,7 @@ func TestAWaitingTaskWhoseGrabFailedIsTriedAgainHoweverFullTheAgendaIs(t *testin
 // Hints come in any order: an old one must not take the place of a newer one that is
 // kept until the run has ended.
 func TestAnOldHintDoesNotReplaceANewerOne(t *testing.T) {
-	r := &run{ref: task.Ref{ID: task.ID{1}, Version: 2}, phase: overdue}
+	r := &run{ref: task.Ref{ID: task.ID{1}, Version: 2}, phase: disowned}
 	for _, v := range []uint64{6, 4, 2} {
 		r.follow(task.Trigger{Ref: task.Ref{ID: task.ID{1}, Version: v}})
 	}

@@ -32,7 +32,7 @@ func (c *Core) Submit(now time.Time, t *task.Task, mayFuse bool) {
 		return
 	}
 	grab := c.grab(now, t.Ref())
-	r := c.begin(k, slot, t.Trigger(), inserting)
+	r := c.hold(k, slot, t.Trigger(), inserting)
 	grab.Apply(t)
 	r.ref = t.Ref()
 }
@@ -48,7 +48,7 @@ func (c *Core) Inserted(now time.Time, t *task.Task, created bool) {
 			break
 		}
 		c.stats.Fused++
-		c.run(now, r, t)
+		c.begin(now, r, t)
 		return
 	case !created:
 		return

@@ -30,7 +30,7 @@ func (c *Core) Why(now time.Time, t *task.Task) Why {
 	k, known := c.kinds[t.Type]
 	w := Why{Draining: c.draining, NoHandler: !known || !k.handled, Paused: known && k.paused}
 	if r, ok := c.runs[t.ID]; ok {
-		w.Running, w.Grabbing, w.Abandoned = true, r.phase < running, r.phase == overdue
+		w.Running, w.Grabbing, w.Abandoned = true, r.phase < running, r.phase == disowned
 		w.Deadline = r.deadline
 		return w
 	}

@@ -1,0 +1,87 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/taskengine/taskengine/engine/policy"
+)
+
+// Failed is closed when the store has failed for good: the engine does nothing more,
+// and [Engine.Close] says why. What was accepted is in the store.
+func (e *Engine) Failed() <-chan struct{} { return e.failed }
+
+// fail stops everything: the store cannot be written any more.
+func (e *Engine) fail(err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.failure != nil {
+		return
+	}
+	e.failure = fmt.Errorf("%w: %w", ErrFailed, err)
+	e.log.Error("the store has failed; the engine stops", "error", err)
+	e.closing = true
+	e.core.Drain()
+	e.stopAll(e.failure)
+	close(e.failed)
+}
+
+// Close stops the engine. It starts nothing more and waits for the handlers that run;
+// when ctx ends first, it cancels them and puts their tasks back, to be run when the
+// store is opened again. It returns the engine's failure, if it has failed. Later calls
+// wait for the first.
+func (e *Engine) Close(ctx context.Context) error {
+	e.closed.Do(func() { e.shutdown(ctx) })
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.failure
+}
+
+func (e *Engine) shutdown(ctx context.Context) {
+	e.mu.Lock()
+	e.closing = true
+	e.core.Drain()
+	e.absorb()
+	e.mu.Unlock()
+	select {
+	case <-e.drained:
+	case <-e.failed:
+	case <-ctx.Done():
+		e.mu.Lock()
+		e.stopAll(errShutdown)
+		e.mu.Unlock()
+		select {
+		case <-e.drained:
+		case <-e.failed:
+		case <-time.After(e.longestGrace()):
+			e.log.Warn("handlers did not return after they were cancelled; their tasks are recovered at the next start")
+		}
+	}
+	e.stop() // the writers finish what is pending
+	e.duties.Wait()
+	e.mu.Lock()
+	e.dismissed = true
+	close(e.handover) // whoever is idle goes home
+	e.mu.Unlock()
+	close(e.gone)
+}
+
+// stopAll ends the contexts of all handlers, and of those that are still to begin. It
+// is called with mu held.
+func (e *Engine) stopAll(cause error) {
+	e.hurry = cause
+	for _, a := range e.attempts {
+		a.stop(cause)
+	}
+}
+
+// longestGrace returns how long a handler may take to return once it was cancelled.
+func (e *Engine) longestGrace() time.Duration {
+	graces := []time.Duration{policy.DefaultType().Timeout.Grace}
+	for _, t := range e.config.Policies.Types {
+		graces = append(graces, t.Timeout.Grace)
+	}
+	return slices.Max(graces)
+}
