@@ -37,7 +37,7 @@ type sim struct {
 }
 
 func TestRandomLivesOfACore(t *testing.T) {
-	for seed := range uint64(1000) {
+	for seed := range uint64(seeds) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) { live(t, seed) })
 	}
 }

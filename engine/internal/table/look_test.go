@@ -78,7 +78,7 @@ func (s shelf) answers(tab *Table) []answer {
 }
 
 func TestWindowLosesNothingAndStaysBounded(t *testing.T) {
-	for seed := range uint64(500) {
+	for seed := range uint64(seeds) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) { driveWindow(t, seed) })
 	}
 }

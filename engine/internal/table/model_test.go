@@ -157,7 +157,7 @@ func randomLeaf(rng *rand.Rand, set policy.Set) task.Leaf {
 }
 
 func TestBooksLikeTheNaiveModel(t *testing.T) {
-	for seed := range uint64(1000) {
+	for seed := range uint64(seeds) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) { followModel(t, seed, 300) })
 	}
 }
