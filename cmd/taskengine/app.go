@@ -1,0 +1,97 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/taskengine/taskengine/config"
+	"github.com/taskengine/taskengine/engine/task"
+)
+
+// app is what all subcommands share: the world outside and the flags of the root.
+type app struct {
+	stdin          io.Reader
+	stdout, stderr io.Writer
+	outTTY, errTTY bool
+	env            func(string) (string, bool)
+	ids            *task.IDs
+
+	address string // --address
+	output  output // --output
+}
+
+func fromOS() *app {
+	var seed [32]byte
+	rand.Read(seed[:])
+	return &app{
+		stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr,
+		outTTY: term.IsTerminal(int(os.Stdout.Fd())), errTTY: term.IsTerminal(int(os.Stderr.Fd())),
+		env: os.LookupEnv, ids: task.NewIDs(seed),
+	}
+}
+
+// run runs the subcommand that args name and returns the exit code.
+func (a *app) run(ctx context.Context, args []string) int {
+	root := newRoot(a)
+	root.SetArgs(args)
+	understood := false
+	root.PersistentPreRun = func(*cobra.Command, []string) { understood = true }
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return exitOK
+	}
+	if !understood {
+		err = &exitError{exitUsage, err}
+	}
+	a.complain(err)
+	return exitCode(err)
+}
+
+// complain tells a person what went wrong.
+func (a *app) complain(err error) {
+	var silent *exitError
+	if errors.As(err, &silent) && silent.err == nil {
+		return // everything is said
+	}
+	var problems *config.Errors
+	switch {
+	case errors.As(err, &problems) && a.errTTY:
+		fmt.Fprint(a.stderr, problems.Detail())
+	case errors.As(err, &problems):
+		fmt.Fprintln(a.stderr, problems)
+	default:
+		fmt.Fprintf(a.stderr, "taskengine: %v\n", err)
+	}
+}
+
+// note tells a person something that is no data.
+func (a *app) note(format string, args ...any) { fmt.Fprintf(a.stderr, format+"\n", args...) }
+
+// colourful reports whether what is written to a terminal may have colours.
+func (a *app) colourful() bool {
+	value, _ := a.env("NO_COLOR")
+	return a.errTTY && value == ""
+}
+
+func (a *app) getenv(name, otherwise string) string {
+	value, _ := a.env(name)
+	return cmp.Or(value, otherwise)
+}
+
+// idOr returns id, or a new one if it is empty: a task with an id can be asked for again
+// without being doubled.
+func (a *app) idOr(id string) string {
+	if id != "" {
+		return id
+	}
+	return a.ids.Next(time.Now()).String()
+}

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/taskengine/taskengine/config"
+)
+
+// configFlags are those of the commands that read a configuration.
+type configFlags struct {
+	file string
+	sets []string
+}
+
+func (f *configFlags) add(cmd *cobra.Command, usage string) {
+	cmd.Flags().StringVarP(&f.file, "config", "c", "", usage)
+	cmd.Flags().StringArrayVar(&f.sets, "set", nil, "replace a value, such as node.slots=5; may be given more than once")
+}
+
+func (f *configFlags) load(a *app) (*config.Config, error) {
+	cfg, err := config.Load(f.file, f.sets, a.env)
+	if err != nil {
+		return nil, &exitError{exitConfig, err}
+	}
+	return cfg, nil
+}
+
+const configUsage = "the configuration file; without it, everything has its default"
+
+func newConfigCheck(a *app) *cobra.Command {
+	var flags configFlags
+	var probe bool
+	cmd := &cobra.Command{
+		Use:   "check",
+		Short: "Say everything that is wrong with a configuration",
+		Long: `Say everything that is wrong with a configuration: what is written there, and what it
+asks of this machine, such as programs that are not there.`,
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			cfg, err := flags.load(a)
+			if err != nil {
+				return err
+			}
+			if probe {
+				if problems := cfg.Probe(); len(problems) > 0 {
+					return &config.Errors{Problems: problems}
+				}
+			}
+			a.note("the configuration is valid")
+			return nil
+		},
+	}
+	flags.add(cmd, configUsage)
+	cmd.Flags().BoolVar(&probe, "probe", true, "look at this machine, too; --probe=false does not")
+	return cmd
+}

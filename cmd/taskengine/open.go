@@ -1,0 +1,215 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/taskengine/taskengine/config"
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/handlers"
+	"github.com/taskengine/taskengine/plugins"
+	"github.com/taskengine/taskengine/server"
+	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/storage/bolt"
+	"github.com/taskengine/taskengine/storage/memory"
+	"github.com/taskengine/taskengine/storage/pebble"
+)
+
+// boltFile is the file of the driver bolt within the storage folder.
+const boltFile = "tasks.bolt"
+
+// openStore opens the store that the configuration names.
+func openStore(c config.Storage, log *slog.Logger) (storage.Store, error) {
+	if c.Driver == config.Memory {
+		return memory.New(), nil
+	}
+	store, err := openFolder(c, log)
+	switch {
+	case errors.Is(err, storage.ErrLocked):
+		return nil, fmt.Errorf("%w; stop that process, or give this node another storage.path than %s", err, c.Path)
+	case errors.Is(err, storage.ErrFormat):
+		return nil, fmt.Errorf("%w; run that version, or one after it", err)
+	case errors.Is(err, fs.ErrPermission):
+		return nil, fmt.Errorf("%w; let this user write %s, or choose another storage.path", err, c.Path)
+	}
+	return store, err
+}
+
+func openFolder(c config.Storage, log *slog.Logger) (storage.Store, error) {
+	if err := os.MkdirAll(c.Path, 0o750); err != nil {
+		return nil, fmt.Errorf("make the storage folder: %w", err)
+	}
+	if c.Driver == config.Bolt {
+		return opened(bolt.Open(filepath.Join(c.Path, boltFile), bolt.Options{}))
+	}
+	return opened(pebble.Open(c.Path, pebble.Options{Log: log}))
+}
+
+// opened keeps a nil store of a backend from becoming a [storage.Store] that is not nil.
+func opened[S storage.Store](store S, err error) (storage.Store, error) {
+	if err != nil {
+		return nil, err
+	}
+	return store, nil
+}
+
+// handlerSet are the handlers of a node.
+type handlerSet struct {
+	byType map[string]task.Handler
+	hosts  map[string]*plugins.Host // by the name of the handler
+}
+
+// openHandlers starts the handlers that the configuration names, all at once. The
+// caller closes the set.
+func openHandlers(ctx context.Context, c *config.Config, log *slog.Logger) (*handlerSet, error) {
+	set := &handlerSet{hosts: make(map[string]*plugins.Host)}
+	byName, err := builtIn(c)
+	if err == nil {
+		err = set.startPlugins(ctx, c, log)
+	}
+	for name, host := range set.hosts {
+		byName[name] = host
+	}
+	if err == nil {
+		set.byType, err = assign(c, byName)
+	}
+	if err != nil {
+		set.Close(ctx)
+		return nil, err
+	}
+	return set, nil
+}
+
+// builtIn returns the handlers that are no processes of their own, by name.
+func builtIn(c *config.Config) (map[string]task.Handler, error) {
+	byName := make(map[string]task.Handler)
+	for name, h := range c.Handlers {
+		var err error
+		switch {
+		case h.Exec != nil:
+			byName[name], err = handlers.NewExec(execConfig(h.Exec))
+		case h.HTTP != nil:
+			byName[name], err = handlers.NewHTTP(httpConfig(h.HTTP))
+		}
+		if err != nil {
+			return nil, fmt.Errorf("handler %s: %w", name, err)
+		}
+	}
+	return byName, nil
+}
+
+func (s *handlerSet) startPlugins(ctx context.Context, c *config.Config, log *slog.Logger) error {
+	var wg sync.WaitGroup
+	var mu sync.Mutex // guards s.hosts and failed
+	var failed []error
+	for name, h := range c.Handlers {
+		if h.Plugin == nil {
+			continue
+		}
+		wg.Go(func() {
+			host, err := plugins.Start(ctx, pluginConfig(name, h.Plugin, log))
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				failed = append(failed, fmt.Errorf("handler %s: %w", name, err))
+				return
+			}
+			s.hosts[name] = host
+		})
+	}
+	wg.Wait()
+	return errors.Join(failed...)
+}
+
+// assign gives each type its handler. A plugin that does not know a type it was given
+// is a mistake of the configuration, told before any task waits for it in vain.
+func assign(c *config.Config, byName map[string]task.Handler) (map[string]task.Handler, error) {
+	byType := make(map[string]task.Handler, len(c.Types))
+	var wrong []error
+	for _, typ := range slices.Sorted(maps.Keys(c.Types)) {
+		name := c.Types[typ].Handler
+		if host, ok := byName[name].(*plugins.Host); ok && !slices.Contains(host.Types(), typ) {
+			wrong = append(wrong, fmt.Errorf("types.%s: its handler %s does not serve it, only %s; name another handler, or teach it to",
+				typ, name, strings.Join(host.Types(), ", ")))
+		}
+		if h, ok := byName[name]; ok {
+			byType[typ] = h
+		}
+	}
+	return byType, errors.Join(wrong...)
+}
+
+// Close ends the processes of the handlers: at once when ctx ends.
+func (s *handlerSet) Close(ctx context.Context) error {
+	var wg sync.WaitGroup
+	results := make(chan error, len(s.hosts))
+	for _, host := range s.hosts {
+		wg.Go(func() { results <- host.Close(ctx) })
+	}
+	wg.Wait()
+	close(results)
+	var failed []error
+	for err := range results {
+		failed = append(failed, err)
+	}
+	return errors.Join(failed...)
+}
+
+// Status says how the handlers stand that are processes.
+func (s *handlerSet) Status() []server.HandlerStatus {
+	all := make([]server.HandlerStatus, 0, len(s.hosts))
+	for _, name := range slices.Sorted(maps.Keys(s.hosts)) {
+		st := s.hosts[name].Status()
+		all = append(all, server.HandlerStatus{
+			Name: name, Up: st.Up, Detail: st.LastCrash, Starts: st.Starts, Crashes: st.Crashes,
+		})
+	}
+	return all
+}
+
+func pluginConfig(name string, p *config.Plugin, log *slog.Logger) plugins.Config {
+	// Not nil: the configuration says that there is no variable but these.
+	env := []string{}
+	for _, key := range slices.Sorted(maps.Keys(p.Env)) {
+		env = append(env, key+"="+p.Env[key].Reveal())
+	}
+	return plugins.Config{
+		Name: name, Command: p.Command, Dir: p.Dir, Env: append(env, p.PassEnv...), Slots: p.Slots,
+		StartTimeout: p.StartTimeout, Grace: p.Grace, Logger: log, Host: "taskengine " + server.ReadBuild().Version,
+	}
+}
+
+func execConfig(e *config.Exec) handlers.ExecConfig {
+	input := handlers.Stdin
+	if e.Payload == config.PayloadArgs {
+		input = handlers.Args
+	}
+	return handlers.ExecConfig{
+		Command: e.Command, Input: input, Dir: e.Dir, Env: reveal(e.Env), PassEnv: e.PassEnv,
+		MaxOutput: e.MaxOutput, Grace: e.Grace,
+	}
+}
+
+func httpConfig(h *config.HTTP) handlers.HTTPConfig {
+	return handlers.HTTPConfig{
+		URL: h.URL.Reveal(), Method: h.Method, Headers: reveal(h.Headers),
+		Timeout: h.Timeout, MaxResponse: h.MaxResponse,
+	}
+}
+
+func reveal(texts map[string]config.Text) map[string]string {
+	plain := make(map[string]string, len(texts))
+	for k, t := range texts {
+		plain[k] = t.Reveal()
+	}
+	return plain
+}

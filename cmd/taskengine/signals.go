@@ -1,0 +1,58 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"sync/atomic"
+	"syscall"
+)
+
+// signals are the requests of the outside to stop: the first one politely, the second
+// one for good.
+type signals struct {
+	first, second context.Context // end with the signal; the cause names it
+	received      chan os.Signal
+	last          atomic.Int32 // number of the newest
+	cancel        []context.CancelCauseFunc
+	done          chan struct{}
+}
+
+// listenToSignals listens until the signals are closed. ctx ending counts as the first.
+func listenToSignals(ctx context.Context) *signals {
+	s := &signals{received: make(chan os.Signal, 2), done: make(chan struct{})}
+	var first, second context.CancelCauseFunc
+	s.first, first = context.WithCancelCause(ctx)
+	s.second, second = context.WithCancelCause(context.WithoutCancel(ctx))
+	s.cancel = []context.CancelCauseFunc{first, second}
+	signal.Notify(s.received, syscall.SIGTERM, syscall.SIGINT)
+	go s.listen()
+	return s
+}
+
+func (s *signals) listen() {
+	defer close(s.done)
+	n := 0
+	for sig := range s.received {
+		if number, ok := sig.(syscall.Signal); ok {
+			s.last.Store(int32(number))
+		}
+		if n < len(s.cancel) {
+			s.cancel[n](fmt.Errorf("signal: %v", sig))
+		}
+		n++
+	}
+}
+
+// number returns the number of the newest signal.
+func (s *signals) number() int { return int(s.last.Load()) }
+
+func (s *signals) close() {
+	signal.Stop(s.received)
+	close(s.received)
+	<-s.done
+	for _, cancel := range s.cancel {
+		cancel(nil)
+	}
+}

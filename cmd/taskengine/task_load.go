@@ -1,0 +1,265 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/schollz/progressbar/v3"
+
+	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
+)
+
+const (
+	loadBatch   = 500     // tasks in one request
+	loadBytes   = 4 << 20 // of lines in one request, give or take one line
+	loadAhead   = 4       // batches that are read while one is being sent
+	loadLine    = 16 << 20
+	loadMistake = 100 // bad lines after which loading ends: the file is not what was meant
+)
+
+// line is one line of a file of tasks.
+type line struct {
+	ID            string            `json:"id"`
+	Type          string            `json:"type"`
+	Data          json.RawMessage   `json:"data"`
+	PayloadBase64 *[]byte           `json:"payload_base64"`
+	Key           string            `json:"key"`
+	OrderingKey   string            `json:"ordering_key"`
+	Priority      *uint32           `json:"priority"`
+	At            *instant          `json:"at"`
+	In            *duration         `json:"in"`
+	ExpiresAt     *instant          `json:"expires_at"`
+	Headers       map[string]string `json:"headers"`
+}
+
+// parseLine reads a line; typ is the type if the line names none.
+func parseLine(text []byte, typ string) (*taskenginev1.NewTask, error) {
+	var l line
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&l); err != nil {
+		return nil, fmt.Errorf("no task: %s", strings.TrimPrefix(err.Error(), "json: "))
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("no task: something follows the JSON object")
+	}
+	t := &taskenginev1.NewTask{
+		Id: l.ID, Type: l.Type, Key: l.Key, OrderingKey: l.OrderingKey, Priority: l.Priority,
+		At: l.At.message(), In: l.In.message(), ExpiresAt: l.ExpiresAt.message(), Headers: l.Headers,
+	}
+	switch {
+	case l.Data != nil && l.PayloadBase64 != nil:
+		return nil, errors.New("data and payload_base64 exclude each other")
+	case l.PayloadBase64 != nil:
+		t.Input = &taskenginev1.NewTask_Payload{Payload: *l.PayloadBase64}
+	case l.Data != nil:
+		t.Input = &taskenginev1.NewTask_Payload{Payload: l.Data}
+	}
+	if t.Type == "" {
+		t.Type = typ
+	}
+	return t, nil
+}
+
+// numbered is a task and the number of its line.
+type numbered struct {
+	line int
+	task *taskenginev1.NewTask
+}
+
+// batch is what is sent in one request, and what was found wrong on the way to it.
+type batch struct {
+	tasks []numbered
+	bad   []badLine
+	bytes int64 // of the file
+}
+
+type badLine struct {
+	line int
+	err  error
+}
+
+// loader adds the tasks of a file. One goroutine reads ahead, and one sends, a batch at
+// a time, so that tasks are added in the order of their lines.
+type loader struct {
+	app    *app
+	client *client
+	name   string
+	typ    string
+	bar    *progressbar.ProgressBar
+	count  loadedJSON
+}
+
+// load adds the tasks of a file, or of standard input if it is "-".
+func (a *app) load(ctx context.Context, c *client, name, typ string) error {
+	l := &loader{app: a, client: c, name: name, typ: typ}
+	input, size := a.stdin, int64(-1)
+	if name == "-" {
+		l.name = "(standard input)"
+	} else {
+		f, err := os.Open(name)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		if info, err := f.Stat(); err == nil && info.Mode().IsRegular() {
+			size = info.Size()
+		}
+		input = f
+	}
+	l.bar = a.progress(size)
+	err := l.run(ctx, input)
+	if err != nil {
+		return fmt.Errorf("%w (so far %d added, %d there already)", err, l.count.Added, l.count.Existing)
+	}
+	if err := a.showLoaded(l.count); err != nil {
+		return err
+	}
+	if l.count.Bad > 0 {
+		return exit(exitFailure, "%d lines were no good and were left out", l.count.Bad)
+	}
+	return nil
+}
+
+func (a *app) showLoaded(count loadedJSON) error {
+	if a.json() {
+		return a.printJSON(count)
+	}
+	_, err := fmt.Fprintf(a.stdout, "%d added, %d there already, %d bad\n", count.Added, count.Existing, count.Bad)
+	return err
+}
+
+// progress shows how far a file is read, if somebody looks.
+func (a *app) progress(size int64) *progressbar.ProgressBar {
+	return progressbar.NewOptions64(size,
+		progressbar.OptionSetWriter(a.stderr), progressbar.OptionSetVisibility(a.errTTY),
+		progressbar.OptionShowBytes(true), progressbar.OptionSetDescription("adding tasks"),
+		progressbar.OptionClearOnFinish(), progressbar.OptionUseANSICodes(false))
+}
+
+func (l *loader) run(ctx context.Context, input io.Reader) error {
+	ctx, cancel := context.WithCancel(ctx)
+	batches := make(chan batch, loadAhead)
+	readErr := make(chan error, 1)
+	go func() {
+		defer close(batches)
+		readErr <- l.read(ctx, input, batches)
+	}()
+	err := l.send(ctx, batches)
+	l.bar.Finish()
+	cancel()
+	if err != nil {
+		return err // the reader may be stuck in a read of standard input
+	}
+	return <-readErr
+}
+
+// read cuts the input into batches.
+func (l *loader) read(ctx context.Context, input io.Reader, out chan<- batch) error {
+	s := bufio.NewScanner(input)
+	s.Buffer(make([]byte, 64<<10), loadLine)
+	var b batch
+	flush := func() error {
+		select {
+		case out <- b:
+			b = batch{}
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	n := 0
+	for s.Scan() {
+		n++
+		b.bytes += int64(len(s.Bytes())) + 1
+		if len(bytes.TrimSpace(s.Bytes())) > 0 {
+			t, err := parseLine(s.Bytes(), l.typ)
+			if err != nil {
+				b.bad = append(b.bad, badLine{n, err})
+			} else {
+				t.Id = l.app.idOr(t.GetId())
+				b.tasks = append(b.tasks, numbered{n, t})
+			}
+		}
+		if len(b.tasks)+len(b.bad) >= loadBatch || b.bytes >= loadBytes {
+			if err := flush(); err != nil {
+				return err
+			}
+		}
+	}
+	if err := flush(); err != nil {
+		return err
+	}
+	if err := s.Err(); err != nil {
+		return fmt.Errorf("%s:%d: %w", l.name, n+1, err)
+	}
+	return nil
+}
+
+func (l *loader) send(ctx context.Context, batches <-chan batch) error {
+	for b := range batches {
+		for _, bad := range b.bad {
+			if err := l.reject(bad); err != nil {
+				return err
+			}
+		}
+		if err := l.submit(ctx, b.tasks); err != nil {
+			return err
+		}
+		if err := l.bar.Add64(b.bytes); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// submit adds the tasks of a batch. A node takes all of them or none; one that takes
+// none because some are invalid is asked again with each half, until it is known which.
+func (l *loader) submit(ctx context.Context, tasks []numbered) error {
+	if len(tasks) == 0 {
+		return nil
+	}
+	messages := make([]*taskenginev1.NewTask, len(tasks))
+	for i, t := range tasks {
+		messages[i] = t.task
+	}
+	receipts, err := submit(ctx, l.client, messages, true)
+	switch {
+	case err == nil:
+		for _, r := range receipts {
+			if r.GetCreated() {
+				l.count.Added++
+			} else {
+				l.count.Existing++
+			}
+		}
+		return nil
+	case exitCode(err) != exitUsage:
+		return fmt.Errorf("lines %d to %d: %w", tasks[0].line, tasks[len(tasks)-1].line, err)
+	case len(tasks) == 1:
+		return l.reject(badLine{tasks[0].line, err})
+	}
+	half := len(tasks) / 2
+	if err := l.submit(ctx, tasks[:half]); err != nil {
+		return err
+	}
+	return l.submit(ctx, tasks[half:])
+}
+
+// reject tells of a bad line. Its error ends the loading.
+func (l *loader) reject(b badLine) error {
+	l.count.Bad++
+	l.bar.Clear()
+	l.app.note("%s:%d: %v", l.name, b.line, b.err)
+	if l.count.Bad == loadMistake {
+		return exit(exitFailure, "line %d is the %dth that is no good, and the rest was not added: mend the file and load it again", b.line, loadMistake)
+	}
+	return nil
+}

@@ -1,0 +1,50 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
+)
+
+func newTypeList(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List the types of tasks that are configured or were met",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.with(func(c *client) error {
+				res, err := call(cmd.Context(), c, c.ListTypes, &taskenginev1.ListTypesRequest{})
+				if err != nil {
+					return err
+				}
+				return a.showTypes(res.GetTypes())
+			})
+		},
+	}
+}
+
+func (a *app) showTypes(types []*taskenginev1.Type) error {
+	rows := make([][]string, len(types))
+	for i, t := range types {
+		if a.json() {
+			j := typeJSON{t.GetName(), t.GetConfigured(), t.GetHandled(), t.GetPaused(), t.GetRunning()}
+			if err := a.printJSON(j); err != nil {
+				return err
+			}
+		}
+		rows[i] = []string{t.GetName(), yesNo(t.GetConfigured()), yesNo(t.GetHandled()), yesNo(t.GetPaused()), fmt.Sprint(t.GetRunning())}
+	}
+	if a.json() {
+		return nil
+	}
+	return a.printTable([]string{"TYPE", "CONFIGURED", "HANDLED", "PAUSED", "RUNNING"}, rows)
+}
+
+func yesNo(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}

@@ -1,0 +1,38 @@
+package server
+
+import "runtime/debug"
+
+// Build says what program this is.
+type Build struct {
+	Version string `json:"version"`          // such as v1.2.3; "(devel)" if it was built from a folder
+	Commit  string `json:"commit,omitempty"` // ends in -dirty if the folder had changes
+	Date    string `json:"date,omitempty"`   // of the commit, RFC 3339
+	Go      string `json:"go"`
+}
+
+// ReadBuild returns what the compiler wrote into this program.
+func ReadBuild() Build {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return Build{Version: "unknown"}
+	}
+	b := Build{Version: info.Main.Version, Go: info.GoVersion}
+	dirty := false
+	for _, s := range info.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			b.Commit = s.Value
+		case "vcs.time":
+			b.Date = s.Value
+		case "vcs.modified":
+			dirty = s.Value == "true"
+		}
+	}
+	if b.Version == "" {
+		b.Version = "(devel)"
+	}
+	if dirty && b.Commit != "" {
+		b.Commit += "-dirty"
+	}
+	return b
+}

@@ -1,0 +1,103 @@
+package server
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/taskengine/taskengine/engine"
+	"github.com/taskengine/taskengine/engine/task"
+)
+
+// FailureLog logs the attempts that failed, at the level info: that tasks fail is what
+// an engine is for, and not its own failure. The engine never waits for it: what comes
+// faster than it can be written is left out, and counted.
+type FailureLog struct {
+	log     *slog.Logger
+	entries chan failure
+	missed  atomic.Uint64
+	done    chan struct{} // closed when everything is written
+}
+
+// failureBacklog is how many failures may wait to be written.
+const failureBacklog = 1024
+
+type failure struct {
+	id      task.ID
+	typ     string
+	attempt uint32
+	outcome task.Outcome
+	state   task.State
+	next    time.Time
+	took    time.Duration
+	err     string
+}
+
+// NewFailureLog returns a failure log that writes to log until it is closed.
+func NewFailureLog(log *slog.Logger) *FailureLog {
+	f := &FailureLog{log: log, entries: make(chan failure, failureBacklog), done: make(chan struct{})}
+	go f.write()
+	return f
+}
+
+// Observer returns what hears of failures from an engine.
+func (f *FailureLog) Observer() engine.Observer { return engine.Observer{Saved: f.saved} }
+
+// Close writes what is left. The engine must be closed before.
+func (f *FailureLog) Close() {
+	close(f.entries)
+	<-f.done
+}
+
+func (f *FailureLog) saved(_ time.Time, _ task.Ref, t *task.Task) {
+	if t == nil {
+		return
+	}
+	a, ended := endedNow(t)
+	if t.State == task.Error && !ended {
+		a = task.Attempt{Number: t.Attempt, Error: t.LastError} // too late to begin
+	} else if !ended || !isFailure(a.Outcome) {
+		return
+	}
+	entry := failure{
+		id: t.ID, typ: t.Type, attempt: a.Number, outcome: a.Outcome, state: t.State,
+		took: a.EndedAt.Sub(a.StartedAt), err: a.Error,
+	}
+	if t.State == task.Waiting {
+		entry.next = t.NextEventAt
+	}
+	select {
+	case f.entries <- entry:
+	default:
+		f.missed.Add(1)
+	}
+}
+
+func isFailure(o task.Outcome) bool {
+	return o == task.Errored || o == task.Crashed || o == task.TimedOut
+}
+
+func (f *FailureLog) write() {
+	defer close(f.done)
+	for e := range f.entries {
+		message := "an attempt failed"
+		if e.state == task.Error {
+			message = "a task failed and needs somebody"
+		}
+		attrs := []slog.Attr{
+			slog.String("task_id", e.id.String()), slog.String("type", e.typ),
+			slog.Int("attempt", int(e.attempt)), slog.String("state", e.state.String()),
+		}
+		if isFailure(e.outcome) {
+			attrs = append(attrs, slog.String("outcome", e.outcome.String()), slog.Duration("took", e.took))
+		}
+		if !e.next.IsZero() {
+			attrs = append(attrs, slog.Time("next", e.next))
+		}
+		f.log.LogAttrs(context.Background(), slog.LevelInfo, message, append(attrs, slog.String("error", text(e.err)))...)
+		if missed := f.missed.Swap(0); missed > 0 {
+			f.log.Info("more attempts failed than could be logged", "left_out", missed)
+		}
+	}
+}

@@ -1,0 +1,117 @@
+package server_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/taskengine/taskengine/engine"
+	"github.com/taskengine/taskengine/engine/policy"
+	"github.com/taskengine/taskengine/server"
+	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
+	"github.com/taskengine/taskengine/storage/memory"
+)
+
+var methods = []string{
+	"Submit", "Get", "List", "Count", "Wait", "Why", "Cancel", "Resume", "Fail", "Reschedule",
+	"ListTypes", "PauseType", "ResumeType", "Version",
+}
+
+// FuzzAPI sends arbitrary bodies to every method, as JSON and as protobuf. Whatever they
+// are, they are answered, by what the request deserves and never by a mistake.
+func FuzzAPI(f *testing.F) {
+	seed(f)
+	keyed := policy.DefaultType()
+	keyed.Limits = []string{"l"}
+	policies := policy.Set{
+		Types:  map[string]policy.Type{"keyed": keyed},
+		Limits: map[string]policy.Limit{"l": {Name: "l", Max: 1, Per: "payload.a.b"}},
+	}
+
+	f.Fuzz(func(t *testing.T, method byte, asJSON bool, body []byte) {
+		e, err := engine.Open(t.Context(), engine.Config{Store: memory.New(), Policies: policies})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer e.Close(context.Background())
+		if _, err := e.Submit(t.Context(), engine.Request{ID: refOf(t, fuzzedID).ID, Type: "idle"}); err != nil {
+			t.Fatal(err)
+		}
+		api := server.NewAPI(server.APIConfig{Engine: e, MaxRequest: 1 << 16})
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond) // of a wait
+		defer cancel()
+		path := "/taskengine.v1.TaskService/" + methods[int(method)%len(methods)]
+		req := httptest.NewRequestWithContext(ctx, http.MethodPost, path, bytes.NewReader(body))
+		req.Header.Set("Content-Type", "application/proto")
+		if asJSON {
+			req.Header.Set("Content-Type", "application/json")
+		}
+		res := httptest.NewRecorder()
+		api.ServeHTTP(res, req)
+		if res.Code == http.StatusInternalServerError {
+			t.Fatalf("%s answers %d: %s", path, res.Code, res.Body)
+		}
+		if res.Code == http.StatusOK {
+			return
+		}
+		var failure struct{ Code, Message string }
+		if err := json.Unmarshal(res.Body.Bytes(), &failure); err != nil || failure.Code == "" || strings.TrimSpace(failure.Message) == "" {
+			t.Errorf("%s answers %d with %q, which says nothing", path, res.Code, res.Body)
+		}
+	})
+}
+
+// fuzzedID is that of the task that is there when a request comes.
+const fuzzedID = "0190a6f0-7c3e-7cc0-8b5e-3f1d2c4b5a69"
+
+// seed gives the fuzzer a request of every method, in both encodings.
+func seed(f *testing.F) {
+	f.Helper()
+	priority := uint32(3)
+	for i, m := range []proto.Message{
+		&taskenginev1.SubmitRequest{Tasks: []*taskenginev1.NewTask{
+			{
+				Id: fuzzedID, Type: "idle", Input: &taskenginev1.NewTask_Text{Text: "{}"}, Priority: &priority, Key: "k", OrderingKey: "o",
+				In: durationpb.New(time.Hour), ExpiresAt: timestamppb.New(time.Unix(1<<33, 0)), Headers: map[string]string{"a": "b"},
+			},
+			{Type: "keyed", Input: &taskenginev1.NewTask_Payload{Payload: []byte(`{"a":1e999}`)}, At: timestamppb.New(time.Unix(1, 2))},
+		}},
+		&taskenginev1.GetRequest{Id: fuzzedID},
+		&taskenginev1.ListRequest{States: []string{"done"}, Types: []string{"idle"}, Limit: 5, PageToken: fuzzedID},
+		&taskenginev1.CountRequest{States: []string{"submitted"}},
+		&taskenginev1.WaitRequest{Ids: []string{fuzzedID}, Timeout: durationpb.New(time.Millisecond)},
+		&taskenginev1.WhyRequest{Id: fuzzedID},
+		&taskenginev1.CancelRequest{Id: fuzzedID, Version: 1, Reason: "r"},
+		&taskenginev1.ResumeRequest{Id: fuzzedID},
+		&taskenginev1.FailRequest{Id: fuzzedID},
+		&taskenginev1.RescheduleRequest{Id: fuzzedID, Time: &taskenginev1.RescheduleRequest_In{In: &durationpb.Duration{Seconds: 315_576_000_000}}},
+		&taskenginev1.ListTypesRequest{},
+		&taskenginev1.PauseTypeRequest{Type: "idle"},
+		&taskenginev1.ResumeTypeRequest{Type: "idle"},
+		&taskenginev1.VersionRequest{},
+	} {
+		binary, err := proto.Marshal(m)
+		if err != nil {
+			f.Fatal(err)
+		}
+		text, err := protojson.Marshal(m)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(byte(i), false, binary)
+		f.Add(byte(i), true, text)
+	}
+	f.Add(byte(0), true, []byte(`{"tasks":[null]}`))
+	f.Add(byte(0), true, []byte(`{"tasks":[{"headers":{"":""}}]}`))
+	f.Add(byte(2), true, []byte(`{"limit":-1}`))
+}

@@ -1,0 +1,85 @@
+package server
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// HandlerStatus is how one handler stands.
+type HandlerStatus struct {
+	Name    string
+	Up      bool   // it takes tasks
+	Detail  string // if it is not: why
+	Starts  int    // processes started so far
+	Crashes int    // processes that died unasked
+}
+
+// gatherer reads from the engine and the handlers, each time somebody asks, what they
+// count themselves.
+type gatherer struct{ *Metrics }
+
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc(namespace+"_"+name, help, labels, nil)
+}
+
+// Describe names nothing: which series there are depends on the node that is watched.
+// Nothing else has their names.
+func (g gatherer) Describe(chan<- *prometheus.Desc) {}
+
+// Collect implements [prometheus.Collector].
+func (g gatherer) Collect(out chan<- prometheus.Metric) {
+	node := g.node.Load()
+	if node == nil {
+		return
+	}
+	counter := func(name, help string, v uint64) {
+		out <- prometheus.MustNewConstMetric(desc(name, help), prometheus.CounterValue, float64(v))
+	}
+	s := node.engine.Stats()
+	counter("grabs_total", "Tasks that were grabbed.", s.Grabbed)
+	counter("grabs_fused_total", "Tasks that were grabbed with their submit, in one commit.", s.Fused)
+	counter("grabs_wasted_total", "Grabs that came too late: the task had changed.", s.Wasted)
+	counter("results_stale_total", "Results of attempts that no longer counted; they were not applied.", s.Stale)
+	counter("triggers_dropped_total", "Triggers that found no place in memory; their tasks are read from the store later.", s.Dropped)
+	counter("attempts_abandoned_total", "Attempts that were given up though their handler had not returned.", s.Abandoned)
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	gauge(desc("triggers_waiting", "Ready tasks that are in memory and wait for a slot."), float64(s.Waiting))
+	g.perType(node, gauge)
+	if node.handlers != nil {
+		handlers(node.handlers(), out)
+	}
+}
+
+func (g gatherer) perType(node *watched, gauge func(d *prometheus.Desc, v float64, labels ...string)) {
+	running := desc("tasks_running", "Tasks that have a slot.", "type")
+	paused := desc("type_paused", "1 if tasks of the type are not started.", "type")
+	other := 0
+	for _, t := range node.engine.Types() {
+		if _, ok := g.types[t.Name]; !ok || t.Name == otherType {
+			other += t.Running
+			continue
+		}
+		gauge(running, float64(t.Running), t.Name)
+		gauge(paused, truth(t.Paused), t.Name)
+	}
+	gauge(running, float64(other), otherType)
+}
+
+func handlers(all []HandlerStatus, out chan<- prometheus.Metric) {
+	up := desc("handler_up", "1 if the handler takes tasks.", "handler")
+	starts := desc("handler_starts_total", "Processes of the handler that were started.", "handler")
+	crashes := desc("handler_crashes_total", "Processes of the handler that died unasked.", "handler")
+	for _, h := range all {
+		out <- prometheus.MustNewConstMetric(up, prometheus.GaugeValue, truth(h.Up), h.Name)
+		out <- prometheus.MustNewConstMetric(starts, prometheus.CounterValue, float64(h.Starts), h.Name)
+		out <- prometheus.MustNewConstMetric(crashes, prometheus.CounterValue, float64(h.Crashes), h.Name)
+	}
+}
+
+func truth(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}

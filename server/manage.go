@@ -1,0 +1,73 @@
+package server
+
+import (
+	"context"
+
+	"github.com/taskengine/taskengine/engine/task"
+	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
+)
+
+// named is a request that names a version of a task.
+type named interface {
+	GetId() string
+	GetVersion() uint64
+}
+
+// edit does a verb to the task that a request names and shows what became of it.
+func (a *API) edit(req named, verb func(task.Ref) (*task.Task, error)) (*taskenginev1.Task, error) {
+	id, err := parseID(req.GetId())
+	if err != nil {
+		return nil, a.answer(err)
+	}
+	t, err := verb(task.Ref{ID: id, Version: req.GetVersion()})
+	if err != nil {
+		return nil, a.answer(err)
+	}
+	if a.metrics != nil {
+		a.metrics.changed(t) // the engine's observer hears of what the engine does by itself
+	}
+	return summaryOf(t), nil
+}
+
+// Cancel ends a task that is no longer wanted.
+func (a *API) Cancel(ctx context.Context, req *taskenginev1.CancelRequest) (*taskenginev1.CancelResponse, error) {
+	t, err := a.edit(req, func(r task.Ref) (*task.Task, error) { return a.engine.Cancel(ctx, r, req.GetReason()) })
+	if err != nil {
+		return nil, err
+	}
+	return &taskenginev1.CancelResponse{Task: t}, nil
+}
+
+// Resume makes a task ready now.
+func (a *API) Resume(ctx context.Context, req *taskenginev1.ResumeRequest) (*taskenginev1.ResumeResponse, error) {
+	t, err := a.edit(req, func(r task.Ref) (*task.Task, error) { return a.engine.Resume(ctx, r) })
+	if err != nil {
+		return nil, err
+	}
+	return &taskenginev1.ResumeResponse{Task: t}, nil
+}
+
+// Fail ends a task that will not be tried again.
+func (a *API) Fail(ctx context.Context, req *taskenginev1.FailRequest) (*taskenginev1.FailResponse, error) {
+	t, err := a.edit(req, func(r task.Ref) (*task.Task, error) { return a.engine.Fail(ctx, r, req.GetReason()) })
+	if err != nil {
+		return nil, err
+	}
+	return &taskenginev1.FailResponse{Task: t}, nil
+}
+
+// Reschedule sets when a task is to run.
+func (a *API) Reschedule(ctx context.Context, req *taskenginev1.RescheduleRequest) (*taskenginev1.RescheduleResponse, error) {
+	at, err := moment(req.GetAt(), req.GetIn(), a.now())
+	if err == nil && at.IsZero() {
+		err = invalid("neither at nor in is given")
+	}
+	if err != nil {
+		return nil, a.answer(err)
+	}
+	t, err := a.edit(req, func(r task.Ref) (*task.Task, error) { return a.engine.Reschedule(ctx, r, at) })
+	if err != nil {
+		return nil, err
+	}
+	return &taskenginev1.RescheduleResponse{Task: t}, nil
+}

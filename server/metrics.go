@@ -1,0 +1,152 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/taskengine/taskengine/engine"
+	"github.com/taskengine/taskengine/engine/task"
+)
+
+const namespace = "taskengine"
+
+// otherType stands in metrics for every type that is not configured: clients choose
+// the types of tasks, and must not choose how many series there are.
+const otherType = "other"
+
+// Metrics counts what a node does. Create it before the engine, so that it sees
+// everything: its [Metrics.Observer] goes into the engine's configuration.
+type Metrics struct {
+	registry *prometheus.Registry
+	types    map[string]*typeMetrics // read only
+	other    *typeMetrics            // of types that are not configured
+	requests *prometheus.HistogramVec
+
+	node atomic.Pointer[watched] // what is read when somebody asks; nil before Watch
+}
+
+// watched is what a node shows of itself when it is asked.
+type watched struct {
+	engine   *engine.Engine
+	handlers func() []HandlerStatus
+}
+
+// typeMetrics are the series of one type, looked up once and for all: counting happens
+// while the engine holds its lock.
+type typeMetrics struct {
+	submitted, started prometheus.Counter
+	finished           map[task.State]prometheus.Counter
+	attempts           map[task.Outcome]prometheus.Counter
+	startDelay, run    prometheus.Observer
+}
+
+// NewMetrics returns metrics for the given types; tasks of others are counted together.
+func NewMetrics(types []string, build Build) *Metrics {
+	m := &Metrics{registry: prometheus.NewRegistry(), types: make(map[string]*typeMetrics, len(types))}
+	f := families{
+		submitted:  counters("tasks_submitted_total", "Tasks that became durable.", "type"),
+		started:    counters("tasks_started_total", "Attempts whose handler was called.", "type"),
+		finished:   counters("tasks_finished_total", "Tasks that ended, by the state they ended in.", "type", "outcome"),
+		attempts:   counters("attempts_ended_total", "Attempts that ended, by how they did.", "type", "outcome"),
+		startDelay: histograms("insert_to_start_seconds", "From when a task could first run, which is its insert or the time it was scheduled for, to its first call.", "type"),
+		run:        histograms("run_seconds", "How long attempts took, from the grab to the answer.", "type"),
+	}
+	m.requests = histograms("api_request_seconds", "How long requests to the API took.", "method", "code")
+	info := prometheus.NewGauge(prometheus.GaugeOpts{
+		Namespace: namespace, Name: "build_info", Help: "Which program this is; always 1.",
+		ConstLabels: prometheus.Labels{"version": build.Version, "commit": build.Commit, "go": build.Go},
+	})
+	info.Set(1)
+	m.registry.MustRegister(
+		f.submitted, f.started, f.finished, f.attempts, f.startDelay, f.run, m.requests, info, gatherer{m},
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	)
+	m.other = f.of(otherType)
+	for _, name := range types {
+		m.types[name] = f.of(name)
+	}
+	return m
+}
+
+// Watch has the metrics show how the engine and its handlers stand. handlers may be nil.
+func (m *Metrics) Watch(e *engine.Engine, handlers func() []HandlerStatus) {
+	m.node.Store(&watched{e, handlers})
+}
+
+// Handler serves the metrics to Prometheus.
+func (m *Metrics) Handler() http.Handler {
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{Registry: m.registry})
+}
+
+// of returns the series of a type.
+func (m *Metrics) of(typ string) *typeMetrics {
+	if t, ok := m.types[typ]; ok {
+		return t
+	}
+	return m.other
+}
+
+// families are the metrics that have a type.
+type families struct {
+	submitted, started, finished, attempts *prometheus.CounterVec
+	startDelay, run                        *prometheus.HistogramVec
+}
+
+func (f families) of(typ string) *typeMetrics {
+	t := &typeMetrics{
+		submitted: f.submitted.WithLabelValues(typ), started: f.started.WithLabelValues(typ),
+		finished: make(map[task.State]prometheus.Counter), attempts: make(map[task.Outcome]prometheus.Counter),
+		startDelay: f.startDelay.WithLabelValues(typ), run: f.run.WithLabelValues(typ),
+	}
+	for _, s := range task.States() {
+		if !s.Live() {
+			t.finished[s] = f.finished.WithLabelValues(typ, s.String())
+		}
+	}
+	for o := task.Completed; o <= task.Interrupted; o++ {
+		t.attempts[o] = f.attempts.WithLabelValues(typ, o.String())
+	}
+	return t
+}
+
+func counters(name, help string, labels ...string) *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, labels)
+}
+
+// histograms have classic buckets from 100 us to 1000 s and native ones for those who
+// scrape them.
+func histograms(name, help string, labels ...string) *prometheus.HistogramVec {
+	return prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Namespace: namespace, Name: name, Help: help,
+		Buckets:                         prometheus.ExponentialBucketsRange(1e-4, 1e3, 15),
+		NativeHistogramBucketFactor:     1.1,
+		NativeHistogramMaxBucketNumber:  160,
+		NativeHistogramMinResetDuration: time.Hour,
+	}, labels)
+}
+
+// interceptor measures the requests to the API.
+func (m *Metrics) interceptor() connect.Interceptor {
+	return connect.UnaryInterceptorFunc(func(next connect.UnaryFunc) connect.UnaryFunc {
+		return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
+			begin := time.Now()
+			res, err := next(ctx, req)
+			code := "ok"
+			if err != nil {
+				code = connect.CodeOf(err).String()
+			}
+			procedure := req.Spec().Procedure
+			method := procedure[strings.LastIndexByte(procedure, '/')+1:]
+			m.requests.WithLabelValues(method, code).Observe(time.Since(begin).Seconds())
+			return res, err
+		}
+	})
+}

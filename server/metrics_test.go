@@ -1,0 +1,230 @@
+package server_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"log/slog"
+	"reflect"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+
+	"github.com/taskengine/taskengine/engine"
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/server"
+	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
+)
+
+// scrape returns the metrics of a node, and each series by name.
+func scrape(t *testing.T, n *node) (string, map[string]float64) {
+	t.Helper()
+	code, text := get(t, admin(t, n.health, n.metrics), "/metrics", "")
+	if code != 200 {
+		t.Fatalf("the metrics answer %d: %s", code, text)
+	}
+	series := make(map[string]float64)
+	for _, m := range regexp.MustCompile(`(?m)^(taskengine_\S+) (\S+)$`).FindAllStringSubmatch(text, -1) {
+		v, err := strconv.ParseFloat(m[2], 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		series[m[1]] = v
+	}
+	return text, series
+}
+
+func TestMetricsCountWhatHappensToTasks(t *testing.T) {
+	n := newNode(t)
+	n.handlers = []server.HandlerStatus{{Name: "a", Up: true, Starts: 3, Crashes: 2}}
+	for range 3 {
+		n.settle(t, n.submit(t, &taskenginev1.NewTask{Type: "echo"}))
+	}
+	n.settle(t, n.submit(t, &taskenginev1.NewTask{Type: "fail"}))
+	n.until(t, n.submit(t, &taskenginev1.NewTask{Type: "retry"}), "waiting")
+	held := n.submit(t, &taskenginev1.NewTask{Type: "hold"})
+	n.until(t, held, "processing")
+	n.submit(t, &taskenginev1.NewTask{Type: "hold"})
+	unwanted := n.submit(t, &taskenginev1.NewTask{Type: "idle"})
+	if _, err := n.client(t).Cancel(t.Context(), &taskenginev1.CancelRequest{Id: unwanted}); err != nil {
+		t.Fatal(err)
+	}
+	n.submit(t, &taskenginev1.NewTask{Type: "made up"})
+	n.submit(t, &taskenginev1.NewTask{Type: "made up, too"})
+	if _, err := n.client(t).Get(t.Context(), &taskenginev1.GetRequest{Id: "x"}); err == nil {
+		t.Error("x is an id")
+	}
+
+	text, got := scrape(t, n)
+	for name, want := range map[string]float64{
+		`taskengine_tasks_submitted_total{type="echo"}`:                              3,
+		`taskengine_tasks_submitted_total{type="idle"}`:                              1,
+		`taskengine_tasks_finished_total{outcome="cancelled",type="idle"}`:           1,
+		`taskengine_tasks_submitted_total{type="other"}`:                             2,
+		`taskengine_tasks_started_total{type="echo"}`:                                3,
+		`taskengine_tasks_started_total{type="retry"}`:                               1,
+		`taskengine_tasks_finished_total{outcome="done",type="echo"}`:                3,
+		`taskengine_tasks_finished_total{outcome="error",type="fail"}`:               1,
+		`taskengine_tasks_finished_total{outcome="error",type="retry"}`:              0,
+		`taskengine_attempts_ended_total{outcome="completed",type="echo"}`:           3,
+		`taskengine_attempts_ended_total{outcome="errored",type="retry"}`:            1,
+		`taskengine_attempts_ended_total{outcome="errored",type="fail"}`:             1,
+		`taskengine_insert_to_start_seconds_count{type="echo"}`:                      3,
+		`taskengine_insert_to_start_seconds_bucket{type="echo",le="+Inf"}`:           3,
+		`taskengine_run_seconds_count{type="echo"}`:                                  3,
+		`taskengine_run_seconds_count{type="hold"}`:                                  0,
+		`taskengine_tasks_running{type="hold"}`:                                      1,
+		`taskengine_tasks_running{type="echo"}`:                                      0,
+		`taskengine_tasks_running{type="other"}`:                                     0,
+		`taskengine_type_paused{type="hold"}`:                                        0,
+		`taskengine_handler_up{handler="a"}`:                                         1,
+		`taskengine_handler_starts_total{handler="a"}`:                               3,
+		`taskengine_handler_crashes_total{handler="a"}`:                              2,
+		`taskengine_grabs_total`:                                                     6,
+		`taskengine_results_stale_total`:                                             0,
+		`taskengine_build_info{commit="",go="",version="v0"}`:                        1,
+		`taskengine_api_request_seconds_count{code="ok",method="Submit"}`:            10,
+		`taskengine_api_request_seconds_count{code="invalid_argument",method="Get"}`: 1,
+	} {
+		if v, ok := got[name]; !ok || v != want {
+			t.Errorf("%s is %v (%v), want %v", name, v, ok, want)
+		}
+	}
+	if got["taskengine_triggers_waiting"] < 1 {
+		t.Errorf("%v triggers wait", got["taskengine_triggers_waiting"])
+	}
+	if strings.Contains(text, "made up") {
+		t.Error("a client's type is a label")
+	}
+	if !strings.Contains(text, "go_goroutines") || !strings.Contains(text, "process_cpu_seconds_total") {
+		t.Error("the process is not measured")
+	}
+}
+
+func TestTheMetricsAreNamedAsPrometheusWantsIt(t *testing.T) {
+	n := newNode(t)
+	n.handlers = []server.HandlerStatus{{Name: "a"}}
+	n.settle(t, n.submit(t, &taskenginev1.NewTask{Type: "echo"}))
+	text, _ := scrape(t, n)
+	problems, err := promlint.New(strings.NewReader(text)).Lint()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+}
+
+func TestALateResultIsNotCountedAsAnEnd(t *testing.T) {
+	m := server.NewMetrics([]string{"echo"}, server.Build{})
+	m.Observer().Saved(time.Now(), task.Ref{}, nil)
+	n := newNode(t)
+	n.metrics = m
+	if _, got := scrape(t, n); got[`taskengine_tasks_finished_total{outcome="done",type="echo"}`] != 0 {
+		t.Errorf("%v tasks are done", got)
+	}
+}
+
+func TestObserversCallsAllOfThemForEverything(t *testing.T) {
+	var calls []string
+	observer := func(name string) engine.Observer {
+		return engine.Observer{
+			Inserted: func(time.Time, *task.Task) { calls = append(calls, name+" inserted") },
+			Started:  func(time.Time, *task.Task) { calls = append(calls, name+" started") },
+			Saved:    func(time.Time, task.Ref, *task.Task) { calls = append(calls, name+" saved") },
+		}
+	}
+	if n := reflect.TypeFor[engine.Observer]().NumField(); n != 3 {
+		t.Errorf("an observer has %d fields; Observers and this test know 3", n)
+	}
+	all := server.Observers(engine.Observer{}, observer("a"), engine.Observer{}, observer("b"))
+	all.Inserted(time.Time{}, nil)
+	all.Started(time.Time{}, nil)
+	all.Saved(time.Time{}, task.Ref{}, nil)
+	if got := strings.Join(calls, ", "); got != "a inserted, b inserted, a started, b started, a saved, b saved" {
+		t.Errorf("called were %s", got)
+	}
+	if none := server.Observers(); none.Inserted != nil || none.Started != nil || none.Saved != nil {
+		t.Error("no observers make one that is called")
+	}
+}
+
+// failed returns a task whose newest attempt failed.
+func failed(state task.State) *task.Task {
+	t := &task.Task{ID: task.ID{1}, Version: 1, Type: "mail", State: task.Submitted}
+	begin := time.Unix(1_700_000_000, 0)
+	task.Change{Ref: t.Ref(), To: task.Processing, At: begin}.Apply(t)
+	task.Change{
+		Ref: t.Ref(), To: state, At: begin.Add(2 * time.Second), NextEventAt: begin.Add(time.Minute),
+		Outcome: task.Errored, Error: "no \xff route",
+	}.Apply(t)
+	return t
+}
+
+func TestFailuresAreLoggedAtInfoWithWhatIsNeededToFindThem(t *testing.T) {
+	var out bytes.Buffer
+	f := server.NewFailureLog(slog.New(slog.NewJSONHandler(&out, nil)))
+	saved := f.Observer().Saved
+	saved(time.Time{}, task.Ref{}, failed(task.Waiting))
+	saved(time.Time{}, task.Ref{}, failed(task.Error))
+	done := &task.Task{State: task.Done}
+	saved(time.Time{}, task.Ref{}, done)
+	saved(time.Time{}, task.Ref{}, nil)
+	late := &task.Task{ID: task.ID{2}, State: task.Error, LastError: "too late"}
+	saved(time.Time{}, task.Ref{}, late)
+	f.Close()
+	var lines []map[string]any
+	for line := range strings.Lines(out.String()) {
+		var l map[string]any
+		if err := json.Unmarshal([]byte(line), &l); err != nil {
+			t.Fatal(err)
+		}
+		lines = append(lines, l)
+	}
+	if len(lines) != 3 {
+		t.Fatalf("the log is %s", out.String())
+	}
+	for k, want := range map[string]any{
+		"level": "INFO", "msg": "an attempt failed", "type": "mail", "attempt": 1.0, "state": "waiting",
+		"outcome": "errored", "error": "no \uFFFD route", "task_id": task.ID{1}.String(), "next": "2023-11-14T22:14:20Z",
+	} {
+		if lines[0][k] != want {
+			t.Errorf("%s is %v, want %v", k, lines[0][k], want)
+		}
+	}
+	if lines[1]["msg"] != "a task failed and needs somebody" || lines[1]["next"] != nil {
+		t.Errorf("an error is logged as %v", lines[1])
+	}
+	if lines[2]["error"] != "too late" || lines[2]["outcome"] != nil {
+		t.Errorf("a task that was too late is logged as %v", lines[2])
+	}
+}
+
+// stuck is a log that takes nothing until it is released.
+type stuck struct {
+	release chan struct{}
+	lines   int
+}
+
+func (s *stuck) Write(b []byte) (int, error) {
+	<-s.release
+	s.lines++
+	return len(b), nil
+}
+
+func TestAStuckLogDoesNotHoldUpTheEngine(t *testing.T) {
+	w := &stuck{release: make(chan struct{})}
+	f := server.NewFailureLog(slog.New(slog.NewTextHandler(w, nil)))
+	const all = 5000
+	for range all {
+		f.Observer().Saved(time.Time{}, task.Ref{}, failed(task.Waiting)) // returns at once
+	}
+	close(w.release)
+	f.Close()
+	if w.lines >= all || w.lines < 1000 {
+		t.Errorf("%d of %d lines were written", w.lines, all)
+	}
+}

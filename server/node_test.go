@@ -1,0 +1,203 @@
+package server_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+	"go.uber.org/goleak"
+
+	"github.com/taskengine/taskengine/engine"
+	"github.com/taskengine/taskengine/engine/policy"
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/server"
+	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
+	"github.com/taskengine/taskengine/server/proto/taskengine/v1/taskenginev1connect"
+	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/storage/memory"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// discard is a log that nobody reads.
+var discard = slog.New(slog.DiscardHandler)
+
+// breakable is a store that can be broken.
+type breakable struct {
+	*memory.Store
+	broken atomic.Bool
+}
+
+func (b *breakable) Update(ctx context.Context, fn func(storage.Tx) error) error {
+	if b.broken.Load() {
+		return storage.ErrBroken
+	}
+	return b.Store.Update(ctx, fn)
+}
+
+// node is an engine behind an API, over a real connection.
+type node struct {
+	engine   *engine.Engine
+	store    *breakable
+	metrics  *server.Metrics
+	health   *server.Health
+	api      *server.Listener
+	handlers []server.HandlerStatus
+	release  chan struct{} // lets the tasks of type hold go on
+}
+
+// newNode starts a node with the types echo, fail (for good), retry (waits an hour for
+// its second attempt), hold (waits to be released, one at a time) and idle, which nobody
+// handles.
+func newNode(t testing.TB) *node {
+	t.Helper()
+	n := &node{store: &breakable{Store: memory.New()}, health: new(server.Health), release: make(chan struct{})}
+	hold, retry := policy.DefaultType(), policy.DefaultType()
+	hold.Concurrency = 1
+	retry.Retry.Backoff = policy.Backoff{Kind: policy.Fixed, Delays: []time.Duration{time.Hour}}
+	types := map[string]policy.Type{
+		"echo": policy.DefaultType(), "fail": policy.DefaultType(), "retry": retry, "hold": hold, "idle": policy.DefaultType(),
+	}
+	n.metrics = server.NewMetrics([]string{"echo", "fail", "retry", "hold", "idle"}, server.Build{Version: "v0"})
+	var err error
+	n.engine, err = engine.Open(t.Context(), engine.Config{
+		Store: n.store, Policies: policy.Set{Slots: 8, Types: types}, Observer: n.metrics.Observer(),
+		Handlers: map[string]task.Handler{
+			"echo":  task.HandlerFunc(func(_ context.Context, t *task.Task) ([]byte, error) { return t.Payload, nil }),
+			"fail":  task.HandlerFunc(func(context.Context, *task.Task) ([]byte, error) { return nil, task.Permanent(io.ErrUnexpectedEOF) }),
+			"retry": task.HandlerFunc(func(context.Context, *task.Task) ([]byte, error) { return nil, io.ErrUnexpectedEOF }),
+			"hold": task.HandlerFunc(func(ctx context.Context, _ *task.Task) ([]byte, error) {
+				select {
+				case <-n.release:
+					return nil, nil
+				case <-ctx.Done():
+					return nil, context.Cause(ctx)
+				}
+			}),
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.health.Started(n.engine, func() []server.HandlerStatus { return n.handlers })
+	n.metrics.Watch(n.engine, func() []server.HandlerStatus { return n.handlers })
+	n.api = listen(t, n.handler(), false)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel() // whatever runs is cancelled
+		n.engine.Close(ctx)
+	})
+	return n
+}
+
+func (n *node) handler() http.Handler {
+	return server.NewAPI(server.APIConfig{
+		Engine: n.engine, Build: server.Build{Version: "v0", Go: "go0"}, Node: "n1", Metrics: n.metrics, MaxRequest: 4 << 20,
+	})
+}
+
+func listen(t testing.TB, h http.Handler, strict bool) *server.Listener {
+	t.Helper()
+	l, err := server.Listen(t.Context(), server.ListenConfig{Address: "127.0.0.1:0", Handler: h, Strict: strict, Log: discard})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if err := l.Close(ctx); err != nil {
+			t.Errorf("closing the listener: %v", err)
+		}
+	})
+	return l
+}
+
+// httpClient returns a client that speaks HTTP/2 without TLS, or HTTP/1.1.
+func httpClient(t testing.TB, h2 bool) *http.Client {
+	var p http.Protocols
+	p.SetHTTP1(!h2)
+	p.SetUnencryptedHTTP2(h2)
+	transport := &http.Transport{Protocols: &p}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport}
+}
+
+// client returns a client of the API that speaks gRPC.
+func (n *node) client(t testing.TB) taskenginev1connect.TaskServiceClient {
+	return n.clientOf(t, true, connect.WithGRPC())
+}
+
+func (n *node) clientOf(t testing.TB, h2 bool, o ...connect.ClientOption) taskenginev1connect.TaskServiceClient {
+	return taskenginev1connect.NewTaskServiceClient(httpClient(t, h2), "http://"+n.api.Addr().String(), o...)
+}
+
+// submit adds one task.
+func (n *node) submit(t *testing.T, m *taskenginev1.NewTask) string {
+	t.Helper()
+	res, err := n.client(t).Submit(t.Context(), &taskenginev1.SubmitRequest{Tasks: []*taskenginev1.NewTask{m}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res.GetReceipts()[0].GetId()
+}
+
+// settle waits for a task to end and returns it.
+func (n *node) settle(t *testing.T, id string) *taskenginev1.Task {
+	t.Helper()
+	res, err := n.client(t).Wait(t.Context(), &taskenginev1.WaitRequest{Ids: []string{id}})
+	if err != nil || !res.GetSettled() {
+		t.Fatalf("waiting for %s returned %v, %v", id, res, err)
+	}
+	return res.GetTasks()[0]
+}
+
+// until waits for a task to be in a state.
+func (n *node) until(t *testing.T, id, state string) *taskenginev1.Task {
+	t.Helper()
+	for {
+		res, err := n.client(t).Get(t.Context(), &taskenginev1.GetRequest{Id: id})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if res.GetTask().GetState() == state {
+			return res.GetTask()
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// post sends a request as curl does, and returns the code and the body, parsed.
+func (n *node) post(t *testing.T, method, body string) (int, map[string]any) {
+	t.Helper()
+	url := "http://" + n.api.Addr().String() + "/taskengine.v1.TaskService/" + method
+	res, err := httpClient(t, false).Post(url, "application/json", bytes.NewBufferString(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	var parsed map[string]any
+	if err := json.NewDecoder(res.Body).Decode(&parsed); err != nil {
+		t.Fatalf("%s answered no JSON: %v", method, err)
+	}
+	return res.StatusCode, parsed
+}
+
+func refOf(t *testing.T, id string) task.Ref {
+	t.Helper()
+	parsed, err := task.ParseID(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return task.Ref{ID: parsed}
+}
+
+func contextWithTimeout(t *testing.T, d time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(t.Context(), d)
+}

@@ -1,0 +1,88 @@
+package server
+
+import (
+	"time"
+
+	"github.com/taskengine/taskengine/engine"
+	"github.com/taskengine/taskengine/engine/task"
+)
+
+// Observers makes one observer of several, called in their order.
+func Observers(all ...engine.Observer) engine.Observer {
+	var o engine.Observer
+	for _, next := range all {
+		o.Inserted = both(o.Inserted, next.Inserted)
+		o.Started = both(o.Started, next.Started)
+		o.Saved = bothSaved(o.Saved, next.Saved)
+	}
+	return o
+}
+
+func both(a, b func(time.Time, *task.Task)) func(time.Time, *task.Task) {
+	if a == nil || b == nil {
+		return either(a, b)
+	}
+	return func(at time.Time, t *task.Task) { a(at, t); b(at, t) }
+}
+
+func either(a, b func(time.Time, *task.Task)) func(time.Time, *task.Task) {
+	if a == nil {
+		return b
+	}
+	return a
+}
+
+func bothSaved(a, b func(time.Time, task.Ref, *task.Task)) func(time.Time, task.Ref, *task.Task) {
+	switch {
+	case a == nil:
+		return b
+	case b == nil:
+		return a
+	}
+	return func(at time.Time, was task.Ref, t *task.Task) { a(at, was, t); b(at, was, t) }
+}
+
+// Observer returns what counts the tasks of an engine.
+func (m *Metrics) Observer() engine.Observer {
+	return engine.Observer{Inserted: m.inserted, Started: m.started, Saved: m.saved}
+}
+
+func (m *Metrics) inserted(_ time.Time, t *task.Task) { m.of(t.Type).submitted.Inc() }
+
+func (m *Metrics) started(at time.Time, t *task.Task) {
+	series := m.of(t.Type)
+	series.started.Inc()
+	// A task with a past was not ready all the while since it first could run.
+	if t.Attempt == 1 && len(t.History) == 0 {
+		series.startDelay.Observe(max(0, at.Sub(t.ReadyAt)).Seconds())
+	}
+}
+
+func (m *Metrics) saved(_ time.Time, _ task.Ref, t *task.Task) {
+	if t != nil { // else it came too late, which the engine counts itself
+		m.changed(t)
+	}
+}
+
+// changed counts what ended with the newest change of a task.
+func (m *Metrics) changed(t *task.Task) {
+	series := m.of(t.Type)
+	if c, ended := series.finished[t.State]; ended {
+		c.Inc()
+	}
+	if a, ok := endedNow(t); ok {
+		series.attempts[a.Outcome].Inc()
+		series.run.Observe(max(0, a.EndedAt.Sub(a.StartedAt)).Seconds())
+	}
+}
+
+// endedNow returns the attempt that ended with the newest change of a task, if one did.
+func endedNow(t *task.Task) (task.Attempt, bool) {
+	if t.State == task.Done {
+		return task.Attempt{Number: t.Attempt, StartedAt: t.StartedAt, EndedAt: t.UpdatedAt, Outcome: task.Completed}, true
+	}
+	if n := len(t.History); n > 0 && t.History[n-1].EndedAt.Equal(t.UpdatedAt) {
+		return t.History[n-1], true
+	}
+	return task.Attempt{}, false
+}

@@ -1,0 +1,82 @@
+package server
+
+import (
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/taskengine/taskengine/engine"
+	"github.com/taskengine/taskengine/engine/task"
+	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
+)
+
+// text makes text of what a handler, or a program with the engine inside, wrote: the
+// wire takes nothing but UTF-8.
+func text(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
+
+func stamp(t time.Time) *timestamppb.Timestamp {
+	if t.IsZero() {
+		return nil
+	}
+	return timestamppb.New(t)
+}
+
+// messageOf shows a task as it is.
+func messageOf(t *task.Task) *taskenginev1.Task {
+	m := summaryOf(t)
+	m.Payload, m.Result = t.Payload, t.Result
+	return m
+}
+
+// summaryOf shows a task without payload and result.
+func summaryOf(t *task.Task) *taskenginev1.Task {
+	m := &taskenginev1.Task{
+		Id: t.ID.String(), Type: text(t.Type), State: t.State.String(), Version: t.Version,
+		Attempt: t.Attempt, Crashes: t.Crashes, Priority: uint32(t.Priority),
+		Key: text(t.Key), OrderingKey: text(t.OrderingKey),
+		CreatedAt: stamp(t.CreatedAt), ReadyAt: stamp(t.ReadyAt), NextEventAt: stamp(t.NextEventAt),
+		ExpiresAt: stamp(t.ExpiresAt), StartedAt: stamp(t.StartedAt), UpdatedAt: stamp(t.UpdatedAt),
+		Error: text(t.LastError),
+	}
+	if len(t.Headers) > 0 {
+		m.Headers = make(map[string]string, len(t.Headers))
+		for k, v := range t.Headers {
+			m.Headers[text(k)] = text(v)
+		}
+	}
+	for _, a := range t.History {
+		m.History = append(m.History, &taskenginev1.Attempt{
+			Number: a.Number, StartedAt: stamp(a.StartedAt), EndedAt: stamp(a.EndedAt),
+			Outcome: a.Outcome.String(), Error: text(a.Error),
+		})
+	}
+	return m
+}
+
+func summariesOf(ts []*task.Task) []*taskenginev1.Task {
+	ms := make([]*taskenginev1.Task, len(ts))
+	for i, t := range ts {
+		ms[i] = summaryOf(t)
+	}
+	return ms
+}
+
+func reasonsOf(rs []engine.Reason) []*taskenginev1.Reason {
+	ms := make([]*taskenginev1.Reason, len(rs))
+	for i, r := range rs {
+		ms[i] = &taskenginev1.Reason{
+			Code: r.Code, Text: text(r.Text), Limit: r.Limit, Value: text(r.Value),
+			Used: int64(r.Used), Max: int64(r.Max), Until: stamp(r.Until), Holders: idTexts(r.Holders),
+		}
+	}
+	return ms
+}
+
+func idTexts(ids []task.ID) []string {
+	texts := make([]string, len(ids))
+	for i, id := range ids {
+		texts[i] = id.String()
+	}
+	return texts
+}

@@ -1,0 +1,163 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/taskengine/taskengine/engine/task"
+	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
+)
+
+// Submit adds tasks.
+func (a *API) Submit(ctx context.Context, req *taskenginev1.SubmitRequest) (*taskenginev1.SubmitResponse, error) {
+	reqs, err := requestsOf(req.GetTasks(), a.now())
+	if err != nil {
+		return nil, a.answer(err)
+	}
+	receipts, err := a.engine.Submit(ctx, reqs...)
+	if err != nil {
+		return nil, a.answer(err)
+	}
+	res := &taskenginev1.SubmitResponse{Receipts: make([]*taskenginev1.Receipt, len(receipts))}
+	for i, r := range receipts {
+		res.Receipts[i] = &taskenginev1.Receipt{Id: r.ID.String(), Created: r.Created}
+	}
+	return res, nil
+}
+
+// Get returns one task.
+func (a *API) Get(ctx context.Context, req *taskenginev1.GetRequest) (*taskenginev1.GetResponse, error) {
+	id, err := parseID(req.GetId())
+	if err != nil {
+		return nil, a.answer(err)
+	}
+	t, err := a.engine.Get(ctx, id)
+	if err != nil {
+		return nil, a.answer(err)
+	}
+	return &taskenginev1.GetResponse{Task: messageOf(t)}, nil
+}
+
+// List returns a page of tasks.
+func (a *API) List(ctx context.Context, req *taskenginev1.ListRequest) (*taskenginev1.ListResponse, error) {
+	filter, err := filterOf(req.GetStates(), req.GetTypes())
+	if err != nil {
+		return nil, a.answer(err)
+	}
+	if req.GetLimit() > MaxList {
+		return nil, a.answer(invalid("limit is %d, of %d allowed", req.GetLimit(), MaxList))
+	}
+	var before task.ID
+	if token := req.GetPageToken(); token != "" {
+		if before, err = task.ParseID(token); err != nil {
+			return nil, a.answer(invalid("page_token is not one of an earlier response"))
+		}
+	}
+	tasks, next, err := a.engine.List(ctx, filter, before, cmp.Or(int(req.GetLimit()), defaultList))
+	if err != nil {
+		return nil, a.answer(err)
+	}
+	res := &taskenginev1.ListResponse{Tasks: summariesOf(tasks)}
+	if !next.IsZero() {
+		res.NextPageToken = next.String()
+	}
+	return res, nil
+}
+
+// Count returns the number of tasks per type and state.
+func (a *API) Count(ctx context.Context, req *taskenginev1.CountRequest) (*taskenginev1.CountResponse, error) {
+	filter, err := filterOf(req.GetStates(), req.GetTypes())
+	if err != nil {
+		return nil, a.answer(err)
+	}
+	counts, err := a.engine.Count(ctx, filter)
+	if err != nil {
+		return nil, a.answer(err)
+	}
+	res := &taskenginev1.CountResponse{}
+	for of, n := range counts {
+		res.Counts = append(res.Counts, &taskenginev1.StateCount{State: of.State.String(), Type: text(of.Type), Count: n})
+	}
+	slices.SortFunc(res.Counts, func(a, b *taskenginev1.StateCount) int {
+		return cmp.Or(cmp.Compare(a.Type, b.Type), cmp.Compare(a.State, b.State))
+	})
+	return res, nil
+}
+
+// Wait waits for tasks to end.
+func (a *API) Wait(ctx context.Context, req *taskenginev1.WaitRequest) (*taskenginev1.WaitResponse, error) {
+	ids, timeout, err := waitOf(req)
+	if err != nil {
+		return nil, a.answer(err)
+	}
+	waiting, cancel := context.WithTimeoutCause(ctx, timeout, errPolled)
+	defer cancel()
+	if req.GetType() != "" {
+		err = a.engine.WaitType(waiting, req.GetType())
+	} else {
+		err = a.engine.WaitTasks(waiting, ids...)
+	}
+	res := &taskenginev1.WaitResponse{Settled: err == nil}
+	if err != nil && !polled(waiting) {
+		return nil, a.answer(err)
+	}
+	for _, id := range ids {
+		t, err := a.engine.Get(ctx, id)
+		switch {
+		case errors.Is(err, task.ErrNotFound):
+			res.Missing = append(res.Missing, id.String())
+		case err != nil:
+			return nil, a.answer(err)
+		default:
+			res.Tasks = append(res.Tasks, summaryOf(t))
+		}
+	}
+	return res, nil
+}
+
+// errPolled ends a long poll whose time is over.
+var errPolled = errors.New("the poll is over")
+
+// polled reports whether a wait ended because its poll was over, and not its client.
+func polled(ctx context.Context) bool { return errors.Is(context.Cause(ctx), errPolled) }
+
+func waitOf(req *taskenginev1.WaitRequest) (ids []task.ID, timeout time.Duration, err error) {
+	switch {
+	case len(req.GetIds()) > 0 && req.GetType() != "":
+		return nil, 0, invalid("ids and type exclude each other")
+	case len(req.GetIds()) == 0 && req.GetType() == "":
+		return nil, 0, invalid("neither ids nor a type are given")
+	case len(req.GetIds()) > MaxSubmit:
+		return nil, 0, invalid("%d ids, of %d allowed in one request", len(req.GetIds()), MaxSubmit)
+	}
+	for _, text := range req.GetIds() {
+		id, err := parseID(text)
+		if err != nil {
+			return nil, 0, err
+		}
+		ids = append(ids, id)
+	}
+	timeout = defaultWait
+	if req.GetTimeout() != nil {
+		if timeout, err = durationOf("timeout", req.GetTimeout()); err != nil {
+			return nil, 0, err
+		}
+	}
+	return ids, min(timeout, MaxWait), nil
+}
+
+// Why says what keeps a task from running.
+func (a *API) Why(ctx context.Context, req *taskenginev1.WhyRequest) (*taskenginev1.WhyResponse, error) {
+	id, err := parseID(req.GetId())
+	if err != nil {
+		return nil, a.answer(err)
+	}
+	t, reasons, err := a.engine.Why(ctx, id)
+	if err != nil {
+		return nil, a.answer(err)
+	}
+	return &taskenginev1.WhyResponse{Task: summaryOf(t), Reasons: reasonsOf(reasons)}, nil
+}

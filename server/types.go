@@ -1,0 +1,43 @@
+package server
+
+import (
+	"context"
+
+	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
+)
+
+// ListTypes returns how things stand with every type.
+func (a *API) ListTypes(context.Context, *taskenginev1.ListTypesRequest) (*taskenginev1.ListTypesResponse, error) {
+	res := &taskenginev1.ListTypesResponse{}
+	for _, t := range a.engine.Types() {
+		res.Types = append(res.Types, &taskenginev1.Type{
+			Name: text(t.Name), Configured: t.Known, Handled: t.Handled, Paused: t.Paused, Running: uint32(t.Running),
+		})
+	}
+	return res, nil
+}
+
+// PauseType stops tasks of a type from being started.
+func (a *API) PauseType(ctx context.Context, req *taskenginev1.PauseTypeRequest) (*taskenginev1.PauseTypeResponse, error) {
+	if err := a.engine.Pause(ctx, req.GetType()); err != nil {
+		return nil, a.answer(err)
+	}
+	a.log.Info("a type was paused", "type", req.GetType())
+	return &taskenginev1.PauseTypeResponse{}, nil
+}
+
+// ResumeType lets tasks of a type be started again.
+func (a *API) ResumeType(ctx context.Context, req *taskenginev1.ResumeTypeRequest) (*taskenginev1.ResumeTypeResponse, error) {
+	if err := a.engine.Unpause(ctx, req.GetType()); err != nil {
+		return nil, a.answer(err)
+	}
+	a.log.Info("a type was resumed", "type", req.GetType())
+	return &taskenginev1.ResumeTypeResponse{}, nil
+}
+
+// Version says what program this is.
+func (a *API) Version(context.Context, *taskenginev1.VersionRequest) (*taskenginev1.VersionResponse, error) {
+	return &taskenginev1.VersionResponse{
+		Version: a.build.Version, Commit: a.build.Commit, Date: a.build.Date, Go: a.build.Go, Node: a.node,
+	}, nil
+}
