@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	mathrand "math/rand/v2"
 	"sync"
 	"time"
@@ -146,6 +147,12 @@ func newEngine(c Config) (*Engine, error) {
 	if c.Store == nil {
 		return nil, errors.New("engine: Config.Store is missing")
 	}
+	handled, types := make(map[string]bool), make(map[string]policy.Type)
+	for name := range c.Handlers {
+		handled[name], types[name] = true, policy.DefaultType()
+	}
+	maps.Copy(types, c.Policies.Types)
+	c.Policies.Types = types
 	var seed [32]byte
 	rand.Read(seed[:])
 	ids := task.NewIDs(seed)
@@ -161,10 +168,6 @@ func newEngine(c Config) (*Engine, error) {
 		failed: make(chan struct{}), surveyed: make(chan struct{}), drained: make(chan struct{}), gone: make(chan struct{}),
 	}
 	e.submissions.New = newSubmission
-	handled := make(map[string]bool)
-	for name := range c.Handlers {
-		handled[name] = true
-	}
 	for name, p := range c.Policies.Types {
 		e.keys[name] = keyedOf(c.Policies.Keyed(p))
 	}

@@ -33,8 +33,8 @@ func (e *Engine) List(ctx context.Context, f storage.Filter, before task.ID, lim
 	return s.List(ctx, f, before, limit, listScan)
 }
 
-// Count returns the number of tasks per state and type. It reads all that it counts:
-// it is for people, not for monitors.
+// Count returns the number of tasks per state and type. It reads all that it counts,
+// so counting what has ended is for people, not for monitors.
 func (e *Engine) Count(ctx context.Context, f storage.Filter) (map[storage.StateType]int64, error) {
 	s, ok := e.store.(storage.Inspector)
 	if !ok {
@@ -46,8 +46,8 @@ func (e *Engine) Count(ctx context.Context, f storage.Filter) (map[storage.State
 // TypeStatus is how things stand with one type.
 type TypeStatus = core.TypeStatus
 
-// Types returns how things stand with every type that is configured or was met, in the
-// order of their names.
+// Types returns how things stand with every type that is configured, or was paused or
+// resumed by hand, in the order of their names.
 func (e *Engine) Types() []TypeStatus {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -373,3 +373,29 @@ func TestAShortRetentionIsKeptEvenWhenNothingWasThereBefore(t *testing.T) {
 		}
 	})
 }
+
+func TestTypesThatNobodyKnowsAreNotRememberedOnceTheirTasksHaveEnded(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		n := start(t, one("x", nil), nil)
+		before := len(n.Types())
+		for i := range 100 {
+			id := n.submit(engine.Request{Type: fmt.Sprintf("unknown-%d", i)})
+			if _, err := n.Cancel(t.Context(), task.Ref{ID: id}, ""); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if after := len(n.Types()); after != before {
+			t.Errorf("%d types are known, %d before", after, before)
+		}
+	})
+}
+
+func TestATypeWithAHandlerAndNoPolicyIsTreatedByDefault(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		var j journal
+		n := start(t, policy.Set{Slots: 1}, handle("x", j.work(0)))
+		if got := n.end(n.submit(engine.Request{Type: "x"})); got.State != task.Done {
+			t.Errorf("it is %v", got.State)
+		}
+	})
+}

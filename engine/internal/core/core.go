@@ -113,15 +113,13 @@ func New(c Config) *Core {
 
 func (k *kind) open() bool { return k.handled && !k.paused }
 
-// kind returns what is known of a type, which may be nothing: then it is treated by
-// default and waits for a handler.
+// kind returns what is known of a type. One that is not known is treated by default,
+// waits for a handler, and is not remembered: anybody may name one.
 func (c *Core) kind(name string) *kind {
-	k, ok := c.kinds[name]
-	if !ok {
-		k = &kind{name: name, policy: policy.DefaultType()}
-		c.kinds[name] = k
+	if k, ok := c.kinds[name]; ok {
+		return k
 	}
-	return k
+	return &kind{name: name, policy: policy.DefaultType()}
 }
 
 // Policy returns how tasks of a type are treated; unknown types are treated by default.
@@ -132,6 +130,7 @@ func (c *Core) Policy(name string) policy.Type { return c.kind(name).policy }
 func (c *Core) Pause(now time.Time, name string, paused bool) {
 	k := c.kind(name)
 	k.paused = paused
+	c.kinds[name] = k
 	c.table.Open(now.UnixNano(), name, k.open())
 	c.book(now)
 }

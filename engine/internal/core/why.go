@@ -72,8 +72,8 @@ type TypeStatus struct {
 	Known   bool // it is configured
 }
 
-// Types returns how things stand with every type that is configured or was met, in the
-// order of their names.
+// Types returns how things stand with every type that is configured, or was paused or
+// resumed by hand, in the order of their names.
 func (c *Core) Types() []TypeStatus {
 	out := make([]TypeStatus, 0, len(c.kinds))
 	for name, k := range c.kinds {

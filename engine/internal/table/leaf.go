@@ -126,7 +126,8 @@ func (t *Table) leafOf(name task.Leaf) *leaf {
 	case c > 0:
 		l.cross(t.limitNode([]policy.Limit{k.concurrency()}, nil))
 	}
-	if name.Group != "" {
+	k.leaves++
+	if !l.stays() {
 		t.grouped++
 	}
 	t.leaves[name] = l
@@ -166,10 +167,14 @@ func (t *Table) spareLeaf() *leaf {
 
 const maxSpare = 1024
 
+// stays reports whether the leaf is kept though nothing is in it: there is one such leaf
+// for each type that is known.
+func (l *leaf) stays() bool { return l.name.Group == "" && l.kind.known }
+
 // release forgets the leaf if nothing is in it, nothing of it runs, and the store has
-// no more of it. Leaves without a group stay: there is one for each type.
+// no more of it.
 func (t *Table) release(now int64, l *leaf) {
-	if l.any || l.running > 0 || l.more || l.loading || l.name.Group == "" {
+	if l.any || l.running > 0 || l.more || l.loading || l.stays() {
 		return
 	}
 	t.forget(now, l)
@@ -183,6 +188,9 @@ func (t *Table) forget(now int64, l *leaf) {
 	delete(t.leaves, l.name)
 	if l.name.Group != "" {
 		t.grouped--
+		if l.kind.leaves--; l.kind.leaves == 0 && !l.kind.known {
+			delete(t.kinds, l.kind.name)
+		}
 	}
 	for _, n := range l.across {
 		n.users--

@@ -83,8 +83,11 @@ func (t *Table) Add(now int64, tr task.Trigger) bool {
 		t.refill(l)
 		return false
 	}
+	had, head := l.any, l.head.rank
 	kept := t.insert(l, item{tr.Rank, tr.Ref, tr.Shard})
-	t.changed(now, l)
+	if !had || l.head.rank != head {
+		t.changed(now, l)
+	}
 	t.refill(l)
 	return kept
 }

@@ -42,7 +42,7 @@ type Table struct {
 	hand   int     // position in ring
 
 	size    int // triggers in all leaves
-	grouped int // leaves with a group: the others are one for each type
+	grouped int // leaves that come and go; the others are one for each type that is known
 	running int // slots booked
 	serial  uint64
 
@@ -63,6 +63,8 @@ type kind struct {
 	across [][]policy.Limit // the chains of the limits that cut across
 	keyed  int              // how many of them have values in the group
 	closed bool             // paused, or nobody handles it
+	known  bool             // it is configured: its leaf without a group stays
+	leaves int              // how many it has
 }
 
 // item is a trigger as a leaf keeps it.
@@ -90,6 +92,7 @@ func New(c Config) *Table {
 	t.look.begin()
 	for name, p := range c.Policies.Types {
 		t.kinds[name] = t.newKind(name, p)
+		t.kinds[name].known = true
 	}
 	return t
 }
