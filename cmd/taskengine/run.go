@@ -17,7 +17,7 @@ func newRun(a *app) *cobra.Command {
 		Short: "Run a node",
 		Long: `Run a node until it is told to stop.
 
-SIGTERM and SIGINT stop it: it takes no more tasks, waits for those that run for the
+SIGTERM, SIGINT and SIGHUP stop it: it takes no more tasks, waits for those that run for the
 configured drain_timeout, and ends. A second signal ends it at once: running tasks are
 cancelled, and run again when the node is back. Nothing that was accepted is lost.`,
 		Args: cobra.NoArgs,

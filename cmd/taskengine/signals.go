@@ -26,7 +26,7 @@ func listenToSignals(ctx context.Context) *signals {
 	s.first, first = context.WithCancelCause(ctx)
 	s.second, second = context.WithCancelCause(context.WithoutCancel(ctx))
 	s.cancel = []context.CancelCauseFunc{first, second}
-	signal.Notify(s.received, syscall.SIGTERM, syscall.SIGINT)
+	signal.Notify(s.received, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	go s.listen()
 	return s
 }
