@@ -54,8 +54,7 @@ func (t *Table) Claim(now int64, name task.Leaf, rank task.Rank) (Slot, bool) {
 	if !t.Complete() {
 		return Slot{}, false
 	}
-	k := t.kind(name.Type)
-	if k.closed {
+	if !t.IsOpen(name.Type) {
 		return Slot{}, false
 	}
 	t.wakeParked(now)

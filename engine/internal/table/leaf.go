@@ -186,11 +186,11 @@ func (t *Table) forget(now int64, l *leaf) {
 	t.ring[l.place], last.place = last, l.place
 	t.ring = t.ring[:len(t.ring)-1]
 	delete(t.leaves, l.name)
-	if l.name.Group != "" {
+	if !l.stays() {
 		t.grouped--
-		if l.kind.leaves--; l.kind.leaves == 0 && !l.kind.known {
-			delete(t.kinds, l.kind.name)
-		}
+	}
+	if l.kind.leaves--; l.kind.leaves == 0 && !l.kind.known {
+		delete(t.kinds, l.kind.name)
 	}
 	for _, n := range l.across {
 		n.users--

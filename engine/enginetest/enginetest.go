@@ -1,0 +1,295 @@
+// Package enginetest is the suite that the whole engine passes on every pair of a store
+// and a coordination backend: scenarios with real time, real goroutines and real disks.
+// What the engine decides is tested more closely, and in made-up time, beside the engine;
+// here it is shown that the parts keep their promises together.
+//
+// Scenarios wait for what must happen and never for a time. Whatever a scenario is about,
+// it is also checked that no version of a task is handled twice, that no task has two
+// attempts at once, and that every slot is free and every trigger gone in the end.
+package enginetest
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/taskengine/taskengine/coord"
+	"github.com/taskengine/taskengine/engine"
+	"github.com/taskengine/taskengine/engine/policy"
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/storage/storagetest"
+)
+
+// Config says what the engine is to be exercised on.
+type Config struct {
+	// Open returns an empty store of its own and sees to it that it is closed in the end.
+	// It must implement [storage.Inspector]. One that implements [storagetest.Reopener] is
+	// reopened whenever the engine is, and one that implements [storagetest.Checker] is
+	// checked at the end of every scenario.
+	Open func(t testing.TB) storage.Store
+
+	// Coord returns a node of a coordination backend of its own; nil is a node alone.
+	Coord func(t testing.TB) coord.Elector
+
+	// Patience is how long to wait for what must happen; 0 is two minutes.
+	Patience time.Duration
+}
+
+// scenario is one thing that the engine promises, named by a sentence.
+type scenario struct {
+	name string
+	run  func(n *node)
+}
+
+// Run runs every scenario.
+func Run(t *testing.T, c Config) {
+	if c.Patience == 0 {
+		c.Patience = 2 * time.Minute
+	}
+	for _, section := range []struct {
+		name      string
+		scenarios []scenario
+	}{
+		{"submit", submitScenarios},
+		{"order", orderScenarios},
+		{"attempts", attemptScenarios},
+		{"limits", limitScenarios},
+		{"verbs", verbScenarios},
+		{"races", raceScenarios},
+		{"life", lifeScenarios},
+		{"faults", faultScenarios},
+	} {
+		t.Run(section.name, func(t *testing.T) {
+			for _, s := range section.scenarios {
+				t.Run(s.name, func(t *testing.T) {
+					n := newNode(t, c)
+					s.run(n)
+					n.finish()
+				})
+			}
+		})
+	}
+}
+
+// node is an engine under test with what the scenarios need to use it.
+type node struct {
+	*testing.T
+	*engine.Engine // nil while it is closed
+
+	store  storage.Store
+	config engine.Config // what it is opened with
+	ledger ledger
+	ctx    context.Context // ends when patience does
+}
+
+func newNode(t *testing.T, c Config) *node {
+	n := &node{T: t, store: c.Open(t)}
+	ctx, cancel := context.WithTimeout(t.Context(), c.Patience)
+	t.Cleanup(cancel)
+	n.ctx = ctx
+	n.ledger.init(t)
+	n.config.Store = n.store
+	if c.Coord != nil {
+		n.config.Elector = c.Coord(t)
+	}
+	t.Cleanup(func() {
+		if n.Engine != nil { // the scenario failed
+			ended, cancel := context.WithCancel(context.Background())
+			cancel()
+			_ = n.Close(ended)
+		}
+	})
+	return n
+}
+
+type handle = func(context.Context, *task.Task) ([]byte, error)
+
+// start opens the engine for the first time, or with other policies and handlers.
+func (n *node) start(set policy.Set, handlers map[string]handle) {
+	n.Helper()
+	n.config.Policies = set
+	n.config.Handlers = make(map[string]task.Handler)
+	for name, h := range handlers {
+		n.config.Handlers[name] = n.ledger.watch(h)
+	}
+	n.open()
+}
+
+func (n *node) open() {
+	n.Helper()
+	e, err := engine.Open(n.ctx, n.config)
+	if err != nil {
+		n.Fatal(err)
+	}
+	n.Engine = e
+}
+
+// close lets everything that runs end, and closes the engine.
+func (n *node) close() {
+	n.Helper()
+	if err := n.Close(n.ctx); err != nil {
+		n.Fatalf("close: %v", err)
+	}
+	n.Engine = nil
+}
+
+// reopenStore closes the store and opens it again, if it can.
+func (n *node) reopenStore() {
+	n.Helper()
+	if r, ok := n.store.(storagetest.Reopener); ok {
+		n.store = r.Reopen(n.T)
+		n.config.Store = n.store
+	}
+}
+
+// finish checks what must be so at the end of every scenario: nothing has a slot, no
+// trigger is left over, and the store agrees with itself.
+func (n *node) finish() {
+	n.Helper()
+	if n.Engine == nil {
+		n.open()
+	}
+	n.eventually("every slot is free and every trigger gone", func() bool {
+		s := n.Stats()
+		return s.Running == 0 && s.Waiting == 0
+	})
+	for _, typ := range n.Types() {
+		if typ.Running != 0 {
+			n.Errorf("%d slots of type %s are taken by nobody", typ.Running, typ.Name)
+		}
+	}
+	n.close()
+	if c, ok := n.store.(storagetest.Checker); ok {
+		if err := c.Check(n.ctx); err != nil {
+			n.Errorf("the store does not agree with itself: %v", err)
+		}
+	}
+}
+
+// eventually waits for what must become so.
+func (n *node) eventually(what string, holds func() bool) {
+	n.Helper()
+	for !holds() {
+		select {
+		case <-n.ctx.Done():
+			n.Fatalf("in vain: %s; %+v", what, n.Stats())
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+// receive waits for a value.
+func receive[T any](n *node, what string, c <-chan T) T {
+	n.Helper()
+	select {
+	case v := <-c:
+		return v
+	case <-n.ctx.Done():
+		n.Fatalf("in vain: %s; %+v", what, n.Stats())
+		panic("unreachable")
+	}
+}
+
+// submit adds tasks that must all be new, and returns their ids.
+func (n *node) submit(reqs ...engine.Request) []task.ID {
+	n.Helper()
+	receipts, err := n.Submit(n.ctx, reqs...)
+	if err != nil {
+		n.Fatalf("submit: %v", err)
+	}
+	ids := make([]task.ID, len(receipts))
+	for i, r := range receipts {
+		if !r.Created {
+			n.Fatalf("request %d of %d was taken for a task that is there already", i+1, len(reqs))
+		}
+		ids[i] = r.ID
+	}
+	return ids
+}
+
+// repeat returns n requests.
+func repeat(n int, request func(i int) engine.Request) []engine.Request {
+	reqs := make([]engine.Request, n)
+	for i := range reqs {
+		reqs[i] = request(i)
+	}
+	return reqs
+}
+
+// wait waits until the tasks have ended, and explains the one for which it is in vain.
+func (n *node) wait(ids ...task.ID) {
+	n.Helper()
+	for _, id := range ids {
+		err := n.WaitTasks(n.ctx, id)
+		if err == nil {
+			continue
+		}
+		if t, reasons, whyErr := n.Why(context.Background(), id); whyErr == nil {
+			n.Fatalf("wait: %v; the task is %v at version %d, because %+v; %+v", err, t.State, t.Version, reasons, n.Stats())
+		}
+		n.Fatalf("wait: %v", err)
+	}
+}
+
+func (n *node) get(id task.ID) *task.Task {
+	n.Helper()
+	t, err := n.store.Get(n.ctx, id)
+	if err != nil {
+		n.Fatal(err)
+	}
+	return t
+}
+
+// expect waits until the task has ended and fails the test unless it ended like this.
+func (n *node) expect(id task.ID, want task.State) *task.Task {
+	n.Helper()
+	n.wait(id)
+	t := n.get(id)
+	if t.State != want {
+		n.Errorf("task %v is %v, want %v (last error %q)", id, t.State, want, t.LastError)
+	}
+	return t
+}
+
+// ranOnce waits for the tasks and fails the test unless each is done after one run.
+func (n *node) ranOnce(ids ...task.ID) {
+	n.Helper()
+	for _, id := range ids {
+		if t := n.expect(id, task.Done); n.ledger.runs(id) != 1 || t.Attempt != 1 {
+			n.Errorf("task %v was run %d times and counted %d attempts, want one", id, n.ledger.runs(id), t.Attempt)
+		}
+	}
+}
+
+// types returns policies for types of default treatment, changed as edit wants them.
+func types(slots int, edit func(*policy.Type), names ...string) policy.Set {
+	set := policy.Set{Slots: slots, Types: make(map[string]policy.Type), Limits: make(map[string]policy.Limit)}
+	for _, name := range names {
+		p := policy.DefaultType()
+		p.Retry.Backoff = policy.Backoff{Kind: policy.None}
+		if edit != nil {
+			edit(&p)
+		}
+		set.Types[name] = p
+	}
+	return set
+}
+
+// done is the handler that has nothing to do.
+func done(context.Context, *task.Task) ([]byte, error) { return nil, nil }
+
+// until returns a handler that waits until c is closed, or its context ends.
+func until(c <-chan struct{}) handle {
+	return func(ctx context.Context, _ *task.Task) ([]byte, error) {
+		select {
+		case <-c:
+			return nil, nil
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+var errNo = errors.New("no")

@@ -1,0 +1,105 @@
+package enginetest_test
+
+import (
+	"path/filepath"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/taskengine/taskengine/coord"
+	"github.com/taskengine/taskengine/coord/local"
+	"github.com/taskengine/taskengine/engine/enginetest"
+	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/storage/bolt"
+	"github.com/taskengine/taskengine/storage/memory"
+	"github.com/taskengine/taskengine/storage/pebble"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestMemoryAndLocal(t *testing.T) {
+	enginetest.Run(t, enginetest.Config{
+		Open:  func(testing.TB) storage.Store { return memory.New() },
+		Coord: alone,
+	})
+}
+
+func TestPebbleAndLocal(t *testing.T) {
+	enginetest.Run(t, enginetest.Config{
+		Open:  func(t testing.TB) storage.Store { return openPebble(t, filepath.Join(t.TempDir(), "tasks")) },
+		Coord: alone,
+	})
+}
+
+func TestBoltAndLocal(t *testing.T) {
+	enginetest.Run(t, enginetest.Config{
+		Open:  func(t testing.TB) storage.Store { return openBolt(t, filepath.Join(t.TempDir(), "tasks.db")) },
+		Coord: alone,
+	})
+}
+
+// alone returns the only node of a cluster.
+func alone(t testing.TB) coord.Elector {
+	n := local.New()
+	t.Cleanup(func() {
+		if err := n.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return n
+}
+
+// onPebble is a store that can be reopened.
+type onPebble struct {
+	*pebble.Store
+	dir string
+}
+
+func openPebble(t testing.TB, dir string) onPebble {
+	t.Helper()
+	// Small, because the memory for the tables is taken up front.
+	s, err := pebble.Open(dir, pebble.Options{CacheSize: 4 << 20, MemTableSize: 4 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	closeWith(t, s)
+	return onPebble{s, dir}
+}
+
+func (s onPebble) Reopen(t testing.TB) storage.Store {
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return openPebble(t, s.dir)
+}
+
+// onBolt is a store that can be reopened.
+type onBolt struct {
+	*bolt.Store
+	path string
+}
+
+func openBolt(t testing.TB, path string) onBolt {
+	t.Helper()
+	s, err := bolt.Open(path, bolt.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	closeWith(t, s)
+	return onBolt{s, path}
+}
+
+func (s onBolt) Reopen(t testing.TB) storage.Store {
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return openBolt(t, s.path)
+}
+
+func closeWith(t testing.TB, s storage.Store) {
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,168 @@
+package enginetest
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/taskengine/taskengine/engine"
+	"github.com/taskengine/taskengine/engine/policy"
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/storage/storagetest"
+)
+
+var faultScenarios = []scenario{
+	{"a store that fails now and then loses and doubles nothing that was accepted", func(n *node) {
+		w := newWeather(8, func(call storagetest.Call, fault error) storagetest.Fault {
+			if call == storagetest.Get {
+				return storagetest.Fault{} // what the test itself looks with
+			}
+			return storagetest.Fault{Before: fault}
+		})
+		gate := make(chan struct{})
+		ids := stormy(n, w, until(gate)) // more than fit into memory
+		close(gate)
+		n.eventually("all but a few have begun in the storm", func() bool { return n.ledger.total() > len(ids)-20 })
+		w.clear()
+		n.ranOnce(ids...)
+	}},
+	{"a store that does not say whether it failed loses nothing that was accepted", func(n *node) {
+		w := newWeather(4, func(call storagetest.Call, fault error) storagetest.Fault {
+			if call == storagetest.Update {
+				return storagetest.Fault{After: fault}
+			}
+			return storagetest.Fault{}
+		})
+		ids := stormy(n, w, done)
+		w.clear()
+		n.close()
+		reopenHealthy(n)
+		for _, id := range ids {
+			t := n.expect(id, task.Done)
+			if runs := n.ledger.runs(id); runs < 1 || runs > 1+len(t.History) {
+				n.Errorf("%d runs, and the history is %+v", runs, t.History)
+			}
+		}
+	}},
+	{"a store that breaks stops the engine and what was accepted is done after the next start", func(n *node) {
+		w := newWeather(4, func(call storagetest.Call, fault error) storagetest.Fault {
+			if call == storagetest.Update {
+				return storagetest.Fault{After: fmt.Errorf("%w: %w", storage.ErrBroken, fault)}
+			}
+			return storagetest.Fault{}
+		})
+		w.after.Store(30)
+		ids := stormy(n, w, done)
+		receive(n, "the engine has failed", n.Failed())
+		if err := n.Close(n.ctx); !errors.Is(err, engine.ErrFailed) || !errors.Is(err, errStorm) {
+			n.Errorf("close: %v", err)
+		}
+		reopenHealthy(n)
+		for _, id := range ids {
+			n.expect(id, task.Done)
+		}
+		if err := n.WaitType(n.ctx, "mail"); err != nil { // those that were added without a receipt
+			n.Error(err)
+		}
+	}},
+}
+
+var errStorm = errors.New("storm")
+
+// weather decides which calls of a store fail: one in some, by a chance that is the
+// same in every run.
+type weather struct {
+	fault func(storagetest.Call, error) storagetest.Fault
+	after atomic.Int64 // how many calls are spared first
+	quiet atomic.Bool
+
+	mu    sync.Mutex
+	rng   *rand.Rand // guarded by mu
+	oneIn int
+	fell  int // guarded by mu: how many calls were to fail
+}
+
+func newWeather(oneIn int, fault func(storagetest.Call, error) storagetest.Fault) *weather {
+	w := &weather{fault: fault, oneIn: oneIn, rng: rand.New(rand.NewPCG(5, 7))}
+	w.quiet.Store(true)
+	return w
+}
+
+func (w *weather) decide(call storagetest.Call) storagetest.Fault {
+	if w.quiet.Load() || w.after.Add(-1) >= 0 {
+		return storagetest.Fault{}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.rng.IntN(w.oneIn) > 0 {
+		return storagetest.Fault{}
+	}
+	f := w.fault(call, errStorm)
+	if (f != storagetest.Fault{}) {
+		w.fell++
+	}
+	return f
+}
+
+func (w *weather) clear() { w.quiet.Store(true) }
+
+func (w *weather) faults() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.fell
+}
+
+// stormy opens the engine on a store in bad weather, submits tasks until each is accepted
+// or the engine has failed, and returns those that were.
+func stormy(n *node, w *weather, h handle) []task.ID {
+	n.Helper()
+	n.config.Store = storagetest.Faulty(n.store, w.decide)
+	n.config.LookAhead, n.config.LeafLookAhead = 50, 20 // so that it has to read, too
+	n.start(types(10, func(p *policy.Type) { p.MaxCrashes = 0 }, "mail"), map[string]handle{"mail": h})
+	w.quiet.Store(false)
+	const submitters, each = 6, 40
+	accepted := make([][]task.ID, submitters)
+	var wg sync.WaitGroup
+	for g := range submitters {
+		wg.Go(func() {
+			for i := range each {
+				r := engine.Request{Type: "mail", Key: fmt.Sprint(g, "/", i)}
+				if i%4 == 0 {
+					r.At = time.Now().Add(20 * time.Millisecond)
+				}
+				for n.ctx.Err() == nil {
+					receipts, err := n.Submit(n.ctx, r)
+					if errors.Is(err, engine.ErrFailed) {
+						return
+					}
+					if err == nil {
+						accepted[g] = append(accepted[g], receipts[0].ID)
+						break
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+	var ids []task.ID
+	for _, some := range accepted {
+		ids = append(ids, some...)
+	}
+	if w.faults() == 0 || len(ids) == 0 {
+		n.Errorf("%d faults and %d tasks are no storm", w.faults(), len(ids))
+	}
+	n.Logf("%d calls failed, %d tasks were accepted", w.faults(), len(ids))
+	return ids
+}
+
+// reopenHealthy opens a new engine on the store itself.
+func reopenHealthy(n *node) {
+	n.Helper()
+	n.config.Store = n.store
+	n.reopenStore()
+	n.open()
+}

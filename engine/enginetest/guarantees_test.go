@@ -1,0 +1,100 @@
+package enginetest_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// root is the module's folder.
+const root = "../.."
+
+// guarantee is a line of docs/guarantees.md: what it says, and which tests show it.
+type guarantee struct {
+	text  string
+	tests [][2]string // folder and name
+}
+
+func guarantees(t *testing.T) []guarantee {
+	t.Helper()
+	page, err := os.ReadFile(filepath.Join(root, "docs", "guarantees.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := regexp.MustCompile("`([^`:]+): ([^`]+)`")
+	var all []guarantee
+	for line := range strings.Lines(string(page)) {
+		cells := strings.Split(strings.Trim(line, "| \n"), " | ")
+		if !strings.HasPrefix(line, "|") || strings.HasPrefix(line, "|---") || cells[0] == "what is guaranteed" {
+			continue
+		}
+		g := guarantee{text: cells[0]}
+		if len(cells) == 2 {
+			for _, m := range named.FindAllStringSubmatch(cells[1], -1) {
+				g.tests = append(g.tests, [2]string{m[1], m[2]})
+			}
+		}
+		all = append(all, g)
+	}
+	if len(all) < 40 {
+		t.Fatalf("docs/guarantees.md has only %d lines with guarantees", len(all))
+	}
+	return all
+}
+
+func TestEveryGuaranteeNamesTestsThatExist(t *testing.T) {
+	for _, g := range guarantees(t) {
+		if len(g.tests) == 0 {
+			t.Errorf("no test is named for: %s", g.text)
+		}
+		for _, test := range g.tests {
+			if err := find(test[0], test[1]); err != nil {
+				t.Errorf("%s: %v", g.text, err)
+			}
+		}
+	}
+}
+
+// find returns an error unless the folder has that test: a function, a script or a case
+// of a suite.
+func find(folder, name string) error {
+	dir := filepath.Join(root, filepath.FromSlash(folder))
+	if strings.HasSuffix(name, ".txt") {
+		_, err := os.Stat(filepath.Join(dir, "testdata", name))
+		return err
+	}
+	pattern, want := "*.go", fmt.Sprintf("{%q, ", name)
+	if strings.HasPrefix(name, "Test") {
+		pattern, want = "*_test.go", "func "+name+"("
+	}
+	files, err := filepath.Glob(filepath.Join(dir, pattern))
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		if strings.Contains(string(text), want) {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s has no test %q among its %d files", folder, name, len(files))
+}
+
+func TestANameThatDoesNotExistIsNoticed(t *testing.T) {
+	for _, test := range [][2]string{
+		{"engine", "TestThatNobodyHasWritten"},
+		{"engine/enginetest", "nothing ever fails"},
+		{"engine/internal/core", "none.txt"},
+		{"nowhere", "TestScripts"},
+	} {
+		if find(test[0], test[1]) == nil {
+			t.Errorf("%q was found", test)
+		}
+	}
+}

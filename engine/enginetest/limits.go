@@ -1,0 +1,164 @@
+package enginetest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/taskengine/taskengine/engine"
+	"github.com/taskengine/taskengine/engine/policy"
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+)
+
+var limitScenarios = []scenario{
+	{"no limit of a tree is ever exceeded and none is left unused", limitTree},
+	{"a rate admits its burst and then its share", rate},
+	{"a full value with twenty thousand tasks delays no other and memory stays bounded", blockedValue},
+}
+
+func partner(name string) []byte { return fmt.Appendf(nil, `{"partner":%q}`, name) }
+
+func partnerOf(t *task.Task) string {
+	var p struct{ Partner string }
+	if err := json.Unmarshal(t.Payload, &p); err != nil {
+		panic(err) // counts as an error of the handler, and the test wants none
+	}
+	return p.Partner
+}
+
+func limitTree(n *node) {
+	limits := map[string]int{"all": 17, "payout": 11, "mail": 8, "acme": 5, "solo": 1, "beta": 3, "gamma": 3}
+	set := types(50, nil, "payout", "mail")
+	set.Limits = map[string]policy.Limit{
+		"all":     {Name: "all", Max: limits["all"]},
+		"payouts": {Name: "payouts", Of: "all", Max: limits["payout"]},
+		"partner": {Name: "partner", Of: "payouts", Max: 3, Per: "payload.partner", Overrides: map[string]int{"acme": limits["acme"], "solo": limits["solo"]}},
+	}
+	payout, mail := set.Types["payout"], set.Types["mail"]
+	payout.Limits, mail.Limits = []string{"partner"}, []string{"all"}
+	mail.Weight, mail.Concurrency, mail.Paused = 2, limits["mail"], true
+	set.Types["payout"], set.Types["mail"] = payout, mail
+
+	g := newGauge(n.T, limits)
+	gate := make(chan struct{})
+	n.start(set, map[string]handle{
+		"payout": func(_ context.Context, t *task.Task) ([]byte, error) {
+			defer g.enter(1, "all", "payout", partnerOf(t))()
+			<-gate
+			runtime.Gosched()
+			return nil, nil
+		},
+		"mail": func(context.Context, *task.Task) ([]byte, error) {
+			defer g.enter(2, "all", "mail")()
+			<-gate
+			runtime.Gosched()
+			return nil, nil
+		},
+	})
+	var ids []task.ID
+	for range 200 {
+		ids = append(ids, n.submit(
+			engine.Request{Type: "payout", Payload: partner("acme")}, engine.Request{Type: "payout", Payload: partner("beta")},
+			engine.Request{Type: "mail"},
+			engine.Request{Type: "payout", Payload: partner("gamma")}, engine.Request{Type: "payout", Payload: partner("solo")},
+		)...)
+	}
+	n.eventually("the limit of all partners is used up", func() bool { return g.running("payout") == limits["payout"] })
+	if err := n.Unpause(n.ctx, "mail"); err != nil {
+		n.Fatal(err)
+	}
+	n.eventually("the limit of everything is used up", func() bool { return g.running("all") == limits["all"] })
+	if got := g.running("acme"); got <= 3 {
+		n.Errorf("%d run for the partner that may have %d", got, limits["acme"])
+	}
+	close(gate)
+	n.ranOnce(ids...)
+	n.Logf("at once, at most: %v", g.peaks())
+}
+
+func rate(n *node) {
+	const burst, every = 5, 10 * time.Millisecond
+	set := types(50, func(p *policy.Type) { p.Limits = []string{"calls"} }, "call")
+	set.Limits["calls"] = policy.Limit{Name: "calls", Rate: policy.Rate{Count: 100, Per: time.Second, Burst: burst}}
+	n.start(set, map[string]handle{"call": done})
+	ids := n.submit(repeat(60, func(int) engine.Request { return engine.Request{Type: "call"} })...)
+	n.ranOnce(ids...)
+	var at []time.Time
+	for _, id := range ids {
+		at = append(at, n.get(id).StartedAt)
+	}
+	slices.SortFunc(at, time.Time.Compare)
+	for i := range at {
+		for j := i + burst; j < len(at); j++ {
+			// From i on, the burst was free and everything after it took its time.
+			if least := time.Duration(j-i-burst+1) * every; at[j].Sub(at[i]) < least-time.Microsecond {
+				n.Fatalf("%d tasks were started in %v", j-i+1, at[j].Sub(at[i]))
+			}
+		}
+	}
+}
+
+// blockedValue fills the slots of one partner with tasks that do not end, and parks many
+// more behind them.
+func blockedValue(n *node) {
+	const parked, others, each, lookAhead = 20_000, 10, 50, 2000
+	perPartner := func(most int) policy.Set {
+		set := types(1000, func(p *policy.Type) { p.Limits, p.Retention.Done = []string{"partner"}, 0 }, "pay")
+		set.Limits["partner"] = policy.Limit{Name: "partner", Per: "payload.partner", Max: most}
+		return set
+	}
+	n.config.LookAhead, n.config.LeafLookAhead = lookAhead, 200
+	gate := make(chan struct{})
+	most := 0
+	note := func() { most = max(most, n.Stats().Waiting) }
+	pay := func(ctx context.Context, t *task.Task) ([]byte, error) {
+		if partnerOf(t) != "blocked" {
+			return nil, nil
+		}
+		return until(gate)(ctx, t)
+	}
+	n.start(perPartner(2), map[string]handle{"pay": pay})
+	for range parked / 1000 {
+		n.submit(repeat(1000, func(int) engine.Request { return engine.Request{Type: "pay", Payload: partner("blocked")} })...)
+		note()
+	}
+	var healthy []task.ID
+	for range each {
+		healthy = append(healthy, n.submit(repeat(others, func(i int) engine.Request {
+			return engine.Request{Type: "pay", Payload: partner(fmt.Sprint("healthy ", i))}
+		})...)...)
+		note()
+	}
+	n.wait(healthy...)
+	note()
+	if got := n.Stats().Running; got != 2 || n.ledger.total() != others*each+2 {
+		n.Errorf("%d run and %d have begun, want 2 and %d", got, n.ledger.total(), others*each+2)
+	}
+	if most > lookAhead {
+		n.Errorf("%d triggers were in memory, of %d allowed", most, lookAhead)
+	}
+	close(gate)
+	n.close() // what has a slot ends, the others stay where they are
+
+	n.start(perPartner(500), map[string]handle{"pay": pay})
+	n.eventually("all have begun", func() bool {
+		note()
+		return n.ledger.total() >= parked+others*each
+	})
+	if err := n.WaitType(n.ctx, "pay"); err != nil {
+		n.Fatal(err)
+	}
+	if counts, err := n.Count(n.ctx, storage.Filter{}); err != nil || len(counts) > 0 {
+		n.Errorf("left over: %v (%v)", counts, err)
+	}
+	if got, want := n.ledger.total(), parked+others*each; got != want {
+		n.Errorf("handlers were called %d times for %d tasks", got, want)
+	}
+	if most > lookAhead {
+		n.Errorf("%d triggers were in memory, of %d allowed", most, lookAhead)
+	}
+}
