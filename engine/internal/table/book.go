@@ -1,8 +1,6 @@
 package table
 
 import (
-	"github.com/google/btree"
-
 	"github.com/taskengine/taskengine/engine/task"
 )
 
@@ -74,9 +72,6 @@ func (t *Table) admits(now int64, l *leaf, rank task.Rank) bool {
 	for n := &l.node; n != nil; n = n.parent {
 		if !t.room(now, n, need) {
 			return false
-		}
-		if n.kids == nil {
-			continue
 		}
 		if first, ok := n.kids.Min(); ok && first.rank.Compare(rank) < 0 {
 			return false
@@ -150,9 +145,6 @@ func (t *Table) fullAcross(now int64, l *leaf, rank task.Rank) *node {
 		if !t.room(now, n, l.kind.policy.Weight) {
 			return n
 		}
-		if n.parked == nil {
-			continue
-		}
 		if first, ok := n.parked.Min(); ok && first.rank.Compare(rank) < 0 {
 			return n
 		}
@@ -162,15 +154,12 @@ func (t *Table) fullAcross(now int64, l *leaf, rank task.Rank) *node {
 
 // park takes l out of the tree until n has room.
 func (t *Table) park(now int64, l *leaf, n *node) {
-	if n.parked == nil {
-		n.parked = btree.NewWithFreeListG(degree, kid.before, t.lists)
-	}
 	offer, _ := l.best()
 	offer.node = &l.node
 	l.parkedOn = n
 	t.settle(now, &l.node)
 	l.shown = offer
-	n.parked.ReplaceOrInsert(offer)
+	n.parked.insert(t.lists, offer)
 }
 
 // unpark puts l back into the tree. Those parked behind it may have room.
@@ -182,7 +171,7 @@ func (t *Table) unpark(now int64, l *leaf) {
 
 // bringBack is unpark for those who see to the others themselves.
 func (t *Table) bringBack(now int64, l *leaf) {
-	l.parkedOn.parked.Delete(l.shown)
+	l.parkedOn.parked.remove(l.shown)
 	l.parkedOn = nil
 	t.settle(now, &l.node)
 }
@@ -199,7 +188,7 @@ func (t *Table) changed(now int64, l *leaf) {
 
 // offerRoom notes that n may have room for leaves parked on it.
 func (t *Table) offerRoom(now int64, n *node) {
-	if n.roomy || n.parked == nil {
+	if n.roomy {
 		return
 	}
 	if first, ok := n.parked.Min(); ok && t.room(now, n, first.need) {

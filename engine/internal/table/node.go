@@ -3,8 +3,6 @@ package table
 import (
 	"strings"
 
-	"github.com/google/btree"
-
 	"github.com/taskengine/taskengine/engine/policy"
 	"github.com/taskengine/taskengine/engine/task"
 )
@@ -28,10 +26,10 @@ type node struct {
 	bucket bucket
 	alarm  int64 // when the table rings for it, 0 if not
 
-	kids   *btree.BTreeG[kid] // nil for leaves
-	parked *btree.BTreeG[kid] // leaves that only this limit stops; nil until the first
-	roomy  bool               // stands in Table.roomy
-	users  int                // children, listed or not, and leaves it cuts across
+	kids   offers // none for leaves
+	parked offers // leaves that only this limit stops
+	roomy  bool   // stands in Table.roomy
+	users  int    // children, listed or not, and leaves it cuts across
 
 	listed bool
 	shown  kid // how it stands in its parent's kids, or in the parked of leaf.parkedOn
@@ -56,7 +54,6 @@ func (t *Table) newNode(parent *node, l policy.Limit, value string) *node {
 	n := &node{
 		serial: t.serial, name: l.Name, value: value, parent: parent,
 		max: l.MaxFor(value), bucket: newBucket(l.Rate),
-		kids: btree.NewWithFreeListG(degree, kid.before, t.lists),
 	}
 	if parent != nil {
 		parent.users++
@@ -98,10 +95,10 @@ func (t *Table) settle(now int64, n *node) {
 			continue
 		}
 		if n.listed {
-			n.parent.kids.Delete(n.shown)
+			n.parent.kids.remove(n.shown)
 		}
 		if ok {
-			n.parent.kids.ReplaceOrInsert(offer)
+			n.parent.kids.insert(t.lists, offer)
 		}
 		n.listed, n.shown = ok, offer
 	}
