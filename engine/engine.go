@@ -47,7 +47,8 @@ type Engine struct {
 	store       storage.Store
 	log         *slog.Logger
 	ids         *task.IDs
-	keys        map[string][]keyed // by type: where its group comes from; read only
+	types       map[string]*typeInfo // read only
+	unknown     *typeInfo            // of types that are not configured; read only
 
 	mu         sync.Mutex
 	core       *core.Core           // guarded by mu
@@ -161,7 +162,8 @@ func newEngine(c Config) (*Engine, error) {
 	e := &Engine{
 		config: c, store: c.Store, log: c.Log, ids: ids,
 		incarnation: ids.Next(time.Now()),
-		keys:        make(map[string][]keyed),
+		types:       make(map[string]*typeInfo),
+		unknown:     newTypeInfo(policy.Set{}, policy.DefaultType()),
 		attempts:    make(map[task.ID]*attempt),
 		handover:    make(chan *attempt, maxIdle),
 		write:       make(chan struct{}, 1), read: make(chan struct{}, 1), rearm: make(chan struct{}, 1),
@@ -169,7 +171,7 @@ func newEngine(c Config) (*Engine, error) {
 	}
 	e.submissions.New = newSubmission
 	for name, p := range c.Policies.Types {
-		e.keys[name] = keyedOf(c.Policies.Keyed(p))
+		e.types[name] = newTypeInfo(c.Policies, p)
 	}
 	e.core = core.New(core.Config{
 		Owner: e.incarnation, Policies: c.Policies, Handled: handled,

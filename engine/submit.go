@@ -148,40 +148,58 @@ func receipts(rows []*task.Task, inserted []storage.Inserted) []Receipt {
 	return out
 }
 
+// typeInfo is what a submit needs to know of a type.
+type typeInfo struct {
+	priority   uint8
+	maxPayload int
+	keys       []keyed // where its group comes from
+}
+
+func newTypeInfo(set policy.Set, p policy.Type) *typeInfo {
+	return &typeInfo{priority: p.Priority, maxPayload: p.MaxPayload, keys: keyedOf(set.Keyed(p))}
+}
+
 // rows makes the rows of valid requests.
 func (e *Engine) rows(reqs []Request) ([]*task.Task, error) {
-	rows := make([]*task.Task, len(reqs))
-	tasks := make([]task.Task, len(reqs))
-	for i := range reqs {
-		t, err := e.row(&tasks[i], &reqs[i])
-		if err != nil {
-			if len(reqs) > 1 {
-				return nil, fmt.Errorf("%w %d of %d: %w", ErrInvalid, i+1, len(reqs), err)
-			}
+	if len(reqs) == 1 { // the usual case, in one allocation
+		only := new(struct {
+			row  task.Task
+			rows [1]*task.Task
+		})
+		only.rows[0] = &only.row
+		if err := e.fill(&only.row, &reqs[0]); err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 		}
-		rows[i] = t
+		return only.rows[:], nil
+	}
+	rows := make([]*task.Task, len(reqs))
+	for i := range reqs {
+		rows[i] = new(task.Task) // one by one: they end at different times
+		if err := e.fill(rows[i], &reqs[i]); err != nil {
+			return nil, fmt.Errorf("%w %d of %d: %w", ErrInvalid, i+1, len(reqs), err)
+		}
 	}
 	return rows, nil
 }
 
-func (e *Engine) row(t *task.Task, r *Request) (*task.Task, error) {
-	p, known := e.config.Policies.Types[r.Type]
+// fill makes t the row of a valid request.
+func (e *Engine) fill(t *task.Task, r *Request) error {
+	info, known := e.types[r.Type]
 	if !known {
-		p = policy.DefaultType()
+		info = e.unknown
 	}
-	if err := check(r, p); err != nil {
-		return nil, err
+	if err := check(r, info.maxPayload); err != nil {
+		return err
 	}
-	group, err := groupOf(e.keys[r.Type], r)
+	group, err := groupOf(info.keys, r)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	*t = task.Task{
-		ID: r.ID, Type: r.Type, Priority: p.Priority, Group: group, Key: r.Key, OrderingKey: r.OrderingKey,
-		ReadyAt: r.At, ExpiresAt: r.ExpiresAt, Headers: maps.Clone(r.Headers),
-		Payload: bytes.Clone(r.Payload), // the handler may run while the caller uses its own again
-	}
+	t.ID, t.Type, t.Key, t.OrderingKey = r.ID, r.Type, r.Key, r.OrderingKey
+	t.Priority, t.Group = info.priority, group
+	t.ReadyAt, t.ExpiresAt = r.At, r.ExpiresAt
+	t.Headers = maps.Clone(r.Headers)
+	t.Payload = bytes.Clone(r.Payload) // the handler may run while the caller uses its own again
 	if r.Priority != nil {
 		t.Priority = *r.Priority
 	}
@@ -189,10 +207,10 @@ func (e *Engine) row(t *task.Task, r *Request) (*task.Task, error) {
 		t.ID = e.ids.Next(time.Now())
 	}
 	t.Shard = shardOf(t)
-	return t, nil
+	return nil
 }
 
-func check(r *Request, p policy.Type) error {
+func check(r *Request, maxPayload int) error {
 	headers, text := 0, utf8.ValidString(r.Key) && utf8.ValidString(r.OrderingKey)
 	for k, v := range r.Headers {
 		headers += len(k) + len(v)
@@ -211,8 +229,8 @@ func check(r *Request, p policy.Type) error {
 		return fmt.Errorf("ordering key has %d bytes, of %d allowed", len(r.OrderingKey), MaxKey)
 	case !text:
 		return errors.New("keys and headers must be UTF-8 text")
-	case len(r.Payload) > p.MaxPayload:
-		return fmt.Errorf("payload has %d bytes, of %d allowed by max_payload of type %s", len(r.Payload), p.MaxPayload, r.Type)
+	case len(r.Payload) > maxPayload:
+		return fmt.Errorf("payload has %d bytes, of %d allowed by max_payload of type %s", len(r.Payload), maxPayload, r.Type)
 	case headers > MaxHeaders:
 		return fmt.Errorf("headers have %d bytes, of %d allowed", headers, MaxHeaders)
 	case r.Priority != nil && *r.Priority > task.LowestPriority:

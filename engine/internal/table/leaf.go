@@ -103,6 +103,12 @@ func (t *Table) leafOf(name task.Leaf) *leaf {
 	if l, ok := t.leaves[name]; ok {
 		return l
 	}
+	return t.newLeaf(name)
+}
+
+// newLeaf makes a leaf. It is apart from leafOf for the sake of the stack: a leaf is large,
+// and callers whose stack is small grow it for a frame that could hold one.
+func (t *Table) newLeaf(name task.Leaf) *leaf {
 	k := t.kind(name.Type)
 	values := task.GroupValues(name.Group, k.keyed)
 	parent := t.limitNode(k.tree, values)
