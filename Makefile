@@ -3,9 +3,6 @@
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 
-VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
-COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null)
-LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
 TOOL    := go tool -modfile=tools/go.mod
 GO_FILES = $(shell git ls-files --cached --others --exclude-standard '*.go' | grep -vE '\.(pb|connect)\.go$$')
 PLATFORMS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
@@ -16,7 +13,7 @@ help: ## list the targets
 
 .PHONY: build
 build: ## build bin/taskengine, static, for this machine
-	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/taskengine ./cmd/taskengine
+	CGO_ENABLED=0 go build -buildvcs=auto -trimpath -ldflags '-s -w' -o bin/taskengine ./cmd/taskengine
 
 .PHONY: cross
 cross: ## compile everything for every supported platform
