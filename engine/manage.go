@@ -121,7 +121,7 @@ func (e *Engine) swap(ctx context.Context, typ string, c task.Change) (*task.Tas
 	p := e.core.Policy(typ)
 	switch {
 	case !c.To.Live():
-		ed.change.NextEventAt = core.KeepUntil(p, c.To, c.At)
+		ed.change.NextEventAt = core.KeepUntil(p.Retention, c.To, c.At)
 		ed.remove = p.Retention.Of(c.To) == 0
 	case c.To == task.Submitted && p.Timeout.Queue > 0:
 		ed.change.NextEventAt = c.At.Add(p.Timeout.Queue)

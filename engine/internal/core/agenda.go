@@ -223,7 +223,7 @@ func (c *Core) fire(now time.Time, tr task.Trigger) {
 		c.ready.Grabs = append(c.ready.Grabs, c.grab(now, tr.Ref))
 		return
 	}
-	c.move(task.Change{Ref: tr.Ref, To: task.Submitted, At: now, NextEventAt: queueDeadline(k.policy, now)})
+	c.move(task.Change{Ref: tr.Ref, To: task.Submitted, At: now, NextEventAt: queueDeadline(k.policy.Timeout, now)})
 }
 
 // move asks to swap a change of a task that is due but does not run.

@@ -73,7 +73,7 @@ func (c *Core) begin(now time.Time, r *run, t *task.Task) {
 		c.save(handBack, false)
 	case c.draining:
 		c.end(now, r, false)
-		handBack.To, handBack.NextEventAt = task.Submitted, queueDeadline(r.kind.policy, now)
+		handBack.To, handBack.NextEventAt = task.Submitted, queueDeadline(r.kind.policy.Timeout, now)
 		handBack.Error = "its node was shutting down"
 		c.save(handBack, false)
 	default:

@@ -36,11 +36,11 @@ func (c *Core) Handled(now time.Time, id task.ID, v task.Verdict) {
 
 // conclude saves what becomes of the task of r, whose attempt ended with v.
 func (c *Core) conclude(now time.Time, r *run, v task.Verdict) {
-	p := r.kind.policy
+	p := &r.kind.policy
 	change := decide(now, p, attempt{r.ref, r.attempt, r.crashes, r.expires}, v, c.config.Chance)
 	remove := false
 	if change.To == task.Done {
-		change.NextEventAt = KeepUntil(p, task.Done, now)
+		change.NextEventAt = KeepUntil(p.Retention, task.Done, now)
 		remove = p.Retention.Done == 0
 	}
 	c.save(change, remove)
@@ -54,8 +54,8 @@ func (c *Core) save(change task.Change, remove bool) {
 
 // KeepUntil returns when a row that ended in state s at the given time may be removed;
 // the zero time is never.
-func KeepUntil(p policy.Type, s task.State, at time.Time) time.Time {
-	keep := p.Retention.Of(s)
+func KeepUntil(r policy.Retention, s task.State, at time.Time) time.Time {
+	keep := r.Of(s)
 	if keep < 0 {
 		return time.Time{}
 	}
@@ -72,7 +72,7 @@ type attempt struct {
 
 // decide turns the end of an attempt into the change to be made. It is the one place
 // where retries, deliveries and crashes are weighed.
-func decide(now time.Time, p policy.Type, a attempt, v task.Verdict, chance func() float64) task.Change {
+func decide(now time.Time, p *policy.Type, a attempt, v task.Verdict, chance func() float64) task.Change {
 	c := task.Change{Ref: a.ref, At: now, Outcome: v.Outcome, Error: v.Error}
 	wait := func(d time.Duration) task.Change {
 		at := now.Add(d)
@@ -107,7 +107,7 @@ func decide(now time.Time, p policy.Type, a attempt, v task.Verdict, chance func
 	switch v.Outcome {
 	case task.Interrupted:
 		c.To, c.Count = task.Submitted, task.Refund
-		c.NextEventAt = queueDeadline(p, now)
+		c.NextEventAt = queueDeadline(p.Timeout, now)
 		return c
 	case task.Crashed:
 		if p.MaxCrashes > 0 && a.crashes+1 >= p.MaxCrashes {
@@ -194,7 +194,7 @@ func (r *run) timeUp() time.Time {
 // once if its type allows: the attempt counts, and so does the crash.
 func Orphaned(now time.Time, p policy.Type, t *task.Task) task.Change {
 	c := task.Change{
-		Ref: t.Ref(), To: task.Submitted, At: now, NextEventAt: queueDeadline(p, now),
+		Ref: t.Ref(), To: task.Submitted, At: now, NextEventAt: queueDeadline(p.Timeout, now),
 		Outcome: task.Crashed, Error: "its node stopped while it ran",
 	}
 	switch {

@@ -21,7 +21,7 @@ func (c *Core) Submit(now time.Time, t *task.Task, mayFuse bool) {
 		t.Create(task.Waiting, now, t.ReadyAt)
 		return
 	}
-	t.Create(task.Submitted, now, queueDeadline(k.policy, now))
+	t.Create(task.Submitted, now, queueDeadline(k.policy.Timeout, now))
 	if _, taken := c.runs[t.ID]; taken || !mayFuse || c.draining {
 		return
 	}
@@ -75,9 +75,9 @@ func (c *Core) grab(now time.Time, ref task.Ref) task.Change {
 }
 
 // queueDeadline returns when a task that is submitted now has waited too long.
-func queueDeadline(p policy.Type, now time.Time) time.Time {
-	if p.Timeout.Queue > 0 {
-		return now.Add(p.Timeout.Queue)
+func queueDeadline(t policy.Timeout, now time.Time) time.Time {
+	if t.Queue > 0 {
+		return now.Add(t.Queue)
 	}
 	return time.Time{}
 }
