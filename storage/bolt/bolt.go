@@ -18,7 +18,6 @@ import (
 	"go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/storage/internal/kv"
 )
@@ -41,6 +40,8 @@ const shortestWait = time.Nanosecond
 // Store is a [storage.Store] in a file. It implements [storage.Inspector] and
 // [storage.Settings] too.
 type Store struct {
+	kv.Calls
+
 	db *bbolt.DB
 	kv *kv.DB
 
@@ -66,6 +67,7 @@ var (
 // [storage.ErrFormat] if a newer version has written it.
 func Open(path string, opts Options) (*Store, error) {
 	s := &Store{}
+	s.Calls = kv.NewCalls(s.Update, s.view)
 	if err := s.open(path, opts); err != nil {
 		return nil, fmt.Errorf("bolt: open %s: %w", path, err)
 	}
@@ -159,60 +161,13 @@ func (s *Store) enter(ctx context.Context, call string) error {
 func (s *Store) leave() { s.life.RUnlock() }
 
 // view runs a reading call in a transaction of its own.
-func view[T any](ctx context.Context, s *Store, call string, fn func(*kv.View) (T, error)) (out T, err error) {
+func (s *Store) view(ctx context.Context, call string, fn func(*kv.View) error) error {
 	if err := s.enter(ctx, call); err != nil {
-		return out, err
+		return err
 	}
 	defer s.leave()
-	err = s.db.View(func(btx *bbolt.Tx) error {
+	return s.db.View(func(btx *bbolt.Tx) error {
 		v := s.kv.Read(&adapter{b: btx.Bucket(bucketName)})
-		out, err = fn(&v)
-		return err
+		return fn(&v)
 	})
-	return out, err
-}
-
-// Get implements [storage.Tasks].
-func (s *Store) Get(ctx context.Context, id task.ID) (*task.Task, error) {
-	return view(ctx, s, "get", func(v *kv.View) (*task.Task, error) { return v.Get(ctx, id) })
-}
-
-// Due implements [storage.Tasks].
-func (s *Store) Due(ctx context.Context, q storage.DueQuery) ([]storage.Due, error) {
-	return view(ctx, s, "due", func(v *kv.View) ([]storage.Due, error) { return v.Due(ctx, q) })
-}
-
-// Ready implements [storage.Tasks].
-func (s *Store) Ready(ctx context.Context, q storage.ReadyQuery) ([]task.Trigger, error) {
-	return view(ctx, s, "ready", func(v *kv.View) ([]task.Trigger, error) { return v.Ready(ctx, q) })
-}
-
-// Leaves implements [storage.Tasks].
-func (s *Store) Leaves(ctx context.Context, after task.Leaf, limit int) ([]task.Leaf, error) {
-	return view(ctx, s, "leaves", func(v *kv.View) ([]task.Leaf, error) { return v.Leaves(ctx, after, limit) })
-}
-
-// List implements [storage.Inspector].
-func (s *Store) List(ctx context.Context, f storage.Filter, before task.ID, limit, scan int) (ts []*task.Task, next task.ID, err error) {
-	ts, err = view(ctx, s, "list", func(v *kv.View) (ts []*task.Task, err error) {
-		ts, next, err = v.List(ctx, f, before, limit, scan)
-		return ts, err
-	})
-	return ts, next, err
-}
-
-// Count implements [storage.Inspector].
-func (s *Store) Count(ctx context.Context, f storage.Filter) (map[storage.StateType]int64, error) {
-	return view(ctx, s, "count", func(v *kv.View) (map[storage.StateType]int64, error) { return v.Count(ctx, f) })
-}
-
-// Setting implements [storage.Settings].
-func (s *Store) Setting(ctx context.Context, name string) ([]byte, error) {
-	return view(ctx, s, "setting", func(v *kv.View) ([]byte, error) { return v.Setting(ctx, name) })
-}
-
-// Check reads the whole store and returns what is wrong with it, if anything.
-func (s *Store) Check(ctx context.Context) error {
-	_, err := view(ctx, s, "check", func(v *kv.View) (struct{}, error) { return struct{}{}, v.Check() })
-	return err
 }

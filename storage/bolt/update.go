@@ -6,7 +6,6 @@ import (
 
 	"go.etcd.io/bbolt"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/storage/internal/kv"
 )
@@ -80,42 +79,6 @@ func (s *Store) commit(fn func(storage.Tx) error) (hooks []func(), err error) {
 	}
 	committed = true
 	return tx.Committed(), nil
-}
-
-// Insert implements [storage.Tasks].
-func (s *Store) Insert(ctx context.Context, ts ...*task.Task) (out []storage.Inserted, err error) {
-	err = s.Update(ctx, func(tx storage.Tx) (err error) {
-		out, err = tx.Insert(ctx, ts...)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-// Swap implements [storage.Tasks].
-func (s *Store) Swap(ctx context.Context, cs ...task.Change) (out []*task.Task, err error) {
-	err = s.Update(ctx, func(tx storage.Tx) (err error) {
-		out, err = tx.Swap(ctx, cs...)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-// Delete implements [storage.Tasks].
-func (s *Store) Delete(ctx context.Context, rs ...task.Ref) (out []bool, err error) {
-	err = s.Update(ctx, func(tx storage.Tx) (err error) {
-		out, err = tx.Delete(ctx, rs...)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
 }
 
 // SetSetting implements [storage.Settings].

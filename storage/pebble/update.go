@@ -6,46 +6,9 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/storage/internal/kv"
 )
-
-// Insert implements [storage.Tasks].
-func (s *Store) Insert(ctx context.Context, ts ...*task.Task) (out []storage.Inserted, err error) {
-	err = s.Update(ctx, func(tx storage.Tx) (err error) {
-		out, err = tx.Insert(ctx, ts...)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-// Swap implements [storage.Tasks].
-func (s *Store) Swap(ctx context.Context, cs ...task.Change) (out []*task.Task, err error) {
-	err = s.Update(ctx, func(tx storage.Tx) (err error) {
-		out, err = tx.Swap(ctx, cs...)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-// Delete implements [storage.Tasks].
-func (s *Store) Delete(ctx context.Context, rs ...task.Ref) (out []bool, err error) {
-	err = s.Update(ctx, func(tx storage.Tx) (err error) {
-		out, err = tx.Delete(ctx, rs...)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
 
 // SetSetting implements [storage.Settings].
 func (s *Store) SetSetting(ctx context.Context, name string, value []byte) error {

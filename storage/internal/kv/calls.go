@@ -1,0 +1,103 @@
+package kv
+
+import (
+	"context"
+
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+)
+
+// Calls are the verbs of a store outside a transaction: each call is one of its own. A
+// store embeds them and says how it begins a transaction and a view.
+type Calls struct {
+	update func(ctx context.Context, fn func(storage.Tx) error) error
+	view   func(ctx context.Context, call string, fn func(*View) error) error
+}
+
+// NewCalls returns calls that change by update, which is the store's Update, and read by
+// view, which gives fn a view for the time it takes and names the call in its errors.
+func NewCalls(
+	update func(context.Context, func(storage.Tx) error) error,
+	view func(ctx context.Context, call string, fn func(*View) error) error,
+) Calls {
+	return Calls{update, view}
+}
+
+func change[T any](ctx context.Context, c *Calls, verb func(storage.Tx) (T, error)) (T, error) {
+	var out, none T
+	err := c.update(ctx, func(tx storage.Tx) (err error) {
+		out, err = verb(tx)
+		return err
+	})
+	if err != nil {
+		return none, err
+	}
+	return out, nil
+}
+
+func query[T any](ctx context.Context, c *Calls, call string, verb func(*View) (T, error)) (out T, err error) {
+	err = c.view(ctx, call, func(v *View) (err error) {
+		out, err = verb(v)
+		return err
+	})
+	return out, err
+}
+
+// Insert implements [storage.Tasks].
+func (c *Calls) Insert(ctx context.Context, ts ...*task.Task) ([]storage.Inserted, error) {
+	return change(ctx, c, func(tx storage.Tx) ([]storage.Inserted, error) { return tx.Insert(ctx, ts...) })
+}
+
+// Swap implements [storage.Tasks].
+func (c *Calls) Swap(ctx context.Context, cs ...task.Change) ([]*task.Task, error) {
+	return change(ctx, c, func(tx storage.Tx) ([]*task.Task, error) { return tx.Swap(ctx, cs...) })
+}
+
+// Delete implements [storage.Tasks].
+func (c *Calls) Delete(ctx context.Context, rs ...task.Ref) ([]bool, error) {
+	return change(ctx, c, func(tx storage.Tx) ([]bool, error) { return tx.Delete(ctx, rs...) })
+}
+
+// Get implements [storage.Tasks].
+func (c *Calls) Get(ctx context.Context, id task.ID) (*task.Task, error) {
+	return query(ctx, c, "get", func(v *View) (*task.Task, error) { return v.Get(ctx, id) })
+}
+
+// Due implements [storage.Tasks].
+func (c *Calls) Due(ctx context.Context, q storage.DueQuery) ([]storage.Due, error) {
+	return query(ctx, c, "due", func(v *View) ([]storage.Due, error) { return v.Due(ctx, q) })
+}
+
+// Ready implements [storage.Tasks].
+func (c *Calls) Ready(ctx context.Context, q storage.ReadyQuery) ([]task.Trigger, error) {
+	return query(ctx, c, "ready", func(v *View) ([]task.Trigger, error) { return v.Ready(ctx, q) })
+}
+
+// Leaves implements [storage.Tasks].
+func (c *Calls) Leaves(ctx context.Context, after task.Leaf, limit int) ([]task.Leaf, error) {
+	return query(ctx, c, "leaves", func(v *View) ([]task.Leaf, error) { return v.Leaves(ctx, after, limit) })
+}
+
+// List implements [storage.Inspector].
+func (c *Calls) List(ctx context.Context, f storage.Filter, before task.ID, limit, scan int) (ts []*task.Task, next task.ID, err error) {
+	ts, err = query(ctx, c, "list", func(v *View) (ts []*task.Task, err error) {
+		ts, next, err = v.List(ctx, f, before, limit, scan)
+		return ts, err
+	})
+	return ts, next, err
+}
+
+// Count implements [storage.Inspector].
+func (c *Calls) Count(ctx context.Context, f storage.Filter) (map[storage.StateType]int64, error) {
+	return query(ctx, c, "count", func(v *View) (map[storage.StateType]int64, error) { return v.Count(ctx, f) })
+}
+
+// Setting implements [storage.Settings].
+func (c *Calls) Setting(ctx context.Context, name string) ([]byte, error) {
+	return query(ctx, c, "setting", func(v *View) ([]byte, error) { return v.Setting(ctx, name) })
+}
+
+// Check reads the whole store and returns what is wrong with it, if anything.
+func (c *Calls) Check(ctx context.Context) error {
+	return c.view(ctx, "check", func(v *View) error { return v.Check() })
+}
