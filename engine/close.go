@@ -21,6 +21,7 @@ func (e *Engine) fail(err error) {
 		return
 	}
 	e.failure = fmt.Errorf("%w: %w", ErrFailed, err)
+	e.inbox.refuse(e.failure)
 	e.log.Error("the store has failed; the engine stops", "error", err)
 	e.closing = true
 	e.core.Drain()
@@ -41,6 +42,10 @@ func (e *Engine) Close(ctx context.Context) error {
 
 func (e *Engine) shutdown(ctx context.Context) {
 	e.mu.Lock()
+	if e.failure == nil {
+		e.inbox.refuse(ErrClosed)
+	}
+	e.listen()
 	e.closing = true
 	e.core.Drain()
 	e.absorb()
@@ -61,10 +66,7 @@ func (e *Engine) shutdown(ctx context.Context) {
 	}
 	e.stop() // the writers finish what is pending
 	e.duties.Wait()
-	e.mu.Lock()
-	e.dismissed = true
-	close(e.handover) // whoever is idle goes home
-	e.mu.Unlock()
+	e.pool.dismiss()
 	close(e.gone)
 }
 

@@ -50,24 +50,27 @@ type Engine struct {
 	types       map[string]*typeInfo // read only
 	unknown     *typeInfo            // of types that are not configured; read only
 
-	mu         sync.Mutex
-	core       *core.Core           // guarded by mu
-	clock      clock                // guarded by mu
-	effects    core.Ready           // guarded by mu: buffers for core.Take
-	pending    batch                // guarded by mu: what the writers take next
-	reads      reads                // guarded by mu: what the reader takes next
-	attempts   map[task.ID]*attempt // guarded by mu: the handlers that run
-	idle       int                  // guarded by mu: goroutines that wait at handover
-	waiters    waiters              // guarded by mu
-	armed      time.Time            // guarded by mu: when the ticker will wake
-	closing    bool                 // guarded by mu: nothing new is accepted
-	isSurveyed bool                 // guarded by mu: surveyed is closed
-	isDrained  bool                 // guarded by mu: drained is closed
-	dismissed  bool                 // guarded by mu: handover is closed
-	failure    error                // guarded by mu: why the engine has failed
-	hurry      error                // guarded by mu: why handlers are stopped as soon as they begin; nil if they are not
+	inbox inbox // what nobody has told the core yet
+	pool  *pool // calls the handlers
 
-	handover chan *attempt // tasks for idle goroutines; holds as many as may be idle
+	mu               sync.Mutex
+	core             *core.Core           // guarded by mu
+	clock            clock                // guarded by mu
+	effects          core.Ready           // guarded by mu: buffers for core.Take
+	pending          batch                // guarded by mu: what the writers take next
+	reads            reads                // guarded by mu: what the reader takes next
+	attempts         map[task.ID]*attempt // guarded by mu: the handlers that run
+	begun            []*attempt           // guarded by mu: buffer of absorb
+	heardSubmissions []*submission        // guarded by mu: buffer of listen
+	heardEndings     []ending             // guarded by mu: buffer of listen
+	waiters          waiters              // guarded by mu
+	armed            time.Time            // guarded by mu: when the ticker will wake
+	closing          bool                 // guarded by mu: nothing new is accepted, nor begun
+	isSurveyed       bool                 // guarded by mu: surveyed is closed
+	isDrained        bool                 // guarded by mu: drained is closed
+	failure          error                // guarded by mu: why the engine has failed
+	hurry            error                // guarded by mu: why handlers are stopped as soon as they begin; nil if they are not
+
 	write    chan struct{} // wakes a writer; holds one token
 	read     chan struct{} // wakes the reader; holds one token
 	rearm    chan struct{} // wakes the ticker; holds one token
@@ -165,11 +168,11 @@ func newEngine(c Config) (*Engine, error) {
 		types:       make(map[string]*typeInfo),
 		unknown:     newTypeInfo(policy.Set{}, policy.DefaultType()),
 		attempts:    make(map[task.ID]*attempt),
-		handover:    make(chan *attempt, maxIdle),
 		write:       make(chan struct{}, 1), read: make(chan struct{}, 1), rearm: make(chan struct{}, 1),
 		failed: make(chan struct{}), surveyed: make(chan struct{}), drained: make(chan struct{}), gone: make(chan struct{}),
 	}
 	e.submissions.New = newSubmission
+	e.pool = newPool(e.handle)
 	for name, p := range c.Policies.Types {
 		e.types[name] = newTypeInfo(c.Policies, p)
 	}
@@ -187,6 +190,7 @@ func (e *Engine) Incarnation() task.ID { return e.incarnation }
 // decide tells the core facts and sees to what it wants done. fn must not wait.
 func (e *Engine) decide(fn func(c *core.Core, now time.Time)) {
 	e.mu.Lock()
+	e.listen()
 	fn(e.core, e.clock.now())
 	e.absorb()
 	e.mu.Unlock()
@@ -195,14 +199,19 @@ func (e *Engine) decide(fn func(c *core.Core, now time.Time)) {
 // absorb hands what the core wants done to those who do it. It is called with mu held,
 // after everything that was told to the core.
 func (e *Engine) absorb() {
+	e.collect()
+	if !e.pending.empty() {
+		signal(e.write)
+	}
+}
+
+// collect is absorb for a writer that is about to take what is pending.
+func (e *Engine) collect() {
 	r := &e.effects
 	e.core.Take(r)
 	e.pending.grabs = append(e.pending.grabs, r.Grabs...)
 	e.pending.relaxed = append(e.pending.relaxed, r.Relaxed...)
 	e.pending.saves = append(e.pending.saves, r.Saves...)
-	if !e.pending.empty() {
-		signal(e.write)
-	}
 	if len(r.Loads)+len(r.Scans)+len(r.Looks) > 0 {
 		e.reads.add(r)
 		signal(e.read)
@@ -212,8 +221,13 @@ func (e *Engine) absorb() {
 			a.stop(s.Cause)
 		}
 	}
-	for _, run := range r.Runs {
-		e.begin(run)
+	if len(r.Runs) > 0 {
+		for _, run := range r.Runs {
+			e.begin(run)
+		}
+		e.pool.add(e.begun...)
+		clear(e.begun)
+		e.begun = e.begun[:0]
 	}
 	if !e.isSurveyed && e.core.Surveyed() {
 		e.isSurveyed = true

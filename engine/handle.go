@@ -17,10 +17,6 @@ var errShutdown = errors.New("the node is shutting down")
 // MaxResult is how many bytes a handler may return.
 const MaxResult = 1 << 20
 
-// maxIdle is how many goroutines stay to wait for the next task when theirs is done: a
-// goroutine that has grown its stack once need not do so again.
-const maxIdle = 256
-
 // begin has the handler called of a task that was grabbed. It is called with mu held.
 func (e *Engine) begin(r core.Run) {
 	a := &attempt{Run: r}
@@ -28,53 +24,31 @@ func (e *Engine) begin(r core.Run) {
 		a.stop(e.hurry)
 	}
 	e.attempts[r.ID] = a
-	if e.idle > 0 && !e.dismissed {
-		e.idle--
-		e.handover <- a // has room for all who are idle
-		return
-	}
-	go e.work(a)
+	e.begun = append(e.begun, a)
 }
 
-// work handles one task after the other until there are none and others wait already.
-func (e *Engine) work(a *attempt) {
-	for stays := true; stays; {
-		if stays = e.handle(a); stays {
-			a, stays = <-e.handover
-		}
-	}
-}
-
-// handle calls the handler and tells the core what came of it. It reports whether the
-// goroutine is to wait for another task.
-func (e *Engine) handle(a *attempt) (stays bool) {
+// handle calls the handler and leaves word of what came of it.
+func (e *Engine) handle(a *attempt) {
 	if e.config.Observer.Started != nil {
 		e.config.Observer.Started(time.Now(), a.Task)
 	}
 	returned := false
 	defer func() {
 		if !returned { // runtime.Goexit: the slot must not end with the goroutine
-			e.handled(a, task.Verdict{Outcome: task.Errored, Error: "the handler ended its goroutine", Delay: -1}, false)
+			e.handled(a, task.Verdict{Outcome: task.Errored, Error: "the handler ended its goroutine", Delay: -1})
 		}
 	}()
 	v := call(a, e.config.Handlers[a.Type])
 	returned = true
-	return e.handled(a, v, true)
+	e.handled(a, v)
 }
 
-// handled tells the core what came of an attempt. It reports whether the goroutine is to
-// wait for another, which it only may if it canStay.
-func (e *Engine) handled(a *attempt, v task.Verdict, canStay bool) (stays bool) {
-	e.mu.Lock()
-	delete(e.attempts, a.ID)
-	if stays = canStay && e.idle < maxIdle && !e.dismissed; stays {
-		e.idle++
+// handled leaves word of what came of an attempt for the core.
+func (e *Engine) handled(a *attempt, v task.Verdict) {
+	if e.inbox.end(a, v) {
+		signal(e.write)
 	}
-	e.core.Handled(e.clock.now(), a.ID, v)
-	e.absorb()
-	e.mu.Unlock()
 	a.stop(context.Canceled) // what was derived from the context ends with the attempt
-	return stays
 }
 
 // call calls the handler and reads what it returned in the light of what happened to

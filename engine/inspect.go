@@ -48,10 +48,9 @@ type TypeStatus = core.TypeStatus
 
 // Types returns how things stand with every type that is configured, or was paused or
 // resumed by hand, in the order of their names.
-func (e *Engine) Types() []TypeStatus {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.core.Types()
+func (e *Engine) Types() (types []TypeStatus) {
+	e.decide(func(c *core.Core, _ time.Time) { types = c.Types() })
+	return types
 }
 
 // Stats is what an engine has counted since it was opened, and how it stands.
@@ -62,10 +61,9 @@ type Stats struct {
 }
 
 // Stats returns what the engine has counted.
-func (e *Engine) Stats() Stats {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return Stats{e.core.Stats(), e.core.Busy(), e.core.Waiting()}
+func (e *Engine) Stats() (s Stats) {
+	e.decide(func(c *core.Core, _ time.Time) { s = Stats{c.Stats(), c.Busy(), c.Waiting()} })
+	return s
 }
 
 // WaitTasks returns when none of the tasks is live any more: each has ended, or is not
@@ -236,11 +234,9 @@ func (e *Engine) Why(ctx context.Context, id task.ID) (*task.Task, []Reason, err
 	if !t.State.Live() {
 		return t, []Reason{{Code: CodeEnded, Text: endedText(t)}}, nil
 	}
-	e.mu.Lock()
-	now := e.clock.now()
-	w := e.core.Why(now, t)
-	e.mu.Unlock()
-	return t, reasons(now, t, w), nil
+	var rs []Reason
+	e.decide(func(c *core.Core, now time.Time) { rs = reasons(now, t, c.Why(now, t)) })
+	return t, rs, nil
 }
 
 func endedText(t *task.Task) string {

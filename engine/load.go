@@ -119,6 +119,7 @@ func (e *Engine) tickLoop(ctx context.Context) {
 		case <-timer.C:
 			e.mu.Lock()
 			e.armed = time.Time{}
+			e.listen()
 			e.core.Tick(e.clock.now())
 			e.absorb()
 			e.mu.Unlock()

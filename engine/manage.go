@@ -114,10 +114,11 @@ func (e *Engine) edit(ctx context.Context, ref task.Ref, verb string, fill func(
 func (e *Engine) swap(ctx context.Context, typ string, c task.Change) (*task.Task, error) {
 	ed := &edit{change: c, done: make(chan error, 1)}
 	e.mu.Lock()
-	if err := e.accepting(); err != nil {
+	if err := e.inbox.accepting(); err != nil {
 		e.mu.Unlock()
 		return nil, err
 	}
+	e.listen()
 	p := e.core.Policy(typ)
 	switch {
 	case !c.To.Live():

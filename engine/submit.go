@@ -63,18 +63,13 @@ func (e *Engine) Submit(ctx context.Context, reqs ...Request) ([]Receipt, error)
 	}
 	s := e.submissions.Get().(*submission)
 	s.rows = rows
-	e.mu.Lock()
-	if err := e.accepting(); err != nil {
-		e.mu.Unlock()
+	wake, err := e.inbox.submit(s)
+	if err != nil {
 		return nil, err
 	}
-	now := e.clock.now()
-	for _, t := range rows {
-		e.core.Submit(now, t, true)
+	if wake {
+		signal(e.write)
 	}
-	e.pending.submissions = append(e.pending.submissions, s)
-	e.absorb()
-	e.mu.Unlock()
 	select {
 	case err := <-s.done:
 		receipts := s.receipts
@@ -93,11 +88,10 @@ func (e *Engine) SubmitTx(ctx context.Context, tx storage.Tx, reqs ...Request) (
 	if err != nil {
 		return nil, err
 	}
-	e.mu.Lock()
-	if err := e.accepting(); err != nil {
-		e.mu.Unlock()
+	if err := e.inbox.accepting(); err != nil {
 		return nil, err
 	}
+	e.mu.Lock()
 	now := e.clock.now()
 	for _, t := range rows {
 		e.core.Submit(now, t, false)
@@ -115,17 +109,6 @@ func (e *Engine) SubmitTx(ctx context.Context, tx storage.Tx, reqs ...Request) (
 		})
 	})
 	return receipts(rows, inserted), nil
-}
-
-// accepting returns why nothing is accepted, or nil. It is called with mu held.
-func (e *Engine) accepting() error {
-	if e.failure != nil {
-		return e.failure
-	}
-	if e.closing {
-		return ErrClosed
-	}
-	return nil
 }
 
 // submission is a call of Submit on its way through a writer.

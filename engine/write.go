@@ -90,9 +90,7 @@ const maxGather = 16
 func (e *Engine) gather() {
 	n := -1
 	for range maxGather {
-		e.mu.Lock()
-		more := e.pending.size()
-		e.mu.Unlock()
+		more := e.inbox.count()
 		if more == n {
 			return
 		}
@@ -130,6 +128,8 @@ func (e *Engine) commit(b *batch) outcome {
 // take moves what is pending into b, and b's buffers back.
 func (e *Engine) take(b *batch) {
 	e.mu.Lock()
+	e.listen()
+	e.collect()
 	*b, e.pending = e.pending, *b
 	e.mu.Unlock()
 	b.grabs = append(b.grabs, b.relaxed...)
@@ -185,6 +185,7 @@ func (e *Engine) committed(b *batch) {
 		row += len(s.rows)
 	}
 	e.mu.Lock()
+	e.listen()
 	now := e.clock.now()
 	for i, t := range b.rows {
 		e.inserted(e.core, now, t, b.inserted[i].Created())
@@ -206,6 +207,7 @@ func (e *Engine) committed(b *batch) {
 	}
 	e.absorb()
 	e.mu.Unlock()
+	runtime.Gosched() // handlers first: their tasks are late, receipts only wanted
 
 	for _, s := range b.submissions {
 		s.done <- nil
@@ -244,6 +246,7 @@ func (e *Engine) uncommitted(b *batch, err error) {
 		e.log.Error("the store did not take a batch; it is tried again", "error", err)
 	}
 	e.mu.Lock()
+	e.listen()
 	now := e.clock.now()
 	for _, s := range b.submissions {
 		for _, t := range s.rows {
@@ -270,6 +273,8 @@ func (e *Engine) uncommitted(b *batch, err error) {
 // relax makes the grabs durable later that need not be durable now.
 func (e *Engine) relax(store storage.Relaxer, b *batch) {
 	e.mu.Lock()
+	e.listen()
+	e.collect()
 	b.relaxed, e.pending.relaxed = e.pending.relaxed, b.relaxed
 	e.mu.Unlock()
 	if len(b.relaxed) == 0 {

@@ -1,0 +1,97 @@
+package engine
+
+import (
+	"sync"
+
+	"github.com/taskengine/taskengine/engine/task"
+)
+
+// inbox is where callers and handlers leave what they have to say and go on: its lock is
+// held for moments, whatever the core is busy with. Whoever enters the core listens to
+// it first, so the core hears of everything in order.
+type inbox struct {
+	mu          sync.Mutex
+	refusal     error         // guarded by mu: why nothing new is accepted; nil while it is
+	submissions []*submission // guarded by mu
+	endings     []ending      // guarded by mu
+}
+
+// ending is what came of an attempt.
+type ending struct {
+	attempt *attempt
+	verdict task.Verdict
+}
+
+// submit leaves s, unless nothing is accepted any more. wake says that nothing had been
+// left before: somebody must be told to look.
+func (in *inbox) submit(s *submission) (wake bool, err error) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.refusal != nil {
+		return false, in.refusal
+	}
+	wake = in.size() == 0
+	in.submissions = append(in.submissions, s)
+	return wake, nil
+}
+
+// end leaves what came of an attempt; wake is as in submit.
+func (in *inbox) end(a *attempt, v task.Verdict) (wake bool) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	wake = in.size() == 0
+	in.endings = append(in.endings, ending{a, v})
+	return wake
+}
+
+// refuse has nothing new accepted from now on. What was left before is still heard.
+func (in *inbox) refuse(why error) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.refusal = why
+}
+
+// accepting returns why nothing new is accepted, or nil.
+func (in *inbox) accepting() error {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.refusal
+}
+
+// count returns how much was left.
+func (in *inbox) count() int {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.size()
+}
+
+// size is count for those who hold mu.
+func (in *inbox) size() int { return len(in.submissions) + len(in.endings) }
+
+// listen tells the core what was left in the inbox. It is called with mu held, before
+// anything else is told to the core.
+func (e *Engine) listen() {
+	in := &e.inbox
+	in.mu.Lock()
+	e.heardSubmissions, in.submissions = in.submissions, e.heardSubmissions
+	e.heardEndings, in.endings = in.endings, e.heardEndings
+	in.mu.Unlock()
+	if len(e.heardSubmissions)+len(e.heardEndings) == 0 {
+		return
+	}
+	now := e.clock.now()
+	for i := range e.heardEndings { // first: a slot that is free again may serve a submission
+		end := &e.heardEndings[i]
+		delete(e.attempts, end.attempt.ID)
+		e.core.Handled(now, end.attempt.ID, end.verdict)
+	}
+	for _, s := range e.heardSubmissions {
+		for _, t := range s.rows {
+			e.core.Submit(now, t, true)
+		}
+	}
+	e.pending.submissions = append(e.pending.submissions, e.heardSubmissions...)
+	clear(e.heardSubmissions)
+	clear(e.heardEndings)
+	e.heardSubmissions, e.heardEndings = e.heardSubmissions[:0], e.heardEndings[:0]
+}
