@@ -1,0 +1,69 @@
+package result_test
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/taskengine/taskengine/bench/result"
+)
+
+func TestAHistogramIsTheSameAfterItsDocument(t *testing.T) {
+	h := result.NewHistogram()
+	for i := range 10_000 {
+		h.Record(time.Duration(i) * time.Microsecond)
+	}
+	h.Record(-time.Second)
+	h.Record(100 * time.Hour)
+	var doc bytes.Buffer
+	in := []*result.Result{{Schema: result.Schema, Scenario: "s", Runs: []result.Run{{Latency: map[string]*result.Histogram{result.InsertAck: h}}}}}
+	if err := result.Write(&doc, in); err != nil {
+		t.Fatal(err)
+	}
+	out, err := result.Read(&doc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := out[0].Runs[0].Latency[result.InsertAck]
+	if got.Count() != h.Count() || got.Max() != h.Max() || got.Mean() != h.Mean() {
+		t.Errorf("count %d, max %v, mean %v; want %d, %v, %v", got.Count(), got.Max(), got.Mean(), h.Count(), h.Max(), h.Mean())
+	}
+	for _, q := range []float64{0, 0.5, 0.99, 0.9999, 1} {
+		if got.Quantile(q) != h.Quantile(q) {
+			t.Errorf("quantile %v is %v, want %v", q, got.Quantile(q), h.Quantile(q))
+		}
+	}
+	if p := h.Quantile(0.5); p < 4990*time.Microsecond || p > 5010*time.Microsecond {
+		t.Errorf("the median is %v", p)
+	}
+	if h.Max() < time.Hour*999/1000 {
+		t.Errorf("what lies outside counts as %v", h.Max())
+	}
+}
+
+func TestMergedHistogramsCountAll(t *testing.T) {
+	a, b := result.NewHistogram(), result.NewHistogram()
+	for range 99 {
+		a.Record(time.Millisecond)
+	}
+	b.Record(time.Second)
+	a.Merge(b)
+	if a.Count() != 100 || a.Max() < 999*time.Millisecond || a.Quantile(0.99) > 2*time.Millisecond {
+		t.Errorf("count %d, max %v, p99 %v", a.Count(), a.Max(), a.Quantile(0.99))
+	}
+}
+
+func TestNewerDocumentsAreRefused(t *testing.T) {
+	for _, doc := range []string{`[{"schema":2}]`, `[{}]`, `[null]`} {
+		if _, err := result.Read(strings.NewReader(doc)); !errors.Is(err, result.ErrSchema) {
+			t.Errorf("%s: %v", doc, err)
+		}
+	}
+	for _, doc := range []string{``, `{}`, `[{"schema":1,"runs":[{"latency":{"x":{"hdr":"!"}}}]}]`} {
+		if _, err := result.Read(strings.NewReader(doc)); err == nil {
+			t.Errorf("%s: no error", doc)
+		}
+	}
+}
