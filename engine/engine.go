@@ -65,6 +65,8 @@ type Engine struct {
 	heardEndings     []ending             // guarded by mu: buffer of listen
 	waiters          waiters              // guarded by mu
 	armed            time.Time            // guarded by mu: when the ticker will wake
+	writing          [writers][]core.Save // guarded by mu: what each writer is about to save
+	doubts           map[task.ID]doubt    // guarded by mu: tasks that may be other in the store than the core knows
 	closing          bool                 // guarded by mu: nothing new is accepted, nor begun
 	isSurveyed       bool                 // guarded by mu: surveyed is closed
 	isDrained        bool                 // guarded by mu: drained is closed
@@ -74,6 +76,7 @@ type Engine struct {
 	write    chan struct{} // wakes a writer; holds one token
 	read     chan struct{} // wakes the reader; holds one token
 	rearm    chan struct{} // wakes the ticker; holds one token
+	doubtful chan struct{} // wakes who looks at doubts; holds one token
 	failed   chan struct{} // closed with failure
 	surveyed chan struct{} // closed when the core has looked through the store
 	drained  chan struct{} // closed when closing and nothing has a slot or is being saved
@@ -119,11 +122,12 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	}
 	background, stop := context.WithCancel(context.Background())
 	e.stop = stop
-	for range writers {
-		e.duties.Go(func() { e.writeLoop(background) })
+	for i := range writers {
+		e.duties.Go(func() { e.writeLoop(background, i) })
 	}
 	e.duties.Go(func() { e.readLoop(background) })
 	e.duties.Go(func() { e.tickLoop(background) })
+	e.duties.Go(func() { e.doubtLoop(background) })
 	e.duties.Go(func() { e.lead(background, "cleaner", e.clean) })
 	e.decide(func(*core.Core, time.Time) {})
 	select {
@@ -168,7 +172,8 @@ func newEngine(c Config) (*Engine, error) {
 		types:       make(map[string]*typeInfo),
 		unknown:     newTypeInfo(policy.Set{}, policy.DefaultType()),
 		attempts:    make(map[task.ID]*attempt),
-		write:       make(chan struct{}, 1), read: make(chan struct{}, 1), rearm: make(chan struct{}, 1),
+		doubts:      make(map[task.ID]doubt),
+		write:       make(chan struct{}, 1), read: make(chan struct{}, 1), rearm: make(chan struct{}, 1), doubtful: make(chan struct{}, 1),
 		failed: make(chan struct{}), surveyed: make(chan struct{}), drained: make(chan struct{}), gone: make(chan struct{}),
 	}
 	e.submissions.New = newSubmission

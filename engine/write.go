@@ -14,6 +14,7 @@ import (
 // batch is what a writer does in one transaction: everything that was asked for since
 // the one before. That is the engine's group commit: many tasks, one sync.
 type batch struct {
+	writer      int // whose it is
 	submissions []*submission
 	grabs       []task.Change
 	relaxed     []task.Change
@@ -51,9 +52,9 @@ var errNothing = errors.New("nothing to do")
 const saveRetry = 250 * time.Millisecond
 
 // writeLoop commits what is pending until background ends and nothing is left.
-func (e *Engine) writeLoop(background context.Context) {
+func (e *Engine) writeLoop(background context.Context, number int) {
 	relaxer, _ := e.store.(storage.Relaxer)
-	b := new(batch)
+	b := &batch{writer: number}
 	for {
 		select {
 		case <-e.write:
@@ -131,6 +132,8 @@ func (e *Engine) take(b *batch) {
 	e.listen()
 	e.collect()
 	*b, e.pending = e.pending, *b
+	b.writer, e.pending.writer = e.pending.writer, b.writer
+	e.writing[b.writer] = b.saves
 	e.mu.Unlock()
 	b.grabs = append(b.grabs, b.relaxed...)
 	b.relaxed = b.relaxed[:0]
@@ -188,6 +191,7 @@ func (e *Engine) committed(b *batch) {
 	e.listen()
 	now := e.clock.now()
 	for i, t := range b.rows {
+		e.known(t.ID)
 		e.inserted(e.core, now, t, b.inserted[i].Created())
 	}
 	for i, s := range b.saves {
@@ -195,7 +199,7 @@ func (e *Engine) committed(b *batch) {
 	}
 	swapped := b.swapped[min(len(b.saves), len(b.swapped)):]
 	for i, g := range b.grabs {
-		e.core.Grabbed(now, g.Ref, swapped[i], false)
+		e.grabbed(now, g.Ref, swapped[i])
 	}
 	swapped = swapped[len(b.grabs):]
 	for i, ed := range b.edits {
@@ -205,6 +209,7 @@ func (e *Engine) committed(b *batch) {
 			e.waiters.ended(ed.after)
 		}
 	}
+	e.writing[b.writer] = nil
 	e.absorb()
 	e.mu.Unlock()
 	runtime.Gosched() // handlers first: their tasks are late, receipts only wanted
@@ -223,6 +228,15 @@ func (e *Engine) inserted(c *core.Core, now time.Time, t *task.Task, created boo
 		e.config.Observer.Inserted(now, t)
 	}
 	c.Inserted(now, t, created)
+}
+
+// grabbed tells the core of a grab that the store has answered. It is called with mu
+// held.
+func (e *Engine) grabbed(now time.Time, ref task.Ref, t *task.Task) {
+	if t != nil {
+		e.known(ref.ID)
+	}
+	e.core.Grabbed(now, ref, t, false)
 }
 
 // saved tells the core of a save. It is called with mu held.
@@ -248,6 +262,7 @@ func (e *Engine) uncommitted(b *batch, err error) {
 	e.mu.Lock()
 	e.listen()
 	now := e.clock.now()
+	e.suspect(b, now)
 	for _, s := range b.submissions {
 		for _, t := range s.rows {
 			e.core.Inserted(now, t, false)
@@ -257,6 +272,7 @@ func (e *Engine) uncommitted(b *batch, err error) {
 		e.core.Grabbed(now, g.Ref, nil, true)
 	}
 	e.absorb()
+	e.writing[b.writer] = nil
 	if len(b.saves) > 0 && !fatal {
 		e.pending.saves = append(append([]core.Save{}, b.saves...), e.pending.saves...)
 		time.AfterFunc(saveRetry, func() { signal(e.write) })
@@ -286,12 +302,18 @@ func (e *Engine) relax(store storage.Relaxer, b *batch) {
 		return err
 	})
 	if err != nil {
-		swapped = make([]*task.Task, len(b.relaxed))
 		e.log.Error("the store did not take a batch of relaxed grabs; they are tried again", "error", err)
 	}
 	e.decide(func(c *core.Core, now time.Time) {
 		for i, g := range b.relaxed {
-			c.Grabbed(now, g.Ref, swapped[i], err != nil)
+			if err != nil {
+				c.Grabbed(now, g.Ref, nil, true)
+			} else {
+				e.grabbed(now, g.Ref, swapped[i])
+			}
+		}
+		if err != nil {
+			e.suspectGrabs(b.relaxed, now)
 		}
 	})
 	b.relaxed = b.relaxed[:0]

@@ -1,6 +1,7 @@
 package enginetest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -45,6 +46,37 @@ var faultScenarios = []scenario{
 			t := n.expect(id, task.Done)
 			if runs := n.ledger.runs(id); runs < 1 || runs > 1+len(t.History) {
 				n.Errorf("%d runs, and the history is %+v", runs, t.History)
+			}
+		}
+	}},
+	{"a store that does not say whether it failed is looked at again without a restart", func(n *node) {
+		w := newWeather(4, func(call storagetest.Call, fault error) storagetest.Fault {
+			if call == storagetest.Update {
+				return storagetest.Fault{After: fault}
+			}
+			return storagetest.Fault{}
+		})
+		ids := stormy(n, w, done)
+		w.clear()
+		n.ranOnce(ids...)
+	}},
+	{"a retry of which the store does not say whether it was kept is made once, without a restart", func(n *node) {
+		w := newWeather(4, func(call storagetest.Call, fault error) storagetest.Fault {
+			if call == storagetest.Update {
+				return storagetest.Fault{After: fault}
+			}
+			return storagetest.Fault{}
+		})
+		ids := stormy(n, w, func(_ context.Context, t *task.Task) ([]byte, error) {
+			if t.Attempt == 1 {
+				return nil, task.RetryIn(10*time.Millisecond, errors.New("not yet"))
+			}
+			return nil, nil
+		})
+		w.clear()
+		for _, id := range ids {
+			if t := n.expect(id, task.Done); n.ledger.runs(id) != 2 || t.Attempt != 2 {
+				n.Errorf("task %v was run %d times and counted %d attempts, want two", id, n.ledger.runs(id), t.Attempt)
 			}
 		}
 	}},

@@ -170,6 +170,22 @@ func (c *Core) Drain() { c.draining = true }
 // Busy returns how many tasks have a slot.
 func (c *Core) Busy() int { return len(c.runs) }
 
+// Holds reports whether a task has a slot.
+func (c *Core) Holds(id task.ID) bool {
+	_, held := c.runs[id]
+	return held
+}
+
+// HandBack puts back a task that is ours in the store though it has no run: nobody had
+// answered that it was grabbed. t is its row; the attempt does not count.
+func (c *Core) HandBack(now time.Time, t *task.Task) {
+	c.save(task.Change{
+		Ref: t.Ref(), To: task.Submitted, At: now, Count: task.Refund, Outcome: task.HandedBack,
+		NextEventAt: queueDeadline(c.kind(t.Type).policy.Timeout, now),
+		Error:       "the store did not answer whether it was grabbed",
+	}, false)
+}
+
 // Surveyed reports whether the core has looked through the store for the first time.
 // Before that it grabs nothing with its submit, because older tasks may be there.
 func (c *Core) Surveyed() bool { return c.table.Surveyed() && c.agenda.surveyed() }

@@ -1,0 +1,125 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+)
+
+// Costs are what things take, as measured on a machine. CPU is time of one core.
+type Costs struct {
+	Submit     time.Duration `json:"submit_ns"`      // CPU of a caller of Submit until its task is in the inbox
+	Ack        time.Duration `json:"ack_ns"`         // and from when it is told that the task is durable
+	Commit     time.Duration `json:"commit_ns"`      // CPU of a transaction besides its rows, while it has the store to itself
+	Insert     time.Duration `json:"insert_ns"`      // CPU of each row that is inserted, likewise
+	InsertByte float64       `json:"insert_byte_ns"` // and of each byte of its payload, in nanoseconds
+	Swap       time.Duration `json:"swap_ns"`        // CPU of each row that is changed, likewise
+	Tell       time.Duration `json:"tell_ns"`        // CPU after a commit, before anything comes of it
+	TellRow    time.Duration `json:"tell_row_ns"`    // and for each of its rows
+	Start      time.Duration `json:"start_ns"`       // CPU of calling a handler
+	End        time.Duration `json:"end_ns"`         // CPU of leaving word of what came of it
+
+	// Background is CPU for each row that is written, and BackgroundByte nanoseconds of it
+	// for each byte of payload: sorting files, collecting garbage. It is spent in one piece
+	// whenever so many bytes as BackgroundEvery have been written.
+	Background      time.Duration `json:"background_ns"`
+	BackgroundByte  float64       `json:"background_byte_ns"`
+	BackgroundEvery float64       `json:"background_every_bytes"`
+
+	// Wake is CPU that is spent whenever work comes while all cores are idle: threads are
+	// woken, and look around before they sleep again.
+	Wake time.Duration `json:"wake_ns"`
+	// Stall is how long a transaction is held up before it is computed, and so is telling of
+	// it, by whatever else goes on in the machine and its host. It passes on the core and is
+	// not computed.
+	Stall Quantiles `json:"stall_ns"`
+
+	// Sync is how long the disk takes to make a commit durable, by how long it was idle
+	// before. It must rise in After.
+	Sync     []Idle        `json:"sync"`
+	SyncByte float64       `json:"sync_byte_ns"` // how much longer for each byte of payload, in nanoseconds
+	SyncCPU  time.Duration `json:"sync_cpu_ns"`  // CPU that one sync needs meanwhile
+	// Serial says that a transaction keeps the store to itself until it is durable, as
+	// bolt does. Else others go on meanwhile, and share the next sync.
+	Serial bool `json:"serial"`
+
+	CommitBytes float64 `json:"commit_bytes"` // written to the disk for each commit
+	InsertBytes float64 `json:"insert_bytes"` // for each row that is inserted
+	SwapBytes   float64 `json:"swap_bytes"`   // for each row that is changed
+	Amplify     float64 `json:"amplify"`      // for each byte of payload
+}
+
+func (c *Costs) check() error {
+	for _, d := range []time.Duration{c.Submit, c.Ack, c.Commit, c.Insert, c.Swap, c.Tell, c.TellRow, c.Start, c.End, c.Background, c.Wake, c.SyncCPU} {
+		if d < 0 {
+			return fmt.Errorf("sim: a cost is negative: %v", d)
+		}
+	}
+	for _, f := range []float64{c.InsertByte, c.BackgroundByte, c.BackgroundEvery, c.SyncByte, c.CommitBytes, c.InsertBytes, c.SwapBytes, c.Amplify} {
+		if !(f >= 0) || math.IsInf(f, 0) {
+			return fmt.Errorf("sim: a cost is negative or no number: %v", f)
+		}
+	}
+	for i, sync := range c.Sync {
+		if err := sync.Takes.check(); err != nil || sync.After < 0 || i > 0 && sync.After <= c.Sync[i-1].After {
+			return errors.New("sim: Costs.Sync is negative, or does not rise")
+		}
+	}
+	return c.Stall.check()
+}
+
+// Idle is what something takes that begins After so much idleness, or more.
+type Idle struct {
+	After time.Duration `json:"after_ns"`
+	Takes Quantiles     `json:"takes_ns"`
+}
+
+// syncAfter returns what a sync takes after so much idleness.
+func (c *Costs) syncAfter(idle time.Duration) Quantiles {
+	var takes Quantiles
+	for _, s := range c.Sync {
+		if s.After > idle && takes != nil {
+			break
+		}
+		takes = s.Takes
+	}
+	return takes
+}
+
+// Quantiles are a distribution: its values at evenly spaced shares from 0 to 1. It must
+// not fall. Without values it is always zero, with one always that.
+type Quantiles []time.Duration
+
+func (q Quantiles) check() error {
+	if !slices.IsSorted(q) || len(q) > 0 && q[0] < 0 {
+		return errors.New("sim: a distribution is negative, or falls")
+	}
+	return nil
+}
+
+// At returns the value that a share u (0 to 1) does not exceed, interpolated.
+func (q Quantiles) At(u float64) time.Duration {
+	switch len(q) {
+	case 0:
+		return 0
+	case 1:
+		return q[0]
+	}
+	at := min(max(u, 0), 1) * float64(len(q)-1)
+	i := min(int(at), len(q)-2)
+	return q[i] + time.Duration((at-float64(i))*float64(q[i+1]-q[i]))
+}
+
+// Mean returns the mean.
+func (q Quantiles) Mean() time.Duration {
+	if len(q) < 2 {
+		return q.At(0)
+	}
+	sum := float64(q[0]+q[len(q)-1]) / 2
+	for _, v := range q[1 : len(q)-1] {
+		sum += float64(v)
+	}
+	return time.Duration(sum / float64(len(q)-1))
+}

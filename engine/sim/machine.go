@@ -1,0 +1,212 @@
+package sim
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// clock is virtual time: what is to happen, and when. Things of the same time happen in
+// the order in which they were asked for.
+type clock struct {
+	now    int64 // Unix nanoseconds
+	count  uint64
+	events events
+}
+
+type event struct {
+	at    int64
+	count uint64
+	fn    func()
+}
+
+func (e *event) before(f *event) bool {
+	if e.at != f.at {
+		return e.at < f.at
+	}
+	return e.count < f.count
+}
+
+// events are a binary heap: the first is the next. container/heap would allocate for each.
+type events []event
+
+func (h *events) push(e event) {
+	*h = append(*h, e)
+	q := *h
+	for i := len(q) - 1; i > 0; {
+		up := (i - 1) / 2
+		if !q[i].before(&q[up]) {
+			return
+		}
+		q[i], q[up] = q[up], q[i]
+		i = up
+	}
+}
+
+func (h *events) pop() event {
+	q := *h
+	first, last := q[0], len(q)-1
+	q[0], q[last] = q[last], event{}
+	q = q[:last]
+	*h = q
+	for i := 0; ; {
+		least := i
+		for down := 2*i + 1; down <= 2*i+2 && down < last; down++ {
+			if q[down].before(&q[least]) {
+				least = down
+			}
+		}
+		if least == i {
+			return first
+		}
+		q[i], q[least] = q[least], q[i]
+		i = least
+	}
+}
+
+// at has fn happen at a time, or now if that has passed.
+func (c *clock) at(at int64, fn func()) {
+	c.count++
+	c.events.push(event{max(at, c.now), c.count, fn})
+}
+
+// after has fn happen after d.
+func (c *clock) after(d time.Duration, fn func()) { c.at(c.now+int64(d), fn) }
+
+// step lets the next thing happen; false if there is none.
+func (c *clock) step() bool {
+	if len(c.events) == 0 {
+		return false
+	}
+	e := c.events.pop()
+	c.now = e.at
+	e.fn()
+	return true
+}
+
+// quantum is how long a goroutine computes before it makes room for others, as in Go's
+// scheduler.
+const quantum = 10 * time.Millisecond
+
+// cores compute what is asked for, first come, first served, and in turns if it takes
+// long.
+type cores struct {
+	*clock
+	rng   *rand.Rand
+	costs *Costs
+	all   int
+	free  int
+	busy  time.Duration // computed in all
+	wakes int64         // how often work came while all were idle
+	queue []job         // from head on
+	head  int
+}
+
+type job struct {
+	stall time.Duration // passes first, and is not computed
+	left  time.Duration
+	done  func()
+}
+
+// do has d computed and then calls done. Work of no length takes its turn, too.
+func (c *cores) do(d time.Duration, done func()) {
+	c.add(job{left: d, done: done})
+}
+
+// doStalled is do for work that may be held up, see Costs.Stall.
+func (c *cores) doStalled(d time.Duration, done func()) {
+	c.add(job{stall: c.costs.Stall.At(c.rng.Float64()), left: d, done: done})
+}
+
+func (c *cores) add(j job) {
+	if c.free == 0 {
+		c.queue = append(c.queue, j)
+		return
+	}
+	if c.free == c.all {
+		c.wakes++
+		c.busy += c.costs.Wake
+	}
+	c.free--
+	c.run(j)
+}
+
+func (c *cores) run(j job) {
+	slice := min(j.left, quantum)
+	c.after(j.stall+slice, func() {
+		c.busy += slice
+		j.stall, j.left = 0, j.left-slice
+		switch {
+		case j.left == 0:
+			c.free++
+			c.take()
+			j.done()
+		case c.head == len(c.queue):
+			c.run(j)
+		default:
+			c.queue = append(c.queue, j)
+			c.free++
+			c.take()
+		}
+	})
+}
+
+// take lets the next one compute.
+func (c *cores) take() {
+	if c.head == len(c.queue) {
+		return
+	}
+	j := c.queue[c.head]
+	c.queue[c.head] = job{}
+	if c.head++; c.head == len(c.queue) {
+		c.queue, c.head = c.queue[:0], 0
+	}
+	c.free--
+	c.run(j)
+}
+
+// disk makes commits durable. One sync is under way at a time; it serves everything that
+// was asked for before it began.
+type disk struct {
+	*clock
+	rng     *rand.Rand
+	costs   *Costs
+	pending []func()
+	payload float64 // bytes of it in what is pending
+	syncing bool
+	ended   int64 // when the last sync did
+	cores   *cores
+	syncs   int64
+	busy    time.Duration
+	written float64
+}
+
+// sync has done called when a commit of so many bytes is durable, payload of them.
+func (d *disk) sync(bytes, payload float64, done func()) {
+	d.pending = append(d.pending, done)
+	d.payload += payload
+	d.written += bytes
+	if !d.syncing {
+		d.begin()
+	}
+}
+
+func (d *disk) begin() {
+	served := d.pending
+	idle := time.Duration(d.now - d.ended)
+	took := d.costs.syncAfter(idle).At(d.rng.Float64()) + time.Duration(d.costs.SyncByte*d.payload)
+	if d.costs.SyncCPU > 0 {
+		d.cores.do(min(d.costs.SyncCPU, took), func() {})
+	}
+	d.pending, d.payload, d.syncing = nil, 0, true
+	d.syncs++
+	d.after(took, func() {
+		d.busy += took
+		d.syncing, d.ended = false, d.now
+		for _, done := range served {
+			done()
+		}
+		if len(d.pending) > 0 && !d.syncing {
+			d.begin()
+		}
+	})
+}

@@ -1,0 +1,149 @@
+package sim
+
+import (
+	"github.com/google/btree"
+
+	"github.com/taskengine/taskengine/engine/internal/core"
+	"github.com/taskengine/taskengine/engine/internal/table"
+	"github.com/taskengine/taskengine/engine/task"
+)
+
+// store keeps the rows of tasks that have not ended, in the orders in which the core asks
+// for them.
+type store struct {
+	rows   map[task.ID]*task.Task
+	leaves *btree.BTreeG[*leaf]
+	times  map[task.State]*btree.BTreeG[core.Due]
+	seq    uint64
+	ready  int // rows that are submitted
+}
+
+// leaf is the submitted rows of one.
+type leaf struct {
+	name task.Leaf
+	rows *btree.BTreeG[task.Trigger]
+}
+
+const degree = 16
+
+func newStore() store {
+	due := func() *btree.BTreeG[core.Due] {
+		return btree.NewG(degree, func(a, b core.Due) bool {
+			if !a.At.Equal(b.At) {
+				return a.At.Before(b.At)
+			}
+			return a.ID.Compare(b.ID) < 0
+		})
+	}
+	return store{
+		rows:   make(map[task.ID]*task.Task),
+		leaves: btree.NewG(degree, func(a, b *leaf) bool { return before(a.name, b.name) }),
+		times:  map[task.State]*btree.BTreeG[core.Due]{task.Waiting: due(), task.Submitted: due()},
+	}
+}
+
+func before(a, b task.Leaf) bool {
+	if a.Type != b.Type {
+		return a.Type < b.Type
+	}
+	return a.Group < b.Group
+}
+
+// insert adds a row, gives it its place in the order, and returns it as it is kept.
+func (s *store) insert(t *task.Task) *task.Task {
+	s.seq++
+	t.Seq = s.seq
+	kept, told := *t, *t
+	s.rows[t.ID] = &kept
+	s.index(&kept)
+	return &told
+}
+
+// swap applies a change and returns the row as it is then.
+func (s *store) swap(c task.Change) *task.Task {
+	row, ok := s.rows[c.ID]
+	if !ok {
+		return nil
+	}
+	s.unindex(row)
+	applied := c.Apply(row)
+	s.index(row)
+	if !applied {
+		return nil
+	}
+	told := *row
+	return &told
+}
+
+// forget drops a row that has ended.
+func (s *store) forget(id task.ID) { delete(s.rows, id) }
+
+func (s *store) index(t *task.Task) {
+	if times, ok := s.times[t.State]; ok && !t.NextEventAt.IsZero() {
+		times.ReplaceOrInsert(core.Due{Trigger: t.Trigger(), At: t.NextEventAt})
+	}
+	if t.State != task.Submitted {
+		return
+	}
+	s.ready++
+	l, ok := s.leaves.Get(&leaf{name: t.Leaf()})
+	if !ok {
+		l = &leaf{t.Leaf(), btree.NewG(degree, func(a, b task.Trigger) bool { return a.Rank.Compare(b.Rank) < 0 })}
+		s.leaves.ReplaceOrInsert(l)
+	}
+	l.rows.ReplaceOrInsert(t.Trigger())
+}
+
+func (s *store) unindex(t *task.Task) {
+	if times, ok := s.times[t.State]; ok && !t.NextEventAt.IsZero() {
+		times.Delete(core.Due{Trigger: t.Trigger(), At: t.NextEventAt})
+	}
+	if t.State != task.Submitted {
+		return
+	}
+	s.ready--
+	if l, ok := s.leaves.Get(&leaf{name: t.Leaf()}); ok {
+		l.rows.Delete(t.Trigger())
+		if l.rows.Len() == 0 {
+			s.leaves.Delete(l)
+		}
+	}
+}
+
+// leavesAfter answers a Scan.
+func (s *store) leavesAfter(after task.Leaf, limit int) (page []task.Leaf, end bool) {
+	s.leaves.AscendGreaterOrEqual(&leaf{name: after}, func(l *leaf) bool {
+		if l.name != after {
+			page = append(page, l.name)
+		}
+		return len(page) < limit
+	})
+	return page, len(page) < limit
+}
+
+// load answers a Load.
+func (s *store) load(q table.Load) (page []task.Trigger, end bool) {
+	l, ok := s.leaves.Get(&leaf{name: q.Leaf})
+	if !ok {
+		return nil, true
+	}
+	l.rows.AscendGreaterOrEqual(task.Trigger{Rank: q.After}, func(t task.Trigger) bool {
+		if t.Rank != q.After {
+			page = append(page, t)
+		}
+		return len(page) < q.Limit
+	})
+	return page, len(page) < q.Limit
+}
+
+// due answers a Look.
+func (s *store) due(q core.Look) (page []core.Due, end bool) {
+	from := core.Due{At: q.AfterAt, Trigger: task.Trigger{Ref: task.Ref{ID: q.AfterID}}}
+	s.times[q.State].AscendGreaterOrEqual(from, func(d core.Due) bool {
+		if !d.At.Equal(q.AfterAt) || d.ID != q.AfterID {
+			page = append(page, d)
+		}
+		return len(page) < q.Limit
+	})
+	return page, len(page) < q.Limit
+}
