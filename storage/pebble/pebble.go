@@ -193,6 +193,7 @@ func (s *Store) options(opts Options) *pebble.Options {
 		},
 	}
 	o.TargetFileSizes[0] = 8 << 20
+	o.Experimental.CompactionScheduler = new(compactions)
 	o.Experimental.TombstoneDenseCompactionThreshold = -1
 	// Files that end where a table ends let most compactions move files as they are:
 	// new rows are behind the old ones in each table, but not in all of them together.
