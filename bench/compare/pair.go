@@ -1,0 +1,199 @@
+package compare
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/taskengine/taskengine/bench/result"
+)
+
+// Key says what is compared with what: both sides have the same one.
+type Key struct {
+	Scenario string  `json:"scenario"`
+	Subject  string  `json:"subject"`
+	Store    string  `json:"store"`
+	Offered  float64 `json:"offered"` // tasks/s; 0 is as many as go
+}
+
+// sameLoad is by which share loads may differ and still be the same: that of a trace is
+// what came of its replay.
+const sameLoad = 0.02
+
+// is reports whether two keys name the same.
+func (k Key) is(o Key) bool {
+	near := math.Abs(k.Offered-o.Offered) <= sameLoad*max(math.Abs(k.Offered), math.Abs(o.Offered))
+	o.Offered = k.Offered
+	return k == o && near
+}
+
+// String returns a key for people.
+func (k Key) String() string {
+	s := k.Scenario + ", " + k.Subject
+	if k.Store != "" {
+		s += " on " + k.Store
+	}
+	if k.Offered > 0 {
+		s += fmt.Sprintf(", %g tasks/s offered", k.Offered)
+	}
+	return s
+}
+
+// set is all runs of one key that were made under the same conditions.
+type set struct {
+	key  Key
+	from *result.Result // the first of them
+	runs []*result.Run
+}
+
+// variant tells sets of one key from each other.
+func (s *set) variant() string { return s.from.Subject.Settings + "\x00" + s.from.Subject.Durability }
+
+// split returns the sets of results, in their order.
+func split(results []*result.Result) []*set {
+	var out []*set
+	for _, res := range results {
+		for i := range res.Runs {
+			run := &res.Runs[i]
+			s := &set{Key{res.Scenario, res.Subject.Name, res.Subject.Store, run.Offered}, res, nil}
+			at := slices.IndexFunc(out, func(o *set) bool { return o.key.is(s.key) && o.variant() == s.variant() })
+			if at < 0 {
+				at = len(out)
+				out = append(out, s)
+			}
+			out[at].runs = append(out[at].runs, run)
+		}
+	}
+	return out
+}
+
+// pairUp returns the sets that belong together, and those that are left. Sets of the same
+// variant belong together; after that, sets of one key of which only one is left.
+func pairUp(a, b []*set) (pairs [][2]*set, onlyA, onlyB []*set) {
+	match := func(same func(x, y *set) bool) {
+		for i := 0; i < len(a); i++ {
+			x := a[i]
+			at := slices.IndexFunc(b, func(y *set) bool { return same(x, y) })
+			if at < 0 {
+				continue
+			}
+			pairs = append(pairs, [2]*set{x, b[at]})
+			a, b = slices.Delete(a, i, i+1), slices.Delete(b, at, at+1)
+			i--
+		}
+	}
+	a, b = slices.Clone(a), slices.Clone(b)
+	order := slices.Clone(a)
+	match(func(x, y *set) bool { return x.key.is(y.key) && x.variant() == y.variant() })
+	match(func(x, y *set) bool { return x.key.is(y.key) && count(a, x.key) == 1 && count(b, x.key) == 1 })
+	slices.SortFunc(pairs, func(p, q [2]*set) int { return slices.Index(order, p[0]) - slices.Index(order, q[0]) })
+	return pairs, a, b
+}
+
+func count(sets []*set, k Key) (n int) {
+	for _, s := range sets {
+		if s.key.is(k) {
+			n++
+		}
+	}
+	return n
+}
+
+// condition is something that should be the same on both sides.
+type condition struct{ name, a, b string }
+
+// differences says what else differs between two sides than what was to be measured.
+func differences(a, b *result.Result) []string {
+	m, n := a.Machine, b.Machine
+	conditions := []condition{
+		{"operating system", m.OS, n.OS},
+		{"architecture", m.Arch, n.Arch},
+		{"kernel", m.Kernel, n.Kernel},
+		{"CPU", m.CPU, n.CPU},
+		{"cores", fmt.Sprint(m.Cores), fmt.Sprint(n.Cores)},
+		{"bytes of memory", fmt.Sprint(m.Memory), fmt.Sprint(n.Memory)},
+		{"disk", m.Disk, n.Disk},
+		{"Go", m.Go, n.Go},
+		{"durability", a.Subject.Durability, b.Subject.Durability},
+		{"settings", a.Subject.Settings, b.Subject.Settings},
+		{"configuration of the scenario", plain(a.Config), plain(b.Config)},
+	}
+	var out []string
+	for _, c := range conditions {
+		if c.a != c.b {
+			out = append(out, fmt.Sprintf("%s differs: %s in A, %s in B", c.name, quoted(c.a), quoted(c.b)))
+		}
+	}
+	return append(out, otherLimits(a.Limits, b.Limits)...)
+}
+
+// limitFactor is by how much a limit of the machine may differ without a warning, if all
+// of its repetitions do: disks of virtual machines are never quite the same.
+const limitFactor = 1.25
+
+// otherLimits says which of the machine's limits were different when a and b were measured.
+func otherLimits(a, b []result.Limit) []string {
+	var out []string
+	for _, x := range a {
+		at := slices.IndexFunc(b, func(y result.Limit) bool { return x.Name == y.Name && x.Unit == y.Unit })
+		if at < 0 {
+			continue
+		}
+		y := b[at]
+		apart := x.High < y.Low || y.High < x.Low
+		if apart && (x.Value > limitFactor*y.Value || y.Value > limitFactor*x.Value) {
+			out = append(out, fmt.Sprintf("the machine's limit %s differs: %g %s in A, %g %s in B", x.Name, x.Value, x.Unit, y.Value, y.Unit))
+		}
+	}
+	return out
+}
+
+// plain returns JSON without its spaces, and with its fields in order.
+func plain(doc json.RawMessage) string {
+	if len(doc) == 0 {
+		return ""
+	}
+	d := json.NewDecoder(bytes.NewReader(doc))
+	d.UseNumber()
+	var v any
+	if err := d.Decode(&v); err != nil {
+		return string(doc)
+	}
+	out, err := json.Marshal(v)
+	if err != nil {
+		return string(doc)
+	}
+	return string(out)
+}
+
+func quoted(s string) string {
+	if s == "" {
+		return "not said"
+	}
+	const most = 200
+	if r := []rune(s); len(r) > most {
+		s = string(r[:most]) + "…"
+	}
+	return fmt.Sprintf("%q", s)
+}
+
+// failures says which runs of a side found themselves wrong.
+func failures(side string, runs []*result.Run) []string {
+	var out []string
+	for i, r := range runs {
+		c := r.Check
+		if c.OK && c.Lost == 0 && c.Doubled == 0 && c.Disorder == 0 && c.Exceeded == 0 {
+			continue
+		}
+		text := fmt.Sprintf("run %d of %d of %s FAILED ITS CHECK, so its figures are worth nothing: %d lost, %d doubled, %d out of order, %d beyond a limit",
+			i+1, len(runs), side, c.Lost, c.Doubled, c.Disorder, c.Exceeded)
+		if len(c.Notes) > 0 {
+			text += "; " + strings.Join(c.Notes[:min(3, len(c.Notes))], "; ")
+		}
+		out = append(out, text)
+	}
+	return out
+}

@@ -1,0 +1,93 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/taskengine/taskengine/bench/result"
+)
+
+// state is what came of the checks of some runs.
+type state string
+
+const (
+	passed    state = "ok"
+	failed    state = "failed"
+	unchecked state = "unchecked" // nothing was looked at, or there was nothing to look at
+)
+
+// checks is what the runs of a series found out about themselves.
+type checks struct {
+	state                             state
+	passed, runs                      int
+	lost, doubled, disorder, exceeded int64
+	checked, notes                    []string
+}
+
+func (s *series) checks() checks {
+	c := checks{runs: len(s.runs), state: passed}
+	looked := len(s.runs) > 0
+	for _, r := range s.runs {
+		if sound(&r.Check) {
+			c.passed++
+		}
+		looked = looked && len(r.Check.Checked) > 0
+		c.lost = plus(c.lost, r.Check.Lost)
+		c.doubled = plus(c.doubled, r.Check.Doubled)
+		c.disorder = plus(c.disorder, r.Check.Disorder)
+		c.exceeded = plus(c.exceeded, r.Check.Exceeded)
+		for _, what := range r.Check.Checked {
+			if !slices.Contains(c.checked, what) {
+				c.checked = append(c.checked, what)
+			}
+		}
+		c.notes = append(c.notes, r.Check.Notes...)
+	}
+	switch {
+	case c.passed < c.runs:
+		c.state = failed
+	case !looked:
+		c.state = unchecked
+	}
+	return c
+}
+
+// sound reports whether a run is right. One that says so and counts a loss is not.
+func sound(c *result.Check) bool {
+	return c.OK && c.Lost == 0 && c.Doubled == 0 && c.Disorder == 0 && c.Exceeded == 0
+}
+
+// plus adds without overflow, so that a huge loss never looks like none.
+func plus(a, b int64) int64 {
+	switch {
+	case b > 0 && a > math.MaxInt64-b:
+		return math.MaxInt64
+	case b < 0 && a < math.MinInt64-b:
+		return math.MinInt64
+	}
+	return a + b
+}
+
+// text says it in a few words.
+func (c checks) text() string {
+	switch {
+	case c.state == failed:
+		return fmt.Sprintf("FAILED in %d of %d runs", c.runs-c.passed, c.runs)
+	case c.runs == 0:
+		return "no runs"
+	case c.state == unchecked:
+		return "nothing checked"
+	}
+	return fmt.Sprintf("%d/%d"+nbsp+"ok", c.passed, c.runs)
+}
+
+// worst returns the worst of states.
+func worst(states ...state) state {
+	for _, s := range []state{failed, unchecked} {
+		if slices.Contains(states, s) {
+			return s
+		}
+	}
+	return passed
+}

@@ -1,0 +1,104 @@
+package report
+
+import (
+	"fmt"
+	"html/template"
+	"strings"
+)
+
+// figure is a drawing with what belongs to it.
+type figure struct {
+	ID      string
+	Title   string
+	Caption string
+	Legend  []entry
+	Drawing template.HTML
+	Table   grid // the same in numbers
+}
+
+// entry is one line of a legend. Its key is that of the lines it switches.
+type entry struct {
+	Key    int
+	Label  string
+	Swatch template.HTML
+}
+
+// group is figures of one kind.
+type group struct {
+	Title   string
+	Intro   string
+	Figures []figure
+	More    []figure // that are folded away at first
+}
+
+// grid is a table.
+type grid struct {
+	Head []string
+	Rows []row
+}
+
+// row is one row of a table. The first cell is what it is about.
+type row struct {
+	State state // "" if there is nothing special about it
+	Cells []string
+}
+
+// styles is how many colours there are.
+const styles = 8
+
+// newEntry returns a line of a legend: a sample of the line, and what it is.
+func newEntry(key, style int, dashed bool, label string) entry {
+	class := fmt.Sprintf("line s%d", style%styles)
+	if dashed {
+		class += " dashed"
+	}
+	sample := el("svg", "viewBox", "0 0 28 12", "class", "swatch", "aria-hidden", "true").add(
+		el("g", "class", class).add(
+			el("path", "class", "stroke", "d", "M1 6L27 6"),
+			el("g", "class", "dot").add(shape(style%styles, 14, 6))))
+	return entry{key, label, sample.markup()}
+}
+
+// entriesOf returns the legend of lines that are told apart by subject and load.
+func entriesOf(chosen []*series, labels []string, styleOf func(i int) int) []entry {
+	out := make([]entry, len(chosen))
+	for i := range chosen {
+		out[i] = newEntry(i, styleOf(i), false, labels[i])
+	}
+	return out
+}
+
+// labelsOf names series as shortly as they can be told apart: by subject if there are
+// several, by load if there are several.
+func labelsOf(chosen []*series) []string {
+	subjects, loads := false, false
+	for _, s := range chosen {
+		subjects = subjects || s.subject != chosen[0].subject
+		loads = loads || s.offered != chosen[0].offered
+	}
+	out := make([]string, len(chosen))
+	for i, s := range chosen {
+		var parts []string
+		if subjects || !loads {
+			parts = append(parts, s.subject.label)
+		}
+		if loads {
+			parts = append(parts, formatOffered(s.offered))
+		}
+		out[i] = strings.Join(parts, ", ")
+	}
+	return out
+}
+
+// stylesOf gives lines of several subjects the colour of their subject, and those of one
+// subject one each.
+func stylesOf(chosen []*series) func(i int) int {
+	seen := map[*subject]bool{}
+	for _, s := range chosen {
+		seen[s.subject] = true
+	}
+	if len(seen) == len(chosen) && len(seen) > 1 {
+		return func(i int) int { return chosen[i].subject.style % styles }
+	}
+	return func(i int) int { return i % styles }
+}

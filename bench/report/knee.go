@@ -1,0 +1,43 @@
+package report
+
+import "math"
+
+// kneeRates is from how many loads on a knee is looked for, and kneeDepth how far the
+// curve has to hang below the straight line between its ends, as a share of its height.
+const (
+	kneeRates = 4
+	kneeDepth = 0.1
+	kneeRise  = 2.0 // by which factor latency must rise at all
+)
+
+// knee returns the place at which a curve of latencies over ascending loads bends most,
+// by the method Kneedle (Satopää, Albrecht, Irwin and Raghavan 2011): both axes are
+// brought to the range 0 to 1, latency by its logarithm, and the knee is where the curve
+// is furthest below the diagonal. There is none if there are fewer than four loads, if
+// latency does not double, or if the curve is close to the diagonal.
+//
+// A latency that is undercut at a higher load counts as the lower one, so that a slow
+// start or a single outlier is no rise.
+func knee(loads, latencies []float64) (at int, ok bool) {
+	n := len(loads)
+	if n < kneeRates || len(latencies) != n {
+		return 0, false
+	}
+	logs := make([]float64, n)
+	least := math.Inf(1)
+	for i := n - 1; i >= 0; i-- {
+		least = min(least, math.Log(latencies[i]))
+		logs[i] = least
+	}
+	width, height := loads[n-1]-loads[0], logs[n-1]-logs[0]
+	if !(width > 0) || math.IsInf(width, 0) || !(height >= math.Log(kneeRise)) || math.IsInf(height, 0) {
+		return 0, false
+	}
+	depth := kneeDepth
+	for i := range loads {
+		if d := (loads[i]-loads[0])/width - (logs[i]-logs[0])/height; d > depth {
+			at, ok, depth = i, true, d
+		}
+	}
+	return at, ok
+}

@@ -1,0 +1,45 @@
+package report
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/taskengine/taskengine/bench/result"
+)
+
+// portion is a figure of a series as a ratio to what the machine can do at best.
+type portion struct {
+	figure string
+	limit  string
+	ratio  float64
+}
+
+// text writes a portion for people.
+func (p portion) text() string { return p.figure + digits(p.ratio) + " × " + p.limit }
+
+// portions returns what a series makes of the machine: its rate beside what its store
+// commits bare, and how long the median insert takes beside a bare sync. Without a
+// steady load, inserts wait for each other, which says nothing.
+func (s *series) portions() []portion {
+	rate, ack := s.rate(), s.quantile(result.InsertAck, 0.5)
+	var out []portion
+	for _, l := range s.res.Limits {
+		if rate.ok() && l.Unit == "ops/s" && l.Value > 0 && ofStore(l.Name, s.subject.Store) {
+			out = append(out, portion{"", l.Name, rate.median / l.Value})
+		}
+	}
+	slices.SortStableFunc(out, func(a, b portion) int { return compareFloats(b.ratio, a.ratio) })
+	out = out[:min(len(out), 2)] // the nearest: others are no limit
+	for _, l := range s.res.Limits {
+		if ack.ok() && s.offered > 0 && l.Unit == "ns" && l.Value > 0 && strings.HasPrefix(l.Name, "fsync") {
+			return append(out, portion{"insert ", l.Name, ack.median / l.Value})
+		}
+	}
+	return out
+}
+
+// ofStore reports whether a limit is one of a store, such as group-commit/pebble/256.
+func ofStore(limit, store string) bool {
+	store, _, _ = strings.Cut(strings.ToLower(store), " ")
+	return store != "" && slices.Contains(strings.Split(strings.ToLower(limit), "/"), store)
+}

@@ -1,0 +1,160 @@
+package report
+
+import (
+	"fmt"
+
+	"github.com/taskengine/taskengine/bench/result"
+)
+
+// behind is the share of the offered load below which a subject did not keep up.
+const behind = 0.95
+
+// widest is by which factor loads may differ to be drawn on a linear axis.
+const widest = 30
+
+// markLabel is how wide the name of a subject is at most beside its knee.
+const markLabel = 150.0
+
+// curve is latency against load of one subject.
+type curve struct {
+	subject *subject
+	series  []*series // by ascending load
+	knee    int       // the index of the load at the knee, or -1
+}
+
+// underLoad draws latency against load, if there are several loads.
+func (s *scenario) underLoad(id string) group {
+	g := group{
+		Title: "Latency against load",
+		Intro: "Each point is a load that was offered at a steady pace, whether or not the subject kept up. " +
+			"The knee, marked by a line, is where the p99 begins to rise faster than the load: the place furthest below the straight line " +
+			"from the first to the last load, with latency on its logarithmic axis (the method Kneedle). " +
+			"To the right of it, a little more load costs much more latency. It is looked for from four loads on, and only if the p99 at least doubles.",
+	}
+	for i, latency := range []string{result.InsertToStart, result.EndToEnd, result.Lateness} {
+		if curves := s.curves(latency); len(curves) > 0 && len(g.Figures) == 0 {
+			g.Figures = append(g.Figures, drawCurves(fmt.Sprintf("%s-load-%d", id, i), latency, curves))
+		}
+	}
+	return g
+}
+
+// curves returns those of the subjects that were measured under several steady loads.
+func (s *scenario) curves(latency string) []curve {
+	var out []curve
+	for _, of := range s.subjects {
+		c := curve{subject: of, knee: -1}
+		var loads, p99s []float64
+		for _, x := range s.series {
+			p99 := x.quantile(latency, 0.99)
+			if x.subject == of && x.offered > 0 && p99.ok() {
+				c.series = append(c.series, x)
+				loads, p99s = append(loads, x.offered), append(p99s, p99.median)
+			}
+		}
+		if at, ok := knee(loads, p99s); ok {
+			c.knee = at
+		}
+		if len(c.series) > 1 {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+func drawCurves(id, latency string, curves []curve) figure {
+	f := figure{ID: id, Title: titleOf(latency) + " against load"}
+	f.Table = grid{Head: []string{"Subject", "offered", "rate", "p50", "p99", "p99.9", ""}}
+	fr := &frame{
+		height: 280,
+		x:      axis{label: "offered load, tasks per second", format: formatCount},
+		y:      axis{label: "latency (logarithmic)", by: logged, format: formatTime},
+	}
+	least, most := curves[0].series[0].offered, 0.0
+	for i, c := range curves {
+		least, most = min(least, c.series[0].offered), max(most, c.series[len(c.series)-1].offered)
+		style := c.subject.style % styles
+		if len(curves) == 1 {
+			style = 0
+		}
+		fr.lines = append(fr.lines, c.line(latency, 0.5, 2*i, style), c.line(latency, 0.99, 2*i+1, style))
+		f.Legend = append(f.Legend,
+			newEntry(2*i+1, style, false, c.subject.label+", p99"), newEntry(2*i, style, true, c.subject.label+", p50"))
+		if c.knee >= 0 {
+			fr.marks = append(fr.marks, c.mark(latency, 2*i+1, style, len(curves) > 1))
+		}
+		f.Table.Rows = append(f.Table.Rows, c.rows(latency)...)
+		f.Caption += c.sentence() + " "
+	}
+	f.Caption += fmt.Sprintf("Hollow points did not keep up: they ended less than %g %% of what was offered.", 100*behind)
+	if most/least > widest {
+		fr.x.by, fr.x.label = logged, fr.x.label+" (logarithmic)"
+	}
+	fr.fit(6, 6)
+	desc := "p50 and p99 over the offered load, with the knee of each p99 marked. " + f.Caption
+	f.Drawing = drawFrames(f.Title, desc, id, fr).markup()
+	return f
+}
+
+func (c curve) line(latency string, q float64, key, style int) line {
+	l := line{key: key, style: style, dashed: q == 0.5}
+	for _, s := range c.series {
+		v := s.quantile(latency, q)
+		if !v.ok() {
+			continue
+		}
+		l.points = append(l.points, point{
+			x: s.offered, y: v.median, hollow: s.behind(),
+			tip: fmt.Sprintf("%s at %s: p%g %s", c.subject.label, formatRate(s.offered), 100*q, v.text(formatTime)),
+		})
+		if q != 0.5 {
+			l.band = append(l.band, between{s.offered, v.low, v.high})
+		}
+	}
+	return l
+}
+
+// behind reports whether a subject ended less than it was offered.
+func (s *series) behind() bool {
+	r := s.rate()
+	return r.ok() && r.median < behind*s.offered
+}
+
+func (c curve) mark(latency string, key, style int, named bool) mark {
+	s := c.series[c.knee]
+	m := mark{key: key, style: style, x: s.offered, y: s.quantile(latency, 0.99).median, tip: c.sentence()}
+	m.label = "knee at " + formatRate(s.offered)
+	if named {
+		m.label = fitted(c.subject.label, markLabel) + ": " + m.label
+	}
+	return m
+}
+
+func (c curve) sentence() string {
+	if c.knee >= 0 {
+		return fmt.Sprintf("%s: the knee is at %s.", c.subject.label, formatRate(c.series[c.knee].offered))
+	}
+	if len(c.series) < kneeRates {
+		return fmt.Sprintf("%s: %d loads are too few to look for a knee.", c.subject.label, len(c.series))
+	}
+	return c.subject.label + ": no knee within these loads."
+}
+
+func (c curve) rows(latency string) []row {
+	var out []row
+	for i, s := range c.series {
+		remark := ""
+		switch {
+		case i == c.knee:
+			remark = "knee"
+		case s.behind():
+			remark = "did not keep up"
+		}
+		cells := []string{c.subject.label, formatRate(s.offered), s.rate().cell(formatRate)}
+		for _, q := range []float64{0.5, 0.99, 0.999} {
+			cells = append(cells, s.quantile(latency, q).cell(formatTime))
+		}
+		out = append(out, row{Cells: append(cells, remark)})
+	}
+	return out
+}

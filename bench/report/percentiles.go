@@ -1,0 +1,215 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/taskengine/taskengine/bench/result"
+)
+
+// mostLines is how many lines a drawing has at most.
+const mostLines = styles
+
+// shares are the quantiles that tables show.
+var shares = []float64{0.5, 0.9, 0.99, 0.999, 0.9999}
+
+// stepsPerNine is how many values a line of percentiles has for each nine.
+const stepsPerNine = 8
+
+// meanings say what a latency is.
+var meanings = map[string]string{
+	result.InsertAck:     "from when the load meant to submit a task until it was acknowledged as durable",
+	result.TriggerToGrab: "from a task being ready to run and durable until its handler was called",
+	result.InsertToStart: "from when the load meant to submit a task until its handler was called",
+	result.FinishAck:     "from a handler's return until its outcome was durable",
+	result.EndToEnd:      "from when the load meant to submit a task until its outcome was durable",
+	result.Lateness:      "from the time a task was scheduled for until its handler was called",
+}
+
+// titles are how latencies are called on the page.
+var titles = map[string]string{
+	result.InsertAck:     "Insert to acknowledgement",
+	result.TriggerToGrab: "Trigger to grab",
+	result.InsertToStart: "Insert to start",
+	result.FinishAck:     "Finish to acknowledgement",
+	result.EndToEnd:      "End to end",
+	result.Lateness:      "Lateness of scheduled tasks",
+}
+
+func titleOf(latency string) string {
+	if t, ok := titles[latency]; ok {
+		return t
+	}
+	return short(latency, 60)
+}
+
+// percentiles draws each latency of a scenario.
+func (s *scenario) percentiles(id string) group {
+	g := group{
+		Title: "Latency percentiles",
+		Intro: "How long the slowest share of tasks took. Each further nine to the right is ten times rarer. Lines are medians of the runs, bands reach from the lowest run to the highest.",
+	}
+	for i, latency := range s.latencies() {
+		for j, chosen := range s.bundles(latency) {
+			f := drawPercentiles(fmt.Sprintf("%s-lat-%d-%d", id, i, j), latency, chosen)
+			g.Figures = append(g.Figures, f)
+		}
+	}
+	return g
+}
+
+// bundles returns what is drawn together: all series that have a latency, or those of
+// each subject if they are too many.
+func (s *scenario) bundles(latency string) [][]*series {
+	var all []*series
+	bySubject := make([][]*series, len(s.subjects))
+	for _, x := range s.series {
+		if x.longest(latency).ok() {
+			all = append(all, x)
+			at := slices.Index(s.subjects, x.subject)
+			bySubject[at] = append(bySubject[at], x)
+		}
+	}
+	if len(all) <= mostLines {
+		return [][]*series{all}
+	}
+	var out [][]*series
+	if loads := len(s.loads()); loads > 1 && loads < len(all) {
+		for _, of := range bySubject {
+			if len(of) > 0 {
+				out = append(out, of)
+			}
+		}
+		return out
+	}
+	return [][]*series{all}
+}
+
+// thin leaves the first, the last and evenly chosen ones between them.
+func thin(all []*series) []*series {
+	if len(all) <= mostLines {
+		return all
+	}
+	var out []*series
+	for i := range mostLines {
+		out = append(out, all[i*(len(all)-1)/(mostLines-1)])
+	}
+	return out
+}
+
+func drawPercentiles(id, latency string, all []*series) figure {
+	chosen := thin(all)
+	labels, styleOf := labelsOf(chosen), stylesOf(chosen)
+	fr := &frame{
+		height: 240,
+		x:      axis{label: "percentile", by: percent, format: formatShare},
+		y:      axis{label: "latency (logarithmic)", by: logged, format: formatTime},
+	}
+	for i, s := range chosen {
+		fr.lines = append(fr.lines, percentileLine(s, latency, labels[i], i, styleOf(i)))
+	}
+	fr.fit(6, 6)
+	f := figure{ID: id, Title: titleOf(latency), Caption: caption(latency, all, chosen), Legend: entriesOf(chosen, labels, styleOf)}
+	desc := fmt.Sprintf("Percentiles of %s for %d series; the table below has the numbers.", latency, len(chosen))
+	f.Drawing = drawFrames(f.Title, desc, id, fr).markup()
+	f.Table = percentileTable(latency, all)
+	if len(subjectsOf(chosen)) == 1 && len(chosen) > 1 {
+		f.Title += ", " + chosen[0].subject.label
+	}
+	return f
+}
+
+// subjectsOf returns the subjects of series.
+func subjectsOf(all []*series) (out []*subject) {
+	for _, s := range all {
+		if !slices.Contains(out, s.subject) {
+			out = append(out, s.subject)
+		}
+	}
+	return out
+}
+
+func caption(latency string, all, chosen []*series) string {
+	text := latency
+	if m := meanings[latency]; m != "" {
+		text += ": " + m
+	}
+	if len(chosen) < len(all) {
+		text += fmt.Sprintf(". %d of %d series are drawn; the table has all", len(chosen), len(all))
+	}
+	return text + "."
+}
+
+func percentileLine(s *series, latency, label string, key, style int) line {
+	l := line{key: key, style: style}
+	for _, q := range quantilesOf(s, latency) {
+		v := s.quantile(latency, q)
+		if !v.ok() {
+			continue
+		}
+		p := point{x: q, y: v.median}
+		if slices.Contains(shares, q) {
+			p.tip = fmt.Sprintf("%s: %s of tasks within %s", label, formatShare(q), v.text(formatTime))
+		}
+		l.points = append(l.points, p)
+		l.band = append(l.band, between{q, v.low, v.high})
+	}
+	return l
+}
+
+// quantilesOf returns the quantiles to draw, ascending: as far as every run has tasks.
+func quantilesOf(s *series, latency string) []float64 {
+	count := math.Inf(1)
+	for _, r := range s.runs {
+		if h := r.Latency[latency]; h != nil {
+			count = min(count, float64(h.Count()))
+		}
+	}
+	nines := min(math.Log10(count), 4)
+	if math.IsNaN(nines) {
+		return nil
+	}
+	var out []float64
+	for i := 0.0; i/stepsPerNine <= nines; i++ {
+		out = append(out, 1-math.Pow(10, -i/stepsPerNine))
+	}
+	for _, q := range shares {
+		if at, _ := percent.project(q); at <= nines+1e-9 && !slices.ContainsFunc(out, func(o float64) bool { return math.Abs(o-q) < 1e-9 }) {
+			out = append(out, q)
+		}
+	}
+	for i, q := range out { // exactly those of the table
+		for _, share := range shares {
+			if math.Abs(q-share) < 1e-9 {
+				out[i] = share
+			}
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+func percentileTable(latency string, all []*series) grid {
+	g := grid{Head: []string{"Series"}}
+	for _, q := range shares {
+		g.Head = append(g.Head, formatShare(q))
+	}
+	g.Head = append(g.Head, "longest")
+	labels := labelsOf(all)
+	for i, s := range all {
+		cells := []string{labels[i]}
+		for _, q := range shares {
+			cells = append(cells, s.quantile(latency, q).cell(formatTime))
+		}
+		g.Rows = append(g.Rows, row{Cells: append(cells, s.longest(latency).cell(formatTime))})
+	}
+	return g
+}
+
+func formatShare(q float64) string {
+	return digits4(100*q) + nbsp + "%"
+}
+
+// digits4 writes a percentage without losing its nines.
+func digits4(v float64) string { return fmt.Sprintf("%.6g", v) }

@@ -1,0 +1,149 @@
+package report
+
+import (
+	"math"
+)
+
+// projection says how values become lengths.
+type projection int
+
+const (
+	linear  projection = iota
+	logged             // by their logarithm; values are above 0
+	percent            // shares below 1, by the number of their nines
+)
+
+// project returns a value as a length in no particular unit; ok is false for one that
+// cannot be drawn.
+func (p projection) project(v float64) (at float64, ok bool) {
+	switch p {
+	case logged:
+		at = math.Log10(v)
+	case percent:
+		at = -math.Log10(1 - v)
+	default:
+		at = v
+	}
+	return at, !math.IsNaN(at) && !math.IsInf(at, 0)
+}
+
+// tick is a place on an axis that has a name.
+type tick struct {
+	value float64
+	label string
+}
+
+// axis is one axis of a frame.
+type axis struct {
+	label  string
+	by     projection
+	format func(float64) string
+	binary bool    // ticks are multiples of powers of 1024 instead of 1000
+	low    float64 // of what is shown, projected
+	high   float64
+	ticks  []tick
+}
+
+// fit makes an axis show all of the values that can be drawn, and gives it ticks, about
+// as many as wanted.
+func (a *axis) fit(values []float64, wanted int) {
+	low, high, any := math.Inf(1), math.Inf(-1), false
+	for _, v := range values {
+		if _, ok := a.by.project(v); ok {
+			low, high, any = min(low, v), max(high, v), true
+		}
+	}
+	if !any {
+		low, high = 1, 1
+	}
+	switch a.by {
+	case logged:
+		a.fitLog(low, high, wanted)
+	case percent:
+		a.fitPercent(high)
+	default:
+		a.fitLinear(min(0, low), high, wanted)
+	}
+}
+
+// fitLinear lets ticks be multiples of 1, 2 or 5 times a power of ten.
+func (a *axis) fitLinear(low, high float64, wanted int) {
+	if high <= low {
+		high = low + max(1, math.Abs(low))
+	}
+	span := high/float64(wanted) - low/float64(wanted) // one after the other: their difference may be too large
+	base := 1.0
+	if a.binary {
+		base = math.Pow(1024, math.Floor(math.Log2(span)/10))
+	}
+	power := base * math.Pow(10, math.Floor(math.Log10(span/base)))
+	unit := 10 * power
+	for _, m := range []float64{1, 2, 5} {
+		if span <= m*power {
+			unit = m * power
+			break
+		}
+	}
+	from, to := math.Floor(low/unit), math.Ceil(high/unit*(1-1e-9))
+	a.low, a.high = from*unit, to*unit
+	if math.IsInf(a.low, 0) || math.IsInf(a.high, 0) || !(a.low < a.high) {
+		a.low, a.high = low, high
+	}
+	for i := from; i <= to && len(a.ticks) <= 3*wanted; i++ {
+		a.ticks = append(a.ticks, tick{i * unit, a.format(i * unit)})
+	}
+}
+
+// fitLog lets ticks be powers of ten, or 1, 2 and 5 times them if there are few.
+func (a *axis) fitLog(low, high float64, wanted int) {
+	const pad = 0.04 // beyond the data at both ends, as a share of a decade and of the range
+	from, to := math.Log10(low), math.Log10(high)
+	room := pad * (1 + to - from)
+	a.low, a.high = from-room, to+room
+	every := max(1, math.Ceil((to-from)/float64(wanted)))
+	for _, steps := range [][]float64{{1}, {1, 3}, {1, 2, 5}, {1, 1.5, 2, 3, 5, 7}} {
+		if a.ticks = a.logTicks(every, steps); len(a.ticks) > wanted/2 {
+			return
+		}
+	}
+	if len(a.ticks) < 2 { // one value, or nearly: show it within a decade
+		a.low, a.high = math.Floor(from), math.Floor(from)+1
+		a.ticks = a.logTicks(every, []float64{1, 2, 5})
+	}
+}
+
+// logTicks returns the ticks that an axis has room for: steps of every so many decades.
+func (a *axis) logTicks(every float64, steps []float64) (out []tick) {
+	for e := math.Floor(a.low); e <= a.high; e += every {
+		for _, s := range steps {
+			v := s * math.Pow(10, e)
+			if at := math.Log10(v); at >= a.low && at <= a.high && v > 0 {
+				out = append(out, tick{v, a.format(v)})
+			}
+		}
+	}
+	return out
+}
+
+// fitPercent shows shares from 0 to that of the slowest task drawn.
+func (a *axis) fitPercent(high float64) {
+	a.low = 0
+	a.high, _ = percent.project(high)
+	a.high = max(a.high, 1)
+	for _, q := range append([]float64{0}, shares...) {
+		if at, _ := percent.project(q); at <= a.high+1e-9 {
+			a.ticks = append(a.ticks, tick{q, a.format(q)})
+		}
+	}
+}
+
+// place returns where a value is between from and to, the ends of the axis in pixels.
+// What lies outside is drawn at the end.
+func (a *axis) place(v, from, to float64) (at float64, ok bool) {
+	p, ok := a.by.project(v)
+	if !ok {
+		return 0, false
+	}
+	share := (p/2 - a.low/2) / (a.high/2 - a.low/2) // halves: the difference may be too large
+	return from + min(max(share, 0), 1)*(to-from), true
+}

@@ -1,0 +1,125 @@
+package report
+
+import (
+	"fmt"
+	"html"
+	"html/template"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// node is an element of an SVG drawing. Its text and the values of its attributes are
+// escaped when it is written; names come from this package only.
+type node struct {
+	name  string
+	attrs []string // name, value, name, value ...
+	text  string
+	kids  []*node
+}
+
+// el returns an element. The attributes are given as name, value, name, value ...; numbers
+// are written with a tenth of a pixel, which is plenty.
+func el(name string, attrs ...any) *node {
+	n := &node{name: name}
+	for i := 0; i+1 < len(attrs); i += 2 {
+		n.attrs = append(n.attrs, attrs[i].(string), attribute(attrs[i+1]))
+	}
+	return n
+}
+
+func attribute(v any) string {
+	switch v := v.(type) {
+	case float64:
+		return px(v)
+	case string:
+		return v
+	}
+	return fmt.Sprint(v)
+}
+
+// px writes a coordinate.
+func px(v float64) string {
+	return strconv.FormatFloat(math.Round(v*10)/10, 'f', -1, 64)
+}
+
+func (n *node) add(kids ...*node) *node {
+	n.kids = append(n.kids, kids...)
+	return n
+}
+
+// says sets the text of an element.
+func (n *node) says(text string) *node {
+	n.text = text
+	return n
+}
+
+// tip gives an element the text that is shown when it is pointed at.
+func (n *node) tip(text string) *node {
+	if text == "" {
+		return n
+	}
+	return n.add(el("title").says(text))
+}
+
+func (n *node) write(b *strings.Builder) {
+	b.WriteString("<" + n.name)
+	for i := 0; i < len(n.attrs); i += 2 {
+		b.WriteString(" " + n.attrs[i] + `="` + html.EscapeString(n.attrs[i+1]) + `"`)
+	}
+	b.WriteString(">")
+	for _, k := range n.kids {
+		k.write(b)
+	}
+	b.WriteString(html.EscapeString(n.text))
+	b.WriteString("</" + n.name + ">")
+}
+
+// markup returns a drawing for a template. That it needs no more escaping is what node
+// is for.
+func (n *node) markup() template.HTML {
+	var b strings.Builder
+	n.write(&b)
+	return template.HTML(b.String())
+}
+
+// path collects the commands of a path.
+type path struct{ strings.Builder }
+
+func (p *path) to(x, y float64) {
+	command := "L"
+	if p.Len() == 0 {
+		command = "M"
+	}
+	p.WriteString(command + px(x) + " " + px(y))
+}
+
+// widthOf returns about how wide text is in a drawing, rather too much than too little:
+// which font it will be drawn with is not known.
+func widthOf(s string) (width float64) {
+	for _, r := range s {
+		switch {
+		case r >= 0x1100 || strings.ContainsRune("MW@%mw", r):
+			width += 13
+		case r >= 'A' && r <= 'Z':
+			width += 9.5
+		default:
+			width += 7.5
+		}
+	}
+	return width
+}
+
+// fitted cuts text to about a width.
+func fitted(s string, width float64) string {
+	if widthOf(s) <= width {
+		return s
+	}
+	runes := []rune(s)
+	for n := len(runes) - 1; n > 0; n-- {
+		if cut := string(runes[:n]) + "…"; widthOf(cut) <= width {
+			return cut
+		}
+	}
+	return "…"
+}

@@ -1,0 +1,161 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/taskengine/taskengine/bench/result"
+)
+
+// speeds is the table of what a scenario came to.
+func (s *scenario) speeds() grid {
+	g := grid{Head: []string{"Subject", "offered", "runs", "rate", "start p50", "start p99", "start p99.9", "to the machine's limits", "checks"}}
+	for _, x := range s.series {
+		c := x.checks()
+		cells := []string{x.subject.label, offeredOf(x), fmt.Sprint(len(x.runs)), x.rate().cell(formatRate)}
+		for _, q := range []float64{0.5, 0.99, 0.999} {
+			cells = append(cells, x.quantile(result.InsertToStart, q).cell(formatTime))
+		}
+		var portions []string
+		for _, p := range x.portions() {
+			portions = append(portions, p.text())
+		}
+		g.Rows = append(g.Rows, row{c.state, append(cells, orNone(strings.Join(portions, "\n")), c.text())})
+	}
+	return g
+}
+
+// costs is the table of what a scenario took of the machine.
+func (s *scenario) costs() grid {
+	g := grid{Head: []string{"Subject", "offered", "CPU per task", "written per task", "stored per task", "allocated per task", "memory", "wake-ups"}}
+	for _, x := range s.series {
+		g.Rows = append(g.Rows, row{Cells: []string{
+			x.subject.label, offeredOf(x),
+			x.perTask(func(c *result.Cost) int64 { return int64(c.CPU) }).cell(formatTime),
+			x.perTask(func(c *result.Cost) int64 { return c.Written }).cell(formatBytes),
+			x.perTask(func(c *result.Cost) int64 { return c.StoreSize }).cell(formatBytes),
+			x.perTask(func(c *result.Cost) int64 { return c.Allocated }).cell(formatBytes),
+			x.cost(func(c *result.Cost) float64 { return float64(c.Resident) }).cell(formatBytes),
+			x.cost(func(c *result.Cost) float64 { return c.Wakeups }).cell(formatRate),
+		}})
+	}
+	return g
+}
+
+// verdicts is the table of what the runs found out about themselves.
+func (s *scenario) verdicts() grid {
+	g := grid{Head: []string{"Subject", "offered", "checks", "lost", "doubled", "out of order", "beyond a limit", "what was looked at", "what was found"}}
+	const notes = 10
+	for _, x := range s.series {
+		c := x.checks()
+		found := c.notes
+		if len(found) > notes {
+			found = append(found[:notes:notes], fmt.Sprintf("and %d more", len(c.notes)-notes))
+		}
+		g.Rows = append(g.Rows, row{c.state, []string{
+			x.subject.label, offeredOf(x), c.text(), formatWhole(c.lost), formatWhole(c.doubled), formatWhole(c.disorder),
+			formatWhole(c.exceeded), orNone(strings.Join(c.checked, "; ")), orNone(strings.Join(found, "; ")),
+		}})
+	}
+	return g
+}
+
+// remarks are what the runs of a scenario have to say, each once.
+func (s *scenario) remarks() (out []string) {
+	const most = 30
+	add := func(x *series, text string) {
+		if text = x.subject.label + ", offered " + offeredOf(x) + ": " + text; len(out) < most && !slices.Contains(out, text) {
+			out = append(out, text)
+		}
+	}
+	for _, x := range s.series {
+		restart := x.over(func(r *result.Run) (float64, bool) { return float64(r.Restart), r.Restart > 0 })
+		if restart.ok() {
+			add(x, "from opening its store to the first start of a task: "+restart.text(formatTime))
+		}
+		for _, r := range x.runs {
+			for _, n := range r.Notes {
+				add(x, n)
+			}
+		}
+	}
+	return out
+}
+
+func offeredOf(s *series) string {
+	if len(s.runs) == 0 {
+		return none
+	}
+	return formatOffered(s.offered)
+}
+
+func orNone(s string) string {
+	if s == "" {
+		return none
+	}
+	return s
+}
+
+// described is the table of subjects.
+func described(subjects []*subject) grid {
+	g := grid{Head: []string{"Subject", "version", "revision", "store", "on disk when an insert is acknowledged", "settings"}}
+	for _, s := range subjects {
+		g.Rows = append(g.Rows, row{Cells: []string{s.label, orNone(s.Version), orNone(short(s.Revision, 16)), orNone(s.Store), orNone(s.Durability), orNone(s.Settings)}})
+	}
+	return g
+}
+
+// machine is where results come from, and what it can do.
+type machine struct {
+	Facts  [][2]string
+	Limits grid
+}
+
+// machines returns the machines of results, each with all of its limits.
+func machines(results []*result.Result) []machine {
+	var order []result.Machine
+	limits := map[result.Machine][]result.Limit{}
+	seen := map[result.Machine]map[result.Limit]bool{}
+	for _, res := range results {
+		if seen[res.Machine] == nil {
+			order, seen[res.Machine] = append(order, res.Machine), map[result.Limit]bool{}
+		}
+		for _, l := range res.Limits {
+			if !seen[res.Machine][l] {
+				seen[res.Machine][l] = true
+				limits[res.Machine] = append(limits[res.Machine], l)
+			}
+		}
+	}
+	var out []machine
+	for _, m := range order {
+		out = append(out, machine{factsOf(m), limitsOf(limits[m])})
+	}
+	return out
+}
+
+func factsOf(m result.Machine) (facts [][2]string) {
+	add := func(name, value string) {
+		if value != "" {
+			facts = append(facts, [2]string{name, value})
+		}
+	}
+	add("processor", m.CPU)
+	add("cores", fmt.Sprint(m.Cores))
+	if m.Memory > 0 {
+		add("memory", formatBytes(float64(m.Memory)))
+	}
+	add("disk", m.Disk)
+	add("system", strings.TrimSpace(m.OS+"/"+m.Arch+" "+m.Kernel))
+	add("Go", m.Go)
+	return facts
+}
+
+func limitsOf(all []result.Limit) grid {
+	g := grid{Head: []string{"Limit", "median", "lowest", "highest"}}
+	for _, l := range all {
+		g.Rows = append(g.Rows, row{Cells: []string{l.Name, formatUnit(l.Value, l.Unit), formatUnit(l.Low, l.Unit), formatUnit(l.High, l.Unit)}})
+	}
+	return g
+}
