@@ -1,0 +1,161 @@
+package limits
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"go.etcd.io/bbolt"
+)
+
+const (
+	recordSize = 256
+	// committers is how many goroutines commit to pebble, which lets them share a sync.
+	// bolt commits one transaction after the other, so there is one.
+	committers = 8
+)
+
+func commitProbes() []probe {
+	var all []probe
+	for _, db := range []struct {
+		name    string
+		measure func(context.Context, *trial, int) error
+	}{{"pebble", measurePebble}, {"bolt", measureBolt}} {
+		for _, size := range []int{1, 16, 256} {
+			name := fmt.Sprintf("group-commit/%s/%d", db.name, size)
+			all = append(all, probe{
+				limits:  []Limit{{name, PerSecond, fmt.Sprintf("records of %d bytes, %d to a synced commit, bare %s", recordSize, size, db.name)}},
+				share:   1,
+				measure: func(ctx context.Context, t *trial) error { return db.measure(ctx, t, size) },
+			})
+		}
+	}
+	return all
+}
+
+// commits measures how many records are committed in a second, size to a commit, by n
+// goroutines.
+func (t *trial) commits(ctx context.Context, n, size int, commit func(records [][]byte) error) error {
+	var last atomic.Uint64
+	value := make([]byte, recordSize)
+	return t.repeat(ctx, func(end time.Time) ([]float64, error) {
+		rate, err := together(ctx, n, end, func(int) (int, error) {
+			records := make([][]byte, size)
+			first := last.Add(uint64(size))
+			for i := range records {
+				records[i] = binary.BigEndian.AppendUint64(nil, first+uint64(i))
+				records[i] = append(records[i], value...)
+			}
+			return size, commit(records)
+		})
+		return []float64{rate}, err
+	})
+}
+
+// keySize is how much of a record is its key; the keys ascend, as those of tasks do.
+const keySize = 8
+
+// reserve is how much of the disk is kept free for pebble to end well when the disk is
+// full: a commit that fails would never let go of its locks.
+const reserve = 8 << 20
+
+func measurePebble(ctx context.Context, t *trial, size int) (err error) {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	fs, err := withReserve(filepath.Join(t.dir, "reserve"), stop)
+	if err != nil {
+		return err
+	}
+	db, err := pebble.Open(filepath.Join(t.dir, "pebble"), &pebble.Options{
+		FS: fs, FormatMajorVersion: pebble.FormatNewest, MemTableSize: 32 << 20, Logger: quiet{},
+	})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		err = errors.Join(err, db.Close())
+	}()
+	return t.commits(ctx, committers, size, func(records [][]byte) (err error) {
+		defer func() {
+			if r := recover(); r != nil { // the library panics when the disk fails
+				err = fmt.Errorf("the library gave up: %v", r)
+			}
+		}()
+		b := db.NewBatch()
+		for _, r := range records {
+			if err := b.Set(r[:keySize], r[keySize:], nil); err != nil {
+				return errors.Join(err, b.Close())
+			}
+		}
+		if err := b.Commit(pebble.Sync); err != nil {
+			return err
+		}
+		return b.Close()
+	})
+}
+
+// withReserve returns the file system of the machine. When the disk is full, it gives up
+// the reserve, a file that it has made before, and tells stop; the write that failed is
+// then repeated.
+func withReserve(path string, stop context.CancelCauseFunc) (vfs.FS, error) {
+	f, err := os.Create(path)
+	if err != nil {
+		return nil, err
+	}
+	_, err = f.Write(make([]byte, reserve))
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return nil, err
+	}
+	return vfs.OnDiskFull(vfs.Default, func() {
+		_ = os.Remove(path) // if it fails, so does the write
+		stop(syscall.ENOSPC)
+	}), nil
+}
+
+// quiet keeps the library from writing to standard error.
+type quiet struct{}
+
+func (quiet) Infof(string, ...any)  {}
+func (quiet) Errorf(string, ...any) {}
+
+// Fatalf must not return.
+func (quiet) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
+
+func measureBolt(ctx context.Context, t *trial, size int) (err error) {
+	db, err := bbolt.Open(filepath.Join(t.dir, "bolt"), 0o600, &bbolt.Options{NoFreelistSync: true, FreelistType: bbolt.FreelistMapType})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	bucket := []byte("records")
+	create := func(tx *bbolt.Tx) error {
+		_, err := tx.CreateBucket(bucket)
+		return err
+	}
+	if err := db.Update(create); err != nil {
+		return err
+	}
+	return t.commits(ctx, 1, size, func(records [][]byte) error {
+		return db.Update(func(tx *bbolt.Tx) error {
+			b := tx.Bucket(bucket)
+			b.FillPercent = 1 // keys ascend
+			for _, r := range records {
+				if err := b.Put(r[:keySize], r[keySize:]); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	})
+}

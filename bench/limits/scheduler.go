@@ -1,0 +1,124 @@
+package limits
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+func schedulerProbes() []probe {
+	return []probe{
+		{
+			limits:  []Limit{{"channel/hop", Nanoseconds, "to a goroutine whose answer the sender awaits, mean"}},
+			share:   1,
+			measure: measureHop,
+		},
+		{
+			limits:  []Limit{{"channel/cross", Nanoseconds, "to a goroutine while the sender goes on computing, median"}},
+			share:   1,
+			measure: func(ctx context.Context, t *trial) error { return measureCross(ctx, t, compute) },
+		},
+		{
+			limits:  []Limit{{"channel/wake", Nanoseconds, "the same after all have slept for 1 ms, median"}},
+			share:   2,
+			measure: func(ctx context.Context, t *trial) error { return measureCross(ctx, t, sleep) },
+		},
+		{
+			limits:  []Limit{{"mutex/handover", Nanoseconds, "from the unlock of a mutex to one that slept for it, median"}},
+			share:   2,
+			measure: measureHandover,
+		},
+	}
+}
+
+// measureHop plays ping-pong. The scheduler lets the receiver go on where the sender
+// has come to wait, on the same processor.
+func measureHop(ctx context.Context, t *trial) error {
+	const burst = 100 // games between looks at the clock
+	ping, pong := make(chan struct{}), make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for range ping {
+			pong <- struct{}{}
+		}
+	})
+	defer wg.Wait()
+	defer close(ping)
+	return t.repeat(ctx, func(end time.Time) ([]float64, error) {
+		hops := 0
+		began := time.Now()
+		for first := true; first || time.Now().Before(end) && ctx.Err() == nil; first = false {
+			for range burst {
+				ping <- struct{}{}
+				<-pong
+			}
+			hops += 2 * burst
+		}
+		return []float64{float64(time.Since(began)) / float64(hops)}, nil
+	})
+}
+
+// measureCross sends to a goroutine, after a rest of some time, and computes until that
+// has begun on another processor. If there is no other, or it is busy, the sender has to
+// be interrupted first, which takes some milliseconds.
+func measureCross(ctx context.Context, t *trial, rest func()) error {
+	balls := make(chan struct{})
+	var caught atomic.Int64 // when, since epoch
+	epoch := time.Now()
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for range balls {
+			caught.Store(int64(time.Since(epoch)))
+		}
+	})
+	defer wg.Wait()
+	defer close(balls)
+	return t.quantiles(ctx, func() (time.Duration, error) {
+		rest()
+		caught.Store(0)
+		began := time.Since(epoch)
+		balls <- struct{}{}
+		for caught.Load() == 0 {
+		}
+		return time.Duration(caught.Load()) - began, nil
+	})
+}
+
+// compute computes for so long that a goroutine on another processor comes to wait.
+func compute() {
+	const long = 20 * time.Microsecond
+	for began := time.Now(); time.Since(began) < long; {
+	}
+}
+
+// sleep lets everything come to rest.
+func sleep() { time.Sleep(time.Millisecond) }
+
+// measureHandover unlocks a mutex that another goroutine sleeps for.
+func measureHandover(ctx context.Context, t *trial) error {
+	// A goroutine tries for some microseconds before it sleeps.
+	const asleep = 100 * time.Microsecond
+	var mu sync.Mutex
+	rounds := make(chan struct{})
+	locked := make(chan time.Time)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for range rounds {
+			mu.Lock()
+			now := time.Now()
+			mu.Unlock()
+			locked <- now
+		}
+	})
+	defer wg.Wait()
+	defer close(rounds)
+	return t.quantiles(ctx, func() (time.Duration, error) {
+		mu.Lock()
+		rounds <- struct{}{}
+		time.Sleep(asleep)
+		began := time.Now()
+		mu.Unlock()
+		return (<-locked).Sub(began), nil
+	})
+}

@@ -1,0 +1,5 @@
+//go:build !linux
+
+package limits
+
+func kernelTimerProbes() []probe { return nil }
