@@ -1,0 +1,186 @@
+package capacity
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"time"
+
+	"github.com/taskengine/taskengine/bench/result"
+	"github.com/taskengine/taskengine/engine"
+	"github.com/taskengine/taskengine/engine/policy"
+	"github.com/taskengine/taskengine/engine/sim"
+	"github.com/taskengine/taskengine/engine/task"
+)
+
+// Options say what to calibrate.
+type Options struct {
+	Store  string  // one of Stores
+	Dir    string  // where to make a folder for it: on the disk that is to be measured
+	Rounds int     // how often everything is measured, 1 or more
+	Scale  float64 // of the time that each run takes; 1 is usual
+	// Machine is what is known of the machine; cores that are 0 are those of this process.
+	Machine result.Machine
+	// Attempts is how often a run is made, at most, while others use the machine; the one
+	// that was disturbed least counts.
+	Attempts int
+	// Progress is called before each run; nil is nobody.
+	Progress func(run string, done, of int)
+}
+
+// calibration is one run of a calibration.
+type calibration struct {
+	name    string
+	callers int // closed loop, see trial; else
+	batch   int
+	rate    float64       // open loop, tasks/s
+	size    int           // bytes of payload
+	wait    time.Duration // of the handlers
+	tasks   int
+}
+
+// calibrations are loads that tell one cost from another: few tasks and many to a commit,
+// small ones and large ones, an idle machine and a busy one.
+func calibrations() []calibration {
+	return []calibration{
+		{name: "one after the other", callers: 1, batch: 1, size: 256, tasks: 3000},
+		{name: "one after the other, 4 KiB", callers: 1, batch: 1, size: 4 << 10, tasks: 2000},
+		{name: "one after the other, 64 KiB", callers: 1, batch: 1, size: 64 << 10, tasks: 600},
+		{name: "64 at once", callers: 1, batch: 64, size: 256, tasks: 30_000},
+		{name: "64 at once, 4 KiB", callers: 1, batch: 64, size: 4 << 10, tasks: 15_000},
+		{name: "512 in flight", callers: 512, batch: 1, size: 256, tasks: 120_000},
+		{name: "64 in flight, 4 KiB", callers: 64, batch: 1, size: 4 << 10, tasks: 20_000},
+		{name: "120/s", rate: 120, size: 256, tasks: 500},
+		{name: "700/s", rate: 700, size: 256, tasks: 3000},
+		{name: "700/s, 10 ms", rate: 700, size: 256, wait: 10 * time.Millisecond, tasks: 3000},
+		{name: "700/s, 4 KiB", rate: 700, size: 4 << 10, wait: 10 * time.Millisecond, tasks: 2000},
+		{name: "2500/s, 10 ms", rate: 2500, size: 256, wait: 10 * time.Millisecond, tasks: 8000},
+		{name: "6000/s", rate: 6000, size: 256, tasks: 15_000},
+		{name: "12000/s, 10 ms", rate: 12_000, size: 256, wait: 10 * time.Millisecond, tasks: 30_000},
+	}
+}
+
+// observed is a calibration and what came of it.
+type observed struct {
+	calibration
+	arrivals []sim.Arrival
+	figures
+}
+
+// Calibrate measures what things take on this machine with a store: with runs of the
+// real engine of about a minute for two rounds. Nothing else should run meanwhile.
+func Calibrate(ctx context.Context, o Options) (*Curves, error) {
+	if o.Rounds < 1 || !(o.Scale > 0) {
+		return nil, fmt.Errorf("calibrate: Options.Rounds is %d and Scale %v (want 1 or more, and more than 0)", o.Rounds, o.Scale)
+	}
+	c := &Curves{
+		Schema: Schema, Measured: time.Now().UTC(), Store: o.Store,
+		Machine: o.Machine,
+	}
+	c.Machine.Cores = cmp.Or(c.Machine.Cores, runtime.GOMAXPROCS(0))
+	var all []observed
+	runs := calibrations()
+	for round := range o.Rounds {
+		for i, run := range runs {
+			if o.Progress != nil {
+				o.Progress(run.name, round*len(runs)+i, o.Rounds*len(runs))
+			}
+			run.tasks = max(run.batch, int(float64(run.tasks)*o.Scale))
+			got := observed{calibration: run, arrivals: run.arrivals(uint64(round))}
+			var err error
+			t := trial{
+				store: o.Store, dir: o.Dir, policies: freely(), arrivals: got.arrivals,
+				callers: run.callers, batch: run.batch, skip: got.skip(),
+			}
+			if got.figures, err = t.quietly(ctx, o.Attempts); err != nil {
+				return nil, fmt.Errorf("calibrate: %s: %w", run.name, err)
+			}
+			all = append(all, got)
+		}
+	}
+	if err := c.weigh(ctx, o); err != nil {
+		return nil, fmt.Errorf("calibrate: %w", err)
+	}
+	if err := c.fit(all); err != nil {
+		return nil, fmt.Errorf("calibrate: %w", err)
+	}
+	return c, nil
+}
+
+// freely is a policy under which nothing waits for a slot.
+func freely() policy.Set {
+	return policy.Set{Slots: 10_000, Types: map[string]policy.Type{"job": policy.DefaultType()}}
+}
+
+func (c calibration) arrivals(seed uint64) []sim.Arrival {
+	rng := rand.New(rand.NewPCG(seed, 17))
+	as := make([]sim.Arrival, c.tasks-c.tasks%max(1, c.batch))
+	var at time.Duration
+	for i := range as {
+		if c.rate > 0 {
+			at += time.Duration(rng.ExpFloat64() / c.rate * float64(time.Second))
+		}
+		as[i] = sim.Arrival{At: at, Type: "job", Size: c.size, Wait: c.wait}
+	}
+	return as
+}
+
+// skip is the start of an open loop, while everything is still cold.
+func (o *observed) skip() time.Duration {
+	if o.rate == 0 {
+		return 0
+	}
+	return o.arrivals[len(o.arrivals)/8].At
+}
+
+// weigh measures the memory that tasks take which wait.
+func (c *Curves) weigh(ctx context.Context, o Options) (err error) {
+	const waiting, page = 20_000, 1000
+	dir, err := os.MkdirTemp(o.Dir, "taskengine-capacity-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	store, err := openStore(o.Store, dir)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	set := freely()
+	p := set.Types["job"]
+	p.Paused = true
+	set.Types["job"] = p
+	e, err := engine.Open(ctx, engine.Config{
+		Store: store, Policies: set, LeafLookAhead: waiting,
+		Handlers: map[string]task.Handler{"job": task.HandlerFunc(func(context.Context, *task.Task) ([]byte, error) { return nil, nil })},
+	})
+	if err != nil {
+		return err
+	}
+	defer e.Close(context.WithoutCancel(ctx))
+	before := inUse()
+	for range waiting / page {
+		reqs := make([]engine.Request, page)
+		for i := range reqs {
+			reqs[i].Type = "job"
+		}
+		if _, err := e.Submit(ctx, reqs...); err != nil {
+			return err
+		}
+	}
+	c.Trigger = max(0, float64(inUse()-before)) / waiting
+	c.Base = before
+	return nil
+}
+
+// inUse returns the memory in use after everything that can be given back was.
+func inUse() int64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}

@@ -1,0 +1,79 @@
+package capacity_test
+
+import (
+	"context"
+	"os"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/taskengine/taskengine/bench/capacity"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// TestAMachineIsMeasuredAndItsLoadsPredicted is small: it shows that the parts fit, and
+// says nothing about how well.
+func TestAMachineIsMeasuredAndItsLoadsPredicted(t *testing.T) {
+	for _, store := range []string{"memory", "bolt"} {
+		t.Run(store, func(t *testing.T) {
+			dir := t.TempDir()
+			runs := 0
+			c, err := capacity.Calibrate(t.Context(), capacity.Options{
+				Store: store, Dir: dir, Rounds: 1, Scale: 0.01, Progress: func(string, int, int) { runs++ },
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			k := c.Costs
+			if runs == 0 || k.Insert+k.Swap+k.Commit <= 0 || len(k.Sync) == 0 || len(c.Fit) == 0 || c.Machine.Cores < 1 {
+				t.Errorf("after %d runs the curves are %+v", runs, c)
+			}
+			if k.Serial != (store == "bolt") {
+				t.Errorf("of %s, Serial is %v", store, k.Serial)
+			}
+			for _, f := range c.Fit {
+				if f.Measured.P50 <= 0 || f.Model.P50 <= 0 || f.Model.Commits <= 0 {
+					t.Errorf("run %s is %+v", f.Run, f)
+				}
+			}
+			checked, err := capacity.Verify(t.Context(), c, capacity.Checking{
+				Dir: dir, Length: 300 * time.Millisecond, Repeats: 1, Only: []string{"b-waiting", "d-limit"},
+			})
+			if err != nil || len(checked) != 2 {
+				t.Fatalf("%d loads were run: %v", len(checked), err)
+			}
+			for _, x := range checked {
+				if x.Measured.P50 <= 0 || x.Predicted.P50 <= 0 || len(x.Errors) < 3 {
+					t.Errorf("load %s is %+v", x.Load, x)
+				}
+			}
+			if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+				t.Errorf("%d things were left behind, %v", len(left), err)
+			}
+		})
+	}
+}
+
+func TestMeasuringEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	_, err := capacity.Calibrate(ctx, capacity.Options{
+		Store: "memory", Dir: t.TempDir(), Rounds: 1, Scale: 0.02, Progress: func(string, int, int) { cancel() },
+	})
+	if err == nil {
+		t.Error("it went on")
+	}
+}
+
+func TestNonsenseIsNotMeasured(t *testing.T) {
+	if _, err := capacity.Calibrate(t.Context(), capacity.Options{Store: "memory"}); err == nil {
+		t.Error("no rounds are accepted")
+	}
+	if _, err := capacity.Calibrate(t.Context(), capacity.Options{Store: "paper", Dir: t.TempDir(), Rounds: 1, Scale: 1}); err == nil {
+		t.Error("any store is accepted")
+	}
+	if _, err := capacity.Verify(t.Context(), curves(), capacity.Checking{Length: time.Second, Repeats: 1, Only: []string{"none"}}); err == nil {
+		t.Error("any load is accepted")
+	}
+}

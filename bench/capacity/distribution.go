@@ -1,0 +1,103 @@
+package capacity
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// Distribution is how long handlers take.
+type Distribution interface {
+	Draw(rng *rand.Rand) time.Duration
+	Mean() time.Duration
+	String() string
+}
+
+// constant is always the same.
+type constant time.Duration
+
+func (c constant) Draw(*rand.Rand) time.Duration { return time.Duration(c) }
+func (c constant) Mean() time.Duration           { return time.Duration(c) }
+func (c constant) String() string                { return time.Duration(c).String() }
+
+// exponential has no memory: short ones are many, long ones few.
+type exponential time.Duration
+
+func (e exponential) Draw(rng *rand.Rand) time.Duration {
+	return time.Duration(rng.ExpFloat64() * float64(e))
+}
+func (e exponential) Mean() time.Duration { return time.Duration(e) }
+func (e exponential) String() string      { return "exponential " + time.Duration(e).String() }
+
+// lognormal is what most measured durations look like: a median, and a long tail.
+type lognormal struct{ p50, p99 time.Duration }
+
+// z99 is how many standard deviations the 99th percentile is above the median.
+const z99 = 2.3263478740408408
+
+func (l lognormal) sigma() float64 { return math.Log(float64(l.p99)/float64(l.p50)) / z99 }
+
+func (l lognormal) Draw(rng *rand.Rand) time.Duration {
+	return time.Duration(min(float64(l.p50)*math.Exp(l.sigma()*rng.NormFloat64()), float64(longest)))
+}
+
+func (l lognormal) Mean() time.Duration {
+	return time.Duration(min(float64(l.p50)*math.Exp(l.sigma()*l.sigma()/2), float64(longest)))
+}
+func (l lognormal) String() string { return fmt.Sprintf("p50 %v, p99 %v", l.p50, l.p99) }
+
+// samples are measured durations, each as likely as the others.
+type samples []time.Duration
+
+func (s samples) Draw(rng *rand.Rand) time.Duration { return s[rng.IntN(len(s))] }
+
+func (s samples) Mean() time.Duration {
+	sum := 0.0
+	for _, d := range s {
+		sum += float64(d)
+	}
+	return time.Duration(sum / float64(len(s)))
+}
+
+func (s samples) String() string {
+	return fmt.Sprintf("%d samples from %v to %v", len(s), slices.Min(s), slices.Max(s))
+}
+
+// distribution reads one: a duration, or a mapping with p50 and p99, exponential or
+// samples.
+func (r *reader) distribution(n *yaml.Node) Distribution {
+	if n.Kind == yaml.ScalarNode {
+		var d time.Duration
+		r.duration(&d)(n)
+		return constant(d)
+	}
+	var p50, p99, mean time.Duration
+	var list samples
+	r.read(n, object{
+		"p50": r.duration(&p50), "p99": r.duration(&p99), "exponential": r.duration(&mean),
+		"samples": func(n *yaml.Node) {
+			if !r.is(n, yaml.SequenceNode, "a list of durations") {
+				return
+			}
+			for _, item := range n.Content {
+				var d time.Duration
+				r.duration(&d)(item)
+				list = append(list, d)
+			}
+		},
+	})
+	switch {
+	case p50 > 0 && p99 >= p50 && mean == 0 && list == nil:
+		return lognormal{p50, p99}
+	case p50 == 0 && p99 == 0 && mean > 0 && list == nil:
+		return exponential(mean)
+	case p50 == 0 && p99 == 0 && mean == 0 && len(list) > 0:
+		return list
+	}
+	r.fault(n, "is no distribution; write 20ms, or a mapping with p50 and a larger p99, with exponential: 20ms, or with samples")
+	return constant(0)
+}

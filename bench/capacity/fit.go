@@ -1,0 +1,343 @@
+package capacity
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/taskengine/taskengine/engine/sim"
+)
+
+// points is how many quantiles a measured distribution is kept in: enough for its 99th
+// percentile and a bit beyond.
+const points = 401
+
+// distribution returns the quantiles of what was measured.
+func distribution(ds []time.Duration) sim.Quantiles {
+	if len(ds) == 0 {
+		return nil
+	}
+	ds = slices.Clone(ds)
+	slices.Sort(ds)
+	q := make(sim.Quantiles, min(points, len(ds)))
+	for i := range q {
+		q[i] = max(0, ds[i*(len(ds)-1)/max(1, len(q)-1)])
+	}
+	return q
+}
+
+// fit makes the curves of what was observed.
+func (c *Curves) fit(all []observed) error {
+	k := &c.Costs
+	k.Serial = c.Store == "bolt"
+	c.fitHold(all)
+	c.fitSync(all)
+	c.fitPacing(all)
+	c.fitBytes(all)
+	// On the way of one task after the other, next to nothing is left beside these.
+	k.Submit, k.Tell, k.TellRow, k.Start, k.End = 2*time.Microsecond, 2*time.Microsecond, 200, time.Microsecond, time.Microsecond
+	const flush = 32 << 20
+	k.BackgroundEvery = flush
+	for range 2 { // the second time with the wake-ups of the first
+		if err := c.fitCPU(all); err != nil {
+			return err
+		}
+	}
+	for _, o := range all {
+		if o.rate == 0 {
+			continue
+		}
+		f, err := c.model(&o, 1)
+		if err != nil {
+			return err
+		}
+		c.Fit = append(c.Fit, Fit{Run: o.name, Foreign: o.foreign, Measured: o.figures.sum(), Model: f.Figures})
+	}
+	return nil
+}
+
+// sum returns the figures that are predicted.
+func (f *figures) sum() Figures {
+	s := f.elapsed.Seconds()
+	return Figures{
+		P50: quantile(f.starts, 0.5), P99: quantile(f.starts, 0.99), Rate: float64(f.tasks) / s, CPU: f.cpu.Seconds() / s,
+		Running: f.running, Commits: float64(len(f.commits)) / s, Bytes: float64(f.written) / s,
+	}
+}
+
+// fitHold finds what a transaction computes: by commit, row and byte. The medians of
+// commits that are alike are what counts; what is beyond is a stall.
+func (c *Curves) fitHold(all []observed) {
+	var a [][]float64
+	var b []float64
+	type kind struct{ inserts, swaps, size int }
+	for _, o := range all {
+		alike := map[kind][]commit{}
+		for _, m := range o.commits {
+			k := kind{bits(m.inserts), bits(m.swaps), o.calibration.size}
+			alike[k] = append(alike[k], m)
+		}
+		for _, ms := range alike {
+			if len(ms) < 10 {
+				continue
+			}
+			slices.SortFunc(ms, func(x, y commit) int { return cmp.Compare(x.hold, y.hold) })
+			m := ms[len(ms)/2]
+			w := math.Sqrt(float64(len(ms))) / float64(m.hold)
+			a = append(a, []float64{w, w * float64(m.inserts), w * float64(m.swaps), w * float64(m.bytes)})
+			b = append(b, w*float64(m.hold))
+		}
+	}
+	x := solve(a, b, 4)
+	k := &c.Costs
+	k.Commit, k.Insert, k.Swap, k.InsertByte = time.Duration(x[0]), time.Duration(x[1]), time.Duration(x[2]), x[3]
+	var excess []time.Duration
+	for _, o := range all {
+		if !o.calm() {
+			continue
+		}
+		for _, m := range o.commits {
+			usual := k.Commit + time.Duration(m.inserts)*k.Insert + time.Duration(m.swaps)*k.Swap + time.Duration(float64(m.bytes)*k.InsertByte)
+			excess = append(excess, max(0, m.hold-usual))
+		}
+	}
+	k.Stall = distribution(excess)
+}
+
+// calm reports whether the machine was idle for most of the time, so that what is late
+// was not held up by its own like: that is for the model to find.
+func (o *observed) calm() bool {
+	const most = 1000
+	return o.rate > 0 && o.rate <= most
+}
+
+// bits puts numbers of about the same size together.
+func bits(n int) int {
+	b := 0
+	for ; n > 0; n >>= 1 {
+		b++
+	}
+	return b
+}
+
+// small is what commits have at most whose time on the disk does not depend on it.
+const small = 16 << 10
+
+// fitSync finds how long syncs take, by how long the disk was idle, and by bytes.
+func (c *Curves) fitSync(all []observed) {
+	type sample struct{ idle, took time.Duration }
+	var samples []sample
+	var base []time.Duration
+	var a [][]float64
+	var b []float64
+	for _, o := range all {
+		commits := slices.Clone(o.commits)
+		slices.SortFunc(commits, func(x, y commit) int { return x.began.Compare(y.began) })
+		var free time.Time // when everything asked for before was durable
+		var alone []time.Duration
+		size := 0
+		for i, m := range commits {
+			asked := m.began.Add(m.hold)
+			if i > 0 && !asked.Before(free) {
+				if m.bytes <= small {
+					samples = append(samples, sample{asked.Sub(free), m.durable})
+				}
+				if o.callers == 1 && m.inserts > 0 {
+					alone, size = append(alone, m.durable), m.bytes
+				}
+			}
+			if end := asked.Add(m.durable); end.After(free) {
+				free = end
+			}
+		}
+		if len(alone) > 20 {
+			base = append(base, quantile(alone, 0.5))
+			w := 1 / float64(quantile(alone, 0.5))
+			a, b = append(a, []float64{w, w * float64(size)}), append(b, 1)
+		}
+	}
+	k := &c.Costs
+	if len(base) > 0 {
+		k.SyncByte = solve(a, b, 2)[1]
+	}
+	bounds := []time.Duration{
+		0, 20 * time.Microsecond, 60 * time.Microsecond, 200 * time.Microsecond, 600 * time.Microsecond,
+		2 * time.Millisecond, 6 * time.Millisecond, 20 * time.Millisecond,
+	}
+	k.Sync = byIdle(bounds, func(yield func(idle, took time.Duration)) {
+		for _, s := range samples {
+			yield(s.idle, s.took)
+		}
+	})
+}
+
+// enough is how many samples make a distribution with a 99th percentile.
+const enough = 200
+
+// byIdle sorts samples into ranges of idleness, each with enough of them.
+func byIdle(bounds []time.Duration, samples func(yield func(idle, took time.Duration))) []sim.Idle {
+	sorted := make([][]time.Duration, len(bounds))
+	samples(func(idle, took time.Duration) {
+		i, found := slices.BinarySearch(bounds, idle)
+		if !found {
+			i--
+		}
+		sorted[max(0, i)] = append(sorted[max(0, i)], took)
+	})
+	var out []sim.Idle
+	var carried []time.Duration
+	from := time.Duration(0)
+	for i, ds := range sorted {
+		if len(carried) == 0 {
+			from = bounds[i]
+		}
+		if carried = append(carried, ds...); len(carried) >= enough {
+			out = append(out, sim.Idle{After: from, Takes: distribution(carried)})
+			carried = nil
+		}
+	}
+	if len(out) == 0 && len(carried) > 0 {
+		return []sim.Idle{{Takes: distribution(carried)}}
+	}
+	return out
+}
+
+// fitPacing finds how late the loads of trials are.
+func (c *Curves) fitPacing(all []observed) {
+	var late []time.Duration
+	c.Pacing = byIdle([]time.Duration{0, 100 * time.Microsecond, 500 * time.Microsecond, 2 * time.Millisecond, 5 * time.Millisecond},
+		func(yield func(idle, took time.Duration)) {
+			for _, o := range all {
+				if !o.calm() {
+					continue
+				}
+				late = append(late, o.late...)
+				skipped := len(o.arrivals) - len(o.pacing)
+				var previous time.Duration
+				for i, p := range o.pacing {
+					at := o.arrivals[skipped+i].At
+					if at >= previous { // else it was late because of the one before
+						yield(at-previous, p)
+					}
+					previous = at + p
+				}
+			}
+		})
+	c.Late = distribution(late)
+}
+
+// fitBytes finds what is written: by commit, row and byte of payload.
+func (c *Curves) fitBytes(all []observed) {
+	var a, kept [][]float64
+	var b, sizes []float64
+	for _, o := range all {
+		if o.written == 0 {
+			continue
+		}
+		inserts, swaps, bytes := 0, 0, 0
+		for _, m := range o.commits {
+			inserts, swaps, bytes = inserts+m.inserts, swaps+m.swaps, bytes+m.bytes
+		}
+		w := 1 / float64(o.written)
+		a = append(a, []float64{w * float64(len(o.commits)), w * float64(inserts+swaps), w * float64(bytes)})
+		b = append(b, 1)
+	}
+	k := &c.Costs
+	if len(a) > 0 {
+		x := solve(a, b, 3)
+		k.CommitBytes, k.InsertBytes, k.SwapBytes, k.Amplify = x[0], x[1], x[1], x[2]
+	}
+	for _, o := range all {
+		const many = 10_000 // else what files cost at least is what is seen
+		if n := len(o.arrivals); n >= many && o.folder > 0 {
+			w := 1 / float64(o.folder)
+			kept = append(kept, []float64{w * float64(n), w * float64(n*o.calibration.size)})
+			sizes = append(sizes, 1)
+		}
+	}
+	if len(kept) > 0 {
+		x := solve(kept, sizes, 2)
+		c.KeptRow, c.KeptPayload = x[0], x[1]
+	}
+}
+
+// fitCPU finds what the rest of the process computes: by commit, task, wake-up and byte.
+// How often it wakes up is taken from the model.
+func (c *Curves) fitCPU(all []observed) error {
+	var a [][]float64
+	var b []float64
+	k := &c.Costs
+	for _, o := range all {
+		if o.callers == 1 {
+			continue
+		}
+		var known time.Duration
+		bytes := 0
+		for _, m := range o.commits {
+			bytes += m.bytes
+			known += k.Commit + time.Duration(m.inserts)*k.Insert + time.Duration(m.swaps)*k.Swap + time.Duration(float64(m.bytes)*k.InsertByte)
+			known += k.Tell + time.Duration(m.inserts+m.swaps)*k.TellRow
+		}
+		known += time.Duration(o.figures.tasks) * (k.Submit + k.Start + k.End)
+		wakes, alone := 0.0, 0.0
+		if o.rate > 0 {
+			f, err := c.model(&o, 1)
+			if err != nil {
+				return err
+			}
+			wakes, alone = f.wakes()*o.elapsed.Seconds(), float64(o.figures.tasks)
+		}
+		w := 1 / float64(o.cpu)
+		a = append(a, []float64{w * float64(len(o.commits)), w * float64(o.figures.tasks), w * wakes, w * float64(bytes), w * alone})
+		b = append(b, w*max(0, float64(o.cpu-known)))
+	}
+	x := solve(a, b, 5)
+	k.SyncCPU, k.Wake, k.BackgroundByte = time.Duration(x[0]), time.Duration(x[2]), x[3]
+	// What a task costs beside its way: half at once, half when files are sorted and
+	// garbage is collected. Callers who come one by one cost more than a crowd.
+	k.Ack = time.Duration(x[1]/2 + x[4])
+	k.Background = time.Duration(x[1] / 4) // of each of its two rows
+	return nil
+}
+
+// model simulates a run of the calibration.
+func (c *Curves) model(o *observed, seed uint64) (modelled, error) {
+	r, err := c.simulate(simulated{policies: freely(), arrivals: o.arrivals, skip: o.skip(), cores: c.Machine.Cores, seed: seed, paced: true})
+	if err != nil {
+		return modelled{}, fmt.Errorf("model %s: %w", o.name, err)
+	}
+	return r, nil
+}
+
+// solve returns the x that is not negative and brings a·x closest to b, by coordinate
+// descent.
+func solve(a [][]float64, b []float64, n int) []float64 {
+	x := make([]float64, n)
+	scale := make([]float64, n)
+	for _, row := range a {
+		for j, v := range row {
+			scale[j] += v * v
+		}
+	}
+	rest := slices.Clone(b)
+	const rounds = 20_000
+	for range rounds {
+		for j := range x {
+			if scale[j] == 0 {
+				continue
+			}
+			down := 0.0
+			for i, row := range a {
+				down += row[j] * rest[i]
+			}
+			next := max(0, x[j]+down/scale[j])
+			for i, row := range a {
+				rest[i] -= row[j] * (next - x[j])
+			}
+			x[j] = next
+		}
+	}
+	return x
+}

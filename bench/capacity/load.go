@@ -1,0 +1,265 @@
+package capacity
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/taskengine/taskengine/config"
+	"github.com/taskengine/taskengine/engine/policy"
+)
+
+// Load is what a system is to cope with. docs/capacity.md has it as a file.
+type Load struct {
+	Objective Objective
+	Growth    float64 // factor on all rates, 1 or more
+	Slots     int     // of a node, if they are given; 0 is to be answered
+	Cores     int     // of a node, if they are given; 0 is those of the curves
+	Types     map[string]Type
+	Limits    map[string]policy.Limit
+}
+
+// Objective is what must hold for a load to be coped with.
+type Objective struct {
+	Quantile float64       // 0 to 1
+	End      bool          // of the time to the end; else to the start of the handler
+	Within   time.Duration // less than this
+}
+
+// String returns the objective as it is written in a file.
+func (o Objective) String() string {
+	what := "start"
+	if o.End {
+		what = "end"
+	}
+	return fmt.Sprintf("p%s %s < %v", strconv.FormatFloat(math.Round(o.Quantile*1e6)/1e4, 'f', -1, 64), what, o.Within)
+}
+
+// Type is the tasks of one type.
+type Type struct {
+	Rate      float64 // tasks per second, on average
+	Peak      float64 // factor on it in the busiest time, 1 or more
+	Bursts    int     // tasks that come at once; 0 is one by one
+	Regular   bool    // they come in even intervals; else at random
+	Duration  Distribution
+	CPU       float64 // share of the duration that the handler computes
+	Payload   int     // bytes
+	Retries   float64 // share of the attempts that fail
+	KeepDone  time.Duration
+	KeepError time.Duration
+	Values    int // of the limits per value: how many there are, equally often
+	Policy    policy.Type
+}
+
+// Read reads the description of a load; file is its name in messages. The error is a
+// *[config.Errors] if something is wrong with it.
+func Read(file string, from io.Reader) (*Load, error) {
+	text, err := io.ReadAll(io.LimitReader(from, maxLoad+1))
+	if err != nil {
+		return nil, fmt.Errorf("read the load: %w", err)
+	}
+	r := &reader{file: file}
+	l := &Load{Growth: 1, Types: map[string]Type{}, Limits: map[string]policy.Limit{}}
+	if len(text) > maxLoad {
+		r.fault(&yaml.Node{}, "is larger than 1 MiB; put less into one file")
+	} else if top := r.document(string(text)); top != nil {
+		r.load(top, l)
+	}
+	if len(r.problems) > 0 {
+		slices.SortStableFunc(r.problems, func(a, b config.Problem) int {
+			return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+		})
+		return nil, &config.Errors{Problems: r.problems}
+	}
+	return l, nil
+}
+
+// Bounds of what is asked, far beyond what makes sense.
+const (
+	maxSlots  = 1_000_000
+	maxCores  = 4096
+	maxFactor = 1000
+	maxBurst  = 1_000_000
+	maxValues = 1_000_000
+)
+
+func (r *reader) load(top *yaml.Node, l *Load) {
+	places := map[string]*yaml.Node{} // of types and limits
+	r.read(top, object{
+		"objective": scalar(r, &l.Objective, "an objective such as p99 start < 50ms", parseObjective),
+		"growth":    r.number(&l.Growth, 1, maxFactor),
+		"node": func(n *yaml.Node) {
+			r.read(n, object{"slots": r.whole(&l.Slots, 1, maxSlots), "cores": r.whole(&l.Cores, 1, maxCores)})
+		},
+		"types": func(n *yaml.Node) {
+			r.each(n, "a mapping of types by name", func(key, value *yaml.Node) {
+				l.Types[key.Value], places["types."+key.Value] = r.typ(value), key
+			})
+		},
+		"limits": func(n *yaml.Node) {
+			r.each(n, "a mapping of limits by name", func(key, value *yaml.Node) {
+				limit := r.limit(value)
+				limit.Name = key.Value
+				l.Limits[key.Value], places["limits."+key.Value] = limit, key
+			})
+		},
+	})
+	if len(r.problems) > 0 {
+		return
+	}
+	if l.Objective.Within == 0 {
+		r.fault(top, "has no objective; write one such as objective: p99 start < 50ms")
+	}
+	if len(l.Types) == 0 {
+		r.fault(top, "has no types; write at least one, with its rate and duration")
+	}
+	for _, p := range l.policies(l.Slots).Check() {
+		at := top
+		if len(p.Path) > 1 {
+			at = cmp.Or(places[p.Path[0]+"."+p.Path[1]], top)
+		}
+		r.fault(at, "%s: %s", strings.Join(p.Path, "."), p.Text)
+	}
+}
+
+func (r *reader) typ(n *yaml.Node) Type {
+	t := Type{Peak: 1, Values: 1, Payload: 256, Policy: policy.DefaultType()}
+	t.KeepDone, t.KeepError = t.Policy.Retention.Done, t.Policy.Retention.Failed
+	priority, attempts := int(t.Policy.Priority), t.Policy.Retry.Max
+	const maxAttempts, lowest = 1000, 9
+	r.read(n, object{
+		"rate": r.rate(&t.Rate), "peak": r.number(&t.Peak, 1, maxFactor),
+		"arrivals": func(n *yaml.Node) { r.arrivals(n, &t) },
+		"duration": func(n *yaml.Node) { t.Duration = r.distribution(n) },
+		"cpu":      r.number(&t.CPU, 0, 1), "payload": r.size(&t.Payload),
+		"retries": r.number(&t.Retries, 0, 0.99), "attempts": r.whole(&attempts, 1, maxAttempts),
+		"retry_after": func(n *yaml.Node) {
+			var after time.Duration
+			r.duration(&after)(n)
+			t.Policy.Retry.Backoff = policy.Backoff{Kind: policy.Fixed, Delays: []time.Duration{after}}
+		},
+		"retention": func(n *yaml.Node) {
+			r.read(n, object{"done": r.duration(&t.KeepDone), "error": r.duration(&t.KeepError)})
+		},
+		"limits": func(n *yaml.Node) {
+			if r.is(n, yaml.SequenceNode, "a list of limits") {
+				for _, item := range n.Content {
+					if r.is(item, yaml.ScalarNode, "the name of a limit") {
+						t.Policy.Limits = append(t.Policy.Limits, item.Value)
+					}
+				}
+			}
+		},
+		"concurrency": r.whole(&t.Policy.Concurrency, 1, maxSlots), "weight": r.whole(&t.Policy.Weight, 1, maxSlots),
+		"priority": r.whole(&priority, 0, lowest), "values": r.whole(&t.Values, 1, maxValues),
+	})
+	t.Policy.Priority, t.Policy.Retry.Max = uint8(priority), attempts
+	t.Policy.Retention.Done = t.KeepDone
+	if t.Rate == 0 {
+		r.fault(n, "has no rate; write one such as rate: 200/s")
+	}
+	if t.Duration == nil {
+		r.fault(n, "has no duration; write one such as duration: 20ms")
+	}
+	return t
+}
+
+func (r *reader) arrivals(n *yaml.Node, t *Type) {
+	if n.Kind == yaml.MappingNode {
+		r.read(n, object{"bursts": r.whole(&t.Bursts, 2, maxBurst)})
+		return
+	}
+	const want = "poisson, constant or a mapping with bursts"
+	var word string
+	scalar(r, &word, want, func(s string) (string, error) {
+		if s != "poisson" && s != "constant" {
+			return "", fmt.Errorf("it is another word")
+		}
+		return s, nil
+	})(n)
+	t.Regular = word == "constant"
+}
+
+func (r *reader) limit(n *yaml.Node) policy.Limit {
+	var l policy.Limit
+	text := func(into *string) func(*yaml.Node) {
+		return scalar(r, into, "a word", func(s string) (string, error) { return s, nil })
+	}
+	var rate float64
+	r.read(n, object{
+		"max": r.whole(&l.Max, 1, maxSlots), "of": text(&l.Of), "per": text(&l.Per),
+		"rate": r.rate(&rate), "burst": r.whole(&l.Rate.Burst, 1, maxSlots),
+	})
+	if l.Per != "" {
+		l.Per = "ordering_key" // the values are made up, and found there
+	}
+	if rate > 0 { // as whole starts in a time that is long enough
+		l.Rate.Count, l.Rate.Per = 1, time.Duration(float64(time.Second)/rate)
+		if l.Rate.Burst == 0 {
+			l.Rate.Burst = int(math.Ceil(rate))
+		}
+	}
+	if l.Max == 0 && rate == 0 {
+		r.fault(n, "limits nothing; write max, rate or both")
+	}
+	return l
+}
+
+var objective = regexp.MustCompile(`^p([0-9]{1,2}(?:\.[0-9]{1,3})?) (start|end) < ([0-9][0-9a-z.]*)$`)
+
+func parseObjective(s string) (Objective, error) {
+	m := objective.FindStringSubmatch(strings.Join(strings.Fields(s), " "))
+	if m == nil {
+		return Objective{}, fmt.Errorf("write a percentile, start or end, and a duration")
+	}
+	q, err := strconv.ParseFloat(m[1], 64)
+	if err != nil || q <= 0 {
+		return Objective{}, fmt.Errorf("%s is no percentile", m[1])
+	}
+	d, err := parseDuration(m[3])
+	if err != nil || d == 0 {
+		return Objective{}, fmt.Errorf("%s is no duration of more than 0", m[3])
+	}
+	return Objective{Quantile: q / 100, End: m[2] == "end", Within: d}, nil
+}
+
+// policies returns the load's types and limits as the engine takes them.
+func (l *Load) policies(slots int) policy.Set {
+	set := policy.Set{Slots: slots, Types: map[string]policy.Type{}, Limits: l.Limits}
+	for name, t := range l.Types {
+		set.Types[name] = t.Policy
+	}
+	return set
+}
+
+// names returns the types in order.
+func (l *Load) names() []string { return slices.Sorted(maps.Keys(l.Types)) }
+
+// rate returns the tasks per second of all types in the busiest time.
+func (l *Load) rate() (sum float64) {
+	for _, name := range l.names() {
+		t := l.Types[name]
+		sum += t.busiest(l.Growth)
+	}
+	return sum
+}
+
+// busiest returns the rate in the busiest time.
+func (t *Type) busiest(growth float64) float64 { return t.Rate * t.Peak * growth }
+
+// attempts returns how often a handler is called for one task, on average.
+func (t *Type) attempts() float64 {
+	if t.Retries == 0 {
+		return 1
+	}
+	return (1 - math.Pow(t.Retries, float64(t.Policy.Retry.Max))) / (1 - t.Retries)
+}

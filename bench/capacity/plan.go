@@ -1,0 +1,305 @@
+package capacity
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+)
+
+// Answer is what a load needs.
+type Answer struct {
+	Objective string  `json:"objective"`
+	Met       bool    `json:"met"` // it can be met; else the answer is for one node and says what stops it
+	Rate      float64 `json:"tasks_per_s"`
+	Nodes     int     `json:"nodes"`
+	Slots     int     `json:"slots"`     // of each node
+	Cores     int     `json:"cores"`     // of each node, as few as do
+	OfCores   int     `json:"of_cores"`  // that were given
+	HeadRoom  float64 `json:"head_room"` // largest factor on all rates at which the objective holds
+
+	// What each node does then. The latencies are those of the objective.
+	Predicted Figures       `json:"predicted"`
+	At        time.Duration `json:"objective_ns"` // what the objective is about, predicted
+
+	StoreBytes  float64 `json:"store_bytes"`  // in all, once as many tasks are removed as come
+	MemoryBytes float64 `json:"memory_bytes"` // of each node
+
+	BreaksFirst string  `json:"breaks_first"` // what stops it when the rates grow further
+	Shares      []Share `json:"shares"`       // of the time that late tasks wait then
+	Uses        []Share `json:"uses"`         // what is used of what there is, in the busiest time
+	Steps       []Step  `json:"steps"`        // how the answer was found
+}
+
+// Share is a part of something.
+type Share struct {
+	Name  string  `json:"name"`
+	Share float64 `json:"share"`
+}
+
+// Step is one simulation.
+type Step struct {
+	Why    string        `json:"why"`
+	Nodes  int           `json:"nodes"`
+	Slots  int           `json:"slots"` // 0 is without limit
+	Cores  int           `json:"cores"`
+	Factor float64       `json:"factor"` // on all rates
+	Took   time.Duration `json:"objective_ns"`
+	Met    bool          `json:"met"`
+}
+
+// How much is simulated for each step, and how far the search goes.
+const (
+	planTasks   = 40_000
+	planSeed    = 11
+	maxNodes    = 64
+	maxHeadRoom = 64.0
+	steps       = 9 // of each bisection of the head-room
+)
+
+// planner searches.
+type planner struct {
+	curves *Curves
+	load   *Load
+	tasks  int
+	answer *Answer
+}
+
+// Plan answers what a load needs on machines like that of the curves. tasks is how many
+// are simulated for each step; 0 is a number that gives a 99th percentile.
+func Plan(c *Curves, l *Load, tasks int) (*Answer, error) {
+	p := &planner{c, l, cmp.Or(tasks, planTasks), &Answer{
+		Objective: l.Objective.String(), Rate: l.rate(), OfCores: cmp.Or(l.Cores, c.Machine.Cores), Nodes: 1,
+	}}
+	if err := p.search(); err != nil {
+		return nil, fmt.Errorf("plan: %w", err)
+	}
+	return p.answer, nil
+}
+
+// setup is what one simulation is of.
+type setup struct {
+	nodes, slots, cores int
+	factor              float64
+}
+
+// try simulates one node of a setup.
+func (p *planner) try(why string, s setup) (modelled, bool, error) {
+	o := p.load.Objective
+	m, err := p.curves.simulate(simulated{
+		policies: p.load.policies(s.slots), arrivals: p.load.trace(planSeed, p.tasks, s.factor/float64(s.nodes)),
+		cores: s.cores, seed: planSeed, end: o.End,
+	})
+	if err != nil {
+		return m, false, err
+	}
+	took := quantile(m.took, o.Quantile)
+	met := took < o.Within && p.keepsUp(&m)
+	p.answer.Steps = append(p.answer.Steps, Step{why, s.nodes, s.slots, s.cores, s.factor, took, met})
+	return m, met, nil
+}
+
+// keepsUp reports whether tasks end as fast as they come. If they do not, a simulation of
+// some time looks better than what follows it. With retries it cannot be told by the end:
+// the last ones come much later, and what waits is what tells.
+func (p *planner) keepsUp(m *modelled) bool {
+	const tail = 0.1
+	slowest := time.Duration(0)
+	for _, t := range p.load.Types {
+		slowest = max(slowest, t.Duration.Mean())
+	}
+	return m.result.Elapsed.Seconds() < (1+tail)*m.span.Seconds()+20*slowest.Seconds()+1 || p.retries()
+}
+
+func (p *planner) retries() bool {
+	for _, t := range p.load.Types {
+		if t.Retries > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *planner) search() error {
+	a := p.answer
+	at := setup{nodes: 1, slots: p.load.Slots, cores: a.OfCores, factor: 1}
+	err := p.nodes(&at)
+	if err != nil {
+		return err
+	}
+	if a.Met && p.load.Slots == 0 {
+		if at.slots, err = p.smallest("slots", p.least(at.nodes), func(n int) setup { s := at; s.slots = n; return s }); err != nil {
+			return err
+		}
+	}
+	a.Nodes, a.Slots, a.Cores, a.HeadRoom = at.nodes, at.slots, at.cores, 1
+	if a.Met {
+		if a.Cores, err = p.smallest("cores", 1, func(n int) setup { s := at; s.cores = n; return s }); err != nil {
+			return err
+		}
+	}
+	m, _, err := p.try("the answer", at)
+	if err != nil {
+		return err
+	}
+	a.Predicted, a.At = m.Figures, quantile(m.took, p.load.Objective.Quantile)
+	p.sizes(&m)
+	p.uses(at, &m)
+	return p.headRoom(at)
+}
+
+// nodes finds how many nodes are needed if none is short of slots.
+func (p *planner) nodes(at *setup) error {
+	for at.nodes = 1; at.nodes <= maxNodes; at.nodes *= 2 {
+		m, met, err := p.try("nodes", *at)
+		if err != nil {
+			return err
+		}
+		if met {
+			p.answer.Met = true
+			break
+		}
+		if at.nodes == 1 && p.stopped(&m)[0].Name != cpu {
+			break // more nodes do not help against a limit or a disk
+		}
+	}
+	if !p.answer.Met {
+		at.nodes = 1
+		return nil
+	}
+	few := at.nodes/2 + 1
+	for few < at.nodes {
+		s := *at
+		s.nodes = (few + at.nodes) / 2
+		_, met, err := p.try("nodes", s)
+		if err != nil {
+			return err
+		}
+		if met {
+			at.nodes = s.nodes
+		} else {
+			few = s.nodes + 1
+		}
+	}
+	return nil
+}
+
+// least returns how many slots are busy on average, below which nothing can hold.
+func (p *planner) least(nodes int) int {
+	busy, weight := 0.0, 1
+	for _, t := range p.load.Types {
+		busy += t.busiest(p.load.Growth) * t.attempts() * t.Duration.Mean().Seconds() * float64(t.Policy.Weight)
+		weight = max(weight, t.Policy.Weight)
+	}
+	return max(weight, int(busy/float64(nodes)))
+}
+
+// smallest returns the least number, from one on, with which the objective is met. With
+// enough of them it is.
+func (p *planner) smallest(why string, from int, with func(int) setup) (int, error) {
+	var failure error
+	meets := func(n int) bool {
+		_, met, err := p.try(why, with(n))
+		failure = errors.Join(failure, err)
+		return met || failure != nil
+	}
+	low, high := from, from
+	for step := 1; !meets(high); step *= 2 {
+		if low = high + 1; high >= maxSlots {
+			return 0, fmt.Errorf("the objective is not met with %d %s, but without a limit it is", high, why)
+		}
+		high += step
+	}
+	for low < high {
+		if middle := (low + high) / 2; meets(middle) {
+			high = middle
+		} else {
+			low = middle + 1
+		}
+	}
+	return high, failure
+}
+
+// headRoom finds how far the rates can grow, and what stops them then.
+func (p *planner) headRoom(at setup) error {
+	a := p.answer
+	low, high := 1.0, 2.0
+	if !a.Met {
+		low, high = 0, 1
+	}
+	for a.Met && high <= maxHeadRoom {
+		at.factor = high
+		_, met, err := p.try("head-room", at)
+		if err != nil {
+			return err
+		}
+		if !met {
+			break
+		}
+		low, high = high, 2*high
+	}
+	for range steps {
+		at.factor = (low + high) / 2
+		_, met, err := p.try("head-room", at)
+		if err != nil {
+			return err
+		}
+		if met {
+			low = at.factor
+		} else {
+			high = at.factor
+		}
+	}
+	a.HeadRoom = math.Floor(low*100) / 100
+	at.factor = high * 1.05
+	m, _, err := p.try("what breaks", at)
+	if err != nil {
+		return err
+	}
+	a.Shares = p.stopped(&m)
+	a.BreaksFirst = a.Shares[0].Name
+	return nil
+}
+
+// sizes answers what is kept and held.
+func (p *planner) sizes(m *modelled) {
+	a, c := p.answer, p.curves
+	running := 0.0
+	for _, name := range p.load.names() {
+		t := p.load.Types[name]
+		lost := math.Pow(t.Retries, float64(t.Policy.Retry.Max))
+		kept := (1-lost)*t.KeepDone.Seconds() + lost*t.KeepError.Seconds()
+		a.StoreBytes += t.Rate * p.load.Growth * kept * (c.KeptRow + c.KeptPayload*float64(t.Payload))
+		running = max(running, float64(t.Payload))
+	}
+	most := float64(m.result.Limits[0].Most)
+	const stack = 16 << 10 // of a goroutine at work, with what it refers to
+	a.MemoryBytes = float64(c.Base) + float64(m.most)*c.Trigger + most*(stack+running)
+}
+
+// uses answers what is used of what there is.
+func (p *planner) uses(at setup, m *modelled) {
+	span, a := m.span.Seconds(), p.answer
+	for _, l := range m.result.Limits {
+		name := limitName(l.Name)
+		share := 0.0
+		if l.Max > 0 {
+			share = l.Used.Seconds() / span / float64(l.Max)
+		}
+		if l.Rate > 0 {
+			share = max(share, float64(l.Taken)/span/l.Rate)
+		}
+		if l.Max == 0 && l.Rate == 0 {
+			continue
+		}
+		i := slices.IndexFunc(a.Uses, func(s Share) bool { return s.Name == name })
+		if i < 0 {
+			a.Uses = append(a.Uses, Share{name, share})
+		} else {
+			a.Uses[i].Share = max(a.Uses[i].Share, share) // of the values, the busiest
+		}
+	}
+	a.Uses = append(a.Uses, Share{cpu, m.CPU / float64(at.cores)}, Share{disk, m.result.DiskBusy.Seconds() / span})
+}

@@ -1,0 +1,77 @@
+package capacity
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+)
+
+// probe is a store that notes what its transactions do and take.
+type probe struct {
+	storage.Store
+	mu      sync.Mutex
+	commits []commit // guarded by mu
+}
+
+// commit is one transaction that has written.
+type commit struct {
+	began   time.Time     // when it had the store to itself
+	inserts int           // rows
+	swaps   int           // rows
+	bytes   int           // of payload
+	hold    time.Duration // until everything was said
+	durable time.Duration // and from then until it was on disk
+}
+
+// Update implements [storage.Store].
+func (p *probe) Update(ctx context.Context, fn func(storage.Tx) error) error {
+	var c commit
+	var ended time.Time
+	err := p.Store.Update(ctx, func(tx storage.Tx) error {
+		c.began = time.Now()
+		err := fn(&probeTx{tx, &c})
+		ended = time.Now()
+		return err
+	})
+	if err != nil || c.inserts+c.swaps == 0 {
+		return err
+	}
+	c.hold, c.durable = ended.Sub(c.began), time.Since(ended)
+	p.mu.Lock()
+	p.commits = append(p.commits, c)
+	p.mu.Unlock()
+	return nil
+}
+
+// take returns what was noted since the last call.
+func (p *probe) take() []commit {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	noted := p.commits
+	p.commits = nil
+	return noted
+}
+
+// probeTx is a transaction whose rows are counted.
+type probeTx struct {
+	storage.Tx
+	commit *commit
+}
+
+// Insert implements [storage.Tasks].
+func (t *probeTx) Insert(ctx context.Context, rows ...*task.Task) ([]storage.Inserted, error) {
+	t.commit.inserts += len(rows)
+	for _, r := range rows {
+		t.commit.bytes += len(r.Payload)
+	}
+	return t.Tx.Insert(ctx, rows...)
+}
+
+// Swap implements [storage.Tasks].
+func (t *probeTx) Swap(ctx context.Context, changes ...task.Change) ([]*task.Task, error) {
+	t.commit.swaps += len(changes)
+	return t.Tx.Swap(ctx, changes...)
+}

@@ -1,0 +1,122 @@
+package capacity
+
+import (
+	"errors"
+	"iter"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/taskengine/taskengine/engine"
+	"github.com/taskengine/taskengine/engine/policy"
+	"github.com/taskengine/taskengine/engine/sim"
+)
+
+// simulated is a load to be simulated on a machine.
+type simulated struct {
+	policies policy.Set
+	arrivals []sim.Arrival
+	skip     time.Duration // at the start, left out of the latencies
+	cores    int
+	seed     uint64
+	end      bool // the time to the end of tasks counts; else that to their start
+	paced    bool // submitted and handled as a trial does it: a little late
+}
+
+// modelled is what the model says of a run.
+type modelled struct {
+	Figures
+	result *sim.Result
+	span   time.Duration // from the start to the last arrival
+	starts []sim.Start   // of the tasks that count
+	took   []time.Duration
+	most   int // tasks that waited for a slot, at most
+}
+
+// wakes returns how often work came while all cores were idle, per second.
+func (m *modelled) wakes() float64 { return float64(m.result.Wakes) / m.span.Seconds() }
+
+// samplings is how often a simulation is looked at.
+const samplings = 2000
+
+// simulate returns what the model says of a load.
+func (c *Curves) simulate(s simulated) (m modelled, err error) {
+	arrivals, intended := slices.Values(s.arrivals), func(a sim.Arrival) time.Duration { return a.At }
+	if s.paced {
+		arrivals, intended = c.pace(s)
+	}
+	if n := len(s.arrivals); n > 0 {
+		m.span = s.arrivals[n-1].At
+	}
+	if m.span <= 0 {
+		return m, errors.New("the load has too few tasks to be simulated")
+	}
+	counts := func(a sim.Arrival) (time.Duration, bool) {
+		at := intended(a)
+		return at, at >= s.skip
+	}
+	m.result, err = sim.Run(sim.Config{
+		Policies: s.policies, Cores: s.cores, LookAhead: engine.DefaultLookAhead, LeafAhead: engine.DefaultLeafLookAhead,
+		Costs: c.Costs, Seed: s.seed,
+		SampleEvery: max(time.Millisecond, m.span/samplings),
+		Sampled:     func(x sim.Sample) { m.most = max(m.most, x.Queued) },
+		Started: func(st sim.Start) {
+			if at, ok := counts(st.Arrival); ok {
+				m.starts = append(m.starts, st)
+				if !s.end {
+					m.took = append(m.took, st.At-at)
+				}
+			}
+		},
+		Ended: func(e sim.End) {
+			if at, ok := counts(e.Arrival); ok && s.end {
+				m.took = append(m.took, e.At-at)
+			}
+		},
+	}, arrivals)
+	if err != nil {
+		return m, err
+	}
+	r, d := m.result, m.span.Seconds()
+	slices.Sort(m.took)
+	m.Figures = Figures{
+		P50: quantile(m.took, 0.5), P99: quantile(m.took, 0.99), Rate: float64(r.Done+r.Failed) / r.Elapsed.Seconds(),
+		CPU: r.CPU.Seconds() / d, Running: r.Limits[0].Used.Seconds() / d, Commits: float64(r.Commits) / d, Bytes: r.Written / d,
+	}
+	return m, nil
+}
+
+// pace makes of the arrivals what a trial makes of them: one goroutine submits them all,
+// each as late as its timer is. The second result tells when one was meant to come.
+func (c *Curves) pace(s simulated) (iter.Seq[sim.Arrival], func(sim.Arrival) time.Duration) {
+	rng := rand.New(rand.NewPCG(s.seed, 5))
+	paced := slices.Clone(s.arrivals)
+	late := make(map[time.Duration]time.Duration, len(paced)) // by the new time, which is unique
+	now := time.Duration(-1)
+	for i := range paced {
+		a := &paced[i]
+		meant := a.At
+		if meant >= now {
+			a.At += idle(c.Pacing, meant-max(0, now)).At(rng.Float64())
+		}
+		if a.Wait > 0 {
+			a.Wait += c.Late.At(rng.Float64())
+		}
+		a.At = max(a.At, now+1)
+		now = a.At
+		late[now] = now - meant
+	}
+	return slices.Values(paced), func(a sim.Arrival) time.Duration { return a.At - late[a.At] }
+}
+
+// idle returns the distribution for so much idleness.
+func idle(by []sim.Idle, d time.Duration) sim.Quantiles {
+	var takes sim.Quantiles
+	for _, i := range by {
+		if i.After > d && takes != nil {
+			break
+		}
+		takes = i.Takes
+	}
+	return takes
+}

@@ -1,0 +1,71 @@
+package capacity
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/taskengine/taskengine/engine/sim"
+	"github.com/taskengine/taskengine/engine/task"
+)
+
+// trace draws the tasks of a load in its busiest time, of about so many. factor is on all
+// rates: the same seed gives the same tasks at whatever factor, only closer together.
+func (l *Load) trace(seed uint64, tasks int, factor float64) []sim.Arrival {
+	length := time.Duration(float64(tasks) / l.rate() * float64(time.Second))
+	return l.during(seed, min(max(length, shortest), longestTrace), factor)
+}
+
+// How long a trace is, in simulated time: long enough to see the durations of handlers
+// and bursts, short enough for rates that are tiny.
+const (
+	shortest     = 5 * time.Second
+	longestTrace = time.Hour
+)
+
+// during draws the tasks of a load for so long.
+func (l *Load) during(seed uint64, length time.Duration, factor float64) []sim.Arrival {
+	var all []sim.Arrival
+	set := l.policies(0)
+	for i, name := range l.names() {
+		t := l.Types[name]
+		rng := rand.New(rand.NewPCG(seed, uint64(i)))
+		keyed := len(set.Keyed(t.Policy))
+		size := max(1, t.Bursts)
+		gap := float64(size) / t.busiest(l.Growth) * float64(time.Second)
+		for at := time.Duration(rng.Float64() * gap); at < length; {
+			for range size {
+				a := sim.Arrival{At: time.Duration(float64(at) / factor), Type: name, Size: t.Payload}
+				took := t.Duration.Draw(rng)
+				a.CPU = time.Duration(float64(took) * t.CPU)
+				a.Wait = took - a.CPU
+				a.Group = group(keyed, rng.IntN(t.Values))
+				for t.Retries > 0 && a.Fails < t.Policy.Retry.Max && rng.Float64() < t.Retries {
+					a.Fails++
+				}
+				all = append(all, a)
+			}
+			if t.Regular {
+				at += time.Duration(gap)
+			} else {
+				at += time.Duration(rng.ExpFloat64() * gap)
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(a, b sim.Arrival) int { return cmp.Compare(a.At, b.At) })
+	return all
+}
+
+// group returns the group of a task that has the same value for all its keyed limits.
+func group(keyed, value int) string {
+	if keyed == 0 {
+		return ""
+	}
+	values := make([]string, keyed)
+	for i := range values {
+		values[i] = fmt.Sprint(value)
+	}
+	return task.GroupOf(values...)
+}
