@@ -69,6 +69,15 @@ generate: ## regenerate code from the .proto files; needs protoc
 bench: ## run the benchmarks of the hot path; RUNS=10 for benchstat
 	go test -run '^$$' -bench . -benchmem -count $(or $(RUNS),1) ./engine/... ./storage/... ./coord/...
 
+.PHONY: bench-quick
+bench-quick: build ## measure and verify a handful of scenarios in three minutes, into bench/out/
+	bin/taskengine bench run noop peak limits kill-node sweep-quick --runs 3 --duration 2500ms --set warm_up=500ms \
+		--dir $(or $(DIR),/var/tmp) --out bench/out/quick.json --html bench/out/quick.html
+
+.PHONY: bench-peers
+bench-peers: ## measure other task queues beside this one; QUICK=1 is shorter
+	@bench/peers/run
+
 .PHONY: benchstat
 benchstat: ## compare two outputs of make bench: OLD=a.txt NEW=b.txt
 	$(TOOL) benchstat $(OLD) $(NEW)

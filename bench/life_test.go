@@ -69,7 +69,7 @@ func engineLives(b *testing.B, store storage.Store, backlog int) (rate float64) 
 		b.Fatal(err)
 	}
 	defer e.Close(context.Background())
-	fill(b, e, backlog)
+	fillPaused(b, e, backlog)
 	payload := make([]byte, payloadSize)
 	var left atomic.Int64
 	left.Store(int64(b.N))
@@ -103,7 +103,7 @@ func report(b *testing.B, used time.Duration) (rate float64) {
 	return rate
 }
 
-func fill(b *testing.B, e *engine.Engine, n int) {
+func fillPaused(b *testing.B, e *engine.Engine, n int) {
 	payload := make([]byte, payloadSize)
 	for n > 0 {
 		reqs := make([]engine.Request, min(n, 1000))

@@ -89,6 +89,9 @@ type Run struct {
 	Points    []Point               `json:"points,omitempty"` // over time, oldest first
 	Cost      Cost                  `json:"cost"`
 	Check     Check                 `json:"check"`
+	Late      int64                 `json:"late,omitempty"`       // submits called more than 1 ms after their intended time
+	Restart   Duration              `json:"restart_ns,omitempty"` // of a store that has a backlog, or whose node was killed: until the first task started, at longest
+	Notes     []string              `json:"notes,omitempty"`      // what to know when reading it
 }
 
 // Point is how things went in one interval of a run.

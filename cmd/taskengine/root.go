@@ -43,6 +43,7 @@ func newRoot(a *app) *cobra.Command {
 			newTaskCancel(a), newTaskResume(a), newTaskFail(a), newTaskReschedule(a)),
 		group("type", "Look at, pause and resume types of tasks", newTypeList(a), newTypePause(a), newTypeResume(a)),
 		newBench(a),
+		newCapacity(a),
 		newVersion(a),
 	)
 	return root

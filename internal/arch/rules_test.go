@@ -33,6 +33,12 @@ var rules = []rule{
 		Why: "the engine knows ports; cmd/taskengine chooses the backends",
 	},
 	{
+		Of:  "engine/sim",
+		May: []string{"engine/internal/...", "engine/policy", "engine/task"},
+		Out: []string{"github.com/google/btree"},
+		Why: "a simulation runs the real core and table, and models everything else",
+	},
+	{
 		Of:  "engine/enginetest",
 		May: []string{"engine/...", "storage/...", "coord/..."},
 		Why: "scenarios run on every pair of backends, but need nothing else",
@@ -122,6 +128,27 @@ var rules = []rule{
 		May: []string{"engine/task"},
 		Out: []string{"*"},
 		Why: "a built-in handler is a task.Handler and knows no engine",
+	},
+	{
+		Of:  "bench/result",
+		Out: []string{"github.com/HdrHistogram/hdrhistogram-go"},
+		Why: "a result knows nothing of what was measured",
+	},
+	{
+		Of:  "bench/report",
+		May: []string{"bench/result"},
+		Why: "a page is drawn from results alone",
+	},
+	{
+		Of:  "bench/compare",
+		May: []string{"bench/result"},
+		Why: "results are compared by what they say",
+	},
+	{
+		Of:  "bench/limits",
+		May: []string{"bench/result", "storage", "storage/pebble", "storage/bolt", "engine/task"},
+		Out: []string{"*"},
+		Why: "the machine is measured without an engine",
 	},
 	{
 		Of:  "config",

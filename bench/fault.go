@@ -1,0 +1,103 @@
+package bench
+
+import (
+	"context"
+	"os"
+	"time"
+
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+)
+
+// inspected is a store with everything the engine may use of it.
+type inspected interface {
+	storage.Store
+	storage.Inspector
+	storage.Settings
+}
+
+// slow returns a store whose commits take d longer, as on a slow disk: they are done,
+// and said to be done only then.
+func slow(s storage.Store, d time.Duration) storage.Store {
+	if full, ok := s.(inspected); ok {
+		return &slowStore{full, d}
+	}
+	return &slowTasks{s, d}
+}
+
+type slowStore struct {
+	inspected
+	delay time.Duration
+}
+
+// Update implements [storage.Store].
+func (s *slowStore) Update(ctx context.Context, fn func(storage.Tx) error) error {
+	return slowly(ctx, s.inspected, s.delay, fn)
+}
+
+// Insert implements [storage.Tasks].
+func (s *slowStore) Insert(ctx context.Context, ts ...*task.Task) ([]storage.Inserted, error) {
+	defer pause(s.delay)
+	return s.inspected.Insert(ctx, ts...)
+}
+
+// Swap implements [storage.Tasks].
+func (s *slowStore) Swap(ctx context.Context, cs ...task.Change) ([]*task.Task, error) {
+	defer pause(s.delay)
+	return s.inspected.Swap(ctx, cs...)
+}
+
+// slowTasks is slowStore for a store that can do no more than it has to.
+type slowTasks struct {
+	storage.Store
+	delay time.Duration
+}
+
+// Update implements [storage.Store].
+func (s *slowTasks) Update(ctx context.Context, fn func(storage.Tx) error) error {
+	return slowly(ctx, s.Store, s.delay, fn)
+}
+
+// slowly commits and takes its time before it says so, with the hooks of the commit.
+func slowly(ctx context.Context, s storage.Store, d time.Duration, fn func(storage.Tx) error) error {
+	var held *heldTx
+	err := s.Update(ctx, func(tx storage.Tx) error {
+		held = &heldTx{Tx: tx}
+		return fn(held)
+	})
+	if err != nil {
+		return err
+	}
+	pause(d)
+	for _, hook := range held.hooks {
+		hook()
+	}
+	return nil
+}
+
+// heldTx keeps the hooks of a transaction back.
+type heldTx struct {
+	storage.Tx
+	hooks []func()
+}
+
+// OnCommit implements [storage.Tx].
+func (t *heldTx) OnCommit(fn func()) { t.hooks = append(t.hooks, fn) }
+
+// killPlugins kills the processes of the handlers, again and again, until ctx ends.
+func (ses *session) killPlugins(ctx context.Context) {
+	for sleep(ctx, ses.s.Faults.KillPlugin) == nil {
+		for _, pid := range ses.crew.pids() {
+			p, err := os.FindProcess(pid)
+			if err == nil {
+				err = p.Kill()
+			}
+			if err != nil {
+				continue // it is gone already
+			}
+			ses.mu.Lock()
+			ses.kills = append(ses.kills, ses.records.since(time.Now()))
+			ses.mu.Unlock()
+		}
+	}
+}

@@ -1,0 +1,154 @@
+package bench
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/taskengine/taskengine/bench/result"
+	"github.com/taskengine/taskengine/engine/task"
+)
+
+// allFlows selects the tasks of all flows.
+const allFlows = -1
+
+// measure says in figures what happened to the tasks of a flow, or of all.
+func (ses *session) measure(flow int, m *meter) result.Run {
+	run := result.Run{Began: ses.records.time(ses.measured), Latency: make(map[string]*result.Histogram), Offered: ses.s.offered(ses.rate)}
+	if flow != allFlows {
+		run.Offered *= ses.share(flow)
+	}
+	first, ended, last, late := int64(0), int64(0), int64(0), int64(0) // of the load: its first and last submit, and its last outcome
+	for _, rec := range ses.records.all {
+		if !ses.counts(rec, flow) {
+			continue
+		}
+		run.Attempts += int64(rec.calls.Load())
+		if rec.acked > 0 {
+			run.Submitted++
+		}
+		if first == 0 || rec.intended < first {
+			first = rec.intended // a load that begins late is not a faster one
+		}
+		if rec.called-rec.intended > lateBy {
+			late++
+		}
+		ended, last = max(ended, rec.intended), max(last, rec.saved)
+		switch rec.state {
+		case task.Done:
+			run.Finished++
+		case task.Error, task.Failed, task.Cancelled:
+			run.Failed++
+		}
+		ses.latencies(run.Latency, rec)
+	}
+	if first > 0 && last > first {
+		run.Elapsed = time.Duration(last - first)
+		run.Rate = float64(run.Finished+run.Failed) / run.Elapsed.Seconds()
+	}
+	if ses.s.Load.Shape == Replay && ended > first {
+		run.Offered = float64(run.Submitted) / time.Duration(ended-first).Seconds()
+	}
+	if ses.s.Load.Open() && late > 0 {
+		run.Notes = append(run.Notes, fmt.Sprintf("pacing: %d of %d submits were called more than %v late; their latencies count from the intended time",
+			late, run.Submitted, time.Duration(lateBy)))
+	}
+	run.Late = late
+	run.Points = ses.points(flow, m, last)
+	return run
+}
+
+// share is the part of the load that is of one flow.
+func (ses *session) share(flow int) float64 {
+	sum := 0.0
+	for _, f := range ses.s.Tasks {
+		sum += f.Share
+	}
+	return ses.s.Tasks[flow].Share / sum
+}
+
+// counts reports whether a task is of the flow, and not of the warm-up.
+func (ses *session) counts(rec *record, flow int) bool {
+	return rec.called > 0 && rec.intended >= ses.measured && (flow == allFlows || int(rec.flow) == flow)
+}
+
+// latencies adds those of one task.
+func (ses *session) latencies(to map[string]*result.Histogram, rec *record) {
+	add := func(name string, from, until int64) {
+		if from == 0 || until == 0 {
+			return
+		}
+		h := to[name]
+		if h == nil {
+			h = result.NewHistogram()
+			to[name] = h
+		}
+		h.Record(time.Duration(until - from))
+	}
+	add(result.InsertAck, rec.intended, rec.acked)
+	if rec.durable > 0 {
+		add(result.TriggerToGrab, max(rec.durable, rec.due), rec.started)
+	}
+	if rec.returned > 0 {
+		add(result.FinishAck, rec.returned, rec.saved)
+	}
+	if rec.due > 0 {
+		add(result.Lateness, rec.due, rec.started)
+		return // the others would say when the task was due
+	}
+	add(result.InsertToStart, rec.intended, rec.started)
+	add(result.EndToEnd, rec.intended, rec.saved)
+}
+
+// pointEvery is how long an interval of the points over time is.
+const pointEvery = time.Second
+
+// points says how things went over time.
+func (ses *session) points(flow int, m *meter, last int64) []result.Point {
+	n := int((last - ses.measured + int64(pointEvery) - 1) / int64(pointEvery))
+	if n < 1 || n > 24*3600 {
+		return nil
+	}
+	points := make([]result.Point, n)
+	starts := make([]*result.Histogram, n)
+	at := func(ns int64) int { return min(max(0, int((ns-ses.measured)/int64(pointEvery))), n-1) }
+	for i := range points {
+		points[i].At = time.Duration(i+1) * pointEvery
+	}
+	for _, rec := range ses.records.all {
+		if !ses.counts(rec, flow) {
+			continue
+		}
+		points[at(rec.called)].Submitted++
+		if rec.saved > 0 {
+			points[at(rec.saved)].Finished++
+		}
+		if rec.started > 0 && rec.due == 0 {
+			i := at(rec.started)
+			if starts[i] == nil {
+				starts[i] = result.NewHistogram()
+			}
+			starts[i].Record(time.Duration(rec.started - rec.intended))
+		}
+	}
+	for i, h := range starts {
+		if h != nil {
+			points[i].StartP50, points[i].StartP99 = h.Quantile(0.5), h.Quantile(0.99)
+		}
+	}
+	ses.sampled(points, m, at)
+	return points
+}
+
+// sampled adds what the meter saw to the points.
+func (ses *session) sampled(points []result.Point, m *meter, at func(int64) int) {
+	before, cpu := m.began, time.Duration(0)
+	for _, s := range m.samples {
+		took := s.at.Sub(before)
+		if took < pointEvery/10 {
+			continue // the last sample, taken at the end
+		}
+		p := &points[at(ses.records.since(before.Add(took/2)))]
+		p.CPU, p.Resident = float64(s.cpu-cpu)/float64(took), s.resident
+		before, cpu = s.at, s.cpu
+	}
+}

@@ -1,0 +1,204 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/taskengine/taskengine/bench"
+	"github.com/taskengine/taskengine/bench/limits"
+	benchresult "github.com/taskengine/taskengine/bench/result"
+)
+
+// shownQuantiles are the columns of a latency; 1 is the longest.
+var shownQuantiles = []float64{0.5, 0.9, 0.99, 0.999, 0.9999, 1}
+
+// showBench shows a result: each figure is the median of the runs, and the spread is
+// from the smallest to the largest.
+func (a *app) showBench(r *benchresult.Result, want *bench.Objective) error {
+	load := "as many as go"
+	if len(r.Runs) > 0 && r.Runs[0].Offered > 0 {
+		load = grouped(r.Runs[0].Offered) + " tasks/s offered"
+	}
+	fmt.Fprintf(a.stdout, "%s: %s\n%s %s on %s, %s, %d runs\n\n", r.Scenario, r.Purpose,
+		r.Subject.Name, r.Subject.Version, r.Subject.Store, load, len(r.Runs))
+	if err := a.printTable([]string{"FIGURE", "MEDIAN", "SPREAD"}, figureRows(r)); err != nil {
+		return err
+	}
+	if rows := latencyRows(r); len(rows) > 0 {
+		head := []string{"LATENCY", "P50", "P90", "P99", "P99.9", "P99.99", "MAX", "SPREAD OF P50", "SPREAD OF P99"}
+		if fsyncOf(r) > 0 {
+			head = append(head, "P50/FSYNC")
+		}
+		fmt.Fprintln(a.stdout)
+		if err := a.printTable(head, rows); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintln(a.stdout)
+	a.showObjective(r, want)
+	a.showChecks(r)
+	_, err := fmt.Fprintln(a.stdout)
+	return err
+}
+
+// spread are the figures of the runs, sorted.
+type spread []float64
+
+func spreadOf(r *benchresult.Result, of func(*benchresult.Run) float64) spread {
+	var s spread
+	for i := range r.Runs {
+		s = append(s, of(&r.Runs[i]))
+	}
+	slices.Sort(s)
+	return s
+}
+
+func (s spread) median() float64 {
+	if len(s) == 0 {
+		return 0
+	}
+	return (s[(len(s)-1)/2] + s[len(s)/2]) / 2
+}
+
+// text writes the spread with a unit.
+func (s spread) text(write func(float64) string) string {
+	if len(s) == 0 {
+		return ""
+	}
+	return write(s[0]) + " to " + write(s[len(s)-1])
+}
+
+func figureRows(r *benchresult.Result) [][]string {
+	var rows [][]string
+	add := func(name string, write func(float64) string, of func(*benchresult.Run) float64) {
+		if s := spreadOf(r, of); len(s) > 0 && s[len(s)-1] != 0 {
+			rows = append(rows, []string{name, write(s.median()), s.text(write)})
+		}
+	}
+	perTask := func(of func(*benchresult.Run) float64) func(*benchresult.Run) float64 {
+		return func(run *benchresult.Run) float64 { return of(run) / float64(max(1, run.Finished+run.Failed)) }
+	}
+	add("rate, tasks/s", grouped, func(run *benchresult.Run) float64 { return run.Rate })
+	if limit := ownLimit(r); limit > 0 {
+		add("rate/store's own", plain, func(run *benchresult.Run) float64 { return run.Rate / limit })
+	}
+	add("tasks", grouped, func(run *benchresult.Run) float64 { return float64(run.Finished + run.Failed) })
+	if busy := spreadOf(r, func(run *benchresult.Run) float64 { return float64(run.Finished) }); busy.median() > 0 {
+		add("CPU a task", nanoseconds, perTask(func(run *benchresult.Run) float64 { return float64(run.Cost.CPU) }))
+		add("written a task", byteSize, perTask(func(run *benchresult.Run) float64 { return float64(run.Cost.Written) }))
+		add("allocated a task", byteSize, perTask(func(run *benchresult.Run) float64 { return float64(run.Cost.Allocated) }))
+	} else {
+		add("CPU of one core", func(v float64) string { return plain(100*v) + " %" }, func(run *benchresult.Run) float64 {
+			return float64(run.Cost.CPU) / float64(max(1, run.Elapsed))
+		})
+		add("written a second", byteSize, func(run *benchresult.Run) float64 {
+			return float64(run.Cost.Written) / run.Elapsed.Seconds()
+		})
+	}
+	add("wake-ups/s", grouped, func(run *benchresult.Run) float64 { return run.Cost.Wakeups })
+	add("memory", byteSize, func(run *benchresult.Run) float64 { return float64(run.Cost.Resident) })
+	add("store", byteSize, func(run *benchresult.Run) float64 { return float64(run.Cost.StoreSize) })
+	add("first start", nanoseconds, func(run *benchresult.Run) float64 { return float64(run.Restart) })
+	return rows
+}
+
+func latencyRows(r *benchresult.Result) [][]string {
+	var rows [][]string
+	for _, name := range benchresult.Latencies() {
+		if len(r.Runs) == 0 || r.Runs[0].Latency[name] == nil {
+			continue
+		}
+		row := []string{name}
+		for _, q := range shownQuantiles {
+			row = append(row, nanoseconds(quantileOf(r, name, q).median()))
+		}
+		row = append(row, quantileOf(r, name, 0.5).text(nanoseconds), quantileOf(r, name, 0.99).text(nanoseconds))
+		if s := fsyncOf(r); s > 0 {
+			row = append(row, plain(quantileOf(r, name, 0.5).median()/s))
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+func quantileOf(r *benchresult.Result, name string, q float64) spread {
+	return spreadOf(r, func(run *benchresult.Run) float64 {
+		h := run.Latency[name]
+		switch {
+		case h == nil:
+			return 0
+		case q == 1:
+			return float64(h.Max())
+		}
+		return float64(h.Quantile(q))
+	})
+}
+
+// fsyncOf is how long a sync of the disk takes, in nanoseconds; 0 if the store does none.
+func fsyncOf(r *benchresult.Result) float64 {
+	if r.Subject.Store == "memory" {
+		return 0
+	}
+	return limitOf(r, limits.Fsync)
+}
+
+// ownLimit is how many tasks a second the store takes without an engine; 0 if unknown.
+func ownLimit(r *benchresult.Result) float64 {
+	return limitOf(r, map[string]string{"pebble": limits.LivesPebble, "bolt": limits.LivesBolt}[r.Subject.Store])
+}
+
+func limitOf(r *benchresult.Result, name string) float64 {
+	for _, l := range r.Limits {
+		if l.Name == name {
+			return l.Value
+		}
+	}
+	return 0
+}
+
+func (a *app) showObjective(r *benchresult.Result, want *bench.Objective) {
+	if want == nil {
+		return
+	}
+	got := quantileOf(r, want.Latency, want.Quantile)
+	met := "missed"
+	if len(got) > 0 && got[len(got)-1] > 0 && got[len(got)-1] < float64(want.Below) {
+		met = "met in every run"
+	}
+	fmt.Fprintf(a.stdout, "objective: %s: %s (%s)\n", want, met, got.text(nanoseconds))
+}
+
+// showChecks tells what was looked at, or what is wrong.
+func (a *app) showChecks(r *benchresult.Result) {
+	for i := range r.Runs {
+		run := &r.Runs[i]
+		for _, n := range run.Notes {
+			fmt.Fprintf(a.stdout, "run %d: %s\n", i+1, clean(n))
+		}
+		if c := run.Check; !c.OK {
+			fmt.Fprintf(a.stdout, "run %d FAILED: %d lost, %d doubled, %d out of order, %d times over a limit\n", i+1, c.Lost, c.Doubled, c.Disorder, c.Exceeded)
+			for _, n := range c.Notes {
+				fmt.Fprintln(a.stdout, "  "+clean(n))
+			}
+		}
+	}
+	if n := len(r.Runs); n > 0 && !slices.ContainsFunc(r.Runs, func(run benchresult.Run) bool { return !run.Check.OK }) {
+		fmt.Fprintf(a.stdout, "checked: nothing lost, doubled, out of order or over a limit\n  %s\n", strings.Join(r.Runs[n-1].Check.Checked, "\n  "))
+	}
+}
+
+func nanoseconds(v float64) string { return humanLimit(v, limits.Nanoseconds) }
+
+// byteSize writes a size with three digits that count.
+func byteSize(v float64) string {
+	for _, u := range []struct {
+		name string
+		size float64
+	}{{"GB", 1e9}, {"MB", 1e6}, {"kB", 1e3}} {
+		if v >= u.size {
+			return plain(v/u.size) + " " + u.name
+		}
+	}
+	return plain(v) + " B"
+}

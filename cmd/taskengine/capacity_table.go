@@ -1,0 +1,151 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/taskengine/taskengine/bench/capacity"
+)
+
+// showAnswer shows what a load needs, and how that was found.
+func (a *app) showAnswer(x *capacity.Answer) error {
+	if a.json() {
+		if err := a.printJSON(x); err != nil {
+			return err
+		}
+	} else if err := a.tellAnswer(x); err != nil {
+		return err
+	}
+	if !x.Met {
+		return exit(exitFailure, "the objective %s cannot be met: %s stops it", x.Objective, x.BreaksFirst)
+	}
+	return nil
+}
+
+func (a *app) tellAnswer(x *capacity.Answer) error {
+	met := "met"
+	if !x.Met {
+		met = "not met"
+	}
+	p := x.Predicted
+	rows := [][]string{
+		{"objective", fmt.Sprintf("%s: %s, %s", x.Objective, met, short3(x.At))},
+		{"load", grouped(x.Rate) + " tasks/s in the busiest time"},
+		{"nodes", fmt.Sprint(x.Nodes)},
+		{"slots", perNode(x, fmt.Sprint(x.Slots))},
+		{"cores", perNode(x, fmt.Sprintf("%d of %d, %s in use", x.Cores, x.OfCores, plain(p.CPU)))},
+		{"disk", perNode(x, fmt.Sprintf("%s commits/s, %s/s", grouped(p.Commits), humanBytes(p.Bytes)))},
+		{"store", humanBytes(x.StoreBytes) + " once as much is removed as comes"},
+		{"memory", perNode(x, humanBytes(x.MemoryBytes))},
+		{"start", fmt.Sprintf("p50 %s, p99 %s", short3(p.P50), short3(p.P99))},
+		{"head-room", fmt.Sprintf("%s times these rates", plain(x.HeadRoom))},
+		{"breaks first", x.BreaksFirst},
+	}
+	if err := a.printTable([]string{"WHAT", "ANSWER"}, rows); err != nil {
+		return err
+	}
+	var used, waits [][]string
+	for _, s := range x.Uses {
+		used = append(used, []string{s.Name, percent(s.Share)})
+	}
+	for _, s := range x.Shares {
+		waits = append(waits, []string{s.Name, percent(s.Share)})
+	}
+	var steps [][]string
+	for _, s := range x.Steps {
+		slots := fmt.Sprint(s.Slots)
+		if s.Slots == 0 {
+			slots = "any"
+		}
+		steps = append(steps, []string{s.Why, fmt.Sprint(s.Nodes), slots, fmt.Sprint(s.Cores), plain(s.Factor), short3(s.Took), yesNo(s.Met)})
+	}
+	for _, t := range []struct {
+		head []string
+		rows [][]string
+	}{
+		{[]string{"IN USE", "OF WHAT THERE IS"}, used},
+		{[]string{"LATE TASKS WAIT FOR", "BEYOND THE HEAD-ROOM"}, waits},
+		{[]string{"SIMULATED", "NODES", "SLOTS", "CORES", "RATES", x.Objective, "MET"}, steps},
+	} {
+		fmt.Fprintln(a.stdout)
+		if err := a.printTable(t.head, t.rows); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func perNode(x *capacity.Answer, s string) string {
+	if x.Nodes > 1 {
+		return s + " on each node"
+	}
+	return s
+}
+
+// showChecked shows predictions beside what was measured.
+func (a *app) showChecked(all []capacity.Checked) error {
+	median, worst := capacity.Error(all)
+	if a.json() {
+		for _, c := range all {
+			if err := a.printJSON(c); err != nil {
+				return err
+			}
+		}
+		return a.printJSON(map[string]float64{"median_error": median, "worst_error": worst})
+	}
+	var rows [][]string
+	for _, c := range all {
+		foreign := 0.0
+		for _, f := range c.Foreign {
+			foreign = max(foreign, f)
+		}
+		row := []string{
+			c.Load, short3(c.Predicted.P50) + " / " + short3(c.Measured.P50), short3(c.Predicted.P99) + " / " + short3(c.Measured.P99),
+			plain(c.Predicted.CPU) + " / " + plain(c.Measured.CPU), grouped(c.Predicted.Commits) + " / " + grouped(c.Measured.Commits),
+			humanBytes(c.Predicted.Bytes) + " / " + humanBytes(c.Measured.Bytes),
+		}
+		errs := ""
+		for _, q := range capacity.Quantities() {
+			e, known := c.Errors[q]
+			if errs != "" {
+				errs += " "
+			}
+			if errs += "-"; known {
+				errs = errs[:len(errs)-1] + percent(e)
+			}
+		}
+		rows = append(rows, append(row, errs, plain(foreign)))
+	}
+	if err := a.printTable([]string{"LOAD", "START P50", "START P99", "CORES", "COMMITS/S", "BYTES/S", "ERRORS", "OTHERS' CORES"}, rows); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(a.stdout, "\npredicted / measured; errors in the order of the columns: median %s, worst %s\n", percent(median), percent(worst))
+	return err
+}
+
+func percent(share float64) string { return fmt.Sprintf("%.0f%%", 100*share) }
+
+// short3 writes a duration with three digits that count.
+func short3(d time.Duration) string {
+	unit := time.Duration(1)
+	for _, u := range []time.Duration{time.Second, time.Millisecond, time.Microsecond} {
+		if d >= u {
+			unit = u / 100
+			break
+		}
+	}
+	return d.Round(unit).String()
+}
+
+// humanBytes writes a number of bytes.
+func humanBytes(n float64) string {
+	for _, u := range []struct {
+		name string
+		size float64
+	}{{"TB", 1e12}, {"GB", 1e9}, {"MB", 1e6}, {"kB", 1e3}} {
+		if n >= u.size {
+			return plain(n/u.size) + " " + u.name
+		}
+	}
+	return plain(n) + " B"
+}
