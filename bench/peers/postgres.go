@@ -1,0 +1,162 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// postgresSettings are those that are not PostgreSQL's defaults. What makes a commit
+// durable (fsync, synchronous_commit, full_page_writes) is on by default and stays on.
+var postgresSettings = []string{
+	"shared_buffers=1GB",       // 128MB is for machines with little memory
+	"max_wal_size=4GB",         // no checkpoint because of size within a measurement
+	"checkpoint_timeout=15min", // nor because of time
+	"wal_compression=lz4",      // full pages after a checkpoint are most of the WAL
+	"max_connections=300",
+	"listen_addresses=", // the socket only
+	"log_min_messages=fatal",
+}
+
+const postgresDurability = "every insert and every acknowledgement is a commit, and fsynced (fsync and synchronous_commit on, grouped by PostgreSQL)"
+
+func postgresSettingsText() string {
+	return "shared_buffers 1GB, max_wal_size 4GB, wal_compression lz4, unix socket"
+}
+
+// postgresBin returns the folder of PostgreSQL's programs, the newest that is installed.
+func postgresBin() (string, error) {
+	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/postgres") // only fails for a bad pattern
+	version := func(path string) int {
+		n, _ := strconv.Atoi(filepath.Base(filepath.Dir(filepath.Dir(path))))
+		return n
+	}
+	if len(found) > 0 {
+		return filepath.Dir(slices.MaxFunc(found, func(a, b string) int { return version(a) - version(b) })), nil
+	}
+	if path, err := exec.LookPath("postgres"); err == nil {
+		return filepath.Dir(path), nil
+	}
+	return "", errors.New("PostgreSQL is not installed")
+}
+
+func postgresVersion() string {
+	bin, err := postgresBin()
+	if err != nil {
+		return "PostgreSQL"
+	}
+	fields := strings.Fields(says(filepath.Join(bin, "postgres"), "--version")) // postgres (PostgreSQL) 15.1 ...
+	if len(fields) < 3 {
+		return "PostgreSQL"
+	}
+	return "PostgreSQL " + fields[2]
+}
+
+// postgresUser returns as whom to run PostgreSQL, which refuses to run as root; nil is
+// as ourselves.
+func postgresUser() (*syscall.Credential, error) {
+	if os.Geteuid() != 0 {
+		return nil, nil
+	}
+	u, err := user.Lookup("postgres")
+	if err != nil {
+		return nil, fmt.Errorf("PostgreSQL does not run as root: %w", err)
+	}
+	uid, err1 := strconv.ParseUint(u.Uid, 10, 32)
+	gid, err2 := strconv.ParseUint(u.Gid, 10, 32)
+	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, errors.Join(err1, err2)
+}
+
+// postgres is a server of our own with an empty database.
+type postgres struct {
+	server *process
+	pool   *pgxpool.Pool
+}
+
+// startPostgres starts a server on a copy of a cluster that is made once, and a pool of
+// at most so many connections; 0 is the pool's own default.
+func startPostgres(ctx context.Context, e env, connections int32) (*postgres, error) {
+	bin, err := postgresBin()
+	if err != nil {
+		return nil, err
+	}
+	who, err := postgresUser()
+	if err != nil {
+		return nil, err
+	}
+	asThem := func(c *exec.Cmd) { c.Dir, c.SysProcAttr.Credential = "/", who }
+	model := filepath.Join(e.pool, "postgres")
+	if _, err := os.Stat(model); err != nil {
+		if err := initPostgres(bin, model, who); err != nil {
+			return nil, err
+		}
+	}
+	data := filepath.Join(e.dir, "data")
+	if out, err := exec.Command("cp", "-a", model, data).CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("copy the cluster: %w: %s", err, out)
+	}
+	sockets := data // inside, since it belongs to the right user
+	args := []string{"-D", data, "-k", sockets}
+	for _, s := range postgresSettings {
+		args = append(args, "-c", s)
+	}
+	p := &postgres{}
+	if p.server, err = startProcess(e.dir, asThem, filepath.Join(bin, "postgres"), args...); err != nil {
+		return nil, err
+	}
+	p.server.bye = syscall.SIGQUIT // nobody needs the data any more
+	config, err := pgxpool.ParseConfig(fmt.Sprintf("host=%s user=bench dbname=postgres", sockets))
+	if err != nil {
+		return nil, errors.Join(err, p.close())
+	}
+	if connections > 0 {
+		config.MaxConns = connections
+	}
+	if p.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
+		return nil, errors.Join(err, p.close())
+	}
+	if err := p.server.until(ctx, p.pool.Ping); err != nil {
+		return nil, errors.Join(err, p.close())
+	}
+	return p, nil
+}
+
+func initPostgres(bin, dir string, who *syscall.Credential) error {
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return err
+	}
+	if who != nil {
+		if err := os.Chown(dir, int(who.Uid), int(who.Gid)); err != nil {
+			return err
+		}
+	}
+	c := exec.Command(filepath.Join(bin, "initdb"), "-D", dir, "-U", "bench", "--auth=trust", "--no-locale", "--encoding=UTF8", "--no-sync")
+	c.Dir, c.SysProcAttr = "/", &syscall.SysProcAttr{Credential: who}
+	if out, err := c.CombinedOutput(); err != nil {
+		return errors.Join(fmt.Errorf("initdb: %w: %s", err, out), os.RemoveAll(dir))
+	}
+	return nil
+}
+
+// holds says whether a query that asks for the existence of something answers yes.
+func (p *postgres) holds(ctx context.Context, query string) (found bool, err error) {
+	err = p.pool.QueryRow(ctx, query).Scan(&found)
+	return found, err
+}
+
+func (p *postgres) close() error {
+	if p.pool != nil {
+		p.pool.Close()
+	}
+	return p.server.stop()
+}

@@ -1,0 +1,57 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// TestEveryPeerRunsEveryJobOnce starts every queue in every setting and has it do a
+// little of everything. It needs what bench/peers/run installs.
+func TestEveryPeerRunsEveryJobOnce(t *testing.T) {
+	base, err := os.MkdirTemp("/var/tmp", "taskengine-peers-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(base) })
+	if err := os.Chmod(base, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	bin := filepath.Join(base, "bin")
+	for _, server := range []string{"github.com/nats-io/nats-server/v2", "github.com/contribsys/faktory/cmd/faktory"} {
+		if out, err := exec.Command("go", "build", "-o", bin+"/", server).CombinedOutput(); err != nil {
+			t.Fatalf("build %s: %v\n%s", server, err, out)
+		}
+	}
+	s := &session{base: base, bin: bin, others: make(map[string][]float64)}
+	for _, sub := range subjects() {
+		t.Run(sub.short, func(t *testing.T) {
+			err := s.fresh(t.Context(), sub, func(p peer) error {
+				w := newWatch(101)
+				for i := range 50 {
+					from, to := w.next(1)
+					w.ack(from, to, p.insert(t.Context(), payload(i)))
+				}
+				if err := p.work(t.Context(), w.handle); err != nil {
+					return err
+				}
+				from, to := w.next(51)
+				var many [][]byte
+				for i := from; i < to; i++ {
+					many = append(many, payload(i))
+				}
+				w.ack(from, to, p.insert(t.Context(), many...))
+				idle, err := settle(t.Context(), p, w, 30*time.Second)
+				if r := w.run(time.Now(), time.Second, idle); !r.Check.OK || r.Finished != 101 || r.Attempts != 101 {
+					t.Errorf("%d of 101 ran, %d calls; ok is %v: %v", r.Finished, r.Attempts, r.Check.OK, r.Check.Notes)
+				}
+				return err
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"github.com/taskengine/taskengine/bench/result"
+	"github.com/taskengine/taskengine/engine"
+	"github.com/taskengine/taskengine/engine/policy"
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/storage/bolt"
+	"github.com/taskengine/taskengine/storage/pebble"
+)
+
+// openStores are the stores of taskengine that are measured.
+var openStores = []struct {
+	name string
+	open func(dir string) (storage.Store, error)
+}{
+	{"pebble", func(dir string) (storage.Store, error) {
+		return pebble.Open(filepath.Join(dir, "tasks"), pebble.Options{})
+	}},
+	{"bolt", func(dir string) (storage.Store, error) {
+		return bolt.Open(filepath.Join(dir, "tasks.db"), bolt.Options{})
+	}},
+}
+
+func taskengineSubjects() []subject {
+	var out []subject
+	for _, s := range openStores {
+		about := result.Subject{
+			Name: "taskengine", Version: "of this repository", Store: s.name,
+			Durability: "every insert and every outcome is fsynced before it is acknowledged, in groups; what ended is kept for 7 days",
+		}
+		best, usual := about, about
+		best.Settings = "1024 slots"
+		usual.Settings = "defaults: 100 slots"
+		for _, k := range []struct {
+			about result.Subject
+			short string
+			best  bool
+			slots int
+		}{{best, "taskengine-best-" + s.name, true, 1024}, {usual, "taskengine-" + s.name, false, 100}} {
+			out = append(out, subject{
+				Subject: k.about, short: k.short, durable: true, best: k.best, batch: 1000, loaders: 2, singles: 512,
+				open: func(ctx context.Context, e env) (peer, error) { return openEngine(ctx, e, s.open, k.slots) },
+			})
+		}
+	}
+	return out
+}
+
+const taskType = "noop"
+
+type enginePeer struct {
+	store  storage.Store
+	engine *engine.Engine
+	handle atomic.Pointer[func([]byte)] // set before the type is resumed
+
+	inserted, ended atomic.Int64 // durable
+}
+
+func openEngine(ctx context.Context, e env, open func(string) (storage.Store, error), slots int) (peer, error) {
+	store, err := open(e.dir)
+	if err != nil {
+		return nil, err
+	}
+	p := &enginePeer{store: store}
+	p.engine, err = engine.Open(ctx, engine.Config{
+		Store:    store,
+		Policies: policy.Set{Slots: slots, Types: map[string]policy.Type{taskType: policy.DefaultType()}},
+		Handlers: map[string]task.Handler{taskType: task.HandlerFunc(func(_ context.Context, t *task.Task) ([]byte, error) {
+			(*p.handle.Load())(t.Payload)
+			return nil, nil
+		})},
+		Observer: engine.Observer{
+			Inserted: func(time.Time, *task.Task) { p.inserted.Add(1) },
+			Saved: func(_ time.Time, _ task.Ref, t *task.Task) {
+				if t != nil && t.State == task.Done {
+					p.ended.Add(1)
+				}
+			},
+		},
+	})
+	if err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
+	if err := p.engine.Pause(ctx, taskType); err != nil { // until there are workers
+		return nil, errors.Join(err, p.close())
+	}
+	return p, nil
+}
+
+func (p *enginePeer) insert(ctx context.Context, payloads ...[]byte) error {
+	if len(payloads) == 1 {
+		_, err := p.engine.Submit(ctx, engine.Request{Type: taskType, Payload: payloads[0]})
+		return err
+	}
+	requests := make([]engine.Request, len(payloads))
+	for i, b := range payloads {
+		requests[i] = engine.Request{Type: taskType, Payload: b}
+	}
+	_, err := p.engine.Submit(ctx, requests...)
+	return err
+}
+
+func (p *enginePeer) work(ctx context.Context, handle func([]byte)) error {
+	p.handle.Store(&handle)
+	return p.engine.Unpause(ctx, taskType)
+}
+
+func (p *enginePeer) idle(ctx context.Context) (bool, error) {
+	if p.ended.Load() < p.inserted.Load() {
+		return false, nil
+	}
+	// What was observed is checked against the store, at the end.
+	left, err := p.engine.Count(ctx, storage.Filter{States: []task.State{task.Waiting, task.Submitted, task.Processing}})
+	if err != nil {
+		return false, fmt.Errorf("taskengine: count what is left: %w", err)
+	}
+	return len(left) == 0, nil
+}
+
+func (p *enginePeer) close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	return errors.Join(p.engine.Close(ctx), p.store.Close())
+}
