@@ -145,6 +145,12 @@ var rules = []rule{
 		Why: "results are compared by what they say",
 	},
 	{
+		Of:  "bench/capacity",
+		May: []string{"engine", "engine/sim", "engine/policy", "engine/task", "storage/...", "bench/result", "config"},
+		Out: []string{"go.yaml.in/yaml", "golang.org/x/sys"},
+		Why: "planning needs the engine and its simulation, not the suite",
+	},
+	{
 		Of:  "bench/limits",
 		May: []string{"bench/result", "storage", "storage/pebble", "storage/bolt", "engine/task"},
 		Out: []string{"*"},
