@@ -21,7 +21,9 @@ import (
 //   - pacing: how late Submit was called, which is the machine's timer and scheduler.
 //
 // sync is the median of writing and syncing one block before and after, in the same
-// run. Run it with -benchtime 10000x or more.
+// run, and touch is the first touch of a page of memory, one each millisecond: what the
+// machine takes for that, the grabs cannot be quicker than. Run it with -benchtime 10000x
+// or more.
 func BenchmarkLatency(b *testing.B) {
 	for _, s := range stores {
 		b.Run("store="+s.name+"/slots=free", func(b *testing.B) {
@@ -49,6 +51,7 @@ func BenchmarkLatency(b *testing.B) {
 			pacing := watch.between(watch.intended, watch.called)
 			b.ReportMetric(0, "ns/op")
 			b.ReportMetric(float64(sync.Nanoseconds())/1000, "sync-us")
+			b.ReportMetric(float64(quantile(touchTimes(), 0.99).Nanoseconds())/1000, "touch-p99-us")
 			b.ReportMetric(float64(quantile(grab, 0.5).Nanoseconds())/1000, "grab-p50-us")
 			b.ReportMetric(float64(quantile(grab, 0.99).Nanoseconds())/1000, "grab-p99-us")
 			b.ReportMetric(float64(quantile(start, 0.5).Nanoseconds())/1000, "start-p50-us")
@@ -59,6 +62,20 @@ func BenchmarkLatency(b *testing.B) {
 		})
 		b.Run("store="+s.name+"/slots=busy", func(b *testing.B) { handOver(b, openStore(b, s.open)) })
 	}
+}
+
+// touchTimes returns how long it takes to write to a page of memory for the first time.
+func touchTimes() []time.Duration {
+	const page = 4096
+	fresh := make([]byte, 2000*page)
+	times := make([]time.Duration, 0, len(fresh)/page)
+	for i := 0; i < len(fresh); i += page {
+		pause(time.Millisecond)
+		began := time.Now()
+		fresh[i] = 1
+		times = append(times, time.Since(began))
+	}
+	return times
 }
 
 // handOver measures, with one slot and always somebody waiting for it, from the end of
