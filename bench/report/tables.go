@@ -116,21 +116,37 @@ type machine struct {
 func machines(results []*result.Result) []machine {
 	var order []result.Machine
 	limits := map[result.Machine][]result.Limit{}
-	seen := map[result.Machine]map[result.Limit]bool{}
 	for _, res := range results {
-		if seen[res.Machine] == nil {
-			order, seen[res.Machine] = append(order, res.Machine), map[result.Limit]bool{}
+		if _, known := limits[res.Machine]; !known {
+			order = append(order, res.Machine)
 		}
-		for _, l := range res.Limits {
-			if !seen[res.Machine][l] {
-				seen[res.Machine][l] = true
-				limits[res.Machine] = append(limits[res.Machine], l)
-			}
-		}
+		limits[res.Machine] = append(limits[res.Machine], res.Limits...)
 	}
 	var out []machine
 	for _, m := range order {
-		out = append(out, machine{factsOf(m), limitsOf(limits[m])})
+		out = append(out, machine{factsOf(m), limitsOf(merged(limits[m]))})
+	}
+	return out
+}
+
+// merged makes one limit of those with the same name and unit, which were measured
+// again for each result: the median of them, between the lowest and the highest seen.
+func merged(all []result.Limit) (out []result.Limit) {
+	type name struct{ name, unit string }
+	values := map[name][]float64{}
+	at := map[name]int{}
+	for _, l := range all {
+		n := name{l.Name, l.Unit}
+		values[n] = append(values[n], l.Value)
+		i, known := at[n]
+		if !known {
+			at[n] = len(out)
+			out = append(out, l)
+			continue
+		}
+		slices.Sort(values[n])
+		out[i].Value = values[n][(len(values[n])-1)/2]
+		out[i].Low, out[i].High = min(out[i].Low, l.Low), max(out[i].High, l.High)
 	}
 	return out
 }
