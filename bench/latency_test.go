@@ -21,20 +21,19 @@ import (
 //   - pacing: how late Submit was called, which is the machine's timer and scheduler.
 //
 // sync is the median of writing and syncing one block before and after, in the same
-// run, and touch is the first touch of a page of memory, one each millisecond: what the
-// machine takes for that, the grabs cannot be quicker than. Run it with -benchtime 10000x
-// or more.
+// run. Run it with -benchtime 10000x or more.
 func BenchmarkLatency(b *testing.B) {
 	for _, s := range stores {
 		b.Run("store="+s.name+"/slots=free", func(b *testing.B) {
 			store := openStore(b, s.open)
 			before := syncTime(b)
-			watch := newStopwatch(b.N)
+			watch := newRecords(time.Now())
+			watch.reserve(b.N)
 			e, err := engine.Open(b.Context(), engine.Config{
 				Store: store, Policies: types(), Handlers: map[string]task.Handler{"noop": noop},
 				Observer: engine.Observer{
-					Inserted: func(_ time.Time, t *task.Task) { watch.note(watch.durable, t.ID) },
-					Started:  func(_ time.Time, t *task.Task) { watch.note(watch.started, t.ID) },
+					Inserted: func(_ time.Time, t *task.Task) { watch.of(t.ID).durable = watch.since(time.Now()) },
+					Started:  func(_ time.Time, t *task.Task) { watch.of(t.ID).started = watch.since(time.Now()) },
 				},
 			})
 			if err != nil {
@@ -46,12 +45,14 @@ func BenchmarkLatency(b *testing.B) {
 				b.Fatal(err)
 			}
 			sync := (before + syncTime(b)) / 2
-			grab := watch.between(watch.durable, watch.started)
-			start := watch.between(watch.called, watch.started)
-			pacing := watch.between(watch.intended, watch.called)
+			var grab, start, pacing []time.Duration
+			for _, r := range watch.all {
+				grab = append(grab, time.Duration(r.started-r.durable))
+				start = append(start, time.Duration(r.started-r.called))
+				pacing = append(pacing, time.Duration(r.called-r.intended))
+			}
 			b.ReportMetric(0, "ns/op")
 			b.ReportMetric(float64(sync.Nanoseconds())/1000, "sync-us")
-			b.ReportMetric(float64(quantile(touchTimes(), 0.99).Nanoseconds())/1000, "touch-p99-us")
 			b.ReportMetric(float64(quantile(grab, 0.5).Nanoseconds())/1000, "grab-p50-us")
 			b.ReportMetric(float64(quantile(grab, 0.99).Nanoseconds())/1000, "grab-p99-us")
 			b.ReportMetric(float64(quantile(start, 0.5).Nanoseconds())/1000, "start-p50-us")
@@ -62,20 +63,6 @@ func BenchmarkLatency(b *testing.B) {
 		})
 		b.Run("store="+s.name+"/slots=busy", func(b *testing.B) { handOver(b, openStore(b, s.open)) })
 	}
-}
-
-// touchTimes returns how long it takes to write to a page of memory for the first time.
-func touchTimes() []time.Duration {
-	const page = 4096
-	fresh := make([]byte, 2000*page)
-	times := make([]time.Duration, 0, len(fresh)/page)
-	for i := 0; i < len(fresh); i += page {
-		pause(time.Millisecond)
-		began := time.Now()
-		fresh[i] = 1
-		times = append(times, time.Since(began))
-	}
-	return times
 }
 
 // handOver measures, with one slot and always somebody waiting for it, from the end of
@@ -119,9 +106,8 @@ func handOver(b *testing.B, store storage.Store) {
 }
 
 // openLoop submits one task every millisecond: who is late does not hold up the others.
-func openLoop(b *testing.B, e *engine.Engine, watch *stopwatch) {
+func openLoop(b *testing.B, e *engine.Engine, watch *records) {
 	const interval = time.Millisecond
-	ids := task.NewIDs([32]byte{2})
 	payload := make([]byte, payloadSize)
 	var wg sync.WaitGroup
 	began := time.Now()
@@ -130,43 +116,14 @@ func openLoop(b *testing.B, e *engine.Engine, watch *stopwatch) {
 		for left := time.Until(due); left > 0; left = time.Until(due) {
 			pause(left)
 		}
-		id := ids.Next(due)
-		watch.set(watch.intended, id, due)
+		number, r := watch.add()
+		r.id, r.intended = watch.newID(number, due), watch.since(due)
 		wg.Go(func() {
-			watch.note(watch.called, id)
-			if _, err := e.Submit(context.Background(), engine.Request{ID: id, Type: "noop", Payload: payload}); err != nil {
+			r.called = watch.since(time.Now())
+			if _, err := e.Submit(context.Background(), engine.Request{ID: r.id, Type: "noop", Payload: payload}); err != nil {
 				b.Error(err)
 			}
 		})
 	}
 	wg.Wait()
-}
-
-// stopwatch notes when things happened to tasks.
-type stopwatch struct {
-	mu                                 sync.Mutex
-	intended, called, durable, started map[task.ID]time.Time // guarded by mu
-}
-
-func newStopwatch(n int) *stopwatch {
-	times := func() map[task.ID]time.Time { return make(map[task.ID]time.Time, n) }
-	return &stopwatch{intended: times(), called: times(), durable: times(), started: times()}
-}
-
-func (w *stopwatch) note(m map[task.ID]time.Time, id task.ID) { w.set(m, id, time.Now()) }
-
-func (w *stopwatch) set(m map[task.ID]time.Time, id task.ID, at time.Time) {
-	w.mu.Lock()
-	m[id] = at
-	w.mu.Unlock()
-}
-
-func (w *stopwatch) between(from, to map[task.ID]time.Time) []time.Duration {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	out := make([]time.Duration, 0, len(to))
-	for id, at := range to {
-		out = append(out, at.Sub(from[id]))
-	}
-	return out
 }

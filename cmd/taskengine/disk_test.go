@@ -26,13 +26,7 @@ func TestAFolderThatCannotBeWrittenIsToldBeforeTheStart(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), limit)
 			defer cancel()
-			node := program(ctx, t, nil, "run", "-c", file, "--set", "api.listen=127.0.0.1:0", "--set", "admin.listen=127.0.0.1:0")
-			if os.Getuid() == 0 {
-				args := append([]string{"--bounding-set", "-dac_override,-dac_read_search"}, node.Args...)
-				limited := exec.CommandContext(ctx, "setpriv", args...)
-				limited.Env, limited.Dir = node.Env, node.Dir
-				node = limited
-			}
+			node := bound(ctx, program(ctx, t, nil, "run", "-c", file, "--set", "api.listen=127.0.0.1:0", "--set", "admin.listen=127.0.0.1:0"))
 			var said bytes.Buffer
 			node.Stderr = &said
 			if err := node.Run(); node.ProcessState == nil || node.ProcessState.ExitCode() != exitFailure {

@@ -32,12 +32,7 @@ var faultScenarios = []scenario{
 		n.ranOnce(ids...)
 	}},
 	{"a store that does not say whether it failed loses nothing that was accepted", func(n *node) {
-		w := newWeather(4, func(call storagetest.Call, fault error) storagetest.Fault {
-			if call == storagetest.Update {
-				return storagetest.Fault{After: fault}
-			}
-			return storagetest.Fault{}
-		})
+		w := newWeather(4, unsaid)
 		ids := stormy(n, w, done)
 		w.clear()
 		n.close()
@@ -50,23 +45,13 @@ var faultScenarios = []scenario{
 		}
 	}},
 	{"a store that does not say whether it failed is looked at again without a restart", func(n *node) {
-		w := newWeather(4, func(call storagetest.Call, fault error) storagetest.Fault {
-			if call == storagetest.Update {
-				return storagetest.Fault{After: fault}
-			}
-			return storagetest.Fault{}
-		})
+		w := newWeather(4, unsaid)
 		ids := stormy(n, w, done)
 		w.clear()
 		n.ranOnce(ids...)
 	}},
 	{"a retry of which the store does not say whether it was kept is made once, without a restart", func(n *node) {
-		w := newWeather(4, func(call storagetest.Call, fault error) storagetest.Fault {
-			if call == storagetest.Update {
-				return storagetest.Fault{After: fault}
-			}
-			return storagetest.Fault{}
-		})
+		w := newWeather(4, unsaid)
 		ids := stormy(n, w, func(_ context.Context, t *task.Task) ([]byte, error) {
 			if t.Attempt == 1 {
 				return nil, task.RetryIn(10*time.Millisecond, errors.New("not yet"))
@@ -104,6 +89,14 @@ var faultScenarios = []scenario{
 }
 
 var errStorm = errors.New("storm")
+
+// unsaid has a transaction fail though everything was done.
+func unsaid(call storagetest.Call, fault error) storagetest.Fault {
+	if call == storagetest.Update {
+		return storagetest.Fault{After: fault}
+	}
+	return storagetest.Fault{}
+}
 
 // weather decides which calls of a store fail: one in some, by a chance that is the
 // same in every run.
