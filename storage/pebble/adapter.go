@@ -44,6 +44,8 @@ func (r *reader) close() {
 	_ = r.from.Close()
 }
 
+func (r *reader) ScanOld(lower, upper []byte) (kv.Cursor, error) { return r.Scan(lower, upper) }
+
 func (r *reader) Scan(lower, upper []byte) (kv.Cursor, error) {
 	it, err := r.from.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: upper})
 	if err != nil {
@@ -94,6 +96,10 @@ func (w *writer) Scan(lower, upper []byte) (kv.Cursor, error) {
 		w.batch, w.indexed = b, true
 	}
 	return (&reader{from: w.batch}).Scan(lower, upper)
+}
+
+func (w *writer) ScanOld(lower, upper []byte) (kv.Cursor, error) {
+	return (&reader{from: w.db}).Scan(lower, upper)
 }
 
 func (w *writer) Put(key, value []byte) error { return w.batch.Set(key, value, nil) }

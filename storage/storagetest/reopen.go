@@ -2,6 +2,7 @@ package storagetest
 
 import (
 	"errors"
+	"math/rand/v2"
 	"sync"
 
 	"github.com/taskengine/taskengine/engine/task"
@@ -60,6 +61,34 @@ var reopenCases = []testCase{
 		f.put(after)
 		if after.Seq <= before.Seq {
 			f.Fatalf("number %d follows %d", after.Seq, before.Seq)
+		}
+	}},
+	{"many rows are changed in one call after reopening, in any order", func(f *fixture) {
+		for n := 1; n <= 300; n += 13 { // among the ids that end a call are those that end with 0xff
+			ts := f.rows(n, task.Submitted, func(i int, t *task.Task) { t.ID[15] = 0xff - byte(i%2) })
+			f.put(ts...)
+			f.reopen()
+			changes := make([]task.Change, n)
+			for i, place := range rand.New(rand.NewPCG(1, uint64(n))).Perm(n) {
+				changes[i] = task.Change{Ref: ts[place].Ref(), To: task.Processing, At: at(1), NextEventAt: at(2)}
+			}
+			got, err := f.Swap(f.ctx(), changes...)
+			if err != nil {
+				f.Fatal(err)
+			}
+			for i, t := range got {
+				if t == nil || t.Ref() != (task.Ref{ID: changes[i].ID, Version: changes[i].Version + 1}) {
+					f.Fatalf("change %d of %d gave %v", i, n, t)
+				}
+			}
+		}
+		due := f.due(storage.DueQuery{State: task.Processing, Before: at(2), Limit: 1e6})
+		seen := make(map[task.ID]bool)
+		for _, d := range due {
+			seen[d.ID] = true
+		}
+		if want := 3612; len(due) != want || len(seen) != want {
+			f.Fatalf("%d rows are due, %d of them different, want %d", len(due), len(seen), want)
 		}
 	}},
 	{"ids and keys are still taken after reopening", func(f *fixture) {

@@ -44,6 +44,8 @@ func (s *sorted) Scan(lower, upper []byte) (Cursor, error) {
 	return &walk{s: s, keys: in}, nil
 }
 
+func (s *sorted) ScanOld(lower, upper []byte) (Cursor, error) { return s.Scan(lower, upper) }
+
 type walk struct {
 	s    *sorted
 	keys []string
@@ -156,7 +158,7 @@ func TestQueriesReadNoMoreThanTheyReturn(t *testing.T) {
 	}
 	s.gets, s.seen = 0, 0
 	due, err := v.Due(t.Context(), storage.DueQuery{State: task.Waiting, Before: moment.Add(1e12), Limit: 10})
-	if err != nil || len(due) != 10 || s.gets != 10 || s.seen > 11 {
+	if err != nil || len(due) != 10 || s.gets != 0 || s.seen > 11+10 {
 		t.Errorf("due: %d, %d gets, %d keys, %v", len(due), s.gets, s.seen, err)
 	}
 }

@@ -31,6 +31,10 @@ type Reader interface {
 	// Scan returns a cursor over the keys in [lower, upper), the transaction's own writes
 	// included. It is closed before the next write.
 	Scan(lower, upper []byte) (Cursor, error)
+
+	// ScanOld is Scan for who has no interest in what the transaction wrote itself: it need
+	// not be shown.
+	ScanOld(lower, upper []byte) (Cursor, error)
 }
 
 // ReadWriter is a transaction in progress. Keys and values handed in are not kept.

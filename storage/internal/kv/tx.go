@@ -61,6 +61,8 @@ type state struct {
 	order []task.ID          // the keys of rows, in the order they came
 	keys  map[string]task.ID // unique keys it wrote; zero for one it deleted
 	parts map[string][]byte  // parts with a key of their own that it wrote; nil for one it deleted
+	old   map[task.ID]*row   // read ahead; nil for one that does not exist
+	ahead []task.ID          // buffer of readAhead
 	hooks []func()
 	err   error // the first error of a verb: the transaction is dead
 
@@ -76,7 +78,7 @@ func (db *DB) Begin(rw ReadWriter) *Tx {
 	s := db.free
 	db.free = nil
 	if s == nil {
-		s = &state{rows: make(map[task.ID]*row), keys: make(map[string]task.ID), parts: make(map[string][]byte)}
+		s = &state{rows: make(map[task.ID]*row), keys: make(map[string]task.ID), parts: make(map[string][]byte), old: make(map[task.ID]*row)}
 	}
 	s.View = View{db: db, r: rw, rows: s.rows, parts: s.parts}
 	s.rw, s.err, s.wrote = rw, nil, false
@@ -116,12 +118,13 @@ const largestKept = 4096
 func (tx *Tx) end() {
 	s := tx.state
 	tx.state = nil
-	if len(s.order) > largestKept || cap(s.value) > 1<<16 {
+	if len(s.order)+len(s.old) > largestKept || cap(s.value) > 1<<16 {
 		return
 	}
 	clear(s.rows)
 	clear(s.keys)
 	clear(s.parts)
+	clear(s.old)
 	clear(s.hooks)
 	s.order, s.hooks, s.rw, s.View = s.order[:0], s.hooks[:0], nil, View{db: s.db}
 	s.db.free = s
@@ -158,6 +161,9 @@ func (s *state) row(id task.ID) (*row, error) {
 		return r, nil
 	}
 	if r, maybe := s.db.recent.lookup(id); r != nil || !maybe {
+		return r, nil
+	}
+	if r, known := s.old[id]; known {
 		return r, nil
 	}
 	return s.View.row(id)
@@ -266,6 +272,9 @@ func (s *state) nextSeq() (uint64, error) {
 // Swap implements [storage.Tasks].
 func (tx *Tx) Swap(ctx context.Context, cs ...task.Change) (out []*task.Task, err error) {
 	err = tx.do(ctx, "swap", func() error {
+		if err := tx.readAhead(cs); err != nil {
+			return err
+		}
 		out = make([]*task.Task, len(cs))
 		for i := range cs {
 			if out[i], err = tx.swap(&cs[i]); err != nil {

@@ -124,21 +124,22 @@ func (v *View) due(ctx context.Context, q storage.DueQuery) (out []storage.Due, 
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
-	for ok := c.First(); ok && len(out) < q.Limit; ok = c.Next() {
+	var ids []task.ID
+	for ok := c.First(); ok && len(ids) < q.Limit; ok = c.Next() {
 		_, id, err := parseDueKey(c.Key())
 		if err != nil {
 			return nil, err
 		}
-		r, err := v.row(id)
-		if err != nil {
-			return nil, err
-		}
-		if r == nil {
-			return nil, fmt.Errorf("key %x has no task: %w", c.Key(), ErrDamaged)
-		}
-		out = append(out, storage.Due{Trigger: r.Trigger(), At: r.NextEventAt})
+		ids = append(ids, id)
 	}
-	return out, nil
+	out = make([]storage.Due, len(ids))
+	return out, v.each(ids, func(i int, r *row) error {
+		if r == nil {
+			return fmt.Errorf("task %v is due and does not exist: %w", ids[i], ErrDamaged)
+		}
+		out[i] = storage.Due{Trigger: r.Trigger(), At: r.NextEventAt}
+		return nil
+	})
 }
 
 // Ready implements [storage.Tasks]. It reads the index only.
