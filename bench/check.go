@@ -31,6 +31,10 @@ func (r *reader) check(s *Scenario, at places) {
 	if s.Load.Shape == Idle && len(s.Tasks) > 0 {
 		r.fault(at.at("tasks"), "the load is idle, so there are no tasks; remove them, or choose another shape")
 	}
+
+	if s.Load.Shape == Idle && s.Objective != nil {
+		r.fault(at.at("objective"), "the load is idle, so there are no latencies; remove it, or choose another shape")
+	}
 	if s.Load.Shape != Idle && len(s.Tasks) == 0 {
 		r.fault(at.root, "needs the key tasks: what is submitted, such as [{name: noop}]")
 	}
@@ -115,6 +119,9 @@ func (r *reader) checkFaults(s *Scenario, at places) {
 		r.fault(n, "kill_node needs a load of the shape constant, poisson or bursts")
 	case f.KillNode > 0 && s.Backlog.Tasks > 0:
 		r.fault(n, "kill_node cannot go with a backlog; remove one of them")
+
+	case f.KillNode > 0 && s.rated():
+		r.fault(n, "kill_node cannot go with the rate of a limit: a new node knows nothing of the starts before it; remove one of them")
 	case f.KillNode > 0 && f.KillPlugin > 0:
 		r.fault(n, "kill_node kills plugins, too; keep one of the two")
 	}
@@ -149,6 +156,11 @@ func (s *Scenario) serial(f *Flow) bool {
 	})
 }
 
+// rated reports whether a limit has a rate.
+func (s *Scenario) rated() bool {
+	return slices.ContainsFunc(s.Limits, func(l Limit) bool { return !l.Rate.IsZero() })
+}
+
 // typeName is the name of one of the types of a flow.
 func (f *Flow) typeName(i int) string {
 	if f.Types <= 1 {
@@ -172,12 +184,12 @@ const backlogType = "backlog"
 func policies(s *Scenario) policy.Set {
 	set := policy.Set{Slots: s.Slots, Types: make(map[string]policy.Type), Limits: make(map[string]policy.Limit)}
 	for _, l := range s.Limits {
-		set.Limits[l.Name] = policy.Limit{Name: l.Name, Of: l.Of, Max: l.Max, Per: l.Per}
+		set.Limits[l.Name] = policy.Limit{Name: l.Name, Of: l.Of, Max: l.Max, Rate: l.Rate, Per: l.Per}
 	}
 	for i := range s.Tasks {
 		f := &s.Tasks[i]
 		t := policy.DefaultType()
-		t.Priority, t.Concurrency, t.Limits, t.Relaxed = f.Priority, f.Concurrency, f.Limits, f.Relaxed
+		t.Priority, t.Weight, t.Concurrency, t.Limits, t.Relaxed = f.Priority, f.Weight, f.Concurrency, f.Limits, f.Relaxed
 		t.MaxPayload, t.MaxCrashes, t.Retry = maxPayload, 0, policy.Retry{Max: 1_000_000, Backoff: policy.Backoff{Kind: policy.None}}
 		if f.AtMostOnce {
 			t.Delivery = policy.AtMostOnce

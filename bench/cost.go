@@ -13,15 +13,17 @@ import (
 // usage is what processes have used so far. What the system does not tell is 0.
 type usage struct {
 	cpu       time.Duration
-	written   int64 // bytes, to disk
-	waits     int64 // voluntary context switches
-	allocated int64 // bytes, by Go
+	machine   time.Duration // CPU of everybody
+	written   int64         // bytes, to disk
+	waits     int64         // voluntary context switches
+	allocated int64         // bytes, by Go
 }
 
-// used returns what this process, those of its children that have ended, and the
-// children given have used.
+// used returns what this process, those of its children that have ended, killed or not,
+// and the children given have used.
 func used(children []int) usage {
 	u := processUsage()
+	u.machine = machineTime()
 	for _, pid := range children {
 		c := childUsage(pid)
 		u.cpu, u.written, u.waits = u.cpu+c.cpu, u.written+c.written, u.waits+c.waits
@@ -42,6 +44,7 @@ type meter struct {
 	peak    int64
 	samples []sample
 	cost    *result.Cost // after finish
+	others  float64      // after finish: cores that neither this process nor its children used
 	stop    context.CancelFunc
 	done    chan struct{}
 }
@@ -92,7 +95,18 @@ func (m *meter) finish() {
 	if took > 0 {
 		c.Wakeups = float64(now.waits-m.first.waits) / took.Seconds()
 	}
-	m.cost = c
+	m.cost, m.others = c, others(m.first, now, took)
+}
+
+// others returns how many cores neither this process nor its children used between two
+// moments; 0 if the system does not tell, or counts in steps too long to say.
+func others(before, after usage, took time.Duration) float64 {
+	const least = 500 * time.Millisecond
+	if before.machine == 0 || took < least {
+		return 0
+	}
+	rest := (after.machine - before.machine) - (after.cpu - before.cpu)
+	return max(0, rest.Seconds()/took.Seconds())
 }
 
 // size returns how many bytes the files of a folder have.

@@ -12,6 +12,9 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/taskengine/taskengine/bench/result"
+
+	"github.com/taskengine/taskengine/config"
+	"github.com/taskengine/taskengine/engine/policy"
 )
 
 // Bounds of a scenario: what is beyond them is a mistake, or another kind of test.
@@ -38,7 +41,7 @@ func (r *reader) scenario(n *yaml.Node, s *Scenario) {
 		key{"duration", func(n *yaml.Node) { r.duration(n, &s.Duration) }},
 		key{"runs", func(n *yaml.Node) { r.whole(n, &s.Runs, 1, maxRuns) }},
 		key{"slots", func(n *yaml.Node) { r.whole(n, &s.Slots, 0, maxSlots) }},
-		key{"objective", func(n *yaml.Node) { r.objective(n, s) }},
+		key{"objective", func(n *yaml.Node) { r.objective(n, &s.Objective) }},
 		key{"tasks", func(n *yaml.Node) {
 			r.list(n, func(_ int, n *yaml.Node) { s.Tasks = append(s.Tasks, r.flow(n)) })
 		}},
@@ -91,7 +94,7 @@ func (r *reader) load(n *yaml.Node, l *Load) {
 }
 
 func (r *reader) flow(n *yaml.Node) Flow {
-	f := Flow{Share: 1, Types: 1, Payload: 256, Priority: 5, Handler: Work{Kind: Noop}}
+	f := Flow{Share: 1, Types: 1, Weight: 1, Payload: 256, Priority: 5, Handler: Work{Kind: Noop}}
 	delivery := "at_least_once"
 	priority := int(f.Priority)
 	there := r.mapping(n,
@@ -104,6 +107,7 @@ func (r *reader) flow(n *yaml.Node) Flow {
 		key{"priority", func(n *yaml.Node) { r.whole(n, &priority, 0, 9) }},
 		key{"tenant", func(n *yaml.Node) { r.name(n, &f.Tenant) }},
 		key{"handler", func(n *yaml.Node) { r.work(n, &f.Handler) }},
+		key{"weight", func(n *yaml.Node) { r.whole(n, &f.Weight, 1, maxSlots) }},
 		key{"concurrency", func(n *yaml.Node) { r.whole(n, &f.Concurrency, 1, maxSlots) }},
 		key{"limits", func(n *yaml.Node) {
 			r.list(n, func(_ int, n *yaml.Node) {
@@ -117,6 +121,7 @@ func (r *reader) flow(n *yaml.Node) Flow {
 		key{"after", func(n *yaml.Node) { r.duration(n, &f.After) }},
 		key{"within", func(n *yaml.Node) { r.duration(n, &f.Within) }},
 		key{"apart", func(n *yaml.Node) { r.truth(n, &f.Apart) }},
+		key{"objective", func(n *yaml.Node) { r.objective(n, &f.Objective) }},
 	)
 	f.Priority, f.AtMostOnce = uint8(priority), delivery == "at_most_once"
 	switch {
@@ -124,6 +129,8 @@ func (r *reader) flow(n *yaml.Node) Flow {
 		r.fault(n, "needs the key name: that of the tasks' type")
 	case there["zipf"] != nil && there["keys"] == nil:
 		r.fault(there["zipf"], "says how keys are chosen, and there are none; write keys: 1000, or remove zipf")
+	case f.Objective != nil && !f.Apart:
+		r.fault(there["objective"], "the objective is for a result that the tasks do not have; write apart: true, or move it beside load")
 	case f.Within > 0 && f.After == 0:
 		r.fault(there["within"], "spreads the times of tasks, and they have none; write after: 5s, or remove within")
 	}
@@ -164,15 +171,45 @@ func (r *reader) limit(n *yaml.Node) Limit {
 	there := r.mapping(n,
 		key{"name", func(n *yaml.Node) { r.name(n, &l.Name) }},
 		key{"max", func(n *yaml.Node) { r.whole(n, &l.Max, 1, maxSlots) }},
+		key{"rate", func(n *yaml.Node) { r.starts(n, &l.Rate) }},
 		key{"of", func(n *yaml.Node) { r.name(n, &l.Of) }},
 		key{"per", func(n *yaml.Node) { choose(r, n, &l.Per, PerKey, PerTenant) }},
 	)
-	for _, name := range []string{"name", "max"} {
-		if there[name] == nil {
-			r.fault(n, "needs the key %s", name)
-		}
+
+	if there["name"] == nil {
+		r.fault(n, "needs the key name")
+	}
+	if there["max"] == nil && there["rate"] == nil {
+		r.fault(n, "limits nothing; write max: 10, or rate: 20/s")
 	}
 	return l
+}
+
+// starts reads the rate of a limit: such as 20/s, or a mapping if the burst is another.
+func (r *reader) starts(n *yaml.Node, into *policy.Rate) {
+	if n.Kind == yaml.ScalarNode {
+		s, ok := r.scalar(n, "a rate, such as 20/s")
+		if !ok {
+			return
+		}
+		rate, err := config.ParseRate(s)
+		if err != nil {
+			r.fault(n, "%v", err)
+			return
+		}
+		*into = rate
+		return
+	}
+	there := r.mapping(n,
+		key{"count", func(n *yaml.Node) { r.whole(n, &into.Count, 1, maxRate) }},
+		key{"per", func(n *yaml.Node) { r.duration(n, &into.Per) }},
+		key{"burst", func(n *yaml.Node) { r.whole(n, &into.Burst, 1, maxRate) }},
+	)
+	for _, name := range []string{"count", "per"} {
+		if there[name] == nil {
+			r.fault(n, "needs the key %s, as in {count: 20, per: 1s, burst: 5}", name)
+		}
+	}
 }
 
 func (r *reader) backlog(n *yaml.Node, b *Backlog) {
@@ -194,27 +231,17 @@ func (r *reader) faults(n *yaml.Node, f *Faults) {
 	)
 }
 
-var objective = regexp.MustCompile(`^([a-z_]+) p([0-9]{1,3}(?:\.[0-9]{1,4})?) < (\S+)$`)
-
-func (r *reader) objective(n *yaml.Node, s *Scenario) {
-	const want = "write it such as: insert_to_start p99 < 50ms"
-	m := objective.FindStringSubmatch(n.Value)
-	if m == nil {
-		r.fault(n, "%.60q is no objective; %s", n.Value, want)
+func (r *reader) objective(n *yaml.Node, into **result.Objective) {
+	s, ok := r.scalar(n, "an objective, such as p99 start < 50ms")
+	if !ok {
 		return
 	}
-	o := Objective{Latency: m[1]}
-	percent, err := strconv.ParseFloat(m[2], 64)
-	if o.Quantile = percent / 100; err != nil || percent <= 0 || percent >= 100 {
-		r.fault(n, "p%s is no percentile below 100; %s", m[2], want)
-	}
-	if !slices.Contains(result.Latencies(), o.Latency) {
-		r.fault(n, "%.40q is no latency; use one of %s", o.Latency, strings.Join(result.Latencies(), ", "))
-	}
-	if o.Below, err = parseDuration(m[3]); err != nil {
+	o, err := result.ParseObjective(s)
+	if err != nil {
 		r.fault(n, "%v", err)
+		return
 	}
-	s.Objective = &o
+	*into = &o
 }
 
 // scalar returns the text of a single value.
@@ -315,14 +342,11 @@ func (r *reader) duration(n *yaml.Node, into *time.Duration) {
 }
 
 func parseDuration(s string) (time.Duration, error) {
-	if _, err := strconv.ParseFloat(s, 64); err == nil && s != "0" {
-		return 0, fmt.Errorf("%.40q needs a unit; write it such as %.40ss or %.40sms", s, s, s)
+	d, err := config.ParseDuration(s)
+	if err == nil && d > maxTime {
+		err = fmt.Errorf("%s is too long; write at most %v", s, maxTime)
 	}
-	d, err := time.ParseDuration(s)
-	if err != nil || d < 0 || d > maxTime {
-		return 0, fmt.Errorf("%.40q is no duration up to %v; write it such as 250ms, 30s or 2m", s, maxTime)
-	}
-	return d, nil
+	return d, err
 }
 
 func (r *reader) size(n *yaml.Node, into *int) {
@@ -330,16 +354,13 @@ func (r *reader) size(n *yaml.Node, into *int) {
 	if !ok {
 		return
 	}
-	digits := strings.TrimRight(s, "KMiB")
-	unit, known := map[string]int{"B": 1, "KiB": 1 << 10, "MiB": 1 << 20}[s[len(digits):]]
-	v, err := strconv.Atoi(digits)
-	switch {
-	case err == nil && s == digits && v != 0:
-		r.fault(n, "%.40q needs a unit; write it such as %sB or %sKiB", s, s, s)
-	case err != nil || !known && v != 0 || v < 0 || v > maxPayload || v*unit > maxPayload:
-		r.fault(n, "%.40q is no size up to 1MiB; write it such as 256B or 4KiB", s)
+	switch size, err := config.ParseSize(s); {
+	case err != nil:
+		r.fault(n, "%v", err)
+	case size > maxPayload:
+		r.fault(n, "%s is too large; write at most %s", s, config.ShowSize(maxPayload))
 	default:
-		*into = v * unit
+		*into = size
 	}
 }
 
@@ -350,16 +371,12 @@ func choose[T ~string](r *reader, n *yaml.Node, into *T, words ...T) {
 		return
 	}
 	if !slices.Contains(words, T(s)) {
-		r.fault(n, "%.40q is none of them; use one of %s", s, join(words))
+		names := make([]string, len(words))
+		for i, w := range words {
+			names[i] = string(w)
+		}
+		r.fault(n, "%.40q is none of them; %s", s, config.DidYouMean(s, names))
 		return
 	}
 	*into = T(s)
-}
-
-func join[T ~string](words []T) string {
-	out := make([]string, len(words))
-	for i, w := range words {
-		out[i] = string(w)
-	}
-	return strings.Join(out, ", ")
 }

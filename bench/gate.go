@@ -8,26 +8,29 @@ import (
 	"github.com/taskengine/taskengine/engine/policy"
 )
 
-// gate counts how many tasks run under one limit, for each of its values. It is at the
-// handlers, so that it sees a task enter after the engine has taken its slot, and leave
-// before the slot is free: what exceeds the limit here, exceeds it.
+// gate counts the weight of the tasks that run under one limit, for each of its values.
+// It is at the handlers, so that it sees a task enter after the engine has taken its slot,
+// and leave before the slot is free: what exceeds the limit here, exceeds it.
 type gate struct {
 	name    string
-	max     int32
-	running []atomic.Int32 // by value
+	max     int32 // 0 is without limit
+	rate    policy.Rate
+	running []atomic.Int32 // weights, by value
 	value   func(rec *record, typ int32) int
 	ses     *session
 }
 
 func (g *gate) enter(rec *record, typ int32) {
 	v := g.value(rec, typ)
-	if n := g.running[v].Add(1); n > g.max {
+	if n := g.running[v].Add(g.weight(rec)); g.max > 0 && n > g.max {
 		rec.over.Add(1)
-		g.ses.note(&g.ses.overNotes, "limit %s (value %d): %d run at once, of %d allowed, with task %v", g.name, v, n, g.max, rec.id)
+		g.ses.note(&g.ses.overNotes, "limit %s (value %d): a weight of %d runs at once, of %d allowed, with task %v", g.name, v, n, g.max, rec.id)
 	}
 }
 
-func (g *gate) leave(rec *record, typ int32) { g.running[g.value(rec, typ)].Add(-1) }
+func (g *gate) leave(rec *record, typ int32) { g.running[g.value(rec, typ)].Add(-g.weight(rec)) }
+
+func (g *gate) weight(rec *record) int32 { return int32(g.ses.s.Tasks[rec.flow].Weight) }
 
 // newGates returns the gates that the tasks of each flow pass.
 func newGates(ses *session) [][]*gate {
@@ -35,7 +38,7 @@ func newGates(ses *session) [][]*gate {
 	limits := make(map[string]*gate)
 	set := policies(s)
 	for _, l := range s.Limits {
-		limits[l.Name] = &gate{name: l.Name, max: int32(l.Max), ses: ses}
+		limits[l.Name] = &gate{name: l.Name, max: int32(l.Max), rate: l.Rate, ses: ses}
 		limits[l.Name].value, limits[l.Name].running = valueOf(s, set.Chain(l.Name))
 	}
 	all := func(*record, int32) int { return 0 }

@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/taskengine/taskengine/bench/result"
@@ -11,13 +10,49 @@ import (
 // allFlows selects the tasks of all flows.
 const allFlows = -1
 
+// figures says what there is to say of all flows, and of those that are apart.
+func (r *runner) figures(ses *session, m *meter, cost result.Cost, check result.Check) map[int]result.Run {
+	runs := make(map[int]result.Run)
+	wanted := []int{allFlows}
+	for i, f := range r.s.Tasks {
+		if f.Apart {
+			wanted = append(wanted, i)
+		}
+	}
+	for _, flow := range wanted {
+		run := ses.measure(flow, m)
+		run.Check, run.Others = check, m.others
+		if flow == allFlows { // nobody knows which part of the cost is of one flow
+			run.Cost = cost
+		}
+		if r.s.Load.Shape == Idle {
+			run.Elapsed = r.s.Duration
+		}
+		runs[flow] = run
+	}
+	return runs
+}
+
+// firstStart returns how long after a time the first task was started.
+func (ses *session) firstStart(after int64) time.Duration {
+	first := int64(0)
+	for _, rec := range ses.records.all {
+		for _, at := range []int64{rec.started, rec.begun} {
+			if at > after && (first == 0 || at < first) {
+				first = at
+			}
+		}
+	}
+	if first == 0 {
+		return 0
+	}
+	return time.Duration(first - after)
+}
+
 // measure says in figures what happened to the tasks of a flow, or of all.
 func (ses *session) measure(flow int, m *meter) result.Run {
-	run := result.Run{Began: ses.records.time(ses.measured), Latency: make(map[string]*result.Histogram), Offered: ses.s.offered(ses.rate)}
-	if flow != allFlows {
-		run.Offered *= ses.share(flow)
-	}
-	first, ended, last, late := int64(0), int64(0), int64(0), int64(0) // of the load: its first and last submit, and its last outcome
+	run := result.Run{Began: ses.records.time(ses.measured), Latency: make(map[string]*result.Histogram), Offered: ses.offered(flow)}
+	first, last, late := int64(0), int64(0), int64(0) // of the load: its first submit, and its last outcome
 	for _, rec := range ses.records.all {
 		if !ses.counts(rec, flow) {
 			continue
@@ -32,7 +67,7 @@ func (ses *session) measure(flow int, m *meter) result.Run {
 		if rec.called-rec.intended > lateBy {
 			late++
 		}
-		ended, last = max(ended, rec.intended), max(last, rec.saved)
+		last = max(last, rec.saved)
 		switch rec.state {
 		case task.Done:
 			run.Finished++
@@ -45,25 +80,47 @@ func (ses *session) measure(flow int, m *meter) result.Run {
 		run.Elapsed = time.Duration(last - first)
 		run.Rate = float64(run.Finished+run.Failed) / run.Elapsed.Seconds()
 	}
-	if ses.s.Load.Shape == Replay && ended > first {
-		run.Offered = float64(run.Submitted) / time.Duration(ended-first).Seconds()
+	if ses.s.Load.Open() {
+		run.Late = late
 	}
-	if ses.s.Load.Open() && late > 0 {
-		run.Notes = append(run.Notes, fmt.Sprintf("pacing: %d of %d submits were called more than %v late; their latencies count from the intended time",
-			late, run.Submitted, time.Duration(lateBy)))
-	}
-	run.Late = late
 	run.Points = ses.points(flow, m, last)
 	return run
 }
 
-// share is the part of the load that is of one flow.
-func (ses *session) share(flow int) float64 {
+// offered returns how many tasks a second the load intends, after the warm-up; 0 is as
+// many as go.
+func (ses *session) offered(flow int) float64 {
+	if ses.s.Load.Shape == Replay {
+		return traceRate(ses.trace, ses.s.WarmUp, flow)
+	}
+	rate := ses.s.offered(ses.rate)
+	if flow == allFlows {
+		return rate
+	}
 	sum := 0.0
 	for _, f := range ses.s.Tasks {
 		sum += f.Share
 	}
-	return ses.s.Tasks[flow].Share / sum
+	return rate * ses.s.Tasks[flow].Share / sum
+}
+
+// traceRate returns the tasks a second of a trace from some time on. One that is shorter
+// than a second counts as a second.
+func traceRate(trace []arrival, from time.Duration, flow int) float64 {
+	first, last, n := time.Duration(-1), time.Duration(0), 0
+	for _, a := range trace {
+		if a.at < from {
+			continue
+		}
+		if first < 0 {
+			first = a.at
+		}
+		last = a.at
+		if flow == allFlows || int(a.flow) == flow {
+			n++
+		}
+	}
+	return float64(n) / max(time.Second, last-first).Seconds()
 }
 
 // counts reports whether a task is of the flow, and not of the warm-up.
@@ -102,10 +159,12 @@ func (ses *session) latencies(to map[string]*result.Histogram, rec *record) {
 // pointEvery is how long an interval of the points over time is.
 const pointEvery = time.Second
 
-// points says how things went over time.
+// points says how things went over time. The last interval ends with the last outcome; it
+// is up to half as long again as the others, so that none is too short to say anything.
 func (ses *session) points(flow int, m *meter, last int64) []result.Point {
-	n := int((last - ses.measured + int64(pointEvery) - 1) / int64(pointEvery))
-	if n < 1 || n > 24*3600 {
+	total := last - ses.measured
+	n := max(1, int((total+int64(pointEvery)/2)/int64(pointEvery)))
+	if total <= 0 || n > 24*3600 {
 		return nil
 	}
 	points := make([]result.Point, n)
@@ -114,6 +173,7 @@ func (ses *session) points(flow int, m *meter, last int64) []result.Point {
 	for i := range points {
 		points[i].At = time.Duration(i+1) * pointEvery
 	}
+	points[n-1].At = time.Duration(total)
 	for _, rec := range ses.records.all {
 		if !ses.counts(rec, flow) {
 			continue
@@ -144,10 +204,10 @@ func (ses *session) sampled(points []result.Point, m *meter, at func(int64) int)
 	before, cpu := m.began, time.Duration(0)
 	for _, s := range m.samples {
 		took := s.at.Sub(before)
-		if took < pointEvery/10 {
+		p := &points[at(ses.records.since(before.Add(took/2)))]
+		if took < pointEvery/10 || took < pointEvery/2 && p.Resident > 0 {
 			continue // the last sample, taken at the end
 		}
-		p := &points[at(ses.records.since(before.Add(took/2)))]
 		p.CPU, p.Resident = float64(s.cpu-cpu)/float64(took), s.resident
 		before, cpu = s.at, s.cpu
 	}

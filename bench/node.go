@@ -88,7 +88,7 @@ func (r *runner) killed(ctx context.Context, rate float64) (runs map[int]result.
 		return nil, err
 	}
 	cost := *m.cost
-	cost.Written = 0 // nobody could ask those that were killed
+	cost.Allocated = 0 // what is known is what this process allocated, and not the node
 	cost.StoreSize = size(filepath.Join(dir, storeFolder))
 	runs = r.figures(ses, m, cost, check)
 	for i, run := range runs {

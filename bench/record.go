@@ -20,6 +20,7 @@ type record struct {
 	called   int64 // when Submit was called
 	acked    int64 // when it returned
 	durable  int64 // when the engine knew the row to be durable
+	grabbed  int64 // when the engine says that it took it from the line the first time
 	started  int64 // when its handler was first called
 	begun    int64 // ... and last
 	returned int64 // when its handler last returned

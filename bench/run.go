@@ -145,14 +145,24 @@ func (r *runner) run(ctx context.Context) ([]*result.Result, error) {
 				own.Runs = append(own.Runs, runs[i])
 			}
 		}
+		whole.Objective = outcome(r.s.Objective, whole.Runs)
 		results = append(results, &whole)
 		for i := range r.s.Tasks {
 			if own := apart[i]; own != nil {
+				own.Objective = outcome(r.s.Tasks[i].Objective, own.Runs)
 				results = append(results, own)
 			}
 		}
 	}
 	return results, nil
+}
+
+// outcome says what came of an objective; nil if there is none.
+func outcome(want *result.Objective, runs []result.Run) *result.Outcome {
+	if want == nil {
+		return nil
+	}
+	return want.Outcome(runs)
 }
 
 // once is one repetition. It returns what there is to say of all flows, and of those
@@ -177,6 +187,9 @@ func (r *runner) once(ctx context.Context, rate float64) (map[int]result.Run, er
 		return nil, err
 	}
 	ses := newSession(r.s, r.o, rate, time.Now())
+	if sched != nil {
+		ses.trace = sched.trace
+	}
 	opened := time.Now()
 	store, err := r.o.OpenStore(dir)
 	if err != nil {
@@ -314,42 +327,6 @@ func (ses *session) putLoad(ctx context.Context, sched *schedule) error {
 	default:
 		return ses.openLoop(ctx, sched)
 	}
-}
-
-// figures says what there is to say of all flows, and of those that are apart.
-func (r *runner) figures(ses *session, m *meter, cost result.Cost, check result.Check) map[int]result.Run {
-	runs := make(map[int]result.Run)
-	wanted := []int{allFlows}
-	for i, f := range r.s.Tasks {
-		if f.Apart {
-			wanted = append(wanted, i)
-		}
-	}
-	for _, flow := range wanted {
-		run := ses.measure(flow, m)
-		run.Cost, run.Check = cost, check
-		if r.s.Load.Shape == Idle {
-			run.Elapsed = r.s.Duration
-		}
-		runs[flow] = run
-	}
-	return runs
-}
-
-// firstStart returns how long after a time the first task was started.
-func (ses *session) firstStart(after int64) time.Duration {
-	first := int64(0)
-	for _, rec := range ses.records.all {
-		for _, at := range []int64{rec.started, rec.begun} {
-			if at > after && (first == 0 || at < first) {
-				first = at
-			}
-		}
-	}
-	if first == 0 {
-		return 0
-	}
-	return time.Duration(first - after)
 }
 
 const progressEvery = 200 * time.Millisecond

@@ -134,12 +134,15 @@ func TestAFlowThatIsApartHasAResult(t *testing.T) {
 	if quiet.Submitted == 0 || quiet.Submitted >= all.Submitted || quiet.Offered != 50 {
 		t.Errorf("%d of %d tasks are quiet, %v/s offered", quiet.Submitted, all.Submitted, quiet.Offered)
 	}
+	if quiet.Cost != (result.Cost{}) || all.Cost.CPU <= 0 {
+		t.Errorf("all tasks cost %+v, and the quiet ones %+v", all.Cost, quiet.Cost)
+	}
 }
 
 func TestEveryKindOfLoadAndTaskIsRun(t *testing.T) {
 	for name, sets := range map[string][]string{
 		"closed":        {"load={shape: closed, in_flight: 20}"},
-		"closed count":  {"load={shape: closed, in_flight: 20, tasks: 300, batch: 7}", "duration=0s"},
+		"closed count":  {"load={shape: closed, in_flight: 20, tasks: 300, batch: 7}", "duration=0s", "warm_up=0s"},
 		"bursts":        {"load={shape: bursts, burst: 50, every: 100ms}"},
 		"batches":       {"load.batch=10"},
 		"slow commits":  {"faults={slow_commits: 5ms}"},
@@ -152,7 +155,7 @@ func TestEveryKindOfLoadAndTaskIsRun(t *testing.T) {
 		"one at a time": {"tasks.0.concurrency=1"},
 		"relaxed":       {"tasks.0.relaxed=true"},
 		"limits": {
-			"limits=[{name: all, max: 9}, {name: key, of: all, max: 1, per: ordering_key}, {name: tenant, max: 5, per: headers.tenant}]",
+			"limits=[{name: all, max: 9, rate: {count: 500, per: 1s, burst: 5}}, {name: key, of: all, max: 1, per: ordering_key}, {name: tenant, max: 5, per: headers.tenant}]",
 			"tasks=[{name: a, keys: 20, zipf: 1.2, tenant: x, limits: [key, tenant], handler: {sleep: 1ms}}]", "ordered=true",
 		},
 	} {
@@ -224,7 +227,11 @@ func TestNothingIsLostWhenTheNodeIsKilled(t *testing.T) {
 		t.Run(s.name, func(t *testing.T) {
 			sc := parsed(t, small, "runs=1", "duration=1500ms", "faults={kill_node: 400ms}",
 				"tasks=[{name: twice, handler: {sleep: 5ms}}, {name: once, delivery: at_most_once, handler: {sleep: 5ms}}]")
-			run := ran(t, sc, on(t, s.name))[0].Runs[0]
+			o := on(t, s.name)
+			run := ran(t, sc, o)[0].Runs[0]
+			if told := tellsWrites(t, o.Dir); told != (run.Cost.Written > 0) {
+				t.Errorf("%d bytes were written, and the system tells such: %v", run.Cost.Written, told)
+			}
 			if run.Finished+run.Failed != run.Submitted || run.Restart <= 0 || !slices.Contains(run.Notes, "the node was killed 3 times") {
 				t.Errorf("of %d tasks %d finished and %d failed; %v %v", run.Submitted, run.Finished, run.Failed, run.Restart, run.Notes)
 			}

@@ -12,25 +12,28 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/taskengine/taskengine/bench/result"
+	"github.com/taskengine/taskengine/engine/policy"
 )
 
 // Scenario is a load, what it is put on, and what is to hold. It is read from YAML by
 // [Parse]; docs/benchmarks.md says what every key means. Its JSON is the "config" of a
 // result; durations in it are nanoseconds.
 type Scenario struct {
-	Name      string        `json:"name"`
-	Purpose   string        `json:"purpose"` // the question that it answers
-	Load      Load          `json:"load"`
-	WarmUp    time.Duration `json:"warm_up"`
-	Duration  time.Duration `json:"duration,omitempty"` // of the load after the warm-up; 0 if the load ends by itself
-	Runs      int           `json:"runs"`
-	Slots     int           `json:"slots"` // of the node; 0 is without limit
-	Objective *Objective    `json:"objective,omitempty"`
-	Tasks     []Flow        `json:"tasks"`
-	Limits    []Limit       `json:"limits,omitempty"`
-	Backlog   Backlog       `json:"backlog,omitzero"`
-	Faults    Faults        `json:"faults,omitzero"`
-	Ordered   bool          `json:"ordered,omitempty"` // tasks of one key have to start in the order of their submits
+	Name      string            `json:"name"`
+	Purpose   string            `json:"purpose"` // the question that it answers
+	Load      Load              `json:"load"`
+	WarmUp    time.Duration     `json:"warm_up"`
+	Duration  time.Duration     `json:"duration,omitempty"` // of the load after the warm-up; 0 if the load ends by itself
+	Runs      int               `json:"runs"`
+	Slots     int               `json:"slots"`               // of the node; 0 is without limit
+	Objective *result.Objective `json:"objective,omitempty"` // of all tasks together
+	Tasks     []Flow            `json:"tasks"`
+	Limits    []Limit           `json:"limits,omitempty"`
+	Backlog   Backlog           `json:"backlog,omitzero"`
+	Faults    Faults            `json:"faults,omitzero"`
+	Ordered   bool              `json:"ordered,omitempty"` // tasks of one key have to start in the order of their submits
 
 	files fs.FS // where the trace is
 }
@@ -67,22 +70,24 @@ func (l Load) Open() bool { return l.Shape != Closed && l.Shape != Idle }
 
 // Flow is one kind of tasks within a load.
 type Flow struct {
-	Name        string        `json:"name"`         // of the type; types are numbered if they are many
-	Share       float64       `json:"share"`        // of the load, relative to the other flows
-	Types       int           `json:"types"`        // how many types, chosen evenly
-	Payload     int           `json:"payload"`      // bytes
-	Keys        int           `json:"keys"`         // ordering keys; 0 is none
-	Zipf        float64       `json:"zipf"`         // how unevenly keys are chosen, more than 1; 0 is evenly
-	Priority    uint8         `json:"priority"`     // see policy.Type
-	Tenant      string        `json:"tenant"`       // the header "tenant"; "" is none
-	Handler     Work          `json:"handler"`      // what the tasks do
-	Concurrency int           `json:"concurrency"`  // of each type; 0 is without limit
-	Limits      []string      `json:"limits"`       // see policy.Type
-	AtMostOnce  bool          `json:"at_most_once"` // see policy.Type
-	Relaxed     bool          `json:"relaxed"`      // see policy.Type
-	After       time.Duration `json:"after"`        // not before this long after the start of the load; 0 is at once
-	Within      time.Duration `json:"within"`       // spread evenly over so long
-	Apart       bool          `json:"apart"`        // has a result of its own beside that of all
+	Name        string            `json:"name"`                // of the type; types are numbered if they are many
+	Share       float64           `json:"share"`               // of the load, relative to the other flows
+	Types       int               `json:"types"`               // how many types, chosen evenly
+	Payload     int               `json:"payload"`             // bytes
+	Keys        int               `json:"keys"`                // ordering keys; 0 is none
+	Zipf        float64           `json:"zipf"`                // how unevenly keys are chosen, more than 1; 0 is evenly
+	Priority    uint8             `json:"priority"`            // see policy.Type
+	Tenant      string            `json:"tenant"`              // the header "tenant"; "" is none
+	Handler     Work              `json:"handler"`             // what the tasks do
+	Weight      int               `json:"weight"`              // see policy.Type
+	Concurrency int               `json:"concurrency"`         // of each type; 0 is without limit
+	Limits      []string          `json:"limits"`              // see policy.Type
+	AtMostOnce  bool              `json:"at_most_once"`        // see policy.Type
+	Relaxed     bool              `json:"relaxed"`             // see policy.Type
+	After       time.Duration     `json:"after"`               // not before this long after the start of the load; 0 is at once
+	Within      time.Duration     `json:"within"`              // spread evenly over so long
+	Apart       bool              `json:"apart"`               // has a result of its own beside that of all
+	Objective   *result.Objective `json:"objective,omitempty"` // of that result
 }
 
 // Delayed reports whether the tasks have a time of their own.
@@ -112,10 +117,11 @@ func (w Work) plugin() bool { return w.Kind == Go || w.Kind == Python }
 
 // Limit is a limit of the node; see policy.Limit.
 type Limit struct {
-	Name string `json:"name"`
-	Max  int    `json:"max"`
-	Of   string `json:"of,omitempty"`
-	Per  string `json:"per,omitempty"` // PerKey, PerTenant or ""
+	Name string      `json:"name"`
+	Max  int         `json:"max,omitempty"` // 0 is without limit
+	Rate policy.Rate `json:"rate,omitzero"`
+	Of   string      `json:"of,omitempty"`
+	Per  string      `json:"per,omitempty"` // PerKey, PerTenant or ""
 }
 
 // What a limit may be for each of.
@@ -136,18 +142,6 @@ type Faults struct {
 	KillPlugin  time.Duration `json:"kill_plugin,omitempty"`  // kill -9 of the plugin so often
 	KillNode    time.Duration `json:"kill_node,omitempty"`    // kill -9 of the whole process so often
 	SlowCommits time.Duration `json:"slow_commits,omitempty"` // every commit takes so much longer
-}
-
-// Objective is a latency that is wanted.
-type Objective struct {
-	Latency  string        `json:"latency"`  // one of result.Latencies
-	Quantile float64       `json:"quantile"` // 0..1
-	Below    time.Duration `json:"below"`
-}
-
-// String returns the objective as it is written.
-func (o Objective) String() string {
-	return fmt.Sprintf("%s p%v < %v", o.Latency, float64(int64(o.Quantile*1e6+0.5))/1e4, o.Below)
 }
 
 // clone returns a copy that a run may complete.

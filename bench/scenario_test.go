@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/taskengine/taskengine/bench/result"
 	"github.com/taskengine/taskengine/config"
 )
 
@@ -80,12 +81,12 @@ func TestAFileIsReadWithWhatIsBesideIt(t *testing.T) {
 }
 
 func TestSetsReplaceValues(t *testing.T) {
-	s := parsed(t, small, "load.rate=7/m", "tasks.0.payload=4KiB", "slots=1_000", "objective=end_to_end p99.9 < 2s", "faults.slow_commits=1ms", "backlog.tasks=3")
-	want := &Objective{"end_to_end", 0.999, 2 * time.Second}
+	s := parsed(t, small, "load.rate=7/m", "tasks.0.payload=4KiB", "slots=1_000", "objective=p99.9 end < 2s", "faults.slow_commits=1ms", "backlog.tasks=3")
+	want := &result.Objective{Latency: result.EndToEnd, Quantile: 0.999, Below: 2 * time.Second}
 	if s.Load.Rates[0] != 7.0/60 || s.Tasks[0].Payload != 4096 || s.Slots != 1000 || s.Faults.SlowCommits != time.Millisecond || s.Backlog.Tasks != 3 {
 		t.Errorf("the scenario is %+v", s)
 	}
-	if diff := cmp.Diff(want, s.Objective, cmpopts.EquateApprox(0, 1e-9)); diff != "" || s.Objective.String() != "end_to_end p99.9 < 2s" {
+	if diff := cmp.Diff(want, s.Objective, cmpopts.EquateApprox(0, 1e-9)); diff != "" || s.Objective.String() != "p99.9 end < 2s" {
 		t.Errorf("the objective is %v", s.Objective)
 	}
 }
@@ -98,21 +99,21 @@ func TestWhatIsWrongIsToldWithItsPlaceAndWhatToDo(t *testing.T) {
 		"not UTF-8":          {"a: \xff", "t.yaml"},
 		"no mapping":         {"- a", "t.yaml:1:1: is no mapping; write keys such as name"},
 		"two documents":      {head + "load: {shape: idle}\n---\na: b", "second document"},
-		"unknown key":        {head + "laod: {shape: idle}", `t.yaml:4:1: "laod" is no key here; use one of name, purpose, load`},
+		"unknown key":        {head + "laod: {shape: idle}", `t.yaml:4:1: "laod" is no key here; did you mean load?`},
 		"key twice":          {head + "runs: 3\nruns: 4\nload: {shape: idle}", "t.yaml:5:1: runs is here a second time; keep one"},
 		"no value":           {head + "runs:\nload: {shape: idle}", "t.yaml:4:1: runs has no value"},
-		"no unit":            {head + "warm_up: 5\nload: {shape: idle}", `t.yaml:4:10: warm_up: "5" needs a unit; write it such as 5s`},
-		"unknown unit":       {head + "warm_up: 5 parsecs\nload: {shape: idle}", `"5 parsecs" is no duration`},
-		"negative":           {head + "warm_up: -5s\nload: {shape: idle}", `"-5s" is no duration`},
+		"no unit":            {head + "warm_up: 5\nload: {shape: idle}", "t.yaml:4:10: warm_up: 5 needs a unit, such as 30s"},
+		"unknown unit":       {head + "warm_up: 5 parsecs\nload: {shape: idle}", "write it without spaces and signs, such as 30s"},
+		"negative":           {head + "warm_up: -5s\nload: {shape: idle}", "-5s must not be negative"},
 		"rate without unit":  {head + "load: {shape: constant, rate: 100}\ntasks: {name: a}", `t.yaml:4:31: load.rate: "100" needs a unit`},
 		"rate of nothing":    {head + "load: {shape: constant, rate: 0/s}\ntasks: {name: a}", "is no rate"},
 		"rate twice":         {head + "load: {shape: constant, rate: [1/s, 1/s]}\ntasks: {name: a}", "second time"},
-		"size without unit":  {head + "load: {shape: constant, rate: 1/s}\ntasks: {name: a, payload: 4}", `t.yaml:5:27: tasks.payload: "4" needs a unit`},
-		"too large a size":   {head + "load: {shape: constant, rate: 1/s}\ntasks: {name: a, payload: 2MiB}", "no size up to 1MiB"},
+		"size without unit":  {head + "load: {shape: constant, rate: 1/s}\ntasks: {name: a, payload: 4}", "t.yaml:5:27: tasks.payload: 4 needs a unit, such as 64KiB"},
+		"too large a size":   {head + "load: {shape: constant, rate: 1/s}\ntasks: {name: a, payload: 2MiB}", "2MiB is too large; write at most 1MiB"},
 		"number":             {head + "runs: many\nload: {shape: idle}", `"many" does not fit; write a whole number from 1 to 1000`},
 		"number beyond":      {head + "runs: 0\nload: {shape: idle}", "from 1 to 1000"},
 		"not true":           {head + "ordered: perhaps\nload: {shape: idle}", "write true or false"},
-		"unknown shape":      {head + "load: {shape: round}\ntasks: {name: a}", "t.yaml:4:15: load.shape: \"round\" is none of them; use one of constant, poisson"},
+		"unknown shape":      {head + "load: {shape: round}\ntasks: {name: a}", "t.yaml:4:15: load.shape: \"round\" is none of them; use constant, poisson"},
 		"no shape":           {head + "load: {rate: 1/s}\ntasks: {name: a}", "needs the key shape"},
 		"no rate":            {head + "load: {shape: poisson}\ntasks: {name: a}", "the shape poisson needs the key rate"},
 		"too much":           {head + "load: {shape: poisson, rate: 1/s, in_flight: 5}\ntasks: {name: a}", "the shape poisson has no in_flight"},
@@ -135,15 +136,23 @@ func TestWhatIsWrongIsToldWithItsPlaceAndWhatToDo(t *testing.T) {
 		"no limit":           {head + "load: {shape: poisson, rate: 1/s}\ntasks: [{name: a, limits: [b]}]", `t.yaml:5:8: types.a.limits.0: there is no limit "b"`},
 		"limits in a circle": {head + "load: {shape: poisson, rate: 1/s}\nlimits: [{name: b, max: 1, of: b}]\ntasks: [{name: a}]", "circle"},
 		"same limit":         {head + "load: {shape: poisson, rate: 1/s}\nlimits: [{name: b, max: 1}, {name: b, max: 2}]\ntasks: [{name: a}]", "two limits are named b"},
-		"per what":           {head + "load: {shape: poisson, rate: 1/s}\nlimits: [{name: b, max: 1, per: payload.x}]\ntasks: [{name: a}]", "use one of ordering_key, headers.tenant"},
+		"per what":           {head + "load: {shape: poisson, rate: 1/s}\nlimits: [{name: b, max: 1, per: payload.x}]\ntasks: [{name: a}]", "use ordering_key or headers.tenant"},
 		"no order":           {head + "load: {shape: poisson, rate: 1/s}\nordered: true\ntasks: [{name: a}]", "tasks named a have no order: they need keys"},
 		"killing nothing":    {head + "load: {shape: poisson, rate: 1/s}\nfaults: {kill_plugin: 1s}\ntasks: [{name: a}]", "needs tasks with the handler go or python"},
 		"killing too often":  {head + "load: {shape: poisson, rate: 1/s}\nfaults: {kill_node: 1ms}\ntasks: [{name: a}]", "lets nothing run"},
 		"killing a peak":     {head + "load: {shape: closed, in_flight: 1}\nfaults: {kill_node: 1s}\ntasks: [{name: a}]", "kill_node needs a load"},
 		"killing a backlog":  {head + "load: {shape: poisson, rate: 1/s}\nbacklog: {tasks: 1}\nfaults: {kill_node: 1s}\ntasks: [{name: a}]", "cannot go with a backlog"},
-		"no objective":       {head + "objective: fast\nload: {shape: idle}", "write it such as: insert_to_start p99 < 50ms"},
-		"objective of what":  {head + "objective: speed p99 < 5ms\nload: {shape: idle}", `"speed" is no latency`},
-		"objective beyond":   {head + "objective: lateness p100 < 5ms\nload: {shape: idle}", "no percentile below 100"},
+		"no objective":       {head + "objective: fast\nload: {shape: idle}", "objective: \"fast\" is no objective; write it such as p99 start < 50ms"},
+		"objective of what":  {head + "objective: p99 speed < 5ms\nload: {shape: idle}", `"speed" is no latency`},
+		"objective of none":  {head + "objective: p99 end < 5ms\nload: {shape: idle}", "t.yaml:4:12: the load is idle, so there are no latencies"},
+		"objective of one":   {head + "load: {shape: poisson, rate: 1/s}\ntasks: [{name: a, objective: p9 end < 5ms}]", "t.yaml:5:30: tasks.0: the objective is for a result that the tasks do not have; write apart: true"},
+		"long":               {head + "warm_up: 2d\nload: {shape: idle}", "warm_up: 2d is too long; write at most 24h0m0s"},
+		"likely":             {head + "load: {shape: poison, rate: 1/s}\ntasks: {name: a}", "did you mean poisson?"},
+		"limit of nothing":   {head + "load: {shape: poisson, rate: 1/s}\nlimits: [{name: b}]\ntasks: [{name: a}]", "t.yaml:5:10: limits.0: limits nothing; write max: 10, or rate: 20/s"},
+		"rate of a limit":    {head + "load: {shape: poisson, rate: 1/s}\nlimits: [{name: b, rate: 20}]\ntasks: [{name: a}]", "limits.0.rate: \"20\" is not a rate; write starts per time, such as 20/1s"},
+		"half a rate":        {head + "load: {shape: poisson, rate: 1/s}\nlimits: [{name: b, rate: {count: 3}}]\ntasks: [{name: a}]", "limits.0.rate: needs the key per"},
+		"too heavy":          {head + "load: {shape: poisson, rate: 1/s}\nlimits: [{name: b, max: 2}]\ntasks: [{name: a, weight: 3, limits: [b]}]", "weight 3 never fits into limit \"b\" of 2"},
+		"killing a rate":     {head + "load: {shape: poisson, rate: 1/s}\nlimits: [{name: b, rate: 2/s}]\nfaults: {kill_node: 1s}\ntasks: [{name: a}]", "kill_node cannot go with the rate of a limit"},
 		"relaxed at most":    {head + "load: {shape: poisson, rate: 1/s}\ntasks: [{name: a, relaxed: true, delivery: at_most_once}]", "relaxed"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -162,7 +171,7 @@ func TestAllThatIsWrongIsToldAtOnce(t *testing.T) {
 	if !errors.As(err, &problems) || len(problems.Problems) != 4 {
 		t.Fatalf("the error is\n%v", err)
 	}
-	if got := problems.Detail(); !strings.Contains(got, "    2 | runs: x\n              ^\n") {
+	if got := problems.Detail(); !strings.Contains(got, "    2 | runs: x\n      |       ^\n") {
 		t.Errorf("the place is not shown:\n%s", got)
 	}
 }

@@ -25,7 +25,8 @@ type arrival struct {
 // schedule yields arrivals in the order of their times. The same scenario, rate and
 // seed always give the same ones. It is used by one goroutine.
 type schedule struct {
-	next func() (arrival, bool)
+	next  func() (arrival, bool)
+	trace []arrival // all of them, of a replay; nil of another load
 }
 
 // newSchedule returns the arrivals of an open load at a rate, if its shape has one.
@@ -40,7 +41,7 @@ func newSchedule(s *Scenario, rate float64) (*schedule, error) {
 		return replay(trace), nil
 	}
 	at := s.times(rate)
-	return &schedule{func() (arrival, bool) {
+	return &schedule{next: func() (arrival, bool) {
 		t := at()
 		if t >= end {
 			return arrival{}, false
@@ -74,12 +75,13 @@ func (s *Scenario) times(rate float64) func() time.Duration {
 }
 
 func replay(trace []arrival) *schedule {
-	return &schedule{func() (arrival, bool) {
-		if len(trace) == 0 {
+	rest := trace
+	return &schedule{trace: trace, next: func() (arrival, bool) {
+		if len(rest) == 0 {
 			return arrival{}, false
 		}
-		a := trace[0]
-		trace = trace[1:]
+		a := rest[0]
+		rest = rest[1:]
 		return a, true
 	}}
 }

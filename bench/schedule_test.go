@@ -154,7 +154,7 @@ func TestATraceIsReplayed(t *testing.T) {
 
 func TestATraceThatCannotBeReplayedIsRefusedWithItsLine(t *testing.T) {
 	for name, c := range map[string]struct{ file, text, says string }{
-		"no unit":       {"t.jsonl", `{"offset": "20", "type": "a", "size": 5}`, "line 1: \"20\" needs a unit"},
+		"no unit":       {"t.jsonl", `{"offset": "20", "type": "a", "size": 5}`, "line 1: 20 needs a unit"},
 		"no JSON":       {"t.jsonl", "{}x", "line 1"},
 		"unknown type":  {"t.jsonl", `{"offset": "20ms", "type": "zz", "size": 5}`, `no tasks named "zz"`},
 		"too large":     {"t.jsonl", `{"offset": "20ms", "type": "a", "size": 5000000}`, "1048576"},
@@ -163,7 +163,7 @@ func TestATraceThatCannotBeReplayedIsRefusedWithItsLine(t *testing.T) {
 		"no size":       {"t.csv", "offset,type,key,size\n1ms,a,,x\n", "line 2"},
 		"a torn line":   {"t.csv", "offset,type,key,size\n1ms,a\n", "wrong number of fields"},
 		"nowhere":       {"other.jsonl", "", "t.jsonl"},
-		"out of bounds": {"t.jsonl", `{"offset": "9999h", "type": "a", "size": 5}`, "no duration"},
+		"out of bounds": {"t.jsonl", `{"offset": "9999h", "type": "a", "size": 5}`, "too long"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			trace := c.file
@@ -184,7 +184,35 @@ func TestARecordedLoadIsRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if run := ran(t, s, on(t, Memory))[0].Runs[0]; run.Submitted != 400 || run.Offered <= 0 {
-		t.Errorf("%d tasks were submitted, %v/s offered", run.Submitted, run.Offered)
+	const offered = 400 / (3.129791 - 0.120)
+	if run := ran(t, s, on(t, Memory))[0].Runs[0]; run.Submitted != 400 || math.Abs(run.Offered-offered) > 1e-6 {
+		t.Errorf("%d tasks were submitted, %v/s offered, want %v", run.Submitted, run.Offered, offered)
+	}
+}
+
+func TestTheRateOfATraceIsItsOwn(t *testing.T) {
+	var trace []arrival
+	for i := range 10 { // two tasks each half second, of which one in five is of the second flow
+		a := arrival{at: time.Duration(i/2) * 500 * time.Millisecond}
+		if i%5 == 4 {
+			a.flow = 1
+		}
+		trace = append(trace, a)
+	}
+	for name, c := range map[string]struct {
+		trace []arrival
+		from  time.Duration
+		flow  int
+		want  float64
+	}{
+		"all":             {trace, 0, allFlows, 5},
+		"one flow":        {trace, 0, 1, 1},
+		"after a warm-up": {trace, 600 * time.Millisecond, allFlows, 6},
+		"at once":         {trace[:2], 0, allFlows, 2},
+		"nothing is left": {trace, time.Hour, allFlows, 0},
+	} {
+		if got := traceRate(c.trace, c.from, c.flow); got != c.want {
+			t.Errorf("%s: it is %v/s, want %v/s", name, got, c.want)
+		}
 	}
 }

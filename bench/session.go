@@ -19,7 +19,8 @@ import (
 type session struct {
 	s       *Scenario
 	o       *Options
-	rate    float64 // of the load, if its shape has one
+	rate    float64   // of the load, if its shape has one
+	trace   []arrival // that is replayed; nil if none is
 	records *records
 	gates   [][]*gate // by flow
 	ask     *requester
@@ -111,7 +112,7 @@ func (ses *session) observer() engine.Observer {
 			}
 			rec.begun = rs.since(at)
 			if rec.started == 0 {
-				rec.started = rec.begun
+				rec.grabbed, rec.started = rs.since(t.StartedAt), rec.begun
 			}
 		},
 		Saved: func(at time.Time, _ task.Ref, t *task.Task) {

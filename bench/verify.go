@@ -53,6 +53,7 @@ func (ses *session) verify(ctx context.Context, store rows) (result.Check, error
 	if ses.s.Ordered {
 		v.order()
 	}
+	v.rates()
 	if err := v.counts(ctx, store); err != nil {
 		return v.check, err
 	}
@@ -61,7 +62,7 @@ func (ses *session) verify(ctx context.Context, store rows) (result.Check, error
 	for _, rec := range ses.records.all {
 		v.check.Exceeded += int64(rec.over.Load())
 	}
-	v.notes[noteExceeded] = ses.overNotes
+	v.notes[noteExceeded] = append(v.notes[noteExceeded], ses.overNotes...)
 	v.check.Checked = append(v.check.Checked, v.looked()...)
 	for _, notes := range v.notes {
 		v.check.Notes = append(v.check.Notes, notes...)
@@ -87,7 +88,10 @@ func (v *verifier) looked() []string {
 		said = append(said, "order: of two tasks of a key, the one acknowledged before the other was submitted starts first")
 	}
 	if len(s.Limits) > 0 || s.Slots > 0 {
-		said = append(said, "limits: how many run at once, counted in the handlers")
+		said = append(said, "limits: what runs at once, counted by weight in the handlers")
+	}
+	if s.rated() {
+		said = append(said, "rates of limits: in no time more starts than the burst and what the rate allows in that time")
 	}
 	return said
 }

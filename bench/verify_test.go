@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -184,12 +185,21 @@ func TestAnExceededLimitIsFound(t *testing.T) {
 			l.Max = 2
 			s.Limits["one-per-key"] = l
 		},
+		"rate": func(s *policy.Set) {
+			l := s.Limits["gateway"]
+			l.Rate.Count *= 2
+			s.Limits["gateway"] = l
+		},
+		"weight":      func(s *policy.Set) { typ := s.Types["heavy"]; typ.Weight = 1; s.Types["heavy"] = typ },
 		"slots":       func(s *policy.Set) { s.Slots = 0 },
 		"concurrency": func(s *policy.Set) { typ := s.Types["many"]; typ.Concurrency = 0; s.Types["many"] = typ },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := parsed(t, inOrder, "ordered=false", "slots=4", "load={shape: bursts, burst: 50, every: 100ms}", "duration=100ms",
-				"tasks=[{name: step, keys: 2, limits: [one-per-key], handler: {sleep: 2ms}}, {name: many, concurrency: 3, handler: {sleep: 5ms}}]")
+				"tasks=[{name: step, keys: 2, limits: [one-per-key], handler: {sleep: 2ms}}, {name: many, concurrency: 3, handler: {sleep: 5ms}},"+
+					"{name: sent, keys: 2, limits: [partner]}, {name: heavy, weight: 2, limits: [pair], handler: {sleep: 2ms}}]",
+				"limits=[{name: one-per-key, max: 1, per: ordering_key}, {name: pair, max: 2},"+
+					"{name: gateway, rate: {count: 100, per: 1s, burst: 3}}, {name: partner, of: gateway, rate: 80/s, per: ordering_key}]")
 			ran(t, s, on(t, Memory)) // the limits that are lifted below hold
 			o := on(t, Memory)
 			o.tamper.policies = lift
@@ -209,6 +219,39 @@ func fed(s *Scenario, n int, fill func(i int, rec *record)) *session {
 		fill(i, rec)
 	}
 	return ses
+}
+
+func TestStartsAreHeldAgainstARate(t *testing.T) {
+	const ms = int64(time.Millisecond)
+	r := policy.Rate{Count: 100, Per: time.Second, Burst: 3} // one in 10 ms
+	for name, c := range map[string]struct {
+		at   []int64
+		want []crowd
+	}{
+		"none":                    {nil, nil},
+		"a burst":                 {[]int64{5 * ms, 5 * ms, 5 * ms}, nil},
+		"a burst and its rate":    {[]int64{0, 0, 0, 10 * ms, 20 * ms}, nil},
+		"one too many":            {[]int64{0, 0, 0, 0}, []crowd{{4, 3, 0}}},
+		"one too soon":            {[]int64{0, 0, 0, 9 * ms}, []crowd{{4, 3, 9 * time.Millisecond}}},
+		"by less than the grain":  {[]int64{0, 0, 0, 10*ms - grain}, nil},
+		"a burst after a pause":   {[]int64{0, 0, 0, 500 * ms, 500 * ms, 500 * ms}, nil},
+		"too much after a pause":  {[]int64{0, 500 * ms, 500 * ms, 500 * ms, 501 * ms}, []crowd{{4, 3, time.Millisecond}}},
+		"too much in the long":    {[]int64{0, 0, 0, 10 * ms, 19 * ms}, []crowd{{5, 4, 19 * time.Millisecond}}},
+		"a burst while it is due": {[]int64{0, 0, 0, 10 * ms, 20 * ms, 20 * ms}, []crowd{{6, 5, 20 * time.Millisecond}}},
+	} {
+		if got := crowded(c.at, r); !slices.Equal(got, c.want) {
+			t.Errorf("%s: it finds %v, want %v", name, got, c.want)
+		}
+	}
+	if got := early([]int64{5 * ms, 5 * ms, 5 * ms, 8 * ms, 9 * ms}, 0, r); !slices.Equal(got, []crowd{{4, 3, 8 * time.Millisecond}, {5, 3, 9 * time.Millisecond}}) {
+		t.Errorf("since a time, it finds %v", got)
+	}
+	if got := early([]int64{5 * ms, 5 * ms, 5 * ms, 10 * ms}, 0, r); got != nil {
+		t.Errorf("since a time, it finds %v", got)
+	}
+	if got := crowded(make([]int64, 101), policy.Rate{Count: 100, Per: time.Second}); len(got) != 1 {
+		t.Errorf("without a burst, it finds %v", got)
+	}
 }
 
 func TestRunsAreHeldAgainstTheKillsThatCutThemOff(t *testing.T) {

@@ -1,11 +1,8 @@
 package bench
 
 import (
-	"bytes"
 	"cmp"
-	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,8 +15,7 @@ import (
 // reader reads a scenario and collects what is wrong with it, so that all of it is told
 // at once.
 type reader struct {
-	file     string
-	lines    []string
+	source   *config.Source
 	path     []string              // of the value being read
 	sets     map[*yaml.Node]string // values that come from a set, and which
 	problems []config.Problem
@@ -29,17 +25,15 @@ type reader struct {
 // "load.rate=2000/s", "tasks.0.payload=4KiB". The error is a *[config.Errors] that tells
 // everything that is wrong, where, and what to do.
 func Parse(name string, data []byte, sets ...string) (*Scenario, error) {
-	r := &reader{file: name, lines: strings.Split(string(data), "\n"), sets: map[*yaml.Node]string{}}
+	r := &reader{source: config.NewSource(name, string(data)), sets: map[*yaml.Node]string{}}
 	s := &Scenario{}
 	if len(data) > maxFile {
 		r.add(config.Problem{File: name, Text: "is larger than 1 MiB; put less into one scenario"})
 		return nil, r.err()
 	}
-	root := r.parse(data)
+	root := r.parse()
 	for _, set := range sets {
-		if root != nil {
-			root = r.override(root, set)
-		}
+		root = r.override(root, set)
 	}
 	if len(r.problems) > 0 {
 		return nil, r.err() // what is not YAML has nothing more to say
@@ -51,38 +45,13 @@ func Parse(name string, data []byte, sets ...string) (*Scenario, error) {
 	return s, nil
 }
 
-// parse returns the one document of the text; nil if it is not YAML.
-func (r *reader) parse(data []byte) *yaml.Node {
-	loader, err := yaml.NewLoader(bytes.NewReader(data))
-	if err != nil {
-		r.add(config.Problem{File: r.file, Text: fmt.Sprintf("cannot be read as YAML: %v", err)})
-		return nil
-	}
-	var first, second yaml.Node
-	if err := loader.Load(&first); err != nil && !errors.Is(err, io.EOF) {
-		r.refuse(err)
-		return nil
-	}
-	switch err := loader.Load(&second); {
-	case err == nil:
-		r.fault(&second, "a second document begins here; put every scenario into a file of its own")
-	case !errors.Is(err, io.EOF):
-		r.refuse(err)
-	}
-	if len(first.Content) == 0 {
+// parse returns the document of the text, an empty one if there is none.
+func (r *reader) parse() *yaml.Node {
+	root := r.source.Document(func(line, column int, text string) { r.add(r.source.Problem(line, column, text)) })
+	if root == nil {
 		return &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Line: 1, Column: 1}
 	}
-	return first.Content[0]
-}
-
-func (r *reader) refuse(err error) {
-	var e *yaml.LoadError
-	if !errors.As(err, &e) {
-		r.add(config.Problem{File: r.file, Text: fmt.Sprintf("cannot be read as YAML: %v", err)})
-		return
-	}
-	text := "is not YAML: " + e.Message + "; check the indentation and the quotes"
-	r.fault(&yaml.Node{Line: e.Mark.Line, Column: e.Mark.Column}, "%s", text)
+	return root
 }
 
 // override replaces a value as a set such as "load.rate=5/s" says.
@@ -167,25 +136,15 @@ func (r *reader) add(p config.Problem) {
 
 // fault notes what is wrong at a place.
 func (r *reader) fault(n *yaml.Node, format string, args ...any) {
-	p := config.Problem{File: r.file, Line: n.Line, Column: n.Column, Text: fmt.Sprintf(format, args...)}
+	text := fmt.Sprintf(format, args...)
 	if len(r.path) > 0 {
-		p.Text = strings.Join(r.path, ".") + ": " + p.Text
+		text = strings.Join(r.path, ".") + ": " + text
 	}
 	if set, ok := r.sets[n]; ok {
-		p.File, p.Line, p.Column = set, 0, 0
+		r.add(config.Problem{File: set, Text: text})
+		return
 	}
-	if p.Line > 0 && p.Line <= len(r.lines) {
-		margin := fmt.Sprintf("%5d | ", p.Line)
-		line := strings.ToValidUTF8(strings.TrimRight(r.lines[p.Line-1], "\r"), "?")
-		line = strings.Map(func(c rune) rune {
-			if c < ' ' || c == 0x7f {
-				return ' '
-			}
-			return c
-		}, line)
-		p.Excerpt = margin + line + "\n" + strings.Repeat(" ", len(margin)+max(0, p.Column-1)) + "^\n"
-	}
-	r.add(p)
+	r.add(r.source.Problem(n.Line, n.Column, text))
 }
 
 func (r *reader) err() error {
@@ -221,7 +180,7 @@ func (r *reader) mapping(n *yaml.Node, keys ...key) map[string]*yaml.Node {
 			for i, k := range keys {
 				names[i] = k.name
 			}
-			r.fault(name, "%.40q is no key here; use one of %s", name.Value, strings.Join(names, ", "))
+			r.fault(name, "%.40q is no key here; %s", name.Value, config.DidYouMean(name.Value, names))
 		case there[name.Value] != nil:
 			r.fault(name, "%s is here a second time; keep one of them", name.Value)
 		case value.Kind == yaml.ScalarNode && value.ShortTag() == "!!null":

@@ -82,12 +82,13 @@ func rateText() value[policy.Rate] {
 	return value[policy.Rate]{
 		want: "a rate, such as 20/1s", json: document{"$ref": "#/$defs/rate"},
 		parse: func(t text) (policy.Rate, error) {
-			return parseRate(t.value)
+			return ParseRate(t.value)
 		},
 	}
 }
 
-func parseRate(s string) (policy.Rate, error) {
+// ParseRate reads starts per time, such as 20/1s or 20/s. Its errors say what to do.
+func ParseRate(s string) (policy.Rate, error) {
 	count, per, ok := strings.Cut(s, "/")
 	if !ok {
 		return policy.Rate{}, fmt.Errorf("%.40q is not a rate; write starts per time, such as 20/1s", s)
@@ -99,7 +100,7 @@ func parseRate(s string) (policy.Rate, error) {
 	if per != "" && strings.IndexFunc(per, func(r rune) bool { return r >= '0' && r <= '9' }) < 0 {
 		per = "1" + per
 	}
-	d, err := parseDuration(per)
+	d, err := ParseDuration(per)
 	switch {
 	case err != nil:
 		return policy.Rate{}, err

@@ -236,7 +236,7 @@ func (o *object) unknown(d *decoder, e entry) {
 	for i, f := range o.fields {
 		names[i] = f.name
 	}
-	advice := didYouMean(e.key, names)
+	advice := DidYouMean(e.key, names)
 	if home, ok := homes()[e.key]; ok {
 		advice = "it belongs to " + home
 	}

@@ -7,4 +7,7 @@
 //
 // The table is the only description of the file. The decoding, the JSON Schema
 // ([Schema]) and the reference ([Reference]) all come from it.
+//
+// [Source], [ParseDuration], [ParseSize], [ParseRate] and [DidYouMean] are for other files of this
+// module that people write in YAML.
 package config

@@ -24,10 +24,10 @@ func Load(path string, sets []string, env func(string) (string, bool)) (*Config,
 	return load(src, filepath.Dir(path), sets, env)
 }
 
-func load(src *source, folder string, sets []string, env func(string) (string, bool)) (*Config, error) {
+func load(src *Source, folder string, sets []string, env func(string) (string, bool)) (*Config, error) {
 	found := &findings{}
 	if len(src.text) > maxFile {
-		found.add(position{in: src}, "is larger than %s; put less into one file", showSize(maxFile))
+		found.add(position{in: src}, "is larger than %s; put less into one file", ShowSize(maxFile))
 		return nil, found.err()
 	}
 	tree := parse(src, found)
@@ -48,9 +48,9 @@ func load(src *source, folder string, sets []string, env func(string) (string, b
 	return d.cfg, nil
 }
 
-func read(path string) (*source, error) {
+func read(path string) (*Source, error) {
 	if path == "" {
-		return &source{name: "(no file)"}, nil
+		return &Source{name: "(no file)"}, nil
 	}
 	f, err := os.Open(path)
 	if err != nil {
@@ -61,7 +61,7 @@ func read(path string) (*source, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &source{name: path, text: string(content)}, nil
+	return &Source{name: path, text: string(content)}, nil
 }
 
 // settle makes the paths of the file ones of this process.

@@ -1,13 +1,6 @@
 package config
 
-import (
-	"errors"
-	"io"
-	"strings"
-	"unicode/utf8"
-
-	"go.yaml.in/yaml/v4"
-)
+import "go.yaml.in/yaml/v4"
 
 // nodeKind is what stands in a place of the file.
 type nodeKind uint8
@@ -79,104 +72,20 @@ const maxMerged = 200_000
 
 // parser makes a tree of one text.
 type parser struct {
-	in     *source
+	in     *Source
 	found  *findings
 	done   map[*yaml.Node]*node // of anchors; nil while the node is being made
 	merged int
 }
 
 // parse returns the one document of the source; nil if it is empty or not YAML.
-func parse(in *source, found *findings) *node {
+func parse(in *Source, found *findings) *node {
+	top := in.Document(func(line, column int, text string) { found.add(position{in, line, column}, "%s", text) })
+	if top == nil {
+		return nil
+	}
 	p := &parser{in: in, found: found, done: map[*yaml.Node]*node{}}
-	if !p.readable() {
-		return nil
-	}
-	loader, err := yaml.NewLoader(strings.NewReader(in.text))
-	if err != nil {
-		found.add(position{in: in}, "cannot be read as YAML: %v", err)
-		return nil
-	}
-	var first, second yaml.Node
-	if err := loader.Load(&first); err != nil {
-		p.refuse(err)
-		return nil
-	}
-	switch err := loader.Load(&second); {
-	case err == nil:
-		found.add(p.place(&second), "a second document begins here; put everything into one, without ---")
-	default:
-		p.refuse(err)
-	}
-	if len(first.Content) == 0 {
-		return nil
-	}
-	return p.node(first.Content[0])
-}
-
-// readable reports whether the text is UTF-8 without control characters, and says
-// where it is not.
-func (p *parser) readable() bool {
-	text := strings.TrimPrefix(p.in.text, "\ufeff")
-	line, column := 1, 0
-	for i := 0; i < len(text); {
-		r, size := utf8.DecodeRuneInString(text[i:])
-		i += size
-		column++
-		switch {
-		case r == utf8.RuneError && size == 1:
-			p.found.add(position{p.in, line, column}, "is not UTF-8; save the file as UTF-8")
-			return false
-		case r == '\n':
-			line, column = line+1, 0
-		case r < ' ' && r != '\r' && r != '\t' || r == 0x7f:
-			p.found.add(position{p.in, line, column}, "has the control character %U; remove it", r)
-			return false
-		}
-	}
-	return true
-}
-
-// refuse notes a syntax error; the end of the text is none.
-func (p *parser) refuse(err error) {
-	if errors.Is(err, io.EOF) {
-		return
-	}
-	var e *yaml.LoadError
-	if !errors.As(err, &e) {
-		p.found.add(position{in: p.in}, "cannot be read as YAML: %v", err)
-		return
-	}
-	at := position{p.in, e.Mark.Line, e.Mark.Column}
-	text := e.Message
-	if line, _ := p.in.line(at.line); strings.TrimSpace(line) == "" && e.ContextMark.Line > 0 {
-		at = position{p.in, e.ContextMark.Line, e.ContextMark.Column}
-	}
-	if e.ContextMsg != "" {
-		text += " " + e.ContextMsg
-	}
-	p.found.add(at, "is not YAML: %s%s", text, p.remedy(at))
-}
-
-// remedy says what to do about the usual mistakes at a place.
-func (p *parser) remedy(at position) string {
-	line, _ := p.in.line(at.line)
-	runes := []rune(line)
-	if at.column < 1 || at.column > len(runes) {
-		return "; close what was opened"
-	}
-	switch runes[at.column-1] {
-	case '\t':
-		return "; indent with spaces, not with tabs"
-	case '*':
-		return "; name an anchor that stands further up, or write the value in quotes"
-	case '@', '`', '%', '&', '!', '|', '>':
-		return "; write the value in quotes"
-	case '\'', '"', '[', '{':
-		return "; close what was opened"
-	case ':':
-		return "; write a value that contains a colon in quotes"
-	}
-	return "; check the indentation and the quotes"
+	return p.node(top)
 }
 
 func (p *parser) place(n *yaml.Node) position { return position{p.in, n.Line, n.Column} }

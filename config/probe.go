@@ -17,7 +17,7 @@ import (
 func (c *Config) Probe() []Problem {
 	tree := c.tree
 	if tree == nil {
-		tree = &node{at: position{in: &source{name: "(defaults)"}}}
+		tree = &node{at: position{in: &Source{name: "(defaults)"}}}
 	}
 	p := prober{tree: tree}
 	if c.Storage.Driver != Memory {

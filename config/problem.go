@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 )
 
 // maxProblems is how many problems are told; a file with more is not worth more.
@@ -61,19 +59,9 @@ func (e *Errors) Detail() string {
 	return b.String()
 }
 
-// source is a text that positions point into.
-type source struct {
-	name  string
-	text  string
-	order int      // the file is 0, and each --set one more
-	lead  int      // if order > 0: how many characters stand before text in the argument
-	arg   string   // if order > 0: the whole argument
-	lines []string // of text, once they are needed
-}
-
 // position is a place in a source. Line 0 is the source as a whole.
 type position struct {
-	in           *source
+	in           *Source
 	line, column int
 }
 
@@ -134,7 +122,7 @@ func (f *findings) problems() []Problem {
 			})
 			break
 		}
-		told = append(told, found.problem())
+		told = append(told, found.at.in.Problem(found.at.line, found.at.column, found.text))
 	}
 	return told
 }
@@ -144,60 +132,4 @@ func (f *findings) err() error {
 		return nil
 	}
 	return &Errors{Problems: f.problems()}
-}
-
-func (f finding) problem() Problem {
-	src := f.at.in
-	p := Problem{File: src.name, Text: f.text}
-	switch {
-	case src.order > 0:
-		column := 1
-		if f.at.line == 1 {
-			column = src.lead + f.at.column
-		}
-		line, _, _ := strings.Cut(src.arg, "\n")
-		p.Excerpt = excerpt("--set", line, column)
-	case f.at.line > 0:
-		p.Line, p.Column = f.at.line, f.at.column
-		if line, ok := src.line(f.at.line); ok {
-			p.Excerpt = excerpt(fmt.Sprintf("%5d", f.at.line), line, f.at.column)
-		}
-	}
-	return p
-}
-
-// line returns the n-th line, from 1.
-func (s *source) line(n int) (string, bool) {
-	if s.lines == nil {
-		s.lines = strings.Split(strings.TrimPrefix(s.text, "\ufeff"), "\n")
-	}
-	if n < 1 || n > len(s.lines) {
-		return "", false
-	}
-	return strings.TrimSuffix(s.lines[n-1], "\r"), true
-}
-
-// excerpt shows a line, or what surrounds the column in a long one, with a mark.
-func excerpt(margin, line string, column int) string {
-	const before, width = 60, 100
-	runes := []rune(line)
-	column = min(max(column, 1), len(runes)+1)
-	from := 0
-	if column > width {
-		from = column - before
-	}
-	for i, r := range runes {
-		if r != '\t' && unicode.IsControl(r) { // would be an order to the terminal
-			runes[i] = utf8.RuneError
-		}
-	}
-	shown := runes[from:min(from+width, len(runes))]
-	pad := slices.Clone(runes[from : column-1])
-	for i, r := range pad {
-		if r != '\t' {
-			pad[i] = ' '
-		}
-	}
-	return fmt.Sprintf("%s | %s\n%*s | %s^\n",
-		margin, string(shown), utf8.RuneCountInString(margin), "", string(pad))
 }

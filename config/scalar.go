@@ -184,7 +184,7 @@ func period(want string, positive bool) value[time.Duration] {
 }
 
 func parsePeriod(t text, positive bool) (time.Duration, error) {
-	d, err := parseDuration(t.value)
+	d, err := ParseDuration(t.value)
 	if err == nil && positive && d == 0 {
 		err = errors.New("must be more than 0")
 	}
@@ -210,22 +210,12 @@ func keeping() value[time.Duration] {
 
 func size(least, most int, want string) value[int] {
 	return value[int]{want: want, json: document{"$ref": "#/$defs/size"}, parse: func(t text) (int, error) {
-		n, err := parseSize(t.value)
+		n, err := ParseSize(t.value)
 		if err == nil && (n < least || n > most) {
-			err = fmt.Errorf("must be %s to %s", showSize(least), showSize(most))
+			err = fmt.Errorf("must be %s to %s", ShowSize(least), ShowSize(most))
 		}
 		return n, err
 	}}
-}
-
-// showSize writes a number of bytes with the largest unit that divides it.
-func showSize(n int) string {
-	for _, u := range []unit{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}} {
-		if n > 0 && int64(n)%u.size == 0 {
-			return fmt.Sprintf("%d%s", int64(n)/u.size, u.name)
-		}
-	}
-	return fmt.Sprintf("%dB", n)
 }
 
 // option is one word and what it means.
@@ -249,6 +239,6 @@ func oneOf[T any](later map[string]string, options ...option[T]) value[T] {
 		if advice, ok := later[t.value]; ok {
 			return none, fmt.Errorf("%s is %s; use %s", t.value, advice, either(names))
 		}
-		return none, fmt.Errorf("%s is not known; %s", name(t.value), didYouMean(t.value, names))
+		return none, fmt.Errorf("%s is not known; %s", name(t.value), DidYouMean(t.value, names))
 	}}
 }

@@ -132,7 +132,7 @@ func (vs variants) schema() document {
 
 // plainValue turns a default of the table into what JSON calls it.
 func plainValue(def string) any {
-	n := parse(&source{text: def}, &findings{})
+	n := parse(&Source{text: def}, &findings{})
 	return n.plain()
 }
 

@@ -12,7 +12,7 @@ import (
 func override(root *node, sets []string, found *findings) *node {
 	for i, arg := range sets {
 		path, value, ok := strings.Cut(arg, "=")
-		src := &source{name: "--set " + path, order: i + 1, arg: arg, lead: len([]rune(path)) + 1}
+		src := &Source{name: "--set " + path, order: i + 1, arg: arg, lead: len([]rune(path)) + 1}
 		at := position{in: src}
 		parts, err := splitPath(path)
 		switch {

@@ -39,19 +39,33 @@ var sizeUnits = []unit{
 // maxMeasure is how long the text of a duration or size may be.
 const maxMeasure = 64
 
-// parseDuration reads a sum such as 1d12h or 1.5s. Its errors say what to do.
-func parseDuration(s string) (time.Duration, error) {
+// ParseDuration reads a duration that is not negative: a sum such as 1d12h or 1.5s of the
+// units of [time.ParseDuration], days and weeks, each with its unit, 0 too. Its errors
+// begin with the text and say what to do.
+func ParseDuration(s string) (time.Duration, error) {
 	n, err := parseMeasure(s, durationUnits, "30s")
 	return time.Duration(n), err
 }
 
-// parseSize reads a number of bytes such as 64KiB.
-func parseSize(s string) (int, error) {
+// ParseSize reads a number of bytes as ParseDuration reads a duration. Units are B, kB,
+// MB, GB, KiB, MiB and GiB.
+func ParseSize(s string) (int, error) {
 	n, err := parseMeasure(s, sizeUnits, "64KiB")
 	if err == nil && n > math.MaxInt {
 		return 0, fmt.Errorf("%s is too large", s)
 	}
 	return int(n), err
+}
+
+// ShowSize writes a number of bytes for [ParseSize], with the largest unit of powers of
+// 1024 that divides it.
+func ShowSize(n int) string {
+	for _, u := range []unit{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}} {
+		if n > 0 && int64(n)%u.size == 0 {
+			return fmt.Sprintf("%d%s", int64(n)/u.size, u.name)
+		}
+	}
+	return fmt.Sprintf("%dB", n)
 }
 
 func parseMeasure(s string, units []unit, example string) (int64, error) {

@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/taskengine/taskengine/bench/result"
 )
@@ -61,6 +62,36 @@ type Pair struct {
 	B        Side     `json:"b"`
 	Warnings []string `json:"warnings,omitempty"` // what else differs, checks that failed
 	Figures  []Figure `json:"figures"`
+
+	SmallestP float64 `json:"p_smallest"`            // that so many runs can reach
+	Wanted    int     `json:"runs_wanted,omitempty"` // of each side, so that one figure alone can be shown to differ; 0 if there are as many
+}
+
+// TooFew says what so few runs cannot show, and how many more are wanted; "" if there are
+// enough.
+func (p *Pair) TooFew(r *Report) string {
+	if p.Wanted == 0 {
+		return ""
+	}
+	what := fmt.Sprintf("one figure alone among %d", r.Compared)
+	if p.SmallestP > r.Alpha {
+		what = "anything"
+	}
+	text := fmt.Sprintf("%d runs of A and %d of B are too few to tell %s from chance: however they come out, P is at least %.2g",
+		p.A.Runs, p.B.Runs, what, p.SmallestP)
+	if p.SmallestP <= r.Alpha {
+		text += " before it is adjusted"
+	}
+	var more []string
+	for _, side := range []struct {
+		name string
+		runs int
+	}{{"A", p.A.Runs}, {"B", p.B.Runs}} {
+		if n := p.Wanted - side.runs; n > 0 {
+			more = append(more, fmt.Sprintf("%d more of %s", n, side.name))
+		}
+	}
+	return fmt.Sprintf("%s; measure each %d times (%s)", text, p.Wanted, strings.Join(more, ", "))
 }
 
 // Side is where the figures of one side come from.
@@ -175,14 +206,22 @@ func (r *Report) judge() {
 		}
 	}
 	r.Compared = len(all)
+	for i := range r.Pairs {
+		p := &r.Pairs[i]
+		if p.SmallestP = smallestP(p.A.Runs, p.B.Runs); p.SmallestP*float64(r.Compared) > r.Alpha*rounding {
+			p.Wanted = runsFor(r.Alpha * rounding / float64(max(1, r.Compared)))
+		}
+	}
 	for i, p := range adjust(ps) {
 		all[i].Adjusted = p
 		all[i].Verdict = all[i].verdict(r.Alpha)
 	}
 }
 
+// rounding is by how much a sum of floating point may be off.
+const rounding = 1 + 1e-9
+
 func (f *Figure) verdict(alpha float64) Verdict {
-	const rounding = 1 + 1e-9
 	alpha *= rounding
 	switch {
 	case f.SmallestP > alpha:

@@ -161,6 +161,32 @@ func TestChanceFindsWithManyFigures(t *testing.T) {
 	}
 }
 
+func TestHowManyMoreRunsAreWantedIsSaid(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 1))
+	for _, c := range []struct {
+		a, b, wanted int
+		says         []string
+	}{
+		{3, 3, 6, []string{"3 runs of A and 3 of B are too few to tell anything from chance", "P is at least 0.1; measure each 6 times (3 more of A, 3 more of B)"}},
+		{1, 9, 6, []string{"tell anything", "P is at least 0.2; measure each 6 times (5 more of A)"}},
+		{5, 4, 6, []string{"tell one figure alone among 7 from chance", "P is at least 0.016 before it is adjusted; measure each 6 times (1 more of A, 2 more of B)"}},
+		{6, 6, 0, nil},
+		{5, 7, 0, nil},
+	} {
+		r := compared(t, measured(rng, c.a, 1), measured(rng, c.b, 1.5))
+		p := r.Pairs[0]
+		got := p.TooFew(r)
+		if p.Wanted != c.wanted || (got == "") != (c.wanted == 0) {
+			t.Errorf("%d and %d runs: %d are wanted, want %d: %s", c.a, c.b, p.Wanted, c.wanted, got)
+		}
+		for _, want := range c.says {
+			if !strings.Contains(got, want) {
+				t.Errorf("%d and %d runs: there is no %q in %q", c.a, c.b, want, got)
+			}
+		}
+	}
+}
+
 func TestWhatElseDiffersIsSaid(t *testing.T) {
 	rng := rand.New(rand.NewPCG(2, 2))
 	for name, c := range map[string]struct {

@@ -19,8 +19,8 @@ type Key struct {
 	Offered  float64 `json:"offered"` // tasks/s; 0 is as many as go
 }
 
-// sameLoad is by which share loads may differ and still be the same: that of a trace is
-// what came of its replay.
+// sameLoad is by which share loads may differ and still be the same: some results have what
+// came of a load in place of what was meant.
 const sameLoad = 0.02
 
 // is reports whether two keys name the same.

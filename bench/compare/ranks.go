@@ -125,6 +125,15 @@ func smallestP(nA, nB int) float64 {
 	return min(1, 2/ways)
 }
 
+// runsFor returns the least number of runs of each side that can reach a p of most.
+func runsFor(most float64) int {
+	n := 1
+	for n < mostRuns && smallestP(n, n) > most {
+		n++
+	}
+	return n
+}
+
 // ratio returns by which factor the values of b differ from those of a, and the interval
 // that holds that factor with the confidence returned, which is 1-alpha or the most that
 // so few runs can give. The values are positive.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/taskengine/taskengine/bench/result"
 )
@@ -38,7 +39,8 @@ func (s *series) checks() checks {
 		c.disorder = plus(c.disorder, r.Check.Disorder)
 		c.exceeded = plus(c.exceeded, r.Check.Exceeded)
 		for _, what := range r.Check.Checked {
-			if !slices.Contains(c.checked, what) {
+			said := func(other string) bool { return withoutNumbers(other) == withoutNumbers(what) }
+			if !slices.ContainsFunc(c.checked, said) {
 				c.checked = append(c.checked, what)
 			}
 		}
@@ -51,6 +53,17 @@ func (s *series) checks() checks {
 		c.state = unchecked
 	}
 	return c
+}
+
+// withoutNumbers returns what a text says of any numbers: runs look at the same things, of
+// tasks that are a few more or less.
+func withoutNumbers(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= '0' && r <= '9' {
+			return -1
+		}
+		return r
+	}, s)
 }
 
 // sound reports whether a run is right. One that says so and counts a loss is not.

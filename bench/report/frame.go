@@ -22,6 +22,7 @@ type frame struct {
 	x, y   axis
 	height float64 // of the inside
 	lines  []line
+	goals  []goal
 	marks  []mark
 }
 
@@ -62,6 +63,9 @@ func (f *frame) fit(ticksX, ticksY int) {
 		for _, b := range l.band {
 			xs, ys = append(xs, b.x), append(ys, b.low, b.high)
 		}
+	}
+	for _, g := range f.goals {
+		ys = append(ys, g.y)
 	}
 	f.x.fit(xs, ticksX)
 	f.y.fit(ys, ticksY)
@@ -110,6 +114,9 @@ func (c *canvas) draw(last bool) *node {
 	g.add(c.drawY(), c.drawX(last))
 	for i := range c.lines {
 		g.add(c.drawLine(&c.lines[i]))
+	}
+	if len(c.goals) > 0 {
+		g.add(c.drawGoals())
 	}
 	for i, m := range c.marks {
 		g.add(c.drawMark(m, i))

@@ -33,7 +33,7 @@ func (s *scenario) underLoad(id string) group {
 	}
 	for i, latency := range []string{result.InsertToStart, result.EndToEnd, result.Lateness} {
 		if curves := s.curves(latency); len(curves) > 0 && len(g.Figures) == 0 {
-			g.Figures = append(g.Figures, drawCurves(fmt.Sprintf("%s-load-%d", id, i), latency, curves))
+			g.Figures = append(g.Figures, drawCurves(fmt.Sprintf("%s-load-%d", id, i), latency, curves, s.goals(latency)))
 		}
 	}
 	return g
@@ -62,13 +62,13 @@ func (s *scenario) curves(latency string) []curve {
 	return out
 }
 
-func drawCurves(id, latency string, curves []curve) figure {
+func drawCurves(id, latency string, curves []curve, goals []goal) figure {
 	f := figure{ID: id, Title: titleOf(latency) + " against load"}
 	f.Table = grid{Head: []string{"Subject", "offered", "rate", "p50", "p99", "p99.9", ""}}
 	fr := &frame{
-		height: 280,
-		x:      axis{label: "offered load, tasks per second", format: formatCount},
-		y:      axis{label: "latency (logarithmic)", by: logged, format: formatTime},
+		height: 280, goals: goals,
+		x: axis{label: "offered load, tasks per second", format: formatCount},
+		y: axis{label: "latency (logarithmic)", by: logged, format: formatTime},
 	}
 	least, most := curves[0].series[0].offered, 0.0
 	for i, c := range curves {

@@ -39,7 +39,7 @@ func (s *scenario) overTime(id string) group {
 		if len(all) == 0 {
 			continue
 		}
-		f := drawOverTime(fmt.Sprintf("%s-time-%d", id, i), labels[i], all)
+		f := drawOverTime(fmt.Sprintf("%s-time-%d", id, i), labels[i], all, s.goals(result.InsertToStart))
 		f.Caption = fmt.Sprintf("Run %d of %d.", number, len(x.runs))
 		if together > 1 {
 			f.Caption += fmt.Sprintf(" Every point stands for %d intervals: rates are their mean, latencies and memory their worst.", together)
@@ -87,17 +87,20 @@ type course struct {
 	of     func(interval) float64
 }
 
-func drawOverTime(id, label string, all []interval) figure {
+func drawOverTime(id, label string, all []interval, goals []goal) figure {
 	key := 0
 	var legend []entry
 	panel := func(name string, height float64, by projection, format func(float64) string, courses ...course) *frame {
-		f := &frame{height: height, x: axis{label: "time since the first submit", format: formatSeconds}, y: axis{label: name, by: by, format: format, binary: name == memoryName}}
+		f := &frame{height: height, x: axis{label: "time since the first submit", format: formatSeconds}, y: axis{label: name, by: by, format: format}}
 		for _, c := range courses {
 			f.lines = append(f.lines, c.line(key, all, format))
 			if len(courses) > 1 {
 				legend = append(legend, newEntry(key, c.style, c.dashed, c.name))
 			}
 			key++
+		}
+		if by == logged {
+			f.goals = goals
 		}
 		f.fit(6, 4)
 		return f

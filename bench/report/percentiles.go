@@ -52,7 +52,7 @@ func (s *scenario) percentiles(id string) group {
 	}
 	for i, latency := range s.latencies() {
 		for j, chosen := range s.bundles(latency) {
-			f := drawPercentiles(fmt.Sprintf("%s-lat-%d-%d", id, i, j), latency, chosen)
+			f := drawPercentiles(fmt.Sprintf("%s-lat-%d-%d", id, i, j), latency, chosen, s.goals(latency))
 			g.Figures = append(g.Figures, f)
 		}
 	}
@@ -98,13 +98,13 @@ func thin(all []*series) []*series {
 	return out
 }
 
-func drawPercentiles(id, latency string, all []*series) figure {
+func drawPercentiles(id, latency string, all []*series, goals []goal) figure {
 	chosen := thin(all)
 	labels, styleOf := labelsOf(chosen), stylesOf(chosen)
 	fr := &frame{
-		height: 240,
-		x:      axis{label: "percentile", by: percent, format: formatShare},
-		y:      axis{label: "latency (logarithmic)", by: logged, format: formatTime},
+		height: 240, goals: goals,
+		x: axis{label: "percentile", by: percent, format: formatShare},
+		y: axis{label: "latency (logarithmic)", by: logged, format: formatTime},
 	}
 	for i, s := range chosen {
 		fr.lines = append(fr.lines, percentileLine(s, latency, labels[i], i, styleOf(i)))

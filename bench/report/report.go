@@ -149,6 +149,13 @@ func (p *page) judge(scenarios []*scenario) {
 			}
 		}
 	}
+	for _, s := range scenarios {
+		for _, text := range []string{s.missed(), s.disturbed()} {
+			if text != "" {
+				p.Warnings = append(p.Warnings, text)
+			}
+		}
+	}
 	switch {
 	case p.State == failed:
 		p.Title = "CHECKS FAILED – " + p.Title

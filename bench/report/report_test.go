@@ -27,10 +27,10 @@ func TestThePageShowsAllThatWasMeasured(t *testing.T) {
 	t.Run("what, where and how durable", func(t *testing.T) {
 		page := text(d.Node)
 		for _, want := range []string{
-			"All checks passed in all 66 runs.", "a240a80f3b1c", "Intel(R) Xeon(R) Processor @ 2.60GHz", "24 GiB", "6.1.0-40-amd64", "go1.26.0", "ext4 on /dev/vda1",
+			"All checks passed in all 66 runs.", "a240a80f3b1c", "Intel(R) Xeon(R) Processor @ 2.60GHz", "25.8 GB", "6.1.0-40-amd64", "go1.26.0", "ext4 on /dev/vda1",
 			"appendfsync everysec: the last second may be lost", "batch inserts of 500, 200 workers", "fsync/append/p50 212 µs 205 µs 231 µs",
 			"group-commit/pebble/256 312k/s 300k/s 321k/s", "every acknowledged task ended; no task ran twice; order per key", `{"name":"drain-noop","payload":256,"slots":1000}`,
-			"How many whole lives of tasks", "taskengine · pebble, offered 130k/s: pacing: 12 of", "2026-11-20 09:30 UTC",
+			"How many whole lives of tasks", "taskengine · pebble, offered 130k/s: 0.1 % of the submits were called more than 1 ms late", "offered 130k/s: the node was killed 2 times", "2026-11-20 09:30 UTC",
 		} {
 			if !strings.Contains(page, want) {
 				t.Errorf("the page does not say %q", want)
@@ -207,6 +207,65 @@ func TestResultsOfDifferentMachinesAreNotMixedSilently(t *testing.T) {
 // evil is text that would run, load or break something if it were not escaped.
 const evil = `</title></style></script><script>document.title='owned'</script><img src=x onerror=alert(1)>"' onload="alert(1)" javascript:alert(1) <svg/onload=x> ]]> {{.Style}} ` + "\x00\u202e\n"
 
+func TestObjectivesAreDrawnAndJudged(t *testing.T) {
+	m := newMaker(8)
+	below := result.Objective{Latency: result.InsertToStart, Quantile: 0.99, Below: 5 * time.Millisecond}
+	var sweep []*result.Result
+	for _, offered := range []float64{1e3, 40e3, 130e3} { // the last is more than it can do
+		res := m.result("sweep", "p", ours, 3, offered, 104e3, 170*time.Microsecond)
+		res.Objective = below.Outcome(res.Runs)
+		sweep = append(sweep, res)
+	}
+	if !sweep[0].Objective.Met || sweep[2].Objective.Met {
+		t.Fatal("the results are not those that are wanted")
+	}
+	d := write(t, sweep)
+	d.mustBeSound(t)
+	section := all(d.Node, "section", "scenario")[0]
+	if got := text(all(section, "table", "")[0]); !strings.Contains(got, "objective") || strings.Count(got, " met") != 2 || !strings.Contains(got, "MISSED in 3 of 3 runs") {
+		t.Errorf("the table says %q", got)
+	}
+	for id, frames := range map[string]int{"s0-load-0": 1, "s0-lat-2-0": 1, "s0-time-0": 1, "s0-lat-0-0": 0} {
+		goals := all(byID(t, section, id), "g", "goals")
+		if len(goals) != frames {
+			t.Fatalf("%s has %d frames with an objective, want %d", id, len(goals), frames)
+		}
+		if frames > 0 && (len(all(goals[0], "line", "")) != 1 || text(goals[0]) != "objective: p99 < 5 ms") {
+			t.Errorf("the objective in %s is %q", id, text(goals[0]))
+		}
+	}
+	const missed = "sweep: the objective was missed: p99 start < 5ms."
+	if page := text(d.Node); strings.Contains(page, missed) {
+		t.Error("a load has met the objective, and the page warns of it")
+	}
+	if page := text(write(t, sweep[2:]).Node); !strings.Contains(page, missed) {
+		t.Error("no load has met the objective, and the page does not say so")
+	}
+}
+
+func TestOthersOnTheMachineAreWarnedOf(t *testing.T) {
+	res := newMaker(9).result("s", "p", ours, 3, 1000, 104e3, 170*time.Microsecond)
+	res.Runs[0].Others = 0.09
+	const warning = "s: others used up to 0.5 cores of the machine in 1 of 3 runs"
+	if page := text(write(t, []*result.Result{res}).Node); strings.Contains(page, "others used") {
+		t.Error("it warns of next to nothing")
+	}
+	res.Runs[1].Others = 0.5
+	if page := text(write(t, []*result.Result{res}).Node); !strings.Contains(page, warning) || !strings.Contains(page, "cores of others") {
+		t.Errorf("it does not say %q", warning)
+	}
+}
+
+func TestWhatRunsLookedAtIsSaidOnce(t *testing.T) {
+	res := newMaker(9).result("s", "p", ours, 2, 1000, 104e3, 170*time.Microsecond)
+	res.Runs[0].Check.Checked = []string{"each of 1000 tasks: ended"}
+	res.Runs[1].Check.Checked = []string{"each of 1017 tasks: ended", "order"}
+	page := text(write(t, []*result.Result{res}).Node)
+	if !strings.Contains(page, "each of 1000 tasks: ended; order") || strings.Contains(page, "1017") {
+		t.Error("it is said for each run")
+	}
+}
+
 func TestTextFromResultsIsOnlyText(t *testing.T) {
 	m := newMaker(6)
 	var results []*result.Result
@@ -218,6 +277,7 @@ func TestTextFromResultsIsOnlyText(t *testing.T) {
 		r.Runs[0].Notes, r.Runs[0].Restart = []string{evil}, time.Second
 		r.Runs[0].Check.Notes, r.Runs[0].Check.Checked = []string{evil}, []string{evil}
 		r.Runs[0].Latency[evil] = r.Runs[0].Latency[result.InsertAck]
+		r.Objective = &result.Outcome{Objective: result.Objective{Latency: evil, Quantile: 0.5, Below: 1}}
 		if i == 3 {
 			r.Subject.Name = "another " + evil
 			r.Runs[0].Check.OK = false
@@ -274,6 +334,10 @@ func TestStrangeResultsMakeASoundPage(t *testing.T) {
 		"broken limits": {{Subject: ours, Limits: []result.Limit{
 			{Name: "fsync", Unit: "ns", Value: math.NaN()}, {Name: "lives/pebble", Unit: "ops/s", Value: math.Inf(-1), Low: 1e300},
 		}}},
+		"strange objectives": {
+			{Subject: ours, Objective: &result.Outcome{Objective: result.Objective{Latency: result.InsertToStart, Quantile: math.NaN(), Below: -5}}, Runs: make([]result.Run, 2)},
+			{Subject: ours, Objective: &result.Outcome{Objective: result.Objective{Latency: evil, Quantile: math.Inf(1), Below: math.MaxInt64}}},
+		},
 		"a config that is no JSON": {{Config: json.RawMessage("{<b>")}},
 	} {
 		t.Run(name, func(t *testing.T) { write(t, results).mustBeSound(t) })

@@ -38,7 +38,6 @@ type axis struct {
 	label  string
 	by     projection
 	format func(float64) string
-	binary bool    // ticks are multiples of powers of 1024 instead of 1000
 	low    float64 // of what is shown, projected
 	high   float64
 	ticks  []tick
@@ -72,11 +71,7 @@ func (a *axis) fitLinear(low, high float64, wanted int) {
 		high = low + max(1, math.Abs(low))
 	}
 	span := high/float64(wanted) - low/float64(wanted) // one after the other: their difference may be too large
-	base := 1.0
-	if a.binary {
-		base = math.Pow(1024, math.Floor(math.Log2(span)/10))
-	}
-	power := base * math.Pow(10, math.Floor(math.Log10(span/base)))
+	power := math.Pow(10, math.Floor(math.Log10(span)))
 	unit := 10 * power
 	for _, m := range []float64{1, 2, 5} {
 		if span <= m*power {

@@ -9,8 +9,8 @@ import (
 	"github.com/taskengine/taskengine/bench/result"
 )
 
-// sameLoad is by which share loads may differ and still be the same: that of a trace is
-// what came of its replay.
+// sameLoad is by which share loads may differ and still be the same: some results have what
+// came of a load in place of what was meant.
 const sameLoad = 0.02
 
 // series is all runs of one subject in one scenario with the same load.

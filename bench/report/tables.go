@@ -11,6 +11,10 @@ import (
 // speeds is the table of what a scenario came to.
 func (s *scenario) speeds() grid {
 	g := grid{Head: []string{"Subject", "offered", "runs", "rate", "start p50", "start p99", "start p99.9", "to the machine's limits", "checks"}}
+	wanted := slices.ContainsFunc(s.series, func(x *series) bool { return x.objective() != "" })
+	if wanted {
+		g.Head = append(g.Head, "objective")
+	}
 	for _, x := range s.series {
 		c := x.checks()
 		cells := []string{x.subject.label, offeredOf(x), fmt.Sprint(len(x.runs)), x.rate().cell(formatRate)}
@@ -21,14 +25,18 @@ func (s *scenario) speeds() grid {
 		for _, p := range x.portions() {
 			portions = append(portions, p.text())
 		}
-		g.Rows = append(g.Rows, row{c.state, append(cells, orNone(strings.Join(portions, "\n")), c.text())})
+		cells = append(cells, orNone(strings.Join(portions, "\n")), c.text())
+		if wanted {
+			cells = append(cells, orNone(x.objective()))
+		}
+		g.Rows = append(g.Rows, row{c.state, cells})
 	}
 	return g
 }
 
 // costs is the table of what a scenario took of the machine.
 func (s *scenario) costs() grid {
-	g := grid{Head: []string{"Subject", "offered", "CPU per task", "written per task", "stored per task", "allocated per task", "memory", "wake-ups"}}
+	g := grid{Head: []string{"Subject", "offered", "CPU per task", "written per task", "stored per task", "allocated per task", "memory", "wake-ups", "cores of others"}}
 	for _, x := range s.series {
 		g.Rows = append(g.Rows, row{Cells: []string{
 			x.subject.label, offeredOf(x),
@@ -38,6 +46,7 @@ func (s *scenario) costs() grid {
 			x.perTask(func(c *result.Cost) int64 { return c.Allocated }).cell(formatBytes),
 			x.cost(func(c *result.Cost) float64 { return float64(c.Resident) }).cell(formatBytes),
 			x.cost(func(c *result.Cost) float64 { return c.Wakeups }).cell(formatRate),
+			x.over(func(r *result.Run) (float64, bool) { return r.Others, r.Others > 0 }).cell(formatCores),
 		}})
 	}
 	return g
@@ -72,7 +81,13 @@ func (s *scenario) remarks() (out []string) {
 	for _, x := range s.series {
 		restart := x.over(func(r *result.Run) (float64, bool) { return float64(r.Restart), r.Restart > 0 })
 		if restart.ok() {
-			add(x, "from opening its store to the first start of a task: "+restart.text(formatTime))
+			add(x, "from the opening of its store, or a kill of its node, to the first start of a task: "+restart.text(formatTime))
+		}
+		late := x.over(func(r *result.Run) (float64, bool) {
+			return float64(r.Late) / float64(r.Submitted), r.Late > 0 && r.Submitted > 0
+		})
+		if late.ok() {
+			add(x, late.text(formatPart)+" of the submits were called more than 1 ms late; their latencies count from the intended time")
 		}
 		for _, r := range x.runs {
 			for _, n := range r.Notes {

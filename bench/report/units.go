@@ -60,18 +60,21 @@ func formatCount(n float64) string {
 	return scaled(n, "", "", step{1e12, "T"}, step{1e9, "G"}, step{1e6, "M"}, step{1e3, "k"})
 }
 
-// formatBytes writes a number of bytes.
+// formatBytes writes a number of bytes, with units of powers of 1000 as everywhere.
 func formatBytes(n float64) string {
 	if n == 0 {
 		return "0"
 	}
-	return scaled(n, "B", nbsp, step{1 << 40, "TiB"}, step{1 << 30, "GiB"}, step{1 << 20, "MiB"}, step{1 << 10, "KiB"})
+	return scaled(n, "B", nbsp, step{1e12, "TB"}, step{1e9, "GB"}, step{1e6, "MB"}, step{1e3, "kB"})
 }
 
 func formatRate(perSecond float64) string { return formatCount(perSecond) + "/s" }
 
 // formatSeconds writes seconds as they are counted on an axis of time.
 func formatSeconds(s float64) string { return digits(s) + nbsp + "s" }
+
+// formatPart writes a part of a whole, in hundredths.
+func formatPart(part float64) string { return digits(100*part) + nbsp + "%" }
 
 func formatCores(c float64) string { return digits(c) }
 

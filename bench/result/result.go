@@ -17,14 +17,15 @@ const Schema = 1
 
 // Result is one scenario measured on one subject, several times.
 type Result struct {
-	Schema   int             `json:"schema"`
-	Scenario string          `json:"scenario"`         // its name
-	Purpose  string          `json:"purpose"`          // what question it answers, one line
-	Config   json.RawMessage `json:"config,omitempty"` // the scenario as it was run
-	Subject  Subject         `json:"subject"`
-	Machine  Machine         `json:"machine"`
-	Limits   []Limit         `json:"limits,omitempty"` // of the machine, measured in the same session
-	Runs     []Run           `json:"runs"`             // without the warm-up
+	Schema    int             `json:"schema"`
+	Scenario  string          `json:"scenario"`         // its name
+	Purpose   string          `json:"purpose"`          // what question it answers, one line
+	Config    json.RawMessage `json:"config,omitempty"` // the scenario as it was run
+	Subject   Subject         `json:"subject"`
+	Machine   Machine         `json:"machine"`
+	Limits    []Limit         `json:"limits,omitempty"`    // of the machine, measured in the same session
+	Objective *Outcome        `json:"objective,omitempty"` // what was wanted, and whether it was had
+	Runs      []Run           `json:"runs"`                // without the warm-up
 }
 
 // Subject is what was measured.
@@ -79,7 +80,7 @@ func Latencies() []string {
 type Run struct {
 	Began     time.Time             `json:"began"`
 	Elapsed   Duration              `json:"elapsed_ns"` // from the first submit to the last outcome, without warm-up
-	Offered   float64               `json:"offered"`    // tasks/s the load intended; 0 is as many as go (closed loop)
+	Offered   float64               `json:"offered"`    // tasks/s the load intended, a recorded one too; 0 is as many as go (closed loop)
 	Submitted int64                 `json:"submitted"`
 	Finished  int64                 `json:"finished"` // ended as they should
 	Failed    int64                 `json:"failed"`   // ended otherwise, as the scenario wants it
@@ -89,10 +90,15 @@ type Run struct {
 	Points    []Point               `json:"points,omitempty"` // over time, oldest first
 	Cost      Cost                  `json:"cost"`
 	Check     Check                 `json:"check"`
-	Late      int64                 `json:"late,omitempty"`       // submits called more than 1 ms after their intended time
-	Restart   Duration              `json:"restart_ns,omitempty"` // of a store that has a backlog, or whose node was killed: until the first task started, at longest
-	Notes     []string              `json:"notes,omitempty"`      // what to know when reading it
+	Late      int64                 `json:"late,omitempty"`         // submits called more than 1 ms after their intended time
+	Restart   Duration              `json:"restart_ns,omitempty"`   // of a store that has a backlog, or whose node was killed: until the first task started, at longest
+	Others    float64               `json:"others_cores,omitempty"` // cores that neither the load nor its subject used; 0 is none, or unknown
+	Notes     []string              `json:"notes,omitempty"`        // what to know when reading it
 }
+
+// Disturbed is from how many cores in use by others on the figures of a run are not those
+// of the subject alone.
+const Disturbed = 0.1
 
 // Point is how things went in one interval of a run.
 type Point struct {
@@ -105,14 +111,15 @@ type Point struct {
 	Resident  int64    `json:"resident_bytes"`
 }
 
-// Cost is what a run took of the machine: all processes of the subject together.
+// Cost is what a run took of the machine: all processes of the subject together. It is
+// zero in a result that is of a part of the tasks only.
 type Cost struct {
 	CPU       Duration `json:"cpu_ns"`
 	Resident  int64    `json:"resident_bytes"`            // at most
-	Written   int64    `json:"written_bytes,omitempty"`   // to disk
+	Written   int64    `json:"written_bytes,omitempty"`   // to disk; 0 is none, or unknown
 	StoreSize int64    `json:"store_bytes,omitempty"`     // of the folder afterwards
 	Wakeups   float64  `json:"wakeups_per_s,omitempty"`   // voluntary context switches
-	Allocated int64    `json:"allocated_bytes,omitempty"` // by Go
+	Allocated int64    `json:"allocated_bytes,omitempty"` // by Go; 0 is none, or unknown
 }
 
 // Check is what a run found out about its own correctness.

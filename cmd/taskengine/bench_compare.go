@@ -20,7 +20,8 @@ Each figure of B is compared with that of A by the exact Mann-Whitney U test ove
 runs, and its p is adjusted for the number of figures (Benjamini-Hochberg). RATIO is B
 to A, with the interval that holds it. "No difference shown" is not "the same"; "too few
 runs" says that no outcome of so few could show one: with three runs on each side p is
-never below 0.1. Six on each side are enough to show a single figure among twenty.`,
+never below 0.1. Six on each side are enough to show a single figure among twenty. How many
+more runs are wanted is said below each table; ` + "`bench run --runs`" + ` makes as many.`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(_ *cobra.Command, files []string) error {
 			if !(alpha > 0 && alpha < 1) {
@@ -72,6 +73,9 @@ func (a *app) showComparison(r *compare.Report) error {
 		}
 		if err := a.showPair(p); err != nil {
 			return err
+		}
+		if few := p.TooFew(r); few != "" {
+			a.note("%s: %s", clean(p.Key.String()), few)
 		}
 	}
 	for _, side := range []struct {

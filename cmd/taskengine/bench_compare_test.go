@@ -113,7 +113,7 @@ func TestComparisonsFailOnlyIfTheyAreAskedTo(t *testing.T) {
 		"slower, as JSON":               {[]string{fast, slow, "--fail-if-slower", "-o", "json"}, 1, "is slower"},
 		"faster":                        {[]string{slow, fast, "--fail-if-slower"}, 0, ""},
 		"the same":                      {[]string{fast, fast, "--fail-if-slower"}, 0, ""},
-		"too few runs":                  {[]string{few, fewer, "--fail-if-slower"}, 0, ""},
+		"too few runs":                  {[]string{few, fewer, "--fail-if-slower"}, 0, "measure each 5 times (2 more of A, 2 more of B)"},
 		"few runs are enough at 0.1":    {[]string{few, fewer, "--fail-if-slower", "--alpha", "0.1"}, 1, "is slower"},
 		"a loss":                        {[]string{fast, lossy}, 0, "run 3 of 6 of B FAILED ITS CHECK"},
 		"a loss, and that matters":      {[]string{fast, lossy, "--fail-if-slower"}, 1, "failed their checks"},

@@ -19,7 +19,7 @@ load: {shape: poisson, rate: 200/s}
 warm_up: 0s
 duration: 200ms
 runs: 2
-objective: insert_to_start p50 < 1m
+objective: p50 start < 1m
 tasks: [{name: noop, apart: true}]
 `
 
@@ -32,7 +32,7 @@ func TestAScenarioIsRunAndItsResultsAreKept(t *testing.T) {
 	}
 	for _, want := range []string{
 		"small: Does it work?", "on pebble, 200 tasks/s offered, 2 runs", "rate, tasks/s", "insert_to_start", "P50/FSYNC",
-		"met in every run", "checked: nothing lost", "small/noop: Does it work?",
+		"objective: p50 start < 1m0s: met, in 2 of 2 runs", "OBJECTIVE", "checked: nothing lost", "small/noop: Does it work?",
 	} {
 		if !strings.Contains(r.stdout, want) {
 			t.Errorf("there is no %q in\n%s", want, r.stdout)
@@ -98,7 +98,7 @@ func TestAScenarioThatCannotBeRunIsRefusedBeforeAnythingRuns(t *testing.T) {
 		"no scenario":      {nil, exitUsage, "arg"},
 		"unknown":          {[]string{"nop"}, exitUsage, "noop"},
 		"no such file":     {[]string{"./nope.yaml"}, exitUsage, "nope.yaml"},
-		"a bad one":        {[]string{good, bad}, exitConfig, `bad.yaml:2:1: "laod" is no key here`},
+		"a bad one":        {[]string{good, bad}, exitConfig, `bad.yaml:2:1: "laod" is no key here; did you mean load?`},
 		"a bad set":        {[]string{good, "--set", "runs=0"}, exitConfig, "--set runs=0: runs: "},
 		"a bad duration":   {[]string{good, "--duration", "5"}, exitConfig, "needs a unit"},
 		"a bad rate":       {[]string{good, "--rate", "5"}, exitConfig, "needs a unit"},
@@ -121,7 +121,7 @@ func TestACheckThatFailedIsLoud(t *testing.T) {
 	}}
 	var out bytes.Buffer
 	a := &app{stdout: &out}
-	if err := a.showBench(bad, nil); err != nil {
+	if err := a.showBench(bad); err != nil {
 		t.Fatal(err)
 	}
 	if got := out.String(); !strings.Contains(got, "run 2 FAILED: 3 lost, 0 doubled") || !strings.Contains(got, "task x was lost") || strings.Contains(got, "nothing lost") {
@@ -129,6 +129,50 @@ func TestACheckThatFailedIsLoud(t *testing.T) {
 	}
 	if err := verdict([]*benchresult.Result{bad}); exitCode(err) != exitFailure {
 		t.Errorf("the exit code is that of %v", err)
+	}
+}
+
+func TestAnObjectiveThatIsMissedIsLoud(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "r.json")
+	r := cli(t, nil, "", "bench", "run", write(t, "small.yaml", smallScenario), "--store", "memory", "--out", out,
+		"--set", "objective=p50 end < 1ns", "--set", "tasks.0.objective=p50 end < 1m")
+	if r.code != exitFailure || !strings.Contains(r.stderr, "the objective was missed: small") || strings.Contains(r.stderr, "small/noop") {
+		t.Errorf("it ended with %d: %s", r.code, r.stderr)
+	}
+	for _, want := range []string{"objective: p50 end < 1ns: MISSED, in 0 of 2 runs", "objective: p50 end < 1m0s: met, in 2 of 2 runs"} {
+		if !strings.Contains(r.stdout, want) {
+			t.Errorf("there is no %q in\n%s", want, r.stdout)
+		}
+	}
+	results, err := readResults(out)
+	if err != nil || len(results) != 2 || results[0].Objective.Met || !results[1].Objective.Met {
+		t.Errorf("the results are %+v, %v", results, err)
+	}
+}
+
+func TestOneRateThatMeetsTheObjectiveIsEnough(t *testing.T) {
+	at := func(scenario string, met bool) *benchresult.Result {
+		return &benchresult.Result{Scenario: scenario, Objective: &benchresult.Outcome{Met: met}}
+	}
+	if err := verdict([]*benchresult.Result{at("sweep", true), at("sweep", false)}); err != nil {
+		t.Errorf("the error is %v", err)
+	}
+	err := verdict([]*benchresult.Result{at("sweep", false), at("sweep", false), at("noop", true)})
+	if exitCode(err) != exitFailure || !strings.HasSuffix(err.Error(), "missed: sweep") {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+func TestOthersOnTheMachineAreWarnedOf(t *testing.T) {
+	for cores, warned := range map[float64]bool{0: false, 0.05: false, 0.4: true} {
+		var out bytes.Buffer
+		a := &app{stdout: &out}
+		if err := a.showBench(&benchresult.Result{Runs: []benchresult.Run{{Others: 0.01}, {Others: cores}}}); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(out.String(), "WARNING: others used up to 0.4 cores"); got != warned {
+			t.Errorf("with %v cores it says\n%s", cores, out.String())
+		}
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/taskengine/taskengine/bench"
 	"github.com/taskengine/taskengine/bench/limits"
 	benchresult "github.com/taskengine/taskengine/bench/result"
 )
@@ -15,7 +14,7 @@ var shownQuantiles = []float64{0.5, 0.9, 0.99, 0.999, 0.9999, 1}
 
 // showBench shows a result: each figure is the median of the runs, and the spread is
 // from the smallest to the largest.
-func (a *app) showBench(r *benchresult.Result, want *bench.Objective) error {
+func (a *app) showBench(r *benchresult.Result) error {
 	load := "as many as go"
 	if len(r.Runs) > 0 && r.Runs[0].Offered > 0 {
 		load = grouped(r.Runs[0].Offered) + " tasks/s offered"
@@ -30,13 +29,18 @@ func (a *app) showBench(r *benchresult.Result, want *bench.Objective) error {
 		if fsyncOf(r) > 0 {
 			head = append(head, "P50/FSYNC")
 		}
+		if r.Objective != nil {
+			head = append(head, "OBJECTIVE")
+		}
 		fmt.Fprintln(a.stdout)
 		if err := a.printTable(head, rows); err != nil {
 			return err
 		}
 	}
 	fmt.Fprintln(a.stdout)
-	a.showObjective(r, want)
+	a.showObjective(r)
+	a.showLate(r)
+	a.showOthers(r)
 	a.showChecks(r)
 	_, err := fmt.Fprintln(a.stdout)
 	return err
@@ -66,7 +70,11 @@ func (s spread) text(write func(float64) string) string {
 	if len(s) == 0 {
 		return ""
 	}
-	return write(s[0]) + " to " + write(s[len(s)-1])
+	low, high := write(s[0]), write(s[len(s)-1])
+	if low == high {
+		return low
+	}
+	return low + " to " + high
 }
 
 func figureRows(r *benchresult.Result) [][]string {
@@ -99,6 +107,7 @@ func figureRows(r *benchresult.Result) [][]string {
 	add("wake-ups/s", grouped, func(run *benchresult.Run) float64 { return run.Cost.Wakeups })
 	add("memory", byteSize, func(run *benchresult.Run) float64 { return float64(run.Cost.Resident) })
 	add("store", byteSize, func(run *benchresult.Run) float64 { return float64(run.Cost.StoreSize) })
+	add("cores of others", plain, func(run *benchresult.Run) float64 { return run.Others })
 	add("first start", nanoseconds, func(run *benchresult.Run) float64 { return float64(run.Restart) })
 	return rows
 }
@@ -111,11 +120,22 @@ func latencyRows(r *benchresult.Result) [][]string {
 		}
 		row := []string{name}
 		for _, q := range shownQuantiles {
-			row = append(row, nanoseconds(quantileOf(r, name, q).median()))
+			shown := "-" // none is so slow that one of so few would be
+			if float64(r.Runs[0].Latency[name].Count())*(1-q) >= 1-1e-9 || q == 1 {
+				shown = nanoseconds(quantileOf(r, name, q).median())
+			}
+			row = append(row, shown)
 		}
 		row = append(row, quantileOf(r, name, 0.5).text(nanoseconds), quantileOf(r, name, 0.99).text(nanoseconds))
 		if s := fsyncOf(r); s > 0 {
 			row = append(row, plain(quantileOf(r, name, 0.5).median()/s))
+		}
+		if o := r.Objective; o != nil {
+			came := "-"
+			if o.Latency == name {
+				came = metOrMissed(o.Met)
+			}
+			row = append(row, came)
 		}
 		rows = append(rows, row)
 	}
@@ -157,16 +177,43 @@ func limitOf(r *benchresult.Result, name string) float64 {
 	return 0
 }
 
-func (a *app) showObjective(r *benchresult.Result, want *bench.Objective) {
-	if want == nil {
+func metOrMissed(met bool) string {
+	if met {
+		return "met"
+	}
+	return "MISSED"
+}
+
+func (a *app) showObjective(r *benchresult.Result) {
+	o := r.Objective
+	if o == nil {
 		return
 	}
-	got := quantileOf(r, want.Latency, want.Quantile)
-	met := "missed"
-	if len(got) > 0 && got[len(got)-1] > 0 && got[len(got)-1] < float64(want.Below) {
-		met = "met in every run"
+	in := 0
+	for i := range r.Runs {
+		if o.MetIn(&r.Runs[i]) {
+			in++
+		}
 	}
-	fmt.Fprintf(a.stdout, "objective: %s: %s (%s)\n", want, met, got.text(nanoseconds))
+	fmt.Fprintf(a.stdout, "objective: %s: %s, in %d of %d runs (%s)\n", o, metOrMissed(o.Met), in, len(r.Runs),
+		quantileOf(r, o.Latency, o.Quantile).text(nanoseconds))
+}
+
+// showLate tells of submits that the machine had no time for when they were due.
+func (a *app) showLate(r *benchresult.Result) {
+	late := spreadOf(r, func(run *benchresult.Run) float64 { return 100 * float64(run.Late) / float64(max(1, run.Submitted)) })
+	if len(late) > 0 && late[len(late)-1] > 0 {
+		fmt.Fprintf(a.stdout, "pacing: %s %% of the submits were called more than 1 ms late; their latencies count from the intended time\n", late.text(plain))
+	}
+}
+
+// showOthers warns of runs during which others used the machine.
+func (a *app) showOthers(r *benchresult.Result) {
+	busy := spreadOf(r, func(run *benchresult.Run) float64 { return run.Others })
+	if len(busy) == 0 || busy[len(busy)-1] <= benchresult.Disturbed {
+		return
+	}
+	fmt.Fprintf(a.stdout, "WARNING: others used up to %s cores meanwhile; measure again when the machine has nothing else to do\n", plain(busy[len(busy)-1]))
 }
 
 // showChecks tells what was looked at, or what is wrong.

@@ -1,0 +1,112 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/taskengine/taskengine/bench/result"
+)
+
+// goal is a value that is wanted, drawn as a line across a frame.
+type goal struct {
+	y     float64
+	label string
+}
+
+// labelPitch is how far the lines of goals are apart at least for both to have a label.
+const labelPitch = 16.0
+
+// goals are the objectives for a latency that results of the scenario have, each once.
+func (s *scenario) goals(latency string) (out []goal) {
+	for _, res := range s.results {
+		o := res.Objective
+		if o == nil || o.Latency != latency {
+			continue
+		}
+		g := goal{float64(o.Below), fmt.Sprintf("objective: p%s < %s", digits4(100*o.Quantile), formatTime(float64(o.Below)))}
+		if !slices.Contains(out, g) {
+			out = append(out, g)
+		}
+	}
+	return out
+}
+
+// drawGoals draws lines across, with a label at the right end of each.
+func (c *canvas) drawGoals() *node {
+	g := el("g", "class", "goals")
+	var labelled []float64
+	for _, goal := range c.goals {
+		y, ok := c.y.place(goal.y, c.bottom, c.top)
+		if !ok {
+			continue
+		}
+		g.add(el("line", "x1", c.left, "x2", c.right, "y1", y, "y2", y))
+		if slices.ContainsFunc(labelled, func(other float64) bool { return max(y-other, other-y) < labelPitch }) {
+			continue
+		}
+		labelled = append(labelled, y)
+		at := y - 5
+		if at < c.top+labelPitch { // above the inside are the labels of marks
+			at = y + 14
+		}
+		g.add(el("text", "x", c.right-4, "y", at, "text-anchor", "end").says(goal.label))
+	}
+	return g
+}
+
+// objective says what came of the objective of a series; "" if it has none.
+func (s *series) objective() string {
+	o := s.res.Objective
+	if o == nil {
+		return ""
+	}
+	missed := 0
+	for _, r := range s.runs {
+		if !o.MetIn(r) {
+			missed++
+		}
+	}
+	switch {
+	case len(s.runs) == 0:
+		return ""
+	case missed > 0:
+		return fmt.Sprintf("MISSED in %d of %d runs", missed, len(s.runs))
+	}
+	return "met"
+}
+
+// missed says which objectives no load of a scenario has met; "" if there is none.
+func (s *scenario) missed() string {
+	var o *result.Outcome
+	for _, x := range s.series {
+		switch x.objective() {
+		case "":
+		case "met":
+			return ""
+		default:
+			o = x.res.Objective
+		}
+	}
+	if o == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s: the objective was missed: %s.", orNone(s.name), short(o.String(), 60))
+}
+
+// disturbed says whether others used the machine while a scenario was measured; "" if not.
+func (s *scenario) disturbed() string {
+	runs, busy, most := 0, 0, 0.0
+	for _, x := range s.series {
+		for _, r := range x.runs {
+			runs++
+			if r.Others > result.Disturbed {
+				busy, most = busy+1, max(most, r.Others)
+			}
+		}
+	}
+	if busy == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s: others used up to %s cores of the machine in %d of %d runs, so these figures are not those of the subject alone.",
+		orNone(s.name), formatCores(most), busy, runs)
+}

@@ -1,0 +1,178 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// Source is a text in YAML that people write. It is exported, as are [ParseDuration],
+// [ParseSize] and [DidYouMean], so that the other files of this module, such as the
+// scenarios of the benchmarks, are read and refused in the same words as a configuration.
+// It is used by one goroutine.
+type Source struct {
+	name  string
+	text  string
+	order int      // the file is 0, and each --set one more
+	lead  int      // if order > 0: how many characters stand before text in the argument
+	arg   string   // if order > 0: the whole argument
+	lines []string // of text, once they are needed
+}
+
+// NewSource returns a text; name is that of its file, for messages.
+func NewSource(name, text string) *Source { return &Source{name: name, text: text} }
+
+// Document returns the one document of the text, and nil if it is empty or is not YAML.
+// What is wrong with it is told to fault, with its place as in [Source.Problem].
+func (s *Source) Document(fault func(line, column int, text string)) *yaml.Node {
+	if line, column, text := s.unreadable(); text != "" {
+		fault(line, column, text)
+		return nil
+	}
+	loader, err := yaml.NewLoader(strings.NewReader(s.text))
+	if err != nil {
+		fault(0, 0, fmt.Sprintf("cannot be read as YAML: %v", err))
+		return nil
+	}
+	var first, second yaml.Node
+	if err := loader.Load(&first); err != nil {
+		s.refuse(err, fault)
+		return nil
+	}
+	switch err := loader.Load(&second); {
+	case err == nil:
+		fault(second.Line, second.Column, "a second document begins here; put everything into one, without ---")
+	default:
+		s.refuse(err, fault)
+	}
+	if len(first.Content) == 0 {
+		return nil
+	}
+	return first.Content[0]
+}
+
+// unreadable says where the text is not UTF-8 without control characters; "" if it is.
+func (s *Source) unreadable() (line, column int, text string) {
+	rest := strings.TrimPrefix(s.text, "\ufeff")
+	line = 1
+	for i := 0; i < len(rest); {
+		r, size := utf8.DecodeRuneInString(rest[i:])
+		i += size
+		column++
+		switch {
+		case r == utf8.RuneError && size == 1:
+			return line, column, "is not UTF-8; save the file as UTF-8"
+		case r == '\n':
+			line, column = line+1, 0
+		case r < ' ' && r != '\r' && r != '\t' || r == 0x7f:
+			return line, column, fmt.Sprintf("has the control character %U; remove it", r)
+		}
+	}
+	return 0, 0, ""
+}
+
+// refuse tells a syntax error; the end of the text is none.
+func (s *Source) refuse(err error, fault func(line, column int, text string)) {
+	if errors.Is(err, io.EOF) {
+		return
+	}
+	var e *yaml.LoadError
+	if !errors.As(err, &e) {
+		fault(0, 0, fmt.Sprintf("cannot be read as YAML: %v", err))
+		return
+	}
+	line, column := e.Mark.Line, e.Mark.Column
+	if text, _ := s.line(line); strings.TrimSpace(text) == "" && e.ContextMark.Line > 0 {
+		line, column = e.ContextMark.Line, e.ContextMark.Column
+	}
+	text := e.Message
+	if e.ContextMsg != "" {
+		text += " " + e.ContextMsg
+	}
+	fault(line, column, "is not YAML: "+text+s.remedy(line, column))
+}
+
+// remedy says what to do about the usual mistakes at a place.
+func (s *Source) remedy(line, column int) string {
+	text, _ := s.line(line)
+	runes := []rune(text)
+	if column < 1 || column > len(runes) {
+		return "; close what was opened"
+	}
+	switch runes[column-1] {
+	case '\t':
+		return "; indent with spaces, not with tabs"
+	case '*':
+		return "; name an anchor that stands further up, or write the value in quotes"
+	case '@', '`', '%', '&', '!', '|', '>':
+		return "; write the value in quotes"
+	case '\'', '"', '[', '{':
+		return "; close what was opened"
+	case ':':
+		return "; write a value that contains a colon in quotes"
+	}
+	return "; check the indentation and the quotes"
+}
+
+// Problem returns what is wrong at a place of the text, with the line there. Lines and
+// columns count from 1, columns in characters; line 0 is the text as a whole.
+func (s *Source) Problem(line, column int, text string) Problem {
+	p := Problem{File: s.name, Text: text}
+	switch {
+	case s.order > 0:
+		at := 1
+		if line == 1 {
+			at = s.lead + column
+		}
+		arg, _, _ := strings.Cut(s.arg, "\n")
+		p.Excerpt = excerpt("--set", arg, at)
+	case line > 0:
+		p.Line, p.Column = line, column
+		if there, ok := s.line(line); ok {
+			p.Excerpt = excerpt(fmt.Sprintf("%5d", line), there, column)
+		}
+	}
+	return p
+}
+
+// line returns the n-th line, from 1.
+func (s *Source) line(n int) (string, bool) {
+	if s.lines == nil {
+		s.lines = strings.Split(strings.TrimPrefix(s.text, "\ufeff"), "\n")
+	}
+	if n < 1 || n > len(s.lines) {
+		return "", false
+	}
+	return strings.TrimSuffix(s.lines[n-1], "\r"), true
+}
+
+// excerpt shows a line, or what surrounds the column in a long one, with a mark.
+func excerpt(margin, line string, column int) string {
+	const before, width = 60, 100
+	runes := []rune(line)
+	column = min(max(column, 1), len(runes)+1)
+	from := 0
+	if column > width {
+		from = column - before
+	}
+	for i, r := range runes {
+		if r != '\t' && unicode.IsControl(r) { // would be an order to the terminal
+			runes[i] = utf8.RuneError
+		}
+	}
+	shown := runes[from:min(from+width, len(runes))]
+	pad := slices.Clone(runes[from : column-1])
+	for i, r := range pad {
+		if r != '\t' {
+			pad[i] = ' '
+		}
+	}
+	return fmt.Sprintf("%s | %s\n%*s | %s^\n",
+		margin, string(shown), utf8.RuneCountInString(margin), "", string(pad))
+}
