@@ -57,6 +57,7 @@ func calibrations() []calibration {
 		{name: "700/s", rate: 700, size: 256, tasks: 3000},
 		{name: "700/s, 10 ms", rate: 700, size: 256, wait: 10 * time.Millisecond, tasks: 3000},
 		{name: "700/s, 4 KiB", rate: 700, size: 4 << 10, wait: 10 * time.Millisecond, tasks: 2000},
+		{name: "200/s, 64 KiB", rate: 200, size: 64 << 10, wait: 5 * time.Millisecond, tasks: 1000},
 		{name: "2500/s, 10 ms", rate: 2500, size: 256, wait: 10 * time.Millisecond, tasks: 8000},
 		{name: "6000/s", rate: 6000, size: 256, tasks: 15_000},
 		{name: "12000/s, 10 ms", rate: 12_000, size: 256, wait: 10 * time.Millisecond, tasks: 30_000},
@@ -144,7 +145,7 @@ func (c *Curves) weigh(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	store, err := openStore(o.Store, dir)
+	store, err := openStore(o.Store, dir, new(journal))
 	if err != nil {
 		return err
 	}

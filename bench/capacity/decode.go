@@ -3,7 +3,6 @@ package capacity
 import (
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"slices"
 	"strconv"
@@ -20,7 +19,7 @@ const maxLoad = 1 << 20
 
 // reader reads the description of a load and collects what is wrong with it.
 type reader struct {
-	file     string
+	source   *config.Source
 	problems []config.Problem
 }
 
@@ -30,36 +29,19 @@ type object map[string]func(*yaml.Node)
 func (r *reader) fault(n *yaml.Node, format string, args ...any) {
 	const most = 100
 	if len(r.problems) < most {
-		r.problems = append(r.problems, config.Problem{File: r.file, Line: max(1, n.Line), Column: max(1, n.Column), Text: fmt.Sprintf(format, args...)})
+		r.problems = append(r.problems, r.source.Problem(max(1, n.Line), max(1, n.Column), fmt.Sprintf(format, args...)))
 	}
 }
 
-// document returns the one document of a text; nil if there is none to be read.
-func (r *reader) document(text string) *yaml.Node {
-	top := &yaml.Node{Line: 1, Column: 1}
-	loader, err := yaml.NewLoader(strings.NewReader(text))
-	if err == nil {
-		var doc, second yaml.Node
-		if err = loader.Load(&doc); err == nil {
-			if err := loader.Load(&second); !errors.Is(err, io.EOF) {
-				r.fault(&second, "only one document is read; remove what follows the first")
-			}
-			if len(doc.Content) == 1 {
-				return doc.Content[0]
-			}
-			err = io.EOF
-		}
+// document returns the document of the source; nil if there is none to be read.
+func (r *reader) document() *yaml.Node {
+	top := r.source.Document(func(line, column int, text string) {
+		r.fault(&yaml.Node{Line: line, Column: column}, "%s", text)
+	})
+	if top == nil && len(r.problems) == 0 {
+		r.fault(&yaml.Node{}, "says nothing; write an objective and types")
 	}
-	var syntax *yaml.LoadError
-	switch {
-	case errors.Is(err, io.EOF):
-		r.fault(top, "says nothing; write an objective and types")
-	case errors.As(err, &syntax):
-		r.fault(&yaml.Node{Line: syntax.Mark.Line, Column: syntax.Mark.Column}, "is not YAML: %s; check the indentation and the quotes", syntax.Message)
-	default:
-		r.fault(top, "cannot be read as YAML: %v", err)
-	}
-	return nil
+	return top
 }
 
 // is reports whether n is of a kind, and says so if it is not.
@@ -107,7 +89,7 @@ func (r *reader) read(n *yaml.Node, o object) {
 			fn(value)
 			return
 		}
-		r.fault(key, "%.40q is not known here; use one of %s", key.Value, strings.Join(keys, ", "))
+		r.fault(key, "%.40q is not known here; %s", key.Value, config.DidYouMean(key.Value, keys))
 	})
 }
 
@@ -161,40 +143,23 @@ func (r *reader) number(into *float64, least, most float64) func(*yaml.Node) {
 // longest is the longest duration that is read.
 const longest = 100 * 365 * 24 * time.Hour
 
-// parseDuration reads what Go reads, and days and weeks of 24 hours each.
+// parseDuration is [config.ParseDuration] with a bound.
 func parseDuration(s string) (time.Duration, error) {
-	for unit, each := range map[string]time.Duration{"d": 24 * time.Hour, "w": 7 * 24 * time.Hour} {
-		if number, ok := strings.CutSuffix(s, unit); ok {
-			f, err := strconv.ParseFloat(number, 64)
-			if err != nil || !(f >= 0 && f <= float64(longest/each)) {
-				return 0, errors.New("write it such as 7d")
-			}
-			return time.Duration(f * float64(each)), nil
-		}
+	d, err := config.ParseDuration(s)
+	if err == nil && d > longest {
+		err = errors.New("it is more than a hundred years")
 	}
-	d, err := time.ParseDuration(s)
-	if err != nil || d < 0 || d > longest {
-		return 0, errors.New("write a number and a unit: us, ms, s, m, h, d or w")
-	}
-	return d, nil
+	return d, err
 }
 
-// parseSize reads a number of bytes.
+// parseSize is [config.ParseSize] with a bound.
 func parseSize(s string) (int, error) {
-	units := []struct {
-		name string
-		size float64
-	}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"kB", 1e3}, {"MB", 1e6}, {"B", 1}}
-	for _, u := range units {
-		if number, ok := strings.CutSuffix(s, u.name); ok {
-			f, err := strconv.ParseFloat(number, 64)
-			if most := float64(1 << 30); err != nil || !(f >= 0) || f*u.size > most {
-				break
-			}
-			return int(f * u.size), nil
-		}
+	const most = 1 << 30
+	n, err := config.ParseSize(s)
+	if err == nil && n > most {
+		err = errors.New("it is more than 1GiB")
 	}
-	return 0, errors.New("write a number and a unit: B, kB, KiB, MB or MiB")
+	return n, err
 }
 
 // maxRate is the highest rate that is read, in tasks per second.

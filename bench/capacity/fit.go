@@ -12,9 +12,10 @@ import (
 
 // points is how many quantiles a measured distribution is kept in: enough for its 99th
 // percentile and a bit beyond.
-const points = 401
+const points = 1001
 
-// distribution returns the quantiles of what was measured.
+// distribution returns the quantiles of what was measured. Each is the mean of those
+// around it: the greatest of thousands alone would stand for all that is rare.
 func distribution(ds []time.Duration) sim.Quantiles {
 	if len(ds) == 0 {
 		return nil
@@ -23,10 +24,19 @@ func distribution(ds []time.Duration) sim.Quantiles {
 	slices.Sort(ds)
 	q := make(sim.Quantiles, min(points, len(ds)))
 	for i := range q {
-		q[i] = max(0, ds[i*(len(ds)-1)/max(1, len(q)-1)])
+		around := ds[i*len(ds)/len(q) : (i+1)*len(ds)/len(q)]
+		var sum time.Duration
+		for _, d := range around {
+			sum += max(0, d)
+		}
+		q[i] = sum / time.Duration(len(around))
 	}
 	return q
 }
+
+// usual are costs too small to be told apart: on the way of one task after the other next
+// to nothing is left beside the commits.
+var usual = sim.Costs{Submit: 2 * time.Microsecond, Tell: 2 * time.Microsecond, TellRow: 200, Start: time.Microsecond, End: time.Microsecond}
 
 // fit makes the curves of what was observed.
 func (c *Curves) fit(all []observed) error {
@@ -36,8 +46,7 @@ func (c *Curves) fit(all []observed) error {
 	c.fitSync(all)
 	c.fitPacing(all)
 	c.fitBytes(all)
-	// On the way of one task after the other, next to nothing is left beside these.
-	k.Submit, k.Tell, k.TellRow, k.Start, k.End = 2*time.Microsecond, 2*time.Microsecond, 200, time.Microsecond, time.Microsecond
+	k.Submit, k.Tell, k.TellRow, k.Start, k.End = usual.Submit, usual.Tell, usual.TellRow, usual.Start, usual.End
 	const flush = 32 << 20
 	k.BackgroundEvery = flush
 	for range 2 { // the second time with the wake-ups of the first
@@ -122,88 +131,6 @@ func bits(n int) int {
 	return b
 }
 
-// small is what commits have at most whose time on the disk does not depend on it.
-const small = 16 << 10
-
-// fitSync finds how long syncs take, by how long the disk was idle, and by bytes.
-func (c *Curves) fitSync(all []observed) {
-	type sample struct{ idle, took time.Duration }
-	var samples []sample
-	var base []time.Duration
-	var a [][]float64
-	var b []float64
-	for _, o := range all {
-		commits := slices.Clone(o.commits)
-		slices.SortFunc(commits, func(x, y commit) int { return x.began.Compare(y.began) })
-		var free time.Time // when everything asked for before was durable
-		var alone []time.Duration
-		size := 0
-		for i, m := range commits {
-			asked := m.began.Add(m.hold)
-			if i > 0 && !asked.Before(free) {
-				if m.bytes <= small {
-					samples = append(samples, sample{asked.Sub(free), m.durable})
-				}
-				if o.callers == 1 && m.inserts > 0 {
-					alone, size = append(alone, m.durable), m.bytes
-				}
-			}
-			if end := asked.Add(m.durable); end.After(free) {
-				free = end
-			}
-		}
-		if len(alone) > 20 {
-			base = append(base, quantile(alone, 0.5))
-			w := 1 / float64(quantile(alone, 0.5))
-			a, b = append(a, []float64{w, w * float64(size)}), append(b, 1)
-		}
-	}
-	k := &c.Costs
-	if len(base) > 0 {
-		k.SyncByte = solve(a, b, 2)[1]
-	}
-	bounds := []time.Duration{
-		0, 20 * time.Microsecond, 60 * time.Microsecond, 200 * time.Microsecond, 600 * time.Microsecond,
-		2 * time.Millisecond, 6 * time.Millisecond, 20 * time.Millisecond,
-	}
-	k.Sync = byIdle(bounds, func(yield func(idle, took time.Duration)) {
-		for _, s := range samples {
-			yield(s.idle, s.took)
-		}
-	})
-}
-
-// enough is how many samples make a distribution with a 99th percentile.
-const enough = 200
-
-// byIdle sorts samples into ranges of idleness, each with enough of them.
-func byIdle(bounds []time.Duration, samples func(yield func(idle, took time.Duration))) []sim.Idle {
-	sorted := make([][]time.Duration, len(bounds))
-	samples(func(idle, took time.Duration) {
-		i, found := slices.BinarySearch(bounds, idle)
-		if !found {
-			i--
-		}
-		sorted[max(0, i)] = append(sorted[max(0, i)], took)
-	})
-	var out []sim.Idle
-	var carried []time.Duration
-	from := time.Duration(0)
-	for i, ds := range sorted {
-		if len(carried) == 0 {
-			from = bounds[i]
-		}
-		if carried = append(carried, ds...); len(carried) >= enough {
-			out = append(out, sim.Idle{After: from, Takes: distribution(carried)})
-			carried = nil
-		}
-	}
-	if len(out) == 0 && len(carried) > 0 {
-		return []sim.Idle{{Takes: distribution(carried)}}
-	}
-	return out
-}
-
 // fitPacing finds how late the loads of trials are.
 func (c *Curves) fitPacing(all []observed) {
 	var late []time.Duration
@@ -280,7 +207,7 @@ func (c *Curves) fitCPU(all []observed) error {
 			known += k.Commit + time.Duration(m.inserts)*k.Insert + time.Duration(m.swaps)*k.Swap + time.Duration(float64(m.bytes)*k.InsertByte)
 			known += k.Tell + time.Duration(m.inserts+m.swaps)*k.TellRow
 		}
-		known += time.Duration(o.figures.tasks) * (k.Submit + k.Start + k.End)
+		known += time.Duration(o.figures.tasks) * (usual.Submit + k.Start + k.End)
 		wakes, alone := 0.0, 0.0
 		if o.rate > 0 {
 			f, err := c.model(&o, 1)
@@ -297,7 +224,7 @@ func (c *Curves) fitCPU(all []observed) error {
 	k.SyncCPU, k.Wake, k.BackgroundByte = time.Duration(x[0]), time.Duration(x[2]), x[3]
 	// What a task costs beside its way: half at once, half when files are sorted and
 	// garbage is collected. Callers who come one by one cost more than a crowd.
-	k.Ack = time.Duration(x[1]/2 + x[4])
+	k.Submit, k.Ack = usual.Submit+time.Duration(x[4]), time.Duration(x[1]/2)
 	k.Background = time.Duration(x[1] / 4) // of each of its two rows
 	return nil
 }

@@ -67,11 +67,11 @@ func Read(file string, from io.Reader) (*Load, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the load: %w", err)
 	}
-	r := &reader{file: file}
+	r := &reader{source: config.NewSource(file, string(text))}
 	l := &Load{Growth: 1, Types: map[string]Type{}, Limits: map[string]policy.Limit{}}
 	if len(text) > maxLoad {
 		r.fault(&yaml.Node{}, "is larger than 1 MiB; put less into one file")
-	} else if top := r.document(string(text)); top != nil {
+	} else if top := r.document(); top != nil {
 		r.load(top, l)
 	}
 	if len(r.problems) > 0 {

@@ -71,7 +71,7 @@ func TestWhatIsWrongWithALoadIsToldWithItsPlace(t *testing.T) {
 		"no objective":        {types, "has no objective"},
 		"a bad objective":     {types + "objective: p99 < 5ms", "load.yaml:2:12: \"p99 < 5ms\" is not an objective"},
 		"no types":            {"objective: p99 start < 5ms", "has no types"},
-		"an unknown key":      {"objectives: p99", "load.yaml:1:1: \"objectives\" is not known here; use one of growth"},
+		"an unknown key":      {"objectives: p99", "load.yaml:1:1: \"objectives\" is not known here; did you mean objective?"},
 		"a key twice":         {types + types, "load.yaml:2:1: \"types\" is here a second time"},
 		"no rate":             {"types: {a: {duration: 1ms}}", "has no rate"},
 		"no duration":         {"types: {a: {rate: 1/s}}", "has no duration"},
@@ -90,7 +90,7 @@ func TestWhatIsWrongWithALoadIsToldWithItsPlace(t *testing.T) {
 		"a size without unit": {"types: {a: {payload: 20}}", "is not a size"},
 		"a list":              {"- a", "want a mapping"},
 		"an alias":            {"growth: &a 2\nnode: *a", "anchors and aliases"},
-		"two documents":       {"objective: p99 start < 5ms\n" + types + "---\nx: 1", "only one document"},
+		"two documents":       {"objective: p99 start < 5ms\n" + types + "---\nx: 1", "a second document begins here"},
 		"too heavy":           {"objective: p99 start < 5ms\nnode: {slots: 2}\ntypes: {a: {rate: 1/s, duration: 1ms, weight: 3}}", "never fits"},
 	} {
 		t.Run(name, func(t *testing.T) {

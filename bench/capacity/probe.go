@@ -12,6 +12,7 @@ import (
 // probe is a store that notes what its transactions do and take.
 type probe struct {
 	storage.Store
+	log     *journal
 	mu      sync.Mutex
 	commits []commit // guarded by mu
 }
@@ -47,12 +48,12 @@ func (p *probe) Update(ctx context.Context, fn func(storage.Tx) error) error {
 }
 
 // take returns what was noted since the last call.
-func (p *probe) take() []commit {
+func (p *probe) take() ([]commit, []span) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	noted := p.commits
 	p.commits = nil
-	return noted
+	return noted, p.log.take()
 }
 
 // probeTx is a transaction whose rows are counted.

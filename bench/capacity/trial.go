@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
+
 	"github.com/taskengine/taskengine/engine"
 	"github.com/taskengine/taskengine/engine/policy"
 	"github.com/taskengine/taskengine/engine/sim"
@@ -27,10 +29,12 @@ import (
 // Stores are the names of the stores that can be measured.
 func Stores() []string { return []string{"pebble", "bolt", "memory"} }
 
-func openStore(name, dir string) (storage.Store, error) {
+// openStore opens a store in dir. on notes the syncs of its log, if the store has one.
+func openStore(name, dir string, on *journal) (storage.Store, error) {
 	switch name {
 	case "pebble":
-		s, err := pebble.Open(dir, pebble.Options{})
+		on.FS = vfs.Default
+		s, err := pebble.Open(dir, pebble.Options{FS: on})
 		return orError(s, err)
 	case "bolt":
 		s, err := bolt.Open(filepath.Join(dir, "tasks.db"), bolt.Options{})
@@ -68,6 +72,7 @@ type figures struct {
 	pacing  []time.Duration // from the intended time to the call of Submit
 	paces   []time.Duration // from the call of Submit to the call of the handler
 	commits []commit
+	syncs   []span        // of the store's log, if it has one
 	tasks   int           // that ended in the measured time
 	elapsed time.Duration // measured
 	cpu     time.Duration // of this process, that of submitting and of the handlers included
@@ -107,7 +112,6 @@ type running struct {
 	trial
 	engine *engine.Engine
 	pauses pauses
-	spin   func(time.Duration)
 	began  time.Time
 
 	called  []time.Time     // by arrival
@@ -131,15 +135,16 @@ func (t trial) run(ctx context.Context) (f figures, err error) {
 		return f, fmt.Errorf("make a folder to measure in: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	store, err := openStore(t.store, dir)
+	log := new(journal)
+	store, err := openStore(t.store, dir, log)
 	if err != nil {
 		return f, err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	p := &probe{Store: store}
+	p := &probe{Store: store, log: log}
 	r := &running{
 		trial: t, called: make([]time.Time, len(t.arrivals)), started: make([]time.Time, len(t.arrivals)),
-		late: make([]time.Duration, len(t.arrivals)), failed: make([]atomic.Int32, len(t.arrivals)), spin: spinner(),
+		late: make([]time.Duration, len(t.arrivals)), failed: make([]atomic.Int32, len(t.arrivals)),
 		over: make(chan struct{}), broken: make(chan struct{}),
 	}
 	defer r.pauses.close()
@@ -177,9 +182,10 @@ func (r *running) measure(ctx context.Context, p *probe) (figures, error) {
 	warm()
 	to := spend()
 	f := figures{
-		commits: p.take(), tasks: int(r.ended.Load() - skipped), elapsed: to.at.Sub(from.at), cpu: to.own - from.own,
+		tasks: int(r.ended.Load() - skipped), elapsed: to.at.Sub(from.at), cpu: to.own - from.own,
 		written: to.written - from.written, foreign: foreign(from, to),
 	}
+	f.commits, f.syncs = p.take()
 	f.running = float64(r.worked.Load()-worked) / float64(f.elapsed)
 	select {
 	case <-r.over:
@@ -297,7 +303,7 @@ func (r *running) handle(_ context.Context, t *task.Task) ([]byte, error) {
 		r.late[i] = time.Since(began) - a.Wait
 	}
 	if a.CPU > 0 {
-		r.spin(a.CPU)
+		compute(a.CPU)
 	}
 	if a.Wait > 0 || a.CPU > 0 {
 		r.worked.Add(int64(time.Since(began)))
@@ -315,30 +321,6 @@ func (r *running) saved(_ time.Time, _ task.Ref, t *task.Task) {
 			close(r.over)
 		}
 	}
-}
-
-// spinner returns a function that computes for so long of an undisturbed core's time.
-func spinner() func(time.Duration) {
-	const lot = 1 << 14
-	best := time.Hour
-	for range 40 {
-		began := time.Now()
-		runtime.KeepAlive(churn(lot))
-		best = min(best, time.Since(began))
-	}
-	each := float64(best) / lot
-	return func(d time.Duration) { runtime.KeepAlive(churn(int(float64(d) / each))) }
-}
-
-// churn computes something; who keeps the result keeps the compiler from leaving it out.
-func churn(n int) uint64 {
-	x := uint64(n) | 1
-	for range n {
-		x ^= x << 13
-		x ^= x >> 7
-		x ^= x << 17
-	}
-	return x
 }
 
 // sizeOf returns how many bytes the files below dir have.

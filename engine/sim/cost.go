@@ -31,16 +31,17 @@ type Costs struct {
 	// Wake is CPU that is spent whenever work comes while all cores are idle: threads are
 	// woken, and look around before they sleep again.
 	Wake time.Duration `json:"wake_ns"`
-	// Stall is how long a transaction is held up before it is computed, and so is telling of
-	// it, by whatever else goes on in the machine and its host. It passes on the core and is
-	// not computed.
+	// Stall is how long a transaction is held up before it is computed by whatever else goes
+	// on in the machine and its host. It passes on the core and is not computed.
 	Stall Quantiles `json:"stall_ns"`
 
-	// Sync is how long the disk takes to make a commit durable, by how long it was idle
-	// before. It must rise in After.
-	Sync     []Idle        `json:"sync"`
-	SyncByte float64       `json:"sync_byte_ns"` // how much longer for each byte of payload, in nanoseconds
-	SyncCPU  time.Duration `json:"sync_cpu_ns"`  // CPU that one sync needs meanwhile
+	// Sync is how long the disk takes to make a commit durable, by its [Idleness]. It must
+	// rise in After. SyncKiB is how much longer than the median it takes
+	// for each KiB of payload, if that is longer.
+	Sync    []Idle        `json:"sync"`
+	SyncKiB Quantiles     `json:"sync_kib_ns"`
+	Told    Quantiles     `json:"told_ns"`     // how long after it who waits for it hears of it
+	SyncCPU time.Duration `json:"sync_cpu_ns"` // CPU that one sync needs meanwhile
 	// Serial says that a transaction keeps the store to itself until it is durable, as
 	// bolt does. Else others go on meanwhile, and share the next sync.
 	Serial bool `json:"serial"`
@@ -57,7 +58,7 @@ func (c *Costs) check() error {
 			return fmt.Errorf("sim: a cost is negative: %v", d)
 		}
 	}
-	for _, f := range []float64{c.InsertByte, c.BackgroundByte, c.BackgroundEvery, c.SyncByte, c.CommitBytes, c.InsertBytes, c.SwapBytes, c.Amplify} {
+	for _, f := range []float64{c.InsertByte, c.BackgroundByte, c.BackgroundEvery, c.CommitBytes, c.InsertBytes, c.SwapBytes, c.Amplify} {
 		if !(f >= 0) || math.IsInf(f, 0) {
 			return fmt.Errorf("sim: a cost is negative or no number: %v", f)
 		}
@@ -67,7 +68,18 @@ func (c *Costs) check() error {
 			return errors.New("sim: Costs.Sync is negative, or does not rise")
 		}
 	}
-	return c.Stall.check()
+	return errors.Join(c.Stall.check(), c.SyncKiB.check(), c.Told.check())
+}
+
+// Idleness is how long something was idle between its last uses, smoothed: a disk that has
+// just been busy is served faster, also by the machine around it.
+type Idleness time.Duration
+
+// Note notes how long it was idle before a use, and returns the idleness then.
+func (i *Idleness) Note(idle time.Duration) time.Duration {
+	const uses = 8 // that it remembers, roughly
+	*i += (Idleness(idle) - *i) / uses
+	return time.Duration(*i)
 }
 
 // Idle is what something takes that begins After so much idleness, or more.
@@ -76,7 +88,14 @@ type Idle struct {
 	Takes Quantiles     `json:"takes_ns"`
 }
 
-// syncAfter returns what a sync takes after so much idleness.
+// sync returns what a sync takes after so much idleness that has so many bytes of payload.
+func (c *Costs) sync(idle time.Duration, payload, u float64) time.Duration {
+	takes := c.syncAfter(idle)
+	const kib = 1 << 10
+	return max(takes.At(u), takes.At(0.5)+time.Duration(payload/kib*float64(c.SyncKiB.At(u))))
+}
+
+// syncAfter returns what a sync without payload takes after so much idleness.
 func (c *Costs) syncAfter(idle time.Duration) Quantiles {
 	var takes Quantiles
 	for _, s := range c.Sync {

@@ -99,6 +99,13 @@ type cores struct {
 	wakes int64         // how often work came while all were idle
 	queue []job         // from head on
 	head  int
+
+	// Of the idle threads one waits for timers and messages. When it gets work of its own
+	// nobody does, until another runs out of work or a watchdog looks, as in Go's scheduler
+	// (findRunnable and sysmon in runtime/proc.go).
+	deaf    bool
+	since   int64 // when it became so
+	unheard []job // came meanwhile
 }
 
 type job struct {
@@ -115,6 +122,45 @@ func (c *cores) do(d time.Duration, done func()) {
 // doStalled is do for work that may be held up, see Costs.Stall.
 func (c *cores) doStalled(d time.Duration, done func()) {
 	c.add(job{stall: c.costs.Stall.At(c.rng.Float64()), left: d, done: done})
+}
+
+// watchdog is how long nobody waits for timers and messages at most.
+const watchdog = 10 * time.Millisecond
+
+// hear is do for work that a timer or a message asks for.
+func (c *cores) hear(d time.Duration, done func()) {
+	j := job{left: d, done: done}
+	switch {
+	case c.free == 0: // whoever is free first looks for it
+	case !c.deaf:
+		c.deaf, c.since = true, c.now
+	default:
+		c.unheard = append(c.unheard, j)
+		c.at(c.since+int64(watchdog), func() {
+			if c.deaf {
+				c.since = c.now
+				c.catchUp()
+			}
+		})
+		return
+	}
+	c.add(j)
+}
+
+// listen has an idle core wait for timers and messages.
+func (c *cores) listen() {
+	if c.free == 0 {
+		return
+	}
+	c.deaf, c.since = len(c.unheard) > 0, c.now
+	c.catchUp()
+}
+
+func (c *cores) catchUp() {
+	for _, j := range c.unheard {
+		c.add(j)
+	}
+	c.unheard = c.unheard[:0]
 }
 
 func (c *cores) add(j job) {
@@ -140,6 +186,7 @@ func (c *cores) run(j job) {
 			c.free++
 			c.take()
 			j.done()
+			c.listen()
 		case c.head == len(c.queue):
 			c.run(j)
 		default:
@@ -174,6 +221,7 @@ type disk struct {
 	payload float64 // bytes of it in what is pending
 	syncing bool
 	ended   int64 // when the last sync did
+	idle    Idleness
 	cores   *cores
 	syncs   int64
 	busy    time.Duration
@@ -192,8 +240,8 @@ func (d *disk) sync(bytes, payload float64, done func()) {
 
 func (d *disk) begin() {
 	served := d.pending
-	idle := time.Duration(d.now - d.ended)
-	took := d.costs.syncAfter(idle).At(d.rng.Float64()) + time.Duration(d.costs.SyncByte*d.payload)
+	idle := d.idle.Note(time.Duration(d.now - d.ended))
+	took := d.costs.sync(idle, d.payload, d.rng.Float64())
 	if d.costs.SyncCPU > 0 {
 		d.cores.do(min(d.costs.SyncCPU, took), func() {})
 	}

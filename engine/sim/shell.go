@@ -135,7 +135,9 @@ func (s *simulation) commit() {
 				s.unlock()
 			}
 			c := &s.config.Costs
-			s.cores.doStalled(c.Tell+time.Duration(b.rows())*c.TellRow, func() { s.committed(b) })
+			s.after(c.Told.At(s.rng.Float64()), func() {
+				s.cores.do(c.Tell+time.Duration(b.rows())*c.TellRow, func() { s.committed(b) })
+			})
 		})
 	})
 }
@@ -338,17 +340,15 @@ func (s *simulation) begin(l *life) {
 	s.cores.do(c.Start, func() {
 		s.started(l)
 		end := func() {
-			s.cores.do(l.CPU+c.End, func() {
-				if s.inbox.end(l) {
-					s.signal()
-				}
-			})
+			if s.inbox.end(l) {
+				s.signal()
+			}
 		}
 		if l.Wait > 0 {
-			s.after(l.Wait, end)
+			s.after(l.Wait, func() { s.cores.hear(l.CPU+c.End, end) })
 			return
 		}
-		end()
+		s.cores.do(l.CPU+c.End, end)
 	})
 }
 

@@ -43,8 +43,8 @@ func costs() sim.Costs {
 	return sim.Costs{
 		Submit: 3 * us, Ack: 2 * us, Commit: 20 * us, Insert: 3 * us, InsertByte: 0.2, Swap: 3 * us,
 		Tell: 5 * us, TellRow: us, Start: us, End: us, Background: 2 * us, BackgroundEvery: 1 << 20,
-		Sync:     []sim.Idle{{Takes: sim.Quantiles{100 * us, 150 * us, 200 * us, 800 * us}}, {After: time.Millisecond, Takes: sim.Quantiles{300 * us}}},
-		SyncByte: 1, SyncCPU: 20 * us, Wake: 30 * us, Stall: sim.Quantiles{0, 0, 0, 100 * us},
+		Sync:    []sim.Idle{{Takes: sim.Quantiles{100 * us, 150 * us, 200 * us, 800 * us}}, {After: time.Millisecond, Takes: sim.Quantiles{300 * us}}},
+		SyncKiB: sim.Quantiles{us, 2 * us}, SyncCPU: 20 * us, Wake: 30 * us, Stall: sim.Quantiles{0, 0, 0, 100 * us},
 		CommitBytes: 4096, InsertBytes: 300, SwapBytes: 200, Amplify: 2,
 	}
 }
@@ -156,5 +156,51 @@ func TestTheSameSeedGivesTheSameResult(t *testing.T) {
 	}
 	if r3, s3 := once(2); reflect.DeepEqual(r1, r3) && reflect.DeepEqual(s1, s3) {
 		t.Error("another seed changed nothing")
+	}
+}
+
+// TestATimerIsLateWhileTheOnlyThreadThatWaitsComputes: two tasks wait and one of them then
+// computes for long. The second core is idle, and nobody there waits for the other's
+// timer, as in Go's scheduler.
+func TestATimerIsLateWhileTheOnlyThreadThatWaitsComputes(t *testing.T) {
+	late := func(cpu time.Duration) time.Duration {
+		conf := config(10)
+		conf.Cores = 2
+		var ended time.Duration
+		conf.Ended = func(e sim.End) {
+			if e.CPU == 0 {
+				ended = e.At
+			}
+		}
+		n := 0
+		run(t, conf, arrivals(2, 1, func(_ *rand.Rand, a *sim.Arrival) {
+			a.Wait, a.CPU = 20*time.Millisecond, cpu
+			if n++; n == 2 {
+				a.Wait, a.CPU = 22*time.Millisecond, 0
+			}
+		}))
+		return ended - 22*time.Millisecond
+	}
+	for cpu, want := range map[time.Duration]time.Duration{
+		time.Millisecond:      0,
+		6 * time.Millisecond:  4 * time.Millisecond, // until the thread looks again
+		60 * time.Millisecond: 8 * time.Millisecond, // until the watchdog does
+	} {
+		if got := late(cpu); got != want {
+			t.Errorf("beside one that computes for %v the timer is late by %v, want %v", cpu, got, want)
+		}
+	}
+}
+
+func TestIdlenessFollowsWhatItIs(t *testing.T) {
+	var i sim.Idleness
+	for range 100 {
+		i.Note(time.Millisecond)
+	}
+	if got := i.Note(time.Millisecond); got < 999*time.Microsecond || got > time.Millisecond {
+		t.Errorf("after many it is %v", got)
+	}
+	if got := i.Note(0); got > 900*time.Microsecond || got < 800*time.Microsecond {
+		t.Errorf("after one busy use it is %v", got)
 	}
 }

@@ -147,7 +147,7 @@ var rules = []rule{
 	{
 		Of:  "bench/capacity",
 		May: []string{"engine", "engine/sim", "engine/policy", "engine/task", "storage/...", "bench/result", "config"},
-		Out: []string{"go.yaml.in/yaml", "golang.org/x/sys"},
+		Out: []string{"github.com/cockroachdb/pebble", "go.yaml.in/yaml", "golang.org/x/sys"},
 		Why: "planning needs the engine and its simulation, not the suite",
 	},
 	{
