@@ -15,10 +15,7 @@ import (
 func asynqSubjects() []subject {
 	var out []subject
 	for _, always := range []bool{false, true} {
-		about := result.Subject{
-			Name: "asynq", Version: moduleVersion("github.com/hibiken/asynq"),
-			Store: redisVersion(), Durability: redisDefault,
-		}
+		about := result.Subject{Name: "asynq", Store: "Redis", Durability: redisDefault}
 		suffix := ""
 		if always {
 			about.Durability, suffix = redisAlways, "-always"
@@ -26,20 +23,21 @@ func asynqSubjects() []subject {
 		best, usual := about, about
 		// A server takes tasks one after the other, however many workers it has, so it is
 		// scaled by more servers, as its documentation says. There is no insert of many.
-		best.Settings = fmt.Sprintf("%d servers of 64 workers, TaskCheckInterval 2ms, 256 connections of the client, unix socket", asynqServers)
+		best.Settings = fmt.Sprintf("up to %d servers that share the workers, TaskCheckInterval 2ms, 256 connections of the client, unix socket", asynqServers)
 		usual.Settings = "defaults: 1 server, as many workers as cores, TaskCheckInterval 1s; unix socket"
 		out = append(out,
 			subject{
-				Subject: best, short: "asynq-best" + suffix, durable: always, best: true, batch: 1, loaders: 256, singles: 512,
-				open: func(ctx context.Context, e env) (peer, error) {
-					return openAsynq(ctx, e, always, asynqServers, 256, asynq.Config{Concurrency: 64, TaskCheckInterval: 2 * time.Millisecond})
-				},
+				Subject: best, short: "asynq-best" + suffix, durable: always, main: true, batch: 1, loaders: 256, singles: 512,
+				variants: counts("workers", func(ctx context.Context, e env, n int) (peer, error) {
+					servers := min(n, asynqServers)
+					return openAsynq(ctx, e, always, servers, 256, asynq.Config{Concurrency: n / servers, TaskCheckInterval: 2 * time.Millisecond})
+				}, 4, 16, 64, 256, 512),
 			},
 			subject{
 				Subject: usual, short: "asynq" + suffix, durable: always, batch: 1, loaders: 256, singles: 512,
-				open: func(ctx context.Context, e env) (peer, error) {
+				variants: only(func(ctx context.Context, e env) (peer, error) {
 					return openAsynq(ctx, e, always, 1, 0, asynq.Config{})
-				},
+				}),
 			})
 	}
 	return out
@@ -88,6 +86,11 @@ func (p *asynqPeer) work(_ context.Context, handle func([]byte)) error {
 		p.servers = append(p.servers, s)
 	}
 	return nil
+}
+
+func (p *asynqPeer) version(ctx context.Context) (queue, store string, err error) {
+	store, err = redisVersion(ctx, p.at.Addr)
+	return moduleVersion("github.com/hibiken/asynq"), store, err
 }
 
 func (p *asynqPeer) idle(context.Context) (bool, error) {

@@ -13,21 +13,23 @@ import (
 )
 
 func backliteSubjects() []subject {
-	about := result.Subject{Name: "backlite", Version: moduleVersion("github.com/mikestefanello/backlite"), Store: sqliteVersion()}
+	about := result.Subject{Name: "backlite", Store: "SQLite"}
 	best, usual := about, about
 	best.Durability, usual.Durability = sqliteFull, sqliteNormal
 	// It claims as many tasks in one transaction as it has workers free, and rests for
 	// 100 ms when none is: many workers are better than few.
-	best.Settings = "1000 workers; Add of 1000 for batches; 1 connection"
+	best.Settings = "Add of 1000 for batches; 1 connection"
 	usual.Settings = "defaults: 10 workers, as in its README, connections without limit"
 	return []subject{
 		{
-			Subject: best, short: "backlite-best", durable: true, best: true, batch: 1000, loaders: 1, singles: 512,
-			open: func(_ context.Context, e env) (peer, error) { return openBacklite(e, "&_sync=FULL", 1, 1000) },
+			Subject: best, short: "backlite-best", durable: true, main: true, batch: 1000, loaders: 1, singles: 512,
+			variants: counts("workers", func(_ context.Context, e env, n int) (peer, error) {
+				return openBacklite(e, "&_sync=FULL", 1, n)
+			}, 64, 256, 1000, 4000),
 		},
 		{
 			Subject: usual, short: "backlite", batch: 1000, loaders: 1, singles: 512,
-			open: func(_ context.Context, e env) (peer, error) { return openBacklite(e, "", 0, 10) },
+			variants: only(func(_ context.Context, e env) (peer, error) { return openBacklite(e, "", 0, 10) }),
 		},
 	}
 }
@@ -77,6 +79,11 @@ func (p *backlitePeer) work(ctx context.Context, handle func([]byte)) error {
 	ctx, p.stop = context.WithCancel(context.WithoutCancel(ctx))
 	p.client.Start(ctx)
 	return nil
+}
+
+func (p *backlitePeer) version(ctx context.Context) (queue, store string, err error) {
+	store, err = sqliteVersion(ctx, p.db)
+	return moduleVersion("github.com/mikestefanello/backlite"), store, err
 }
 
 func (p *backlitePeer) idle(ctx context.Context) (bool, error) {

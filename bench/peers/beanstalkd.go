@@ -16,10 +16,9 @@ import (
 )
 
 func beanstalkdSubjects() []subject {
-	about := result.Subject{Name: "beanstalkd", Version: strings.TrimPrefix(says("beanstalkd", "-v"), "beanstalkd ")}
 	kinds := []struct {
 		short, store, durability string
-		durable, best            bool
+		durable, main            bool
 		args                     []string
 	}{
 		{"beanstalkd-best", "memory", "none: without -b everything is gone with the process", false, true, nil},
@@ -29,19 +28,20 @@ func beanstalkdSubjects() []subject {
 	}
 	var out []subject
 	for _, k := range kinds {
-		about := about
-		about.Store, about.Durability = k.store, k.durability
+		about := result.Subject{Name: "beanstalkd", Store: k.store, Durability: k.durability}
 		// The server is one thread that serves its connections in turn; the client sends
 		// the commands of several goroutines on one connection without waiting between.
-		puts, reserves := 16, 64
-		about.Settings = "16 connections to put, shared by all who put; 64 connections that reserve; unix socket"
-		if !k.best {
-			puts, reserves = 1, 1
+		about.Settings = "16 connections to put, shared by all who put; workers with a connection each; unix socket"
+		variants := counts("workers", func(ctx context.Context, e env, n int) (peer, error) {
+			return openBeanstalkd(ctx, e, k.args, 16, n)
+		}, 4, 16, 64, 256)
+		if !k.main {
 			about.Settings = "one connection to put, shared by all who put, and one that reserves; unix socket"
+			variants = only(func(ctx context.Context, e env) (peer, error) { return openBeanstalkd(ctx, e, k.args, 1, 1) })
 		}
 		out = append(out, subject{
-			Subject: about, short: k.short, durable: k.durable, best: k.best, batch: 1, loaders: 256, singles: 512,
-			open: func(ctx context.Context, e env) (peer, error) { return openBeanstalkd(ctx, e, k.args, puts, reserves) },
+			Subject: about, short: k.short, durable: k.durable, main: k.main, batch: 1, loaders: 256, singles: 512,
+			variants: variants,
 		})
 	}
 	return out
@@ -131,6 +131,14 @@ func (p *beanstalkdPeer) fail(err error) {
 	if !p.closing.Load() && p.err == nil {
 		p.err = fmt.Errorf("beanstalkd: a worker ended: %w", err)
 	}
+}
+
+func (p *beanstalkdPeer) version(context.Context) (queue, store string, err error) {
+	s, err := p.stats.Stats()
+	if err != nil {
+		return "", "", fmt.Errorf("ask beanstalkd for its version: %w", err)
+	}
+	return strings.Trim(s["version"], `"`), "", nil
 }
 
 func (p *beanstalkdPeer) idle(context.Context) (bool, error) {

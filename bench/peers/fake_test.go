@@ -9,9 +9,10 @@ import (
 
 // fake is a queue in memory, with faults.
 type fake struct {
-	loseEvery, doubleEvery int   // which jobs are lost after their insert, or run twice; 0 is none
-	stuck                  bool  // it never says that it is idle
-	refuse                 error // of inserts
+	loseEvery, doubleEvery int           // which jobs are lost after their insert, or run twice; 0 is none
+	stuck                  bool          // it never says that it is idle
+	refuse                 error         // of inserts
+	slow                   time.Duration // each job takes so much longer
 
 	mu       sync.Mutex
 	jobs     [][]byte // guarded by mu: not handled yet
@@ -64,6 +65,13 @@ func (f *fake) work(ctx context.Context, handle func([]byte)) error {
 				f.mu.Lock()
 				f.running-- // before handle, which lets the next one be inserted
 				f.mu.Unlock()
+				if f.slow > 0 {
+					select {
+					case <-time.After(f.slow):
+					case <-ctx.Done():
+						return
+					}
+				}
 				handle(j)
 			}
 			if len(jobs) > 0 {
@@ -77,6 +85,10 @@ func (f *fake) work(ctx context.Context, handle func([]byte)) error {
 		}
 	})
 	return nil
+}
+
+func (f *fake) version(context.Context) (queue, store string, err error) {
+	return "v1.2.3", "memory 4", nil
 }
 
 func (f *fake) idle(context.Context) (bool, error) {
@@ -96,7 +108,7 @@ var errFake = errors.New("no room")
 // shortPlan is quick, and patient enough for a busy machine where nothing is wrong.
 var shortPlan = plan{
 	insert: 20 * time.Millisecond, drain: 20 * time.Millisecond, life: 30 * time.Millisecond,
-	latency: 100 * time.Millisecond, warm: 5 * time.Millisecond, rate: 1000, patience: 20 * time.Second,
+	latency: 100 * time.Millisecond, warm: 5 * time.Millisecond, rate: 1000, trial: 50 * time.Millisecond, patience: 20 * time.Second,
 }
 
 // impatientPlan is for queues of which something is never heard again.

@@ -21,8 +21,7 @@ func faktorySubjects() []subject {
 	var out []subject
 	for _, always := range []bool{false, true} {
 		about := result.Subject{
-			Name: "Faktory", Version: moduleVersion("github.com/contribsys/faktory"),
-			Store: redisVersion() + ", as its child", Durability: faktoryDefault,
+			Name: "Faktory", Store: "Redis", Durability: faktoryDefault,
 		}
 		suffix := ""
 		if always {
@@ -33,16 +32,18 @@ func faktorySubjects() []subject {
 		// faktory_worker_go lets each of them wait up to 2 s before its first job.
 		// PushBulk pushes its jobs one after the other, so that many small ones at once are
 		// faster than a few large ones.
-		best.Settings = "64 connections to push, PushBulk of 50; 64 workers that fetch and acknowledge with the client, each with its connection"
-		usual.Settings = "defaults: faktory_worker_go's manager with 20 workers; 20 connections to push, PushBulk of 50"
+		best.Settings = "64 connections to push, PushBulk of 50; workers that fetch and acknowledge with the client, each with its connection; a port of the loopback interface"
+		usual.Settings = "defaults: faktory_worker_go's manager with 20 workers; 20 connections to push, PushBulk of 50; a port of the loopback interface"
 		out = append(out,
 			subject{
-				Subject: best, short: "faktory-best" + suffix, durable: always, best: true, batch: 50, loaders: 64, singles: 512,
-				open: func(ctx context.Context, e env) (peer, error) { return openFaktory(ctx, e, always, 64, 64) },
+				Subject: best, short: "faktory-best" + suffix, durable: always, main: true, batch: 50, loaders: 64, singles: 512,
+				variants: counts("workers", func(ctx context.Context, e env, n int) (peer, error) {
+					return openFaktory(ctx, e, always, 64, n)
+				}, 4, 16, 64, 256),
 			},
 			subject{
 				Subject: usual, short: "faktory" + suffix, durable: always, batch: 50, loaders: 20, singles: 512,
-				open: func(ctx context.Context, e env) (peer, error) { return openFaktory(ctx, e, always, 20, 0) },
+				variants: only(func(ctx context.Context, e env) (peer, error) { return openFaktory(ctx, e, always, 20, 0) }),
 			})
 	}
 	return out
@@ -50,6 +51,7 @@ func faktorySubjects() []subject {
 
 type faktoryPeer struct {
 	server   *process
+	redis    string // socket of the Redis that it starts
 	dial     *faktory.Server
 	pushers  chan *faktory.Client // those that nobody uses now
 	stats    *faktory.Client      // asks
@@ -72,7 +74,7 @@ func openFaktory(ctx context.Context, e env, always bool, connections, workers i
 		return nil, err
 	}
 	data := filepath.Join(e.dir, "db")
-	p := &faktoryPeer{workers: workers}
+	p := &faktoryPeer{workers: workers, redis: filepath.Join(data, "redis.sock")}
 	p.server, err = startProcess(e.dir, nil, filepath.Join(e.bin, "faktory"),
 		"-b", local(port), "-w", local(web), "-d", data, "-c", e.dir, "-l", "error")
 	if err != nil {
@@ -87,7 +89,7 @@ func openFaktory(ctx context.Context, e env, always bool, connections, workers i
 		return nil, err
 	}
 	if always {
-		err = syncAlways(ctx, filepath.Join(data, "redis.sock"))
+		err = syncAlways(ctx, p.redis)
 	}
 	p.pushers = make(chan *faktory.Client, connections)
 	for range connections {
@@ -175,6 +177,15 @@ func (p *faktoryPeer) fail(err error) {
 	if !p.stopping.Load() && p.err == nil {
 		p.err = fmt.Errorf("faktory: a worker ended: %w", err)
 	}
+}
+
+func (p *faktoryPeer) version(ctx context.Context) (queue, store string, err error) {
+	s, err := p.stats.CurrentState()
+	if err != nil {
+		return "", "", fmt.Errorf("ask Faktory for its version: %w", err)
+	}
+	store, err = redisVersion(ctx, p.redis)
+	return s.Server.Version, store + ", its child", err
 }
 
 func (p *faktoryPeer) idle(context.Context) (bool, error) {

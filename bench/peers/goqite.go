@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"time"
 
@@ -15,28 +16,32 @@ import (
 )
 
 func goqiteSubjects() []subject {
-	about := result.Subject{Name: "goqite", Version: moduleVersion("maragu.dev/goqite"), Store: sqliteVersion()}
+	about := result.Subject{Name: "goqite", Store: "SQLite"}
 	batched, runner, usual := about, about, about
 	batched.Durability, runner.Durability, usual.Durability = sqliteFull, sqliteFull, sqliteNormal
 	// SQLite has one writer, so one connection, as in goqite's README, is the best.
 	// SendTx, ReceiveTx and DeleteTx permit one transaction for many messages.
-	batched.Settings = "no runner: 64 messages received in one transaction (ReceiveTx) and deleted in one (DeleteTx); SendTx for batches; 1 connection"
-	runner.Settings = "jobs.Runner with 64 at once and a poll interval of 1ms; CreateTx for batches; 1 connection"
+	batched.Settings = "no runner: many messages received in one transaction (ReceiveTx) and deleted in one (DeleteTx); SendTx for batches; 1 connection"
+	runner.Settings = "jobs.Runner with a poll interval of 1ms; CreateTx for batches; 1 connection"
 	usual.Settings = "defaults: jobs.Runner with as many at once as cores, poll interval 100ms; 1 connection, as in its README"
 	return []subject{
 		{
-			Subject: batched, short: "goqite-best", durable: true, best: true, batch: 1000, loaders: 1, singles: 512,
-			open: func(_ context.Context, e env) (peer, error) { return openGoqite(e, "&_sync=FULL", 0, 0) },
+			Subject: batched, short: "goqite-best", durable: true, main: true, batch: 1000, loaders: 1, singles: 512,
+			variants: counts("messages received at once", func(_ context.Context, e env, n int) (peer, error) {
+				return openGoqite(e, "&_sync=FULL", goqiteSettings{batch: n})
+			}, 4, 16, 64, 256),
 		},
 		{
-			Subject: runner, short: "goqite-runner", durable: true, best: true, batch: 1000, loaders: 1, singles: 512,
-			open: func(_ context.Context, e env) (peer, error) {
-				return openGoqite(e, "&_sync=FULL", 64, time.Millisecond)
-			},
+			Subject: runner, short: "goqite-runner", durable: true, main: true, batch: 1000, loaders: 1, singles: 512,
+			variants: counts("jobs at once", func(_ context.Context, e env, n int) (peer, error) {
+				return openGoqite(e, "&_sync=FULL", goqiteSettings{limit: n, poll: time.Millisecond})
+			}, 4, 16, 64, 256),
 		},
 		{
 			Subject: usual, short: "goqite", batch: 1000, loaders: 1, singles: 512,
-			open: func(_ context.Context, e env) (peer, error) { return openGoqite(e, "", 2, 100*time.Millisecond) },
+			variants: only(func(_ context.Context, e env) (peer, error) {
+				return openGoqite(e, "", goqiteSettings{limit: runtime.GOMAXPROCS(0), poll: 100 * time.Millisecond})
+			}),
 		},
 	}
 }
@@ -58,14 +63,17 @@ create trigger goqite_updated_timestamp after update on goqite begin
 end;
 create index goqite_queue_priority_created_idx on goqite (queue, priority desc, created);`
 
-// goqiteBatch is how many messages are received in one transaction.
-const goqiteBatch = 64
+// goqiteSettings are how messages are received: by a runner, if it has a limit.
+type goqiteSettings struct {
+	batch int // messages received in one transaction, without runner
+	limit int // of the runner
+	poll  time.Duration
+}
 
 type goqitePeer struct {
 	db     *sql.DB
 	queue  *goqite.Queue
-	limit  int // of the runner; 0 is without runner
-	poll   time.Duration
+	with   goqiteSettings
 	stop   context.CancelFunc
 	worker sync.WaitGroup
 
@@ -73,7 +81,7 @@ type goqitePeer struct {
 	err error // guarded by mu: why the worker ended early
 }
 
-func openGoqite(e env, sync string, limit int, poll time.Duration) (peer, error) {
+func openGoqite(e env, sync string, with goqiteSettings) (peer, error) {
 	db, err := openSQLite(e.dir, "_journal=WAL&_timeout=5000&_fk=true"+sync, 1)
 	if err != nil {
 		return nil, err
@@ -81,7 +89,7 @@ func openGoqite(e env, sync string, limit int, poll time.Duration) (peer, error)
 	if _, err := db.Exec(goqiteSchema); err != nil {
 		return nil, errors.Join(fmt.Errorf("goqite: %w", err), db.Close())
 	}
-	return &goqitePeer{db: db, queue: goqite.New(goqite.NewOpts{DB: db, Name: "jobs"}), limit: limit, poll: poll, stop: func() {}}, nil
+	return &goqitePeer{db: db, queue: goqite.New(goqite.NewOpts{DB: db, Name: "jobs"}), with: with, stop: func() {}}, nil
 }
 
 func (p *goqitePeer) insert(ctx context.Context, payloads ...[]byte) error {
@@ -89,7 +97,7 @@ func (p *goqitePeer) insert(ctx context.Context, payloads ...[]byte) error {
 		for _, b := range payloads {
 			m := goqite.Message{Body: b}
 			var err error
-			if p.limit > 0 {
+			if p.with.limit > 0 {
 				_, err = jobs.CreateTx(ctx, tx, p.queue, "noop", m)
 			} else {
 				err = p.queue.SendTx(ctx, tx, m)
@@ -115,11 +123,11 @@ func (p *goqitePeer) inTx(ctx context.Context, fn func(*sql.Tx) error) error {
 
 func (p *goqitePeer) work(ctx context.Context, handle func([]byte)) error {
 	ctx, p.stop = context.WithCancel(context.WithoutCancel(ctx))
-	if p.limit == 0 {
+	if p.with.limit == 0 {
 		p.worker.Go(func() { p.loop(ctx, handle) })
 		return nil
 	}
-	r := jobs.NewRunner(jobs.NewRunnerOpts{Limit: p.limit, PollInterval: p.poll, Queue: p.queue})
+	r := jobs.NewRunner(jobs.NewRunnerOpts{Limit: p.with.limit, PollInterval: p.with.poll, Queue: p.queue})
 	r.Register("noop", func(_ context.Context, m []byte) error {
 		handle(m)
 		return nil
@@ -147,7 +155,7 @@ func (p *goqitePeer) loop(ctx context.Context, handle func([]byte)) {
 func (p *goqitePeer) step(ctx context.Context, handle func([]byte)) (int, error) {
 	var got []*goqite.Message
 	err := p.inTx(ctx, func(tx *sql.Tx) error {
-		for len(got) < goqiteBatch {
+		for len(got) < p.with.batch {
 			m, err := p.queue.ReceiveTx(ctx, tx)
 			if m == nil || err != nil {
 				return err
@@ -170,6 +178,11 @@ func (p *goqitePeer) step(ctx context.Context, handle func([]byte)) (int, error)
 		}
 		return nil
 	})
+}
+
+func (p *goqitePeer) version(ctx context.Context) (queue, store string, err error) {
+	store, err = sqliteVersion(ctx, p.db)
+	return moduleVersion("maragu.dev/goqite"), store, err
 }
 
 func (p *goqitePeer) idle(ctx context.Context) (bool, error) {

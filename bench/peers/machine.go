@@ -1,28 +1,37 @@
 package main
 
 import (
-	_ "embed"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"strconv"
 	"strings"
 
 	"github.com/taskengine/taskengine/bench/result"
 )
 
-//go:embed go.mod
-var goMod string
-
-// moduleVersion returns the version of a module that this program, and the servers
-// built for it, are made with.
+// moduleVersion returns the version of a module that is linked into this program.
 func moduleVersion(path string) string {
-	for line := range strings.Lines(goMod) {
-		f := strings.Fields(strings.TrimPrefix(line, "require "))
-		if len(f) >= 2 && f[0] == path && strings.HasPrefix(f[1], "v") {
-			return f[1]
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, m := range info.Deps {
+			if m.Path == path {
+				return m.Version
+			}
 		}
 	}
-	return "unknown"
+	return "of unknown version"
+}
+
+// revision returns that of the source, if the program was built from a repository.
+func revision() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				return s.Value
+			}
+		}
+	}
+	return ""
 }
 
 // machine describes where the peers are measured, as far as the system tells.

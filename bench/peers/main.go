@@ -1,6 +1,7 @@
 // Command peers measures taskengine and other task queues side by side: the same work
-// on the same machine in the same run, one after the other in turns. Every queue is
-// measured with its best documented settings and with those it comes with.
+// on the same machine in the same run, one after the other in turns. Every other queue
+// is measured with its best documented settings and with those it comes with, taskengine
+// with those it comes with only.
 //
 // It is a module of its own so that nobody who uses taskengine pays for the others.
 // bench/peers/run installs what it needs, builds the servers and runs it;
@@ -43,8 +44,8 @@ type options struct {
 func main() {
 	var o options
 	flag.StringVar(&o.only, "only", "", "measure only subjects whose name contains one of these, separated by commas")
-	flag.BoolVar(&o.quick, "quick", false, "measure only the best settings, and for a shorter time")
-	flag.IntVar(&o.runs, "runs", 3, "how often everything is measured, in turns")
+	flag.BoolVar(&o.quick, "quick", false, "measure only what is compared, and for a shorter time")
+	flag.IntVar(&o.runs, "runs", 3, "how many rounds are measured")
 	flag.StringVar(&o.bin, "bin", "", "folder with nats-server and faktory; bench/peers/run builds them")
 	flag.StringVar(&o.out, "out", "peers.json", "where to write the results; beside it go the tables, as .md")
 	flag.StringVar(&o.lock, "lock", "", "a file that is locked while one subject is measured, so that several programs that measure take turns")
@@ -75,7 +76,12 @@ func run(ctx context.Context, o options) error {
 	chosen := choose(subjects(), o)
 	if o.list {
 		for _, s := range chosen {
-			fmt.Printf("%-28s %s %s, %s. Durability: %s. %s\n", s.short, s.Name, s.Version, s.Store, s.Durability, s.Settings)
+			fmt.Printf("%-24s %s, %s. Durability: %s. %s\n", s.short, s.Name, s.Store, s.Durability, upper(s.Settings))
+			for _, v := range s.variants {
+				if v.says != "" {
+					fmt.Printf("%-24s   tried: %s\n", "", v.says)
+				}
+			}
 		}
 		return nil
 	}
@@ -92,7 +98,7 @@ func run(ctx context.Context, o options) error {
 	if err := os.Chmod(base, 0o755); err != nil { // PostgreSQL runs as another user
 		return err
 	}
-	s := &session{base: base, bin: o.bin, lock: o.lock, plan: fullPlan, usual: quickPlan, log: os.Stderr}
+	s := &session{base: base, bin: o.bin, lock: o.lock, plan: fullPlan, usual: usualPlan, log: os.Stderr}
 	if o.quick {
 		s.plan = quickPlan
 	}
@@ -104,7 +110,7 @@ func choose(all []subject, o options) []subject {
 	names := strings.Split(o.only, ",")
 	return slices.DeleteFunc(all, func(s subject) bool {
 		wanted := slices.ContainsFunc(names, func(n string) bool { return strings.Contains(s.short, n) })
-		return !wanted || o.quick && !s.best
+		return !wanted || o.quick && !s.main
 	})
 }
 
@@ -130,12 +136,19 @@ func write(path string, results []*result.Result) error {
 
 // fullPlan is for figures to publish.
 var fullPlan = plan{
-	insert: time.Second, drain: 5 * time.Second, life: 3 * time.Second, latency: 10 * time.Second,
-	warm: 500 * time.Millisecond, rate: 1000, patience: time.Minute,
+	insert: 700 * time.Millisecond, drain: 2 * time.Second, life: 1500 * time.Millisecond, latency: 5 * time.Second,
+	warm: 300 * time.Millisecond, rate: 1000, trial: time.Second, patience: 20 * time.Second,
 }
 
-// quickPlan is for a first look, and for the settings that a queue comes with.
+// usualPlan is for the settings that a queue comes with, where they are not compared. The
+// latency is measured as that of the others.
+var usualPlan = plan{
+	insert: 500 * time.Millisecond, drain: time.Second, life: time.Second, latency: 5 * time.Second,
+	warm: 300 * time.Millisecond, rate: 1000, patience: 10 * time.Second,
+}
+
+// quickPlan is for a first look.
 var quickPlan = plan{
-	insert: 500 * time.Millisecond, drain: time.Second, life: time.Second, latency: 3 * time.Second,
-	warm: 300 * time.Millisecond, rate: 1000, patience: 20 * time.Second,
+	insert: 300 * time.Millisecond, drain: 700 * time.Millisecond, life: 700 * time.Millisecond, latency: 2 * time.Second,
+	warm: 200 * time.Millisecond, rate: 1000, trial: 400 * time.Millisecond, patience: 10 * time.Second,
 }

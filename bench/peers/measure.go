@@ -36,7 +36,8 @@ type plan struct {
 	life     time.Duration // of inserting while others work
 	latency  time.Duration
 	warm     time.Duration // of inserting while others work, before something is measured
-	rate     int           // jobs per second of the latency measurement
+	rate     int           // jobs per second of the latency measurement, on average
+	trial    time.Duration // of a drain, and of jobs that arrive, to choose settings by
 	patience time.Duration // how long after the last insert all work may take
 }
 
@@ -44,12 +45,25 @@ type plan struct {
 // them before it begins.
 const most = 2_000_000
 
+// measurement is what is done with one instance.
+type measurement struct {
+	of      func(t *tuned) variant // in which settings
+	measure func(ctx context.Context, t *tuned, p peer, pl plan, round int) (map[string]result.Run, error)
+}
+
+// measurements returns all of them, in the order in which they are done.
+func measurements() []measurement {
+	drains := func(t *tuned) variant { return t.drains }
+	starts := func(t *tuned) variant { return t.starts }
+	return []measurement{{drains, inserts}, {drains, drained}, {drains, lives}, {starts, openLoop}}
+}
+
 // inserts measures inserts while nobody works.
-func inserts(ctx context.Context, s subject, p peer, pl plan) (map[string]result.Run, error) {
+func inserts(ctx context.Context, t *tuned, p peer, pl plan, _ int) (map[string]result.Run, error) {
 	out := make(map[string]result.Run)
-	out[insertOne] = onlyInsert(ctx, p, s.singles, 1, pl.insert)
-	if s.batch > 1 {
-		out[insertMany] = onlyInsert(ctx, p, s.loaders, s.batch, pl.insert)
+	out[insertOne] = onlyInsert(ctx, p, t.singles, 1, pl.insert)
+	if t.batch > 1 {
+		out[insertMany] = onlyInsert(ctx, p, t.loaders, t.batch, pl.insert)
 	}
 	return out, ctx.Err()
 }
@@ -67,38 +81,26 @@ func onlyInsert(ctx context.Context, p peer, goroutines, many int, d time.Durati
 	}
 }
 
-// drained inserts n jobs while nobody works, and measures how they are worked off.
-func drained(ctx context.Context, s subject, p peer, pl plan, n int) (map[string]result.Run, error) {
-	w := newWatch(n)
+// drained inserts jobs while nobody works, and measures how they are worked off.
+func drained(ctx context.Context, t *tuned, p peer, pl plan, _ int) (map[string]result.Run, error) {
+	w := newWatch(t.jobs)
+	run, err := drainOf(ctx, t.subject, p, pl, w, w.handle)
+	return map[string]result.Run{drain: run}, err
+}
+
+// drainOf is a drain of all jobs of a watch, which hears of them by handle.
+func drainOf(ctx context.Context, s subject, p peer, pl plan, w *watch, handle func([]byte)) (result.Run, error) {
 	insertFor(ctx, p, w, s.loaders, max(1, s.batch), pl.patience)
+	note := calm(ctx)
 	began := time.Now()
-	if err := p.work(ctx, w.handle); err != nil {
-		return nil, fmt.Errorf("start to work: %w", err)
+	if err := p.work(ctx, handle); err != nil {
+		return result.Run{}, fmt.Errorf("start to work: %w", err)
 	}
 	idle, err := settle(ctx, p, w, pl.patience)
 	// From the first call of a handler: how long workers take to start is not the question.
-	return map[string]result.Run{drain: w.run(began, time.Since(w.began)-w.firstCall(), idle)}, err
-}
-
-// enough returns how many jobs are drained in about the time that the plan wants, by
-// draining more and more of them.
-func enough(ctx context.Context, s subject, pl plan, fresh func(func(peer) error) error) (int, error) {
-	for n := 2000; ; n *= 8 {
-		var run result.Run
-		err := fresh(func(p peer) error {
-			runs, err := drained(ctx, s, p, pl, n)
-			run = runs[drain]
-			return err
-		})
-		switch {
-		case err != nil:
-			return 0, err
-		case run.Finished == 0:
-			return 0, fmt.Errorf("no job of %d was worked in %v: %v", n, pl.patience, run.Check.Notes)
-		case run.Elapsed >= pl.drain/8 || n >= most/8:
-			return min(most, max(1000, int(run.Rate*pl.drain.Seconds()))), nil
-		}
-	}
+	run := w.run(began, time.Since(w.began)-w.firstCall(), idle)
+	run.Notes = noted(note)
+	return run, err
 }
 
 // insertFor inserts for a while, or until the numbers are used up: n goroutines, each
@@ -138,7 +140,6 @@ func life(ctx context.Context, s subject, p peer, w *watch, many int, d, patienc
 	}
 	began := time.Now()
 	insertFor(ctx, p, w, goroutines, many, d)
-	w.jobs = w.jobs[:min(len(w.jobs), int(w.given.Load()))]
 	idle, err := settle(ctx, p, w, patience)
 	return w.run(began, time.Since(began), idle), err
 }
@@ -164,7 +165,8 @@ func (r *relay) handle(payload []byte) {
 }
 
 // lives measures whole lives, one at a time and many at a time, after a warm-up.
-func lives(ctx context.Context, s subject, p peer, pl plan) (map[string]result.Run, error) {
+func lives(ctx context.Context, t *tuned, p peer, pl plan, _ int) (map[string]result.Run, error) {
+	s := t.subject
 	var r relay
 	if err := warmUp(ctx, s, p, pl, &r); err != nil {
 		return nil, err
@@ -187,11 +189,18 @@ func lives(ctx context.Context, s subject, p peer, pl plan) (map[string]result.R
 // more would measure a queue that is filled and drained in turns.
 const lifeBatch = 256
 
+// warmUp starts the workers, and lets jobs be inserted and worked for a while.
 func warmUp(ctx context.Context, s subject, p peer, pl plan, r *relay) error {
 	w := r.set(newWatch(most))
 	if err := p.work(ctx, r.handle); err != nil {
 		return fmt.Errorf("start to work: %w", err)
 	}
+	return warm(ctx, s, p, pl, w)
+}
+
+// warm lets jobs be inserted and worked for a while, so that connections are there and
+// what is done once has been done.
+func warm(ctx context.Context, s subject, p peer, pl plan, w *watch) error {
 	run, err := life(ctx, s, p, w, 1, pl.warm, pl.patience)
 	if err == nil && !run.Check.OK {
 		err = fmt.Errorf("warm-up: %v", run.Check.Notes)
@@ -199,34 +208,36 @@ func warmUp(ctx context.Context, s subject, p peer, pl plan, r *relay) error {
 	return err
 }
 
-// openLoop inserts at a steady rate, each job at its time and in a goroutine of its own
-// whatever becomes of the others, so that no delay hides another.
-func openLoop(ctx context.Context, s subject, p peer, pl plan) (map[string]result.Run, error) {
+// openLoop measures jobs that arrive at a steady rate on average, at times that are the
+// same for every subject of a round, and others in each round.
+func openLoop(ctx context.Context, t *tuned, p peer, pl plan, round int) (map[string]result.Run, error) {
 	var r relay
-	if err := warmUp(ctx, s, p, pl, &r); err != nil {
+	if err := warmUp(ctx, t.subject, p, pl, &r); err != nil {
 		return nil, err
 	}
-	w := r.set(newWatch(int(pl.latency.Seconds() * float64(pl.rate))))
-	interval := time.Second / time.Duration(pl.rate)
+	n := int(pl.latency.Seconds() * float64(pl.rate))
+	run, err := arrived(ctx, p, pl, &r, arrivals(uint64(round)+1, n, pl.rate))
+	return map[string]result.Run{latency: run}, err
+}
+
+// arrived lets jobs arrive at their times while workers work.
+func arrived(ctx context.Context, p peer, pl plan, r *relay, times []time.Duration) (result.Run, error) {
+	note := calm(ctx)
+	w := r.set(newWatch(len(times)))
 	began := time.Now()
-	offset := began.Sub(w.began)
-	var wg sync.WaitGroup
-	for i := range w.jobs {
-		due := time.Duration(i) * interval
-		for left := due - time.Since(began); left > 0; left = due - time.Since(began) {
-			pause(left)
-		}
-		w.jobs[i].due = int64(offset+due) + 1
-		wg.Go(func() { w.ack(i, i+1, p.insert(ctx, payload(i))) })
-		if ctx.Err() != nil {
-			break
-		}
-	}
-	wg.Wait()
+	late := arrive(ctx, p, w, times)
 	idle, err := settle(ctx, p, w, pl.patience)
 	run := w.run(began, time.Since(began), idle)
-	run.Offered, run.Latency = float64(pl.rate), w.latency()
-	return map[string]result.Run{latency: run}, err
+	run.Offered, run.Latency, run.Late, run.Notes = float64(pl.rate), w.latency(), late, noted(note)
+	return run, err
+}
+
+// noted returns what there is to say.
+func noted(note string) []string {
+	if note == "" {
+		return nil
+	}
+	return []string{note}
 }
 
 // settle waits until all jobs whose insert was acknowledged have been run and the queue

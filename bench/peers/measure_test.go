@@ -12,17 +12,24 @@ import (
 	"github.com/taskengine/taskengine/bench/result"
 )
 
-func fakeSubject(f *fake) subject {
+func fakeSubject(open func() (peer, error)) subject {
 	return subject{
 		Subject: result.Subject{Name: "fake"}, short: "fake", batch: 10, loaders: 2, singles: 8,
-		open: func(context.Context, env) (peer, error) { return f, nil },
+		variants: only(func(context.Context, env) (peer, error) { return open() }),
 	}
+}
+
+func fakeTuned(jobs int) *tuned { return &tuned{subject: fakeSubject(nil), jobs: jobs} }
+
+// fakeSession measures in a folder of its own.
+func fakeSession(t *testing.T) *session {
+	return &session{base: t.TempDir(), plan: shortPlan, usual: shortPlan, log: io.Discard, others: make(map[string][]float64)}
 }
 
 func TestADrainWorksOffAllThatWasInserted(t *testing.T) {
 	f := newFake()
 	defer f.close()
-	runs, err := drained(t.Context(), fakeSubject(f), f, shortPlan, 1234)
+	runs, err := drained(t.Context(), fakeTuned(1234), f, shortPlan, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +62,7 @@ func TestWhatGoesWrongIsFound(t *testing.T) {
 			if !c.ok {
 				pl = impatientPlan
 			}
-			runs, err := drained(t.Context(), fakeSubject(f), f, pl, 100)
+			runs, err := drained(t.Context(), fakeTuned(100), f, pl, 0)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -73,7 +80,7 @@ func TestWhatGoesWrongIsFound(t *testing.T) {
 func TestLivesKeepNoMoreInFlightThanTheyMay(t *testing.T) {
 	f := newFake()
 	defer f.close()
-	runs, err := lives(t.Context(), fakeSubject(f), f, shortPlan)
+	runs, err := lives(t.Context(), fakeTuned(0), f, shortPlan, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +97,7 @@ func TestLivesKeepNoMoreInFlightThanTheyMay(t *testing.T) {
 func TestAnOpenLoopSubmitsAllAtItsRate(t *testing.T) {
 	f := newFake()
 	defer f.close()
-	runs, err := openLoop(t.Context(), fakeSubject(f), f, shortPlan)
+	runs, err := openLoop(t.Context(), fakeTuned(0), f, shortPlan, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,8 +110,8 @@ func TestAnOpenLoopSubmitsAllAtItsRate(t *testing.T) {
 			t.Errorf("%s of %d jobs, want 100", name, n)
 		}
 	}
-	if r.Elapsed < 99*time.Millisecond {
-		t.Errorf("100 jobs at 1000/s took %v", r.Elapsed)
+	if times := arrivals(1, 100, 1000); r.Elapsed < times[99] {
+		t.Errorf("jobs whose last was to be inserted after %v took %v", times[99], r.Elapsed)
 	}
 }
 
@@ -121,44 +128,56 @@ func TestLatencyCountsFromWhenAJobWasDue(t *testing.T) {
 	}
 }
 
-func TestSubjectsTakeTurns(t *testing.T) {
+func TestEachMeasurementTakesTurnsAndAnotherIsFirstInEachRound(t *testing.T) {
 	var order []string
 	var chosen []subject
-	for _, name := range []string{"a", "b"} {
-		s := fakeSubject(nil)
-		s.short = name
-		s.open = func(context.Context, env) (peer, error) {
+	running := 0
+	for _, name := range []string{"a", "b", "c"} {
+		s := fakeSubject(func() (peer, error) {
 			order = append(order, name)
-			return newFake(), nil
-		}
+			if running++; running > 1 {
+				t.Errorf("%d instances run at once", running)
+			}
+			return &counted{newFake(), &running}, nil
+		})
+		s.short = name
 		chosen = append(chosen, s)
 	}
-	s := &session{base: t.TempDir(), plan: shortPlan, usual: shortPlan, log: io.Discard}
+	s := fakeSession(t)
 	results, err := s.measure(t.Context(), chosen, 2)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := strings.Join(slices.Compact(order), ""); got != "abab" {
-		t.Errorf("measured in the order %s, want abab", got)
+	got := strings.Join(order, "")
+	if want := strings.Repeat("abc", len(measurements())) + strings.Repeat("bca", len(measurements())); !strings.HasSuffix(got, want) {
+		t.Errorf("measured in the order %s, want %s at the end", got, want)
 	}
-	if len(results) != 12 {
-		t.Fatalf("%d results, want 6 scenarios of 2 subjects", len(results))
+	if len(results) != 18 {
+		t.Fatalf("%d results, want 6 scenarios of 3 subjects", len(results))
 	}
 	for _, r := range results {
-		if len(r.Runs) != 2 || r.Purpose == "" || r.Schema != result.Schema {
-			t.Errorf("%s: %d runs, purpose %q, schema %d", r.Scenario, len(r.Runs), r.Purpose, r.Schema)
+		if len(r.Runs) != 2 || r.Purpose == "" || r.Schema != result.Schema || r.Subject.Version != "v1.2.3" || r.Subject.Store != "memory 4" {
+			t.Errorf("%s: %d runs, purpose %q, schema %d, %+v", r.Scenario, len(r.Runs), r.Purpose, r.Schema, r.Subject)
 		}
 	}
 }
 
+// counted is a peer that counts itself out when it is closed.
+type counted struct {
+	*fake
+	running *int
+}
+
+func (c *counted) close() error {
+	*c.running--
+	return c.fake.close()
+}
+
 func TestASubjectThatFailsDoesNotHideTheOthers(t *testing.T) {
-	bad := fakeSubject(nil)
+	bad := fakeSubject(func() (peer, error) { return nil, errFake })
 	bad.short = "bad"
-	bad.open = func(context.Context, env) (peer, error) { return nil, errFake }
-	s := &session{base: t.TempDir(), plan: shortPlan, usual: shortPlan, log: io.Discard}
-	good := fakeSubject(nil)
-	good.open = func(context.Context, env) (peer, error) { return newFake(), nil }
-	results, err := s.measure(t.Context(), []subject{bad, good}, 1)
+	good := fakeSubject(func() (peer, error) { return newFake(), nil })
+	results, err := fakeSession(t).measure(t.Context(), []subject{bad, good}, 1)
 	if err == nil || !strings.Contains(err.Error(), "bad: ") {
 		t.Errorf("the error is %v", err)
 	}
@@ -168,27 +187,37 @@ func TestASubjectThatFailsDoesNotHideTheOthers(t *testing.T) {
 }
 
 func TestTablesShowMedianAndSpread(t *testing.T) {
-	config := []byte(`{"subject":"fake-best","best_settings":true,"durable":true,"latency_rate":1000}`)
-	h := result.NewHistogram()
-	h.Record(time.Millisecond)
+	config := []byte(`{"subject":"fake-best","main":true,"durable":true,"latency_rate":1000,
+		"drains":"64 workers","starts":"4 workers","trials":[{"says":"64 workers","drain_per_s":9000,"start_p90_ns":2500000},{"says":"4 workers","failed":"stuck"}]}`)
+	about := result.Subject{Name: "fake", Version: "v1", Store: "memory", Durability: "none"}
+	run := func(p50, p99 time.Duration) result.Run {
+		h := result.NewHistogram()
+		for range 9 {
+			h.Record(p50)
+		}
+		h.Record(p99)
+		return result.Run{Submitted: 200, Late: 3, Latency: map[string]*result.Histogram{result.InsertAck: h, result.InsertToStart: h}, Check: result.Check{OK: true}}
+	}
 	var out strings.Builder
 	err := writeTables(&out, []*result.Result{
 		{
-			Schema: 1, Scenario: drain, Subject: result.Subject{Name: "fake", Version: "v1", Store: "memory", Durability: "none"}, Config: config,
-			Runs: []result.Run{{Rate: 300}, {Rate: 100}, {Rate: 200, Check: result.Check{Lost: 7, Notes: []string{"seven"}}}},
+			Schema: 1, Scenario: drain, Subject: about, Config: config,
+			Runs: []result.Run{{Rate: 300, Notes: []string{"a busy disk"}}, {Rate: 100}, {Rate: 200, Check: result.Check{Lost: 7, Notes: []string{"seven"}}}},
 		},
 		{
-			Schema: 1, Scenario: latency, Subject: result.Subject{Name: "fake"}, Config: config,
-			Runs: []result.Run{{Latency: map[string]*result.Histogram{result.InsertAck: h, result.InsertToStart: h}}},
+			Schema: 1, Scenario: latency, Subject: about, Config: config,
+			Runs: []result.Run{run(5*time.Millisecond, 30*time.Millisecond), run(time.Millisecond, 90*time.Millisecond), run(3*time.Millisecond, 10*time.Millisecond)},
 		},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"| fake-best | yes | - | - | 200 (100–300) | - | - | 0 | 7 |",
-		"| fake-best | yes | 1 | 1 | 1 | 1 | 1 | 1 |",
+		"| fake-best | 1, memory | yes | - | - | 200 (100–300) | - | - | 0 | 7 |",
+		"| fake-best | yes | 3 (1–5) | 30 (10–90) | 3 (1–5) | 30 (10–90) | 30 (10–90) | 30 (10–90) | 1.5 % (1.5 %–1.5 %) |",
 		"- **fake-best**: fake v1, memory.",
+		"Throughput with 64 workers, latency with 4 workers. Tried before (drain, start p90): 64 workers: 9000/s, 2.5 ms; 4 workers: stuck.",
+		"- **fake-best**, peers/drain: a busy disk",
 		"- **fake-best**, peers/drain: seven",
 	} {
 		if !strings.Contains(out.String(), want) {
@@ -217,8 +246,15 @@ func TestNamesOfSubjectsAreUnique(t *testing.T) {
 			t.Errorf("the name %q is there twice", s.short)
 		}
 		seen[s.short] = true
-		if s.Durability == "" || s.Settings == "" || s.Version == "" || s.Version == "unknown" || s.Store == "" {
+		if s.Durability == "" || s.Settings == "" || s.Store == "" {
 			t.Errorf("%s does not say what it is: %+v", s.short, s.Subject)
+		}
+		said := make(map[string]bool)
+		for _, v := range s.variants {
+			if said[v.says] || v.says == "" && len(s.variants) > 1 {
+				t.Errorf("%s has two variants %q", s.short, v.says)
+			}
+			said[v.says] = true
 		}
 	}
 }

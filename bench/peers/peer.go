@@ -21,6 +21,8 @@ type peer interface {
 	// work starts the workers. They call handle for every job, many at once, and
 	// acknowledge the job to the queue when it returns.
 	work(ctx context.Context, handle func(payload []byte)) error
+	// version asks what runs for its version: the queue, and the store below it.
+	version(ctx context.Context) (queue, store string, err error)
 	// idle says whether the queue itself holds no job any more: every one was
 	// acknowledged. It is asked often, at the end of a measurement.
 	idle(ctx context.Context) (bool, error)
@@ -28,19 +30,43 @@ type peer interface {
 	close() error
 }
 
-// subject is a queue in one setting.
+// subject is a queue as a row of the tables shows it. Its versions are not known until
+// it runs.
 type subject struct {
 	result.Subject
 	short   string // how tables and -only call it
 	durable bool   // an acknowledged insert survives a loss of power
-	best    bool   // its best settings that are documented, not those it comes with
+	main    bool   // what is compared: of taskengine what it comes with, of the others the best that is documented
 
 	batch   int // jobs of one insert of many
 	loaders int // goroutines that insert many
 	singles int // goroutines that insert one at a time, and the jobs in flight
 
+	// variants are the settings to choose from. If there are several, each is tried
+	// before anything is measured, and the best is used.
+	variants []variant
+}
+
+// variant is a subject in one of the settings that may be its best.
+type variant struct {
+	says string // what is special about it; empty if it is the only one
 	// open starts the queue in a new folder, and a client, without workers.
 	open func(ctx context.Context, e env) (peer, error)
+}
+
+// only is for a subject with nothing to choose.
+func only(open func(ctx context.Context, e env) (peer, error)) []variant {
+	return []variant{{open: open}}
+}
+
+// counts returns a variant for each number, of workers or whatever what says.
+func counts(what string, open func(ctx context.Context, e env, n int) (peer, error), numbers ...int) []variant {
+	return mapped(numbers, func(n int) variant {
+		return variant{
+			says: fmt.Sprintf("%d %s", n, what),
+			open: func(ctx context.Context, e env) (peer, error) { return open(ctx, e, n) },
+		}
+	})
 }
 
 // env is where a peer lives.

@@ -23,7 +23,7 @@ var postgresSettings = []string{
 	"max_wal_size=4GB",         // no checkpoint because of size within a measurement
 	"checkpoint_timeout=15min", // nor because of time
 	"wal_compression=lz4",      // full pages after a checkpoint are most of the WAL
-	"max_connections=300",
+	"max_connections=400",
 	"listen_addresses=", // the socket only
 	"log_min_messages=fatal",
 }
@@ -50,18 +50,6 @@ func postgresBin() (string, error) {
 	return "", errors.New("PostgreSQL is not installed")
 }
 
-func postgresVersion() string {
-	bin, err := postgresBin()
-	if err != nil {
-		return "PostgreSQL"
-	}
-	fields := strings.Fields(says(filepath.Join(bin, "postgres"), "--version")) // postgres (PostgreSQL) 15.1 ...
-	if len(fields) < 3 {
-		return "PostgreSQL"
-	}
-	return "PostgreSQL " + fields[2]
-}
-
 // postgresUser returns as whom to run PostgreSQL, which refuses to run as root; nil is
 // as ourselves.
 func postgresUser() (*syscall.Credential, error) {
@@ -79,8 +67,10 @@ func postgresUser() (*syscall.Credential, error) {
 
 // postgres is a server of our own with an empty database.
 type postgres struct {
-	server *process
-	pool   *pgxpool.Pool
+	server  *process
+	sockets string        // folder
+	pool    *pgxpool.Pool // of those who insert
+	workers *pgxpool.Pool // of the workers; the same one until there is another
 }
 
 // startPostgres starts a server on a copy of a cluster that is made once, and a pool of
@@ -105,30 +95,44 @@ func startPostgres(ctx context.Context, e env, connections int32) (*postgres, er
 	if out, err := exec.Command("cp", "-a", model, data).CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("copy the cluster: %w: %s", err, out)
 	}
-	sockets := data // inside, since it belongs to the right user
-	args := []string{"-D", data, "-k", sockets}
+	p := &postgres{sockets: data} // inside, since it belongs to the right user
+	args := []string{"-D", data, "-k", p.sockets}
 	for _, s := range postgresSettings {
 		args = append(args, "-c", s)
 	}
-	p := &postgres{}
 	if p.server, err = startProcess(e.dir, asThem, filepath.Join(bin, "postgres"), args...); err != nil {
 		return nil, err
 	}
 	p.server.bye = syscall.SIGQUIT // nobody needs the data any more
-	config, err := pgxpool.ParseConfig(fmt.Sprintf("host=%s user=bench dbname=postgres", sockets))
-	if err != nil {
+	if p.pool, err = p.connect(ctx, connections); err != nil {
 		return nil, errors.Join(err, p.close())
 	}
-	if connections > 0 {
-		config.MaxConns = connections
-	}
-	if p.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
-		return nil, errors.Join(err, p.close())
-	}
+	p.workers = p.pool
 	if err := p.server.until(ctx, p.pool.Ping); err != nil {
 		return nil, errors.Join(err, p.close())
 	}
 	return p, nil
+}
+
+// connect returns a pool of at most so many connections; 0 is the pool's own default.
+func (p *postgres) connect(ctx context.Context, connections int32) (*pgxpool.Pool, error) {
+	config, err := pgxpool.ParseConfig(fmt.Sprintf("host=%s user=bench dbname=postgres", p.sockets))
+	if err != nil {
+		return nil, fmt.Errorf("connect to PostgreSQL: %w", err)
+	}
+	if connections > 0 {
+		config.MaxConns = connections
+	}
+	return pgxpool.NewWithConfig(ctx, config)
+}
+
+// apart gives the workers a pool of their own, so that they and those who insert do not
+// wait for each other's connections; 0 is to share one.
+func (p *postgres) apart(ctx context.Context, connections int32) (err error) {
+	if connections > 0 {
+		p.workers, err = p.connect(ctx, connections)
+	}
+	return err
 }
 
 func initPostgres(bin, dir string, who *syscall.Credential) error {
@@ -154,7 +158,20 @@ func (p *postgres) holds(ctx context.Context, query string) (found bool, err err
 	return found, err
 }
 
+// version asks the server.
+func (p *postgres) version(ctx context.Context) (string, error) {
+	var v string
+	if err := p.pool.QueryRow(ctx, "SHOW server_version").Scan(&v); err != nil {
+		return "", fmt.Errorf("ask PostgreSQL for its version: %w", err)
+	}
+	v, _, _ = strings.Cut(v, " ") // what follows is the distribution's
+	return "PostgreSQL " + v, nil
+}
+
 func (p *postgres) close() error {
+	if p.workers != nil && p.workers != p.pool {
+		p.workers.Close()
+	}
 	if p.pool != nil {
 		p.pool.Close()
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -14,13 +15,20 @@ const (
 	redisAlways  = "every change is in the append-only file and fsynced before Redis answers (appendfsync always, grouped by what comes in at once)"
 )
 
-func redisVersion() string {
-	for f := range strings.FieldsSeq(says("redis-server", "--version")) {
-		if v, ok := strings.CutPrefix(f, "v="); ok {
-			return "Redis " + v
+// redisVersion asks the server at a socket.
+func redisVersion(ctx context.Context, socket string) (string, error) {
+	c := redis.NewClient(&redis.Options{Network: "unix", Addr: socket})
+	defer c.Close()
+	info, err := c.Info(ctx, "server").Result()
+	if err != nil {
+		return "", fmt.Errorf("ask Redis for its version: %w", err)
+	}
+	for line := range strings.Lines(info) {
+		if v, ok := strings.CutPrefix(line, "redis_version:"); ok {
+			return "Redis " + strings.TrimSpace(v), nil
 		}
 	}
-	return "Redis"
+	return "", errors.New("the server does not say its version")
 }
 
 // startRedis starts a server that listens on a socket only.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -16,34 +17,66 @@ import (
 )
 
 func riverSubjects() []subject {
-	about := result.Subject{
-		Name: "River", Version: moduleVersion("github.com/riverqueue/river"),
-		Store: postgresVersion(), Durability: postgresDurability,
-	}
+	about := result.Subject{Name: "River", Store: "PostgreSQL", Durability: postgresDurability}
 	best, usual := about, about
-	// What `river bench` uses, found by its authors to be the best: 2000 workers, a
-	// fetch cooldown of 2 ms and a poll interval of 20 ms. Its batches are of 5000.
-	best.Settings = "as in `river bench`: 2000 workers, FetchCooldown 2ms, FetchPollInterval 20ms; InsertManyFast; 40 connections; " + postgresSettingsText()
-	usual.Settings = "defaults: FetchCooldown 100ms, FetchPollInterval 1s, 100 workers (as in its documentation), pgxpool's 4 connections; " + postgresSettingsText()
+	best.Settings = "InsertManyFast; a client that only inserts with 64 connections and one that only works with 16; " + postgresSettingsText()
+	usual.Settings = "defaults: FetchCooldown 100ms, FetchPollInterval 1s, 100 workers (as in its documentation); pgxpool's 4 connections for both clients; " + postgresSettingsText()
 	return []subject{
 		{
-			Subject: best, short: "river-best", durable: true, best: true, batch: 5000, loaders: 2, singles: 512,
-			open: func(ctx context.Context, e env) (peer, error) {
-				return openRiver(ctx, e, 40, river.Config{
-					FetchCooldown: 2 * time.Millisecond, FetchPollInterval: 20 * time.Millisecond,
-					Queues: map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 2000}},
-				})
-			},
+			Subject: best, short: "river-best", durable: true, main: true, batch: 5000, loaders: 2, singles: 512,
+			variants: riverVariants(),
 		},
 		{
 			Subject: usual, short: "river", durable: true, batch: 5000, loaders: 2, singles: 512,
-			open: func(ctx context.Context, e env) (peer, error) {
-				return openRiver(ctx, e, 0, river.Config{
-					Queues: map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 100}},
-				})
-			},
+			variants: only(func(ctx context.Context, e env) (peer, error) {
+				return openRiver(ctx, e, riverSettings{workers: 100})
+			}),
 		},
 	}
+}
+
+// riverSettings are those of a client that inserts and of one that works. Zero is
+// River's default, and one pool for both.
+type riverSettings struct {
+	workers        int
+	inserts, works int32         // connections
+	cooldown       time.Duration // FetchCooldown
+	announce       time.Duration // FetchCooldown of the client that inserts: it notifies the workers so often at most
+	poll           time.Duration // FetchPollInterval
+	pollOnly       bool
+}
+
+// riverVariants are ways in which River's documentation lets one trade the cost of a
+// fetch for the time that a job waits for it.
+func riverVariants() []variant {
+	apart := riverSettings{inserts: 64, works: 16}
+	notified := func(ctx context.Context, e env, workers int) (peer, error) {
+		s := apart
+		s.workers, s.cooldown, s.announce, s.poll = workers, river.FetchCooldownMin, river.FetchCooldownMin, 20*time.Millisecond
+		return openRiver(ctx, e, s)
+	}
+	// Without LISTEN. A notification takes a lock of the whole server when it is
+	// committed, so the client that inserts sends few: ten per second, as by default.
+	polled := func(ctx context.Context, e env, workers int) (peer, error) {
+		s := apart
+		s.workers, s.cooldown, s.poll, s.pollOnly = workers, river.FetchCooldownMin, river.FetchCooldownMin, true
+		return openRiver(ctx, e, s)
+	}
+	return slices.Concat(
+		counts("workers, notified, FetchCooldown 1ms", notified, 64, 256, 1000),
+		counts("workers, PollOnly, FetchPollInterval 1ms", polled, 64, 256, 1000),
+		[]variant{
+			{"as `river bench`: 2000 workers, notified, FetchCooldown 2ms, FetchPollInterval 20ms", func(ctx context.Context, e env) (peer, error) {
+				s := apart
+				s.workers, s.cooldown, s.announce, s.poll = 2000, 2*time.Millisecond, 2*time.Millisecond, 20*time.Millisecond
+				return openRiver(ctx, e, s)
+			}},
+			{"2000 workers, notified, FetchCooldown 100ms", func(ctx context.Context, e env) (peer, error) {
+				s := apart
+				s.workers = 2000
+				return openRiver(ctx, e, s)
+			}},
+		})
 }
 
 type riverJob struct {
@@ -63,32 +96,39 @@ func (w *riverWorker) Work(_ context.Context, j *river.Job[riverJob]) error {
 }
 
 type riverPeer struct {
-	db     *postgres
-	config river.Config
-	client *river.Client[pgx.Tx] // inserts
-	worker *river.Client[pgx.Tx] // works; nil until then
+	db       *postgres
+	settings riverSettings
+	log      *slog.Logger
+	client   *river.Client[pgx.Tx] // inserts, and does nothing else
+	worker   *river.Client[pgx.Tx] // works; nil until then
 }
 
-func openRiver(ctx context.Context, e env, connections int32, c river.Config) (peer, error) {
-	db, err := startPostgres(ctx, e, connections)
+func openRiver(ctx context.Context, e env, s riverSettings) (peer, error) {
+	db, err := startPostgres(ctx, e, s.inserts)
 	if err != nil {
 		return nil, err
 	}
-	p := &riverPeer{db: db, config: c}
-	p.config.Logger = slog.New(slog.DiscardHandler)
-	migrator, err := rivermigrate.New(riverpgxv5.New(db.pool), &rivermigrate.Config{Logger: p.config.Logger})
+	p := &riverPeer{db: db, settings: s, log: slog.New(slog.DiscardHandler)}
+	err = db.apart(ctx, s.works)
 	if err == nil {
-		_, err = migrator.Migrate(ctx, rivermigrate.DirectionUp, nil)
+		err = p.migrate(ctx)
 	}
 	if err == nil {
-		p.client, err = river.NewClient(riverpgxv5.New(db.pool), &river.Config{
-			Logger: p.config.Logger, FetchCooldown: c.FetchCooldown, FetchPollInterval: c.FetchPollInterval,
-		})
+		// Without queues it neither fetches nor listens.
+		p.client, err = river.NewClient(riverpgxv5.New(db.pool), &river.Config{Logger: p.log, FetchCooldown: s.announce})
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("river: %w", err), db.close())
 	}
 	return p, nil
+}
+
+func (p *riverPeer) migrate(ctx context.Context) error {
+	m, err := rivermigrate.New(riverpgxv5.New(p.db.pool), &rivermigrate.Config{Logger: p.log})
+	if err == nil {
+		_, err = m.Migrate(ctx, rivermigrate.DirectionUp, nil)
+	}
+	return err
 }
 
 func (p *riverPeer) insert(ctx context.Context, payloads ...[]byte) error {
@@ -107,14 +147,21 @@ func (p *riverPeer) insert(ctx context.Context, payloads ...[]byte) error {
 func (p *riverPeer) work(ctx context.Context, handle func([]byte)) error {
 	workers := river.NewWorkers()
 	river.AddWorker(workers, &riverWorker{handle: handle})
-	c := p.config
-	c.Workers = workers
-	client, err := river.NewClient(riverpgxv5.New(p.db.pool), &c)
+	client, err := river.NewClient(riverpgxv5.New(p.db.workers), &river.Config{
+		Logger: p.log, Workers: workers, PollOnly: p.settings.pollOnly,
+		FetchCooldown: p.settings.cooldown, FetchPollInterval: p.settings.poll,
+		Queues: map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: p.settings.workers}},
+	})
 	if err != nil {
-		return err
+		return fmt.Errorf("river: %w", err)
 	}
 	p.worker = client
 	return client.Start(context.WithoutCancel(ctx))
+}
+
+func (p *riverPeer) version(ctx context.Context) (queue, store string, err error) {
+	store, err = p.db.version(ctx)
+	return moduleVersion("github.com/riverqueue/river"), store, err
 }
 
 func (p *riverPeer) idle(ctx context.Context) (bool, error) {

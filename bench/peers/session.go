@@ -23,62 +23,134 @@ type session struct {
 	base  string // folder of all instances
 	bin   string // folder of the servers that were built
 	lock  string // file that is locked while a subject is measured; empty is none
-	plan  plan   // of best settings
+	plan  plan   // of what is compared
 	usual plan   // of others
 	log   io.Writer
 
 	instances int                  // that were started
 	others    map[string][]float64 // cores that others used while an instance ran, by subject
+	about     result.Machine
+	found     map[string]*result.Result // by subject and scenario
+	strangers []string                  // servers that others ran before this session began
 }
 
-// measure measures every subject so many times: each once, then each once more, so that
-// whatever else the machine does hits them alike. A subject that fails is left out, and
-// the error says why.
-func (s *session) measure(ctx context.Context, chosen []subject, runs int) ([]*result.Result, error) {
-	about := machine(s.base)
-	s.others = make(map[string][]float64)
-	found := make(map[string]*result.Result) // by subject and scenario
-	jobs := make(map[string]int)             // to drain, by subject
-	var failures []error
-	for n := range runs {
-		for i, sub := range chosen {
-			if ctx.Err() != nil {
-				return sorted(chosen, found), errors.Join(append(failures, context.Cause(ctx))...)
-			}
-			unlock, err := lockFile(s.lock)
-			if err != nil {
-				return sorted(chosen, found), err
-			}
+// measure measures every subject so many times. First it finds the best settings of
+// each. Then, round by round, each measurement is done with all subjects before the next
+// one is begun, and another subject is the first in each round: whatever else the machine
+// does hits them alike. A subject that fails is left out, and the error says why.
+func (s *session) measure(ctx context.Context, chosen []subject, rounds int) ([]*result.Result, error) {
+	s.about, s.strangers = machine(s.base), strangers()
+	s.others, s.found = make(map[string][]float64), make(map[string]*result.Result)
+	var (
+		all      []*tuned
+		failures []error
+	)
+	fail := func(sub subject, err error) {
+		if ctx.Err() != nil { // that is not the subject's fault
+			return
+		}
+		failures = append(failures, fmt.Errorf("%s: %w", sub.short, err))
+		fmt.Fprintf(s.log, "%s failed: %v\n", sub.short, err)
+	}
+	began := time.Now()
+	defer func() { fmt.Fprintf(s.log, "all of it in %.0f s\n", time.Since(began).Seconds()) }()
+	for _, sub := range chosen {
+		err := s.alone(ctx, func() error {
 			began := time.Now()
-			runs, err := s.turn(ctx, sub, jobs)
-			unlock()
-			fmt.Fprintf(s.log, "run %d, %d of %d: %s in %.0f s; others used %.2f cores\n", n+1, i+1, len(chosen), sub.short, time.Since(began).Seconds(), median(s.others[sub.short]))
-			if err != nil {
-				failures = append(failures, fmt.Errorf("%s: %w", sub.short, err))
-				fmt.Fprintf(s.log, "  failed: %v\n", err)
+			t, err := s.tune(ctx, sub)
+			if err == nil {
+				all = append(all, t)
+				s.logTuned(t, time.Since(began))
 			}
-			for _, name := range slices.Sorted(maps.Keys(runs)) {
-				run := runs[name]
-				fmt.Fprintf(s.log, "  %s\n", line(name, run))
-				key := sub.short + " " + name
-				if found[key] == nil {
-					found[key] = &result.Result{
-						Schema: result.Schema, Scenario: name, Purpose: purposes[name],
-						Subject: sub.Subject, Machine: about,
-					}
+			return err
+		})
+		if err != nil {
+			fail(sub, err)
+		}
+	}
+	for n := range rounds {
+		for _, m := range measurements() {
+			for _, t := range turns(all, n) {
+				if err := s.alone(ctx, func() error { return s.turn(ctx, t, m, n) }); err != nil {
+					fail(t.subject, err)
 				}
-				found[key].Config = s.config(sub, jobs)
-				found[key].Runs = append(found[key].Runs, run)
 			}
 		}
 	}
-	return sorted(chosen, found), errors.Join(failures...)
+	if ctx.Err() != nil {
+		return sorted(chosen, s.found), context.Cause(ctx)
+	}
+	return sorted(chosen, s.found), errors.Join(failures...)
+}
+
+// turns returns the order of a round.
+func turns(all []*tuned, round int) []*tuned {
+	if len(all) == 0 {
+		return nil
+	}
+	first := round % len(all)
+	return slices.Concat(all[first:], all[:first])
+}
+
+// alone calls fn while nobody else who locks the same file measures, unless it is over.
+func (s *session) alone(ctx context.Context, fn func() error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	unlock, err := lockFile(s.lock)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return fn()
+}
+
+// turn does one measurement with one subject, once.
+func (s *session) turn(ctx context.Context, t *tuned, m measurement, round int) error {
+	pl := s.planOf(t.subject)
+	var runs map[string]result.Run
+	began := time.Now()
+	note, err := s.fresh(ctx, t, m.of(t), func(p peer) (err error) {
+		runs, err = m.measure(ctx, t, p, pl, round)
+		return err
+	})
+	if err != nil { // it was cut short, and says nothing
+		return err
+	}
+	others := s.others[t.short]
+	for _, name := range slices.Sorted(maps.Keys(runs)) {
+		run := runs[name]
+		run.Notes = append(noted(note), run.Notes...)
+		s.add(t, name, run)
+		fmt.Fprintf(s.log, "round %d, %3.0f s, others %.2f cores: %-24s %s\n", round+1, time.Since(began).Seconds(), others[len(others)-1], t.short, line(name, run))
+	}
+	return nil
+}
+
+// add keeps a run.
+func (s *session) add(t *tuned, scenario string, run result.Run) {
+	key := t.short + " " + scenario
+	if s.found[key] == nil {
+		s.found[key] = &result.Result{
+			Schema: result.Schema, Scenario: scenario, Purpose: purposes[scenario],
+			Subject: t.Subject, Machine: s.about,
+		}
+	}
+	s.found[key].Config = s.config(t)
+	s.found[key].Runs = append(s.found[key].Runs, run)
+}
+
+func (s *session) logTuned(t *tuned, took time.Duration) {
+	fmt.Fprintf(s.log, "%s: %s on %s, %d jobs to drain; found out in %.0f s\n", t.short, t.Version, t.Store, t.jobs, took.Seconds())
+	for _, x := range t.trials {
+		fmt.Fprintf(s.log, "  %s: %.0f/s, start p90 %v %s\n", x.Says, x.Drain, round(x.Start), x.Failed)
+	}
 }
 
 // settings are what a result records as the configuration of its scenario.
 type settings struct {
 	Subject  string        `json:"subject"`
-	Best     bool          `json:"best_settings"`
+	Main     bool          `json:"main"` // one of those that are compared
 	Durable  bool          `json:"durable"`
 	Payload  int           `json:"payload_bytes"`
 	InFlight int           `json:"in_flight"`
@@ -88,22 +160,29 @@ type settings struct {
 	Life     time.Duration `json:"life_ns"`
 	Latency  time.Duration `json:"latency_ns"`
 	Rate     int           `json:"latency_rate"`
-	Others   []float64     `json:"others_cores"` // that other programs used in each measurement
+	Trials   []trial       `json:"trials,omitempty"` // of settings, before
+	Drains   string        `json:"drains,omitempty"` // the settings of all about throughput
+	Starts   string        `json:"starts,omitempty"` // and of latency
+	Others   []float64     `json:"others_cores"`     // that other programs used in each measurement
+	Servers  []string      `json:"other_servers,omitempty"`
 }
 
 // planOf returns how long things take for a subject.
 func (s *session) planOf(sub subject) plan {
-	if sub.best {
+	if sub.main {
 		return s.plan
 	}
 	return s.usual
 }
 
-func (s *session) config(sub subject, jobs map[string]int) json.RawMessage {
-	pl := s.planOf(sub)
+func (s *session) config(t *tuned) json.RawMessage {
+	pl := s.planOf(t.subject)
 	b, _ := json.Marshal(settings{ // plain fields: cannot fail
-		sub.short, sub.best, sub.durable, payloadSize, sub.singles, sub.batch, jobs[sub.short],
-		pl.insert, pl.life, pl.latency, pl.rate, s.others[sub.short],
+		Subject: t.short, Main: t.main, Durable: t.durable, Payload: payloadSize,
+		InFlight: t.singles, Batch: t.batch, Drain: t.jobs,
+		Insert: pl.insert, Life: pl.life, Latency: pl.latency, Rate: pl.rate,
+		Trials: t.trials, Drains: t.drains.says, Starts: t.starts.says,
+		Others: s.others[t.short], Servers: s.strangers,
 	})
 	return b
 }
@@ -121,57 +200,48 @@ func sorted(chosen []subject, found map[string]*result.Result) []*result.Result 
 	return out
 }
 
-// turn measures everything of a subject once, each on an instance of its own.
-func (s *session) turn(ctx context.Context, sub subject, jobs map[string]int) (map[string]result.Run, error) {
-	pl := s.planOf(sub)
-	fresh := func(use func(peer) error) error { return s.fresh(ctx, sub, use) }
-	out := make(map[string]result.Run)
-	if jobs[sub.short] == 0 {
-		var err error
-		if jobs[sub.short], err = enough(ctx, sub, pl, fresh); err != nil {
-			return nil, fmt.Errorf("find how many jobs to drain: %w", err)
-		}
-	}
-	var failures []error
-	for _, m := range []func(p peer) (map[string]result.Run, error){
-		func(p peer) (map[string]result.Run, error) { return inserts(ctx, sub, p, pl) },
-		func(p peer) (map[string]result.Run, error) { return drained(ctx, sub, p, pl, jobs[sub.short]) },
-		func(p peer) (map[string]result.Run, error) { return lives(ctx, sub, p, pl) },
-		func(p peer) (map[string]result.Run, error) { return openLoop(ctx, sub, p, pl) },
-	} {
-		failures = append(failures, fresh(func(p peer) error {
-			runs, err := m(p)
-			if err == nil { // else they were cut short, and say nothing
-				maps.Copy(out, runs)
-			}
-			return err
-		}))
-	}
-	return out, errors.Join(failures...)
-}
-
-// fresh starts an instance, lets it be used, and removes it.
-func (s *session) fresh(ctx context.Context, sub subject, use func(peer) error) error {
+// fresh starts an instance, the only one, lets it be used, and removes it. The note says
+// what was wrong with the machine then.
+func (s *session) fresh(ctx context.Context, t *tuned, v variant, use func(peer) error) (note string, err error) {
 	if err := ctx.Err(); err != nil {
-		return err
+		return "", err
 	}
 	s.instances++
 	e := env{dir: filepath.Join(s.base, strconv.Itoa(s.instances)), bin: s.bin, pool: filepath.Join(s.base, "pool")}
 	if err := errors.Join(os.MkdirAll(e.pool, 0o755), os.Mkdir(e.dir, 0o755)); err != nil {
-		return err
+		return "", err
 	}
 	defer os.RemoveAll(e.dir)
 	before := busyNow()
-	p, err := sub.open(ctx, e)
+	p, err := v.open(ctx, e)
 	if err != nil {
-		return fmt.Errorf("start: %w", err)
+		return "", fmt.Errorf("start: %w", err)
 	}
-	err = use(p)
+	if t.Version == "" {
+		err = t.identify(ctx, p)
+	}
+	if err == nil {
+		note = calm(ctx)
+		err = use(p)
+	}
 	if e := p.close(); e != nil {
 		err = errors.Join(err, fmt.Errorf("stop: %w", e))
 	}
-	s.others[sub.short] = append(s.others[sub.short], before.others())
-	return err
+	s.others[t.short] = append(s.others[t.short], before.others())
+	return note, err
+}
+
+// identify notes what an instance says that it is.
+func (t *tuned) identify(ctx context.Context, p peer) error {
+	queue, store, err := p.version(ctx)
+	if err != nil {
+		return err
+	}
+	t.Version = queue
+	if store != "" {
+		t.Store = store
+	}
+	return nil
 }
 
 // lockFile waits until nobody else has the file locked.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"database/sql"
 	"fmt"
 	"path/filepath"
@@ -13,17 +14,13 @@ const (
 	sqliteNormal = "none: go-sqlite3's default in WAL mode is synchronous=NORMAL, which fsyncs at checkpoints only; a crash of the machine loses what came since"
 )
 
-func sqliteVersion() string {
-	db, err := sql.Open("sqlite3", ":memory:")
-	if err != nil {
-		return "SQLite"
-	}
-	defer db.Close()
+// sqliteVersion asks the library that is linked in.
+func sqliteVersion(ctx context.Context, db *sql.DB) (string, error) {
 	var v string
-	if err := db.QueryRow("SELECT sqlite_version()").Scan(&v); err != nil {
-		return "SQLite"
+	if err := db.QueryRowContext(ctx, "SELECT sqlite_version()").Scan(&v); err != nil {
+		return "", fmt.Errorf("ask SQLite for its version: %w", err)
 	}
-	return "SQLite " + v
+	return "SQLite " + v, nil
 }
 
 // openSQLite opens a new database with the parameters of a data source name and at most

@@ -37,14 +37,7 @@ func writeTables(w io.Writer, results []*result.Result) error {
 	}
 	t := &tables{w: w}
 	if len(results) > 0 {
-		m := results[0].Machine
-		var others []float64
-		for _, r := range rows {
-			others = append(others, r.Others...)
-		}
-		slices.Sort(others)
-		t.say("%d cores (%s), %.0f GB, %s, %s %s, %s; payload 256 B; median of %d runs, and the lowest and highest of them. Other programs used %s cores meanwhile.\n",
-			m.Cores, m.CPU, float64(m.Memory)/(1<<30), m.Disk, m.OS, m.Kernel, m.Go, len(results[0].Runs), spread(others, "%.2f"))
+		t.machine(rows, results[0])
 	}
 	t.throughput(rows)
 	t.latency(rows)
@@ -65,9 +58,27 @@ func (t *tables) say(format string, args ...any) {
 	}
 }
 
+func (t *tables) machine(rows []*row, r *result.Result) {
+	var others []float64
+	var servers []string
+	for _, r := range rows {
+		others = append(others, r.Others...)
+		servers = append(servers, r.Servers...)
+	}
+	slices.Sort(others)
+	slices.Sort(servers)
+	idle := "No server of another queue ran meanwhile."
+	if servers = slices.Compact(servers); len(servers) > 0 {
+		idle = "Servers that others had started ran meanwhile: " + strings.Join(servers, ", ") + "."
+	}
+	m := r.Machine
+	t.say("%d cores (%s), %.0f GB, %s, %s %s, %s; payload %d B; median of %d rounds, and the lowest and highest of them. Other programs used %s cores meanwhile. %s\n",
+		m.Cores, m.CPU, float64(m.Memory)/(1<<30), m.Disk, m.OS, m.Kernel, m.Go, payloadSize, len(r.Runs), spread(others, "%.2f"), idle)
+}
+
 func (t *tables) throughput(rows []*row) {
-	t.say("| subject | durable | insert one by one, /s | insert many, /s | drain, /s | whole lives one by one, /s | whole lives in batches, /s | run twice | lost |")
-	t.say("|---|---|--:|--:|--:|--:|--:|--:|--:|")
+	t.say("| subject | version | durable | insert one by one, /s | insert many, /s | drain, /s | whole lives one by one, /s | whole lives in batches, /s | run twice | not run in time |")
+	t.say("|---|---|---|--:|--:|--:|--:|--:|--:|--:|")
 	for _, r := range rows {
 		var twice, lost int64
 		for _, res := range r.of {
@@ -76,7 +87,7 @@ func (t *tables) throughput(rows []*row) {
 				lost += run.Check.Lost
 			}
 		}
-		t.say("| %s | %s | %s | %s | %s | %s | %s | %d | %d |", r.Subject, yes(r.Durable),
+		t.say("| %s | %s | %s | %s | %s | %s | %s | %s | %d | %d |", r.Subject, r.version(), yes(r.Durable),
 			r.rate(insertOne), r.rate(insertMany), r.rate(drain), r.rate(lifeOne), r.rate(lifeMany), twice, lost)
 	}
 	t.say("")
@@ -87,9 +98,9 @@ func (t *tables) latency(rows []*row) {
 	for _, r := range rows {
 		rate = max(rate, r.Rate)
 	}
-	t.say("Open loop, %d/s, milliseconds from the time at which a job was to be inserted:\n", rate)
-	t.say("| subject | durable | acknowledged p50 | p99 | started p50 | p99 | p99.9 | max |")
-	t.say("|---|---|--:|--:|--:|--:|--:|--:|")
+	t.say("Open loop, %d/s on average (Poisson), milliseconds from the time at which a job was to be inserted. Late: inserts called more than 1 ms after it.\n", rate)
+	t.say("| subject | durable | acknowledged p50 | p99 | started p50 | p99 | p99.9 | max | late |")
+	t.say("|---|---|--:|--:|--:|--:|--:|--:|--:|")
 	rows = slices.Clone(rows)
 	slices.SortStableFunc(rows, func(a, b *row) int {
 		return cmp.Or(-cmp.Compare(yes(a.Durable), yes(b.Durable)), cmp.Compare(a.start(0.5), b.start(0.5)))
@@ -98,10 +109,11 @@ func (t *tables) latency(rows []*row) {
 		if r.of[latency] == nil {
 			continue
 		}
-		t.say("| %s | %s | %s | %s | %s | %s | %s | %s |", r.Subject, yes(r.Durable),
+		t.say("| %s | %s | %s | %s | %s | %s | %s | %s | %s |", r.Subject, yes(r.Durable),
 			r.quantile(result.InsertAck, 0.5), r.quantile(result.InsertAck, 0.99),
 			r.quantile(result.InsertToStart, 0.5), r.quantile(result.InsertToStart, 0.99),
-			r.quantile(result.InsertToStart, 0.999), r.quantile(result.InsertToStart, 1))
+			r.quantile(result.InsertToStart, 0.999), r.quantile(result.InsertToStart, 1),
+			spread(r.values(latency, func(run result.Run) float64 { return 100 * float64(run.Late) / float64(run.Submitted) }), "%.1f %%"))
 	}
 	t.say("")
 }
@@ -111,14 +123,14 @@ func (t *tables) latency(rows []*row) {
 func (t *tables) compare(rows []*row) {
 	var ours []*row
 	for _, r := range rows {
-		if r.about.Name == "taskengine" && r.Best {
+		if r.about.Name == "taskengine" {
 			ours = append(ours, r)
 		}
 	}
 	if len(ours) == 0 {
 		return
 	}
-	t.say("Whole lives of taskengine, its better way to insert, divided by what others drain and by their whole lives; and their latency divided by its:\n")
+	t.say("Whole lives of taskengine with the settings it comes with, its better way to insert, divided by what others drain and by their whole lives; and their latency divided by its:\n")
 	t.say("| subject | durable |%s", strings.Join(mapped(ours, func(r *row) string {
 		s := r.about.Store
 		return fmt.Sprintf(" %s: lives / drain | lives / lives | start p50 | p99 |", s)
@@ -150,12 +162,15 @@ func mapped[T, U any](in []T, fn func(T) U) []U {
 func (t *tables) legend(rows []*row) {
 	t.say("What was measured:\n")
 	for _, r := range rows {
-		t.say("- **%s**: %s %s, %s. %s. Durability: %s.", r.Subject, r.about.Name, r.about.Version, r.about.Store, upper(r.about.Settings), r.about.Durability)
+		t.say("- **%s**: %s %s, %s. %s. Durability: %s.%s", r.Subject, r.about.Name, r.about.Version, r.about.Store, upper(r.about.Settings), r.about.Durability, r.chosen())
 	}
 	var notes []string
 	for _, r := range rows {
 		for _, res := range r.of {
 			for _, run := range res.Runs {
+				for _, n := range run.Notes {
+					notes = append(notes, fmt.Sprintf("- **%s**, %s: %s", r.Subject, res.Scenario, n))
+				}
 				if !run.Check.OK {
 					notes = append(notes, fmt.Sprintf("- **%s**, %s: %s", r.Subject, res.Scenario, strings.Join(run.Check.Notes, "; ")))
 				}
@@ -164,8 +179,27 @@ func (t *tables) legend(rows []*row) {
 	}
 	if len(notes) > 0 {
 		slices.Sort(notes)
-		t.say("\nRuns that did not go as they should:\n\n%s", strings.Join(notes, "\n"))
+		t.say("\nRuns that did not go as they should:\n\n%s", strings.Join(slices.Compact(notes), "\n"))
 	}
+}
+
+// version is that of the queue and its store, if it has one of its own.
+func (r *row) version() string {
+	return strings.TrimPrefix(r.about.Version, "v") + ", " + r.about.Store
+}
+
+// chosen says what was tried, and what was best.
+func (r *row) chosen() string {
+	if len(r.Trials) == 0 {
+		return ""
+	}
+	tried := mapped(r.Trials, func(t trial) string {
+		if t.Failed != "" {
+			return t.Says + ": " + t.Failed
+		}
+		return fmt.Sprintf("%s: %.0f/s, %.3g ms", t.Says, t.Drain, float64(t.Start)/float64(time.Millisecond))
+	})
+	return fmt.Sprintf(" Throughput with %s, latency with %s. Tried before (drain, start p90): %s.", r.Drains, r.Starts, strings.Join(tried, "; "))
 }
 
 func upper(s string) string {
@@ -201,10 +235,6 @@ func (r *row) values(scenario string, fn func(result.Run) float64) []float64 {
 	out := mapped(res.Runs, fn)
 	slices.Sort(out)
 	return out
-}
-
-func median(values []float64) float64 {
-	return middle(slices.Sorted(slices.Values(values)))
 }
 
 // middle is the median of sorted values; zero if there are none.

@@ -19,61 +19,61 @@ import (
 
 // openStores are the stores of taskengine that are measured.
 var openStores = []struct {
-	name string
-	open func(dir string) (storage.Store, error)
+	name, module string
+	open         func(dir string) (storage.Store, error)
 }{
-	{"pebble", func(dir string) (storage.Store, error) {
+	{"pebble", "github.com/cockroachdb/pebble/v2", func(dir string) (storage.Store, error) {
 		return pebble.Open(filepath.Join(dir, "tasks"), pebble.Options{})
 	}},
-	{"bolt", func(dir string) (storage.Store, error) {
+	{"bolt", "go.etcd.io/bbolt", func(dir string) (storage.Store, error) {
 		return bolt.Open(filepath.Join(dir, "tasks.db"), bolt.Options{})
 	}},
 }
 
+// taskengineSubjects have the settings that taskengine comes with: nothing is chosen for
+// this machine or this load, as it is for the others.
 func taskengineSubjects() []subject {
 	var out []subject
 	for _, s := range openStores {
-		about := result.Subject{
-			Name: "taskengine", Version: "of this repository", Store: s.name,
-			Durability: "every insert and every outcome is fsynced before it is acknowledged, in groups; what ended is kept for 7 days",
-		}
-		best, usual := about, about
-		best.Settings = "1024 slots"
-		usual.Settings = "defaults: 100 slots"
-		for _, k := range []struct {
-			about result.Subject
-			short string
-			best  bool
-			slots int
-		}{{best, "taskengine-best-" + s.name, true, 1024}, {usual, "taskengine-" + s.name, false, 100}} {
-			out = append(out, subject{
-				Subject: k.about, short: k.short, durable: true, best: k.best, batch: 1000, loaders: 2, singles: 512,
-				open: func(ctx context.Context, e env) (peer, error) { return openEngine(ctx, e, s.open, k.slots) },
-			})
-		}
+		out = append(out, subject{
+			Subject: result.Subject{
+				Name: "taskengine", Revision: revision(), Store: s.name,
+				Durability: "every insert and every outcome is fsynced before it is acknowledged, in groups; what ended is kept for 7 days",
+				Settings:   fmt.Sprintf("defaults: %d slots; a library in the measuring process", defaultSlots),
+			},
+			short: "taskengine-" + s.name, durable: true, main: true, batch: 1000, loaders: 2, singles: 512,
+			variants: only(func(ctx context.Context, e env) (peer, error) {
+				store, err := s.open(e.dir)
+				if err != nil {
+					return nil, err
+				}
+				return openEngine(ctx, store, s.name+" "+moduleVersion(s.module))
+			}),
+		})
 	}
 	return out
 }
+
+// defaultSlots is what the configuration of a node comes with.
+const defaultSlots = 100
 
 const taskType = "noop"
 
 type enginePeer struct {
 	store  storage.Store
+	stores string // its name and version
 	engine *engine.Engine
 	handle atomic.Pointer[func([]byte)] // set before the type is resumed
 
 	inserted, ended atomic.Int64 // durable
 }
 
-func openEngine(ctx context.Context, e env, open func(string) (storage.Store, error), slots int) (peer, error) {
-	store, err := open(e.dir)
-	if err != nil {
-		return nil, err
-	}
-	p := &enginePeer{store: store}
+func openEngine(ctx context.Context, store storage.Store, stores string) (peer, error) {
+	p := &enginePeer{store: store, stores: stores}
+	var err error
 	p.engine, err = engine.Open(ctx, engine.Config{
 		Store:    store,
-		Policies: policy.Set{Slots: slots, Types: map[string]policy.Type{taskType: policy.DefaultType()}},
+		Policies: policy.Set{Slots: defaultSlots, Types: map[string]policy.Type{taskType: policy.DefaultType()}},
 		Handlers: map[string]task.Handler{taskType: task.HandlerFunc(func(_ context.Context, t *task.Task) ([]byte, error) {
 			(*p.handle.Load())(t.Payload)
 			return nil, nil
@@ -112,6 +112,10 @@ func (p *enginePeer) insert(ctx context.Context, payloads ...[]byte) error {
 func (p *enginePeer) work(ctx context.Context, handle func([]byte)) error {
 	p.handle.Store(&handle)
 	return p.engine.Unpause(ctx, taskType)
+}
+
+func (p *enginePeer) version(context.Context) (queue, store string, err error) {
+	return "of this repository", p.stores, nil
 }
 
 func (p *enginePeer) idle(ctx context.Context) (bool, error) {

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+// arrivals returns when each of n jobs is to be inserted, at so many per second on
+// average and independently of each other. The same seed gives the same times.
+func arrivals(seed uint64, n, rate int) []time.Duration {
+	chance := rand.New(rand.NewPCG(seed, 1))
+	out := make([]time.Duration, n)
+	at := 0.0
+	for i := range out {
+		at += chance.ExpFloat64() / float64(rate)
+		out[i] = time.Duration(at * float64(time.Second))
+	}
+	return out
+}
+
+// arrive inserts every job at its time and in a goroutine of its own, whatever becomes
+// of the others, so that no delay hides another. It returns how many were inserted more
+// than a millisecond late, for want of a core to run on.
+func arrive(ctx context.Context, p peer, w *watch, times []time.Duration) (late int64) {
+	began := time.Now()
+	offset := began.Sub(w.began)
+	var wg sync.WaitGroup
+	for i, due := range times {
+		for left := due - time.Since(began); left > 0; left = due - time.Since(began) {
+			pause(left)
+		}
+		if time.Since(began)-due > time.Millisecond {
+			late++
+		}
+		w.jobs[i].due = int64(offset+due) + 1
+		wg.Go(func() { w.ack(i, i+1, p.insert(ctx, payload(i))) })
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	wg.Wait()
+	return late
+}
