@@ -2,12 +2,14 @@ package bench
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/taskengine/taskengine/engine"
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
 )
 
 // BenchmarkDrain measures how fast a backlog is worked off that does not fit into memory:
@@ -15,20 +17,7 @@ import (
 func BenchmarkDrain(b *testing.B) {
 	for _, s := range stores {
 		b.Run("store="+s.name, func(b *testing.B) {
-			var ended atomic.Int64
-			over := make(chan struct{})
-			e, err := engine.Open(b.Context(), engine.Config{
-				Store: openStore(b, s.open), Policies: types(), Handlers: map[string]task.Handler{"paused": noop},
-				Observer: engine.Observer{Saved: func(_ time.Time, _ task.Ref, t *task.Task) {
-					if t != nil && t.State == task.Done && ended.Add(1) == int64(b.N) {
-						close(over)
-					}
-				}},
-			})
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer e.Close(context.Background())
+			e, over := drained(b, s.open)
 			fillPaused(b, e, b.N)
 			b.ReportAllocs()
 			b.ResetTimer()
@@ -41,4 +30,82 @@ func BenchmarkDrain(b *testing.B) {
 			report(b, used)
 		})
 	}
+}
+
+// BenchmarkDue measures how fast b.N tasks are worked off that are due at the same moment.
+func BenchmarkDue(b *testing.B) {
+	for _, s := range stores {
+		b.Run("store="+s.name, func(b *testing.B) {
+			e, over := drained(b, s.open)
+			const enough = 20 * time.Microsecond // to submit each
+			due := time.Now().Add(time.Second + time.Duration(b.N)*enough)
+			payload := make([]byte, payloadSize)
+			const page = 500
+			for n := 0; n < b.N; n += page {
+				reqs := make([]engine.Request, min(page, b.N-n))
+				for i := range reqs {
+					reqs[i] = engine.Request{Type: "noop", Payload: payload, At: due}
+				}
+				if _, err := e.Submit(b.Context(), reqs...); err != nil {
+					b.Fatal(err)
+				}
+			}
+			pause(time.Until(due))
+			b.ReportAllocs()
+			b.ResetTimer()
+			used := cpuTime(b)
+			<-over
+			b.StopTimer()
+			report(b, used)
+		})
+	}
+}
+
+// BenchmarkOffered measures what is done of more than can be: b.N tasks, 60 000 of them a
+// second, each submitted in a goroutine of its own whatever becomes of the others.
+func BenchmarkOffered(b *testing.B) {
+	for _, s := range stores {
+		b.Run("store="+s.name, func(b *testing.B) {
+			e, over := drained(b, s.open)
+			payload := make([]byte, payloadSize)
+			var submits sync.WaitGroup
+			used, began := cpuTime(b), time.Now()
+			b.ResetTimer()
+			for n := 0; n < b.N; {
+				const rate = 60_000
+				for due := int(time.Since(began).Seconds() * rate); n < min(due, b.N); n++ {
+					submits.Go(func() {
+						if _, err := e.Submit(context.Background(), engine.Request{Type: "noop", Payload: payload}); err != nil {
+							b.Error(err)
+						}
+					})
+				}
+				pause(200 * time.Microsecond)
+			}
+			submits.Wait()
+			<-over
+			b.StopTimer()
+			report(b, used)
+		})
+	}
+}
+
+// drained returns an engine of which b.N tasks are expected; over is closed when that many
+// are done.
+func drained(b *testing.B, open func(dir string) (storage.Store, error)) (e *engine.Engine, over chan struct{}) {
+	over = make(chan struct{})
+	var ended atomic.Int64
+	e, err := engine.Open(b.Context(), engine.Config{
+		Store: openStore(b, open), Policies: types(), Handlers: map[string]task.Handler{"noop": noop, "paused": noop},
+		Observer: engine.Observer{Saved: func(_ time.Time, _ task.Ref, t *task.Task) {
+			if t != nil && t.State == task.Done && ended.Add(1) == int64(b.N) {
+				close(over)
+			}
+		}},
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { e.Close(context.Background()) })
+	return e, over
 }

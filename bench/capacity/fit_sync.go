@@ -27,6 +27,7 @@ type synced struct {
 func (c *Curves) fitSync(all []observed) {
 	var few, many []synced
 	var told []time.Duration
+	var series [][]synced
 	for _, o := range all {
 		if o.rate == 0 {
 			continue
@@ -39,6 +40,7 @@ func (c *Curves) fitSync(all []observed) {
 			uses, late = o.logged()
 			told = append(told, late...)
 		}
+		series = append(series, uses)
 		for _, s := range uses {
 			switch {
 			case s.bytes <= small:
@@ -59,12 +61,29 @@ func (c *Curves) fitSync(all []observed) {
 			yield(s.idle, s.took)
 		}
 	})
+	k.Luck = nil
+	for _, uses := range series {
+		k.Luck = append(k.Luck, luck(k.Sync, uses)...)
+	}
 	var more []time.Duration
 	for _, s := range many {
 		const kib = 1 << 10
 		more = append(more, (s.took-idle(k.Sync, s.idle).At(0.5))*kib/time.Duration(s.bytes))
 	}
 	k.SyncKiB = distribution(more)
+}
+
+// luck returns at which place of its distribution each of the first uses was.
+func luck(by []sim.Idle, uses []synced) []uint16 {
+	const most = 2000 // of one run
+	var out []uint16
+	for _, s := range uses {
+		if takes := idle(by, s.idle); s.bytes <= small && len(takes) > 1 && len(out) < most {
+			at, _ := slices.BinarySearch(takes, s.took)
+			out = append(out, uint16(sim.MaxLuck*min(at, len(takes)-1)/(len(takes)-1)))
+		}
+	}
+	return out
 }
 
 // asked returns when a commit had said everything.
@@ -107,7 +126,7 @@ func (o *observed) alone() (uses []synced) {
 		began, end := later(m.asked(), free), m.asked().Add(m.durable)
 		took, rest := end.Sub(began), began.Sub(free)
 		free = later(free, end)
-		if i > 0 && took >= shared {
+		if i > 0 && (rest > 0 || took >= shared) {
 			uses = append(uses, synced{idle.Note(rest), took, m.bytes})
 		}
 	}

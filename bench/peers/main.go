@@ -1,7 +1,6 @@
 // Command peers measures taskengine and other task queues side by side: the same work
-// on the same machine in the same run, one after the other in turns. Every other queue
-// is measured with its best documented settings and with those it comes with, taskengine
-// with those it comes with only.
+// on the same machine in the same run, one after the other in turns. Every queue is
+// measured with its best documented settings and with those it comes with.
 //
 // It is a module of its own so that nobody who uses taskengine pays for the others.
 // bench/peers/run installs what it needs, builds the servers and runs it;

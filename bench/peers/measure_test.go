@@ -175,11 +175,18 @@ func (c *counted) close() error {
 
 func TestASubjectThatFailsDoesNotHideTheOthers(t *testing.T) {
 	bad := fakeSubject(func() (peer, error) { return nil, errFake })
-	bad.short = "bad"
+	bad.short, bad.main = "bad", true
+	slow := bad // with the settings it comes with
+	slow.short, slow.main = "slow", false
 	good := fakeSubject(func() (peer, error) { return newFake(), nil })
-	results, err := fakeSession(t).measure(t.Context(), []subject{bad, good}, 1)
-	if err == nil || !strings.Contains(err.Error(), "bad: ") {
+	session, said := fakeSession(t), new(strings.Builder)
+	session.log = said
+	results, err := session.measure(t.Context(), []subject{bad, slow, good}, 1)
+	if err == nil || !strings.Contains(err.Error(), "bad: ") || strings.Contains(err.Error(), "slow") {
 		t.Errorf("the error is %v", err)
+	}
+	if !strings.Contains(said.String(), "slow failed: ") {
+		t.Errorf("the output is %q", said)
 	}
 	if len(results) != 6 {
 		t.Errorf("%d results, want the 6 of the other subject", len(results))

@@ -36,7 +36,7 @@ type subject struct {
 	result.Subject
 	short   string // how tables and -only call it
 	durable bool   // an acknowledged insert survives a loss of power
-	main    bool   // what is compared: of taskengine what it comes with, of the others the best that is documented
+	main    bool   // what is compared: the best settings that are documented
 
 	batch   int // jobs of one insert of many
 	loaders int // goroutines that insert many

@@ -30,25 +30,32 @@ var openStores = []struct {
 	}},
 }
 
-// taskengineSubjects have the settings that taskengine comes with: nothing is chosen for
-// this machine or this load, as it is for the others.
+// taskengineSubjects are each store with the settings that taskengine comes with, and with
+// the best number of slots.
 func taskengineSubjects() []subject {
 	var out []subject
 	for _, s := range openStores {
-		out = append(out, subject{
-			Subject: result.Subject{
-				Name: "taskengine", Revision: revision(), Store: s.name,
+		about := func(settings string) result.Subject {
+			return result.Subject{
+				Name: "taskengine", Revision: revision(), Store: s.name, Settings: settings + "; a library in the measuring process",
 				Durability: "every insert and every outcome is fsynced before it is acknowledged, in groups; what ended is kept for 7 days",
-				Settings:   fmt.Sprintf("defaults: %d slots; a library in the measuring process", defaultSlots),
-			},
-			short: "taskengine-" + s.name, durable: true, main: true, batch: 1000, loaders: 2, singles: 512,
-			variants: only(func(ctx context.Context, e env) (peer, error) {
-				store, err := s.open(e.dir)
-				if err != nil {
-					return nil, err
-				}
-				return openEngine(ctx, store, s.name+" "+moduleVersion(s.module))
-			}),
+			}
+		}
+		open := func(ctx context.Context, e env, slots int) (peer, error) {
+			store, err := s.open(e.dir)
+			if err != nil {
+				return nil, err
+			}
+			return openEngine(ctx, store, s.name+" "+moduleVersion(s.module), slots)
+		}
+		out = append(out, subject{
+			Subject: about("slots as found"),
+			short:   "taskengine-" + s.name + "-best", durable: true, main: true, batch: 1000, loaders: 2, singles: 512,
+			variants: counts("slots", open, defaultSlots, 512, 1024),
+		}, subject{
+			Subject: about(fmt.Sprintf("defaults: %d slots", defaultSlots)),
+			short:   "taskengine-" + s.name, durable: true, batch: 1000, loaders: 2, singles: 512,
+			variants: only(func(ctx context.Context, e env) (peer, error) { return open(ctx, e, defaultSlots) }),
 		})
 	}
 	return out
@@ -68,12 +75,12 @@ type enginePeer struct {
 	inserted, ended atomic.Int64 // durable
 }
 
-func openEngine(ctx context.Context, store storage.Store, stores string) (peer, error) {
+func openEngine(ctx context.Context, store storage.Store, stores string, slots int) (peer, error) {
 	p := &enginePeer{store: store, stores: stores}
 	var err error
 	p.engine, err = engine.Open(ctx, engine.Config{
 		Store:    store,
-		Policies: policy.Set{Slots: defaultSlots, Types: map[string]policy.Type{taskType: policy.DefaultType()}},
+		Policies: policy.Set{Slots: slots, Types: map[string]policy.Type{taskType: policy.DefaultType()}},
 		Handlers: map[string]task.Handler{taskType: task.HandlerFunc(func(_ context.Context, t *task.Task) ([]byte, error) {
 			(*p.handle.Load())(t.Payload)
 			return nil, nil

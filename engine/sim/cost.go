@@ -38,8 +38,11 @@ type Costs struct {
 	// Sync is how long the disk takes to make a commit durable, by its [Idleness]. It must
 	// rise in After. SyncKiB is how much longer than the median it takes
 	// for each KiB of payload, if that is longer.
-	Sync    []Idle        `json:"sync"`
-	SyncKiB Quantiles     `json:"sync_kib_ns"`
+	Sync    []Idle    `json:"sync"`
+	SyncKiB Quantiles `json:"sync_kib_ns"`
+	// Luck is at which place of its distribution, of 0 to MaxLuck, each of many syncs was that
+	// followed each other: slow ones come together. If it is empty, chance decides for each.
+	Luck    []uint16      `json:"luck"`
 	Told    Quantiles     `json:"told_ns"`     // how long after it who waits for it hears of it
 	SyncCPU time.Duration `json:"sync_cpu_ns"` // CPU that one sync needs meanwhile
 	// Serial says that a transaction keeps the store to itself until it is durable, as
@@ -68,6 +71,11 @@ func (c *Costs) check() error {
 			return errors.New("sim: Costs.Sync is negative, or does not rise")
 		}
 	}
+	for _, l := range c.Luck {
+		if l > MaxLuck {
+			return fmt.Errorf("sim: Costs.Luck has %d (want 0 to %d)", l, MaxLuck)
+		}
+	}
 	return errors.Join(c.Stall.check(), c.SyncKiB.check(), c.Told.check())
 }
 
@@ -88,11 +96,15 @@ type Idle struct {
 	Takes Quantiles     `json:"takes_ns"`
 }
 
-// sync returns what a sync takes after so much idleness that has so many bytes of payload.
-func (c *Costs) sync(idle time.Duration, payload, u float64) time.Duration {
+// MaxLuck is that of the syncs that take longest.
+const MaxLuck = 1000
+
+// sync returns what a sync takes after so much idleness that has so many bytes of payload:
+// luck is its place in Sync, chance that in SyncKiB.
+func (c *Costs) sync(idle time.Duration, luck, payload, chance float64) time.Duration {
 	takes := c.syncAfter(idle)
 	const kib = 1 << 10
-	return max(takes.At(u), takes.At(0.5)+time.Duration(payload/kib*float64(c.SyncKiB.At(u))))
+	return max(takes.At(luck), takes.At(0.5)+time.Duration(payload/kib*float64(c.SyncKiB.At(chance))))
 }
 
 // syncAfter returns what a sync without payload takes after so much idleness.

@@ -222,6 +222,7 @@ type disk struct {
 	syncing bool
 	ended   int64 // when the last sync did
 	idle    Idleness
+	lucky   int // place in Costs.Luck, from 1; 0 before the first sync
 	cores   *cores
 	syncs   int64
 	busy    time.Duration
@@ -238,10 +239,24 @@ func (d *disk) sync(bytes, payload float64, done func()) {
 	}
 }
 
+// luck returns at which place of its distribution the next sync is.
+func (d *disk) luck() float64 {
+	from := d.costs.Luck
+	if len(from) == 0 {
+		return d.rng.Float64()
+	}
+	if d.lucky == 0 {
+		d.lucky = 1 + d.rng.IntN(len(from)) // begins anywhere, and goes round
+	}
+	l := from[d.lucky-1]
+	d.lucky = d.lucky%len(from) + 1
+	return float64(l) / MaxLuck
+}
+
 func (d *disk) begin() {
 	served := d.pending
 	idle := d.idle.Note(time.Duration(d.now - d.ended))
-	took := d.costs.sync(idle, d.payload, d.rng.Float64())
+	took := d.costs.sync(idle, d.luck(), d.payload, d.rng.Float64())
 	if d.costs.SyncCPU > 0 {
 		d.cores.do(min(d.costs.SyncCPU, took), func() {})
 	}

@@ -204,3 +204,33 @@ func TestIdlenessFollowsWhatItIs(t *testing.T) {
 		t.Errorf("after one busy use it is %v", got)
 	}
 }
+
+func TestSlowSyncsComeTogetherIfTheyDid(t *testing.T) {
+	slow := func(luck []uint16) (together int) {
+		conf := config(10)
+		conf.Costs.Sync = []sim.Idle{{Takes: sim.Quantiles{time.Millisecond, 50 * time.Millisecond}}}
+		conf.Costs.Luck = luck
+		last := false
+		conf.Started = func(s sim.Start) {
+			now := s.At-s.Arrival.At > 40*time.Millisecond
+			if now && last {
+				together++
+			}
+			last = now
+		}
+		run(t, conf, arrivals(200, 1, func(_ *rand.Rand, a *sim.Arrival) { a.At, a.Wait = a.At+time.Second, 300*time.Millisecond }))
+		return together
+	}
+	apart, together := make([]uint16, 40), make([]uint16, 40)
+	for i := range 8 { // a task has two syncs
+		apart[i*5], together[i] = sim.MaxLuck, sim.MaxLuck
+	}
+	if a, b := slow(apart), slow(together); a != 0 || b < 20 {
+		t.Errorf("slow starts follow each other %d times where syncs did not, %d times where they did", a, b)
+	}
+	conf := config(1)
+	conf.Costs.Luck = []uint16{sim.MaxLuck + 1}
+	if _, err := sim.Run(conf, arrivals(1, 1, func(*rand.Rand, *sim.Arrival) {})); err == nil {
+		t.Error("luck beyond the greatest is accepted")
+	}
+}
