@@ -46,7 +46,7 @@ func (a *adapter) Scan(lower, upper []byte) (kv.Cursor, error) {
 	return &cursor{c: a.b.Cursor(), lower: lower, upper: upper}, nil
 }
 
-func (a *adapter) ScanOld(lower, upper []byte) (kv.Cursor, error) { return a.Scan(lower, upper) }
+func (a *adapter) ScanCommitted(lower, upper []byte) (kv.Cursor, error) { return a.Scan(lower, upper) }
 
 // cursor is a [kv.Cursor].
 type cursor struct {

@@ -44,7 +44,7 @@ func (r *reader) close() {
 	_ = r.from.Close()
 }
 
-func (r *reader) ScanOld(lower, upper []byte) (kv.Cursor, error) { return r.Scan(lower, upper) }
+func (r *reader) ScanCommitted(lower, upper []byte) (kv.Cursor, error) { return r.Scan(lower, upper) }
 
 func (r *reader) Scan(lower, upper []byte) (kv.Cursor, error) {
 	it, err := r.from.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: upper})
@@ -98,7 +98,7 @@ func (w *writer) Scan(lower, upper []byte) (kv.Cursor, error) {
 	return (&reader{from: w.batch}).Scan(lower, upper)
 }
 
-func (w *writer) ScanOld(lower, upper []byte) (kv.Cursor, error) {
+func (w *writer) ScanCommitted(lower, upper []byte) (kv.Cursor, error) {
 	return (&reader{from: w.db}).Scan(lower, upper)
 }
 

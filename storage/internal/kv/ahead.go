@@ -33,7 +33,7 @@ func (v *View) each(ids []task.ID, fn func(i int, r *row) error) (err error) {
 	slices.SortFunc(places, func(i, j int) int { return ids[i].Compare(ids[j]) })
 	first, last := ids[places[0]], ids[places[len(places)-1]]
 	end := append(appendIDKey(nil, prefixRecord, last), 0) // the first key after it
-	c, err := v.r.ScanOld(appendIDKey(nil, prefixRecord, first), end)
+	c, err := v.r.ScanCommitted(appendIDKey(nil, prefixRecord, first), end)
 	if err != nil {
 		return err
 	}

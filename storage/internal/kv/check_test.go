@@ -44,7 +44,7 @@ func (s *sorted) Scan(lower, upper []byte) (Cursor, error) {
 	return &walk{s: s, keys: in}, nil
 }
 
-func (s *sorted) ScanOld(lower, upper []byte) (Cursor, error) { return s.Scan(lower, upper) }
+func (s *sorted) ScanCommitted(lower, upper []byte) (Cursor, error) { return s.Scan(lower, upper) }
 
 type walk struct {
 	s    *sorted

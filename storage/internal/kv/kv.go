@@ -32,9 +32,9 @@ type Reader interface {
 	// included. It is closed before the next write.
 	Scan(lower, upper []byte) (Cursor, error)
 
-	// ScanOld is Scan for who has no interest in what the transaction wrote itself: it need
-	// not be shown.
-	ScanOld(lower, upper []byte) (Cursor, error)
+	// ScanCommitted is Scan for who has no interest in what the transaction wrote itself:
+	// that need not be shown.
+	ScanCommitted(lower, upper []byte) (Cursor, error)
 }
 
 // ReadWriter is a transaction in progress. Keys and values handed in are not kept.
