@@ -7,6 +7,7 @@ import (
 	"runtime/metrics"
 	"time"
 
+	"github.com/taskengine/taskengine/bench/machine"
 	"github.com/taskengine/taskengine/bench/result"
 )
 
@@ -23,7 +24,7 @@ type usage struct {
 // and the children given have used.
 func used(children []int) usage {
 	u := processUsage()
-	u.machine = machineTime()
+	u.machine = machine.Busy()
 	for _, pid := range children {
 		c := childUsage(pid)
 		u.cpu, u.written, u.waits = u.cpu+c.cpu, u.written+c.written, u.waits+c.waits
@@ -95,18 +96,7 @@ func (m *meter) finish() {
 	if took > 0 {
 		c.Wakeups = float64(now.waits-m.first.waits) / took.Seconds()
 	}
-	m.cost, m.others = c, others(m.first, now, took)
-}
-
-// others returns how many cores neither this process nor its children used between two
-// moments; 0 if the system does not tell, or counts in steps too long to say.
-func others(before, after usage, took time.Duration) float64 {
-	const least = 500 * time.Millisecond
-	if before.machine == 0 || took < least {
-		return 0
-	}
-	rest := (after.machine - before.machine) - (after.cpu - before.cpu)
-	return max(0, rest.Seconds()/took.Seconds())
+	m.cost, m.others = c, machine.Others(now.machine-m.first.machine, now.cpu-m.first.cpu, took)
 }
 
 // size returns how many bytes the files of a folder have.

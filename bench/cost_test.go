@@ -6,7 +6,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
-	"time"
 )
 
 // tellsWrites reports whether the system says how much a process has had written to the
@@ -42,24 +41,5 @@ func TestWhatAChildWroteCountsAfterItWasKilled(t *testing.T) {
 	_ = child.Wait() // it was killed
 	if wrote := used(nil).written - before; told != (wrote >= size) {
 		t.Errorf("%d bytes were written, want %d or more if the system tells: %v", wrote, size, told)
-	}
-}
-
-func TestCoresOfOthersAreWhatIsNotOurs(t *testing.T) {
-	at := func(machine, cpu time.Duration) usage { return usage{machine: machine, cpu: cpu} }
-	for name, c := range map[string]struct {
-		before, after usage
-		took          time.Duration
-		want          float64
-	}{
-		"half a core":          {at(100*time.Second, time.Second), at(103*time.Second, 3*time.Second), 2 * time.Second, 0.5},
-		"none":                 {at(100*time.Second, time.Second), at(102*time.Second, 3*time.Second), 2 * time.Second, 0},
-		"rounded below":        {at(100*time.Second, time.Second), at(101*time.Second, 3*time.Second), 2 * time.Second, 0},
-		"the system is silent": {at(0, time.Second), at(0, 3*time.Second), 2 * time.Second, 0},
-		"too short to say":     {at(100*time.Second, 0), at(101*time.Second, 0), 100 * time.Millisecond, 0},
-	} {
-		if got := others(c.before, c.after, c.took); got != c.want {
-			t.Errorf("%s: it is %v, want %v", name, got, c.want)
-		}
 	}
 }

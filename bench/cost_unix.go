@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/taskengine/taskengine/bench/machine"
 )
 
 func processUsage() usage {
@@ -17,6 +19,6 @@ func processUsage() usage {
 			u.waits += int64(r.Nvcsw)
 		}
 	}
-	u.written = written("self")
+	u.written = machine.Written("self")
 	return u
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/taskengine/taskengine/bench/machine"
 	"github.com/taskengine/taskengine/engine"
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
@@ -50,7 +51,7 @@ func BenchmarkDue(b *testing.B) {
 					b.Fatal(err)
 				}
 			}
-			pause(time.Until(due))
+			machine.Pause(time.Until(due))
 			b.ReportAllocs()
 			b.ResetTimer()
 			used := cpuTime(b)
@@ -80,7 +81,7 @@ func BenchmarkOffered(b *testing.B) {
 						}
 					})
 				}
-				pause(200 * time.Microsecond)
+				machine.Pause(200 * time.Microsecond)
 			}
 			submits.Wait()
 			<-over

@@ -5,6 +5,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/taskengine/taskengine/bench/machine"
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
 )
@@ -37,13 +38,13 @@ func (s *slowStore) Update(ctx context.Context, fn func(storage.Tx) error) error
 
 // Insert implements [storage.Tasks].
 func (s *slowStore) Insert(ctx context.Context, ts ...*task.Task) ([]storage.Inserted, error) {
-	defer pause(s.delay)
+	defer machine.Pause(s.delay)
 	return s.inspected.Insert(ctx, ts...)
 }
 
 // Swap implements [storage.Tasks].
 func (s *slowStore) Swap(ctx context.Context, cs ...task.Change) ([]*task.Task, error) {
-	defer pause(s.delay)
+	defer machine.Pause(s.delay)
 	return s.inspected.Swap(ctx, cs...)
 }
 
@@ -68,7 +69,7 @@ func slowly(ctx context.Context, s storage.Store, d time.Duration, fn func(stora
 	if err != nil {
 		return err
 	}
-	pause(d)
+	machine.Pause(d)
 	for _, hook := range held.hooks {
 		hook()
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/taskengine/taskengine/bench/machine"
 	"github.com/taskengine/taskengine/engine"
 	"github.com/taskengine/taskengine/engine/policy"
 	"github.com/taskengine/taskengine/engine/task"
@@ -114,7 +115,7 @@ func openLoop(b *testing.B, e *engine.Engine, watch *records) {
 	for i := range b.N {
 		due := began.Add(time.Duration(i) * interval)
 		for left := time.Until(due); left > 0; left = time.Until(due) {
-			pause(left)
+			machine.Pause(left)
 		}
 		number, r := watch.add()
 		r.id, r.intended = watch.newID(number, due), watch.since(due)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/bench/limits"
+	"github.com/taskengine/taskengine/bench/machine"
 	"github.com/taskengine/taskengine/bench/result"
 	"github.com/taskengine/taskengine/storage"
 )
@@ -104,7 +105,7 @@ func Run(ctx context.Context, s *Scenario, o Options) ([]*result.Result, error) 
 	s = s.clone()
 	r := &runner{s: s, o: &o, dir: dir, template: result.Result{
 		Schema: result.Schema, Scenario: s.Name, Purpose: s.Purpose, Config: config,
-		Subject: subject(&o), Machine: Machine(dir), Limits: o.Limits,
+		Subject: subject(&o), Machine: machine.Describe(dir), Limits: o.Limits,
 	}}
 	return r.run(ctx)
 }

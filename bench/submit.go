@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/taskengine/taskengine/bench/machine"
 	"github.com/taskengine/taskengine/engine"
 )
 
@@ -33,7 +34,7 @@ func (ses *session) openLoop(ctx context.Context, sched *schedule) error {
 func (ses *session) paced(ctx context.Context, next func() (submit, bool)) error {
 	runtime.LockOSThread() // its pauses are exact
 	defer runtime.UnlockOSThread()
-	sharpen()
+	machine.Sharpen()
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	free := make(chan struct{}, most)
@@ -69,7 +70,7 @@ func (ses *session) pauseUntil(ctx context.Context, at int64) error {
 		if err := context.Cause(ctx); err != nil {
 			return err
 		}
-		pause(min(left, nap))
+		machine.Pause(min(left, nap))
 	}
 	return context.Cause(ctx)
 }

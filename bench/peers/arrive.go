@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"sync"
 	"time"
+
+	"github.com/taskengine/taskengine/bench/machine"
 )
 
 // arrivals returns when each of n jobs is to be inserted, at so many per second on
@@ -29,7 +31,7 @@ func arrive(ctx context.Context, p peer, w *watch, times []time.Duration) (late 
 	var wg sync.WaitGroup
 	for i, due := range times {
 		for left := due - time.Since(began); left > 0; left = due - time.Since(began) {
-			pause(left)
+			machine.Pause(left)
 		}
 		if time.Since(began)-due > time.Millisecond {
 			late++

@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 )
@@ -114,13 +113,3 @@ func freePort() (int, error) {
 
 // local returns the address of a port on this machine.
 func local(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
-
-// says returns the first line that a command prints.
-func says(name string, args ...string) string {
-	out, err := exec.Command(name, args...).Output()
-	if err != nil {
-		return "unknown"
-	}
-	line, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
-	return line
-}

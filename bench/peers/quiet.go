@@ -7,9 +7,10 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
+
+	"github.com/taskengine/taskengine/bench/machine"
 )
 
 const (
@@ -41,9 +42,8 @@ func awaitQuiet(ctx context.Context, held func() int64, limit int64, bound time.
 // held returns how many bytes the kernel has not written yet; 0 if it does not tell.
 func held() int64 {
 	var sum int64
-	for _, name := range []string{"Dirty", "Writeback"} {
-		kb, _ := strconv.ParseInt(strings.TrimSuffix(field("/proc/meminfo", name), " kB"), 10, 64) // zero if unknown
-		sum += kb << 10
+	for _, name := range []string{"Dirty:", "Writeback:"} {
+		sum += machine.Number("/proc/meminfo", name) << 10
 	}
 	return sum
 }

@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/taskengine/taskengine/bench/machine"
 	"github.com/taskengine/taskengine/bench/result"
 )
 
@@ -40,7 +41,7 @@ type session struct {
 // does hits them alike. A subject that fails is left out; of those that are compared the
 // error says why.
 func (s *session) measure(ctx context.Context, chosen []subject, rounds int) ([]*result.Result, error) {
-	s.about, s.strangers = machine(s.base), strangers()
+	s.about, s.strangers = machine.Describe(s.base), strangers()
 	s.others, s.found = make(map[string][]float64), make(map[string]*result.Result)
 	var (
 		all      []*tuned

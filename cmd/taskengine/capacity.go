@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/taskengine/taskengine/bench"
 	"github.com/taskengine/taskengine/bench/capacity"
+	"github.com/taskengine/taskengine/bench/machine"
 )
 
 func newCapacity(a *app) *cobra.Command {
@@ -68,7 +68,7 @@ func (m *measuring) add(cmd *cobra.Command) {
 
 func (m *measuring) calibrate(ctx context.Context, a *app) (*capacity.Curves, error) {
 	c, err := capacity.Calibrate(ctx, capacity.Options{
-		Store: m.store, Dir: m.dir, Rounds: m.rounds, Scale: 1, Attempts: m.attempts, Machine: bench.Machine(m.dir),
+		Store: m.store, Dir: m.dir, Rounds: m.rounds, Scale: 1, Attempts: m.attempts, Machine: machine.Describe(m.dir),
 		Progress: func(run string, done, of int) { a.note("measuring %d of %d: %s", done+1, of, run) },
 	})
 	if err != nil {

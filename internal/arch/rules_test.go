@@ -135,6 +135,12 @@ var rules = []rule{
 		Why: "a result knows nothing of what was measured",
 	},
 	{
+		Of:  "bench/machine",
+		May: []string{"bench/result"},
+		Out: []string{"golang.org/x/sys"},
+		Why: "what a machine is has nothing to do with what is measured on it",
+	},
+	{
 		Of:  "bench/report",
 		May: []string{"bench/result"},
 		Why: "a page is drawn from results alone",
@@ -146,7 +152,7 @@ var rules = []rule{
 	},
 	{
 		Of:  "bench/capacity",
-		May: []string{"engine", "engine/sim", "engine/policy", "engine/task", "storage/...", "bench/result", "config"},
+		May: []string{"engine", "engine/sim", "engine/policy", "engine/task", "storage/...", "bench/machine", "bench/result", "config"},
 		Out: []string{"github.com/cockroachdb/pebble", "go.yaml.in/yaml", "golang.org/x/sys"},
 		Why: "planning needs the engine and its simulation, not the suite",
 	},

@@ -1,19 +1,10 @@
 package bench
 
 import (
-	"runtime"
 	"runtime/debug"
 
 	"github.com/taskengine/taskengine/bench/result"
 )
-
-// Machine describes this machine, and the disk that a folder is on, as far as the system
-// tells.
-func Machine(dir string) result.Machine {
-	m := result.Machine{OS: runtime.GOOS, Arch: runtime.GOARCH, Cores: runtime.NumCPU(), Go: runtime.Version()}
-	describe(&m, dir)
-	return m
-}
 
 // subject describes this program with a store.
 func subject(o *Options) result.Subject {

@@ -1,4 +1,4 @@
-package bench
+package machine
 
 import (
 	"os"
@@ -15,7 +15,7 @@ func describe(m *result.Machine, dir string) {
 	if unix.Uname(&u) == nil {
 		m.Kernel = unix.ByteSliceToString(u.Release[:])
 	}
-	m.Memory = field("/proc/meminfo", "MemTotal:") * 1024
+	m.Memory = Number("/proc/meminfo", "MemTotal:") * 1024
 	if text, err := os.ReadFile("/proc/cpuinfo"); err == nil {
 		for line := range strings.Lines(string(text)) {
 			name, value, ok := strings.Cut(line, ":")

@@ -1,0 +1,23 @@
+//go:build !linux
+
+package machine
+
+import (
+	"time"
+
+	"github.com/taskengine/taskengine/bench/result"
+)
+
+func describe(*result.Machine, string) {}
+
+// Busy cannot be told here.
+func Busy() time.Duration { return 0 }
+
+// Written cannot be told here.
+func Written(string) int64 { return 0 }
+
+// Pause sleeps for d.
+func Pause(d time.Duration) { time.Sleep(d) }
+
+// Sharpen does nothing: there is no way to make pauses more exact.
+func Sharpen() {}

@@ -1,8 +1,0 @@
-//go:build !linux
-
-package main
-
-import "time"
-
-// pause sleeps for d.
-func pause(d time.Duration) { time.Sleep(d) }
