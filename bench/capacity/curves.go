@@ -34,8 +34,8 @@ type Curves struct {
 	// Pacing and Late are what the loads of Calibrate and Verify add to what they ask for,
 	// and no plan counts: how late Submit is called, by how long no task was submitted
 	// before, and how much longer than asked handlers wait.
-	Pacing []sim.Idle    `json:"pacing"`
-	Late   sim.Quantiles `json:"late_ns"`
+	Pacing sim.ByIdleness `json:"pacing"`
+	Late   sim.Quantiles  `json:"late_ns"`
 
 	Fit []Fit `json:"fit"` // how well the model gives back what it was made from
 }

@@ -108,8 +108,8 @@ func (c *Curves) fitHold(all []observed) {
 			continue
 		}
 		for _, m := range o.commits {
-			usual := k.Commit + time.Duration(m.inserts)*k.Insert + time.Duration(m.swaps)*k.Swap + time.Duration(float64(m.bytes)*k.InsertByte)
-			excess = append(excess, max(0, m.hold-usual))
+			expected := k.Commit + time.Duration(m.inserts)*k.Insert + time.Duration(m.swaps)*k.Swap + time.Duration(float64(m.bytes)*k.InsertByte)
+			excess = append(excess, max(0, m.hold-expected))
 		}
 	}
 	k.Stall = distribution(excess)

@@ -34,12 +34,8 @@ func (c *Curves) fitSync(all []observed) {
 		}
 		slices.SortFunc(o.commits, func(x, y commit) int { return x.asked().Compare(y.asked()) })
 		slices.SortFunc(o.syncs, func(x, y span) int { return x.began.Compare(y.began) })
-		uses := o.alone()
-		if len(o.syncs) > 0 {
-			var late []time.Duration
-			uses, late = o.logged()
-			told = append(told, late...)
-		}
+		uses, late := o.uses()
+		told = append(told, late...)
 		series = append(series, uses)
 		for _, s := range uses {
 			switch {
@@ -61,26 +57,26 @@ func (c *Curves) fitSync(all []observed) {
 			yield(s.idle, s.took)
 		}
 	})
-	k.Luck = nil
+	k.SyncRanks = nil
 	for _, uses := range series {
-		k.Luck = append(k.Luck, luck(k.Sync, uses)...)
+		k.SyncRanks = append(k.SyncRanks, ranks(k.Sync, uses)...)
 	}
 	var more []time.Duration
 	for _, s := range many {
 		const kib = 1 << 10
-		more = append(more, (s.took-idle(k.Sync, s.idle).At(0.5))*kib/time.Duration(s.bytes))
+		more = append(more, (s.took-k.Sync.After(s.idle).At(0.5))*kib/time.Duration(s.bytes))
 	}
 	k.SyncKiB = distribution(more)
 }
 
-// luck returns at which place of its distribution each of the first uses was.
-func luck(by []sim.Idle, uses []synced) []uint16 {
+// ranks returns the place in its distribution of each of the first uses.
+func ranks(by sim.ByIdleness, uses []synced) []uint16 {
 	const most = 2000 // of one run
 	var out []uint16
 	for _, s := range uses {
-		if takes := idle(by, s.idle); s.bytes <= small && len(takes) > 1 && len(out) < most {
+		if takes := by.After(s.idle); s.bytes <= small && len(takes) > 1 && len(out) < most {
 			at, _ := slices.BinarySearch(takes, s.took)
-			out = append(out, uint16(sim.MaxLuck*min(at, len(takes)-1)/(len(takes)-1)))
+			out = append(out, uint16(sim.MaxRank*min(at, len(takes)-1)/(len(takes)-1)))
 		}
 	}
 	return out
@@ -88,6 +84,15 @@ func luck(by []sim.Idle, uses []synced) []uint16 {
 
 // asked returns when a commit had said everything.
 func (c *commit) asked() time.Time { return c.began.Add(c.hold) }
+
+// uses returns the uses of the disk, and how long after each the commits that waited for it
+// went on, if that is known.
+func (o *observed) uses() (uses []synced, late []time.Duration) {
+	if len(o.syncs) > 0 {
+		return o.logged()
+	}
+	return o.alone(), nil
+}
 
 // logged returns the uses of the disk that the syncs of the log were, each for the commits
 // that were asked for before it and after the sync before, and how long after its sync
@@ -153,7 +158,7 @@ func byIdle(bounds []time.Duration, samples func(yield func(idle, took time.Dura
 		}
 		sorted[max(0, i)] = append(sorted[max(0, i)], took)
 	})
-	var out []sim.Idle
+	var out sim.ByIdleness
 	var carried []time.Duration
 	from := time.Duration(0)
 	for i, ds := range sorted {
@@ -166,7 +171,7 @@ func byIdle(bounds []time.Duration, samples func(yield func(idle, took time.Dura
 		}
 	}
 	if len(out) == 0 && len(carried) > 0 {
-		return []sim.Idle{{Takes: distribution(carried)}}
+		return sim.ByIdleness{{Takes: distribution(carried)}}
 	}
 	return out
 }

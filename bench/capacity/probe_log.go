@@ -17,8 +17,8 @@ type journal struct {
 // span is one sync.
 type span struct{ began, ended time.Time }
 
-// category is that of the files of pebble's log.
-const category = "pebble-wal"
+// logCategory is that of the files of pebble's log.
+const logCategory = "pebble-wal"
 
 func (j *journal) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
 	return j.watch(c)(j.FS.Create(name, c))
@@ -30,7 +30,7 @@ func (j *journal) ReuseForWrite(old, name string, c vfs.DiskWriteCategory) (vfs.
 
 func (j *journal) watch(c vfs.DiskWriteCategory) func(vfs.File, error) (vfs.File, error) {
 	return func(f vfs.File, err error) (vfs.File, error) {
-		if err == nil && c == category {
+		if err == nil && c == logCategory {
 			f = watched{f, j}
 		}
 		return f, err

@@ -97,7 +97,7 @@ func (c *Curves) pace(s simulated) (iter.Seq[sim.Arrival], func(sim.Arrival) tim
 		a := &paced[i]
 		meant := a.At
 		if meant >= now {
-			a.At += idle(c.Pacing, meant-max(0, now)).At(rng.Float64())
+			a.At += c.Pacing.After(meant - max(0, now)).At(rng.Float64())
 		}
 		if a.Wait > 0 {
 			a.Wait += c.Late.At(rng.Float64())
@@ -107,16 +107,4 @@ func (c *Curves) pace(s simulated) (iter.Seq[sim.Arrival], func(sim.Arrival) tim
 		late[now] = now - meant
 	}
 	return slices.Values(paced), func(a sim.Arrival) time.Duration { return a.At - late[a.At] }
-}
-
-// idle returns the distribution for so much idleness.
-func idle(by []sim.Idle, d time.Duration) sim.Quantiles {
-	var takes sim.Quantiles
-	for _, i := range by {
-		if i.After > d && takes != nil {
-			break
-		}
-		takes = i.Takes
-	}
-	return takes
 }

@@ -38,13 +38,13 @@ type Costs struct {
 	// Sync is how long the disk takes to make a commit durable, by its [Idleness]. It must
 	// rise in After. SyncKiB is how much longer than the median it takes
 	// for each KiB of payload, if that is longer.
-	Sync    []Idle    `json:"sync"`
-	SyncKiB Quantiles `json:"sync_kib_ns"`
-	// Luck is at which place of its distribution, of 0 to MaxLuck, each of many syncs was that
-	// followed each other: slow ones come together. If it is empty, chance decides for each.
-	Luck    []uint16      `json:"luck"`
-	Told    Quantiles     `json:"told_ns"`     // how long after it who waits for it hears of it
-	SyncCPU time.Duration `json:"sync_cpu_ns"` // CPU that one sync needs meanwhile
+	Sync    ByIdleness `json:"sync"`
+	SyncKiB Quantiles  `json:"sync_kib_ns"`
+	// SyncRanks are the places in its distribution, from 0 to MaxRank, of many syncs that
+	// followed each other: slow ones come together. If there are none, chance decides for each.
+	SyncRanks []uint16      `json:"sync_ranks"`
+	Told      Quantiles     `json:"told_ns"`     // how long after it who waits for it hears of it
+	SyncCPU   time.Duration `json:"sync_cpu_ns"` // CPU that one sync needs meanwhile
 	// Serial says that a transaction keeps the store to itself until it is durable, as
 	// bolt does. Else others go on meanwhile, and share the next sync.
 	Serial bool `json:"serial"`
@@ -71,9 +71,9 @@ func (c *Costs) check() error {
 			return errors.New("sim: Costs.Sync is negative, or does not rise")
 		}
 	}
-	for _, l := range c.Luck {
-		if l > MaxLuck {
-			return fmt.Errorf("sim: Costs.Luck has %d (want 0 to %d)", l, MaxLuck)
+	for _, r := range c.SyncRanks {
+		if r > MaxRank {
+			return fmt.Errorf("sim: Costs.SyncRanks has %d (want 0 to %d)", r, MaxRank)
 		}
 	}
 	return errors.Join(c.Stall.check(), c.SyncKiB.check(), c.Told.check())
@@ -90,33 +90,37 @@ func (i *Idleness) Note(idle time.Duration) time.Duration {
 	return time.Duration(*i)
 }
 
+// ByIdleness is what something takes that begins after more and more idleness.
+type ByIdleness []Idle
+
+// After returns what it takes after so much idleness: what the last one says that does not
+// begin later, or else the first.
+func (b ByIdleness) After(idle time.Duration) Quantiles {
+	var takes Quantiles
+	for _, i := range b {
+		if i.After > idle && takes != nil {
+			break
+		}
+		takes = i.Takes
+	}
+	return takes
+}
+
 // Idle is what something takes that begins After so much idleness, or more.
 type Idle struct {
 	After time.Duration `json:"after_ns"`
 	Takes Quantiles     `json:"takes_ns"`
 }
 
-// MaxLuck is that of the syncs that take longest.
-const MaxLuck = 1000
+// MaxRank is that of the syncs that take longest.
+const MaxRank = 1000
 
 // sync returns what a sync takes after so much idleness that has so many bytes of payload:
-// luck is its place in Sync, chance that in SyncKiB.
-func (c *Costs) sync(idle time.Duration, luck, payload, chance float64) time.Duration {
-	takes := c.syncAfter(idle)
+// rank is its place in Sync, chance that in SyncKiB.
+func (c *Costs) sync(idle time.Duration, rank, payload, chance float64) time.Duration {
+	takes := c.Sync.After(idle)
 	const kib = 1 << 10
-	return max(takes.At(luck), takes.At(0.5)+time.Duration(payload/kib*float64(c.SyncKiB.At(chance))))
-}
-
-// syncAfter returns what a sync without payload takes after so much idleness.
-func (c *Costs) syncAfter(idle time.Duration) Quantiles {
-	var takes Quantiles
-	for _, s := range c.Sync {
-		if s.After > idle && takes != nil {
-			break
-		}
-		takes = s.Takes
-	}
-	return takes
+	return max(takes.At(rank), takes.At(0.5)+time.Duration(payload/kib*float64(c.SyncKiB.At(chance))))
 }
 
 // Quantiles are a distribution: its values at evenly spaced shares from 0 to 1. It must

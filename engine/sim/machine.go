@@ -100,12 +100,12 @@ type cores struct {
 	queue []job         // from head on
 	head  int
 
-	// Of the idle threads one waits for timers and messages. When it gets work of its own
-	// nobody does, until another runs out of work or a watchdog looks, as in Go's scheduler
+	// Of the idle threads one polls for timers and messages. When it gets work of its own
+	// nobody does, until another runs out of work or a watchdog polls, as in Go's scheduler
 	// (findRunnable and sysmon in runtime/proc.go).
-	deaf    bool
-	since   int64 // when it became so
-	unheard []job // came meanwhile
+	unpolled bool
+	polledAt int64 // last, while unpolled
+	missed   []job // that timers and messages have asked for meanwhile
 }
 
 type job struct {
@@ -124,21 +124,21 @@ func (c *cores) doStalled(d time.Duration, done func()) {
 	c.add(job{stall: c.costs.Stall.At(c.rng.Float64()), left: d, done: done})
 }
 
-// watchdog is how long nobody waits for timers and messages at most.
+// watchdog is how long nobody polls for timers and messages at most.
 const watchdog = 10 * time.Millisecond
 
-// hear is do for work that a timer or a message asks for.
-func (c *cores) hear(d time.Duration, done func()) {
+// doOnEvent is do for work that a timer or a message asks for.
+func (c *cores) doOnEvent(d time.Duration, done func()) {
 	j := job{left: d, done: done}
 	switch {
 	case c.free == 0: // whoever is free first looks for it
-	case !c.deaf:
-		c.deaf, c.since = true, c.now
+	case !c.unpolled:
+		c.unpolled, c.polledAt = true, c.now
 	default:
-		c.unheard = append(c.unheard, j)
-		c.at(c.since+int64(watchdog), func() {
-			if c.deaf {
-				c.since = c.now
+		c.missed = append(c.missed, j)
+		c.at(c.polledAt+int64(watchdog), func() {
+			if c.unpolled {
+				c.polledAt = c.now
 				c.catchUp()
 			}
 		})
@@ -147,20 +147,20 @@ func (c *cores) hear(d time.Duration, done func()) {
 	c.add(j)
 }
 
-// listen has an idle core wait for timers and messages.
-func (c *cores) listen() {
+// poll has an idle core look for timers and messages, and wait for them.
+func (c *cores) poll() {
 	if c.free == 0 {
 		return
 	}
-	c.deaf, c.since = len(c.unheard) > 0, c.now
+	c.unpolled, c.polledAt = len(c.missed) > 0, c.now
 	c.catchUp()
 }
 
 func (c *cores) catchUp() {
-	for _, j := range c.unheard {
+	for _, j := range c.missed {
 		c.add(j)
 	}
-	c.unheard = c.unheard[:0]
+	c.missed = c.missed[:0]
 }
 
 func (c *cores) add(j job) {
@@ -186,7 +186,7 @@ func (c *cores) run(j job) {
 			c.free++
 			c.take()
 			j.done()
-			c.listen()
+			c.poll()
 		case c.head == len(c.queue):
 			c.run(j)
 		default:
@@ -222,7 +222,7 @@ type disk struct {
 	syncing bool
 	ended   int64 // when the last sync did
 	idle    Idleness
-	lucky   int // place in Costs.Luck, from 1; 0 before the first sync
+	next    int // of Costs.SyncRanks
 	cores   *cores
 	syncs   int64
 	busy    time.Duration
@@ -239,24 +239,24 @@ func (d *disk) sync(bytes, payload float64, done func()) {
 	}
 }
 
-// luck returns at which place of its distribution the next sync is.
-func (d *disk) luck() float64 {
-	from := d.costs.Luck
-	if len(from) == 0 {
+// rank returns the place of the next sync in its distribution.
+func (d *disk) rank() float64 {
+	ranks := d.costs.SyncRanks
+	if len(ranks) == 0 {
 		return d.rng.Float64()
 	}
-	if d.lucky == 0 {
-		d.lucky = 1 + d.rng.IntN(len(from)) // begins anywhere, and goes round
+	if d.syncs == 0 {
+		d.next = d.rng.IntN(len(ranks)) // begins anywhere, and goes round
 	}
-	l := from[d.lucky-1]
-	d.lucky = d.lucky%len(from) + 1
-	return float64(l) / MaxLuck
+	r := ranks[d.next]
+	d.next = (d.next + 1) % len(ranks)
+	return float64(r) / MaxRank
 }
 
 func (d *disk) begin() {
 	served := d.pending
 	idle := d.idle.Note(time.Duration(d.now - d.ended))
-	took := d.costs.sync(idle, d.luck(), d.payload, d.rng.Float64())
+	took := d.costs.sync(idle, d.rank(), d.payload, d.rng.Float64())
 	if d.costs.SyncCPU > 0 {
 		d.cores.do(min(d.costs.SyncCPU, took), func() {})
 	}

@@ -345,7 +345,7 @@ func (s *simulation) begin(l *life) {
 			}
 		}
 		if l.Wait > 0 {
-			s.after(l.Wait, func() { s.cores.hear(l.CPU+c.End, end) })
+			s.after(l.Wait, func() { s.cores.doOnEvent(l.CPU+c.End, end) })
 			return
 		}
 		s.cores.do(l.CPU+c.End, end)

@@ -215,7 +215,7 @@ func (s *simulation) submit(a Arrival) {
 	l.limits, l.weight = s.use.metersOf(a.Type, a.Group), p.Weight
 	s.lives[l.row.ID] = l
 	s.use.submitted++
-	s.cores.hear(s.config.Costs.Submit, func() {
+	s.cores.doOnEvent(s.config.Costs.Submit, func() {
 		if s.inbox.submit(l) {
 			s.signal()
 		}

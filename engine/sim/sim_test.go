@@ -159,10 +159,10 @@ func TestTheSameSeedGivesTheSameResult(t *testing.T) {
 	}
 }
 
-// TestATimerIsLateWhileTheOnlyThreadThatWaitsComputes: two tasks wait and one of them then
+// TestATimerIsLateWhileTheOnlyThreadThatPollsComputes: two tasks wait and one of them then
 // computes for long. The second core is idle, and nobody there waits for the other's
 // timer, as in Go's scheduler.
-func TestATimerIsLateWhileTheOnlyThreadThatWaitsComputes(t *testing.T) {
+func TestATimerIsLateWhileTheOnlyThreadThatPollsComputes(t *testing.T) {
 	late := func(cpu time.Duration) time.Duration {
 		conf := config(10)
 		conf.Cores = 2
@@ -206,10 +206,10 @@ func TestIdlenessFollowsWhatItIs(t *testing.T) {
 }
 
 func TestSlowSyncsComeTogetherIfTheyDid(t *testing.T) {
-	slow := func(luck []uint16) (together int) {
+	slow := func(ranks []uint16) (together int) {
 		conf := config(10)
 		conf.Costs.Sync = []sim.Idle{{Takes: sim.Quantiles{time.Millisecond, 50 * time.Millisecond}}}
-		conf.Costs.Luck = luck
+		conf.Costs.SyncRanks = ranks
 		last := false
 		conf.Started = func(s sim.Start) {
 			now := s.At-s.Arrival.At > 40*time.Millisecond
@@ -223,14 +223,14 @@ func TestSlowSyncsComeTogetherIfTheyDid(t *testing.T) {
 	}
 	apart, together := make([]uint16, 40), make([]uint16, 40)
 	for i := range 8 { // a task has two syncs
-		apart[i*5], together[i] = sim.MaxLuck, sim.MaxLuck
+		apart[i*5], together[i] = sim.MaxRank, sim.MaxRank
 	}
 	if a, b := slow(apart), slow(together); a != 0 || b < 20 {
 		t.Errorf("slow starts follow each other %d times where syncs did not, %d times where they did", a, b)
 	}
 	conf := config(1)
-	conf.Costs.Luck = []uint16{sim.MaxLuck + 1}
+	conf.Costs.SyncRanks = []uint16{sim.MaxRank + 1}
 	if _, err := sim.Run(conf, arrivals(1, 1, func(*rand.Rand, *sim.Arrival) {})); err == nil {
-		t.Error("luck beyond the greatest is accepted")
+		t.Error("a rank beyond the greatest is accepted")
 	}
 }
