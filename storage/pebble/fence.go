@@ -88,7 +88,10 @@ func (f *fence) create(op func() (vfs.File, error)) (vfs.File, error) {
 }
 
 func (f *fence) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
-	return f.create(func() (vfs.File, error) { return f.FS.Create(name, category) })
+	return f.create(func() (vfs.File, error) {
+		file, err := f.FS.Create(name, category)
+		return filled(file, err, category)
+	})
 }
 
 func (f *fence) OpenReadWrite(name string, category vfs.DiskWriteCategory, opts ...vfs.OpenOption) (vfs.File, error) {
@@ -96,7 +99,10 @@ func (f *fence) OpenReadWrite(name string, category vfs.DiskWriteCategory, opts 
 }
 
 func (f *fence) ReuseForWrite(old, name string, category vfs.DiskWriteCategory) (vfs.File, error) {
-	return f.create(func() (vfs.File, error) { return f.FS.ReuseForWrite(old, name, category) })
+	return f.create(func() (vfs.File, error) {
+		file, err := f.FS.ReuseForWrite(old, name, category)
+		return filled(file, err, category)
+	})
 }
 
 // OpenDir returns a folder whose Sync is fenced.

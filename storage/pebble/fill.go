@@ -1,0 +1,75 @@
+package pebble
+
+import (
+	"errors"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+const (
+	// logCategory is how the library names its write-ahead log to the file system.
+	logCategory vfs.DiskWriteCategory = "pebble-wal"
+
+	// fillStep is how many bytes of a log are filled at a time. The sync after it is a
+	// slow one: the greater the step, the rarer and the longer they are.
+	fillStep = 256 << 10
+
+	// fillBelow is how many bytes a sync may carry for filling to pay. Above, it is the
+	// data that takes the time.
+	fillBelow = 8 << 10
+)
+
+// filledLog is a log that is filled with zeros ahead of what is written to it. Nearly all
+// syncs then find the file as long as it was and all its blocks in place, and the file
+// system has nothing to write but the data. The library writes over old logs for the same
+// reason; this is for those that it has no old ones for, or only shorter ones, which are
+// all logs of a store's first minutes. What reads a log takes zeros for its end.
+//
+// Everything in it is owned by the one who writes the log.
+type filledLog struct {
+	vfs.File
+	end      int64 // where the next write goes
+	filled   int64 // where the file ends
+	unsynced int64 // how many bytes were written after the last sync
+	perSync  int64 // how many bytes a sync carries, averaged over the last ones
+}
+
+// filled returns a file that was opened for writing, and if it is a log, one that is
+// filled.
+func filled(file vfs.File, err error, category vfs.DiskWriteCategory) (vfs.File, error) {
+	if err != nil || category != logCategory {
+		return file, err
+	}
+	old, err := file.Stat()
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return &filledLog{File: file, filled: old.Size()}, nil
+}
+
+func (f *filledLog) Write(p []byte) (int, error) {
+	if f.perSync <= fillBelow {
+		f.fill(f.end + int64(len(p)))
+	}
+	n, err := f.File.Write(p)
+	f.end += int64(n)
+	f.unsynced += int64(n)
+	f.filled = max(f.filled, f.end)
+	return n, err
+}
+
+// fill makes the file reach beyond end. Where it cannot, as on a full disk, the write that
+// follows is left to find that out.
+func (f *filledLog) fill(end int64) {
+	for f.filled < end {
+		zeros := make([]byte, fillStep-f.filled%fillStep)
+		_, _ = f.WriteAt(zeros, f.filled)
+		f.filled += int64(len(zeros))
+	}
+}
+
+func (f *filledLog) SyncData() error {
+	f.perSync += (f.unsynced - f.perSync) / 8
+	f.unsynced = 0
+	return f.File.SyncData()
+}
