@@ -31,7 +31,6 @@ func (r *reader) check(s *Scenario, at places) {
 	if s.Load.Shape == Idle && len(s.Tasks) > 0 {
 		r.fault(at.at("tasks"), "the load is idle, so there are no tasks; remove them, or choose another shape")
 	}
-
 	if s.Load.Shape == Idle && s.Objective != nil {
 		r.fault(at.at("objective"), "the load is idle, so there are no latencies; remove it, or choose another shape")
 	}
@@ -119,7 +118,6 @@ func (r *reader) checkFaults(s *Scenario, at places) {
 		r.fault(n, "kill_node needs a load of the shape constant, poisson or bursts")
 	case f.KillNode > 0 && s.Backlog.Tasks > 0:
 		r.fault(n, "kill_node cannot go with a backlog; remove one of them")
-
 	case f.KillNode > 0 && s.rated():
 		r.fault(n, "kill_node cannot go with the rate of a limit: a new node knows nothing of the starts before it; remove one of them")
 	case f.KillNode > 0 && f.KillPlugin > 0:

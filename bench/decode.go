@@ -12,7 +12,6 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/taskengine/taskengine/bench/result"
-
 	"github.com/taskengine/taskengine/config"
 	"github.com/taskengine/taskengine/engine/policy"
 )
@@ -175,7 +174,6 @@ func (r *reader) limit(n *yaml.Node) Limit {
 		key{"of", func(n *yaml.Node) { r.name(n, &l.Of) }},
 		key{"per", func(n *yaml.Node) { choose(r, n, &l.Per, PerKey, PerTenant) }},
 	)
-
 	if there["name"] == nil {
 		r.fault(n, "needs the key name")
 	}

@@ -14,7 +14,7 @@
 //	fault.go      what goes wrong on purpose; node.go: the whole process is killed
 //	record.go     what happened to each task
 //	verify.go     whether that is what was promised; gate.go and rate.go: limits
-//	measure.go    what it says in figures; cost.go and machine.go: what it took
+//	measure.go    what it says in figures; cost.go: what it took
 //
 // Nothing is recorded but what [engine.Observer], the receipts and the handlers tell,
 // each in a place of its own that is there before it is needed, so that measuring

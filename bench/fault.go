@@ -96,9 +96,7 @@ func (ses *session) killPlugins(ctx context.Context) {
 			if err != nil {
 				continue // it is gone already
 			}
-			ses.mu.Lock()
-			ses.kills = append(ses.kills, ses.records.since(time.Now()))
-			ses.mu.Unlock()
+			ses.noteKill()
 		}
 	}
 }

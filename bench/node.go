@@ -95,7 +95,7 @@ func (r *runner) killed(ctx context.Context, rate float64) (runs map[int]result.
 		for _, at := range ses.kills {
 			run.Restart = max(run.Restart, ses.firstStart(at))
 		}
-		run.Notes = append(run.Notes, fmt.Sprintf("the node was killed %d times", len(ses.kills)))
+		run.Notes = append(run.Notes, "the node was killed "+result.Counted(len(ses.kills), "time"))
 		runs[i] = run
 	}
 	return runs, nil
@@ -161,7 +161,7 @@ func (ses *session) liveAndDie(ctx context.Context, dir string, pid *atomic.Int6
 		case !kill:
 			return fmt.Errorf("the node did not end within %v after the load", 2*ses.o.patience())
 		}
-		ses.kills = append(ses.kills, ses.records.since(time.Now()))
+		ses.noteKill()
 	}
 }
 
@@ -222,7 +222,7 @@ func ServeNode(ctx context.Context, dir string, o Options) (err error) {
 		return err
 	}
 	if len(all) != ord.Tasks {
-		return fmt.Errorf("the load has %d tasks here, and %d in the orders", len(all), ord.Tasks)
+		return fmt.Errorf("the load has %s here, and %d in the orders", result.Counted(len(all), "task"), ord.Tasks)
 	}
 	store, err := o.OpenStore(filepath.Join(dir, storeFolder))
 	if err != nil {

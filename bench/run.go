@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/taskengine/taskengine/bench/limits"
@@ -298,14 +299,16 @@ func (r *runner) load(ctx context.Context, ses *session, sched *schedule) (*mete
 	m := startMeter(measured, every, ses.crew.pids)
 	killing, stopKilling := context.WithCancel(ctx)
 	defer stopKilling()
+	var killer sync.WaitGroup
 	if ses.s.Faults.KillPlugin > 0 {
-		go ses.killPlugins(killing)
+		killer.Go(func() { ses.killPlugins(killing) })
 	}
 	shown, stop := context.WithCancel(ctx)
 	defer stop()
 	telling := r.follow(shown, ses)
 	err := ses.putLoad(ctx, sched)
 	stopKilling()
+	killer.Wait()
 	if err == nil {
 		err = ses.drain(ctx)
 	}

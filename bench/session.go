@@ -36,7 +36,7 @@ type session struct {
 	mu        sync.Mutex
 	overNotes []string // guarded by mu: of limits
 	errNotes  []string // guarded by mu: of errors nobody expected
-	kills     []int64  // guarded by mu: when something was killed
+	kills     []int64  // guarded by mu until the load is over: when something was killed
 }
 
 // maxNotes is how many notes of a kind are kept.
@@ -48,6 +48,13 @@ func (ses *session) note(to *[]string, format string, args ...any) {
 	if len(*to) < maxNotes {
 		*to = append(*to, fmt.Sprintf(format, args...))
 	}
+}
+
+// noteKill notes that something was killed now.
+func (ses *session) noteKill() {
+	ses.mu.Lock()
+	defer ses.mu.Unlock()
+	ses.kills = append(ses.kills, ses.records.since(time.Now()))
 }
 
 func (ses *session) noteFault(id task.ID, err error) {

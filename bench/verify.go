@@ -69,7 +69,7 @@ func (ses *session) verify(ctx context.Context, store rows) (result.Check, error
 	}
 	v.check.Notes = append(v.check.Notes, ses.errNotes...)
 	if n := v.unacked.Load(); n > 0 {
-		v.check.Notes = append(v.check.Notes, fmt.Sprintf("%d tasks were never acknowledged", n))
+		v.check.Notes = append(v.check.Notes, result.Counted(n, "task")+" got no acknowledgement")
 	}
 	v.check.OK = v.check.Lost+v.check.Doubled+v.check.Disorder+v.check.Exceeded == 0 && len(v.check.Notes) == 0
 	return v.check, nil
@@ -78,9 +78,9 @@ func (ses *session) verify(ctx context.Context, store rows) (result.Check, error
 // looked says what is looked at.
 func (v *verifier) looked() []string {
 	s := v.ses.s
-	said := []string{fmt.Sprintf("each of %d tasks: acknowledged, ended, and its row read back", v.ses.records.n.Load())}
+	said := []string{fmt.Sprintf("each of %s: acknowledged, ended, and its row read back", result.Counted(v.ses.records.n.Load(), "task"))}
 	if s.faulty() {
-		said = append(said, fmt.Sprintf("calls of handlers: one for each task, and one more for each time it was killed (%d kills)", len(v.ses.kills)))
+		said = append(said, fmt.Sprintf("calls of handlers: one for each task, and one more for each time it was killed (%s)", result.Counted(len(v.ses.kills), "kill")))
 	} else {
 		said = append(said, "calls of handlers: exactly one for each task")
 	}
@@ -144,7 +144,7 @@ func (v *verifier) row(rec *record, t *task.Task) {
 	case t == nil:
 		lost("task %v was acknowledged, and the store does not have it", rec.id)
 	case t.State.Live():
-		lost("task %v was acknowledged, and is still %v after %d calls of its handler", rec.id, t.State, rec.calls.Load())
+		lost("task %v was acknowledged, and is still %v after %s of its handler", rec.id, t.State, result.Counted(rec.calls.Load(), "call"))
 	case rec.saved == 0 && v.ses.s.Faults.KillNode > 0: // nobody was there to see it end
 		rec.saved, rec.state = v.ses.records.since(t.UpdatedAt), t.State
 		v.ended(rec, f, t)
@@ -239,10 +239,10 @@ func (v *verifier) counts(ctx context.Context, store rows) error {
 		}
 	}
 	if want := int64(v.ses.s.Backlog.Tasks); backlog != want {
-		v.fail(noteLost, &v.check.Lost, "the backlog has %d tasks, of %d", backlog, want)
+		v.fail(noteLost, &v.check.Lost, "the backlog has %s, of %d", result.Counted(backlog, "task"), want)
 	}
 	if left > v.check.Lost { // those are told already
-		v.fail(noteLost, &v.check.Lost, "%d tasks in the store have not ended", left)
+		v.fail(noteLost, &v.check.Lost, "%s in the store did not end", result.Counted(left, "task"))
 	}
 	v.check.Checked = append(v.check.Checked, "the store: nothing is left in it but the backlog")
 	return nil

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v4"
+
+	"github.com/taskengine/taskengine/bench/result"
 )
 
 // Distribution is how long handlers take.
@@ -64,7 +66,7 @@ func (s samples) Mean() time.Duration {
 }
 
 func (s samples) String() string {
-	return fmt.Sprintf("%d samples from %v to %v", len(s), slices.Min(s), slices.Max(s))
+	return fmt.Sprintf("%s from %v to %v", result.Counted(len(s), "sample"), slices.Min(s), slices.Max(s))
 }
 
 // distribution reads one: a duration, or a mapping with p50 and p99, exponential or

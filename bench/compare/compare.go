@@ -77,8 +77,8 @@ func (p *Pair) TooFew(r *Report) string {
 	if p.SmallestP > r.Alpha {
 		what = "anything"
 	}
-	text := fmt.Sprintf("%d runs of A and %d of B are too few to tell %s from chance: however they come out, P is at least %.2g",
-		p.A.Runs, p.B.Runs, what, p.SmallestP)
+	text := fmt.Sprintf("%s of A and %d of B are too few to tell %s from chance: however they come out, P is at least %.2g",
+		result.Counted(p.A.Runs, "run"), p.B.Runs, what, p.SmallestP)
 	if p.SmallestP <= r.Alpha {
 		text += " before it is adjusted"
 	}

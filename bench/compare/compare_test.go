@@ -168,7 +168,7 @@ func TestHowManyMoreRunsAreWantedIsSaid(t *testing.T) {
 		says         []string
 	}{
 		{3, 3, 6, []string{"3 runs of A and 3 of B are too few to tell anything from chance", "P is at least 0.1; measure each 6 times (3 more of A, 3 more of B)"}},
-		{1, 9, 6, []string{"tell anything", "P is at least 0.2; measure each 6 times (5 more of A)"}},
+		{1, 9, 6, []string{"1 run of A and 9 of B are too few to tell anything", "P is at least 0.2; measure each 6 times (5 more of A)"}},
 		{5, 4, 6, []string{"tell one figure alone among 7 from chance", "P is at least 0.016 before it is adjusted; measure each 6 times (1 more of A, 2 more of B)"}},
 		{6, 6, 0, nil},
 		{5, 7, 0, nil},

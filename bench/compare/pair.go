@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 
@@ -19,13 +18,9 @@ type Key struct {
 	Offered  float64 `json:"offered"` // tasks/s; 0 is as many as go
 }
 
-// sameLoad is by which share loads may differ and still be the same: some results have what
-// came of a load in place of what was meant.
-const sameLoad = 0.02
-
 // is reports whether two keys name the same.
 func (k Key) is(o Key) bool {
-	near := math.Abs(k.Offered-o.Offered) <= sameLoad*max(math.Abs(k.Offered), math.Abs(o.Offered))
+	near := result.SameLoad(k.Offered, o.Offered)
 	o.Offered = k.Offered
 	return k == o && near
 }
@@ -184,8 +179,8 @@ func quoted(s string) string {
 func failures(side string, runs []*result.Run) []string {
 	var out []string
 	for i, r := range runs {
-		c := r.Check
-		if c.OK && c.Lost == 0 && c.Doubled == 0 && c.Disorder == 0 && c.Exceeded == 0 {
+		c := &r.Check
+		if c.Sound() {
 			continue
 		}
 		text := fmt.Sprintf("run %d of %d of %s FAILED ITS CHECK, so its figures are worth nothing: %d lost, %d doubled, %d out of order, %d beyond a limit",

@@ -1,6 +1,7 @@
 package compare
 
 import (
+	"cmp"
 	"math"
 	"slices"
 )
@@ -47,15 +48,7 @@ func doubledRanks(a, b []float64) (ranks []int, sumOfA int) {
 	for _, v := range b {
 		all = append(all, value{v, false})
 	}
-	slices.SortFunc(all, func(x, y value) int {
-		switch {
-		case x.v < y.v:
-			return -1
-		case x.v > y.v:
-			return 1
-		}
-		return 0
-	})
+	slices.SortFunc(all, func(x, y value) int { return cmp.Compare(x.v, y.v) })
 	for i := 0; i < len(all); {
 		j := i
 		for j < len(all) && all[j].v == all[i].v {
@@ -202,15 +195,7 @@ func adjust(ps []float64) []float64 {
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortFunc(order, func(i, j int) int {
-		switch {
-		case ps[i] > ps[j]:
-			return -1
-		case ps[i] < ps[j]:
-			return 1
-		}
-		return 0
-	})
+	slices.SortFunc(order, func(i, j int) int { return cmp.Compare(ps[j], ps[i]) })
 	out := make([]float64, len(ps))
 	least := 1.0
 	for i, at := range order { // the largest first

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/taskengine/taskengine/bench/result"
 )
 
 const (
@@ -39,21 +41,13 @@ func diskProbes() []probe {
 		all = append(all, probe{
 			limits: []Limit{{
 				fmt.Sprintf("fsync/writers/%d", writers), PerSecond,
-				fmt.Sprintf("syncs of %s at once", counted(writers, "file")),
+				fmt.Sprintf("syncs of %s at once", result.Counted(writers, "file")),
 			}},
 			share:   1,
 			measure: func(ctx context.Context, t *trial) error { return measureWriters(ctx, t, writers) },
 		})
 	}
 	return all
-}
-
-// counted returns a number and its noun, which takes an s.
-func counted(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 func measureAppend(ctx context.Context, t *trial) error {

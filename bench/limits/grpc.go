@@ -43,7 +43,7 @@ func grpcProbes() []probe {
 			measure: overSocket(measureCalls),
 		},
 		{
-			limits:  []Limit{{Unary, PerSecond, fmt.Sprintf("calls, %d at a time", callers)}},
+			limits:  []Limit{{"grpc/unix/unary", PerSecond, fmt.Sprintf("calls, %d at a time", callers)}},
 			share:   1,
 			measure: overSocket(measureManyCalls),
 		},
@@ -53,12 +53,12 @@ func grpcProbes() []probe {
 			measure: overSocket(measureStream),
 		},
 		{
-			limits:  []Limit{{Pipelined, PerSecond, fmt.Sprintf("messages on a stream and back, %d in flight", inFlight)}},
+			limits:  []Limit{{"grpc/unix/pipelined", PerSecond, fmt.Sprintf("messages on a stream and back, %d in flight", inFlight)}},
 			share:   1,
 			measure: overSocket(func(ctx context.Context, t *trial, c *grpc.ClientConn) error { return measurePipeline(ctx, t, c, 1) }),
 		},
 		{
-			limits: []Limit{{Batched, PerSecond, fmt.Sprintf("the same, %d of them together", batchSize)}},
+			limits: []Limit{{"grpc/unix/batched", PerSecond, fmt.Sprintf("the same, %d of them together", batchSize)}},
 			share:  1,
 			measure: overSocket(func(ctx context.Context, t *trial, c *grpc.ClientConn) error {
 				return measurePipeline(ctx, t, c, batchSize)

@@ -23,22 +23,10 @@ import (
 const (
 	// Fsync is the time in which one block of 4 KiB is appended to a file and synced, median.
 	Fsync = "fsync/append/p50"
-	// CommitPebble and CommitBolt are the most records of 256 bytes that the databases
-	// commit in a second, 256 to a commit.
-	CommitPebble = "group-commit/pebble/256"
-	CommitBolt   = "group-commit/bolt/256"
 	// LivesPebble and LivesBolt are the most tasks that our stores insert and finish in a
 	// second without an engine, 256 to a commit.
 	LivesPebble = "lives/pebble"
 	LivesBolt   = "lives/bolt"
-	// Unary, Pipelined and Batched are the most messages of 256 bytes that a process can
-	// be sent and answer in a second, over gRPC on a unix socket: as calls, on one stream,
-	// and 64 together on one stream.
-	Unary     = "grpc/unix/unary"
-	Pipelined = "grpc/unix/pipelined"
-	Batched   = "grpc/unix/batched"
-	// Timer is how late a sleeping goroutine wakes up, median.
-	Timer = "timer/sleep/p50"
 )
 
 // The units of limits.

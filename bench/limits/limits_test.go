@@ -98,10 +98,7 @@ func TestNamesAreUniqueAndInTheManual(t *testing.T) {
 			t.Errorf("docs/benchmarks.md has no `%s`", l.Name)
 		}
 	}
-	for _, name := range []string{
-		limits.Fsync, limits.CommitPebble, limits.CommitBolt, limits.LivesPebble, limits.LivesBolt,
-		limits.Unary, limits.Pipelined, limits.Batched, limits.Timer,
-	} {
+	for _, name := range []string{limits.Fsync, limits.LivesPebble, limits.LivesBolt} {
 		if !seen[name] {
 			t.Errorf("there is no limit %s", name)
 		}

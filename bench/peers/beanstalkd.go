@@ -56,10 +56,7 @@ type beanstalkdPeer struct {
 	stats    *beanstalk.Conn
 	workers  []*beanstalk.Conn
 	working  sync.WaitGroup
-	closing  atomic.Bool
-
-	mu  sync.Mutex
-	err error // guarded by mu: why a worker ended early
+	failure  workFailure
 }
 
 func openBeanstalkd(ctx context.Context, e env, args []string, puts, reserves int) (peer, error) {
@@ -116,21 +113,13 @@ func (p *beanstalkdPeer) work(_ context.Context, handle func([]byte)) error {
 					err = c.Delete(id)
 				}
 				if err != nil {
-					p.fail(err)
+					p.failure.note(fmt.Errorf("beanstalkd: a worker ended: %w", err))
 					return
 				}
 			}
 		})
 	}
 	return nil
-}
-
-func (p *beanstalkdPeer) fail(err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !p.closing.Load() && p.err == nil {
-		p.err = fmt.Errorf("beanstalkd: a worker ended: %w", err)
-	}
 }
 
 func (p *beanstalkdPeer) version(context.Context) (queue, store string, err error) {
@@ -142,10 +131,7 @@ func (p *beanstalkdPeer) version(context.Context) (queue, store string, err erro
 }
 
 func (p *beanstalkdPeer) idle(context.Context) (bool, error) {
-	p.mu.Lock()
-	err := p.err
-	p.mu.Unlock()
-	if err != nil {
+	if err := p.failure.err(); err != nil {
 		return false, err
 	}
 	s, err := p.stats.Stats()
@@ -156,7 +142,7 @@ func (p *beanstalkdPeer) idle(context.Context) (bool, error) {
 }
 
 func (p *beanstalkdPeer) close() error {
-	p.closing.Store(true)
+	p.failure.close()
 	err := p.server.stop()
 	p.working.Wait() // their connections are gone
 	for _, c := range append(p.workers, append(p.puts, p.stats)...) {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	faktory "github.com/contribsys/faktory/client"
@@ -50,18 +49,15 @@ func faktorySubjects() []subject {
 }
 
 type faktoryPeer struct {
-	server   *process
-	redis    string // socket of the Redis that it starts
-	dial     *faktory.Server
-	pushers  chan *faktory.Client // those that nobody uses now
-	stats    *faktory.Client      // asks
-	workers  int                  // 0 is those of the manager
-	stop     context.CancelFunc
-	working  sync.WaitGroup
-	stopping atomic.Bool
-
-	mu  sync.Mutex
-	err error // guarded by mu: why a worker ended early
+	server  *process
+	redis   string // socket of the Redis that it starts
+	dial    *faktory.Server
+	pushers chan *faktory.Client // those that nobody uses now
+	stats   *faktory.Client      // asks
+	workers int                  // 0 is those of the manager
+	stop    context.CancelFunc
+	working sync.WaitGroup
+	failure workFailure
 }
 
 func openFaktory(ctx context.Context, e env, always bool, connections, workers int) (peer, error) {
@@ -141,7 +137,7 @@ func (p *faktoryPeer) work(ctx context.Context, handle func([]byte)) error {
 					err = c.Ack(job.Jid)
 				}
 				if err != nil {
-					p.fail(err)
+					p.failure.note(fmt.Errorf("faktory: a worker ended: %w", err))
 					return
 				}
 			}
@@ -165,18 +161,10 @@ func (p *faktoryPeer) manage(ctx context.Context, handle func([]byte)) error {
 	})
 	p.working.Go(func() {
 		if err := m.RunWithContext(ctx); err != nil {
-			p.fail(err)
+			p.failure.note(fmt.Errorf("faktory: the manager of the workers ended: %w", err))
 		}
 	})
 	return nil
-}
-
-func (p *faktoryPeer) fail(err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !p.stopping.Load() && p.err == nil {
-		p.err = fmt.Errorf("faktory: a worker ended: %w", err)
-	}
 }
 
 func (p *faktoryPeer) version(ctx context.Context) (queue, store string, err error) {
@@ -189,10 +177,7 @@ func (p *faktoryPeer) version(ctx context.Context) (queue, store string, err err
 }
 
 func (p *faktoryPeer) idle(context.Context) (bool, error) {
-	p.mu.Lock()
-	err := p.err
-	p.mu.Unlock()
-	if err != nil {
+	if err := p.failure.err(); err != nil {
 		return false, err
 	}
 	s, err := p.stats.CurrentState()
@@ -203,7 +188,7 @@ func (p *faktoryPeer) idle(context.Context) (bool, error) {
 }
 
 func (p *faktoryPeer) close() error {
-	p.stopping.Store(true)
+	p.failure.close()
 	if p.stop != nil {
 		p.stop()
 	}

@@ -71,14 +71,12 @@ type goqiteSettings struct {
 }
 
 type goqitePeer struct {
-	db     *sql.DB
-	queue  *goqite.Queue
-	with   goqiteSettings
-	stop   context.CancelFunc
-	worker sync.WaitGroup
-
-	mu  sync.Mutex
-	err error // guarded by mu: why the worker ended early
+	db      *sql.DB
+	queue   *goqite.Queue
+	with    goqiteSettings
+	stop    context.CancelFunc
+	worker  sync.WaitGroup
+	failure workFailure
 }
 
 func openGoqite(e env, sync string, with goqiteSettings) (peer, error) {
@@ -140,10 +138,8 @@ func (p *goqitePeer) work(ctx context.Context, handle func([]byte)) error {
 func (p *goqitePeer) loop(ctx context.Context, handle func([]byte)) {
 	for ctx.Err() == nil {
 		n, err := p.step(ctx, handle)
-		if err != nil && ctx.Err() == nil {
-			p.mu.Lock()
-			p.err = err
-			p.mu.Unlock()
+		if err != nil {
+			p.failure.note(fmt.Errorf("goqite: the worker ended: %w", err))
 			return
 		}
 		if n == 0 {
@@ -186,18 +182,16 @@ func (p *goqitePeer) version(ctx context.Context) (queue, store string, err erro
 }
 
 func (p *goqitePeer) idle(ctx context.Context) (bool, error) {
-	p.mu.Lock()
-	err := p.err
-	p.mu.Unlock()
-	if err != nil {
-		return false, fmt.Errorf("goqite: the worker ended: %w", err)
+	if err := p.failure.err(); err != nil {
+		return false, err
 	}
 	var found bool
-	err = p.db.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM goqite)").Scan(&found)
+	err := p.db.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM goqite)").Scan(&found)
 	return !found, err
 }
 
 func (p *goqitePeer) close() error {
+	p.failure.close()
 	p.stop()
 	p.worker.Wait()
 	return p.db.Close()

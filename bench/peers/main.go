@@ -87,6 +87,9 @@ func run(ctx context.Context, o options) error {
 	if len(chosen) == 0 {
 		return fmt.Errorf("-only %s names none of the subjects; -list shows them", o.only)
 	}
+	if o.runs < 1 {
+		return fmt.Errorf("-runs is %d; give 1 or more", o.runs)
+	}
 	// Not the usual place for temporary files, which is memory on many machines: there a
 	// sync costs nothing.
 	base, err := os.MkdirTemp("/var/tmp", "taskengine-peers-")

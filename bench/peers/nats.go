@@ -74,9 +74,7 @@ type natsPeer struct {
 	consume jetstream.ConsumeContext // nil until work
 	todo    chan jetstream.Msg       // nil if nobody waits for acknowledgements
 	working sync.WaitGroup
-
-	mu  sync.Mutex
-	err error // guarded by mu: why an acknowledgement was not answered
+	failure workFailure
 }
 
 func openNATS(ctx context.Context, e env, with natsSettings) (peer, error) {
@@ -193,9 +191,7 @@ func (p *natsPeer) wait(ctx context.Context, handle func([]byte)) {
 		err := m.DoubleAck(answered)
 		cancel()
 		if err != nil {
-			p.mu.Lock()
-			p.err = fmt.Errorf("JetStream did not answer an acknowledgement: %w", err)
-			p.mu.Unlock()
+			p.failure.note(fmt.Errorf("JetStream did not answer an acknowledgement: %w", err))
 		}
 	}
 }
@@ -205,10 +201,7 @@ func (p *natsPeer) version(context.Context) (queue, store string, err error) {
 }
 
 func (p *natsPeer) idle(ctx context.Context) (bool, error) {
-	p.mu.Lock()
-	err := p.err
-	p.mu.Unlock()
-	if err != nil {
+	if err := p.failure.err(); err != nil {
 		return false, err
 	}
 	info, err := p.stream.Info(ctx)
@@ -219,6 +212,7 @@ func (p *natsPeer) idle(ctx context.Context) (bool, error) {
 }
 
 func (p *natsPeer) close() error {
+	p.failure.close()
 	var err error
 	if p.consume != nil {
 		p.consume.Stop()

@@ -228,8 +228,8 @@ func (s *session) fresh(ctx context.Context, t *tuned, v variant, use func(peer)
 		note = calm(ctx)
 		err = use(p)
 	}
-	if e := p.close(); e != nil {
-		err = errors.Join(err, fmt.Errorf("stop: %w", e))
+	if closing := p.close(); closing != nil {
+		err = errors.Join(err, fmt.Errorf("stop: %w", closing))
 	}
 	s.others[t.short] = append(s.others[t.short], before.others())
 	return note, err

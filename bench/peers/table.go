@@ -71,9 +71,13 @@ func (t *tables) machine(rows []*row, r *result.Result) {
 	if servers = slices.Compact(servers); len(servers) > 0 {
 		idle = "Servers that others had started ran meanwhile: " + strings.Join(servers, ", ") + "."
 	}
+	rounds := "one round"
+	if n := len(r.Runs); n > 1 {
+		rounds = fmt.Sprintf("median of %d rounds, and the lowest and highest of them", n)
+	}
 	m := r.Machine
-	t.say("%d cores (%s), %.0f GB, %s, %s %s, %s; payload %d B; median of %d rounds, and the lowest and highest of them. Other programs used %s cores meanwhile. %s\n",
-		m.Cores, m.CPU, float64(m.Memory)/(1<<30), m.Disk, m.OS, m.Kernel, m.Go, payloadSize, len(r.Runs), spread(others, "%.2f"), idle)
+	t.say("%d cores (%s), %.0f GB, %s, %s %s, %s; payload %d B; %s. Other programs used %s cores meanwhile. %s\n",
+		m.Cores, m.CPU, float64(m.Memory)/(1<<30), m.Disk, m.OS, m.Kernel, m.Go, payloadSize, rounds, spread(others, "%.2f"), idle)
 }
 
 func (t *tables) throughput(rows []*row) {

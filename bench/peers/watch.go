@@ -141,10 +141,10 @@ func (w *watch) check(idle bool) result.Check {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if c.Lost > 0 {
-		c.Notes = append(c.Notes, fmt.Sprintf("%d jobs had not been run when the time for it was over", c.Lost))
+		c.Notes = append(c.Notes, result.Counted(c.Lost, "job")+" had not been run when the time for it was over")
 	}
 	if again := w.again.Load(); again > 0 {
-		c.Notes = append(c.Notes, fmt.Sprintf("%d calls of handlers were of jobs that had been run already, as at-least-once permits", again))
+		c.Notes = append(c.Notes, "jobs that had been run were handled again, as at-least-once permits: "+result.Counted(again, "call"))
 	}
 	if !idle {
 		c.Notes = append(c.Notes, "the queue still held jobs when the time for it was over")

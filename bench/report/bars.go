@@ -3,6 +3,8 @@ package report
 import (
 	"fmt"
 	"html/template"
+
+	"github.com/taskengine/taskengine/bench/result"
 )
 
 func (b *bars) draw(title, id string) template.HTML {
@@ -17,7 +19,7 @@ func (b *bars) draw(title, id string) template.HTML {
 	for i, r := range b.rows {
 		g.add(b.drawRow(r, barTop+barPitch*(float64(i)+0.65)))
 	}
-	desc := fmt.Sprintf("Bars of %d subjects; the table below has the numbers.", len(b.rows))
+	desc := "Bars of " + result.Counted(len(b.rows), "subject") + "; the table below has the numbers."
 	return drawing(title, desc, id, bottom+marginBottom).add(g).markup()
 }
 

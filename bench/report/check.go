@@ -30,7 +30,7 @@ func (s *series) checks() checks {
 	c := checks{runs: len(s.runs), state: passed}
 	looked := len(s.runs) > 0
 	for _, r := range s.runs {
-		if sound(&r.Check) {
+		if r.Check.Sound() {
 			c.passed++
 		}
 		looked = looked && len(r.Check.Checked) > 0
@@ -66,11 +66,6 @@ func withoutNumbers(s string) string {
 	}, s)
 }
 
-// sound reports whether a run is right. One that says so and counts a loss is not.
-func sound(c *result.Check) bool {
-	return c.OK && c.Lost == 0 && c.Doubled == 0 && c.Disorder == 0 && c.Exceeded == 0
-}
-
 // plus adds without overflow, so that a huge loss never looks like none.
 func plus(a, b int64) int64 {
 	switch {
@@ -86,7 +81,7 @@ func plus(a, b int64) int64 {
 func (c checks) text() string {
 	switch {
 	case c.state == failed:
-		return fmt.Sprintf("FAILED in %d of %d runs", c.runs-c.passed, c.runs)
+		return fmt.Sprintf("FAILED in %d of %s", c.runs-c.passed, result.Counted(c.runs, "run"))
 	case c.runs == 0:
 		return "no runs"
 	case c.state == unchecked:

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -28,7 +29,7 @@ func (s *series) portions() []portion {
 			out = append(out, portion{"", l.Name, rate.median / l.Value})
 		}
 	}
-	slices.SortStableFunc(out, func(a, b portion) int { return compareFloats(b.ratio, a.ratio) })
+	slices.SortStableFunc(out, func(a, b portion) int { return cmp.Compare(b.ratio, a.ratio) })
 	out = out[:min(len(out), 2)] // the nearest: others are no limit
 	for _, l := range s.res.Limits {
 		if ack.ok() && s.offered > 0 && l.Unit == "ns" && l.Value > 0 && strings.HasPrefix(l.Name, "fsync") {

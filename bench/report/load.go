@@ -135,7 +135,7 @@ func (c curve) sentence() string {
 		return fmt.Sprintf("%s: the knee is at %s.", c.subject.label, formatRate(c.series[c.knee].offered))
 	}
 	if len(c.series) < kneeRates {
-		return fmt.Sprintf("%s: %d loads are too few to look for a knee.", c.subject.label, len(c.series))
+		return fmt.Sprintf("%s: too few loads to look for a knee, %d of %d.", c.subject.label, len(c.series), kneeRates)
 	}
 	return c.subject.label + ": no knee within these loads."
 }

@@ -70,7 +70,7 @@ func (s *series) objective() string {
 	case len(s.runs) == 0:
 		return ""
 	case missed > 0:
-		return fmt.Sprintf("MISSED in %d of %d runs", missed, len(s.runs))
+		return fmt.Sprintf("MISSED in %d of %s", missed, result.Counted(len(s.runs), "run"))
 	}
 	return "met"
 }
@@ -107,6 +107,6 @@ func (s *scenario) disturbed() string {
 	if busy == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%s: others used up to %s cores of the machine in %d of %d runs, so these figures are not those of the subject alone.",
-		orNone(s.name), formatCores(most), busy, runs)
+	return fmt.Sprintf("%s: others used up to %s cores of the machine in %d of %s, so these figures are not those of the subject alone.",
+		orNone(s.name), formatCores(most), busy, result.Counted(runs, "run"))
 }

@@ -39,7 +39,7 @@ func (s *scenario) sideBySide(id string) group {
 	for i, load := range s.loads() {
 		var chosen []*series
 		for _, x := range s.series {
-			if same(x.offered, load) && len(x.runs) > 0 {
+			if result.SameLoad(x.offered, load) && len(x.runs) > 0 {
 				chosen = append(chosen, x)
 			}
 		}

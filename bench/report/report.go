@@ -164,6 +164,8 @@ func (p *page) judge(scenarios []*scenario) {
 		p.State, p.Verdict = unchecked, "There are no runs."
 	case p.State == unchecked:
 		p.Verdict = "No check failed, but not every run was checked."
+	case runs == 1:
+		p.Verdict = "All checks passed in the only run."
 	default:
 		p.Verdict = fmt.Sprintf("All checks passed in all %d runs.", runs)
 	}

@@ -46,13 +46,13 @@ type axis struct {
 // fit makes an axis show all of the values that can be drawn, and gives it ticks, about
 // as many as wanted.
 func (a *axis) fit(values []float64, wanted int) {
-	low, high, any := math.Inf(1), math.Inf(-1), false
+	low, high, found := math.Inf(1), math.Inf(-1), false
 	for _, v := range values {
 		if _, ok := a.by.project(v); ok {
-			low, high, any = min(low, v), max(high, v), true
+			low, high, found = min(low, v), max(high, v), true
 		}
 	}
-	if !any {
+	if !found {
 		low, high = 1, 1
 	}
 	switch a.by {

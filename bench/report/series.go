@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -8,10 +9,6 @@ import (
 
 	"github.com/taskengine/taskengine/bench/result"
 )
-
-// sameLoad is by which share loads may differ and still be the same: some results have what
-// came of a load in place of what was meant.
-const sameLoad = 0.02
 
 // series is all runs of one subject in one scenario with the same load.
 type series struct {
@@ -54,7 +51,7 @@ func collect(results []*result.Result) (scenarios []*scenario, subjects []*subje
 			if a.subject != b.subject {
 				return slices.Index(s.subjects, a.subject) - slices.Index(s.subjects, b.subject)
 			}
-			return compareFloats(a.offered, b.offered)
+			return cmp.Compare(a.offered, b.offered)
 		})
 	}
 	return scenarios, subjects
@@ -79,26 +76,13 @@ func (s *scenario) take(res *result.Result, of *subject) {
 
 func (s *scenario) seriesOf(res *result.Result, of *subject, offered float64) *series {
 	for _, x := range s.series {
-		if x.subject == of && same(x.offered, offered) {
+		if x.subject == of && result.SameLoad(x.offered, offered) {
 			return x
 		}
 	}
 	x := &series{subject: of, res: res, offered: offered}
 	s.series = append(s.series, x)
 	return x
-}
-
-// same reports whether two loads are the same.
-func same(a, b float64) bool { return math.Abs(a-b) <= sameLoad*max(math.Abs(a), math.Abs(b)) }
-
-func compareFloats(a, b float64) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
 }
 
 // name gives every subject of the results a label: its name and store, and as much more
@@ -267,7 +251,7 @@ func (s *series) typical() (run *result.Run, number int) {
 		return nil, 0
 	}
 	order := slices.Clone(s.runs)
-	slices.SortStableFunc(order, func(a, b *result.Run) int { return compareFloats(a.Rate, b.Rate) })
+	slices.SortStableFunc(order, func(a, b *result.Run) int { return cmp.Compare(a.Rate, b.Rate) })
 	run = order[(len(order)-1)/2]
 	return run, slices.Index(s.runs, run) + 1
 }
@@ -301,7 +285,7 @@ func (s *scenario) latencies() []string {
 func (s *scenario) loads() []float64 {
 	var out []float64
 	for _, x := range s.series {
-		if len(x.runs) > 0 && !slices.ContainsFunc(out, func(load float64) bool { return same(load, x.offered) }) {
+		if len(x.runs) > 0 && !slices.ContainsFunc(out, func(load float64) bool { return result.SameLoad(load, x.offered) }) {
 			out = append(out, x.offered)
 		}
 	}

@@ -28,7 +28,7 @@ func (h *Histogram) Record(d time.Duration) {
 	_ = h.hdr.RecordValue(min(max(int64(d), shortest), longest)) // only fails outside the bounds
 }
 
-// Merge adds the counts of other.
+// Merge adds the counts of other: those of another goroutine, run or process.
 func (h *Histogram) Merge(other *Histogram) { h.hdr.Merge(other.hdr) }
 
 // Count returns how many durations were recorded.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"time"
 )
 
@@ -52,7 +53,7 @@ type Machine struct {
 
 // Limit is what the machine can do at best, measured bare.
 type Limit struct {
-	Name  string  `json:"name"`  // fsync, group-commit/pebble, grpc/stream ...
+	Name  string  `json:"name"`  // fsync/append/p50, lives/pebble ...; see package limits
 	Value float64 `json:"value"` // median of the repetitions
 	Unit  string  `json:"unit"`  // ns or ops/s
 	Low   float64 `json:"low"`   // smallest and largest repetition
@@ -96,6 +97,13 @@ type Run struct {
 	Notes     []string              `json:"notes,omitempty"`        // what to know when reading it
 }
 
+// SameLoad reports whether two loads that were offered are the same, give or take a
+// fiftieth: some results have what came of a load in place of what was meant.
+func SameLoad(a, b float64) bool {
+	const share = 0.02
+	return math.Abs(a-b) <= share*max(math.Abs(a), math.Abs(b))
+}
+
 // Disturbed is from how many cores in use by others on the figures of a run are not those
 // of the subject alone.
 const Disturbed = 0.1
@@ -131,6 +139,11 @@ type Check struct {
 	Exceeded int64    `json:"exceeded"`        // times that more ran than a limit allows
 	Notes    []string `json:"notes,omitempty"` // the first few of each, with ids
 	Checked  []string `json:"checked"`         // what was looked at, in words
+}
+
+// Sound reports whether the run is right. One that says so and counts a loss is not.
+func (c *Check) Sound() bool {
+	return c.OK && c.Lost == 0 && c.Doubled == 0 && c.Disorder == 0 && c.Exceeded == 0
 }
 
 // Duration is a time.Duration that is written as nanoseconds.

@@ -3,6 +3,7 @@ package result_test
 import (
 	"bytes"
 	"errors"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -52,6 +53,38 @@ func TestMergedHistogramsCountAll(t *testing.T) {
 	a.Merge(b)
 	if a.Count() != 100 || a.Max() < 999*time.Millisecond || a.Quantile(0.99) > 2*time.Millisecond {
 		t.Errorf("count %d, max %v, p99 %v", a.Count(), a.Max(), a.Quantile(0.99))
+	}
+}
+
+func TestOnlyARunThatLostNothingIsSound(t *testing.T) {
+	for name, c := range map[string]struct {
+		check result.Check
+		sound bool
+	}{
+		"right":                  {result.Check{OK: true}, true},
+		"wrong, without a count": {result.Check{}, false},
+		"lost":                   {result.Check{OK: true, Lost: 1}, false},
+		"doubled":                {result.Check{OK: true, Doubled: 1}, false},
+		"out of order":           {result.Check{OK: true, Disorder: 1}, false},
+		"beyond a limit":         {result.Check{OK: true, Exceeded: 1}, false},
+		"less than none":         {result.Check{OK: true, Lost: -1}, false},
+	} {
+		if c.check.Sound() != c.sound {
+			t.Errorf("%s: it is sound: %v", name, c.check.Sound())
+		}
+	}
+}
+
+func TestLoadsThatAreNearlyTheSameAreTheSame(t *testing.T) {
+	for _, c := range []struct {
+		a, b float64
+		same bool
+	}{
+		{0, 0, true}, {1000, 1000, true}, {1000, 1019, true}, {1019, 1000, true}, {1000, 1030, false}, {0, 1, false}, {math.NaN(), 1, false},
+	} {
+		if got := result.SameLoad(c.a, c.b); got != c.same {
+			t.Errorf("%v and %v are the same: %v, want %v", c.a, c.b, got, c.same)
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/taskengine/taskengine/bench/compare"
 	"github.com/taskengine/taskengine/bench/limits"
+	benchresult "github.com/taskengine/taskengine/bench/result"
 )
 
 func newBenchCompare(a *app) *cobra.Command {
@@ -87,14 +88,14 @@ func (a *app) showComparison(r *compare.Report) error {
 		}
 	}
 	if r.Compared > 0 {
-		a.note("%d figures are compared at alpha %g; P is adjusted for their number (%s), the intervals are for each alone.", r.Compared, r.Alpha, r.Adjustment)
+		a.note("%s compared at alpha %g; P is adjusted for their number (%s), the intervals are for each alone.", benchresult.Counted(r.Compared, "figure"), r.Alpha, r.Adjustment)
 	}
 	return nil
 }
 
 func (a *app) showPair(p compare.Pair) error {
-	_, err := fmt.Fprintln(a.stdout, clean(fmt.Sprintf("%s: %s, %d runs, and %s, %d runs",
-		p.Key, revision(p.A), p.A.Runs, revision(p.B), p.B.Runs)))
+	_, err := fmt.Fprintln(a.stdout, clean(fmt.Sprintf("%s: %s, %s, and %s, %s",
+		p.Key, revision(p.A), benchresult.Counted(p.A.Runs, "run"), revision(p.B), benchresult.Counted(p.B.Runs, "run"))))
 	if err != nil {
 		return err
 	}

@@ -61,7 +61,7 @@ func TestComparisonsAreShownToPeopleAndPrograms(t *testing.T) {
 			t.Errorf("it does not show %q:\n%s", want, r.stdout)
 		}
 	}
-	for _, want := range []string{`WARNING: noop, taskengine on pebble, 1000 tasks/s offered: cores differs: "2" in A, "4" in B`, "5 figures are compared at alpha 0.05", "Benjamini-Hochberg"} {
+	for _, want := range []string{`WARNING: noop, taskengine on pebble, 1000 tasks/s offered: cores differs: "2" in A, "4" in B`, "5 figures compared at alpha 0.05", "Benjamini-Hochberg"} {
 		if !strings.Contains(r.stderr, want) {
 			t.Errorf("it does not say %q:\n%s", want, r.stderr)
 		}

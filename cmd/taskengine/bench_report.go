@@ -60,6 +60,6 @@ func (a *app) writePage(name string, results []*benchresult.Result) error {
 	if err := writeFile(name, func(w io.Writer) error { return report.Write(w, results) }); err != nil {
 		return fmt.Errorf("write the page: %w", err)
 	}
-	a.note("%s has a page of %d results", name, len(results))
+	a.note("%s has a page of %s", name, benchresult.Counted(len(results), "result"))
 	return nil
 }

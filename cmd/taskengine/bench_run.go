@@ -206,7 +206,7 @@ func verdict(results []*benchresult.Result) error {
 	maps.DeleteFunc(met, func(_ string, met bool) bool { return met })
 	switch missed := slices.Sorted(maps.Keys(met)); {
 	case bad > 0:
-		return exit(exitFailure, "%d runs did not do what is promised: see the checks", bad)
+		return exit(exitFailure, "%s did not do what is promised: see the checks", benchresult.Counted(bad, "run"))
 	case len(missed) > 0:
 		return exit(exitFailure, "the objective was missed: %s", strings.Join(missed, ", "))
 	}

@@ -82,7 +82,7 @@ func TestTheProgramIsItsOwnPluginAndItsOwnNode(t *testing.T) {
 	file := write(t, "kill.yaml", smallScenario)
 	env := []string{"PATH=" + os.Getenv("PATH")}
 	r := cli(t, env, "", "bench", "run", file, "--runs", "1", "--dir", t.TempDir(), "--duration", "1s", "--store", "bolt", "--set", "faults={kill_node: 400ms}")
-	if r.code != exitOK || !strings.Contains(r.stdout, "the node was killed 2 times") {
+	if r.code != exitOK || !strings.Contains(r.stdout, ", 1 run\n") || !strings.Contains(r.stdout, "the node was killed 2 times") {
 		t.Errorf("it ended with %d: %s%s", r.code, r.stdout, r.stderr)
 	}
 }

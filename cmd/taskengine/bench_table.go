@@ -19,8 +19,8 @@ func (a *app) showBench(r *benchresult.Result) error {
 	if len(r.Runs) > 0 && r.Runs[0].Offered > 0 {
 		load = grouped(r.Runs[0].Offered) + " tasks/s offered"
 	}
-	fmt.Fprintf(a.stdout, "%s: %s\n%s %s on %s, %s, %d runs\n\n", r.Scenario, r.Purpose,
-		r.Subject.Name, r.Subject.Version, r.Subject.Store, load, len(r.Runs))
+	fmt.Fprintf(a.stdout, "%s: %s\n%s %s on %s, %s, %s\n\n", r.Scenario, r.Purpose,
+		r.Subject.Name, r.Subject.Version, r.Subject.Store, load, benchresult.Counted(len(r.Runs), "run"))
 	if err := a.printTable([]string{"FIGURE", "MEDIAN", "SPREAD"}, figureRows(r)); err != nil {
 		return err
 	}
@@ -195,7 +195,7 @@ func (a *app) showObjective(r *benchresult.Result) {
 			in++
 		}
 	}
-	fmt.Fprintf(a.stdout, "objective: %s: %s, in %d of %d runs (%s)\n", o, metOrMissed(o.Met), in, len(r.Runs),
+	fmt.Fprintf(a.stdout, "objective: %s: %s, in %d of %s (%s)\n", o, metOrMissed(o.Met), in, benchresult.Counted(len(r.Runs), "run"),
 		quantileOf(r, o.Latency, o.Quantile).text(nanoseconds))
 }
 
@@ -224,7 +224,7 @@ func (a *app) showChecks(r *benchresult.Result) {
 			fmt.Fprintf(a.stdout, "run %d: %s\n", i+1, clean(n))
 		}
 		if c := run.Check; !c.OK {
-			fmt.Fprintf(a.stdout, "run %d FAILED: %d lost, %d doubled, %d out of order, %d times over a limit\n", i+1, c.Lost, c.Doubled, c.Disorder, c.Exceeded)
+			fmt.Fprintf(a.stdout, "run %d FAILED: %d lost, %d doubled, %d out of order, %s over a limit\n", i+1, c.Lost, c.Doubled, c.Disorder, benchresult.Counted(c.Exceeded, "time"))
 			for _, n := range c.Notes {
 				fmt.Fprintln(a.stdout, "  "+clean(n))
 			}

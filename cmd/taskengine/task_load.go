@@ -123,7 +123,7 @@ func (a *app) load(ctx context.Context, c *client, name, typ string) error {
 		return err
 	}
 	if l.count.Bad > 0 {
-		return exit(exitFailure, "%d lines were no good and were left out", l.count.Bad)
+		return exit(exitFailure, "lines that were no good and were left out: %d", l.count.Bad)
 	}
 	return nil
 }
