@@ -48,6 +48,12 @@ func (s *slowStore) Swap(ctx context.Context, cs ...task.Change) ([]*task.Task, 
 	return s.inspected.Swap(ctx, cs...)
 }
 
+// Note implements [storage.Tasks].
+func (s *slowStore) Note(ctx context.Context, ns ...task.Note) ([]bool, error) {
+	defer machine.Pause(s.delay)
+	return s.inspected.Note(ctx, ns...)
+}
+
 // slowTasks is slowStore for a store that can do no more than it has to.
 type slowTasks struct {
 	storage.Store

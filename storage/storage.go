@@ -56,9 +56,13 @@ type Tasks interface {
 
 	// Swap applies each change whose version still holds, in order, and returns the
 	// rows as they then are: nil where the row is gone, is at another version or may
-	// not become that state. Payload is filled in only for rows that entered Processing;
-	// Result never.
+	// not become that state. Payload and checkpoint are filled in only for rows that
+	// entered Processing; Result never.
 	Swap(ctx context.Context, cs ...task.Change) ([]*task.Task, error)
+
+	// Note writes each note into its row, which stays at its version, and says for each
+	// whether it did: see [task.Note.Apply].
+	Note(ctx context.Context, ns ...task.Note) ([]bool, error)
 
 	// Delete removes the rows that are still at that version, with all that belongs to
 	// them, and says for each whether it did.
@@ -139,7 +143,7 @@ type ReadyQuery struct {
 // A Store may implement it.
 type Inspector interface {
 	// List returns the rows that match, newest ID first, those with an ID below before
-	// (zero: from the newest), at most limit, without payload and result. It reads at
+	// (zero: from the newest), at most limit, without payload, checkpoint and result. It reads at
 	// most scan rows and returns the ID to go on from, zero at the end; a page may be
 	// short, or empty, before that. With a limit or a scan below 1 it returns no rows and
 	// a zero next.

@@ -73,7 +73,7 @@ func (t *Task) Create(to State, at, nextEventAt time.Time) {
 	}
 	t.Attempt, t.Crashes, t.Seq = 0, 0, 0
 	t.StartedAt, t.Owner = time.Time{}, ID{}
-	t.Result, t.LastError, t.History = nil, "", nil
+	t.Result, t.LastError, t.History, t.Notes = nil, "", nil, nil
 }
 
 // Apply makes c of t and reports whether it did: it does nothing and returns false
@@ -84,7 +84,7 @@ func (c Change) Apply(t *Task) bool {
 		return false
 	}
 	at := Stamp(c.At)
-	reason := cut(c.Error)
+	reason := cut(c.Error, MaxErrorText)
 	if t.State == Processing {
 		if c.To != Done {
 			t.remember(c.Outcome, at, reason)
@@ -97,6 +97,9 @@ func (c Change) Apply(t *Task) bool {
 		}
 		t.Owner = ID{}
 	}
+	if c.DropsCheckpoint(t.State) {
+		t.Notes = NewNotes(t.Progress(), nil)
+	}
 	switch c.Count {
 	case Refund:
 		t.Attempt -= min(1, t.Attempt)
@@ -107,6 +110,7 @@ func (c Change) Apply(t *Task) bool {
 	case c.To == Processing:
 		t.Attempt++
 		t.Owner, t.StartedAt = c.Owner, at
+		t.Notes = NewNotes(Progress{}, t.Checkpoint())
 	case c.To == Done:
 		t.Result, t.LastError = c.Result, ""
 	}
@@ -120,6 +124,12 @@ func (c Change) Apply(t *Task) bool {
 	t.schedule(c.NextEventAt)
 	t.Version++
 	return true
+}
+
+// DropsCheckpoint reports whether c, made of a row in state from, leaves no checkpoint: an
+// attempt that completed its work has nothing to tell the next one.
+func (c *Change) DropsCheckpoint(from State) bool {
+	return from == Processing && (c.To == Done || c.Outcome == Completed && c.To == Waiting)
 }
 
 // schedule sets NextEventAt. A task that waits is looked at again when it expires, if
@@ -143,12 +153,12 @@ func (t *Task) remember(o Outcome, at time.Time, reason string) {
 }
 
 // cut makes s what every store can keep as text: valid UTF-8 without NUL, of at most
-// MaxErrorText bytes. It copies what it shortens, so that a row does not keep all of s
+// most bytes. It copies what it shortens, so that a row does not keep all of s
 // in memory.
-func cut(s string) string {
-	if len(s) > MaxErrorText {
-		n := MaxErrorText
-		for n > MaxErrorText-utf8.UTFMax && !utf8.RuneStart(s[n]) {
+func cut(s string, most int) string {
+	if len(s) > most {
+		n := most
+		for n > most-utf8.UTFMax && !utf8.RuneStart(s[n]) {
 			n--
 		}
 		s = strings.Clone(s[:n])
@@ -156,5 +166,5 @@ func cut(s string) string {
 	if utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 {
 		return s
 	}
-	return cut(strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD"))
+	return cut(strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD"), most)
 }

@@ -55,6 +55,7 @@ type Task struct {
 	Result    []byte            // what the handler returned when it finished
 	LastError string            // why it is not done; at most MaxErrorText bytes
 	History   []Attempt         // attempts that ended without finishing the task, oldest first
+	Notes     *Notes            // what attempts said before they ended; nil is nothing
 }
 
 // Attempt is one past run of a task that did not finish it.
@@ -125,6 +126,7 @@ func (t *Task) Clone() *Task {
 	c.Headers = maps.Clone(t.Headers)
 	c.Payload = slices.Clone(t.Payload)
 	c.Result = slices.Clone(t.Result)
+	c.Notes = NewNotes(t.Progress(), slices.Clone(t.Checkpoint()))
 	c.History = slices.Clone(t.History)
 	return &c
 }

@@ -21,6 +21,7 @@ func full() *task.Task {
 		CreatedAt: at, ReadyAt: at.Add(1000), NextEventAt: at.Add(2000), ExpiresAt: at.Add(3000), StartedAt: at.Add(4000), UpdatedAt: at.Add(5000),
 		Owner: task.ID{2}, Headers: map[string]string{"a": "b"}, Payload: []byte("p"), Result: []byte("r"),
 		LastError: "e", History: []task.Attempt{{Number: 1, Error: "e"}},
+		Notes: &task.Notes{Progress: task.Progress{Done: 1, Total: 2, Message: "m", At: at}, Checkpoint: []byte("c")},
 	}
 }
 
@@ -40,7 +41,7 @@ func TestACloneIsEqualAndSharesNothing(t *testing.T) {
 	}
 	b := a.Clone()
 	b.Headers["a"] = "x"
-	b.Payload[0], b.Result[0] = 'x', 'x'
+	b.Payload[0], b.Result[0], b.Notes.Checkpoint[0] = 'x', 'x', 'x'
 	b.History[0].Error = "x"
 	if !reflect.DeepEqual(a, c) {
 		t.Errorf("changing a clone made %+v of the original", a)

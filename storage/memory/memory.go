@@ -127,6 +127,11 @@ func (s *Store) Swap(ctx context.Context, cs ...task.Change) ([]*task.Task, erro
 	return update(ctx, s, func(tx storage.Tx) ([]*task.Task, error) { return tx.Swap(ctx, cs...) })
 }
 
+// Note implements [storage.Tasks].
+func (s *Store) Note(ctx context.Context, ns ...task.Note) ([]bool, error) {
+	return update(ctx, s, func(tx storage.Tx) ([]bool, error) { return tx.Note(ctx, ns...) })
+}
+
 // Delete implements [storage.Tasks].
 func (s *Store) Delete(ctx context.Context, rs ...task.Ref) ([]bool, error) {
 	return update(ctx, s, func(tx storage.Tx) ([]bool, error) { return tx.Delete(ctx, rs...) })

@@ -94,7 +94,7 @@ func (s *Store) List(ctx context.Context, f storage.Filter, before task.ID, limi
 		next = id
 		if t := s.rows[id]; f.Match(t.State, t.Type) {
 			c := t.Clone()
-			c.Payload, c.Result = nil, nil
+			c.Payload, c.Result, c.Notes = nil, nil, task.NewNotes(c.Progress(), nil)
 			out = append(out, c)
 		}
 	}

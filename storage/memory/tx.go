@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
@@ -99,6 +100,9 @@ func stamped(t *task.Task) *task.Task {
 	c := t.Clone()
 	c.CreatedAt, c.ReadyAt, c.NextEventAt = task.Stamp(t.CreatedAt), task.Stamp(t.ReadyAt), task.Stamp(t.NextEventAt)
 	c.ExpiresAt, c.StartedAt, c.UpdatedAt = task.Stamp(t.ExpiresAt), task.Stamp(t.StartedAt), task.Stamp(t.UpdatedAt)
+	if c.Notes != nil {
+		c.Notes.Progress.At = task.Stamp(c.Notes.Progress.At)
+	}
 	return c
 }
 
@@ -119,10 +123,30 @@ func (x *tx) Swap(ctx context.Context, cs ...task.Change) ([]*task.Task, error) 
 		}
 		x.put(c.ID, now.Clone())
 		if now.State != task.Processing {
-			now.Payload = nil
+			now.Payload, now.Notes = nil, task.NewNotes(now.Progress(), nil)
 		}
 		now.Result = nil
 		out[i] = now
+	}
+	return out, nil
+}
+
+// Note implements [storage.Tasks].
+func (x *tx) Note(ctx context.Context, ns ...task.Note) ([]bool, error) {
+	if err := x.usable(ctx); err != nil {
+		return nil, err
+	}
+	out := make([]bool, len(ns))
+	for i, n := range ns {
+		old, found := x.s.rows[n.ID]
+		if !found {
+			continue
+		}
+		now := old.Clone()
+		n.Checkpoint = slices.Clone(n.Checkpoint)
+		if out[i] = n.Apply(now); out[i] {
+			x.put(n.ID, now)
+		}
 	}
 	return out, nil
 }

@@ -15,6 +15,7 @@ const (
 	Get    Call = "get"
 	Insert Call = "insert"
 	Swap   Call = "swap"
+	Note   Call = "note"
 	Delete Call = "delete"
 	Due    Call = "due"
 	Ready  Call = "ready"
@@ -121,6 +122,10 @@ func (f *faultyTasks) Insert(ctx context.Context, ts ...*task.Task) ([]storage.I
 
 func (f *faultyTasks) Swap(ctx context.Context, cs ...task.Change) ([]*task.Task, error) {
 	return verb(f, Swap, func() ([]*task.Task, error) { return f.tasks.Swap(ctx, cs...) })
+}
+
+func (f *faultyTasks) Note(ctx context.Context, ns ...task.Note) ([]bool, error) {
+	return verb(f, Note, func() ([]bool, error) { return f.tasks.Note(ctx, ns...) })
 }
 
 func (f *faultyTasks) Delete(ctx context.Context, rs ...task.Ref) ([]bool, error) {

@@ -198,12 +198,18 @@ func remarkable() map[string]func(*task.Task) {
 			t.CreatedAt = epoch.Add(time.Microsecond)
 			t.ReadyAt = epoch.Add(-time.Microsecond)
 		},
-		"before 1970":         func(t *task.Task) { t.CreatedAt = time.Unix(-1e9, 0).UTC(); t.ReadyAt = t.CreatedAt },
-		"far future":          func(t *task.Task) { t.NextEventAt = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC) },
-		"no times":            func(t *task.Task) { t.CreatedAt, t.ReadyAt, t.UpdatedAt = time.Time{}, time.Time{}, time.Time{} },
-		"all times":           func(t *task.Task) { t.NextEventAt, t.ExpiresAt, t.StartedAt = at(1), at(2), at(3) },
-		"owner":               func(t *task.Task) { t.Owner = task.ID{1, 2, 3} },
-		"error":               func(t *task.Task) { t.LastError = "connection refused" },
+		"before 1970": func(t *task.Task) { t.CreatedAt = time.Unix(-1e9, 0).UTC(); t.ReadyAt = t.CreatedAt },
+		"far future":  func(t *task.Task) { t.NextEventAt = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC) },
+		"no times":    func(t *task.Task) { t.CreatedAt, t.ReadyAt, t.UpdatedAt = time.Time{}, time.Time{}, time.Time{} },
+		"all times":   func(t *task.Task) { t.NextEventAt, t.ExpiresAt, t.StartedAt = at(1), at(2), at(3) },
+		"owner":       func(t *task.Task) { t.Owner = task.ID{1, 2, 3} },
+		"error":       func(t *task.Task) { t.LastError = "connection refused" },
+		"progress": func(t *task.Task) {
+			t.Notes = task.NewNotes(task.Progress{Done: 1<<64 - 1, Total: 1 << 63, Message: odd, At: at(4)}, t.Checkpoint())
+		},
+		"progress untold":     func(t *task.Task) { t.Notes = task.NewNotes(task.Progress{Done: 1}, nil) },
+		"checkpoint":          func(t *task.Task) { t.Notes = task.NewNotes(t.Progress(), []byte("page 7")) },
+		"checkpoint of 3 kB":  func(t *task.Task) { t.Notes = task.NewNotes(t.Progress(), pattern(3000)) },
 		"short history":       func(t *task.Task) { t.History = []task.Attempt{{}, {Number: 2, Outcome: task.Crashed}} },
 		"long history":        func(t *task.Task) { t.History = history(task.MaxHistory, task.MaxErrorText) },
 		"history out of time": func(t *task.Task) { t.History = []task.Attempt{{StartedAt: at(-1e6), EndedAt: at(-2e6)}} },
@@ -215,7 +221,7 @@ func everything(t *task.Task) {
 	edits := maps.Clone(remarkable())
 	for _, name := range []string{
 		"payload of 3 kB", "result of 1 MB", "odd type", "odd group", "odd key", "ordering key", "headers",
-		"last shard", "all times", "owner", "error", "long history",
+		"last shard", "all times", "owner", "error", "long history", "progress", "checkpoint of 3 kB",
 	} {
 		edits[name](t)
 	}

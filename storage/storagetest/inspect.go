@@ -16,7 +16,7 @@ var inspectCases = []testCase{
 			for i := len(ts) - 1; i >= 0; i-- {
 				if filter.Match(ts[i].State, ts[i].Type) {
 					c := ts[i].Clone()
-					c.Payload, c.Result = nil, nil
+					c.Payload, c.Result, c.Notes = nil, nil, task.NewNotes(c.Progress(), nil)
 					want = append(want, c)
 				}
 			}

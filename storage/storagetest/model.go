@@ -98,7 +98,7 @@ func (m *model) step() {
 
 // verb draws one call, to be made of both stores.
 func (m *model) verb() func(got, want storage.Tasks) {
-	switch n := 1 + m.rand.IntN(4); m.rand.IntN(5) {
+	switch n := 1 + m.rand.IntN(4); m.rand.IntN(6) {
 	case 0, 1:
 		ts := make([]*task.Task, n)
 		for i := range ts {
@@ -111,6 +111,12 @@ func (m *model) verb() func(got, want storage.Tasks) {
 			cs[i] = m.randomChange()
 		}
 		return func(got, want storage.Tasks) { m.swap(got, want, cs) }
+	case 4:
+		ns := make([]task.Note, n)
+		for i := range ns {
+			ns[i] = m.randomNote()
+		}
+		return func(got, want storage.Tasks) { m.note(got, want, ns) }
 	default:
 		ids := make([]task.ID, n)
 		for i := range ids {
@@ -140,7 +146,7 @@ func (m *model) randomTask() *task.Task {
 		ID: pick(m, m.ids), Version: uint64(1 + m.rand.IntN(3)), State: pick(m, task.States()),
 		Type: pick(m, modelTypes), Group: pick(m, modelGroups), Priority: uint8(m.rand.IntN(3)), Shard: uint16(m.rand.IntN(300)),
 		CreatedAt: m.randomTime(), ReadyAt: m.randomTime(), NextEventAt: m.randomTime(), ExpiresAt: m.randomTime(),
-		Payload: pattern(pick(m, modelSizes)), History: history(m.rand.IntN(3), pick(m, modelSizes)),
+		Payload: pattern(pick(m, modelSizes)), Notes: task.NewNotes(task.Progress{}, pattern(pick(m, modelSizes))), History: history(m.rand.IntN(3), pick(m, modelSizes)),
 	}
 	if m.rand.IntN(2) == 0 {
 		t.Key = fmt.Sprint("key", m.rand.IntN(5))
@@ -155,6 +161,17 @@ func (m *model) randomChange() task.Change {
 		Outcome: task.Outcome(m.rand.IntN(7)), Result: pattern(pick(m, modelSizes)),
 		Error: strings.Repeat("e", pick(m, modelSizes)), // an overlong one is cut by Apply
 	}
+}
+
+func (m *model) randomNote() task.Note {
+	n := task.Note{Ref: task.Ref{ID: pick(m, m.ids)}}
+	if m.rand.IntN(3) > 0 {
+		n.Progress = &task.Progress{Done: m.rand.Uint64(), Message: strings.Repeat("p", pick(m, modelSizes)), At: m.randomTime()}
+	}
+	if m.rand.IntN(3) > 0 {
+		n.Checkpoint = pattern(pick(m, modelSizes))
+	}
+	return n
 }
 
 func (m *model) insert(got, want storage.Tasks, ts []*task.Task) {
@@ -196,6 +213,24 @@ func (m *model) swap(got, want storage.Tasks, cs []task.Change) {
 	for i := range b {
 		m.same(a[i], b[i])
 	}
+}
+
+// note writes notes, most of them of the version that the row has.
+func (m *model) note(got, want storage.Tasks, ns []task.Note) {
+	for i := range ns {
+		if t, err := want.Get(m.f.ctx(), ns[i].ID); err == nil {
+			ns[i].Version = t.Version
+		}
+	}
+	a, err := got.Note(m.f.ctx(), ns...)
+	if err != nil {
+		m.f.Fatal(err)
+	}
+	b, err := want.Note(m.f.ctx(), ns...)
+	if err != nil {
+		m.f.Fatal(err)
+	}
+	equal(m.f, "noted", a, b)
 }
 
 func (m *model) remove(got, want storage.Tasks, ids []task.ID) {

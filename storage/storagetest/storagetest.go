@@ -51,6 +51,7 @@ func Run(t *testing.T, open func(t testing.TB) storage.Store) {
 	}{
 		{"insert", true, insertCases},
 		{"swap", true, swapCases},
+		{"note", true, noteCases},
 		{"query", true, queryCases},
 		{"delete", true, deleteCases},
 		{"update", true, updateCases},

@@ -216,7 +216,7 @@ func handedOut(t *task.Task) *task.Task {
 	c := t.Clone()
 	c.Result = nil
 	if c.State != task.Processing {
-		c.Payload = nil
+		c.Payload, c.Notes = nil, task.NewNotes(c.Progress(), nil)
 	}
 	return c
 }

@@ -53,6 +53,11 @@ func (c *Calls) Swap(ctx context.Context, cs ...task.Change) ([]*task.Task, erro
 	return change(ctx, c, func(tx storage.Tx) ([]*task.Task, error) { return tx.Swap(ctx, cs...) })
 }
 
+// Note implements [storage.Tasks].
+func (c *Calls) Note(ctx context.Context, ns ...task.Note) ([]bool, error) {
+	return change(ctx, c, func(tx storage.Tx) ([]bool, error) { return tx.Note(ctx, ns...) })
+}
+
 // Delete implements [storage.Tasks].
 func (c *Calls) Delete(ctx context.Context, rs ...task.Ref) ([]bool, error) {
 	return change(ctx, c, func(tx storage.Tx) ([]bool, error) { return tx.Delete(ctx, rs...) })

@@ -48,7 +48,7 @@ func (v *View) expected() (want map[string][]byte, err error) {
 		if r.Key != "" {
 			want[string(appendUniqueKey(nil, r.Type, r.Key))] = bytes.Clone(id[:])
 		}
-		for _, bit := range [...]fields{farHistory, farPayload, farResult} {
+		for _, bit := range [...]fields{farHistory, farPayload, farResult, farCheckpoint} {
 			if r.far&bit != 0 {
 				want[string(appendIDKey(nil, partPrefix(bit), id))] = nil
 			}

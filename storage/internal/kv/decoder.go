@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -149,6 +150,20 @@ func (d *decoder) history(base int64) []task.Attempt {
 		a.Error = d.optional(f & attemptError)
 	}
 	return h
+}
+
+// notes reads those that f says are there.
+func (d *decoder) notes(f fields, base int64) *task.Notes {
+	var p task.Progress
+	if f&hasProgress != 0 {
+		g := d.fields(firstUnknownProgress)
+		p = task.Progress{Done: d.uvarint(), Total: d.uvarint(), Message: string(d.bytes()), At: d.offset(g&progressAt, base)}
+	}
+	var checkpoint []byte
+	if f&hasCheckpoint != 0 {
+		checkpoint = slices.Clone(d.bytes())
+	}
+	return task.NewNotes(p, checkpoint)
 }
 
 // end reports whether all was read and nothing was left over.

@@ -75,7 +75,7 @@ func (v *View) listed(f storage.Filter, id task.ID, record []byte) (*task.Task, 
 			return nil, err
 		}
 	}
-	r.Payload, r.Result = nil, nil
+	r.Payload, r.Result, r.Notes = nil, nil, task.NewNotes(r.Progress(), nil)
 	return &r.Task, nil
 }
 

@@ -14,6 +14,7 @@ import (
 // The first byte of a key names the table it belongs to. The layout, where text is an
 // escaped string, time and number are eight bytes that sort, and id is sixteen:
 //
+//	c id                                           -> checkpoint too large for the record
 //	d state time id                                -> nothing
 //	h id                                           -> history too large for the record
 //	m name                                         -> about the store itself
@@ -25,15 +26,16 @@ import (
 //	r id                                           -> record
 //	u text(type) key                               -> id
 const (
-	prefixDue     = 'd'
-	prefixHistory = 'h'
-	prefixMeta    = 'm'
-	prefixNever   = 'n'
-	prefixResult  = 'o'
-	prefixPayload = 'p'
-	prefixReady   = 'q'
-	prefixRecord  = 'r'
-	prefixUnique  = 'u'
+	prefixCheckpoint = 'c'
+	prefixDue        = 'd'
+	prefixHistory    = 'h'
+	prefixMeta       = 'm'
+	prefixNever      = 'n'
+	prefixResult     = 'o'
+	prefixPayload    = 'p'
+	prefixReady      = 'q'
+	prefixRecord     = 'r'
+	prefixUnique     = 'u'
 )
 
 // TableEnd returns the first key behind the table, or the part of it, that key is in.

@@ -17,7 +17,7 @@ import (
 // program refuses a record with a bit it does not know.
 const formatRecord = 1
 
-// inlineSize is how many bytes of payload, result or history ride in the record; a
+// inlineSize is how many bytes of payload, result, checkpoint or history ride in the record; a
 // larger one has a key of its own, which changes of the row do not rewrite.
 const inlineSize = 512
 
@@ -45,13 +45,20 @@ const (
 	farHistory // the history has a key of its own
 	farPayload
 	farResult
+	hasProgress
+	_
+	hasCheckpoint
+	_
+	_
+	farCheckpoint
 	firstUnknownField
 )
 
-const far = farHistory | farPayload | farResult
+const far = farHistory | farPayload | farResult | farCheckpoint
 
-// inline are the parts of far that ride in the record, in the same order.
-const inline = hasHistory | hasPayload | hasResult
+// inline are the parts of far that ride in the record, in the same order and as far from
+// those as each other.
+const inline = hasHistory | hasPayload | hasResult | hasCheckpoint
 
 // contradict reports whether a part is said to be in two places.
 func (f fields) contradict() bool { return f&inline&(f/(farHistory/hasHistory)) != 0 }
@@ -87,6 +94,10 @@ func (r *row) fields() fields {
 	set(hasHistory, len(r.History) > 0 && r.far&farHistory == 0)
 	set(hasPayload, len(r.Payload) > 0 && r.far&farPayload == 0)
 	set(hasResult, len(r.Result) > 0 && r.far&farResult == 0)
+	if r.Notes != nil {
+		set(hasProgress, r.Notes.Progress != task.Progress{})
+		set(hasCheckpoint, len(r.Notes.Checkpoint) > 0 && r.far&farCheckpoint == 0)
+	}
 	return f
 }
 
@@ -142,6 +153,12 @@ func appendRecord(b []byte, r *row) []byte {
 	if f&hasResult != 0 {
 		b = appendString(b, r.Result)
 	}
+	if f&hasProgress != 0 {
+		b = appendProgress(b, base, r.Notes.Progress)
+	}
+	if f&hasCheckpoint != 0 {
+		b = appendString(b, r.Notes.Checkpoint)
+	}
 	return b
 }
 
@@ -173,6 +190,24 @@ func appendHeaders(b []byte, h map[string]string) []byte {
 		b = appendString(b, h[name])
 	}
 	return b
+}
+
+// The optional fields of a progress.
+const (
+	progressAt fields = 1 << iota
+	firstUnknownProgress
+)
+
+func appendProgress(b []byte, base int64, p task.Progress) []byte {
+	var f fields
+	if !p.At.IsZero() {
+		f |= progressAt
+	}
+	b = binary.AppendUvarint(b, uint64(f))
+	b = binary.AppendUvarint(b, p.Done)
+	b = binary.AppendUvarint(b, p.Total)
+	b = appendString(b, p.Message)
+	return appendOffset(b, f&progressAt, base, p.At)
 }
 
 // The optional fields of an attempt.
@@ -268,6 +303,9 @@ func decodeRecord(id task.ID, b []byte, in *interner) (*row, error) {
 	}
 	if f&hasResult != 0 {
 		r.Result = slices.Clone(d.bytes())
+	}
+	if f&(hasProgress|hasCheckpoint) != 0 {
+		r.Notes = d.notes(f, base)
 	}
 	return r, d.end("record", id)
 }

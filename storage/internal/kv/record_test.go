@@ -29,6 +29,7 @@ func full() *row {
 	r.Key, r.OrderingKey, r.Crashes, r.ExpiresAt = "k", "o", 2, moment.Add(-time.Hour)
 	r.Headers = map[string]string{"b": "2", "a": "1", "": ""}
 	r.LastError, r.Result = "failed", []byte("r")
+	r.Notes = task.NewNotes(task.Progress{Done: 7, Total: 9, Message: "pages", At: moment}, []byte("page 7"))
 	r.History = []task.Attempt{{}, {Number: 3, StartedAt: moment, EndedAt: moment, Owner: task.ID{1}, Outcome: task.Crashed, Error: "e"}}
 	return r
 }
@@ -36,6 +37,7 @@ func full() *row {
 func TestRecordComesBack(t *testing.T) {
 	distant := full()
 	distant.History, distant.Payload, distant.Result, distant.far = nil, nil, nil, far
+	distant.Notes.Checkpoint = nil
 	for name, r := range map[string]*row{
 		"typical": typical(), "full": full(), "empty": {Task: task.Task{State: task.Waiting}}, "parts elsewhere": distant,
 	} {

@@ -223,6 +223,11 @@ func (s *state) insert(t *task.Task) (existing task.ID, err error) {
 	if err := s.putPart(r, farResult, &r.Result); err != nil {
 		return task.ID{}, err
 	}
+	if r.Notes != nil {
+		if err := s.putCheckpoint(r); err != nil {
+			return task.ID{}, err
+		}
+	}
 	if err := s.putRecord(r); err != nil {
 		return task.ID{}, err
 	}
@@ -313,6 +318,11 @@ func (s *state) swap(c *task.Change) (*task.Task, error) {
 			return nil, err
 		}
 	}
+	if old.far&farCheckpoint != 0 && c.DropsCheckpoint(old.State) {
+		if err := s.recall(now, farCheckpoint); err != nil {
+			return nil, err
+		}
+	}
 	if out.State == task.Done {
 		if err := s.putPart(now, farResult, &now.Result); err != nil {
 			return nil, err
@@ -330,16 +340,57 @@ func (s *state) swap(c *task.Change) (*task.Task, error) {
 	return out, s.handOut(out, now)
 }
 
-// handOut makes t, which shares memory with r, the caller's own: with the payload if
-// it has just been grabbed, and without a result.
+// handOut makes t, which shares memory with r, the caller's own: with the payload and the
+// checkpoint if it has just been grabbed, and without a result.
 func (s *state) handOut(t *task.Task, r *row) (err error) {
-	t.Result, t.Payload = nil, nil
+	t.Result, t.Payload, t.Notes = nil, nil, task.NewNotes(r.Progress(), nil)
 	if t.State == task.Processing {
-		t.Payload, err = s.part(r, farPayload, r.Payload)
+		if t.Payload, err = s.part(r, farPayload, r.Payload); err != nil {
+			return err
+		}
+		if t.Notes, err = s.notes(r); err != nil {
+			return err
+		}
 	}
 	t.Headers = cloneHeaders(t.Headers)
 	t.History = slices.Clone(t.History)
-	return err
+	return nil
+}
+
+// Note implements [storage.Tasks].
+func (tx *Tx) Note(ctx context.Context, ns ...task.Note) (out []bool, err error) {
+	err = tx.do(ctx, "note", func() error {
+		out = make([]bool, len(ns))
+		for i := range ns {
+			if out[i], err = tx.jot(&ns[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// jot writes one note into its row.
+func (s *state) jot(n *task.Note) (bool, error) {
+	old, err := s.row(n.ID)
+	if err != nil || old == nil {
+		return false, err
+	}
+	now := &row{Task: old.Task, far: old.far}
+	if !n.Apply(&now.Task) {
+		return false, nil
+	}
+	if n.Checkpoint != nil {
+		if err := s.putCheckpoint(now); err != nil {
+			return false, err
+		}
+	}
+	s.note(now.ID, now)
+	return true, s.putRecord(now)
 }
 
 // Delete implements [storage.Tasks].
@@ -369,7 +420,7 @@ func (s *state) remove(ref task.Ref) (bool, error) {
 	if err := s.dropEntries(); err != nil {
 		return false, err
 	}
-	for _, bit := range [...]fields{farHistory, farPayload, farResult} {
+	for _, bit := range [...]fields{farHistory, farPayload, farResult, farCheckpoint} {
 		if old.far&bit != 0 {
 			if err := s.dropPart(old, bit); err != nil {
 				return false, err

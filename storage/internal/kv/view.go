@@ -63,6 +63,15 @@ func (v *View) farHistory(r *row) ([]task.Attempt, error) {
 	return decodeHistory(r.ID, r.base(), value)
 }
 
+// notes returns the notes of r in memory of their own.
+func (v *View) notes(r *row) (*task.Notes, error) {
+	if r.Notes == nil && r.far&farCheckpoint == 0 {
+		return nil, nil
+	}
+	checkpoint, err := v.part(r, farCheckpoint, r.Checkpoint())
+	return task.NewNotes(r.Progress(), checkpoint), err
+}
+
 // whole returns all of r in memory of its own.
 func (v *View) whole(r *row) (t *task.Task, err error) {
 	t = r.Task.Clone()
@@ -70,6 +79,9 @@ func (v *View) whole(r *row) (t *task.Task, err error) {
 		return nil, err
 	}
 	if t.Result, err = v.part(r, farResult, r.Result); err != nil {
+		return nil, err
+	}
+	if t.Notes, err = v.notes(r); err != nil {
 		return nil, err
 	}
 	if r.far&farHistory != 0 {

@@ -60,6 +60,8 @@ func partPrefix(bit fields) byte {
 		return prefixHistory
 	case farPayload:
 		return prefixPayload
+	case farCheckpoint:
+		return prefixCheckpoint
 	default:
 		return prefixResult
 	}
@@ -75,6 +77,14 @@ func (s *state) putPart(r *row, bit fields, part *[]byte) error {
 	}
 	*part = append([]byte(nil), *part...)
 	return s.recall(r, bit)
+}
+
+// putCheckpoint puts the checkpoint of r where it belongs.
+func (s *state) putCheckpoint(r *row) error {
+	checkpoint := r.Checkpoint()
+	err := s.putPart(r, farCheckpoint, &checkpoint)
+	r.Notes = task.NewNotes(r.Progress(), checkpoint)
+	return err
 }
 
 // recall drops the key that a part had of its own, if it had one.
@@ -125,4 +135,8 @@ func cloneHeaders(h map[string]string) map[string]string {
 func stamp(t *task.Task) {
 	t.CreatedAt, t.ReadyAt, t.NextEventAt = task.Stamp(t.CreatedAt), task.Stamp(t.ReadyAt), task.Stamp(t.NextEventAt)
 	t.ExpiresAt, t.StartedAt, t.UpdatedAt = task.Stamp(t.ExpiresAt), task.Stamp(t.StartedAt), task.Stamp(t.UpdatedAt)
+	if p := t.Progress(); p.At != task.Stamp(p.At) {
+		p.At = task.Stamp(p.At)
+		t.Notes = task.NewNotes(p, t.Checkpoint())
+	}
 }
