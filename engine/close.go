@@ -66,7 +66,7 @@ func (e *Engine) shutdown(ctx context.Context) {
 	}
 	e.stop() // the writers finish what is pending
 	e.duties.Wait()
-	e.pool.dismiss()
+	e.crew.Dismiss()
 	close(e.gone)
 }
 

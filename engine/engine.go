@@ -15,6 +15,7 @@ import (
 	"github.com/taskengine/taskengine/engine/internal/core"
 	"github.com/taskengine/taskengine/engine/policy"
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/internal/crew"
 	"github.com/taskengine/taskengine/storage"
 )
 
@@ -50,8 +51,8 @@ type Engine struct {
 	types       map[string]*typeInfo // read only
 	unknown     *typeInfo            // of types that are not configured; read only
 
-	inbox inbox // what nobody has told the core yet
-	pool  *pool // calls the handlers
+	inbox inbox                // what nobody has told the core yet
+	crew  *crew.Crew[*attempt] // calls the handlers
 
 	mu               sync.Mutex
 	core             *core.Core           // guarded by mu
@@ -177,7 +178,7 @@ func newEngine(c Config) (*Engine, error) {
 		failed: make(chan struct{}), surveyed: make(chan struct{}), drained: make(chan struct{}), gone: make(chan struct{}),
 	}
 	e.submissions.New = newSubmission
-	e.pool = newPool(e.handle)
+	e.crew = crew.New(e.handle)
 	for name, p := range c.Policies.Types {
 		e.types[name] = newTypeInfo(c.Policies, p)
 	}
@@ -230,7 +231,7 @@ func (e *Engine) collect() {
 		for _, run := range r.Runs {
 			e.begin(run)
 		}
-		e.pool.add(e.begun...)
+		e.crew.Add(e.begun...)
 		clear(e.begun)
 		e.begun = e.begun[:0]
 	}

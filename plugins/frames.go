@@ -42,6 +42,13 @@ func (h *Host) fill(s *session, frame *wire.ToHandler) filled {
 	return something
 }
 
+// waiting returns how many calls no session has taken yet.
+func (h *Host) waiting() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.queue.n
+}
+
 func (h *Host) take(s *session, frame *wire.ToHandler) {
 	size := 0
 	for c := h.queue.first; c != nil; c = h.queue.first {

@@ -1,102 +1,106 @@
-package engine
+// Package crew has goroutines that work off a line of things to do.
+package crew
 
 import (
 	"runtime"
 	"sync"
 )
 
-// maxIdle is how many goroutines stay to wait for the next attempt when there is none: a
+// maxIdle is how many goroutines stay to wait for the next job when there is none: a
 // goroutine that has grown its stack once need not do so again.
-const maxIdle = 256
+const maxIdle = 1024
 
-// pool calls handlers, each attempt at once: there is a goroutine for every one that
-// does not return. They take attempts from one line, and whoever takes one while others
-// stand there calls one more goroutine to it. So handlers that return quickly are called
-// one after the other by few goroutines, without waking one for each; Go's scheduler
-// wakes its threads the same way.
-type pool struct {
-	handle func(*attempt)
+// Crew does jobs, each at once: there is a goroutine for every one that takes its time.
+// They take jobs from one line, and whoever takes one while others stand there calls one
+// more goroutine to it. So jobs that are quickly done are done one after the other by few
+// goroutines, without starting or waking one for each; Go's scheduler wakes its threads
+// the same way. Its methods may be called from any goroutine.
+type Crew[T any] struct {
+	do     func(T)
 	atOnce int           // goroutines that may be on their way at a time: one for each thread that can run
 	wake   chan struct{} // a token for each idle goroutine that is called
 
 	mu        sync.Mutex
-	line      []*attempt // guarded by mu: attempts to be made, from next on
-	next      int        // guarded by mu
-	idle      int        // guarded by mu: goroutines that wait for a token
-	coming    int        // guarded by mu: goroutines that were called and are not at the line yet
-	dismissed bool       // guarded by mu: nobody waits any more
+	line      []T  // guarded by mu: jobs to be done, from next on
+	next      int  // guarded by mu
+	idle      int  // guarded by mu: goroutines that wait for a token
+	coming    int  // guarded by mu: goroutines that were called and are not at the line yet
+	dismissed bool // guarded by mu: nobody waits any more
 }
 
-func newPool(handle func(*attempt)) *pool {
-	return &pool{handle: handle, atOnce: runtime.GOMAXPROCS(0), wake: make(chan struct{}, maxIdle)}
+// New returns a crew that does a job by calling do, which may end its goroutine. Who
+// makes one owes it a Dismiss.
+func New[T any](do func(T)) *Crew[T] {
+	return &Crew[T]{do: do, atOnce: runtime.GOMAXPROCS(0), wake: make(chan struct{}, maxIdle)}
 }
 
-// add has the handlers of attempts called.
-func (p *pool) add(as ...*attempt) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.line = append(p.line, as...)
-	p.call()
+// Add has jobs done, begun in their order. It does not wait, and keeps no reference to
+// the slice.
+func (c *Crew[T]) Add(jobs ...T) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.line = append(c.line, jobs...)
+	c.call()
 }
 
-// dismiss sends home whoever is idle, now and later.
-func (p *pool) dismiss() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.dismissed = true
-	p.coming += p.idle
-	for ; p.idle > 0; p.idle-- {
-		p.wake <- struct{}{}
+// Dismiss sends home whoever is idle, now and later. Jobs that are added all the same are
+// done.
+func (c *Crew[T]) Dismiss() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.dismissed = true
+	c.coming += c.idle
+	for ; c.idle > 0; c.idle-- {
+		c.wake <- struct{}{}
 	}
 }
 
-// call has one more goroutine come if somebody stands in line. It is called with mu
-// held.
-func (p *pool) call() {
-	if p.next == len(p.line) || p.coming >= p.atOnce {
+// call has one more goroutine come if a job stands in line. It is called with mu held.
+func (c *Crew[T]) call() {
+	if c.next == len(c.line) || c.coming >= c.atOnce {
 		return
 	}
-	p.coming++
-	if p.idle == 0 {
-		go p.work()
+	c.coming++
+	if c.idle == 0 {
+		go c.work()
 		return
 	}
-	p.idle--
-	p.wake <- struct{}{} // never waits for mu: who is idle takes it without
+	c.idle--
+	c.wake <- struct{}{} // never waits for mu: who is idle takes it without
 }
 
-// work makes one attempt after the other, until there is none and enough others wait.
-func (p *pool) work() {
-	p.arrive()
-	for a := p.take(); a != nil; a = p.take() {
-		p.handle(a)
+// work does one job after the other, until there is none and enough others wait.
+func (c *Crew[T]) work() {
+	c.arrive()
+	for job, ok := c.take(); ok; job, ok = c.take() {
+		c.do(job)
 	}
 }
 
-func (p *pool) arrive() {
-	p.mu.Lock()
-	p.coming--
-	p.mu.Unlock()
+func (c *Crew[T]) arrive() {
+	c.mu.Lock()
+	c.coming--
+	c.mu.Unlock()
 }
 
-// take returns the next attempt, and nil when the goroutine is to go home.
-func (p *pool) take() *attempt {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for p.next == len(p.line) {
-		p.line, p.next = p.line[:0], 0
-		if p.dismissed || p.idle == maxIdle {
-			return nil
+// take returns the next job, and false when the goroutine is to go home.
+func (c *Crew[T]) take() (job T, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.next == len(c.line) {
+		c.line, c.next = c.line[:0], 0
+		if c.dismissed || c.idle == maxIdle {
+			return job, false
 		}
-		p.idle++
-		p.mu.Unlock()
-		<-p.wake
-		p.mu.Lock()
-		p.coming--
+		c.idle++
+		c.mu.Unlock()
+		<-c.wake
+		c.mu.Lock()
+		c.coming--
 	}
-	a := p.line[p.next]
-	p.line[p.next] = nil
-	p.next++
-	p.call()
-	return a
+	var none T
+	job, c.line[c.next] = c.line[c.next], none
+	c.next++
+	c.call()
+	return job, true
 }

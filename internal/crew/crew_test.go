@@ -1,109 +1,114 @@
-package engine
+package crew
 
 import (
 	"runtime"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
-
-	"github.com/taskengine/taskengine/engine/internal/core"
 )
 
-func attempts(n int) []*attempt {
-	as := make([]*attempt, n)
-	for i := range as {
-		as[i] = &attempt{Run: core.Run{Type: "t"}}
+func jobs(n int) []int {
+	js := make([]int, n)
+	for i := range js {
+		js[i] = i
 	}
-	return as
+	return js
 }
 
-// However many handlers do not return, the next attempt is made.
-func TestPoolCallsEveryHandlerWhileOthersBlock(t *testing.T) {
+// However many jobs are not done, the next one is begun.
+func TestEveryJobIsBegunWhileOthersBlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
-		var begun, returned atomic.Int32
-		p := newPool(func(*attempt) {
+		var begun, done atomic.Int32
+		c := New(func(int) {
 			begun.Add(1)
 			<-release
-			returned.Add(1)
+			done.Add(1)
 		})
-		for _, n := range []int{1, 2 * maxIdle, 3, 1} { // more than may stay idle later
+		for _, n := range []int{1, 2 * maxIdle, 0, 3, 1} { // more than may stay idle later
 			before := begun.Load()
-			p.add(attempts(n)...)
+			c.Add(jobs(n)...)
 			synctest.Wait()
 			if got := begun.Load() - before; got != int32(n) {
-				t.Fatalf("%d of %d handlers were called while others blocked", got, n)
+				t.Fatalf("%d of %d jobs were begun while others blocked", got, n)
 			}
 		}
 		close(release)
 		synctest.Wait()
-		if p.idle != maxIdle || p.coming != 0 {
-			t.Errorf("%d goroutines are idle (want %d), %d on their way", p.idle, maxIdle, p.coming)
+		if c.idle != maxIdle || c.coming != 0 {
+			t.Errorf("%d goroutines are idle (want %d), %d on their way", c.idle, maxIdle, c.coming)
 		}
-		p.add(attempts(1000)...) // by those who were idle
+		c.Add(jobs(1000)...) // for those who were idle
 		synctest.Wait()
-		if got := returned.Load(); got != 2*maxIdle+5+1000 {
-			t.Errorf("%d handlers returned", got)
+		if got := done.Load(); got != 2*maxIdle+5+1000 {
+			t.Errorf("%d jobs were done", got)
 		}
-		p.dismiss() // or synctest finds those who stayed
+		c.Dismiss() // or synctest finds those who stayed
 	})
 }
 
 // However long the line, few goroutines are called to it at a time: those who are there
-// already may take all of it.
-func TestPoolCallsFewGoroutinesAtATime(t *testing.T) {
+// already may take all of it. Who is first in it is first.
+func TestFewGoroutinesAreCalledAtATimeAndJobsKeepTheirOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var handled, coming atomic.Int32
-		var p *pool
-		p = newPool(func(*attempt) {
-			handled.Add(1)
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			coming.Store(max(coming.Load(), int32(p.coming)))
+		var done, coming atomic.Int32
+		var c *Crew[int]
+		c = New(func(job int) {
+			done.Add(1)
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			coming.Store(max(coming.Load(), int32(c.coming)))
+			if c.next < len(c.line) && c.line[c.next] <= job {
+				t.Errorf("job %d was begun before job %d", job, c.line[c.next])
+			}
 		})
-		p.add(attempts(10_000)...)
+		c.Add(jobs(10_000)...)
 		synctest.Wait()
-		if handled.Load() != 10_000 {
-			t.Errorf("%d of 10000 were handled", handled.Load())
+		if done.Load() != 10_000 {
+			t.Errorf("%d of 10000 jobs were done", done.Load())
 		}
 		if most := coming.Load(); most > int32(runtime.GOMAXPROCS(0)) {
 			t.Errorf("%d goroutines were on their way at a time", most)
 		}
-		p.dismiss()
+		c.Dismiss()
 	})
 }
 
-// A goroutine that a handler ends takes nobody's turn with it.
-func TestPoolSurvivesHandlersThatEndTheirGoroutine(t *testing.T) {
+// A goroutine that a job ends takes nobody's turn with it.
+func TestJobsThatEndTheirGoroutineDoNoHarm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var handled atomic.Int32
-		p := newPool(func(*attempt) {
-			handled.Add(1)
+		var done atomic.Int32
+		c := New(func(int) {
+			done.Add(1)
 			runtime.Goexit()
 		})
 		for range 3 {
-			p.add(attempts(100)...)
+			c.Add(jobs(100)...)
 			synctest.Wait()
 		}
-		if handled.Load() != 300 || p.idle != 0 {
-			t.Errorf("%d of 300 were handled, %d goroutines idle", handled.Load(), p.idle)
+		if done.Load() != 300 || c.idle != 0 {
+			t.Errorf("%d of 300 jobs were done, %d goroutines idle", done.Load(), c.idle)
 		}
-		p.dismiss()
+		c.Dismiss()
 	})
 }
 
-func TestPoolSendsHomeWhoComesBackAfterDismissal(t *testing.T) {
+func TestWhoComesBackAfterDismissalGoesHome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
-		p := newPool(func(*attempt) { <-release })
-		p.add(attempts(10)...)
+		var done atomic.Int32
+		c := New(func(int) {
+			<-release
+			done.Add(1)
+		})
+		c.Add(jobs(10)...)
 		synctest.Wait()
-		p.dismiss()
-		p.add(attempts(1)...) // a drain that ran out of time still begins what was grabbed
+		c.Dismiss()
+		c.Add(7) // a drain that ran out of time still begins what was taken on
 		close(release)
 		synctest.Wait()
-		if p.idle != 0 {
-			t.Errorf("%d goroutines stayed", p.idle)
+		if c.idle != 0 || done.Load() != 11 {
+			t.Errorf("%d goroutines stayed, %d of 11 jobs were done", c.idle, done.Load())
 		}
 	})
 }

@@ -14,7 +14,9 @@
 // sees what its submitter gave, the fencing token t.Ref(), Attempt and Crashes. Its
 // context ends at the attempt's deadline and when the task is cancelled; a handler
 // that goes on for longer than the host's grace is killed with its process. A panic
-// is an error of its task, with the stack, and the process goes on.
+// is an error of its task, with the stack, and the process goes on. Goroutines are used
+// again for other tasks: what a handler does to its own, such as [runtime.LockOSThread],
+// it has to undo.
 //
 // What the program writes to its standard output and error goes to the host's log,
 // line by line; lines of package slog's JSON handler keep their level and fields.

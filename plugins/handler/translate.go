@@ -9,15 +9,14 @@ import (
 	"github.com/taskengine/taskengine/plugins/internal/wire"
 )
 
-// taskOf makes the task that a handler sees.
-func taskOf(run *wire.Run) *task.Task {
-	t := &task.Task{
+// fillIn makes t the task that a handler sees.
+func fillIn(t *task.Task, run *wire.Run) {
+	*t = task.Task{
 		Version: run.GetVersion(), State: task.Processing, Type: run.GetType(), Priority: uint8(run.GetPriority()),
 		Key: run.GetKey(), OrderingKey: run.GetOrderingKey(), Attempt: run.GetAttempt(), Crashes: run.GetCrashes(),
 		Headers: run.GetHeaders(), Payload: run.GetPayload(),
 	}
 	copy(t.ID[:], run.GetTaskId())
-	return t
 }
 
 // finishOf makes the answer to a run of what came of it.

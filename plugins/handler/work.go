@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/internal/crew"
 	"github.com/taskengine/taskengine/plugins/internal/wire"
 )
 
@@ -52,8 +53,10 @@ func (w *worker) Work(stream grpc.BidiStreamingServer[wire.ToHandler, wire.FromH
 	defer cancel(nil)
 	s := &shift{
 		handlers: w.program.Handlers, slots: slots, ctx: ctx, maxResult: welcome.GetMaxResultBytes(),
-		wake: make(chan struct{}, 1), running: make(map[uint64]context.CancelCauseFunc, slots),
+		wake: make(chan struct{}, 1), running: make(map[uint64]*run, slots),
 	}
+	s.crew = crew.New(s.work)
+	defer s.crew.Dismiss()
 	err = stream.Send(&wire.FromHandler{Hello: w.hello(slots), Credits: uint32(slots)})
 	if err != nil {
 		return err
@@ -91,12 +94,13 @@ type shift struct {
 	handlers  Handlers
 	slots     int
 	maxResult uint64
-	ctx       context.Context // of all runs; ends with the stream
-	wake      chan struct{}   // tells send that there is something
-	runs      sync.WaitGroup
+	ctx       context.Context  // of all runs; ends with the stream
+	wake      chan struct{}    // tells send that there is something
+	crew      *crew.Crew[*run] // calls the handlers
+	runs      sync.WaitGroup   // that are not answered
 
 	mu      sync.Mutex // guards what follows
-	running map[uint64]context.CancelCauseFunc
+	running map[uint64]*run
 	out     []*wire.Finish // to be sent
 	pong    uint64         // to be sent, if not 0
 }
@@ -108,9 +112,7 @@ func (s *shift) receive(stream grpc.BidiStreamingServer[wire.ToHandler, wire.Fro
 		if err != nil {
 			return err
 		}
-		for _, run := range frame.GetRuns() {
-			s.begin(run)
-		}
+		s.begin(frame.GetRuns())
 		for _, c := range frame.GetCancels() {
 			s.stop(c)
 		}
@@ -123,30 +125,32 @@ func (s *shift) receive(stream grpc.BidiStreamingServer[wire.ToHandler, wire.Fro
 	}
 }
 
-func (s *shift) begin(run *wire.Run) {
-	h := s.handlers[run.GetType()]
-	if h == nil {
-		s.answer(refuse(run, fmt.Sprintf("the program does not serve the type %q", run.GetType())))
+// begin has the handlers of the runs called for which there are a handler and a slot.
+func (s *shift) begin(runs []*wire.Run) {
+	if len(runs) == 0 {
 		return
 	}
-	ctx, cancel := context.WithCancelCause(s.ctx)
-	if !s.admit(run.GetRunId(), cancel) {
-		cancel(nil)
-		s.answer(refuse(run, fmt.Sprintf("the program runs %d tasks already", s.slots)))
-		return
-	}
-	s.runs.Go(func() { s.run(ctx, h, run) })
-}
-
-// admit gives a slot to a run if there is one.
-func (s *shift) admit(runID uint64, cancel context.CancelCauseFunc) bool {
+	admitted := make([]*run, 0, len(runs))
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.running) >= s.slots {
-		return false
+	for _, w := range runs {
+		h := s.handlers[w.GetType()]
+		switch {
+		case h == nil:
+			s.out = append(s.out, refuse(w, fmt.Sprintf("the program does not serve the type %q", w.GetType())))
+		case len(s.running) >= s.slots:
+			s.out = append(s.out, refuse(w, fmt.Sprintf("the program runs %d tasks already", s.slots)))
+		default:
+			r := newRun(w, h, s.ctx)
+			s.running[r.id] = r
+			admitted = append(admitted, r)
+		}
 	}
-	s.running[runID] = cancel
-	return true
+	s.runs.Add(len(admitted))
+	s.mu.Unlock()
+	if len(admitted) < len(runs) {
+		s.notify()
+	}
+	s.crew.Add(admitted...)
 }
 
 func refuse(run *wire.Run, why string) *wire.Finish {
@@ -155,9 +159,9 @@ func refuse(run *wire.Run, why string) *wire.Finish {
 
 func (s *shift) stop(c *wire.Cancel) {
 	s.mu.Lock()
-	cancel := s.running[c.GetRunId()]
+	r := s.running[c.GetRunId()]
 	s.mu.Unlock()
-	if cancel == nil {
+	if r == nil {
 		return
 	}
 	cause := context.Canceled
@@ -167,25 +171,20 @@ func (s *shift) stop(c *wire.Cancel) {
 	if m := c.GetMessage(); m != "" && m != cause.Error() {
 		cause = fmt.Errorf("%w: %s", cause, m)
 	}
-	cancel(cause)
+	r.stop(cause)
 }
 
-// run runs one attempt and answers it, whatever the handler does.
-func (s *shift) run(ctx context.Context, h task.Handler, run *wire.Run) {
+// work calls the handler of r and answers, whatever the handler does.
+func (s *shift) work(r *run) {
 	var verdict task.Verdict
 	returned := false
 	defer func() {
 		if !returned {
 			verdict = task.VerdictOf(nil, task.WithClass("panic", lostControl(recover())))
 		}
-		s.answer(finishOf(run.GetRunId(), verdict, s.maxResult))
+		s.answer(r, finishOf(r.id, verdict, s.maxResult))
 	}()
-	if at := run.GetDeadline(); at != 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadline(ctx, time.UnixMicro(at))
-		defer cancel()
-	}
-	result, err := h.Handle(ctx, taskOf(run))
+	result, err := r.handler.Handle(r, &r.task)
 	verdict, returned = task.VerdictOf(result, err), true
 }
 
@@ -196,17 +195,15 @@ func lostControl(panicked any) error {
 	return fmt.Errorf("panic: %v\n%s", panicked, debug.Stack())
 }
 
-// answer queues f to be sent and frees the slot of its run.
-func (s *shift) answer(f *wire.Finish) {
+// answer queues f to be sent and frees the slot of r, whose answer it is.
+func (s *shift) answer(r *run, f *wire.Finish) {
 	s.mu.Lock()
-	cancel := s.running[f.GetRunId()]
-	delete(s.running, f.GetRunId())
+	delete(s.running, r.id)
 	s.out = append(s.out, f)
 	s.mu.Unlock()
-	if cancel != nil {
-		cancel(nil)
-	}
+	r.finish()
 	s.notify()
+	s.runs.Done()
 }
 
 func (s *shift) notify() {

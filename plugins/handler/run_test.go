@@ -1,0 +1,121 @@
+package handler
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/taskengine/taskengine/plugins/internal/wire"
+)
+
+var (
+	errHost  = errors.New("the host asks for it")
+	errShift = errors.New("the host is gone")
+)
+
+// The context of a run says what the standard library's says, no matter whether somebody
+// looked at it before something happened, or looks only afterwards.
+func TestARunIsTheContextThatTheStandardLibraryMakes(t *testing.T) {
+	const timeout = time.Second
+	for name, c := range map[string]struct {
+		deadline bool
+		happens  func(stop, endShift func(error))
+	}{
+		"nothing":                       {happens: func(_, _ func(error)) {}},
+		"nothing yet":                   {deadline: true, happens: func(_, _ func(error)) {}},
+		"the deadline":                  {deadline: true, happens: func(_, _ func(error)) { time.Sleep(2 * timeout) }},
+		"the host stops it":             {happens: func(stop, _ func(error)) { stop(errHost) }},
+		"the host stops it twice":       {happens: func(stop, _ func(error)) { stop(errHost); stop(errShift) }},
+		"the host stops it in time":     {deadline: true, happens: func(stop, _ func(error)) { stop(errHost); time.Sleep(2 * timeout) }},
+		"the host stops it too late":    {deadline: true, happens: func(stop, _ func(error)) { time.Sleep(2 * timeout); stop(errHost) }},
+		"the shift ends":                {happens: func(_, end func(error)) { end(errShift) }},
+		"the shift ends in time":        {deadline: true, happens: func(_, end func(error)) { end(errShift); time.Sleep(2 * timeout) }},
+		"the shift ends after the host": {happens: func(stop, end func(error)) { stop(errHost); end(errShift) }},
+		"the host stops it after that":  {happens: func(stop, end func(error)) { end(errShift); stop(errHost) }},
+	} {
+		for _, lookBefore := range []bool{true, false} {
+			synctest.Test(t, func(t *testing.T) {
+				shift, endShift := context.WithCancelCause(context.Background())
+				defer endShift(nil)
+				w := &wire.Run{RunId: 1}
+				std, stop := context.WithCancelCause(shift)
+				defer stop(nil)
+				if c.deadline {
+					at := time.Now().Add(timeout)
+					w.Deadline = at.UnixMicro()
+					var stopTimer context.CancelFunc
+					std, stopTimer = context.WithDeadline(std, at)
+					defer stopTimer()
+				}
+				r := newRun(w, nil, shift)
+				defer r.finish()
+				if lookBefore {
+					r.Done()
+				}
+				c.happens(func(cause error) { stop(cause); r.stop(cause) }, endShift)
+				synctest.Wait()
+				if got, want := look(r), look(std); got != want {
+					t.Errorf("%s, looked at before: %t: it is %+v, want %+v", name, lookBefore, got, want)
+				}
+			})
+		}
+	}
+}
+
+// seen is what there is to see of a context.
+type seen struct {
+	err, cause  error
+	done        bool
+	deadline    time.Time
+	hasDeadline bool
+	derived     error // of a context that is derived from it
+}
+
+func look(ctx context.Context) seen {
+	derived, cancel := context.WithCancel(ctx)
+	defer cancel()
+	s := seen{err: ctx.Err(), cause: context.Cause(ctx), derived: context.Cause(derived)}
+	s.deadline, s.hasDeadline = ctx.Deadline()
+	select {
+	case <-ctx.Done():
+		s.done = true
+	default:
+	}
+	return s
+}
+
+// What a handler started and forgot must not outlive its run.
+func TestAFinishedRunEnds(t *testing.T) {
+	for _, lookBefore := range []bool{true, false} {
+		r := newRun(&wire.Run{Deadline: time.Now().Add(time.Hour).UnixMicro()}, nil, context.Background())
+		if lookBefore {
+			r.Done()
+		}
+		r.finish()
+		if got := look(r); got.err != context.Canceled || !got.done || got.derived != context.Canceled {
+			t.Errorf("looked at before: %t: %+v", lookBefore, got)
+		}
+	}
+}
+
+func TestARunNobodyLooksAtLeavesNoTrace(t *testing.T) {
+	shift := &countingContext{Context: t.Context()}
+	r := newRun(&wire.Run{RunId: 1, Deadline: 1}, nil, shift)
+	if at, ok := r.Deadline(); !ok || !at.Equal(time.UnixMicro(1)) {
+		t.Errorf("its deadline is %v, %t", at, ok)
+	}
+	r.finish()
+	if shift.asked > 0 {
+		t.Errorf("the shift's context was asked %d times", shift.asked)
+	}
+}
+
+// countingContext counts how often somebody wants to end with it.
+type countingContext struct {
+	context.Context
+	asked int
+}
+
+func (c *countingContext) Done() <-chan struct{} { c.asked++; return c.Context.Done() }
