@@ -1,0 +1,82 @@
+// What a handler may answer besides a plain result and a plain error.
+
+/** More about a failure. */
+export interface FailureOptions {
+  /** What kind it is, for the rules of the type's retry policy. */
+  class?: string;
+  /** What led to it. */
+  cause?: unknown;
+}
+
+/** The task failed, and no retry can mend it. Throw it. */
+export class Permanent extends Error {
+  override readonly name: string = "Permanent";
+  readonly class: string;
+
+  constructor(message: string, options: FailureOptions = {}) {
+    super(message, options);
+    this.class = options.class ?? "";
+  }
+}
+
+/** The attempt failed, and the next one shall come after a delay of its own choice. Throw it. */
+export class RetryIn extends Error {
+  override readonly name: string = "RetryIn";
+  readonly class: string;
+  /** Milliseconds until the next attempt, instead of the policy's delay. */
+  readonly delay: number;
+
+  /** @param delay milliseconds, 0 or more */
+  constructor(delay: number, message: string, options: FailureOptions = {}) {
+    super(message, options);
+    this.delay = finite(delay, "a delay");
+    this.class = options.class ?? "";
+  }
+}
+
+/** Not yet: call me again later. The attempt is not counted. Return it. */
+export class Snooze {
+  /** Milliseconds until the next call. */
+  readonly delay: number;
+
+  /** @param delay milliseconds, 0 or more */
+  constructor(delay: number) {
+    this.delay = finite(delay, "a delay");
+  }
+}
+
+/** Done for now, with this result, and due again at a given time; for recurring tasks. Return it. */
+export class Again {
+  /** Unix time in milliseconds. */
+  readonly at: number;
+  readonly result: unknown;
+
+  /**
+   * @param at an instant, or Unix time in milliseconds
+   * @param result whatever a handler may return as its result
+   */
+  constructor(at: Date | number, result?: unknown) {
+    this.at = finite(Number(at), "a time");
+    this.result = result;
+  }
+}
+
+/** Why a task was cancelled: its `signal` has this as its reason. */
+export class Cancelled extends Error {
+  override readonly name: string = "Cancelled";
+  /**
+   * "deadline": it ran too long. "cancelled": somebody cancelled the task, or the node
+   * stops. "host gone": there is nobody left to take an answer.
+   */
+  readonly reason: "deadline" | "cancelled" | "host gone";
+
+  constructor(reason: Cancelled["reason"], message: string) {
+    super(message);
+    this.reason = reason;
+  }
+}
+
+function finite(n: number, what: string): number {
+  if (!Number.isFinite(n)) throw new RangeError(`${what} is a number of milliseconds, not ${n}`);
+  return n;
+}

@@ -1,0 +1,113 @@
+// The answer to a run, made of what came of it.
+
+import { create } from "@bufbuild/protobuf";
+import { Again, Permanent, RetryIn, Snooze } from "./answers.js";
+import { type Error as ErrorMessage, ErrorSchema, type Finish, FinishSchema } from "./gen/handler_pb.js";
+import type { Run } from "./run.js";
+import { classOf, clip, describe, encode, headline, isError } from "./text.js";
+import { micros } from "./time.js";
+
+type Outcome = Finish["outcome"];
+
+/** A finish and how many bytes its texts and data have, roughly. */
+export interface Answer {
+  finish: Finish;
+  bytes: number;
+}
+
+/** The answer to a run whose handler returned `value`. */
+export function succeed(run: Run, value: unknown): Answer {
+  if (value instanceof Snooze) return answer(run, snooze(value));
+  try {
+    const result = encode(value instanceof Again ? value.result : value);
+    const bytes = result.length + sizeOfMessages(run);
+    refuseUnsupported(run);
+    if (bytes > run.link.maxBytes) throw tooLarge(run, result, run.link.maxBytes);
+    const outcome: Outcome =
+      value instanceof Again
+        ? { case: "again", value: { $typeName: "taskengine.handler.v1.Again", at: micros(value.at), result } }
+        : { case: "result", value: result };
+    return answer(run, outcome, bytes, true);
+  } catch (error) {
+    return fail(run, error);
+  }
+}
+
+/** The answer to a run whose handler threw, whatever that is. */
+export function fail(run: Run, thrown: unknown): Answer {
+  if (thrown instanceof Snooze || thrown instanceof Again) return succeed(run, thrown);
+  const error = errorOf(run, thrown);
+  return answer(run, { case: "error", value: error }, error.message.length);
+}
+
+/** The answer to a run of a batch that failed as a whole: no error of one may give up the others. */
+export function failInBatch(run: Run, thrown: unknown): Answer {
+  const error = errorOf(run, thrown);
+  error.permanent = false;
+  return answer(run, { case: "error", value: error }, error.message.length);
+}
+
+/** The answer to a run that the program cannot begin. */
+export function refuse(runId: bigint, why: string): Answer {
+  const outcome: Outcome = { case: "refused", value: { $typeName: "taskengine.handler.v1.Refused", message: why } };
+  return { finish: create(FinishSchema, { runId, outcome }), bytes: why.length };
+}
+
+function answer(run: Run, outcome: Outcome, bytes = 0, withMessages = false): Answer {
+  const { children, signals } = run;
+  const finish = create(FinishSchema, { runId: run.runId, outcome, ...(withMessages && { children, signals }) });
+  return { finish, bytes };
+}
+
+function snooze(value: Snooze): Outcome {
+  return { case: "snooze", value: { $typeName: "taskengine.handler.v1.Snooze", delay: delay(value.delay) } };
+}
+
+function delay(milliseconds: number): bigint {
+  return micros(Math.max(0, milliseconds));
+}
+
+function errorOf(run: Run, thrown: unknown): ErrorMessage {
+  if (run.cancelled && isCancellation(thrown, run.cancelled)) {
+    return create(ErrorSchema, { message: clip(`cancelled: ${run.cancelled.message}`), class: "cancelled" });
+  }
+  if (!(thrown instanceof Permanent || thrown instanceof RetryIn)) {
+    return create(ErrorSchema, { message: clip(describe(thrown)), class: clip(classOf(thrown)) });
+  }
+  const message = clip(String(thrown.message || headline(thrown)));
+  const error = create(ErrorSchema, { message, class: clip(String(thrown.class)) });
+  if (thrown instanceof RetryIn) error.retryDelay = delay(thrown.delay);
+  else error.permanent = true;
+  return error;
+}
+
+/** Reports whether an error is what a task's signal makes of its reason. */
+function isCancellation(thrown: unknown, reason: Error): boolean {
+  return thrown === reason || (isError(thrown) && (thrown.name === "AbortError" || thrown.cause === reason));
+}
+
+function sizeOfMessages({ children, signals }: Run): number {
+  let bytes = 0;
+  for (const child of children) {
+    bytes += 64 + child.type.length + child.key.length + child.orderingKey.length + child.payload.length;
+    for (const name in child.headers) bytes += 8 + name.length + (child.headers[name] as string).length;
+  }
+  for (const signal of signals) bytes += 64 + signal.name.length + signal.payload.length;
+  return bytes;
+}
+
+/** To drop a task or a signal would lose it, so the host must be able to take them. */
+function refuseUnsupported({ children, signals, link: { features } }: Run): void {
+  const missing = [];
+  if (children.length > 0 && !features.has("children")) missing.push("child tasks");
+  if (signals.length > 0 && !features.has("signals")) missing.push("signals");
+  if (missing.length > 0) {
+    throw new Permanent(`the host does not take ${missing.join(" and ")}`, { class: "unsupported" });
+  }
+}
+
+function tooLarge({ children, signals }: Run, result: Uint8Array, most: number): Permanent {
+  const more = children.length + signals.length;
+  const what = more === 0 ? "the result has" : `the result and ${more} children and signals have over`;
+  return new Permanent(`${what} ${result.length} bytes, the host takes ${most}`, { class: "result_too_large" });
+}

@@ -1,0 +1,18 @@
+/**
+ * Write task handlers for taskengine.
+ *
+ * ```ts
+ * import { serve } from "taskengine";
+ *
+ * await serve({
+ *   upper: (task) => task.text().toUpperCase(),
+ * });
+ * ```
+ *
+ * @packageDocumentation
+ */
+
+export { Again, Cancelled, type FailureOptions, Permanent, RetryIn, Snooze } from "./answers.js";
+export { type BatchFunction, type BatchHandler, type BatchOptions, batch } from "./batch.js";
+export { type ServeOptions, serve } from "./serve.js";
+export type { Child, Handler, Handlers, Task, TaskLog } from "./task.js";

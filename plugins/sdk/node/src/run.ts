@@ -1,0 +1,268 @@
+// A handler at work: its task, and what it says while it runs.
+
+import { inspect } from "node:util";
+import { create, type MessageInitShape } from "@bufbuild/protobuf";
+import { type Cancelled, Permanent } from "./answers.js";
+import {
+  CheckpointSchema,
+  type Child as ChildMessage,
+  ChildSchema,
+  HeartbeatSchema,
+  LogLineSchema,
+  ProgressSchema,
+  type Signal as SignalMessage,
+  SignalSchema,
+  type Run as WireRun,
+} from "./gen/handler_pb.js";
+import type { Entry, Outbox } from "./outbox.js";
+import { type Pace, Paced } from "./pace.js";
+import type { Child, Task, TaskLog } from "./task.js";
+import { clip, decode, describe, encode, isError } from "./text.js";
+import { micros } from "./time.js";
+
+/** What runs share with their stream. */
+export interface Link {
+  readonly outbox: Outbox;
+  readonly pace: Pace;
+  /** The optional parts of the protocol that the host serves. */
+  readonly features: ReadonlySet<string>;
+  /** The most bytes of a result, or of anything else that is sent at once. */
+  readonly maxBytes: number;
+}
+
+const LEVELS = { debug: -4, info: 0, warn: 4, error: 8 };
+const MAX_CHECKPOINT = 1 << 20; // bytes
+const FIELDS_BYTES = 64 << 10; // of the fields of one line; more are left out
+
+/** One run: the task as its handler sees it, and what the stream has to know of it. */
+export class Run implements Task {
+  /** Why it was cancelled, if it was. */
+  cancelled: Cancelled | undefined;
+  /** Its handler was called. */
+  begun = false;
+  /** It has its answer. */
+  over = false;
+  readonly link: Link;
+  readonly children: ChildMessage[] = [];
+  readonly signals: SignalMessage[] = [];
+  readonly paced = new Paced();
+
+  readonly #wire: WireRun;
+  #controller: AbortController | undefined;
+  #log: TaskLog | undefined;
+  #payload: Uint8Array | undefined;
+  #checkpoint: Uint8Array | undefined;
+  #kept: Entry | undefined; // the last checkpoint
+  #beat: Entry | undefined; // the last heartbeat
+
+  constructor(wire: WireRun, link: Link) {
+    this.#wire = wire;
+    this.link = link;
+  }
+
+  get runId(): bigint {
+    return this.#wire.runId;
+  }
+
+  get id(): string {
+    const hex = Buffer.from(this.#wire.taskId).toString("hex");
+    return [hex.slice(0, 8), hex.slice(8, 12), hex.slice(12, 16), hex.slice(16, 20), hex.slice(20)].join("-");
+  }
+
+  get version(): bigint {
+    return this.#wire.version;
+  }
+
+  get type(): string {
+    return this.#wire.type;
+  }
+
+  get attempt(): number {
+    return this.#wire.attempt;
+  }
+
+  get crashes(): number {
+    return this.#wire.crashes;
+  }
+
+  get priority(): number {
+    return this.#wire.priority;
+  }
+
+  get key(): string {
+    return this.#wire.key;
+  }
+
+  get orderingKey(): string {
+    return this.#wire.orderingKey;
+  }
+
+  get headers(): Readonly<Record<string, string>> {
+    return this.#wire.headers;
+  }
+
+  get traceparent(): string | undefined {
+    return this.#wire.headers["traceparent"];
+  }
+
+  get deadline(): number | undefined {
+    return this.#wire.deadline === 0n ? undefined : Number(this.#wire.deadline) / 1000;
+  }
+
+  get checkpoint(): Uint8Array {
+    this.#checkpoint ??= copy(this.#wire.checkpoint);
+    return this.#checkpoint;
+  }
+
+  get payload(): Uint8Array {
+    this.#payload ??= copy(this.#wire.payload); // the original shares its frame's memory with other runs
+    return this.#payload;
+  }
+
+  text(): string {
+    const text = decode(this.#wire.payload);
+    if (text === undefined) throw new Permanent("the payload is not UTF-8", { class: "bad_payload" });
+    return text;
+  }
+
+  json<T = unknown>(parse?: (value: unknown) => T): T {
+    const text = this.text();
+    try {
+      const value: unknown = JSON.parse(text);
+      return parse ? parse(value) : (value as T);
+    } catch (cause) {
+      const why = isError(cause) ? cause.message : String(cause);
+      throw new Permanent(`the payload is not the JSON it should be: ${why}`, { class: "bad_payload", cause });
+    }
+  }
+
+  get signal(): AbortSignal {
+    if (!this.#controller) {
+      this.#controller = new AbortController();
+      if (this.cancelled) this.#controller.abort(this.cancelled);
+    }
+    return this.#controller.signal;
+  }
+
+  /** Asks the handler to stop. Only the first reason counts. */
+  cancel(why: Cancelled): void {
+    if (this.cancelled) return;
+    this.cancelled = why;
+    this.#controller?.abort(why);
+  }
+
+  get log(): TaskLog {
+    this.#log ??= {
+      debug: (message, fields) => this.#print(LEVELS.debug, message, fields),
+      info: (message, fields) => this.#print(LEVELS.info, message, fields),
+      warn: (message, fields) => this.#print(LEVELS.warn, message, fields),
+      error: (message, fields) => this.#print(LEVELS.error, message, fields),
+    };
+    return this.#log;
+  }
+
+  #print(level: number, message: string, fields: Record<string, unknown> | undefined): void {
+    const texts: Record<string, string> = {};
+    let bytes = 0;
+    for (const [name, value] of Object.entries(fields ?? {})) {
+      const text = clip(textOf(value));
+      bytes += name.length + text.length;
+      if (bytes > FIELDS_BYTES) break;
+      texts[name] = text;
+    }
+    const text = clip(String(message));
+    const time = micros(Date.now());
+    const line = create(LogLineSchema, { runId: this.runId, level, message: text, time, fields: texts });
+    this.link.outbox.log(line, text.length + bytes);
+  }
+
+  progress(done: number, total = 0, message = ""): void {
+    if (this.over || !this.link.features.has("progress")) return;
+    const text = clip(String(message));
+    const progress = { runId: this.runId, done: count(done), total: count(total), message: text };
+    this.link.pace.report(this.paced, create(ProgressSchema, progress));
+  }
+
+  saveCheckpoint(data: unknown): void {
+    const bytes = copy(encode(data));
+    if (bytes.length > MAX_CHECKPOINT) {
+      throw new RangeError(`the checkpoint has ${bytes.length} bytes, of ${MAX_CHECKPOINT} allowed`);
+    }
+    if (this.over || !this.link.features.has("checkpoint")) return;
+    this.link.outbox.remove(this.#kept);
+    const checkpoint = create(CheckpointSchema, { runId: this.runId, data: bytes });
+    this.#kept = this.link.outbox.add("checkpoints", checkpoint, bytes.length);
+  }
+
+  heartbeat(): void {
+    if (this.over || !this.link.features.has("heartbeat")) return;
+    if (this.#beat && !this.#beat.sent) return;
+    this.#beat = this.link.outbox.add("heartbeats", create(HeartbeatSchema, { runId: this.runId }), 0);
+  }
+
+  spawn(child: Child): void {
+    this.#mustRun("spawn a task");
+    const message: MessageInitShape<typeof ChildSchema> = {
+      type: string(child.type, "a child's type"),
+      key: string(child.key ?? "", "a child's key"),
+      orderingKey: string(child.orderingKey ?? "", "a child's ordering key"),
+      payload: copy(encode(child.payload)),
+      headers: {},
+    };
+    if (message.type === "") throw new TypeError("a child needs a type");
+    for (const [name, value] of Object.entries(child.headers ?? {})) {
+      (message.headers as Record<string, string>)[name] = string(value, `a child's header ${name}`);
+    }
+    if (child.runAt !== undefined) message.runAt = micros(Number(child.runAt));
+    if (child.priority !== undefined) message.priority = priority(child.priority);
+    this.children.push(create(ChildSchema, message));
+  }
+
+  sendSignal(taskId: string, name: string, payload?: unknown): void {
+    this.#mustRun("send a signal");
+    if (!/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(taskId)) {
+      throw new TypeError(`a signal goes to a task's id, a UUID, not to ${inspect(taskId)}`);
+    }
+    const id = Buffer.from(taskId.replaceAll("-", ""), "hex");
+    const signal = { taskId: id, name: string(name, "a signal's name"), payload: copy(encode(payload)) };
+    this.signals.push(create(SignalSchema, signal));
+  }
+
+  /** Throws if what is to be sent with the result would come too late, and be lost. */
+  #mustRun(what: string): void {
+    if (this.over) throw new Error(`task ${this.id} cannot ${what}: it has its answer already`);
+  }
+
+  [inspect.custom](): string {
+    return `Task ${this.type} ${this.id} version ${this.version} attempt ${this.attempt}`;
+  }
+}
+
+/** Bytes of its own; a Buffer's slice would not be. */
+function copy(bytes: Uint8Array): Uint8Array {
+  return new Uint8Array(bytes);
+}
+
+function textOf(value: unknown): string {
+  if (typeof value === "string") return value;
+  if (isError(value)) return describe(value);
+  try {
+    return JSON.stringify(value) ?? String(value);
+  } catch {
+    return inspect(value);
+  }
+}
+
+function count(n: number): bigint {
+  return BigInt(Math.max(0, Math.trunc(n)));
+}
+
+function string(value: unknown, what: string): string {
+  if (typeof value !== "string") throw new TypeError(`${what} is a text, not ${inspect(value)}`);
+  return value;
+}
+
+function priority(n: number): number {
+  if (!Number.isInteger(n) || n < 0 || n > 9) throw new RangeError(`a priority is 0 to 9, not ${n}`);
+  return n;
+}

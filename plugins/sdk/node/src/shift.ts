@@ -1,0 +1,177 @@
+// What a program does on its stream: runs come in, answers go out.
+
+import { performance } from "node:perf_hooks";
+import { Cancelled } from "./answers.js";
+import { type BatchHandler, Gathering } from "./batch.js";
+import { type Answer, fail, failInBatch, refuse, succeed } from "./finish.js";
+import { type Cancel, Cancel_Reason, type ToHandler, type Welcome, type Run as WireRun } from "./gen/handler_pb.js";
+import { Outbox, type Send } from "./outbox.js";
+import { Pace } from "./pace.js";
+import { type Link, Run } from "./run.js";
+import type { Handler, Handlers } from "./task.js";
+import { isError } from "./text.js";
+
+const TURN = 5; // milliseconds for beginning runs before frames and timers get their turn
+
+/** How runs of a type begin. */
+type Begin = (run: Run) => void;
+
+/** The stream of the process, from the welcome to its end. */
+export class Shift {
+  readonly #slots: number;
+  readonly #link: Link;
+  readonly #begin = new Map<string, Begin>(); // by task type
+  readonly #gatherings: Gathering<Run>[] = [];
+  readonly #running = new Map<bigint, Run>();
+  #calls: (() => void)[] = []; // of handlers, that wait for their turn
+  #calling = false;
+  #idle: (() => void) | undefined; // called when nothing runs any more
+
+  constructor(handlers: Handlers, slots: number, welcome: Welcome, send: Send) {
+    const outbox = new Outbox(send);
+    this.#slots = slots;
+    this.#link = {
+      outbox,
+      pace: new Pace(
+        (progress) => outbox.add("progress", progress, progress.message.length),
+        () => performance.now(),
+      ),
+      features: new Set(welcome.features),
+      maxBytes: Number(welcome.maxResultBytes) || Number.POSITIVE_INFINITY,
+    };
+    for (const [type, handler] of Object.entries(handlers)) this.#begin.set(type, this.#beginOf(handler));
+  }
+
+  /** Does what a frame of the host asks for. */
+  take(frame: ToHandler): void {
+    for (const run of frame.runs) this.#admit(run);
+    for (const cancel of frame.cancels) this.#cancel(cancel);
+    if (frame.drain) for (const gathering of this.#gatherings) gathering.flush();
+    if (frame.ping !== 0n) this.#link.outbox.pong(frame.ping);
+  }
+
+  /** Cancels everything, because the stream has ended, and returns when all has stopped. */
+  async end(): Promise<void> {
+    const stopped = new Promise<void>((resolve) => {
+      this.#idle = resolve;
+    });
+    for (const run of this.#running.values()) this.#stop(run, new Cancelled("host gone", "the host is gone"));
+    if (this.#running.size > 0) await stopped;
+  }
+
+  #beginOf(handler: Handler | BatchHandler): Begin {
+    if (typeof handler === "function") return (run) => this.#callSoon(() => this.#call(handler, run));
+    const call = (runs: Run[]) => this.#callSoon(() => void this.#callBatch(handler, runs));
+    const gathering = new Gathering<Run>(Math.min(handler.size, this.#slots), handler.wait, call);
+    this.#gatherings.push(gathering);
+    return (run) => gathering.add(run);
+  }
+
+  #admit(wire: WireRun): void {
+    const begin = this.#begin.get(wire.type);
+    if (!begin) {
+      this.#refuse(wire, `the program does not serve the type ${JSON.stringify(wire.type)}`);
+    } else if (this.#running.size >= this.#slots) {
+      this.#refuse(wire, `the program runs ${this.#slots} tasks already`);
+    } else {
+      const run = new Run(wire, this.#link);
+      this.#running.set(wire.runId, run);
+      begin(run);
+    }
+  }
+
+  #refuse(wire: WireRun, why: string): void {
+    const { finish, bytes } = refuse(wire.runId, why);
+    this.#link.outbox.add("finishes", finish, bytes);
+  }
+
+  #cancel(cancel: Cancel): void {
+    const run = this.#running.get(cancel.runId);
+    if (!run) return;
+    if (cancel.reason === Cancel_Reason.DEADLINE) {
+      this.#stop(run, new Cancelled("deadline", cancel.message || "the deadline is over"));
+    } else {
+      this.#stop(run, new Cancelled("cancelled", cancel.message || "somebody cancelled the task"));
+    }
+  }
+
+  /** Asks a run to stop; one that has not begun never will. */
+  #stop(run: Run, why: Cancelled): void {
+    run.cancel(why);
+    if (run.begun) return;
+    for (const gathering of this.#gatherings) gathering.remove(run);
+    this.#answer(run, fail(run, why));
+  }
+
+  #callSoon(call: () => void): void {
+    this.#calls.push(call);
+    if (this.#calling) return;
+    this.#calling = true;
+    queueMicrotask(this.#callAll);
+  }
+
+  /** Calls handlers one after the other; however many there are, frames go on coming and going. */
+  readonly #callAll = (): void => {
+    const until = performance.now() + TURN;
+    let n = 0;
+    while (n < this.#calls.length && (n === 0 || performance.now() < until)) (this.#calls[n++] as () => void)();
+    if (n < this.#calls.length) {
+      this.#calls.splice(0, n);
+      setImmediate(this.#callAll);
+    } else {
+      this.#calls = [];
+      this.#calling = false;
+    }
+  };
+
+  #call(handler: Handler, run: Run): void {
+    if (run.over) return;
+    run.begun = true;
+    try {
+      const value = handler(run);
+      if (isThenable(value)) {
+        Promise.resolve(value).then(
+          (result) => this.#answer(run, succeed(run, result)),
+          (error: unknown) => this.#answer(run, fail(run, error)),
+        );
+      } else {
+        this.#answer(run, succeed(run, value));
+      }
+    } catch (error) {
+      this.#answer(run, fail(run, error));
+    }
+  }
+
+  async #callBatch(handler: BatchHandler, all: Run[]): Promise<void> {
+    const runs = all.filter((run) => !run.over);
+    if (runs.length === 0) return;
+    for (const run of runs) run.begun = true;
+    try {
+      const values = await handler.handle([...runs]);
+      if (!Array.isArray(values) || values.length !== runs.length) {
+        throw new TypeError(`a batch handler returns an array with an answer for each of its ${runs.length} tasks`);
+      }
+      for (const [n, run] of runs.entries()) this.#answer(run, this.#answerOf(run, values[n]));
+    } catch (error) {
+      for (const run of runs) this.#answer(run, failInBatch(run, error));
+    }
+  }
+
+  #answerOf(run: Run, value: unknown): Answer {
+    return isError(value) ? fail(run, value) : succeed(run, value);
+  }
+
+  /** Sends the one answer of a run and frees its slot. */
+  #answer(run: Run, { finish, bytes }: Answer): void {
+    if (run.over) return;
+    run.over = true;
+    this.#running.delete(run.runId);
+    this.#link.pace.finish(run.paced);
+    this.#link.outbox.add("finishes", finish, bytes);
+    if (this.#running.size === 0) this.#idle?.();
+  }
+}
+
+function isThenable(value: unknown): value is PromiseLike<unknown> {
+  return typeof value === "object" && value !== null && "then" in value && typeof value.then === "function";
+}

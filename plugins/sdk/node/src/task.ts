@@ -1,0 +1,120 @@
+// What a handler sees of its task.
+
+import type { Again, Cancelled, Permanent, RetryIn, Snooze } from "./answers.js";
+import type { BatchHandler } from "./batch.js";
+
+/** One attempt of one task. It belongs to the handler that gets it. */
+export interface Task {
+  /** The task's id, a UUID in its textual form. */
+  readonly id: string;
+  /**
+   * With `id` the fencing token: it names this attempt and no other, and a later attempt
+   * always has a higher version.
+   */
+  readonly version: bigint;
+  readonly type: string;
+  /** 1 for the first. */
+  readonly attempt: number;
+  /** How many earlier attempts took their process with them. */
+  readonly crashes: number;
+  /** 0 (highest) to 9. */
+  readonly priority: number;
+  /** Unique per type; empty if there is none. */
+  readonly key: string;
+  /** Tasks that share it run one at a time; empty if there is none. */
+  readonly orderingKey: string;
+  readonly headers: Readonly<Record<string, string>>;
+  /** The trace context of the submitter, from the headers. */
+  readonly traceparent: string | undefined;
+  /** When the attempt will be cancelled: Unix time in milliseconds. */
+  readonly deadline: number | undefined;
+  /** What an earlier attempt kept with `saveCheckpoint`; empty if nothing. */
+  readonly checkpoint: Uint8Array;
+
+  /** The input. The memory belongs to the handler. */
+  readonly payload: Uint8Array;
+  /** The payload as UTF-8. What is not UTF-8 is a permanent error of class "bad_payload". */
+  text(): string;
+  /**
+   * The payload as JSON. What is not JSON, or what `parse` throws for, is a permanent
+   * error of class "bad_payload".
+   *
+   * @param parse checks the value and gives it its type, such as a schema's `parse`;
+   *   without it the type is taken on trust
+   */
+  json<T = unknown>(parse?: (value: unknown) => T): T;
+
+  /**
+   * Aborts when the task is cancelled or its deadline is over; its reason is a
+   * {@link Cancelled}. Pass it on to whatever takes a signal. A handler that goes on for
+   * longer than the host's grace is killed, with its process.
+   */
+  readonly signal: AbortSignal;
+
+  /** Logs for this task, to the host's log. */
+  readonly log: TaskLog;
+  /**
+   * Tells people how far the task is. Call it as often as you like: the host gets the
+   * newest every 100 ms. Does nothing if the host does not show progress.
+   */
+  progress(done: number, total?: number, message?: string): void;
+  /**
+   * Keeps data for the task's next attempt, should this one fail; the newest counts. Does
+   * nothing if the host keeps no checkpoints.
+   *
+   * @param data bytes, text or a JSON value, at most 1 MiB of it
+   */
+  saveCheckpoint(data: unknown): void;
+  /** Says that the task is alive, for types that demand it. */
+  heartbeat(): void;
+
+  /**
+   * Adds a task that shall exist if and only if this one succeeds. It is sent with the
+   * result, also with that of an {@link Again}; if the host takes no children, the task
+   * fails for good, with class "unsupported".
+   */
+  spawn(child: Child): void;
+  /**
+   * Wakes a waiting task if this one succeeds; sent as a child is.
+   *
+   * @param taskId the waiting task's id, a UUID
+   * @param payload bytes, text, a JSON value or nothing
+   */
+  sendSignal(taskId: string, name: string, payload?: unknown): void;
+}
+
+/** A task to add with {@link Task.spawn}. */
+export interface Child {
+  type: string;
+  /** Unique per type. */
+  key?: string;
+  /** Tasks that share it run one at a time. */
+  orderingKey?: string;
+  /** Bytes, text, a JSON value or nothing. */
+  payload?: unknown;
+  headers?: Record<string, string>;
+  /** When it is due: an instant, or Unix time in milliseconds. At once without it. */
+  runAt?: Date | number;
+  /** 0 (highest) to 9; its type's without it. */
+  priority?: number;
+}
+
+/** Log lines of a task. Fields that are no text are sent as JSON, errors with their stack. */
+export interface TaskLog {
+  debug(message: string, fields?: Record<string, unknown>): void;
+  info(message: string, fields?: Record<string, unknown>): void;
+  warn(message: string, fields?: Record<string, unknown>): void;
+  error(message: string, fields?: Record<string, unknown>): void;
+}
+
+/**
+ * Does the work of a task. What it returns, or its promise resolves to, is the result:
+ * bytes, text, nothing, or else a JSON value; or it is a {@link Snooze} or an
+ * {@link Again}. What it throws is an error that is tried again as the type's policy
+ * says, with the error's name as its class, unless it is a {@link Permanent} or a
+ * {@link RetryIn}.
+ */
+export type Handler = (task: Task) => unknown;
+
+/** Handlers by the task types they serve. */
+export type Handlers = Readonly<Record<string, Handler | BatchHandler>>;

@@ -1,0 +1,94 @@
+// Texts and bytes as they fit on the wire.
+
+import { isUtf8 } from "node:buffer";
+import { inspect, types } from "node:util";
+
+/** How much of one text is worth sending, in bytes. */
+export const MAX_TEXT = 8 << 10;
+
+/** Cuts a text at a character, so that it has at most `max` bytes. */
+export function clip(text: string, max = MAX_TEXT): string {
+  if (text.length * 3 <= max || Buffer.byteLength(text) <= max) return text;
+  const bytes = Buffer.from(text);
+  let end = max;
+  while (((bytes[end] ?? 0) & 0xc0) === 0x80) end--;
+  return bytes.toString("utf8", 0, end);
+}
+
+/** The text that bytes are, or undefined if they are not UTF-8. */
+export function decode(bytes: Uint8Array): string | undefined {
+  if (!isUtf8(bytes)) return undefined;
+  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString();
+}
+
+/**
+ * The bytes of a value: bytes as they are, a text as UTF-8, nothing as nothing, and
+ * everything else as JSON. Throws a TypeError for what is no JSON.
+ */
+export function encode(value: unknown): Uint8Array {
+  if (value === undefined) return new Uint8Array();
+  if (typeof value === "string") return Buffer.from(value);
+  if (value instanceof Uint8Array) return value;
+  if (ArrayBuffer.isView(value)) return new Uint8Array(value.buffer, value.byteOffset, value.byteLength);
+  if (value instanceof ArrayBuffer) return new Uint8Array(value);
+  const json: string | undefined = JSON.stringify(value);
+  if (json === undefined) throw new TypeError(`a ${typeof value} is neither bytes nor text nor JSON`);
+  return Buffer.from(json);
+}
+
+const STACK_LINES = 8;
+const MAX_CAUSES = 4;
+
+/**
+ * The text of whatever was thrown, without its stack: a person reads it first, and
+ * only the start of a text is kept.
+ */
+export function headline(thrown: unknown): string {
+  try {
+    if (!isError(thrown)) return typeof thrown === "string" ? thrown : inspect(thrown);
+    const { name, message } = thrown;
+    if (!message) return String(name);
+    return name === "Error" ? String(message) : `${name}: ${message}`;
+  } catch {
+    return "(an error whose text cannot be read)";
+  }
+}
+
+/** The text of whatever was thrown, with its causes and the top of its stack. */
+export function describe(thrown: unknown): string {
+  const lines = [headline(thrown)];
+  try {
+    let cause = isError(thrown) ? thrown.cause : undefined;
+    for (let n = 0; n < MAX_CAUSES && cause !== undefined; n++) {
+      lines.push(`caused by ${headline(cause)}`);
+      cause = isError(cause) ? cause.cause : undefined;
+    }
+    if (isError(thrown)) lines.push(...stackOf(thrown));
+  } catch {
+    // An error may be anything, even one that throws when it is looked at.
+  }
+  return lines.join("\n");
+}
+
+const OWN = new URL(".", import.meta.url).href; // where this package's calls are
+
+function stackOf(error: Error): string[] {
+  const calls = String(error.stack)
+    .split("\n")
+    .filter((line) => /^\s+at /.test(line) && !/ \(?node:/.test(line) && !line.includes(OWN));
+  return calls.slice(0, STACK_LINES);
+}
+
+/** What the retry policy's rules know an error by: its name. */
+export function classOf(thrown: unknown): string {
+  try {
+    return isError(thrown) ? String(thrown.name) : "";
+  } catch {
+    return "";
+  }
+}
+
+/** Reports whether a value is an Error, be it another realm's. */
+export function isError(value: unknown): value is Error {
+  return value instanceof Error || types.isNativeError(value);
+}

@@ -1,0 +1,102 @@
+// A program that does on request whatever a handler may do. The tests here run it, and so
+// may any host: `node build/conformance.js` is the command of its handler.
+
+import { setTimeout } from "node:timers/promises";
+import { Again, batch, Permanent, RetryIn, Snooze, serve, type Task } from "taskengine";
+
+const DAY = 24 * 60 * 60 * 1000;
+
+interface Failure {
+  message: string;
+  class?: string;
+  permanent?: boolean;
+  retry_delay_ms?: number;
+}
+
+interface Line {
+  level: "debug" | "info" | "warn" | "error";
+  message: string;
+  fields?: Record<string, string>;
+}
+
+function base64(bytes: Uint8Array): string {
+  return Buffer.from(bytes).toString("base64");
+}
+
+function describe(task: Task): string {
+  const seen = {
+    id: task.id,
+    type: task.type,
+    attempt: task.attempt,
+    crashes: task.crashes,
+    priority: task.priority,
+    key: task.key,
+    ordering_key: task.orderingKey,
+    headers: task.headers,
+    payload: base64(task.payload),
+    deadline_us: Math.round((task.deadline ?? 0) * 1000),
+    checkpoint: base64(task.checkpoint),
+  };
+  return `{"version":${task.version},${JSON.stringify(seen).slice(1)}`; // JSON.stringify takes no bigint
+}
+
+function failAsAsked(task: Task): never {
+  const { message, class: errorClass = "", permanent, retry_delay_ms: delay } = task.json<Failure>();
+  if (permanent) throw new Permanent(message, { class: errorClass });
+  if (delay !== undefined) throw new RetryIn(delay, message, { class: errorClass });
+  throw Object.assign(new Error(message), { name: errorClass });
+}
+
+await serve(
+  {
+    noop: () => undefined,
+    echo: (task) => task.payload,
+    json: (task) => {
+      const { a, b } = task.json<{ a: number; b: number }>();
+      return { sum: a + b };
+    },
+    describe,
+    error: failAsAsked,
+    throw: (task) => {
+      throw new Error(task.text());
+    },
+    snooze: (task) => new Snooze(task.json<{ delay_ms: number }>().delay_ms),
+    again: (task) => {
+      const { at_ms, result } = task.json<{ at_ms: number; result: string }>();
+      return new Again(at_ms, result);
+    },
+    wait: ({ signal }) => setTimeout(DAY, undefined, { signal }),
+    hang: () => setTimeout(DAY),
+    log: (task) => {
+      const { level, message, fields } = task.json<Line>();
+      task.log[level](message, fields);
+    },
+    print: (task) => {
+      console.log(task.text());
+      console.error(task.text());
+    },
+    progress: (task) => {
+      const { done, total, message } = task.json<{ done: number; total: number; message: string }>();
+      task.progress(done, total, message);
+    },
+    checkpoint: (task) => {
+      task.saveCheckpoint(task.payload);
+      throw new Error("kept");
+    },
+    children: (task) => {
+      task.spawn(task.json<{ type: string; key: string; payload: string }>());
+      return "spawned";
+    },
+    signal: (task) => {
+      const { task_id, name, payload } = task.json<{ task_id: string; name: string; payload: string }>();
+      task.sendSignal(task_id, name, payload);
+      return "signalled";
+    },
+    batch: batch({ size: 10, wait: 100 }, (tasks) =>
+      tasks.map((task) => (task.text() === "fail" ? new Error("asked to") : String(tasks.length))),
+    ),
+    big: (task) => "x".repeat(Number(task.text())),
+    exit: (task) => process.exit(Number(task.text())),
+  },
+  { version: "conformance" },
+);

@@ -1,0 +1,166 @@
+import assert from "node:assert/strict";
+import { suite, test } from "node:test";
+import { toBinary } from "@bufbuild/protobuf";
+import { Again, Cancelled, Permanent, RetryIn, Snooze } from "../dist/answers.js";
+import { type Answer, fail, failInBatch, succeed } from "../dist/finish.js";
+import { type Error as ErrorMessage, FinishSchema } from "../dist/gen/handler_pb.js";
+import type { Run } from "../dist/run.js";
+import { newRun } from "./fakes.js";
+
+function resultOf({ finish: { outcome } }: Answer): string {
+  assert.equal(outcome.case, "result");
+  return Buffer.from(outcome.value).toString();
+}
+
+function errorOf({ finish }: Answer): ErrorMessage {
+  toBinary(FinishSchema, finish); // it can be sent, whatever it says
+  assert.equal(finish.outcome.case, "error");
+  return finish.outcome.value;
+}
+
+/** A run that has asked for a child and a signal. */
+function busyRun(features: string[], maxBytes?: number): Run {
+  const { run } = newRun({}, features, maxBytes);
+  run.spawn({ type: "a", payload: "x".repeat(100) });
+  run.sendSignal("00010203-0405-0607-0809-0a0b0c0d0e0f", "paid");
+  return run;
+}
+
+suite("a result", () => {
+  test("is bytes, text, nothing or JSON", () => {
+    const { run } = newRun();
+    const bytes = Uint8Array.of(0x62, 0x63);
+    for (const [value, want] of [
+      [undefined, ""],
+      ["ö", "ö"],
+      [bytes, "bc"],
+      [Buffer.from("b"), "b"],
+      [bytes.buffer, "bc"],
+      [new DataView(bytes.buffer, 1), "c"],
+      [{ a: 1 }, '{"a":1}'],
+      [[1], "[1]"],
+      [false, "false"],
+      [null, "null"],
+    ]) {
+      assert.equal(resultOf(succeed(run, value)), want);
+    }
+  });
+
+  test("that no JSON can say is an error", () => {
+    const circle: Record<string, unknown> = {};
+    circle["self"] = circle;
+    for (const value of [() => 1, Symbol("s"), 1n, circle, new Again(1, 1n)]) {
+      const error = errorOf(succeed(newRun().run, value));
+      assert.deepEqual([error.class, error.permanent], ["TypeError", false]);
+    }
+  });
+
+  test("that is too large is a permanent error", () => {
+    for (const value of ["x".repeat(11), new Again(1, "x".repeat(11))]) {
+      const error = errorOf(succeed(newRun({}, [], 10).run, value));
+      assert.deepEqual([error.class, error.permanent], ["result_too_large", true]);
+    }
+    assert.equal(resultOf(succeed(newRun({}, [], 10).run, "x".repeat(10))), "x".repeat(10));
+  });
+});
+
+suite("children and signals", () => {
+  test("go with a result, also with that of a recurring task", () => {
+    for (const value of ["done", new Again(1)]) {
+      const { finish } = succeed(busyRun(["children", "signals"]), value);
+      assert.deepEqual([finish.children.length, finish.signals.length], [1, 1]);
+    }
+  });
+
+  test("do not go with anything else", () => {
+    const run = busyRun(["children", "signals"]);
+    for (const { finish } of [
+      succeed(run, new Snooze(1)),
+      fail(run, new Error("no")),
+      fail(run, new Permanent("no")),
+    ]) {
+      assert.deepEqual([finish.children, finish.signals], [[], []]);
+    }
+  });
+
+  test("are never dropped: a host that does not take them gets a permanent error", () => {
+    for (const features of [[], ["children"], ["signals"]]) {
+      const error = errorOf(succeed(busyRun(features), "done"));
+      assert.deepEqual([error.class, error.permanent], ["unsupported", true]);
+    }
+  });
+
+  test("count for the size of the result", () => {
+    const error = errorOf(succeed(busyRun(["children", "signals"], 100), "done"));
+    assert.deepEqual([error.class, error.permanent], ["result_too_large", true]);
+  });
+});
+
+suite("an error", () => {
+  test("has its name as class, and says what happened before where", () => {
+    const cause = new Error("no route", { cause: "the cable" });
+    const error = errorOf(fail(newRun().run, new RangeError("no money", { cause })));
+    assert.deepEqual([error.class, error.permanent, error.retryDelay], ["RangeError", false, undefined]);
+    assert.match(error.message, /^RangeError: no money\ncaused by no route\ncaused by the cable\n\s+at .*finish\.test/);
+  });
+
+  test("of this package has the class it was given, and no stack", () => {
+    const permanent = errorOf(fail(newRun().run, new Permanent("no money", { class: "funds" })));
+    assert.deepEqual([permanent.message, permanent.class, permanent.permanent], ["no money", "funds", true]);
+    const retry = errorOf(fail(newRun().run, new RetryIn(1500, "no money")));
+    assert.deepEqual([retry.message, retry.class, retry.permanent], ["no money", "", false]);
+    assert.equal(retry.retryDelay, 1_500_000n);
+    assert.equal(errorOf(fail(newRun().run, new RetryIn(-1, ""))).retryDelay, 0n);
+  });
+
+  test("is an answer whatever was thrown", () => {
+    class Nasty extends Error {
+      override get message(): string {
+        throw new Error("no text either");
+      }
+      override get cause(): string {
+        throw new Error("no cause either");
+      }
+    }
+    const named = Object.assign(new Error("x"), { name: 5, stack: 7 });
+    for (const thrown of ["x", 5, null, undefined, { a: 1 }, Symbol("s"), new Nasty(), named, new Error("\ud800")]) {
+      assert.notEqual(errorOf(fail(newRun().run, thrown)).message, "");
+    }
+  });
+
+  test("is cut at a character", () => {
+    const { message } = errorOf(fail(newRun().run, new Permanent(`x${"ö".repeat(10_000)}`)));
+    assert.equal(message, `x${"ö".repeat(4095)}`);
+  });
+
+  test("that was thrown, but is an answer, is that answer", () => {
+    assert.equal(fail(newRun().run, new Snooze(1)).finish.outcome.case, "snooze");
+    assert.equal(fail(newRun().run, new Again(1)).finish.outcome.case, "again");
+  });
+});
+
+suite("the error of a cancelled task", () => {
+  const why = new Cancelled("deadline", "too long");
+  const abort = Object.assign(new Error("The operation was aborted"), { name: "AbortError" });
+
+  test("says so, if it comes of the cancellation", () => {
+    for (const thrown of [why, abort, new Error("could not read", { cause: why })]) {
+      const { run } = newRun();
+      run.cancel(why);
+      const { class: errorClass, message } = errorOf(fail(run, thrown));
+      assert.deepEqual([errorClass, message], ["cancelled", "cancelled: too long"]);
+    }
+  });
+
+  test("is an error like any other, if it does not", () => {
+    const { run } = newRun();
+    run.cancel(why);
+    assert.equal(errorOf(fail(run, new TypeError("x"))).class, "TypeError");
+    assert.equal(errorOf(fail(newRun().run, abort)).class, "AbortError");
+  });
+});
+
+test("an error of a whole batch gives up none of its tasks", () => {
+  const error = errorOf(failInBatch(newRun().run, new Permanent("no", { class: "funds" })));
+  assert.deepEqual([error.class, error.permanent], ["funds", false]);
+});
