@@ -1,0 +1,135 @@
+package io.github.taskengine.handler;
+
+import com.google.protobuf.ByteString;
+import io.github.taskengine.handler.internal.Wire;
+import java.io.InterruptedIOException;
+import java.io.PrintWriter;
+import java.io.StringWriter;
+import java.nio.channels.ClosedByInterruptException;
+import java.util.concurrent.CancellationException;
+import org.jspecify.annotations.Nullable;
+
+/** Makes the answer to a run of whatever its handler did. */
+final class Answers {
+  private static final int MAX_ERROR_BYTES = 8 << 10;
+
+  private final Codec codec;
+  private final Host host;
+
+  Answers(Codec codec, Host host) {
+    this.codec = codec;
+    this.host = host;
+  }
+
+  /** The answer of a handler that returned or threw outcome. */
+  Wire.Finish of(Run run, @Nullable Object outcome) {
+    Wire.Finish.Builder finish = run.end();
+    try {
+      if (outcome instanceof Throwable thrown) {
+        return failure(run, thrown);
+      }
+      if (outcome instanceof Snooze snooze) {
+        long delay = Codec.micros(snooze.delay());
+        finish.clearChildren().clearSignals(); // it will be called again, and say so again
+        return finish.setSnooze(Wire.Snooze.newBuilder().setDelay(delay)).build();
+      }
+      if (outcome instanceof Again again) {
+        ByteString result = codec.bytes(again.result());
+        long at = Codec.micros(again.at());
+        finish.setAgain(Wire.Again.newBuilder().setAt(at).setResult(result));
+        return success(run, finish, result.size());
+      }
+      ByteString result = codec.bytes(outcome);
+      return success(run, finish.setResult(result), result.size());
+    } catch (Throwable thrown) { // a value that no JSON can say, for example
+      return failure(run, thrown);
+    }
+  }
+
+  static Wire.Finish refused(long runId, String why) {
+    return Wire.Finish.newBuilder()
+        .setRunId(runId)
+        .setRefused(Wire.Refused.newBuilder().setMessage(Codec.cut(why, MAX_ERROR_BYTES)))
+        .build();
+  }
+
+  private Wire.Finish success(Run run, Wire.Finish.Builder finish, long size) {
+    if (finish.getChildrenCount() > 0 && !host.serves(Host.CHILDREN)) {
+      return failure(run, unsupported("spawned " + finish.getChildrenCount() + " tasks"));
+    }
+    if (finish.getSignalsCount() > 0 && !host.serves(Host.SIGNALS)) {
+      return failure(run, unsupported("signalled " + finish.getSignalsCount() + " tasks"));
+    }
+    // Children and signals count too: a frame has no room for more than one large result.
+    for (Wire.Child child : finish.getChildrenList()) {
+      size += child.getSerializedSize();
+    }
+    for (Wire.Signal signal : finish.getSignalsList()) {
+      size += signal.getSerializedSize();
+    }
+    if (host.refuses(size)) {
+      String text = "the result has %d bytes, the host takes %d".formatted(size, host.maxResult());
+      return failure(run, new PermanentException(text, "result_too_large"));
+    }
+    return finish.build();
+  }
+
+  private static PermanentException unsupported(String what) {
+    return new PermanentException(
+        "the handler " + what + ", which this host does not support", "unsupported");
+  }
+
+  private static Wire.Finish failure(Run run, Throwable thrown) {
+    Wire.Error.Builder error = Wire.Error.newBuilder();
+    Cancellation why = run.cancellation().orElse(null);
+    if (why != null && endedByCancellation(thrown)) {
+      error.setMessage(text(why.describe())).setClass_("cancelled");
+    } else if (thrown instanceof HandlerException e) {
+      error.setMessage(text(describe(e))).setClass_(text(e.errorClass()));
+      error.setPermanent(e instanceof PermanentException);
+      if (e instanceof RetryInException later) {
+        error.setRetryDelay(Codec.micros(later.delay()));
+      }
+    } else {
+      error.setMessage(text(stackOf(thrown))).setClass_(className(thrown.getClass()));
+    }
+    return Wire.Finish.newBuilder().setRunId(run.runId()).setError(error).build();
+  }
+
+  private static boolean endedByCancellation(Throwable thrown) {
+    for (Throwable t = thrown; t != null; t = t.getCause()) {
+      if (t instanceof InterruptedException
+          || t instanceof CancellationException
+          || t instanceof ClosedByInterruptException
+          || t instanceof InterruptedIOException) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  private static String describe(HandlerException e) {
+    String message = String.valueOf(e.getMessage());
+    return e.getCause() == null ? message : message + "\nCaused by: " + stackOf(e.getCause());
+  }
+
+  /** The text of an exception and its stack: what a person needs first comes first. */
+  private static String stackOf(Throwable thrown) {
+    try {
+      StringWriter stack = new StringWriter();
+      thrown.printStackTrace(new PrintWriter(stack));
+      return stack.toString();
+    } catch (RuntimeException e) {
+      return thrown.getClass().getName() + " (its text threw an exception too)";
+    }
+  }
+
+  private static String className(Class<?> type) {
+    String name = type.getSimpleName();
+    return name.isEmpty() ? className(type.getSuperclass()) : name; // of an anonymous one
+  }
+
+  private static String text(String text) {
+    return Codec.cut(text, MAX_ERROR_BYTES);
+  }
+}

@@ -1,0 +1,66 @@
+package io.github.taskengine.handler;
+
+import io.netty.channel.EventLoop;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.ScheduledFuture;
+import java.util.concurrent.TimeUnit;
+import java.util.function.Consumer;
+import org.jspecify.annotations.Nullable;
+
+/** The runs of a type that wait for others, to share a call. It belongs to the event loop. */
+final class Batch {
+  private final int most;
+  private final long waitNanos;
+  private final EventLoop loop;
+  private final Consumer<List<Run>> caller;
+
+  private List<Run> runs = new ArrayList<>();
+  private @Nullable ScheduledFuture<?> timer; // runs while there is a run
+
+  /** Gives the caller up to most runs once they are there, or the first has waited for so long. */
+  Batch(int most, Duration wait, EventLoop loop, Consumer<List<Run>> caller) {
+    this.most = most;
+    this.waitNanos = TimeUnit.MICROSECONDS.toNanos(Codec.micros(wait));
+    this.loop = loop;
+    this.caller = caller;
+  }
+
+  void add(Run run) {
+    if (most == 1) {
+      caller.accept(List.of(run));
+      return;
+    }
+    runs.add(run);
+    if (runs.size() == most) {
+      release();
+    } else if (timer == null) {
+      timer = loop.schedule(this::release, waitNanos, TimeUnit.NANOSECONDS);
+    }
+  }
+
+  void remove(Run run) {
+    runs.remove(run);
+    if (runs.isEmpty()) {
+      stopTimer();
+    }
+  }
+
+  /** Waits for no more. */
+  void release() {
+    stopTimer();
+    if (!runs.isEmpty()) {
+      List<Run> released = runs;
+      runs = new ArrayList<>();
+      caller.accept(released);
+    }
+  }
+
+  private void stopTimer() {
+    if (timer != null) {
+      timer.cancel(false);
+      timer = null;
+    }
+  }
+}

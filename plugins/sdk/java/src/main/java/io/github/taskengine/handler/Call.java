@@ -1,0 +1,71 @@
+package io.github.taskengine.handler;
+
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.List;
+import org.jspecify.annotations.Nullable;
+
+/** One call of a handler: for one run, or for those of a batch. */
+final class Call implements Runnable {
+  private final Session session;
+  private final BatchHandler handler;
+  private final List<Run> runs;
+
+  private @Nullable Thread thread; // guarded by this: that is in the handler
+
+  Call(Session session, BatchHandler handler, List<Run> runs) {
+    this.session = session;
+    this.handler = handler;
+    this.runs = runs;
+  }
+
+  @Override
+  public void run() {
+    List<? extends @Nullable Object> outcomes = outcomes();
+    for (int i = 0; i < runs.size(); i++) {
+      session.answer(runs.get(i), outcomes.get(i));
+    }
+  }
+
+  private List<? extends @Nullable Object> outcomes() {
+    try {
+      enter();
+      List<@Nullable Object> outcomes = // the handler's own list may be any kind of list
+          new ArrayList<>(handler.handle(Collections.unmodifiableList(runs)));
+      if (outcomes.size() != runs.size()) {
+        throw new IllegalStateException(
+            "the handler gave " + outcomes.size() + " results for " + runs.size() + " tasks");
+      }
+      return outcomes;
+    } catch (Throwable thrown) { // an Error too: a task must not end the process
+      return Collections.nCopies(runs.size(), thrown);
+    } finally {
+      leave();
+    }
+  }
+
+  private synchronized void enter() {
+    thread = Thread.currentThread();
+    interruptIfCancelled(); // it may have come sooner than the thread
+  }
+
+  private synchronized void leave() {
+    thread = null;
+    Thread.interrupted(); // it was meant for this call, and others come after it
+  }
+
+  synchronized void interruptIfCancelled() {
+    if (thread != null && isCancelled()) {
+      thread.interrupt();
+    }
+  }
+
+  private boolean isCancelled() {
+    for (Run run : runs) {
+      if (!run.isToldToStop()) {
+        return false;
+      }
+    }
+    return true;
+  }
+}

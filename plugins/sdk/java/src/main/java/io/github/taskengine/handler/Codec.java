@@ -1,0 +1,95 @@
+package io.github.taskengine.handler;
+
+import com.google.protobuf.ByteString;
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.time.Instant;
+import org.jspecify.annotations.Nullable;
+import tools.jackson.core.JacksonException;
+import tools.jackson.databind.json.JsonMapper;
+
+/** Between Java's values and those of the wire. */
+final class Codec {
+  private static final long MICROS = 1_000_000;
+  private static final int NANOS = 1_000;
+
+  private final JsonMapper mapper;
+
+  Codec(JsonMapper mapper) {
+    this.mapper = mapper;
+  }
+
+  /** The bytes of a result or payload. */
+  ByteString bytes(@Nullable Object value) {
+    if (value == null) {
+      return ByteString.EMPTY;
+    }
+    if (value instanceof byte[] bytes) {
+      return ByteString.copyFrom(bytes);
+    }
+    if (value instanceof CharSequence text) {
+      return ByteString.copyFrom(text.toString().getBytes(StandardCharsets.UTF_8));
+    }
+    return ByteString.copyFrom(mapper.writeValueAsBytes(value));
+  }
+
+  <T> T value(ByteString payload, Class<T> type) {
+    try {
+      T value = mapper.readValue(payload.toByteArray(), type);
+      if (value != null) {
+        return value;
+      }
+    } catch (JacksonException e) {
+      throw badPayload(type, e.getOriginalMessage(), e);
+    }
+    throw badPayload(type, "it is null", null);
+  }
+
+  private static PermanentException badPayload(
+      Class<?> type, String why, @Nullable Exception cause) {
+    String message = "the payload is not JSON for " + type.getSimpleName() + ": " + why;
+    return new PermanentException(message, "bad_payload", cause);
+  }
+
+  /** A delay in microseconds: never cut short, never less than none. */
+  static long micros(Duration delay) {
+    if (delay.isNegative()) {
+      return 0;
+    }
+    if (delay.getSeconds() >= Long.MAX_VALUE / MICROS) {
+      return Long.MAX_VALUE;
+    }
+    return delay.getSeconds() * MICROS + (delay.getNano() + NANOS - 1) / NANOS;
+  }
+
+  /** A time in microseconds since 1970. */
+  static long micros(Instant at) {
+    if (Math.abs(at.getEpochSecond()) >= Long.MAX_VALUE / MICROS) {
+      return at.getEpochSecond() < 0 ? Long.MIN_VALUE : Long.MAX_VALUE;
+    }
+    return at.getEpochSecond() * MICROS + at.getNano() / NANOS;
+  }
+
+  static Instant instant(long micros) {
+    return Instant.ofEpochSecond(
+        Math.floorDiv(micros, MICROS), Math.floorMod(micros, MICROS) * NANOS);
+  }
+
+  /** A text as it is: one that the wire cannot carry unchanged would become another. */
+  static String valid(String what, String text) {
+    if (!StandardCharsets.UTF_8.newEncoder().canEncode(text)) {
+      throw new IllegalArgumentException("the " + what + " has half a surrogate pair");
+    }
+    return text;
+  }
+
+  /** The start of a text: no more than so many bytes, and valid whatever it was. */
+  static String cut(String text, int most) {
+    byte[] bytes = text.getBytes(StandardCharsets.UTF_8);
+    int end = Math.min(bytes.length, most);
+    while (end < bytes.length && end > 0 && (bytes[end] & 0xC0) == 0x80) {
+      end--; // to the start of a character
+    }
+    return new String(bytes, 0, end, StandardCharsets.UTF_8);
+  }
+}

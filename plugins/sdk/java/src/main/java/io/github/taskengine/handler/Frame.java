@@ -1,0 +1,72 @@
+package io.github.taskengine.handler;
+
+import io.github.taskengine.handler.internal.Wire;
+
+/** A frame that is being filled. It belongs to the event loop. */
+final class Frame {
+  private static final int MAX_BYTES = 1 << 20;
+  private static final int MAX_MESSAGES = 512;
+
+  private final Wire.FromHandler.Builder frame = Wire.FromHandler.newBuilder();
+  private int messages;
+  private int bytes;
+
+  /** Something that shall be sent. It is called on the event loop, and may have nothing to add. */
+  @FunctionalInterface
+  interface Part {
+    void addTo(Frame frame);
+  }
+
+  boolean isEmpty() {
+    return messages == 0;
+  }
+
+  boolean isFull() {
+    return messages >= MAX_MESSAGES || bytes >= MAX_BYTES;
+  }
+
+  Wire.FromHandler build() {
+    return frame.build();
+  }
+
+  void hello(Wire.Hello hello, int credits) {
+    frame.setHello(hello).setCredits(credits);
+    count(hello.getSerializedSize());
+  }
+
+  /** Answers a run, and makes room for another. */
+  void finish(Wire.Finish finish) {
+    frame.addFinishes(finish).setCredits(frame.getCredits() + 1);
+    count(finish.getSerializedSize());
+  }
+
+  void pong(long number) {
+    frame.setPong(number);
+    count(0);
+  }
+
+  void log(Wire.LogLine line) {
+    frame.addLogs(line);
+    count(line.getSerializedSize());
+  }
+
+  void progress(Wire.Progress progress) {
+    frame.addProgress(progress);
+    count(progress.getSerializedSize());
+  }
+
+  void heartbeat(Wire.Heartbeat heartbeat) {
+    frame.addHeartbeats(heartbeat);
+    count(heartbeat.getSerializedSize());
+  }
+
+  void checkpoint(Wire.Checkpoint checkpoint) {
+    frame.addCheckpoints(checkpoint);
+    count(checkpoint.getSerializedSize());
+  }
+
+  private void count(int size) {
+    messages++;
+    bytes += size;
+  }
+}

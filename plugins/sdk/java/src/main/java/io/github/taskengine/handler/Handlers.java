@@ -1,0 +1,145 @@
+package io.github.taskengine.handler;
+
+import java.time.Duration;
+import java.util.Collections;
+import java.util.List;
+import java.util.Objects;
+import java.util.TreeMap;
+import java.util.concurrent.ThreadFactory;
+import org.jspecify.annotations.Nullable;
+import tools.jackson.databind.json.JsonMapper;
+
+/**
+ * A program of task handlers. Its {@code main} says which types it handles, and calls {@link #run}:
+ *
+ * <pre>{@code
+ * new Handlers().on("upper", task -> task.text().toUpperCase()).run();
+ * }</pre>
+ */
+public final class Handlers {
+  private static final int DEFAULT_SLOTS = 64;
+  private static final int MOST_SLOTS = 1 << 16;
+
+  private final TreeMap<String, Route> routes = new TreeMap<>();
+  private String version = "";
+  private int slots = DEFAULT_SLOTS;
+  private @Nullable ThreadFactory threads;
+  private JsonMapper mapper = new JsonMapper();
+
+  /** A program without handlers. */
+  public Handlers() {}
+
+  /**
+   * Serves the tasks of a type.
+   *
+   * @param type of the tasks
+   * @param handler called for each of them
+   * @return this program
+   */
+  public Handlers on(String type, Handler handler) {
+    Objects.requireNonNull(handler, "handler");
+    return route(type, Route.single(handler));
+  }
+
+  /**
+   * Serves the tasks of a type, several in one call.
+   *
+   * @param type of the tasks
+   * @param most tasks in a call; no more than there are slots can come together
+   * @param wait how long the first of them waits for others
+   * @param handler called once there are so many, or the first has waited so long
+   * @return this program
+   */
+  public Handlers onBatch(String type, int most, Duration wait, BatchHandler handler) {
+    Objects.requireNonNull(handler, "handler");
+    if (most < 1) {
+      throw new IllegalArgumentException("a batch of at most " + most + " tasks: give 1 or more");
+    }
+    return route(type, new Route(most, wait, handler));
+  }
+
+  private Handlers route(String type, Route route) {
+    if (type.isEmpty()) {
+      throw new IllegalArgumentException("a handler needs the type of its tasks");
+    }
+    if (routes.putIfAbsent(type, route) != null) {
+      throw new IllegalArgumentException("there are two handlers of \"" + type + "\"");
+    }
+    return this;
+  }
+
+  /**
+   * Says which version of the program this is.
+   *
+   * @param version shown to people
+   * @return this program
+   */
+  public Handlers version(String version) {
+    this.version = Objects.requireNonNull(version, "version");
+    return this;
+  }
+
+  /**
+   * Says how many tasks to run at once unless the host says so. Without it there are 64 slots.
+   *
+   * @param slots 1 to 65536
+   * @return this program
+   */
+  public Handlers slots(int slots) {
+    if (slots < 1 || slots > MOST_SLOTS) {
+      throw new IllegalArgumentException("slots is " + slots + ": give 1 to " + MOST_SLOTS);
+    }
+    this.slots = slots;
+    return this;
+  }
+
+  /**
+   * Has tasks run in threads of the program's own kind. Without it they are virtual threads on Java
+   * 21 and newer and else daemon threads, which are used again.
+   *
+   * @param threads makes the threads
+   * @return this program
+   */
+  public Handlers threads(ThreadFactory threads) {
+    this.threads = Objects.requireNonNull(threads, "threads");
+    return this;
+  }
+
+  /**
+   * Has JSON read and written in the program's own way.
+   *
+   * @param mapper reads payloads and writes results
+   * @return this program
+   */
+  public Handlers mapper(JsonMapper mapper) {
+    this.mapper = Objects.requireNonNull(mapper, "mapper");
+    return this;
+  }
+
+  /**
+   * Serves the handlers until the host ends the process or goes away; the program should end then,
+   * and is ended soon after. Started by anybody but a host, the program explains itself and exits
+   * with status 1.
+   *
+   * <p>Nothing may be printed before. From here on what is printed to the standard output and error
+   * goes to the host's log.
+   */
+  public void run() {
+    program().run();
+  }
+
+  Program program() {
+    return new Program(routes, version, slots, Threads.executor(threads), new Codec(mapper));
+  }
+
+  /** How the tasks of a type get to their handler. */
+  record Route(int most, Duration patience, BatchHandler handler) {
+    static Route single(Handler handler) {
+      return new Route(1, Duration.ZERO, tasks -> one(handler.handle(tasks.get(0))));
+    }
+
+    private static List<@Nullable Object> one(@Nullable Object outcome) {
+      return Collections.singletonList(outcome);
+    }
+  }
+}

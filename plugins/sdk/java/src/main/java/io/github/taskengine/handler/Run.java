@@ -1,0 +1,340 @@
+package io.github.taskengine.handler;
+
+import com.google.protobuf.ByteString;
+import io.github.taskengine.handler.internal.Wire;
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
+import java.time.Instant;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.UUID;
+import java.util.concurrent.CancellationException;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.atomic.AtomicReference;
+import org.jspecify.annotations.Nullable;
+import org.slf4j.Logger;
+
+/** The task that a handler sees: a run of the host's, and what is told to the host about it. */
+final class Run implements Task {
+  private static final long PROGRESS_PAUSE = TimeUnit.MILLISECONDS.toNanos(100);
+  private static final int MAX_MESSAGE_BYTES = 8 << 10;
+  private static final int MAX_CHECKPOINT_BYTES = 1 << 20;
+
+  private final Wire.Run run;
+  private final Codec codec;
+  private final Host host;
+  private final Outbox outbox;
+
+  private volatile @Nullable Cancellation cancellation; // written by the event loop
+  private volatile boolean over; // what a handler says from now on comes too late
+
+  // The newest of what is to be sent, while there is a part in the outbox that takes it.
+  private final AtomicReference<Wire.@Nullable Progress> progress = new AtomicReference<>();
+  private final AtomicReference<Wire.@Nullable Checkpoint> checkpoint = new AtomicReference<>();
+  private final AtomicBoolean beating = new AtomicBoolean();
+
+  // Guarded by this.
+  private final List<Wire.Child> children = new ArrayList<>(0);
+  private final List<Wire.Signal> signals = new ArrayList<>(0);
+
+  // Owned by the event loop.
+  private @Nullable Call call; // null while the run waits for others of its batch
+  private boolean answered;
+  private boolean reported; // a progress was sent
+  private long reportedAt; // in System.nanoTime
+
+  Run(Wire.Run run, Codec codec, Host host, Outbox outbox) {
+    this.run = run;
+    this.codec = codec;
+    this.host = host;
+    this.outbox = outbox;
+  }
+
+  long runId() {
+    return run.getRunId();
+  }
+
+  @Override
+  public UUID id() {
+    ByteBuffer bytes = ByteBuffer.wrap(run.getTaskId().toByteArray());
+    return new UUID(bytes.getLong(), bytes.getLong());
+  }
+
+  @Override
+  public long version() {
+    return run.getVersion();
+  }
+
+  @Override
+  public String type() {
+    return run.getType();
+  }
+
+  @Override
+  public int attempt() {
+    return run.getAttempt();
+  }
+
+  @Override
+  public int crashes() {
+    return run.getCrashes();
+  }
+
+  @Override
+  public int priority() {
+    return run.getPriority();
+  }
+
+  @Override
+  public String key() {
+    return run.getKey();
+  }
+
+  @Override
+  public String orderingKey() {
+    return run.getOrderingKey();
+  }
+
+  @Override
+  public Map<String, String> headers() {
+    return run.getHeadersMap();
+  }
+
+  @Override
+  public Optional<String> traceparent() {
+    return Optional.ofNullable(headers().get("traceparent"));
+  }
+
+  @Override
+  public Optional<Instant> deadline() {
+    return run.getDeadline() == 0
+        ? Optional.empty()
+        : Optional.of(Codec.instant(run.getDeadline()));
+  }
+
+  @Override
+  public byte[] payload() {
+    return run.getPayload().toByteArray();
+  }
+
+  @Override
+  public String text() {
+    return run.getPayload().toString(StandardCharsets.UTF_8);
+  }
+
+  @Override
+  public <T> T json(Class<T> type) {
+    return codec.value(run.getPayload(), type);
+  }
+
+  @Override
+  public byte[] checkpoint() {
+    return run.getCheckpoint().toByteArray();
+  }
+
+  @Override
+  public void saveCheckpoint(byte[] data) {
+    if (data.length > MAX_CHECKPOINT_BYTES) {
+      throw new IllegalArgumentException(
+          "the checkpoint has " + data.length + " bytes, of " + MAX_CHECKPOINT_BYTES + " allowed");
+    }
+    if (over || !host.serves(Host.CHECKPOINT)) {
+      return;
+    }
+    Wire.Checkpoint newest =
+        Wire.Checkpoint.newBuilder().setRunId(runId()).setData(ByteString.copyFrom(data)).build();
+    if (checkpoint.getAndSet(newest) == null) {
+      postUnlessAnswered(frame -> frame.checkpoint(checkpoint.getAndSet(null)));
+    }
+  }
+
+  @Override
+  public void heartbeat() {
+    if (over || !host.serves(Host.HEARTBEAT) || beating.getAndSet(true)) {
+      return;
+    }
+    Wire.Heartbeat heartbeat = Wire.Heartbeat.newBuilder().setRunId(runId()).build();
+    postUnlessAnswered(
+        frame -> {
+          beating.set(false);
+          frame.heartbeat(heartbeat);
+        });
+  }
+
+  @Override
+  public void progress(long done, long total, String message) {
+    if (over || !host.serves(Host.PROGRESS)) {
+      return;
+    }
+    Wire.Progress newest =
+        Wire.Progress.newBuilder()
+            .setRunId(runId())
+            .setDone(Math.max(0, done))
+            .setTotal(Math.max(0, total))
+            .setMessage(Codec.cut(message, MAX_MESSAGE_BYTES))
+            .build();
+    if (progress.getAndSet(newest) == null) {
+      postUnlessAnswered(this::report);
+    }
+  }
+
+  /** Adds the newest progress when its time has come. */
+  private void report(Frame frame) {
+    long pause = reported ? reportedAt + PROGRESS_PAUSE - System.nanoTime() : 0;
+    if (pause > 0) {
+      outbox.postIn(pause, later -> unlessAnswered(this::report, later));
+      return;
+    }
+    reported = true;
+    reportedAt = System.nanoTime();
+    addProgress(frame);
+  }
+
+  private void addProgress(Frame frame) {
+    Wire.Progress newest = progress.getAndSet(null);
+    if (newest != null) {
+      frame.progress(newest);
+    }
+  }
+
+  private void postUnlessAnswered(Frame.Part part) {
+    if (!over) {
+      outbox.post(frame -> unlessAnswered(part, frame));
+    }
+  }
+
+  private void unlessAnswered(Frame.Part part, Frame frame) {
+    if (!answered) {
+      part.addTo(frame);
+    }
+  }
+
+  @Override
+  public void spawn(Child child) {
+    Wire.Child.Builder spawned =
+        Wire.Child.newBuilder()
+            .setType(Codec.valid("type", child.type()))
+            .setKey(Codec.valid("key", child.key()))
+            .setOrderingKey(Codec.valid("ordering key", child.orderingKey()))
+            .setPayload(codec.bytes(child.payload()));
+    child
+        .headers()
+        .forEach(
+            (name, value) ->
+                spawned.putHeaders(Codec.valid("header", name), Codec.valid("header", value)));
+    if (child.runAt() != null) {
+      spawned.setRunAt(Codec.micros(child.runAt()));
+    }
+    if (child.priority() != null) {
+      spawned.setPriority(child.priority());
+    }
+    Wire.Child built = spawned.build();
+    synchronized (this) {
+      requireRunning("spawn a task");
+      children.add(built);
+    }
+  }
+
+  @Override
+  public void signal(UUID taskId, String name, @Nullable Object payload) {
+    byte[] id =
+        ByteBuffer.allocate(2 * Long.BYTES)
+            .putLong(taskId.getMostSignificantBits())
+            .putLong(taskId.getLeastSignificantBits())
+            .array();
+    Wire.Signal built =
+        Wire.Signal.newBuilder()
+            .setTaskId(ByteString.copyFrom(id))
+            .setName(Codec.valid("signal's name", name))
+            .setPayload(codec.bytes(payload))
+            .build();
+    synchronized (this) {
+      requireRunning("signal a task");
+      signals.add(built);
+    }
+  }
+
+  private void requireRunning(String what) {
+    if (over) {
+      throw new IllegalStateException("too late to " + what + ": the handler has returned");
+    }
+  }
+
+  @Override
+  public Logger log() {
+    return new RunLogger(runId(), outbox);
+  }
+
+  @Override
+  public boolean isCancelled() {
+    return cancellation().isPresent();
+  }
+
+  @Override
+  public Optional<Cancellation> cancellation() {
+    Cancellation told = cancellation;
+    if (told == null && deadline().filter(at -> !Instant.now().isBefore(at)).isPresent()) {
+      told = new Cancellation(Cancellation.Reason.DEADLINE, "");
+    }
+    return Optional.ofNullable(told);
+  }
+
+  @Override
+  public void throwIfCancelled() {
+    cancellation()
+        .ifPresent(
+            why -> {
+              throw new CancellationException(why.describe());
+            });
+  }
+
+  @Override
+  public String toString() {
+    return "task " + id() + " of type " + type() + ", attempt " + attempt();
+  }
+
+  /** Whether the host has asked for the end. */
+  boolean isToldToStop() {
+    return cancellation != null;
+  }
+
+  /** Says that the run is part of a call. It is called on the event loop. */
+  void begin(Call call) {
+    this.call = call;
+  }
+
+  /**
+   * Asks the handler to stop. It is called on the event loop.
+   *
+   * @return false if no handler has the run yet
+   */
+  boolean cancel(Cancellation why) {
+    if (cancellation == null) {
+      cancellation = why;
+    }
+    if (call == null) {
+      return false;
+    }
+    call.interruptIfCancelled();
+    return true;
+  }
+
+  /** Takes no more children and signals, and returns the finish that has them. */
+  synchronized Wire.Finish.Builder end() {
+    over = true;
+    return Wire.Finish.newBuilder()
+        .setRunId(runId())
+        .addAllChildren(children)
+        .addAllSignals(signals);
+  }
+
+  /** Adds the answer, after what is still to be said. It is called on the event loop. */
+  void answer(Frame frame, Wire.Finish finish) {
+    addProgress(frame);
+    answered = true;
+    frame.finish(finish);
+  }
+}

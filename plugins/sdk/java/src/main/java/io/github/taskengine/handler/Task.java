@@ -1,0 +1,195 @@
+package io.github.taskengine.handler;
+
+import java.time.Instant;
+import java.util.Map;
+import java.util.Optional;
+import java.util.UUID;
+import java.util.concurrent.CancellationException;
+import org.jspecify.annotations.Nullable;
+import org.slf4j.Logger;
+
+/**
+ * One attempt of one task. Any thread may use it. It is an interface for the sake of the tests of
+ * handlers; methods may be added to it.
+ */
+public interface Task {
+  /**
+   * The task's id.
+   *
+   * @return the id
+   */
+  UUID id();
+
+  /**
+   * The fencing token, together with {@link #id}: it names this attempt and no other, and a later
+   * attempt has a higher one.
+   *
+   * @return the version, unsigned
+   */
+  long version();
+
+  /**
+   * The task's type.
+   *
+   * @return the type
+   */
+  String type();
+
+  /**
+   * Which attempt this is.
+   *
+   * @return 1 for the first
+   */
+  int attempt();
+
+  /**
+   * How many earlier attempts took their process with them.
+   *
+   * @return the number
+   */
+  int crashes();
+
+  /**
+   * The task's priority.
+   *
+   * @return 0 (highest) to 9
+   */
+  int priority();
+
+  /**
+   * The task's key, unique per type.
+   *
+   * @return the key; empty if it has none
+   */
+  String key();
+
+  /**
+   * What this task shares with those that do not run at the same time.
+   *
+   * @return the ordering key; empty if it has none
+   */
+  String orderingKey();
+
+  /**
+   * The task's headers.
+   *
+   * @return the headers, which cannot be changed
+   */
+  Map<String, String> headers();
+
+  /**
+   * The W3C trace context of who submitted the task.
+   *
+   * @return the header {@code traceparent}, if there is one
+   */
+  Optional<String> traceparent();
+
+  /**
+   * When the attempt will be cancelled.
+   *
+   * @return the time, if there is one
+   */
+  Optional<Instant> deadline();
+
+  /**
+   * The input as bytes.
+   *
+   * @return a copy
+   */
+  byte[] payload();
+
+  /**
+   * The input as UTF-8 text.
+   *
+   * @return the text
+   */
+  String text();
+
+  /**
+   * The input as a value that is JSON on the wire, such as a record, an array, a {@link Map} or a
+   * {@code JsonNode}.
+   *
+   * @param <T> the type of the value
+   * @param type the class of the value
+   * @return the value
+   * @throws PermanentException of class {@code bad_payload} if the input is no such value
+   */
+  <T> T json(Class<T> type);
+
+  /**
+   * What an earlier attempt kept.
+   *
+   * @return a copy; empty if none kept anything
+   */
+  byte[] checkpoint();
+
+  /**
+   * Keeps data for the next attempt, should this one fail. Nothing happens with a host that does
+   * not keep checkpoints.
+   *
+   * @param data instead of what was kept before
+   * @throws IllegalArgumentException if it is larger than 1 MiB
+   */
+  void saveCheckpoint(byte[] data);
+
+  /**
+   * Tells people how far the work is. Calls may be frequent: the newest is sent, at most every 100
+   * ms and before the end.
+   *
+   * @param done how much is done
+   * @param total of how much; 0 if unknown
+   * @param message for people; may be empty
+   */
+  void progress(long done, long total, String message);
+
+  /** Says that the work goes on, for types that demand it. */
+  void heartbeat();
+
+  /**
+   * Has a task submitted if this one succeeds. On a host that cannot do that the task fails for
+   * good, with an error of class {@code unsupported}.
+   *
+   * @param child the task to submit
+   */
+  void spawn(Child child);
+
+  /**
+   * Has a waiting task woken if this one succeeds. On a host that cannot do that the task fails for
+   * good, with an error of class {@code unsupported}.
+   *
+   * @param taskId the task that waits
+   * @param name what it waits for
+   * @param payload bytes, text, {@code null} or a value for JSON, like a handler's result
+   */
+  void signal(UUID taskId, String name, @Nullable Object payload);
+
+  /**
+   * A logger for this task: the host gets each line with its level and its key-value pairs, as in
+   * {@code task.log().atInfo().addKeyValue("order", 7).log("charged")}.
+   *
+   * @return the logger
+   */
+  Logger log();
+
+  /**
+   * Whether the work shall stop: because it was cancelled, or because its deadline is over.
+   *
+   * @return true if so
+   */
+  boolean isCancelled();
+
+  /**
+   * Why the work shall stop.
+   *
+   * @return the cancellation, if {@link #isCancelled}
+   */
+  Optional<Cancellation> cancellation();
+
+  /**
+   * Ends the attempt if the work shall stop. To be called in long loops that neither block nor look
+   * at {@link Thread#interrupted}.
+   *
+   * @throws CancellationException if {@link #isCancelled}
+   */
+  void throwIfCancelled();
+}

@@ -1,0 +1,35 @@
+package io.github.taskengine.handler;
+
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.ThreadFactory;
+import java.util.concurrent.atomic.AtomicInteger;
+import org.jspecify.annotations.Nullable;
+
+/** The threads that tasks run in. */
+final class Threads {
+  private Threads() {}
+
+  /** Runs whatever it is given at once, in threads of the factory's if there is one. */
+  static ExecutorService executor(@Nullable ThreadFactory factory) {
+    if (factory != null) {
+      return Executors.newCachedThreadPool(factory);
+    }
+    try {
+      return (ExecutorService)
+          Executors.class.getMethod("newVirtualThreadPerTaskExecutor").invoke(null);
+    } catch (ReflectiveOperationException older) { // than Java 21
+      return Executors.newCachedThreadPool(daemons("task-"));
+    }
+  }
+
+  /** Makes threads that do not keep the process alive. */
+  static ThreadFactory daemons(String prefix) {
+    AtomicInteger made = new AtomicInteger();
+    return task -> {
+      Thread thread = new Thread(task, prefix + made.incrementAndGet());
+      thread.setDaemon(true);
+      return thread;
+    };
+  }
+}

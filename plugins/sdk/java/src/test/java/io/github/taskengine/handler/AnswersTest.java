@@ -1,0 +1,212 @@
+package io.github.taskengine.handler;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import com.google.protobuf.ByteString;
+import io.github.taskengine.handler.internal.Wire;
+import java.io.IOException;
+import java.io.InterruptedIOException;
+import java.time.Duration;
+import java.time.Instant;
+import java.util.Map;
+import java.util.Set;
+import java.util.UUID;
+import java.util.concurrent.CancellationException;
+import org.junit.jupiter.api.Test;
+import tools.jackson.databind.json.JsonMapper;
+
+/** What a handler returns or throws, and what the host is answered. */
+class AnswersTest {
+  private static final UUID ID = UUID.fromString("00010203-0405-0607-0809-0a0b0c0d0e0f");
+  private final Codec codec = new Codec(new JsonMapper());
+  private Host host = new Host(Set.of("children", "signals"), 100);
+
+  private Run task(Wire.Run.Builder run) {
+    return new Run(run.build(), codec, host, null);
+  }
+
+  private Run task() {
+    return task(FakeHost.run(1, "t", ""));
+  }
+
+  private Wire.Finish answer(Run task, Object outcome) {
+    Wire.Finish finish = new Answers(codec, host).of(task, outcome);
+    assertEquals(1, finish.getRunId());
+    return finish;
+  }
+
+  private Wire.Error error(Object outcome) {
+    return answer(task(), outcome).getError();
+  }
+
+  @Test
+  void resultsAreResults() {
+    assertEquals("text", answer(task(), "text").getResult().toStringUtf8());
+    assertTrue(answer(task(), null).hasResult());
+    assertEquals(7, answer(task(), new Snooze(Duration.ofNanos(6001))).getSnooze().getDelay());
+    Wire.Again again = answer(task(), new Again(Instant.ofEpochSecond(2), "so far")).getAgain();
+    assertEquals(2_000_000, again.getAt());
+    assertEquals("so far", again.getResult().toStringUtf8());
+    assertTrue(answer(task(), new Again(Instant.EPOCH)).getAgain().getResult().isEmpty());
+  }
+
+  @Test
+  void anyExceptionIsAnErrorOfItsName() {
+    Wire.Error error = error(new IOException("no money"));
+    assertEquals("IOException", error.getClass_());
+    assertTrue(error.getMessage().startsWith("java.io.IOException: no money\n\tat "));
+    assertFalse(error.getPermanent() || error.hasRetryDelay());
+    assertEquals("StackOverflowError", error(new StackOverflowError()).getClass_());
+    assertEquals("IOException", error(new IOException() {}).getClass_());
+  }
+
+  @Test
+  void errorsSayWhatHandlersKnow() {
+    Wire.Error error = error(new HandlerException("no money", "funds"));
+    assertEquals("funds: no money", error.getClass_() + ": " + error.getMessage());
+    assertFalse(error.getPermanent() || error.hasRetryDelay());
+
+    error = error(new PermanentException("no money"));
+    assertEquals(": no money", error.getClass_() + ": " + error.getMessage());
+    assertTrue(error.getPermanent());
+
+    error = error(new RetryInException(Duration.ofSeconds(90), "no money", "funds"));
+    assertEquals("funds: no money", error.getClass_() + ": " + error.getMessage());
+    assertEquals(90_000_000, error.getRetryDelay());
+
+    assertTrue(error(new RetryInException(Duration.ZERO, "now")).hasRetryDelay());
+    String caused = error(new PermanentException("no", "", new IOException("why"))).getMessage();
+    assertTrue(caused.startsWith("no\nCaused by: java.io.IOException: why"), caused);
+  }
+
+  @Test
+  void aNastyExceptionIsAnswered() {
+    class Nasty extends RuntimeException {
+      private static final long serialVersionUID = 1L;
+
+      @Override
+      public String getMessage() {
+        throw new IllegalStateException("no text either");
+      }
+    }
+
+    assertEquals("Nasty", error(new Nasty()).getClass_());
+    assertEquals("no ? money", error(new PermanentException("no \uDCFF money")).getMessage());
+    assertEquals(8192, error(new PermanentException("x".repeat(10_000))).getMessage().length());
+  }
+
+  @Test
+  void cancellationIsAnErrorOnlyOfATaskThatIsCancelled() {
+    assertEquals("InterruptedException", error(new InterruptedException()).getClass_());
+    for (Throwable thrown :
+        new Throwable[] {
+          new InterruptedException(),
+          new CancellationException(),
+          new InterruptedIOException(),
+          new IllegalStateException(new InterruptedException())
+        }) {
+      Run task = task();
+      task.cancel(new Cancellation(Cancellation.Reason.CANCELLED, "not needed"));
+      Wire.Error error = answer(task, thrown).getError();
+      assertEquals("cancelled", error.getClass_());
+      assertEquals("cancelled: not needed", error.getMessage());
+    }
+    Run task = task();
+    task.cancel(new Cancellation(Cancellation.Reason.CANCELLED, "not needed"));
+    assertEquals("IOException", answer(task, new IOException()).getError().getClass_());
+  }
+
+  @Test
+  void resultsThatNoJsonCanSayAreErrors() {
+    Object itself =
+        new Object() {
+          @SuppressWarnings("unused")
+          public Object getSelf() {
+            throw new IllegalStateException("not now");
+          }
+        };
+    assertTrue(error(itself).getMessage().contains("not now"));
+    assertTrue(error(new Again(Instant.EPOCH, itself)).getMessage().contains("not now"));
+  }
+
+  @Test
+  void resultsThatAreTooLargeArePermanentErrors() {
+    assertTrue(answer(task(), new byte[100]).hasResult());
+    for (Object outcome : new Object[] {new byte[101], new Again(Instant.EPOCH, new byte[101])}) {
+      Wire.Error error = error(outcome);
+      assertEquals("result_too_large", error.getClass_());
+      assertEquals("the result has 101 bytes, the host takes 100", error.getMessage());
+      assertTrue(error.getPermanent());
+    }
+    Run task = task();
+    task.spawn(Child.of("t").payload(new byte[101]));
+    assertEquals("result_too_large", answer(task, null).getError().getClass_());
+    host = new Host(Set.of(), 0);
+    assertTrue(answer(task(), new byte[1000]).hasResult(), "no limit");
+  }
+
+  @Test
+  void childrenAndSignalsGoWithSuccess() {
+    Run task = task();
+    task.spawn(
+        Child.of("mail")
+            .key("k")
+            .orderingKey("o")
+            .payload(Map.of("a", 1))
+            .headers(Map.of("h", "v"))
+            .runAt(Instant.ofEpochSecond(1))
+            .priority(0));
+    task.spawn(Child.of("mail"));
+    task.signal(ID, "paid", "p");
+    Wire.Finish finish = answer(task, "done");
+    assertEquals(
+        Wire.Finish.newBuilder()
+            .setRunId(1)
+            .setResult(ByteString.copyFromUtf8("done"))
+            .addChildren(
+                Wire.Child.newBuilder()
+                    .setType("mail")
+                    .setKey("k")
+                    .setOrderingKey("o")
+                    .setPayload(ByteString.copyFromUtf8("{\"a\":1}"))
+                    .putHeaders("h", "v")
+                    .setRunAt(1_000_000)
+                    .setPriority(0))
+            .addChildren(Wire.Child.newBuilder().setType("mail"))
+            .addSignals(
+                Wire.Signal.newBuilder()
+                    .setTaskId(ByteString.fromHex("000102030405060708090a0b0c0d0e0f"))
+                    .setName("paid")
+                    .setPayload(ByteString.copyFromUtf8("p")))
+            .build(),
+        finish);
+  }
+
+  @Test
+  void childrenAndSignalsDoNotGoWithFailureOrASnooze() {
+    for (Object outcome : new Object[] {new IOException(), new Snooze(Duration.ZERO)}) {
+      Run task = task();
+      task.spawn(Child.of("mail"));
+      task.signal(ID, "paid", null);
+      Wire.Finish finish = answer(task, outcome);
+      assertEquals(0, finish.getChildrenCount() + finish.getSignalsCount());
+    }
+  }
+
+  @Test
+  void childrenAndSignalsAreNeverDropped() {
+    host = new Host(Set.of(), 100);
+    Run parent = task();
+    parent.spawn(Child.of("mail"));
+    Run signaller = task();
+    signaller.signal(ID, "paid", null);
+    for (Run task : new Run[] {parent, signaller}) {
+      Wire.Finish finish = answer(task, null);
+      assertEquals("unsupported", finish.getError().getClass_());
+      assertTrue(finish.getError().getPermanent());
+      assertEquals(0, finish.getChildrenCount() + finish.getSignalsCount());
+    }
+  }
+}

@@ -1,0 +1,194 @@
+package io.github.taskengine.handler;
+
+import com.fasterxml.jackson.annotation.JsonProperty;
+import java.math.BigInteger;
+import java.time.Duration;
+import java.time.Instant;
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Locale;
+import java.util.Map;
+import java.util.UUID;
+import java.util.concurrent.TimeUnit;
+import org.jspecify.annotations.Nullable;
+import org.slf4j.event.Level;
+import org.slf4j.spi.LoggingEventBuilder;
+
+/** The program by which the host's conformance kit judges this package. */
+final class Conformance {
+  private Conformance() {}
+
+  public static void main(String[] args) {
+    new Handlers()
+        .version("conformance")
+        .on("noop", task -> null)
+        .on("echo", Task::payload)
+        .on("json", Conformance::sum)
+        .on("describe", Conformance::describe)
+        .on("error", Conformance::error)
+        .on("throw", Conformance::fail)
+        .on("snooze", task -> new Snooze(task.json(Delay.class).duration()))
+        .on("again", task -> task.json(Time.class).again())
+        .on("wait", Conformance::await)
+        .on("hang", Conformance::hang)
+        .on("log", Conformance::log)
+        .on("print", Conformance::print)
+        .on("progress", Conformance::progress)
+        .on("checkpoint", Conformance::checkpoint)
+        .on("heartbeat", Conformance::heartbeat)
+        .on("children", Conformance::spawn)
+        .on("signal", Conformance::signal)
+        .onBatch("batch", 10, Duration.ofMillis(100), Conformance::batch)
+        .on("big", task -> "x".repeat(Integer.parseInt(task.text())))
+        .on("exit", Conformance::exit)
+        .run();
+  }
+
+  record Pair(int a, int b) {}
+
+  record Sum(int sum) {}
+
+  private static Sum sum(Task task) {
+    Pair pair = task.json(Pair.class);
+    return new Sum(pair.a() + pair.b());
+  }
+
+  private static Map<String, Object> describe(Task task) {
+    Map<String, Object> seen = new LinkedHashMap<>();
+    seen.put("id", task.id().toString());
+    seen.put("version", new BigInteger(Long.toUnsignedString(task.version())));
+    seen.put("type", task.type());
+    seen.put("attempt", task.attempt());
+    seen.put("crashes", task.crashes());
+    seen.put("priority", task.priority());
+    seen.put("key", task.key());
+    seen.put("ordering_key", task.orderingKey());
+    seen.put("headers", task.headers());
+    seen.put("payload", task.payload()); // Jackson writes base64
+    seen.put("deadline_us", task.deadline().map(Codec::micros).orElse(0L));
+    seen.put("checkpoint", task.checkpoint());
+    return seen;
+  }
+
+  record Failure(
+      String message,
+      @JsonProperty("class") @Nullable String errorClass,
+      @Nullable Boolean permanent,
+      @JsonProperty("retry_delay_ms") @Nullable Long retryDelayMs) {}
+
+  private static Object error(Task task) {
+    Failure failure = task.json(Failure.class);
+    String errorClass = failure.errorClass() == null ? "" : failure.errorClass();
+    if (Boolean.TRUE.equals(failure.permanent())) {
+      throw new PermanentException(failure.message(), errorClass);
+    }
+    if (failure.retryDelayMs() != null) {
+      Duration delay = Duration.ofMillis(failure.retryDelayMs());
+      throw new RetryInException(delay, failure.message(), errorClass);
+    }
+    throw new HandlerException(failure.message(), errorClass);
+  }
+
+  private static Object fail(Task task) {
+    throw new IllegalStateException(task.text());
+  }
+
+  record Delay(@JsonProperty("delay_ms") long millis) {
+    Duration duration() {
+      return Duration.ofMillis(millis);
+    }
+  }
+
+  record Time(@JsonProperty("at_ms") long millis, String result) {
+    Again again() {
+      return new Again(Instant.ofEpochMilli(millis), result);
+    }
+  }
+
+  private static Object await(Task task) throws InterruptedException {
+    TimeUnit.DAYS.sleep(1);
+    return "nobody cancelled";
+  }
+
+  private static Object hang(Task task) {
+    while (true) {
+      try {
+        TimeUnit.DAYS.sleep(1);
+      } catch (InterruptedException e) {
+        // as asked
+      }
+    }
+  }
+
+  record Line(String level, String message, @Nullable Map<String, String> fields) {}
+
+  private static @Nullable Object log(Task task) {
+    Line line = task.json(Line.class);
+    Level level = Level.valueOf(line.level().toUpperCase(Locale.ROOT));
+    LoggingEventBuilder entry = task.log().atLevel(level);
+    if (line.fields() != null) {
+      line.fields().forEach(entry::addKeyValue);
+    }
+    entry.log(line.message());
+    return null;
+  }
+
+  private static @Nullable Object print(Task task) {
+    System.out.println(task.text());
+    System.err.println(task.text());
+    return null;
+  }
+
+  record Progress(long done, long total, String message) {}
+
+  private static @Nullable Object progress(Task task) {
+    Progress progress = task.json(Progress.class);
+    task.progress(progress.done(), progress.total(), progress.message());
+    return null;
+  }
+
+  private static Object checkpoint(Task task) {
+    task.saveCheckpoint(task.payload());
+    throw new IllegalStateException("kept");
+  }
+
+  private static @Nullable Object heartbeat(Task task) {
+    task.heartbeat();
+    return null;
+  }
+
+  record Spawned(String type, @Nullable String key, String payload) {}
+
+  private static String spawn(Task task) {
+    Spawned spawned = task.json(Spawned.class);
+    String key = spawned.key() == null ? "" : spawned.key();
+    task.spawn(Child.of(spawned.type()).key(key).payload(spawned.payload()));
+    return "spawned";
+  }
+
+  record Signalled(@JsonProperty("task_id") UUID taskId, String name, String payload) {}
+
+  private static String signal(Task task) {
+    Signalled signalled = task.json(Signalled.class);
+    task.signal(signalled.taskId(), signalled.name(), signalled.payload());
+    return "signalled";
+  }
+
+  private static List<Object> batch(List<Task> tasks) {
+    Object count = String.valueOf(tasks.size());
+    List<Object> outcomes = new ArrayList<>(Collections.nCopies(tasks.size(), count));
+    for (int i = 0; i < tasks.size(); i++) {
+      if (tasks.get(i).text().equals("fail")) {
+        outcomes.set(i, new IllegalStateException("asked to"));
+      }
+    }
+    return outcomes;
+  }
+
+  private static Object exit(Task task) {
+    Runtime.getRuntime().halt(Integer.parseInt(task.text()));
+    return "never";
+  }
+}

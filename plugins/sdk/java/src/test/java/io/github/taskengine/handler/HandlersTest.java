@@ -1,0 +1,43 @@
+package io.github.taskengine.handler;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+
+import java.time.Duration;
+import java.util.Map;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.function.Executable;
+
+class HandlersTest {
+  @Test
+  void mistakesAreToldWhereTheyAreMade() {
+    Handlers handlers = new Handlers().on("a", task -> null);
+    wrong("two handlers of \"a\"", () -> handlers.on("a", task -> null));
+    wrong("type", () -> handlers.on("", task -> null));
+    wrong("at most 0", () -> handlers.onBatch("b", 0, Duration.ZERO, tasks -> tasks));
+    wrong("slots is 0", () -> handlers.slots(0));
+    wrong("slots is 65537", () -> handlers.slots(65537));
+    wrong("needs a type", () -> Child.of(""));
+    wrong("priority is 10", () -> Child.of("a").priority(10));
+  }
+
+  private static void wrong(String text, Executable mistake) {
+    String message = assertThrows(IllegalArgumentException.class, mistake).getMessage();
+    assertEquals(text, message.contains(text) ? text : message);
+  }
+
+  @Test
+  void childrenAreCopied() {
+    Child child = Child.of("mail").key("k");
+    assertEquals("", child.payload("p").orderingKey());
+    assertEquals(Child.of("mail").key("k"), child);
+    assertEquals(
+        new Child("mail", "k", "o", null, Map.of("h", "v"), null, 3),
+        child.orderingKey("o").headers(Map.of("h", "v")).priority(3));
+  }
+
+  @Test
+  void theVersionIsThePackages() {
+    assertEquals(System.getProperty("taskengine.version"), Session.SDK_VERSION);
+  }
+}
