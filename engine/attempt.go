@@ -3,9 +3,11 @@ package engine
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/taskengine/taskengine/engine/internal/core"
+	"github.com/taskengine/taskengine/engine/task"
 )
 
 // attempt is a handler at work, and the context it is given. Most handlers never look
@@ -13,6 +15,10 @@ import (
 // would allocate twice and be entered with its parent.
 type attempt struct {
 	core.Run
+	engine *Engine
+	ref    task.Ref    // of the row that it runs
+	number uint32      // which attempt of the task it is
+	spoke  atomic.Bool // it has said something of its progress
 
 	mu    sync.Mutex
 	cause error            // guarded by mu: why it ended, nil while it has not
@@ -76,8 +82,13 @@ func (a *attempt) Err() error {
 	return context.Canceled
 }
 
-// Value implements [context.Context]: there are none.
-func (a *attempt) Value(any) any { return nil }
+// Value implements [context.Context]: there is nothing but the [task.Reporter].
+func (a *attempt) Value(key any) any {
+	if key == (task.ReporterKey{}) {
+		return a
+	}
+	return nil
+}
 
 // AfterFunc lets contexts that are derived from this one end with it without a
 // goroutine each: see [context.AfterFunc].

@@ -64,6 +64,7 @@ func (e *Engine) shutdown(ctx context.Context) {
 			e.log.Warn("handlers did not return after they were cancelled; their tasks are recovered at the next start")
 		}
 	}
+	e.board.close()
 	e.stop() // the writers finish what is pending
 	e.duties.Wait()
 	e.crew.Dismiss()

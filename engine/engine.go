@@ -36,6 +36,7 @@ type Config struct {
 	Name     string                  // of the node, for people
 	Log      *slog.Logger            // nil for none
 	Observer Observer                // what to call when something happens
+	TaskLog  TaskLog                 // where what handlers log about their tasks goes; nil for nowhere
 
 	LookAhead     int // triggers in memory at most; 0 is 100 000
 	LeafLookAhead int // triggers of one type and group in memory at most; 0 is 1000
@@ -53,6 +54,7 @@ type Engine struct {
 
 	inbox inbox                // what nobody has told the core yet
 	crew  *crew.Crew[*attempt] // calls the handlers
+	board board                // has what handlers say of their progress written
 
 	mu               sync.Mutex
 	core             *core.Core           // guarded by mu
@@ -179,6 +181,7 @@ func newEngine(c Config) (*Engine, error) {
 	}
 	e.submissions.New = newSubmission
 	e.crew = crew.New(e.handle)
+	e.board.store, e.board.log = c.Store, c.Log
 	for name, p := range c.Policies.Types {
 		e.types[name] = newTypeInfo(c.Policies, p)
 	}

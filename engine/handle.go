@@ -19,7 +19,7 @@ const MaxResult = 1 << 20
 
 // begin has the handler called of a task that was grabbed. It is called with mu held.
 func (e *Engine) begin(r core.Run) {
-	a := &attempt{Run: r}
+	a := &attempt{Run: r, engine: e, ref: r.Task.Ref(), number: r.Task.Attempt}
 	if e.hurry != nil {
 		a.stop(e.hurry)
 	}
@@ -45,6 +45,9 @@ func (e *Engine) handle(a *attempt) {
 
 // handled leaves word of what came of an attempt for the core.
 func (e *Engine) handled(a *attempt, v task.Verdict) {
+	if a.spoke.Load() {
+		e.board.settle(a)
+	}
 	if e.inbox.end(a, v) {
 		signal(e.write)
 	}

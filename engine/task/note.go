@@ -2,6 +2,9 @@ package task
 
 import "time"
 
+// MaxCheckpoint is how many bytes an attempt may leave for the next one.
+const MaxCheckpoint = 1 << 20
+
 // MaxProgressText is how many bytes of a message about progress a row keeps; longer ones
 // are cut.
 const MaxProgressText = 256
