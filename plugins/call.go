@@ -15,15 +15,17 @@ import (
 // among the running ones of one session, then done: each step takes it out of the one
 // before, under the host's mutex, so it is answered exactly once.
 type call struct {
-	run  *wire.Run
-	size int         // of run in a frame, roughly
-	done chan answer // has room for the one answer
+	run      *wire.Run
+	size     int           // of run in a frame, roughly
+	done     chan answer   // has room for the one answer
+	reporter task.Reporter // who wants to know what the handler says meanwhile; nil is nobody
 
 	// Guarded by the host's mutex.
 	session    *session // that runs it; nil while it is queued and when it is done
 	overdue    bool     // it did not stop in time after its cancellation
-	queued     bool
-	next, prev *call // in the queue
+	notes      *notes   // nil until the handler says something
+	queue      *queue   // that it waits in; nil if in none
+	next, prev *call    // in the queue
 }
 
 type answer struct {
@@ -38,16 +40,19 @@ func newCall(ctx context.Context, t *task.Task) (*call, error) {
 	run := &wire.Run{
 		TaskId: t.ID[:], Version: t.Version, Type: t.Type, Attempt: t.Attempt, Crashes: t.Crashes,
 		Priority: uint32(t.Priority), Key: t.Key, OrderingKey: t.OrderingKey, Payload: t.Payload, Headers: t.Headers,
+		Checkpoint: t.Checkpoint(),
 	}
 	if deadline, ok := ctx.Deadline(); ok {
 		run.Deadline = deadline.UnixMicro()
 	}
-	size := 96 + len(t.Type) + len(t.Key) + len(t.OrderingKey) + len(t.Payload)
+	size := 96 + len(t.Type) + len(t.Key) + len(t.OrderingKey) + len(t.Payload) + len(run.Checkpoint)
 	for k, v := range t.Headers {
 		size += 8 + len(k) + len(v)
 	}
-	return &call{run: run, size: size, done: make(chan answer, 1)}, nil
+	return &call{run: run, size: size, done: make(chan answer, 1), reporter: task.ReporterOf(ctx)}, nil
 }
+
+func (c *call) id() task.ID { return task.ID(c.run.TaskId) }
 
 // checkText returns an error for a task that the wire cannot carry unchanged: one
 // such text would break the whole frame, and mending it would change a key.
@@ -121,7 +126,7 @@ type queue struct {
 }
 
 func (q *queue) push(c *call) {
-	c.queued, c.prev = true, q.last
+	c.queue, c.prev = q, q.last
 	if q.last == nil {
 		q.first = c
 	} else {
@@ -142,6 +147,6 @@ func (q *queue) remove(c *call) {
 	} else {
 		c.next.prev = c.prev
 	}
-	c.queued, c.next, c.prev = false, nil, nil
+	c.queue, c.next, c.prev = nil, nil, nil
 	q.n--
 }

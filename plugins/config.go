@@ -1,10 +1,14 @@
 package plugins
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"time"
 )
@@ -21,8 +25,25 @@ type Config struct {
 	// is none.
 	Env []string
 
-	Slots     int // tasks at once in the process, 0..65536; 0 leaves it to the handler
+	Slots     int // tasks at once in one process, 0..65536; 0 leaves it to the handler
 	MaxResult int // bytes of the largest result; default 16 MiB
+
+	// Processes are how many there are of the program: MinProcesses always, default 1, and
+	// none if negative; more while tasks find no slot, up to MaxProcesses, default 1 and at
+	// least MinProcesses. One beyond the least ends after it had nothing to do for Idle,
+	// default 30 s.
+	MinProcesses, MaxProcesses int
+	Idle                       time.Duration
+
+	// A process is replaced, without a gap, after it was given MaxTasks tasks, has lived
+	// for MaxAge, or holds more than MaxRSS bytes of memory (on Linux); 0 is never.
+	MaxTasks int
+	MaxAge   time.Duration
+	MaxRSS   int64
+
+	// PerTask gives each task a process of its own, which ends with it. MinProcesses are
+	// then started ahead, and Slots and MaxTasks mean nothing.
+	PerTask bool
 
 	StartTimeout time.Duration // from starting the process to its hello; default 10 s
 	Grace        time.Duration // from cancelling a task to SIGTERM for its process; default 10 s
@@ -35,8 +56,22 @@ type Config struct {
 	Backoff    time.Duration // pause after the first crash; doubled with each further one; default 50 ms
 	MaxBackoff time.Duration // the longest pause; default 30 s
 
+	User   string            // as whom the program runs, by name or number; "" is the node's user. Needs root.
+	SHA256 map[string]string // files, and the SHA-256 of each in hex, without which no process is started
+	Limits Limits            // of each process
+
 	Logger *slog.Logger // what the host and the program have to say; nil is nowhere
 	Host   string       // name and version of this host, told to the handler
+}
+
+// Limits are what one process of a handler may use, with all that it starts. Zero is no
+// limit. They need Linux with cgroup v2 and a node that may make control groups below its
+// own: one that runs as root, or under systemd with Delegate=yes. Where that is missing
+// the handler runs without, and [Status] says so.
+type Limits struct {
+	Memory    int64   // bytes; who needs more is killed
+	CPU       float64 // cores; who needs more is slowed down
+	Processes int     // processes and threads; who needs more cannot start them
 }
 
 // DefaultEnv returns what a program gets to see of the node's environment unless its
@@ -47,6 +82,7 @@ func DefaultEnv() []string {
 
 const (
 	maxSlots     = 1 << 16
+	maxProcesses = 1000
 	pingsPerLife = 4 // pings within one Liveness
 )
 
@@ -66,6 +102,21 @@ func (c Config) withDefaults() (Config, error) {
 	if c.MaxResult < 0 {
 		complain("the largest result has %d bytes: give 0 (default) or more", c.MaxResult)
 	}
+	if c.MaxProcesses < 0 || c.MaxProcesses > 0 && c.MinProcesses > c.MaxProcesses || c.MinProcesses > maxProcesses || c.MaxProcesses > maxProcesses {
+		complain("there are to be %d to %d processes: give a least of at most %d and a most that is not below it",
+			c.MinProcesses, c.MaxProcesses, maxProcesses)
+	}
+	if c.MaxTasks < 0 || c.MaxRSS < 0 {
+		complain("a process is to be replaced after %d tasks and at %d bytes: give 0 (never) or more", c.MaxTasks, c.MaxRSS)
+	}
+	if l := c.Limits; l.Memory < 0 || l.Processes < 0 || !(l.CPU >= 0 && l.CPU < 1e6) {
+		complain("the limits are %d bytes, %v cores and %d processes: give 0 (none) or more", l.Memory, l.CPU, l.Processes)
+	}
+	for _, path := range slices.Sorted(maps.Keys(c.SHA256)) {
+		if sum, err := hex.DecodeString(c.SHA256[path]); err != nil || len(sum) != sha256.Size {
+			complain("the SHA-256 of %s is %q: give %d hexadecimal digits", path, c.SHA256[path], 2*sha256.Size)
+		}
+	}
 	for _, d := range []struct {
 		name  string
 		value time.Duration
@@ -75,6 +126,8 @@ func (c Config) withDefaults() (Config, error) {
 		{"kill delay", c.KillAfter},
 		{"backoff", c.Backoff},
 		{"longest backoff", c.MaxBackoff},
+		{"idle time", c.Idle},
+		{"largest age", c.MaxAge},
 	} {
 		if d.value < 0 {
 			complain("the %s is %v: give 0 (default) or more", d.name, d.value)
@@ -89,6 +142,13 @@ func (c Config) withDefaults() (Config, error) {
 		return c, fmt.Errorf("plugins: handler %q: %w", c.Name, err)
 	}
 	defaultTo(&c.MaxResult, 16<<20)
+	defaultTo(&c.MinProcesses, 1)
+	c.MinProcesses = max(0, c.MinProcesses)
+	defaultTo(&c.MaxProcesses, max(1, c.MinProcesses))
+	defaultTo(&c.Idle, 30*time.Second)
+	if c.PerTask {
+		c.Slots = 1
+	}
 	defaultTo(&c.StartTimeout, 10*time.Second)
 	defaultTo(&c.Grace, 10*time.Second)
 	defaultTo(&c.KillAfter, 2*time.Second)
@@ -108,6 +168,11 @@ func defaultTo[T int | time.Duration](field *T, value T) {
 	if *field == 0 {
 		*field = value
 	}
+}
+
+// pool returns how many processes there shall be.
+func (c *Config) pool() pool {
+	return pool{least: c.MinProcesses, most: c.MaxProcesses, atOnce: max(atOnceAlone, c.MaxProcesses), idle: c.Idle, perTask: c.PerTask}
 }
 
 // environ is the environment of the program, resolved anew at each start.

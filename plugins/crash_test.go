@@ -121,7 +121,7 @@ func TestTasksOfAKilledProcessAreReportedOnceAndTheNextOnesRun(t *testing.T) {
 	h := start(t, c)
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
-	var done, crashed, other atomic.Int64
+	var done, interrupted, ids atomic.Int64
 	for range 100 {
 		wg.Go(func() {
 			for {
@@ -130,13 +130,12 @@ func TestTasksOfAKilledProcessAreReportedOnceAndTheNextOnesRun(t *testing.T) {
 					return
 				default:
 				}
-				switch _, err := h.Handle(context.Background(), newTask("most", "")); {
+				switch _, err := h.Handle(context.Background(), numbered("most", "", int(ids.Add(1)))); {
 				case err == nil:
 					done.Add(1)
-				case errors.Is(err, task.ErrCrashed):
-					crashed.Add(1)
+				case errors.Is(err, task.ErrInterrupted):
+					interrupted.Add(1)
 				case !errors.Is(err, task.ErrUnavailable):
-					other.Add(1)
 					t.Error(err)
 				}
 			}
@@ -147,12 +146,12 @@ func TestTasksOfAKilledProcessAreReportedOnceAndTheNextOnesRun(t *testing.T) {
 		before := done.Load()
 		eventually(t, "a loaded process", func() bool {
 			st := h.Status()
-			return st.Starts == i+1 && st.Up && st.Running > 10 && done.Load() > before+100
+			return st.Up && st.Running > 10 && done.Load() > before+100
 		})
 		if err := syscall.Kill(h.Status().PID, syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the next process", func() bool { return h.Status().Starts == i+2 })
+		eventually(t, "its death", func() bool { return h.Status().Crashes == i+1 })
 	}
 	close(stop)
 	wg.Wait()
@@ -161,8 +160,8 @@ func TestTasksOfAKilledProcessAreReportedOnceAndTheNextOnesRun(t *testing.T) {
 		t.Errorf("%+v", st)
 	}
 	// Every crash took some tasks along, and no more than there are slots.
-	if n := crashed.Load(); n < kills || n > int64(kills*st.Slots) {
-		t.Errorf("%d tasks crashed in %d crashes of %d slots", n, kills, st.Slots)
+	if n := interrupted.Load(); n < kills || n > int64(kills*st.Slots) {
+		t.Errorf("%d tasks were interrupted in %d crashes of %d slots", n, kills, st.Slots)
 	}
 	must(t, h, "noop", "")
 }
@@ -178,7 +177,7 @@ func TestEachRunningTaskOfADyingProcessGetsItsLastWords(t *testing.T) {
 			eventually(t, "they run", func() bool { return h.Status().Running == 5 })
 			running = append(running, handle(t.Context(), h, newTask("die", "")))
 			for _, r := range running {
-				if err := (<-r).err; !errors.Is(err, task.ErrCrashed) || errors.Is(err, task.ErrUnavailable) ||
+				if err := (<-r).err; !errors.Is(err, task.ErrInterrupted) || errors.Is(err, task.ErrCrashed) ||
 					!strings.Contains(err.Error(), "exit status 9") || !strings.Contains(err.Error(), "farewell") {
 					t.Errorf("got %v", err)
 				}
@@ -247,10 +246,10 @@ func TestAProcessThatNoLongerAnswersIsReplaced(t *testing.T) {
 }
 
 func TestAProcessThatKeepsDyingIsStartedEverMoreRarely(t *testing.T) {
-	h := &Host{cfg: Config{Backoff: 50 * time.Millisecond, MaxBackoff: 30 * time.Second}}
+	cfg := &Config{Backoff: 50 * time.Millisecond, MaxBackoff: 30 * time.Second}
 	var got []time.Duration
 	for n := range 13 {
-		got = append(got, h.backoff(n))
+		got = append(got, backoff(cfg, n))
 	}
 	for n, d := range got {
 		want := time.Duration(0)
@@ -287,7 +286,69 @@ func hostUntilKilled() {
 		return
 	}
 	fmt.Println("ready", h.Status().PID)
+	if file := os.Getenv(forkTo); file != "" {
+		_, _ = h.Handle(context.Background(), newTask("fork", file))
+	}
 	select {}
+}
+
+// forkTo names the file to which the handler of a host writes what it has started.
+const forkTo = "PLUGINS_TEST_FORK_TO"
+
+func TestAKilledHostLeavesNoGrandchild(t *testing.T) {
+	c := self(t, "handlers")
+	file := filepath.Join(t.TempDir(), "pids")
+	host := exec.Command(c.Command[0], c.Command[0])
+	host.Env = append(os.Environ(), actAs+"=a host", forkTo+"="+file, "TMPDIR="+shortTemp(t))
+	host.Stdout, host.Stderr = t.Output(), t.Output()
+	if err := host.Start(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the grandchildren", func() bool { _, err := os.Stat(file); return err == nil })
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var handler, child, runaway int
+	var caged bool
+	if _, err := fmt.Sscan(string(text), &handler, &child, &runaway, &caged); err != nil {
+		t.Fatalf("%q: %v", text, err)
+	}
+	t.Logf("the handler is in a control group of its own: %t", caged)
+	for _, pid := range []int{handler, child, runaway} {
+		if !alive(pid) {
+			t.Fatalf("process %d should live", pid)
+		}
+	}
+	if err := host.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = host.Wait()
+	eventually(t, "the end of the handler and of what it started", func() bool {
+		return !alive(handler) && !alive(child) && (!caged || !alive(runaway))
+	})
+	_ = syscall.Kill(runaway, syscall.SIGKILL) // where nothing holds it
+}
+
+func TestWhatLeavesTheProcessGroupEndsWithTheHandlerAllTheSame(t *testing.T) {
+	h := start(t, self(t, "handlers"))
+	file := filepath.Join(t.TempDir(), "pids")
+	must(t, h, "fork", file)
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var handler, child, runaway int
+	var caged bool
+	if _, err := fmt.Sscan(string(text), &handler, &child, &runaway, &caged); err != nil {
+		t.Fatalf("%q: %v", text, err)
+	}
+	t.Logf("the handler is in a control group of its own: %t", caged)
+	if err := h.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the end of what the handler started", func() bool { return !alive(child) && (!caged || !alive(runaway)) })
+	_ = syscall.Kill(runaway, syscall.SIGKILL)
 }
 
 func TestAKilledHostLeavesNoProcess(t *testing.T) {

@@ -3,11 +3,11 @@
 package plugins
 
 import (
-	"context"
 	"log/slog"
+	"maps"
+	"slices"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/plugins/internal/wire"
 )
 
@@ -33,7 +33,9 @@ func (h *Host) fill(s *session, frame *wire.ToHandler) filled {
 		return finished
 	case s.drain == toDrain:
 		frame.Drain, s.drain = &wire.Drain{}, drained
-	case s == h.session:
+	case s.alone:
+		h.takeAlone(s, frame)
+	case s.serves():
 		h.take(s, frame)
 	}
 	if len(frame.Runs) == 0 && len(frame.Cancels) == 0 && frame.Ping == 0 && frame.Drain == nil {
@@ -49,21 +51,55 @@ func (h *Host) waiting() int {
 	return h.queue.n
 }
 
+// take gives s its share of the waiting calls.
 func (h *Host) take(s *session, frame *wire.ToHandler) {
-	size := 0
-	for c := h.queue.first; c != nil; c = h.queue.first {
-		size += c.size
-		if s.credits == 0 || len(s.running) >= s.slots || len(frame.Runs) == wire.FrameMessages ||
-			(size > wire.FrameBytes && len(frame.Runs) > 0) {
-			return
+	size, share := 0, h.share()
+	for c := h.queue.first; c != nil && len(frame.Runs) < share && s.room() > 0; c = h.queue.first {
+		if size += c.size; size > wire.FrameBytes && len(frame.Runs) > 0 {
+			break
 		}
-		h.queue.remove(c)
-		s.credits--
-		s.lastRun++
-		c.session, c.run.RunId = s, s.lastRun
-		s.running[s.lastRun] = c
-		frame.Runs = append(frame.Runs, c.run)
+		s.begin(c, frame)
 	}
+	if h.queue.n > 0 && !h.offer() || s.worn(time.Now()) {
+		h.stir()
+	}
+}
+
+// share returns how many of the waiting calls one session may take at a time, so that all
+// that have room get as many.
+func (h *Host) share() int {
+	n := 0
+	for _, s := range h.sessions {
+		if s.serves() && s.room() > 0 {
+			n++
+		}
+	}
+	if n <= 1 {
+		return wire.FrameMessages
+	}
+	return min(wire.FrameMessages, (h.queue.n+n-1)/n)
+}
+
+// takeAlone gives s the one call of its life.
+func (h *Host) takeAlone(s *session, frame *wire.ToHandler) {
+	switch c := h.alone.first; {
+	case s.taken > 0:
+	case c != nil:
+		s.begin(c, frame)
+	default: // whom it was started for is gone
+		frame.Drain, s.drain = &wire.Drain{}, drained
+	}
+}
+
+// begin moves c from its queue to the running calls of s and into frame.
+func (s *session) begin(c *call, frame *wire.ToHandler) {
+	c.queue.remove(c)
+	s.credits--
+	s.taken++
+	s.lastRun++
+	c.session, c.run.RunId = s, s.lastRun
+	s.running[s.lastRun] = c
+	frame.Runs = append(frame.Runs, c.run)
 }
 
 // accept takes in what the process of s sent.
@@ -72,55 +108,86 @@ func (h *Host) accept(s *session, frame *wire.FromHandler) {
 		h.print(s, l)
 	}
 	finishes := frame.GetFinishes()
-	if len(finishes) == 0 && frame.GetCredits() == 0 {
+	if len(finishes)+len(frame.GetProgress())+len(frame.GetCheckpoints()) == 0 && frame.GetCredits() == 0 {
 		return
 	}
 	ended := make([]*call, len(finishes))
 	h.mu.Lock()
+	h.note(s, frame)
 	s.grant(frame.GetCredits())
 	for i, f := range finishes {
-		if c := s.running[f.GetRunId()]; c != nil {
-			delete(s.running, f.GetRunId())
-			c.session = nil
-			ended[i] = c
-		}
+		ended[i] = h.finish(s, f)
 	}
-	if h.queue.n > 0 || (s.drain == drained && len(s.running) == 0) {
+	if len(s.running) == 0 && len(finishes) > 0 {
+		h.rest(s)
+	}
+	if h.queue.n > 0 && s.serves() {
 		s.notify()
 	}
 	h.mu.Unlock()
 	for i, f := range finishes {
 		if c := ended[i]; c != nil {
 			c.done <- answerOf(f)
-		} else {
-			h.log.Warn("an answer to a run that is not running", "pid", s.proc.pid(), "run", f.GetRunId())
 		}
 	}
 }
 
-// print logs a line for the process of s.
+// finish takes the call that f answers out of the running ones. It returns the call if it
+// is to be answered at once. It is called with mu held.
+func (h *Host) finish(s *session, f *wire.Finish) *call {
+	c := s.running[f.GetRunId()]
+	if c == nil {
+		h.log.Warn("an answer to a run that is not running", "pid", s.proc.pid(), "run", f.GetRunId())
+		return nil
+	}
+	delete(s.running, f.GetRunId())
+	c.session = nil
+	if len(h.suspects) > 0 {
+		h.suspects.clear(c.id())
+	}
+	if c.notes != nil && c.notes.passing {
+		a := answerOf(f)
+		c.notes.answer = &a
+		return nil
+	}
+	return c
+}
+
+// rest sees to a session that has nothing to do any more. It is called with mu held.
+func (h *Host) rest(s *session) {
+	s.idleSince = time.Now()
+	switch {
+	case s.drain == drained:
+		s.notify() // the stream can be closed
+	case s.alone || s.cfg.PerTask:
+		s.dismiss()
+	case len(h.sessions) > h.cfg.MinProcesses:
+		h.stir()
+	}
+}
+
+// print logs a line that the program of s handed over as such.
 func (h *Host) print(s *session, l *wire.LogLine) {
 	level := slog.Level(l.GetLevel())
-	if !h.log.Enabled(context.Background(), level) {
-		return
-	}
 	ok, dropped := s.proc.out.admit(time.Now())
 	if !ok {
 		return
 	}
-	attrs := make([]slog.Attr, 0, len(l.GetFields())+2)
-	if dropped > 0 {
-		attrs = append(attrs, slog.Int("lines_dropped_before", dropped))
+	at := time.Now()
+	if l.GetTime() != 0 {
+		at = time.UnixMicro(l.GetTime())
 	}
-	for k, v := range l.GetFields() {
-		attrs = append(attrs, slog.String(k, v))
+	record := slog.NewRecord(at, level, printable(l.GetMessage()), 0)
+	if dropped > 0 {
+		record.AddAttrs(slog.Int("lines_dropped_before", dropped))
+	}
+	for _, k := range slices.Sorted(maps.Keys(l.GetFields())) {
+		record.AddAttrs(slog.String(k, l.GetFields()[k]))
 	}
 	h.mu.Lock()
-	if c := s.running[l.GetRunId()]; c != nil {
-		attrs = append(attrs, slog.String("task", task.ID(c.run.GetTaskId()).String()))
-	}
+	c := s.running[l.GetRunId()]
 	h.mu.Unlock()
-	h.log.LogAttrs(context.Background(), level, printable(l.GetMessage()), attrs...)
+	s.proc.out.emit(c, record)
 }
 
 // undelivered answers the calls of a frame that did not reach the process of s.
@@ -131,7 +198,7 @@ func (h *Host) undelivered(s *session, runs []*wire.Run) {
 		if c := s.running[run.GetRunId()]; c != nil {
 			delete(s.running, run.GetRunId())
 			c.session = nil
-			c.done <- answer{err: unavailable(errNotDelivered)}
+			h.deliver(c, answer{err: unavailable(errNotDelivered)})
 		}
 	}
 }

@@ -23,48 +23,36 @@ const patience = time.Second
 // more crash in a row.
 const stableAfter = 10 * time.Second
 
-// Host runs one handler program and is the [task.Handler] of its types. Its methods
-// may be called from any goroutine.
+// Host runs the processes of one handler program and is the [task.Handler] of its types.
+// Its methods may be called from any goroutine.
 type Host struct {
-	cfg     Config
 	log     *slog.Logger
 	spawn   spawner
 	closing chan struct{} // closed by the first Close
 	force   chan struct{} // closed when Close waits no longer
 	gone    chan struct{} // closed when no process and no goroutine is left
+	changed chan struct{} // tells the supervisor that there may be something to decide
 
-	mu          sync.Mutex // guards what follows and the mutable part of sessions and calls
-	queue       queue
-	session     *session // takes tasks; nil while no process does
-	newest      *session // of the newest process that was ready
-	types       map[string]bool
-	status      Status
-	downUntil   time.Time // next start; zero while a process runs or starts
-	downBecause error
+	mu       sync.Mutex // guards what follows and the mutable part of sessions and calls
+	cfg      *Config    // of the processes to come; not changed, but replaced
+	queue    queue      // calls that wait for a process
+	alone    queue      // calls that wait for a process of their own
+	suspects suspects   // tasks that must be alone
+	sessions []*session // all that have not ended, in the order of their start
+	types    map[string]bool
+	status   Status
+
+	starting, startingAlone int       // processes that start
+	inARow                  int       // crashes and failed starts
+	notBefore               time.Time // when the next process may be started
+	downBecause             error     // how the newest of these crashes happened
+
 	isClosing   bool
-	isForced    bool
-	interrupted int // tasks that were running when Close waited no longer
+	forced      error // why Close waited no longer; nil if it does
+	interrupted int   // tasks that were running when Close waited no longer
 }
 
 var _ task.Handler = (*Host)(nil)
-
-// Status is what there is to say about a handler at one moment.
-type Status struct {
-	Name       string
-	Up         bool     // a process takes tasks
-	PID        int      // of the newest process
-	SDK        string   // what it is written with, such as "python 1.0.0"
-	Version    string   // of the handler program, "" if it says none
-	Types      []string // the task types it serves, sorted
-	Slots      int      // how many tasks it runs at once
-	Running    int      // tasks it runs now
-	Waiting    int      // tasks that wait for a slot or for the process
-	Starts     int      // processes started so far
-	Crashes    int      // processes that died unasked
-	LastCrash  string   // how the newest of these ended
-	StartedAt  time.Time
-	RestartsAt time.Time // when the next process is started, if none runs; else zero
-}
 
 // Start starts the program and returns when it is ready for tasks, or with an error
 // that says what is wrong. Ctx is for the start only: the host lives until its Close,
@@ -75,35 +63,27 @@ func Start(ctx context.Context, c Config) (*Host, error) {
 		return nil, err
 	}
 	h := &Host{
-		cfg: cfg, log: cfg.Logger.With("handler", cfg.Name), spawn: newSpawner(),
-		closing: make(chan struct{}), force: make(chan struct{}), gone: make(chan struct{}),
+		cfg: &cfg, log: cfg.Logger.With("handler", cfg.Name), spawn: newSpawner(),
+		closing: make(chan struct{}), force: make(chan struct{}), gone: make(chan struct{}), changed: make(chan struct{}, 1),
+		starting: 1,
 	}
-	s, err := h.launch(ctx)
+	s, err := h.launch(ctx, h.cfg)
 	if err != nil {
 		h.spawn.close()
 		return nil, err
 	}
 	h.welcome(s)
-	go h.supervise(s)
+	go h.live(s)
+	go h.supervise()
 	return h, nil
 }
 
 // Types returns the task types that the program serves, sorted.
 func (h *Host) Types() []string { return h.Status().Types }
 
-// Status returns the host's present state.
-func (h *Host) Status() Status {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	st := h.status
-	st.Types = slices.Clone(st.Types)
-	st.Up, st.Running = h.session != nil, len(h.newest.running)
-	st.Waiting, st.RestartsAt = h.queue.n, h.downUntil
-	return st
-}
-
-// Handle runs t in the handler's process. It waits for a free slot, and for a process
-// that is about to start, as long as ctx lets it.
+// Handle runs t in one of the handler's processes. It waits for a free slot, and for a
+// process that is about to start, as long as ctx lets it. What the handler says meanwhile
+// goes to the [task.Reporter] of ctx.
 func (h *Host) Handle(ctx context.Context, t *task.Task) ([]byte, error) {
 	if ctx.Err() != nil {
 		return nil, unavailable(context.Cause(ctx))
@@ -120,10 +100,11 @@ func (h *Host) Handle(ctx context.Context, t *task.Task) ([]byte, error) {
 		return a.result, a.err
 	case <-ctx.Done():
 	}
-	if err := h.abandon(ctx, c); err != nil {
+	patience, err := h.abandon(ctx, c)
+	if err != nil {
 		return nil, err
 	}
-	grace := time.NewTimer(h.cfg.Grace)
+	grace := time.NewTimer(patience)
 	defer grace.Stop()
 	select {
 	case a := <-c.done:
@@ -135,7 +116,7 @@ func (h *Host) Handle(ctx context.Context, t *task.Task) ([]byte, error) {
 	return a.result, a.err
 }
 
-// Close lets the running tasks finish and ends the process; tasks that wait are
+// Close lets the running tasks finish and ends the processes; tasks that wait are
 // refused. When ctx ends first, the running ones are interrupted and Close says how
 // many. Either way no process is left when it returns.
 func (h *Host) Close(ctx context.Context) error {
@@ -150,8 +131,8 @@ func (h *Host) Close(ctx context.Context) error {
 	case <-h.gone:
 	case <-ctx.Done():
 		h.mu.Lock()
-		if !h.isForced {
-			h.isForced = true
+		if h.forced == nil {
+			h.forced = context.Cause(ctx)
 			close(h.force)
 		}
 		h.mu.Unlock()
@@ -161,29 +142,63 @@ func (h *Host) Close(ctx context.Context) error {
 	defer h.mu.Unlock()
 	if h.interrupted > 0 {
 		return fmt.Errorf("plugins: close handler %q: %d running tasks were interrupted: %w",
-			h.cfg.Name, h.interrupted, context.Cause(ctx))
+			h.cfg.Name, h.interrupted, h.forced)
 	}
 	return nil
 }
 
-// enqueue makes c wait for a session, or says why it would wait in vain.
+// enqueue makes c wait for a process, or says why it would wait in vain.
 func (h *Host) enqueue(c *call) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	down := time.Until(h.notBefore) > patience
 	switch {
 	case h.isClosing:
 		return unavailable(ErrClosed)
 	case !h.types[c.run.GetType()]:
 		return h.unserved(c)
-	case h.session != nil:
-		if s := h.session; s.credits > 0 && len(s.running) < s.slots {
-			s.notify()
+	case h.suspects.has(c.id()):
+		if down {
+			return unavailable(h.downBecause)
 		}
-	case time.Until(h.downUntil) > patience:
+		h.alone.push(c)
+		h.stir()
+		return nil
+	case down && !h.up():
 		return unavailable(h.downBecause)
 	}
 	h.queue.push(c)
+	if !h.offer() {
+		h.stir()
+	}
 	return nil
+}
+
+// offer wakes the session that has the most room, and reports whether there is one. It is
+// called with mu held.
+func (h *Host) offer() bool {
+	var best *session
+	for _, s := range h.sessions {
+		if s.serves() && s.room() > 0 && (best == nil || s.room() > best.room()) {
+			best = s
+		}
+	}
+	if best == nil {
+		return false
+	}
+	best.notify()
+	return true
+}
+
+// up reports whether a process takes tasks. It is called with mu held.
+func (h *Host) up() bool { return slices.ContainsFunc(h.sessions, (*session).serves) }
+
+// stir has the supervisor decide.
+func (h *Host) stir() {
+	select {
+	case h.changed <- struct{}{}:
+	default:
+	}
 }
 
 func (h *Host) unserved(c *call) error {
@@ -191,26 +206,28 @@ func (h *Host) unserved(c *call) error {
 		h.cfg.Name, c.run.GetType(), strings.Join(h.status.Types, ", ")))
 }
 
-// abandon asks for the end of c, whose ctx has ended. An error is its answer: nobody
-// had begun it.
-func (h *Host) abandon(ctx context.Context, c *call) error {
+// abandon asks for the end of c, whose ctx has ended, and returns how long to wait for
+// it. An error is its answer: nobody had begun it.
+func (h *Host) abandon(ctx context.Context, c *call) (time.Duration, error) {
 	cause := context.Cause(ctx)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if c.queued {
-		h.queue.remove(c)
-		return unavailable(fmt.Errorf("the task still waited for handler %q: %w", h.cfg.Name, cause))
+	if c.queue != nil {
+		c.queue.remove(c)
+		return 0, unavailable(fmt.Errorf("the task still waited for handler %q: %w", h.cfg.Name, cause))
 	}
-	if s := c.session; s != nil {
-		reason := wire.Cancel_REASON_CANCELLED
-		if errors.Is(cause, context.DeadlineExceeded) {
-			reason = wire.Cancel_REASON_DEADLINE
-		}
-		message := strings.ToValidUTF8(cause.Error(), "\uFFFD")
-		s.cancels = append(s.cancels, &wire.Cancel{RunId: c.run.RunId, Reason: reason, Message: message})
-		s.notify()
+	s := c.session
+	if s == nil { // it is done
+		return 0, nil
 	}
-	return nil
+	reason := wire.Cancel_REASON_CANCELLED
+	if errors.Is(cause, context.DeadlineExceeded) {
+		reason = wire.Cancel_REASON_DEADLINE
+	}
+	message := strings.ToValidUTF8(cause.Error(), "\uFFFD")
+	s.cancels = append(s.cancels, &wire.Cancel{RunId: c.run.RunId, Reason: reason, Message: message})
+	s.notify()
+	return s.cfg.Grace, nil
 }
 
 // evict ends the process that runs c, which did not stop in time.
@@ -221,15 +238,17 @@ func (h *Host) evict(c *call) {
 	h.mu.Unlock()
 	if s != nil {
 		h.log.Error("a task does not stop: killing its process", "pid", s.proc.pid(),
-			"task", task.ID(c.run.TaskId).String(), "type", c.run.GetType())
+			"task", c.id().String(), "type", c.run.GetType())
 		s.end(evicted)
 	}
 }
 
 // refuse answers every waiting call with err. The mutex must be held.
 func (h *Host) refuse(err error) {
-	for c := h.queue.first; c != nil; c = h.queue.first {
-		h.queue.remove(c)
-		c.done <- answer{err: err}
+	for _, q := range []*queue{&h.queue, &h.alone} {
+		for c := q.first; c != nil; c = q.first {
+			q.remove(c)
+			c.done <- answer{err: err}
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package plugins
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -335,7 +336,7 @@ func TestOutputIsCutParsedAndKept(t *testing.T) {
 	o := &output{log: textLogger(&log)}
 	in := strings.Repeat("x", 3*lineBytes) + "\n" + `{"@message":"well","@level":"warn","n":1}` + "\n" +
 		`{"@message":7}` + "\n" + `{"time":"now","level":"ERROR","msg":"slog"}` + "\n" + "a\x00b\xffc\r\n\n" + "no newline"
-	o.read(strings.NewReader(in), "stderr", nil)
+	o.read(bufio.NewReaderSize(strings.NewReader(in), 2*lineBytes), "stderr")
 	want := []string{
 		"level=INFO msg=" + strings.Repeat("x", lineBytes) + fmt.Sprintf(" stream=stderr bytes_cut=%d", 2*lineBytes+1),
 		"level=WARN msg=well n=1 stream=stderr",
@@ -351,7 +352,7 @@ func TestOutputIsCutParsedAndKept(t *testing.T) {
 		t.Errorf("the tail has %d bytes and ends with %.20q", len(tail), tail[max(0, len(tail)-20):])
 	}
 	log.Reset()
-	o.read(strings.NewReader(strings.Repeat("line\n", 5*linesPerSecond)), "stdout", nil)
+	o.read(bufio.NewReader(strings.NewReader(strings.Repeat("line\n", 5*linesPerSecond))), "stdout")
 	if n := strings.Count(log.String(), "\n"); n > 3*linesPerSecond { // it may see two or three seconds
 		t.Errorf("%d lines reached the log", n)
 	}

@@ -9,10 +9,12 @@ import (
 	"io"
 	"math"
 	"net"
+	"os"
 	"os/exec"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -26,17 +28,17 @@ import (
 
 // launch starts the program and returns its session once it has said hello. When it
 // returns an error no process is left, and the error says what the process did.
-func (h *Host) launch(ctx context.Context) (*session, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, h.cfg.StartTimeout,
-		fmt.Errorf("it was not ready within %v", h.cfg.StartTimeout))
+func (h *Host) launch(ctx context.Context, cfg *Config) (*session, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, cfg.StartTimeout,
+		fmt.Errorf("it was not ready within %v", cfg.StartTimeout))
 	defer cancel()
-	p, addr, err := h.handshake(ctx)
+	p, addr, err := h.handshake(ctx, cfg)
 	if p == nil {
-		return nil, fmt.Errorf("plugins: handler %q: cannot start %q: %w", h.cfg.Name, h.cfg.Command[0], err)
+		return nil, fmt.Errorf("plugins: handler %q: cannot start %q: %w", cfg.Name, cfg.Command[0], err)
 	}
 	if err == nil {
 		var s *session
-		if s, err = h.greet(ctx, p, addr); err == nil {
+		if s, err = h.greet(ctx, cfg, p, addr); err == nil {
 			return s, nil
 		}
 	}
@@ -53,7 +55,7 @@ func (h *Host) launch(ctx context.Context) (*session, error) {
 		p.kill()
 	}
 	return nil, fmt.Errorf("plugins: handler %q: %q did not start: %w (%s)%s",
-		h.cfg.Name, h.cfg.Command[0], err, status, quoteTail(p.out.last()))
+		cfg.Name, cfg.Command[0], err, status, quoteTail(p.out.last()))
 }
 
 // handshake starts the program and reads its handshake line. A process it returns is
@@ -61,19 +63,19 @@ func (h *Host) launch(ctx context.Context) (*session, error) {
 //
 // go-plugin knows the handshake, and nothing more is left to it: it does not see the
 // process's pipes, whose content can make it stop reading or panic, and never kills.
-func (h *Host) handshake(ctx context.Context) (*process, net.Addr, error) {
+func (h *Host) handshake(ctx context.Context, cfg *Config) (*process, net.Addr, error) {
 	dir, err := socketDir()
 	if err != nil {
 		return nil, nil, err
 	}
-	r := &pluginRunner{host: h, dir: dir}
+	r := &pluginRunner{host: h, cfg: cfg, dir: dir}
 	client := goplugin.NewClient(&goplugin.ClientConfig{
 		HandshakeConfig: goplugin.HandshakeConfig{
 			ProtocolVersion: wire.Protocol, MagicCookieKey: wire.CookieKey, MagicCookieValue: wire.CookieValue,
 		},
 		VersionedPlugins: map[int]goplugin.PluginSet{wire.Protocol: {}},
 		AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC},
-		StartTimeout:     2*h.cfg.StartTimeout + time.Minute, // ctx ends before
+		StartTimeout:     2*cfg.StartTimeout + time.Minute, // ctx ends before
 		SkipHostEnv:      true,
 		UnixSocketConfig: &goplugin.UnixSocketConfig{TempDir: dir},
 		Logger:           hclog.New(&hclog.LoggerOptions{Level: hclog.Off, Output: io.Discard}),
@@ -95,6 +97,7 @@ func (h *Host) handshake(ctx context.Context) (*process, net.Addr, error) {
 // pluginRunner is how go-plugin sees the process.
 type pluginRunner struct {
 	host *Host
+	cfg  *Config
 	dir  string
 	env  []string // what go-plugin tells the process
 
@@ -127,11 +130,27 @@ func (r *pluginRunner) Start(context.Context) error {
 	if r.aborted {
 		return context.Canceled
 	}
-	c := r.host.cfg
+	c := r.cfg
+	if err := c.verify(); err != nil {
+		return err
+	}
+	as, err := c.credential()
+	if err != nil {
+		return err
+	}
+	if as != nil {
+		if err := os.Chown(r.dir, int(as.Uid), int(as.Gid)); err != nil {
+			return err
+		}
+	}
+	cage := r.host.cage(c)
 	cmd := exec.Command(c.Command[0], c.Command[1:]...)
 	cmd.Dir = c.Dir
 	cmd.Env = append(append(c.environ(), r.env...), goplugin.EnvUnixSocketDir+"="+r.dir)
-	p, err := startProcess(r.host.spawn, cmd, r.dir, &output{log: r.host.log})
+	p, err := startProcess(r.host.spawn, cmd, as, cage, r.dir, &output{log: r.host.log})
+	if err != nil && cage != nil {
+		cage.remove()
+	}
 	r.proc = p
 	return err
 }
@@ -141,7 +160,7 @@ func (r *pluginRunner) Kill(context.Context) error      { return nil } // launch
 func (r *pluginRunner) Stdout() io.ReadCloser           { return r.proc.first }
 func (r *pluginRunner) Stderr() io.ReadCloser           { return io.NopCloser(strings.NewReader("")) }
 func (r *pluginRunner) Diagnose(context.Context) string { return "" } // launch does
-func (r *pluginRunner) Name() string                    { return r.host.cfg.Name }
+func (r *pluginRunner) Name() string                    { return r.cfg.Name }
 func (r *pluginRunner) ID() string                      { return strconv.Itoa(r.proc.pid()) }
 
 func (r *pluginRunner) PluginToHost(network, addr string) (string, string, error) {
@@ -156,8 +175,35 @@ func (r *pluginRunner) HostToPlugin(network, addr string) (string, string, error
 	return network, addr, nil
 }
 
-// greet opens the stream to a process that shook hands and exchanges welcome and hello.
-func (h *Host) greet(ctx context.Context, p *process, addr net.Addr) (*session, error) {
+// greet opens the stream to a process that shook hands, and exchanges welcome and hello.
+func (h *Host) greet(ctx context.Context, cfg *Config, p *process, addr net.Addr) (*session, error) {
+	s := newSession(h, cfg, p)
+	if err := s.open(addr); err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, s.cancel) // the stream outlives ctx, but the greeting does not
+	err := s.greet()
+	if !stop() && err == nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		s.cancel()
+		s.release()
+		return nil, err
+	}
+	return s, nil
+}
+
+// open opens the stream to the process: by gRPC at addr, or in lines over its standard
+// input and output.
+func (s *session) open(addr net.Addr) error {
+	most := s.cfg.MaxResult + 2*wire.FrameBytes
+	if p := s.proc; p.lines != nil {
+		s.stream = wire.NewLines(p.lines, p.stdin, 2*most) // base64 is longer
+		s.release = func() { p.stdout.Close() }
+		context.AfterFunc(s.ctx, func() { _ = p.stdout.SetReadDeadline(time.Now()) })
+		return nil
+	}
 	conn, err := grpc.NewClient("passthrough:///handler",
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
@@ -166,40 +212,29 @@ func (h *Host) greet(ctx context.Context, p *process, addr net.Addr) (*session, 
 		grpc.WithIdleTimeout(0),
 		grpc.WithInitialWindowSize(4<<20), grpc.WithInitialConnWindowSize(4<<20),
 		grpc.WithDefaultCallOptions(
-			grpc.MaxCallRecvMsgSize(h.cfg.MaxResult+2*wire.FrameBytes),
+			grpc.MaxCallRecvMsgSize(most),
 			grpc.MaxCallSendMsgSize(math.MaxInt32)))
 	if err != nil {
-		return nil, err
+		return err
 	}
-	s := newSession(h, p, conn)
-	stop := context.AfterFunc(ctx, s.cancel) // the stream outlives ctx, but the greeting does not
-	err = s.greet()
-	if !stop() && err == nil {
-		err = context.Cause(ctx)
+	s.release = func() { conn.Close() }
+	if s.stream, err = wire.NewHandlerClient(conn).Work(s.ctx); err != nil {
+		s.release()
+		return fmt.Errorf("it does not serve the handler protocol: %w", err)
 	}
-	if err != nil {
-		s.cancel()
-		conn.Close()
-		return nil, err
-	}
-	return s, nil
+	return nil
 }
 
 // greet fills in what the handler says of itself, or says what is wrong with it.
 func (s *session) greet() error {
-	stream, err := wire.NewHandlerClient(s.conn).Work(s.ctx)
-	if err != nil {
-		return fmt.Errorf("it does not serve the handler protocol: %w", err)
-	}
-	s.stream = stream
 	welcome := &wire.Welcome{
-		Protocol: wire.Protocol, Host: s.host.cfg.Host, Name: s.host.cfg.Name,
-		Slots: uint32(s.host.cfg.Slots), MaxResultBytes: uint64(s.host.cfg.MaxResult),
+		Protocol: wire.Protocol, Host: s.cfg.Host, Name: s.cfg.Name,
+		Slots: uint32(s.cfg.Slots), MaxResultBytes: uint64(s.cfg.MaxResult), Features: features,
 	}
-	if err := stream.Send(&wire.ToHandler{Welcome: welcome}); err != nil && !errors.Is(err, io.EOF) {
-		return fmt.Errorf("send the welcome: %w", err) // io.EOF: Recv knows the reason
+	if err := s.stream.Send(&wire.ToHandler{Welcome: welcome}); err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, syscall.EPIPE) {
+		return fmt.Errorf("send the welcome: %w", err) // of the others Recv knows the reason
 	}
-	frame, err := stream.Recv()
+	frame, err := s.stream.Recv()
 	if err != nil {
 		return fmt.Errorf("it does not serve the handler protocol: %w", err)
 	}
@@ -215,5 +250,6 @@ func (s *session) greet() error {
 		return errors.New("it has no slot to run a task in")
 	}
 	s.meet(hello, frame.GetCredits())
+	s.proc.out.attribute(s.only)
 	return nil
 }

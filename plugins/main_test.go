@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
 	"strconv"
@@ -73,6 +74,30 @@ func testHandlers() handler.Handlers {
 		"pid": handler.Func(func(context.Context, *task.Task) ([]byte, error) {
 			return []byte(strconv.Itoa(os.Getpid())), nil
 		}),
+		"uid": handler.Func(func(context.Context, *task.Task) ([]byte, error) {
+			return []byte(strconv.Itoa(os.Getuid())), nil
+		}),
+		"hold": handler.Func(func(_ context.Context, t *task.Task) ([]byte, error) {
+			n, err := strconv.Atoi(string(t.Payload))
+			held := make([]byte, n)
+			for i := 0; i < n; i += 4096 {
+				held[i] = 1
+			}
+			return []byte(strconv.Itoa(len(held))), err
+		}),
+		"report": handler.Func(func(ctx context.Context, _ *task.Task) ([]byte, error) {
+			task.ReportProgress(ctx, 1, 3, "pages")
+			task.ReportProgress(ctx, 2, 3, "pages")
+			task.Logger(ctx).WithGroup("of").With("total", 3).Debug("between")
+			task.Logger(ctx).Warn("half way", "page", 2, slog.Group("of", "total", 3))
+			return nil, errors.Join(errors.New("kept"), task.SaveCheckpoint(ctx, []byte("page 2")))
+		}),
+		"checkpoint": handler.Func(func(_ context.Context, t *task.Task) ([]byte, error) { return t.Checkpoint(), nil }),
+		"say": handler.Func(func(ctx context.Context, t *task.Task) ([]byte, error) {
+			fmt.Println("to stdout")
+			fmt.Fprintln(os.Stderr, "to stderr")
+			return nil, waitForFile(ctx, string(t.Payload))
+		}),
 		"env": handler.Func(func(context.Context, *task.Task) ([]byte, error) {
 			return []byte(strings.Join(os.Environ(), "\n")), nil
 		}),
@@ -83,6 +108,7 @@ func testHandlers() handler.Handlers {
 			os.Exit(9)
 			return nil, nil
 		}),
+		"fork": handler.Func(func(_ context.Context, t *task.Task) ([]byte, error) { return nil, fork(string(t.Payload)) }),
 		"stop": handler.Func(func(ctx context.Context, _ *task.Task) ([]byte, error) {
 			if err := syscall.Kill(os.Getpid(), syscall.SIGSTOP); err != nil {
 				return nil, err
@@ -167,6 +193,25 @@ func hang(_ context.Context, t *task.Task) ([]byte, error) {
 		return nil, err
 	}
 	select {}
+}
+
+// fork starts two processes that nobody waits for, the second out of the process group,
+// and writes to file who they are, after this one and before whether it is in a cage.
+func fork(file string) error {
+	child, runaway := exec.Command("/bin/sleep", "1000"), exec.Command("/bin/sleep", "1000")
+	runaway.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	for _, c := range []*exec.Cmd{child, runaway} {
+		if err := c.Start(); err != nil {
+			return err
+		}
+		go func() { _ = c.Wait() }()
+	}
+	groups, _ := os.ReadFile("/proc/self/cgroup")
+	text := fmt.Sprintln(os.Getpid(), child.Process.Pid, runaway.Process.Pid, strings.Contains(string(groups), "/taskengine-"))
+	if err := os.WriteFile(file+".new", []byte(text), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(file+".new", file)
 }
 
 // shout writes what no reader should have to bear.

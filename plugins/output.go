@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"io"
 	"log/slog"
 	"strings"
 	"sync"
@@ -33,21 +32,42 @@ type output struct {
 	second  int64      // Unix time for which lines counts
 	lines   int        // logged in this second
 	dropped int        // lines not logged since the last that was
+	only    func() *call
 }
 
-// read consumes r to its end. If first is not nil it gets the first line instead of
-// the log, or the start of what is no handshake because it is too long, and is closed.
-func (o *output) read(r io.Reader, stream string, first *io.PipeWriter) {
-	in := bufio.NewReaderSize(r, 2*lineBytes)
-	if first != nil {
-		line, _ := in.ReadSlice('\n')
-		o.remember(line)
-		line = line[:min(len(line), handshakeBytes)]
-		if len(line) > 0 {
-			_, _ = io.WriteString(first, printable(strings.TrimRight(string(line), "\r\n"))+"\n")
-		}
-		first.Close() // neither fails, unless the reader is gone
+// attribute has lines be of the task whose call only returns, if it is the only one that
+// the process runs.
+func (o *output) attribute(only func() *call) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.only = only
+}
+
+// emit logs a line, and adds it to the log of the task of c unless c is nil.
+func (o *output) emit(c *call, r slog.Record) {
+	if c != nil && c.reporter != nil {
+		c.reporter.Log(r.Clone())
 	}
+	ctx := context.Background()
+	if !o.log.Enabled(ctx, r.Level) {
+		return
+	}
+	if c != nil {
+		r.AddAttrs(slog.String("task", c.id().String()))
+	}
+	_ = o.log.Handler().Handle(ctx, r) // as the logger itself does
+}
+
+// handshake reads the first line of r, or the start of what is no handshake because it is
+// too long.
+func (o *output) handshake(in *bufio.Reader) string {
+	line, _ := in.ReadSlice('\n')
+	o.remember(line)
+	return printable(strings.TrimRight(string(line[:min(len(line), handshakeBytes)]), "\r\n"))
+}
+
+// read consumes in to its end.
+func (o *output) read(in *bufio.Reader, stream string) {
 	for {
 		line, cut, err := o.line(in)
 		if len(line) > 0 {
@@ -113,7 +133,8 @@ func (o *output) admit(now time.Time) (ok bool, dropped int) {
 }
 
 func (o *output) print(stream string, line []byte, cut int) {
-	ok, dropped := o.admit(time.Now())
+	now := time.Now()
+	ok, dropped := o.admit(now)
 	if !ok {
 		return
 	}
@@ -125,7 +146,16 @@ func (o *output) print(stream string, line []byte, cut int) {
 	if dropped > 0 {
 		attrs = append(attrs, slog.Int("lines_dropped_before", dropped))
 	}
-	o.log.LogAttrs(context.Background(), level, message, attrs...)
+	record := slog.NewRecord(now, level, message, 0)
+	record.AddAttrs(attrs...)
+	o.mu.Lock()
+	only := o.only
+	o.mu.Unlock()
+	var c *call
+	if only != nil {
+		c = only()
+	}
+	o.emit(c, record)
 }
 
 // parseLine makes a log record of a line: of a JSON object as hclog and slog write

@@ -3,6 +3,7 @@
 package plugins
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -45,16 +47,22 @@ func (s spawner) start(cmd *exec.Cmd) error {
 // close ends the thread, and on Linux every process it started that still lives.
 func (s spawner) close() { close(s.jobs) }
 
-// process is one started program with its process group, its pipes and its private
-// directory for the socket.
+// process is one started program with its process group, its guard, its cage, its pipes
+// and its private directory for the socket.
 type process struct {
 	cmd     *exec.Cmd
+	guard   *guard // nil if none could be started
+	cage    *cage  // nil if there can be none
 	dir     string
 	out     *output
+	stdin   *os.File       // its standard input, which ends with the host
+	stdout  *os.File       // its standard output, of which lines is the buffer if that is the stream
 	first   *io.PipeReader // the first line of its standard output: the handshake
+	lines   *bufio.Reader  // the rest of it if the program speaks in lines, else nil; read it after first
 	started time.Time
 	exited  chan struct{} // closed when the group is dead, its output read, the directory gone
 	status  string        // how it ended; read it after exited
+	maxRSS  int64         // bytes of memory that it held at most; 0 if unknown; read it after exited
 
 	mu     sync.Mutex    // guards what follows, and with it that a signal finds the right group
 	reaped bool          // its pid may be somebody else's
@@ -62,8 +70,9 @@ type process struct {
 }
 
 // startProcess starts cmd, whose environment and directory are set, in a new process
-// group. Dir is removed when the process is dead; one that cannot be started leaves it.
-func startProcess(spawn spawner, cmd *exec.Cmd, dir string, out *output) (*process, error) {
+// group, and in the cage unless that is nil. Dir and cage are removed when the process is
+// dead; one that cannot be started leaves them.
+func startProcess(spawn spawner, cmd *exec.Cmd, as *syscall.Credential, cage *cage, dir string, out *output) (*process, error) {
 	stdout, stdoutW, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -73,30 +82,80 @@ func startProcess(spawn spawner, cmd *exec.Cmd, dir string, out *output) (*proce
 		closeAll(stdout, stdoutW)
 		return nil, err
 	}
-	cmd.Stdout, cmd.Stderr = stdoutW, stderrW
-	cmd.SysProcAttr = newGroup()
-	err = spawn.start(cmd)
-	closeAll(stdoutW, stderrW)
+	stdinR, stdin, err := os.Pipe()
 	if err != nil {
-		closeAll(stdout, stderr)
+		closeAll(stdout, stdoutW, stderr, stderrW)
 		return nil, err
 	}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdinR, stdoutW, stderrW
+	cmd.SysProcAttr = newGroup()
+	cmd.SysProcAttr.Credential = as
+	where := ""
+	if cage != nil {
+		cage.hold(cmd.SysProcAttr)
+		where = cage.path
+	}
+	err = spawn.start(cmd)
+	closeAll(stdinR, stdoutW, stderrW)
+	if err != nil {
+		closeAll(stdin, stdout, stderr)
+		return nil, err
+	}
+	guard, err := startGuard(cmd.Process.Pid, where)
+	if err != nil {
+		out.log.Warn("handler has no guard: what it starts may outlive a node that is killed", "pid", cmd.Process.Pid, "error", err)
+	}
 	first, firstW := io.Pipe()
-	p := &process{cmd: cmd, dir: dir, out: out, first: first, started: time.Now(), exited: make(chan struct{})}
+	p := &process{
+		cmd: cmd, guard: guard, cage: cage, dir: dir, out: out, stdin: stdin, stdout: stdout, first: first, started: time.Now(), exited: make(chan struct{}),
+	}
 	var readers sync.WaitGroup
-	readers.Go(func() { out.read(stdout, "stdout", firstW) })
-	readers.Go(func() { out.read(stderr, "stderr", nil) })
+	readers.Go(func() { p.readStdout(bufio.NewReaderSize(stdout, 2*lineBytes), firstW) })
+	readers.Go(func() { out.read(bufio.NewReaderSize(stderr, 2*lineBytes), "stderr") })
 	go func() {
 		defer close(p.exited)
 		p.reap()
+		if p.guard != nil {
+			p.guard.dismiss()
+		}
+		if p.cage != nil {
+			p.cage.remove()
+		}
 		for _, f := range []*os.File{stdout, stderr} {
 			_ = f.SetReadDeadline(time.Now().Add(pipePatience))
 		}
 		readers.Wait()
-		closeAll(stdout, stderr)
+		if p.lines == nil { // else whoever reads the stream closes it
+			stdout.Close()
+		}
+		closeAll(stdin, stderr)
 		removeAll(dir)
 	}()
 	return p, nil
+}
+
+// speaksLines is the end of the handshake of a program that speaks in lines, and
+// likeSocket what go-plugin, which checks the versions, is told in its place.
+const (
+	speaksLines = "|stdio||json|"
+	likeSocket  = "|unix|/lines|grpc|"
+)
+
+// readStdout passes on the handshake and then reads what the process writes, unless that
+// is the stream.
+func (p *process) readStdout(in *bufio.Reader, first *io.PipeWriter) {
+	line := p.out.handshake(in)
+	if versions, ok := strings.CutSuffix(line, speaksLines); ok {
+		p.lines = in
+		line = versions + likeSocket
+	}
+	if line != "" {
+		_, _ = io.WriteString(first, line+"\n")
+	}
+	first.Close() // neither fails, unless the reader is gone
+	if p.lines == nil {
+		p.out.read(in, "stdout")
+	}
 }
 
 func removeAll(dir string) { _ = os.RemoveAll(dir) } // a leftover in the temporary directory is bearable
@@ -117,9 +176,18 @@ func (p *process) reap() {
 		t.Stop()
 	}
 	_ = syscall.Kill(-p.pid(), syscall.SIGKILL)
+	starved := false
+	if p.cage != nil {
+		p.cage.kill()
+		starved = p.cage.outOfMemory()
+	}
 	err := p.cmd.Wait()
 	p.reaped = true
 	p.status = p.cmd.ProcessState.String()
+	p.maxRSS = peakSize(p.cmd.ProcessState)
+	if starved {
+		p.status += ", out of the memory that it is allowed"
+	}
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
 		p.status = err.Error()

@@ -1,6 +1,7 @@
 package plugins
 
 import (
+	"os"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -27,3 +28,14 @@ func waitExited(pid int) {
 		}
 	}
 }
+
+// peakSize returns how many bytes a process that has ended held in memory at most.
+func peakSize(s *os.ProcessState) int64 {
+	if use, ok := s.SysUsage().(*syscall.Rusage); ok {
+		return use.Maxrss
+	}
+	return 0
+}
+
+// residentSize returns 0: macOS tells it to nobody but tools.
+func residentSize(int) int64 { return 0 }

@@ -1,6 +1,10 @@
 package plugins
 
 import (
+	"bytes"
+	"fmt"
+	"os"
+	"strconv"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -16,4 +20,23 @@ func newGroup() *syscall.SysProcAttr {
 func waitExited(pid int) {
 	for unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
 	}
+}
+
+// peakSize returns how many bytes a process that has ended held in memory at most.
+func peakSize(s *os.ProcessState) int64 {
+	if use, ok := s.SysUsage().(*syscall.Rusage); ok {
+		return int64(use.Maxrss) << 10
+	}
+	return 0
+}
+
+// residentSize returns how many bytes a process holds in memory, 0 if that is unknown.
+func residentSize(pid int) int64 {
+	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
+	fields := bytes.Fields(b)
+	if len(fields) < 2 {
+		return 0
+	}
+	pages, _ := strconv.ParseInt(string(fields[1]), 10, 64)
+	return pages * int64(os.Getpagesize())
 }

@@ -46,7 +46,7 @@ func TestAPythonHandlerSeesTheTask(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if st := h.Status(); st.SDK != "python 1.0.0" || st.Version != "v7" || st.Slots != 16 {
+	if st := h.Status(); st.SDK != "python 0.1.0" || st.Version != "v7" || st.Slots != 16 {
 		t.Errorf("%+v", st)
 	}
 }

@@ -10,35 +10,39 @@ import (
 	"sync/atomic"
 	"time"
 
-	"google.golang.org/grpc"
-
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/plugins/internal/wire"
 )
 
-// session is one life of the program: a process, the stream to it, and the calls it
-// runs. Its methods write and read each have their own goroutine, serve is the
-// supervisor's. A pool is several sessions on one host's queue.
+// session is one process of the program, the stream to it, and the calls it runs. Its
+// methods write and read each have their own goroutine; serve has that of the session.
 type session struct {
-	host   *Host
-	proc   *process
-	conn   *grpc.ClientConn
-	stream grpc.BidiStreamingClient[wire.ToHandler, wire.FromHandler]
-	ctx    context.Context // the stream's
-	cancel context.CancelFunc
-	hello  *wire.Hello
-	heard  atomic.Bool   // something came since the last ping
-	wake   chan struct{} // tells write that there may be something to send
+	host    *Host
+	cfg     *Config // that it was started with
+	alone   bool    // it is for one suspect and nobody else
+	proc    *process
+	stream  wire.Stream
+	release func()          // closes what the stream stands on
+	ctx     context.Context // the stream's
+	cancel  context.CancelFunc
+	hello   *wire.Hello
+	heard   atomic.Bool   // something came since the last ping
+	wake    chan struct{} // tells write that there may be something to send
 
 	// Guarded by the host's mutex.
-	running map[uint64]*call
-	slots   int // how many may run at once
-	credits int // how many may be sent
-	lastRun uint64
-	cancels []*wire.Cancel // to be sent
-	ping    uint64         // to be sent, if not 0
-	drain   drainState
-	fate    fate // why the host ends the process, if it does
+	running   map[uint64]*call
+	slots     int // how many may run at once
+	credits   int // how many may be sent
+	taken     int // how many were sent so far
+	lastRun   uint64
+	cancels   []*wire.Cancel // to be sent
+	ping      uint64         // to be sent, if not 0
+	drain     drainState
+	retired   bool  // nothing can be sent any more
+	fate      fate  // why the host ends the process, if it does
+	breach    error // of the protocol, after which the process is ended; nil if none
+	idleSince time.Time
+	rss       int64 // bytes of memory at the last look
 }
 
 type drainState uint8
@@ -59,8 +63,8 @@ const (
 	closed              // killed, because the host closes
 )
 
-func newSession(h *Host, p *process, conn *grpc.ClientConn) *session {
-	s := &session{host: h, proc: p, conn: conn, wake: make(chan struct{}, 1), running: map[uint64]*call{}}
+func newSession(h *Host, cfg *Config, p *process) *session {
+	s := &session{host: h, cfg: cfg, proc: p, wake: make(chan struct{}, 1), running: map[uint64]*call{}}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
 }
@@ -69,13 +73,44 @@ func newSession(h *Host, p *process, conn *grpc.ClientConn) *session {
 func (s *session) meet(hello *wire.Hello, credits uint32) {
 	s.hello = hello
 	s.slots = int(min(hello.GetSlots(), maxSlots))
-	if most := s.host.cfg.Slots; most > 0 {
+	if most := s.cfg.Slots; most > 0 {
 		s.slots = min(s.slots, most)
 	}
 	s.grant(credits)
 }
 
 func (s *session) grant(credits uint32) { s.credits = min(s.credits+int(credits), maxSlots) }
+
+// serves reports whether s takes tasks from the line that all share. Like the methods
+// down to dismiss it is called with the host's mutex held.
+func (s *session) serves() bool {
+	return s.drain == serving && !s.retired && !s.alone && !(s.cfg.PerTask && s.taken > 0)
+}
+
+// room returns how many more tasks s may be sent.
+func (s *session) room() int { return min(s.credits, s.slots-len(s.running)) }
+
+// worn reports whether the process is to be replaced.
+func (s *session) worn(now time.Time) bool {
+	return s.cfg != s.host.cfg || s.cfg.MaxTasks > 0 && s.taken >= s.cfg.MaxTasks ||
+		s.cfg.MaxRSS > 0 && s.rss > s.cfg.MaxRSS || s.cfg.MaxAge > 0 && !now.Before(s.wornAt())
+}
+
+// wornAt returns when the process is too old; zero is never.
+func (s *session) wornAt() time.Time {
+	if s.cfg.MaxAge == 0 {
+		return time.Time{}
+	}
+	return s.proc.started.Add(s.cfg.MaxAge)
+}
+
+// dismiss lets s finish what it runs and then end.
+func (s *session) dismiss() {
+	if s.drain == serving {
+		s.drain = toDrain
+		s.notify()
+	}
+}
 
 func (s *session) notify() {
 	select {
@@ -85,8 +120,8 @@ func (s *session) notify() {
 }
 
 // serve runs the session until its process is dead and every call that it ran has its
-// answer. It returns how that happened if nobody had asked for it.
-func (s *session) serve() error {
+// answer.
+func (s *session) serve() {
 	wrote, read := make(chan struct{}), make(chan struct{})
 	go func() { defer close(wrote); s.write() }()
 	go func() { defer close(read); s.read() }()
@@ -99,28 +134,25 @@ func (s *session) serve() error {
 	s.cancel()
 	<-read
 	<-wrote
-	s.conn.Close()
-	return s.host.bury(s)
+	s.release()
+	s.host.bury(s)
 }
 
 // watch returns when the process is dead, after doing what it takes to end it.
 func (s *session) watch(wrote, read <-chan struct{}) {
-	cfg := &s.host.cfg
+	cfg := s.cfg
 	var tick <-chan time.Time
 	if cfg.Liveness > 0 {
 		ticker := time.NewTicker(max(1, cfg.Liveness/pingsPerLife))
 		defer ticker.Stop()
 		tick = ticker.C
 	}
-	closing, force := s.host.closing, s.host.force
+	force := s.host.force
 	missed := 0
 	for {
 		select {
 		case <-s.proc.exited:
 			return
-		case <-closing:
-			closing = nil
-			s.host.drain(s)
 		case <-force:
 			force = nil
 			s.end(closed)
@@ -130,8 +162,9 @@ func (s *session) watch(wrote, read <-chan struct{}) {
 		case <-read:
 			read = nil
 			s.proc.stop(cfg.KillAfter, cfg.KillAfter)
-			s.host.retire(s)
+			s.retire()
 		case <-tick:
+			s.weigh()
 			if missed = s.probe(missed); missed > pingsPerLife {
 				tick = nil
 				s.end(silent)
@@ -159,8 +192,57 @@ func (s *session) end(why fate) {
 		s.fate = why
 	}
 	s.host.mu.Unlock()
-	s.host.retire(s)
-	s.proc.stop(0, s.host.cfg.KillAfter)
+	s.retire()
+	s.proc.stop(0, s.cfg.KillAfter)
+}
+
+// retire gives no more tasks to s, to which nothing can be sent.
+func (s *session) retire() {
+	s.host.mu.Lock()
+	defer s.host.mu.Unlock()
+	s.retired = true
+	s.host.stir()
+}
+
+// broke notes why the stream ended, if the process has broken the protocol.
+func (s *session) broke(why error) {
+	if s.ctx.Err() != nil {
+		return
+	}
+	if !errors.Is(why, wire.ErrLine) {
+		s.host.log.Debug("stream ended", "pid", s.proc.pid(), "error", why)
+		return
+	}
+	s.host.log.Error("handler broke the protocol", "pid", s.proc.pid(), "error", why)
+	s.host.mu.Lock()
+	defer s.host.mu.Unlock()
+	s.breach = why
+}
+
+// only returns the call that the process runs if it is the only one, else nil.
+func (s *session) only() *call {
+	s.host.mu.Lock()
+	defer s.host.mu.Unlock()
+	if len(s.running) == 1 {
+		for _, c := range s.running {
+			return c
+		}
+	}
+	return nil
+}
+
+// weigh looks how much memory the process holds, if that matters.
+func (s *session) weigh() {
+	if s.cfg.MaxRSS == 0 {
+		return
+	}
+	rss := residentSize(s.proc.pid())
+	s.host.mu.Lock()
+	defer s.host.mu.Unlock()
+	s.rss = rss
+	if s.worn(time.Now()) {
+		s.host.stir()
+	}
 }
 
 // write sends what there is to send, in as few frames as possible.
@@ -176,11 +258,13 @@ func (s *session) write() {
 				return
 			}
 		case finished:
-			_ = s.stream.CloseSend() // documented to return nil
+			_ = s.stream.CloseSend() // what fails is gone already
 			return
 		case something:
 			if err := s.stream.Send(frame); err != nil {
-				s.host.undelivered(s, frame.Runs)
+				if !errors.Is(err, wire.ErrMaybeSent) {
+					s.host.undelivered(s, frame.Runs)
+				}
 				return // read knows why
 			}
 		}
@@ -210,9 +294,7 @@ func (s *session) read() {
 	for {
 		frame, err := s.stream.Recv()
 		if err != nil {
-			if s.ctx.Err() == nil {
-				s.host.log.Debug("stream ended", "pid", s.proc.pid(), "error", err)
-			}
+			s.broke(err)
 			return
 		}
 		s.heard.Store(true)
@@ -220,25 +302,38 @@ func (s *session) read() {
 	}
 }
 
-// lastWords is the answer to a call that was running when the process died. It is to
-// be called with the host's mutex held.
-func (s *session) lastWords(c *call) answer {
-	name, pid := s.host.cfg.Name, s.proc.pid()
+// lastWords is the answer to a call that was running, among as many as bereft says, when
+// the process died. It is called with the host's mutex held.
+func (s *session) lastWords(c *call, bereft int) answer {
+	name, pid := s.cfg.Name, s.proc.pid()
+	interrupted := func(format string, args ...any) answer {
+		return answer{err: fmt.Errorf("%w: process %d of handler %q "+format, append([]any{task.ErrInterrupted, pid, name}, args...)...)}
+	}
 	switch {
 	case c.overdue:
 		return answer{err: fmt.Errorf("the task did not stop within %v after its cancellation, so process %d of handler %q was killed",
-			s.host.cfg.Grace, pid, name)}
+			s.cfg.Grace, pid, name)}
 	case s.fate == evicted:
-		return answer{err: fmt.Errorf("%w: process %d of handler %q was killed because another task in it did not stop",
-			task.ErrInterrupted, pid, name)}
+		return interrupted("was killed because another task in it did not stop")
 	case s.fate == closed:
-		return answer{err: fmt.Errorf("%w: process %d of handler %q was stopped: %w", task.ErrInterrupted, pid, name, ErrClosed)}
-	case s.fate == silent:
-		return answer{err: fmt.Errorf("%w: process %d of handler %q was silent for %v and was killed%s",
-			task.ErrCrashed, pid, name, s.host.cfg.Liveness, quoteTail(s.proc.out.last()))}
+		return interrupted("was stopped: %w", ErrClosed)
+	}
+	how := s.proc.status
+	if s.fate == silent {
+		how = fmt.Sprintf("silent for %v and killed", s.cfg.Liveness)
+	}
+	if s.breach != nil {
+		how += fmt.Sprintf(", after %v", s.breach)
+	}
+	if s.proc.maxRSS > 0 {
+		how += fmt.Sprintf(", at most %d MiB in memory", s.proc.maxRSS>>20)
+	}
+	if bereft > 1 {
+		return interrupted("died under %d tasks (%s), of which each is tried again in a process of its own%s",
+			bereft, how, quoteTail(s.proc.out.last()))
 	}
 	return answer{err: fmt.Errorf("%w: process %d of handler %q: %s%s",
-		task.ErrCrashed, pid, name, s.proc.status, quoteTail(s.proc.out.last()))}
+		task.ErrCrashed, pid, name, how, quoteTail(s.proc.out.last()))}
 }
 
 var errNotDelivered = errors.New("the handler's process ended before it got the task")

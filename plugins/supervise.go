@@ -10,74 +10,161 @@ import (
 	"time"
 )
 
-// supervise keeps a process running, beginning with the one of s, until the host is
-// closed. It is the only goroutine that starts and buries sessions.
-func (h *Host) supervise(s *session) {
+// supervise keeps as many processes running as the pool wants, until the host is closed
+// and none is left. It is the only goroutine that has processes started or ended for
+// their number.
+func (h *Host) supervise() {
 	defer close(h.gone)
 	defer h.spawn.close()
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
-	go func() {
-		select {
-		case <-h.closing:
-			cancel(ErrClosed)
-		case <-h.gone:
-		}
-	}()
-	inARow := 0 // crashes and failed starts
+	closing := h.closing
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
 	for {
-		why := s.serve()
-		if why == nil || time.Since(s.proc.started) >= stableAfter {
-			inARow = 0
+		next, over := h.arrange(ctx, time.Now())
+		if over {
+			return
 		}
-		for s = nil; s == nil; {
-			if why != nil {
-				inARow++
-			}
-			if !h.pause(h.backoff(inARow), why) {
-				return
-			}
-			if s, why = h.launch(ctx); why != nil && ctx.Err() == nil {
-				h.log.Error("handler did not start", "error", why)
-			}
+		timer.Stop()
+		var due <-chan time.Time
+		if !next.IsZero() {
+			timer.Reset(time.Until(next))
+			due = timer.C
 		}
-		h.welcome(s)
+		select {
+		case <-h.changed:
+		case <-due:
+		case <-closing:
+			closing = nil
+			cancel(ErrClosed)
+		}
+	}
+}
+
+// arrange does what the pool decides. It returns when to do so again, and whether the
+// host is closed and nothing is left of it.
+func (h *Host) arrange(ctx context.Context, now time.Time) (next time.Time, over bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.isClosing {
+		for _, s := range h.sessions {
+			s.dismiss()
+		}
+		return time.Time{}, len(h.sessions) == 0 && h.starting+h.startingAlone == 0
+	}
+	census, members := h.count(now)
+	pool := h.cfg.pool()
+	plan := pool.decide(census)
+	for range plan.start {
+		h.starting++
+		go h.raise(ctx, h.cfg, false)
+	}
+	for range plan.startAlone {
+		h.startingAlone++
+		go h.raise(ctx, h.cfg, true)
+	}
+	for _, i := range plan.drain {
+		members[i].dismiss()
+	}
+	for _, s := range h.sessions {
+		if until := s.wornAt(); s.serves() && until.After(now) && (plan.next.IsZero() || until.Before(plan.next)) {
+			plan.next = until
+		}
+	}
+	return plan.next, false
+}
+
+// count returns what the pool decides by, and the sessions that are its members. It is
+// called with mu held.
+func (h *Host) count(now time.Time) (census, []*session) {
+	c := census{
+		now: now, waiting: h.queue.n, alone: h.alone.n, starting: h.starting, notBefore: h.notBefore,
+		awaited: h.startingAlone, loners: h.startingAlone,
+	}
+	var members []*session
+	for _, s := range h.sessions {
+		switch {
+		case s.alone:
+			c.loners++
+			if s.taken == 0 && s.drain == serving && !s.retired {
+				c.awaited++
+			}
+		case s.retired && s.drain == serving:
+			c.starting++ // it is dying, and replaced when it is known how it died
+		case !s.serves():
+			c.leaving++
+		default:
+			members = append(members, s)
+			c.members = append(c.members, member{
+				running: len(s.running), slots: s.slots, idleSince: s.idleSince, worn: s.worn(now),
+			})
+		}
+	}
+	return c, members
+}
+
+// raise starts a process and lives through its life.
+func (h *Host) raise(ctx context.Context, cfg *Config, alone bool) {
+	s, err := h.launch(ctx, cfg)
+	if err != nil {
+		if ctx.Err() == nil {
+			h.log.Error("handler did not start", "error", err)
+		}
+		h.mu.Lock()
+		h.began(alone)
+		if ctx.Err() == nil {
+			h.failed(err)
+		}
+		h.mu.Unlock()
+		h.stir()
+		return
+	}
+	s.alone = alone
+	h.welcome(s)
+	h.live(s)
+}
+
+// began takes a process out of the number of those that start. It is called with mu held.
+func (h *Host) began(alone bool) {
+	if alone {
+		h.startingAlone--
+	} else {
+		h.starting--
+	}
+}
+
+// live runs s until its process is dead.
+func (h *Host) live(s *session) {
+	s.serve()
+	h.stir()
+}
+
+// failed notes that a process could not be started or has died, and has the next one wait
+// if that happens in a row. It is called with mu held.
+func (h *Host) failed(why error) {
+	h.inARow++
+	d := backoff(h.cfg, h.inARow)
+	h.notBefore = time.Now().Add(d)
+	h.downBecause = why
+	if d <= patience {
+		return
+	}
+	h.downBecause = fmt.Errorf("%w; its next start is in %v", why, d)
+	if !h.up() { // tasks need not wait through a long pause
+		h.refuse(unavailable(h.downBecause))
 	}
 }
 
 // backoff is the pause before the next start after so many failures in a row.
-func (h *Host) backoff(inARow int) time.Duration {
+func backoff(cfg *Config, inARow int) time.Duration {
 	if inARow == 0 {
 		return 0
 	}
-	return min(h.cfg.Backoff<<min(inARow-1, 20), h.cfg.MaxBackoff)
+	return min(cfg.Backoff<<min(inARow-1, 20), cfg.MaxBackoff)
 }
 
-// pause waits until the next start is due and reports whether there shall be one.
-// Tasks need not wait through a long pause.
-func (h *Host) pause(d time.Duration, why error) bool {
-	h.mu.Lock()
-	h.downUntil = time.Now().Add(d)
-	if d > patience {
-		h.downBecause = fmt.Errorf("%w; its next start is in %v", why, d)
-		h.refuse(unavailable(h.downBecause))
-	}
-	h.mu.Unlock()
-	due := time.NewTimer(d)
-	defer due.Stop()
-	select {
-	case <-due.C:
-	case <-h.closing:
-	}
-	select {
-	case <-h.closing:
-		return false
-	default:
-		return true
-	}
-}
-
-// welcome gives tasks to a session that has just begun.
+// welcome gives tasks to a session that has just begun and counted as starting.
 func (h *Host) welcome(s *session) {
 	types := slices.Clone(s.hello.GetTypes())
 	slices.Sort(types)
@@ -86,69 +173,69 @@ func (h *Host) welcome(s *session) {
 		"types", types, "slots", s.slots)
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.began(s.alone)
+	h.status.Starts++
+	s.idleSince = time.Now()
+	h.sessions = append(h.sessions, s)
+	h.stir() // others may be replaced by it, or the host has been closed
+	if s.cfg != h.cfg { // it was reloaded meanwhile
+		s.dismiss()
+		return
+	}
+	s.notify()
+	if s.alone {
+		return
+	}
 	st := &h.status
-	st.Name, st.PID, st.SDK, st.Version = h.cfg.Name, s.proc.pid(), sdk, s.hello.GetVersion()
+	st.Name, st.PID, st.SDK, st.Version = s.cfg.Name, s.proc.pid(), sdk, s.hello.GetVersion()
 	st.Types, st.Slots, st.StartedAt = types, s.slots, s.proc.started
-	st.Starts++
 	h.types = make(map[string]bool, len(types))
 	for _, t := range types {
 		h.types[t] = true
 	}
-	for c := h.queue.first; c != nil; {
-		next := c.next
-		if !h.types[c.run.GetType()] {
-			h.queue.remove(c)
-			c.done <- answer{err: h.unserved(c)}
+	for _, q := range []*queue{&h.queue, &h.alone} {
+		for c := q.first; c != nil; {
+			next := c.next
+			if !h.types[c.run.GetType()] {
+				q.remove(c)
+				c.done <- answer{err: h.unserved(c)}
+			}
+			c = next
 		}
-		c = next
 	}
-	h.session, h.newest, h.downUntil, h.downBecause = s, s, time.Time{}, nil
-	s.notify()
 }
 
-// drain lets s finish what it runs and then end.
-func (h *Host) drain(s *session) {
-	h.mu.Lock()
-	s.drain = toDrain
-	h.mu.Unlock()
-	h.retire(s)
-	s.notify()
-}
-
-// retire gives no more tasks to s.
-func (h *Host) retire(s *session) {
+// bury answers the calls that s was running when its process died.
+func (h *Host) bury(s *session) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.session == s {
-		h.session = nil
-	}
-}
-
-// bury answers the calls that s was running when its process died. It returns how that
-// happened if nobody had asked for it.
-func (h *Host) bury(s *session) error {
-	h.retire(s)
-	h.mu.Lock()
-	unasked := s.fate == silent || (s.fate == crashed && s.drain == serving)
-	if unasked {
-		h.status.Crashes++
-		h.status.LastCrash = s.proc.status
-	}
-	if s.fate == closed {
-		h.interrupted += len(s.running)
-	}
+	h.sessions = slices.DeleteFunc(h.sessions, func(o *session) bool { return o == s })
 	bereft := len(s.running)
+	unasked := s.fate == silent || s.fate == crashed && (s.drain == serving || bereft > 0)
+	if s.fate == closed {
+		h.interrupted += bereft
+	}
 	for id, c := range s.running {
 		delete(s.running, id)
 		c.session = nil
-		c.done <- s.lastWords(c)
+		if s.fate == crashed || s.fate == silent {
+			h.suspects.add(c.id())
+		}
+		h.deliver(c, s.lastWords(c, bereft))
 	}
-	h.mu.Unlock()
 	if !unasked {
 		h.log.Info("handler stopped", "pid", s.proc.pid(), "status", s.proc.status)
-		return nil
+		return
 	}
+	h.status.Crashes++
+	h.status.LastCrash = s.proc.status
 	h.log.Error("handler died", "pid", s.proc.pid(), "status", s.proc.status,
-		"running", bereft, "output", s.proc.out.last())
-	return fmt.Errorf("handler %q died (%s) and is not up again yet", h.cfg.Name, s.proc.status)
+		"running", bereft, "max_rss", s.proc.maxRSS, "output", s.proc.out.last())
+	if s.alone { // it is its task that is at fault, and that waits for its retry
+		return
+	}
+	if time.Since(s.proc.started) >= stableAfter {
+		h.inARow = 0
+	}
+	h.failed(fmt.Errorf("handler %q died (%s) and is not up again yet", s.cfg.Name, s.proc.status))
 }

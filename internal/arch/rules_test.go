@@ -134,6 +134,11 @@ var rules = []rule{
 		Why: "a built-in handler is a task.Handler and knows no engine",
 	},
 	{
+		Of:  "tasklog",
+		May: []string{"engine/task"},
+		Why: "lines are kept by task; whoever logs or reads them is wired to it",
+	},
+	{
 		Of:  "bench/result",
 		Out: []string{"github.com/HdrHistogram/hdrhistogram-go"},
 		Why: "a result knows nothing of what was measured",

@@ -16,8 +16,9 @@ type run struct {
 	id       uint64 // on the stream
 	handler  task.Handler
 	task     task.Task
-	deadline time.Time       // zero if there is none
-	parent   context.Context // the shift's
+	deadline time.Time // zero if there is none
+	shift    *shift
+	says     says // guarded by the mutex of the shift
 
 	mu   sync.Mutex
 	ctx  context.Context         // guarded by mu: nil until somebody asks for it
@@ -27,8 +28,8 @@ type run struct {
 
 var _ context.Context = (*run)(nil)
 
-func newRun(w *wire.Run, h task.Handler, parent context.Context) *run {
-	r := &run{id: w.GetRunId(), handler: h, parent: parent}
+func newRun(w *wire.Run, h task.Handler, s *shift) *run {
+	r := &run{id: w.GetRunId(), handler: h, shift: s}
 	fillIn(&r.task, w)
 	if at := w.GetDeadline(); at != 0 {
 		r.deadline = time.UnixMicro(at)
@@ -60,7 +61,7 @@ func (r *run) made() (context.Context, context.CancelCauseFunc) {
 	if r.ctx != nil {
 		return r.ctx, r.end
 	}
-	ctx, cancel := context.WithCancelCause(r.parent)
+	ctx, cancel := context.WithCancelCause(r.shift.ctx)
 	if r.over {
 		cancel(nil)
 	}
@@ -83,4 +84,10 @@ func (r *run) Err() error { ctx, _ := r.made(); return ctx.Err() }
 
 // Value implements [context.Context]. Package context finds by it what the context ended
 // for, and what to end together with it.
-func (r *run) Value(key any) any { ctx, _ := r.made(); return ctx.Value(key) }
+func (r *run) Value(key any) any {
+	if key == (task.ReporterKey{}) {
+		return r
+	}
+	ctx, _ := r.made()
+	return ctx.Value(key)
+}

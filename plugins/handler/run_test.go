@@ -37,10 +37,10 @@ func TestARunIsTheContextThatTheStandardLibraryMakes(t *testing.T) {
 	} {
 		for _, lookBefore := range []bool{true, false} {
 			synctest.Test(t, func(t *testing.T) {
-				shift, endShift := context.WithCancelCause(context.Background())
+				ends, endShift := context.WithCancelCause(context.Background())
 				defer endShift(nil)
 				w := &wire.Run{RunId: 1}
-				std, stop := context.WithCancelCause(shift)
+				std, stop := context.WithCancelCause(ends)
 				defer stop(nil)
 				if c.deadline {
 					at := time.Now().Add(timeout)
@@ -49,7 +49,7 @@ func TestARunIsTheContextThatTheStandardLibraryMakes(t *testing.T) {
 					std, stopTimer = context.WithDeadline(std, at)
 					defer stopTimer()
 				}
-				r := newRun(w, nil, shift)
+				r := newRun(w, nil, &shift{ctx: ends})
 				defer r.finish()
 				if lookBefore {
 					r.Done()
@@ -89,7 +89,7 @@ func look(ctx context.Context) seen {
 // What a handler started and forgot must not outlive its run.
 func TestAFinishedRunEnds(t *testing.T) {
 	for _, lookBefore := range []bool{true, false} {
-		r := newRun(&wire.Run{Deadline: time.Now().Add(time.Hour).UnixMicro()}, nil, context.Background())
+		r := newRun(&wire.Run{Deadline: time.Now().Add(time.Hour).UnixMicro()}, nil, &shift{ctx: context.Background()})
 		if lookBefore {
 			r.Done()
 		}
@@ -101,14 +101,14 @@ func TestAFinishedRunEnds(t *testing.T) {
 }
 
 func TestARunNobodyLooksAtLeavesNoTrace(t *testing.T) {
-	shift := &countingContext{Context: t.Context()}
-	r := newRun(&wire.Run{RunId: 1, Deadline: 1}, nil, shift)
+	parent := &countingContext{Context: t.Context()}
+	r := newRun(&wire.Run{RunId: 1, Deadline: 1}, nil, &shift{ctx: parent})
 	if at, ok := r.Deadline(); !ok || !at.Equal(time.UnixMicro(1)) {
 		t.Errorf("its deadline is %v, %t", at, ok)
 	}
 	r.finish()
-	if shift.asked > 0 {
-		t.Errorf("the shift's context was asked %d times", shift.asked)
+	if parent.asked > 0 {
+		t.Errorf("the shift's context was asked %d times", parent.asked)
 	}
 }
 

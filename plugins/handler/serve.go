@@ -81,8 +81,9 @@ func (p Program) serve() error {
 
 	// The handshake is the only thing that may go to the standard output: the host
 	// logs what follows, but a reader of the handshake must not be confused.
-	fmt.Printf("%d|%d|unix|%s|grpc|\n", goplugin.CoreProtocolVersion, wire.Protocol, path)
+	handshake := os.Stdout
 	os.Stdout = os.Stderr
+	fmt.Fprintf(handshake, "%d|%d|unix|%s|grpc|\n", goplugin.CoreProtocolVersion, wire.Protocol, path)
 
 	contact := time.NewTimer(firstContact)
 	defer contact.Stop()

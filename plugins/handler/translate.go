@@ -15,6 +15,7 @@ func fillIn(t *task.Task, run *wire.Run) {
 		Version: run.GetVersion(), State: task.Processing, Type: run.GetType(), Priority: uint8(run.GetPriority()),
 		Key: run.GetKey(), OrderingKey: run.GetOrderingKey(), Attempt: run.GetAttempt(), Crashes: run.GetCrashes(),
 		Headers: run.GetHeaders(), Payload: run.GetPayload(),
+		Notes: task.NewNotes(task.Progress{}, run.GetCheckpoint()),
 	}
 	copy(t.ID[:], run.GetTaskId())
 }

@@ -52,7 +52,7 @@ func (w *worker) Work(stream grpc.BidiStreamingServer[wire.ToHandler, wire.FromH
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	s := &shift{
-		handlers: w.program.Handlers, slots: slots, ctx: ctx, maxResult: welcome.GetMaxResultBytes(),
+		features: features(welcome), handlers: w.program.Handlers, slots: slots, ctx: ctx, maxResult: welcome.GetMaxResultBytes(),
 		wake: make(chan struct{}, 1), running: make(map[uint64]*run, slots),
 	}
 	s.crew = crew.New(s.work)
@@ -94,6 +94,7 @@ type shift struct {
 	handlers  Handlers
 	slots     int
 	maxResult uint64
+	features  map[string]bool  // that the host serves
 	ctx       context.Context  // of all runs; ends with the stream
 	wake      chan struct{}    // tells send that there is something
 	crew      *crew.Crew[*run] // calls the handlers
@@ -102,6 +103,7 @@ type shift struct {
 	mu      sync.Mutex // guards what follows
 	running map[uint64]*run
 	out     []*wire.Finish // to be sent
+	talking []*run         // who has said something that is to be sent, before the answers
 	pong    uint64         // to be sent, if not 0
 }
 
@@ -140,7 +142,7 @@ func (s *shift) begin(runs []*wire.Run) {
 		case len(s.running) >= s.slots:
 			s.out = append(s.out, refuse(w, fmt.Sprintf("the program runs %d tasks already", s.slots)))
 		default:
-			r := newRun(w, h, s.ctx)
+			r := newRun(w, h, s)
 			s.running[r.id] = r
 			admitted = append(admitted, r)
 		}
@@ -217,6 +219,7 @@ func (s *shift) notify() {
 func (s *shift) send(stream grpc.BidiStreamingServer[wire.ToHandler, wire.FromHandler], done <-chan struct{}) {
 	frame := new(wire.FromHandler)
 	var batch, spare []*wire.Finish
+	var said []says
 	for {
 		select {
 		case <-s.wake:
@@ -225,9 +228,13 @@ func (s *shift) send(stream grpc.BidiStreamingServer[wire.ToHandler, wire.FromHa
 		}
 		s.mu.Lock()
 		batch, s.out = s.out, spare[:0]
+		said = s.hear(said[:0])
 		pong := s.pong
 		s.pong = 0
 		s.mu.Unlock()
+		if relay(stream, said) != nil {
+			return
+		}
 		for rest := batch; len(rest) > 0 || pong != 0; pong = 0 {
 			n := fit(rest)
 			frame.Finishes, frame.Credits, frame.Pong = rest[:n], uint32(n), pong

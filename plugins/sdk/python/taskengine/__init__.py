@@ -7,15 +7,23 @@
         return task.payload.upper()
 
     run()
+
+README.md is the manual.
 """
 
+from ._log import LogHandler
 from ._program import Program
-from ._task import Again, Cancelled, Permanent, RetryIn, Snooze, Task
+from ._task import Task
+from ._verdicts import Again, Cancelled, Permanent, RetryIn, Snooze
+from ._version import VERSION as __version__
 
-__version__ = "1.0.0"
-__all__ = ["Again", "Cancelled", "Permanent", "Program", "RetryIn", "Snooze", "Task", "handler", "run"]
+__all__ = [
+    "Again", "Cancelled", "LogHandler", "Permanent", "Program", "RetryIn", "Snooze", "Task",
+    "__version__", "handler", "run", "serve",
+]  # fmt: skip
 
 _program = Program()
 
 handler = _program.handler
 run = _program.run
+serve = _program.serve

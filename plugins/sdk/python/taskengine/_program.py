@@ -1,80 +1,110 @@
 """A handler program: its handlers, and its life from the handshake to the exit."""
 
+from __future__ import annotations
+
+import asyncio
 import inspect
 import os
 import sys
 import threading
+from collections.abc import Callable
 from concurrent import futures
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from . import _wire, _work
+from . import _wire
+from ._batch import Served
+from ._task import Task
+from ._verdicts import Seconds, micros
+
+if TYPE_CHECKING:
+    from ._work import Worker
 
 _DEFAULT_SLOTS = 16
 _FIRST_CONTACT = 60  # seconds until a host must have connected
-_LAST_MOMENTS = 2  # seconds for handlers to return once the host is gone
+_LAST_ANSWERS = 1  # seconds for handlers to return once the host is gone
+_LAST_MOMENTS = 2  # seconds until the process ends then, whatever happens
+
+One = TypeVar("One", bound=Callable[[Task], object])
+Many = TypeVar("Many", bound=Callable[["list[Task]"], object])
 
 
 class Program:
     """Handlers by the task types they serve. Most programs use the module's own one."""
 
-    def __init__(self):
-        self.handlers = {}
+    def __init__(self) -> None:
+        self._served: dict[str, Served] = {}
 
-    def handler(self, task_type):
-        """Decorates the function that handles the tasks of a type."""
+    @property
+    def handlers(self) -> dict[str, Callable[..., Any]]:
+        """The functions by the types they handle."""
+        return {task_type: served.function for task_type, served in self._served.items()}
+
+    @overload
+    def handler(self, task_type: str) -> Callable[[One], One]: ...
+    @overload
+    def handler(self, task_type: str, *, batch: int, wait: Seconds = ...) -> Callable[[Many], Many]: ...
+    def handler(self, task_type: str, *, batch: int | None = None, wait: Seconds = 0.05) -> Callable[..., Any]:
+        """Decorates the function, or coroutine function, that handles the tasks of a type.
+
+        With batch it is called with a list of tasks: as many as batch, or those that are there
+        when the first of them has waited for so long (seconds or timedelta). It returns a list
+        with what it would return for each, in the same order, or None; an exception in the list
+        is the answer of one task, an exception raised that of them all.
+        """
         if not isinstance(task_type, str) or not task_type:
             raise TypeError('name the task type: @handler("upper")')
+        if batch is not None and (not isinstance(batch, int) or batch < 1):
+            raise ValueError("batch is the most tasks in a call, at least 1, not %r" % (batch,))
 
-        def register(function):
-            if inspect.iscoroutinefunction(function):
-                raise TypeError("the handler of %r is a coroutine: handlers are plain functions" % task_type)
-            if task_type in self.handlers:
+        def register(function: Callable[..., Any]) -> Callable[..., Any]:
+            if not callable(function):
+                raise TypeError("the handler of %r is no function: %r" % (task_type, function))
+            if task_type in self._served:
                 raise ValueError("there are two handlers of %r" % task_type)
-            self.handlers[task_type] = function
+            self._served[task_type] = Served(function, _is_async(function), batch or 0, micros(wait) / 1e6)
             return function
 
         return register
 
-    def run(self, *, version="", slots=None):
-        """Serves the handlers until the host ends the process or goes away.
+    def run(self, *, version: str = "", slots: int | None = None) -> None:
+        """Serves the handlers until the host ends the process or goes away. Coroutines run on an
+        event loop of this thread's, functions on threads of their own.
 
-        version is the program's own, for people. slots is how many tasks to run at
-        once unless the host says so.
+        version is the program's own, for people. slots is how many tasks to run at once unless
+        the host says so: 16, or as many as the largest batch. After it has returned the process
+        has about a second to close what is open.
         """
-        problem = self._problem()
+        asyncio.run(self.serve(version=version, slots=slots))
+
+    async def serve(self, *, version: str = "", slots: int | None = None) -> None:
+        """Does what run does, on the running event loop: for programs that open things on it."""
+        problem = self._problem(slots)
         if problem:
-            sys.stderr.write("taskengine: %s\n" % problem)
-            sys.exit(1)
-        import grpc  # the slowest import by far, and useless without a host
+            _give_up(problem)
+        from ._work import Worker
 
-        worker = _work.Worker(dict(self.handlers), version, slots or _DEFAULT_SLOTS)
-        server = grpc.server(
-            futures.ThreadPoolExecutor(max_workers=4),
-            options=[
-                ("grpc.max_receive_message_length", -1),
-                ("grpc.max_send_message_length", -1),
-                ("grpc.so_reuseport", 0),
-            ],
-        )
-        methods = {"Work": grpc.stream_stream_rpc_method_handler(worker.work)}
-        service = grpc.method_handlers_generic_handler("taskengine.handler.v1.Handler", methods)
-        server.add_generic_rpc_handlers((service,))
-        path = os.path.join(os.environ.get("PLUGIN_UNIX_SOCKET_DIR", "/tmp"), "s%d" % os.getpid())
-        server.add_insecure_port("unix:" + path)
-        server.start()
-        sys.stdout.flush()
-        os.write(1, ("1|%d|unix|%s|grpc|\n" % (_wire.PROTOCOL, path)).encode())
-        os.dup2(2, 1)  # print() goes to the log from here on, not into the handshake
+        slots = slots or max(_DEFAULT_SLOTS, *(served.batch for served in self._served.values()))
+        worker = Worker(dict(self._served), version, slots)
+        server = _listen(worker)
+        try:
+            await asyncio.wait_for(worker.met.wait(), _FIRST_CONTACT)
+            await worker.over.wait()
+        except asyncio.TimeoutError:
+            _give_up("no host connected within %d s" % _FIRST_CONTACT)
+        finally:
+            _exit_soon()
+            server.stop(None)
+        try:
+            await asyncio.wait_for(worker.rest.wait(), _LAST_ANSWERS)
+        except asyncio.TimeoutError:
+            pass
 
-        if not worker.met.wait(_FIRST_CONTACT):
-            sys.stderr.write("taskengine: no host connected within %d s\n" % _FIRST_CONTACT)
-            os._exit(1)
-        worker.over.wait()
-        _exit_soon()
-        server.stop(None)
-
-    def _problem(self):
-        if not self.handlers:
+    def _problem(self, slots: int | None) -> str | None:
+        """What keeps the program from running, for a person to read."""
+        if not self._served:
             return 'the program has no handler: decorate one with @handler("type") before run()'
+        if slots is not None and (not isinstance(slots, int) or slots < 1):
+            return "slots is how many tasks to run at once, at least 1, not %r" % (slots,)
         if os.environ.get(_wire.COOKIE_KEY) != _wire.COOKIE_VALUE:
             return (
                 "this program handles tasks and is started by taskengine: "
@@ -83,13 +113,61 @@ class Program:
         theirs = os.environ.get("PLUGIN_PROTOCOL_VERSIONS", "")
         if str(_wire.PROTOCOL) not in theirs.split(","):
             return "it speaks version %d of the handler protocol, the host %r" % (_wire.PROTOCOL, theirs)
+        try:
+            import grpc  # noqa: F401
+        except ImportError as e:
+            return "it needs grpcio (pip install grpcio, or apt-get install python3-grpcio): %s" % e
         return None
 
 
-def _exit_soon():
+def _is_async(function: Callable[..., Any]) -> bool:
+    call = getattr(function, "__call__", None)  # noqa: B004 - of objects that are no functions
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
+
+
+def _give_up(problem: str) -> None:
+    sys.stderr.write("taskengine: %s\n" % problem)
+    sys.exit(1)
+
+
+def _listen(worker: Worker) -> Any:
+    """Starts the server and shakes hands. From then on what is printed goes to the log."""
+    import grpc
+
+    server = grpc.server(
+        futures.ThreadPoolExecutor(max_workers=4, thread_name_prefix="taskengine grpc"),
+        options=[
+            ("grpc.max_receive_message_length", -1),
+            ("grpc.max_send_message_length", -1),
+            ("grpc.so_reuseport", 0),
+        ],
+    )
+    methods: dict[str, Any] = {"Work": grpc.stream_stream_rpc_method_handler(worker.work)}
+    service = grpc.method_handlers_generic_handler("taskengine.handler.v1.Handler", methods)
+    server.add_generic_rpc_handlers((service,))
+    path = os.path.join(os.environ.get("PLUGIN_UNIX_SOCKET_DIR", "/tmp"), "s%d" % os.getpid())
+    try:
+        bound = server.add_insecure_port("unix:" + path)
+    except RuntimeError:
+        bound = 0
+    if not bound:
+        _give_up("cannot listen on the socket %r, whose directory must exist and whose name may have 103 bytes" % path)
+    server.start()
+    handshake = os.dup(1)
+    os.dup2(2, 1)
+    if sys.stdout is not None:
+        sys.stdout.flush()  # what was printed before run() is no handshake either
+        if hasattr(sys.stdout, "reconfigure"):
+            sys.stdout.reconfigure(line_buffering=True)
+    os.write(handshake, ("1|%d|unix|%s|grpc|\n" % (_wire.PROTOCOL, path)).encode())
+    os.close(handshake)
+    return server
+
+
+def _exit_soon() -> None:
     """Ends the process even if something keeps the interpreter from it."""
 
-    def end():
+    def end() -> None:
         sys.stderr.flush()
         os._exit(0)
 

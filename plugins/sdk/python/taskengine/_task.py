@@ -1,140 +1,270 @@
-"""What a handler sees of a task, and what it may raise."""
+"""What a handler sees of a task, and what it may say of it."""
+
+from __future__ import annotations
 
 import json
-import math
 import threading
 import time
 import uuid
-from datetime import datetime, timedelta
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
+from . import _wire
+from ._verdicts import Cancelled, Instant, Permanent, unix_micros
 
-class Permanent(Exception):
-    """The task failed and no retry can mend it."""
+if TYPE_CHECKING:
+    import asyncio
 
-    def __init__(self, message="", *, error_class=""):
-        super().__init__(message)
-        self.error_class = error_class
+    from ._log import TaskLog
+    from ._outbox import Notes, Outbox
 
+T = TypeVar("T")
 
-class RetryIn(Exception):
-    """The attempt failed; the next one shall come after delay (seconds or timedelta)."""
-
-    def __init__(self, delay, message="", *, error_class=""):
-        super().__init__(message)
-        self.delay = _micros(delay)
-        self.error_class = error_class
-
-
-class Snooze(Exception):
-    """Call again after delay (seconds or timedelta), without counting this attempt."""
-
-    def __init__(self, delay):
-        super().__init__("snoozed")
-        self.delay = _micros(delay)
-
-
-class Again(Exception):
-    """The work is done for now, with this result, and due again at the given time: an
-    aware datetime or Unix seconds."""
-
-    def __init__(self, at, result=None):
-        super().__init__("runs again")
-        if isinstance(at, datetime):
-            if at.tzinfo is None:
-                raise ValueError("Again needs a datetime with a time zone")
-            at = at.timestamp()
-        self.at = round(at * 1_000_000)
-        self.result = result
-
-
-class Cancelled(BaseException):
-    """The task was cancelled. It is no Exception, so that "except Exception" lets it by."""
-
-
-def _micros(delay):
-    if isinstance(delay, timedelta):
-        delay = delay.total_seconds()
-    return max(0, math.ceil(delay * 1_000_000))
+MAX_CHECKPOINT = 1 << 20
+"""How many bytes an attempt may leave for the next one."""
 
 
 class Task:
     """One attempt of one task. It belongs to the handler that gets it."""
 
-    __slots__ = ("_run", "cancelled", "cancel_reason")
+    __slots__ = (
+        "_run", "_outbox", "_notes", "_call", "_children", "_signals", "_event", "_reason", "_log", "cancel_reason",
+    )  # fmt: skip
 
-    def __init__(self, run):
+    def __init__(self, run: _wire.Run, outbox: Outbox | None = None) -> None:
         self._run = run
-        self.cancelled = threading.Event()
+        self._outbox = outbox
+        self._notes: Notes | None = None  # the outbox's
+        self._call: tuple[asyncio.Task[None], list[Task]] | None = None  # set and read on the event loop
+        self._children: list[bytes] | None = None
+        self._signals: list[bytes] | None = None
+        self._event: threading.Event | None = None
+        self._reason = ""
+        self._log: TaskLog | None = None
         self.cancel_reason = ""
 
     @property
-    def id(self):
+    def id(self) -> str:
         """The task's id, a UUID in its textual form."""
         return str(uuid.UUID(bytes=self._run.task_id))
 
     @property
-    def version(self):
-        """With id the fencing token: it names this attempt and no other."""
+    def version(self) -> int:
+        """With id the fencing token: it names this attempt and no other, and a later attempt
+        has a higher one."""
         return self._run.version
 
     @property
-    def type(self):
+    def type(self) -> str:
         return self._run.type
 
     @property
-    def attempt(self):
+    def attempt(self) -> int:
         """1 for the first."""
         return self._run.attempt
 
     @property
-    def crashes(self):
+    def crashes(self) -> int:
         """How many earlier attempts took their process with them."""
         return self._run.crashes
 
     @property
-    def priority(self):
+    def priority(self) -> int:
         """0 (highest) to 9."""
         return self._run.priority
 
     @property
-    def key(self):
+    def key(self) -> str:
+        """Unique per type; empty if the task has none."""
         return self._run.key
 
     @property
-    def ordering_key(self):
+    def ordering_key(self) -> str:
+        """Tasks that share it run one at a time; empty if the task has none."""
         return self._run.ordering_key
 
     @property
-    def payload(self):
-        """The input, as bytes."""
-        return self._run.payload
-
-    @property
-    def headers(self):
+    def headers(self) -> dict[str, str]:
         return self._run.headers
 
     @property
-    def deadline(self):
+    def traceparent(self) -> str | None:
+        """The W3C trace context of who submitted the task, from its headers."""
+        return self._run.headers.get("traceparent")
+
+    @property
+    def deadline(self) -> float | None:
         """When the attempt will be cancelled, in Unix seconds, or None."""
         return self._run.deadline / 1_000_000 if self._run.deadline else None
 
-    def time_left(self):
+    def time_left(self) -> float | None:
         """Seconds until the deadline, at least 0; None without one."""
         return None if self.deadline is None else max(0.0, self.deadline - time.time())
 
-    def json(self):
-        """The payload as JSON. What is no JSON is a permanent error."""
+    # --- the input
+
+    @property
+    def payload(self) -> bytes:
+        """The input, as bytes."""
+        return self._run.payload
+
+    def text(self) -> str:
+        """The input as text. What is no UTF-8 is a permanent error of class "bad_payload"."""
         try:
-            return json.loads(self._run.payload)
+            return self._run.payload.decode()
+        except ValueError as e:
+            raise Permanent("the payload is not UTF-8: %s" % e, error_class="bad_payload") from e
+
+    @overload
+    def json(self) -> Any: ...
+    @overload
+    def json(self, check: Callable[[Any], T]) -> T: ...
+    def json(self, check: Callable[[Any], Any] | None = None) -> Any:
+        """The input as JSON. What is no JSON is a permanent error of class "bad_payload".
+
+        check makes of it what the handler wants, such as Order.model_validate or
+        lambda o: Order(**o). What it raises makes the same error.
+        """
+        try:
+            value = json.loads(self._run.payload)
         except ValueError as e:
             raise Permanent("the payload is not JSON: %s" % e, error_class="bad_payload") from e
+        if check is None:
+            return value
+        try:
+            return check(value)
+        except Exception as e:
+            message = "the payload is not what the handler takes: %s: %s" % (type(e).__name__, e)
+            raise Permanent(message, error_class="bad_payload") from e
 
-    def check(self):
-        """Raises Cancelled if the task was cancelled or its deadline is over."""
-        if self.cancelled.is_set():
-            raise Cancelled(self.cancel_reason or "cancelled")
+    @property
+    def checkpoint(self) -> bytes:
+        """What an earlier attempt kept with save_checkpoint; empty if none did."""
+        return self._run.checkpoint
+
+    # --- what the handler says meanwhile
+
+    @property
+    def log(self) -> TaskLog:
+        """The task's log: task.log.info("charged %s", order, extra={"amount": 5})."""
+        if self._log is None:
+            from ._log import TaskLog
+
+            self._log = TaskLog(self)
+        return self._log
+
+    def progress(self, done: int, total: int = 0, message: str = "") -> None:
+        """Tells people how far the work is; total is 0 if unknown. Call it as often as you like:
+        the newest is sent, at most every 100 ms, and the last one before the answer always."""
+        if not (0 <= done < 1 << 64 and 0 <= total < 1 << 64):
+            raise ValueError("progress is %r of %r: give numbers from 0 to 2**64 - 1" % (done, total))
+        if self._outbox is not None:
+            self._outbox.note(self, _wire.PROGRESS, _wire.progress(self._run.run_id, done, total, message))
+
+    def save_checkpoint(self, data: object) -> None:
+        """Keeps data for the next attempt, should this one fail, instead of what was kept before.
+
+        data is bytes, or whatever a handler may return; at most 1 MiB. Nothing happens with a
+        host that keeps no checkpoints.
+        """
+        encoded = to_bytes(data)
+        if len(encoded) > MAX_CHECKPOINT:
+            raise ValueError("the checkpoint has %d bytes, of %d allowed" % (len(encoded), MAX_CHECKPOINT))
+        if self._outbox is not None:
+            self._outbox.note(self, _wire.CHECKPOINT, _wire.checkpoint(self._run.run_id, encoded))
+
+    def heartbeat(self) -> None:
+        """Says that the work goes on, for types that demand it. Call it as often as you like."""
+        if self._outbox is not None:
+            self._outbox.note(self, _wire.HEARTBEAT, _wire.heartbeat(self._run.run_id))
+
+    # --- what happens if and only if the handler succeeds
+
+    def spawn(
+        self,
+        task_type: str,
+        payload: object = None,
+        *,
+        key: str = "",
+        ordering_key: str = "",
+        headers: Mapping[str, str] | None = None,
+        run_at: Instant | None = None,
+        priority: int | None = None,
+    ) -> None:
+        """Submits a task if and only if this one succeeds. With a host that cannot do that, the
+        answer becomes a permanent error of class "unsupported".
+
+        payload is whatever a handler may return. run_at is an aware datetime or Unix seconds.
+        """
+        if not task_type:
+            raise ValueError("a child needs a type")
+        if priority is not None and not 0 <= priority <= 9:
+            raise ValueError("the priority is %r: give 0 to 9" % (priority,))
+        at = 0 if run_at is None else unix_micros(run_at)
+        child = _wire.child(task_type, key, ordering_key, to_bytes(payload), headers or {}, at, priority)
+        if self._children is None:
+            self._children = []
+        self._children.append(child)
+
+    def signal(self, task_id: str | uuid.UUID, name: str, payload: object = None) -> None:
+        """Wakes a waiting task if and only if this one succeeds. With a host that cannot do that,
+        the answer becomes a permanent error of class "unsupported"."""
+        if not isinstance(task_id, uuid.UUID):
+            task_id = uuid.UUID(task_id)
+        signal = _wire.signal(task_id.bytes, name, to_bytes(payload))
+        if self._signals is None:
+            self._signals = []
+        self._signals.append(signal)
+
+    # --- cancellation
+
+    @property
+    def cancelled(self) -> threading.Event:
+        """Is set when the task shall stop."""
+        if self._event is None:
+            with _creation:
+                if self._event is None:
+                    self._event = threading.Event()
+        return self._event
+
+    @property
+    def cancellation(self) -> Cancelled | None:
+        """Why the task shall stop, or None if it may go on."""
+        if self._is_cancelled():
+            return Cancelled(self.cancel_reason or "cancelled", self._reason or "cancelled")
         if self.time_left() == 0:
-            raise Cancelled("the deadline is over")
+            return Cancelled("the deadline is over", "deadline")
+        return None
 
-    def __repr__(self):
+    def check(self) -> None:
+        """Raises Cancelled if the task was cancelled or its deadline is over."""
+        cancellation = self.cancellation
+        if cancellation is not None:
+            raise cancellation
+
+    def _is_cancelled(self) -> bool:
+        return self._event is not None and self._event.is_set()
+
+    def _cancel(self, reason: str, message: str) -> None:
+        self._reason = reason
+        self.cancel_reason = message
+        self.cancelled.set()
+
+    def __repr__(self) -> str:
         return "<Task %s %s version %d attempt %d>" % (self.type, self.id, self.version, self.attempt)
+
+
+_creation = threading.Lock()  # held while a task's event is made
+
+
+def to_bytes(value: object) -> bytes:
+    """The bytes of what a handler returns."""
+    if value is None:
+        return b""
+    if isinstance(value, bytes):
+        return value
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, (bytearray, memoryview)):
+        return bytes(value)
+    return json.dumps(value).encode()

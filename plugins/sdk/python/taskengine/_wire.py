@@ -5,7 +5,12 @@ a handler sends, field by field in the order of their numbers, leaving out defau
 byte for byte what protobuf's own encoders write.
 """
 
+from __future__ import annotations
+
 import struct
+from collections.abc import Iterable, Iterator, Mapping
+from operator import itemgetter
+from typing import Any
 
 PROTOCOL = 1
 COOKIE_KEY = "TASKENGINE_HANDLER"
@@ -17,6 +22,9 @@ MAX_ERROR_BYTES = 8 << 10
 
 REASON_DEADLINE = 1
 
+# The numbers of what a frame may carry besides hello, credits, finishes and pong.
+LOG, PROGRESS, HEARTBEAT, CHECKPOINT = 5, 6, 7, 8
+
 
 class DecodeError(ValueError):
     """The bytes are not a protobuf message."""
@@ -25,7 +33,7 @@ class DecodeError(ValueError):
 # --- decoding
 
 
-def _varint(buf, pos):
+def _varint(buf: bytes, pos: int) -> tuple[int, int]:
     shift = value = 0
     while True:
         byte = buf[pos]
@@ -38,7 +46,7 @@ def _varint(buf, pos):
             raise DecodeError("a varint is longer than ten bytes")
 
 
-def _fields(buf):
+def _fields(buf: bytes) -> Iterator[tuple[int, Any]]:
     """Yields (number, value): an int, or bytes for everything that has a length."""
     pos, end = 0, len(buf)
     try:
@@ -49,7 +57,7 @@ def _fields(buf):
                 tag, pos = _varint(buf, pos - 1)
             kind = tag & 7
             if kind == 0:
-                value = buf[pos]
+                value: Any = buf[pos]
                 pos += 1
                 if value >= 0x80:
                     value, pos = _varint(buf, pos - 1)
@@ -75,11 +83,11 @@ def _fields(buf):
         raise DecodeError("the message is cut off") from None
 
 
-def _signed(value):
+def _signed(value: int) -> int:
     return value - (1 << 64) if value >> 63 else value
 
 
-def _entry(buf):
+def _entry(buf: bytes) -> tuple[str, str]:
     key = value = ""
     for number, v in _fields(buf):
         if number == 1:
@@ -89,9 +97,9 @@ def _entry(buf):
     return key, value
 
 
-def decode_to_handler(buf):
+def decode_to_handler(buf: bytes) -> dict[str, Any]:
     """Returns a frame as a dict with welcome, runs, cancels, drain and ping."""
-    frame = {"welcome": None, "runs": [], "cancels": [], "drain": False, "ping": 0}
+    frame: dict[str, Any] = {"welcome": None, "runs": [], "cancels": [], "drain": False, "ping": 0}
     for number, value in _fields(buf):
         if number == 2:
             frame["runs"].append(decode_run(value))
@@ -106,8 +114,8 @@ def decode_to_handler(buf):
     return frame
 
 
-def _decode_welcome(buf):
-    w = {"protocol": 0, "host": "", "name": "", "slots": 0, "max_result_bytes": 0, "features": []}
+def _decode_welcome(buf: bytes) -> dict[str, Any]:
+    w: dict[str, Any] = {"protocol": 0, "host": "", "name": "", "slots": 0, "max_result_bytes": 0, "features": []}
     for number, value in _fields(buf):
         if number == 1:
             w["protocol"] = value
@@ -124,8 +132,8 @@ def _decode_welcome(buf):
     return w
 
 
-def _decode_cancel(buf):
-    c = {"run_id": 0, "reason": 0, "message": ""}
+def _decode_cancel(buf: bytes) -> dict[str, Any]:
+    c: dict[str, Any] = {"run_id": 0, "reason": 0, "message": ""}
     for number, value in _fields(buf):
         if number == 1:
             c["run_id"] = value
@@ -144,8 +152,22 @@ class Run:
         "key", "ordering_key", "payload", "headers", "deadline", "checkpoint",
     )  # fmt: skip
 
+    run_id: int
+    task_id: bytes
+    version: int
+    type: str
+    attempt: int
+    crashes: int
+    priority: int
+    key: str
+    ordering_key: str
+    payload: bytes
+    headers: dict[str, str]
+    deadline: int
+    checkpoint: bytes
 
-def decode_run(buf):
+
+def decode_run(buf: bytes) -> Run:
     r = Run()
     r.run_id = r.version = r.attempt = r.crashes = r.priority = r.deadline = 0
     r.task_id = r.payload = r.checkpoint = b""
@@ -185,7 +207,7 @@ def decode_run(buf):
 # --- encoding
 
 
-def _encode_varint(value):
+def _encode_varint(value: int) -> bytes:
     if value < 0:
         value += 1 << 64
     if value < 0x80:
@@ -198,25 +220,40 @@ def _encode_varint(value):
     return bytes(out)
 
 
-def _int(number, value):
+def _int(number: int, value: int) -> bytes:
     """An integer field, left out if it is 0."""
     return _encode_varint(number << 3) + _encode_varint(value) if value else b""
 
 
-def _message(number, value):
+def _message(number: int, value: bytes) -> bytes:
     """A field with a length, written even if that is 0."""
     return _encode_varint(number << 3 | 2) + _encode_varint(len(value)) + value
 
 
-def _bytes(number, value):
+def _bytes(number: int, value: bytes) -> bytes:
     return _message(number, value) if value else b""
 
 
-def _text(number, value):
+def _text(number: int, value: str) -> bytes:
     return _bytes(number, value.encode("utf-8", "replace"))
 
 
-def encode_hello(sdk, sdk_version, version, types, slots):
+def _map(number: int, entries: Mapping[bytes, bytes]) -> bytes:
+    """A map field, in the order of its keys; an entry has both its fields whatever they are."""
+    return b"".join(_message(number, _message(1, key) + _message(2, entries[key])) for key in sorted(entries))
+
+
+def _utf8(text: str) -> bytes:
+    """The bytes of a text for people, at most MAX_ERROR_BYTES of them and cut at a character."""
+    encoded = text.encode("utf-8", "replace")
+    if len(encoded) > MAX_ERROR_BYTES:
+        encoded = encoded[:MAX_ERROR_BYTES].decode("utf-8", "ignore").encode()
+    return encoded
+
+
+def encode_hello(
+    sdk: str, sdk_version: str, version: str, types: Iterable[str], slots: int, features: Iterable[str] = ()
+) -> bytes:
     return (
         _int(1, PROTOCOL)
         + _text(2, sdk)
@@ -224,11 +261,18 @@ def encode_hello(sdk, sdk_version, version, types, slots):
         + _text(4, version)
         + b"".join(_message(5, t.encode()) for t in types)
         + _int(6, slots)
+        + b"".join(_message(7, f.encode()) for f in features)
     )
 
 
-def encode_from_handler(hello=None, credits=0, finishes=(), pong=0):
-    """Encodes a frame; hello and finishes are encoded messages."""
+def encode_from_handler(
+    hello: bytes | None = None,
+    credits: int = 0,
+    finishes: Iterable[bytes] = (),
+    pong: int = 0,
+    said: Iterable[tuple[int, bytes]] = (),
+) -> bytes:
+    """Encodes a frame of encoded messages; said are pairs of a number, such as LOG, and a message."""
     parts = []
     if hello is not None:
         parts.append(_message(1, hello))
@@ -236,30 +280,70 @@ def encode_from_handler(hello=None, credits=0, finishes=(), pong=0):
     for f in finishes:
         parts.append(b"\x1a" + _encode_varint(len(f)) + f)
     parts.append(_int(4, pong))
+    for number, message in sorted(said, key=itemgetter(0)):
+        parts.append(_message(number, message))
     return b"".join(parts)
 
 
-def finish_result(run_id, result):
+def finish_result(run_id: int, result: bytes) -> bytes:
     return _int(1, run_id) + _message(2, result)
 
 
-def finish_error(run_id, message, error_class="", permanent=False, retry_delay=None):
-    text = message.encode("utf-8", "replace")
-    if len(text) > MAX_ERROR_BYTES:
-        text = text[:MAX_ERROR_BYTES].decode("utf-8", "ignore").encode()
-    error = _bytes(1, text) + _text(2, error_class) + _int(3, int(permanent))
+def finish_error(
+    run_id: int, message: str, error_class: str = "", permanent: bool = False, retry_delay: int | None = None
+) -> bytes:
+    error = _bytes(1, _utf8(message)) + _bytes(2, _utf8(error_class)) + _int(3, int(permanent))
     if retry_delay is not None:
         error += b"\x20" + _encode_varint(retry_delay)
     return _int(1, run_id) + _message(3, error)
 
 
-def finish_snooze(run_id, delay):
+def finish_snooze(run_id: int, delay: int) -> bytes:
     return _int(1, run_id) + _message(4, _int(1, delay))
 
 
-def finish_again(run_id, at, result=b""):
+def finish_again(run_id: int, at: int, result: bytes = b"") -> bytes:
     return _int(1, run_id) + _message(5, _int(1, at) + _bytes(2, result))
 
 
-def finish_refused(run_id, message):
+def finish_refused(run_id: int, message: str) -> bytes:
     return _int(1, run_id) + _message(6, _text(1, message))
+
+
+def child(
+    task_type: str,
+    key: str,
+    ordering_key: str,
+    payload: bytes,
+    headers: Mapping[str, str],
+    run_at: int,
+    priority: int | None,
+) -> bytes:
+    """A field of a Finish, to be added to its end; so is signal. Text that is no UTF-8 is an error."""
+    content = _bytes(1, task_type.encode()) + _bytes(2, key.encode()) + _bytes(3, ordering_key.encode())
+    content += _bytes(4, payload) + _map(5, {k.encode(): v.encode() for k, v in headers.items()}) + _int(6, run_at)
+    if priority is not None:
+        content += b"\x38" + _encode_varint(priority)
+    return _message(7, content)
+
+
+def signal(task_id: bytes, name: str, payload: bytes) -> bytes:
+    return _message(8, _bytes(1, task_id) + _bytes(2, name.encode()) + _bytes(3, payload))
+
+
+def log_line(run_id: int, level: int, message: str, time: int, fields: Mapping[str, str]) -> bytes:
+    zigzag = level << 1 if level >= 0 else (-level << 1) - 1
+    texts = {_utf8(k): _utf8(v) for k, v in fields.items()}
+    return _int(1, run_id) + _int(2, zigzag) + _bytes(3, _utf8(message)) + _int(4, time) + _map(5, texts)
+
+
+def progress(run_id: int, done: int, total: int, message: str) -> bytes:
+    return _int(1, run_id) + _int(2, done) + _int(3, total) + _bytes(4, _utf8(message))
+
+
+def heartbeat(run_id: int) -> bytes:
+    return _int(1, run_id)
+
+
+def checkpoint(run_id: int, data: bytes) -> bytes:
+    return _int(1, run_id) + _bytes(2, data)

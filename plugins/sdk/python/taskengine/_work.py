@@ -1,193 +1,252 @@
 """The one stream of a handler process: runs come in, answers go out."""
 
-import json
-import queue
+from __future__ import annotations
+
+import asyncio
 import threading
 import traceback
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any
 
-from . import _wire
-from ._task import Again, Cancelled, Permanent, RetryIn, Snooze, Task
+import grpc  # the slowest import by far: this module is imported only when a host is there
 
-_END = object()
+from . import _answer, _wire
+from ._batch import Gathering, Job, Served
+from ._crew import Crew
+from ._log import current
+from ._outbox import Host, Outbox
+from ._task import Task
+from ._version import VERSION
+
+_FEATURES = ("checkpoint", "children", "heartbeat", "progress", "signals")
+_REASONS = {_wire.REASON_DEADLINE: ("deadline", "the deadline is over")}
 
 
 class Worker:
-    """Serves the stream, and owns the threads that run tasks."""
+    """Serves the stream, and calls the handlers: functions on threads, coroutines on the loop."""
 
-    def __init__(self, handlers, version, slots):
-        self.met = threading.Event()  # the stream is open
-        self.over = threading.Event()  # the stream has ended
+    def __init__(self, handlers: Mapping[str, Served], version: str, slots: int) -> None:
+        """Must be called on the event loop."""
+        self.met = asyncio.Event()  # the stream is open
+        self.over = asyncio.Event()  # the stream has ended
+        self.rest = asyncio.Event()  # it has, and no task is running
         self._handlers = handlers
         self._version = version
         self._slots = slots
-        self._max_result = 0
-        self._runs = queue.SimpleQueue()  # of (handler, task, run id)
-        self._answers = queue.SimpleQueue()  # of encoded finishes, pongs (int) and _END
+        self._loop = asyncio.get_running_loop()
+        self._host = Host()
+        self._outbox = Outbox(self._host, self._later)
+        self._crew = Crew(self._do)
         self._lock = threading.Lock()  # guards what follows
-        self._running = {}  # tasks by run id
-        self._idle = 0  # threads without a task, less the tasks that wait for one
+        self._taken = False  # the stream was opened
+        self._ended = False  # the stream has ended
+        self._running: dict[int, Task] = {}  # by run id
+        self._gathering = {name: Gathering(served) for name, served in handlers.items() if served.batch}
 
-    def work(self, requests, context):
+    # --- the stream
+
+    def work(self, requests: Iterator[bytes], context: object) -> Iterator[bytes]:
         """The method Work: takes and gives encoded frames."""
-        if self.met.is_set():
-            raise RuntimeError("a handler process has one stream, and it is open")
-        self.met.set()
+        with self._lock:
+            if self._taken:
+                raise RuntimeError("a handler process has one stream, and it is open")
+            self._taken = True
+        self._on_loop(self.met.set)
         try:
             welcome = _wire.decode_to_handler(next(requests))["welcome"] or {}
             if welcome.get("protocol") != _wire.PROTOCOL:
                 raise RuntimeError("the host speaks version %s of the protocol" % welcome.get("protocol"))
             self._slots = welcome["slots"] or self._slots
-            self._max_result = welcome["max_result_bytes"]
-            threading.Thread(target=self._receive, args=(requests,), daemon=True).start()
-            hello = _wire.encode_hello("python", _sdk_version(), self._version, sorted(self._handlers), self._slots)
+            self._host.max_result = welcome["max_result_bytes"]
+            self._host.features = frozenset(welcome["features"])
+            hello = _wire.encode_hello("python", VERSION, self._version, sorted(self._handlers), self._slots, _FEATURES)
             yield _wire.encode_from_handler(hello=hello, credits=self._slots)
-            yield from self._frames()
+            threading.Thread(target=self._receive, args=(requests,), name="taskengine host", daemon=True).start()
+            yield from self._outbox.frames()
         finally:
-            self.over.set()
+            self._end()
 
-    def _receive(self, requests):
+    def _receive(self, requests: Iterator[bytes]) -> None:
         try:
             for data in requests:
                 frame = _wire.decode_to_handler(data)
-                for run in frame["runs"]:
-                    self._begin(run)
+                if frame["ping"]:
+                    self._outbox.pong(frame["ping"])
+                self._begin(frame["runs"])
                 for cancel in frame["cancels"]:
                     self._cancel(cancel)
-                if frame["ping"]:
-                    self._answers.put(frame["ping"])
-        except Exception as e:  # the host is gone, or sends what we cannot read
-            if isinstance(e, _wire.DecodeError):
-                traceback.print_exc()
-        self._cancel_all()
-        self._answers.put(_END)
+        except grpc.RpcError:
+            pass  # the host is gone
+        except Exception:  # it sends what we cannot read
+            traceback.print_exc()
+        self._outbox.close()
 
-    def _begin(self, run):
-        handler = self._handlers.get(run.type)
-        if handler is None:
-            self._answers.put(_wire.finish_refused(run.run_id, "the program does not serve the type %r" % run.type))
-            return
-        task = Task(run)
+    def _end(self) -> None:
         with self._lock:
-            full = len(self._running) >= self._slots
-            if not full:
-                self._running[run.run_id] = task
-                self._idle -= 1
-                spawn = self._idle < 0
-                if spawn:
-                    self._idle += 1
-        if full:
-            self._answers.put(_wire.finish_refused(run.run_id, "the program runs %d tasks already" % self._slots))
-            return
-        self._runs.put((handler, task, run.run_id))
-        if spawn:
-            threading.Thread(target=self._loop, daemon=True).start()
-
-    def _loop(self):
-        while True:
-            handler, task, run_id = self._runs.get()
-            answer = self._attempt(handler, task, run_id)
-            with self._lock:
-                del self._running[run_id]
-                self._idle += 1
-            self._answers.put(answer)
-
-    def _attempt(self, handler, task, run_id):
-        """Runs the handler and returns the encoded finish, whatever the handler does."""
-        try:
-            result = _to_bytes(handler(task))
-            if self._max_result and len(result) > self._max_result:
-                return _too_large(run_id, result, self._max_result)
-            return _wire.finish_result(run_id, result)
-        except Again as again:
-            return self._again(run_id, again)
-        except Snooze as snooze:
-            return _wire.finish_snooze(run_id, snooze.delay)
-        except Permanent as e:
-            return _wire.finish_error(run_id, _describe(e), e.error_class, permanent=True)
-        except RetryIn as e:
-            return _wire.finish_error(run_id, _describe(e), e.error_class, retry_delay=e.delay)
-        except Cancelled as e:
-            return _wire.finish_error(run_id, "cancelled: %s" % e, "cancelled")
-        except BaseException as e:  # SystemExit too: a task must not end the process
-            return _wire.finish_error(run_id, _describe(e, stack=True), type(e).__name__)
-
-    def _again(self, run_id, again):
-        try:
-            result = _to_bytes(again.result)
-        except Exception as e:
-            return _wire.finish_error(run_id, _describe(e, stack=True), type(e).__name__)
-        if self._max_result and len(result) > self._max_result:
-            return _too_large(run_id, result, self._max_result)
-        return _wire.finish_again(run_id, again.at, result)
-
-    def _cancel(self, cancel):
-        with self._lock:
-            task = self._running.get(cancel["run_id"])
-        if task is not None:
-            deadline = cancel["reason"] == _wire.REASON_DEADLINE
-            task.cancel_reason = cancel["message"] or ("the deadline is over" if deadline else "")
-            task.cancelled.set()
-
-    def _cancel_all(self):
-        with self._lock:
+            self._ended = True
+            for gathering in self._gathering.values():
+                for task in gathering.take()[1]:
+                    self._running.pop(task._run.run_id, None)
             tasks = list(self._running.values())
         for task in tasks:
-            task.cancel_reason = "the host is gone"
-            task.cancelled.set()
+            self._stop(task, "host gone", "the host is gone")
+        self._on_loop(self.over.set)
+        if not tasks:
+            self._on_loop(self.rest.set)
 
-    def _frames(self):
-        """Yields frames of what there is to answer, each with the credits for as many new runs."""
-        get, get_now = self._answers.get, self._answers.get_nowait
-        while True:
-            finishes, size, pong, item = [], 0, 0, get()
-            try:
-                while item is not _END:
-                    if isinstance(item, int):
-                        pong = item
+    def _on_loop(self, do: Callable[..., Any], *args: Any) -> None:
+        try:
+            self._loop.call_soon_threadsafe(do, *args)
+        except RuntimeError:
+            pass  # it is closed: the process ends
+
+    def _later(self, seconds: float, do: Callable[[], None]) -> None:
+        self._on_loop(self._loop.call_later, seconds, do)
+
+    # --- the beginning and the end of runs
+
+    def _begin(self, runs: list[_wire.Run]) -> None:
+        jobs: list[Job] = []
+        with self._lock:
+            for run in runs:
+                served = self._handlers.get(run.type)
+                if served is None:
+                    self._outbox.refuse(run.run_id, "the program does not serve the type %r" % run.type)
+                elif len(self._running) >= self._slots:
+                    self._outbox.refuse(run.run_id, "the program runs %d tasks already" % self._slots)
+                else:
+                    task = self._running[run.run_id] = Task(run, self._outbox)
+                    if served.batch:
+                        self._gather(task, served, jobs)
                     else:
-                        finishes.append(item)
-                        size += len(item)
-                        if size > _wire.FRAME_BYTES or len(finishes) == _wire.FRAME_MESSAGES:
-                            break
-                    item = get_now()
-            except queue.Empty:
-                pass
-            if finishes or pong:
-                yield _wire.encode_from_handler(credits=len(finishes), finishes=finishes, pong=pong)
-            if item is _END:
+                        jobs.append((served, [task]))
+            if len(self._running) >= self._slots:  # those that wait would wait in vain
+                jobs += [g.take() for g in self._gathering.values() if g.tasks]
+        self._start(jobs)
+
+    def _gather(self, task: Task, served: Served, jobs: list[Job]) -> None:
+        """Adds task to those that wait for others of its type. The lock must be held."""
+        gathering = self._gathering[task.type]
+        gathering.tasks.append(task)
+        if len(gathering.tasks) == served.batch:
+            jobs.append(gathering.take())
+        elif len(gathering.tasks) == 1:
+            self._later(served.wait, partial(self._release, gathering, gathering.number))
+
+    def _release(self, gathering: Gathering, number: int) -> None:
+        with self._lock:
+            if gathering.number != number or not gathering.tasks:
                 return
+            job = gathering.take()
+        self._start([job])
 
+    def _start(self, jobs: list[Job]) -> None:
+        coroutines = [job for job in jobs if job[0].asynchronous]
+        if len(coroutines) < len(jobs):
+            self._crew.add(job for job in jobs if not job[0].asynchronous)
+        if coroutines:
+            self._on_loop(self._start_coroutines, coroutines)
 
-def _to_bytes(result):
-    if result is None:
-        return b""
-    if isinstance(result, bytes):
-        return result
-    if isinstance(result, str):
-        return result.encode()
-    if isinstance(result, (bytearray, memoryview)):
-        return bytes(result)
-    return json.dumps(result).encode()
+    def _start_coroutines(self, jobs: list[Job]) -> None:
+        for job in jobs:
+            self._loop.create_task(self._do_async(*job))  # its tasks hold it as soon as it runs
 
+    def _cancel(self, cancel: dict[str, Any]) -> None:
+        with self._lock:
+            task = self._running.get(cancel["run_id"])
+            waits = task is not None and self._withdraw(task)
+        if task is None:
+            return
+        reason, text = _REASONS.get(cancel["reason"], ("cancelled", ""))
+        self._stop(task, reason, cancel["message"] or text)
+        if waits:
+            self._answer(task, _answer.error(task, asyncio.CancelledError(), self._host))
 
-def _too_large(run_id, result, most):
-    message = "the result has %d bytes, the host takes %d" % (len(result), most)
-    return _wire.finish_error(run_id, message, "result_too_large", permanent=True)
+    def _withdraw(self, task: Task) -> bool:
+        """Takes task out of the batch in which it waits, if it does. The lock must be held."""
+        gathering = self._gathering.get(task.type)
+        if gathering is None or task not in gathering.tasks:
+            return False
+        gathering.tasks.remove(task)
+        if not gathering.tasks:
+            gathering.number += 1  # the next task has a timer of its own
+        return True
 
+    def _stop(self, task: Task, reason: str, message: str) -> None:
+        task._cancel(reason, message)
+        if self._handlers[task.type].asynchronous:
+            self._on_loop(self._stop_coroutine, task)
 
-def _describe(e, stack=False):
-    """The text of an error: what a person needs first comes first, for it may be cut."""
-    try:
-        text = str(e)
-    except Exception:
-        text = "(its text raised an exception too)"
-    if not stack:
-        return text or type(e).__name__
-    text = "%s: %s" % (type(e).__name__, text) if text else type(e).__name__
-    return "%s\n%s" % (text, "".join(traceback.format_tb(e.__traceback__)[1:][-8:]))
+    def _stop_coroutine(self, task: Task) -> None:
+        """Cancels the call that task is in, if that is meant for all of its tasks."""
+        if task._call is not None:
+            call, tasks = task._call
+            if all(t._is_cancelled() for t in tasks):
+                call.cancel(task.cancel_reason or "cancelled")
 
+    def _answer(self, task: Task, finish: bytes) -> None:
+        with self._lock:
+            self._running.pop(task._run.run_id, None)
+            rest = self._ended and not self._running
+        self._outbox.finish(task, finish)
+        if rest:
+            self._on_loop(self.rest.set)
 
-def _sdk_version():
-    from . import __version__
+    # --- calls of handlers: whatever these do, every task gets its answer
 
-    return __version__
+    def _do(self, job: Job) -> None:
+        """Calls a function, on a thread of the crew."""
+        served, tasks = job
+        if served.batch:
+            try:
+                answers = served.function(list(tasks))
+            except BaseException as e:
+                return self._fail(tasks, e)
+            return self._succeed(tasks, answers)
+        task = tasks[0]
+        current.set(task)
+        try:
+            finish = _answer.result(task, served.function(task), self._host)
+        except BaseException as e:  # SystemExit too: a task must not end the process
+            finish = _answer.error(task, e, self._host)
+        current.set(None)
+        self._answer(task, finish)
+
+    async def _do_async(self, served: Served, tasks: list[Task]) -> None:
+        """Calls a coroutine function, on the event loop."""
+        call = asyncio.current_task()
+        assert call is not None
+        for task in tasks:
+            task._call = call, tasks
+        if not served.batch:
+            current.set(task)
+        try:
+            if all(t._is_cancelled() for t in tasks):
+                raise asyncio.CancelledError
+            value = await served.function(list(tasks) if served.batch else task)
+        except BaseException as e:
+            return self._fail(tasks, e)
+        if served.batch:
+            self._succeed(tasks, value)
+        else:
+            self._answer(task, _answer.result(task, value, self._host))
+
+    def _fail(self, tasks: list[Task], e: BaseException) -> None:
+        for task in tasks:
+            self._answer(task, _answer.error(task, e, self._host))
+
+    def _succeed(self, tasks: list[Task], answers: object) -> None:
+        """Gives every task of a batch its answer."""
+        if answers is None:
+            answers = [None] * len(tasks)
+        try:
+            if not isinstance(answers, (list, tuple)):
+                raise TypeError("a batch handler returns a list of answers, not %s" % type(answers).__name__)
+            if len(answers) != len(tasks):
+                raise ValueError("the batch handler gave %d answers to %d tasks" % (len(answers), len(tasks)))
+        except Exception as e:
+            return self._fail(tasks, e)
+        for task, answer in zip(tasks, answers):
+            make = _answer.error if isinstance(answer, BaseException) else _answer.result
+            self._answer(task, make(task, answer, self._host))

@@ -65,6 +65,15 @@ def hang(task):
         time.sleep(1)
 
 
+@handler("say")
+def say(task):
+    print("to stdout", flush=True)
+    print("to stderr", file=sys.stderr, flush=True)
+    while not os.path.exists(task.payload.decode()):
+        time.sleep(0.005)
+        task.check()
+
+
 @handler("die")
 def die(task):
     print("farewell", flush=True)

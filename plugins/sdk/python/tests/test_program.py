@@ -1,106 +1,120 @@
-"""Real handler processes, seen by a host of a few lines."""
+"""The life of real handler processes."""
 
-import os
-import queue
-import subprocess
-import sys
-import tempfile
 import unittest
 
-import grpc
-
-from taskengine import _wire
-
-PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "handlers.py")
+from tests import host as h
 
 
-def launch(directory, stderr, cookie=_wire.COOKIE_VALUE):
-    env = {
-        "PLUGIN_UNIX_SOCKET_DIR": directory, "PLUGIN_PROTOCOL_VERSIONS": "1",
-        _wire.COOKIE_KEY: cookie, "PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1",
-    }  # fmt: skip
-    return subprocess.Popen([sys.executable, PROGRAM], env=env, stdout=subprocess.PIPE, stderr=stderr)
+class Process(h.ProcessTest):
+    program = "handlers.py"
 
-
-class Host:
-    """The other end of the stream."""
-
-    def __init__(self, address):
-        self.channel = grpc.insecure_channel("unix:" + address)
-        self.out = queue.SimpleQueue()
-        work = self.channel.stream_stream("/taskengine.handler.v1.Handler/Work")
-        self.stream = work(iter(self.out.get, None), timeout=30)
-        self.out.put(b"\x0a\x04\x08\x01\x20\x02")  # welcome: protocol 1, 2 slots
-        self.hello = next(self.stream)
-
-    def say(self, frame):
-        self.out.put(frame)
-
-
-class Process(unittest.TestCase):
-    def setUp(self):
-        self.directory = tempfile.TemporaryDirectory(dir="/tmp")
-        self.addCleanup(self.directory.cleanup)
-        self.stderr = tempfile.TemporaryFile()  # a pipe would fill up
-        self.addCleanup(self.stderr.close)
-
-    def program(self, **options):
-        p = launch(self.directory.name, self.stderr, **options)
-        self.addCleanup(p.communicate)
-        self.addCleanup(p.kill)
-        return p
-
-    def log(self):
-        self.stderr.seek(0)
-        return self.stderr.read()
-
-    def connected(self):
-        p = self.program()
-        parts = p.stdout.readline().decode().strip().split("|")
-        self.assertEqual(parts[:3] + parts[4:5], ["1", "1", "unix", "grpc"])
-        host = Host(parts[3])
-        self.addCleanup(host.channel.close)
-        return p, host
+    def assertGivesUp(self, words, *arguments, **env):
+        process = self.launch(*arguments, **env)
+        out, _ = process.communicate(timeout=h.PATIENCE)
+        self.assertEqual((process.returncode, out), (1, b""))
+        self.assertIn(words, self.log())
+        self.assertNotIn(b"Traceback", self.log())
 
     def test_started_by_a_person_it_explains_itself(self):
-        p = self.program(cookie="")
-        out, _ = p.communicate(timeout=20)
-        self.assertEqual((p.returncode, out), (1, b""))
-        self.assertIn(b"started by taskengine", self.log())
+        self.assertGivesUp(b"started by taskengine", TASKENGINE_HANDLER="")
 
-    def test_it_answers_pings_and_refuses_what_it_does_not_serve(self):
-        _, host = self.connected()
-        self.assertTrue(host.hello.endswith(b"\x10\x02"), "two slots, two credits")
+    def test_with_a_host_of_another_version_it_explains_itself(self):
+        self.assertGivesUp(b"version 1 of the handler protocol, the host '2,3'", PLUGIN_PROTOCOL_VERSIONS="2,3")
+
+    def test_without_a_handler_it_explains_itself(self):
+        self.assertGivesUp(b"has no handler", "-c", "import taskengine; taskengine.run()")
+
+    def test_with_slots_that_are_none_it_explains_itself(self):
+        program = "import taskengine as t; t.handler('a')(print); t.run(slots=0)"
+        self.assertGivesUp(b"slots is how many", "-c", program)
+
+    def test_without_grpcio_it_explains_itself(self):
+        program = "import sys; sys.modules['grpc'] = None; import taskengine as t; t.handler('a')(print); t.run()"
+        self.assertGivesUp(b"pip install grpcio", "-c", program)
+
+    def test_without_a_place_for_its_socket_it_explains_itself(self):
+        for directory in ("/no/such/place", self.directory.name + "/" + 120 * "x"):
+            with self.subTest(directory):
+                self.assertGivesUp(b"cannot listen on the socket", PLUGIN_UNIX_SOCKET_DIR=directory)
+
+    def test_it_says_hello_and_answers_pings(self):
+        _, host = self.connected(slots=2)
+        self.assertEqual((host.hello[2], host.hello[4], host.hello[6]), ([b"python"], [b"v7"], [2]))
+        self.assertIn(b"upper", host.hello[5])
+        self.assertEqual(host.credits, 2)
         host.say(b"\x28\x05")
-        self.assertEqual(next(host.stream), b"\x20\x05")
-        host.say(b"\x12\x05\x08\x09\x22\x01?")
-        self.assertIn(b"does not serve", next(host.stream))
+        host.wait_for(lambda: host.heard[4] == [5])
+
+    def test_what_it_does_not_serve_is_refused(self):
+        _, host = self.connected()
+        host.say(h.run(9, "?"))
+        self.assertIn(b"does not serve", host.finish(9)[6][0])
+        host.wait_for(lambda: host.heard[2] == [1])
 
     def test_runs_beyond_its_slots_are_refused(self):
-        _, host = self.connected()
-        host.say(b"".join(b"\x12\x08\x08" + bytes([n]) + b"\x22\x04hang" for n in (1, 2, 3)))
-        answer = next(host.stream)
-        self.assertIn(b"runs 2 tasks already", answer)
-        self.assertIn(b"\x08\x03", answer)
+        _, host = self.connected(slots=2)
+        host.say(*(h.run(n, "hang") for n in (1, 2, 3)))
+        self.assertIn(b"runs 2 tasks already", host.finish(3)[6][0])
+        self.assertEqual(set(host.finishes), {3})
 
     def test_it_exits_when_the_host_ends_the_stream(self):
-        p, host = self.connected()
-        host.say(None)
-        self.assertEqual(p.wait(timeout=20), 0)
+        process, host = self.connected()
+        host.end()
+        self.assertEqual(process.wait(timeout=h.PATIENCE), 0)
 
     def test_it_exits_when_the_host_is_gone_though_a_task_hangs(self):
-        p, host = self.connected()
-        host.say(b"\x12\x08\x08\x01\x22\x04hang")
+        process, host = self.connected()
+        host.say(h.run(1, "hang"))
         host.channel.close()
-        self.assertEqual(p.wait(timeout=20), 0)
+        self.assertEqual(process.wait(timeout=h.PATIENCE), 0)
 
-    def test_print_goes_to_the_log(self):
-        p, host = self.connected()
-        host.say(b"\x12\x09\x08\x01\x22\x05shout")
-        self.assertIn(b"alive", next(host.stream))
-        host.say(None)
-        out, _ = p.communicate(timeout=20)
-        self.assertEqual(out, b"")
+    def test_it_exits_when_the_host_is_gone_that_did_not_read(self):
+        self.program = "conformance.py"
+        process, host = self.connected(slots=200, listen=False)
+        line = {"level": "info", "message": "x" * 8000}
+        host.say(*(h.run(n, "log", line) for n in range(1, 200)))
+        host.say(h.run(200, "print", b"all of them came"))
+        self.wait_for_log(b"all of them came")
+        host.channel.close()
+        self.assertEqual(process.wait(timeout=h.PATIENCE), 0)
+
+    def test_what_it_opened_can_be_closed_after_run(self):
+        program = "import taskengine as t; t.handler('a')(print); t.run(); print('closed')"
+        process, host = self.connected("-c", program)
+        host.end()
+        self.assertEqual(process.wait(timeout=h.PATIENCE), 0)
+        self.assertIn(b"closed", self.log())
+
+    def test_it_serves_on_the_event_loop_of_the_program(self):
+        program = """if True:
+            import asyncio, taskengine
+
+            async def main():
+                opened = asyncio.get_running_loop()
+                @taskengine.handler("same loop")
+                async def handle(task):
+                    return opened is asyncio.get_running_loop()
+                await taskengine.serve()
+
+            asyncio.run(main())
+        """
+        _, host = self.connected("-c", program)
+        host.say(h.run(1, "same loop"))
+        self.assertEqual(host.result(1), "true")
+
+    def test_whatever_is_printed_goes_to_the_log(self):
+        program = "import taskengine as t; print('before'); t.handler('a')(lambda task: print('within')); t.run()"
+        process, host = self.connected("-c", program)
+        host.say(h.run(1, "a"))
+        self.assertEqual(host.result(1), "")
+        self.assertIn(b"before\nwithin\n", self.log())
+        host.end()
+        self.assertEqual(process.communicate(timeout=h.PATIENCE)[0], b"")
+
+    def test_much_output_keeps_no_task_from_its_answer(self):
+        _, host = self.connected()
+        host.say(h.run(1, "shout"))
+        self.assertEqual(host.result(1), "alive")
         self.assertIn(b"x" * 1000, self.log())
 
 

@@ -1,9 +1,11 @@
+import functools
 import time
 import unittest
+import uuid
 from datetime import datetime, timedelta, timezone
 
-from taskengine import Again, Cancelled, Permanent, Program, RetryIn, Snooze, Task, _wire
-from taskengine._work import Worker
+from taskengine import Again, Cancelled, Permanent, Program, RetryIn, Snooze, Task, _answer, _wire
+from taskengine._outbox import Host
 
 
 def task(payload=b"", deadline=0):
@@ -39,6 +41,49 @@ class Tasks(unittest.TestCase):
         with self.assertRaises(Cancelled):
             task(deadline=1).check()
 
+    def test_why_it_shall_stop_is_told(self):
+        t = task()
+        self.assertIsNone(t.cancellation)
+        t._cancel("deadline", "too long")
+        self.assertEqual((str(t.cancellation), t.cancellation.reason), ("too long", "deadline"))
+        self.assertTrue(t.cancelled.is_set())
+        self.assertEqual(task(deadline=1).cancellation.reason, "deadline")
+
+    def test_a_check_makes_json_what_the_handler_wants(self):
+        self.assertEqual(task(b'{"days": 2}').json(lambda o: timedelta(**o)), timedelta(2))
+        for bad in (b'{"dais": 2}', b"[]", b'{"days": "two"}'):
+            with self.subTest(bad), self.assertRaises(Permanent) as caught:
+                task(bad).json(lambda o: timedelta(**o))
+            self.assertEqual(caught.exception.error_class, "bad_payload")
+
+    def test_text_that_is_no_utf8_is_a_permanent_error(self):
+        self.assertEqual(task("ö".encode()).text(), "ö")
+        with self.assertRaises(Permanent):
+            task(b"\xff").text()
+
+    def test_what_cannot_be_sent_is_an_error_at_the_call(self):
+        t = task()
+        for ask, error in (
+            (lambda: t.spawn(""), ValueError),
+            (lambda: t.spawn("a", priority=10), ValueError),
+            (lambda: t.spawn("a", {1}), TypeError),
+            (lambda: t.spawn("a", key="\udcff"), ValueError),
+            (lambda: t.spawn("a", run_at=datetime(2030, 1, 1)), ValueError),
+            (lambda: t.signal("7", "paid"), ValueError),
+            (lambda: t.progress(-1), ValueError),
+            (lambda: t.progress(1, 1 << 64), ValueError),
+            (lambda: t.save_checkpoint(bytes((1 << 20) + 1)), ValueError),
+        ):
+            with self.assertRaises(error):
+                ask()
+        self.assertIsNone(t._children or t._signals)
+
+    def test_the_trace_context_is_among_the_headers(self):
+        self.assertIsNone(task().traceparent)
+        t = task()
+        t.headers["traceparent"] = "00-1"
+        self.assertEqual(t.traceparent, "00-1")
+
     def test_cancelled_is_not_caught_by_except_exception(self):
         self.assertFalse(issubclass(Cancelled, Exception))
 
@@ -48,6 +93,7 @@ class Verdicts(unittest.TestCase):
         self.assertEqual(Snooze(0.0000001).delay, 1)
         self.assertEqual(RetryIn(timedelta(minutes=1)).delay, 60_000_000)
         self.assertEqual(Snooze(-5).delay, 0)
+        self.assertEqual(Snooze(1e300).delay, (1 << 63) - 1)
 
     def test_again_needs_an_instant(self):
         at = datetime(2030, 1, 1, tzinfo=timezone.utc)
@@ -55,10 +101,13 @@ class Verdicts(unittest.TestCase):
         with self.assertRaises(ValueError):
             Again(datetime(2030, 1, 1))
 
-    def answer(self, function):
-        worker = Worker({}, "", 1)
-        worker._max_result = 10
-        return worker._attempt(function, task(), 1)
+    def answer(self, function, features=()):
+        host, given = Host(10, frozenset(features)), task()
+        given._run.run_id = 1
+        try:
+            return _answer.result(given, function(given), host)
+        except BaseException as e:
+            return _answer.error(given, e, host)
 
     def test_results_become_bytes(self):
         for result, want in (
@@ -73,13 +122,31 @@ class Verdicts(unittest.TestCase):
             def __str__(self):
                 raise ValueError("no text either")
 
+        class Bare(Permanent):
+            def __init__(self):
+                pass
+
+        class Odd(Exception):
+            exceptions = 7
+
         def thrower(e):
             def handle(task):
                 raise e
 
             return handle
 
-        for e in (ValueError("x"), SystemExit(1), KeyboardInterrupt(), GeneratorExit(), Nasty(), Cancelled(), Again(1, {1})):
+        for e in (
+            ValueError("x"),
+            SystemExit(1),
+            KeyboardInterrupt(),
+            GeneratorExit(),
+            Nasty(),
+            Bare(),
+            Odd(),
+            Permanent("x", error_class=None),
+            Cancelled(),
+            Again(1, {1}),
+        ):
             with self.subTest(type(e)):
                 self.assertTrue(self.answer(thrower(e)).startswith(b"\x08\x01\x1a"))
 
@@ -89,22 +156,95 @@ class Verdicts(unittest.TestCase):
     def test_results_that_are_too_large_are_permanent_errors(self):
         self.assertIn(b"result_too_large", self.answer(lambda task: b"x" * 11))
 
+    def test_an_error_tells_its_causes(self):
+        def handle(task):
+            try:
+                {}["order"]
+            except KeyError as e:
+                raise ValueError("no such order") from e
+
+        answer = self.answer(handle)
+        self.assertIn(b"ValueError: no such order\nbecause of KeyError: 'order'\n", answer)
+        self.assertIn(b"in handle", answer)
+
+    def test_an_error_that_is_a_group_tells_its_parts(self):
+        class Group(Exception):
+            exceptions = (ValueError("a"), KeyError("b"))
+
+        def handle(task):
+            raise Group("two")
+
+        self.assertIn(b"Group: two\nwith ValueError: a\nwith KeyError: 'b'\n", self.answer(handle))
+
+    def test_children_and_signals_go_with_a_success_and_with_nothing_else(self):
+        def ask(task):
+            task.spawn("mail", "hi", key="k", run_at=datetime(2030, 1, 1, tzinfo=timezone.utc), priority=0)
+            task.signal(uuid.UUID(int=1), "paid")
+
+        def both(outcome):
+            def handle(task):
+                ask(task)
+                if isinstance(outcome, Exception):
+                    raise outcome
+                return outcome
+
+            return handle
+
+        given = task()
+        ask(given)
+        asked = b"".join(given._children + given._signals)
+        features = ("children", "signals")
+        self.assertEqual(self.answer(both("ok"), features), _wire.finish_result(1, b"ok") + asked)
+        self.assertEqual(self.answer(both(Again(1)), features), _wire.finish_again(1, 1_000_000) + asked)
+        self.assertNotIn(asked, self.answer(both(Snooze(1)), features))
+        self.assertNotIn(asked, self.answer(both(ValueError()), features))
+
+    def test_a_host_that_takes_no_children_or_signals_gets_an_error(self):
+        for features, missing in (
+            ((), b"children and signals"),
+            (("children",), b"signals"),
+            (("signals",), b"children"),
+        ):
+            with self.subTest(features):
+                answer = self.answer(lambda t: (t.spawn("a"), t.signal(uuid.UUID(int=1), "b"))[0], features)
+                self.assertIn(b"does not support " + missing + b",", answer)
+                self.assertTrue(answer.endswith(b"\x12\x0bunsupported\x18\x01"), answer)
+
 
 class Programs(unittest.TestCase):
-    def test_handlers_are_registered_once_and_are_plain_functions(self):
+    def test_handlers_are_registered_once(self):
         p = Program()
         f = p.handler("a")(lambda task: None)
         self.assertIs(p.handlers["a"], f)
         with self.assertRaises(ValueError):
             p.handler("a")(f)
-        with self.assertRaises(TypeError):
-            p.handler(f)
 
-        async def coroutine(task):
+    def test_what_cannot_be_a_handler_is_an_error_at_once(self):
+        p = Program()
+        for register, error in (
+            (lambda: p.handler(print), TypeError),
+            (lambda: p.handler(""), TypeError),
+            (lambda: p.handler("a")("b"), TypeError),
+            (lambda: p.handler("a", batch=0), ValueError),
+            (lambda: p.handler("a", batch="10"), ValueError),
+        ):
+            with self.assertRaises(error):
+                register()
+        self.assertEqual(p.handlers, {})
+
+    def test_coroutine_functions_are_known_in_all_their_forms(self):
+        async def function(task):
             pass
 
-        with self.assertRaises(TypeError):
-            p.handler("b")(coroutine)
+        class Callable:
+            async def __call__(self, task):
+                pass
+
+        p = Program()
+        for i, f in enumerate((function, Callable(), functools.partial(function), Callable.__call__)):
+            p.handler(str(i))(f)
+        p.handler("plain")(print)
+        self.assertEqual([served.asynchronous for served in p._served.values()], [True] * 4 + [False])
 
 
 if __name__ == "__main__":

@@ -91,6 +91,54 @@ class Encoding(unittest.TestCase):
         wanted = {v["name"]: v["hex"] for v in vectors("FromHandler")}
         self.assertEqual({name: frame.hex() for name, frame in made.items()}, wanted)
 
+    def test_what_the_vectors_lack_is_what_go_sends_too(self):
+        w, at = _wire, 1_900_000_000_000_000
+        lines = [
+            w.log_line(1, -4, "nö", at, {"b": "2", "a": "", "": "x"}),
+            w.log_line(0, 8, "", 0, {}),
+            w.log_line(1 << 40, 0, "x", 0, {}),
+        ]
+        notes = [
+            (w.CHECKPOINT, w.checkpoint(4, b"\x00\xff")),
+            (w.CHECKPOINT, w.checkpoint(5, b"")),
+            (w.PROGRESS, w.progress(1, (1 << 64) - 1, 300, "m")),
+            (w.PROGRESS, w.progress(2, 0, 0, "")),
+            (w.HEARTBEAT, w.heartbeat(3)),
+        ]
+        for made, wanted in (
+            (
+                w.encode_from_handler(hello=w.encode_hello("python", "", "", ["a"], 1, ["children", "progress"])),
+                "0a2308011206707974686f6e2a016130013a086368696c6472656e3a0870726f6772657373",
+            ),
+            (
+                w.encode_from_handler(said=[(w.LOG, line) for line in lines]),
+                "2a28080110071a036ec3b6208080cbc8a381b0032a050a001201782a050a016112002a060a01621201322a0210102a0a0880808080"
+                "80201a0178",
+            ),
+            (
+                w.encode_from_handler(said=notes),
+                "3213080110ffffffffffffffffff0118ac0222016d320208023a02080342060804120200ff42020805",
+            ),
+        ):
+            self.assertEqual(made.hex(), wanted)
+
+    def test_children_and_signals_are_those_of_go(self):
+        w, at, task_id = _wire, 1_900_000_000_000_000, b"0123456789abcdef"
+        made = (
+            w.finish_result(1, b"ok")
+            + w.child("a", "", "", b"", {}, 0, None)
+            + w.child("mail", "k", "o", b"p", {"h": "v", "g": ""}, at, 9)
+            + w.child("b", "", "", b"", {}, -1, 0)
+            + w.signal(task_id, "paid", b"5")
+            + w.signal(task_id, "x", b"")
+        )
+        go = (  # which writes the outcome last
+            "08013a030a01613a290a046d61696c12016b1a016f2201702a050a016712002a060a0168120176308080cbc8a381b0033809"
+            "3a100a016230ffffffffffffffffff013800421b0a10303132333435363738396162636465661204706169641a013542150a"
+            "103031323334353637383961626364656612017812026f6b"
+        )
+        self.assertEqual(sorted(w._fields(made)), sorted(w._fields(bytes.fromhex(go))))
+
     def test_errors_are_cut_at_a_character(self):
         finish = _wire.finish_error(1, "ö" * 10_000)
         self.assertLess(len(finish), _wire.MAX_ERROR_BYTES + 20)

@@ -1,0 +1,60 @@
+//go:build linux || darwin
+
+package plugins
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Reload has the program run as c says from now on, or anew if that is what it does
+// already: its file may have changed. It returns once a new process is ready; tasks then
+// go to it and to those that follow it, and the old ones end when they have finished what
+// they run. No task fails or is given to two processes because of it. With an error
+// nothing has changed. The name must stay.
+func (h *Host) Reload(ctx context.Context, c Config) error {
+	cfg, err := c.withDefaults()
+	if err != nil {
+		return err
+	}
+	h.mu.Lock()
+	name := h.cfg.Name
+	closed := h.isClosing
+	if !closed && cfg.Name == name {
+		h.starting++
+	}
+	h.mu.Unlock()
+	switch {
+	case closed:
+		return fmt.Errorf("plugins: reload handler %q: %w", name, ErrClosed)
+	case cfg.Name != name:
+		return fmt.Errorf("plugins: reload handler %q: its name cannot become %q", name, cfg.Name)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		select {
+		case <-h.closing:
+			cancel(ErrClosed)
+		case <-ctx.Done():
+		}
+	}()
+	s, err := h.launch(ctx, &cfg)
+	h.mu.Lock()
+	if err != nil {
+		h.began(false)
+		h.mu.Unlock()
+		h.stir()
+		return err
+	}
+	h.cfg = &cfg
+	h.inARow, h.notBefore, h.downBecause = 0, time.Time{}, nil
+	for _, old := range h.sessions {
+		old.dismiss()
+	}
+	h.mu.Unlock()
+	h.welcome(s)
+	go h.live(s)
+	return nil
+}

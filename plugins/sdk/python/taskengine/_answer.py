@@ -1,0 +1,98 @@
+"""The encoded answers to runs."""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections.abc import Iterator
+
+from . import _wire
+from ._outbox import Host
+from ._task import Task, to_bytes
+from ._verdicts import Again, Cancelled, Permanent, RetryIn, Snooze
+
+
+def result(task: Task, value: object, host: Host) -> bytes:
+    """Answers that the task succeeded with the value."""
+    run_id = task._run.run_id
+    try:
+        encoded = to_bytes(value)
+        return _success(task, _wire.finish_result(run_id, encoded), encoded, host)
+    except BaseException as e:  # what no JSON can say
+        return error(task, e, host)
+
+
+def error(task: Task, e: BaseException, host: Host) -> bytes:
+    """Answers with what a handler raised."""
+    try:
+        return _error(task, e, host)
+    except BaseException as unsayable:  # its class or text is none, or its result no JSON
+        text = "the handler raised %s, which cannot be sent: %s" % (type(e).__name__, _line(unsayable))
+        return _wire.finish_error(task._run.run_id, text, type(unsayable).__name__)
+
+
+def _error(task: Task, e: BaseException, host: Host) -> bytes:
+    run_id = task._run.run_id
+    if isinstance(e, Again):
+        encoded = to_bytes(e.result)
+        return _success(task, _wire.finish_again(run_id, e.at, encoded), encoded, host)
+    if isinstance(e, Snooze):
+        return _wire.finish_snooze(run_id, e.delay)
+    if isinstance(e, Permanent):
+        return _wire.finish_error(run_id, _text(e), e.error_class, permanent=True)
+    if isinstance(e, RetryIn):
+        return _wire.finish_error(run_id, _text(e), e.error_class, retry_delay=e.delay)
+    if isinstance(e, Cancelled):
+        return _wire.finish_error(run_id, "cancelled: %s" % e, "cancelled")
+    if isinstance(e, asyncio.CancelledError) and task._is_cancelled():
+        return _wire.finish_error(run_id, "cancelled: %s" % (task.cancel_reason or "cancelled"), "cancelled")
+    return _wire.finish_error(run_id, _text(e, stack=True), type(e).__name__)
+
+
+def _success(task: Task, finish: bytes, encoded: bytes, host: Host) -> bytes:
+    if host.max_result and len(encoded) > host.max_result:
+        text = "the result has %d bytes, the host takes %d" % (len(encoded), host.max_result)
+        return _wire.finish_error(task._run.run_id, text, "result_too_large", permanent=True)
+    if task._children is None and task._signals is None:
+        return finish
+    missing = [
+        what
+        for what, things in (("children", task._children), ("signals", task._signals))
+        if things and what not in host.features
+    ]
+    if missing:
+        text = "the host does not support %s, which the handler has asked for" % " and ".join(missing)
+        return _wire.finish_error(task._run.run_id, text, "unsupported", permanent=True)
+    return b"".join((finish, *(task._children or ()), *(task._signals or ())))
+
+
+def _text(e: BaseException, stack: bool = False) -> str:
+    """The text of an error: what a person needs first comes first, for it may be cut."""
+    if not stack:
+        return _words(e) or type(e).__name__
+    lines = [_line(e), *_reasons(e), "".join(traceback.format_tb(e.__traceback__)[1:][-8:])]
+    return "\n".join(lines)
+
+
+def _line(e: BaseException) -> str:
+    return "%s: %s" % (type(e).__name__, _words(e)) if _words(e) else type(e).__name__
+
+
+def _words(e: BaseException) -> str:
+    try:
+        return str(e)
+    except BaseException:
+        return "(its text raised an exception too)"
+
+
+def _reasons(e: BaseException) -> Iterator[str]:
+    """The exceptions in e and behind it, a few of them."""
+    parts = getattr(e, "exceptions", None)  # those of an ExceptionGroup
+    if isinstance(parts, tuple):
+        yield from ("with " + _line(part) for part in parts[:8])
+    for _ in range(8):
+        cause = e.__cause__ or (None if e.__suppress_context__ else e.__context__)
+        if cause is None:
+            return
+        yield "because of " + _line(cause)
+        e = cause

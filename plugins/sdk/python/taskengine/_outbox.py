@@ -1,0 +1,168 @@
+"""What is to be sent to the host."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Union
+
+from . import _wire
+
+if TYPE_CHECKING:
+    from ._task import Task
+
+_PACE = 0.1  # seconds between two words of progress of a task
+_MAX_LINES = 10_000  # of logs that wait to be sent
+
+_FEATURES = {_wire.PROGRESS: "progress", _wire.HEARTBEAT: "heartbeat", _wire.CHECKPOINT: "checkpoint"}
+
+Later = Callable[[float, Callable[[], None]], None]
+"""Calls a function after so many seconds, on some other thread."""
+
+# An encoded finish, a pong, a message of the number given, a task with notes, or the end.
+_Item = Union[bytes, int, tuple[int, bytes], "Task", None]
+
+
+@dataclass
+class Host:
+    """What the host takes. It is the same from the welcome on."""
+
+    max_result: int = 0  # bytes; 0 is any number
+    features: frozenset[str] = frozenset()
+
+
+class Notes:
+    """What a task's handler has said and nobody has sent yet: of each kind the newest. The
+    outbox's lock guards it."""
+
+    __slots__ = ("said", "next", "timed", "due")
+
+    def __init__(self) -> None:
+        self.said: dict[int, bytes] = {}
+        self.next = 0.0  # when progress and heartbeats may be sent again
+        self.timed = False  # somebody will see to that they are sent
+        self.due = False  # they may be sent now
+
+
+class Outbox:
+    """Messages in the order in which they are to be sent. Any thread posts them; the one that
+    iterates over frames sends."""
+
+    def __init__(self, host: Host, later: Later) -> None:
+        self._host = host
+        self._later = later
+        self._items: queue.SimpleQueue[_Item] = queue.SimpleQueue()
+        self._lock = threading.Lock()  # guards what follows, and the notes of tasks
+        self._lines = 0  # of logs among the items
+        self._dropped = 0  # lines since the last that was taken
+
+    def pong(self, number: int) -> None:
+        self._items.put(number)
+
+    def refuse(self, run_id: int, why: str) -> None:
+        self._items.put(_wire.finish_refused(run_id, why))
+
+    def finish(self, task: Task, finish: bytes) -> None:
+        """Posts the answer of a task, after what is left of its notes."""
+        if task._notes is not None:
+            with self._lock:
+                for note in task._notes.said.items():
+                    self._items.put(note)
+                task._notes.said = {}
+        self._items.put(finish)
+
+    def note(self, task: Task, kind: int, message: bytes) -> None:
+        """Posts progress, a heartbeat or a checkpoint if the host serves it. Checkpoints go at
+        once, the others no more often than every 100 ms for each task."""
+        if _FEATURES[kind] not in self._host.features:
+            return
+        with self._lock:
+            notes = task._notes
+            if notes is None:
+                notes = task._notes = Notes()
+            notes.said[kind] = message
+            if kind == _wire.CHECKPOINT:
+                self._items.put(task)
+            elif not notes.timed:
+                notes.timed = True
+                wait = notes.next - time.monotonic()
+                if wait > 0:
+                    self._later(wait, lambda: self._come_due(task))
+                else:
+                    notes.due = True
+                    self._items.put(task)
+
+    def _come_due(self, task: Task) -> None:
+        with self._lock:
+            if task._notes is not None:
+                task._notes.due = True
+        self._items.put(task)
+
+    def log(self, run_id: int, level: int, message: str, at: int, fields: dict[str, str]) -> None:
+        """Posts a line of the log, unless too many wait already: then it only counts it."""
+        with self._lock:
+            if self._lines == _MAX_LINES:
+                self._dropped += 1
+                return
+            dropped, self._dropped = self._dropped, 0
+            self._lines += 1
+        if dropped:
+            fields = {**fields, "lines_dropped_before": str(dropped)}
+        self._items.put((_wire.LOG, _wire.log_line(run_id, level, message, at, fields)))
+
+    def close(self) -> None:
+        """Ends frames after what has been posted."""
+        self._items.put(None)
+
+    def frames(self) -> Iterator[bytes]:
+        """Yields what there is to send, with a credit for a new run for each finish."""
+        get, get_now = self._items.get, self._items.get_nowait
+        while True:
+            finishes: list[bytes] = []
+            said: list[tuple[int, bytes]] = []
+            size = pong = 0
+            item = get()
+            try:
+                while item is not None:
+                    if isinstance(item, bytes):
+                        finishes.append(item)
+                        size += len(item)
+                    elif isinstance(item, int):
+                        pong = item
+                    else:
+                        notes = [item] if isinstance(item, tuple) else self._notes_of(item)
+                        said += notes
+                        size += sum(len(message) for _, message in notes)
+                    if size > _wire.FRAME_BYTES or len(finishes) + len(said) >= _wire.FRAME_MESSAGES:
+                        break
+                    item = get_now()
+            except queue.Empty:
+                pass
+            if said:
+                self._forget_lines(said)
+            if finishes or pong or said:
+                yield _wire.encode_from_handler(credits=len(finishes), finishes=finishes, pong=pong, said=said)
+            if item is None:
+                return
+
+    def _notes_of(self, task: Task) -> list[tuple[int, bytes]]:
+        """Takes what may be sent of the task's notes."""
+        with self._lock:
+            notes = task._notes
+            if notes is None:
+                return []
+            if notes.due:
+                notes.due = notes.timed = False
+                notes.next = time.monotonic() + _PACE
+                taken, notes.said = notes.said, {}
+                return list(taken.items())
+            checkpoint = notes.said.pop(_wire.CHECKPOINT, None)
+            return [] if checkpoint is None else [(_wire.CHECKPOINT, checkpoint)]
+
+    def _forget_lines(self, said: list[tuple[int, bytes]]) -> None:
+        lines = sum(1 for number, _ in said if number == _wire.LOG)
+        with self._lock:
+            self._lines -= lines

@@ -1,0 +1,78 @@
+"""What a handler may raise to say more than that it failed."""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime, timedelta
+from typing import Union
+
+Seconds = Union[float, timedelta]
+"""A span of time."""
+
+Instant = Union[float, datetime]
+"""A point in time: Unix seconds, or a datetime with a time zone."""
+
+
+class Permanent(Exception):
+    """The task failed and no retry can mend it."""
+
+    def __init__(self, message: str = "", *, error_class: str = "") -> None:
+        super().__init__(message)
+        self.error_class = error_class
+
+
+class RetryIn(Exception):
+    """The attempt failed; the next one shall come after delay (seconds or timedelta)."""
+
+    def __init__(self, delay: Seconds, message: str = "", *, error_class: str = "") -> None:
+        super().__init__(message)
+        self.delay = micros(delay)
+        self.error_class = error_class
+
+
+class Snooze(Exception):
+    """Call again after delay (seconds or timedelta), without counting this attempt."""
+
+    def __init__(self, delay: Seconds) -> None:
+        super().__init__("snoozed")
+        self.delay = micros(delay)
+
+
+class Again(Exception):
+    """The work is done for now, with this result, and due again at the given time: an
+    aware datetime or Unix seconds."""
+
+    def __init__(self, at: Instant, result: object = None) -> None:
+        super().__init__("runs again")
+        self.at = unix_micros(at)
+        self.result = result
+
+
+class Cancelled(BaseException):
+    """The task shall stop. It is no Exception, so that "except Exception" lets it by.
+
+    Its text is for people. reason is "deadline" if the task ran for too long, "cancelled"
+    if somebody cancelled it or the node stops, "host gone" if nobody waits for its answer.
+    """
+
+    def __init__(self, message: str = "cancelled", reason: str = "cancelled") -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+_MAX = (1 << 63) - 1
+
+
+def micros(delay: Seconds) -> int:
+    """Rounds up: a delay asked for is never cut short."""
+    if isinstance(delay, timedelta):
+        delay = delay.total_seconds()
+    return min(max(0, math.ceil(delay * 1_000_000)), _MAX)
+
+
+def unix_micros(at: Instant) -> int:
+    if isinstance(at, datetime):
+        if at.tzinfo is None:
+            raise ValueError("give the time as a datetime with a time zone, or as Unix seconds")
+        at = at.timestamp()
+    return min(max(-_MAX, round(at * 1_000_000)), _MAX)

@@ -1,0 +1,147 @@
+"""A program that does on request whatever a handler may do. The tests here run it, and so may
+any host: `python3 tests/conformance.py` is the command of its handler."""
+
+import asyncio
+import base64
+import os
+import sys
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+
+from taskengine import Again, Permanent, RetryIn, Snooze, handler, run  # noqa: E402
+
+
+@handler("noop")
+def noop(task):
+    return None
+
+
+@handler("async noop")
+async def async_noop(task):
+    return None
+
+
+@handler("echo")
+async def echo(task):
+    return task.payload
+
+
+@handler("json")
+def json(task):
+    numbers = task.json()
+    return {"sum": numbers["a"] + numbers["b"]}
+
+
+@handler("describe")
+def describe(task):
+    return {
+        "id": task.id, "version": task.version, "type": task.type, "attempt": task.attempt, "crashes": task.crashes,
+        "priority": task.priority, "key": task.key, "ordering_key": task.ordering_key, "headers": task.headers,
+        "payload": base64.b64encode(task.payload).decode(),
+        "deadline_us": round((task.deadline or 0) * 1_000_000),
+        "checkpoint": base64.b64encode(task.checkpoint).decode(),
+    }  # fmt: skip
+
+
+@handler("error")
+def error(task):
+    asked = task.json()
+    message, error_class = asked["message"], asked.get("class", "")
+    if asked.get("permanent"):
+        raise Permanent(message, error_class=error_class)
+    if asked.get("retry_delay_ms") is not None:
+        raise RetryIn(asked["retry_delay_ms"] / 1000, message, error_class=error_class)
+    raise type(error_class or "Error", (Exception,), {})(message)
+
+
+@handler("throw")
+def throw(task):
+    raise ValueError(task.text())
+
+
+@handler("snooze")
+def snooze(task):
+    raise Snooze(task.json()["delay_ms"] / 1000)
+
+
+@handler("again")
+async def again(task):
+    asked = task.json()
+    raise Again(asked["at_ms"] / 1000, asked["result"])
+
+
+@handler("wait")
+async def wait(task):
+    await asyncio.Event().wait()
+
+
+@handler("wait on a thread")
+def wait_on_a_thread(task):
+    task.cancelled.wait()
+    task.check()
+
+
+@handler("hang")
+def hang(task):
+    while True:
+        time.sleep(60)
+
+
+@handler("log")
+def log(task):
+    asked = task.json()
+    getattr(task.log, {"warn": "warning"}.get(asked["level"], asked["level"]))(
+        "%s", asked["message"], extra=asked.get("fields")
+    )
+
+
+@handler("print")
+def print_(task):
+    print(task.text())
+    print(task.text(), file=sys.stderr)
+
+
+@handler("progress")
+def progress(task):
+    asked = task.json()
+    task.progress(asked["done"], asked["total"], asked["message"])
+
+
+@handler("checkpoint")
+def checkpoint(task):
+    task.save_checkpoint(task.payload)
+    raise RuntimeError("kept")
+
+
+@handler("children")
+def children(task):
+    child = task.json()
+    task.spawn(child["type"], child["payload"], key=child["key"])
+    return "spawned"
+
+
+@handler("signal")
+def signal(task):
+    asked = task.json()
+    task.signal(asked["task_id"], asked["name"], asked["payload"])
+    return "signalled"
+
+
+@handler("batch", batch=10, wait=0.1)
+def batch(tasks):
+    return [ValueError("asked to") if task.payload == b"fail" else str(len(tasks)) for task in tasks]
+
+
+@handler("big")
+def big(task):
+    return "x" * int(task.text())
+
+
+@handler("exit")
+def exit_(task):
+    os._exit(int(task.text()))
+
+
+if __name__ == "__main__":
+    run(version="conformance")

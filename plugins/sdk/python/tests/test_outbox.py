@@ -1,0 +1,125 @@
+"""The order and the pace of what is sent."""
+
+import threading
+import unittest
+from unittest import mock
+
+from taskengine import Task, _wire
+from taskengine._crew import Crew
+from taskengine._outbox import Host, Outbox
+from tests.host import EVERYTHING, fields
+
+
+class Outboxes(unittest.TestCase):
+    def setUp(self):
+        self.timers = []  # pairs of seconds and a function
+        self.outbox = Outbox(Host(0, frozenset(EVERYTHING)), lambda *timer: self.timers.append(timer))
+        run = _wire.decode_run(b"\x08\x07")
+        self.task = Task(run, self.outbox)
+
+    def sent(self):
+        """The frames of all that was posted so far, by the numbers of their fields."""
+        self.outbox.close()
+        return [fields(frame) for frame in self.outbox.frames()]
+
+    def test_there_is_a_credit_for_every_answer(self):
+        for run_id in range(1, 701):
+            self.outbox.refuse(run_id, "full")
+        self.outbox.pong(3)
+        self.assertEqual([(f[2], len(f[3]), f[4]) for f in self.sent()], [([512], 512, []), ([188], 188, [3])])
+
+    def test_a_frame_ends_when_it_is_large(self):
+        for run_id in (1, 2, 3):
+            self.outbox.finish(self.task, _wire.finish_result(run_id, bytes(700_000)))
+        self.assertEqual([len(f[3]) for f in self.sent()], [2, 1])
+
+    def test_the_first_progress_is_sent_at_once_and_the_newest_later(self):
+        self.task.progress(1)
+        self.assertEqual([f[6] for f in self.sent()], [[_wire.progress(7, 1, 0, "")]])
+        self.task.progress(2)
+        self.task.progress(3)
+        self.task.heartbeat()
+        self.assertEqual(self.sent(), [])
+        [(seconds, come_due)] = self.timers
+        self.assertTrue(0 < seconds <= 0.1, seconds)
+        come_due()
+        self.assertEqual([(f[6], f[7]) for f in self.sent()], [([_wire.progress(7, 3, 0, "")], [_wire.heartbeat(7)])])
+        self.task.progress(4)
+        self.assertEqual((self.sent(), len(self.timers)), ([], 2))
+
+    def test_the_last_progress_goes_before_the_answer(self):
+        self.task.progress(1)
+        self.sent()
+        self.task.progress(2)
+        self.outbox.finish(self.task, _wire.finish_result(7, b""))
+        self.assertEqual([(f[6], len(f[3])) for f in self.sent()], [([_wire.progress(7, 2, 0, "")], 1)])
+        self.timers[0][1]()
+        self.assertEqual(self.sent(), [])
+
+    def test_a_checkpoint_does_not_wait_for_the_pace_and_leaves_it_alone(self):
+        self.task.progress(1)
+        self.sent()
+        self.task.progress(2)
+        self.task.save_checkpoint("a")
+        self.task.save_checkpoint("b")
+        self.assertEqual([(f[6], f[8]) for f in self.sent()], [([], [_wire.checkpoint(7, b"b")])])
+
+    def test_lines_that_are_too_many_are_counted(self):
+        def log(message):
+            self.outbox.log(7, 0, message, 1, {})
+
+        for _ in range(10_005):
+            log("much")
+        lines = [line for f in self.sent() for line in f[5]]
+        self.assertEqual(lines, [_wire.log_line(7, 0, "much", 1, {})] * 10_000)
+        log("after")
+        log("after that")
+        self.assertEqual(
+            self.sent()[0][5],
+            [
+                _wire.log_line(7, 0, "after", 1, {"lines_dropped_before": "5"}),
+                _wire.log_line(7, 0, "after that", 1, {}),
+            ],
+        )
+
+
+class Crews(unittest.TestCase):
+    def test_jobs_that_wait_for_each_other_all_run(self):
+        barrier, left = threading.Barrier(51), threading.Barrier(51)
+        crew = Crew(lambda job: (job.wait(20), left.wait(20)))
+        for _ in range(3):
+            crew.add([barrier] * 20)
+            crew.add([barrier] * 30)
+            barrier.wait(20)
+            left.wait(20)
+        self.assertLessEqual(crew._threads, 100)
+
+    def test_without_more_threads_those_there_are_do_all_the_jobs(self):
+        done, begun, go_on = [], threading.Event(), threading.Event()
+
+        def do(job):
+            begun.set()
+            go_on.wait(20)
+            done.append(job)
+            if len(done) == 3:
+                begun.clear()
+                finished.set()
+
+        finished = threading.Event()
+        crew = Crew(do)
+        crew.add([1])
+        self.assertTrue(begun.wait(20))
+        with mock.patch("threading.Thread.start", side_effect=RuntimeError("can't start new thread")):
+            crew.add([2, 3])
+            go_on.set()
+            self.assertTrue(finished.wait(20))
+        self.assertEqual(done, [1, 2, 3])
+
+    def test_without_any_thread_it_says_so(self):
+        with mock.patch("threading.Thread.start", side_effect=RuntimeError("can't start new thread")):
+            with self.assertRaises(RuntimeError):
+                Crew(print).add([1])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,54 @@
+"""Handlers with types, for mypy: it accepts them and knows what they get. Nothing runs this."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from taskengine import Again, Cancelled, LogHandler, Permanent, Program, Task, handler
+
+
+@dataclass
+class Order:
+    id: str
+    amount: int
+
+
+def order(value: Any) -> Order:
+    return Order(**value)
+
+
+@handler("function")
+def function(task: Task) -> dict[str, int]:
+    taken: Order = task.json(order)
+    task.progress(1, 2, "taken")
+    task.spawn("mail", {"order": taken.id}, priority=1, run_at=1.5)
+    task.log.info("charged", extra={"amount": taken.amount})
+    cancellation: Cancelled | None = task.cancellation
+    if cancellation is not None:
+        raise cancellation
+    return {"amount": taken.amount}
+
+
+@handler("coroutine")
+async def coroutine(task: Task) -> bytes:
+    trace: str | None = task.traceparent
+    if trace is None:
+        raise Permanent("no trace", error_class="trace")
+    return task.checkpoint
+
+
+@handler("batch", batch=100, wait=timedelta(milliseconds=50))
+async def batch(tasks: list[Task]) -> list[Exception | str]:
+    return [Again(0) if task.attempt > 1 else task.text() for task in tasks]
+
+
+program = Program()
+amount: int = function(Task.__new__(Task))["amount"]  # a decorated function keeps its type
+log = LogHandler()
+
+
+@program.handler("batch")  # type: ignore[type-var]
+def wrong(tasks: list[Task]) -> None:  # a list is given with batch only
+    pass

@@ -1,0 +1,59 @@
+//go:build linux || darwin
+
+package plugins
+
+import (
+	"slices"
+	"time"
+)
+
+// Status is what there is to say about a handler at one moment.
+type Status struct {
+	Name       string
+	Up         bool      // a process takes tasks
+	PID        int       // of the newest process
+	SDK        string    // what it is written with, such as "python 0.1.0"
+	Version    string    // of the handler program, "" if it says none
+	Types      []string  // the task types it serves, sorted
+	Slots      int       // how many tasks one process runs at once
+	Running    int       // tasks that run now
+	Waiting    int       // tasks that wait for a slot or for a process
+	Starts     int       // processes started so far
+	Crashes    int       // processes that died unasked
+	LastCrash  string    // how the newest of these ended
+	StartedAt  time.Time // of the newest process
+	RestartsAt time.Time // when the next process is started, if none runs; else zero
+	Unlimited  string    // why the limits are not enforced; "" if they are, or there are none
+	Processes  []Process // those that live, in the order of their start
+}
+
+// Process is one process of a handler.
+type Process struct {
+	PID       int
+	StartedAt time.Time
+	Running   int   // tasks it runs now
+	Taken     int   // tasks it was given so far
+	RSS       int64 // bytes of memory it held when that was last looked at; 0 if never
+	Ending    bool  // it takes no more tasks
+	Alone     bool  // it is for a single task that is suspected of killing processes
+}
+
+// Status returns the host's present state.
+func (h *Host) Status() Status {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	st := h.status
+	st.Types = slices.Clone(st.Types)
+	st.Up, st.Waiting = h.up(), h.queue.n+h.alone.n
+	for _, s := range h.sessions {
+		st.Running += len(s.running)
+		st.Processes = append(st.Processes, Process{
+			PID: s.proc.pid(), StartedAt: s.proc.started, Running: len(s.running), Taken: s.taken, RSS: s.rss,
+			Ending: s.drain != serving || s.retired, Alone: s.alone,
+		})
+	}
+	if !st.Up && h.starting == 0 && h.notBefore.After(time.Now()) {
+		st.RestartsAt = h.notBefore
+	}
+	return st
+}
