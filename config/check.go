@@ -27,10 +27,40 @@ func (d *decoder) check() {
 		}
 		d.conflict([]string{"types", name, "handler"}, fmt.Sprintf("there is no handler %q; %s", want, advice))
 	}
+	for _, name := range handlers {
+		if p := d.cfg.Handlers[name].Plugin; p != nil && p.Processes.Min > p.Processes.Max {
+			d.conflict([]string{"handlers", name, "processes", "min"},
+				fmt.Sprintf("there are to be at least %d processes and at most %d; raise max", p.Processes.Min, p.Processes.Max))
+		}
+	}
+	d.splits(handlers)
 	set := d.cfg.Policies()
 	d.depth(set.Limits)
 	for _, p := range set.Check() {
 		d.conflict(p.Path, p.Text)
+	}
+}
+
+// splits refuses those that lead nowhere.
+func (d *decoder) splits(handlers []string) {
+	for _, name := range handlers {
+		split, total := d.cfg.Handlers[name].Split, 0
+		if split == nil {
+			continue
+		}
+		for _, other := range slices.Sorted(maps.Keys(split)) {
+			total += split[other]
+			path := []string{"handlers", name, "split", other}
+			switch h, found := d.cfg.Handlers[other]; {
+			case !found && d.cfg.tree.find("handlers").child(other) == nil:
+				d.conflict(path, fmt.Sprintf("there is no handler %q; add it to handlers", other))
+			case h.Split != nil:
+				d.conflict(path, "divides tasks itself; name a handler that runs them")
+			}
+		}
+		if total == 0 {
+			d.conflict([]string{"handlers", name, "split"}, "gives no handler a part of the tasks; give one a weight above 0")
+		}
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 type Config struct {
 	Node      Node
 	Storage   Storage
+	TaskLog   TaskLog
 	API       Listener
 	Admin     Listener
 	Handlers  map[string]Handler
@@ -63,6 +64,13 @@ type Storage struct {
 	Path   string // of a folder; Memory does not use it
 }
 
+// TaskLog is what is kept of what handlers log about their tasks.
+type TaskLog struct {
+	MaxSize      int // bytes of all tasks; 0 keeps nothing
+	AttemptLines int
+	AttemptSize  int // bytes
+}
+
 // Listener is an address to listen on.
 type Listener struct {
 	Listen string // host:port; "" to not listen
@@ -73,6 +81,7 @@ type Handler struct {
 	Plugin *Plugin
 	Exec   *Exec
 	HTTP   *HTTP
+	Split  map[string]int // the handlers among which tasks are divided, and their weights; nil if it is none of these
 }
 
 // Plugin is a process that stays and is given many tasks.
@@ -84,6 +93,33 @@ type Plugin struct {
 	PassEnv      []string
 	StartTimeout time.Duration
 	Grace        time.Duration
+
+	Processes Processes
+	PerTask   bool // each task has a process of its own
+	Replace   Replace
+	User      string            // as whom it runs; "" is the node's user
+	SHA256    map[string]string // the checksum of each file that is pinned
+	Limits    Limits
+}
+
+// Processes say how many there are of a plugin.
+type Processes struct {
+	Min, Max int
+	Idle     time.Duration // after which one beyond Min ends
+}
+
+// Replace says when a process of a plugin is replaced by a new one; 0 is never.
+type Replace struct {
+	Tasks int           // so many it was given
+	Age   time.Duration // it has lived for so long
+	RSS   int           // it holds more than so many bytes of memory
+}
+
+// Limits are what one process of a plugin may use; 0 is no limit.
+type Limits struct {
+	Memory    int     // bytes
+	CPU       float64 // cores
+	Processes int     // and threads
 }
 
 // Payload says how a command receives a task's payload.
@@ -136,6 +172,7 @@ func Default() *Config {
 	return &Config{
 		Node:      Node{Slots: 100, DrainTimeout: 30 * time.Second},
 		Storage:   Storage{Path: "data"},
+		TaskLog:   TaskLog{MaxSize: 256 << 20, AttemptLines: 10_000, AttemptSize: 1 << 20},
 		API:       Listener{Listen: "127.0.0.1:7420"},
 		Admin:     Listener{Listen: "127.0.0.1:7421"},
 		Handlers:  map[string]Handler{},
@@ -146,7 +183,10 @@ func Default() *Config {
 }
 
 func defaultPlugin() Plugin {
-	return Plugin{Dir: ".", Slots: 8, StartTimeout: 10 * time.Second, Grace: 10 * time.Second}
+	return Plugin{
+		Dir: ".", Slots: 8, StartTimeout: 10 * time.Second, Grace: 10 * time.Second,
+		Processes: Processes{Min: 1, Max: 1, Idle: 30 * time.Second},
+	}
 }
 
 func defaultExec() Exec {

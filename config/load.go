@@ -73,6 +73,11 @@ func (d *decoder) settle() {
 		case h.Plugin != nil:
 			h.Plugin.Dir = d.within(h.Plugin.Dir)
 			d.program(h.Plugin.Command)
+			pinned := make(map[string]string, len(h.Plugin.SHA256))
+			for path, sum := range h.Plugin.SHA256 {
+				pinned[d.within(path)] = sum
+			}
+			h.Plugin.SHA256 = pinned
 		case h.Exec != nil:
 			h.Exec.Dir = d.within(h.Exec.Dir)
 			d.program(h.Exec.Command)

@@ -218,6 +218,19 @@ func size(least, most int, want string) value[int] {
 	}}
 }
 
+// orNothing refuses sizes that are less than the least and not 0.
+func orNothing(least int, v value[int]) value[int] {
+	parse := v.parse
+	v.parse = func(t text) (int, error) {
+		n, err := parse(t)
+		if err == nil && n > 0 && n < least {
+			err = fmt.Errorf("must be 0B, or at least %s", ShowSize(least))
+		}
+		return n, err
+	}
+	return v
+}
+
 // option is one word and what it means.
 type option[T any] struct {
 	word string

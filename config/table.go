@@ -21,6 +21,7 @@ var root = &object{
 	fields: []field{
 		{name: "node", doc: "This process.", is: nodeTable, at: in(func(c *Config) *Node { return &c.Node })},
 		{name: "storage", doc: "Where tasks are kept.", is: storageTable, at: in(func(c *Config) *Storage { return &c.Storage })},
+		{name: "task_log", doc: "What is kept of what handlers log about their tasks, beside the tasks; `taskengine task logs` shows it.", is: taskLogTable, at: in(func(c *Config) *TaskLog { return &c.TaskLog })},
 		{name: "coordination", doc: "How nodes agree.", is: localTable("coordinates one node with itself"), at: in(func(c *Config) *Config { return c })},
 		{name: "bus", doc: "How nodes tell each other about ready tasks.", is: localTable("tells this process only"), at: in(func(c *Config) *Config { return c })},
 		{name: "api", doc: "Where clients connect. It asks for no password: listen on loopback unless something in front of it does.", is: listenerTable("127.0.0.1:7420"), at: in(func(c *Config) *Listener { return &c.API })},
@@ -52,6 +53,12 @@ var logTable = &object{fields: []field{
 var storageTable = &object{fields: []field{
 	{name: "driver", doc: "The database inside. `memory` forgets everything when the process ends.", def: "pebble", is: oneOf(map[string]string{"postgres": "not in this build"}, option[Driver]{"pebble", Pebble}, option[Driver]{"bolt", Bolt}, option[Driver]{"memory", Memory}), at: in(func(s *Storage) *Driver { return &s.Driver })},
 	{name: "path", doc: "The folder of the database, made if it is not there. `memory` does not use it.", def: "./data", is: words("a path", notEmpty), at: in(func(s *Storage) *string { return &s.Path })},
+}}
+
+var taskLogTable = &object{fields: []field{
+	{name: "max_size", doc: "Of the logs of all tasks together; the oldest lines go first. With the driver `memory` it is 16MiB at most. 0B keeps none.", def: "256MiB", is: orNothing(1<<20, size(0, 16<<30, "a size, such as 256MiB")), at: in(func(l *TaskLog) *int { return &l.MaxSize })},
+	{name: "attempt_lines", doc: "Of one attempt of a task; what it logs beyond is dropped, and a line says how much that was.", def: "10000", is: whole[int](1, maxCount, "a number"), at: in(func(l *TaskLog) *int { return &l.AttemptLines })},
+	{name: "attempt_size", doc: "The same in bytes, as they are kept.", def: "1MiB", is: size(16<<10, 1<<30, "a size, such as 1MiB"), at: in(func(l *TaskLog) *int { return &l.AttemptSize })},
 }}
 
 // localTable is a part that has one driver so far, so that nothing is to be kept of it.

@@ -17,6 +17,7 @@ var handlersTable = table[Handler]{of: "handlers", keys: isName, likely: "NAME",
 	{"plugin", pluginTable, func(h *Handler) any { p := defaultPlugin(); h.Plugin = &p; return h.Plugin }},
 	{"exec", execTable, func(h *Handler) any { e := defaultExec(); h.Exec = &e; return h.Exec }},
 	{"http", httpTable, func(h *Handler) any { r := defaultHTTP(); h.HTTP = &r; return h.HTTP }},
+	{"split", splitTable, func(h *Handler) any { h.Split = make(map[string]int); return h }},
 }}
 
 const (
@@ -39,6 +40,32 @@ var pluginTable = &object{what: "a handler with a plugin", fields: []field{
 	{name: "pass_env", doc: passDoc, is: variableNames, at: in(func(p *Plugin) *[]string { return &p.PassEnv })},
 	{name: "start_timeout", doc: "How long it may take to be ready.", def: "10s", is: period(aDuration, true), at: in(func(p *Plugin) *time.Duration { return &p.StartTimeout })},
 	{name: "grace", doc: "From asking it to end until it is killed.", def: "10s", is: period(aDuration, false), at: in(func(p *Plugin) *time.Duration { return &p.Grace })},
+	{name: "processes", doc: "How many processes of the program there are.", is: processesTable, at: in(func(p *Plugin) *Processes { return &p.Processes })},
+	{name: "per_task", doc: "Gives each task a process of its own, which ends with it. `processes.min` are started ahead; `slots` and `replace` mean nothing.", def: "false", is: boolean(), at: in(func(p *Plugin) *bool { return &p.PerTask })},
+	{name: "replace", doc: "When a process is replaced by a new one. It takes no more tasks once that is ready, and ends with those it has.", is: replaceTable, at: in(func(p *Plugin) *Replace { return &p.Replace })},
+	{name: "user", doc: "As whom it runs: a name or a number. Only a node that runs as root can do that. Without, as the node's user.", is: words("the name of a user", notEmpty), at: in(func(p *Plugin) *string { return &p.User })},
+	{name: "sha256", doc: "Files, relative to the folder of this one, and the SHA-256 of each: no process is started while one differs.", is: table[string]{of: "files", keys: notEmpty, likely: "FILE", is: words("64 hexadecimal digits", isSHA256)}, at: in(func(p *Plugin) *map[string]string { return &p.SHA256 })},
+	{name: "limits", doc: "What a process may use, with all that it starts. They need Linux with cgroup v2 and the right to make control groups, as root or by systemd's `Delegate=yes`; where that is missing, the log and the status of the handler say that they are not enforced.", is: boundsTable, at: in(func(p *Plugin) *Limits { return &p.Limits })},
+}}
+
+const maxProcesses = 1000
+
+var processesTable = &object{what: "processes", fields: []field{
+	{name: "min", doc: "So many always. With 0 there is none between tasks.", def: "1", is: whole[int](0, maxProcesses, "a number"), at: in(func(p *Processes) *int { return &p.Min })},
+	{name: "max", doc: "So many at most, while tasks find no slot.", def: "1", is: whole[int](1, maxProcesses, "a number"), at: in(func(p *Processes) *int { return &p.Max })},
+	{name: "idle", doc: "One beyond the least ends after it had nothing to do for so long.", def: "30s", is: period(aDuration, true), at: in(func(p *Processes) *time.Duration { return &p.Idle })},
+}}
+
+var replaceTable = &object{what: "replace", fields: []field{
+	{name: "tasks", doc: "After it was given so many. 0 is never.", def: "0", is: whole[int](0, maxCount, "a number"), at: in(func(r *Replace) *int { return &r.Tasks })},
+	{name: "age", doc: "After it has lived for so long. 0s is never.", def: "0s", is: period(aDuration, false), at: in(func(r *Replace) *time.Duration { return &r.Age })},
+	{name: "memory", doc: "When it holds more than so much (on Linux). 0B is never.", def: "0B", is: size(0, 1<<40, "a size, such as 500MiB"), at: in(func(r *Replace) *int { return &r.RSS })},
+}}
+
+var boundsTable = &object{what: "limits", fields: []field{
+	{name: "memory", doc: "Who needs more is killed. 0B is no limit.", def: "0B", is: size(0, 1<<40, "a size, such as 500MiB"), at: in(func(l *Limits) *int { return &l.Memory })},
+	{name: "cpu", doc: "Cores; who needs more is slowed down. 0 is no limit.", def: "0", is: fraction(0, 1000, "a number, such as 1.5"), at: in(func(l *Limits) *float64 { return &l.CPU })},
+	{name: "processes", doc: "Processes and threads; who needs more cannot start them. 0 is no limit.", def: "0", is: whole[int](0, maxCount, "a number"), at: in(func(l *Limits) *int { return &l.Processes })},
 }}
 
 var execTable = &object{what: "a handler with exec", fields: []field{
@@ -53,6 +80,10 @@ var execTable = &object{what: "a handler with exec", fields: []field{
 
 var httpTable = &object{what: "a handler with http", fields: []field{
 	{name: "http", doc: "The request that is sent for each attempt. What is answered is the result.", required: true, is: requestTable, at: in(func(h *HTTP) *HTTP { return h })},
+}}
+
+var splitTable = &object{what: "a handler with split", fields: []field{
+	{name: "split", doc: "Other handlers and their weights, such as two versions of a plugin: each gets its part of the tasks. A task stays with its handler for all attempts. The header `taskengine-handler` of a task names the one it is for, even one with the weight 0.", required: true, is: table[int]{of: "handlers", keys: isName, likely: "NAME", is: whole[int](0, maxCount, "a number")}, at: in(func(h *Handler) *map[string]int { return &h.Split })},
 }}
 
 var requestTable = &object{what: "http", fields: []field{
@@ -115,6 +146,15 @@ func isUsersVariable(s string) error {
 func isVariableName(s string) error {
 	if !isVariable(s) {
 		return errors.New("is not the name of a variable; use letters, digits and _, no digit first")
+	}
+	return nil
+}
+
+var sha256Text = regexp.MustCompile(`^[0-9a-fA-F]{64}$`)
+
+func isSHA256(s string) error {
+	if !sha256Text.MatchString(s) {
+		return errors.New("is not a SHA-256 of 64 hexadecimal digits; sha256sum FILE prints it")
 	}
 	return nil
 }
