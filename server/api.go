@@ -15,6 +15,7 @@ import (
 	"github.com/taskengine/taskengine/engine"
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/server/proto/taskengine/v1/taskenginev1connect"
+	"github.com/taskengine/taskengine/tasklog"
 )
 
 // What one request may ask for at most. A client that needs more asks again.
@@ -39,6 +40,7 @@ type APIConfig struct {
 	Log        *slog.Logger // nil for none
 	Metrics    *Metrics     // counts the requests; nil for no counting
 	MaxRequest int          // bytes of a request, unpacked; 0 is DefaultMaxRequest
+	TaskLog    *tasklog.Log // what handlers log about tasks; nil if that is not kept
 }
 
 // API serves proto/taskengine/v1 over gRPC, gRPC-Web and Connect.
@@ -47,7 +49,8 @@ type API struct {
 	build   Build
 	node    string
 	log     *slog.Logger
-	metrics *Metrics // nil for no counting
+	metrics *Metrics     // nil for no counting
+	taskLog *tasklog.Log // nil for none
 	now     func() time.Time
 }
 
@@ -55,13 +58,13 @@ var _ taskenginev1connect.TaskServiceHandler = (*API)(nil)
 
 // NewAPI returns the handler of the API's listener.
 func NewAPI(c APIConfig) http.Handler {
-	api := &API{engine: c.Engine, build: c.Build, node: c.Node, log: c.Log, metrics: c.Metrics, now: time.Now}
+	api := &API{engine: c.Engine, build: c.Build, node: c.Node, log: c.Log, metrics: c.Metrics, taskLog: c.TaskLog, now: time.Now}
 	if api.log == nil {
 		api.log = slog.New(slog.DiscardHandler)
 	}
 	var interceptors []connect.Interceptor
 	if c.Metrics != nil {
-		interceptors = append(interceptors, c.Metrics.interceptor())
+		interceptors = append(interceptors, stopwatch{c.Metrics})
 	}
 	mux := http.NewServeMux()
 	mux.Handle(taskenginev1connect.NewTaskServiceHandler(api,

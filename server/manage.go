@@ -23,8 +23,12 @@ func (a *API) edit(req named, verb func(task.Ref) (*task.Task, error)) (*taskeng
 	if err != nil {
 		return nil, a.answer(err)
 	}
+	// The engine's observer hears of what the engine does by itself.
 	if a.metrics != nil {
-		a.metrics.changed(t) // the engine's observer hears of what the engine does by itself
+		a.metrics.changed(t)
+	}
+	if attempt, ended := endedNow(t); ended {
+		a.taskLog.Ended(t.ID, attempt.Number)
 	}
 	return summaryOf(t), nil
 }

@@ -133,20 +133,39 @@ func histograms(name, help string, labels ...string) *prometheus.HistogramVec {
 	}, labels)
 }
 
-// interceptor measures the requests to the API.
-func (m *Metrics) interceptor() connect.Interceptor {
-	return connect.UnaryInterceptorFunc(func(next connect.UnaryFunc) connect.UnaryFunc {
-		return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
-			begin := time.Now()
-			res, err := next(ctx, req)
-			code := "ok"
-			if err != nil {
-				code = connect.CodeOf(err).String()
-			}
-			procedure := req.Spec().Procedure
-			method := procedure[strings.LastIndexByte(procedure, '/')+1:]
-			m.requests.WithLabelValues(method, code).Observe(time.Since(begin).Seconds())
-			return res, err
-		}
-	})
+// stopwatch measures the requests to the API.
+type stopwatch struct{ metrics *Metrics }
+
+// WrapUnary implements [connect.Interceptor].
+func (w stopwatch) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
+	return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
+		begin := time.Now()
+		res, err := next(ctx, req)
+		w.took(begin, req.Spec(), err)
+		return res, err
+	}
+}
+
+// WrapStreamingHandler implements [connect.Interceptor].
+func (w stopwatch) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
+		begin := time.Now()
+		err := next(ctx, conn)
+		w.took(begin, conn.Spec(), err)
+		return err
+	}
+}
+
+// WrapStreamingClient implements [connect.Interceptor]: nothing is called from here.
+func (stopwatch) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
+	return next
+}
+
+func (w stopwatch) took(begin time.Time, spec connect.Spec, err error) {
+	code := "ok"
+	if err != nil {
+		code = connect.CodeOf(err).String()
+	}
+	method := spec.Procedure[strings.LastIndexByte(spec.Procedure, '/')+1:]
+	w.metrics.requests.WithLabelValues(method, code).Observe(time.Since(begin).Seconds())
 }

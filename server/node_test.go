@@ -22,6 +22,7 @@ import (
 	"github.com/taskengine/taskengine/server/proto/taskengine/v1/taskenginev1connect"
 	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/storage/memory"
+	"github.com/taskengine/taskengine/tasklog"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -49,13 +50,14 @@ type node struct {
 	metrics  *server.Metrics
 	health   *server.Health
 	api      *server.Listener
+	log      *tasklog.Log
 	handlers []server.HandlerStatus
 	release  chan struct{} // lets the tasks of type hold go on
 }
 
 // newNode starts a node with the types echo, fail (for good), retry (waits an hour for
-// its second attempt), hold (waits to be released, one at a time) and idle, which nobody
-// handles.
+// its second attempt), hold (waits to be released, one at a time, and logs that) and idle,
+// which nobody handles. An attempt may log three lines.
 func newNode(t testing.TB) *node {
 	t.Helper()
 	n := &node{store: &breakable{Store: memory.New()}, health: new(server.Health), release: make(chan struct{})}
@@ -65,17 +67,30 @@ func newNode(t testing.TB) *node {
 	types := map[string]policy.Type{
 		"echo": policy.DefaultType(), "fail": policy.DefaultType(), "retry": retry, "hold": hold, "idle": policy.DefaultType(),
 	}
+	n.log = tasklog.Open(tasklog.Options{AttemptLines: 3})
+	t.Cleanup(func() {
+		if err := n.log.Close(); err != nil {
+			t.Errorf("closing the task log: %v", err)
+		}
+	})
 	n.metrics = server.NewMetrics([]string{"echo", "fail", "retry", "hold", "idle"}, server.Build{Version: "v0"})
 	var err error
 	n.engine, err = engine.Open(t.Context(), engine.Config{
-		Store: n.store, Policies: policy.Set{Slots: 8, Types: types}, Observer: n.metrics.Observer(),
+		Store: n.store, Policies: policy.Set{Slots: 8, Types: types}, TaskLog: n.log,
+		Observer: server.Observers(n.metrics.Observer(), server.Ended(n.log.Ended)),
 		Handlers: map[string]task.Handler{
 			"echo":  task.HandlerFunc(func(_ context.Context, t *task.Task) ([]byte, error) { return t.Payload, nil }),
 			"fail":  task.HandlerFunc(func(context.Context, *task.Task) ([]byte, error) { return nil, task.Permanent(io.ErrUnexpectedEOF) }),
 			"retry": task.HandlerFunc(func(context.Context, *task.Task) ([]byte, error) { return nil, io.ErrUnexpectedEOF }),
-			"hold": task.HandlerFunc(func(ctx context.Context, _ *task.Task) ([]byte, error) {
+			"hold": task.HandlerFunc(func(ctx context.Context, t *task.Task) ([]byte, error) {
+				log := task.Logger(ctx)
+				log.Warn("held", "attempt", t.Attempt)
 				select {
 				case <-n.release:
+					log.Info("released")
+					for range len(t.Payload) {
+						log.Debug("more")
+					}
 					return nil, nil
 				case <-ctx.Done():
 					return nil, context.Cause(ctx)
@@ -99,7 +114,7 @@ func newNode(t testing.TB) *node {
 
 func (n *node) handler() http.Handler {
 	return server.NewAPI(server.APIConfig{
-		Engine: n.engine, Build: server.Build{Version: "v0", Go: "go0"}, Node: "n1", Metrics: n.metrics, MaxRequest: 4 << 20,
+		Engine: n.engine, Build: server.Build{Version: "v0", Go: "go0"}, Node: "n1", Metrics: n.metrics, MaxRequest: 4 << 20, TaskLog: n.log,
 	})
 }
 

@@ -42,6 +42,19 @@ func bothSaved(a, b func(time.Time, task.Ref, *task.Task)) func(time.Time, task.
 	return func(at time.Time, was task.Ref, t *task.Task) { a(at, was, t); b(at, was, t) }
 }
 
+// Ended returns an observer that tells fn of every attempt that has ended, while the engine
+// holds its lock.
+func Ended(fn func(id task.ID, attempt uint32)) engine.Observer {
+	return engine.Observer{Saved: func(_ time.Time, _ task.Ref, t *task.Task) {
+		if t == nil { // it came too late, and the end was told before
+			return
+		}
+		if a, ended := endedNow(t); ended {
+			fn(t.ID, a.Number)
+		}
+	}}
+}
+
 // Observer returns what counts the tasks of an engine.
 func (m *Metrics) Observer() engine.Observer {
 	return engine.Observer{Inserted: m.inserted, Started: m.started, Saved: m.saved}

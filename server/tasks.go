@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"google.golang.org/protobuf/types/known/durationpb"
+
 	"github.com/taskengine/taskengine/engine/task"
 	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
 )
@@ -140,13 +142,17 @@ func waitOf(req *taskenginev1.WaitRequest) (ids []task.ID, timeout time.Duration
 		}
 		ids = append(ids, id)
 	}
-	timeout = defaultWait
-	if req.GetTimeout() != nil {
-		if timeout, err = durationOf("timeout", req.GetTimeout()); err != nil {
-			return nil, 0, err
-		}
+	timeout, err = pollOf(req.GetTimeout())
+	return ids, timeout, err
+}
+
+// pollOf reads how long a request may wait.
+func pollOf(d *durationpb.Duration) (time.Duration, error) {
+	if d == nil {
+		return defaultWait, nil
 	}
-	return ids, min(timeout, MaxWait), nil
+	timeout, err := durationOf("timeout", d)
+	return min(timeout, MaxWait), err
 }
 
 // Why says what keeps a task from running.

@@ -1310,6 +1310,247 @@ func (x *Reason) GetHolders() []string {
 	return nil
 }
 
+type TaskLogsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Only the lines of this attempt; 0: of all. Attempts are counted anew when a task that
+	// had ended is resumed.
+	Attempt uint32 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	// Goes on with new lines as they come, until the task has ended.
+	Follow bool `protobuf:"varint,3,opt,name=follow,proto3" json:"follow,omitempty"`
+	// Of the last response that was received: goes on after it. Empty: from the beginning.
+	Cursor string `protobuf:"bytes,4,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	// The stream ends after so long; 30 s if not given, and 60 s is the most.
+	Timeout       *durationpb.Duration `protobuf:"bytes,5,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TaskLogsRequest) Reset() {
+	*x = TaskLogsRequest{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TaskLogsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TaskLogsRequest) ProtoMessage() {}
+
+func (x *TaskLogsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TaskLogsRequest.ProtoReflect.Descriptor instead.
+func (*TaskLogsRequest) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *TaskLogsRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *TaskLogsRequest) GetAttempt() uint32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *TaskLogsRequest) GetFollow() bool {
+	if x != nil {
+		return x.Follow
+	}
+	return false
+}
+
+func (x *TaskLogsRequest) GetCursor() string {
+	if x != nil {
+		return x.Cursor
+	}
+	return ""
+}
+
+func (x *TaskLogsRequest) GetTimeout() *durationpb.Duration {
+	if x != nil {
+		return x.Timeout
+	}
+	return nil
+}
+
+type TaskLogsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Lines []*LogLine             `protobuf:"bytes,1,rep,name=lines,proto3" json:"lines,omitempty"` // may be none
+	// The place after these lines.
+	Cursor string `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	// There are no more lines, and with follow the task has ended.
+	Complete      bool `protobuf:"varint,3,opt,name=complete,proto3" json:"complete,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TaskLogsResponse) Reset() {
+	*x = TaskLogsResponse{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TaskLogsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TaskLogsResponse) ProtoMessage() {}
+
+func (x *TaskLogsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TaskLogsResponse.ProtoReflect.Descriptor instead.
+func (*TaskLogsResponse) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *TaskLogsResponse) GetLines() []*LogLine {
+	if x != nil {
+		return x.Lines
+	}
+	return nil
+}
+
+func (x *TaskLogsResponse) GetCursor() string {
+	if x != nil {
+		return x.Cursor
+	}
+	return ""
+}
+
+func (x *TaskLogsResponse) GetComplete() bool {
+	if x != nil {
+		return x.Complete
+	}
+	return false
+}
+
+// LogLine is what a handler has logged at a time.
+type LogLine struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Attempt uint32                 `protobuf:"varint,1,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Time    *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3" json:"time,omitempty"`
+	// DEBUG, INFO, WARN or ERROR, or one of these with a difference, such as INFO+2.
+	Level   string `protobuf:"bytes,3,opt,name=level,proto3" json:"level,omitempty"`
+	Message string `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
+	// What else it says, as the text of a JSON object; empty if that is nothing.
+	Attrs string `protobuf:"bytes,5,opt,name=attrs,proto3" json:"attrs,omitempty"`
+	// How many lines are missing in this place: too many were logged. 0 for a line that was
+	// logged.
+	Dropped uint64 `protobuf:"varint,6,opt,name=dropped,proto3" json:"dropped,omitempty"`
+	// The line was too long, and texts in it end early.
+	Cut           bool `protobuf:"varint,7,opt,name=cut,proto3" json:"cut,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LogLine) Reset() {
+	*x = LogLine{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LogLine) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LogLine) ProtoMessage() {}
+
+func (x *LogLine) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LogLine.ProtoReflect.Descriptor instead.
+func (*LogLine) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *LogLine) GetAttempt() uint32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *LogLine) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
+func (x *LogLine) GetLevel() string {
+	if x != nil {
+		return x.Level
+	}
+	return ""
+}
+
+func (x *LogLine) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *LogLine) GetAttrs() string {
+	if x != nil {
+		return x.Attrs
+	}
+	return ""
+}
+
+func (x *LogLine) GetDropped() uint64 {
+	if x != nil {
+		return x.Dropped
+	}
+	return 0
+}
+
+func (x *LogLine) GetCut() bool {
+	if x != nil {
+		return x.Cut
+	}
+	return false
+}
+
 type CancelRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -1321,7 +1562,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[18]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1333,7 +1574,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[18]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1346,7 +1587,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{18}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *CancelRequest) GetId() string {
@@ -1379,7 +1620,7 @@ type CancelResponse struct {
 
 func (x *CancelResponse) Reset() {
 	*x = CancelResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[19]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1391,7 +1632,7 @@ func (x *CancelResponse) String() string {
 func (*CancelResponse) ProtoMessage() {}
 
 func (x *CancelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[19]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1404,7 +1645,7 @@ func (x *CancelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelResponse.ProtoReflect.Descriptor instead.
 func (*CancelResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{19}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *CancelResponse) GetTask() *Task {
@@ -1424,7 +1665,7 @@ type ResumeRequest struct {
 
 func (x *ResumeRequest) Reset() {
 	*x = ResumeRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[20]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1436,7 +1677,7 @@ func (x *ResumeRequest) String() string {
 func (*ResumeRequest) ProtoMessage() {}
 
 func (x *ResumeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[20]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1449,7 +1690,7 @@ func (x *ResumeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeRequest.ProtoReflect.Descriptor instead.
 func (*ResumeRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{20}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ResumeRequest) GetId() string {
@@ -1475,7 +1716,7 @@ type ResumeResponse struct {
 
 func (x *ResumeResponse) Reset() {
 	*x = ResumeResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[21]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1487,7 +1728,7 @@ func (x *ResumeResponse) String() string {
 func (*ResumeResponse) ProtoMessage() {}
 
 func (x *ResumeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[21]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1500,7 +1741,7 @@ func (x *ResumeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeResponse.ProtoReflect.Descriptor instead.
 func (*ResumeResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{21}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ResumeResponse) GetTask() *Task {
@@ -1521,7 +1762,7 @@ type FailRequest struct {
 
 func (x *FailRequest) Reset() {
 	*x = FailRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[22]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1533,7 +1774,7 @@ func (x *FailRequest) String() string {
 func (*FailRequest) ProtoMessage() {}
 
 func (x *FailRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[22]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1546,7 +1787,7 @@ func (x *FailRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailRequest.ProtoReflect.Descriptor instead.
 func (*FailRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{22}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *FailRequest) GetId() string {
@@ -1579,7 +1820,7 @@ type FailResponse struct {
 
 func (x *FailResponse) Reset() {
 	*x = FailResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[23]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1591,7 +1832,7 @@ func (x *FailResponse) String() string {
 func (*FailResponse) ProtoMessage() {}
 
 func (x *FailResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[23]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1604,7 +1845,7 @@ func (x *FailResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailResponse.ProtoReflect.Descriptor instead.
 func (*FailResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{23}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *FailResponse) GetTask() *Task {
@@ -1631,7 +1872,7 @@ type RescheduleRequest struct {
 
 func (x *RescheduleRequest) Reset() {
 	*x = RescheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[24]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1643,7 +1884,7 @@ func (x *RescheduleRequest) String() string {
 func (*RescheduleRequest) ProtoMessage() {}
 
 func (x *RescheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[24]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1656,7 +1897,7 @@ func (x *RescheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RescheduleRequest.ProtoReflect.Descriptor instead.
 func (*RescheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{24}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *RescheduleRequest) GetId() string {
@@ -1723,7 +1964,7 @@ type RescheduleResponse struct {
 
 func (x *RescheduleResponse) Reset() {
 	*x = RescheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[25]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1735,7 +1976,7 @@ func (x *RescheduleResponse) String() string {
 func (*RescheduleResponse) ProtoMessage() {}
 
 func (x *RescheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[25]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1748,7 +1989,7 @@ func (x *RescheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RescheduleResponse.ProtoReflect.Descriptor instead.
 func (*RescheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{25}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *RescheduleResponse) GetTask() *Task {
@@ -1766,7 +2007,7 @@ type ListTypesRequest struct {
 
 func (x *ListTypesRequest) Reset() {
 	*x = ListTypesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[26]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1778,7 +2019,7 @@ func (x *ListTypesRequest) String() string {
 func (*ListTypesRequest) ProtoMessage() {}
 
 func (x *ListTypesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[26]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1791,7 +2032,7 @@ func (x *ListTypesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTypesRequest.ProtoReflect.Descriptor instead.
 func (*ListTypesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{26}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{29}
 }
 
 type ListTypesResponse struct {
@@ -1803,7 +2044,7 @@ type ListTypesResponse struct {
 
 func (x *ListTypesResponse) Reset() {
 	*x = ListTypesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[27]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1815,7 +2056,7 @@ func (x *ListTypesResponse) String() string {
 func (*ListTypesResponse) ProtoMessage() {}
 
 func (x *ListTypesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[27]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1828,7 +2069,7 @@ func (x *ListTypesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTypesResponse.ProtoReflect.Descriptor instead.
 func (*ListTypesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{27}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ListTypesResponse) GetTypes() []*Type {
@@ -1851,7 +2092,7 @@ type Type struct {
 
 func (x *Type) Reset() {
 	*x = Type{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[28]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1863,7 +2104,7 @@ func (x *Type) String() string {
 func (*Type) ProtoMessage() {}
 
 func (x *Type) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[28]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1876,7 +2117,7 @@ func (x *Type) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Type.ProtoReflect.Descriptor instead.
 func (*Type) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{28}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Type) GetName() string {
@@ -1923,7 +2164,7 @@ type PauseTypeRequest struct {
 
 func (x *PauseTypeRequest) Reset() {
 	*x = PauseTypeRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[29]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1935,7 +2176,7 @@ func (x *PauseTypeRequest) String() string {
 func (*PauseTypeRequest) ProtoMessage() {}
 
 func (x *PauseTypeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[29]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1948,7 +2189,7 @@ func (x *PauseTypeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseTypeRequest.ProtoReflect.Descriptor instead.
 func (*PauseTypeRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{29}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *PauseTypeRequest) GetType() string {
@@ -1966,7 +2207,7 @@ type PauseTypeResponse struct {
 
 func (x *PauseTypeResponse) Reset() {
 	*x = PauseTypeResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[30]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1978,7 +2219,7 @@ func (x *PauseTypeResponse) String() string {
 func (*PauseTypeResponse) ProtoMessage() {}
 
 func (x *PauseTypeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[30]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1991,7 +2232,7 @@ func (x *PauseTypeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseTypeResponse.ProtoReflect.Descriptor instead.
 func (*PauseTypeResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{30}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{33}
 }
 
 type ResumeTypeRequest struct {
@@ -2003,7 +2244,7 @@ type ResumeTypeRequest struct {
 
 func (x *ResumeTypeRequest) Reset() {
 	*x = ResumeTypeRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[31]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2015,7 +2256,7 @@ func (x *ResumeTypeRequest) String() string {
 func (*ResumeTypeRequest) ProtoMessage() {}
 
 func (x *ResumeTypeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[31]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2028,7 +2269,7 @@ func (x *ResumeTypeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeTypeRequest.ProtoReflect.Descriptor instead.
 func (*ResumeTypeRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{31}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ResumeTypeRequest) GetType() string {
@@ -2046,7 +2287,7 @@ type ResumeTypeResponse struct {
 
 func (x *ResumeTypeResponse) Reset() {
 	*x = ResumeTypeResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[32]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2058,7 +2299,7 @@ func (x *ResumeTypeResponse) String() string {
 func (*ResumeTypeResponse) ProtoMessage() {}
 
 func (x *ResumeTypeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[32]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2071,7 +2312,7 @@ func (x *ResumeTypeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeTypeResponse.ProtoReflect.Descriptor instead.
 func (*ResumeTypeResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{32}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{35}
 }
 
 type VersionRequest struct {
@@ -2082,7 +2323,7 @@ type VersionRequest struct {
 
 func (x *VersionRequest) Reset() {
 	*x = VersionRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[33]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2094,7 +2335,7 @@ func (x *VersionRequest) String() string {
 func (*VersionRequest) ProtoMessage() {}
 
 func (x *VersionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[33]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2107,7 +2348,7 @@ func (x *VersionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionRequest.ProtoReflect.Descriptor instead.
 func (*VersionRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{33}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{36}
 }
 
 type VersionResponse struct {
@@ -2123,7 +2364,7 @@ type VersionResponse struct {
 
 func (x *VersionResponse) Reset() {
 	*x = VersionResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[34]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2135,7 +2376,7 @@ func (x *VersionResponse) String() string {
 func (*VersionResponse) ProtoMessage() {}
 
 func (x *VersionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[34]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2148,7 +2389,7 @@ func (x *VersionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionResponse.ProtoReflect.Descriptor instead.
 func (*VersionResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{34}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *VersionResponse) GetVersion() string {
@@ -2299,7 +2540,25 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\x04used\x18\x05 \x01(\x03R\x04used\x12\x10\n" +
 	"\x03max\x18\x06 \x01(\x03R\x03max\x120\n" +
 	"\x05until\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12\x18\n" +
-	"\aholders\x18\b \x03(\tR\aholders\"Q\n" +
+	"\aholders\x18\b \x03(\tR\aholders\"\xa0\x01\n" +
+	"\x0fTaskLogsRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
+	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x16\n" +
+	"\x06follow\x18\x03 \x01(\bR\x06follow\x12\x16\n" +
+	"\x06cursor\x18\x04 \x01(\tR\x06cursor\x123\n" +
+	"\atimeout\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\atimeout\"t\n" +
+	"\x10TaskLogsResponse\x12,\n" +
+	"\x05lines\x18\x01 \x03(\v2\x16.taskengine.v1.LogLineR\x05lines\x12\x16\n" +
+	"\x06cursor\x18\x02 \x01(\tR\x06cursor\x12\x1a\n" +
+	"\bcomplete\x18\x03 \x01(\bR\bcomplete\"\xc5\x01\n" +
+	"\aLogLine\x12\x18\n" +
+	"\aattempt\x18\x01 \x01(\rR\aattempt\x12.\n" +
+	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x14\n" +
+	"\x05level\x18\x03 \x01(\tR\x05level\x12\x18\n" +
+	"\amessage\x18\x04 \x01(\tR\amessage\x12\x14\n" +
+	"\x05attrs\x18\x05 \x01(\tR\x05attrs\x12\x18\n" +
+	"\adropped\x18\x06 \x01(\x04R\adropped\x12\x10\n" +
+	"\x03cut\x18\a \x01(\bR\x03cut\"Q\n" +
 	"\rCancelRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x04R\aversion\x12\x16\n" +
@@ -2348,14 +2607,15 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\x06commit\x18\x02 \x01(\tR\x06commit\x12\x12\n" +
 	"\x04date\x18\x03 \x01(\tR\x04date\x12\x0e\n" +
 	"\x02go\x18\x04 \x01(\tR\x02go\x12\x12\n" +
-	"\x04node\x18\x05 \x01(\tR\x04node2\xf5\a\n" +
+	"\x04node\x18\x05 \x01(\tR\x04node2\xc4\b\n" +
 	"\vTaskService\x12E\n" +
 	"\x06Submit\x12\x1c.taskengine.v1.SubmitRequest\x1a\x1d.taskengine.v1.SubmitResponse\x12<\n" +
 	"\x03Get\x12\x19.taskengine.v1.GetRequest\x1a\x1a.taskengine.v1.GetResponse\x12?\n" +
 	"\x04List\x12\x1a.taskengine.v1.ListRequest\x1a\x1b.taskengine.v1.ListResponse\x12B\n" +
 	"\x05Count\x12\x1b.taskengine.v1.CountRequest\x1a\x1c.taskengine.v1.CountResponse\x12?\n" +
 	"\x04Wait\x12\x1a.taskengine.v1.WaitRequest\x1a\x1b.taskengine.v1.WaitResponse\x12<\n" +
-	"\x03Why\x12\x19.taskengine.v1.WhyRequest\x1a\x1a.taskengine.v1.WhyResponse\x12E\n" +
+	"\x03Why\x12\x19.taskengine.v1.WhyRequest\x1a\x1a.taskengine.v1.WhyResponse\x12M\n" +
+	"\bTaskLogs\x12\x1e.taskengine.v1.TaskLogsRequest\x1a\x1f.taskengine.v1.TaskLogsResponse0\x01\x12E\n" +
 	"\x06Cancel\x12\x1c.taskengine.v1.CancelRequest\x1a\x1d.taskengine.v1.CancelResponse\x12E\n" +
 	"\x06Resume\x12\x1c.taskengine.v1.ResumeRequest\x1a\x1d.taskengine.v1.ResumeResponse\x12?\n" +
 	"\x04Fail\x12\x1a.taskengine.v1.FailRequest\x1a\x1b.taskengine.v1.FailResponse\x12Q\n" +
@@ -2379,7 +2639,7 @@ func file_taskengine_v1_taskengine_proto_rawDescGZIP() []byte {
 	return file_taskengine_v1_taskengine_proto_rawDescData
 }
 
-var file_taskengine_v1_taskengine_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
+var file_taskengine_v1_taskengine_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
 var file_taskengine_v1_taskengine_proto_goTypes = []any{
 	(*NewTask)(nil),               // 0: taskengine.v1.NewTask
 	(*SubmitRequest)(nil),         // 1: taskengine.v1.SubmitRequest
@@ -2399,93 +2659,101 @@ var file_taskengine_v1_taskengine_proto_goTypes = []any{
 	(*WhyRequest)(nil),            // 15: taskengine.v1.WhyRequest
 	(*WhyResponse)(nil),           // 16: taskengine.v1.WhyResponse
 	(*Reason)(nil),                // 17: taskengine.v1.Reason
-	(*CancelRequest)(nil),         // 18: taskengine.v1.CancelRequest
-	(*CancelResponse)(nil),        // 19: taskengine.v1.CancelResponse
-	(*ResumeRequest)(nil),         // 20: taskengine.v1.ResumeRequest
-	(*ResumeResponse)(nil),        // 21: taskengine.v1.ResumeResponse
-	(*FailRequest)(nil),           // 22: taskengine.v1.FailRequest
-	(*FailResponse)(nil),          // 23: taskengine.v1.FailResponse
-	(*RescheduleRequest)(nil),     // 24: taskengine.v1.RescheduleRequest
-	(*RescheduleResponse)(nil),    // 25: taskengine.v1.RescheduleResponse
-	(*ListTypesRequest)(nil),      // 26: taskengine.v1.ListTypesRequest
-	(*ListTypesResponse)(nil),     // 27: taskengine.v1.ListTypesResponse
-	(*Type)(nil),                  // 28: taskengine.v1.Type
-	(*PauseTypeRequest)(nil),      // 29: taskengine.v1.PauseTypeRequest
-	(*PauseTypeResponse)(nil),     // 30: taskengine.v1.PauseTypeResponse
-	(*ResumeTypeRequest)(nil),     // 31: taskengine.v1.ResumeTypeRequest
-	(*ResumeTypeResponse)(nil),    // 32: taskengine.v1.ResumeTypeResponse
-	(*VersionRequest)(nil),        // 33: taskengine.v1.VersionRequest
-	(*VersionResponse)(nil),       // 34: taskengine.v1.VersionResponse
-	nil,                           // 35: taskengine.v1.NewTask.HeadersEntry
-	nil,                           // 36: taskengine.v1.Task.HeadersEntry
-	(*timestamppb.Timestamp)(nil), // 37: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 38: google.protobuf.Duration
+	(*TaskLogsRequest)(nil),       // 18: taskengine.v1.TaskLogsRequest
+	(*TaskLogsResponse)(nil),      // 19: taskengine.v1.TaskLogsResponse
+	(*LogLine)(nil),               // 20: taskengine.v1.LogLine
+	(*CancelRequest)(nil),         // 21: taskengine.v1.CancelRequest
+	(*CancelResponse)(nil),        // 22: taskengine.v1.CancelResponse
+	(*ResumeRequest)(nil),         // 23: taskengine.v1.ResumeRequest
+	(*ResumeResponse)(nil),        // 24: taskengine.v1.ResumeResponse
+	(*FailRequest)(nil),           // 25: taskengine.v1.FailRequest
+	(*FailResponse)(nil),          // 26: taskengine.v1.FailResponse
+	(*RescheduleRequest)(nil),     // 27: taskengine.v1.RescheduleRequest
+	(*RescheduleResponse)(nil),    // 28: taskengine.v1.RescheduleResponse
+	(*ListTypesRequest)(nil),      // 29: taskengine.v1.ListTypesRequest
+	(*ListTypesResponse)(nil),     // 30: taskengine.v1.ListTypesResponse
+	(*Type)(nil),                  // 31: taskengine.v1.Type
+	(*PauseTypeRequest)(nil),      // 32: taskengine.v1.PauseTypeRequest
+	(*PauseTypeResponse)(nil),     // 33: taskengine.v1.PauseTypeResponse
+	(*ResumeTypeRequest)(nil),     // 34: taskengine.v1.ResumeTypeRequest
+	(*ResumeTypeResponse)(nil),    // 35: taskengine.v1.ResumeTypeResponse
+	(*VersionRequest)(nil),        // 36: taskengine.v1.VersionRequest
+	(*VersionResponse)(nil),       // 37: taskengine.v1.VersionResponse
+	nil,                           // 38: taskengine.v1.NewTask.HeadersEntry
+	nil,                           // 39: taskengine.v1.Task.HeadersEntry
+	(*timestamppb.Timestamp)(nil), // 40: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 41: google.protobuf.Duration
 }
 var file_taskengine_v1_taskengine_proto_depIdxs = []int32{
-	37, // 0: taskengine.v1.NewTask.at:type_name -> google.protobuf.Timestamp
-	38, // 1: taskengine.v1.NewTask.in:type_name -> google.protobuf.Duration
-	37, // 2: taskengine.v1.NewTask.expires_at:type_name -> google.protobuf.Timestamp
-	35, // 3: taskengine.v1.NewTask.headers:type_name -> taskengine.v1.NewTask.HeadersEntry
+	40, // 0: taskengine.v1.NewTask.at:type_name -> google.protobuf.Timestamp
+	41, // 1: taskengine.v1.NewTask.in:type_name -> google.protobuf.Duration
+	40, // 2: taskengine.v1.NewTask.expires_at:type_name -> google.protobuf.Timestamp
+	38, // 3: taskengine.v1.NewTask.headers:type_name -> taskengine.v1.NewTask.HeadersEntry
 	0,  // 4: taskengine.v1.SubmitRequest.tasks:type_name -> taskengine.v1.NewTask
 	3,  // 5: taskengine.v1.SubmitResponse.receipts:type_name -> taskengine.v1.Receipt
-	36, // 6: taskengine.v1.Task.headers:type_name -> taskengine.v1.Task.HeadersEntry
-	37, // 7: taskengine.v1.Task.created_at:type_name -> google.protobuf.Timestamp
-	37, // 8: taskengine.v1.Task.ready_at:type_name -> google.protobuf.Timestamp
-	37, // 9: taskengine.v1.Task.next_event_at:type_name -> google.protobuf.Timestamp
-	37, // 10: taskengine.v1.Task.expires_at:type_name -> google.protobuf.Timestamp
-	37, // 11: taskengine.v1.Task.started_at:type_name -> google.protobuf.Timestamp
-	37, // 12: taskengine.v1.Task.updated_at:type_name -> google.protobuf.Timestamp
+	39, // 6: taskengine.v1.Task.headers:type_name -> taskengine.v1.Task.HeadersEntry
+	40, // 7: taskengine.v1.Task.created_at:type_name -> google.protobuf.Timestamp
+	40, // 8: taskengine.v1.Task.ready_at:type_name -> google.protobuf.Timestamp
+	40, // 9: taskengine.v1.Task.next_event_at:type_name -> google.protobuf.Timestamp
+	40, // 10: taskengine.v1.Task.expires_at:type_name -> google.protobuf.Timestamp
+	40, // 11: taskengine.v1.Task.started_at:type_name -> google.protobuf.Timestamp
+	40, // 12: taskengine.v1.Task.updated_at:type_name -> google.protobuf.Timestamp
 	5,  // 13: taskengine.v1.Task.history:type_name -> taskengine.v1.Attempt
-	37, // 14: taskengine.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
-	37, // 15: taskengine.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
+	40, // 14: taskengine.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
+	40, // 15: taskengine.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
 	4,  // 16: taskengine.v1.GetResponse.task:type_name -> taskengine.v1.Task
 	4,  // 17: taskengine.v1.ListResponse.tasks:type_name -> taskengine.v1.Task
 	12, // 18: taskengine.v1.CountResponse.counts:type_name -> taskengine.v1.StateCount
-	38, // 19: taskengine.v1.WaitRequest.timeout:type_name -> google.protobuf.Duration
+	41, // 19: taskengine.v1.WaitRequest.timeout:type_name -> google.protobuf.Duration
 	4,  // 20: taskengine.v1.WaitResponse.tasks:type_name -> taskengine.v1.Task
 	4,  // 21: taskengine.v1.WhyResponse.task:type_name -> taskengine.v1.Task
 	17, // 22: taskengine.v1.WhyResponse.reasons:type_name -> taskengine.v1.Reason
-	37, // 23: taskengine.v1.Reason.until:type_name -> google.protobuf.Timestamp
-	4,  // 24: taskengine.v1.CancelResponse.task:type_name -> taskengine.v1.Task
-	4,  // 25: taskengine.v1.ResumeResponse.task:type_name -> taskengine.v1.Task
-	4,  // 26: taskengine.v1.FailResponse.task:type_name -> taskengine.v1.Task
-	37, // 27: taskengine.v1.RescheduleRequest.at:type_name -> google.protobuf.Timestamp
-	38, // 28: taskengine.v1.RescheduleRequest.in:type_name -> google.protobuf.Duration
-	4,  // 29: taskengine.v1.RescheduleResponse.task:type_name -> taskengine.v1.Task
-	28, // 30: taskengine.v1.ListTypesResponse.types:type_name -> taskengine.v1.Type
-	1,  // 31: taskengine.v1.TaskService.Submit:input_type -> taskengine.v1.SubmitRequest
-	6,  // 32: taskengine.v1.TaskService.Get:input_type -> taskengine.v1.GetRequest
-	8,  // 33: taskengine.v1.TaskService.List:input_type -> taskengine.v1.ListRequest
-	10, // 34: taskengine.v1.TaskService.Count:input_type -> taskengine.v1.CountRequest
-	13, // 35: taskengine.v1.TaskService.Wait:input_type -> taskengine.v1.WaitRequest
-	15, // 36: taskengine.v1.TaskService.Why:input_type -> taskengine.v1.WhyRequest
-	18, // 37: taskengine.v1.TaskService.Cancel:input_type -> taskengine.v1.CancelRequest
-	20, // 38: taskengine.v1.TaskService.Resume:input_type -> taskengine.v1.ResumeRequest
-	22, // 39: taskengine.v1.TaskService.Fail:input_type -> taskengine.v1.FailRequest
-	24, // 40: taskengine.v1.TaskService.Reschedule:input_type -> taskengine.v1.RescheduleRequest
-	26, // 41: taskengine.v1.TaskService.ListTypes:input_type -> taskengine.v1.ListTypesRequest
-	29, // 42: taskengine.v1.TaskService.PauseType:input_type -> taskengine.v1.PauseTypeRequest
-	31, // 43: taskengine.v1.TaskService.ResumeType:input_type -> taskengine.v1.ResumeTypeRequest
-	33, // 44: taskengine.v1.TaskService.Version:input_type -> taskengine.v1.VersionRequest
-	2,  // 45: taskengine.v1.TaskService.Submit:output_type -> taskengine.v1.SubmitResponse
-	7,  // 46: taskengine.v1.TaskService.Get:output_type -> taskengine.v1.GetResponse
-	9,  // 47: taskengine.v1.TaskService.List:output_type -> taskengine.v1.ListResponse
-	11, // 48: taskengine.v1.TaskService.Count:output_type -> taskengine.v1.CountResponse
-	14, // 49: taskengine.v1.TaskService.Wait:output_type -> taskengine.v1.WaitResponse
-	16, // 50: taskengine.v1.TaskService.Why:output_type -> taskengine.v1.WhyResponse
-	19, // 51: taskengine.v1.TaskService.Cancel:output_type -> taskengine.v1.CancelResponse
-	21, // 52: taskengine.v1.TaskService.Resume:output_type -> taskengine.v1.ResumeResponse
-	23, // 53: taskengine.v1.TaskService.Fail:output_type -> taskengine.v1.FailResponse
-	25, // 54: taskengine.v1.TaskService.Reschedule:output_type -> taskengine.v1.RescheduleResponse
-	27, // 55: taskengine.v1.TaskService.ListTypes:output_type -> taskengine.v1.ListTypesResponse
-	30, // 56: taskengine.v1.TaskService.PauseType:output_type -> taskengine.v1.PauseTypeResponse
-	32, // 57: taskengine.v1.TaskService.ResumeType:output_type -> taskengine.v1.ResumeTypeResponse
-	34, // 58: taskengine.v1.TaskService.Version:output_type -> taskengine.v1.VersionResponse
-	45, // [45:59] is the sub-list for method output_type
-	31, // [31:45] is the sub-list for method input_type
-	31, // [31:31] is the sub-list for extension type_name
-	31, // [31:31] is the sub-list for extension extendee
-	0,  // [0:31] is the sub-list for field type_name
+	40, // 23: taskengine.v1.Reason.until:type_name -> google.protobuf.Timestamp
+	41, // 24: taskengine.v1.TaskLogsRequest.timeout:type_name -> google.protobuf.Duration
+	20, // 25: taskengine.v1.TaskLogsResponse.lines:type_name -> taskengine.v1.LogLine
+	40, // 26: taskengine.v1.LogLine.time:type_name -> google.protobuf.Timestamp
+	4,  // 27: taskengine.v1.CancelResponse.task:type_name -> taskengine.v1.Task
+	4,  // 28: taskengine.v1.ResumeResponse.task:type_name -> taskengine.v1.Task
+	4,  // 29: taskengine.v1.FailResponse.task:type_name -> taskengine.v1.Task
+	40, // 30: taskengine.v1.RescheduleRequest.at:type_name -> google.protobuf.Timestamp
+	41, // 31: taskengine.v1.RescheduleRequest.in:type_name -> google.protobuf.Duration
+	4,  // 32: taskengine.v1.RescheduleResponse.task:type_name -> taskengine.v1.Task
+	31, // 33: taskengine.v1.ListTypesResponse.types:type_name -> taskengine.v1.Type
+	1,  // 34: taskengine.v1.TaskService.Submit:input_type -> taskengine.v1.SubmitRequest
+	6,  // 35: taskengine.v1.TaskService.Get:input_type -> taskengine.v1.GetRequest
+	8,  // 36: taskengine.v1.TaskService.List:input_type -> taskengine.v1.ListRequest
+	10, // 37: taskengine.v1.TaskService.Count:input_type -> taskengine.v1.CountRequest
+	13, // 38: taskengine.v1.TaskService.Wait:input_type -> taskengine.v1.WaitRequest
+	15, // 39: taskengine.v1.TaskService.Why:input_type -> taskengine.v1.WhyRequest
+	18, // 40: taskengine.v1.TaskService.TaskLogs:input_type -> taskengine.v1.TaskLogsRequest
+	21, // 41: taskengine.v1.TaskService.Cancel:input_type -> taskengine.v1.CancelRequest
+	23, // 42: taskengine.v1.TaskService.Resume:input_type -> taskengine.v1.ResumeRequest
+	25, // 43: taskengine.v1.TaskService.Fail:input_type -> taskengine.v1.FailRequest
+	27, // 44: taskengine.v1.TaskService.Reschedule:input_type -> taskengine.v1.RescheduleRequest
+	29, // 45: taskengine.v1.TaskService.ListTypes:input_type -> taskengine.v1.ListTypesRequest
+	32, // 46: taskengine.v1.TaskService.PauseType:input_type -> taskengine.v1.PauseTypeRequest
+	34, // 47: taskengine.v1.TaskService.ResumeType:input_type -> taskengine.v1.ResumeTypeRequest
+	36, // 48: taskengine.v1.TaskService.Version:input_type -> taskengine.v1.VersionRequest
+	2,  // 49: taskengine.v1.TaskService.Submit:output_type -> taskengine.v1.SubmitResponse
+	7,  // 50: taskengine.v1.TaskService.Get:output_type -> taskengine.v1.GetResponse
+	9,  // 51: taskengine.v1.TaskService.List:output_type -> taskengine.v1.ListResponse
+	11, // 52: taskengine.v1.TaskService.Count:output_type -> taskengine.v1.CountResponse
+	14, // 53: taskengine.v1.TaskService.Wait:output_type -> taskengine.v1.WaitResponse
+	16, // 54: taskengine.v1.TaskService.Why:output_type -> taskengine.v1.WhyResponse
+	19, // 55: taskengine.v1.TaskService.TaskLogs:output_type -> taskengine.v1.TaskLogsResponse
+	22, // 56: taskengine.v1.TaskService.Cancel:output_type -> taskengine.v1.CancelResponse
+	24, // 57: taskengine.v1.TaskService.Resume:output_type -> taskengine.v1.ResumeResponse
+	26, // 58: taskengine.v1.TaskService.Fail:output_type -> taskengine.v1.FailResponse
+	28, // 59: taskengine.v1.TaskService.Reschedule:output_type -> taskengine.v1.RescheduleResponse
+	30, // 60: taskengine.v1.TaskService.ListTypes:output_type -> taskengine.v1.ListTypesResponse
+	33, // 61: taskengine.v1.TaskService.PauseType:output_type -> taskengine.v1.PauseTypeResponse
+	35, // 62: taskengine.v1.TaskService.ResumeType:output_type -> taskengine.v1.ResumeTypeResponse
+	37, // 63: taskengine.v1.TaskService.Version:output_type -> taskengine.v1.VersionResponse
+	49, // [49:64] is the sub-list for method output_type
+	34, // [34:49] is the sub-list for method input_type
+	34, // [34:34] is the sub-list for extension type_name
+	34, // [34:34] is the sub-list for extension extendee
+	0,  // [0:34] is the sub-list for field type_name
 }
 
 func init() { file_taskengine_v1_taskengine_proto_init() }
@@ -2497,7 +2765,7 @@ func file_taskengine_v1_taskengine_proto_init() {
 		(*NewTask_Payload)(nil),
 		(*NewTask_Text)(nil),
 	}
-	file_taskengine_v1_taskengine_proto_msgTypes[24].OneofWrappers = []any{
+	file_taskengine_v1_taskengine_proto_msgTypes[27].OneofWrappers = []any{
 		(*RescheduleRequest_At)(nil),
 		(*RescheduleRequest_In)(nil),
 	}
@@ -2507,7 +2775,7 @@ func file_taskengine_v1_taskengine_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_taskengine_v1_taskengine_proto_rawDesc), len(file_taskengine_v1_taskengine_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   37,
+			NumMessages:   40,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -55,6 +55,8 @@ const (
 	TaskServiceWaitProcedure = "/taskengine.v1.TaskService/Wait"
 	// TaskServiceWhyProcedure is the fully-qualified name of the TaskService's Why RPC.
 	TaskServiceWhyProcedure = "/taskengine.v1.TaskService/Why"
+	// TaskServiceTaskLogsProcedure is the fully-qualified name of the TaskService's TaskLogs RPC.
+	TaskServiceTaskLogsProcedure = "/taskengine.v1.TaskService/TaskLogs"
 	// TaskServiceCancelProcedure is the fully-qualified name of the TaskService's Cancel RPC.
 	TaskServiceCancelProcedure = "/taskengine.v1.TaskService/Cancel"
 	// TaskServiceResumeProcedure is the fully-qualified name of the TaskService's Resume RPC.
@@ -93,6 +95,12 @@ type TaskServiceClient interface {
 	Wait(context.Context, *v1.WaitRequest) (*v1.WaitResponse, error)
 	// Why says what keeps a task from running.
 	Why(context.Context, *v1.WhyRequest) (*v1.WhyResponse, error)
+	// TaskLogs sends what handlers have logged about a task on this node, the oldest line
+	// first, as far as it is kept. It sends that of a task which is not kept any more, too,
+	// and answers not_found if there is neither. A stream ends when everything is sent, when
+	// its timeout is over, or when the node stops: unless its last response is complete,
+	// call it again with the cursor of that.
+	TaskLogs(context.Context, *v1.TaskLogsRequest) (*connect.ServerStreamForClient[v1.TaskLogsResponse], error)
 	// Cancel ends a task that is no longer wanted, and stops it if it runs.
 	Cancel(context.Context, *v1.CancelRequest) (*v1.CancelResponse, error)
 	// Resume makes a task ready now that waits for its time, or that ended in error,
@@ -161,6 +169,12 @@ func NewTaskServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			connect.WithSchema(taskServiceMethods.ByName("Why")),
 			connect.WithClientOptions(opts...),
 		),
+		taskLogs: connect.NewClient[v1.TaskLogsRequest, v1.TaskLogsResponse](
+			httpClient,
+			baseURL+TaskServiceTaskLogsProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("TaskLogs")),
+			connect.WithClientOptions(opts...),
+		),
 		cancel: connect.NewClient[v1.CancelRequest, v1.CancelResponse](
 			httpClient,
 			baseURL+TaskServiceCancelProcedure,
@@ -220,6 +234,7 @@ type taskServiceClient struct {
 	count      *connect.Client[v1.CountRequest, v1.CountResponse]
 	wait       *connect.Client[v1.WaitRequest, v1.WaitResponse]
 	why        *connect.Client[v1.WhyRequest, v1.WhyResponse]
+	taskLogs   *connect.Client[v1.TaskLogsRequest, v1.TaskLogsResponse]
 	cancel     *connect.Client[v1.CancelRequest, v1.CancelResponse]
 	resume     *connect.Client[v1.ResumeRequest, v1.ResumeResponse]
 	fail       *connect.Client[v1.FailRequest, v1.FailResponse]
@@ -282,6 +297,11 @@ func (c *taskServiceClient) Why(ctx context.Context, req *v1.WhyRequest) (*v1.Wh
 		return response.Msg, err
 	}
 	return nil, err
+}
+
+// TaskLogs calls taskengine.v1.TaskService.TaskLogs.
+func (c *taskServiceClient) TaskLogs(ctx context.Context, req *v1.TaskLogsRequest) (*connect.ServerStreamForClient[v1.TaskLogsResponse], error) {
+	return c.taskLogs.CallServerStream(ctx, connect.NewRequest(req))
 }
 
 // Cancel calls taskengine.v1.TaskService.Cancel.
@@ -376,6 +396,12 @@ type TaskServiceHandler interface {
 	Wait(context.Context, *v1.WaitRequest) (*v1.WaitResponse, error)
 	// Why says what keeps a task from running.
 	Why(context.Context, *v1.WhyRequest) (*v1.WhyResponse, error)
+	// TaskLogs sends what handlers have logged about a task on this node, the oldest line
+	// first, as far as it is kept. It sends that of a task which is not kept any more, too,
+	// and answers not_found if there is neither. A stream ends when everything is sent, when
+	// its timeout is over, or when the node stops: unless its last response is complete,
+	// call it again with the cursor of that.
+	TaskLogs(context.Context, *v1.TaskLogsRequest, *connect.ServerStream[v1.TaskLogsResponse]) error
 	// Cancel ends a task that is no longer wanted, and stops it if it runs.
 	Cancel(context.Context, *v1.CancelRequest) (*v1.CancelResponse, error)
 	// Resume makes a task ready now that waits for its time, or that ended in error,
@@ -440,6 +466,12 @@ func NewTaskServiceHandler(svc TaskServiceHandler, opts ...connect.HandlerOption
 		connect.WithSchema(taskServiceMethods.ByName("Why")),
 		connect.WithHandlerOptions(opts...),
 	)
+	taskServiceTaskLogsHandler := connect.NewServerStreamHandlerSimple(
+		TaskServiceTaskLogsProcedure,
+		svc.TaskLogs,
+		connect.WithSchema(taskServiceMethods.ByName("TaskLogs")),
+		connect.WithHandlerOptions(opts...),
+	)
 	taskServiceCancelHandler := connect.NewUnaryHandlerSimple(
 		TaskServiceCancelProcedure,
 		svc.Cancel,
@@ -502,6 +534,8 @@ func NewTaskServiceHandler(svc TaskServiceHandler, opts ...connect.HandlerOption
 			taskServiceWaitHandler.ServeHTTP(w, r)
 		case TaskServiceWhyProcedure:
 			taskServiceWhyHandler.ServeHTTP(w, r)
+		case TaskServiceTaskLogsProcedure:
+			taskServiceTaskLogsHandler.ServeHTTP(w, r)
 		case TaskServiceCancelProcedure:
 			taskServiceCancelHandler.ServeHTTP(w, r)
 		case TaskServiceResumeProcedure:
@@ -549,6 +583,10 @@ func (UnimplementedTaskServiceHandler) Wait(context.Context, *v1.WaitRequest) (*
 
 func (UnimplementedTaskServiceHandler) Why(context.Context, *v1.WhyRequest) (*v1.WhyResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.Why is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) TaskLogs(context.Context, *v1.TaskLogsRequest, *connect.ServerStream[v1.TaskLogsResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.TaskLogs is not implemented"))
 }
 
 func (UnimplementedTaskServiceHandler) Cancel(context.Context, *v1.CancelRequest) (*v1.CancelResponse, error) {

@@ -1,0 +1,156 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/taskengine/taskengine/engine"
+	"github.com/taskengine/taskengine/engine/task"
+	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
+	"github.com/taskengine/taskengine/tasklog"
+)
+
+// What one response of TaskLogs has at most, but for its last line.
+const (
+	logLines = 500
+	logBytes = 256 << 10
+)
+
+var errNoTaskLog = errors.New("this node keeps no log of its tasks; task_log.max_size in its configuration says how much to keep")
+
+// TaskLogs sends the log of a task.
+func (a *API) TaskLogs(ctx context.Context, req *taskenginev1.TaskLogsRequest, stream *connect.ServerStream[taskenginev1.TaskLogsResponse]) error {
+	if a.taskLog == nil {
+		return connect.NewError(connect.CodeUnimplemented, errNoTaskLog)
+	}
+	id, err := parseID(req.GetId())
+	if err != nil {
+		return a.answer(err)
+	}
+	at, err := tasklog.ParseCursor(req.GetCursor())
+	if err != nil {
+		return a.answer(invalid("cursor: %w", err))
+	}
+	timeout, err := pollOf(req.GetTimeout())
+	if err != nil {
+		return a.answer(err)
+	}
+	var since time.Time
+	t, err := a.engine.Get(ctx, id)
+	gone := errors.Is(err, task.ErrNotFound)
+	switch {
+	case err == nil:
+		since = t.CreatedAt
+	case !gone:
+		return a.answer(err)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errPolled)
+	defer cancel()
+	tail := &tail{
+		reader: a.taskLog.Reader(id, since, at), attempt: req.GetAttempt(), stream: stream,
+		missing: gone && req.GetCursor() == "",
+	}
+	if req.GetFollow() && !gone {
+		err = tail.follow(ctx, a.taskLog, a.engine, id)
+	} else {
+		err = tail.finish(ctx)
+	}
+	if err != nil && polled(ctx) {
+		err = tail.send(false)
+	}
+	if err != nil {
+		return a.answer(err)
+	}
+	return nil
+}
+
+// tail sends what a reader reads.
+type tail struct {
+	reader  *tasklog.Reader
+	attempt uint32 // the only one wanted; 0 for all
+	stream  *connect.ServerStream[taskenginev1.TaskLogsResponse]
+
+	lines   []*taskenginev1.LogLine // to be sent next
+	size    int                     // of their texts
+	missing bool                    // there is no task of the id, and no line so far
+}
+
+// follow sends lines as they come, until the task has ended or ctx has.
+func (s *tail) follow(ctx context.Context, log *tasklog.Log, e *engine.Engine, id task.ID) error {
+	ctx, cancel := context.WithCancel(ctx)
+	settled := make(chan error, 1)
+	go func() { settled <- e.WaitTasks(ctx, id); close(settled) }()
+	defer func() {
+		cancel()
+		for range settled { // until it has returned
+		}
+	}()
+	for {
+		more := log.Changed()
+		if err := s.read(ctx); err != nil {
+			return err
+		}
+		if len(s.lines) > 0 {
+			if err := s.send(false); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-more:
+		case err := <-settled:
+			if err != nil {
+				return err
+			}
+			return s.finish(ctx) // what was logged before the end
+		}
+	}
+}
+
+// finish sends what there is.
+func (s *tail) finish(ctx context.Context) error {
+	if err := s.read(ctx); err != nil {
+		return err
+	}
+	if s.missing {
+		return task.ErrNotFound
+	}
+	return s.send(true)
+}
+
+// read takes in what there is, and sends it but for the last response.
+func (s *tail) read(ctx context.Context) error {
+	for line, err := range s.reader.Lines(ctx) {
+		if err != nil {
+			return err
+		}
+		s.missing = false
+		if s.attempt != 0 && s.attempt != line.Attempt {
+			continue
+		}
+		s.lines = append(s.lines, lineOf(line))
+		s.size += len(line.Message) + len(line.Attrs)
+		if len(s.lines) == logLines || s.size >= logBytes {
+			if err := s.send(false); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (s *tail) send(complete bool) error {
+	res := &taskenginev1.TaskLogsResponse{Lines: s.lines, Cursor: s.reader.Cursor().String(), Complete: complete}
+	s.lines, s.size = nil, 0
+	return s.stream.Send(res)
+}
+
+func lineOf(l tasklog.Line) *taskenginev1.LogLine {
+	return &taskenginev1.LogLine{
+		Attempt: l.Attempt, Time: timestamppb.New(l.Time), Level: l.Level.String(), Message: text(l.Message),
+		Attrs: text(string(l.Attrs)), Dropped: uint64(l.Dropped), Cut: l.Cut,
+	}
+}

@@ -1,0 +1,185 @@
+package tasklog
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// disk is where segments are, by their numbers.
+type disk interface {
+	// list returns the segments that there are, in any order.
+	list() ([]entry, error)
+	// append opens a segment to add to it, and makes it if it is not there.
+	append(number int64) (file, error)
+	// open opens a segment to read it. It fails with [fs.ErrNotExist] if it is not there.
+	open(number int64) (file, error)
+	// remove removes a segment. It fails with [fs.ErrNotExist] if it is not there.
+	remove(number int64) error
+}
+
+// file is an open segment. What is written goes to its end.
+type file interface {
+	io.ReaderAt
+	io.Writer
+	io.Closer
+	size() (int64, error)
+	truncate(size int64) error
+}
+
+// entry is a segment of a disk.
+type entry struct {
+	number, size int64
+	changed      time.Time // when it was last written to
+}
+
+// folder is a disk that is a folder.
+type folder string
+
+const suffix = ".jsonl"
+
+func (d folder) path(number int64) string {
+	return filepath.Join(string(d), fmt.Sprintf("%016d%s", number, suffix))
+}
+
+func (d folder) list() ([]entry, error) {
+	found, err := os.ReadDir(string(d))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var all []entry
+	for _, f := range found {
+		name, ok := strings.CutSuffix(f.Name(), suffix)
+		number, err := strconv.ParseInt(name, 10, 64)
+		if !ok || err != nil || number <= 0 || !f.Type().IsRegular() {
+			continue
+		}
+		info, err := f.Info()
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, entry{number, info.Size(), info.ModTime()})
+	}
+	return all, nil
+}
+
+func (d folder) append(number int64) (file, error) {
+	if err := os.MkdirAll(string(d), 0o750); err != nil {
+		return nil, err
+	}
+	return openFile(d.path(number), os.O_RDWR|os.O_APPEND|os.O_CREATE)
+}
+
+func (d folder) open(number int64) (file, error) { return openFile(d.path(number), os.O_RDONLY) }
+
+func (d folder) remove(number int64) error { return os.Remove(d.path(number)) }
+
+type osFile struct{ *os.File }
+
+func openFile(path string, how int) (file, error) {
+	f, err := os.OpenFile(path, how, 0o640)
+	if err != nil {
+		return nil, err
+	}
+	return osFile{f}, nil
+}
+
+func (f osFile) size() (int64, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	return info.Size(), nil
+}
+
+func (f osFile) truncate(size int64) error { return f.Truncate(size) }
+
+// memory is a disk that is none.
+type memory struct {
+	mu    sync.Mutex
+	files map[int64]*memoryFile // guarded by mu
+}
+
+func newMemory() *memory { return &memory{files: make(map[int64]*memoryFile)} }
+
+func (d *memory) list() ([]entry, error) { return nil, nil } // it was made for one log
+
+func (d *memory) append(number int64) (file, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	f := d.files[number]
+	if f == nil {
+		f = new(memoryFile)
+		d.files[number] = f
+	}
+	return f, nil
+}
+
+func (d *memory) open(number int64) (file, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if f := d.files[number]; f != nil {
+		return f, nil
+	}
+	return nil, fs.ErrNotExist
+}
+
+func (d *memory) remove(number int64) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.files, number)
+	return nil
+}
+
+type memoryFile struct {
+	mu   sync.RWMutex
+	data []byte // guarded by mu
+}
+
+// ReadAt implements [io.ReaderAt].
+func (f *memoryFile) ReadAt(p []byte, off int64) (int, error) {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	if off >= int64(len(f.data)) {
+		return 0, io.EOF
+	}
+	n := copy(p, f.data[off:])
+	if n < len(p) {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+// Write implements [io.Writer].
+func (f *memoryFile) Write(p []byte) (int, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.data = append(f.data, p...)
+	return len(p), nil
+}
+
+// Close implements [io.Closer].
+func (f *memoryFile) Close() error { return nil }
+
+func (f *memoryFile) size() (int64, error) {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return int64(len(f.data)), nil
+}
+
+func (f *memoryFile) truncate(size int64) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.data = f.data[:min(size, int64(len(f.data)))]
+	return nil
+}

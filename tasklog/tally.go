@@ -1,0 +1,72 @@
+package tasklog
+
+import "github.com/taskengine/taskengine/engine/task"
+
+// generation is how many attempts are counted until the older half of them is forgotten.
+const generation = 16 << 10
+
+// key names an attempt.
+type key struct {
+	id      task.ID
+	attempt uint32
+}
+
+// tally is what an attempt has logged.
+type tally struct {
+	lines, bytes int
+	dropped      int  // lines that nobody was told of
+	full         bool // it may log no more
+}
+
+// tallies count what attempts log. Nobody says when an attempt begins, so those that have
+// not logged for the longest time are forgotten when there are too many.
+type tallies struct {
+	lines, bytes int // what one attempt may log
+
+	recent, older map[key]tally // the younger of two tallies counts
+}
+
+// find returns what is counted of an attempt.
+func (ts *tallies) find(k key) tally {
+	if t, ok := ts.recent[k]; ok {
+		return t
+	}
+	return ts.older[k]
+}
+
+// keep counts an attempt. It reports whether the older ones are due to be forgotten.
+func (ts *tallies) keep(k key, t tally) bool {
+	if ts.recent == nil {
+		ts.recent = make(map[key]tally)
+	}
+	ts.recent[k] = t
+	return len(ts.recent) >= generation
+}
+
+// forget counts an attempt from the start.
+func (ts *tallies) forget(k key) {
+	delete(ts.recent, k)
+	delete(ts.older, k)
+}
+
+// age forgets the older attempts, after telling of lines of theirs that were dropped.
+func (ts *tallies) age(tell func(k key, dropped int)) {
+	for k, t := range ts.older {
+		if _, younger := ts.recent[k]; !younger && t.dropped > 0 {
+			tell(k, t.dropped)
+		}
+	}
+	ts.older, ts.recent = ts.recent, nil
+}
+
+// each calls fn for every attempt that is counted.
+func (ts *tallies) each(fn func(k key, t tally)) {
+	for k, t := range ts.recent {
+		fn(k, t)
+	}
+	for k, t := range ts.older {
+		if _, younger := ts.recent[k]; !younger {
+			fn(k, t)
+		}
+	}
+}
