@@ -1,0 +1,156 @@
+package conform_test
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/plugins/handler"
+)
+
+// The test binary plays the programs that are examined: actAs names the part.
+const (
+	actAs      = "CONFORM_TEST_ACT_AS"
+	conformant = "conformance program"
+)
+
+func TestMain(m *testing.M) {
+	switch part := os.Getenv(actAs); part {
+	case "":
+		goleak.VerifyTestMain(m)
+	case conformant:
+		handler.Program{Handlers: conformance(), Version: "conformance"}.Serve()
+	default:
+		faulty{part}.main()
+	}
+}
+
+// conformance are the types of a conformance program that the Go SDK has the means for.
+func conformance() handler.Handlers {
+	return handler.Handlers{
+		"echo": handler.Func(func(_ context.Context, t *task.Task) ([]byte, error) { return t.Payload, nil }),
+		"json": handler.JSON(func(_ context.Context, _ *task.Task, in struct{ A, B int }) (map[string]int, error) {
+			return map[string]int{"sum": in.A + in.B}, nil
+		}),
+		"describe": handler.Func(describe),
+		"error":    handler.Func(failAsAsked),
+		"throw":    handler.Func(func(_ context.Context, t *task.Task) ([]byte, error) { panic(string(t.Payload)) }),
+		"snooze": handler.JSON(func(_ context.Context, _ *task.Task, in struct {
+			DelayMS int `json:"delay_ms"`
+		},
+		) (any, error) {
+			return nil, task.Snooze(time.Duration(in.DelayMS) * time.Millisecond)
+		}),
+		"again": handler.Func(func(_ context.Context, t *task.Task) ([]byte, error) {
+			var in struct {
+				AtMS   int64 `json:"at_ms"`
+				Result string
+			}
+			if err := json.Unmarshal(t.Payload, &in); err != nil {
+				return nil, err
+			}
+			return []byte(in.Result), task.Again(time.UnixMilli(in.AtMS))
+		}),
+		"wait": handler.Func(func(ctx context.Context, _ *task.Task) ([]byte, error) {
+			<-ctx.Done()
+			return nil, context.Cause(ctx)
+		}),
+		"hang": handler.Func(func(context.Context, *task.Task) ([]byte, error) { select {} }),
+		"log":  handler.Func(logAsAsked),
+		"print": handler.Func(func(_ context.Context, t *task.Task) ([]byte, error) {
+			fmt.Println(string(t.Payload))
+			fmt.Fprintln(os.Stderr, string(t.Payload))
+			return nil, nil
+		}),
+		"progress": handler.JSON(func(ctx context.Context, _ *task.Task, in struct {
+			Done, Total uint64
+			Message     string
+		},
+		) (any, error) {
+			task.ReportProgress(ctx, in.Done, in.Total, in.Message)
+			return nil, nil
+		}),
+		"checkpoint": handler.Func(func(ctx context.Context, t *task.Task) ([]byte, error) {
+			_ = task.SaveCheckpoint(ctx, t.Payload) // some hosts keep none
+			return nil, errors.New("kept")
+		}),
+		"big": handler.Func(func(_ context.Context, t *task.Task) ([]byte, error) {
+			n, err := strconv.Atoi(string(t.Payload))
+			return []byte(strings.Repeat("x", n)), err
+		}),
+		"exit": handler.Func(func(_ context.Context, t *task.Task) ([]byte, error) {
+			code, err := strconv.Atoi(string(t.Payload))
+			if err == nil {
+				os.Exit(code)
+			}
+			return nil, err
+		}),
+	}
+}
+
+func describe(ctx context.Context, t *task.Task) ([]byte, error) {
+	var deadline int64
+	if at, ok := ctx.Deadline(); ok {
+		deadline = at.UnixMicro()
+	}
+	return json.Marshal(map[string]any{
+		"id": t.ID.String(), "version": t.Version, "type": t.Type, "attempt": t.Attempt, "crashes": t.Crashes,
+		"priority": t.Priority, "key": t.Key, "ordering_key": t.OrderingKey, "headers": t.Headers,
+		"payload": t.Payload, "deadline_us": deadline, "checkpoint": base64.StdEncoding.EncodeToString(t.Checkpoint()),
+	})
+}
+
+func failAsAsked(_ context.Context, t *task.Task) ([]byte, error) {
+	var in struct {
+		Message, Class string
+		Permanent      bool
+		RetryDelayMS   *int `json:"retry_delay_ms"`
+	}
+	if err := json.Unmarshal(t.Payload, &in); err != nil {
+		return nil, err
+	}
+	err := task.WithClass(in.Class, errors.New(in.Message))
+	if in.Permanent {
+		err = task.Permanent(err)
+	}
+	if in.RetryDelayMS != nil {
+		err = task.RetryIn(time.Duration(*in.RetryDelayMS)*time.Millisecond, err)
+	}
+	return nil, err
+}
+
+func logAsAsked(ctx context.Context, t *task.Task) ([]byte, error) {
+	var in struct {
+		Level, Message string
+		Fields         map[string]string
+	}
+	if err := json.Unmarshal(t.Payload, &in); err != nil {
+		return nil, err
+	}
+	var fields []any
+	for k, v := range in.Fields {
+		fields = append(fields, k, v)
+	}
+	log := task.Logger(ctx)
+	switch in.Level {
+	case "debug":
+		log.Debug(in.Message, fields...)
+	case "info":
+		log.Info(in.Message, fields...)
+	case "warn":
+		log.Warn(in.Message, fields...)
+	case "error":
+		log.Error(in.Message, fields...)
+	}
+	return nil, nil
+}

@@ -1,0 +1,91 @@
+package conform
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/taskengine/taskengine/plugins/internal/wire"
+)
+
+// kind is a sort of session that checks share.
+type kind uint8
+
+const (
+	plain kind = iota // a few slots, no features
+	wide              // as many slots as the suite needs
+	full              // and all features, too
+)
+
+// features are all that a welcome may name.
+var features = []string{"progress", "heartbeat", "checkpoint", "children", "signals"}
+
+const (
+	fewSlots  = 3
+	manySlots = 16
+)
+
+func (k kind) welcome() *wire.Welcome {
+	w := &wire.Welcome{
+		Protocol: wire.Protocol, Host: "taskengine handler verify", Name: "examined", Slots: manySlots, MaxResultBytes: maxResult,
+	}
+	switch k {
+	case plain:
+		w.Slots = fewSlots
+	case full:
+		w.Features = slices.Clone(features)
+	}
+	return w
+}
+
+// use returns a session that other checks use, too.
+func (x *exam) use(k kind) (*session, error) {
+	if s := x.sessions[k]; s != nil {
+		return s, nil
+	}
+	s, err := x.open(k.welcome())
+	if err != nil {
+		return nil, err
+	}
+	x.sessions[k] = s
+	return s, nil
+}
+
+// open starts the program for one check, which owes the session its dismissal.
+func (x *exam) open(w *wire.Welcome) (*session, error) {
+	p, h, err := x.shakeHands()
+	if err != nil {
+		return nil, err
+	}
+	s, err := x.connect(p, h, w)
+	if err == nil && s.first.GetHello() == nil {
+		err = errors.New("its first frame is not a hello")
+	}
+	if err == nil {
+		return s, nil
+	}
+	if s == nil {
+		p.kill()
+	} else {
+		x.dismiss(s)
+	}
+	return nil, fmt.Errorf("when it was started once more: %w", err)
+}
+
+// shakeHands starts the program and reads its handshake.
+func (x *exam) shakeHands() (*process, handshake, error) {
+	p, err := x.start(true)
+	if err != nil {
+		return nil, handshake{}, err
+	}
+	line, err := p.firstLine(x.Patience)
+	if err == nil {
+		var h handshake
+		if h, err = parseHandshake(line); err == nil {
+			return p, h, nil
+		}
+		err = fmt.Errorf("%w%s", err, p.words())
+	}
+	p.kill()
+	return nil, handshake{}, err
+}

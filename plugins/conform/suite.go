@@ -1,0 +1,86 @@
+package conform
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/taskengine/taskengine/plugins/internal/wire"
+)
+
+// suiteChecks are those for the conformance programs of SDKs.
+func suiteChecks() []check {
+	return slices.Concat(payloadChecks(), answerChecks(), cancelChecks(), reportChecks(), crowdChecks())
+}
+
+// in makes a check of the suite: of the type given, in a session of the kind given.
+func in(k kind, typ, name, asks string, see func(*session) error) check {
+	return check{
+		name: name, asks: asks, suite: typ, needs: []string{returnsCredits},
+		see: func(x *exam) error {
+			s, err := x.use(k)
+			if err != nil {
+				return err
+			}
+			return see(s)
+		},
+	}
+}
+
+// alone is in for checks that end their session.
+func alone(k kind, typ, name, asks string, see func(*exam, *session) error) check {
+	return check{
+		name: name, asks: asks, suite: typ, needs: []string{returnsCredits},
+		see: func(x *exam) error {
+			s, err := x.open(k.welcome())
+			if err != nil {
+				return err
+			}
+			defer x.dismiss(s)
+			return see(x, s)
+		},
+	}
+}
+
+// result has a task run that should succeed, and returns its result.
+func (s *session) result(typ string, payload []byte) ([]byte, error) {
+	f, err := s.do(newRun(typ, payload))
+	if err != nil {
+		return nil, err
+	}
+	return resultOf(f)
+}
+
+// resultOf returns the result of a finish, or what it is instead.
+func resultOf(f *wire.Finish) ([]byte, error) {
+	if o, ok := f.GetOutcome().(*wire.Finish_Result); ok {
+		return o.Result, nil
+	}
+	return nil, fmt.Errorf("instead of a result came {%.300v}", f)
+}
+
+// failure has a task run that should fail, and returns its error.
+func (s *session) failure(typ, payload string) (*wire.Error, error) {
+	f, err := s.do(newRun(typ, []byte(payload)))
+	if err != nil {
+		return nil, err
+	}
+	return failureOf(f)
+}
+
+// failureOf returns the error of a finish, or what it is instead.
+func failureOf(f *wire.Finish) (*wire.Error, error) {
+	if e := f.GetError(); e != nil {
+		return e, nil
+	}
+	return nil, fmt.Errorf("instead of an error came {%.300v}", f)
+}
+
+// retryable returns an error unless e is to be tried again, as the policy says, and has a
+// text.
+func retryable(e *wire.Error, text string) error {
+	if e.GetPermanent() || e.RetryDelay != nil || !strings.Contains(e.GetMessage(), text) {
+		return fmt.Errorf("the error is {%.300v}, wanted is one with %q that is not permanent and has no delay of its own", e, text)
+	}
+	return nil
+}

@@ -1,0 +1,192 @@
+package conform
+
+import (
+	"encoding/base64"
+	"fmt"
+	"maps"
+	"strings"
+	"time"
+
+	"github.com/taskengine/taskengine/plugins/internal/wire"
+)
+
+// reportChecks are those of what a handler has to say besides its answer.
+func reportChecks() []check {
+	const gated = "a side may use an optional part only if the welcome names its feature"
+	const never = "without the feature the finish is a permanent error of class unsupported: dropping them would lose tasks"
+	return []check{
+		in(full, "log", "a line of the log has its run, its level and its fields, and comes before the finish", "log: a LogLine for each call, level -4, 0, 4 or 8", seeLog),
+		in(full, "print", "what a task prints is in the standard error", "print: the payload by the plainest way to standard output and error; after the handshake both are the standard error", seePrint),
+		in(full, "progress", "progress is sent before the finish", "progress: done, total and message of the payload", func(s *session) error {
+			return s.sees("progress", `{"done": 3, "total": 7, "message": "pägés"}`, true, func(w said) bool {
+				p := w.progress
+				return p.GetDone() == 3 && p.GetTotal() == 7 && p.GetMessage() == "pägés"
+			})
+		}),
+		in(wide, "progress", "without the feature progress is not sent", gated, func(s *session) error {
+			return s.silent("progress", `{"done": 3, "total": 7, "message": "pages"}`)
+		}),
+		in(full, "checkpoint", "a checkpoint is sent before the finish", "checkpoint: keeps the payload, and then fails with \"kept\"", func(s *session) error {
+			return s.sees("checkpoint", "\x00page 2\xff", false, func(w said) bool { return string(w.checkpoint.GetData()) == "\x00page 2\xff" })
+		}),
+		in(wide, "checkpoint", "without the feature a checkpoint is not sent", gated, func(s *session) error {
+			return s.silent("checkpoint", "page 2")
+		}),
+		in(full, "children", "a child goes with the finish", "children: the child of the payload in finish.children, the result is \"spawned\"", seeChild),
+		in(wide, "children", "without the feature a child fails its task for good", never, func(s *session) error {
+			return s.unsupported("children", childPayload)
+		}),
+		in(full, "signal", "a signal goes with the finish", "signal: the signal of the payload in finish.signals, the result is \"signalled\"", seeSignal),
+		in(wide, "signal", "without the feature a signal fails its task for good", never, func(s *session) error {
+			return s.unsupported("signal", signalPayload)
+		}),
+	}
+}
+
+func seeLog(s *session) error {
+	levels := map[string]int32{"debug": -4, "info": 0, "warn": 4, "error": 8}
+	for _, name := range []string{"error", "warn", "info", "debug"} {
+		run := newRun("log", fmt.Appendf(nil, `{"level": %q, "message": "stöck is low", "fields": {"product": "tea", "left": "0"}}`, name))
+		if _, err := s.do(run); err != nil {
+			return err
+		}
+		var lines []*wire.LogLine
+		for _, what := range s.saidOf(run) {
+			if what.log != nil {
+				lines = append(lines, what.log)
+			}
+		}
+		if len(lines) != 1 {
+			return fmt.Errorf("of the level %s there came %d lines: %.300v", name, len(lines), lines)
+		}
+		l := lines[0]
+		fields := maps.Clone(l.GetFields())
+		at := time.UnixMicro(l.GetTime())
+		switch {
+		case l.GetMessage() != "stöck is low" || fields["product"] != "tea" || fields["left"] != "0":
+			return fmt.Errorf("of the level %s came {%.300v}", name, l)
+		case l.GetLevel() != levels[name]:
+			return fmt.Errorf("the level of %s is %d, wanted is %d", name, l.GetLevel(), levels[name])
+		case l.GetTime() != 0 && time.Since(at).Abs() > time.Hour:
+			return fmt.Errorf("the time of the line is %v", at)
+		}
+	}
+	return nil
+}
+
+func seePrint(s *session) error {
+	const text = "printed by a task 8d2f"
+	if _, err := s.do(newRun("print", []byte(text))); err != nil {
+		return err
+	}
+	for end := time.Now().Add(s.patience); strings.Count(s.proc.errors.text(), text) < 2; time.Sleep(settling / 10) {
+		if time.Now().After(end) || s.ctx.Err() != nil {
+			return fmt.Errorf("its standard error has the text %d times, wanted is once for each of print to standard output and to standard error; its standard output has it %d times",
+				strings.Count(s.proc.errors.text(), text), strings.Count(s.proc.printed.text(), text))
+		}
+	}
+	return nil
+}
+
+// sees has a task run that says something, and then succeeds or fails.
+func (s *session) sees(typ, payload string, succeeds bool, is func(said) bool) error {
+	run := newRun(typ, []byte(payload))
+	f, err := s.do(run)
+	if err != nil {
+		return err
+	}
+	if err := ends(f, succeeds); err != nil {
+		return err
+	}
+	all := s.saidOf(run)
+	for _, what := range all {
+		if is(what) {
+			return nil
+		}
+	}
+	return fmt.Errorf("before the finish came %.300v", all)
+}
+
+// ends returns an error unless the finish is a result, or an error to be tried again.
+func ends(f *wire.Finish, succeeds bool) error {
+	if succeeds {
+		_, err := resultOf(f)
+		return err
+	}
+	e, err := failureOf(f)
+	if err != nil {
+		return err
+	}
+	return retryable(e, "kept")
+}
+
+// silent has a task run that would say something if the welcome had the feature.
+func (s *session) silent(typ, payload string) error {
+	run := newRun(typ, []byte(payload))
+	f, err := s.do(run)
+	if err != nil {
+		return err
+	}
+	if err := ends(f, typ != "checkpoint"); err != nil {
+		return err
+	}
+	s.settle()
+	for _, what := range s.saidOf(run) {
+		if what.log == nil {
+			return fmt.Errorf("there came %v", what)
+		}
+	}
+	return nil
+}
+
+const (
+	childPayload  = `{"type": "mail", "key": "käy", "payload": "to you"}`
+	signalID      = "01234567-89ab-7cde-8f01-23456789abcd"
+	signalPayload = `{"task_id": "` + signalID + `", "name": "paid", "payload": "in full"}`
+)
+
+// unsupported has a task run whose finish would carry something that the welcome does not
+// take.
+func (s *session) unsupported(typ, payload string) error {
+	f, err := s.do(newRun(typ, []byte(payload)))
+	if err != nil {
+		return err
+	}
+	e, err := failureOf(f)
+	if err != nil {
+		return err
+	}
+	if !e.GetPermanent() || e.GetClass() != "unsupported" || len(f.GetChildren())+len(f.GetSignals()) > 0 {
+		return fmt.Errorf("the finish is {%.300v}", f)
+	}
+	return nil
+}
+
+func seeChild(s *session) error {
+	f, err := s.do(newRun("children", []byte(childPayload)))
+	if err != nil {
+		return err
+	}
+	if got, err := resultOf(f); err != nil || string(got) != "spawned" || len(f.GetChildren()) != 1 {
+		return fmt.Errorf("the finish is {%.300v}", f)
+	}
+	if c := f.GetChildren()[0]; c.GetType() != "mail" || c.GetKey() != "käy" || string(c.GetPayload()) != "to you" {
+		return fmt.Errorf("the child is {%.300v}", c)
+	}
+	return nil
+}
+
+func seeSignal(s *session) error {
+	f, err := s.do(newRun("signal", []byte(signalPayload)))
+	if err != nil {
+		return err
+	}
+	if got, err := resultOf(f); err != nil || string(got) != "signalled" || len(f.GetSignals()) != 1 {
+		return fmt.Errorf("the finish is {%.300v}", f)
+	}
+	const id = "ASNFZ4mrfN6PASNFZ4mrzQ=="
+	if g := f.GetSignals()[0]; base64.StdEncoding.EncodeToString(g.GetTaskId()) != id || g.GetName() != "paid" || string(g.GetPayload()) != "in full" {
+		return fmt.Errorf("the signal is {%.300v}", g)
+	}
+	return nil
+}
