@@ -41,7 +41,7 @@ should have nothing else to do.`,
 }
 
 func (a *app) benchLimits(ctx context.Context, o limits.Options) error {
-	signals := listenToSignals(ctx)
+	signals := listenToSignals(ctx, nil)
 	defer signals.close()
 	bar := progressbar.NewOptions(-1, progressbar.OptionSetWriter(a.stderr), progressbar.OptionSetVisibility(a.errTTY),
 		progressbar.OptionClearOnFinish(), progressbar.OptionUseANSICodes(false))

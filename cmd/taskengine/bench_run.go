@@ -124,7 +124,7 @@ func (a *app) benchRun(ctx context.Context, scenarios []*bench.Scenario, f *benc
 	if err != nil {
 		return err
 	}
-	signals := listenToSignals(ctx)
+	signals := listenToSignals(ctx, nil)
 	defer signals.close()
 	ctx = signals.first
 	bar := a.benchBar()

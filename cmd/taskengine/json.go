@@ -95,6 +95,16 @@ type typeJSON struct {
 	Running    uint32 `json:"running"`
 }
 
+type logLineJSON struct {
+	Time    time.Time       `json:"time"`
+	Attempt uint32          `json:"attempt"`
+	Level   string          `json:"level"`
+	Message string          `json:"message"`
+	Attrs   json.RawMessage `json:"attrs,omitempty"`
+	Dropped uint64          `json:"dropped,omitempty"`
+	Cut     bool            `json:"cut,omitempty"`
+}
+
 func taskToJSON(t *taskenginev1.Task) taskJSON {
 	j := taskJSON{
 		ID: t.GetId(), Type: t.GetType(), State: t.GetState(), Version: t.GetVersion(),

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -158,9 +159,15 @@ func (n *running) read(stderr io.Reader, ready chan<- struct{}) {
 // says waits until the node's log has a text.
 func (n *running) says(t *testing.T, text string) {
 	t.Helper()
-	for begin := time.Now(); !strings.Contains(n.log.String(), text); time.Sleep(time.Millisecond) {
+	n.saysTimes(t, text, 1)
+}
+
+// saysTimes waits until the node's log has a text so many times.
+func (n *running) saysTimes(t *testing.T, text string, times int) {
+	t.Helper()
+	for begin := time.Now(); strings.Count(n.log.String(), text) < times; time.Sleep(time.Millisecond) {
 		if time.Since(begin) > limit {
-			t.Fatalf("the node does not say %q", text)
+			t.Fatalf("the node does not say %q %d times", text, times)
 		}
 	}
 }
@@ -247,9 +254,30 @@ func write(t *testing.T, name, content string) string {
 
 // servePlugin is a handler program that knows one type.
 func servePlugin() {
-	handler.Serve(handler.Handlers{"shout": handler.Func(func(_ context.Context, t *task.Task) ([]byte, error) {
+	handlers := handler.Handlers{"shout": handler.Func(func(_ context.Context, t *task.Task) ([]byte, error) {
 		return bytes.ToUpper(t.Payload), nil
-	})})
+	})}
+	if open := gate(os.Getenv("TALK")); open != "" {
+		handlers["talk"] = handler.Func(open.talk)
+	}
+	if journal := os.Getenv("JOURNAL"); journal != "" {
+		for _, typ := range []string{"least", "later", "most"} {
+			handlers[typ] = handler.Func(func(_ context.Context, t *task.Task) ([]byte, error) { return nil, note(journal, t) })
+		}
+	}
+	handler.Serve(handlers)
+}
+
+// note adds a line for a task that runs to a file: a write of that size either happens or
+// does not.
+func note(journal string, t *task.Task) error {
+	f, err := os.OpenFile(journal, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(f, "%s %s\n", t.Type, t.ID)
+	time.Sleep(time.Duration(t.ID[15]) * 100 * time.Microsecond) // so that many run at a time
+	return errors.Join(err, f.Close())
 }
 
 // bound takes root's licence to write everywhere from a program that was not started

@@ -27,8 +27,10 @@ type node struct {
 	log     *slog.Logger
 	build   server.Build
 	name    string
-	extra   map[string]task.Handler // handlers of types that the program brings along
-	notify  func(state string)      // tells the service manager; may do nothing
+	extra   map[string]task.Handler        // handlers of types that the program brings along
+	notify  func(state string)             // tells the service manager; may do nothing
+	again   func() (*config.Config, error) // reads the configuration anew; nil if nobody reloads
+	reloads chan struct{}                  // asks to reload; nil if nobody does
 	metrics *server.Metrics
 	health  server.Health
 }
@@ -60,6 +62,9 @@ func (n *node) run(stop, hurry context.Context) (err error) {
 	}
 	defer n.close("the store", func(context.Context) error { return store.Close() })
 
+	taskLog := openTaskLog(n.config, n.log)
+	defer n.close("the task log", func(context.Context) error { return taskLog.Close() })
+
 	set, err := openHandlers(stop, n.config, n.log)
 	if err != nil {
 		return err
@@ -72,7 +77,8 @@ func (n *node) run(stop, hurry context.Context) (err error) {
 
 	e, err := engine.Open(stop, engine.Config{
 		Store: store, Policies: n.config.Policies(), Handlers: set.byType, Name: n.name, Log: n.log,
-		Observer: server.Observers(n.metrics.Observer(), failures.Observer()),
+		Observer: server.Observers(n.metrics.Observer(), failures.Observer(), server.Ended(taskLog.Ended)),
+		TaskLog:  taskLog,
 	})
 	if err != nil {
 		return err
@@ -82,6 +88,7 @@ func (n *node) run(stop, hurry context.Context) (err error) {
 
 	api, err := n.listen(stop, n.config.API, false, server.NewAPI(server.APIConfig{
 		Engine: e, Build: n.build, Node: n.name, Log: n.log, Metrics: n.metrics, MaxRequest: n.maxRequest(),
+		TaskLog: taskLog,
 	}))
 	if err != nil {
 		return err
@@ -94,7 +101,12 @@ func (n *node) run(stop, hurry context.Context) (err error) {
 	n.notify("READY=1")
 	ready = true
 
+	reloading, over := context.WithCancel(stop)
+	reloaded := make(chan struct{})
+	go func() { defer close(reloaded); n.reloadAsAsked(reloading, set) }()
 	err = n.serve(stop, e, api, admin)
+	over()
+	<-reloaded
 	n.notify("STOPPING=1")
 	return errors.Join(err, n.drain(hurry, e))
 }

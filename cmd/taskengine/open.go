@@ -22,10 +22,14 @@ import (
 	"github.com/taskengine/taskengine/storage/bolt"
 	"github.com/taskengine/taskengine/storage/memory"
 	"github.com/taskengine/taskengine/storage/pebble"
+	"github.com/taskengine/taskengine/tasklog"
 )
 
 // boltFile is the file of the driver bolt within the storage folder.
 const boltFile = "tasks.bolt"
+
+// taskLogFolder has the logs of tasks, within the storage folder.
+const taskLogFolder = "task-logs"
 
 // openStore opens the store that the configuration names.
 func openStore(c config.Storage, log *slog.Logger) (storage.Store, error) {
@@ -62,6 +66,22 @@ func opened[S storage.Store](store S, err error) (storage.Store, error) {
 	return store, nil
 }
 
+// openTaskLog opens the log of the tasks; nil if the configuration wants none. The store
+// that is open keeps other processes from its folder.
+func openTaskLog(c *config.Config, log *slog.Logger) *tasklog.Log {
+	if c.TaskLog.MaxSize == 0 {
+		return nil
+	}
+	o := tasklog.Options{
+		Dir: filepath.Join(c.Storage.Path, taskLogFolder), MaxBytes: int64(c.TaskLog.MaxSize),
+		AttemptLines: c.TaskLog.AttemptLines, AttemptBytes: c.TaskLog.AttemptSize, Log: log,
+	}
+	if c.Storage.Driver == config.Memory {
+		o.Dir, o.MaxBytes = "", min(o.MaxBytes, tasklog.DefaultMemoryBytes)
+	}
+	return tasklog.Open(o)
+}
+
 // handlerSet are the handlers of a node.
 type handlerSet struct {
 	byType map[string]task.Handler
@@ -78,6 +98,9 @@ func openHandlers(ctx context.Context, c *config.Config, log *slog.Logger) (*han
 	}
 	for name, host := range set.hosts {
 		byName[name] = host
+	}
+	if err == nil {
+		err = addSplits(c, byName)
 	}
 	if err == nil {
 		set.byType, err = assign(c, byName)
@@ -130,6 +153,27 @@ func (s *handlerSet) startPlugins(ctx context.Context, c *config.Config, log *sl
 	return errors.Join(failed...)
 }
 
+// addSplits adds the handlers that divide tasks among others.
+func addSplits(c *config.Config, byName map[string]task.Handler) error {
+	splits := make(map[string]task.Handler)
+	for name, h := range c.Handlers {
+		if h.Split == nil {
+			continue
+		}
+		shares := make(map[string]handlers.Share, len(h.Split))
+		for other, weight := range h.Split {
+			shares[other] = handlers.Share{Handler: byName[other], Weight: weight}
+		}
+		split, err := handlers.NewSplit(shares)
+		if err != nil {
+			return fmt.Errorf("handler %s: %w", name, err)
+		}
+		splits[name] = split
+	}
+	maps.Copy(byName, splits)
+	return nil
+}
+
 // assign gives each type its handler. A plugin that does not know a type it was given
 // is a mistake of the configuration, told before any task waits for it in vain.
 func assign(c *config.Config, byName map[string]task.Handler) (map[string]task.Handler, error) {
@@ -137,9 +181,11 @@ func assign(c *config.Config, byName map[string]task.Handler) (map[string]task.H
 	var wrong []error
 	for _, typ := range slices.Sorted(maps.Keys(c.Types)) {
 		name := c.Types[typ].Handler
-		if host, ok := byName[name].(*plugins.Host); ok && !slices.Contains(host.Types(), typ) {
-			wrong = append(wrong, fmt.Errorf("types.%s: its handler %s does not serve it, only %s; name another handler, or teach it to",
-				typ, name, strings.Join(host.Types(), ", ")))
+		for _, runs := range append(slices.Sorted(maps.Keys(c.Handlers[name].Split)), name) {
+			if host, ok := byName[runs].(*plugins.Host); ok && !slices.Contains(host.Types(), typ) {
+				wrong = append(wrong, fmt.Errorf("types.%s: its handler %s does not serve it, only %s; name another handler, or teach it to",
+					typ, runs, strings.Join(host.Types(), ", ")))
+			}
 		}
 		if h, ok := byName[name]; ok {
 			byType[typ] = h
@@ -182,9 +228,16 @@ func pluginConfig(name string, p *config.Plugin, log *slog.Logger) plugins.Confi
 	for _, key := range slices.Sorted(maps.Keys(p.Env)) {
 		env = append(env, key+"="+p.Env[key].Reveal())
 	}
+	least := p.Processes.Min
+	if least == 0 {
+		least = -1 // none, where 0 would be the default
+	}
 	return plugins.Config{
 		Name: name, Command: p.Command, Dir: p.Dir, Env: append(env, p.PassEnv...), Slots: p.Slots,
 		StartTimeout: p.StartTimeout, Grace: p.Grace, Logger: log, Host: "taskengine " + server.ReadBuild().Version,
+		MinProcesses: least, MaxProcesses: p.Processes.Max, Idle: p.Processes.Idle, PerTask: p.PerTask,
+		MaxTasks: p.Replace.Tasks, MaxAge: p.Replace.Age, MaxRSS: int64(p.Replace.RSS), User: p.User, SHA256: p.SHA256,
+		Limits: plugins.Limits{Memory: int64(p.Limits.Memory), CPU: p.Limits.CPU, Processes: p.Limits.Processes},
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/taskengine/taskengine/config"
 	"github.com/taskengine/taskengine/server"
 )
 
@@ -17,9 +18,13 @@ func newRun(a *app) *cobra.Command {
 		Short: "Run a node",
 		Long: `Run a node until it is told to stop.
 
-SIGTERM, SIGINT and SIGHUP stop it: it takes no more tasks, waits for those that run for the
+SIGTERM and SIGINT stop it: it takes no more tasks, waits for those that run for the
 configured drain_timeout, and ends. A second signal ends it at once: running tasks are
-cancelled, and run again when the node is back. Nothing that was accepted is lost.`,
+cancelled, and run again when the node is back. Nothing that was accepted is lost.
+
+SIGHUP reloads the plugins: each gets new processes, as the configuration file then says,
+which take the place of the old ones without failing a task. Other changes of the file need
+a restart, and the log says so.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := flags.load(a)
@@ -29,6 +34,7 @@ cancelled, and run again when the node is back. Nothing that was accepted is los
 			log := a.newLog(cfg.Node.Log)
 			return a.supervise(cmd.Context(), log, &node{
 				config: cfg, log: log, build: server.ReadBuild(), name: nodeName(cfg), notify: a.notifier(log),
+				again: func() (*config.Config, error) { return flags.load(a) }, reloads: make(chan struct{}, 1),
 			})
 		},
 	}
@@ -41,7 +47,7 @@ const hurried = 2 * time.Second
 
 // supervise runs a node and has signals stop it.
 func (a *app) supervise(ctx context.Context, log *slog.Logger, n *node) error {
-	signals := listenToSignals(ctx)
+	signals := listenToSignals(ctx, n.reloads)
 	defer signals.close()
 	ended := make(chan error, 1)
 	go func() { ended <- n.run(signals.first, signals.second) }()

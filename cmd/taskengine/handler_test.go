@@ -1,0 +1,379 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// obedient is a handler that answers with the frame in the payload of its task.
+const obedient = `
+if .welcome then {hello: {protocol: 1, sdk: "jq", types: ["obey"], slots: 1}, credits: 1}
+elif .ping then {pong: .ping}
+elif .runs then .runs[0] as $run
+	| if $run.type != "obey" then {finishes: [{run_id: $run.run_id, refused: {message: "no"}}], credits: 1}
+	  else $run.payload | @base64d | fromjson | (.. | objects | select(has("run_id"))).run_id = $run.run_id | .credits = 1
+	  end
+else empty end`
+
+// obey are the arguments that end in the command of the obedient handler.
+func obey(args ...string) []string {
+	script := "[ \"$TASKENGINE_HANDLER\" ] || { echo 'a handler' >&2; exit 1; }; echo '1|1|stdio||json|'; exec jq --unbuffered -c '" + obedient + "'"
+	return append(args, "--", "/bin/sh", "-c", script)
+}
+
+// withPath is an environment in which programs are found.
+func withPath() []string { return []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME")} }
+
+func TestOneTaskIsRunByAHandlerProgram(t *testing.T) {
+	for name, c := range map[string]struct {
+		frame  string
+		code   int
+		stdout string
+		says   []string
+		json   object
+	}{
+		"done": {
+			`{"finishes": [{"run_id": 0, "result": "eyJhIjoxfQ=="}]}`, 0, `{"a":1}`,
+			[]string{"done: the task is done"},
+			object{"verdict": "done", "result": map[string]any{"a": 1.0}},
+		},
+		"again": {
+			`{"finishes": [{"run_id": 0, "again": {"at": 2000000000000000, "result": "AP8="}}]}`, 0, "\x00\xff",
+			[]string{"due again at 2033-05-18T03:33:20Z"},
+			object{"verdict": "again", "result_base64": "AP8=", "at": "2033-05-18T03:33:20Z"},
+		},
+		"snooze": {
+			`{"finishes": [{"run_id": 0, "snooze": {"delay": 90000000}}]}`, 1, "",
+			[]string{"snooze: the task is to be called again in 1m30s"},
+			object{"verdict": "snooze", "delay_ms": 90000.0},
+		},
+		"an error": {
+			`{"finishes": [{"run_id": 0, "error": {"message": "no money", "class": "funds"}}]}`, 1, "",
+			[]string{"retryable", "as the type's policy says", `class "funds": no money`},
+			object{"verdict": "retryable", "error": "no money", "class": "funds"},
+		},
+		"an error with a delay": {
+			`{"finishes": [{"run_id": 0, "error": {"message": "busy", "retry_delay": 2500000}}]}`, 1, "",
+			[]string{"retryable", "the next one follows in 2.5s: busy"},
+			object{"verdict": "retryable", "error": "busy", "delay_ms": 2500.0},
+		},
+		"a permanent error": {
+			`{"finishes": [{"run_id": 0, "error": {"message": "never", "permanent": true}}]}`, 1, "",
+			[]string{"permanent: the task failed for good: never"},
+			object{"verdict": "permanent", "error": "never"},
+		},
+		"refused": {
+			`{"finishes": [{"run_id": 0, "refused": {"message": "tired"}}]}`, 1, "", []string{"refused: the task was not begun", "tired"}, nil,
+		},
+		"reports": {
+			`{"progress": [{"run_id": 0, "done": 3, "total": 7, "message": "pages"}], "checkpoints": [{"run_id": 0, "data": "cDM="}],
+				"logs": [{"run_id": 0, "level": -4, "message": "a line", "fields": {"k": "v"}}], "finishes": [{"run_id": 0, "result": ""}]}`,
+			0, "",
+			[]string{"progress: 3 of 7 pages", `checkpoint: 2 bytes, "p3"`, "DBG a line", "k=v"},
+			object{"verdict": "done"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			args := []string{"handler", "test", "--type", "obey", "--payload", c.frame}
+			r := cli(t, withPath(), "", obey(args...)...)
+			if r.code != c.code || r.stdout != c.stdout {
+				t.Errorf("it ended with %d and %q, want %d and %q: %s", r.code, r.stdout, c.code, c.stdout, r.stderr)
+			}
+			for _, text := range c.says {
+				if !strings.Contains(r.stderr, text) {
+					t.Errorf("it does not say %q: %s", text, r.stderr)
+				}
+			}
+			if c.json == nil {
+				return
+			}
+			r = cli(t, withPath(), "", obey(append(args, "-o", "json")...)...)
+			if got := parse(t, r.stdout); len(got) != 1 || fmt.Sprint(got[0]) != fmt.Sprint(c.json) {
+				t.Errorf("the line is %v, want %v", got, c.json)
+			}
+		})
+	}
+}
+
+func TestAProgramThatDiesUnderItsTaskIsTold(t *testing.T) {
+	const script = `echo '1|1|stdio||json|'; read -r welcome; echo '{"hello":{"protocol":1,"types":["a"],"slots":1},"credits":1}'; read -r run; echo farewell >&2; exit 9`
+	r := cli(t, withPath(), "", "handler", "test", "--type", "a", "--", "/bin/sh", "-c", script)
+	if r.code != 1 || !strings.Contains(r.stderr, "taskengine: crashed: ") || !strings.Contains(r.stderr, "exit status 9") || !strings.Contains(r.stderr, "farewell") {
+		t.Errorf("it ended with %d: %s", r.code, r.stderr)
+	}
+}
+
+func TestThePayloadOfATrialComesFromAFileToo(t *testing.T) {
+	const frame = `{"finishes": [{"run_id": 0, "result": "aGk="}]}`
+	path := write(t, "payload", frame)
+	for _, c := range []struct{ stdin, file string }{{"", path}, {frame, "-"}} {
+		if r := cli(t, withPath(), c.stdin, obey("handler", "test", "--type", "obey", "--payload-file", c.file)...); r.stdout != "hi" {
+			t.Errorf("--payload-file %s gives %q: %s", c.file, r.stdout, r.stderr)
+		}
+	}
+}
+
+func TestAHandlerProgramIsVerified(t *testing.T) {
+	args := []string{"handler", "verify", "--type", "obey", "--payload", `{"finishes": [{"run_id": 0, "result": ""}]}`}
+	r := cli(t, withPath(), "", obey(args...)...)
+	if r.code != 0 || !strings.HasPrefix(r.stdout, "OUTCOME  CHECK") || !strings.Contains(r.stderr, "checks passed; 2 were skipped") {
+		t.Errorf("a good one ends with %d: %s%s", r.code, r.stdout, r.stderr)
+	}
+	for _, o := range parse(t, cli(t, withPath(), "", obey(append(args, "-o", "json")...)...).stdout) {
+		if o["name"] == "" || o["outcome"] != "passed" && o["outcome"] != "skipped" {
+			t.Errorf("a line is %v", o)
+		}
+	}
+	r = cli(t, withPath(), "", "handler", "verify", "--", "/bin/sh", "-c", "echo oops; exit 1")
+	if r.code != 1 || !strings.Contains(r.stderr, "1 of 2 checks failed") ||
+		!strings.Contains(r.stdout, "\nfailed: the first that it prints is the handshake\n  seen:   its first line is \"oops\"\n  asked:  one line") {
+		t.Errorf("a bad one ends with %d: %s%s", r.code, r.stdout, r.stderr)
+	}
+	r = cli(t, withPath(), "", "handler", "verify", "-o", "json", "--", "/bin/sh", "-c", "echo oops; exit 1")
+	if got := parse(t, r.stdout); got[1]["outcome"] != "failed" || got[1]["seen"] == "" || got[1]["asked"] == "" {
+		t.Errorf("the second line of a bad one is %v", got[1])
+	}
+}
+
+func TestWhatMakesNoSenseForAHandlerIsRefused(t *testing.T) {
+	for name, c := range map[string]struct {
+		args []string
+		says string
+	}{
+		"no command to test":      {[]string{"test", "--type", "a"}, "at least 1"},
+		"no command to verify":    {[]string{"verify"}, "at least 1"},
+		"no type":                 {[]string{"test", "--", "x"}, "type"},
+		"two payloads":            {[]string{"test", "--type", "a", "--payload", "x", "--payload-file", "y", "x"}, "exclude"},
+		"no attempt":              {[]string{"test", "--type", "a", "--attempt", "0", "x"}, "the first is 1"},
+		"no header":               {[]string{"test", "--type", "a", "--header", "x", "x"}, "k=v"},
+		"no variable":             {[]string{"verify", "--env", "x", "x"}, "K=V"},
+		"a payload of no type":    {[]string{"verify", "--payload", "x", "x"}, "--type"},
+		"no language":             {[]string{"new", "mailer"}, "lang"},
+		"a language of its own":   {[]string{"new", "--lang", "cobol", "mailer"}, "go, java, node, python, sh"},
+		"no name":                 {[]string{"new", "--lang", "go"}, "arg"},
+		"a path for a name":       {[]string{"new", "--lang", "go", "../mailer"}, "small letters"},
+		"a name with capitals":    {[]string{"new", "--lang", "go", "Mailer"}, "small letters"},
+		"a name that ends oddly":  {[]string{"new", "--lang", "go", "mailer-"}, "hyphens"},
+		"a name that is too long": {[]string{"new", "--lang", "go", strings.Repeat("m", 61)}, "1 to 60"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := cli(t, withPath(), "", append([]string{"handler"}, c.args...)...)
+			if r.code != 2 || !strings.Contains(r.stderr, c.says) || r.stdout != "" {
+				t.Errorf("it ended with %d, want 2 and %q: %s%s", r.code, c.says, r.stdout, r.stderr)
+			}
+		})
+	}
+	if r := cli(t, nil, "", "handler", "test", "--type", "a", "--", "/nowhere"); r.code != 1 || !strings.Contains(r.stderr, "/nowhere") {
+		t.Errorf("a program that is nowhere ends with %d: %s", r.code, r.stderr)
+	}
+}
+
+func TestNothingIsOverwrittenByAScaffold(t *testing.T) {
+	dir := t.TempDir()
+	if r := cli(t, nil, "", "handler", "new", "--lang", "sh", "mailer", "--dir", dir); r.code != 0 || strings.TrimSpace(r.stdout) != filepath.Join(dir, "mailer") {
+		t.Fatalf("it ended with %d: %s%s", r.code, r.stdout, r.stderr)
+	}
+	if r := cli(t, nil, "", "handler", "new", "--lang", "sh", "other", "--dir", dir, "-o", "json"); parse(t, r.stdout)[0]["folder"] != filepath.Join(dir, "other") {
+		t.Errorf("in JSON it is %q: %s", r.stdout, r.stderr)
+	}
+	if r := cli(t, nil, "", "handler", "new", "--lang", "sh", "mailer", "--dir", filepath.Join(dir, "nowhere")); r.code != 1 || !strings.Contains(r.stderr, "--dir must name") {
+		t.Errorf("where no folder is it ended with %d: %s", r.code, r.stderr)
+	}
+	before, err := os.ReadDir(filepath.Join(dir, "mailer"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := cli(t, nil, "", "handler", "new", "--lang", "go", "mailer", "--dir", dir)
+	after, err := os.ReadDir(filepath.Join(dir, "mailer"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.code != 1 || !strings.Contains(r.stderr, "there already") || len(after) != len(before) {
+		t.Errorf("it ended with %d: %s", r.code, r.stderr)
+	}
+}
+
+// project is a scaffold in a language.
+type project struct {
+	lang    string
+	prepare func(*project, *testing.T) // makes it find the SDK of this tree
+	test    []string                   // the command of its own tests
+	env     []string                   // of that, and of the program
+	program []string                   // as its configuration has it
+	runs    bool                       // its configuration as it is finds all that it needs
+	folder  string
+}
+
+// repository is the folder of this tree.
+func repository(t *testing.T) string {
+	t.Helper()
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return root
+}
+
+func TestEachScaffoldIsAHandlerProgram(t *testing.T) {
+	python := cmp.Or(os.Getenv("PYTHON"), "/usr/bin/python3")
+	for _, p := range []*project{
+		{lang: "go", prepare: (*project).useGo, test: []string{"go", "test", "."}, program: []string{"./mailer"}, runs: true},
+		{
+			lang: "python", test: []string{python, "-m", "unittest"}, program: []string{python, "main.py"},
+			env: []string{"PYTHONPATH=" + filepath.Join(repository(t), "plugins/sdk/python"), "PYTHONDONTWRITEBYTECODE=1"},
+		},
+		{lang: "node", prepare: (*project).useNode, test: []string{"node", "--test"}, program: []string{"node", "main.mjs"}, runs: true},
+		{lang: "java", prepare: (*project).useJava, program: []string{"java", "@run.args"}},
+		{lang: "sh", prepare: (*project).useTool, test: []string{"./test.sh"}, program: []string{"./main.sh"}, runs: true},
+	} {
+		t.Run(p.lang, func(t *testing.T) {
+			dir := t.TempDir()
+			p.folder = filepath.Join(dir, "mailer")
+			if r := cli(t, nil, "", "handler", "new", "--lang", p.lang, "mailer", "--dir", dir); r.code != 0 {
+				t.Fatalf("it ended with %d: %s", r.code, r.stderr)
+			}
+			if r := cli(t, nil, "", "config", "check", "--probe=false", "-c", filepath.Join(p.folder, "taskengine.yaml")); r.code != 0 {
+				t.Errorf("its configuration is not valid: %s", r.stderr)
+			}
+			if p.prepare != nil {
+				p.prepare(p, t)
+			}
+			if p.test != nil {
+				p.run(t, p.test...)
+			}
+			p.verify(t)
+			if p.runs {
+				n := start(t, withPath(), "dev", "-c", filepath.Join(p.folder, "taskengine.yaml"))
+				got := n.objects(t, "task", "add", "mailer", "--data", `{"name": "Ada"}`, "--wait")[0]
+				if fmt.Sprint(got["result"]) != "map[greeting:Hello, Ada!]" {
+					t.Errorf("a node that runs it gives %v", got)
+				}
+			}
+		})
+	}
+}
+
+// run runs a command in the project's folder.
+func (p *project) run(t *testing.T, command ...string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*limit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+	cmd.Dir, cmd.Env = p.folder, append(os.Environ(), p.env...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%q: %v\n%s", command, err, out)
+	}
+}
+
+// verify examines the project's program.
+func (p *project) verify(t *testing.T) {
+	t.Helper()
+	args := []string{"handler", "verify", "--type", "mailer", "--payload", `{"name": "Ada"}`, "--patience", limit.String()}
+	for _, v := range p.env {
+		args = append(args, "--env", v)
+	}
+	cmd := program(t.Context(), t, withPath(), append(append(args, "--"), p.program...)...)
+	cmd.Dir = p.folder
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("the program does not pass: %v\n%s", err, out)
+	}
+}
+
+func (p *project) write(t *testing.T, name, content string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(p.folder, name), []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (p *project) read(t *testing.T, path string) string {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
+
+// useGo has the module find this one, which knows all that it needs.
+func (p *project) useGo(t *testing.T) {
+	root := repository(t)
+	p.write(t, "go.mod", p.read(t, filepath.Join(p.folder, "go.mod"))+
+		"require github.com/taskengine/taskengine v0.0.0\nreplace github.com/taskengine/taskengine => "+root+"\n")
+	p.write(t, "go.sum", p.read(t, filepath.Join(root, "go.sum")))
+	p.env = []string{"GOFLAGS=-mod=mod", "GOPROXY=off", "GOWORK=off"}
+	p.run(t, "go", "build", "-o", "mailer", ".")
+}
+
+// useNode has the package find the one of this tree.
+func (p *project) useNode(t *testing.T) {
+	sdk := filepath.Join(repository(t), "plugins/sdk/node")
+	notWithout(t, filepath.Join(sdk, "dist/index.js"))
+	modules := filepath.Join(p.folder, "node_modules")
+	if err := os.Mkdir(modules, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(sdk, filepath.Join(modules, "taskengine")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// useJava compiles the program, and its test, with what the SDK of this tree was tested with.
+func (p *project) useJava(t *testing.T) {
+	built := filepath.Join(repository(t), "plugins/sdk/java/target/conformance.args")
+	notWithout(t, built)
+	classes, _, ok := strings.Cut(strings.TrimPrefix(p.read(t, built), `--class-path "`), `"`)
+	if !ok {
+		t.Fatalf("%s does not begin with a class path", built)
+	}
+	p.write(t, "run.args", fmt.Sprintf("--class-path \"target:%s\"\n-XX:+DisplayVMOutputToStderr\napp.Main\n", classes))
+	p.run(t, "javac", "-d", "target", "--class-path", classes, "src/main/java/app/Main.java", "src/test/java/app/MainTest.java")
+}
+
+// useTool has the project's test find this program.
+func (p *project) useTool(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin := t.TempDir()
+	if err := os.Symlink(self, filepath.Join(bin, "taskengine")); err != nil {
+		t.Fatal(err)
+	}
+	p.run(t, "env", "PATH="+bin+":"+os.Getenv("PATH"), role+"=taskengine", "./test.sh")
+	p.test = nil
+}
+
+// notWithout skips the test if an SDK is not built. scripts/test builds them, and says
+// which parts were not exercised.
+func notWithout(t *testing.T, file string) {
+	t.Helper()
+	if _, err := os.Stat(file); err != nil {
+		t.Skipf("the SDK is not built: %v", err)
+	}
+}
+
+func TestEveryScaffoldHasWhatAProjectNeeds(t *testing.T) {
+	for _, lang := range strings.Split(languages(), ", ") {
+		folder, err := newScaffold(lang, t.TempDir(), "mailer")
+		if err != nil {
+			t.Fatal(err)
+		}
+		entries, err := os.ReadDir(folder)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"README.md", "taskengine.yaml", ".gitignore"} {
+			if !slices.ContainsFunc(entries, func(e os.DirEntry) bool { return e.Name() == name }) {
+				t.Errorf("the scaffold for %s has no %s", lang, name)
+			}
+		}
+	}
+}
