@@ -2,6 +2,8 @@ module github.com/taskengine/taskengine
 
 go 1.26.0
 
+ignore ./plugins/sdk/node/node_modules
+
 require (
 	connectrpc.com/connect v1.21.1
 	github.com/HdrHistogram/hdrhistogram-go v1.4.0

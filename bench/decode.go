@@ -145,23 +145,26 @@ func (r *reader) work(n *yaml.Node, w *Work) {
 	there := r.mapping(n,
 		key{"sleep", func(n *yaml.Node) { w.Kind = Sleep; r.duration(n, &w.Time) }},
 		key{"spin", func(n *yaml.Node) { w.Kind = Spin; r.duration(n, &w.Time) }},
-		key{"exec", func(n *yaml.Node) {
-			w.Kind = Exec
-			r.list(n, func(_ int, n *yaml.Node) {
-				var word string
-				r.text(n, &word)
-				w.Command = append(w.Command, word)
-			})
-			if len(w.Command) == 0 {
-				r.fault(n, "names no command; write one, such as [\"true\"]")
-			}
-		}},
+		key{"exec", func(n *yaml.Node) { w.Kind = Exec; r.command(n, w) }},
+		key{"plugin", func(n *yaml.Node) { w.Kind = Plugin; r.command(n, w) }},
 	)
 	if len(there) > 1 {
-		r.fault(n, "says more than one thing to do; keep one of sleep, spin and exec")
+		r.fault(n, "says more than one thing to do; keep one of sleep, spin, exec and plugin")
 	}
 	if len(there) == 0 {
-		r.fault(n, "says nothing to do; write noop, go, python, {sleep: 10ms}, {spin: 1ms} or {exec: [\"true\"]}")
+		r.fault(n, "says nothing to do; write noop, go, python, {sleep: 10ms}, {spin: 1ms}, {exec: [\"true\"]} or {plugin: [\"./handler\"]}")
+	}
+}
+
+// command reads the words of a command.
+func (r *reader) command(n *yaml.Node, w *Work) {
+	r.list(n, func(_ int, n *yaml.Node) {
+		var word string
+		r.text(n, &word)
+		w.Command = append(w.Command, word)
+	})
+	if len(w.Command) == 0 {
+		r.fault(n, "names no command; write one, such as [\"true\"]")
 	}
 }
 

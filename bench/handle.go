@@ -67,7 +67,7 @@ func (c *crew) handler(ctx context.Context, ses *session, f *Flow, dir string) (
 		return handlers.NewExec(handlers.ExecConfig{
 			Command: f.Handler.Command, PassEnv: []string{"PATH"}, MaxOutput: 64 << 10, Grace: 10 * time.Second,
 		})
-	case Go, Python:
+	case Go, Python, Plugin:
 		return c.host(ctx, ses, f, dir)
 	}
 	return task.HandlerFunc(func(context.Context, *task.Task) ([]byte, error) { return nil, nil }), nil
@@ -97,10 +97,14 @@ func (c *crew) host(ctx context.Context, ses *session, f *Flow, dir string) (*pl
 		cfg.Command, cfg.Slots = []string{ses.o.python(), program}, pythonSlots
 		cfg.Env = append(cfg.Env, "PYTHONDONTWRITEBYTECODE=1", "PYTHONPATH="+ses.o.PythonPath)
 	}
-	if len(cfg.Command) == 0 {
-		return nil, errors.New("Options.Plugin names no program that calls bench.ServePlugin")
+	if f.Handler.Kind == Plugin {
+		cfg.Command = f.Handler.Command
+	} else {
+		if len(cfg.Command) == 0 {
+			return nil, errors.New("Options.Plugin names no program that calls bench.ServePlugin")
+		}
+		cfg.Command = append(cfg.Command, f.Name, strconv.Itoa(f.Types))
 	}
-	cfg.Command = append(cfg.Command, f.Name, strconv.Itoa(f.Types))
 	h, err := plugins.Start(ctx, cfg)
 	if err != nil {
 		return nil, err

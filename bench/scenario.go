@@ -104,16 +104,17 @@ const (
 	Exec   Kind = "exec"   // starts a command
 	Go     Kind = "go"     // a plugin written in Go, that returns at once
 	Python Kind = "python" // a plugin written in Python, that returns at once
+	Plugin Kind = "plugin" // any program that serves the type named like the flow
 )
 
 // Work is what a task does.
 type Work struct {
 	Kind    Kind          `json:"kind"`
 	Time    time.Duration `json:"time,omitempty"`    // Sleep, Spin
-	Command []string      `json:"command,omitempty"` // Exec
+	Command []string      `json:"command,omitempty"` // Exec, Plugin
 }
 
-func (w Work) plugin() bool { return w.Kind == Go || w.Kind == Python }
+func (w Work) plugin() bool { return w.Kind == Go || w.Kind == Python || w.Kind == Plugin }
 
 // Limit is a limit of the node; see policy.Limit.
 type Limit struct {

@@ -16,7 +16,7 @@ import (
 )
 
 // documented returns the first program in a language that a document has below a heading.
-func documented(t *testing.T, document, heading, language string) string {
+func documented(t testing.TB, document, heading, language string) string {
 	t.Helper()
 	text, err := os.ReadFile(document)
 	if err != nil {
@@ -32,7 +32,7 @@ func documented(t *testing.T, document, heading, language string) string {
 }
 
 // script writes a shell script and returns the configuration that runs it.
-func script(t *testing.T, text string) Config {
+func script(t testing.TB, text string) Config {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "handler.sh")
 	if err := os.WriteFile(file, []byte(text), 0o700); err != nil {

@@ -177,7 +177,7 @@ func (h *Host) welcome(s *session) {
 	h.status.Starts++
 	s.idleSince = time.Now()
 	h.sessions = append(h.sessions, s)
-	h.stir() // others may be replaced by it, or the host has been closed
+	h.stir()            // others may be replaced by it, or the host has been closed
 	if s.cfg != h.cfg { // it was reloaded meanwhile
 		s.dismiss()
 		return

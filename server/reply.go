@@ -25,11 +25,11 @@ func stamp(t time.Time) *timestamppb.Timestamp {
 // messageOf shows a task as it is.
 func messageOf(t *task.Task) *taskenginev1.Task {
 	m := summaryOf(t)
-	m.Payload, m.Result = t.Payload, t.Result
+	m.Payload, m.Result, m.Checkpoint = t.Payload, t.Result, t.Checkpoint()
 	return m
 }
 
-// summaryOf shows a task without payload and result.
+// summaryOf shows a task without payload, result and checkpoint.
 func summaryOf(t *task.Task) *taskenginev1.Task {
 	m := &taskenginev1.Task{
 		Id: t.ID.String(), Type: text(t.Type), State: t.State.String(), Version: t.Version,
@@ -44,6 +44,9 @@ func summaryOf(t *task.Task) *taskenginev1.Task {
 		for k, v := range t.Headers {
 			m.Headers[text(k)] = text(v)
 		}
+	}
+	if p := t.Progress(); p != (task.Progress{}) {
+		m.Progress = &taskenginev1.Progress{Done: p.Done, Total: p.Total, Message: text(p.Message), At: stamp(p.At)}
 	}
 	for _, a := range t.History {
 		m.History = append(m.History, &taskenginev1.Attempt{

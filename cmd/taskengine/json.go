@@ -36,7 +36,16 @@ type taskJSON struct {
 	Result        json.RawMessage   `json:"result,omitempty"`
 	ResultBase64  string            `json:"result_base64,omitempty"`
 	Error         string            `json:"error,omitempty"`
+	Progress      *progressJSON     `json:"progress,omitempty"`
+	Checkpoint    []byte            `json:"checkpoint_base64,omitempty"`
 	History       []attemptJSON     `json:"history,omitempty"`
+}
+
+type progressJSON struct {
+	Done    uint64     `json:"done"`
+	Total   uint64     `json:"total,omitempty"`
+	Message string     `json:"message,omitempty"`
+	At      *time.Time `json:"at,omitempty"`
 }
 
 type attemptJSON struct {
@@ -116,6 +125,10 @@ func taskToJSON(t *taskenginev1.Task) taskJSON {
 	}
 	j.Payload, j.PayloadBase64 = bytesToJSON(t.GetPayload())
 	j.Result, j.ResultBase64 = bytesToJSON(t.GetResult())
+	j.Checkpoint = t.GetCheckpoint()
+	if p := t.GetProgress(); p != nil {
+		j.Progress = &progressJSON{Done: p.GetDone(), Total: p.GetTotal(), Message: p.GetMessage(), At: timeToJSON(p.GetAt())}
+	}
 	for _, a := range t.GetHistory() {
 		j.History = append(j.History, attemptJSON{
 			Number: a.GetNumber(), Outcome: a.GetOutcome(), Error: a.GetError(),

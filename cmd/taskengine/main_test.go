@@ -260,6 +260,9 @@ func servePlugin() {
 	if open := gate(os.Getenv("TALK")); open != "" {
 		handlers["talk"] = handler.Func(open.talk)
 	}
+	if open := gate(os.Getenv("SCAN")); open != "" {
+		handlers["scan"] = handler.Func(open.scan)
+	}
 	if journal := os.Getenv("JOURNAL"); journal != "" {
 		for _, typ := range []string{"least", "later", "most"} {
 			handlers[typ] = handler.Func(func(_ context.Context, t *task.Task) ([]byte, error) { return nil, note(journal, t) })

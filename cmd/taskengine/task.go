@@ -86,6 +86,10 @@ func (a *app) showTask(t *taskenginev1.Task) error {
 	field("payload", showBytes(t.GetPayload()))
 	field("result", showBytes(t.GetResult()))
 	field("error", t.GetError())
+	field("progress", showProgress(t.GetProgress()))
+	if n := len(t.GetCheckpoint()); n > 0 {
+		field("checkpoint", fmt.Sprintf("%d bytes for the next attempt", n))
+	}
 	for _, h := range t.GetHistory() {
 		took := h.GetEndedAt().AsTime().Sub(h.GetStartedAt().AsTime())
 		field("history", fmt.Sprintf("attempt %d %s at %s after %s: %s",
@@ -93,6 +97,21 @@ func (a *app) showTask(t *taskenginev1.Task) error {
 	}
 	_, err := fmt.Fprint(a.stdout, b.String())
 	return err
+}
+
+// showProgress words how far a task is, such as "30 of 100 (30 %), pages, 2s ago".
+func showProgress(p *taskenginev1.Progress) string {
+	if p == nil {
+		return ""
+	}
+	out := fmt.Sprint(p.GetDone())
+	if total := p.GetTotal(); total > 0 {
+		out += fmt.Sprintf(" of %d (%.0f %%)", total, 100*float64(p.GetDone())/float64(total))
+	}
+	if p.GetMessage() != "" {
+		out += ", " + p.GetMessage()
+	}
+	return out + ", at " + when(p.GetAt())
 }
 
 // showBytes shows text as text, and says of anything else that it is not.

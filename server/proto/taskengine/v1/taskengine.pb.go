@@ -370,7 +370,11 @@ type Task struct {
 	// Why it is not done.
 	Error string `protobuf:"bytes,19,opt,name=error,proto3" json:"error,omitempty"`
 	// The attempts that ended without finishing it, the oldest first, at most 20.
-	History       []*Attempt `protobuf:"bytes,20,rep,name=history,proto3" json:"history,omitempty"`
+	History []*Attempt `protobuf:"bytes,20,rep,name=history,proto3" json:"history,omitempty"`
+	// How far its newest attempt said that it is; absent if it said nothing.
+	Progress *Progress `protobuf:"bytes,21,opt,name=progress,proto3" json:"progress,omitempty"`
+	// What an attempt left for the next one. Not in lists.
+	Checkpoint    []byte `protobuf:"bytes,22,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -545,6 +549,90 @@ func (x *Task) GetHistory() []*Attempt {
 	return nil
 }
 
+func (x *Task) GetProgress() *Progress {
+	if x != nil {
+		return x.Progress
+	}
+	return nil
+}
+
+func (x *Task) GetCheckpoint() []byte {
+	if x != nil {
+		return x.Checkpoint
+	}
+	return nil
+}
+
+type Progress struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In a unit of the handler's own.
+	Done uint64 `protobuf:"varint,1,opt,name=done,proto3" json:"done,omitempty"`
+	// Zero if nobody knows.
+	Total         uint64                 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
+	Message       string                 `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
+	At            *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=at,proto3" json:"at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Progress) Reset() {
+	*x = Progress{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Progress) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Progress) ProtoMessage() {}
+
+func (x *Progress) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Progress.ProtoReflect.Descriptor instead.
+func (*Progress) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Progress) GetDone() uint64 {
+	if x != nil {
+		return x.Done
+	}
+	return 0
+}
+
+func (x *Progress) GetTotal() uint64 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
+}
+
+func (x *Progress) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *Progress) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
 type Attempt struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Number    uint32                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
@@ -559,7 +647,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[5]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -571,7 +659,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[5]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -584,7 +672,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{5}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Attempt) GetNumber() uint32 {
@@ -631,7 +719,7 @@ type GetRequest struct {
 
 func (x *GetRequest) Reset() {
 	*x = GetRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[6]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -643,7 +731,7 @@ func (x *GetRequest) String() string {
 func (*GetRequest) ProtoMessage() {}
 
 func (x *GetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[6]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -656,7 +744,7 @@ func (x *GetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRequest.ProtoReflect.Descriptor instead.
 func (*GetRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{6}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *GetRequest) GetId() string {
@@ -675,7 +763,7 @@ type GetResponse struct {
 
 func (x *GetResponse) Reset() {
 	*x = GetResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[7]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -687,7 +775,7 @@ func (x *GetResponse) String() string {
 func (*GetResponse) ProtoMessage() {}
 
 func (x *GetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[7]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -700,7 +788,7 @@ func (x *GetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetResponse.ProtoReflect.Descriptor instead.
 func (*GetResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{7}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *GetResponse) GetTask() *Task {
@@ -722,7 +810,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[8]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -734,7 +822,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[8]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -747,7 +835,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{8}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ListRequest) GetStates() []string {
@@ -788,7 +876,7 @@ type ListResponse struct {
 
 func (x *ListResponse) Reset() {
 	*x = ListResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[9]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -800,7 +888,7 @@ func (x *ListResponse) String() string {
 func (*ListResponse) ProtoMessage() {}
 
 func (x *ListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[9]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -813,7 +901,7 @@ func (x *ListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResponse.ProtoReflect.Descriptor instead.
 func (*ListResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{9}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ListResponse) GetTasks() []*Task {
@@ -840,7 +928,7 @@ type CountRequest struct {
 
 func (x *CountRequest) Reset() {
 	*x = CountRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[10]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -852,7 +940,7 @@ func (x *CountRequest) String() string {
 func (*CountRequest) ProtoMessage() {}
 
 func (x *CountRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[10]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -865,7 +953,7 @@ func (x *CountRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountRequest.ProtoReflect.Descriptor instead.
 func (*CountRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{10}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *CountRequest) GetStates() []string {
@@ -891,7 +979,7 @@ type CountResponse struct {
 
 func (x *CountResponse) Reset() {
 	*x = CountResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[11]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -903,7 +991,7 @@ func (x *CountResponse) String() string {
 func (*CountResponse) ProtoMessage() {}
 
 func (x *CountResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[11]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -916,7 +1004,7 @@ func (x *CountResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountResponse.ProtoReflect.Descriptor instead.
 func (*CountResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{11}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *CountResponse) GetCounts() []*StateCount {
@@ -937,7 +1025,7 @@ type StateCount struct {
 
 func (x *StateCount) Reset() {
 	*x = StateCount{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[12]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -949,7 +1037,7 @@ func (x *StateCount) String() string {
 func (*StateCount) ProtoMessage() {}
 
 func (x *StateCount) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[12]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -962,7 +1050,7 @@ func (x *StateCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateCount.ProtoReflect.Descriptor instead.
 func (*StateCount) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{12}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *StateCount) GetState() string {
@@ -999,7 +1087,7 @@ type WaitRequest struct {
 
 func (x *WaitRequest) Reset() {
 	*x = WaitRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[13]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1011,7 +1099,7 @@ func (x *WaitRequest) String() string {
 func (*WaitRequest) ProtoMessage() {}
 
 func (x *WaitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[13]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1024,7 +1112,7 @@ func (x *WaitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitRequest.ProtoReflect.Descriptor instead.
 func (*WaitRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{13}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *WaitRequest) GetIds() []string {
@@ -1062,7 +1150,7 @@ type WaitResponse struct {
 
 func (x *WaitResponse) Reset() {
 	*x = WaitResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[14]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1074,7 +1162,7 @@ func (x *WaitResponse) String() string {
 func (*WaitResponse) ProtoMessage() {}
 
 func (x *WaitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[14]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1087,7 +1175,7 @@ func (x *WaitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitResponse.ProtoReflect.Descriptor instead.
 func (*WaitResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{14}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *WaitResponse) GetSettled() bool {
@@ -1120,7 +1208,7 @@ type WhyRequest struct {
 
 func (x *WhyRequest) Reset() {
 	*x = WhyRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[15]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1132,7 +1220,7 @@ func (x *WhyRequest) String() string {
 func (*WhyRequest) ProtoMessage() {}
 
 func (x *WhyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[15]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1145,7 +1233,7 @@ func (x *WhyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyRequest.ProtoReflect.Descriptor instead.
 func (*WhyRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{15}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *WhyRequest) GetId() string {
@@ -1165,7 +1253,7 @@ type WhyResponse struct {
 
 func (x *WhyResponse) Reset() {
 	*x = WhyResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[16]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1177,7 +1265,7 @@ func (x *WhyResponse) String() string {
 func (*WhyResponse) ProtoMessage() {}
 
 func (x *WhyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[16]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1190,7 +1278,7 @@ func (x *WhyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyResponse.ProtoReflect.Descriptor instead.
 func (*WhyResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{16}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *WhyResponse) GetTask() *Task {
@@ -1226,7 +1314,7 @@ type Reason struct {
 
 func (x *Reason) Reset() {
 	*x = Reason{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[17]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1238,7 +1326,7 @@ func (x *Reason) String() string {
 func (*Reason) ProtoMessage() {}
 
 func (x *Reason) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[17]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1251,7 +1339,7 @@ func (x *Reason) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reason.ProtoReflect.Descriptor instead.
 func (*Reason) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{17}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Reason) GetCode() string {
@@ -1328,7 +1416,7 @@ type TaskLogsRequest struct {
 
 func (x *TaskLogsRequest) Reset() {
 	*x = TaskLogsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[18]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1340,7 +1428,7 @@ func (x *TaskLogsRequest) String() string {
 func (*TaskLogsRequest) ProtoMessage() {}
 
 func (x *TaskLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[18]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1353,7 +1441,7 @@ func (x *TaskLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskLogsRequest.ProtoReflect.Descriptor instead.
 func (*TaskLogsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{18}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *TaskLogsRequest) GetId() string {
@@ -1404,7 +1492,7 @@ type TaskLogsResponse struct {
 
 func (x *TaskLogsResponse) Reset() {
 	*x = TaskLogsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[19]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1416,7 +1504,7 @@ func (x *TaskLogsResponse) String() string {
 func (*TaskLogsResponse) ProtoMessage() {}
 
 func (x *TaskLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[19]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1429,7 +1517,7 @@ func (x *TaskLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskLogsResponse.ProtoReflect.Descriptor instead.
 func (*TaskLogsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{19}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *TaskLogsResponse) GetLines() []*LogLine {
@@ -1474,7 +1562,7 @@ type LogLine struct {
 
 func (x *LogLine) Reset() {
 	*x = LogLine{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[20]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1486,7 +1574,7 @@ func (x *LogLine) String() string {
 func (*LogLine) ProtoMessage() {}
 
 func (x *LogLine) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[20]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1499,7 +1587,7 @@ func (x *LogLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogLine.ProtoReflect.Descriptor instead.
 func (*LogLine) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{20}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *LogLine) GetAttempt() uint32 {
@@ -1562,7 +1650,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[21]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1574,7 +1662,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[21]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1587,7 +1675,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{21}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *CancelRequest) GetId() string {
@@ -1620,7 +1708,7 @@ type CancelResponse struct {
 
 func (x *CancelResponse) Reset() {
 	*x = CancelResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[22]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1632,7 +1720,7 @@ func (x *CancelResponse) String() string {
 func (*CancelResponse) ProtoMessage() {}
 
 func (x *CancelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[22]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1645,7 +1733,7 @@ func (x *CancelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelResponse.ProtoReflect.Descriptor instead.
 func (*CancelResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{22}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *CancelResponse) GetTask() *Task {
@@ -1665,7 +1753,7 @@ type ResumeRequest struct {
 
 func (x *ResumeRequest) Reset() {
 	*x = ResumeRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[23]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1677,7 +1765,7 @@ func (x *ResumeRequest) String() string {
 func (*ResumeRequest) ProtoMessage() {}
 
 func (x *ResumeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[23]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1690,7 +1778,7 @@ func (x *ResumeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeRequest.ProtoReflect.Descriptor instead.
 func (*ResumeRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{23}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ResumeRequest) GetId() string {
@@ -1716,7 +1804,7 @@ type ResumeResponse struct {
 
 func (x *ResumeResponse) Reset() {
 	*x = ResumeResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[24]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1728,7 +1816,7 @@ func (x *ResumeResponse) String() string {
 func (*ResumeResponse) ProtoMessage() {}
 
 func (x *ResumeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[24]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1741,7 +1829,7 @@ func (x *ResumeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeResponse.ProtoReflect.Descriptor instead.
 func (*ResumeResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{24}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ResumeResponse) GetTask() *Task {
@@ -1762,7 +1850,7 @@ type FailRequest struct {
 
 func (x *FailRequest) Reset() {
 	*x = FailRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[25]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1774,7 +1862,7 @@ func (x *FailRequest) String() string {
 func (*FailRequest) ProtoMessage() {}
 
 func (x *FailRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[25]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1787,7 +1875,7 @@ func (x *FailRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailRequest.ProtoReflect.Descriptor instead.
 func (*FailRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{25}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *FailRequest) GetId() string {
@@ -1820,7 +1908,7 @@ type FailResponse struct {
 
 func (x *FailResponse) Reset() {
 	*x = FailResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[26]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1832,7 +1920,7 @@ func (x *FailResponse) String() string {
 func (*FailResponse) ProtoMessage() {}
 
 func (x *FailResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[26]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1845,7 +1933,7 @@ func (x *FailResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailResponse.ProtoReflect.Descriptor instead.
 func (*FailResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{26}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *FailResponse) GetTask() *Task {
@@ -1872,7 +1960,7 @@ type RescheduleRequest struct {
 
 func (x *RescheduleRequest) Reset() {
 	*x = RescheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[27]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1884,7 +1972,7 @@ func (x *RescheduleRequest) String() string {
 func (*RescheduleRequest) ProtoMessage() {}
 
 func (x *RescheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[27]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1897,7 +1985,7 @@ func (x *RescheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RescheduleRequest.ProtoReflect.Descriptor instead.
 func (*RescheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{27}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *RescheduleRequest) GetId() string {
@@ -1964,7 +2052,7 @@ type RescheduleResponse struct {
 
 func (x *RescheduleResponse) Reset() {
 	*x = RescheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[28]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1976,7 +2064,7 @@ func (x *RescheduleResponse) String() string {
 func (*RescheduleResponse) ProtoMessage() {}
 
 func (x *RescheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[28]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1989,7 +2077,7 @@ func (x *RescheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RescheduleResponse.ProtoReflect.Descriptor instead.
 func (*RescheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{28}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *RescheduleResponse) GetTask() *Task {
@@ -2007,7 +2095,7 @@ type ListTypesRequest struct {
 
 func (x *ListTypesRequest) Reset() {
 	*x = ListTypesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[29]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2019,7 +2107,7 @@ func (x *ListTypesRequest) String() string {
 func (*ListTypesRequest) ProtoMessage() {}
 
 func (x *ListTypesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[29]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2032,7 +2120,7 @@ func (x *ListTypesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTypesRequest.ProtoReflect.Descriptor instead.
 func (*ListTypesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{29}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{30}
 }
 
 type ListTypesResponse struct {
@@ -2044,7 +2132,7 @@ type ListTypesResponse struct {
 
 func (x *ListTypesResponse) Reset() {
 	*x = ListTypesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[30]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2056,7 +2144,7 @@ func (x *ListTypesResponse) String() string {
 func (*ListTypesResponse) ProtoMessage() {}
 
 func (x *ListTypesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[30]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2069,7 +2157,7 @@ func (x *ListTypesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTypesResponse.ProtoReflect.Descriptor instead.
 func (*ListTypesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{30}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ListTypesResponse) GetTypes() []*Type {
@@ -2092,7 +2180,7 @@ type Type struct {
 
 func (x *Type) Reset() {
 	*x = Type{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[31]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2104,7 +2192,7 @@ func (x *Type) String() string {
 func (*Type) ProtoMessage() {}
 
 func (x *Type) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[31]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2117,7 +2205,7 @@ func (x *Type) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Type.ProtoReflect.Descriptor instead.
 func (*Type) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{31}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Type) GetName() string {
@@ -2164,7 +2252,7 @@ type PauseTypeRequest struct {
 
 func (x *PauseTypeRequest) Reset() {
 	*x = PauseTypeRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[32]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2176,7 +2264,7 @@ func (x *PauseTypeRequest) String() string {
 func (*PauseTypeRequest) ProtoMessage() {}
 
 func (x *PauseTypeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[32]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2189,7 +2277,7 @@ func (x *PauseTypeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseTypeRequest.ProtoReflect.Descriptor instead.
 func (*PauseTypeRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{32}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *PauseTypeRequest) GetType() string {
@@ -2207,7 +2295,7 @@ type PauseTypeResponse struct {
 
 func (x *PauseTypeResponse) Reset() {
 	*x = PauseTypeResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[33]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2219,7 +2307,7 @@ func (x *PauseTypeResponse) String() string {
 func (*PauseTypeResponse) ProtoMessage() {}
 
 func (x *PauseTypeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[33]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2232,7 +2320,7 @@ func (x *PauseTypeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseTypeResponse.ProtoReflect.Descriptor instead.
 func (*PauseTypeResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{33}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{34}
 }
 
 type ResumeTypeRequest struct {
@@ -2244,7 +2332,7 @@ type ResumeTypeRequest struct {
 
 func (x *ResumeTypeRequest) Reset() {
 	*x = ResumeTypeRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[34]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2256,7 +2344,7 @@ func (x *ResumeTypeRequest) String() string {
 func (*ResumeTypeRequest) ProtoMessage() {}
 
 func (x *ResumeTypeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[34]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2269,7 +2357,7 @@ func (x *ResumeTypeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeTypeRequest.ProtoReflect.Descriptor instead.
 func (*ResumeTypeRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{34}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ResumeTypeRequest) GetType() string {
@@ -2287,7 +2375,7 @@ type ResumeTypeResponse struct {
 
 func (x *ResumeTypeResponse) Reset() {
 	*x = ResumeTypeResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[35]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2299,7 +2387,7 @@ func (x *ResumeTypeResponse) String() string {
 func (*ResumeTypeResponse) ProtoMessage() {}
 
 func (x *ResumeTypeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[35]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2312,7 +2400,7 @@ func (x *ResumeTypeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeTypeResponse.ProtoReflect.Descriptor instead.
 func (*ResumeTypeResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{35}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{36}
 }
 
 type VersionRequest struct {
@@ -2323,7 +2411,7 @@ type VersionRequest struct {
 
 func (x *VersionRequest) Reset() {
 	*x = VersionRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[36]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2335,7 +2423,7 @@ func (x *VersionRequest) String() string {
 func (*VersionRequest) ProtoMessage() {}
 
 func (x *VersionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[36]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2348,7 +2436,7 @@ func (x *VersionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionRequest.ProtoReflect.Descriptor instead.
 func (*VersionRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{36}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{37}
 }
 
 type VersionResponse struct {
@@ -2364,7 +2452,7 @@ type VersionResponse struct {
 
 func (x *VersionResponse) Reset() {
 	*x = VersionResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[37]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2376,7 +2464,7 @@ func (x *VersionResponse) String() string {
 func (*VersionResponse) ProtoMessage() {}
 
 func (x *VersionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[37]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2389,7 +2477,7 @@ func (x *VersionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionResponse.ProtoReflect.Descriptor instead.
 func (*VersionResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{37}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *VersionResponse) GetVersion() string {
@@ -2457,7 +2545,7 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\breceipts\x18\x01 \x03(\v2\x16.taskengine.v1.ReceiptR\breceipts\"3\n" +
 	"\aReceipt\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
-	"\acreated\x18\x02 \x01(\bR\acreated\"\xb4\x06\n" +
+	"\acreated\x18\x02 \x01(\bR\acreated\"\x89\a\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04type\x18\x02 \x01(\tR\x04type\x12\x14\n" +
@@ -2483,10 +2571,19 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\apayload\x18\x11 \x01(\fR\apayload\x12\x16\n" +
 	"\x06result\x18\x12 \x01(\fR\x06result\x12\x14\n" +
 	"\x05error\x18\x13 \x01(\tR\x05error\x120\n" +
-	"\ahistory\x18\x14 \x03(\v2\x16.taskengine.v1.AttemptR\ahistory\x1a:\n" +
+	"\ahistory\x18\x14 \x03(\v2\x16.taskengine.v1.AttemptR\ahistory\x123\n" +
+	"\bprogress\x18\x15 \x01(\v2\x17.taskengine.v1.ProgressR\bprogress\x12\x1e\n" +
+	"\n" +
+	"checkpoint\x18\x16 \x01(\fR\n" +
+	"checkpoint\x1a:\n" +
 	"\fHeadersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xc3\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"z\n" +
+	"\bProgress\x12\x12\n" +
+	"\x04done\x18\x01 \x01(\x04R\x04done\x12\x14\n" +
+	"\x05total\x18\x02 \x01(\x04R\x05total\x12\x18\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\x12*\n" +
+	"\x02at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"\xc3\x01\n" +
 	"\aAttempt\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\rR\x06number\x129\n" +
 	"\n" +
@@ -2639,121 +2736,124 @@ func file_taskengine_v1_taskengine_proto_rawDescGZIP() []byte {
 	return file_taskengine_v1_taskengine_proto_rawDescData
 }
 
-var file_taskengine_v1_taskengine_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
+var file_taskengine_v1_taskengine_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
 var file_taskengine_v1_taskengine_proto_goTypes = []any{
 	(*NewTask)(nil),               // 0: taskengine.v1.NewTask
 	(*SubmitRequest)(nil),         // 1: taskengine.v1.SubmitRequest
 	(*SubmitResponse)(nil),        // 2: taskengine.v1.SubmitResponse
 	(*Receipt)(nil),               // 3: taskengine.v1.Receipt
 	(*Task)(nil),                  // 4: taskengine.v1.Task
-	(*Attempt)(nil),               // 5: taskengine.v1.Attempt
-	(*GetRequest)(nil),            // 6: taskengine.v1.GetRequest
-	(*GetResponse)(nil),           // 7: taskengine.v1.GetResponse
-	(*ListRequest)(nil),           // 8: taskengine.v1.ListRequest
-	(*ListResponse)(nil),          // 9: taskengine.v1.ListResponse
-	(*CountRequest)(nil),          // 10: taskengine.v1.CountRequest
-	(*CountResponse)(nil),         // 11: taskengine.v1.CountResponse
-	(*StateCount)(nil),            // 12: taskengine.v1.StateCount
-	(*WaitRequest)(nil),           // 13: taskengine.v1.WaitRequest
-	(*WaitResponse)(nil),          // 14: taskengine.v1.WaitResponse
-	(*WhyRequest)(nil),            // 15: taskengine.v1.WhyRequest
-	(*WhyResponse)(nil),           // 16: taskengine.v1.WhyResponse
-	(*Reason)(nil),                // 17: taskengine.v1.Reason
-	(*TaskLogsRequest)(nil),       // 18: taskengine.v1.TaskLogsRequest
-	(*TaskLogsResponse)(nil),      // 19: taskengine.v1.TaskLogsResponse
-	(*LogLine)(nil),               // 20: taskengine.v1.LogLine
-	(*CancelRequest)(nil),         // 21: taskengine.v1.CancelRequest
-	(*CancelResponse)(nil),        // 22: taskengine.v1.CancelResponse
-	(*ResumeRequest)(nil),         // 23: taskengine.v1.ResumeRequest
-	(*ResumeResponse)(nil),        // 24: taskengine.v1.ResumeResponse
-	(*FailRequest)(nil),           // 25: taskengine.v1.FailRequest
-	(*FailResponse)(nil),          // 26: taskengine.v1.FailResponse
-	(*RescheduleRequest)(nil),     // 27: taskengine.v1.RescheduleRequest
-	(*RescheduleResponse)(nil),    // 28: taskengine.v1.RescheduleResponse
-	(*ListTypesRequest)(nil),      // 29: taskengine.v1.ListTypesRequest
-	(*ListTypesResponse)(nil),     // 30: taskengine.v1.ListTypesResponse
-	(*Type)(nil),                  // 31: taskengine.v1.Type
-	(*PauseTypeRequest)(nil),      // 32: taskengine.v1.PauseTypeRequest
-	(*PauseTypeResponse)(nil),     // 33: taskengine.v1.PauseTypeResponse
-	(*ResumeTypeRequest)(nil),     // 34: taskengine.v1.ResumeTypeRequest
-	(*ResumeTypeResponse)(nil),    // 35: taskengine.v1.ResumeTypeResponse
-	(*VersionRequest)(nil),        // 36: taskengine.v1.VersionRequest
-	(*VersionResponse)(nil),       // 37: taskengine.v1.VersionResponse
-	nil,                           // 38: taskengine.v1.NewTask.HeadersEntry
-	nil,                           // 39: taskengine.v1.Task.HeadersEntry
-	(*timestamppb.Timestamp)(nil), // 40: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 41: google.protobuf.Duration
+	(*Progress)(nil),              // 5: taskengine.v1.Progress
+	(*Attempt)(nil),               // 6: taskengine.v1.Attempt
+	(*GetRequest)(nil),            // 7: taskengine.v1.GetRequest
+	(*GetResponse)(nil),           // 8: taskengine.v1.GetResponse
+	(*ListRequest)(nil),           // 9: taskengine.v1.ListRequest
+	(*ListResponse)(nil),          // 10: taskengine.v1.ListResponse
+	(*CountRequest)(nil),          // 11: taskengine.v1.CountRequest
+	(*CountResponse)(nil),         // 12: taskengine.v1.CountResponse
+	(*StateCount)(nil),            // 13: taskengine.v1.StateCount
+	(*WaitRequest)(nil),           // 14: taskengine.v1.WaitRequest
+	(*WaitResponse)(nil),          // 15: taskengine.v1.WaitResponse
+	(*WhyRequest)(nil),            // 16: taskengine.v1.WhyRequest
+	(*WhyResponse)(nil),           // 17: taskengine.v1.WhyResponse
+	(*Reason)(nil),                // 18: taskengine.v1.Reason
+	(*TaskLogsRequest)(nil),       // 19: taskengine.v1.TaskLogsRequest
+	(*TaskLogsResponse)(nil),      // 20: taskengine.v1.TaskLogsResponse
+	(*LogLine)(nil),               // 21: taskengine.v1.LogLine
+	(*CancelRequest)(nil),         // 22: taskengine.v1.CancelRequest
+	(*CancelResponse)(nil),        // 23: taskengine.v1.CancelResponse
+	(*ResumeRequest)(nil),         // 24: taskengine.v1.ResumeRequest
+	(*ResumeResponse)(nil),        // 25: taskengine.v1.ResumeResponse
+	(*FailRequest)(nil),           // 26: taskengine.v1.FailRequest
+	(*FailResponse)(nil),          // 27: taskengine.v1.FailResponse
+	(*RescheduleRequest)(nil),     // 28: taskengine.v1.RescheduleRequest
+	(*RescheduleResponse)(nil),    // 29: taskengine.v1.RescheduleResponse
+	(*ListTypesRequest)(nil),      // 30: taskengine.v1.ListTypesRequest
+	(*ListTypesResponse)(nil),     // 31: taskengine.v1.ListTypesResponse
+	(*Type)(nil),                  // 32: taskengine.v1.Type
+	(*PauseTypeRequest)(nil),      // 33: taskengine.v1.PauseTypeRequest
+	(*PauseTypeResponse)(nil),     // 34: taskengine.v1.PauseTypeResponse
+	(*ResumeTypeRequest)(nil),     // 35: taskengine.v1.ResumeTypeRequest
+	(*ResumeTypeResponse)(nil),    // 36: taskengine.v1.ResumeTypeResponse
+	(*VersionRequest)(nil),        // 37: taskengine.v1.VersionRequest
+	(*VersionResponse)(nil),       // 38: taskengine.v1.VersionResponse
+	nil,                           // 39: taskengine.v1.NewTask.HeadersEntry
+	nil,                           // 40: taskengine.v1.Task.HeadersEntry
+	(*timestamppb.Timestamp)(nil), // 41: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 42: google.protobuf.Duration
 }
 var file_taskengine_v1_taskengine_proto_depIdxs = []int32{
-	40, // 0: taskengine.v1.NewTask.at:type_name -> google.protobuf.Timestamp
-	41, // 1: taskengine.v1.NewTask.in:type_name -> google.protobuf.Duration
-	40, // 2: taskengine.v1.NewTask.expires_at:type_name -> google.protobuf.Timestamp
-	38, // 3: taskengine.v1.NewTask.headers:type_name -> taskengine.v1.NewTask.HeadersEntry
+	41, // 0: taskengine.v1.NewTask.at:type_name -> google.protobuf.Timestamp
+	42, // 1: taskengine.v1.NewTask.in:type_name -> google.protobuf.Duration
+	41, // 2: taskengine.v1.NewTask.expires_at:type_name -> google.protobuf.Timestamp
+	39, // 3: taskengine.v1.NewTask.headers:type_name -> taskengine.v1.NewTask.HeadersEntry
 	0,  // 4: taskengine.v1.SubmitRequest.tasks:type_name -> taskengine.v1.NewTask
 	3,  // 5: taskengine.v1.SubmitResponse.receipts:type_name -> taskengine.v1.Receipt
-	39, // 6: taskengine.v1.Task.headers:type_name -> taskengine.v1.Task.HeadersEntry
-	40, // 7: taskengine.v1.Task.created_at:type_name -> google.protobuf.Timestamp
-	40, // 8: taskengine.v1.Task.ready_at:type_name -> google.protobuf.Timestamp
-	40, // 9: taskengine.v1.Task.next_event_at:type_name -> google.protobuf.Timestamp
-	40, // 10: taskengine.v1.Task.expires_at:type_name -> google.protobuf.Timestamp
-	40, // 11: taskengine.v1.Task.started_at:type_name -> google.protobuf.Timestamp
-	40, // 12: taskengine.v1.Task.updated_at:type_name -> google.protobuf.Timestamp
-	5,  // 13: taskengine.v1.Task.history:type_name -> taskengine.v1.Attempt
-	40, // 14: taskengine.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
-	40, // 15: taskengine.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
-	4,  // 16: taskengine.v1.GetResponse.task:type_name -> taskengine.v1.Task
-	4,  // 17: taskengine.v1.ListResponse.tasks:type_name -> taskengine.v1.Task
-	12, // 18: taskengine.v1.CountResponse.counts:type_name -> taskengine.v1.StateCount
-	41, // 19: taskengine.v1.WaitRequest.timeout:type_name -> google.protobuf.Duration
-	4,  // 20: taskengine.v1.WaitResponse.tasks:type_name -> taskengine.v1.Task
-	4,  // 21: taskengine.v1.WhyResponse.task:type_name -> taskengine.v1.Task
-	17, // 22: taskengine.v1.WhyResponse.reasons:type_name -> taskengine.v1.Reason
-	40, // 23: taskengine.v1.Reason.until:type_name -> google.protobuf.Timestamp
-	41, // 24: taskengine.v1.TaskLogsRequest.timeout:type_name -> google.protobuf.Duration
-	20, // 25: taskengine.v1.TaskLogsResponse.lines:type_name -> taskengine.v1.LogLine
-	40, // 26: taskengine.v1.LogLine.time:type_name -> google.protobuf.Timestamp
-	4,  // 27: taskengine.v1.CancelResponse.task:type_name -> taskengine.v1.Task
-	4,  // 28: taskengine.v1.ResumeResponse.task:type_name -> taskengine.v1.Task
-	4,  // 29: taskengine.v1.FailResponse.task:type_name -> taskengine.v1.Task
-	40, // 30: taskengine.v1.RescheduleRequest.at:type_name -> google.protobuf.Timestamp
-	41, // 31: taskengine.v1.RescheduleRequest.in:type_name -> google.protobuf.Duration
-	4,  // 32: taskengine.v1.RescheduleResponse.task:type_name -> taskengine.v1.Task
-	31, // 33: taskengine.v1.ListTypesResponse.types:type_name -> taskengine.v1.Type
-	1,  // 34: taskengine.v1.TaskService.Submit:input_type -> taskengine.v1.SubmitRequest
-	6,  // 35: taskengine.v1.TaskService.Get:input_type -> taskengine.v1.GetRequest
-	8,  // 36: taskengine.v1.TaskService.List:input_type -> taskengine.v1.ListRequest
-	10, // 37: taskengine.v1.TaskService.Count:input_type -> taskengine.v1.CountRequest
-	13, // 38: taskengine.v1.TaskService.Wait:input_type -> taskengine.v1.WaitRequest
-	15, // 39: taskengine.v1.TaskService.Why:input_type -> taskengine.v1.WhyRequest
-	18, // 40: taskengine.v1.TaskService.TaskLogs:input_type -> taskengine.v1.TaskLogsRequest
-	21, // 41: taskengine.v1.TaskService.Cancel:input_type -> taskengine.v1.CancelRequest
-	23, // 42: taskengine.v1.TaskService.Resume:input_type -> taskengine.v1.ResumeRequest
-	25, // 43: taskengine.v1.TaskService.Fail:input_type -> taskengine.v1.FailRequest
-	27, // 44: taskengine.v1.TaskService.Reschedule:input_type -> taskengine.v1.RescheduleRequest
-	29, // 45: taskengine.v1.TaskService.ListTypes:input_type -> taskengine.v1.ListTypesRequest
-	32, // 46: taskengine.v1.TaskService.PauseType:input_type -> taskengine.v1.PauseTypeRequest
-	34, // 47: taskengine.v1.TaskService.ResumeType:input_type -> taskengine.v1.ResumeTypeRequest
-	36, // 48: taskengine.v1.TaskService.Version:input_type -> taskengine.v1.VersionRequest
-	2,  // 49: taskengine.v1.TaskService.Submit:output_type -> taskengine.v1.SubmitResponse
-	7,  // 50: taskengine.v1.TaskService.Get:output_type -> taskengine.v1.GetResponse
-	9,  // 51: taskengine.v1.TaskService.List:output_type -> taskengine.v1.ListResponse
-	11, // 52: taskengine.v1.TaskService.Count:output_type -> taskengine.v1.CountResponse
-	14, // 53: taskengine.v1.TaskService.Wait:output_type -> taskengine.v1.WaitResponse
-	16, // 54: taskengine.v1.TaskService.Why:output_type -> taskengine.v1.WhyResponse
-	19, // 55: taskengine.v1.TaskService.TaskLogs:output_type -> taskengine.v1.TaskLogsResponse
-	22, // 56: taskengine.v1.TaskService.Cancel:output_type -> taskengine.v1.CancelResponse
-	24, // 57: taskengine.v1.TaskService.Resume:output_type -> taskengine.v1.ResumeResponse
-	26, // 58: taskengine.v1.TaskService.Fail:output_type -> taskengine.v1.FailResponse
-	28, // 59: taskengine.v1.TaskService.Reschedule:output_type -> taskengine.v1.RescheduleResponse
-	30, // 60: taskengine.v1.TaskService.ListTypes:output_type -> taskengine.v1.ListTypesResponse
-	33, // 61: taskengine.v1.TaskService.PauseType:output_type -> taskengine.v1.PauseTypeResponse
-	35, // 62: taskengine.v1.TaskService.ResumeType:output_type -> taskengine.v1.ResumeTypeResponse
-	37, // 63: taskengine.v1.TaskService.Version:output_type -> taskengine.v1.VersionResponse
-	49, // [49:64] is the sub-list for method output_type
-	34, // [34:49] is the sub-list for method input_type
-	34, // [34:34] is the sub-list for extension type_name
-	34, // [34:34] is the sub-list for extension extendee
-	0,  // [0:34] is the sub-list for field type_name
+	40, // 6: taskengine.v1.Task.headers:type_name -> taskengine.v1.Task.HeadersEntry
+	41, // 7: taskengine.v1.Task.created_at:type_name -> google.protobuf.Timestamp
+	41, // 8: taskengine.v1.Task.ready_at:type_name -> google.protobuf.Timestamp
+	41, // 9: taskengine.v1.Task.next_event_at:type_name -> google.protobuf.Timestamp
+	41, // 10: taskengine.v1.Task.expires_at:type_name -> google.protobuf.Timestamp
+	41, // 11: taskengine.v1.Task.started_at:type_name -> google.protobuf.Timestamp
+	41, // 12: taskengine.v1.Task.updated_at:type_name -> google.protobuf.Timestamp
+	6,  // 13: taskengine.v1.Task.history:type_name -> taskengine.v1.Attempt
+	5,  // 14: taskengine.v1.Task.progress:type_name -> taskengine.v1.Progress
+	41, // 15: taskengine.v1.Progress.at:type_name -> google.protobuf.Timestamp
+	41, // 16: taskengine.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
+	41, // 17: taskengine.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
+	4,  // 18: taskengine.v1.GetResponse.task:type_name -> taskengine.v1.Task
+	4,  // 19: taskengine.v1.ListResponse.tasks:type_name -> taskengine.v1.Task
+	13, // 20: taskengine.v1.CountResponse.counts:type_name -> taskengine.v1.StateCount
+	42, // 21: taskengine.v1.WaitRequest.timeout:type_name -> google.protobuf.Duration
+	4,  // 22: taskengine.v1.WaitResponse.tasks:type_name -> taskengine.v1.Task
+	4,  // 23: taskengine.v1.WhyResponse.task:type_name -> taskengine.v1.Task
+	18, // 24: taskengine.v1.WhyResponse.reasons:type_name -> taskengine.v1.Reason
+	41, // 25: taskengine.v1.Reason.until:type_name -> google.protobuf.Timestamp
+	42, // 26: taskengine.v1.TaskLogsRequest.timeout:type_name -> google.protobuf.Duration
+	21, // 27: taskengine.v1.TaskLogsResponse.lines:type_name -> taskengine.v1.LogLine
+	41, // 28: taskengine.v1.LogLine.time:type_name -> google.protobuf.Timestamp
+	4,  // 29: taskengine.v1.CancelResponse.task:type_name -> taskengine.v1.Task
+	4,  // 30: taskengine.v1.ResumeResponse.task:type_name -> taskengine.v1.Task
+	4,  // 31: taskengine.v1.FailResponse.task:type_name -> taskengine.v1.Task
+	41, // 32: taskengine.v1.RescheduleRequest.at:type_name -> google.protobuf.Timestamp
+	42, // 33: taskengine.v1.RescheduleRequest.in:type_name -> google.protobuf.Duration
+	4,  // 34: taskengine.v1.RescheduleResponse.task:type_name -> taskengine.v1.Task
+	32, // 35: taskengine.v1.ListTypesResponse.types:type_name -> taskengine.v1.Type
+	1,  // 36: taskengine.v1.TaskService.Submit:input_type -> taskengine.v1.SubmitRequest
+	7,  // 37: taskengine.v1.TaskService.Get:input_type -> taskengine.v1.GetRequest
+	9,  // 38: taskengine.v1.TaskService.List:input_type -> taskengine.v1.ListRequest
+	11, // 39: taskengine.v1.TaskService.Count:input_type -> taskengine.v1.CountRequest
+	14, // 40: taskengine.v1.TaskService.Wait:input_type -> taskengine.v1.WaitRequest
+	16, // 41: taskengine.v1.TaskService.Why:input_type -> taskengine.v1.WhyRequest
+	19, // 42: taskengine.v1.TaskService.TaskLogs:input_type -> taskengine.v1.TaskLogsRequest
+	22, // 43: taskengine.v1.TaskService.Cancel:input_type -> taskengine.v1.CancelRequest
+	24, // 44: taskengine.v1.TaskService.Resume:input_type -> taskengine.v1.ResumeRequest
+	26, // 45: taskengine.v1.TaskService.Fail:input_type -> taskengine.v1.FailRequest
+	28, // 46: taskengine.v1.TaskService.Reschedule:input_type -> taskengine.v1.RescheduleRequest
+	30, // 47: taskengine.v1.TaskService.ListTypes:input_type -> taskengine.v1.ListTypesRequest
+	33, // 48: taskengine.v1.TaskService.PauseType:input_type -> taskengine.v1.PauseTypeRequest
+	35, // 49: taskengine.v1.TaskService.ResumeType:input_type -> taskengine.v1.ResumeTypeRequest
+	37, // 50: taskengine.v1.TaskService.Version:input_type -> taskengine.v1.VersionRequest
+	2,  // 51: taskengine.v1.TaskService.Submit:output_type -> taskengine.v1.SubmitResponse
+	8,  // 52: taskengine.v1.TaskService.Get:output_type -> taskengine.v1.GetResponse
+	10, // 53: taskengine.v1.TaskService.List:output_type -> taskengine.v1.ListResponse
+	12, // 54: taskengine.v1.TaskService.Count:output_type -> taskengine.v1.CountResponse
+	15, // 55: taskengine.v1.TaskService.Wait:output_type -> taskengine.v1.WaitResponse
+	17, // 56: taskengine.v1.TaskService.Why:output_type -> taskengine.v1.WhyResponse
+	20, // 57: taskengine.v1.TaskService.TaskLogs:output_type -> taskengine.v1.TaskLogsResponse
+	23, // 58: taskengine.v1.TaskService.Cancel:output_type -> taskengine.v1.CancelResponse
+	25, // 59: taskengine.v1.TaskService.Resume:output_type -> taskengine.v1.ResumeResponse
+	27, // 60: taskengine.v1.TaskService.Fail:output_type -> taskengine.v1.FailResponse
+	29, // 61: taskengine.v1.TaskService.Reschedule:output_type -> taskengine.v1.RescheduleResponse
+	31, // 62: taskengine.v1.TaskService.ListTypes:output_type -> taskengine.v1.ListTypesResponse
+	34, // 63: taskengine.v1.TaskService.PauseType:output_type -> taskengine.v1.PauseTypeResponse
+	36, // 64: taskengine.v1.TaskService.ResumeType:output_type -> taskengine.v1.ResumeTypeResponse
+	38, // 65: taskengine.v1.TaskService.Version:output_type -> taskengine.v1.VersionResponse
+	51, // [51:66] is the sub-list for method output_type
+	36, // [36:51] is the sub-list for method input_type
+	36, // [36:36] is the sub-list for extension type_name
+	36, // [36:36] is the sub-list for extension extendee
+	0,  // [0:36] is the sub-list for field type_name
 }
 
 func init() { file_taskengine_v1_taskengine_proto_init() }
@@ -2765,7 +2865,7 @@ func file_taskengine_v1_taskengine_proto_init() {
 		(*NewTask_Payload)(nil),
 		(*NewTask_Text)(nil),
 	}
-	file_taskengine_v1_taskengine_proto_msgTypes[27].OneofWrappers = []any{
+	file_taskengine_v1_taskengine_proto_msgTypes[28].OneofWrappers = []any{
 		(*RescheduleRequest_At)(nil),
 		(*RescheduleRequest_In)(nil),
 	}
@@ -2775,7 +2875,7 @@ func file_taskengine_v1_taskengine_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_taskengine_v1_taskengine_proto_rawDesc), len(file_taskengine_v1_taskengine_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   40,
+			NumMessages:   41,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
