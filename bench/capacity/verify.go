@@ -4,6 +4,7 @@ import (
 	"context"
 	"embed"
 	"fmt"
+	"maps"
 	"math"
 	"path"
 	"slices"
@@ -23,7 +24,8 @@ type Checked struct {
 	Measured  Figures            `json:"measured"` // medians of the runs
 	Runs      []Figures          `json:"runs"`
 	Foreign   []float64          `json:"foreign_cores"` // of each run: what others used of the machine
-	Errors    map[string]float64 `json:"errors"`        // by quantity: how far off the prediction is, as a share
+	Errors    map[string]float64 `json:"errors"`        // by quantity: how far the prediction is off the median, as a share
+	Beyond    map[string]float64 `json:"beyond"`        // by quantity: how far it is outside of what the runs were, as a share
 }
 
 // Quantities are the names of the errors of [Checked], in the order to show them in.
@@ -89,7 +91,7 @@ func Verify(ctx context.Context, c *Curves, o Checking) ([]Checked, error) {
 
 // check predicts a load and runs it.
 func (c *Curves) check(ctx context.Context, name string, o Checking) (Checked, error) {
-	checked := Checked{Load: name, Errors: map[string]float64{}}
+	checked := Checked{Load: name}
 	load, err := builtIn(name)
 	if err != nil {
 		return checked, err
@@ -111,13 +113,35 @@ func (c *Curves) check(ctx context.Context, name string, o Checking) (Checked, e
 		checked.Foreign = append(checked.Foreign, f.foreign)
 	}
 	checked.Predicted, checked.Measured = median(predicted), median(checked.Runs)
-	want := quantities(checked.Measured)
-	for i, got := range quantities(checked.Predicted) {
-		if want[i] > 0 {
-			checked.Errors[Quantities()[i]] = math.Abs(got-want[i]) / want[i]
+	checked.compare()
+	return checked, nil
+}
+
+// compare fills in the errors. A prediction that lies between two runs of the same load is
+// as right as it can be: no other would be nearer to both.
+func (c *Checked) compare() {
+	c.Errors, c.Beyond = make(map[string]float64), make(map[string]float64)
+	want := quantities(c.Measured)
+	for i, got := range quantities(c.Predicted) {
+		least, most := want[i], want[i]
+		for _, run := range c.Runs {
+			v := quantities(run)[i]
+			least, most = min(least, v), max(most, v)
+		}
+		if least <= 0 {
+			continue
+		}
+		name := Quantities()[i]
+		c.Errors[name] = math.Abs(got-want[i]) / want[i]
+		switch {
+		case got < least:
+			c.Beyond[name] = (least - got) / least
+		case got > most:
+			c.Beyond[name] = (got - most) / most
+		default:
+			c.Beyond[name] = 0
 		}
 	}
-	return checked, nil
 }
 
 // builtIn reads one of the loads of the program.
@@ -157,13 +181,21 @@ func middle(vs []float64) float64 {
 	return vs[len(vs)/2]
 }
 
-// Error returns the median and the worst of all errors of all loads.
+// Error returns the median and the worst of all errors of all loads, against the medians
+// of the runs.
 func Error(all []Checked) (med, worst float64) {
+	return ofAll(all, func(c Checked) map[string]float64 { return c.Errors })
+}
+
+// ErrorBeyond returns the same of how far predictions were outside of what the runs were.
+func ErrorBeyond(all []Checked) (med, worst float64) {
+	return ofAll(all, func(c Checked) map[string]float64 { return c.Beyond })
+}
+
+func ofAll(all []Checked, errors func(Checked) map[string]float64) (med, worst float64) {
 	var es []float64
 	for _, c := range all {
-		for _, e := range c.Errors {
-			es = append(es, e)
-		}
+		es = slices.AppendSeq(es, maps.Values(errors(c)))
 	}
 	if len(es) == 0 {
 		return 0, 0

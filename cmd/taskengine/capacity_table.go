@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/taskengine/taskengine/bench/capacity"
@@ -85,13 +86,16 @@ func perNode(x *capacity.Answer, s string) string {
 // showChecked shows predictions beside what was measured.
 func (a *app) showChecked(all []capacity.Checked) error {
 	median, worst := capacity.Error(all)
+	medianBeyond, worstBeyond := capacity.ErrorBeyond(all)
 	if a.json() {
 		for _, c := range all {
 			if err := a.printJSON(c); err != nil {
 				return err
 			}
 		}
-		return a.printJSON(map[string]float64{"median_error": median, "worst_error": worst})
+		return a.printJSON(map[string]float64{
+			"median_error": median, "worst_error": worst, "median_beyond": medianBeyond, "worst_beyond": worstBeyond,
+		})
 	}
 	var rows [][]string
 	for _, c := range all {
@@ -104,23 +108,27 @@ func (a *app) showChecked(all []capacity.Checked) error {
 			plain(c.Predicted.CPU) + " / " + plain(c.Measured.CPU), grouped(c.Predicted.Commits) + " / " + grouped(c.Measured.Commits),
 			humanBytes(c.Predicted.Bytes) + " / " + humanBytes(c.Measured.Bytes),
 		}
-		errs := ""
+		var errs, beyond []string
 		for _, q := range capacity.Quantities() {
-			e, known := c.Errors[q]
-			if errs != "" {
-				errs += " "
-			}
-			if errs += "-"; known {
-				errs = errs[:len(errs)-1] + percent(e)
-			}
+			errs = append(errs, share(c.Errors, q))
+			beyond = append(beyond, share(c.Beyond, q))
 		}
-		rows = append(rows, append(row, errs, plain(foreign)))
+		rows = append(rows, append(row, strings.Join(errs, " "), strings.Join(beyond, " "), plain(foreign)))
 	}
-	if err := a.printTable([]string{"LOAD", "START P50", "START P99", "CORES", "COMMITS/S", "BYTES/S", "ERRORS", "OTHERS' CORES"}, rows); err != nil {
+	if err := a.printTable([]string{"LOAD", "START P50", "START P99", "CORES", "COMMITS/S", "BYTES/S", "ERRORS", "BEYOND THE RUNS", "OTHERS' CORES"}, rows); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(a.stdout, "\npredicted / measured; errors in the order of the columns: median %s, worst %s\n", percent(median), percent(worst))
+	_, err := fmt.Fprintf(a.stdout, "\npredicted / measured, the median of the runs. Errors, in the order of the columns: median %s, worst %s;\noutside of what the runs of a load were: median %s, worst %s\n",
+		percent(median), percent(worst), percent(medianBeyond), percent(worstBeyond))
 	return err
+}
+
+// share shows one of the errors, if there is one.
+func share(errors map[string]float64, quantity string) string {
+	if e, known := errors[quantity]; known {
+		return percent(e)
+	}
+	return "-"
 }
 
 func percent(share float64) string { return fmt.Sprintf("%.0f%%", 100*share) }
