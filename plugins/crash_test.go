@@ -295,6 +295,20 @@ func hostUntilKilled() {
 // forkTo names the file to which the handler of a host writes what it has started.
 const forkTo = "PLUGINS_TEST_FORK_TO"
 
+// forked reads what a handler of the type fork has written to a file.
+func forked(t *testing.T, file string) (handler, child, runaway int, caged bool) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fmt.Sscan(string(text), &handler, &child, &runaway, &caged); err != nil {
+		t.Fatalf("%q: %v", text, err)
+	}
+	t.Logf("the handler is in a control group of its own: %t", caged)
+	return handler, child, runaway, caged
+}
+
 func TestAKilledHostLeavesNoGrandchild(t *testing.T) {
 	c := self(t, "handlers")
 	file := filepath.Join(t.TempDir(), "pids")
@@ -305,16 +319,7 @@ func TestAKilledHostLeavesNoGrandchild(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "the grandchildren", func() bool { _, err := os.Stat(file); return err == nil })
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var handler, child, runaway int
-	var caged bool
-	if _, err := fmt.Sscan(string(text), &handler, &child, &runaway, &caged); err != nil {
-		t.Fatalf("%q: %v", text, err)
-	}
-	t.Logf("the handler is in a control group of its own: %t", caged)
+	handler, child, runaway, caged := forked(t, file)
 	for _, pid := range []int{handler, child, runaway} {
 		if !alive(pid) {
 			t.Fatalf("process %d should live", pid)
@@ -334,16 +339,7 @@ func TestWhatLeavesTheProcessGroupEndsWithTheHandlerAllTheSame(t *testing.T) {
 	h := start(t, self(t, "handlers"))
 	file := filepath.Join(t.TempDir(), "pids")
 	must(t, h, "fork", file)
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var handler, child, runaway int
-	var caged bool
-	if _, err := fmt.Sscan(string(text), &handler, &child, &runaway, &caged); err != nil {
-		t.Fatalf("%q: %v", text, err)
-	}
-	t.Logf("the handler is in a control group of its own: %t", caged)
+	_, child, runaway, caged := forked(t, file)
 	if err := h.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}

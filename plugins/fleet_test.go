@@ -25,6 +25,31 @@ func numbered(typ, payload string, n int) *task.Task {
 	return t
 }
 
+// keepBusy has n tasks of a type run at a time, all of which must succeed, until stop is
+// called, which waits for them.
+func keepBusy(t *testing.T, h *Host, typ string, n int, each func(result []byte)) (stop func()) {
+	over := make(chan struct{})
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() {
+			for {
+				select {
+				case <-over:
+					return
+				default:
+				}
+				result, err := h.Handle(context.Background(), numbered(typ, "", i))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				each(result)
+			}
+		})
+	}
+	return func() { close(over); wg.Wait() }
+}
+
 func TestThereAreAsManyProcessesAsTasksNeed(t *testing.T) {
 	c := self(t, "handlers")
 	c.Slots, c.MinProcesses, c.MaxProcesses, c.Idle = 2, 1, 3, 50*time.Millisecond
@@ -93,29 +118,10 @@ func TestAProcessIsReplacedWithoutAGap(t *testing.T) {
 			c := self(t, "handlers")
 			wear(&c)
 			h := start(t, c)
-			stop := make(chan struct{})
-			var wg sync.WaitGroup
 			var pids sync.Map
-			for n := range 20 {
-				wg.Go(func() {
-					for {
-						select {
-						case <-stop:
-							return
-						default:
-						}
-						pid, err := h.Handle(context.Background(), numbered("pid", "", n))
-						if err != nil {
-							t.Error(err)
-							return
-						}
-						pids.Store(string(pid), true)
-					}
-				})
-			}
+			stop := keepBusy(t, h, "pid", 20, func(pid []byte) { pids.Store(string(pid), true) })
 			eventually(t, "five processes, one after the other", func() bool { return h.Status().Starts >= 5 })
-			close(stop)
-			wg.Wait()
+			stop()
 			n := 0
 			pids.Range(func(_, _ any) bool { n++; return true })
 			if st := h.Status(); n < 3 || st.Crashes != 0 || len(st.Processes) > 2 {
@@ -205,25 +211,8 @@ func TestTasksThatAProcessDiedUnderAreTriedAlone(t *testing.T) {
 func TestReloadFailsNoTask(t *testing.T) {
 	c := self(t, "handlers")
 	h := start(t, c)
-	stop := make(chan struct{})
-	var wg sync.WaitGroup
 	var done atomic.Int64
-	for n := range 50 {
-		wg.Go(func() {
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-				}
-				if _, err := h.Handle(context.Background(), numbered("env", "", n)); err != nil {
-					t.Error(err)
-					return
-				}
-				done.Add(1)
-			}
-		})
-	}
+	stop := keepBusy(t, h, "env", 50, func([]byte) { done.Add(1) })
 	old := h.Status().PID
 	for i := range 5 {
 		c.Env = append(slices.Clone(self(t, "handlers").Env), fmt.Sprintf("GENERATION=%d", i))
@@ -246,8 +235,7 @@ func TestReloadFailsNoTask(t *testing.T) {
 	if err := h.Reload(t.Context(), Config{Name: "other", Command: c.Command}); err == nil || !strings.Contains(err.Error(), "name") {
 		t.Errorf("another name: %v", err)
 	}
-	close(stop)
-	wg.Wait()
+	stop()
 	eventually(t, "the end of the old ones", func() bool { return len(h.Status().Processes) == 1 && !alive(old) })
 	if st := h.Status(); st.Crashes != 0 {
 		t.Errorf("%+v", st)
