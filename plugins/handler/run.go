@@ -20,10 +20,11 @@ type run struct {
 	shift    *shift
 	says     says // guarded by the mutex of the shift
 
-	mu   sync.Mutex
-	ctx  context.Context         // guarded by mu: nil until somebody asks for it
-	end  context.CancelCauseFunc // guarded by mu: of ctx
-	over bool                    // guarded by mu: the handler has returned
+	mu     sync.Mutex
+	ctx    context.Context         // guarded by mu: nil until somebody asks for it
+	end    context.CancelCauseFunc // guarded by mu: of ctx
+	extras *extras                 // guarded by mu: nil if there are none
+	over   bool                    // guarded by mu: the handler has returned
 }
 
 var _ context.Context = (*run)(nil)
@@ -43,15 +44,17 @@ func (r *run) stop(cause error) {
 	end(cause)
 }
 
-// finish ends the context because the handler has returned.
-func (r *run) finish() {
+// finish ends the context because the handler has returned, and returns what goes with
+// its answer.
+func (r *run) finish() *extras {
 	r.mu.Lock()
 	r.over = true
-	end := r.end
+	end, x := r.end, r.extras
 	r.mu.Unlock()
 	if end != nil {
 		end(nil)
 	}
+	return x
 }
 
 // made returns the context that stands behind r, and how to end it.
@@ -85,7 +88,8 @@ func (r *run) Err() error { ctx, _ := r.made(); return ctx.Err() }
 // Value implements [context.Context]. Package context finds by it what the context ended
 // for, and what to end together with it.
 func (r *run) Value(key any) any {
-	if key == (task.ReporterKey{}) {
+	switch key.(type) {
+	case task.ReporterKey, runKey:
 		return r
 	}
 	ctx, _ := r.made()

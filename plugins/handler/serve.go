@@ -29,7 +29,7 @@ type Func = task.HandlerFunc
 type Program struct {
 	Handlers Handlers
 	Version  string // of the program, shown to people
-	Slots    int    // how many tasks at once unless the host says so; default 64
+	Slots    int    // how many tasks at once unless the host says so; default 64, or as many as the largest batch
 }
 
 // Serve serves the handlers until the host ends the process or goes away. It must be
@@ -54,6 +54,9 @@ func (p Program) Serve() {
 func (p Program) serve() error {
 	if p.Slots <= 0 {
 		p.Slots = defaultSlots
+		for _, b := range batchesOf(p.Handlers) {
+			p.Slots = max(p.Slots, b.size)
+		}
 	}
 	if len(p.Handlers) == 0 {
 		return errors.New("the program serves no task type")

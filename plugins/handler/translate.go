@@ -20,12 +20,18 @@ func fillIn(t *task.Task, run *wire.Run) {
 	copy(t.ID[:], run.GetTaskId())
 }
 
-// finishOf makes the answer to a run of what came of it.
-func finishOf(runID uint64, v task.Verdict, maxResult uint64) *wire.Finish {
+// finishOf makes the answer to a run of what came of it, and of what goes with that, which
+// may be nil.
+func finishOf(runID uint64, v task.Verdict, x *extras, maxResult uint64) *wire.Finish {
 	f := &wire.Finish{RunId: runID}
 	if maxResult > 0 && uint64(len(v.Result)) > maxResult {
-		v = task.VerdictOf(nil, task.Permanent(task.WithClass("result_too_large",
-			fmt.Errorf("the result has %d bytes, the host takes %d", len(v.Result), maxResult))))
+		v = task.VerdictOf(nil, tooLarge("the result has", len(v.Result), maxResult))
+	}
+	if x != nil {
+		v = x.settle(v, maxResult)
+		if v.Outcome == task.Completed {
+			f.Children, f.Signals = x.children, x.signals
+		}
 	}
 	switch {
 	case v.Outcome == task.Completed && v.Again.IsZero():
@@ -45,6 +51,10 @@ func finishOf(runID uint64, v task.Verdict, maxResult uint64) *wire.Finish {
 		f.Outcome = &wire.Finish_Error{Error: e}
 	}
 	return f
+}
+
+func tooLarge(what string, n int, most uint64) error {
+	return task.Permanent(task.WithClass("result_too_large", fmt.Errorf("%s %d bytes, the host takes %d", what, n, most)))
 }
 
 // ceilMicros rounds up: a delay asked for is never cut short.

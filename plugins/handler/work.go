@@ -52,7 +52,8 @@ func (w *worker) Work(stream grpc.BidiStreamingServer[wire.ToHandler, wire.FromH
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	s := &shift{
-		features: features(welcome), handlers: w.program.Handlers, slots: slots, ctx: ctx, maxResult: welcome.GetMaxResultBytes(),
+		features: features(welcome), handlers: w.program.Handlers, batches: batchesOf(w.program.Handlers),
+		slots: slots, ctx: ctx, maxResult: welcome.GetMaxResultBytes(),
 		wake: make(chan struct{}, 1), running: make(map[uint64]*run, slots),
 	}
 	s.crew = crew.New(s.work)
@@ -92,6 +93,7 @@ const Version = "1.0.0"
 // shift is what the worker does on its stream.
 type shift struct {
 	handlers  Handlers
+	batches   []*batch // among handlers
 	slots     int
 	maxResult uint64
 	features  map[string]bool  // that the host serves
@@ -118,6 +120,9 @@ func (s *shift) receive(stream grpc.BidiStreamingServer[wire.ToHandler, wire.Fro
 		for _, c := range frame.GetCancels() {
 			s.stop(c)
 		}
+		if frame.GetDrain() != nil {
+			s.gather(nil, true)
+		}
 		if n := frame.GetPing(); n != 0 {
 			s.mu.Lock()
 			s.pong = n
@@ -133,6 +138,7 @@ func (s *shift) begin(runs []*wire.Run) {
 		return
 	}
 	admitted := make([]*run, 0, len(runs))
+	var gathered []*run
 	s.mu.Lock()
 	for _, w := range runs {
 		h := s.handlers[w.GetType()]
@@ -144,15 +150,49 @@ func (s *shift) begin(runs []*wire.Run) {
 		default:
 			r := newRun(w, h, s)
 			s.running[r.id] = r
-			admitted = append(admitted, r)
+			if _, ok := h.(*batch); ok {
+				gathered = append(gathered, r)
+			} else {
+				admitted = append(admitted, r)
+			}
 		}
 	}
-	s.runs.Add(len(admitted))
+	begun := len(admitted) + len(gathered)
+	s.runs.Add(begun)
+	full := len(s.running) >= s.slots
 	s.mu.Unlock()
-	if len(admitted) < len(runs) {
+	if begun < len(runs) {
 		s.notify()
 	}
 	s.crew.Add(admitted...)
+	s.gather(gathered, full)
+}
+
+// gather has runs take part in batches. If they are the last that can come, because there
+// is no slot left or the host says so, none waits for others.
+func (s *shift) gather(runs []*run, last bool) {
+	for _, b := range s.batches {
+		var members []*member
+		for _, r := range runs {
+			if r.handler == task.Handler(b) {
+				members = append(members, &member{ctx: r, task: &r.task, answer: func(o Outcome) {
+					s.conclude(r, func() ([]byte, error) { return o.Result, o.Err })
+				}})
+			}
+		}
+		b.add(last, members...)
+	}
+}
+
+// batchesOf returns the batch handlers, each once.
+func batchesOf(handlers Handlers) []*batch {
+	var out []*batch
+	for _, h := range handlers {
+		if b, ok := h.(*batch); ok && !slices.Contains(out, b) {
+			out = append(out, b)
+		}
+	}
+	return out
 }
 
 func refuse(run *wire.Run, why string) *wire.Finish {
@@ -176,17 +216,22 @@ func (s *shift) stop(c *wire.Cancel) {
 	r.stop(cause)
 }
 
-// work calls the handler of r and answers, whatever the handler does.
+// work calls the handler of r and answers.
 func (s *shift) work(r *run) {
+	s.conclude(r, func() ([]byte, error) { return r.handler.Handle(r, &r.task) })
+}
+
+// conclude answers r with what do returns, whatever that does.
+func (s *shift) conclude(r *run, do func() ([]byte, error)) {
 	var verdict task.Verdict
 	returned := false
 	defer func() {
 		if !returned {
 			verdict = task.VerdictOf(nil, task.WithClass("panic", lostControl(recover())))
 		}
-		s.answer(r, finishOf(r.id, verdict, s.maxResult))
+		s.answer(r, finishOf(r.id, verdict, r.finish(), s.maxResult))
 	}()
-	result, err := r.handler.Handle(r, &r.task)
+	result, err := do()
 	verdict, returned = task.VerdictOf(result, err), true
 }
 
@@ -203,7 +248,6 @@ func (s *shift) answer(r *run, f *wire.Finish) {
 	delete(s.running, r.id)
 	s.out = append(s.out, f)
 	s.mu.Unlock()
-	r.finish()
 	s.notify()
 	s.runs.Done()
 }
@@ -252,7 +296,8 @@ func (s *shift) send(stream grpc.BidiStreamingServer[wire.ToHandler, wire.FromHa
 func fit(fs []*wire.Finish) int {
 	size := 0
 	for i, f := range fs {
-		size += 64 + len(f.GetResult()) + len(f.GetAgain().GetResult()) + len(f.GetError().GetMessage())
+		size += 64 + len(f.GetResult()) + len(f.GetAgain().GetResult()) + len(f.GetError().GetMessage()) +
+			sizeOf(f.GetChildren(), f.GetSignals())
 		if i > 0 && (size > wire.FrameBytes || i == wire.FrameMessages) {
 			return i
 		}

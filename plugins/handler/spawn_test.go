@@ -1,0 +1,155 @@
+package handler
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/plugins/internal/wire"
+)
+
+var waiting = task.ID{15: 7} // a task to be signalled
+
+// say spawns a child and sends a signal.
+func say(ctx context.Context) error {
+	priority := task.HighestPriority
+	child := Child{
+		Type: "mail", Payload: []byte("to you"), Key: "k", OrderingKey: "o", Headers: map[string]string{"a": "b"},
+		RunAt: time.UnixMicro(1234567), Priority: &priority,
+	}
+	err := Spawn(ctx, child)
+	clear(child.Payload) // what was spawned stays as it was
+	clear(child.Headers)
+	return errors.Join(err, Spawn(ctx, Child{Type: "audit"}), Signal(ctx, waiting, "paid", []byte("in full")))
+}
+
+func TestChildrenAndSignalsGoWithSuccessAndWithNothingElse(t *testing.T) {
+	said := &wire.Finish{
+		Children: []*wire.Child{
+			{
+				Type: "mail", Payload: []byte("to you"), Key: "k", OrderingKey: "o", Headers: map[string]string{"a": "b"},
+				RunAt: 1234567, Priority: proto.Uint32(0),
+			},
+			{Type: "audit"},
+		},
+		Signals: []*wire.Signal{{TaskId: waiting[:], Name: "paid", Payload: []byte("in full")}},
+	}
+	for name, c := range map[string]struct {
+		err  error
+		want *wire.Finish
+	}{
+		"done":    {nil, said},
+		"again":   {task.Again(time.Now()), said},
+		"failed":  {errors.New("no"), &wire.Finish{}},
+		"snoozed": {task.Snooze(time.Second), &wire.Finish{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				alone := Func(func(ctx context.Context, _ *task.Task) ([]byte, error) { return nil, errors.Join(say(ctx), c.err) })
+				batch := Batch(1, 0, func(ctx context.Context, tasks []*task.Task) ([]Outcome, error) {
+					return nil, errors.Join(say(ContextOf(ctx, tasks[0])), c.err)
+				})
+				h := meet(t, Program{Handlers: Handlers{"alone": alone, "batch": batch}, Slots: 10}, "children", "signals")
+				h.run("alone", 1)
+				h.run("batch", 2)
+				for id := range uint64(2) {
+					f := h.finish(id + 1)
+					got := &wire.Finish{Children: f.GetChildren(), Signals: f.GetSignals()}
+					if !proto.Equal(got, c.want) || f.GetOutcome() == nil {
+						t.Errorf("the answer is {%v}, want one with {%v}", f, c.want)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestWhatCannotBeSpawnedIsAnErrorThatFailsTheTask(t *testing.T) {
+	tooLow := task.LowestPriority + 1
+	for name, c := range map[string]struct {
+		features  []string
+		do        func(context.Context) error
+		want      string
+		class     string
+		permanent bool
+	}{
+		"children are not served": {[]string{"signals"}, say, "does not take children", "unsupported", true},
+		"signals are not served":  {[]string{"children"}, say, "does not take signals", "unsupported", true},
+		"nothing is served": {
+			nil, func(ctx context.Context) error { return Signal(ctx, waiting, "paid", nil) },
+			"does not take signals", "unsupported", true,
+		},
+		"a child without a type": {do: func(ctx context.Context) error { return Spawn(ctx, Child{}) }, want: "needs a type"},
+		"a priority that is none": {do: func(ctx context.Context) error {
+			return Spawn(ctx, Child{Type: "mail", Priority: &tooLow})
+		}, want: "the priority of a child is 10"},
+		"a key that is no text": {do: func(ctx context.Context) error { return Spawn(ctx, Child{Type: "mail", Key: "\xff"}) }, want: "UTF-8"},
+		"a header that is no text": {do: func(ctx context.Context) error {
+			return Spawn(ctx, Child{Type: "mail", Headers: map[string]string{"a": "\xff"}})
+		}, want: "UTF-8"},
+		"a signal to nobody":      {do: func(ctx context.Context) error { return Signal(ctx, task.ID{}, "paid", nil) }, want: "needs the id"},
+		"a signal without a name": {do: func(ctx context.Context) error { return Signal(ctx, waiting, "", nil) }, want: "the name"},
+		"a name that is no text":  {do: func(ctx context.Context) error { return Signal(ctx, waiting, "\xff", nil) }, want: "the name"},
+		"the first of what is wrong": {do: func(ctx context.Context) error {
+			err := Spawn(ctx, Child{})
+			return errors.Join(err, say(ctx), Signal(ctx, task.ID{}, "", nil))
+		}, want: "needs a type"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if c.features == nil && c.class == "" {
+				c.features = []string{"children", "signals"}
+			}
+			synctest.Test(t, func(t *testing.T) {
+				var got error
+				h := meet(t, Program{Slots: 10, Handlers: Handlers{
+					"heedless": Func(func(ctx context.Context, _ *task.Task) ([]byte, error) { got = c.do(ctx); return nil, nil }),
+				}}, c.features...)
+				h.run("heedless", 1)
+				f := h.finish(1)
+				if got == nil || !strings.Contains(got.Error(), c.want) {
+					t.Errorf("the error is %v, want %q", got, c.want)
+				}
+				e := f.GetError()
+				if !strings.Contains(e.GetMessage(), c.want) || e.GetClass() != c.class || e.GetPermanent() != c.permanent ||
+					len(f.GetChildren())+len(f.GetSignals()) > 0 {
+					t.Errorf("who takes no notice was answered with {%v}", f)
+				}
+			})
+		})
+	}
+}
+
+func TestChildrenHaveToFitIntoAFrame(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := meet(t, Program{Slots: 10, Handlers: Handlers{"large": Func(func(ctx context.Context, _ *task.Task) ([]byte, error) {
+			return make([]byte, 500), Spawn(ctx, Child{Type: "mail", Payload: make([]byte, 500)}) // of 1000 allowed
+		})}}, "children")
+		h.run("large", 1)
+		if f := h.finish(1); f.GetError().GetClass() != "result_too_large" || !f.GetError().GetPermanent() || len(f.GetChildren()) > 0 {
+			t.Errorf("the answer is {%v}", f)
+		}
+	})
+}
+
+func TestSpawnNeedsATaskThatRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var over, call context.Context
+		h := meet(t, Program{Slots: 10, Handlers: Handlers{
+			"alone": Func(func(ctx context.Context, _ *task.Task) ([]byte, error) { over = ctx; return nil, nil }),
+			"batch": Batch(1, 0, func(ctx context.Context, _ []*task.Task) ([]Outcome, error) { call = ctx; return nil, nil }),
+		}}, "children", "signals")
+		h.run("alone", 1)
+		h.run("batch", 2)
+		for want, ctx := range map[string]context.Context{"too late": over, "ContextOf": call, "a handler program": t.Context()} {
+			if err := Spawn(ctx, Child{Type: "mail"}); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("the error is %v, want %q", err, want)
+			}
+		}
+	})
+}
