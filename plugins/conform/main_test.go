@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// conformance are the types of a conformance program that the Go SDK has the means for.
+// conformance are the types of a conformance program, in Go.
 func conformance() handler.Handlers {
 	return handler.Handlers{
 		"echo": handler.Func(func(_ context.Context, t *task.Task) ([]byte, error) { return t.Payload, nil }),
@@ -83,6 +83,19 @@ func conformance() handler.Handlers {
 		"checkpoint": handler.Func(func(ctx context.Context, t *task.Task) ([]byte, error) {
 			_ = task.SaveCheckpoint(ctx, t.Payload) // some hosts keep none
 			return nil, errors.New("kept")
+		}),
+		"children": handler.Func(spawnAsAsked),
+		"signal":   handler.Func(signalAsAsked),
+		"batch": handler.Batch(10, 100*time.Millisecond, func(_ context.Context, tasks []*task.Task) ([]handler.Outcome, error) {
+			outcomes := make([]handler.Outcome, len(tasks))
+			for i, t := range tasks {
+				if string(t.Payload) == "fail" {
+					outcomes[i].Err = errors.New("asked to")
+				} else {
+					outcomes[i].Result = strconv.AppendInt(nil, int64(len(tasks)), 10)
+				}
+			}
+			return outcomes, nil
 		}),
 		"big": handler.Func(func(_ context.Context, t *task.Task) ([]byte, error) {
 			n, err := strconv.Atoi(string(t.Payload))
@@ -153,4 +166,25 @@ func logAsAsked(ctx context.Context, t *task.Task) ([]byte, error) {
 		log.Error(in.Message, fields...)
 	}
 	return nil, nil
+}
+
+func spawnAsAsked(ctx context.Context, t *task.Task) ([]byte, error) {
+	var in struct{ Type, Key, Payload string }
+	if err := json.Unmarshal(t.Payload, &in); err != nil {
+		return nil, err
+	}
+	err := handler.Spawn(ctx, handler.Child{Type: in.Type, Key: in.Key, Payload: []byte(in.Payload)})
+	return []byte("spawned"), err
+}
+
+func signalAsAsked(ctx context.Context, t *task.Task) ([]byte, error) {
+	var in struct {
+		TaskID        task.ID `json:"task_id"`
+		Name, Payload string
+	}
+	if err := json.Unmarshal(t.Payload, &in); err != nil {
+		return nil, err
+	}
+	err := handler.Signal(ctx, in.TaskID, in.Name, []byte(in.Payload))
+	return []byte("signalled"), err
 }
