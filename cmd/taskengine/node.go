@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/taskengine/taskengine/config"
@@ -101,18 +102,18 @@ func (n *node) run(stop, hurry context.Context) (err error) {
 	n.notify("READY=1")
 	ready = true
 
-	reloading, over := context.WithCancel(stop)
-	reloaded := make(chan struct{})
-	go func() { defer close(reloaded); n.reloadAsAsked(reloading, set) }()
-	err = n.serve(stop, e, api, admin)
-	over()
-	<-reloaded
+	err = n.serve(stop, set, e, api, admin)
 	n.notify("STOPPING=1")
 	return errors.Join(err, n.drain(hurry, e))
 }
 
-// serve waits until the node is told to stop, or cannot go on.
-func (n *node) serve(stop context.Context, e *engine.Engine, api, admin *endpoint) error {
+// serve reloads as it is asked to, until the node is told to stop or cannot go on.
+func (n *node) serve(stop context.Context, set *handlerSet, e *engine.Engine, api, admin *endpoint) error {
+	reloading, over := context.WithCancel(stop)
+	var reloads sync.WaitGroup
+	reloads.Go(func() { n.reloadAsAsked(reloading, set) })
+	defer reloads.Wait()
+	defer over()
 	select {
 	case <-stop.Done():
 		n.log.Info("stopping: running tasks may finish", "because", context.Cause(stop), "drain_timeout", n.config.Node.DrainTimeout)
