@@ -208,6 +208,19 @@ func TestTasksThatAProcessDiedUnderAreTriedAlone(t *testing.T) {
 	<-bystander
 }
 
+// A process that has worked is no program that cannot: the pauses do not grow.
+func TestAProcessThatHasFinishedATaskIsReplacedSoon(t *testing.T) {
+	h := start(t, self(t, "handlers"))
+	for i := range 12 { // at growing pauses the last would take a minute
+		must(t, h, "noop", "")
+		if _, err := h.Handle(t.Context(), numbered("die", "", i)); !errors.Is(err, task.ErrCrashed) {
+			t.Fatalf("got %v", err)
+		}
+		eventually(t, "its death", func() bool { return h.Status().Crashes == i+1 })
+	}
+	must(t, h, "noop", "")
+}
+
 func TestReloadFailsNoTask(t *testing.T) {
 	c := self(t, "handlers")
 	h := start(t, c)

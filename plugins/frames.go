@@ -141,6 +141,7 @@ func (h *Host) finish(s *session, f *wire.Finish) *call {
 		return nil
 	}
 	delete(s.running, f.GetRunId())
+	s.finished++
 	c.session = nil
 	if len(h.suspects) > 0 {
 		h.suspects.clear(c.id())

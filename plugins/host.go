@@ -19,8 +19,8 @@ import (
 // patience is how long a pause between two starts may be for tasks to wait it out.
 const patience = time.Second
 
-// stableAfter is how long a process must have lived for its end not to count as one
-// more crash in a row.
+// stableAfter is how long a process that has finished no task must have lived for its end
+// not to count as one more crash in a row.
 const stableAfter = 10 * time.Second
 
 // Host runs the processes of one handler program and is the [task.Handler] of its types.

@@ -34,6 +34,7 @@ type session struct {
 	slots     int // how many may run at once
 	credits   int // how many may be sent
 	taken     int // how many were sent so far
+	finished  int // how many of these were answered
 	lastRun   uint64
 	cancels   []*wire.Cancel // to be sent
 	ping      uint64         // to be sent, if not 0

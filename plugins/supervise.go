@@ -234,7 +234,7 @@ func (h *Host) bury(s *session) {
 	if s.alone { // it is its task that is at fault, and that waits for its retry
 		return
 	}
-	if time.Since(s.proc.started) >= stableAfter {
+	if s.finished > 0 || time.Since(s.proc.started) >= stableAfter {
 		h.inARow = 0
 	}
 	h.failed(fmt.Errorf("handler %q died (%s) and is not up again yet", s.cfg.Name, s.proc.status))
