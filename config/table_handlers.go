@@ -45,7 +45,7 @@ var pluginTable = &object{what: "a handler with a plugin", fields: []field{
 	{name: "replace", doc: "When a process is replaced by a new one. It takes no more tasks once that is ready, and ends with those it has.", is: replaceTable, at: in(func(p *Plugin) *Replace { return &p.Replace })},
 	{name: "user", doc: "As whom it runs: a name or a number. Only a node that runs as root can do that. Without, as the node's user.", is: words("the name of a user", notEmpty), at: in(func(p *Plugin) *string { return &p.User })},
 	{name: "sha256", doc: "Files, relative to the folder of this one, and the SHA-256 of each: no process is started while one differs.", is: table[string]{of: "files", keys: notEmpty, likely: "FILE", is: words("64 hexadecimal digits", isSHA256)}, at: in(func(p *Plugin) *map[string]string { return &p.SHA256 })},
-	{name: "limits", doc: "What a process may use, with all that it starts. They need Linux with cgroup v2 and the right to make control groups, as root or by systemd's `Delegate=yes`; where that is missing, the log and the status of the handler say that they are not enforced.", is: boundsTable, at: in(func(p *Plugin) *Limits { return &p.Limits })},
+	{name: "limits", doc: "What a process may use, with all that it starts. They need Linux with cgroup v2 and the right to make control groups, as root or by systemd's `Delegate=yes`; where that is missing, the log says that they are not enforced.", is: boundsTable, at: in(func(p *Plugin) *Limits { return &p.Limits })},
 }}
 
 const maxProcesses = 1000
