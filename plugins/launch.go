@@ -14,7 +14,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -231,7 +230,7 @@ func (s *session) greet() error {
 		Protocol: wire.Protocol, Host: s.cfg.Host, Name: s.cfg.Name,
 		Slots: uint32(s.cfg.Slots), MaxResultBytes: uint64(s.cfg.MaxResult), Features: features,
 	}
-	if err := s.stream.Send(&wire.ToHandler{Welcome: welcome}); err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, syscall.EPIPE) {
+	if err := s.stream.Send(&wire.ToHandler{Welcome: welcome}); err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, wire.ErrMaybeSent) {
 		return fmt.Errorf("send the welcome: %w", err) // of the others Recv knows the reason
 	}
 	frame, err := s.stream.Recv()
