@@ -8,6 +8,7 @@ import (
 
 	"github.com/taskengine/taskengine/engine/internal/core"
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/internal/crew"
 	"github.com/taskengine/taskengine/storage"
 )
 
@@ -63,7 +64,7 @@ func (e *Engine) writeLoop(background context.Context, number int) {
 			}
 			return // what the store did not take is recovered at the next start
 		}
-		e.gather()
+		crew.Gather(e.inbox.count)
 		if relaxer != nil {
 			e.relax(relaxer, b)
 		}
@@ -81,24 +82,6 @@ const (
 	written
 	failed // the store did not take it
 )
-
-// maxGather is how often a writer lets others run before it commits: a stream of requests
-// that never ends must not keep it from that.
-const maxGather = 16
-
-// gather lets those run who are about to ask for something, so that they share one
-// commit. Alone, it takes no time to speak of.
-func (e *Engine) gather() {
-	n := -1
-	for range maxGather {
-		more := e.inbox.count()
-		if more == n {
-			return
-		}
-		n = more
-		runtime.Gosched()
-	}
-}
 
 // commit writes what is pending and tells the core.
 func (e *Engine) commit(b *batch) outcome {
