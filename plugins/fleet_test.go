@@ -112,7 +112,7 @@ func TestAProcessIsReplacedWithoutAGap(t *testing.T) {
 	for name, wear := range map[string]func(*Config){
 		"after so many tasks": func(c *Config) { c.MaxTasks = 50 },
 		"when it is old":      func(c *Config) { c.MaxAge = 100 * time.Millisecond },
-		"when it is large":    func(c *Config) { c.MaxRSS, c.Liveness = 1<<20, 2*time.Second },
+		"when it is large":    func(c *Config) { c.MaxRSS, c.Liveness = 1<<20, -1 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := self(t, "handlers")
@@ -244,6 +244,9 @@ func TestReloadFailsNoTask(t *testing.T) {
 	}
 	if env := must(t, h, "env", ""); !strings.Contains(env, "GENERATION=4") {
 		t.Error("a reload that failed changed something")
+	}
+	if err := h.Reload(t.Context(), Config{Name: "test", Command: c.Command, Env: self(t, "rogue").Env}); err == nil || !strings.Contains(err.Error(), `"big" any more`) {
+		t.Errorf("a program of other types: %v", err)
 	}
 	if err := h.Reload(t.Context(), Config{Name: "other", Command: c.Command}); err == nil || !strings.Contains(err.Error(), "name") {
 		t.Errorf("another name: %v", err)

@@ -112,11 +112,15 @@ func (h *Host) accept(s *session, frame *wire.FromHandler) {
 		return
 	}
 	ended := make([]*call, len(finishes))
+	strays := 0
 	h.mu.Lock()
 	h.note(s, frame)
 	s.grant(frame.GetCredits())
 	for i, f := range finishes {
-		ended[i] = h.finish(s, f)
+		known := false
+		if ended[i], known = h.finish(s, f); !known {
+			strays++
+		}
 	}
 	if len(s.running) == 0 && len(finishes) > 0 {
 		h.rest(s)
@@ -130,28 +134,31 @@ func (h *Host) accept(s *session, frame *wire.FromHandler) {
 			c.done <- answerOf(f)
 		}
 	}
+	if strays > 0 {
+		h.log.Warn("answers to runs that are not running", "pid", s.proc.pid(), "answers", strays)
+	}
 }
 
-// finish takes the call that f answers out of the running ones. It returns the call if it
-// is to be answered at once. It is called with mu held.
-func (h *Host) finish(s *session, f *wire.Finish) *call {
-	c := s.running[f.GetRunId()]
+// finish takes the call that f answers out of the running ones, and reports whether it is
+// one of those. It returns the call if it is to be answered at once. It is called with mu
+// held.
+func (h *Host) finish(s *session, f *wire.Finish) (c *call, known bool) {
+	c = s.running[f.GetRunId()]
 	if c == nil {
-		h.log.Warn("an answer to a run that is not running", "pid", s.proc.pid(), "run", f.GetRunId())
-		return nil
+		return nil, false
 	}
 	delete(s.running, f.GetRunId())
 	s.finished++
 	c.session = nil
-	if len(h.suspects) > 0 {
+	if len(h.suspects.added) > 0 {
 		h.suspects.clear(c.id())
 	}
 	if c.notes != nil && c.notes.passing {
 		a := answerOf(f)
 		c.notes.answer = &a
-		return nil
+		return nil, true
 	}
-	return c
+	return c, true
 }
 
 // rest sees to a session that has nothing to do any more. It is called with mu held.

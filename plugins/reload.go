@@ -5,6 +5,8 @@ package plugins
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -12,7 +14,7 @@ import (
 // already: its file may have changed. It returns once a new process is ready; tasks then
 // go to it and to those that follow it, and the old ones end when they have finished what
 // they run. No task fails or is given to two processes because of it. With an error
-// nothing has changed. The name must stay.
+// nothing has changed. The name must stay, and every type that was served must be still.
 func (h *Host) Reload(ctx context.Context, c Config) error {
 	cfg, err := c.withDefaults()
 	if err != nil {
@@ -41,6 +43,11 @@ func (h *Host) Reload(ctx context.Context, c Config) error {
 		}
 	}()
 	s, err := h.launch(ctx, &cfg)
+	if err == nil {
+		if err = h.missing(s); err != nil {
+			s.discard()
+		}
+	}
 	h.mu.Lock()
 	if err != nil {
 		h.began(false)
@@ -57,4 +64,25 @@ func (h *Host) Reload(ctx context.Context, c Config) error {
 	h.welcome(s)
 	go h.live(s)
 	return nil
+}
+
+// missing returns an error if the program of s does not serve a type that the host serves:
+// its tasks would wait for ever.
+func (h *Host) missing(s *session) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, typ := range h.status.Types {
+		if !slices.Contains(s.hello.GetTypes(), typ) {
+			return fmt.Errorf("plugins: reload handler %q: it does not serve the type %q any more, only %s; restart the node with a configuration that fits",
+				s.cfg.Name, typ, strings.Join(s.hello.GetTypes(), ", "))
+		}
+	}
+	return nil
+}
+
+// discard ends a session that was never welcome.
+func (s *session) discard() {
+	s.cancel()
+	s.proc.kill()
+	s.release()
 }

@@ -6,11 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"sync/atomic"
 	"time"
 
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/internal/crew"
 	"github.com/taskengine/taskengine/plugins/internal/wire"
 )
 
@@ -148,6 +148,12 @@ func (s *session) watch(wrote, read <-chan struct{}) {
 		defer ticker.Stop()
 		tick = ticker.C
 	}
+	var weighing <-chan time.Time
+	if cfg.MaxRSS > 0 {
+		ticker := time.NewTicker(weighEvery)
+		defer ticker.Stop()
+		weighing = ticker.C
+	}
 	force := s.host.force
 	missed := 0
 	for {
@@ -164,8 +170,9 @@ func (s *session) watch(wrote, read <-chan struct{}) {
 			read = nil
 			s.proc.stop(cfg.KillAfter, cfg.KillAfter)
 			s.retire()
-		case <-tick:
+		case <-weighing:
 			s.weigh()
+		case <-tick:
 			if missed = s.probe(missed); missed > pingsPerLife {
 				tick = nil
 				s.end(silent)
@@ -232,11 +239,11 @@ func (s *session) only() *call {
 	return nil
 }
 
-// weigh looks how much memory the process holds, if that matters.
+// weighEvery is how often it is looked how much memory a process holds, if that matters.
+const weighEvery = time.Second
+
+// weigh looks how much memory the process holds.
 func (s *session) weigh() {
-	if s.cfg.MaxRSS == 0 {
-		return
-	}
 	rss := residentSize(s.proc.pid())
 	s.host.mu.Lock()
 	defer s.host.mu.Unlock()
@@ -250,7 +257,7 @@ func (s *session) weigh() {
 func (s *session) write() {
 	frame := &wire.ToHandler{Runs: make([]*wire.Run, 0, wire.FrameMessages)}
 	for {
-		s.gather()
+		crew.Gather(s.host.waiting)
 		switch s.host.fill(s, frame) {
 		case nothing:
 			select {
@@ -269,24 +276,6 @@ func (s *session) write() {
 				return // read knows why
 			}
 		}
-	}
-}
-
-// maxGather is how often write lets others run before it sends: a stream of tasks that
-// never ends must not keep it from that.
-const maxGather = 16
-
-// gather lets those run who are about to queue a call, so that they share one frame.
-// Alone, it takes no time to speak of.
-func (s *session) gather() {
-	n := -1
-	for range maxGather {
-		more := s.host.waiting()
-		if more == n {
-			return
-		}
-		n = more
-		runtime.Gosched()
 	}
 }
 

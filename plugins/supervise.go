@@ -207,11 +207,23 @@ func (h *Host) welcome(s *session) {
 
 // bury answers the calls that s was running when its process died.
 func (h *Host) bury(s *session) {
+	unasked, bereft := h.settle(s)
+	if !unasked {
+		h.log.Info("handler stopped", "pid", s.proc.pid(), "status", s.proc.status)
+		return
+	}
+	h.log.Error("handler died", "pid", s.proc.pid(), "status", s.proc.status,
+		"running", bereft, "max_rss", s.proc.maxRSS, "output", s.proc.out.last())
+}
+
+// settle takes s, whose process has died, out of the host. It returns whether nobody had
+// asked for that, and how many calls it was running.
+func (h *Host) settle(s *session) (unasked bool, bereft int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.sessions = slices.DeleteFunc(h.sessions, func(o *session) bool { return o == s })
-	bereft := len(s.running)
-	unasked := s.fate == silent || s.fate == crashed && (s.drain == serving || bereft > 0)
+	bereft = len(s.running)
+	unasked = s.fate == silent || s.fate == crashed && (s.drain == serving || bereft > 0)
 	if s.fate == closed {
 		h.interrupted += bereft
 	}
@@ -224,18 +236,16 @@ func (h *Host) bury(s *session) {
 		h.deliver(c, s.lastWords(c, bereft))
 	}
 	if !unasked {
-		h.log.Info("handler stopped", "pid", s.proc.pid(), "status", s.proc.status)
-		return
+		return false, bereft
 	}
 	h.status.Crashes++
 	h.status.LastCrash = s.proc.status
-	h.log.Error("handler died", "pid", s.proc.pid(), "status", s.proc.status,
-		"running", bereft, "max_rss", s.proc.maxRSS, "output", s.proc.out.last())
 	if s.alone { // it is its task that is at fault, and that waits for its retry
-		return
+		return true, bereft
 	}
 	if s.finished > 0 || time.Since(s.proc.started) >= stableAfter {
 		h.inARow = 0
 	}
 	h.failed(fmt.Errorf("handler %q died (%s) and is not up again yet", s.cfg.Name, s.proc.status))
+	return true, bereft
 }
