@@ -168,6 +168,40 @@ func TestLoggingDoesNotWaitForTheDisk(t *testing.T) {
 	}
 }
 
+func TestWhatWaitsForADiskThatHangsIsBounded(t *testing.T) {
+	d := &faulty{disk: newMemory()}
+	stop := make(chan struct{})
+	d.stop.Store(&stop)
+	l := open(Options{}, d, 64<<20)
+	defer l.Close()
+	const n = 100_000
+	at := func(i int) task.ID { return task.ID{byte(i), byte(i >> 8), byte(i >> 16), 1} }
+	text := strings.Repeat("x", 1000)
+	for i := range n { // each of them ends with a line dropped
+		l.Log(at(i), 1, info(text))
+		l.Ended(at(i), 1)
+	}
+	l.mu.Lock()
+	waiting := len(l.buffer)
+	l.mu.Unlock()
+	if waiting > 2*bufferBytes {
+		t.Errorf("%d bytes wait to be written", waiting)
+	}
+	close(stop)
+	if err := l.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	l.Log(at(n), 1, info("when there is room again"))
+	if got := read(t, l, at(n)); len(got) != 1 {
+		t.Errorf("the log has %q", got)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if kept := len(l.tallies.recent) + len(l.tallies.older); kept > 2*generation {
+		t.Errorf("%d attempts are counted", kept)
+	}
+}
+
 func TestNothingIsWrittenWhileNothingIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &faulty{disk: newMemory()}

@@ -29,8 +29,10 @@ const (
 const (
 	// flushEvery is how long lines wait at most until they are written.
 	flushEvery = 200 * time.Millisecond
-	// bufferBytes is how many bytes may wait to be written.
+	// bufferBytes is how many bytes of lines may wait to be written, and noteBytes how many
+	// together with the log's own: those tell of what found no room.
 	bufferBytes = 4 << 20
+	noteBytes   = 2 * bufferBytes
 	// keptBytes is how large a buffer may be that stays when few lines come.
 	keptBytes = 256 << 10
 )
@@ -56,7 +58,7 @@ type Log struct {
 	closing chan struct{} // closed by Close
 	done    chan struct{} // closed when the writer has ended
 
-	owing atomic.Int64 // attempts that have lines dropped which nobody was told of
+	counting atomic.Bool // whether any attempt is counted; changed with mu held
 
 	mu       sync.Mutex
 	buffer   []byte        // guarded by mu: lines to be written
@@ -110,18 +112,23 @@ func (l *Log) Log(id task.ID, attempt uint32, r slog.Record) {
 	l.encoders.Put(e)
 }
 
-// Ended says that an attempt has ended: if lines of it were dropped, a line tells how many.
+// Ended says that an attempt has ended: if lines of it were dropped, a line tells how many,
+// and another run of the same number begins with its whole share.
 func (l *Log) Ended(id task.ID, attempt uint32) {
-	if l == nil || l.owing.Load() == 0 { // nearly always
+	if l == nil || !l.counting.Load() { // handlers that log nothing cost nothing
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	k := key{id, attempt}
-	if t := l.tallies.find(k); t.dropped > 0 {
-		l.tell(k, t.dropped)
-		l.tallies.forget(k)
+	if l.closed {
+		return
 	}
+	k := key{id, attempt}
+	if t := l.tallies.find(k); t.dropped > 0 && !l.tell(k, t.dropped) {
+		return // it is told when it is forgotten
+	}
+	l.tallies.forget(k)
+	l.counting.Store(!l.tallies.empty())
 }
 
 // Flush returns when what was logged before is written, or lost to the disk. It returns
@@ -186,20 +193,17 @@ func (l *Log) add(k key, line []byte) {
 	t := l.tallies.find(k)
 	switch {
 	case t.full:
-		l.drop(&t)
+		t.dropped++
 	case t.lines >= l.tallies.lines || t.bytes+len(line) > l.tallies.bytes:
-		t.full = true
-		if t.dropped > 0 {
-			l.tell(k, t.dropped)
+		if t.dropped > 0 && l.tell(k, t.dropped) {
 			t.dropped = 0
 		}
-		l.push(l.note(k, 0, "the log of this attempt is full: what follows is dropped"))
-		l.drop(&t)
+		t.full = l.remark(k, 0, "the log of this attempt is full: what follows is dropped")
+		t.dropped++
 	case len(l.buffer)+len(line) > bufferBytes:
-		l.drop(&t)
+		t.dropped++
 	default:
-		if t.dropped > 0 {
-			l.tell(k, t.dropped)
+		if t.dropped > 0 && l.tell(k, t.dropped) {
 			t.dropped = 0
 		}
 		t.lines++
@@ -209,24 +213,26 @@ func (l *Log) add(k key, line []byte) {
 	if l.tallies.keep(k, t) {
 		l.tallies.age(l.tell)
 	}
+	l.counting.Store(true)
 }
 
-// drop counts a line that is dropped. It is called with mu held.
-func (l *Log) drop(t *tally) {
-	if t.dropped == 0 {
-		l.owing.Add(1)
-	}
-	t.dropped++
-}
-
-// tell adds a line that says how many were dropped before it. It is called with mu held.
-func (l *Log) tell(k key, dropped int) {
-	l.owing.Add(-1)
+// tell adds a line that says how many were dropped before it. It reports whether there was
+// room for it. It is called with mu held.
+func (l *Log) tell(k key, dropped int) bool {
 	what := "lines were"
 	if dropped == 1 {
 		what = "line was"
 	}
-	l.push(l.note(k, dropped, fmt.Sprintf("%d %s dropped", dropped, what)))
+	return l.remark(k, dropped, fmt.Sprintf("%d %s dropped", dropped, what))
+}
+
+// remark adds a line of the log's own, if there is room for it. It is called with mu held.
+func (l *Log) remark(k key, dropped int, message string) bool {
+	if len(l.buffer) > noteBytes-MaxLine {
+		return false
+	}
+	l.push(l.note(k, dropped, message))
+	return true
 }
 
 // note returns a line of the log's own.

@@ -2,6 +2,7 @@ package tasklog_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -253,6 +254,19 @@ func TestALowerBoundHoldsAfterARestart(t *testing.T) {
 	}
 }
 
+func TestALowerBoundHoldsForASegmentThatIsLargerThanIt(t *testing.T) {
+	dir, id := t.TempDir(), ids(1)[0]
+	old := filepath.Join(dir, "0000000000000001.jsonl")
+	if err := os.WriteFile(old, bytes.Repeat([]byte("{}\n"), tasklog.MinBytes), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l := open(t, tasklog.Options{Dir: dir, MaxBytes: tasklog.MinBytes})
+	say(l, id, 1, "the last")
+	if got := messages(read(t, l, id)); len(got) != 1 || sizeOf(t, dir) > tasklog.MinBytes {
+		t.Errorf("the log has %q, and the folder %d bytes", got, sizeOf(t, dir))
+	}
+}
+
 func TestAnAttemptLogsNoMoreThanItsShare(t *testing.T) {
 	const full = "the log of this attempt is full: what follows is dropped"
 	for name, o := range map[string]tasklog.Options{
@@ -317,6 +331,39 @@ func TestWhatIsDroppedIsToldInTheEndEvenIfNobodySaysThatAnAttemptHasEnded(t *tes
 	got = read(t, l, id[1])
 	if last := got[len(got)-1]; last.Dropped != 1 || last.Message != "1 line was dropped" {
 		t.Errorf("an attempt that runs when the log is closed has %+v", got)
+	}
+}
+
+func TestARunIsNotChargedForEarlierRunsOfTheSameAttempt(t *testing.T) {
+	l, id := open(t, tasklog.Options{AttemptLines: 10}), ids(1)[0]
+	const runs = 5 // as of a task that recurs: each is attempt 1
+	for range runs {
+		for i := range 4 {
+			say(l, id, 1, fmt.Sprint(i))
+		}
+		l.Ended(id, 1)
+	}
+	if got := strings.Join(messages(read(t, l, id)), ""); got != strings.Repeat("0123", runs) {
+		t.Errorf("the log has %q", got)
+	}
+}
+
+func TestAnAttemptThatEndsAfterTheLogIsClosedChangesNothing(t *testing.T) {
+	l, id := open(t, tasklog.Options{AttemptLines: 1}), ids(1)[0]
+	say(l, id, 1, "kept")
+	say(l, id, 1, "dropped")
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	want := messages(read(t, l, id))
+	l.Ended(id, 1)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if err := l.Flush(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, messages(read(t, l, id))); diff != "" {
+		t.Errorf("the log (-before +after)\n%s", diff)
 	}
 }
 

@@ -127,7 +127,7 @@ func (s *shelf) open(line int) (*segment, error) {
 	if err := s.leave(); err != nil {
 		return nil, err
 	}
-	if err := s.trim(s.maxSegment); err != nil {
+	if err := s.trim(s.maxSegment, 0); err != nil {
 		return nil, err
 	}
 	next := &segment{number: time.Now().UnixMilli()} // never that of a segment which was removed
@@ -151,7 +151,7 @@ func (s *shelf) reopen(seg *segment) error {
 	if s.newest != nil {
 		return nil
 	}
-	if err := s.trim(s.maxSegment - seg.size); err != nil {
+	if err := s.trim(s.maxSegment-seg.size, 1); err != nil {
 		return err
 	}
 	f, err := s.disk.append(seg.number)
@@ -212,16 +212,16 @@ func (s *shelf) leave() error {
 	return nil
 }
 
-// trim removes the oldest segments until there is room for so many bytes more. The newest
-// one stays.
-func (s *shelf) trim(room int64) error {
+// trim removes the oldest segments until there is room for so many bytes more. So many of
+// the newest stay.
+func (s *shelf) trim(room int64, stay int) error {
 	for {
 		s.mu.Lock()
 		var total int64
 		for _, seg := range s.segments {
 			total += seg.size
 		}
-		if total+room <= s.maxBytes || len(s.segments) <= 1 {
+		if total+room <= s.maxBytes || len(s.segments) <= stay {
 			s.mu.Unlock()
 			return nil
 		}

@@ -18,8 +18,8 @@ type tally struct {
 	full         bool // it may log no more
 }
 
-// tallies count what attempts log. Nobody says when an attempt begins, so those that have
-// not logged for the longest time are forgotten when there are too many.
+// tallies count what attempts log. Nobody has to say when an attempt ends, so those that
+// have not logged for the longest time are forgotten when there are too many.
 type tallies struct {
 	lines, bytes int // what one attempt may log
 
@@ -49,8 +49,11 @@ func (ts *tallies) forget(k key) {
 	delete(ts.older, k)
 }
 
+// empty reports whether nothing is counted.
+func (ts *tallies) empty() bool { return len(ts.recent)+len(ts.older) == 0 }
+
 // age forgets the older attempts, after telling of lines of theirs that were dropped.
-func (ts *tallies) age(tell func(k key, dropped int)) {
+func (ts *tallies) age(tell func(k key, dropped int) bool) {
 	for k, t := range ts.older {
 		if _, younger := ts.recent[k]; !younger && t.dropped > 0 {
 			tell(k, t.dropped)
