@@ -14,10 +14,14 @@ import (
 	"github.com/taskengine/taskengine/tasklog"
 )
 
-// What one response of TaskLogs has at most, but for its last line.
 const (
+	// What one response of TaskLogs has at most, but for its last line.
 	logLines = 500
 	logBytes = 256 << 10
+
+	// followEvery is how long lines may gather before a follower looks for them. Each look has
+	// the log written: at once after every write, a busy log would be written line by line.
+	followEvery = 100 * time.Millisecond
 )
 
 var errNoTaskLog = errors.New("this node keeps no log of its tasks; task_log.max_size in its configuration says how much to keep")
@@ -89,18 +93,24 @@ func (s *tail) follow(ctx context.Context, log *tasklog.Log, e *engine.Engine, i
 		for range settled { // until it has returned
 		}
 	}()
+	var more <-chan struct{} // nil while a look is due anyway
+	look := time.NewTimer(0)
+	defer look.Stop()
 	for {
-		more := log.Changed()
-		if err := s.read(ctx); err != nil {
-			return err
-		}
-		if len(s.lines) > 0 {
-			if err := s.send(false); err != nil {
+		select {
+		case <-look.C:
+			more = log.Changed()
+			if err := s.read(ctx); err != nil {
 				return err
 			}
-		}
-		select {
+			if len(s.lines) > 0 {
+				if err := s.send(false); err != nil {
+					return err
+				}
+			}
 		case <-more:
+			more = nil
+			look.Reset(followEvery)
 		case err := <-settled:
 			if err != nil {
 				return err

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -125,6 +126,38 @@ func TestAStreamEndsWhenItsTimeIsOverAndGoesOnFromItsCursor(t *testing.T) {
 	}
 	if !strings.HasPrefix(all, "held;;") || !strings.HasSuffix(strings.TrimRight(all, ";"), ";released") {
 		t.Errorf("stream by stream the log is %s", all)
+	}
+}
+
+func TestAFollowerOfABusyLogIsSentManyLinesAtOnce(t *testing.T) {
+	n := newNode(t)
+	id := n.submit(t, &taskenginev1.NewTask{Type: "idle"})
+	enough := make(chan struct{})
+	var busy sync.WaitGroup
+	busy.Go(func() {
+		for i := uint32(1); ; i++ { // the node's log takes three lines of an attempt
+			n.log.Log(refOf(t, id).ID, i, slog.NewRecord(time.Now(), slog.LevelInfo, "m", 0))
+			if err := n.log.Flush(t.Context()); err != nil {
+				t.Error(err)
+			}
+			select {
+			case <-enough:
+				return
+			case <-time.After(time.Millisecond):
+			}
+		}
+	})
+	begin, parts := time.Now(), 0
+	got, err := logs(t, n.client(t), &taskenginev1.TaskLogsRequest{Id: id, Follow: true, Timeout: durationpb.New(time.Second)},
+		func(*received) { parts++ })
+	close(enough)
+	busy.Wait()
+	if err != nil {
+		t.Fatal(err)
+	}
+	many := len(got.lines)/500 + 2 // those that are full, and the first and the last
+	if most := int(time.Since(begin)/(100*time.Millisecond)) + many; parts > most {
+		t.Errorf("%d lines came in %d parts, want no more than %d", len(got.lines), parts, most)
 	}
 }
 
