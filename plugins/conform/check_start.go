@@ -111,8 +111,7 @@ func seeByHand(x *exam) error {
 	if !p.wait(x.Patience) { // which is for the start, too
 		return fmt.Errorf("it was still running after %v%s", x.Patience, p.words())
 	}
-	<-p.heard
-	<-p.drained
+	p.settle()
 	switch code := p.cmd.ProcessState.ExitCode(); {
 	case code != 1:
 		return fmt.Errorf("it ended (%v)%s", p.cmd.ProcessState, p.words())

@@ -167,7 +167,7 @@ func seeFinish(s *session, task func() *wire.Run) error {
 	if err := begun(f); err != nil {
 		return err
 	}
-	s.settle()
+	s.settle(settling)
 	if n := s.count(run); n != 1 {
 		return fmt.Errorf("%d finishes came", n)
 	}
@@ -192,7 +192,7 @@ func seeCredits(s *session, task func() *wire.Run) error {
 			return err
 		}
 	}
-	s.settle()
+	s.settle(settling)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.tooMany != "" {
@@ -288,7 +288,7 @@ func seeTooManyRuns(s *session, task func() *wire.Run) error {
 			return errors.New("a finish has no outcome")
 		}
 	}
-	s.settle()
+	s.settle(settling)
 	for _, r := range runs {
 		if n := s.count(r); n > 1 {
 			return fmt.Errorf("a run got %d finishes", n)

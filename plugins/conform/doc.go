@@ -12,5 +12,5 @@
 // serves.
 //
 // The process that runs the examination kills what it starts, together with the process
-// groups of it.
+// groups of it and, on Linux, with what has left those.
 package conform

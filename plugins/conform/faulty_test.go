@@ -9,7 +9,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"google.golang.org/grpc"
@@ -25,7 +27,17 @@ const (
 )
 
 // faulty is a handler without an SDK that has one fault: "none" is one without.
-type faulty struct{ fault string }
+type faulty struct {
+	fault string
+	seen  *seen
+}
+
+// seen is what a handler remembers of its session. It belongs to the goroutine that serves
+// the stream.
+type seen struct {
+	batched int                  // tasks of the type batch
+	begins  map[uint64]time.Time // when runs of the type hang begin
+}
 
 // link is the handler's end of the stream.
 type link interface {
@@ -43,6 +55,10 @@ func (f faulty) main() {
 			os.Exit(0)
 		case "says nothing to a person":
 			os.Exit(1)
+		case "leaves a child to a person":
+			fmt.Println("taskengine starts this program")
+			spawn(exec.Command("/bin/sleep", "3600"))
+			os.Exit(1)
 		}
 		fmt.Fprintln(os.Stderr, "taskengine starts this program")
 		os.Exit(1)
@@ -56,9 +72,20 @@ func (f faulty) main() {
 		fmt.Fprintln(os.Stderr, "cannot find my configuration")
 		os.Exit(3)
 	case "leaves a child":
-		if err := exec.Command("/bin/sleep", "60").Start(); err != nil {
+		spawn(exec.Command("/bin/sleep", "60"))
+	case "leaves a dead child":
+		spawn(exec.Command("/bin/true"))
+	case "leaves a daemon":
+		f.daemon()
+	case "leaves its process group":
+		group, err := syscall.Getpgid(os.Getppid())
+		if err == nil {
+			err = syscall.Setpgid(0, group)
+		}
+		if err != nil {
 			panic(err)
 		}
+		time.Sleep(time.Hour)
 	}
 	version := 1
 	if f.fault == "handshake of version 2" {
@@ -84,6 +111,25 @@ func (f faulty) main() {
 		fmt.Println("ready, I think")
 	}
 	_ = server.Serve(listener)
+}
+
+// spawn starts a program that nobody waits for.
+func spawn(c *exec.Cmd) {
+	c.Stdout = os.Stdout
+	if err := c.Start(); err != nil {
+		panic(err)
+	}
+}
+
+// daemon starts a program that leaves the process group, and notes its id.
+func (f faulty) daemon() {
+	c := exec.Command("/bin/sleep", "60")
+	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	spawn(c)
+	file := filepath.Join(os.Getenv(elsewhere), strconv.Itoa(c.Process.Pid))
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		panic(err)
+	}
 }
 
 type work struct {
@@ -140,6 +186,7 @@ func (f faulty) serve(l link) int {
 	if err := l.send(first); err != nil {
 		return 1
 	}
+	f.seen = &seen{begins: make(map[uint64]time.Time)}
 	afterRun := false
 	for {
 		frame, strange, err := l.recv()
@@ -155,6 +202,9 @@ func (f faulty) serve(l link) int {
 		afterRun = len(frame.GetRuns()) > 0
 		for _, answer := range f.answers(frame) {
 			_ = l.send(answer)
+		}
+		if f.fault == "stops reading" && afterRun {
+			time.Sleep(time.Hour)
 		}
 	}
 	switch f.fault {
@@ -181,6 +231,10 @@ func (f faulty) greeting(w *wire.Welcome) *wire.FromHandler {
 		hello.Types = nil
 	case "nonsense":
 		hello.Types = strings.Fields("echo json describe error throw snooze again wait hang log print progress checkpoint children signal batch big exit")
+	case "is slow":
+		hello.Types = strings.Fields("echo describe hang batch")
+	case "progress comes late":
+		hello.Types = strings.Fields("echo describe progress")
 	case "too many slots":
 		hello.Slots = w.GetSlots() + 10
 	case "no credits":
@@ -199,6 +253,9 @@ func (f faulty) answers(frame *wire.ToHandler) (out []*wire.FromHandler) {
 	if len(frame.GetCancels()) > 0 && f.fault == "dies of a strange cancel" {
 		os.Exit(9)
 	}
+	if f.fault == "is slow" {
+		return append(out, f.slow(frame)...)
+	}
 	runs := frame.GetRuns()
 	switch {
 	case f.fault == "takes one run of a frame":
@@ -210,6 +267,36 @@ func (f faulty) answers(frame *wire.ToHandler) (out []*wire.FromHandler) {
 	}
 	for _, r := range runs {
 		out = append(out, f.answer(r)...)
+	}
+	return out
+}
+
+// slow answers as a conformance program does on a machine that is busy: a task begins only
+// after a while, and the first batch comes in parts.
+func (f faulty) slow(frame *wire.ToHandler) (out []*wire.FromHandler) {
+	finish := func(fin *wire.Finish) {
+		out = append(out, &wire.FromHandler{Finishes: []*wire.Finish{fin}, Credits: 1})
+	}
+	for _, r := range frame.GetRuns() {
+		fin := &wire.Finish{RunId: r.GetRunId(), Outcome: &wire.Finish_Result{Result: r.GetPayload()}}
+		switch {
+		case r.GetType() == "hang":
+			f.seen.begins[r.GetRunId()] = time.Now().Add(500 * time.Millisecond)
+			continue
+		case r.GetType() == "batch":
+			f.seen.batched++
+			fin.Outcome = &wire.Finish_Result{Result: []byte{"2213"[min(3, f.seen.batched-1)]}}
+		}
+		if string(r.GetPayload()) == "fail" {
+			fin.Outcome = &wire.Finish_Error{Error: &wire.Error{Message: "asked to"}}
+		}
+		finish(fin)
+	}
+	for _, c := range frame.GetCancels() {
+		if begin, ok := f.seen.begins[c.GetRunId()]; ok && time.Now().Before(begin) {
+			finish(&wire.Finish{RunId: c.GetRunId(), Outcome: &wire.Finish_Error{Error: &wire.Error{Class: "cancelled"}}})
+			delete(f.seen.begins, c.GetRunId())
+		}
 	}
 	return out
 }
@@ -238,6 +325,17 @@ func (f faulty) answer(r *wire.Run) []*wire.FromHandler {
 		}
 	case "two finishes":
 		return []*wire.FromHandler{answer, {Finishes: []*wire.Finish{fin}}}
+	case "another finish later":
+		if r.GetRunId() == 4 {
+			again := &wire.Finish{RunId: 2, Outcome: &wire.Finish_Result{}}
+			return []*wire.FromHandler{answer, {Finishes: []*wire.Finish{again}}}
+		}
+	case "progress comes late":
+		if r.GetType() == "progress" {
+			fin.Outcome = &wire.Finish_Result{}
+			late := &wire.Progress{RunId: r.GetRunId(), Done: 3, Total: 7, Message: "pägés"}
+			return []*wire.FromHandler{answer, {Progress: []*wire.Progress{late}}}
+		}
 	case "finish without outcome":
 		if known {
 			fin.Outcome = nil

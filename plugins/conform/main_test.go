@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	case conformant:
 		handler.Program{Handlers: conformance(), Version: "conformance"}.Serve()
 	default:
-		faulty{part}.main()
+		faulty{fault: part}.main()
 	}
 }
 

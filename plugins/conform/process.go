@@ -197,11 +197,23 @@ func (p *process) wait(limit time.Duration) bool {
 	return false
 }
 
-// kill ends the process and what is left of its group.
+// settle waits until what the process wrote is read. Something that it started may hold its
+// standard output for ever.
+func (p *process) settle() {
+	_ = p.stdout.SetReadDeadline(time.Now().Add(pipePatience))
+	<-p.heard
+	<-p.drained
+}
+
+// kill ends the process, what is left of its group, and what has left that and can be found.
 func (p *process) kill() {
 	p.ending.Do(func() {
 		_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
+		_ = p.cmd.Process.Kill() // it may have left its group
 		<-p.exited
+		for _, s := range strays(p.dir) {
+			_ = syscall.Kill(s.pid, syscall.SIGKILL)
+		}
 		p.stdin.Close()
 		_ = p.stdout.SetReadDeadline(time.Now().Add(pipePatience))
 		<-p.heard
@@ -216,19 +228,30 @@ func (p *process) kill() {
 // left returns the processes that outlived the process, which has ended, by more than a
 // moment.
 func (p *process) left() (found []string) {
-	const moments = 10
+	const moments = 20
 	for range moments {
-		found = strays(p.dir)
-		if len(found) == 0 && syscall.Kill(-p.cmd.Process.Pid, 0) == nil {
+		found = nil
+		for _, s := range strays(p.dir) {
+			found = append(found, s.String())
+		}
+		if len(found) == 0 && populated(p.cmd.Process.Pid) {
 			found = []string{"a process of its process group"}
 		}
 		if len(found) == 0 {
 			return nil
 		}
-		time.Sleep(pipePatience / moments)
+		time.Sleep(pipePatience / 4)
 	}
 	return found
 }
+
+// stray is a process that outlived the one that started it.
+type stray struct {
+	pid     int
+	command string
+}
+
+func (s stray) String() string { return fmt.Sprintf("%d (%s)", s.pid, s.command) }
 
 // tail keeps the end of what somebody writes.
 type tail struct {

@@ -70,7 +70,8 @@ func (r *Report) Count(o Outcome) int {
 
 // Run examines the program. The error is nil whatever the program does: it says that the
 // options make no sense or that ctx ended, and the report is then not complete. No process
-// that Run started is left when it returns, nor one of their process groups.
+// that Run started is left when it returns, nor one of their process groups; on Linux, nor
+// one that has left these with the environment it was given.
 func Run(ctx context.Context, o Options) (Report, error) {
 	if len(o.Command) == 0 || o.Command[0] == "" {
 		return Report{}, errors.New("conform: no command is given: name the program to examine")

@@ -214,7 +214,8 @@ func TestEachFaultFailsItsCheckAndNoOther(t *testing.T) {
 		"silent about unknown types":       {unknownType},
 		"serves unknown types":             {unknownType},
 		"no finish":                        {finish},
-		"two finishes":                     {finish},
+		"two finishes":                     {finish, nothingElse},
+		"another finish later":             {nothingElse},
 		"finish without outcome":           {finish},
 		"refuses":                          {finish},
 		"credits run out":                  {credits},
@@ -226,6 +227,8 @@ func TestEachFaultFailsItsCheckAndNoOther(t *testing.T) {
 		"drops all when drained":           {"what it has when the drain comes is answered"},
 		"does not exit":                    {"after a drain and the end of the stream it exits with status 0 within 5 s", "it exits within 5 s when its host vanishes"},
 		"exits with status 3":              {"after a drain and the end of the stream it exits with status 0 within 5 s"},
+		"leaves its process group":         {shakesHands},
+		"leaves a child to a person":       nil,
 		"leaves a child":                   {"no process is left when it has exited"},
 		"a second hello":                   {nothingElse},
 		"a pong too many":                  {nothingElse},
@@ -257,6 +260,38 @@ var alsoInLines = map[string]bool{
 	"says something before hello": true, "ignores pings": true, "misses pings that come with runs": true, "dies of unknown fields": true,
 	"no finish": true, "two finishes": true, "credits run out": true, "run ids of 32 bits": true, "does not exit": true,
 	"exits with status 3": true, "leaves a child": true, "a pong too many": true, "garbage in lines": true,
+}
+
+// outcome returns the check named.
+func outcome(t *testing.T, r conform.Report, name string) conform.Check {
+	t.Helper()
+	i := slices.IndexFunc(r.Checks, func(c conform.Check) bool { return c.Name == name })
+	if i < 0 {
+		t.Fatalf("there is no check that %s", name)
+	}
+	return r.Checks[i]
+}
+
+func TestAProgramOnABusyMachineIsGivenTime(t *testing.T) {
+	o := self(t, "is slow", transport+"=grpc")
+	r := examine(t, o)
+	for _, name := range []string{
+		"a ping is answered while a task ignores its cancellation",
+		"tasks of a batch handler come in one call", "one task of a batch can fail alone",
+	} {
+		if c := outcome(t, r, name); c.Outcome != conform.Passed {
+			t.Errorf("%s: %+v", name, c)
+		}
+	}
+}
+
+func TestWhatComesAfterItsFinishComesTooLate(t *testing.T) {
+	for _, by := range []string{"grpc", "json"} {
+		r := examine(t, self(t, "progress comes late", transport+"="+by))
+		if c := outcome(t, r, "progress is sent before the finish"); c.Outcome != conform.Failed {
+			t.Errorf("by %s: %+v", by, c)
+		}
+	}
 }
 
 // TestEveryCheckOfTheSuiteCanFail examines a program that answers whatever it is asked with
@@ -328,12 +363,12 @@ func TestOptionsThatMakeNoSense(t *testing.T) {
 }
 
 func TestAnExaminationEndsWithItsContext(t *testing.T) {
-	for _, fault := range []string{"takes a person for a host", "says nothing", "no finish"} {
+	for _, fault := range []string{"takes a person for a host", "says nothing", "no finish", "stops reading"} {
 		t.Run(fault, func(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			enough := errors.New("enough")
 			o := self(t, fault, transport+"=json")
-			o.Type, o.Patience = "echo", time.Hour
+			o.Type, o.Payload, o.Patience = "echo", make([]byte, 1<<20), time.Hour
 			time.AfterFunc(time.Second, func() { cancel(enough) })
 			if _, err := conform.Run(ctx, o); !errors.Is(err, enough) {
 				t.Errorf("the error is %v", err)

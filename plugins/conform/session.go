@@ -54,8 +54,9 @@ type session struct {
 	odd      []string
 }
 
-// said is what came of a run before its finish: one of the three.
+// said is what came of a run besides its finish: one of the three.
 type said struct {
+	late       bool // after its finish
 	log        *wire.LogLine
 	progress   *wire.Progress
 	checkpoint *wire.Checkpoint
@@ -163,18 +164,6 @@ func (s *session) take(f *wire.FromHandler) {
 	} else if f.GetHello() != nil {
 		s.wonder("a hello after the first frame")
 	}
-	for _, fin := range f.GetFinishes() {
-		if s.runs[fin.GetRunId()] == nil {
-			s.wonder(fmt.Sprintf("a finish of run %d, which it was not given", fin.GetRunId()))
-		}
-		s.finishes[fin.GetRunId()] = append(s.finishes[fin.GetRunId()], fin)
-	}
-	if n := f.GetPong(); n != 0 {
-		if !s.asked[n] {
-			s.wonder(fmt.Sprintf("a pong with %d, without such a ping", n))
-		}
-		s.pongs[n] = true
-	}
 	for _, l := range f.GetLogs() {
 		s.hear(said{log: l})
 	}
@@ -183,6 +172,20 @@ func (s *session) take(f *wire.FromHandler) {
 	}
 	for _, c := range f.GetCheckpoints() {
 		s.hear(said{checkpoint: c})
+	}
+	for _, fin := range f.GetFinishes() { // what came with them counts as before them
+		if s.runs[fin.GetRunId()] == nil {
+			s.wonder(fmt.Sprintf("a finish of run %d, which it was not given", fin.GetRunId()))
+		} else if len(s.finishes[fin.GetRunId()]) > 0 {
+			s.wonder(fmt.Sprintf("another finish of run %d", fin.GetRunId()))
+		}
+		s.finishes[fin.GetRunId()] = append(s.finishes[fin.GetRunId()], fin)
+	}
+	if n := f.GetPong(); n != 0 {
+		if !s.asked[n] {
+			s.wonder(fmt.Sprintf("a pong with %d, without such a ping", n))
+		}
+		s.pongs[n] = true
 	}
 	s.credits += int(f.GetCredits())
 	if slots := int(s.first.GetHello().GetSlots()); s.credits > slots+len(s.finishes) && s.tooMany == "" {
@@ -195,6 +198,7 @@ func (s *session) hear(what said) {
 	if id := what.run(); id != 0 && s.runs[id] == nil {
 		s.wonder(fmt.Sprintf("a log line, progress or checkpoint of run %d, which it was not given", id))
 	}
+	what.late = len(s.finishes[what.run()]) > 0
 	if len(s.heard) < most {
 		s.heard = append(s.heard, what)
 	}
@@ -260,6 +264,7 @@ func (s *session) send(f *wire.ToHandler) error {
 func (s *session) write(frame func() error) error {
 	timer := time.AfterFunc(s.patience+largePatience, s.sever)
 	defer timer.Stop()
+	defer context.AfterFunc(s.ctx, s.sever)()
 	err := frame()
 	if err == nil {
 		return nil
@@ -359,10 +364,10 @@ func (s *session) probe() error {
 	return s.pong()
 }
 
-// settle gives what should not come some time to come all the same.
-func (s *session) settle() {
+// settle gives what should not come so much time to come all the same.
+func (s *session) settle(limit time.Duration) {
 	select {
-	case <-time.After(settling):
+	case <-time.After(limit):
 	case <-s.over:
 	case <-s.ctx.Done():
 	}

@@ -1,5 +1,10 @@
 package conform
 
+import "syscall"
+
 // strays returns nothing: macOS shows the environment of processes to nobody. The process
 // group is looked at in any case.
-func strays(string) []string { return nil }
+func strays(string) []stray { return nil }
+
+// populated reports whether a process group has a process.
+func populated(group int) bool { return syscall.Kill(-group, 0) == nil }

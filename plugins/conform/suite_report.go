@@ -52,7 +52,7 @@ func seeLog(s *session) error {
 		}
 		var lines []*wire.LogLine
 		for _, what := range s.saidOf(run) {
-			if what.log != nil {
+			if what.log != nil && !what.late {
 				lines = append(lines, what.log)
 			}
 		}
@@ -100,11 +100,11 @@ func (s *session) sees(typ, payload string, succeeds bool, is func(said) bool) e
 	}
 	all := s.saidOf(run)
 	for _, what := range all {
-		if is(what) {
+		if !what.late && is(what) {
 			return nil
 		}
 	}
-	return fmt.Errorf("before the finish came %.300v", all)
+	return fmt.Errorf("before the finish it did not come; of the run came %.300v", all)
 }
 
 // ends returns an error unless the finish is a result, or an error to be tried again.
@@ -130,7 +130,7 @@ func (s *session) silent(typ, payload string) error {
 	if err := ends(f, typ != "checkpoint"); err != nil {
 		return err
 	}
-	s.settle()
+	s.settle(settling)
 	for _, what := range s.saidOf(run) {
 		if what.log == nil {
 			return fmt.Errorf("there came %v", what)
