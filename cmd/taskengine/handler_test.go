@@ -360,6 +360,20 @@ func notWithout(t *testing.T, file string) {
 	}
 }
 
+func TestTheConfigurationOfAScaffoldIsValidWhateverItsName(t *testing.T) {
+	for _, lang := range strings.Split(languages(), ", ") {
+		for _, name := range []string{"null", "true", "no", "on", "y"} { // YAML has other plans for these
+			folder, err := newScaffold(lang, t.TempDir(), name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r := cli(t, nil, "", "config", "check", "--probe=false", "-c", filepath.Join(folder, "taskengine.yaml")); r.code != 0 {
+				t.Errorf("in %s: %s", lang, r.stderr)
+			}
+		}
+	}
+}
+
 func TestEveryScaffoldHasWhatAProjectNeeds(t *testing.T) {
 	for _, lang := range strings.Split(languages(), ", ") {
 		folder, err := newScaffold(lang, t.TempDir(), "mailer")
