@@ -21,6 +21,7 @@ type host struct {
 
 	mu       sync.Mutex
 	finishes map[uint64]*wire.Finish // guarded by mu
+	frames   []*wire.FromHandler     // guarded by mu: all that came
 }
 
 // meet starts a program in a bubble of synctest, and ends it with the test.
@@ -48,8 +49,10 @@ func (h *host) Recv() (*wire.ToHandler, error) {
 func (h *host) Send(frame *wire.FromHandler) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	frame = proto.CloneOf(frame) // the program uses its own again
+	h.frames = append(h.frames, frame)
 	for _, f := range frame.GetFinishes() {
-		h.finishes[f.GetRunId()] = proto.CloneOf(f)
+		h.finishes[f.GetRunId()] = f
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/plugins/internal/wire"
@@ -21,8 +22,10 @@ type says struct {
 	dropped    int // lines that were too many
 }
 
-// maxLines is how many lines of a run may wait to be sent.
-const maxLines = 1000
+const (
+	maxLines  = 1000     // lines of a run that may wait to be sent
+	maxFields = 64 << 10 // bytes of the fields of a line: more are left out
+)
 
 var _ task.Reporter = (*run)(nil)
 
@@ -53,7 +56,8 @@ func (r *run) Log(record slog.Record) {
 	line := &wire.LogLine{
 		RunId: r.id, Level: int32(record.Level), Message: text(record.Message), Time: record.Time.UnixMicro(), Fields: map[string]string{},
 	}
-	record.Attrs(func(a slog.Attr) bool { flatten(line.Fields, "", a); return true })
+	left := maxFields
+	record.Attrs(func(a slog.Attr) bool { return flatten(line.Fields, &left, "", a) })
 	r.say("", func(s *says) {
 		if len(s.lines) == maxLines {
 			s.dropped++
@@ -63,19 +67,26 @@ func (r *run) Log(record slog.Record) {
 	})
 }
 
-// flatten adds an attribute to fields, those of a group with its name and a dot before.
-func flatten(fields map[string]string, prefix string, a slog.Attr) {
+// flatten adds an attribute to fields, those of a group with its name and a dot before, as
+// long as bytes are left. It returns false when there are none.
+func flatten(fields map[string]string, left *int, prefix string, a slog.Attr) bool {
 	v := a.Value.Resolve()
 	if v.Kind() != slog.KindGroup {
-		fields[text(prefix+a.Key)] = text(v.String())
-		return
+		key, value := text(prefix+a.Key), text(v.String())
+		if *left -= len(key) + len(value); *left >= 0 {
+			fields[key] = value
+		}
+		return *left >= 0
 	}
 	if a.Key != "" {
 		prefix += a.Key + "."
 	}
 	for _, inner := range v.Group() {
-		flatten(fields, prefix, inner)
+		if !flatten(fields, left, prefix, inner) {
+			return false
+		}
 	}
+	return true
 }
 
 // say changes what r has to say and has it sent, if the host serves the feature and the
@@ -115,30 +126,52 @@ func (s *shift) hear(said []says) []says {
 	return said
 }
 
-// relay sends what runs have said.
+// relay sends what runs have said, in frames of the size that a host takes.
 func relay(stream grpc.BidiStreamingServer[wire.ToHandler, wire.FromHandler], said []says) error {
-	frame, size := new(wire.FromHandler), 0
-	for i, s := range said {
+	t := talk{stream: stream, frame: new(wire.FromHandler)}
+	for _, s := range said {
 		if s.progress != nil {
-			frame.Progress = append(frame.Progress, s.progress)
+			t.makeRoom(s.progress)
+			t.frame.Progress = append(t.frame.Progress, s.progress)
 		}
 		if s.checkpoint != nil {
-			frame.Checkpoints = append(frame.Checkpoints, s.checkpoint)
+			t.makeRoom(s.checkpoint)
+			t.frame.Checkpoints = append(t.frame.Checkpoints, s.checkpoint)
 		}
-		frame.Logs = append(frame.Logs, s.lines...)
-		size += 64 + len(s.checkpoint.GetData())
 		for _, l := range s.lines {
-			size += 128 + len(l.GetMessage())
+			t.makeRoom(l)
+			t.frame.Logs = append(t.frame.Logs, l)
 		}
-		if size < wire.FrameBytes && i < len(said)-1 {
-			continue
-		}
-		if err := stream.Send(frame); err != nil {
-			return err
-		}
-		frame, size = new(wire.FromHandler), 0
 	}
-	return nil
+	t.send()
+	return t.err
+}
+
+// talk fills frames with what runs have said.
+type talk struct {
+	stream   grpc.BidiStreamingServer[wire.ToHandler, wire.FromHandler]
+	frame    *wire.FromHandler
+	messages int // in the frame
+	bytes    int // of them
+	err      error
+}
+
+// makeRoom sends the frame if m, which will be added, does not fit in any more.
+func (t *talk) makeRoom(m proto.Message) {
+	size := proto.Size(m)
+	if t.messages == wire.FrameMessages || t.bytes+size > wire.FrameBytes {
+		t.send()
+	}
+	t.messages++
+	t.bytes += size
+}
+
+// send sends the frame, if there is something in it.
+func (t *talk) send() {
+	if t.messages > 0 && t.err == nil {
+		t.err = t.stream.Send(t.frame)
+	}
+	t.frame, t.messages, t.bytes = new(wire.FromHandler), 0, 0
 }
 
 // features returns those that the host serves.

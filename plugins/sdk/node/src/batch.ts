@@ -19,8 +19,9 @@ export interface BatchHandler extends Readonly<BatchOptions> {
 }
 
 /**
- * Makes a handler that is called with up to `size` tasks: once there are so many, or
- * `wait` after the first of them came. It returns an array with an answer per task, in
+ * Makes a handler that is called with up to `size` tasks: once there are so many, `wait`
+ * after the first of them came, or when all slots are taken, because then no other can
+ * come. It returns an array with an answer per task, in
  * their order: what a handler of one task may return, or an Error if this task failed.
  * What it throws fails all of them, and each is tried again.
  *

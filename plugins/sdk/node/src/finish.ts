@@ -17,8 +17,8 @@ export interface Answer {
 
 /** The answer to a run whose handler returned `value`. */
 export function succeed(run: Run, value: unknown): Answer {
-  if (value instanceof Snooze) return answer(run, snooze(value));
   try {
+    if (value instanceof Snooze) return answer(run, snooze(value));
     const result = encode(value instanceof Again ? value.result : value);
     const bytes = result.length + sizeOfMessages(run);
     refuseUnsupported(run);
@@ -35,7 +35,7 @@ export function succeed(run: Run, value: unknown): Answer {
 
 /** The answer to a run whose handler threw, whatever that is. */
 export function fail(run: Run, thrown: unknown): Answer {
-  if (thrown instanceof Snooze || thrown instanceof Again) return succeed(run, thrown);
+  if (isAnswer(thrown)) return succeed(run, thrown);
   const error = errorOf(run, thrown);
   return answer(run, { case: "error", value: error }, error.message.length);
 }
@@ -67,7 +67,24 @@ function delay(milliseconds: number): bigint {
   return micros(Math.max(0, milliseconds));
 }
 
+/** What was thrown may be anything, even what throws when it is looked at. */
+function isAnswer(thrown: unknown): boolean {
+  try {
+    return thrown instanceof Snooze || thrown instanceof Again;
+  } catch {
+    return false;
+  }
+}
+
 function errorOf(run: Run, thrown: unknown): ErrorMessage {
+  try {
+    return tellError(run, thrown);
+  } catch {
+    return create(ErrorSchema, { message: "an error was thrown that cannot be read" });
+  }
+}
+
+function tellError(run: Run, thrown: unknown): ErrorMessage {
   if (run.cancelled && isCancellation(thrown, run.cancelled)) {
     return create(ErrorSchema, { message: clip(`cancelled: ${run.cancelled.message}`), class: "cancelled" });
   }
@@ -89,11 +106,16 @@ function isCancellation(thrown: unknown, reason: Error): boolean {
 function sizeOfMessages({ children, signals }: Run): number {
   let bytes = 0;
   for (const child of children) {
-    bytes += 64 + child.type.length + child.key.length + child.orderingKey.length + child.payload.length;
-    for (const name in child.headers) bytes += 8 + name.length + (child.headers[name] as string).length;
+    const { type, key, orderingKey, payload, headers } = child;
+    bytes += 64 + sizeOf(type) + sizeOf(key) + sizeOf(orderingKey) + payload.length;
+    for (const [name, value] of Object.entries(headers)) bytes += 8 + sizeOf(name) + sizeOf(value);
   }
-  for (const signal of signals) bytes += 64 + signal.name.length + signal.payload.length;
+  for (const signal of signals) bytes += 64 + sizeOf(signal.name) + signal.payload.length;
   return bytes;
+}
+
+function sizeOf(text: string): number {
+  return Buffer.byteLength(text);
 }
 
 /** To drop a task or a signal would lose it, so the host must be able to take them. */

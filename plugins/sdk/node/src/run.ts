@@ -254,6 +254,7 @@ function textOf(value: unknown): string {
 }
 
 function count(n: number): bigint {
+  if (!(n < 2 ** 64)) throw new RangeError(`progress is counted from 0 to 2 ** 64 - 1, and not ${n}`);
   return BigInt(Math.max(0, Math.trunc(n)));
 }
 

@@ -46,7 +46,9 @@ export class Shift {
   take(frame: ToHandler): void {
     for (const run of frame.runs) this.#admit(run);
     for (const cancel of frame.cancels) this.#cancel(cancel);
-    if (frame.drain) for (const gathering of this.#gatherings) gathering.flush();
+    // No more come once there is no slot, or the host says so: none waits for others then.
+    const last = frame.drain || this.#running.size >= this.#slots;
+    if (last) for (const gathering of this.#gatherings) gathering.flush();
     if (frame.ping !== 0n) this.#link.outbox.pong(frame.ping);
   }
 
@@ -62,7 +64,7 @@ export class Shift {
   #beginOf(handler: Handler | BatchHandler): Begin {
     if (typeof handler === "function") return (run) => this.#callSoon(() => this.#call(handler, run));
     const call = (runs: Run[]) => this.#callSoon(() => void this.#callBatch(handler, runs));
-    const gathering = new Gathering<Run>(Math.min(handler.size, this.#slots), handler.wait, call);
+    const gathering = new Gathering<Run>(handler.size, handler.wait, call);
     this.#gatherings.push(gathering);
     return (run) => gathering.add(run);
   }

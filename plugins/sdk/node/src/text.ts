@@ -88,7 +88,11 @@ export function classOf(thrown: unknown): string {
   }
 }
 
-/** Reports whether a value is an Error, be it another realm's. */
+/** Reports whether a value is an Error, be it another realm's. What cannot be told is none. */
 export function isError(value: unknown): value is Error {
-  return value instanceof Error || types.isNativeError(value);
+  try {
+    return value instanceof Error || types.isNativeError(value);
+  } catch {
+    return false;
+  }
 }

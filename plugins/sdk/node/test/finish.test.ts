@@ -93,6 +93,9 @@ suite("children and signals", () => {
   test("count for the size of the result", () => {
     const error = errorOf(succeed(busyRun(["children", "signals"], 100), "done"));
     assert.deepEqual([error.class, error.permanent], ["result_too_large", true]);
+    const { run } = newRun({}, ["children", "signals"], 150);
+    run.spawn({ type: "a", key: "€".repeat(40) });
+    assert.equal(errorOf(succeed(run, "")).class, "result_too_large", "in bytes, not in characters");
   });
 });
 
@@ -125,6 +128,28 @@ suite("an error", () => {
     const named = Object.assign(new Error("x"), { name: 5, stack: 7 });
     for (const thrown of ["x", 5, null, undefined, { a: 1 }, Symbol("s"), new Nasty(), named, new Error("\ud800")]) {
       assert.notEqual(errorOf(fail(newRun().run, thrown)).message, "");
+    }
+  });
+
+  test("is an answer, also of a cancelled task, if looking at what was thrown throws", () => {
+    const unnamed = Object.defineProperty(new Error("x"), "name", {
+      get() {
+        throw new Error("no name either");
+      },
+    });
+    const refuse = () => {
+      throw new Error("hands off");
+    };
+    const opaque = new Proxy({}, { getPrototypeOf: refuse, get: refuse, has: refuse });
+    const unsayable = Object.assign(new Permanent("x"), { class: { toString: refuse } });
+    for (const thrown of [unnamed, opaque, unsayable]) {
+      for (const cancelled of [false, true]) {
+        const { run } = newRun();
+        if (cancelled) run.cancel(new Cancelled("cancelled", "not needed"));
+        for (const answer of [fail, failInBatch, succeed]) {
+          assert.notEqual(answer(run, thrown).finish.outcome.case, undefined);
+        }
+      }
     }
   });
 

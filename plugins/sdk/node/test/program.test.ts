@@ -274,10 +274,14 @@ suite("a handler", { timeout: 60_000 }, () => {
 
   test("of batches waits for no more than there are slots, or will come", async (t) => {
     const source = `import { batch, serve } from "taskengine";
-      await serve({ many: batch({ size: 10, wait: 3_600_000 }, (tasks) => tasks.map(() => tasks.length)) });`;
+      const many = batch({ size: 10, wait: 3_600_000 }, (tasks) => tasks.map(() => tasks.length));
+      await serve({ many, others: many });`;
     const [host] = await Host.of(t, { slots: 2 }, source);
     const [first] = host.run({ type: "many" }, { type: "many" }) as [bigint];
     assert.equal(resultOf((await host.finish(first)).outcome), "2");
+    for (const runId of host.run({ type: "many" }, { type: "others" })) {
+      assert.equal(resultOf((await host.finish(runId)).outcome), "1");
+    }
     const [last] = host.run({ type: "many" }) as [bigint];
     host.send({ drain: {} });
     assert.equal(resultOf((await host.finish(last)).outcome), "1");

@@ -149,6 +149,15 @@ suite("what a task says while it runs", () => {
   });
 });
 
+test("progress beyond what 64 bits hold is an error of the task, and not the stream's", () => {
+  const { run } = newRun({}, ["progress"]);
+  for (const n of [2 ** 64, Number.POSITIVE_INFINITY, Number.NaN]) {
+    assert.throws(() => run.progress(n), RangeError);
+    assert.throws(() => run.progress(0, n), RangeError);
+  }
+  run.progress(-1.5, 2 ** 63);
+});
+
 suite("children and signals", () => {
   test("are what the handler asked for", () => {
     const { run } = newRun();

@@ -15,6 +15,7 @@ from ._verdicts import Again, Cancelled, Permanent, RetryIn, Snooze
 def result(task: Task, value: object, host: Host) -> bytes:
     """Answers that the task succeeded with the value."""
     run_id = task._run.run_id
+    task._end()
     try:
         encoded = to_bytes(value)
         return _success(task, _wire.finish_result(run_id, encoded), encoded, host)
@@ -24,6 +25,7 @@ def result(task: Task, value: object, host: Host) -> bytes:
 
 def error(task: Task, e: BaseException, host: Host) -> bytes:
     """Answers with what a handler raised."""
+    task._end()
     try:
         return _error(task, e, host)
     except BaseException as unsayable:  # its class or text is none, or its result no JSON
@@ -50,11 +52,6 @@ def _error(task: Task, e: BaseException, host: Host) -> bytes:
 
 
 def _success(task: Task, finish: bytes, encoded: bytes, host: Host) -> bytes:
-    if host.max_result and len(encoded) > host.max_result:
-        text = "the result has %d bytes, the host takes %d" % (len(encoded), host.max_result)
-        return _wire.finish_error(task._run.run_id, text, "result_too_large", permanent=True)
-    if task._children is None and task._signals is None:
-        return finish
     missing = [
         what
         for what, things in (("children", task._children), ("signals", task._signals))
@@ -63,7 +60,13 @@ def _success(task: Task, finish: bytes, encoded: bytes, host: Host) -> bytes:
     if missing:
         text = "the host does not support %s, which the handler has asked for" % " and ".join(missing)
         return _wire.finish_error(task._run.run_id, text, "unsupported", permanent=True)
-    return b"".join((finish, *(task._children or ()), *(task._signals or ())))
+    more = [*(task._children or ()), *(task._signals or ())]
+    size = len(encoded) + sum(map(len, more))
+    if host.max_result and size > host.max_result:
+        what = "the result, the children and the signals have" if more else "the result has"
+        text = "%s %d bytes, the host takes %d" % (what, size, host.max_result)
+        return _wire.finish_error(task._run.run_id, text, "result_too_large", permanent=True)
+    return b"".join((finish, *more))
 
 
 def _text(e: BaseException, stack: bool = False) -> str:

@@ -84,7 +84,7 @@ class Program:
         from ._work import Worker
 
         slots = slots or max(_DEFAULT_SLOTS, *(served.batch for served in self._served.values()))
-        worker = Worker(dict(self._served), version, slots)
+        worker = Worker(dict(self._served), version, slots, _exit_soon)
         server = _listen(worker)
         try:
             await asyncio.wait_for(worker.met.wait(), _FIRST_CONTACT)
@@ -168,8 +168,10 @@ def _exit_soon() -> None:
     """Ends the process even if something keeps the interpreter from it."""
 
     def end() -> None:
-        sys.stderr.flush()
-        os._exit(0)
+        try:
+            sys.stderr.flush()
+        finally:
+            os._exit(0)
 
     timer = threading.Timer(_LAST_MOMENTS, end)
     timer.daemon = True

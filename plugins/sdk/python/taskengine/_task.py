@@ -28,7 +28,8 @@ class Task:
     """One attempt of one task. It belongs to the handler that gets it."""
 
     __slots__ = (
-        "_run", "_outbox", "_notes", "_call", "_children", "_signals", "_event", "_reason", "_log", "cancel_reason",
+        "_run", "_outbox", "_notes", "_call", "_children", "_signals", "_over", "_event", "_reason", "_log",
+        "cancel_reason",
     )  # fmt: skip
 
     def __init__(self, run: _wire.Run, outbox: Outbox | None = None) -> None:
@@ -38,6 +39,7 @@ class Task:
         self._call: tuple[asyncio.Task[None], list[Task]] | None = None  # set and read on the event loop
         self._children: list[bytes] | None = None
         self._signals: list[bytes] | None = None
+        self._over = False  # it has its answer: what is said from now on comes too late
         self._event: threading.Event | None = None
         self._reason = ""
         self._log: TaskLog | None = None
@@ -158,7 +160,7 @@ class Task:
         the newest is sent, at most every 100 ms, and the last one before the answer always."""
         if not (0 <= done < 1 << 64 and 0 <= total < 1 << 64):
             raise ValueError("progress is %r of %r: give numbers from 0 to 2**64 - 1" % (done, total))
-        if self._outbox is not None:
+        if self._outbox is not None and not self._over:
             self._outbox.note(self, _wire.PROGRESS, _wire.progress(self._run.run_id, done, total, message))
 
     def save_checkpoint(self, data: object) -> None:
@@ -170,12 +172,12 @@ class Task:
         encoded = to_bytes(data)
         if len(encoded) > MAX_CHECKPOINT:
             raise ValueError("the checkpoint has %d bytes, of %d allowed" % (len(encoded), MAX_CHECKPOINT))
-        if self._outbox is not None:
+        if self._outbox is not None and not self._over:
             self._outbox.note(self, _wire.CHECKPOINT, _wire.checkpoint(self._run.run_id, encoded))
 
     def heartbeat(self) -> None:
         """Says that the work goes on, for types that demand it. Call it as often as you like."""
-        if self._outbox is not None:
+        if self._outbox is not None and not self._over:
             self._outbox.note(self, _wire.HEARTBEAT, _wire.heartbeat(self._run.run_id))
 
     # --- what happens if and only if the handler succeeds
@@ -202,9 +204,11 @@ class Task:
             raise ValueError("the priority is %r: give 0 to 9" % (priority,))
         at = 0 if run_at is None else unix_micros(run_at)
         child = _wire.child(task_type, key, ordering_key, to_bytes(payload), headers or {}, at, priority)
-        if self._children is None:
-            self._children = []
-        self._children.append(child)
+        with _seldom:
+            self._must_run("spawn a task")
+            if self._children is None:
+                self._children = []
+            self._children.append(child)
 
     def signal(self, task_id: str | uuid.UUID, name: str, payload: object = None) -> None:
         """Wakes a waiting task if and only if this one succeeds. With a host that cannot do that,
@@ -212,9 +216,21 @@ class Task:
         if not isinstance(task_id, uuid.UUID):
             task_id = uuid.UUID(task_id)
         signal = _wire.signal(task_id.bytes, name, to_bytes(payload))
-        if self._signals is None:
-            self._signals = []
-        self._signals.append(signal)
+        with _seldom:
+            self._must_run("send a signal")
+            if self._signals is None:
+                self._signals = []
+            self._signals.append(signal)
+
+    def _must_run(self, what: str) -> None:
+        """Raises if what is to be sent with the answer would be lost. The lock must be held."""
+        if self._over:
+            raise RuntimeError("task %s cannot %s: it has its answer already" % (self.id, what))
+
+    def _end(self) -> None:
+        """Takes no more of what is sent with the answer."""
+        with _seldom:
+            self._over = True
 
     # --- cancellation
 
@@ -222,7 +238,7 @@ class Task:
     def cancelled(self) -> threading.Event:
         """Is set when the task shall stop."""
         if self._event is None:
-            with _creation:
+            with _seldom:
                 if self._event is None:
                     self._event = threading.Event()
         return self._event
@@ -254,7 +270,7 @@ class Task:
         return "<Task %s %s version %d attempt %d>" % (self.type, self.id, self.version, self.attempt)
 
 
-_creation = threading.Lock()  # held while a task's event is made
+_seldom = threading.Lock()  # guards _over, _children, _signals and the making of _event, of all tasks
 
 
 def to_bytes(value: object) -> bytes:

@@ -19,6 +19,7 @@ COOKIE_VALUE = "1f0d6bb2-handler"
 FRAME_BYTES = 1 << 20
 FRAME_MESSAGES = 512
 MAX_ERROR_BYTES = 8 << 10
+_MAX_FIELDS_BYTES = 64 << 10  # of the fields of one line of the log: more are left out
 
 REASON_DEADLINE = 1
 
@@ -333,7 +334,14 @@ def signal(task_id: bytes, name: str, payload: bytes) -> bytes:
 
 def log_line(run_id: int, level: int, message: str, time: int, fields: Mapping[str, str]) -> bytes:
     zigzag = level << 1 if level >= 0 else (-level << 1) - 1
-    texts = {_utf8(k): _utf8(v) for k, v in fields.items()}
+    texts: dict[bytes, bytes] = {}
+    left = _MAX_FIELDS_BYTES
+    for name, value in fields.items():
+        key, text = _utf8(name), _utf8(value)
+        left -= len(key) + len(text)
+        if left < 0:
+            break
+        texts[key] = text
     return _int(1, run_id) + _int(2, zigzag) + _bytes(3, _utf8(message)) + _int(4, time) + _map(5, texts)
 
 

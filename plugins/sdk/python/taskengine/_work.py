@@ -26,8 +26,10 @@ _REASONS = {_wire.REASON_DEADLINE: ("deadline", "the deadline is over")}
 class Worker:
     """Serves the stream, and calls the handlers: functions on threads, coroutines on the loop."""
 
-    def __init__(self, handlers: Mapping[str, Served], version: str, slots: int) -> None:
-        """Must be called on the event loop."""
+    def __init__(self, handlers: Mapping[str, Served], version: str, slots: int, ended: Callable[[], None]) -> None:
+        """Must be called on the event loop. ended is called when the stream has ended, on some
+        other thread: a coroutine may hold the loop."""
+        self._tell_end = ended
         self.met = asyncio.Event()  # the stream is open
         self.over = asyncio.Event()  # the stream has ended
         self.rest = asyncio.Event()  # it has, and no task is running
@@ -76,6 +78,8 @@ class Worker:
                 self._begin(frame["runs"])
                 for cancel in frame["cancels"]:
                     self._cancel(cancel)
+                if frame["drain"]:
+                    self._drain()
         except grpc.RpcError:
             pass  # the host is gone
         except Exception:  # it sends what we cannot read
@@ -94,6 +98,7 @@ class Worker:
         self._on_loop(self.over.set)
         if not tasks:
             self._on_loop(self.rest.set)
+        self._tell_end()
 
     def _on_loop(self, do: Callable[..., Any], *args: Any) -> None:
         try:
@@ -121,9 +126,18 @@ class Worker:
                         self._gather(task, served, jobs)
                     else:
                         jobs.append((served, [task]))
-            if len(self._running) >= self._slots:  # those that wait would wait in vain
-                jobs += [g.take() for g in self._gathering.values() if g.tasks]
+            if len(self._running) >= self._slots:
+                jobs += self._gathered()
         self._start(jobs)
+
+    def _drain(self) -> None:
+        with self._lock:
+            jobs = self._gathered()
+        self._start(jobs)
+
+    def _gathered(self) -> list[Job]:
+        """Takes the tasks that would wait for others in vain. The lock must be held."""
+        return [g.take() for g in self._gathering.values() if g.tasks]
 
     def _gather(self, task: Task, served: Served, jobs: list[Job]) -> None:
         """Adds task to those that wait for others of its type. The lock must be held."""

@@ -38,6 +38,10 @@ def cancel(run_id, reason, message=""):
     return _wire._message(3, _wire._int(1, run_id) + _wire._int(2, reason) + _wire._text(3, message))
 
 
+def drain():
+    return _wire._message(4, b"")
+
+
 class Host:
     """The other end of the stream."""
 

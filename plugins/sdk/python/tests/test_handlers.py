@@ -215,6 +215,16 @@ class Notes(h.ProcessTest):
         self.assertEqual(host.error(1)[1:], ("unsupported", True))
         self.assertEqual(host.error(2)[1:], ("unsupported", True))
 
+    def test_children_and_signals_count_for_the_size_of_the_result(self):
+        child = {"type": "mail", "key": "", "payload": "x" * 990}
+        signal = {"task_id": str(uuid.UUID(int=5)), "name": "paid", "payload": "x" * 970}
+        _, host = self.connected()  # which takes 1000 bytes
+        host.say(h.run(1, "children", child), h.run(2, "signal", signal))
+        self.assertEqual(host.error(1)[1:], ("result_too_large", True))
+        self.assertEqual(host.error(2)[1:], ("result_too_large", True))
+        host.say(h.run(3, "children", {**child, "payload": "x" * 970}))
+        self.assertEqual(host.result(3), "spawned")
+
 
 class Logs(h.ProcessTest):
     def lines(self, host, count):
@@ -292,6 +302,12 @@ class Batches(h.ProcessTest):
         """, slots=3)  # fmt: skip
         host.say(h.run(1, "batch"), h.run(2, "batch"), h.run(3, "batch"))
         self.assertEqual([host.result(n) for n in (1, 2, 3)], ["3"] * 3)
+
+    def test_none_waits_once_the_host_says_that_no_other_will_come(self):
+        _, host = self.connected("-c", self.PROGRAM)
+        host.say(h.run(1, "function", None))
+        host.say(h.drain())
+        self.assertEqual(host.result(1), "")
 
     def test_one_of_them_may_fail_alone(self):
         _, host = self.connected()

@@ -4,7 +4,7 @@ import threading
 import unittest
 from unittest import mock
 
-from taskengine import Task, _wire
+from taskengine import Task, _answer, _wire
 from taskengine._crew import Crew
 from taskengine._outbox import Host, Outbox
 from tests.host import EVERYTHING, fields
@@ -14,7 +14,7 @@ class Outboxes(unittest.TestCase):
     def setUp(self):
         self.timers = []  # pairs of seconds and a function
         self.outbox = Outbox(Host(0, frozenset(EVERYTHING)), lambda *timer: self.timers.append(timer))
-        run = _wire.decode_run(b"\x08\x07")
+        run = _wire.decode_run(b"\x08\x07\x12\x10" + bytes(16))
         self.task = Task(run, self.outbox)
 
     def sent(self):
@@ -55,6 +55,22 @@ class Outboxes(unittest.TestCase):
         self.assertEqual([(f[6], len(f[3])) for f in self.sent()], [([_wire.progress(7, 2, 0, "")], 1)])
         self.timers[0][1]()
         self.assertEqual(self.sent(), [])
+
+    def test_what_is_said_after_the_answer_is_not_sent_and_cannot_be_lost(self):
+        self.outbox.finish(self.task, _answer.result(self.task, None, Host()))
+        self.task.progress(1)
+        self.task.heartbeat()
+        self.task.save_checkpoint("late")
+        self.assertEqual([sorted(f) for f in self.sent()], [[2, 3]])
+        with self.assertRaisesRegex(RuntimeError, "answer"):
+            self.task.spawn("late")
+        with self.assertRaisesRegex(RuntimeError, "answer"):
+            self.task.signal(self.task.id, "late")
+
+    def test_a_line_with_many_fields_is_of_bounded_size(self):
+        self.task.log.info("much", extra={"field %d" % n: "x" * 8000 for n in range(1000)})
+        [frame] = self.sent()
+        self.assertLess(len(frame[_wire.LOG][0]), 100_000)
 
     def test_a_checkpoint_does_not_wait_for_the_pace_and_leaves_it_alone(self):
         self.task.progress(1)

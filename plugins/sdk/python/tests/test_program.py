@@ -2,6 +2,7 @@
 
 import unittest
 
+from taskengine import _wire
 from tests import host as h
 
 
@@ -65,6 +66,36 @@ class Process(h.ProcessTest):
     def test_it_exits_when_the_host_is_gone_though_a_task_hangs(self):
         process, host = self.connected()
         host.say(h.run(1, "hang"))
+        host.channel.close()
+        self.assertEqual(process.wait(timeout=h.PATIENCE), 0)
+
+    def test_it_exits_when_the_host_is_gone_though_a_coroutine_holds_the_loop(self):
+        process, host = self.connected("-c", """if True:
+            import sys, time, taskengine
+            @taskengine.handler("hold")
+            async def hold(task):
+                sys.stderr.write("holding\\n")
+                sys.stderr.flush()
+                time.sleep(3600)
+            taskengine.run()
+        """)  # fmt: skip
+        host.say(h.run(1, "hold"))
+        self.wait_for_log(b"holding")
+        host.channel.close()
+        self.assertEqual(process.wait(timeout=h.PATIENCE), 0)
+
+    def test_it_exits_though_a_handler_has_closed_the_standard_error(self):
+        process, host = self.connected("-c", """if True:
+            import sys, time, taskengine
+            @taskengine.handler("close")
+            async def close(task):
+                sys.stderr.close()
+                task.progress(1)
+                time.sleep(3600)
+            taskengine.run()
+        """)  # fmt: skip
+        host.say(h.run(1, "close"))
+        host.wait_for(lambda: host.heard[_wire.PROGRESS])
         host.channel.close()
         self.assertEqual(process.wait(timeout=h.PATIENCE), 0)
 

@@ -102,7 +102,7 @@ class Verdicts(unittest.TestCase):
             Again(datetime(2030, 1, 1))
 
     def answer(self, function, features=()):
-        host, given = Host(10, frozenset(features)), task()
+        host, given = Host(200, frozenset(features)), task()
         given._run.run_id = 1
         try:
             return _answer.result(given, function(given), host)
@@ -154,7 +154,7 @@ class Verdicts(unittest.TestCase):
         self.assertIn(b"TypeError", self.answer(lambda task: {1, 2}))
 
     def test_results_that_are_too_large_are_permanent_errors(self):
-        self.assertIn(b"result_too_large", self.answer(lambda task: b"x" * 11))
+        self.assertIn(b"result_too_large", self.answer(lambda task: b"x" * 201))
 
     def test_an_error_tells_its_causes(self):
         def handle(task):

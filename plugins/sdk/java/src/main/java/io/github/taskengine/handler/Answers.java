@@ -12,6 +12,7 @@ import org.jspecify.annotations.Nullable;
 /** Makes the answer to a run of whatever its handler did. */
 final class Answers {
   private static final int MAX_ERROR_BYTES = 8 << 10;
+  private static final int MAX_CAUSES = 64; // that are looked at: they may go round in a circle
 
   private final Codec codec;
   private final Host host;
@@ -80,6 +81,17 @@ final class Answers {
   }
 
   private static Wire.Finish failure(Run run, Throwable thrown) {
+    Wire.Error.Builder error;
+    try {
+      error = told(run, thrown);
+    } catch (Throwable unreadable) { // the exception's own methods throw, or never return
+      String name = className(thrown.getClass());
+      error = Wire.Error.newBuilder().setMessage(name + ", which cannot be read").setClass_(name);
+    }
+    return Wire.Finish.newBuilder().setRunId(run.runId()).setError(error).build();
+  }
+
+  private static Wire.Error.Builder told(Run run, Throwable thrown) {
     Wire.Error.Builder error = Wire.Error.newBuilder();
     Cancellation why = run.cancellation().orElse(null);
     if (why != null && endedByCancellation(thrown)) {
@@ -93,11 +105,12 @@ final class Answers {
     } else {
       error.setMessage(text(stackOf(thrown))).setClass_(className(thrown.getClass()));
     }
-    return Wire.Finish.newBuilder().setRunId(run.runId()).setError(error).build();
+    return error;
   }
 
   private static boolean endedByCancellation(Throwable thrown) {
-    for (Throwable t = thrown; t != null; t = t.getCause()) {
+    Throwable t = thrown;
+    for (int depth = 0; t != null && depth < MAX_CAUSES; depth++, t = t.getCause()) {
       if (t instanceof InterruptedException
           || t instanceof CancellationException
           || t instanceof ClosedByInterruptException

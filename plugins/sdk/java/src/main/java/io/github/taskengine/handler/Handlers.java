@@ -22,7 +22,7 @@ public final class Handlers {
 
   private final TreeMap<String, Route> routes = new TreeMap<>();
   private String version = "";
-  private int slots = DEFAULT_SLOTS;
+  private int slots; // 0 if the program does not say
   private @Nullable ThreadFactory threads;
   private JsonMapper mapper = new JsonMapper();
 
@@ -47,7 +47,8 @@ public final class Handlers {
    * @param type of the tasks
    * @param most tasks in a call; no more than there are slots can come together
    * @param wait how long the first of them waits for others
-   * @param handler called once there are so many, or the first has waited so long
+   * @param handler called once there are so many, the first has waited so long, or there is no slot
+   *     for another
    * @return this program
    */
   public Handlers onBatch(String type, int most, Duration wait, BatchHandler handler) {
@@ -80,7 +81,8 @@ public final class Handlers {
   }
 
   /**
-   * Says how many tasks to run at once unless the host says so. Without it there are 64 slots.
+   * Says how many tasks to run at once unless the host says so. Without it there are 64 slots, or
+   * as many as the largest batch has tasks.
    *
    * @param slots 1 to 65536
    * @return this program
@@ -129,7 +131,20 @@ public final class Handlers {
   }
 
   Program program() {
-    return new Program(routes, version, slots, Threads.executor(threads), new Codec(mapper));
+    return new Program(
+        routes,
+        version,
+        slots == 0 ? slotsNeeded() : slots,
+        Threads.executor(threads),
+        new Codec(mapper));
+  }
+
+  private int slotsNeeded() {
+    int needed = DEFAULT_SLOTS;
+    for (Route route : routes.values()) {
+      needed = Math.max(needed, route.most());
+    }
+    return Math.min(needed, MOST_SLOTS);
   }
 
   /** How the tasks of a type get to their handler. */

@@ -3,7 +3,6 @@ package io.github.taskengine.handler;
 import com.google.protobuf.ByteString;
 import io.github.taskengine.handler.internal.Wire;
 import java.nio.ByteBuffer;
-import java.nio.charset.StandardCharsets;
 import java.time.Instant;
 import java.util.ArrayList;
 import java.util.List;
@@ -122,7 +121,10 @@ final class Run implements Task {
 
   @Override
   public String text() {
-    return run.getPayload().toString(StandardCharsets.UTF_8);
+    if (!run.getPayload().isValidUtf8()) {
+      throw new PermanentException("the payload is not UTF-8", "bad_payload");
+    }
+    return run.getPayload().toStringUtf8();
   }
 
   @Override

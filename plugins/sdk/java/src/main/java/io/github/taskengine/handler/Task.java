@@ -102,6 +102,7 @@ public interface Task {
    * The input as UTF-8 text.
    *
    * @return the text
+   * @throws PermanentException of class {@code bad_payload} if the input is not UTF-8
    */
   String text();
 

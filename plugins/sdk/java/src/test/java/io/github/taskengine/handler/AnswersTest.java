@@ -15,6 +15,7 @@ import java.util.Set;
 import java.util.UUID;
 import java.util.concurrent.CancellationException;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
 import tools.jackson.databind.json.JsonMapper;
 
 /** What a handler returns or throws, and what the host is answered. */
@@ -82,6 +83,16 @@ class AnswersTest {
   }
 
   @Test
+  @Timeout(20)
+  void anExceptionThatIsItsOwnCauseIsAnsweredAlsoWhenCancelled() {
+    Exception first = new IOException("first");
+    first.initCause(new IOException("second", first));
+    Run task = task();
+    task.cancel(new Cancellation(Cancellation.Reason.CANCELLED, "not needed"));
+    assertEquals("IOException", answer(task, first).getError().getClass_());
+  }
+
+  @Test
   void aNastyExceptionIsAnswered() {
     class Nasty extends RuntimeException {
       private static final long serialVersionUID = 1L;
@@ -92,7 +103,21 @@ class AnswersTest {
       }
     }
 
+    class Endless extends PermanentException {
+      private static final long serialVersionUID = 1L;
+
+      Endless() {
+        super("x");
+      }
+
+      @Override
+      public String getMessage() {
+        return getMessage() + "!";
+      }
+    }
+
     assertEquals("Nasty", error(new Nasty()).getClass_());
+    assertEquals("Endless", error(new Endless()).getClass_());
     assertEquals("no ? money", error(new PermanentException("no \uDCFF money")).getMessage());
     assertEquals(8192, error(new PermanentException("x".repeat(10_000))).getMessage().length());
   }

@@ -53,6 +53,19 @@ class BatchTest {
   }
 
   @Test
+  void orWhenThereIsNoSlotForMore() throws Exception {
+    Handlers handlers =
+        new Handlers()
+            .onBatch("b", 3, FOREVER, BatchTest::count)
+            .onBatch("c", 3, FOREVER, BatchTest::count);
+    try (FakeHost host = new FakeHost(handlers, Wire.Welcome.newBuilder().setSlots(3))) {
+      host.run("b", "", "");
+      host.say(frame -> frame.addRuns(FakeHost.run(3, "c", "")));
+      assertEquals(List.of("1:2", "2:2", "3:1"), results(host.finishes(3)));
+    }
+  }
+
+  @Test
   void orWhenNoMoreWillCome() throws Exception {
     try (FakeHost host = host(3, FOREVER, BatchTest::count)) {
       host.run("b", "", "");

@@ -21,6 +21,15 @@ class HandlersTest {
     wrong("priority is 10", () -> Child.of("a").priority(10));
   }
 
+  @Test
+  void theLargestBatchFitsUnlessTheProgramSaysOtherwise() {
+    Handlers handlers = new Handlers().on("a", task -> null);
+    assertEquals(64, handlers.program().slots());
+    handlers.onBatch("b", 100, Duration.ZERO, tasks -> tasks);
+    assertEquals(100, handlers.program().slots());
+    assertEquals(3, handlers.slots(3).program().slots());
+  }
+
   private static void wrong(String text, Executable mistake) {
     String message = assertThrows(IllegalArgumentException.class, mistake).getMessage();
     assertEquals(text, message.contains(text) ? text : message);

@@ -57,6 +57,14 @@ class RunTest {
   }
 
   @Test
+  void whatIsNoTextIsABadPayload() {
+    ByteString half = ByteString.copyFrom(new byte[] {'a', (byte) 0xC3});
+    Run task = task(FakeHost.run(1, "t", "").setPayload(half));
+    PermanentException thrown = assertThrows(PermanentException.class, task::text);
+    assertEquals("bad_payload", thrown.errorClass());
+  }
+
+  @Test
   void whatIsNotThereIsEmpty() {
     Run task = task(FakeHost.run(1, "t", ""));
     assertEquals(Optional.empty(), task.deadline());
