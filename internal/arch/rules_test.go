@@ -21,6 +21,11 @@ var rules = []rule{
 		Why: "goroutines that do anything know nothing",
 	},
 	{
+		Of:  "internal/pgtest",
+		Out: []string{"github.com/jackc/pgx"},
+		Why: "a server for tests knows nothing of what is tested on it",
+	},
+	{
 		Of:  "engine/policy",
 		May: []string{"engine/task"},
 		Why: "policies are plain data",
@@ -97,6 +102,12 @@ var rules = []rule{
 		Of:  "coord/local",
 		May: []string{"coord", "engine/task"},
 		Why: "a backend implements its port and knows no other backend",
+	},
+	{
+		Of:  "coord/postgres",
+		May: []string{"coord", "coord/local", "engine/task"},
+		Out: []string{"github.com/jackc/pgx"},
+		Why: "a backend implements its ports and brings one dependency; within one process callers agree by coord/local",
 	},
 	{
 		Of:  "coord/etcd",

@@ -1,0 +1,88 @@
+//go:build unix
+
+package pgtest
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// Bouncer starts a PgBouncer before the server and returns its address as host:port. It
+// pools connections by transaction and lets everybody in; settings such as
+// "default_pool_size=1" are lines of its configuration. A server that is down is tried ten
+// times a second. It ends with the test. See [Through] for the URL of a database.
+//
+// PgBouncers before 1.21 know no prepared statements in this mode. A client that is to
+// work with all of them does without, as pgx does by QueryExecModeExec.
+func (s *Server) Bouncer(tb testing.TB, settings ...string) string {
+	tb.Helper()
+	path, err := findBouncer()
+	if err != nil {
+		tb.Fatalf("pgtest: %v", err)
+	}
+	var bouncer *process
+	port, err := atFreePort(func(port int) (err error) {
+		bouncer, err = s.launchBouncer(path, port, settings)
+		return err
+	})
+	if err != nil {
+		tb.Fatalf("pgtest: starting PgBouncer: %v", err)
+	}
+	tb.Cleanup(func() {
+		if err := bouncer.end(syscall.SIGTERM); err != nil {
+			tb.Errorf("pgtest: stopping PgBouncer: %v", err)
+		}
+	})
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+}
+
+// Through returns the URL of the same database by way of the bouncer at an address.
+func Through(bouncer, databaseURL string) string {
+	u, err := url.Parse(databaseURL)
+	if err != nil {
+		panic(fmt.Sprintf("pgtest: %q is not the URL of a database: %v", databaseURL, err))
+	}
+	u.Host = bouncer
+	return u.String()
+}
+
+func (s *Server) launchBouncer(path string, port int, settings []string) (*process, error) {
+	name := fmt.Sprint("pgbouncer-", port)
+	// A database that only this bouncer knows tells it from others that answer on its port.
+	own := filepath.Base(s.crew.folder)
+	lines := append([]string{
+		"[databases]",
+		fmt.Sprintf("%s = host=127.0.0.1 port=%d user=postgres dbname=postgres", own, s.port),
+		fmt.Sprintf("* = host=127.0.0.1 port=%d user=postgres", s.port),
+		"[pgbouncer]",
+		"listen_addr = 127.0.0.1",
+		fmt.Sprintf("listen_port = %d", port),
+		"unix_socket_dir =",
+		"auth_type = any",
+		"pool_mode = transaction",
+		"max_client_conn = 1000",
+		"server_login_retry = 0.1",
+	}, settings...)
+	file := filepath.Join(s.crew.folder, name+".ini")
+	if err := os.WriteFile(file, []byte(strings.Join(lines, "\n")+"\n"), 0o644); err != nil {
+		return nil, err
+	}
+	p, err := s.crew.start(name, path, file)
+	if err != nil {
+		return nil, err
+	}
+	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	err = p.await(func(ctx context.Context) error { return ping(ctx, databaseURL(address, own)) })
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}

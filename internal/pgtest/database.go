@@ -1,0 +1,75 @@
+//go:build unix
+
+package pgtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strconv"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Database makes an empty database and returns its URL. It is dropped when the test ends,
+// with the connections that are still open.
+func (s *Server) Database(tb testing.TB) string {
+	tb.Helper()
+	name := fmt.Sprint("test_", s.made.Add(1))
+	if err := s.administer("CREATE DATABASE " + name + " TEMPLATE template0"); err != nil {
+		tb.Fatalf("pgtest: making a database: %v", err)
+	}
+	tb.Cleanup(func() {
+		if !s.running() {
+			return // crashed, or closed: then it goes with the folder
+		}
+		if err := s.administer("DROP DATABASE IF EXISTS " + name + " WITH (FORCE)"); err != nil {
+			tb.Errorf("pgtest: dropping the database %s: %v", name, err)
+		}
+	})
+	return s.URL(name)
+}
+
+// URL returns the URL of a database, by TCP and as the superuser.
+func (s *Server) URL(database string) string {
+	return databaseURL(net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)), database)
+}
+
+func (s *Server) administer(statement string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	conn, err := s.connect(ctx, s.port)
+	if err != nil {
+		return err
+	}
+	_, err = conn.Exec(ctx, statement)
+	return errors.Join(err, conn.Close(ctx))
+}
+
+func databaseURL(address, database string) string {
+	u := url.URL{Scheme: "postgres", User: url.User("postgres"), Host: address, Path: database, RawQuery: "sslmode=disable"}
+	return u.String()
+}
+
+// connect returns a connection to the server on a port, by the socket in its folder,
+// which no other server has: the port itself could be somebody else's.
+func (s *Server) connect(ctx context.Context, port int) (*pgx.Conn, error) {
+	config, err := pgx.ParseConfig(databaseURL("localhost", "postgres"))
+	if err != nil {
+		return nil, err
+	}
+	config.Host, config.Port = s.crew.folder, uint16(port)
+	return pgx.ConnectConfig(ctx, config)
+}
+
+// ping returns nil when a server lets us in.
+func ping(ctx context.Context, url string) error {
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return err
+	}
+	return conn.Close(ctx)
+}

@@ -1,0 +1,263 @@
+//go:build unix
+
+package pgtest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const (
+	patience    = time.Minute // for a program to answer, or to end
+	longestPath = 100         // of a socket: the kernel takes 104 bytes on macOS, 108 on Linux
+	longestName = "/.s.PGSQL.65535.lock"
+	tailBytes   = 4 << 10
+)
+
+// keeperScript waits for its standard input to end, which is when this process lets go of
+// it or is gone, even killed. Then it ends everything in its process group but itself, and
+// removes the folder, again and again while something there still writes.
+const keeperScript = `trap '' HUP INT QUIT TERM
+cat >/dev/null
+kill -QUIT 0
+tries=0
+until rm -rf "$1" 2>/dev/null; do
+	tries=$((tries + 1))
+	[ $tries -lt 100 ] || exit 1
+	sleep 0.1
+done`
+
+// crew is a folder and the processes that work in it. These are in a process group of
+// their own, led by a keeper that ends them and removes the folder when this process has
+// ended, for whatever reason. So a Ctrl-C reaches them only by way of the keeper.
+type crew struct {
+	folder string
+	as     *syscall.Credential // who all but the keeper run as; nil is the user of this process
+	keeper *exec.Cmd
+	hold   *os.File // the other end of the keeper's standard input
+}
+
+func newCrew() (*crew, error) {
+	as, err := unprivileged()
+	if err != nil {
+		return nil, err
+	}
+	folder, err := newFolder()
+	if err != nil {
+		return nil, err
+	}
+	c := &crew{folder: folder, as: as}
+	if err := c.keep(); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(folder))
+	}
+	return c, nil
+}
+
+// newFolder makes the folder where it should be, or in /tmp if the paths of sockets would
+// be too long there.
+func newFolder() (string, error) {
+	folder, err := os.MkdirTemp("", "pgtest-")
+	if err != nil || len(folder+longestName) <= longestPath {
+		return folder, err
+	}
+	if err := os.Remove(folder); err != nil {
+		return "", err
+	}
+	return os.MkdirTemp("/tmp", "pgtest-")
+}
+
+// unprivileged returns nil unless this process is root's.
+func unprivileged() (*syscall.Credential, error) {
+	if os.Getuid() != 0 {
+		return nil, nil
+	}
+	u, err := user.Lookup("postgres")
+	if err != nil {
+		return nil, fmt.Errorf("PostgreSQL does not run as root, and there is no user postgres to run it as: %w; run the tests as another user", err)
+	}
+	uid, err := strconv.ParseUint(u.Uid, 10, 32)
+	if err != nil {
+		return nil, err
+	}
+	gid, err := strconv.ParseUint(u.Gid, 10, 32)
+	if err != nil {
+		return nil, err
+	}
+	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
+}
+
+// keep gives the folder away and starts the keeper.
+func (c *crew) keep() error {
+	if c.as != nil {
+		if err := os.Chown(c.folder, int(c.as.Uid), int(c.as.Gid)); err != nil {
+			return err
+		}
+	}
+	watched, hold, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer watched.Close()
+	c.hold = hold
+	c.keeper = exec.Command("/bin/sh", "-c", keeperScript, "pgtest-keeper", c.folder)
+	c.keeper.Dir = "/"
+	c.keeper.Stdin = watched
+	c.keeper.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := c.keeper.Start(); err != nil {
+		return errors.Join(fmt.Errorf("starting a keeper for %s: %w", c.folder, err), hold.Close())
+	}
+	return nil
+}
+
+// dismiss has the keeper end what is left and returns when the folder is gone.
+func (c *crew) dismiss() error {
+	if err := c.hold.Close(); err != nil {
+		return err
+	}
+	if err := c.keeper.Wait(); err != nil {
+		return fmt.Errorf("removing %s: %w", c.folder, err)
+	}
+	return nil
+}
+
+func (c *crew) command(path string, args ...string) *exec.Cmd {
+	cmd := exec.Command(path, args...)
+	cmd.Dir = c.folder
+	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "PG") }),
+		"LC_ALL=C", "TZ=UTC")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pgid: c.keeper.Process.Pid, Credential: c.as}
+	return cmd
+}
+
+// run runs a program to its end.
+func (c *crew) run(path string, args ...string) error {
+	if said, err := c.command(path, args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", path, err, bytes.TrimSpace(said))
+	}
+	return nil
+}
+
+// process is a program that runs on, with the processes that it started.
+type process struct {
+	name  string
+	cmd   *exec.Cmd
+	log   string   // the file that it writes to
+	from  int64    // where in log it began
+	alive *os.File // ends when the process and all that it started are gone
+}
+
+// start starts a program that writes to NAME.log in the folder.
+func (c *crew) start(name, path string, args ...string) (*process, error) {
+	p := &process{name: name, log: filepath.Join(c.folder, name+".log"), cmd: c.command(path, args...)}
+	log, err := os.OpenFile(p.log, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o666)
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	info, err := log.Stat()
+	if err != nil {
+		return nil, err
+	}
+	p.from = info.Size()
+	// Nobody writes to this pipe. Its end is at the end of the last process that has it.
+	alive, kept, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer kept.Close()
+	p.alive = alive
+	p.cmd.Stdout, p.cmd.Stderr = log, log
+	p.cmd.ExtraFiles = []*os.File{kept}
+	if err := p.cmd.Start(); err != nil {
+		return nil, errors.Join(fmt.Errorf("starting %s: %w", name, err), alive.Close())
+	}
+	return p, nil
+}
+
+// endedError is that a program ended while it should not, or could not do what it should.
+type endedError struct{ name, what, said string }
+
+func (e *endedError) Error() string {
+	return fmt.Sprintf("%s %s; the end of its log:\n%s", e.name, e.what, e.said)
+}
+
+// await returns nil as soon as answers does. If that does not happen, the process is ended.
+func (p *process) await(answers func(context.Context) error) error {
+	begin := time.Now()
+	for {
+		// One attempt may meet somebody else on the port, who accepts and says nothing.
+		ctx, cancel := context.WithTimeout(context.Background(), patience/10)
+		err := answers(ctx)
+		cancel()
+		if err == nil {
+			return nil
+		}
+		gone, broken := p.gone(20 * time.Millisecond)
+		switch {
+		case broken != nil:
+			return errors.Join(broken, p.end(syscall.SIGKILL))
+		case gone:
+			failed := &endedError{name: p.name, what: "ended", said: p.tail()}
+			return errors.Join(failed, p.end(syscall.SIGKILL))
+		case time.Since(begin) > patience:
+			failed := &endedError{name: p.name, what: fmt.Sprintf("did not answer within %v (%v)", patience, err), said: p.tail()}
+			return errors.Join(failed, p.end(syscall.SIGKILL))
+		}
+	}
+}
+
+// gone reports whether the process and all that it started have ended, for which it waits.
+func (p *process) gone(wait time.Duration) (bool, error) {
+	if err := p.alive.SetReadDeadline(time.Now().Add(wait)); err != nil {
+		return false, err
+	}
+	_, err := p.alive.Read(make([]byte, 1))
+	switch {
+	case errors.Is(err, io.EOF):
+		return true, nil
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return false, nil
+	}
+	return false, fmt.Errorf("watching %s: %w", p.name, err)
+}
+
+// end sends a signal to the process and returns when it and all that it started are gone.
+func (p *process) end(signal syscall.Signal) error {
+	defer p.alive.Close()
+	if err := p.cmd.Process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("sending %v to %s: %w", signal, p.name, err)
+	}
+	gone, err := p.gone(patience)
+	if err == nil && !gone {
+		err = &endedError{name: p.name, what: fmt.Sprintf("did not end within %v of %v", patience, signal), said: p.tail()}
+		err = errors.Join(err, p.cmd.Process.Kill())
+	}
+	var exit *exec.ExitError
+	if waited := p.cmd.Wait(); !errors.As(waited, &exit) { // which it exits with when told to end says nothing
+		err = errors.Join(err, waited)
+	}
+	return err
+}
+
+// tail returns the end of what the process has written since its start.
+func (p *process) tail() string {
+	said, err := os.ReadFile(p.log)
+	if err != nil {
+		return err.Error()
+	}
+	said = said[min(p.from, int64(len(said))):]
+	said = said[max(0, len(said)-tailBytes):]
+	return strings.TrimSpace(string(said))
+}

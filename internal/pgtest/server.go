@@ -1,0 +1,232 @@
+//go:build unix
+
+// Package pgtest gives tests a real PostgreSQL: a server of their own, which keeps what it
+// commits as one in production does, can be crashed and started again, and can have a
+// PgBouncer before it. Nothing of it outlives the test process, however that ends.
+//
+//	var server *pgtest.Server
+//
+//	func TestMain(m *testing.M) {
+//		os.Exit(pgtest.Run(m, func(s *pgtest.Server) { server = s }))
+//	}
+//
+//	func TestThatRowsAreKept(t *testing.T) {
+//		conn, err := pgx.Connect(t.Context(), server.Database(t))
+//		...
+//	}
+package pgtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+)
+
+// oldest is the first version that ends the connections to a database that it drops.
+const oldest = 130000
+
+// Server is a PostgreSQL server that belongs to this process: a new cluster in a temporary
+// folder, which listens on a Unix socket there and on a port of 127.0.0.1, and trusts
+// whoever connects. Commits are as durable as by default: fsync, synchronous_commit and
+// full_page_writes are on. Its methods may be called from any goroutine, and it has no
+// goroutine of its own that a check for leaks would find.
+type Server struct {
+	bin      string   // the folder of initdb and postgres
+	settings []string // name=value, later ones win
+	crew     *crew
+	port     int
+	version  int
+	made     atomic.Int64 // databases so far
+
+	mu       sync.Mutex
+	postgres *process // guarded by mu: nil while the server is down
+	closed   bool     // guarded by mu
+}
+
+// Start makes a server with settings such as "max_connections=500" and returns when it
+// answers. The caller owes it a Close; see [Run] for a server that a whole package shares.
+//
+// The programs are those of $TASKENGINE_POSTGRES_BIN if that is set, else the newest below
+// /usr/lib/postgresql, else those in the PATH. The folder is made where [os.TempDir] says.
+// As root, which PostgreSQL refuses to run as, the programs run as the user postgres.
+func Start(settings ...string) (*Server, error) {
+	s, err := start(settings)
+	if err != nil {
+		return nil, fmt.Errorf("pgtest: starting PostgreSQL: %w", err)
+	}
+	return s, nil
+}
+
+func start(settings []string) (*Server, error) {
+	bin, err := findPostgres()
+	if err != nil {
+		return nil, err
+	}
+	c, err := newCrew()
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{bin: bin, crew: c, settings: append([]string{
+		"listen_addresses=127.0.0.1",
+		`unix_socket_directories="` + strings.ReplaceAll(c.folder, `"`, `""`) + `"`, // it is a list
+		"max_connections=200",
+		"shared_buffers=128MB",
+		"fsync=on",
+		"synchronous_commit=on",
+		"full_page_writes=on",
+	}, settings...)}
+	if err := s.create(); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// Run is for TestMain: it starts a server, hands it to use, runs the tests and closes the
+// server. It returns what to exit with. Where no server can be started, it says why and
+// runs no test: it returns 1. A package that looks for leaked goroutines uses [Start], and
+// closes the server by goleak.Cleanup.
+func Run(m *testing.M, use func(*Server)) int {
+	s, err := Start()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	use(s)
+	code := m.Run()
+	if err := s.Close(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return max(code, 1)
+	}
+	return code
+}
+
+// create makes the cluster, starts it for the first time, and looks at it.
+func (s *Server) create() error {
+	err := s.crew.run(filepath.Join(s.bin, "initdb"), "--pgdata="+s.data(), "--username=postgres",
+		"--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync")
+	if err != nil {
+		return err
+	}
+	s.port, err = atFreePort(s.launch)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	conn, err := s.connect(ctx, s.port)
+	if err != nil {
+		return err
+	}
+	var version string
+	err = conn.QueryRow(ctx, "SHOW server_version_num").Scan(&version)
+	if err := errors.Join(err, conn.Close(ctx)); err != nil {
+		return fmt.Errorf("asking for its version: %w", err)
+	}
+	s.version, err = strconv.Atoi(version)
+	if err == nil && s.version < oldest {
+		return fmt.Errorf("the server in %s has version %d; %d or newer is needed", s.bin, s.version/10000, oldest/10000)
+	}
+	return err
+}
+
+// launch starts the server on the data that it has and returns when it answers.
+func (s *Server) launch(port int) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.closed:
+		return errors.New("the server has been closed")
+	case s.postgres != nil:
+		return errors.New("the server is running")
+	}
+	args := []string{"-D", s.data(), "-p", strconv.Itoa(port)}
+	for _, setting := range s.settings {
+		args = append(args, "-c", setting)
+	}
+	p, err := s.crew.start("postgres", filepath.Join(s.bin, "postgres"), args...)
+	if err != nil {
+		return err
+	}
+	err = p.await(func(ctx context.Context) error {
+		conn, err := s.connect(ctx, port)
+		if err != nil {
+			return err
+		}
+		return conn.Close(ctx)
+	})
+	if err != nil {
+		return err
+	}
+	s.postgres = p
+	return nil
+}
+
+// stop ends the server by a signal.
+func (s *Server) stop(signal syscall.Signal) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.postgres == nil {
+		return errors.New("the server is not running")
+	}
+	p := s.postgres
+	s.postgres = nil
+	return p.end(signal)
+}
+
+func (s *Server) running() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.postgres != nil
+}
+
+// Crash ends the server at once, as a power cut would, and returns when all of its
+// processes are gone: no transaction is finished, nothing more is written, and the next
+// start recovers from the log. What the operating system was given to write is not lost,
+// though. A server that other tests use at the same time must not be crashed.
+func (s *Server) Crash() error {
+	if err := s.stop(syscall.SIGQUIT); err != nil {
+		return fmt.Errorf("pgtest: crashing PostgreSQL: %w", err)
+	}
+	return nil
+}
+
+// Restart starts a server that has been crashed on the same data and the same port, and
+// returns when it answers.
+func (s *Server) Restart() error {
+	if err := s.launch(s.port); err != nil {
+		return fmt.Errorf("pgtest: starting PostgreSQL again: %w", err)
+	}
+	return nil
+}
+
+// Version returns what server_version_num says, such as 150004.
+func (s *Server) Version() int { return s.version }
+
+// Close stops the server and removes all that it had. A second Close does nothing.
+func (s *Server) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil
+	}
+	s.closed = true
+	var stopped error
+	if s.postgres != nil {
+		stopped = s.postgres.end(syscall.SIGINT)
+		s.postgres = nil
+	}
+	if err := errors.Join(stopped, s.crew.dismiss()); err != nil {
+		return fmt.Errorf("pgtest: stopping PostgreSQL: %w", err)
+	}
+	return nil
+}
+
+func (s *Server) data() string { return filepath.Join(s.crew.folder, "data") }
