@@ -124,19 +124,24 @@ func (c *committer) step(ctx context.Context, n int) (done bool, err error) {
 	for _, r := range c.grabbed {
 		changes = append(changes, task.Change{Ref: r, To: task.Done, At: now, Result: []byte("ok"), NextEventAt: in(now, c.life.keepDone)})
 	}
-	var moved []*task.Task
-	err = c.store.Update(ctx, func(tx storage.Tx) error {
-		if _, err := tx.Insert(ctx, fresh...); err != nil {
+	batch := &storage.Batch{Insert: fresh, Swap: changes}
+	var out storage.Outcome
+	if batcher, ok := c.store.(storage.Batcher); ok {
+		out, err = batcher.Do(ctx, batch)
+	} else {
+		err = c.store.Update(ctx, func(tx storage.Tx) error {
+			out, err = storage.Do(ctx, tx, batch)
 			return err
-		}
-		moved, err = tx.Swap(ctx, changes...)
-		return err
-	})
+		})
+	}
+	if err != nil {
+		return true, err
+	}
 	c.submitted, c.grabbed = c.submitted[:0], c.grabbed[:0]
 	for _, t := range fresh {
 		c.follow(t)
 	}
-	for _, t := range moved {
+	for _, t := range out.Swapped {
 		c.follow(t)
 	}
 	return len(c.submitted)+len(c.grabbed) == 0, err

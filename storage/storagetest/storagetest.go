@@ -38,11 +38,12 @@ func Run(t *testing.T, open func(t testing.TB) storage.Store) {
 	_, inspector := probe.(storage.Inspector)
 	_, relaxer := probe.(storage.Relaxer)
 	_, settings := probe.(storage.Settings)
+	_, batcher := probe.(storage.Batcher)
 	_, reopener := probe.(Reopener)
 	_, crasher := probe.(Crasher)
 	_, checker := probe.(Checker)
-	t.Logf("exercising %T: inspector %t, relaxer %t, settings %t, reopener %t, crasher %t, checker %t",
-		probe, inspector, relaxer, settings, reopener, crasher, checker)
+	t.Logf("exercising %T: inspector %t, relaxer %t, settings %t, batcher %t, reopener %t, crasher %t, checker %t",
+		probe, inspector, relaxer, settings, batcher, reopener, crasher, checker)
 
 	sections := []struct {
 		name  string
@@ -60,6 +61,7 @@ func Run(t *testing.T, open func(t testing.TB) storage.Store) {
 		{"inspect", inspector, inspectCases},
 		{"relax", relaxer, relaxCases},
 		{"settings", settings, settingsCases},
+		{"batch", batcher, batchCases},
 		{"reopen", reopener, reopenCases},
 		{"crash", crasher, crashCases},
 	}

@@ -1,0 +1,174 @@
+package postgres
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/taskengine/taskengine/engine/task"
+)
+
+// array is an argument of a statement: a one-dimensional array in PostgreSQL's binary
+// format. The driver takes slices, too; that is several times slower, and the arguments
+// are most of what is sent.
+type array struct{ bytes []byte }
+
+const arrayHeader = 20
+
+// newArray returns an array of n elements that have not been added yet, of about size
+// bytes each.
+func newArray(oid uint32, n, size int) *array {
+	b := make([]byte, 0, arrayHeader+n*(4+size))
+	if n == 0 {
+		b = binary.BigEndian.AppendUint32(b, 0) // without a dimension
+		b = binary.BigEndian.AppendUint32(b, 0)
+		return &array{binary.BigEndian.AppendUint32(b, oid)}
+	}
+	b = binary.BigEndian.AppendUint32(b, 1)
+	b = binary.BigEndian.AppendUint32(b, 1) // there may be nulls
+	b = binary.BigEndian.AppendUint32(b, oid)
+	b = binary.BigEndian.AppendUint32(b, uint32(n))
+	return &array{binary.BigEndian.AppendUint32(b, 1)} // the first index
+}
+
+func (a *array) null() { a.bytes = binary.BigEndian.AppendUint32(a.bytes, 0xffffffff) }
+
+func (a *array) text(v string) {
+	a.bytes = binary.BigEndian.AppendUint32(a.bytes, uint32(len(v)))
+	a.bytes = append(a.bytes, v...)
+}
+
+// orNull adds v, or null if it is empty.
+func (a *array) orNull(v []byte) {
+	if len(v) == 0 {
+		a.null()
+		return
+	}
+	a.bytes = binary.BigEndian.AppendUint32(a.bytes, uint32(len(v)))
+	a.bytes = append(a.bytes, v...)
+}
+
+func (a *array) id(v task.ID) {
+	a.bytes = binary.BigEndian.AppendUint32(a.bytes, uint32(len(v)))
+	a.bytes = append(a.bytes, v[:]...)
+}
+
+func (a *array) int64(v int64) {
+	a.bytes = binary.BigEndian.AppendUint32(a.bytes, 8)
+	a.bytes = binary.BigEndian.AppendUint64(a.bytes, uint64(v))
+}
+
+func (a *array) int32(v int32) {
+	a.bytes = binary.BigEndian.AppendUint32(a.bytes, 4)
+	a.bytes = binary.BigEndian.AppendUint32(a.bytes, uint32(v))
+}
+
+func (a *array) int16(v int16) {
+	a.bytes = binary.BigEndian.AppendUint32(a.bytes, 2)
+	a.bytes = binary.BigEndian.AppendUint16(a.bytes, uint16(v))
+}
+
+func (a *array) bool(v bool) {
+	a.bytes = append(a.bytes, 0, 0, 0, 1, 0)
+	if v {
+		a.bytes[len(a.bytes)-1] = 1
+	}
+}
+
+// columnOf returns an array of what add adds of each of some.
+func columnOf[T any](oid uint32, size int, some []T, add func(*array, T)) *array {
+	a := newArray(oid, len(some), size)
+	for _, one := range some {
+		add(a, one)
+	}
+	return a
+}
+
+// The types of columns.
+
+func uuids[T any](some []T, of func(T) task.ID) *array {
+	return columnOf(pgtype.UUIDOID, 16, some, func(a *array, one T) { a.id(of(one)) })
+}
+
+func uuidsOrNull[T any](some []T, of func(T) task.ID) *array {
+	return columnOf(pgtype.UUIDOID, 16, some, func(a *array, one T) {
+		if id := of(one); !id.IsZero() {
+			a.id(id)
+		} else {
+			a.null()
+		}
+	})
+}
+
+func bigints[T any](some []T, of func(T) int64) *array {
+	return columnOf(pgtype.Int8OID, 8, some, func(a *array, one T) { a.int64(of(one)) })
+}
+
+func integers[T any](some []T, of func(T) int32) *array {
+	return columnOf(pgtype.Int4OID, 4, some, func(a *array, one T) { a.int32(of(one)) })
+}
+
+func smallints[T any](some []T, of func(T) int16) *array {
+	return columnOf(pgtype.Int2OID, 2, some, func(a *array, one T) { a.int16(of(one)) })
+}
+
+func booleans[T any](some []T, of func(T) bool) *array {
+	return columnOf(pgtype.BoolOID, 1, some, func(a *array, one T) { a.bool(of(one)) })
+}
+
+func texts[T any](some []T, of func(T) string) *array {
+	return columnOf(pgtype.ByteaOID, 16, some, func(a *array, one T) { a.text(of(one)) })
+}
+
+func textsOrNull[T any](some []T, of func(T) string) *array {
+	return columnOf(pgtype.ByteaOID, 16, some, func(a *array, one T) {
+		if s := of(one); s != "" {
+			a.text(s)
+		} else {
+			a.null()
+		}
+	})
+}
+
+func bytesOrNull[T any](some []T, of func(T) []byte) *array {
+	return columnOf(pgtype.ByteaOID, 16, some, func(a *array, one T) { a.orNull(of(one)) })
+}
+
+func itself[T any](one T) T { return one }
+
+// arrayCodec writes arrays as they are, and leaves all else to the codec of the driver.
+type arrayCodec struct{ pgtype.Codec }
+
+func (c arrayCodec) PlanEncode(m *pgtype.Map, oid uint32, format int16, value any) pgtype.EncodePlan {
+	if _, ok := value.(*array); !ok {
+		return c.Codec.PlanEncode(m, oid, format, value)
+	}
+	if format != pgtype.BinaryFormatCode {
+		return nil
+	}
+	return arrayPlan{}
+}
+
+type arrayPlan struct{}
+
+func (arrayPlan) Encode(value any, b []byte) ([]byte, error) {
+	return append(b, value.(*array).bytes...), nil
+}
+
+// teach has a connection take arrays.
+func teach(_ context.Context, c *pgx.Conn) error {
+	m := c.TypeMap()
+	for _, oid := range []uint32{
+		pgtype.UUIDArrayOID, pgtype.Int8ArrayOID, pgtype.Int4ArrayOID, pgtype.Int2ArrayOID, pgtype.BoolArrayOID, pgtype.ByteaArrayOID,
+	} {
+		t, ok := m.TypeForOID(oid)
+		if !ok {
+			return fmt.Errorf("the driver does not know the type %d", oid)
+		}
+		m.RegisterType(&pgtype.Type{Name: t.Name, OID: oid, Codec: arrayCodec{t.Codec}})
+	}
+	return nil
+}

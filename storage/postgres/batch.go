@@ -1,0 +1,96 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+)
+
+// Do implements [storage.Batcher]. What tasks usually go through is one round trip: that
+// they are added, grabbed and completed.
+func (s *Store) Do(ctx context.Context, b *storage.Batch) (out storage.Outcome, err error) {
+	w := sort(b.Swap)
+	w.remove = b.Remove
+	if !oneTrip(b, w) {
+		err = s.atomically(ctx, "do a batch", func(v *verbs) (err error) {
+			out, err = storage.Do(ctx, v, b)
+			return err
+		})
+		return out, err
+	}
+	careful := s.careful()
+	err = s.again(ctx, "do a batch", func() error {
+		out, err = s.do1(ctx, b, w, careful)
+		if isTaken(err) { // an id that is inserted
+			careful = true
+			s.wary.Store(waryFor)
+			out, err = s.do1(ctx, b, w, careful)
+		}
+		return err
+	})
+	return out, err
+}
+
+// waryFor is for how many batches inserts are careful after one found an id taken: ids
+// that come again are often many.
+const waryFor = 1000
+
+// careful reports whether a batch had better be careful with its inserts.
+func (s *Store) careful() bool {
+	return s.wary.Load() > 0 && s.wary.Add(-1) >= 0
+}
+
+// isTaken reports whether a row was in the way of one inserted without care.
+func isTaken(err error) bool {
+	var e *pgconn.PgError
+	return errors.As(err, &e) && e.Code == "23505" && e.ConstraintName == "task_pkey"
+}
+
+// oneTrip reports whether a batch can be sent at once, without reading any row before.
+func oneTrip(b *storage.Batch, w *swaps) bool {
+	if len(w.others) > 0 || len(runs(b.Insert, claims)) > 1 {
+		return false
+	}
+	fresh := make(map[task.ID]bool, len(b.Insert))
+	for _, t := range b.Insert {
+		if finished(t.State) {
+			return false
+		}
+		fresh[t.ID] = true
+	}
+	for i, c := range b.Swap {
+		if fresh[c.ID] || b.Removes(i) && c.To != task.Done {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *Store) do1(ctx context.Context, b *storage.Batch, w *swaps, careful bool) (out storage.Outcome, err error) {
+	var p pipe
+	w.rows = make([]*task.Task, len(b.Swap))
+	var in *insertion
+	if len(b.Insert) > 0 {
+		in = s.insertion(&p, b.Insert, careful)
+	}
+	if err := s.queue(ctx, &p, w); err != nil {
+		return out, err
+	}
+	if p.batch.Len() == 0 {
+		return out, nil
+	}
+	if err := s.do(ctx, &p); err != nil {
+		return out, err
+	}
+	if in != nil {
+		out.Inserted = in.outcomes()
+	}
+	out.Swapped = w.rows
+	return out, nil
+}
+
+var _ storage.Batcher = (*Store)(nil)

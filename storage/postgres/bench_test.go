@@ -1,0 +1,12 @@
+package postgres_test
+
+import (
+	"testing"
+
+	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/storage/storagetest"
+)
+
+func BenchmarkStore(b *testing.B) {
+	storagetest.Benchmark(b, func(tb testing.TB) storage.Store { return open(tb, server.Database(tb)) })
+}

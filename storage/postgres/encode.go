@@ -1,0 +1,136 @@
+package postgres
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/taskengine/taskengine/engine/task"
+)
+
+// The columns that hold more than one value are sequences of fields: numbers of eight
+// bytes, most significant first, and texts with their length before them in four. The
+// SQL function that adds tasks writes headers in the same way.
+
+var errShort = errors.New("a column ends too soon")
+
+func appendText(b []byte, s string) []byte {
+	b = binary.BigEndian.AppendUint32(b, uint32(len(s)))
+	return append(b, s...)
+}
+
+// fields takes such a sequence apart.
+type fields struct {
+	left []byte
+	err  error
+}
+
+func (f *fields) take(n int) []byte {
+	if n < 0 || len(f.left) < n {
+		f.err, f.left = errShort, nil
+		return nil
+	}
+	v := f.left[:n]
+	f.left = f.left[n:]
+	return v
+}
+
+func (f *fields) number() uint64 {
+	if v := f.take(8); v != nil {
+		return binary.BigEndian.Uint64(v)
+	}
+	return 0
+}
+
+func (f *fields) text() string {
+	if n := f.take(4); n != nil {
+		return string(f.take(int(binary.BigEndian.Uint32(n))))
+	}
+	return ""
+}
+
+func (f *fields) id() (id task.ID) {
+	copy(id[:], f.take(len(id)))
+	return id
+}
+
+// done notes a mistake in r.
+func (f *fields) done(what string, r *reader) {
+	if f.err != nil && r.err == nil {
+		r.err = fmt.Errorf("%s: %w", what, f.err)
+	}
+}
+
+func encodeHeaders(headers map[string]string) []byte {
+	if len(headers) == 0 {
+		return nil
+	}
+	var b []byte
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
+		b = appendText(appendText(b, name), headers[name])
+	}
+	return b
+}
+
+func decodeHeaders(r *reader) map[string]string {
+	f := fields{left: r.next()}
+	if len(f.left) == 0 {
+		return nil
+	}
+	headers := make(map[string]string)
+	for len(f.left) > 0 {
+		name := f.text()
+		headers[name] = f.text()
+	}
+	f.done("headers", r)
+	return headers
+}
+
+func encodeProgress(p task.Progress) []byte {
+	if p == (task.Progress{}) {
+		return nil
+	}
+	b := binary.BigEndian.AppendUint64(nil, p.Done)
+	b = binary.BigEndian.AppendUint64(b, p.Total)
+	b = binary.BigEndian.AppendUint64(b, uint64(micro(p.At)))
+	return append(b, p.Message...)
+}
+
+func decodeProgress(r *reader) (p task.Progress) {
+	f := fields{left: r.next()}
+	if len(f.left) == 0 {
+		return p
+	}
+	p.Done, p.Total, p.At = f.number(), f.number(), moment(int64(f.number()))
+	p.Message = string(f.left)
+	f.done("progress", r)
+	return p
+}
+
+func encodeHistory(history []task.Attempt) []byte {
+	var b []byte
+	for _, a := range history {
+		b = binary.BigEndian.AppendUint64(b, uint64(a.Number)<<8|uint64(a.Outcome))
+		b = binary.BigEndian.AppendUint64(b, uint64(micro(a.StartedAt)))
+		b = binary.BigEndian.AppendUint64(b, uint64(micro(a.EndedAt)))
+		b = append(b, a.Owner[:]...)
+		b = appendText(b, a.Error)
+	}
+	return b
+}
+
+func decodeHistory(r *reader) (history []task.Attempt) {
+	f := fields{left: r.next()}
+	for len(f.left) > 0 {
+		n := f.number()
+		history = append(history, task.Attempt{
+			Number: uint32(n >> 8), Outcome: task.Outcome(n),
+			StartedAt: moment(int64(f.number())), EndedAt: moment(int64(f.number())),
+			Owner: f.id(), Error: f.text(),
+		})
+	}
+	f.done("history", r)
+	return history
+}

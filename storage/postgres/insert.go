@@ -1,0 +1,225 @@
+package postgres
+
+import (
+	"context"
+	"encoding/binary"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+)
+
+// Insert implements [storage.Tasks].
+func (v *verbs) Insert(ctx context.Context, ts ...*task.Task) ([]storage.Inserted, error) {
+	out := make([]storage.Inserted, 0, len(ts))
+	insert := func(v *verbs) error {
+		out = out[:0]
+		for _, run := range runs(ts, claims) {
+			if len(run) == 0 {
+				continue
+			}
+			got, err := v.insert(ctx, run)
+			if err != nil {
+				return err
+			}
+			out = append(out, got...)
+		}
+		return nil
+	}
+	var err error
+	if slices.ContainsFunc(ts, func(t *task.Task) bool { return finished(t.State) }) {
+		err = v.atomically(ctx, "insert", insert)
+	} else {
+		err = v.again(ctx, "insert", func() error { return insert(v) })
+	}
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// claims tells what no two rows may share.
+func claims(t *task.Task, name func(any)) {
+	name(t.ID)
+	if t.Key != "" {
+		name([2]string{t.Type, t.Key})
+	}
+}
+
+// insert adds rows that do not share anything. All of them go to the table task, where
+// an id can be taken once; what has ended moves on from there.
+func (v *verbs) insert(ctx context.Context, ts []*task.Task) ([]storage.Inserted, error) {
+	var p pipe
+	in := v.insertion(&p, ts, true)
+	if err := v.do(ctx, &p); err != nil {
+		return nil, err
+	}
+	var end []ending
+	out := in.outcomes()
+	for i, t := range ts {
+		if out[i].Created() && finished(t.State) {
+			end = append(end, endingOf(t.ID, t.UpdatedAt, t.NextEventAt))
+		}
+	}
+	return out, v.end(ctx, end)
+}
+
+// insertion is an insert under way.
+type insertion struct {
+	ts      []*task.Task
+	created map[task.ID]uint64  // their numbers
+	holders map[task.ID]task.ID // who was in the way of those with a key
+}
+
+// insertion queues that rows are added that do not share anything. If it is not careful
+// it fails where an id is taken, and costs less.
+func (v *verbs) insertion(p *pipe, ts []*task.Task, careful bool) *insertion {
+	in := &insertion{ts: ts, created: make(map[task.ID]uint64, len(ts))}
+	var withKey []*task.Task
+	for _, t := range ts {
+		if t.Key != "" {
+			withKey = append(withKey, t)
+		}
+	}
+	if len(withKey) > 0 {
+		in.holders = make(map[task.ID]task.ID, len(withKey))
+		p.add(nil, v.store.sql.claimKeys, texts(withKey, typeOf), texts(withKey, keyOf), uuids(withKey, idOf))
+	}
+	sql, args := v.store.sql.inserts[kindOf(ts, len(withKey) > 0, careful)], freshColumns(ts)
+	if !allFresh(ts) {
+		args = append(args, otherColumns(ts)...)
+	}
+	p.add(func(rows pgx.Rows) error {
+		values := rows.RawValues()
+		in.created[task.ID(values[0])] = binary.BigEndian.Uint64(values[1])
+		return nil
+	}, sql, args...)
+	// Only now: while a row of this id was in the table task, nobody could add another;
+	// and what has left it is seen by a new statement.
+	p.add(func(rows pgx.Rows) error {
+		delete(in.created, task.ID(rows.RawValues()[0]))
+		return nil
+	}, v.store.sql.removeEnded, uuids(ts, idOf), endedSince(ts))
+	if len(withKey) > 0 {
+		p.add(nil, v.store.sql.releaseKeys, texts(withKey, typeOf), texts(withKey, keyOf), uuids(withKey, idOf))
+		p.add(func(rows pgx.Rows) error {
+			values := rows.RawValues()
+			in.holders[task.ID(values[0])] = task.ID(values[1])
+			return nil
+		}, v.store.sql.holders, texts(withKey, typeOf), texts(withKey, keyOf), uuids(withKey, idOf))
+	}
+	return in
+}
+
+// outcomes returns what became of the rows, and writes their numbers into them.
+func (in *insertion) outcomes() []storage.Inserted {
+	out := make([]storage.Inserted, len(in.ts))
+	for i, t := range in.ts {
+		if seq, ok := in.created[t.ID]; ok {
+			t.Seq = seq
+			continue
+		}
+		out[i].Existing = t.ID
+		if holder, ok := in.holders[t.ID]; ok {
+			out[i].Existing = holder
+		}
+	}
+	return out
+}
+
+func idOf(t *task.Task) task.ID  { return t.ID }
+func typeOf(t *task.Task) string { return t.Type }
+func keyOf(t *task.Task) string  { return t.Key }
+
+// insertKind is one of the statements that insert.
+type insertKind struct {
+	fresh   bool // none of the rows has a past
+	keyed   bool // some have keys
+	careful bool // leave out those whose ids are taken
+}
+
+func kindOf(ts []*task.Task, keyed, careful bool) insertKind {
+	return insertKind{allFresh(ts), keyed, careful}
+}
+
+// allFresh reports whether rows are as a submit makes them.
+func allFresh(ts []*task.Task) bool {
+	return !slices.ContainsFunc(ts, func(t *task.Task) bool {
+		return t.Version != 1 || t.Crashes != 0 || t.LastError != "" || t.Notes != nil || len(t.Result) > 0 || len(t.History) > 0 ||
+			!t.CreatedAt.Equal(t.UpdatedAt)
+	})
+}
+
+// freshColumns returns the columns in which fresh rows may differ.
+func freshColumns(ts []*task.Task) []any {
+	at := func(of func(*task.Task) time.Time) *array {
+		return bigints(ts, func(t *task.Task) int64 { return micro(task.Stamp(of(t))) })
+	}
+	dueAt := columnOf(pgtype.Int8OID, 8, ts, func(a *array, t *task.Task) {
+		if s := dueState(t.State, t.NextEventAt); s != 0 && !t.NextEventAt.IsZero() {
+			a.int64(micro(task.Stamp(t.NextEventAt)))
+		} else {
+			a.null()
+		}
+	})
+	dueStates := columnOf(pgtype.Int2OID, 2, ts, func(a *array, t *task.Task) {
+		if s := dueState(t.State, t.NextEventAt); s != 0 {
+			a.int16(int16(s))
+		} else {
+			a.null()
+		}
+	})
+	return []any{
+		uuids(ts, idOf), uuidsOrNull(ts, func(t *task.Task) task.ID { return t.Owner }),
+		at(func(t *task.Task) time.Time { return t.CreatedAt }), at(func(t *task.Task) time.Time { return t.ReadyAt }),
+		at(func(t *task.Task) time.Time { return t.NextEventAt }), at(func(t *task.Task) time.Time { return t.ExpiresAt }),
+		at(func(t *task.Task) time.Time { return t.StartedAt }), dueAt,
+		integers(ts, func(t *task.Task) int32 { return int32(t.Shard) }), integers(ts, func(t *task.Task) int32 { return int32(t.Attempt) }),
+		smallints(ts, func(t *task.Task) int16 { return int16(t.State) }), smallints(ts, func(t *task.Task) int16 { return int16(t.Priority) }),
+		dueStates, texts(ts, typeOf), texts(ts, func(t *task.Task) string { return t.Group }), textsOrNull(ts, keyOf),
+		textsOrNull(ts, func(t *task.Task) string { return t.OrderingKey }),
+		bytesOrNull(ts, func(t *task.Task) []byte { return encodeHeaders(t.Headers) }),
+		bytesOrNull(ts, func(t *task.Task) []byte { return t.Payload }),
+	}
+}
+
+// otherColumns returns the other columns.
+func otherColumns(ts []*task.Task) []any {
+	return []any{
+		bigints(ts, func(t *task.Task) int64 { return int64(t.Version) }),
+		bigints(ts, func(t *task.Task) int64 { return micro(task.Stamp(t.UpdatedAt)) }),
+		integers(ts, func(t *task.Task) int32 { return int32(t.Crashes) }),
+		bytesOrNull(ts, func(t *task.Task) []byte { return encodeProgress(t.Progress()) }),
+		textsOrNull(ts, func(t *task.Task) string { return t.LastError }),
+		bytesOrNull(ts, func(t *task.Task) []byte { return encodeHistory(t.History) }),
+		bytesOrNull(ts, func(t *task.Task) []byte { return t.Checkpoint() }),
+		bytesOrNull(ts, func(t *task.Task) []byte { return t.Result }),
+	}
+}
+
+// endedSince returns since when, at the earliest, tasks of these ids can have ended: see
+// endingOf.
+func endedSince(ts []*task.Task) int64 {
+	since := int64(math.MaxInt64)
+	for _, t := range ts {
+		since = min(since, madeAt(t.ID))
+	}
+	return since
+}
+
+// madeAt returns the time in an id of version 7, and the beginning of time for others.
+func madeAt(id task.ID) int64 {
+	if id[6]>>4 != 7 || id[8]>>6 != 2 {
+		return math.MinInt64
+	}
+	ms := int64(0)
+	for _, b := range id[:6] {
+		ms = ms<<8 | int64(b)
+	}
+	return ms * 1000
+}

@@ -1,0 +1,90 @@
+package postgres
+
+import (
+	"context"
+	"math"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+)
+
+// List implements [storage.Inspector]. A filter of states that are not finished reads
+// what is not finished, and one of tasks in error these alone.
+func (s *Store) List(ctx context.Context, f storage.Filter, before task.ID, limit, scan int) (ts []*task.Task, next task.ID, err error) {
+	if limit < 1 || scan < 1 {
+		return nil, task.ID{}, nil
+	}
+	if before.IsZero() {
+		for i := range before {
+			before[i] = 0xff
+		}
+	}
+	sql, states, types := s.sql.listAll, statesOf(f), typesOf(f)
+	switch {
+	case len(f.States) == 0 || slices.ContainsFunc(f.States, finished):
+	case !slices.ContainsFunc(f.States, func(s task.State) bool { return s != task.Error }):
+		sql = s.sql.listErrors
+	default:
+		sql = s.sql.listLive
+	}
+	more := false
+	err = s.again(ctx, "list", func() error {
+		ts, next, more = nil, task.ID{}, false
+		var p pipe
+		p.add(func(rows pgx.Rows) error {
+			r := reader{values: rows.RawValues()}
+			n, hit := int(r.int64()), r.sized(1)[0] != 0
+			if n > scan || len(ts) == limit {
+				more = true
+				return nil
+			}
+			t, err := scanTask(&r)
+			if err != nil {
+				return err
+			}
+			if next = t.ID; hit {
+				ts = append(ts, t)
+			}
+			return nil
+		}, sql, before, min(scan, math.MaxInt32), states, types, min(limit, math.MaxInt32))
+		return s.browse(ctx, &p)
+	})
+	if !more {
+		next = task.ID{}
+	}
+	return ts, next, err
+}
+
+// statesOf returns the states that f selects, all if there are none.
+func statesOf(f storage.Filter) []int16 {
+	states := f.States
+	if len(states) == 0 {
+		states = task.States()
+	}
+	out := make([]int16, len(states))
+	for i, s := range states {
+		out[i] = int16(s)
+	}
+	return out
+}
+
+// typesOf returns the types that f selects, nil for all.
+func typesOf(f storage.Filter) [][]byte {
+	var out [][]byte
+	for _, t := range f.Types {
+		out = append(out, []byte(t))
+	}
+	return out
+}
+
+// Count implements [storage.Inspector].
+func (s *Store) Count(ctx context.Context, f storage.Filter) (map[storage.StateType]int64, error) {
+	n := make(map[storage.StateType]int64)
+	err := s.query(ctx, "count", s.browse, func() { clear(n) }, func(r *reader) {
+		n[storage.StateType{State: task.State(r.int16()), Type: r.text()}] += r.int64()
+	}, s.sql.count, statesOf(f), typesOf(f))
+	return n, err
+}

@@ -1,0 +1,138 @@
+package postgres
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// ErrSchema says that the tables are not those that this version of the program works
+// with.
+var ErrSchema = errors.New("the schema of the database does not fit")
+
+//go:embed migrations/*.sql
+var files embed.FS
+
+// Migration is a step from one version of the tables to the next. Programs of one version
+// work with the tables of the version before, too.
+type Migration struct {
+	Version int       // from 1
+	Name    string    // what it does
+	SQL     string    // with the name of the schema filled in
+	At      time.Time // when it was applied, by the database's clock; zero if it was not
+}
+
+// Migrations returns all of them for a schema, in their order, none of them applied.
+func Migrations(schema string) []Migration {
+	entries, err := files.ReadDir("migrations")
+	if err != nil {
+		panic(err) // it is part of the program
+	}
+	out := make([]Migration, len(entries))
+	for i, e := range entries {
+		text, err := files.ReadFile(path.Join("migrations", e.Name()))
+		if err != nil {
+			panic(err)
+		}
+		number, name, _ := strings.Cut(strings.TrimSuffix(e.Name(), ".sql"), "_")
+		version, err := strconv.Atoi(number)
+		if err != nil || version != i+1 {
+			panic(fmt.Sprintf("migration %s is not number %d", e.Name(), i+1))
+		}
+		out[i] = Migration{Version: version, Name: strings.ReplaceAll(name, "_", " "), SQL: filler(schema)(string(text))}
+	}
+	return out
+}
+
+const beforeMigrations = `
+create schema if not exists {schema};
+create table if not exists {migration} (version integer primary key, name text not null, applied_at timestamptz not null default now());`
+
+// Migrate applies the migrations that have not been, in one transaction, and returns
+// them. Several may do so at once: one does it, and the others wait.
+func Migrate(ctx context.Context, url string, o Options) (applied []Migration, err error) {
+	schema, err := schemaOf(o)
+	if err != nil {
+		return nil, err
+	}
+	c, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return nil, fmt.Errorf("postgres: migrate: %w", err)
+	}
+	defer func() { _ = c.Close(context.WithoutCancel(ctx)) }()
+	err = pgx.BeginFunc(ctx, c, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "select pg_advisory_xact_lock($1)", lockOf("migrate", schema)); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, filler(schema)(beforeMigrations), pgx.QueryExecModeSimpleProtocol); err != nil {
+			return err
+		}
+		at, err := versionOf(ctx, tx, schema)
+		if err != nil {
+			return err
+		}
+		all := Migrations(schema)
+		if at > len(all) {
+			return tooNew(at, len(all))
+		}
+		for _, m := range all[at:] {
+			if _, err := tx.Exec(ctx, m.SQL, pgx.QueryExecModeSimpleProtocol); err != nil {
+				return fmt.Errorf("version %d (%s): %w", m.Version, m.Name, err)
+			}
+			if err := tx.QueryRow(ctx, filler(schema)("insert into {migration} (version, name) values ($1, $2) returning applied_at"), m.Version, m.Name).Scan(&m.At); err != nil {
+				return err
+			}
+			applied = append(applied, m)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("postgres: migrate: %w", err)
+	}
+	return applied, nil
+}
+
+// querier is a connection, a pool or a transaction.
+type querier interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// versionOf returns the version of the tables, 0 if there are none.
+func versionOf(ctx context.Context, q querier, schema string) (version int, err error) {
+	err = q.QueryRow(ctx, filler(schema)("select coalesce(max(version), 0) from {migration}")).Scan(&version)
+	var e *pgconn.PgError
+	if errors.As(err, &e) && (e.Code == "42P01" || e.Code == "3F000") {
+		return 0, nil
+	}
+	return version, err
+}
+
+// checkSchema returns an error that wraps ErrSchema unless the tables fit.
+func checkSchema(ctx context.Context, q querier, schema string) error {
+	at, err := versionOf(ctx, q, schema)
+	if err != nil {
+		return fmt.Errorf("postgres: look at the schema %s: %w", schema, err)
+	}
+	want := len(Migrations(schema))
+	switch {
+	case at == 0:
+		return fmt.Errorf("postgres: %w: there are no tables in the schema %s of this database; run `taskengine migrate apply`", ErrSchema, schema)
+	case at < want-1:
+		return fmt.Errorf("postgres: %w: it is at version %d, and this program needs %d or %d; run `taskengine migrate apply`", ErrSchema, at, want-1, want)
+	case at > want+1:
+		return fmt.Errorf("postgres: %w", tooNew(at, want))
+	}
+	return nil
+}
+
+func tooNew(at, want int) error {
+	return fmt.Errorf("%w: it is at version %d, and this program knows %d and the one after it; run a newer version of the program", ErrSchema, at, want)
+}

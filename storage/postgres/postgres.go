@@ -1,0 +1,110 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/taskengine/taskengine/storage"
+)
+
+// Options say how a store is opened. The zero value is a good choice.
+type Options struct {
+	Schema string       // where the tables are; "" is [DefaultSchema]
+	Log    *slog.Logger // nil for none
+}
+
+// DefaultSchema is where the tables are unless said otherwise.
+const DefaultSchema = "taskengine"
+
+// Store is a [storage.Store] in PostgreSQL. It implements [storage.Inspector] and
+// [storage.Settings] too. Make one with [Open].
+type Store struct {
+	pool   *pgxpool.Pool
+	sql    *statements
+	log    *slog.Logger
+	slots  slots
+	wary   atomic.Int64 // how many batches are careful from now on
+	closed atomic.Bool  // set before the pool is closed
+	verbs
+}
+
+var (
+	_ storage.Store     = (*Store)(nil)
+	_ storage.Inspector = (*Store)(nil)
+	_ storage.Settings  = (*Store)(nil)
+)
+
+// Open opens the store in the database that url names: a connection string of libpq, with
+// the options of pgxpool such as pool_max_conns. The schema must have been made or brought
+// up to date by [Migrate] before; else the error wraps [ErrSchema]. No connection is left
+// open when Open fails.
+func Open(ctx context.Context, url string, o Options) (*Store, error) {
+	schema, err := schemaOf(o)
+	if err != nil {
+		return nil, err
+	}
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, fmt.Errorf("postgres: %w", err) // it names the url, without the password
+	}
+	config.AfterConnect = teach
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return nil, fmt.Errorf("postgres: %w", err)
+	}
+	s := &Store{pool: pool, sql: statementsIn(schema), log: o.Log}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	s.slots.connect = func(ctx context.Context) (*pgx.Conn, error) { return pgx.ConnectConfig(ctx, config.ConnConfig.Copy()) }
+	s.slots.schema = schema
+	s.verbs = verbs{store: s}
+	if err := checkSchema(ctx, pool, schema); err != nil {
+		pool.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func schemaOf(o Options) (string, error) {
+	if o.Schema == "" {
+		o.Schema = DefaultSchema
+	}
+	if len(o.Schema) > 63 {
+		return "", fmt.Errorf("postgres: the name of the schema has %d bytes, of 63 allowed", len(o.Schema))
+	}
+	return o.Schema, nil
+}
+
+// Close implements [storage.Store].
+func (s *Store) Close() error {
+	s.closed.Store(true)
+	s.pool.Close()
+	return nil
+}
+
+// Pool returns the connections of the store, for business data beside the tasks. They
+// are the store's: the caller does not close them.
+func (s *Store) Pool() *pgxpool.Pool { return s.pool }
+
+// failed says what could not be done, and why.
+func (s *Store) failed(doing string, err error) error {
+	if s.closed.Load() {
+		err = storage.ErrClosed
+	}
+	return fmt.Errorf("postgres: %s: %w", doing, err)
+}
+
+// isTransient reports whether PostgreSQL undid a transaction only because of what others
+// did at the same time: it can simply be made again.
+func isTransient(err error) bool {
+	var e *pgconn.PgError
+	return errors.As(err, &e) && (e.Code == "40001" || e.Code == "40P01")
+}

@@ -1,0 +1,55 @@
+package postgres_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/taskengine/taskengine/internal/pgtest"
+	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/storage/postgres"
+	"github.com/taskengine/taskengine/storage/storagetest"
+)
+
+var server *pgtest.Server // set once, before the tests
+
+func TestMain(m *testing.M) {
+	os.Exit(pgtest.Run(m, func(s *pgtest.Server) { server = s }))
+}
+
+func TestStore(t *testing.T) {
+	storagetest.Run(t, func(t testing.TB) storage.Store {
+		url := server.Database(t)
+		return underTest{open(t, url), url}
+	})
+}
+
+// open makes the tables and opens a store that is closed with the test.
+func open(t testing.TB, url string) *postgres.Store {
+	t.Helper()
+	if _, err := postgres.Migrate(t.Context(), url, postgres.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	s, err := postgres.Open(t.Context(), url, postgres.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// underTest is a store that can be reopened.
+type underTest struct {
+	*postgres.Store
+	url string
+}
+
+func (s underTest) Reopen(t testing.TB) storage.Store {
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return underTest{open(t, s.url), s.url}
+}

@@ -1,0 +1,138 @@
+package postgres
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/taskengine/taskengine/engine/task"
+)
+
+// rewritten is a row that is changed here and written back.
+type rewritten struct {
+	row     *task.Task
+	was     task.State // what it is in the store
+	changed bool
+	drops   bool // its checkpoint
+	results bool // it has a new result
+}
+
+// rewrite makes the changes that are no case by themselves, in a transaction.
+func (v *verbs) rewrite(ctx context.Context, w *swaps) error {
+	if len(w.others) == 0 {
+		return nil
+	}
+	rows, err := v.lock(ctx, w)
+	if err != nil {
+		return err
+	}
+	for _, i := range w.others {
+		c := &w.changes[i]
+		r, ok := rows[c.ID]
+		if !ok {
+			continue
+		}
+		drops := c.DropsCheckpoint(r.row.State)
+		if !c.Apply(r.row) {
+			continue
+		}
+		r.changed, r.drops, r.results = true, r.drops || drops, r.results || c.To == task.Done
+		answer := r.row.Clone()
+		if answer.State != task.Processing {
+			answer.Payload, answer.Notes = nil, task.NewNotes(answer.Progress(), nil)
+		}
+		answer.Result = nil
+		w.rows[i] = answer
+	}
+	return v.writeBack(ctx, rows)
+}
+
+// lock returns the rows that are to be changed; nobody else changes them until the
+// transaction ends. Those that have ended are looked for only if one may come back.
+func (v *verbs) lock(ctx context.Context, w *swaps) (map[task.ID]*rewritten, error) {
+	rows := make(map[task.ID]*rewritten, len(w.others))
+	note := func(r pgx.Rows) error {
+		t, err := scanRow(r)
+		if err == nil {
+			rows[t.ID] = &rewritten{row: t, was: t.State}
+		}
+		return err
+	}
+	ids, again := make([]task.ID, len(w.others)), false
+	for j, i := range w.others {
+		ids[j] = w.changes[i].ID
+		again = again || w.changes[i].To == task.Submitted
+	}
+	var p pipe
+	p.add(note, v.store.sql.lockTask, uuids(ids, itself))
+	if err := v.do(ctx, &p); err != nil || !again || len(rows) == len(ids) {
+		return rows, err
+	}
+	var left []task.ID
+	for _, id := range ids {
+		if _, ok := rows[id]; !ok {
+			left = append(left, id)
+		}
+	}
+	p = pipe{}
+	p.add(note, v.store.sql.lockEnded, uuids(left, itself))
+	return rows, v.do(ctx, &p)
+}
+
+// writeBack writes the rows that have changed, each where it belongs.
+func (v *verbs) writeBack(ctx context.Context, rows map[task.ID]*rewritten) error {
+	var p pipe
+	var back []task.ID
+	var ends []ending
+	var changed []*rewritten
+	for id, r := range rows {
+		if !r.changed {
+			continue
+		}
+		changed = append(changed, r)
+		if finished(r.was) {
+			back = append(back, id)
+		}
+		if finished(r.row.State) {
+			ends = append(ends, endingOf(id, r.row.UpdatedAt, r.row.NextEventAt))
+		}
+	}
+	if len(changed) == 0 {
+		return nil
+	}
+	if err := v.makeRoom(ctx, &p, ends); err != nil {
+		return err
+	}
+	if len(back) > 0 {
+		p.add(nil, v.store.sql.comeBack, uuids(back, itself))
+	}
+	v.update(&p, changed)
+	if len(ends) > 0 {
+		ids, at, keep := columns(ends)
+		p.add(nil, v.store.sql.end, ids, at, keep)
+	}
+	return v.do(ctx, &p)
+}
+
+// update queues that rows of the table task are written back.
+func (v *verbs) update(p *pipe, changed []*rewritten) {
+	at := func(of func(*task.Task) time.Time) *array {
+		return bigints(changed, func(r *rewritten) int64 { return micro(of(r.row)) })
+	}
+	p.add(nil, v.store.sql.update,
+		uuids(changed, func(r *rewritten) task.ID { return r.row.ID }), bigints(changed, func(r *rewritten) int64 { return int64(r.row.Version) }),
+		uuidsOrNull(changed, func(r *rewritten) task.ID { return r.row.Owner }),
+		at(func(t *task.Task) time.Time { return t.ReadyAt }), at(func(t *task.Task) time.Time { return t.NextEventAt }),
+		at(func(t *task.Task) time.Time { return t.ExpiresAt }), at(func(t *task.Task) time.Time { return t.StartedAt }),
+		at(func(t *task.Task) time.Time { return t.UpdatedAt }),
+		smallints(changed, func(r *rewritten) int16 { return int16(dueState(r.row.State, r.row.NextEventAt)) }),
+		integers(changed, func(r *rewritten) int32 { return int32(r.row.Attempt) }),
+		integers(changed, func(r *rewritten) int32 { return int32(r.row.Crashes) }),
+		smallints(changed, func(r *rewritten) int16 { return int16(r.row.State) }),
+		bytesOrNull(changed, func(r *rewritten) []byte { return encodeProgress(r.row.Progress()) }),
+		textsOrNull(changed, func(r *rewritten) string { return r.row.LastError }),
+		bytesOrNull(changed, func(r *rewritten) []byte { return encodeHistory(r.row.History) }),
+		booleans(changed, func(r *rewritten) bool { return r.drops }), booleans(changed, func(r *rewritten) bool { return r.results }),
+		bytesOrNull(changed, func(r *rewritten) []byte { return r.row.Result }))
+}

@@ -1,0 +1,139 @@
+package postgres
+
+import (
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/taskengine/taskengine/engine/task"
+)
+
+// narrow are the columns of a row but its payload, checkpoint and result, in the order
+// in which scanRow reads them. Both tables have them.
+const narrow = `id, owner, version, seq, created_at, ready_at, next_event_at, expires_at, started_at, updated_at,
+	shard, attempt, crashes, state, priority, type, grp, key, ordering_key, headers, progress, error, history`
+
+// heavy are the other columns.
+const heavy = `checkpoint, payload, result`
+
+// noTime is the zero time as a column.
+var noTime = time.Time{}.UnixMicro()
+
+func micro(t time.Time) int64 { return t.UnixMicro() }
+
+func moment(us int64) time.Time {
+	if us == noTime {
+		return time.Time{}
+	}
+	return time.UnixMicro(us).UTC()
+}
+
+// scanRow reads the narrow columns of a row, and as many of the heavy ones as there are.
+func scanRow(rows pgx.Rows) (*task.Task, error) {
+	return scanTask(&reader{values: rows.RawValues()})
+}
+
+func scanTask(v *reader) (*task.Task, error) {
+	t := new(task.Task)
+	copy(t.ID[:], v.next())
+	copy(t.Owner[:], v.next())
+	t.Version, t.Seq = uint64(v.int64()), uint64(v.int64())
+	t.CreatedAt, t.ReadyAt, t.NextEventAt = v.moment(), v.moment(), v.moment()
+	t.ExpiresAt, t.StartedAt, t.UpdatedAt = v.moment(), v.moment(), v.moment()
+	t.Shard, t.Attempt, t.Crashes = uint16(v.int32()), uint32(v.int32()), uint32(v.int32())
+	t.State, t.Priority = task.State(v.int16()), uint8(v.int16())
+	t.Type, t.Group, t.Key, t.OrderingKey = v.text(), v.text(), v.text(), v.text()
+	t.Headers = decodeHeaders(v)
+	progress := decodeProgress(v)
+	t.LastError = v.text()
+	t.History = decodeHistory(v)
+	var checkpoint []byte
+	if v.more() {
+		checkpoint, t.Payload = v.bytes(), v.bytes()
+	}
+	if v.more() {
+		t.Result = v.bytes()
+	}
+	t.Notes = task.NewNotes(progress, checkpoint)
+	if v.err != nil {
+		return nil, fmt.Errorf("row %v: %w", t.ID, v.err)
+	}
+	return t, nil
+}
+
+// triggers are the columns of a [task.Trigger], in the order in which scanTrigger reads
+// them.
+const triggers = `id, version, type, grp, priority, ready_at, seq, shard`
+
+func scanTrigger(v *reader) (t task.Trigger) {
+	copy(t.ID[:], v.next())
+	t.Version = uint64(v.int64())
+	t.Type, t.Group = v.text(), v.text()
+	t.Priority, t.ReadyAt = uint8(v.int16()), v.int64()
+	t.Seq, t.Shard = uint64(v.int64()), uint16(v.int32())
+	return t
+}
+
+// reader takes the values of one row, in PostgreSQL's binary format, one after the other.
+type reader struct {
+	values [][]byte
+	at     int
+	err    error // the first value that is not what it should be
+}
+
+func (r *reader) more() bool { return r.at < len(r.values) }
+
+func (r *reader) next() []byte {
+	if !r.more() {
+		r.fail()
+		return nil
+	}
+	r.at++
+	return r.values[r.at-1]
+}
+
+func (r *reader) fail() {
+	if r.err == nil {
+		r.err = fmt.Errorf("column %d is not what it should be", r.at)
+	}
+}
+
+// sized returns the next value, which has n bytes.
+func (r *reader) sized(n int) []byte {
+	v := r.next()
+	if len(v) != n {
+		r.fail()
+		return make([]byte, n)
+	}
+	return v
+}
+
+func (r *reader) int64() int64      { return int64(binary.BigEndian.Uint64(r.sized(8))) }
+func (r *reader) int32() int32      { return int32(binary.BigEndian.Uint32(r.sized(4))) }
+func (r *reader) int16() int16      { return int16(binary.BigEndian.Uint16(r.sized(2))) }
+func (r *reader) moment() time.Time { return moment(r.int64()) }
+func (r *reader) text() string      { return string(r.next()) }
+
+// bytes returns a copy of the next value, nil if it is null or empty.
+func (r *reader) bytes() []byte {
+	if v := r.next(); len(v) > 0 {
+		return append([]byte(nil), v...)
+	}
+	return nil
+}
+
+// dueState returns the state by which a row is found when it is due, 0 if nobody looks
+// for it.
+func dueState(s task.State, nextEventAt time.Time) task.State {
+	if s == task.Waiting || s == task.Error || s == task.Submitted && !nextEventAt.IsZero() {
+		return s
+	}
+	return 0
+}
+
+// finished reports whether rows in state s are in the table ended.
+func finished(s task.State) bool {
+	return s == task.Done || s == task.Failed || s == task.Cancelled
+}

@@ -1,0 +1,303 @@
+package postgres
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// statements are what is sent, for one schema. In the texts below {task} is a table of the
+// schema, {narrow}, {heavy} and {trigger} are lists of columns, and {narrow:t} is such a
+// list of the table t.
+type statements struct {
+	get, lockTask, lockEnded                              string
+	inserts                                               map[insertKind]string
+	claimKeys, releaseKeys, holders                       string
+	removeEnded, remove, note, grab, finish, drop, update string
+	end, comeBack                                         string
+	due, dueRunning, dueEnded, ready, leaves, allLeaves   string
+	listAll, listLive, listErrors, count                  string
+	setting, setSetting, unset                            string
+}
+
+// settings goes before what every task goes through, for the time of its transaction. The
+// plans of these statements are made once, perhaps when the tables are still empty, and
+// must be right when they are not: by index, whatever the statistics say.
+const settings = `
+select set_config('plan_cache_mode', 'force_generic_plan', true), set_config('jit', 'off', true), set_config('enable_seqscan', 'off', true),
+	set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true)`
+
+const selectGet = `
+select {narrow}, {heavy} from {task} where id = $1
+union all
+select {narrow}, {heavy} from {ended} where id = $1`
+
+const selectLockTask = `
+select {narrow}, {heavy} from {task} where id = any($1::uuid[]) order by id for no key update`
+
+const selectLockEnded = `
+select {narrow}, {heavy} from {ended} where id = any($1::uuid[]) order by id for no key update`
+
+const insertTask = `
+insert into {task} (seq, {fresh}, {others}, queued)
+select nextval('{task_seq}'), {fresh}, {values}, state = 2
+from unnest({params}) as c ({given})
+{which}
+returning id, seq`
+
+// fresh are the columns in which tasks differ that were just submitted, with their
+// types, and others are the others.
+const (
+	fresh = `id uuid, owner uuid, created_at bigint, ready_at bigint, next_event_at bigint, expires_at bigint, started_at bigint, due_at bigint,
+	shard integer, attempt integer, state smallint, priority smallint, due_state smallint,
+	type bytea, grp bytea, key bytea, ordering_key bytea, headers bytea, payload bytea`
+	others = `version bigint, updated_at bigint, crashes integer, progress bytea, error bytea, history bytea, checkpoint bytea, result bytea`
+	// of those that were just submitted
+	noOthers = `1, created_at, 0, null, null, null, null, null`
+)
+
+// Of rows with a key those are added that hold it.
+const whichKeyed = `where key is null or exists (select from {key} k where k.type = c.type and k.key = c.key and k.id = c.id)`
+
+const insertKeys = `
+insert into {key} (type, key, id)
+select type, key, id from unnest($1::bytea[], $2::bytea[], $3::uuid[]) as c (type, key, id) order by type, key
+on conflict do nothing`
+
+// A key belongs to the row that has it, and to nobody if there is no such row.
+const deleteKeys = `
+delete from {key} k using unnest($1::bytea[], $2::bytea[], $3::uuid[]) as c (type, key, id)
+where k.type = c.type and k.key = c.key and k.id = c.id
+	and not exists (select from {task} t where t.id = c.id and t.key = c.key and t.type = c.type)
+	and not exists (select from {ended} e where e.id = c.id and e.key = c.key and e.type = c.type)`
+
+// An id that is taken says more than a key that is.
+const selectHolders = `
+select c.id, case when
+	exists (select from {task} t where t.id = c.id) or exists (select from {ended} e where e.id = c.id) then c.id else k.id end
+from {key} k join unnest($1::bytea[], $2::bytea[], $3::uuid[]) as c (type, key, id) on k.type = c.type and k.key = c.key`
+
+// What was just added is taken back where a task of this id has ended already.
+const deleteAddedAgain = `
+delete from {task} where id = any(array(select id from {ended} where id = any($1::uuid[]) and ended_at >= $2))
+returning id`
+
+const deleteRefs = `
+with c as (select * from unnest($1::uuid[], $2::bigint[]) as c (id, version)),
+live as (delete from {task} t using c where t.id = c.id and t.version = c.version returning t.id, t.version, t.type, t.key),
+over as (delete from {ended} t using c where t.id = c.id and t.version = c.version returning t.id, t.version, t.type, t.key),
+gone as (select * from live union all select * from over),
+keys as (delete from {key} k using gone where gone.key is not null and k.type = gone.type and k.key = gone.key)
+select id, version from gone`
+
+const updateNotes = `
+update {task} t
+set progress = case when c.tells then c.progress else t.progress end,
+	checkpoint = case when c.keeps then c.checkpoint else t.checkpoint end
+from unnest($1::uuid[], $2::bigint[], $3::boolean[], $4::bytea[], $5::boolean[], $6::bytea[]) as c (id, version, tells, progress, keeps, checkpoint)
+where t.id = c.id and t.version = c.version and t.state = 3
+returning t.id`
+
+// Unless the task could expire while it was queued, no column of an index changes.
+const updateGrab = `
+update {task} t
+set version = t.version + 1, state = 3, attempt = t.attempt + 1, owner = c.owner,
+	started_at = c.at, updated_at = c.at, next_event_at = c.next, due_state = null, due_at = null, progress = null
+from unnest($1::uuid[], $2::bigint[], $3::uuid[], $4::bigint[], $5::bigint[]) as c (id, version, owner, at, next)
+where t.id = c.id and t.version = c.version and t.state in (1, 2)
+returning {narrow:t}, t.checkpoint, t.payload`
+
+const moveDone = `
+with gone as (
+	delete from {task} t
+	using unnest($1::uuid[], $2::bigint[], $3::bytea[], $4::bigint[], $5::bigint[], $6::bigint[], $7::integer[])
+		as c (id, version, new_result, at, next, ended_at, keep)
+	where t.id = c.id and t.version = c.version and t.state = 3
+	returning t.*, c.new_result, c.at, c.next, c.ended_at, c.keep)
+insert into {ended} (id, owner, version, seq, created_at, ready_at, next_event_at, expires_at, started_at, updated_at, due_at,
+	shard, attempt, crashes, state, priority, due_state, queued,
+	type, grp, key, ordering_key, headers, progress, error, history, checkpoint, payload, result, ended_at, keep)
+select id, null, version + 1, seq, created_at, ready_at, next, expires_at, started_at, at, null,
+	shard, attempt, 0, 4, priority, null, false,
+	type, grp, key, ordering_key, headers, progress, null, history, null, payload, new_result, ended_at, keep
+from gone
+returning {narrow}`
+
+const dropDone = `
+with gone as (
+	delete from {task} t using unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[]) as c (id, version, at, next)
+	where t.id = c.id and t.version = c.version and t.state = 3
+	returning {narrow:t}, c.at, c.next),
+keys as (delete from {key} k using gone where gone.key is not null and k.type = gone.type and k.key = gone.key)
+select id, null::uuid, version + 1, seq, created_at, ready_at, next, expires_at, started_at, at,
+	shard, attempt, 0::integer, 4::smallint, priority, type, grp, key, ordering_key, headers, progress, null::bytea, history
+from gone`
+
+const updateRows = `
+update {task} t
+set version = c.version, owner = c.owner, ready_at = c.ready_at, next_event_at = c.next_event_at, expires_at = c.expires_at,
+	started_at = c.started_at, updated_at = c.updated_at,
+	due_state = nullif(c.due_state, 0), due_at = case when c.due_state <> 0 then nullif(c.next_event_at, {none}) end, queued = c.state = 2,
+	attempt = c.attempt, crashes = c.crashes, state = c.state, progress = c.progress, error = c.error, history = c.history,
+	checkpoint = case when c.drops then null else t.checkpoint end,
+	result = case when c.gains then c.result else t.result end
+from unnest($1::uuid[], $2::bigint[], $3::uuid[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[], $9::smallint[],
+	$10::integer[], $11::integer[], $12::smallint[], $13::bytea[], $14::bytea[], $15::bytea[], $16::boolean[], $17::boolean[], $18::bytea[])
+	as c (id, version, owner, ready_at, next_event_at, expires_at, started_at, updated_at, due_state,
+	attempt, crashes, state, progress, error, history, drops, gains, result)
+where t.id = c.id`
+
+const moveEnded = `
+with gone as (delete from {task} where id = any($1::uuid[]) returning *)
+insert into {ended}
+select gone.*, c.ended_at, c.keep
+from gone join unnest($1::uuid[], $2::bigint[], $3::integer[]) as c (id, ended_at, keep) on c.id = gone.id`
+
+const moveBack = `
+with gone as (delete from {ended} where id = any($1::uuid[]) returning {narrow}, {heavy})
+insert into {task} ({narrow}, {heavy}, queued)
+select {narrow}, {heavy}, false from gone`
+
+const selectDue = `
+select {trigger}, next_event_at from {task}
+where due_state = $1 and due_at <= $2 and (due_at, id) > ($3, $4)
+order by due_at, id limit $5`
+
+const selectDueRunning = `
+select {trigger}, next_event_at from {task}
+where state = $1 and next_event_at <> {none} and next_event_at <= $2 and (next_event_at, id) > ($3, $4)
+order by next_event_at, id limit $5`
+
+const selectDueEnded = `
+select {trigger}, next_event_at from {ended}
+where state = $1 and next_event_at <> {none} and next_event_at <= $2 and (next_event_at, id) > ($3, $4)
+order by next_event_at, id limit $5`
+
+const selectReady = `
+select {trigger} from {task}
+where queued and state = 2 and type = $1 and grp = $2 and (priority, ready_at, seq) > ($3, $4, $5)
+order by priority, ready_at, seq limit $6`
+
+// From leaf to leaf: what is passed over are the rows within.
+const selectLeaves = `
+with recursive leaf as (
+	(select type, grp from {task} where queued {after} order by type, grp limit 1)
+	union all
+	select n.* from leaf cross join lateral (
+		select t.type, t.grp from {task} t where t.queued and (t.type, t.grp) > (leaf.type, leaf.grp)
+		order by t.type, t.grp limit 1) n)
+select type, grp from leaf
+where (select true from {task} t where t.queued and t.state = 2 and t.type = leaf.type and t.grp = leaf.grp limit 1)
+limit $3`
+
+// A page has the rows that match, and the last two of those that were looked at.
+const selectList = `
+with page as ({page}),
+numbered as (
+	select row_number() over (order by id desc) as n, state = any($3::smallint[]) and ($4::bytea[] is null or type = any($4)) as hit, *
+	from page)
+select n, hit, {narrow} from numbered
+where hit or n >= $2
+order by n limit $5 + 2`
+
+const pageAll = `
+	(select {narrow} from {task} where id < $1 order by id desc limit $2 + 1)
+	union all
+	(select {narrow} from {ended} where id < $1 order by id desc limit $2 + 1)
+	order by id desc limit $2 + 1`
+
+const pageLive = `select {narrow} from {task} where id < $1 order by id desc limit $2 + 1`
+
+const pageErrors = `
+	select {narrow} from (select * from {task} where due_state = 5 offset 0) t
+	where id < $1 order by id desc limit $2 + 1`
+
+const selectCount = `
+select state, type, count(*) from (
+	select state, type from {task}
+	union all
+	select state, type from {ended}) t
+where state = any($1::smallint[]) and ($2::bytea[] is null or type = any($2))
+group by state, type`
+
+// statementsIn returns the statements for a schema.
+func statementsIn(schema string) *statements {
+	fill := filler(schema)
+	list := func(page string) string { return fill(strings.ReplaceAll(selectList, "{page}", page)) }
+	leaves := func(after string) string { return fill(strings.ReplaceAll(selectLeaves, "{after}", after)) }
+	return &statements{
+		get: fill(selectGet), lockTask: fill(selectLockTask), lockEnded: fill(selectLockEnded),
+		inserts: insertsIn(fill), claimKeys: fill(insertKeys), releaseKeys: fill(deleteKeys), holders: fill(selectHolders),
+		removeEnded: fill(deleteAddedAgain), remove: fill(deleteRefs),
+		note: fill(updateNotes), grab: fill(updateGrab), finish: fill(moveDone), drop: fill(dropDone), update: fill(updateRows),
+		end: fill(moveEnded), comeBack: fill(moveBack),
+		due: fill(selectDue), dueRunning: fill(selectDueRunning), dueEnded: fill(selectDueEnded),
+		ready: fill(selectReady), leaves: leaves("and (type, grp) > ($1, $2)"), allLeaves: leaves("and $1::bytea = $2::bytea"),
+		listAll: list(pageAll), listLive: list(pageLive), listErrors: list(pageErrors), count: fill(selectCount),
+		setting:    fill("select value from {setting} where name = $1"),
+		setSetting: fill("insert into {setting} (name, value) values ($1, $2) on conflict (name) do update set value = excluded.value"),
+		unset:      fill("delete from {setting} where name = $1"),
+	}
+}
+
+// filler returns what fills in the texts for a schema.
+func filler(schema string) func(string) string {
+	of := func(table, columns string) string {
+		names := strings.Split(columns, ",")
+		for i, name := range names {
+			names[i] = table + "." + strings.TrimSpace(name)
+		}
+		return strings.Join(names, ", ")
+	}
+	pairs := []string{
+		"{schema}", pgx.Identifier{schema}.Sanitize(), "{none}", fmt.Sprint(noTime),
+		"{narrow}", narrow, "{heavy}", heavy, "{trigger}", triggers,
+		"{narrow:t}", of("t", narrow),
+	}
+	for _, table := range []string{"task", "task_seq", "ended", "key", "setting", "migration"} {
+		pairs = append(pairs, "{"+table+"}", pgx.Identifier{schema, table}.Sanitize())
+	}
+	return strings.NewReplacer(pairs...).Replace
+}
+
+// insertsIn returns the statements that insert.
+func insertsIn(fill func(string) string) map[insertKind]string {
+	all := make(map[insertKind]string)
+	for _, kind := range []insertKind{{}, {keyed: true}, {careful: true}, {keyed: true, careful: true}} {
+		for _, kind.fresh = range []bool{false, true} {
+			given, values := fresh+", "+others, namesIn(others)
+			if kind.fresh {
+				given, values = fresh, noOthers
+			}
+			which := ""
+			if kind.keyed {
+				which = whichKeyed
+			}
+			if kind.careful {
+				which += "\non conflict (id) do nothing"
+			}
+			all[kind] = fill(strings.NewReplacer("{fresh}", namesIn(fresh), "{others}", namesIn(others), "{values}", values,
+				"{given}", namesIn(given), "{params}", paramsFor(given), "{which}", which).Replace(insertTask))
+		}
+	}
+	return all
+}
+
+// namesIn returns the names of columns that are given with their types.
+func namesIn(columns string) string {
+	names := strings.Split(columns, ",")
+	for i, c := range names {
+		names[i] = strings.Fields(c)[0]
+	}
+	return strings.Join(names, ", ")
+}
+
+// paramsFor returns parameters that are arrays of columns that are given with their types.
+func paramsFor(columns string) string {
+	params := strings.Split(columns, ",")
+	for i, c := range params {
+		params[i] = fmt.Sprintf("$%d::%s[]", i+1, strings.Fields(c)[1])
+	}
+	return strings.Join(params, ", ")
+}

@@ -1,0 +1,157 @@
+package postgres
+
+import (
+	"context"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/taskengine/taskengine/engine/task"
+)
+
+// Swap implements [storage.Tasks]. The two changes that every task goes through, its grab
+// and its end, are a statement each. All others read the rows, lock them, have
+// [task.Change.Apply] change them and write them back: two round trips.
+func (v *verbs) Swap(ctx context.Context, cs ...task.Change) ([]*task.Task, error) {
+	w := sort(cs)
+	swap := func(v *verbs) error {
+		w.rows = make([]*task.Task, len(cs))
+		if err := v.swap(ctx, w); err != nil {
+			return err
+		}
+		return v.rewrite(ctx, w)
+	}
+	var err error
+	if len(w.others) > 0 {
+		err = v.atomically(ctx, "swap", swap)
+	} else {
+		err = v.again(ctx, "swap", func() error { return swap(v) })
+	}
+	if err != nil {
+		return nil, err
+	}
+	return w.rows, nil
+}
+
+// swaps are the changes of one call by what is done about them: indexes of changes.
+type swaps struct {
+	changes             []task.Change
+	grabs, ends, others []int
+	remove              []bool       // for each change whether the row is deleted with it, if it ends
+	rows                []*task.Task // the answer
+}
+
+// sort tells the changes apart. Where one row is changed twice the order matters, and
+// nothing is a case by itself.
+func sort(cs []task.Change) *swaps {
+	w := &swaps{changes: cs}
+	if len(runs(cs, func(c task.Change, name func(any)) { name(c.ID) })) > 1 {
+		for i := range cs {
+			w.others = append(w.others, i)
+		}
+		return w
+	}
+	for i, c := range cs {
+		plain := c.Count == task.Keep && c.ReadyAt.IsZero() && c.Error == ""
+		switch {
+		case plain && c.To == task.Processing:
+			w.grabs = append(w.grabs, i)
+		case plain && c.To == task.Done && c.Outcome == task.Completed:
+			w.ends = append(w.ends, i)
+		default:
+			w.others = append(w.others, i)
+		}
+	}
+	// Everybody locks rows in the order of their ids, so that nobody waits for one who
+	// waits for him.
+	for _, some := range [][]int{w.grabs, w.ends, w.others} {
+		slices.SortStableFunc(some, func(a, b int) int { return cs[a].ID.Compare(cs[b].ID) })
+	}
+	return w
+}
+
+// swap makes the grabs and the ends.
+func (v *verbs) swap(ctx context.Context, w *swaps) error {
+	var p pipe
+	if err := v.queue(ctx, &p, w); err != nil || p.batch.Len() == 0 {
+		return err
+	}
+	return v.do(ctx, &p)
+}
+
+// queue queues the grabs and the ends.
+func (v *verbs) queue(ctx context.Context, p *pipe, w *swaps) error {
+	v.grab(p, w)
+	var keep, drop []int
+	for _, i := range w.ends {
+		if i < len(w.remove) && w.remove[i] {
+			drop = append(drop, i)
+		} else {
+			keep = append(keep, i)
+		}
+	}
+	v.drop(p, w, drop)
+	return v.finish(ctx, p, w, keep)
+}
+
+// answers returns what notes a row as the answer to its change, of those in some.
+func (w *swaps) answers(some []int) func(rows pgx.Rows) error {
+	at := make(map[task.ID]int, len(some))
+	for _, i := range some {
+		at[w.changes[i].ID] = i
+	}
+	return func(rows pgx.Rows) error {
+		t, err := scanRow(rows)
+		if err != nil {
+			return err
+		}
+		w.rows[at[t.ID]] = t
+		return nil
+	}
+}
+
+// grab queues what [task.Change.Apply] does when a task begins to be processed.
+func (v *verbs) grab(p *pipe, w *swaps) {
+	if len(w.grabs) == 0 {
+		return
+	}
+	change := func(i int) *task.Change { return &w.changes[i] }
+	p.add(w.answers(w.grabs), v.store.sql.grab,
+		uuids(w.grabs, func(i int) task.ID { return change(i).ID }), bigints(w.grabs, func(i int) int64 { return int64(change(i).Version) }),
+		uuidsOrNull(w.grabs, func(i int) task.ID { return change(i).Owner }),
+		bigints(w.grabs, func(i int) int64 { return micro(task.Stamp(change(i).At)) }),
+		bigints(w.grabs, func(i int) int64 { return micro(task.Stamp(change(i).NextEventAt)) }))
+}
+
+// finish queues what it does when a handler has completed a task: those in some.
+func (v *verbs) finish(ctx context.Context, p *pipe, w *swaps, some []int) error {
+	if len(some) == 0 {
+		return nil
+	}
+	change := func(i int) *task.Change { return &w.changes[i] }
+	ends := make([]ending, len(some))
+	for j, i := range some {
+		ends[j] = endingOf(change(i).ID, change(i).At, change(i).NextEventAt)
+	}
+	if err := v.makeRoom(ctx, p, ends); err != nil {
+		return err
+	}
+	ids, at, keep := columns(ends)
+	p.add(w.answers(some), v.store.sql.finish, ids,
+		bigints(some, func(i int) int64 { return int64(change(i).Version) }), bytesOrNull(some, func(i int) []byte { return change(i).Result }),
+		bigints(some, func(i int) int64 { return micro(task.Stamp(change(i).At)) }),
+		bigints(some, func(i int) int64 { return micro(task.Stamp(change(i).NextEventAt)) }), at, keep)
+	return nil
+}
+
+// drop queues that tasks are deleted when their handler has completed them: those in
+// some.
+func (v *verbs) drop(p *pipe, w *swaps, some []int) {
+	if len(some) == 0 {
+		return
+	}
+	p.add(w.answers(some), v.store.sql.drop,
+		uuids(some, func(i int) task.ID { return w.changes[i].ID }), bigints(some, func(i int) int64 { return int64(w.changes[i].Version) }),
+		bigints(some, func(i int) int64 { return micro(task.Stamp(w.changes[i].At)) }),
+		bigints(some, func(i int) int64 { return micro(task.Stamp(w.changes[i].NextEventAt)) }))
+}

@@ -1,0 +1,120 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/taskengine/taskengine/storage"
+)
+
+// errDone says that a transaction was used after its function had returned.
+var errDone = errors.New("the transaction is over")
+
+// Tx is a transaction of a [Store]. It implements [storage.Tx].
+type Tx struct {
+	verbs
+	conn  conn
+	since time.Time // it began no earlier
+	begun bool
+	hooks []func()
+	err   error // the first error of a verb: the transaction is dead
+	done  bool
+}
+
+// conn is what a transaction runs on.
+type conn interface {
+	SendBatch(context.Context, *pgx.Batch) pgx.BatchResults
+}
+
+var _ storage.Tx = (*Tx)(nil)
+
+// OnCommit implements [storage.Tx].
+func (x *Tx) OnCommit(fn func()) { x.hooks = append(x.hooks, fn) }
+
+// usable returns why the transaction cannot go on.
+func (x *Tx) usable(ctx context.Context) error {
+	if x.done {
+		return fmt.Errorf("postgres: %w", errDone)
+	}
+	if x.err == nil && ctx.Err() != nil {
+		x.err = fmt.Errorf("postgres: %w", ctx.Err())
+	}
+	return x.err
+}
+
+// Update implements [storage.Store]. Transactions see what others have committed when
+// they look; rows that they get stay as they are until they end.
+func (s *Store) Update(ctx context.Context, fn func(storage.Tx) error) error {
+	var own, verb error
+	var hooks []func()
+	err := s.transact(ctx, func(x *Tx) error {
+		own = fn(x)
+		verb, hooks = x.err, x.hooks
+		return errors.Join(own, verb)
+	})
+	switch {
+	case own != nil:
+		return own
+	case verb != nil:
+		return verb
+	case err != nil:
+		return s.failed("update", err)
+	}
+	for _, hook := range hooks {
+		hook()
+	}
+	return nil
+}
+
+// rollbackTimeout is how long a transaction that failed may take to say so.
+const rollbackTimeout = 5 * time.Second
+
+// transact calls fn within a transaction, and commits unless fn fails.
+func (s *Store) transact(ctx context.Context, fn func(x *Tx) error) error {
+	c, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.Release()
+	x := &Tx{conn: c, since: time.Now()}
+	x.verbs = verbs{store: s, tx: x}
+	committed := false
+	defer func() {
+		x.done = true
+		if x.begun && !committed { // fn failed or panicked
+			late, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
+			defer cancel()
+			if _, err := c.Exec(late, "rollback"); err != nil {
+				_ = c.Conn().Close(late)
+			}
+		}
+	}()
+	if err := fn(x); err != nil {
+		return err
+	}
+	if !x.begun {
+		return nil
+	}
+	tag, err := c.Exec(ctx, "commit")
+	if err != nil {
+		return err
+	}
+	committed = true
+	if tag.String() != "COMMIT" { // it was dead, and was rolled back
+		return pgx.ErrTxCommitRollback
+	}
+	return nil
+}
+
+// do sends p, the first together with the beginning of the transaction.
+func (x *Tx) do(ctx context.Context, p *pipe) error {
+	if x.begun {
+		return x.conn.SendBatch(ctx, &p.batch).Close()
+	}
+	x.begun = true
+	return x.conn.SendBatch(ctx, after(p, "begin isolation level read committed", settings)).Close()
+}

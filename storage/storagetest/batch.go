@@ -1,0 +1,148 @@
+package storagetest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+)
+
+var batchCases = []testCase{
+	{"a batch inserts, swaps and deletes", func(f *fixture) {
+		kept, gone := f.row(task.Processing), f.row(task.Processing, func(t *task.Task) { t.Key = "k" })
+		f.put(kept, gone)
+		fresh := f.rows(3, task.Submitted, nil)
+		end := func(t *task.Task) task.Change {
+			return task.Change{Ref: t.Ref(), To: task.Done, At: at(1), NextEventAt: at(60), Outcome: task.Completed, Result: []byte("r")}
+		}
+		out := f.do(&storage.Batch{Insert: fresh, Swap: []task.Change{end(kept), end(gone)}, Remove: []bool{false, true}})
+		for i, in := range out.Inserted {
+			equal(f, "created", in.Created(), true)
+			f.same(f.get(fresh[i].ID), fresh[i])
+		}
+		for i, t := range []*task.Task{kept, gone} {
+			c := end(t)
+			c.Apply(t)
+			f.same(out.Swapped[i], handedOut(t))
+		}
+		f.same(f.get(kept.ID), kept)
+		equal(f, "deleted", f.remove(gone.Ref()), []bool{false})
+		f.put(f.row(task.Submitted, func(t *task.Task) { t.Key = "k" }))
+	}},
+	{"ids that are taken do not keep the others of a batch from being inserted", func(f *fixture) {
+		done, live := f.row(task.Processing), f.row(task.Submitted)
+		f.put(done, live)
+		f.step(done, task.Change{To: task.Done, At: at(1), Outcome: task.Completed})
+		for range 3 {
+			fresh := f.row(task.Processing)
+			out := f.do(&storage.Batch{Insert: []*task.Task{done.Clone(), fresh, live.Clone()}})
+			equal(f, "in the way", out.Inserted, []storage.Inserted{{Existing: done.ID}, {}, {Existing: live.ID}})
+		}
+		f.same(f.get(done.ID), done)
+		f.same(f.get(live.ID), live)
+	}},
+	{"an empty batch is done", func(f *fixture) {
+		out := f.do(&storage.Batch{})
+		equal(f, "outcomes", len(out.Inserted)+len(out.Swapped), 0)
+	}},
+	{"of many who insert one id at once exactly one does", func(f *fixture) {
+		for round := range 20 {
+			t := f.row(task.Processing)
+			created, wg := make(chan bool, 4), sync.WaitGroup{}
+			for range cap(created) {
+				wg.Go(func() {
+					in := t.Clone()
+					out, err := f.Store.(storage.Batcher).Do(f.ctx(), &storage.Batch{Insert: []*task.Task{in}})
+					if err != nil {
+						f.Error(err)
+						return
+					}
+					if created <- out.Inserted[0].Created(); out.Inserted[0].Created() {
+						// It is gone from where it was inserted as soon as can be.
+						end := task.Change{Ref: t.Ref(), To: task.Done, At: at(1), Outcome: task.Completed}
+						if _, err := f.Store.(storage.Batcher).Do(f.ctx(), &storage.Batch{Swap: []task.Change{end}}); err != nil {
+							f.Error(err)
+						}
+					}
+				})
+			}
+			wg.Wait()
+			close(created)
+			n := 0
+			for c := range created {
+				if c {
+					n++
+				}
+			}
+			equal(f, fmt.Sprintf("created in round %d", round), n, 1)
+		}
+	}},
+	{"any sequence of batches has the outcomes that package memory says", func(f *fixture) {
+		for _, seed := range []uint64{1, 2, rand.Uint64()} {
+			f.Logf("seed %d", seed)
+			m := newModel(f, seed)
+			for i := range 150 {
+				m.batch()
+				m.compare()
+				if f.Failed() {
+					f.Fatalf("failed with seed %d in step %d", seed, i)
+				}
+			}
+			m.run(0)
+		}
+	}},
+}
+
+// do does a batch.
+func (f *fixture) do(b *storage.Batch) storage.Outcome {
+	f.Helper()
+	out, err := f.Store.(storage.Batcher).Do(f.ctx(), b)
+	if err != nil {
+		f.Fatal(err)
+	}
+	return out
+}
+
+// batch does a random batch in both stores. Most of its changes are those that every task
+// goes through.
+func (m *model) batch() {
+	var b storage.Batch
+	for range m.rand.IntN(4) {
+		b.Insert = append(b.Insert, m.randomTask())
+	}
+	for range m.rand.IntN(5) {
+		c := m.randomChange()
+		if m.rand.IntN(3) > 0 {
+			c.Count, c.Error, c.ReadyAt, c.Outcome = task.Keep, "", time.Time{}, task.Completed
+			c.To = pick(m, []task.State{task.Processing, task.Done, task.Done})
+		}
+		if t, err := m.want.Get(m.f.ctx(), c.ID); err == nil && m.rand.IntN(5) > 0 {
+			c.Version = t.Version
+		}
+		b.Swap, b.Remove = append(b.Swap, c), append(b.Remove, m.rand.IntN(3) == 0)
+	}
+	other := storage.Batch{Swap: b.Swap, Remove: b.Remove}
+	for _, t := range b.Insert {
+		other.Insert = append(other.Insert, t.Clone())
+	}
+	got := m.f.do(&b)
+	var want storage.Outcome
+	if err := m.want.Update(m.f.ctx(), func(tx storage.Tx) (err error) {
+		want, err = storage.Do(m.f.ctx(), tx, &other)
+		return err
+	}); err != nil {
+		m.f.Fatal(err)
+	}
+	equal(m.f, "inserted", append([]storage.Inserted{}, got.Inserted...), append([]storage.Inserted{}, want.Inserted...))
+	for i, t := range b.Insert {
+		if got.Inserted[i].Created() {
+			m.seqs[t.ID] = [2]uint64{t.Seq, other.Insert[i].Seq}
+		}
+	}
+	for i := range want.Swapped {
+		m.same(got.Swapped[i], want.Swapped[i])
+	}
+}
