@@ -29,7 +29,7 @@ const (
 
 // suspect notes the tasks of a batch that failed. It is called with mu held.
 func (e *Engine) suspect(b *batch, now time.Time) {
-	for _, t := range b.rows {
+	for _, t := range b.do.Insert {
 		if t.State == task.Processing {
 			e.mistrust(t.ID, now, t.Version)
 		} else {

@@ -22,11 +22,9 @@ type batch struct {
 	saves       []core.Save
 	edits       []*edit
 
-	// filled in by the transaction
-	rows     []*task.Task
-	inserted []storage.Inserted
-	changes  []task.Change
-	swapped  []*task.Task
+	// what that is for the store, and what came of it
+	do   storage.Batch
+	done storage.Outcome
 }
 
 func (b *batch) size() int {
@@ -39,11 +37,29 @@ func (b *batch) reset() {
 	clear(b.submissions)
 	clear(b.saves)
 	clear(b.edits)
-	clear(b.rows)
-	clear(b.changes)
+	clear(b.do.Insert)
+	clear(b.do.Swap)
 	b.submissions, b.grabs, b.relaxed = b.submissions[:0], b.grabs[:0], b.relaxed[:0]
 	b.saves, b.edits = b.saves[:0], b.edits[:0]
-	b.rows, b.inserted, b.changes, b.swapped = b.rows[:0], nil, b.changes[:0], nil
+	b.do.Insert, b.do.Swap, b.do.Remove = b.do.Insert[:0], b.do.Swap[:0], b.do.Remove[:0]
+	b.done = storage.Outcome{}
+}
+
+// fill makes b.do of what was asked for: the saves, the grabs and the edits, in that order.
+func (b *batch) fill() {
+	d := &b.do
+	for _, s := range b.submissions {
+		d.Insert = append(d.Insert, s.rows...)
+	}
+	for _, s := range b.saves {
+		d.Swap, d.Remove = append(d.Swap, s.Change), append(d.Remove, s.Remove)
+	}
+	for _, g := range b.grabs {
+		d.Swap, d.Remove = append(d.Swap, g), append(d.Remove, false)
+	}
+	for _, ed := range b.edits {
+		d.Swap, d.Remove = append(d.Swap, ed.change), append(d.Remove, ed.remove)
+	}
 }
 
 // errNothing ends a transaction that found nothing to do.
@@ -86,14 +102,7 @@ const (
 // commit writes what is pending and tells the core.
 func (e *Engine) commit(b *batch) outcome {
 	defer b.reset()
-	err := e.store.Update(context.Background(), func(tx storage.Tx) error {
-		// Taken only now: while another commit was under way, more has come together.
-		e.take(b)
-		if b.empty() {
-			return errNothing
-		}
-		return e.apply(tx, b)
-	})
+	err := e.transact(b)
 	switch {
 	case err == nil:
 		e.committed(b)
@@ -109,8 +118,29 @@ func (e *Engine) commit(b *batch) outcome {
 	return failed
 }
 
-// take moves what is pending into b, and b's buffers back.
-func (e *Engine) take(b *batch) {
+// transact has the store do what is pending, in a transaction.
+func (e *Engine) transact(b *batch) (err error) {
+	ctx := context.Background()
+	if batcher, ok := e.store.(storage.Batcher); ok {
+		if !e.take(b) {
+			return errNothing
+		}
+		b.done, err = batcher.Do(ctx, &b.do)
+		return err
+	}
+	return e.store.Update(ctx, func(tx storage.Tx) (err error) {
+		// Taken only now: while another commit was under way, more has come together.
+		if !e.take(b) {
+			return errNothing
+		}
+		b.done, err = storage.Do(ctx, tx, &b.do)
+		return err
+	})
+}
+
+// take moves what is pending into b, and b's buffers back. It reports whether there is
+// anything.
+func (e *Engine) take(b *batch) bool {
 	e.mu.Lock()
 	e.listen()
 	e.collect()
@@ -120,67 +150,29 @@ func (e *Engine) take(b *batch) {
 	e.mu.Unlock()
 	b.grabs = append(b.grabs, b.relaxed...)
 	b.relaxed = b.relaxed[:0]
-}
-
-// apply does all of b within tx.
-func (e *Engine) apply(tx storage.Tx, b *batch) (err error) {
-	ctx := context.Background()
-	for _, s := range b.submissions {
-		b.rows = append(b.rows, s.rows...)
-	}
-	if len(b.rows) > 0 {
-		if b.inserted, err = tx.Insert(ctx, b.rows...); err != nil {
-			return err
-		}
-	}
-	for _, s := range b.saves {
-		b.changes = append(b.changes, s.Change)
-	}
-	b.changes = append(b.changes, b.grabs...)
-	for _, ed := range b.edits {
-		b.changes = append(b.changes, ed.change)
-	}
-	if len(b.changes) > 0 {
-		if b.swapped, err = tx.Swap(ctx, b.changes...); err != nil {
-			return err
-		}
-	}
-	var gone []task.Ref
-	edited := b.swapped[len(b.swapped)-len(b.edits):]
-	for i, s := range b.saves {
-		if t := b.swapped[i]; s.Remove && t != nil {
-			gone = append(gone, t.Ref())
-		}
-	}
-	for i, ed := range b.edits {
-		if t := edited[i]; ed.remove && t != nil {
-			gone = append(gone, t.Ref())
-		}
-	}
-	if len(gone) > 0 {
-		_, err = tx.Delete(ctx, gone...)
-	}
-	return err
+	b.fill()
+	return !b.empty()
 }
 
 // committed tells the core, and then those who wait, what was written.
 func (e *Engine) committed(b *batch) {
 	row := 0
 	for _, s := range b.submissions { // before a handler gets hold of the rows
-		s.receipts = receipts(s.rows, b.inserted[row:row+len(s.rows)])
+		s.receipts = receipts(s.rows, b.done.Inserted[row:row+len(s.rows)])
 		row += len(s.rows)
 	}
 	e.mu.Lock()
 	e.listen()
 	now := e.clock.now()
-	for i, t := range b.rows {
+	for i, t := range b.do.Insert {
 		e.known(t.ID)
-		e.inserted(e.core, now, t, b.inserted[i].Created())
+		e.inserted(e.core, now, t, b.done.Inserted[i].Created())
 	}
+	swapped := b.done.Swapped
 	for i, s := range b.saves {
-		e.saved(now, s, b.swapped[i])
+		e.saved(now, s, swapped[i])
 	}
-	swapped := b.swapped[min(len(b.saves), len(b.swapped)):]
+	swapped = swapped[len(b.saves):]
 	for i, g := range b.grabs {
 		e.grabbed(now, g.Ref, swapped[i])
 	}

@@ -1,6 +1,8 @@
 package enginetest_test
 
 import (
+	"fmt"
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -9,13 +11,31 @@ import (
 	"github.com/taskengine/taskengine/coord"
 	"github.com/taskengine/taskengine/coord/local"
 	"github.com/taskengine/taskengine/engine/enginetest"
+	"github.com/taskengine/taskengine/internal/pgtest"
 	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/storage/bolt"
 	"github.com/taskengine/taskengine/storage/memory"
 	"github.com/taskengine/taskengine/storage/pebble"
+	"github.com/taskengine/taskengine/storage/postgres"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+var server *pgtest.Server // set once, before the tests
+
+func TestMain(m *testing.M) {
+	s, err := pgtest.Start()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	server = s
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		if err := s.Close(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = max(code, 1)
+		}
+		os.Exit(code)
+	}))
+}
 
 func TestMemoryAndLocal(t *testing.T) {
 	enginetest.Run(t, enginetest.Config{
@@ -34,6 +54,13 @@ func TestPebbleAndLocal(t *testing.T) {
 func TestBoltAndLocal(t *testing.T) {
 	enginetest.Run(t, enginetest.Config{
 		Open:  func(t testing.TB) storage.Store { return openBolt(t, filepath.Join(t.TempDir(), "tasks.db")) },
+		Coord: alone,
+	})
+}
+
+func TestPostgresAndLocal(t *testing.T) {
+	enginetest.Run(t, enginetest.Config{
+		Open:  func(t testing.TB) storage.Store { return openPostgres(t, server.Database(t)) },
 		Coord: alone,
 	})
 }
@@ -102,4 +129,30 @@ func closeWith(t testing.TB, s storage.Store) {
 			t.Error(err)
 		}
 	})
+}
+
+// onPostgres is a store that can be reopened.
+type onPostgres struct {
+	*postgres.Store
+	url string
+}
+
+func openPostgres(t testing.TB, url string) onPostgres {
+	t.Helper()
+	if _, err := postgres.Migrate(t.Context(), url, postgres.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	s, err := postgres.Open(t.Context(), url, postgres.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	closeWith(t, s)
+	return onPostgres{s, url}
+}
+
+func (s onPostgres) Reopen(t testing.TB) storage.Store {
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return openPostgres(t, s.url)
 }
