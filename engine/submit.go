@@ -230,9 +230,6 @@ func printable(s string) bool {
 	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f })
 }
 
-// shards is how many parts the tasks are divided into for a cluster to share.
-const shards = 256
-
 func shardOf(t *task.Task) uint16 {
 	h := fnv.New32a()
 	if t.OrderingKey != "" {
@@ -240,7 +237,7 @@ func shardOf(t *task.Task) uint16 {
 	} else {
 		h.Write(t.ID[:])
 	}
-	return uint16(h.Sum32() % shards)
+	return uint16(h.Sum32() % task.ShardCount)
 }
 
 // keyed is where one value of a type's group is found.

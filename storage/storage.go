@@ -116,9 +116,11 @@ type Inserted struct {
 func (i Inserted) Created() bool { return i.Existing.IsZero() }
 
 // DueQuery asks for rows in State with a non-zero NextEventAt up to and including
-// Before, after the position After (the zero Due: from the start), at most Limit.
+// Before, of Shards (nil: all), after the position After (the zero Due: from the start),
+// at most Limit.
 type DueQuery struct {
 	State  task.State
+	Shards *task.Shards
 	After  Due
 	Before time.Time
 	Limit  int
@@ -131,12 +133,13 @@ type Due struct {
 	At time.Time
 }
 
-// ReadyQuery asks for the Submitted rows of Leaf that rank after After (nil: all), at
-// most Limit.
+// ReadyQuery asks for the Submitted rows of Leaf, of Shards (nil: all), that rank after
+// After (nil: all), at most Limit.
 type ReadyQuery struct {
-	Leaf  task.Leaf
-	After *task.Rank
-	Limit int
+	Leaf   task.Leaf
+	Shards *task.Shards
+	After  *task.Rank
+	Limit  int
 }
 
 // Inspector is what people look through; the engine's own way of a task never uses it.

@@ -13,7 +13,7 @@ import (
 )
 
 // Store is a [storage.Store] in memory. It implements [storage.Inspector],
-// [storage.Relaxer] and [storage.Settings] too. Make one with [New].
+// [storage.Relaxer], [storage.Settings] and [storage.Shared] too. Make one with [New].
 type Store struct {
 	mu       sync.RWMutex
 	rows     map[task.ID]*task.Task // guarded by mu; a row is replaced, never changed
@@ -31,6 +31,7 @@ var (
 	_ storage.Inspector = (*Store)(nil)
 	_ storage.Relaxer   = (*Store)(nil)
 	_ storage.Settings  = (*Store)(nil)
+	_ storage.Shared    = (*Store)(nil)
 )
 
 // New returns an empty store.

@@ -24,7 +24,7 @@ func (s *Store) due(q storage.DueQuery) []storage.Due {
 	var out []storage.Due
 	for _, t := range s.rows {
 		d := storage.Due{Trigger: t.Trigger(), At: t.NextEventAt}
-		if t.State != q.State || d.At.IsZero() || d.At.After(q.Before) {
+		if t.State != q.State || !q.Shards.Has(t.Shard) || d.At.IsZero() || d.At.After(q.Before) {
 			continue
 		}
 		if q.After == (storage.Due{}) || compareDue(d, q.After) > 0 {
@@ -42,7 +42,7 @@ func compareDue(a, b storage.Due) int {
 func (s *Store) ready(q storage.ReadyQuery) []task.Trigger {
 	var out []task.Trigger
 	for _, t := range s.rows {
-		if t.State != task.Submitted || t.Leaf() != q.Leaf {
+		if t.State != task.Submitted || t.Leaf() != q.Leaf || !q.Shards.Has(t.Shard) {
 			continue
 		}
 		if q.After == nil || t.Rank().Compare(*q.After) > 0 {
@@ -72,6 +72,49 @@ func compareLeaf(a, b task.Leaf) int {
 }
 
 func first[T any](some []T, limit int) []T { return some[:min(len(some), max(0, limit))] }
+
+// Overlooked implements [storage.Shared].
+func (s *Store) Overlooked(ctx context.Context, q storage.OverlookedQuery) (storage.Overlooked, error) {
+	return view(ctx, s, func() (out storage.Overlooked, err error) {
+		leaves := s.leaves(q.After, q.Limit)
+		for _, l := range leaves {
+			out.Heads = append(out.Heads, s.ready(storage.ReadyQuery{Leaf: l, Shards: q.Shards, Limit: 1})...)
+		}
+		if len(leaves) == q.Limit && q.Limit > 0 {
+			out.Next = leaves[len(leaves)-1]
+		}
+		out.Due = s.due(storage.DueQuery{State: task.Waiting, Shards: q.Shards, Before: q.Before, Limit: q.Limit})
+		return out, nil
+	})
+}
+
+// Orphans implements [storage.Shared].
+func (s *Store) Orphans(ctx context.Context, alive []task.ID, after task.ID, scan int) (ts []*task.Task, next task.ID, err error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if err := s.usable(ctx); err != nil {
+		return nil, task.ID{}, err
+	}
+	var ids []task.ID
+	for id := range s.rows {
+		if id.Compare(after) > 0 {
+			ids = append(ids, id)
+		}
+	}
+	slices.SortFunc(ids, task.ID.Compare)
+	if len(ids) > scan {
+		ids = ids[:max(0, scan)]
+		next = ids[len(ids)-1]
+	}
+	for _, id := range ids {
+		if t := s.rows[id]; t.State == task.Processing && !slices.Contains(alive, t.Owner) {
+			c := t.Clone()
+			c.Payload, c.Result, c.Notes = nil, nil, task.NewNotes(c.Progress(), nil)
+			ts = append(ts, c)
+		}
+	}
+	return ts, next, nil
+}
 
 // List implements [storage.Inspector].
 func (s *Store) List(ctx context.Context, f storage.Filter, before task.ID, limit, scan int) (out []*task.Task, next task.ID, err error) {

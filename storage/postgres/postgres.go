@@ -23,8 +23,8 @@ type Options struct {
 // DefaultSchema is where the tables are unless said otherwise.
 const DefaultSchema = "taskengine"
 
-// Store is a [storage.Store] in PostgreSQL. It implements [storage.Inspector] and
-// [storage.Settings] too. Make one with [Open].
+// Store is a [storage.Store] in PostgreSQL. It implements [storage.Inspector],
+// [storage.Settings], [storage.Batcher] and [storage.Shared] too. Make one with [Open].
 type Store struct {
 	pool   *pgxpool.Pool
 	sql    *statements
@@ -39,6 +39,7 @@ var (
 	_ storage.Store     = (*Store)(nil)
 	_ storage.Inspector = (*Store)(nil)
 	_ storage.Settings  = (*Store)(nil)
+	_ storage.Shared    = (*Store)(nil)
 )
 
 // Open opens the store in the database that url names: a connection string of libpq, with

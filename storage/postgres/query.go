@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"encoding/binary"
 	"math"
 
 	"github.com/jackc/pgx/v5"
@@ -43,7 +44,7 @@ func (v *verbs) Due(ctx context.Context, q storage.DueQuery) (page []storage.Due
 		d := storage.Due{Trigger: scanTrigger(r)}
 		d.At = r.moment()
 		page = append(page, d)
-	}, sql, int16(q.State), micro(q.Before), after, q.After.ID, max(0, q.Limit))
+	}, sql, int16(q.State), micro(q.Before), after, q.After.ID, max(0, q.Limit), bitmap(q.Shards))
 	return page, err
 }
 
@@ -55,7 +56,7 @@ func (v *verbs) Ready(ctx context.Context, q storage.ReadyQuery) (page []task.Tr
 	}
 	err = v.query(ctx, "ready", v.do, func() { page = nil }, func(r *reader) {
 		page = append(page, scanTrigger(r))
-	}, v.store.sql.ready, []byte(q.Leaf.Type), []byte(q.Leaf.Group), priority, ready, seq, max(0, q.Limit))
+	}, v.store.sql.ready, []byte(q.Leaf.Type), []byte(q.Leaf.Group), priority, ready, seq, max(0, q.Limit), bitmap(q.Shards))
 	return page, err
 }
 
@@ -86,4 +87,16 @@ func (s *Store) SetSetting(ctx context.Context, name string, value []byte) error
 		sql, args = s.sql.unset, args[:1]
 	}
 	return s.query(ctx, "write a setting", s.do, func() {}, func(*reader) {}, sql, args...)
+}
+
+// bitmap returns shards as get_bit takes them, nil for all.
+func bitmap(shards *task.Shards) []byte {
+	if shards == nil {
+		return nil
+	}
+	var b []byte
+	for _, word := range shards {
+		b = binary.LittleEndian.AppendUint64(b, word)
+	}
+	return b
 }

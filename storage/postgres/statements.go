@@ -5,11 +5,13 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/taskengine/taskengine/engine/task"
 )
 
 // statements are what is sent, for one schema. In the texts below {task} is a table of the
 // schema, {narrow}, {heavy} and {trigger} are lists of columns, and {narrow:t} is such a
-// list of the table t.
+// list of the table t. {mine:7} selects the rows of the shards in $7.
 type statements struct {
 	get, lockTask, lockEnded                              string
 	inserts                                               map[insertKind]string
@@ -18,6 +20,7 @@ type statements struct {
 	end, comeBack                                         string
 	due, dueRunning, dueEnded, ready, leaves, allLeaves   string
 	listAll, listLive, listErrors, count                  string
+	overlooked, allOverlooked, orphans                        string
 	setting, setSetting, unset                            string
 }
 
@@ -161,22 +164,22 @@ select {narrow}, {heavy}, false from gone`
 
 const selectDue = `
 select {trigger}, next_event_at from {task}
-where due_state = $1 and due_at <= $2 and (due_at, id) > ($3, $4)
+where due_state = $1 and due_at <= $2 and (due_at, id) > ($3, $4) and {mine:6}
 order by due_at, id limit $5`
 
 const selectDueRunning = `
 select {trigger}, next_event_at from {task}
-where state = $1 and next_event_at <> {none} and next_event_at <= $2 and (next_event_at, id) > ($3, $4)
+where state = $1 and next_event_at <> {none} and next_event_at <= $2 and (next_event_at, id) > ($3, $4) and {mine:6}
 order by next_event_at, id limit $5`
 
 const selectDueEnded = `
 select {trigger}, next_event_at from {ended}
-where state = $1 and next_event_at <> {none} and next_event_at <= $2 and (next_event_at, id) > ($3, $4)
+where state = $1 and next_event_at <> {none} and next_event_at <= $2 and (next_event_at, id) > ($3, $4) and {mine:6}
 order by next_event_at, id limit $5`
 
 const selectReady = `
 select {trigger} from {task}
-where queued and state = 2 and type = $1 and grp = $2 and (priority, ready_at, seq) > ($3, $4, $5)
+where queued and state = 2 and type = $1 and grp = $2 and (priority, ready_at, seq) > ($3, $4, $5) and {mine:7}
 order by priority, ready_at, seq limit $6`
 
 // From leaf to leaf: what is passed over are the rows within.
@@ -190,6 +193,38 @@ with recursive leaf as (
 select type, grp from leaf
 where (select true from {task} t where t.queued and t.state = 2 and t.type = leaf.type and t.grp = leaf.grp limit 1)
 limit $3`
+
+// The first submitted row of each leaf that is one of those selected, and the waiting
+// rows that are due. A leaf is there though it has no such row: the next page goes on
+// from it.
+const selectOverlooked = `
+with recursive leaf as (
+	(select type, grp from {task} where queued {after} order by type, grp limit 1)
+	union all
+	select n.* from leaf cross join lateral (
+		select t.type, t.grp from {task} t where t.queued and (t.type, t.grp) > (leaf.type, leaf.grp)
+		order by t.type, t.grp limit 1) n),
+page as (select * from leaf limit $4)
+select 2::smallint, page.type, page.grp, h.id, h.version, h.priority, h.ready_at, h.seq, h.shard, null::bigint from page left join lateral (
+	select * from (
+		select * from {task} t where t.queued and t.type = page.type and t.grp = page.grp
+		order by t.priority, t.ready_at, t.seq limit {deep}) first
+	where state = 2 and {mine:3}
+	order by priority, ready_at, seq limit 1) h on true
+union all
+(select 1::smallint, type, grp, id, version, priority, ready_at, seq, shard, due_at from {task}
+where due_state = 1 and due_at <= $5 and {mine:3}
+order by due_at, id limit $4)`
+
+// A page has the rows that match, and the last one that was looked at.
+const selectOrphans = `
+with page as (select {narrow} from {task} where id > $1 order by id limit $2),
+numbered as (
+	select row_number() over (order by id) as n, state = 3 and (owner is null or not owner = any($3::uuid[])) as hit, *
+	from page)
+select n, hit, {narrow} from numbered
+where hit or n = $2
+order by n`
 
 // A page has the rows that match, and the last two of those that were looked at.
 const selectList = `
@@ -225,6 +260,7 @@ group by state, type`
 func statementsIn(schema string) *statements {
 	fill := filler(schema)
 	list := func(page string) string { return fill(strings.ReplaceAll(selectList, "{page}", page)) }
+	overlooked := func(after string) string { return fill(strings.ReplaceAll(selectOverlooked, "{after}", after)) }
 	leaves := func(after string) string { return fill(strings.ReplaceAll(selectLeaves, "{after}", after)) }
 	return &statements{
 		get: fill(selectGet), lockTask: fill(selectLockTask), lockEnded: fill(selectLockEnded),
@@ -234,6 +270,7 @@ func statementsIn(schema string) *statements {
 		end: fill(moveEnded), comeBack: fill(moveBack),
 		due: fill(selectDue), dueRunning: fill(selectDueRunning), dueEnded: fill(selectDueEnded),
 		ready: fill(selectReady), leaves: leaves("and (type, grp) > ($1, $2)"), allLeaves: leaves("and $1::bytea = $2::bytea"),
+		overlooked: overlooked("and (type, grp) > ($1, $2)"), allOverlooked: overlooked("and $1::bytea = $2::bytea"), orphans: fill(selectOrphans),
 		listAll: list(pageAll), listLive: list(pageLive), listErrors: list(pageErrors), count: fill(selectCount),
 		setting:    fill("select value from {setting} where name = $1"),
 		setSetting: fill("insert into {setting} (name, value) values ($1, $2) on conflict (name) do update set value = excluded.value"),
@@ -251,9 +288,12 @@ func filler(schema string) func(string) string {
 		return strings.Join(names, ", ")
 	}
 	pairs := []string{
-		"{schema}", pgx.Identifier{schema}.Sanitize(), "{none}", fmt.Sprint(noTime),
+		"{schema}", pgx.Identifier{schema}.Sanitize(), "{none}", fmt.Sprint(noTime), "{deep}", fmt.Sprint(deep),
 		"{narrow}", narrow, "{heavy}", heavy, "{trigger}", triggers,
 		"{narrow:t}", of("t", narrow),
+	}
+	for n := 1; n < 10; n++ { // is the row's shard among those of a bitmap, null for all
+		pairs = append(pairs, fmt.Sprintf("{mine:%d}", n), fmt.Sprintf("($%d::bytea is null or get_bit($%[1]d, shard %% %d) = 1)", n, task.ShardCount))
 	}
 	for _, table := range []string{"task", "task_seq", "ended", "key", "setting", "migration"} {
 		pairs = append(pairs, "{"+table+"}", pgx.Identifier{schema, table}.Sanitize())

@@ -160,6 +160,44 @@ var queryCases = []testCase{
 		f.step(t, task.Change{To: task.Processing, At: at(1)})
 		equal(f, "leaves when grabbed", f.leaves(task.Leaf{}, 9), []task.Leaf{})
 	}},
+	{"rows of some shards are found among the others", func(f *fixture) {
+		for _, state := range []task.State{task.Submitted, task.Waiting, task.Processing, task.Done, task.Error} {
+			for _, s := range []uint16{0, 7, 8, 63, 64, 128, 255} {
+				f.put(f.row(state, func(t *task.Task) { t.Shard, t.NextEventAt = s, at(int(s)) }))
+			}
+		}
+		mine := new(task.Shards)
+		for _, s := range []uint16{7, 64, 255} {
+			mine.Add(s)
+		}
+		none := new(task.Shards)
+		for _, limit := range []int{1, 2, 9} {
+			for _, state := range []task.State{task.Submitted, task.Waiting, task.Processing, task.Done, task.Error} {
+				var got []uint16
+				q := storage.DueQuery{State: state, Shards: mine, Before: at(1000), Limit: limit}
+				for page := f.due(q); len(page) > 0; page = f.due(q) {
+					for _, d := range page {
+						got = append(got, d.Shard)
+					}
+					q.After = page[len(page)-1]
+				}
+				equal(f, "shards due", got, []uint16{7, 64, 255})
+				q.Shards = none
+				equal(f, "due of no shard", len(f.due(q)), 0)
+			}
+			var got []uint16
+			q := storage.ReadyQuery{Leaf: f.row(task.Submitted).Leaf(), Shards: mine, Limit: limit}
+			for page := f.ready(q); len(page) > 0; page = f.ready(q) {
+				for _, tr := range page {
+					got = append(got, tr.Shard)
+				}
+				q.After = &page[len(page)-1].Rank
+			}
+			equal(f, "shards ready", got, []uint16{7, 64, 255})
+			q.Shards = none
+			equal(f, "ready of no shard", len(f.ready(q)), 0)
+		}
+	}},
 	{"ids sort by time", func(f *fixture) {
 		ts := f.rows(20, task.Waiting, func(i int, t *task.Task) { t.NextEventAt = at(1) })
 		shuffled := slices.Clone(ts)

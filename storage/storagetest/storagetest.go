@@ -39,11 +39,12 @@ func Run(t *testing.T, open func(t testing.TB) storage.Store) {
 	_, relaxer := probe.(storage.Relaxer)
 	_, settings := probe.(storage.Settings)
 	_, batcher := probe.(storage.Batcher)
+	_, shared := probe.(storage.Shared)
 	_, reopener := probe.(Reopener)
 	_, crasher := probe.(Crasher)
 	_, checker := probe.(Checker)
-	t.Logf("exercising %T: inspector %t, relaxer %t, settings %t, batcher %t, reopener %t, crasher %t, checker %t",
-		probe, inspector, relaxer, settings, batcher, reopener, crasher, checker)
+	t.Logf("exercising %T: inspector %t, relaxer %t, settings %t, batcher %t, shared %t, reopener %t, crasher %t, checker %t",
+		probe, inspector, relaxer, settings, batcher, shared, reopener, crasher, checker)
 
 	sections := []struct {
 		name  string
@@ -62,6 +63,7 @@ func Run(t *testing.T, open func(t testing.TB) storage.Store) {
 		{"relax", relaxer, relaxCases},
 		{"settings", settings, settingsCases},
 		{"batch", batcher, batchCases},
+		{"shared", shared, sharedCases},
 		{"reopen", reopener, reopenCases},
 		{"crash", crasher, crashCases},
 	}

@@ -63,17 +63,17 @@ func (a *agenda) surveyed() bool { return a.waiting.known() && a.submitted.known
 
 func (s *span) known() bool { return s.all || s.horizon != entry{} }
 
-// note tells of a row that has just come to rest in the store.
-func (a *agenda) note(t *task.Task) {
-	if t.NextEventAt.IsZero() {
-		return
+// note tells of a row that has come to rest in the store. It reports whether it is kept:
+// if not, it was left to the store.
+func (a *agenda) note(h task.Hint) (kept bool) {
+	if h.NextEventAt.IsZero() {
+		return true
 	}
-	e := entry{at: t.NextEventAt.UnixMicro(), trigger: t.Trigger()}
-	if t.State == task.Waiting {
-		a.waiting.note(e)
-	} else {
-		a.submitted.note(e)
+	e := entry{at: h.NextEventAt.UnixMicro(), trigger: h.Trigger}
+	if h.State == task.Waiting {
+		return a.waiting.note(e)
 	}
+	return a.submitted.note(e)
 }
 
 // rest is how long something is left alone that could not be done.
@@ -90,19 +90,21 @@ func (a *agenda) again(now time.Time, tr task.Trigger) {
 	put(a.retries, entry{at: now.Add(rest).UnixMicro(), trigger: tr})
 }
 
-func (s *span) note(e entry) {
+func (s *span) note(e entry) (kept bool) {
 	if !s.all && s.horizon.before(e) {
 		if !s.missed || e.before(s.gap) {
 			s.missed, s.gap = true, e
 		}
-		return
+		return false
 	}
 	put(s.entries, e)
-	if s.entries.Len() > 2*lookLimit {
-		s.entries.DeleteMax()
-		s.horizon, _ = s.entries.Max()
-		s.all = false
+	if s.entries.Len() <= 2*lookLimit {
+		return true
 	}
+	last, _ := s.entries.DeleteMax()
+	s.horizon, _ = s.entries.Max()
+	s.all = false
+	return last.trigger.ID != e.trigger.ID
 }
 
 // put adds e to tree. Of two versions of the same task the newer stays: the older one
@@ -174,7 +176,7 @@ func (c *Core) Tick(now time.Time) {
 	if !c.sweep.IsZero() && !now.Before(c.sweep) {
 		c.enforce(now)
 	}
-	if c.draining {
+	if c.isResting() {
 		return
 	}
 	c.table.Advance(now.UnixNano())
@@ -204,7 +206,9 @@ func (c *Core) Tick(now time.Time) {
 		if !ok {
 			break
 		}
-		c.move(task.Change{Ref: e.trigger.Ref, To: task.Error, At: now, Error: "it was not started in time"})
+		if c.Owns(e.trigger.Type, e.trigger.Shard) {
+			c.move(task.Change{Ref: e.trigger.Ref, To: task.Error, At: now, Error: "it was not started in time"})
+		}
 	}
 }
 
@@ -215,6 +219,9 @@ func (c *Core) fire(now time.Time, tr task.Trigger) {
 		if r.isNews(tr) { // r is abandoned, and its handler has not returned yet
 			c.agenda.later(now, tr)
 		}
+		return
+	}
+	if !c.Owns(tr.Type, tr.Shard) {
 		return
 	}
 	k := c.kind(tr.Type)
@@ -236,7 +243,7 @@ func (c *Core) move(change task.Change) {
 // Wake returns when [Core.Tick] is due; the zero time is never.
 func (c *Core) Wake() time.Time {
 	wake := c.sweep
-	if c.draining {
+	if c.isResting() {
 		return wake
 	}
 	if at, ok := c.table.Wake(); ok {

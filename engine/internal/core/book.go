@@ -8,13 +8,17 @@ import (
 
 // book books whatever may run, best first, and asks to grab it.
 func (c *Core) book(now time.Time) {
-	if c.draining {
+	if c.isResting() {
 		return
 	}
 	for {
 		tr, slot, ok := c.table.Book(now.UnixNano())
 		if !ok {
 			return
+		}
+		if !c.Owns(tr.Type, tr.Shard) { // not any more
+			c.table.Return(now.UnixNano(), slot)
+			continue
 		}
 		if old, ok := c.runs[tr.ID]; ok {
 			c.table.Return(now.UnixNano(), slot)
@@ -71,10 +75,13 @@ func (c *Core) begin(now time.Time, r *run, t *task.Task) {
 		c.end(now, r, false)
 		handBack.To, handBack.Error = task.Error, expired(t)
 		c.save(handBack, false)
-	case c.draining:
+	case c.isResting():
 		c.end(now, r, false)
 		handBack.To, handBack.NextEventAt = task.Submitted, queueDeadline(r.kind.policy.Timeout, now)
 		handBack.Error = "its node was shutting down"
+		if !c.draining {
+			handBack.Error = "its node could not prove that it is alive"
+		}
 		c.save(handBack, false)
 	default:
 		c.handle(now, r, t)

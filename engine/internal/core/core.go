@@ -40,12 +40,14 @@ type Core struct {
 	runs   map[task.ID]*run
 	spare  []*run // ended runs, to be used again
 
-	agenda   agenda
-	sweep    time.Time // when the first run may be out of its time; zero is never
-	saving   int       // saves under way
-	draining bool
-	ready    Ready
-	stats    Stats
+	agenda    agenda
+	owned     Ownership
+	sweep     time.Time // when the first run may be out of its time; zero is never
+	saving    int       // saves under way
+	draining  bool
+	suspended bool
+	ready     Ready
+	stats     Stats
 }
 
 // kind is one type as the core sees it.
@@ -141,14 +143,17 @@ func (c *Core) Trigger(now time.Time, tr task.Trigger) {
 	c.book(now)
 }
 
-func (c *Core) add(now time.Time, tr task.Trigger) {
+// add reports whether the trigger is kept: if not, it was left to the store.
+func (c *Core) add(now time.Time, tr task.Trigger) (kept bool) {
 	if r, ok := c.runs[tr.ID]; ok {
 		r.follow(tr)
-		return
+		return true
 	}
-	if !c.table.Add(now.UnixNano(), tr) {
+	kept = c.table.Add(now.UnixNano(), tr)
+	if !kept {
 		c.stats.Dropped++
 	}
+	return kept
 }
 
 // isNews reports whether tr is of a later version of the task than r is about. While r is
@@ -259,15 +264,28 @@ func (c *Core) Scanned(leaves []task.Leaf, end bool) { c.table.Scanned(leaves, e
 // Changed tells of a row that somebody changed by hand: t is as it is now. A run of an
 // older version is stopped, and what comes of it no longer counts.
 func (c *Core) Changed(now time.Time, t *task.Task) {
-	if r, ok := c.runs[t.ID]; ok && r.ref.Version < t.Version {
-		switch r.phase {
-		case inserting, grabbing:
-			r.changed = t.Version
-		case running:
-			r.phase = disowned
-			c.ready.Stops = append(c.ready.Stops, Stop{t.ID, ErrOverruled})
-		}
+	_, held := c.runs[t.ID]
+	c.overrule(t.Hint())
+	if !held { // another node may run it
+		c.ready.Hints = append(c.ready.Hints, t.Hint())
 	}
-	c.settled(now, t)
+	if c.Owns(t.Type, t.Shard) {
+		c.rests(now, t.Hint())
+	}
 	c.book(now)
+}
+
+// overrule stops the run of an older version of a row than h is of.
+func (c *Core) overrule(h task.Hint) {
+	r, held := c.runs[h.ID]
+	if !held || r.ref.Version >= h.Version {
+		return
+	}
+	switch r.phase {
+	case inserting, grabbing:
+		r.changed = h.Version
+	case running:
+		r.phase = disowned
+		c.ready.Stops = append(c.ready.Stops, Stop{h.ID, ErrOverruled})
+	}
 }

@@ -18,6 +18,7 @@ type Ready struct {
 	Loads   []table.Load  // leaves to be read from the store; answered by Loaded
 	Scans   []table.Scan  // leaves to be found in the store; answered by Scanned
 	Looks   []Look        // due rows to be read from the store; answered by Looked
+	Hints   []task.Hint   // what rows have become that are other nodes', for those to know; no answer
 }
 
 // Save is a change that ends an attempt, or moves a task that does not run.
@@ -70,4 +71,5 @@ func (r *Ready) reset() {
 	clear(r.Saves)
 	r.Grabs, r.Relaxed, r.Saves, r.Runs = r.Grabs[:0], r.Relaxed[:0], r.Saves[:0], r.Runs[:0]
 	r.Stops, r.Loads, r.Scans, r.Looks = r.Stops[:0], r.Loads[:0], r.Scans[:0], r.Looks[:0]
+	r.Hints = r.Hints[:0]
 }

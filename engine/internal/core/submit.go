@@ -22,7 +22,8 @@ func (c *Core) Submit(now time.Time, t *task.Task, mayFuse bool) {
 		return
 	}
 	t.Create(task.Submitted, now, queueDeadline(k.policy.Timeout, now))
-	if _, taken := c.runs[t.ID]; taken || !mayFuse || c.draining {
+	owned := c.Owns(t.Type, t.Shard)
+	if _, taken := c.runs[t.ID]; taken || !mayFuse || c.isResting() || !owned && t.OrderingKey != "" {
 		return
 	}
 	rank := t.Rank()
@@ -30,6 +31,9 @@ func (c *Core) Submit(now time.Time, t *task.Task, mayFuse bool) {
 	slot, ok := c.table.Claim(now.UnixNano(), t.Leaf(), rank)
 	if !ok {
 		return
+	}
+	if !owned {
+		c.adopt(t)
 	}
 	grab := c.grab(now, t.Ref())
 	r := c.hold(k, slot, t.Trigger(), inserting)
@@ -59,14 +63,29 @@ func (c *Core) Inserted(now time.Time, t *task.Task, created bool) {
 }
 
 // settled puts a row that has come to rest in the store where it will be found when
-// its time comes.
+// its time comes: by this node, or by that whose it is.
 func (c *Core) settled(now time.Time, t *task.Task) {
-	if t.State == task.Submitted {
-		c.add(now, t.Trigger())
+	if t.State != task.Submitted && t.State != task.Waiting {
+		return
 	}
-	if t.State == task.Submitted || t.State == task.Waiting {
-		c.agenda.note(t)
+	if !c.Owns(t.Type, t.Shard) {
+		c.ready.Hints = append(c.ready.Hints, t.Hint())
+		return
 	}
+	c.rests(now, t.Hint())
+}
+
+// rests notes a row of this node's that has come to rest. It reports whether it is kept
+// in memory.
+func (c *Core) rests(now time.Time, h task.Hint) (kept bool) {
+	kept = true
+	if h.State == task.Submitted {
+		kept = c.add(now, h.Trigger)
+	}
+	if h.State == task.Submitted || h.State == task.Waiting {
+		kept = c.agenda.note(h) && kept
+	}
+	return kept
 }
 
 // grab returns the change that makes the task at ref ours.

@@ -92,6 +92,25 @@ func (t *Table) Add(now int64, tr task.Trigger) bool {
 	return kept
 }
 
+// Knows reports whether a trigger is in the table, or will be loaded when its turn comes.
+func (t *Table) Knows(tr task.Trigger) bool {
+	l, ok := t.leaves[tr.Leaf]
+	if !ok {
+		return t.look.unseen
+	}
+	if l.more && tr.Rank.Compare(l.bound) > 0 {
+		return true
+	}
+	if l.any && l.head.rank == tr.Rank {
+		return l.head.ref.Version >= tr.Version
+	}
+	if l.rest == nil {
+		return false
+	}
+	i, ok := l.rest.Get(item{rank: tr.Rank})
+	return ok && i.ref.Version >= tr.Version
+}
+
 // insert puts i into l and keeps the table within its bounds.
 func (t *Table) insert(l *leaf, i item) bool {
 	if !l.put(t, i) {

@@ -113,13 +113,36 @@ func (v *View) Get(ctx context.Context, id task.ID) (*task.Task, error) {
 
 // Due implements [storage.Tasks].
 func (v *View) Due(ctx context.Context, q storage.DueQuery) ([]storage.Due, error) {
-	out, err := v.due(ctx, q)
+	out, err := v.dueOf(ctx, q)
 	if err != nil {
 		return nil, v.db.fail("due", err)
 	}
 	return out, nil
 }
 
+// dueOf is due for some shards: those of the others are passed over.
+func (v *View) dueOf(ctx context.Context, q storage.DueQuery) (out []storage.Due, err error) {
+	if q.Shards == nil {
+		return v.due(ctx, q)
+	}
+	for len(out) < q.Limit {
+		page, err := v.due(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		for _, d := range page {
+			if q.After = d; q.Shards.Has(d.Shard) && len(out) < q.Limit {
+				out = append(out, d)
+			}
+		}
+		if len(page) < q.Limit {
+			break
+		}
+	}
+	return out, nil
+}
+
+// due answers for all shards.
 func (v *View) due(ctx context.Context, q storage.DueQuery) (out []storage.Due, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -185,7 +208,9 @@ func (v *View) ready(ctx context.Context, q storage.ReadyQuery) (out []task.Trig
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, tr)
+		if q.Shards.Has(tr.Shard) {
+			out = append(out, tr)
+		}
 	}
 	return out, nil
 }

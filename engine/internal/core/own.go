@@ -1,0 +1,82 @@
+package core
+
+import (
+	"time"
+
+	"github.com/taskengine/taskengine/engine/task"
+)
+
+// Ownership says which tasks are for this node to start: those in some shards, by type.
+// Others may be for other nodes. It is an optimisation: two nodes that think that a task
+// is theirs waste a grab.
+type Ownership struct {
+	Types  map[string]*task.Shards // nil is all
+	Others *task.Shards            // of types that are not in Types; nil is all
+}
+
+// Of returns the shards of a type; nil is all.
+func (o *Ownership) Of(typ string) *task.Shards {
+	if s, ok := o.Types[typ]; ok {
+		return s
+	}
+	return o.Others
+}
+
+// Has reports whether tasks of a type, in a shard, are for this node.
+func (o *Ownership) Has(typ string, shard uint16) bool { return o.Of(typ).Has(shard) }
+
+// Own tells which tasks are for this node from now on. What it knows of the others is
+// dropped in time; of those it gains, the shell tells it by Told.
+func (c *Core) Own(now time.Time, o Ownership) {
+	c.owned = o
+	c.book(now)
+}
+
+// Owns reports whether tasks of a type, in a shard, are for this node.
+func (c *Core) Owns(typ string, shard uint16) bool { return c.owned.Has(typ, shard) }
+
+// Suspend stops everything from being started until it is called again with false: the
+// node cannot prove that it is alive. What was grabbed and has not begun is handed back.
+func (c *Core) Suspend(now time.Time, suspended bool) {
+	c.suspended = suspended
+	c.book(now)
+}
+
+// Reborn gives the node another incarnation: what it grabs from now on is owned by that.
+func (c *Core) Reborn(owner task.ID) { c.config.Owner = owner }
+
+// isResting reports whether nothing is to be started.
+func (c *Core) isResting() bool { return c.draining || c.suspended }
+
+// Told tells what a row has become in the store, by whatever node. It reports whether the
+// core knows now what it must of the row: it is not so if the row was left to the store,
+// where all that rank behind it will be found, too.
+func (c *Core) Told(now time.Time, h task.Hint) (known bool) {
+	known = true
+	c.overrule(h)
+	if c.Owns(h.Type, h.Shard) {
+		known = c.rests(now, h)
+	}
+	c.book(now)
+	return known
+}
+
+// Knows reports whether the core knows, or will find by itself, that a task is ready.
+func (c *Core) Knows(tr task.Trigger) bool {
+	if r, held := c.runs[tr.ID]; held {
+		return !r.isNews(tr) || r.next.Version >= tr.Version
+	}
+	return c.table.Knows(tr)
+}
+
+// adopt gives a task that is about to be started here a shard that is this node's, if
+// nothing else says in which it has to be.
+func (c *Core) adopt(t *task.Task) {
+	own := c.owned.Of(t.Type)
+	for n := range uint16(task.ShardCount) {
+		if shard := (t.Shard + n) % task.ShardCount; own.Has(shard) {
+			t.Shard = shard
+			return
+		}
+	}
+}

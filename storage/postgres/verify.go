@@ -1,0 +1,185 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// Difference is something in a schema that is not as the migrations make it.
+type Difference struct {
+	Object   string // such as "column task.owner" or "index task_ready"
+	Is, Want string // what it is like, and should be; "" if it is not there, or should not be
+}
+
+// String returns the difference in words.
+func (d Difference) String() string {
+	switch {
+	case d.Is == "":
+		return fmt.Sprintf("%s is missing: %s", d.Object, d.Want)
+	case d.Want == "":
+		return fmt.Sprintf("%s should not be there: %s", d.Object, d.Is)
+	}
+	return fmt.Sprintf("%s is: %s; it should be: %s", d.Object, d.Is, d.Want)
+}
+
+// Verify compares the tables of a database, with their columns, constraints, indexes and
+// triggers, the views, sequences and functions, with what the migrations that it has would
+// make in an empty schema, and returns what differs, by object. It makes such a schema, in
+// a transaction that is rolled back, for which the role must be allowed to create schemas
+// in the database. The tables below the table ended, owners and grants are not looked at.
+//
+// The error wraps [ErrSchema] if there are no tables, or those of a newer program.
+func Verify(ctx context.Context, url string, o Options) (found []Difference, err error) {
+	err = look(ctx, url, o, func(tx pgx.Tx, schema string) (err error) {
+		found, err = verify(ctx, tx, schema)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("postgres: verify: %w", err)
+	}
+	return found, nil
+}
+
+func verify(ctx context.Context, tx pgx.Tx, schema string) ([]Difference, error) {
+	if _, err := tx.Exec(ctx, "select pg_advisory_xact_lock($1)", lockOf("migrate", schema)); err != nil {
+		return nil, err
+	}
+	at, err := versionOf(ctx, tx, schema)
+	if err != nil {
+		return nil, err
+	}
+	switch known := len(Migrations(schema)); {
+	case at == 0:
+		return nil, fmt.Errorf("%w: there are no tables in the schema %s of this database", ErrSchema, schema)
+	case at > known:
+		return nil, tooNew(at, known)
+	}
+	scratch := fmt.Sprintf("taskengine_verify_%016x", rand.Uint64())
+	if err := build(ctx, tx, scratch, at); err != nil {
+		return nil, fmt.Errorf("make the tables anew: %w", err)
+	}
+	is, err := describe(ctx, tx, schema, schema)
+	if err != nil {
+		return nil, err
+	}
+	want, err := describe(ctx, tx, scratch, schema)
+	if err != nil {
+		return nil, err
+	}
+	return compare(is, want), nil
+}
+
+// build makes the tables of a version in a new schema.
+func build(ctx context.Context, tx pgx.Tx, schema string, version int) error {
+	texts := []string{filler(schema)(beforeMigrations)}
+	for _, m := range Migrations(schema)[:version] {
+		texts = append(texts, m.SQL)
+	}
+	for _, sql := range texts {
+		_, err := tx.Exec(ctx, sql, pgx.QueryExecModeSimpleProtocol)
+		var e *pgconn.PgError
+		if errors.As(err, &e) && e.Code == "42501" {
+			return fmt.Errorf("%w; give the role the right CREATE on this database, or verify as another one", err)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// describe returns the objects of a schema and what each is like, in words that are the
+// same for two schemas that were made by the same statements. In what it returns the
+// schema has the name that called says.
+func describe(ctx context.Context, tx pgx.Tx, schema, called string) (map[string]string, error) {
+	// Then definitions have names without the schema.
+	if _, err := tx.Exec(ctx, "select set_config('search_path', $1, true)", pgx.Identifier{schema}.Sanitize()); err != nil {
+		return nil, err
+	}
+	rows, err := tx.Query(ctx, selectObjects, schema, called)
+	if err != nil {
+		return nil, err
+	}
+	all := make(map[string]string)
+	var object, like string
+	_, err = pgx.ForEachRow(rows, []any{&object, &like}, func() error {
+		all[object] = strings.ReplaceAll(like, schema, called)
+		return nil
+	})
+	return all, err
+}
+
+// compare returns what differs. Where columns are missing or too many, their order says
+// nothing more.
+func compare(is, want map[string]string) []Difference {
+	var found []Difference
+	objects := maps.Clone(is)
+	maps.Copy(objects, want)
+	for _, object := range slices.Sorted(maps.Keys(objects)) {
+		if is[object] == want[object] || strings.HasPrefix(object, columnOrder) && !sameWords(is[object], want[object]) {
+			continue
+		}
+		found = append(found, Difference{Object: object, Is: is[object], Want: want[object]})
+	}
+	return found
+}
+
+func sameWords(a, b string) bool {
+	return slices.Equal(slices.Sorted(slices.Values(strings.Split(a, ", "))), slices.Sorted(slices.Values(strings.Split(b, ", "))))
+}
+
+const columnOrder = "order of columns of "
+
+// selectObjects describes the objects of the schema $1; $2 is what it is called in the
+// texts of functions, which are compared by their checksum.
+const selectObjects = `
+with rel as (
+	select * from pg_class where relnamespace = (select oid from pg_namespace where nspname = $1) and not relispartition
+)
+select case relkind when 'v' then 'view ' when 'm' then 'materialized view ' when 'S' then 'sequence ' when 'f' then 'foreign table ' else 'table ' end || relname,
+	concat_ws(' ', case relpersistence when 'u' then 'unlogged' else 'there' end, 'partition by ' || pg_get_partkeydef(rel.oid),
+		'with ' || (select string_agg(o, ', ' order by o) from unnest(reloptions) o),
+		'security by row' || nullif(relrowsecurity, false),
+		case when relkind in ('v', 'm') then pg_get_viewdef(rel.oid, true) end,
+		(select format('%s from %s by %s, %s to %s, cache %s, cycle %s', format_type(seqtypid, null), seqstart, seqincrement, seqmin, seqmax, seqcache, seqcycle)
+			from pg_sequence where seqrelid = rel.oid))
+from rel where relkind in ('r', 'p', 'v', 'm', 'S', 'f')
+union all
+select format('column %s.%s', relname, attname),
+	concat_ws(' ', format_type(atttypid, atttypmod), case when attnotnull then 'not null' end, 'default ' || pg_get_expr(adbin, adrelid),
+		'collate ' || (select quote_ident(collname) from pg_collation c where c.oid = attcollation and collname <> 'default'),
+		'storage ' || case attstorage when 'e' then 'external' when 'm' then 'main' when 'x' then 'extended' else 'plain' end,
+		'compression ' || nullif(attcompression::text, ''), 'identity ' || nullif(attidentity::text, ''), 'generated ' || nullif(attgenerated::text, ''))
+from rel join pg_attribute on attrelid = rel.oid left join pg_attrdef on adrelid = rel.oid and adnum = attnum
+where relkind in ('r', 'p', 'v', 'm', 'f') and attnum > 0 and not attisdropped
+union all
+select '` + columnOrder + `' || relname, string_agg(attname, ', ' order by attnum)
+from rel join pg_attribute on attrelid = rel.oid
+where relkind in ('r', 'p') and attnum > 0 and not attisdropped
+group by relname
+union all
+select format('constraint %s of %s', conname, relname), pg_get_constraintdef(c.oid, true)
+from rel join pg_constraint c on conrelid = rel.oid
+where contype not in ('n', 't') -- columns and triggers tell these
+union all
+select 'index ' || indexrelid::regclass, pg_get_indexdef(indexrelid, 0, true) || case when indisvalid then '' else ' INVALID' end
+from rel join pg_index on indrelid = rel.oid
+union all
+select format('trigger %s of %s', tgname, relname), pg_get_triggerdef(t.oid, true) || case tgenabled when 'O' then '' else ' (enabled: ' || tgenabled::text || ')' end
+from rel join pg_trigger t on tgrelid = rel.oid
+where not tgisinternal
+union all
+select format('function %s(%s)', proname, pg_get_function_identity_arguments(p.oid)),
+	concat_ws(' ', 'returns', pg_get_function_result(p.oid), lanname, case provolatile when 'i' then 'immutable' when 's' then 'stable' else 'volatile' end,
+		case when prosecdef then 'security definer' end, case when proisstrict then 'strict' end, 'parallel', proparallel::text, array_to_string(proconfig, ', '),
+		'with the text of MD5', md5(replace(prosrc, $1, $2)))
+from pg_proc p join pg_language l on l.oid = prolang
+where pronamespace = (select oid from pg_namespace where nspname = $1)`

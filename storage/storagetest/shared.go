@@ -1,0 +1,104 @@
+package storagetest
+
+import (
+	"slices"
+
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+)
+
+var sharedCases = []testCase{
+	{"overlooked are the first rows of each leaf, and what is due", func(f *fixture) {
+		leaves := []task.Leaf{{Type: "a"}, {Type: "a", Group: "x"}, {Type: "b"}, {Type: "\xff", Group: "\x00"}}
+		want := make(map[task.Leaf][]task.Trigger)
+		for i, l := range leaves {
+			for j := range 4 {
+				t := f.row(task.Submitted, func(t *task.Task) {
+					t.Type, t.Group, t.Priority, t.Shard = l.Type, l.Group, uint8(9-j), uint16(j)
+				})
+				f.put(t)
+				if i == 2 && j == 3 { // the first of its leaf is running
+					f.step(t, task.Change{To: task.Processing, At: at(1)})
+				} else {
+					want[l] = append(want[l], t.Trigger())
+				}
+			}
+		}
+		var due []storage.Due
+		for i := range 4 {
+			t := f.row(task.Waiting, func(t *task.Task) { t.NextEventAt, t.Shard = at(i), uint16(i) })
+			f.put(t)
+			due = append(due, storage.Due{Trigger: t.Trigger(), At: t.NextEventAt})
+		}
+		mine := new(task.Shards)
+		mine.Add(0)
+		mine.Add(1)
+		for _, shards := range []*task.Shards{nil, mine} {
+			for _, limit := range []int{1, 2, 3, 4, 5, 100} {
+				q := storage.OverlookedQuery{Shards: shards, Limit: limit, Before: at(2)}
+				var heads []task.Trigger
+				for more := true; more; more = q.After != (task.Leaf{}) {
+					out := f.overlooked(q)
+					heads = append(heads, out.Heads...)
+					q.After = out.Next
+					var wantDue []storage.Due
+					for _, d := range due[:3] {
+						if shards.Has(d.Shard) && len(wantDue) < limit {
+							wantDue = append(wantDue, d)
+						}
+					}
+					equal(f, "due", append([]storage.Due{}, out.Due...), append([]storage.Due{}, wantDue...))
+				}
+				var wantHeads []task.Trigger
+				for _, l := range leaves {
+					of := slices.DeleteFunc(slices.Clone(want[l]), func(tr task.Trigger) bool { return !shards.Has(tr.Shard) })
+					wantHeads = append(wantHeads, of[len(of)-1]) // the later ones rank better
+				}
+				equal(f, "heads", heads, wantHeads)
+			}
+		}
+	}},
+	{"nothing is overlooked where nothing is", func(f *fixture) {
+		f.put(f.row(task.Processing), f.row(task.Waiting), f.row(task.Error, func(t *task.Task) { t.NextEventAt = at(0) }))
+		out := f.overlooked(storage.OverlookedQuery{Limit: 10, Before: at(9)})
+		equal(f, "overlooked", len(out.Heads)+len(out.Due), 0)
+	}},
+	{"orphans are the running rows of owners that are gone", func(f *fixture) {
+		var want []task.ID
+		ts := f.rows(40, task.Processing, func(i int, t *task.Task) {
+			t.State, t.Owner = task.States()[i%7], task.ID{byte(1 + i%4)}
+		})
+		f.put(ts...)
+		alive := []task.ID{{1}, {2}}
+		for _, t := range ts {
+			if t.State == task.Processing && !slices.Contains(alive, t.Owner) {
+				want = append(want, t.ID)
+			}
+		}
+		for _, scan := range []int{1, 7, 100} {
+			var got []task.ID
+			for after, more := (task.ID{}), true; more; {
+				page, next, err := f.Store.(storage.Shared).Orphans(f.ctx(), alive, after, scan)
+				if err != nil {
+					f.Fatal(err)
+				}
+				for _, t := range page {
+					t.Payload = []byte("hello") // it is left out
+					f.same(t, f.get(t.ID))
+				}
+				got = append(got, idsOf(page)...)
+				after, more = next, !next.IsZero()
+			}
+			equal(f, "orphans", got, want)
+		}
+	}},
+}
+
+func (f *fixture) overlooked(q storage.OverlookedQuery) storage.Overlooked {
+	f.Helper()
+	out, err := f.Store.(storage.Shared).Overlooked(f.ctx(), q)
+	if err != nil {
+		f.Fatal(err)
+	}
+	return out
+}
