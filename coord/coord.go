@@ -49,6 +49,7 @@ type Member struct {
 	Name        string            // what people call the node; not unique
 	Handlers    []string          // types it can run, sorted
 	Labels      map[string]string // what people say about it
+	Draining    bool              // it is about to stop: it is alive, and begins nothing
 }
 
 // Membership says who is alive.
@@ -59,6 +60,11 @@ type Membership interface {
 	// withdrawn, with nil; or early, with an error, when it can no longer prove that self
 	// is alive.
 	Join(ctx context.Context, self Member, fn func([]Member)) error
+
+	// Announce tells the others what the member with self's incarnation, which has joined
+	// by this connection, is from now on. It does not wait for them; if there is no such
+	// member it does nothing.
+	Announce(self Member)
 }
 
 // Config keeps settings that may change while nodes run, on two levels: a value for
@@ -72,12 +78,14 @@ type Config interface {
 	Watch(ctx context.Context, name, scope string, fn func(value []byte)) error
 }
 
-// Bus carries hints that tasks are ready to the nodes that may run them. A hint may be
-// lost, doubled or reordered.
+// Bus carries hints of what tasks have become to the nodes that may run them. A hint may be
+// lost, doubled or reordered. One without an ID names no task but says where to look for
+// some: see [Wake] and [WakeAll]. A bus that knows that hints may have been lost tells its
+// subscribers WakeAll by itself.
 type Bus interface {
-	// Publish announces the triggers. It does not wait for a subscriber.
-	Publish(ctx context.Context, ts ...task.Trigger) error
+	// Publish passes the hints on. It does not wait for a subscriber.
+	Publish(ctx context.Context, hs ...task.Hint) error
 	// Subscribe calls fn with what is published, one call at a time, until ctx ends, and
 	// then returns nil. The slice is fn's only during the call.
-	Subscribe(ctx context.Context, fn func([]task.Trigger)) error
+	Subscribe(ctx context.Context, fn func([]task.Hint)) error
 }

@@ -50,6 +50,9 @@ func (e *Engine) shutdown(ctx context.Context) {
 	e.core.Drain()
 	e.absorb()
 	e.mu.Unlock()
+	if e.config.Membership != nil { // others start what was this node's, which ends what it runs
+		e.config.Membership.Announce(e.member())
+	}
 	select {
 	case <-e.drained:
 	case <-e.failed:

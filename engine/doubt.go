@@ -142,7 +142,7 @@ func (e *Engine) resolve(c *core.Core, now time.Time, t *task.Task, d doubt) boo
 		c.Changed(now, t)
 		e.waiters.ended(t)
 		return t.Version >= d.grabbed
-	case t.Owner != e.incarnation:
+	case !e.isOurs(t.Owner):
 		return true
 	case t.Version == d.grabbed && !e.isSaving(t.Ref()):
 		e.log.Warn("a task was grabbed though the store did not say so; it is put back", "id", t.ID, "type", t.Type)

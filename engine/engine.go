@@ -34,6 +34,15 @@ type Config struct {
 	Handlers map[string]task.Handler // by type: who does the work
 	Elector  coord.Elector           // who does what one node should do; nil if this is the only node
 	Name     string                  // of the node, for people
+	Labels   map[string]string       // what else people say about it
+
+	// Several nodes may share a store that is a [storage.Shared]. Who is alive is said by
+	// Membership, nil if this is the only node; Bus carries hints, nil for none: then a
+	// node finds within about a second what others have for it.
+	Membership coord.Membership
+	Bus        coord.Bus
+	Lease      time.Duration // how long a member is believed to be alive; 0 is DefaultLease
+
 	Log      *slog.Logger            // nil for none
 	Observer Observer                // what to call when something happens
 	TaskLog  TaskLog                 // where what handlers log about their tasks goes; nil for nowhere
@@ -45,7 +54,6 @@ type Config struct {
 // Engine runs tasks. Its methods are safe for concurrent use.
 type Engine struct {
 	config      Config
-	incarnation task.ID
 	store       storage.Store
 	log         *slog.Logger
 	ids         *task.IDs
@@ -57,6 +65,9 @@ type Engine struct {
 	board board                // has what handlers say of their progress written
 
 	mu               sync.Mutex
+	incarnation      task.ID              // guarded by mu: who this node is to the others
+	owned            core.Ownership       // guarded by mu: what the core was told to own
+	cluster          cluster              // guarded by mu
 	core             *core.Core           // guarded by mu
 	clock            clock                // guarded by mu
 	effects          core.Ready           // guarded by mu: buffers for core.Take
@@ -80,6 +91,11 @@ type Engine struct {
 	read     chan struct{} // wakes the reader; holds one token
 	rearm    chan struct{} // wakes the ticker; holds one token
 	doubtful chan struct{} // wakes who looks at doubts; holds one token
+	announce chan struct{} // wakes who publishes hints; holds one token
+	overlook chan struct{} // wakes who looks for what was overlooked; holds one token
+
+	joinedFirst chan struct{} // closed when the node has become a member for the first time
+
 	failed   chan struct{} // closed with failure
 	surveyed chan struct{} // closed when the core has looked through the store
 	drained  chan struct{} // closed when closing and nothing has a slot or is being saved
@@ -117,14 +133,21 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := e.heal(ctx); err != nil {
-		return nil, fmt.Errorf("engine: recover what ran before: %w", err)
+	if c.Membership == nil {
+		if err := e.healAll(ctx); err != nil {
+			return nil, fmt.Errorf("engine: recover what ran before: %w", err)
+		}
 	}
 	if err := e.loadPauses(ctx); err != nil {
 		return nil, err
 	}
 	background, stop := context.WithCancel(context.Background())
 	e.stop = stop
+	if err := e.join(ctx, background); err != nil {
+		stop()
+		e.duties.Wait()
+		return nil, err
+	}
 	for i := range writers {
 		e.duties.Go(func() { e.writeLoop(background, i) })
 	}
@@ -152,6 +175,9 @@ func newEngine(c Config) (*Engine, error) {
 	if c.LookAhead < 1 || c.LeafLookAhead < 2 {
 		return nil, fmt.Errorf("engine: Config.LookAhead is %d (want 1 or more) and LeafLookAhead %d (want 2 or more)", c.LookAhead, c.LeafLookAhead)
 	}
+	if c.Lease == 0 {
+		c.Lease = DefaultLease
+	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
@@ -171,7 +197,8 @@ func newEngine(c Config) (*Engine, error) {
 	chance := mathrand.New(mathrand.NewChaCha8(seed))
 	e := &Engine{
 		config: c, store: c.Store, log: c.Log, ids: ids,
-		incarnation: ids.Next(time.Now()),
+		incarnation: ids.Next(time.Now()), joinedFirst: make(chan struct{}),
+		announce: make(chan struct{}, 1), overlook: make(chan struct{}, 1),
 		types:       make(map[string]*typeInfo),
 		unknown:     newTypeInfo(policy.Set{}, policy.DefaultType()),
 		attempts:    make(map[task.ID]*attempt),
@@ -193,8 +220,12 @@ func newEngine(c Config) (*Engine, error) {
 }
 
 // Incarnation returns the id under which this engine owns the tasks it runs: fresh with
-// every Open.
-func (e *Engine) Incarnation() task.ID { return e.incarnation }
+// every Open, and whenever it could not prove that it is alive.
+func (e *Engine) Incarnation() task.ID {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.incarnation
+}
 
 // decide tells the core facts and sees to what it wants done. fn must not wait.
 func (e *Engine) decide(fn func(c *core.Core, now time.Time)) {
@@ -224,6 +255,9 @@ func (e *Engine) collect() {
 	if len(r.Loads)+len(r.Scans)+len(r.Looks) > 0 {
 		e.reads.add(r)
 		signal(e.read)
+	}
+	if len(r.Hints) > 0 {
+		e.hint(r.Hints)
 	}
 	for _, s := range r.Stops {
 		if a, ok := e.attempts[s.ID]; ok {

@@ -73,7 +73,7 @@ func call(a *attempt, h task.Handler) task.Verdict {
 	case cause == nil:
 	case errors.Is(cause, core.ErrTimeout):
 		v.Outcome = task.TimedOut
-	case errors.Is(cause, errShutdown), errors.Is(cause, ErrFailed):
+	case errors.Is(cause, errShutdown), errors.Is(cause, ErrFailed), errors.Is(cause, ErrLeaseLost):
 		v.Outcome = task.Interrupted
 	}
 	return v

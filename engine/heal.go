@@ -5,16 +5,26 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/engine/internal/core"
+	"github.com/taskengine/taskengine/engine/policy"
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
 )
 
-// healPage is how many rows are healed in one transaction.
-const healPage = 1000
+const (
+	// healPage is how many rows are healed in one transaction.
+	healPage = 1000
+	// healScan is how many rows are read at a time to find those that are to be healed.
+	healScan = 10_000
+	// healShare is what part of the time the healer reads at most.
+	healShare = 20
+)
 
-// heal decides about the tasks that were running when the store was last used. The
+// DefaultLease is how long a node is believed to be alive after it has proved it.
+const DefaultLease = 4 * time.Second
+
+// healAll decides about the tasks that were running when the store was last used. The
 // store belongs to this process alone, so whoever ran them is gone.
-func (e *Engine) heal(ctx context.Context) error {
+func (e *Engine) healAll(ctx context.Context) error {
 	healed, now := 0, e.clock.now()
 	var after storage.Due
 	for {
@@ -31,7 +41,7 @@ func (e *Engine) heal(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			changes[i] = core.Orphaned(now, e.core.Policy(t.Type), t)
+			changes[i] = core.Orphaned(now, e.policyOf(t.Type), t)
 		}
 		if _, err := e.store.Swap(ctx, changes...); err != nil {
 			return err
@@ -41,6 +51,104 @@ func (e *Engine) heal(ctx context.Context) error {
 	}
 	if healed > 0 {
 		e.log.Info("recovered tasks that ran when the engine last stopped", "tasks", healed, "took", time.Since(now))
+	}
+	return nil
+}
+
+// heal decides about tasks whose nodes are gone, for as long as ctx lasts. It is the duty
+// of one node; two doing it at once waste work and nothing else. A node is gone when it
+// was not among the members for a whole lease: one that has just joined may not be seen
+// yet, and after an outage of the database all of them come back.
+func (e *Engine) heal(ctx context.Context, store storage.Shared) error {
+	missing := make(map[task.ID]time.Time) // by incarnation, since when
+	for {
+		begin := time.Now()
+		seen := make(map[task.ID]bool)
+		if err := e.healRound(ctx, store, missing, seen); err != nil {
+			return err
+		}
+		for owner := range missing {
+			if !seen[owner] {
+				delete(missing, owner)
+			}
+		}
+		if err := sleep(ctx, max(e.config.Lease/4, healShare*time.Since(begin))); err != nil {
+			return err
+		}
+	}
+}
+
+// healRound looks at all that runs once. It notes in seen whose tasks it found that are
+// not among the members, and in missing since when.
+func (e *Engine) healRound(ctx context.Context, store storage.Shared, missing map[task.ID]time.Time, seen map[task.ID]bool) error {
+	for after, more := (task.ID{}), true; more; more = !after.IsZero() {
+		alive := e.aliveIDs()
+		if alive == nil {
+			return nil // nobody knows who is
+		}
+		rows, next, err := store.Orphans(ctx, alive, after, healScan)
+		if err != nil {
+			return err
+		}
+		var changes []task.Change
+		now := time.Now()
+		for _, t := range rows {
+			seen[t.Owner] = true
+			since, ok := missing[t.Owner]
+			if !ok {
+				missing[t.Owner], since = now, now
+			}
+			if now.Sub(since) >= e.config.Lease {
+				changes = append(changes, core.Orphaned(now, e.policyOf(t.Type), t))
+			}
+		}
+		if err := e.recover(ctx, changes); err != nil {
+			return err
+		}
+		after = next
+	}
+	return nil
+}
+
+// policyOf returns how tasks of a type are treated.
+func (e *Engine) policyOf(typ string) policy.Type {
+	if p, ok := e.config.Policies.Types[typ]; ok {
+		return p
+	}
+	return policy.DefaultType()
+}
+
+// aliveIDs returns the incarnations that are alive, nil if this node is not.
+func (e *Engine) aliveIDs() []task.ID {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var ids []task.ID
+	for _, m := range e.cluster.members {
+		ids = append(ids, m.Incarnation)
+	}
+	return ids
+}
+
+// recover makes the changes of tasks whose nodes are gone, and tells those whose they are.
+func (e *Engine) recover(ctx context.Context, changes []task.Change) error {
+	for len(changes) > 0 {
+		page := changes[:min(len(changes), healPage)]
+		changes = changes[len(page):]
+		rows, err := e.store.Swap(ctx, page...)
+		if err != nil {
+			return err
+		}
+		n := 0
+		e.decide(func(c *core.Core, now time.Time) {
+			for _, t := range rows {
+				if t != nil {
+					c.Changed(now, t)
+					e.waiters.ended(t)
+					n++
+				}
+			}
+		})
+		e.log.Warn("recovered tasks whose nodes are gone", "tasks", n)
 	}
 	return nil
 }

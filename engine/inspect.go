@@ -124,9 +124,18 @@ func (e *Engine) WaitType(ctx context.Context, typ string) error {
 	}
 }
 
+// elsewhereRest is how often those who wait look whether a task has ended on another node.
+const elsewhereRest = 100 * time.Millisecond
+
 func (e *Engine) await(ctx context.Context, ended <-chan struct{}) error {
+	var elsewhere <-chan time.Time
+	if e.config.Membership != nil {
+		elsewhere = time.After(elsewhereRest)
+	}
 	select {
 	case <-ended:
+		return nil
+	case <-elsewhere:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

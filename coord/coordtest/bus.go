@@ -15,6 +15,7 @@ import (
 // published again and again until it has.
 func RunBus(t *testing.T, b Backend[coord.Bus]) {
 	b.run(t, "every subscriber is told all of a hint", busEveryone)
+	b.run(t, "a hint may name no task but a shard, or all of them", busWakes)
 	b.run(t, "a publisher needs no subscriber", busNobody)
 	b.run(t, "a subscriber is not told what nobody published", busInventsNothing)
 	b.run(t, "the slice is the publisher's again after Publish", busOwnSlice)
@@ -30,44 +31,44 @@ type subscribed struct {
 	cancel context.CancelFunc
 
 	mu   sync.Mutex
-	told map[task.Trigger]int // guarded by mu: how often
+	told map[task.Hint]int // guarded by mu: how often
 }
 
 func subscribe(e *env[coord.Bus], node coord.Bus) *subscribed {
-	s := &subscribed{result: make(chan error, 1), told: map[task.Trigger]int{}}
+	s := &subscribed{result: make(chan error, 1), told: map[task.Hint]int{}}
 	ctx, cancel := context.WithCancel(e.Context())
 	s.cancel = cancel
 	e.start(func(context.Context) {
 		defer cancel()
-		s.result <- node.Subscribe(ctx, func(ts []task.Trigger) {
+		s.result <- node.Subscribe(ctx, func(ts []task.Hint) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			for i := range ts {
 				s.told[ts[i]]++
-				ts[i] = task.Trigger{} // it is fn's during the call
+				ts[i] = task.Hint{} // it is fn's during the call
 			}
 		})
 	})
 	return s
 }
 
-func (s *subscribed) has(tr task.Trigger) bool {
+func (s *subscribed) has(tr task.Hint) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.told[tr] > 0
 }
 
 // hint returns a trigger whose fields are all set, different for every number.
-func hint(number uint64) task.Trigger {
-	return task.Trigger{
+func hint(number uint64) task.Hint {
+	return task.Hint{State: task.State(1 + number%7), NextEventAt: time.UnixMicro(int64(number)).UTC(), Trigger: task.Trigger{
 		Ref:   task.Ref{ID: task.ID{0: byte(number >> 8), 1: byte(number), 15: 1}, Version: number + 1},
 		Leaf:  task.Leaf{Type: "mail", Group: task.GroupOf("a\x1fb", "")},
 		Rank:  task.Rank{Priority: uint8(number % 10), ReadyAt: 1_700_000_000_000_000 + int64(number), Seq: number},
 		Shard: uint16(number),
-	}
+	}}
 }
 
-func publish(e *env[coord.Bus], node coord.Bus, ts ...task.Trigger) {
+func publish(e *env[coord.Bus], node coord.Bus, ts ...task.Hint) {
 	e.Helper()
 	if err := node.Publish(e.Context(), ts...); err != nil {
 		e.Fatalf("Publish returned %v", err)
@@ -75,7 +76,7 @@ func publish(e *env[coord.Bus], node coord.Bus, ts ...task.Trigger) {
 }
 
 // reach publishes tr from node until all of the subscribers were told.
-func reach(e *env[coord.Bus], node coord.Bus, tr task.Trigger, all ...*subscribed) {
+func reach(e *env[coord.Bus], node coord.Bus, tr task.Hint, all ...*subscribed) {
 	e.Helper()
 	again := time.Now()
 	e.eventually("a hint published many times", func() bool {
@@ -94,8 +95,17 @@ func busEveryone(e *env[coord.Bus]) {
 		reach(e, a, hint(n), own, twin, far)
 	}
 	reach(e, b, hint(5), own, twin, far)
-	plain := task.Trigger{Ref: task.Ref{ID: task.ID{1}, Version: 1}} // everything else may be missing
+	plain := task.Hint{Trigger: task.Trigger{Ref: task.Ref{ID: task.ID{1}, Version: 1}}} // everything else may be missing
 	reach(e, b, plain, own, twin, far)
+}
+
+func busWakes(e *env[coord.Bus]) {
+	near := e.connect()
+	own, far := subscribe(e, near), subscribe(e, e.connect())
+	for _, shard := range []uint16{0, 3, 1<<16 - 1} {
+		reach(e, near, coord.Wake(shard), own, far)
+	}
+	reach(e, near, coord.WakeAll(), own, far)
 }
 
 func busNobody(e *env[coord.Bus]) {
@@ -135,6 +145,7 @@ func busInventsNothing(e *env[coord.Bus]) {
 	reach(e, e.connect(), last, s)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	delete(s.told, coord.WakeAll()) // it is the bus's to say
 	for tr := range s.told {
 		if tr.Seq > publishers*hints || tr != hint(tr.Seq) {
 			e.Errorf("told of %+v, which nobody published", tr)
@@ -145,7 +156,7 @@ func busInventsNothing(e *env[coord.Bus]) {
 func busOwnSlice(e *env[coord.Bus]) {
 	node := e.connect()
 	s := subscribe(e, node)
-	ts := make([]task.Trigger, 1)
+	ts := make([]task.Hint, 1)
 	for n := range uint64(20) {
 		e.eventually("a hint published many times", func() bool {
 			ts[0] = hint(n)
@@ -165,7 +176,7 @@ func busOneCall(e *env[coord.Bus]) {
 	called, release := make(chan struct{}), make(chan struct{})
 	node := e.connect()
 	e.start(func(ctx context.Context) {
-		_ = node.Subscribe(ctx, func([]task.Trigger) {
+		_ = node.Subscribe(ctx, func([]task.Hint) {
 			defer a.enter(e.T, "fn")()
 			select {
 			case called <- struct{}{}:
@@ -202,7 +213,7 @@ func busSlow(e *env[coord.Bus]) {
 	awake := false // guarded by mu: told of the last hint
 	last := hint(1 << 20)
 	e.start(func(ctx context.Context) {
-		_ = node.Subscribe(ctx, func(ts []task.Trigger) {
+		_ = node.Subscribe(ctx, func(ts []task.Hint) {
 			once.Do(func() { close(busy) })
 			select {
 			case <-gate:
@@ -226,7 +237,7 @@ func busSlow(e *env[coord.Bus]) {
 	done := make(chan struct{})
 	e.start(func(ctx context.Context) {
 		defer close(done)
-		batch := make([]task.Trigger, 100)
+		batch := make([]task.Hint, 100)
 		for n := range uint64(2000) {
 			for i := range batch {
 				batch[i] = hint(n)

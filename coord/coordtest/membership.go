@@ -17,6 +17,7 @@ func RunMembership(t *testing.T, b Backend[coord.Membership]) {
 	b.run(t, "who joins is told of itself with all it said", membersSelf)
 	b.run(t, "everyone sees who joins and who leaves, sorted by incarnation", membersComeAndGo)
 	b.run(t, "who has left is not seen by who comes later", membersLeft)
+	b.run(t, "a member that says something else is seen to", membersAnnounce)
 	b.run(t, "two members may share a name", membersSameName)
 	b.run(t, "one node may have two members", membersOneNode)
 	b.run(t, "a list belongs to whom it is told", membersOwnList)
@@ -133,6 +134,23 @@ func membersLeft(e *env[coord.Membership]) {
 		j.mu.Unlock()
 		j.leaves(e)
 	}
+}
+
+func membersAnnounce(e *env[coord.Membership]) {
+	near := e.connect()
+	one, two := join(e, near, member(1)), join(e, e.connect(), member(2))
+	two.sees(e, member(1), member(2))
+	other := member(1)
+	other.Draining, other.Handlers, other.Labels = true, []string{"mail"}, map[string]string{"zone": "b"}
+	near.Announce(member(3)) // nobody
+	near.Announce(other)
+	other.Handlers = slices.Clone(other.Handlers)
+	one.sees(e, other, member(2))
+	two.sees(e, other, member(2))
+	near.Announce(member(1))
+	two.sees(e, member(1), member(2))
+	one.leaves(e)
+	two.sees(e, member(2))
 }
 
 func membersSameName(e *env[coord.Membership]) {

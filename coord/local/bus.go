@@ -17,11 +17,11 @@ type subscriber struct {
 	filled bell
 
 	mu      sync.Mutex
-	pending []task.Trigger // guarded by mu; at most Backlog
+	pending []task.Hint // guarded by mu; at most Backlog
 }
 
 // Publish implements [coord.Bus]. It costs a copy per subscriber and waits for nobody.
-func (n *Node) Publish(_ context.Context, ts ...task.Trigger) error {
+func (n *Node) Publish(_ context.Context, ts ...task.Hint) error {
 	if n.isClosed() {
 		return coord.ErrClosed
 	}
@@ -38,12 +38,12 @@ func (n *Node) Publish(_ context.Context, ts ...task.Trigger) error {
 
 // Subscribe implements [coord.Bus]. What is published while fn runs is told at once
 // after it.
-func (n *Node) Subscribe(ctx context.Context, fn func([]task.Trigger)) error {
+func (n *Node) Subscribe(ctx context.Context, fn func([]task.Hint)) error {
 	s := &subscriber{filled: newBell()}
 	n.cluster.subscribe(s)
 	defer n.cluster.unsubscribe(s)
 
-	var batch []task.Trigger
+	var batch []task.Hint
 	for {
 		select {
 		case <-ctx.Done():
@@ -64,7 +64,7 @@ func (n *Node) Subscribe(ctx context.Context, fn func([]task.Trigger)) error {
 func (n *Node) Dropped() uint64 { return n.cluster.dropped.Load() }
 
 // put appends what there is room for and returns how many there was none for.
-func (s *subscriber) put(ts []task.Trigger) (lost int) {
+func (s *subscriber) put(ts []task.Hint) (lost int) {
 	s.mu.Lock()
 	fit := min(len(ts), Backlog-len(s.pending))
 	s.pending = append(s.pending, ts[:fit]...)
@@ -74,7 +74,7 @@ func (s *subscriber) put(ts []task.Trigger) (lost int) {
 }
 
 // take returns what is pending, and keeps empty's memory for what comes next.
-func (s *subscriber) take(empty []task.Trigger) []task.Trigger {
+func (s *subscriber) take(empty []task.Hint) []task.Hint {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	full := s.pending

@@ -12,7 +12,7 @@ import (
 
 // member is a node that has joined.
 type member struct {
-	self    coord.Member // never changed
+	self    coord.Member // guarded by cluster.mu; its incarnation is never changed
 	node    *Node
 	changed bell       // rung after every change of the list
 	lost    chan error // gets why the member was removed without having left; holds one
@@ -38,6 +38,16 @@ func (n *Node) Join(ctx context.Context, self coord.Member, fn func([]coord.Memb
 		}
 	}
 	return nil
+}
+
+// Announce implements [coord.Membership].
+func (n *Node) Announce(self coord.Member) {
+	n.cluster.mu.Lock()
+	defer n.cluster.mu.Unlock()
+	if m := n.cluster.members[self.Incarnation]; m != nil && m.node == n {
+		m.self = cloneMember(self)
+		n.cluster.tellMembers()
+	}
 }
 
 func (c *cluster) enter(m *member) error {

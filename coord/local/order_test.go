@@ -155,7 +155,7 @@ func calls(n *local.Node) map[string]func(ctx context.Context) error {
 			return n.Watch(ctx, "name", "", func([]byte) {})
 		},
 		"Subscribe": func(ctx context.Context) error {
-			return n.Subscribe(ctx, func([]task.Trigger) {})
+			return n.Subscribe(ctx, func([]task.Hint) {})
 		},
 	}
 }
@@ -205,7 +205,7 @@ func TestCloseEndsEveryCall(t *testing.T) {
 func TestAClosedNodeNeitherPublishesNorSets(t *testing.T) {
 	node := local.New()
 	_ = node.Close()
-	if err := node.Publish(t.Context(), task.Trigger{}); !errors.Is(err, coord.ErrClosed) {
+	if err := node.Publish(t.Context(), task.Hint{}); !errors.Is(err, coord.ErrClosed) {
 		t.Errorf("Publish returned %v", err)
 	}
 	if err := node.Set(t.Context(), "name", "", []byte("v")); !errors.Is(err, coord.ErrClosed) {
@@ -271,7 +271,7 @@ func TestHintsArriveOnceAndInOrder(t *testing.T) {
 		node := local.New()
 		var got []uint64 // read after Wait only
 		go func() {
-			_ = node.Subscribe(t.Context(), func(ts []task.Trigger) {
+			_ = node.Subscribe(t.Context(), func(ts []task.Hint) {
 				for _, tr := range ts {
 					got = append(got, tr.Seq)
 				}
@@ -279,7 +279,7 @@ func TestHintsArriveOnceAndInOrder(t *testing.T) {
 		}()
 		synctest.Wait()
 		for n := range uint64(1000) {
-			if err := node.Publish(t.Context(), task.Trigger{Rank: task.Rank{Seq: n}}); err != nil {
+			if err := node.Publish(t.Context(), hint(n)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -302,7 +302,7 @@ func TestASubscriberThatLagsLosesTheNewestHintsAndTheyAreCounted(t *testing.T) {
 		var top uint64 // the same
 		gate := make(chan struct{})
 		go func() {
-			_ = node.Subscribe(t.Context(), func(ts []task.Trigger) {
+			_ = node.Subscribe(t.Context(), func(ts []task.Hint) {
 				got += len(ts)
 				top = max(top, ts[len(ts)-1].Seq)
 				<-gate
@@ -310,7 +310,7 @@ func TestASubscriberThatLagsLosesTheNewestHintsAndTheyAreCounted(t *testing.T) {
 		}()
 		synctest.Wait()
 		publish := func(seq uint64) {
-			if err := node.Publish(t.Context(), task.Trigger{Rank: task.Rank{Seq: seq}}); err != nil {
+			if err := node.Publish(t.Context(), hint(seq)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -333,8 +333,8 @@ func TestASubscriberThatLagsLosesTheNewestHintsAndTheyAreCounted(t *testing.T) {
 func BenchmarkPublish(b *testing.B) {
 	node := local.New()
 	b.Cleanup(func() { _ = node.Close() })
-	go func() { _ = node.Subscribe(b.Context(), func([]task.Trigger) {}) }()
-	tr := task.Trigger{Leaf: task.Leaf{Type: "mail"}}
+	go func() { _ = node.Subscribe(b.Context(), func([]task.Hint) {}) }()
+	tr := task.Hint{Trigger: task.Trigger{Leaf: task.Leaf{Type: "mail"}}}
 	b.ReportAllocs()
 	for b.Loop() {
 		if err := node.Publish(b.Context(), tr); err != nil {
@@ -353,4 +353,9 @@ func BenchmarkAcquire(b *testing.B) {
 		}
 		p.Release()
 	}
+}
+
+// hint returns the hint of this number.
+func hint(number uint64) task.Hint {
+	return task.Hint{Trigger: task.Trigger{Rank: task.Rank{Seq: number}}}
 }

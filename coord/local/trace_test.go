@@ -35,7 +35,7 @@ func TestNothingIsKeptOfWhatHasEnded(t *testing.T) {
 	cancel()
 	_ = n.Join(ctx, coord.Member{Incarnation: task.ID{1}}, func([]coord.Member) {})
 	_ = n.Watch(ctx, "name", "", func([]byte) {})
-	_ = n.Subscribe(ctx, func([]task.Trigger) {})
+	_ = n.Subscribe(ctx, func([]task.Hint) {})
 
 	c := n.cluster
 	if kept := len(c.roles) + len(c.limits) + len(c.members) + len(c.watches) + len(*c.subscribers.Load()); kept != 0 {

@@ -31,3 +31,11 @@ func (s *Shards) Without(other *Shards) (rest Shards) {
 
 // IsEmpty reports whether no part is in the set.
 func (s *Shards) IsEmpty() bool { return s != nil && *s == Shards{} }
+
+// With returns the parts that are in s or in other. Neither may be nil.
+func (s *Shards) With(other *Shards) (both Shards) {
+	for i := range s {
+		both[i] = s[i] | other[i]
+	}
+	return both
+}

@@ -12,6 +12,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	coordination "github.com/taskengine/taskengine/coord/postgres"
 )
 
 // ErrSchema says that the tables are not those that this version of the program works
@@ -49,7 +51,7 @@ func Migrations(schema string) []Migration {
 		}
 		out[i] = Migration{Version: version, Name: strings.ReplaceAll(name, "_", " "), SQL: filler(schema)(string(text))}
 	}
-	return out
+	return append(out, Migration{Version: len(out) + 1, Name: "coordination", SQL: coordination.DDL(schema)})
 }
 
 const beforeMigrations = `

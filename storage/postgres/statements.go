@@ -272,9 +272,9 @@ func statementsIn(schema string) *statements {
 		ready: fill(selectReady), leaves: leaves("and (type, grp) > ($1, $2)"), allLeaves: leaves("and $1::bytea = $2::bytea"),
 		overlooked: overlooked("and (type, grp) > ($1, $2)"), allOverlooked: overlooked("and $1::bytea = $2::bytea"), orphans: fill(selectOrphans),
 		listAll: list(pageAll), listLive: list(pageLive), listErrors: list(pageErrors), count: fill(selectCount),
-		setting:    fill("select value from {setting} where name = $1"),
-		setSetting: fill("insert into {setting} (name, value) values ($1, $2) on conflict (name) do update set value = excluded.value"),
-		unset:      fill("delete from {setting} where name = $1"),
+		setting:    fill("select value from {engine_setting} where name = $1"),
+		setSetting: fill("insert into {engine_setting} (name, value) values ($1, $2) on conflict (name) do update set value = excluded.value"),
+		unset:      fill("delete from {engine_setting} where name = $1"),
 	}
 }
 
@@ -295,7 +295,7 @@ func filler(schema string) func(string) string {
 	for n := 1; n < 10; n++ { // is the row's shard among those of a bitmap, null for all
 		pairs = append(pairs, fmt.Sprintf("{mine:%d}", n), fmt.Sprintf("($%d::bytea is null or get_bit($%[1]d, shard %% %d) = 1)", n, task.ShardCount))
 	}
-	for _, table := range []string{"task", "task_seq", "ended", "key", "setting", "migration"} {
+	for _, table := range []string{"task", "task_seq", "ended", "key", "engine_setting", "migration"} {
 		pairs = append(pairs, "{"+table+"}", pgx.Identifier{schema, table}.Sanitize())
 	}
 	return strings.NewReplacer(pairs...).Replace

@@ -61,6 +61,12 @@ func (c *Core) Told(now time.Time, h task.Hint) (known bool) {
 	return known
 }
 
+// ToldDue tells of a row that rests in the store when its time comes. It reports whether
+// that is kept in memory: if not it was left to the store, and so is all that comes later.
+func (c *Core) ToldDue(h task.Hint) (known bool) {
+	return !c.Owns(h.Type, h.Shard) || c.agenda.note(h)
+}
+
 // Knows reports whether the core knows, or will find by itself, that a task is ready.
 func (c *Core) Knows(tr task.Trigger) bool {
 	if r, held := c.runs[tr.ID]; held {
@@ -80,3 +86,19 @@ func (c *Core) adopt(t *task.Task) {
 		}
 	}
 }
+
+// Any returns the shards of which tasks of any type are for this node; nil is all.
+func (o *Ownership) Any() *task.Shards {
+	some := o.Others
+	for _, more := range o.Types {
+		if some == nil || more == nil {
+			return nil
+		}
+		both := some.With(more)
+		some = &both
+	}
+	return some
+}
+
+// HasAny reports whether tasks of any type in a shard are for this node.
+func (o *Ownership) HasAny(shard uint16) bool { return o.Any().Has(shard) }

@@ -62,7 +62,7 @@ create table {schema}.key (
 	primary key (type, key)
 );
 
-create table {schema}.setting (
+create table {schema}.engine_setting (
 	name  bytea primary key,
 	value bytea not null
 );

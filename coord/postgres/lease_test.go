@@ -1,0 +1,505 @@
+//go:build unix
+
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/taskengine/taskengine/coord"
+	"github.com/taskengine/taskengine/coord/postgres"
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/internal/pgtest"
+)
+
+const beat = `SELECT taskengine.coord_beat(jsonb_build_object('session', $1::text, 'beat', $2::int, 'lease', $3::int,
+	'open', $4::bool, 'roles', array_to_json($5::text[])))->>'alive' = 'true'`
+
+func TestAHeartbeatThatComesLateChangesNothing(t *testing.T) {
+	url, me := database(t), task.ID{1}.String()
+	for _, c := range []struct {
+		why    string
+		number int
+		open   bool
+		roles  []string
+		alive  bool
+	}{
+		{"a session begins", 1, true, []string{"role"}, true},
+		{"its second heartbeat", 3, false, []string{"role"}, true},
+		{"an older heartbeat, which did not know of the role", 2, false, []string{}, false},
+		{"the same again", 3, false, []string{}, false},
+		{"the beginning again", 1, true, []string{}, false},
+	} {
+		if alive := ask[bool](t, url, beat, me, c.number, 60_000, c.open, c.roles); alive != c.alive {
+			t.Errorf("%s: alive is %v", c.why, alive)
+		}
+		if leader := ask[string](t, url, "SELECT session::text FROM taskengine.leader WHERE role = 'role'"); leader != me {
+			t.Errorf("%s: the leader is %s", c.why, leader)
+		}
+	}
+}
+
+func TestASessionThatIsOverIsNotRenewed(t *testing.T) {
+	url, me, other := database(t), task.ID{1}.String(), task.ID{2}.String()
+	roles := []string{"role"}
+	if !ask[bool](t, url, beat, me, 1, 60_000, true, roles) {
+		t.Fatal("a session does not begin")
+	}
+	ask[string](t, url, "UPDATE taskengine.session SET expires_at = clock_timestamp() RETURNING id::text")
+	for number, open := range map[int]bool{2: false, 3: true} {
+		if ask[bool](t, url, beat, me, number, 60_000, open, roles) {
+			t.Errorf("a session was renewed after its end (open: %v)", open)
+		}
+	}
+	if !ask[bool](t, url, beat, other, 1, 60_000, true, roles) {
+		t.Fatal("another session does not begin")
+	}
+	leader := ask[string](t, url, "SELECT session || ' ' || term FROM taskengine.leader WHERE role = 'role'")
+	if leader != other+" 2" {
+		t.Errorf("session and term of the leader are %s", leader)
+	}
+	if ask[bool](t, url, beat, me, 4, 60_000, false, roles) {
+		t.Error("a session was renewed after others had ended it")
+	}
+}
+
+func TestALateRequestForPermitsTakesNone(t *testing.T) {
+	url, me, id := database(t), task.ID{1}.String(), task.ID{2}.String()
+	if !ask[bool](t, url, beat, me, 1, 60_000, true, []string{}) {
+		t.Fatal("a session does not begin")
+	}
+	const order = `SELECT taskengine.coord_permits($1::text::jsonb)->>'alive' = 'true'`
+	wants := func(number int) string {
+		return fmt.Sprintf(`{"session": %q, "order": %d, "asks": [{"id": %q, "name": "limit", "n": 1, "most": 1}]}`, me, number, id)
+	}
+	drops := fmt.Sprintf(`{"session": %q, "order": 2, "drops": [%q]}`, me, id)
+	for _, c := range []struct {
+		request string
+		alive   bool
+	}{{drops, true}, {wants(1), false}, {wants(2), false}} {
+		if alive := ask[bool](t, url, order, c.request); alive != c.alive {
+			t.Errorf("%s: alive is %v", c.request, alive)
+		}
+	}
+	if n := ask[int](t, url, "SELECT count(*) FROM taskengine.permit"); n != 0 {
+		t.Errorf("there are %d permits, all given back", n)
+	}
+}
+
+// TestPermitsGivenBackAtOnceAreSeenByEachOther has two sessions give back one permit each
+// while a third waits for both: the second one has to wait for the first one's commit to
+// see that there is room.
+func TestPermitsGivenBackAtOnceAreSeenByEachOther(t *testing.T) {
+	url := database(t)
+	const order = "SELECT taskengine.coord_permits($1::text::jsonb)::text"
+	session := func(n byte) string { return task.ID{n}.String() }
+	for n := range byte(3) {
+		if !ask[bool](t, url, beat, session(n+1), 1, 60_000, true, []string{}) {
+			t.Fatal("a session does not begin")
+		}
+		ask[string](t, url, order, fmt.Sprintf(`{"session": %q, "order": 1, "asks": [{"id": %q, "name": "limit", "n": %d, "most": 2}]}`,
+			session(n+1), session(n+1), max(1, n)))
+	}
+	drop := func(n byte) string {
+		return fmt.Sprintf(`{"session": %q, "order": 2, "drops": [%q]}`, session(n), session(n))
+	}
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(context.Background()) }()
+	first, err := conn.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := first.Exec(t.Context(), order, drop(1)); err != nil {
+		t.Fatal(err)
+	}
+	other, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = other.Close(context.Background()) }()
+	second := make(chan struct{})
+	go func() {
+		defer close(second)
+		if _, err := other.Exec(t.Context(), order, drop(2)); err != nil {
+			t.Error(err)
+		}
+	}()
+	eventually(t, "the second one to wait, or to end", func() bool {
+		select {
+		case <-second:
+			return true
+		default:
+			return ask[bool](t, url, `SELECT count(*) > 0 FROM pg_stat_activity
+				WHERE datname = current_database() AND wait_event_type = 'Lock'`)
+		}
+	})
+	if err := first.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	receive(t, "the second one to end", second)
+	if !ask[bool](t, url, "SELECT bool_and(granted_at IS NOT NULL) AND count(*) = 1 FROM taskengine.permit") {
+		t.Error("both permits were given back, and who waits for them was not served")
+	}
+}
+
+func TestAnotherIsolationLevelIsRefused(t *testing.T) {
+	url := database(t)
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(context.Background()) }()
+	_, err = conn.Exec(t.Context(), "SET default_transaction_isolation = 'repeatable read'")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, function := range []string{"coord_beat", "coord_permits"} {
+		_, err := conn.Exec(t.Context(), "SELECT taskengine."+function+"('{}')")
+		if err == nil || !strings.Contains(err.Error(), "read committed") {
+			t.Errorf("%s returned %v", function, err)
+		}
+	}
+}
+
+// reign is what somebody leads with.
+type reign struct{ ctx context.Context }
+
+// lead leads until the test ends, and tells of every reign.
+func lead(t *testing.T, n *node, role string) <-chan reign {
+	reigns := make(chan reign)
+	done := make(chan struct{})
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(func() { cancel(); <-done })
+	go func() {
+		defer close(done)
+		_ = n.Lead(ctx, role, func(ctx context.Context) error {
+			select {
+			case reigns <- reign{ctx}:
+			case <-ctx.Done():
+			}
+			<-ctx.Done()
+			return nil
+		})
+	}()
+	return reigns
+}
+
+// join joins until the test ends, and tells the newest list and what Join returned.
+func join(t *testing.T, n *node, id task.ID) (list func() []coord.Member, result <-chan error) {
+	var mu sync.Mutex
+	var newest []coord.Member
+	returned := make(chan error, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	t.Cleanup(func() { cancel(); <-done })
+	go func() {
+		defer close(done)
+		returned <- n.Join(ctx, coord.Member{Incarnation: id, Name: "n"}, func(list []coord.Member) {
+			mu.Lock()
+			defer mu.Unlock()
+			newest = list
+		})
+	}()
+	return func() []coord.Member {
+		mu.Lock()
+		defer mu.Unlock()
+		return newest
+	}, returned
+}
+
+func TestALeaseLastsAsLongAsItIsRenewed(t *testing.T) {
+	url := database(t)
+	n := connect(t, url, setup{})
+	r := receive(t, "the leadership", lead(t, n, "role"))
+	eventually(t, "heartbeats for longer than a lease", func() bool {
+		return ask[bool](t, url, "SELECT beats > 6 FROM taskengine.session")
+	})
+	if err := r.ctx.Err(); err != nil {
+		t.Errorf("the leader's context has ended: %v", err)
+	}
+	n.sever(t)
+	receive(t, "the end of the leader's context", r.ctx.Done())
+	if cause := context.Cause(r.ctx); !errors.Is(cause, postgres.ErrLeaseOver) {
+		t.Errorf("the context's cause is %v", cause)
+	}
+}
+
+func TestWhatIsRemovedByHandIsLost(t *testing.T) {
+	url := database(t)
+	n := connect(t, url, setup{})
+	reigns := lead(t, n, "role")
+	first := receive(t, "the leadership", reigns)
+	list, result := join(t, n, task.ID{1})
+	eventually(t, "the member", func() bool { return len(list()) == 1 })
+
+	execute(t, url, "UPDATE taskengine.leader SET session = '00000000-0000-0000-0000-000000000001'")
+	receive(t, "the end of the leader's context", first.ctx.Done())
+	if cause := context.Cause(first.ctx); !errors.Is(cause, postgres.ErrLeaseOver) {
+		t.Errorf("the context's cause is %v", cause)
+	}
+	execute(t, url, "UPDATE taskengine.leader SET session = NULL")
+	again := receive(t, "the leadership", reigns)
+
+	execute(t, url, "DELETE FROM taskengine.member")
+	if err := receive(t, "Join to return", result); !errors.Is(err, postgres.ErrLeaseOver) {
+		t.Errorf("Join returned %v", err)
+	}
+	if err := again.ctx.Err(); err != nil {
+		t.Errorf("the leader's context has ended, too: %v", err)
+	}
+}
+
+func TestAnIncarnationLivesOnce(t *testing.T) {
+	url := database(t)
+	a, b := connect(t, url, setup{}), connect(t, url, setup{})
+	list, first := join(t, a, task.ID{1})
+	eventually(t, "the member", func() bool { return len(list()) == 1 })
+	_, twin := join(t, b, task.ID{1})
+	if err := receive(t, "Join to return", twin); err == nil {
+		t.Error("an incarnation joined twice")
+	}
+	a.sever(t)
+	if err := receive(t, "Join to return", first); !errors.Is(err, postgres.ErrLeaseOver) {
+		t.Errorf("Join returned %v", err)
+	}
+	eventually(t, "the death of the member", func() bool {
+		return ask[bool](t, url, "SELECT died_at IS NOT NULL FROM taskengine.member")
+	})
+	for _, n := range []*node{a, b} {
+		_, late := join(t, n, task.ID{1})
+		if err := receive(t, "Join to return", late); err == nil {
+			t.Error("a dead incarnation joined")
+		}
+	}
+}
+
+func TestCloseGivesEverythingBackAtOnce(t *testing.T) {
+	url := database(t)
+	const never = time.Hour // for who has to wait for a lease
+	a := connect(t, url, setup{Options: postgres.Options{Lease: never}})
+	b := connect(t, url, setup{Options: postgres.Options{Lease: never}})
+	mine := receive(t, "the leadership", lead(t, a, "role"))
+	_, result := join(t, a, task.ID{1})
+	permit, err := a.Acquire(t.Context(), "limit", 2, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs := lead(t, b, "role")
+	list, _ := join(t, b, task.ID{2})
+	eventually(t, "both members", func() bool { return len(list()) == 2 })
+
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	receive(t, "the end of the leader's context", mine.ctx.Done())
+	receive(t, "the loss of the permit", permit.Lost())
+	if err := receive(t, "Join to return", result); !errors.Is(err, coord.ErrClosed) {
+		t.Errorf("Join returned %v, want %v", err, coord.ErrClosed)
+	}
+	receive(t, "the leadership of another", theirs)
+	eventually(t, "the list of members", func() bool { return len(list()) == 1 })
+	other, err := b.Acquire(t.Context(), "limit", 2, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other.Release()
+
+	for what, err := range map[string]error{
+		"Lead":      a.Lead(t.Context(), "role", func(context.Context) error { return nil }),
+		"Join":      a.Join(t.Context(), coord.Member{Incarnation: task.ID{3}}, func([]coord.Member) {}),
+		"Set":       a.Set(t.Context(), "name", "", nil),
+		"Watch":     a.Watch(t.Context(), "name", "", func([]byte) {}),
+		"Publish":   a.Publish(t.Context(), coord.WakeAll()),
+		"Subscribe": a.Subscribe(t.Context(), func([]task.Hint) {}),
+	} {
+		if !errors.Is(err, coord.ErrClosed) {
+			t.Errorf("%s returned %v, want %v", what, err, coord.ErrClosed)
+		}
+	}
+	if _, err := a.Acquire(t.Context(), "limit", 1, 1); !errors.Is(err, coord.ErrClosed) {
+		t.Errorf("Acquire returned %v, want %v", err, coord.ErrClosed)
+	}
+}
+
+// counter counts records by their level.
+type counter struct {
+	slog.Handler
+	mu    sync.Mutex
+	count map[slog.Level]int // guarded by mu
+}
+
+func (c *counter) Handle(ctx context.Context, r slog.Record) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.count[r.Level]++
+	return c.Handler.Handle(ctx, r)
+}
+
+func (c *counter) of(level slog.Level) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.count[level]
+}
+
+func TestACrashOfTheServerEndsLeasesAndEverythingBeginsAnewAfterIt(t *testing.T) {
+	own, err := pgtest.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := own.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	url := own.Database(t)
+	prepare(t, url, "taskengine")
+	records := &counter{Handler: slog.NewTextHandler(t.Output(), nil), count: map[slog.Level]int{}}
+	n := connect(t, url, setup{Options: postgres.Options{Log: slog.New(records)}})
+
+	reigns := lead(t, n, "role")
+	before := receive(t, "the leadership", reigns)
+	list, result := join(t, n, task.ID{1})
+	eventually(t, "the member", func() bool { return len(list()) == 1 })
+	permit, err := n.Acquire(t.Context(), "limit", 1, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := make(chan string, 100)
+	watching := make(chan error, 1)
+	go func() {
+		watching <- n.Watch(t.Context(), "name", "", func(v []byte) { values <- string(v) })
+	}()
+	receive(t, "the first value", values)
+
+	if err := own.Crash(); err != nil {
+		t.Fatal(err)
+	}
+	receive(t, "the end of the leader's context", before.ctx.Done())
+	receive(t, "the loss of the permit", permit.Lost())
+	if err := receive(t, "Join to return", result); !errors.Is(err, postgres.ErrLeaseOver) {
+		t.Errorf("Join returned %v", err)
+	}
+	if err := n.Set(t.Context(), "name", "", []byte("lost")); err == nil {
+		t.Error("Set returned nil though the server is down")
+	}
+	if err := n.Publish(t.Context(), hint(1)); err != nil {
+		t.Errorf("Publish returned %v: a hint may be lost", err)
+	}
+	waiting := make(chan error, 1)
+	go func() {
+		p, err := n.Acquire(t.Context(), "limit", 1, 1)
+		if err == nil {
+			p.Release()
+		}
+		waiting <- err
+	}()
+	list, _ = join(t, n, task.ID{2})
+
+	if err := own.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	receive(t, "the leadership", reigns)
+	if err := receive(t, "Acquire to return", waiting); err != nil {
+		t.Errorf("Acquire returned %v", err)
+	}
+	eventually(t, "the new member alone", func() bool { return len(list()) == 1 && list()[0].Incarnation == task.ID{2} })
+	if err := n.Set(t.Context(), "name", "", []byte("new")); err != nil {
+		t.Errorf("Set returned %v", err)
+	}
+	if v := receive(t, "the new value", values); v != "new" {
+		t.Errorf("the watch was told %q", v)
+	}
+	eventually(t, "the news that the server is back", func() bool { return records.of(slog.LevelInfo) > 0 })
+	if warned, back := records.of(slog.LevelWarn), records.of(slog.LevelInfo); warned > back+1 || warned > 3 {
+		t.Errorf("%d warnings, and %d times back, for one outage", warned, back)
+	}
+}
+
+// statements notes what a node sends.
+type statements struct {
+	mu  sync.Mutex
+	all []statement // guarded by mu
+}
+
+type statement struct {
+	at  time.Time
+	sql string
+}
+
+func (s *statements) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.TraceQueryStartData) context.Context {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all = append(s.all, statement{time.Now(), q.SQL})
+	return ctx
+}
+
+func (s *statements) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// with returns the statements that contain text.
+func (s *statements) with(text string) []statement {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(s.all), func(s statement) bool { return !strings.Contains(s.sql, text) })
+}
+
+func (s *statements) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all = nil
+}
+
+// TestAnIdleNodeSendsHeartbeatsAlone counts what nodes that use everything, but have
+// nothing to do, send. A third of the default lease is 1.3 s.
+func TestAnIdleNodeSendsHeartbeatsAlone(t *testing.T) {
+	const beats = 6
+	url := database(t)
+	var sent [3]statements
+	for i := range sent {
+		n := connect(t, url, setup{tracer: &sent[i]})
+		list, _ := join(t, n, task.ID{byte(i + 1)})
+		for _, role := range []string{"timer", "healer", "cleaner", "monitor"} {
+			lead(t, n, role)
+		}
+		if _, err := n.Acquire(t.Context(), "limit", 1, 3); err != nil {
+			t.Fatal(err)
+		}
+		subscribe(t, n)
+		watched := make(chan struct{}, 1)
+		go func() { _ = n.Watch(t.Context(), "name", "", func([]byte) { watched <- struct{}{} }) }()
+		receive(t, "the first value", watched)
+		eventually(t, "the list of members", func() bool { return len(list()) == i+1 && n.Listening() })
+	}
+	for i := range sent { // what all of this made them do is done after two heartbeats
+		start := len(sent[i].with("coord_beat"))
+		eventually(t, "heartbeats", func() bool { return len(sent[i].with("coord_beat")) > start+2 })
+	}
+	for i := range sent {
+		sent[i].forget()
+	}
+	for i := range sent {
+		eventually(t, "heartbeats", func() bool { return len(sent[i].with("coord_beat")) >= beats })
+		for _, s := range sent[i].with("") {
+			if !strings.Contains(s.sql, "coord_beat") && s.sql != "-- ping" { // every five leases
+				t.Errorf("an idle node sends %s", s.sql)
+			}
+		}
+		all := sent[i].with("coord_beat")
+		for j := range all[1:] {
+			if gap := all[j+1].at.Sub(all[j].at); gap < testLease*31/100 {
+				t.Errorf("a heartbeat %v after another, with a lease of %v", gap, testLease)
+			}
+		}
+	}
+}

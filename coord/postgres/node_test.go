@@ -1,0 +1,259 @@
+//go:build unix
+
+package postgres_test
+
+import (
+	"context"
+	"flag"
+	"log/slog"
+	"net"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"go.uber.org/goleak"
+
+	"github.com/taskengine/taskengine/coord/postgres"
+	"github.com/taskengine/taskengine/internal/pgtest"
+)
+
+// server is set once, by TestMain.
+var server *pgtest.Server
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	_ = flag.Set("test.parallel", "6") // most of it is waiting for leases
+	code := pgtest.Run(m, func(s *pgtest.Server) { server = s })
+	if code == 0 {
+		if err := goleak.Find(); err != nil {
+			slog.Error("goroutines are left", "error", err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+// patience is how long to wait for what must happen.
+const patience = 30 * time.Second
+
+// testLease is short, for tests that wait for its end, but leaves a busy machine the
+// time to end contexts before it.
+const testLease = 1500 * time.Millisecond
+
+// node is one process' coordination, whose network can be cut.
+type node struct {
+	*postgres.Coord
+	pool *pgxpool.Pool
+	net  *network
+
+	thaws   sync.WaitGroup // what sever began
+	severed int            // how often; of the test's goroutine
+}
+
+// database makes a database that is ready for coordination and returns its URL.
+func database(t *testing.T) string {
+	t.Helper()
+	url := server.Database(t)
+	prepare(t, url, "taskengine")
+	return url
+}
+
+func prepare(t *testing.T, url, schema string) {
+	t.Helper()
+	execute(t, url, `CREATE SCHEMA "`+schema+`"`)
+	execute(t, url, postgres.DDL(schema))
+}
+
+// execute runs statements on a connection of its own.
+func execute(t *testing.T, url, statements string) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(context.Background()) }()
+	if _, err := conn.PgConn().Exec(t.Context(), statements).ReadAll(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// ask returns the one value that a query yields.
+func ask[T any](t *testing.T, url, query string, args ...any) T {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(context.Background()) }()
+	rows, _ := conn.Query(t.Context(), query, args...)
+	v, err := pgx.CollectExactlyOneRow(rows, pgx.RowTo[T])
+	if err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+	return v
+}
+
+// setup is how a test wants a node; the zero value is a node like any other.
+type setup struct {
+	postgres.Options
+	tracer pgx.QueryTracer
+	simple bool // statements and their values in one text, without a description
+}
+
+func connect(t *testing.T, url string, s setup) *node {
+	t.Helper()
+	if s.Lease == 0 {
+		s.Lease = testLease
+	}
+	if s.Log == nil {
+		s.Log = slog.New(slog.NewTextHandler(t.Output(), nil))
+	}
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &node{net: &network{lines: map[*frozen]bool{}}}
+	config.MaxConns = 2
+	config.MinIdleConns = 0
+	config.ConnConfig.DialFunc = n.net.dial
+	config.ConnConfig.Tracer = s.tracer
+	config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
+	if s.simple {
+		config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol
+	}
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	n.pool = pool
+	if n.Coord, err = postgres.New(pool, s.Options); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		n.thaws.Wait()
+		if err := n.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return n
+}
+
+// sever freezes the node's network until it has given up all that it holds, and does not
+// wait for that. Every other time it stays frozen until others have noticed, too; else it
+// is back before.
+func (n *node) sever(t *testing.T) {
+	before := n.Session()
+	if before.IsZero() || !n.net.freeze() {
+		return
+	}
+	n.severed++
+	long := n.severed%2 == 1
+	n.thaws.Go(func() {
+		defer n.net.thaw()
+		if long {
+			defer time.Sleep(testLease / 2)
+		}
+		for deadline := time.Now().Add(patience); n.Session() == before; time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Error("a node that is cut off keeps its lease")
+				return
+			}
+		}
+	})
+}
+
+// network is a node's way to the server. While it is frozen, what the node sends is kept,
+// even after the node has hung up, and reaches the server late.
+type network struct {
+	mu     sync.Mutex
+	frozen bool             // guarded by mu
+	lines  map[*frozen]bool // guarded by mu: those that hold something back
+}
+
+func (n *network) dial(ctx context.Context, kind, address string) (net.Conn, error) {
+	conn, err := (&net.Dialer{}).DialContext(ctx, kind, address)
+	if err != nil {
+		return nil, err
+	}
+	return &frozen{Conn: conn, of: n}, nil
+}
+
+// freeze reports whether it was not frozen already.
+func (n *network) freeze() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	was := n.frozen
+	n.frozen = true
+	return !was
+}
+
+func (n *network) thaw() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.frozen = false
+	for line := range n.lines {
+		_, _ = line.Conn.Write(line.kept)
+		line.kept = nil
+		if line.hungUp {
+			_ = line.Conn.Close()
+		}
+	}
+	clear(n.lines)
+}
+
+// frozen is a connection that keeps what is written while its network is frozen.
+type frozen struct {
+	net.Conn
+	of     *network
+	kept   []byte // guarded by of.mu
+	hungUp bool   // guarded by of.mu
+}
+
+func (f *frozen) Write(b []byte) (int, error) {
+	f.of.mu.Lock()
+	defer f.of.mu.Unlock()
+	switch {
+	case f.hungUp:
+		return 0, net.ErrClosed
+	case !f.of.frozen:
+		return f.Conn.Write(b)
+	}
+	f.of.lines[f] = true
+	f.kept = append(f.kept, b...)
+	return len(b), nil
+}
+
+func (f *frozen) Close() error {
+	f.of.mu.Lock()
+	defer f.of.mu.Unlock()
+	if !f.of.frozen {
+		return f.Conn.Close()
+	}
+	f.of.lines[f] = true
+	f.hungUp = true
+	return f.Conn.SetReadDeadline(time.Unix(1, 0)) // for who is reading
+}
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !ok(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited %v in vain for %s", patience, what)
+		}
+	}
+}
+
+func receive[T any](t *testing.T, what string, ch <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-ch:
+		return v
+	case <-time.After(patience):
+		t.Fatalf("waited %v in vain for %s", patience, what)
+		panic("unreachable")
+	}
+}

@@ -1,0 +1,52 @@
+package postgres
+
+import (
+	_ "embed"
+	"fmt"
+	"regexp"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// DefaultSchema is the schema where [Options] name none.
+const DefaultSchema = "taskengine"
+
+//go:embed schema.sql
+var schemaSQL string
+
+// identifier is what a schema may be called: what needs no thought wherever it is used.
+var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}$`)
+
+// CheckSchema returns an error unless name can be the name of a schema here: up to 63
+// letters, digits and underscores, not beginning with a digit.
+func CheckSchema(name string) error {
+	if !identifier.MatchString(name) {
+		return fmt.Errorf("schema %q: want 1 to 63 letters (A-Z, a-z), digits and underscores, beginning with no digit", name)
+	}
+	return nil
+}
+
+// DDL returns the statements, to be run as one, that create the tables and functions of
+// version 1 in a schema that exists. The name must pass [CheckSchema].
+func DDL(schema string) string {
+	return strings.NewReplacer("{schema}", quote(schema), "{channel}", "'"+Channel(schema)+"'").Replace(schemaSQL)
+}
+
+// Channel returns the name of the channel that processes listen on: see [Coord.Subscribe]
+// for what any statement may notify.
+func Channel(schema string) string { return schema }
+
+func quote(name string) string { return pgx.Identifier{name}.Sanitize() }
+
+// checkText returns an error for what the database could not store: it would fail the
+// statement that others share.
+func checkText(what string, texts ...string) error {
+	for _, s := range texts {
+		if !utf8.ValidString(s) || strings.ContainsRune(s, 0) {
+			return fmt.Errorf("%s %q: want valid UTF-8 without NUL", what, s)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,75 @@
+package engine
+
+import (
+	"encoding/binary"
+	"slices"
+
+	"github.com/taskengine/taskengine/coord"
+	"github.com/taskengine/taskengine/engine/internal/core"
+	"github.com/taskengine/taskengine/engine/task"
+)
+
+// assign returns which tasks are for self to start, given who is alive. Every node comes
+// to the same answer by itself, and when one comes or goes only its shards move:
+// rendezvous hashing (Thaler and Ravishankar 1998). A type is for those who handle it. One
+// that nobody handles is for all, so that somebody sees it wait.
+func assign(self task.ID, members []coord.Member) core.Ownership {
+	var able []coord.Member
+	handled := make(map[string][]task.ID)
+	for _, m := range members {
+		if m.Draining {
+			continue
+		}
+		able = append(able, m)
+		for _, typ := range m.Handlers {
+			handled[typ] = append(handled[typ], m.Incarnation)
+		}
+	}
+	all := make([]task.ID, len(able))
+	for i, m := range able {
+		all[i] = m.Incarnation
+	}
+	own := core.Ownership{Others: shardsOf(self, all)}
+	for typ, by := range handled {
+		if len(by) == len(all) {
+			continue // the same as of others
+		}
+		if own.Types == nil {
+			own.Types = make(map[string]*task.Shards)
+		}
+		own.Types[typ] = shardsOf(self, by)
+	}
+	return own
+}
+
+// shardsOf returns the shards that self has among nodes.
+func shardsOf(self task.ID, nodes []task.ID) *task.Shards {
+	shards := new(task.Shards)
+	if !slices.Contains(nodes, self) {
+		return shards
+	}
+	for shard := range uint16(task.ShardCount) {
+		best := slices.MaxFunc(nodes, func(a, b task.ID) int {
+			if x, y := score(a, shard), score(b, shard); x != y {
+				if x < y {
+					return -1
+				}
+				return 1
+			}
+			return a.Compare(b)
+		})
+		if best == self {
+			shards.Add(shard)
+		}
+	}
+	return shards
+}
+
+// score is the claim of a node to a shard: a hash of both, by the finalizer of
+// SplitMix64 (Steele, Lea and Flood 2014).
+func score(node task.ID, shard uint16) uint64 {
+	x := binary.BigEndian.Uint64(node[:8]) ^ binary.BigEndian.Uint64(node[8:]) ^ uint64(shard)*0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}

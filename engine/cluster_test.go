@@ -1,0 +1,370 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/taskengine/taskengine/coord/local"
+	"github.com/taskengine/taskengine/engine"
+	"github.com/taskengine/taskengine/engine/policy"
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/storage/memory"
+)
+
+// group is several nodes on one store in memory.
+type group struct {
+	t     *testing.T
+	store *memory.Store
+	first *local.Node
+	noBus bool
+
+	mu   sync.Mutex
+	runs map[task.ID][]string // guarded by mu: the nodes on which a task's handler began
+}
+
+func newGroup(t *testing.T) *group {
+	return &group{t: t, store: memory.New(), first: local.New(), runs: make(map[task.ID][]string)}
+}
+
+// member is a node of a group.
+type member struct {
+	*node
+	coord *local.Node
+	name  string
+}
+
+// join starts a node whose handlers do work after the run was noted.
+func (g *group) join(name string, set policy.Set, work func(context.Context, *task.Task) ([]byte, error), types ...string) *member {
+	g.t.Helper()
+	m := &member{coord: g.first.Peer(), name: name}
+	handlers := make(map[string]task.Handler)
+	for _, typ := range types {
+		handlers[typ] = task.HandlerFunc(func(ctx context.Context, t *task.Task) ([]byte, error) {
+			g.mu.Lock()
+			g.runs[t.ID] = append(g.runs[t.ID], name)
+			g.mu.Unlock()
+			return work(ctx, t)
+		})
+	}
+	m.node = &node{t: g.t, store: g.store, config: engine.Config{
+		Store: g.store, Policies: set, Handlers: handlers, Name: name, Elector: m.coord, Membership: m.coord, Bus: m.coord,
+	}}
+	if g.noBus {
+		m.config.Bus = nil
+	}
+	m.open()
+	g.t.Cleanup(func() {
+		m.close()
+		if err := m.coord.Close(); err != nil {
+			g.t.Error(err)
+		}
+	})
+	return m
+}
+
+// ran returns the nodes on which a task's handler began.
+func (g *group) ran(id task.ID) []string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Clone(g.runs[id])
+}
+
+func takes(d time.Duration) func(context.Context, *task.Task) ([]byte, error) {
+	return func(ctx context.Context, _ *task.Task) ([]byte, error) {
+		select {
+		case <-time.After(d):
+			return nil, nil
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// elsewhere returns an ordering key that is for another node than m to start.
+func (g *group) elsewhere(m *member, typ string, others ...*member) string {
+	g.t.Helper()
+	for i := range 1000 {
+		key := fmt.Sprint("key ", i)
+		id := m.submit(engine.Request{Type: typ, OrderingKey: key})
+		m.end(id)
+		if ran := g.ran(id); len(ran) == 1 && ran[0] != m.name && (len(others) == 0 || ran[0] == others[0].name) {
+			return key
+		}
+	}
+	g.t.Fatal("everything runs on one node")
+	return ""
+}
+
+func TestNodesShareTheWork(t *testing.T) {
+	for _, noBus := range []bool{false, true} {
+		inBubble(t, func(t *testing.T) {
+			g := newGroup(t)
+			g.noBus = noBus
+			set := one("work", nil)
+			set.Slots = 4
+			a := g.join("a", set, takes(time.Second), "work")
+			b := g.join("b", set, takes(time.Second), "work")
+			begin := time.Now()
+			var ids []task.ID
+			for range 200 {
+				ids = append(ids, a.submit(engine.Request{Type: "work"}))
+			}
+			on := make(map[string]int)
+			for _, id := range ids {
+				a.end(id)
+				ran := g.ran(id)
+				if len(ran) != 1 {
+					t.Errorf("task %v ran on %v", id, ran)
+				}
+				on[ran[0]]++
+			}
+			if took := time.Since(begin); on["a"] < 60 || on["b"] < 60 || took > 40*time.Second {
+				t.Errorf("%v tasks ran on each, and it took %v: the other node did not do its share", on, took)
+			}
+			for _, m := range []*member{a, b} {
+				if s := m.Stats(); s.Wasted > 2 || s.Stale > 0 {
+					t.Errorf("node %s: %+v", m.name, s)
+				}
+			}
+		})
+	}
+}
+
+func TestATaskForAnotherNodeStartsThere(t *testing.T) {
+	for name, c := range map[string]struct {
+		noBus bool
+		after time.Duration // when it is to run
+		most  time.Duration // how late it may be
+	}{
+		"at once, by a hint":                    {false, 0, 10 * time.Millisecond},
+		"at once, without a hint":               {true, 0, 1100 * time.Millisecond},
+		"at its time, by a hint":                {false, time.Hour, 10 * time.Millisecond},
+		"at its time, without a hint":           {true, time.Hour, 1100 * time.Millisecond},
+		"at its time, which comes in a moment":  {false, time.Millisecond, 10 * time.Millisecond},
+		"soon, and nobody could tell it before": {true, time.Millisecond, 1100 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				g := newGroup(t)
+				g.noBus = c.noBus
+				var began time.Time
+				a := g.join("a", one("work", nil), takes(0), "work")
+				g.join("b", one("work", nil), func(context.Context, *task.Task) ([]byte, error) {
+					began = time.Now()
+					return nil, nil
+				}, "work")
+				key := g.elsewhere(a, "work")
+				due := time.Now().Add(c.after)
+				id := a.submit(engine.Request{Type: "work", OrderingKey: key, At: due})
+				a.end(id)
+				if late := began.Sub(due); !slices.Equal(g.ran(id), []string{"b"}) || late < 0 || late > c.most {
+					t.Errorf("it ran on %v, %v late", g.ran(id), late)
+				}
+			})
+		})
+	}
+}
+
+// A node that hangs is taken for dead: its tasks run elsewhere, and what it makes of them
+// when it comes to comes too late.
+func TestTheTasksOfADeadNodeRunElsewhere(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		g := newGroup(t)
+		set := one("work", nil)
+		once := policy.DefaultType()
+		once.Delivery = policy.AtMostOnce
+		set.Types["once"] = once
+		release := make(chan struct{})
+		a := g.join("a", set, func(context.Context, *task.Task) ([]byte, error) {
+			<-release // whatever becomes of the context
+			return []byte("late"), nil
+		}, "work", "once")
+		again, once1 := a.submit(engine.Request{Type: "work"}), a.submit(engine.Request{Type: "once"})
+		b := g.join("b", set, func(context.Context, *task.Task) ([]byte, error) { return []byte("again"), nil }, "work", "once")
+		time.Sleep(10 * time.Second)
+		b.expect(again, task.Processing) // too long is not dead
+		died := time.Now()
+		before := a.Incarnation()
+		a.coord.Sever()
+		got := b.end(again)
+		if took := time.Since(died); took > 2*engine.DefaultLease {
+			t.Errorf("it took %v", took)
+		}
+		if string(got.Result) != "again" || got.Crashes != 0 || len(got.History) != 1 || got.History[0].Outcome != task.Crashed {
+			t.Errorf("got %+v", got)
+		}
+		b.expect(b.end(once1).ID, task.Error)
+		close(release)
+		time.Sleep(time.Minute)
+		if got = b.expect(again, task.Done); string(got.Result) != "again" {
+			t.Errorf("the late result was applied: %+v", got)
+		}
+		if s := a.Stats(); s.Stale != 2 || a.Incarnation() == before {
+			t.Errorf("the node that was dead: %+v, incarnation %v", s, a.Incarnation())
+		}
+		if len(a.Members()) != 2 {
+			t.Errorf("members: %+v", a.Members())
+		}
+		a.end(a.submit(engine.Request{Type: "work"})) // it works again
+	})
+}
+
+func TestANodeThatIsExpelledCancelsWhatItRunsAndStartsNothing(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		g := newGroup(t)
+		cancelled := make(chan struct{}, 10)
+		a := g.join("a", one("work", nil), func(ctx context.Context, _ *task.Task) ([]byte, error) {
+			<-ctx.Done()
+			cancelled <- struct{}{}
+			return nil, ctx.Err()
+		}, "work")
+		id := a.submit(engine.Request{Type: "work"})
+		a.coord.Sever()
+		<-cancelled
+		other := a.submit(engine.Request{Type: "work"})
+		if ran := g.ran(other); len(ran) != 0 {
+			t.Errorf("it ran on %v though nobody knows whether that lives", ran)
+		}
+		time.Sleep(2 * time.Second) // it has joined again
+		if ran := g.ran(other); len(ran) != 1 {
+			t.Errorf("it ran on %v", ran)
+		}
+		for _, i := range []task.ID{id, other} {
+			if _, err := a.Cancel(t.Context(), task.Ref{ID: i}, ""); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+func TestOthersTakeOverFromANodeThatDrains(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		g := newGroup(t)
+		a := g.join("a", one("work", nil), takes(20*time.Second), "work")
+		b := g.join("b", one("work", nil), takes(0), "work")
+		last := a.submit(engine.Request{Type: "work"})
+		closed := make(chan struct{})
+		go func() {
+			defer close(closed)
+			if err := a.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}()
+		time.Sleep(time.Second)
+		begin := time.Now()
+		for i := range 100 { // some of the keys were a's
+			b.end(b.submit(engine.Request{Type: "work", OrderingKey: fmt.Sprint(i)}))
+		}
+		if took := time.Since(begin); took > 0 {
+			t.Errorf("they took %v while the other node drained", took)
+		}
+		b.expect(last, task.Processing)
+		<-closed
+		b.expect(last, task.Done)
+	})
+}
+
+func TestATypeIsForThoseWhoHandleIt(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		g := newGroup(t)
+		a := g.join("a", one("mail", nil), takes(0), "mail")
+		b := g.join("b", one("mail", nil), takes(0), "mail", "rare")
+		for i := range 20 {
+			id := a.submit(engine.Request{Type: "rare", OrderingKey: fmt.Sprint(i)})
+			a.end(id)
+			if ran := g.ran(id); !slices.Equal(ran, []string{"b"}) {
+				t.Errorf("it ran on %v", ran)
+			}
+		}
+		b.close()
+		lost := a.submit(engine.Request{Type: "rare"})
+		time.Sleep(time.Hour)
+		a.expect(lost, task.Submitted)
+		g.join("c", one("mail", nil), takes(0), "rare")
+		a.end(lost)
+		if ran := g.ran(lost); !slices.Equal(ran, []string{"c"}) {
+			t.Errorf("it ran on %v", ran)
+		}
+	})
+}
+
+func TestATaskIsCancelledWhereverItRuns(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		g := newGroup(t)
+		cancelled := make(chan struct{}, 1)
+		a := g.join("a", one("work", nil), takes(0))
+		g.join("b", one("work", nil), func(ctx context.Context, _ *task.Task) ([]byte, error) {
+			<-ctx.Done()
+			cancelled <- struct{}{}
+			return nil, ctx.Err()
+		}, "work")
+		id := a.submit(engine.Request{Type: "work"})
+		time.Sleep(3 * time.Second) // a may not have known of b yet
+		a.expect(id, task.Processing)
+		if _, err := a.Cancel(t.Context(), task.Ref{ID: id}, "no longer wanted"); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-cancelled:
+		case <-time.After(10 * time.Millisecond):
+			t.Error("its handler was not told")
+		}
+		a.expect(id, task.Cancelled)
+	})
+}
+
+func TestNothingIsLostOrDoubledWhileNodesComeAndGo(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		g := newGroup(t)
+		set := one("work", nil)
+		set.Slots = 5
+		keeper := g.join("keeper", set, takes(30*time.Millisecond), "work")
+		var ids []task.ID
+		var others []*member
+		for i := range 40 {
+			if i%4 == 0 {
+				others = append(others, g.join(fmt.Sprint("node ", i), set, takes(30*time.Millisecond), "work"))
+			}
+			if i%5 == 4 {
+				others[0].close()
+				others = others[1:]
+			}
+			for j := range 50 {
+				r := engine.Request{Type: "work"}
+				switch j % 4 {
+				case 0:
+					r.OrderingKey = fmt.Sprint(j)
+				case 1:
+					r.At = time.Now().Add(time.Duration(j) * 20 * time.Millisecond)
+				}
+				from := keeper
+				if len(others) > 0 && j%2 == 0 {
+					from = others[j%len(others)]
+				}
+				ids = append(ids, from.submit(r))
+			}
+			time.Sleep(200 * time.Millisecond)
+		}
+		for _, id := range ids {
+			keeper.end(id)
+			keeper.expect(id, task.Done)
+			if ran := g.ran(id); len(ran) != 1 {
+				t.Errorf("task %v ran on %v", id, ran)
+			}
+		}
+	})
+}
+
+func TestAStoreThatNodesCannotShareIsRefused(t *testing.T) {
+	type alone struct{ storage.Store } // which hides all else
+	_, err := engine.Open(t.Context(), engine.Config{Store: alone{memory.New()}, Policies: one("work", nil), Membership: local.New()})
+	if err == nil || !strings.Contains(err.Error(), "shared") {
+		t.Errorf("got %v", err)
+	}
+}

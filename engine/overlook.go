@@ -1,0 +1,170 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/taskengine/taskengine/engine/internal/core"
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+)
+
+const (
+	// overlookEvery is how often a node looks for what nobody told it of.
+	overlookEvery = time.Second
+	// overlookShare is what part of the time it spends on that at most.
+	overlookShare = 20
+
+	overlookPage = 1000
+)
+
+// overlookLoop finds what is for this node and what it was not told of: because it became
+// the node's only now, because the hint was lost, or because whoever submitted it is no
+// node.
+func (e *Engine) overlookLoop(ctx context.Context, store storage.Shared) {
+	timer := time.NewTimer(overlookEvery)
+	defer timer.Stop()
+	for {
+		due := false
+		select {
+		case <-e.overlook:
+		case <-timer.C:
+			due = true
+		case <-ctx.Done():
+			return
+		}
+		e.mu.Lock()
+		gained, look := e.cluster.gained, e.cluster.look || due
+		e.cluster.gained, e.cluster.look = nil, false
+		e.mu.Unlock()
+		begin := time.Now()
+		for _, g := range gained {
+			e.sweep(ctx, &g)
+		}
+		if look {
+			e.seek(ctx, store)
+			timer.Reset(max(overlookEvery, overlookShare*time.Since(begin)))
+		}
+	}
+}
+
+// sweep tells the core of all that is in the store of what was gained, as far as the core
+// keeps it in memory.
+func (e *Engine) sweep(ctx context.Context, g *gain) {
+	for _, state := range []task.State{task.Waiting, task.Submitted} {
+		e.sweepDue(ctx, state, g)
+	}
+	var after task.Leaf
+	for {
+		leaves, err := e.store.Leaves(ctx, after, scanPage)
+		if e.unread(ctx, "the types of ready tasks", err) {
+			if ctx.Err() != nil {
+				return
+			}
+			continue
+		}
+		for _, l := range leaves {
+			e.sweepLeaf(ctx, l, g.of(l.Type))
+			after = l
+		}
+		if len(leaves) < scanPage {
+			return
+		}
+	}
+}
+
+const scanPage = 1000
+
+// sweepLeaf tells of the rows of a leaf in some shards, until one is left to the store,
+// and with it all that rank behind.
+func (e *Engine) sweepLeaf(ctx context.Context, leaf task.Leaf, shards *task.Shards) {
+	q := storage.ReadyQuery{Leaf: leaf, Shards: shards, Limit: overlookPage}
+	for more := !shards.IsEmpty(); more; {
+		page, err := e.store.Ready(ctx, q)
+		if e.unread(ctx, "ready tasks", err) {
+			more = ctx.Err() == nil
+			continue
+		}
+		more = len(page) == overlookPage
+		e.decide(func(c *core.Core, now time.Time) {
+			for i := range page {
+				if !c.Told(now, task.Hint{Trigger: page[i], State: task.Submitted}) {
+					more = false
+					return
+				}
+			}
+		})
+		if more {
+			q.After = &page[len(page)-1].Rank
+		}
+	}
+}
+
+// sweepDue tells of the rows of a state that have a time, likewise.
+func (e *Engine) sweepDue(ctx context.Context, state task.State, g *gain) {
+	q := storage.DueQuery{State: state, Shards: g.any(), Before: distantFuture, Limit: overlookPage}
+	for more := !q.Shards.IsEmpty(); more; {
+		page, err := e.store.Due(ctx, q)
+		if e.unread(ctx, "due tasks", err) {
+			more = ctx.Err() == nil
+			continue
+		}
+		more = len(page) == overlookPage
+		e.decide(func(c *core.Core, _ time.Time) {
+			for _, d := range page {
+				more = c.ToldDue(task.Hint{Trigger: d.Trigger, State: state, NextEventAt: d.At}) && more
+			}
+		})
+		if more {
+			q.After = page[len(page)-1]
+		}
+	}
+}
+
+// any returns the shards that were gained of any type; nil is all.
+func (g *gain) any() *task.Shards {
+	some := g.of("")
+	for typ := range g.now.Types {
+		more := g.of(typ)
+		if some == nil || more == nil {
+			return nil
+		}
+		union := some.With(more)
+		some = &union
+	}
+	return some
+}
+
+// seek looks for what the node was not told of.
+func (e *Engine) seek(ctx context.Context, store storage.Shared) {
+	e.mu.Lock()
+	own := e.owned
+	q := storage.OverlookedQuery{Shards: own.Any(), Limit: overlookPage, Before: e.clock.now()}
+	e.mu.Unlock()
+	if q.Shards.IsEmpty() {
+		return
+	}
+	for {
+		found, err := store.Overlooked(ctx, q)
+		if e.unread(ctx, "what may have been overlooked", err) {
+			return // it is tried again soon
+		}
+		var unknown []task.Trigger
+		e.decide(func(c *core.Core, now time.Time) {
+			for _, d := range found.Due {
+				c.Told(now, task.Hint{Trigger: d.Trigger, State: task.Waiting, NextEventAt: d.At})
+			}
+			for _, tr := range found.Heads {
+				if c.Owns(tr.Type, tr.Shard) && !c.Knows(tr) {
+					unknown = append(unknown, tr)
+				}
+			}
+		})
+		for _, tr := range unknown {
+			e.sweepLeaf(ctx, tr.Leaf, own.Of(tr.Type))
+		}
+		if q.After = found.Next; found.Next == (task.Leaf{}) {
+			return
+		}
+	}
+}
