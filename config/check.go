@@ -33,6 +33,7 @@ func (d *decoder) check() {
 				fmt.Sprintf("there are to be at least %d processes and at most %d; raise max", p.Processes.Min, p.Processes.Max))
 		}
 	}
+	d.storage()
 	d.splits(handlers)
 	set := d.cfg.Policies()
 	d.depth(set.Limits)

@@ -3,6 +3,7 @@ package config
 import (
 	"log/slog"
 	"maps"
+	"path/filepath"
 	"time"
 
 	"github.com/taskengine/taskengine/engine/policy"
@@ -11,9 +12,13 @@ import (
 // Config is what a node is told. Load returns it complete: defaults are filled in,
 // references are resolved, and paths are relative to the working folder or absolute.
 type Config struct {
-	Node      Node
-	Storage   Storage
-	TaskLog   TaskLog
+	Node    Node
+	Storage Storage
+	TaskLog TaskLog
+
+	Coordination Coordination
+	Bus          Bus
+
 	API       Listener
 	Admin     Listener
 	Handlers  map[string]Handler
@@ -56,17 +61,40 @@ const (
 	Pebble Driver = iota
 	Bolt
 	Memory // forgets everything when the process ends
+	Postgres
 )
 
 // Storage is where tasks are kept.
 type Storage struct {
 	Driver Driver
-	Path   string // of a folder; Memory does not use it
+	Path   string // of a folder; Memory does not use it, and for Postgres it is ""
+	URL    Text   // of the database; Postgres alone has one
+	Schema string // where Postgres has its tables
+}
+
+// The drivers of coordination and bus.
+const (
+	Local    = "local"    // of a node that is alone
+	Database = "postgres" // that of the storage
+)
+
+// Coordination is how nodes agree.
+type Coordination struct {
+	Driver string        // Local or Database; "" is what the storage is
+	Lease  time.Duration // how long a node is believed to be alive
+	Labels map[string]string
+}
+
+// Bus is how nodes tell each other about ready tasks.
+type Bus struct {
+	Driver string // Local or Database; "" is what the storage is
+	Listen Text   // URL of a database for LISTEN; "" is the storage's, "none" is none
 }
 
 // TaskLog is what is kept of what handlers log about their tasks.
 type TaskLog struct {
-	MaxSize      int // bytes of all tasks; 0 keeps nothing
+	Path         string // of a folder; Memory does not use it
+	MaxSize      int    // bytes of all tasks; 0 keeps nothing
 	AttemptLines int
 	AttemptSize  int // bytes
 }
@@ -166,19 +194,23 @@ func (c *Config) Policies() policy.Set {
 	return policy.Set{Slots: c.Node.Slots, Types: types, Limits: maps.Clone(c.Limits)}
 }
 
+// taskLogFolder has the logs of tasks, within the storage folder.
+const taskLogFolder = "task-logs"
+
 // Default returns the configuration that an empty file gives, with paths relative to
 // the working folder.
 func Default() *Config {
 	return &Config{
-		Node:      Node{Slots: 100, DrainTimeout: 30 * time.Second},
-		Storage:   Storage{Path: "data"},
-		TaskLog:   TaskLog{MaxSize: 256 << 20, AttemptLines: 10_000, AttemptSize: 1 << 20},
-		API:       Listener{Listen: "127.0.0.1:7420"},
-		Admin:     Listener{Listen: "127.0.0.1:7421"},
-		Handlers:  map[string]Handler{},
-		Retention: policy.DefaultType().Retention,
-		Limits:    map[string]policy.Limit{},
-		Types:     map[string]Type{},
+		Node:         Node{Slots: 100, DrainTimeout: 30 * time.Second},
+		Coordination: Coordination{Lease: 4 * time.Second},
+		Storage:      Storage{Path: "data", Schema: "taskengine"},
+		TaskLog:      TaskLog{Path: filepath.Join("data", taskLogFolder), MaxSize: 256 << 20, AttemptLines: 10_000, AttemptSize: 1 << 20},
+		API:          Listener{Listen: "127.0.0.1:7420"},
+		Admin:        Listener{Listen: "127.0.0.1:7421"},
+		Handlers:     map[string]Handler{},
+		Retention:    policy.DefaultType().Retention,
+		Limits:       map[string]policy.Limit{},
+		Types:        map[string]Type{},
 	}
 }
 

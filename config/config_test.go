@@ -56,6 +56,7 @@ func TestTheDefaultsOfTheTableAreThoseOfTheCode(t *testing.T) {
 		"`node`":         "node: {%s}",
 		"`node.log`":     "node: {log: {%s}}",
 		"`storage`":      "storage: {%s}",
+		"storage.schema": "storage: {driver: postgres, url: 'postgres:///', %s}",
 		"`task_log`":     "task_log: {%s}",
 		"`coordination`": "coordination: {%s}",
 		"`bus`":          "bus: {%s}",
@@ -89,7 +90,10 @@ func TestTheDefaultsOfTheTableAreThoseOfTheCode(t *testing.T) {
 			if f.def == "" {
 				continue
 			}
-			template, ok := templates[s.title()]
+			template, ok := templates[strings.Trim(s.title(), "`")+"."+f.name]
+			if !ok {
+				template, ok = templates[s.title()]
+			}
 			if !ok {
 				t.Errorf("the test knows no file for %s", s.title())
 				continue
@@ -346,6 +350,35 @@ handlers:
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+func TestProbeLooksAtTheFolderOfTaskLogs(t *testing.T) {
+	for text, want := range map[string]string{
+		"{storage: {driver: postgres, url: 'postgres:///tasks'}, task_log: {path: taskengine.yaml}}": "task_log.path: taskengine.yaml is not a folder",
+		"task_log: {path: taskengine.yaml}":                              "task_log.path: taskengine.yaml is not a folder",
+		"task_log: {path: taskengine.yaml, max_size: 0B}":                "",
+		"{storage: {driver: memory}, task_log: {path: taskengine.yaml}}": "",
+		"storage: {driver: postgres, url: 'postgres:///tasks'}":          "",
+	} {
+		c := mustLoad(t, text)
+		folder := filepath.Dir(c.tree.at.in.name)
+		said := strings.ReplaceAll((&Errors{c.Probe()}).Error(), folder+"/", "")
+		if want == "" && said != "" || !strings.Contains(said, want) {
+			t.Errorf("%s: it says %q", text, said)
+		}
+	}
+}
+
+func TestAProblemFromElsewhereHasItsPlace(t *testing.T) {
+	c := mustLoad(t, "storage: {driver: postgres, url: 'postgres:///tasks'}")
+	for path, want := range map[string]string{"url": ":1:34: storage.url: x", "schema": ":1:1: storage.schema: x"} {
+		if got := c.ProblemAt("x", "storage", path).String(); !strings.HasSuffix(got, want) {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+	if got := Default().ProblemAt("x", "storage", "url").String(); got != "(defaults): storage.url: x" {
+		t.Errorf("of the defaults got %s", got)
 	}
 }
 

@@ -172,9 +172,10 @@ func isVariable(s string) bool {
 // field is one key of an object.
 type field struct {
 	name      string
-	doc       string // what it means, in sentences
-	def       string // the default, as it would be written; "" if there is none
-	otherwise string // what holds without the key, in words, if def cannot say it
+	doc       string             // what it means, in sentences
+	def       string             // the default, as it would be written; "" if there is none
+	otherwise string             // what holds without the key, in words, if def cannot say it
+	holds     func(*Config) bool // whether def does in a configuration; nil if it always does
 	required  bool
 	is        shape
 	at        func(object any) any // where the value goes: a pointer into the object

@@ -10,19 +10,26 @@ import (
 
 // String returns the configuration in force as YAML: what was written and what was
 // --set, in the order of the reference, and the defaults of everything else, marked as
-// such. References are not followed, so no secret they stand for is shown. Read from the
-// folder of the file, it gives the same configuration again.
+// such. References are not followed, so no secret they stand for is shown, and the URL of
+// a database is shown without its password. But for that, it gives the same configuration
+// again when it is read from the folder of the file.
 func (c *Config) String() string {
 	tree := c.tree
 	if tree == nil {
 		tree = &node{}
 	}
-	var b strings.Builder
-	dumpObject(&b, root, tree, 0)
+	b := &dump{of: c}
+	dumpObject(b, root, tree, 0)
 	return b.String()
 }
 
-func dumpObject(b *strings.Builder, o *object, n *node, depth int) {
+// dump is the text of a configuration.
+type dump struct {
+	strings.Builder
+	of *Config
+}
+
+func dumpObject(b *dump, o *object, n *node, depth int) {
 	for _, f := range o.fields {
 		var given *node
 		if e := n.find(f.name); e != nil {
@@ -31,7 +38,7 @@ func dumpObject(b *strings.Builder, o *object, n *node, depth int) {
 		switch {
 		case given != nil && given.kind != nothing:
 			dumpValue(b, f.name, f.is, given, depth)
-		case f.def != "":
+		case f.def != "" && (f.holds == nil || f.holds(b.of)):
 			fmt.Fprintf(b, "%s%s: %s # default\n", indent(depth), f.name, f.def)
 		default:
 			if inner, ok := f.is.(*object); ok && hasDefaults(inner) && !slices.Contains(o.rivals, f.name) {
@@ -50,11 +57,16 @@ func hasDefaults(o *object) bool {
 		})
 }
 
-func dumpValue(b *strings.Builder, key string, s shape, n *node, depth int) {
+func dumpValue(b *dump, key string, s shape, n *node, depth int) {
 	switch s := s.(type) {
 	case *object:
-		dumpNested(b, key, depth, func(b *strings.Builder) { dumpObject(b, s, n, depth+1) })
+		dumpNested(b, key, depth, func(b *dump) { dumpObject(b, s, n, depth+1) })
 		return
+	case databaseURL:
+		if hidden := hidePasswords(n.text); hidden != n.text {
+			fmt.Fprintf(b, "%s%s: %q # its password is not shown\n", indent(depth), key, hidden)
+			return
+		}
 	case short:
 		if n.kind == mapping {
 			dumpValue(b, key, s.object, n, depth)
@@ -69,7 +81,7 @@ func dumpValue(b *strings.Builder, key string, s shape, n *node, depth int) {
 		}
 	case interface{ holds() (string, []shape) }:
 		_, inner := s.holds()
-		dumpNested(b, key, depth, func(b *strings.Builder) {
+		dumpNested(b, key, depth, func(b *dump) {
 			for _, e := range slices.SortedFunc(slices.Values(n.entries), byKey) {
 				dumpValue(b, showKey(e.key), inner[0], e.value, depth+1)
 			}
@@ -80,9 +92,9 @@ func dumpValue(b *strings.Builder, key string, s shape, n *node, depth int) {
 }
 
 // dumpNested writes a key and what body writes under it, or {} if that is nothing.
-func dumpNested(b *strings.Builder, key string, depth int, body func(b *strings.Builder)) {
-	var under strings.Builder
-	body(&under)
+func dumpNested(b *dump, key string, depth int, body func(b *dump)) {
+	under := &dump{of: b.of}
+	body(under)
 	if under.Len() == 0 {
 		fmt.Fprintf(b, "%s%s: {}\n", indent(depth), key)
 		return

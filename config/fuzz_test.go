@@ -49,6 +49,9 @@ func FuzzLoad(f *testing.F) {
 		if err != nil {
 			t.Fatalf("the dump is refused: %v\n%s", err, c)
 		}
+		if c.Storage.URL.String() == again.Storage.URL.String() {
+			again.Storage.URL = c.Storage.URL // its password is not dumped
+		}
 		if diff := cmp.Diff(c, again, alike); diff != "" {
 			t.Fatalf("the dump differs (-file +dump)\n%s\n%s", diff, c)
 		}

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -38,7 +39,7 @@ func load(src *Source, folder string, sets []string, env func(string) (string, b
 		return nil, found.err() // what is not YAML has nothing more to say
 	}
 	d := &decoder{cfg: Default(), folder: folder, env: env, found: found}
-	d.cfg.tree = tree
+	d.cfg.tree, d.cfg.TaskLog.Path = tree, "" // which depends on storage.path
 	root.decode(d, tree, d.cfg)
 	d.check()
 	d.settle()
@@ -67,7 +68,11 @@ func read(path string) (*Source, error) {
 // settle makes the paths of the file ones of this process.
 func (d *decoder) settle() {
 	c := d.cfg
+	c.TaskLog.Path = d.within(cmp.Or(c.TaskLog.Path, filepath.Join(c.Storage.Path, taskLogFolder)))
 	c.Storage.Path = d.within(c.Storage.Path)
+	if c.Storage.Driver == Postgres {
+		c.Storage.Path = ""
+	}
 	for _, h := range c.Handlers {
 		switch {
 		case h.Plugin != nil:

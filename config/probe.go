@@ -12,18 +12,16 @@ import (
 )
 
 // Probe returns what the configuration asks of this machine and the machine does not
-// have: programs that are not there, folders that are not there or cannot be written.
-// It leaves nothing behind. The machine may change right after, so it is advice.
+// have: programs that are not there, folders that are not there or cannot be written. It
+// does not look at databases outside. It leaves nothing behind. The machine may change right after, so it is advice.
 func (c *Config) Probe() []Problem {
-	tree := c.tree
-	if tree == nil {
-		tree = &node{at: position{in: &Source{name: "(defaults)"}}}
+	p := prober{tree: c.written()}
+	if c.Storage.Driver == Pebble || c.Storage.Driver == Bolt {
+		p.folder(c.Storage.Path, "storage", "path")
 	}
-	p := prober{tree: tree}
-	if c.Storage.Driver != Memory {
-		if err := writable(c.Storage.Path); err != nil {
-			p.add(err, "storage", "path")
-		}
+	elsewhere := c.Storage.Driver == Postgres || p.tree.find("task_log").child("path") != nil
+	if c.Storage.Driver != Memory && c.TaskLog.MaxSize > 0 && elsewhere {
+		p.folder(c.TaskLog.Path, "task_log", "path")
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Handlers)) {
 		switch h := c.Handlers[name]; {
@@ -36,6 +34,21 @@ func (c *Config) Probe() []Problem {
 	return p.found.problems()
 }
 
+// ProblemAt returns a problem with what is written at a path, such as "storage", "url", or
+// with what is nearest above if nothing is. It is for whoever tries what Probe does not.
+func (c *Config) ProblemAt(text string, path ...string) Problem {
+	at := c.written().locate(path)
+	return at.in.Problem(at.line, at.column, joinPath(path)+": "+text)
+}
+
+// written returns what was written.
+func (c *Config) written() *node {
+	if c.tree == nil {
+		return &node{at: position{in: &Source{name: "(defaults)"}}}
+	}
+	return c.tree
+}
+
 type prober struct {
 	tree  *node
 	found findings
@@ -43,6 +56,12 @@ type prober struct {
 
 func (p *prober) add(err error, path ...string) {
 	p.found.add(p.tree.locate(path), "%s: %v", joinPath(path), err)
+}
+
+func (p *prober) folder(folder string, path ...string) {
+	if err := writable(folder); err != nil {
+		p.add(err, path...)
+	}
 }
 
 func (p *prober) command(command []string, dir, key, name string) {

@@ -23,6 +23,7 @@ type Source struct {
 	lead  int      // if order > 0: how many characters stand before text in the argument
 	arg   string   // if order > 0: the whole argument
 	lines []string // of text, once they are needed
+	shown []string // the same without passwords, once they are needed
 }
 
 // NewSource returns a text; name is that of its file, for messages.
@@ -131,10 +132,13 @@ func (s *Source) Problem(line, column int, text string) Problem {
 			at = s.lead + column
 		}
 		arg, _, _ := strings.Cut(s.arg, "\n")
-		p.Excerpt = excerpt("--set", arg, at)
+		p.Excerpt = excerpt("--set", hidePasswords(arg), at)
 	case line > 0:
 		p.Line, p.Column = line, column
-		if there, ok := s.line(line); ok {
+		if s.shown == nil {
+			s.shown = splitLines(hidePasswords(s.text))
+		}
+		if there, ok := nth(s.shown, line); ok {
 			p.Excerpt = excerpt(fmt.Sprintf("%5d", line), there, column)
 		}
 	}
@@ -144,12 +148,21 @@ func (s *Source) Problem(line, column int, text string) Problem {
 // line returns the n-th line, from 1.
 func (s *Source) line(n int) (string, bool) {
 	if s.lines == nil {
-		s.lines = strings.Split(strings.TrimPrefix(s.text, "\ufeff"), "\n")
+		s.lines = splitLines(s.text)
 	}
-	if n < 1 || n > len(s.lines) {
+	return nth(s.lines, n)
+}
+
+func splitLines(text string) []string {
+	return strings.Split(strings.TrimPrefix(text, "\ufeff"), "\n")
+}
+
+// nth returns the n-th of some lines, from 1, without its end.
+func nth(lines []string, n int) (string, bool) {
+	if n < 1 || n > len(lines) {
 		return "", false
 	}
-	return strings.TrimSuffix(s.lines[n-1], "\r"), true
+	return strings.TrimSuffix(lines[n-1], "\r"), true
 }
 
 // excerpt shows a line, or what surrounds the column in a long one, with a mark.

@@ -22,8 +22,8 @@ var root = &object{
 		{name: "node", doc: "This process.", is: nodeTable, at: in(func(c *Config) *Node { return &c.Node })},
 		{name: "storage", doc: "Where tasks are kept.", is: storageTable, at: in(func(c *Config) *Storage { return &c.Storage })},
 		{name: "task_log", doc: "What is kept of what handlers log about their tasks, beside the tasks; `taskengine task logs` shows it.", is: taskLogTable, at: in(func(c *Config) *TaskLog { return &c.TaskLog })},
-		{name: "coordination", doc: "How nodes agree.", is: localTable("coordinates one node with itself"), at: in(func(c *Config) *Config { return c })},
-		{name: "bus", doc: "How nodes tell each other about ready tasks.", is: localTable("tells this process only"), at: in(func(c *Config) *Config { return c })},
+		{name: "coordination", doc: "How nodes agree.", is: coordinationTable, at: in(func(c *Config) *Coordination { return &c.Coordination })},
+		{name: "bus", doc: "How nodes tell each other about ready tasks. What they are not told they find within about a second.", is: busTable, at: in(func(c *Config) *Bus { return &c.Bus })},
 		{name: "api", doc: "Where clients connect. It asks for no password: listen on loopback unless something in front of it does.", is: listenerTable("127.0.0.1:7420"), at: in(func(c *Config) *Listener { return &c.API })},
 		{name: "admin", doc: "Where metrics, health and profiles are served.", is: listenerTable("127.0.0.1:7421"), at: in(func(c *Config) *Listener { return &c.Admin })},
 		{name: "handlers", doc: "What runs tasks, by name.", is: handlersTable, at: in(func(c *Config) *map[string]Handler { return &c.Handlers })},
@@ -51,26 +51,29 @@ var logTable = &object{fields: []field{
 }}
 
 var storageTable = &object{fields: []field{
-	{name: "driver", doc: "The database inside. `memory` forgets everything when the process ends.", def: "pebble", is: oneOf(map[string]string{"postgres": "not in this build"}, option[Driver]{"pebble", Pebble}, option[Driver]{"bolt", Bolt}, option[Driver]{"memory", Memory}), at: in(func(s *Storage) *Driver { return &s.Driver })},
-	{name: "path", doc: "The folder of the database, made if it is not there. `memory` does not use it.", def: "./data", is: words("a path", notEmpty), at: in(func(s *Storage) *string { return &s.Path })},
+	{name: "driver", doc: "`pebble` and `bolt` are databases inside the node, `postgres` is one outside, and `memory` forgets everything when the process ends: it uses none of the keys below.", def: "pebble", is: oneOf(nil, option[Driver]{"pebble", Pebble}, option[Driver]{"bolt", Bolt}, option[Driver]{"memory", Memory}, option[Driver]{"postgres", Postgres}), at: in(func(s *Storage) *Driver { return &s.Driver })},
+	{name: "path", doc: "The folder of `pebble` or `bolt`, made if it is not there.", def: "./data", holds: func(c *Config) bool { return c.Storage.Driver != Postgres }, is: words("a path", notEmpty), at: in(func(s *Storage) *string { return &s.Path })},
+	{name: "url", doc: "The database of `postgres`, which needs it. Its password is never shown; best keep the whole URL in an environment variable or a file, and write a reference.", otherwise: "none", is: databaseURL{}, at: in(func(s *Storage) *Text { return &s.URL })},
+	{name: "schema", doc: "The schema of `postgres` that has the tables, and nothing else. `taskengine migrate apply` makes it.", def: "taskengine", holds: func(c *Config) bool { return c.Storage.Driver == Postgres }, is: words("a name", CheckSchemaName), at: in(func(s *Storage) *string { return &s.Schema })},
 }}
 
 var taskLogTable = &object{fields: []field{
+	{name: "path", doc: "The folder of the logs, made if it is not there. Each node needs its own. `memory` keeps logs in memory.", otherwise: "`task-logs` in `storage.path`, also with `postgres`: `./data/task-logs`", is: words("a path", notEmpty), at: in(func(l *TaskLog) *string { return &l.Path })},
 	{name: "max_size", doc: "Of the logs of all tasks together; the oldest lines go first. With the driver `memory` it is 16MiB at most. 0B keeps none.", def: "256MiB", is: orNothing(1<<20, size(0, 16<<30, "a size, such as 256MiB")), at: in(func(l *TaskLog) *int { return &l.MaxSize })},
 	{name: "attempt_lines", doc: "Of one attempt of a task; what it logs beyond is dropped, and a line says how much that was.", def: "10000", is: whole[int](1, maxCount, "a number"), at: in(func(l *TaskLog) *int { return &l.AttemptLines })},
 	{name: "attempt_size", doc: "The same in bytes, as they are kept.", def: "1MiB", is: size(16<<10, 1<<30, "a size, such as 1MiB"), at: in(func(l *TaskLog) *int { return &l.AttemptSize })},
 }}
 
-// localTable is a part that has one driver so far, so that nothing is to be kept of it.
-func localTable(doc string) *object {
-	return &object{fields: []field{{
-		name: "driver", doc: "`local` " + doc + ".", def: "local",
-		is: oneOf(map[string]string{
-			"etcd": "not in this build", "zookeeper": "not in this build", "kafka": "not in this build", "postgres": "not in this build",
-		}, option[struct{}]{"local", struct{}{}}),
-		at: func(any) any { return new(struct{}) },
-	}}}
-}
+var coordinationTable = &object{fields: []field{
+	{name: "driver", doc: "`local` is for one node alone, and `postgres` for the nodes that share a database: it is what the storage is.", otherwise: "`postgres` with that storage, else `local`", is: oneOf(map[string]string{"etcd": "not in this build", "zookeeper": "not in this build"}, option[string]{"local", Local}, option[string]{"postgres", Database}), at: in(func(c *Coordination) *string { return &c.Driver })},
+	{name: "lease", doc: "How long the others believe that a node is alive after it has proved it, which it does every third of that. Its tasks run elsewhere within two leases after it died. Of `postgres`.", def: "4s", is: period(aDuration, true), at: in(func(c *Coordination) *time.Duration { return &c.Lease })},
+	{name: "labels", doc: "What else people say about the node.", otherwise: "none", is: table[string]{of: "labels", keys: notEmpty, likely: "LABEL", is: words("text", notEmpty)}, at: in(func(c *Coordination) *map[string]string { return &c.Labels })},
+}}
+
+var busTable = &object{fields: []field{
+	{name: "driver", doc: "As of `coordination`.", otherwise: "`postgres` with that storage, else `local`", is: oneOf(map[string]string{"kafka": "not in this build"}, option[string]{"local", Local}, option[string]{"postgres", Database}), at: in(func(b *Bus) *string { return &b.Driver })},
+	{name: "listen", doc: "Of `postgres`: a URL of the same database for LISTEN, which a pool of connections such as PgBouncer cannot do, or `none`.", otherwise: "`storage.url`", is: databaseURL{or: "none"}, at: in(func(b *Bus) *Text { return &b.Listen })},
+}}
 
 func listenerTable(def string) *object {
 	return &object{fields: []field{

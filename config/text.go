@@ -1,22 +1,23 @@
 package config
 
-import "log/slog"
+import (
+	"cmp"
+	"log/slog"
+)
 
 // Text is a piece of text that may be a secret. Formatting it, logging it and
-// marshalling it give the reference it came from, if it came from one; Reveal gives
-// what it stands for.
-type Text struct{ value, ref string }
+// marshalling it give the reference it came from, if it came from one, and the URL of a
+// database without its password; Reveal gives what it stands for.
+type Text struct {
+	value string
+	shown string // instead of it; "" for the text itself
+}
 
 // Reveal returns the text itself.
 func (t Text) Reveal() string { return t.value }
 
-// String returns the text, or its reference.
-func (t Text) String() string {
-	if t.ref != "" {
-		return t.ref
-	}
-	return t.value
-}
+// String returns the text, or what is shown instead.
+func (t Text) String() string { return cmp.Or(t.shown, t.value) }
 
 // GoString returns what String returns.
 func (t Text) GoString() string { return t.String() }

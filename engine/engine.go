@@ -43,9 +43,9 @@ type Config struct {
 	Bus        coord.Bus
 	Lease      time.Duration // how long a member is believed to be alive; 0 is DefaultLease
 
-	Log      *slog.Logger            // nil for none
-	Observer Observer                // what to call when something happens
-	TaskLog  TaskLog                 // where what handlers log about their tasks goes; nil for nowhere
+	Log      *slog.Logger // nil for none
+	Observer Observer     // what to call when something happens
+	TaskLog  TaskLog      // where what handlers log about their tasks goes; nil for nowhere
 
 	LookAhead     int // triggers in memory at most; 0 is 100 000
 	LeafLookAhead int // triggers of one type and group in memory at most; 0 is 1000
@@ -53,12 +53,12 @@ type Config struct {
 
 // Engine runs tasks. Its methods are safe for concurrent use.
 type Engine struct {
-	config      Config
-	store       storage.Store
-	log         *slog.Logger
-	ids         *task.IDs
-	types       map[string]*typeInfo // read only
-	unknown     *typeInfo            // of types that are not configured; read only
+	config  Config
+	store   storage.Store
+	log     *slog.Logger
+	ids     *task.IDs
+	types   map[string]*typeInfo // read only
+	unknown *typeInfo            // of types that are not configured; read only
 
 	inbox inbox                // what nobody has told the core yet
 	crew  *crew.Crew[*attempt] // calls the handlers
@@ -199,11 +199,11 @@ func newEngine(c Config) (*Engine, error) {
 		config: c, store: c.Store, log: c.Log, ids: ids,
 		incarnation: ids.Next(time.Now()), joinedFirst: make(chan struct{}),
 		announce: make(chan struct{}, 1), overlook: make(chan struct{}, 1),
-		types:       make(map[string]*typeInfo),
-		unknown:     newTypeInfo(policy.Set{}, policy.DefaultType()),
-		attempts:    make(map[task.ID]*attempt),
-		doubts:      make(map[task.ID]doubt),
-		write:       make(chan struct{}, 1), read: make(chan struct{}, 1), rearm: make(chan struct{}, 1), doubtful: make(chan struct{}, 1),
+		types:    make(map[string]*typeInfo),
+		unknown:  newTypeInfo(policy.Set{}, policy.DefaultType()),
+		attempts: make(map[task.ID]*attempt),
+		doubts:   make(map[task.ID]doubt),
+		write:    make(chan struct{}, 1), read: make(chan struct{}, 1), rearm: make(chan struct{}, 1), doubtful: make(chan struct{}, 1),
 		failed: make(chan struct{}), surveyed: make(chan struct{}), drained: make(chan struct{}), gone: make(chan struct{}),
 	}
 	e.submissions.New = newSubmission

@@ -252,7 +252,7 @@ func benchStore(driver string) func(dir string) (storage.Store, error) {
 	}
 	return func(dir string) (storage.Store, error) {
 		c.Path = dir
-		return openStore(c, nil)
+		return openStore(context.Background(), c, nil)
 	}
 }
 

@@ -1,6 +1,11 @@
 package main
 
 import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
 	"github.com/spf13/cobra"
 
 	"github.com/taskengine/taskengine/config"
@@ -34,15 +39,16 @@ func newConfigCheck(a *app) *cobra.Command {
 		Use:   "check",
 		Short: "Say everything that is wrong with a configuration",
 		Long: `Say everything that is wrong with a configuration: what is written there, and what it
-asks of this machine, such as programs that are not there.`,
+asks of the world around, such as programs that are not there or a database whose tables
+do not fit.`,
 		Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := flags.load(a)
 			if err != nil {
 				return err
 			}
 			if probe {
-				if problems := cfg.Probe(); len(problems) > 0 {
+				if problems := append(cfg.Probe(), probeDatabase(cmd.Context(), cfg)...); len(problems) > 0 {
 					return &config.Errors{Problems: problems}
 				}
 			}
@@ -51,6 +57,29 @@ asks of this machine, such as programs that are not there.`,
 		},
 	}
 	flags.add(cmd, configUsage)
-	cmd.Flags().BoolVar(&probe, "probe", true, "look at this machine, too; --probe=false does not")
+	cmd.Flags().BoolVar(&probe, "probe", true, "look at this machine and the database, too; --probe=false does not")
 	return cmd
+}
+
+// probePatience is how long a database may take to answer.
+const probePatience = 5 * time.Second
+
+// probeDatabase returns what is wrong with the database that the configuration names.
+func probeDatabase(ctx context.Context, c *config.Config) []config.Problem {
+	if c.Storage.Driver != config.Postgres {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, probePatience)
+	defer cancel()
+	store, err := tryPostgres(ctx, c.Storage, slog.New(slog.DiscardHandler))
+	switch {
+	case err == nil:
+		err = store.Close()
+	case mayPass(err):
+		err = fmt.Errorf("%w; start the database, or correct the url", err)
+	}
+	if err == nil {
+		return nil
+	}
+	return []config.Problem{c.ProblemAt(err.Error(), "storage", "url")}
 }

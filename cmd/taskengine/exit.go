@@ -25,8 +25,8 @@ const (
 
 const exitCodesHelp = `Exit codes:
   0  ok
-  1  failure: the store cannot be opened or has failed, or a task that was waited
-     for did not end done
+  1  failure: the store cannot be opened or has failed, its tables are not as they
+     should be, or a task that was waited for did not end done
   2  usage: the command line, or a request, makes no sense
   3  the configuration is invalid
   4  there is no such task

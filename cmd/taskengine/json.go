@@ -104,6 +104,19 @@ type typeJSON struct {
 	Running    uint32 `json:"running"`
 }
 
+type migrationJSON struct {
+	Version   int        `json:"version"`
+	Name      string     `json:"name"`
+	AppliedAt *time.Time `json:"applied_at,omitempty"`
+	Newer     bool       `json:"newer,omitempty"`
+}
+
+type differenceJSON struct {
+	Object string `json:"object"`
+	Is     string `json:"is,omitempty"`
+	Want   string `json:"want,omitempty"`
+}
+
 type logLineJSON struct {
 	Time    time.Time       `json:"time"`
 	Attempt uint32          `json:"attempt"`

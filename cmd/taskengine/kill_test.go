@@ -25,7 +25,7 @@ const kills = 20
 // in a file: a write of that size either happens or does not.
 const killConfig = `
 node: {slots: 16}
-storage: {driver: %s, path: data}
+storage: %s
 handlers:
   note: {exec: [sh, -c, 'echo "$TASKENGINE_TYPE $TASKENGINE_TASK_ID" >> "$JOURNAL"'], env: {JOURNAL: %q}}
 types:
@@ -35,12 +35,12 @@ types:
 `
 
 func TestANodeThatIsKilledAgainAndAgainLosesNothingItAccepted(t *testing.T) {
-	for _, driver := range []string{"pebble", "bolt"} {
+	for _, driver := range []string{"pebble", "bolt", "postgres"} {
 		t.Run(driver, func(t *testing.T) {
 			folder := t.TempDir()
 			journal := filepath.Join(folder, "journal")
 			file := filepath.Join(folder, "taskengine.yaml")
-			if err := os.WriteFile(file, fmt.Appendf(nil, killConfig, driver, journal), 0o600); err != nil {
+			if err := os.WriteFile(file, fmt.Appendf(nil, killConfig, storageOf(t, driver), journal), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			seed := uint64(time.Now().UnixNano())
@@ -74,15 +74,25 @@ func TestANodeThatIsKilledAgainAndAgainLosesNothingItAccepted(t *testing.T) {
 // load is what submits tasks to a node until that is gone.
 type load struct {
 	client       taskenginev1connect.TaskServiceClient
+	ended        <-chan struct{} // closed when the node is gone
 	wg           sync.WaitGroup
 	mu           sync.Mutex
 	acknowledged map[string]string // guarded by mu until wait has returned
+	over         bool              // guarded by mu: it is to end though the node is there
+}
+
+// stop ends the load.
+func (l *load) stop() {
+	l.mu.Lock()
+	l.over = true
+	l.mu.Unlock()
+	l.wg.Wait()
 }
 
 func submitUntilKilled(n *running, seed uint64) *load {
 	l := &load{
 		client:       taskenginev1connect.NewTaskServiceClient(&http.Client{Transport: &http.Transport{}}, "http://"+n.api),
-		acknowledged: make(map[string]string),
+		acknowledged: make(map[string]string), ended: n.ended,
 	}
 	for i := range uint64(3) {
 		l.wg.Go(func() {
@@ -110,14 +120,18 @@ func (l *load) submit(rng *rand.Rand) bool {
 	defer cancel()
 	res, err := l.client.Submit(ctx, req)
 	if err != nil {
-		return false
+		select {
+		case <-l.ended:
+			return false
+		case <-time.After(10 * time.Millisecond): // what is wrong may pass
+		}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i, r := range res.GetReceipts() {
 		l.acknowledged[r.GetId()] = req.GetTasks()[i].GetType()
 	}
-	return true
+	return !l.over
 }
 
 // readJournal returns how often each task was run.

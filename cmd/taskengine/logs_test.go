@@ -146,7 +146,7 @@ func TestALogSurvivesTheNodeAndItsFollowersGoOn(t *testing.T) {
 	if text := n.ok(t, "task", "logs", id, "--attempt", "1"); !strings.Contains(text, " began ") || strings.Contains(text, "#2") {
 		t.Errorf("of the attempt that died there is\n%s", text)
 	}
-	found, err := filepath.Glob(filepath.Join(filepath.Dir(file), "data", taskLogFolder, "*.jsonl"))
+	found, err := filepath.Glob(filepath.Join(filepath.Dir(file), "data", "task-logs", "*.jsonl"))
 	if err != nil || len(found) != 1 {
 		t.Errorf("the logs are in %v (%v)", found, err)
 	}

@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	case "plugin":
 		servePlugin()
 	default:
-		goleak.VerifyTestMain(m)
+		goleak.VerifyTestMain(m, goleak.Cleanup(closeServer))
 	}
 }
 
@@ -82,6 +82,7 @@ type running struct {
 	cmd        *exec.Cmd
 	api, admin string
 	log        *lines
+	ready      chan struct{} // closed when the node says that it is ready; then api and admin are known
 	ended      chan struct{} // closed when the process has ended
 }
 
@@ -110,11 +111,19 @@ func start(t *testing.T, env []string, args ...string) *running {
 	return startAt(t, "127.0.0.1:0", env, args...)
 }
 
-// startAt runs a node whose API is at an address.
+// startAt runs a node whose API is at an address, and returns when it is ready.
 func startAt(t *testing.T, api string, env []string, args ...string) *running {
 	t.Helper()
+	n := launch(t, api, env, args...)
+	n.awaitReady(t)
+	return n
+}
+
+// launch runs a node whose API is at an address.
+func launch(t *testing.T, api string, env []string, args ...string) *running {
+	t.Helper()
 	args = append(args, "--set", "api.listen="+api, "--set", "admin.listen=127.0.0.1:0", "--set", "node.log.format=json")
-	n := &running{cmd: program(context.Background(), t, env, args...), log: new(lines), ended: make(chan struct{})}
+	n := &running{cmd: program(context.Background(), t, env, args...), log: new(lines), ready: make(chan struct{}), ended: make(chan struct{})}
 	stderr, err := n.cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -122,8 +131,7 @@ func startAt(t *testing.T, api string, env []string, args ...string) *running {
 	if err := n.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	ready := make(chan struct{})
-	go n.read(stderr, ready)
+	go n.read(stderr)
 	t.Cleanup(func() {
 		n.cmd.Process.Kill()
 		<-n.ended
@@ -131,18 +139,22 @@ func startAt(t *testing.T, api string, env []string, args ...string) *running {
 			t.Logf("the node's log:\n%s", n.log)
 		}
 	})
+	return n
+}
+
+func (n *running) awaitReady(t *testing.T) {
+	t.Helper()
 	select {
-	case <-ready:
+	case <-n.ready:
 	case <-n.ended:
 		t.Fatalf("the node ended with %v:\n%s", n.cmd.ProcessState, n.log)
 	case <-time.After(limit):
 		t.Fatalf("the node is not ready:\n%s", n.log)
 	}
-	return n
 }
 
-// read reads the node's log until the process ends. ready is closed when it says so.
-func (n *running) read(stderr io.Reader, ready chan<- struct{}) {
+// read reads the node's log until the process ends.
+func (n *running) read(stderr io.Reader) {
 	defer close(n.ended)
 	s := bufio.NewScanner(stderr)
 	for s.Scan() {
@@ -150,7 +162,7 @@ func (n *running) read(stderr io.Reader, ready chan<- struct{}) {
 		var entry struct{ Msg, API, Admin string }
 		if json.Unmarshal(s.Bytes(), &entry) == nil && entry.Msg == "ready" {
 			n.api, n.admin = entry.API, entry.Admin
-			close(ready)
+			close(n.ready)
 		}
 	}
 	n.cmd.Wait()

@@ -57,14 +57,23 @@ func (n *node) run(stop, hurry context.Context) (err error) {
 	}
 	defer n.close("the admin listener", admin.close)
 
-	store, err := openStore(n.config.Storage, n.log)
+	store, err := openStore(stop, n.config.Storage, n.log)
 	if err != nil {
 		return err
 	}
 	defer n.close("the store", func(context.Context) error { return store.Close() })
 
-	taskLog := openTaskLog(n.config, n.log)
-	defer n.close("the task log", func(context.Context) error { return taskLog.Close() })
+	others, err := openTogether(stop, n.config, n.log)
+	if err != nil {
+		return err
+	}
+	defer n.close("what agrees with other nodes", others.close)
+
+	taskLog, err := openTaskLog(n.config, n.log)
+	if err != nil {
+		return err
+	}
+	defer n.close("the task log", taskLog.close)
 
 	set, err := openHandlers(stop, n.config, n.log)
 	if err != nil {
@@ -76,11 +85,13 @@ func (n *node) run(stop, hurry context.Context) (err error) {
 	failures := server.NewFailureLog(n.log)
 	defer failures.Close()
 
-	e, err := engine.Open(stop, engine.Config{
+	conf := engine.Config{
 		Store: store, Policies: n.config.Policies(), Handlers: set.byType, Name: n.name, Log: n.log,
 		Observer: server.Observers(n.metrics.Observer(), failures.Observer(), server.Ended(taskLog.Ended)),
-		TaskLog:  taskLog,
-	})
+		TaskLog:  taskLog.Log,
+	}
+	others.tell(&conf, n.config.Coordination)
+	e, err := engine.Open(stop, conf)
 	if err != nil {
 		return err
 	}
@@ -89,7 +100,7 @@ func (n *node) run(stop, hurry context.Context) (err error) {
 
 	api, err := n.listen(stop, n.config.API, false, server.NewAPI(server.APIConfig{
 		Engine: e, Build: n.build, Node: n.name, Log: n.log, Metrics: n.metrics, MaxRequest: n.maxRequest(),
-		TaskLog: taskLog,
+		TaskLog: taskLog.Log,
 	}))
 	if err != nil {
 		return err
@@ -164,10 +175,14 @@ func (n *node) maxRequest() int {
 }
 
 func (n *node) storage() string {
-	if n.config.Storage.Driver == config.Memory {
+	switch c := n.config.Storage; c.Driver {
+	case config.Memory:
 		return "memory"
+	case config.Postgres:
+		return "postgres, schema " + c.Schema
+	default:
+		return c.Path
 	}
-	return n.config.Storage.Path
 }
 
 // nodeName returns what people call the node.

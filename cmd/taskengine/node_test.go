@@ -31,9 +31,13 @@ func (g gate) open(t *testing.T) {
 // payload, those of type hold wait for the gate, one at a time, and those of type fail
 // fail.
 func settings(t *testing.T, driver string, g gate) string {
+	return settingsFor(t, storageOf(t, driver), g)
+}
+
+func settingsFor(t *testing.T, storage string, g gate) string {
 	return write(t, "taskengine.yaml", fmt.Sprintf(`
 node: {slots: 10, drain_timeout: 50s}
-storage: {driver: %s, path: ./data}
+storage: %s
 handlers:
   copy: {exec: [/bin/cat]}
   hold: {exec: [/bin/sh, -c, 'while ! [ -e "$GATE" ]; do /bin/sleep 0.01; done; echo '' "held"'''], env: {GATE: %q}, grace: 100ms}
@@ -42,11 +46,19 @@ types:
   copy: {}
   hold: {concurrency: 1}
   fail: {}
-`, driver, string(g)))
+`, storage, string(g)))
+}
+
+// storageOf returns the storage of a configuration. A database of its own is ready for use.
+func storageOf(t *testing.T, driver string) string {
+	if driver != "postgres" {
+		return fmt.Sprintf("{driver: %s, path: ./data}", driver)
+	}
+	return onPostgres(tables(t))
 }
 
 func TestANodeRunsTasksAndTellsAboutThem(t *testing.T) {
-	for _, driver := range []string{"pebble", "bolt", "memory"} {
+	for _, driver := range []string{"pebble", "bolt", "memory", "postgres"} {
 		t.Run(driver, func(t *testing.T) {
 			g := newGate(t)
 			n := start(t, nil, "run", "-c", settings(t, driver, g))
@@ -152,7 +164,7 @@ func TestTimesAndPausesAreObeyed(t *testing.T) {
 }
 
 func TestAPauseOutlivesTheNode(t *testing.T) {
-	for _, driver := range []string{"pebble", "bolt"} {
+	for _, driver := range []string{"pebble", "bolt", "postgres"} {
 		t.Run(driver, func(t *testing.T) {
 			file := settings(t, driver, newGate(t))
 			n := start(t, nil, "run", "-c", file)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"maps"
@@ -12,6 +13,9 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/taskengine/taskengine/config"
 	"github.com/taskengine/taskengine/engine/task"
@@ -28,13 +32,13 @@ import (
 // boltFile is the file of the driver bolt within the storage folder.
 const boltFile = "tasks.bolt"
 
-// taskLogFolder has the logs of tasks, within the storage folder.
-const taskLogFolder = "task-logs"
-
 // openStore opens the store that the configuration names.
-func openStore(c config.Storage, log *slog.Logger) (storage.Store, error) {
-	if c.Driver == config.Memory {
+func openStore(ctx context.Context, c config.Storage, log *slog.Logger) (storage.Store, error) {
+	switch c.Driver {
+	case config.Memory:
 		return memory.New(), nil
+	case config.Postgres:
+		return openPostgres(ctx, c, log)
 	}
 	store, err := openFolder(c, log)
 	switch {
@@ -66,20 +70,55 @@ func opened[S storage.Store](store S, err error) (storage.Store, error) {
 	return store, nil
 }
 
-// openTaskLog opens the log of the tasks; nil if the configuration wants none. The store
-// that is open keeps other processes from its folder.
-func openTaskLog(c *config.Config, log *slog.Logger) *tasklog.Log {
+// taskLog is the log of the tasks, and what keeps other processes from its folder.
+type taskLog struct {
+	*tasklog.Log           // nil if the configuration wants none
+	lock         io.Closer // nil if the store does it
+}
+
+// openTaskLog opens the log of the tasks. Within the folder of a store that is open nobody
+// else writes.
+func openTaskLog(c *config.Config, log *slog.Logger) (taskLog, error) {
 	if c.TaskLog.MaxSize == 0 {
-		return nil
+		return taskLog{}, nil
 	}
 	o := tasklog.Options{
-		Dir: filepath.Join(c.Storage.Path, taskLogFolder), MaxBytes: int64(c.TaskLog.MaxSize),
+		Dir: c.TaskLog.Path, MaxBytes: int64(c.TaskLog.MaxSize),
 		AttemptLines: c.TaskLog.AttemptLines, AttemptBytes: c.TaskLog.AttemptSize, Log: log,
 	}
-	if c.Storage.Driver == config.Memory {
+	var l taskLog
+	switch {
+	case c.Storage.Driver == config.Memory:
 		o.Dir, o.MaxBytes = "", min(o.MaxBytes, tasklog.DefaultMemoryBytes)
+	case filepath.Dir(o.Dir) != c.Storage.Path:
+		var err error
+		if l.lock, err = lockFolder(o.Dir); err != nil {
+			return taskLog{}, fmt.Errorf("the folder %s of the logs of tasks: %w; write another task_log.path", o.Dir, err)
+		}
 	}
-	return tasklog.Open(o)
+	l.Log = tasklog.Open(o)
+	return l, nil
+}
+
+// lockFolder makes a folder this process's own until it ends or the lock is closed.
+func lockFolder(folder string) (io.Closer, error) {
+	if err := os.MkdirAll(folder, 0o750); err != nil {
+		return nil, err
+	}
+	lock, err := vfs.Default.Lock(filepath.Join(folder, "LOCK"))
+	if errors.Is(err, syscall.EAGAIN) {
+		return nil, storage.ErrLocked
+	}
+	return lock, err
+}
+
+// close closes the log and unlocks its folder.
+func (l taskLog) close(context.Context) error {
+	err := l.Log.Close()
+	if l.lock != nil {
+		err = errors.Join(err, l.lock.Close())
+	}
+	return err
 }
 
 // handlerSet are the handlers of a node.

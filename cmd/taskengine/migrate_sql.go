@@ -1,0 +1,55 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/taskengine/taskengine/storage/postgres"
+)
+
+func newMigrateSQL(a *app) *cobra.Command {
+	var flags databaseFlags
+	var all bool
+	cmd := &cobra.Command{
+		Use:   "sql",
+		Short: "Write the SQL of the migrations to come, for somebody else to run",
+		Long: `Write the SQL of the migrations to come. Running it does what migrate apply does:
+
+  taskengine migrate sql -c taskengine.yaml | psql -v ON_ERROR_STOP=1 "$DATABASE_URL"
+
+It is one transaction, and refuses to run on tables of another version than it was
+written for. With --all it is for an empty database, and none is asked.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			migrations, o, err := flags.toCome(cmd, a, all)
+			if err != nil {
+				return err
+			}
+			if len(migrations) == 0 {
+				a.note("nothing is to come: the schema %s is up to date", o.Schema)
+			}
+			_, err = fmt.Fprint(a.stdout, postgres.Script(o.Schema, migrations))
+			return err
+		},
+	}
+	flags.add(cmd)
+	cmd.Flags().BoolVar(&all, "all", false, "all migrations, as for an empty database")
+	return cmd
+}
+
+func (f *databaseFlags) toCome(cmd *cobra.Command, a *app, all bool) ([]postgres.Migration, postgres.Options, error) {
+	if all {
+		_, o, err := f.load(a)
+		return postgres.Migrations(o.Schema), o, err
+	}
+	url, o, err := f.database(a)
+	if err != nil {
+		return nil, o, err
+	}
+	applied, err := postgres.Applied(cmd.Context(), url, o)
+	if err != nil {
+		return nil, o, oneLine(err)
+	}
+	return pending(applied, o), o, nil
+}

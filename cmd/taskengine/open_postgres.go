@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/taskengine/taskengine/config"
+	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/storage/postgres"
+)
+
+const (
+	databasePatience = 10 * time.Second       // with a database that does not answer at the start
+	databasePause    = 250 * time.Millisecond // between two tries
+	oldestPostgres   = 140000                 // as server_version_num has it
+)
+
+// openPostgres opens the store in PostgreSQL. A database that does not answer, perhaps
+// because it starts together with this node, is tried for a while.
+func openPostgres(ctx context.Context, c config.Storage, log *slog.Logger) (storage.Store, error) {
+	within, cancel := context.WithTimeout(ctx, databasePatience)
+	defer cancel()
+	for told := false; ; told = true {
+		store, err := tryPostgres(within, c, log)
+		switch {
+		case err == nil:
+			return store, nil
+		case ctx.Err() != nil:
+			return nil, context.Cause(ctx)
+		case !mayPass(err):
+			return nil, err
+		case !told:
+			log.Warn("the database does not answer and is tried again", "for", databasePatience, "error", oneLine(err))
+		}
+		select {
+		case <-time.After(databasePause):
+		case <-within.Done():
+			return nil, fmt.Errorf("the database did not answer for %v: %w; start it, or correct storage.url", databasePatience, oneLine(err))
+		}
+	}
+}
+
+// tryPostgres opens the store if the database answers now.
+func tryPostgres(ctx context.Context, c config.Storage, log *slog.Logger) (*postgres.Store, error) {
+	store, err := postgres.Open(ctx, c.URL.Reveal(), postgres.Options{Schema: c.Schema, Log: log})
+	if err != nil {
+		return nil, oneLine(err)
+	}
+	if err := checkServer(ctx, store.Pool(), log); err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
+	return store, nil
+}
+
+// checkServer refuses a server that cannot be used, and warns of one that loses what it
+// has acknowledged.
+func checkServer(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) error {
+	var version int
+	var readOnly bool
+	var off []string
+	err := pool.QueryRow(ctx, `
+select current_setting('server_version_num')::int, pg_is_in_recovery(),
+	array(select name from pg_settings where name in ('fsync', 'full_page_writes', 'synchronous_commit') and setting = 'off' order by name)`,
+	).Scan(&version, &readOnly, &off)
+	switch {
+	case err != nil:
+		return fmt.Errorf("look at the settings of the database: %w", oneLine(err))
+	case version < oldestPostgres:
+		return fmt.Errorf("the database is PostgreSQL %d, and this program needs %d or newer; upgrade it", version/10000, oldestPostgres/10000)
+	case readOnly:
+		return errors.New("the database is a standby, which takes no changes; name the primary in storage.url, " +
+			"or all servers and the option target_session_attrs=read-write")
+	case len(off) > 0:
+		log.Warn("tasks that were accepted may be lost when the database crashes: turn its settings on", "off", strings.Join(off, ", "))
+	}
+	return nil
+}
+
+// mayPass reports whether what keeps a database from answering may pass by itself.
+func mayPass(err error) bool {
+	var url *pgconn.ParseConfigError
+	var said *pgconn.PgError
+	switch {
+	case errors.As(err, &url), errors.Is(err, postgres.ErrSchema):
+		return false
+	case errors.As(err, &said): // it starts or stops, has no connection left, or is behind a pool that waits for it
+		return slices.Contains([]string{"08", "53", "57"}, said.Code[:2])
+	}
+	var network *pgconn.ConnectError
+	return errors.As(err, &network) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// lineError is an error that is told in one line.
+type lineError struct{ error }
+
+// Error returns the lines of the error, put together.
+func (e lineError) Error() string { return strings.Join(strings.Fields(e.error.Error()), " ") }
+
+func (e lineError) Unwrap() error { return e.error }
+
+// oneLine returns an error of the database driver as one that is told in one line: for
+// each address of a server it has a line of its own.
+func oneLine(err error) error {
+	if err == nil {
+		return nil
+	}
+	return lineError{err}
+}

@@ -1,0 +1,135 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"regexp"
+	"strings"
+	"unicode/utf8"
+)
+
+// storage refuses the keys of other drivers than the one that was chosen, and that one if
+// it lacks something. The driver memory leaves all keys alone, so that any file can be
+// tried out by --set storage.driver=memory.
+func (d *decoder) storage() {
+	driver := []string{"storage", "driver"}
+	written := d.cfg.tree.find("storage")
+	if d.found.at(d.cfg.tree.locate(driver)) && written.child("driver") != nil {
+		return // which driver was meant is not known
+	}
+	d.together()
+	switch d.cfg.Storage.Driver {
+	case Postgres:
+		if written.child("path") != nil {
+			d.conflict([]string{"storage", "path"},
+				"postgres has no folder: its database is storage.url; remove it, or write task_log.path if it is for the logs of tasks")
+		}
+		if written.child("url") == nil {
+			d.conflict(driver, "postgres needs storage.url, such as "+exampleURL)
+		}
+	case Pebble, Bolt:
+		for _, key := range []string{"url", "schema"} {
+			if written.child(key) != nil {
+				d.conflict([]string{"storage", key}, "belongs to the driver postgres; remove it, or write driver: postgres")
+			}
+		}
+	}
+}
+
+// together refuses a way to agree, or to tell, that does not fit the storage.
+func (d *decoder) together() {
+	want := Local
+	if d.cfg.Storage.Driver == Postgres {
+		want = Database
+	}
+	for key, driver := range map[string]string{"coordination": d.cfg.Coordination.Driver, "bus": d.cfg.Bus.Driver} {
+		if driver != "" && driver != want && d.cfg.Storage.Driver != Memory {
+			d.conflict([]string{key, "driver"}, "does not go with storage.driver; remove it, or write driver: "+want)
+		}
+	}
+}
+
+const exampleURL = "postgres://taskengine@db.example.com/tasks"
+
+// databaseURL is the URL of a PostgreSQL database. If a password is written in it, that is
+// not shown anywhere.
+type databaseURL struct {
+	or string // a word that is allowed, too
+}
+
+func (u databaseURL) decode(d *decoder, n *node, into any) {
+	target := into.(*Text)
+	secret("the URL of a database", func(s string) error {
+		if u.or != "" && s == u.or {
+			return nil
+		}
+		return CheckDatabaseURL(s)
+	}).decode(d, n, target)
+	if hidden := hidePasswords(target.value); target.shown == "" && hidden != target.value {
+		target.shown = hidden
+	}
+}
+
+func (databaseURL) words() string    { return "a URL, such as " + exampleURL }
+func (databaseURL) schema() document { return orReference(document{"type": "string"}) }
+
+// severalHosts finds those of a database with servers that stand in for each other, each
+// with a port or without: libpq knows that, and package url does not.
+var severalHosts = regexp.MustCompile(`^(\w+://(?:[^/?#@]*@)?)[^/?#@]*,[^/?#@]*([/?#]|$)`)
+
+// CheckDatabaseURL says what keeps s from being the URL of a PostgreSQL database; nil if
+// nothing does. What a driver makes of its options is not looked at. The error completes a
+// sentence about the URL and does not quote it.
+func CheckDatabaseURL(s string) error {
+	const advice = "; write it such as " + exampleURL
+	u, err := url.Parse(severalHosts.ReplaceAllString(s, "${1}host$2"))
+	switch {
+	case err != nil && strings.Contains(s, "://"):
+		return errors.New("is a URL that cannot be read; write special characters of a user or a password as %-codes, such as %40 for @")
+	case err != nil || u.Scheme == "":
+		return errors.New("is no URL" + advice)
+	case u.Scheme != "postgres" && u.Scheme != "postgresql":
+		return fmt.Errorf("is a URL of %.40q and not of postgres%s", u.Scheme, advice)
+	}
+	return nil
+}
+
+var schemaName = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,62}$`)
+
+// CheckSchemaName says what keeps s from being the schema of the tables; nil if nothing
+// does. Only names are allowed that need no quotes wherever people write them in SQL, and
+// that are not PostgreSQL's own.
+func CheckSchemaName(s string) error {
+	switch {
+	case !schemaName.MatchString(s):
+		return fmt.Errorf("%.40q is no name for a schema; write small letters, digits and _, at most 63 and no digit first", s)
+	case strings.HasPrefix(s, "pg_"), s == "information_schema":
+		return fmt.Errorf("%s is a name that PostgreSQL keeps for itself; write another one, such as taskengine", s)
+	}
+	return nil
+}
+
+// The passwords in the URLs of a line, also if a URL is not written right: among the options,
+// and before the host.
+var (
+	optionPassword = regexp.MustCompile(`([?&](?:ssl)?password=)([^&\s]+)`)
+	userPassword   = regexp.MustCompile(`(://[^\s/@:]*:)(\S+)@`)
+)
+
+// hidePasswords replaces every character of a password by a star.
+func hidePasswords(s string) string {
+	for _, password := range []*regexp.Regexp{optionPassword, userPassword} {
+		var b strings.Builder
+		last := 0
+		for _, m := range password.FindAllStringSubmatchIndex(s, -1) {
+			from, to := m[4], m[5]
+			b.WriteString(s[last:from])
+			b.WriteString(strings.Repeat("*", utf8.RuneCountInString(s[from:to])))
+			last = to
+		}
+		b.WriteString(s[last:])
+		s = b.String()
+	}
+	return s
+}
