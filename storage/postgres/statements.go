@@ -20,7 +20,7 @@ type statements struct {
 	end, comeBack                                         string
 	due, dueRunning, dueEnded, ready, leaves, allLeaves   string
 	listAll, listLive, listErrors, count                  string
-	overlooked, allOverlooked, orphans                        string
+	overlooked, allOverlooked, orphans                    string
 	setting, setSetting, unset                            string
 }
 
