@@ -25,7 +25,7 @@ import (
 
 // subjects returns everything that can be measured, in the order of the tables.
 func subjects() []subject {
-	return slices.Concat(taskengineSubjects(), riverSubjects(), gueSubjects(), asynqSubjects(),
+	return slices.Concat(taskengineSubjects(), taskenginePostgresSubjects(), riverSubjects(), gueSubjects(), asynqSubjects(),
 		faktorySubjects(), beanstalkdSubjects(), goqiteSubjects(), backliteSubjects(), natsSubjects())
 }
 

@@ -114,9 +114,11 @@ func startPostgres(ctx context.Context, e env, connections int32) (*postgres, er
 	return p, nil
 }
 
+func (p *postgres) url() string { return fmt.Sprintf("host=%s user=bench dbname=postgres", p.sockets) }
+
 // connect returns a pool of at most so many connections; 0 is the pool's own default.
 func (p *postgres) connect(ctx context.Context, connections int32) (*pgxpool.Pool, error) {
-	config, err := pgxpool.ParseConfig(fmt.Sprintf("host=%s user=bench dbname=postgres", p.sockets))
+	config, err := pgxpool.ParseConfig(p.url())
 	if err != nil {
 		return nil, fmt.Errorf("connect to PostgreSQL: %w", err)
 	}

@@ -75,10 +75,10 @@ type enginePeer struct {
 	inserted, ended atomic.Int64 // durable
 }
 
-func openEngine(ctx context.Context, store storage.Store, stores string, slots int) (peer, error) {
+func openEngine(ctx context.Context, store storage.Store, stores string, slots int, more ...func(*engine.Config)) (*enginePeer, error) {
 	p := &enginePeer{store: store, stores: stores}
 	var err error
-	p.engine, err = engine.Open(ctx, engine.Config{
+	config := engine.Config{
 		Store:    store,
 		Policies: policy.Set{Slots: slots, Types: map[string]policy.Type{taskType: policy.DefaultType()}},
 		Handlers: map[string]task.Handler{taskType: task.HandlerFunc(func(_ context.Context, t *task.Task) ([]byte, error) {
@@ -93,7 +93,11 @@ func openEngine(ctx context.Context, store storage.Store, stores string, slots i
 				}
 			},
 		},
-	})
+	}
+	for _, m := range more {
+		m(&config)
+	}
+	p.engine, err = engine.Open(ctx, config)
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
