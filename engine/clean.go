@@ -20,6 +20,9 @@ const (
 // clean removes finished tasks when their retention is over. It is the duty of one
 // node; two doing it at once waste work and nothing else.
 func (e *Engine) clean(ctx context.Context) error {
+	if s, ok := e.store.(storage.Sweeper); ok {
+		return e.sweepEnded(ctx, s)
+	}
 	for {
 		next := time.Now().Add(e.cleanEvery())
 		for _, s := range []task.State{task.Done, task.Failed, task.Cancelled} {
@@ -32,6 +35,32 @@ func (e *Engine) clean(ctx context.Context) error {
 			}
 		}
 		if err := sleep(ctx, max(time.Second, time.Until(next))); err != nil {
+			return err
+		}
+	}
+}
+
+// sweepEvery is how long those rest at most, and at least, that have a store sweep.
+const (
+	sweepEvery = 10 * time.Minute
+	sweepRest  = time.Minute
+)
+
+// sweepEnded has a store remove what it removes in a way of its own.
+func (e *Engine) sweepEnded(ctx context.Context, s storage.Sweeper) error {
+	for {
+		n, next, err := s.Sweep(ctx, time.Now())
+		if err != nil {
+			return err
+		}
+		if n > 0 {
+			e.log.Info("removed what nobody wants any more", "tasks", n)
+		}
+		wait := sweepEvery
+		if !next.IsZero() {
+			wait = min(max(time.Until(next), sweepRest), sweepEvery)
+		}
+		if err := sleep(ctx, wait); err != nil {
 			return err
 		}
 	}

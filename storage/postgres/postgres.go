@@ -104,8 +104,9 @@ func (s *Store) failed(doing string, err error) error {
 }
 
 // isTransient reports whether PostgreSQL undid a transaction only because of what others
-// did at the same time: it can simply be made again.
+// did at the same time, which includes to drop a table that was needed: it can simply be
+// made again.
 func isTransient(err error) bool {
 	var e *pgconn.PgError
-	return errors.As(err, &e) && (e.Code == "40001" || e.Code == "40P01")
+	return errors.As(err, &e) && (e.Code == "40001" || e.Code == "40P01" || e.Code == "23514")
 }

@@ -75,7 +75,7 @@ func (v *verbs) atomically(ctx context.Context, doing string, fn func(v *verbs) 
 }
 
 // attempts is how often a transaction of a verb is made when others are in its way.
-const attempts = 5
+const attempts = 20
 
 // again calls fn, which is a whole transaction, until others are not in its way. Within
 // a transaction it is called once.
@@ -91,6 +91,7 @@ func (v *verbs) again(ctx context.Context, doing string, fn func() error) (err e
 		if err = fn(); err == nil || v.tx != nil || !isTransient(err) {
 			break
 		}
+		v.store.slots.forgetAll() // one that is needed may be gone
 	}
 	if err != nil {
 		err = v.store.failed(doing, err)

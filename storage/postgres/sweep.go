@@ -1,0 +1,218 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+)
+
+// keysPage is how many unique keys are given back in one transaction.
+const keysPage = 10_000
+
+// Sweep implements [storage.Sweeper]. It drops tables: a row is gone a quarter of the time
+// later than it could be, at most. One process does that at a time; another leaves it to
+// that.
+func (s *Store) Sweep(ctx context.Context, now time.Time) (removed int64, next time.Time, err error) {
+	if s.closed.Load() {
+		return 0, next, fmt.Errorf("postgres: sweep: %w", storage.ErrClosed)
+	}
+	release, err := s.sweepAlone(ctx)
+	if err != nil {
+		return 0, next, s.failed("sweep", err)
+	}
+	if release == nil {
+		return 0, now, nil
+	}
+	defer release()
+	c, err := s.slots.connect(ctx)
+	if err != nil {
+		return 0, next, s.failed("connect to sweep", err)
+	}
+	defer func() { _ = c.Close(context.WithoutCancel(ctx)) }()
+	all, err := s.listSlots(ctx, c)
+	if err != nil {
+		return 0, next, s.failed("sweep", err)
+	}
+	for _, old := range all {
+		over := old.over()
+		switch {
+		case over.IsZero():
+			continue
+		case over.After(now):
+			if next.IsZero() || over.Before(next) {
+				next = over
+			}
+			continue
+		}
+		err := s.slots.detach(ctx, c, old, "concurrently")
+		if err == nil {
+			var n int64
+			n, err = s.dropApart(ctx, c, old)
+			removed += n
+		}
+		if err != nil {
+			return removed, next, s.failed("drop the table "+old.name(), err)
+		}
+	}
+	return removed, next, nil
+}
+
+// sweepAlone keeps other processes from sweeping until release is called; that is nil if
+// one of them does. The lock is a transaction's, which a pool of connections does not
+// confuse; it has no snapshot, and so keeps nothing from being done.
+func (s *Store) sweepAlone(ctx context.Context) (release func(), err error) {
+	c, err := s.slots.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	over := func() { _ = c.Close(context.WithoutCancel(ctx)) }
+	if _, err := c.Exec(ctx, "begin isolation level read committed", pgx.QueryExecModeSimpleProtocol); err != nil {
+		over()
+		return nil, err
+	}
+	var mine bool
+	err = c.QueryRow(ctx, "select pg_try_advisory_xact_lock($1)", pgx.QueryExecModeSimpleProtocol, lockOf("sweep", s.slots.schema)).Scan(&mine)
+	if err != nil || !mine {
+		over()
+		return nil, err
+	}
+	return over, nil
+}
+
+// over returns when nobody wants any row of a slot any more; zero is never.
+func (s slot) over() time.Time {
+	if s.keep == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(s.from + span(s.keep) + int64(s.keep)*1e6).UTC()
+}
+
+const listSlots = `
+select c.relname, i.inhrelid is null, coalesce(i.inhdetachpending, false) from pg_catalog.pg_class c
+join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+left join pg_catalog.pg_inherits i on i.inhrelid = c.oid
+where n.nspname = $1 and c.relname like 'ended\_%\_%' and c.relkind = 'r'`
+
+// listSlots returns the tables that there are. It finishes what was interrupted while it was
+// taken away.
+func (s *Store) listSlots(ctx context.Context, c *pgx.Conn) (all []slot, err error) {
+	rows, err := c.Query(ctx, listSlots, s.slots.schema)
+	if err != nil {
+		return nil, err
+	}
+	var half, apart []slot
+	var name string
+	var isApart, isHalf bool
+	_, err = pgx.ForEachRow(rows, []any{&name, &isApart, &isHalf}, func() error {
+		var one slot
+		var seconds int64
+		if n, err := fmt.Sscanf(name, "ended_%d_%d", &one.keep, &seconds); n != 2 || err != nil {
+			return nil // it is somebody else's
+		}
+		one.from = seconds * 1e6
+		switch {
+		case isApart:
+			apart = append(apart, one)
+		case isHalf:
+			half = append(half, one)
+		default:
+			all = append(all, one)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, h := range half {
+		if err := s.slots.detach(ctx, c, h, "finalize"); err != nil {
+			return nil, err
+		}
+	}
+	for _, one := range append(half, apart...) {
+		if _, err := s.dropApart(ctx, c, one); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// detach takes a table out of the others without keeping anybody from using those.
+func (s *slots) detach(ctx context.Context, c *pgx.Conn, old slot, how string) error {
+	s.forget(old)
+	class, leaf := s.quoted(fmt.Sprintf("ended_%d", old.keep)), s.quoted(old.name())
+	_, err := c.Exec(ctx, fmt.Sprintf("alter table %s detach partition %s %s", class, leaf, how), pgx.QueryExecModeSimpleProtocol)
+	if isGone(err) {
+		return nil
+	}
+	return err
+}
+
+// dropApart drops a table that is not one of the others any more: nobody adds to it. The
+// keys of its rows are free before.
+func (s *Store) dropApart(ctx context.Context, c *pgx.Conn, old slot) (removed int64, err error) {
+	leaf := s.slots.quoted(old.name())
+	if err := s.freeKeys(ctx, c, leaf); err != nil {
+		return 0, err
+	}
+	err = c.QueryRow(ctx, "select greatest(reltuples, 0)::bigint from pg_catalog.pg_class where oid = $1::text::regclass", leaf).Scan(&removed)
+	if err == nil {
+		_, err = c.Exec(ctx, "drop table "+leaf, pgx.QueryExecModeSimpleProtocol)
+	}
+	if isGone(err) {
+		return 0, nil
+	}
+	return removed, err
+}
+
+// isGone reports whether another process was faster.
+func isGone(err error) bool {
+	var e *pgconn.PgError
+	return errors.As(err, &e) && (e.Code == "42P01" || e.Code == "55000")
+}
+
+const deleteKeysOf = `
+with page as (select id, type, key from %s where key is not null and (id > $1 or $2) order by id limit $3),
+gone as (delete from {key} k using page where k.type = page.type and k.key = page.key and k.id = page.id)
+select (select id from page order by id desc limit 1)`
+
+// freeKeys gives back the unique keys of the rows of a table, some at a time.
+func (s *Store) freeKeys(ctx context.Context, c *pgx.Conn, leaf string) error {
+	sql := fmt.Sprintf(filler(s.slots.schema)(deleteKeysOf), leaf)
+	var after task.ID
+	for first := true; ; first = false {
+		var last *task.ID
+		if err := c.QueryRow(ctx, sql, after, first, keysPage).Scan(&last); err != nil {
+			if isGone(err) {
+				return nil
+			}
+			return err
+		}
+		if last == nil {
+			return nil
+		}
+		after = *last
+	}
+}
+
+// forget has a table looked for when it is needed again.
+func (s *slots) forget(old slot) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.known, old)
+}
+
+// forgetAll does that for all of them.
+func (s *slots) forgetAll() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.known)
+}
+
+var _ storage.Sweeper = (*Store)(nil)

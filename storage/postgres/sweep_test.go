@@ -1,0 +1,155 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage/postgres"
+)
+
+// moment is when the tests take place.
+var moment = time.Date(2024, time.March, 1, 12, 0, 0, 0, time.UTC)
+
+// finish adds a task and completes it, to be kept for some time; 0 is for ever.
+func finish(t *testing.T, s *postgres.Store, ids *task.IDs, at time.Time, keep time.Duration, key string) *task.Task {
+	t.Helper()
+	row := &task.Task{ID: ids.Next(at), Version: 1, State: task.Processing, Type: "mail", Key: key, CreatedAt: at, UpdatedAt: at, ReadyAt: at}
+	if _, err := s.Insert(t.Context(), row); err != nil {
+		t.Fatal(err)
+	}
+	c := task.Change{Ref: row.Ref(), To: task.Done, At: at, Outcome: task.Completed}
+	if keep > 0 {
+		c.NextEventAt = at.Add(keep)
+	}
+	got, err := s.Swap(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got[0]
+}
+
+func sweep(t *testing.T, s *postgres.Store, now time.Time) time.Time {
+	t.Helper()
+	_, next, err := s.Sweep(t.Context(), now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return next
+}
+
+func TestWhatHasEndedIsKeptAsLongAsItShouldBeAndALittleLonger(t *testing.T) {
+	s := open(t, server.Database(t))
+	ids := task.NewIDs([32]byte{1})
+	kept := map[time.Duration]*task.Task{}
+	for _, keep := range []time.Duration{time.Hour, 24 * time.Hour, 36 * time.Hour, 7 * 24 * time.Hour, 0} {
+		kept[keep] = finish(t, s, ids, moment, keep, fmt.Sprint("key ", keep))
+	}
+	for _, keep := range slices.Sorted(maps.Keys(kept)) {
+		row := kept[keep]
+		if keep == 0 {
+			continue
+		}
+		sweep(t, s, moment.Add(keep))
+		if _, err := s.Get(t.Context(), row.ID); err != nil {
+			t.Errorf("what is kept for %v: %v", keep, err)
+		}
+	}
+	for keep, row := range kept {
+		if keep == 0 {
+			continue
+		}
+		longest := map[time.Duration]time.Duration{36 * time.Hour: 48 * time.Hour}[keep] // the next longer one that there is
+		longest = max(longest, keep)
+		sweep(t, s, moment.Add(longest+longest/4))
+		if _, err := s.Get(t.Context(), row.ID); !errors.Is(err, task.ErrNotFound) {
+			t.Errorf("what is kept for %v is there after %v: %v", keep, longest+longest/4, err)
+		}
+	}
+	if next := sweep(t, s, moment.Add(1e5*time.Hour)); !next.IsZero() {
+		t.Errorf("there is more to sweep at %v", next)
+	}
+	if _, err := s.Get(t.Context(), kept[0].ID); err != nil {
+		t.Errorf("what is kept for ever: %v", err)
+	}
+	// Their ids and keys are free, but for those that are kept.
+	for keep := range kept {
+		in, err := s.Insert(t.Context(), &task.Task{ID: ids.Next(moment), Version: 1, State: task.Submitted, Type: "mail", Key: fmt.Sprint("key ", keep)})
+		if err != nil || in[0].Created() != (keep > 0) {
+			t.Errorf("the key of what was kept for %v: %+v, %v", keep, in, err)
+		}
+	}
+}
+
+func TestTasksEndWhileOthersAreSwept(t *testing.T) {
+	s := open(t, server.Database(t))
+	other := open(t, s.Pool().Config().ConnString())
+	ids := task.NewIDs([32]byte{1})
+	var clock atomic.Int64 // minutes since the moment
+	now := func() time.Time { return moment.Add(time.Duration(clock.Load()) * time.Minute) }
+	ctx, stop := context.WithCancel(t.Context())
+	var sweeping sync.WaitGroup
+	for _, one := range []*postgres.Store{s, other} {
+		sweeping.Go(func() {
+			for ctx.Err() == nil {
+				if _, _, err := one.Sweep(t.Context(), now()); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	for i := range 60 {
+		for j, one := range []*postgres.Store{s, other} {
+			if finish(t, one, ids, now(), time.Hour, fmt.Sprint("key ", i, j)) == nil {
+				t.Error("a task did not end")
+			}
+		}
+		clock.Add(10)
+	}
+	stop()
+	sweeping.Wait()
+	sweep(t, s, now().Add(2*time.Hour))
+	var left int
+	if err := s.Pool().QueryRow(t.Context(), "select (select count(*) from taskengine.ended) + (select count(*) from taskengine.key)").Scan(&left); err != nil || left != 0 {
+		t.Errorf("%d rows are left: %v", left, err)
+	}
+}
+
+func TestASweepThatWasInterruptedIsFinished(t *testing.T) {
+	s := open(t, server.Database(t))
+	ids := task.NewIDs([32]byte{1})
+	finish(t, s, ids, moment, time.Hour, "")
+	// Somebody has looked at the rows and has not ended his transaction: a sweep has to
+	// wait for him, and is stopped.
+	holder, err := s.Pool().Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := holder.Exec(t.Context(), "select count(*) from taskengine.ended"); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if _, _, err := s.Sweep(ctx, moment.Add(2*time.Hour)); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("got %v", err)
+	}
+	if row := finish(t, s, ids, moment.Add(24*time.Hour), time.Hour, ""); row == nil { // the others go on
+		t.Error("a task did not end")
+	}
+	if err := holder.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	sweep(t, s, moment.Add(2*time.Hour))
+	var tables int
+	if err := s.Pool().QueryRow(t.Context(), "select count(*) from pg_class where relname like 'ended\\_3600\\_%' and relkind = 'r'").Scan(&tables); err != nil || tables != 1 {
+		t.Errorf("%d tables are left, %v; want that of the other day", tables, err)
+	}
+}
