@@ -196,14 +196,23 @@ func TestAnExceededLimitIsFound(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := parsed(t, inOrder, "ordered=false", "slots=4", "load={shape: bursts, burst: 50, every: 100ms}", "duration=100ms",
-				"tasks=[{name: step, keys: 2, limits: [one-per-key], handler: {sleep: 20ms}}, {name: many, concurrency: 3, handler: {sleep: 20ms}},"+
-					"{name: sent, keys: 2, limits: [partner]}, {name: heavy, weight: 2, limits: [pair], handler: {sleep: 20ms}}]",
+				"tasks=[{name: step, keys: 2, limits: [one-per-key], handler: {sleep: 2ms}}, {name: many, concurrency: 3, handler: {sleep: 5ms}},"+
+					"{name: sent, keys: 2, limits: [partner]}, {name: heavy, weight: 2, limits: [pair], handler: {sleep: 2ms}}]",
 				"limits=[{name: one-per-key, max: 1, per: ordering_key}, {name: pair, max: 2},"+
 					"{name: gateway, rate: {count: 100, per: 1s, burst: 3}}, {name: partner, of: gateway, rate: 80/s, per: ordering_key}]")
 			ran(t, s, on(t, Memory)) // the limits that are lifted below hold
 			o := on(t, Memory)
 			o.tamper.policies = lift
-			if check := failed(t, s, o); check.Exceeded == 0 || check.Lost+check.Doubled != 0 {
+			// Whether more do run than may is up to chance, on a machine that is busy.
+			var check result.Check
+			for try := 0; try < 10 && check.Exceeded == 0; try++ {
+				results, err := Run(t.Context(), s, o)
+				if err != nil {
+					t.Fatal(err)
+				}
+				check = results[0].Runs[0].Check
+			}
+			if check.OK || check.Exceeded == 0 || check.Lost+check.Doubled != 0 {
 				t.Errorf("more ran than may, and the check says %+v", check)
 			}
 		})
