@@ -1,0 +1,191 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/taskengine/taskengine/internal/pgtest"
+)
+
+// crowded returns a connection to a database with a million rows of each kind.
+func crowded(t *testing.T) *pgx.Conn {
+	t.Helper()
+	server, err := pgtest.Start("max_wal_size=4GB")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	url := server.Database(t)
+	if _, err := Migrate(t.Context(), url, Options{}); err != nil {
+		t.Fatal(err)
+	}
+	s, err := Open(t.Context(), url, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	var ends []ending
+	for _, keep := range []int32{0, day, 7 * day} {
+		for slot := range int64(4) {
+			ends = append(ends, ending{keep: keep, ended: slot * span(keep)})
+		}
+	}
+	if _, err := s.slots.need(t.Context(), ends, s.slots.known[slot{}]); err != nil {
+		t.Fatal(err)
+	}
+	c, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close(context.Background()) })
+	for _, sql := range []string{
+		`
+insert into taskengine.task (id, version, seq, created_at, ready_at, next_event_at, expires_at, started_at, updated_at, shard, attempt, crashes,
+	state, priority, queued, type, grp, key, due_state, due_at, owner)
+select md5(i::text)::uuid, 1, i, 0, i, 0, 0, 0, 0, i % 256, 0, 0,
+	case i % 4 when 0 then 1 when 1 then 3 else 2 end, i % 10, i % 4 > 1, convert_to('type ' || i % 10, 'UTF8'), '', convert_to('key ' || i, 'UTF8'),
+	case i % 4 when 0 then 1 end, case i % 4 when 0 then i end, case i % 4 when 1 then md5((i % 8)::text)::uuid end
+from generate_series(1, 1000000) i`, `
+insert into taskengine.ended (id, version, seq, created_at, ready_at, next_event_at, expires_at, started_at, updated_at, shard, attempt, crashes,
+	state, priority, queued, type, grp, keep, ended_at)
+select md5('ended ' || i)::uuid, 1, i, 0, i, 0, 0, 0, 0, 0, 0, 0, 4, 5, false, 'type', '', keep, (i % 4) * span
+from generate_series(1, 80000) i, (values (0, 120 * 86400 / 4 * 1000000::bigint), (86400, 86400 / 4 * 1000000::bigint), (7 * 86400, 7 * 86400 / 4 * 1000000::bigint)) k (keep, span)`,
+		`insert into taskengine.key (type, key, id) select type, key, id from taskengine.task`,
+		`analyze`,
+	} {
+		if _, err := c.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return c
+}
+
+var parameter = regexp.MustCompile(`\$(\d+)`)
+
+// plan returns the plan of a statement that is made without knowing its arguments.
+func plan(t *testing.T, c *pgx.Conn, sql string, set ...string) string {
+	t.Helper()
+	tx, err := c.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(t.Context()) }()
+	params := 0
+	for _, m := range parameter.FindAllStringSubmatch(sql, -1) {
+		var n int
+		if _, err := fmt.Sscan(m[1], &n); err != nil {
+			t.Fatal(err)
+		}
+		params = max(params, n)
+	}
+	args := strings.TrimSuffix(strings.Repeat("null, ", params), ", ")
+	for _, s := range append(set, "deallocate all", "prepare q as "+sql, "set local plan_cache_mode = force_generic_plan") {
+		if _, err := tx.Exec(t.Context(), s, pgx.QueryExecModeSimpleProtocol); err != nil {
+			t.Fatalf("%s: %v", s, err)
+		}
+	}
+	if args != "" {
+		args = "(" + args + ")"
+	}
+	rows, err := tx.Query(t.Context(), "explain (costs off) execute q"+args, pgx.QueryExecModeSimpleProtocol)
+	if err != nil {
+		t.Fatalf("explain %s: %v", sql, err)
+	}
+	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Join(lines, "\n")
+}
+
+var reads = regexp.MustCompile(`Seq Scan on \S+`)
+
+// What a task goes through must cost what it is about, not what there is.
+func TestAMillionRowsAreNotReadForOne(t *testing.T) {
+	c := crowded(t)
+	sql := statementsIn(DefaultSchema)
+	// These read what they are to count, or look for, on purpose.
+	whole := map[string]bool{"count": true, "dueRunning": true, "dueEnded": true}
+	// These begin at the beginning of an index, and read one entry there.
+	first := map[string]bool{"allLeaves": true, "allOverlooked": true}
+	// Small tables are read as a whole.
+	small := regexp.MustCompile(`Seq Scan on (engine_setting|type_policy|pulse)`)
+	check := func(name, text string, set ...string) {
+		if text == "" || whole[name] {
+			return
+		}
+		got := plan(t, c, text, set...)
+		for _, read := range reads.FindAllString(got, -1) {
+			if !small.MatchString(read) {
+				t.Errorf("%s reads a whole table: %s\n%s", name, read, got)
+			}
+		}
+		lines := strings.Split(got, "\n")
+		for i, line := range lines {
+			if !first[name] && strings.Contains(line, " using ") && (i+1 == len(lines) || !strings.Contains(lines[i+1], "Index Cond")) {
+				t.Errorf("%s reads a whole index:%s\n%s", name, line, got)
+			}
+		}
+		if os.Getenv("SHOW_PLANS") != "" {
+			t.Logf("%s:\n%s", name, got)
+		}
+	}
+	browsed := map[string]bool{"listAll": true, "listLive": true, "listErrors": true, "overlooked": true, "allOverlooked": true}
+	v := reflect.ValueOf(*sql)
+	for i := range v.NumField() {
+		name := v.Type().Field(i).Name
+		if v.Field(i).Kind() != reflect.String {
+			continue
+		}
+		if browsed[name] {
+			check(name, v.Field(i).String())
+		} else {
+			check(name, v.Field(i).String(), settings)
+		}
+	}
+	for kind, text := range sql.inserts {
+		check(fmt.Sprintf("insert %+v", kind), text, settings)
+	}
+}
+
+// A plan that is made while the tables are empty must be right when they are not.
+func TestPlansOfEmptyTablesFindWhatTheyNeedByIndex(t *testing.T) {
+	server, err := pgtest.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	url := server.Database(t)
+	if _, err := Migrate(t.Context(), url, Options{}); err != nil {
+		t.Fatal(err)
+	}
+	c, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close(context.Background()) })
+	sql := statementsIn(DefaultSchema)
+	for name, text := range map[string]string{
+		"grab": sql.grab, "finish": sql.finish, "drop": sql.drop, "update": sql.update, "note": sql.note, "ready": sql.ready, "due": sql.due,
+		"remove": sql.remove, "removeEnded": sql.removeEnded, "lockTask": sql.lockTask, "leaves": sql.leaves,
+	} {
+		if got := plan(t, c, text, settings); reads.MatchString(got) {
+			t.Errorf("%s:\n%s", name, got)
+		}
+	}
+}
