@@ -28,10 +28,11 @@ const stableAfter = 10 * time.Second
 type Host struct {
 	log     *slog.Logger
 	spawn   spawner
-	closing chan struct{} // closed by the first Close
-	force   chan struct{} // closed when Close waits no longer
-	gone    chan struct{} // closed when no process and no goroutine is left
-	changed chan struct{} // tells the supervisor that there may be something to decide
+	closing chan struct{}  // closed by the first Close
+	force   chan struct{}  // closed when Close waits no longer
+	gone    chan struct{}  // closed when no process is left, nor anything that starts one
+	lives   sync.WaitGroup // of those who live through the life of a process
+	changed chan struct{}  // tells the supervisor that there may be something to decide
 
 	mu       sync.Mutex // guards what follows and the mutable part of sessions and calls
 	cfg      *Config    // of the processes to come; not changed, but replaced
@@ -73,7 +74,7 @@ func Start(ctx context.Context, c Config) (*Host, error) {
 		return nil, err
 	}
 	h.welcome(s)
-	go h.live(s)
+	h.lives.Go(func() { h.live(s) })
 	go h.supervise()
 	return h, nil
 }
@@ -138,6 +139,7 @@ func (h *Host) Close(ctx context.Context) error {
 		h.mu.Unlock()
 		<-h.gone
 	}
+	h.lives.Wait() // to the last line that they log
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.interrupted > 0 {

@@ -62,7 +62,7 @@ func (h *Host) Reload(ctx context.Context, c Config) error {
 	}
 	h.mu.Unlock()
 	h.welcome(s)
-	go h.live(s)
+	h.lives.Go(func() { h.live(s) })
 	return nil
 }
 

@@ -54,15 +54,16 @@ func (h *Host) arrange(ctx context.Context, now time.Time) (next time.Time, over
 		return time.Time{}, len(h.sessions) == 0 && h.starting+h.startingAlone == 0
 	}
 	census, members := h.count(now)
-	pool := h.cfg.pool()
+	cfg := h.cfg
+	pool := cfg.pool()
 	plan := pool.decide(census)
 	for range plan.start {
 		h.starting++
-		go h.raise(ctx, h.cfg, false)
+		h.lives.Go(func() { h.raise(ctx, cfg, false) })
 	}
 	for range plan.startAlone {
 		h.startingAlone++
-		go h.raise(ctx, h.cfg, true)
+		h.lives.Go(func() { h.raise(ctx, cfg, true) })
 	}
 	for _, i := range plan.drain {
 		members[i].dismiss()
