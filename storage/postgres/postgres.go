@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync/atomic"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -22,6 +23,10 @@ type Options struct {
 
 // DefaultSchema is where the tables are unless said otherwise.
 const DefaultSchema = "taskengine"
+
+// PingAfter is how long a connection may be idle and is used without being tried before.
+// A node uses one about every second.
+const PingAfter = 5 * time.Second
 
 // Store is a [storage.Store] in PostgreSQL. It implements [storage.Inspector],
 // [storage.Settings], [storage.Batcher] and [storage.Shared] too. Make one with [Open].
@@ -56,6 +61,9 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 		return nil, fmt.Errorf("postgres: %w", err) // it names the url, without the password
 	}
 	config.AfterConnect = teach
+	if config.ShouldPing == nil {
+		config.ShouldPing = func(_ context.Context, p pgxpool.ShouldPingParams) bool { return p.IdleDuration > PingAfter }
+	}
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return nil, fmt.Errorf("postgres: %w", err)

@@ -63,7 +63,7 @@ func (s *Store) Orphans(ctx context.Context, alive []task.ID, after task.ID, sca
 			}
 			return nil
 		}, s.sql.orphans, after, scan, uuids(alive, itself))
-		return s.do(ctx, &p)
+		return s.browse(ctx, &p)
 	})
 	return ts, next, err
 }
