@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"net/url"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -23,10 +24,13 @@ func nodes(t *testing.T, file string, n int) []*running {
 	return all
 }
 
-func nodeOf(t *testing.T, file string, i int) *running {
+func nodeOf(t *testing.T, file string, i int, sets ...string) *running {
 	t.Helper()
-	return start(t, []string{"PATH=" + os.Getenv("PATH")}, "run", "-c", file,
-		"--set", fmt.Sprintf("node.name=n%d", i), "--set", "task_log.path="+t.TempDir())
+	args := []string{"run", "-c", file, "--set", fmt.Sprintf("node.name=n%d", i), "--set", "task_log.path=" + t.TempDir()}
+	for _, set := range sets {
+		args = append(args, "--set", set)
+	}
+	return start(t, []string{"PATH=" + os.Getenv("PATH")}, args...)
 }
 
 func TestNodesOnOneDatabaseAreOneEngine(t *testing.T) {
@@ -89,6 +93,37 @@ func TestTasksOfAKilledNodeRunElsewhere(t *testing.T) {
 	}
 }
 
+// A node that cannot reach the database starts nothing and cancels what it runs, before
+// another takes it for dead and runs that.
+func TestANodeThatIsCutOffIsNotAlone(t *testing.T) {
+	s := own(t)
+	g := newGate(t)
+	database := tablesOn(t, s)
+	file := settingsFor(t, onPostgres(database), g)
+	u, err := url.Parse(database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWire(t, u.Host)
+	cut := nodeOf(t, file, 0, "storage.url="+w.through(t, database))
+	id := cut.ok(t, "task", "add", "hold")
+	cut.until(t, id, "processing")
+	other := nodeOf(t, file, 1)
+	w.cut()
+	cut.says(t, "the node cannot prove that it is alive")
+	other.says(t, "recovered tasks whose nodes are gone")
+	g.open(t)
+	other.ok(t, "task", "wait", id, "--timeout", "1m")
+	w.mend()
+	for i := range 10 { // some of them are for the node that was cut off, again
+		other.ok(t, "task", "add", "copy", "--ordering-key", fmt.Sprint(i), "--wait", "--timeout", "1m")
+	}
+	cut.ok(t, "task", "add", "copy", "--wait", "--timeout", "1m")
+	if got := other.objects(t, "task", "get", id)[0]; got["state"] != "done" || fmt.Sprint(got["attempt"]) != "2" {
+		t.Errorf("got %v", got)
+	}
+}
+
 // What a handler returned while the database was away is kept until it is back.
 func TestADatabaseThatIsAwayForAWhileLosesNothing(t *testing.T) {
 	s := own(t)
@@ -123,7 +158,8 @@ func TestNodesThatAreKilledAndStoppedLoseNothing(t *testing.T) {
 	folder := t.TempDir()
 	journal := filepath.Join(folder, "journal")
 	file := filepath.Join(folder, "taskengine.yaml")
-	storage := onPostgres(tablesOn(t, s)) + "\ncoordination: {lease: 2s}"
+	database := tablesOn(t, s)
+	storage := onPostgres(database) + "\ncoordination: {lease: 2s}"
 	if err := os.WriteFile(file, fmt.Appendf(nil, killConfig, storage, journal), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -131,15 +167,23 @@ func TestNodesThatAreKilledAndStoppedLoseNothing(t *testing.T) {
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 1))
 	acknowledged := make(map[string]string) // id to type
-	n := nodes(t, file, 3)
+	u, err := url.Parse(database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wires []*wire
+	begin := func(i int) *running { return nodeOf(t, file, i, "storage.url="+wires[i].through(t, database)) }
+	var n []*running
 	var loads []*load
-	for i := range n {
+	for i := range 3 {
+		wires = append(wires, newWire(t, u.Host))
+		n = append(n, begin(i))
 		loads = append(loads, submitUntilKilled(n[i], rng.Uint64()))
 	}
 	done := make(map[string]int)
 	for range mischief {
 		victim := rng.IntN(3)
-		switch rng.IntN(3) {
+		switch rng.IntN(4) {
 		case 0:
 			done["kill"]++
 			if err := n[victim].cmd.Process.Kill(); err != nil {
@@ -148,7 +192,7 @@ func TestNodesThatAreKilledAndStoppedLoseNothing(t *testing.T) {
 			<-n[victim].ended
 			loads[victim].wait()
 			maps.Copy(acknowledged, loads[victim].acknowledged)
-			n[victim] = nodeOf(t, file, victim)
+			n[victim] = begin(victim)
 			loads[victim] = submitUntilKilled(n[victim], rng.Uint64())
 		case 1: // it is taken for dead, and comes back
 			done["stop"]++
@@ -156,6 +200,11 @@ func TestNodesThatAreKilledAndStoppedLoseNothing(t *testing.T) {
 			time.Sleep(time.Duration(500+rng.IntN(5000)) * time.Millisecond)
 			n[victim].signal(t, syscall.SIGCONT)
 		case 2:
+			done["cut of the network"]++
+			wires[victim].cut()
+			time.Sleep(time.Duration(500+rng.IntN(5000)) * time.Millisecond)
+			wires[victim].mend()
+		case 3:
 			done["crash of the database"]++
 			if err := s.Crash(); err != nil {
 				t.Fatal(err)

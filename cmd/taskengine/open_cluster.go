@@ -32,7 +32,9 @@ func openTogether(ctx context.Context, c *config.Config, log *slog.Logger) (*tog
 		return nil, fmt.Errorf("storage.url: %w", err)
 	}
 	conf.MaxConns, conf.MinConns = togetherConns, 0
-	conf.ShouldPing = func(_ context.Context, p pgxpool.ShouldPingParams) bool { return p.IdleDuration > 3*c.Coordination.Lease }
+	conf.ShouldPing = func(_ context.Context, p pgxpool.ShouldPingParams) bool {
+		return p.IdleDuration > 3*c.Coordination.Lease
+	}
 	pool, err := pgxpool.NewWithConfig(ctx, conf)
 	if err != nil {
 		return nil, fmt.Errorf("storage.url: %w", oneLine(err))

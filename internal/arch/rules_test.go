@@ -88,9 +88,14 @@ var rules = []rule{
 		Why: "a backend implements its port and brings one dependency; its migrations make the tables of the coordination, too",
 	},
 	{
+		Of:  "storage/transfer",
+		May: []string{"storage", "engine/task"},
+		Why: "what moves tasks from one store to another knows the port, and no store",
+	},
+	{
 		Of:  "storage/storagetest",
 		May: []string{"storage", "storage/memory", "engine/task"},
-		Out: []string{"pgregory.net/rapid", "github.com/google/go-cmp"},
+		Out: []string{"pgregory.net/rapid", "github.com/google/go-cmp", "github.com/anishathalye/porcupine"},
 		Why: "a suite knows its port, not the backends that run it",
 	},
 	{

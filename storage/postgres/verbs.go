@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -37,8 +38,18 @@ func (p *pipe) add(row func(pgx.Rows) error, sql string, args ...any) {
 	})
 }
 
+// How long one round trip may take before the connection is given up: of what finds its
+// rows by index, and of what may read whole tables. Nobody else would notice that a
+// network swallows what is sent.
+const (
+	patience       = 10 * time.Second
+	browsePatience = time.Minute
+)
+
 // do sends p. Its statements find what they need by index.
 func (v *verbs) do(ctx context.Context, p *pipe) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	if v.tx != nil {
 		return v.tx.do(ctx, p)
 	}
@@ -47,6 +58,8 @@ func (v *verbs) do(ctx context.Context, p *pipe) error {
 
 // browse sends p, whose statements may read whole tables.
 func (v *verbs) browse(ctx context.Context, p *pipe) error {
+	ctx, cancel := context.WithTimeout(ctx, browsePatience)
+	defer cancel()
 	if v.tx != nil {
 		return v.tx.do(ctx, p)
 	}
