@@ -138,16 +138,30 @@ func BenchmarkNodes(b *testing.B) {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			o := openNodes(b, n, 1024/n)
 			o.live(b, 20_000)
-			begin := o.stats()
+			begin, wal := o.stats(), o.wal(b)
 			b.ResetTimer()
 			o.live(b, b.N)
 			b.StopTimer()
 			end := o.stats()
+			b.ReportMetric((o.wal(b)-wal)/float64(b.N), "WAL-B/task")
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "tasks/s")
 			b.ReportMetric(100*float64(end.Wasted-begin.Wasted)/float64(end.Grabbed-begin.Grabbed), "%wasted")
 			b.ReportMetric(0, "ns/op")
 		})
 	}
+}
+
+// wal returns how many bytes of WAL there were so far.
+func (o *nodesOn) wal(b *testing.B) (bytes float64) {
+	c, err := pgx.Connect(b.Context(), o.url)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer c.Close(context.Background())
+	if err := c.QueryRow(b.Context(), "select pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::float8").Scan(&bytes); err != nil {
+		b.Fatal(err)
+	}
+	return bytes
 }
 
 func (o *nodesOn) stats() (sum engine.Stats) {
