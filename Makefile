@@ -98,6 +98,10 @@ cover: ## show how much of each package its tests run
 demo: build ## run examples/checksum on this repository, and verify what it finds
 	examples/checksum/run
 
+.PHONY: outbox
+outbox: ## run examples/outbox on a PostgreSQL server of its own, and verify it
+	go test -count=1 -v ./examples/outbox
+
 .PHONY: clean
 clean: ## remove what was built
 	rm -rf bin dist

@@ -20,6 +20,8 @@ type attempt struct {
 	number uint32      // which attempt of the task it is
 	spoke  atomic.Bool // it has said something of its progress
 
+	finishing atomic.Pointer[finishing] // how its handler finished the task in a transaction; nil if it did not
+
 	mu    sync.Mutex
 	cause error            // guarded by mu: why it ended, nil while it has not
 	done  chan struct{}    // guarded by mu: nil until somebody asks for it
@@ -82,9 +84,10 @@ func (a *attempt) Err() error {
 	return context.Canceled
 }
 
-// Value implements [context.Context]: there is nothing but the [task.Reporter].
+// Value implements [context.Context]: there is nothing but the attempt, which is a
+// [task.Reporter].
 func (a *attempt) Value(key any) any {
-	if key == (task.ReporterKey{}) {
+	if key == (task.ReporterKey{}) || key == (attemptKey{}) {
 		return a
 	}
 	return nil

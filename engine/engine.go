@@ -9,6 +9,7 @@ import (
 	"maps"
 	mathrand "math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/taskengine/taskengine/coord"
@@ -65,27 +66,28 @@ type Engine struct {
 	board board                // has what handlers say of their progress written
 
 	mu               sync.Mutex
-	incarnation      task.ID              // guarded by mu: who this node is to the others
-	owned            core.Ownership       // guarded by mu: what the core was told to own
-	cluster          cluster              // guarded by mu
-	core             *core.Core           // guarded by mu
-	clock            clock                // guarded by mu
-	effects          core.Ready           // guarded by mu: buffers for core.Take
-	pending          batch                // guarded by mu: what the writers take next
-	reads            reads                // guarded by mu: what the reader takes next
-	attempts         map[task.ID]*attempt // guarded by mu: the handlers that run
-	begun            []*attempt           // guarded by mu: buffer of absorb
-	heardSubmissions []*submission        // guarded by mu: buffer of listen
-	heardEndings     []ending             // guarded by mu: buffer of listen
-	waiters          waiters              // guarded by mu
-	armed            time.Time            // guarded by mu: when the ticker will wake
-	writing          [writers][]core.Save // guarded by mu: what each writer is about to save
-	doubts           map[task.ID]doubt    // guarded by mu: tasks that may be other in the store than the core knows
-	closing          bool                 // guarded by mu: nothing new is accepted, nor begun
-	isSurveyed       bool                 // guarded by mu: surveyed is closed
-	isDrained        bool                 // guarded by mu: drained is closed
-	failure          error                // guarded by mu: why the engine has failed
-	hurry            error                // guarded by mu: why handlers are stopped as soon as they begin; nil if they are not
+	incarnation      task.ID                 // guarded by mu: who this node is to the others
+	owned            core.Ownership          // guarded by mu: what the core was told to own
+	cluster          cluster                 // guarded by mu
+	core             *core.Core              // guarded by mu
+	clock            clock                   // guarded by mu
+	effects          core.Ready              // guarded by mu: buffers for core.Take
+	pending          batch                   // guarded by mu: what the writers take next
+	reads            reads                   // guarded by mu: what the reader takes next
+	attempts         map[task.ID]*attempt    // guarded by mu: the handlers that run
+	begun            []*attempt              // guarded by mu: buffer of absorb
+	heardSubmissions []*submission           // guarded by mu: buffer of listen
+	heardEndings     []ending                // guarded by mu: buffer of listen
+	waiters          waiters                 // guarded by mu
+	armed            time.Time               // guarded by mu: when the ticker will wake
+	writing          [writers][]core.Save    // guarded by mu: what each writer is about to save
+	doubts           map[task.ID]doubt       // guarded by mu: tasks that may be other in the store than the core knows
+	finishes         map[task.Ref]*finishing // guarded by mu: attempts of which a transaction may have finished the task, until their save is answered
+	closing          bool                    // guarded by mu: nothing new is accepted, nor begun
+	isSurveyed       bool                    // guarded by mu: surveyed is closed
+	isDrained        bool                    // guarded by mu: drained is closed
+	failure          error                   // guarded by mu: why the engine has failed
+	hurry            error                   // guarded by mu: why handlers are stopped as soon as they begin; nil if they are not
 
 	write    chan struct{} // wakes a writer; holds one token
 	read     chan struct{} // wakes the reader; holds one token
@@ -93,6 +95,7 @@ type Engine struct {
 	doubtful chan struct{} // wakes who looks at doubts; holds one token
 	announce chan struct{} // wakes who publishes hints; holds one token
 	overlook chan struct{} // wakes who looks for what was overlooked; holds one token
+	healNow  chan struct{} // wakes the healer; holds one token
 
 	joinedFirst chan struct{} // closed when the node has become a member for the first time
 
@@ -104,6 +107,10 @@ type Engine struct {
 	// Used again for the sake of their channels, but for those whose caller went away: a
 	// writer may still have them.
 	submissions sync.Pool
+
+	toldUnhandled map[string]time.Time // of overlookLoop: when it told last that nobody handles a type
+
+	down atomic.Pointer[time.Time] // since when the store takes nothing; nil while it does
 
 	pausing sync.Mutex // held while the paused types are changed
 
@@ -139,6 +146,9 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 		}
 	}
 	if err := e.loadPauses(ctx); err != nil {
+		return nil, err
+	}
+	if err := e.tellRules(ctx); err != nil {
 		return nil, err
 	}
 	background, stop := context.WithCancel(context.Background())
@@ -198,11 +208,12 @@ func newEngine(c Config) (*Engine, error) {
 	e := &Engine{
 		config: c, store: c.Store, log: c.Log, ids: ids,
 		incarnation: ids.Next(time.Now()), joinedFirst: make(chan struct{}),
-		announce: make(chan struct{}, 1), overlook: make(chan struct{}, 1),
+		announce: make(chan struct{}, 1), overlook: make(chan struct{}, 1), healNow: make(chan struct{}, 1), toldUnhandled: make(map[string]time.Time),
 		types:    make(map[string]*typeInfo),
 		unknown:  newTypeInfo(policy.Set{}, policy.DefaultType()),
 		attempts: make(map[task.ID]*attempt),
 		doubts:   make(map[task.ID]doubt),
+		finishes: make(map[task.Ref]*finishing),
 		write:    make(chan struct{}, 1), read: make(chan struct{}, 1), rearm: make(chan struct{}, 1), doubtful: make(chan struct{}, 1),
 		failed: make(chan struct{}), surveyed: make(chan struct{}), drained: make(chan struct{}), gone: make(chan struct{}),
 	}

@@ -95,3 +95,40 @@ func ExampleEngine_SubmitTx() {
 	fmt.Println(err, len(counts))
 	// Output: the order cannot be placed 0
 }
+
+// A handler that finishes its task in the transaction in which it writes its data writes
+// it once, however often it is called.
+func ExampleFinishTx() {
+	ctx := context.Background()
+	store := memory.New()
+	defer store.Close()
+	var e *engine.Engine
+	charge := func(ctx context.Context, t *task.Task) ([]byte, error) {
+		err := store.Update(ctx, func(tx storage.Tx) error {
+			if _, err := e.SubmitTx(ctx, tx, engine.Request{Type: "receipt"}); err != nil { // or any other data
+				return err
+			}
+			return engine.FinishTx(ctx, tx, []byte("charged"))
+		})
+		if err != nil {
+			return nil, err // nothing was written
+		}
+		return nil, fmt.Errorf("this comes too late to matter")
+	}
+	e, err := engine.Open(ctx, engine.Config{Store: store, Handlers: map[string]task.Handler{"charge": task.HandlerFunc(charge)}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer e.Close(ctx)
+
+	receipts, err := e.Submit(ctx, engine.Request{Type: "charge"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := e.WaitTasks(ctx, receipts[0].ID); err != nil {
+		log.Fatal(err)
+	}
+	t, _ := e.Get(ctx, receipts[0].ID)
+	fmt.Printf("%v, %s, in attempt %d\n", t.State, t.Result, t.Attempt)
+	// Output: done, charged, in attempt 1
+}

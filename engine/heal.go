@@ -57,7 +57,7 @@ func (e *Engine) healAll(ctx context.Context) error {
 
 // heal decides about tasks whose nodes are gone, for as long as ctx lasts. It is the duty
 // of one node; two doing it at once waste work and nothing else. A node is gone when it
-// was not among the members for a whole lease: one that has just joined may not be seen
+// was not among the members for half a lease: one that has just joined may not be seen
 // yet, and after an outage of the database all of them come back.
 func (e *Engine) heal(ctx context.Context, store storage.Shared) error {
 	missing := make(map[task.ID]time.Time) // by incarnation, since when
@@ -67,13 +67,22 @@ func (e *Engine) heal(ctx context.Context, store storage.Shared) error {
 		if err := e.healRound(ctx, store, missing, seen); err != nil {
 			return err
 		}
+		rest := e.config.Lease
 		for owner := range missing {
 			if !seen[owner] {
 				delete(missing, owner)
+				continue
 			}
+			rest = e.config.Lease / 4 // until it is over, or the node is back
 		}
-		if err := sleep(ctx, max(e.config.Lease/4, healShare*time.Since(begin))); err != nil {
-			return err
+		timer := time.NewTimer(max(rest, healShare*time.Since(begin)))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		case <-e.healNow:
+			timer.Stop()
+		case <-timer.C:
 		}
 	}
 }
@@ -98,7 +107,7 @@ func (e *Engine) healRound(ctx context.Context, store storage.Shared, missing ma
 			if !ok {
 				missing[t.Owner], since = now, now
 			}
-			if now.Sub(since) >= e.config.Lease {
+			if now.Sub(since) >= e.config.Lease/2 {
 				changes = append(changes, core.Orphaned(now, e.policyOf(t.Type), t))
 			}
 		}

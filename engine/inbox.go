@@ -83,7 +83,7 @@ func (e *Engine) listen() {
 	for i := range e.heardEndings { // first: a slot that is free again may serve a submission
 		end := &e.heardEndings[i]
 		delete(e.attempts, end.attempt.ID)
-		e.core.Handled(now, end.attempt.ID, end.verdict)
+		e.concludes(now, end.attempt, end.verdict)
 	}
 	for _, s := range e.heardSubmissions {
 		for _, t := range s.rows {

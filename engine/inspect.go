@@ -231,6 +231,8 @@ const (
 	CodeRate      = "rate"       // a rate is used up for the moment
 	CodeQueue     = "queue"      // others are before it
 	CodeDraining  = "draining"   // the node is stopping
+	CodeElsewhere = "elsewhere"  // another node is to start it
+	CodeNodeGone  = "node_gone"  // the node that ran it is gone
 )
 
 // Why says what keeps a task from running: the exact blockers, the nearest first, from
@@ -244,7 +246,13 @@ func (e *Engine) Why(ctx context.Context, id task.ID) (*task.Task, []Reason, err
 		return t, []Reason{{Code: CodeEnded, Text: endedText(t)}}, nil
 	}
 	var rs []Reason
-	e.decide(func(c *core.Core, now time.Time) { rs = reasons(now, t, c.Why(now, t)) })
+	e.decide(func(c *core.Core, now time.Time) {
+		if r, ok := e.elsewhere(t); ok {
+			rs = []Reason{r}
+			return
+		}
+		rs = reasons(now, t, c.Why(now, t))
+	})
 	return t, rs, nil
 }
 

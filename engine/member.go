@@ -123,6 +123,7 @@ func (e *Engine) joined(members []coord.Member) {
 		}
 	})
 	signal(e.overlook)
+	signal(e.healNow)
 }
 
 // expelled sees to it that nothing is started, and that nothing goes on.

@@ -101,6 +101,15 @@ func (b *board) flush() {
 	b.write(said)
 }
 
+// take returns what a said last, if that is not written, for somebody else to write.
+func (b *board) take(a *attempt) (p task.Progress, said bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p, said = b.said[a]
+	delete(b.said, a)
+	return p, said
+}
+
 // settle writes what a said last, before its end is written.
 func (b *board) settle(a *attempt) {
 	b.mu.Lock()
@@ -111,11 +120,7 @@ func (b *board) settle(a *attempt) {
 	}
 	b.writing.Lock()
 	defer b.writing.Unlock()
-	b.mu.Lock()
-	p, said := b.said[a]
-	delete(b.said, a)
-	b.mu.Unlock()
-	if said {
+	if p, said := b.take(a); said {
 		b.write(map[*attempt]task.Progress{a: p})
 	}
 }

@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,25 +17,25 @@ import (
 // shut is a store that can be shut: then no transaction begins.
 type shut struct {
 	storage.Store
-	because chan error // holds the reason while it is shut
+	because atomic.Pointer[error] // why it is shut; nil while it is not
 }
 
 func (s *shut) Update(ctx context.Context, fn func(storage.Tx) error) error {
-	select {
-	case err := <-s.because:
-		s.because <- err
-		return err
-	default:
-		return s.Store.Update(ctx, fn)
+	if why := s.because.Load(); why != nil {
+		return *why
 	}
+	return s.Store.Update(ctx, fn)
 }
+
+func (s *shut) shut(why error) { s.because.Store(&why) }
+func (s *shut) open()          { s.because.Store(nil) }
 
 // startShut opens an engine on a store that can be shut.
 func startShut(t *testing.T, set policy.Set, handlers map[string]task.Handler) (*node, *shut) {
 	t.Helper()
 	n := start(t, set, handlers)
 	n.close()
-	s := &shut{Store: n.store, because: make(chan error, 1)}
+	s := &shut{Store: n.store}
 	n.config.Store = s
 	n.open()
 	return n, s
@@ -47,7 +48,7 @@ func TestAnEngineWhoseStoreWasClosedCanBeClosed(t *testing.T) {
 			return nil, context.Cause(ctx)
 		}))
 		n.submit(engine.Request{Type: "x"})
-		s.because <- storage.ErrClosed
+		s.shut(storage.ErrClosed)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if _, err := n.Submit(ctx, engine.Request{Type: "x"}); !errors.Is(err, storage.ErrClosed) {
@@ -56,7 +57,7 @@ func TestAnEngineWhoseStoreWasClosedCanBeClosed(t *testing.T) {
 		if err := n.Close(ctx); !errors.Is(err, engine.ErrFailed) {
 			t.Errorf("close: %v", err)
 		}
-		<-s.because
+		s.open()
 		n.open()
 	})
 }
@@ -66,7 +67,7 @@ func TestAnOutageInWhichNoTransactionBeginsIsAnswered(t *testing.T) {
 		var j journal
 		n, s := startShut(t, one("x", nil), handle("x", j.work(time.Minute)))
 		id := n.submit(engine.Request{Type: "x", Payload: []byte("r")})
-		s.because <- errNo
+		s.shut(errNo)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		if _, err := n.Submit(ctx, engine.Request{Type: "x"}); !errors.Is(err, errNo) {
@@ -76,7 +77,7 @@ func TestAnOutageInWhichNoTransactionBeginsIsAnswered(t *testing.T) {
 			t.Errorf("cancel: %v", err)
 		}
 		time.Sleep(time.Hour)
-		<-s.because
+		s.open()
 		time.Sleep(time.Second)
 		if got := n.expect(id, task.Done); string(got.Result) != "r" || len(j.payloads()) != 1 {
 			t.Errorf("result %q after %d runs", got.Result, len(j.payloads()))
@@ -89,7 +90,7 @@ func TestClosingDuringAnOutageEndsAndTheTaskIsRecovered(t *testing.T) {
 		var j journal
 		n, s := startShut(t, one("x", nil), handle("x", j.work(time.Minute)))
 		id := n.submit(engine.Request{Type: "x"})
-		s.because <- errNo
+		s.shut(errNo)
 		time.Sleep(2 * time.Minute)
 		began := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -98,7 +99,7 @@ func TestClosingDuringAnOutageEndsAndTheTaskIsRecovered(t *testing.T) {
 		if took := time.Since(began); took > time.Minute {
 			t.Errorf("it took %v", took)
 		}
-		<-s.because
+		s.open()
 		n.open()
 		if got := n.end(id); got.State != task.Done || got.Attempt != 2 {
 			t.Errorf("%v at attempt %d", got.State, got.Attempt)
@@ -110,14 +111,14 @@ func TestWaitingForATaskEndsWhenTheEngineFails(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		n, s := startShut(t, one("x", nil), handle("x", func(context.Context, *task.Task) ([]byte, error) { return nil, nil }))
 		id := n.submit(engine.Request{Type: "x", At: time.Now().Add(time.Minute)})
-		s.because <- storage.ErrBroken
+		s.shut(storage.ErrBroken)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		if err := n.WaitTasks(ctx, id); !errors.Is(err, engine.ErrFailed) {
 			t.Errorf("wait: %v", err)
 		}
 		_ = n.Close(ctx)
-		<-s.because
+		s.open()
 		n.open()
 	})
 }

@@ -25,6 +25,8 @@ type batch struct {
 	// what that is for the store, and what came of it
 	do   storage.Batch
 	done storage.Outcome
+
+	finishes map[int]*finishing // by the places of saves, see finishesOf; nil if there are none
 }
 
 func (b *batch) size() int {
@@ -42,7 +44,7 @@ func (b *batch) reset() {
 	b.submissions, b.grabs, b.relaxed = b.submissions[:0], b.grabs[:0], b.relaxed[:0]
 	b.saves, b.edits = b.saves[:0], b.edits[:0]
 	b.do.Insert, b.do.Swap, b.do.Remove = b.do.Insert[:0], b.do.Swap[:0], b.do.Remove[:0]
-	b.done = storage.Outcome{}
+	b.done, b.finishes = storage.Outcome{}, nil
 }
 
 // fill makes b.do of what was asked for: the saves, the grabs and the edits, in that order.
@@ -105,6 +107,9 @@ func (e *Engine) commit(b *batch) outcome {
 	err := e.transact(b)
 	switch {
 	case err == nil:
+		if e.down.Load() != nil {
+			e.recovered()
+		}
 		e.committed(b)
 		return written
 	case errors.Is(err, errNothing):
@@ -147,6 +152,7 @@ func (e *Engine) take(b *batch) bool {
 	*b, e.pending = e.pending, *b
 	b.writer, e.pending.writer = e.pending.writer, b.writer
 	e.writing[b.writer] = b.saves
+	b.finishes = e.finishesOf(b.saves)
 	e.mu.Unlock()
 	b.grabs = append(b.grabs, b.relaxed...)
 	b.relaxed = b.relaxed[:0]
@@ -161,6 +167,7 @@ func (e *Engine) committed(b *batch) {
 		s.receipts = receipts(s.rows, b.done.Inserted[row:row+len(s.rows)])
 		row += len(s.rows)
 	}
+	e.lookAtFinishes(b)
 	e.mu.Lock()
 	e.listen()
 	now := e.clock.now()
@@ -170,6 +177,7 @@ func (e *Engine) committed(b *batch) {
 	}
 	swapped := b.done.Swapped
 	for i, s := range b.saves {
+		delete(e.finishes, s.Ref)
 		e.saved(now, s, swapped[i])
 	}
 	swapped = swapped[len(b.saves):]
@@ -232,7 +240,7 @@ func (e *Engine) uncommitted(b *batch, err error) {
 	if fatal {
 		e.fail(err)
 	} else {
-		e.log.Error("the store did not take a batch; it is tried again", "error", err)
+		e.outage(err)
 	}
 	e.mu.Lock()
 	e.listen()
@@ -258,6 +266,22 @@ func (e *Engine) uncommitted(b *batch, err error) {
 	}
 	for _, ed := range b.edits {
 		ed.done <- err
+	}
+}
+
+// outage tells once that the store takes nothing.
+func (e *Engine) outage(err error) {
+	if e.down.CompareAndSwap(nil, new(time.Now())) {
+		e.log.Error("the store does not take what is written; it is tried again", "error", err)
+	} else {
+		e.log.Debug("the store does not take what is written", "error", err)
+	}
+}
+
+// recovered tells that it takes something again.
+func (e *Engine) recovered() {
+	if since := e.down.Swap(nil); since != nil {
+		e.log.Info("the store takes what is written again", "after", time.Since(*since))
 	}
 }
 

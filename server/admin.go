@@ -13,6 +13,7 @@ type AdminConfig struct {
 	Health  *Health
 	Metrics *Metrics
 	Build   Build
+	Backups *Backups // nil is none
 }
 
 // NewAdmin returns the handler of the admin listener. It is for those who run the node:
@@ -29,6 +30,9 @@ func NewAdmin(c AdminConfig) http.Handler {
 		w.Header().Set("Content-Type", "application/json")
 		json.NewEncoder(w).Encode(c.Build) // the client has gone if this fails
 	})
+	if c.Backups != nil {
+		mux.HandleFunc("POST /backup", c.Backups.serve)
+	}
 	mux.Handle("GET /debug/vars", expvar.Handler())
 	mux.HandleFunc("/debug/pprof/", pprof.Index) // of any method: pprof asks for symbols by POST
 	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)

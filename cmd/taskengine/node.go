@@ -34,6 +34,7 @@ type node struct {
 	reloads chan struct{}                  // asks to reload; nil if nobody does
 	metrics *server.Metrics
 	health  server.Health
+	backups server.Backups
 }
 
 // run is the life of a node. It opens the parts from the inside out, serves until stop
@@ -48,9 +49,10 @@ func (n *node) run(stop, hurry context.Context) (err error) {
 			err = nil
 		}
 	}()
+	n.backups.Log = n.log
 	n.metrics = server.NewMetrics(slices.Sorted(maps.Keys(n.config.Types)), n.build)
 	admin, err := n.listen(stop, n.config.Admin, true, server.NewAdmin(server.AdminConfig{
-		Health: &n.health, Metrics: n.metrics, Build: n.build,
+		Health: &n.health, Metrics: n.metrics, Build: n.build, Backups: &n.backups,
 	}))
 	if err != nil {
 		return err
@@ -62,6 +64,10 @@ func (n *node) run(stop, hurry context.Context) (err error) {
 		return err
 	}
 	defer n.close("the store", func(context.Context) error { return store.Close() })
+	if err := refuseHalfACopy(stop, store); err != nil {
+		return err
+	}
+	n.backups.Offer(n.config.Storage.Path, store)
 
 	others, err := openTogether(stop, n.config, n.log)
 	if err != nil {

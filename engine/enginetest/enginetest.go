@@ -60,6 +60,7 @@ func Run(t *testing.T, c Config) {
 		{"races", raceScenarios},
 		{"life", lifeScenarios},
 		{"faults", faultScenarios},
+		{"finish", finishScenarios},
 	} {
 		t.Run(section.name, func(t *testing.T) {
 			for _, s := range section.scenarios {

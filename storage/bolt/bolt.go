@@ -27,6 +27,9 @@ type Options struct {
 	// LockWait is how long to wait for another process to let go of the file; zero is
 	// not at all.
 	LockWait time.Duration
+	// ReadOnly opens a file that must be there, and changes nothing in it: every change
+	// fails. Others may read it at the same time, and nobody else changes it.
+	ReadOnly bool
 	// OpenFile opens the file, for tests that fail it; nil is [os.OpenFile].
 	OpenFile func(name string, flag int, mode os.FileMode) (*os.File, error)
 }
@@ -37,8 +40,8 @@ var bucketName = []byte("taskengine")
 // shortestWait is what bbolt needs to try the lock once: zero would wait for ever.
 const shortestWait = time.Nanosecond
 
-// Store is a [storage.Store] in a file. It implements [storage.Inspector] and
-// [storage.Settings] too.
+// Store is a [storage.Store] in a file. It implements [storage.Inspector],
+// [storage.Settings] and [storage.Exporter] too.
 type Store struct {
 	kv.Calls
 
@@ -48,6 +51,8 @@ type Store struct {
 	// write is held by the transaction in progress, until kv knows how it ended: bbolt
 	// lets the next one begin a little earlier.
 	write sync.Mutex
+
+	backup sync.Mutex // held by the backup under way
 
 	// life is held shared by every call under way, and alone by Close.
 	life   sync.RWMutex
@@ -60,6 +65,7 @@ var (
 	_ storage.Store     = (*Store)(nil)
 	_ storage.Inspector = (*Store)(nil)
 	_ storage.Settings  = (*Store)(nil)
+	_ storage.Exporter  = (*Store)(nil)
 )
 
 // Open opens the store in the file path, creating the file if it is missing. The error
@@ -77,6 +83,9 @@ func Open(path string, opts Options) (*Store, error) {
 func (s *Store) open(path string, opts Options) error {
 	_, err := os.Stat(path)
 	fresh := errors.Is(err, fs.ErrNotExist)
+	if opts.ReadOnly && err != nil {
+		return err
+	}
 	if _, err := os.Stat(filepath.Dir(path)); err != nil {
 		return fmt.Errorf("the folder above it must exist: %w", err)
 	}
@@ -84,6 +93,7 @@ func (s *Store) open(path string, opts Options) error {
 		Timeout:      max(opts.LockWait, shortestWait),
 		FreelistType: bbolt.FreelistMapType,
 		OpenFile:     opts.OpenFile,
+		ReadOnly:     opts.ReadOnly,
 	})
 	switch {
 	case errors.Is(err, bolterrors.ErrTimeout):
@@ -93,10 +103,26 @@ func (s *Store) open(path string, opts Options) error {
 	case err != nil:
 		return err
 	}
-	if err := s.prepare(path, fresh); err != nil {
+	prepare := s.prepare
+	if opts.ReadOnly {
+		prepare = s.look
+	}
+	if err := prepare(path, fresh); err != nil {
 		return errors.Join(err, s.db.Close())
 	}
 	return nil
+}
+
+// look is prepare for a file that is only read.
+func (s *Store) look(string, bool) error {
+	return s.db.View(func(btx *bbolt.Tx) (err error) {
+		b := btx.Bucket(bucketName)
+		if b == nil {
+			return errors.New("there are no tasks in this file")
+		}
+		s.kv, err = kv.Open("bolt", &adapter{b: b})
+		return err
+	})
 }
 
 // prepare reads what all transactions share, or marks a new file as ours.

@@ -51,6 +51,10 @@ func (s underTest) Reopen(t testing.TB) storage.Store {
 	return underTest{open(t, s.path), s.path}
 }
 
+func (s underTest) Restore(t testing.TB, folder string) storage.Store {
+	return open(t, filepath.Join(folder, filepath.Base(s.path)))
+}
+
 func TestBusinessDataSharesTheTransaction(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "tasks.db"))
 	pay := func(id task.ID, fail error) error {

@@ -22,6 +22,7 @@ import (
 // acknowledges anything.
 type fence struct {
 	vfs.FS
+	aside  string      // a folder outside: the store does not depend on what is in there
 	onShut func(error) // called once, when the fence is shut
 
 	mu    sync.Mutex
@@ -73,6 +74,9 @@ func (f *fence) write(op func() error) error {
 	return nil
 }
 
+// isAside reports whether a file is outside.
+func (f *fence) isAside(name string) bool { return name == f.aside || f.PathDir(name) == f.aside }
+
 // create runs an operation that opens a file for writing; behind a shut fence there is
 // nothing in it.
 func (f *fence) create(op func() (vfs.File, error)) (vfs.File, error) {
@@ -88,6 +92,9 @@ func (f *fence) create(op func() (vfs.File, error)) (vfs.File, error) {
 }
 
 func (f *fence) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	if f.isAside(name) {
+		return f.FS.Create(name, category)
+	}
 	return f.create(func() (vfs.File, error) {
 		file, err := f.FS.Create(name, category)
 		return filled(file, err, category)
@@ -95,6 +102,9 @@ func (f *fence) Create(name string, category vfs.DiskWriteCategory) (vfs.File, e
 }
 
 func (f *fence) OpenReadWrite(name string, category vfs.DiskWriteCategory, opts ...vfs.OpenOption) (vfs.File, error) {
+	if f.isAside(name) {
+		return f.FS.OpenReadWrite(name, category, opts...)
+	}
 	return f.create(func() (vfs.File, error) { return f.FS.OpenReadWrite(name, category, opts...) })
 }
 
@@ -108,21 +118,30 @@ func (f *fence) ReuseForWrite(old, name string, category vfs.DiskWriteCategory) 
 // OpenDir returns a folder whose Sync is fenced.
 func (f *fence) OpenDir(name string) (vfs.File, error) {
 	file, err := f.FS.OpenDir(name)
-	if err != nil {
-		return nil, err
+	if err != nil || f.isAside(name) {
+		return file, err
 	}
 	return &fencedFile{file, f}, nil
 }
 
 func (f *fence) Link(old, name string) error {
+	if f.isAside(name) {
+		return f.FS.Link(old, name)
+	}
 	return f.write(func() error { return f.FS.Link(old, name) })
 }
 
 func (f *fence) Rename(old, name string) error {
+	if f.isAside(name) {
+		return f.FS.Rename(old, name)
+	}
 	return f.write(func() error { return f.FS.Rename(old, name) })
 }
 
 func (f *fence) MkdirAll(dir string, perm os.FileMode) error {
+	if f.isAside(dir) {
+		return f.FS.MkdirAll(dir, perm)
+	}
 	return f.write(func() error { return f.FS.MkdirAll(dir, perm) })
 }
 

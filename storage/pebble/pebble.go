@@ -36,6 +36,9 @@ type Options struct {
 	// MemTableSize is how many bytes of new data are collected before they are sorted
 	// into a file; zero is 32 MB. Up to four times that may be in memory.
 	MemTableSize uint64
+	// ReadOnly opens a store that must be there, and changes nothing in its folder: every
+	// change fails. The folder is locked all the same.
+	ReadOnly bool
 	// Log receives what the store has to say beyond its errors; nil is nobody.
 	Log *slog.Logger
 }
@@ -50,7 +53,7 @@ const (
 const formatLibrary = pebble.FormatWALSyncChunks
 
 // Store is a [storage.Store] in a folder. It implements [storage.Inspector],
-// [storage.Relaxer] and [storage.Settings] too.
+// [storage.Relaxer], [storage.Settings] and [storage.Exporter] too.
 type Store struct {
 	kv.Calls
 
@@ -59,6 +62,9 @@ type Store struct {
 	db  *pebble.DB
 	kv  *kv.DB
 	log *slog.Logger
+
+	readOnly bool
+	backup   sync.Mutex // held by the backup under way
 
 	// life is held shared by every call under way, and alone by what ends the store.
 	life    sync.RWMutex
@@ -80,13 +86,14 @@ var (
 	_ storage.Inspector = (*Store)(nil)
 	_ storage.Relaxer   = (*Store)(nil)
 	_ storage.Settings  = (*Store)(nil)
+	_ storage.Exporter  = (*Store)(nil)
 )
 
 // Open opens the store in the folder dir, creating the folder if only it is missing.
 // The error wraps [storage.ErrLocked] if another process, or this one, has the folder
 // open already, and [storage.ErrFormat] if a newer version has written it.
 func Open(dir string, opts Options) (*Store, error) {
-	s := &Store{dir: dir, log: opts.Log}
+	s := &Store{dir: dir, log: opts.Log, readOnly: opts.ReadOnly}
 	s.Calls = kv.NewCalls(s.Update, s.view)
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
@@ -103,6 +110,7 @@ func Open(dir string, opts Options) (*Store, error) {
 		}
 	}
 	s.fs = newFence(opts.FS, s.broke)
+	s.fs.aside = opts.FS.PathJoin(s.dir, backupFolder)
 	s.life.Lock()
 	err := s.open(opts)
 	s.life.Unlock()
@@ -120,6 +128,11 @@ func Open(dir string, opts Options) (*Store, error) {
 func (s *Store) open(opts Options) (err error) {
 	if err := checkLibraryFormat(s.fs, s.dir); err != nil {
 		return err
+	}
+	if !s.readOnly {
+		if err := s.fs.FS.RemoveAll(s.fs.aside); err != nil {
+			return fmt.Errorf("remove what is left of a backup: %w", err)
+		}
 	}
 	if s.db, err = openLibrary(s.dir, s.options(opts)); err != nil {
 		return err
@@ -146,7 +159,13 @@ func (s *Store) prepare() error {
 	if s.kv, err = kv.Open("pebble", w); err != nil {
 		return err
 	}
-	return w.batch.Commit(pebble.Sync)
+	switch {
+	case !s.readOnly:
+		return w.batch.Commit(pebble.Sync)
+	case !w.batch.Empty():
+		return errors.New("there are no tasks in this folder")
+	}
+	return nil
 }
 
 // checkLibraryFormat refuses files that a newer version of the library has written.
@@ -175,6 +194,7 @@ func (s *Store) options(opts Options) *pebble.Options {
 	}
 	o := &pebble.Options{
 		FS:                          s.fs,
+		ReadOnly:                    opts.ReadOnly,
 		FormatMajorVersion:          formatLibrary,
 		CacheSize:                   opts.CacheSize,
 		MemTableSize:                opts.MemTableSize,

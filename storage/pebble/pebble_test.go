@@ -75,3 +75,7 @@ func (s inMemory) Crash(t testing.TB) storage.Store {
 	o.FS = left
 	return inMemory{open(t, "db", o), left}
 }
+
+func (s onDisk) Restore(t testing.TB, folder string) storage.Store { return open(t, folder, small) }
+
+func (s inMemory) Restore(t testing.TB, folder string) storage.Store { return open(t, folder, small) }

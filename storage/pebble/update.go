@@ -33,6 +33,9 @@ func (s *Store) update(ctx context.Context, call string, durable bool, fn func(s
 		return err
 	}
 	defer s.leave()
+	if s.readOnly {
+		return fmt.Errorf("pebble: %s: %w", call, pebble.ErrReadOnly)
+	}
 	c, err := s.apply(durable, fn)
 	if err != nil {
 		return err

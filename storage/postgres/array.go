@@ -168,6 +168,9 @@ func teach(_ context.Context, c *pgx.Conn) error {
 		if !ok {
 			return fmt.Errorf("the driver does not know the type %d", oid)
 		}
+		if _, taught := t.Codec.(arrayCodec); taught {
+			continue
+		}
 		m.RegisterType(&pgtype.Type{Name: t.Name, OID: oid, Codec: arrayCodec{t.Codec}})
 	}
 	return nil

@@ -55,6 +55,9 @@ func claims(t *task.Task, name func(any)) {
 // an id can be taken once; what has ended moves on from there.
 func (v *verbs) insert(ctx context.Context, ts []*task.Task) ([]storage.Inserted, error) {
 	var p pipe
+	if v.tx != nil && v.tx.foreign {
+		p.add(nil, v.store.sql.checkIsolation)
+	}
 	in := v.insertion(&p, ts, true)
 	if err := v.do(ctx, &p); err != nil {
 		return nil, err
@@ -106,12 +109,12 @@ func (v *verbs) insertion(p *pipe, ts []*task.Task, careful bool) *insertion {
 		return nil
 	}, v.store.sql.removeEnded, uuids(ts, idOf), endedSince(ts))
 	if len(withKey) > 0 {
-		p.add(nil, v.store.sql.releaseKeys, texts(withKey, typeOf), texts(withKey, keyOf), uuids(withKey, idOf))
+		p.add(nil, v.store.sql.releaseKeys, texts(withKey, typeOf), texts(withKey, keyOf), uuids(withKey, idOf), endedSince(withKey))
 		p.add(func(rows pgx.Rows) error {
 			values := rows.RawValues()
 			in.holders[task.ID(values[0])] = task.ID(values[1])
 			return nil
-		}, v.store.sql.holders, texts(withKey, typeOf), texts(withKey, keyOf), uuids(withKey, idOf))
+		}, v.store.sql.holders, texts(withKey, typeOf), texts(withKey, keyOf), uuids(withKey, idOf), endedSince(withKey))
 	}
 	return in
 }

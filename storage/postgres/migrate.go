@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	coordination "github.com/taskengine/taskengine/coord/postgres"
 )
@@ -54,8 +55,13 @@ func Migrations(schema string) []Migration {
 	return append(out, Migration{Version: len(out) + 1, Name: "coordination", SQL: coordination.DDL(schema)})
 }
 
+// A schema that somebody else has made takes no right to make one.
 const beforeMigrations = `
-create schema if not exists {schema};
+do $$ begin
+	if to_regnamespace({schema_literal}) is null then
+		create schema {schema};
+	end if;
+end $$;
 create table if not exists {migration} (version integer primary key, name text not null, applied_at timestamptz not null default now());`
 
 // Migrate applies the migrations that have not been, in one transaction, and returns
@@ -65,7 +71,11 @@ func Migrate(ctx context.Context, url string, o Options) (applied []Migration, e
 	if err != nil {
 		return nil, err
 	}
-	c, err := pgx.Connect(ctx, url)
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, fmt.Errorf("postgres: migrate: %w", err)
+	}
+	c, err := pgx.ConnectConfig(ctx, config.ConnConfig)
 	if err != nil {
 		return nil, fmt.Errorf("postgres: migrate: %w", err)
 	}

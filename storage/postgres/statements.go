@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	coordination "github.com/taskengine/taskengine/coord/postgres"
 	"github.com/taskengine/taskengine/engine/task"
 )
 
@@ -22,6 +23,7 @@ type statements struct {
 	listAll, listLive, listErrors, count                  string
 	overlooked, allOverlooked, orphans                    string
 	setting, setSetting, unset                            string
+	setRules, rules, checkIsolation                       string
 }
 
 // settings goes before what every task goes through, for the time of its transaction. The
@@ -30,6 +32,17 @@ type statements struct {
 const settings = `
 select set_config('plan_cache_mode', 'force_generic_plan', true), set_config('jit', 'off', true), set_config('enable_seqscan', 'off', true),
 	set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true)`
+
+// keepSettings goes before settings, and restoreSettings after what they are for, in a
+// transaction that has other statements, too.
+const (
+	keepSettings = `
+select set_config('taskengine.' || name, current_setting(name), true)
+from unnest(array['plan_cache_mode', 'jit', 'enable_seqscan', 'enable_hashjoin', 'enable_mergejoin']) name`
+	restoreSettings = `
+select set_config(name, current_setting('taskengine.' || name), true)
+from unnest(array['plan_cache_mode', 'jit', 'enable_seqscan', 'enable_hashjoin', 'enable_mergejoin']) name`
+)
 
 const selectGet = `
 select {narrow}, {heavy} from {task} where id = $1
@@ -73,12 +86,12 @@ const deleteKeys = `
 delete from {key} k using unnest($1::bytea[], $2::bytea[], $3::uuid[]) as c (type, key, id)
 where k.type = c.type and k.key = c.key and k.id = c.id
 	and not exists (select from {task} t where t.id = c.id and t.key = c.key and t.type = c.type)
-	and not exists (select from {ended} e where e.id = c.id and e.key = c.key and e.type = c.type)`
+	and not exists (select from {ended} e where e.id = c.id and e.ended_at >= $4 and e.key = c.key and e.type = c.type)`
 
 // An id that is taken says more than a key that is.
 const selectHolders = `
 select c.id, case when
-	exists (select from {task} t where t.id = c.id) or exists (select from {ended} e where e.id = c.id) then c.id else k.id end
+	exists (select from {task} t where t.id = c.id) or exists (select from {ended} e where e.id = c.id and e.ended_at >= $4) then c.id else k.id end
 from {key} k join unnest($1::bytea[], $2::bytea[], $3::uuid[]) as c (type, key, id) on k.type = c.type and k.key = c.key`
 
 // What was just added is taken back where a task of this id has ended already.
@@ -248,6 +261,19 @@ const pageErrors = `
 	select {narrow} from (select * from {task} where due_state = 5 offset 0) t
 	where id < $1 order by id desc limit $2 + 1`
 
+const upsertRules = `
+insert into {type_policy} as t (type, priority, max_payload, queue_timeout, total_timeout, keyed)
+select * from unnest($1::bytea[], $2::integer[], $3::bigint[], $4::bigint[], $5::bigint[], $6::jsonb[]) as c order by 1
+on conflict (type) do update
+set priority = excluded.priority, max_payload = excluded.max_payload,
+	queue_timeout = excluded.queue_timeout, total_timeout = excluded.total_timeout, keyed = excluded.keyed
+where (t.priority, t.max_payload, t.queue_timeout, t.total_timeout, t.keyed)
+	is distinct from (excluded.priority, excluded.max_payload, excluded.queue_timeout, excluded.total_timeout, excluded.keyed)`
+
+const selectRules = `
+select type, priority, max_payload, queue_timeout, total_timeout, keyed from {type_policy}
+where type in ($1, '') order by type desc limit 1`
+
 const selectCount = `
 select state, type, count(*) from (
 	select state, type from {task}
@@ -275,6 +301,7 @@ func statementsIn(schema string) *statements {
 		setting:    fill("select value from {engine_setting} where name = $1"),
 		setSetting: fill("insert into {engine_setting} (name, value) values ($1, $2) on conflict (name) do update set value = excluded.value"),
 		unset:      fill("delete from {engine_setting} where name = $1"),
+		setRules:   fill(upsertRules), rules: fill(selectRules), checkIsolation: fill("select {schema}.check_isolation()"),
 	}
 }
 
@@ -288,14 +315,15 @@ func filler(schema string) func(string) string {
 		return strings.Join(names, ", ")
 	}
 	pairs := []string{
-		"{schema}", pgx.Identifier{schema}.Sanitize(), "{none}", fmt.Sprint(noTime), "{deep}", fmt.Sprint(deep),
+		"{schema}", pgx.Identifier{schema}.Sanitize(), "{schema_literal}", literal(pgx.Identifier{schema}.Sanitize()), "{none}", fmt.Sprint(noTime), "{deep}", fmt.Sprint(deep),
+		"{channel}", literal(coordination.Channel(schema)), "{shards}", fmt.Sprint(task.ShardCount),
 		"{narrow}", narrow, "{heavy}", heavy, "{trigger}", triggers,
 		"{narrow:t}", of("t", narrow),
 	}
 	for n := 1; n < 10; n++ { // is the row's shard among those of a bitmap, null for all
 		pairs = append(pairs, fmt.Sprintf("{mine:%d}", n), fmt.Sprintf("($%d::bytea is null or get_bit($%[1]d, shard %% %d) = 1)", n, task.ShardCount))
 	}
-	for _, table := range []string{"task", "task_seq", "ended", "key", "engine_setting", "migration"} {
+	for _, table := range []string{"task", "task_seq", "ended", "key", "engine_setting", "migration", "type_policy", "session", "member"} {
 		pairs = append(pairs, "{"+table+"}", pgx.Identifier{schema, table}.Sanitize())
 	}
 	return strings.NewReplacer(pairs...).Replace
@@ -341,3 +369,6 @@ func paramsFor(columns string) string {
 	}
 	return strings.Join(params, ", ")
 }
+
+// literal returns s as a constant of SQL.
+func literal(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/taskengine/taskengine/storage"
 )
@@ -17,17 +18,13 @@ var errDone = errors.New("the transaction is over")
 // Tx is a transaction of a [Store]. It implements [storage.Tx].
 type Tx struct {
 	verbs
-	conn  conn
-	since time.Time // it began no earlier
-	begun bool
-	hooks []func()
-	err   error // the first error of a verb: the transaction is dead
-	done  bool
-}
-
-// conn is what a transaction runs on.
-type conn interface {
-	SendBatch(context.Context, *pgx.Batch) pgx.BatchResults
+	send    func(context.Context, *pgx.Batch) error
+	since   time.Time // it began no earlier
+	foreign bool      // somebody else begins and ends it: see [Store.Attach]
+	begun   bool
+	hooks   []func()
+	err     error // the first error of a verb: the transaction is dead
+	done    bool
 }
 
 var _ storage.Tx = (*Tx)(nil)
@@ -70,17 +67,24 @@ func (s *Store) Update(ctx context.Context, fn func(storage.Tx) error) error {
 	return nil
 }
 
+func (s *Store) acquire(ctx context.Context) (*pgxpool.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return s.pool.Acquire(ctx)
+}
+
 // rollbackTimeout is how long a transaction that failed may take to say so.
 const rollbackTimeout = 5 * time.Second
 
 // transact calls fn within a transaction, and commits unless fn fails.
 func (s *Store) transact(ctx context.Context, fn func(x *Tx) error) error {
-	c, err := s.pool.Acquire(ctx)
+	c, err := s.acquire(ctx)
 	if err != nil {
 		return err
 	}
 	defer c.Release()
-	x := &Tx{conn: c, since: time.Now()}
+	x := &Tx{since: time.Now()}
+	x.send = func(ctx context.Context, b *pgx.Batch) error { return c.SendBatch(ctx, b).Close() }
 	x.verbs = verbs{store: s, tx: x}
 	committed := false
 	defer func() {
@@ -99,7 +103,9 @@ func (s *Store) transact(ctx context.Context, fn func(x *Tx) error) error {
 	if !x.begun {
 		return nil
 	}
-	tag, err := c.Exec(ctx, "commit")
+	within, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	tag, err := c.Exec(within, "commit")
 	if err != nil {
 		return err
 	}
@@ -110,11 +116,17 @@ func (s *Store) transact(ctx context.Context, fn func(x *Tx) error) error {
 	return nil
 }
 
-// do sends p, the first together with the beginning of the transaction.
+// do sends p, the first together with the beginning of the transaction. One that is
+// somebody else's has settings of its own, which are put back.
 func (x *Tx) do(ctx context.Context, p *pipe) error {
-	if x.begun {
-		return x.conn.SendBatch(ctx, &p.batch).Close()
+	switch {
+	case x.foreign:
+		b := after(p, keepSettings, settings)
+		b.Queue(restoreSettings)
+		return x.send(ctx, b)
+	case x.begun:
+		return x.send(ctx, &p.batch)
 	}
 	x.begun = true
-	return x.conn.SendBatch(ctx, after(p, "begin isolation level read committed", settings)).Close()
+	return x.send(ctx, after(p, "begin isolation level read committed", settings))
 }

@@ -98,7 +98,7 @@ func TestVerifyTellsEveryDifference(t *testing.T) {
 	for sql, want := range map[string]string{
 		`drop index "order".task_ready`:                                         "index task_ready is missing: CREATE INDEX task_ready ON task USING btree",
 		`create index mine on "order".task (owner)`:                             "index mine should not be there: CREATE INDEX mine ON task USING btree (owner)",
-		`alter table "order".task alter owner type text`:                        "column task.owner is: text storage extended; it should be: uuid storage plain",
+		`alter table "order".task alter due_state type int`:                     "column task.due_state is: integer storage plain; it should be: smallint storage plain",
 		`alter table "order".task alter shard drop not null`:                    "column task.shard is: integer storage plain; it should be: integer not null storage plain",
 		`alter table "order".task alter shard set default 7`:                    "column task.shard is: integer not null default 7 storage plain; it should",
 		`alter table "order".task add mine int`:                                 "column task.mine should not be there: integer",

@@ -40,11 +40,14 @@ func Run(t *testing.T, open func(t testing.TB) storage.Store) {
 	_, settings := probe.(storage.Settings)
 	_, batcher := probe.(storage.Batcher)
 	_, shared := probe.(storage.Shared)
+	_, exporter := probe.(storage.Exporter)
+	_, ruled := probe.(storage.Ruled)
+	_, backuper := probe.(storage.Backuper)
 	_, reopener := probe.(Reopener)
 	_, crasher := probe.(Crasher)
 	_, checker := probe.(Checker)
-	t.Logf("exercising %T: inspector %t, relaxer %t, settings %t, batcher %t, shared %t, reopener %t, crasher %t, checker %t",
-		probe, inspector, relaxer, settings, batcher, shared, reopener, crasher, checker)
+	t.Logf("exercising %T: inspector %t, relaxer %t, settings %t, batcher %t, shared %t, exporter %t, ruled %t, reopener %t, crasher %t, checker %t",
+		probe, inspector, relaxer, settings, batcher, shared, exporter, ruled, reopener, crasher, checker)
 
 	sections := []struct {
 		name  string
@@ -59,11 +62,15 @@ func Run(t *testing.T, open func(t testing.TB) storage.Store) {
 		{"update", true, updateCases},
 		{"life", true, lifeCases},
 		{"model", true, modelCases},
+		{"history", true, historyCases},
 		{"inspect", inspector, inspectCases},
 		{"relax", relaxer, relaxCases},
 		{"settings", settings, settingsCases},
 		{"batch", batcher, batchCases},
 		{"shared", shared, sharedCases},
+		{"export", exporter, exportCases},
+		{"rules", ruled, rulesCases},
+		{"backup", backuper, backupCases},
 		{"reopen", reopener, reopenCases},
 		{"crash", crasher, crashCases},
 	}

@@ -67,6 +67,7 @@ const (
 	grabbing               // Grabbed
 	running                // Handled
 	disowned               // Handled too, but what comes of it no longer counts
+	finished               // Handled too, but its task is done already
 )
 
 // run is a task that has a slot.

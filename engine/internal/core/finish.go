@@ -24,14 +24,32 @@ const restAfterHandedBack = time.Second
 
 // Handled answers a run: this is what came of it. The slot is free from here on.
 func (c *Core) Handled(now time.Time, id task.ID, v task.Verdict) {
-	r := c.expect(id, "verdict", running, disowned)
-	if r.phase == disowned {
-		c.stats.Stale++
-	} else {
+	r := c.expect(id, "verdict", running, disowned, finished)
+	switch r.phase {
+	case running:
 		c.conclude(now, r, v)
+	case disowned:
+		c.stats.Stale++
 	}
 	c.end(now, r, true)
 	c.book(now)
+}
+
+// Counts reports whether something is to be saved of a run, which is of the task at ref,
+// when it is handled.
+func (c *Core) Counts(ref task.Ref) bool {
+	r, ok := c.runs[ref.ID]
+	return ok && r.ref == ref && r.phase == running
+}
+
+// Finished tells that the handler of a run has finished the task itself, which was at
+// ref, in a transaction that has committed. There is nothing left to be saved; the slot is
+// taken until the run is handled.
+func (c *Core) Finished(ref task.Ref) {
+	r, ok := c.runs[ref.ID]
+	if ok && r.ref == ref && (r.phase == running || r.phase == disowned) {
+		r.phase = finished
+	}
 }
 
 // conclude saves what becomes of the task of r, whose attempt ended with v.
@@ -158,7 +176,7 @@ func (c *Core) enforce(now time.Time) {
 	c.sweep = time.Time{}
 	var late []*run
 	for _, r := range c.runs {
-		if r.phase != running || r.deadline.IsZero() {
+		if r.phase != running && (r.phase != finished || r.stopped) || r.deadline.IsZero() {
 			continue
 		}
 		if !now.Before(r.timeUp()) {
@@ -172,7 +190,9 @@ func (c *Core) enforce(now time.Time) {
 		if !r.stopped {
 			r.stopped, r.deadline = true, now // the grace counts from the stop
 			c.ready.Stops = append(c.ready.Stops, Stop{r.ref.ID, ErrTimeout})
-			c.sweep = earlier(c.sweep, r.timeUp())
+			if r.phase == running {
+				c.sweep = earlier(c.sweep, r.timeUp())
+			}
 			continue
 		}
 		r.phase = disowned

@@ -269,6 +269,19 @@ func (s *story) resume(a args) error {
 	return s.edit(a.id(), task.Change{To: task.Submitted, Count: task.Reset})
 }
 
+func (s *story) finish(a args) error {
+	row, ok := s.rows[a.id()]
+	if !ok {
+		return errors.New("there is no such row")
+	}
+	ref := row.Ref()
+	if s.swap(task.Change{Ref: ref, To: task.Done, At: s.now}) == nil {
+		return errors.New("the row cannot be done")
+	}
+	s.core.Finished(ref)
+	return nil
+}
+
 func (s *story) trigger(a args) error {
 	row, ok := s.rows[a.id()]
 	if !ok {

@@ -221,11 +221,22 @@ func (s *sim) run(r Run) {
 	}
 	s.running[r.ID] = r.Task
 	s.begun[r.ID]++
+	if s.rng.IntN(10) == 0 {
+		s.later(func() { s.finishTx(r.Task.Ref()) })
+	}
 	s.later(func() {
 		delete(s.running, r.ID)
 		delete(s.stopped, r.ID)
 		s.core.Handled(s.now, r.ID, s.verdict())
 	})
+}
+
+// finishTx has a handler finish its task in a transaction, of which the core is told or
+// not. It may have returned by then.
+func (s *sim) finishTx(ref task.Ref) {
+	if s.swap(task.Change{Ref: ref, At: s.now, To: task.Done, Result: []byte("ok")}) != nil && s.rng.IntN(3) > 0 {
+		s.core.Finished(ref)
+	}
 }
 
 func (s *sim) verdict() task.Verdict {

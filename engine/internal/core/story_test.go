@@ -44,6 +44,7 @@ type story struct {
 //	grabbed NUM [failed|lost]    the store has swapped it, or could not, or was too late
 //	swapped NUM                  the same, but the core is told only by grabbed
 //	handled NUM ok|error|permanent|crash|timeout|busy|interrupted|snooze=D|again=D|in=D
+//	finish NUM                   its handler has finished it itself, in a transaction
 //	saved NUM [stale]            the store has made the first save, or was too late
 //	loaded TYPE [group=a] [failed], scanned, looked STATE
 //	                             the store has answered, as its rows are now
@@ -95,7 +96,7 @@ func (s *story) fused() int {
 var scriptCommands = map[string]func(*story, args) error{
 	"submit": (*story).submit, "inserted": (*story).inserted, "grabbed": (*story).grabbed, "swapped": (*story).swapped,
 	"handled": (*story).handled, "saved": (*story).saved, "loaded": (*story).loaded, "scanned": (*story).scanned,
-	"looked": (*story).looked, "cancel": (*story).cancel, "resume": (*story).resume, "trigger": (*story).trigger,
+	"looked": (*story).looked, "finish": (*story).finish, "cancel": (*story).cancel, "resume": (*story).resume, "trigger": (*story).trigger,
 	"advance": (*story).advance, "why": (*story).why, "rows": (*story).list, "stats": (*story).stats, "die": (*story).die,
 	"sleep":   (*story).sleep,
 	"pause":   func(s *story, a args) error { s.core.Pause(s.now, a.at(0), true); return nil },

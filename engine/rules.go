@@ -1,0 +1,40 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/taskengine/taskengine/engine/policy"
+	"github.com/taskengine/taskengine/storage"
+)
+
+// tellRules tells a store in which others may add tasks how this node treats the types.
+// Where nodes differ, the one that was opened last is right.
+func (e *Engine) tellRules(ctx context.Context) error {
+	store, ok := e.store.(storage.Ruled)
+	if !ok {
+		return nil
+	}
+	set := e.config.Policies
+	rules := []storage.TypeRules{rulesOf("", policy.Set{}, policy.DefaultType())}
+	for _, name := range slices.Sorted(maps.Keys(set.Types)) {
+		rules = append(rules, rulesOf(name, set, set.Types[name]))
+	}
+	if err := store.SetRules(ctx, rules...); err != nil {
+		return fmt.Errorf("engine: tell the store of the types: %w", err)
+	}
+	return nil
+}
+
+func rulesOf(name string, set policy.Set, p policy.Type) storage.TypeRules {
+	r := storage.TypeRules{
+		Type: name, Priority: p.Priority, MaxPayload: p.MaxPayload,
+		QueueTimeout: p.Timeout.Queue, TotalTimeout: p.Timeout.Total,
+	}
+	for _, k := range keyedOf(set.Keyed(p)) {
+		r.Keyed = append(r.Keyed, storage.Keyed{Limit: k.limit, Path: k.path})
+	}
+	return r
+}

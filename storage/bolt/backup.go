@@ -1,0 +1,60 @@
+package bolt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/taskengine/taskengine/storage"
+)
+
+var _ storage.Backuper = (*Store)(nil)
+
+// backupSuffix is what is added to the name of the file while that is backed up.
+const backupSuffix = ".backup-partial"
+
+// Backup implements [storage.Backuper]. It first copies the file beside itself: for as long
+// as that takes, an update that needs a larger file has to wait. Whoever takes the copy may
+// take it slowly.
+func (s *Store) Backup(ctx context.Context, file func(string, int64, io.Reader) error) error {
+	s.backup.Lock()
+	defer s.backup.Unlock()
+	path := s.db.Path()
+	aside := path + backupSuffix
+	defer func() { _ = os.Remove(aside) }() // the next one writes over it
+	if err := s.copyTo(ctx, aside); err != nil {
+		return fmt.Errorf("bolt: backup: %w", err)
+	}
+	f, err := os.Open(aside)
+	if err != nil {
+		return fmt.Errorf("bolt: backup: %w", err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return fmt.Errorf("bolt: backup: %w", err)
+	}
+	return file(filepath.Base(path), info.Size(), f)
+}
+
+// copyTo writes all that is in the file at one moment to another one.
+func (s *Store) copyTo(ctx context.Context, path string) error {
+	if err := s.enter(ctx, "backup"); err != nil {
+		return err
+	}
+	defer s.leave()
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	err = s.db.View(func(tx *bbolt.Tx) error {
+		_, err := tx.WriteTo(f)
+		return err
+	})
+	return errors.Join(err, f.Close())
+}

@@ -1,0 +1,74 @@
+package pebble_test
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/taskengine/taskengine/engine/task"
+)
+
+// full is a disk on which there is no room for a backup.
+type full struct{ vfs.FS }
+
+var errFull = errors.New("no space left")
+
+func (f full) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	if strings.Contains(name, "backup") {
+		return nil, errFull
+	}
+	return f.FS.Create(name, category)
+}
+
+func (f full) Link(old, name string) error {
+	if strings.Contains(name, "backup") {
+		return errFull
+	}
+	return f.FS.Link(old, name)
+}
+
+func TestABackupThatFailsDoesNotStopTheStore(t *testing.T) {
+	o := small
+	o.FS = full{vfs.NewMem()}
+	s := open(t, "db", o)
+	nobody := func(string, int64, io.Reader) error { return nil }
+	for n := range 3 {
+		if _, err := s.Insert(t.Context(), &task.Task{ID: task.ID{byte(n)}, Version: 1, State: task.Submitted, Type: "mail"}); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Backup(t.Context(), nobody); !errors.Is(err, errFull) {
+			t.Fatalf("a backup without room ends with %v", err)
+		}
+	}
+}
+
+func TestWhatIsLeftOfABackupGoesWhenTheStoreIsOpened(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir, small)
+	var aside string
+	if err := s.Backup(t.Context(), func(string, int64, io.Reader) error {
+		found, err := filepath.Glob(filepath.Join(dir, "*backup*"))
+		aside = strings.Join(found, "")
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(aside); aside == "" || err == nil {
+		t.Errorf("after a backup there is still %q", aside)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Join(aside, "x"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	open(t, dir, small)
+	if _, err := os.Stat(aside); err == nil {
+		t.Error("what was left is still there")
+	}
+}

@@ -1,0 +1,147 @@
+package postgres_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	coordination "github.com/taskengine/taskengine/coord/postgres"
+	"github.com/taskengine/taskengine/engine"
+	"github.com/taskengine/taskengine/engine/policy"
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage/postgres"
+)
+
+// node is an engine on a database, with a store of its own.
+type node struct {
+	*engine.Engine
+	store *postgres.Store
+	t     *testing.T
+
+	mu  sync.Mutex
+	ran map[task.ID]int // guarded by mu: how often a task's handler began
+}
+
+type work = func(ctx context.Context, n *node, t *task.Task) ([]byte, error)
+
+// alone starts a node that knows of no other, and so finds nothing by itself that it was
+// not told of.
+func alone(t *testing.T, url string, set policy.Set, do map[string]work) *node {
+	return start(t, url, set, do, false)
+}
+
+// join starts a node of a cluster.
+func join(t *testing.T, url string, set policy.Set, do map[string]work) *node {
+	return start(t, url, set, do, true)
+}
+
+func start(t *testing.T, url string, set policy.Set, do map[string]work, clustered bool) *node {
+	t.Helper()
+	n := &node{t: t, store: open(t, url), ran: make(map[task.ID]int)}
+	config := engine.Config{Store: n.store, Policies: set, Handlers: make(map[string]task.Handler)}
+	for typ, fn := range do {
+		config.Handlers[typ] = task.HandlerFunc(func(ctx context.Context, t *task.Task) ([]byte, error) {
+			n.mu.Lock()
+			n.ran[t.ID]++
+			n.mu.Unlock()
+			return fn(ctx, n, t)
+		})
+	}
+	if clustered {
+		c, err := coordination.New(n.store.Pool(), coordination.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		config.Elector, config.Membership, config.Bus = c, c, c
+		t.Cleanup(func() {
+			if err := c.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	e, err := engine.Open(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.Engine = e
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if err := e.Close(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	return n
+}
+
+// runs returns how often the handler of a task began here.
+func (n *node) runs(id task.ID) int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.ran[id]
+}
+
+// end waits until a task has ended and fails the test unless it ended like this.
+func (n *node) end(id task.ID, want task.State) *task.Task {
+	n.t.Helper()
+	if err := n.WaitTasks(n.t.Context(), id); err != nil {
+		n.t.Fatal(err)
+	}
+	got, err := n.Get(n.t.Context(), id)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	if got.State != want {
+		n.t.Errorf("task %v is %v, want %v (last error %q)", id, got.State, want, got.LastError)
+	}
+	return got
+}
+
+// submit adds a task that must be new.
+func (n *node) submit(r engine.Request) task.ID {
+	n.t.Helper()
+	receipts, err := n.Submit(n.t.Context(), r)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return receipts[0].ID
+}
+
+// types returns policies for types of default treatment that are tried again at once.
+func types(names ...string) policy.Set {
+	set := policy.Set{Slots: 20, Types: make(map[string]policy.Type), Limits: make(map[string]policy.Limit)}
+	for _, name := range names {
+		p := policy.DefaultType()
+		p.Retry.Backoff = policy.Backoff{Kind: policy.None}
+		set.Types[name] = p
+	}
+	return set
+}
+
+func nothing(context.Context, *node, *task.Task) ([]byte, error) { return nil, nil }
+
+// connect returns a connection that is closed with the test.
+func connect(t *testing.T, url string) *pgx.Conn {
+	t.Helper()
+	c, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close(context.Background()) })
+	return c
+}
+
+// one returns the only value that a query finds.
+func one[T any](t *testing.T, c interface {
+	QueryRow(context.Context, string, ...any) pgx.Row
+}, sql string, args ...any,
+) (value T) {
+	t.Helper()
+	if err := c.QueryRow(t.Context(), sql, args...).Scan(&value); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+	return value
+}

@@ -1,0 +1,159 @@
+package postgres_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage/postgres"
+)
+
+// health returns how the database of a store does.
+func health(t *testing.T, s *postgres.Store) *postgres.Health {
+	t.Helper()
+	h, err := s.Health(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// dialed returns a connection that is closed with the test.
+func dialed(t *testing.T, url string) *pgx.Conn {
+	t.Helper()
+	ctx := context.WithoutCancel(t.Context()) // it is for clean-ups, too
+	c, err := pgx.Connect(ctx, url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close(ctx) })
+	return c
+}
+
+// executeAll runs statements.
+func executeAll(t *testing.T, c *pgx.Conn, statements ...string) {
+	t.Helper()
+	for _, sql := range statements {
+		if _, err := c.Exec(context.WithoutCancel(t.Context()), sql, pgx.QueryExecModeSimpleProtocol); err != nil {
+			t.Fatalf("%s: %v", sql, err)
+		}
+	}
+}
+
+func TestHealthOfANewDatabase(t *testing.T) {
+	h := health(t, open(t, server.Database(t)))
+	if h.Schema != h.Want || h.Server/10000 < 14 || !h.Sees || h.Settings["fsync"] != "on" || h.Connections < 1 {
+		t.Errorf("it is %+v", h)
+	}
+	if h.Rows != (postgres.RowsHealth{}) || len(h.Nodes)+len(h.Over)+len(h.Apart)+len(h.Idle) != 0 {
+		t.Errorf("there are things in it: %+v", h)
+	}
+	if h.Skew.Abs() > h.SkewWithin+time.Second || time.Since(h.Now).Abs() > time.Hour {
+		t.Errorf("its clock is off by %v, give or take %v", h.Skew, h.SkewWithin)
+	}
+	indexes := 0
+	for _, table := range h.Tables {
+		if !table.Valid || table.Bytes == 0 && table.Index {
+			t.Errorf("a table is %+v", table)
+		}
+		if table.Index {
+			indexes++
+		}
+	}
+	if indexes < 3 || len(h.Tables) != indexes+2 {
+		t.Errorf("the tables are %+v", h.Tables)
+	}
+}
+
+func TestHealthTellsTheTasksThatAreStuck(t *testing.T) {
+	url := server.Database(t)
+	s, c := open(t, url), dialed(t, url)
+	now := time.Now()
+	alive, dead, other := task.ID{1}, task.ID{2}, task.ID{3}
+	executeAll(t, c, `
+insert into taskengine.session (id, expires_at, beats) values ('00000000-0000-0000-0000-000000000001', now() + interval '1 hour', 1);
+insert into taskengine.member (incarnation, session, name, handlers, labels, draining, joined_at, died_at) values
+	('01000000-0000-0000-0000-000000000000', '00000000-0000-0000-0000-000000000001', 'alice', '{}', '{}', false, now() - interval '2 minutes', null),
+	('02000000-0000-0000-0000-000000000000', '00000000-0000-0000-0000-000000000002', 'bob', '{}', '{}', false, now() - interval '1 hour', now() - interval '10 minutes')`)
+	var ts []*task.Task
+	add := func(state task.State, edit func(*task.Task)) {
+		t := &task.Task{ID: task.ID{9, byte(len(ts))}, Version: 1, State: state, Type: "mail", CreatedAt: now, ReadyAt: now, UpdatedAt: now, StartedAt: now}
+		edit(t)
+		ts = append(ts, t)
+	}
+	for _, owner := range []task.ID{alive, dead, other} {
+		add(task.Processing, func(t *task.Task) { t.Owner = owner })
+	}
+	for _, late := range []time.Duration{time.Hour, time.Second, -time.Hour} {
+		for _, state := range []task.State{task.Waiting, task.Submitted, task.Processing} {
+			add(state, func(t *task.Task) { t.NextEventAt, t.Owner = now.Add(-late), alive })
+		}
+	}
+	add(task.Submitted, func(t *task.Task) { t.ReadyAt, t.Type = now.Add(-5*time.Hour), "old" })
+	add(task.Error, func(*task.Task) {})
+	add(task.Done, func(t *task.Task) { t.NextEventAt, t.UpdatedAt = now.Add(-999*time.Hour), now.Add(-1000*time.Hour) })
+	if _, err := s.Insert(t.Context(), ts...); err != nil {
+		t.Fatal(err)
+	}
+	h := health(t, s)
+	stamp := func(at time.Time) time.Time { return task.Stamp(at) }
+	want := postgres.RowsHealth{
+		Live: 14, Ready: 4, Running: 6, Errors: 1, OldestReady: stamp(now.Add(-5 * time.Hour)), OldestReadyType: "old",
+		Orphans: 2, OrphansSince: stamp(now), LateRunning: 1, LateWaiting: 1, LateWaitingSince: stamp(now.Add(-time.Hour)), LateReady: 1, Newest: stamp(now),
+	}
+	if h.Rows != want {
+		t.Errorf("the rows are\n%+v, want\n%+v", h.Rows, want)
+	}
+	if len(h.Nodes) != 2 || h.Nodes[0].Name != "bob" || h.Nodes[0].DiedAt.IsZero() || h.Nodes[1].Incarnation != alive || !h.Nodes[1].DiedAt.IsZero() {
+		t.Errorf("the nodes are %+v", h.Nodes)
+	}
+	if len(h.Over) != 1 || h.Ended == 0 {
+		t.Errorf("tables that are not wanted any more are %q, of %d bytes", h.Over, h.Ended)
+	}
+	name := h.Over[0]
+	var class string
+	if err := c.QueryRow(t.Context(), "select inhparent::regclass::text from pg_inherits where inhrelid = ('taskengine.' || $1)::regclass", name).Scan(&class); err != nil {
+		t.Fatal(err)
+	}
+	executeAll(t, c, "alter table "+class+" detach partition taskengine."+name)
+	if h := health(t, s); !slices.Equal(h.Apart, []string{name}) || len(h.Over) != 0 {
+		t.Errorf("detached tables are %q", h.Apart)
+	}
+}
+
+func TestHealthTellsWhatHoldsBackVacuum(t *testing.T) {
+	url := server.Database(t)
+	s, c, idle := open(t, url), dialed(t, url+"&application_name=report"), dialed(t, url)
+	executeAll(t, c, "begin isolation level repeatable read", "select count(*) from taskengine.task")
+	executeAll(t, idle, "begin")
+	h := health(t, s)
+	pid := int(c.PgConn().PID())
+	at := slices.IndexFunc(h.Holders, func(o postgres.Holder) bool { return o.PID == pid })
+	if at < 0 || h.Holders[at].Kind != "session" || h.Holders[at].Since.IsZero() || h.Holders[at].Age < 0 {
+		t.Errorf("the holders are %+v", h.Holders)
+	}
+	if len(h.Idle) != 2 || !h.Idle[0].Held || h.Idle[0].PID != pid || h.Idle[0].Application != "report" || h.Idle[1].Held {
+		t.Errorf("the idle ones are %+v", h.Idle)
+	}
+}
+
+func TestHealthIsToldToARoleThatSeesLittle(t *testing.T) {
+	url := server.Database(t)
+	open(t, url)
+	c := dialed(t, url)
+	executeAll(t, c, "drop role if exists modest", "create role modest login",
+		"grant usage on schema taskengine to modest; grant select on all tables in schema taskengine to modest")
+	t.Cleanup(func() { executeAll(t, dialed(t, url), "drop owned by modest", "drop role modest") })
+	s, err := postgres.Open(t.Context(), url+"&user=modest", postgres.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if h := health(t, s); h.Sees {
+		t.Error("it sees everything")
+	}
+}

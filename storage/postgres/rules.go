@@ -1,0 +1,57 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/taskengine/taskengine/storage"
+)
+
+var _ storage.Ruled = (*Store)(nil)
+
+// SetRules implements [storage.Ruled].
+func (s *Store) SetRules(ctx context.Context, rules ...storage.TypeRules) error {
+	keyed := make([]string, len(rules))
+	for i, r := range rules {
+		text, err := json.Marshal(append([]storage.Keyed{}, r.Keyed...))
+		if err != nil {
+			return fmt.Errorf("postgres: set the rules of type %s: %w", r.Type, err)
+		}
+		keyed[i] = string(text)
+	}
+	return s.again(ctx, "set the rules of types", func() error {
+		_, err := s.pool.Exec(ctx, s.sql.setRules,
+			texts(rules, func(r storage.TypeRules) string { return r.Type }),
+			integers(rules, func(r storage.TypeRules) int32 { return int32(r.Priority) }),
+			bigints(rules, func(r storage.TypeRules) int64 { return int64(r.MaxPayload) }),
+			bigints(rules, func(r storage.TypeRules) int64 { return r.QueueTimeout.Microseconds() }),
+			bigints(rules, func(r storage.TypeRules) int64 { return r.TotalTimeout.Microseconds() }), keyed)
+		return err
+	})
+}
+
+// Rules implements [storage.Ruled].
+func (s *Store) Rules(ctx context.Context, typ string) (r storage.TypeRules, err error) {
+	var name, keyed []byte
+	var priority int16
+	var most, queue, total int64
+	err = s.again(ctx, "read the rules of a type", func() error {
+		return s.pool.QueryRow(ctx, s.sql.rules, []byte(typ)).Scan(&name, &priority, &most, &queue, &total, &keyed)
+	})
+	if err != nil {
+		return r, err
+	}
+	r = storage.TypeRules{
+		Type: string(name), Priority: uint8(priority), MaxPayload: int(most),
+		QueueTimeout: time.Duration(queue) * time.Microsecond, TotalTimeout: time.Duration(total) * time.Microsecond,
+	}
+	if err := json.Unmarshal(keyed, &r.Keyed); err != nil {
+		return r, fmt.Errorf("postgres: the rules of type %s: %w", typ, err)
+	}
+	if len(r.Keyed) == 0 {
+		r.Keyed = nil
+	}
+	return r, nil
+}

@@ -1,0 +1,100 @@
+package transfer
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/taskengine/taskengine/engine/task"
+)
+
+// Checksum stands for a number of rows in any order: it is the sum of the SHA-256 of each,
+// so that rows that are there twice do not cancel each other. The zero value is that of
+// no rows.
+type Checksum [sha256.Size]byte
+
+// add adds what stands for one row.
+func (c *Checksum) add(row [sha256.Size]byte) {
+	carry := uint16(0)
+	for i := len(c) - 1; i >= 0; i-- {
+		carry += uint16(c[i]) + uint16(row[i])
+		c[i] = byte(carry)
+		carry >>= 8
+	}
+}
+
+// String returns the checksum in 64 hexadecimal digits.
+func (c Checksum) String() string { return hex.EncodeToString(c[:]) }
+
+// appendRow appends everything that a copy of a row must have, in one way for equal rows:
+// all but Seq, which each store assigns anew.
+func appendRow(b []byte, t *task.Task) []byte {
+	b = append(b, t.ID[:]...)
+	b = appendNumbers(b, t.Version, uint64(t.State), uint64(t.Shard), uint64(t.Priority), uint64(t.Attempt), uint64(t.Crashes))
+	b = appendTexts(b, t.Type, t.Group, t.Key, t.OrderingKey, t.LastError)
+	b = appendTimes(b, t.CreatedAt, t.ReadyAt, t.NextEventAt, t.ExpiresAt, t.StartedAt, t.UpdatedAt)
+	b = append(b, t.Owner[:]...)
+	b = appendNumbers(b, uint64(len(t.Headers)))
+	for _, name := range slices.Sorted(maps.Keys(t.Headers)) {
+		b = appendTexts(b, name, t.Headers[name])
+	}
+	b = appendBytes(b, t.Payload)
+	b = appendBytes(b, t.Result)
+	b = appendNumbers(b, uint64(len(t.History)))
+	for _, a := range t.History {
+		b = appendNumbers(b, uint64(a.Number), uint64(a.Outcome))
+		b = appendTimes(b, a.StartedAt, a.EndedAt)
+		b = append(b, a.Owner[:]...)
+		b = appendTexts(b, a.Error)
+	}
+	p := t.Progress()
+	b = appendNumbers(b, p.Done, p.Total)
+	b = appendTimes(b, p.At)
+	b = appendTexts(b, p.Message)
+	return appendBytes(b, t.Checkpoint())
+}
+
+func appendNumbers(b []byte, numbers ...uint64) []byte {
+	for _, n := range numbers {
+		b = binary.BigEndian.AppendUint64(b, n)
+	}
+	return b
+}
+
+func appendTimes(b []byte, times ...time.Time) []byte {
+	for _, t := range times {
+		b = appendNumbers(b, uint64(t.UnixMicro()))
+	}
+	return b
+}
+
+func appendTexts(b []byte, texts ...string) []byte {
+	for _, s := range texts {
+		b = append(appendNumbers(b, uint64(len(s))), s...)
+	}
+	return b
+}
+
+func appendBytes(b, value []byte) []byte {
+	return append(appendNumbers(b, uint64(len(value))), value...)
+}
+
+// fieldsThatDiffer names the fields of rows that are not the same, as people read them.
+func fieldsThatDiffer(a, b *task.Task) string {
+	var names []string
+	x, y := reflect.ValueOf(*a), reflect.ValueOf(*b)
+	for i := range x.NumField() {
+		one, other := *new(task.Task), *new(task.Task)
+		reflect.ValueOf(&one).Elem().Field(i).Set(x.Field(i))
+		reflect.ValueOf(&other).Elem().Field(i).Set(y.Field(i))
+		if string(appendRow(nil, &one)) != string(appendRow(nil, &other)) {
+			names = append(names, x.Type().Field(i).Name)
+		}
+	}
+	return strings.Join(names, ", ")
+}
