@@ -55,7 +55,7 @@ func startChaos(t *testing.T) *chaos {
 	c.running = start(t, nil, "run", "-c", file)
 	c.load = &load{
 		client:       taskenginev1connect.NewTaskServiceClient(&http.Client{Transport: &http.Transport{}}, "http://"+c.api),
-		acknowledged: make(map[string]string),
+		acknowledged: make(map[string]string), ended: c.ended,
 	}
 	for i := range uint64(3) {
 		c.load.wg.Go(func() {
