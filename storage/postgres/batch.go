@@ -24,11 +24,11 @@ func (s *Store) Do(ctx context.Context, b *storage.Batch) (out storage.Outcome, 
 	}
 	careful := s.careful()
 	err = s.again(ctx, "do a batch", func() error {
-		out, err = s.do1(ctx, b, w, careful)
+		out, err = s.doAtOnce(ctx, b, w, careful)
 		if isTaken(err) { // an id that is inserted
 			careful = true
 			s.wary.Store(waryFor)
-			out, err = s.do1(ctx, b, w, careful)
+			out, err = s.doAtOnce(ctx, b, w, careful)
 		}
 		return err
 	})
@@ -70,7 +70,8 @@ func oneTrip(b *storage.Batch, w *swaps) bool {
 	return true
 }
 
-func (s *Store) do1(ctx context.Context, b *storage.Batch, w *swaps, careful bool) (out storage.Outcome, err error) {
+// doAtOnce does a batch in one round trip.
+func (s *Store) doAtOnce(ctx context.Context, b *storage.Batch, w *swaps, careful bool) (out storage.Outcome, err error) {
 	var p pipe
 	w.rows = make([]*task.Task, len(b.Swap))
 	var in *insertion

@@ -168,7 +168,7 @@ func (s *slots) make(ctx context.Context, tx pgx.Tx, m slot) error {
 
 func (s *slots) quoted(name string) string { return pgx.Identifier{s.schema, name}.Sanitize() }
 
-// lock returns the advisory lock under which tables are made and dropped.
+// lock returns the advisory lock under which tables are made.
 func (s *slots) lock() int64 { return lockOf("ended", s.schema) }
 
 // lockOf returns the number of an advisory lock.

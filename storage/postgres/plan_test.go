@@ -14,10 +14,10 @@ import (
 	"github.com/taskengine/taskengine/internal/pgtest"
 )
 
-// crowded returns a connection to a database with a million rows of each kind.
-func crowded(t *testing.T) *pgx.Conn {
+// emptyTables returns the URL of a database with tables, on a server of its own.
+func emptyTables(t *testing.T, settings ...string) string {
 	t.Helper()
-	server, err := pgtest.Start("max_wal_size=4GB")
+	server, err := pgtest.Start(settings...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,6 +30,23 @@ func crowded(t *testing.T) *pgx.Conn {
 	if _, err := Migrate(t.Context(), url, Options{}); err != nil {
 		t.Fatal(err)
 	}
+	return url
+}
+
+func dial(t *testing.T, url string) *pgx.Conn {
+	t.Helper()
+	c, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close(context.Background()) })
+	return c
+}
+
+// crowded returns a connection to a database with a million rows of each kind.
+func crowded(t *testing.T) *pgx.Conn {
+	t.Helper()
+	url := emptyTables(t, "max_wal_size=4GB")
 	s, err := Open(t.Context(), url, Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -44,11 +61,7 @@ func crowded(t *testing.T) *pgx.Conn {
 	if _, err := s.slots.need(t.Context(), ends, s.slots.known[slot{}]); err != nil {
 		t.Fatal(err)
 	}
-	c, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Close(context.Background()) })
+	c := dial(t, url)
 	for _, sql := range []string{
 		`
 insert into taskengine.task (id, version, seq, created_at, ready_at, next_event_at, expires_at, started_at, updated_at, shard, attempt, crashes,
@@ -161,24 +174,7 @@ func TestAMillionRowsAreNotReadForOne(t *testing.T) {
 
 // A plan that is made while the tables are empty must be right when they are not.
 func TestPlansOfEmptyTablesFindWhatTheyNeedByIndex(t *testing.T) {
-	server, err := pgtest.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := server.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	url := server.Database(t)
-	if _, err := Migrate(t.Context(), url, Options{}); err != nil {
-		t.Fatal(err)
-	}
-	c, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Close(context.Background()) })
+	c := dial(t, emptyTables(t))
 	sql := statementsIn(DefaultSchema)
 	for name, text := range map[string]string{
 		"grab": sql.grab, "finish": sql.finish, "drop": sql.drop, "update": sql.update, "note": sql.note, "ready": sql.ready, "due": sql.due,

@@ -24,9 +24,9 @@ type Options struct {
 // DefaultSchema is where the tables are unless said otherwise.
 const DefaultSchema = "taskengine"
 
-// PingAfter is how long a connection may be idle and is used without being tried before.
+// pingAfter is how long a connection may be idle and is used without being tried before.
 // A node uses one about every second.
-const PingAfter = 5 * time.Second
+const pingAfter = 5 * time.Second
 
 // Store is a [storage.Store] in PostgreSQL. It implements [storage.Inspector],
 // [storage.Settings], [storage.Batcher] and [storage.Shared] too. Make one with [Open].
@@ -62,7 +62,7 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 	}
 	config.AfterConnect = teach
 	if config.ShouldPing == nil {
-		config.ShouldPing = func(_ context.Context, p pgxpool.ShouldPingParams) bool { return p.IdleDuration > PingAfter }
+		config.ShouldPing = func(_ context.Context, p pgxpool.ShouldPingParams) bool { return p.IdleDuration > pingAfter }
 	}
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {

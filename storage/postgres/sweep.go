@@ -36,7 +36,7 @@ func (s *Store) Sweep(ctx context.Context, now time.Time) (removed int64, next t
 		return 0, next, s.failed("connect to sweep", err)
 	}
 	defer func() { _ = c.Close(context.WithoutCancel(ctx)) }()
-	all, err := s.listSlots(ctx, c)
+	all, err := s.listSlots(ctx, c, now)
 	if err != nil {
 		return 0, next, s.failed("sweep", err)
 	}
@@ -101,8 +101,8 @@ left join pg_catalog.pg_inherits i on i.inhrelid = c.oid
 where n.nspname = $1 and c.relname like 'ended\_%\_%' and c.relkind = 'r'`
 
 // listSlots returns the tables that there are. It finishes what was interrupted while it was
-// taken away.
-func (s *Store) listSlots(ctx context.Context, c *pgx.Conn) (all []slot, err error) {
+// taken away. A table that somebody has detached before its time is left alone: it is his.
+func (s *Store) listSlots(ctx context.Context, c *pgx.Conn, now time.Time) (all []slot, err error) {
 	rows, err := c.Query(ctx, listSlots, s.slots.schema)
 	if err != nil {
 		return nil, err
@@ -136,6 +136,9 @@ func (s *Store) listSlots(ctx context.Context, c *pgx.Conn) (all []slot, err err
 		}
 	}
 	for _, one := range append(half, apart...) {
+		if over := one.over(); over.IsZero() || over.After(now) {
+			continue
+		}
 		if _, err := s.dropApart(ctx, c, one); err != nil {
 			return nil, err
 		}

@@ -153,3 +153,20 @@ func TestASweepThatWasInterruptedIsFinished(t *testing.T) {
 		t.Errorf("%d tables are left, %v; want that of the other day", tables, err)
 	}
 }
+
+func TestATableThatSomebodyHasDetachedIsLeftAlone(t *testing.T) {
+	s := open(t, server.Database(t))
+	finish(t, s, task.NewIDs([32]byte{1}), moment, time.Hour, "")
+	var table string
+	if err := s.Pool().QueryRow(t.Context(), "select tableoid::regclass::text from taskengine.ended").Scan(&table); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Pool().Exec(t.Context(), "alter table taskengine.ended_3600 detach partition "+table); err != nil {
+		t.Fatal(err)
+	}
+	sweep(t, s, moment.Add(time.Minute))
+	var rows int
+	if err := s.Pool().QueryRow(t.Context(), "select count(*) from "+table).Scan(&rows); err != nil || rows != 1 {
+		t.Errorf("%d rows are in it: %v", rows, err)
+	}
+}
