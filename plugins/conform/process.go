@@ -211,9 +211,7 @@ func (p *process) kill() {
 		_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
 		_ = p.cmd.Process.Kill() // it may have left its group
 		<-p.exited
-		for _, s := range strays(p.dir) {
-			_ = syscall.Kill(s.pid, syscall.SIGKILL)
-		}
+		p.hunt()
 		p.stdin.Close()
 		_ = p.stdout.SetReadDeadline(time.Now().Add(pipePatience))
 		<-p.heard
@@ -225,10 +223,27 @@ func (p *process) kill() {
 	})
 }
 
+// hunt kills what has left the group until there is none: a process dies some time after it
+// was killed, and may have started another before.
+func (p *process) hunt() {
+	for range moments {
+		found := strays(p.dir)
+		for _, s := range found {
+			_ = syscall.Kill(s.pid, syscall.SIGKILL)
+		}
+		if len(found) == 0 {
+			return
+		}
+		time.Sleep(pipePatience / 4)
+	}
+}
+
+// moments is how often those are looked for that outlive a process.
+const moments = 20
+
 // left returns the processes that outlived the process, which has ended, by more than a
 // moment.
 func (p *process) left() (found []string) {
-	const moments = 20
 	for range moments {
 		found = nil
 		for _, s := range strays(p.dir) {
