@@ -27,22 +27,31 @@ const (
 	doubtLasts     = 2 * time.Minute
 )
 
-// suspect notes the tasks of a batch that failed. It is called with mu held.
+// suspect notes the tasks of a batch that failed, or of the part of it that did. It is
+// called with mu held.
 func (e *Engine) suspect(b *batch, now time.Time) {
+	mistrust := func(id task.ID, grabbed uint64) {
+		if b.part == nil || b.lost(id) {
+			e.mistrust(id, now, grabbed)
+		}
+	}
 	for _, t := range b.do.Insert {
 		if t.State == task.Processing {
-			e.mistrust(t.ID, now, t.Version)
+			mistrust(t.ID, t.Version)
 		} else {
-			e.mistrust(t.ID, now, 0)
+			mistrust(t.ID, 0)
 		}
 	}
 	for _, s := range b.saves {
-		e.mistrust(s.ID, now, 0)
+		mistrust(s.ID, 0)
 	}
 	for _, ed := range b.edits {
-		e.mistrust(ed.change.ID, now, 0)
+		mistrust(ed.change.ID, 0)
 	}
-	e.suspectGrabs(b.grabs, now)
+	for _, g := range b.grabs {
+		mistrust(g.ID, g.Version+1)
+	}
+	e.doubt()
 }
 
 // suspectGrabs is suspect for grabs alone.
@@ -50,6 +59,11 @@ func (e *Engine) suspectGrabs(grabs []task.Change, now time.Time) {
 	for _, g := range grabs {
 		e.mistrust(g.ID, now, g.Version+1)
 	}
+	e.doubt()
+}
+
+// doubt has the doubts looked at, if there are any.
+func (e *Engine) doubt() {
 	if len(e.doubts) > 0 {
 		signal(e.doubtful)
 	}
@@ -129,7 +143,7 @@ func (e *Engine) isSaving(ref task.Ref) bool {
 			return true
 		}
 	}
-	return slices.ContainsFunc(e.pending.saves, same)
+	return slices.ContainsFunc(e.pending.saves, same) || slices.ContainsFunc(e.late, same)
 }
 
 // resolve tells the core of a row in doubt, nil if there is none, and reports whether

@@ -60,6 +60,7 @@ type Engine struct {
 	ids     *task.IDs
 	types   map[string]*typeInfo // read only
 	unknown *typeInfo            // of types that are not configured; read only
+	divided bool                 // several databases keep the tasks; read only
 
 	inbox inbox                // what nobody has told the core yet
 	crew  *crew.Crew[*attempt] // calls the handlers
@@ -81,6 +82,7 @@ type Engine struct {
 	waiters          waiters                 // guarded by mu
 	armed            time.Time               // guarded by mu: when the ticker will wake
 	writing          [writers][]core.Save    // guarded by mu: what each writer is about to save
+	late             []core.Save             // guarded by mu: what is saved again after a rest
 	doubts           map[task.ID]doubt       // guarded by mu: tasks that may be other in the store than the core knows
 	finishes         map[task.Ref]*finishing // guarded by mu: attempts of which a transaction may have finished the task, until their save is answered
 	closing          bool                    // guarded by mu: nothing new is accepted, nor begun
@@ -110,7 +112,8 @@ type Engine struct {
 
 	toldUnhandled map[string]time.Time // of overlookLoop: when it told last that nobody handles a type
 
-	down atomic.Pointer[time.Time] // since when the store takes nothing; nil while it does
+	down     atomic.Pointer[time.Time] // since when the store takes nothing; nil while it does
+	partDown atomic.Pointer[time.Time] // when it was last told that a part of it takes nothing
 
 	pausing sync.Mutex // held while the paused types are changed
 
@@ -138,6 +141,9 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	}
 	e, err := newEngine(c)
 	if err != nil {
+		return nil, err
+	}
+	if err := checkHome(ctx, e.store); err != nil {
 		return nil, err
 	}
 	if c.Membership == nil {
@@ -217,6 +223,7 @@ func newEngine(c Config) (*Engine, error) {
 		write:    make(chan struct{}, 1), read: make(chan struct{}, 1), rearm: make(chan struct{}, 1), doubtful: make(chan struct{}, 1),
 		failed: make(chan struct{}), surveyed: make(chan struct{}), drained: make(chan struct{}), gone: make(chan struct{}),
 	}
+	_, e.divided = c.Store.(storage.Placed)
 	e.submissions.New = newSubmission
 	e.crew = crew.New(e.handle)
 	e.board.store, e.board.log = c.Store, c.Log
@@ -287,7 +294,7 @@ func (e *Engine) collect() {
 		e.isSurveyed = true
 		close(e.surveyed)
 	}
-	if e.closing && !e.isDrained && e.core.Idle() && e.pending.empty() {
+	if e.closing && !e.isDrained && e.core.Idle() && e.pending.empty() && len(e.late) == 0 {
 		e.isDrained = true
 		close(e.drained)
 	}

@@ -129,7 +129,7 @@ func (e *Engine) finishesOf(saves []core.Save) map[int]*finishing {
 // had finished the task: then it is the transaction's row that was saved.
 func (e *Engine) lookAtFinishes(b *batch) {
 	for i, f := range b.finishes {
-		if b.done.Swapped[i] != nil {
+		if b.done.Swapped[i] != nil || b.lost(f.row.ID) {
 			continue
 		}
 		t, err := e.store.Get(context.Background(), f.row.ID)

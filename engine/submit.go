@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"maps"
 	"strconv"
 	"strings"
@@ -57,7 +56,7 @@ func (e *Engine) Submit(ctx context.Context, reqs ...Request) ([]Receipt, error)
 	if len(reqs) == 0 {
 		return nil, nil
 	}
-	rows, err := e.rows(reqs)
+	rows, err := e.rows(reqs, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -82,9 +81,14 @@ func (e *Engine) Submit(ctx context.Context, reqs ...Request) ([]Receipt, error)
 }
 
 // SubmitTx adds tasks within a transaction of the engine's store: they exist, and are
-// triggered, if and only if it commits.
+// triggered, if and only if it commits. Where several databases keep the tasks, those added
+// to the transaction of one of them have neither a key nor an ordering key.
 func (e *Engine) SubmitTx(ctx context.Context, tx storage.Tx, reqs ...Request) ([]Receipt, error) {
-	rows, err := e.rows(reqs)
+	var shards *task.Shards
+	if placed, ok := tx.(storage.Placed); ok {
+		shards = placed.Shards()
+	}
+	rows, err := e.rows(reqs, shards)
 	if err != nil {
 		return nil, err
 	}
@@ -142,15 +146,15 @@ func newTypeInfo(set policy.Set, p policy.Type) *typeInfo {
 	return &typeInfo{priority: p.Priority, maxPayload: p.MaxPayload, keys: keyedOf(set.Keyed(p))}
 }
 
-// rows makes the rows of valid requests.
-func (e *Engine) rows(reqs []Request) ([]*task.Task, error) {
+// rows makes the rows of valid requests, with ids of some shards; nil is of all.
+func (e *Engine) rows(reqs []Request, shards *task.Shards) ([]*task.Task, error) {
 	if len(reqs) == 1 { // the usual case, in one allocation
 		only := new(struct {
 			row  task.Task
 			rows [1]*task.Task
 		})
 		only.rows[0] = &only.row
-		if err := e.fill(&only.row, &reqs[0]); err != nil {
+		if err := e.fill(&only.row, &reqs[0], shards); err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 		}
 		return only.rows[:], nil
@@ -158,7 +162,7 @@ func (e *Engine) rows(reqs []Request) ([]*task.Task, error) {
 	rows := make([]*task.Task, len(reqs))
 	for i := range reqs {
 		rows[i] = new(task.Task) // one by one: they end at different times
-		if err := e.fill(rows[i], &reqs[i]); err != nil {
+		if err := e.fill(rows[i], &reqs[i], shards); err != nil {
 			return nil, fmt.Errorf("%w %d of %d: %w", ErrInvalid, i+1, len(reqs), err)
 		}
 	}
@@ -166,12 +170,15 @@ func (e *Engine) rows(reqs []Request) ([]*task.Task, error) {
 }
 
 // fill makes t the row of a valid request.
-func (e *Engine) fill(t *task.Task, r *Request) error {
+func (e *Engine) fill(t *task.Task, r *Request, shards *task.Shards) error {
 	info, known := e.types[r.Type]
 	if !known {
 		info = e.unknown
 	}
 	if err := check(r, info.maxPayload); err != nil {
+		return err
+	}
+	if err := e.checkPlace(r, shards); err != nil {
 		return err
 	}
 	group, err := groupOf(info.keys, r)
@@ -186,10 +193,7 @@ func (e *Engine) fill(t *task.Task, r *Request) error {
 	if r.Priority != nil {
 		t.Priority = *r.Priority
 	}
-	if t.ID.IsZero() {
-		t.ID = e.ids.Next(time.Now())
-	}
-	t.Shard = shardOf(t)
+	t.Shard = e.shardOf(t, shards)
 	return nil
 }
 
@@ -228,16 +232,6 @@ func outOfRange(t time.Time) bool { return !t.IsZero() && (t.Unix() < 0 || t.Yea
 
 func printable(s string) bool {
 	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f })
-}
-
-func shardOf(t *task.Task) uint16 {
-	h := fnv.New32a()
-	if t.OrderingKey != "" {
-		h.Write([]byte(t.OrderingKey))
-	} else {
-		h.Write(t.ID[:])
-	}
-	return uint16(h.Sum32() % task.ShardCount)
 }
 
 // keyed is where one value of a type's group is found.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/taskengine/taskengine/engine/internal/core"
@@ -25,6 +26,7 @@ type batch struct {
 	// what that is for the store, and what came of it
 	do   storage.Batch
 	done storage.Outcome
+	part *storage.PartError // what of it is not known to be done; nil if all of it has the same fate
 
 	finishes map[int]*finishing // by the places of saves, see finishesOf; nil if there are none
 }
@@ -44,8 +46,12 @@ func (b *batch) reset() {
 	b.submissions, b.grabs, b.relaxed = b.submissions[:0], b.grabs[:0], b.relaxed[:0]
 	b.saves, b.edits = b.saves[:0], b.edits[:0]
 	b.do.Insert, b.do.Swap, b.do.Remove = b.do.Insert[:0], b.do.Swap[:0], b.do.Remove[:0]
-	b.done, b.finishes = storage.Outcome{}, nil
+	b.done, b.part, b.finishes = storage.Outcome{}, nil, nil
 }
+
+// lost reports whether it is not known, though the rest of the batch was written, what became
+// of a task.
+func (b *batch) lost(id task.ID) bool { return b.part != nil && b.part.Shards.Has(id.Shard()) }
 
 // fill makes b.do of what was asked for: the saves, the grabs and the edits, in that order.
 func (b *batch) fill() {
@@ -112,6 +118,10 @@ func (e *Engine) commit(b *batch) outcome {
 		}
 		e.committed(b)
 		return written
+	case errors.As(err, &b.part):
+		e.partOutage(b.part)
+		e.committed(b)
+		return written
 	case errors.Is(err, errNothing):
 		return nothing
 	case b.empty():
@@ -164,7 +174,9 @@ func (e *Engine) take(b *batch) bool {
 func (e *Engine) committed(b *batch) {
 	row := 0
 	for _, s := range b.submissions { // before a handler gets hold of the rows
-		s.receipts = receipts(s.rows, b.done.Inserted[row:row+len(s.rows)])
+		if s.receipts = nil; !slices.ContainsFunc(s.rows, func(t *task.Task) bool { return b.lost(t.ID) }) {
+			s.receipts = receipts(s.rows, b.done.Inserted[row:row+len(s.rows)])
+		}
 		row += len(s.rows)
 	}
 	e.lookAtFinishes(b)
@@ -172,16 +184,26 @@ func (e *Engine) committed(b *batch) {
 	e.listen()
 	now := e.clock.now()
 	for i, t := range b.do.Insert {
+		if b.lost(t.ID) {
+			e.core.Inserted(now, t, false)
+			continue
+		}
 		e.known(t.ID)
 		e.inserted(e.core, now, t, b.done.Inserted[i].Created())
 	}
 	swapped := b.done.Swapped
 	for i, s := range b.saves {
-		delete(e.finishes, s.Ref)
-		e.saved(now, s, swapped[i])
+		if !b.lost(s.ID) {
+			delete(e.finishes, s.Ref)
+			e.saved(now, s, swapped[i])
+		}
 	}
 	swapped = swapped[len(b.saves):]
 	for i, g := range b.grabs {
+		if b.lost(g.ID) {
+			e.core.Grabbed(now, g.Ref, nil, true)
+			continue
+		}
 		e.grabbed(now, g.Ref, swapped[i])
 	}
 	swapped = swapped[len(b.grabs):]
@@ -192,17 +214,49 @@ func (e *Engine) committed(b *batch) {
 			e.waiters.ended(ed.after)
 		}
 	}
+	if b.part != nil {
+		e.suspect(b, now)
+		e.postpone(b)
+	}
 	e.writing[b.writer] = nil
 	e.absorb()
 	e.mu.Unlock()
 	runtime.Gosched() // handlers first: their tasks are late, receipts only wanted
 
 	for _, s := range b.submissions {
-		s.done <- nil
+		var err error
+		if s.receipts == nil {
+			err = b.part.Err
+		}
+		s.done <- err
 	}
 	for _, ed := range b.edits {
-		ed.done <- nil
+		var err error
+		if b.lost(ed.change.ID) {
+			err = b.part.Err
+		}
+		ed.done <- err
 	}
+}
+
+// postpone has those saves tried again that were lost. It is called with mu held.
+func (e *Engine) postpone(b *batch) {
+	var late []core.Save
+	for _, s := range b.saves {
+		if b.lost(s.ID) {
+			late = append(late, s)
+		}
+	}
+	if len(late) == 0 {
+		return
+	}
+	e.late = append(e.late, late...)
+	time.AfterFunc(saveRetry, func() {
+		e.decide(func(*core.Core, time.Time) {
+			e.pending.saves = append(e.pending.saves, e.late...)
+			e.late = nil
+		})
+	})
 }
 
 // inserted tells the core of an insert. It is called with mu held.
@@ -275,6 +329,17 @@ func (e *Engine) outage(err error) {
 		e.log.Error("the store does not take what is written; it is tried again", "error", err)
 	} else {
 		e.log.Debug("the store does not take what is written", "error", err)
+	}
+}
+
+// partOutageTold is how long nothing more is said of parts of the store that take nothing.
+const partOutageTold = time.Minute
+
+// partOutage tells, from time to time, that a part of the store takes nothing.
+func (e *Engine) partOutage(part *storage.PartError) {
+	now, told := time.Now(), e.partDown.Load()
+	if (told == nil || now.Sub(*told) > partOutageTold) && e.partDown.CompareAndSwap(told, &now) {
+		e.log.Error("the store does not take what is written of some shards; it is tried again", "shards", part.Shards.String(), "error", part.Err)
 	}
 }
 

@@ -85,6 +85,9 @@ type IDs struct {
 // that may ever name tasks of one store need different, unpredictable seeds.
 func NewIDs(seed [32]byte) *IDs { return &IDs{rand: rand.NewChaCha8(seed)} }
 
+// NextIn is Next for an id whose [ID.Shard] is this one.
+func (s *IDs) NextIn(now time.Time, shard uint16) ID { return s.Next(now).in(shard) }
+
 // Next returns a new id, greater than every earlier one of this source.
 func (s *IDs) Next(now time.Time) ID {
 	ns := max(0, now.UnixNano()) // before 1970 there is no id

@@ -1,10 +1,43 @@
 package task
 
+import (
+	"fmt"
+	"hash/fnv"
+	"strconv"
+	"strings"
+)
+
 // ShardCount is how many parts the tasks are divided into, for nodes to share.
 const ShardCount = 256
 
+// Shard returns the part that an ID is of. It decides in which of several databases its
+// task is kept, and where nothing else is said, which node runs it. The bytes are those
+// that change from one UUID to the next in every version of them.
+func (id ID) Shard() uint16 { return uint16(id[3]^id[7]^id[15]) % ShardCount }
+
+// in returns id with its last byte changed so that its shard is this one.
+func (id ID) in(shard uint16) ID {
+	id[15] = id[3] ^ id[7] ^ byte(shard)
+	return id
+}
+
+// ShardOf returns the part that a name is of, by its hash.
+func ShardOf(name string) uint16 {
+	h := fnv.New32a()
+	h.Write([]byte(name))
+	return uint16(h.Sum32() % ShardCount)
+}
+
 // Shards is a set of parts. The zero value has none; a nil *Shards has all.
 type Shards [ShardCount / 64]uint64
+
+// AllShards returns the set of all parts.
+func AllShards() (all Shards) {
+	for i := range all {
+		all[i] = ^uint64(0)
+	}
+	return all
+}
 
 // Add puts a part into the set.
 func (s *Shards) Add(shard uint16) {
@@ -38,4 +71,59 @@ func (s *Shards) With(other *Shards) (both Shards) {
 		both[i] = s[i] | other[i]
 	}
 	return both
+}
+
+// List returns the parts that are in the set, in ascending order.
+func (s *Shards) List() (list []uint16) {
+	for shard := range uint16(ShardCount) {
+		if s.Has(shard) {
+			list = append(list, shard)
+		}
+	}
+	return list
+}
+
+// String returns the parts as ranges: 0-127,200.
+func (s *Shards) String() string {
+	var b strings.Builder
+	for from := 0; from < ShardCount; from++ {
+		if !s.Has(uint16(from)) {
+			continue
+		}
+		to := from
+		for to+1 < ShardCount && s.Has(uint16(to+1)) {
+			to++
+		}
+		if b.Len() > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(strconv.Itoa(from))
+		if to > from {
+			b.WriteString("-" + strconv.Itoa(to))
+		}
+		from = to
+	}
+	return b.String()
+}
+
+// ErrBadShards is wrapped by the errors of [ParseShards].
+var ErrBadShards = fmt.Errorf("want shards from 0 to %d, such as 0-127,200", ShardCount-1)
+
+// ParseShards undoes [Shards.String]: at least one part, in any order.
+func ParseShards(text string) (s Shards, err error) {
+	for part := range strings.SplitSeq(text, ",") {
+		first, last, isRange := strings.Cut(strings.TrimSpace(part), "-")
+		if !isRange {
+			last = first
+		}
+		from, err1 := strconv.ParseUint(first, 10, 16)
+		to, err2 := strconv.ParseUint(last, 10, 16)
+		if err1 != nil || err2 != nil || from > to || to >= ShardCount {
+			return Shards{}, fmt.Errorf("%.40q: %w", part, ErrBadShards)
+		}
+		for shard := from; shard <= to; shard++ {
+			s.Add(uint16(shard))
+		}
+	}
+	return s, nil
 }

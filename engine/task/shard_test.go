@@ -1,6 +1,46 @@
 package task
 
-import "testing"
+import (
+	"errors"
+	"testing"
+	"time"
+)
+
+func TestShardsAreReadAsTheyAreWritten(t *testing.T) {
+	var s Shards
+	for _, n := range []uint16{0, 1, 2, 127, 200, 254, 255} {
+		s.Add(n)
+	}
+	const text = "0-2,127,200,254-255"
+	if got := s.String(); got != text {
+		t.Errorf("it is %s", got)
+	}
+	if got, err := ParseShards("254-255, 0-2,200,127"); err != nil || got != s {
+		t.Errorf("%s is read as %s: %v", text, &got, err)
+	}
+	for _, bad := range []string{"", "x", "-1", "3-2", "0-256", "1,,2", "1-2-3"} {
+		if got, err := ParseShards(bad); !errors.Is(err, ErrBadShards) {
+			t.Errorf("%q is read as %s: %v", bad, &got, err)
+		}
+	}
+}
+
+// UUIDs of every version that a caller may give change in a byte that counts.
+func TestIDsOfAShardAreOrderedAndOfIt(t *testing.T) {
+	ids, now := NewIDs([32]byte{1}), time.Unix(1e9, 0)
+	last, shards := ID{}, Shards{}
+	for n := range 3 * ShardCount {
+		id := ids.NextIn(now, uint16(n%ShardCount))
+		if id.Shard() != uint16(n%ShardCount) || id.Compare(last) <= 0 {
+			t.Fatalf("%v is of shard %d, and comes after %v", id, id.Shard(), last)
+		}
+		shards.Add(ids.Next(now).Shard())
+		last = id
+	}
+	if n := len(shards.List()); n < ShardCount*8/10 {
+		t.Errorf("%d ids are of %d shards", 3*ShardCount, n)
+	}
+}
 
 func TestShardsAreASet(t *testing.T) {
 	var s, other Shards

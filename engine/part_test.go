@@ -1,0 +1,292 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/taskengine/taskengine/engine"
+	"github.com/taskengine/taskengine/engine/policy"
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/storage/memory"
+)
+
+var errAway = errors.New("this part is away")
+
+// inParts is a store of which some shards can be away.
+type inParts struct {
+	*memory.Store
+
+	mu    sync.Mutex
+	away  task.Shards // guarded by mu
+	blind bool        // guarded by mu: what is of them is done all the same, and nobody is told
+}
+
+func (s *inParts) set(away task.Shards, blind bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.away, s.blind = away, blind
+}
+
+// Shards implements [storage.Placed].
+func (s *inParts) Shards() *task.Shards { return nil }
+
+// Do implements [storage.Batcher].
+func (s *inParts) Do(ctx context.Context, b *storage.Batch) (storage.Outcome, error) {
+	s.mu.Lock()
+	away, blind := s.away, s.blind
+	s.mu.Unlock()
+	out := storage.Outcome{Inserted: make([]storage.Inserted, len(b.Insert)), Swapped: make([]*task.Task, len(b.Swap))}
+	var lost task.Shards
+	var parts [2]storage.Batch // here and away
+	var inserts, swaps [2][]int
+	side := func(id task.ID) int {
+		if away.Has(id.Shard()) {
+			lost.Add(id.Shard())
+			return 1
+		}
+		return 0
+	}
+	for i, t := range b.Insert {
+		at := side(t.ID)
+		parts[at].Insert, inserts[at] = append(parts[at].Insert, t), append(inserts[at], i)
+	}
+	for i, c := range b.Swap {
+		at := side(c.ID)
+		parts[at].Swap, parts[at].Remove, swaps[at] = append(parts[at].Swap, c), append(parts[at].Remove, b.Removes(i)), append(swaps[at], i)
+	}
+	for at := range parts {
+		if at == 1 && !blind {
+			continue
+		}
+		err := s.Update(ctx, func(tx storage.Tx) error {
+			got, err := storage.Do(ctx, tx, &parts[at])
+			if err != nil || at == 1 {
+				return err
+			}
+			for j, i := range inserts[0] {
+				out.Inserted[i] = got.Inserted[j]
+			}
+			for j, i := range swaps[0] {
+				out.Swapped[i] = got.Swapped[j]
+			}
+			return nil
+		})
+		if err != nil {
+			return out, err
+		}
+	}
+	if !lost.IsEmpty() {
+		return out, &storage.PartError{Shards: lost, Err: errAway}
+	}
+	return out, nil
+}
+
+func startInParts(t *testing.T, set policy.Set, handlers map[string]task.Handler) (*node, *inParts) {
+	s := &inParts{Store: memory.New()}
+	n := &node{t: t, store: s, config: engine.Config{Store: s, Policies: set, Handlers: handlers}}
+	n.open()
+	t.Cleanup(n.close)
+	return n, s
+}
+
+func half(t *testing.T) task.Shards {
+	t.Helper()
+	s, err := task.ParseShards("128-255")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestAPartOfTheStoreThatIsAwayStopsNothingElse(t *testing.T) {
+	for _, blind := range []bool{false, true} {
+		inBubble(t, func(t *testing.T) {
+			var mu sync.Mutex
+			runs := make(map[task.ID]int)
+			n, s := startInParts(t, one("pay", nil), handle("pay", func(_ context.Context, t *task.Task) ([]byte, error) {
+				mu.Lock()
+				runs[t.ID]++
+				mu.Unlock()
+				time.Sleep(time.Second)
+				return nil, nil
+			}))
+			var before, here []task.ID
+			for range 50 {
+				before = append(before, n.submit(engine.Request{Type: "pay"}))
+			}
+			away := half(t)
+			s.set(away, blind) // 50 run, and half of them cannot be saved
+			refused := 0
+			for range 50 {
+				got, err := n.Submit(t.Context(), engine.Request{Type: "pay"})
+				switch {
+				case err == nil:
+					here = append(here, got[0].ID)
+				case errors.Is(err, errAway):
+					refused++
+				default:
+					t.Fatal(err)
+				}
+			}
+			if len(here) < 10 || refused < 10 {
+				t.Fatalf("%d were accepted and %d refused", len(here), refused)
+			}
+			if _, err := n.Submit(t.Context(), requests("pay", 20)...); !errors.Is(err, errAway) {
+				t.Errorf("of both parts at once: %v", err)
+			}
+			if err := n.WaitTasks(t.Context(), here...); err != nil { // while the other part is away
+				t.Fatal(err)
+			}
+			time.Sleep(10 * time.Second)
+			if !blind {
+				for _, id := range before {
+					want := task.Done
+					if away.Has(id.Shard()) {
+						want = task.Processing
+					}
+					n.expect(id, want)
+				}
+			}
+			s.set(task.Shards{}, false)
+			if err := n.WaitTasks(t.Context(), append(before, here...)...); err != nil {
+				t.Fatal(err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			for _, id := range append(before, here...) {
+				if n.expect(id, task.Done); runs[id] != 1 {
+					t.Errorf("task %v ran %d times", id, runs[id])
+				}
+			}
+		})
+	}
+}
+
+func requests(typ string, n int) []engine.Request {
+	rs := make([]engine.Request, n)
+	for i := range rs {
+		rs[i].Type = typ
+	}
+	return rs
+}
+
+func TestAnEngineThatClosesWaitsForThePartThatIsAway(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		n, s := startInParts(t, one("pay", nil), handle("pay", func(context.Context, *task.Task) ([]byte, error) {
+			time.Sleep(time.Second)
+			return nil, nil
+		}))
+		var ids []task.ID
+		for range 50 {
+			ids = append(ids, n.submit(engine.Request{Type: "pay"}))
+		}
+		s.set(half(t), false)
+		time.AfterFunc(20*time.Second, func() { s.set(task.Shards{}, false) })
+		n.close()
+		for _, id := range ids {
+			if got, err := s.Get(t.Context(), id); err != nil || got.State != task.Done {
+				t.Errorf("it is %v, %v", got.State, err)
+			}
+		}
+	})
+}
+
+func TestWhatSeveralDatabasesCannotKeepApartIsRefused(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		n, _ := startInParts(t, one("pay", nil), nil)
+		id := task.NewIDs([32]byte{1}).Next(time.Now())
+		for what, r := range map[string]engine.Request{
+			"id is given has no key": {Type: "pay", ID: id, Key: "k"},
+			"id is given has no":     {Type: "pay", ID: id, OrderingKey: "o"},
+			"and not both":           {Type: "pay", Key: "k", OrderingKey: "o"},
+		} {
+			if _, err := n.Submit(t.Context(), r); !errors.Is(err, engine.ErrInvalid) || !strings.Contains(err.Error(), what) {
+				t.Errorf("%+v: %v", r, err)
+			}
+		}
+		first, second := n.submit(engine.Request{Type: "pay", Key: "k"}), n.submit(engine.Request{Type: "pay", Key: "k"})
+		if first != second || first.Shard() != task.ShardOf("pay\x00k") {
+			t.Errorf("a key is of %v and %v", first, second)
+		}
+	})
+}
+
+// partly is a transaction of a database that holds some shards.
+type partly struct {
+	storage.Tx
+	shards task.Shards
+}
+
+// Shards implements [storage.Placed].
+func (x partly) Shards() *task.Shards { return &x.shards }
+
+func TestTasksOfATransactionAreOfTheShardsOfItsDatabase(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		n, s := startInParts(t, one("pay", nil), nil)
+		submit := func(shards string, rs ...engine.Request) (got []engine.Receipt, err error) {
+			var some task.Shards
+			if shards != "" {
+				if some, err = task.ParseShards(shards); err != nil {
+					t.Fatal(err)
+				}
+			}
+			err = s.Update(t.Context(), func(tx storage.Tx) error {
+				got, err = n.SubmitTx(t.Context(), partly{tx, some}, rs...)
+				return err
+			})
+			return got, err
+		}
+		got, err := submit("7,9", requests("pay", 20)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range got {
+			if shard := r.ID.Shard(); shard != 7 && shard != 9 {
+				t.Errorf("a task is of shard %d", shard)
+			}
+		}
+		ids := task.NewIDs([32]byte{1})
+		if _, err := submit("7", engine.Request{Type: "pay", ID: ids.NextIn(time.Now(), 7)}); err != nil {
+			t.Error(err)
+		}
+		if _, err := submit("7", engine.Request{Type: "pay", ID: ids.NextIn(time.Now(), 8)}); !errors.Is(err, storage.ErrElsewhere) {
+			t.Errorf("an id of another database: %v", err)
+		}
+		if _, err := submit("7", engine.Request{Type: "pay", Key: "k"}); !errors.Is(err, engine.ErrInvalid) {
+			t.Errorf("a key: %v", err)
+		}
+		if _, err := submit("", engine.Request{Type: "pay"}); !errors.Is(err, engine.ErrInvalid) {
+			t.Errorf("in a database without shards: %v", err)
+		}
+	})
+}
+
+// partOf is a store that holds some of the tasks.
+type partOf struct {
+	*memory.Store
+	home storage.Home
+}
+
+// Home implements [storage.Homed].
+func (s partOf) Home(context.Context) (storage.Home, error) { return s.home, nil }
+
+func TestAnEngineDoesNotOpenOneOfSeveralDatabases(t *testing.T) {
+	s := partOf{Store: memory.New()}
+	for range 2 {
+		e, err := engine.Open(t.Context(), engine.Config{Store: s, Policies: one("pay", nil)})
+		if all := s.home.Here == task.AllShards(); all != (err == nil) {
+			t.Errorf("with the shards %s: %v", &s.home.Here, err)
+		}
+		if err == nil {
+			if err := e.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+		s.home.Here = task.AllShards()
+	}
+}

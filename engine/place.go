@@ -1,0 +1,84 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+)
+
+// shardOf returns the shard of t, and gives it an ID if it has none, of one of some shards;
+// nil is of all. Tasks that have to know of each other, by their key or their ordering key,
+// are of one shard, and so in one database where several keep the tasks.
+func (e *Engine) shardOf(t *task.Task, shards *task.Shards) uint16 {
+	switch now := time.Now(); {
+	case t.OrderingKey != "":
+		shard := task.ShardOf(t.OrderingKey)
+		if t.ID.IsZero() {
+			t.ID = e.ids.NextIn(now, shard)
+		}
+		return shard
+	case !t.ID.IsZero():
+	case t.Key != "":
+		t.ID = e.ids.NextIn(now, task.ShardOf(t.Type+"\x00"+t.Key))
+	default:
+		if t.ID = e.ids.Next(now); !shards.Has(t.ID.Shard()) {
+			some := shards.List()
+			t.ID = e.ids.NextIn(now, some[int(t.ID[14])%len(some)]) // this byte is random
+		}
+	}
+	return t.ID.Shard()
+}
+
+// Errors of requests that several databases could not keep apart: none of them knows what
+// is in the others.
+var (
+	errKeyAndID      = errors.New("a task whose id is given has no key or ordering key where several databases keep the tasks: leave one of them out")
+	errKeyAndOrder   = errors.New("a task has a key or an ordering key, and not both, where several databases keep the tasks")
+	errKeyInTx       = errors.New("a task that is added in a transaction has no key or ordering key where several databases keep the tasks")
+	errNoShards      = errors.New("the database of the transaction holds no shards: move some to it first")
+	errOneOfSeveral  = errors.New("the store holds a part of the tasks only")
+	errIDOfElsewhere = fmt.Errorf("the id: %w", storage.ErrElsewhere)
+)
+
+// checkPlace refuses requests that several databases could not keep apart.
+func (e *Engine) checkPlace(r *Request, shards *task.Shards) error {
+	if !e.divided {
+		return nil
+	}
+	keyed := r.Key != "" || r.OrderingKey != ""
+	switch {
+	case keyed && !r.ID.IsZero():
+		return errKeyAndID
+	case r.Key != "" && r.OrderingKey != "":
+		return errKeyAndOrder
+	case shards == nil:
+		return nil
+	case keyed:
+		return errKeyInTx
+	case shards.IsEmpty():
+		return errNoShards
+	case !r.ID.IsZero() && !shards.Has(r.ID.Shard()):
+		return errIDOfElsewhere
+	}
+	return nil
+}
+
+// checkHome refuses a store that is one of several.
+func checkHome(ctx context.Context, s storage.Store) error {
+	homed, ok := s.(storage.Homed)
+	if !ok {
+		return nil
+	}
+	home, err := homed.Home(ctx)
+	if err == nil && home.Here != task.AllShards() {
+		err = fmt.Errorf("%w: the shards %s, and others hold the rest; open all of them by package storage/sharded", errOneOfSeveral, &home.Here)
+	}
+	if err != nil {
+		return fmt.Errorf("engine: %w", err)
+	}
+	return nil
+}
