@@ -33,26 +33,35 @@ type Migration struct {
 	At      time.Time // when it was applied, by the database's clock; zero if it was not
 }
 
+// coordinationVersion is the version whose tables are those of package coord/postgres.
+const coordinationVersion = 3
+
 // Migrations returns all of them for a schema, in their order, none of them applied.
 func Migrations(schema string) []Migration {
 	entries, err := files.ReadDir("migrations")
 	if err != nil {
 		panic(err) // it is part of the program
 	}
-	out := make([]Migration, len(entries))
-	for i, e := range entries {
+	out := make([]Migration, 0, len(entries)+1)
+	add := func(name, sql string) {
+		out = append(out, Migration{Version: len(out) + 1, Name: name, SQL: sql})
+		if len(out) == coordinationVersion-1 {
+			out = append(out, Migration{Version: coordinationVersion, Name: "coordination", SQL: coordination.DDL(schema)})
+		}
+	}
+	for _, e := range entries {
 		text, err := files.ReadFile(path.Join("migrations", e.Name()))
 		if err != nil {
 			panic(err)
 		}
 		number, name, _ := strings.Cut(strings.TrimSuffix(e.Name(), ".sql"), "_")
 		version, err := strconv.Atoi(number)
-		if err != nil || version != i+1 {
-			panic(fmt.Sprintf("migration %s is not number %d", e.Name(), i+1))
+		if err != nil || version != len(out)+1 {
+			panic(fmt.Sprintf("migration %s is not number %d", e.Name(), len(out)+1))
 		}
-		out[i] = Migration{Version: version, Name: strings.ReplaceAll(name, "_", " "), SQL: filler(schema)(string(text))}
+		add(strings.ReplaceAll(name, "_", " "), filler(schema)(string(text)))
 	}
-	return append(out, Migration{Version: len(out) + 1, Name: "coordination", SQL: coordination.DDL(schema)})
+	return out
 }
 
 // A schema that somebody else has made takes no right to make one.

@@ -108,6 +108,9 @@ func (s *Store) failed(doing string, err error) error {
 	if s.closed.Load() {
 		err = storage.ErrClosed
 	}
+	if isElsewhere(err) {
+		err = storage.ErrElsewhere
+	}
 	return fmt.Errorf("postgres: %s: %w", doing, err)
 }
 
@@ -116,5 +119,5 @@ func (s *Store) failed(doing string, err error) error {
 // made again.
 func isTransient(err error) bool {
 	var e *pgconn.PgError
-	return errors.As(err, &e) && (e.Code == "40001" || e.Code == "40P01" || e.Code == "23514")
+	return errors.As(err, &e) && !isElsewhere(err) && (e.Code == "40001" || e.Code == "40P01" || e.Code == "23514")
 }

@@ -323,7 +323,7 @@ func filler(schema string) func(string) string {
 	for n := 1; n < 10; n++ { // is the row's shard among those of a bitmap, null for all
 		pairs = append(pairs, fmt.Sprintf("{mine:%d}", n), fmt.Sprintf("($%d::bytea is null or get_bit($%[1]d, shard %% %d) = 1)", n, task.ShardCount))
 	}
-	for _, table := range []string{"task", "task_seq", "ended", "key", "engine_setting", "migration", "type_policy", "session", "member"} {
+	for _, table := range []string{"task", "task_seq", "ended", "key", "engine_setting", "migration", "type_policy", "home", "packed", "session", "member"} {
 		pairs = append(pairs, "{"+table+"}", pgx.Identifier{schema, table}.Sanitize())
 	}
 	return strings.NewReplacer(pairs...).Replace

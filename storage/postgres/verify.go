@@ -169,6 +169,7 @@ union all
 select format('constraint %s of %s', conname, relname), pg_get_constraintdef(c.oid, true)
 from rel join pg_constraint c on conrelid = rel.oid
 where contype not in ('n', 't') -- columns and triggers tell these
+	and conname <> 'task_home' -- it says which shards are here
 union all
 select 'index ' || indexrelid::regclass, pg_get_indexdef(indexrelid, 0, true) || case when indisvalid then '' else ' INVALID' end
 from rel join pg_index on indrelid = rel.oid

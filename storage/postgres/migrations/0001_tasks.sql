@@ -66,3 +66,20 @@ create table {schema}.engine_setting (
 	name  bytea primary key,
 	value bytea not null
 );
+
+-- Which shards of the tasks are in this database, by their ids, where several hold the
+-- tasks of one engine: a bit for each. All of them, if there is no row. A constraint of the
+-- table task keeps out what is neither here nor coming.
+create table {schema}.home (
+	one     boolean primary key default true check (one),
+	here    bytea not null,
+	coming  bytea not null, -- from another database
+	leaving bytea not null, -- held by no database
+	to_name text  not null  -- the database that they are leaving for
+);
+
+-- Tasks that are leaving. It has the columns of task.
+create table {schema}.packed (
+	like {schema}.task,
+	primary key (id)
+);

@@ -34,6 +34,16 @@ begin
 	return encode(set_byte(set_byte(id, 6, 112 + (frac >> 8)), 7, frac & 255), 'hex')::uuid;
 end $$;
 
+-- The shard of an id, as the engine has it.
+create function {schema}.shard_of(id uuid) returns integer language sql immutable as $$
+select get_byte(b, 3) # get_byte(b, 7) # get_byte(b, 15) from uuid_send(id) b
+$$;
+
+-- An id like this one, of a given shard.
+create function {schema}.id_in(id uuid, shard integer) returns uuid language sql immutable as $$
+select encode(set_byte(b, 15, get_byte(b, 3) # get_byte(b, 7) # shard), 'hex')::uuid from uuid_send(id) b
+$$;
+
 -- The time in an id of version 7, and the beginning of time for others.
 create function {schema}.made_at(id uuid) returns bigint language plpgsql immutable as $$
 declare
@@ -45,7 +55,7 @@ begin
 	return ('x0000' || encode(substring(b from 1 for 6), 'hex'))::bit(64)::bigint * 1000;
 end $$;
 
--- FNV-1a of 32 bits, as the engine has it.
+-- The shard of a name: FNV-1a of 32 bits, as the engine has it.
 create function {schema}.shard_of(name bytea) returns integer language plpgsql immutable as $$
 declare
 	h bigint := 2166136261;
@@ -203,6 +213,41 @@ begin
 	return false;
 end $$;
 
+-- fresh_id returns an id for a task. Where several databases hold the tasks, it is of a shard
+-- that is in this one.
+create function {schema}.fresh_id(type text, key text, ordering_key text) returns uuid language plpgsql volatile as $$
+declare
+	shards bytea := (select h.here from {schema}.home h where h.here <> decode(repeat('ff', {shards} / 8), 'hex'));
+	id     uuid  := {schema}.new_id();
+	shard  integer;
+begin
+	if shards is null and ordering_key <> '' then
+		return {schema}.id_in(id, {schema}.shard_of(convert_to(ordering_key, 'UTF8')));
+	elsif shards is null and key <> '' then
+		return {schema}.id_in(id, {schema}.shard_of(convert_to(type, 'UTF8') || '\x00' || convert_to(key, 'UTF8')));
+	elsif shards is null or get_bit(shards, {schema}.shard_of(id)) = 1 then
+		return id;
+	end if;
+	select n into shard from generate_series(0, {shards} - 1) n where get_bit(shards, n) = 1 order by random() limit 1;
+	return {schema}.id_in(id, shard);
+end $$;
+
+-- check_home refuses what several databases that hold the tasks could not keep apart.
+create function {schema}.check_home(key text, ordering_key text, id uuid) returns void language plpgsql stable as $$
+declare
+	shards bytea := (select h.here from {schema}.home h where h.here <> decode(repeat('ff', {shards} / 8), 'hex'));
+begin
+	if shards is null then
+		return;
+	elsif key <> '' or ordering_key <> '' then
+		raise exception 'this database holds only some of the tasks, and cannot see whether another has one of this key'
+			using errcode = '0A000', hint = 'Leave key and ordering_key out, or submit the task by the engine.';
+	elsif get_bit(shards, {schema}.shard_of(id)) = 0 then
+		raise exception 'the task of this id belongs to another database'
+			using errcode = '0A000', hint = 'Leave the id out, or submit the task by the engine.';
+	end if;
+end $$;
+
 -- row_of returns the row of a valid request.
 create function {schema}.row_of(id uuid, type text, payload bytea, key text, ordering_key text, priority integer,
 	at timestamptz, expires_at timestamptz, headers jsonb, p {schema}.type_policy) returns {schema}.task language plpgsql volatile as $$
@@ -232,7 +277,7 @@ begin
 	r.grp := {schema}.group_of(p.keyed, payload, headers, key, ordering_key);
 	r.key := convert_to(nullif(key, ''), 'UTF8');
 	r.ordering_key := convert_to(nullif(ordering_key, ''), 'UTF8');
-	r.shard := {schema}.shard_of(coalesce(r.ordering_key, uuid_send(id)));
+	r.shard := case when r.ordering_key is null then {schema}.shard_of(id) else {schema}.shard_of(r.ordering_key) end;
 	r.headers := {schema}.headers_as_bytes(headers);
 	r.payload := nullif(payload, '');
 	return r;
@@ -269,10 +314,11 @@ begin
 		raise exception using errcode = '22023', message = problem;
 	end if;
 	if fresh then
-		id := {schema}.new_id();
+		id := {schema}.fresh_id(type, key, ordering_key);
 	else
 		perform {schema}.check_isolation();
 	end if;
+	perform {schema}.check_home(key, ordering_key, id);
 	r := {schema}.row_of(id, type, payload, key, ordering_key, priority, at, expires_at, headers, p);
 	if r.key is not null then
 		holder := {schema}.take_key(r.type, r.key, id);

@@ -1,0 +1,109 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+)
+
+// Part is one of the databases that hold the tasks of one engine.
+type Part struct {
+	Name string // as people call it
+	*Store
+}
+
+// Divide decides which shards each of several databases holds, where nobody has: equal
+// parts, in their order, if there are no tasks yet; else the database that has them holds
+// all, until [Move] moves some. One that comes later holds none. It returns what each holds
+// then.
+func Divide(ctx context.Context, parts ...Part) ([]storage.Home, error) {
+	homes, err := divide(ctx, parts)
+	if err != nil {
+		return nil, fmt.Errorf("postgres: divide the shards: %w", err)
+	}
+	return homes, nil
+}
+
+func divide(ctx context.Context, parts []Part) ([]storage.Home, error) {
+	homes, full := make([]home, len(parts)), make([]bool, len(parts))
+	for i, p := range parts {
+		var err error
+		if homes[i], err = p.home(ctx, p.pool); err != nil {
+			return nil, fmt.Errorf("look at %s: %w", p.Name, err)
+		}
+		if full[i], err = p.hasTasks(ctx); err != nil {
+			return nil, fmt.Errorf("look at %s: %w", p.Name, err)
+		}
+	}
+	if err := decide(parts, homes, full); err != nil {
+		return nil, err
+	}
+	out := make([]storage.Home, len(parts))
+	for i, p := range parts {
+		if err := p.settle(ctx, func(was home) (home, error) {
+			if was.said {
+				return was, nil
+			}
+			return homes[i], nil
+		}); err != nil {
+			return nil, fmt.Errorf("write to %s what it holds: %w", p.Name, err)
+		}
+		out[i] = homes[i].Home
+	}
+	return out, nil
+}
+
+// decide fills in the homes of those that say nothing, of which full tells whether they have
+// tasks.
+func decide(parts []Part, homes []home, full []bool) error {
+	var held task.Shards
+	equal := !slices.Contains(full, true) // as a division leaves it that was interrupted, or did not begin
+	settled := 0
+	for i, h := range homes {
+		if h.said {
+			both := h.Here.With(&h.Leaving)
+			held, settled, equal = held.With(&both), settled+1, equal && h.Here == share(i, len(homes))
+		}
+	}
+	for i := range homes {
+		h := &homes[i]
+		switch {
+		case h.said:
+			continue
+		case full[i] && (settled > 0 || slices.Index(full, true) != i):
+			return fmt.Errorf("%s has tasks, and others hold some of the shards already: "+
+				"copy its tasks with taskengine copy, and name an empty database instead", parts[i].Name)
+		case full[i]:
+			h.Here = task.AllShards()
+		case settled > 0 && held != task.AllShards() && !equal:
+			missing := task.AllShards()
+			missing = missing.Without(&held)
+			return fmt.Errorf("no database holds the shards %s: name the one that does, before another is added", &missing)
+		case !equal || held == task.AllShards():
+			h.Here = task.Shards{}
+		default:
+			h.Here = share(i, len(homes))
+		}
+		h.said = true
+	}
+	return nil
+}
+
+// hasTasks reports whether there is any task.
+func (s *Store) hasTasks(ctx context.Context) (some bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	err = s.pool.QueryRow(ctx, s.fill("select exists (select from {task}) or exists (select from {ended}) or exists (select from {packed})")).Scan(&some)
+	return some, err
+}
+
+// share returns the i-th of n equal parts of all shards.
+func share(i, n int) (shards task.Shards) {
+	for shard := i * task.ShardCount / n; shard < (i+1)*task.ShardCount/n; shard++ {
+		shards.Add(uint16(shard))
+	}
+	return shards
+}

@@ -1,0 +1,347 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/storage/postgres"
+)
+
+// parts returns databases with these names that are not divided yet.
+func parts(t *testing.T, names ...string) []postgres.Part {
+	t.Helper()
+	out := make([]postgres.Part, len(names))
+	for i, name := range names {
+		out[i] = postgres.Part{Name: name, Store: open(t, server.Database(t))}
+	}
+	return out
+}
+
+// divide divides databases and returns what each holds, as text.
+func divide(t *testing.T, ps ...postgres.Part) []string {
+	t.Helper()
+	homes, err := postgres.Divide(t.Context(), ps...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := make([]string, len(ps))
+	for i, h := range homes {
+		if said, err := ps[i].Home(t.Context()); err != nil || said != h {
+			t.Fatalf("%s holds %s, %v; Divide said %s", ps[i].Name, &said.Here, err, &h.Here)
+		}
+		out[i] = h.Here.String()
+	}
+	return out
+}
+
+func set(t *testing.T, text string) task.Shards {
+	t.Helper()
+	s, err := task.ParseShards(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestShardsAreDividedOnce(t *testing.T) {
+	ps := parts(t, "a", "b", "c", "d")
+	for range 2 {
+		if got := divide(t, ps[:3]...); !slices.Equal(got, []string{"0-84", "85-169", "170-255"}) {
+			t.Errorf("three hold %q", got)
+		}
+	}
+	if got := divide(t, ps...); !slices.Equal(got, []string{"0-84", "85-169", "170-255", ""}) {
+		t.Errorf("with a fourth they hold %q", got)
+	}
+	if _, err := postgres.Divide(t.Context(), ps[0], ps[2], parts(t, "new")[0]); err == nil || !strings.Contains(err.Error(), "no database holds the shards 85-169") {
+		t.Errorf("without one of them: %v", err)
+	}
+}
+
+func TestTheDatabaseThatHasTheTasksHoldsAllShards(t *testing.T) {
+	ps := parts(t, "new", "old", "other")
+	rows := []*task.Task{rowOf(0), rowOf(200)}
+	if _, err := ps[1].Insert(t.Context(), rows...); err != nil {
+		t.Fatal(err)
+	}
+	if got := divide(t, ps[:2]...); !slices.Equal(got, []string{"", "0-255"}) {
+		t.Errorf("they hold %q", got)
+	}
+	if _, err := ps[2].Insert(t.Context(), rowOf(1)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := postgres.Divide(t.Context(), ps...); err == nil || !strings.Contains(err.Error(), "other has tasks") {
+		t.Errorf("with another that has some: %v", err)
+	}
+}
+
+func TestADivisionThatWasInterruptedGoesOn(t *testing.T) {
+	ps := parts(t, "a", "b")
+	divide(t, ps...)
+	if _, err := ps[1].Pool().Exec(t.Context(), "delete from taskengine.home; alter table taskengine.task drop constraint task_home"); err != nil {
+		t.Fatal(err)
+	}
+	if got := divide(t, ps...); !slices.Equal(got, []string{"0-127", "128-255"}) {
+		t.Errorf("they hold %q", got)
+	}
+}
+
+var idsOfShards = task.NewIDs([32]byte{42})
+
+// rowOf returns a submitted row of a shard.
+func rowOf(shard uint16) *task.Task {
+	t := &task.Task{ID: idsOfShards.NextIn(moment, shard), Type: "mail", Priority: task.DefaultPriority, Shard: shard, Payload: []byte("hello")}
+	t.Create(task.Submitted, moment, time.Time{})
+	return t
+}
+
+func TestNobodyChangesTasksOfAShardThatIsElsewhere(t *testing.T) {
+	ps := parts(t, "a", "b")
+	here, there := rowOf(0), rowOf(200)
+	if _, err := ps[0].Insert(t.Context(), here, there); err != nil {
+		t.Fatal(err)
+	}
+	divide(t, ps...)
+	if _, err := ps[1].Insert(t.Context(), rowOf(200)); !errors.Is(err, storage.ErrElsewhere) {
+		t.Errorf("an insert: %v", err)
+	}
+	if err := postgres.Move(t.Context(), ps[0], ps[1], set(t, "128-255"), nil); err != nil {
+		t.Fatal(err)
+	}
+	grab := func(r *task.Task) task.Change { return task.Change{Ref: r.Ref(), To: task.Processing, At: moment} }
+	if got, err := ps[0].Swap(t.Context(), grab(here), grab(there)); err != nil || got[0] == nil || got[1] != nil {
+		t.Errorf("grabs in a: %v, %v", got, err)
+	}
+	if _, err := ps[0].Do(t.Context(), &storage.Batch{Insert: []*task.Task{rowOf(0), rowOf(200)}}); !errors.Is(err, storage.ErrElsewhere) {
+		t.Errorf("a batch for both in a: %v", err)
+	}
+	if got, err := ps[1].Swap(t.Context(), grab(there)); err != nil || got[0] == nil {
+		t.Errorf("a grab in b: %v, %v", got, err)
+	}
+}
+
+// crowd inserts tasks of all kinds and shards, and returns them.
+func crowd(t *testing.T, s *postgres.Store, n int) map[task.ID]*task.Task {
+	t.Helper()
+	var rows []*task.Task
+	for i := range n {
+		r := rowOf(uint16(i))
+		r.State = task.States()[i%len(task.States())]
+		r.Version, r.UpdatedAt = uint64(1+i%3), moment.Add(time.Duration(i)*time.Second)
+		r.NextEventAt = r.UpdatedAt.Add(240 * time.Hour)
+		r.Headers = map[string]string{"n": fmt.Sprint(i)}
+		if i%5 == 0 {
+			r.Key = fmt.Sprint("key ", i)
+		}
+		if r.State == task.Processing {
+			r.Owner, r.StartedAt, r.Attempt = task.ID{1}, moment, 1
+			r.Notes = task.NewNotes(task.Progress{}, []byte("half"))
+		}
+		rows = append(rows, r)
+	}
+	done, err := s.Insert(t.Context(), rows...)
+	if err != nil || slices.ContainsFunc(done, func(in storage.Inserted) bool { return !in.Created() }) {
+		t.Fatal(err)
+	}
+	return content(t, s)
+}
+
+// content returns all rows, without the numbers that the database gave them.
+func content(t *testing.T, ss ...*postgres.Store) map[task.ID]*task.Task {
+	t.Helper()
+	all := make(map[task.ID]*task.Task)
+	for _, s := range ss {
+		if err := s.Export(t.Context(), func(string, []byte) error { return nil }, func(r *task.Task) error {
+			if all[r.ID] != nil {
+				return fmt.Errorf("task %v is there twice", r.ID)
+			}
+			r.Seq = 0
+			all[r.ID] = r
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return all
+}
+
+func same(t *testing.T, got, want map[task.ID]*task.Task) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Errorf("there are %d tasks, want %d", len(got), len(want))
+	}
+	for id, w := range want {
+		if !reflect.DeepEqual(got[id], w) {
+			t.Errorf("a task is\n%+v, want\n%+v", got[id], w)
+		}
+	}
+}
+
+func TestAMoveTakesEverythingAlong(t *testing.T) {
+	ps := parts(t, "a", "b")
+	all := crowd(t, ps[0].Store, 2500)
+	divide(t, ps...)
+	var at postgres.Moved
+	shards := set(t, "3,100-255")
+	if err := postgres.Move(t.Context(), ps[0], ps[1], shards, func(m postgres.Moved) { at = m }); err != nil {
+		t.Fatal(err)
+	}
+	moved := maps.Clone(all)
+	maps.DeleteFunc(moved, func(id task.ID, _ *task.Task) bool { return !shards.Has(id.Shard()) })
+	rest := maps.Clone(all)
+	maps.DeleteFunc(rest, func(id task.ID, _ *task.Task) bool { return shards.Has(id.Shard()) })
+	same(t, content(t, ps[1].Store), moved)
+	same(t, content(t, ps[0].Store), rest)
+	if at.Packed != len(moved) || at.Delivered != len(moved) {
+		t.Errorf("it said %+v of %d", at, len(moved))
+	}
+	for _, r := range moved { // with their keys
+		if r.Key == "" {
+			continue
+		}
+		again := rowOf(r.ID.Shard())
+		again.Key = r.Key
+		if got, err := ps[1].Insert(t.Context(), again); err != nil || got[0].Existing != r.ID {
+			t.Fatalf("the key of %v is %v's, %v", r.ID, got[0].Existing, err)
+		}
+	}
+	var keys int
+	if err := ps[0].Pool().QueryRow(t.Context(), "select count(*) from taskengine.key k where not exists (select from taskengine.task t where t.id = k.id) and not exists (select from taskengine.ended t where t.id = k.id)").Scan(&keys); err != nil || keys != 0 {
+		t.Errorf("%d keys of tasks are left that are gone, %v", keys, err)
+	}
+	if err := postgres.Move(t.Context(), ps[1], ps[0], shards, nil); err != nil { // and back
+		t.Fatal(err)
+	}
+	same(t, content(t, ps[0].Store), all)
+	if home, err := ps[1].Home(t.Context()); err != nil || home != (storage.Home{}) {
+		t.Errorf("b holds %+v, %v", home, err)
+	}
+}
+
+func TestAMoveThatWasInterruptedIsFinishedByTheNext(t *testing.T) {
+	ps := parts(t, "a", "b", "c")
+	all := crowd(t, ps[0].Store, 2500)
+	divide(t, ps...)
+	shards := set(t, "0-199")
+	interrupted := 0
+	for after, done := 1, false; !done; after++ {
+		ctx, cancel := context.WithCancel(t.Context())
+		told := 0
+		err := postgres.Move(ctx, ps[0], ps[1], shards, func(postgres.Moved) {
+			if told++; told == after {
+				cancel()
+			}
+		})
+		cancel()
+		if done = err == nil; !done {
+			interrupted++
+			if home, err := ps[0].Home(t.Context()); err != nil {
+				t.Fatal(err)
+			} else if !home.Leaving.IsEmpty() {
+				if err := postgres.Move(t.Context(), ps[0], ps[2], shards, nil); err == nil || !strings.Contains(err.Error(), "on the way from there to b") {
+					t.Errorf("to another database: %v", err)
+				}
+			}
+		}
+		if after%3 == 0 && !done { // from the start
+			if err := postgres.Move(t.Context(), ps[0], ps[1], shards, nil); err != nil {
+				t.Fatal(err)
+			}
+			if err := postgres.Move(t.Context(), ps[1], ps[0], shards, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if interrupted < 5 {
+		t.Errorf("it was interrupted %d times", interrupted)
+	}
+	same(t, content(t, ps[0].Store, ps[1].Store), all)
+	for i, want := range []string{"200-255", "0-199", ""} {
+		if home, err := ps[i].Home(t.Context()); err != nil || home.Here.String() != want || !home.Leaving.IsEmpty() {
+			t.Errorf("%s holds %s, and %s is leaving, %v", ps[i].Name, &home.Here, &home.Leaving, err)
+		}
+	}
+}
+
+func TestShardsThatAreNotThereAreNotMoved(t *testing.T) {
+	ps := parts(t, "a", "b", "c")
+	if err := postgres.Move(t.Context(), ps[0], ps[1], set(t, "7"), nil); err == nil || !strings.Contains(err.Error(), "not divided") {
+		t.Errorf("of a database that was not divided: %v", err)
+	}
+	divide(t, ps...)
+	if err := postgres.Move(t.Context(), ps[0], ps[1], set(t, "7,200"), nil); err == nil || !strings.Contains(err.Error(), "200: they are not there") {
+		t.Errorf("of one that has only some: %v", err)
+	}
+	if home, err := ps[0].Home(t.Context()); err != nil || home.Here.String() != "0-84" {
+		t.Errorf("a holds %s, %v", &home.Here, err)
+	}
+}
+
+func TestAKeyThatIsTakenWhereATaskGoesStaysWhereItIs(t *testing.T) {
+	ps := parts(t, "a", "b")
+	old := rowOf(200)
+	old.Key = "k"
+	if _, err := ps[0].Insert(t.Context(), old); err != nil {
+		t.Fatal(err)
+	}
+	divide(t, ps...)
+	if err := postgres.Move(t.Context(), ps[0], ps[1], set(t, "0-127"), nil); err != nil {
+		t.Fatal(err)
+	}
+	young := rowOf(7)
+	young.Key = "k"
+	if _, err := ps[1].Insert(t.Context(), young); err != nil {
+		t.Fatal(err)
+	}
+	if err := postgres.Move(t.Context(), ps[0], ps[1], set(t, "200"), nil); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := ps[1].Get(t.Context(), old.ID); err != nil || got.Key != "" {
+		t.Errorf("it is there with the key %q, %v", got.Key, err)
+	}
+}
+
+func TestTasksAddedFromSQLAreOfAShardThatIsThere(t *testing.T) {
+	ps := parts(t, "a", "b")
+	before := mustAdd(t, ps[0].Pool(), "'mail', key => 'k'")
+	again := mustAdd(t, ps[0].Pool(), "'mail', ordering_key => 'o'")
+	if _, err := ps[0].Get(t.Context(), again.id); err != nil {
+		t.Error(err)
+	}
+	if want := task.ShardOf("mail\x00k"); before.id.Shard() != want {
+		t.Errorf("a task with a key is of shard %d, want %d", before.id.Shard(), want)
+	}
+	if want := task.ShardOf("o"); again.id.Shard() != want {
+		t.Errorf("a task with an ordering key is of shard %d, want %d", again.id.Shard(), want)
+	}
+	divide(t, ps...)
+	if err := postgres.Move(t.Context(), ps[0], ps[1], set(t, "17"), nil); err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		if got := mustAdd(t, ps[1].Pool(), "'mail'"); got.id.Shard() != 17 {
+			t.Errorf("it is of shard %d", got.id.Shard())
+		}
+	}
+	for args, want := range map[string]string{
+		"'mail', key => 'k'":                           "cannot see whether another has one of this key",
+		"'mail', ordering_key => 'k'":                  "cannot see whether another has one of this key",
+		fmt.Sprintf("'mail', id => '%v'", rowOf(3).ID): "belongs to another database",
+	} {
+		if _, err := add(t.Context(), ps[1].Pool(), args); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("add(%s): %v", args, err)
+		}
+	}
+	if got := mustAdd(t, ps[1].Pool(), fmt.Sprintf("'mail', id => '%v'", rowOf(17).ID)); !got.created {
+		t.Error("an id of a shard that is there is refused")
+	}
+}
