@@ -68,7 +68,7 @@ func (e *Engine) Stats() (s Stats) {
 
 // WaitTasks returns when none of the tasks is live any more: each has ended, or is not
 // (or no longer) in the store. It returns ctx's error when that ends first, and the
-// engine's when it fails or is closed.
+// engine's when it fails or is closed. While the store cannot be read it waits for that.
 func (e *Engine) WaitTasks(ctx context.Context, ids ...task.ID) error {
 	for _, id := range ids {
 		if err := e.waitTask(ctx, id); err != nil {
@@ -86,10 +86,10 @@ func (e *Engine) waitTask(ctx context.Context, id task.ID) error {
 	defer e.forget(func(w *waiters) { w.removeTask(id, ended) })
 	for {
 		t, err := e.store.Get(ctx, id)
-		if live := err == nil && t.State.Live(); !live {
-			if errors.Is(err, task.ErrNotFound) {
-				return nil
-			}
+		switch {
+		case errors.Is(err, task.ErrNotFound), err == nil && !t.State.Live():
+			return nil
+		case err != nil && !e.mayRead(ctx, err):
 			return err
 		}
 		if err := e.await(ctx, ended); err != nil {
@@ -101,8 +101,17 @@ func (e *Engine) waitTask(ctx context.Context, id task.ID) error {
 // countRest is how long WaitType lets tasks end before it counts again.
 const countRest = 100 * time.Millisecond
 
+// mayRead reports whether what could not be read now may be later, after a rest.
+func (e *Engine) mayRead(ctx context.Context, err error) bool {
+	if errors.Is(err, storage.ErrBroken) || errors.Is(err, storage.ErrClosed) || errors.Is(err, ErrUnsupported) || ctx.Err() != nil {
+		return false
+	}
+	e.log.Debug("cannot read what is waited for from the store; it is tried again", "error", err)
+	return sleep(ctx, countRest) == nil
+}
+
 // WaitType returns when no task of the type is live any more. It returns ctx's error
-// when that ends first.
+// when that ends first. While the store cannot be read it waits for that.
 func (e *Engine) WaitType(ctx context.Context, typ string) error {
 	live := storage.Filter{States: []task.State{task.Waiting, task.Submitted, task.Processing}, Types: []string{typ}}
 	ended := make(chan struct{}, 1)
@@ -112,7 +121,10 @@ func (e *Engine) WaitType(ctx context.Context, typ string) error {
 	defer e.forget(func(w *waiters) { w.removeType(typ, ended) })
 	for {
 		counts, err := e.Count(ctx, live)
-		if err != nil || len(counts) == 0 {
+		switch {
+		case err == nil && len(counts) == 0:
+			return nil
+		case err != nil && !e.mayRead(ctx, err):
 			return err
 		}
 		if err := e.await(ctx, ended); err != nil {

@@ -199,19 +199,23 @@ func TestAnEngineThatClosesWaitsForThePartThatIsAway(t *testing.T) {
 func TestWhatSeveralDatabasesCannotKeepApartIsRefused(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		n, _ := startInParts(t, one("pay", nil), nil)
-		id := task.NewIDs([32]byte{1}).Next(time.Now())
+		ids, now, ofKey := task.NewIDs([32]byte{1}), time.Now(), task.ShardOf("pay\x00k")
 		for what, r := range map[string]engine.Request{
-			"id is given has no key": {Type: "pay", ID: id, Key: "k"},
-			"id is given has no":     {Type: "pay", ID: id, OrderingKey: "o"},
-			"and not both":           {Type: "pay", Key: "k", OrderingKey: "o"},
+			"leave the id out": {Type: "pay", ID: ids.NextIn(now, ofKey+1), Key: "k"},
+			"one that fits":    {Type: "pay", ID: ids.NextIn(now, task.ShardOf("o")+1), OrderingKey: "o"},
+			"and not both":     {Type: "pay", Key: "k", OrderingKey: "o"},
 		} {
 			if _, err := n.Submit(t.Context(), r); !errors.Is(err, engine.ErrInvalid) || !strings.Contains(err.Error(), what) {
 				t.Errorf("%+v: %v", r, err)
 			}
 		}
 		first, second := n.submit(engine.Request{Type: "pay", Key: "k"}), n.submit(engine.Request{Type: "pay", Key: "k"})
-		if first != second || first.Shard() != task.ShardOf("pay\x00k") {
+		if first != second || first.Shard() != ofKey {
 			t.Errorf("a key is of %v and %v", first, second)
+		}
+		third := ids.NextIn(now, task.ShardOf("pay\x00l"))
+		if got := n.submit(engine.Request{Type: "pay", ID: third, Key: "l"}); got != third {
+			t.Errorf("with an id that fits it is %v", got)
 		}
 	})
 }
@@ -289,4 +293,51 @@ func TestAnEngineDoesNotOpenOneOfSeveralDatabases(t *testing.T) {
 		}
 		s.home.Here = task.AllShards()
 	}
+}
+
+// deaf is a store that cannot be read now and then.
+type deaf struct {
+	*memory.Store
+	until time.Time
+}
+
+func (s deaf) Get(ctx context.Context, id task.ID) (*task.Task, error) {
+	if time.Now().Before(s.until) {
+		return nil, errAway
+	}
+	return s.Store.Get(ctx, id)
+}
+
+func (s deaf) Count(ctx context.Context, f storage.Filter) (map[storage.StateType]int64, error) {
+	if time.Now().Before(s.until) {
+		return nil, errAway
+	}
+	return s.Store.Count(ctx, f)
+}
+
+func TestWhoWaitsForTasksWaitsForTheStoreToo(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := deaf{memory.New(), time.Now().Add(10 * time.Second)}
+		n := &node{t: t, store: s, config: engine.Config{Store: s, Policies: one("pay", nil), Handlers: handle("pay", func(context.Context, *task.Task) ([]byte, error) {
+			return nil, nil
+		})}}
+		n.open()
+		t.Cleanup(n.close)
+		id := n.submit(engine.Request{Type: "pay"})
+		short, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := n.WaitTasks(short, id); !errors.Is(err, errAway) && !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("for a second: %v", err)
+		}
+		if err := n.WaitType(t.Context(), "pay"); err != nil {
+			t.Error(err)
+		}
+		if s.until.After(time.Now()) {
+			t.Error("it did not wait for the store")
+		}
+		if err := n.WaitTasks(t.Context(), id); err != nil {
+			t.Error(err)
+		}
+		n.expect(id, task.Done)
+	})
 }
