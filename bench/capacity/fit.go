@@ -208,20 +208,21 @@ func (c *Curves) fitCPU(all []observed) error {
 			known += k.Tell + time.Duration(m.inserts+m.swaps)*k.TellRow
 		}
 		known += time.Duration(o.figures.tasks) * (usual.Submit + k.Start + k.End)
-		wakes, alone := 0.0, 0.0
+		wakes, colds, alone := 0.0, 0.0, 0.0
 		if o.rate > 0 {
 			f, err := c.model(&o, 1)
 			if err != nil {
 				return err
 			}
-			wakes, alone = f.wakes()*o.elapsed.Seconds(), float64(o.figures.tasks)
+			wakes, colds = f.wakes()
+			wakes, colds, alone = wakes*o.elapsed.Seconds(), colds*o.elapsed.Seconds(), float64(o.figures.tasks)
 		}
 		w := 1 / float64(o.cpu)
-		a = append(a, []float64{w * float64(len(o.commits)), w * float64(o.figures.tasks), w * wakes, w * float64(bytes), w * alone})
+		a = append(a, []float64{w * float64(len(o.commits)), w * float64(o.figures.tasks), w * wakes, w * float64(bytes), w * alone, w * colds})
 		b = append(b, w*max(0, float64(o.cpu-known)))
 	}
-	x := solve(a, b, 5)
-	k.SyncCPU, k.Wake, k.BackgroundByte = time.Duration(x[0]), time.Duration(x[2]), x[3]
+	x := solve(a, b, 6)
+	k.SyncCPU, k.Wake, k.ColdWake, k.BackgroundByte = time.Duration(x[0]), time.Duration(x[2]), time.Duration(x[5]), x[3]
 	// What a task costs beside its way: half at once, half when files are sorted and
 	// garbage is collected. Callers who come one by one cost more than a crowd.
 	k.Submit, k.Ack = usual.Submit+time.Duration(x[4]), time.Duration(x[1]/2)

@@ -33,8 +33,11 @@ type modelled struct {
 	most   int // tasks that waited for a slot, at most
 }
 
-// wakes returns how often work came while all cores were idle, per second.
-func (m *modelled) wakes() float64 { return float64(m.result.Wakes) / m.span.Seconds() }
+// wakes returns how often work came while all cores were idle, per second, and how often
+// they had been for long.
+func (m *modelled) wakes() (all, cold float64) {
+	return float64(m.result.Wakes) / m.span.Seconds(), float64(m.result.Colds) / m.span.Seconds()
+}
 
 // samplings is how often a simulation is looked at.
 const samplings = 2000

@@ -31,6 +31,9 @@ type Costs struct {
 	// Wake is CPU that is spent whenever work comes while all cores are idle: threads are
 	// woken, and look around before they sleep again.
 	Wake time.Duration `json:"wake_ns"`
+	// ColdWake is how much more that is if they were idle for a millisecond: caches are
+	// cold, and a processor that sleeps deeply takes longer to wake up.
+	ColdWake time.Duration `json:"cold_wake_ns"`
 	// Stall is how long a transaction is held up before it is computed by whatever else goes
 	// on in the machine and its host. It passes on the core and is not computed.
 	Stall Quantiles `json:"stall_ns"`
@@ -56,7 +59,7 @@ type Costs struct {
 }
 
 func (c *Costs) check() error {
-	for _, d := range []time.Duration{c.Submit, c.Ack, c.Commit, c.Insert, c.Swap, c.Tell, c.TellRow, c.Start, c.End, c.Background, c.Wake, c.SyncCPU} {
+	for _, d := range []time.Duration{c.Submit, c.Ack, c.Commit, c.Insert, c.Swap, c.Tell, c.TellRow, c.Start, c.End, c.Background, c.Wake, c.ColdWake, c.SyncCPU} {
 		if d < 0 {
 			return fmt.Errorf("sim: a cost is negative: %v", d)
 		}

@@ -97,6 +97,8 @@ type cores struct {
 	free  int
 	busy  time.Duration // computed in all
 	wakes int64         // how often work came while all were idle
+	colds int64         // and had been for coldAfter
+	idled int64         // when all of them last became idle
 	queue []job         // from head on
 	head  int
 
@@ -163,6 +165,9 @@ func (c *cores) catchUp() {
 	c.missed = c.missed[:0]
 }
 
+// coldAfter is how long cores are idle before they have forgotten what they did.
+const coldAfter = time.Millisecond
+
 func (c *cores) add(j job) {
 	if c.free == 0 {
 		c.queue = append(c.queue, j)
@@ -171,6 +176,10 @@ func (c *cores) add(j job) {
 	if c.free == c.all {
 		c.wakes++
 		c.busy += c.costs.Wake
+		if c.now-c.idled >= int64(coldAfter) {
+			c.colds++
+			c.busy += c.costs.ColdWake
+		}
 	}
 	c.free--
 	c.run(j)
@@ -185,6 +194,9 @@ func (c *cores) run(j job) {
 		case j.left == 0:
 			c.free++
 			c.take()
+			if c.free == c.all {
+				c.idled = c.now
+			}
 			j.done()
 			c.poll()
 		case c.head == len(c.queue):

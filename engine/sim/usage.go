@@ -20,6 +20,7 @@ type Result struct {
 
 	CPU      time.Duration // computed by all cores
 	Wakes    int64         // how often work came while all of them were idle
+	Colds    int64         // and had been for a millisecond
 	Commits  int64
 	Syncs    int64
 	DiskBusy time.Duration
@@ -140,7 +141,7 @@ func (s *simulation) result() *Result {
 	u := &s.use
 	r := &Result{
 		Elapsed: s.since(), Submitted: u.submitted, Done: u.done, Failed: u.failed, Left: int64(len(s.lives)),
-		Attempts: u.started, CPU: s.cores.busy, Wakes: s.cores.wakes, Commits: u.commits, Syncs: s.disk.syncs, DiskBusy: s.disk.busy,
+		Attempts: u.started, CPU: s.cores.busy, Wakes: s.cores.wakes, Colds: s.cores.colds, Commits: u.commits, Syncs: s.disk.syncs, DiskBusy: s.disk.busy,
 		Written: s.disk.written,
 	}
 	for _, m := range u.meters {
