@@ -2,8 +2,11 @@ package coord
 
 import "github.com/taskengine/taskengine/engine/task"
 
-// oneShard is the version of a hint without a task that is about one shard.
-const oneShard = 1
+// What a hint without a task is about, as its version.
+const (
+	oneShard = 1
+	changed  = 2
+)
 
 // Wake returns the hint that something may be ready in the shard: its ID is zero and its
 // Version 1. Who is told it looks into the store.
@@ -14,6 +17,12 @@ func Wake(shard uint16) task.Hint {
 // WakeAll returns the hint that something may be ready anywhere, as after hints were
 // lost: the zero Hint.
 func WakeAll() task.Hint { return task.Hint{} }
+
+// Changed returns the hint that what people have set has changed, such as which types are
+// paused. For programs that do not know it, it is about all shards.
+func Changed() task.Hint {
+	return task.Hint{Trigger: task.Trigger{Ref: task.Ref{Version: changed}}}
+}
 
 // Woken reports whether a hint names no task, and then which shard it is about, or that
 // it is about all of them. One of a kind that is not known yet is about all.

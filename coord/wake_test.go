@@ -17,6 +17,7 @@ func TestAHintWithoutATaskSaysWhereToLook(t *testing.T) {
 		{"one shard", coord.Wake(7), 7, false, true},
 		{"the first shard", coord.Wake(0), 0, false, true},
 		{"all shards", coord.WakeAll(), 0, true, true},
+		{"that something has changed", coord.Changed(), 0, true, true},
 		{"a kind from the future", task.Hint{Trigger: task.Trigger{Ref: task.Ref{Version: 9}, Shard: 7}}, 7, true, true},
 		{"a task", task.Hint{Trigger: task.Trigger{Ref: task.Ref{ID: task.ID{1}, Version: 1}, Shard: 7}}, 0, false, false},
 	} {

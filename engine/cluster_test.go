@@ -330,6 +330,49 @@ func TestATaskIsCancelledWhereverItRuns(t *testing.T) {
 	})
 }
 
+func TestATypeIsPausedOnAllNodes(t *testing.T) {
+	for _, told := range []bool{true, false} {
+		inBubble(t, func(t *testing.T) {
+			g := newGroup(t)
+			g.noBus = !told
+			a, b := g.join("a", one("work", nil), takes(0), "work"), g.join("b", one("work", nil), takes(0), "work")
+			time.Sleep(3 * time.Second) // they know each other
+			paused := func(is bool) {
+				t.Helper()
+				wait := 100 * time.Millisecond
+				if !told {
+					wait = 11 * time.Second
+				}
+				time.Sleep(wait)
+				for _, m := range []*member{a, b} {
+					if got := m.Engine.Types()[0]; got.Paused != is {
+						t.Errorf("the type is paused: %t, want %t", got.Paused, is)
+					}
+				}
+			}
+			if err := a.Pause(t.Context(), "work"); err != nil {
+				t.Fatal(err)
+			}
+			paused(true)
+			var ids []task.ID
+			for range 20 {
+				ids = append(ids, b.submit(engine.Request{Type: "work"}))
+			}
+			time.Sleep(5 * time.Second)
+			for _, id := range ids {
+				a.expect(id, task.Submitted)
+			}
+			if err := b.Unpause(t.Context(), "work"); err != nil {
+				t.Fatal(err)
+			}
+			paused(false)
+			for _, id := range ids {
+				a.end(id)
+			}
+		})
+	}
+}
+
 func TestNothingIsLostOrDoubledWhileNodesComeAndGo(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		g := newGroup(t)

@@ -97,6 +97,7 @@ type Engine struct {
 	doubtful chan struct{} // wakes who looks at doubts; holds one token
 	announce chan struct{} // wakes who publishes hints; holds one token
 	overlook chan struct{} // wakes who looks for what was overlooked; holds one token
+	changed  chan struct{} // wakes who looks which types others have paused; holds one token
 	healNow  chan struct{} // wakes the healer; holds one token
 
 	joinedFirst chan struct{} // closed when the node has become a member for the first time
@@ -214,7 +215,7 @@ func newEngine(c Config) (*Engine, error) {
 	e := &Engine{
 		config: c, store: c.Store, log: c.Log, ids: ids,
 		incarnation: ids.Next(time.Now()), joinedFirst: make(chan struct{}),
-		announce: make(chan struct{}, 1), overlook: make(chan struct{}, 1), healNow: make(chan struct{}, 1), toldUnhandled: make(map[string]time.Time),
+		announce: make(chan struct{}, 1), overlook: make(chan struct{}, 1), changed: make(chan struct{}, 1), healNow: make(chan struct{}, 1), toldUnhandled: make(map[string]time.Time),
 		types:    make(map[string]*typeInfo),
 		unknown:  newTypeInfo(policy.Set{}, policy.DefaultType()),
 		attempts: make(map[task.ID]*attempt),

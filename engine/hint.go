@@ -57,11 +57,12 @@ func (e *Engine) subscribeLoop(ctx context.Context) {
 
 // told tells the core what others have told.
 func (e *Engine) told(hints []task.Hint) {
-	look := false
+	look, changed := false, false
 	e.decide(func(c *core.Core, now time.Time) {
 		for _, h := range hints {
 			if shard, all, ok := coord.Woken(h); ok {
-				look = look || all || e.owned.HasAny(shard)
+				changed = changed || all
+				look = look || all && h != coord.Changed() || e.owned.HasAny(shard)
 				continue
 			}
 			c.Told(now, h)
@@ -70,5 +71,8 @@ func (e *Engine) told(hints []task.Hint) {
 	})
 	if look {
 		signal(e.overlook)
+	}
+	if changed {
+		signal(e.changed)
 	}
 }

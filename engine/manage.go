@@ -2,14 +2,12 @@ package engine
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/taskengine/taskengine/engine/internal/core"
 	"github.com/taskengine/taskengine/engine/task"
-	"github.com/taskengine/taskengine/storage"
 )
 
 // Errors of the verbs by which people manage tasks. [task.ErrNotFound] is another.
@@ -136,68 +134,4 @@ func (e *Engine) swap(ctx context.Context, typ string, c task.Change) (*task.Tas
 	case <-ctx.Done():
 		return nil, fmt.Errorf("the change may have been made: %w", context.Cause(ctx))
 	}
-}
-
-// pausesSetting is where the store keeps which types people have paused or resumed.
-const pausesSetting = "paused-types"
-
-// Pause stops tasks of a type from being started, here and after a restart, until they
-// are resumed. What runs goes on, and tasks are accepted.
-func (e *Engine) Pause(ctx context.Context, typ string) error { return e.setPaused(ctx, typ, true) }
-
-// Unpause lets tasks of a type be started again.
-func (e *Engine) Unpause(ctx context.Context, typ string) error { return e.setPaused(ctx, typ, false) }
-
-func (e *Engine) setPaused(ctx context.Context, typ string, paused bool) error {
-	if typ == "" || len(typ) > MaxType || !printable(typ) {
-		return fmt.Errorf("%w: %.40q is not a type", ErrInvalid, typ)
-	}
-	e.pausing.Lock()
-	defer e.pausing.Unlock()
-	if settings, ok := e.store.(storage.Settings); ok {
-		pauses, err := readPauses(ctx, settings)
-		if err != nil {
-			return err
-		}
-		pauses[typ] = paused
-		value, err := json.Marshal(pauses)
-		if err != nil {
-			return fmt.Errorf("engine: pause %s: %w", typ, err)
-		}
-		if err := settings.SetSetting(ctx, pausesSetting, value); err != nil {
-			return fmt.Errorf("engine: pause %s: %w", typ, err)
-		}
-	}
-	e.decide(func(c *core.Core, now time.Time) { c.Pause(now, typ, paused) })
-	return nil
-}
-
-func readPauses(ctx context.Context, s storage.Settings) (map[string]bool, error) {
-	pauses := make(map[string]bool)
-	value, err := s.Setting(ctx, pausesSetting)
-	if err == nil && value != nil {
-		err = json.Unmarshal(value, &pauses)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("engine: read which types are paused: %w", err)
-	}
-	return pauses, nil
-}
-
-// loadPauses pauses what was paused when the store was last used.
-func (e *Engine) loadPauses(ctx context.Context) error {
-	settings, ok := e.store.(storage.Settings)
-	if !ok {
-		return nil
-	}
-	pauses, err := readPauses(ctx, settings)
-	if err != nil {
-		return err
-	}
-	e.decide(func(c *core.Core, now time.Time) {
-		for typ, paused := range pauses {
-			c.Pause(now, typ, paused)
-		}
-	})
-	return nil
 }

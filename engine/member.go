@@ -65,6 +65,7 @@ func (e *Engine) join(ctx, background context.Context) error {
 	})
 	e.duties.Go(func() { e.memberLoop(background) })
 	e.duties.Go(func() { e.overlookLoop(background, store) })
+	e.duties.Go(func() { e.pausesLoop(background) })
 	e.duties.Go(func() {
 		e.lead(background, "healer", func(ctx context.Context) error { return e.heal(ctx, store) })
 	})

@@ -9,7 +9,7 @@ import (
 func newTypePause(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "pause TYPE",
-		Short: "Start no more tasks of a type, here and after a restart",
+		Short: "Start no more tasks of a type, on all nodes and after a restart",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.with(func(c *client) error {
