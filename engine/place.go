@@ -11,19 +11,16 @@ import (
 )
 
 // shardOf returns the shard of t, and gives it an ID if it has none, of one of some shards;
-// nil is of all. Tasks that have to know of each other, by their key or their ordering key,
-// are of one shard, and so in one database where several keep the tasks.
+// nil is of all.
 func (e *Engine) shardOf(t *task.Task, shards *task.Shards) uint16 {
+	shard, bound := task.BoundShard(t.Type, t.Key, t.OrderingKey)
+	given := !t.ID.IsZero()
 	switch now := time.Now(); {
-	case t.OrderingKey != "":
-		shard := task.ShardOf(t.OrderingKey)
-		if t.ID.IsZero() {
-			t.ID = e.ids.NextIn(now, shard)
-		}
-		return shard
-	case !t.ID.IsZero():
-	case t.Key != "":
-		t.ID = e.ids.NextIn(now, task.ShardOf(t.Type+"\x00"+t.Key))
+	case given && t.OrderingKey != "":
+		return shard // whatever its ID says
+	case given:
+	case bound:
+		t.ID = e.ids.NextIn(now, shard)
 	default:
 		if t.ID = e.ids.Next(now); !shards.Has(t.ID.Shard()) {
 			some := shards.List()
@@ -36,7 +33,6 @@ func (e *Engine) shardOf(t *task.Task, shards *task.Shards) uint16 {
 // Errors of requests that several databases could not keep apart: none of them knows what
 // is in the others.
 var (
-	errKeyAndID      = errors.New("a task whose id is given has no key or ordering key where several databases keep the tasks: leave one of them out")
 	errKeyAndOrder   = errors.New("a task has a key or an ordering key, and not both, where several databases keep the tasks")
 	errKeyInTx       = errors.New("a task that is added in a transaction has no key or ordering key where several databases keep the tasks")
 	errNoShards      = errors.New("the database of the transaction holds no shards: move some to it first")
@@ -49,15 +45,15 @@ func (e *Engine) checkPlace(r *Request, shards *task.Shards) error {
 	if !e.divided {
 		return nil
 	}
-	keyed := r.Key != "" || r.OrderingKey != ""
+	shard, bound := task.BoundShard(r.Type, r.Key, r.OrderingKey)
 	switch {
-	case keyed && !r.ID.IsZero():
-		return errKeyAndID
+	case bound && !r.ID.IsZero() && r.ID.Shard() != shard:
+		return fmt.Errorf("the id is of shard %d, and the key or ordering key of %d: where several databases keep the tasks, leave the id out or choose one that fits", r.ID.Shard(), shard)
 	case r.Key != "" && r.OrderingKey != "":
 		return errKeyAndOrder
 	case shards == nil:
 		return nil
-	case keyed:
+	case bound:
 		return errKeyInTx
 	case shards.IsEmpty():
 		return errNoShards

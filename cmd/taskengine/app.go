@@ -15,6 +15,7 @@ import (
 
 	"github.com/taskengine/taskengine/config"
 	"github.com/taskengine/taskengine/engine/task"
+	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
 )
 
 // app is what all subcommands share: the world outside and the flags of the root.
@@ -87,11 +88,15 @@ func (a *app) getenv(name, otherwise string) string {
 	return cmp.Or(value, otherwise)
 }
 
-// idOr returns id, or a new one if it is empty: a task with an id can be asked for again
-// without being doubled.
-func (a *app) idOr(id string) string {
-	if id != "" {
-		return id
+// name gives a task an id unless it has one: then it can be asked for again without being
+// doubled. Several databases that keep the tasks look for a key where the id of its task is.
+func (a *app) name(t *taskenginev1.NewTask) {
+	if t.GetId() != "" {
+		return
 	}
-	return a.ids.Next(time.Now()).String()
+	id := a.ids.Next(time.Now())
+	if shard, bound := task.BoundShard(t.GetType(), t.GetKey(), t.GetOrderingKey()); bound {
+		id = a.ids.NextIn(time.Now(), shard)
+	}
+	t.Id = id.String()
 }

@@ -98,7 +98,8 @@ func (a *app) add(cmd *cobra.Command, c *client, f *addFlags, typ string) error 
 	if err != nil {
 		return err
 	}
-	t.Id = a.idOr(f.id)
+	t.Id = f.id
+	a.name(t)
 	receipts, err := submit(cmd.Context(), c, []*taskenginev1.NewTask{t}, false)
 	if err != nil {
 		return err

@@ -184,7 +184,7 @@ func (l *loader) read(ctx context.Context, input io.Reader, out chan<- batch) er
 			if err != nil {
 				b.bad = append(b.bad, badLine{n, err})
 			} else {
-				t.Id = l.app.idOr(t.GetId())
+				l.app.name(t)
 				b.tasks = append(b.tasks, numbered{n, t})
 			}
 		}

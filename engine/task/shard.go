@@ -28,6 +28,19 @@ func ShardOf(name string) uint16 {
 	return uint16(h.Sum32() % ShardCount)
 }
 
+// BoundShard returns the part that a task has to be of because of its key or its ordering
+// key, and whether it has one: tasks that have to know of each other are of one part. With
+// both, the ordering key counts.
+func BoundShard(typ, key, orderingKey string) (shard uint16, bound bool) {
+	switch {
+	case orderingKey != "":
+		return ShardOf(orderingKey), true
+	case key != "":
+		return ShardOf(typ + "\x00" + key), true
+	}
+	return 0, false
+}
+
 // Shards is a set of parts. The zero value has none; a nil *Shards has all.
 type Shards [ShardCount / 64]uint64
 
