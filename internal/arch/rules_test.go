@@ -93,6 +93,11 @@ var rules = []rule{
 		Why: "what moves tasks from one store to another knows the port, and no store",
 	},
 	{
+		Of:  "storage/sharded",
+		May: []string{"storage", "engine/task"},
+		Why: "what spreads tasks over several stores knows the port, and no store",
+	},
+	{
 		Of:  "storage/storagetest",
 		May: []string{"storage", "storage/memory", "engine/task"},
 		Out: []string{"pgregory.net/rapid", "github.com/google/go-cmp", "github.com/anishathalye/porcupine"},

@@ -39,6 +39,7 @@ var exportCases = []testCase{
 		equal(f, "rows and settings", len(ts)+len(settings), 0)
 	}},
 	{"rows are exported whole and in the order of insertion, whatever their state", func(f *fixture) {
+		f.together()
 		var want []*task.Task
 		for _, s := range task.States() {
 			for _, edit := range remarkable() {

@@ -75,6 +75,7 @@ var insertCases = []testCase{
 		f.same(f.get(early.ID), early)
 	}},
 	{"a key is inserted once per type and names who has it", func(f *fixture) {
+		f.together()
 		keyed := func(t *task.Task) { t.Key = "invoice-1" }
 		first, second := f.row(task.Submitted, keyed), f.row(task.Submitted, keyed)
 		third := f.row(task.Waiting, keyed)
@@ -94,6 +95,7 @@ var insertCases = []testCase{
 		}
 	}},
 	{"a key is taken until its row is deleted, whatever becomes of the row", func(f *fixture) {
+		f.together()
 		keyed := func(t *task.Task) { t.Key = "invoice-1" }
 		first, second := f.row(task.Processing, keyed), f.row(task.Submitted, keyed)
 		f.put(first)
@@ -118,6 +120,7 @@ var insertCases = []testCase{
 		f.put(f.row(task.Submitted), f.row(task.Submitted))
 	}},
 	{"rows are numbered in the order of their insertion", func(f *fixture) {
+		f.together()
 		var newest uint64
 		for range 3 {
 			batch := f.rows(4, task.Submitted, nil)

@@ -99,6 +99,7 @@ var queryCases = []testCase{
 		equal(f, "none", len(f.ready(q)), 0)
 	}},
 	{"pages of ready rows go on from where they were while rows change", func(f *fixture) {
+		f.together()
 		ts := f.rows(30, task.Submitted, nil)
 		f.put(ts...)
 		q := storage.ReadyQuery{Leaf: ts[0].Leaf(), Limit: 4}
@@ -161,6 +162,7 @@ var queryCases = []testCase{
 		equal(f, "leaves when grabbed", f.leaves(task.Leaf{}, 9), []task.Leaf{})
 	}},
 	{"rows of some shards are found among the others", func(f *fixture) {
+		f.together()
 		for _, state := range []task.State{task.Submitted, task.Waiting, task.Processing, task.Done, task.Error} {
 			for _, s := range []uint16{0, 7, 8, 63, 64, 128, 255} {
 				f.put(f.row(state, func(t *task.Task) { t.Shard, t.NextEventAt = s, at(int(s)) }))

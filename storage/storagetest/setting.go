@@ -65,6 +65,7 @@ var settingsCases = []testCase{
 		for _, name := range settingNames {
 			f.set(name, []byte(name))
 		}
+		f.together()
 		t := f.row(task.Submitted, everything)
 		f.put(t)
 		f.step(t, task.Change{To: task.Processing, At: at(1)})

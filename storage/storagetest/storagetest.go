@@ -31,11 +31,20 @@ type Checker interface {
 	Check(ctx context.Context) error
 }
 
+// Divided is implemented by a store under test that keeps rows in several places, by their
+// IDs. Some things it promises only of rows that are in one of them: that their numbers are in
+// the order of insertion, that no two have the same type and key, and that an export is of one
+// moment.
+type Divided interface {
+	Place(id task.ID) int
+}
+
 // Run tests the stores that open returns. Each call of open returns an empty store of
 // its own, and sees to it that it is closed in the end.
 func Run(t *testing.T, open func(t testing.TB) storage.Store) {
 	probe := open(t)
 	_, inspector := probe.(storage.Inspector)
+	_, tallier := probe.(storage.Tallier)
 	_, relaxer := probe.(storage.Relaxer)
 	_, settings := probe.(storage.Settings)
 	_, batcher := probe.(storage.Batcher)
@@ -46,8 +55,8 @@ func Run(t *testing.T, open func(t testing.TB) storage.Store) {
 	_, reopener := probe.(Reopener)
 	_, crasher := probe.(Crasher)
 	_, checker := probe.(Checker)
-	t.Logf("exercising %T: inspector %t, relaxer %t, settings %t, batcher %t, shared %t, exporter %t, ruled %t, reopener %t, crasher %t, checker %t",
-		probe, inspector, relaxer, settings, batcher, shared, exporter, ruled, reopener, crasher, checker)
+	t.Logf("exercising %T: inspector %t, tallier %t, relaxer %t, settings %t, batcher %t, shared %t, exporter %t, ruled %t, reopener %t, crasher %t, checker %t",
+		probe, inspector, tallier, relaxer, settings, batcher, shared, exporter, ruled, reopener, crasher, checker)
 
 	sections := []struct {
 		name  string
@@ -64,6 +73,7 @@ func Run(t *testing.T, open func(t testing.TB) storage.Store) {
 		{"model", true, modelCases},
 		{"history", true, historyCases},
 		{"inspect", inspector, inspectCases},
+		{"tally", tallier, tallyCases},
 		{"relax", relaxer, relaxCases},
 		{"settings", settings, settingsCases},
 		{"batch", batcher, batchCases},
@@ -100,7 +110,8 @@ type testCase struct {
 type fixture struct {
 	*testing.T
 	storage.Store
-	ids *task.IDs
+	ids  *task.IDs
+	near task.ID // see together
 }
 
 // epoch is when the tests take place.
@@ -125,7 +136,7 @@ func (f *fixture) check() {
 // row returns a new row in this state, changed by edit.
 func (f *fixture) row(s task.State, edit ...func(*task.Task)) *task.Task {
 	t := &task.Task{
-		ID: f.ids.Next(epoch), Version: 1, State: s, Type: "mail", Priority: task.DefaultPriority,
+		ID: f.id(), Version: 1, State: s, Type: "mail", Priority: task.DefaultPriority,
 		CreatedAt: epoch, ReadyAt: epoch, UpdatedAt: epoch, Payload: []byte("hello"),
 	}
 	if s == task.Processing {
@@ -135,6 +146,21 @@ func (f *fixture) row(s task.State, edit ...func(*task.Task)) *task.Task {
 		e(t)
 	}
 	return t
+}
+
+// together has the rows that are made from now on be in one place, for cases about what a
+// [Divided] store promises of such rows only. It changes nothing for other stores.
+func (f *fixture) together() { f.near = f.ids.Next(epoch) }
+
+// id returns a new ID.
+func (f *fixture) id() task.ID {
+	id := f.ids.Next(epoch)
+	if d, ok := f.Store.(Divided); ok && !f.near.IsZero() {
+		for d.Place(id) != d.Place(f.near) {
+			id = f.ids.Next(epoch)
+		}
+	}
+	return id
 }
 
 // rows returns n of them.

@@ -3,6 +3,7 @@ package storagetest
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 
 	"github.com/taskengine/taskengine/engine/task"
@@ -36,6 +37,7 @@ var updateCases = []testCase{
 		f.same(f.get(old.ID), old)
 	}},
 	{"a transaction knows which keys it took and gave back", func(f *fixture) {
+		f.together()
 		keyed := func(t *task.Task) { t.Key = "k" }
 		a, b, c := f.row(task.Submitted, keyed), f.row(task.Submitted, keyed), f.row(task.Submitted, keyed)
 		f.put(a)
@@ -255,6 +257,7 @@ func (f *fixture) undone(attempt func(do func(tx storage.Tx) error)) {
 			f.same(f.get(t.ID), t)
 			want = append(want, t.Trigger())
 		}
+		slices.SortFunc(want, func(a, b task.Trigger) int { return a.Rank.Compare(b.Rank) })
 		equal(f, "ready", f.ready(storage.ReadyQuery{Leaf: rows[0].Leaf(), Limit: 9}), want)
 		equal(f, "leaves", f.leaves(task.Leaf{}, 9), []task.Leaf{rows[0].Leaf()})
 		f.check()

@@ -1,0 +1,288 @@
+package sharded_test
+
+import (
+	"errors"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/storage/sharded"
+)
+
+// chaos is workers that use a store while shards are moved between its places.
+type chaos struct {
+	*testing.T
+	s      *sharded.Store
+	places []*place
+	moves  int
+	rows   []*task.Task    // which all of them change
+	seen   []atomic.Uint64 // of each the newest version that anybody knows of
+
+	enough atomic.Bool // the workers shall end
+
+	mu    sync.Mutex
+	turn  *sync.Cond             // of mu: a worker has ended a call
+	calls [4]int                 // guarded by mu: how many each worker has ended
+	made  map[task.Ref]int       // guarded by mu: how often a version is known to have been made
+	maybe map[task.ID]uint64     // guarded by mu: how many changes may have been made or not
+	fresh map[task.ID]*task.Task // guarded by mu: which workers have inserted and not removed
+}
+
+func TestNothingIsLostOrDoubledWhileShardsAreMoved(t *testing.T) {
+	for _, seed := range []uint64{1, rand.Uint64()} {
+		t.Logf("seed %d", seed)
+		ps := places(3)
+		c := &chaos{T: t, s: open(t, ps...), places: ps, made: make(map[task.Ref]int), maybe: make(map[task.ID]uint64), fresh: make(map[task.ID]*task.Task)}
+		c.turn = sync.NewCond(&c.mu)
+		c.rows = put(t, c.s, 0, 1, 2, 80, 90, 91, 160, 170, 171, 255)
+		c.seen = make([]atomic.Uint64, len(c.rows))
+		for i := range c.seen {
+			c.seen[i].Store(1)
+		}
+		var workers sync.WaitGroup
+		for w := range c.calls {
+			workers.Go(func() { c.work(w, rand.New(rand.NewPCG(seed, uint64(w)))) })
+		}
+		for rng := rand.New(rand.NewPCG(seed, 99)); c.moves < 30; {
+			c.moveSome(rng)
+		}
+		c.enough.Store(true)
+		workers.Wait()
+		c.check()
+	}
+}
+
+// moveSome moves some shards when each worker has ended a call since the last move: none lasts
+// for more than one.
+func (c *chaos) moveSome(rng *rand.Rand) {
+	c.mu.Lock()
+	before := c.calls
+	for w := range before {
+		for c.calls[w] == before[w] {
+			c.turn.Wait()
+		}
+	}
+	c.mu.Unlock()
+	from, to := c.places[rng.IntN(3)], c.places[rng.IntN(3)]
+	first := rng.IntN(task.ShardCount)
+	some := shards(first, min(task.ShardCount-1, first+rng.IntN(60)))
+	here := from.home.Load().Here
+	rest := here.Without(&some)
+	if some = here.Without(&rest); from == to || some.IsEmpty() {
+		return
+	}
+	c.moves++
+	move(c, from, to, some, func(string) bool { runtime.Gosched(); return true })
+}
+
+func (c *chaos) work(w int, rng *rand.Rand) {
+	for !c.enough.Load() {
+		switch rng.IntN(4) {
+		case 0:
+			c.get(rng)
+		case 1:
+			c.swap(rng)
+		case 2:
+			c.do(rng)
+		case 3:
+			c.remove()
+		}
+		c.mu.Lock()
+		c.calls[w]++
+		c.turn.Broadcast()
+		c.mu.Unlock()
+	}
+}
+
+// moving reports whether a call failed, which only moves are a reason for.
+func (c *chaos) moving(err error) bool {
+	if err != nil && !errors.Is(err, sharded.ErrMoving) && !errors.Is(err, storage.ErrElsewhere) {
+		c.Error(err)
+	}
+	return err != nil
+}
+
+// get reads a row, which exists at a version that is no older than one that is known.
+func (c *chaos) get(rng *rand.Rand) {
+	i := rng.IntN(len(c.rows))
+	known := c.seen[i].Load()
+	got, err := c.s.Get(c.Context(), c.rows[i].ID)
+	if !c.moving(err) && got.Version < known {
+		c.Errorf("version %d was read after %d was made", got.Version, known)
+	}
+}
+
+func (c *chaos) change(i int) task.Change {
+	return task.Change{Ref: task.Ref{ID: c.rows[i].ID, Version: c.seen[i].Load()}, To: task.Waiting, At: epoch}
+}
+
+// changed notes what came of a change. One that is stale is so because another was made.
+func (c *chaos) changed(i int, was task.Change, now *task.Task) {
+	if now == nil {
+		if got, err := c.s.Get(c.Context(), was.ID); !c.moving(err) && got.Version <= was.Version {
+			c.Errorf("version %d was called stale when there was %d", was.Version, got.Version)
+		} else if err == nil {
+			c.know(i, got.Version)
+		}
+		return
+	}
+	c.know(i, now.Version)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.made[now.Ref()]++
+}
+
+// know notes that a version was made.
+func (c *chaos) know(i int, version uint64) {
+	for {
+		seen := c.seen[i].Load()
+		if seen >= version || c.seen[i].CompareAndSwap(seen, version) {
+			return
+		}
+	}
+}
+
+// unknown notes that a change may have been made.
+func (c *chaos) unknown(id task.ID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.maybe[id]++
+}
+
+// swap changes two rows, in a transaction or not.
+func (c *chaos) swap(rng *rand.Rand) {
+	i, j := rng.IntN(len(c.rows)), rng.IntN(len(c.rows))
+	cs := []task.Change{c.change(i), c.change(j)}
+	var now []*task.Task
+	var err error
+	within := rng.IntN(2) == 0
+	if within {
+		err = c.s.Update(c.Context(), func(tx storage.Tx) error {
+			now, err = tx.Swap(c.Context(), cs...)
+			return err
+		})
+	} else {
+		now, err = c.s.Swap(c.Context(), cs...)
+	}
+	for k, row := range []int{i, j} {
+		switch {
+		case !c.moving(err):
+			c.changed(row, cs[k], now[k])
+		case !within: // a part may have been done
+			c.unknown(cs[k].ID)
+		}
+	}
+}
+
+// do changes some rows and inserts others.
+func (c *chaos) do(rng *rand.Rand) {
+	b, of := &storage.Batch{}, []int(nil)
+	for range 1 + rng.IntN(4) {
+		i := rng.IntN(len(c.rows))
+		of, b.Swap = append(of, i), append(b.Swap, c.change(i))
+	}
+	for range rng.IntN(4) {
+		b.Insert = append(b.Insert, row(uint16(rng.IntN(task.ShardCount))))
+	}
+	out, err := c.s.Do(c.Context(), b)
+	var part *storage.PartError
+	failed := task.Shards{}
+	if errors.As(err, &part) {
+		failed = part.Shards
+	} else if err != nil {
+		failed = task.AllShards()
+	}
+	c.moving(err)
+	for k, ch := range b.Swap {
+		if failed.Has(ch.ID.Shard()) {
+			c.unknown(ch.ID)
+		} else {
+			c.changed(of[k], ch, out.Swapped[k])
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for k, t := range b.Insert {
+		if !failed.Has(t.ID.Shard()) {
+			if c.fresh[t.ID] = t; !out.Inserted[k].Created() {
+				c.Errorf("%v is in the way of %v", out.Inserted[k].Existing, t.ID)
+			}
+		}
+	}
+}
+
+// remove deletes a row that was inserted, until that is known to be done.
+func (c *chaos) remove() {
+	c.mu.Lock()
+	var one *task.Task
+	for _, one = range c.fresh {
+		delete(c.fresh, one.ID)
+		break
+	}
+	c.mu.Unlock()
+	if one == nil {
+		return
+	}
+	for tries := 0; ; tries++ {
+		gone, err := c.s.Delete(c.Context(), one.Ref())
+		if c.moving(err) {
+			runtime.Gosched()
+			continue
+		}
+		if !gone[0] && tries == 0 {
+			c.Errorf("%v was gone before it was deleted", one.ID)
+		}
+		return
+	}
+}
+
+// check compares what is in the places with what the workers were told.
+func (c *chaos) check() {
+	places := make(map[task.ID]int)
+	for _, p := range c.places {
+		rows, err := p.all(c.Context())
+		if err != nil {
+			c.Fatal(err)
+		}
+		for _, t := range rows {
+			places[t.ID]++
+		}
+	}
+	for id, n := range places {
+		if n != 1 {
+			c.Errorf("%v is in %d places", id, n)
+		}
+	}
+	for id := range c.fresh {
+		if places[id] != 1 {
+			c.Errorf("%v was inserted, and is in %d places", id, places[id])
+		}
+	}
+	for ref, n := range c.made {
+		if n != 1 {
+			c.Errorf("version %v was made %d times", ref, n)
+		}
+	}
+	listed, next, err := c.s.List(c.Context(), storage.Filter{}, task.ID{}, math.MaxInt, math.MaxInt)
+	if err != nil || !next.IsZero() || len(listed) != len(places) {
+		c.Errorf("%d rows are listed of %d: %v", len(listed), len(places), err)
+	}
+	for _, t := range c.rows {
+		got, err := c.s.Get(c.Context(), t.ID)
+		if err != nil {
+			c.Fatal(err)
+		}
+		var sure uint64
+		for v := range got.Version {
+			sure += uint64(c.made[task.Ref{ID: t.ID, Version: v + 1}])
+		}
+		if got.Version < 1+sure || got.Version > 1+sure+c.maybe[t.ID] {
+			c.Errorf("version %d of %v, though %d changes were made and perhaps %d more", got.Version, t.ID, sure, c.maybe[t.ID])
+		}
+	}
+}

@@ -1,0 +1,127 @@
+package sharded
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+)
+
+// Do implements [storage.Batcher]. Each place does its part wholly or not at all; if that
+// fails in some of them the error is a [storage.PartError].
+func (s *Store) Do(ctx context.Context, b *storage.Batch) (storage.Outcome, error) {
+	w := &work{batch: b}
+	c := &call{n: len(b.Insert) + len(b.Swap), shard: w.shard, do: func(ctx context.Context, place int, some []int) ([]int, error) {
+		if some == nil {
+			return w.doAll(ctx, place, s.places[place].Store)
+		}
+		return w.doSome(ctx, place, s.places[place].Store, some)
+	}}
+	f := s.route(ctx, c)
+	if f.shards.IsEmpty() {
+		return w.out, nil
+	}
+	err := fmt.Errorf("sharded: do a batch: %w", f.err())
+	asked := c.shards(nil)
+	if done := asked.Without(&f.shards); done.IsEmpty() {
+		return storage.Outcome{}, err
+	}
+	w.forget(&f.shards)
+	return w.out, &storage.PartError{Shards: f.shards, Err: err}
+}
+
+// work is a batch that is done in parts. Its things are the rows to insert, and then the
+// changes.
+type work struct {
+	batch *storage.Batch
+	mu    sync.Mutex
+	out   storage.Outcome // guarded by mu
+}
+
+func (w *work) shard(i int) uint16 {
+	if i < len(w.batch.Insert) {
+		return w.batch.Insert[i].ID.Shard()
+	}
+	return w.batch.Swap[i-len(w.batch.Insert)].ID.Shard()
+}
+
+// doAll has one place do all of it.
+func (w *work) doAll(ctx context.Context, place int, on storage.Batcher) (unsure []int, err error) {
+	out, err := on.Do(ctx, w.batch)
+	if err != nil {
+		return nil, err
+	}
+	number(place, w.batch.Insert, out.Inserted)
+	outwardAll(place, out.Swapped)
+	for i, t := range out.Swapped {
+		if t == nil {
+			unsure = append(unsure, len(w.batch.Insert)+i)
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.out = out
+	return unsure, nil
+}
+
+// doSome has one place do some of it.
+func (w *work) doSome(ctx context.Context, place int, on storage.Batcher, some []int) (unsure []int, err error) {
+	inserts, part := len(w.batch.Insert), storage.Batch{}
+	for _, i := range some {
+		if i < inserts {
+			part.Insert = append(part.Insert, w.batch.Insert[i])
+			continue
+		}
+		part.Swap = append(part.Swap, w.batch.Swap[i-inserts])
+		part.Remove = append(part.Remove, w.batch.Removes(i-inserts))
+	}
+	out, err := on.Do(ctx, &part)
+	if err != nil {
+		return nil, err
+	}
+	number(place, part.Insert, out.Inserted)
+	outwardAll(place, out.Swapped)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.spread()
+	for k, i := range some {
+		if i < inserts {
+			w.out.Inserted[i] = out.Inserted[k]
+			continue
+		}
+		t := out.Swapped[k-len(part.Insert)]
+		if w.out.Swapped[i-inserts] = t; t == nil {
+			unsure = append(unsure, i)
+		}
+	}
+	return unsure, nil
+}
+
+// spread makes room for the outcomes of parts. It is called with mu held.
+func (w *work) spread() {
+	if w.out.Inserted == nil {
+		w.out.Inserted = make([]storage.Inserted, len(w.batch.Insert))
+	}
+	if w.out.Swapped == nil {
+		w.out.Swapped = make([]*task.Task, len(w.batch.Swap))
+	}
+}
+
+// forget clears the outcomes of some shards.
+func (w *work) forget(shards *task.Shards) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.spread()
+	for i := range w.out.Inserted {
+		if shards.Has(w.shard(i)) {
+			w.out.Inserted[i] = storage.Inserted{}
+		}
+	}
+	for i := range w.out.Swapped {
+		if shards.Has(w.shard(len(w.batch.Insert) + i)) {
+			w.out.Swapped[i] = nil
+		}
+	}
+}

@@ -1,0 +1,87 @@
+package sharded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/taskengine/taskengine/storage"
+)
+
+// Sweep implements [storage.Sweeper]. What was removed is removed though another place failed.
+func (s *Store) Sweep(ctx context.Context, now time.Time) (removed int64, next time.Time, err error) {
+	type swept struct {
+		removed int64
+		next    time.Time
+		err     error
+	}
+	all, err := ask(ctx, &s.verbs, "sweep", func(place int, _ storage.Tasks) (w swept, _ error) {
+		w.removed, w.next, w.err = s.places[place].Store.Sweep(ctx, now)
+		w.err = s.failed(place, w.err)
+		return w, nil
+	})
+	for _, w := range all {
+		removed += w.removed
+		if !w.next.IsZero() && (next.IsZero() || w.next.Before(next)) {
+			next = w.next
+		}
+		err = errors.Join(err, w.err)
+	}
+	if err != nil {
+		err = fmt.Errorf("sharded: sweep: %w", err)
+	}
+	return removed, next, err
+}
+
+// Fold implements [storage.Tallier]. What was folded is folded though another place failed.
+func (s *Store) Fold(ctx context.Context) (notes int64, err error) {
+	folded, err := ask(ctx, &s.verbs, "fold counts", func(place int, _ storage.Tasks) (int64, error) {
+		return s.places[place].Store.Fold(ctx)
+	})
+	for _, n := range folded {
+		notes += n
+	}
+	return notes, err
+}
+
+// SetRules implements [storage.Ruled]: every place has them.
+func (s *Store) SetRules(ctx context.Context, rules ...storage.TypeRules) error {
+	_, err := ask(ctx, &s.verbs, "set the rules of types", func(place int, _ storage.Tasks) (struct{}, error) {
+		return struct{}{}, s.places[place].Store.SetRules(ctx, rules...)
+	})
+	return err
+}
+
+// Rules implements [storage.Ruled].
+func (s *Store) Rules(ctx context.Context, typ string) (storage.TypeRules, error) {
+	rules, err := s.places[0].Store.Rules(ctx, typ)
+	if err != nil {
+		return storage.TypeRules{}, fmt.Errorf("sharded: rules: %w", s.failed(0, err))
+	}
+	return rules, nil
+}
+
+// SetSetting implements [storage.Settings]: every place has it, so that none is missed when it
+// is taken out.
+func (s *Store) SetSetting(ctx context.Context, name string, value []byte) error {
+	_, err := ask(ctx, &s.verbs, "write a setting", func(place int, _ storage.Tasks) (struct{}, error) {
+		return struct{}{}, s.places[place].Store.SetSetting(ctx, name, value)
+	})
+	return err
+}
+
+// Setting implements [storage.Settings]. A place that was added later does not have those that
+// were set before.
+func (s *Store) Setting(ctx context.Context, name string) ([]byte, error) {
+	for i, p := range s.places {
+		value, err := p.Store.Setting(ctx, name)
+		if err != nil {
+			return nil, fmt.Errorf("sharded: read a setting: %w", s.failed(i, err))
+		}
+		if value != nil {
+			return value, nil
+		}
+	}
+	return nil, nil
+}

@@ -1,0 +1,175 @@
+package sharded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+)
+
+// ErrMoving is wrapped by the errors of calls that need tasks of a shard that is on its way
+// from one place to another.
+var ErrMoving = errors.New("are being moved")
+
+// nowhere is the place of a shard that none holds.
+const nowhere = -1
+
+// routes is which place holds which shard, as the places said. It does not change.
+type routes struct {
+	names []string
+	homes []storage.Home
+	place [task.ShardCount]int8 // by shard
+	twice task.Shards           // that several claim, and nobody gets
+}
+
+// newRoutes makes routes of what the places said. What those said that are not fresh may be
+// outdated, and counts where no other place claims the same.
+func newRoutes(names []string, homes []storage.Home, fresh []bool) *routes {
+	r := &routes{names: names, homes: homes}
+	for shard := range uint16(task.ShardCount) {
+		r.place[shard] = nowhere
+		for _, now := range []bool{true, false} {
+			for i := range homes {
+				if fresh[i] != now || !homes[i].Here.Has(shard) {
+					continue
+				}
+				if held := r.place[shard]; held == nowhere {
+					r.place[shard] = int8(i)
+				} else if fresh[held] == now {
+					r.twice.Add(shard)
+				}
+			}
+		}
+		if r.twice.Has(shard) {
+			r.place[shard] = nowhere
+		}
+	}
+	return r
+}
+
+// of returns the place that holds a shard, or nowhere.
+func (r *routes) of(shard uint16) int { return int(r.place[shard]) }
+
+// leaving returns the shards that are on their way, and lost those that nobody speaks of.
+func (r *routes) leaving() (leaving, lost task.Shards) {
+	for shard := range uint16(task.ShardCount) {
+		if r.of(shard) != nowhere {
+			continue
+		}
+		if slices.ContainsFunc(r.homes, func(h storage.Home) bool { return h.Leaving.Has(shard) }) {
+			leaving.Add(shard)
+		} else if !r.twice.Has(shard) {
+			lost.Add(shard)
+		}
+	}
+	return leaving, lost
+}
+
+// wrong returns why the places cannot be used as they are, nil if they can.
+func (r *routes) wrong() error {
+	leaving, _ := r.leaving()
+	all := task.AllShards()
+	return r.why(all.Without(&leaving))
+}
+
+// why returns why none of the places holds some shards, nil if each is held.
+func (r *routes) why(shards task.Shards) error {
+	var errs []error
+	leaving, lost := r.leaving()
+	for _, h := range r.homes {
+		if some := both(shards, both(leaving, h.Leaving)); !some.IsEmpty() {
+			errs = append(errs, fmt.Errorf("the shards %s %w to %s; if that was interrupted, run the move again", &some, ErrMoving, h.To))
+		}
+	}
+	for i, h := range r.homes {
+		for j, other := range r.homes[:i] {
+			if some := both(both(shards, r.twice), both(h.Here, other.Here)); !some.IsEmpty() {
+				errs = append(errs, fmt.Errorf("the shards %s are held by %s and by %s; one of them is a copy, or of another engine: take it out of storage.databases",
+					&some, r.names[j], r.names[i]))
+			}
+		}
+	}
+	if some := both(shards, lost); !some.IsEmpty() {
+		errs = append(errs, fmt.Errorf("no database holds the shards %s; is one missing in storage.databases?", &some))
+	}
+	return errors.Join(errs...)
+}
+
+func both(a, b task.Shards) task.Shards {
+	rest := a.Without(&b)
+	return a.Without(&rest)
+}
+
+// look has the places say what they hold, and returns what was said after the call. Who asks
+// while others do waits for them, and one answer is for all that wait.
+func (s *Store) look(ctx context.Context) (*routes, error) {
+	asked := s.asked.Load()
+	select {
+	case s.turn <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	defer func() { <-s.turn }()
+	if s.latest > asked {
+		return s.routes.Load(), nil
+	}
+	number, was := s.asked.Add(1), s.routes.Load()
+	r, err := s.ask(ctx, was)
+	if r == nil {
+		return nil, err
+	}
+	for i, h := range r.homes {
+		if h != was.homes[i] {
+			s.log.Info("a database holds other shards than before", "database", r.names[i], "shards", h.Here.String(), "leaving", h.Leaving.String(), "for", h.To)
+		}
+	}
+	if wrong := r.wrong(); wrong != nil && was.wrong() == nil {
+		s.log.Warn("the databases do not agree which of them holds which shards", "error", wrong)
+	}
+	s.routes.Store(r)
+	if err == nil {
+		s.latest = number
+	}
+	return r, nil
+}
+
+// attempts is how often the places are asked at most until what they say agrees: they are
+// asked at different moments, between which a shard may be moved.
+const attempts = 3
+
+// ask asks all places what they hold. Those that do not answer hold what they did before, and
+// there is an error; if none does, or if there was nothing before, there are no routes.
+func (s *Store) ask(ctx context.Context, was *routes) (*routes, error) {
+	for try := 1; ; try++ {
+		r, err := s.askOnce(ctx, was)
+		if r == nil || try == attempts || r.wrong() == nil {
+			return r, err
+		}
+	}
+}
+
+func (s *Store) askOnce(ctx context.Context, was *routes) (*routes, error) {
+	n := len(s.places)
+	names, homes, errs, fresh := make([]string, n), make([]storage.Home, n), make([]error, n), make([]bool, n)
+	var every []int
+	for i, p := range s.places {
+		names[i], every = p.Name, append(every, i)
+	}
+	atOnce(every, func(i int) {
+		homes[i], errs[i] = s.places[i].Store.Home(ctx)
+		fresh[i] = errs[i] == nil
+	})
+	for i, err := range errs {
+		if errs[i] = s.failed(i, err); err != nil && was != nil {
+			homes[i] = was.homes[i]
+		}
+	}
+	err := errors.Join(errs...)
+	if err != nil && (was == nil || !slices.Contains(fresh, true)) {
+		return nil, fmt.Errorf("look which shards are where: %w", err)
+	}
+	return newRoutes(names, homes, fresh), err
+}

@@ -1,0 +1,69 @@
+package sharded
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+)
+
+// merge returns the rows of the pages of all places, by place, in one order. Of a row that
+// several have, since they were asked before and after its shard was moved, that is the newest
+// version.
+func merge[T any](known *routes, pages [][]T, ref func(*T) task.Ref, compare func(a, b T) int) []T {
+	if len(pages) == 1 {
+		return pages[0]
+	}
+	all := slices.Concat(pages...)
+	if strays(known, pages, ref) {
+		newest := make(map[task.ID]uint64, len(all))
+		for i := range all {
+			r := ref(&all[i])
+			newest[r.ID] = max(newest[r.ID], r.Version)
+		}
+		all = slices.DeleteFunc(all, func(row T) bool {
+			r := ref(&row)
+			version, wanted := newest[r.ID]
+			if !wanted || version != r.Version {
+				return true
+			}
+			delete(newest, r.ID)
+			return false
+		})
+	}
+	slices.SortFunc(all, compare)
+	return all
+}
+
+// strays reports whether a row comes from where its shard is not known to be. No row is there
+// twice otherwise.
+func strays[T any](known *routes, pages [][]T, ref func(*T) task.Ref) bool {
+	for place, page := range pages {
+		for i := range page {
+			if known.of(ref(&page[i]).ID.Shard()) != place {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// first returns the first rows, at most limit.
+func first[T any](rows []T, limit int) []T { return rows[:min(len(rows), max(0, limit))] }
+
+func refOfTrigger(t *task.Trigger) task.Ref { return t.Ref }
+
+func refOfDue(d *storage.Due) task.Ref { return d.Ref }
+
+func refOfTask(t **task.Task) task.Ref { return (*t).Ref() }
+
+func compareRank(a, b task.Trigger) int { return a.Rank.Compare(b.Rank) }
+
+func compareDue(a, b storage.Due) int { return cmp.Or(a.At.Compare(b.At), a.ID.Compare(b.ID)) }
+
+func compareLeaf(a, b task.Leaf) int {
+	return cmp.Or(cmp.Compare(a.Type, b.Type), cmp.Compare(a.Group, b.Group))
+}
+
+func compareID(a, b *task.Task) int { return a.ID.Compare(b.ID) }

@@ -1,0 +1,119 @@
+package sharded
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync/atomic"
+
+	"github.com/taskengine/taskengine/storage"
+)
+
+// MaxPlaces is how many places a store may have.
+const MaxPlaces = 64
+
+// Place is one of the stores that keep the tasks together. Its name is that by which the
+// others call it, see [storage.Home.To]. Nodes of one cluster name the same places.
+type Place struct {
+	Name  string
+	Store Backend
+}
+
+// Backend is what a store must be to be a place.
+type Backend interface {
+	storage.Store
+	storage.Homed
+	storage.Batcher
+	storage.Shared
+	storage.Tallier
+	storage.Settings
+	storage.Sweeper
+	storage.Ruled
+	storage.Exporter
+}
+
+// Store keeps tasks in several places. Make one with [Open].
+type Store struct {
+	verbs
+	places []Place // by name, so that all nodes number them alike: see outward
+	log    *slog.Logger
+	routes atomic.Pointer[routes] // what is known of the homes; set by who has the turn
+
+	turn   chan struct{} // holds one: who may ask the places what they hold
+	asked  atomic.Uint64 // how often that has begun
+	latest uint64        // owned by who has the turn: the newest of these that all of them answered
+}
+
+var (
+	_ storage.Store    = (*Store)(nil)
+	_ storage.Batcher  = (*Store)(nil)
+	_ storage.Shared   = (*Store)(nil)
+	_ storage.Tallier  = (*Store)(nil)
+	_ storage.Settings = (*Store)(nil)
+	_ storage.Sweeper  = (*Store)(nil)
+	_ storage.Ruled    = (*Store)(nil)
+	_ storage.Exporter = (*Store)(nil)
+	_ storage.Placed   = (*Store)(nil)
+)
+
+// Open returns the store that the places are, and that closes them. Each shard must be held
+// by one of them, or be on its way from one to another. A log that is nil says nothing.
+func Open(ctx context.Context, places []Place, log *slog.Logger) (*Store, error) {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	s := &Store{places: slices.Clone(places), log: log, turn: make(chan struct{}, 1)}
+	slices.SortFunc(s.places, func(a, b Place) int { return cmp.Compare(a.Name, b.Name) })
+	if err := s.check(); err != nil {
+		return nil, fmt.Errorf("sharded: %w", err)
+	}
+	s.store = s
+	for _, p := range s.places {
+		s.in = append(s.in, p.Store)
+	}
+	r, err := s.ask(ctx, nil)
+	if err == nil {
+		err = r.wrong()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("sharded: %w", err)
+	}
+	s.routes.Store(r)
+	return s, nil
+}
+
+// check returns what is wrong with the places themselves.
+func (s *Store) check() error {
+	if n := len(s.places); n < 1 || n > MaxPlaces {
+		return fmt.Errorf("there are %d databases, want 1 to %d", n, MaxPlaces)
+	}
+	for i, p := range s.places {
+		switch {
+		case p.Name == "":
+			return errors.New("a database has no name")
+		case i > 0 && p.Name == s.places[i-1].Name:
+			return fmt.Errorf("two databases have the name %s", p.Name)
+		}
+	}
+	return nil
+}
+
+// Close closes all places.
+func (s *Store) Close() error {
+	var errs []error
+	for i, p := range s.places {
+		errs = append(errs, s.failed(i, p.Store.Close()))
+	}
+	return errors.Join(errs...)
+}
+
+// failed says of an error, if it is one, in which place it came about.
+func (s *Store) failed(place int, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", s.places[place].Name, err)
+}

@@ -1,0 +1,361 @@
+package sharded_test
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/storage/memory"
+	"github.com/taskengine/taskengine/storage/sharded"
+	"github.com/taskengine/taskengine/storage/storagetest"
+)
+
+// place is a store in memory that holds some shards, and does what else a database does.
+type place struct {
+	storage.Store // the verbs, which fail as fault says
+	storage.Inspector
+	storage.Shared
+	rows  *memory.Store
+	name  string
+	fault atomic.Pointer[func(storagetest.Call) storagetest.Fault] // nil is none
+	homes atomic.Int64                                             // how often Home was called
+	calls atomic.Int64                                             // how often a verb, Update or Do was
+
+	gate sync.RWMutex                 // held by who changes rows, and alone by who changes home
+	home atomic.Pointer[storage.Home] // guarded by gate; read by anybody
+
+	mu       sync.Mutex
+	rules    map[string]storage.TypeRules // guarded by mu
+	settings map[string][]byte            // guarded by mu
+}
+
+var _ sharded.Backend = (*place)(nil)
+
+func newPlace(name string, here task.Shards) *place {
+	m := memory.New()
+	p := &place{Inspector: m, Shared: m, rows: m, name: name, rules: make(map[string]storage.TypeRules), settings: make(map[string][]byte)}
+	p.Store = storagetest.Faulty(m, func(c storagetest.Call) storagetest.Fault {
+		p.calls.Add(1)
+		if fault := p.fault.Load(); fault != nil {
+			return (*fault)(c)
+		}
+		return storagetest.Fault{}
+	})
+	p.home.Store(&storage.Home{Here: here})
+	return p
+}
+
+// fail has every call of the place fail with this error from now on; nil is none.
+func (p *place) fail(err error) {
+	p.fault.Store(nil)
+	if err != nil {
+		p.fault.Store(new(func(storagetest.Call) storagetest.Fault { return storagetest.Fault{Before: err} }))
+	}
+}
+
+// failHome has the place fail to say what it holds.
+func (p *place) failHome(err error) {
+	p.fault.Store(new(func(c storagetest.Call) (f storagetest.Fault) {
+		if c == home {
+			f.Before = err
+		}
+		return f
+	}))
+}
+
+// home is the call of Home, as faults have it.
+const home storagetest.Call = "home"
+
+// failCommit has every transaction fail with this error when it is committed.
+func (p *place) failCommit(err error) {
+	p.fault.Store(new(func(c storagetest.Call) (f storagetest.Fault) {
+		if c == storagetest.Update {
+			f.After = err
+		}
+		return f
+	}))
+}
+
+func (p *place) Home(ctx context.Context) (storage.Home, error) {
+	p.homes.Add(1)
+	if fault := p.fault.Load(); fault != nil {
+		if f := (*fault)(home); f.Before != nil {
+			return storage.Home{}, f.Before
+		}
+	}
+	return *p.home.Load(), ctx.Err()
+}
+
+// settle changes what the place holds.
+func (p *place) settle(change func(h *storage.Home)) {
+	p.gate.Lock()
+	defer p.gate.Unlock()
+	h := *p.home.Load()
+	change(&h)
+	p.home.Store(&h)
+}
+
+func (p *place) Update(ctx context.Context, fn func(storage.Tx) error) error {
+	p.gate.RLock()
+	defer p.gate.RUnlock()
+	return p.Store.Update(ctx, func(tx storage.Tx) error {
+		x := &fenced{Tx: tx, here: &p.home.Load().Here}
+		if err := fn(x); err != nil {
+			return err
+		}
+		return x.err
+	})
+}
+
+// fenced refuses what makes or changes rows of shards that are not here.
+type fenced struct {
+	storage.Tx
+	here *task.Shards
+	err  error // the first refusal: the transaction is dead
+}
+
+// refuse fails if the place does not hold the shard of a row that it has.
+func (x *fenced) refuse(ctx context.Context, id task.ID) error {
+	if !x.here.Has(id.Shard()) {
+		if _, err := x.Get(ctx, id); err == nil {
+			x.err = fmt.Errorf("%v: %w", id, storage.ErrElsewhere)
+		}
+	}
+	return x.err
+}
+
+func (x *fenced) Insert(ctx context.Context, ts ...*task.Task) ([]storage.Inserted, error) {
+	for _, t := range ts {
+		if !x.here.Has(t.ID.Shard()) {
+			x.err = fmt.Errorf("%v: %w", t.ID, storage.ErrElsewhere)
+			return nil, x.err
+		}
+	}
+	return x.Tx.Insert(ctx, ts...)
+}
+
+func (x *fenced) Swap(ctx context.Context, cs ...task.Change) ([]*task.Task, error) {
+	for _, c := range cs {
+		if err := x.refuse(ctx, c.ID); err != nil {
+			return nil, err
+		}
+	}
+	return x.Tx.Swap(ctx, cs...)
+}
+
+func (x *fenced) Note(ctx context.Context, ns ...task.Note) ([]bool, error) {
+	for _, n := range ns {
+		if err := x.refuse(ctx, n.ID); err != nil {
+			return nil, err
+		}
+	}
+	return x.Tx.Note(ctx, ns...)
+}
+
+// in calls a verb in a transaction of its own.
+func in[T any](ctx context.Context, p *place, verb func(storage.Tx) (T, error)) (out T, err error) {
+	err = p.Update(ctx, func(tx storage.Tx) (err error) {
+		out, err = verb(tx)
+		return err
+	})
+	return out, err
+}
+
+func (p *place) Insert(ctx context.Context, ts ...*task.Task) ([]storage.Inserted, error) {
+	return in(ctx, p, func(tx storage.Tx) ([]storage.Inserted, error) { return tx.Insert(ctx, ts...) })
+}
+
+func (p *place) Swap(ctx context.Context, cs ...task.Change) ([]*task.Task, error) {
+	return in(ctx, p, func(tx storage.Tx) ([]*task.Task, error) { return tx.Swap(ctx, cs...) })
+}
+
+func (p *place) Note(ctx context.Context, ns ...task.Note) ([]bool, error) {
+	return in(ctx, p, func(tx storage.Tx) ([]bool, error) { return tx.Note(ctx, ns...) })
+}
+
+func (p *place) Delete(ctx context.Context, rs ...task.Ref) ([]bool, error) {
+	return in(ctx, p, func(tx storage.Tx) ([]bool, error) { return tx.Delete(ctx, rs...) })
+}
+
+func (p *place) Do(ctx context.Context, b *storage.Batch) (storage.Outcome, error) {
+	return in(ctx, p, func(tx storage.Tx) (storage.Outcome, error) { return storage.Do(ctx, tx, b) })
+}
+
+func (p *place) Sweep(ctx context.Context, now time.Time) (removed int64, next time.Time, err error) {
+	var gone []task.Ref
+	for _, s := range []task.State{task.Done, task.Failed, task.Cancelled} {
+		ended, err := p.Due(ctx, storage.DueQuery{State: s, Before: now.AddDate(1, 0, 0), Limit: math.MaxInt})
+		if err != nil {
+			return 0, time.Time{}, err
+		}
+		for _, d := range ended {
+			if !d.At.After(now) {
+				gone = append(gone, d.Ref)
+			} else if next.IsZero() || d.At.Before(next) {
+				next = d.At
+			}
+		}
+	}
+	_, err = p.Delete(ctx, gone...)
+	return int64(len(gone)), next, err
+}
+
+func (p *place) Fold(ctx context.Context) (int64, error) { return 1, ctx.Err() }
+
+func (p *place) SetRules(_ context.Context, rules ...storage.TypeRules) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, r := range rules {
+		p.rules[r.Type] = r
+	}
+	return nil
+}
+
+func (p *place) Rules(_ context.Context, typ string) (storage.TypeRules, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if r, ok := p.rules[typ]; ok {
+		return r, nil
+	}
+	return p.rules[""], nil
+}
+
+func (p *place) Setting(ctx context.Context, name string) ([]byte, error) {
+	return p.rows.Setting(ctx, name)
+}
+
+func (p *place) SetSetting(ctx context.Context, name string, value []byte) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.settings[name] = value; value == nil {
+		delete(p.settings, name)
+	}
+	return p.rows.SetSetting(ctx, name, value)
+}
+
+func (p *place) Export(ctx context.Context, setting func(string, []byte) error, row func(*task.Task) error) error {
+	p.mu.Lock()
+	settings := maps.Clone(p.settings)
+	p.mu.Unlock()
+	rows, err := p.all(ctx)
+	if err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(settings)) {
+		if err := setting(name, settings[name]); err != nil {
+			return err
+		}
+	}
+	for _, t := range rows {
+		if err := row(t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// all returns all rows at one moment, in the order of insertion.
+func (p *place) all(ctx context.Context) (rows []*task.Task, err error) {
+	p.gate.Lock() // nobody changes any
+	defer p.gate.Unlock()
+	listed, _, err := p.rows.List(ctx, storage.Filter{}, task.ID{}, math.MaxInt, math.MaxInt)
+	for _, l := range listed {
+		t, err := p.rows.Get(ctx, l.ID)
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, t)
+	}
+	slices.SortFunc(rows, func(a, b *task.Task) int { return cmp.Compare(a.Seq, b.Seq) })
+	return rows, err
+}
+
+// move takes shards from one place to another. It tells before each step, and goes on as long
+// as that returns true.
+func move(t testing.TB, from, to *place, shards task.Shards, before func(step string) bool) {
+	t.Helper()
+	var packed []*task.Task
+	for _, step := range []struct {
+		name string
+		do   func()
+	}{
+		{"leave", func() {
+			from.settle(func(h *storage.Home) { h.Here, h.Leaving, h.To = h.Here.Without(&shards), shards, to.name })
+		}},
+		{"pack", func() {
+			rows, err := from.all(t.Context())
+			if err != nil {
+				t.Error(err)
+			}
+			for _, r := range rows {
+				if shards.Has(r.ID.Shard()) {
+					if _, err := from.rows.Delete(t.Context(), r.Ref()); err != nil {
+						t.Error(err)
+					}
+					packed = append(packed, r)
+				}
+			}
+		}},
+		{"deliver", func() {
+			to.settle(func(h *storage.Home) {
+				if _, err := to.rows.Insert(t.Context(), packed...); err != nil {
+					t.Error(err)
+				}
+				h.Here = h.Here.With(&shards)
+			})
+		}},
+		{"forget", func() {
+			from.settle(func(h *storage.Home) { h.Leaving, h.To = task.Shards{}, "" })
+		}},
+	} {
+		if before != nil && !before(step.name) {
+			return
+		}
+		step.do()
+	}
+}
+
+// shards returns those from one up to and including another.
+func shards(from, to int) (s task.Shards) {
+	for shard := from; shard <= to; shard++ {
+		s.Add(uint16(shard))
+	}
+	return s
+}
+
+// places returns n of them, called a, b and so on, that hold equal parts.
+func places(n int) []*place {
+	ps := make([]*place, n)
+	for i := range ps {
+		ps[i] = newPlace(string(rune('a'+i)), shards(i*task.ShardCount/n, (i+1)*task.ShardCount/n-1))
+	}
+	return ps
+}
+
+// open opens the store that they are.
+func open(t testing.TB, ps ...*place) *sharded.Store {
+	t.Helper()
+	var named []sharded.Place
+	for _, p := range ps {
+		named = append(named, sharded.Place{Name: p.name, Store: p})
+	}
+	s, err := sharded.Open(t.Context(), named, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}

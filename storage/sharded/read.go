@@ -1,0 +1,94 @@
+package sharded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+)
+
+// ask asks all places at once, or those of the transaction, and returns the answers by place.
+func ask[T any](ctx context.Context, v *verbs, doing string, question func(place int, in storage.Tasks) (T, error)) ([]T, error) {
+	if v.tx != nil {
+		if err := v.tx.usable(ctx); err != nil {
+			return nil, err
+		}
+	}
+	answers, errs := make([]T, len(v.in)), make([]error, len(v.in))
+	var places []int
+	for place, in := range v.in {
+		if in != nil {
+			places = append(places, place)
+		}
+	}
+	atOnce(places, func(place int) {
+		answer, err := question(place, v.in[place])
+		answers[place], errs[place] = answer, v.store.failed(place, err)
+	})
+	err := errors.Join(errs...)
+	if err == nil {
+		return answers, nil
+	}
+	err = fmt.Errorf("sharded: %s: %w", doing, err)
+	if v.tx != nil {
+		return nil, v.tx.die(err)
+	}
+	return nil, err
+}
+
+// Due implements [storage.Tasks].
+func (v *verbs) Due(ctx context.Context, q storage.DueQuery) ([]storage.Due, error) {
+	pages, err := ask(ctx, v, "due", func(place int, in storage.Tasks) ([]storage.Due, error) {
+		page, err := in.Due(ctx, q)
+		outwardDue(place, page)
+		return page, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return first(merge(v.store.routes.Load(), pages, refOfDue, compareDue), q.Limit), nil
+}
+
+// Ready implements [storage.Tasks].
+func (v *verbs) Ready(ctx context.Context, q storage.ReadyQuery) ([]task.Trigger, error) {
+	pages, err := ask(ctx, v, "ready", func(place int, in storage.Tasks) ([]task.Trigger, error) {
+		of := q
+		if q.After != nil {
+			after := inward(place, *q.After)
+			of.After = &after
+		}
+		page, err := in.Ready(ctx, of)
+		outwardTriggers(place, page)
+		return page, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return first(merge(v.store.routes.Load(), pages, refOfTrigger, compareRank), q.Limit), nil
+}
+
+// Leaves implements [storage.Tasks].
+func (v *verbs) Leaves(ctx context.Context, after task.Leaf, limit int) ([]task.Leaf, error) {
+	pages, err := ask(ctx, v, "leaves", func(_ int, in storage.Tasks) ([]task.Leaf, error) { return in.Leaves(ctx, after, limit) })
+	if err != nil {
+		return nil, err
+	}
+	all := slices.Concat(pages...)
+	slices.SortFunc(all, compareLeaf)
+	return first(slices.Compact(all), limit), nil
+}
+
+func outwardTriggers(place int, ts []task.Trigger) {
+	for i := range ts {
+		ts[i].Seq = outward(place, ts[i].Seq)
+	}
+}
+
+func outwardDue(place int, ds []storage.Due) {
+	for i := range ds {
+		ds[i].Seq = outward(place, ds[i].Seq)
+	}
+}

@@ -1,0 +1,292 @@
+package sharded_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/storage/memory"
+	"github.com/taskengine/taskengine/storage/sharded"
+)
+
+// reads is a store, and what it should answer: the rows as one store has them that numbers
+// them alike.
+type reads struct {
+	*rapid.T
+	ctx  context.Context
+	s    *sharded.Store
+	want *memory.Store
+	rows []*task.Task
+}
+
+// newReads fills a store with random rows that are often alike.
+func newReads(t *rapid.T, ctx context.Context) *reads {
+	r := &reads{T: t, ctx: ctx, want: memory.New()}
+	var named []sharded.Place
+	for _, p := range places(rapid.IntRange(1, 4).Draw(t, "places")) {
+		named = append(named, sharded.Place{Name: p.name, Store: p})
+	}
+	var err error
+	if r.s, err = sharded.Open(ctx, named, nil); err != nil {
+		t.Fatal(err)
+	}
+	for range rapid.IntRange(0, 40).Draw(t, "rows") {
+		row := row(uint16(rapid.IntRange(0, task.ShardCount-1).Draw(t, "shard of id")))
+		row.Type, row.Group = rapid.SampledFrom([]string{"a", "b"}).Draw(t, "type"), rapid.SampledFrom([]string{"", "x", "y"}).Draw(t, "group")
+		row.State = rapid.SampledFrom([]task.State{task.Submitted, task.Submitted, task.Submitted, task.Waiting, task.Processing, task.Done}).Draw(t, "state")
+		row.Shard = uint16(rapid.IntRange(0, 3).Draw(t, "shard"))
+		row.Priority = uint8(rapid.IntRange(0, 1).Draw(t, "priority"))
+		row.ReadyAt = epoch.Add(time.Duration(rapid.IntRange(0, 1).Draw(t, "ready")) * time.Second)
+		row.NextEventAt = epoch.Add(time.Duration(rapid.IntRange(0, 3).Draw(t, "next event")) * time.Second)
+		row.Owner = task.ID{byte(rapid.IntRange(1, 3).Draw(t, "owner"))}
+		row.Payload = nil
+		if _, err := r.s.Insert(ctx, row); err != nil {
+			t.Fatal(err)
+		}
+		r.rows = append(r.rows, row)
+	}
+	slices.SortFunc(r.rows, compareSeq)
+	for _, row := range r.rows { // the same order, if not the same numbers
+		if _, err := r.want.Insert(ctx, row.Clone()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return r
+}
+
+func compareSeq(a, b *task.Task) int { return task.Rank{Seq: a.Seq}.Compare(task.Rank{Seq: b.Seq}) }
+
+// same fails the test unless the answers are alike, but for the numbers.
+func same[T any](r *reads, what string, got, want T) {
+	if d := cmp.Diff(want, got, cmpopts.EquateEmpty(), cmpopts.IgnoreFields(task.Rank{}, "Seq"), cmpopts.IgnoreFields(task.Task{}, "Seq")); d != "" {
+		r.Fatalf("%s: %s", what, d)
+	}
+}
+
+// must returns what a call returned that does not fail.
+func must[T any](r *reads) func(T, error) T {
+	return func(got T, err error) T {
+		if err != nil {
+			r.Fatal(err)
+		}
+		return got
+	}
+}
+
+func (r *reads) shards() *task.Shards {
+	if rapid.Bool().Draw(r.T, "all shards") {
+		return nil
+	}
+	of := shards(rapid.IntRange(0, 3).Draw(r.T, "from shard"), 3)
+	return &of
+}
+
+func (r *reads) limit() int { return rapid.IntRange(1, 5).Draw(r.T, "limit") }
+
+func TestQueriesOverPlacesAnswerAsOneStoreThatHasAllRows(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		r := newReads(rt, t.Context())
+		r.ready()
+		r.due()
+		r.leaves()
+		r.overlooked()
+		r.orphans()
+		r.list()
+		same(r, "count", must[map[storage.StateType]int64](r)(r.s.Count(r.ctx, storage.Filter{})), must[map[storage.StateType]int64](r)(r.want.Count(r.ctx, storage.Filter{})))
+	})
+}
+
+// ready pages through a leaf, from a row of it or from the beginning.
+func (r *reads) ready() {
+	q := storage.ReadyQuery{Leaf: task.Leaf{Type: "a", Group: "x"}, Shards: r.shards(), Limit: r.limit()}
+	all := q
+	all.Limit = 1000
+	want := must[[]task.Trigger](r)(r.want.Ready(r.ctx, all))
+	var got []task.Trigger
+	for {
+		page := must[[]task.Trigger](r)(r.s.Ready(r.ctx, q))
+		if got = append(got, page...); len(page) < q.Limit {
+			break
+		}
+		q.After = &page[len(page)-1].Rank
+	}
+	same(r, "ready", got, want)
+}
+
+func (r *reads) due() {
+	q := storage.DueQuery{State: task.Waiting, Shards: r.shards(), Before: epoch.Add(2 * time.Second), Limit: r.limit()}
+	all := q
+	all.Limit = 1000
+	want := must[[]storage.Due](r)(r.want.Due(r.ctx, all))
+	var got []storage.Due
+	for {
+		page := must[[]storage.Due](r)(r.s.Due(r.ctx, q))
+		if got = append(got, page...); len(page) < q.Limit {
+			break
+		}
+		q.After = page[len(page)-1]
+	}
+	same(r, "due", got, want)
+}
+
+func (r *reads) leaves() {
+	want := must[[]task.Leaf](r)(r.want.Leaves(r.ctx, task.Leaf{}, 1000))
+	var got []task.Leaf
+	for limit, after := r.limit(), (task.Leaf{}); ; after = got[len(got)-1] {
+		page := must[[]task.Leaf](r)(r.s.Leaves(r.ctx, after, limit))
+		if got = append(got, page...); len(page) < limit {
+			break
+		}
+	}
+	same(r, "leaves", got, want)
+}
+
+func (r *reads) overlooked() {
+	q := storage.OverlookedQuery{Shards: r.shards(), Limit: r.limit(), Before: epoch.Add(2 * time.Second)}
+	all := q
+	all.Limit = 1000
+	want := must[storage.Overlooked](r)(r.want.Overlooked(r.ctx, all))
+	var got []task.Trigger
+	for {
+		page := must[storage.Overlooked](r)(r.s.Overlooked(r.ctx, q))
+		if len(page.Heads) > q.Limit {
+			r.Fatalf("%d leaves, at most %d were asked for", len(page.Heads), q.Limit)
+		}
+		same(r, "overlooked that are due", page.Due, want.Due[:min(len(want.Due), q.Limit)])
+		got = append(got, page.Heads...)
+		if q.After = page.Next; page.Next == (task.Leaf{}) {
+			break
+		}
+	}
+	same(r, "overlooked", got, want.Heads)
+}
+
+func (r *reads) orphans() {
+	alive := []task.ID{{1}}
+	want, _, err := r.want.Orphans(r.ctx, alive, task.ID{}, 1000)
+	if err != nil {
+		r.Fatal(err)
+	}
+	var got []*task.Task
+	for scan, after := r.limit(), (task.ID{}); ; {
+		page, next, err := r.s.Orphans(r.ctx, alive, after, scan)
+		if err != nil {
+			r.Fatal(err)
+		}
+		got = append(got, page...)
+		if next.IsZero() {
+			break
+		}
+		if next.Compare(after) <= 0 {
+			r.Fatalf("%v follows %v", next, after)
+		}
+		after = next
+	}
+	same(r, "orphans", got, want)
+}
+
+func (r *reads) list() {
+	f := storage.Filter{States: []task.State{task.Waiting, task.Done}}
+	want, _, err := r.want.List(r.ctx, f, task.ID{}, 1000, 1000)
+	if err != nil {
+		r.Fatal(err)
+	}
+	var got []*task.Task
+	limit, scan := r.limit(), r.limit()*3
+	for before := (task.ID{}); ; {
+		page, next, err := r.s.List(r.ctx, f, before, limit, scan)
+		if err != nil {
+			r.Fatal(err)
+		}
+		if len(page) > limit {
+			r.Fatalf("%d rows, at most %d were asked for", len(page), limit)
+		}
+		got = append(got, page...)
+		if next.IsZero() {
+			break
+		}
+		before = next
+	}
+	same(r, "list", got, want)
+}
+
+func TestARankOfAnyPlaceIsPassedInAll(t *testing.T) {
+	ps := places(3)
+	s := open(t, ps...)
+	rows := put(t, s, 200, 1, 100, 201, 2, 101) // alike but for their numbers
+	q := storage.ReadyQuery{Leaf: rows[0].Leaf(), Limit: 10}
+	all, err := s.Ready(t.Context(), q)
+	if err != nil || len(all) != len(rows) {
+		t.Fatalf("got %v, %v", all, err)
+	}
+	for i := range all {
+		q.After = &all[i].Rank
+		got, err := s.Ready(t.Context(), q)
+		if d := cmp.Diff(all[i+1:], got, cmpopts.EquateEmpty()); d != "" || err != nil {
+			t.Errorf("after row %d: %v, %s", i, err, d)
+		}
+	}
+}
+
+func TestARowThatMovesBetweenTwoAnswersIsShownOnce(t *testing.T) {
+	ps := places(2)
+	a := &between{place: ps[0], answered: make(chan struct{})}
+	s, err := sharded.Open(t.Context(), []sharded.Place{{Name: "a", Store: a}, {Name: "b", Store: &after{ps[1], a.answered}}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	waiting := row(7)
+	waiting.Type, waiting.NextEventAt = "other", epoch
+	if _, err := s.Insert(t.Context(), waiting, row(8), row(200)); err != nil {
+		t.Fatal(err)
+	}
+	a.move = func() { move(t, ps[0], ps[1], shards(7, 8), nil) }
+	page, err := s.Ready(t.Context(), storage.ReadyQuery{Leaf: task.Leaf{Type: "mail"}, Limit: 10})
+	got := make(map[task.ID]int)
+	for _, tr := range page {
+		got[tr.ID]++
+	}
+	if want := slices.Repeat([]int{1}, 2); err != nil || !slices.Equal(slices.Collect(maps.Values(got)), want) {
+		t.Errorf("got %v, %v", fmt.Sprint(page), err)
+	}
+}
+
+// between is a place that has its shards moved when it has answered a query, or done a batch.
+type between struct {
+	*place
+	move     func()
+	answered chan struct{} // closed then, by the query
+}
+
+func (b *between) Do(ctx context.Context, batch *storage.Batch) (storage.Outcome, error) {
+	out, err := b.place.Do(ctx, batch)
+	b.move()
+	return out, err
+}
+
+func (b *between) Ready(ctx context.Context, q storage.ReadyQuery) ([]task.Trigger, error) {
+	defer close(b.answered)
+	page, err := b.place.Ready(ctx, q)
+	b.move()
+	return page, err
+}
+
+// after is a place that answers the query when the other has.
+type after struct {
+	*place
+	answered chan struct{}
+}
+
+func (a *after) Ready(ctx context.Context, q storage.ReadyQuery) ([]task.Trigger, error) {
+	<-a.answered
+	return a.place.Ready(ctx, q)
+}

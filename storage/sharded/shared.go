@@ -1,0 +1,93 @@
+package sharded
+
+import (
+	"context"
+	"slices"
+
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+)
+
+// Overlooked implements [storage.Shared].
+func (s *Store) Overlooked(ctx context.Context, q storage.OverlookedQuery) (out storage.Overlooked, err error) {
+	parts, err := ask(ctx, &s.verbs, "look for what was overlooked", func(place int, _ storage.Tasks) (storage.Overlooked, error) {
+		part, err := s.places[place].Store.Overlooked(ctx, q)
+		outwardTriggers(place, part.Heads)
+		outwardDue(place, part.Due)
+		return part, err
+	})
+	if err != nil {
+		return storage.Overlooked{}, err
+	}
+	var heads [][]task.Trigger
+	var due [][]storage.Due
+	for _, p := range parts {
+		heads, due = append(heads, p.Heads), append(due, p.Due)
+		if p.Next != (task.Leaf{}) && (out.Next == (task.Leaf{}) || compareLeaf(p.Next, out.Next) < 0) {
+			out.Next = p.Next // which all places have looked up to
+		}
+	}
+	known := s.routes.Load()
+	out.Due = first(merge(known, due, refOfDue, compareDue), q.Limit)
+	out.Heads = merge(known, heads, refOfTrigger, func(a, b task.Trigger) int {
+		if c := compareLeaf(a.Leaf, b.Leaf); c != 0 {
+			return c
+		}
+		return compareRank(a, b)
+	})
+	out.Heads = slices.CompactFunc(out.Heads, func(a, b task.Trigger) bool { return a.Leaf == b.Leaf })
+	if out.Next != (task.Leaf{}) {
+		out.Heads = slices.DeleteFunc(out.Heads, func(t task.Trigger) bool { return compareLeaf(t.Leaf, out.Next) > 0 })
+	}
+	if q.Limit > 0 && len(out.Heads) > q.Limit {
+		out.Heads = first(out.Heads, q.Limit)
+		out.Next = out.Heads[q.Limit-1].Leaf
+	}
+	return out, nil
+}
+
+// Orphans implements [storage.Shared]. Each place reads its share of scan, but one row at
+// least.
+func (s *Store) Orphans(ctx context.Context, alive []task.ID, after task.ID, scan int) ([]*task.Task, task.ID, error) {
+	pages, err := ask(ctx, &s.verbs, "look for orphans", func(place int, _ storage.Tasks) (p page, err error) {
+		p.rows, p.next, err = s.places[place].Store.Orphans(ctx, alive, after, s.share(scan))
+		outwardAll(place, p.rows)
+		return p, err
+	})
+	if err != nil {
+		return nil, task.ID{}, err
+	}
+	ts, next := s.join(pages, compareID)
+	return ts, next, nil
+}
+
+// page is a part of the rows of a place, in the order of their IDs.
+type page struct {
+	rows []*task.Task
+	next task.ID // up to and including which the place was read; zero is all of it
+}
+
+// share returns what part of the rows to read is that of each place.
+func (s *Store) share(scan int) int {
+	if scan < 1 {
+		return scan
+	}
+	return max(1, scan/len(s.places))
+}
+
+// join returns the rows up to where all places were read, and where that is.
+func (s *Store) join(pages []page, compare func(a, b *task.Task) int) (ts []*task.Task, next task.ID) {
+	var parts [][]*task.Task
+	end := &task.Task{}
+	for _, p := range pages {
+		parts = append(parts, p.rows)
+		if at := (&task.Task{ID: p.next}); !p.next.IsZero() && (end.ID.IsZero() || compare(at, end) < 0) {
+			end = at
+		}
+	}
+	ts = merge(s.routes.Load(), parts, refOfTask, compare)
+	if !end.ID.IsZero() {
+		ts = slices.DeleteFunc(ts, func(t *task.Task) bool { return compare(t, end) > 0 })
+	}
+	return ts, end.ID
+}

@@ -1,0 +1,34 @@
+package sharded_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/storage/sharded"
+	"github.com/taskengine/taskengine/storage/storagetest"
+)
+
+// divided is a store under test, whose places stay as they are.
+type divided struct {
+	*sharded.Store
+	places []*place
+}
+
+// Place implements [storagetest.Divided].
+func (d divided) Place(id task.ID) int {
+	return slices.IndexFunc(d.places, func(p *place) bool { return p.home.Load().Here.Has(id.Shard()) })
+}
+
+func TestStore(t *testing.T) {
+	for _, n := range []int{1, 3} {
+		t.Run(fmt.Sprintf("%d places", n), func(t *testing.T) {
+			storagetest.Run(t, func(t testing.TB) storage.Store {
+				ps := places(n)
+				return divided{open(t, ps...), ps}
+			})
+		})
+	}
+}

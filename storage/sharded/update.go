@@ -1,0 +1,119 @@
+package sharded
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/taskengine/taskengine/storage"
+)
+
+// tx is a transaction that consists of one in each of some places.
+type tx struct {
+	verbs
+	hook func(fn func()) // see OnCommit
+	err  error           // the first error of a verb: the transaction is dead
+}
+
+// OnCommit implements [storage.Tx].
+func (x *tx) OnCommit(fn func()) { x.hook(fn) }
+
+// Update implements [storage.Store]. The transactions of the places are committed one after
+// the other: if that fails for one of them, others may have committed, or may not.
+func (s *Store) Update(ctx context.Context, fn func(storage.Tx) error) error {
+	var hooks []func()
+	x := &tx{hook: func(fn func()) { hooks = append(hooks, fn) }}
+	x.verbs = verbs{store: s, tx: x, in: make([]storage.Tasks, len(s.places))}
+	err := s.within(ctx, x, 0, func() error {
+		if err := fn(x); err != nil {
+			return err
+		}
+		return x.err
+	})
+	if err != nil {
+		return err
+	}
+	for _, hook := range hooks {
+		hook()
+	}
+	return nil
+}
+
+// within calls fn within transactions of all places from this one on, and returns its error as
+// it is.
+func (s *Store) within(ctx context.Context, x *tx, place int, fn func() error) error {
+	if place == len(s.places) {
+		return fn()
+	}
+	var inner error
+	err := s.places[place].Store.Update(ctx, func(t storage.Tx) error {
+		x.in[place] = t
+		inner = s.within(ctx, x, place+1, fn)
+		return inner
+	})
+	if err != nil && inner == nil {
+		return fmt.Errorf("sharded: update: %w", s.failed(place, err))
+	}
+	return err
+}
+
+// usable returns why the transaction cannot go on.
+func (x *tx) usable(ctx context.Context) error {
+	if x.err == nil && ctx.Err() != nil {
+		x.err = fmt.Errorf("sharded: %w", ctx.Err())
+	}
+	return x.err
+}
+
+// run makes a call within the transaction. It cannot be repeated there when shards were not
+// where they were expected.
+func (x *tx) run(ctx context.Context, c *call) error {
+	if err := x.usable(ctx); err != nil {
+		return err
+	}
+	if c.n == 0 {
+		return nil
+	}
+	known := x.store.routes.Load()
+	if x.outside(known, c) != nil { // unless that is outdated
+		fresh, err := x.store.look(ctx)
+		if err != nil {
+			return x.die(err)
+		}
+		known = fresh
+	}
+	if err := x.outside(known, c); err != nil {
+		return x.die(err)
+	}
+	var f failure
+	if again := x.store.try(ctx, known, c, nil, false, &f); len(again) > 0 {
+		shards := c.shards(again)
+		f.add(shards, fmt.Errorf("the shards %s have just been moved, so make the transaction again: %w", &shards, storage.ErrElsewhere))
+		_, _ = x.store.look(ctx) // for that one; this one has failed
+	}
+	if len(f.errs) > 0 {
+		return x.die(f.err())
+	}
+	return nil
+}
+
+func (x *tx) die(err error) error {
+	if x.err == nil {
+		x.err = err
+	}
+	return err
+}
+
+// outside returns why the transaction cannot make a call: a shard of it is nowhere, or in a
+// place in which it is not.
+func (x *tx) outside(known *routes, c *call) error {
+	for i := range c.n {
+		shard := c.shard(i)
+		switch place := known.of(shard); {
+		case place == nowhere:
+			return known.why(c.shards([]int{i}))
+		case x.in[place] == nil:
+			return fmt.Errorf("shard %d is in %s, and the transaction is not: %w", shard, known.names[place], storage.ErrElsewhere)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,144 @@
+package sharded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+)
+
+// verbs are the verbs on rows, of the store or within a transaction.
+type verbs struct {
+	store *Store
+	tx    *tx             // nil: each is a transaction of its own in each place
+	in    []storage.Tasks // by place; nil for those that are not of the transaction
+}
+
+// run makes a call.
+func (v *verbs) run(ctx context.Context, c *call) error {
+	if v.tx != nil {
+		return v.tx.run(ctx, c)
+	}
+	return v.store.route(ctx, c).err()
+}
+
+// each makes a call about things and returns an answer for each of them. Those for which nope
+// holds are answers only if the place holds the shard.
+func each[T, A any](ctx context.Context, v *verbs, doing string, things []T, id func(*T) task.ID,
+	do func(place int, in storage.Tasks, some []T) ([]A, error), nope func(A) bool,
+) ([]A, error) {
+	var mu sync.Mutex
+	answers := make([]A, len(things)) // guarded by mu
+	err := v.run(ctx, &call{
+		n:     len(things),
+		shard: func(i int) uint16 { return id(&things[i]).Shard() },
+		do: func(ctx context.Context, place int, some []int) (unsure []int, err error) {
+			part := things
+			if some != nil {
+				part = pick(things, some)
+			}
+			got, err := do(place, v.in[place], part)
+			if err != nil {
+				return nil, err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			for k, a := range got {
+				i := k
+				if some != nil {
+					i = some[k]
+				}
+				if answers[i] = a; nope(a) {
+					unsure = append(unsure, i)
+				}
+			}
+			return unsure, nil
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("sharded: %s: %w", doing, err)
+	}
+	return answers, nil
+}
+
+func pick[T any](things []T, some []int) []T {
+	out := make([]T, len(some))
+	for k, i := range some {
+		out[k] = things[i]
+	}
+	return out
+}
+
+// Get implements [storage.Tasks].
+func (v *verbs) Get(ctx context.Context, id task.ID) (*task.Task, error) {
+	found, err := each(ctx, v, "get", []task.ID{id}, func(id *task.ID) task.ID { return *id },
+		func(place int, in storage.Tasks, _ []task.ID) ([]*task.Task, error) {
+			t, err := in.Get(ctx, id)
+			if err != nil && !errors.Is(err, task.ErrNotFound) {
+				return nil, err
+			}
+			ts := []*task.Task{t}
+			if err != nil {
+				ts[0] = nil
+			}
+			outwardAll(place, ts)
+			return ts, nil
+		}, isNil)
+	switch {
+	case err != nil:
+		return nil, err
+	case found[0] == nil:
+		return nil, fmt.Errorf("sharded: %v: %w", id, task.ErrNotFound)
+	}
+	return found[0], nil
+}
+
+// Insert implements [storage.Tasks].
+func (v *verbs) Insert(ctx context.Context, ts ...*task.Task) ([]storage.Inserted, error) {
+	return each(ctx, v, "insert", ts, func(t **task.Task) task.ID { return (*t).ID },
+		func(place int, in storage.Tasks, some []*task.Task) ([]storage.Inserted, error) {
+			done, err := in.Insert(ctx, some...)
+			if err == nil {
+				number(place, some, done)
+			}
+			return done, err
+		}, func(storage.Inserted) bool { return false })
+}
+
+// number writes into rows that were inserted what their numbers are outside of the place.
+func number(place int, ts []*task.Task, done []storage.Inserted) {
+	for i, d := range done {
+		if d.Created() {
+			ts[i].Seq = outward(place, ts[i].Seq)
+		}
+	}
+}
+
+// Swap implements [storage.Tasks].
+func (v *verbs) Swap(ctx context.Context, cs ...task.Change) ([]*task.Task, error) {
+	return each(ctx, v, "swap", cs, func(c *task.Change) task.ID { return c.ID },
+		func(place int, in storage.Tasks, some []task.Change) ([]*task.Task, error) {
+			now, err := in.Swap(ctx, some...)
+			outwardAll(place, now)
+			return now, err
+		}, isNil)
+}
+
+// Note implements [storage.Tasks].
+func (v *verbs) Note(ctx context.Context, ns ...task.Note) ([]bool, error) {
+	return each(ctx, v, "note", ns, func(n *task.Note) task.ID { return n.ID },
+		func(_ int, in storage.Tasks, some []task.Note) ([]bool, error) { return in.Note(ctx, some...) }, isFalse)
+}
+
+// Delete implements [storage.Tasks].
+func (v *verbs) Delete(ctx context.Context, rs ...task.Ref) ([]bool, error) {
+	return each(ctx, v, "delete", rs, func(r *task.Ref) task.ID { return r.ID },
+		func(_ int, in storage.Tasks, some []task.Ref) ([]bool, error) { return in.Delete(ctx, some...) }, isFalse)
+}
+
+func isNil(t *task.Task) bool { return t == nil }
+
+func isFalse(done bool) bool { return !done }
