@@ -66,10 +66,11 @@ const (
 
 // Storage is where tasks are kept.
 type Storage struct {
-	Driver Driver
-	Path   string // of a folder; Memory does not use it, and for Postgres it is ""
-	URL    Text   // of the database; Postgres alone has one
-	Schema string // where Postgres has its tables
+	Driver    Driver
+	Path      string          // of a folder; Memory does not use it, and for Postgres it is ""
+	URL       Text            // of the database; Postgres alone has one
+	Databases map[string]Text // more of them, by name
+	Schema    string          // where Postgres has its tables
 }
 
 // The drivers of coordination and bus.

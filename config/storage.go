@@ -3,8 +3,10 @@ package config
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -28,12 +30,25 @@ func (d *decoder) storage() {
 		if written.child("url") == nil {
 			d.conflict(driver, "postgres needs storage.url, such as "+exampleURL)
 		}
+		d.different()
 	case Pebble, Bolt:
-		for _, key := range []string{"url", "schema"} {
+		for _, key := range []string{"url", "databases", "schema"} {
 			if written.child(key) != nil {
 				d.conflict([]string{"storage", key}, "belongs to the driver postgres; remove it, or write driver: postgres")
 			}
 		}
+	}
+}
+
+// different refuses databases that are there twice.
+func (d *decoder) different() {
+	seen := map[string]string{d.cfg.Storage.URL.Reveal(): "url"}
+	for _, name := range slices.Sorted(maps.Keys(d.cfg.Storage.Databases)) {
+		url := d.cfg.Storage.Databases[name].Reveal()
+		if other := seen[url]; other != "" && url != "" {
+			d.conflict([]string{"storage", "databases", name}, "is the same database as storage."+other+"; each holds a part of the tasks")
+		}
+		seen[url] = "databases." + name
 	}
 }
 
@@ -48,6 +63,17 @@ func (d *decoder) together() {
 			d.conflict([]string{key, "driver"}, "does not go with storage.driver; remove it, or write driver: "+want)
 		}
 	}
+}
+
+// Main is what people call the database of storage.url, where there are others.
+const Main = "main"
+
+// isPartName accepts the name of one of the other databases.
+func isPartName(s string) error {
+	if s == Main {
+		return errors.New("is what the database of storage.url is called; write another name")
+	}
+	return isName(s)
 }
 
 const exampleURL = "postgres://taskengine@db.example.com/tasks"

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -150,87 +151,113 @@ func TestADatabaseThatIsAwayForAWhileLosesNothing(t *testing.T) {
 	n[0].ok(t, "task", "add", "copy", "--wait", "--timeout", "1m")
 }
 
-// mischief is what is done to three nodes and their database, one after the other.
+// mischief is how often something is done to three nodes and their database, one after the
+// other.
 const mischief = 12
 
 func TestNodesThatAreKilledAndStoppedLoseNothing(t *testing.T) {
 	s := own(t)
-	folder := t.TempDir()
-	journal := filepath.Join(folder, "journal")
-	file := filepath.Join(folder, "taskengine.yaml")
 	database := tablesOn(t, s)
-	storage := onPostgres(database) + "\ncoordination: {lease: 2s}"
-	if err := os.WriteFile(file, fmt.Appendf(nil, killConfig, storage, journal), 0o600); err != nil {
+	h := &harassment{server: s, database: database, file: filepath.Join(t.TempDir(), "taskengine.yaml")}
+	h.endure(t, onPostgres(database))
+}
+
+// harassment is what nodes have to endure.
+type harassment struct {
+	server   *pgtest.Server
+	database string                      // of storage.url
+	file     string                      // the configuration
+	more     map[string]func(*rand.Rand) // what else is done to them, by name
+
+	n     []*running
+	loads []*load
+	wires []*wire
+	done  map[string]int
+}
+
+// endure has three nodes work on a storage while they are harassed, and looks whether they
+// did all of it, and nothing twice.
+func (h *harassment) endure(t *testing.T, storage string) {
+	t.Helper()
+	journal := filepath.Join(filepath.Dir(h.file), "journal")
+	if err := os.WriteFile(h.file, fmt.Appendf(nil, killConfig, storage+"\ncoordination: {lease: 2s}", journal), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 1))
 	acknowledged := make(map[string]string) // id to type
-	u, err := url.Parse(database)
+	u, err := url.Parse(h.database)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var wires []*wire
-	begin := func(i int) *running { return nodeOf(t, file, i, "storage.url="+wires[i].through(t, database)) }
-	var n []*running
-	var loads []*load
+	h.done = make(map[string]int)
 	for i := range 3 {
-		wires = append(wires, newWire(t, u.Host))
-		n = append(n, begin(i))
-		loads = append(loads, submitUntilKilled(n[i], rng.Uint64()))
+		h.wires = append(h.wires, newWire(t, u.Host))
+		h.n = append(h.n, h.begin(t, i))
+		h.loads = append(h.loads, submitUntilKilled(h.n[i], rng.Uint64()))
 	}
-	done := make(map[string]int)
 	for range mischief {
-		victim := rng.IntN(3)
-		switch rng.IntN(4) {
-		case 0:
-			done["kill"]++
-			if err := n[victim].cmd.Process.Kill(); err != nil {
-				t.Fatal(err)
-			}
-			<-n[victim].ended
-			loads[victim].wait()
-			maps.Copy(acknowledged, loads[victim].acknowledged)
-			n[victim] = begin(victim)
-			loads[victim] = submitUntilKilled(n[victim], rng.Uint64())
-		case 1: // it is taken for dead, and comes back
-			done["stop"]++
-			n[victim].signal(t, syscall.SIGSTOP)
-			time.Sleep(time.Duration(500+rng.IntN(5000)) * time.Millisecond)
-			n[victim].signal(t, syscall.SIGCONT)
-		case 2:
-			done["cut of the network"]++
-			wires[victim].cut()
-			time.Sleep(time.Duration(500+rng.IntN(5000)) * time.Millisecond)
-			wires[victim].mend()
-		case 3:
-			done["crash of the database"]++
-			if err := s.Crash(); err != nil {
-				t.Fatal(err)
-			}
-			time.Sleep(time.Duration(rng.IntN(3000)) * time.Millisecond)
-			if err := s.Restart(); err != nil {
-				t.Fatal(err)
-			}
-		}
+		h.harass(t, rng, acknowledged)
 		time.Sleep(time.Duration(rng.IntN(1000)) * time.Millisecond)
 	}
-	for i := range loads {
-		loads[i].stop()
-		maps.Copy(acknowledged, loads[i].acknowledged)
+	for _, l := range h.loads {
+		l.stop()
+		maps.Copy(acknowledged, l.acknowledged)
 	}
-	t.Logf("mischief: %v", done)
+	t.Logf("mischief: %v", h.done)
 	for _, typ := range []string{"least", "later", "most"} {
-		if got := cli(t, nil, "", "--address", n[0].api, "task", "wait", "--type", typ, "--timeout", "50s"); got.code != 0 {
+		if got := cli(t, nil, "", "--address", h.n[0].api, "task", "wait", "--type", typ, "--timeout", "50s"); got.code != 0 {
 			t.Fatalf("tasks of type %s do not end: %s", typ, got.stderr)
 		}
 	}
-	verifyKilled(t, n[0], acknowledged, readJournal(t, journal))
-	for _, one := range n {
+	verifyKilled(t, h.n[0], acknowledged, readJournal(t, journal))
+	for _, one := range h.n {
 		one.signal(t, syscall.SIGTERM)
 		if code := one.exit(t); code != exitOK {
 			t.Errorf("a node ended with %d:\n%s", code, one.log)
 		}
+	}
+}
+
+func (h *harassment) begin(t *testing.T, i int) *running {
+	t.Helper()
+	return nodeOf(t, h.file, i, "storage.url="+h.wires[i].through(t, h.database))
+}
+
+// harass does one thing.
+func (h *harassment) harass(t *testing.T, rng *rand.Rand, acknowledged map[string]string) {
+	t.Helper()
+	kinds := append([]string{"kill", "stop", "cut of the network", "crash of the database"}, slices.Sorted(maps.Keys(h.more))...)
+	kind, victim := kinds[rng.IntN(len(kinds))], rng.IntN(3)
+	h.done[kind]++
+	switch kind {
+	case "kill":
+		if err := h.n[victim].cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		<-h.n[victim].ended
+		h.loads[victim].wait()
+		maps.Copy(acknowledged, h.loads[victim].acknowledged)
+		h.n[victim] = h.begin(t, victim)
+		h.loads[victim] = submitUntilKilled(h.n[victim], rng.Uint64())
+	case "stop": // it is taken for dead, and comes back
+		h.n[victim].signal(t, syscall.SIGSTOP)
+		time.Sleep(time.Duration(500+rng.IntN(5000)) * time.Millisecond)
+		h.n[victim].signal(t, syscall.SIGCONT)
+	case "cut of the network":
+		h.wires[victim].cut()
+		time.Sleep(time.Duration(500+rng.IntN(5000)) * time.Millisecond)
+		h.wires[victim].mend()
+	case "crash of the database":
+		if err := h.server.Crash(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Duration(rng.IntN(3000)) * time.Millisecond)
+		if err := h.server.Restart(); err != nil {
+			t.Fatal(err)
+		}
+	default:
+		h.more[kind](rng)
 	}
 }

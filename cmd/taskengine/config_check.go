@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -48,7 +50,7 @@ do not fit.`,
 				return err
 			}
 			if probe {
-				if problems := append(cfg.Probe(), probeDatabase(cmd.Context(), cfg)...); len(problems) > 0 {
+				if problems := append(cfg.Probe(), probeDatabases(cmd.Context(), cfg)...); len(problems) > 0 {
 					return &config.Errors{Problems: problems}
 				}
 			}
@@ -64,22 +66,34 @@ do not fit.`,
 // probePatience is how long a database may take to answer.
 const probePatience = 5 * time.Second
 
-// probeDatabase returns what is wrong with the database that the configuration names.
-func probeDatabase(ctx context.Context, c *config.Config) []config.Problem {
+// probeDatabases returns what is wrong with the databases that the configuration names.
+func probeDatabases(ctx context.Context, c *config.Config) (found []config.Problem) {
 	if c.Storage.Driver != config.Postgres {
 		return nil
 	}
+	if err := probeDatabase(ctx, c.Storage); err != nil {
+		found = append(found, c.ProblemAt(err.Error(), "storage", "url"))
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Storage.Databases)) {
+		other := c.Storage
+		other.URL = c.Storage.Databases[name]
+		if err := probeDatabase(ctx, other); err != nil {
+			found = append(found, c.ProblemAt(err.Error(), "storage", "databases", name))
+		}
+	}
+	return found
+}
+
+// probeDatabase returns what is wrong with the database of storage.url.
+func probeDatabase(ctx context.Context, c config.Storage) error {
 	ctx, cancel := context.WithTimeout(ctx, probePatience)
 	defer cancel()
-	store, err := tryPostgres(ctx, c.Storage, slog.New(slog.DiscardHandler))
+	store, err := tryPostgres(ctx, c, slog.New(slog.DiscardHandler))
 	switch {
 	case err == nil:
-		err = store.Close()
+		return store.Close()
 	case mayPass(err):
-		err = fmt.Errorf("%w; start the database, or correct the url", err)
+		return fmt.Errorf("%w; start the database, or correct the url", err)
 	}
-	if err == nil {
-		return nil
-	}
-	return []config.Problem{c.ProblemAt(err.Error(), "storage", "url")}
+	return err
 }

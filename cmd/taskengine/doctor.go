@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"time"
 
@@ -79,8 +80,29 @@ func (f *findings) add(s severity, check, what, why, do string) {
 	*f = append(*f, finding{s, check, what, why, do})
 }
 
-// examine opens a store and looks at it.
+// examine looks at a store: of several databases at each.
 func (a *app) examine(ctx context.Context, p place) (found findings, err error) {
+	p.part = true
+	if len(p.from.Databases) == 0 {
+		return a.examineOne(ctx, p)
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.from.Databases)) {
+		other, err := a.examineOne(ctx, place{driver: p.driver, url: p.from.Databases[name].Reveal(), schema: p.schema, part: true})
+		if err != nil {
+			return nil, fmt.Errorf("the database %s: %w", name, err)
+		}
+		for _, f := range other {
+			f.Check = name + ": " + f.Check
+			found = append(found, f)
+		}
+	}
+	p.from.Databases = nil
+	main, err := a.examineOne(ctx, p)
+	return append(main, found...), err
+}
+
+// examineOne opens a store and looks at it.
+func (a *app) examineOne(ctx context.Context, p place) (found findings, err error) {
 	s, err := p.look(ctx, a.newLog(config.Log{Level: slog.LevelWarn}))
 	switch {
 	case err == nil:
@@ -107,6 +129,11 @@ func (a *app) examine(ctx context.Context, p place) (found findings, err error) 
 			return nil, err
 		}
 		judgeDatabase(&found, h)
+		home, err := database.Home(ctx)
+		if err != nil {
+			return nil, err
+		}
+		judgeHome(&found, home)
 		examineTables(ctx, &found, p, h)
 		return found, nil
 	}

@@ -1,12 +1,15 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/storage/postgres"
 )
 
@@ -31,6 +34,7 @@ func judgeDatabase(found *findings, h *postgres.Health) {
 	judgeClocks(found, h)
 	judgeNodes(found, h)
 	judgeLive(found, h)
+	judgeCounts(found, h)
 	judgeTables(found, h)
 	judgeEnded(found, h)
 	judgeHolders(found, h)
@@ -63,6 +67,17 @@ func examineTables(ctx context.Context, found *findings, p place, h *postgres.He
 	for _, d := range differences {
 		found.add(isWarning, "tables", d.String(), "somebody has changed it by hand; without an index every query reads whole tables",
 			"make it as it should be, see `taskengine migrate verify` and `taskengine migrate sql`")
+	}
+}
+
+// judgeHome is about a database that is one of several.
+func judgeHome(found *findings, home storage.Home) {
+	if home.Here != task.AllShards() {
+		found.info("shards", "it holds the shards %s of 0-%d", cmp.Or(home.Here.String(), "none"), task.ShardCount-1)
+	}
+	if !home.Leaving.IsEmpty() {
+		found.add(isError, "shards", fmt.Sprintf("the shards %s are on their way to %s", &home.Leaving, home.To),
+			"their tasks stand still, and new ones are refused, until they have arrived", "if no `taskengine shards move` is under way, run it again")
 	}
 }
 
@@ -182,6 +197,16 @@ func judgeLive(found *findings, h *postgres.Health) {
 		found.add(isWarning, "overdue", fmt.Sprintf("%d tasks run though their time is over", r.LateRunning),
 			"their handlers do not return when they are told to, and keep slots", "see `taskengine task list --state processing`, and the logs of those tasks")
 	}
+}
+
+// judgeCounts is about what dashboards and monitors are told, which nobody counts for them.
+func judgeCounts(found *findings, h *postgres.Health) {
+	if len(h.Counts) == 0 {
+		return
+	}
+	c := h.Counts[0]
+	found.add(isWarning, "counts", fmt.Sprintf("%d of the numbers of tasks that nodes tell are wrong: %d tasks of the type %q are %v, and %d are told", len(h.Counts), c.There, c.Type, c.State, c.Counted),
+		"somebody has changed tables with their triggers off, or the table tally", "run `select taskengine.recount()` in the database, with the name of its schema: it reads all tasks, and nobody waits for it")
 }
 
 // milder returns a severity that is no error.

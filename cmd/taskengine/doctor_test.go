@@ -159,6 +159,9 @@ func TestTheDoctorExplainsWhatIsWrongWithADatabase(t *testing.T) {
 		{func(h *postgres.Health) { h.Nodes[0].Incarnation = made(now.Add(-time.Minute)) }, isWarning, "clock", "alice joined, its clock was ahead of that of the database by 59m"},
 		{func(h *postgres.Health) { h.Nodes[0].JoinedAt = now }, isWarning, "clock", "alice joined, its clock was behind"},
 		{func(h *postgres.Health) { h.Rows.Errors = 3 }, isWarning, "errors", "3 tasks"},
+		{func(h *postgres.Health) {
+			h.Counts = []postgres.CountHealth{{State: task.Submitted, Type: "mail", Counted: 7, There: 8}, {State: task.Error, Type: "mail", Counted: 1}}
+		}, isWarning, "counts", `2 of the numbers of tasks that nodes tell are wrong: 8 tasks of the type "mail" are submitted, and 7 are told`},
 		{func(h *postgres.Health) { h.Rows.Orphans, h.Rows.OrphansSince = 4, now.Add(-time.Hour) }, isError, "orphans", "4 tasks run on nodes that are not alive, for up to 1h0m"},
 		{func(h *postgres.Health) { h.Rows.Orphans, h.Nodes = 4, nil }, isInfo, "orphans", "4 tasks"},
 		{func(h *postgres.Health) { h.Rows.LateWaiting, h.Rows.LateWaitingSince = 5, now.Add(-time.Hour) }, isError, "due", "5 tasks are due"},

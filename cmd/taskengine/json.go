@@ -56,6 +56,14 @@ type attemptJSON struct {
 	Error     string     `json:"error,omitempty"`
 }
 
+// shardsJSON is what a database holds; sets of shards are like 0-127,200.
+type shardsJSON struct {
+	Database string `json:"database"`
+	Shards   string `json:"shards"`
+	Leaving  string `json:"leaving,omitempty"`
+	To       string `json:"to,omitempty"`
+}
+
 type receiptJSON struct {
 	ID      string `json:"id"`
 	Created bool   `json:"created"`

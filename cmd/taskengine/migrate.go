@@ -2,6 +2,9 @@ package main
 
 import (
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -18,50 +21,82 @@ func newMigrate(a *app) *cobra.Command {
 type databaseFlags struct {
 	configFlags
 	url, schema string
+	database    string // one of storage.databases
 }
 
 func (f *databaseFlags) add(cmd *cobra.Command) {
 	f.configFlags.add(cmd, "the configuration file, whose storage is meant")
 	cmd.Flags().StringVar(&f.url, "url", "", "the database, instead of that of a file; best leave its password to PGPASSWORD or ~/.pgpass")
 	cmd.Flags().StringVar(&f.schema, "schema", "", "the schema of the tables, instead of that of a file")
+	cmd.Flags().StringVar(&f.database, "database", "", "one of storage.databases of a file; that of storage.url is "+config.Main)
 }
 
-// load returns which tables of which database are meant. The URL is "" if nothing says it.
-func (f *databaseFlags) load(a *app) (url string, o postgres.Options, err error) {
-	o.Schema = postgres.DefaultSchema
-	if f.file != "" || len(f.sets) > 0 {
+// targets are which tables of which databases are meant.
+type targets struct {
+	postgres.Options
+	urls map[string]string // by name; none if nothing says which
+}
+
+// load returns what is meant.
+func (f *databaseFlags) load(a *app) (d targets, err error) {
+	d.urls = make(map[string]string)
+	if d.Schema = postgres.DefaultSchema; f.file != "" || len(f.sets) > 0 {
 		cfg, err := f.configFlags.load(a)
 		if err != nil {
-			return "", o, err
+			return d, err
 		}
 		if cfg.Storage.Driver == config.Postgres {
-			url, o.Schema = cfg.Storage.URL.Reveal(), cfg.Storage.Schema
+			d.urls[config.Main], d.Schema = cfg.Storage.URL.Reveal(), cfg.Storage.Schema
 		} else if f.url == "" {
-			return "", o, exit(exitUsage, "the storage.driver of the configuration is not postgres, and the others need no migrations; name a database by --url")
+			return d, exit(exitUsage, "the storage.driver of the configuration is not postgres, and the others need no migrations; name a database by --url")
 		}
+		for name, url := range cfg.Storage.Databases {
+			d.urls[name] = url.Reveal()
+		}
+	}
+	if f.database != "" {
+		url, ok := d.urls[f.database]
+		if !ok {
+			return d, exit(exitUsage, "--database: %q is none of the databases; want one of %s", f.database, strings.Join(d.names(), ", "))
+		}
+		d.urls = map[string]string{f.database: url}
 	}
 	if f.url != "" {
 		if err := config.CheckDatabaseURL(f.url); err != nil {
-			return "", o, exit(exitUsage, "--url %w", err)
+			return d, exit(exitUsage, "--url %w", err)
 		}
-		url = f.url
+		d.urls = map[string]string{config.Main: f.url}
 	}
 	if f.schema != "" {
 		if err := config.CheckSchemaName(f.schema); err != nil {
-			return "", o, exit(exitUsage, "--schema: %w", err)
+			return d, exit(exitUsage, "--schema: %w", err)
 		}
-		o.Schema = f.schema
+		d.Schema = f.schema
 	}
-	return url, o, nil
+	return d, nil
 }
 
-// database is load for commands that need a database.
-func (f *databaseFlags) database(a *app) (url string, o postgres.Options, err error) {
-	url, o, err = f.load(a)
-	if err == nil && url == "" {
+func (d targets) names() []string { return slices.Sorted(maps.Keys(d.urls)) }
+
+// some is load for commands that need databases.
+func (f *databaseFlags) some(a *app) (targets, error) {
+	d, err := f.load(a)
+	if err == nil && len(d.urls) == 0 {
 		err = exit(exitUsage, "which database? name a configuration by --config, or a database by --url")
 	}
-	return url, o, err
+	return d, err
+}
+
+// one is load for commands that need one database.
+func (f *databaseFlags) one(a *app) (url string, o postgres.Options, err error) {
+	d, err := f.some(a)
+	if err == nil && len(d.urls) > 1 {
+		err = exit(exitUsage, "which database? name one of %s by --database", strings.Join(d.names(), ", "))
+	}
+	for _, only := range d.urls {
+		url = only
+	}
+	return url, d.Options, err
 }
 
 // pending returns the migrations that a database does not have, after those that it has.

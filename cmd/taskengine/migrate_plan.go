@@ -15,7 +15,7 @@ func newMigratePlan(a *app) *cobra.Command {
 		Short: "List the migrations that were applied, with their time, and those to come",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			url, o, err := flags.database(a)
+			url, o, err := flags.one(a)
 			if err != nil {
 				return err
 			}

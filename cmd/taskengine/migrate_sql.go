@@ -40,10 +40,10 @@ written for. With --all it is for an empty database, and none is asked.`,
 
 func (f *databaseFlags) toCome(cmd *cobra.Command, a *app, all bool) ([]postgres.Migration, postgres.Options, error) {
 	if all {
-		_, o, err := f.load(a)
-		return postgres.Migrations(o.Schema), o, err
+		d, err := f.load(a)
+		return postgres.Migrations(d.Schema), d.Options, err
 	}
-	url, o, err := f.database(a)
+	url, o, err := f.one(a)
 	if err != nil {
 		return nil, o, err
 	}

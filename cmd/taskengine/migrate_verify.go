@@ -20,7 +20,7 @@ transaction that is rolled back: the role must be allowed to make one. Tables of
 that have ended come and go, and are not compared, nor are owners and grants.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			url, o, err := flags.database(a)
+			url, o, err := flags.one(a)
 			if err != nil {
 				return err
 			}

@@ -28,8 +28,10 @@ type place struct {
 	path   string // the folder, absolute; "" for PostgreSQL
 	url    string // of PostgreSQL
 	schema string
-	name   string // what it is called, always the same and without a password
-	admin  string // where the node of this configuration has its admin listener; "" is unknown
+	from   config.Storage // what its configuration says; zero without one
+	part   bool           // of several databases one by itself will do
+	name   string         // what it is called, always the same and without a password
+	admin  string         // where the node of this configuration has its admin listener; "" is unknown
 }
 
 const placeHelp = `A store is named by the configuration file whose storage it is, by pebble:FOLDER or
@@ -49,7 +51,9 @@ func (a *app) placeOf(arg, schema string) (place, error) {
 			}
 			p.schema = schema
 		}
-		p.name, err = databaseName(p.url, p.schema)
+		if p.name, err = databaseName(p.url, p.schema); len(p.from.Databases) > 0 {
+			p.name += fmt.Sprintf(" and %d more", len(p.from.Databases))
+		}
 		return p, err
 	}
 	if schema != "" {
@@ -83,7 +87,7 @@ func (a *app) readPlace(arg string) (place, error) {
 	}
 	p := place{
 		driver: cfg.Storage.Driver, path: cfg.Storage.Path, url: cfg.Storage.URL.Reveal(), schema: cfg.Storage.Schema,
-		admin: cfg.Admin.Listen,
+		from: cfg.Storage, admin: cfg.Admin.Listen,
 	}
 	if p.driver == config.Memory {
 		return place{}, exit(exitUsage, "the tasks of %s are in the memory of its node: they cannot be reached from here", arg)
@@ -141,10 +145,21 @@ func (p place) open(ctx context.Context, log *slog.Logger) (placed, error) {
 	return s.(placed), nil
 }
 
-func (p place) openDatabase(ctx context.Context, log *slog.Logger) (*postgres.Store, error) {
+func (p place) openDatabase(ctx context.Context, log *slog.Logger) (placed, error) {
+	if len(p.from.Databases) > 0 {
+		whole := p.from
+		whole.Schema = p.schema
+		return openDivided(ctx, whole, log)
+	}
 	s, err := postgres.Open(ctx, p.url, postgres.Options{Schema: p.schema, Log: log})
 	if err != nil {
 		return nil, oneLine(err)
+	}
+	if p.part {
+		return s, nil
+	}
+	if err := holdsAll(ctx, s); err != nil {
+		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
 }

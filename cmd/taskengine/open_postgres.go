@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/taskengine/taskengine/config"
+	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/storage/postgres"
 )
@@ -23,9 +24,33 @@ const (
 	oldestPostgres   = 140000                 // as server_version_num has it
 )
 
-// openPostgres opens the store in PostgreSQL. A database that does not answer, perhaps
-// because it starts together with this node, is tried for a while.
+// openPostgres opens the store in PostgreSQL, of one database or of several.
 func openPostgres(ctx context.Context, c config.Storage, log *slog.Logger) (storage.Store, error) {
+	if len(c.Databases) > 0 {
+		return opened(openDivided(ctx, c, log))
+	}
+	store, err := awaitPostgres(ctx, c, log)
+	if err != nil {
+		return nil, err
+	}
+	if err := holdsAll(ctx, store); err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
+	return store, nil
+}
+
+// holdsAll refuses a database that is one of several.
+func holdsAll(ctx context.Context, store *postgres.Store) error {
+	home, err := store.Home(ctx)
+	if err == nil && home.Here != task.AllShards() {
+		err = fmt.Errorf("the database of storage.url holds the shards %q only, and others hold the rest; name all of them in storage.databases", &home.Here)
+	}
+	return oneLine(err)
+}
+
+// awaitPostgres opens the store in the database of storage.url. One that does not answer,
+// perhaps because it starts together with this node, is tried for a while.
+func awaitPostgres(ctx context.Context, c config.Storage, log *slog.Logger) (*postgres.Store, error) {
 	within, cancel := context.WithTimeout(ctx, databasePatience)
 	defer cancel()
 	for told := false; ; told = true {

@@ -13,7 +13,7 @@ func newTaskCount(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "count",
 		Short: "Count tasks by type and state",
-		Long:  "Count tasks by type and state. It reads all that it counts; monitors use the metrics.",
+		Long:  "Count tasks by type and state. In files it reads all that it counts; in PostgreSQL it reads none of it.",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.with(func(c *client) error {
