@@ -54,6 +54,9 @@ type move struct {
 var errStay = errors.New("they are not there")
 
 func (m *move) run(ctx context.Context, shards task.Shards) error {
+	if err := m.keysFit(ctx, shards); err != nil {
+		return err
+	}
 	for {
 		under, err := m.leave(ctx, shards)
 		if err != nil || under.IsEmpty() {
@@ -74,6 +77,31 @@ func (m *move) run(ctx context.Context, shards task.Shards) error {
 			m.tell(m.at)
 		}
 	}
+}
+
+// keysFit returns an error if a task that is moved has a key that is looked for in another
+// shard, which stays, or the other way round: then two tasks could have the key. Engines that
+// know of several databases add no such tasks.
+func (m *move) keysFit(ctx context.Context, shards task.Shards) error {
+	strays, first := 0, task.ID{}
+	rows, err := m.from.pool.Query(ctx, m.from.fill("select type, key, id from {key}"))
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		values := rows.RawValues()
+		id := task.ID(values[2])
+		home, _ := task.BoundShard(string(values[0]), string(values[1]), "")
+		if shards.Has(id.Shard()) != shards.Has(home) {
+			strays, first = strays+1, id
+		}
+	}
+	if strays > 0 && rows.Err() == nil {
+		return fmt.Errorf("%d tasks have a key and an id of another shard than the key's, such as %v: when they are in another database a second task could be added with the key; "+
+			"move all shards at once, or wait until these tasks are kept no longer", strays, first)
+	}
+	return rows.Err()
 }
 
 // leave decides which shards go, and has nobody change their tasks any more. It returns

@@ -141,6 +141,8 @@ func crowd(t *testing.T, s *postgres.Store, n int) map[task.ID]*task.Task {
 		r.Headers = map[string]string{"n": fmt.Sprint(i)}
 		if i%5 == 0 {
 			r.Key = fmt.Sprint("key ", i)
+			r.Shard, _ = task.BoundShard(r.Type, r.Key, "")
+			r.ID = idsOfShards.NextIn(moment, r.Shard)
 		}
 		if r.State == task.Processing {
 			r.Owner, r.StartedAt, r.Attempt = task.ID{1}, moment, 1
@@ -286,23 +288,48 @@ func TestShardsThatAreNotThereAreNotMoved(t *testing.T) {
 	}
 }
 
+func TestATaskIsNotMovedAwayFromItsKey(t *testing.T) {
+	ps := parts(t, "a", "b")
+	home := task.ShardOf("mail\x00k")
+	stray := rowOf(home ^ 128)
+	stray.Key = "k"
+	if _, err := ps[0].Insert(t.Context(), stray); err != nil {
+		t.Fatal(err)
+	}
+	divide(t, ps...)
+	for _, shards := range []string{"0-127", "128-255"} {
+		if err := postgres.Move(t.Context(), ps[0], ps[1], set(t, shards), nil); err == nil || !strings.Contains(err.Error(), "1 tasks have a key and an id of another shard") {
+			t.Errorf("shards %s: %v", shards, err)
+		}
+	}
+	if err := postgres.Move(t.Context(), ps[0], ps[1], task.AllShards(), nil); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := ps[1].Get(t.Context(), stray.ID); err != nil || got.Key != "k" {
+		t.Errorf("it is there with the key %q, %v", got.Key, err)
+	}
+}
+
+// Engines add no tasks that could come to this.
 func TestAKeyThatIsTakenWhereATaskGoesStaysWhereItIs(t *testing.T) {
 	ps := parts(t, "a", "b")
-	old := rowOf(200)
+	home := task.ShardOf("mail\x00k")
+	old := rowOf(home)
 	old.Key = "k"
 	if _, err := ps[0].Insert(t.Context(), old); err != nil {
 		t.Fatal(err)
 	}
 	divide(t, ps...)
-	if err := postgres.Move(t.Context(), ps[0], ps[1], set(t, "0-127"), nil); err != nil {
+	other := home ^ 128
+	if err := postgres.Move(t.Context(), ps[0], ps[1], set(t, fmt.Sprint(other)), nil); err != nil {
 		t.Fatal(err)
 	}
-	young := rowOf(7)
+	young := rowOf(other)
 	young.Key = "k"
 	if _, err := ps[1].Insert(t.Context(), young); err != nil {
 		t.Fatal(err)
 	}
-	if err := postgres.Move(t.Context(), ps[0], ps[1], set(t, "200"), nil); err != nil {
+	if err := postgres.Move(t.Context(), ps[0], ps[1], set(t, fmt.Sprint(home)), nil); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := ps[1].Get(t.Context(), old.ID); err != nil || got.Key != "" {
