@@ -25,8 +25,9 @@ type Outcome struct {
 // Batcher is implemented by stores that do a batch in one round trip, where each verb of
 // a transaction is one by itself.
 type Batcher interface {
-	// Do does all of b, in a transaction of its own, or nothing of it. It writes the Seq
-	// into the rows that it inserts.
+	// Do does all of b, in a transaction of its own, or nothing of it; one that keeps rows in
+	// several places may do a part, and says so by a [PartError]. It writes the Seq into the
+	// rows that it inserts.
 	Do(ctx context.Context, b *Batch) (Outcome, error)
 }
 
