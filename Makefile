@@ -9,7 +9,7 @@ PLATFORMS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
 
 .PHONY: help
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-13s %s\n", $$1, $$2}'
 
 .PHONY: build
 build: ## build bin/taskengine, static, for this machine
@@ -25,6 +25,10 @@ cross: ## compile everything for every supported platform
 .PHONY: test
 test: ## run every test with the race detector; ARGS='-run X' narrows it down
 	@scripts/test $(ARGS)
+
+.PHONY: test-postgres
+test-postgres: ## test with PostgreSQL 14 to 18; VERSIONS='14 18' and ARGS='-run X' narrow it down
+	@scripts/test-postgres $(VERSIONS) $(ARGS)
 
 .PHONY: check
 check: fmt-check vet lint tidy-check arch paths ## run every check that is not a test of behaviour

@@ -90,16 +90,20 @@ func TestWhatHandlersDoInTheirTransactionsHappensExactlyOnce(t *testing.T) {
 	}
 }
 
-// stand lets a handler stand between FinishTx and the end of its transaction.
+// stand lets a handler stand between FinishTx and the end of its transaction, and between
+// that and its answer.
 type stand struct {
 	finished chan task.Ref
 	commit   chan bool
+	answer   chan struct{}
 }
 
-func newStand() stand { return stand{make(chan task.Ref, 1), make(chan bool, 1)} }
+func newStand() stand {
+	return stand{make(chan task.Ref, 1), make(chan bool, 1), make(chan struct{})}
+}
 
 func (s stand) work(ctx context.Context, n *node, t *task.Task) ([]byte, error) {
-	return nil, n.store.Within(ctx, n.store.Pool(), func(tx pgx.Tx, x *postgres.Tx) error {
+	err := n.store.Within(ctx, n.store.Pool(), func(tx pgx.Tx, x *postgres.Tx) error {
 		if err := pay(ctx, tx, x, t); err != nil {
 			return err
 		}
@@ -109,6 +113,8 @@ func (s stand) work(ctx context.Context, n *node, t *task.Task) ([]byte, error) 
 		}
 		return nil
 	})
+	<-s.answer
+	return nil, err
 }
 
 // Whoever wants to change a task waits for the transaction that finishes it, and is right
@@ -152,6 +158,7 @@ func TestOfATransactionAndAnotherChangeOneCounts(t *testing.T) {
 				if ok := <-changed; ok == commits {
 					t.Errorf("the other change was made: %v", ok)
 				}
+				close(s.answer) // no sooner, or it would be a change like the other
 				want := 0
 				if commits {
 					want = 1

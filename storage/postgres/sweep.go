@@ -72,7 +72,13 @@ func (s *Store) sweepAlone(ctx context.Context) (release func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	over := func() { _ = c.Close(context.WithoutCancel(ctx)) }
+	over := func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
+		defer cancel()
+		// A server notices that a connection was closed a while after, and keeps its locks till then.
+		_, _ = c.Exec(ctx, "rollback", pgx.QueryExecModeSimpleProtocol)
+		_ = c.Close(ctx)
+	}
 	if _, err := c.Exec(ctx, "begin isolation level read committed", pgx.QueryExecModeSimpleProtocol); err != nil {
 		over()
 		return nil, err

@@ -88,6 +88,15 @@ func TestWhatHasEndedIsKeptAsLongAsItShouldBeAndALittleLonger(t *testing.T) {
 	}
 }
 
+func TestASweepIsNotInTheWayOfTheNext(t *testing.T) {
+	s := open(t, server.Database(t))
+	for range 100 {
+		if next := sweep(t, s, moment); !next.IsZero() {
+			t.Fatalf("of an empty store there is something to sweep at %v", next)
+		}
+	}
+}
+
 func TestTasksEndWhileOthersAreSwept(t *testing.T) {
 	s := open(t, server.Database(t))
 	other := open(t, s.Pool().Config().ConnString())
