@@ -3,11 +3,15 @@ package server_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"reflect"
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -26,15 +30,20 @@ func scrape(t *testing.T, n *node) (string, map[string]float64) {
 	if code != 200 {
 		t.Fatalf("the metrics answer %d: %s", code, text)
 	}
+	return text, seriesOf(t, text)
+}
+
+func seriesOf(t *testing.T, text string) map[string]float64 {
+	t.Helper()
 	series := make(map[string]float64)
 	for _, m := range regexp.MustCompile(`(?m)^(taskengine_\S+) (\S+)$`).FindAllStringSubmatch(text, -1) {
 		v, err := strconv.ParseFloat(m[2], 64)
 		if err != nil {
-			t.Fatal(err)
+			t.Error(err)
 		}
 		series[m[1]] = v
 	}
-	return text, series
+	return series
 }
 
 func TestMetricsCountWhatHappensToTasks(t *testing.T) {
@@ -101,6 +110,93 @@ func TestMetricsCountWhatHappensToTasks(t *testing.T) {
 	}
 	if !strings.Contains(text, "go_goroutines") || !strings.Contains(text, "process_cpu_seconds_total") {
 		t.Error("the process is not measured")
+	}
+}
+
+func TestATaskThatIsSubmittedTwiceIsCountedOnce(t *testing.T) {
+	const tasks = 20
+	n := newNode(t)
+	for i := range 2 * tasks {
+		receipts, err := n.engine.Submit(t.Context(), engine.Request{Type: "echo", Key: strconv.Itoa(i / 2)})
+		if err != nil || receipts[0].Created != (i%2 == 0) {
+			t.Fatalf("submit %d: %+v, %v", i, receipts, err)
+		}
+	}
+	if err := n.engine.WaitType(t.Context(), "echo"); err != nil {
+		t.Fatal(err)
+	}
+	_, got := scrape(t, n)
+	for _, name := range []string{
+		`taskengine_tasks_submitted_total{type="echo"}`,
+		`taskengine_tasks_started_total{type="echo"}`,
+		`taskengine_tasks_finished_total{outcome="done",type="echo"}`,
+		`taskengine_attempts_ended_total{outcome="completed",type="echo"}`,
+		`taskengine_insert_to_start_seconds_count{type="echo"}`,
+		`taskengine_run_seconds_count{type="echo"}`,
+	} {
+		if got[name] != tasks {
+			t.Errorf("%s is %v, want %v", name, got[name], tasks)
+		}
+	}
+}
+
+// Whoever reads the metrics reads them whole, whatever happens meanwhile, and sees no
+// counter go back.
+func TestMetricsAreReadByManyWhileTasksComeAndGo(t *testing.T) {
+	const readers, reads, tasks = 20, 25, 2000
+	n := newNode(t)
+	n.handlers = []server.HandlerStatus{{Name: "a", Up: true}}
+	counters := []string{
+		`taskengine_tasks_submitted_total{type="echo"}`, `taskengine_tasks_started_total{type="echo"}`,
+		`taskengine_tasks_finished_total{outcome="done",type="echo"}`, `taskengine_grabs_total`,
+	}
+	var all sync.WaitGroup
+	for range readers {
+		all.Go(func() {
+			seen := make(map[string]float64)
+			for range reads {
+				answer := httptest.NewRecorder()
+				n.metrics.Handler().ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
+				if answer.Code != http.StatusOK {
+					t.Errorf("the metrics answer %d: %s", answer.Code, answer.Body)
+				}
+				got := seriesOf(t, answer.Body.String())
+				for _, name := range counters {
+					if now, ok := got[name]; !ok || now < seen[name] {
+						t.Errorf("%s went from %v to %v (%v)", name, seen[name], now, ok)
+					}
+					seen[name] = got[name]
+				}
+			}
+		})
+	}
+	all.Go(func() {
+		for i := range tasks {
+			if _, err := n.engine.Submit(t.Context(), engine.Request{Type: "echo"}, engine.Request{Type: "made up " + strconv.Itoa(i)}); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	all.Go(func() {
+		for range tasks / 10 {
+			n.metrics.Watch(n.engine, func() []server.HandlerStatus { return n.handlers })
+			if err := errors.Join(n.engine.Pause(t.Context(), "echo"), n.engine.Unpause(t.Context(), "echo")); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	all.Wait()
+	if err := n.engine.WaitType(t.Context(), "echo"); err != nil {
+		t.Fatal(err)
+	}
+	text, got := scrape(t, n)
+	for _, name := range counters[:3] {
+		if got[name] != tasks {
+			t.Errorf("%s is %v in the end, want %v", name, got[name], tasks)
+		}
+	}
+	if other := got[`taskengine_tasks_submitted_total{type="other"}`]; other != tasks || strings.Contains(text, "made up") {
+		t.Errorf("%v tasks of other types were submitted, want %v, all counted together", other, tasks)
 	}
 }
 

@@ -15,6 +15,28 @@ import (
 
 var lifeScenarios = []scenario{
 	{"closing and opening under load loses nothing and repeats only what was interrupted", reopenUnderLoad},
+	{"tasks that a node accepted and never started all run once after its death", func(n *node) {
+		n.start(types(100, nil, "mail"), map[string]handle{"mail": done})
+		n.close()
+		now, ids := time.Now(), task.NewIDs([32]byte{4})
+		var rows []*task.Task
+		for i := range 1000 {
+			row := &task.Task{ID: ids.Next(now), Type: "mail", Key: fmt.Sprint(i), Priority: task.DefaultPriority}
+			row.Create(task.Submitted, now.Add(-time.Hour), time.Time{})
+			rows = append(rows, row)
+		}
+		if _, err := n.store.Insert(n.ctx, rows...); err != nil {
+			n.Fatal(err)
+		}
+		n.open()
+		for _, row := range rows {
+			receipts, err := n.Submit(n.ctx, engine.Request{Type: "mail", Key: row.Key})
+			if err != nil || receipts[0] != (engine.Receipt{ID: row.ID}) {
+				n.Fatalf("the key %s of %v is said to be of %+v (%v)", row.Key, row.ID, receipts, err)
+			}
+			n.ranOnce(row.ID)
+		}
+	}},
 	{"thousands of tasks of a node that died are all decided about", manyOrphans},
 	{"the cleaner removes what is over in pages, though it loses its leadership", cleaner},
 	{"whoever waits for a task is told when the engine is closed", func(n *node) {

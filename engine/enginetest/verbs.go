@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/engine"
+	"github.com/taskengine/taskengine/engine/policy"
 	"github.com/taskengine/taskengine/engine/task"
 )
 
@@ -33,6 +34,7 @@ var verbScenarios = []scenario{
 		n.ranOnce(ids...)
 	}},
 	{"a paused type starts nothing until it goes on, however often", pauses},
+	{"what a dead node left of a paused type is decided about, and starts once the type goes on", pausedOrphans},
 }
 
 // verb is one of the ways in which a person changes a task.
@@ -180,4 +182,45 @@ func pauses(n *node) {
 		}
 	}
 	n.ranOnce(held...)
+}
+
+// pausedOrphans has the engine find two tasks of types that were never started on it.
+func pausedOrphans(n *node) {
+	set := types(20, func(p *policy.Type) { p.Paused = true }, "least", "most")
+	most := set.Types["most"]
+	most.Delivery = policy.AtMostOnce
+	set.Types["most"] = most
+	n.start(set, map[string]handle{"least": done, "most": done})
+	fresh := n.submit(engine.Request{Type: "least"})[0]
+	n.close()
+	orphan := func(id task.ID, typ string) task.ID {
+		row := &task.Task{ID: id, Type: typ, Priority: task.DefaultPriority}
+		now := time.Now()
+		row.Create(task.Submitted, now, time.Time{})
+		task.Change{Ref: row.Ref(), To: task.Processing, At: now, NextEventAt: now, Owner: task.ID{99}}.Apply(row)
+		if _, err := n.store.Insert(n.ctx, row); err != nil {
+			n.Fatal(err)
+		}
+		return id
+	}
+	again, never := orphan(task.ID{1}, "least"), orphan(task.ID{2}, "most")
+	n.open()
+	n.eventually("they are decided about", func() bool {
+		return n.get(again).State == task.Submitted && n.get(never).State == task.Error
+	})
+	if _, err := n.Resume(n.ctx, task.Ref{ID: never}); err != nil { // by a person who has looked
+		n.Fatal(err)
+	}
+	if t := n.get(fresh); t.State != task.Submitted || n.ledger.total() != 0 {
+		n.Errorf("though its type is paused a task is %v, and %d were started", t.State, n.ledger.total())
+	}
+	for typ := range set.Types {
+		if err := n.Unpause(n.ctx, typ); err != nil {
+			n.Fatal(err)
+		}
+	}
+	n.ranOnce(fresh, never)
+	if t := n.expect(again, task.Done); n.ledger.runs(again) != 1 || t.Attempt != 2 || t.History[0].Outcome != task.Crashed {
+		n.Errorf("after %d runs it is at attempt %d, with the history %+v", n.ledger.runs(again), t.Attempt, t.History)
+	}
 }
