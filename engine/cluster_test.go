@@ -341,7 +341,7 @@ func TestATypeIsPausedOnAllNodes(t *testing.T) {
 				t.Helper()
 				wait := 100 * time.Millisecond
 				if !told {
-					wait = 11 * time.Second
+					wait = 31 * time.Second
 				}
 				time.Sleep(wait)
 				for _, m := range []*member{a, b} {

@@ -36,23 +36,3 @@ func (e *Engine) elsewhere(t *task.Task) (Reason, bool) {
 	}
 	return Reason{}, false
 }
-
-// unhandledEvery is how often it is told at most that nobody handles a type.
-const unhandledEvery = 10 * time.Minute
-
-// unhandled tells of types that have ready tasks and that no node handles. It is called by
-// the goroutine that looks for what was overlooked.
-func (e *Engine) unhandled(heads []task.Trigger) {
-	e.mu.Lock()
-	members := e.cluster.members
-	e.mu.Unlock()
-	now := time.Now()
-	for _, tr := range heads {
-		handles := func(m coord.Member) bool { return slices.Contains(m.Handlers, tr.Type) }
-		if len(members) == 0 || slices.ContainsFunc(members, handles) || now.Sub(e.toldUnhandled[tr.Type]) < unhandledEvery {
-			continue
-		}
-		e.toldUnhandled[tr.Type] = now
-		e.log.Warn("tasks wait that no node handles; start one that does, or cancel them", "type", tr.Type)
-	}
-}

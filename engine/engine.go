@@ -111,8 +111,6 @@ type Engine struct {
 	// writer may still have them.
 	submissions sync.Pool
 
-	toldUnhandled map[string]time.Time // of overlookLoop: when it told last that nobody handles a type
-
 	down     atomic.Pointer[time.Time] // since when the store takes nothing; nil while it does
 	partDown atomic.Pointer[time.Time] // when it was last told that a part of it takes nothing
 
@@ -172,6 +170,12 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	e.duties.Go(func() { e.tickLoop(background) })
 	e.duties.Go(func() { e.doubtLoop(background) })
 	e.duties.Go(func() { e.lead(background, "cleaner", e.clean) })
+	if store, ok := e.store.(storage.Tallier); ok {
+		w := new(watch) // of this goroutine: it outlives an interruption, and nothing is told twice
+		e.duties.Go(func() {
+			e.lead(background, "monitor", func(ctx context.Context) error { return e.monitor(ctx, store, w) })
+		})
+	}
 	e.decide(func(*core.Core, time.Time) {})
 	select {
 	case <-e.surveyed:
@@ -215,7 +219,7 @@ func newEngine(c Config) (*Engine, error) {
 	e := &Engine{
 		config: c, store: c.Store, log: c.Log, ids: ids,
 		incarnation: ids.Next(time.Now()), joinedFirst: make(chan struct{}),
-		announce: make(chan struct{}, 1), overlook: make(chan struct{}, 1), changed: make(chan struct{}, 1), healNow: make(chan struct{}, 1), toldUnhandled: make(map[string]time.Time),
+		announce: make(chan struct{}, 1), overlook: make(chan struct{}, 1), changed: make(chan struct{}, 1), healNow: make(chan struct{}, 1),
 		types:    make(map[string]*typeInfo),
 		unknown:  newTypeInfo(policy.Set{}, policy.DefaultType()),
 		attempts: make(map[task.ID]*attempt),

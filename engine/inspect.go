@@ -33,8 +33,9 @@ func (e *Engine) List(ctx context.Context, f storage.Filter, before task.ID, lim
 	return s.List(ctx, f, before, limit, listScan)
 }
 
-// Count returns the number of tasks per state and type. It reads all that it counts,
-// so counting what has ended is for people, not for monitors.
+// Count returns the number of tasks per state and type. It costs little on a store that is
+// a [storage.Tallier]. Others read all that they count: there, counting what has ended is
+// for people, not for monitors.
 func (e *Engine) Count(ctx context.Context, f storage.Filter) (map[storage.StateType]int64, error) {
 	s, ok := e.store.(storage.Inspector)
 	if !ok {
@@ -91,6 +92,8 @@ func (e *Engine) waitTask(ctx context.Context, id task.ID) error {
 			return nil
 		case err != nil && !e.mayRead(ctx, err):
 			return err
+		case err != nil:
+			continue // it may have ended already
 		}
 		if err := e.await(ctx, ended); err != nil {
 			return err
@@ -126,6 +129,8 @@ func (e *Engine) WaitType(ctx context.Context, typ string) error {
 			return nil
 		case err != nil && !e.mayRead(ctx, err):
 			return err
+		case err != nil:
+			continue // the last of them may have ended already
 		}
 		if err := e.await(ctx, ended); err != nil {
 			return err

@@ -160,7 +160,6 @@ func (e *Engine) seek(ctx context.Context, store storage.Shared) {
 				}
 			}
 		})
-		e.unhandled(found.Heads)
 		for _, tr := range unknown {
 			e.sweepLeaf(ctx, tr.Leaf, own.Of(tr.Type))
 		}

@@ -329,15 +329,18 @@ func TestWhoWaitsForTasksWaitsForTheStoreToo(t *testing.T) {
 		if err := n.WaitTasks(short, id); !errors.Is(err, errAway) && !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("for a second: %v", err)
 		}
-		if err := n.WaitType(t.Context(), "pay"); err != nil {
-			t.Error(err)
+		var all sync.WaitGroup
+		for _, wait := range []func() error{
+			func() error { return n.WaitTasks(t.Context(), id) },
+			func() error { return n.WaitType(t.Context(), "pay") },
+		} {
+			all.Go(func() {
+				if err := wait(); err != nil || s.until.After(time.Now()) {
+					t.Errorf("it did not wait for the store: %v", err)
+				}
+			})
 		}
-		if s.until.After(time.Now()) {
-			t.Error("it did not wait for the store")
-		}
-		if err := n.WaitTasks(t.Context(), id); err != nil {
-			t.Error(err)
-		}
+		all.Wait()
 		n.expect(id, task.Done)
 	})
 }

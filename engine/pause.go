@@ -16,8 +16,8 @@ import (
 const pausesSetting = "paused-types"
 
 // Pause stops tasks of a type from being started, here and after a restart, until they
-// are resumed; on other nodes of a cluster, too, as soon as they hear of it, within
-// pausesEvery. What runs goes on, and tasks are accepted.
+// are resumed; on other nodes of a cluster, too, as soon as they hear of it, and within
+// half a minute. What runs goes on, and tasks are accepted.
 func (e *Engine) Pause(ctx context.Context, typ string) error { return e.setPaused(ctx, typ, true) }
 
 // Unpause lets tasks of a type be started again.
@@ -83,7 +83,7 @@ func (e *Engine) loadPauses(ctx context.Context) error {
 }
 
 // pausesEvery is how often a node looks which types others have paused, if nobody tells it.
-const pausesEvery = 10 * time.Second
+const pausesEvery = 30 * time.Second
 
 // pausesLoop pauses and resumes what others do.
 func (e *Engine) pausesLoop(ctx context.Context) {

@@ -160,7 +160,8 @@ type Inspector interface {
 	List(ctx context.Context, f Filter, before task.ID, limit, scan int) (ts []*task.Task, next task.ID, err error)
 
 	// Count returns the number of rows per state and type; there is none for zero. For a
-	// filter that List answers by index it costs what it counts, else it reads all rows.
+	// filter that List answers by index it costs what it counts, else it reads all rows; a
+	// [Tallier] reads none.
 	Count(ctx context.Context, f Filter) (map[StateType]int64, error)
 }
 

@@ -153,6 +153,11 @@ func (s *slots) make(ctx context.Context, tx pgx.Tx, m slot) error {
 		if exists {
 			continue
 		}
+		if table.name == m.name() {
+			if err := s.voidNotes(ctx, tx, m); err != nil {
+				return err
+			}
+		}
 		name, parent := s.quoted(table.name), s.quoted(table.parent)
 		for _, sql := range []string{
 			fmt.Sprintf("create table %s (like %s including defaults including storage) %s", name, parent, table.divided),

@@ -27,6 +27,7 @@ type Health struct {
 
 	Nodes   []Node
 	Rows    RowsHealth
+	Counts  []CountHealth // of tasks that are not finished: those that are wrong
 	Tables  []TableHealth // of tasks that are not finished, and their indexes
 	Ended   int64         // bytes of those that are
 	Over    []string      // tables of tasks that have ended and that nobody wants any more
@@ -96,6 +97,7 @@ func (s *Store) Health(ctx context.Context) (*Health, error) {
 			return err
 		}},
 		{"the tasks", s.lookAtRows},
+		{"the counts", s.lookAtCounts},
 		{"the tables", s.lookAtTables},
 		{"the tables of tasks that have ended", s.lookAtEnded},
 		{"what holds back vacuum", s.lookAtHolders},

@@ -79,12 +79,3 @@ func typesOf(f storage.Filter) [][]byte {
 	}
 	return out
 }
-
-// Count implements [storage.Inspector].
-func (s *Store) Count(ctx context.Context, f storage.Filter) (map[storage.StateType]int64, error) {
-	n := make(map[storage.StateType]int64)
-	err := s.query(ctx, "count", s.browse, func() { clear(n) }, func(r *reader) {
-		n[storage.StateType{State: task.State(r.int16()), Type: r.text()}] += r.int64()
-	}, s.sql.count, statesOf(f), typesOf(f))
-	return n, err
-}

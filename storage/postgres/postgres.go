@@ -29,7 +29,8 @@ const DefaultSchema = "taskengine"
 const pingAfter = 5 * time.Second
 
 // Store is a [storage.Store] in PostgreSQL. It implements [storage.Inspector],
-// [storage.Settings], [storage.Batcher] and [storage.Shared] too. Make one with [Open].
+// [storage.Settings], [storage.Batcher], [storage.Shared], [storage.Tallier] and
+// [storage.Homed] too. Make one with [Open].
 type Store struct {
 	pool   *pgxpool.Pool
 	sql    *statements

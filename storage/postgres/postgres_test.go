@@ -1,6 +1,9 @@
 package postgres_test
 
 import (
+	"context"
+	"fmt"
+	"maps"
 	"os"
 	"testing"
 
@@ -52,4 +55,17 @@ func (s underTest) Reopen(t testing.TB) storage.Store {
 		t.Fatal(err)
 	}
 	return underTest{open(t, s.url), s.url}
+}
+
+// Check holds what is counted against the rows.
+func (s underTest) Check(ctx context.Context) error {
+	got, err := s.Count(ctx, storage.Filter{})
+	if err != nil {
+		return err
+	}
+	want, err := countRows(ctx, s.Pool())
+	if err == nil && !maps.Equal(got, want) {
+		err = fmt.Errorf("it counts %v, and there are %v", got, want)
+	}
+	return err
 }

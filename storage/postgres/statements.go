@@ -20,7 +20,8 @@ type statements struct {
 	removeEnded, remove, note, grab, finish, drop, update string
 	end, comeBack                                         string
 	due, dueRunning, dueEnded, ready, leaves, allLeaves   string
-	listAll, listLive, listErrors, count                  string
+	listAll, listLive, listErrors                         string
+	count, countRows, fold                                string
 	overlooked, allOverlooked, orphans                    string
 	setting, setSetting, unset                            string
 	setRules, rules, checkIsolation                       string
@@ -274,14 +275,6 @@ const selectRules = `
 select type, priority, max_payload, queue_timeout, total_timeout, keyed from {type_policy}
 where type in ($1, '') order by type desc limit 1`
 
-const selectCount = `
-select state, type, count(*) from (
-	select state, type from {task}
-	union all
-	select state, type from {ended}) t
-where state = any($1::smallint[]) and ($2::bytea[] is null or type = any($2))
-group by state, type`
-
 // statementsIn returns the statements for a schema.
 func statementsIn(schema string) *statements {
 	fill := filler(schema)
@@ -297,7 +290,8 @@ func statementsIn(schema string) *statements {
 		due: fill(selectDue), dueRunning: fill(selectDueRunning), dueEnded: fill(selectDueEnded),
 		ready: fill(selectReady), leaves: leaves("and (type, grp) > ($1, $2)"), allLeaves: leaves("and $1::bytea = $2::bytea"),
 		overlooked: overlooked("and (type, grp) > ($1, $2)"), allOverlooked: overlooked("and $1::bytea = $2::bytea"), orphans: fill(selectOrphans),
-		listAll: list(pageAll), listLive: list(pageLive), listErrors: list(pageErrors), count: fill(selectCount),
+		listAll: list(pageAll), listLive: list(pageLive), listErrors: list(pageErrors),
+		count: fill(selectCount), countRows: fill(selectCountRows), fold: fill(foldTally),
 		setting:    fill("select value from {engine_setting} where name = $1"),
 		setSetting: fill("insert into {engine_setting} (name, value) values ($1, $2) on conflict (name) do update set value = excluded.value"),
 		unset:      fill("delete from {engine_setting} where name = $1"),
@@ -323,7 +317,7 @@ func filler(schema string) func(string) string {
 	for n := 1; n < 10; n++ { // is the row's shard among those of a bitmap, null for all
 		pairs = append(pairs, fmt.Sprintf("{mine:%d}", n), fmt.Sprintf("($%d::bytea is null or get_bit($%[1]d, shard %% %d) = 1)", n, task.ShardCount))
 	}
-	for _, table := range []string{"task", "task_seq", "ended", "key", "engine_setting", "migration", "type_policy", "home", "packed", "session", "member"} {
+	for _, table := range []string{"task", "task_seq", "ended", "key", "engine_setting", "migration", "type_policy", "home", "packed", "tally", "tally_now", "session", "member"} {
 		pairs = append(pairs, "{"+table+"}", pgx.Identifier{schema, table}.Sanitize())
 	}
 	return strings.NewReplacer(pairs...).Replace

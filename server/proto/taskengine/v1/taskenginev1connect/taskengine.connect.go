@@ -86,8 +86,8 @@ type TaskServiceClient interface {
 	Get(context.Context, *v1.GetRequest) (*v1.GetResponse, error)
 	// List returns tasks without payload and result, the newest first.
 	List(context.Context, *v1.ListRequest) (*v1.ListResponse, error)
-	// Count returns how many tasks there are of each state and type. It reads all that it
-	// counts: it is for people, and the metrics are for monitors.
+	// Count returns how many tasks there are of each state and type. Of a store in files it
+	// reads all that it counts: it is for people, and the metrics are for monitors.
 	Count(context.Context, *v1.CountRequest) (*v1.CountResponse, error)
 	// Wait returns when nothing of what it is asked about is waiting, submitted or
 	// processing any more, or when its timeout is over. It is a long poll: call it again
@@ -387,8 +387,8 @@ type TaskServiceHandler interface {
 	Get(context.Context, *v1.GetRequest) (*v1.GetResponse, error)
 	// List returns tasks without payload and result, the newest first.
 	List(context.Context, *v1.ListRequest) (*v1.ListResponse, error)
-	// Count returns how many tasks there are of each state and type. It reads all that it
-	// counts: it is for people, and the metrics are for monitors.
+	// Count returns how many tasks there are of each state and type. Of a store in files it
+	// reads all that it counts: it is for people, and the metrics are for monitors.
 	Count(context.Context, *v1.CountRequest) (*v1.CountResponse, error)
 	// Wait returns when nothing of what it is asked about is waiting, submitted or
 	// processing any more, or when its timeout is over. It is a long poll: call it again

@@ -1,0 +1,207 @@
+package engine_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/taskengine/taskengine/coord/local"
+	"github.com/taskengine/taskengine/engine"
+	"github.com/taskengine/taskengine/engine/policy"
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/storage/memory"
+)
+
+// tallied is a store in memory that is told to fold. It has as many notes to fold as the
+// test says.
+type tallied struct {
+	*memory.Store
+
+	mu    sync.Mutex
+	notes int64       // guarded by mu
+	folds []time.Time // guarded by mu
+	fails error       // guarded by mu: of a fold, once
+}
+
+func (s *tallied) Fold(context.Context) (int64, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.folds = append(s.folds, time.Now())
+	err := s.fails
+	s.fails = nil
+	return s.notes, err
+}
+
+// foldedIn returns how often it was told to fold within a time.
+func (s *tallied) foldedIn(d time.Duration) int {
+	time.Sleep(d)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := 0
+	for _, at := range s.folds {
+		if time.Since(at) < d {
+			n++
+		}
+	}
+	return n
+}
+
+func (s *tallied) set(notes int64, fails error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.notes, s.fails = notes, fails
+}
+
+// logs is what some nodes logged.
+type logs struct {
+	mu   sync.Mutex
+	text bytes.Buffer // guarded by mu
+}
+
+func (l *logs) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+// warnings returns the warnings since the last call, without their times.
+func (l *logs) warnings() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var out []string
+	for _, line := range strings.Split(l.text.String(), "\n") {
+		if strings.Contains(line, "level=WARN") {
+			out = append(out, regexp.MustCompile(`^time=\S+ level=WARN `).ReplaceAllString(line, ""))
+		}
+	}
+	l.text.Reset()
+	return out
+}
+
+// joinTallied starts a node of a cluster on a store.
+func joinTallied(t *testing.T, s storage.Store, l *logs, coord *local.Node, types ...string) *node {
+	t.Helper()
+	handlers := make(map[string]task.Handler)
+	for _, typ := range types {
+		handlers[typ] = task.HandlerFunc(func(context.Context, *task.Task) ([]byte, error) { return nil, task.Permanent(errNo) })
+	}
+	n := &node{t: t, store: s, config: engine.Config{
+		Store: s, Policies: policy.Set{Slots: 10}, Handlers: handlers, Elector: coord, Membership: coord, Bus: coord, Log: slog.New(slog.NewTextHandler(l, nil)),
+	}}
+	n.open()
+	t.Cleanup(func() {
+		n.close()
+		if err := coord.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return n
+}
+
+func TestAStoreIsToldToFoldWhileThereAreNotesAndSeldomElse(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s, first := &tallied{Store: memory.New()}, local.New()
+		var l logs
+		joinTallied(t, s, &l, first.Peer())
+		joinTallied(t, s, &l, first.Peer())
+		time.Sleep(5 * time.Minute)
+		if n := s.foldedIn(time.Hour); n < 115 || n > 120 {
+			t.Errorf("with nothing to fold, it was told to %d times in an hour", n)
+		}
+		s.set(1000, nil)
+		if n := s.foldedIn(time.Hour); n < 710 || n > 720 {
+			t.Errorf("with notes to fold, it was told to %d times in an hour", n)
+		}
+		s.set(0, errNo)
+		if n := s.foldedIn(time.Hour); n < 115 || n > 130 {
+			t.Errorf("after a fold failed, it was told to %d times in an hour", n)
+		}
+	})
+}
+
+func TestOneNodeTellsOnceThatNobodyHandlesAType(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s, first := &tallied{Store: memory.New()}, local.New()
+		var l logs
+		a := joinTallied(t, s, &l, first.Peer(), "mail")
+		b := joinTallied(t, s, &l, first.Peer(), "mail", "rare")
+		submit := func() task.ID { return a.submit(engine.Request{Type: "rare"}) }
+		tells := func(when string, want ...string) {
+			t.Helper()
+			time.Sleep(10 * time.Minute)
+			if got := l.warnings(); !slices.Equal(got, want) {
+				t.Errorf("%s they said %q, want %q", when, got, want)
+			}
+		}
+		const nobody = `msg="tasks wait that no node handles; start one that does, or cancel them" type=rare`
+		tells("when all is handled")
+		b.close()
+		id := submit()
+		submit()
+		tells("when nobody handles it any more", nobody)
+		c := joinTallied(t, s, &l, first.Peer(), "rare")
+		c.end(id)
+		time.Sleep(time.Minute)
+		l.warnings() // that they failed
+		c.close()
+		tells("while there is no task")
+		submit()
+		tells("when nobody handles it again", nobody)
+	})
+}
+
+func TestOneNodeTellsThatTasksHaveBecomeErrors(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s, first := &tallied{Store: memory.New()}, local.New()
+		var l logs
+		a := joinTallied(t, s, &l, first.Peer(), "mail", "payout")
+		joinTallied(t, s, &l, first.Peer(), "mail", "payout")
+		fail := func(types ...string) (ids []task.ID) {
+			for _, typ := range types {
+				ids = append(ids, a.submit(engine.Request{Type: typ}))
+			}
+			return ids
+		}
+		tells := func(when string, want ...string) {
+			t.Helper()
+			time.Sleep(10 * time.Minute)
+			if got := l.warnings(); !slices.Equal(got, want) {
+				t.Errorf("%s they said %q, want %q", when, got, want)
+			}
+		}
+		const errors = `msg="tasks have become errors and wait for a person; see why, then resume or fail them" types=`
+		tells("at first")
+		ids := fail("mail", "payout", "mail")
+		tells("when some have failed", errors+`"[mail: 2 (2 more) payout: 1 (1 more)]"`)
+		fail("payout")
+		tells("when another one has", errors+`"[payout: 2 (1 more)]"`)
+		if _, err := a.Fail(t.Context(), task.Ref{ID: ids[0]}, ""); err != nil {
+			t.Fatal(err)
+		}
+		tells("when somebody has acknowledged one")
+		fail("mail")
+		tells("when there are as many as before", errors+`"[mail: 2 (1 more)]"`)
+	})
+}
+
+func TestANodeThatIsAloneTellsWhatItDoesNotHandle(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		var l logs
+		n := &node{t: t, store: &tallied{Store: memory.New()}}
+		n.config = engine.Config{Store: n.store, Policies: one("mail", nil), Log: slog.New(slog.NewTextHandler(&l, nil))}
+		n.open()
+		t.Cleanup(n.close)
+		n.submit(engine.Request{Type: "mail"})
+		time.Sleep(time.Hour)
+		if got := l.warnings(); len(got) != 1 || !strings.Contains(got[0], "type=mail") {
+			t.Errorf("it said %q", got)
+		}
+	})
+}

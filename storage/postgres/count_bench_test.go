@@ -1,0 +1,46 @@
+package postgres
+
+import (
+	"testing"
+
+	"github.com/taskengine/taskengine/storage"
+)
+
+// BenchmarkCount is what it costs to count a million rows and more by type and state, with
+// notes that are not folded and without any, and what it costs to read the rows for it.
+func BenchmarkCount(b *testing.B) {
+	c := crowded(b)
+	s, err := Open(b.Context(), c.Config().ConnString(), Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.Close()
+	count := func(b *testing.B) {
+		for b.Loop() {
+			if _, err := s.Count(b.Context(), storage.Filter{}); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	b.Run("rows", func(b *testing.B) {
+		for b.Loop() {
+			if err := s.query(b.Context(), "count", s.browse, func() {}, func(*reader) {}, s.sql.countRows, statesOf(storage.Filter{}), typesOf(storage.Filter{})); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("folded", count)
+	if _, err := c.Exec(b.Context(), `
+insert into taskengine.tally (type, state, n, folded)
+select convert_to('type ' || i % 10, 'UTF8'), 2, 1, false from generate_series(1, 10000) i`); err != nil {
+		b.Fatal(err)
+	}
+	b.Run("10000 notes", count)
+	b.Run("recount", func(b *testing.B) {
+		for b.Loop() {
+			if _, err := s.Recount(b.Context()); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
