@@ -212,6 +212,7 @@ func (h *harassment) endure(t *testing.T, storage string) {
 		}
 	}
 	verifyKilled(t, h.n[0], acknowledged, readJournal(t, journal))
+	verifyLimit(t, journal+".spans", 3)
 	for _, one := range h.n {
 		one.signal(t, syscall.SIGTERM)
 		if code := one.exit(t); code != exitOK {

@@ -22,15 +22,23 @@ import (
 const kills = 20
 
 // killConfig makes a node whose handlers note every task they are called for, as a line
-// in a file: a write of that size either happens or does not.
+// in a file: a write of that size either happens or does not. Those of the type later note
+// when they begin and end, too, and for which node.
 const killConfig = `
 node: {slots: 16}
-storage: %s
+storage: %[1]s
 handlers:
-  note: {exec: [sh, -c, 'echo "$TASKENGINE_TYPE $TASKENGINE_TASK_ID" >> "$JOURNAL"'], env: {JOURNAL: %q}}
+  note: {exec: [sh, -c, 'echo "$TASKENGINE_TYPE $TASKENGINE_TASK_ID" >> "$JOURNAL"'], env: {JOURNAL: %[2]q}}
+  span:
+    exec:
+      - sh
+      - -c
+      - trap 'echo "-1 $PPID" >> "$JOURNAL.spans"' EXIT; trap exit TERM;
+        echo "+1 $PPID" >> "$JOURNAL.spans"; echo "$TASKENGINE_TYPE $TASKENGINE_TASK_ID" >> "$JOURNAL"
+    env: {JOURNAL: %[2]q}
 types:
   least: {handler: note, max_crashes: 0, retry: {max: 100, backoff: none}}
-  later: {handler: note, max_crashes: 0, retry: {max: 100, backoff: none}}
+  later: {handler: span, concurrency: 3, max_crashes: 0, retry: {max: 100, backoff: none}}
   most: {handler: note, delivery: at_most_once}
 `
 
@@ -67,6 +75,7 @@ func TestANodeThatIsKilledAgainAndAgainLosesNothingItAccepted(t *testing.T) {
 				}
 			}
 			verifyKilled(t, n, acknowledged, readJournal(t, journal))
+			verifyLimit(t, journal+".spans", 3)
 		})
 	}
 }
@@ -148,6 +157,29 @@ func readJournal(t *testing.T, file string) map[string]int {
 	return runs
 }
 
+// verifyLimit reads what began and ended, by node, and looks that never more ran on one than
+// its limit allows.
+func verifyLimit(t *testing.T, file string, limit int) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	running, most := make(map[string]int), 0
+	for line := range strings.Lines(string(text)) {
+		change, node, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if change == "+1" {
+			running[node]++
+		} else {
+			running[node]--
+		}
+		most = max(most, running[node])
+	}
+	if most > limit || most < 2 {
+		t.Errorf("up to %d of a type ran at once on a node, of %d allowed", most, limit)
+	}
+}
+
 // verifyKilled holds what is in the store, and what was run, against what was promised.
 func verifyKilled(t *testing.T, n *running, acknowledged map[string]string, runs map[string]int) {
 	t.Helper()
@@ -180,5 +212,5 @@ func verifyKilled(t *testing.T, n *running, acknowledged map[string]string, runs
 	if len(acknowledged) < 10*kills {
 		t.Errorf("only %d tasks were accepted: the load was none", len(acknowledged))
 	}
-	t.Logf("%d kills; %d accepted tasks: %d done, %d errors by at_most_once; %d ran more than once", kills, len(acknowledged), done, errors, again)
+	t.Logf("%d accepted tasks: %d done, %d errors by at_most_once; %d ran more than once", len(acknowledged), done, errors, again)
 }
