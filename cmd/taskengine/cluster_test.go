@@ -162,6 +162,9 @@ func TestNodesThatAreKilledAndStoppedLoseNothing(t *testing.T) {
 	h.endure(t, onPostgres(database))
 }
 
+// pace is how long each of those rests who submit tasks to nodes: each task is a process.
+const pace = 100 * time.Millisecond
+
 // harassment is what nodes have to endure.
 type harassment struct {
 	server   *pgtest.Server
@@ -195,7 +198,7 @@ func (h *harassment) endure(t *testing.T, storage string) {
 	for i := range 3 {
 		h.wires = append(h.wires, newWire(t, u.Host))
 		h.n = append(h.n, h.begin(t, i))
-		h.loads = append(h.loads, submitUntilKilled(h.n[i], rng.Uint64()))
+		h.loads = append(h.loads, submitUntilKilled(h.n[i], rng.Uint64(), pace))
 	}
 	for range mischief {
 		h.harass(t, rng, acknowledged)
@@ -207,7 +210,8 @@ func (h *harassment) endure(t *testing.T, storage string) {
 	}
 	t.Logf("mischief: %v", h.done)
 	for _, typ := range []string{"least", "later", "most"} {
-		if got := cli(t, nil, "", "--address", h.n[0].api, "task", "wait", "--type", typ, "--timeout", "50s"); got.code != 0 {
+		if got := cli(t, nil, "", "--address", h.n[0].api, "task", "wait", "--type", typ, "--timeout", "2m"); got.code != 0 {
+			h.explain(t)
 			t.Fatalf("tasks of type %s do not end: %s", typ, got.stderr)
 		}
 	}
@@ -217,6 +221,21 @@ func (h *harassment) endure(t *testing.T, storage string) {
 		one.signal(t, syscall.SIGTERM)
 		if code := one.exit(t); code != exitOK {
 			t.Errorf("a node ended with %d:\n%s", code, one.log)
+		}
+	}
+}
+
+// explain logs which tasks live on, and why.
+func (h *harassment) explain(t *testing.T) {
+	t.Helper()
+	api := h.n[0].api
+	t.Logf("counted:\n%s", cli(t, nil, "", "--address", api, "task", "count").stdout)
+	for _, state := range []string{"waiting", "submitted", "processing"} {
+		list := cli(t, nil, "", "--address", api, "task", "list", "--state", state, "--limit", "3", "-o", "json")
+		for _, one := range parse(t, list.stdout) {
+			for _, n := range h.n {
+				t.Logf("%v: %s", one, cli(t, nil, "", "--address", n.api, "task", "why", fmt.Sprint(one["id"])).stdout)
+			}
 		}
 	}
 }
@@ -241,7 +260,7 @@ func (h *harassment) harass(t *testing.T, rng *rand.Rand, acknowledged map[strin
 		h.loads[victim].wait()
 		maps.Copy(acknowledged, h.loads[victim].acknowledged)
 		h.n[victim] = h.begin(t, victim)
-		h.loads[victim] = submitUntilKilled(h.n[victim], rng.Uint64())
+		h.loads[victim] = submitUntilKilled(h.n[victim], rng.Uint64(), pace)
 	case "stop": // it is taken for dead, and comes back
 		h.n[victim].signal(t, syscall.SIGSTOP)
 		time.Sleep(time.Duration(500+rng.IntN(5000)) * time.Millisecond)

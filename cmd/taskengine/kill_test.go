@@ -57,7 +57,7 @@ func TestANodeThatIsKilledAgainAndAgainLosesNothingItAccepted(t *testing.T) {
 			acknowledged := make(map[string]string) // id to type
 			for range kills {
 				n := start(t, []string{"PATH=" + os.Getenv("PATH")}, "run", "-c", file)
-				load := submitUntilKilled(n, rng.Uint64())
+				load := submitUntilKilled(n, rng.Uint64(), 0)
 				time.Sleep(time.Duration(50+rng.IntN(350)) * time.Millisecond) // any moment is the right one
 				if err := n.cmd.Process.Kill(); err != nil {
 					t.Fatal(err)
@@ -88,6 +88,7 @@ type load struct {
 	mu           sync.Mutex
 	acknowledged map[string]string // guarded by mu until wait has returned
 	over         bool              // guarded by mu: it is to end though the node is there
+	pace         time.Duration     // between two requests of one of those who submit
 }
 
 // stop ends the load.
@@ -98,8 +99,9 @@ func (l *load) stop() {
 	l.wg.Wait()
 }
 
-func submitUntilKilled(n *running, seed uint64) *load {
+func submitUntilKilled(n *running, seed uint64, pace time.Duration) *load {
 	l := &load{
+		pace:         pace,
 		client:       taskenginev1connect.NewTaskServiceClient(&http.Client{Transport: &http.Transport{}}, "http://"+n.api),
 		acknowledged: make(map[string]string), ended: n.ended,
 	}
@@ -107,6 +109,7 @@ func submitUntilKilled(n *running, seed uint64) *load {
 		l.wg.Go(func() {
 			rng := rand.New(rand.NewPCG(seed, i))
 			for l.submit(rng) {
+				time.Sleep(l.pace)
 			}
 		})
 	}

@@ -54,18 +54,18 @@ func (ps parts) find(name string) (postgres.Part, error) {
 
 // divided returns an error if nobody has decided which shards the databases hold.
 func (ps parts) divided(ctx context.Context) error {
-	var all []string
+	all, holders := false, []string(nil)
 	for _, p := range ps {
 		home, err := p.Home(ctx)
 		if err != nil {
 			return oneLine(err)
 		}
-		if home.Here == task.AllShards() {
-			all = append(all, p.Name)
+		if all = all || home.Here == task.AllShards(); !home.Here.IsEmpty() {
+			holders = append(holders, p.Name)
 		}
 	}
-	if len(all) > 1 {
-		return fmt.Errorf("nobody has decided which shards the databases %s hold: run taskengine shards divide", strings.Join(all, " and "))
+	if all && len(holders) > 1 {
+		return fmt.Errorf("nobody has decided which shards the databases %s hold: run taskengine shards divide", strings.Join(holders, " and "))
 	}
 	return nil
 }

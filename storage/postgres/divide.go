@@ -2,8 +2,11 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
@@ -48,7 +51,7 @@ func divide(ctx context.Context, parts []Part) ([]storage.Home, error) {
 				return was, nil
 			}
 			return homes[i], nil
-		}); err != nil {
+		}, func(tx pgx.Tx, is home) error { return p.onlyHere(ctx, tx, is) }); err != nil {
 			return nil, fmt.Errorf("write to %s what it holds: %w", p.Name, err)
 		}
 		out[i] = homes[i].Home
@@ -60,10 +63,10 @@ func divide(ctx context.Context, parts []Part) ([]storage.Home, error) {
 // tasks.
 func decide(parts []Part, homes []home, full []bool) error {
 	var held task.Shards
-	equal := !slices.Contains(full, true) // as a division leaves it that was interrupted, or did not begin
+	equal := true // as a division leaves it that was interrupted, or did not begin
 	settled := 0
 	for i, h := range homes {
-		if h.said {
+		if equal = equal && (h.said || !full[i]); h.said {
 			both := h.Here.With(&h.Leaving)
 			held, settled, equal = held.With(&both), settled+1, equal && h.Here == share(i, len(homes))
 		}
@@ -73,7 +76,7 @@ func decide(parts []Part, homes []home, full []bool) error {
 		switch {
 		case h.said:
 			continue
-		case full[i] && (settled > 0 || slices.Index(full, true) != i):
+		case full[i] && (settled > 0 || slices.Index(full, true) != i): // all before it say nothing, too
 			return fmt.Errorf("%s has tasks, and others hold some of the shards already: "+
 				"copy its tasks with taskengine copy, and name an empty database instead", parts[i].Name)
 		case full[i]:
@@ -88,6 +91,23 @@ func decide(parts []Part, homes []home, full []bool) error {
 			h.Here = share(i, len(homes))
 		}
 		h.said = true
+	}
+	return nil
+}
+
+// onlyHere returns an error if there are tasks of shards that a database does not hold: they
+// have come meanwhile.
+func (s *Store) onlyHere(ctx context.Context, tx pgx.Tx, is home) error {
+	if is.Here == task.AllShards() {
+		return nil
+	}
+	var others bool
+	sql := "select exists (select from {task} where not " + of("$1::bytea") + ") or exists (select from {ended} where not " + of("$1::bytea") + ")"
+	if err := tx.QueryRow(ctx, s.fill(sql), bitmap(&is.Here)).Scan(&others); err != nil {
+		return err
+	}
+	if others {
+		return errors.New("tasks were added meanwhile, of shards that it is not to hold: stop those who add them, and divide again")
 	}
 	return nil
 }

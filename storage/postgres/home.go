@@ -75,9 +75,9 @@ func shardsIn(b []byte) (shards task.Shards) {
 const lockWait = 2 * time.Second
 
 // settle writes what decide returns, which looks in the same transaction, and has the
-// constraint say it as well. It waits for transactions that hold rows of the table, in
-// turns: between them the others go on.
-func (s *Store) settle(ctx context.Context, decide func(was home) (home, error)) error {
+// constraint say it as well. It waits for transactions that use the table, in turns: between
+// them the others go on. When nobody can change it any more, check may refuse; it may be nil.
+func (s *Store) settle(ctx context.Context, decide func(was home) (home, error), check func(tx pgx.Tx, is home) error) error {
 	for {
 		err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 			was, err := s.homeAlone(ctx, tx)
@@ -91,13 +91,16 @@ func (s *Store) settle(ctx context.Context, decide func(was home) (home, error))
 			if err := s.say(ctx, tx, is); err != nil {
 				return err
 			}
-			return s.fence(ctx, tx, is.Here.With(&is.coming))
+			if err := s.fence(ctx, tx, is.Here.With(&is.coming)); err != nil || check == nil {
+				return err
+			}
+			return check(tx, is)
 		})
 		var e *pgconn.PgError
 		if err == nil || !errors.As(err, &e) || e.Code != "55P03" {
 			return err
 		}
-		s.log.Info("waiting for transactions that hold rows of the table task, to write which shards are in the database")
+		s.log.Info("waiting for transactions that use the table task, to write which shards are in the database")
 		select {
 		case <-ctx.Done():
 			return errors.Join(ctx.Err(), err)
@@ -128,11 +131,17 @@ func (s *Store) fence(ctx context.Context, tx pgx.Tx, shards task.Shards) error 
 	sql := fmt.Sprintf("set local lock_timeout = %d; alter table {task} drop constraint if exists %s;", lockWait.Milliseconds(), homeConstraint)
 	if shards != task.AllShards() {
 		sql += fmt.Sprintf(`
-alter table {task} add constraint %s check (get_bit('\x%x'::bytea, get_byte(uuid_send(id), 3) # get_byte(uuid_send(id), 7) # get_byte(uuid_send(id), 15)) = 1) not valid;`,
-			homeConstraint, bitmap(&shards))
+alter table {task} add constraint %s check (%s) not valid;`,
+			homeConstraint, of(fmt.Sprintf(`'\x%x'::bytea`, bitmap(&shards))))
 	}
 	_, err := tx.Exec(ctx, s.fill(sql), pgx.QueryExecModeSimpleProtocol)
 	return err
+}
+
+// of returns the condition that a row is of the shards of a bitmap, without a call of a function
+// for each row that is no part of PostgreSQL.
+func of(bitmap string) string {
+	return "get_bit(" + bitmap + ", get_byte(uuid_send(id), 3) # get_byte(uuid_send(id), 7) # get_byte(uuid_send(id), 15)) = 1"
 }
 
 func (s *Store) fill(sql string) string { return filler(s.slots.schema)(sql) }

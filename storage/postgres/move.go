@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -19,7 +20,7 @@ type Moved struct {
 // Move moves the tasks of some shards, finished ones included, from one of the databases of
 // an engine to another, while its nodes run. The tasks stand still meanwhile: those that run
 // are finished when they have arrived, and new ones of these shards are refused until then.
-// Each of them is in one of the databases at every moment, or packed for the way in from.
+// At every moment at most one of the databases lets anybody change them.
 //
 // A Move that was interrupted is finished by another one, of the same databases; it may be of
 // other shards: what is on its way arrives first. progress, which may be nil, is told how far
@@ -39,7 +40,7 @@ func Move(ctx context.Context, from, to Part, shards task.Shards, progress func(
 // or by none.
 //
 //	                       from              to
-//	1. leave               leaving           -            nobody changes the rows any more, but finish them
+//	1. leave               leaving           -            nobody changes the rows any more, but finish or delete them
 //	2. pack                leaving, packed   -            nobody finishes them
 //	3. expect              leaving, packed   coming       the table takes them
 //	4. deliver             leaving, packed   here         in one transaction
@@ -54,7 +55,7 @@ type move struct {
 var errStay = errors.New("they are not there")
 
 func (m *move) run(ctx context.Context, shards task.Shards) error {
-	if err := m.keysFit(ctx, shards); err != nil {
+	if err := m.keysFit(ctx, m.from.pool, shards); err != nil {
 		return err
 	}
 	for {
@@ -79,12 +80,33 @@ func (m *move) run(ctx context.Context, shards task.Shards) error {
 	}
 }
 
+// errOther says that another move has got ahead of this one.
+var errOther = errors.New("another move has changed what is leaving: look at taskengine shards list, and run this one again if it is still wanted")
+
+// mine returns an error unless the shards are leaving for the other database.
+func (m *move) mine(ctx context.Context, shards task.Shards) error {
+	is, err := m.from.home(ctx, m.from.pool)
+	if err == nil && (is.Leaving != shards || is.To != m.to.Name) {
+		err = errOther
+	}
+	return err
+}
+
+// arrived reports whether the other database holds the shards.
+func (m *move) arrived(ctx context.Context, shards task.Shards) (bool, error) {
+	there, err := m.to.home(ctx, m.to.pool)
+	return there.Here.With(&shards) == there.Here, err
+}
+
 // keysFit returns an error if a task that is moved has a key that is looked for in another
 // shard, which stays, or the other way round: then two tasks could have the key. Engines that
 // know of several databases add no such tasks.
-func (m *move) keysFit(ctx context.Context, shards task.Shards) error {
+func (m *move) keysFit(ctx context.Context, q interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+}, shards task.Shards,
+) error {
 	strays, first := 0, task.ID{}
-	rows, err := m.from.pool.Query(ctx, m.from.fill("select type, key, id from {key}"))
+	rows, err := q.Query(ctx, m.from.fill("select type, key, id from {key}"))
 	if err != nil {
 		return err
 	}
@@ -131,51 +153,84 @@ func (m *move) leave(ctx context.Context, shards task.Shards) (under task.Shards
 			is.Here, is.Leaving, is.To = was.Here.Without(&under), under, m.to.Name
 		}
 		return is, nil
-	})
+	}, func(tx pgx.Tx, _ home) error { return m.keysFit(ctx, tx, shards) }) // some may have come meanwhile
 	return under, err
 }
 
 // packPage is how many tasks are packed in one transaction.
 const packPage = 1000
 
-const packTasks = `
+// What is picked is told, kept or not: others may pack the same, and there may be more. Only
+// shards are packed that are leaving for the database that is meant.
+const (
+	packTasks = `
 with picked as (
-	select id from {task} where id > $1 and get_bit($2::bytea, {schema}.shard_of(id)) = 1 order by id limit $3 for update),
-gone as (delete from {task} t using picked p where t.id = p.id returning t.*),
+	select id from {task} where id > $1 and {shards} order by id limit $3 for update),
+gone as (delete from {task} t using picked p where t.id = p.id and exists (select from {home} where leaving = $2 and to_name = $4) returning t.*),
 keys as (delete from {key} k using gone where gone.key is not null and k.type = gone.type and k.key = gone.key and k.id = gone.id),
 kept as (insert into {packed} select * from gone returning id)
-select id from kept order by id`
+select p.id, k.id is not null from picked p left join kept k on k.id = p.id order by p.id`
 
-const packEnded = `
+	packEnded = `
 with picked as (
-	select id from {ended} where id > $1 and get_bit($2::bytea, {schema}.shard_of(id)) = 1 order by id limit $3),
-gone as (delete from {ended} t using picked p where t.id = p.id returning {narrow:t}, t.checkpoint, t.payload, t.result),
+	select id from {ended} where id > $1 and {shards} order by id limit $3),
+gone as (delete from {ended} t using picked p where t.id = p.id and exists (select from {home} where leaving = $2 and to_name = $4)
+	returning {narrow:t}, t.checkpoint, t.payload, t.result),
 keys as (delete from {key} k using gone where gone.key is not null and k.type = gone.type and k.key = gone.key and k.id = gone.id),
 kept as (insert into {packed} ({narrow}, {heavy}, queued) select {narrow}, {heavy}, false from gone returning id)
-select id from kept order by id`
+select p.id, k.id is not null from picked p left join kept k on k.id = p.id order by p.id`
+
+	selectLeft = `select exists (select from {task} where {shards}) or exists (select from {ended} where {shards})`
+)
 
 // pack takes the tasks out of the tables in which others find them. None can come to the
 // table task, and from there some go to the table ended meanwhile.
 func (m *move) pack(ctx context.Context, shards task.Shards) error {
+	if done, err := m.arrived(ctx, shards); err != nil || done {
+		return err
+	}
+	fill := func(sql, n string) string { return m.from.fill(strings.ReplaceAll(sql, "{shards}", of(n))) }
 	for _, sql := range []string{packTasks, packEnded} {
-		sql, last := m.from.fill(sql), task.ID{}
+		last := task.ID{}
 		for more := true; more; m.tell(m.at) {
-			err := m.from.transact(ctx, func(x *Tx) error {
-				more = false
-				var p pipe
-				p.add(func(rows pgx.Rows) error {
-					last, more = task.ID(rows.RawValues()[0]), true
-					m.at.Packed++
+			more = false
+			err := m.whole(ctx, m.from.Store, func(tx pgx.Tx) error {
+				rows, err := tx.Query(ctx, fill(sql, "$2::bytea"), last, bitmap(&shards), packPage, m.to.Name)
+				if err != nil {
+					return err
+				}
+				var kept bool
+				_, err = pgx.ForEachRow(rows, []any{(*[16]byte)(&last), &kept}, func() error {
+					if more = true; kept {
+						m.at.Packed++
+					}
 					return nil
-				}, sql, last, bitmap(&shards), packPage)
-				return x.do(ctx, &p)
+				})
+				return err
 			})
 			if err != nil {
 				return err
 			}
 		}
 	}
-	return nil
+	var left bool
+	err := m.whole(ctx, m.from.Store, func(tx pgx.Tx) error {
+		return tx.QueryRow(ctx, fill(selectLeft, "$1::bytea"), bitmap(&shards)).Scan(&left)
+	})
+	if err == nil && left {
+		err = errOther
+	}
+	return err
+}
+
+// whole calls fn within a transaction that may take as long as it takes.
+func (m *move) whole(ctx context.Context, s *Store, fn func(tx pgx.Tx) error) error {
+	return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, patient); err != nil {
+			return err
+		}
+		return fn(tx)
+	})
 }
 
 // expect has the table of the other database take the tasks.
@@ -185,7 +240,7 @@ func (m *move) expect(ctx context.Context, shards task.Shards) error {
 		is.coming = was.coming.With(&shards)
 		is.coming = is.coming.Without(&was.Here)
 		return is, nil
-	})
+	}, nil)
 }
 
 const (
@@ -207,6 +262,9 @@ func (m *move) deliver(ctx context.Context, shards task.Shards) error {
 		}
 		is, err := m.to.home(ctx, m.to.pool) // only who has the lock changes it
 		if err != nil || is.Here.With(&shards) == is.Here {
+			return err
+		}
+		if err := m.mine(ctx, shards); err != nil {
 			return err
 		}
 		if err := m.unpack(ctx, x); err != nil {
@@ -284,8 +342,11 @@ func (m *move) insert(ctx context.Context, x *Tx, ts []*task.Task) error {
 func (m *move) forget(ctx context.Context, shards task.Shards) error {
 	return pgx.BeginFunc(ctx, m.from.pool, func(tx pgx.Tx) error {
 		is, err := m.from.homeAlone(ctx, tx)
-		if err != nil || is.Leaving != shards {
+		if err != nil || is.Leaving != shards || is.To != m.to.Name {
 			return err // somebody else was faster
+		}
+		if done, err := m.arrived(ctx, shards); err != nil || !done {
+			return errors.Join(err, errOther)
 		}
 		is.Leaving, is.To = task.Shards{}, ""
 		if err := m.from.say(ctx, tx, is); err != nil {

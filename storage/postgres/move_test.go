@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -271,6 +272,46 @@ func TestAMoveThatWasInterruptedIsFinishedByTheNext(t *testing.T) {
 		if home, err := ps[i].Home(t.Context()); err != nil || home.Here.String() != want || !home.Leaving.IsEmpty() {
 			t.Errorf("%s holds %s, and %s is leaving, %v", ps[i].Name, &home.Here, &home.Leaving, err)
 		}
+	}
+}
+
+func TestMovesOfTheSameShardsAtOnceDoNotLoseAny(t *testing.T) {
+	ps := parts(t, "a", "b")
+	all := crowd(t, ps[0].Store, 5000)
+	divide(t, ps...)
+	shards := set(t, "0-199")
+	for range 3 {
+		var movers sync.WaitGroup
+		for range 3 {
+			movers.Go(func() {
+				if err := postgres.Move(t.Context(), ps[0], ps[1], shards, nil); err != nil && !strings.Contains(err.Error(), "another move") {
+					t.Error(err)
+				}
+			})
+		}
+		movers.Wait()
+		same(t, content(t, ps[0].Store, ps[1].Store), all)
+		if home, err := ps[1].Home(t.Context()); err != nil || home.Here != shards {
+			t.Errorf("b holds %s, %v", &home.Here, err)
+		}
+		if err := postgres.Move(t.Context(), ps[1], ps[0], shards, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	same(t, content(t, ps[0].Store), all)
+}
+
+func TestADivisionThatWasInterruptedGoesOnThoughThereAreTasks(t *testing.T) {
+	ps := parts(t, "a", "b")
+	divide(t, ps...)
+	if _, err := ps[1].Pool().Exec(t.Context(), "delete from taskengine.home; alter table taskengine.task drop constraint task_home"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ps[0].Insert(t.Context(), rowOf(1)); err != nil { // which does not keep b from getting its part
+		t.Fatal(err)
+	}
+	if got := divide(t, ps...); !slices.Equal(got, []string{"0-127", "128-255"}) {
+		t.Errorf("they hold %q", got)
 	}
 }
 

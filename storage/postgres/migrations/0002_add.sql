@@ -228,6 +228,9 @@ begin
 	elsif shards is null or get_bit(shards, {schema}.shard_of(id)) = 1 then
 		return id;
 	end if;
+	if shards = decode(repeat('00', {shards} / 8), 'hex') then
+		raise exception 'this database holds none of the tasks' using errcode = '0A000', hint = 'Add the task in another one, or move shards to this one.';
+	end if;
 	select n into shard from generate_series(0, {shards} - 1) n where get_bit(shards, n) = 1 order by random() limit 1;
 	return {schema}.id_in(id, shard);
 end $$;
