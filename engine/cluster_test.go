@@ -306,28 +306,46 @@ func TestATypeIsForThoseWhoHandleIt(t *testing.T) {
 }
 
 func TestATaskIsCancelledWhereverItRuns(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		g := newGroup(t)
-		cancelled := make(chan struct{}, 1)
-		a := g.join("a", one("work", nil), takes(0))
-		g.join("b", one("work", nil), func(ctx context.Context, _ *task.Task) ([]byte, error) {
-			<-ctx.Done()
-			cancelled <- struct{}{}
-			return nil, ctx.Err()
-		}, "work")
-		id := a.submit(engine.Request{Type: "work"})
-		time.Sleep(3 * time.Second) // a may not have known of b yet
-		a.expect(id, task.Processing)
-		if _, err := a.Cancel(t.Context(), task.Ref{ID: id}, "no longer wanted"); err != nil {
-			t.Fatal(err)
-		}
-		select {
-		case <-cancelled:
-		case <-time.After(10 * time.Millisecond):
-			t.Error("its handler was not told")
-		}
-		a.expect(id, task.Cancelled)
-	})
+	for _, c := range []struct {
+		noBus bool
+		most  time.Duration // until its handler is told
+	}{{false, 10 * time.Millisecond}, {true, 1100 * time.Millisecond}} {
+		inBubble(t, func(t *testing.T) {
+			g := newGroup(t)
+			g.noBus = c.noBus
+			cancelled := make(chan struct{}, 2)
+			a := g.join("a", one("work", nil), takes(0))
+			b := g.join("b", one("work", nil), func(ctx context.Context, _ *task.Task) ([]byte, error) {
+				<-ctx.Done()
+				cancelled <- struct{}{}
+				return nil, ctx.Err()
+			}, "work")
+			kept, gone := a.submit(engine.Request{Type: "work"}), a.submit(engine.Request{Type: "work"})
+			time.Sleep(3 * time.Second) // a may not have known of b yet
+			a.expect(kept, task.Processing)
+			for _, id := range []task.ID{kept, gone} {
+				if _, err := a.Cancel(t.Context(), task.Ref{ID: id}, "no longer wanted"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if now := a.expect(gone, task.Cancelled); c.noBus { // somebody sweeps it out at once
+				if removed, err := g.store.Delete(t.Context(), now.Ref()); err != nil || !removed[0] {
+					t.Fatal(removed, err)
+				}
+			}
+			begin := time.Now()
+			<-cancelled
+			<-cancelled
+			if late := time.Since(begin); late > c.most {
+				t.Errorf("its handlers were told after %v", late)
+			}
+			time.Sleep(5 * time.Second)
+			a.expect(kept, task.Cancelled)
+			if s := b.Stats(); s.Running != 0 {
+				t.Errorf("%d still run", s.Running)
+			}
+		})
+	}
 }
 
 func TestATypeIsPausedOnAllNodes(t *testing.T) {

@@ -2,6 +2,8 @@ package engine
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"time"
 
 	"github.com/taskengine/taskengine/engine/internal/core"
@@ -24,6 +26,7 @@ const (
 func (e *Engine) overlookLoop(ctx context.Context, store storage.Shared) {
 	timer := time.NewTimer(overlookEvery)
 	defer timer.Stop()
+	var ran []task.Ref // what ran at the last look
 	for {
 		due := false
 		select {
@@ -43,6 +46,7 @@ func (e *Engine) overlookLoop(ctx context.Context, store storage.Shared) {
 		}
 		if look {
 			e.seek(ctx, store)
+			ran = e.reconsider(ctx, store, ran)
 			timer.Reset(max(overlookEvery, overlookShare*time.Since(begin)))
 		}
 	}
@@ -167,4 +171,55 @@ func (e *Engine) seek(ctx context.Context, store storage.Shared) {
 			return
 		}
 	}
+}
+
+// reconsider stops what runs, and ran at the last look, though the store has it otherwise: it
+// was cancelled on another node, or taken for dead. It returns what runs now.
+func (e *Engine) reconsider(ctx context.Context, store storage.Shared, before []task.Ref) (running []task.Ref) {
+	var long []task.Ref
+	e.mu.Lock()
+	for _, ref := range before {
+		if e.goesOn(ref) {
+			long = append(long, ref)
+		}
+	}
+	for _, a := range e.attempts {
+		running = append(running, a.ref)
+	}
+	e.mu.Unlock()
+	for page := range slices.Chunk(long, overlookPage) {
+		outdated, err := store.Outdated(ctx, page...)
+		if e.unread(ctx, "what became of running tasks", err) {
+			break // it is tried again soon
+		}
+		for i, ref := range page {
+			if outdated[i] {
+				e.reread(ctx, ref)
+			}
+		}
+	}
+	return running
+}
+
+// reread tells the core how a row is that was at another version.
+func (e *Engine) reread(ctx context.Context, was task.Ref) {
+	t, err := e.store.Get(ctx, was.ID)
+	if errors.Is(err, task.ErrNotFound) {
+		t = &task.Task{ID: was.ID, Version: was.Version + 1, State: task.Cancelled}
+	} else if e.unread(ctx, "a task", err) {
+		return
+	}
+	e.decide(func(c *core.Core, now time.Time) {
+		if e.goesOn(was) {
+			c.Changed(now, t)
+			e.waiters.ended(t)
+		}
+	})
+}
+
+// goesOn reports whether an attempt was neither told to stop nor has itself seen to what its
+// row is now. It is called with mu held.
+func (e *Engine) goesOn(ref task.Ref) bool {
+	a, ok := e.attempts[ref.ID]
+	return ok && a.ref == ref && a.why() == nil && a.finishing.Load() == nil
 }

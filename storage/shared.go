@@ -17,6 +17,9 @@ type Shared interface {
 	// alive, in the order of their IDs, without payload, checkpoint and result. It reads at
 	// most scan rows and returns the ID to go on from, zero at the end.
 	Orphans(ctx context.Context, alive []task.ID, after task.ID, scan int) (ts []*task.Task, next task.ID, err error)
+
+	// Outdated returns for each of refs whether there is no Processing row of that version.
+	Outdated(ctx context.Context, refs ...task.Ref) ([]bool, error)
 }
 
 // OverlookedQuery asks for rows of Shards (nil: all), of at most Limit leaves after the

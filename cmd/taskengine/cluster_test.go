@@ -16,11 +16,11 @@ import (
 )
 
 // nodes starts nodes that share a database. Each has its own folder for logs.
-func nodes(t *testing.T, file string, n int, sets ...string) []*running {
+func nodes(t *testing.T, file string, n int) []*running {
 	t.Helper()
 	all := make([]*running, n)
 	for i := range all {
-		all[i] = nodeOf(t, file, i, sets...)
+		all[i] = nodeOf(t, file, i)
 	}
 	return all
 }
@@ -45,8 +45,7 @@ func TestNodesOnOneDatabaseAreOneEngine(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := newGate(t)
 			file := settingsFor(t, through(tables(t)), g)
-			// Nobody tells a node without LISTEN that what it runs was cancelled: that keeps its slot.
-			n := nodes(t, file, 3, "types.hold.concurrency=2")
+			n := nodes(t, file, 3)
 			for i := range 30 { // each key belongs to one of the nodes
 				n[i%3].ok(t, "task", "add", "copy", "--data", fmt.Sprint(i), "--ordering-key", fmt.Sprint(i), "--wait", "--timeout", "1m")
 			}

@@ -88,6 +88,18 @@ func (s *Store) Overlooked(ctx context.Context, q storage.OverlookedQuery) (stor
 	})
 }
 
+// Outdated implements [storage.Shared].
+func (s *Store) Outdated(ctx context.Context, refs ...task.Ref) ([]bool, error) {
+	return view(ctx, s, func() ([]bool, error) {
+		out := make([]bool, len(refs))
+		for i, ref := range refs {
+			t, ok := s.rows[ref.ID]
+			out[i] = !ok || t.Version != ref.Version || t.State != task.Processing
+		}
+		return out, nil
+	})
+}
+
 // Orphans implements [storage.Shared].
 func (s *Store) Orphans(ctx context.Context, alive []task.ID, after task.ID, scan int) (ts []*task.Task, next task.ID, err error) {
 	s.mu.RLock()

@@ -184,6 +184,7 @@ func TestPlansOfEmptyTablesFindWhatTheyNeedByIndex(t *testing.T) {
 	for name, text := range map[string]string{
 		"grab": sql.grab, "finish": sql.finish, "drop": sql.drop, "update": sql.update, "note": sql.note, "ready": sql.ready, "due": sql.due,
 		"remove": sql.remove, "removeEnded": sql.removeEnded, "lockTask": sql.lockTask, "leaves": sql.leaves,
+		"outdated": sql.outdated,
 	} {
 		if got := plan(t, c, text, settings); reads.MatchString(got) {
 			t.Errorf("%s:\n%s", name, got)

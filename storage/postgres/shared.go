@@ -42,6 +42,21 @@ func (s *Store) Overlooked(ctx context.Context, q storage.OverlookedQuery) (out 
 	return out, err
 }
 
+// Outdated implements [storage.Shared].
+func (s *Store) Outdated(ctx context.Context, refs ...task.Ref) (out []bool, err error) {
+	if len(refs) == 0 {
+		return nil, ctx.Err()
+	}
+	versions := make([]int64, len(refs))
+	for i, ref := range refs {
+		versions[i] = int64(ref.Version)
+	}
+	err = s.query(ctx, "look at versions", s.do, func() { out = make([]bool, len(refs)) }, func(r *reader) {
+		out[r.int64()-1] = true
+	}, s.sql.outdated, uuids(refs, func(r task.Ref) task.ID { return r.ID }), versions)
+	return out, err
+}
+
 // Orphans implements [storage.Shared].
 func (s *Store) Orphans(ctx context.Context, alive []task.ID, after task.ID, scan int) (ts []*task.Task, next task.ID, err error) {
 	scan = min(max(scan, 0), math.MaxInt32)

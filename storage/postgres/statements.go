@@ -22,7 +22,7 @@ type statements struct {
 	due, dueRunning, dueEnded, ready, leaves, allLeaves   string
 	listAll, listLive, listErrors                         string
 	count, countRows, fold                                string
-	overlooked, allOverlooked, orphans                    string
+	overlooked, allOverlooked, orphans, outdated          string
 	setting, setSetting, unset                            string
 	setRules, rules, checkIsolation                       string
 }
@@ -240,6 +240,10 @@ select n, hit, {narrow} from numbered
 where hit or n = $2
 order by n`
 
+const selectOutdated = `
+select c.n from unnest($1::uuid[], $2::bigint[]) with ordinality c (id, version, n)
+where not exists (select from {task} t where t.id = c.id and t.version = c.version and t.state = 3)`
+
 // A page has the rows that match, and the last two of those that were looked at.
 const selectList = `
 with page as ({page}),
@@ -289,7 +293,7 @@ func statementsIn(schema string) *statements {
 		end: fill(moveEnded), comeBack: fill(moveBack),
 		due: fill(selectDue), dueRunning: fill(selectDueRunning), dueEnded: fill(selectDueEnded),
 		ready: fill(selectReady), leaves: leaves("and (type, grp) > ($1, $2)"), allLeaves: leaves("and $1::bytea = $2::bytea"),
-		overlooked: overlooked("and (type, grp) > ($1, $2)"), allOverlooked: overlooked("and $1::bytea = $2::bytea"), orphans: fill(selectOrphans),
+		overlooked: overlooked("and (type, grp) > ($1, $2)"), allOverlooked: overlooked("and $1::bytea = $2::bytea"), orphans: fill(selectOrphans), outdated: fill(selectOutdated),
 		listAll: list(pageAll), listLive: list(pageLive), listErrors: list(pageErrors),
 		count: fill(selectCount), countRows: fill(selectCountRows), fold: fill(foldTally),
 		setting:    fill("select value from {engine_setting} where name = $1"),

@@ -100,6 +100,7 @@ func TestQueriesOverPlacesAnswerAsOneStoreThatHasAllRows(t *testing.T) {
 		r.leaves()
 		r.overlooked()
 		r.orphans()
+		r.outdated()
 		r.list()
 		same(r, "count", must[map[storage.StateType]int64](r)(r.s.Count(r.ctx, storage.Filter{})), must[map[storage.StateType]int64](r)(r.want.Count(r.ctx, storage.Filter{})))
 	})
@@ -192,6 +193,14 @@ func (r *reads) orphans() {
 		after = next
 	}
 	same(r, "orphans", got, want)
+}
+
+func (r *reads) outdated() {
+	var refs []task.Ref
+	for _, t := range r.rows {
+		refs = append(refs, t.Ref(), task.Ref{ID: t.ID, Version: t.Version + 1})
+	}
+	same(r, "outdated", must[[]bool](r)(r.s.Outdated(r.ctx, refs...)), must[[]bool](r)(r.want.Outdated(r.ctx, refs...)))
 }
 
 func (r *reads) list() {

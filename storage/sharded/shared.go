@@ -61,6 +61,14 @@ func (s *Store) Orphans(ctx context.Context, alive []task.ID, after task.ID, sca
 	return ts, next, nil
 }
 
+// Outdated implements [storage.Shared].
+func (s *Store) Outdated(ctx context.Context, refs ...task.Ref) ([]bool, error) {
+	return each(ctx, &s.verbs, "look at versions", refs, func(r *task.Ref) task.ID { return r.ID },
+		func(place int, _ storage.Tasks, some []task.Ref) ([]bool, error) {
+			return s.places[place].Store.Outdated(ctx, some...)
+		}, func(outdated bool) bool { return outdated })
+}
+
 // page is a part of the rows of a place, in the order of their IDs.
 type page struct {
 	rows []*task.Task

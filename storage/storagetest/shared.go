@@ -58,6 +58,36 @@ var sharedCases = []testCase{
 			}
 		}
 	}},
+	{"outdated are the versions that do not run", func(f *fixture) {
+		var refs []task.Ref
+		var want []bool
+		ask := func(ref task.Ref, outdated bool) { refs, want = append(refs, ref), append(want, outdated) }
+		for _, state := range task.States() {
+			t := f.row(state)
+			f.put(t)
+			ask(t.Ref(), state != task.Processing)
+			ask(task.Ref{ID: t.ID, Version: t.Version + 1}, true)
+			ask(task.Ref{ID: f.id(), Version: 1}, true)
+		}
+		for range 3 {
+			t := f.row(task.Processing)
+			f.put(t)
+			before := t.Ref()
+			f.step(t, task.Change{To: task.Submitted, At: at(1)})
+			ask(t.Ref(), true)
+			f.step(t, task.Change{To: task.Processing, At: at(2)})
+			ask(t.Ref(), false)
+			ask(before, true)
+		}
+		got, err := f.Store.(storage.Shared).Outdated(f.ctx(), refs...)
+		if err != nil {
+			f.Fatal(err)
+		}
+		equal(f, "outdated", got, want)
+		if got, err := f.Store.(storage.Shared).Outdated(f.ctx()); err != nil || len(got) != 0 {
+			f.Errorf("of none: %v, %v", got, err)
+		}
+	}},
 	{"nothing is overlooked where nothing is", func(f *fixture) {
 		f.put(f.row(task.Processing), f.row(task.Waiting), f.row(task.Error, func(t *task.Task) { t.NextEventAt = at(0) }))
 		out := f.overlooked(storage.OverlookedQuery{Limit: 10, Before: at(9)})
