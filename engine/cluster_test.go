@@ -23,6 +23,7 @@ type group struct {
 	store *memory.Store
 	first *local.Node
 	noBus bool
+	wrap  func(*memory.Store) storage.Store // how nodes see the store; nil: as it is
 
 	mu   sync.Mutex
 	runs map[task.ID][]string // guarded by mu: the nodes on which a task's handler began
@@ -57,6 +58,9 @@ func (g *group) join(name string, set policy.Set, work func(context.Context, *ta
 	}}
 	if g.noBus {
 		m.config.Bus = nil
+	}
+	if g.wrap != nil {
+		m.config.Store = g.wrap(g.store)
 	}
 	m.open()
 	g.t.Cleanup(func() {
@@ -343,49 +347,6 @@ func TestATaskIsCancelledWhereverItRuns(t *testing.T) {
 			a.expect(kept, task.Cancelled)
 			if s := b.Stats(); s.Running != 0 {
 				t.Errorf("%d still run", s.Running)
-			}
-		})
-	}
-}
-
-func TestATypeIsPausedOnAllNodes(t *testing.T) {
-	for _, told := range []bool{true, false} {
-		inBubble(t, func(t *testing.T) {
-			g := newGroup(t)
-			g.noBus = !told
-			a, b := g.join("a", one("work", nil), takes(0), "work"), g.join("b", one("work", nil), takes(0), "work")
-			time.Sleep(3 * time.Second) // they know each other
-			paused := func(is bool) {
-				t.Helper()
-				wait := 100 * time.Millisecond
-				if !told {
-					wait = 31 * time.Second
-				}
-				time.Sleep(wait)
-				for _, m := range []*member{a, b} {
-					if got := m.Engine.Types()[0]; got.Paused != is {
-						t.Errorf("the type is paused: %t, want %t", got.Paused, is)
-					}
-				}
-			}
-			if err := a.Pause(t.Context(), "work"); err != nil {
-				t.Fatal(err)
-			}
-			paused(true)
-			var ids []task.ID
-			for range 20 {
-				ids = append(ids, b.submit(engine.Request{Type: "work"}))
-			}
-			time.Sleep(5 * time.Second)
-			for _, id := range ids {
-				a.expect(id, task.Submitted)
-			}
-			if err := b.Unpause(t.Context(), "work"); err != nil {
-				t.Fatal(err)
-			}
-			paused(false)
-			for _, id := range ids {
-				a.end(id)
 			}
 		})
 	}

@@ -30,16 +30,7 @@ func (e *Engine) setPaused(ctx context.Context, typ string, paused bool) error {
 	e.pausing.Lock()
 	defer e.pausing.Unlock()
 	if settings, ok := e.store.(storage.Settings); ok {
-		pauses, err := readPauses(ctx, settings)
-		if err != nil {
-			return err
-		}
-		pauses[typ] = paused
-		value, err := json.Marshal(pauses)
-		if err != nil {
-			return fmt.Errorf("engine: pause %s: %w", typ, err)
-		}
-		if err := settings.SetSetting(ctx, pausesSetting, value); err != nil {
+		if err := savePause(ctx, settings, typ, paused); err != nil {
 			return fmt.Errorf("engine: pause %s: %w", typ, err)
 		}
 	}
@@ -50,16 +41,40 @@ func (e *Engine) setPaused(ctx context.Context, typ string, paused bool) error {
 	return nil
 }
 
-func readPauses(ctx context.Context, s storage.Settings) (map[string]bool, error) {
-	pauses := make(map[string]bool)
-	value, err := s.Setting(ctx, pausesSetting)
-	if err == nil && value != nil {
-		err = json.Unmarshal(value, &pauses)
+// savePause writes that a type is paused, or not. What other nodes write at the same time is
+// kept.
+func savePause(ctx context.Context, settings storage.Settings, typ string, paused bool) error {
+	for {
+		pauses, old, err := readPauses(ctx, settings)
+		if err != nil {
+			return err
+		}
+		pauses[typ] = paused
+		value, err := json.Marshal(pauses)
+		if err != nil {
+			return err
+		}
+		shared, ok := settings.(storage.Shared)
+		if !ok {
+			return settings.SetSetting(ctx, pausesSetting, value)
+		}
+		if swapped, err := shared.SwapSetting(ctx, pausesSetting, old, value); swapped || err != nil {
+			return err
+		}
+	}
+}
+
+// readPauses returns which types are paused or not, and as what that is stored.
+func readPauses(ctx context.Context, s storage.Settings) (pauses map[string]bool, stored []byte, err error) {
+	pauses = make(map[string]bool)
+	stored, err = s.Setting(ctx, pausesSetting)
+	if err == nil && stored != nil {
+		err = json.Unmarshal(stored, &pauses)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("engine: read which types are paused: %w", err)
+		return nil, nil, fmt.Errorf("read which types are paused: %w", err)
 	}
-	return pauses, nil
+	return pauses, stored, nil
 }
 
 // loadPauses pauses what is paused by the store.
@@ -70,9 +85,9 @@ func (e *Engine) loadPauses(ctx context.Context) error {
 	}
 	e.pausing.Lock()
 	defer e.pausing.Unlock()
-	pauses, err := readPauses(ctx, settings)
+	pauses, _, err := readPauses(ctx, settings)
 	if err != nil {
-		return err
+		return fmt.Errorf("engine: %w", err)
 	}
 	e.decide(func(c *core.Core, now time.Time) {
 		for typ, paused := range pauses {

@@ -20,6 +20,10 @@ type Shared interface {
 
 	// Outdated returns for each of refs whether there is no Processing row of that version.
 	Outdated(ctx context.Context, refs ...task.Ref) ([]bool, error)
+
+	// SwapSetting does what SetSetting of [Settings] does if old is what is stored, nil being
+	// nothing, and reports whether it was. After an error it may have been done.
+	SwapSetting(ctx context.Context, name string, old, value []byte) (bool, error)
 }
 
 // OverlookedQuery asks for rows of Shards (nil: all), of at most Limit leaves after the

@@ -89,6 +89,14 @@ func (s *Store) SetSetting(ctx context.Context, name string, value []byte) error
 	return s.query(ctx, "write a setting", s.do, func() {}, func(*reader) {}, sql, args...)
 }
 
+// SwapSetting implements [storage.Shared].
+func (s *Store) SwapSetting(ctx context.Context, name string, old, value []byte) (swapped bool, err error) {
+	err = s.query(ctx, "write a setting", s.do, func() { swapped = false }, func(r *reader) {
+		swapped = r.int64() > 0
+	}, s.sql.swapSetting, []byte(name), old, value)
+	return swapped, err
+}
+
 // bitmap returns shards as get_bit takes them, nil for all.
 func bitmap(shards *task.Shards) []byte {
 	if shards == nil {

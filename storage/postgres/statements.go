@@ -23,7 +23,7 @@ type statements struct {
 	listAll, listLive, listErrors                         string
 	count, countRows, fold                                string
 	overlooked, allOverlooked, orphans, outdated          string
-	setting, setSetting, unset                            string
+	setting, setSetting, unset, swapSetting               string
 	setRules, rules, checkIsolation                       string
 }
 
@@ -279,6 +279,15 @@ const selectRules = `
 select type, priority, max_payload, queue_timeout, total_timeout, keyed from {type_policy}
 where type in ($1, '') order by type desc limit 1`
 
+const swapSetting = `
+with added as (
+	insert into {engine_setting} (name, value) select $1, $3::bytea where $2::bytea is null and $3 is not null
+	on conflict (name) do nothing returning 1),
+changed as (update {engine_setting} set value = $3 where name = $1 and value = $2 and $3 is not null returning 1),
+removed as (delete from {engine_setting} where name = $1 and value = $2 and $3 is null returning 1)
+select (select count(*) from added) + (select count(*) from changed) + (select count(*) from removed)
+	+ (select count(*) from (select where $2 is null and $3 is null and not exists (select from {engine_setting} where name = $1)) t)`
+
 // statementsIn returns the statements for a schema.
 func statementsIn(schema string) *statements {
 	fill := filler(schema)
@@ -296,10 +305,11 @@ func statementsIn(schema string) *statements {
 		overlooked: overlooked("and (type, grp) > ($1, $2)"), allOverlooked: overlooked("and $1::bytea = $2::bytea"), orphans: fill(selectOrphans), outdated: fill(selectOutdated),
 		listAll: list(pageAll), listLive: list(pageLive), listErrors: list(pageErrors),
 		count: fill(selectCount), countRows: fill(selectCountRows), fold: fill(foldTally),
-		setting:    fill("select value from {engine_setting} where name = $1"),
-		setSetting: fill("insert into {engine_setting} (name, value) values ($1, $2) on conflict (name) do update set value = excluded.value"),
-		unset:      fill("delete from {engine_setting} where name = $1"),
-		setRules:   fill(upsertRules), rules: fill(selectRules), checkIsolation: fill("select {schema}.check_isolation()"),
+		setting:     fill("select value from {engine_setting} where name = $1"),
+		setSetting:  fill("insert into {engine_setting} (name, value) values ($1, $2) on conflict (name) do update set value = excluded.value"),
+		unset:       fill("delete from {engine_setting} where name = $1"),
+		swapSetting: fill(swapSetting),
+		setRules:    fill(upsertRules), rules: fill(selectRules), checkIsolation: fill("select {schema}.check_isolation()"),
 	}
 }
 

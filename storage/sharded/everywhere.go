@@ -71,17 +71,46 @@ func (s *Store) SetSetting(ctx context.Context, name string, value []byte) error
 	return err
 }
 
+// SwapSetting implements [storage.Shared]. The first place that has the setting decides; the
+// others get it for when that is taken out.
+func (s *Store) SwapSetting(ctx context.Context, name string, old, value []byte) (bool, error) {
+	first, _, err := s.setting(ctx, name)
+	if err != nil {
+		return false, err
+	}
+	swapped, err := s.places[first].Store.SwapSetting(ctx, name, old, value)
+	if err != nil {
+		return false, fmt.Errorf("sharded: write a setting: %w", s.failed(first, err))
+	}
+	if !swapped {
+		return false, nil
+	}
+	_, err = ask(ctx, &s.verbs, "write a setting", func(place int, _ storage.Tasks) (struct{}, error) {
+		if place == first {
+			return struct{}{}, nil
+		}
+		return struct{}{}, s.places[place].Store.SetSetting(ctx, name, value)
+	})
+	return err == nil, err
+}
+
 // Setting implements [storage.Settings]. A place that was added later does not have those that
 // were set before.
 func (s *Store) Setting(ctx context.Context, name string) ([]byte, error) {
+	_, value, err := s.setting(ctx, name)
+	return value, err
+}
+
+// setting returns a setting and the first place that has it; that is 0 if none has.
+func (s *Store) setting(ctx context.Context, name string) (first int, value []byte, err error) {
 	for i, p := range s.places {
 		value, err := p.Store.Setting(ctx, name)
 		if err != nil {
-			return nil, fmt.Errorf("sharded: read a setting: %w", s.failed(i, err))
+			return 0, nil, fmt.Errorf("sharded: read a setting: %w", s.failed(i, err))
 		}
 		if value != nil {
-			return value, nil
+			return i, value, nil
 		}
 	}
-	return nil, nil
+	return 0, nil, nil
 }

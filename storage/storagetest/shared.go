@@ -1,7 +1,9 @@
 package storagetest
 
 import (
+	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
@@ -87,6 +89,70 @@ var sharedCases = []testCase{
 		if got, err := f.Store.(storage.Shared).Outdated(f.ctx()); err != nil || len(got) != 0 {
 			f.Errorf("of none: %v, %v", got, err)
 		}
+	}},
+	{"a setting is swapped if it is what it is thought to be", func(f *fixture) {
+		swap := func(old, value []byte, want bool) {
+			f.Helper()
+			got, err := f.Store.(storage.Shared).SwapSetting(f.ctx(), "a", old, value)
+			if err != nil {
+				f.Fatal(err)
+			}
+			equal(f, fmt.Sprintf("swapped %q for %q", old, value), got, want)
+		}
+		f.set("b", []byte("one"))
+		one, two, empty := []byte("one"), []byte("two"), []byte{}
+		swap(one, two, false)
+		swap(empty, two, false)
+		f.setting("a", nil)
+		swap(nil, nil, true)
+		swap(nil, one, true)
+		f.setting("a", one)
+		swap(nil, two, false)
+		swap(nil, nil, false)
+		swap(two, nil, false)
+		f.setting("a", one)
+		swap(one, two, true)
+		f.setting("a", two)
+		swap(two, empty, true)
+		f.setting("a", empty)
+		swap(nil, two, false)
+		swap(empty, two, true)
+		swap(two, nil, true)
+		f.setting("a", nil)
+		f.setting("b", one)
+	}},
+	{"of settings swapped by many at once none is lost", func(f *fixture) {
+		s := f.Store.(interface {
+			storage.Shared
+			storage.Settings
+		})
+		var all sync.WaitGroup
+		for i := range 5 {
+			all.Go(func() {
+				for n := 0; n < 4; {
+					old, err := s.Setting(f.ctx(), "a")
+					if err != nil {
+						f.Error(err)
+						return
+					}
+					done, err := s.SwapSetting(f.ctx(), "a", old, append(slices.Clone(old), byte('a'+i)))
+					if err != nil {
+						f.Error(err)
+						return
+					}
+					if done {
+						n++
+					}
+				}
+			})
+		}
+		all.Wait()
+		got, err := s.Setting(f.ctx(), "a")
+		if err != nil {
+			f.Fatal(err)
+		}
+		slices.Sort(got)
+		equal(f, "setting", string(got), "aaaabbbbccccddddeeee")
 	}},
 	{"nothing is overlooked where nothing is", func(f *fixture) {
 		f.put(f.row(task.Processing), f.row(task.Waiting), f.row(task.Error, func(t *task.Task) { t.NextEventAt = at(0) }))

@@ -1,0 +1,103 @@
+package engine_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/taskengine/taskengine/engine"
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/storage/memory"
+)
+
+func TestATypeIsPausedOnAllNodes(t *testing.T) {
+	for _, told := range []bool{true, false} {
+		inBubble(t, func(t *testing.T) {
+			g := newGroup(t)
+			g.noBus = !told
+			a, b := g.join("a", one("work", nil), takes(0), "work"), g.join("b", one("work", nil), takes(0), "work")
+			time.Sleep(3 * time.Second) // they know each other
+			paused := func(is bool) {
+				t.Helper()
+				wait := 100 * time.Millisecond
+				if !told {
+					wait = 31 * time.Second
+				}
+				time.Sleep(wait)
+				for _, m := range []*member{a, b} {
+					if got := m.Engine.Types()[0]; got.Paused != is {
+						t.Errorf("the type is paused: %t, want %t", got.Paused, is)
+					}
+				}
+			}
+			if err := a.Pause(t.Context(), "work"); err != nil {
+				t.Fatal(err)
+			}
+			paused(true)
+			var ids []task.ID
+			for range 20 {
+				ids = append(ids, b.submit(engine.Request{Type: "work"}))
+			}
+			time.Sleep(5 * time.Second)
+			for _, id := range ids {
+				a.expect(id, task.Submitted)
+			}
+			if err := b.Unpause(t.Context(), "work"); err != nil {
+				t.Fatal(err)
+			}
+			paused(false)
+			for _, id := range ids {
+				a.end(id)
+			}
+		})
+	}
+}
+
+// contested is a store to which another node writes a pause whenever its pauses were read, as
+// often as left says.
+type contested struct {
+	*memory.Store
+	left int
+}
+
+func (s *contested) Setting(ctx context.Context, name string) ([]byte, error) {
+	value, err := s.Store.Setting(ctx, name)
+	if s.left--; err != nil || s.left < 0 {
+		return value, err
+	}
+	theirs := make(map[string]bool)
+	if value != nil {
+		if err := json.Unmarshal(value, &theirs); err != nil {
+			return nil, err
+		}
+	}
+	theirs[fmt.Sprint("other ", s.left)] = true
+	now, err := json.Marshal(theirs)
+	if err != nil {
+		return nil, err
+	}
+	return value, s.SetSetting(ctx, name, now)
+}
+
+func TestAPauseKeepsThoseThatOtherNodesMakeMeanwhile(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		g := newGroup(t)
+		s := &contested{Store: g.store}
+		g.wrap = func(*memory.Store) storage.Store { return s }
+		m := g.join("a", one("work", nil), takes(0), "work")
+		s.left = 3
+		if err := m.Pause(t.Context(), "work"); err != nil {
+			t.Fatal(err)
+		}
+		value, err := g.store.Setting(t.Context(), "paused-types")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := `{"other 0":true,"other 1":true,"other 2":true,"work":true}`; string(value) != want {
+			t.Errorf("got %s, want %s", value, want)
+		}
+	})
+}
