@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -17,6 +18,7 @@ import (
 type doubt struct {
 	since   time.Time
 	grabbed uint64 // the version that it has if it was grabbed; 0 if that was not asked for
+	inVain  int    // how often it was looked at while the store could not say
 }
 
 // How long the doubts are left alone after the store failed: each rest is twice as long
@@ -72,7 +74,8 @@ func (e *Engine) doubt() {
 // mistrust notes one task. The latest version that it may have been grabbed at is not
 // forgotten over other doubts, such as whether an older hint was grabbed again in vain.
 func (e *Engine) mistrust(id task.ID, now time.Time, grabbed uint64) {
-	e.doubts[id] = doubt{since: now, grabbed: max(grabbed, e.doubts[id].grabbed)}
+	d := e.doubts[id]
+	e.doubts[id] = doubt{since: now, grabbed: max(grabbed, d.grabbed), inVain: d.inVain}
 }
 
 // known tells that a grab is known to have been made: it is run. It is called with mu
@@ -107,23 +110,35 @@ func (e *Engine) doubtLoop(ctx context.Context) {
 	}
 }
 
+// maxInVain is how often a look asks the store in vain.
+const maxInVain = 10
+
 // lookAtDoubts tells the core of the tasks in doubt as they are in the store, and
-// returns how many remain.
+// returns how many remain. Those that could not be looked at come last the next time: they
+// may be in a database that is away, and others not.
 func (e *Engine) lookAtDoubts(ctx context.Context) (remain int) {
 	e.mu.Lock()
 	ids := make([]task.ID, 0, len(e.doubts))
 	for id := range e.doubts {
 		ids = append(ids, id)
 	}
+	slices.SortFunc(ids, func(a, b task.ID) int { return cmp.Compare(e.doubts[a].inVain, e.doubts[b].inVain) })
 	e.mu.Unlock()
-	for _, id := range ids {
+	for inVain := 0; len(ids) > 0 && inVain < maxInVain; ids = ids[1:] {
+		id := ids[0]
 		t, err := e.store.Get(ctx, id)
-		if err != nil && !errors.Is(err, task.ErrNotFound) {
-			break // the next look will tell
+		unknown := err != nil && !errors.Is(err, task.ErrNotFound)
+		if unknown {
+			inVain++
 		}
 		e.decide(func(c *core.Core, now time.Time) {
 			d, ok := e.doubts[id]
-			if ok && (e.resolve(c, now, t, d) || now.Sub(d.since) > doubtLasts) {
+			switch {
+			case !ok:
+			case unknown:
+				d.inVain++
+				e.doubts[id] = d
+			case e.resolve(c, now, t, d), now.Sub(d.since) > doubtLasts:
 				delete(e.doubts, id)
 			}
 		})
