@@ -322,12 +322,16 @@ func (e *Engine) lead(ctx context.Context, role string, duty func(context.Contex
 	if e.config.Elector != nil {
 		lead = func() error { return e.config.Elector.Lead(ctx, role, duty) }
 	}
+	var told time.Time
 	for {
 		err := lead()
 		if ctx.Err() != nil {
 			return
 		}
-		e.log.Warn("a duty was interrupted and begins again", "role", role, "error", err)
+		if now := time.Now(); now.Sub(told) >= time.Minute {
+			e.log.Warn("a duty was interrupted and begins again, as often as it has to", "role", role, "error", err)
+			told = now
+		}
 		if sleep(ctx, time.Second) != nil {
 			return
 		}

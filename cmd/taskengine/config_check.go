@@ -71,24 +71,25 @@ func probeDatabases(ctx context.Context, c *config.Config) (found []config.Probl
 	if c.Storage.Driver != config.Postgres {
 		return nil
 	}
-	if err := probeDatabase(ctx, c.Storage); err != nil {
+	if err := probeDatabase(ctx, c.Storage, urlKey(config.Main)); err != nil {
 		found = append(found, c.ProblemAt(err.Error(), "storage", "url"))
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Storage.Databases)) {
 		other := c.Storage
 		other.URL = c.Storage.Databases[name]
-		if err := probeDatabase(ctx, other); err != nil {
+		if err := probeDatabase(ctx, other, urlKey(name)); err != nil {
 			found = append(found, c.ProblemAt(err.Error(), "storage", "databases", name))
 		}
 	}
 	return found
 }
 
-// probeDatabase returns what is wrong with the database of storage.url.
-func probeDatabase(ctx context.Context, c config.Storage) error {
+// probeDatabase returns what is wrong with the database of c.URL, which the configuration has
+// as key.
+func probeDatabase(ctx context.Context, c config.Storage, key string) error {
 	ctx, cancel := context.WithTimeout(ctx, probePatience)
 	defer cancel()
-	store, err := tryPostgres(ctx, c, slog.New(slog.DiscardHandler))
+	store, err := tryPostgres(ctx, c, key, slog.New(slog.DiscardHandler))
 	switch {
 	case err == nil:
 		return store.Close()

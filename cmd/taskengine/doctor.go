@@ -86,19 +86,33 @@ func (a *app) examine(ctx context.Context, p place) (found findings, err error) 
 	if len(p.from.Databases) == 0 {
 		return a.examineOne(ctx, p)
 	}
-	for _, name := range slices.Sorted(maps.Keys(p.from.Databases)) {
-		other, err := a.examineOne(ctx, place{driver: p.driver, url: p.from.Databases[name].Reveal(), schema: p.schema, part: true})
-		if err != nil {
-			return nil, fmt.Errorf("the database %s: %w", name, err)
+	others := p.from.Databases
+	p.from.Databases = nil
+	look := func(name string, one place) error {
+		in, err := a.examineOne(ctx, one)
+		if ctx.Err() != nil {
+			return err
 		}
-		for _, f := range other {
-			f.Check = name + ": " + f.Check
+		if err != nil { // the others can be looked at all the same
+			in.add(isError, "open", oneLine(err).Error(), "what is in it does not run, and nodes that start wait for it", "start it, or correct its URL")
+		}
+		for _, f := range in {
+			if name != config.Main {
+				f.Check = name + ": " + f.Check
+			}
 			found = append(found, f)
 		}
+		return nil
 	}
-	p.from.Databases = nil
-	main, err := a.examineOne(ctx, p)
-	return append(main, found...), err
+	if err := look(config.Main, p); err != nil {
+		return nil, err
+	}
+	for _, name := range slices.Sorted(maps.Keys(others)) {
+		if err := look(name, place{driver: p.driver, url: others[name].Reveal(), schema: p.schema, part: true}); err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
 }
 
 // examineOne opens a store and looks at it.

@@ -25,13 +25,21 @@ func openParts(ctx context.Context, c config.Storage, log *slog.Logger) (all par
 		if name != config.Main {
 			one.URL = c.Databases[name]
 		}
-		store, err := awaitPostgres(ctx, one, log.With("database", name))
+		store, err := awaitPostgres(ctx, one, urlKey(name), log.With("database", name))
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("the database %s: %w", name, err), all.close())
 		}
 		all = append(all, postgres.Part{Name: name, Store: store})
 	}
 	return all, nil
+}
+
+// urlKey returns as what the configuration has the URL of a database.
+func urlKey(name string) string {
+	if name == config.Main {
+		return "storage.url"
+	}
+	return "storage.databases." + name
 }
 
 func (ps parts) close() error {

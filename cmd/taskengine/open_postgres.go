@@ -29,7 +29,7 @@ func openPostgres(ctx context.Context, c config.Storage, log *slog.Logger) (stor
 	if len(c.Databases) > 0 {
 		return opened(openDivided(ctx, c, log))
 	}
-	store, err := awaitPostgres(ctx, c, log)
+	store, err := awaitPostgres(ctx, c, urlKey(config.Main), log)
 	if err != nil {
 		return nil, err
 	}
@@ -48,13 +48,14 @@ func holdsAll(ctx context.Context, store *postgres.Store) error {
 	return oneLine(err)
 }
 
-// awaitPostgres opens the store in the database of storage.url. One that does not answer,
-// perhaps because it starts together with this node, is tried for a while.
-func awaitPostgres(ctx context.Context, c config.Storage, log *slog.Logger) (*postgres.Store, error) {
+// awaitPostgres opens the store in the database of c.URL, which the configuration has as key.
+// One that does not answer, perhaps because it starts together with this node, is tried for a
+// while.
+func awaitPostgres(ctx context.Context, c config.Storage, key string, log *slog.Logger) (*postgres.Store, error) {
 	within, cancel := context.WithTimeout(ctx, databasePatience)
 	defer cancel()
 	for told := false; ; told = true {
-		store, err := tryPostgres(within, c, log)
+		store, err := tryPostgres(within, c, key, log)
 		switch {
 		case err == nil:
 			return store, nil
@@ -68,18 +69,18 @@ func awaitPostgres(ctx context.Context, c config.Storage, log *slog.Logger) (*po
 		select {
 		case <-time.After(databasePause):
 		case <-within.Done():
-			return nil, fmt.Errorf("the database did not answer for %v: %w; start it, or correct storage.url", databasePatience, oneLine(err))
+			return nil, fmt.Errorf("the database did not answer for %v: %w; start it, or correct %s", databasePatience, oneLine(err), key)
 		}
 	}
 }
 
 // tryPostgres opens the store if the database answers now.
-func tryPostgres(ctx context.Context, c config.Storage, log *slog.Logger) (*postgres.Store, error) {
+func tryPostgres(ctx context.Context, c config.Storage, key string, log *slog.Logger) (*postgres.Store, error) {
 	store, err := postgres.Open(ctx, c.URL.Reveal(), postgres.Options{Schema: c.Schema, Log: log})
 	if err != nil {
 		return nil, oneLine(err)
 	}
-	if err := checkServer(ctx, store.Pool(), log); err != nil {
+	if err := checkServer(ctx, store.Pool(), key, log); err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
 	return store, nil
@@ -87,7 +88,7 @@ func tryPostgres(ctx context.Context, c config.Storage, log *slog.Logger) (*post
 
 // checkServer refuses a server that cannot be used, and warns of one that loses what it
 // has acknowledged.
-func checkServer(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) error {
+func checkServer(ctx context.Context, pool *pgxpool.Pool, key string, log *slog.Logger) error {
 	var version int
 	var readOnly bool
 	var off []string
@@ -101,8 +102,8 @@ select current_setting('server_version_num')::int, pg_is_in_recovery(),
 	case version < oldestPostgres:
 		return fmt.Errorf("the database is PostgreSQL %d, and this program needs %d or newer; upgrade it", version/10000, oldestPostgres/10000)
 	case readOnly:
-		return errors.New("the database is a standby, which takes no changes; name the primary in storage.url, " +
-			"or all servers and the option target_session_attrs=read-write")
+		return fmt.Errorf("the database is a standby, which takes no changes; name the primary in %s, "+
+			"or all servers and the option target_session_attrs=read-write", key)
 	case len(off) > 0:
 		log.Warn("tasks that were accepted may be lost when the database crashes: turn its settings on", "off", strings.Join(off, ", "))
 	}
