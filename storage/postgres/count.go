@@ -17,8 +17,12 @@ import (
 // and the counts would be wrong as soon as anybody else writes: a program of the version
 // before, SQL by hand.
 
+// What is packed is in no other table: a task on its way to another database is not gone.
 const selectCount = `
-select state, type, sum(n)::bigint from {tally_now}
+select state, type, sum(n)::bigint from (
+	select state, type, n from {tally_now}
+	union all
+	select state, type, 1 from {packed}) t
 where state = any($1::smallint[]) and ($2::bytea[] is null or type = any($2))
 group by state, type having sum(n) <> 0`
 
@@ -27,12 +31,15 @@ const selectCountRows = `
 select state, type, count(*) from (
 	select state, type from {task}
 	union all
-	select state, type from {ended}) t
+	select state, type from {ended}
+	union all
+	select state, type from {packed}) t
 where state = any($1::smallint[]) and ($2::bytea[] is null or type = any($2))
 group by state, type`
 
 // Count implements [storage.Inspector]. It costs about as much as there are types, and
-// tables below ended: see [Store.Fold].
+// tables below ended: see [Store.Fold]. Tasks that [Move] has packed are counted too, each of
+// them, until it has forgotten them; those that have arrived are counted where they are by then.
 func (s *Store) Count(ctx context.Context, f storage.Filter) (map[storage.StateType]int64, error) {
 	n := make(map[storage.StateType]int64)
 	count := func(sql string) error {

@@ -275,6 +275,13 @@ func TestARecountIsRightWhileTasksLive(t *testing.T) {
 	countsAre(t, s, "in the end")
 }
 
+// dropNotes makes the tables those of the version before.
+const dropNotes = `
+drop table taskengine.tally cascade;
+drop function taskengine.tally_task cascade; drop function taskengine.tally_ended cascade; drop function taskengine.tally_truncated cascade;
+drop function taskengine.recount; drop function taskengine.since_of;
+delete from taskengine.migration where version = 4`
+
 // A database with tables of the version before, with rows in them, is migrated.
 func TestWhatIsThereIsCountedByTheMigration(t *testing.T) {
 	url := server.Database(t)
@@ -284,11 +291,7 @@ func TestWhatIsThereIsCountedByTheMigration(t *testing.T) {
 		finish(t, s, ids, moment, time.Hour, "")
 		mustAdd(t, s.Pool(), "'ship'")
 	}
-	executeAll(t, c, `
-drop table taskengine.tally cascade;
-drop function taskengine.tally_task cascade; drop function taskengine.tally_ended cascade; drop function taskengine.tally_truncated cascade;
-drop function taskengine.recount; drop function taskengine.since_of;
-delete from taskengine.migration where version = 4`)
+	executeAll(t, c, dropNotes)
 	finish(t, s, ids, moment.Add(24*time.Hour), time.Hour, "") // in a table to be made
 	if n := fold(t, s); n != 0 {
 		t.Errorf("%d notes were folded where there are none", n)

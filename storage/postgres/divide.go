@@ -21,7 +21,8 @@ type Part struct {
 // Divide decides which shards each of several databases holds, where nobody has: equal
 // parts, in their order, if there are no tasks yet; else the database that has them holds
 // all, until [Move] moves some. One that comes later holds none. It returns what each holds
-// then.
+// then. If tasks are added meanwhile that would be in the wrong database, it fails and leaves that
+// one as it was.
 func Divide(ctx context.Context, parts ...Part) ([]storage.Home, error) {
 	homes, err := divide(ctx, parts)
 	if err != nil {
@@ -47,14 +48,15 @@ func divide(ctx context.Context, parts []Part) ([]storage.Home, error) {
 	out := make([]storage.Home, len(parts))
 	for i, p := range parts {
 		if err := p.settle(ctx, func(was home) (home, error) {
-			if was.said {
-				return was, nil
+			is := was
+			if !was.said {
+				is = homes[i]
 			}
-			return homes[i], nil
+			out[i] = is.Home
+			return is, nil
 		}, func(tx pgx.Tx, is home) error { return p.onlyHere(ctx, tx, is) }); err != nil {
 			return nil, fmt.Errorf("write to %s what it holds: %w", p.Name, err)
 		}
-		out[i] = homes[i].Home
 	}
 	return out, nil
 }
@@ -76,7 +78,8 @@ func decide(parts []Part, homes []home, full []bool) error {
 		switch {
 		case h.said:
 			continue
-		case full[i] && (settled > 0 || slices.Index(full, true) != i): // all before it say nothing, too
+		case full[i] && (settled > 0 || slices.Index(full, true) != i):
+			// Tasks may be of any shard, so who has some is given all of them: one database at most.
 			return fmt.Errorf("%s has tasks, and others hold some of the shards already: "+
 				"copy its tasks with taskengine copy, and name an empty database instead", parts[i].Name)
 		case full[i]:

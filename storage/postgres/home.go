@@ -33,6 +33,9 @@ type home struct {
 	coming task.Shards // that are on their way here; none of Here
 }
 
+// holds reports whether all of these shards are here.
+func (h *home) holds(shards task.Shards) bool { return h.Here.With(&shards) == h.Here }
+
 // Home implements [storage.Homed].
 func (s *Store) Home(ctx context.Context) (storage.Home, error) {
 	var h home
@@ -79,7 +82,7 @@ const lockWait = 2 * time.Second
 // them the others go on. When nobody can change it any more, check may refuse; it may be nil.
 func (s *Store) settle(ctx context.Context, decide func(was home) (home, error), check func(tx pgx.Tx, is home) error) error {
 	for {
-		err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		err := pgx.BeginTxFunc(ctx, s.pool, readCommitted, func(tx pgx.Tx) error {
 			was, err := s.homeAlone(ctx, tx)
 			if err != nil {
 				return err
@@ -109,7 +112,11 @@ func (s *Store) settle(ctx context.Context, decide func(was home) (home, error),
 	}
 }
 
-// homeAlone reads the row in a transaction that alone may change it.
+// readCommitted is how transactions begin that call homeAlone, whatever the server's default is:
+// they see what was written while they waited.
+var readCommitted = pgx.TxOptions{IsoLevel: pgx.ReadCommitted}
+
+// homeAlone reads the row in a transaction that alone may change it from now on.
 func (s *Store) homeAlone(ctx context.Context, tx pgx.Tx) (home, error) {
 	if _, err := tx.Exec(ctx, "select pg_advisory_xact_lock($1)", lockOf("home", s.slots.schema)); err != nil {
 		return home{}, err

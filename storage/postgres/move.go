@@ -95,7 +95,7 @@ func (m *move) mine(ctx context.Context, shards task.Shards) error {
 // arrived reports whether the other database holds the shards.
 func (m *move) arrived(ctx context.Context, shards task.Shards) (bool, error) {
 	there, err := m.to.home(ctx, m.to.pool)
-	return there.Here.With(&shards) == there.Here, err
+	return there.holds(shards), err
 }
 
 // keysFit returns an error if a task that is moved has a key that is looked for in another
@@ -129,12 +129,12 @@ func (m *move) keysFit(ctx context.Context, q interface {
 // leave decides which shards go, and has nobody change their tasks any more. It returns
 // none when all of them have arrived.
 func (m *move) leave(ctx context.Context, shards task.Shards) (under task.Shards, err error) {
-	there, err := m.to.home(ctx, m.to.pool)
-	if err != nil {
-		return under, err
-	}
 	err = m.from.settle(ctx, func(was home) (home, error) {
 		is := was
+		there, err := m.to.home(ctx, m.to.pool) // asked alone: what a faster move took from here is there by now
+		if err != nil {
+			return is, err
+		}
 		under = was.Leaving
 		if !under.IsEmpty() { // somebody was interrupted, or does the same
 			if was.To != m.to.Name {
@@ -225,7 +225,7 @@ func (m *move) pack(ctx context.Context, shards task.Shards) error {
 
 // whole calls fn within a transaction that may take as long as it takes.
 func (m *move) whole(ctx context.Context, s *Store, fn func(tx pgx.Tx) error) error {
-	return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+	return pgx.BeginTxFunc(ctx, s.pool, readCommitted, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, patient); err != nil {
 			return err
 		}
@@ -233,10 +233,17 @@ func (m *move) whole(ctx context.Context, s *Store, fn func(tx pgx.Tx) error) er
 	})
 }
 
-// expect has the table of the other database take the tasks.
+// expect has the table of the other database take the tasks, unless they have been delivered by
+// somebody else. If they are no longer on their way, nothing would ever stop it from taking them.
 func (m *move) expect(ctx context.Context, shards task.Shards) error {
 	return m.to.settle(ctx, func(was home) (home, error) {
 		is := was
+		if was.holds(shards) {
+			return is, nil
+		}
+		if err := m.mine(ctx, shards); err != nil {
+			return is, err
+		}
 		is.coming = was.coming.With(&shards)
 		is.coming = is.coming.Without(&was.Here)
 		return is, nil
@@ -248,32 +255,23 @@ const (
 	deliverBytes = 4 << 20
 )
 
-// deliver puts the packed tasks into the other database, and has it hold their shards, if it
-// does not already.
+// deliver puts the packed tasks into the other database and has it hold their shards, unless it
+// does already. It is one transaction: one that did not end has done nothing, and of one whose end
+// nobody heard the next call sees whether it did.
 func (m *move) deliver(ctx context.Context, shards task.Shards) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	return m.to.transact(ctx, func(x *Tx) error {
-		var p pipe
-		p.add(nil, patient)
-		p.add(nil, "select pg_advisory_xact_lock($1)", lockOf("home", m.to.slots.schema))
-		if err := x.do(ctx, &p); err != nil {
-			return err
-		}
-		is, err := m.to.home(ctx, m.to.pool) // only who has the lock changes it
-		if err != nil || is.Here.With(&shards) == is.Here {
+	return m.whole(ctx, m.to.Store, func(tx pgx.Tx) error {
+		is, err := m.to.homeAlone(ctx, tx)
+		if err != nil || is.holds(shards) {
 			return err
 		}
 		if err := m.mine(ctx, shards); err != nil {
 			return err
 		}
-		if err := m.unpack(ctx, x); err != nil {
+		if err := m.unpack(ctx, m.to.Attach(tx)); err != nil {
 			return err
 		}
-		p = pipe{}
-		here, coming := is.Here.With(&shards), is.coming.Without(&shards)
-		p.add(nil, m.to.fill("update {home} set here = $1, coming = $2"), bitmap(&here), bitmap(&coming))
-		return x.do(ctx, &p)
+		is.Here, is.coming = is.Here.With(&shards), is.coming.Without(&shards)
+		return m.to.say(ctx, tx, is)
 	})
 }
 
@@ -340,7 +338,7 @@ func (m *move) insert(ctx context.Context, x *Tx, ts []*task.Task) error {
 
 // forget forgets what has been delivered.
 func (m *move) forget(ctx context.Context, shards task.Shards) error {
-	return pgx.BeginFunc(ctx, m.from.pool, func(tx pgx.Tx) error {
+	return pgx.BeginTxFunc(ctx, m.from.pool, readCommitted, func(tx pgx.Tx) error {
 		is, err := m.from.homeAlone(ctx, tx)
 		if err != nil || is.Leaving != shards || is.To != m.to.Name {
 			return err // somebody else was faster

@@ -17,33 +17,6 @@ import (
 	"github.com/taskengine/taskengine/storage/postgres"
 )
 
-// parts returns databases with these names that are not divided yet.
-func parts(t *testing.T, names ...string) []postgres.Part {
-	t.Helper()
-	out := make([]postgres.Part, len(names))
-	for i, name := range names {
-		out[i] = postgres.Part{Name: name, Store: open(t, server.Database(t))}
-	}
-	return out
-}
-
-// divide divides databases and returns what each holds, as text.
-func divide(t *testing.T, ps ...postgres.Part) []string {
-	t.Helper()
-	homes, err := postgres.Divide(t.Context(), ps...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	out := make([]string, len(ps))
-	for i, h := range homes {
-		if said, err := ps[i].Home(t.Context()); err != nil || said != h {
-			t.Fatalf("%s holds %s, %v; Divide said %s", ps[i].Name, &said.Here, err, &h.Here)
-		}
-		out[i] = h.Here.String()
-	}
-	return out
-}
-
 func set(t *testing.T, text string) task.Shards {
 	t.Helper()
 	s, err := task.ParseShards(text)
@@ -51,49 +24,6 @@ func set(t *testing.T, text string) task.Shards {
 		t.Fatal(err)
 	}
 	return s
-}
-
-func TestShardsAreDividedOnce(t *testing.T) {
-	ps := parts(t, "a", "b", "c", "d")
-	for range 2 {
-		if got := divide(t, ps[:3]...); !slices.Equal(got, []string{"0-84", "85-169", "170-255"}) {
-			t.Errorf("three hold %q", got)
-		}
-	}
-	if got := divide(t, ps...); !slices.Equal(got, []string{"0-84", "85-169", "170-255", ""}) {
-		t.Errorf("with a fourth they hold %q", got)
-	}
-	if _, err := postgres.Divide(t.Context(), ps[0], ps[2], parts(t, "new")[0]); err == nil || !strings.Contains(err.Error(), "no database holds the shards 85-169") {
-		t.Errorf("without one of them: %v", err)
-	}
-}
-
-func TestTheDatabaseThatHasTheTasksHoldsAllShards(t *testing.T) {
-	ps := parts(t, "new", "old", "other")
-	rows := []*task.Task{rowOf(0), rowOf(200)}
-	if _, err := ps[1].Insert(t.Context(), rows...); err != nil {
-		t.Fatal(err)
-	}
-	if got := divide(t, ps[:2]...); !slices.Equal(got, []string{"", "0-255"}) {
-		t.Errorf("they hold %q", got)
-	}
-	if _, err := ps[2].Insert(t.Context(), rowOf(1)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := postgres.Divide(t.Context(), ps...); err == nil || !strings.Contains(err.Error(), "other has tasks") {
-		t.Errorf("with another that has some: %v", err)
-	}
-}
-
-func TestADivisionThatWasInterruptedGoesOn(t *testing.T) {
-	ps := parts(t, "a", "b")
-	divide(t, ps...)
-	if _, err := ps[1].Pool().Exec(t.Context(), "delete from taskengine.home; alter table taskengine.task drop constraint task_home"); err != nil {
-		t.Fatal(err)
-	}
-	if got := divide(t, ps...); !slices.Equal(got, []string{"0-127", "128-255"}) {
-		t.Errorf("they hold %q", got)
-	}
 }
 
 var idsOfShards = task.NewIDs([32]byte{42})
@@ -301,17 +231,90 @@ func TestMovesOfTheSameShardsAtOnceDoNotLoseAny(t *testing.T) {
 	same(t, content(t, ps[0].Store), all)
 }
 
-func TestADivisionThatWasInterruptedGoesOnThoughThereAreTasks(t *testing.T) {
+func TestAMoveNeedsLittleOfItsConnections(t *testing.T) {
+	for name, parameter := range map[string]string{
+		"one to each database":   "pool_max_conns=1",
+		"at any isolation level": "default_transaction_isolation=serializable",
+	} {
+		t.Run(name, func(t *testing.T) {
+			ps := parts(t, "a", "b")
+			for i, p := range ps {
+				s, err := postgres.Open(t.Context(), p.Pool().Config().ConnString()+"&"+parameter, postgres.Options{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer s.Close()
+				ps[i].Store = s
+			}
+			all := crowd(t, ps[0].Store, 100)
+			divide(t, ps...)
+			if err := postgres.Move(t.Context(), ps[0], ps[1], set(t, "3,100-255"), nil); err != nil {
+				t.Fatal(err)
+			}
+			same(t, content(t, ps[0].Store, ps[1].Store), all)
+		})
+	}
+}
+
+// overtaken moves shards, and has overtake called when the move has told n times how far it is,
+// but for the moment at which it keeps others away. It reports whether that was called.
+func overtaken(t *testing.T, from, to postgres.Part, shards task.Shards, n int, overtake func()) (called bool, err error) {
+	t.Helper()
+	told, delivered := 0, 0
+	err = postgres.Move(t.Context(), from, to, shards, func(at postgres.Moved) {
+		if at.Delivered > delivered { // in the transaction that delivers
+			delivered = at.Delivered
+			return
+		}
+		if told++; told == n {
+			called = true
+			overtake()
+		}
+	})
+	return called, err
+}
+
+func TestAMoveThatIsOvertakenByAnotherLeavesTheShardsWhereThatHasPutThem(t *testing.T) {
 	ps := parts(t, "a", "b")
+	all := crowd(t, ps[0].Store, 600)
 	divide(t, ps...)
-	if _, err := ps[1].Pool().Exec(t.Context(), "delete from taskengine.home; alter table taskengine.task drop constraint task_home"); err != nil {
-		t.Fatal(err)
+	shards := set(t, "0-199")
+	move := func(from, to int) {
+		t.Helper()
+		if err := postgres.Move(t.Context(), ps[from], ps[to], shards, nil); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if _, err := ps[0].Insert(t.Context(), rowOf(1)); err != nil { // which does not keep b from getting its part
-		t.Fatal(err)
-	}
-	if got := divide(t, ps...); !slices.Equal(got, []string{"0-127", "128-255"}) {
-		t.Errorf("they hold %q", got)
+	for name, overtake := range map[string]func(){
+		"there":          func() { move(0, 1) },
+		"there and back": func() { move(0, 1); move(1, 0) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			for n, called := 1, true; called; n++ {
+				var err error
+				called, err = overtaken(t, ps[0], ps[1], shards, n, overtake)
+				if err != nil && (name == "there" || !strings.Contains(err.Error(), "another move")) {
+					t.Errorf("overtaken at %d: %v", n, err)
+				}
+				same(t, content(t, ps[0].Store, ps[1].Store), all)
+				at := 1
+				if err != nil {
+					at = 0
+				}
+				if home, err := ps[at].Home(t.Context()); err != nil || home.Here.Without(&shards) == home.Here {
+					t.Errorf("overtaken at %d: %s holds %s, %v", n, ps[at].Name, &home.Here, err)
+				}
+				if _, err := ps[1-at].Insert(t.Context(), rowOf(0)); !errors.Is(err, storage.ErrElsewhere) {
+					t.Fatalf("overtaken at %d: a task of another shard than %s holds: %v", n, ps[1-at].Name, err)
+				}
+				if at == 1 {
+					move(1, 0)
+				}
+				if n == 1 && !called {
+					t.Fatal("it was not overtaken: this test shows nothing")
+				}
+			}
+		})
 	}
 }
 

@@ -316,6 +316,7 @@ begin
 	if problem is not null then
 		raise exception using errcode = '22023', message = problem;
 	end if;
+	lock table {schema}.task in row exclusive mode; -- from now on this database holds what it holds
 	if fresh then
 		id := {schema}.fresh_id(type, key, ordering_key);
 	else

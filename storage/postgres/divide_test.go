@@ -1,0 +1,322 @@
+package postgres_test
+
+import (
+	"errors"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/storage/postgres"
+)
+
+// parts returns databases with these names that are not divided yet.
+func parts(t *testing.T, names ...string) []postgres.Part {
+	t.Helper()
+	out := make([]postgres.Part, len(names))
+	for i, name := range names {
+		out[i] = postgres.Part{Name: name, Store: open(t, server.Database(t))}
+	}
+	return out
+}
+
+// divide divides databases and returns what each holds, as text.
+func divide(t *testing.T, ps ...postgres.Part) []string {
+	t.Helper()
+	homes, err := postgres.Divide(t.Context(), ps...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := make([]string, len(ps))
+	for i, h := range homes {
+		if said, err := ps[i].Home(t.Context()); err != nil || said != h {
+			t.Fatalf("%s holds %s, %v; Divide said %s", ps[i].Name, &said.Here, err, &h.Here)
+		}
+		out[i] = h.Here.String()
+	}
+	return out
+}
+
+func TestShardsAreDividedOnce(t *testing.T) {
+	ps := parts(t, "a", "b", "c", "d")
+	for range 2 {
+		if got := divide(t, ps[:3]...); !slices.Equal(got, []string{"0-84", "85-169", "170-255"}) {
+			t.Errorf("three hold %q", got)
+		}
+	}
+	if got := divide(t, ps...); !slices.Equal(got, []string{"0-84", "85-169", "170-255", ""}) {
+		t.Errorf("with a fourth they hold %q", got)
+	}
+	if _, err := postgres.Divide(t.Context(), ps[0], ps[2], parts(t, "new")[0]); err == nil || !strings.Contains(err.Error(), "no database holds the shards 85-169") {
+		t.Errorf("without one of them: %v", err)
+	}
+}
+
+func TestTheDatabaseThatHasTheTasksHoldsAllShards(t *testing.T) {
+	ps := parts(t, "new", "old", "other")
+	rows := []*task.Task{rowOf(0), rowOf(200)}
+	if _, err := ps[1].Insert(t.Context(), rows...); err != nil {
+		t.Fatal(err)
+	}
+	if got := divide(t, ps[:2]...); !slices.Equal(got, []string{"", "0-255"}) {
+		t.Errorf("they hold %q", got)
+	}
+	if _, err := ps[2].Insert(t.Context(), rowOf(1)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := postgres.Divide(t.Context(), ps...); err == nil || !strings.Contains(err.Error(), "other has tasks") {
+		t.Errorf("with another that has some: %v", err)
+	}
+}
+
+func TestADivisionThatWasInterruptedGoesOn(t *testing.T) {
+	ps := parts(t, "a", "b")
+	divide(t, ps...)
+	if _, err := ps[1].Pool().Exec(t.Context(), "delete from taskengine.home; alter table taskengine.task drop constraint task_home"); err != nil {
+		t.Fatal(err)
+	}
+	if got := divide(t, ps...); !slices.Equal(got, []string{"0-127", "128-255"}) {
+		t.Errorf("they hold %q", got)
+	}
+}
+
+func TestADivisionThatWasInterruptedGoesOnThoughThereAreTasks(t *testing.T) {
+	ps := parts(t, "a", "b")
+	divide(t, ps...)
+	if _, err := ps[1].Pool().Exec(t.Context(), "delete from taskengine.home; alter table taskengine.task drop constraint task_home"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ps[0].Insert(t.Context(), rowOf(1)); err != nil { // which does not keep b from getting its part
+		t.Fatal(err)
+	}
+	if got := divide(t, ps...); !slices.Equal(got, []string{"0-127", "128-255"}) {
+		t.Errorf("they hold %q", got)
+	}
+}
+
+// The division waits in the first database while another one gives the second all shards.
+func TestADivisionReturnsWhatAnotherHasWritten(t *testing.T) {
+	ps := parts(t, "a", "b")
+	c := connectionTo(t, ps[0])
+	executeAll(t, c, "begin", "lock table taskengine.home in exclusive mode")
+	type answer struct {
+		homes []storage.Home
+		err   error
+	}
+	divided := make(chan answer)
+	go func() {
+		homes, err := postgres.Divide(t.Context(), ps...)
+		divided <- answer{homes, err}
+	}()
+	waitUntilBlocked(t, c)
+	divide(t, ps[1])
+	executeAll(t, c, "rollback")
+	got := <-divided
+	if got.err != nil {
+		t.Fatal(got.err)
+	}
+	for i, p := range ps {
+		if said, err := p.Home(t.Context()); err != nil || said != got.homes[i] {
+			t.Errorf("%s holds %s, %v; Divide said %s", p.Name, &said.Here, err, &got.homes[i].Here)
+		}
+	}
+}
+
+// connectionTo returns a connection to the database of a part, beside its pool.
+func connectionTo(t *testing.T, p postgres.Part) *pgx.Conn {
+	t.Helper()
+	return dialed(t, p.Pool().Config().ConnString())
+}
+
+// waitUntilBlocked waits until somebody waits for a lock that c has.
+func waitUntilBlocked(t *testing.T, c *pgx.Conn) {
+	t.Helper()
+	for one[int](t, c, "select count(*) from pg_locks where not granted and $1 = any(pg_blocking_pids(pid))", c.PgConn().PID()) == 0 {
+	}
+}
+
+func TestADivisionSeesTasksWhoseTransactionWasUnderWay(t *testing.T) {
+	ps := parts(t, "a", "b")
+	var rows []task.ID
+	divided := make(chan error)
+	if err := ps[0].Within(t.Context(), ps[0].Pool(), func(tx pgx.Tx, x *postgres.Tx) error {
+		row := rowOf(200)
+		if _, err := x.Insert(t.Context(), row); err != nil {
+			return err
+		}
+		rows = append(rows, row.ID, mustAdd(t, tx, "'mail'").id)
+		go func() {
+			_, err := postgres.Divide(t.Context(), ps...)
+			divided <- err
+		}()
+		waitUntilBlocked(t, tx.Conn())
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-divided; err == nil || !strings.Contains(err.Error(), "tasks were added meanwhile") {
+		t.Errorf("the division: %v", err)
+	}
+	if got := divide(t, ps...); !slices.Equal(got, []string{"0-255", ""}) {
+		t.Errorf("after another they hold %q", got)
+	}
+	for _, id := range rows {
+		if _, err := ps[0].Get(t.Context(), id); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// adders add tasks to databases, by Go and by SQL, of all shards that they take.
+type adders struct {
+	stop  chan struct{}
+	done  sync.WaitGroup
+	mu    sync.Mutex
+	added map[string][]task.ID // guarded by mu: by the name of the database
+}
+
+// addTo has tasks added to these databases until the adders are told to end.
+func addTo(t *testing.T, ps ...postgres.Part) *adders {
+	a := &adders{stop: make(chan struct{}), added: make(map[string][]task.ID)}
+	for _, p := range ps {
+		for _, add := range []func(shard uint16) (task.ID, error){
+			func(shard uint16) (task.ID, error) {
+				row := rowOf(shard)
+				_, err := p.Insert(t.Context(), row)
+				return row.ID, err
+			},
+			func(uint16) (task.ID, error) {
+				got, err := add(t.Context(), p.Pool(), "'mail'")
+				return got.id, err
+			},
+		} {
+			a.done.Go(func() {
+				for shard := uint16(0); ; shard = (shard + 37) % task.ShardCount {
+					select {
+					case <-a.stop:
+						return
+					default:
+					}
+					a.note(t, p.Name, add, shard)
+				}
+			})
+		}
+	}
+	return a
+}
+
+// note adds a task, which may be refused because of its shard.
+func (a *adders) note(t *testing.T, name string, add func(uint16) (task.ID, error), shard uint16) {
+	id, err := add(shard)
+	switch {
+	case err == nil:
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.added[name] = append(a.added[name], id)
+	case !errors.Is(err, storage.ErrElsewhere):
+		t.Errorf("adding to %s: %v", name, err)
+	}
+}
+
+// end waits until nobody adds any more, and returns what was added.
+func (a *adders) end() map[string][]task.ID {
+	close(a.stop)
+	a.done.Wait()
+	return a.added
+}
+
+// addedMore waits until some more tasks have been added to a database.
+func (a *adders) addedMore(name string) {
+	count := func() int {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		return len(a.added[name])
+	}
+	for enough := count() + 20; count() < enough; {
+		runtime.Gosched()
+	}
+}
+
+func TestADivisionLosesNothingThatIsAddedMeanwhile(t *testing.T) {
+	for name, c := range map[string]struct {
+		wait   int // the division waits in this database while tasks are added
+		addTo  []int
+		homes  []string // what they hold then
+		failed string   // the error
+	}{
+		"to the first, which is as it was": {0, []int{0}, []string{"0-255", "0-255"}, "write to a what it holds: tasks were added meanwhile"},
+		"to the last, which is as it was":  {1, []int{0, 1}, []string{"0-127", "0-255"}, "write to b what it holds: tasks were added meanwhile"},
+		"to the first, which has its part": {1, []int{0}, []string{"0-127", "128-255"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ps := parts(t, "a", "b")
+			lock := connectionTo(t, ps[c.wait])
+			executeAll(t, lock, "begin", "lock table taskengine.home in exclusive mode")
+			divided := make(chan error)
+			go func() {
+				_, err := postgres.Divide(t.Context(), ps...)
+				divided <- err
+			}()
+			waitUntilBlocked(t, lock)
+			var to []postgres.Part
+			for _, i := range c.addTo {
+				to = append(to, ps[i])
+			}
+			a := addTo(t, to...)
+			for _, p := range to {
+				a.addedMore(p.Name)
+			}
+			executeAll(t, lock, "rollback")
+			if err := <-divided; (err == nil) != (c.failed == "") || err != nil && !strings.Contains(err.Error(), c.failed) {
+				t.Errorf("the division: %v", err)
+			}
+			for _, p := range to {
+				a.addedMore(p.Name)
+			}
+			areWhereTheyBelong(t, a.end(), ps...)
+			for i, want := range c.homes {
+				if home, err := ps[i].Home(t.Context()); err != nil || home.Here.String() != want {
+					t.Errorf("%s holds %s, %v; want %s", ps[i].Name, &home.Here, err, want)
+				}
+			}
+		})
+	}
+}
+
+func TestADivisionAtAnyMomentLosesNothing(t *testing.T) {
+	for range 5 {
+		ps := parts(t, "a", "b")
+		a := addTo(t, ps[0])
+		if _, err := postgres.Divide(t.Context(), ps...); err != nil && !strings.Contains(err.Error(), "tasks were added meanwhile") {
+			t.Error(err)
+		}
+		a.addedMore("a")
+		areWhereTheyBelong(t, a.end(), ps...)
+	}
+}
+
+// areWhereTheyBelong fails the test unless the databases have what was added, each of them
+// tasks of the shards that it holds.
+func areWhereTheyBelong(t *testing.T, added map[string][]task.ID, ps ...postgres.Part) {
+	t.Helper()
+	for _, p := range ps {
+		home, err := p.Home(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows := content(t, p.Store)
+		if len(rows) != len(added[p.Name]) {
+			t.Errorf("%s has %d tasks, and %d were added", p.Name, len(rows), len(added[p.Name]))
+		}
+		for _, id := range added[p.Name] {
+			if rows[id] == nil || !home.Here.Has(id.Shard()) {
+				t.Fatalf("%s holds %s, and task %v of shard %d is there: %t", p.Name, &home.Here, id, id.Shard(), rows[id] != nil)
+			}
+		}
+	}
+}
