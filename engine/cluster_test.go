@@ -184,48 +184,6 @@ func TestATaskForAnotherNodeStartsThere(t *testing.T) {
 	}
 }
 
-// A node that hangs is taken for dead: its tasks run elsewhere, and what it makes of them
-// when it comes to comes too late.
-func TestTheTasksOfADeadNodeRunElsewhere(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		g := newGroup(t)
-		set := one("work", nil)
-		once := policy.DefaultType()
-		once.Delivery = policy.AtMostOnce
-		set.Types["once"] = once
-		release := make(chan struct{})
-		a := g.join("a", set, func(context.Context, *task.Task) ([]byte, error) {
-			<-release // whatever becomes of the context
-			return []byte("late"), nil
-		}, "work", "once")
-		again, once1 := a.submit(engine.Request{Type: "work"}), a.submit(engine.Request{Type: "once"})
-		b := g.join("b", set, func(context.Context, *task.Task) ([]byte, error) { return []byte("again"), nil }, "work", "once")
-		time.Sleep(10 * time.Second)
-		b.expect(again, task.Processing) // too long is not dead
-		b.because(again, engine.CodeRunning)
-		died := time.Now()
-		if err := a.coord.Close(); err != nil { // for good
-			t.Fatal(err)
-		}
-		got := b.end(again)
-		if took := time.Since(died); took > 2*engine.DefaultLease {
-			t.Errorf("it took %v", took)
-		}
-		if string(got.Result) != "again" || got.Crashes != 0 || len(got.History) != 1 || got.History[0].Outcome != task.Crashed {
-			t.Errorf("got %+v", got)
-		}
-		b.expect(b.end(once1).ID, task.Error)
-		close(release)
-		time.Sleep(time.Minute)
-		if got = b.expect(again, task.Done); string(got.Result) != "again" {
-			t.Errorf("the late result was applied: %+v", got)
-		}
-		if s := a.Stats(); s.Stale != 2 {
-			t.Errorf("the node that was dead: %+v", s)
-		}
-	})
-}
-
 func TestANodeThatIsExpelledCancelsWhatItRunsAndStartsNothing(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		g := newGroup(t)

@@ -17,6 +17,11 @@ const (
 	healScan = 10_000
 	// healShare is what part of the time the healer reads at most.
 	healShare = 20
+	// healLeases is for how many leases after a change of the members the healer looks again
+	// in each: what a node had sent before it died may be written late.
+	healLeases = 10
+	// healEvery is how often it looks when that is over.
+	healEvery = time.Minute
 )
 
 // DefaultLease is how long a node is believed to be alive after it has proved it.
@@ -61,13 +66,18 @@ func (e *Engine) healAll(ctx context.Context) error {
 // yet, and after an outage of the database all of them come back.
 func (e *Engine) heal(ctx context.Context, store storage.Shared) error {
 	missing := make(map[task.ID]time.Time) // by incarnation, since when
+	changed := time.Now()
 	for {
 		begin := time.Now()
 		seen := make(map[task.ID]bool)
 		if err := e.healRound(ctx, store, missing, seen); err != nil {
 			return err
 		}
-		rest := e.config.Lease
+		rest := healEvery
+		if begin.Sub(changed) < healLeases*e.config.Lease {
+			rest = e.config.Lease
+		}
+		rest = max(rest, healShare*time.Since(begin))
 		for owner := range missing {
 			if !seen[owner] {
 				delete(missing, owner)
@@ -75,13 +85,14 @@ func (e *Engine) heal(ctx context.Context, store storage.Shared) error {
 			}
 			rest = e.config.Lease / 4 // until it is over, or the node is back
 		}
-		timer := time.NewTimer(max(rest, healShare*time.Since(begin)))
+		timer := time.NewTimer(rest)
 		select {
 		case <-ctx.Done():
 			timer.Stop()
 			return ctx.Err()
 		case <-e.healNow:
 			timer.Stop()
+			changed = time.Now()
 		case <-timer.C:
 		}
 	}

@@ -1,0 +1,125 @@
+package engine_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/taskengine/taskengine/engine"
+	"github.com/taskengine/taskengine/engine/policy"
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/storage/memory"
+)
+
+// A node that hangs is taken for dead: its tasks run elsewhere, and what it makes of them
+// when it comes to comes too late.
+func TestTheTasksOfADeadNodeRunElsewhere(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		g := newGroup(t)
+		set := one("work", nil)
+		once := policy.DefaultType()
+		once.Delivery = policy.AtMostOnce
+		set.Types["once"] = once
+		release := make(chan struct{})
+		a := g.join("a", set, func(context.Context, *task.Task) ([]byte, error) {
+			<-release // whatever becomes of the context
+			return []byte("late"), nil
+		}, "work", "once")
+		again, once1 := a.submit(engine.Request{Type: "work"}), a.submit(engine.Request{Type: "once"})
+		b := g.join("b", set, func(context.Context, *task.Task) ([]byte, error) { return []byte("again"), nil }, "work", "once")
+		time.Sleep(10 * time.Second)
+		b.expect(again, task.Processing) // too long is not dead
+		b.because(again, engine.CodeRunning)
+		died := time.Now()
+		if err := a.coord.Close(); err != nil { // for good
+			t.Fatal(err)
+		}
+		got := b.end(again)
+		if took := time.Since(died); took > 2*engine.DefaultLease {
+			t.Errorf("it took %v", took)
+		}
+		if string(got.Result) != "again" || got.Crashes != 0 || len(got.History) != 1 || got.History[0].Outcome != task.Crashed {
+			t.Errorf("got %+v", got)
+		}
+		b.expect(b.end(once1).ID, task.Error)
+		close(release)
+		time.Sleep(time.Minute)
+		if got = b.expect(again, task.Done); string(got.Result) != "again" {
+			t.Errorf("the late result was applied: %+v", got)
+		}
+		if s := a.Stats(); s.Stale != 2 {
+			t.Errorf("the node that was dead: %+v", s)
+		}
+	})
+}
+
+// countingOrphans is a store that counts how often it is asked for orphans, and takes a while to
+// find them.
+type countingOrphans struct {
+	*memory.Store
+	asked atomic.Int64
+	takes time.Duration
+}
+
+func (s *countingOrphans) Orphans(ctx context.Context, alive []task.ID, after task.ID, scan int) ([]*task.Task, task.ID, error) {
+	s.asked.Add(1)
+	time.Sleep(s.takes)
+	return s.Store.Orphans(ctx, alive, after, scan)
+}
+
+// To look for the tasks of dead nodes is to read all tasks.
+func TestTasksOfDeadNodesAreLookedForSeldomWhileNoneDies(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		g := newGroup(t)
+		s := &countingOrphans{Store: g.store}
+		g.wrap = func(*memory.Store) storage.Store { return s }
+		a := g.join("a", one("work", nil), takes(0), "work")
+		g.join("b", one("work", nil), takes(0), "work")
+		time.Sleep(time.Hour)
+		if n := s.asked.Load(); n < 60 || n > 100 {
+			t.Errorf("they were looked for %d times in an hour", n)
+		}
+		late := a.submit(engine.Request{Type: "work", At: time.Now().Add(time.Hour)})
+		grab := task.Change{Ref: a.get(late).Ref(), To: task.Submitted, At: time.Now()}
+		for _, grab.To = range []task.State{task.Submitted, task.Processing} { // by a node that was believed to be dead
+			grab.Owner = task.ID{1}
+			rows, err := g.store.Swap(t.Context(), grab)
+			if err != nil || rows[0] == nil {
+				t.Fatal(rows, err)
+			}
+			grab.Ref = rows[0].Ref()
+		}
+		begin := time.Now()
+		a.end(late)
+		if took := time.Since(begin); took > 70*time.Second {
+			t.Errorf("a task that came to light later ran after %v", took)
+		}
+	})
+}
+
+func TestTasksOfADeadNodeRunElsewhereSoonThoughItTakesLongToFindThem(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		g := newGroup(t)
+		s := &countingOrphans{Store: g.store, takes: 1500 * time.Millisecond} // as among a million
+		g.wrap = func(*memory.Store) storage.Store { return s }
+		release := make(chan struct{})
+		a := g.join("a", one("work", nil), func(context.Context, *task.Task) ([]byte, error) {
+			<-release
+			return nil, nil
+		}, "work")
+		id := a.submit(engine.Request{Type: "work"})
+		b := g.join("b", one("work", nil), takes(0), "work")
+		time.Sleep(time.Minute)
+		died := time.Now()
+		if err := a.coord.Close(); err != nil { // for good
+			t.Fatal(err)
+		}
+		b.end(id)
+		if took := time.Since(died); took > 2*engine.DefaultLease {
+			t.Errorf("it took %v", took)
+		}
+		close(release)
+	})
+}
