@@ -112,7 +112,8 @@ type Engine struct {
 	submissions sync.Pool
 
 	down     atomic.Pointer[time.Time] // since when the store takes nothing; nil while it does
-	partDown atomic.Pointer[time.Time] // when it was last told that a part of it takes nothing
+	partDown seldom                    // told that a part of it takes nothing
+	unread   seldom                    // told that it cannot be read
 
 	pausing sync.Mutex // held while the paused types are changed
 
@@ -322,15 +323,14 @@ func (e *Engine) lead(ctx context.Context, role string, duty func(context.Contex
 	if e.config.Elector != nil {
 		lead = func() error { return e.config.Elector.Lead(ctx, role, duty) }
 	}
-	var told time.Time
+	var told seldom
 	for {
 		err := lead()
 		if ctx.Err() != nil {
 			return
 		}
-		if now := time.Now(); now.Sub(told) >= time.Minute {
-			e.log.Warn("a duty was interrupted and begins again, as often as it has to", "role", role, "error", err)
-			told = now
+		if told.again() {
+			e.log.Warn("a duty was interrupted and begins again", "role", role, "error", err)
 		}
 		if sleep(ctx, time.Second) != nil {
 			return

@@ -26,6 +26,7 @@ func (e *Engine) hint(hints []task.Hint) {
 // publishLoop tells the others what has become of rows that are theirs.
 func (e *Engine) publishLoop(ctx context.Context) {
 	var hints []task.Hint
+	var told seldom
 	for {
 		select {
 		case <-e.announce:
@@ -35,7 +36,7 @@ func (e *Engine) publishLoop(ctx context.Context) {
 		e.mu.Lock()
 		hints, e.cluster.hints = e.cluster.hints, hints[:0]
 		e.mu.Unlock()
-		if err := e.config.Bus.Publish(ctx, hints...); err != nil && ctx.Err() == nil {
+		if err := e.config.Bus.Publish(ctx, hints...); err != nil && ctx.Err() == nil && told.again() {
 			e.log.Warn("cannot tell other nodes of their tasks; they will find them", "tasks", len(hints), "error", err)
 		}
 	}
@@ -43,12 +44,15 @@ func (e *Engine) publishLoop(ctx context.Context) {
 
 // subscribeLoop hears what the others tell.
 func (e *Engine) subscribeLoop(ctx context.Context) {
+	var told seldom
 	for {
 		err := e.config.Bus.Subscribe(ctx, e.told)
 		if ctx.Err() != nil {
 			return
 		}
-		e.log.Warn("cannot hear what other nodes tell; it is tried again", "error", err)
+		if told.again() {
+			e.log.Warn("cannot hear what other nodes tell; it is tried again", "error", err)
+		}
 		if sleep(ctx, time.Second) != nil {
 			return
 		}

@@ -71,7 +71,7 @@ func (e *Engine) ownedAny() *task.Shards {
 func (e *Engine) scan(ctx context.Context, s table.Scan) {
 	leaves, err := e.store.Leaves(ctx, s.After, s.Limit)
 	end := len(leaves) < s.Limit
-	if e.unread(ctx, "the types of ready tasks", err) {
+	if e.unanswered(ctx, "the types of ready tasks", err) {
 		leaves, end = nil, false
 	}
 	e.decide(func(c *core.Core, _ time.Time) { c.Scanned(leaves, end) })
@@ -84,7 +84,7 @@ func (e *Engine) load(ctx context.Context, l table.Load) {
 	}
 	page, err := e.store.Ready(ctx, q)
 	end := len(page) < l.Limit
-	if e.unread(ctx, "ready tasks", err) {
+	if e.unanswered(ctx, "ready tasks", err) {
 		page, end = nil, false
 	}
 	e.decide(func(c *core.Core, now time.Time) { c.Loaded(now, l.Leaf, page, end) })
@@ -95,7 +95,7 @@ func (e *Engine) look(ctx context.Context, l core.Look) {
 	q.After.At, q.After.ID = l.AfterAt, l.AfterID
 	rows, err := e.store.Due(ctx, q)
 	end := len(rows) < l.Limit
-	if e.unread(ctx, "due tasks", err) {
+	if e.unanswered(ctx, "due tasks", err) {
 		rows, end = nil, false
 	}
 	page := make([]core.Due, len(rows))
@@ -105,13 +105,15 @@ func (e *Engine) look(ctx context.Context, l core.Look) {
 	e.decide(func(c *core.Core, now time.Time) { c.Looked(now, l.State, page, end) })
 }
 
-// unread reports whether the store could not answer, after a rest.
-func (e *Engine) unread(ctx context.Context, what string, err error) bool {
+// unanswered reports whether the store could not answer, after a rest.
+func (e *Engine) unanswered(ctx context.Context, what string, err error) bool {
 	if err == nil {
 		return false
 	}
 	if ctx.Err() == nil {
-		e.log.Error("cannot read from the store; it is tried again", "what", what, "error", err)
+		if e.unread.again() {
+			e.log.Error("cannot read from the store; it is tried again", "what", what, "error", err)
+		}
 		_ = sleep(ctx, readRetry)
 	}
 	return true

@@ -61,7 +61,7 @@ func (e *Engine) sweep(ctx context.Context, g *gain) {
 	var after task.Leaf
 	for {
 		leaves, err := e.store.Leaves(ctx, after, scanPage)
-		if e.unread(ctx, "the types of ready tasks", err) {
+		if e.unanswered(ctx, "the types of ready tasks", err) {
 			if ctx.Err() != nil {
 				return
 			}
@@ -85,7 +85,7 @@ func (e *Engine) sweepLeaf(ctx context.Context, leaf task.Leaf, shards *task.Sha
 	q := storage.ReadyQuery{Leaf: leaf, Shards: shards, Limit: overlookPage}
 	for more := !shards.IsEmpty(); more; {
 		page, err := e.store.Ready(ctx, q)
-		if e.unread(ctx, "ready tasks", err) {
+		if e.unanswered(ctx, "ready tasks", err) {
 			more = ctx.Err() == nil
 			continue
 		}
@@ -109,7 +109,7 @@ func (e *Engine) sweepDue(ctx context.Context, state task.State, g *gain) {
 	q := storage.DueQuery{State: state, Shards: g.any(), Before: distantFuture, Limit: overlookPage}
 	for more := !q.Shards.IsEmpty(); more; {
 		page, err := e.store.Due(ctx, q)
-		if e.unread(ctx, "due tasks", err) {
+		if e.unanswered(ctx, "due tasks", err) {
 			more = ctx.Err() == nil
 			continue
 		}
@@ -150,7 +150,7 @@ func (e *Engine) seek(ctx context.Context, store storage.Shared) {
 	}
 	for {
 		found, err := store.Overlooked(ctx, q)
-		if e.unread(ctx, "what may have been overlooked", err) {
+		if e.unanswered(ctx, "what may have been overlooked", err) {
 			return // it is tried again soon
 		}
 		var unknown []task.Trigger
@@ -189,7 +189,7 @@ func (e *Engine) reconsider(ctx context.Context, store storage.Shared, before []
 	e.mu.Unlock()
 	for page := range slices.Chunk(long, overlookPage) {
 		outdated, err := store.Outdated(ctx, page...)
-		if e.unread(ctx, "what became of running tasks", err) {
+		if e.unanswered(ctx, "what became of running tasks", err) {
 			break // it is tried again soon
 		}
 		for i, ref := range page {
@@ -206,7 +206,7 @@ func (e *Engine) reread(ctx context.Context, was task.Ref) {
 	t, err := e.store.Get(ctx, was.ID)
 	if errors.Is(err, task.ErrNotFound) {
 		t = &task.Task{ID: was.ID, Version: was.Version + 1, State: task.Cancelled}
-	} else if e.unread(ctx, "a task", err) {
+	} else if e.unanswered(ctx, "a task", err) {
 		return
 	}
 	e.decide(func(c *core.Core, now time.Time) {

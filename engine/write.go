@@ -332,13 +332,9 @@ func (e *Engine) outage(err error) {
 	}
 }
 
-// partOutageTold is how long nothing more is said of parts of the store that take nothing.
-const partOutageTold = time.Minute
-
 // partOutage tells, from time to time, that a part of the store takes nothing.
 func (e *Engine) partOutage(part *storage.PartError) {
-	now, told := time.Now(), e.partDown.Load()
-	if (told == nil || now.Sub(*told) > partOutageTold) && e.partDown.CompareAndSwap(told, &now) {
+	if e.partDown.again() {
 		e.log.Error("the store does not take what is written of some shards; it is tried again", "shards", part.Shards.String(), "error", part.Err)
 	}
 }
