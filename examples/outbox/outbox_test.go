@@ -70,13 +70,18 @@ func launch(t *testing.T, path, database string) *exec.Cmd {
 			t.Logf("%s said:\n%s", filepath.Base(path), said)
 		}
 	})
-	for !strings.Contains(said.String(), "ready") {
-		if t.Context().Err() != nil {
-			t.Fatalf("it says %s", said)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	await(t, filepath.Base(path)+" is ready", func() bool { return strings.Contains(said.String(), "ready") })
 	return c
+}
+
+// await returns when something has come about.
+func await(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for begin := time.Now(); !is(); time.Sleep(5 * time.Millisecond) {
+		if time.Since(begin) > time.Minute {
+			t.Fatalf("not within a minute: %s", what)
+		}
+	}
 }
 
 func TestEveryOrderHasOneInvoiceThoughServicesAreKilled(t *testing.T) {
@@ -106,9 +111,7 @@ func TestEveryOrderHasOneInvoiceThoughServicesAreKilled(t *testing.T) {
 	if err := shopping.Start(); err != nil {
 		t.Fatal(err)
 	}
-	for count("select count(*) from billing.invoices") < 100 {
-		time.Sleep(time.Millisecond)
-	}
+	await(t, "a hundred invoices", func() bool { return count("select count(*) from billing.invoices") >= 100 })
 	if err := victim.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -116,9 +119,9 @@ func TestEveryOrderHasOneInvoiceThoughServicesAreKilled(t *testing.T) {
 	if err := shopping.Wait(); err != nil || !strings.Contains(said.String(), "900 orders were placed and 100 declined") {
 		t.Fatalf("shop: %v: %s", err, &said)
 	}
-	for count("select count(*) from taskengine.tasks where state in ('waiting', 'submitted', 'processing')") > 0 {
-		time.Sleep(10 * time.Millisecond)
-	}
+	await(t, "all tasks have ended", func() bool {
+		return count("select count(*) from taskengine.tasks where state in ('waiting', 'submitted', 'processing')") == 0
+	})
 	orders := count("select count(*) from shop.orders")
 	right := count("select count(*) from (select o.id from shop.orders o join billing.invoices i on i.for_order = o.id and i.cents = o.cents group by o.id having count(*) = 1) o")
 	invoices, done := count("select count(*) from billing.invoices"), count("select count(*) from taskengine.tasks where state = 'done'")

@@ -178,17 +178,25 @@ func TestShardsThatNobodyHoldsAnyMoreAreToldOf(t *testing.T) {
 	partly(t, err, want, "no database holds the shards 251; is one missing in storage.databases?")
 }
 
+// afterAMove returns a store that does not know yet that one of its rows was moved, and the place
+// where that is now. It answers whoever asks.
+func afterAMove(t *testing.T) (*sharded.Store, *waiting, *task.Task) {
+	t.Helper()
+	ps := places(2)
+	b := &waiting{ps[1], make(chan struct{})}
+	close(b.asked)
+	s, err := sharded.Open(t.Context(), []sharded.Place{{Name: "a", Store: ps[0]}, {Name: "b", Store: b}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := put(t, s, 7)[0]
+	move(t, ps[0], ps[1], shards(7, 9), nil)
+	return s, b, of
+}
+
 func TestACallThatIsCancelledDoesNotWaitForOthersWhoAsk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ps := places(2)
-		b := &waiting{ps[1], make(chan struct{})}
-		close(b.asked)
-		s, err := sharded.Open(t.Context(), []sharded.Place{{Name: "a", Store: ps[0]}, {Name: "b", Store: b}}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		of := put(t, s, 7)[0]
-		move(t, ps[0], ps[1], shards(7, 9), nil)
+		s, b, of := afterAMove(t)
 		b.asked = make(chan struct{}) // from now on it does not answer
 		look := func(ctx context.Context) chan error {
 			got := make(chan error, 1)
@@ -215,17 +223,9 @@ func TestACallThatIsCancelledDoesNotWaitForOthersWhoAsk(t *testing.T) {
 
 func TestOneAnswerOfThePlacesIsForAllWhoWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ps := places(2)
-		b := &waiting{ps[1], make(chan struct{})}
-		close(b.asked)
-		s, err := sharded.Open(t.Context(), []sharded.Place{{Name: "a", Store: ps[0]}, {Name: "b", Store: b}}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		of := put(t, s, 7)[0]
-		move(t, ps[0], ps[1], shards(7, 9), nil)
+		s, b, of := afterAMove(t)
 		b.asked = make(chan struct{})
-		ps[1].homes.Store(0)
+		b.homes.Store(0)
 		var wg sync.WaitGroup
 		for range 10 {
 			wg.Go(func() {
@@ -238,7 +238,7 @@ func TestOneAnswerOfThePlacesIsForAllWhoWait(t *testing.T) {
 		close(b.asked)
 		wg.Wait()
 		// One asks, and one more for those who came when it had begun.
-		if n := ps[1].homes.Load(); n > 2 {
+		if n := b.homes.Load(); n > 2 {
 			t.Errorf("the place was asked %d times what it holds", n)
 		}
 	})
