@@ -196,6 +196,9 @@ func TestANodeThatIsExpelledCancelsWhatItRunsAndStartsNothing(t *testing.T) {
 		id, before := a.submit(engine.Request{Type: "work"}), a.Incarnation()
 		a.coord.Sever()
 		<-cancelled
+		if a.IsMember() {
+			t.Error("it believes that it can prove that it is alive")
+		}
 		other := a.submit(engine.Request{Type: "work"})
 		if ran := g.ran(other); len(ran) != 0 {
 			t.Errorf("it ran on %v though nobody knows whether that lives", ran)
@@ -203,6 +206,9 @@ func TestANodeThatIsExpelledCancelsWhatItRunsAndStartsNothing(t *testing.T) {
 		time.Sleep(2 * time.Second) // it has joined again
 		if a.Incarnation() == before || len(a.Members()) != 1 {
 			t.Errorf("it is %v, as before %v, among %v", a.Incarnation(), before, a.Members())
+		}
+		if got := a.get(id); !a.IsMember() || len(got.History) != 1 || !strings.Contains(got.History[0].Error, "could not prove that it is alive") {
+			t.Errorf("it is a member again: %t, and the task is %+v", a.IsMember(), got)
 		}
 		if ran := g.ran(other); len(ran) != 1 {
 			t.Errorf("it ran on %v", ran)

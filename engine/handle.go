@@ -74,7 +74,7 @@ func call(a *attempt, h task.Handler) task.Verdict {
 	case errors.Is(cause, core.ErrTimeout):
 		v.Outcome = task.TimedOut
 	case errors.Is(cause, errShutdown), errors.Is(cause, ErrFailed), errors.Is(cause, ErrLeaseLost):
-		v.Outcome = task.Interrupted
+		v.Outcome, v.Error = task.Interrupted, fmt.Sprintf("%v: %s", cause, v.Error)
 	}
 	return v
 }

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/taskengine/taskengine/engine/internal/core"
@@ -99,8 +100,10 @@ func (e *Engine) heal(ctx context.Context, store storage.Shared) error {
 }
 
 // healRound looks at all that runs once. It notes in seen whose tasks it found that are
-// not among the members, and in missing since when.
+// not among the members, and in missing since when. What it found too early it decides about
+// at the end: it may take long to find it again.
 func (e *Engine) healRound(ctx context.Context, store storage.Shared, missing map[task.ID]time.Time, seen map[task.ID]bool) error {
+	var early []*task.Task
 	for after, more := (task.ID{}), true; more; more = !after.IsZero() {
 		alive := e.aliveIDs()
 		if alive == nil {
@@ -118,8 +121,11 @@ func (e *Engine) healRound(ctx context.Context, store storage.Shared, missing ma
 			if !ok {
 				missing[t.Owner], since = now, now
 			}
-			if now.Sub(since) >= e.config.Lease/2 {
+			switch {
+			case now.Sub(since) >= e.config.Lease/2:
 				changes = append(changes, core.Orphaned(now, e.policyOf(t.Type), t))
+			case len(early) < healScan:
+				early = append(early, t)
 			}
 		}
 		if err := e.recover(ctx, changes); err != nil {
@@ -127,7 +133,34 @@ func (e *Engine) healRound(ctx context.Context, store storage.Shared, missing ma
 		}
 		after = next
 	}
-	return nil
+	return e.healEarly(ctx, early, missing)
+}
+
+// healEarly decides about rows once their nodes have been missing for long enough.
+func (e *Engine) healEarly(ctx context.Context, rows []*task.Task, missing map[task.ID]time.Time) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	var latest time.Time
+	for _, t := range rows {
+		if since := missing[t.Owner]; since.After(latest) {
+			latest = since
+		}
+	}
+	if err := sleep(ctx, time.Until(latest.Add(e.config.Lease/2))); err != nil {
+		return err
+	}
+	alive := e.aliveIDs()
+	if alive == nil {
+		return nil
+	}
+	var changes []task.Change
+	for _, t := range rows {
+		if !slices.Contains(alive, t.Owner) {
+			changes = append(changes, core.Orphaned(time.Now(), e.policyOf(t.Type), t))
+		}
+	}
+	return e.recover(ctx, changes)
 }
 
 // policyOf returns how tasks of a type are treated.

@@ -102,7 +102,7 @@ func TestTasksOfDeadNodesAreLookedForSeldomWhileNoneDies(t *testing.T) {
 func TestTasksOfADeadNodeRunElsewhereSoonThoughItTakesLongToFindThem(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		g := newGroup(t)
-		s := &countingOrphans{Store: g.store, takes: 1500 * time.Millisecond} // as among a million
+		s := &countingOrphans{Store: g.store, takes: 3500 * time.Millisecond} // as among a million
 		g.wrap = func(*memory.Store) storage.Store { return s }
 		release := make(chan struct{})
 		a := g.join("a", one("work", nil), func(context.Context, *task.Task) ([]byte, error) {
@@ -119,6 +119,28 @@ func TestTasksOfADeadNodeRunElsewhereSoonThoughItTakesLongToFindThem(t *testing.
 		b.end(id)
 		if took := time.Since(died); took > 2*engine.DefaultLease {
 			t.Errorf("it took %v", took)
+		}
+		close(release)
+	})
+}
+
+func TestACheckpointOutlivesANodeThatDied(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		g := newGroup(t)
+		release := make(chan struct{})
+		a := g.join("a", one("copy", nil), func(ctx context.Context, _ *task.Task) ([]byte, error) {
+			err := task.SaveCheckpoint(ctx, []byte("page 7"))
+			<-release
+			return nil, err
+		}, "copy")
+		id := a.submit(engine.Request{Type: "copy"})
+		time.Sleep(10 * time.Second)
+		if err := a.coord.Close(); err != nil { // for good
+			t.Fatal(err)
+		}
+		b := g.join("b", one("copy", nil), func(_ context.Context, tk *task.Task) ([]byte, error) { return tk.Checkpoint(), nil }, "copy")
+		if got := b.end(id); string(got.Result) != "page 7" {
+			t.Errorf("on another node it returned %q", got.Result)
 		}
 		close(release)
 	})

@@ -264,11 +264,17 @@ func (e *Engine) Why(ctx context.Context, id task.ID) (*task.Task, []Reason, err
 	}
 	var rs []Reason
 	e.decide(func(c *core.Core, now time.Time) {
-		if r, ok := e.elsewhere(t); ok {
-			rs = []Reason{r}
-			return
+		w := c.Why(now, t)
+		r, ok := e.elsewhere(t)
+		switch {
+		case !ok:
+			rs = reasons(now, t, w)
+		case t.State != task.Processing:
+			rs = waits(now, t, w) // which is the same on all nodes
+			fallthrough
+		default:
+			rs = append(rs, r)
 		}
-		rs = reasons(now, t, c.Why(now, t))
 	})
 	return t, rs, nil
 }
@@ -295,18 +301,9 @@ func reasons(now time.Time, t *task.Task, w core.Why) []Reason {
 		add(Reason{Code: CodeRunning, Until: w.Deadline, Text: fmt.Sprintf("attempt %d runs since %s", t.Attempt, t.StartedAt.Format(time.RFC3339))})
 		return rs
 	}
-	if t.State == task.Waiting && t.NextEventAt.After(now) {
-		r := Reason{Code: CodeScheduled, Until: t.NextEventAt, Text: "it is scheduled for " + t.NextEventAt.Format(time.RFC3339)}
-		if t.Attempt > 0 {
-			r.Code, r.Text = CodeRetry, fmt.Sprintf("attempt %d follows at %s, after: %s", t.Attempt+1, t.NextEventAt.Format(time.RFC3339), t.LastError)
-		}
-		add(r)
-	}
+	rs = waits(now, t, w)
 	if w.Draining {
 		add(Reason{Code: CodeDraining, Text: "the node is stopping"})
-	}
-	if w.Paused {
-		add(Reason{Code: CodePaused, Text: "type " + t.Type + " is paused"})
 	}
 	if w.NoHandler {
 		add(Reason{Code: CodeNoHandler, Text: "no handler for type " + t.Type + " is configured"})
@@ -323,6 +320,21 @@ func reasons(now time.Time, t *task.Task, w core.Why) []Reason {
 	}
 	if len(rs) == 0 {
 		add(Reason{Code: CodeQueue, Text: "nothing stands in its way: it is about to start, or others have a better claim to the next slot"})
+	}
+	return rs
+}
+
+// waits returns what keeps a task from running on any node.
+func waits(now time.Time, t *task.Task, w core.Why) (rs []Reason) {
+	if t.State == task.Waiting && t.NextEventAt.After(now) {
+		r := Reason{Code: CodeScheduled, Until: t.NextEventAt, Text: "it is scheduled for " + t.NextEventAt.Format(time.RFC3339)}
+		if t.Attempt > 0 {
+			r.Code, r.Text = CodeRetry, fmt.Sprintf("attempt %d follows at %s, after: %s", t.Attempt+1, t.NextEventAt.Format(time.RFC3339), t.LastError)
+		}
+		rs = append(rs, r)
+	}
+	if w.Paused {
+		rs = append(rs, Reason{Code: CodePaused, Text: "type " + t.Type + " is paused"})
 	}
 	return rs
 }

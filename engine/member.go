@@ -156,3 +156,11 @@ func (e *Engine) Members() []coord.Member {
 	defer e.mu.Unlock()
 	return slices.Clone(e.cluster.members)
 }
+
+// IsMember reports whether the node can prove that it is alive, or is alone and need not. If
+// not, it starts nothing.
+func (e *Engine) IsMember() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.config.Membership == nil || len(e.cluster.members) > 0
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -98,6 +99,32 @@ func TestAPauseKeepsThoseThatOtherNodesMakeMeanwhile(t *testing.T) {
 		}
 		if want := `{"other 0":true,"other 1":true,"other 2":true,"work":true}`; string(value) != want {
 			t.Errorf("got %s, want %s", value, want)
+		}
+	})
+}
+
+func TestWhatKeepsATaskOnAllNodesIsSaidByEach(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		g := newGroup(t)
+		a := g.join("a", one("work", nil), takes(0), "work")
+		b := g.join("b", one("work", nil), takes(0), "work")
+		key := g.elsewhere(a, "work")
+		if err := a.Pause(t.Context(), "work"); err != nil {
+			t.Fatal(err)
+		}
+		later := a.submit(engine.Request{Type: "work", OrderingKey: key, At: time.Now().Add(time.Hour)})
+		for m, want := range map[*member][]string{
+			a: {engine.CodeScheduled, engine.CodePaused, engine.CodeElsewhere},
+			b: {engine.CodeScheduled, engine.CodePaused},
+		} {
+			_, reasons, err := m.Why(t.Context(), later)
+			var got []string
+			for _, r := range reasons {
+				got = append(got, r.Code)
+			}
+			if err != nil || !slices.Equal(got, want) {
+				t.Errorf("node %s says that it is because of %q, %v; want %q", m.name, got, err, want)
+			}
 		}
 	})
 }

@@ -29,6 +29,8 @@ var codes = []struct {
 	{storage.ErrBroken, connect.CodeUnavailable},
 	{context.DeadlineExceeded, connect.CodeDeadlineExceeded},
 	{context.Canceled, connect.CodeCanceled},
+	{storage.ErrElsewhere, connect.CodeUnavailable}, // it was moved, over and over
+	{storage.ErrUnavailable, connect.CodeUnavailable},
 }
 
 // invalid returns the error of a request that cannot be understood.

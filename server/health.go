@@ -35,6 +35,7 @@ type check struct {
 var (
 	errStarting = errors.New("the node is starting")
 	errDraining = errors.New("the node is stopping")
+	errAlone    = errors.New("the node cannot prove that it is alive, and starts nothing")
 )
 
 func (h *Health) checks() []check {
@@ -52,7 +53,11 @@ func (h *Health) checks() []check {
 		failed.err = engine.ErrFailed
 	default:
 	}
-	all := []check{{name: "started", fatal: true}, draining, failed}
+	member := check{name: "member", fatal: true}
+	if !node.engine.IsMember() {
+		member.err = errAlone
+	}
+	all := []check{{name: "started", fatal: true}, draining, failed, member}
 	if node.handlers == nil {
 		return all
 	}

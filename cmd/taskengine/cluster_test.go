@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -139,6 +141,12 @@ func TestADatabaseThatIsAwayForAWhileLosesNothing(t *testing.T) {
 	g.open(t)
 	for _, one := range n {
 		one.says(t, "the node cannot prove that it is alive")
+		if code, body := one.readiness(t); code != http.StatusServiceUnavailable || !strings.Contains(body, "[-] member: ") {
+			t.Errorf("a node whose database is away is ready: %d, %s", code, body)
+		}
+	}
+	if r := n[0].cli(t, "task", "add", "copy"); r.code != exitUnavailable {
+		t.Errorf("a task that cannot be added: %+v", r)
 	}
 	if err := s.Restart(); err != nil {
 		t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -182,6 +183,21 @@ func (n *running) saysTimes(t *testing.T, text string, times int) {
 			t.Fatalf("the node does not say %q %d times", text, times)
 		}
 	}
+}
+
+// readiness returns how the node answers whether it is ready.
+func (n *running) readiness(t *testing.T) (code int, body string) {
+	t.Helper()
+	res, err := http.Get("http://" + n.admin + "/readyz?verbose")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res.StatusCode, string(text)
 }
 
 // signal sends a signal to the node.

@@ -195,10 +195,8 @@ func TestATermSignalLetsRunningTasksFinish(t *testing.T) {
 			if r := n.cli(t, "task", "add", "copy"); r.code != 7 {
 				t.Errorf("a node that stops takes a task: %d, %s", r.code, r.stdout)
 			}
-			if res, err := http.Get("http://" + n.admin + "/readyz"); err != nil {
-				t.Error(err)
-			} else if res.Body.Close(); res.StatusCode != http.StatusServiceUnavailable {
-				t.Errorf("a node that stops is ready: %d", res.StatusCode)
+			if code, _ := n.readiness(t); code != http.StatusServiceUnavailable {
+				t.Errorf("a node that stops is ready: %d", code)
 			}
 			n.until(t, running, "processing") // readers are answered all the while
 			g.open(t)
@@ -380,13 +378,8 @@ types:
 	if got := n.objects(t, "task", "add", "web", "--data", `1`, "--wait")[0]; got["result_base64"] != "Z290IDE=" {
 		t.Errorf("the web handler gives %v", got)
 	}
-	res, err := http.Get("http://" + n.admin + "/readyz?verbose")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer res.Body.Close()
-	if text, err := io.ReadAll(res.Body); err != nil || !strings.Contains(string(text), "[+] handler loud: ok") {
-		t.Errorf("the node is ready with %s, %v", text, err)
+	if _, body := n.readiness(t); !strings.Contains(body, "[+] handler loud: ok") {
+		t.Errorf("the node is ready with %s", body)
 	}
 	n.signal(t, syscall.SIGTERM)
 	if code := n.exit(t); code != 0 {

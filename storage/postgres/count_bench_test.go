@@ -3,6 +3,9 @@ package postgres
 import (
 	"testing"
 
+	"github.com/jackc/pgx/v5"
+
+	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
 )
 
@@ -43,4 +46,32 @@ select convert_to('type ' || i % 10, 'UTF8'), 2, 1, false from generate_series(1
 			}
 		}
 	})
+}
+
+// BenchmarkOrphans is what it costs to look once for the tasks of nodes that are gone among a
+// million that have not ended.
+func BenchmarkOrphans(b *testing.B) {
+	c := crowded(b)
+	s, err := Open(b.Context(), c.Config().ConnString(), Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.Close()
+	rows, err := c.Query(b.Context(), "select distinct owner from taskengine.task where owner is not null")
+	if err != nil {
+		b.Fatal(err)
+	}
+	alive, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (id task.ID, err error) {
+		return id, row.Scan((*[16]byte)(&id))
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		for after, more := (task.ID{}), true; more; more = !after.IsZero() {
+			if _, after, err = s.Orphans(b.Context(), alive, after, 10_000); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
 }

@@ -87,8 +87,10 @@ func (n *node) runs(id task.ID) int {
 // end waits until a task has ended and fails the test unless it ended like this.
 func (n *node) end(id task.ID, want task.State) *task.Task {
 	n.t.Helper()
-	if err := n.WaitTasks(n.t.Context(), id); err != nil {
-		n.t.Fatal(err)
+	ctx, cancel := context.WithTimeout(n.t.Context(), time.Minute)
+	defer cancel()
+	if err := n.WaitTasks(ctx, id); err != nil {
+		n.t.Fatalf("task %v does not end: %v", id, err)
 	}
 	got, err := n.Get(n.t.Context(), id)
 	if err != nil {

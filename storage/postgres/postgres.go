@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"net"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -112,8 +115,26 @@ func (s *Store) failed(doing string, err error) error {
 	if isElsewhere(err) {
 		err = storage.ErrElsewhere
 	}
+	if isAway(err) {
+		return fmt.Errorf("postgres: %s: %w: %w", doing, storage.ErrUnavailable, err)
+	}
 	return fmt.Errorf("postgres: %s: %w", doing, err)
 }
+
+// isAway reports whether the database could not be reached, or has lost or refused the
+// connection for reasons of its own: it starts or stops, or has no more of them.
+func isAway(err error) bool {
+	var said *pgconn.PgError
+	if errors.As(err, &said) {
+		return said.Code != pgQueryCanceled && slices.Contains([]string{"08", "53", "57"}, said.Code[:2])
+	}
+	var dial *pgconn.ConnectError
+	var network net.Error // deadlines, too
+	return errors.As(err, &dial) || errors.As(err, &network) || errors.Is(err, net.ErrClosed) ||
+		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || pgconn.SafeToRetry(err)
+}
+
+const pgQueryCanceled = "57014"
 
 // isTransient reports whether PostgreSQL undid a transaction only because of what others
 // did at the same time, which includes to drop a table that was needed: it can simply be

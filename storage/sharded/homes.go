@@ -11,8 +11,15 @@ import (
 )
 
 // ErrMoving is wrapped by the errors of calls that need tasks of a shard that is on its way
-// from one place to another.
-var ErrMoving = errors.New("are being moved")
+// from one place to another. It is a [storage.ErrUnavailable], too.
+var ErrMoving error = moving{}
+
+type moving struct{}
+
+func (moving) Error() string { return "are being moved" }
+
+// Is implements what [errors.Is] asks for.
+func (moving) Is(target error) bool { return target == storage.ErrUnavailable }
 
 // nowhere is the place of a shard that none holds.
 const nowhere = -1

@@ -150,7 +150,9 @@ begin
 		when coalesce(type, '') = '' then 'type is missing'
 		when type_bytes > 200 then format('type has %s bytes, of 200 allowed', type_bytes)
 		when type ~ e'[\\x01-\\x1f\\x7f]' then 'type has characters that cannot be printed'
+		when key = '' then 'key is empty: leave it out if there is none'
 		when key_bytes > 500 then format('key has %s bytes, of 500 allowed', key_bytes)
+		when ordering_key = '' then 'ordering key is empty: leave it out if there is none'
 		when ordering > 500 then format('ordering key has %s bytes, of 500 allowed', ordering)
 		when length(payload) > max_payload then
 			format('payload has %s bytes, of %s allowed by max_payload of type %s', length(payload), max_payload, type)
@@ -304,7 +306,7 @@ create function {schema}.add_bytes(type text, payload bytea default null, key te
 	set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set jit = off set enable_seqscan = off as $$
 #variable_conflict use_variable
 declare
-	fresh   constant boolean := coalesce(id, '00000000-0000-0000-0000-000000000000') = '00000000-0000-0000-0000-000000000000';
+	fresh   constant boolean := id is null;
 	p       {schema}.type_policy;
 	problem text;
 	holder  uuid;
@@ -313,6 +315,9 @@ begin
 	select * into p from {schema}.type_policy t where t.type in (convert_to(type, 'UTF8'), '') order by t.type desc limit 1;
 	headers := nullif(headers, 'null');
 	problem := {schema}.problem_of(type, payload, key, ordering_key, priority, at, expires_at, headers, p.max_payload);
+	if id = '00000000-0000-0000-0000-000000000000' then
+		problem := 'id is zero: leave it out for a new one';
+	end if;
 	if problem is not null then
 		raise exception using errcode = '22023', message = problem;
 	end if;
