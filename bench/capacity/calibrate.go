@@ -74,41 +74,67 @@ type observed struct {
 // Calibrate measures what things take on this machine with a store: with runs of the
 // real engine of about a minute for two rounds. Nothing else should run meanwhile.
 func Calibrate(ctx context.Context, o Options) (*Curves, error) {
-	if o.Rounds < 1 || !(o.Scale > 0) {
-		return nil, fmt.Errorf("calibrate: Options.Rounds is %d and Scale %v (want 1 or more, and more than 0)", o.Rounds, o.Scale)
-	}
-	c := &Curves{
-		Schema: Schema, Measured: time.Now().UTC(), Store: o.Store,
-		Machine: o.Machine,
-	}
-	c.Machine.Cores = cmp.Or(c.Machine.Cores, runtime.GOMAXPROCS(0))
-	var all []observed
-	runs := calibrations()
-	for round := range o.Rounds {
-		for i, run := range runs {
-			if o.Progress != nil {
-				o.Progress(run.name, round*len(runs)+i, o.Rounds*len(runs))
-			}
-			run.tasks = max(run.batch, int(float64(run.tasks)*o.Scale))
-			got := observed{calibration: run, arrivals: run.arrivals(uint64(round))}
-			var err error
-			t := trial{
-				store: o.Store, dir: o.Dir, policies: freely(), arrivals: got.arrivals,
-				callers: run.callers, batch: run.batch, skip: got.skip(),
-			}
-			if got.figures, err = t.quietly(ctx, o.Attempts); err != nil {
-				return nil, fmt.Errorf("calibrate: %s: %w", run.name, err)
-			}
-			all = append(all, got)
-		}
-	}
-	if err := c.weigh(ctx, o); err != nil {
+	if err := o.check(); err != nil {
 		return nil, fmt.Errorf("calibrate: %w", err)
 	}
-	if err := c.fit(all); err != nil {
+	m := measuring{Options: o}
+	for range o.Rounds {
+		if err := m.round(ctx); err != nil {
+			return nil, fmt.Errorf("calibrate: %w", err)
+		}
+	}
+	c, err := m.curves(ctx)
+	if err != nil {
 		return nil, fmt.Errorf("calibrate: %w", err)
 	}
 	return c, nil
+}
+
+func (o *Options) check() error {
+	if o.Rounds < 1 || !(o.Scale > 0) {
+		return fmt.Errorf("Options.Rounds is %d and Scale %v (want 1 or more, and more than 0)", o.Rounds, o.Scale)
+	}
+	return nil
+}
+
+// measuring is a calibration under way.
+type measuring struct {
+	Options
+	rounds int // that have been made
+	all    []observed
+}
+
+// round makes all runs once.
+func (m *measuring) round(ctx context.Context) error {
+	runs := calibrations()
+	for i, run := range runs {
+		if m.Progress != nil {
+			m.Progress(run.name, m.rounds*len(runs)+i, m.Rounds*len(runs))
+		}
+		run.tasks = max(run.batch, int(float64(run.tasks)*m.Scale))
+		got := observed{calibration: run, arrivals: run.arrivals(uint64(m.rounds))}
+		t := trial{
+			store: m.Store, dir: m.Dir, policies: freely(), arrivals: got.arrivals,
+			callers: run.callers, batch: run.batch, skip: got.skip(),
+		}
+		var err error
+		if got.figures, err = t.quietly(ctx, m.Attempts); err != nil {
+			return fmt.Errorf("%s: %w", run.name, err)
+		}
+		m.all = append(m.all, got)
+	}
+	m.rounds++
+	return nil
+}
+
+// curves makes curves of all rounds.
+func (m *measuring) curves(ctx context.Context) (*Curves, error) {
+	c := &Curves{Schema: Schema, Measured: time.Now().UTC(), Store: m.Store, Machine: m.Machine}
+	c.Machine.Cores = cmp.Or(c.Machine.Cores, runtime.GOMAXPROCS(0))
+	if err := c.weigh(ctx, m.Options); err != nil {
+		return nil, err
+	}
+	return c, c.fit(m.all)
 }
 
 // freely is a policy under which nothing waits for a slot.

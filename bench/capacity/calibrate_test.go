@@ -49,6 +49,12 @@ func TestAMachineIsMeasuredAndItsLoadsPredicted(t *testing.T) {
 					t.Errorf("load %s is %+v", x.Load, x)
 				}
 			}
+			curves, checked, err := capacity.VerifyModel(t.Context(), capacity.Options{Store: store, Dir: dir, Scale: 0.01}, capacity.Checking{
+				Dir: dir, Length: 300 * time.Millisecond, Repeats: 2, Only: []string{"b-waiting"},
+			})
+			if err != nil || len(checked) != 1 || len(checked[0].Runs) != 2 || len(curves.Costs.Sync) == 0 || len(curves.Fit) != 2*len(c.Fit) {
+				t.Fatalf("%+v after two rounds, with curves of %d runs: %v", checked, len(curves.Fit), err)
+			}
 			if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 				t.Errorf("%d things were left behind, %v", len(left), err)
 			}
@@ -72,6 +78,9 @@ func TestNonsenseIsNotMeasured(t *testing.T) {
 	}
 	if _, err := capacity.Calibrate(t.Context(), capacity.Options{Store: "paper", Dir: t.TempDir(), Rounds: 1, Scale: 1}); err == nil {
 		t.Error("any store is accepted")
+	}
+	if _, _, err := capacity.VerifyModel(t.Context(), capacity.Options{Store: "memory"}, capacity.Checking{Length: time.Second, Repeats: 1}); err == nil {
+		t.Error("no scale is accepted")
 	}
 	if _, err := capacity.Verify(t.Context(), curves(), capacity.Checking{Length: time.Second, Repeats: 1, Only: []string{"none"}}); err == nil {
 		t.Error("any load is accepted")

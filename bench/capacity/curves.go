@@ -13,7 +13,7 @@ import (
 
 // Schema is the version of the document of [Curves]. A field never gets another meaning
 // within one version.
-const Schema = 2
+const Schema = 3
 
 // ErrSchema says that curves are of a version that this program cannot read.
 var ErrSchema = errors.New("the curves are of a version that cannot be read")
@@ -34,8 +34,10 @@ type Curves struct {
 	// Pacing and Late are what the loads of Calibrate and Verify add to what they ask for,
 	// and no plan counts: how late Submit is called, by how long no task was submitted
 	// before, and how much longer than asked handlers wait.
-	Pacing sim.ByIdleness `json:"pacing"`
-	Late   sim.Quantiles  `json:"late_ns"`
+	// What is submitted with large payloads is late more often.
+	Pacing      sim.ByIdleness `json:"pacing"`
+	PacingLarge sim.ByIdleness `json:"pacing_large"`
+	Late        sim.Quantiles  `json:"late_ns"`
 
 	Fit []Fit `json:"fit"` // how well the model gives back what it was made from
 }

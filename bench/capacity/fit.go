@@ -44,6 +44,7 @@ func (c *Curves) fit(all []observed) error {
 	k.Serial = c.Store == "bolt"
 	c.fitHold(all)
 	c.fitSync(all)
+	c.fitGather(all)
 	c.fitPacing(all)
 	c.fitBytes(all)
 	k.Submit, k.Tell, k.TellRow, k.Start, k.End = usual.Submit, usual.Tell, usual.TellRow, usual.Start, usual.End
@@ -133,29 +134,41 @@ func bits(n int) int {
 
 // fitPacing finds how late the loads of trials are.
 func (c *Curves) fitPacing(all []observed) {
-	var late []time.Duration
-	c.Pacing = byIdle([]time.Duration{0, 100 * time.Microsecond, 500 * time.Microsecond, 2 * time.Millisecond, 5 * time.Millisecond},
-		func(yield func(idle, took time.Duration)) {
+	pacing := func(of bool) sim.ByIdleness {
+		const us = time.Microsecond
+		return byIdle([]time.Duration{0, 100 * us, 500 * us, 2000 * us, 5000 * us}, func(yield func(idle, took time.Duration)) {
 			for _, o := range all {
-				if !o.calm() {
-					continue
-				}
-				late = append(late, o.late...)
-				skipped := len(o.arrivals) - len(o.pacing)
-				var previous time.Duration
-				for i, p := range o.pacing {
-					at := o.arrivals[skipped+i].At
-					if at >= previous { // else it was late because of the one before
-						yield(at-previous, p)
-					}
-					previous = at + p
+				if o.calm() && (o.size >= large) == of {
+					o.paced(yield)
 				}
 			}
 		})
+	}
+	c.Pacing, c.PacingLarge = pacing(false), pacing(true)
+	var late []time.Duration
+	for _, o := range all {
+		if o.calm() {
+			late = append(late, o.late...)
+		}
+	}
 	c.Late = distribution(late)
 }
 
-// fitBytes finds what is written: by commit, row and byte of payload.
+// paced yields how late tasks were submitted, and how long none was before.
+func (o *observed) paced(yield func(idle, took time.Duration)) {
+	skipped := len(o.arrivals) - len(o.pacing)
+	var previous time.Duration
+	for i, p := range o.pacing {
+		at := o.arrivals[skipped+i].At
+		if at >= previous { // else it was late because of the one before
+			yield(at-previous, p)
+		}
+		previous = at + p
+	}
+}
+
+// fitBytes finds what is written: by commit, row and byte of payload, besides what logs are
+// filled with ahead.
 func (c *Curves) fitBytes(all []observed) {
 	var a, kept [][]float64
 	var b, sizes []float64
@@ -163,15 +176,17 @@ func (c *Curves) fitBytes(all []observed) {
 		if o.written == 0 {
 			continue
 		}
-		inserts, swaps, bytes := 0, 0, 0
-		for _, m := range o.commits {
-			inserts, swaps, bytes = inserts+m.inserts, swaps+m.swaps, bytes+m.bytes
+		rows, payload := o.wrote()
+		filled := 0
+		for _, s := range o.syncs {
+			filled += s.filled
 		}
 		w := 1 / float64(o.written)
-		a = append(a, []float64{w * float64(len(o.commits)), w * float64(inserts+swaps), w * float64(bytes)})
-		b = append(b, 1)
+		a = append(a, []float64{w * float64(len(o.commits)), w * float64(rows), w * float64(payload)})
+		b = append(b, w*float64(o.written-int64(filled)))
 	}
 	k := &c.Costs
+	k.Inline = inline
 	if len(a) > 0 {
 		x := solve(a, b, 3)
 		k.CommitBytes, k.InsertBytes, k.SwapBytes, k.Amplify = x[0], x[1], x[1], x[2]
@@ -188,6 +203,20 @@ func (c *Curves) fitBytes(all []observed) {
 		x := solve(kept, sizes, 2)
 		c.KeptRow, c.KeptPayload = x[0], x[1]
 	}
+}
+
+// inline is that of storage/internal/kv.
+const inline = 512
+
+// wrote returns how many rows were written, and bytes of payload.
+func (o *observed) wrote() (rows, payload int) {
+	for _, m := range o.commits {
+		rows, payload = rows+m.inserts+m.swaps, payload+m.bytes
+		if size := o.calibration.size; size <= inline {
+			payload += m.swaps * size
+		}
+	}
+	return rows, payload
 }
 
 // fitCPU finds what the rest of the process computes: by commit, task, wake-up and byte.
@@ -225,7 +254,7 @@ func (c *Curves) fitCPU(all []observed) error {
 	k.SyncCPU, k.Wake, k.ColdWake, k.BackgroundByte = time.Duration(x[0]), time.Duration(x[2]), time.Duration(x[5]), x[3]
 	// What a task costs beside its way: half at once, half when files are sorted and
 	// garbage is collected. Callers who come one by one cost more than a crowd.
-	k.Submit, k.Ack = usual.Submit+time.Duration(x[4]), time.Duration(x[1]/2)
+	k.Ack = time.Duration(x[1]/2 + x[4])
 	k.Background = time.Duration(x[1] / 4) // of each of its two rows
 	return nil
 }

@@ -7,114 +7,193 @@ import (
 	"github.com/taskengine/taskengine/engine/sim"
 )
 
-// Commits of at most small bytes take as long on the disk as those without; what more
-// takes is seen in those of at least large.
+// Syncs of at most small bytes are compared with those of at least large, to find what
+// more bytes take.
 const (
 	small = 16 << 10
 	large = 32 << 10
+)
+
+// logStep and logBelow are those of storage/pebble.
+const (
+	logStep  = 256 << 10
+	logBelow = 8 << 10
 )
 
 // synced is one use of the disk.
 type synced struct {
 	idle  time.Duration // see sim.Idleness
 	took  time.Duration // from when it was asked for, or the one before had ended
-	bytes int           // of payload
+	bytes int           // of the log, or of payload if the log was not seen
+	ahead bool          // the log is made longer ahead
+	grown bool          // as it was just before this sync
+	told  []time.Duration
 }
 
 // fitSync finds how long syncs take, by how long the disk was idle, and by bytes. Loads
 // that come as they come are what tells: callers that wait for each other leave the
 // machine asleep in between.
 func (c *Curves) fitSync(all []observed) {
-	var few, many []synced
-	var told []time.Duration
 	var series [][]synced
 	for _, o := range all {
-		if o.rate == 0 {
-			continue
-		}
-		slices.SortFunc(o.commits, func(x, y commit) int { return x.asked().Compare(y.asked()) })
-		slices.SortFunc(o.syncs, func(x, y span) int { return x.began.Compare(y.began) })
-		uses, late := o.uses()
-		told = append(told, late...)
-		series = append(series, uses)
-		for _, s := range uses {
-			switch {
-			case s.bytes <= small:
-				few = append(few, s)
-			case s.bytes >= large:
-				many = append(many, s)
-			}
+		if o.rate > 0 {
+			slices.SortFunc(o.commits, func(x, y commit) int { return x.asked().Compare(y.asked()) })
+			slices.SortFunc(o.syncs, func(x, y span) int { return x.began.Compare(y.began) })
+			series = append(series, o.uses())
 		}
 	}
 	k := &c.Costs
-	k.Told = distribution(told)
-	bounds := []time.Duration{
-		0, 20 * time.Microsecond, 60 * time.Microsecond, 200 * time.Microsecond, 600 * time.Microsecond,
-		2 * time.Millisecond, 6 * time.Millisecond, 20 * time.Millisecond,
+	k.SyncKiB = perKiB(series)
+	for _, uses := range series {
+		for i := range uses {
+			uses[i].took = max(0, uses[i].took-time.Duration(uses[i].bytes)*k.SyncKiB>>10)
+		}
 	}
-	k.Sync = byIdle(bounds, func(yield func(idle, took time.Duration)) {
-		for _, s := range few {
-			yield(s.idle, s.took)
+	k.Sync = byUse(series, func(s *synced) bool { return s.ahead && !s.grown })
+	k.Log = sim.Log{
+		Row:   logRow(all),
+		Sync:  byUse(series, func(s *synced) bool { return !s.ahead }),
+		Grown: grown(series),
+	}
+	if len(k.Log.Grown) > 0 {
+		k.Log.Step, k.Log.Below = logStep, logBelow
+	}
+	k.Told = byIdle(idlenesses(), func(yield func(idle, took time.Duration)) {
+		for _, uses := range series {
+			for _, s := range uses {
+				for _, late := range s.told {
+					yield(s.idle, late)
+				}
+			}
 		}
 	})
-	k.SyncRanks = nil
 	for _, uses := range series {
-		k.SyncRanks = append(k.SyncRanks, ranks(k.Sync, uses)...)
+		addRanks(k.Sync, uses, func(s *synced) bool { return s.ahead && !s.grown })
+		addRanks(k.Log.Sync, uses, func(s *synced) bool { return !s.ahead })
 	}
-	var more []time.Duration
-	for _, s := range many {
-		const kib = 1 << 10
-		more = append(more, (s.took-k.Sync.After(s.idle).At(0.5))*kib/time.Duration(s.bytes))
-	}
-	k.SyncKiB = distribution(more)
 }
 
-// ranks returns the place in its distribution of each of the first uses.
-func ranks(by sim.ByIdleness, uses []synced) []uint16 {
-	const most = 2000 // of one run
-	var out []uint16
-	for _, s := range uses {
-		if takes := by.After(s.idle); s.bytes <= small && len(takes) > 1 && len(out) < most {
-			at, _ := slices.BinarySearch(takes, s.took)
-			out = append(out, uint16(sim.MaxRank*min(at, len(takes)-1)/(len(takes)-1)))
+// perKiB returns how much longer a sync takes for each KiB of the log: what the medians of
+// large and small ones differ by, within one run.
+func perKiB(series [][]synced) time.Duration {
+	var all []float64
+	for _, uses := range series {
+		var took [2][]time.Duration
+		var bytes [2]int
+		for _, s := range uses {
+			switch {
+			case s.grown:
+			case s.bytes <= small:
+				took[0], bytes[0] = append(took[0], s.took), bytes[0]+s.bytes
+			case s.bytes >= large:
+				took[1], bytes[1] = append(took[1], s.took), bytes[1]+s.bytes
+			}
+		}
+		if few, many := len(took[0]), len(took[1]); min(few, many) >= enough/2 {
+			more := quantile(took[1], 0.5) - quantile(took[0], 0.5)
+			all = append(all, float64(more)*(1<<10)/float64(bytes[1]/many-bytes[0]/few))
 		}
 	}
-	return out
+	if len(all) == 0 {
+		return 0
+	}
+	return max(0, time.Duration(middle(all)))
+}
+
+// grown returns how long the syncs took before which the log was made longer.
+func grown(series [][]synced) sim.Quantiles {
+	var took []time.Duration
+	for _, uses := range series {
+		for _, s := range uses {
+			if s.grown {
+				took = append(took, s.took)
+			}
+		}
+	}
+	return distribution(took)
+}
+
+// logRow returns how many bytes of the log a row takes besides its payload.
+func logRow(all []observed) float64 {
+	var rows []float64
+	for _, o := range all {
+		logged := 0
+		for _, s := range o.syncs {
+			logged += s.bytes
+		}
+		n, payload := o.wrote()
+		if logged > 0 && n > 0 {
+			rows = append(rows, max(0, float64(logged-payload)/float64(n)))
+		}
+	}
+	if len(rows) == 0 {
+		return 0
+	}
+	return middle(rows)
+}
+
+// addRanks adds the places of the uses of a run that are wanted in the distributions that
+// they belong to, to the range in which most of them are.
+func addRanks(by sim.ByIdleness, uses []synced, wanted func(*synced) bool) {
+	var out []uint16
+	var idle []time.Duration
+	for i := range uses {
+		s := &uses[i]
+		takes := by.After(s.idle)
+		if !wanted(s) || len(takes) < 2 {
+			continue
+		}
+		at, _ := slices.BinarySearch(takes, s.took)
+		out = append(out, uint16(sim.MaxRank*min(at, len(takes)-1)/(len(takes)-1)))
+		idle = append(idle, s.idle)
+	}
+	if len(out) < enough {
+		return
+	}
+	in, middle := 0, quantile(idle, 0.5)
+	for i := range by {
+		if by[i].After <= middle {
+			in = i
+		}
+	}
+	by[in].Ranks = append(by[in].Ranks, out...)
 }
 
 // asked returns when a commit had said everything.
 func (c *commit) asked() time.Time { return c.began.Add(c.hold) }
 
-// uses returns the uses of the disk, and how long after each the commits that waited for it
-// went on, if that is known.
-func (o *observed) uses() (uses []synced, late []time.Duration) {
+// uses returns the uses of the disk.
+func (o *observed) uses() []synced {
 	if len(o.syncs) > 0 {
 		return o.logged()
 	}
-	return o.alone(), nil
+	return o.alone()
 }
 
 // logged returns the uses of the disk that the syncs of the log were, each for the commits
-// that were asked for before it and after the sync before, and how long after its sync
-// the commit went on.
-func (o *observed) logged() (uses []synced, late []time.Duration) {
+// that were asked for before what it carries was written, and how long after it each of
+// them went on.
+func (o *observed) logged() (uses []synced) {
 	next := 0
 	var idle sim.Idleness
+	var carried sim.Carried
 	for i, s := range o.syncs {
-		first, bytes := next, 0
-		for ; next < len(o.commits) && !o.commits[next].asked().After(s.began); next++ {
+		use := synced{bytes: s.bytes, ahead: carried.Ahead(logBelow), grown: s.filled > 0}
+		carried.Note(float64(s.bytes))
+		first := next
+		for ; next < len(o.commits) && !o.commits[next].asked().After(s.wrote); next++ {
 			m := &o.commits[next]
-			bytes += m.bytes
-			late = append(late, m.asked().Add(m.durable).Sub(s.ended))
+			use.told = append(use.told, max(0, m.asked().Add(m.durable).Sub(s.ended)))
 		}
 		if i == 0 || next == first {
 			continue
 		}
 		asked, free := o.commits[first].asked(), o.syncs[i-1].ended
 		began := later(asked, free)
-		uses = append(uses, synced{idle.Note(began.Sub(free)), s.ended.Sub(began), bytes})
+		use.idle, use.took = idle.Note(began.Sub(free)), s.ended.Sub(began)
+		uses = append(uses, use)
 	}
-	return uses, late
+	return uses
 }
 
 // shared is how long after another a commit is durable at most that needed no sync of its
@@ -132,7 +211,7 @@ func (o *observed) alone() (uses []synced) {
 		took, rest := end.Sub(began), began.Sub(free)
 		free = later(free, end)
 		if i > 0 && (rest > 0 || took >= shared) {
-			uses = append(uses, synced{idle.Note(rest), took, m.bytes})
+			uses = append(uses, synced{idle: idle.Note(rest), took: took, bytes: m.bytes, ahead: true})
 		}
 	}
 	return uses
@@ -147,6 +226,25 @@ func later(a, b time.Time) time.Time {
 
 // enough is how many samples make a distribution with a 99th percentile.
 const enough = 200
+
+// idlenesses are where the ranges of a disk's idleness begin.
+func idlenesses() []time.Duration {
+	const us = time.Microsecond
+	return []time.Duration{0, 20 * us, 60 * us, 200 * us, 600 * us, 2000 * us, 6000 * us, 20_000 * us}
+}
+
+// byUse is byIdle of the uses that are wanted.
+func byUse(series [][]synced, wanted func(*synced) bool) sim.ByIdleness {
+	return byIdle(idlenesses(), func(yield func(idle, took time.Duration)) {
+		for _, uses := range series {
+			for i := range uses {
+				if s := &uses[i]; wanted(s) {
+					yield(s.idle, s.took)
+				}
+			}
+		}
+	})
+}
 
 // byIdle sorts samples into ranges of idleness, each with enough of them.
 func byIdle(bounds []time.Duration, samples func(yield func(idle, took time.Duration))) []sim.Idle {

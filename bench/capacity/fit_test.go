@@ -3,7 +3,7 @@ package capacity
 import (
 	"math"
 	"math/rand/v2"
-	"slices"
+	"reflect"
 	"testing"
 	"time"
 
@@ -72,22 +72,81 @@ func TestSyncsAreToldFromWhatComesBeforeAndAfterThem(t *testing.T) {
 	at := func(us int) time.Time { return zero.Add(time.Duration(us) * time.Microsecond) }
 	us := func(n int) time.Duration { return time.Duration(n) * time.Microsecond }
 	o := observed{figures: figures{
-		syncs: []span{{at(10), at(100)}, {at(120), at(320)}, {at(1000), at(1200)}, {at(1300), at(1400)}},
+		syncs: []span{
+			{wrote: at(9), began: at(10), ended: at(100), bytes: 400, filled: logStep},
+			{wrote: at(110), began: at(120), ended: at(320), bytes: 80_000},
+			{wrote: at(990), began: at(1000), ended: at(1200), bytes: 500},
+			{wrote: at(1290), began: at(1300), ended: at(1400), bytes: 600},
+		},
 		commits: []commit{
-			{began: at(0), hold: us(5), durable: us(100), bytes: 1},    // the first is left out
-			{began: at(50), hold: us(10), durable: us(300), bytes: 20}, // waits for the disk, until 100
-			{began: at(90), hold: us(15), durable: us(225), bytes: 3},  // shares its sync
-			{began: at(970), hold: us(10), durable: us(240), bytes: 4}, // finds it idle
+			{began: at(0), hold: us(5), durable: us(100)},    // the first is left out
+			{began: at(50), hold: us(10), durable: us(300)},  // waits for the disk, until 100
+			{began: at(90), hold: us(15), durable: us(225)},  // shares its sync
+			{began: at(970), hold: us(10), durable: us(240)}, // finds it idle
+			{began: at(985), hold: us(10), durable: us(425)}, // is too late for that one
 		},
 	}}
-	uses, late := o.logged()
 	var idle sim.Idleness
-	want := []synced{{idle.Note(0), us(220), 23}, {idle.Note(us(660)), us(220), 4}}
-	if !slices.Equal(uses, want) {
-		t.Errorf("the uses of the disk are %v, want %v", uses, want)
+	want := []synced{
+		{idle: idle.Note(0), took: us(220), bytes: 80_000, ahead: true, told: []time.Duration{us(40), us(10)}},
+		{idle: idle.Note(us(660)), took: us(220), bytes: 500, told: []time.Duration{us(20)}}, // more than what is filled ahead
+		{idle: idle.Note(0), took: us(200), bytes: 600, told: []time.Duration{us(20)}},
 	}
-	if want := []time.Duration{us(5), us(40), us(10), us(20)}; !slices.Equal(late, want) {
-		t.Errorf("they are told after %v, want %v", late, want)
+	if uses := o.logged(); !reflect.DeepEqual(uses, want) {
+		t.Errorf("the uses of the disk are\n%+v, want\n%+v", uses, want)
+	}
+}
+
+func TestSyncsAreSortedByHowTheLogGrows(t *testing.T) {
+	const ms = time.Millisecond
+	var uses []synced
+	for range enough {
+		uses = append(uses,
+			synced{took: 2 * ms, bytes: 1 << 10, ahead: true},
+			synced{took: 20 * ms, bytes: 1 << 10},
+			synced{took: 20*ms + 63*ms/2, bytes: 64 << 10},
+			synced{took: 9 * ms, ahead: true, grown: true},
+		)
+	}
+	series := [][]synced{uses}
+	if got := perKiB(series); got < 400*time.Microsecond || got > 600*time.Microsecond {
+		t.Errorf("a KiB takes %v, want half a millisecond", got)
+	}
+	if got := grown(series); got.At(0) != 9*ms || got.At(1) != 9*ms {
+		t.Errorf("syncs of a log that was filled take %v to %v", got.At(0), got.At(1))
+	}
+	ahead := byUse(series, func(s *synced) bool { return s.ahead && !s.grown })
+	if got := ahead.After(0); got.At(0) != 2*ms || got.At(1) != 2*ms {
+		t.Errorf("syncs of a log that is filled ahead take %v to %v", got.At(0), got.At(1))
+	}
+}
+
+func TestRanksAreKeptWhereTheirRunMostlyWas(t *testing.T) {
+	const us = time.Microsecond
+	by := sim.ByIdleness{{Takes: sim.Quantiles{0, 100 * us}}, {After: 100 * us, Takes: sim.Quantiles{100 * us, 300 * us}}}
+	var uses []synced
+	for i := range enough {
+		s := synced{idle: 200 * us, took: 100 * us, ahead: true}
+		if i%4 == 0 {
+			s.idle = 0
+		}
+		if i%2 == 0 {
+			s.took = time.Second
+		}
+		uses = append(uses, s, synced{idle: 0, took: us})
+	}
+	addRanks(by, uses, func(s *synced) bool { return s.ahead })
+	if len(by[0].Ranks) != 0 || len(by[1].Ranks) != enough {
+		t.Fatalf("%d and %d ranks are kept, want all %d where most syncs were", len(by[0].Ranks), len(by[1].Ranks), enough)
+	}
+	for i, r := range by[1].Ranks {
+		if slow := i%2 == 0; (r == sim.MaxRank) != slow {
+			t.Fatalf("rank %d is %d", i, r)
+		}
+	}
+	addRanks(by, uses[:enough], func(s *synced) bool { return s.ahead })
+	if len(by[1].Ranks) != enough {
+		t.Error("of a run of a few syncs ranks are kept")
 	}
 }
 

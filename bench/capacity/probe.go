@@ -19,6 +19,7 @@ type probe struct {
 
 // commit is one transaction that has written.
 type commit struct {
+	called  time.Time     // when it was asked for
 	began   time.Time     // when it had the store to itself
 	inserts int           // rows
 	swaps   int           // rows
@@ -29,7 +30,7 @@ type commit struct {
 
 // Update implements [storage.Store].
 func (p *probe) Update(ctx context.Context, fn func(storage.Tx) error) error {
-	var c commit
+	c := commit{called: time.Now()}
 	var ended time.Time
 	err := p.Store.Update(ctx, func(tx storage.Tx) error {
 		c.began = time.Now()

@@ -23,6 +23,16 @@ type simulated struct {
 	paced    bool // submitted and handled as a trial does it: a little late
 }
 
+// start returns when a trial begins to measure: with the last arrival that is skipped.
+func (s *simulated) start() (at time.Duration) {
+	for i := range s.arrivals {
+		if s.arrivals[i].At < s.skip {
+			at = s.arrivals[i].At
+		}
+	}
+	return at
+}
+
 // modelled is what the model says of a run.
 type modelled struct {
 	Figures
@@ -58,11 +68,21 @@ func (c *Curves) simulate(s simulated) (m modelled, err error) {
 		at := intended(a)
 		return at, at >= s.skip
 	}
+	var from, to sim.Sample // what is measured is between them, as in a trial
+	start := s.start()
 	m.result, err = sim.Run(sim.Config{
 		Policies: s.policies, Cores: s.cores, LookAhead: engine.DefaultLookAhead, LeafAhead: engine.DefaultLeafLookAhead,
 		Costs: c.Costs, Seed: s.seed,
 		SampleEvery: max(time.Millisecond, m.span/samplings),
-		Sampled:     func(x sim.Sample) { m.most = max(m.most, x.Queued) },
+		Sampled: func(x sim.Sample) {
+			m.most = max(m.most, x.Queued)
+			if x.At <= start {
+				from = x
+			}
+			if x.At <= m.span {
+				to = x
+			}
+		},
 		Started: func(st sim.Start) {
 			if at, ok := counts(st.Arrival); ok {
 				m.starts = append(m.starts, st)
@@ -84,7 +104,12 @@ func (c *Curves) simulate(s simulated) (m modelled, err error) {
 	slices.Sort(m.took)
 	m.Figures = Figures{
 		P50: quantile(m.took, 0.5), P99: quantile(m.took, 0.99), Rate: float64(r.Done+r.Failed) / r.Elapsed.Seconds(),
-		CPU: r.CPU.Seconds() / d, Running: r.Limits[0].Used.Seconds() / d, Commits: float64(r.Commits) / d, Bytes: r.Written / d,
+		Running: r.Limits[0].Used.Seconds() / d,
+	}
+	if d := (to.At - from.At).Seconds(); d > 0 {
+		m.CPU = (to.CPU - from.CPU).Seconds() / d
+		m.Commits = float64(to.Commits-from.Commits) / d
+		m.Bytes = (to.Written - from.Written) / d
 	}
 	return m, nil
 }
@@ -100,7 +125,11 @@ func (c *Curves) pace(s simulated) (iter.Seq[sim.Arrival], func(sim.Arrival) tim
 		a := &paced[i]
 		meant := a.At
 		if meant >= now {
-			a.At += c.Pacing.After(meant - max(0, now)).At(rng.Float64())
+			pacing := c.Pacing
+			if a.Size >= large && len(c.PacingLarge) > 0 {
+				pacing = c.PacingLarge
+			}
+			a.At += pacing.After(meant - max(0, now)).At(rng.Float64())
 		}
 		if a.Wait > 0 {
 			a.Wait += c.Late.At(rng.Float64())

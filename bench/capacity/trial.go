@@ -68,6 +68,7 @@ type trial struct {
 
 // figures are what came of a trial.
 type figures struct {
+	began   time.Time       // to which arrivals are relative
 	starts  []time.Duration // from the intended time to the call of the handler, in order of arrival
 	pacing  []time.Duration // from the intended time to the call of Submit
 	paces   []time.Duration // from the call of Submit to the call of the handler
@@ -87,9 +88,10 @@ type figures struct {
 const disturbed = 0.1
 
 // quietly makes the trial up to so many times, until nobody else uses the machine, and
-// returns the run that was disturbed least.
+// returns the run that was disturbed least. Between two it waits for others to come to rest.
 func (t trial) quietly(ctx context.Context, attempts int) (best figures, err error) {
-	for i := range max(1, attempts) {
+	attempts = max(1, attempts)
+	for i := range attempts {
 		f, err := t.run(ctx)
 		if err != nil {
 			return f, err
@@ -97,11 +99,28 @@ func (t trial) quietly(ctx context.Context, attempts int) (best figures, err err
 		if i == 0 || f.foreign < best.foreign {
 			best = f
 		}
-		if best.foreign <= disturbed {
+		if best.foreign <= disturbed || i+1 == attempts {
 			break
 		}
+		calmDown(ctx)
 	}
 	return best, nil
+}
+
+// calmDown waits until others let the machine rest, or for ten seconds.
+func calmDown(ctx context.Context) {
+	const looks, apart = 20, 500 * time.Millisecond
+	for range looks {
+		from := spend()
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(apart):
+		}
+		if foreign(from, spend()) <= disturbed {
+			return
+		}
+	}
 }
 
 // indexed is how many bytes of a payload tell which arrival it is.
@@ -182,7 +201,7 @@ func (r *running) measure(ctx context.Context, p *probe) (figures, error) {
 	warm()
 	to := spend()
 	f := figures{
-		tasks: int(r.ended.Load() - skipped), elapsed: to.at.Sub(from.at), cpu: to.own - from.own,
+		began: r.began, tasks: int(r.ended.Load() - skipped), elapsed: to.at.Sub(from.at), cpu: to.own - from.own,
 		written: to.written - from.written, foreign: foreign(from, to),
 	}
 	f.commits, f.syncs = p.take()

@@ -41,10 +41,10 @@ func quantities(f Figures) []float64 {
 type Checking struct {
 	Dir      string        // where to make folders: on the disk that was calibrated
 	Length   time.Duration // of each run
-	Repeats  int           // runs of each load, of which the median counts
+	Repeats  int           // rounds, in each of which each load is run once; the median counts
 	Attempts int           // see Options
 	Only     []string      // names of the loads; empty is all
-	// Progress is called before each load; nil is nobody.
+	// Progress is called before each run; nil is nobody.
 	Progress func(load string)
 }
 
@@ -61,60 +61,134 @@ func Loads() []string {
 	return names
 }
 
-// Verify predicts loads and then runs them on this machine, which must be the one of the
-// curves. The same tasks are predicted and run, so that what differs is the machine.
+// Verify runs loads on this machine, which must be the one of the curves, and predicts
+// them. The same tasks are run and predicted, so that what differs is the machine: the
+// model of it, and what it has become since the curves were measured.
 func Verify(ctx context.Context, c *Curves, o Checking) ([]Checked, error) {
+	checks, err := o.begin()
+	if err != nil {
+		return nil, fmt.Errorf("verify: %w", err)
+	}
+	for range o.Repeats {
+		if err := o.round(ctx, checks, c.Store); err != nil {
+			return nil, fmt.Errorf("verify: %w", err)
+		}
+	}
+	return c.predict(checks)
+}
+
+// VerifyModel is Verify with curves that are as old as the runs: in each of o.Repeats
+// rounds everything is measured once that curves are made of, and each load is run. What
+// then differs is the model. It returns the curves, too.
+func VerifyModel(ctx context.Context, curves Options, o Checking) (*Curves, []Checked, error) {
+	curves.Rounds = o.Repeats
+	checks, err := o.begin()
+	if err == nil {
+		err = curves.check()
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("verify: %w", err)
+	}
+	m := measuring{Options: curves}
+	for range o.Repeats {
+		err := m.round(ctx)
+		if err == nil {
+			err = o.round(ctx, checks, curves.Store)
+		}
+		if err != nil {
+			return nil, nil, fmt.Errorf("verify: %w", err)
+		}
+	}
+	c, err := m.curves(ctx)
+	if err != nil {
+		return nil, nil, fmt.Errorf("verify: %w", err)
+	}
+	all, err := c.predict(checks)
+	return c, all, err
+}
+
+// check is a load that is run.
+type check struct {
+	Checked
+	runs []simulated // as they were made
+}
+
+// begin returns what is to be checked.
+func (o *Checking) begin() ([]*check, error) {
 	if o.Length <= 0 || o.Repeats < 1 {
-		return nil, fmt.Errorf("verify: Checking.Length is %v and Repeats %d (want more than 0, and 1 or more)", o.Length, o.Repeats)
+		return nil, fmt.Errorf("Checking.Length is %v and Repeats %d (want more than 0, and 1 or more)", o.Length, o.Repeats)
 	}
 	for _, name := range o.Only {
 		if !slices.Contains(Loads(), name) {
-			return nil, fmt.Errorf("verify: there is no load %q; use one of %s", name, strings.Join(Loads(), ", "))
+			return nil, fmt.Errorf("there is no load %q; use one of %s", name, strings.Join(Loads(), ", "))
 		}
 	}
-	var all []Checked
+	var all []*check
 	for _, name := range Loads() {
-		if len(o.Only) > 0 && !slices.Contains(o.Only, name) {
-			continue
+		if len(o.Only) == 0 || slices.Contains(o.Only, name) {
+			all = append(all, &check{Checked: Checked{Load: name}})
 		}
-		if o.Progress != nil {
-			o.Progress(name)
-		}
-		checked, err := c.check(ctx, name, o)
-		if err != nil {
-			return nil, fmt.Errorf("verify: %s: %w", name, err)
-		}
-		all = append(all, checked)
 	}
 	return all, nil
 }
 
-// check predicts a load and runs it.
-func (c *Curves) check(ctx context.Context, name string, o Checking) (Checked, error) {
-	checked := Checked{Load: name}
-	load, err := builtIn(name)
+// round runs each load once.
+func (o *Checking) round(ctx context.Context, checks []*check, store string) error {
+	for _, k := range checks {
+		if o.Progress != nil {
+			o.Progress(k.Load)
+		}
+		if err := k.run(ctx, store, o); err != nil {
+			return fmt.Errorf("%s: %w", k.Load, err)
+		}
+	}
+	return nil
+}
+
+// run runs the load with tasks that it has not been run with.
+func (k *check) run(ctx context.Context, store string, o *Checking) error {
+	load, err := builtIn(k.Load)
 	if err != nil {
-		return checked, err
+		return err
 	}
-	set := load.policies(load.Slots)
-	var predicted []Figures
-	for seed := range uint64(o.Repeats) {
-		tasks, skip := load.during(seed, o.Length, 1), o.Length/6
-		m, err := c.simulate(simulated{policies: set, arrivals: tasks, skip: skip, cores: c.Machine.Cores, seed: seed, paced: true})
-		if err != nil {
-			return checked, err
-		}
-		predicted = append(predicted, m.Figures)
-		f, err := trial{store: c.Store, dir: o.Dir, policies: set, arrivals: tasks, skip: skip}.quietly(ctx, o.Attempts)
-		if err != nil {
-			return checked, err
-		}
-		checked.Runs = append(checked.Runs, f.sum())
-		checked.Foreign = append(checked.Foreign, f.foreign)
+	s := simulated{policies: load.policies(load.Slots), skip: o.Length / 6, seed: uint64(len(k.runs)), paced: true}
+	s.arrivals = load.during(s.seed, o.Length, 1)
+	f, err := trial{store: store, dir: o.Dir, policies: s.policies, arrivals: s.arrivals, skip: s.skip}.quietly(ctx, o.Attempts)
+	if err != nil {
+		return err
 	}
-	checked.Predicted, checked.Measured = median(predicted), median(checked.Runs)
-	checked.compare()
-	return checked, nil
+	k.runs = append(k.runs, s)
+	k.Runs = append(k.Runs, f.sum())
+	k.Foreign = append(k.Foreign, f.foreign)
+	return nil
+}
+
+// draws is how often each run is predicted, each time with another chance in the machine:
+// one alone differs from the next as runs do.
+const draws = 7
+
+// predict predicts what was run.
+func (c *Curves) predict(checks []*check) ([]Checked, error) {
+	all := make([]Checked, len(checks))
+	for i, k := range checks {
+		var predicted []Figures
+		for _, s := range k.runs {
+			s.cores = c.Machine.Cores
+			for draw := range uint64(draws) {
+				again := s
+				again.seed = s.seed*draws + draw
+				m, err := c.simulate(again)
+				if err != nil {
+					return nil, fmt.Errorf("predict %s: %w", k.Load, err)
+				}
+				predicted = append(predicted, m.Figures)
+			}
+		}
+		k.Predicted, k.Measured = median(predicted), median(k.Runs)
+		k.compare()
+		all[i] = k.Checked
+	}
+	return all, nil
 }
 
 // compare fills in the errors. A prediction that lies between two runs of the same load is

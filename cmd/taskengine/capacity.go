@@ -48,6 +48,7 @@ Exit code 1: the objective cannot be met, whatever is given.`,
 	}
 	cmd.Flags().StringVar(&curves, "curves", "", "the curves of the machine, as calibrate has written them")
 	m.add(cmd)
+	m.addRounds(cmd)
 	cmd.AddCommand(newCapacityCalibrate(a), newCapacityVerify(a))
 	return cmd
 }
@@ -62,15 +63,22 @@ func (m *measuring) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&m.store, "store", "pebble", "the store to measure: "+strings.Join(capacity.Stores(), ", "))
 	flags.StringVar(&m.dir, "dir", ".", "a folder on the disk to measure; what is written there is removed")
-	flags.IntVar(&m.rounds, "rounds", 2, "how often everything is measured")
 	flags.IntVar(&m.attempts, "attempts", 3, "how often a run is made, at most, while others use the machine")
 }
 
-func (m *measuring) calibrate(ctx context.Context, a *app) (*capacity.Curves, error) {
-	c, err := capacity.Calibrate(ctx, capacity.Options{
+func (m *measuring) addRounds(cmd *cobra.Command) {
+	cmd.Flags().IntVar(&m.rounds, "rounds", 2, "how often everything is measured")
+}
+
+func (m *measuring) options(a *app) capacity.Options {
+	return capacity.Options{
 		Store: m.store, Dir: m.dir, Rounds: m.rounds, Scale: 1, Attempts: m.attempts, Machine: machine.Describe(m.dir),
 		Progress: func(run string, done, of int) { a.note("measuring %d of %d: %s", done+1, of, run) },
-	})
+	}
+}
+
+func (m *measuring) calibrate(ctx context.Context, a *app) (*capacity.Curves, error) {
+	c, err := capacity.Calibrate(ctx, m.options(a))
 	if err != nil {
 		return nil, err
 	}
@@ -140,13 +148,14 @@ minute. Nothing else should run meanwhile; a run that others disturb is made aga
 		},
 	}
 	m.add(cmd)
+	m.addRounds(cmd)
 	cmd.Flags().StringVar(&out, "out", "", "the file to write; without it, standard output")
 	return cmd
 }
 
 func newCapacityVerify(a *app) *cobra.Command {
 	var m measuring
-	var curves string
+	var file string
 	var o capacity.Checking
 	length := duration(5 * time.Second)
 	cmd := &cobra.Command{
@@ -154,16 +163,16 @@ func newCapacityVerify(a *app) *cobra.Command {
 		Short: "Predict loads, run them, and say how far off the predictions are",
 		Long: `Predict loads, run them on this machine, and say how far off the predictions are. The
 loads are built in and none of them is part of the calibration. Each is run several
-times, and the medians are compared.`,
+times, and the medians are compared.
+
+Without --curves the machine is measured as often as the loads are run, in turns, so that
+what is compared is the model: about two minutes for each. With --curves it is what a plan
+made from them is worth now.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := a.curves(cmd.Context(), curves, &m)
-			if err != nil {
-				return err
-			}
 			o.Dir, o.Length, o.Attempts = m.dir, time.Duration(length), m.attempts
-			o.Progress = func(load string) { a.note("predicting and running %s", load) }
-			checked, err := capacity.Verify(cmd.Context(), c, o)
+			o.Progress = func(load string) { a.note("running %s", load) }
+			checked, err := a.verify(cmd.Context(), file, &m, o)
 			if err != nil {
 				return err
 			}
@@ -172,9 +181,25 @@ times, and the medians are compared.`,
 	}
 	m.add(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&curves, "curves", "", "the curves of this machine, as calibrate has written them; without them it is measured first")
-	flags.IntVar(&o.Repeats, "repeats", 3, "how often each load is run")
+	flags.StringVar(&file, "curves", "", "the curves of this machine, as calibrate has written them; without them it is measured meanwhile")
+	flags.IntVar(&o.Repeats, "repeats", 3, "how often each load is run, and without --curves the machine measured")
 	flags.Var(&length, "length", "how long each run is, such as 5s")
 	flags.StringSliceVar(&o.Only, "only", nil, "only these loads: "+strings.Join(capacity.Loads(), ", "))
 	return cmd
+}
+
+// verify predicts and runs loads, with the curves of a file or those of this machine now.
+func (a *app) verify(ctx context.Context, file string, m *measuring, o capacity.Checking) ([]capacity.Checked, error) {
+	if file != "" {
+		c, err := a.curves(ctx, file, m)
+		if err != nil {
+			return nil, err
+		}
+		return capacity.Verify(ctx, c, o)
+	}
+	c, checked, err := capacity.VerifyModel(ctx, m.options(a), o)
+	if err == nil {
+		a.warnOfOthers(c)
+	}
+	return checked, err
 }

@@ -12,6 +12,7 @@ import (
 type Costs struct {
 	Submit     time.Duration `json:"submit_ns"`      // CPU of a caller of Submit until its task is in the inbox
 	Ack        time.Duration `json:"ack_ns"`         // and from when it is told that the task is durable
+	Gather     time.Duration `json:"gather_ns"`      // how long a writer takes from when it is woken until it looks what has come together
 	Commit     time.Duration `json:"commit_ns"`      // CPU of a transaction besides its rows, while it has the store to itself
 	Insert     time.Duration `json:"insert_ns"`      // CPU of each row that is inserted, likewise
 	InsertByte float64       `json:"insert_byte_ns"` // and of each byte of its payload, in nanoseconds
@@ -39,15 +40,12 @@ type Costs struct {
 	Stall Quantiles `json:"stall_ns"`
 
 	// Sync is how long the disk takes to make a commit durable, by its [Idleness]. It must
-	// rise in After. SyncKiB is how much longer than the median it takes
-	// for each KiB of payload, if that is longer.
-	Sync    ByIdleness `json:"sync"`
-	SyncKiB Quantiles  `json:"sync_kib_ns"`
-	// SyncRanks are the places in its distribution, from 0 to MaxRank, of many syncs that
-	// followed each other: slow ones come together. If there are none, chance decides for each.
-	SyncRanks []uint16      `json:"sync_ranks"`
-	Told      Quantiles     `json:"told_ns"`     // how long after it who waits for it hears of it
-	SyncCPU   time.Duration `json:"sync_cpu_ns"` // CPU that one sync needs meanwhile
+	// rise in After. SyncKiB is how much longer for each KiB of the log that it carries.
+	Sync    ByIdleness    `json:"sync"`
+	SyncKiB time.Duration `json:"sync_kib_ns"`
+	Log     Log           `json:"log"`
+	Told    ByIdleness    `json:"told"`        // how long after a sync who waits for it hears of it, by the disk's Idleness
+	SyncCPU time.Duration `json:"sync_cpu_ns"` // CPU that one sync needs meanwhile
 	// Serial says that a transaction keeps the store to itself until it is durable, as
 	// bolt does. Else others go on meanwhile, and share the next sync.
 	Serial bool `json:"serial"`
@@ -56,31 +54,53 @@ type Costs struct {
 	InsertBytes float64 `json:"insert_bytes"` // for each row that is inserted
 	SwapBytes   float64 `json:"swap_bytes"`   // for each row that is changed
 	Amplify     float64 `json:"amplify"`      // for each byte of payload
+	// Inline is up to how many bytes a payload is part of its row, and written again with
+	// each change of it.
+	Inline int `json:"inline_bytes"`
 }
 
 func (c *Costs) check() error {
-	for _, d := range []time.Duration{c.Submit, c.Ack, c.Commit, c.Insert, c.Swap, c.Tell, c.TellRow, c.Start, c.End, c.Background, c.Wake, c.ColdWake, c.SyncCPU} {
+	for _, d := range []time.Duration{c.Submit, c.Ack, c.Gather, c.Commit, c.Insert, c.Swap, c.Tell, c.TellRow, c.Start, c.End, c.Background, c.Wake, c.ColdWake, c.SyncCPU, c.SyncKiB} {
 		if d < 0 {
 			return fmt.Errorf("sim: a cost is negative: %v", d)
 		}
 	}
-	for _, f := range []float64{c.InsertByte, c.BackgroundByte, c.BackgroundEvery, c.CommitBytes, c.InsertBytes, c.SwapBytes, c.Amplify} {
+	for _, f := range []float64{c.InsertByte, c.BackgroundByte, c.BackgroundEvery, c.CommitBytes, c.InsertBytes, c.SwapBytes, c.Amplify, c.Log.Row, c.Log.Step, c.Log.Below, float64(c.Inline)} {
 		if !(f >= 0) || math.IsInf(f, 0) {
 			return fmt.Errorf("sim: a cost is negative or no number: %v", f)
 		}
 	}
-	for i, sync := range c.Sync {
-		if err := sync.Takes.check(); err != nil || sync.After < 0 || i > 0 && sync.After <= c.Sync[i-1].After {
-			return errors.New("sim: Costs.Sync is negative, or does not rise")
-		}
-	}
-	for _, r := range c.SyncRanks {
-		if r > MaxRank {
-			return fmt.Errorf("sim: Costs.SyncRanks has %d (want 0 to %d)", r, MaxRank)
-		}
-	}
-	return errors.Join(c.Stall.check(), c.SyncKiB.check(), c.Told.check())
+	return errors.Join(
+		c.Sync.check("Costs.Sync"), c.Log.Sync.check("Costs.Log.Sync"), c.Told.check("Costs.Told"),
+		c.Stall.check(), c.Log.Grown.check(),
+	)
 }
+
+// Log is how the log of a store gets longer. The zero value is one of which nothing is
+// known but what Costs.Sync says.
+type Log struct {
+	Row float64 `json:"row_bytes"` // in it for each row, besides the payload
+	// Step is by how many bytes it is made longer at a time, ahead of what is written to it,
+	// while syncs carry at most Below bytes of it on average. What it is filled with is written,
+	// too. The sync after it takes as long as Grown says, all others then as Costs.Sync.
+	Step  float64   `json:"step_bytes"`
+	Below float64   `json:"below_bytes"`
+	Grown Quantiles `json:"grown_ns"`
+	// Sync is what Costs.Sync is, of a log that is not made longer ahead.
+	Sync ByIdleness `json:"sync"`
+}
+
+// Carried is how many bytes of a log syncs carried, averaged over the last ones.
+type Carried float64
+
+// Note notes how many bytes the next one carries.
+func (c *Carried) Note(bytes float64) {
+	const syncs = 8 // that it remembers, roughly
+	*c += (Carried(bytes) - *c) / syncs
+}
+
+// Ahead reports whether a log is made longer ahead, see Log.Step.
+func (c *Carried) Ahead(below float64) bool { return float64(*c) <= below }
 
 // Idleness is how long something was idle between its last uses, smoothed: a disk that has
 // just been busy is served faster, also by the machine around it.
@@ -88,7 +108,7 @@ type Idleness time.Duration
 
 // Note notes how long it was idle before a use, and returns the idleness then.
 func (i *Idleness) Note(idle time.Duration) time.Duration {
-	const uses = 8 // that it remembers, roughly
+	const uses = 2 // that it remembers, roughly
 	*i += (Idleness(idle) - *i) / uses
 	return time.Duration(*i)
 }
@@ -96,35 +116,67 @@ func (i *Idleness) Note(idle time.Duration) time.Duration {
 // ByIdleness is what something takes that begins after more and more idleness.
 type ByIdleness []Idle
 
+func (b ByIdleness) check(name string) error {
+	for i, idle := range b {
+		if err := idle.Takes.check(); err != nil || idle.After < 0 || i > 0 && idle.After <= b[i-1].After {
+			return fmt.Errorf("sim: %s is negative, or does not rise", name)
+		}
+		for _, r := range idle.Ranks {
+			if r > MaxRank {
+				return fmt.Errorf("sim: a rank in %s is %d (want 0 to %d)", name, r, MaxRank)
+			}
+		}
+	}
+	return nil
+}
+
 // After returns what it takes after so much idleness: what the last one says that does not
 // begin later, or else the first.
 func (b ByIdleness) After(idle time.Duration) Quantiles {
-	var takes Quantiles
-	for _, i := range b {
-		if i.After > idle && takes != nil {
-			break
-		}
-		takes = i.Takes
+	if len(b) == 0 {
+		return nil
 	}
-	return takes
+	return b[b.at(idle)].Takes
+}
+
+// at returns which range so much idleness is in; the first if it is less.
+func (b ByIdleness) at(idle time.Duration) (at int) {
+	for i := range b {
+		if b[i].After <= idle {
+			at = i
+		}
+	}
+	return at
+}
+
+// ranks returns the ranks of the range that so much idleness is in, or of one nearby.
+func (b ByIdleness) ranks(idle time.Duration) []uint16 {
+	at := b.at(idle)
+	for far := range len(b) {
+		for _, i := range []int{at - far, at + far} {
+			if i >= 0 && i < len(b) && len(b[i].Ranks) > 0 {
+				return b[i].Ranks
+			}
+		}
+	}
+	return nil
 }
 
 // Idle is what something takes that begins After so much idleness, or more.
 type Idle struct {
 	After time.Duration `json:"after_ns"`
 	Takes Quantiles     `json:"takes_ns"`
+	// Ranks are places in Takes, from 0 to MaxRank, of many that followed each other while
+	// it mostly was about so idle: slow ones come together. If there are none, those of the
+	// next range do, and if there are none at all, chance decides for each.
+	Ranks []uint16 `json:"ranks,omitempty"`
 }
 
 // MaxRank is that of the syncs that take longest.
 const MaxRank = 1000
 
-// sync returns what a sync takes after so much idleness that has so many bytes of payload:
-// rank is its place in Sync, chance that in SyncKiB.
-func (c *Costs) sync(idle time.Duration, rank, payload, chance float64) time.Duration {
-	takes := c.Sync.After(idle)
-	const kib = 1 << 10
-	return max(takes.At(rank), takes.At(0.5)+time.Duration(payload/kib*float64(c.SyncKiB.At(chance))))
-}
+// block is how many ranks are taken in a row, from anywhere.
+const block = 64
 
 // Quantiles are a distribution: its values at evenly spaced shares from 0 to 1. It must
 // not fall. Without values it is always zero, with one always that.

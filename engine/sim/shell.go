@@ -65,7 +65,7 @@ func (s *simulation) signal() {
 		return
 	}
 	s.idle--
-	s.gather(-1, maxGather)
+	s.after(s.config.Costs.Gather, func() { s.gather(-1, maxGather) })
 }
 
 // gather lets others compute first for as long as they have something to say.
@@ -121,7 +121,7 @@ func (s *simulation) commit() {
 		return
 	}
 	b.taken = s.now
-	cpu, bytes, size := s.price(b)
+	cpu, bytes, logged := s.price(b)
 	s.use.commits++
 	s.cores.doStalled(cpu, func() {
 		s.apply(b)
@@ -129,31 +129,45 @@ func (s *simulation) commit() {
 			s.unlock()
 		}
 		asked := s.now
-		s.disk.sync(bytes, size, func() {
+		s.disk.sync(bytes, logged, func(told time.Duration) {
 			b.disk = time.Duration(s.now - asked)
 			if s.config.Costs.Serial {
 				s.unlock()
 			}
 			c := &s.config.Costs
-			s.after(c.Told.At(s.rng.Float64()), func() {
+			s.after(told, func() {
 				s.cores.do(c.Tell+time.Duration(b.rows())*c.TellRow, func() { s.committed(b) })
 			})
 		})
 	})
 }
 
-// price returns what a transaction computes and writes, and its payload.
-func (s *simulation) price(b *batch) (cpu time.Duration, bytes, payload float64) {
+// price returns what a transaction computes, what it writes, and how much of that to the log.
+func (s *simulation) price(b *batch) (cpu time.Duration, bytes, logged float64) {
 	c := &s.config.Costs
-	size := 0
+	size, again := 0, 0
 	for _, l := range b.inserts {
 		size += l.Size
 	}
+	for _, g := range b.grabs {
+		again += s.again(g.ID)
+	}
+	for _, sv := range b.saves {
+		again += s.again(sv.ID)
+	}
 	inserts, swaps := float64(len(b.inserts)), float64(len(b.grabs)+len(b.saves))
 	cpu = c.Commit + time.Duration(inserts*float64(c.Insert)+float64(size)*c.InsertByte+swaps*float64(c.Swap))
-	bytes = c.CommitBytes + inserts*c.InsertBytes + swaps*c.SwapBytes + float64(size)*c.Amplify
+	bytes = c.CommitBytes + inserts*c.InsertBytes + swaps*c.SwapBytes + float64(size+again)*c.Amplify
 	s.background(time.Duration((inserts+swaps)*float64(c.Background)+float64(size)*c.BackgroundByte), bytes)
-	return cpu, bytes, float64(size)
+	return cpu, bytes, float64(size+again) + (inserts+swaps)*c.Log.Row
+}
+
+// again returns how many bytes of payload are written with a change of a task.
+func (s *simulation) again(id task.ID) int {
+	if l := s.lives[id]; l != nil && l.Size <= s.config.Costs.Inline {
+		return l.Size
+	}
+	return 0
 }
 
 // background has work done that nobody waits for.

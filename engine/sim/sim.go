@@ -67,6 +67,11 @@ type Sample struct {
 	At      time.Duration
 	Queued  int // ready, and without a slot
 	Running int // with a slot
+
+	// up to then, as in Result
+	CPU     time.Duration
+	Commits int64
+	Written float64
 }
 
 // epoch is when a simulation starts.
@@ -231,6 +236,9 @@ func idOf(n uint64) (id task.ID) {
 }
 
 func (s *simulation) sample() {
-	s.config.Sampled(Sample{At: s.since(), Queued: s.store.ready, Running: s.core.Busy()})
+	s.config.Sampled(Sample{
+		At: s.since(), Queued: s.store.ready, Running: s.core.Busy(),
+		CPU: s.cores.busy, Commits: s.use.commits, Written: s.disk.written,
+	})
 	s.at(s.now+int64(s.config.SampleEvery), s.sample)
 }

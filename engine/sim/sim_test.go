@@ -44,7 +44,7 @@ func costs() sim.Costs {
 		Submit: 3 * us, Ack: 2 * us, Commit: 20 * us, Insert: 3 * us, InsertByte: 0.2, Swap: 3 * us,
 		Tell: 5 * us, TellRow: us, Start: us, End: us, Background: 2 * us, BackgroundEvery: 1 << 20,
 		Sync:    []sim.Idle{{Takes: sim.Quantiles{100 * us, 150 * us, 200 * us, 800 * us}}, {After: time.Millisecond, Takes: sim.Quantiles{300 * us}}},
-		SyncKiB: sim.Quantiles{us, 2 * us}, SyncCPU: 20 * us, Wake: 30 * us, Stall: sim.Quantiles{0, 0, 0, 100 * us},
+		SyncKiB: us, SyncCPU: 20 * us, Wake: 30 * us, Stall: sim.Quantiles{0, 0, 0, 100 * us},
 		CommitBytes: 4096, InsertBytes: 300, SwapBytes: 200, Amplify: 2,
 	}
 }
@@ -200,7 +200,7 @@ func TestIdlenessFollowsWhatItIs(t *testing.T) {
 	if got := i.Note(time.Millisecond); got < 999*time.Microsecond || got > time.Millisecond {
 		t.Errorf("after many it is %v", got)
 	}
-	if got := i.Note(0); got > 900*time.Microsecond || got < 800*time.Microsecond {
+	if got := i.Note(0); got > 600*time.Microsecond || got < 400*time.Microsecond {
 		t.Errorf("after one busy use it is %v", got)
 	}
 }
@@ -208,8 +208,7 @@ func TestIdlenessFollowsWhatItIs(t *testing.T) {
 func TestSlowSyncsComeTogetherIfTheyDid(t *testing.T) {
 	slow := func(ranks []uint16) (together int) {
 		conf := config(10)
-		conf.Costs.Sync = []sim.Idle{{Takes: sim.Quantiles{time.Millisecond, 50 * time.Millisecond}}}
-		conf.Costs.SyncRanks = ranks
+		conf.Costs.Sync = []sim.Idle{{Takes: sim.Quantiles{time.Millisecond, 50 * time.Millisecond}, Ranks: ranks}}
 		last := false
 		conf.Started = func(s sim.Start) {
 			now := s.At-s.Arrival.At > 40*time.Millisecond
@@ -229,7 +228,7 @@ func TestSlowSyncsComeTogetherIfTheyDid(t *testing.T) {
 		t.Errorf("slow starts follow each other %d times where syncs did not, %d times where they did", a, b)
 	}
 	conf := config(1)
-	conf.Costs.SyncRanks = []uint16{sim.MaxRank + 1}
+	conf.Costs.Sync = []sim.Idle{{Ranks: []uint16{sim.MaxRank + 1}}}
 	if _, err := sim.Run(conf, arrivals(1, 1, func(*rand.Rand, *sim.Arrival) {})); err == nil {
 		t.Error("a rank beyond the greatest is accepted")
 	}
