@@ -42,9 +42,10 @@ its admin listener and goes on with its work.
 
 A folder that is there is never touched, and there is none of this name unless the backup
 is whole: until then it is called .FOLDER-partial-…, and what is left of that by a machine
-that stopped can be removed. It is a store itself: "taskengine doctor pebble:FOLDER" examines it, and "taskengine restore"
-makes a node's store of it. Logs of tasks are not in there. PostgreSQL has its own programs,
-and this one says which.`,
+that stopped can be removed. Its file ` + manifestName + ` says what belongs to it, with checksums:
+"taskengine doctor pebble:FOLDER" examines it, and "taskengine restore" makes a node's store
+of it. Logs of tasks are not in there. PostgreSQL has its own programs, and this one says
+which.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p, err := a.placeOf(from, "")
@@ -77,7 +78,9 @@ func (a *app) backup(ctx context.Context, p place, folder string) error {
 	if err := p.exists(); err != nil {
 		return err
 	}
-	made, err := a.makeStore(ctx, p.driver, folder, func(file fileFunc) error { return a.takeBackup(ctx, p, file) })
+	made, err := a.makeStore(ctx, p.driver, folder,
+		func(file fileFunc) error { return a.takeBackup(ctx, p, file) },
+		func(partial string, made madeStore) error { return writeManifest(ctx, partial, p.driver, made) })
 	if err != nil {
 		return fmt.Errorf("back up %s: %w", p.name, err)
 	}
@@ -147,11 +150,15 @@ type fileFunc = func(name string, size int64, content io.Reader) error
 type madeStore struct {
 	path         string
 	bytes, tasks int64
+	files        []manifestFile
 }
 
 // makeStore makes a folder of the files of a store. Until they are all there and were
-// checked, the folder has another name; if anything goes wrong, it is removed.
-func (a *app) makeStore(ctx context.Context, driver config.Driver, folder string, files func(fileFunc) error) (made madeStore, err error) {
+// checked, and finish is content with them, the folder has another name; if anything goes
+// wrong, it is removed.
+func (a *app) makeStore(
+	ctx context.Context, driver config.Driver, folder string, files func(fileFunc) error, finish func(partial string, made madeStore) error,
+) (made madeStore, err error) {
 	if made.path, err = filepath.Abs(folder); err != nil {
 		return made, err
 	}
@@ -168,12 +175,17 @@ func (a *app) makeStore(ctx context.Context, driver config.Driver, folder string
 		}
 	}()
 	if err := files(func(name string, size int64, content io.Reader) error {
+		written, err := writeDurably(ctx, filepath.Join(partial, name), size, content)
 		made.bytes += size
-		return writeDurably(ctx, filepath.Join(partial, name), size, content)
+		made.files = append(made.files, written)
+		return err
 	}); err != nil {
 		return made, err
 	}
 	if made.tasks, err = a.checkFiles(ctx, place{driver: driver, path: partial}); err != nil {
+		return made, err
+	}
+	if err := finish(partial, made); err != nil {
 		return made, err
 	}
 	return made, errors.Join(os.Chmod(partial, 0o750), syncFolder(partial), settle(partial, made.path))
@@ -202,20 +214,20 @@ func settle(partial, folder string) error {
 	return syncFolder(filepath.Dir(folder))
 }
 
-// writeDurably writes a new file, and returns when it is durable.
-func writeDurably(ctx context.Context, name string, size int64, content io.Reader) error {
+// writeDurably writes a new file, and returns what it has written when that is durable.
+func writeDurably(ctx context.Context, name string, size int64, content io.Reader) (written manifestFile, err error) {
 	f, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
-		return err
+		return written, err
 	}
-	n, err := io.Copy(f, readerOf(ctx, content))
-	if err == nil && n != size {
-		err = fmt.Errorf("%s has %d bytes instead of %d: %w", filepath.Base(name), n, size, io.ErrUnexpectedEOF)
+	written, err = copyMeasured(ctx, f, filepath.Base(name), content)
+	if err == nil && written.Size != size {
+		err = fmt.Errorf("%s has %d bytes instead of %d: %w", written.Name, written.Size, size, io.ErrUnexpectedEOF)
 	}
 	if err == nil {
 		err = f.Sync()
 	}
-	return errors.Join(err, f.Close())
+	return written, errors.Join(err, f.Close())
 }
 
 // readerFunc is an [io.Reader].

@@ -101,32 +101,54 @@ func TestANodeIsBackedUpWhileItWorksAndRestored(t *testing.T) {
 	}
 }
 
-func TestABackupThatIsDamagedIsNotRestored(t *testing.T) {
+func TestADamagedStoreIsNotBackedUp(t *testing.T) {
 	source, backups := boltOf(t, 500), t.TempDir()
-	backup, back := filepath.Join(backups, "b"), filepath.Join(backups, "back")
-	backs(t, "backup", backup, "--from", source)
-	file := filepath.Join(backup, boltFile)
+	file := filepath.Join(strings.TrimPrefix(source, "bolt:"), boltFile)
 	whole, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := strings.Replace(string(whole), "\x04copy", "\x04cope", 1) // the type of a row, but not that of its entries
+	text := strings.Replace(string(whole), "xxxx", "xxyx", 1) // of a payload
 	if text == string(whole) {
-		t.Fatal("the file has no such row")
+		t.Fatal("the file has no such payload")
 	}
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if r := cli(t, nil, "", "restore", backup, "--to", "bolt:"+back); r.code != exitFailure || !strings.Contains(r.stderr, "damaged") {
-		t.Errorf("a damaged backup: %+v", r)
+	r := cli(t, nil, "", "backup", filepath.Join(backups, "b"), "--from", source)
+	if r.code != exitFailure || !strings.Contains(r.stderr, "what was written is damaged") || !strings.Contains(r.stderr, "record of task") {
+		t.Errorf("a damaged store: %+v", r)
 	}
-	only(t, backups, "b")
+	only(t, backups)
+	doctor(t, exitFailure, source).has(t, isError, "records", "record of task")
+}
+
+func TestWhatCannotBeRestoredIsTold(t *testing.T) {
+	backups := t.TempDir()
+	backup, back := filepath.Join(backups, "b"), filepath.Join(backups, "back")
+	backs(t, "backup", backup, "--from", boltOf(t, 10))
 	if r := cli(t, nil, "", "restore", backup, "--to", "pebble:"+back); r.code != exitFailure || !strings.Contains(r.stderr, "taskengine copy") {
 		t.Errorf("to another driver: %+v", r)
 	}
 	if r := cli(t, nil, "", "restore", backups, "--to", "bolt:"+back); r.code != exitFailure || !strings.Contains(r.stderr, "there is no store") {
 		t.Errorf("a folder without a backup: %+v", r)
 	}
+	only(t, backups, "b")
+}
+
+func TestAStoreThatIsCutShortIsRefused(t *testing.T) {
+	source := boltOf(t, 5000)
+	file := filepath.Join(strings.TrimPrefix(source, "bolt:"), boltFile)
+	if err := os.Truncate(file, 100_000); err != nil {
+		t.Fatal(err)
+	}
+	config := write(t, "taskengine.yaml", fmt.Sprintf("storage: {driver: bolt, path: %q}\nhandlers: {copy: {exec: [/bin/cat]}}\ntypes: {copy: {}}\n", filepath.Dir(file)))
+	for _, args := range [][]string{{"run", "-c", config}, {"backup", filepath.Join(t.TempDir(), "b"), "--from", source}} {
+		if r := cli(t, nil, "", args...); r.code != exitFailure || !strings.Contains(r.stderr, "the store is damaged") || !strings.Contains(r.stderr, "restore a backup") {
+			t.Errorf("%q: %+v", args, r)
+		}
+	}
+	doctor(t, exitFailure, source).has(t, isError, "open", "the file ends after 100000 of")
 }
 
 func TestWhatBacksUpADatabaseIsTold(t *testing.T) {

@@ -80,6 +80,11 @@ func untilSignalled(ctx context.Context, fn func(context.Context) error) error {
 
 func (a *app) copy(ctx context.Context, c *copying) (err error) {
 	log := a.newLog(config.Log{Level: slog.LevelWarn})
+	if c.from.driver != config.Postgres {
+		if err := refuseDamagedBackup(ctx, c.from.path); err != nil {
+			return fmt.Errorf("the source: %w", err)
+		}
+	}
 	from, err := c.from.look(ctx, log)
 	if err != nil {
 		return fmt.Errorf("the source: %w", err)

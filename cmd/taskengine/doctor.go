@@ -117,10 +117,16 @@ func (a *app) examine(ctx context.Context, p place) (found findings, err error) 
 
 // examineOne opens a store and looks at it.
 func (a *app) examineOne(ctx context.Context, p place) (found findings, err error) {
+	var backup *manifest
+	if p.driver != config.Postgres {
+		if backup, err = examineBackup(ctx, &found, p.path); err != nil {
+			return nil, err
+		}
+	}
 	s, err := p.look(ctx, a.newLog(config.Log{Level: slog.LevelWarn}))
 	switch {
 	case err == nil:
-	case errors.Is(err, storage.ErrLocked), errors.Is(err, storage.ErrFormat), errors.Is(err, errNoStore), ctx.Err() != nil:
+	case errors.Is(err, storage.ErrLocked), errors.Is(err, storage.ErrFormat), errors.Is(err, errNoStore) && backup == nil, ctx.Err() != nil:
 		return nil, err
 	case errors.Is(err, postgres.ErrSchema):
 		found.add(isError, "schema", oneLine(err).Error(), "nodes of this version do not start on these tables", "do what it says, and see `taskengine migrate verify`")
@@ -151,7 +157,7 @@ func (a *app) examineOne(ctx context.Context, p place) (found findings, err erro
 		examineTables(ctx, &found, p, h)
 		return found, nil
 	}
-	return found, a.examineFiles(ctx, &found, p, s)
+	return found, a.examineFiles(ctx, &found, p, s, backup)
 }
 
 // showFindings shows what was found, the worst first. Its error says whether there is one.

@@ -15,7 +15,8 @@ import (
 
 // files is what there is to know about a store in files that nobody uses.
 type files struct {
-	damage error // what is wrong with its records
+	damage error     // what is wrong with its records
+	backup *manifest // nil if it is none
 	size   int64
 	free   uint64 // bytes of its disk
 	total  uint64
@@ -37,9 +38,9 @@ type survey struct {
 // pastKeepMost is how many rows are counted that are not wanted any more.
 const pastKeepMost = 100_000
 
-// examineFiles reads all of a store in files.
-func (a *app) examineFiles(ctx context.Context, found *findings, p place, s placed) error {
-	f := files{rows: survey{now: time.Now()}}
+// examineFiles reads all of a store in files; backup is nil if it is none.
+func (a *app) examineFiles(ctx context.Context, found *findings, p place, s placed, backup *manifest) error {
+	f := files{backup: backup, rows: survey{now: time.Now()}}
 	checker, ok := s.(interface{ Check(context.Context) error })
 	if ok {
 		f.damage = checker.Check(ctx)
@@ -139,13 +140,7 @@ const (
 
 // judgeFiles says what a store in files lacks.
 func judgeFiles(found *findings, f *files) {
-	if f.damage != nil {
-		found.add(isError, "records", f.damage.Error(),
-			"the records of this store do not agree: tasks may be overlooked, or not found by their key",
-			"keep this folder as it is, and restore a backup; without one, `taskengine copy` to a new store takes over every task that can be read")
-	} else {
-		found.info("records", "every task has its index entries, and there are no others")
-	}
+	judgeRecords(found, f.damage)
 	found.info("size", "%s, of a disk with %s free of %s", bytesText(f.size), bytesText(int64(f.free)), bytesText(int64(f.total)))
 	if f.free < leastFree || f.total > 0 && f.free*100/f.total < leastFreePer {
 		s := isWarning
@@ -156,16 +151,37 @@ func judgeFiles(found *findings, f *files) {
 			"a store stops at the first write that fails; what it has acknowledged is safe then, and nothing more is accepted",
 			"make room, or move the store with `taskengine copy`")
 	}
-	judgeRows(found, &f.rows)
+	judgeRows(found, &f.rows, f.backup)
 }
 
-func judgeRows(found *findings, v *survey) {
+func judgeRecords(found *findings, damage error) {
+	if damage == nil {
+		found.info("records", "every task has its index entries, and there are no others")
+		return
+	}
+	places := []error{damage}
+	if several, ok := damage.(interface{ Unwrap() []error }); ok {
+		places = several.Unwrap()
+	}
+	for _, place := range places {
+		found.add(isError, "records", place.Error(),
+			"the records of this store do not agree or cannot be read: tasks may be overlooked, not found by their key, or fail when they are touched",
+			"keep this folder as it is, and restore a backup; without one, `taskengine copy` to a new store takes over all tasks if only "+
+				"entries and keys are wrong, and stops at a task that cannot be read")
+	}
+}
+
+func judgeRows(found *findings, v *survey, backup *manifest) {
 	if v.counts == nil {
 		return // it could not be read
 	}
 	var all int64
 	for _, n := range v.counts {
 		all += n
+	}
+	if backup != nil && all != backup.Tasks {
+		found.add(isError, "backup", fmt.Sprintf("there are %d tasks in it, and %d were backed up", all, backup.Tasks),
+			"a restore refuses it", "use another backup")
 	}
 	found.info("tasks", "%d, of which %d are ready, %d wait, %d have ended", all, v.in(task.Submitted), v.in(task.Waiting),
 		v.in(task.Done)+v.in(task.Failed)+v.in(task.Cancelled))

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 
@@ -18,8 +17,9 @@ func newRestore(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "restore FOLDER --to STORE",
 		Short: "Make a store of a backup",
-		Long: `Copy a backup to the folder of a store, which must be empty or not there, and check it
-before it gets there: every index is held against the tasks. The backup stays as it is.
+		Long: `Copy a backup to the folder of a store, which must be empty or not there. First every file
+of the backup is held against what it says of itself, and then every index against the tasks;
+if anything is missing or has changed, nothing is restored. The backup stays as it is.
 
 ` + placeHelp + `
 
@@ -50,39 +50,59 @@ func (a *app) restore(ctx context.Context, p place, folder string) (err error) {
 	if err != nil {
 		return err
 	}
-	driver, err := storeIn(from)
-	if err == nil && driver != p.driver {
-		err = fmt.Errorf("the backup is of the driver %s and not %s; use taskengine copy", embedded(driver), embedded(p.driver))
+	m, err := backupIn(from)
+	if err == nil && m.driver() != p.driver {
+		err = fmt.Errorf("the backup is of the driver %s and not %s; use taskengine copy", m.Driver, embedded(p.driver))
 	}
 	if err != nil {
 		return err
 	}
-	// While it is open, no node can change it.
-	backup, err := place{driver: driver, path: from}.look(ctx, a.newLog(config.Log{Level: slog.LevelWarn}))
-	if err != nil {
-		return fmt.Errorf("the backup cannot be read: %w", err)
+	if err := m.isWhole(ctx, from); err != nil {
+		return err
 	}
-	defer func() { err = errors.Join(err, backup.Close()) }()
-	made, err := a.makeStore(ctx, driver, p.path, func(file fileFunc) error { return readFiles(from, file) })
+	made, err := a.makeStore(ctx, m.driver(), p.path, m.filesIn(from), m.isRestored)
 	if err != nil {
 		return fmt.Errorf("restore %s: %w", from, err)
 	}
 	return a.showStore(backupJSON{made.path, from, made.tasks, made.bytes}, "%d tasks of %s are in %s (%s), checked\n")
 }
 
-// readFiles hands over the files of a folder, but for the one that locks it.
-func readFiles(folder string, file fileFunc) error {
-	entries, err := os.ReadDir(folder)
-	if err != nil {
-		return err
+// backupIn returns what the backup in a folder says about itself.
+func backupIn(folder string) (*manifest, error) {
+	m, err := readManifest(folder)
+	if !errors.Is(err, errNoManifest) {
+		return m, err
 	}
-	for _, e := range entries {
-		if e.Name() == "LOCK" || !e.Type().IsRegular() {
-			continue
+	driver, missing := storeIn(folder)
+	if missing != nil {
+		return nil, missing
+	}
+	return nil, fmt.Errorf("%w: not all of a backup is there, or it is a store that was copied by hand. If its node was stopped then, "+
+		"`taskengine copy --from %s:%s` takes over the tasks in it; whether any are missing nobody can tell", err, embedded(driver), folder)
+}
+
+// filesIn hands over the files of a backup.
+func (m *manifest) filesIn(folder string) func(fileFunc) error {
+	return func(file fileFunc) error {
+		for _, f := range m.Files {
+			if err := handOver(filepath.Join(folder, f.Name), file); err != nil {
+				return err
+			}
 		}
-		if err := handOver(filepath.Join(folder, e.Name()), file); err != nil {
+		return nil
+	}
+}
+
+// isRestored returns an error unless what was made is what was backed up. It looks at the
+// files once more: their folder is nobody's, and may have changed since it was verified.
+func (m *manifest) isRestored(_ string, made madeStore) error {
+	for i, f := range m.Files {
+		if err := f.differs(made.files[i]); err != nil {
 			return err
 		}
+	}
+	if made.tasks != m.Tasks {
+		return fmt.Errorf("there are %d tasks in these files, and %d were backed up; use another backup", made.tasks, m.Tasks)
 	}
 	return nil
 }

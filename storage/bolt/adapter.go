@@ -2,6 +2,7 @@ package bolt
 
 import (
 	"bytes"
+	"fmt"
 
 	"go.etcd.io/bbolt"
 
@@ -19,55 +20,85 @@ var _ kv.ReadWriter = (*adapter)(nil)
 // arenaSize is how much memory is asked for at a time.
 const arenaSize = 64 << 10
 
-func (a *adapter) Get(key []byte) ([]byte, bool, error) {
-	value := a.b.Get(key)
-	return value, value != nil, nil
+func (a *adapter) Get(key []byte) (value []byte, found bool, err error) {
+	defer catchAt(key, &err)
+	stored := a.b.Get(key)
+	if stored == nil {
+		return nil, false, nil
+	}
+	value, err = checked(key, stored)
+	return value, err == nil, err
 }
 
-func (a *adapter) Put(key, value []byte) error { return a.b.Put(key, a.keep(value)) }
+func (a *adapter) Put(key, value []byte) (err error) {
+	defer catchAt(key, &err)
+	return a.b.Put(key, a.keep(key, value))
+}
 
-// keep returns a copy of value that lives as long as the transaction.
-func (a *adapter) keep(value []byte) []byte {
-	if len(value) > arenaSize/4 {
-		return bytes.Clone(value)
+// keep returns what the file is to have, in memory that lives as long as the transaction.
+func (a *adapter) keep(key, value []byte) []byte {
+	size := len(value) + sumSize
+	if size > arenaSize/4 {
+		return appendSummed(make([]byte, 0, size), key, value)
 	}
-	if cap(a.arena)-len(a.arena) < len(value) {
+	if cap(a.arena)-len(a.arena) < size {
 		a.arena = make([]byte, 0, arenaSize)
 	}
 	start := len(a.arena)
-	a.arena = append(a.arena, value...)
+	a.arena = appendSummed(a.arena, key, value)
 	return a.arena[start:len(a.arena):len(a.arena)]
 }
 
-func (a *adapter) Delete(key []byte) error     { return a.b.Delete(key) }
-func (a *adapter) DeleteOnce(key []byte) error { return a.b.Delete(key) }
+func (a *adapter) Delete(key []byte) (err error) {
+	defer catchAt(key, &err)
+	return a.b.Delete(key)
+}
 
-func (a *adapter) Scan(lower, upper []byte) (kv.Cursor, error) {
+func (a *adapter) DeleteOnce(key []byte) error { return a.Delete(key) }
+
+// catchAt is catch for a call that is about one key.
+func catchAt(key []byte, err *error) {
+	if r := recover(); r != nil {
+		*err = fmt.Errorf("%s: %w", kv.NameOf(key), damaged(r))
+	}
+}
+
+func (a *adapter) Scan(lower, upper []byte) (c kv.Cursor, err error) {
+	defer catch(&err)
 	return &cursor{c: a.b.Cursor(), lower: lower, upper: upper}, nil
 }
 
 func (a *adapter) ScanCommitted(lower, upper []byte) (kv.Cursor, error) { return a.Scan(lower, upper) }
 
-// cursor is a [kv.Cursor].
+// cursor is a [kv.Cursor]. A page that cannot be read ends its walk.
 type cursor struct {
 	c            *bbolt.Cursor
 	lower, upper []byte // nil upper is the end
-	key, value   []byte
+	key, stored  []byte
+	err          error // what ended the walk, if not the end
 }
 
 // stand takes the key that bbolt's cursor is on, if it is within the bounds.
-func (c *cursor) stand(key, value []byte) bool {
-	if key == nil || bytes.Compare(key, c.lower) < 0 || c.upper != nil && bytes.Compare(key, c.upper) >= 0 {
-		c.key, c.value = nil, nil
+func (c *cursor) stand(key, stored []byte) bool {
+	c.key, c.stored = nil, nil
+	if key == nil || c.err != nil {
 		return false
 	}
-	c.key, c.value = key, value
+	if len(key) == 0 || len(key) > bbolt.MaxKeySize {
+		c.err = damaged(fmt.Sprintf("there is a key of %d bytes", len(key)))
+		return false
+	}
+	if bytes.Compare(key, c.lower) < 0 || c.upper != nil && bytes.Compare(key, c.upper) >= 0 {
+		return false
+	}
+	c.key, c.stored = key, stored
 	return true
 }
 
 func (c *cursor) First() bool { return c.Seek(c.lower) }
 
 func (c *cursor) Last() bool {
+	defer catch(&c.err)
 	if c.upper == nil {
 		return c.stand(c.c.Last())
 	}
@@ -78,14 +109,28 @@ func (c *cursor) Last() bool {
 }
 
 func (c *cursor) Seek(key []byte) bool {
+	defer catch(&c.err)
 	if bytes.Compare(key, c.lower) < 0 {
 		key = c.lower
 	}
 	return c.stand(c.c.Seek(key))
 }
 
-func (c *cursor) Next() bool    { return c.stand(c.c.Next()) }
-func (c *cursor) Prev() bool    { return c.stand(c.c.Prev()) }
-func (c *cursor) Key() []byte   { return c.key }
-func (c *cursor) Value() []byte { return c.value }
-func (c *cursor) Close() error  { return nil }
+func (c *cursor) Next() bool {
+	defer catch(&c.err)
+	return c.stand(c.c.Next())
+}
+
+func (c *cursor) Prev() bool {
+	defer catch(&c.err)
+	return c.stand(c.c.Prev())
+}
+
+func (c *cursor) Key() []byte { return c.key }
+
+func (c *cursor) Value() (value []byte, err error) {
+	defer catchAt(c.key, &err)
+	return checked(c.key, c.stored)
+}
+
+func (c *cursor) Close() error { return c.err }

@@ -8,8 +8,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"go.etcd.io/bbolt"
-
 	"github.com/taskengine/taskengine/storage"
 )
 
@@ -52,9 +50,17 @@ func (s *Store) copyTo(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	err = s.db.View(func(tx *bbolt.Tx) error {
-		_, err := tx.WriteTo(f)
+	return errors.Join(s.writeTo(f), f.Close())
+}
+
+func (s *Store) writeTo(f *os.File) (err error) {
+	defer faultsPanic()()
+	btx, _, err := s.begin(false)
+	if err != nil {
 		return err
-	})
-	return errors.Join(err, f.Close())
+	}
+	defer s.end(btx, &err)
+	defer catch(&err)
+	_, err = btx.WriteTo(f)
+	return err
 }

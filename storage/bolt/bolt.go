@@ -1,7 +1,8 @@
 // Package bolt keeps tasks in one file of this machine, in a B+tree (go.etcd.io/bbolt).
 // It is the plain one of the embedded stores: one writer, one sync per update, and a
 // file that other tools can read. Business data may live in the same file and change in
-// the same transaction: see [Tx.Bolt].
+// the same transaction: see [Tx.Bolt]. Every value of a task ends with a checksum, so that
+// bytes that have changed are noticed when they are read: see [ErrDamaged].
 package bolt
 
 import (
@@ -45,8 +46,9 @@ const shortestWait = time.Nanosecond
 type Store struct {
 	kv.Calls
 
-	db *bbolt.DB
-	kv *kv.DB
+	db   *bbolt.DB
+	kv   *kv.DB
+	file *os.File // that of db
 
 	// write is held by the transaction in progress, until kv knows how it ended: bbolt
 	// lets the next one begin a little earlier.
@@ -59,6 +61,7 @@ type Store struct {
 	closed bool // guarded by life
 
 	broken atomic.Pointer[error] // why nothing more is accepted; nil while all is well
+	stuck  atomic.Bool           // bbolt has panicked with its locks held
 }
 
 var (
@@ -69,8 +72,9 @@ var (
 )
 
 // Open opens the store in the file path, creating the file if it is missing. The error
-// wraps [storage.ErrLocked] if it is open already, here or in another process, and
-// [storage.ErrFormat] if a newer version has written it.
+// wraps [storage.ErrLocked] if it is open already, here or in another process,
+// [storage.ErrFormat] if a newer version has written it, and [ErrDamaged] if it is damaged
+// in a way that is noticed here.
 func Open(path string, opts Options) (*Store, error) {
 	s := &Store{}
 	s.Calls = kv.NewCalls(s.Update, s.view)
@@ -89,17 +93,15 @@ func (s *Store) open(path string, opts Options) error {
 	if _, err := os.Stat(filepath.Dir(path)); err != nil {
 		return fmt.Errorf("the folder above it must exist: %w", err)
 	}
-	s.db, err = bbolt.Open(path, 0o600, &bbolt.Options{
-		Timeout:      max(opts.LockWait, shortestWait),
-		FreelistType: bbolt.FreelistMapType,
-		OpenFile:     opts.OpenFile,
-		ReadOnly:     opts.ReadOnly,
-	})
+	defer faultsPanic()()
+	err = s.openFile(path, opts)
 	switch {
 	case errors.Is(err, bolterrors.ErrTimeout):
 		return fmt.Errorf("the file is held, stop the other process or give this one a file of its own: %w", storage.ErrLocked)
 	case errors.Is(err, bolterrors.ErrVersionMismatch):
 		return fmt.Errorf("%w: %w", storage.ErrFormat, err)
+	case errors.Is(err, bolterrors.ErrInvalid), errors.Is(err, bolterrors.ErrChecksum):
+		return damaged(err)
 	case err != nil:
 		return err
 	}
@@ -108,37 +110,87 @@ func (s *Store) open(path string, opts Options) error {
 		prepare = s.look
 	}
 	if err := prepare(path, fresh); err != nil {
-		return errors.Join(err, s.db.Close())
+		return errors.Join(err, s.closeFile())
 	}
 	return nil
 }
 
-// look is prepare for a file that is only read.
-func (s *Store) look(string, bool) error {
-	return s.db.View(func(btx *bbolt.Tx) (err error) {
-		b := btx.Bucket(bucketName)
-		if b == nil {
-			return errors.New("there are no tasks in this file")
+// openFile has bbolt open the file.
+func (s *Store) openFile(path string, opts Options) (err error) {
+	defer func() {
+		if errors.Is(err, ErrDamaged) && s.file != nil {
+			_ = s.letGo() // unless bbolt has done it
 		}
-		s.kv, err = kv.Open("bolt", &adapter{b: b})
-		return err
+	}()
+	defer catch(&err)
+	s.db, err = bbolt.Open(path, 0o600, &bbolt.Options{
+		Timeout:         max(opts.LockWait, shortestWait),
+		FreelistType:    bbolt.FreelistMapType,
+		PreLoadFreelist: true, // what a node would stumble over, a reader shall see
+		ReadOnly:        opts.ReadOnly,
+		OpenFile: func(name string, flag int, mode os.FileMode) (*os.File, error) {
+			open := opts.OpenFile
+			if open == nil {
+				open = os.OpenFile
+			}
+			f, err := open(name, flag, mode)
+			if err != nil {
+				return nil, err
+			}
+			s.file = f
+			return f, checkLength(f)
+		},
 	})
+	return err
+}
+
+// look is prepare for a file that is only read.
+func (s *Store) look(string, bool) (err error) {
+	btx, err := s.beginIn(false)
+	if err != nil {
+		return err
+	}
+	defer s.end(btx, &err)
+	b, err := bucketOf(btx)
+	if err == nil && b == nil {
+		err = errors.New("there are no tasks in this file")
+	}
+	if err != nil {
+		return err
+	}
+	return s.share(b)
 }
 
 // prepare reads what all transactions share, or marks a new file as ours.
-func (s *Store) prepare(path string, fresh bool) error {
-	err := s.db.Update(func(btx *bbolt.Tx) error {
-		b, err := btx.CreateBucketIfNotExists(bucketName)
-		if err != nil {
-			return err
-		}
-		s.kv, err = kv.Open("bolt", &adapter{b: b})
+func (s *Store) prepare(path string, fresh bool) (err error) {
+	btx, err := s.beginIn(true)
+	if err != nil {
 		return err
-	})
-	if err != nil || !fresh {
+	}
+	defer s.end(btx, &err)
+	b, err := bucketOf(btx)
+	if err == nil && b == nil {
+		b, err = newBucket(btx)
+	}
+	if err != nil {
+		return err
+	}
+	if err := s.share(b); err != nil {
+		return err
+	}
+	if err := commit(btx); err != nil || !fresh {
 		return err
 	}
 	return syncFolder(filepath.Dir(path))
+}
+
+// share reads what all transactions share.
+func (s *Store) share(b *bbolt.Bucket) (err error) {
+	if err := checkFormat(b); err != nil {
+		return err
+	}
+	s.kv, err = kv.Open("bolt", &adapter{b: b})
+	return err
 }
 
 // syncFolder makes the name of a new file durable, which syncing the file does not.
@@ -158,11 +210,24 @@ func (s *Store) Close() error {
 		return nil
 	}
 	s.closed = true
-	if err := s.db.Close(); err != nil {
+	if err := s.closeFile(); err != nil {
 		return fmt.Errorf("bolt: close: %w", err)
 	}
 	return nil
 }
+
+// closeFile closes the file. If bbolt is stuck, it would wait for itself: the file is taken
+// away from it then, so that others can have it.
+func (s *Store) closeFile() error {
+	if s.stuck.Load() {
+		return s.letGo()
+	}
+	return s.db.Close()
+}
+
+// letGo closes the file beneath bbolt. What that has mapped stays so, and would keep the file
+// locked.
+func (s *Store) letGo() error { return errors.Join(unlock(s.file), s.file.Close()) }
 
 // enter begins a call; leave ends it if enter returned nil.
 func (s *Store) enter(ctx context.Context, call string) error {
@@ -187,13 +252,17 @@ func (s *Store) enter(ctx context.Context, call string) error {
 func (s *Store) leave() { s.life.RUnlock() }
 
 // view runs a reading call in a transaction of its own.
-func (s *Store) view(ctx context.Context, call string, fn func(*kv.View) error) error {
+func (s *Store) view(ctx context.Context, call string, fn func(*kv.View) error) (err error) {
 	if err := s.enter(ctx, call); err != nil {
 		return err
 	}
 	defer s.leave()
-	return s.db.View(func(btx *bbolt.Tx) error {
-		v := s.kv.Read(&adapter{b: btx.Bucket(bucketName)})
-		return fn(&v)
-	})
+	defer faultsPanic()()
+	btx, b, err := s.begin(false)
+	if err != nil {
+		return fmt.Errorf("bolt: %s: %w", call, err)
+	}
+	defer s.end(btx, &err)
+	v := s.kv.Read(&adapter{b: b})
+	return fn(&v)
 }

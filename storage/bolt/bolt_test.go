@@ -135,7 +135,7 @@ func TestOpenExplainsItself(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "tasks.db")
 		s := open(t, path)
 		if err := s.Update(t.Context(), func(tx storage.Tx) error {
-			return tx.(*bolt.Tx).Bolt().Bucket([]byte("taskengine")).Put([]byte("mformat"), []byte{99})
+			return tx.(*bolt.Tx).Bolt().Bucket([]byte("taskengine")).SetSequence(99)
 		}); err != nil {
 			t.Fatal(err)
 		}

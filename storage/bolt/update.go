@@ -20,7 +20,8 @@ var _ storage.Tx = (*Tx)(nil)
 
 // Bolt returns the transaction of the file itself, for business data that has to
 // change together with the tasks. The caller keeps that data in buckets of its own,
-// leaves the bucket "taskengine" alone, and neither commits nor rolls back.
+// leaves the bucket "taskengine" alone, and neither commits nor rolls back. Where the file
+// is damaged bbolt panics, and calls of the store do not.
 func (tx *Tx) Bolt() *bbolt.Tx { return tx.bolt }
 
 // Update implements [storage.Store]. The Tx given to fn is a [*Tx].
@@ -50,18 +51,18 @@ func (s *Store) commit(fn func(storage.Tx) error) (hooks []func(), err error) {
 	if cause := s.broken.Load(); cause != nil {
 		return nil, fmt.Errorf("bolt: update: %w", *cause)
 	}
-	btx, err := s.db.Begin(true)
+	defer faultsPanic()()
+	btx, b, err := s.begin(true)
 	if err != nil {
 		return nil, fmt.Errorf("bolt: update: %w", err)
 	}
-	b := btx.Bucket(bucketName)
 	b.FillPercent = fillPercent
 	tx := s.kv.Begin(&adapter{b: b})
 	committed := false
 	defer func() {
 		if !committed { // fn or the commit failed or panicked
 			tx.RolledBack()
-			_ = btx.Rollback() // fails only if a failed commit has done it
+			s.end(btx, &err)
 		}
 	}()
 	if err := fn(&Tx{tx, btx}); err != nil {
@@ -70,12 +71,10 @@ func (s *Store) commit(fn func(storage.Tx) error) (hooks []func(), err error) {
 	if err := tx.Err(); err != nil {
 		return nil, err
 	}
-	if err := btx.Commit(); err != nil {
+	if err := commit(btx); err != nil {
 		// Whether the file has it is not known, and bbolt's idea of the file may be
 		// wrong now: a sync that failed once may seem to succeed the next time.
-		cause := fmt.Errorf("%w: %w", storage.ErrBroken, err)
-		s.broken.CompareAndSwap(nil, &cause)
-		return nil, fmt.Errorf("bolt: update: %w", cause)
+		return nil, fmt.Errorf("bolt: update: %w", s.fail(err))
 	}
 	committed = true
 	return tx.Committed(), nil

@@ -57,14 +57,14 @@ func (r *reader) Scan(lower, upper []byte) (kv.Cursor, error) {
 // cursor is a [kv.Cursor].
 type cursor struct{ it *pebble.Iterator }
 
-func (c cursor) First() bool          { return c.it.First() }
-func (c cursor) Last() bool           { return c.it.Last() }
-func (c cursor) Seek(key []byte) bool { return c.it.SeekGE(key) }
-func (c cursor) Next() bool           { return c.it.Next() }
-func (c cursor) Prev() bool           { return c.it.Prev() }
-func (c cursor) Key() []byte          { return c.it.Key() }
-func (c cursor) Value() []byte        { return c.it.Value() }
-func (c cursor) Close() error         { return c.it.Close() }
+func (c cursor) First() bool            { return c.it.First() }
+func (c cursor) Last() bool             { return c.it.Last() }
+func (c cursor) Seek(key []byte) bool   { return c.it.SeekGE(key) }
+func (c cursor) Next() bool             { return c.it.Next() }
+func (c cursor) Prev() bool             { return c.it.Prev() }
+func (c cursor) Key() []byte            { return c.it.Key() }
+func (c cursor) Value() ([]byte, error) { return c.it.ValueAndErr() }
+func (c cursor) Close() error           { return c.it.Close() }
 
 // writer is a [kv.ReadWriter] that collects writes in a batch. It reads the store
 // beneath them, which is much faster than an indexed batch and what kv asks for; only

@@ -61,7 +61,7 @@ func (v *View) seek(c Cursor, id task.ID) (*row, error) {
 	if found, err := idOf(c.Key()); err != nil || found != id {
 		return nil, err
 	}
-	return decodeRecord(id, c.Value(), &v.db.intern)
+	return v.rowAt(c, id)
 }
 
 // readAhead reads the rows that are about to be changed and are not remembered.

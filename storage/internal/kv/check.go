@@ -4,82 +4,147 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 )
 
-// Check reads the whole store and returns what is wrong with it: every row must have
-// exactly its index entries, its unique key and its parts, and each of those a row.
-func (v *View) Check() error {
-	want, err := v.expected()
-	if err != nil {
-		return v.db.fail("check", err)
-	}
-	if err := v.compare(want); err != nil {
-		return v.db.fail("check", err)
+// toldDamages is how many places of damage Check names.
+const toldDamages = 20
+
+// damages are what a check has found so far.
+type damages struct {
+	told []error
+	more int
+}
+
+// add notes an error that says what is damaged; another one it returns.
+func (d *damages) add(err error) error {
+	switch {
+	case !errors.Is(err, ErrDamaged):
+		return err
+	case len(d.told) < toldDamages:
+		d.told = append(d.told, err)
+	default:
+		d.more++
 	}
 	return nil
 }
 
-// expected returns the keys that the rows ask for, with their values; a nil value may
-// be anything.
-func (v *View) expected() (want map[string][]byte, err error) {
-	want = make(map[string][]byte)
+// Check reads the whole store and returns what is wrong with it: every value must be
+// readable, every row must have exactly its index entries, its unique key and its parts,
+// and each of those a row. The error joins one for each place, for as many as are worth
+// reading.
+func (v *View) Check() error {
+	var found damages
+	want, err := v.expected(&found)
+	if err == nil {
+		err = v.compare(want, &found)
+	}
+	if err = found.add(err); err != nil {
+		return v.db.fail("check", err)
+	}
+	if found.more > 0 {
+		found.told = append(found.told, fmt.Errorf("and in %d more places: %w", found.more, ErrDamaged))
+	}
+	for i, err := range found.told {
+		found.told[i] = v.db.fail("check", err)
+	}
+	return errors.Join(found.told...)
+}
+
+// expectation is what the rows ask for.
+type expectation struct {
+	keys  map[string][]byte // with their values; a nil value may be anything
+	whole bool              // every row could be read
+}
+
+// expected returns what the rows that can be read ask for.
+func (v *View) expected(found *damages) (want expectation, err error) {
+	want = expectation{keys: make(map[string][]byte), whole: true}
 	c, err := v.r.Scan([]byte{prefixRecord}, []byte{prefixRecord + 1})
 	if err != nil {
-		return nil, err
+		return want, err
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
 	var e entries
 	for ok := c.First(); ok; ok = c.Next() {
-		id, err := idOf(c.Key())
-		if err != nil {
-			return nil, err
-		}
-		r, err := decodeRecord(id, c.Value(), &v.db.intern)
-		if err != nil {
-			return nil, err
-		}
-		e.of(&r.Task)
-		if len(e.ready) > 0 {
-			want[string(e.ready)] = bytes.Clone(e.readyValue)
-		}
-		if len(e.due) > 0 {
-			want[string(e.due)] = []byte{}
-		}
-		if r.Key != "" {
-			want[string(appendUniqueKey(nil, r.Type, r.Key))] = bytes.Clone(id[:])
-		}
-		for _, bit := range [...]fields{farHistory, farPayload, farResult, farCheckpoint} {
-			if r.far&bit != 0 {
-				want[string(appendIDKey(nil, partPrefix(bit), id))] = nil
+		if err := v.expect(c, &e, want.keys); err != nil {
+			want.whole = false
+			if err := found.add(err); err != nil {
+				return want, err
 			}
 		}
 	}
 	return want, nil
 }
 
+// expect adds what the row asks for whose record the cursor stands on.
+func (v *View) expect(c Cursor, e *entries, want map[string][]byte) error {
+	id, err := idOf(c.Key())
+	if err != nil {
+		return err
+	}
+	r, err := v.rowAt(c, id)
+	if err != nil {
+		return err
+	}
+	e.of(&r.Task)
+	if len(e.ready) > 0 {
+		want[string(e.ready)] = bytes.Clone(e.readyValue)
+	}
+	if len(e.due) > 0 {
+		want[string(e.due)] = []byte{}
+	}
+	if r.Key != "" {
+		want[string(appendUniqueKey(nil, r.Type, r.Key))] = bytes.Clone(id[:])
+	}
+	for _, bit := range [...]fields{farHistory, farPayload, farResult, farCheckpoint} {
+		if r.far&bit != 0 {
+			want[string(appendIDKey(nil, partPrefix(bit), id))] = nil
+		}
+	}
+	return nil
+}
+
 // compare reads everything but the records and holds it against want.
-func (v *View) compare(want map[string][]byte) (err error) {
+func (v *View) compare(want expectation, found *damages) (err error) {
 	c, err := v.r.Scan(nil, nil)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, c.Close()) }()
 	for ok := c.First(); ok; ok = c.Next() {
 		key := c.Key()
-		if key[0] == prefixRecord || key[0] == prefixMeta {
+		if key[0] == prefixRecord {
 			continue
 		}
-		value, found := want[string(key)]
-		if !found {
-			return fmt.Errorf("key %x belongs to no task: %w", key, ErrDamaged)
+		value, err := c.Value()
+		if err == nil && key[0] != prefixMeta {
+			err = want.judge(key, value)
 		}
-		if value != nil && !bytes.Equal(value, c.Value()) {
-			return fmt.Errorf("key %x has value %x instead of %x: %w", key, c.Value(), value, ErrDamaged)
+		delete(want.keys, string(key))
+		if err = found.add(err); err != nil {
+			return errors.Join(err, c.Close())
 		}
-		delete(want, string(key))
 	}
-	for key := range want {
-		return fmt.Errorf("key %x is missing: %w", key, ErrDamaged)
+	if err := c.Close(); err != nil {
+		return err // what is behind is not known to be missing
+	}
+	for _, key := range slices.Sorted(maps.Keys(want.keys)) {
+		if err := found.add(fmt.Errorf("key %x is missing: %w", key, ErrDamaged)); err != nil {
+			return err
+		}
 	}
 	return nil
+}
+
+// judge holds a key that is no record's against those that the rows ask for.
+func (want expectation) judge(key, value []byte) error {
+	expected, known := want.keys[string(key)]
+	switch {
+	case !known && want.whole:
+		return fmt.Errorf("key %x belongs to no task: %w", key, ErrDamaged)
+	case known && expected != nil && !bytes.Equal(expected, value):
+		return fmt.Errorf("key %x has value %x instead of %x: %w", key, value, expected, ErrDamaged)
+	}
+	return nil // without the record of its task, nothing can be said of the key
 }

@@ -3,8 +3,10 @@ package kv
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,7 +18,8 @@ import (
 type sorted struct {
 	keys map[string][]byte
 	gets int
-	seen int // keys that cursors stood on
+	seen int             // keys that cursors stood on
+	bad  map[string]bool // keys whose values cannot be read
 }
 
 func (s *sorted) Get(key []byte) ([]byte, bool, error) {
@@ -69,9 +72,15 @@ func (w *walk) Seek(key []byte) bool {
 	at, _ := slices.BinarySearch(w.keys, string(key))
 	return w.stand(at)
 }
-func (w *walk) Key() []byte   { return []byte(w.keys[w.at]) }
-func (w *walk) Value() []byte { return w.s.keys[w.keys[w.at]] }
-func (w *walk) Close() error  { return nil }
+func (w *walk) Key() []byte  { return []byte(w.keys[w.at]) }
+func (w *walk) Close() error { return nil }
+func (w *walk) Value() ([]byte, error) {
+	key := w.keys[w.at]
+	if w.s.bad[key] {
+		return nil, fmt.Errorf("%s: %w", NameOf([]byte(key)), ErrDamaged)
+	}
+	return w.s.keys[key], nil
+}
 
 // filled returns a store with n rows of each kind that has entries of its own.
 func filled(t *testing.T, n int) (*sorted, *DB) {
@@ -140,6 +149,49 @@ func TestCheckFindsWhatIsMissingOrLeftOver(t *testing.T) {
 	}
 	if err := v.Check(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+func TestCheckNamesEveryValueThatCannotBeRead(t *testing.T) {
+	s, db := filled(t, 2)
+	v := db.Read(s)
+	for key := range s.keys {
+		s.bad = map[string]bool{key: true}
+		if err := v.Check(); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), NameOf([]byte(key))) || strings.Count(err.Error(), "\n") > 0 {
+			t.Errorf("without the value of %s: %v", NameOf([]byte(key)), err)
+		}
+	}
+	s.bad = make(map[string]bool)
+	for key := range s.keys {
+		s.bad[key] = true
+	}
+	if err := v.Check(); !errors.Is(err, ErrDamaged) || strings.Count(err.Error(), "\n") != toldDamages || !strings.Contains(err.Error(), "more places") {
+		t.Errorf("without any value: %v", err)
+	}
+}
+
+func TestKeysAreNamedByTheirTask(t *testing.T) {
+	id := full().ID
+	for want, key := range map[string][]byte{
+		"record of task " + id.String():    appendIDKey(nil, prefixRecord, id),
+		"payload of task " + id.String():   appendIDKey(nil, prefixPayload, id),
+		"due entry of task " + id.String(): appendDueKey(nil, task.Waiting, 1, id),
+		"entry of task " + id.String():     appendNeverKey(nil, task.Error, id),
+		`setting "a"`:                      settingKey("a"),
+		"key 72ff":                         {prefixRecord, 0xff},
+		"key ":                             {},
+	} {
+		if got := NameOf(key); got != want {
+			t.Errorf("key %x is named %q, want %q", key, got, want)
+		}
+	}
+}
+
+func TestAStoreWithoutItsFormatIsDamaged(t *testing.T) {
+	s, _ := filled(t, 1)
+	delete(s.keys, string(keyFormat))
+	if _, err := Open("test", s); !errors.Is(err, ErrDamaged) {
+		t.Errorf("got %v", err)
 	}
 }
 

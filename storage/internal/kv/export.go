@@ -78,7 +78,7 @@ func (v *View) order(ctx context.Context) (order []place, err error) {
 		if err != nil {
 			return nil, err
 		}
-		r, err := decodeRecord(id, c.Value(), &v.db.intern)
+		r, err := v.rowAt(c, id)
 		if err != nil {
 			return nil, err
 		}
@@ -102,7 +102,11 @@ func (v *View) settings() (all []namedSetting, err error) {
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
 	for ok := c.First(); ok; ok = c.Next() {
-		all = append(all, namedSetting{string(c.Key()[len(prefix):]), append([]byte{}, c.Value()...)})
+		value, err := c.Value()
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, namedSetting{string(c.Key()[len(prefix):]), append([]byte{}, value...)})
 	}
 	return all, nil
 }

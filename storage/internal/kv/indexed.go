@@ -148,7 +148,7 @@ func (v *View) countRecords(c Cursor, ids []task.ID, f storage.Filter, n map[sto
 		if !c.Seek(key) || !bytes.Equal(c.Key(), key) {
 			return fmt.Errorf("task %v has an index entry and no record: %w", id, ErrDamaged)
 		}
-		s, typ, err := peek(id, c.Value(), &v.db.intern)
+		s, typ, err := v.peekAt(c, id)
 		if err != nil {
 			return err
 		}
@@ -259,10 +259,14 @@ func idOfEntry(key []byte) (task.ID, error) {
 
 // idOfReady reads the id in an entry of the ready index.
 func idOfReady(c Cursor) (task.ID, error) {
-	if len(c.Value()) < len(task.ID{}) {
+	value, err := c.Value()
+	if err != nil {
+		return task.ID{}, err
+	}
+	if len(value) < len(task.ID{}) {
 		return task.ID{}, fmt.Errorf("value of key %x: %w", c.Key(), ErrDamaged)
 	}
-	return task.ID(c.Value()[:16]), nil
+	return task.ID(value[:16]), nil
 }
 
 // newest yields ids from several places, each of which has the newest first. No id is

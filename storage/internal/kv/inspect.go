@@ -49,7 +49,11 @@ func (v *View) listAll(ctx context.Context, f storage.Filter, before task.ID, li
 		if next, err = idOf(c.Key()); err != nil {
 			return nil, task.ID{}, err
 		}
-		t, err := v.listed(f, next, c.Value())
+		record, err := c.Value()
+		if err != nil {
+			return nil, task.ID{}, err
+		}
+		t, err := v.listed(f, next, record)
 		if err != nil {
 			return nil, task.ID{}, err
 		}
@@ -107,7 +111,7 @@ func (v *View) countAll(ctx context.Context, f storage.Filter, n map[storage.Sta
 		if err != nil {
 			return err
 		}
-		s, typ, err := peek(id, c.Value(), &v.db.intern)
+		s, typ, err := v.peekAt(c, id)
 		if err != nil {
 			return err
 		}

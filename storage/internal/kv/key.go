@@ -59,6 +59,24 @@ const settingPrefix = string(rune(prefixMeta)) + "setting/"
 
 func settingKey(name string) []byte { return []byte(settingPrefix + name) }
 
+// NameOf says what a key stands for: of what belongs to a task, which task that is.
+func NameOf(key []byte) string {
+	if name, ok := bytes.CutPrefix(key, []byte(settingPrefix)); ok {
+		return fmt.Sprintf("setting %q", name)
+	}
+	what := "" // of a task
+	if len(key) > 0 {
+		what = map[byte]string{
+			prefixCheckpoint: "checkpoint", prefixDue: "due entry", prefixHistory: "history", prefixNever: "entry",
+			prefixResult: "result", prefixPayload: "payload", prefixRecord: "record",
+		}[key[0]]
+	}
+	if size := len(task.ID{}); what != "" && len(key) > size {
+		return fmt.Sprintf("%s of task %v", what, task.ID(key[len(key)-size:]))
+	}
+	return fmt.Sprintf("key %x", key)
+}
+
 const (
 	idKeySize    = 1 + 16
 	dueKeySize   = 1 + 1 + 8 + 16

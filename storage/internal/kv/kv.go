@@ -15,7 +15,7 @@ import (
 )
 
 // ErrDamaged says that stored bytes are not what this package wrote.
-var ErrDamaged = errors.New("the stored bytes are damaged")
+var ErrDamaged = errors.New("the store is damaged")
 
 // ErrDone says that a transaction was used after its function had returned.
 var ErrDone = errors.New("the transaction is over")
@@ -62,7 +62,8 @@ type Cursor interface {
 	Next() bool
 	Prev() bool
 	Key() []byte
-	Value() []byte
+	// Value returns an error if that of this key cannot be read; others may be.
+	Value() ([]byte, error)
 	// Close releases the cursor and returns what stopped it, nil if that was the end.
 	Close() error
 }
@@ -100,6 +101,9 @@ func Open(name string, rw ReadWriter) (*DB, error) {
 		return nil, fmt.Errorf("%s: its format is %d, this program reads up to %d, use the program that wrote it or a newer one: %w",
 			name, format, formatStore, storage.ErrFormat)
 	case !found:
+		if err := checkEmpty(rw); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
 		if err := rw.Put(keyFormat, appendNumber(nil, formatStore)); err != nil {
 			return nil, fmt.Errorf("%s: write the format: %w", name, err)
 		}
@@ -112,6 +116,18 @@ func Open(name string, rw ReadWriter) (*DB, error) {
 		return nil, fmt.Errorf("%s: find the newest task: %w", name, err)
 	}
 	return db, nil
+}
+
+// checkEmpty returns an error if a store that does not say its format has anything in it.
+func checkEmpty(r Reader) error {
+	c, err := r.Scan(nil, nil)
+	if err != nil {
+		return err
+	}
+	if c.First() {
+		return errors.Join(fmt.Errorf("its format is missing: %w", ErrDamaged), c.Close())
+	}
+	return c.Close()
 }
 
 // findNewest notes that every row there is has an ID up to that of the newest.

@@ -34,6 +34,24 @@ func (v *View) row(id task.ID) (*row, error) {
 	return decodeRecord(id, value, &v.db.intern)
 }
 
+// rowAt reads the row with this id from the cursor that stands on its record.
+func (v *View) rowAt(c Cursor, id task.ID) (*row, error) {
+	value, err := c.Value()
+	if err != nil {
+		return nil, err
+	}
+	return decodeRecord(id, value, &v.db.intern)
+}
+
+// peekAt reads no more of a record than it takes to count it.
+func (v *View) peekAt(c Cursor, id task.ID) (task.State, string, error) {
+	value, err := c.Value()
+	if err != nil {
+		return 0, "", err
+	}
+	return peek(id, value, &v.db.intern)
+}
+
 // part returns a copy of a part of r: inline unless it has a key of its own.
 func (v *View) part(r *row, bit fields, inline []byte) ([]byte, error) {
 	if r.far&bit == 0 {
@@ -204,7 +222,11 @@ func (v *View) ready(ctx context.Context, q storage.ReadyQuery) (out []task.Trig
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
 	for ok := c.First(); ok && len(out) < q.Limit; ok = c.Next() {
-		tr, err := parseReady(q.Leaf, len(prefix), c.Key(), c.Value())
+		value, err := c.Value()
+		if err != nil {
+			return nil, err
+		}
+		tr, err := parseReady(q.Leaf, len(prefix), c.Key(), value)
 		if err != nil {
 			return nil, err
 		}
