@@ -191,6 +191,21 @@ func parsePeriod(t text, positive bool) (time.Duration, error) {
 	return d, err
 }
 
+// minLease is what the nodes that share a database need to prove that they are alive.
+const minLease = 100 * time.Millisecond
+
+func lease() value[time.Duration] {
+	v := period(aDuration, true)
+	v.parse = func(t text) (time.Duration, error) {
+		d, err := ParseDuration(t.value)
+		if err == nil && d < minLease {
+			err = fmt.Errorf("must be %v or more: a node proves every third of it that it is alive", minLease)
+		}
+		return d, err
+	}
+	return v
+}
+
 // keeping is how long something is kept.
 func keeping() value[time.Duration] {
 	return value[time.Duration]{

@@ -67,7 +67,7 @@ var taskLogTable = &object{fields: []field{
 
 var coordinationTable = &object{fields: []field{
 	{name: "driver", doc: "`local` is for one node alone, and `postgres` for the nodes that share a database: it is what the storage is.", otherwise: "`postgres` with that storage, else `local`", is: oneOf(map[string]string{"etcd": "not in this build", "zookeeper": "not in this build"}, option[string]{"local", Local}, option[string]{"postgres", Database}), at: in(func(c *Coordination) *string { return &c.Driver })},
-	{name: "lease", doc: "How long the others believe that a node is alive after it has proved it, which it does every third of that. Its tasks run elsewhere within two leases after it died. Of `postgres`.", def: "4s", is: period(aDuration, true), at: in(func(c *Coordination) *time.Duration { return &c.Lease })},
+	{name: "lease", doc: "How long the others believe that a node is alive after it has proved it, which it does every third of that. Its tasks run elsewhere within two leases after it died. Of `postgres`.", def: "4s", is: lease(), at: in(func(c *Coordination) *time.Duration { return &c.Lease })},
 	{name: "labels", doc: "What else people say about the node.", otherwise: "none", is: table[string]{of: "labels", keys: notEmpty, likely: "LABEL", is: words("text", notEmpty)}, at: in(func(c *Coordination) *map[string]string { return &c.Labels })},
 }}
 

@@ -120,7 +120,7 @@ func TestComparisonsFailOnlyIfTheyAreAskedTo(t *testing.T) {
 		"a loss before":                 {[]string{lossy, fast, "--fail-if-slower"}, 0, "of A FAILED ITS CHECK"},
 		"nothing in common":             {[]string{fast, other}, 1, "nothing is compared"},
 		"what only one has":             {[]string{fast, other}, 1, "only B has other, taskengine on pebble"},
-		"one file":                      {[]string{fast}, 2, "accepts 2 arg"},
+		"one file":                      {[]string{fast}, 2, "B.json is missing"},
 		"an alpha of nothing":           {[]string{fast, slow, "--alpha", "0"}, 2, "--alpha"},
 		"an alpha that is no number":    {[]string{fast, slow, "--alpha", "NaN"}, 2, "--alpha"},
 		"a file that is nowhere":        {[]string{fast, "/nowhere"}, 1, "/nowhere"},

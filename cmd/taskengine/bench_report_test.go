@@ -39,7 +39,7 @@ func TestPagesThatCannotBeMadeAreExplained(t *testing.T) {
 		code int
 		says string
 	}{
-		"no results":             {[]string{"--html", "x.html"}, 2, "requires at least 1 arg"},
+		"no results":             {[]string{"--html", "x.html"}, 2, "RESULTS.json is missing"},
 		"no page":                {[]string{good}, 2, "--html FILE is missing"},
 		"a file that is nowhere": {[]string{"/nowhere", "--html", "x.html"}, 1, "/nowhere"},
 		"a file of none":         {[]string{good, broken, "--html", "x.html"}, 1, "broken.json: read results"},

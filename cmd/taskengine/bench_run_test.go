@@ -95,7 +95,7 @@ func TestAScenarioThatCannotBeRunIsRefusedBeforeAnythingRuns(t *testing.T) {
 		code int
 		says string
 	}{
-		"no scenario":      {nil, exitUsage, "arg"},
+		"no scenario":      {nil, exitUsage, "SCENARIO is missing"},
 		"unknown":          {[]string{"nop"}, exitUsage, "noop"},
 		"no such file":     {[]string{"./nope.yaml"}, exitUsage, "nope.yaml"},
 		"a bad one":        {[]string{good, bad}, exitConfig, `bad.yaml:2:1: "laod" is no key here; did you mean load?`},

@@ -56,13 +56,14 @@ func TestCapacityThatCannotBeAnsweredIsExplained(t *testing.T) {
 		code int
 		says string
 	}{
-		"no load":         {nil, exitUsage, "arg"},
+		"no load":         {nil, exitUsage, "LOAD.yaml is missing"},
 		"a load nowhere":  {[]string{"/nowhere"}, exitFailure, "/nowhere"},
 		"a wrong load":    {[]string{bad, "--curves", curves}, exitConfig, `bad.yaml:2:16: "rat" is not known`},
 		"no curves":       {[]string{good, "--curves", bad}, exitFailure, "read curves"},
 		"no such store":   {[]string{good, "--store", "paper"}, exitFailure, `no store "paper"`},
 		"it is never met": {[]string{good, "--curves", curves}, exitFailure, "cannot be met: the handlers themselves"},
 		"no such check":   {[]string{"verify", "--curves", curves, "--only", "x"}, exitFailure, "a-trickle"},
+		"nor of a model":  {[]string{"verify", "--only", "x"}, exitFailure, "a-trickle"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := cli(t, nil, "", append([]string{"capacity"}, c.args...)...)

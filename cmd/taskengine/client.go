@@ -89,6 +89,8 @@ func (c *client) explain(err error) error {
 	}
 	said := errors.New(remote.Message())
 	switch {
+	case remote.Code() == connect.CodeResourceExhausted:
+		said = fmt.Errorf("the request is too large for the node: %s bytes; max_payload of its type allows more", remote.Message())
 	case connect.IsWireError(err): // the node's own words
 	case isRefused(err):
 		said = fmt.Errorf("no node answers at %s (%w); is it running? --address or TASKENGINE_ADDRESS say where", c.address, remote.Unwrap())
@@ -96,6 +98,14 @@ func (c *client) explain(err error) error {
 		said = fmt.Errorf("the node at %s: %w", c.address, remote.Unwrap())
 	}
 	return &exitError{remoteCode(remote.Code()), said}
+}
+
+// aboutTask replaces the error of a node that knows no task of an id.
+func aboutTask(id string, err error) error {
+	if exitCode(err) != exitNotFound {
+		return err
+	}
+	return exit(exitNotFound, "task %.80s not found: it was never added, or has ended and is not kept any more", id)
 }
 
 // isRefused reports whether no connection was made.

@@ -16,7 +16,7 @@ import (
 // From when on something is worth a word.
 const (
 	maxSkew      = time.Second      // between clocks
-	maxSkewStart = 30 * time.Second // likewise, told from when a node joined: it may have waited
+	maxSkewBeat  = 10 * time.Second // likewise, of a node that is behind: its heartbeat may have waited
 	maxHeld      = 5 * time.Minute  // that dead rows are kept from being removed
 	maxHeldError = time.Hour
 	maxHeldAge   = 10_000_000 // likewise, in transactions
@@ -112,30 +112,14 @@ func judgeClocks(found *findings, h *postgres.Health) {
 	if ahead := h.Rows.Newest.Sub(h.Now); ahead > maxSkew {
 		judgeFuture(found, fmt.Sprintf("a node has changed a task %s after now, by the clock of the database", span(ahead)))
 	}
-	for _, n := range h.Nodes {
-		made, ok := madeAt(n.Incarnation)
-		if !n.DiedAt.IsZero() || !ok {
-			continue
-		}
-		switch ahead := made.Sub(n.JoinedAt); {
-		case ahead > maxSkew:
-			judgeFuture(found, fmt.Sprintf("when the node %s joined, its clock was ahead of that of the database by %s", n.Name, span(ahead)))
-		case -ahead > maxSkewStart:
-			judgeFuture(found, fmt.Sprintf("when the node %s joined, its clock was behind that of the database by up to %s", n.Name, span(-ahead)))
+	for _, n := range h.Clocks {
+		switch {
+		case n.Ahead > maxSkew:
+			judgeFuture(found, fmt.Sprintf("the clock of the node %s is ahead of that of the database by %s, or was until lately", n.Name, span(n.Ahead)))
+		case -n.Ahead > maxSkewBeat:
+			judgeFuture(found, fmt.Sprintf("the clock of the node %s is behind that of the database by up to %s", n.Name, span(-n.Ahead)))
 		}
 	}
-}
-
-// madeAt returns the time in an incarnation, by the clock of the node that made it.
-func madeAt(id [16]byte) (time.Time, bool) {
-	if id[6]>>4 != 7 {
-		return time.Time{}, false
-	}
-	ms := int64(0)
-	for _, b := range id[:6] {
-		ms = ms<<8 | int64(b)
-	}
-	return time.UnixMilli(ms), true
 }
 
 func judgeNodes(found *findings, h *postgres.Health) {
@@ -194,8 +178,9 @@ func judgeLive(found *findings, h *postgres.Health) {
 			"they should have become errors", "start a node; if there is one, look at its log")
 	}
 	if r.LateRunning > 0 {
-		found.add(isWarning, "overdue", fmt.Sprintf("%d tasks run though their time is over", r.LateRunning),
-			"their handlers do not return when they are told to, and keep slots", "see `taskengine task list --state processing`, and the logs of those tasks")
+		found.add(isWarning, "overdue", fmt.Sprintf("%d tasks run though they expired more than %s ago", r.LateRunning, span(postgres.Late)),
+			"their handlers were told to stop and have not returned, or their nodes cannot save what became of them",
+			"see `taskengine task list --state processing`, and the logs of those tasks and of their nodes")
 	}
 }
 

@@ -113,6 +113,10 @@ func TestTheDoctorExaminesADatabase(t *testing.T) {
 	found.no(t)
 	found.has(t, isInfo, "nodes", "alive: alice")
 
+	// After an outage a node joins long after it was made, and that tells nothing of its clock.
+	query(t, url, "update taskengine.member set joined_at = joined_at + interval '47 seconds'")
+	doctor(t, exitOK, url).no(t)
+
 	query(t, url, "drop index taskengine.task_due")
 	doctor(t, exitOK, url).has(t, isWarning, "tables", "task_due is missing")
 	query(t, url, "insert into taskengine.migration (version, name) select max(version) + 1, 'of tomorrow' from taskengine.migration")
@@ -121,7 +125,6 @@ func TestTheDoctorExaminesADatabase(t *testing.T) {
 
 func TestTheDoctorExplainsWhatIsWrongWithADatabase(t *testing.T) {
 	now := time.Date(2024, time.March, 1, 12, 0, 0, 0, time.UTC)
-	made := func(at time.Time) task.ID { return task.NewIDs([32]byte{1}).Next(at) }
 	well := func() *postgres.Health {
 		return &postgres.Health{
 			Server: 170002, Schema: 3, Want: 3, Sees: true, Now: now, SkewWithin: time.Millisecond, Connections: 5,
@@ -129,7 +132,8 @@ func TestTheDoctorExplainsWhatIsWrongWithADatabase(t *testing.T) {
 				"fsync": "on", "full_page_writes": "on", "synchronous_commit": "on", "default_transaction_isolation": "read committed",
 				"max_connections": "100", "autovacuum": "on", "track_counts": "on",
 			},
-			Nodes:   []postgres.Node{{Name: "alice", Incarnation: made(now.Add(-time.Hour)), JoinedAt: now.Add(-time.Hour)}},
+			Nodes:   []postgres.Node{{Name: "alice", JoinedAt: now.Add(-time.Hour)}},
+			Clocks:  []postgres.NodeClock{{Name: "alice", Ahead: -2 * time.Second}},
 			Rows:    postgres.RowsHealth{Live: 10, Ready: 5, Running: 2, OldestReady: now.Add(-time.Minute), OldestReadyType: "mail", Newest: now},
 			Tables:  []postgres.TableHealth{{Name: "task", Valid: true, Live: 10}, {Name: "task_ready", Index: true, Valid: true, Bytes: 8192, Live: 10}},
 			Holders: []postgres.Holder{{Kind: "session", Name: "app", PID: 7, Since: now.Add(-time.Second), Age: 10}},
@@ -156,8 +160,8 @@ func TestTheDoctorExplainsWhatIsWrongWithADatabase(t *testing.T) {
 		{func(h *postgres.Health) { h.Connections = 95 }, isWarning, "connections", "95 of 100"},
 		{func(h *postgres.Health) { h.Skew = -3 * time.Second }, isWarning, "clock", "this machine is off that of the database by 3s"},
 		{func(h *postgres.Health) { h.Rows.Newest = now.Add(time.Minute) }, isWarning, "clock", "1m0s after now"},
-		{func(h *postgres.Health) { h.Nodes[0].Incarnation = made(now.Add(-time.Minute)) }, isWarning, "clock", "alice joined, its clock was ahead of that of the database by 59m"},
-		{func(h *postgres.Health) { h.Nodes[0].JoinedAt = now }, isWarning, "clock", "alice joined, its clock was behind"},
+		{func(h *postgres.Health) { h.Clocks[0].Ahead = 2 * time.Second }, isWarning, "clock", "the clock of the node alice is ahead of that of the database by 2s"},
+		{func(h *postgres.Health) { h.Clocks[0].Ahead = -time.Minute }, isWarning, "clock", "the clock of the node alice is behind that of the database by up to 1m0s"},
 		{func(h *postgres.Health) { h.Rows.Errors = 3 }, isWarning, "errors", "3 tasks"},
 		{func(h *postgres.Health) {
 			h.Counts = []postgres.CountHealth{{State: task.Submitted, Type: "mail", Counted: 7, There: 8}, {State: task.Error, Type: "mail", Counted: 1}}
@@ -166,7 +170,7 @@ func TestTheDoctorExplainsWhatIsWrongWithADatabase(t *testing.T) {
 		{func(h *postgres.Health) { h.Rows.Orphans, h.Nodes = 4, nil }, isInfo, "orphans", "4 tasks"},
 		{func(h *postgres.Health) { h.Rows.LateWaiting, h.Rows.LateWaitingSince = 5, now.Add(-time.Hour) }, isError, "due", "5 tasks are due"},
 		{func(h *postgres.Health) { h.Rows.LateReady = 6 }, isWarning, "expired", "6 tasks"},
-		{func(h *postgres.Health) { h.Rows.LateRunning = 7 }, isWarning, "overdue", "7 tasks"},
+		{func(h *postgres.Health) { h.Rows.LateRunning = 7 }, isWarning, "overdue", "7 tasks run though they expired more than 1m"},
 		{func(h *postgres.Health) { h.Tables[0].Dead, h.Tables[0].Live = 200_000, 150_000 }, isWarning, "bloat", "200000 dead rows and 150000 others, and was vacuumed never"},
 		{func(h *postgres.Health) { h.Tables[1].Bytes = 1 << 30 }, isWarning, "bloat", "task_ready has 1024 MiB for 10 entries"},
 		{func(h *postgres.Health) { h.Tables[1].Valid = false }, isError, "bloat", "task_ready is not valid"},

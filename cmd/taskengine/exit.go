@@ -77,7 +77,7 @@ func exitCode(err error) int {
 // remoteCode returns the exit code of an error of the API.
 func remoteCode(code connect.Code) int {
 	switch code {
-	case connect.CodeInvalidArgument:
+	case connect.CodeInvalidArgument, connect.CodeResourceExhausted: // the latter is a request that is too large
 		return exitUsage
 	case connect.CodeNotFound:
 		return exitNotFound

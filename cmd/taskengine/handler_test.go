@@ -147,8 +147,8 @@ func TestWhatMakesNoSenseForAHandlerIsRefused(t *testing.T) {
 		args []string
 		says string
 	}{
-		"no command to test":      {[]string{"test", "--type", "a"}, "at least 1"},
-		"no command to verify":    {[]string{"verify"}, "at least 1"},
+		"no command to test":      {[]string{"test", "--type", "a"}, "COMMAND is missing"},
+		"no command to verify":    {[]string{"verify"}, "COMMAND is missing"},
 		"no type":                 {[]string{"test", "--", "x"}, "type"},
 		"two payloads":            {[]string{"test", "--type", "a", "--payload", "x", "--payload-file", "y", "x"}, "exclude"},
 		"no attempt":              {[]string{"test", "--type", "a", "--attempt", "0", "x"}, "the first is 1"},
@@ -157,7 +157,7 @@ func TestWhatMakesNoSenseForAHandlerIsRefused(t *testing.T) {
 		"a payload of no type":    {[]string{"verify", "--payload", "x", "x"}, "--type"},
 		"no language":             {[]string{"new", "mailer"}, "lang"},
 		"a language of its own":   {[]string{"new", "--lang", "cobol", "mailer"}, "go, java, node, python, sh"},
-		"no name":                 {[]string{"new", "--lang", "go"}, "arg"},
+		"no name":                 {[]string{"new", "--lang", "go"}, "NAME is missing"},
 		"a path for a name":       {[]string{"new", "--lang", "go", "../mailer"}, "small letters"},
 		"a name with capitals":    {[]string{"new", "--lang", "go", "Mailer"}, "small letters"},
 		"a name that ends oddly":  {[]string{"new", "--lang", "go", "mailer-"}, "hyphens"},

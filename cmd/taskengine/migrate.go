@@ -102,10 +102,24 @@ func (f *databaseFlags) one(a *app) (url string, o postgres.Options, err error) 
 // pending returns the migrations that a database does not have, after those that it has.
 func pending(applied []postgres.Migration, o postgres.Options) []postgres.Migration {
 	all := postgres.Migrations(o.Schema)
+	return all[min(versionOf(applied), len(all)):]
+}
+
+// versionOf returns the version of tables that have these migrations.
+func versionOf(applied []postgres.Migration) int {
 	if len(applied) == 0 {
-		return all
+		return 0
 	}
-	return all[min(applied[len(applied)-1].Version, len(all)):]
+	return applied[len(applied)-1].Version
+}
+
+// standing says where a database is to which nothing is to be applied.
+func standing(applied []postgres.Migration, o postgres.Options) string {
+	at, known := versionOf(applied), len(postgres.Migrations(o.Schema))
+	if at > known {
+		return fmt.Sprintf("a newer program has brought the schema %s to version %d, and this one, which knows %d, works with it", o.Schema, at, known)
+	}
+	return fmt.Sprintf("the schema %s is at version %d, up to date", o.Schema, at)
 }
 
 // showMigrations shows migrations; those that were not applied have no time.

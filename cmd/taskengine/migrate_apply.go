@@ -44,8 +44,13 @@ func (a *app) migrate(ctx context.Context, url string, o postgres.Options) error
 	if err != nil {
 		return oneLine(err)
 	}
-	if len(applied) == 0 {
-		a.note("there is nothing to apply: the schema %s is at version %d", o.Schema, len(postgres.Migrations(o.Schema)))
+	if len(applied) > 0 {
+		return a.showMigrations(applied)
 	}
-	return a.showMigrations(applied)
+	there, err := postgres.Applied(ctx, url, o)
+	if err != nil {
+		return oneLine(err)
+	}
+	a.note("there is nothing to apply: %s", standing(there, o))
+	return nil
 }

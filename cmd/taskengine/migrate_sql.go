@@ -22,14 +22,10 @@ It is one transaction, and refuses to run on tables of another version than it w
 written for. With --all it is for an empty database, and none is asked.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			migrations, o, err := flags.toCome(cmd, a, all)
-			if err != nil {
-				return err
+			migrations, schema, err := flags.toCome(cmd, a, all)
+			if err == nil {
+				_, err = fmt.Fprint(a.stdout, postgres.Script(schema, migrations))
 			}
-			if len(migrations) == 0 {
-				a.note("nothing is to come: the schema %s is up to date", o.Schema)
-			}
-			_, err = fmt.Fprint(a.stdout, postgres.Script(o.Schema, migrations))
 			return err
 		},
 	}
@@ -38,18 +34,27 @@ written for. With --all it is for an empty database, and none is asked.`,
 	return cmd
 }
 
-func (f *databaseFlags) toCome(cmd *cobra.Command, a *app, all bool) ([]postgres.Migration, postgres.Options, error) {
+// toCome returns the migrations that are to come, and the schema that they are for. It says
+// so if there are none.
+func (f *databaseFlags) toCome(cmd *cobra.Command, a *app, all bool) ([]postgres.Migration, string, error) {
 	if all {
 		d, err := f.load(a)
-		return postgres.Migrations(d.Schema), d.Options, err
+		return postgres.Migrations(d.Schema), d.Schema, err
 	}
 	url, o, err := f.one(a)
 	if err != nil {
-		return nil, o, err
+		return nil, "", err
 	}
 	applied, err := postgres.Applied(cmd.Context(), url, o)
 	if err != nil {
-		return nil, o, oneLine(err)
+		return nil, "", oneLine(err)
 	}
-	return pending(applied, o), o, nil
+	if err := postgres.CheckVersion(versionOf(applied)); err != nil {
+		return nil, "", err
+	}
+	ahead := pending(applied, o)
+	if len(ahead) == 0 {
+		a.note("nothing is to come: %s", standing(applied, o))
+	}
+	return ahead, o.Schema, nil
 }

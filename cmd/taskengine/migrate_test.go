@@ -38,6 +38,19 @@ func TestMigrationsArePlannedAppliedAndPlannedNoMore(t *testing.T) {
 	if got := plan(); len(got) != newest+1 || got[newest]["newer"] != true {
 		t.Errorf("the plan with one of a newer program is %v", got)
 	}
+	for _, name := range []string{"apply", "sql"} {
+		r := cli(t, nil, "", "migrate", name, "--url", url)
+		if r.code != 0 || r.stdout != "" || !strings.Contains(r.stderr, fmt.Sprintf("a newer program has brought the schema taskengine to version %d", newest+1)) {
+			t.Errorf("%s, on tables of the next version: %+v", name, r)
+		}
+	}
+	query(t, url, fmt.Sprintf("insert into taskengine.migration (version, name) values (%d, 'of the day after')", newest+2))
+	for _, name := range []string{"apply", "sql"} {
+		r := cli(t, nil, "", "migrate", name, "--url", url)
+		if r.code != exitFailure || r.stdout != "" || !strings.Contains(r.stderr, "run a newer version of the program") {
+			t.Errorf("%s, on tables of the version after the next: %+v", name, r)
+		}
+	}
 }
 
 // succeeds runs a command that must, and returns what it wrote.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/taskengine/taskengine/config"
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/storage/postgres"
 	"github.com/taskengine/taskengine/storage/sharded"
 )
@@ -60,15 +61,23 @@ func (ps parts) find(name string) (postgres.Part, error) {
 	return postgres.Part{}, exit(exitUsage, "%q is none of the databases; want %s", name, strings.Join(ps.names(), ", "))
 }
 
-// divided returns an error if nobody has decided which shards the databases hold.
-func (ps parts) divided(ctx context.Context) error {
-	all, holders := false, []string(nil)
-	for _, p := range ps {
-		home, err := p.Home(ctx)
-		if err != nil {
-			return oneLine(err)
+// homes returns which shards the databases hold, each at its place.
+func (ps parts) homes(ctx context.Context) ([]storage.Home, error) {
+	homes := make([]storage.Home, len(ps))
+	for i, p := range ps {
+		var err error
+		if homes[i], err = p.Home(ctx); err != nil {
+			return nil, err
 		}
-		if all = all || home.Here == task.AllShards(); !home.Here.IsEmpty() {
+	}
+	return homes, nil
+}
+
+// divided returns an error if nobody has decided which shards the databases hold.
+func (ps parts) divided(homes []storage.Home) error {
+	all, holders := false, []string(nil)
+	for i, p := range ps {
+		if all = all || homes[i].Here == task.AllShards(); !homes[i].Here.IsEmpty() {
 			holders = append(holders, p.Name)
 		}
 	}
@@ -92,7 +101,11 @@ func openDivided(ctx context.Context, c config.Storage, log *slog.Logger) (*shar
 	if err != nil {
 		return nil, err
 	}
-	if err := ps.divided(ctx); err != nil {
+	homes, err := ps.homes(ctx)
+	if err != nil {
+		return nil, errors.Join(oneLine(err), ps.close())
+	}
+	if err := ps.divided(homes); err != nil {
 		return nil, errors.Join(err, ps.close())
 	}
 	places := make([]sharded.Place, len(ps))

@@ -48,6 +48,7 @@ func newRoot(a *app) *cobra.Command {
 		newCapacity(a),
 		newVersion(a),
 	)
+	nameArguments(root)
 	return root
 }
 

@@ -4,8 +4,6 @@ import (
 	"context"
 
 	"github.com/spf13/cobra"
-
-	"github.com/taskengine/taskengine/storage"
 )
 
 func newShardsList(a *app) *cobra.Command {
@@ -17,14 +15,17 @@ func newShardsList(a *app) *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withParts(cmd.Context(), &flags, func(ctx context.Context, ps parts) error {
-				homes := make([]storage.Home, len(ps))
-				for i, p := range ps {
-					var err error
-					if homes[i], err = p.Home(ctx); err != nil {
-						return err
-					}
+				homes, err := ps.homes(ctx)
+				if err != nil {
+					return err
 				}
-				return a.showHomes(ps, homes)
+				if err := a.showHomes(ps, homes); err != nil {
+					return err
+				}
+				if undivided := ps.divided(homes); undivided != nil { // a fact here, and no mistake
+					a.note("%v", undivided)
+				}
+				return nil
 			})
 		},
 	}

@@ -22,7 +22,7 @@ func newEdit(a *app, use, short string, e *edits, do func(ctx context.Context, c
 			return a.with(func(c *client) error {
 				t, err := do(cmd.Context(), c, args[0])
 				if err != nil {
-					return err
+					return aboutTask(args[0], err)
 				}
 				return a.showTasks(t)
 			})

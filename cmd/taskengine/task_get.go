@@ -15,7 +15,7 @@ func newTaskGet(a *app) *cobra.Command {
 			return a.with(func(c *client) error {
 				res, err := call(cmd.Context(), c, c.Get, &taskenginev1.GetRequest{Id: args[0]})
 				if err != nil {
-					return err
+					return aboutTask(args[0], err)
 				}
 				return a.showTask(res.GetTask())
 			})

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -45,7 +46,7 @@ func parseLine(text []byte, typ string) (*taskenginev1.NewTask, error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&l); err != nil {
-		return nil, fmt.Errorf("no task: %s", strings.TrimPrefix(err.Error(), "json: "))
+		return nil, fmt.Errorf("no task: %w", mistakeIn(err))
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return nil, errors.New("no task: something follows the JSON object")
@@ -66,6 +67,42 @@ func parseLine(text []byte, typ string) (*taskenginev1.NewTask, error) {
 		t.Type = typ
 	}
 	return t, nil
+}
+
+// mistakeIn says what is wrong with a line, in the words of the file, by the error of its
+// decoder.
+func mistakeIn(err error) error {
+	var wrong *json.UnmarshalTypeError
+	var corrupt base64.CorruptInputError
+	switch {
+	case errors.As(err, &corrupt):
+		return fmt.Errorf("payload_base64 is not base64: %w", err)
+	case !errors.As(err, &wrong):
+		return errors.New(strings.TrimPrefix(err.Error(), "json: "))
+	}
+	is := "a " + wrong.Value
+	if n, ok := strings.CutPrefix(wrong.Value, "number "); ok {
+		is = n
+	} else if strings.HasPrefix(wrong.Value, "array") || strings.HasPrefix(wrong.Value, "object") {
+		is = "an " + wrong.Value
+	}
+	field, _, _ := strings.Cut(wrong.Field, ".")
+	want := "text"
+	switch field {
+	case "":
+		field, want = "it", `an object, such as {"type": "mail"}`
+	case "priority":
+		want = "a number from 0 (sooner) to 9 (later)"
+	case "headers":
+		want = "an object whose values are text"
+	case "payload_base64":
+		want = "bytes in base64"
+	case "in":
+		want = `a duration, such as "90s"`
+	case "at", "expires_at":
+		want = `a time, such as "2026-12-24T18:00:00Z"`
+	}
+	return fmt.Errorf("%s is %s; want %s", field, is, want)
 }
 
 // numbered is a task and the number of its line.

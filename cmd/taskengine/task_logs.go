@@ -43,7 +43,7 @@ node that restarts meanwhile is waited for.`,
 				if err == nil && shown == 0 {
 					a.note("nothing was logged, or it is not kept any more")
 				}
-				return err
+				return aboutTask(args[0], err)
 			})
 		},
 	}

@@ -19,7 +19,7 @@ func newTaskWhy(a *app) *cobra.Command {
 			return a.with(func(c *client) error {
 				res, err := call(cmd.Context(), c, c.Why, &taskenginev1.WhyRequest{Id: args[0]})
 				if err != nil {
-					return err
+					return aboutTask(args[0], err)
 				}
 				if a.json() {
 					return a.printJSON(whyToJSON(res))

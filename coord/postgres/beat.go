@@ -16,7 +16,7 @@ const gap = 5 * time.Millisecond
 type session struct {
 	id    task.ID
 	open  bool        // the database has confirmed it
-	beat  int64       // number of the newest heartbeat
+	beat  int64       // number of the newest heartbeat: see nextBeat
 	order int64       // number of the newest request for permits
 	until time.Time   // when it is over unless it is renewed; nothing is held before open
 	end   *time.Timer // takes away what is held at until
@@ -57,7 +57,7 @@ func (c *Coord) keepBeating() {
 	for !c.isClosed() {
 		var a beatAnswer
 		start := time.Now()
-		q := c.nextBeat()
+		q := c.nextBeat(start)
 		if err := c.call("coord_beat", q, &a); err != nil {
 			c.out.failed("renewing the lease", err)
 			c.rest(pause.next(), nil)
@@ -71,15 +71,17 @@ func (c *Coord) keepBeating() {
 	}
 }
 
-// nextBeat says all that the process wants to have.
-func (c *Coord) nextBeat() beatRequest {
+// nextBeat says all that the process wants to have, in a heartbeat that begins now. Its
+// number only has to grow, and so can tell people what the clock of this process says: it is
+// when the lease would be over by that, in microseconds since 1970. See [Ahead].
+func (c *Coord) nextBeat(now time.Time) beatRequest {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := &c.session
 	if s.id.IsZero() {
 		s.id = newID()
 	}
-	s.beat++
+	s.beat = max(s.beat+1, now.Add(c.lease).UnixMicro())
 	q := beatRequest{Session: s.id, Beat: s.beat, Lease: c.lease.Milliseconds(), Open: !s.open, Former: slices.Clone(c.former)}
 	for role, cand := range c.roles {
 		if cand.lost { // it may clean up for as long as it likes
@@ -106,6 +108,19 @@ func (c *Coord) nextBeat() beatRequest {
 		q.Seen = &seen
 	}
 	return q
+}
+
+// firstClock is the least number of a heartbeat that tells a time: that of the year 2001.
+// Older programs count from 1.
+const firstClock = 1e15
+
+// Ahead returns how far the clock of a process is ahead of the database's, by beats and
+// expires_at of its session: both say when its lease is over, by the one clock and by the
+// other. What the heartbeat took to arrive makes it less, by up to a third of the lease. A
+// clock that was set back while the session lasted is told as it was before, until it gets
+// there again. It reports false if the process runs an older program, which does not tell.
+func Ahead(beats int64, expiresAt time.Time) (time.Duration, bool) {
+	return time.UnixMicro(beats).Sub(expiresAt), beats >= firstClock
 }
 
 // takeBeat applies the answer to a heartbeat that was begun at start.

@@ -223,8 +223,9 @@ func TestALeaseLastsAsLongAsItIsRenewed(t *testing.T) {
 	url := database(t)
 	n := connect(t, url, setup{})
 	r := receive(t, "the leadership", lead(t, n, "role"))
+	first := ask[int64](t, url, "SELECT beats FROM taskengine.session")
 	eventually(t, "heartbeats for longer than a lease", func() bool {
-		return ask[bool](t, url, "SELECT beats > 6 FROM taskengine.session")
+		return ask[int64](t, url, "SELECT beats FROM taskengine.session") > first+2*testLease.Microseconds()
 	})
 	if err := r.ctx.Err(); err != nil {
 		t.Errorf("the leader's context has ended: %v", err)
@@ -233,6 +234,19 @@ func TestALeaseLastsAsLongAsItIsRenewed(t *testing.T) {
 	receive(t, "the end of the leader's context", r.ctx.Done())
 	if cause := context.Cause(r.ctx); !errors.Is(cause, postgres.ErrLeaseOver) {
 		t.Errorf("the context's cause is %v", cause)
+	}
+}
+
+func TestHeartbeatsTellTheClockOfTheProcess(t *testing.T) {
+	url := database(t)
+	receive(t, "the leadership", lead(t, connect(t, url, setup{}), "role"))
+	beats := ask[int64](t, url, "SELECT beats FROM taskengine.session")
+	expires := ask[time.Time](t, url, "SELECT expires_at FROM taskengine.session WHERE beats >= $1", beats)
+	if ahead, ok := postgres.Ahead(beats, expires); !ok || ahead.Abs() > time.Minute {
+		t.Errorf("the clock of this machine is ahead of itself by %v (%v)", ahead, ok)
+	}
+	if _, ok := postgres.Ahead(1000, expires); ok {
+		t.Error("an older program, which counts its heartbeats, tells its clock")
 	}
 }
 

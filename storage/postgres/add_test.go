@@ -318,15 +318,15 @@ func TestARequestThatIsNoGoodIsRefusedInTheWordsOfTheEngine(t *testing.T) {
 		}
 	}
 	for args, want := range map[string]string{
-		"null":                              "type is missing",
-		"'ship', key => ''":                 "key is empty",
-		"'ship', ordering_key => ''":        "ordering key is empty",
+		"null":                       "type is missing",
+		"'ship', key => ''":          "key is empty",
+		"'ship', ordering_key => ''": "ordering key is empty",
 		"'ship', id => '00000000-0000-0000-0000-000000000000'": "id is zero",
-		"'ship', headers => '[]'":           "headers must be a JSON object",
-		"'ship', headers => '{\"a\": 1}'":   "headers must be a JSON object",
-		"'ship', priority => -1":            "priority is -1, of 0 (sooner) to 9 (later)",
-		"'ship', at => 'infinity'":          "times must lie between",
-		"'ship', expires_at => '-infinity'": "times must lie between",
+		"'ship', headers => '[]'":                              "headers must be a JSON object",
+		"'ship', headers => '{\"a\": 1}'":                      "headers must be a JSON object",
+		"'ship', priority => -1":                               "priority is -1, of 0 (sooner) to 9 (later)",
+		"'ship', at => 'infinity'":                             "times must lie between",
+		"'ship', expires_at => '-infinity'":                    "times must lie between",
 	} {
 		if _, err := add(t.Context(), n.store.Pool(), args); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("add(%s): %v, want %q", args, err, want)

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
+	coordination "github.com/taskengine/taskengine/coord/postgres"
 	"github.com/taskengine/taskengine/engine/task"
 )
 
@@ -26,6 +27,7 @@ type Health struct {
 	Connections int           // of the server, whoever has them
 
 	Nodes   []Node
+	Clocks  []NodeClock // of the nodes that are alive and tell theirs, in the order in which they joined
 	Rows    RowsHealth
 	Counts  []CountHealth // of tasks that are not finished: those that are wrong
 	Tables  []TableHealth // of tasks that are not finished, and their indexes
@@ -40,6 +42,14 @@ type Health struct {
 // alive: earlier, somebody may be about to see to it.
 const Late = time.Minute
 
+// NodeClock is how far the clock of a node is ahead of that of the database, as its newest
+// heartbeat has told. A heartbeat that took long to arrive makes it less, by up to a third of
+// the lease: a node whose clock is right may seem to be behind, and never ahead.
+type NodeClock struct {
+	Name  string
+	Ahead time.Duration
+}
+
 // RowsHealth is about the rows that are not finished. Times are zero if there is none.
 type RowsHealth struct {
 	Live, Ready, Running, Errors int64
@@ -47,7 +57,7 @@ type RowsHealth struct {
 	OldestReadyType              string
 	Orphans                      int64 // running, by a node that is not alive
 	OrphansSince                 time.Time
-	LateRunning                  int64 // running, though their time is over
+	LateRunning                  int64 // running on nodes that are alive, though they have expired
 	LateWaiting                  int64 // waiting, though they are due
 	LateWaitingSince             time.Time
 	LateReady                    int64     // ready, though it is too late for them
@@ -96,6 +106,7 @@ func (s *Store) Health(ctx context.Context) (*Health, error) {
 			h.Nodes, err = s.Nodes(ctx)
 			return err
 		}},
+		{"the clocks of the nodes", s.lookAtClocks},
 		{"the tasks", s.lookAtRows},
 		{"the counts", s.lookAtCounts},
 		{"the tables", s.lookAtTables},
@@ -144,14 +155,38 @@ func (s *Store) lookAtClock(ctx context.Context, h *Health) error {
 	return nil
 }
 
+const selectClocks = `
+select m.name, s.beats, s.expires_at from {member} m join {session} s on s.id = m.session
+where m.died_at is null and s.expires_at > clock_timestamp() order by m.joined_at, m.incarnation`
+
+// lookAtClocks compares what both clocks said when a heartbeat was answered. Nothing else
+// that is known of a node is of one moment: it may wait for long before it can join.
+func (s *Store) lookAtClocks(ctx context.Context, h *Health) error {
+	rows, _ := s.pool.Query(ctx, filler(s.slots.schema)(selectClocks))
+	var name string
+	var beats int64
+	var expires time.Time
+	_, err := pgx.ForEachRow(rows, []any{&name, &beats, &expires}, func() error {
+		if ahead, ok := coordination.Ahead(beats, expires); ok {
+			h.Clocks = append(h.Clocks, NodeClock{name, ahead})
+		}
+		return nil
+	})
+	if isNoTable(err) { // those of the version before
+		return nil
+	}
+	return err
+}
+
+// What runs has no time of its own in next_event_at: that is when it was grabbed.
 const selectRowsHealth = `
 select count(*), count(*) filter (where ready), count(*) filter (where running), count(*) filter (where state = 5),
 	coalesce(min(ready_at) filter (where ready), {none}),
 	count(*) filter (where orphan), coalesce(min(started_at) filter (where orphan), {none}),
-	count(*) filter (where running and late), count(*) filter (where state = 1 and late), coalesce(min(next_event_at) filter (where state = 1 and late), {none}),
+	count(*) filter (where running and not orphan and expired), count(*) filter (where state = 1 and late), coalesce(min(next_event_at) filter (where state = 1 and late), {none}),
 	count(*) filter (where ready and late), coalesce(max(updated_at), {none})
 from (select *, state = 2 as ready, state = 3 as running, state = 3 and (owner is null or owner <> all($1::uuid[])) as orphan,
-	next_event_at <> {none} and next_event_at < $2 as late
+	next_event_at <> {none} and next_event_at < $2 as late, expires_at <> {none} and expires_at < $2 as expired
 	from {task}) t`
 
 func (s *Store) lookAtRows(ctx context.Context, h *Health) error {

@@ -2,12 +2,14 @@ package postgres_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/taskengine/taskengine/engine"
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage/postgres"
 )
@@ -93,6 +95,9 @@ insert into taskengine.member (incarnation, session, name, handlers, labels, dra
 			add(state, func(t *task.Task) { t.NextEventAt, t.Owner = now.Add(-late), alive })
 		}
 	}
+	for _, owner := range []task.ID{alive, dead} {
+		add(task.Processing, func(t *task.Task) { t.ExpiresAt, t.Owner = now.Add(-time.Hour), owner })
+	}
 	add(task.Submitted, func(t *task.Task) { t.ReadyAt, t.Type = now.Add(-5*time.Hour), "old" })
 	add(task.Error, func(*task.Task) {})
 	add(task.Done, func(t *task.Task) { t.NextEventAt, t.UpdatedAt = now.Add(-999*time.Hour), now.Add(-1000*time.Hour) })
@@ -102,8 +107,8 @@ insert into taskengine.member (incarnation, session, name, handlers, labels, dra
 	h := health(t, s)
 	stamp := func(at time.Time) time.Time { return task.Stamp(at) }
 	want := postgres.RowsHealth{
-		Live: 14, Ready: 4, Running: 6, Errors: 1, OldestReady: stamp(now.Add(-5 * time.Hour)), OldestReadyType: "old",
-		Orphans: 2, OrphansSince: stamp(now), LateRunning: 1, LateWaiting: 1, LateWaitingSince: stamp(now.Add(-time.Hour)), LateReady: 1, Newest: stamp(now),
+		Live: 16, Ready: 4, Running: 8, Errors: 1, OldestReady: stamp(now.Add(-5 * time.Hour)), OldestReadyType: "old",
+		Orphans: 3, OrphansSince: stamp(now), LateRunning: 1, LateWaiting: 1, LateWaitingSince: stamp(now.Add(-time.Hour)), LateReady: 1, Newest: stamp(now),
 	}
 	if h.Rows != want {
 		t.Errorf("the rows are\n%+v, want\n%+v", h.Rows, want)
@@ -122,6 +127,57 @@ insert into taskengine.member (incarnation, session, name, handlers, labels, dra
 	executeAll(t, c, "alter table "+class+" detach partition taskengine."+name)
 	if h := health(t, s); !slices.Equal(h.Apart, []string{name}) || len(h.Over) != 0 {
 		t.Errorf("detached tables are %q", h.Apart)
+	}
+}
+
+func TestHealthTellsWhatRunsThoughItHasExpired(t *testing.T) {
+	url := server.Database(t)
+	began, end := make(chan task.ID), make(chan struct{})
+	n := join(t, url, types("long"), map[string]work{"long": func(_ context.Context, _ *node, t *task.Task) ([]byte, error) {
+		began <- t.ID
+		<-end
+		return nil, nil
+	}})
+	defer close(end)
+	n.submit(engine.Request{Type: "long"})
+	n.submit(engine.Request{Type: "long", ExpiresAt: time.Now().Add(time.Hour)})
+	<-began
+	<-began
+	if r := health(t, n.store).Rows; r.Running != 2 || r.LateRunning != 0 {
+		t.Errorf("two tasks run, one of them for an hour at most: %+v", r)
+	}
+	executeAll(t, dialed(t, url), `
+update taskengine.task set started_at = started_at - 7200000000, next_event_at = next_event_at - 7200000000, updated_at = updated_at - 7200000000,
+	expires_at = case when expires_at > 0 then expires_at - 7200000000 else expires_at end`)
+	if r := health(t, n.store).Rows; r.Running != 2 || r.LateRunning != 1 || r.Orphans != 0 {
+		t.Errorf("two hours later they run, and that one has expired: %+v", r)
+	}
+}
+
+func TestHealthComparesTheClocksOfNodesByTheirHeartbeats(t *testing.T) {
+	url := server.Database(t)
+	n, c := join(t, url, types(), nil), dialed(t, url)
+	for len(health(t, n.store).Nodes) == 0 { // it joins
+		time.Sleep(10 * time.Millisecond)
+	}
+	far := time.Now().Add(2 * time.Hour).UnixMicro()
+	executeAll(t, c, "update taskengine.member set name = 'new', joined_at = joined_at - interval '1 hour'", fmt.Sprintf(`
+insert into taskengine.session (id, expires_at, beats) values
+	('00000000-0000-0000-0000-000000000001', now() + interval '1 hour', %d),
+	('00000000-0000-0000-0000-000000000002', now() + interval '1 hour', 99),
+	('00000000-0000-0000-0000-000000000003', now() - interval '1 hour', %[1]d);
+insert into taskengine.member (incarnation, session, name, handlers, labels, draining, joined_at)
+	select ('01000000-0000-0000-0000-00000000000' || n)::uuid, ('00000000-0000-0000-0000-00000000000' || n)::uuid, 'other ' || n, '{}', '{}', false, now()
+	from generate_series(1, 3) n`, far))
+	clocks := health(t, n.store).Clocks
+	if len(clocks) != 2 || clocks[0].Name != "new" || clocks[1].Name != "other 1" {
+		t.Fatalf("the clocks are %v", clocks)
+	}
+	if off := clocks[0].Ahead.Abs(); off > 10*time.Minute {
+		t.Errorf("the clock of this machine is %v ahead of itself", clocks[0].Ahead)
+	}
+	if off := (clocks[1].Ahead - time.Hour).Abs(); off > 10*time.Minute {
+		t.Errorf("a clock that is an hour ahead is %v ahead", clocks[1].Ahead)
 	}
 }
 

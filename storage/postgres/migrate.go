@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	coordination "github.com/taskengine/taskengine/coord/postgres"
@@ -74,7 +73,8 @@ end $$;
 create table if not exists {migration} (version integer primary key, name text not null, applied_at timestamptz not null default now());`
 
 // Migrate applies the migrations that have not been, in one transaction, and returns
-// them. Several may do so at once: one does it, and the others wait.
+// them. Several may do so at once: one does it, and the others wait. Tables of the version
+// after this program's are left as they are, and newer ones are refused with [ErrSchema].
 func Migrate(ctx context.Context, url string, o Options) (applied []Migration, err error) {
 	schema, err := schemaOf(o)
 	if err != nil {
@@ -86,7 +86,7 @@ func Migrate(ctx context.Context, url string, o Options) (applied []Migration, e
 	}
 	c, err := pgx.ConnectConfig(ctx, config.ConnConfig)
 	if err != nil {
-		return nil, fmt.Errorf("postgres: migrate: %w", err)
+		return nil, fmt.Errorf("postgres: migrate: %w", advised(err, config.ConnConfig, toMigrate(schema)))
 	}
 	defer func() { _ = c.Close(context.WithoutCancel(ctx)) }()
 	err = pgx.BeginFunc(ctx, c, func(tx pgx.Tx) error {
@@ -96,15 +96,15 @@ func Migrate(ctx context.Context, url string, o Options) (applied []Migration, e
 		if _, err := tx.Exec(ctx, filler(schema)(beforeMigrations), pgx.QueryExecModeSimpleProtocol); err != nil {
 			return err
 		}
-		at, err := versionOf(ctx, tx, schema)
+		at, err := readVersion(ctx, tx, schema)
 		if err != nil {
 			return err
 		}
-		all := Migrations(schema)
-		if at > len(all) {
-			return tooNew(at, len(all))
+		if err := CheckVersion(at); err != nil {
+			return err
 		}
-		for _, m := range all[at:] {
+		all := Migrations(schema)
+		for _, m := range all[min(at, len(all)):] {
 			if _, err := tx.Exec(ctx, m.SQL, pgx.QueryExecModeSimpleProtocol); err != nil {
 				return fmt.Errorf("version %d (%s): %w", m.Version, m.Name, err)
 			}
@@ -116,7 +116,7 @@ func Migrate(ctx context.Context, url string, o Options) (applied []Migration, e
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("postgres: migrate: %w", err)
+		return nil, fmt.Errorf("postgres: migrate: %w", advised(err, config.ConnConfig, toMigrate(schema)))
 	}
 	return applied, nil
 }
@@ -126,11 +126,19 @@ type querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// versionOf returns the version of the tables, 0 if there are none.
-func versionOf(ctx context.Context, q querier, schema string) (version int, err error) {
+// versionOf returns the version of the tables, 0 if there are none. Its error says what to
+// do about it, if that is known.
+func versionOf(ctx context.Context, q querier, schema string) (int, error) {
+	version, err := readVersion(ctx, q, schema)
+	if err != nil {
+		return 0, advised(err, configOf(q), toRead(schema))
+	}
+	return version, nil
+}
+
+func readVersion(ctx context.Context, q querier, schema string) (version int, err error) {
 	err = q.QueryRow(ctx, filler(schema)("select coalesce(max(version), 0) from {migration}")).Scan(&version)
-	var e *pgconn.PgError
-	if errors.As(err, &e) && (e.Code == "42P01" || e.Code == "3F000") {
+	if isNoTable(err) {
 		return 0, nil
 	}
 	return version, err
@@ -148,12 +156,23 @@ func checkSchema(ctx context.Context, q querier, schema string) error {
 		return fmt.Errorf("postgres: %w: there are no tables in the schema %s of this database; run `taskengine migrate apply`", ErrSchema, schema)
 	case at < want-1:
 		return fmt.Errorf("postgres: %w: it is at version %d, and this program needs %d or %d; run `taskengine migrate apply`", ErrSchema, at, want-1, want)
-	case at > want+1:
-		return fmt.Errorf("postgres: %w", tooNew(at, want))
+	}
+	if err := CheckVersion(at); err != nil {
+		return fmt.Errorf("postgres: %w", err)
 	}
 	return nil
 }
 
-func tooNew(at, want int) error {
-	return fmt.Errorf("%w: it is at version %d, and this program knows %d and the one after it; run a newer version of the program", ErrSchema, at, want)
+// CheckVersion returns an error that wraps [ErrSchema] if tables at a version are too new
+// for this program: newer than by one.
+func CheckVersion(at int) error {
+	if known := len(Migrations(DefaultSchema)); at > known+1 {
+		return fmt.Errorf("%w: it is at version %d, and this program works with %d and the one after it; run a newer version of the program", ErrSchema, at, known)
+	}
+	return nil
+}
+
+// unknown says that nobody here knows what tables of a version are like.
+func unknown(at, known int) error {
+	return fmt.Errorf("%w: a newer program has made it, at version %d, and this one knows what it is like up to %d only; use the newer one", ErrSchema, at, known)
 }

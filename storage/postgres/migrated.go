@@ -2,12 +2,10 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -36,7 +34,7 @@ func look(ctx context.Context, url string, o Options, fn func(tx pgx.Tx, schema 
 	}
 	c, err := pgx.ConnectConfig(ctx, config.ConnConfig)
 	if err != nil {
-		return err
+		return advised(err, config.ConnConfig, toRead(schema))
 	}
 	defer func() { _ = c.Close(context.WithoutCancel(ctx)) }()
 	tx, err := c.Begin(ctx)
@@ -60,11 +58,13 @@ func appliedIn(ctx context.Context, tx pgx.Tx, schema string) ([]Migration, erro
 		}
 		return m, err
 	})
-	var e *pgconn.PgError
-	if errors.As(err, &e) && (e.Code == "42P01" || e.Code == "3F000") {
+	switch {
+	case isNoTable(err):
 		return nil, nil
+	case err != nil:
+		return nil, advised(err, configOf(tx), toRead(schema))
 	}
-	return applied, err
+	return applied, nil
 }
 
 // Script returns SQL that does what [Migrate] does for the given migrations of a schema,

@@ -60,7 +60,7 @@ func verify(ctx context.Context, tx pgx.Tx, schema string) ([]Difference, error)
 	case at == 0:
 		return nil, fmt.Errorf("%w: there are no tables in the schema %s of this database", ErrSchema, schema)
 	case at > known:
-		return nil, tooNew(at, known)
+		return nil, unknown(at, known)
 	}
 	scratch := fmt.Sprintf("taskengine_verify_%016x", rand.Uint64())
 	if err := build(ctx, tx, scratch, at); err != nil {

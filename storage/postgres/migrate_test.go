@@ -1,0 +1,138 @@
+package postgres_test
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgproto3"
+
+	"github.com/taskengine/taskengine/storage/postgres"
+)
+
+// userOf returns a URL with which another role uses the database.
+func userOf(url, role string) string { return url + "&user=" + role }
+
+func TestErrorsOfTheDatabaseSayWhatToDo(t *testing.T) {
+	own, foreign, empty := server.Database(t), server.Database(t), server.Database(t)
+	open(t, own)
+	executeAll(t, dialed(t, own), "drop role if exists stranger", "create role stranger login")
+	t.Cleanup(func() { executeAll(t, dialed(t, own), "drop role stranger") })
+	executeAll(t, dialed(t, foreign), "create schema taskengine", "create table taskengine.migration (version integer)")
+	var database string
+	if err := dialed(t, empty).QueryRow(t.Context(), "select current_database()").Scan(&database); err != nil {
+		t.Fatal(err)
+	}
+	nowhere := strings.Replace(empty, database, "nodb", 1)
+
+	migrate := func(url string) error {
+		_, err := postgres.Migrate(t.Context(), url, postgres.Options{})
+		return err
+	}
+	applied := func(url string) error {
+		_, err := postgres.Applied(t.Context(), url, postgres.Options{})
+		return err
+	}
+	verify := func(url string) error {
+		_, err := postgres.Verify(t.Context(), url, postgres.Options{})
+		return err
+	}
+	use := func(url string) error {
+		s, err := postgres.Open(t.Context(), url, postgres.Options{})
+		if err == nil {
+			err = s.Close()
+		}
+		return err
+	}
+	const owns, reads = "connect as the role that owns", "grant usage on schema taskengine to stranger; grant select on all tables in schema taskengine to stranger"
+	for name, c := range map[string]struct {
+		do   func(url string) error
+		url  string
+		says []string
+	}{
+		"no schema, and no right to make one": {migrate, userOf(empty, "stranger"), []string{"permission denied", "grant create on database " + database + " to stranger", owns}},
+		"a schema of somebody else":           {migrate, userOf(foreign, "stranger"), []string{"permission denied", owns}},
+		"tables of somebody else, planned":    {applied, userOf(own, "stranger"), []string{"permission denied", owns, reads}},
+		"tables of somebody else, verified":   {verify, userOf(own, "stranger"), []string{"permission denied", owns, reads}},
+		"tables of somebody else, used":       {use, userOf(own, "stranger"), []string{"permission denied", owns, reads}},
+		"no database to migrate":              {migrate, userOf(nowhere, "stranger"), []string{`database "nodb" does not exist`, "create database nodb owner stranger"}},
+		"no database to look at":              {applied, nowhere, []string{`database "nodb" does not exist`, "create database nodb"}},
+		"no database to verify":               {verify, nowhere, []string{`database "nodb" does not exist`, "create database nodb"}},
+		"no database to use":                  {use, nowhere, []string{`database "nodb" does not exist`, "create database nodb"}},
+		"no role":                             {use, userOf(own, "nobody"), []string{"does not exist", "create role"}},
+		"another password":                    {use, refusing(t, "28P01", `password authentication failed for user "u"`), []string{"password authentication failed", "PGPASSWORD"}},
+		"another password, to migrate":        {migrate, refusing(t, "28P01", `password authentication failed for user "u"`), []string{"PGPASSWORD"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := c.do(c.url)
+			if err == nil {
+				t.Fatal("there is no error")
+			}
+			for _, says := range c.says {
+				if strings.Count(err.Error(), says) != 1 {
+					t.Errorf("the error is %q, without %q or with more of it", err, says)
+				}
+			}
+		})
+	}
+}
+
+// refusing returns the URL of a server that lets nobody in: those of the tests trust everybody.
+func refusing(t *testing.T, code, message string) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	t.Cleanup(func() { _ = l.Close(); <-done })
+	go func() {
+		defer close(done)
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			b := pgproto3.NewBackend(c, c)
+			if _, err := b.ReceiveStartupMessage(); err == nil {
+				b.Send(&pgproto3.ErrorResponse{Severity: "FATAL", Code: code, Message: message})
+				_ = b.Flush()
+			}
+			_ = c.Close()
+		}
+	}()
+	return fmt.Sprintf("postgres://u:secret@%s/tasks?sslmode=disable", l.Addr())
+}
+
+func TestTablesOfTheNextVersionAreUsedAndNotMigrated(t *testing.T) {
+	url := server.Database(t)
+	open(t, url)
+	c := dialed(t, url)
+	tomorrow := len(postgres.Migrations(postgres.DefaultSchema)) + 1
+	add := func(version int) {
+		executeAll(t, c, fmt.Sprintf("insert into taskengine.migration (version, name) values (%d, 'of tomorrow')", version))
+	}
+	add(tomorrow)
+	if applied, err := postgres.Migrate(t.Context(), url, postgres.Options{}); err != nil || len(applied) != 0 {
+		t.Errorf("tables of the next version: %v were applied, %v", applied, err)
+	}
+	open(t, url)
+	if _, err := postgres.Verify(t.Context(), url, postgres.Options{}); !errors.Is(err, postgres.ErrSchema) || strings.Contains(err.Error(), "the one after it") {
+		t.Errorf("verifying them: %v", err)
+	}
+	if err := postgres.CheckVersion(tomorrow); err != nil {
+		t.Error(err)
+	}
+	add(tomorrow + 1)
+	for what, err := range map[string]error{
+		"migrate": func() error { _, err := postgres.Migrate(t.Context(), url, postgres.Options{}); return err }(),
+		"open":    func() error { _, err := postgres.Open(t.Context(), url, postgres.Options{}); return err }(),
+		"check":   postgres.CheckVersion(tomorrow + 1),
+	} {
+		if !errors.Is(err, postgres.ErrSchema) || !strings.Contains(err.Error(), "run a newer version") {
+			t.Errorf("%s, with tables of the version after the next: %v", what, err)
+		}
+	}
+}
