@@ -112,8 +112,8 @@ func (s *Store) settle(ctx context.Context, decide func(was home) (home, error),
 	}
 }
 
-// readCommitted is how transactions begin that call homeAlone, whatever the server's default is:
-// they see what was written while they waited.
+// readCommitted is how transactions begin that wait for a lock, whatever the server's default
+// is: they see what was written while they waited.
 var readCommitted = pgx.TxOptions{IsoLevel: pgx.ReadCommitted}
 
 // homeAlone reads the row in a transaction that alone may change it from now on.

@@ -89,7 +89,7 @@ func Migrate(ctx context.Context, url string, o Options) (applied []Migration, e
 		return nil, fmt.Errorf("postgres: migrate: %w", advised(err, config.ConnConfig, toMigrate(schema)))
 	}
 	defer func() { _ = c.Close(context.WithoutCancel(ctx)) }()
-	err = pgx.BeginFunc(ctx, c, func(tx pgx.Tx) error {
+	err = pgx.BeginTxFunc(ctx, c, readCommitted, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "select pg_advisory_xact_lock($1)", lockOf("migrate", schema)); err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgproto3"
 
 	"github.com/taskengine/taskengine/storage/postgres"
@@ -133,6 +134,28 @@ func TestTablesOfTheNextVersionAreUsedAndNotMigrated(t *testing.T) {
 	} {
 		if !errors.Is(err, postgres.ErrSchema) || !strings.Contains(err.Error(), "run a newer version") {
 			t.Errorf("%s, with tables of the version after the next: %v", what, err)
+		}
+	}
+}
+
+func TestTablesAreMadeWhateverTheIsolationLevelIsByDefault(t *testing.T) {
+	for name, migrate := range map[string]func(url string) error{
+		"apply": func(url string) error {
+			_, err := postgres.Migrate(t.Context(), url, postgres.Options{})
+			return err
+		},
+		"sql": func(url string) error {
+			_, err := dialed(t, url).Exec(t.Context(), postgres.Script(postgres.DefaultSchema, postgres.Migrations(postgres.DefaultSchema)), pgx.QueryExecModeSimpleProtocol)
+			return err
+		},
+	} {
+		url := server.Database(t)
+		if err := migrate(url + "&default_transaction_isolation=serializable"); err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if wrong, err := postgres.Verify(t.Context(), url, postgres.Options{}); err != nil || len(wrong) > 0 {
+			t.Errorf("%s: %v, %v", name, wrong, err)
 		}
 	}
 }

@@ -76,7 +76,7 @@ func Script(schema string, ms []Migration) string {
 	}
 	fill := filler(schema)
 	var b strings.Builder
-	fmt.Fprintf(&b, "begin;\n\n-- Those who run taskengine migrate apply wait.\ndo $$ begin perform pg_advisory_xact_lock(%d); end $$;\n", lockOf("migrate", schema))
+	fmt.Fprintf(&b, "begin isolation level read committed;\n\n-- Those who run taskengine migrate apply wait.\ndo $$ begin perform pg_advisory_xact_lock(%d); end $$;\n", lockOf("migrate", schema))
 	b.WriteString(fill(beforeMigrations) + "\n")
 	b.WriteString(fill(fmt.Sprintf(`
 do $$
