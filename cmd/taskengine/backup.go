@@ -126,7 +126,8 @@ func askForBackup(ctx context.Context, p place, file fileFunc) error {
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK {
 		said, _ := io.ReadAll(io.LimitReader(res.Body, 1000)) // as much as there is
-		return exit(exitUnavailable, "the node at %s answers %s: %s", p.admin, res.Status, strings.TrimSpace(string(said)))
+		return exit(exitUnavailable, "another process uses the store, and what answers at %s does not hand it out: %s: %s; say by --admin where the admin listener of its node is",
+			p.admin, res.Status, strings.TrimSpace(string(said)))
 	}
 	if other := res.Header.Get(server.StoreHeader); !sameFolder(other, p.path) {
 		return exit(exitUsage, "the node at %s uses the store in %s and not in %s; say by --admin where the other one's admin listener is", p.admin, other, p.path)

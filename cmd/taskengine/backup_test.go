@@ -3,6 +3,8 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -65,6 +67,11 @@ func TestANodeIsBackedUpWhileItWorksAndRestored(t *testing.T) {
 			other := filepath.Join(backups, "other")
 			if r := cli(t, nil, "", "backup", other, "--from", file, "--admin", "127.0.0.1:1"); r.code != exitUnavailable || !strings.Contains(r.stderr, "--admin") {
 				t.Errorf("with no node there: %+v", r)
+			}
+			web := httptest.NewServer(http.NotFoundHandler())
+			defer web.Close()
+			if r := cli(t, nil, "", "backup", other, "--from", file, "--admin", web.URL); r.code != exitUnavailable || !strings.Contains(r.stderr, "404") || !strings.Contains(r.stderr, "--admin") {
+				t.Errorf("with something else there: %+v", r)
 			}
 			stranger := start(t, nil, "run", "-c", config(filepath.Join(t.TempDir(), "data")))
 			if r := cli(t, nil, "", "backup", other, "--from", file, "--admin", stranger.admin); r.code != exitUsage || !strings.Contains(r.stderr, "uses the store in") {
