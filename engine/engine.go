@@ -329,7 +329,7 @@ func (e *Engine) lead(ctx context.Context, role string, duty func(context.Contex
 		if ctx.Err() != nil {
 			return
 		}
-		if told.again() {
+		if told.due() {
 			e.log.Warn("a duty was interrupted and begins again", "role", role, "error", err)
 		}
 		if sleep(ctx, time.Second) != nil {

@@ -36,7 +36,7 @@ func (e *Engine) publishLoop(ctx context.Context) {
 		e.mu.Lock()
 		hints, e.cluster.hints = e.cluster.hints, hints[:0]
 		e.mu.Unlock()
-		if err := e.config.Bus.Publish(ctx, hints...); err != nil && ctx.Err() == nil && told.again() {
+		if err := e.config.Bus.Publish(ctx, hints...); err != nil && ctx.Err() == nil && told.due() {
 			e.log.Warn("cannot tell other nodes of their tasks; they will find them", "tasks", len(hints), "error", err)
 		}
 	}
@@ -50,7 +50,7 @@ func (e *Engine) subscribeLoop(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		if told.again() {
+		if told.due() {
 			e.log.Warn("cannot hear what other nodes tell; it is tried again", "error", err)
 		}
 		if sleep(ctx, time.Second) != nil {

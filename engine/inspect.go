@@ -266,15 +266,14 @@ func (e *Engine) Why(ctx context.Context, id task.ID) (*task.Task, []Reason, err
 	e.decide(func(c *core.Core, now time.Time) {
 		w := c.Why(now, t)
 		r, ok := e.elsewhere(t)
-		switch {
-		case !ok:
+		if !ok {
 			rs = reasons(now, t, w)
-		case t.State != task.Processing:
-			rs = waits(now, t, w) // which is the same on all nodes
-			fallthrough
-		default:
-			rs = append(rs, r)
+			return
 		}
+		if t.State != task.Processing {
+			rs = waits(now, t, w)
+		}
+		rs = append(rs, r)
 	})
 	return t, rs, nil
 }

@@ -111,7 +111,7 @@ func (e *Engine) unanswered(ctx context.Context, what string, err error) bool {
 		return false
 	}
 	if ctx.Err() == nil {
-		if e.unread.again() {
+		if e.unread.due() {
 			e.log.Error("cannot read from the store; it is tried again", "what", what, "error", err)
 		}
 		_ = sleep(ctx, readRetry)

@@ -26,7 +26,8 @@ const (
 func (e *Engine) overlookLoop(ctx context.Context, store storage.Shared) {
 	timer := time.NewTimer(overlookEvery)
 	defer timer.Stop()
-	var ran []task.Ref // what ran at the last look
+	var ran []task.Ref // what ran when that was looked at, at this time
+	var reconsidered time.Time
 	for {
 		due := false
 		select {
@@ -46,7 +47,9 @@ func (e *Engine) overlookLoop(ctx context.Context, store storage.Shared) {
 		}
 		if look {
 			e.seek(ctx, store)
-			ran = e.reconsider(ctx, store, ran)
+			if begin.Sub(reconsidered) >= overlookEvery { // others may have it look more often
+				ran, reconsidered = e.reconsider(ctx, store, ran), begin
+			}
 			timer.Reset(max(overlookEvery, overlookShare*time.Since(begin)))
 		}
 	}

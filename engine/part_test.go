@@ -139,7 +139,7 @@ func TestWhatIsInDoubtIsSettledThoughAPartOfTheStoreStaysAway(t *testing.T) {
 		}
 		away := half(t)
 		s.set(away, false)
-		time.Sleep(time.Minute)
+		time.Sleep(5 * time.Minute) // ten of those that are away are asked for in each look
 		ended := make(map[bool]int) // by whether they are away
 		for _, row := range s.all(t) {
 			if row.State == task.Done {

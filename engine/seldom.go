@@ -11,8 +11,8 @@ const seldomEvery = time.Minute
 // seldom keeps what happens again and again while something is wrong from filling the log.
 type seldom struct{ told atomic.Pointer[time.Time] }
 
-// again reports whether it is to be told now. Of several at once one tells.
-func (s *seldom) again() bool {
+// due reports whether it is to be told now. Of several at once one tells.
+func (s *seldom) due() bool {
 	now, told := time.Now(), s.told.Load()
 	return (told == nil || now.Sub(*told) >= seldomEvery) && s.told.CompareAndSwap(told, &now)
 }

@@ -334,7 +334,7 @@ func (e *Engine) outage(err error) {
 
 // partOutage tells, from time to time, that a part of the store takes nothing.
 func (e *Engine) partOutage(part *storage.PartError) {
-	if e.partDown.again() {
+	if e.partDown.due() {
 		e.log.Error("the store does not take what is written of some shards; it is tried again", "shards", part.Shards.String(), "error", part.Err)
 	}
 }

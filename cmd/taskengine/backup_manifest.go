@@ -111,8 +111,8 @@ func (m *manifest) verify(ctx context.Context, folder string) (wrong []error, er
 	return wrong, nil
 }
 
-// isWhole returns an error unless the files of a folder are those of the manifest.
-func (m *manifest) isWhole(ctx context.Context, folder string) error {
+// checkFiles returns an error unless the files of a folder are those of the manifest.
+func (m *manifest) checkFiles(ctx context.Context, folder string) error {
 	wrong, err := m.verify(ctx, folder)
 	if err == nil && len(wrong) > 0 {
 		err = fmt.Errorf("the backup %s is damaged, and nothing was done: %w; use another backup, or copy these files anew from where this one came from",
@@ -128,7 +128,7 @@ func refuseDamagedBackup(ctx context.Context, folder string) error {
 		return nil
 	}
 	if err == nil {
-		err = m.isWhole(ctx, folder)
+		err = m.checkFiles(ctx, folder)
 	}
 	if err != nil {
 		err = fmt.Errorf("%w; if a node has used this folder since, it is no backup any more: remove its %s", err, manifestName)

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/taskengine/taskengine/config"
+	"github.com/taskengine/taskengine/storage/postgres"
 )
 
 // configFlags are those of the commands that read a configuration.
@@ -93,7 +94,7 @@ func probeDatabase(ctx context.Context, c config.Storage, key string) error {
 	switch {
 	case err == nil:
 		return store.Close()
-	case mayPass(err):
+	case postgres.IsUnavailable(err):
 		return fmt.Errorf("%w; start the database, or correct the url", err)
 	}
 	return err

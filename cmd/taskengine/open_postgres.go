@@ -5,11 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/taskengine/taskengine/config"
@@ -61,7 +59,7 @@ func awaitPostgres(ctx context.Context, c config.Storage, key string, log *slog.
 			return store, nil
 		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
-		case !mayPass(err):
+		case !postgres.IsUnavailable(err):
 			return nil, err
 		case !told:
 			log.Warn("the database does not answer and is tried again", "for", databasePatience, "error", oneLine(err))
@@ -108,20 +106,6 @@ select current_setting('server_version_num')::int, pg_is_in_recovery(),
 		log.Warn("tasks that were accepted may be lost when the database crashes: turn its settings on", "off", strings.Join(off, ", "))
 	}
 	return nil
-}
-
-// mayPass reports whether what keeps a database from answering may pass by itself.
-func mayPass(err error) bool {
-	var url *pgconn.ParseConfigError
-	var said *pgconn.PgError
-	switch {
-	case errors.As(err, &url), errors.Is(err, postgres.ErrSchema):
-		return false
-	case errors.As(err, &said): // it starts or stops, has no connection left, or is behind a pool that waits for it
-		return slices.Contains([]string{"08", "53", "57"}, said.Code[:2])
-	}
-	var network *pgconn.ConnectError
-	return errors.As(err, &network) || errors.Is(err, context.DeadlineExceeded)
 }
 
 // lineError is an error that is told in one line.

@@ -57,10 +57,10 @@ func (a *app) restore(ctx context.Context, p place, folder string) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := m.isWhole(ctx, from); err != nil {
+	if err := m.checkFiles(ctx, from); err != nil {
 		return err
 	}
-	made, err := a.makeStore(ctx, m.driver(), p.path, m.filesIn(from), m.isRestored)
+	made, err := a.makeStore(ctx, m.driver(), p.path, m.filesIn(from), m.checkMade)
 	if err != nil {
 		return fmt.Errorf("restore %s: %w", from, err)
 	}
@@ -93,9 +93,9 @@ func (m *manifest) filesIn(folder string) func(fileFunc) error {
 	}
 }
 
-// isRestored returns an error unless what was made is what was backed up. It looks at the
+// checkMade returns an error unless what was made is what was backed up. It looks at the
 // files once more: their folder is nobody's, and may have changed since it was verified.
-func (m *manifest) isRestored(_ string, made madeStore) error {
+func (m *manifest) checkMade(_ string, made madeStore) error {
 	for i, f := range m.Files {
 		if err := f.differs(made.files[i]); err != nil {
 			return err

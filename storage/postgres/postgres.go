@@ -115,15 +115,20 @@ func (s *Store) failed(doing string, err error) error {
 	if isElsewhere(err) {
 		err = storage.ErrElsewhere
 	}
-	if isAway(err) {
+	if IsUnavailable(err) {
 		return fmt.Errorf("postgres: %s: %w: %w", doing, storage.ErrUnavailable, err)
 	}
 	return fmt.Errorf("postgres: %s: %w", doing, err)
 }
 
-// isAway reports whether the database could not be reached, or has lost or refused the
-// connection for reasons of its own: it starts or stops, or has no more of them.
-func isAway(err error) bool {
+// IsUnavailable reports whether an error of the driver says that the database could not be
+// reached, or has lost or refused the connection for reasons that may pass by themselves: it
+// starts or stops, has no connection left, or is behind a pool that waits for it.
+func IsUnavailable(err error) bool {
+	var url *pgconn.ParseConfigError
+	if errors.As(err, &url) {
+		return false
+	}
 	var said *pgconn.PgError
 	if errors.As(err, &said) {
 		return said.Code != pgQueryCanceled && slices.Contains([]string{"08", "53", "57"}, said.Code[:2])
