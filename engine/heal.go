@@ -66,22 +66,20 @@ func (e *Engine) healAll(ctx context.Context) error {
 // was not among the members for half a lease: one that has just joined may not be seen
 // yet, and after an outage of the database all of them come back.
 func (e *Engine) heal(ctx context.Context, store storage.Shared) error {
-	missing := make(map[task.ID]time.Time) // by incarnation, since when
-	changed := time.Now()
+	h := healer{e: e, store: store, missing: make(map[task.ID]time.Time), changed: time.Now()}
 	for {
 		begin := time.Now()
-		seen := make(map[task.ID]bool)
-		if err := e.healRound(ctx, store, missing, seen); err != nil {
+		if err := h.round(ctx); err != nil {
 			return err
 		}
 		rest := healEvery
-		if begin.Sub(changed) < healLeases*e.config.Lease {
+		if begin.Sub(h.changed) < healLeases*e.config.Lease {
 			rest = e.config.Lease
 		}
 		rest = max(rest, healShare*time.Since(begin))
-		for owner := range missing {
-			if !seen[owner] {
-				delete(missing, owner)
+		for owner := range h.missing {
+			if !h.seen[owner] {
+				delete(h.missing, owner)
 				continue
 			}
 			rest = e.config.Lease / 4 // until it is over, or the node is back
@@ -93,74 +91,102 @@ func (e *Engine) heal(ctx context.Context, store storage.Shared) error {
 			return ctx.Err()
 		case <-e.healNow:
 			timer.Stop()
-			changed = time.Now()
+			h.changed = time.Now()
 		case <-timer.C:
 		}
 	}
 }
 
-// healRound looks at all that runs once. It notes in seen whose tasks it found that are
-// not among the members, and in missing since when. What it found too early it decides about
-// at the end: it may take long to find it again.
-func (e *Engine) healRound(ctx context.Context, store storage.Shared, missing map[task.ID]time.Time, seen map[task.ID]bool) error {
-	var early []*task.Task
-	for after, more := (task.ID{}), true; more; more = !after.IsZero() {
-		alive := e.aliveIDs()
+// healer finds and decides about tasks whose nodes are gone. It belongs to heal.
+type healer struct {
+	e       *Engine
+	store   storage.Shared
+	changed time.Time             // when the members last changed
+	missing map[task.ID]time.Time // owners of tasks that are not among the members, since when
+	seen    map[task.ID]bool      // those of them that the last round came upon
+	early   []*task.Task          // found in this round when it was too early to decide
+}
+
+// round looks at all that runs once; when the members change meanwhile, at all from there
+// on and round to there. What it found too early it decides about at the end: it may take
+// long to find it again.
+func (h *healer) round(ctx context.Context) error {
+	h.seen, h.early = make(map[task.ID]bool), nil
+	var after, stop task.ID // stop is where the members changed
+	for wrapped := false; ; {
+		select {
+		case <-h.e.healNow:
+			h.changed, h.early = time.Now(), nil
+			stop, wrapped = after, false
+		default:
+		}
+		alive := h.e.aliveIDs()
 		if alive == nil {
 			return nil // nobody knows who is
 		}
-		rows, next, err := store.Orphans(ctx, alive, after, healScan)
+		rows, next, err := h.store.Orphans(ctx, alive, after, healScan)
 		if err != nil {
 			return err
 		}
-		var changes []task.Change
-		now := time.Now()
-		for _, t := range rows {
-			seen[t.Owner] = true
-			since, ok := missing[t.Owner]
-			if !ok {
-				missing[t.Owner], since = now, now
-			}
-			switch {
-			case now.Sub(since) >= e.config.Lease/2:
-				changes = append(changes, core.Orphaned(now, e.policyOf(t.Type), t))
-			case len(early) < healScan:
-				early = append(early, t)
-			}
-		}
-		if err := e.recover(ctx, changes); err != nil {
+		if err := h.decide(ctx, rows); err != nil {
 			return err
 		}
-		after = next
+		switch after = next; {
+		case after.IsZero() && (stop.IsZero() || wrapped), wrapped && after.Compare(stop) >= 0:
+			return h.decideEarly(ctx)
+		case after.IsZero():
+			wrapped = true
+		}
 	}
-	return e.healEarly(ctx, early, missing)
 }
 
-// healEarly decides about rows once their nodes have been missing for long enough.
-func (e *Engine) healEarly(ctx context.Context, rows []*task.Task, missing map[task.ID]time.Time) error {
-	if len(rows) == 0 {
+// decide decides about those rows whose nodes have been missing for long enough.
+func (h *healer) decide(ctx context.Context, rows []*task.Task) error {
+	now := time.Now()
+	var changes []task.Change
+	for _, t := range rows {
+		h.seen[t.Owner] = true
+		since, ok := h.missing[t.Owner]
+		if !ok {
+			since = h.e.leftAt(t.Owner, now)
+			h.missing[t.Owner] = since
+		}
+		switch {
+		case now.Sub(since) >= h.e.config.Lease/2:
+			changes = append(changes, core.Orphaned(now, h.e.policyOf(t.Type), t))
+		case len(h.early) < healScan:
+			h.early = append(h.early, t)
+		}
+	}
+	return h.e.recover(ctx, changes)
+}
+
+// decideEarly decides about the early rows once their nodes have been missing for long
+// enough.
+func (h *healer) decideEarly(ctx context.Context) error {
+	if len(h.early) == 0 {
 		return nil
 	}
 	var latest time.Time
-	for _, t := range rows {
-		if since := missing[t.Owner]; since.After(latest) {
+	for _, t := range h.early {
+		if since := h.missing[t.Owner]; since.After(latest) {
 			latest = since
 		}
 	}
-	if err := sleep(ctx, time.Until(latest.Add(e.config.Lease/2))); err != nil {
+	if err := sleep(ctx, time.Until(latest.Add(h.e.config.Lease/2))); err != nil {
 		return err
 	}
-	alive := e.aliveIDs()
+	alive := h.e.aliveIDs()
 	if alive == nil {
 		return nil
 	}
 	var changes []task.Change
-	for _, t := range rows {
+	for _, t := range h.early {
 		if !slices.Contains(alive, t.Owner) {
-			changes = append(changes, core.Orphaned(time.Now(), e.policyOf(t.Type), t))
+			changes = append(changes, core.Orphaned(time.Now(), h.e.policyOf(t.Type), t))
 		}
 	}
-	return e.recover(ctx, changes)
+	return h.e.recover(ctx, changes)
 }
 
 // policyOf returns how tasks of a type are treated.
@@ -169,6 +195,17 @@ func (e *Engine) policyOf(typ string) policy.Type {
 		return p
 	}
 	return policy.DefaultType()
+}
+
+// leftAt returns when an incarnation was last among the members that this node saw; now if
+// it does not know.
+func (e *Engine) leftAt(id task.ID, now time.Time) time.Time {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if at, ok := e.cluster.left[id]; ok {
+		return at
+	}
+	return now
 }
 
 // aliveIDs returns the incarnations that are alive, nil if this node is not.

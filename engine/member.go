@@ -20,12 +20,30 @@ var ErrLeaseLost = errors.New("the node could not prove that it is alive")
 
 // cluster is what an engine knows of the other nodes. It is guarded by Engine.mu.
 type cluster struct {
-	members  []coord.Member // those that are alive, this node included
-	past     []task.ID      // incarnations that this node had before
-	gained   []gain         // what is to be looked for in the store
-	hints    []task.Hint    // to be published
-	look     bool           // something may have been overlooked
-	isJoined bool           // joined is closed
+	members  []coord.Member        // those that are alive, this node included
+	left     map[task.ID]time.Time // incarnations that were among them, and since when not; for an hour
+	past     []task.ID             // incarnations that this node had before
+	gained   []gain                // what is to be looked for in the store
+	hints    []task.Hint           // to be published
+	look     bool                  // something may have been overlooked
+	isJoined bool                  // joined is closed
+}
+
+// see notes who is alive now.
+func (k *cluster) see(members []coord.Member, now time.Time) {
+	left := make(map[task.ID]time.Time)
+	for id, at := range k.left {
+		if now.Sub(at) < time.Hour {
+			left[id] = at
+		}
+	}
+	for _, m := range k.members {
+		left[m.Incarnation] = now
+	}
+	for _, m := range members {
+		delete(left, m.Incarnation)
+	}
+	k.members, k.left = members, left
 }
 
 // gain is what became this node's.
@@ -110,7 +128,7 @@ func (e *Engine) member() coord.Member {
 // joined is told who is alive.
 func (e *Engine) joined(members []coord.Member) {
 	e.decide(func(c *core.Core, now time.Time) {
-		e.cluster.members = members
+		e.cluster.see(members, time.Now())
 		own := assign(e.incarnation, members)
 		if e.cluster.isJoined { // else it all is yet to be read
 			e.cluster.gained = append(e.cluster.gained, gain{e.owned, own})
@@ -130,7 +148,7 @@ func (e *Engine) joined(members []coord.Member) {
 // expelled sees to it that nothing is started, and that nothing goes on.
 func (e *Engine) expelled() {
 	e.decide(func(c *core.Core, now time.Time) {
-		e.cluster.members = nil
+		e.cluster.members, e.cluster.left = nil, nil
 		c.Suspend(now, true)
 		for _, a := range e.attempts {
 			a.stop(ErrLeaseLost)
