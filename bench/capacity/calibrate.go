@@ -57,10 +57,10 @@ func calibrations() []calibration {
 		{name: "700/s", rate: 700, size: 256, tasks: 3000},
 		{name: "700/s, 10 ms", rate: 700, size: 256, wait: 10 * time.Millisecond, tasks: 3000},
 		{name: "700/s, 4 KiB", rate: 700, size: 4 << 10, wait: 10 * time.Millisecond, tasks: 2000},
-		{name: "200/s, 64 KiB", rate: 200, size: 64 << 10, wait: 5 * time.Millisecond, tasks: 1000},
+		{name: "200/s, 64 KiB", rate: 200, size: 64 << 10, wait: 5 * time.Millisecond, tasks: 1600},
 		{name: "2500/s, 10 ms", rate: 2500, size: 256, wait: 10 * time.Millisecond, tasks: 8000},
-		{name: "6000/s", rate: 6000, size: 256, tasks: 15_000},
-		{name: "12000/s, 10 ms", rate: 12_000, size: 256, wait: 10 * time.Millisecond, tasks: 30_000},
+		{name: "6000/s", rate: 6000, size: 256, tasks: 50_000}, // enough for files to be sorted meanwhile
+		{name: "12000/s, 10 ms", rate: 12_000, size: 256, wait: 10 * time.Millisecond, tasks: 50_000},
 	}
 }
 
@@ -72,7 +72,7 @@ type observed struct {
 }
 
 // Calibrate measures what things take on this machine with a store: with runs of the
-// real engine of about a minute for two rounds. Nothing else should run meanwhile.
+// real engine of a minute and a half for two rounds. Nothing else should run meanwhile.
 func Calibrate(ctx context.Context, o Options) (*Curves, error) {
 	if err := o.check(); err != nil {
 		return nil, fmt.Errorf("calibrate: %w", err)

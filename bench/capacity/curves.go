@@ -13,7 +13,7 @@ import (
 
 // Schema is the version of the document of [Curves]. A field never gets another meaning
 // within one version.
-const Schema = 3
+const Schema = 4
 
 // ErrSchema says that curves are of a version that this program cannot read.
 var ErrSchema = errors.New("the curves are of a version that cannot be read")

@@ -10,21 +10,28 @@ import (
 	"github.com/taskengine/taskengine/engine/sim"
 )
 
-// points is how many quantiles a measured distribution is kept in: enough for its 99th
-// percentile and a bit beyond.
-const points = 1001
+// points is how many quantiles a measured distribution is kept in: one sync in some
+// thousands holds up so many tasks that it makes their 99th percentile.
+const points = 10_001
 
 // distribution returns the quantiles of what was measured. Each is the mean of those
-// around it: the greatest of thousands alone would stand for all that is rare.
+// around it: the greatest of thousands alone would stand for all that is rare. There are
+// half as many around the first and the last, so that the mean of all remains what it was.
 func distribution(ds []time.Duration) sim.Quantiles {
 	if len(ds) == 0 {
 		return nil
 	}
 	ds = slices.Clone(ds)
 	slices.Sort(ds)
-	q := make(sim.Quantiles, min(points, len(ds)))
+	n := len(ds)
+	q := make(sim.Quantiles, min(points, n))
+	last := max(1, 2*(len(q)-1))
 	for i := range q {
-		around := ds[i*len(ds)/len(q) : (i+1)*len(ds)/len(q)]
+		from := min(n-1, max(0, 2*i-1)*n/last)
+		around := ds[from:max(from+1, min(last, 2*i+1)*n/last)]
+		if len(q) == n {
+			around = ds[i : i+1]
+		}
 		var sum time.Duration
 		for _, d := range around {
 			sum += max(0, d)
@@ -48,12 +55,14 @@ func (c *Curves) fit(all []observed) error {
 	c.fitPacing(all)
 	c.fitBytes(all)
 	k.Submit, k.Tell, k.TellRow, k.Start, k.End = usual.Submit, usual.Tell, usual.TellRow, usual.Start, usual.End
-	const flush = 32 << 20
-	k.BackgroundEvery = flush
-	for range 2 { // the second time with the wake-ups of the first
-		if err := c.fitCPU(all); err != nil {
+	c.fitBackground(all)
+	var wakes []waking
+	for range 4 {
+		var err error
+		if wakes, err = c.wakes(all, wakes); err != nil {
 			return err
 		}
+		c.fitCPU(all, wakes)
 	}
 	for _, o := range all {
 		if o.rate == 0 {
@@ -217,46 +226,6 @@ func (o *observed) wrote() (rows, payload int) {
 		}
 	}
 	return rows, payload
-}
-
-// fitCPU finds what the rest of the process computes: by commit, task, wake-up and byte.
-// How often it wakes up is taken from the model.
-func (c *Curves) fitCPU(all []observed) error {
-	var a [][]float64
-	var b []float64
-	k := &c.Costs
-	for _, o := range all {
-		if o.callers == 1 {
-			continue
-		}
-		var known time.Duration
-		bytes := 0
-		for _, m := range o.commits {
-			bytes += m.bytes
-			known += k.Commit + time.Duration(m.inserts)*k.Insert + time.Duration(m.swaps)*k.Swap + time.Duration(float64(m.bytes)*k.InsertByte)
-			known += k.Tell + time.Duration(m.inserts+m.swaps)*k.TellRow
-		}
-		known += time.Duration(o.figures.tasks) * (usual.Submit + k.Start + k.End)
-		wakes, colds, alone := 0.0, 0.0, 0.0
-		if o.rate > 0 {
-			f, err := c.model(&o, 1)
-			if err != nil {
-				return err
-			}
-			wakes, colds = f.wakes()
-			wakes, colds, alone = wakes*o.elapsed.Seconds(), colds*o.elapsed.Seconds(), float64(o.figures.tasks)
-		}
-		w := 1 / float64(o.cpu)
-		a = append(a, []float64{w * float64(len(o.commits)), w * float64(o.figures.tasks), w * wakes, w * float64(bytes), w * alone, w * colds})
-		b = append(b, w*max(0, float64(o.cpu-known)))
-	}
-	x := solve(a, b, 6)
-	k.SyncCPU, k.Wake, k.ColdWake, k.BackgroundByte = time.Duration(x[0]), time.Duration(x[2]), time.Duration(x[5]), x[3]
-	// What a task costs beside its way: half at once, half when files are sorted and
-	// garbage is collected. Callers who come one by one cost more than a crowd.
-	k.Ack = time.Duration(x[1]/2 + x[4])
-	k.Background = time.Duration(x[1] / 4) // of each of its two rows
-	return nil
 }
 
 // model simulates a run of the calibration.

@@ -1,6 +1,7 @@
 package capacity
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -27,6 +28,8 @@ type synced struct {
 	bytes int           // of the log, or of payload if the log was not seen
 	ahead bool          // the log is made longer ahead
 	grown bool          // as it was just before this sync
+	sorts bool          // files are sorted meanwhile
+	usual bool          // ahead as most of its run are: else it makes up for what came before
 	told  []time.Duration
 }
 
@@ -39,7 +42,7 @@ func (c *Curves) fitSync(all []observed) {
 		if o.rate > 0 {
 			slices.SortFunc(o.commits, func(x, y commit) int { return x.asked().Compare(y.asked()) })
 			slices.SortFunc(o.syncs, func(x, y span) int { return x.began.Compare(y.began) })
-			series = append(series, o.uses())
+			series = append(series, usually(o.uses()))
 		}
 	}
 	k := &c.Costs
@@ -49,11 +52,14 @@ func (c *Curves) fitSync(all []observed) {
 			uses[i].took = max(0, uses[i].took-time.Duration(uses[i].bytes)*k.SyncKiB>>10)
 		}
 	}
-	k.Sync = byUse(series, func(s *synced) bool { return s.ahead && !s.grown })
+	ahead := func(s *synced) bool { return s.ahead && s.usual && !s.grown && !s.sorts }
+	other := func(s *synced) bool { return !s.ahead && s.usual && !s.sorts }
+	k.Sync = byUse(series, ahead)
+	k.Sorting = took(series, func(s *synced) bool { return s.ahead && s.sorts })
 	k.Log = sim.Log{
-		Row:   logRow(all),
-		Sync:  byUse(series, func(s *synced) bool { return !s.ahead }),
-		Grown: grown(series),
+		Row: logRow(all), Sync: byUse(series, other),
+		Grown:   took(series, func(s *synced) bool { return s.grown && !s.sorts }),
+		Sorting: took(series, func(s *synced) bool { return !s.ahead && s.sorts }),
 	}
 	if len(k.Log.Grown) > 0 {
 		k.Log.Step, k.Log.Below = logStep, logBelow
@@ -68,9 +74,24 @@ func (c *Curves) fitSync(all []observed) {
 		}
 	})
 	for _, uses := range series {
-		addRanks(k.Sync, uses, func(s *synced) bool { return s.ahead && !s.grown })
-		addRanks(k.Log.Sync, uses, func(s *synced) bool { return !s.ahead })
+		addRanks(k.Sync, uses, ahead)
+		addRanks(k.Log.Sync, uses, other)
 	}
+}
+
+// usually marks the uses of a run that are as most of it are: what is otherwise for a moment makes
+// up for a sync that was slow, and does not tell what is usual for loads that are always so.
+func usually(uses []synced) []synced {
+	ahead := 0
+	for _, s := range uses {
+		if s.ahead {
+			ahead++
+		}
+	}
+	for i := range uses {
+		uses[i].usual = uses[i].ahead == (2*ahead >= len(uses))
+	}
+	return uses
 }
 
 // perKiB returns how much longer a sync takes for each KiB of the log: what the medians of
@@ -82,7 +103,7 @@ func perKiB(series [][]synced) time.Duration {
 		var bytes [2]int
 		for _, s := range uses {
 			switch {
-			case s.grown:
+			case s.grown || s.sorts:
 			case s.bytes <= small:
 				took[0], bytes[0] = append(took[0], s.took), bytes[0]+s.bytes
 			case s.bytes >= large:
@@ -100,17 +121,17 @@ func perKiB(series [][]synced) time.Duration {
 	return max(0, time.Duration(middle(all)))
 }
 
-// grown returns how long the syncs took before which the log was made longer.
-func grown(series [][]synced) sim.Quantiles {
-	var took []time.Duration
+// took returns how long the uses took that are wanted.
+func took(series [][]synced, wanted func(*synced) bool) sim.Quantiles {
+	var ds []time.Duration
 	for _, uses := range series {
-		for _, s := range uses {
-			if s.grown {
-				took = append(took, s.took)
+		for i := range uses {
+			if wanted(&uses[i]) {
+				ds = append(ds, uses[i].took)
 			}
 		}
 	}
-	return distribution(took)
+	return distribution(ds)
 }
 
 // logRow returns how many bytes of the log a row takes besides its payload.
@@ -144,7 +165,11 @@ func addRanks(by sim.ByIdleness, uses []synced, wanted func(*synced) bool) {
 			continue
 		}
 		at, _ := slices.BinarySearch(takes, s.took)
-		out = append(out, uint16(sim.MaxRank*min(at, len(takes)-1)/(len(takes)-1)))
+		at = min(at, len(takes)-1)
+		if at > 0 && s.took-takes[at-1] < takes[at]-s.took {
+			at-- // is nearer
+		}
+		out = append(out, uint16(math.Round(sim.MaxRank*float64(at)/float64(len(takes)-1))))
 		idle = append(idle, s.idle)
 	}
 	if len(out) < enough {
@@ -177,8 +202,16 @@ func (o *observed) logged() (uses []synced) {
 	next := 0
 	var idle sim.Idleness
 	var carried sim.Carried
+	sorts := slices.Clone(o.sorts)
+	slices.SortFunc(sorts, func(x, y window) int { return x.to.Compare(y.to) })
 	for i, s := range o.syncs {
-		use := synced{bytes: s.bytes, ahead: carried.Ahead(logBelow), grown: s.filled > 0}
+		for len(sorts) > 0 && sorts[0].to.Before(s.began) {
+			sorts = sorts[1:]
+		}
+		use := synced{
+			bytes: s.bytes, ahead: carried.Ahead(logBelow), grown: s.filled > 0,
+			sorts: slices.ContainsFunc(sorts, func(w window) bool { return w.from.Before(s.ended) }),
+		}
 		carried.Note(float64(s.bytes))
 		first := next
 		for ; next < len(o.commits) && !o.commits[next].asked().After(s.wrote); next++ {

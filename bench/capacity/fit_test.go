@@ -38,7 +38,8 @@ func TestADistributionKeepsItsQuantiles(t *testing.T) {
 		ds[len(ds)-1-i] = time.Duration(i)
 	}
 	q := distribution(ds)
-	for u, want := range map[float64]float64{0: 50, 0.5: 50_050, 0.99: 99_050, 1: 100_050} {
+	for _, u := range []float64{0, 0.5, 0.99, 1} {
+		want := u * float64(len(ds))
 		if got := float64(q.At(u)); len(q) != points || math.Abs(got-want) > 60 {
 			t.Errorf("at %v of %d points it is %v, want %v", u, len(q), got, want)
 		}
@@ -48,6 +49,22 @@ func TestADistributionKeepsItsQuantiles(t *testing.T) {
 	}
 	if distribution(nil) != nil {
 		t.Error("nothing has a distribution")
+	}
+}
+
+func TestADistributionKeepsItsMean(t *testing.T) {
+	ds := make([]time.Duration, 20*(points-1))
+	var sum time.Duration
+	for i := range ds {
+		ds[i] = time.Duration(i) * 10
+		if i >= len(ds)-15 { // fewer than are around a point
+			ds[i] = time.Duration(i) * time.Millisecond
+		}
+		sum += ds[i]
+	}
+	want := float64(sum) / float64(len(ds))
+	if got := float64(distribution(ds).Mean()); math.Abs(got-want) > want/100 {
+		t.Errorf("the mean is %v, and was %v", got, want)
 	}
 }
 
@@ -72,6 +89,7 @@ func TestSyncsAreToldFromWhatComesBeforeAndAfterThem(t *testing.T) {
 	at := func(us int) time.Time { return zero.Add(time.Duration(us) * time.Microsecond) }
 	us := func(n int) time.Duration { return time.Duration(n) * time.Microsecond }
 	o := observed{figures: figures{
+		sorts: []window{{from: at(1210), to: at(1350)}, {from: at(330), to: at(980)}},
 		syncs: []span{
 			{wrote: at(9), began: at(10), ended: at(100), bytes: 400, filled: logStep},
 			{wrote: at(110), began: at(120), ended: at(320), bytes: 80_000},
@@ -90,7 +108,7 @@ func TestSyncsAreToldFromWhatComesBeforeAndAfterThem(t *testing.T) {
 	want := []synced{
 		{idle: idle.Note(0), took: us(220), bytes: 80_000, ahead: true, told: []time.Duration{us(40), us(10)}},
 		{idle: idle.Note(us(660)), took: us(220), bytes: 500, told: []time.Duration{us(20)}}, // more than what is filled ahead
-		{idle: idle.Note(0), took: us(200), bytes: 600, told: []time.Duration{us(20)}},
+		{idle: idle.Note(0), took: us(200), bytes: 600, sorts: true, told: []time.Duration{us(20)}},
 	}
 	if uses := o.logged(); !reflect.DeepEqual(uses, want) {
 		t.Errorf("the uses of the disk are\n%+v, want\n%+v", uses, want)
@@ -106,18 +124,65 @@ func TestSyncsAreSortedByHowTheLogGrows(t *testing.T) {
 			synced{took: 20 * ms, bytes: 1 << 10},
 			synced{took: 20*ms + 63*ms/2, bytes: 64 << 10},
 			synced{took: 9 * ms, ahead: true, grown: true},
+			synced{took: 50 * ms, bytes: 64 << 10, ahead: true, sorts: true},
 		)
 	}
 	series := [][]synced{uses}
 	if got := perKiB(series); got < 400*time.Microsecond || got > 600*time.Microsecond {
 		t.Errorf("a KiB takes %v, want half a millisecond", got)
 	}
-	if got := grown(series); got.At(0) != 9*ms || got.At(1) != 9*ms {
+	if got := took(series, func(s *synced) bool { return s.grown }); got.At(0) != 9*ms || got.At(1) != 9*ms {
 		t.Errorf("syncs of a log that was filled take %v to %v", got.At(0), got.At(1))
 	}
-	ahead := byUse(series, func(s *synced) bool { return s.ahead && !s.grown })
+	ahead := byUse(series, func(s *synced) bool { return s.ahead && !s.grown && !s.sorts })
 	if got := ahead.After(0); got.At(0) != 2*ms || got.At(1) != 2*ms {
 		t.Errorf("syncs of a log that is filled ahead take %v to %v", got.At(0), got.At(1))
+	}
+}
+
+func TestRowsTakeMemoryUntilALogIsFull(t *testing.T) {
+	const mib, rows = 1 << 20, 50_000
+	full := observed{figures: figures{
+		commits: []commit{{inserts: 4 * rows}}, // 36 MiB of the log in all: 3/4 of them are in a file that is full
+		syncs:   []span{{log: 1, bytes: 8 * mib}, {log: 2, bytes: 20 * mib}, {log: 2, bytes: 7 * mib}, {log: 3, bytes: mib}},
+	}}
+	few := full
+	few.syncs = few.syncs[:1]
+	if got, want := memoryRow([]observed{{}, few, full}), 5*mib/(3.0*rows); math.Abs(got-want) > 0.01 {
+		t.Errorf("a row takes %.2f bytes, want %.2f", got, want)
+	}
+}
+
+// TestWhatIsSortedIsComputedByRowAndByte: of rows without payload twice as many are sorted at once
+// as of those whose payload takes as much memory as they do.
+func TestWhatIsSortedIsComputedByRowAndByte(t *testing.T) {
+	const rows, row, payload = 1000, 1000, 1000
+	flushed := func(size int, took time.Duration) observed {
+		o := observed{calibration: calibration{rate: 1, size: size}}
+		o.commits = []commit{{inserts: rows, bytes: rows * size}}
+		o.syncs = []span{{bytes: rows * (row + size)}}
+		o.sorts = []window{{to: time.Time{}.Add(took), flush: true}}
+		return o
+	}
+	var c Curves
+	const all = float64(sortEvery) / row // rows, without payload
+	c.fitBackground([]observed{flushed(0, time.Duration(all*500)), flushed(payload, time.Duration(all/2*500+all/2*payload*2))})
+	k := &c.Costs
+	if k.BackgroundRow != 0 || k.Background < 498 || k.Background > 502 || math.Abs(k.BackgroundByte-2) > 0.01 {
+		t.Errorf("a row takes %v and %.0f bytes besides, a byte of payload %.2f ns; want 500ns, 0 and 2", k.Background, k.BackgroundRow, k.BackgroundByte)
+	}
+	if got, want := c.sorts(&observed{figures: flushed(0, 0).figures}), time.Duration(all*500); got < want*99/100 || got > want*101/100 {
+		t.Errorf("to sort once takes %v, want %v", got, want)
+	}
+}
+
+func TestAStoreIsBusyWithFilesThatAreWrittenOneAfterTheOther(t *testing.T) {
+	at := func(ms int) time.Time { return time.Unix(1000, 0).Add(time.Duration(ms) * time.Millisecond) }
+	o := observed{figures: figures{sorts: []window{
+		{at(100), at(120), true}, {at(0), at(40), true}, {at(42), at(70), true}, {at(60), at(90), false}, {at(62), at(65), false}, {at(121), at(130), true},
+	}}}
+	if times, took := o.sorted(); times != 2 || took != (40+48+20+9)*time.Millisecond {
+		t.Errorf("%d times, for %v", times, took)
 	}
 }
 

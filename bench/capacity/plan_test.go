@@ -148,11 +148,12 @@ func TestCurvesAreReadAsTheyWereWritten(t *testing.T) {
 	if _, err := capacity.ReadCurves(example); err != nil {
 		t.Errorf("the curves of the documentation: %v", err)
 	}
-	newer := strings.Replace(written, `"schema":3`, `"schema":4`, 1)
+	is, next := fmt.Sprintf(`"schema":%d`, capacity.Schema), fmt.Sprintf(`"schema":%d`, capacity.Schema+1)
+	newer := strings.Replace(written, is, next, 1)
 	if _, err := capacity.ReadCurves(strings.NewReader(newer)); !errors.Is(err, capacity.ErrSchema) {
 		t.Errorf("newer curves: %v", err)
 	}
-	for _, text := range []string{"", "{}", `{"schema":3}`, "[]"} {
+	for _, text := range []string{"", "{}", "{" + is + "}", "[]"} {
 		if _, err := capacity.ReadCurves(strings.NewReader(text)); err == nil {
 			t.Errorf("%q was read", text)
 		}

@@ -49,12 +49,12 @@ func (p *probe) Update(ctx context.Context, fn func(storage.Tx) error) error {
 }
 
 // take returns what was noted since the last call.
-func (p *probe) take() ([]commit, []span) {
+func (p *probe) take() (commits []commit, syncs []span, sorts []window) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	noted := p.commits
-	p.commits = nil
-	return noted, p.log.take()
+	commits, p.commits = p.commits, nil
+	syncs, sorts = p.log.take()
+	return commits, syncs, sorts
 }
 
 // probeTx is a transaction whose rows are counted.

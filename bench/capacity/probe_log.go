@@ -7,11 +7,14 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// journal is a file system that notes when the log of a store was synced, and what with.
+// journal is a file system that notes when the log of a store was synced, and what with, and
+// when the disk was busy with sorted files meanwhile.
 type journal struct {
 	vfs.FS
 	mu    sync.Mutex
-	syncs []span // guarded by mu
+	logs  int      // guarded by mu: files of the log so far
+	syncs []span   // guarded by mu
+	sorts []window // guarded by mu
 }
 
 // span is one sync.
@@ -20,10 +23,21 @@ type span struct {
 	began, ended time.Time
 	bytes        int // written since the sync before
 	filled       int // and of zeros, ahead of what is written
+	log          int // which file of the log it was
 }
 
-// logCategory is that of the files of pebble's log.
-const logCategory = "pebble-wal"
+// window is while the store was busy with sorted files.
+type window struct {
+	from, to time.Time
+	flush    bool // what it was told was sorted; else files were merged or removed
+}
+
+// The categories of the files of pebble's log, and of sorted ones.
+const (
+	logCategory     = "pebble-wal"
+	flushCategory   = "pebble-memtable-flush"
+	compactCategory = "pebble-compaction"
+)
 
 func (j *journal) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
 	return j.watch(c)(j.FS.Create(name, c))
@@ -35,26 +49,63 @@ func (j *journal) ReuseForWrite(old, name string, c vfs.DiskWriteCategory) (vfs.
 
 func (j *journal) watch(c vfs.DiskWriteCategory) func(vfs.File, error) (vfs.File, error) {
 	return func(f vfs.File, err error) (vfs.File, error) {
-		if err == nil && c == logCategory {
-			f = &watched{File: f, journal: j}
+		switch {
+		case err != nil:
+		case c == logCategory:
+			j.mu.Lock()
+			defer j.mu.Unlock()
+			j.logs++
+			f = &watched{File: f, journal: j, log: j.logs}
+		case c == flushCategory || c == compactCategory:
+			f = &sorted{File: f, journal: j, began: time.Now(), flush: c == flushCategory}
 		}
 		return f, err
 	}
 }
 
-// take returns what was noted since the last call.
-func (j *journal) take() []span {
+// Remove implements [vfs.FS]. What is removed was sorted into other files.
+func (j *journal) Remove(name string) error {
+	from := time.Now()
+	err := j.FS.Remove(name)
+	j.sorted(from, false)
+	return err
+}
+
+func (j *journal) sorted(from time.Time, flush bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	noted := j.syncs
-	j.syncs = nil
-	return noted
+	j.sorts = append(j.sorts, window{from, time.Now(), flush})
+}
+
+// take returns what was noted since the last call.
+func (j *journal) take() ([]span, []window) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	syncs, sorts := j.syncs, j.sorts
+	j.syncs, j.sorts = nil, nil
+	return syncs, sorts
+}
+
+// sorted is a file that is written once, in order.
+type sorted struct {
+	vfs.File
+	journal *journal
+	began   time.Time
+	flush   bool
+}
+
+// Close implements [vfs.File].
+func (f *sorted) Close() error {
+	err := f.File.Close()
+	f.journal.sorted(f.began, f.flush)
+	return err
 }
 
 // watched is a file of the log. It belongs to the one who writes the log.
 type watched struct {
 	vfs.File
 	journal *journal
+	log     int
 	next    span // the next sync, as far as it is known
 }
 
@@ -79,7 +130,7 @@ func (f *watched) SyncData() error {
 	f.next = span{}
 	s.began = time.Now()
 	err := f.File.SyncData()
-	s.ended = time.Now()
+	s.ended, s.log = time.Now(), f.log
 	f.journal.mu.Lock()
 	defer f.journal.mu.Unlock()
 	f.journal.syncs = append(f.journal.syncs, s)

@@ -2,6 +2,7 @@ package capacity
 
 import (
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -47,6 +48,31 @@ func TestTheLogIsWhatTheModelTakesItFor(t *testing.T) {
 		if row := logRow([]observed{*o}); row < 60 || row > 300 {
 			t.Errorf("with payloads of %d bytes a row takes %.0f bytes of the log besides", o.size, row)
 		}
+	}
+}
+
+func TestTheJournalTellsWhenFilesAreSorted(t *testing.T) {
+	o := observed{calibration: calibration{callers: 4, batch: 64, size: 4 << 10, tasks: 15_360}} // 68 MiB
+	o.arrivals = o.calibration.arrivals(1)
+	var err error
+	o.figures, err = trial{
+		store: "pebble", dir: t.TempDir(), policies: freely(), arrivals: o.arrivals, callers: 4, batch: 64,
+	}.run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if row := memoryRow([]observed{o}); row < 20 || row > 400 {
+		t.Errorf("a row takes %.0f bytes besides those of the log until it is sorted", row)
+	}
+	during := 0
+	slices.SortFunc(o.commits, func(x, y commit) int { return x.asked().Compare(y.asked()) })
+	for _, s := range o.logged() {
+		if s.sorts {
+			during++
+		}
+	}
+	if times, took := o.sorted(); times == 0 || took == 0 || during == 0 || during == len(o.syncs) {
+		t.Errorf("%d times what had been written was sorted, for %v, and %d of %d syncs were made meanwhile", times, took, during, len(o.syncs))
 	}
 }
 

@@ -74,6 +74,7 @@ type figures struct {
 	paces   []time.Duration // from the call of Submit to the call of the handler
 	commits []commit
 	syncs   []span        // of the store's log, if it has one
+	sorts   []window      // while the store sorted files, likewise; they may overlap
 	tasks   int           // that ended in the measured time
 	elapsed time.Duration // measured
 	cpu     time.Duration // of this process, that of submitting and of the handlers included
@@ -204,7 +205,7 @@ func (r *running) measure(ctx context.Context, p *probe) (figures, error) {
 		began: r.began, tasks: int(r.ended.Load() - skipped), elapsed: to.at.Sub(from.at), cpu: to.own - from.own,
 		written: to.written - from.written, foreign: foreign(from, to),
 	}
-	f.commits, f.syncs = p.take()
+	f.commits, f.syncs, f.sorts = p.take()
 	f.running = float64(r.worked.Load()-worked) / float64(f.elapsed)
 	select {
 	case <-r.over:

@@ -23,7 +23,7 @@ func newCapacity(a *app) *cobra.Command {
 		Long: `Answer what a load needs: slots, cores, nodes, disk and memory, how far it can grow, and
 what breaks first. The load is described in a file; the machine is known by its curves,
 which "taskengine capacity calibrate" measures. Without --curves this machine is measured
-first, which takes about a minute.
+first, which takes a minute and a half.
 
 The load is simulated with the engine's own core. "taskengine capacity verify" says how
 far off that is, by running loads that it has predicted.

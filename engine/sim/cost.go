@@ -12,6 +12,7 @@ import (
 type Costs struct {
 	Submit     time.Duration `json:"submit_ns"`      // CPU of a caller of Submit until its task is in the inbox
 	Ack        time.Duration `json:"ack_ns"`         // and from when it is told that the task is durable
+	AckByte    float64       `json:"ack_byte_ns"`    // and for each byte of its payload, in nanoseconds
 	Gather     time.Duration `json:"gather_ns"`      // how long a writer takes from when it is woken until it looks what has come together
 	Commit     time.Duration `json:"commit_ns"`      // CPU of a transaction besides its rows, while it has the store to itself
 	Insert     time.Duration `json:"insert_ns"`      // CPU of each row that is inserted, likewise
@@ -23,10 +24,12 @@ type Costs struct {
 	End        time.Duration `json:"end_ns"`         // CPU of leaving word of what came of it
 
 	// Background is CPU for each row that is written, and BackgroundByte nanoseconds of it
-	// for each byte of payload: sorting files, collecting garbage. It is spent in one piece
-	// whenever so many bytes as BackgroundEvery have been written.
+	// for each byte of payload in the log: it is sorted into files. It is spent in one piece
+	// whenever so many bytes as BackgroundEvery have come together in memory: those of the log,
+	// and BackgroundRow for each row.
 	Background      time.Duration `json:"background_ns"`
 	BackgroundByte  float64       `json:"background_byte_ns"`
+	BackgroundRow   float64       `json:"background_row_bytes"`
 	BackgroundEvery float64       `json:"background_every_bytes"`
 
 	// Wake is CPU that is spent whenever work comes while all cores are idle: threads are
@@ -42,6 +45,7 @@ type Costs struct {
 	// Sync is how long the disk takes to make a commit durable, by its [Idleness]. It must
 	// rise in After. SyncKiB is how much longer for each KiB of the log that it carries.
 	Sync    ByIdleness    `json:"sync"`
+	Sorting Quantiles     `json:"sorting_ns"` // and while background work is done, whatever its Idleness; empty: no longer
 	SyncKiB time.Duration `json:"sync_kib_ns"`
 	Log     Log           `json:"log"`
 	Told    ByIdleness    `json:"told"`        // how long after a sync who waits for it hears of it, by the disk's Idleness
@@ -65,14 +69,14 @@ func (c *Costs) check() error {
 			return fmt.Errorf("sim: a cost is negative: %v", d)
 		}
 	}
-	for _, f := range []float64{c.InsertByte, c.BackgroundByte, c.BackgroundEvery, c.CommitBytes, c.InsertBytes, c.SwapBytes, c.Amplify, c.Log.Row, c.Log.Step, c.Log.Below, float64(c.Inline)} {
+	for _, f := range []float64{c.AckByte, c.InsertByte, c.BackgroundByte, c.BackgroundRow, c.BackgroundEvery, c.CommitBytes, c.InsertBytes, c.SwapBytes, c.Amplify, c.Log.Row, c.Log.Step, c.Log.Below, float64(c.Inline)} {
 		if !(f >= 0) || math.IsInf(f, 0) {
 			return fmt.Errorf("sim: a cost is negative or no number: %v", f)
 		}
 	}
 	return errors.Join(
 		c.Sync.check("Costs.Sync"), c.Log.Sync.check("Costs.Log.Sync"), c.Told.check("Costs.Told"),
-		c.Stall.check(), c.Log.Grown.check(),
+		c.Stall.check(), c.Log.Grown.check(), c.Sorting.check(), c.Log.Sorting.check(),
 	)
 }
 
@@ -88,6 +92,8 @@ type Log struct {
 	Grown Quantiles `json:"grown_ns"`
 	// Sync is what Costs.Sync is, of a log that is not made longer ahead.
 	Sync ByIdleness `json:"sync"`
+	// Sorting is what Costs.Sorting is, of such a log.
+	Sorting Quantiles `json:"sorting_ns"`
 }
 
 // Carried is how many bytes of a log syncs carried, averaged over the last ones.
@@ -173,7 +179,7 @@ type Idle struct {
 }
 
 // MaxRank is that of the syncs that take longest.
-const MaxRank = 1000
+const MaxRank = 10_000
 
 // block is how many ranks are taken in a row, from anywhere.
 const block = 64

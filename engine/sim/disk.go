@@ -22,6 +22,7 @@ type disk struct {
 	ready   float64 // how far it is made longer ahead
 	ahead   ranks   // of syncs of a log that is made longer ahead
 	other   ranks   // and of others
+	sorting int     // how many times files are sorted meanwhile
 	cores   *cores
 	syncs   int64
 	busy    time.Duration
@@ -73,9 +74,12 @@ func (d *disk) take(idle time.Duration) time.Duration {
 	if grows {
 		return c.Log.Grown.At(d.rng.Float64()) + more
 	}
-	by, ranks := c.Sync, &d.ahead
+	by, sorting, ranks := c.Sync, c.Sorting, &d.ahead
 	if !ahead && len(c.Log.Sync) > 0 {
-		by, ranks = c.Log.Sync, &d.other
+		by, sorting, ranks = c.Log.Sync, c.Log.Sorting, &d.other
+	}
+	if d.sorting > 0 && len(sorting) > 0 {
+		return sorting.At(d.rng.Float64()) + more
 	}
 	return by.After(idle).At(ranks.draw(d.rng, by, idle)) + more
 }

@@ -126,12 +126,38 @@ func TestWhoWaitsForASyncIsToldByHowIdleTheDiskWas(t *testing.T) {
 	}
 }
 
+func TestSyncsTakeAsLongAsTheySayWhileFilesAreSorted(t *testing.T) {
+	const ms = time.Millisecond
+	for _, sorting := range []sim.Quantiles{nil, {50 * ms}} {
+		conf := config(10)
+		conf.Costs = sim.Costs{
+			Sync: sim.ByIdleness{{Takes: sim.Quantiles{ms}}}, Sorting: sorting, Log: sim.Log{Row: 100},
+			Background: 10 * ms, BackgroundEvery: 900, // every other time it is an insert that makes the log so long
+		}
+		slow := 0
+		conf.Started = func(s sim.Start) {
+			switch s.Disk {
+			case 50 * ms:
+				slow++
+			case ms:
+			default:
+				t.Errorf("a start waited for the disk for %v", s.Disk)
+			}
+		}
+		run(t, conf, apart(90, 0))
+		if want := 10 * len(sorting); slow != want {
+			t.Errorf("%d starts were slow, want %d", slow, want)
+		}
+	}
+}
+
 func TestADiskThatCannotBeIsRefused(t *testing.T) {
 	falling := sim.Quantiles{2, 1}
 	for name, spoil := range map[string]func(*sim.Costs){
 		"a negative row":    func(c *sim.Costs) { c.Log.Row = -1 },
 		"a step of NaN":     func(c *sim.Costs) { c.Log.Step = math.NaN() },
 		"growth that falls": func(c *sim.Costs) { c.Log.Grown = falling },
+		"negative sorting":  func(c *sim.Costs) { c.Sorting = sim.Quantiles{-1} },
 		"syncs that fall":   func(c *sim.Costs) { c.Log.Sync = sim.ByIdleness{{Takes: falling}} },
 		"told that falls":   func(c *sim.Costs) { c.Told = sim.ByIdleness{{Takes: falling}} },
 		"a rank too great":  func(c *sim.Costs) { c.Log.Sync[0].Ranks = []uint16{sim.MaxRank + 1} },

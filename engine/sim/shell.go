@@ -158,8 +158,9 @@ func (s *simulation) price(b *batch) (cpu time.Duration, bytes, logged float64) 
 	inserts, swaps := float64(len(b.inserts)), float64(len(b.grabs)+len(b.saves))
 	cpu = c.Commit + time.Duration(inserts*float64(c.Insert)+float64(size)*c.InsertByte+swaps*float64(c.Swap))
 	bytes = c.CommitBytes + inserts*c.InsertBytes + swaps*c.SwapBytes + float64(size+again)*c.Amplify
-	s.background(time.Duration((inserts+swaps)*float64(c.Background)+float64(size)*c.BackgroundByte), bytes)
-	return cpu, bytes, float64(size+again) + (inserts+swaps)*c.Log.Row
+	logged = float64(size+again) + (inserts+swaps)*c.Log.Row
+	s.background(time.Duration((inserts+swaps)*float64(c.Background)+float64(size+again)*c.BackgroundByte), logged+(inserts+swaps)*c.BackgroundRow)
+	return cpu, bytes, logged
 }
 
 // again returns how many bytes of payload are written with a change of a task.
@@ -179,7 +180,8 @@ func (s *simulation) background(cpu time.Duration, bytes float64) {
 	}
 	debt := s.use.debt
 	s.use.debt, s.use.unsorted = 0, 0
-	s.cores.do(debt, func() {})
+	s.disk.sorting++
+	s.cores.do(debt, func() { s.disk.sorting-- })
 }
 
 // apply changes the rows: later transactions see it, durable or not.
@@ -212,8 +214,9 @@ func (s *simulation) committed(b *batch) {
 		s.core.Grabbed(now, g.Ref, b.after[i], false)
 	}
 	s.absorb()
-	for range b.inserts {
-		s.cores.do(s.config.Costs.Ack, func() {})
+	c := &s.config.Costs
+	for _, l := range b.inserts {
+		s.cores.do(c.Ack+time.Duration(float64(l.Size)*c.AckByte), func() {})
 	}
 	s.rest()
 }

@@ -70,7 +70,7 @@ type usage struct {
 	submitted, done, failed, started, commits int64
 
 	debt     time.Duration // background work not done yet
-	unsorted float64       // bytes written since the last of it
+	unsorted float64       // bytes in memory since the last of it
 }
 
 func newUsage(set policy.Set) usage {
