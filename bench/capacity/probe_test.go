@@ -9,20 +9,22 @@ import (
 	"github.com/taskengine/taskengine/engine/sim"
 )
 
-// observe makes a short run with a store of pebble.
-func observe(t *testing.T, size int) observed {
+// observe makes a run with a store of pebble.
+func observe(t *testing.T, c calibration) observed {
 	t.Helper()
-	o := observed{calibration: calibration{callers: 1, batch: 1, size: size, tasks: 300}}
-	o.arrivals = o.calibration.arrivals(1)
+	o := observed{calibration: c, arrivals: c.arrivals(1)}
 	var err error
 	o.figures, err = trial{
-		store: "pebble", dir: t.TempDir(), policies: freely(), arrivals: o.arrivals, callers: 1, batch: 1,
+		store: "pebble", dir: t.TempDir(), policies: freely(), arrivals: o.arrivals, callers: c.callers, batch: c.batch,
 	}.run(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	return o
 }
+
+// few are some tasks, one after the other.
+func few(size int) calibration { return calibration{callers: 1, batch: 1, size: size, tasks: 300} }
 
 // TestTheLogIsWhatTheModelTakesItFor keeps what the model knows of the store with the store:
 // when and by how much it fills its log, and which payloads are part of their row.
@@ -33,17 +35,17 @@ func TestTheLogIsWhatTheModelTakesItFor(t *testing.T) {
 		}
 		return bytes, filled
 	}
-	few := observe(t, 4<<10)
-	bytes, filled := sum(&few)
+	small := observe(t, few(4<<10))
+	bytes, filled := sum(&small)
 	if filled < bytes-bytes%logStep || filled > bytes+8*logStep {
 		t.Errorf("%d bytes of the log were filled ahead of %d that were written", filled, bytes)
 	}
-	many := observe(t, 48<<10)
-	if bytes, filled := sum(&many); filled > 8*logStep || bytes < 300*48<<10 { // each new log is filled once
+	large := observe(t, few(48<<10))
+	if bytes, filled := sum(&large); filled > 8*logStep || bytes < 300*48<<10 { // each new log is filled once
 		t.Errorf("%d bytes of the log were filled ahead of %d that were written by large syncs", filled, bytes)
 	}
 	// A row takes the same, whether its payload is part of it or not.
-	within, beyond := observe(t, inline), observe(t, inline+1)
+	within, beyond := observe(t, few(inline)), observe(t, few(inline+1))
 	for _, o := range []*observed{&within, &beyond} {
 		if row := logRow([]observed{*o}); row < 60 || row > 300 {
 			t.Errorf("with payloads of %d bytes a row takes %.0f bytes of the log besides", o.size, row)
@@ -52,15 +54,7 @@ func TestTheLogIsWhatTheModelTakesItFor(t *testing.T) {
 }
 
 func TestTheJournalTellsWhenFilesAreSorted(t *testing.T) {
-	o := observed{calibration: calibration{callers: 4, batch: 64, size: 4 << 10, tasks: 15_360}} // 68 MiB
-	o.arrivals = o.calibration.arrivals(1)
-	var err error
-	o.figures, err = trial{
-		store: "pebble", dir: t.TempDir(), policies: freely(), arrivals: o.arrivals, callers: 4, batch: 64,
-	}.run(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := observe(t, calibration{callers: 4, batch: 64, size: 4 << 10, tasks: 15_360}) // 68 MiB
 	if row := memoryRow([]observed{o}); row < 20 || row > 400 {
 		t.Errorf("a row takes %.0f bytes besides those of the log until it is sorted", row)
 	}
