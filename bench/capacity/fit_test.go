@@ -171,7 +171,7 @@ func TestWhatIsSortedIsComputedByRowAndByte(t *testing.T) {
 	if k.BackgroundRow != 0 || k.Background < 498 || k.Background > 502 || math.Abs(k.BackgroundByte-2) > 0.01 {
 		t.Errorf("a row takes %v and %.0f bytes besides, a byte of payload %.2f ns; want 500ns, 0 and 2", k.Background, k.BackgroundRow, k.BackgroundByte)
 	}
-	if got, want := c.sorts(&observed{figures: flushed(0, 0).figures}), time.Duration(all*500); got < want*99/100 || got > want*101/100 {
+	if got, want := c.sortingTime(&observed{figures: flushed(0, 0).figures}), time.Duration(all*500); got < want*99/100 || got > want*101/100 {
 		t.Errorf("to sort once takes %v, want %v", got, want)
 	}
 }
@@ -181,7 +181,7 @@ func TestAStoreIsBusyWithFilesThatAreWrittenOneAfterTheOther(t *testing.T) {
 	o := observed{figures: figures{sorts: []window{
 		{at(100), at(120), true}, {at(0), at(40), true}, {at(42), at(70), true}, {at(60), at(90), false}, {at(62), at(65), false}, {at(121), at(130), true},
 	}}}
-	if times, took := o.sorted(); times != 2 || took != (40+48+20+9)*time.Millisecond {
+	if times, took := o.sorting(); times != 2 || took != (40+48+20+9)*time.Millisecond {
 		t.Errorf("%d times, for %v", times, took)
 	}
 }

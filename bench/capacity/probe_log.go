@@ -57,7 +57,7 @@ func (j *journal) watch(c vfs.DiskWriteCategory) func(vfs.File, error) (vfs.File
 			j.logs++
 			f = &watched{File: f, journal: j, log: j.logs}
 		case c == flushCategory || c == compactCategory:
-			f = &sorted{File: f, journal: j, began: time.Now(), flush: c == flushCategory}
+			f = &sortedFile{File: f, journal: j, began: time.Now(), flush: c == flushCategory}
 		}
 		return f, err
 	}
@@ -67,11 +67,11 @@ func (j *journal) watch(c vfs.DiskWriteCategory) func(vfs.File, error) (vfs.File
 func (j *journal) Remove(name string) error {
 	from := time.Now()
 	err := j.FS.Remove(name)
-	j.sorted(from, false)
+	j.noteSorting(from, false)
 	return err
 }
 
-func (j *journal) sorted(from time.Time, flush bool) {
+func (j *journal) noteSorting(from time.Time, flush bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.sorts = append(j.sorts, window{from, time.Now(), flush})
@@ -86,8 +86,8 @@ func (j *journal) take() ([]span, []window) {
 	return syncs, sorts
 }
 
-// sorted is a file that is written once, in order.
-type sorted struct {
+// sortedFile is a file that is written once, in order.
+type sortedFile struct {
 	vfs.File
 	journal *journal
 	began   time.Time
@@ -95,9 +95,9 @@ type sorted struct {
 }
 
 // Close implements [vfs.File].
-func (f *sorted) Close() error {
+func (f *sortedFile) Close() error {
 	err := f.File.Close()
-	f.journal.sorted(f.began, f.flush)
+	f.journal.noteSorting(f.began, f.flush)
 	return err
 }
 

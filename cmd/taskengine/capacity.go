@@ -125,8 +125,8 @@ func newCapacityCalibrate(a *app) *cobra.Command {
 		Use:   "calibrate",
 		Short: "Measure what things take on this machine, for capacity",
 		Long: `Measure what things take on this machine, for "taskengine capacity": how long syncs take,
-what is computed and written for each task, with runs of the real engine of about a
-minute. Nothing else should run meanwhile; a run that others disturb is made again.`,
+what is computed and written for each task, with runs of the real engine of a minute and
+a half. Nothing else should run meanwhile; a run that others disturb is made again.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := m.calibrate(cmd.Context(), a)
