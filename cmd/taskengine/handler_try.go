@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/internal/terminal"
 	"github.com/taskengine/taskengine/plugins"
 	"github.com/taskengine/taskengine/server"
 )
@@ -200,13 +201,7 @@ func (a *app) showVerdict(v task.Verdict, took time.Duration) error {
 }
 
 // cleanLines is clean for text such as a stack, whose lines matter.
-func cleanLines(s string) string {
-	lines := strings.Split(s, "\n")
-	for i, l := range lines {
-		lines[i] = clean(l)
-	}
-	return strings.Join(lines, "\n")
-}
+func cleanLines(s string) string { return terminal.Lines(s) }
 
 // verdictOf names a verdict and says what a node would do.
 func verdictOf(v task.Verdict) (name, meaning string) {

@@ -3,11 +3,9 @@ package main
 import (
 	"io"
 	"log/slog"
-	"time"
-
-	"github.com/lmittmann/tint"
 
 	"github.com/taskengine/taskengine/config"
+	"github.com/taskengine/taskengine/internal/terminal"
 )
 
 // newLog returns the node's log: text for a terminal, otherwise JSON, unless the
@@ -16,7 +14,7 @@ func (a *app) newLog(c config.Log) *slog.Logger {
 	if c.Format == config.LogText || c.Format == config.LogAuto && a.errTTY {
 		return textLog(a.stderr, c.Level, a.colourful())
 	}
-	return slog.New(slog.NewJSONHandler(a.stderr, &slog.HandlerOptions{
+	return slog.New(slog.NewJSONHandler(terminal.JSONWriter(a.stderr), &slog.HandlerOptions{
 		Level: c.Level, ReplaceAttr: readableDuration,
 	}))
 }
@@ -30,5 +28,5 @@ func readableDuration(_ []string, a slog.Attr) slog.Attr {
 }
 
 func textLog(w io.Writer, level slog.Level, colour bool) *slog.Logger {
-	return slog.New(tint.NewTextHandler(w, &tint.Options{Level: level, TimeFormat: time.TimeOnly + ".000", NoColor: !colour}))
+	return slog.New(terminal.NewHandler(w, terminal.Options{Level: level, Colour: colour}))
 }

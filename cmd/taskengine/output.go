@@ -4,9 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"strings"
 	"text/tabwriter"
-	"unicode"
+
+	"github.com/taskengine/taskengine/internal/terminal"
 )
 
 // output is how data is shown.
@@ -42,7 +42,7 @@ func (a *app) json() bool { return a.output == jsonText }
 
 // printJSON writes a value as one line of JSON.
 func (a *app) printJSON(v any) error {
-	e := json.NewEncoder(a.stdout)
+	e := json.NewEncoder(terminal.JSONWriter(a.stdout))
 	e.SetEscapeHTML(false)
 	return e.Encode(v)
 }
@@ -73,14 +73,7 @@ func writeRow(w io.Writer, cells []string) {
 
 // clean makes text that comes from tasks fit for a terminal: on one line, and without
 // what a terminal would obey.
-func clean(s string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) || !unicode.IsPrint(r) && !unicode.IsSpace(r) {
-			return ' '
-		}
-		return r
-	}, s)
-}
+func clean(s string) string { return terminal.Line(s) }
 
 // short cuts text to n characters.
 func short(s string, n int) string {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 	"pgregory.net/rapid"
 
+	"github.com/taskengine/taskengine/config"
 	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
 )
 
@@ -57,6 +59,27 @@ func TestNothingATerminalObeysIsShown(t *testing.T) {
 			t.Fatalf("%q has control characters", s)
 		}
 	})
+}
+
+func TestNothingInTheNodesLogIsObeyedByATerminal(t *testing.T) {
+	hostile := "\x1b]0;title\x07\u009b2J\u202e \\x1b[2J"
+	for name, c := range map[string]struct {
+		format config.LogFormat
+		tty    bool
+	}{
+		"text":   {config.LogText, false},
+		"colour": {config.LogText, true},
+		"json":   {config.LogJSON, false},
+	} {
+		var out strings.Builder
+		a := &app{stderr: &out, errTTY: c.tty, env: func(string) (string, bool) { return "", false }}
+		a.newLog(config.Log{Format: c.format}).Error(hostile, hostile, hostile, "error", errors.New(hostile))
+		for _, obeyed := range []string{"\x1b]", "\x07", "\x1b[2J", "\u009b", "\u202e"} {
+			if strings.Contains(out.String(), obeyed) {
+				t.Errorf("%s: %q is in the line %q", name, obeyed, out.String())
+			}
+		}
+	}
 }
 
 func TestATaskInJSONIsTheContract(t *testing.T) {

@@ -21,6 +21,10 @@ var rules = []rule{
 		Why: "goroutines that do anything know nothing",
 	},
 	{
+		Of:  "internal/terminal",
+		Why: "what makes text fit for a terminal knows nothing of whose text it is",
+	},
+	{
 		Of:  "internal/pgtest",
 		Out: []string{"github.com/jackc/pgx"},
 		Why: "a server for tests knows nothing of what is tested on it",
