@@ -133,4 +133,6 @@ func (c *cursor) Value() (value []byte, err error) {
 	return checked(c.key, c.stored)
 }
 
+func (c *cursor) Err() error { return c.err }
+
 func (c *cursor) Close() error { return c.err }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"go.etcd.io/bbolt"
 
@@ -259,6 +260,50 @@ func TestAFileThatIsDamagedWhileItIsOpen(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// TestMemoryThatCannotBeReadIsNeverAnAbsence asks for what was in a file that is gone behind
+// its first pages.
+func TestMemoryThatCannotBeReadIsNeverAnAbsence(t *testing.T) {
+	path, ids := filled(t, 50)
+	s := open(t, path) // anew, so that no row is remembered
+	if err := os.Truncate(path, 2*4096); err != nil {
+		t.Fatal(err)
+	}
+	ctx := t.Context()
+	var cs []task.Change
+	var refs []task.Ref
+	for _, id := range ids {
+		ref := task.Ref{ID: id, Version: 1}
+		cs, refs = append(cs, task.Change{Ref: ref, To: task.Processing, At: moment, NextEventAt: moment}), append(refs, ref)
+	}
+	for name, verb := range map[string]func() error{
+		"get":       func() error { _, err := s.Get(ctx, ids[3]); return err },
+		"swap one":  func() error { _, err := s.Swap(ctx, cs[:1]...); return err },
+		"swap many": func() error { _, err := s.Swap(ctx, cs...); return err },
+		"delete":    func() error { _, err := s.Delete(ctx, refs...); return err },
+		"ready": func() error {
+			_, err := s.Ready(ctx, storage.ReadyQuery{Leaf: task.Leaf{Type: "mail"}, Limit: 9})
+			return err
+		},
+		"leaves":      func() error { _, err := s.Leaves(ctx, task.Leaf{}, 9); return err },
+		"list":        func() error { _, _, err := s.List(ctx, storage.Filter{}, task.ID{}, 9, 9); return err },
+		"count":       func() error { _, err := s.Count(ctx, storage.Filter{}); return err },
+		"count ready": func() error { _, err := s.Count(ctx, storage.Filter{States: []task.State{task.Submitted}}); return err },
+		"setting":     func() error { _, err := s.Setting(ctx, "paused"); return err },
+		"due": func() error {
+			_, err := s.Due(ctx, storage.DueQuery{State: task.Waiting, Before: moment.Add(time.Hour), Limit: 9})
+			return err
+		},
+		"export": func() error {
+			return s.Export(ctx, func(string, []byte) error { return nil }, func(*task.Task) error { return nil })
+		},
+		"check": func() error { return s.Check(ctx) },
+	} {
+		if err := verb(); !errors.Is(err, bolt.ErrDamaged) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 

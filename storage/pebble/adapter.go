@@ -51,20 +51,39 @@ func (r *reader) Scan(lower, upper []byte) (kv.Cursor, error) {
 	if err != nil {
 		return nil, err
 	}
-	return cursor{it}, nil
+	return &cursor{it: it}, nil
 }
 
-// cursor is a [kv.Cursor].
-type cursor struct{ it *pebble.Iterator }
+// cursor is a [kv.Cursor]. It keeps the first error: the library's iterator forgets its own
+// when it is placed again.
+type cursor struct {
+	it  *pebble.Iterator
+	err error
+}
 
-func (c cursor) First() bool            { return c.it.First() }
-func (c cursor) Last() bool             { return c.it.Last() }
-func (c cursor) Seek(key []byte) bool   { return c.it.SeekGE(key) }
-func (c cursor) Next() bool             { return c.it.Next() }
-func (c cursor) Prev() bool             { return c.it.Prev() }
-func (c cursor) Key() []byte            { return c.it.Key() }
-func (c cursor) Value() ([]byte, error) { return c.it.ValueAndErr() }
-func (c cursor) Close() error           { return c.it.Close() }
+// moved notes the error of a move that reports ok.
+func (c *cursor) moved(ok bool) bool {
+	if !ok {
+		c.err = c.it.Error()
+	}
+	return ok
+}
+
+func (c *cursor) First() bool            { return c.err == nil && c.moved(c.it.First()) }
+func (c *cursor) Last() bool             { return c.err == nil && c.moved(c.it.Last()) }
+func (c *cursor) Seek(key []byte) bool   { return c.err == nil && c.moved(c.it.SeekGE(key)) }
+func (c *cursor) Next() bool             { return c.err == nil && c.moved(c.it.Next()) }
+func (c *cursor) Prev() bool             { return c.err == nil && c.moved(c.it.Prev()) }
+func (c *cursor) Key() []byte            { return c.it.Key() }
+func (c *cursor) Value() ([]byte, error) { return c.it.ValueAndErr() }
+func (c *cursor) Err() error             { return c.err }
+
+func (c *cursor) Close() error {
+	if err := c.it.Close(); c.err == nil {
+		return err
+	}
+	return c.err
+}
 
 // writer is a [kv.ReadWriter] that collects writes in a batch. It reads the store
 // beneath them, which is much faster than an indexed batch and what kv asks for; only

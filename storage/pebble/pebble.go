@@ -26,6 +26,9 @@ import (
 	"github.com/taskengine/taskengine/storage/internal/kv"
 )
 
+// ErrDamaged says that the folder is not as this package left it.
+var ErrDamaged = kv.ErrDamaged
+
 // Options are the choices of [Open]. The zero value suits a node that shares its
 // machine with others; the store then uses less than 300 MB of memory.
 type Options struct {

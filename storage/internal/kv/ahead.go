@@ -56,7 +56,7 @@ func (v *View) each(ids []task.ID, fn func(i int, r *row) error) (err error) {
 func (v *View) seek(c Cursor, id task.ID) (*row, error) {
 	var buf [idKeySize]byte
 	if !c.Seek(appendIDKey(buf[:0], prefixRecord, id)) {
-		return nil, nil
+		return nil, c.Err()
 	}
 	if found, err := idOf(c.Key()); err != nil || found != id {
 		return nil, err

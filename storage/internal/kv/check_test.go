@@ -73,6 +73,7 @@ func (w *walk) Seek(key []byte) bool {
 	return w.stand(at)
 }
 func (w *walk) Key() []byte  { return []byte(w.keys[w.at]) }
+func (w *walk) Err() error   { return nil }
 func (w *walk) Close() error { return nil }
 func (w *walk) Value() ([]byte, error) {
 	key := w.keys[w.at]

@@ -145,7 +145,11 @@ func (v *View) countRecords(c Cursor, ids []task.ID, f storage.Filter, n map[sto
 	var buf [idKeySize]byte
 	for _, id := range ids {
 		key := appendIDKey(buf[:0], prefixRecord, id)
-		if !c.Seek(key) || !bytes.Equal(c.Key(), key) {
+		found := c.Seek(key) && bytes.Equal(c.Key(), key)
+		if err := c.Err(); err != nil {
+			return err
+		}
+		if !found {
 			return fmt.Errorf("task %v has an index entry and no record: %w", id, ErrDamaged)
 		}
 		s, typ, err := v.peekAt(c, id)
@@ -294,9 +298,10 @@ func (n *newest) add(r Reader, s task.State, before task.ID) error {
 // stand notes where cursor i has got to; its head is zero at the end.
 func (n *newest) stand(i int, ok bool) (err error) {
 	n.heads[i] = task.ID{}
-	if ok {
-		n.heads[i], err = parseNeverKey(n.cursors[i].Key())
+	if !ok {
+		return n.cursors[i].Err()
 	}
+	n.heads[i], err = parseNeverKey(n.cursors[i].Key())
 	return err
 }
 

@@ -55,6 +55,11 @@ type ReadWriter interface {
 // Cursor walks over keys in their order. It starts nowhere: First, Last and Seek place
 // it, and each method reports whether it stands on a key. Key and value
 // are valid until it moves.
+//
+// A method that reports false has met the end, or an error: Err tells which. After an error
+// every method reports false and Err and Close return that error, wherever the cursor is
+// placed. Code that takes false for an absence asks Err first; code that only walks and then
+// closes the cursor need not.
 type Cursor interface {
 	First() bool
 	Last() bool
@@ -64,7 +69,9 @@ type Cursor interface {
 	Key() []byte
 	// Value returns an error if that of this key cannot be read; others may be.
 	Value() ([]byte, error)
-	// Close releases the cursor and returns what stopped it, nil if that was the end.
+	// Err returns the error that stopped the cursor, nil if there was none.
+	Err() error
+	// Close releases the cursor and returns what Err does, or why it could not be released.
 	Close() error
 }
 
