@@ -2,9 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"maps"
+	"os"
 	"slices"
 	"time"
 
@@ -25,6 +28,25 @@ func (f *configFlags) add(cmd *cobra.Command, usage string) {
 	cmd.Flags().StringArrayVar(&f.sets, "set", nil, "replace a value, such as node.slots=5; may be given more than once")
 }
 
+// ownConfig is the configuration of the commands that are told none, if it is there.
+const ownConfig = "taskengine.yaml"
+
+// find names the configuration file in the working folder if the command line names none
+// and there is one.
+func (f *configFlags) find() error {
+	if f.file != "" {
+		return nil
+	}
+	switch _, err := os.Stat(ownConfig); {
+	case err == nil:
+		f.file = ownConfig
+	case !errors.Is(err, fs.ErrNotExist):
+		return exit(exitConfig, "the configuration: %w", err)
+	}
+	return nil
+}
+
+// load reads the configuration that the command line names.
 func (f *configFlags) load(a *app) (*config.Config, error) {
 	cfg, err := config.Load(f.file, f.sets, a.env)
 	if err != nil {
@@ -33,7 +55,7 @@ func (f *configFlags) load(a *app) (*config.Config, error) {
 	return cfg, nil
 }
 
-const configUsage = "the configuration file; without it, everything has its default"
+const configUsage = "the configuration file; without it, ./taskengine.yaml if that is there, and else everything has its default"
 
 func newConfigCheck(a *app) *cobra.Command {
 	var flags configFlags
@@ -46,6 +68,9 @@ asks of the world around, such as programs that are not there or a database whos
 do not fit.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := flags.find(); err != nil {
+				return err
+			}
 			cfg, err := flags.load(a)
 			if err != nil {
 				return err
@@ -55,7 +80,11 @@ do not fit.`,
 					return &config.Errors{Problems: problems}
 				}
 			}
-			a.note("the configuration is valid")
+			if flags.file == "" {
+				a.note("there is no ./%s, and the defaults are valid; -c names another file", ownConfig)
+				return nil
+			}
+			a.note("the configuration %s is valid", flags.file)
 			return nil
 		},
 	}

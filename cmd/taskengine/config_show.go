@@ -13,6 +13,9 @@ func newConfigShow(a *app) *cobra.Command {
 		Short: "Show the configuration in force, with its defaults and without secrets",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
+			if err := flags.find(); err != nil {
+				return err
+			}
 			cfg, err := flags.load(a)
 			if err != nil {
 				return err

@@ -68,8 +68,15 @@ func cli(t *testing.T, env []string, stdin string, args ...string) result {
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	cmd := program(ctx, t, env, args...)
+	cmd.Stdin = strings.NewReader(stdin)
+	return ended(t, cmd)
+}
+
+// ended runs a program to its end.
+func ended(t *testing.T, cmd *exec.Cmd) result {
+	t.Helper()
 	var out, errs bytes.Buffer
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &out, &errs
+	cmd.Stdout, cmd.Stderr = &out, &errs
 	err := cmd.Run()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {

@@ -40,6 +40,11 @@ type targets struct {
 // load returns what is meant.
 func (f *databaseFlags) load(a *app) (d targets, err error) {
 	d.urls = make(map[string]string)
+	if f.url == "" {
+		if err := f.find(); err != nil {
+			return d, err
+		}
+	}
 	if d.Schema = postgres.DefaultSchema; f.file != "" || len(f.sets) > 0 {
 		cfg, err := f.configFlags.load(a)
 		if err != nil {

@@ -21,6 +21,9 @@ some of 256 shards: a part of the tasks, by their IDs.`
 
 // withParts runs fn on the databases of a configuration.
 func (a *app) withParts(ctx context.Context, flags *configFlags, fn func(ctx context.Context, ps parts) error) error {
+	if err := flags.find(); err != nil {
+		return err
+	}
 	cfg, err := flags.load(a)
 	if err != nil {
 		return err
