@@ -3,7 +3,10 @@ package config
 import (
 	"fmt"
 	"maps"
+	"net"
+	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/taskengine/taskengine/engine/policy"
 )
@@ -34,12 +37,47 @@ func (d *decoder) check() {
 		}
 	}
 	d.storage()
+	d.listeners()
 	d.splits(handlers)
 	set := d.cfg.Policies()
 	d.depth(set.Limits)
 	for _, p := range set.Check() {
 		d.conflict(p.Path, p.Text)
 	}
+}
+
+// listeners refuses two on one port.
+func (d *decoder) listeners() {
+	if samePort(d.cfg.API.Listen, d.cfg.Admin.Listen) {
+		d.conflict([]string{"admin", "listen"}, fmt.Sprintf("is the port of api.listen, which is %s; give one of them another port", d.cfg.API.Listen))
+	}
+}
+
+// samePort reports whether of two addresses only one can be listened on.
+func samePort(a, b string) bool {
+	host, port, err := net.SplitHostPort(a)
+	other, otherPort, otherErr := net.SplitHostPort(b)
+	if err != nil || otherErr != nil || port != otherPort || port == "0" {
+		return false // a port 0 is one that the system chooses
+	}
+	return anyHost(host) || anyHost(other) || plainHost(host) == plainHost(other)
+}
+
+// anyHost reports whether a host stands for every address of this machine.
+func anyHost(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return host == "" || err == nil && ip.IsUnspecified()
+}
+
+// plainHost returns a host in the form in which equal ones are the same text.
+func plainHost(host string) string {
+	if ip, err := netip.ParseAddr(host); err == nil {
+		host = ip.Unmap().String()
+	}
+	if host = strings.ToLower(host); host == "127.0.0.1" || host == "::1" {
+		return "localhost"
+	}
+	return host
 }
 
 // splits refuses those that lead nowhere.

@@ -103,6 +103,7 @@ type TaskLog struct {
 // Listener is an address to listen on.
 type Listener struct {
 	Listen string // host:port; "" to not listen
+	Token  Text   // of the admin listener: what callers of its private paths must know; "" is nothing
 }
 
 // Handler is how the tasks of some types are run. Exactly one field is set.

@@ -10,8 +10,8 @@ import (
 
 // String returns the configuration in force as YAML: what was written and what was
 // --set, in the order of the reference, and the defaults of everything else, marked as
-// such. References are not followed, so no secret they stand for is shown, and the URL of
-// a database is shown without its password. But for that, it gives the same configuration
+// such. References are not followed, so no secret they stand for is shown, and secrets that
+// are written out are masked, see [Masked]. But for that, it gives the same configuration
 // again when it is read from the folder of the file.
 func (c *Config) String() string {
 	tree := c.tree
@@ -65,6 +65,11 @@ func dumpValue(b *dump, key string, s shape, n *node, depth int) {
 	case databaseURL:
 		if hidden := hidePasswords(n.text); hidden != n.text {
 			fmt.Fprintf(b, "%s%s: %q # its password is not shown\n", indent(depth), key, hidden)
+			return
+		}
+	case guarded:
+		if hidden := s.hide(key, n.text); hidden != n.text && !isReference(n.text) {
+			fmt.Fprintf(b, "%s%s: %q # secrets are not shown\n", indent(depth), key, hidden)
 			return
 		}
 	case short:
@@ -142,6 +147,9 @@ func showKey(key string) string {
 var plain = regexp.MustCompile(`^[A-Za-z0-9_./]([A-Za-z0-9_./:%+-]*[A-Za-z0-9_/])?$`)
 
 func showText(n *node) string {
+	if hidden := hidePasswords(n.text); hidden != n.text {
+		return strconv.Quote(hidden)
+	}
 	if !n.quoted && plain.MatchString(n.text) {
 		return n.text
 	}

@@ -8,7 +8,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"unicode/utf8"
 )
 
 // storage refuses the keys of other drivers than the one that was chosen, and that one if
@@ -134,28 +133,4 @@ func CheckSchemaName(s string) error {
 		return fmt.Errorf("%s is a name that PostgreSQL keeps for itself; write another one, such as taskengine", s)
 	}
 	return nil
-}
-
-// The passwords in the URLs of a line, also if a URL is not written right: among the options,
-// and before the host.
-var (
-	optionPassword = regexp.MustCompile(`([?&](?:ssl)?password=)([^&\s]+)`)
-	userPassword   = regexp.MustCompile(`(://[^\s/@:]*:)(\S+)@`)
-)
-
-// hidePasswords replaces every character of a password by a star.
-func hidePasswords(s string) string {
-	for _, password := range []*regexp.Regexp{optionPassword, userPassword} {
-		var b strings.Builder
-		last := 0
-		for _, m := range password.FindAllStringSubmatchIndex(s, -1) {
-			from, to := m[4], m[5]
-			b.WriteString(s[last:from])
-			b.WriteString(strings.Repeat("*", utf8.RuneCountInString(s[from:to])))
-			last = to
-		}
-		b.WriteString(s[last:])
-		s = b.String()
-	}
-	return s
 }

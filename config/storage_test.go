@@ -52,7 +52,7 @@ func TestHiddenPasswordsLeaveTheRestOfALineWhereItIs(t *testing.T) {
 		"url: postgres://h:5432/db?password=a@b&user=c":         "url: postgres://h:5432/db?password=***&user=c",
 		"url: postgres://u@h:5432/db":                           "url: postgres://u@h:5432/db",
 		"url: http://h:80/a, mail: a@b":                         "url: http://h:80/a, mail: a@b",
-		"password=hunter2":                                      "password=hunter2",
+		"password=hunter2":                                      "password=*******",
 	} {
 		if got := hidePasswords(line); got != want {
 			t.Errorf("%s becomes %s, want %s", line, got, want)

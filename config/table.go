@@ -25,7 +25,7 @@ var root = &object{
 		{name: "coordination", doc: "How nodes agree.", is: coordinationTable, at: in(func(c *Config) *Coordination { return &c.Coordination })},
 		{name: "bus", doc: "How nodes tell each other about ready tasks. What they are not told they find within about a second.", is: busTable, at: in(func(c *Config) *Bus { return &c.Bus })},
 		{name: "api", doc: "Where clients connect. It asks for no password: listen on loopback unless something in front of it does.", is: listenerTable("127.0.0.1:7420"), at: in(func(c *Config) *Listener { return &c.API })},
-		{name: "admin", doc: "Where metrics, health and profiles are served.", is: listenerTable("127.0.0.1:7421"), at: in(func(c *Config) *Listener { return &c.Admin })},
+		{name: "admin", doc: "Where metrics, health and profiles are served.", is: adminTable, at: in(func(c *Config) *Listener { return &c.Admin })},
 		{name: "handlers", doc: "What runs tasks, by name.", is: handlersTable, at: in(func(c *Config) *map[string]Handler { return &c.Handlers })},
 		{name: "retention", doc: "How long finished tasks are kept, unless their type says another time. Tasks in the state `error` are kept until somebody deals with them.", is: retentionTable(false), at: in(func(c *Config) *policy.Retention { return &c.Retention })},
 		{name: "limits", doc: "How many of something may run at once, by name. Limits form trees: what runs under a limit counts for all above it.", is: limitsTable, at: in(func(c *Config) *map[string]policy.Limit { return &c.Limits })},
@@ -82,6 +82,11 @@ func listenerTable(def string) *object {
 	}}
 }
 
+var adminTable = &object{fields: []field{
+	listenerTable("127.0.0.1:7421").fields[0],
+	{name: "token", doc: "What callers of `/backup` and `/debug/` must send as `Authorization: Bearer TOKEN`, at least 16 characters; best write a reference. Without it, these paths answer callers on this machine alone. The other paths, such as `/readyz` and `/metrics`, never need it.", otherwise: "none", is: guarded{secret("a text of 16 or more characters", isToken), Masked}, at: in(func(l *Listener) *Text { return &l.Token })},
+}}
+
 func retentionTable(ofType bool) *object {
 	at := func(name, doc, def string, at func(*policy.Retention) *time.Duration) field {
 		f := field{name: name, doc: doc, def: def, is: keeping(), at: in(at)}
@@ -131,7 +136,7 @@ var typeTable = &object{what: "a type", fields: []field{
 	{name: "weight", doc: "How many slots one task takes, of the node and of every limit.", def: "1", is: whole[int](1, maxCount, "a number"), at: in(func(t *Type) *int { return &t.Weight })},
 	{name: "priority", doc: "The priority of tasks submitted without one: 0 runs first, 9 last.", def: "5", is: whole[uint8](int64(task.HighestPriority), int64(task.LowestPriority), "a number"), at: in(func(t *Type) *uint8 { return &t.Priority })},
 	{name: "delivery", doc: "What happens to a task whose node or handler died under it: `at_least_once` runs it again, so its handler must cope with that; `at_most_once` makes it an error for a person to decide about.", def: "at_least_once", is: oneOf(map[string]string{"exactly_once": "what no engine can promise about the outside world"}, option[policy.Delivery]{"at_least_once", policy.AtLeastOnce}, option[policy.Delivery]{"at_most_once", policy.AtMostOnce}), at: in(func(t *Type) *policy.Delivery { return &t.Delivery })},
-	{name: "relaxed", doc: "Starts a task before the start is durable, which is faster: a crash may forget that a run had begun, never a task or its end. Not with `at_most_once`.", def: "false", is: boolean(), at: in(func(t *Type) *bool { return &t.Relaxed })},
+	{name: "relaxed", doc: "Starts a task before the start is durable, which is faster: a crash may forget that a run had begun, never a task or its end. Then the same version of the task runs again, so the version is no fencing token: it does not tell the two runs apart. Not with `at_most_once`.", def: "false", is: boolean(), at: in(func(t *Type) *bool { return &t.Relaxed })},
 	{name: "limits", doc: "The limits that count the tasks. The first is their place in a tree, the others cut across.", otherwise: "none", is: sequence[string]{is: words("the name of a limit", notEmpty), single: true, most: 16}, at: in(func(t *Type) *[]string { return &t.Limits })},
 	{name: "timeout", doc: "How long is too long.", is: timeoutTable, at: in(func(t *Type) *policy.Timeout { return &t.Timeout })},
 	{name: "retry", doc: "Whether and when a failed attempt is followed by another.", is: retryTable, at: in(func(t *Type) *policy.Retry { return &t.Retry })},

@@ -6,8 +6,8 @@ import (
 )
 
 // Text is a piece of text that may be a secret. Formatting it, logging it and
-// marshalling it give the reference it came from, if it came from one, and the URL of a
-// database without its password; Reveal gives what it stands for.
+// marshalling it give the reference it came from, if it came from one, and otherwise the text
+// without the secrets in it, see [Masked]; Reveal gives what it stands for.
 type Text struct {
 	value string
 	shown string // instead of it; "" for the text itself

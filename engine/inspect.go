@@ -305,7 +305,7 @@ func reasons(now time.Time, t *task.Task, w core.Why) []Reason {
 		add(Reason{Code: CodeDraining, Text: "the node is stopping"})
 	}
 	if w.NoHandler {
-		add(Reason{Code: CodeNoHandler, Text: "no handler for type " + t.Type + " is configured"})
+		add(Reason{Code: CodeNoHandler, Text: noHandlerText(t.Type, w.Unknown)})
 	}
 	if t.State == task.Submitted {
 		for i, u := range w.Limits {
@@ -336,6 +336,14 @@ func waits(now time.Time, t *task.Task, w core.Why) (rs []Reason) {
 		rs = append(rs, Reason{Code: CodePaused, Text: "type " + t.Type + " is paused"})
 	}
 	return rs
+}
+
+// noHandlerText says why this node runs no task of a type.
+func noHandlerText(typ string, unknown bool) string {
+	if unknown {
+		return "type " + typ + " is not configured on this node: types must name it and its handler"
+	}
+	return "no handler for type " + typ + " is configured on this node"
 }
 
 func queueText(ahead int, stored bool) string {

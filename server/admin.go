@@ -14,10 +14,11 @@ type AdminConfig struct {
 	Metrics *Metrics
 	Build   Build
 	Backups *Backups // nil is none
+	Token   string   // what callers of private paths must send; "" is nothing, then they must be on this machine
 }
 
-// NewAdmin returns the handler of the admin listener. It is for those who run the node:
-// its profiles show what is in memory, tasks included.
+// NewAdmin returns the handler of the admin listener. Its backups and profiles hand out tasks:
+// these paths are private, see [AdminConfig.Token].
 func NewAdmin(c AdminConfig) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) {
@@ -31,13 +32,15 @@ func NewAdmin(c AdminConfig) http.Handler {
 		json.NewEncoder(w).Encode(c.Build) // the client has gone if this fails
 	})
 	if c.Backups != nil {
-		mux.HandleFunc("POST /backup", c.Backups.serve)
+		mux.Handle("POST /backup", private(c.Token, http.HandlerFunc(c.Backups.serve)))
 	}
-	mux.Handle("GET /debug/vars", expvar.Handler())
-	mux.HandleFunc("/debug/pprof/", pprof.Index) // of any method: pprof asks for symbols by POST
-	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
-	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
-	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
-	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	debug := http.NewServeMux()
+	debug.Handle("GET /debug/vars", expvar.Handler())
+	debug.HandleFunc("/debug/pprof/", pprof.Index) // of any method: pprof asks for symbols by POST
+	debug.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+	debug.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	debug.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	debug.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	mux.Handle("/debug/", private(c.Token, debug))
 	return mux
 }

@@ -36,7 +36,8 @@ func newBackup(a *app) *cobra.Command {
 		Short: "Back up a store in files, also while its node runs",
 		Long: `Write a store in files, as it is at one moment, to a new folder, and check it there: every
 index is held against the tasks. If a node uses the store, it hands out the files through
-its admin listener and goes on with its work.
+its admin listener and goes on with its work. The admin.token that it may ask for is that of
+the configuration, or of the environment variable TASKENGINE_ADMIN_TOKEN.
 
 ` + placeHelp + `
 
@@ -56,6 +57,7 @@ which.`,
 				return exit(exitUsage, backupDatabase, p.name, p.schema)
 			}
 			p.admin = cmp.Or(admin, p.admin, defaultAdmin)
+			p.token = a.getenv("TASKENGINE_ADMIN_TOKEN", p.token)
 			return untilSignalled(cmd.Context(), func(ctx context.Context) error { return a.backup(ctx, p, args[0]) })
 		},
 	}
@@ -117,6 +119,9 @@ func askForBackup(ctx context.Context, p place, file fileFunc) error {
 	if err != nil {
 		return err
 	}
+	if p.token != "" {
+		req.Header.Set("Authorization", "Bearer "+p.token)
+	}
 	client := &http.Client{Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()
 	res, err := client.Do(req)
@@ -124,6 +129,9 @@ func askForBackup(ctx context.Context, p place, file fileFunc) error {
 		return exit(exitUnavailable, "another process uses the store, and no node answers at %s: %w; say by --admin where its admin listener is", p.admin, errors.Unwrap(err))
 	}
 	defer res.Body.Close()
+	if res.StatusCode == http.StatusUnauthorized {
+		return exit(exitNotAllowed, "the node at %s wants its admin.token: name its configuration by --from, or set TASKENGINE_ADMIN_TOKEN", p.admin)
+	}
 	if res.StatusCode != http.StatusOK {
 		said, _ := io.ReadAll(io.LimitReader(res.Body, 1000)) // as much as there is
 		return exit(exitUnavailable, "another process uses the store, and what answers at %s does not hand it out: %s: %s; say by --admin where the admin listener of its node is",

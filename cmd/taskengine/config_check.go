@@ -80,6 +80,9 @@ do not fit.`,
 					return &config.Errors{Problems: problems}
 				}
 			}
+			for _, advice := range cfg.Advice() {
+				a.note("warning: %s", advice)
+			}
 			if flags.file == "" {
 				a.note("there is no ./%s, and the defaults are valid; -c names another file", ownConfig)
 				return nil

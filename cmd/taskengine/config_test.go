@@ -56,3 +56,21 @@ func TestTheConfigurationOfTheFolderIsUsed(t *testing.T) {
 		t.Errorf("without a file the check ended with %d: %s", r.code, r.stderr)
 	}
 }
+
+func TestACheckWarnsOfWhatWasNotMeant(t *testing.T) {
+	file := write(t, "taskengine.yaml", "storage: {driver: memory}\nhandlers:\n  mail: {exec: [/bin/cat]}\n")
+	r := cli(t, nil, "", "config", "check", "-c", file)
+	if r.code != exitOK || !strings.Contains(r.stderr, "warning: "+file+":3:3: handlers.mail: no type has this handler") {
+		t.Errorf("the check ended with %d: %s", r.code, r.stderr)
+	}
+	n := start(t, nil, "run", "-c", file)
+	n.says(t, "handlers.mail: no type has this handler")
+	id := n.ok(t, "task", "add", "mail")
+	if why := n.ok(t, "task", "why", id); !strings.Contains(why, "type mail is not configured on this node") {
+		t.Errorf("why says %s", why)
+	}
+	taken := write(t, "taskengine.yaml", "api:\n  listen: 127.0.0.1:7421\n")
+	if r := cli(t, nil, "", "config", "check", "-c", taken); r.code != exitConfig || !strings.Contains(r.stderr, "admin.listen: is the port of api.listen") {
+		t.Errorf("the check of two listeners on one port ended with %d: %s", r.code, r.stderr)
+	}
+}

@@ -53,6 +53,7 @@ func (n *node) run(stop, hurry context.Context) (err error) {
 	n.metrics = server.NewMetrics(slices.Sorted(maps.Keys(n.config.Types)), n.build)
 	admin, err := n.listen(stop, n.config.Admin, true, server.NewAdmin(server.AdminConfig{
 		Health: &n.health, Metrics: n.metrics, Build: n.build, Backups: &n.backups,
+		Token: n.config.Admin.Token.Reveal(),
 	}))
 	if err != nil {
 		return err

@@ -32,6 +32,7 @@ type place struct {
 	part   bool           // of several databases one by itself will do
 	name   string         // what it is called, always the same and without a password
 	admin  string         // where the node of this configuration has its admin listener; "" is unknown
+	token  string         // of that listener; "" is none
 }
 
 const placeHelp = `A store is named by the configuration file whose storage it is, by pebble:FOLDER or
@@ -87,7 +88,7 @@ func (a *app) readPlace(arg string) (place, error) {
 	}
 	p := place{
 		driver: cfg.Storage.Driver, path: cfg.Storage.Path, url: cfg.Storage.URL.Reveal(), schema: cfg.Storage.Schema,
-		from: cfg.Storage, admin: cfg.Admin.Listen,
+		from: cfg.Storage, admin: cfg.Admin.Listen, token: cfg.Admin.Token.Reveal(),
 	}
 	if p.driver == config.Memory {
 		return place{}, exit(exitUsage, "the tasks of %s are in the memory of its node: they cannot be reached from here", arg)

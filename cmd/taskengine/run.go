@@ -42,6 +42,9 @@ a restart, and the log says so.`,
 			if flags.file != "" {
 				log.Info("configured", "file", flags.file)
 			}
+			for _, advice := range cfg.Advice() {
+				log.Warn("the configuration may not say what was meant", "advice", advice.String())
+			}
 			return a.supervise(cmd.Context(), log, &node{
 				config: cfg, log: log, build: server.ReadBuild(), name: nodeName(cfg), notify: a.notifier(log),
 				again: func() (*config.Config, error) { return flags.load(a) }, reloads: make(chan struct{}, 1),

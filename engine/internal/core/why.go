@@ -17,6 +17,7 @@ type Why struct {
 	Deadline  time.Time // when its run is out of time; zero is never
 	Paused    bool      // its type is paused
 	NoHandler bool      // nobody here handles its type
+	Unknown   bool      // its type is not configured here
 	Draining  bool      // the node is stopping
 	table.Explanation
 	Holders map[int][]task.ID // for each full limit, by its index: who holds its slots, the oldest first
@@ -28,7 +29,7 @@ const maxHolders = 5
 // Why explains a row that is waiting, submitted or processing.
 func (c *Core) Why(now time.Time, t *task.Task) Why {
 	k, known := c.kinds[t.Type]
-	w := Why{Draining: c.draining, NoHandler: !known || !k.handled, Paused: known && k.paused}
+	w := Why{Draining: c.draining, NoHandler: !known || !k.handled, Unknown: !c.configured(t.Type), Paused: known && k.paused}
 	if r, ok := c.runs[t.ID]; ok {
 		w.Running, w.Grabbing, w.Abandoned = true, r.phase < running, r.phase == disowned
 		w.Deadline = r.deadline
@@ -44,6 +45,12 @@ func (c *Core) Why(now time.Time, t *task.Task) Why {
 		}
 	}
 	return w
+}
+
+// configured reports whether the configuration of this node has a type.
+func (c *Core) configured(name string) bool {
+	_, ok := c.config.Policies.Types[name]
+	return ok
 }
 
 func (c *Core) holders(u table.Usage) []task.ID {
@@ -77,8 +84,7 @@ type TypeStatus struct {
 func (c *Core) Types() []TypeStatus {
 	out := make([]TypeStatus, 0, len(c.kinds))
 	for name, k := range c.kinds {
-		_, known := c.config.Policies.Types[name]
-		out = append(out, TypeStatus{name, k.handled, k.paused, k.running, known})
+		out = append(out, TypeStatus{name, k.handled, k.paused, k.running, c.configured(name)})
 	}
 	slices.SortFunc(out, func(a, b TypeStatus) int { return cmp.Compare(a.Name, b.Name) })
 	return out

@@ -1,0 +1,85 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// Advice returns what is allowed and probably not what was meant, with its place: handlers
+// that run nothing, and types that start before the start is durable though their handler
+// passes on a fencing token.
+func (c *Config) Advice() []Problem {
+	a := adviser{config: c, tree: c.written()}
+	a.idleHandlers()
+	a.fencing()
+	return a.found.problems()
+}
+
+// adviser collects advice. It is used by one goroutine.
+type adviser struct {
+	config *Config
+	tree   *node
+	found  findings
+}
+
+func (a *adviser) add(text string, path ...string) {
+	at := a.tree.locate(path)
+	if e := a.tree.findPath(path); e != nil {
+		at = e.at
+	}
+	a.found.add(at, "%s: %s", joinPath(path), text)
+}
+
+// findPath returns the entry of the key that a path ends with; nil if there is none.
+func (n *node) findPath(path []string) (e *entry) {
+	for _, key := range path {
+		if e = n.find(key); e == nil {
+			return nil
+		}
+		n = e.value
+	}
+	return e
+}
+
+// idleHandlers tells of handlers that no type names.
+func (a *adviser) idleHandlers() {
+	used := make(map[string]bool)
+	for _, t := range a.config.Types {
+		used[t.Handler] = true
+		for other := range a.config.Handlers[t.Handler].Split {
+			used[other] = true
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(a.config.Handlers)) {
+		if !used[name] {
+			a.add(fmt.Sprintf("no type has this handler, so it runs nothing; add it to types, such as types: {%s: {handler: %[1]s}}", name), "handlers", name)
+		}
+	}
+}
+
+// fencing tells of relaxed types that are handled by HTTP: the server on the other side
+// sees a version that may not tell two runs apart.
+func (a *adviser) fencing() {
+	for _, name := range slices.Sorted(maps.Keys(a.config.Types)) {
+		t := a.config.Types[name]
+		if !t.Relaxed || !a.sends(t.Handler) {
+			continue
+		}
+		a.add("when the node is killed, the same version of a task may run twice, so the header Taskengine-Version does not tell the two runs apart; remove relaxed if the server relies on it as a fencing token", "types", name, "relaxed")
+	}
+}
+
+// sends reports whether a handler makes HTTP requests.
+func (a *adviser) sends(name string) bool {
+	h := a.config.Handlers[name]
+	if h.HTTP != nil {
+		return true
+	}
+	for other := range h.Split {
+		if a.config.Handlers[other].HTTP != nil {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,54 @@
+package config
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestAdviceIsGivenAboutWhatIsAllowedAndNotMeant(t *testing.T) {
+	const handlers = "handlers:\n  web: {http: {url: http://h/}}\n  cat: {exec: [cat]}\n  half: {split: {web: 1, cat: 1}}\n"
+	for name, c := range map[string]struct {
+		text string
+		want []string
+	}{
+		"a handler of no type":                {handlers + "types: {cat: {}, web: {}}", []string{":4:3: handlers.half: no type has this handler"}},
+		"no types at all":                     {"handlers: {cat: {exec: [cat]}}", []string{":1:12: handlers.cat: no type has this handler"}},
+		"what a split divides among":          {handlers + "types: {half: {}}", nil},
+		"a relaxed type of an HTTP handler":   {handlers + "types:\n  half: {}\n  web: {relaxed: true}", []string{":7:9: types.web.relaxed: when the node is killed"}},
+		"a relaxed type that is divided":      {handlers + "types:\n  half: {relaxed: true}", []string{":6:10: types.half.relaxed: "}},
+		"a relaxed type that sends nothing":   {handlers + "types: {half: {}, cat: {relaxed: true}}", nil},
+		"a type of an HTTP handler, as usual": {handlers + "types: {half: {}, web: {}}", nil},
+		"nothing":                             {"", nil},
+	} {
+		advice := mustLoad(t, c.text).Advice()
+		if len(advice) != len(c.want) {
+			t.Errorf("%s: the advice is %v", name, advice)
+			continue
+		}
+		for i, want := range c.want {
+			if got := advice[i].String(); !strings.Contains(got, want) {
+				t.Errorf("%s: the advice is %s, want %s", name, got, want)
+			}
+		}
+	}
+	if advice := Default().Advice(); len(advice) > 0 {
+		t.Errorf("about the defaults it is %v", advice)
+	}
+}
+
+func TestTwoListenersNeedTwoPorts(t *testing.T) {
+	for _, same := range [][2]string{
+		{"127.0.0.1:7420", "127.0.0.1:7420"}, {":7420", "127.0.0.1:7420"}, {"[::]:7420", "10.0.0.1:7420"}, {"localhost:1", "[::1]:1"}, {"a.example:1", "A.example:1"},
+	} {
+		if !samePort(same[0], same[1]) {
+			t.Errorf("%v can be listened on both", same)
+		}
+	}
+	for _, different := range [][2]string{
+		{"127.0.0.1:7420", "127.0.0.1:7421"}, {"127.0.0.1:0", "127.0.0.1:0"}, {"10.0.0.1:7420", "127.0.0.1:7420"}, {"", ""}, {"", ":7420"},
+	} {
+		if samePort(different[0], different[1]) {
+			t.Errorf("%v are taken for one port", different)
+		}
+	}
+}

@@ -1,0 +1,132 @@
+package config
+
+import (
+	"net/url"
+	"regexp"
+	"strings"
+	"unicode/utf8"
+)
+
+// mask is shown instead of a secret: its length says nothing.
+const mask = "********"
+
+// secretWords are those that a name has whose value is a secret: of a header, an environment
+// variable, or an option of a URL.
+var secretWords = regexp.MustCompile(`(?i)auth|token|secret|passw|pwd|passphrase|credential|cookie|session|signature|jwt|(^|[-_.])(key|pass|pat|sig|dsn)($|[-_.])|api-?key|access-?key|private-?key`)
+
+// Masked returns what may be shown of a text that stands under a name, such as that of a
+// header or of an environment variable: a mask if the name is that of a secret, and
+// otherwise the text without the secrets in the URLs and headers in it.
+func Masked(name, text string) string {
+	if text != "" && secretWords.MatchString(name) {
+		return mask
+	}
+	return hidePasswords(text)
+}
+
+// maskedURL returns a URL without what lets people in: the password, a user without a password,
+// which is a token, and the options whose names are those of secrets.
+func maskedURL(text string) string {
+	u, err := url.Parse(text)
+	if err != nil {
+		return hidePasswords(text)
+	}
+	if u.User != nil {
+		_, before, _ := strings.Cut(text, "://")
+		info, rest, _ := cutLastBefore(before, '@', "/?#")
+		user, _, hasPassword := strings.Cut(info, ":")
+		if !hasPassword {
+			user = mask
+		} else {
+			user += ":" + mask
+		}
+		text = u.Scheme + "://" + user + "@" + rest
+	}
+	return maskOptions(text)
+}
+
+// cutLastBefore cuts s at the last sep that stands before any of the characters in end.
+func cutLastBefore(s string, sep byte, end string) (before, after string, found bool) {
+	stop := strings.IndexAny(s, end)
+	if stop < 0 {
+		stop = len(s)
+	}
+	i := strings.LastIndexByte(s[:stop], sep)
+	if i < 0 {
+		return s, "", false
+	}
+	return s[:i], s[i+1:], true
+}
+
+var urlOption = regexp.MustCompile(`([?&])([^=&#]*)=([^&#]*)`)
+
+// maskOptions hides the values of the options of a URL whose names are those of secrets.
+func maskOptions(text string) string {
+	return urlOption.ReplaceAllStringFunc(text, func(s string) string {
+		m := urlOption.FindStringSubmatch(s)
+		name, err := url.QueryUnescape(m[2])
+		if m[3] == "" || err == nil && !secretWords.MatchString(name) {
+			return s
+		}
+		return m[1] + m[2] + "=" + mask
+	})
+}
+
+// What is secret in a line of a file or in a word of a command, also if it is not written
+// right: passwords among the options of a URL and before its host, what follows the name of
+// an authorization, and what a --set gives to one.
+var (
+	optionPassword = regexp.MustCompile(`([?&](?:ssl)?password=)([^&\s]+)`)
+	userPassword   = regexp.MustCompile(`(://[^\s/@:]*:)(\S+)@`)
+	userToken      = regexp.MustCompile(`(https?://)([^\s/@:?#"']+)@`)
+	secretKey      = `(?i)(["']?[\w.-]*(?:authorization|token|secret|passw|cookie|api[-_]?key|access[-_]?key)[\w-]*["']?`
+	secretEntry    = regexp.MustCompile(secretKey + `\s*:\s*)("[^"\n]*"|'[^'\n]*'|[^\s,{}\[\]$&*|>"'#][^,}"'\n]*)`)
+	secretSet      = regexp.MustCompile(secretKey + `=)([^\s{}$&|>][^&,}\n]*)`)
+)
+
+// hidePasswords replaces every character of a secret by a star, so that what stands around it
+// keeps its place.
+func hidePasswords(s string) string {
+	for _, secret := range []*regexp.Regexp{optionPassword, userPassword, userToken, secretEntry, secretSet} {
+		var b strings.Builder
+		last := 0
+		for _, m := range secret.FindAllStringSubmatchIndex(s, -1) {
+			from, to := m[4], m[5]
+			if isReference(strings.Trim(s[from:to], `"'`)) {
+				continue
+			}
+			b.WriteString(s[last:from])
+			b.WriteString(strings.Repeat("*", utf8.RuneCountInString(s[from:to])))
+			last = to
+		}
+		b.WriteString(s[last:])
+		s = b.String()
+	}
+	return s
+}
+
+// isReference reports whether a value is shown as it is because it names the place of a
+// secret.
+func isReference(s string) bool { return strings.HasPrefix(s, "${") && strings.HasSuffix(s, "}") }
+
+// guarded is a text that may be, or have in it, a secret that is written out.
+type guarded struct {
+	value[Text]
+	hide func(name, text string) string // returns what may be shown of a text
+}
+
+func (g guarded) decode(d *decoder, n *node, into any) {
+	target := into.(*Text)
+	g.value.decode(d, n, target)
+	if target.shown != "" || len(d.path) == 0 {
+		return
+	}
+	if hidden := g.hide(d.path[len(d.path)-1], target.value); hidden != target.value {
+		target.shown = hidden
+	}
+}
+
+// httpURL is a URL that tasks are sent to.
+func httpURL() guarded {
+	return guarded{secret("a URL, such as https://example.com/tasks", isURL), func(_, text string) string { return maskedURL(text) }}
+}
