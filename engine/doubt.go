@@ -1,7 +1,7 @@
 package engine
 
 import (
-	"cmp"
+	"container/list"
 	"context"
 	"errors"
 	"slices"
@@ -16,9 +16,70 @@ import (
 // told the core, so until the row is looked at a task may seem to be grabbed that nobody
 // runs, or to rest without a trigger.
 type doubt struct {
+	id      task.ID
 	since   time.Time
 	grabbed uint64 // the version that it has if it was grabbed; 0 if that was not asked for
-	inVain  int    // how often it was looked at while the store could not say
+	inVain  bool   // the store could not say when it was last asked
+}
+
+// maxDoubts is how many tasks are in doubt at most, not counting those that may have been
+// grabbed: these are bounded by the slots.
+const maxDoubts = 10_000
+
+// doubts are the tasks in doubt, in the order in which they are looked at. Tasks that the
+// store could not answer about come last: they may be in a database that is away.
+type doubts struct {
+	places   map[task.ID]*list.Element // of *doubt, in one of the lists
+	first    list.List
+	last     list.List // those that were looked at in vain
+	unlisted time.Time // when a task last found no place; zero is never
+}
+
+func (q *doubts) len() int { return len(q.places) }
+
+// of returns the doubt about a task, nil if there is none.
+func (q *doubts) of(id task.ID) *doubt {
+	if at, ok := q.places[id]; ok {
+		return at.Value.(*doubt)
+	}
+	return nil
+}
+
+// add notes one task. The latest version that it may have been grabbed at is not
+// forgotten over other doubts, such as whether an older hint was grabbed again in vain.
+func (q *doubts) add(id task.ID, now time.Time, grabbed uint64) {
+	if d := q.of(id); d != nil {
+		d.since, d.grabbed = now, max(grabbed, d.grabbed)
+		return
+	}
+	if grabbed == 0 && q.len() >= maxDoubts {
+		q.unlisted = now
+		return
+	}
+	if q.places == nil {
+		q.places = make(map[task.ID]*list.Element)
+	}
+	q.places[id] = q.first.PushBack(&doubt{id: id, since: now, grabbed: grabbed})
+}
+
+func (q *doubts) remove(d *doubt) {
+	q.listOf(d).Remove(q.places[d.id])
+	delete(q.places, d.id)
+}
+
+func (q *doubts) listOf(d *doubt) *list.List {
+	if d.inVain {
+		return &q.last
+	}
+	return &q.first
+}
+
+// later puts a doubt that remains at the end of its list, or of the last one if it was looked
+// at in vain.
+func (q *doubts) later(d *doubt, inVain bool) {
+	q.listOf(d).Remove(q.places[d.id])
+	d.inVain = inVain
+	q.places[d.id] = q.listOf(d).PushBack(d)
 }
 
 // How long the doubts are left alone after the store failed: each rest is twice as long
@@ -34,7 +95,7 @@ const (
 func (e *Engine) suspect(b *batch, now time.Time) {
 	mistrust := func(id task.ID, grabbed uint64) {
 		if b.part == nil || b.lost(id) {
-			e.mistrust(id, now, grabbed)
+			e.doubts.add(id, now, grabbed)
 		}
 	}
 	for _, t := range b.do.Insert {
@@ -59,30 +120,27 @@ func (e *Engine) suspect(b *batch, now time.Time) {
 // suspectGrabs is suspect for grabs alone.
 func (e *Engine) suspectGrabs(grabs []task.Change, now time.Time) {
 	for _, g := range grabs {
-		e.mistrust(g.ID, now, g.Version+1)
+		e.doubts.add(g.ID, now, g.Version+1)
 	}
 	e.doubt()
 }
 
 // doubt has the doubts looked at, if there are any.
 func (e *Engine) doubt() {
-	if len(e.doubts) > 0 {
+	if e.doubts.len() > 0 {
 		signal(e.doubtful)
 	}
 }
 
-// mistrust notes one task. The latest version that it may have been grabbed at is not
-// forgotten over other doubts, such as whether an older hint was grabbed again in vain.
-func (e *Engine) mistrust(id task.ID, now time.Time, grabbed uint64) {
-	d := e.doubts[id]
-	e.doubts[id] = doubt{since: now, grabbed: max(grabbed, d.grabbed), inVain: d.inVain}
-}
-
-// known tells that a grab is known to have been made: it is run. It is called with mu
-// held.
-func (e *Engine) known(id task.ID) {
-	if len(e.doubts) > 0 {
-		delete(e.doubts, id)
+// known tells that a row is known to have been written at a version. That settles what
+// was in doubt up to that version, and nothing later: an insert may be answered after
+// the grab that followed it. It is called with mu held.
+func (e *Engine) known(ref task.Ref) {
+	if e.doubts.len() == 0 {
+		return
+	}
+	if d := e.doubts.of(ref.ID); d != nil && d.grabbed <= ref.Version {
+		e.doubts.remove(d)
 	}
 }
 
@@ -114,38 +172,50 @@ func (e *Engine) doubtLoop(ctx context.Context) {
 const maxInVain = 10
 
 // lookAtDoubts tells the core of the tasks in doubt as they are in the store, and
-// returns how many remain. Those that could not be looked at come last the next time: they
-// may be in a database that is away, and others not.
+// returns how many remain.
 func (e *Engine) lookAtDoubts(ctx context.Context) (remain int) {
+	q := &e.doubts
 	e.mu.Lock()
-	ids := make([]task.ID, 0, len(e.doubts))
-	for id := range e.doubts {
-		ids = append(ids, id)
-	}
-	slices.SortFunc(ids, func(a, b task.ID) int { return cmp.Compare(e.doubts[a].inVain, e.doubts[b].inVain) })
+	first, last := q.first.Len(), q.last.Len()
 	e.mu.Unlock()
-	for inVain := 0; len(ids) > 0 && inVain < maxInVain; ids = ids[1:] {
-		id := ids[0]
+	inVain := e.lookAtSome(ctx, &q.first, first, maxInVain)
+	e.lookAtSome(ctx, &q.last, last, maxInVain-inVain)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return q.len()
+}
+
+// lookAtSome looks at the first n tasks of a list, until the store could not answer about
+// most of them. It returns how many these are.
+func (e *Engine) lookAtSome(ctx context.Context, some *list.List, n, most int) (inVain int) {
+	for ; n > 0 && inVain < most; n-- {
+		var id task.ID
+		e.mu.Lock()
+		at := some.Front()
+		if at != nil {
+			id = at.Value.(*doubt).id
+		}
+		e.mu.Unlock()
+		if at == nil {
+			break
+		}
 		t, err := e.store.Get(ctx, id)
 		unknown := err != nil && !errors.Is(err, task.ErrNotFound)
 		if unknown {
 			inVain++
 		}
 		e.decide(func(c *core.Core, now time.Time) {
-			d, ok := e.doubts[id]
+			d := e.doubts.of(id)
 			switch {
-			case !ok:
-			case unknown:
-				d.inVain++
-				e.doubts[id] = d
-			case e.resolve(c, now, t, d), now.Sub(d.since) > doubtLasts:
-				delete(e.doubts, id)
+			case d == nil:
+			case !unknown && (e.resolve(c, now, t, d) || now.Sub(d.since) > doubtLasts):
+				e.doubts.remove(d)
+			default:
+				e.doubts.later(d, unknown)
 			}
 		})
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return len(e.doubts)
+	return inVain
 }
 
 // isSaving reports whether what came of an attempt at a row is on its way to the store:
@@ -163,7 +233,7 @@ func (e *Engine) isSaving(ref task.Ref) bool {
 
 // resolve tells the core of a row in doubt, nil if there is none, and reports whether
 // the doubt is over. It is called with mu held.
-func (e *Engine) resolve(c *core.Core, now time.Time, t *task.Task, d doubt) bool {
+func (e *Engine) resolve(c *core.Core, now time.Time, t *task.Task, d *doubt) bool {
 	switch {
 	case t == nil, c.Holds(t.ID):
 		return false // it may still come; or the core learns by itself

@@ -83,7 +83,7 @@ type Engine struct {
 	armed            time.Time               // guarded by mu: when the ticker will wake
 	writing          [writers][]core.Save    // guarded by mu: what each writer is about to save
 	late             []core.Save             // guarded by mu: what is saved again after a rest
-	doubts           map[task.ID]doubt       // guarded by mu: tasks that may be other in the store than the core knows
+	doubts           doubts                  // guarded by mu: tasks that may be other in the store than the core knows
 	finishes         map[task.Ref]*finishing // guarded by mu: attempts of which a transaction may have finished the task, until their save is answered
 	closing          bool                    // guarded by mu: nothing new is accepted, nor begun
 	isSurveyed       bool                    // guarded by mu: surveyed is closed
@@ -170,6 +170,7 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	e.duties.Go(func() { e.readLoop(background) })
 	e.duties.Go(func() { e.tickLoop(background) })
 	e.duties.Go(func() { e.doubtLoop(background) })
+	e.duties.Go(func() { e.reconcileLoop(background) })
 	e.duties.Go(func() { e.lead(background, "cleaner", e.clean) })
 	if store, ok := e.store.(storage.Tallier); ok {
 		w := new(watch) // of this goroutine: it outlives an interruption, and nothing is told twice
@@ -224,7 +225,6 @@ func newEngine(c Config) (*Engine, error) {
 		types:    make(map[string]*typeInfo),
 		unknown:  newTypeInfo(policy.Set{}, policy.DefaultType()),
 		attempts: make(map[task.ID]*attempt),
-		doubts:   make(map[task.ID]doubt),
 		finishes: make(map[task.Ref]*finishing),
 		write:    make(chan struct{}, 1), read: make(chan struct{}, 1), rearm: make(chan struct{}, 1), doubtful: make(chan struct{}, 1),
 		failed: make(chan struct{}), surveyed: make(chan struct{}), drained: make(chan struct{}), gone: make(chan struct{}),

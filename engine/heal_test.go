@@ -55,8 +55,8 @@ func TestTheTasksOfADeadNodeRunElsewhere(t *testing.T) {
 	})
 }
 
-// countingOrphans is a store that counts how often it is asked for orphans, and takes a while to
-// find them.
+// countingOrphans is a store that counts how often two nodes ask it for orphans, and takes a
+// while to find them.
 type countingOrphans struct {
 	*memory.Store
 	asked atomic.Int64
@@ -65,7 +65,9 @@ type countingOrphans struct {
 }
 
 func (s *countingOrphans) Orphans(ctx context.Context, alive []task.ID, after task.ID, scan int) ([]*task.Task, task.ID, error) {
-	s.asked.Add(1)
+	if len(alive) > 1 { // with one of the two nodes left out it is that node looking for rows of its own
+		s.asked.Add(1)
+	}
 	time.Sleep(s.takes)
 	if s.page > 0 {
 		scan = s.page

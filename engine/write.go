@@ -188,8 +188,11 @@ func (e *Engine) committed(b *batch) {
 			e.core.Inserted(now, t, false)
 			continue
 		}
-		e.known(t.ID)
-		e.inserted(e.core, now, t, b.done.Inserted[i].Created())
+		created := b.done.Inserted[i].Created()
+		if created {
+			e.known(t.Ref())
+		}
+		e.inserted(e.core, now, t, created)
 	}
 	swapped := b.done.Swapped
 	for i, s := range b.saves {
@@ -271,7 +274,7 @@ func (e *Engine) inserted(c *core.Core, now time.Time, t *task.Task, created boo
 // held.
 func (e *Engine) grabbed(now time.Time, ref task.Ref, t *task.Task) {
 	if t != nil {
-		e.known(ref.ID)
+		e.known(t.Ref())
 	}
 	e.core.Grabbed(now, ref, t, false)
 }

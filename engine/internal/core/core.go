@@ -95,6 +95,7 @@ type Stats struct {
 	Stale     uint64 // results of attempts that no longer counted
 	Dropped   uint64 // triggers that found no place in the table
 	Abandoned uint64 // attempts given up though their handler went on
+	Reclaimed uint64 // tasks that were processing and this node's in the store, of which nothing was under way here
 }
 
 // New returns a core that knows nothing yet: its first Ready asks to look at the store.
@@ -191,6 +192,24 @@ func (c *Core) HandBack(now time.Time, t *task.Task) {
 		Error:       "the store did not answer whether it was grabbed",
 	}, false)
 }
+
+// Reclaim decides about a task that is processing and this node's in the store, though
+// nothing of it is under way here. t is its row. Whether its handler was called is not known.
+func (c *Core) Reclaim(now time.Time, t *task.Task) {
+	p := c.kind(t.Type).policy
+	change := task.Change{
+		Ref: t.Ref(), To: task.Submitted, At: now, Count: task.Refund, Outcome: task.Interrupted,
+		NextEventAt: queueDeadline(p.Timeout, now), Error: errReclaimed,
+	}
+	if p.Delivery == policy.AtMostOnce {
+		change.To, change.NextEventAt, change.Count = task.Error, time.Time{}, task.Keep
+		change.Error = joinReason(errReclaimed, mayHaveTakenEffect)
+	}
+	c.stats.Reclaimed++
+	c.save(change, false)
+}
+
+const errReclaimed = "it was processing, and nothing of it was under way on its node"
 
 // Surveyed reports whether the core has looked through the store for the first time.
 // Before that it grabs nothing with its submit, because older tasks may be there.

@@ -1,0 +1,247 @@
+package engine_test
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/taskengine/taskengine/engine"
+	"github.com/taskengine/taskengine/engine/policy"
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/storage/memory"
+)
+
+// lossy is a store whose answers can be lost or late: the transaction is done all the same.
+type lossy struct {
+	storage.Store
+
+	mu   sync.Mutex
+	lose func(inserted, swapped int) bool          // guarded by mu: whether the answer is lost; nil for no
+	late func(inserted, swapped int) time.Duration // guarded by mu: how late the answer is; nil for not
+}
+
+// answer sets which answers are lost and which are late.
+func (s *lossy) answer(lose func(inserted, swapped int) bool, late func(inserted, swapped int) time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lose, s.late = lose, late
+}
+
+func (s *lossy) Update(ctx context.Context, fn func(storage.Tx) error) error {
+	seen := new(countingTx)
+	err := s.Store.Update(ctx, func(tx storage.Tx) error {
+		seen.Tx = tx
+		return fn(seen)
+	})
+	s.mu.Lock()
+	lose := s.lose != nil && s.lose(seen.inserted, seen.swapped)
+	wait := time.Duration(0)
+	if s.late != nil {
+		wait = s.late(seen.inserted, seen.swapped)
+	}
+	s.mu.Unlock()
+	time.Sleep(wait)
+	if err == nil && lose {
+		return errNo
+	}
+	return err
+}
+
+// countingTx counts the rows that were really inserted and swapped.
+type countingTx struct {
+	storage.Tx
+	inserted, swapped int
+}
+
+func (x *countingTx) Insert(ctx context.Context, ts ...*task.Task) ([]storage.Inserted, error) {
+	out, err := x.Tx.Insert(ctx, ts...)
+	for _, in := range out {
+		if in.Created() {
+			x.inserted++
+		}
+	}
+	return out, err
+}
+
+func (x *countingTx) Swap(ctx context.Context, cs ...task.Change) ([]*task.Task, error) {
+	out, err := x.Tx.Swap(ctx, cs...)
+	for _, t := range out {
+		if t != nil {
+			x.swapped++
+		}
+	}
+	return out, err
+}
+
+// startLossy opens an engine on a store whose answers can be lost.
+func startLossy(t *testing.T, set policy.Set, handlers map[string]task.Handler) (*node, *lossy) {
+	t.Helper()
+	s := &lossy{Store: memory.New()}
+	n := &node{t: t, store: s, config: engine.Config{Store: s, Policies: set, Handlers: handlers}}
+	n.open()
+	t.Cleanup(n.close)
+	return n, s
+}
+
+func TestATaskWhoseAnswerWasLostRunsThoughItIsAskedForAgain(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		var j journal
+		n, s := startLossy(t, one("x", func(p *policy.Type) { p.Delivery = policy.AtMostOnce }), handle("x", j.work(0)))
+		id := task.ID{1}
+		s.answer(func(inserted, _ int) bool { return inserted > 0 }, nil)
+		if _, err := n.Submit(t.Context(), engine.Request{ID: id, Type: "x"}); err == nil {
+			t.Fatal("the answer was not lost")
+		}
+		s.answer(nil, nil)
+		receipts, err := n.Submit(t.Context(), engine.Request{ID: id, Type: "x"})
+		if err != nil || receipts[0].ID != id {
+			t.Fatalf("got %v, %v", receipts, err)
+		}
+		time.Sleep(10 * time.Second)
+		if n.expect(id, task.Done); len(j.payloads()) != 1 {
+			t.Errorf("it ran %d times", len(j.payloads()))
+		}
+	})
+}
+
+// A node finds a row by itself before it is told that the row was inserted, and is not told
+// that it has grabbed it.
+func TestATaskWhoseGrabWasNotAnsweredRunsThoughItsInsertIsAnsweredLater(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		g := newGroup(t)
+		g.noBus = true
+		var s *lossyShared
+		g.wrap = func(m *memory.Store) storage.Store {
+			s = &lossyShared{Store: m, lossy: lossy{Store: m}}
+			return s
+		}
+		set := one("x", nil)
+		set.Slots = 1
+		m := g.join("a", set, takes(10*time.Second), "x")
+		busy := m.submit(engine.Request{Type: "x"}) // runs for 10 s
+		var lost atomic.Bool
+		s.answer(func(inserted, swapped int) bool {
+			return inserted == 0 && swapped > 0 && s.grabs.Load() == 1 && lost.CompareAndSwap(false, true)
+		}, func(inserted, _ int) time.Duration { return time.Duration(inserted) * 10500 * time.Millisecond })
+		id := m.submit(engine.Request{Type: "x"}) // answered half a second after the first has ended, and the doubts are looked at after a second
+		if !lost.Load() {
+			t.Fatal("the grab was answered")
+		}
+		time.Sleep(30 * time.Second)
+		m.expect(busy, task.Done)
+		m.expect(id, task.Done)
+	})
+}
+
+// lossyShared is a lossy store that several nodes may share.
+type lossyShared struct {
+	*memory.Store
+	lossy
+	grabs atomic.Int64
+}
+
+func (s *lossyShared) Update(ctx context.Context, fn func(storage.Tx) error) error {
+	return s.lossy.Update(ctx, func(tx storage.Tx) error {
+		return fn(&grabCountingTx{tx, &s.grabs})
+	})
+}
+
+type grabCountingTx struct {
+	storage.Tx
+	grabs *atomic.Int64
+}
+
+func (x *grabCountingTx) Swap(ctx context.Context, cs ...task.Change) ([]*task.Task, error) {
+	for _, c := range cs {
+		if c.To == task.Processing {
+			x.grabs.Add(1)
+		}
+	}
+	return x.Tx.Swap(ctx, cs...)
+}
+
+// grabBehind makes a row processing behind the engine's back.
+func grabBehind(t *testing.T, n *node, id task.ID) {
+	t.Helper()
+	row := n.get(id)
+	rows, err := n.store.Swap(t.Context(), task.Change{Ref: row.Ref(), To: task.Processing, At: time.Now(), NextEventAt: time.Now(), Owner: n.Incarnation()})
+	if err != nil || rows[0] == nil {
+		t.Fatalf("swap: %v, %v", rows, err)
+	}
+}
+
+func TestWhatIsProcessingHereAndHeldByNothingIsFoundAndDecidedAbout(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		var j journal
+		var told logLines
+		set := one("again", nil)
+		once := policy.DefaultType()
+		once.Delivery = policy.AtMostOnce
+		set.Types["once"] = once
+		work := task.HandlerFunc(j.work(2 * time.Minute))
+		n := start(t, set, map[string]task.Handler{"again": work, "once": work})
+		n.close()
+		n.config.Log = slog.New(&told)
+		n.open()
+		later := time.Now().Add(time.Hour)
+		again, once1 := n.submit(engine.Request{Type: "again", At: later}), n.submit(engine.Request{Type: "once", At: later})
+		held := n.submit(engine.Request{Type: "again"})
+		grabBehind(t, n, again)
+		grabBehind(t, n, once1)
+		time.Sleep(10 * time.Second)
+		n.expect(again, task.Processing) // it may be answered yet
+		time.Sleep(time.Minute)
+		if got := n.expect(once1, task.Error); !strings.Contains(got.LastError, "may have taken effect") {
+			t.Errorf("it says %q", got.LastError)
+		}
+		if got := n.end(again); got.State != task.Done || got.Attempt != 1 || got.Crashes != 0 {
+			t.Errorf("%v at attempt %d after %d crashes", got.State, got.Attempt, got.Crashes)
+		}
+		if got := n.end(held); got.Attempt != 1 || len(j.payloads()) != 2 {
+			t.Errorf("what ran was taken away: attempt %d, %d runs in all", got.Attempt, len(j.payloads()))
+		}
+		if s := n.Stats(); s.Reclaimed != 2 {
+			t.Errorf("%d were counted", s.Reclaimed)
+		}
+		if told.count("nothing of them was under way") != 1 {
+			t.Errorf("it was not said once: %v", told.lines)
+		}
+	})
+}
+
+// logLines keeps the messages of a log.
+type logLines struct {
+	mu    sync.Mutex
+	lines []string // guarded by mu
+}
+
+func (l *logLines) Enabled(context.Context, slog.Level) bool { return true }
+func (l *logLines) WithAttrs([]slog.Attr) slog.Handler       { return l }
+func (l *logLines) WithGroup(string) slog.Handler            { return l }
+func (l *logLines) Handle(_ context.Context, r slog.Record) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	line := r.Message
+	r.Attrs(func(a slog.Attr) bool {
+		line += " " + a.String()
+		return true
+	})
+	l.lines = append(l.lines, line)
+	return nil
+}
+
+func (l *logLines) count(part string) (n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, line := range l.lines {
+		if strings.Contains(line, part) {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,202 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/taskengine/taskengine/engine/internal/core"
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+)
+
+const (
+	// reconcileEvery is how often the store is compared with what is under way.
+	reconcileEvery = 20 * time.Second
+	// reconcileShare is what part of the time all nodes together spend on that at most.
+	reconcileShare = 20
+	// reconcilePage is how many processing rows are read at a time.
+	reconcilePage = 1000
+	// reconcileScan is how many rows of all states are read at a time where several nodes
+	// share the store: it has no index of what is processing.
+	reconcileScan = 10_000
+	// maxUnheld is how many rows are remembered from one look to the next.
+	maxUnheld = 10_000
+)
+
+// reconcileLoop compares the rows that are processing and this node's in the store with
+// what the core has under way. A row that is found unheld at the same version in two looks
+// in a row is decided about. So a task that was lost track of, for whatever reason, does not
+// stay so.
+func (e *Engine) reconcileLoop(ctx context.Context) {
+	r := reconciler{e: e}
+	for rest := reconcileEvery; sleep(ctx, rest) == nil; {
+		begin := time.Now()
+		e.findUnlisted(ctx)
+		if err := r.look(ctx); err != nil && ctx.Err() == nil {
+			e.unanswered(ctx, "what is processing", err)
+		}
+		nodes := max(1, len(e.Members()))
+		rest = max(reconcileEvery, time.Duration(reconcileShare*nodes)*time.Since(begin))
+	}
+}
+
+// findUnlisted tells the core of what rests in the store if some of it was in doubt and found
+// no place among the doubts. What was sent to the store may be written late.
+func (e *Engine) findUnlisted(ctx context.Context) {
+	e.mu.Lock()
+	at, own := e.doubts.unlisted, e.owned
+	e.mu.Unlock()
+	if at.IsZero() {
+		return
+	}
+	began := time.Now()
+	e.sweep(ctx, &gain{before: none(), now: own})
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.doubts.unlisted.Equal(at) && ctx.Err() == nil && began.Sub(at) > doubtLasts {
+		e.doubts.unlisted = time.Time{}
+	}
+}
+
+// reconciler finds rows that are this node's and held by nothing. It belongs to
+// reconcileLoop.
+type reconciler struct {
+	e      *Engine
+	before map[task.ID]uint64 // the versions of the rows that the last look found unheld
+	found  map[task.ID]uint64 // those of this look
+}
+
+// look reads all that is processing and this node's, and decides about what it finds unheld
+// for the second time.
+func (r *reconciler) look(ctx context.Context) error {
+	r.found = make(map[task.ID]uint64)
+	read := r.readOwn
+	if store, ok := r.e.store.(storage.Shared); ok {
+		read = func(ctx context.Context) error { return r.readShared(ctx, store) }
+	}
+	if err := read(ctx); err != nil {
+		return err // what was found before is compared with the next look
+	}
+	var lost []task.ID
+	for id, version := range r.found {
+		if r.before[id] == version {
+			lost = append(lost, id)
+		}
+	}
+	r.before = r.found
+	slices.SortFunc(lost, task.ID.Compare)
+	return r.reclaim(ctx, lost)
+}
+
+// readOwn reads a store that belongs to this process alone.
+func (r *reconciler) readOwn(ctx context.Context) error {
+	q := storage.DueQuery{State: task.Processing, Before: distantFuture, Limit: reconcilePage}
+	for {
+		page, err := r.e.store.Due(ctx, q)
+		if err != nil {
+			return err
+		}
+		refs := make([]task.Ref, len(page))
+		for i, d := range page {
+			refs[i] = d.Ref
+		}
+		r.compare(refs)
+		if len(page) < reconcilePage {
+			return nil
+		}
+		q.After = page[len(page)-1]
+	}
+}
+
+// readShared reads a store that several nodes may share.
+func (r *reconciler) readShared(ctx context.Context, store storage.Shared) error {
+	var after task.ID
+	for {
+		self := r.e.Incarnation()
+		others := slices.DeleteFunc(r.e.aliveIDs(), func(id task.ID) bool { return id == self })
+		rows, next, err := store.Orphans(ctx, others, after, reconcileScan)
+		if err != nil {
+			return err
+		}
+		var refs []task.Ref
+		for _, t := range rows {
+			if t.Owner == self {
+				refs = append(refs, t.Ref())
+			}
+		}
+		r.compare(refs)
+		if after = next; after.IsZero() {
+			return nil
+		}
+	}
+}
+
+// compare notes those rows of which nothing is under way.
+func (r *reconciler) compare(refs []task.Ref) {
+	e := r.e
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.listen()
+	e.absorb()
+	var saving map[task.ID]bool
+	for _, ref := range refs {
+		if e.core.Holds(ref.ID) || e.doubts.of(ref.ID) != nil || len(r.found) >= maxUnheld {
+			continue
+		}
+		if saving == nil {
+			saving = e.savingIDs()
+		}
+		if !saving[ref.ID] {
+			r.found[ref.ID] = ref.Version
+		}
+	}
+}
+
+// savingIDs returns the tasks of which something is on its way to the store. It is called
+// with mu held, after absorb.
+func (e *Engine) savingIDs() map[task.ID]bool {
+	ids := make(map[task.ID]bool)
+	note := func(saves []core.Save) {
+		for _, s := range saves {
+			ids[s.ID] = true
+		}
+	}
+	for _, saves := range e.writing {
+		note(saves)
+	}
+	note(e.pending.saves)
+	note(e.late)
+	return ids
+}
+
+// reclaim decides about rows that were unheld in two looks.
+func (r *reconciler) reclaim(ctx context.Context, lost []task.ID) error {
+	e, reclaimed := r.e, 0
+	var first *task.Task
+	for _, id := range lost {
+		t, err := e.store.Get(ctx, id)
+		if errors.Is(err, task.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		e.decide(func(c *core.Core, now time.Time) {
+			ours := t.Owner == e.incarnation && t.Version == r.before[id] && t.State == task.Processing
+			if !ours || c.Holds(id) || e.doubts.of(id) != nil || e.isSaving(t.Ref()) {
+				return
+			}
+			c.Reclaim(now, t)
+			if reclaimed++; first == nil {
+				first = t
+			}
+		})
+	}
+	if reclaimed > 0 {
+		e.log.Warn("tasks were processing on this node in the store, and nothing of them was under way; they run again, or are errors if they may run at most once",
+			"tasks", reclaimed, "first_id", first.ID, "first_type", first.Type)
+	}
+	return nil
+}
