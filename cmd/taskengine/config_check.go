@@ -76,9 +76,12 @@ do not fit.`,
 				return err
 			}
 			if probe {
-				if problems := append(cfg.Probe(), probeDatabases(cmd.Context(), cfg)...); len(problems) > 0 {
+				if problems := slices.Concat(cfg.Probe(), probeStore(cfg), probeDatabases(cmd.Context(), cfg)); len(problems) > 0 {
 					return &config.Errors{Problems: problems}
 				}
+			}
+			if probe {
+				a.noteRoom(cfg)
 			}
 			for _, advice := range cfg.Advice() {
 				a.note("warning: %s", advice)

@@ -126,7 +126,7 @@ func (a *app) examineOne(ctx context.Context, p place) (found findings, err erro
 	s, err := p.look(ctx, a.newLog(config.Log{Level: slog.LevelWarn}))
 	switch {
 	case err == nil:
-	case errors.Is(err, storage.ErrLocked), errors.Is(err, storage.ErrFormat), errors.Is(err, errNoStore) && backup == nil, ctx.Err() != nil:
+	case errors.Is(err, storage.ErrLocked), errors.Is(err, storage.ErrFormat), errors.Is(err, errOtherDriver), errors.Is(err, errNoStore) && backup == nil, ctx.Err() != nil:
 		return nil, err
 	case errors.Is(err, postgres.ErrSchema):
 		found.add(isError, "schema", oneLine(err).Error(), "nodes of this version do not start on these tables", "do what it says, and see `taskengine migrate verify`")

@@ -51,6 +51,10 @@ func (a *app) examineFiles(ctx context.Context, found *findings, p place, s plac
 	if err := f.measure(p.path); err != nil {
 		return err
 	}
+	if there, err := storesIn(p.path); err == nil && len(there) > 1 {
+		found.add(isWarning, "driver", twoStores(p.path), "only the store of the driver that is named is examined, backed up and run",
+			"examine the other one, too, before it is moved")
+	}
 	if err := f.rows.take(ctx, s); err != nil && f.damage == nil {
 		f.damage = err
 	}

@@ -53,6 +53,16 @@ func openStore(ctx context.Context, c config.Storage, log *slog.Logger) (storage
 }
 
 func openFolder(c config.Storage, log *slog.Logger) (storage.Store, error) {
+	there, err := storesIn(c.Path)
+	if err == nil {
+		err = checkDriver(there, c.Driver, c.Path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if len(there) > 1 && log != nil {
+		log.Warn(twoStores(c.Path), "driver", embedded(c.Driver))
+	}
 	if err := os.MkdirAll(c.Path, 0o750); err != nil {
 		return nil, fmt.Errorf("make the storage folder: %w", err)
 	}
@@ -60,6 +70,12 @@ func openFolder(c config.Storage, log *slog.Logger) (storage.Store, error) {
 		return opened(bolt.Open(filepath.Join(c.Path, boltFile), bolt.Options{}))
 	}
 	return opened(pebble.Open(c.Path, pebble.Options{Log: log}))
+}
+
+// twoStores says that a folder has a store of each driver.
+func twoStores(folder string) string {
+	return fmt.Sprintf("the folder %s has a store of bolt (%s) and one of pebble (the other files); move the one that is not wanted to another folder",
+		folder, boltFile)
 }
 
 // opened keeps a nil store of a backend from becoming a [storage.Store] that is not nil.

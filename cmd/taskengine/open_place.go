@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	pebblelib "github.com/cockroachdb/pebble/v2"
@@ -167,35 +168,62 @@ func (p place) openDatabase(ctx context.Context, log *slog.Logger) (placed, erro
 
 func (p place) file() string { return filepath.Join(p.path, boltFile) }
 
-// exists returns an error unless there is a store of this driver.
+// exists returns an error unless there is a store of this driver. It wraps errOtherDriver if
+// there is one of the other.
 func (p place) exists() error {
-	found, err := storeIn(p.path)
-	if err == nil && found != p.driver {
-		err = fmt.Errorf("the store in %s is one of the driver %s and not %s", p.path, embedded(found), embedded(p.driver))
+	there, err := storesIn(p.path)
+	switch {
+	case err != nil:
+		return err
+	case len(there) == 0:
+		return fmt.Errorf("%w in %s", errNoStore, p.path)
 	}
-	return err
+	return checkDriver(there, p.driver, p.path)
 }
 
-var errNoStore = errors.New("there is no store")
+var (
+	errNoStore     = errors.New("there is no store")
+	errOtherDriver = errors.New("the store is one of another driver")
+)
+
+// checkDriver returns an error if a folder has a store, and none of this driver.
+func checkDriver(there []config.Driver, want config.Driver, folder string) error {
+	if len(there) == 0 || slices.Contains(there, want) {
+		return nil
+	}
+	return fmt.Errorf("%w: the one in %s is of the driver %s and not %s; name that driver, or another folder",
+		errOtherDriver, folder, embedded(there[0]), embedded(want))
+}
 
 // storeIn returns the driver of the store in a folder. Without one the error wraps
 // errNoStore.
 func storeIn(folder string) (config.Driver, error) {
-	_, err := os.Stat(filepath.Join(folder, boltFile))
-	if err == nil {
-		return config.Bolt, nil
-	}
-	var d *pebblelib.DBDesc
-	if errors.Is(err, fs.ErrNotExist) {
-		d, err = pebblelib.Peek(folder, vfs.Default)
-	}
+	there, err := storesIn(folder)
 	switch {
-	case errors.Is(err, fs.ErrNotExist), err == nil && !d.Exists:
-		return 0, fmt.Errorf("%w in %s", errNoStore, folder)
 	case err != nil:
-		return 0, fmt.Errorf("look for a store in %s: %w", folder, err)
+		return 0, err
+	case len(there) == 0:
+		return 0, fmt.Errorf("%w in %s", errNoStore, folder)
 	}
-	return config.Pebble, nil
+	return there[0], nil
+}
+
+// storesIn returns the drivers of the stores in a folder: none, one, or both.
+func storesIn(folder string) (there []config.Driver, err error) {
+	_, err = os.Stat(filepath.Join(folder, boltFile))
+	if err == nil {
+		there = append(there, config.Bolt)
+	}
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		var d *pebblelib.DBDesc
+		if d, err = pebblelib.Peek(folder, vfs.Default); err == nil && d.Exists {
+			there = append(there, config.Pebble)
+		}
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("look for a store in %s: %w", folder, err)
+	}
+	return there, nil
 }
 
 // opened says what to do about a store that cannot be opened.

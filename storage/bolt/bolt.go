@@ -158,7 +158,7 @@ func (s *Store) look(string, bool) (err error) {
 	if err != nil {
 		return err
 	}
-	return s.share(b)
+	return s.share(b, true)
 }
 
 // prepare reads what all transactions share, or marks a new file as ours.
@@ -175,7 +175,7 @@ func (s *Store) prepare(path string, fresh bool) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := s.share(b); err != nil {
+	if err := s.share(b, false); err != nil {
 		return err
 	}
 	if err := commit(btx); err != nil || !fresh {
@@ -185,11 +185,11 @@ func (s *Store) prepare(path string, fresh bool) (err error) {
 }
 
 // share reads what all transactions share.
-func (s *Store) share(b *bbolt.Bucket) (err error) {
+func (s *Store) share(b *bbolt.Bucket, readOnly bool) (err error) {
 	if err := checkFormat(b); err != nil {
 		return err
 	}
-	s.kv, err = kv.Open("bolt", &adapter{b: b})
+	s.kv, err = kv.Open("bolt", &adapter{b: b}, readOnly)
 	return err
 }
 

@@ -159,16 +159,10 @@ func (s *Store) prepare() error {
 	w := &writer{db: s.db, batch: s.db.NewBatch()}
 	defer w.close(false)
 	var err error
-	if s.kv, err = kv.Open("pebble", w); err != nil {
+	if s.kv, err = kv.Open("pebble", w, s.readOnly); err != nil || s.readOnly {
 		return err
 	}
-	switch {
-	case !s.readOnly:
-		return w.batch.Commit(pebble.Sync)
-	case !w.batch.Empty():
-		return errors.New("there are no tasks in this folder")
-	}
-	return nil
+	return w.batch.Commit(pebble.Sync)
 }
 
 // checkLibraryFormat refuses files that a newer version of the library has written.

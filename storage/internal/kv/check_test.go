@@ -87,7 +87,7 @@ func (w *walk) Value() ([]byte, error) {
 func filled(t *testing.T, n int) (*sorted, *DB) {
 	t.Helper()
 	s := &sorted{keys: make(map[string][]byte)}
-	db, err := Open("test", s)
+	db, err := Open("test", s, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +191,7 @@ func TestKeysAreNamedByTheirTask(t *testing.T) {
 func TestAStoreWithoutItsFormatIsDamaged(t *testing.T) {
 	s, _ := filled(t, 1)
 	delete(s.keys, string(keyFormat))
-	if _, err := Open("test", s); !errors.Is(err, ErrDamaged) {
+	if _, err := Open("test", s, false); !errors.Is(err, ErrDamaged) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -16,7 +16,7 @@ import (
 func history(t *testing.T, done, few int) (*sorted, *DB) {
 	t.Helper()
 	s := &sorted{keys: make(map[string][]byte)}
-	db, err := Open("test", s)
+	db, err := Open("test", s, false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -75,8 +75,14 @@ type Cursor interface {
 	Close() error
 }
 
-// formatStore is the newest layout of keys that this program reads, and the one it writes.
-const formatStore = 1
+// formatStore is the newest layout of keys and records that this program reads, and the one
+// it writes. It grows with every change that a program of the format before would read wrongly
+// or leave incomplete, be it a new table or a new field of a record: a store of an older format
+// gets this one when it is opened for writing, and an older program refuses it from then on.
+//
+//	1: the first
+//	2: entries of rows without a time; progress and checkpoints
+const formatStore = 2
 
 // seqBlock is how many sequence numbers are set aside by one write; a restart skips the
 // rest of a block.
@@ -95,22 +101,27 @@ type DB struct {
 	free    *state // buffers of the last transaction
 }
 
-// Open checks that the store was written by this version or an older one, or writes
-// its mark if the store is empty. The name starts the errors of this DB. The caller
-// commits rw if Open succeeds.
-func Open(name string, rw ReadWriter) (*DB, error) {
+// Open checks that the store was written by this version or an older one, and has it bear the
+// mark of this one. The name starts the errors of this DB. The caller commits rw if Open
+// succeeds. If readOnly is true, Open writes nothing, and an empty store is an error.
+func Open(name string, rw ReadWriter, readOnly bool) (*DB, error) {
 	db := &DB{name: name, recent: newRecent(recentRows)}
-	format, found, err := getNumber(rw, keyFormat)
+	format, err := getFormat(rw)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("%s: read the format: %w", name, err)
-	case found && format > formatStore:
+	case format > formatStore:
 		return nil, fmt.Errorf("%s: its format is %d, this program reads up to %d, use the program that wrote it or a newer one: %w",
 			name, format, formatStore, storage.ErrFormat)
-	case !found:
+	case format == 0:
 		if err := checkEmpty(rw); err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
+		if readOnly {
+			return nil, fmt.Errorf("%s: there are no tasks in it", name)
+		}
+	}
+	if format < formatStore && !readOnly {
 		if err := rw.Put(keyFormat, appendNumber(nil, formatStore)); err != nil {
 			return nil, fmt.Errorf("%s: write the format: %w", name, err)
 		}
@@ -123,6 +134,21 @@ func Open(name string, rw ReadWriter) (*DB, error) {
 		return nil, fmt.Errorf("%s: find the newest task: %w", name, err)
 	}
 	return db, nil
+}
+
+// getFormat returns the format of the store, zero if it does not say. Behind the number a newer
+// program may have written more.
+func getFormat(r Reader) (format uint64, err error) {
+	value, found, err := r.Get(keyFormat)
+	if err != nil || !found {
+		return 0, err
+	}
+	d := decoder{rest: value}
+	format = d.uvarint()
+	if d.bad || format == 0 || format <= formatStore && len(d.rest) > 0 {
+		return 0, fmt.Errorf("value of key %q: %w", keyFormat, ErrDamaged)
+	}
+	return format, nil
 }
 
 // checkEmpty returns an error if a store that does not say its format has anything in it.
