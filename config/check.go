@@ -39,6 +39,7 @@ func (d *decoder) check() {
 	d.storage()
 	d.listeners()
 	d.splits(handlers)
+	d.results()
 	set := d.cfg.Policies()
 	d.depth(set.Limits)
 	for _, p := range set.Check() {
@@ -78,6 +79,27 @@ func plainHost(host string) string {
 		return "localhost"
 	}
 	return host
+}
+
+// results refuses handlers that may return more than the types that they run may keep.
+func (d *decoder) results() {
+	for _, typ := range slices.Sorted(maps.Keys(d.cfg.Types)) {
+		t := d.cfg.Types[typ]
+		names := append(slices.Sorted(maps.Keys(d.cfg.Handlers[t.Handler].Split)), t.Handler)
+		for _, name := range names {
+			path, most := []string{"handlers", name}, 0
+			switch h := d.cfg.Handlers[name]; {
+			case h.Exec != nil:
+				path, most = append(path, "max_output"), h.Exec.MaxOutput
+			case h.HTTP != nil:
+				path, most = append(path, "http", "max_response"), h.HTTP.MaxResponse
+			}
+			if most > t.ResultLimit() {
+				d.conflict(path, fmt.Sprintf("allows %s, but max_result of type %s only %s, and a larger result is an error after the work is done; lower it, or raise types.%s.max_result",
+					ShowSize(most), typ, ShowSize(t.ResultLimit()), typ))
+			}
+		}
+	}
 }
 
 // splits refuses those that lead nowhere.

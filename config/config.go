@@ -35,6 +35,8 @@ type Node struct {
 	Slots        int    // how many tasks may run at once, by weight; 0 is without limit
 	DrainTimeout time.Duration
 	Log          Log
+
+	StrictHandlers bool // do not start unless every plugin does
 }
 
 // Log says what is logged and how.
@@ -123,6 +125,7 @@ type Plugin struct {
 	PassEnv      []string
 	StartTimeout time.Duration
 	Grace        time.Duration
+	Liveness     time.Duration // or LivenessOff
 
 	Processes Processes
 	PerTask   bool // each task has a process of its own
@@ -218,7 +221,7 @@ func Default() *Config {
 
 func defaultPlugin() Plugin {
 	return Plugin{
-		Dir: ".", Slots: 8, StartTimeout: 10 * time.Second, Grace: 10 * time.Second,
+		Dir: ".", Slots: 8, StartTimeout: 10 * time.Second, Grace: 10 * time.Second, Liveness: time.Minute,
 		Processes: Processes{Min: 1, Max: 1, Idle: 30 * time.Second},
 	}
 }

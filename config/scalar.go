@@ -223,6 +223,26 @@ func keeping() value[time.Duration] {
 	}
 }
 
+// LivenessOff is the liveness of a plugin that may be silent for ever.
+const LivenessOff time.Duration = -1
+
+// liveness is how long a plugin may be silent.
+func liveness() value[time.Duration] {
+	return value[time.Duration]{
+		want: "a duration, such as 5m, or off", json: document{"$ref": "#/$defs/liveness"},
+		parse: func(t text) (time.Duration, error) {
+			if t.value == "off" {
+				return LivenessOff, nil
+			}
+			d, err := parsePeriod(t, true)
+			if err != nil && nearest(t.value, []string{"off"}) != "" {
+				err = fmt.Errorf("%s is neither a duration nor off; did you mean off?", t.shown())
+			}
+			return d, err
+		},
+	}
+}
+
 func size(least, most int, want string) value[int] {
 	return value[int]{want: want, json: document{"$ref": "#/$defs/size"}, parse: func(t text) (int, error) {
 		n, err := ParseSize(t.value)

@@ -30,8 +30,10 @@ func Schema() []byte {
 		"reference": document{"type": "string", "pattern": referencePattern},
 		"duration":  text(durationPattern, "30s"),
 		"keeping":   document{"anyOf": []document{{"const": "forever"}, {"$ref": "#/$defs/duration"}}},
-		"size":      text(sizePattern, "64KiB"),
-		"rate":      text(ratePattern, "20/1s"),
+		// Readers of YAML 1.1 take off for false.
+		"liveness": document{"anyOf": []document{{"enum": []any{"off", false}}, {"$ref": "#/$defs/duration"}}},
+		"size":     text(sizePattern, "64KiB"),
+		"rate":     text(ratePattern, "20/1s"),
 	}
 	out, err := json.MarshalIndent(doc, "", "  ")
 	if err != nil {

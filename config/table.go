@@ -42,6 +42,7 @@ var nodeTable = &object{fields: []field{
 	{name: "name", doc: "What people call the node.", otherwise: "the name of the host", is: words("a name", isName), at: in(func(n *Node) *string { return &n.Name })},
 	{name: "slots", doc: "How many tasks may run at once, each counted by its weight. 0 is without limit.", def: "100", is: whole[int](0, maxCount, "a number"), at: in(func(n *Node) *int { return &n.Slots })},
 	{name: "drain_timeout", doc: "How long running tasks may take to finish when the node is stopped; then they are cancelled and handed back.", def: "30s", is: period(aDuration, false), at: in(func(n *Node) *time.Duration { return &n.DrainTimeout })},
+	{name: "strict_handlers", doc: "Whether the node refuses to start when a plugin does not. Otherwise it starts, says that the handler is down, and keeps trying to start it; the tasks of its types wait.", def: "false", is: boolean(), at: in(func(n *Node) *bool { return &n.StrictHandlers })},
 	{name: "log", doc: "What is logged and how.", is: logTable, at: in(func(n *Node) *Log { return &n.Log })},
 }}
 
@@ -142,6 +143,7 @@ var typeTable = &object{what: "a type", fields: []field{
 	{name: "retry", doc: "Whether and when a failed attempt is followed by another.", is: retryTable, at: in(func(t *Type) *policy.Retry { return &t.Retry })},
 	{name: "retention", doc: "How long finished tasks are kept.", is: retentionTable(true), at: in(func(t *Type) *policy.Retention { return &t.Retention })},
 	{name: "max_payload", doc: "Larger payloads are refused.", def: "1MiB", is: size(0, 1<<30, "a size, such as 64KiB"), at: in(func(t *Type) *int { return &t.MaxPayload })},
+	{name: "max_result", doc: "How large the result of a task may be, at most 64MiB. A larger one is lost: the task becomes an error, which says so, and is not tried again.", def: "1MiB", is: size(1, policy.LargestResult, "a size, such as 64KiB"), at: in(func(t *Type) *int { return &t.MaxResult })},
 	{name: "max_crashes", doc: "After so many crashed attempts in a row a task is put aside as an error. 0 is never.", def: "5", is: whole[uint32](0, maxCount, "a number"), at: in(func(t *Type) *uint32 { return &t.MaxCrashes })},
 	{name: "paused", doc: "Starts paused: tasks are accepted and wait.", def: "false", is: boolean(), at: in(func(t *Type) *bool { return &t.Paused })},
 }}

@@ -40,6 +40,7 @@ var pluginTable = &object{what: "a handler with a plugin", fields: []field{
 	{name: "pass_env", doc: passDoc, is: variableNames, at: in(func(p *Plugin) *[]string { return &p.PassEnv })},
 	{name: "start_timeout", doc: "How long it may take to be ready.", def: "10s", is: period(aDuration, true), at: in(func(p *Plugin) *time.Duration { return &p.StartTimeout })},
 	{name: "grace", doc: "From asking it to end until it is killed.", def: "10s", is: period(aDuration, false), at: in(func(p *Plugin) *time.Duration { return &p.Grace })},
+	{name: "liveness", doc: "How long a process may be silent, though it is asked for a sign of life four times meanwhile, until it is taken for hung and killed. It is no limit for tasks: programs answer while tasks run. A program that cannot, such as a simple script, needs more than its longest task takes, or `off`.", def: "1m", is: liveness(), at: in(func(p *Plugin) *time.Duration { return &p.Liveness })},
 	{name: "processes", doc: "How many processes of the program there are.", is: processesTable, at: in(func(p *Plugin) *Processes { return &p.Processes })},
 	{name: "per_task", doc: "Gives each task a process of its own, which ends with it. `processes.min` are started ahead; `slots` and `replace` mean nothing.", def: "false", is: boolean(), at: in(func(p *Plugin) *bool { return &p.PerTask })},
 	{name: "replace", doc: "When a process is replaced by a new one. It takes no more tasks once that is ready, and ends with those it has.", is: replaceTable, at: in(func(p *Plugin) *Replace { return &p.Replace })},

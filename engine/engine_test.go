@@ -365,6 +365,42 @@ func TestTheSameKeyIsAcceptedOnce(t *testing.T) {
 	})
 }
 
+func TestAResultThatIsTooLargeIsAnErrorThatSaysSo(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		runs := 0
+		n := start(t, one("x", func(p *policy.Type) { p.MaxResult = 2 << 20 }), handle("x", func(_ context.Context, tk *task.Task) ([]byte, error) {
+			runs++
+			if tk.Key == "again" {
+				return make([]byte, 2<<20+1), task.Again(time.Now().Add(time.Hour))
+			}
+			return make([]byte, len(tk.Payload)), nil
+		}))
+		if got := n.end(n.submit(engine.Request{Type: "x", Payload: make([]byte, 1<<20)})); got.State != task.Done || len(got.Result) != 1<<20 {
+			t.Errorf("the task is %v with %d bytes: %s", got.State, len(got.Result), got.LastError)
+		}
+		got := n.end(n.submit(engine.Request{Type: "x", Key: "again"}))
+		if got.State != task.Error || !strings.Contains(got.LastError, "the handler succeeded") || !strings.Contains(got.LastError, "max_result") {
+			t.Errorf("the task is %v: %s", got.State, got.LastError)
+		}
+		if runs != 2 {
+			t.Errorf("the handler was called %d times, want 2", runs)
+		}
+	})
+}
+
+func TestAResultIsAsLargeAsItsTypeSays(t *testing.T) {
+	for most, want := range map[int]task.State{0: task.Error, 1 << 20: task.Error, 1<<20 + 1: task.Done, policy.LargestResult: task.Done, 5: task.Error} {
+		inBubble(t, func(t *testing.T) {
+			n := start(t, one("x", func(p *policy.Type) { p.MaxResult = most }), handle("x", func(context.Context, *task.Task) ([]byte, error) {
+				return make([]byte, 1<<20+1), nil
+			}))
+			if got := n.end(n.submit(engine.Request{Type: "x"})); got.State != want {
+				t.Errorf("with max_result %d the task is %v: %s", most, got.State, got.LastError)
+			}
+		})
+	}
+}
+
 func TestBadRequestsAreRefusedAndAddNothing(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		set := one("x", func(p *policy.Type) { p.Limits = []string{"partner"}; p.MaxPayload = 100 })

@@ -49,10 +49,10 @@ type finishing struct {
 }
 
 func (a *attempt) finish(ctx context.Context, tx storage.Tx, result []byte) error {
-	if len(result) > MaxResult {
-		return fmt.Errorf("the result has %d bytes, of %d allowed", len(result), MaxResult)
-	}
 	e, now := a.engine, time.Now()
+	if most := e.policyOf(a.Type).ResultLimit(); len(result) > most {
+		return fmt.Errorf("the result has %d bytes, and max_result of the type %q allows %d", len(result), a.Type, most)
+	}
 	if p, said := e.board.take(a); said {
 		if _, err := tx.Note(ctx, task.Note{Ref: a.ref, Progress: &p}); err != nil {
 			return err

@@ -8,14 +8,16 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/engine/internal/core"
+	"github.com/taskengine/taskengine/engine/policy"
 	"github.com/taskengine/taskengine/engine/task"
 )
 
 // errShutdown is why handlers are cancelled when the engine cannot wait any longer.
 var errShutdown = errors.New("the node is shutting down")
 
-// MaxResult is how many bytes a handler may return.
-const MaxResult = 1 << 20
+// MaxResult is how many bytes a handler may return unless [policy.Type.MaxResult] of its type
+// says another number.
+const MaxResult = policy.DefaultMaxResult
 
 // begin has the handler called of a task that was grabbed. It is called with mu held.
 func (e *Engine) begin(r core.Run) {
@@ -58,10 +60,12 @@ func (e *Engine) handled(a *attempt, v task.Verdict) {
 // its context: an error that follows from being stopped says nothing about the task.
 func call(a *attempt, h task.Handler) task.Verdict {
 	result, err := safely(a, h, a.Task)
-	if err == nil && len(result) > MaxResult {
-		err = task.Permanent(fmt.Errorf("the result has %d bytes, of %d allowed", len(result), MaxResult))
-	}
 	v := task.VerdictOf(result, err)
+	if n := len(v.Result); n > 0 {
+		if most := a.engine.policyOf(a.Type).ResultLimit(); n > most {
+			v = task.VerdictOf(nil, task.ResultTooLarge(a.Type, n, most))
+		}
+	}
 	if outOfRange(v.Again) { // no store could find it again
 		v = task.VerdictOf(nil, task.Permanent(fmt.Errorf("it is to run again at %v, and times must lie between the years 1970 and 9999", v.Again)))
 	}

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/taskengine/taskengine/engine/policy"
 )
 
 // Config says how a [Host] runs its program. Name and Command are needed; the zero
@@ -26,7 +28,7 @@ type Config struct {
 	Env []string
 
 	Slots     int // tasks at once in one process, 0..65536; 0 leaves it to the handler
-	MaxResult int // bytes of the largest result; default 16 MiB
+	MaxResult int // bytes of the largest result; default [policy.DefaultMaxResult]
 
 	// Processes are how many there are of the program: MinProcesses always, default 1, and
 	// none if negative; more while tasks find no slot, up to MaxProcesses, default 1 and at
@@ -141,7 +143,7 @@ func (c Config) withDefaults() (Config, error) {
 	if err := errors.Join(wrong...); err != nil {
 		return c, fmt.Errorf("plugins: handler %q: %w", c.Name, err)
 	}
-	defaultTo(&c.MaxResult, 16<<20)
+	defaultTo(&c.MaxResult, policy.DefaultMaxResult)
 	defaultTo(&c.MinProcesses, 1)
 	c.MinProcesses = max(0, c.MinProcesses)
 	defaultTo(&c.MaxProcesses, max(1, c.MinProcesses))

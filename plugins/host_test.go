@@ -124,11 +124,11 @@ func TestWhatAHandlerAnswersArrives(t *testing.T) {
 				}
 			})
 			t.Run("a result that is too large is a permanent error", func(t *testing.T) {
-				_, err := h.Handle(t.Context(), newTask("big", strconv.Itoa(16<<20+1)))
+				_, err := h.Handle(t.Context(), newTask("big", strconv.Itoa(1<<20+1)))
 				if v := task.VerdictOf(nil, err); !v.GiveUp || v.Class != "result_too_large" {
 					t.Errorf("got %+v", v)
 				}
-				if n := len(must(t, h, "big", strconv.Itoa(16<<20))); n != 16<<20 {
+				if n := len(must(t, h, "big", strconv.Itoa(1<<20))); n != 1<<20 {
 					t.Errorf("the largest result has %d bytes", n)
 				}
 			})

@@ -193,10 +193,14 @@ func (h *Host) greet(ctx context.Context, cfg *Config, p *process, addr net.Addr
 	return s, nil
 }
 
+// leastFrame is how many bytes a handler may send in one frame at least, however small its
+// results shall be: a result that is too large is refused, and does not break the stream.
+const leastFrame = 16 << 20
+
 // open opens the stream to the process: by gRPC at addr, or in lines over its standard
 // input and output.
 func (s *session) open(addr net.Addr) error {
-	most := s.cfg.MaxResult + 2*wire.FrameBytes
+	most := max(leastFrame, 2*s.cfg.MaxResult) + 2*wire.FrameBytes
 	if p := s.proc; p.lines != nil {
 		s.stream = wire.NewLines(p.lines, p.stdin, 2*most) // base64 is longer
 		s.release = func() { p.stdout.Close() }

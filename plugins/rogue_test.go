@@ -91,6 +91,10 @@ func rogueAnswer(run *wire.Run) *wire.FromHandler {
 			Checkpoints: []*wire.Checkpoint{{Data: []byte("x")}},
 			Logs:        []*wire.LogLine{{RunId: run.GetRunId(), Level: 8, Message: "hello", Fields: map[string]string{"k": "v"}}, {}},
 		}
+	case "large":
+		good.Outcome = &wire.Finish_Result{Result: make([]byte, 3<<20)}
+	case "monstrous":
+		good.Outcome = &wire.Finish_Result{Result: make([]byte, 30<<20)}
 	case "exit":
 		os.Exit(0)
 	}
@@ -110,6 +114,32 @@ func TestRunsNeverExceedCredits(t *testing.T) {
 	wg.Wait()
 	if st := h.Status(); st.Starts != 1 || st.Slots != rogueSlots {
 		t.Errorf("%+v", st)
+	}
+}
+
+func TestAResultThatIsTooLargeDoesNotEndTheProcess(t *testing.T) {
+	h := start(t, self(t, "rogue"))
+	if n := len(must(t, h, "rogue", "large")); n != 3<<20 { // the engine refuses it
+		t.Errorf("the result has %d bytes", n)
+	}
+	if st := h.Status(); st.Starts != 1 {
+		t.Errorf("%d processes were started", st.Starts)
+	}
+}
+
+func TestAnAnswerThatIsTooLargeToReceiveIsNoCrash(t *testing.T) {
+	lines := script(t, `echo '1|1|stdio||json|'
+while read -r frame; do case $frame in
+*welcome*) echo '{"hello":{"protocol":1,"types":["rogue"],"slots":1},"credits":1}' ;;
+*runs*) printf '{"finishes":[{"run_id":1,"result":"'; head -c 40000000 /dev/zero | tr '\0' A; echo '"}],"credits":1}' ;;
+esac done`)
+	for name, c := range map[string]Config{"gRPC": self(t, "rogue"), "lines": lines} {
+		t.Run(name, func(t *testing.T) {
+			v := task.VerdictOf(start(t, c).Handle(t.Context(), newTask("rogue", "monstrous")))
+			if v.Outcome != task.Errored || !v.GiveUp || v.Class != "result_too_large" || !strings.Contains(v.Error, "max_result") {
+				t.Errorf("got %+v", v)
+			}
+		})
 	}
 }
 

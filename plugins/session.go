@@ -9,6 +9,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/crew"
 	"github.com/taskengine/taskengine/plugins/internal/wire"
@@ -217,7 +220,9 @@ func (s *session) broke(why error) {
 	if s.ctx.Err() != nil {
 		return
 	}
-	if !errors.Is(why, wire.ErrLine) {
+	if status.Code(why) == codes.ResourceExhausted { // what the host receives is all that is bounded
+		why = fmt.Errorf("%w: %s", errLargeFrame, status.Convert(why).Message())
+	} else if !errors.Is(why, wire.ErrLine) {
 		s.host.log.Debug("stream ended", "pid", s.proc.pid(), "error", why)
 		return
 	}
@@ -318,6 +323,11 @@ func (s *session) lastWords(c *call, bereft int) answer {
 	if s.proc.maxRSS > 0 {
 		how += fmt.Sprintf(", at most %d MiB in memory", s.proc.maxRSS>>20)
 	}
+	if bereft == 1 && (errors.Is(s.breach, errLargeFrame) || errors.Is(s.breach, wire.ErrLongLine)) {
+		return answer{err: task.Permanent(task.WithClass("result_too_large", fmt.Errorf(
+			"process %d of handler %q answered with more than it may send (%w), so the answer is lost: raise max_result of the type %q, or have the handler return less",
+			pid, name, s.breach, c.run.GetType())))}
+	}
 	if bereft > 1 {
 		return interrupted("died under %d tasks (%s), of which each is tried again in a process of its own%s",
 			bereft, how, quoteTail(s.proc.out.last()))
@@ -325,5 +335,7 @@ func (s *session) lastWords(c *call, bereft int) answer {
 	return answer{err: fmt.Errorf("%w: process %d of handler %q: %s%s",
 		task.ErrCrashed, pid, name, how, quoteTail(s.proc.out.last()))}
 }
+
+var errLargeFrame = errors.New("a frame is too large")
 
 var errNotDelivered = errors.New("the handler's process ended before it got the task")

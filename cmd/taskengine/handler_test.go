@@ -102,6 +102,22 @@ func TestOneTaskIsRunByAHandlerProgram(t *testing.T) {
 	}
 }
 
+func TestATrialRefusesTheResultThatANodeWouldRefuse(t *testing.T) {
+	args := []string{"handler", "test", "--type", "obey", "--payload", `{"finishes": [{"run_id": 0, "result": "eyJhIjoxfQ=="}]}`}
+	if r := cli(t, withPath(), "", obey(append(args, "--max-result", "7B")...)...); r.code != 0 || r.stdout != `{"a":1}` {
+		t.Errorf("it ended with %d and %q: %s", r.code, r.stdout, r.stderr)
+	}
+	r := cli(t, withPath(), "", obey(append(args, "--max-result", "6B")...)...)
+	if r.code != exitFailure || r.stdout != "" || !strings.Contains(r.stderr, "the handler succeeded, but its result has 7 bytes") || !strings.Contains(r.stderr, "result_too_large") {
+		t.Errorf("it ended with %d and %q: %s", r.code, r.stdout, r.stderr)
+	}
+	for _, wrong := range []string{"0B", "65MiB", "5"} {
+		if r := cli(t, withPath(), "", obey(append(args, "--max-result", wrong)...)...); r.code != exitUsage {
+			t.Errorf("%s: it ended with %d: %s", wrong, r.code, r.stderr)
+		}
+	}
+}
+
 func TestAProgramThatDiesUnderItsTaskIsTold(t *testing.T) {
 	const script = `echo '1|1|stdio||json|'; read -r welcome; echo '{"hello":{"protocol":1,"types":["a"],"slots":1},"credits":1}'; read -r run; echo farewell >&2; exit 9`
 	r := cli(t, withPath(), "", "handler", "test", "--type", "a", "--", "/bin/sh", "-c", script)

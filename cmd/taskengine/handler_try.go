@@ -12,6 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/taskengine/taskengine/config"
+	"github.com/taskengine/taskengine/engine/policy"
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/terminal"
 	"github.com/taskengine/taskengine/plugins"
@@ -25,10 +27,11 @@ type trial struct {
 	headers     []string
 	attempt     uint32
 	timeout     duration
+	maxResult   sizeFlag
 }
 
 func newHandlerTest(a *app) *cobra.Command {
-	var t trial
+	t := trial{maxResult: policy.DefaultMaxResult}
 	cmd := &cobra.Command{
 		Use:   "test --type TYPE [flags] -- COMMAND [ARGUMENT...]",
 		Short: "Run one task by a handler program",
@@ -53,7 +56,7 @@ standard error. The exit code is 1 unless the task is done.
 			defer stop()
 			log := textLog(a.stderr, slog.LevelDebug, a.colourful())
 			return a.try(ctx, &t, given, plugins.Config{
-				Name: "tested", Command: args, Env: env, Slots: 1, Logger: log, Host: "taskengine " + server.ReadBuild().Version,
+				Name: "tested", Command: args, Env: env, Slots: 1, MaxResult: int(t.maxResult), Logger: log, Host: "taskengine " + server.ReadBuild().Version,
 			})
 		},
 	}
@@ -62,6 +65,7 @@ standard error. The exit code is 1 unless the task is done.
 	flags.StringVar(&t.payloadFile, "payload-file", "", "the file with the payload; - is standard input")
 	flags.StringArrayVar(&t.headers, "header", nil, "k=v, a header of the task; may be given more than once")
 	flags.Uint32Var(&t.attempt, "attempt", 1, "which attempt it is")
+	flags.Var(&t.maxResult, "max-result", "how large the result may be: max_result of the type")
 	flags.Var(&t.timeout, "timeout", "how long the attempt may run; without it, for ever")
 	return cmd
 }
@@ -104,6 +108,25 @@ func (t *trial) task(a *app, cmd *cobra.Command) (*task.Task, error) {
 	}, nil
 }
 
+// sizeFlag is a flag such as 64KiB, of 1 byte to [policy.LargestResult].
+type sizeFlag int
+
+// String implements [pflag.Value].
+func (b *sizeFlag) String() string { return config.ShowSize(int(*b)) }
+
+// Type implements [pflag.Value].
+func (b *sizeFlag) Type() string { return "size" }
+
+// Set implements [pflag.Value].
+func (b *sizeFlag) Set(s string) error {
+	n, err := config.ParseSize(s)
+	if err == nil && (n < 1 || n > policy.LargestResult) {
+		err = fmt.Errorf("must be 1B to %s", config.ShowSize(policy.LargestResult))
+	}
+	*b = sizeFlag(n)
+	return err
+}
+
 // toClose is how long a program may take to end.
 const toClose = 10 * time.Second
 
@@ -122,6 +145,9 @@ func (a *app) try(ctx context.Context, t *trial, given *task.Task, c plugins.Con
 	begin := time.Now()
 	v := task.VerdictOf(host.Handle(attempt, given))
 	took := time.Since(begin)
+	if n := len(v.Result); n > int(t.maxResult) {
+		v = task.VerdictOf(nil, task.ResultTooLarge(t.typ, n, int(t.maxResult)))
+	}
 	closing, stop := context.WithTimeout(context.WithoutCancel(ctx), toClose)
 	defer stop()
 	if err := host.Close(closing); err != nil {
@@ -180,11 +206,8 @@ func (a *app) showVerdict(v task.Verdict, took time.Duration) error {
 			return err
 		}
 	} else if done {
-		if _, err := a.stdout.Write(v.Result); err != nil {
+		if err := a.showResult(v.Result); err != nil {
 			return err
-		}
-		if a.outTTY && len(v.Result) > 0 {
-			fmt.Fprintln(a.stdout)
 		}
 	}
 	if v.Class != "" {
@@ -198,6 +221,16 @@ func (a *app) showVerdict(v task.Verdict, took time.Duration) error {
 		meaning += ": " + cleanLines(v.Error)
 	}
 	return exit(exitFailure, "%s: %s", name, meaning)
+}
+
+// showResult writes a result, as it is unless a terminal would obey it.
+func (a *app) showResult(result []byte) error {
+	if a.outTTY && len(result) > 0 {
+		_, err := fmt.Fprintln(a.stdout, cleanLines(string(result)))
+		return err
+	}
+	_, err := a.stdout.Write(result)
+	return err
 }
 
 // cleanLines is clean for text such as a stack, whose lines matter.

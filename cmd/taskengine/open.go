@@ -194,7 +194,7 @@ func (s *handlerSet) startPlugins(ctx context.Context, c *config.Config, log *sl
 			continue
 		}
 		wg.Go(func() {
-			host, err := plugins.Start(ctx, pluginConfig(name, h.Plugin, log))
+			host, err := plugins.Start(ctx, pluginConfig(c, name, log))
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
@@ -277,7 +277,9 @@ func (s *handlerSet) Status() []server.HandlerStatus {
 	return all
 }
 
-func pluginConfig(name string, p *config.Plugin, log *slog.Logger) plugins.Config {
+// pluginConfig returns how the plugin of a handler is run.
+func pluginConfig(c *config.Config, name string, log *slog.Logger) plugins.Config {
+	p := c.Handlers[name].Plugin
 	// Not nil: the configuration says that there is no variable but these.
 	env := []string{}
 	for _, key := range slices.Sorted(maps.Keys(p.Env)) {
@@ -289,11 +291,23 @@ func pluginConfig(name string, p *config.Plugin, log *slog.Logger) plugins.Confi
 	}
 	return plugins.Config{
 		Name: name, Command: p.Command, Dir: p.Dir, Env: append(env, p.PassEnv...), Slots: p.Slots,
-		StartTimeout: p.StartTimeout, Grace: p.Grace, Logger: log, Host: "taskengine " + server.ReadBuild().Version,
+		MaxResult: maxResult(c, name), StartTimeout: p.StartTimeout, Grace: p.Grace, Liveness: p.Liveness, Logger: log, Host: "taskengine " + server.ReadBuild().Version,
 		MinProcesses: least, MaxProcesses: p.Processes.Max, Idle: p.Processes.Idle, PerTask: p.PerTask,
 		MaxTasks: p.Replace.Tasks, MaxAge: p.Replace.Age, MaxRSS: int64(p.Replace.RSS), User: p.User, SHA256: p.SHA256,
 		Limits: plugins.Limits{Memory: int64(p.Limits.Memory), CPU: p.Limits.CPU, Processes: p.Limits.Processes},
 	}
+}
+
+// maxResult returns the largest result that a type of the handler allows; the engine refuses
+// what is too large for the type of the task. 0 is the default.
+func maxResult(c *config.Config, handler string) int {
+	most := 0
+	for _, t := range c.Types {
+		if _, share := c.Handlers[t.Handler].Split[handler]; share || t.Handler == handler {
+			most = max(most, t.ResultLimit())
+		}
+	}
+	return most
 }
 
 func execConfig(e *config.Exec) handlers.ExecConfig {

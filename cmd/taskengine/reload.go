@@ -35,13 +35,12 @@ func (n *node) reload(ctx context.Context, set *handlerSet) {
 	}
 	var all sync.WaitGroup
 	for _, name := range slices.Sorted(maps.Keys(set.hosts)) {
-		p := next.Handlers[name].Plugin
-		if p == nil {
+		if next.Handlers[name].Plugin == nil {
 			n.log.Warn("the handler is no plugin any more, which needs a restart", "handler", name)
 			continue
 		}
 		all.Go(func() {
-			if err := set.hosts[name].Reload(ctx, pluginConfig(name, p, n.log)); err != nil {
+			if err := set.hosts[name].Reload(ctx, pluginConfig(next, name, n.log)); err != nil {
 				n.log.Error("the handler was not reloaded and goes on as before", "handler", name, "error", err)
 				return
 			}

@@ -118,6 +118,9 @@ func (c *checker) typ(name string, t Type) {
 	if t.MaxPayload < 0 {
 		c.add("must be 0 or more", at("max_payload")...)
 	}
+	if t.MaxResult < 0 || t.MaxResult > LargestResult {
+		c.add(fmt.Sprintf("must be 0 (%d bytes) to %d bytes", DefaultMaxResult, LargestResult), at("max_result")...)
+	}
 	if t.Concurrency > 0 && t.Weight > t.Concurrency {
 		c.add(fmt.Sprintf("a task of weight %d never fits into a concurrency of %d", t.Weight, t.Concurrency), at("weight")...)
 	}

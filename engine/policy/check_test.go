@@ -79,6 +79,8 @@ func TestEveryProblemIsFoundOnceAndWhereItIs(t *testing.T) {
 		"relaxed":     {edit(func(t *policy.Type) { t.Relaxed, t.Delivery = true, policy.AtMostOnce }), "types.mail.relaxed", "at_most_once"},
 		"concurrency": {edit(func(t *policy.Type) { t.Concurrency = -1 }), "types.mail.concurrency", "or more"},
 		"weight":      {edit(func(t *policy.Type) { t.Weight = 0 }), "types.mail.weight", "1 or more"},
+		"result":      {edit(func(t *policy.Type) { t.MaxResult = -1 }), "types.mail.max_result", "0 (1048576 bytes)"},
+		"big result":  {edit(func(t *policy.Type) { t.MaxResult = policy.LargestResult + 1 }), "types.mail.max_result", "67108864"},
 		"payload":     {edit(func(t *policy.Type) { t.MaxPayload = -1 }), "types.mail.max_payload", "0 or more"},
 		"weight above concurrency": {
 			edit(func(t *policy.Type) { t.Weight, t.Concurrency = 3, 2 }), "types.mail.weight", "concurrency of 2",

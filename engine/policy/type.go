@@ -16,10 +16,25 @@ type Type struct {
 	Limits      []string // names of limits: the first is its place in the tree, the others cut across
 	Paused      bool     // starts paused: tasks are accepted and wait
 	MaxPayload  int      // bytes; larger payloads are refused
+	MaxResult   int      // bytes of the largest result, at most [LargestResult]; 0 is [DefaultMaxResult]
 	MaxCrashes  uint32   // after so many crashed attempts in a row the task becomes an error; 0 is never
 	Timeout     Timeout
 	Retry       Retry
 	Retention   Retention
+}
+
+// Bounds of [Type.MaxResult], in bytes.
+const (
+	DefaultMaxResult = 1 << 20
+	LargestResult    = 64 << 20
+)
+
+// ResultLimit returns how many bytes the result of a task of the type may have.
+func (t Type) ResultLimit() int {
+	if t.MaxResult == 0 {
+		return DefaultMaxResult
+	}
+	return t.MaxResult
 }
 
 // Delivery says what happens to a task whose attempt ended without an answer.
@@ -80,6 +95,7 @@ func DefaultType() Type {
 		Priority:   task.DefaultPriority,
 		Weight:     1,
 		MaxPayload: 1 << 20,
+		MaxResult:  DefaultMaxResult,
 		MaxCrashes: 5,
 		Timeout:    Timeout{Run: time.Hour, Grace: 10 * time.Second},
 		Retry: Retry{

@@ -3,6 +3,7 @@ package task
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -28,6 +29,15 @@ type HandlerFunc func(ctx context.Context, t *Task) ([]byte, error)
 
 // Handle calls f.
 func (f HandlerFunc) Handle(ctx context.Context, t *Task) ([]byte, error) { return f(ctx, t) }
+
+// ResultTooLarge returns the error of an attempt that did the work of a task of type typ, but
+// whose result has n bytes, of which the type's max_result allows most. It is permanent, and
+// of the class "result_too_large": another attempt would do the work once more.
+func ResultTooLarge(typ string, n, most int) error {
+	return Permanent(WithClass("result_too_large", fmt.Errorf(
+		"the handler succeeded, but its result has %d bytes and max_result of type %q allows %d: the result is lost; raise max_result of the type, or have the handler return less",
+		n, typ, most)))
+}
 
 // ErrCrashed wraps the errors of attempts whose handler process died under them.
 var ErrCrashed = errors.New("the handler's process died")

@@ -54,7 +54,7 @@ func finishOf(runID uint64, v task.Verdict, x *extras, maxResult uint64) *wire.F
 }
 
 func tooLarge(what string, n int, most uint64) error {
-	return task.Permanent(task.WithClass("result_too_large", fmt.Errorf("%s %d bytes, the host takes %d", what, n, most)))
+	return task.Permanent(task.WithClass("result_too_large", fmt.Errorf("%s %d bytes, max_result of the type allows %d", what, n, most)))
 }
 
 // ceilMicros rounds up: a delay asked for is never cut short.

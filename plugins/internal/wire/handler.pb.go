@@ -267,7 +267,7 @@ type Welcome struct {
 	Host           string                 `protobuf:"bytes,2,opt,name=host,proto3" json:"host,omitempty"`                                              // name and version of the host, for people
 	Name           string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`                                              // what the configuration calls this handler
 	Slots          uint32                 `protobuf:"varint,4,opt,name=slots,proto3" json:"slots,omitempty"`                                           // how many tasks at once the host wants to run here; 0 leaves it to the handler
-	MaxResultBytes uint64                 `protobuf:"varint,5,opt,name=max_result_bytes,json=maxResultBytes,proto3" json:"max_result_bytes,omitempty"` // a larger result must be answered as a permanent error
+	MaxResultBytes uint64                 `protobuf:"varint,5,opt,name=max_result_bytes,json=maxResultBytes,proto3" json:"max_result_bytes,omitempty"` // the largest max_result of the types: a larger result must be answered as a permanent error
 	Features       []string               `protobuf:"bytes,6,rep,name=features,proto3" json:"features,omitempty"`                                      // optional parts of the protocol that the host serves
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache

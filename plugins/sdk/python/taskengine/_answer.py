@@ -64,7 +64,7 @@ def _success(task: Task, finish: bytes, encoded: bytes, host: Host) -> bytes:
     size = len(encoded) + sum(map(len, more))
     if host.max_result and size > host.max_result:
         what = "the result, the children and the signals have" if more else "the result has"
-        text = "%s %d bytes, the host takes %d" % (what, size, host.max_result)
+        text = "%s %d bytes, max_result of the type allows %d" % (what, size, host.max_result)
         return _wire.finish_error(task._run.run_id, text, "result_too_large", permanent=True)
     return b"".join((finish, *more))
 
