@@ -276,6 +276,23 @@ func TestEachScaffoldIsAHandlerProgram(t *testing.T) {
 	}
 }
 
+func TestAShellHandlerAnswersWhileItsTaskRuns(t *testing.T) {
+	folder, err := newScaffold("sh", t.TempDir(), "mailer")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &project{folder: folder}
+	main := p.read(t, filepath.Join(folder, "main.sh"))
+	slow := strings.Replace(main, "greet() {\n", "greet() {\n\tsleep 6\n", 1)
+	p.write(t, "main.sh", slow)
+	p.write(t, "taskengine.yaml", p.read(t, filepath.Join(folder, "taskengine.yaml"))+"    retry: {max: 1}\n    max_crashes: 1\n")
+	n := start(t, withPath(), "dev", "-c", filepath.Join(folder, "taskengine.yaml"), "--set", "handlers.mailer.liveness=2s")
+	got := n.objects(t, "task", "add", "mailer", "--data", `{"name": "Ada"}`, "--wait")[0]
+	if slow == main || fmt.Sprint(got["result"]) != "map[greeting:Hello, Ada!]" {
+		t.Errorf("a task of 6 s, with a liveness of 2 s, became %v", got)
+	}
+}
+
 // run runs a command in the project's folder.
 func (p *project) run(t *testing.T, command ...string) {
 	t.Helper()

@@ -28,10 +28,11 @@ type trial struct {
 	attempt     uint32
 	timeout     duration
 	maxResult   sizeFlag
+	liveness    duration
 }
 
 func newHandlerTest(a *app) *cobra.Command {
-	t := trial{maxResult: policy.DefaultMaxResult}
+	t := trial{maxResult: policy.DefaultMaxResult, liveness: duration(time.Minute)}
 	cmd := &cobra.Command{
 		Use:   "test --type TYPE [flags] -- COMMAND [ARGUMENT...]",
 		Short: "Run one task by a handler program",
@@ -56,7 +57,7 @@ standard error. The exit code is 1 unless the task is done.
 			defer stop()
 			log := textLog(a.stderr, slog.LevelDebug, a.colourful())
 			return a.try(ctx, &t, given, plugins.Config{
-				Name: "tested", Command: args, Env: env, Slots: 1, MaxResult: int(t.maxResult), Logger: log, Host: "taskengine " + server.ReadBuild().Version,
+				Name: "tested", Command: args, Env: env, Slots: 1, MaxResult: int(t.maxResult), Liveness: t.silence(), Logger: log, Host: "taskengine " + server.ReadBuild().Version,
 			})
 		},
 	}
@@ -66,6 +67,7 @@ standard error. The exit code is 1 unless the task is done.
 	flags.StringArrayVar(&t.headers, "header", nil, "k=v, a header of the task; may be given more than once")
 	flags.Uint32Var(&t.attempt, "attempt", 1, "which attempt it is")
 	flags.Var(&t.maxResult, "max-result", "how large the result may be: max_result of the type")
+	flags.Var(&t.liveness, "liveness", "how long the program may be silent: liveness of the handler; 0s is for ever")
 	flags.Var(&t.timeout, "timeout", "how long the attempt may run; without it, for ever")
 	return cmd
 }
@@ -106,6 +108,14 @@ func (t *trial) task(a *app, cmd *cobra.Command) (*task.Task, error) {
 		ID: a.ids.Next(time.Now()), Version: 1, State: task.Processing, Type: t.typ, Attempt: t.attempt,
 		Headers: headers, Payload: payload,
 	}, nil
+}
+
+// silence returns how long the program may be silent, as [plugins.Config] has it.
+func (t *trial) silence() time.Duration {
+	if t.liveness == 0 {
+		return -1
+	}
+	return time.Duration(t.liveness)
 }
 
 // sizeFlag is a flag such as 64KiB, of 1 byte to [policy.LargestResult].
