@@ -44,16 +44,6 @@ func (e *Engine) Count(ctx context.Context, f storage.Filter) (map[storage.State
 	return s.Count(ctx, f)
 }
 
-// TypeStatus is how things stand with one type.
-type TypeStatus = core.TypeStatus
-
-// Types returns how things stand with every type that is configured, or was paused or
-// resumed by hand, in the order of their names.
-func (e *Engine) Types() (types []TypeStatus) {
-	e.decide(func(c *core.Core, _ time.Time) { types = c.Types() })
-	return types
-}
-
 // Stats is what an engine has counted since it was opened, and how it stands.
 type Stats struct {
 	core.Stats

@@ -3,9 +3,12 @@ package server
 import (
 	"errors"
 	"fmt"
+	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+
+	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
 )
 
 // strictJSON is the JSON of the API. It refuses a field that it does not know, since
@@ -22,7 +25,26 @@ func (c strictJSON) Marshal(message any) ([]byte, error) {
 	if !ok {
 		return nil, fmt.Errorf("%T is not a message", message)
 	}
+	for _, t := range tasksIn(m) {
+		t.PayloadText, t.ResultText = textOf(t.GetPayload()), textOf(t.GetResult())
+	}
 	return protojson.MarshalOptions{EmitDefaultValues: true}.Marshal(m)
+}
+
+// tasksIn returns the tasks of a response that may have payloads and results.
+func tasksIn(m proto.Message) []*taskenginev1.Task {
+	if one, ok := m.(interface{ GetTask() *taskenginev1.Task }); ok && one.GetTask() != nil {
+		return []*taskenginev1.Task{one.GetTask()}
+	}
+	return nil
+}
+
+// textOf returns bytes that are text, and "" for others.
+func textOf(b []byte) string {
+	if !utf8.Valid(b) {
+		return ""
+	}
+	return string(b)
 }
 
 // Unmarshal reads a message.

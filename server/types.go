@@ -7,9 +7,17 @@ import (
 )
 
 // ListTypes returns how things stand with every type.
-func (a *API) ListTypes(context.Context, *taskenginev1.ListTypesRequest) (*taskenginev1.ListTypesResponse, error) {
-	res := &taskenginev1.ListTypesResponse{}
-	for _, t := range a.engine.Types() {
+func (a *API) ListTypes(ctx context.Context, _ *taskenginev1.ListTypesRequest) (*taskenginev1.ListTypesResponse, error) {
+	types, more, err := a.engine.AllTypes(ctx, MaxList)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, a.answer(err)
+		}
+		a.log.Warn("types are listed without those of tasks in the store, which cannot be read", "error", err)
+		types, more = a.engine.Types(), true
+	}
+	res := &taskenginev1.ListTypesResponse{More: more}
+	for _, t := range types {
 		res.Types = append(res.Types, &taskenginev1.Type{
 			Name: text(t.Name), Configured: t.Known, Handled: t.Handled, Paused: t.Paused, Running: uint32(t.Running),
 		})

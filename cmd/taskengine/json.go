@@ -33,8 +33,10 @@ type taskJSON struct {
 	Headers       map[string]string `json:"headers,omitempty"`
 	Payload       json.RawMessage   `json:"payload,omitempty"`
 	PayloadBase64 string            `json:"payload_base64,omitempty"`
+	PayloadText   string            `json:"payload_text,omitempty"`
 	Result        json.RawMessage   `json:"result,omitempty"`
 	ResultBase64  string            `json:"result_base64,omitempty"`
+	ResultText    string            `json:"result_text,omitempty"`
 	Error         string            `json:"error,omitempty"`
 	Progress      *progressJSON     `json:"progress,omitempty"`
 	Checkpoint    []byte            `json:"checkpoint_base64,omitempty"`
@@ -145,7 +147,13 @@ func taskToJSON(t *taskenginev1.Task) taskJSON {
 		StartedAt: timeToJSON(t.GetStartedAt()), UpdatedAt: timeToJSON(t.GetUpdatedAt()),
 	}
 	j.Payload, j.PayloadBase64 = bytesToJSON(t.GetPayload())
+	if j.Payload == nil {
+		j.PayloadText = textOf(t.GetPayload())
+	}
 	j.Result, j.ResultBase64 = bytesToJSON(t.GetResult())
+	if j.Result == nil {
+		j.ResultText = textOf(t.GetResult())
+	}
 	j.Checkpoint = t.GetCheckpoint()
 	if p := t.GetProgress(); p != nil {
 		j.Progress = &progressJSON{Done: p.GetDone(), Total: p.GetTotal(), Message: p.GetMessage(), At: timeToJSON(p.GetAt())}
@@ -165,6 +173,14 @@ func timeToJSON(t *timestamppb.Timestamp) *time.Time {
 	}
 	at := t.AsTime()
 	return &at
+}
+
+// textOf returns bytes that are text, and "" for others.
+func textOf(b []byte) string {
+	if !utf8.Valid(b) {
+		return ""
+	}
+	return string(b)
 }
 
 // bytesToJSON returns bytes as they are if they are JSON, and otherwise in base64.

@@ -97,7 +97,7 @@ func TestATaskInJSONIsTheContract(t *testing.T) {
 		"full": {full, `{"id":"i","type":"t","state":"error","version":1152921504606846976,"attempt":2,"crashes":1,"priority":5,"key":"k","ordering_key":"o",` +
 			`"created_at":"1970-01-01T00:00:01.000005Z","ready_at":"1970-01-01T00:00:02.000005Z","next_event_at":"1970-01-01T00:00:03.000005Z",` +
 			`"expires_at":"1970-01-01T00:00:04.000005Z","started_at":"1970-01-01T00:00:05.000005Z","updated_at":"1970-01-01T00:00:06.000005Z",` +
-			`"headers":{"h":"v"},"payload":{"n":1.0},"result_base64":"dGV4dA==","error":"e",` +
+			`"headers":{"h":"v"},"payload":{"n":1.0},"result_base64":"dGV4dA==","result_text":"text","error":"e",` +
 			`"history":[{"number":1,"outcome":"errored","started_at":"1970-01-01T00:00:01.000005Z","ended_at":"1970-01-01T00:00:02.000005Z","error":"e"}]}`},
 		"empty": {taskToJSON(&taskenginev1.Task{}), `{"id":"","type":"","state":"","version":0,"attempt":0,"crashes":0,"priority":0}`},
 		"why": {whyToJSON(&taskenginev1.WhyResponse{Task: &taskenginev1.Task{Id: "i"}, Reasons: []*taskenginev1.Reason{

@@ -11,13 +11,19 @@ import (
 func newTypeList(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
-		Short: "List the types of tasks that are configured or were met",
-		Args:  cobra.NoArgs,
+		Short: "List the types that are configured, were paused or resumed, or have tasks",
+		Long: `List the types that are configured, were paused or resumed, or have tasks. In files, the
+types that are not configured are those of tasks that are ready, and of the newest thousand
+that wait, run or are in error. At most a thousand such types are listed.`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.with(func(c *client) error {
 				res, err := call(cmd.Context(), c, c.ListTypes, &taskenginev1.ListTypesRequest{})
 				if err != nil {
 					return err
+				}
+				if res.GetMore() {
+					a.note("there may be more types that have tasks and are not configured: not all were listed")
 				}
 				return a.showTypes(res.GetTypes())
 			})

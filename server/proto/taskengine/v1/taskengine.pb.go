@@ -374,7 +374,10 @@ type Task struct {
 	// How far its newest attempt said that it is; absent if it said nothing.
 	Progress *Progress `protobuf:"bytes,21,opt,name=progress,proto3" json:"progress,omitempty"`
 	// What an attempt left for the next one. Not in lists.
-	Checkpoint    []byte `protobuf:"bytes,22,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
+	Checkpoint []byte `protobuf:"bytes,22,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
+	// In JSON alone: payload and result as text, if they are text. Not in lists.
+	PayloadText   string `protobuf:"bytes,23,opt,name=payload_text,json=payloadText,proto3" json:"payload_text,omitempty"`
+	ResultText    string `protobuf:"bytes,24,opt,name=result_text,json=resultText,proto3" json:"result_text,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -561,6 +564,20 @@ func (x *Task) GetCheckpoint() []byte {
 		return x.Checkpoint
 	}
 	return nil
+}
+
+func (x *Task) GetPayloadText() string {
+	if x != nil {
+		return x.PayloadText
+	}
+	return ""
+}
+
+func (x *Task) GetResultText() string {
+	if x != nil {
+		return x.ResultText
+	}
+	return ""
 }
 
 type Progress struct {
@@ -2124,8 +2141,11 @@ func (*ListTypesRequest) Descriptor() ([]byte, []int) {
 }
 
 type ListTypesResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Types         []*Type                `protobuf:"bytes,1,rep,name=types,proto3" json:"types,omitempty"` // by name
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Types []*Type                `protobuf:"bytes,1,rep,name=types,proto3" json:"types,omitempty"` // by name
+	// There may be other types that have tasks and are not configured: at most 1000 of those
+	// are listed, and none while the store cannot be read.
+	More          bool `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2165,6 +2185,13 @@ func (x *ListTypesResponse) GetTypes() []*Type {
 		return x.Types
 	}
 	return nil
+}
+
+func (x *ListTypesResponse) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
 }
 
 type Type struct {
@@ -2545,7 +2572,7 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\breceipts\x18\x01 \x03(\v2\x16.taskengine.v1.ReceiptR\breceipts\"3\n" +
 	"\aReceipt\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
-	"\acreated\x18\x02 \x01(\bR\acreated\"\x89\a\n" +
+	"\acreated\x18\x02 \x01(\bR\acreated\"\xcd\a\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04type\x18\x02 \x01(\tR\x04type\x12\x14\n" +
@@ -2575,7 +2602,10 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\bprogress\x18\x15 \x01(\v2\x17.taskengine.v1.ProgressR\bprogress\x12\x1e\n" +
 	"\n" +
 	"checkpoint\x18\x16 \x01(\fR\n" +
-	"checkpoint\x1a:\n" +
+	"checkpoint\x12!\n" +
+	"\fpayload_text\x18\x17 \x01(\tR\vpayloadText\x12\x1f\n" +
+	"\vresult_text\x18\x18 \x01(\tR\n" +
+	"resultText\x1a:\n" +
 	"\fHeadersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"z\n" +
@@ -2681,9 +2711,10 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\x04time\"=\n" +
 	"\x12RescheduleResponse\x12'\n" +
 	"\x04task\x18\x01 \x01(\v2\x13.taskengine.v1.TaskR\x04task\"\x12\n" +
-	"\x10ListTypesRequest\">\n" +
+	"\x10ListTypesRequest\"R\n" +
 	"\x11ListTypesResponse\x12)\n" +
-	"\x05types\x18\x01 \x03(\v2\x13.taskengine.v1.TypeR\x05types\"\x86\x01\n" +
+	"\x05types\x18\x01 \x03(\v2\x13.taskengine.v1.TypeR\x05types\x12\x12\n" +
+	"\x04more\x18\x02 \x01(\bR\x04more\"\x86\x01\n" +
 	"\x04Type\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1e\n" +
 	"\n" +

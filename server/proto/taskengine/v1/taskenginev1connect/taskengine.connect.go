@@ -111,7 +111,8 @@ type TaskServiceClient interface {
 	Fail(context.Context, *v1.FailRequest) (*v1.FailResponse, error)
 	// Reschedule sets when a task is to run that does not run now.
 	Reschedule(context.Context, *v1.RescheduleRequest) (*v1.RescheduleResponse, error)
-	// ListTypes returns how things stand with every type that is configured or was met.
+	// ListTypes returns how things stand with every type that is configured, was paused or
+	// resumed, or has tasks. Of a store in files, types that have ended tasks alone are left out.
 	ListTypes(context.Context, *v1.ListTypesRequest) (*v1.ListTypesResponse, error)
 	// PauseType stops tasks of a type from being started, here and after a restart. What
 	// runs goes on, and tasks are accepted.
@@ -412,7 +413,8 @@ type TaskServiceHandler interface {
 	Fail(context.Context, *v1.FailRequest) (*v1.FailResponse, error)
 	// Reschedule sets when a task is to run that does not run now.
 	Reschedule(context.Context, *v1.RescheduleRequest) (*v1.RescheduleResponse, error)
-	// ListTypes returns how things stand with every type that is configured or was met.
+	// ListTypes returns how things stand with every type that is configured, was paused or
+	// resumed, or has tasks. Of a store in files, types that have ended tasks alone are left out.
 	ListTypes(context.Context, *v1.ListTypesRequest) (*v1.ListTypesResponse, error)
 	// PauseType stops tasks of a type from being started, here and after a restart. What
 	// runs goes on, and tasks are accepted.
