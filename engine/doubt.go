@@ -244,7 +244,7 @@ func (e *Engine) resolve(c *core.Core, now time.Time, t *task.Task, d *doubt) bo
 	case !e.isOurs(t.Owner):
 		return true
 	case t.Version == d.grabbed && !e.isSaving(t.Ref()):
-		e.log.Warn("a task was grabbed though the store did not say so; it is put back", "id", t.ID, "type", t.Type)
+		e.log.Warn("a task was grabbed though the store did not say so; it is put back", "task_id", t.ID, "type", t.Type)
 		c.HandBack(now, t)
 		return true
 	}

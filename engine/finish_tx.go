@@ -102,7 +102,7 @@ func (e *Engine) concludes(now time.Time, a *attempt, v task.Verdict) {
 	case f == nil:
 	case f.committed:
 		if v.Outcome != task.Completed || !v.Again.IsZero() {
-			e.log.Warn("a handler had finished its task in a transaction; what it returned later is not considered", "id", a.ID, "type", a.Type, "error", v.Error)
+			e.log.Warn("a handler had finished its task in a transaction; what it returned later is not considered", "task_id", a.ID, "type", a.Type, "error", v.Error)
 		}
 	case e.core.Counts(a.ref):
 		e.finishes[a.ref] = f

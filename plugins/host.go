@@ -240,7 +240,7 @@ func (h *Host) evict(c *call) {
 	h.mu.Unlock()
 	if s != nil {
 		h.log.Error("a task does not stop: killing its process", "pid", s.proc.pid(),
-			"task", c.id().String(), "type", c.run.GetType())
+			"task_id", c.id().String(), "type", c.run.GetType())
 		s.end(evicted)
 	}
 }

@@ -73,7 +73,7 @@ func (h *Host) pass(c *call) {
 		}
 		if n.checkpoint != nil {
 			if err := c.reporter.Checkpoint(n.checkpoint); err != nil {
-				h.log.Warn("a checkpoint is not kept", "task", c.id().String(), "error", err)
+				h.log.Warn("a checkpoint is not kept", "task_id", c.id().String(), "error", err)
 			}
 		}
 	}

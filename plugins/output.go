@@ -53,7 +53,7 @@ func (o *output) emit(c *call, r slog.Record) {
 		return
 	}
 	if c != nil {
-		r.AddAttrs(slog.String("task", c.id().String()))
+		r.AddAttrs(slog.String("task_id", c.id().String()))
 	}
 	_ = o.log.Handler().Handle(ctx, r) // as the logger itself does
 }

@@ -12,11 +12,13 @@ import (
 
 // FailureLog logs the attempts that failed, at the level info: that tasks fail is what
 // an engine is for, and not its own failure. The engine never waits for it: what comes
-// faster than it can be written is left out, and counted.
+// faster than it can be written is left out, and counted. Tasks that became errors are summed
+// up at the level warn, once in a minute for each type: they need a person.
 type FailureLog struct {
 	log     *slog.Logger
 	entries chan failure
 	missed  atomic.Uint64
+	errors  errorSummary
 	done    chan struct{} // closed when everything is written
 }
 
@@ -60,6 +62,9 @@ func (f *FailureLog) saved(_ time.Time, _ task.Ref, t *task.Task) {
 	} else if !ended || !isFailure(a.Outcome) {
 		return
 	}
+	if t.State == task.Error {
+		f.errors.add(t.ID, t.Type)
+	}
 	entry := failure{
 		id: t.ID, typ: t.Type, attempt: a.Number, outcome: a.Outcome, state: t.State,
 		took: a.EndedAt.Sub(a.StartedAt), err: a.Error,
@@ -80,24 +85,40 @@ func isFailure(o task.Outcome) bool {
 
 func (f *FailureLog) write() {
 	defer close(f.done)
-	for e := range f.entries {
-		message := "an attempt failed"
-		if e.state == task.Error {
-			message = "a task failed and needs somebody"
+	minutes := time.NewTicker(summaryEvery)
+	defer minutes.Stop()
+	for {
+		select {
+		case e, ok := <-f.entries:
+			if !ok {
+				f.errors.tell(f.log)
+				return
+			}
+			f.tell(e)
+		case <-minutes.C:
+			f.errors.tell(f.log)
 		}
-		attrs := []slog.Attr{
-			slog.String("task_id", e.id.String()), slog.String("type", e.typ),
-			slog.Int("attempt", int(e.attempt)), slog.String("state", e.state.String()),
-		}
-		if isFailure(e.outcome) {
-			attrs = append(attrs, slog.String("outcome", e.outcome.String()), slog.Duration("took", e.took))
-		}
-		if !e.next.IsZero() {
-			attrs = append(attrs, slog.Time("next", e.next))
-		}
-		f.log.LogAttrs(context.Background(), slog.LevelInfo, message, append(attrs, slog.String("error", text(e.err)))...)
-		if missed := f.missed.Swap(0); missed > 0 {
-			f.log.Info("more attempts failed than could be logged", "left_out", missed)
-		}
+	}
+}
+
+// tell writes one failure.
+func (f *FailureLog) tell(e failure) {
+	message := "an attempt failed"
+	if e.state == task.Error {
+		message = "a task failed and needs somebody"
+	}
+	attrs := []slog.Attr{
+		slog.String("task_id", e.id.String()), slog.String("type", text(e.typ)),
+		slog.Int("attempt", int(e.attempt)), slog.String("state", e.state.String()),
+	}
+	if isFailure(e.outcome) {
+		attrs = append(attrs, slog.String("outcome", e.outcome.String()), slog.Duration("took", e.took))
+	}
+	if !e.next.IsZero() {
+		attrs = append(attrs, slog.Time("next", e.next))
+	}
+	f.log.LogAttrs(context.Background(), slog.LevelInfo, message, append(attrs, slog.String("error", text(e.err)))...)
+	if missed := f.missed.Swap(0); missed > 0 {
+		f.log.Info("more attempts failed than could be logged", "left_out", missed)
 	}
 }

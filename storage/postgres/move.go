@@ -326,7 +326,7 @@ func (m *move) insert(ctx context.Context, x *Tx, ts []*task.Task) error {
 			case ts[i].Key == "" || in.Existing == ts[i].ID:
 				return fmt.Errorf("task %v is in %s already", ts[i].ID, m.to.Name)
 			default:
-				m.to.log.Warn("a task that is moved gives up its key, which another one has", "id", ts[i].ID, "type", ts[i].Type, "key", ts[i].Key, "other", in.Existing)
+				m.to.log.Warn("a task that is moved gives up its key, which another one has", "task_id", ts[i].ID, "type", ts[i].Type, "key", ts[i].Key, "other", in.Existing)
 				ts[i].Key = ""
 				again = append(again, ts[i])
 			}
