@@ -1,0 +1,16 @@
+// Package life holds one test: random lives of a cluster. Several engines share a store in
+// virtual time. Answers of the store are lost, late or errors; nodes lose their leases, are
+// closed, killed and replaced; people cancel, resume and reschedule; callers repeat their
+// requests. In the end the faults stop, and every task that was accepted must have ended as
+// its type promises.
+//
+// A life is drawn from a seed. A failure prints the seed and the history of the task
+// concerned:
+//
+//	go test ./engine/enginetest/life -life.seed 4711 -life.repeat 100   # one life, again and again
+//	go test ./engine/enginetest/life -life.count 100000 -timeout 0      # many lives
+//
+// The goroutines of a life are scheduled by the Go runtime, so that two runs of a seed may
+// differ in the order of what happens at one instant. Most failures come back within a few
+// runs.
+package life

@@ -1,0 +1,235 @@
+package life
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/taskengine/taskengine/coord"
+	"github.com/taskengine/taskengine/coord/local"
+	"github.com/taskengine/taskengine/engine"
+	"github.com/taskengine/taskengine/engine/task"
+)
+
+// node is an engine, from its start until it is closed or killed.
+type node struct {
+	w     *world
+	name  string
+	coord *local.Node
+	link  *link
+	all   bool                          // it handles all types
+	e     atomic.Pointer[engine.Engine] // nil until it is open
+
+	dead chan struct{} // closed when it is killed, or its process has ended
+	gone chan struct{} // closed when nothing of it is on its way to the store any more
+	once sync.Once     // closes dead
+	last sync.Once     // closes gone
+
+	running map[task.ID]*run  // guarded by world.mu
+	used    map[counted]int   // guarded by world.mu
+	paused  map[string]pauses // guarded by world.mu
+}
+
+// pauses is what a node was told about a type.
+type pauses struct {
+	since time.Time // when the type was paused
+	still bool      // nobody has wanted it to go on
+}
+
+func (n *node) isDead() bool {
+	select {
+	case <-n.dead:
+		return true
+	default:
+		return false
+	}
+}
+
+// start opens a node. It may take a while in bad weather.
+func (w *world) start(all bool) {
+	w.born++
+	n := &node{
+		w: w, name: fmt.Sprintf("n%d", w.born), coord: w.first.Peer(), all: all, dead: make(chan struct{}), gone: make(chan struct{}),
+		running: make(map[task.ID]*run), used: make(map[counted]int), paused: make(map[string]pauses),
+	}
+	n.link = &link{w: w, n: n}
+	if !w.calm.Load() && w.roll(2) == 0 {
+		n.link.turn(w.newest)
+	}
+	w.mu.Lock()
+	w.nodes = append(w.nodes, n)
+	w.mu.Unlock()
+	w.flights.Go(func() {
+		for !n.isDead() && !w.isOver() {
+			if n.open() {
+				if n.isDead() { // it was ended when it had no engine yet
+					n.stop(0)
+				}
+				return
+			}
+			time.Sleep(200 * time.Millisecond)
+		}
+	})
+}
+
+// open opens the engine of a node.
+func (n *node) open() bool {
+	w := n.w
+	c := engine.Config{
+		Store: n.link.store(), Policies: w.plan.set, Handlers: make(map[string]task.Handler), Elector: n.coord, Name: n.name,
+		Lease: w.plan.lease, LookAhead: w.plan.lookAhead, LeafLookAhead: w.plan.leafAhead, Log: slog.New(&scribe{n: n}),
+	}
+	for i, typ := range w.plan.types {
+		if n.all || i > 0 {
+			c.Handlers[typ] = task.HandlerFunc(n.handle)
+		}
+	}
+	if w.plan.cluster {
+		c.Membership = n
+		if !w.plan.noBus {
+			c.Bus = &bus{w: w, Bus: n.coord}
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	e, err := engine.Open(ctx, c)
+	if err != nil {
+		w.say(n, "cannot be opened: "+err.Error())
+		return false
+	}
+	n.e.Store(e)
+	w.say(n, "is open")
+	return true
+}
+
+// Join implements [coord.Membership]: it notes which incarnations live.
+func (n *node) Join(ctx context.Context, self coord.Member, fn func([]coord.Member)) error {
+	w := n.w
+	w.mu.Lock()
+	w.incarnations[self.Incarnation] = n
+	w.mu.Unlock()
+	context.AfterFunc(ctx, func() { w.gone(n) })
+	err := n.coord.Join(ctx, self, fn)
+	w.gone(n)
+	return err
+}
+
+// Announce implements [coord.Membership].
+func (n *node) Announce(self coord.Member) { n.coord.Announce(self) }
+
+// gone notes that the incarnations that a node had are not alive any more.
+func (w *world) gone(n *node) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for id, of := range w.incarnations {
+		if of == n {
+			w.ended[id] = true
+		}
+	}
+}
+
+// sever takes the node's lease away.
+func (n *node) sever() {
+	n.w.say(n, "loses its lease")
+	n.w.gone(n)
+	n.coord.Sever()
+}
+
+// close ends a node as a signal does, which waits for its handlers as long as patience
+// lasts.
+func (n *node) close(patience time.Duration) {
+	n.w.say(n, "is closed, with patience for "+patience.String())
+	n.stop(patience)
+	n.end()
+	n.w.say(n, "is closed")
+}
+
+// kill ends a node at once. What it has on its way to the store may still arrive there.
+func (n *node) kill() {
+	n.w.say(n, "is killed")
+	n.end()
+	n.stop(0) // only for its goroutines: it has no store any more
+}
+
+func (n *node) stop(patience time.Duration) {
+	if e := n.e.Load(); e != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		_ = e.Close(ctx)
+	}
+}
+
+// end is the end of the node's process.
+func (n *node) end() {
+	w := n.w
+	w.gone(n)
+	w.mu.Lock()
+	n.once.Do(func() { close(n.dead) })
+	for _, r := range n.running {
+		r.killed = true
+	}
+	clear(n.running)
+	w.mu.Unlock()
+	_ = n.coord.Close()
+	n.link.settle()
+	n.last.Do(func() { close(n.gone) })
+}
+
+// leave takes a node out of those that people use.
+func (w *world) leave(n *node) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if i := slices.Index(w.nodes, n); i >= 0 {
+		w.nodes = slices.Delete(slices.Clone(w.nodes), i, i+1)
+	}
+}
+
+// bus loses, doubles and delays hints.
+type bus struct {
+	w *world
+	coord.Bus
+}
+
+func (b *bus) Publish(ctx context.Context, hs ...task.Hint) error {
+	if b.w.calm.Load() {
+		return b.Bus.Publish(ctx, hs...)
+	}
+	switch b.w.roll(8) {
+	case 0:
+		return nil
+	case 1:
+		return errStorm
+	case 2:
+		late, after := slices.Clone(hs), time.Duration(b.w.roll(int(2*time.Second)))
+		b.w.flights.Go(func() {
+			time.Sleep(after)
+			_ = b.Bus.Publish(context.Background(), late...)
+		})
+	}
+	return b.Bus.Publish(ctx, hs...)
+}
+
+// scribe keeps what a node warns of.
+type scribe struct {
+	slog.Handler
+	n *node
+}
+
+func (s *scribe) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelWarn }
+
+func (s *scribe) WithAttrs([]slog.Attr) slog.Handler { return s }
+func (s *scribe) WithGroup(string) slog.Handler      { return s }
+
+func (s *scribe) Handle(_ context.Context, r slog.Record) error {
+	text := r.Message
+	r.Attrs(func(a slog.Attr) bool {
+		text += " " + a.String()
+		return true
+	})
+	s.n.w.say(s.n, text)
+	return nil
+}

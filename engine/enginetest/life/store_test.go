@@ -1,0 +1,258 @@
+package life
+
+import (
+	"context"
+	"time"
+
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+)
+
+// The stores that a node may see. All of them are its link; they differ in what else they can.
+type (
+	nearby struct{ *link }  // relaxes
+	remote struct{ *link }  // takes whole batches
+	parts  struct{ remote } // is of several databases
+)
+
+var (
+	_ storage.Store     = nearby{}
+	_ storage.Relaxer   = nearby{}
+	_ storage.Shared    = nearby{}
+	_ storage.Settings  = nearby{}
+	_ storage.Inspector = nearby{}
+	_ storage.Batcher   = remote{}
+	_ storage.Placed    = parts{}
+)
+
+// store returns how the node sees the store.
+func (l *link) store() storage.Store {
+	switch {
+	case l.w.plan.divided:
+		return parts{remote{l}}
+	case l.w.plan.batcher:
+		return remote{l}
+	}
+	return nearby{l}
+}
+
+// Relax implements [storage.Relaxer].
+func (l nearby) Relax(ctx context.Context, fn func(storage.Tx) error) error {
+	return l.update(ctx, true, fn)
+}
+
+// Shards implements [storage.Placed].
+func (parts) Shards() *task.Shards { return nil }
+
+// Do implements [storage.Batcher].
+func (l remote) Do(ctx context.Context, b *storage.Batch) (out storage.Outcome, err error) {
+	l.mu.Lock()
+	now := l.now
+	l.mu.Unlock()
+	v := verbsOf(b)
+	if !now.away.IsEmpty() && l.w.plan.divided && now.on&v != 0 {
+		return l.part(ctx, b, now)
+	}
+	if now.on&v != 0 && now.overtake > 0 && l.w.roll(100) < now.overtake {
+		l.w.later(l.n, clone(b))
+		if err := l.travel(ctx, time.Duration(l.w.roll(int(time.Second)))); err != nil {
+			return out, err
+		}
+		return out, errLost
+	}
+	err = l.write(ctx, v, func() error {
+		out, err = l.w.do(l.n, b)
+		return err
+	})
+	if err != nil {
+		return storage.Outcome{}, err
+	}
+	return out, nil
+}
+
+// part does what of b is not away.
+func (l remote) part(ctx context.Context, b *storage.Batch, now weather) (storage.Outcome, error) {
+	out := storage.Outcome{Inserted: make([]storage.Inserted, len(b.Insert)), Swapped: make([]*task.Task, len(b.Swap))}
+	var lost task.Shards
+	var halves [2]storage.Batch // here and away
+	var inserted, swapped [2][]int
+	side := func(id task.ID) int {
+		if now.away.Has(id.Shard()) {
+			lost.Add(id.Shard())
+			return 1
+		}
+		return 0
+	}
+	for i, t := range b.Insert {
+		at := side(t.ID)
+		halves[at].Insert, inserted[at] = append(halves[at].Insert, t), append(inserted[at], i)
+	}
+	for i, c := range b.Swap {
+		at := side(c.ID)
+		halves[at].Swap, halves[at].Remove = append(halves[at].Swap, c), append(halves[at].Remove, b.Removes(i))
+		swapped[at] = append(swapped[at], i)
+	}
+	err := l.write(ctx, verbsOf(&halves[0]), func() error {
+		got, err := l.w.do(l.n, &halves[0])
+		if err != nil {
+			return err
+		}
+		for j, i := range inserted[0] {
+			out.Inserted[i] = got.Inserted[j]
+		}
+		for j, i := range swapped[0] {
+			out.Swapped[i] = got.Swapped[j]
+		}
+		return nil
+	})
+	switch {
+	case err != nil:
+		return storage.Outcome{}, err
+	case lost.IsEmpty():
+		return out, nil
+	case now.blind:
+		_, _ = l.w.do(l.n, &halves[1])
+	}
+	return out, &storage.PartError{Shards: lost, Err: errStorm}
+}
+
+// clone returns a copy of b that the caller may keep.
+func clone(b *storage.Batch) *storage.Batch {
+	c := &storage.Batch{Swap: append([]task.Change(nil), b.Swap...), Remove: append([]bool(nil), b.Remove...)}
+	for _, t := range b.Insert {
+		c.Insert = append(c.Insert, t.Clone())
+	}
+	return c
+}
+
+// do does a batch in a transaction and notes what came of it.
+func (w *world) do(n *node, b *storage.Batch) (out storage.Outcome, err error) {
+	err = w.base.Update(context.Background(), func(under storage.Tx) (err error) {
+		x := &tx{Tx: under, n: n}
+		if out, err = storage.Do(context.Background(), x, b); err != nil {
+			return err
+		}
+		if err := w.poisoned(x.touched); err != nil {
+			return err
+		}
+		w.journal(n, x.steps)
+		return nil
+	})
+	return out, err
+}
+
+// later has a batch done some time after its caller was told that it failed.
+func (w *world) later(n *node, b *storage.Batch) {
+	after := time.Duration(w.roll(int(8 * time.Second)))
+	w.lates.Add(1)
+	w.flights.Go(func() {
+		time.Sleep(after)
+		_, _ = w.do(n, b)
+		w.lates.Add(-1)
+	})
+}
+
+// Update implements [storage.Store].
+func (l *link) Update(ctx context.Context, fn func(storage.Tx) error) error {
+	return l.update(ctx, false, fn)
+}
+
+// Close implements [storage.Store].
+func (l *link) Close() error { return nil }
+
+func (l *link) Insert(ctx context.Context, ts ...*task.Task) (out []storage.Inserted, err error) {
+	err = l.update(ctx, false, func(tx storage.Tx) (err error) {
+		out, err = tx.Insert(ctx, ts...)
+		return err
+	})
+	return out, err
+}
+
+func (l *link) Swap(ctx context.Context, cs ...task.Change) (out []*task.Task, err error) {
+	err = l.update(ctx, false, func(tx storage.Tx) (err error) {
+		out, err = tx.Swap(ctx, cs...)
+		return err
+	})
+	return out, err
+}
+
+func (l *link) Delete(ctx context.Context, rs ...task.Ref) (out []bool, err error) {
+	err = l.update(ctx, false, func(tx storage.Tx) (err error) {
+		out, err = tx.Delete(ctx, rs...)
+		return err
+	})
+	return out, err
+}
+
+func (l *link) Note(ctx context.Context, ns ...task.Note) (out []bool, err error) {
+	err = l.write(ctx, notes, func() (err error) {
+		out, err = l.w.base.Note(ctx, ns...)
+		return err
+	})
+	return out, err
+}
+
+func (l *link) Get(ctx context.Context, id task.ID) (*task.Task, error) {
+	return read(ctx, l, reads, func() (*task.Task, error) { return l.w.base.Get(ctx, id) })
+}
+
+func (l *link) Due(ctx context.Context, q storage.DueQuery) ([]storage.Due, error) {
+	return read(ctx, l, reads, func() ([]storage.Due, error) { return l.w.base.Due(ctx, q) })
+}
+
+func (l *link) Ready(ctx context.Context, q storage.ReadyQuery) ([]task.Trigger, error) {
+	return read(ctx, l, reads, func() ([]task.Trigger, error) { return l.w.base.Ready(ctx, q) })
+}
+
+func (l *link) Leaves(ctx context.Context, after task.Leaf, limit int) ([]task.Leaf, error) {
+	return read(ctx, l, reads, func() ([]task.Leaf, error) { return l.w.base.Leaves(ctx, after, limit) })
+}
+
+// Overlooked implements [storage.Shared].
+func (l *link) Overlooked(ctx context.Context, q storage.OverlookedQuery) (storage.Overlooked, error) {
+	return read(ctx, l, reads, func() (storage.Overlooked, error) { return l.w.base.Overlooked(ctx, q) })
+}
+
+// Orphans implements [storage.Shared].
+func (l *link) Orphans(ctx context.Context, alive []task.ID, after task.ID, scan int) ([]*task.Task, task.ID, error) {
+	var next task.ID
+	ts, err := read(ctx, l, reads, func() (ts []*task.Task, err error) {
+		ts, next, err = l.w.base.Orphans(ctx, alive, after, scan)
+		return ts, err
+	})
+	return ts, next, err
+}
+
+// Outdated implements [storage.Shared].
+func (l *link) Outdated(ctx context.Context, refs ...task.Ref) ([]bool, error) {
+	return read(ctx, l, reads, func() ([]bool, error) { return l.w.base.Outdated(ctx, refs...) })
+}
+
+// SwapSetting implements [storage.Shared].
+func (l *link) SwapSetting(ctx context.Context, name string, old, value []byte) (done bool, err error) {
+	err = l.write(ctx, settings, func() error {
+		done, err = l.w.base.SwapSetting(ctx, name, old, value)
+		return err
+	})
+	return done && err == nil, err
+}
+
+// Setting implements [storage.Settings].
+func (l *link) Setting(ctx context.Context, name string) ([]byte, error) {
+	return read(ctx, l, settings, func() ([]byte, error) { return l.w.base.Setting(ctx, name) })
+}
+
+// SetSetting implements [storage.Settings].
+func (l *link) SetSetting(ctx context.Context, name string, value []byte) error {
+	return l.write(ctx, settings, func() error { return l.w.base.SetSetting(ctx, name, value) })
+}
+
+// List implements [storage.Inspector].
+func (l *link) List(ctx context.Context, f storage.Filter, before task.ID, limit, scan int) ([]*task.Task, task.ID, error) {
+	return l.w.base.List(ctx, f, before, limit, scan)
+}
+
+// Count implements [storage.Inspector].
+func (l *link) Count(ctx context.Context, f storage.Filter) (map[storage.StateType]int64, error) {
+	return l.w.base.Count(ctx, f)
+}

@@ -1,0 +1,290 @@
+package life
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/taskengine/taskengine/engine/task"
+)
+
+// storm is the life while the faults last.
+func (w *world) storm() {
+	for i := range w.plan.nodes {
+		w.start(i == 0 || w.roll(5) > 0)
+	}
+	time.Sleep(w.span(0, time.Second))
+	if w.plan.crowd {
+		w.crowd()
+	}
+	for range w.plan.steps {
+		w.happen()
+		if w.roll(12) == 0 {
+			time.Sleep(w.span(0, 2*time.Second))
+		} else {
+			time.Sleep(w.span(0, 300*time.Millisecond))
+		}
+	}
+}
+
+// happen has one thing happen.
+func (w *world) happen() {
+	switch chance := w.roll(100); {
+	case chance < 46:
+		w.submit()
+	case chance < 54:
+		if w.plan.cluster {
+			w.addBySQL()
+		}
+	case chance < 66:
+		w.meddle()
+	case chance < 70:
+		w.pause()
+	case chance < 86:
+		w.turn()
+	case chance < 91:
+		if n := w.anyNode(); n != nil && w.plan.cluster {
+			n.sever()
+		}
+	case chance < 95:
+		w.replace(true)
+	case chance < 98:
+		w.replace(false)
+	case w.plan.cluster && len(w.nodes) < 4:
+		w.start(w.roll(3) > 0)
+	}
+}
+
+// replace ends a node and starts another.
+func (w *world) replace(gently bool) {
+	n := w.anyNode()
+	if n == nil {
+		return
+	}
+	w.leave(n)
+	patience := []time.Duration{0, 200 * time.Millisecond, 3 * time.Second}[w.roll(3)]
+	end := n.kill
+	if gently {
+		end = func() { n.close(patience) }
+	}
+	if !w.plan.cluster { // its store is for one at a time
+		end()
+		w.start(true)
+		return
+	}
+	w.flights.Go(end)
+	w.start(n.all)
+}
+
+// turn changes the weather.
+func (w *world) turn() {
+	now := w.weather()
+	if w.roll(3) > 0 {
+		w.newest = now
+		for _, n := range w.nodes {
+			n.link.turn(now)
+		}
+	} else if n := w.anyNode(); n != nil {
+		n.link.turn(now)
+	}
+}
+
+// weather draws one.
+func (w *world) weather() weather {
+	some := []verbs{inserts, grabs, finishes, notes, reads, settings, writes, writes, all}
+	now := weather{on: some[w.roll(len(some))], most: time.Duration(1) << (20 + w.roll(13))}
+	if w.roll(3) == 0 {
+		now.on |= some[w.roll(len(some))]
+	}
+	switch w.roll(8) {
+	case 0:
+		return weather{}
+	case 1:
+		now.errors = 100
+	case 2:
+		now.lost = 10 + w.roll(90)
+	case 3:
+		now.errors, now.lost = w.roll(50), w.roll(50)
+	case 4:
+		now.overtake, now.lost = 10+w.roll(80), w.roll(20)
+	case 5:
+		now.slow = 10 + w.roll(90)
+	case 6:
+		now.slow, now.lost, now.errors, now.overtake = w.roll(60), w.roll(30), w.roll(30), w.roll(30)
+	case 7:
+		now.blind = w.roll(2) == 0
+		for range 1 + w.roll(200) {
+			now.away.Add(uint16(w.roll(task.ShardCount)))
+		}
+	}
+	return now
+}
+
+// settle has the faults stop, and waits until all tasks have ended that can.
+func (w *world) settle() {
+	w.calm.Store(true)
+	for _, n := range w.nodes {
+		n.link.turn(weather{})
+	}
+	if !w.hasAll() {
+		w.start(true)
+	}
+	w.wait("though nothing hinders it", w.isBlocked)
+	w.mu.Lock()
+	w.cured = true
+	clear(w.unpaused)
+	for _, n := range w.nodes {
+		clear(n.paused)
+	}
+	w.mu.Unlock()
+	for _, typ := range w.plan.types {
+		if n := w.opened(); n != nil {
+			if err := n.e.Load().Unpause(context.Background(), typ); err != nil {
+				w.fail("a type cannot go on: %v", err)
+			}
+		}
+	}
+	if done := w.within(time.Minute, w.callers.Wait); !done {
+		w.fail("a caller is not answered")
+	}
+	w.wait("though nothing hinders it any more", w.isStranger)
+}
+
+// hasAll reports whether a node handles all types.
+func (w *world) hasAll() bool {
+	for _, n := range w.nodes {
+		if n.all {
+			return true
+		}
+	}
+	return false
+}
+
+// opened waits for an open node.
+func (w *world) opened() *node {
+	for range 600 {
+		if n := w.anyNode(); n != nil {
+			return n
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	w.fail("no node could be opened")
+	return nil
+}
+
+// within reports whether fn has returned within d.
+func (w *world) within(d time.Duration, fn func()) bool {
+	done := make(chan struct{})
+	w.flights.Go(func() {
+		fn()
+		close(done)
+	})
+	select {
+	case <-done:
+		return true
+	case <-time.After(d):
+		return false
+	}
+}
+
+func (w *world) isStranger(s *story) bool {
+	_, known := w.plan.set.Types[s.row.Type]
+	return !known
+}
+
+// isBlocked reports whether a task cannot run, or end, for a known reason.
+func (w *world) isBlocked(s *story) bool {
+	return w.isStranger(s) || w.victims[s.id] != 0 || w.unpaused[s.row.Type] > 0
+}
+
+// patience is how long tasks may take to end in good weather. Doubts about what was written
+// are looked at ever more seldom, up to two minutes apart.
+const patience = 5 * time.Minute
+
+// wait waits until all tasks have ended but those that may be left.
+func (w *world) wait(though string, left func(*story) bool) {
+	for begin := time.Now(); ; time.Sleep(250 * time.Millisecond) {
+		w.mu.Lock()
+		n, in := w.live, 0
+		var stuck *story
+		for _, id := range w.order {
+			s := w.stories[id]
+			if in == n {
+				break
+			}
+			if !s.live() {
+				continue
+			}
+			if in++; stuck == nil && !left(s) {
+				stuck = s
+			}
+		}
+		w.mu.Unlock()
+		switch {
+		case stuck == nil && w.lates.Load() == 0, len(w.failures) > 0:
+			return
+		case stuck != nil && time.Since(begin) > patience:
+			w.why(stuck)
+			w.failAt(stuck, "it has not ended, %s", though)
+			return
+		}
+	}
+}
+
+// why notes what the nodes say about a task.
+func (w *world) why(s *story) {
+	for _, n := range w.nodes {
+		e := n.e.Load()
+		if e == nil {
+			continue
+		}
+		_, reasons, err := e.Why(context.Background(), s.id)
+		s.remark(fmt.Sprintf("why: %+v %v; %+v", reasons, err, e.Stats()), n.name)
+	}
+}
+
+// end checks that nothing is left, and ends what there is.
+func (w *world) end() {
+	if len(w.failures) == 0 {
+		w.checkSlots()
+	}
+	close(w.over)
+	for len(w.nodes) > 0 {
+		n := w.nodes[0]
+		w.leave(n)
+		n.close(5 * time.Second)
+	}
+	w.callers.Wait()
+	w.flights.Wait()
+	if len(w.failures) > 0 {
+		return
+	}
+	for _, id := range w.order {
+		switch s := w.stories[id]; {
+		case s.live() && !w.isStranger(s):
+			w.failAt(s, "it has not ended when the nodes are closed")
+		case !s.live() || s.row.State == task.Submitted || s.row.State == task.Waiting:
+		default:
+			w.failAt(s, "it is left running by nodes that were closed")
+		}
+	}
+}
+
+// checkSlots checks that nodes that have nothing to do hold no slot.
+func (w *world) checkSlots() {
+	for _, n := range w.nodes {
+		e := n.e.Load()
+		if e == nil {
+			continue
+		}
+		for range 100 {
+			if e.Stats().Running == 0 {
+				break
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		if s := e.Stats(); s.Running > 0 {
+			w.fail("%s holds %d slots, and nothing runs", n.name, s.Running)
+		}
+	}
+}
