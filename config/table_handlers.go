@@ -35,7 +35,7 @@ var variableNames = sequence[string]{is: words("the name of a variable", isVaria
 var pluginTable = &object{what: "a handler with a plugin", fields: []field{
 	{name: "plugin", doc: "The program and its arguments. It stays and is given many tasks. A program with a slash is relative to the folder of the file; `${...}` is left as it is.", required: true, is: command, at: in(func(p *Plugin) *[]string { return &p.Command })},
 	{name: "dir", doc: dirDoc, def: ".", is: words("a path", notEmpty), at: in(func(p *Plugin) *string { return &p.Dir })},
-	{name: "slots", doc: "How many tasks it is given at once.", def: "8", is: whole[int](1, maxCount, "a number"), at: in(func(p *Plugin) *int { return &p.Slots })},
+	{name: "slots", doc: "How many tasks one process is given at once. Tasks that find no slot wait in the engine: they have not begun.", def: "8", is: whole[int](1, maxCount, "a number"), at: in(func(p *Plugin) *int { return &p.Slots })},
 	{name: "env", doc: envDoc, is: environment, at: in(func(p *Plugin) *map[string]Text { return &p.Env })},
 	{name: "pass_env", doc: passDoc, is: variableNames, at: in(func(p *Plugin) *[]string { return &p.PassEnv })},
 	{name: "start_timeout", doc: "How long it may take to be ready.", def: "10s", is: period(aDuration, true), at: in(func(p *Plugin) *time.Duration { return &p.StartTimeout })},

@@ -14,11 +14,14 @@ import (
 // at theirs, so it is made to cost nothing until one does: the standard library's
 // would allocate twice and be entered with its parent.
 type attempt struct {
-	core.Run
-	engine *Engine
-	ref    task.Ref    // of the row that it runs
-	number uint32      // which attempt of the task it is
-	spoke  atomic.Bool // it has said something of its progress
+	core.Run // read only, but for its Deadline: guarded by mu
+	engine   *Engine
+	ref      task.Ref    // of the row that it runs
+	number   uint32      // which attempt of the task it is
+	spoke    atomic.Bool // it has said something of its progress
+
+	made     time.Time   // when it was given to its pool; zero without a pool
+	hasBegun atomic.Bool // its pool has begun with it
 
 	finishing atomic.Pointer[finishing] // how its handler finished the task in a transaction; nil if it did not
 
@@ -58,7 +61,11 @@ func (a *attempt) why() error {
 }
 
 // Deadline implements [context.Context]: the core stops the attempt then.
-func (a *attempt) Deadline() (time.Time, bool) { return a.Run.Deadline, !a.Run.Deadline.IsZero() }
+func (a *attempt) Deadline() (time.Time, bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.Run.Deadline, !a.Run.Deadline.IsZero()
+}
 
 // Done implements [context.Context].
 func (a *attempt) Done() <-chan struct{} {

@@ -70,6 +70,7 @@ func (e *Engine) shutdown(ctx context.Context) {
 	e.board.close()
 	e.stop() // the writers finish what is pending
 	e.duties.Wait()
+	e.pools.leave()
 	e.crew.Dismiss()
 	close(e.gone)
 }

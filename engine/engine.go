@@ -61,6 +61,7 @@ type Engine struct {
 	types   map[string]*typeInfo // read only
 	unknown *typeInfo            // of types that are not configured; read only
 	divided bool                 // several databases keep the tasks; read only
+	pools   pools                // handlers that run a limited number of tasks
 
 	inbox inbox                // what nobody has told the core yet
 	crew  *crew.Crew[*attempt] // calls the handlers
@@ -157,11 +158,13 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	if err := e.tellRules(ctx); err != nil {
 		return nil, err
 	}
+	e.pools.use(&e.inbox, e.write)
 	background, stop := context.WithCancel(context.Background())
 	e.stop = stop
 	if err := e.join(ctx, background); err != nil {
 		stop()
 		e.duties.Wait()
+		e.pools.leave()
 		return nil, err
 	}
 	for i := range writers {
@@ -236,8 +239,9 @@ func newEngine(c Config) (*Engine, error) {
 	for name, p := range c.Policies.Types {
 		e.types[name] = newTypeInfo(c.Policies, p)
 	}
+	e.pools = newPools(c.Handlers)
 	e.core = core.New(core.Config{
-		Owner: e.incarnation, Policies: c.Policies, Handled: handled,
+		Owner: e.incarnation, Policies: c.Policies, Handled: handled, Pools: e.pools.of,
 		Capacity: c.LookAhead, LeafCapacity: c.LeafLookAhead, Chance: chance.Float64,
 	})
 	return e, nil
@@ -287,6 +291,9 @@ func (e *Engine) collect() {
 		if a, ok := e.attempts[s.ID]; ok {
 			a.stop(s.Cause)
 		}
+	}
+	for _, w := range r.Wants {
+		e.pools.uses[w.Pool].Want(w.Tasks)
 	}
 	if len(r.Runs) > 0 {
 		for _, run := range r.Runs {

@@ -22,6 +22,9 @@ const MaxResult = policy.DefaultMaxResult
 // begin has the handler called of a task that was grabbed. It is called with mu held.
 func (e *Engine) begin(r core.Run) {
 	a := &attempt{Run: r, engine: e, ref: r.Task.Ref(), number: r.Task.Attempt}
+	if _, ok := e.pools.of[r.Type]; ok {
+		a.made = time.Now()
+	}
 	if e.hurry != nil {
 		a.stop(e.hurry)
 	}
@@ -70,7 +73,10 @@ func call(a *attempt, h task.Handler) task.Verdict {
 		v = task.VerdictOf(nil, task.Permanent(fmt.Errorf("it is to run again at %v, and times must lie between the years 1970 and 9999", v.Again)))
 	}
 	cause := a.why()
-	if v.Outcome == task.Completed || v.Outcome == task.Snoozed {
+	switch v.Outcome {
+	case task.Completed, task.Snoozed:
+		return v
+	case task.HandedBack: // it had not begun, whatever ended its context
 		return v
 	}
 	switch {

@@ -14,6 +14,8 @@ type inbox struct {
 	refusal     error         // guarded by mu: why nothing new is accepted; nil while it is
 	submissions []*submission // guarded by mu
 	endings     []ending      // guarded by mu
+	begun       []*attempt    // guarded by mu: those whose handlers had them wait
+	resizes     []resize      // guarded by mu: of pools, in order
 }
 
 // ending is what came of an attempt.
@@ -44,6 +46,24 @@ func (in *inbox) end(a *attempt, v task.Verdict) (wake bool) {
 	return wake
 }
 
+// begin leaves word that the handler of a has begun only now; wake is as in submit.
+func (in *inbox) begin(a *attempt) (wake bool) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	wake = in.size() == 0
+	in.begun = append(in.begun, a)
+	return wake
+}
+
+// resize leaves word of the capacity of a pool; wake is as in submit.
+func (in *inbox) resize(r resize) (wake bool) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	wake = in.size() == 0
+	in.resizes = append(in.resizes, r)
+	return wake
+}
+
 // refuse has nothing new accepted from now on. What was left before is still heard.
 func (in *inbox) refuse(why error) {
 	in.mu.Lock()
@@ -66,7 +86,9 @@ func (in *inbox) count() int {
 }
 
 // size is count for those who hold mu.
-func (in *inbox) size() int { return len(in.submissions) + len(in.endings) }
+func (in *inbox) size() int {
+	return len(in.submissions) + len(in.endings) + len(in.begun) + len(in.resizes)
+}
 
 // listen tells the core what was left in the inbox. It is called with mu held, before
 // anything else is told to the core.
@@ -75,11 +97,21 @@ func (e *Engine) listen() {
 	in.mu.Lock()
 	e.heardSubmissions, in.submissions = in.submissions, e.heardSubmissions
 	e.heardEndings, in.endings = in.endings, e.heardEndings
+	begun, resizes := in.begun, in.resizes
+	in.begun, in.resizes = nil, nil
 	in.mu.Unlock()
-	if len(e.heardSubmissions)+len(e.heardEndings) == 0 {
+	if len(e.heardSubmissions)+len(e.heardEndings)+len(begun)+len(resizes) == 0 {
 		return
 	}
 	now := e.clock.now()
+	for _, a := range begun {
+		if e.attempts[a.ID] == a {
+			e.core.Began(now, a.ID)
+		}
+	}
+	for _, r := range resizes {
+		e.resized(now, r)
+	}
 	for i := range e.heardEndings { // first: a slot that is free again may serve a submission
 		end := &e.heardEndings[i]
 		delete(e.attempts, end.attempt.ID)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/engine/internal/core"
+	"github.com/taskengine/taskengine/engine/internal/table"
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
 )
@@ -240,6 +241,7 @@ const (
 	CodeDraining  = "draining"   // the node is stopping
 	CodeElsewhere = "elsewhere"  // another node is to start it
 	CodeNodeGone  = "node_gone"  // the node that ran it is gone
+	CodeHandler   = "handler"    // its handler is down
 )
 
 // Why says what keeps a task from running: the exact blockers, the nearest first, from
@@ -257,7 +259,7 @@ func (e *Engine) Why(ctx context.Context, id task.ID) (*task.Task, []Reason, err
 		w := c.Why(now, t)
 		r, ok := e.elsewhere(t)
 		if !ok {
-			rs = reasons(now, t, w)
+			rs = e.withPool(t, w, reasons(now, t, w))
 			return
 		}
 		if t.State != task.Processing {
@@ -300,7 +302,7 @@ func reasons(now time.Time, t *task.Task, w core.Why) []Reason {
 	if t.State == task.Submitted {
 		for i, u := range w.Limits {
 			if u.Full {
-				add(limitReason(u.Name, u.Value, u.Used, u.Max, u.OpenAt, w.Holders[i]))
+				add(limitReason(u, w.Holders[i]))
 			}
 		}
 		if w.Ahead > 0 || w.Stored {
@@ -343,18 +345,18 @@ func queueText(ahead int, stored bool) string {
 	return fmt.Sprintf("%d others of its type and group are before it", ahead)
 }
 
-func limitReason(name, value string, used, maximum int, openAt int64, holders []task.ID) Reason {
-	r := Reason{Code: CodeLimit, Limit: name, Value: value, Used: used, Max: maximum, Holders: holders}
-	shown := "limit " + name
-	if name == "" {
+func limitReason(u table.Usage, holders []task.ID) Reason {
+	r := Reason{Code: CodeLimit, Limit: u.Name, Value: u.Value, Used: u.Used, Max: u.Max, Holders: holders}
+	shown := "limit " + u.Name
+	if u.Name == "" {
 		shown = "the node's slots"
 	}
-	if value != "" {
-		shown += " for " + value
+	if u.Value != "" {
+		shown += " for " + u.Value
 	}
-	r.Text = fmt.Sprintf("%s: %d of %d used", shown, used, maximum)
-	if openAt != 0 {
-		r.Code, r.Until = CodeRate, time.Unix(0, openAt).UTC()
+	r.Text = fmt.Sprintf("%s: %d of %d used", shown, u.Used, u.Max)
+	if u.OpenAt != 0 {
+		r.Code, r.Until = CodeRate, time.Unix(0, u.OpenAt).UTC()
 		r.Text = shown + ": its rate is used up until " + r.Until.Format(time.RFC3339Nano)
 	}
 	return r

@@ -24,6 +24,7 @@ type Share struct {
 // Split divides tasks among handlers: two versions of a program, say, of which the new one
 // gets a few. A task stays with its handler for all attempts, unless the weights change.
 type Split struct {
+	name   string
 	names  []string // in order
 	shares map[string]Share
 	total  uint64
@@ -31,9 +32,9 @@ type Split struct {
 
 var _ task.Handler = (*Split)(nil)
 
-// NewSplit returns a handler that divides tasks among others, by their names.
-func NewSplit(shares map[string]Share) (*Split, error) {
-	s := &Split{names: slices.Sorted(maps.Keys(shares)), shares: maps.Clone(shares)}
+// NewSplit returns a handler of a name that divides tasks among others, by their names.
+func NewSplit(name string, shares map[string]Share) (*Split, error) {
+	s := &Split{name: name, names: slices.Sorted(maps.Keys(shares)), shares: maps.Clone(shares)}
 	for _, name := range s.names {
 		if shares[name].Weight < 0 {
 			return nil, fmt.Errorf("split: the weight of %s is %d; give 0 or more", name, shares[name].Weight)

@@ -15,7 +15,7 @@ func named(name string) task.Handler {
 }
 
 func TestTasksAreDividedByWeight(t *testing.T) {
-	s, err := handlers.NewSplit(map[string]handlers.Share{"old": {named("old"), 95}, "new": {named("new"), 5}, "next": {named("next"), 0}})
+	s, err := handlers.NewSplit("split", map[string]handlers.Share{"old": {named("old"), 95}, "new": {named("new"), 5}, "next": {named("next"), 0}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func TestTasksAreDividedByWeight(t *testing.T) {
 }
 
 func TestATaskMayAskForItsHandler(t *testing.T) {
-	s, err := handlers.NewSplit(map[string]handlers.Share{"old": {named("old"), 1}, "new": {named("new"), 0}})
+	s, err := handlers.NewSplit("split", map[string]handlers.Share{"old": {named("old"), 1}, "new": {named("new"), 0}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func TestASplitThatLeadsNowhereIsRefused(t *testing.T) {
 		"no handler has a weight": {"a": {named("a"), 0}},
 		"weight of a is -1":       {"a": {named("a"), -1}, "b": {named("b"), 2}},
 	} {
-		if _, err := handlers.NewSplit(shares); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := handlers.NewSplit("split", shares); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}

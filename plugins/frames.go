@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/plugins/internal/wire"
 )
 
@@ -89,6 +90,7 @@ func (h *Host) takeAlone(s *session, frame *wire.ToHandler) {
 	default: // whom it was started for is gone
 		frame.Drain, s.drain = &wire.Drain{}, drained
 	}
+	h.tell()
 }
 
 // begin moves c from its queue to the running calls of s and into frame.
@@ -99,6 +101,12 @@ func (s *session) begin(c *call, frame *wire.ToHandler) {
 	s.lastRun++
 	c.session, c.run.RunId = s, s.lastRun
 	s.running[s.lastRun] = c
+	if b, ok := c.reporter.(task.Beginner); ok {
+		c.run.Deadline = 0
+		if deadline := b.Begin(); !deadline.IsZero() {
+			c.run.Deadline = deadline.UnixMicro()
+		}
+	}
 	frame.Runs = append(frame.Runs, c.run)
 }
 
@@ -128,6 +136,7 @@ func (h *Host) accept(s *session, frame *wire.FromHandler) {
 	if h.queue.n > 0 && s.serves() {
 		s.notify()
 	}
+	h.tell()
 	h.mu.Unlock()
 	for i, f := range finishes {
 		if c := ended[i]; c != nil {
@@ -202,6 +211,7 @@ func (h *Host) print(s *session, l *wire.LogLine) {
 func (h *Host) undelivered(s *session, runs []*wire.Run) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	defer h.tell()
 	for _, run := range runs {
 		if c := s.running[run.GetRunId()]; c != nil {
 			delete(s.running, run.GetRunId())

@@ -26,6 +26,7 @@ const stableAfter = 10 * time.Second
 // Host runs the processes of one handler program and is the [task.Handler] of its types.
 // Its methods may be called from any goroutine.
 type Host struct {
+	name    string
 	log     *slog.Logger
 	spawn   spawner
 	closing chan struct{}  // closed by the first Close
@@ -47,6 +48,8 @@ type Host struct {
 	inARow                  int       // crashes and failed starts
 	notBefore               time.Time // when the next process may be started
 	downBecause             error     // how the newest of these crashes happened
+	isDown                  bool      // no process was up when that happened, and none has come up since
+	uses                    []*use    // who is told of the capacity
 
 	isClosing   bool
 	forced      error // why Close waited no longer; nil if it does
@@ -64,7 +67,7 @@ func Start(ctx context.Context, c Config) (*Host, error) {
 		return nil, err
 	}
 	h := &Host{
-		cfg: &cfg, log: cfg.Logger.With("handler", cfg.Name), spawn: newSpawner(),
+		name: cfg.Name, cfg: &cfg, log: cfg.Logger.With("handler", cfg.Name), spawn: newSpawner(),
 		closing: make(chan struct{}), force: make(chan struct{}), gone: make(chan struct{}), changed: make(chan struct{}, 1),
 		starting: 1,
 	}
@@ -126,6 +129,7 @@ func (h *Host) Close(ctx context.Context) error {
 		h.isClosing = true
 		close(h.closing)
 		h.refuse(unavailable(ErrClosed))
+		h.tell()
 	}
 	h.mu.Unlock()
 	select {
@@ -164,6 +168,7 @@ func (h *Host) enqueue(c *call) error {
 			return unavailable(h.downBecause)
 		}
 		h.alone.push(c)
+		h.tell()
 		h.stir()
 		return nil
 	case down && !h.up():
@@ -216,6 +221,7 @@ func (h *Host) abandon(ctx context.Context, c *call) (time.Duration, error) {
 	defer h.mu.Unlock()
 	if c.queue != nil {
 		c.queue.remove(c)
+		h.tell()
 		return 0, unavailable(fmt.Errorf("the task still waited for handler %q: %w", h.cfg.Name, cause))
 	}
 	s := c.session

@@ -60,6 +60,7 @@ func (h *Host) Reload(ctx context.Context, c Config) error {
 	for _, old := range h.sessions {
 		old.dismiss()
 	}
+	h.tell()
 	h.mu.Unlock()
 	h.welcome(s)
 	h.lives.Go(func() { h.live(s) })

@@ -212,6 +212,7 @@ func (s *session) retire() {
 	s.host.mu.Lock()
 	defer s.host.mu.Unlock()
 	s.retired = true
+	s.host.tell()
 	s.host.stir()
 }
 

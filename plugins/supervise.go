@@ -68,6 +68,7 @@ func (h *Host) arrange(ctx context.Context, now time.Time) (next time.Time, over
 	for _, i := range plan.drain {
 		members[i].dismiss()
 	}
+	h.tell()
 	for _, s := range h.sessions {
 		if until := s.wornAt(); s.serves() && until.After(now) && (plan.next.IsZero() || until.Before(plan.next)) {
 			plan.next = until
@@ -80,7 +81,7 @@ func (h *Host) arrange(ctx context.Context, now time.Time) (next time.Time, over
 // called with mu held.
 func (h *Host) count(now time.Time) (census, []*session) {
 	c := census{
-		now: now, waiting: h.queue.n, alone: h.alone.n, starting: h.starting, notBefore: h.notBefore,
+		now: now, waiting: h.queue.n + h.wanted(), alone: h.alone.n, starting: h.starting, notBefore: h.notBefore,
 		awaited: h.startingAlone, loners: h.startingAlone,
 	}
 	var members []*session
@@ -148,6 +149,8 @@ func (h *Host) failed(why error) {
 	d := backoff(h.cfg, h.inARow)
 	h.notBefore = time.Now().Add(d)
 	h.downBecause = why
+	h.isDown = h.isDown || !h.up()
+	defer h.tell()
 	if d <= patience {
 		return
 	}
@@ -174,6 +177,7 @@ func (h *Host) welcome(s *session) {
 		"types", types, "slots", s.slots)
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	defer h.tell()
 	h.began(s.alone)
 	h.status.Starts++
 	s.idleSince = time.Now()
@@ -187,6 +191,7 @@ func (h *Host) welcome(s *session) {
 	if s.alone {
 		return
 	}
+	h.isDown = false
 	st := &h.status
 	st.Name, st.PID, st.SDK, st.Version = s.cfg.Name, s.proc.pid(), sdk, s.hello.GetVersion()
 	st.Types, st.Slots, st.StartedAt = types, s.slots, s.proc.started
@@ -222,6 +227,7 @@ func (h *Host) bury(s *session) {
 func (h *Host) settle(s *session) (unasked bool, bereft int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	defer h.tell()
 	h.sessions = slices.DeleteFunc(h.sessions, func(o *session) bool { return o == s })
 	bereft = len(s.running)
 	unasked = s.fate == silent || s.fate == crashed && (s.drain == serving || bereft > 0)

@@ -219,7 +219,7 @@ func addSplits(c *config.Config, byName map[string]task.Handler) error {
 		for other, weight := range h.Split {
 			shares[other] = handlers.Share{Handler: byName[other], Weight: weight}
 		}
-		split, err := handlers.NewSplit(shares)
+		split, err := handlers.NewSplit(name, shares)
 		if err != nil {
 			return fmt.Errorf("handler %s: %w", name, err)
 		}

@@ -78,3 +78,6 @@ func (s Set) Keyed(t Type) []Limit {
 // ConcurrencyName is the name under which a type's own concurrency appears among the
 // limits.
 func ConcurrencyName(typ string) string { return "types." + typ + ".concurrency" }
+
+// PoolName is the name under which the slots of a handler appear among the limits.
+func PoolName(handler string) string { return "handlers." + handler + ".slots" }

@@ -15,6 +15,8 @@ package core
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/taskengine/taskengine/engine/internal/table"
@@ -24,21 +26,24 @@ import (
 
 // Config is what a core decides by.
 type Config struct {
-	Owner        task.ID         // incarnation of this node: the owner of what it grabs
-	Policies     policy.Set      // valid by policy.Set.Check
-	Handled      map[string]bool // types that this node has a handler for
-	Capacity     int             // triggers in the table, see table.Config
-	LeafCapacity int             // triggers of one leaf
-	Chance       func() float64  // in [0,1), for jitter
+	Owner        task.ID           // incarnation of this node: the owner of what it grabs
+	Policies     policy.Set        // valid by policy.Set.Check
+	Handled      map[string]bool   // types that this node has a handler for
+	Pools        map[string]string // by type: the pool whose slots its handler takes, see Core.Resize
+	Capacity     int               // triggers in the table, see table.Config
+	LeafCapacity int               // triggers of one leaf
+	Chance       func() float64    // in [0,1), for jitter
 }
 
 // Core is the state machine. It belongs to one goroutine at a time.
 type Core struct {
-	config Config
-	table  *table.Table
-	kinds  map[string]*kind
-	runs   map[task.ID]*run
-	spare  []*run // ended runs, to be used again
+	config    Config
+	table     *table.Table
+	kinds     map[string]*kind
+	runs      map[task.ID]*run
+	pools     map[string]*pool
+	poolNames []string // of pools, sorted
+	spare     []*run   // ended runs, to be used again
 
 	agenda    agenda
 	owned     Ownership
@@ -102,10 +107,15 @@ type Stats struct {
 func New(c Config) *Core {
 	core := &Core{
 		config: c,
-		table:  table.New(table.Config{Capacity: c.Capacity, LeafCapacity: c.LeafCapacity, Policies: c.Policies}),
+		table:  table.New(table.Config{Capacity: c.Capacity, LeafCapacity: c.LeafCapacity, Policies: c.Policies, Pools: c.Pools}),
 		kinds:  make(map[string]*kind),
 		runs:   make(map[task.ID]*run),
+		pools:  make(map[string]*pool),
 	}
+	for _, name := range c.Pools {
+		core.pools[name] = new(pool)
+	}
+	core.poolNames = slices.Sorted(maps.Keys(core.pools))
 	core.agenda.begin()
 	for name, p := range c.Policies.Types {
 		k := &kind{name: name, policy: p, handled: c.Handled[name], paused: p.Paused}

@@ -99,6 +99,9 @@ func (s *story) absorb() {
 		}
 		s.printf("save %s%s\n", s.change(save.Change), removed)
 	}
+	for _, w := range r.Wants {
+		s.printf("%s: %d want a slot\n", w.Pool, w.Tasks)
+	}
 	s.asked(r)
 	if wake := s.core.Wake(); wake != s.woke {
 		s.woke = wake

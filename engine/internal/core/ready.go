@@ -19,6 +19,7 @@ type Ready struct {
 	Scans   []table.Scan  // leaves to be found in the store; answered by Scanned
 	Looks   []Look        // due rows to be read from the store; answered by Looked
 	Hints   []task.Hint   // what rows have become that are other nodes', for those to know; no answer
+	Wants   []Want        // what to tell the handlers of pools; no answer
 }
 
 // Save is a change that ends an attempt, or moves a task that does not run.
@@ -62,6 +63,7 @@ func (c *Core) Take(r *Ready) {
 		c.agenda.waiting.look(&c.ready)
 		c.agenda.submitted.look(&c.ready)
 	}
+	c.want()
 	r.reset()
 	c.ready, *r = *r, c.ready
 }
@@ -71,5 +73,5 @@ func (r *Ready) reset() {
 	clear(r.Saves)
 	r.Grabs, r.Relaxed, r.Saves, r.Runs = r.Grabs[:0], r.Relaxed[:0], r.Saves[:0], r.Runs[:0]
 	r.Stops, r.Loads, r.Scans, r.Looks = r.Stops[:0], r.Loads[:0], r.Scans[:0], r.Looks[:0]
-	r.Hints = r.Hints[:0]
+	r.Hints, r.Wants = r.Hints[:0], r.Wants[:0]
 }

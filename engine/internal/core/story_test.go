@@ -101,7 +101,12 @@ var scriptCommands = map[string]func(*story, args) error{
 	"sleep":   (*story).sleep,
 	"pause":   func(s *story, a args) error { s.core.Pause(s.now, a.at(0), true); return nil },
 	"unpause": func(s *story, a args) error { s.core.Pause(s.now, a.at(0), false); return nil },
-	"drain":   func(s *story, a args) error { s.core.Drain(); return nil },
+	"pool": func(s *story, a args) error {
+		s.core.Resize(s.now, a.at(0), a.number("slots", 0), a.number("more", 0))
+		return nil
+	},
+	"began": func(s *story, a args) error { s.core.Began(s.now, a.id()); return nil },
+	"drain": func(s *story, a args) error { s.core.Drain(); return nil },
 }
 
 // args are the words of a command: plain ones, and some with a value.
@@ -165,7 +170,7 @@ var beginning = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func (s *story) world(a args, lines []string) error {
 	s.config = Config{
-		Owner: task.ID{0xff}, Handled: map[string]bool{}, Capacity: 1000, LeafCapacity: 1000,
+		Owner: task.ID{0xff}, Handled: map[string]bool{}, Pools: map[string]string{}, Capacity: 1000, LeafCapacity: 1000,
 		Chance:   func() float64 { return 0.5 }, // in the middle: no jitter
 		Policies: policy.Set{Types: map[string]policy.Type{}, Limits: map[string]policy.Limit{}},
 	}
@@ -234,6 +239,9 @@ func (s *story) declare(what string, a args) error {
 		}
 		s.config.Policies.Types[a.at(0)] = p
 		s.config.Handled[a.at(0)] = !a.has("unhandled")
+		if pool, ok := a.value("pool"); ok {
+			s.config.Pools[a.at(0)] = pool
+		}
 	default:
 		return errors.New("want slots, capacity, limit or type")
 	}

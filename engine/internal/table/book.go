@@ -88,7 +88,7 @@ func (t *Table) take(now int64, l *leaf) {
 		n.bucket.take(now)
 	}
 	for _, n := range l.across {
-		n.used += weight
+		n.used += n.cost(weight)
 		n.bucket.take(now)
 	}
 	l.running++
@@ -125,7 +125,7 @@ func (t *Table) free(now int64, s Slot, refund bool) {
 		t.offerRoom(now, n)
 	}
 	for _, n := range l.across {
-		n.used -= weight
+		n.used -= n.cost(weight)
 		if refund {
 			n.bucket.refund()
 		}

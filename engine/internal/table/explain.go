@@ -15,7 +15,7 @@ type Usage struct {
 	Name   string // of the limit; policy.ConcurrencyName for a type's own; "" for the node's slots
 	Value  string // of what the limit is per
 	Used   int
-	Max    int   // 0 is without limit
+	Max    int   // 0 is without limit, but for the slots of a pool
 	OpenAt int64 // when its rate admits something again, Unix nanoseconds; 0 if it does now
 	Full   bool  // it has no room for the task
 }
@@ -54,7 +54,7 @@ func (t *Table) Explain(now int64, name task.Leaf, rank task.Rank) Explanation {
 
 func (t *Table) usage(now int64, n *node, k *kind) Usage {
 	u := Usage{Name: n.limitName(), Value: n.value, Used: n.used, Max: n.max}
-	u.Full = n.max > 0 && n.used+k.policy.Weight > n.max
+	u.Full = n.limited() && n.used+n.cost(k.policy.Weight) > n.max
 	if at := n.bucket.next(); at > now {
 		u.OpenAt, u.Full = at, true
 	}

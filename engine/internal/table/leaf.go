@@ -126,6 +126,9 @@ func (t *Table) newLeaf(name task.Leaf) *leaf {
 		}
 		values = values[countKeyed(chain):]
 	}
+	if k.pool != nil {
+		l.cross(k.pool)
+	}
 	switch c := k.policy.Concurrency; {
 	case c > 0 && k.keyed == 0:
 		l.max = c

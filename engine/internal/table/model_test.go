@@ -15,6 +15,8 @@ import (
 type model struct {
 	policies policy.Set
 	closed   map[string]bool
+	pools    map[string]string // by type
+	slots    map[string]int    // of each pool
 	waiting  map[task.Leaf][]task.Trigger
 	running  map[task.Leaf]int
 }
@@ -35,7 +37,7 @@ func (m *model) counters(l task.Leaf) (tree, across []counter) {
 			if limit.Per != "" {
 				value, values = values[0], values[1:]
 			}
-			chain = append(chain, counter{id, limit.MaxFor(value)})
+			chain = append(chain, counter{id, limit.MaxFor(value), false})
 		}
 		if i == 0 {
 			tree = chain
@@ -43,8 +45,11 @@ func (m *model) counters(l task.Leaf) (tree, across []counter) {
 			across = append(across, chain...)
 		}
 	}
-	tree = append([]counter{{"root", m.policies.Slots}}, tree...)
-	own := counter{"own " + l.Type, typ.Concurrency}
+	tree = append([]counter{{"root", m.policies.Slots, false}}, tree...)
+	if pool, ok := m.pools[l.Type]; ok {
+		across = append(across, counter{"pool " + pool, m.slots[pool], true})
+	}
+	own := counter{"own " + l.Type, typ.Concurrency, false}
 	if len(m.policies.Keyed(typ)) > 0 {
 		return tree, append(across, own)
 	}
@@ -52,8 +57,16 @@ func (m *model) counters(l task.Leaf) (tree, across []counter) {
 }
 
 type counter struct {
-	id  string
-	max int
+	id   string
+	max  int
+	pool bool // 0 is no slot, and a task takes one whatever its weight
+}
+
+func (c counter) cost(weight int) int {
+	if c.pool {
+		return 1
+	}
+	return weight
 }
 
 func (m *model) used() map[string]int {
@@ -61,7 +74,7 @@ func (m *model) used() map[string]int {
 	for l, n := range m.running {
 		tree, across := m.counters(l)
 		for _, c := range append(tree, across...) {
-			used[c.id] += n * m.policies.Types[l.Type].Weight
+			used[c.id] += n * c.cost(m.policies.Types[l.Type].Weight)
 		}
 	}
 	return used
@@ -71,7 +84,7 @@ func (m *model) used() map[string]int {
 // ranks first below a limit blocks the others there while it does not fit.
 func (m *model) best() (task.Trigger, bool) {
 	used := m.used()
-	fits := func(c counter, weight int) bool { return c.max == 0 || used[c.id]+weight <= c.max }
+	fits := func(c counter, weight int) bool { return c.max == 0 && !c.pool || used[c.id]+c.cost(weight) <= c.max }
 	type claim struct {
 		trigger task.Trigger
 		weight  int
@@ -169,12 +182,21 @@ func followModel(t *testing.T, seed uint64, steps int) {
 		t.Fatal(problems)
 	}
 	m := &model{policies: set, closed: map[string]bool{}, waiting: map[task.Leaf][]task.Trigger{}, running: map[task.Leaf]int{}}
-	tab := New(Config{Capacity: 1 << 20, LeafCapacity: 1 << 20, Policies: set})
+	m.pools = map[string]string{"single": "p", "bulk": "p", "payout": "p", "check": "q", "refund": "q"}
+	m.slots = map[string]int{"p": rng.IntN(6), "q": rng.IntN(6)}
+	tab := New(Config{Capacity: 1 << 20, LeafCapacity: 1 << 20, Policies: set, Pools: m.pools})
+	for pool, n := range m.slots {
+		tab.Resize(0, pool, n)
+	}
 	finishScan(tab)
 	var slots []Slot
 	seq := uint64(0)
 	for step := range steps {
-		switch op := rng.IntN(10); {
+		switch op := rng.IntN(11); {
+		case op == 10:
+			pool := []string{"p", "q"}[rng.IntN(2)]
+			m.slots[pool] = rng.IntN(8)
+			tab.Resize(0, pool, m.slots[pool])
 		case op < 4:
 			seq++
 			tr := task.Trigger{
@@ -264,7 +286,7 @@ func (t *Table) check(tb testing.TB) {
 			used[n] += l.running * l.kind.policy.Weight
 		}
 		for _, n := range l.across {
-			used[n] += l.running * l.kind.policy.Weight
+			used[n] += l.running * n.cost(l.kind.policy.Weight)
 		}
 		if l.listed {
 			kids[l.parent]++
@@ -288,6 +310,11 @@ func (t *Table) check(tb testing.TB) {
 		}
 		if n.max > 0 && n.used > n.max {
 			tb.Fatalf("limit %s%s: used %d of %d", n.name, n.value, n.used, n.max)
+		}
+	}
+	for name, n := range t.pools {
+		if n.used != used[n] {
+			tb.Fatalf("pool %s: used %d, counted %d", name, n.used, used[n])
 		}
 	}
 	for _, n := range append(slices.Collect(mapsValues(t.nodes)), t.root) {

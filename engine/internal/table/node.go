@@ -21,7 +21,8 @@ type node struct {
 	parent *node
 	leaf   *leaf // the leaf this node is part of, or nil
 
-	max    int // slots; 0 is without limit
+	max    int  // slots; 0 is without limit, unless isPool
+	isPool bool // max may be 0, and a task takes one slot whatever its weight
 	used   int
 	bucket bucket
 	alarm  int64 // when the table rings for it, 0 if not
@@ -64,7 +65,7 @@ func (t *Table) newNode(parent *node, l policy.Limit, value string) *node {
 // room reports whether n admits something of weight need now. A full rate sets the
 // alarm for when it does.
 func (t *Table) room(now int64, n *node, need int) bool {
-	if n.max > 0 && n.used+need > n.max {
+	if n.limited() && n.used+n.cost(need) > n.max {
 		return false
 	}
 	if at := n.bucket.next(); at > now {

@@ -50,3 +50,10 @@ func (o *offers) remove(k kid) {
 		o.first, o.any = o.rest.DeleteMin()
 	}
 }
+
+// ascend calls fn with the children in their order until it returns false.
+func (o *offers) ascend(fn func(kid) bool) {
+	if o.any && fn(o.first) && o.rest != nil {
+		o.rest.Ascend(fn)
+	}
+}

@@ -28,6 +28,7 @@ type Config struct {
 	Capacity     int // triggers in all, at least 1
 	LeafCapacity int // triggers of one leaf, at least 2
 	Policies     policy.Set
+	Pools        map[string]string // by type: the pool whose slots its tasks take; a type without one takes none
 }
 
 // Table is the trigger table. Its methods take the time as Unix nanoseconds, which
@@ -37,6 +38,7 @@ type Table struct {
 	root   *node
 	kinds  map[string]*kind
 	nodes  map[string]*node // every limit in use but the root, by its identity
+	pools  map[string]*node // the slots of handlers that have a limited number, by pool; they stay
 	leaves map[task.Leaf]*leaf
 	ring   []*leaf // the same leaves, in no order: where to look for one to shrink
 	hand   int     // position in ring
@@ -61,6 +63,7 @@ type kind struct {
 	policy policy.Type
 	tree   []policy.Limit   // its place in the tree of limits, nearest first
 	across [][]policy.Limit // the chains of the limits that cut across
+	pool   *node            // the slots of its handler; nil if the handler has no limited number
 	keyed  int              // how many of them have values in the group
 	closed bool             // paused, or nobody handles it
 	known  bool             // it is configured: its leaf without a group stays
@@ -83,6 +86,7 @@ func New(c Config) *Table {
 		config: c,
 		kinds:  make(map[string]*kind),
 		nodes:  make(map[string]*node),
+		pools:  make(map[string]*node),
 		leaves: make(map[task.Leaf]*leaf),
 		lists:  btree.NewFreeListG[kid](1024),
 		queues: btree.NewFreeListG[item](1024),
@@ -108,6 +112,9 @@ func (t *Table) newKind(name string, p policy.Type) *kind {
 		}
 	}
 	k.keyed = len(t.config.Policies.Keyed(p))
+	if pool, ok := t.config.Pools[name]; ok {
+		k.pool = t.poolNode(pool)
+	}
 	return k
 }
 
