@@ -32,7 +32,11 @@ and the settings. At the end the destination is read again and every task compar
 No node may use the destination, nor a source in files; of a source in PostgreSQL that is
 in use, what it had at the beginning is copied. Whenever the copy is interrupted, run it
 again: it goes on. Until it is complete no node starts on the destination. One that has
-other tasks is refused without --merge.`,
+other tasks is refused without --merge.
+
+A store of pebble whose log is damaged is refused. With --salvage the source is taken as it
+was before the first change that cannot be read: later tasks are missing, and what has ended
+later runs again. Restore a backup rather than that, if there is a newer one.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if c.from, err = a.placeOf(c.from.name, fromSchema); err != nil {
@@ -41,6 +45,7 @@ other tasks is refused without --merge.`,
 			if c.to, err = a.placeOf(c.to.name, toSchema); err != nil {
 				return err
 			}
+			c.from.salvage = c.salvage
 			if c.from.name == c.to.name {
 				return exit(exitUsage, "the source and the destination are the same: %s", c.from.name)
 			}
@@ -53,6 +58,7 @@ other tasks is refused without --merge.`,
 	flags.StringVar(&fromSchema, "from-schema", "", "the schema of the source, if it is in PostgreSQL")
 	flags.StringVar(&toSchema, "to-schema", "", "the schema of the destination, likewise")
 	flags.BoolVar(&c.merge, "merge", false, "add to the tasks that the destination has; where both have one, keep its own")
+	flags.BoolVar(&c.salvage, "salvage", false, "of a store of pebble whose log is damaged, take over what is before the damage")
 	for _, needed := range []string{"from", "to"} {
 		if err := cmd.MarkFlagRequired(needed); err != nil {
 			panic(err) // there is such a flag
@@ -65,6 +71,7 @@ other tasks is refused without --merge.`,
 type copying struct {
 	from, to place
 	merge    bool
+	salvage  bool // the source may be damaged
 }
 
 // untilSignalled runs fn, whose context ends when a signal comes, and says what came of it.

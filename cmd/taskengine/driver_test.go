@@ -123,3 +123,42 @@ func TestConfigCheckSaysWhatRoomPebbleNeeds(t *testing.T) {
 		t.Errorf("with what it has taken already it says %q", s)
 	}
 }
+
+// TestAStoreWithADamagedLogIsRefusedAndSalvaged changes a bit in the middle of a log.
+func TestAStoreWithADamagedLogIsRefusedAndSalvaged(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "data")
+	s, err := openStore(t.Context(), config.Storage{Driver: config.Pebble, Path: folder}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 100 {
+		if _, err := s.Insert(t.Context(), &task.Task{ID: task.ID{byte(i + 1)}, Version: 1, State: task.Submitted, Type: "mail", Payload: make([]byte, 2000)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	logs, err := filepath.Glob(filepath.Join(folder, "*.log"))
+	if err != nil || len(logs) == 0 {
+		t.Fatal(logs, err)
+	}
+	log := logs[len(logs)-1]
+	content, err := os.ReadFile(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content[100_000] ^= 4
+	if err := os.WriteFile(log, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	doctor(t, exitFailure, "pebble:"+folder).has(t, isError, "open", filepath.Base(log))
+	fresh := filepath.Join(t.TempDir(), "new")
+	if r := cli(t, nil, "", "copy", "--from", "pebble:"+folder, "--to", "bolt:"+fresh); r.code != exitFailure || !strings.Contains(r.stderr, "--salvage") {
+		t.Errorf("without --salvage: %+v", r)
+	}
+	if r := cli(t, nil, "", "copy", "--from", "pebble:"+folder, "--to", "bolt:"+fresh, "--salvage"); r.code != exitOK || !strings.Contains(r.stderr, "later changes are missing") {
+		t.Errorf("with --salvage: %+v", r)
+	}
+	doctor(t, exitOK, "bolt:"+fresh).has(t, isInfo, "tasks", "4")
+}

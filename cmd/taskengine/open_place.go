@@ -25,15 +25,16 @@ import (
 
 // place is where a store is that a command works on without a node.
 type place struct {
-	driver config.Driver
-	path   string // the folder, absolute; "" for PostgreSQL
-	url    string // of PostgreSQL
-	schema string
-	from   config.Storage // what its configuration says; zero without one
-	part   bool           // of several databases one by itself will do
-	name   string         // what it is called, always the same and without a password
-	admin  string         // where the node of this configuration has its admin listener; "" is unknown
-	token  string         // of that listener; "" is none
+	driver  config.Driver
+	path    string // the folder, absolute; "" for PostgreSQL
+	url     string // of PostgreSQL
+	schema  string
+	from    config.Storage // what its configuration says; zero without one
+	part    bool           // of several databases one by itself will do
+	salvage bool           // to read it, damaged logs will do as far as they go
+	name    string         // what it is called, always the same and without a password
+	admin   string         // where the node of this configuration has its admin listener; "" is unknown
+	token   string         // of that listener; "" is none
 }
 
 const placeHelp = `A store is named by the configuration file whose storage it is, by pebble:FOLDER or
@@ -132,7 +133,7 @@ func (p place) look(ctx context.Context, log *slog.Logger) (placed, error) {
 	if p.driver == config.Bolt {
 		return p.opened(bolt.Open(p.file(), bolt.Options{ReadOnly: true}))
 	}
-	return p.opened(pebble.Open(p.path, pebble.Options{ReadOnly: true, Log: log}))
+	return p.opened(pebble.Open(p.path, pebble.Options{ReadOnly: true, Salvage: p.salvage, Log: log}))
 }
 
 // open opens a store, which is made if it is one in files and is not there.

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -22,8 +23,9 @@ import (
 // acknowledges anything.
 type fence struct {
 	vfs.FS
-	aside  string      // a folder outside: the store does not depend on what is in there
-	onShut func(error) // called once, when the fence is shut
+	aside  string                 // a folder outside: the store does not depend on what is in there
+	onShut func(error)            // called once, when the fence is shut
+	replay atomic.Pointer[replay] // what looks at logs that are opened; nil unless the library is being opened
 
 	mu    sync.Mutex
 	cause error     // guarded by mu: why it is shut; nil while it is open
@@ -99,6 +101,15 @@ func (f *fence) Create(name string, category vfs.DiskWriteCategory) (vfs.File, e
 		file, err := f.FS.Create(name, category)
 		return filled(file, err, category)
 	})
+}
+
+// Open opens a file to read it.
+func (f *fence) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
+	file, err := f.FS.Open(name, opts...)
+	if logs := f.replay.Load(); err == nil && logs != nil && !f.isAside(name) {
+		return logs.open(name, file)
+	}
+	return file, err
 }
 
 func (f *fence) OpenReadWrite(name string, category vfs.DiskWriteCategory, opts ...vfs.OpenOption) (vfs.File, error) {

@@ -42,6 +42,10 @@ type Options struct {
 	// ReadOnly opens a store that must be there, and changes nothing in its folder: every
 	// change fails. The folder is locked all the same.
 	ReadOnly bool
+	// Salvage opens a store whose logs are damaged, as far as they can be read: it then lacks
+	// changes that were acknowledged, and Log is told. It is for a store that is ReadOnly;
+	// without ReadOnly it does nothing.
+	Salvage bool
 	// Log receives what the store has to say beyond its errors; nil is nobody.
 	Log *slog.Logger
 }
@@ -137,10 +141,28 @@ func (s *Store) open(opts Options) (err error) {
 			return fmt.Errorf("remove what is left of a backup: %w", err)
 		}
 	}
-	if s.db, err = openLibrary(s.dir, s.options(opts)); err != nil {
+	if err := s.openLogs(opts); err != nil {
 		return err
 	}
 	return s.prepare()
+}
+
+// openLogs opens the library, and looks at the logs that it reads meanwhile.
+func (s *Store) openLogs(opts Options) (err error) {
+	logs := &replay{salvage: opts.Salvage && s.readOnly}
+	s.fs.replay.Store(logs)
+	defer s.fs.replay.Store(nil)
+	s.db, err = openLibrary(s.dir, s.options(opts))
+	if err == nil && logs.damage != nil {
+		s.log.Warn("pebble: the store is damaged and was read as far as possible: later changes are missing", "dir", s.dir, "error", logs.damage)
+	}
+	if pebble.IsCorruptionError(err) && !errors.Is(err, ErrDamaged) {
+		err = fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	if errors.Is(err, ErrDamaged) {
+		err = fmt.Errorf("%w; restore a backup, or take over what can be read by `taskengine copy --salvage`", err)
+	}
+	return err
 }
 
 // openLibrary makes an error of a panic, since the library panics on some failures of
@@ -258,6 +280,11 @@ func (s *Store) stop() error {
 		return nil
 	}
 	s.stopped = true
+	if s.fs.why() == nil && s.kv != nil && !s.readOnly && s.applied > 0 {
+		if err := s.putLastMarks(); err != nil {
+			s.fs.shut(err)
+		}
+	}
 	return s.db.Close()
 }
 

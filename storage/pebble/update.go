@@ -75,16 +75,14 @@ func (s *Store) apply(durable bool, fn func(storage.Tx) error) (c commit, err er
 	if err := tx.Err(); err != nil {
 		return commit{}, err
 	}
-	if !tx.Wrote() {
-		// What fn has seen may still be on its way to the disk; an answer given on the
-		// strength of it must not get there first.
-		if !durable || s.synced.Load() == s.applied {
-			done = true
-			return commit{hooks: tx.Committed()}, nil
-		}
-		if err := w.batch.LogData(nil, nil); err != nil {
-			return commit{}, fmt.Errorf("pebble: %w", err)
-		}
+	// What fn has seen may still be on its way to the disk; an answer given on the strength
+	// of it must not get there first.
+	if !tx.Wrote() && (!durable || s.synced.Load() == s.applied) {
+		done = true
+		return commit{hooks: tx.Committed()}, nil
+	}
+	if err := s.putMark(w.batch); err != nil {
+		return commit{}, fmt.Errorf("pebble: %w", err)
 	}
 	if err := s.applyBatch(w.batch, durable); err != nil {
 		return commit{}, err
