@@ -245,3 +245,34 @@ func (l *logLines) count(part string) (n int) {
 	}
 	return n
 }
+
+// unheard is a store that does not say that a transaction has committed.
+type unheard struct{ storage.Store }
+
+type unheardTx struct{ storage.Tx }
+
+func (unheardTx) OnCommit(func()) {}
+
+func (s *unheard) Update(ctx context.Context, fn func(storage.Tx) error) error {
+	if err := s.Store.Update(ctx, func(tx storage.Tx) error { return fn(unheardTx{tx}) }); err != nil {
+		return err
+	}
+	return errNo
+}
+
+func TestATaskRunsThoughTheAnswerToItsTransactionWasLost(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		n := start(t, one("x", nil), handle("x", new(journal).work(0)))
+		var receipts []engine.Receipt
+		lost := unheard{n.store}
+		err := lost.Update(t.Context(), func(tx storage.Tx) (err error) {
+			receipts, err = n.SubmitTx(t.Context(), tx, engine.Request{Type: "x"})
+			return err
+		})
+		if err == nil {
+			t.Fatal("the answer was not lost")
+		}
+		time.Sleep(10 * time.Second)
+		n.expect(receipts[0].ID, task.Done)
+	})
+}

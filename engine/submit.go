@@ -105,14 +105,32 @@ func (e *Engine) SubmitTx(ctx context.Context, tx storage.Tx, reqs ...Request) (
 	if err != nil {
 		return nil, fmt.Errorf("engine: submit: %w", err)
 	}
+	e.mayCommitUnheard(rows)
 	tx.OnCommit(func() {
 		e.decide(func(c *core.Core, now time.Time) {
 			for i, t := range rows {
+				e.known(t.Ref())
 				e.inserted(c, now, t, inserted[i].Created())
 			}
 		})
 	})
 	return receipts(rows, inserted), nil
+}
+
+// mayCommitUnheard has rows looked for that are to be added in a transaction: if the answer to
+// its commit is lost, nothing calls its OnCommit. Where nodes share a store they look for such
+// rows anyway, and a store that has no answers to lose fails for good.
+func (e *Engine) mayCommitUnheard(rows []*task.Task) {
+	if _, shared := e.store.(storage.Shared); !shared || e.config.Membership != nil {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	now := e.clock.now()
+	for _, t := range rows {
+		e.doubts.add(t.ID, now, 0)
+	}
+	e.doubt()
 }
 
 // submission is a call of Submit on its way through a writer.
