@@ -40,7 +40,7 @@ func (e *Engine) handle(a *attempt) {
 	returned := false
 	defer func() {
 		if !returned { // runtime.Goexit: the slot must not end with the goroutine
-			e.handled(a, task.Verdict{Outcome: task.Errored, Error: "the handler ended its goroutine", Delay: -1})
+			e.handled(a, task.Verdict{Outcome: task.Errored, Error: "the handler ended its goroutine", Delay: -1, InDoubt: true})
 		}
 	}()
 	v := call(a, e.config.Handlers[a.Type])
@@ -89,11 +89,11 @@ func call(a *attempt, h task.Handler) task.Verdict {
 	return v
 }
 
-// safely turns a panic of the handler into an error.
+// safely turns a panic of the handler into an error. How far the handler came is unknown.
 func safely(ctx context.Context, h task.Handler, t *task.Task) (result []byte, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = fmt.Errorf("panic: %v\n%s", r, debug.Stack())
+			err = task.InDoubt(fmt.Errorf("panic: %v\n%s", r, debug.Stack()))
 		}
 	}()
 	return h.Handle(ctx, t)

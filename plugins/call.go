@@ -95,13 +95,19 @@ func answerOf(f *wire.Finish) answer {
 	case *wire.Finish_Refused:
 		return answer{err: unavailable(errors.New(o.Refused.GetMessage()))}
 	}
-	return answer{err: errors.New("the handler's answer has no outcome that this host knows")}
+	return answer{err: task.InDoubt(errors.New("the handler's answer has no outcome that this host knows"))}
 }
 
 func errorOf(e *wire.Error) error {
 	err := errors.New(e.GetMessage())
-	if e.RetryDelay != nil {
+	switch {
+	case e.RetryDelay != nil && e.GetRetryDelayAtLeast():
+		err = task.RetryAfter(micros(e.GetRetryDelay()), err)
+	case e.RetryDelay != nil:
 		err = task.RetryIn(micros(e.GetRetryDelay()), err)
+	}
+	if e.GetInDoubt() {
+		err = task.InDoubt(err)
 	}
 	if e.GetPermanent() {
 		err = task.Permanent(err)

@@ -139,12 +139,24 @@ func TestWhatAHandlerAnswersArrives(t *testing.T) {
 	}
 }
 
+func TestMarksOfErrorsArrive(t *testing.T) {
+	h := start(t, self(t, "handlers"))
+	for kind, want := range map[string]task.Verdict{
+		"retry after": {Outcome: task.Errored, Error: "no money", Delay: 90 * time.Second, AtLeast: true},
+		"in doubt":    {Outcome: task.Errored, Error: "no money", Delay: -1, InDoubt: true},
+	} {
+		if diff := cmp.Diff(want, task.VerdictOf(h.Handle(t.Context(), newTask("error", kind)))); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", kind, diff)
+		}
+	}
+}
+
 func TestAPanicFailsItsTaskAndNothingElse(t *testing.T) {
 	h := start(t, self(t, "handlers"))
 	pid := must(t, h, "pid", "")
 	_, err := h.Handle(t.Context(), newTask("panic", ""))
 	v := task.VerdictOf(nil, err)
-	if v.Outcome != task.Errored || v.Class != "panic" || !strings.Contains(v.Error, "as asked") || !strings.Contains(v.Error, "main_test.go") {
+	if v.Outcome != task.Errored || v.Class != "panic" || !v.InDoubt || !strings.Contains(v.Error, "as asked") || !strings.Contains(v.Error, "main_test.go") {
 		t.Errorf("got %+v", v)
 	}
 	if now := must(t, h, "pid", ""); now != pid {

@@ -159,6 +159,10 @@ func testError(kind string) ([]byte, error) {
 		return nil, task.Permanent(err)
 	case "retry in":
 		return nil, task.RetryIn(90*time.Second, err)
+	case "retry after":
+		return nil, task.RetryAfter(90*time.Second, err)
+	case "in doubt":
+		return nil, task.InDoubt(err)
 	case "class":
 		return nil, task.Permanent(task.WithClass("funds", err))
 	case "snooze":

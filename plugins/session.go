@@ -307,8 +307,8 @@ func (s *session) lastWords(c *call, bereft int) answer {
 	}
 	switch {
 	case c.overdue:
-		return answer{err: fmt.Errorf("the task did not stop within %v after its cancellation, so process %d of handler %q was killed",
-			s.cfg.Grace, pid, name)}
+		return answer{err: task.InDoubt(fmt.Errorf("the task did not stop within %v after its cancellation, so process %d of handler %q was killed",
+			s.cfg.Grace, pid, name))}
 	case s.fate == evicted:
 		return interrupted("was killed because another task in it did not stop")
 	case s.fate == closed:

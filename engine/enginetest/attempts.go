@@ -2,8 +2,10 @@ package enginetest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -107,6 +109,20 @@ var attemptScenarios = []scenario{
 		id := n.submit(engine.Request{Type: "pay"})[0]
 		if t := n.expect(id, task.Error); n.ledger.runs(id) != 1 || !strings.Contains(t.LastError, "may have taken effect") {
 			n.Errorf("%d runs: %q", n.ledger.runs(id), t.LastError)
+		}
+	}},
+	{"a handler that loses control is not called again if its task may run at most once", func(n *node) {
+		set := types(10, func(p *policy.Type) { p.Delivery = policy.AtMostOnce }, "panic", "goexit", "doubt")
+		n.start(set, map[string]handle{
+			"panic":  func(context.Context, *task.Task) ([]byte, error) { panic("oh") },
+			"goexit": func(context.Context, *task.Task) ([]byte, error) { runtime.Goexit(); return nil, nil },
+			"doubt":  func(context.Context, *task.Task) ([]byte, error) { return nil, task.InDoubt(errors.New("no answer")) },
+		})
+		for _, typ := range []string{"panic", "goexit", "doubt"} {
+			id := n.submit(engine.Request{Type: typ})[0]
+			if t := n.expect(id, task.Error); n.ledger.runs(id) != 1 || !strings.Contains(t.LastError, "may have taken effect") {
+				n.Errorf("%s: %d runs: %q", typ, n.ledger.runs(id), t.LastError)
+			}
 		}
 	}},
 	{"an attempt that takes too long is not repeated if it may run at most once, and its late answer counts for nothing", func(n *node) {

@@ -51,12 +51,14 @@ func (r Retry) Next(n uint32, v task.Verdict, chance float64) (delay time.Durati
 	switch {
 	case v.GiveUp, rule.Never, int64(n) >= int64(r.Max):
 		return 0, false
-	case v.Delay >= 0:
+	case v.Delay >= 0 && !v.AtLeast:
 		return v.Delay, true
 	case rule.Delay != nil:
-		return *rule.Delay, true
+		delay = *rule.Delay
+	default:
+		delay = r.Backoff.After(n, chance)
 	}
-	return r.Backoff.After(n, chance), true
+	return max(delay, v.Delay), true // v.Delay is negative if nothing was asked for
 }
 
 // After returns the delay after the attempt numbered n, 1 for the first; 0 counts as

@@ -13,13 +13,14 @@ import (
 //   - nil finishes the task with the result;
 //   - [Snooze] and [Again] call it again later, without counting this attempt;
 //   - [Permanent] gives up at once: the task goes to [Error];
-//   - any other error is retried as the type's retry policy says, and [RetryIn] and
-//     [WithClass] steer that.
+//   - any other error is retried as the type's retry policy says, and [RetryIn],
+//     [RetryAfter] and [WithClass] steer that;
+//   - [InDoubt] is retried likewise, but not if the type's delivery is at_most_once.
 //
 // The context ends when the attempt runs out of time, is cancelled, or its node stops;
 // a handler must return soon after. The task belongs to the handler, and t.Ref() is its
 // fencing token: it names this attempt and no other. Handle is called from many
-// goroutines at once. A panic counts as an error.
+// goroutines at once. A panic counts as an error that is [InDoubt].
 type Handler interface {
 	Handle(ctx context.Context, t *Task) (result []byte, err error)
 }
@@ -58,6 +59,8 @@ type verdict struct {
 	delay time.Duration
 	at    time.Time
 	class string
+	least bool // delay is the shortest, and not the exact, one
+	doubt bool
 }
 
 type wish uint8
@@ -77,8 +80,20 @@ func Permanent(err error) error { return mark(err, func(v *verdict) { v.wish = w
 // RetryIn asks for the next attempt after d instead of the policy's delay; the policy
 // still says how many attempts there are. A nil err stays nil.
 func RetryIn(d time.Duration, err error) error {
-	return mark(err, func(v *verdict) { v.wish, v.delay = wishRetry, max(0, d) })
+	return mark(err, func(v *verdict) { v.wish, v.delay, v.least = wishRetry, max(0, d), false })
 }
+
+// RetryAfter asks for the next attempt after d, or after the policy's delay if that is
+// longer; the policy still says how many attempts there are. A nil err stays nil.
+func RetryAfter(d time.Duration, err error) error {
+	return mark(err, func(v *verdict) { v.wish, v.delay, v.least = wishRetry, max(0, d), true })
+}
+
+// InDoubt marks err as one after which it is unknown whether the work was done: a request
+// was sent and no answer came, for instance. Such a task is retried like any other, unless
+// its type's delivery is at_most_once: then it becomes an error that a person decides
+// about. A nil err stays nil.
+func InDoubt(err error) error { return mark(err, func(v *verdict) { v.doubt = true }) }
 
 // WithClass names the kind of err, for the retry policy's rules per class. A nil err
 // stays nil.
@@ -105,6 +120,7 @@ func mark(err error, set func(*verdict)) error {
 	var inner *verdict
 	if errors.As(err, &inner) {
 		v.wish, v.delay, v.at, v.class = inner.wish, inner.delay, inner.at, inner.class
+		v.least, v.doubt = inner.least, inner.doubt
 	}
 	set(v)
 	return v
@@ -119,6 +135,8 @@ type Verdict struct {
 	Class   string        // if Errored: the kind of error, or ""
 	GiveUp  bool          // if Errored: do not retry
 	Delay   time.Duration // if Errored: before the next attempt, negative for the policy's; if Snoozed: how long
+	AtLeast bool          // if Errored: the policy's delay is taken instead of Delay if it is longer
+	InDoubt bool          // if Errored: whether the work was done is unknown
 	Again   time.Time     // if Completed: when to run again; zero is never
 }
 
@@ -130,12 +148,12 @@ func VerdictOf(result []byte, err error) Verdict {
 	out := Verdict{Outcome: Errored, Error: err.Error(), Delay: -1}
 	var v *verdict
 	if errors.As(err, &v) {
-		out.Class = v.class
+		out.Class, out.InDoubt = v.class, v.doubt
 		switch v.wish {
 		case wishGiveUp:
 			out.GiveUp = true
 		case wishRetry:
-			out.Delay = v.delay
+			out.Delay, out.AtLeast = v.delay, v.least
 		case wishSnooze:
 			return Verdict{Outcome: Snoozed, Delay: v.delay}
 		case wishAgain:

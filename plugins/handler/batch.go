@@ -179,7 +179,7 @@ func (c *call) run() {
 func (c *call) answer(outcomes []Outcome, err error) {
 	defer c.cancel(nil)
 	if err == nil && outcomes != nil && len(outcomes) != len(c.members) {
-		err = fmt.Errorf("the batch handler gave %d outcomes to %d tasks", len(outcomes), len(c.members))
+		err = task.InDoubt(fmt.Errorf("the batch handler gave %d outcomes to %d tasks", len(outcomes), len(c.members)))
 	}
 	for i, m := range c.members {
 		m.unhook()

@@ -43,10 +43,10 @@ func finishOf(runID uint64, v task.Verdict, x *extras, maxResult uint64) *wire.F
 	case v.Outcome == task.HandedBack:
 		f.Outcome = &wire.Finish_Refused{Refused: &wire.Refused{Message: text(v.Error)}}
 	default:
-		e := &wire.Error{Message: text(v.Error), Class: text(v.Class), Permanent: v.GiveUp}
+		e := &wire.Error{Message: text(v.Error), Class: text(v.Class), Permanent: v.GiveUp, InDoubt: v.InDoubt}
 		if v.Delay >= 0 {
 			delay := ceilMicros(v.Delay)
-			e.RetryDelay = &delay
+			e.RetryDelay, e.RetryDelayAtLeast = &delay, v.AtLeast
 		}
 		f.Outcome = &wire.Finish_Error{Error: e}
 	}

@@ -235,11 +235,12 @@ func (s *shift) conclude(r *run, do func() ([]byte, error)) {
 	verdict, returned = task.VerdictOf(result, err), true
 }
 
+// lostControl is the error of a handler that did not return. How far it came is unknown.
 func lostControl(panicked any) error {
 	if panicked == nil {
-		return errors.New("the handler ended its goroutine with runtime.Goexit")
+		return task.InDoubt(errors.New("the handler ended its goroutine with runtime.Goexit"))
 	}
-	return fmt.Errorf("panic: %v\n%s", panicked, debug.Stack())
+	return task.InDoubt(fmt.Errorf("panic: %v\n%s", panicked, debug.Stack()))
 }
 
 // answer queues f to be sent and frees the slot of r, whose answer it is.

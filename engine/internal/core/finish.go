@@ -119,7 +119,7 @@ func decide(now time.Time, p *policy.Type, a attempt, v task.Verdict, chance fun
 		c.Count = task.Refund
 		return wait(restAfterHandedBack)
 	}
-	if p.Delivery == policy.AtMostOnce && v.Outcome != task.Errored {
+	if p.Delivery == policy.AtMostOnce && (v.Outcome != task.Errored || v.InDoubt) {
 		return giveUp(mayHaveTakenEffect)
 	}
 	switch v.Outcome {

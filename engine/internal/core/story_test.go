@@ -43,7 +43,7 @@ type story struct {
 //	inserted NUM [duplicate]     the store has the row of the first such submit, or not
 //	grabbed NUM [failed|lost]    the store has swapped it, or could not, or was too late
 //	swapped NUM                  the same, but the core is told only by grabbed
-//	handled NUM ok|error|permanent|crash|timeout|busy|interrupted|snooze=D|again=D|in=D
+//	handled NUM ok|error|permanent|doubt|crash|timeout|busy|interrupted|snooze=D|again=D|in=D
 //	finish NUM                   its handler has finished it itself, in a transaction
 //	saved NUM [stale]            the store has made the first save, or was too late
 //	loaded TYPE [group=a] [failed], scanned, looked STATE
@@ -335,6 +335,8 @@ func (s *story) handled(a args) error {
 		v.Outcome = task.Errored
 	case "permanent":
 		v.Outcome, v.GiveUp = task.Errored, true
+	case "doubt":
+		v.Outcome, v.InDoubt = task.Errored, true
 	case "crash":
 		v.Outcome = task.Crashed
 	case "timeout":

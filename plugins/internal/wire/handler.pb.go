@@ -836,13 +836,15 @@ func (*Finish_Refused) isFinish_Outcome() {}
 
 // Error is why an attempt failed.
 type Error struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Message       string                 `protobuf:"bytes,1,opt,name=message,proto3" json:"message,omitempty"`
-	Class         string                 `protobuf:"bytes,2,opt,name=class,proto3" json:"class,omitempty"`                                    // for the retry policy's rules per class; empty if none
-	Permanent     bool                   `protobuf:"varint,3,opt,name=permanent,proto3" json:"permanent,omitempty"`                           // no retry can mend it
-	RetryDelay    *int64                 `protobuf:"varint,4,opt,name=retry_delay,json=retryDelay,proto3,oneof" json:"retry_delay,omitempty"` // before the next attempt, instead of the policy's delay
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state             protoimpl.MessageState `protogen:"open.v1"`
+	Message           string                 `protobuf:"bytes,1,opt,name=message,proto3" json:"message,omitempty"`
+	Class             string                 `protobuf:"bytes,2,opt,name=class,proto3" json:"class,omitempty"`                                                       // for the retry policy's rules per class; empty if none
+	Permanent         bool                   `protobuf:"varint,3,opt,name=permanent,proto3" json:"permanent,omitempty"`                                              // no retry can mend it
+	RetryDelay        *int64                 `protobuf:"varint,4,opt,name=retry_delay,json=retryDelay,proto3,oneof" json:"retry_delay,omitempty"`                    // before the next attempt, instead of the policy's delay
+	RetryDelayAtLeast bool                   `protobuf:"varint,5,opt,name=retry_delay_at_least,json=retryDelayAtLeast,proto3" json:"retry_delay_at_least,omitempty"` // the policy's delay is taken if it is longer
+	InDoubt           bool                   `protobuf:"varint,6,opt,name=in_doubt,json=inDoubt,proto3" json:"in_doubt,omitempty"`                                   // whether the work was done is unknown: not retried if the delivery is at_most_once
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *Error) Reset() {
@@ -901,6 +903,20 @@ func (x *Error) GetRetryDelay() int64 {
 		return *x.RetryDelay
 	}
 	return 0
+}
+
+func (x *Error) GetRetryDelayAtLeast() bool {
+	if x != nil {
+		return x.RetryDelayAtLeast
+	}
+	return false
+}
+
+func (x *Error) GetInDoubt() bool {
+	if x != nil {
+		return x.InDoubt
+	}
+	return false
 }
 
 // Snooze asks to be called again.
@@ -1520,13 +1536,15 @@ const file_handler_proto_rawDesc = "" +
 	"\arefused\x18\x06 \x01(\v2\x1e.taskengine.handler.v1.RefusedH\x00R\arefused\x128\n" +
 	"\bchildren\x18\a \x03(\v2\x1c.taskengine.handler.v1.ChildR\bchildren\x127\n" +
 	"\asignals\x18\b \x03(\v2\x1d.taskengine.handler.v1.SignalR\asignalsB\t\n" +
-	"\aoutcome\"\x8b\x01\n" +
+	"\aoutcome\"\xd7\x01\n" +
 	"\x05Error\x12\x18\n" +
 	"\amessage\x18\x01 \x01(\tR\amessage\x12\x14\n" +
 	"\x05class\x18\x02 \x01(\tR\x05class\x12\x1c\n" +
 	"\tpermanent\x18\x03 \x01(\bR\tpermanent\x12$\n" +
 	"\vretry_delay\x18\x04 \x01(\x03H\x00R\n" +
-	"retryDelay\x88\x01\x01B\x0e\n" +
+	"retryDelay\x88\x01\x01\x12/\n" +
+	"\x14retry_delay_at_least\x18\x05 \x01(\bR\x11retryDelayAtLeast\x12\x19\n" +
+	"\bin_doubt\x18\x06 \x01(\bR\ainDoubtB\x0e\n" +
 	"\f_retry_delay\"\x1e\n" +
 	"\x06Snooze\x12\x14\n" +
 	"\x05delay\x18\x01 \x01(\x03R\x05delay\"/\n" +
