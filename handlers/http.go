@@ -1,7 +1,6 @@
 package handlers
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -17,30 +16,36 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-const (
-	maxRedirects  = 3
-	maxRetryAfter = 24 * time.Hour // a server may be wrong about its own future
-	keptAnswer    = 1024           // bytes of an answer that is quoted in an error
-	headerPrefix  = "Taskengine-"
-)
+const headerPrefix = "Taskengine-"
+
+// idleConnection is how long a connection is kept for the next request. Many servers close
+// idle connections after 5 s and more, and a request that meets such an end is lost.
+const idleConnection = 4 * time.Second
 
 // HTTPConfig says which request an [HTTP] sends, and how.
 type HTTPConfig struct {
 	URL         string            // http or https; its user and query never appear in errors
-	Method      string            // "" for POST
+	Method      string            // "" for POST; any but CONNECT
 	Headers     map[string]string // besides those that name the task
 	Timeout     time.Duration     // of one request with its answer; 0 for that of the attempt alone
 	MaxResponse int               // bytes of an answer
 	Now         func() time.Time  // for dates in Retry-After; nil for time.Now
+
+	// NewConnections gives each request a connection of its own. It takes longer, but a
+	// server that closes an idle connection then leaves no request in doubt.
+	NewConnections bool
 }
 
-// HTTP is a [task.Handler] that sends a request for each attempt. It is safe for
-// concurrent use.
+// HTTP is a [task.Handler] that sends a request for each attempt, once: a request that may
+// have reached the server and has no answer is an error that is [task.InDoubt]. It is safe
+// for concurrent use.
 type HTTP struct {
 	config HTTPConfig
+	url    *url.URL
 	header http.Header // of every request; never changed
 	shown  string      // the method and URL as errors show them
-	client *http.Client
+	keeps  *http.Client
+	fresh  *http.Client // has a connection of its own for each request
 }
 
 // NewHTTP returns a handler. Close it to close the connections it keeps.
@@ -55,6 +60,9 @@ func NewHTTP(c HTTPConfig) (*HTTP, error) {
 	if c.Method == "" {
 		c.Method = http.MethodPost
 	}
+	if !httpguts.ValidHeaderFieldName(c.Method) || c.Method == http.MethodConnect {
+		return nil, fmt.Errorf("http: %q is not a method that a task can be sent by", c.Method)
+	}
 	if c.Now == nil {
 		c.Now = time.Now
 	}
@@ -68,27 +76,24 @@ func NewHTTP(c HTTPConfig) (*HTTP, error) {
 		}
 		header.Set(name, value)
 	}
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.MaxIdleConns, transport.MaxIdleConnsPerHost = 0, 128
-	transport.DisableCompression = true // the result is what was sent, and its size is known
+	kept := http.DefaultTransport.(*http.Transport).Clone()
+	kept.MaxIdleConns, kept.MaxIdleConnsPerHost, kept.IdleConnTimeout = 0, 128, idleConnection
+	kept.DisableCompression = true // the result is what was sent, and its size is known
+	fresh := kept.Clone()
+	fresh.DisableKeepAlives = true
 	return &HTTP{
-		config: c, header: header, shown: c.Method + " " + bare(u),
-		client: &http.Client{Transport: transport, CheckRedirect: followSame},
+		config: c, url: u, header: header, shown: c.Method + " " + bare(u),
+		keeps: &http.Client{Transport: kept, CheckRedirect: followNone},
+		fresh: &http.Client{Transport: fresh, CheckRedirect: followNone},
 	}, nil
 }
 
-// Close closes the idle connections. Requests under way are not disturbed.
-func (h *HTTP) Close() { h.client.CloseIdleConnections() }
+func followNone(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
-// followSame follows redirects that keep the method and stay with the same server, and
-// leaves others to be an answer like any other.
-func followSame(next *http.Request, via []*http.Request) error {
-	code, first := next.Response.StatusCode, via[0].URL
-	if code != http.StatusTemporaryRedirect && code != http.StatusPermanentRedirect ||
-		next.URL.Scheme != first.Scheme || next.URL.Host != first.Host || len(via) > maxRedirects {
-		return http.ErrUseLastResponse
-	}
-	return nil
+// Close closes the idle connections. Requests under way are not disturbed.
+func (h *HTTP) Close() {
+	h.keeps.CloseIdleConnections()
+	h.fresh.CloseIdleConnections()
 }
 
 // bare is a URL without what may be secret.
@@ -98,31 +103,26 @@ func bare(u *url.URL) string {
 
 // Handle sends the task's payload and returns the body of the answer.
 func (h *HTTP) Handle(ctx context.Context, t *task.Task) ([]byte, error) {
-	attempt := ctx
-	if h.config.Timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, h.config.Timeout)
-		defer cancel()
-	}
-	request, err := http.NewRequestWithContext(ctx, h.config.Method, h.config.URL, bytes.NewReader(t.Payload))
+	header, err := h.headerOf(t)
 	if err != nil {
-		return nil, task.Permanent(fmt.Errorf("%s: the request cannot be made", h.shown))
-	}
-	if err := h.address(request, t); err != nil {
 		return nil, task.Permanent(err)
 	}
-	response, err := h.client.Do(request)
+	x := &exchange{http: h, attempt: ctx}
+	defer x.begin()()
+	response, err := x.send(t.Payload, header)
 	if err != nil {
-		return nil, h.failure(attempt, ctx, err)
+		return nil, x.failure(err)
 	}
 	defer response.Body.Close()
+	// Of a connection that was taken over (101) the transport watches over nothing.
+	defer context.AfterFunc(x.ctx, func() { response.Body.Close() })()
 	if code := response.StatusCode; code < 200 || code > 299 {
 		return nil, h.refusal(response)
 	}
 	body, err := io.ReadAll(io.LimitReader(response.Body, int64(h.config.MaxResponse)+1))
 	switch {
 	case err != nil:
-		return nil, h.failure(attempt, ctx, err)
+		return nil, x.failure(err)
 	case len(body) > h.config.MaxResponse:
 		return nil, task.Permanent(fmt.Errorf("%s: answered %s with more than %d bytes, and a cut result would be a wrong one: "+
 			"answer less or raise max_response", h.shown, response.Status, h.config.MaxResponse))
@@ -130,12 +130,9 @@ func (h *HTTP) Handle(ctx context.Context, t *task.Task) ([]byte, error) {
 	return body, nil
 }
 
-// address puts the headers on a request.
-func (h *HTTP) address(request *http.Request, t *task.Task) error {
-	header := request.Header
-	for name, values := range h.header {
-		header[name] = values
-	}
+// headerOf returns the headers of the request of a task.
+func (h *HTTP) headerOf(t *task.Task) (http.Header, error) {
+	header := h.header.Clone()
 	for _, name := range []string{"Content-Type", "Traceparent", "Tracestate"} {
 		if value := carried(t, name); value != "" && httpguts.ValidHeaderFieldValue(value) {
 			header.Set(name, value)
@@ -145,7 +142,7 @@ func (h *HTTP) address(request *http.Request, t *task.Task) error {
 		header.Set("Content-Type", "application/octet-stream")
 	}
 	if !httpguts.ValidHeaderFieldValue(t.Type) {
-		return fmt.Errorf("the type %q cannot stand in a header", t.Type)
+		return nil, fmt.Errorf("the type %q cannot stand in a header", t.Type)
 	}
 	id := t.ID.String()
 	header.Set("Idempotency-Key", id)
@@ -153,7 +150,7 @@ func (h *HTTP) address(request *http.Request, t *task.Task) error {
 	header.Set(headerPrefix+"Version", strconv.FormatUint(t.Version, 10))
 	header.Set(headerPrefix+"Attempt", strconv.FormatUint(uint64(t.Attempt), 10))
 	header.Set(headerPrefix+"Type", t.Type)
-	return nil
+	return header, nil
 }
 
 // carried returns a header of a task, whose names may be written in any case.
@@ -164,55 +161,4 @@ func carried(t *task.Task, name string) string {
 		}
 	}
 	return ""
-}
-
-// failure is the error of a request without a whole answer: attempt is the context of
-// the attempt, and request the one of the request, which may end sooner.
-func (h *HTTP) failure(attempt, request context.Context, err error) error {
-	if attempt.Err() != nil {
-		return fmt.Errorf("%s: given up: %w", h.shown, context.Cause(attempt))
-	}
-	if request.Err() != nil {
-		return task.WithClass("timeout", fmt.Errorf("%s: no whole answer within %s", h.shown, h.config.Timeout))
-	}
-	var wrapped *url.Error // it tells the whole URL
-	if errors.As(err, &wrapped) {
-		err = wrapped.Err
-	}
-	return task.WithClass("network", fmt.Errorf("%s: %w", h.shown, err))
-}
-
-// refusal is the error of an answer that is no success.
-func (h *HTTP) refusal(response *http.Response) error {
-	said, _ := io.ReadAll(io.LimitReader(response.Body, keptAnswer))
-	code := response.StatusCode
-	text := fmt.Sprintf("%s: answered %s", h.shown, response.Status)
-	if code >= 300 && code <= 399 {
-		text += ", and only 307 and 308 on the same server are followed: correct the URL"
-	} else if quote := strings.TrimSpace(strings.ToValidUTF8(string(said), "\uFFFD")); quote != "" {
-		text += ": " + quote
-	}
-	err := task.WithClass("http_"+strconv.Itoa(code), errors.New(text))
-	switch {
-	case code == http.StatusRequestTimeout, code == http.StatusTooEarly, code == http.StatusTooManyRequests, code >= 500:
-		if wait, ok := retryAfter(response.Header.Get("Retry-After"), h.config.Now()); ok {
-			return task.RetryIn(wait, err)
-		}
-		return err
-	}
-	return task.Permanent(err)
-}
-
-// retryAfter reads the header of that name: seconds, or a date.
-func retryAfter(value string, now time.Time) (time.Duration, bool) {
-	if seconds, err := strconv.ParseUint(value, 10, 64); err == nil {
-		return time.Duration(min(seconds, uint64(maxRetryAfter/time.Second))) * time.Second, true
-	} else if errors.Is(err, strconv.ErrRange) {
-		return maxRetryAfter, true
-	}
-	date, err := http.ParseTime(value)
-	if err != nil {
-		return 0, false
-	}
-	return min(max(0, date.Sub(now)), maxRetryAfter), true
 }

@@ -73,9 +73,10 @@ func TestTheRequestCarriesTheTask(t *testing.T) {
 func TestTheAnswerSaysWhatToDoNext(t *testing.T) {
 	now := time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
 	in := func(d time.Duration, class string) task.Verdict {
-		return task.Verdict{Outcome: task.Errored, Class: class, Delay: d}
+		return task.Verdict{Outcome: task.Errored, Class: class, Delay: d, AtLeast: true}
 	}
-	retry := func(class string) task.Verdict { return in(-1, class) }
+	retry := func(class string) task.Verdict { return task.Verdict{Outcome: task.Errored, Class: class, Delay: -1} }
+	lost := func(v task.Verdict) task.Verdict { v.InDoubt = true; return v }
 	never := func(class string) task.Verdict {
 		return task.Verdict{Outcome: task.Errored, Class: class, Delay: -1, GiveUp: true}
 	}
@@ -102,7 +103,13 @@ func TestTheAnswerSaysWhatToDoNext(t *testing.T) {
 		{429, "-7", retry("http_429")},
 		{429, "soon", retry("http_429")},
 		{500, "", retry("http_500")},
+		{502, "7", lost(in(7*time.Second, "http_502"))},
 		{503, "0", in(0, "http_503")},
+		{504, "", lost(retry("http_504"))},
+		{520, "", lost(retry("http_520"))},
+		{521, "", retry("http_521")},
+		{522, "", lost(retry("http_522"))},
+		{524, "", lost(retry("http_524"))},
 		{599, "", retry("http_599")},
 	} {
 		t.Run(fmt.Sprint(test.code, " ", test.after), func(t *testing.T) {
@@ -275,6 +282,8 @@ func TestWhatNoRequestCanBeIsRefused(t *testing.T) {
 		{URL: "ftp://h"},
 		{URL: "http://"},
 		{URL: "http://user:s3cret@h:port"},
+		{URL: "http://h", Method: "CONNECT"},
+		{URL: "http://h", Method: "GET x"},
 		{URL: "http://h", Timeout: -1},
 		{URL: "http://h", MaxResponse: -1},
 		{URL: "http://h", Headers: map[string]string{"a b": ""}},

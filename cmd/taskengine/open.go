@@ -18,6 +18,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/taskengine/taskengine/config"
+	"github.com/taskengine/taskengine/engine/policy"
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/handlers"
 	"github.com/taskengine/taskengine/plugins"
@@ -176,13 +177,24 @@ func builtIn(c *config.Config) (map[string]task.Handler, error) {
 		case h.Exec != nil:
 			byName[name], err = handlers.NewExec(execConfig(h.Exec))
 		case h.HTTP != nil:
-			byName[name], err = handlers.NewHTTP(httpConfig(h.HTTP))
+			byName[name], err = handlers.NewHTTP(httpConfig(h.HTTP, atMostOnce(c, name)))
 		}
 		if err != nil {
 			return nil, fmt.Errorf("handler %s: %w", name, err)
 		}
 	}
 	return byName, nil
+}
+
+// atMostOnce reports whether a handler may be given tasks of a type with that delivery.
+func atMostOnce(c *config.Config, handler string) bool {
+	for _, t := range c.Types {
+		_, shared := c.Handlers[t.Handler].Split[handler]
+		if t.Delivery == policy.AtMostOnce && (t.Handler == handler || shared) {
+			return true
+		}
+	}
+	return false
 }
 
 func (s *handlerSet) startPlugins(ctx context.Context, c *config.Config, log *slog.Logger) error {
@@ -321,10 +333,10 @@ func execConfig(e *config.Exec) handlers.ExecConfig {
 	}
 }
 
-func httpConfig(h *config.HTTP) handlers.HTTPConfig {
+func httpConfig(h *config.HTTP, newConnections bool) handlers.HTTPConfig {
 	return handlers.HTTPConfig{
 		URL: h.URL.Reveal(), Method: h.Method, Headers: reveal(h.Headers),
-		Timeout: h.Timeout, MaxResponse: h.MaxResponse,
+		Timeout: h.Timeout, MaxResponse: h.MaxResponse, NewConnections: newConnections,
 	}
 }
 

@@ -1,0 +1,69 @@
+package handlers
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/taskengine/taskengine/engine/task"
+)
+
+const (
+	maxRetryAfter = 24 * time.Hour // a server may be wrong about its own future
+	keptAnswer    = 1024           // bytes of an answer that is quoted in an error
+)
+
+// refusal is the error of an answer that is no success.
+func (h *HTTP) refusal(response *http.Response) error {
+	code := response.StatusCode
+	text := fmt.Sprintf("%s: answered %s", h.shown, response.Status)
+	if code == http.StatusSwitchingProtocols { // its body has no end
+		return task.Permanent(task.WithClass("http_101", errors.New(text+", and no other protocol was asked for: correct the URL")))
+	}
+	said, _ := io.ReadAll(io.LimitReader(response.Body, keptAnswer))
+	if code >= 300 && code <= 399 {
+		text += ", and only 307 and 308 on the same server are followed: correct the URL"
+	} else if quote := strings.TrimSpace(strings.ToValidUTF8(string(said), "\uFFFD")); quote != "" {
+		text += ": " + quote
+	}
+	err := task.WithClass("http_"+strconv.Itoa(code), errors.New(text))
+	switch {
+	case isLost(code):
+		err = task.InDoubt(err)
+	case code == http.StatusRequestTimeout, code == http.StatusTooEarly, code == http.StatusTooManyRequests, code >= 500:
+	default:
+		return task.Permanent(err)
+	}
+	if wait, ok := retryAfter(response.Header.Get("Retry-After"), h.config.Now()); ok {
+		return task.RetryAfter(wait, err)
+	}
+	return err
+}
+
+// isLost reports whether a gateway says by code that it passed the request on and got no
+// answer: by the standard, or as the gateways of one large network say it.
+func isLost(code int) bool {
+	switch code {
+	case http.StatusBadGateway, http.StatusGatewayTimeout, 520, 522, 524:
+		return true
+	}
+	return false
+}
+
+// retryAfter reads the header of that name: seconds, or a date.
+func retryAfter(value string, now time.Time) (time.Duration, bool) {
+	if seconds, err := strconv.ParseUint(value, 10, 64); err == nil {
+		return time.Duration(min(seconds, uint64(maxRetryAfter/time.Second))) * time.Second, true
+	} else if errors.Is(err, strconv.ErrRange) {
+		return maxRetryAfter, true
+	}
+	date, err := http.ParseTime(value)
+	if err != nil {
+		return 0, false
+	}
+	return min(max(0, date.Sub(now)), maxRetryAfter), true
+}
