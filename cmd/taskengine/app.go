@@ -45,7 +45,11 @@ func (a *app) run(ctx context.Context, args []string) int {
 	root := newRoot(a)
 	root.SetArgs(args)
 	understood := false
-	root.PersistentPreRun = func(*cobra.Command, []string) { understood = true }
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		err := cmd.ValidateRequiredFlags() // which cobra does later, when it is no usage error any more
+		understood = err == nil
+		return err
+	}
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return exitOK

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/taskengine/taskengine/server/proto/taskengine/v1/taskenginev1connect"
 )
@@ -78,7 +79,18 @@ func call[Req, Res any](ctx context.Context, c *client, method func(context.Cont
 	defer cancel()
 	res, err := method(ctx, req)
 	c.heard, c.refused = c.heard || !isRefused(err), connect.IsWireError(err)
+	if connect.CodeOf(err) == connect.CodeInternal && !c.refused {
+		if m, ok := any(req).(proto.Message); ok && !isSendable(m) {
+			return nil, exit(exitUsage, "what was asked for has text that is not UTF-8, such as a key; nothing was sent")
+		}
+	}
 	return res, c.explain(err)
+}
+
+// isSendable reports whether a request can be sent: all text in it is UTF-8.
+func isSendable(req proto.Message) bool {
+	_, err := proto.Marshal(req)
+	return err == nil
 }
 
 // explain turns an error of a request into one for people, with its exit code.

@@ -2,9 +2,15 @@ package main
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
+	"testing/iotest"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 func TestALineThatIsNoTaskIsToldInTheWordsOfTheFile(t *testing.T) {
@@ -66,5 +72,71 @@ func TestAnArgumentThatIsMissingIsNamed(t *testing.T) {
 		if r := cli(t, nil, "", strings.Fields(c.args)...); r.code != exitUsage || !strings.Contains(r.stderr, c.says) {
 			t.Errorf("%s ends with %d: %s", c.args, r.code, r.stderr)
 		}
+	}
+}
+
+func TestKeysOfAFileAreNeverMerged(t *testing.T) {
+	for text, want := range map[string]string{
+		"{\"type\":\"a\",\"key\":\"k\xff\"}":      "not UTF-8, from byte 21 on",
+		"{\"type\":\"a\",\"data\":\"\xc3\"}":      "not UTF-8",
+		`{"type":"a","key":"\ud800"}`:             "half of a character",
+		`{"type":"a","headers":{"h":"\udc00x"}}`:  "half of a character",
+		`{"type":"a\udfff","key":"\ud83d\ude00"}`: "half of a character",
+	} {
+		if _, err := parseLine([]byte(text), ""); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %s", text, err, want)
+		}
+	}
+	for text, key := range map[string]string{
+		`{"type":"a","key":"\ud83d\ude00"}`:       "\U0001F600",
+		`{"type":"a","key":"\ufffd\ud83d\ude00"}`: "\uFFFD\U0001F600",
+		"{\"type\":\"a\",\"key\":\"\uFFFD\"}":     "\uFFFD",
+		`{"type":"a","data":"\ud800"}`:            "",
+	} {
+		if got, err := parseLine([]byte(text), ""); err != nil || got.GetKey() != key {
+			t.Errorf("%q gives the key %q, %v", text, got.GetKey(), err)
+		}
+	}
+	if r := cli(t, nil, "", "task", "add", "a", "--key", "k\xff"); r.code != exitUsage || !strings.Contains(r.stderr, "not UTF-8") {
+		t.Errorf("a key that is not UTF-8 ends with %d: %s", r.code, r.stderr)
+	}
+}
+
+func TestALineThatIsTooLongDoesNotEndTheLoading(t *testing.T) {
+	const longest = 100_000
+	line := func(size int) string {
+		return `{"type":"a","data":"` + strings.Repeat("x", size-len(`{"type":"a","data":""}`)) + `"}`
+	}
+	longestOne := line(longest - 1) // and its newline
+	text := strings.Join([]string{`{"type":"a"}`, longestOne, line(longest), "", line(longest * 10), `{"type":"b"}`, line(longest + 1)}, "\n")
+	l := &loader{app: &app{ids: fromOS().ids}, name: "f", longest: longest}
+	for name, input := range map[string]io.Reader{"at once": strings.NewReader(text), "a byte at a time": iotest.OneByteReader(strings.NewReader(text))} {
+		out := make(chan batch, 100)
+		if err := l.read(t.Context(), input, out); err != nil {
+			t.Fatal(err)
+		}
+		close(out)
+		var good, bad []int
+		var size int64
+		for b := range out {
+			size += b.bytes
+			for _, t := range b.tasks {
+				good = append(good, t.line)
+			}
+			for _, b := range b.bad {
+				bad = append(bad, b.line)
+				if !strings.Contains(b.err.Error(), "of 100000 allowed") {
+					t.Errorf("line %d is refused by %v", b.line, b.err)
+				}
+			}
+		}
+		if diff := cmp.Diff([][]int{{1, 2, 6}, {3, 5, 7}}, [][]int{good, bad}); diff != "" || size != int64(len(text)) {
+			t.Errorf("%s, %d bytes of %d, the lines are (-want +got) %s", name, size, len(text), diff)
+		}
+	}
+	broken := io.MultiReader(strings.NewReader("{\"type\":\"a\"}\n{"), iotest.ErrReader(errors.New("the disk is gone")))
+	out := make(chan batch, 100)
+	if err := l.read(context.Background(), broken, out); err == nil || !strings.Contains(err.Error(), "f:2: the disk is gone") || len((<-out).tasks) != 1 {
+		t.Errorf("a file that breaks off ends with %v", err)
 	}
 }

@@ -10,7 +10,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
+	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/schollz/progressbar/v3"
 
@@ -18,11 +21,11 @@ import (
 )
 
 const (
-	loadBatch   = 500     // tasks in one request
-	loadBytes   = 4 << 20 // of lines in one request, give or take one line
-	loadAhead   = 4       // batches that are read while one is being sent
-	loadLine    = 16 << 20
-	loadMistake = 100 // bad lines after which loading ends: the file is not what was meant
+	loadBatch   = 500      // tasks in one request
+	loadBytes   = 4 << 20  // of lines in one request, give or take one line
+	loadAhead   = 4        // batches that are read while one is being sent
+	loadLine    = 64 << 20 // bytes of one line; a longer one is a bad line
+	loadMistake = 100      // bad lines after which loading ends: the file is not what was meant
 )
 
 // line is one line of a file of tasks.
@@ -42,6 +45,9 @@ type line struct {
 
 // parseLine reads a line; typ is the type if the line names none.
 func parseLine(text []byte, typ string) (*taskenginev1.NewTask, error) {
+	if i := invalidUTF8(text); i >= 0 {
+		return nil, fmt.Errorf("no task: it is not UTF-8, from byte %d on; payload_base64 takes any bytes", i+1)
+	}
 	var l line
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
@@ -50,6 +56,9 @@ func parseLine(text []byte, typ string) (*taskenginev1.NewTask, error) {
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return nil, errors.New("no task: something follows the JSON object")
+	}
+	if l.hasHalves(text) {
+		return nil, errors.New(`no task: a text has half of a character, such as \ud800, so that different keys would become one; write whole characters`)
 	}
 	t := &taskenginev1.NewTask{
 		Id: l.ID, Type: l.Type, Key: l.Key, OrderingKey: l.OrderingKey, Priority: l.Priority,
@@ -67,6 +76,35 @@ func parseLine(text []byte, typ string) (*taskenginev1.NewTask, error) {
 		t.Type = typ
 	}
 	return t, nil
+}
+
+// invalidUTF8 returns where text is not UTF-8, and -1 if it is.
+func invalidUTF8(text []byte) int {
+	for i := 0; i < len(text); {
+		r, size := utf8.DecodeRune(text[i:])
+		if r == utf8.RuneError && size == 1 {
+			return i
+		}
+		i += size
+	}
+	return -1
+}
+
+// Halves of a character in JSON. Of one without its other half the decoder makes U+FFFD.
+var (
+	twoHalves = regexp.MustCompile(`(?i)\\ud[89ab][0-9a-f]{2}\\ud[c-f][0-9a-f]{2}`)
+	oneHalf   = regexp.MustCompile(`(?i)\\ud[89a-f][0-9a-f]{2}`)
+)
+
+// hasHalves reports whether the decoder has replaced something in a text of the line other
+// than its data.
+func (l *line) hasHalves(text []byte) bool {
+	texts := []string{l.ID, l.Type, l.Key, l.OrderingKey}
+	for k, v := range l.Headers {
+		texts = append(texts, k, v)
+	}
+	replaced := slices.ContainsFunc(texts, func(s string) bool { return strings.ContainsRune(s, utf8.RuneError) })
+	return replaced && oneHalf.Match(twoHalves.ReplaceAll(text, nil))
 }
 
 // mistakeIn says what is wrong with a line, in the words of the file, by the error of its
@@ -130,13 +168,15 @@ type loader struct {
 	client *client
 	name   string
 	typ    string
-	bar    *progressbar.ProgressBar
-	count  loadedJSON
+	// longest is how many bytes a line may have.
+	longest int
+	bar     *progressbar.ProgressBar
+	count   loadedJSON
 }
 
 // load adds the tasks of a file, or of standard input if it is "-".
 func (a *app) load(ctx context.Context, c *client, name, typ string) error {
-	l := &loader{app: a, client: c, name: name, typ: typ}
+	l := &loader{app: a, client: c, name: name, typ: typ, longest: loadLine}
 	input, size := a.stdin, int64(-1)
 	if name == "-" {
 		l.name = "(standard input)"
@@ -200,8 +240,7 @@ func (l *loader) run(ctx context.Context, input io.Reader) error {
 
 // read cuts the input into batches.
 func (l *loader) read(ctx context.Context, input io.Reader, out chan<- batch) error {
-	s := bufio.NewScanner(input)
-	s.Buffer(make([]byte, 64<<10), loadLine)
+	r := bufio.NewReaderSize(input, 64<<10)
 	var b batch
 	flush := func() error {
 		select {
@@ -212,32 +251,56 @@ func (l *loader) read(ctx context.Context, input io.Reader, out chan<- batch) er
 			return ctx.Err()
 		}
 	}
-	n := 0
-	for s.Scan() {
-		n++
-		b.bytes += int64(len(s.Bytes())) + 1
-		if len(bytes.TrimSpace(s.Bytes())) > 0 {
-			t, err := parseLine(s.Bytes(), l.typ)
-			if err != nil {
-				b.bad = append(b.bad, badLine{n, err})
-			} else {
-				l.app.name(t)
-				b.tasks = append(b.tasks, numbered{n, t})
-			}
+	for n := 1; ; n++ {
+		text, size, readErr := readLine(r, l.longest)
+		b.bytes += size
+		switch {
+		case readErr != nil && !errors.Is(readErr, io.EOF):
+		case size > int64(l.longest):
+			b.bad = append(b.bad, badLine{n, fmt.Errorf("no task: the line has %d bytes, of %d allowed", size, l.longest)})
+		case len(bytes.TrimSpace(text)) > 0:
+			l.take(&b, n, text)
 		}
-		if len(b.tasks)+len(b.bad) >= loadBatch || b.bytes >= loadBytes {
+		if readErr != nil || len(b.tasks)+len(b.bad) >= loadBatch || b.bytes >= loadBytes {
 			if err := flush(); err != nil {
 				return err
 			}
 		}
+		switch {
+		case errors.Is(readErr, io.EOF):
+			return nil
+		case readErr != nil:
+			return fmt.Errorf("%s:%d: %w", l.name, n, readErr)
+		}
 	}
-	if err := flush(); err != nil {
-		return err
+}
+
+// take adds what a line says to a batch.
+func (l *loader) take(b *batch, n int, text []byte) {
+	t, err := parseLine(text, l.typ)
+	if err != nil {
+		b.bad = append(b.bad, badLine{n, err})
+		return
 	}
-	if err := s.Err(); err != nil {
-		return fmt.Errorf("%s:%d: %w", l.name, n+1, err)
+	l.app.name(t)
+	b.tasks = append(b.tasks, numbered{n, t})
+}
+
+// readLine reads a line of at most longest bytes, its end included. Of a longer one it
+// returns how many bytes it has and not its text. The error is io.EOF at the end, where a
+// last line may come with it.
+func readLine(r *bufio.Reader, longest int) (text []byte, size int64, err error) {
+	for {
+		part, err := r.ReadSlice('\n')
+		if size += int64(len(part)); size <= int64(longest) {
+			text = append(text, part...)
+		} else {
+			text = nil
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return text, size, err
+		}
 	}
-	return nil
 }
 
 func (l *loader) send(ctx context.Context, batches <-chan batch) error {
