@@ -23,6 +23,7 @@ type app struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	outTTY, errTTY bool
+	width          func() int // columns of the terminal that is the standard output
 	env            func(string) (string, bool)
 	ids            *task.IDs
 
@@ -36,8 +37,18 @@ func fromOS() *app {
 	return &app{
 		stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr,
 		outTTY: term.IsTerminal(int(os.Stdout.Fd())), errTTY: term.IsTerminal(int(os.Stderr.Fd())),
-		env: os.LookupEnv, ids: task.NewIDs(seed),
+		width: terminalWidth, env: os.LookupEnv, ids: task.NewIDs(seed),
 	}
+}
+
+// terminalWidth returns how many columns the terminal has that is the standard output.
+func terminalWidth() int {
+	const usual = 80
+	width, _, err := term.GetSize(int(os.Stdout.Fd()))
+	if err != nil || width < 1 {
+		return usual
+	}
+	return width
 }
 
 // run runs the subcommand that args name and returns the exit code.
@@ -70,21 +81,22 @@ func (a *app) complain(err error) {
 	var problems *config.Errors
 	switch {
 	case errors.As(err, &problems) && a.errTTY:
-		fmt.Fprint(a.stderr, problems.Detail())
+		fmt.Fprint(a.stderr, cleanLines(problems.Detail()))
 	case errors.As(err, &problems):
-		fmt.Fprintln(a.stderr, problems)
+		fmt.Fprintln(a.stderr, cleanLines(problems.Error()))
 	default:
-		fmt.Fprintf(a.stderr, "taskengine: %v\n", err)
+		fmt.Fprintln(a.stderr, "taskengine: "+cleanLines(err.Error()))
 	}
 }
 
 // note tells a person something that is no data.
-func (a *app) note(format string, args ...any) { fmt.Fprintf(a.stderr, format+"\n", args...) }
+func (a *app) note(format string, args ...any) {
+	fmt.Fprintln(a.stderr, cleanLines(fmt.Sprintf(format, args...)))
+}
 
 // colourful reports whether what is written to a terminal may have colours.
 func (a *app) colourful() bool {
-	value, _ := a.env("NO_COLOR")
-	return a.errTTY && value == ""
+	return a.errTTY && a.mayColour()
 }
 
 func (a *app) getenv(name, otherwise string) string {

@@ -144,7 +144,7 @@ func TestPayloadsComeFromTheCommandLineFilesAndStandardInput(t *testing.T) {
 func TestTablesAreForPeople(t *testing.T) {
 	n := start(t, nil, "dev")
 	id := n.ok(t, "task", "add", "echo", "--data", `"\u001b[31mred"`, "--key", "line\nbreak", "--wait")
-	if strings.ContainsRune(id, '\x1b') || !strings.Contains(id, "key            line break") || !strings.Contains(id, "state          done") {
+	if strings.ContainsRune(id, '\x1b') || !strings.Contains(id, `key            line\nbreak`) || !strings.Contains(id, "state          done") {
 		t.Errorf("the task is shown as\n%s", id)
 	}
 	list := n.ok(t, "task", "list")

@@ -3,8 +3,6 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"io"
-	"text/tabwriter"
 
 	"github.com/taskengine/taskengine/internal/terminal"
 )
@@ -45,30 +43,6 @@ func (a *app) printJSON(v any) error {
 	e := json.NewEncoder(terminal.JSONWriter(a.stdout))
 	e.SetEscapeHTML(false)
 	return e.Encode(v)
-}
-
-// printTable writes rows in columns. Nothing is written before the last row is there.
-func (a *app) printTable(head []string, rows [][]string) error {
-	w := tabwriter.NewWriter(a.stdout, 0, 8, 2, ' ', 0)
-	writeRow(w, head)
-	for _, row := range rows {
-		writeRow(w, row)
-	}
-	return w.Flush()
-}
-
-func writeRow(w io.Writer, cells []string) {
-	for i, c := range cells {
-		c = clean(c)
-		if i == len(cells)-1 {
-			fmt.Fprintln(w, c)
-			return
-		}
-		if c == "" {
-			c = "-"
-		}
-		fmt.Fprint(w, c, "\t")
-	}
 }
 
 // clean makes text that comes from tasks fit for a terminal: on one line, and without

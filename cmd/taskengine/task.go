@@ -26,7 +26,7 @@ func nextOf(t *taskenginev1.Task) string {
 func taskRow(t *taskenginev1.Task, now time.Time) []string {
 	return []string{
 		t.GetId(), t.GetType(), t.GetState(), fmt.Sprint(t.GetVersion()), fmt.Sprint(t.GetAttempt()),
-		age(now, t.GetCreatedAt()), nextOf(t), short(t.GetError(), 60),
+		age(now, t.GetCreatedAt()), nextOf(t), t.GetError(),
 	}
 }
 
@@ -43,6 +43,9 @@ func (a *app) showTasks(ts ...*taskenginev1.Task) error {
 	rows := make([][]string, len(ts))
 	for i, t := range ts {
 		rows[i] = taskRow(t, time.Now())
+		if last := len(rows[i]) - 1; !a.outTTY { // a terminal has its width
+			rows[i][last] = short(rows[i][last], 60)
+		}
 	}
 	return a.printTable(taskHead, rows)
 }
@@ -60,7 +63,7 @@ func (a *app) showTask(t *taskenginev1.Task) error {
 	}
 	field("id", t.GetId())
 	field("type", t.GetType())
-	field("state", t.GetState())
+	fmt.Fprintf(&b, "%-14s %s\n", "state", a.coloured(t.GetState(), clean(t.GetState())))
 	field("version", fmt.Sprint(t.GetVersion()))
 	field("attempt", fmt.Sprint(t.GetAttempt()))
 	if t.GetCrashes() > 0 {

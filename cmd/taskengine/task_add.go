@@ -117,13 +117,15 @@ func (a *app) showReceipt(r *taskenginev1.Receipt) error {
 	if !r.GetCreated() {
 		a.note("nothing was added: that task is there already")
 	}
-	_, err := fmt.Fprintln(a.stdout, r.GetId())
+	_, err := fmt.Fprintln(a.stdout, clean(r.GetId()))
 	return err
 }
 
 // awaitAdded waits for a task that was added and shows how it ended.
 func (a *app) awaitAdded(ctx context.Context, c *client, id string, timeout time.Duration) error {
-	w := waiter{client: c, timeout: timeout, req: &taskenginev1.WaitRequest{Ids: []string{id}}, heard: time.Now()}
+	w := waiter{
+		client: c, timeout: timeout, req: &taskenginev1.WaitRequest{Ids: []string{id}}, heard: time.Now(), say: a.patient(),
+	}
 	res, err := w.wait(ctx)
 	if err != nil {
 		return fmt.Errorf("task %s was added, and what became of it is not known: %w", id, err)

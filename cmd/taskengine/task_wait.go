@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -43,7 +44,9 @@ for.`,
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.with(func(c *client) error {
-				w := waiter{client: c, timeout: time.Duration(timeout), req: &taskenginev1.WaitRequest{Ids: args, Type: typ}}
+				w := waiter{
+					client: c, timeout: time.Duration(timeout), req: &taskenginev1.WaitRequest{Ids: args, Type: typ}, say: a.patient(),
+				}
 				res, err := w.wait(cmd.Context())
 				if err != nil {
 					return err
@@ -115,9 +118,44 @@ func firstOf(list []string) string {
 type waiter struct {
 	client   *client
 	req      *taskenginev1.WaitRequest
-	timeout  time.Duration // 0 is for ever
-	deadline time.Time     // zero is never
-	heard    time.Time     // when the node answered last; zero is never
+	timeout  time.Duration                    // 0 is for ever
+	deadline time.Time                        // zero is never
+	heard    time.Time                        // when the node answered last; zero is never
+	say      func(format string, args ...any) // tells a person at a terminal; nil if there is none
+}
+
+// patient returns what tells a person why a command does not return; nil if the standard error
+// is no terminal.
+func (a *app) patient() func(format string, args ...any) {
+	if !a.errTTY {
+		return nil
+	}
+	return a.note
+}
+
+// tell says what is waited for; res is the last answer, nil before the first.
+func (w *waiter) tell(begin time.Time, res *taskenginev1.WaitResponse) {
+	if w.say == nil {
+		return
+	}
+	what := "task " + firstOf(w.req.GetIds())
+	if typ := w.req.GetType(); typ != "" {
+		what = "all tasks of type " + typ
+	}
+	if res == nil {
+		w.say("waiting for %s to end; to stop waiting does not stop any task", what)
+		return
+	}
+	var live []string
+	for _, t := range res.GetTasks() {
+		if slices.Contains([]string{"waiting", "submitted", "processing"}, t.GetState()) {
+			live = append(live, fmt.Sprintf("%s is %s for %s", t.GetId(), t.GetState(), age(time.Now(), t.GetUpdatedAt())))
+		}
+	}
+	if len(live) > 0 {
+		what = firstOf(live)
+	}
+	w.say("still waiting after %s: %s", span(time.Since(begin)), what)
 }
 
 // wait returns the last answer: settled, or not when the time is over.
@@ -125,6 +163,8 @@ func (w *waiter) wait(ctx context.Context) (*taskenginev1.WaitResponse, error) {
 	if w.timeout > 0 {
 		w.deadline = time.Now().Add(w.timeout)
 	}
+	begin := time.Now()
+	w.tell(begin, nil)
 	for {
 		res, err := w.poll(ctx)
 		if err == nil {
@@ -132,6 +172,7 @@ func (w *waiter) wait(ctx context.Context) (*taskenginev1.WaitResponse, error) {
 			if res.GetSettled() || w.over() {
 				return res, nil
 			}
+			w.tell(begin, res)
 			continue
 		}
 		if !w.worthAnother(err) {

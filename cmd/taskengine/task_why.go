@@ -24,7 +24,7 @@ func newTaskWhy(a *app) *cobra.Command {
 				if a.json() {
 					return a.printJSON(whyToJSON(res))
 				}
-				_, err = fmt.Fprint(a.stdout, whyText(res, time.Now()))
+				_, err = fmt.Fprint(a.stdout, a.whyText(res, time.Now()))
 				return err
 			})
 		},
@@ -32,10 +32,10 @@ func newTaskWhy(a *app) *cobra.Command {
 }
 
 // whyText tells people what keeps a task from running.
-func whyText(res *taskenginev1.WhyResponse, now time.Time) string {
+func (a *app) whyText(res *taskenginev1.WhyResponse, now time.Time) string {
 	t := res.GetTask()
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s  %s  %s for %s  priority=%d attempt=%d", t.GetId(), clean(t.GetType()), t.GetState(),
+	fmt.Fprintf(&b, "%s  %s  %s for %s  priority=%d attempt=%d", clean(t.GetId()), clean(t.GetType()), a.coloured(t.GetState(), clean(t.GetState())),
 		age(now, t.GetUpdatedAt()), t.GetPriority(), t.GetAttempt())
 	if t.GetKey() != "" {
 		fmt.Fprintf(&b, " key=%s", clean(t.GetKey()))
@@ -45,13 +45,13 @@ func whyText(res *taskenginev1.WhyResponse, now time.Time) string {
 	}
 	b.WriteByte('\n')
 	for _, r := range res.GetReasons() {
-		fmt.Fprintf(&b, "  %-10s  %s", r.GetCode(), clean(r.GetText()))
+		fmt.Fprintf(&b, "  %-10s  %s", clean(r.GetCode()), clean(r.GetText()))
 		if until := r.GetUntil(); until != nil && until.AsTime().After(now) {
 			fmt.Fprintf(&b, " (%s %s)", untilWord(r.GetCode()), span(until.AsTime().Sub(now)))
 		}
 		b.WriteByte('\n')
 		if holders := r.GetHolders(); len(holders) > 0 {
-			fmt.Fprintf(&b, "  %-10s  held by %s\n", "", strings.Join(holders, ", "))
+			fmt.Fprintf(&b, "  %-10s  held by %s\n", "", clean(strings.Join(holders, ", ")))
 		}
 	}
 	return b.String()
