@@ -60,9 +60,22 @@ func TestAUsageErrorHasTheSameExitCodeInEveryCommand(t *testing.T) {
 		}
 	}
 	for _, args := range [][]string{
-		{"copy"}, {"copy", "--from", "bolt:a"}, {"backup", "f"}, {"restore", "f"}, {"shards", "move", "1", "--from", "a"},
-		{"handler", "new", "x"}, {"handler", "test", "--", "cat"}, {"task", "add"}, {"task", "wait"}, {"task", "list", "--limit", "0"},
-		{"migrate", "plan"}, {"shards", "list"}, {"run"}, {"config", "check", "--set"}, {"-o", "yaml", "version"}, {"no-such-command"},
+		{"copy"},
+		{"copy", "--from", "bolt:a"},
+		{"backup", "f"},
+		{"restore", "f"},
+		{"shards", "move", "1", "--from", "a"},
+		{"handler", "new", "x"},
+		{"handler", "test", "--", "cat"},
+		{"task", "add"},
+		{"task", "wait"},
+		{"task", "list", "--limit", "0"},
+		{"migrate", "plan"},
+		{"shards", "list"},
+		{"run"},
+		{"config", "check", "--set"},
+		{"-o", "yaml", "version"},
+		{"no-such-command"},
 	} {
 		if code, said := called(t, args...); code != exitUsage {
 			t.Errorf("%q ends with %d: %s", args, code, said)
