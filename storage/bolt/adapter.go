@@ -75,6 +75,7 @@ type cursor struct {
 	c            *bbolt.Cursor
 	lower, upper []byte // nil upper is the end
 	key, stored  []byte
+	edges        byte  // of the key: reading them shows whether its memory can be read
 	err          error // what ended the walk, if not the end
 }
 
@@ -88,6 +89,7 @@ func (c *cursor) stand(key, stored []byte) bool {
 		c.err = damaged(fmt.Sprintf("there is a key of %d bytes", len(key)))
 		return false
 	}
+	c.edges = key[0] ^ key[len(key)-1]
 	if bytes.Compare(key, c.lower) < 0 || c.upper != nil && bytes.Compare(key, c.upper) >= 0 {
 		return false
 	}
