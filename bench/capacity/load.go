@@ -22,6 +22,7 @@ import (
 type Load struct {
 	Objective Objective
 	Growth    float64 // factor on all rates, 1 or more
+	Margin    float64 // factor on all rates that slots and cores are to have room for, 1 or more
 	Slots     int     // of a node, if they are given; 0 is to be answered
 	Cores     int     // of a node, if they are given; 0 is those of the curves
 	Types     map[string]Type
@@ -68,7 +69,7 @@ func Read(file string, from io.Reader) (*Load, error) {
 		return nil, fmt.Errorf("read the load: %w", err)
 	}
 	r := &reader{source: config.NewSource(file, string(text))}
-	l := &Load{Growth: 1, Types: map[string]Type{}, Limits: map[string]policy.Limit{}}
+	l := &Load{Growth: 1, Margin: defaultMargin, Types: map[string]Type{}, Limits: map[string]policy.Limit{}}
 	if len(text) > maxLoad {
 		r.fault(&yaml.Node{}, "is larger than 1 MiB; put less into one file")
 	} else if top := r.document(); top != nil {
@@ -82,6 +83,10 @@ func Read(file string, from io.Reader) (*Load, error) {
 	}
 	return l, nil
 }
+
+// defaultMargin is room for a quarter more than what is asked: rates are estimates, and a
+// simulation is off by some tenths.
+const defaultMargin = 1.25
 
 // Bounds of what is asked, far beyond what makes sense.
 const (
@@ -97,6 +102,7 @@ func (r *reader) load(top *yaml.Node, l *Load) {
 	r.read(top, object{
 		"objective": scalar(r, &l.Objective, "an objective such as p99 start < 50ms", parseObjective),
 		"growth":    r.number(&l.Growth, 1, maxFactor),
+		"margin":    r.number(&l.Margin, 1, maxFactor),
 		"node": func(n *yaml.Node) {
 			r.read(n, object{"slots": r.whole(&l.Slots, 1, maxSlots), "cores": r.whole(&l.Cores, 1, maxCores)})
 		},

@@ -12,20 +12,21 @@ import (
 // Answer is what a load needs.
 type Answer struct {
 	Objective string  `json:"objective"`
-	Met       bool    `json:"met"` // it can be met; else the answer is for one node and says what stops it
+	Met       bool    `json:"met"` // it can be met by one node; else the answer says what stops it
 	Rate      float64 `json:"tasks_per_s"`
-	Nodes     int     `json:"nodes"`
-	Slots     int     `json:"slots"`     // of each node
-	Cores     int     `json:"cores"`     // of each node, as few as do
+	Nodes     int     `json:"nodes"`     // 1: no store that curves are of can be shared by nodes
+	Margin    float64 `json:"margin"`    // factor on all rates that slots and cores have room for; 1 if there is no such room
+	Slots     int     `json:"slots"`     // the fewest with that margin, or those that were given; without a margin, the fewest and some to spare
+	Cores     int     `json:"cores"`     // the same
 	OfCores   int     `json:"of_cores"`  // that were given
 	HeadRoom  float64 `json:"head_room"` // largest factor on all rates at which the objective holds
 
-	// What each node does then. The latencies are those of the objective.
+	// What the node does then. The latencies are those of the objective.
 	Predicted Figures       `json:"predicted"`
 	At        time.Duration `json:"objective_ns"` // what the objective is about, predicted
 
 	StoreBytes  float64 `json:"store_bytes"`  // in all, once as many tasks are removed as come
-	MemoryBytes float64 `json:"memory_bytes"` // of each node
+	MemoryBytes float64 `json:"memory_bytes"` // of the node
 
 	BreaksFirst string  `json:"breaks_first"` // what stops it when the rates grow further
 	Shares      []Share `json:"shares"`       // of the time that late tasks wait then
@@ -42,7 +43,7 @@ type Share struct {
 // Step is one simulation.
 type Step struct {
 	Why    string        `json:"why"`
-	Nodes  int           `json:"nodes"`
+	Nodes  int           `json:"nodes"` // 1
 	Slots  int           `json:"slots"` // 0 is without limit
 	Cores  int           `json:"cores"`
 	Factor float64       `json:"factor"` // on all rates
@@ -54,7 +55,6 @@ type Step struct {
 const (
 	planTasks   = 40_000
 	planSeed    = 11
-	maxNodes    = 64
 	maxHeadRoom = 64.0
 	steps       = 9 // of each bisection of the head-room
 )
@@ -81,15 +81,15 @@ func Plan(c *Curves, l *Load, tasks int) (*Answer, error) {
 
 // setup is what one simulation is of.
 type setup struct {
-	nodes, slots, cores int
-	factor              float64
+	slots, cores int
+	factor       float64
 }
 
-// try simulates one node of a setup.
+// try simulates a node.
 func (p *planner) try(why string, s setup) (modelled, bool, error) {
 	o := p.load.Objective
 	m, err := p.curves.simulate(simulated{
-		policies: p.load.policies(s.slots), arrivals: p.load.trace(planSeed, p.tasks, s.factor/float64(s.nodes)),
+		policies: p.load.policies(s.slots), arrivals: p.load.trace(planSeed, p.tasks, s.factor),
 		cores: s.cores, seed: planSeed, end: o.End,
 	})
 	if err != nil {
@@ -97,7 +97,7 @@ func (p *planner) try(why string, s setup) (modelled, bool, error) {
 	}
 	took := quantile(m.took, o.Quantile)
 	met := took < o.Within && p.keepsUp(&m)
-	p.answer.Steps = append(p.answer.Steps, Step{why, s.nodes, s.slots, s.cores, s.factor, took, met})
+	p.answer.Steps = append(p.answer.Steps, Step{why, 1, s.slots, s.cores, s.factor, took, met})
 	return m, met, nil
 }
 
@@ -124,21 +124,28 @@ func (p *planner) retries() bool {
 
 func (p *planner) search() error {
 	a := p.answer
-	at := setup{nodes: 1, slots: p.load.Slots, cores: a.OfCores, factor: 1}
-	err := p.nodes(&at)
+	at := setup{slots: p.load.Slots, cores: a.OfCores, factor: 1}
+	err := p.margin(at)
 	if err != nil {
 		return err
 	}
+	ample := at
+	ample.factor = a.Margin
 	if a.Met && p.load.Slots == 0 {
-		if at.slots, err = p.smallest("slots", p.least(at.nodes), func(n int) setup { s := at; s.slots = n; return s }); err != nil {
+		if at.slots, err = p.smallest("slots", p.least(), func(n int) setup { s := ample; s.slots = n; return s }); err != nil {
+			return err
+		}
+		at.slots = p.spare(at.slots, maxSlots)
+		ample.slots = at.slots
+	}
+	a.Slots, a.Cores, a.HeadRoom = at.slots, at.cores, 1
+	if a.Met {
+		if a.Cores, err = p.smallest("cores", 1, func(n int) setup { s := ample; s.cores = n; return s }); err != nil {
 			return err
 		}
 	}
-	a.Nodes, a.Slots, a.Cores, a.HeadRoom = at.nodes, at.slots, at.cores, 1
 	if a.Met {
-		if a.Cores, err = p.smallest("cores", 1, func(n int) setup { s := at; s.cores = n; return s }); err != nil {
-			return err
-		}
+		a.Cores = p.spare(a.Cores, at.cores)
 	}
 	m, _, err := p.try("the answer", at)
 	if err != nil {
@@ -150,50 +157,40 @@ func (p *planner) search() error {
 	return p.headRoom(at)
 }
 
-// nodes finds how many nodes are needed if none is short of slots.
-func (p *planner) nodes(at *setup) error {
-	for at.nodes = 1; at.nodes <= maxNodes; at.nodes *= 2 {
-		m, met, err := p.try("nodes", *at)
-		if err != nil {
-			return err
-		}
-		if met {
-			p.answer.Met = true
-			break
-		}
-		if at.nodes == 1 && p.stopped(&m)[0].Name != cpu {
-			break // more nodes do not help against a limit or a disk
-		}
+// spare returns n with the margin that the load asks for, where it was found without: then
+// something else is in the way, and slots and cores are not to be the next that are.
+func (p *planner) spare(n, most int) int {
+	if p.answer.Margin == p.load.Margin {
+		return n
 	}
-	if !p.answer.Met {
-		at.nodes = 1
-		return nil
+	return min(most, int(math.Ceil(float64(n)*p.load.Margin)))
+}
+
+// margin finds whether the objective is met with all that is given, and whether it still is
+// with the margin that the load asks for. Several nodes are not tried: the stores that curves
+// are of have one node each.
+func (p *planner) margin(at setup) error {
+	a := p.answer
+	_, met, err := p.try("all of it", at)
+	a.Met, a.Margin = met, 1
+	if err != nil || !met || p.load.Margin == 1 {
+		return err
 	}
-	few := at.nodes/2 + 1
-	for few < at.nodes {
-		s := *at
-		s.nodes = (few + at.nodes) / 2
-		_, met, err := p.try("nodes", s)
-		if err != nil {
-			return err
-		}
-		if met {
-			at.nodes = s.nodes
-		} else {
-			few = s.nodes + 1
-		}
+	at.factor = p.load.Margin
+	if _, met, err = p.try("margin", at); met {
+		a.Margin = p.load.Margin
 	}
-	return nil
+	return err
 }
 
 // least returns how many slots are busy on average, below which nothing can hold.
-func (p *planner) least(nodes int) int {
+func (p *planner) least() int {
 	busy, weight := 0.0, 1
 	for _, t := range p.load.Types {
 		busy += t.busiest(p.load.Growth) * t.attempts() * t.Duration.Mean().Seconds() * float64(t.Policy.Weight)
 		weight = max(weight, t.Policy.Weight)
 	}
-	return max(weight, int(busy/float64(nodes)))
+	return max(weight, int(busy))
 }
 
 // smallest returns the least number, from one on, with which the objective is met. With

@@ -42,7 +42,7 @@ func plan(t *testing.T, text string) *capacity.Answer {
 }
 
 func TestTheSmallestNumberOfSlotsThatDoesIsAnswered(t *testing.T) {
-	text := "objective: p99 start < 80ms\ntypes: {a: {rate: 100/s, duration: {exponential: 80ms}}}"
+	text := "objective: p99 start < 80ms\nmargin: 1\ntypes: {a: {rate: 100/s, duration: {exponential: 80ms}}}"
 	a := plan(t, text)
 	if !a.Met || a.Nodes != 1 || a.Slots <= 8 || a.Slots > 30 || a.At >= 80*time.Millisecond {
 		t.Fatalf("8 slots are busy on average, and the answer is %+v", a)
@@ -95,10 +95,32 @@ func TestWhatBreaksFirstIsNamed(t *testing.T) {
 	}
 }
 
-func TestNodesAreAddedWhenOneHasTooFewCores(t *testing.T) {
+func TestNoMoreNodesAreAnsweredThanAStoreCanHave(t *testing.T) {
 	a := plan(t, "objective: p99 start < 300ms\ntypes: {a: {rate: 175/s, duration: 32ms, cpu: 1}}")
-	if !a.Met || a.Nodes < 3 || a.Nodes > 6 {
-		t.Errorf("5.6 cores are busy, a node has 2, and the answer is %d nodes", a.Nodes)
+	if a.Met || a.Nodes != 1 || a.BreaksFirst != "cpu" {
+		t.Errorf("5.6 cores are busy, the one node of pebble has 2, and the answer is %+v", a)
+	}
+}
+
+func TestSlotsAndCoresHaveRoomForTheMargin(t *testing.T) {
+	const text = "objective: p99 start < 80ms\ntypes: {a: {rate: 100/s, duration: {exponential: 80ms}}}"
+	none := plan(t, "margin: 1\n"+text)
+	usual := plan(t, text)
+	double := plan(t, "margin: 2\n"+text)
+	if none.Margin != 1 || usual.Margin != 1.25 || double.Margin != 2 {
+		t.Errorf("the margins are %v, %v and %v", none.Margin, usual.Margin, double.Margin)
+	}
+	if none.Slots >= usual.Slots || usual.Slots >= double.Slots {
+		t.Errorf("with more margin the slots are %d, %d and %d", none.Slots, usual.Slots, double.Slots)
+	}
+	for _, a := range []*capacity.Answer{usual, double} {
+		if a.HeadRoom < 0.97*a.Margin { // it is found by halves, and rounded down
+			t.Errorf("with a margin of %v the head-room is %v", a.Margin, a.HeadRoom)
+		}
+	}
+	tight := plan(t, "objective: p99 start < 80ms\nlimits: {x: {max: 14}}\ntypes: {a: {rate: 100/s, duration: {exponential: 80ms}, limits: [x]}}\nmargin: 3")
+	if !tight.Met || tight.Margin != 1 || tight.HeadRoom >= 3 {
+		t.Errorf("a limit leaves no such room, and the answer is %+v", tight)
 	}
 }
 

@@ -19,9 +19,9 @@ func newCapacity(a *app) *cobra.Command {
 	m := measuring{store: "pebble"}
 	cmd := &cobra.Command{
 		Use:   "capacity LOAD.yaml",
-		Short: "Answer what a load needs: slots, cores, nodes, disk, and what breaks first",
-		Long: `Answer what a load needs: slots, cores, nodes, disk and memory, how far it can grow, and
-what breaks first. The load is described in a file; the machine is known by its curves,
+		Short: "Answer what a load needs: slots, cores, disk, and what breaks first",
+		Long: `Answer what a load needs: slots, cores, disk and memory, how far it can grow, and what
+breaks first. The load is described in a file; the machine is known by its curves,
 which "taskengine capacity calibrate" measures. Without --curves this machine is measured
 first, which takes a minute and a half.
 

@@ -18,7 +18,11 @@ func (a *app) showAnswer(x *capacity.Answer) error {
 		return err
 	}
 	if !x.Met {
-		return exit(exitFailure, "the objective %s cannot be met: %s stops it", x.Objective, x.BreaksFirst)
+		advice := ""
+		if x.BreaksFirst == "cpu" {
+			advice = "; a store in files has one node alone, so take a machine with more cores, or nodes that share PostgreSQL, of which this knows nothing"
+		}
+		return exit(exitFailure, "the objective %s cannot be met: %s stops it%s", x.Objective, x.BreaksFirst, advice)
 	}
 	return nil
 }
@@ -32,12 +36,12 @@ func (a *app) tellAnswer(x *capacity.Answer) error {
 	rows := [][]string{
 		{"objective", fmt.Sprintf("%s: %s, %s", x.Objective, met, short3(x.At))},
 		{"load", grouped(x.Rate) + " tasks/s in the busiest time"},
-		{"nodes", fmt.Sprint(x.Nodes)},
-		{"slots", perNode(x, fmt.Sprint(x.Slots))},
-		{"cores", perNode(x, fmt.Sprintf("%d of %d, %s in use", x.Cores, x.OfCores, plain(p.CPU)))},
-		{"disk", perNode(x, fmt.Sprintf("%s commits/s, %s/s", grouped(p.Commits), humanBytes(p.Bytes)))},
+		{"slots", fmt.Sprint(x.Slots)},
+		{"cores", fmt.Sprintf("%d of %d, %s in use", x.Cores, x.OfCores, plain(p.CPU))},
+		{"margin", marginText(x)},
+		{"disk", fmt.Sprintf("%s commits/s, %s/s", grouped(p.Commits), humanBytes(p.Bytes))},
 		{"store", humanBytes(x.StoreBytes) + " once as much is removed as comes"},
-		{"memory", perNode(x, humanBytes(x.MemoryBytes))},
+		{"memory", humanBytes(x.MemoryBytes)},
 		{"start", fmt.Sprintf("p50 %s, p99 %s", short3(p.P50), short3(p.P99))},
 		{"head-room", fmt.Sprintf("%s times these rates", plain(x.HeadRoom))},
 		{"breaks first", x.BreaksFirst},
@@ -58,7 +62,7 @@ func (a *app) tellAnswer(x *capacity.Answer) error {
 		if s.Slots == 0 {
 			slots = "any"
 		}
-		steps = append(steps, []string{s.Why, fmt.Sprint(s.Nodes), slots, fmt.Sprint(s.Cores), plain(s.Factor), short3(s.Took), yesNo(s.Met)})
+		steps = append(steps, []string{s.Why, slots, fmt.Sprint(s.Cores), plain(s.Factor), short3(s.Took), yesNo(s.Met)})
 	}
 	for _, t := range []struct {
 		head []string
@@ -66,7 +70,7 @@ func (a *app) tellAnswer(x *capacity.Answer) error {
 	}{
 		{[]string{"IN USE", "OF WHAT THERE IS"}, used},
 		{[]string{"LATE TASKS WAIT FOR", "BEYOND THE HEAD-ROOM"}, waits},
-		{[]string{"SIMULATED", "NODES", "SLOTS", "CORES", "RATES", x.Objective, "MET"}, steps},
+		{[]string{"SIMULATED", "SLOTS", "CORES", "RATES", x.Objective, "MET"}, steps},
 	} {
 		fmt.Fprintln(a.stdout)
 		if err := a.printTable(t.head, t.rows); err != nil {
@@ -76,11 +80,15 @@ func (a *app) tellAnswer(x *capacity.Answer) error {
 	return nil
 }
 
-func perNode(x *capacity.Answer, s string) string {
-	if x.Nodes > 1 {
-		return s + " on each node"
+// marginText says how much more the slots and cores of an answer have room for.
+func marginText(x *capacity.Answer) string {
+	switch {
+	case !x.Met:
+		return "none"
+	case x.Margin > 1:
+		return fmt.Sprintf("slots and cores have room for %s times these rates", plain(x.Margin))
 	}
-	return s
+	return fmt.Sprintf("none: the objective holds up to %s times these rates", plain(x.HeadRoom))
 }
 
 // showChecked shows predictions beside what was measured.
