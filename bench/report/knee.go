@@ -12,16 +12,22 @@ const (
 
 // knee returns the place at which a curve of latencies over ascending loads bends most,
 // by the method Kneedle (Satopää, Albrecht, Irwin and Raghavan 2011): both axes are
-// brought to the range 0 to 1, latency by its logarithm, and the knee is where the curve
-// is furthest below the diagonal. There is none if there are fewer than four loads, if
+// brought to the range 0 to 1 as they are drawn, which is by the logarithm for latency and by
+// a projection for loads, and the knee is where the curve is furthest below the diagonal. There is none if there are fewer than four loads, if
 // latency does not double, or if the curve is close to the diagonal.
 //
 // A latency that is undercut at a higher load counts as the lower one, so that a slow
 // start or a single outlier is no rise.
-func knee(loads, latencies []float64) (at int, ok bool) {
+func knee(loads, latencies []float64, by projection) (at int, ok bool) {
 	n := len(loads)
 	if n < kneeRates || len(latencies) != n {
 		return 0, false
+	}
+	places := make([]float64, n)
+	for i, load := range loads {
+		if places[i], ok = by.project(load); !ok {
+			return 0, false
+		}
 	}
 	logs := make([]float64, n)
 	least := math.Inf(1)
@@ -29,15 +35,15 @@ func knee(loads, latencies []float64) (at int, ok bool) {
 		least = min(least, math.Log(latencies[i]))
 		logs[i] = least
 	}
-	width, height := loads[n-1]-loads[0], logs[n-1]-logs[0]
+	width, height := places[n-1]-places[0], logs[n-1]-logs[0]
 	if !(width > 0) || math.IsInf(width, 0) || !(height >= math.Log(kneeRise)) || math.IsInf(height, 0) {
 		return 0, false
 	}
-	depth := kneeDepth
+	depth, found := kneeDepth, false
 	for i := range loads {
-		if d := (loads[i]-loads[0])/width - (logs[i]-logs[0])/height; d > depth {
-			at, ok, depth = i, true, d
+		if d := (places[i]-places[0])/width - (logs[i]-logs[0])/height; d > depth {
+			at, found, depth = i, true, d
 		}
 	}
-	return at, ok
+	return at, found
 }

@@ -12,23 +12,26 @@ func TestTheKneeIsWhereTheCurveBends(t *testing.T) {
 	for name, c := range map[string]struct {
 		loads, latencies []float64
 		at               int // -1 is nowhere
+		by               projection
 	}{
-		"a queue, evenly":       {[]float64{10, 20, 30, 40, 50, 60}, []float64{0.40, 0.45, 0.5, 0.7, 1.5, 6}, 3},
-		"a queue, by doubling":  {[]float64{1, 2, 4, 8, 16, 32, 64}, []float64{0.4, 0.4, 0.5, 0.6, 0.9, 2.5, 900}, 5},
-		"a wall":                {[]float64{1, 2, 3, 4, 5}, []float64{1, 1, 1, 1, 1000}, 3},
-		"slow when it is idle":  {[]float64{1, 2, 3, 4, 5}, []float64{3, 1, 1, 1, 1000}, 3},
-		"one outlier is none":   {[]float64{1, 2, 3, 4, 5}, []float64{1, 50, 1, 1, 1000}, 3},
-		"flat":                  {[]float64{1, 2, 3, 4, 5}, []float64{1, 1.2, 1.1, 1.3, 1.9}, -1},
-		"falling":               {[]float64{1, 2, 3, 4, 5}, []float64{9, 7, 5, 3, 1}, -1},
-		"rising as it should":   {[]float64{1, 2, 3, 4, 5}, []float64{1, 10, 100, 1000, 10000}, -1},
-		"rising less and less":  {[]float64{1, 2, 3, 4, 5}, []float64{1, 500, 800, 900, 1000}, -1},
-		"too few":               {[]float64{1, 2, 3}, []float64{1, 1, 1000}, -1},
-		"no loads":              {nil, nil, -1},
-		"the same load":         {[]float64{5, 5, 5, 5}, []float64{1, 2, 3, 4}, -1},
-		"latencies of nothing":  {[]float64{1, 2, 3, 4}, []float64{0, 1, 2, 3}, -1},
-		"loads beyond all size": {[]float64{-math.MaxFloat64, 0, 1, math.MaxFloat64}, []float64{1, 1, 1, 9}, -1},
+		"a queue, evenly":                {[]float64{10, 20, 30, 40, 50, 60}, []float64{0.40, 0.45, 0.5, 0.7, 1.5, 6}, 3, linear},
+		"a queue, by doubling":           {[]float64{1, 2, 4, 8, 16, 32, 64}, []float64{0.4, 0.4, 0.5, 0.6, 0.9, 2.5, 900}, 5, linear},
+		"a queue, on a logarithmic axis": {[]float64{500, 1000, 2000, 5000, 10_000, 20_000, 40_000, 80_000}, []float64{0.4, 0.4, 0.42, 0.5, 0.6, 0.8, 2, 900}, 6, logged},
+		"a load that has no logarithm":   {[]float64{0, 1, 2, 4, 8}, []float64{1, 1, 1, 1, 1000}, -1, logged},
+		"a wall":                         {[]float64{1, 2, 3, 4, 5}, []float64{1, 1, 1, 1, 1000}, 3, linear},
+		"slow when it is idle":           {[]float64{1, 2, 3, 4, 5}, []float64{3, 1, 1, 1, 1000}, 3, linear},
+		"one outlier is none":            {[]float64{1, 2, 3, 4, 5}, []float64{1, 50, 1, 1, 1000}, 3, linear},
+		"flat":                           {[]float64{1, 2, 3, 4, 5}, []float64{1, 1.2, 1.1, 1.3, 1.9}, -1, linear},
+		"falling":                        {[]float64{1, 2, 3, 4, 5}, []float64{9, 7, 5, 3, 1}, -1, linear},
+		"rising as it should":            {[]float64{1, 2, 3, 4, 5}, []float64{1, 10, 100, 1000, 10000}, -1, linear},
+		"rising less and less":           {[]float64{1, 2, 3, 4, 5}, []float64{1, 500, 800, 900, 1000}, -1, linear},
+		"too few":                        {[]float64{1, 2, 3}, []float64{1, 1, 1000}, -1, linear},
+		"no loads":                       {nil, nil, -1, linear},
+		"the same load":                  {[]float64{5, 5, 5, 5}, []float64{1, 2, 3, 4}, -1, linear},
+		"latencies of nothing":           {[]float64{1, 2, 3, 4}, []float64{0, 1, 2, 3}, -1, linear},
+		"loads beyond all size":          {[]float64{-math.MaxFloat64, 0, 1, math.MaxFloat64}, []float64{1, 1, 1, 9}, -1, linear},
 	} {
-		at, ok := knee(c.loads, c.latencies)
+		at, ok := knee(c.loads, c.latencies, c.by)
 		if !ok {
 			at = -1
 		}
@@ -49,8 +52,8 @@ func TestTheKneeDoesNotDependOnUnits(t *testing.T) {
 			loads, latencies = append(loads, use), append(latencies, 1/(1-use))
 			sameLoads, sameLatencies = append(sameLoads, use*unitX), append(sameLatencies, unitY/(1-use))
 		}
-		at, ok := knee(loads, latencies)
-		same, okSame := knee(sameLoads, sameLatencies)
+		at, ok := knee(loads, latencies, linear)
+		same, okSame := knee(sameLoads, sameLatencies, linear)
 		if !ok || !okSame || at != same || loads[at] < 0.5 || loads[at] > 0.95 {
 			t.Fatalf("the knee is at %v of what it can do, or at %d instead of %d", loads[at], same, at)
 		}

@@ -28,7 +28,7 @@ func (s *scenario) underLoad(id string) group {
 		Title: "Latency against load",
 		Intro: "Each point is a load that was offered at a steady pace, whether or not the subject kept up. " +
 			"The knee, marked by a line, is where the p99 begins to rise faster than the load: the place furthest below the straight line " +
-			"from the first to the last load, with latency on its logarithmic axis (the method Kneedle). " +
+			"from the first to the last load, on the axes as they are drawn (the method Kneedle). " +
 			"To the right of it, a little more load costs much more latency. It is looked for from four loads on, and only if the p99 at least doubles.",
 	}
 	for i, latency := range []string{result.InsertToStart, result.EndToEnd, result.Lateness} {
@@ -44,22 +44,47 @@ func (s *scenario) curves(latency string) []curve {
 	var out []curve
 	for _, of := range s.subjects {
 		c := curve{subject: of, knee: -1}
-		var loads, p99s []float64
 		for _, x := range s.series {
-			p99 := x.quantile(latency, 0.99)
-			if x.subject == of && x.offered > 0 && p99.ok() {
+			if x.subject == of && x.offered > 0 && x.quantile(latency, 0.99).ok() {
 				c.series = append(c.series, x)
-				loads, p99s = append(loads, x.offered), append(p99s, p99.median)
 			}
-		}
-		if at, ok := knee(loads, p99s); ok {
-			c.knee = at
 		}
 		if len(c.series) > 1 {
 			out = append(out, c)
 		}
 	}
+	by := projectionOf(out)
+	for i := range out {
+		out[i].findKnee(latency, by)
+	}
 	return out
+}
+
+// projectionOf returns how the loads of curves are drawn: by their logarithm if they differ
+// much.
+func projectionOf(curves []curve) projection {
+	if len(curves) == 0 {
+		return linear
+	}
+	least, most := curves[0].series[0].offered, 0.0
+	for _, c := range curves {
+		least, most = min(least, c.series[0].offered), max(most, c.series[len(c.series)-1].offered)
+	}
+	if most/least > widest {
+		return logged
+	}
+	return linear
+}
+
+// findKnee finds the knee of the p99 of a curve whose loads are drawn by a projection.
+func (c *curve) findKnee(latency string, by projection) {
+	var loads, p99s []float64
+	for _, x := range c.series {
+		loads, p99s = append(loads, x.offered), append(p99s, x.quantile(latency, 0.99).median)
+	}
+	if at, ok := knee(loads, p99s, by); ok {
+		c.knee = at
+	}
 }
 
 func drawCurves(id, latency string, curves []curve, goals []goal) figure {
@@ -70,9 +95,7 @@ func drawCurves(id, latency string, curves []curve, goals []goal) figure {
 		x: axis{label: "offered load, tasks per second", format: formatCount},
 		y: axis{label: "latency (logarithmic)", by: logged, format: formatTime},
 	}
-	least, most := curves[0].series[0].offered, 0.0
 	for i, c := range curves {
-		least, most = min(least, c.series[0].offered), max(most, c.series[len(c.series)-1].offered)
 		style := c.subject.style % styles
 		if len(curves) == 1 {
 			style = 0
@@ -87,8 +110,8 @@ func drawCurves(id, latency string, curves []curve, goals []goal) figure {
 		f.Caption += c.sentence() + " "
 	}
 	f.Caption += fmt.Sprintf("Hollow points did not keep up: they ended less than %g %% of what was offered.", 100*behind)
-	if most/least > widest {
-		fr.x.by, fr.x.label = logged, fr.x.label+" (logarithmic)"
+	if fr.x.by = projectionOf(curves); fr.x.by == logged {
+		fr.x.label += " (logarithmic)"
 	}
 	fr.fit(6, 6)
 	desc := "p50 and p99 over the offered load, with the knee of each p99 marked. " + f.Caption

@@ -67,7 +67,7 @@ func checkKnees(t *testing.T, sweep *html.Node) {
 	if len(marks) != 2 {
 		t.Fatalf("%d knees are marked, want one for each subject", len(marks))
 	}
-	if got := text(marks[0]); !strings.Contains(got, "taskengine · pebble: knee at 95k/s") {
+	if got := text(marks[0]); !strings.Contains(got, "taskengine · pebble: knee at 80k/s") {
 		t.Errorf("the first mark says %q", got)
 	}
 	if got := text(marks[1]); !strings.Contains(got, "knee at 28k/s") {

@@ -111,6 +111,9 @@ func newSection(id string, s *scenario) section {
 	}
 	if len(s.series) > 0 {
 		out.First, out.Last = []named{{"Result", s.speeds()}}, []named{{"Cost", s.costs()}}
+		if g := s.loadsWithin(); len(g.Rows) > 0 {
+			out.First = append(out.First, named{"Highest load that met the objective", g})
+		}
 		if checks := (named{"Checks", s.verdicts()}); out.State == passed {
 			out.Last = append(out.Last, checks)
 		} else {
