@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/internal/supervise"
 	"github.com/taskengine/taskengine/plugins/internal/wire"
 )
 
@@ -29,6 +30,7 @@ type Host struct {
 	name    string
 	log     *slog.Logger
 	spawn   spawner
+	cages   *supervise.Cages
 	closing chan struct{}  // closed by the first Close
 	force   chan struct{}  // closed when Close waits no longer
 	gone    chan struct{}  // closed when no process is left, nor anything that starts one
@@ -69,8 +71,9 @@ func Start(ctx context.Context, c Config) (*Host, error) {
 	h := &Host{
 		name: cfg.Name, cfg: &cfg, log: cfg.Logger.With("handler", cfg.Name), spawn: newSpawner(),
 		closing: make(chan struct{}), force: make(chan struct{}), gone: make(chan struct{}), changed: make(chan struct{}, 1),
-		starting: 1,
+		starting: 1, cages: supervise.NewCages(cfg.Logger.With("handler", cfg.Name)),
 	}
+	h.cages.Sweep()
 	s, err := h.launch(ctx, h.cfg)
 	if err != nil {
 		h.spawn.close()

@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/taskengine/taskengine/internal/supervise"
 	"github.com/taskengine/taskengine/plugins/internal/wire"
 )
 
@@ -133,7 +134,7 @@ func (r *pluginRunner) Start(context.Context) error {
 	if err := c.verify(); err != nil {
 		return err
 	}
-	as, err := c.credential()
+	as, err := supervise.Credential(c.User)
 	if err != nil {
 		return err
 	}
@@ -148,7 +149,7 @@ func (r *pluginRunner) Start(context.Context) error {
 	cmd.Env = append(append(c.environ(), r.env...), goplugin.EnvUnixSocketDir+"="+r.dir)
 	p, err := startProcess(r.host.spawn, cmd, as, cage, r.dir, &output{log: r.host.log})
 	if err != nil && cage != nil {
-		cage.remove()
+		cage.Remove()
 	}
 	r.proc = p
 	return err

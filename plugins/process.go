@@ -4,7 +4,6 @@ package plugins
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -15,6 +14,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/taskengine/taskengine/internal/supervise"
 )
 
 // pipePatience is how long a dead process's pipes are read on: something that left its
@@ -47,12 +48,9 @@ func (s spawner) start(cmd *exec.Cmd) error {
 // close ends the thread, and on Linux every process it started that still lives.
 func (s spawner) close() { close(s.jobs) }
 
-// process is one started program with its process group, its guard, its cage, its pipes
-// and its private directory for the socket.
+// process is one started program with its pipes and its private directory for the socket.
 type process struct {
-	cmd     *exec.Cmd
-	guard   *guard // nil if none could be started
-	cage    *cage  // nil if there can be none
+	run     *supervise.Process
 	dir     string
 	out     *output
 	stdin   *os.File       // its standard input, which ends with the host
@@ -64,15 +62,15 @@ type process struct {
 	status  string        // how it ended; read it after exited
 	maxRSS  int64         // bytes of memory that it held at most; 0 if unknown; read it after exited
 
-	mu     sync.Mutex    // guards what follows, and with it that a signal finds the right group
-	reaped bool          // its pid may be somebody else's
+	mu     sync.Mutex    // guards what follows
+	reaped bool          // no signal is of use any more
 	timers []*time.Timer // signals to come
 }
 
 // startProcess starts cmd, whose environment and directory are set, in a new process
 // group, and in the cage unless that is nil. Dir and cage are removed when the process is
 // dead; one that cannot be started leaves them.
-func startProcess(spawn spawner, cmd *exec.Cmd, as *syscall.Credential, cage *cage, dir string, out *output) (*process, error) {
+func startProcess(spawn spawner, cmd *exec.Cmd, as *syscall.Credential, cage *supervise.Cage, dir string, out *output) (*process, error) {
 	stdout, stdoutW, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -88,26 +86,15 @@ func startProcess(spawn spawner, cmd *exec.Cmd, as *syscall.Credential, cage *ca
 		return nil, err
 	}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdinR, stdoutW, stderrW
-	cmd.SysProcAttr = newGroup()
-	cmd.SysProcAttr.Credential = as
-	where := ""
-	if cage != nil {
-		cage.hold(cmd.SysProcAttr)
-		where = cage.path
-	}
-	err = spawn.start(cmd)
+	run, err := supervise.Start(cmd, supervise.Options{As: as, Cage: cage, Start: spawn.start, Log: out.log})
 	closeAll(stdinR, stdoutW, stderrW)
 	if err != nil {
 		closeAll(stdin, stdout, stderr)
 		return nil, err
 	}
-	guard, err := startGuard(cmd.Process.Pid, where)
-	if err != nil {
-		out.log.Warn("handler has no guard: what it starts may outlive a node that is killed", "pid", cmd.Process.Pid, "error", err)
-	}
 	first, firstW := io.Pipe()
 	p := &process{
-		cmd: cmd, guard: guard, cage: cage, dir: dir, out: out, stdin: stdin, stdout: stdout, first: first, started: time.Now(), exited: make(chan struct{}),
+		run: run, dir: dir, out: out, stdin: stdin, stdout: stdout, first: first, started: time.Now(), exited: make(chan struct{}),
 	}
 	var readers sync.WaitGroup
 	readers.Go(func() { p.readStdout(bufio.NewReaderSize(stdout, 2*lineBytes), firstW) })
@@ -115,12 +102,6 @@ func startProcess(spawn spawner, cmd *exec.Cmd, as *syscall.Credential, cage *ca
 	go func() {
 		defer close(p.exited)
 		p.reap()
-		if p.guard != nil {
-			p.guard.dismiss()
-		}
-		if p.cage != nil {
-			p.cage.remove()
-		}
 		for _, f := range []*os.File{stdout, stderr} {
 			_ = f.SetReadDeadline(time.Now().Add(pipePatience))
 		}
@@ -166,46 +147,32 @@ func closeAll(files ...*os.File) {
 	}
 }
 
-// reap waits for the process's end and kills what is left of its group. The process
-// stays a zombie until then, so that nobody else can have got the group's number.
+// reap waits until the process is dead, and with it everything that it started.
 func (p *process) reap() {
-	waitExited(p.pid())
+	end := p.run.Wait()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, t := range p.timers {
 		t.Stop()
 	}
-	_ = syscall.Kill(-p.pid(), syscall.SIGKILL)
-	starved := false
-	if p.cage != nil {
-		p.cage.kill()
-		starved = p.cage.outOfMemory()
-	}
-	err := p.cmd.Wait()
 	p.reaped = true
-	p.status = p.cmd.ProcessState.String()
-	p.maxRSS = peakSize(p.cmd.ProcessState)
-	if starved {
-		p.status += ", out of the memory that it is allowed"
+	p.maxRSS = end.MaxRSS
+	if end.Err != nil {
+		p.status = end.Err.Error()
+		return
 	}
-	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) {
-		p.status = err.Error()
+	p.status = end.State.String()
+	if end.OutOfMemory {
+		p.status += ", out of the memory that it is allowed"
 	}
 }
 
-func (p *process) pid() int { return p.cmd.Process.Pid }
+func (p *process) pid() int { return p.run.PID() }
 
 const sigKill = syscall.SIGKILL
 
 // signal sends sig to the whole group, if the process is not dead.
-func (p *process) signal(sig syscall.Signal) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !p.reaped {
-		_ = syscall.Kill(-p.pid(), sig)
-	}
-}
+func (p *process) signal(sig syscall.Signal) { p.run.Signal(sig) }
 
 // stop sends SIGTERM after the first delay and SIGKILL after the second one, unless
 // the process is dead before. It does not wait.

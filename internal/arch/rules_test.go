@@ -25,6 +25,11 @@ var rules = []rule{
 		Why: "what makes text fit for a terminal knows nothing of whose text it is",
 	},
 	{
+		Of:  "internal/supervise",
+		Out: []string{"golang.org/x/sys"},
+		Why: "what watches over a process knows nothing of what it does",
+	},
+	{
 		Of:  "internal/pgtest",
 		Out: []string{"github.com/jackc/pgx"},
 		Why: "a server for tests knows nothing of what is tested on it",
@@ -148,13 +153,13 @@ var rules = []rule{
 	},
 	{
 		Of:  "plugins",
-		May: []string{"engine/task", "engine/policy", "plugins/...", "internal/crew"},
+		May: []string{"engine/task", "engine/policy", "plugins/...", "internal/crew", "internal/supervise"},
 		Out: []string{"*"},
 		Why: "a plugin host is a task.Handler and knows no engine",
 	},
 	{
 		Of:  "handlers",
-		May: []string{"engine/task"},
+		May: []string{"engine/task", "internal/supervise"},
 		Out: []string{"*"},
 		Why: "a built-in handler is a task.Handler and knows no engine",
 	},

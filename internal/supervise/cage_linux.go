@@ -1,7 +1,8 @@
-package plugins
+package supervise
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,12 +14,12 @@ import (
 	"time"
 )
 
-// cage is a control group (cgroup v2) for one process of a handler and all that it
+// Cage is a control group (cgroup v2) for one process of a handler and all that it
 // starts: what leaves the process group is still in it. The group lies below the node's
 // own, so that the limits of the node hold for it too.
-type cage struct {
+type Cage struct {
 	path string
-	dir  *os.File
+	dir  *os.File // locked: what finds it unlocked knows that the node is dead
 }
 
 const (
@@ -26,13 +27,38 @@ const (
 	nodeName = "taskengine"  // where a node moves that has to make room for limits
 )
 
-// newCage makes a cage with these limits in the control group of this process.
-func newCage(l Limits) (*cage, error) {
-	base, err := cageBase()
+// cagePatience is how long a cage is given to become empty.
+const cagePatience = 200 * time.Millisecond
+
+// make makes a cage with these limits in the control group of this process.
+func (c *Cages) make(l Limits) (*Cage, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	base, err := c.where()
 	if err != nil {
 		return nil, err
 	}
+	if now := time.Now(); now.Sub(c.swept) >= sweepEvery {
+		sweepCages(base)
+		c.swept = now
+	}
+	if l != (Limits{}) && l != c.allowed {
+		if err := allowLimits(base, l); err != nil {
+			return nil, err
+		}
+		c.allowed = l
+	}
 	return newCageIn(base, l)
+}
+
+// where returns the folder of the control group of this process. It is called with mu held.
+func (c *Cages) where() (string, error) {
+	if c.base != "" {
+		return c.base, nil
+	}
+	base, err := cageBase()
+	c.base = base
+	return base, err
 }
 
 // cageBase returns the folder of the control group of this process.
@@ -69,36 +95,94 @@ func cageBase() (string, error) {
 	return "", errors.New("this process is in no control group of cgroup v2")
 }
 
-func newCageIn(base string, l Limits) (*cage, error) {
-	sweepCages(base)
-	if l != (Limits{}) {
-		if err := allowLimits(base, l); err != nil {
-			return nil, err
-		}
-	}
-	path, err := os.MkdirTemp(base, fmt.Sprintf("%s%d-", cageName, os.Getpid()))
+// newCageIn makes a cage in base, which allows these limits. Its name has the process of
+// the node and when that began, which no other process has in common with it.
+func newCageIn(base string, l Limits) (*Cage, error) {
+	pid := os.Getpid()
+	path, err := os.MkdirTemp(base, fmt.Sprintf("%s%d-%d-", cageName, pid, begin(pid)))
 	if err != nil {
 		return nil, err
 	}
-	c := &cage{path: path}
+	c := &Cage{path: path}
 	err = c.limit(l)
 	if err == nil {
 		c.dir, err = os.Open(path)
 	}
+	if err == nil {
+		err = syscall.Flock(int(c.dir.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	}
 	if err != nil {
+		if c.dir != nil {
+			c.dir.Close()
+		}
 		return nil, errors.Join(err, os.Remove(path))
 	}
 	return c, nil
 }
 
-// sweepCages removes those of nodes that are gone.
+// begin returns when a process began, in ticks since the start of the machine; 0 if there
+// is no such process.
+func begin(pid int) uint64 {
+	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	afterName := bytes.LastIndex(stat, []byte(") ")) + 2 // a name may hold anything
+	if afterName < 2 {
+		return 0
+	}
+	const field = 22 - 3 // of proc(5), counted from there
+	fields := strings.Fields(string(stat[afterName:]))
+	if len(fields) <= field {
+		return 0
+	}
+	ticks, _ := strconv.ParseUint(fields[field], 10, 64)
+	return ticks
+}
+
+// sweepCages ends what is in the cages of nodes that are dead, and removes them.
 func sweepCages(base string) {
 	left, _ := filepath.Glob(filepath.Join(base, cageName+"*-*"))
 	for _, path := range left {
-		owner, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(path), cageName), "-")
-		if pid, err := strconv.Atoi(owner); err == nil && errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
-			_ = os.Remove(path) // fails while something lives in it
+		if isLeft(path) {
+			if !isEmpty(path) {
+				_ = put(path, "cgroup.kill", "1")
+			}
+			removeSoon(path)
 		}
+	}
+}
+
+// isLeft reports whether the node is dead whose cage is at path. A node in another
+// namespace of processes has a number of its own there, so that nothing lives at the one in
+// the name: what it holds is the lock.
+func isLeft(path string) bool {
+	parts := strings.Split(strings.TrimPrefix(filepath.Base(path), cageName), "-")
+	pid, err := strconv.Atoi(parts[0])
+	if err != nil || pid == os.Getpid() && len(parts) < 3 {
+		return false
+	}
+	if len(parts) < 3 { // made by an earlier version, which locked nothing
+		return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) && isEmpty(path)
+	}
+	if since := begin(pid); since != 0 && strconv.FormatUint(since, 10) == parts[1] {
+		return false
+	}
+	dir, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer dir.Close()
+	return syscall.Flock(int(dir.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil
+}
+
+// isEmpty reports whether no process is in the cage at path.
+func isEmpty(path string) bool {
+	processes, err := os.ReadFile(filepath.Join(path, "cgroup.procs"))
+	return err != nil || len(processes) == 0
+}
+
+// removeSoon removes the cage at path once it is empty, for which it waits a little.
+func removeSoon(path string) {
+	for end := time.Now().Add(cagePatience); os.Remove(path) != nil && time.Now().Before(end); {
+		time.Sleep(cagePatience / 20)
 	}
 }
 
@@ -153,7 +237,7 @@ func (l Limits) controllers() []string {
 // cpuPeriod is the interval within which a share of the CPU is given.
 const cpuPeriod = 100 * time.Millisecond
 
-func (c *cage) limit(l Limits) error {
+func (c *Cage) limit(l Limits) error {
 	var err error
 	if l.Memory > 0 {
 		err = errors.Join(
@@ -172,13 +256,13 @@ func (c *cage) limit(l Limits) error {
 }
 
 // hold has a process be started in the cage.
-func (c *cage) hold(attr *syscall.SysProcAttr) {
+func (c *Cage) hold(attr *syscall.SysProcAttr) {
 	attr.UseCgroupFD, attr.CgroupFD = true, int(c.dir.Fd())
 }
 
 // outOfMemory reports whether something in the cage was killed because it held more
 // memory than allowed.
-func (c *cage) outOfMemory() bool {
+func (c *Cage) outOfMemory() bool {
 	events, _ := os.ReadFile(filepath.Join(c.path, "memory.events"))
 	for line := range strings.Lines(string(events)) {
 		if n, ok := strings.CutPrefix(line, "oom_kill "); ok {
@@ -189,13 +273,11 @@ func (c *cage) outOfMemory() bool {
 }
 
 // kill ends everything in the cage.
-func (c *cage) kill() { _ = put(c.path, "cgroup.kill", "1") }
+func (c *Cage) kill() { _ = put(c.path, "cgroup.kill", "1") }
 
-// remove removes the cage once it is empty, for which it waits a little: what is left is
-// swept later.
-func (c *cage) remove() {
+// Remove removes the cage once it is empty, for which it waits a little: what is left is
+// swept after the end of the node.
+func (c *Cage) Remove() {
+	removeSoon(c.path)
 	c.dir.Close()
-	for end := time.Now().Add(pipePatience); os.Remove(c.path) != nil && time.Now().Before(end); {
-		time.Sleep(pipePatience / 20)
-	}
 }

@@ -1,0 +1,24 @@
+//go:build linux || darwin
+
+package supervise
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+)
+
+// alive reports whether pid is a process that has not ended; a zombie has.
+func alive(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		if _, noProc := os.Stat("/proc/self/stat"); noProc != nil {
+			return !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH)
+		}
+		return false
+	}
+	_, after, _ := strings.Cut(string(stat), ") ")
+	return !strings.HasPrefix(after, "Z") && !strings.HasPrefix(after, "X")
+}
