@@ -84,10 +84,19 @@ var (
 	secretSet      = regexp.MustCompile(secretKey + `=)([^\s{}$&|>][^&,}\n]*)`)
 )
 
+// WithoutPasswords returns a text for people, such as an error, without the passwords in the
+// URLs in it.
+func WithoutPasswords(s string) string { return hide(s, optionPassword, userPassword) }
+
 // hidePasswords replaces every character of a secret by a star, so that what stands around it
 // keeps its place.
 func hidePasswords(s string) string {
-	for _, secret := range []*regexp.Regexp{optionPassword, userPassword, userToken, secretEntry, secretSet} {
+	return hide(s, optionPassword, userPassword, userToken, secretEntry, secretSet)
+}
+
+// hide replaces every character of the second group of each secret by a star.
+func hide(s string, secrets ...*regexp.Regexp) string {
+	for _, secret := range secrets {
 		var b strings.Builder
 		last := 0
 		for _, m := range secret.FindAllStringSubmatchIndex(s, -1) {

@@ -85,7 +85,7 @@ func (a *app) complain(err error) {
 	case errors.As(err, &problems):
 		fmt.Fprintln(a.stderr, cleanLines(problems.Error()))
 	default:
-		fmt.Fprintln(a.stderr, "taskengine: "+cleanLines(err.Error()))
+		fmt.Fprintln(a.stderr, "taskengine: "+cleanLines(config.WithoutPasswords(err.Error())))
 	}
 }
 

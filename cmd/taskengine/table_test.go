@@ -128,6 +128,20 @@ func TestWhoWaitsAtATerminalIsToldForWhat(t *testing.T) {
 	}
 }
 
+func TestNoErrorTellsThePasswordOfAURL(t *testing.T) {
+	for _, args := range [][]string{
+		{"doctor", "https://u:hunter2@example.com/x"},
+		{"copy", "--from", "mysql://u:hunter2@h/db?password=hunter2", "--to", "bolt:x"},
+		{"task", "list", "--address", "ftp://u:hunter2@h"},
+		{"migrate", "plan", "--url", "postgres://u:hunter2@127.0.0.1:1/db?connect_timeout=1"},
+		{"task", "list", "--address", "http://u:hunter2@127.0.0.1:1"},
+	} {
+		if code, said := called(t, args...); code == exitOK || strings.Contains(said, "hunter2") {
+			t.Errorf("%q ends with %d: %s", args, code, said)
+		}
+	}
+}
+
 func TestNoErrorOrNoteIsObeyedByATerminal(t *testing.T) {
 	for _, tty := range []bool{false, true} {
 		var errs bytes.Buffer
