@@ -228,7 +228,8 @@ func (e *Engine) isSaving(ref task.Ref) bool {
 			return true
 		}
 	}
-	return slices.ContainsFunc(e.pending.saves, same) || slices.ContainsFunc(e.late, same)
+	_, isStuck := e.stuck[ref]
+	return isStuck || slices.ContainsFunc(e.pending.saves, same) || slices.ContainsFunc(e.late, same)
 }
 
 // resolve tells the core of a row in doubt, nil if there is none, and reports whether
@@ -237,6 +238,8 @@ func (e *Engine) resolve(c *core.Core, now time.Time, t *task.Task, d *doubt) bo
 	switch {
 	case t == nil, c.Holds(t.ID):
 		return false // it may still come; or the core learns by itself
+	case t.Version+1 == d.grabbed && e.refusals[t.ID] != nil:
+		return false // it is as it was, and rests before it is grabbed again
 	case t.State != task.Processing:
 		c.Changed(now, t)
 		e.waiters.ended(t)

@@ -61,7 +61,9 @@ type Engine struct {
 	types   map[string]*typeInfo // read only
 	unknown *typeInfo            // of types that are not configured; read only
 	divided bool                 // several databases keep the tasks; read only
-	pools   pools                // handlers that run a limited number of tasks
+
+	unhealed []task.Ref // what a process before this one ran, of which nothing could be written when the engine was opened; belongs to reconcileLoop then
+	pools    pools      // handlers that run a limited number of tasks
 
 	inbox inbox                // what nobody has told the core yet
 	crew  *crew.Crew[*attempt] // calls the handlers
@@ -84,6 +86,10 @@ type Engine struct {
 	armed            time.Time               // guarded by mu: when the ticker will wake
 	writing          [writers][]core.Save    // guarded by mu: what each writer is about to save
 	late             []core.Save             // guarded by mu: what is saved again after a rest
+	stuck            map[task.Ref]*stuck     // guarded by mu: what came of attempts that the store refuses to take
+	stuckBytes       int                     // guarded by mu: of the results in stuck
+	refusals         map[task.ID]*refusal    // guarded by mu: grabs that the store has refused, until it takes them
+	health           health                  // guarded by mu: whether the store takes what is written
 	doubts           doubts                  // guarded by mu: tasks that may be other in the store than the core knows
 	finishes         map[task.Ref]*finishing // guarded by mu: attempts of which a transaction may have finished the task, until their save is answered
 	closing          bool                    // guarded by mu: nothing new is accepted, nor begun
@@ -96,6 +102,7 @@ type Engine struct {
 	read     chan struct{} // wakes the reader; holds one token
 	rearm    chan struct{} // wakes the ticker; holds one token
 	doubtful chan struct{} // wakes who looks at doubts; holds one token
+	unstick  chan struct{} // wakes who writes what is stuck; holds one token
 	announce chan struct{} // wakes who publishes hints; holds one token
 	overlook chan struct{} // wakes who looks for what was overlooked; holds one token
 	changed  chan struct{} // wakes who looks which types others have paused; holds one token
@@ -115,6 +122,7 @@ type Engine struct {
 	down     atomic.Pointer[time.Time] // since when the store takes nothing; nil while it does
 	partDown seldom                    // told that a part of it takes nothing
 	unread   seldom                    // told that it cannot be read
+	refusing seldom                    // told that it refuses to write something by itself
 
 	pausing sync.Mutex // held while the paused types are changed
 
@@ -174,6 +182,7 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	e.duties.Go(func() { e.tickLoop(background) })
 	e.duties.Go(func() { e.doubtLoop(background) })
 	e.duties.Go(func() { e.reconcileLoop(background) })
+	e.duties.Go(func() { e.stuckLoop(background) })
 	e.duties.Go(func() { e.lead(background, "cleaner", e.clean) })
 	if store, ok := e.store.(storage.Tallier); ok {
 		w := new(watch) // of this goroutine: it outlives an interruption, and nothing is told twice
@@ -228,8 +237,8 @@ func newEngine(c Config) (*Engine, error) {
 		types:    make(map[string]*typeInfo),
 		unknown:  newTypeInfo(policy.Set{}, policy.DefaultType()),
 		attempts: make(map[task.ID]*attempt),
-		finishes: make(map[task.Ref]*finishing),
-		write:    make(chan struct{}, 1), read: make(chan struct{}, 1), rearm: make(chan struct{}, 1), doubtful: make(chan struct{}, 1),
+		finishes: make(map[task.Ref]*finishing), stuck: make(map[task.Ref]*stuck), refusals: make(map[task.ID]*refusal),
+		write: make(chan struct{}, 1), read: make(chan struct{}, 1), rearm: make(chan struct{}, 1), doubtful: make(chan struct{}, 1), unstick: make(chan struct{}, 1),
 		failed: make(chan struct{}), surveyed: make(chan struct{}), drained: make(chan struct{}), gone: make(chan struct{}),
 	}
 	_, e.divided = c.Store.(storage.Placed)
@@ -307,7 +316,7 @@ func (e *Engine) collect() {
 		e.isSurveyed = true
 		close(e.surveyed)
 	}
-	if e.closing && !e.isDrained && e.core.Idle() && e.pending.empty() && len(e.late) == 0 {
+	if e.closing && !e.isDrained && e.core.Busy() == 0 && e.core.Saving() == len(e.stuck) && e.pending.empty() && len(e.late) == 0 {
 		e.isDrained = true
 		close(e.drained)
 	}

@@ -41,18 +41,30 @@ func (e *Engine) healAll(ctx context.Context) error {
 		if len(page) == 0 {
 			break
 		}
-		changes := make([]task.Change, len(page))
-		for i, d := range page {
+		var changes []task.Change
+		for _, d := range page {
 			t, err := e.store.Get(ctx, d.ID)
-			if err != nil {
+			switch {
+			case err == nil:
+				changes = append(changes, core.Orphaned(now, e.policyOf(t.Type), t))
+			case isOutage(err) || ctx.Err() != nil:
 				return err
+			default: // the reconciler tries it again
+				e.unhealed = append(e.unhealed, d.Ref)
+				e.log.Error("a task that ran when the engine last stopped cannot be read", "id", d.ID, "error", err)
 			}
-			changes[i] = core.Orphaned(now, e.policyOf(t.Type), t)
 		}
-		if _, err := e.store.Swap(ctx, changes...); err != nil {
+		rows, err := e.swapPieces(ctx, changes)
+		if err != nil {
 			return err
 		}
-		healed += len(page)
+		for i, t := range rows {
+			if t == nil {
+				e.unhealed = append(e.unhealed, changes[i].Ref)
+			} else {
+				healed++
+			}
+		}
 		after = page[len(page)-1]
 	}
 	if healed > 0 {
@@ -224,7 +236,7 @@ func (e *Engine) recover(ctx context.Context, changes []task.Change) error {
 	for len(changes) > 0 {
 		page := changes[:min(len(changes), healPage)]
 		changes = changes[len(page):]
-		rows, err := e.store.Swap(ctx, page...)
+		rows, err := e.swapPieces(ctx, page)
 		if err != nil {
 			return err
 		}

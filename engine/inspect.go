@@ -48,13 +48,17 @@ func (e *Engine) Count(ctx context.Context, f storage.Filter) (map[storage.State
 // Stats is what an engine has counted since it was opened, and how it stands.
 type Stats struct {
 	core.Stats
-	Running int // tasks with a slot
-	Waiting int // triggers in memory
+	Running int    // tasks with a slot
+	Waiting int    // triggers in memory
+	Stuck   int    // changes that the store refuses by themselves, and that are tried again: what came of attempts, usually
+	Refused uint64 // writes that the store refused by themselves
 }
 
 // Stats returns what the engine has counted.
 func (e *Engine) Stats() (s Stats) {
-	e.decide(func(c *core.Core, _ time.Time) { s = Stats{c.Stats(), c.Busy(), c.Waiting()} })
+	e.decide(func(c *core.Core, _ time.Time) {
+		s = Stats{c.Stats(), c.Busy(), c.Waiting(), len(e.stuck), e.health.refusals}
+	})
 	return s
 }
 
@@ -242,6 +246,7 @@ const (
 	CodeElsewhere = "elsewhere"  // another node is to start it
 	CodeNodeGone  = "node_gone"  // the node that ran it is gone
 	CodeHandler   = "handler"    // its handler is down
+	CodeUnwritten = "unwritten"  // a change of it is not in the store yet: it is being written, was not answered, or is refused
 )
 
 // Why says what keeps a task from running: the exact blockers, the nearest first, from
@@ -257,6 +262,10 @@ func (e *Engine) Why(ctx context.Context, id task.ID) (*task.Task, []Reason, err
 	var rs []Reason
 	e.decide(func(c *core.Core, now time.Time) {
 		w := c.Why(now, t)
+		if r, ok := e.unwritten(t); ok {
+			rs = append(rs, r)
+			return
+		}
 		r, ok := e.elsewhere(t)
 		if !ok {
 			rs = e.withPool(t, w, reasons(now, t, w))

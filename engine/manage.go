@@ -72,6 +72,7 @@ type edit struct {
 	change task.Change
 	remove bool
 	after  *task.Task
+	failed error      // of a try that may have made the change; nil if there was none
 	done   chan error // holds one
 }
 

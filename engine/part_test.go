@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -15,7 +16,7 @@ import (
 	"github.com/taskengine/taskengine/storage/memory"
 )
 
-var errAway = errors.New("this part is away")
+var errAway = fmt.Errorf("this part is away: %w", storage.ErrUnavailable)
 
 // inParts is a store of which some shards can be away.
 type inParts struct {

@@ -34,6 +34,7 @@ func (e *Engine) reconcileLoop(ctx context.Context) {
 	for rest := reconcileEvery; sleep(ctx, rest) == nil; {
 		begin := time.Now()
 		e.findUnlisted(ctx)
+		e.healRest(ctx)
 		if err := r.look(ctx); err != nil && ctx.Err() == nil {
 			e.unanswered(ctx, "what is processing", err)
 		}
@@ -58,6 +59,26 @@ func (e *Engine) findUnlisted(ctx context.Context) {
 	if e.doubts.unlisted.Equal(at) && ctx.Err() == nil && began.Sub(at) > doubtLasts {
 		e.doubts.unlisted = time.Time{}
 	}
+}
+
+// healRest decides about what ran in a process before this one and could not be decided about
+// when the engine was opened.
+func (e *Engine) healRest(ctx context.Context) {
+	var left []task.Ref
+	for _, ref := range e.unhealed {
+		t, err := e.store.Get(ctx, ref.ID)
+		switch {
+		case errors.Is(err, task.ErrNotFound), err == nil && t.Ref() != ref:
+			continue // it has been decided about
+		case err == nil:
+			err = e.recover(ctx, []task.Change{core.Orphaned(time.Now(), e.policyOf(t.Type), t)})
+		}
+		if err != nil && e.unread.due() {
+			e.log.Error("a task that ran when the engine last stopped cannot be read or written; it is tried again", "id", ref.ID, "error", err)
+		}
+		left = append(left, ref) // it is seen in the next round whether that was done
+	}
+	e.unhealed = left
 }
 
 // reconciler finds rows that are this node's and held by nothing. It belongs to
@@ -168,6 +189,9 @@ func (e *Engine) savingIDs() map[task.ID]bool {
 	}
 	note(e.pending.saves)
 	note(e.late)
+	for ref := range e.stuck {
+		ids[ref.ID] = true
+	}
 	return ids
 }
 
@@ -177,15 +201,17 @@ func (r *reconciler) reclaim(ctx context.Context, lost []task.ID) error {
 	var first *task.Task
 	for _, id := range lost {
 		t, err := e.store.Get(ctx, id)
-		if errors.Is(err, task.ErrNotFound) {
+		switch {
+		case errors.Is(err, task.ErrNotFound):
+			continue
+		case err != nil && (isOutage(err) || ctx.Err() != nil):
+			return err
+		case err != nil:
+			e.unanswered(ctx, "a task that is processing", err)
 			continue
 		}
-		if err != nil {
-			return err
-		}
 		e.decide(func(c *core.Core, now time.Time) {
-			ours := t.Owner == e.incarnation && t.Version == r.before[id] && t.State == task.Processing
-			if !ours || c.Holds(id) || e.doubts.of(id) != nil || e.isSaving(t.Ref()) {
+			if t.Owner != e.incarnation || t.Version != r.before[id] || t.State != task.Processing || c.Holds(id) || e.doubts.of(id) != nil || e.isSaving(t.Ref()) {
 				return
 			}
 			c.Reclaim(now, t)

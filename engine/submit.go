@@ -99,7 +99,9 @@ func (e *Engine) SubmitTx(ctx context.Context, tx storage.Tx, reqs ...Request) (
 	now := e.clock.now()
 	for _, t := range rows {
 		e.core.Submit(now, t, false)
+		e.doubts.add(t.ID, now, 0) // the answer to the commit may be lost
 	}
+	e.doubt()
 	e.mu.Unlock()
 	inserted, err := tx.Insert(ctx, rows...)
 	if err != nil {

@@ -13,66 +13,6 @@ import (
 	"github.com/taskengine/taskengine/storage"
 )
 
-// batch is what a writer does in one transaction: everything that was asked for since
-// the one before. That is the engine's group commit: many tasks, one sync.
-type batch struct {
-	writer      int // whose it is
-	submissions []*submission
-	grabs       []task.Change
-	relaxed     []task.Change
-	saves       []core.Save
-	edits       []*edit
-
-	// what that is for the store, and what came of it
-	do   storage.Batch
-	done storage.Outcome
-	part *storage.PartError // what of it is not known to be done; nil if all of it has the same fate
-
-	finishes map[int]*finishing // by the places of saves, see finishesOf; nil if there are none
-}
-
-func (b *batch) size() int {
-	return len(b.submissions) + len(b.grabs) + len(b.relaxed) + len(b.saves) + len(b.edits)
-}
-
-func (b *batch) empty() bool { return b.size() == 0 }
-
-func (b *batch) reset() {
-	clear(b.submissions)
-	clear(b.saves)
-	clear(b.edits)
-	clear(b.do.Insert)
-	clear(b.do.Swap)
-	b.submissions, b.grabs, b.relaxed = b.submissions[:0], b.grabs[:0], b.relaxed[:0]
-	b.saves, b.edits = b.saves[:0], b.edits[:0]
-	b.do.Insert, b.do.Swap, b.do.Remove = b.do.Insert[:0], b.do.Swap[:0], b.do.Remove[:0]
-	b.done, b.part, b.finishes = storage.Outcome{}, nil, nil
-}
-
-// lost reports whether it is not known, though the rest of the batch was written, what became
-// of a task.
-func (b *batch) lost(id task.ID) bool { return b.part != nil && b.part.Shards.Has(id.Shard()) }
-
-// fill makes b.do of what was asked for: the saves, the grabs and the edits, in that order.
-func (b *batch) fill() {
-	d := &b.do
-	for _, s := range b.submissions {
-		d.Insert = append(d.Insert, s.rows...)
-	}
-	for _, s := range b.saves {
-		d.Swap, d.Remove = append(d.Swap, s.Change), append(d.Remove, s.Remove)
-	}
-	for _, g := range b.grabs {
-		d.Swap, d.Remove = append(d.Swap, g), append(d.Remove, false)
-	}
-	for _, ed := range b.edits {
-		d.Swap, d.Remove = append(d.Swap, ed.change), append(d.Remove, ed.remove)
-	}
-}
-
-// errNothing ends a transaction that found nothing to do.
-var errNothing = errors.New("nothing to do")
-
 // saveRetry is how long a writer rests when the store could not, before it tries again.
 const saveRetry = 250 * time.Millisecond
 
@@ -108,9 +48,80 @@ const (
 )
 
 // commit writes what is pending and tells the core.
-func (e *Engine) commit(b *batch) outcome {
+func (e *Engine) commit(b *batch) (out outcome) {
 	defer b.reset()
-	err := e.transact(b)
+	err := e.transact(b, e.take)
+	switch {
+	case errors.Is(err, errNothing):
+		out = nothing
+	case err != nil && b.size()+len(b.alone) == 0 && !e.take(b): // the store failed before it came to that
+		out = failed
+	default:
+		out = e.settle(b, err)
+	}
+	for _, g := range b.alone {
+		out = max(out, e.commitAlone(&batch{writer: b.writer, grabs: []task.Change{g}}))
+	}
+	if len(b.saves) > 0 {
+		e.mu.Lock()
+		e.writing[b.writer] = nil
+		e.mu.Unlock()
+	}
+	return out
+}
+
+// commitAlone writes one thing that the store has refused before.
+func (e *Engine) commitAlone(b *batch) outcome {
+	b.isPiece = true
+	b.fill()
+	return e.settle(b, e.transact(b, nil))
+}
+
+// transact has the store do a batch in a transaction. take, if it is not nil, fills the batch
+// when the transaction has begun, and reports whether there is anything to do.
+func (e *Engine) transact(b *batch, take func(*batch) bool) (err error) {
+	ctx := context.Background()
+	if batcher, ok := e.store.(storage.Batcher); ok {
+		if take != nil && !take(b) {
+			return errNothing
+		}
+		b.done, err = batcher.Do(ctx, &b.do)
+		b.undone = errors.Is(err, storage.ErrRefused)
+		return err
+	}
+	return e.store.Update(ctx, func(tx storage.Tx) (err error) {
+		// Taken only now: while another commit was under way, more has come together.
+		if take != nil && !take(b) {
+			return errNothing
+		}
+		b.done, err = storage.Do(ctx, tx, &b.do)
+		b.undone = err != nil
+		return err
+	})
+}
+
+// take moves what is pending into b, and b's buffers back. It reports whether there is
+// anything to be written together.
+func (e *Engine) take(b *batch) bool {
+	e.mu.Lock()
+	e.listen()
+	e.collect()
+	left := b.takeFrom(&e.pending)
+	e.writing[b.writer] = b.saves
+	b.finishes = e.finishesOf(b.saves)
+	b.grabs = append(b.grabs, b.relaxed...)
+	b.relaxed = b.relaxed[:0]
+	e.separate(b)
+	e.mu.Unlock()
+	if left {
+		signal(e.write)
+	}
+	b.fill()
+	return !b.empty()
+}
+
+// settle tells the core and those who wait what came of a batch.
+func (e *Engine) settle(b *batch, err error) outcome {
 	switch {
 	case err == nil:
 		if e.down.Load() != nil {
@@ -119,55 +130,22 @@ func (e *Engine) commit(b *batch) outcome {
 		e.committed(b)
 		return written
 	case errors.As(err, &b.part):
-		e.partOutage(b.part)
+		if !isOutage(b.part.Err) {
+			b.putAside()
+		} else {
+			e.partOutage(b.part)
+		}
 		e.committed(b)
+		if b.rest != nil {
+			b.rest.undone = errors.Is(b.part.Err, storage.ErrRefused)
+			return e.divide(b.rest, b.part.Err)
+		}
 		return written
-	case errors.Is(err, errNothing):
-		return nothing
-	case b.empty():
-		e.take(b) // the store failed before it came to that
-	}
-	if !b.empty() {
+	case isOutage(err):
 		e.uncommitted(b, err)
+		return failed
 	}
-	return failed
-}
-
-// transact has the store do what is pending, in a transaction.
-func (e *Engine) transact(b *batch) (err error) {
-	ctx := context.Background()
-	if batcher, ok := e.store.(storage.Batcher); ok {
-		if !e.take(b) {
-			return errNothing
-		}
-		b.done, err = batcher.Do(ctx, &b.do)
-		return err
-	}
-	return e.store.Update(ctx, func(tx storage.Tx) (err error) {
-		// Taken only now: while another commit was under way, more has come together.
-		if !e.take(b) {
-			return errNothing
-		}
-		b.done, err = storage.Do(ctx, tx, &b.do)
-		return err
-	})
-}
-
-// take moves what is pending into b, and b's buffers back. It reports whether there is
-// anything.
-func (e *Engine) take(b *batch) bool {
-	e.mu.Lock()
-	e.listen()
-	e.collect()
-	*b, e.pending = e.pending, *b
-	b.writer, e.pending.writer = e.pending.writer, b.writer
-	e.writing[b.writer] = b.saves
-	b.finishes = e.finishesOf(b.saves)
-	e.mu.Unlock()
-	b.grabs = append(b.grabs, b.relaxed...)
-	b.relaxed = b.relaxed[:0]
-	b.fill()
-	return !b.empty()
+	return e.divide(b, err)
 }
 
 // committed tells the core, and then those who wait, what was written.
@@ -185,7 +163,9 @@ func (e *Engine) committed(b *batch) {
 	now := e.clock.now()
 	for i, t := range b.do.Insert {
 		if b.lost(t.ID) {
-			e.core.Inserted(now, t, false)
+			if !b.retries(t.ID) {
+				e.core.Inserted(now, t, false)
+			}
 			continue
 		}
 		created := b.done.Inserted[i].Created()
@@ -204,7 +184,9 @@ func (e *Engine) committed(b *batch) {
 	swapped = swapped[len(b.saves):]
 	for i, g := range b.grabs {
 		if b.lost(g.ID) {
-			e.core.Grabbed(now, g.Ref, nil, true)
+			if !b.retries(g.ID) {
+				e.core.Grabbed(now, g.Ref, nil, true)
+			}
 			continue
 		}
 		e.grabbed(now, g.Ref, swapped[i])
@@ -221,7 +203,7 @@ func (e *Engine) committed(b *batch) {
 		e.suspect(b, now)
 		e.postpone(b)
 	}
-	e.writing[b.writer] = nil
+	e.works(now)
 	e.absorb()
 	e.mu.Unlock()
 	runtime.Gosched() // handlers first: their tasks are late, receipts only wanted
@@ -229,14 +211,22 @@ func (e *Engine) committed(b *batch) {
 	for _, s := range b.submissions {
 		var err error
 		if s.receipts == nil {
+			if b.retries(s.rows[0].ID) {
+				continue
+			}
 			err = b.part.Err
 		}
 		s.done <- err
 	}
 	for _, ed := range b.edits {
 		var err error
-		if b.lost(ed.change.ID) {
+		switch {
+		case b.retries(ed.change.ID):
+			continue
+		case b.lost(ed.change.ID):
 			err = b.part.Err
+		case ed.after == nil:
+			err = ed.failed // it may have been made then
 		}
 		ed.done <- err
 	}
@@ -246,7 +236,7 @@ func (e *Engine) committed(b *batch) {
 func (e *Engine) postpone(b *batch) {
 	var late []core.Save
 	for _, s := range b.saves {
-		if b.lost(s.ID) {
+		if b.lost(s.ID) && !b.retries(s.ID) {
 			late = append(late, s)
 		}
 	}
@@ -275,6 +265,9 @@ func (e *Engine) inserted(c *core.Core, now time.Time, t *task.Task, created boo
 func (e *Engine) grabbed(now time.Time, ref task.Ref, t *task.Task) {
 	if t != nil {
 		e.known(t.Ref())
+	}
+	if len(e.refusals) > 0 {
+		delete(e.refusals, ref.ID)
 	}
 	e.core.Grabbed(now, ref, t, false)
 }
@@ -311,8 +304,8 @@ func (e *Engine) uncommitted(b *batch, err error) {
 	for _, g := range b.grabs {
 		e.core.Grabbed(now, g.Ref, nil, true)
 	}
+	e.fails(now)
 	e.absorb()
-	e.writing[b.writer] = nil
 	if len(b.saves) > 0 && !fatal {
 		e.pending.saves = append(append([]core.Save{}, b.saves...), e.pending.saves...)
 		time.AfterFunc(saveRetry, func() { signal(e.write) })
@@ -365,18 +358,16 @@ func (e *Engine) relax(store storage.Relaxer, b *batch) {
 		return err
 	})
 	if err != nil {
-		e.log.Error("the store did not take a batch of relaxed grabs; they are tried again", "error", err)
+		e.log.Error("the store did not take a batch of relaxed grabs; they are tried as others are", "error", err)
 	}
-	e.decide(func(c *core.Core, now time.Time) {
-		for i, g := range b.relaxed {
-			if err != nil {
-				c.Grabbed(now, g.Ref, nil, true)
-			} else {
-				e.grabbed(now, g.Ref, swapped[i])
-			}
-		}
-		if err != nil {
+	e.decide(func(_ *core.Core, now time.Time) {
+		if err != nil { // written as other grabs are, which are divided if the store refuses one
 			e.suspectGrabs(b.relaxed, now)
+			e.pending.grabs = append(e.pending.grabs, b.relaxed...)
+			return
+		}
+		for i, g := range b.relaxed {
+			e.grabbed(now, g.Ref, swapped[i])
 		}
 	})
 	b.relaxed = b.relaxed[:0]

@@ -42,10 +42,12 @@ func (g gatherer) Collect(out chan<- prometheus.Metric) {
 	counter("triggers_dropped_total", "Triggers that found no place in memory; their tasks are read from the store later.", s.Dropped)
 	counter("attempts_abandoned_total", "Attempts that were given up though their handler had not returned.", s.Abandoned)
 	counter("tasks_reclaimed_total", "Tasks that were processing on this node in the store though nothing of them was under way, and were decided about.", s.Reclaimed)
+	counter("writes_refused_total", "Changes and submits that the store refused by themselves, though it took others.", s.Refused)
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
 	gauge(desc("triggers_waiting", "Ready tasks that are in memory and wait for a slot."), float64(s.Waiting))
+	gauge(desc("writes_stuck", "Changes that the store refuses by themselves, which are tried again: what came of attempts, usually."), float64(s.Stuck))
 	g.perType(node, gauge)
 	if node.handlers != nil {
 		handlers(node.handlers(), out)

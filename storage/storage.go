@@ -25,6 +25,9 @@ var (
 	// ErrBroken says that the store failed in a way that only reopening it can mend,
 	// such as a full disk. Nothing acknowledged is lost, and nothing more is accepted.
 	ErrBroken = errors.New("the store has failed and must be reopened")
+	// ErrRefused says that the store works, did not do what it was asked to, and did nothing of
+	// it.
+	ErrRefused = errors.New("the store refuses that")
 	// ErrUnavailable says that the store does not answer now. That may pass by itself; whether
 	// the call was done is unknown.
 	ErrUnavailable = errors.New("the store does not answer")

@@ -2,6 +2,7 @@ package bolt_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -12,6 +13,8 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/taskengine/taskengine/engine"
+	"github.com/taskengine/taskengine/engine/policy"
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/storage/bolt"
@@ -350,5 +353,40 @@ func TestAnEarlierFormatIsRefused(t *testing.T) {
 		if err == nil || errors.Is(err, bolt.ErrDamaged) || !strings.Contains(err.Error(), "taskengine copy") {
 			t.Errorf("got %v, %v", s, err)
 		}
+	}
+}
+
+func TestOneDamagedRecordHoldsUpNoOtherTask(t *testing.T) {
+	path, ids := filled(t, 40)
+	alter(t, path, []byte("<payload 20>"), []byte("<payload xx>"))
+	handler := task.HandlerFunc(func(context.Context, *task.Task) ([]byte, error) { return nil, nil })
+	e, err := engine.Open(t.Context(), engine.Config{
+		Store: open(t, path), Handlers: map[string]task.Handler{"mail": handler}, Policies: policy.Set{Slots: 100},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := e.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	}()
+	for i, id := range ids {
+		if i == 20 {
+			continue
+		}
+		if err := e.WaitTasks(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := e.Get(t.Context(), id); err != nil || got.State != task.Done {
+			t.Errorf("task %d: %v, %v", i, got, err)
+		}
+	}
+	receipts, err := e.Submit(t.Context(), engine.Request{Type: "mail"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := e.WaitTasks(t.Context(), receipts[0].ID); err != nil {
+		t.Fatal(err)
 	}
 }

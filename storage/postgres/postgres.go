@@ -118,6 +118,9 @@ func (s *Store) failed(doing string, err error) error {
 	if IsUnavailable(err) {
 		return fmt.Errorf("postgres: %s: %w: %w", doing, storage.ErrUnavailable, err)
 	}
+	if said := (*pgconn.PgError)(nil); errors.As(err, &said) && said.SeverityUnlocalized == "ERROR" { // it has rolled back
+		return fmt.Errorf("postgres: %s: %w: %w", doing, storage.ErrRefused, err)
+	}
 	return fmt.Errorf("postgres: %s: %w", doing, err)
 }
 

@@ -79,15 +79,10 @@ func (a *agenda) note(h task.Hint) (kept bool) {
 // rest is how long something is left alone that could not be done.
 const rest = time.Second
 
-// later has a waiting task fired after a rest. It is no part of the window meanwhile: the
-// time of its row is another.
-func (a *agenda) later(now time.Time, tr task.Trigger) {
-	put(a.retries, entry{at: now.Add(rest).UnixMicro(), trigger: tr, fire: true})
-}
-
-// again has a trigger added to the table after a rest.
-func (a *agenda) again(now time.Time, tr task.Trigger) {
-	put(a.retries, entry{at: now.Add(rest).UnixMicro(), trigger: tr})
+// again has a trigger added to the table at a time or, if its row is waiting, fired. A waiting
+// row is no part of the window until then: its own time is another.
+func (a *agenda) again(at time.Time, tr task.Trigger, waiting bool) {
+	put(a.retries, entry{at: at.UnixMicro(), trigger: tr, fire: waiting})
 }
 
 func (s *span) note(e entry) (kept bool) {
@@ -176,12 +171,12 @@ func (c *Core) Tick(now time.Time) {
 	if !c.sweep.IsZero() && !now.Before(c.sweep) {
 		c.enforce(now)
 	}
-	if c.isResting() {
+	if c.isResting() || c.isHeld() {
 		return
 	}
 	c.table.Advance(now.UnixNano())
 	a, at := &c.agenda, now.UnixMicro()
-	for {
+	for !c.isHeld() {
 		e, ok := a.retries.Min()
 		if !ok || e.at > at {
 			break
@@ -194,7 +189,7 @@ func (c *Core) Tick(now time.Time) {
 		}
 	}
 	c.book(now)
-	for a.moving < maxMoving {
+	for a.moving < maxMoving && !c.isHeld() {
 		e, ok := a.waiting.due(at)
 		if !ok {
 			break
@@ -217,7 +212,7 @@ func (c *Core) Tick(now time.Time) {
 func (c *Core) fire(now time.Time, tr task.Trigger) {
 	if r, ok := c.runs[tr.ID]; ok {
 		if r.isNews(tr) { // r is abandoned, and its handler has not returned yet
-			c.agenda.later(now, tr)
+			c.agenda.again(now.Add(rest), tr, true)
 		}
 		return
 	}
@@ -226,6 +221,7 @@ func (c *Core) fire(now time.Time, tr task.Trigger) {
 	}
 	k := c.kind(tr.Type)
 	if slot, ok := c.table.Claim(now.UnixNano(), tr.Leaf, tr.Rank); ok {
+		c.grabOne()
 		c.hold(k, slot, tr, grabbing).fromWaiting = true
 		c.ready.Grabs = append(c.ready.Grabs, c.grab(now, tr.Ref))
 		return
@@ -243,7 +239,7 @@ func (c *Core) move(change task.Change) {
 // Wake returns when [Core.Tick] is due; the zero time is never.
 func (c *Core) Wake() time.Time {
 	wake := c.sweep
-	if c.isResting() {
+	if c.isResting() || c.isHeld() {
 		return wake
 	}
 	if at, ok := c.table.Wake(); ok {

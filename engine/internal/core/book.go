@@ -11,7 +11,7 @@ func (c *Core) book(now time.Time) {
 	if c.isResting() {
 		return
 	}
-	for {
+	for !c.isHeld() {
 		tr, slot, ok := c.table.Book(now.UnixNano())
 		if !ok {
 			return
@@ -26,6 +26,7 @@ func (c *Core) book(now time.Time) {
 			continue
 		}
 		k := c.kind(tr.Type)
+		c.grabOne()
 		c.hold(k, slot, tr, grabbing)
 		if k.policy.Relaxed {
 			c.ready.Relaxed = append(c.ready.Relaxed, c.grab(now, tr.Ref))
@@ -42,13 +43,7 @@ func (c *Core) Grabbed(now time.Time, ref task.Ref, t *task.Task, failed bool) {
 	r := c.expect(ref.ID, "grab", grabbing)
 	switch {
 	case failed:
-		tr, fromWaiting := r.trigger, r.fromWaiting
-		c.end(now, r, false)
-		if fromWaiting {
-			c.agenda.later(now, tr)
-		} else {
-			c.agenda.again(now, tr)
-		}
+		c.missed(now, r, rest)
 	case t == nil:
 		c.stats.Wasted++
 		c.end(now, r, false)

@@ -51,6 +51,7 @@ type Core struct {
 	saving    int       // saves under way
 	draining  bool
 	suspended bool
+	grabs     int // how many more may be asked for, see Hold
 	ready     Ready
 	stats     Stats
 }
@@ -111,6 +112,7 @@ func New(c Config) *Core {
 		kinds:  make(map[string]*kind),
 		runs:   make(map[task.ID]*run),
 		pools:  make(map[string]*pool),
+		grabs:  unlimited,
 	}
 	for _, name := range c.Pools {
 		core.pools[name] = new(pool)
@@ -203,8 +205,8 @@ func (c *Core) HandBack(now time.Time, t *task.Task) {
 	}, false)
 }
 
-// Reclaim decides about a task that is processing and this node's in the store, though
-// nothing of it is under way here. t is its row. Whether its handler was called is not known.
+// Reclaim decides about a task that is processing and this node's in the store, though nothing
+// of it is under way here. t is its row. Whether its handler was called is not known.
 func (c *Core) Reclaim(now time.Time, t *task.Task) {
 	p := c.kind(t.Type).policy
 	change := task.Change{

@@ -23,7 +23,7 @@ func (c *Core) Submit(now time.Time, t *task.Task, mayFuse bool) {
 	}
 	t.Create(task.Submitted, now, queueDeadline(k.policy.Timeout, now))
 	owned := c.Owns(t.Type, t.Shard)
-	if _, taken := c.runs[t.ID]; taken || !mayFuse || c.isResting() || !owned && t.OrderingKey != "" {
+	if _, taken := c.runs[t.ID]; taken || !mayFuse || c.isResting() || c.isHeld() || !owned && t.OrderingKey != "" {
 		return
 	}
 	rank := t.Rank()
@@ -35,6 +35,7 @@ func (c *Core) Submit(now time.Time, t *task.Task, mayFuse bool) {
 	if !owned {
 		c.adopt(t)
 	}
+	c.grabOne()
 	grab := c.grab(now, t.Ref())
 	r := c.hold(k, slot, t.Trigger(), inserting)
 	grab.Apply(t)
@@ -79,6 +80,9 @@ func (c *Core) settled(now time.Time, t *task.Task) {
 // in memory.
 func (c *Core) rests(now time.Time, h task.Hint) (kept bool) {
 	kept = true
+	if h.State == task.Submitted && !h.NextEventAt.IsZero() && !now.Before(h.NextEventAt) {
+		return c.agenda.note(h) // it is too late to start it
+	}
 	if h.State == task.Submitted {
 		kept = c.add(now, h.Trigger)
 	}
