@@ -82,6 +82,7 @@ func lead(t *testing.T, seed uint64) bool {
 		w := newWorld(seed)
 		w.storm()
 		w.settle()
+		w.fillUp()
 		w.end()
 		if len(w.failures) > 0 {
 			report = w.report()
@@ -107,6 +108,7 @@ type world struct {
 	over    chan struct{} // closed when nothing more is begun
 	flights sync.WaitGroup
 	callers sync.WaitGroup
+	waiters sync.WaitGroup
 	lates   atomic.Int64 // how many changes are on their way to the store
 
 	requests int // by the goroutine of the life only
@@ -121,6 +123,7 @@ type world struct {
 	ended        map[task.ID]bool   // guarded by mu: incarnations that are not alive any more
 	victims      map[task.ID]verbs  // guarded by mu: what cannot be written of which tasks
 	cured        bool               // guarded by mu: everything can be written
+	awaited      map[task.ID]int    // guarded by mu: how many callers wait for a task
 	unpaused     map[string]int     // guarded by mu
 	failures     []failure          // guarded by saidMu
 	saidMu       sync.Mutex
@@ -140,7 +143,7 @@ func newWorld(seed uint64) *world {
 		seed: seed, rng: rng, plan: p, begin: time.Now(), base: memory.New(), first: local.New(),
 		ids: task.NewIDs([32]byte{1, byte(seed), byte(seed >> 8)}), over: make(chan struct{}),
 		stories: make(map[task.ID]*story), incarnations: make(map[task.ID]*node), ended: make(map[task.ID]bool),
-		victims: make(map[task.ID]verbs), unpaused: make(map[string]int),
+		victims: make(map[task.ID]verbs), unpaused: make(map[string]int), awaited: make(map[task.ID]int),
 	}
 	return w
 }

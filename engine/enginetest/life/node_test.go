@@ -109,6 +109,9 @@ func (n *node) open() bool {
 // Join implements [coord.Membership]: it notes which incarnations live.
 func (n *node) Join(ctx context.Context, self coord.Member, fn func([]coord.Member)) error {
 	w := n.w
+	if !w.calm.Load() && w.roll(8) == 0 {
+		return errStorm
+	}
 	w.mu.Lock()
 	w.incarnations[self.Incarnation] = n
 	w.mu.Unlock()
@@ -211,6 +214,16 @@ func (b *bus) Publish(ctx context.Context, hs ...task.Hint) error {
 		})
 	}
 	return b.Bus.Publish(ctx, hs...)
+}
+
+func (b *bus) Subscribe(ctx context.Context, fn func([]task.Hint)) error {
+	if b.w.calm.Load() || b.w.roll(4) > 0 {
+		return b.Bus.Subscribe(ctx, fn)
+	}
+	ctx, cancel := context.WithTimeout(ctx, b.w.span(0, 3*time.Second))
+	defer cancel()
+	_ = b.Bus.Subscribe(ctx, fn)
+	return errStorm
 }
 
 // scribe keeps what a node warns of.

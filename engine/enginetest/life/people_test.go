@@ -112,6 +112,9 @@ func (w *world) ask(reqs []engine.Request) {
 			receipts, err := n.submit(patience, inTx, reqs)
 			if err == nil {
 				w.accept(n, reqs, receipts)
+				if w.roll(3) == 0 {
+					w.await(n, receipts)
+				}
 				return
 			}
 			if errors.Is(err, engine.ErrInvalid) {
@@ -168,6 +171,29 @@ func (w *world) accept(n *node, reqs []engine.Request, receipts []engine.Receipt
 			w.failAt(s, "a caller who gave the key %q was told of it, and it has %q", r.Key, s.row.Key)
 		}
 	}
+}
+
+// await has a caller wait until its tasks have ended.
+func (w *world) await(n *node, receipts []engine.Receipt) {
+	w.waiters.Go(func() {
+		for _, rc := range receipts {
+			w.mu.Lock()
+			w.awaited[rc.ID]++
+			w.mu.Unlock()
+			err := n.e.Load().WaitTasks(context.Background(), rc.ID)
+			w.mu.Lock()
+			w.awaited[rc.ID]--
+			w.mu.Unlock()
+			if err != nil {
+				return // the node is closed
+			}
+			w.mu.Lock()
+			if s := w.stories[rc.ID]; s.live() && !s.revived(0) {
+				w.failAt(s, "a caller who waited for it was told that it had ended")
+			}
+			w.mu.Unlock()
+		}
+	})
 }
 
 // addBySQL adds a task of which no node is told.

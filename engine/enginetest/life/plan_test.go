@@ -185,3 +185,10 @@ func (p *plan) limitsOf(t *task.Task) map[counted]int {
 	}
 	return most
 }
+
+// isRated reports whether tasks of a type are started at some rate at most.
+func (p *plan) isRated(typ policy.Type) bool {
+	return slices.ContainsFunc(typ.Limits, func(name string) bool {
+		return slices.ContainsFunc(p.set.Chain(name), func(l policy.Limit) bool { return !l.Rate.IsZero() })
+	})
+}

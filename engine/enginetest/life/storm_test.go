@@ -148,6 +148,22 @@ func (w *world) settle() {
 		w.fail("a caller is not answered")
 	}
 	w.wait("though nothing hinders it any more", w.isStranger)
+	if done := len(w.failures) > 0 || w.isLeftOver() || w.within(time.Minute, w.waiters.Wait); !done {
+		w.mu.Lock()
+		for id, n := range w.awaited {
+			if n > 0 {
+				w.failAt(w.stories[id], "a caller waits for it though it has ended")
+			}
+		}
+		w.mu.Unlock()
+	}
+}
+
+// isLeftOver reports whether tasks are left that no node handles.
+func (w *world) isLeftOver() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.live > 0
 }
 
 // hasAll reports whether a node handles all types.
@@ -240,51 +256,5 @@ func (w *world) why(s *story) {
 		}
 		_, reasons, err := e.Why(context.Background(), s.id)
 		s.remark(fmt.Sprintf("why: %+v %v; %+v", reasons, err, e.Stats()), n.name)
-	}
-}
-
-// end checks that nothing is left, and ends what there is.
-func (w *world) end() {
-	if len(w.failures) == 0 {
-		w.checkSlots()
-	}
-	close(w.over)
-	for len(w.nodes) > 0 {
-		n := w.nodes[0]
-		w.leave(n)
-		n.close(5 * time.Second)
-	}
-	w.callers.Wait()
-	w.flights.Wait()
-	if len(w.failures) > 0 {
-		return
-	}
-	for _, id := range w.order {
-		switch s := w.stories[id]; {
-		case s.live() && !w.isStranger(s):
-			w.failAt(s, "it has not ended when the nodes are closed")
-		case !s.live() || s.row.State == task.Submitted || s.row.State == task.Waiting:
-		default:
-			w.failAt(s, "it is left running by nodes that were closed")
-		}
-	}
-}
-
-// checkSlots checks that nodes that have nothing to do hold no slot.
-func (w *world) checkSlots() {
-	for _, n := range w.nodes {
-		e := n.e.Load()
-		if e == nil {
-			continue
-		}
-		for range 100 {
-			if e.Stats().Running == 0 {
-				break
-			}
-			time.Sleep(100 * time.Millisecond)
-		}
-		if s := e.Stats(); s.Running > 0 {
-			w.fail("%s holds %d slots, and nothing runs", n.name, s.Running)
-		}
 	}
 }
