@@ -3,6 +3,7 @@ package life
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/taskengine/taskengine/engine"
@@ -65,6 +66,9 @@ func (w *world) fill(n *node, typ string) {
 		if limit > 0 {
 			most = min(most, limit/weight)
 		}
+	}
+	if slices.Contains(w.plan.pooled, typ) {
+		most = min(most, w.plan.pool)
 	}
 	w.fillWith(n, typ, 1)
 	if !w.within(time.Minute, func() { _ = n.e.Load().WaitType(context.Background(), typ) }) {

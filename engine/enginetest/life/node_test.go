@@ -22,12 +22,14 @@ type node struct {
 	coord *local.Node
 	link  *link
 	all   bool                          // it handles all types
+	pool  *pool                         // handles some; nil if there is none
 	e     atomic.Pointer[engine.Engine] // nil until it is open
 
-	dead chan struct{} // closed when it is killed, or its process has ended
-	gone chan struct{} // closed when nothing of it is on its way to the store any more
-	once sync.Once     // closes dead
-	last sync.Once     // closes gone
+	closing atomic.Bool   // somebody has told it to end
+	dead    chan struct{} // closed when it is killed, or its process has ended
+	gone    chan struct{} // closed when nothing of it is on its way to the store any more
+	once    sync.Once     // closes dead
+	last    sync.Once     // closes gone
 
 	running map[task.ID]*run  // guarded by world.mu
 	used    map[counted]int   // guarded by world.mu
@@ -57,6 +59,9 @@ func (w *world) start(all bool) {
 		running: make(map[task.ID]*run), used: make(map[counted]int), paused: make(map[string]pauses),
 	}
 	n.link = &link{w: w, n: n}
+	if w.plan.pool > 0 {
+		n.pool = newPool(n, w.plan.pool)
+	}
 	if !w.calm.Load() && w.roll(2) == 0 {
 		n.link.turn(w.newest)
 	}
@@ -86,6 +91,9 @@ func (n *node) open() bool {
 	for i, typ := range w.plan.types {
 		if n.all || i > 0 {
 			c.Handlers[typ] = task.HandlerFunc(n.handle)
+			if slices.Contains(w.plan.pooled, typ) {
+				c.Handlers[typ] = n.pool
+			}
 		}
 	}
 	if w.plan.cluster {
@@ -146,6 +154,7 @@ func (n *node) sever() {
 // lasts.
 func (n *node) close(patience time.Duration) {
 	n.w.say(n, "is closed, with patience for "+patience.String())
+	n.closing.Store(true)
 	n.stop(patience)
 	n.end()
 	n.w.say(n, "is closed")

@@ -97,7 +97,7 @@ func (w *world) submit() {
 // ask has a caller ask for tasks, again and again if that can be repeated.
 func (w *world) ask(reqs []engine.Request) {
 	repeatable := !slices.ContainsFunc(reqs, func(r engine.Request) bool { return r.ID.IsZero() && r.Key == "" })
-	inTx := w.roll(8) == 0 && !w.plan.divided && w.plan.cluster
+	inTx := w.roll(8) == 0 && !w.plan.divided
 	patience := 10 * time.Second
 	if w.roll(4) == 0 {
 		patience = w.span(20*time.Millisecond, 2*time.Second)

@@ -25,6 +25,8 @@ type plan struct {
 	divided   bool          // several databases keep the tasks
 	noBus     bool          // nodes are not told of the tasks of others
 	poison    verbs         // what cannot be written of some task until the end; 0 is nothing
+	pool      int           // slots of a handler that types share; 0 is none
+	pooled    []string      // these types
 	lookAhead int           // triggers in memory
 	leafAhead int           // triggers of one queue in memory
 	lease     time.Duration // how long a member is believed to be alive
@@ -65,6 +67,9 @@ func drawPlan(rng *rand.Rand) plan {
 	p.set = drawPolicies(rng, !p.batcher)
 	p.stalls = rng.IntN(3) == 0
 	p.types = slices.Sorted(maps.Keys(p.set.Types))
+	if rng.IntN(3) == 0 {
+		p.pool, p.pooled = 1+rng.IntN(3), p.types[:1+rng.IntN(2)]
+	}
 	return p
 }
 
@@ -84,6 +89,8 @@ func (p *plan) spare(what string) {
 			p.slack = time.Hour
 		case "stalls": // progress that takes long to be written
 			p.stalls = false
+		case "pool": // handlers with slots of their own
+			p.pool, p.pooled = 0, nil
 		case "rebirth": // a handler that is called when its node has lost its lease
 			p.rebirth = true
 		default:

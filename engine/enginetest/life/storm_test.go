@@ -40,6 +40,10 @@ func (w *world) happen() {
 		w.meddle()
 	case chance < 70:
 		w.pause()
+	case chance < 72:
+		if n := w.anyNode(); n != nil && n.pool != nil {
+			n.pool.resize(w.roll(n.pool.most + 1))
+		}
 	case chance < 86:
 		w.turn()
 	case chance < 91:
@@ -125,6 +129,9 @@ func (w *world) settle() {
 	w.calm.Store(true)
 	for _, n := range w.nodes {
 		n.link.turn(weather{})
+		if n.pool != nil {
+			n.pool.resize(n.pool.most)
+		}
 	}
 	if !w.hasAll() {
 		w.start(true)
