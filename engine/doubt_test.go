@@ -276,3 +276,22 @@ func TestATaskRunsThoughTheAnswerToItsTransactionWasLost(t *testing.T) {
 		n.expect(receipts[0].ID, task.Done)
 	})
 }
+
+func TestATaskRunsThoughItsTransactionIsRepeatedAfterItsAnswerWasLost(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		n := start(t, one("x", nil), handle("x", new(journal).work(0)))
+		r := engine.Request{Type: "x", ID: task.NewIDs([32]byte{1}).Next(time.Now())}
+		lost := unheard{n.store}
+		for i, update := range []func(context.Context, func(storage.Tx) error) error{lost.Update, n.store.Update} {
+			err := update(t.Context(), func(tx storage.Tx) error {
+				_, err := n.SubmitTx(t.Context(), tx, r)
+				return err
+			})
+			if (i == 0) != (err != nil) {
+				t.Fatalf("try %d: %v", i+1, err)
+			}
+		}
+		time.Sleep(10 * time.Second)
+		n.expect(r.ID, task.Done)
+	})
+}

@@ -111,7 +111,9 @@ func (e *Engine) SubmitTx(ctx context.Context, tx storage.Tx, reqs ...Request) (
 	tx.OnCommit(func() {
 		e.decide(func(c *core.Core, now time.Time) {
 			for i, t := range rows {
-				e.known(t.Ref())
+				if inserted[i].Existing != t.ID { // else an earlier transaction added it, and may be in doubt still
+					e.known(t.Ref())
+				}
 				e.inserted(c, now, t, inserted[i].Created())
 			}
 		})
