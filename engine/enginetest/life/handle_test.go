@@ -94,7 +94,7 @@ func (w *world) checkBegin(ctx context.Context, n *node, s *story, t *task.Task)
 	if end != nil && end.row.State != task.Processing {
 		switch end.change.Outcome {
 		case task.Completed, task.Errored, task.Snoozed, task.HandedBack:
-			again = true // as its handler has said, which was checked
+			again = again || !last.verdict.InDoubt // as its handler has said, which was checked
 		}
 	}
 	if !again {
@@ -119,7 +119,7 @@ func (n *node) returns(s *story, t *task.Task, r *run, result []byte, err error)
 }
 
 // errPanic is what a handler returns that panics.
-var errPanic = errors.New("panics")
+var errPanic = task.InDoubt(errors.New("panics"))
 
 // behave does what handlers do, by chance.
 func (n *node) behave(ctx context.Context, s *story, t *task.Task, r *run) ([]byte, error) {
@@ -157,6 +157,8 @@ func (n *node) behave(ctx context.Context, s *story, t *task.Task, r *run) ([]by
 		return result, n.rest(ctx, w.span(0, 100*time.Millisecond))
 	case 9:
 		return nil, errPanic
+	case 17:
+		return nil, task.InDoubt(errBusiness)
 	case 10, 11:
 		return result, n.finish(ctx, r, result)
 	case 12:

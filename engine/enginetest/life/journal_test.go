@@ -246,11 +246,10 @@ func (w *world) checkTimeout(s *story, st *step, r *run, typ policy.Type) {
 
 // checkError checks that there is a reason for giving up after an attempt.
 func (w *world) checkError(s *story, st *step, r *run, typ policy.Type) {
-	why := st.row.LastError
-	ok := false
+	why, ok := st.row.LastError, false
 	switch {
 	case strings.Contains(why, "it may have taken effect"):
-		ok = typ.Delivery == policy.AtMostOnce && st.change.Outcome != task.Errored
+		ok = typ.Delivery == policy.AtMostOnce && (st.change.Outcome != task.Errored || r != nil && r.verdict.InDoubt)
 	case strings.Contains(why, fmt.Sprintf("attempt %d of %d", st.row.Attempt, typ.Retry.Max)):
 		ok = int(st.row.Attempt) >= typ.Retry.Max
 	case strings.Contains(why, "expire"):
@@ -261,6 +260,7 @@ func (w *world) checkError(s *story, st *step, r *run, typ policy.Type) {
 		ok = r.verdict.GiveUp
 	}
 	if !ok {
+		why, _, _ = strings.Cut(why, "\n")
 		w.failAt(s, "it became an error for no reason: %s", why)
 	}
 }
