@@ -295,3 +295,39 @@ func TestATaskRunsThoughItsTransactionIsRepeatedAfterItsAnswerWasLost(t *testing
 		n.expect(r.ID, task.Done)
 	})
 }
+
+// losesOne is a store that does not say once that a transaction has committed.
+type losesOne struct {
+	*memory.Store
+	now atomic.Bool // the next one
+}
+
+func (s *losesOne) Update(ctx context.Context, fn func(storage.Tx) error) error {
+	err := s.Store.Update(ctx, fn)
+	if err == nil && s.now.CompareAndSwap(true, false) {
+		err = errNo
+	}
+	return err
+}
+
+func TestWhoWaitsIsToldThoughTheAnswerToTheLastSaveWasLost(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := &losesOne{Store: memory.New()}
+		set := one("x", func(p *policy.Type) { p.Retention.Done = 0 }) // its row goes with its end
+		n := &node{t: t, store: s, config: engine.Config{Store: s, Policies: set, Handlers: handle("x", new(journal).work(time.Second))}}
+		n.open()
+		t.Cleanup(n.close)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		for _, wait := range []func(task.ID) error{
+			func(id task.ID) error { return n.WaitTasks(ctx, id) },
+			func(task.ID) error { return n.WaitType(ctx, "x") },
+		} {
+			id := n.submit(engine.Request{Type: "x"})
+			time.AfterFunc(time.Second/2, func() { s.now.Store(true) })
+			if err := wait(id); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}

@@ -203,6 +203,18 @@ func (w *waiters) ended(t *task.Task) {
 	}
 }
 
+// look has those look again who may wait for a task that is no longer as the core knew it.
+func (w *waiters) look(id task.ID) {
+	for c := range w.tasks[id] {
+		signal(c)
+	}
+	for _, some := range w.types {
+		for c := range some {
+			signal(c)
+		}
+	}
+}
+
 func addWaiter[K comparable](m map[K]map[chan struct{}]bool, k K, c chan struct{}) {
 	if m[k] == nil {
 		m[k] = make(map[chan struct{}]bool)

@@ -280,6 +280,8 @@ func (e *Engine) saved(now time.Time, s core.Save, t *task.Task) {
 	e.core.Saved(now, s, t)
 	if t != nil {
 		e.waiters.ended(t)
+	} else { // it may have been written before, and the answer lost
+		e.waiters.look(s.ID)
 	}
 }
 
