@@ -42,8 +42,8 @@ the configuration, or of the environment variable TASKENGINE_ADMIN_TOKEN.
 ` + placeHelp + `
 
 A folder that is there is never touched, and there is none of this name unless the backup
-is whole: until then it is called .FOLDER-partial-…, and what is left of that by a machine
-that stopped can be removed. Its file ` + manifestName + ` says what belongs to it, with checksums:
+is whole: until then it is called .FOLDER-partial-…, and what a command that was killed has
+left of that goes with the next backup to FOLDER. Its file ` + manifestName + ` says what belongs to it, with checksums:
 "taskengine doctor pebble:FOLDER" examines it, and "taskengine restore" makes a node's store
 of it. Logs of tasks are not in there. PostgreSQL has its own programs, and this one says
 which.`,
@@ -174,13 +174,13 @@ func (a *app) makeStore(
 	if err := checkVacant(made.path); err != nil {
 		return made, err
 	}
-	partial, err := os.MkdirTemp(filepath.Dir(made.path), "."+filepath.Base(made.path)+"-partial-")
+	partial, lock, err := makePartial(made.path)
 	if err != nil {
 		return made, err
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, os.RemoveAll(partial))
+			err = errors.Join(err, lock.Close(), os.RemoveAll(partial))
 		}
 	}()
 	if err := files(func(name string, size int64, content io.Reader) error {
@@ -195,6 +195,9 @@ func (a *app) makeStore(
 		return made, err
 	}
 	if err := finish(partial, made); err != nil {
+		return made, err
+	}
+	if err := unlockPartial(partial, lock); err != nil {
 		return made, err
 	}
 	return made, errors.Join(os.Chmod(partial, 0o750), syncFolder(partial), settle(partial, made.path))

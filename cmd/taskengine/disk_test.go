@@ -67,6 +67,9 @@ func TestAFullDiskStopsTheNodeAndLosesNothing(t *testing.T) {
 			if n.cmd.ProcessState.ExitCode() != exitFailure || !strings.Contains(n.log.String(), "no space left on device") {
 				t.Fatalf("after %d tasks the node ended with %v: %s", accepted, n.cmd.ProcessState, n.log)
 			}
+			if loud := linesAbove(n.log.String(), "INFO"); len(loud) > 10 || !strings.Contains(strings.Join(loud, ""), "the disk is full") {
+				t.Errorf("it logs %d warnings and errors:\n%.5000s", len(loud), strings.Join(loud, ""))
+			}
 			mount(t, "-o", "remount,size=200m", disk)
 			n = start(t, nil, "run", "-c", file)
 			got := cli(t, nil, "", "--address", n.api, "task", "count", "-o", "json")
@@ -75,6 +78,16 @@ func TestAFullDiskStopsTheNodeAndLosesNothing(t *testing.T) {
 			}
 		})
 	}
+}
+
+// linesAbove returns the lines of a log of more than this level.
+func linesAbove(log, level string) (loud []string) {
+	for line := range strings.Lines(log) {
+		if strings.HasPrefix(line, "{") && !strings.Contains(line, `"level":"`+level+`"`) {
+			loud = append(loud, line)
+		}
+	}
+	return loud
 }
 
 func mount(t *testing.T, args ...string) {

@@ -64,7 +64,7 @@ func openFolder(c config.Storage, log *slog.Logger) (storage.Store, error) {
 	if len(there) > 1 && log != nil {
 		log.Warn(twoStores(c.Path), "driver", embedded(c.Driver))
 	}
-	if err := os.MkdirAll(c.Path, 0o750); err != nil {
+	if err := makeFolder(c.Path, syncFolder); err != nil {
 		return nil, fmt.Errorf("make the storage folder: %w", err)
 	}
 	if c.Driver == config.Bolt {

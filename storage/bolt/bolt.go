@@ -49,6 +49,7 @@ type Store struct {
 	db   *bbolt.DB
 	kv   *kv.DB
 	file *os.File // that of db
+	here kv.Place // likewise; zero if it is only read
 
 	// write is held by the transaction in progress, until kv knows how it ended: bbolt
 	// lets the next one begin a little earlier.
@@ -111,6 +112,12 @@ func (s *Store) open(path string, opts Options) error {
 	}
 	if err := prepare(path, fresh); err != nil {
 		return errors.Join(err, s.closeFile())
+	}
+	if !opts.ReadOnly {
+		if s.here, err = kv.NewPlace(path); err != nil {
+			return errors.Join(err, s.closeFile())
+		}
+		_ = os.Remove(path + backupSuffix) // what a process that was killed has left; the next backup writes over it
 	}
 	return nil
 }

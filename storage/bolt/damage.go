@@ -12,7 +12,6 @@ import (
 	"go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
 
-	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/storage/internal/kv"
 )
 
@@ -112,7 +111,7 @@ func (s *Store) breakIfDamaged(err *error) {
 
 // fail has the store accept nothing more, and returns why.
 func (s *Store) fail(err error) error {
-	cause := fmt.Errorf("%w: %w", storage.ErrBroken, err)
+	cause := kv.Broken(err)
 	s.broken.CompareAndSwap(nil, &cause)
 	return cause
 }

@@ -71,7 +71,11 @@ func (s *Store) commit(fn func(storage.Tx) error) (hooks []func(), err error) {
 	if err := tx.Err(); err != nil {
 		return nil, err
 	}
-	if err := commit(btx); err != nil {
+	err = commit(btx)
+	if err == nil {
+		err = s.here.Gone() // before anybody relies on the commit
+	}
+	if err != nil {
 		// Whether the file has it is not known, and bbolt's idea of the file may be
 		// wrong now: a sync that failed once may seem to succeed the next time.
 		return nil, fmt.Errorf("bolt: update: %w", s.fail(err))

@@ -11,6 +11,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/storage/pebble"
 )
 
 // full is a disk on which there is no room for a backup.
@@ -70,5 +72,36 @@ func TestWhatIsLeftOfABackupGoesWhenTheStoreIsOpened(t *testing.T) {
 	open(t, dir, small)
 	if _, err := os.Stat(aside); err == nil {
 		t.Error("what was left is still there")
+	}
+}
+
+// TestOpeningAStoreThatIsInUseLeavesItsBackupAlone opens the folder once more while a backup
+// of it is taken.
+func TestOpeningAStoreThatIsInUseLeavesItsBackupAlone(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir, small)
+	if _, err := s.Insert(t.Context(), &task.Task{ID: task.ID{1}, Version: 1, State: task.Submitted, Type: "mail"}); err != nil {
+		t.Fatal(err)
+	}
+	files := 0
+	if err := s.Backup(t.Context(), func(_ string, size int64, content io.Reader) error {
+		for _, readOnly := range []bool{true, false} {
+			o := small
+			o.ReadOnly = readOnly
+			if _, err := pebble.Open(dir, o); !errors.Is(err, storage.ErrLocked) {
+				t.Errorf("opened once more, read only %t: %v", readOnly, err)
+			}
+		}
+		files++
+		n, err := io.Copy(io.Discard, content)
+		if n != size {
+			t.Errorf("%d of %d bytes", n, size)
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if files < 3 {
+		t.Errorf("the backup has %d files", files)
 	}
 }

@@ -1,10 +1,14 @@
 package pebble_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -61,7 +65,8 @@ func failAfter(t *testing.T, n int64, with error) bool {
 	mem := vfs.NewCrashableMem()
 	disk := &badDisk{with: with}
 	disk.left.Store(1 << 40)
-	s, err := pebble.Open("db", pebble.Options{FS: errorfs.Wrap(mem, disk), CacheSize: 1 << 20, MemTableSize: 256 << 10})
+	var said loudLog
+	s, err := pebble.Open("db", pebble.Options{FS: errorfs.Wrap(mem, disk), CacheSize: 1 << 20, MemTableSize: 256 << 10, Log: slog.New(&said)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,6 +91,9 @@ func failAfter(t *testing.T, n int64, with error) bool {
 	if err := s.Close(); (err != nil) != disk.failed.Load() {
 		t.Fatalf("failing at change %d: Close returned %v", n, err)
 	}
+	if lines := said.all(); disk.failed.Load() && (len(lines) > 3 || strings.Contains(fmt.Sprint(lines), "the disk is full") != errors.Is(with, syscall.ENOSPC)) {
+		t.Fatalf("failing at change %d: it logs %d lines:\n%s", n, len(lines), strings.Join(lines, "\n"))
+	}
 	for name, left := range map[string]*vfs.MemFS{"reopened": mem, "after a power cut": mem.CrashClone(vfs.CrashCloneCfg{})} {
 		again, err := pebble.Open("db", pebble.Options{FS: left, CacheSize: 1 << 20, MemTableSize: 256 << 10})
 		if err != nil {
@@ -101,6 +109,33 @@ func failAfter(t *testing.T, n int64, with error) bool {
 		}
 	}
 	return disk.failed.Load()
+}
+
+// loudLog keeps the warnings and errors that are logged.
+type loudLog struct {
+	slog.Handler
+	mu    sync.Mutex
+	lines []string // guarded by mu
+}
+
+func (l *loudLog) Enabled(context.Context, slog.Level) bool { return true }
+
+func (l *loudLog) Handle(_ context.Context, r slog.Record) error {
+	if r.Level < slog.LevelWarn {
+		return nil
+	}
+	line := r.Message
+	r.Attrs(func(a slog.Attr) bool { line += " " + a.String(); return true })
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lines = append(l.lines, line)
+	return nil
+}
+
+func (l *loudLog) all() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lines
 }
 
 func TestDiskFailsWhileOpening(t *testing.T) {

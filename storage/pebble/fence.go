@@ -13,6 +13,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/storage/internal/kv"
 )
 
 // fence stands between the library and the disk. When a write fails, the library
@@ -59,7 +60,7 @@ func (f *fence) why() error {
 // err returns the error of every call of the store, nil while the fence is open.
 func (f *fence) err() error {
 	if cause := f.why(); cause != nil {
-		return fmt.Errorf("%w: %w", storage.ErrBroken, cause)
+		return kv.Broken(cause)
 	}
 	return nil
 }

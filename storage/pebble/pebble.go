@@ -59,16 +59,20 @@ const (
 // here and not by an update of the library, since there is no way back.
 const formatLibrary = pebble.FormatWALSyncChunks
 
+// lockFile is the file in the folder that the library locks.
+const lockFile = "LOCK"
+
 // Store is a [storage.Store] in a folder. It implements [storage.Inspector],
 // [storage.Relaxer], [storage.Settings] and [storage.Exporter] too.
 type Store struct {
 	kv.Calls
 
-	dir string
-	fs  *fence
-	db  *pebble.DB
-	kv  *kv.DB
-	log *slog.Logger
+	dir  string
+	here kv.Place // the file that locks dir; zero if dir is not on the machine's own disks, or only read
+	fs   *fence
+	db   *pebble.DB
+	kv   *kv.DB
+	log  *slog.Logger
 
 	readOnly bool
 	backup   sync.Mutex // held by the backup under way
@@ -136,13 +140,18 @@ func (s *Store) open(opts Options) (err error) {
 	if err := checkLibraryFormat(s.fs, s.dir); err != nil {
 		return err
 	}
-	if !s.readOnly {
+	if err := s.openLogs(opts); err != nil {
+		return err
+	}
+	if !s.readOnly && opts.FS == vfs.Default {
+		if s.here, err = kv.NewPlace(filepath.Join(s.dir, lockFile)); err != nil {
+			return err
+		}
+	}
+	if !s.readOnly { // only now: the library has taken the lock, and nobody else makes a backup here
 		if err := s.fs.FS.RemoveAll(s.fs.aside); err != nil {
 			return fmt.Errorf("remove what is left of a backup: %w", err)
 		}
-	}
-	if err := s.openLogs(opts); err != nil {
-		return err
 	}
 	return s.prepare()
 }
@@ -225,7 +234,7 @@ func (s *Store) options(opts Options) *pebble.Options {
 		CompactionConcurrencyRange:  func() (int, int) { return 1, 2 },
 		Logger:                      logger{s},
 		EventListener: &pebble.EventListener{
-			BackgroundError: func(err error) { s.log.Warn("pebble: background work failed", "dir", s.dir, "error", err) },
+			BackgroundError: func(err error) { s.say(slog.LevelWarn, "pebble: background work failed", "dir", s.dir, "error", err) },
 			DataCorruption: func(info pebble.DataCorruptionInfo) {
 				s.fs.shut(fmt.Errorf("%s is damaged: %w", info.Path, info.Details))
 			},
@@ -256,17 +265,26 @@ func (l logger) Infof(format string, args ...any) {
 }
 
 func (l logger) Errorf(format string, args ...any) {
-	l.s.log.Error("pebble: " + fmt.Sprintf(format, args...))
+	l.s.say(slog.LevelError, "pebble: "+fmt.Sprintf(format, args...))
 }
 
 func (l logger) Fatalf(format string, args ...any) {
 	l.s.fs.shut(fmt.Errorf(format, args...))
 }
 
+// say logs what the library has to say. Behind a shut fence it finds files that are not what
+// it wrote, which says nothing about the disk.
+func (s *Store) say(level slog.Level, text string, args ...any) {
+	if s.fs.why() != nil {
+		level = slog.LevelDebug
+	}
+	s.log.Log(context.Background(), level, text, args...)
+}
+
 // broke is called once, when the fence is shut. It ends the library in the background,
 // which would try failed work over and over otherwise.
 func (s *Store) broke(cause error) {
-	s.log.Error("pebble: the store has failed and must be reopened", "dir", s.dir, "error", cause)
+	s.log.Error("pebble: the store has stopped", "dir", s.dir, "error", kv.Broken(cause))
 	s.background.Go(func() {
 		s.life.Lock()
 		defer s.life.Unlock()

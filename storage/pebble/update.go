@@ -114,7 +114,11 @@ func (c *commit) wait(s *Store) error {
 	if c.batch == nil {
 		return nil
 	}
-	if err := c.batch.SyncWait(); err != nil {
+	err := c.batch.SyncWait()
+	if err == nil {
+		err = s.here.Gone() // before anybody relies on the commit
+	}
+	if err != nil {
 		s.fs.shut(err)
 	}
 	if err := s.fs.err(); err != nil {

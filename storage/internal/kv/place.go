@@ -1,0 +1,40 @@
+package kv
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// Place is a file of an open store, by which the store notices that it is not what others will
+// find at its path any more. The zero value is always there.
+type Place struct {
+	path string // absolute; "" is no place
+	was  os.FileInfo
+}
+
+// NewPlace returns the place of a file that is there.
+func NewPlace(path string) (p Place, err error) {
+	if p.path, err = filepath.Abs(path); err != nil {
+		return Place{}, err
+	}
+	p.was, err = os.Stat(p.path)
+	return p, err
+}
+
+// Gone returns an error if the file is gone, or another one is in its place: what the store
+// writes goes to files that nobody can open again. A file that cannot be looked at is not gone.
+func (p *Place) Gone() error {
+	if p.path == "" {
+		return nil
+	}
+	is, err := os.Stat(p.path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return fmt.Errorf("%s was removed or moved while the store was open: what is written now would be lost; put it back, or restore a backup", p.path)
+	case err == nil && !os.SameFile(p.was, is):
+		return fmt.Errorf("%s was replaced while the store was open: what is written now would be lost; put it back, or restore a backup", p.path)
+	}
+	return nil
+}
