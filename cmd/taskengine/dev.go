@@ -20,8 +20,8 @@ func newDev(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dev",
 		Short: "Run a node that forgets everything, to try things out",
-		Long: `Run a node that keeps its tasks in memory and logs text. Without a configuration, it
-handles three types of tasks by itself:
+		Long: `Run a node that keeps its tasks in memory and logs text. Without -c, it does not
+read ./taskengine.yaml but handles three types of tasks by itself:
 
   echo   returns its payload
   sleep  takes {"for": "3s"}, and takes so long

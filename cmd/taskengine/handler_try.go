@@ -192,6 +192,7 @@ type verdictJSON struct {
 	Verdict      string          `json:"verdict"`
 	Result       json.RawMessage `json:"result,omitempty"`
 	ResultBase64 string          `json:"result_base64,omitempty"`
+	ResultText   string          `json:"result_text,omitempty"` // beside ResultBase64, if it is text
 	Error        string          `json:"error,omitempty"`
 	Class        string          `json:"class,omitempty"`
 	DelayMS      *int64          `json:"delay_ms,omitempty"`
@@ -211,7 +212,9 @@ func (a *app) showVerdict(v task.Verdict, took time.Duration) error {
 			ms := v.Delay.Milliseconds()
 			line.DelayMS = &ms
 		}
-		line.Result, line.ResultBase64 = bytesToJSON(v.Result)
+		if line.Result, line.ResultBase64 = bytesToJSON(v.Result); line.Result == nil {
+			line.ResultText = textOf(v.Result)
+		}
 		if err := a.printJSON(line); err != nil {
 			return err
 		}

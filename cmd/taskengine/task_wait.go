@@ -143,7 +143,7 @@ func (w *waiter) tell(begin time.Time, res *taskenginev1.WaitResponse) {
 		what = "all tasks of type " + typ
 	}
 	if res == nil {
-		w.say("waiting for %s to end; to stop waiting does not stop any task", what)
+		w.say("waiting for %s to end; Ctrl-C ends the wait and stops no task", what)
 		return
 	}
 	var live []string
