@@ -50,24 +50,35 @@ func holdsAll(ctx context.Context, store *postgres.Store) error {
 // One that does not answer, perhaps because it starts together with this node, is tried for a
 // while.
 func awaitPostgres(ctx context.Context, c config.Storage, key string, log *slog.Logger) (*postgres.Store, error) {
+	return untilItAnswers(ctx, key, log, func(ctx context.Context) (*postgres.Store, error) { return tryPostgres(ctx, c, key, log) })
+}
+
+// untilItAnswers calls try until its database answers or the patience is over. The error is
+// that of the last try that had the time to fail: one that was cut off knows no reason.
+func untilItAnswers[S any](ctx context.Context, key string, log *slog.Logger, try func(context.Context) (S, error)) (none S, err error) {
 	within, cancel := context.WithTimeout(ctx, databasePatience)
 	defer cancel()
-	for told := false; ; told = true {
-		store, err := tryPostgres(within, c, key, log)
+	var reason error
+	for {
+		store, err := try(within)
 		switch {
 		case err == nil:
 			return store, nil
 		case ctx.Err() != nil:
-			return nil, context.Cause(ctx)
+			return none, context.Cause(ctx)
+		case within.Err() != nil && reason != nil: // the try was cut off
 		case !postgres.IsUnavailable(err):
-			return nil, err
-		case !told:
-			log.Warn("the database does not answer and is tried again", "for", databasePatience, "error", oneLine(err))
+			return none, err
+		default:
+			if reason == nil {
+				log.Warn("the database does not answer and is tried again", "for", databasePatience, "error", oneLine(err))
+			}
+			reason = err
 		}
 		select {
 		case <-time.After(databasePause):
 		case <-within.Done():
-			return nil, fmt.Errorf("the database did not answer for %v: %w; start it, or correct %s", databasePatience, oneLine(err), key)
+			return none, fmt.Errorf("the database did not answer for %v: %w; start it, or correct %s", databasePatience, oneLine(reason), key)
 		}
 	}
 }
