@@ -11,7 +11,7 @@ import (
 // String returns the configuration in force as YAML: what was written and what was
 // --set, in the order of the reference, and the defaults of everything else, marked as
 // such. References are not followed, so no secret they stand for is shown, and secrets that
-// are written out are masked, see [Masked]. But for that, it gives the same configuration
+// are written out are masked, see [masked]. But for that, it gives the same configuration
 // again when it is read from the folder of the file.
 func (c *Config) String() string {
 	tree := c.tree

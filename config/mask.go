@@ -12,12 +12,12 @@ const mask = "********"
 
 // secretWords are those that a name has whose value is a secret: of a header, an environment
 // variable, or an option of a URL.
-var secretWords = regexp.MustCompile(`(?i)auth|token|secret|passw|pwd|passphrase|credential|cookie|session|signature|jwt|(^|[-_.])(key|pass|pat|sig|dsn)($|[-_.])|api-?key|access-?key|private-?key`)
+var secretWords = regexp.MustCompile(`(?i)token|secret|passw|pwd|passphrase|credential|cookie|session|signature|jwt|oauth|authoriz|authent|api-?key|(^|[-_.])(auth|key|pass|pat|sig|dsn)($|[-_.])`)
 
-// Masked returns what may be shown of a text that stands under a name, such as that of a
+// masked returns what may be shown of a text that stands under a name, such as that of a
 // header or of an environment variable: a mask if the name is that of a secret, and
 // otherwise the text without the secrets in the URLs and headers in it.
-func Masked(name, text string) string {
+func masked(name, text string) string {
 	if text != "" && secretWords.MatchString(name) {
 		return mask
 	}

@@ -78,3 +78,22 @@ func TestNoProblemQuotesASecret(t *testing.T) {
 		t.Errorf("the problems of --set have a secret: %v", err)
 	}
 }
+
+func TestNamesOfSecretsAreKnown(t *testing.T) {
+	for _, name := range []string{
+		"Authorization", "Proxy-Authorization", "X-Api-Key", "X-API-KEY", "apikey", "Cookie", "X-Auth", "X-Auth-Token", "DB_PASSWORD", "AWS_SECRET_ACCESS_KEY",
+		"GITHUB_PAT", "SENTRY_DSN", "sig", "access_token", "PRIVATE_KEY", "X-Hub-Signature", "OAUTH_CLIENT",
+	} {
+		if masked(name, "x") != mask {
+			t.Errorf("what %s holds is shown", name)
+		}
+	}
+	for _, name := range []string{"Content-Type", "X-Author", "MONKEY", "KEYBOARD", "PATH", "LANG", "X-Request-Id", "sigma", "COMPASS"} {
+		if masked(name, "x") != "x" {
+			t.Errorf("what %s holds is masked", name)
+		}
+	}
+	if got := masked("DB_PASSWORD", ""); got != "" {
+		t.Errorf("nothing is shown as %q", got)
+	}
+}

@@ -85,7 +85,7 @@ func listenerTable(def string) *object {
 
 var adminTable = &object{fields: []field{
 	listenerTable("127.0.0.1:7421").fields[0],
-	{name: "token", doc: "What callers of `/backup` and `/debug/` must send as `Authorization: Bearer TOKEN`, at least 16 characters; best write a reference. Without it, these paths answer callers on this machine alone. The other paths, such as `/readyz` and `/metrics`, never need it.", otherwise: "none", is: guarded{secret("a text of 16 or more characters", isToken), Masked}, at: in(func(l *Listener) *Text { return &l.Token })},
+	{name: "token", doc: "What callers of `/backup` and `/debug/` must send as `Authorization: Bearer TOKEN`, at least 16 characters; best write a reference. Without it, these paths answer callers on this machine alone. The other paths, such as `/readyz` and `/metrics`, never need it.", otherwise: "none", is: guarded{secret("a text of 16 or more characters", isToken), masked}, at: in(func(l *Listener) *Text { return &l.Token })},
 }}
 
 func retentionTable(ofType bool) *object {

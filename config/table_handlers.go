@@ -28,7 +28,7 @@ const (
 
 var command = sequence[string]{is: verbatim{}, least: 1, most: 1000}
 
-var environment = table[Text]{of: "texts", keys: isUsersVariable, likely: "VARIABLE", is: guarded{secret("text", noNUL), Masked}}
+var environment = table[Text]{of: "texts", keys: isUsersVariable, likely: "VARIABLE", is: guarded{secret("text", noNUL), masked}}
 
 var variableNames = sequence[string]{is: words("the name of a variable", isVariableName), single: true, most: 1000}
 
@@ -90,7 +90,7 @@ var splitTable = &object{what: "a handler with split", fields: []field{
 var requestTable = &object{what: "http", fields: []field{
 	{name: "url", doc: "Where to.", required: true, is: httpURL(), at: in(func(h *HTTP) *Text { return &h.URL })},
 	{name: "method", doc: "The method.", def: "POST", is: oneOf(nil, option[string]{"POST", "POST"}, option[string]{"PUT", "PUT"}, option[string]{"PATCH", "PATCH"}), at: in(func(h *HTTP) *string { return &h.Method })},
-	{name: "headers", doc: "Headers to send, besides those that name the task.", is: table[Text]{of: "texts", keys: isHeader, likely: "HEADER", is: guarded{secret("text in one line", isHeaderValue), Masked}}, at: in(func(h *HTTP) *map[string]Text { return &h.Headers })},
+	{name: "headers", doc: "Headers to send, besides those that name the task.", is: table[Text]{of: "texts", keys: isHeader, likely: "HEADER", is: guarded{secret("text in one line", isHeaderValue), masked}}, at: in(func(h *HTTP) *map[string]Text { return &h.Headers })},
 	{name: "timeout", doc: "How long one request may take, its answer included.", def: "10s", is: period(aDuration, true), at: in(func(h *HTTP) *time.Duration { return &h.Timeout })},
 	{name: "max_response", doc: "How large the answer may be; a larger one is an error, not a cut result.", def: "64KiB", is: size(0, 1<<30, "a size, such as 64KiB"), at: in(func(h *HTTP) *int { return &h.MaxResponse })},
 }}

@@ -7,7 +7,7 @@ import (
 
 // Text is a piece of text that may be a secret. Formatting it, logging it and
 // marshalling it give the reference it came from, if it came from one, and otherwise the text
-// without the secrets in it, see [Masked]; Reveal gives what it stands for.
+// without the secrets in it, see [masked]; Reveal gives what it stands for.
 type Text struct {
 	value string
 	shown string // instead of it; "" for the text itself

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -150,6 +151,24 @@ func TestNoErrorOrNoteIsObeyedByATerminal(t *testing.T) {
 		a.complain(exit(exitFailure, "the handler said %s", "\x1b[2J\u202e"))
 		if strings.ContainsAny(errs.String(), "\x1b\a\u202e") || strings.Count(errs.String(), "\n") != 3 {
 			t.Errorf("it wrote %q", errs.String())
+		}
+	}
+}
+
+func TestJSONOnATerminalHasTheSameValueAndIsNotObeyed(t *testing.T) {
+	const text = "\u009b2J \u202e \x7f \x1b[2J <b> 日本"
+	for _, tty := range []bool{false, true} {
+		a, out := onTerminal(80)
+		a.outTTY = tty
+		if err := a.printJSON(map[string]string{"text": text}); err != nil {
+			t.Fatal(err)
+		}
+		var got map[string]string
+		if err := json.Unmarshal(out.Bytes(), &got); err != nil || got["text"] != text {
+			t.Errorf("it is read back as %q, %v", got["text"], err)
+		}
+		if tty && strings.ContainsAny(out.String(), "\u009b\u202e\x7f\x1b") {
+			t.Errorf("a terminal is told %q", out)
 		}
 	}
 }
