@@ -215,8 +215,12 @@ func (n *node) listen(ctx context.Context, c config.Listener, strict bool, h htt
 	if err != nil {
 		return nil, fmt.Errorf("%w; is another node running here?", err)
 	}
-	if !l.Loopback() {
-		n.log.Warn("other machines reach this listener, and it asks nobody who they are", "address", l.Addr().String())
+	switch {
+	case l.Loopback():
+	case strict:
+		n.log.Info("other machines reach the health and the metrics of this node; backups and profiles ask who they are", "address", l.Addr().String())
+	default:
+		n.log.Warn("other machines reach the API, and it asks nobody who they are", "address", l.Addr().String())
 	}
 	return &endpoint{l}, nil
 }
