@@ -322,12 +322,15 @@ func reasons(now time.Time, t *task.Task, w core.Why) []Reason {
 	}
 	if t.State == task.Submitted {
 		for i, u := range w.Limits {
-			if u.Full {
+			switch {
+			case u.Full:
 				add(limitReason(u, w.Holders[i]))
+			case !u.Before.ID.IsZero():
+				add(beforeReason(u, w.Holders[i]))
 			}
 		}
-		if w.Ahead > 0 || w.Stored {
-			add(Reason{Code: CodeQueue, Used: w.Ahead, Text: queueText(w.Ahead, w.Stored)})
+		if w.Ahead > 0 || w.Stored || w.Unlisted {
+			add(Reason{Code: CodeQueue, Used: w.Ahead, Text: queueText(w.Explanation)})
 		}
 	}
 	if len(rs) == 0 {
@@ -359,26 +362,47 @@ func noHandlerText(typ string, unknown bool) string {
 	return "no handler for type " + typ + " is configured on this node"
 }
 
-func queueText(ahead int, stored bool) string {
-	if stored {
-		return fmt.Sprintf("at least %d others of its type and group are before it", ahead)
+func queueText(x table.Explanation) string {
+	switch {
+	case x.Unlisted:
+		return "its queue is not in memory: its type has more queues than memory holds, or they are still being read from the store; it is read in its turn"
+	case x.Stored && x.Ahead == 0:
+		return "its queue is being read from the store"
+	case x.Stored:
+		return fmt.Sprintf("at least %d others of its type and group are before it", x.Ahead)
 	}
-	return fmt.Sprintf("%d others of its type and group are before it", ahead)
+	return fmt.Sprintf("%d others of its type and group are before it", x.Ahead)
+}
+
+// limitName returns what people call a limit.
+func limitName(u table.Usage) string {
+	name := "limit " + u.Name
+	if u.Name == "" {
+		name = "the node's slots"
+	}
+	if u.Value != "" {
+		name += " for " + u.Value
+	}
+	return name
 }
 
 func limitReason(u table.Usage, holders []task.ID) Reason {
 	r := Reason{Code: CodeLimit, Limit: u.Name, Value: u.Value, Used: u.Used, Max: u.Max, Holders: holders}
-	shown := "limit " + u.Name
-	if u.Name == "" {
-		shown = "the node's slots"
-	}
-	if u.Value != "" {
-		shown += " for " + u.Value
-	}
-	r.Text = fmt.Sprintf("%s: %d of %d used", shown, u.Used, u.Max)
-	if u.OpenAt != 0 {
+	r.Text = fmt.Sprintf("%s: %d of %d used", limitName(u), u.Used, u.Max)
+	switch {
+	case u.OpenAt != 0:
 		r.Code, r.Until = CodeRate, time.Unix(0, u.OpenAt).UTC()
-		r.Text = shown + ": its rate is used up until " + r.Until.Format(time.RFC3339Nano)
+		r.Text = limitName(u) + ": its rate is used up until " + r.Until.Format(time.RFC3339Nano)
+	case u.Need > 1:
+		r.Text += fmt.Sprintf("; it takes %d, and %d are free", u.Need, max(0, u.Max-u.Used))
 	}
+	return r
+}
+
+// beforeReason is about a limit that has room for a task, and none for another that ranks
+// before it.
+func beforeReason(u table.Usage, holders []task.ID) Reason {
+	r := Reason{Code: CodeQueue, Limit: u.Name, Value: u.Value, Used: u.Used, Max: u.Max, Holders: holders}
+	r.Text = fmt.Sprintf("%s: task %v of type %s is before it and takes %d, of which %d are free", limitName(u), u.Before.ID, u.Before.Type, u.Before.Need, max(0, u.Max-u.Used))
 	return r
 }

@@ -70,8 +70,14 @@ func (e *Engine) sweep(ctx context.Context, g *gain) {
 			}
 			continue
 		}
+		typ, open := "", false
 		for _, l := range leaves {
-			e.sweepLeaf(ctx, l, g.of(l.Type))
+			if typ != l.Type {
+				typ, open = l.Type, e.isOpen(l.Type)
+			}
+			if open { // what cannot run is read when it can
+				e.sweepLeaf(ctx, l, g.of(l.Type))
+			}
 			after = l
 		}
 		if len(leaves) < scanPage {
@@ -81,6 +87,12 @@ func (e *Engine) sweep(ctx context.Context, g *gain) {
 }
 
 const scanPage = 1000
+
+// isOpen reports whether tasks of a type may be started here.
+func (e *Engine) isOpen(typ string) (open bool) {
+	e.decide(func(c *core.Core, _ time.Time) { open = c.IsOpen(typ) })
+	return open
+}
 
 // sweepLeaf tells of the rows of a leaf in some shards, until one is left to the store,
 // and with it all that rank behind.

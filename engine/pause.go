@@ -20,6 +20,10 @@ const pausesSetting = "paused-types"
 // half a minute. What runs goes on, and tasks are accepted.
 func (e *Engine) Pause(ctx context.Context, typ string) error { return e.setPaused(ctx, typ, true) }
 
+// maxUnknownPauses is how many types that are not configured may be paused, or have been
+// resumed, by hand: memory and the store keep each of them.
+const maxUnknownPauses = 1000
+
 // Unpause lets tasks of a type be started again.
 func (e *Engine) Unpause(ctx context.Context, typ string) error { return e.setPaused(ctx, typ, false) }
 
@@ -30,7 +34,7 @@ func (e *Engine) setPaused(ctx context.Context, typ string, paused bool) error {
 	e.pausing.Lock()
 	defer e.pausing.Unlock()
 	if settings, ok := e.store.(storage.Settings); ok {
-		if err := savePause(ctx, settings, typ, paused); err != nil {
+		if err := e.savePause(ctx, settings, typ, paused); err != nil {
 			return fmt.Errorf("engine: pause %s: %w", typ, err)
 		}
 	}
@@ -43,10 +47,13 @@ func (e *Engine) setPaused(ctx context.Context, typ string, paused bool) error {
 
 // savePause writes that a type is paused, or not. What other nodes write at the same time is
 // kept.
-func savePause(ctx context.Context, settings storage.Settings, typ string, paused bool) error {
+func (e *Engine) savePause(ctx context.Context, settings storage.Settings, typ string, paused bool) error {
 	for {
 		pauses, old, err := readPauses(ctx, settings)
 		if err != nil {
+			return err
+		}
+		if err := e.checkPause(pauses, typ); err != nil {
 			return err
 		}
 		pauses[typ] = paused
@@ -62,6 +69,23 @@ func savePause(ctx context.Context, settings storage.Settings, typ string, pause
 			return err
 		}
 	}
+}
+
+// checkPause refuses one more type that is not configured if there are too many.
+func (e *Engine) checkPause(pauses map[string]bool, typ string) error {
+	if _, ok := pauses[typ]; ok || e.types[typ] != nil {
+		return nil
+	}
+	unknown := 0
+	for name := range pauses {
+		if e.types[name] == nil {
+			unknown++
+		}
+	}
+	if unknown >= maxUnknownPauses {
+		return fmt.Errorf("%w: type %.40q is not configured, and %d others that are not were paused or resumed already: configure the types that are to be paused", ErrInvalid, typ, unknown)
+	}
+	return nil
 }
 
 // readPauses returns which types are paused or not, and as what that is stored.

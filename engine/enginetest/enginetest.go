@@ -56,6 +56,7 @@ func Run(t *testing.T, c Config) {
 		{"order", orderScenarios},
 		{"attempts", attemptScenarios},
 		{"limits", limitScenarios},
+		{"backlogs", backlogScenarios},
 		{"verbs", verbScenarios},
 		{"races", raceScenarios},
 		{"life", lifeScenarios},

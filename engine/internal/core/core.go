@@ -138,6 +138,10 @@ func (c *Core) kind(name string) *kind {
 	return &kind{name: name, policy: policy.DefaultType()}
 }
 
+// IsOpen reports whether tasks of a type may be started: it is configured, handled and not
+// paused.
+func (c *Core) IsOpen(name string) bool { return c.table.IsOpen(name) }
+
 // Policy returns how tasks of a type are treated; unknown types are treated by default.
 func (c *Core) Policy(name string) policy.Type { return c.kind(name).policy }
 
@@ -297,7 +301,7 @@ func (c *Core) Scanned(leaves []task.Leaf, end bool) { c.table.Scanned(leaves, e
 // older version is stopped, and what comes of it no longer counts.
 func (c *Core) Changed(now time.Time, t *task.Task) {
 	_, held := c.runs[t.ID]
-	c.overrule(t.Hint())
+	c.overrule(now, t.Hint())
 	if !held { // another node may run it
 		c.ready.Hints = append(c.ready.Hints, t.Hint())
 	}
@@ -307,8 +311,12 @@ func (c *Core) Changed(now time.Time, t *task.Task) {
 	c.book(now)
 }
 
-// overrule stops the run of an older version of a row than h is of.
-func (c *Core) overrule(h task.Hint) {
+// overrule stops the run of an older version of a row than h is of, and forgets that such
+// a version was ready.
+func (c *Core) overrule(now time.Time, h task.Hint) {
+	if h.State != task.Submitted {
+		c.table.Drop(now.UnixNano(), h.Trigger)
+	}
 	r, held := c.runs[h.ID]
 	if !held || r.ref.Version >= h.Version {
 		return

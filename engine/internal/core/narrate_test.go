@@ -129,6 +129,9 @@ func leafName(l task.Leaf) string {
 	if l == (task.Leaf{}) {
 		return "nothing"
 	}
+	if n := len(l.Type) - 1; n > 0 && l.Type[n] == 0xff { // where the types before one end
+		return "the types before " + l.Type[:n-1] + string([]byte{l.Type[n-1] + 1})
+	}
 	return strings.TrimSuffix(l.Type+"/"+l.Group, "/")
 }
 

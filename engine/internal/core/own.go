@@ -53,7 +53,7 @@ func (c *Core) isResting() bool { return c.draining || c.suspended }
 // where all that rank behind it will be found, too.
 func (c *Core) Told(now time.Time, h task.Hint) (known bool) {
 	known = true
-	c.overrule(h)
+	c.overrule(now, h)
 	if c.Owns(h.Type, h.Shard) {
 		known = c.rests(now, h)
 	}

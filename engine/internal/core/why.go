@@ -20,7 +20,7 @@ type Why struct {
 	Unknown   bool      // its type is not configured here
 	Draining  bool      // the node is stopping
 	table.Explanation
-	Holders map[int][]task.ID // for each full limit, by its index: who holds its slots, the oldest first
+	Holders map[int][]task.ID // for each limit that is full, or has no room for a task before this one, by its index: who holds its slots, the oldest first
 }
 
 // maxHolders is how many holders of a limit are named.
@@ -37,7 +37,7 @@ func (c *Core) Why(now time.Time, t *task.Task) Why {
 	}
 	w.Explanation = c.table.Explain(now.UnixNano(), t.Leaf(), t.Rank())
 	for i, u := range w.Limits {
-		if u.Full {
+		if u.Full || !u.Before.ID.IsZero() {
 			if w.Holders == nil {
 				w.Holders = make(map[int][]task.ID)
 			}

@@ -6,7 +6,10 @@ import (
 
 // Slot is what a booked task takes of every limit that counts for it. Whoever booked
 // it frees it, exactly once. The zero Slot is none.
-type Slot struct{ leaf *leaf }
+type Slot struct {
+	leaf *leaf
+	at   int64 // when it was booked
+}
 
 // Book takes the best trigger that every limit admits out of the table and takes a
 // slot for it; false if there is none.
@@ -21,10 +24,10 @@ func (t *Table) Book(now int64) (task.Trigger, Slot, bool) {
 			continue
 		}
 		i := l.pop()
-		t.size--
+		t.grow(l, -1)
 		t.take(now, l)
 		t.refill(l)
-		return task.Trigger{Ref: i.ref, Leaf: l.name, Rank: i.rank, Shard: i.shard}, Slot{l}, true
+		return task.Trigger{Ref: i.ref, Leaf: l.name, Rank: i.rank, Shard: i.shard}, Slot{l, now}, true
 	}
 }
 
@@ -49,10 +52,7 @@ func (t *Table) next(now int64) *leaf {
 // returned that task next had it been added: it overtakes nobody. What the table does
 // not know for certain counts against it.
 func (t *Table) Claim(now int64, name task.Leaf, rank task.Rank) (Slot, bool) {
-	if !t.Complete() {
-		return Slot{}, false
-	}
-	if !t.IsOpen(name.Type) {
+	if !t.IsOpen(name.Type) || !t.isKnown(now) {
 		return Slot{}, false
 	}
 	t.wakeParked(now)
@@ -62,7 +62,7 @@ func (t *Table) Claim(now int64, name task.Leaf, rank task.Rank) (Slot, bool) {
 		return Slot{}, false
 	}
 	t.take(now, l)
-	return Slot{l}, true
+	return Slot{l, now}, true
 }
 
 // admits reports whether every limit of l has room for one of its tasks, and none of
@@ -90,6 +90,9 @@ func (t *Table) take(now int64, l *leaf) {
 	for _, n := range l.across {
 		n.used += n.cost(weight)
 		n.bucket.take(now)
+	}
+	if l.running == 0 {
+		t.countIdle(l, -1)
 	}
 	l.running++
 	t.running++
@@ -120,21 +123,26 @@ func (t *Table) free(now int64, s Slot, refund bool) {
 	for n := &l.node; n != nil; n = n.parent {
 		n.used -= weight
 		if refund {
-			n.bucket.refund()
+			n.bucket.refund(s.at)
 		}
 		t.offerRoom(now, n)
 	}
 	for _, n := range l.across {
 		n.used -= n.cost(weight)
 		if refund {
-			n.bucket.refund()
+			n.bucket.refund(s.at)
 		}
 		t.offerRoom(now, n)
 	}
 	l.running--
 	t.running--
+	if l.running == 0 {
+		t.countIdle(l, 1)
+	}
 	t.settleAll(now, l)
-	t.release(now, l)
+	if !t.release(now, l) {
+		t.trim(now)
+	}
 }
 
 // fullAcross returns the first limit cutting across l that has no room for a task of

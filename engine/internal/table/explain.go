@@ -4,10 +4,11 @@ import "github.com/taskengine/taskengine/engine/task"
 
 // Explanation says what stands between a ready task and its slot.
 type Explanation struct {
-	Closed bool    // its type is paused, or nobody handles it
-	Ahead  int     // triggers in memory of the same leaf that rank before it
-	Stored bool    // the task, or others before it, are in the store and not yet in memory
-	Limits []Usage // all that count for it, nearest first, those across the tree last
+	Closed   bool    // its type is paused, or has no handler
+	Ahead    int     // triggers in memory of the same leaf that rank before it
+	Stored   bool    // the task, or others before it, are in the store and not yet in memory
+	Unlisted bool    // nothing of its leaf is in memory: its type has more leaves than the table may hold, or they are being read
+	Limits   []Usage // all that count for it, nearest first, those across the tree last
 }
 
 // Usage is how much of a limit is in use.
@@ -18,17 +19,33 @@ type Usage struct {
 	Max    int   // 0 is without limit, but for the slots of a pool
 	OpenAt int64 // when its rate admits something again, Unix nanoseconds; 0 if it does now
 	Full   bool  // it has no room for the task
+	Need   int   // how many slots the task takes
+	Before Claim // a task that ranks before it and has no room here: it blocks those behind it; zero if none
+}
+
+// Claim is a task that waits for room.
+type Claim struct {
+	ID   task.ID
+	Type string
+	Need int // how many slots it takes
 }
 
 // Explain says what stands between a task of that rank and its slot.
 func (t *Table) Explain(now int64, name task.Leaf, rank task.Rank) Explanation {
-	k := t.kind(name.Type)
+	k, ok := t.kinds[name.Type]
+	if !ok {
+		return Explanation{Closed: true}
+	}
 	l, known := t.leaves[name]
 	if !known {
 		l = t.leafOf(name)
 		defer t.forget(now, l) // to know it would tell the scan that it is complete
 	}
-	x := Explanation{Closed: k.closed, Stored: t.look.unseen || l.more && rank.Compare(l.bound) > 0}
+	x := Explanation{Closed: k.closed}
+	if !k.closed {
+		x.Unlisted = !known && k.unlisted
+		x.Stored = l.more && rank.Compare(l.bound) > 0
+	}
 	if l.any && l.head.rank.Compare(rank) < 0 {
 		x.Ahead++
 	}
@@ -43,18 +60,40 @@ func (t *Table) Explain(now int64, name task.Leaf, rank task.Rank) Explanation {
 	}
 	for n := &l.node; n != nil; n = n.parent {
 		if n.leaf == nil || n.max > 0 {
-			x.Limits = append(x.Limits, t.usage(now, n, k))
+			u := t.usage(now, n, k)
+			u.Before = t.before(now, n, &n.kids, l, rank)
+			x.Limits = append(x.Limits, u)
 		}
 	}
 	for _, n := range l.across {
-		x.Limits = append(x.Limits, t.usage(now, n, k))
+		u := t.usage(now, n, k)
+		u.Before = t.before(now, n, &n.parked, l, rank)
+		x.Limits = append(x.Limits, u)
 	}
 	return x
 }
 
+// before returns the first of those that wait for room in n, if it is not of l, ranks before
+// rank and has no room.
+func (t *Table) before(now int64, n *node, waiting *offers, l *leaf, rank task.Rank) Claim {
+	first, ok := waiting.Min()
+	if !ok || first.rank.Compare(rank) >= 0 || t.room(now, n, first.need) {
+		return Claim{}
+	}
+	at := first.node
+	for at.leaf == nil {
+		k, _ := at.kids.Min()
+		at = k.node
+	}
+	if at.leaf == l {
+		return Claim{}
+	}
+	return Claim{ID: at.leaf.head.ref.ID, Type: at.leaf.kind.name, Need: n.cost(first.need)}
+}
+
 func (t *Table) usage(now int64, n *node, k *kind) Usage {
-	u := Usage{Name: n.limitName(), Value: n.value, Used: n.used, Max: n.max}
-	u.Full = n.limited() && n.used+n.cost(k.policy.Weight) > n.max
+	u := Usage{Name: n.limitName(), Value: n.value, Used: n.used, Max: n.max, Need: n.cost(k.policy.Weight)}
+	u.Full = n.limited() && n.used+u.Need > n.max
 	if at := n.bucket.next(); at > now {
 		u.OpenAt, u.Full = at, true
 	}

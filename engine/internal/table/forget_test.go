@@ -24,8 +24,8 @@ func TestTypesThatNobodyKnowsTakeNoRoomOnceTheyAreEmpty(t *testing.T) {
 			t.Fatal("a slot was claimed for a type that nobody handles")
 		}
 	}
-	if len(tab.leaves) != 0 || len(tab.kinds) != 1 || tab.grouped != 0 {
-		t.Errorf("it keeps %d leaves, %d types, and counts %d leaves that come and go", len(tab.leaves), len(tab.kinds), tab.grouped)
+	if len(tab.leaves) != 0 || len(tab.kinds) != 1 || tab.idle != 0 {
+		t.Errorf("it keeps %d leaves, %d types, and counts %d leaves that come and go", len(tab.leaves), len(tab.kinds), tab.idle)
 	}
 	tr := task.Trigger{Ref: task.Ref{ID: task.ID{1}, Version: 1}, Leaf: task.Leaf{Type: "mail", Group: "acme"}}
 	if !tab.Add(0, tr) {

@@ -14,7 +14,7 @@ type leaf struct {
 	name   task.Leaf
 	kind   *kind
 	across []*node // the limits that cut across
-	place  int     // in Table.ring
+	place  int     // in kind.leaves
 
 	head     item                // the best trigger, if any
 	any      bool                // whether there is a head
@@ -98,7 +98,7 @@ func (l *leaf) dropLast() {
 	l.head, l.any = item{}, false
 }
 
-// leafOf returns the leaf of that name, made if need be.
+// leafOf returns the leaf of that name, made if need be. Its type must be a known one.
 func (t *Table) leafOf(name task.Leaf) *leaf {
 	if l, ok := t.leaves[name]; ok {
 		return l
@@ -109,14 +109,14 @@ func (t *Table) leafOf(name task.Leaf) *leaf {
 // newLeaf makes a leaf. It is apart from leafOf for the sake of the stack: a leaf is large,
 // and callers whose stack is small grow it for a frame that could hold one.
 func (t *Table) newLeaf(name task.Leaf) *leaf {
-	k := t.kind(name.Type)
+	k := t.kinds[name.Type]
 	values := task.GroupValues(name.Group, k.keyed)
 	parent := t.limitNode(k.tree, values)
 	values = values[countKeyed(k.tree):]
 
 	l := t.spareLeaf()
 	rest, across := l.rest, l.across[:0]
-	*l = leaf{name: name, kind: k, place: len(t.ring), rest: rest, across: across}
+	*l = leaf{name: name, kind: k, place: len(k.leaves), rest: rest, across: across}
 	t.serial++
 	l.node = node{serial: t.serial, parent: parent, leaf: l}
 	parent.users++
@@ -135,12 +135,9 @@ func (t *Table) newLeaf(name task.Leaf) *leaf {
 	case c > 0:
 		l.cross(t.limitNode([]policy.Limit{k.concurrency()}, nil))
 	}
-	k.leaves++
-	if !l.stays() {
-		t.grouped++
-	}
 	t.leaves[name] = l
-	t.ring = append(t.ring, l)
+	k.leaves = append(k.leaves, l)
+	t.countIdle(l, 1)
 	return l
 }
 
@@ -177,30 +174,89 @@ func (t *Table) spareLeaf() *leaf {
 const maxSpare = 1024
 
 // stays reports whether the leaf is kept though nothing is in it: there is one such leaf
-// for each type that is known.
-func (l *leaf) stays() bool { return l.name.Group == "" && l.kind.known }
+// for each type.
+func (l *leaf) stays() bool { return l.name.Group == "" }
 
-// release forgets the leaf if nothing is in it, nothing of it runs, and the store has
-// no more of it.
-func (t *Table) release(now int64, l *leaf) {
-	if l.any || l.running > 0 || l.more || l.loading || l.stays() {
+// countIdle counts l in or out as one of which nothing runs.
+func (t *Table) countIdle(l *leaf, n int) {
+	if l.stays() {
 		return
 	}
+	k := l.kind
+	if k.idle == 0 {
+		t.crowded++
+	}
+	k.idle += n
+	t.idle += n
+	if k.idle == 0 {
+		t.crowded--
+	}
+	if n < 0 {
+		t.look.gone()
+	}
+}
+
+// grow counts n triggers more or less in l.
+func (t *Table) grow(l *leaf, n int) {
+	k := l.kind
+	if k.size == 0 {
+		t.active++
+	}
+	k.size += n
+	t.size += n
+	if k.size == 0 {
+		t.active--
+	}
+	if n < 0 {
+		t.look.gone()
+	}
+}
+
+// release forgets the leaf if nothing is in it, nothing of it runs, and the store has
+// no more of it. It reports whether it did.
+func (t *Table) release(now int64, l *leaf) bool {
+	if l.any || l.running > 0 || l.loading || l.stays() || l.more && !l.kind.closed {
+		return false
+	}
 	t.forget(now, l)
+	return true
+}
+
+// abandon leaves all triggers of l to the store, and forgets l if it can.
+func (t *Table) abandon(now int64, l *leaf) {
+	t.grow(l, -l.len())
+	l.head, l.any = item{}, false
+	if l.rest != nil {
+		l.rest.Clear(true)
+	}
+	l.more, l.bound = true, task.Rank{}
+	l.wants = false
+	t.changed(now, l)
+	t.noteStarved(l)
+	t.release(now, l)
+}
+
+// evict abandons l, of which nothing runs and nothing is being loaded, to make room for
+// others. The listing of its type finds it again.
+func (t *Table) evict(now int64, l *leaf) {
+	t.unlist(l.kind)
+	t.abandon(now, l)
+	if t.leaves[l.name] == l {
+		t.forget(now, l)
+	}
 }
 
 // forget takes l, in which nothing is and of which nothing runs, out of the table.
 func (t *Table) forget(now int64, l *leaf) {
-	last := t.ring[len(t.ring)-1]
-	t.ring[l.place], last.place = last, l.place
-	t.ring = t.ring[:len(t.ring)-1]
+	k := l.kind
+	last := k.leaves[len(k.leaves)-1]
+	k.leaves[l.place], last.place = last, l.place
+	k.leaves[len(k.leaves)-1] = nil
+	k.leaves = k.leaves[:len(k.leaves)-1]
 	delete(t.leaves, l.name)
-	if !l.stays() {
-		t.grouped--
-	}
-	if l.kind.leaves--; l.kind.leaves == 0 && !l.kind.known {
-		delete(t.kinds, l.kind.name)
-	}
+	t.countIdle(l, -1)
+	l.more = false
+	t.noteStarved(l)
 	for _, n := range l.across {
 		n.users--
 		t.retire(now, n)
@@ -208,7 +264,8 @@ func (t *Table) forget(now int64, l *leaf) {
 	parent := l.parent
 	parent.users--
 	t.retire(now, parent)
-	if len(t.spare) < maxSpare {
+	if len(t.spare) < maxSpare && !l.wants {
 		t.spare = append(t.spare, l)
 	}
+	l.wants = false
 }

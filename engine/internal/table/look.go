@@ -9,21 +9,21 @@ import "github.com/taskengine/taskengine/engine/task"
 //     trigger is on the way.
 //  2. Of a leaf with more, that holds for rows that rank up to bound; those behind are
 //     in the store only, and their triggers are dropped.
-//  3. Unless something is unseen, a leaf that is not in the table has no ready rows.
+//  3. A leaf that is not in the table has no ready rows, unless its type is unlisted
+//     (see list.go), or is not configured.
 //
-// So a trigger is never lost by being dropped: the window moves on when it runs low. A
-// window that is not empty is never emptied to make room: with very many leaves the
-// table exceeds its capacity by at most one trigger for each.
+// So a trigger is never lost by being dropped: the window moves on when it runs low.
 
 // window is how much of a leaf is in memory.
 type window struct {
 	more    bool      // the store has rows that rank behind bound
 	bound   task.Rank // up to where the leaf is complete; the zero Rank is the very start
+	wants   bool      // stands in its kind's wanting, to be loaded
 	loading bool      // a Load is on its way
 	asked   task.Rank // the bound when the Load went out
 	missed  bool      // a trigger was dropped since then,
 	gap     task.Rank // and this is the best of those
-	starved bool      // counted in look.starved: more, and nothing in memory
+	starved bool      // counted in its kind's starved: more, and nothing in memory
 }
 
 // Load asks for the rows of a leaf that rank after After, at most Limit. It is
@@ -34,57 +34,35 @@ type Load struct {
 	Limit int
 }
 
-// Scan asks for the leaves of the store after After, at most Limit. It is answered by
-// exactly one call of [Table.Scanned].
-type Scan struct {
-	After task.Leaf
-	Limit int
-}
+// maxLoads is how many Loads are under way at most. Those of the types that want some
+// take turns, so that a type waits for a few of another type's and not for all.
+const maxLoads = 16
 
-// look is the table's view of the store.
-type look struct {
-	loads    []Load
-	unseen   bool // the store has, or may have, leaves that the table does not know
-	scanning bool
-	dropped  bool // a leaf was dropped since the scanning began
-	cursor   task.Leaf
-	starved  int // leaves with rows in the store and none in memory
-}
-
-func (k *look) begin() { k.unseen = true }
-
-// scanLimit is how many leaves one Scan asks for.
-const scanLimit = 1000
-
-// Complete reports whether the table knows the best trigger of every leaf.
-func (t *Table) Complete() bool { return !t.look.unseen && t.look.starved == 0 }
-
-// Surveyed reports whether the table has looked through the store for the first time:
-// it is complete, or as full as it gets.
-func (t *Table) Surveyed() bool {
-	return t.Complete() || t.grouped > t.config.Capacity/2
-}
-
-// Add puts a trigger in its place. It returns false if the table is full there: the
-// trigger is dropped, and will be loaded from the store when its turn comes. The row
-// must be in the store before its trigger is added.
+// Add puts a trigger in its place. It returns false if the table is full there, or the
+// type is not open: the trigger is dropped, and will be loaded from the store when its
+// turn comes. The row must be in the store before its trigger is added.
 func (t *Table) Add(now int64, tr task.Trigger) bool {
+	t.now = now
 	l, known := t.leaves[tr.Leaf]
 	if !known {
-		if t.grouped >= t.config.Capacity {
-			t.look.unseen, t.look.dropped = true, true
+		k, ok := t.kinds[tr.Type]
+		if !ok || k.closed {
+			return false
+		}
+		if !t.admitsLeaf(now, k, tr) {
+			t.unlist(k)
 			return false
 		}
 		l = t.leafOf(tr.Leaf)
-		l.more = t.look.unseen // there may be older rows that no scan has come to
+		l.more = k.unlisted // there may be older rows that no scan has come to
 	}
-	if l.more && tr.Rank.Compare(l.bound) > 0 {
+	if l.kind.closed || l.more && tr.Rank.Compare(l.bound) > 0 {
 		l.miss(tr.Rank)
 		t.refill(l)
 		return false
 	}
 	had, head := l.any, l.head.rank
-	kept := t.insert(l, item{tr.Rank, tr.Ref, tr.Shard})
+	kept := t.insert(now, l, item{tr.Rank, tr.Ref, tr.Shard})
 	if !had || l.head.rank != head {
 		t.changed(now, l)
 	}
@@ -92,11 +70,40 @@ func (t *Table) Add(now int64, tr task.Trigger) bool {
 	return kept
 }
 
+// Drop takes out a trigger of an older version than tr is of: that version is not ready
+// any more.
+func (t *Table) Drop(now int64, tr task.Trigger) {
+	l, ok := t.leaves[tr.Leaf]
+	if !ok {
+		return
+	}
+	outdated := func(i item) bool { return i.ref.ID == tr.ID && i.ref.Version < tr.Version }
+	switch {
+	case l.any && l.head.rank == tr.Rank:
+		if !outdated(l.head) {
+			return
+		}
+		l.pop()
+	case l.rest == nil:
+		return
+	default:
+		if i, ok := l.rest.Get(item{rank: tr.Rank}); !ok || !outdated(i) {
+			return
+		}
+		l.rest.Delete(item{rank: tr.Rank})
+	}
+	t.grow(l, -1)
+	t.changed(now, l)
+	t.refill(l)
+	t.release(now, l)
+}
+
 // Knows reports whether a trigger is in the table, or will be loaded when its turn comes.
 func (t *Table) Knows(tr task.Trigger) bool {
 	l, ok := t.leaves[tr.Leaf]
 	if !ok {
-		return t.look.unseen
+		k, known := t.kinds[tr.Type]
+		return !known || k.unlisted
 	}
 	if l.more && tr.Rank.Compare(l.bound) > 0 {
 		return true
@@ -112,20 +119,28 @@ func (t *Table) Knows(tr task.Trigger) bool {
 }
 
 // insert puts i into l and keeps the table within its bounds.
-func (t *Table) insert(l *leaf, i item) bool {
+func (t *Table) insert(now int64, l *leaf, i item) bool {
 	if !l.put(t, i) {
 		return true
 	}
-	t.size++
+	t.grow(l, 1)
 	if l.len() > t.config.LeafCapacity {
 		last, _ := l.last()
 		t.shrink(l)
 		return last != i
 	}
 	for t.size > t.config.Capacity {
-		victim := t.fattest()
+		k := t.greediest()
+		if k == nil {
+			return true
+		}
+		victim := t.fattest(k)
 		if victim == nil {
-			return true // every leaf is down to its share: one more trigger each is the price
+			if victim = t.worst(k, l); victim == nil {
+				return true // all that is left is pinned by what runs and by l
+			}
+			t.evict(now, victim)
+			continue
 		}
 		last, _ := victim.last()
 		t.shrink(victim)
@@ -139,7 +154,7 @@ func (t *Table) insert(l *leaf, i item) bool {
 // shrink drops the last trigger of l, which has at least two: it stays in the store.
 func (t *Table) shrink(l *leaf) {
 	l.dropLast()
-	t.size--
+	t.grow(l, -1)
 	last, _ := l.last()
 	l.more, l.bound = true, last.rank
 }
@@ -151,73 +166,119 @@ func (w *window) miss(r task.Rank) {
 	}
 }
 
-// fattest returns a leaf that has more than its fair share of the table, or nil. The
-// hand rests on a leaf until that is no longer so, which makes a call cheap on average.
-func (t *Table) fattest() *leaf {
-	fair := max(1, t.config.Capacity/len(t.ring))
-	for range t.ring {
-		if t.hand >= len(t.ring) {
+// share is how many triggers each type may have of those that have some, when the table is
+// full.
+func (t *Table) share() int { return max(1, t.config.Capacity/max(1, t.active)) }
+
+// windowOf is how many triggers l may have.
+func (t *Table) windowOf(l *leaf) int {
+	return max(1, min(t.config.LeafCapacity, t.share()/max(1, len(l.kind.leaves))))
+}
+
+// greediest returns a type that has more than its share of the triggers in a table that
+// has too many, or nil. The hand rests on one until that is no longer so, which makes a
+// call cheap on average.
+func (t *Table) greediest() *kind {
+	if t.size <= t.active {
+		return nil // one for each
+	}
+	fair := t.share()
+	for range t.order {
+		if t.hand >= len(t.order) {
 			t.hand = 0
 		}
-		if l := t.ring[t.hand]; l.len() > fair {
-			return l
+		if k := t.order[t.hand]; k.size > fair {
+			return k
 		}
 		t.hand++
 	}
 	return nil
 }
 
-// refill asks for more of l once half of its window is used up.
+// fattest returns a leaf of k, of some that it looks at, that has more than its share of
+// the triggers of k, or nil.
+func (t *Table) fattest(k *kind) *leaf {
+	fair := max(1, t.share()/len(k.leaves))
+	for range min(maxVisited, len(k.leaves)) {
+		if k.hand >= len(k.leaves) {
+			k.hand = 0
+		}
+		if l := k.leaves[k.hand]; l.len() > fair {
+			return l
+		}
+		k.hand++
+	}
+	return nil
+}
+
+// refill wants more of l once half of its window is used up.
 func (t *Table) refill(l *leaf) {
 	t.noteStarved(l)
-	if !l.more || l.loading {
+	k := l.kind
+	if !l.more || l.wants || l.loading || k.closed {
 		return
 	}
 	n := l.len()
-	full := max(1, min(t.config.LeafCapacity, t.config.Capacity/len(t.ring)))
-	if n > full/2 || (n > 0 && t.size >= t.config.Capacity) {
+	if n > t.windowOf(l)/2 || n > 0 && t.size >= t.config.Capacity && k.size >= t.share() {
 		return
 	}
-	l.loading, l.missed, l.asked = true, false, l.bound
-	t.look.loads = append(t.look.loads, Load{Leaf: l.name, After: l.bound, Limit: full - n})
+	l.wants = true
+	k.wanting.push(l)
+	if !k.hungry {
+		k.hungry = true
+		t.look.hungry.push(k)
+	}
 }
 
 func (t *Table) noteStarved(l *leaf) {
-	if starved := l.more && !l.any; starved != l.starved {
+	if starved := l.more && !l.any && !l.kind.closed; starved != l.starved {
 		l.starved = starved
 		if starved {
-			t.look.starved++
+			l.kind.starved++
 		} else {
-			t.look.starved--
+			l.kind.starved--
 		}
+		t.note(l.kind)
 	}
 }
 
-// TakeLoads returns what is to be loaded, appended to buf.
+// TakeLoads returns what is to be loaded now, appended to buf.
 func (t *Table) TakeLoads(buf []Load) []Load {
-	buf = append(buf, t.look.loads...)
-	t.look.loads = t.look.loads[:0]
-	return buf
-}
-
-// TakeScan returns what is to be scanned, if anything is and the table has room.
-func (t *Table) TakeScan() (Scan, bool) {
-	k := &t.look
-	if !k.unseen || k.scanning || t.grouped > t.config.Capacity/2 {
-		return Scan{}, false
+	for t.look.loading < maxLoads {
+		k, ok := t.look.hungry.pop()
+		if !ok {
+			break
+		}
+		l, ok := k.wanting.pop()
+		if !ok {
+			k.hungry = false
+			continue
+		}
+		t.look.hungry.push(k)
+		if !l.wants { // forgotten meanwhile
+			continue
+		}
+		l.wants, l.loading, l.missed, l.asked = false, true, false, l.bound
+		t.look.loading++
+		buf = append(buf, Load{Leaf: l.name, After: l.bound, Limit: max(1, t.windowOf(l)-l.len())})
 	}
-	k.scanning = true
-	return Scan{After: k.cursor, Limit: scanLimit}, true
+	return buf
 }
 
 // Loaded answers a Load: these are the rows, and end says that there were no others.
 // A Load that failed is answered with nothing and end false; it is asked for again.
 func (t *Table) Loaded(now int64, name task.Leaf, page []task.Trigger, end bool) {
+	t.now = now
 	l, ok := t.leaves[name]
 	if !ok || !l.loading {
 		return
 	}
+	t.look.loading--
 	l.loading = false
+	if l.kind.closed {
+		t.release(now, l)
+		return
+	}
 	if l.asked != l.bound {
 		page, end = nil, false // the window has shrunk meanwhile: this is not what comes next
 	}
@@ -231,34 +292,40 @@ func (t *Table) Loaded(now int64, name task.Leaf, page []task.Trigger, end bool)
 		if l.more && tr.Rank.Compare(l.bound) > 0 {
 			l.bound = tr.Rank
 		}
-		if !t.insert(l, item{tr.Rank, tr.Ref, tr.Shard}) {
+		if !t.insert(now, l, item{tr.Rank, tr.Ref, tr.Shard}) {
 			break // the window is full: the others stay in the store
 		}
 	}
 	t.changed(now, l)
 	t.refill(l)
-	t.release(now, l)
+	if !t.release(now, l) {
+		t.trim(now)
+	}
 }
 
-// Scanned answers a Scan: these are the leaves, and end says that there are none
-// behind them. A Scan that failed is answered with nothing and end false.
-func (t *Table) Scanned(leaves []task.Leaf, end bool) {
-	k := &t.look
-	k.scanning = false
-	for _, name := range leaves {
-		if _, known := t.leaves[name]; !known {
-			if t.grouped >= t.config.Capacity {
-				return
-			}
-			l := t.leafOf(name)
-			l.more = true
-			t.refill(l)
-		}
-		k.cursor = name
+// queue is a first-in, first-out line.
+type queue[T any] struct {
+	items []T
+	head  int
+}
+
+func (q *queue[T]) push(v T) {
+	if q.head > 0 && len(q.items) == cap(q.items) {
+		n := copy(q.items, q.items[q.head:])
+		clear(q.items[n:])
+		q.items, q.head = q.items[:n], 0
 	}
-	if end {
-		k.cursor = task.Leaf{}
-		k.unseen = k.dropped
-		k.dropped = false
+	q.items = append(q.items, v)
+}
+
+func (q *queue[T]) pop() (v T, ok bool) {
+	if q.head == len(q.items) {
+		return v, false
 	}
+	var none T
+	v, q.items[q.head] = q.items[q.head], none
+	if q.head++; q.head == len(q.items) {
+		q.items, q.head = q.items[:0], 0
+	}
+	return v, true
 }

@@ -62,19 +62,32 @@ func compareLeaves(a, b task.Leaf) int {
 }
 
 // answer is a page that was read from the store and not yet given to the table.
-type answer func(*Table)
+type answer func(*Table, int64)
 
 func (s shelf) answers(tab *Table) []answer {
 	var all []answer
 	for _, l := range tab.TakeLoads(nil) {
 		page, end := s.load(l)
-		all = append(all, func(t *Table) { t.Loaded(0, l.Leaf, page, end) })
+		all = append(all, func(t *Table, now int64) { t.Loaded(now, l.Leaf, page, end) })
 	}
 	if sc, ok := tab.TakeScan(); ok {
 		leaves, end := s.scan(sc)
-		all = append(all, func(t *Table) { t.Scanned(leaves, end) })
+		all = append(all, func(t *Table, _ int64) { t.Scanned(leaves, end) })
 	}
 	return all
+}
+
+// answerAll answers whatever the table asks for now, until it asks for nothing.
+func (s shelf) answerAll(tab *Table, now int64) {
+	for {
+		all := s.answers(tab)
+		if len(all) == 0 {
+			return
+		}
+		for _, a := range all {
+			a(tab, now)
+		}
+	}
 }
 
 func TestWindowLosesNothingAndStaysBounded(t *testing.T) {
@@ -105,32 +118,36 @@ func driveWindow(t *testing.T, seed uint64) {
 	}
 	var slots []Slot
 	var pending []answer
-	grabbed := 0
+	grabbed, now := 0, int64(0)
 	step := func(submit bool) {
+		if at, ok := tab.Wake(); ok && rng.IntN(4) == 0 {
+			now = max(now, at)
+			tab.Advance(now)
+		}
 		switch op := rng.IntN(8); {
 		case op < 2 && submit:
-			tab.Add(0, add())
+			tab.Add(now, add())
 		case op < 4:
-			if tr, slot, ok := tab.Book(0); !ok {
+			if tr, slot, ok := tab.Book(now); !ok {
 			} else if store.take(tr) {
 				slots = append(slots, slot)
 				grabbed++
 			} else {
-				tab.Return(0, slot)
+				tab.Return(now, slot)
 			}
 		case op < 6 && len(slots) > 0:
-			tab.Free(0, slots[0])
+			tab.Free(now, slots[0])
 			slots = slots[1:]
 		default: // answers come late and in any order
 			pending = append(pending, store.answers(tab)...)
 			if len(pending) > 0 {
 				i := rng.IntN(len(pending))
-				pending[i](tab)
+				pending[i](tab, now)
 				pending = slices.Delete(pending, i, i+1)
 			}
 		}
-		if tab.Len() > tab.config.Capacity+len(tab.ring) {
-			t.Fatalf("%d triggers in a table for %d", tab.Len(), tab.config.Capacity)
+		if most := tab.config.Capacity + len(slots) + len(tab.order) + maxLoads; tab.Len() > most || tab.idle > most+tab.probes() {
+			t.Fatalf("%d triggers and %d leaves in a table for %d", tab.Len(), tab.idle, tab.config.Capacity)
 		}
 		tab.check(t)
 	}
@@ -158,7 +175,7 @@ func TestWindowKeepsTheOrderOfItsLeaf(t *testing.T) {
 	}
 	for want := range uint64(1000) {
 		for _, a := range store.answers(tab) {
-			a(tab)
+			a(tab, 0)
 		}
 		tr, slot, ok := tab.Book(0)
 		if !ok || tr.Seq != want+1 {

@@ -212,8 +212,8 @@ func followModel(t *testing.T, seed uint64, steps int) {
 				m.running[tr.Leaf]++
 				continue
 			}
+			shelf(m.waiting).put(tr)
 			tab.Add(0, tr)
-			m.waiting[tr.Leaf] = append(m.waiting[tr.Leaf], tr)
 		case op < 7:
 			got, slot, ok := tab.Book(0)
 			want, wantOK := m.best()
@@ -234,6 +234,7 @@ func followModel(t *testing.T, seed uint64, steps int) {
 			name := []string{"payout", "report", "free"}[rng.IntN(3)]
 			m.closed[name] = !m.closed[name]
 			tab.Open(0, name, !m.closed[name])
+			shelf(m.waiting).answerAll(tab, 0)
 		}
 		if tab.Running() != len(slots) || tab.Len() != m.len() {
 			t.Fatalf("step %d: %d running, %d waiting; want %d, %d", step, tab.Running(), tab.Len(), len(slots), m.len())
@@ -256,13 +257,19 @@ func (m *model) claim(tr task.Trigger) (task.Trigger, bool) {
 func (m *model) book(tr task.Trigger) {
 	ts := m.waiting[tr.Leaf]
 	m.waiting[tr.Leaf] = slices.DeleteFunc(ts, func(o task.Trigger) bool { return o == tr })
+	if len(m.waiting[tr.Leaf]) == 0 {
+		delete(m.waiting, tr.Leaf)
+	}
 	m.running[tr.Leaf]++
 }
 
+// len is how many triggers a table without bounds holds: none of what is closed.
 func (m *model) len() int {
 	n := 0
-	for _, ts := range m.waiting {
-		n += len(ts)
+	for l, ts := range m.waiting {
+		if !m.closed[l.Type] {
+			n += len(ts)
+		}
 	}
 	return n
 }
@@ -276,12 +283,19 @@ func finishScan(tab *Table) {
 // check holds the table to its invariants.
 func (t *Table) check(tb testing.TB) {
 	tb.Helper()
-	size, running := 0, 0
+	size, running, idle, kinds := 0, 0, 0, make(map[*kind]int)
 	used := make(map[*node]int)
 	kids := make(map[*node]int)
-	for _, l := range t.ring {
+	for _, l := range t.leaves {
 		size += l.len()
 		running += l.running
+		kinds[l.kind] += l.len()
+		if l.running == 0 && !l.stays() {
+			idle++
+		}
+		if l.kind.closed && l.any {
+			tb.Fatalf("leaf %v is closed and holds triggers", l.name)
+		}
 		for n := &l.node; n != nil; n = n.parent {
 			used[n] += l.running * l.kind.policy.Weight
 		}
@@ -294,12 +308,20 @@ func (t *Table) check(tb testing.TB) {
 				tb.Fatalf("leaf %v is listed and parked", l.name)
 			}
 		}
-		if t.leaves[l.name] != l || t.ring[l.place] != l {
+		if t.leaves[l.name] != l || l.kind.leaves[l.place] != l {
 			tb.Fatalf("leaf %v is not where it should be", l.name)
 		}
 	}
 	if size != t.size || running != t.running {
 		tb.Fatalf("size %d, running %d; counted %d, %d", t.size, t.running, size, running)
+	}
+	if idle != t.idle {
+		tb.Fatalf("%d leaves are idle, counted %d", t.idle, idle)
+	}
+	for _, k := range t.order {
+		if k.size != kinds[k] {
+			tb.Fatalf("type %s has %d triggers, counted %d", k.name, k.size, kinds[k])
+		}
 	}
 	for _, n := range t.nodes {
 		if n.listed {

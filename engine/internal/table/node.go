@@ -18,6 +18,7 @@ type node struct {
 	name   string // of the limit; "" for the root and for a type's own concurrency
 	key    string // identity in Table.nodes; "" for leaves and the root
 	value  string // of Per; "" if it is one limit
+	keyed  bool   // it is one of several, for a value or for a leaf
 	parent *node
 	leaf   *leaf // the leaf this node is part of, or nil
 
@@ -53,7 +54,7 @@ func (a kid) before(b kid) bool {
 func (t *Table) newNode(parent *node, l policy.Limit, value string) *node {
 	t.serial++
 	n := &node{
-		serial: t.serial, name: l.Name, value: value, parent: parent,
+		serial: t.serial, name: l.Name, value: value, keyed: l.Per != "" || parent != nil && parent.keyed, parent: parent,
 		max: l.MaxFor(value), bucket: newBucket(l.Rate),
 	}
 	if parent != nil {
@@ -111,18 +112,7 @@ func (t *Table) limitNode(chain []policy.Limit, values []string) *node {
 	if len(chain) == 0 {
 		return t.root
 	}
-	var id strings.Builder
-	own := 0
-	for _, l := range chain {
-		id.WriteString(l.Name)
-		id.WriteByte(0)
-		if l.Per != "" {
-			id.WriteString(task.GroupOf(values[own]))
-			id.WriteByte(0)
-			own++
-		}
-	}
-	key := id.String()
+	key := nodeKey(chain, values)
 	if n, ok := t.nodes[key]; ok {
 		return n
 	}
@@ -134,6 +124,22 @@ func (t *Table) limitNode(chain []policy.Limit, values []string) *node {
 	n.key = key
 	t.nodes[key] = n
 	return n
+}
+
+// nodeKey is the identity of the first limit of chain for a group's values.
+func nodeKey(chain []policy.Limit, values []string) string {
+	var id strings.Builder
+	own := 0
+	for _, l := range chain {
+		id.WriteString(l.Name)
+		id.WriteByte(0)
+		if l.Per != "" {
+			id.WriteString(task.GroupOf(values[own]))
+			id.WriteByte(0)
+			own++
+		}
+	}
+	return id.String()
 }
 
 // retire forgets n, and those above it, if nothing uses it and forgetting changes

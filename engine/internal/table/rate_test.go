@@ -1,6 +1,9 @@
 package table
 
 import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -74,5 +77,113 @@ func TestRateIsNotSpentOnWhatNeverBegan(t *testing.T) {
 	}
 	if _, _, ok := tab.Book(1); ok {
 		t.Error("the rate admitted two")
+	}
+}
+
+// What was begun keeps to the rate, whatever is given back and when.
+func TestARateIsKeptWhateverIsReturned(t *testing.T) {
+	for seed := range uint64(seeds) {
+		rng := rand.New(rand.NewPCG(seed, 8))
+		b := newBucket(policy.Rate{Count: 1, Per: time.Duration(100), Burst: 1 + rng.IntN(5)})
+		now, began, open := int64(1000), []int64(nil), []int64(nil)
+		for range 200 {
+			switch rng.IntN(4) {
+			case 0:
+				now += int64(rng.IntN(400) * rng.IntN(2))
+			case 1:
+				if len(open) == 0 {
+					continue
+				}
+				i := rng.IntN(len(open))
+				at := open[i]
+				if open = slices.Delete(open, i, i+1); rng.IntN(2) == 0 {
+					b.refund(at)
+				} else {
+					began = append(began, at)
+				}
+			default:
+				if b.next() <= now {
+					b.take(now)
+					open = append(open, now)
+				}
+			}
+		}
+		began = append(began, open...)
+		slices.Sort(began)
+		due := int64(0)
+		for i, at := range began {
+			if due-b.slack > at {
+				t.Fatalf("seed %d: the start number %d of %v is %d too soon", seed, i+1, began, due-b.slack-at)
+			}
+			due = max(due, at) + b.interval
+		}
+	}
+}
+
+func TestALateReturnDoesNotExceedTheBurst(t *testing.T) {
+	set := policy.Set{
+		Limits: map[string]policy.Limit{"api": {Name: "api", Rate: policy.Rate{Count: 1, Per: time.Second}}},
+		Types:  map[string]policy.Type{"call": typeOf("api")},
+	}
+	tab := New(Config{Capacity: 100, LeafCapacity: 50, Policies: set})
+	finishScan(tab)
+	for seq := range uint64(4) {
+		tab.Add(0, task.Trigger{Leaf: task.Leaf{Type: "call"}, Rank: task.Rank{Seq: seq}})
+	}
+	const second = int64(time.Second)
+	_, late, _ := tab.Book(1)
+	tab.Advance(5 * second)
+	if _, _, ok := tab.Book(5 * second); !ok {
+		t.Fatal("the rate admits nothing after five seconds")
+	}
+	tab.Return(5*second, late)
+	if _, _, ok := tab.Book(5 * second); ok {
+		t.Error("two were begun at once where the burst is one")
+	}
+}
+
+func TestABurstThatIsReturnedIsThereAgain(t *testing.T) {
+	b := newBucket(policy.Rate{Count: 1, Per: time.Second, Burst: 5})
+	for range 5 {
+		b.take(7)
+	}
+	for range 5 {
+		b.refund(7)
+	}
+	for range 5 {
+		if b.next() > 7 {
+			t.Fatal("the burst is not there again")
+		}
+		b.take(7)
+	}
+}
+
+func TestAValueIsForgottenOnceItsBurstIsFullAgain(t *testing.T) {
+	set := policy.Set{
+		Limits: map[string]policy.Limit{
+			"value": {Name: "value", Of: "all", Per: "key", Rate: policy.Rate{Count: 1, Per: time.Hour, Burst: 3}},
+			"all":   {Name: "all", Rate: policy.Rate{Count: 1000, Per: time.Second, Burst: 1 << 20}},
+			"other": {Name: "other", Per: "key", Rate: policy.Rate{Count: 10, Per: time.Second}},
+		},
+		Types: map[string]policy.Type{"call": typeOf("value", "other")},
+	}
+	tab := New(Config{Capacity: 100, LeafCapacity: 50, Policies: set})
+	finishScan(tab)
+	now := int64(1)
+	for i := range 1000 {
+		leaf := task.Leaf{Type: "call", Group: task.GroupOf(fmt.Sprint(i), fmt.Sprint(i))}
+		slot, ok := tab.Claim(now, leaf, task.Rank{Seq: 1})
+		if !ok {
+			t.Fatalf("value %d has no slot", i)
+		}
+		now++
+		tab.Free(now, slot)
+	}
+	for at, ok := tab.Wake(); ok; at, ok = tab.Wake() {
+		now = max(now, at)
+		tab.Advance(now)
+	}
+	if len(tab.nodes) > 0 || len(tab.leaves) > 0 || tab.alarms.Len() > 0 {
+		t.Errorf("%d limits, %d queues and %d alarms are kept", len(tab.nodes), len(tab.leaves), tab.alarms.Len())
 	}
 }

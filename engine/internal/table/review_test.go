@@ -116,7 +116,7 @@ func TestNothingGetsStuckUnderLimitsAndRatesOfAllKinds(t *testing.T) {
 func (t *Table) checkIdle(tb testing.TB, now int64) {
 	tb.Helper()
 	var first *leaf
-	for _, l := range t.ring {
+	for _, l := range t.leaves {
 		if l.any && !l.kind.closed && (first == nil || l.head.rank.Compare(first.head.rank) < 0) {
 			first = l
 		}
@@ -149,15 +149,20 @@ func driveMixed(t *testing.T, seed uint64) {
 	}
 	tab := New(Config{Capacity: 1 << 20, LeafCapacity: 1 << 20, Policies: set})
 	finishScan(tab)
+	store := shelf{}
 	now, seq, closed := int64(1), uint64(0), map[string]bool{}
 	var slots []Slot
 	booked := 0
 	book := func() {
+		store.answerAll(tab, now)
 		for {
-			_, slot, ok := tab.Book(now)
+			tr, slot, ok := tab.Book(now)
 			if !ok {
 				tab.checkIdle(t, now)
 				return
+			}
+			if !store.take(tr) {
+				t.Fatalf("booked %+v, which is not ready", tr)
 			}
 			booked++
 			slots = append(slots, slot)
@@ -171,7 +176,9 @@ func driveMixed(t *testing.T, seed uint64) {
 			booked-- // the grab came too late: another takes its place in the rates
 			seq++
 			tab.Return(now, s)
-			tab.Add(now, task.Trigger{Ref: task.Ref{Version: 1}, Leaf: s.leaf.name, Rank: task.Rank{ReadyAt: 1, Seq: seq}})
+			tr := task.Trigger{Ref: task.Ref{Version: 1}, Leaf: s.leaf.name, Rank: task.Rank{ReadyAt: 1, Seq: seq}}
+			store.put(tr)
+			tab.Add(now, tr)
 			return
 		}
 		tab.Free(now, s)
@@ -187,10 +194,12 @@ func driveMixed(t *testing.T, seed uint64) {
 			}
 			seq++
 			added++
-			tab.Add(now, task.Trigger{
+			tr := task.Trigger{
 				Ref: task.Ref{Version: 1}, Leaf: task.Leaf{Type: typ, Group: task.GroupOf(values...)},
 				Rank: task.Rank{Priority: uint8(rng.IntN(3)), ReadyAt: 1, Seq: seq},
-			})
+			}
+			store.put(tr)
+			tab.Add(now, tr)
 		case op < 7 && len(slots) > 0:
 			free()
 		case op < 8:

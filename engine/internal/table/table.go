@@ -15,7 +15,8 @@
 package table
 
 import (
-	"math"
+	"maps"
+	"slices"
 
 	"github.com/google/btree"
 
@@ -39,14 +40,17 @@ type Table struct {
 	kinds  map[string]*kind
 	nodes  map[string]*node // every limit in use but the root, by its identity
 	pools  map[string]*node // the slots of handlers that have a limited number, by pool; they stay
+	order  []*kind          // all of kinds, by name
+	hand   int              // position in order: where to look for a kind that has more than its share
 	leaves map[task.Leaf]*leaf
-	ring   []*leaf // the same leaves, in no order: where to look for one to shrink
-	hand   int     // position in ring
 
 	size    int // triggers in all leaves
-	grouped int // leaves that come and go; the others are one for each type that is known
+	active  int // kinds that have triggers
+	idle    int // leaves of which nothing runs, but for those that stay
+	crowded int // kinds that have such leaves
 	running int // slots booked
 	serial  uint64
+	now     int64 // the latest time that the table was told
 
 	roomy  []*node                // limits that have parked leaves and got room
 	alarms *btree.BTreeG[alarm]   // limits that wait for their rate
@@ -65,9 +69,15 @@ type kind struct {
 	across [][]policy.Limit // the chains of the limits that cut across
 	pool   *node            // the slots of its handler; nil if the handler has no limited number
 	keyed  int              // how many of them have values in the group
+	shared []string         // of its limits without values: their keys in Table.nodes
 	closed bool             // paused, or nobody handles it
-	known  bool             // it is configured: its leaf without a group stays
-	leaves int              // how many it has
+
+	leaves []*leaf // those in memory, in no order
+	hand   int     // position in leaves
+	size   int     // triggers in them
+	idle   int     // those of which nothing runs, but for the one that stays
+
+	listing
 }
 
 // item is a trigger as a leaf keeps it.
@@ -93,10 +103,11 @@ func New(c Config) *Table {
 	}
 	t.alarms = btree.NewG(degree, alarm.before)
 	t.root = t.newNode(nil, policy.Limit{Max: c.Policies.Slots}, "")
-	t.look.begin()
-	for name, p := range c.Policies.Types {
-		t.kinds[name] = t.newKind(name, p)
-		t.kinds[name].known = true
+	for _, name := range slices.Sorted(maps.Keys(c.Policies.Types)) {
+		k := t.newKind(name, c.Policies.Types[name])
+		t.kinds[name] = k
+		t.order = append(t.order, k)
+		t.unlist(k)
 	}
 	return t
 }
@@ -110,21 +121,16 @@ func (t *Table) newKind(name string, p policy.Type) *kind {
 		} else {
 			k.across = append(k.across, chain)
 		}
+		for i := len(chain) - 1; i >= 0 && chain[i].Per == ""; i-- {
+			k.shared = append(k.shared, nodeKey(chain[i:], nil))
+		}
+	}
+	if p.Concurrency > 0 {
+		k.shared = append(k.shared, nodeKey([]policy.Limit{k.concurrency()}, nil))
 	}
 	k.keyed = len(t.config.Policies.Keyed(p))
 	if pool, ok := t.config.Pools[name]; ok {
 		k.pool = t.poolNode(pool)
-	}
-	return k
-}
-
-// kind returns what is known of a type; types never heard of are closed.
-func (t *Table) kind(name string) *kind {
-	k, ok := t.kinds[name]
-	if !ok {
-		k = t.newKind(name, policy.DefaultType())
-		k.closed = true
-		t.kinds[name] = k
 	}
 	return k
 }
@@ -136,22 +142,27 @@ func (t *Table) Len() int { return t.size }
 func (t *Table) Running() int { return t.running }
 
 // Open lets the tasks of a type run, or stops them from being booked. What is booked
-// stays booked.
+// stays booked. The table holds no triggers of a type that is stopped; it reads them from
+// the store when the type is opened. A type that is not configured cannot be opened.
 func (t *Table) Open(now int64, name string, open bool) {
-	k := t.kind(name)
-	if k.closed == !open {
+	k, ok := t.kinds[name]
+	if !ok || k.closed == !open {
 		return
 	}
 	k.closed = !open
-	for _, l := range t.ring {
-		switch {
-		case l.kind != k:
-		case l.parkedOn != nil: // closed, it must not stand in the way of those parked behind it
-			t.unpark(now, l)
-		default:
-			t.settle(now, &l.node)
+	if open {
+		t.unlist(k)
+		k.restart()
+		for _, l := range k.leaves {
+			t.refill(l)
 		}
+		return
 	}
+	for i := len(k.leaves) - 1; i >= 0; i-- { // forgetting one moves the last into its place
+		t.abandon(now, k.leaves[i])
+	}
+	k.wanting = queue[*leaf]{}
+	t.note(k)
 }
 
 // IsOpen reports whether tasks of a type may be booked.
@@ -160,15 +171,22 @@ func (t *Table) IsOpen(name string) bool {
 	return ok && !k.closed
 }
 
-// Wake returns when a limit's rate lets something run again, as Unix nanoseconds;
-// false if nothing waits for that.
+// Wake returns when a limit's rate lets something run again, or the listing of a type goes
+// on, as Unix nanoseconds; false if nothing waits for that.
 func (t *Table) Wake() (int64, bool) {
 	a, ok := t.alarms.Min()
+	if at := t.look.wake; at != 0 && (!ok || at < a.at) {
+		return at, true
+	}
 	return a.at, ok
 }
 
 // Advance tells the table the time. It must be called when [Table.Wake] has come.
 func (t *Table) Advance(now int64) {
+	t.now = now
+	if wake := t.look.wake; wake != 0 && wake <= now {
+		t.look.wake, t.look.roomy = 0, true
+	}
 	for {
 		a, ok := t.alarms.Min()
 		if !ok || a.at > now {
@@ -206,41 +224,3 @@ func (t *Table) setAlarm(n *node, at int64) {
 	n.alarm = at
 	t.alarms.ReplaceOrInsert(alarm{at, n})
 }
-
-// bucket is a rate limit, kept as the generic cell rate algorithm (ITU-T I.371) does:
-// one instant says it all. The zero bucket is without limit.
-type bucket struct {
-	interval int64 // nanoseconds between two starts
-	slack    int64 // how far ahead of time a burst may run
-	due      int64 // when the next start is due in theory
-}
-
-// maxSlack keeps the sums of times within an int64. It is more than a century.
-const maxSlack = math.MaxInt64 / 2
-
-func newBucket(r policy.Rate) bucket {
-	if r.IsZero() {
-		return bucket{}
-	}
-	burst := r.Burst
-	if burst == 0 {
-		burst = r.Count
-	}
-	interval := max(1, int64(r.Per)/int64(r.Count))
-	slack := min(int64(burst-1), maxSlack/interval) * interval
-	return bucket{interval: interval, slack: slack}
-}
-
-// next returns when something may start; that is now or earlier if it may.
-func (b *bucket) next() int64 { return b.due - b.slack }
-
-func (b *bucket) take(now int64) {
-	if b.interval > 0 {
-		b.due = max(b.due, now) + b.interval
-	}
-}
-
-func (b *bucket) refund() { b.due -= b.interval }
-
-// full reports whether a new bucket would behave the same.
-func (b *bucket) full(now int64) bool { return b.due <= now }
