@@ -3,6 +3,7 @@ package config
 import (
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -10,15 +11,35 @@ import (
 // mask is shown instead of a secret: its length says nothing.
 const mask = "********"
 
-// secretWords are those that a name has whose value is a secret: of a header, an environment
-// variable, or an option of a URL.
-var secretWords = regexp.MustCompile(`(?i)token|secret|passw|pwd|passphrase|credential|cookie|session|signature|jwt|oauth|authoriz|authent|api-?key|(^|[-_.])(auth|key|pass|pat|sig|dsn)($|[-_.])`)
+// Parts of the names whose values are secrets, of headers, environment variables and options
+// of URLs: anywhere in a name, and as a word of it.
+var (
+	secretParts = []string{
+		"token", "secret", "passw", "pwd", "passphrase", "credential", "cookie", "session", "signature", "jwt", "oauth", "authoriz", "authent",
+		"apikey", "api-key",
+	}
+	secretWords = []string{"auth", "key", "pass", "pat", "sig", "dsn"}
+)
+
+// isSecretName reports whether a name is that of a secret.
+func isSecretName(name string) bool {
+	name = strings.ToLower(name)
+	if slices.ContainsFunc(secretParts, func(part string) bool { return strings.Contains(name, part) }) {
+		return true
+	}
+	for word := range strings.FieldsFuncSeq(name, func(r rune) bool { return r == '-' || r == '_' || r == '.' }) {
+		if slices.Contains(secretWords, word) {
+			return true
+		}
+	}
+	return false
+}
 
 // masked returns what may be shown of a text that stands under a name, such as that of a
 // header or of an environment variable: a mask if the name is that of a secret, and
 // otherwise the text without the secrets in the URLs and headers in it.
 func masked(name, text string) string {
-	if text != "" && secretWords.MatchString(name) {
+	if text != "" && isSecretName(name) {
 		return mask
 	}
 	return hidePasswords(text)
@@ -65,23 +86,31 @@ func maskOptions(text string) string {
 	return urlOption.ReplaceAllStringFunc(text, func(s string) string {
 		m := urlOption.FindStringSubmatch(s)
 		name, err := url.QueryUnescape(m[2])
-		if m[3] == "" || err == nil && !secretWords.MatchString(name) {
+		if m[3] == "" || err == nil && !isSecretName(name) {
 			return s
 		}
 		return m[1] + m[2] + "=" + mask
 	})
 }
 
-// What is secret in a line of a file or in a word of a command, also if it is not written
-// right: passwords among the options of a URL and before its host, what follows the name of
-// an authorization, and what a --set gives to one.
+// hidden is something secret in a line of a file or in a word of a command, also if it is not
+// written right. Its second group is the secret.
+type hidden struct {
+	has []string // texts, in small letters, of which one is there if it is; looking for them is fast
+	is  *regexp.Regexp
+}
+
+// secretKeys are those of the keys in front of secrets.
+var secretKeys = []string{"authorization", "token", "secret", "passw", "cookie", "api-key", "api_key", "apikey", "access-key", "access_key"}
+
+// What is hidden: passwords among the options of a URL and before its host, users of a URL
+// without a password, what follows the name of an authorization, and what a --set gives to one.
 var (
-	optionPassword = regexp.MustCompile(`([?&](?:ssl)?password=)([^&\s]+)`)
-	userPassword   = regexp.MustCompile(`(://[^\s/@:]*:)(\S+)@`)
-	userToken      = regexp.MustCompile(`(https?://)([^\s/@:?#"']+)@`)
-	secretKey      = `(?i)(["']?[\w.-]*(?:authorization|token|secret|passw|cookie|api[-_]?key|access[-_]?key)[\w-]*["']?`
-	secretEntry    = regexp.MustCompile(secretKey + `\s*:\s*)("[^"\n]*"|'[^'\n]*'|[^\s,{}\[\]$&*|>"'#][^,}"'\n]*)`)
-	secretSet      = regexp.MustCompile(secretKey + `=)([^\s{}$&|>][^&,}\n]*)`)
+	optionPassword = hidden{[]string{"password="}, regexp.MustCompile(`([?&](?:ssl)?password=)([^&\s]+)`)}
+	userPassword   = hidden{[]string{"://"}, regexp.MustCompile(`(://[^\s/@:]*:)(\S+)@`)}
+	userToken      = hidden{[]string{"://"}, regexp.MustCompile(`(https?://)([^\s/@:?#"']+)@`)}
+	secretEntry    = hidden{secretKeys, regexp.MustCompile(`(?i)((?:` + strings.Join(secretKeys, "|") + `)[\w-]*["']?\s*:\s*)("[^"\n]*"|'[^'\n]*'|[^\s,{}\[\]$&*|>"'#][^,}"'\n]*)`)}
+	secretSet      = hidden{secretKeys, regexp.MustCompile(`(?i)((?:` + strings.Join(secretKeys, "|") + `)[\w-]*["']?=)([^\s{}$&|>][^&,}\n]*)`)}
 )
 
 // WithoutPasswords returns a text for people, such as an error, without the passwords in the
@@ -94,12 +123,15 @@ func hidePasswords(s string) string {
 	return hide(s, optionPassword, userPassword, userToken, secretEntry, secretSet)
 }
 
-// hide replaces every character of the second group of each secret by a star.
-func hide(s string, secrets ...*regexp.Regexp) string {
+func hide(s string, secrets ...hidden) string {
+	small := strings.ToLower(s)
 	for _, secret := range secrets {
+		if !slices.ContainsFunc(secret.has, func(text string) bool { return strings.Contains(small, text) }) {
+			continue
+		}
 		var b strings.Builder
 		last := 0
-		for _, m := range secret.FindAllStringSubmatchIndex(s, -1) {
+		for _, m := range secret.is.FindAllStringSubmatchIndex(s, -1) {
 			from, to := m[4], m[5]
 			if isReference(strings.Trim(s[from:to], `"'`)) {
 				continue
