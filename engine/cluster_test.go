@@ -27,10 +27,12 @@ type group struct {
 
 	mu   sync.Mutex
 	runs map[task.ID][]string // guarded by mu: the nodes on which a task's handler began
+
+	ids *task.IDs // of rows of which no node is told
 }
 
 func newGroup(t *testing.T) *group {
-	return &group{t: t, store: memory.New(), first: local.New(), runs: make(map[task.ID][]string)}
+	return &group{t: t, store: memory.New(), first: local.New(), runs: make(map[task.ID][]string), ids: task.NewIDs([32]byte{1})}
 }
 
 // member is a node of a group.

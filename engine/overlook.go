@@ -18,6 +18,11 @@ const (
 	overlookShare = 20
 
 	overlookPage = 1000
+
+	// surveyScan is how many rows one part of a survey reads at most, and surveyTakes how long a
+	// survey goes on that finds nothing. A whole round through the store may take many.
+	surveyScan  = 10_000
+	surveyTakes = overlookEvery / overlookShare
 )
 
 // overlookLoop finds what is for this node and what it was not told of: because it became
@@ -26,8 +31,9 @@ const (
 func (e *Engine) overlookLoop(ctx context.Context, store storage.Shared) {
 	timer := time.NewTimer(overlookEvery)
 	defer timer.Stop()
-	var ran []task.Ref // what ran when that was looked at, at this time
-	var reconsidered time.Time
+	var ran []task.Ref         // what ran when that was looked at, at this time
+	var reconsidered time.Time // others may have it look more often
+	var at storage.Place       // where the survey goes on
 	for {
 		due := false
 		select {
@@ -47,7 +53,8 @@ func (e *Engine) overlookLoop(ctx context.Context, store storage.Shared) {
 		}
 		if look {
 			e.seek(ctx, store)
-			if begin.Sub(reconsidered) >= overlookEvery { // others may have it look more often
+			if begin.Sub(reconsidered) >= overlookEvery {
+				at = e.survey(ctx, store, at)
 				ran, reconsidered = e.reconsider(ctx, store, ran), begin
 			}
 			timer.Reset(max(overlookEvery, overlookShare*time.Since(begin)))
@@ -58,8 +65,12 @@ func (e *Engine) overlookLoop(ctx context.Context, store storage.Shared) {
 // sweep tells the core of all that is in the store of what was gained, as far as the core
 // keeps it in memory.
 func (e *Engine) sweep(ctx context.Context, g *gain) {
-	for _, state := range []task.State{task.Waiting, task.Submitted} {
-		e.sweepDue(ctx, state, g)
+	for _, state := range withTime {
+		for !e.sweepDue(ctx, state, g.any(), distantFuture) {
+			if ctx.Err() != nil {
+				return
+			}
+		}
 	}
 	var after task.Leaf
 	for {
@@ -95,7 +106,7 @@ func (e *Engine) isOpen(typ string) (open bool) {
 }
 
 // sweepLeaf tells of the rows of a leaf in some shards, until one is left to the store,
-// and with it all that rank behind.
+// and with it all that rank behind. When they have waited too long is told by sweepDue.
 func (e *Engine) sweepLeaf(ctx context.Context, leaf task.Leaf, shards *task.Shards) {
 	q := storage.ReadyQuery{Leaf: leaf, Shards: shards, Limit: overlookPage}
 	for more := !shards.IsEmpty(); more; {
@@ -119,14 +130,18 @@ func (e *Engine) sweepLeaf(ctx context.Context, leaf task.Leaf, shards *task.Sha
 	}
 }
 
-// sweepDue tells of the rows of a state that have a time, likewise.
-func (e *Engine) sweepDue(ctx context.Context, state task.State, g *gain) {
-	q := storage.DueQuery{State: state, Shards: g.any(), Before: distantFuture, Limit: overlookPage}
+// withTime are the states of rows for which something happens at a time: that they start, or
+// that they have waited too long.
+var withTime = []task.State{task.Waiting, task.Submitted}
+
+// sweepDue tells of the rows of a state whose time comes before some time, likewise. It
+// reports false, after a rest, if the store could not answer.
+func (e *Engine) sweepDue(ctx context.Context, state task.State, shards *task.Shards, before time.Time) bool {
+	q := storage.DueQuery{State: state, Shards: shards, Before: before, Limit: overlookPage}
 	for more := !q.Shards.IsEmpty(); more; {
 		page, err := e.store.Due(ctx, q)
 		if e.unanswered(ctx, "due tasks", err) {
-			more = ctx.Err() == nil
-			continue
+			return false
 		}
 		more = len(page) == overlookPage
 		e.decide(func(c *core.Core, _ time.Time) {
@@ -138,6 +153,7 @@ func (e *Engine) sweepDue(ctx context.Context, state task.State, g *gain) {
 			q.After = page[len(page)-1]
 		}
 	}
+	return true
 }
 
 // any returns the shards that were gained of any type; nil is all.
@@ -154,36 +170,79 @@ func (g *gain) any() *task.Shards {
 	return some
 }
 
-// seek looks for what the node was not told of.
+// seek looks for what the node was not told of where it is most urgent: at the head of each
+// leaf, and at what is due.
 func (e *Engine) seek(ctx context.Context, store storage.Shared) {
 	e.mu.Lock()
-	own := e.owned
-	q := storage.OverlookedQuery{Shards: own.Any(), Limit: overlookPage, Before: e.clock.now()}
+	own, now := e.owned, e.clock.now()
 	e.mu.Unlock()
+	q := storage.OverlookedQuery{Shards: own.Any(), Limit: overlookPage}
 	if q.Shards.IsEmpty() {
 		return
+	}
+	for _, state := range withTime {
+		if !e.sweepDue(ctx, state, q.Shards, now) {
+			return // it is tried again soon
+		}
 	}
 	for {
 		found, err := store.Overlooked(ctx, q)
 		if e.unanswered(ctx, "what may have been overlooked", err) {
 			return // it is tried again soon
 		}
-		var unknown []task.Trigger
-		e.decide(func(c *core.Core, now time.Time) {
-			for _, d := range found.Due {
-				c.Told(now, task.Hint{Trigger: d.Trigger, State: task.Waiting, NextEventAt: d.At})
-			}
-			for _, tr := range found.Heads {
-				if c.Owns(tr.Type, tr.Shard) && !c.Knows(tr) {
-					unknown = append(unknown, tr)
+		var unknown []task.Leaf
+		e.decide(func(c *core.Core, _ time.Time) {
+			for _, h := range found.Heads {
+				if c.Owns(h.Type, h.Shard) && !c.Knows(h.Trigger) && !c.Behind(h.Trigger) {
+					unknown = append(unknown, h.Leaf)
 				}
 			}
 		})
-		for _, tr := range unknown {
-			e.sweepLeaf(ctx, tr.Leaf, own.Of(tr.Type))
+		for _, leaf := range unknown {
+			e.sweepLeaf(ctx, leaf, own.Of(leaf.Type))
 		}
 		if q.After = found.Next; found.Next == (task.Leaf{}) {
 			return
+		}
+	}
+}
+
+// survey looks at all that is ready, in parts: the next one goes on from the place that it
+// returns. It finds what is behind a head that is known, or far behind rows of other nodes. It
+// takes little time, unless it finds something.
+func (e *Engine) survey(ctx context.Context, store storage.Shared, at storage.Place) storage.Place {
+	q := storage.SubmittedQuery{Shards: e.ownedAny(), After: at, Scan: surveyScan}
+	if q.Shards.IsEmpty() {
+		return at
+	}
+	for begin := time.Now(); ; {
+		page, next, err := store.Submitted(ctx, q)
+		if e.unanswered(ctx, "what may have been overlooked", err) {
+			return q.After // it is tried again soon
+		}
+		found := 0
+		var skip *task.Leaf // the rest of it is left to the store
+		for some := range slices.Chunk(page, overlookPage) {
+			e.decide(func(c *core.Core, now time.Time) {
+				for _, h := range some {
+					switch {
+					case skip != nil && *skip == h.Leaf || !c.Owns(h.Type, h.Shard):
+					case c.Behind(h.Trigger):
+						skip = &h.Leaf
+					case !c.Knows(h.Trigger) && c.Told(now, h):
+						found++
+					}
+				}
+			})
+		}
+		switch {
+		case next == storage.Place{}:
+			return next
+		case skip != nil && *skip == next.Leaf:
+			next = storage.Behind(next.Leaf)
+		}
+		if q.After = next; found == 0 && time.Since(begin) >= surveyTakes {
+			return next
 		}
 	}
 }

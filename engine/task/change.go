@@ -77,13 +77,17 @@ func (t *Task) Create(to State, at, nextEventAt time.Time) {
 }
 
 // Apply makes c of t and reports whether it did: it does nothing and returns false
-// when t is at another version or its state cannot become c.To. Times are stamped, an
-// overlong error is cut, and t keeps no reference to c but its Result.
+// when t is at another version or its state cannot become c.To, or when t was Submitted and
+// is not to be started any more at c.At. Times are stamped, an overlong error is cut, and t
+// keeps no reference to c but its Result.
 func (c Change) Apply(t *Task) bool {
 	if t.Ref() != c.Ref || !t.State.CanBecome(c.To) {
 		return false
 	}
 	at := Stamp(c.At)
+	if c.To == Processing && t.IsOverdue(at) {
+		return false
+	}
 	reason := cut(c.Error, MaxErrorText)
 	if t.State == Processing {
 		if c.To != Done {
@@ -124,6 +128,12 @@ func (c Change) Apply(t *Task) bool {
 	t.schedule(c.NextEventAt)
 	t.Version++
 	return true
+}
+
+// IsOverdue reports whether t is Submitted and has waited too long at a time: it is not
+// started any more, and is to become an Error.
+func (t *Task) IsOverdue(at time.Time) bool {
+	return t.State == Submitted && !t.NextEventAt.IsZero() && !at.Before(t.NextEventAt)
 }
 
 // DropsCheckpoint reports whether c, made of a row in state from, leaves no checkpoint: an

@@ -64,7 +64,8 @@ func TestAChangeKeepsTheRulesOfARow(t *testing.T) {
 			before := row.Clone()
 			c := changes(row).Draw(t, "change")
 			applied := c.Apply(row)
-			if applied != (before.Ref() == c.Ref && before.State.CanBecome(c.To)) {
+			late := before.State == task.Submitted && c.To == task.Processing && !before.NextEventAt.IsZero() && !task.Stamp(c.At).Before(before.NextEventAt)
+			if applied != (before.Ref() == c.Ref && before.State.CanBecome(c.To) && !late) {
 				t.Fatalf("Apply returned %v for %v at %v to %v", applied, before.State, c.Ref, c.To)
 			}
 			if !applied {
@@ -76,6 +77,29 @@ func TestAChangeKeepsTheRulesOfARow(t *testing.T) {
 			checkApplied(t, before, c, row)
 		}
 	})
+}
+
+func TestATaskThatHasWaitedTooLongIsNotGrabbed(t *testing.T) {
+	late := time.Date(2026, 1, 1, 0, 0, 10, 0, time.UTC)
+	for _, c := range []struct {
+		state         task.State
+		until, expire time.Time
+		at            time.Time
+		want          bool
+	}{
+		{task.Submitted, time.Time{}, time.Time{}, late, true},
+		{task.Submitted, late, time.Time{}, late.Add(-time.Microsecond), true},
+		{task.Submitted, late, time.Time{}, late, false},
+		{task.Submitted, late, time.Time{}, late.Add(time.Hour), false},
+		{task.Submitted, time.Time{}, late, late, false},
+		{task.Waiting, late, time.Time{}, late, true},
+	} {
+		row := &task.Task{ID: task.ID{1}, Type: "mail", ExpiresAt: c.expire}
+		row.Create(c.state, late.Add(-time.Minute), c.until)
+		if got := (task.Change{Ref: row.Ref(), To: task.Processing, At: c.at}).Apply(row); got != c.want {
+			t.Errorf("%v until %v, grabbed at %v: %t", c.state, row.NextEventAt, c.at, got)
+		}
+	}
 }
 
 // checkApplied says once more, in other words, what Apply does.

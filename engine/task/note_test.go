@@ -84,7 +84,7 @@ func TestACheckpointLivesUntilTheWorkIsDone(t *testing.T) {
 
 func TestANewAttemptHasNoProgressAndTheOldCheckpoint(t *testing.T) {
 	row := full()
-	row.State = task.Submitted
+	row.State, row.NextEventAt = task.Submitted, time.Time{}
 	(task.Change{Ref: row.Ref(), To: task.Processing, At: start}).Apply(row)
 	if (row.Progress() != task.Progress{}) || string(row.Checkpoint()) != "c" {
 		t.Errorf("progress %+v, checkpoint %q", row.Progress(), row.Checkpoint())

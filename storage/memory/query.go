@@ -78,14 +78,42 @@ func (s *Store) Overlooked(ctx context.Context, q storage.OverlookedQuery) (stor
 	return view(ctx, s, func() (out storage.Overlooked, err error) {
 		leaves := s.leaves(q.After, q.Limit)
 		for _, l := range leaves {
-			out.Heads = append(out.Heads, s.ready(storage.ReadyQuery{Leaf: l, Shards: q.Shards, Limit: 1})...)
+			for _, head := range s.ready(storage.ReadyQuery{Leaf: l, Shards: q.Shards, Limit: 1}) {
+				out.Heads = append(out.Heads, s.rows[head.ID].Hint())
+			}
 		}
 		if len(leaves) == q.Limit && q.Limit > 0 {
 			out.Next = leaves[len(leaves)-1]
 		}
-		out.Due = s.due(storage.DueQuery{State: task.Waiting, Shards: q.Shards, Before: q.Before, Limit: q.Limit})
 		return out, nil
 	})
+}
+
+// Submitted implements [storage.Shared].
+func (s *Store) Submitted(ctx context.Context, q storage.SubmittedQuery) (page []task.Hint, next storage.Place, err error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if err := s.usable(ctx); err != nil || q.Scan < 1 {
+		return nil, next, err
+	}
+	var all []task.Hint
+	for _, t := range s.rows {
+		if t.State == task.Submitted && comparePlace(placeOf(t.Hint()), q.After) > 0 {
+			all = append(all, t.Hint())
+		}
+	}
+	slices.SortFunc(all, func(a, b task.Hint) int { return comparePlace(placeOf(a), placeOf(b)) })
+	if len(all) > q.Scan {
+		all = all[:q.Scan]
+		next = placeOf(all[q.Scan-1])
+	}
+	return slices.DeleteFunc(all, func(h task.Hint) bool { return !q.Shards.Has(h.Shard) }), next, nil
+}
+
+func placeOf(h task.Hint) storage.Place { return storage.Place{Leaf: h.Leaf, Rank: h.Rank} }
+
+func comparePlace(a, b storage.Place) int {
+	return cmp.Or(compareLeaf(a.Leaf, b.Leaf), a.Rank.Compare(b.Rank))
 }
 
 // Outdated implements [storage.Shared].

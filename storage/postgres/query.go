@@ -33,31 +33,92 @@ func (v *verbs) Due(ctx context.Context, q storage.DueQuery) (page []storage.Due
 	switch {
 	case finished(q.State):
 		sql = v.store.sql.dueEnded
+	case q.State != task.Processing && q.Shards != nil:
+		return inParts(q.Limit, func(scan int) (part []storage.Due, more bool, err error) {
+			part, q.After, err = v.dueOf(ctx, q, scan)
+			return part, q.After != storage.Due{}, err
+		})
 	case q.State != task.Processing:
 		sql, do = v.store.sql.due, v.do
-	}
-	after := int64(math.MinInt64)
-	if q.After != (storage.Due{}) {
-		after = micro(q.After.At)
 	}
 	err = v.query(ctx, "due", do, func() { page = nil }, func(r *reader) {
 		d := storage.Due{Trigger: scanTrigger(r)}
 		d.At = r.moment()
 		page = append(page, d)
-	}, sql, int16(q.State), micro(q.Before), after, q.After.ID, max(0, q.Limit), bitmap(q.Shards))
+	}, sql, int16(q.State), micro(q.Before), afterDue(q.After), q.After.ID, max(0, q.Limit), bitmap(q.Shards))
 	return page, err
+}
+
+func afterDue(after storage.Due) int64 {
+	if after == (storage.Due{}) {
+		return math.MinInt64
+	}
+	return micro(after.At)
+}
+
+// dueOf reads scan rows at most, and returns where to go on: zero at the end.
+func (v *verbs) dueOf(ctx context.Context, q storage.DueQuery, scan int) (part []storage.Due, last storage.Due, err error) {
+	err = v.query(ctx, "due", v.do, func() { part, last = nil, storage.Due{} }, func(r *reader) {
+		n, hit := r.int64(), r.sized(1)[0] != 0
+		d := storage.Due{Trigger: scanTrigger(r)}
+		d.At = r.moment()
+		if hit {
+			part = append(part, d)
+		}
+		if n == int64(scan) {
+			last = d
+		}
+	}, v.store.sql.dueOf, int16(q.State), micro(q.Before), afterDue(q.After), q.After.ID, scan, bitmap(q.Shards))
+	return part, last, err
 }
 
 // Ready implements [storage.Tasks].
 func (v *verbs) Ready(ctx context.Context, q storage.ReadyQuery) (page []task.Trigger, err error) {
+	if q.Shards != nil {
+		part := storage.SubmittedQuery{Shards: q.Shards, After: storage.Place{Leaf: q.Leaf}}
+		if q.After != nil {
+			part.After.Rank = *q.After
+		}
+		return inParts(q.Limit, func(scan int) (ts []task.Trigger, more bool, err error) {
+			part.Scan = scan
+			hints, next, err := v.submitted(ctx, v.store.sql.submittedOf, part)
+			for _, h := range hints {
+				ts = append(ts, h.Trigger)
+			}
+			part.After = next
+			return ts, next != storage.Place{}, err
+		})
+	}
 	priority, ready, seq := int16(-1), int64(0), int64(0)
 	if q.After != nil {
 		priority, ready, seq = int16(q.After.Priority), q.After.ReadyAt, int64(q.After.Seq)
 	}
 	err = v.query(ctx, "ready", v.do, func() { page = nil }, func(r *reader) {
 		page = append(page, scanTrigger(r))
-	}, v.store.sql.ready, []byte(q.Leaf.Type), []byte(q.Leaf.Group), priority, ready, seq, max(0, q.Limit), bitmap(q.Shards))
+	}, v.store.sql.ready, []byte(q.Leaf.Type), []byte(q.Leaf.Group), priority, ready, seq, max(0, q.Limit))
 	return page, err
+}
+
+// How many rows one statement reads to find those of some shards.
+const (
+	leastScan = 1000
+	mostScan  = 20_000
+)
+
+// inParts returns the first rows that match, at most limit. It reads them in parts, each a
+// statement that reads a bounded number of rows, and so does not run into its time limit where
+// rows of others are in between.
+func inParts[T any](limit int, part func(scan int) (rows []T, more bool, err error)) (page []T, err error) {
+	for scan := max(leastScan, min(limit, mostScan)); len(page) < limit; scan = min(4*scan, mostScan) {
+		rows, more, err := part(scan)
+		if err != nil {
+			return nil, err
+		}
+		if page = append(page, rows...); !more {
+			break
+		}
+	}
+	return page[:min(len(page), max(0, limit))], nil
 }
 
 // Leaves implements [storage.Tasks].

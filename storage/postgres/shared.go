@@ -10,7 +10,7 @@ import (
 	"github.com/taskengine/taskengine/storage"
 )
 
-// deep is how many rows of a leaf are looked at for one of some shards.
+// deep is how many rows of a leaf are read to find the first one of some shards.
 const deep = 1000
 
 // Overlooked implements [storage.Shared].
@@ -20,26 +20,49 @@ func (s *Store) Overlooked(ctx context.Context, q storage.OverlookedQuery) (out 
 		sql = s.sql.allOverlooked
 	}
 	err = s.query(ctx, "look for what was overlooked", s.browse, func() { out, leaves = storage.Overlooked{}, 0 }, func(r *reader) {
-		state, leaf := task.State(r.int16()), task.Leaf{Type: r.text(), Group: r.text()}
-		if state == task.Submitted {
-			if leaves++; leaves == q.Limit {
-				out.Next = leaf
-			}
-			if len(r.values[r.at]) == 0 {
-				return // it has no such row
-			}
+		h := task.Hint{State: task.Submitted}
+		h.Leaf = task.Leaf{Type: r.text(), Group: r.text()}
+		if leaves++; leaves == q.Limit {
+			out.Next = h.Leaf
 		}
-		tr := task.Trigger{Leaf: leaf}
-		copy(tr.ID[:], r.next())
-		tr.Version, tr.Priority, tr.ReadyAt = uint64(r.int64()), uint8(r.int16()), r.int64()
-		tr.Seq, tr.Shard = uint64(r.int64()), uint16(r.int32())
-		if state == task.Waiting {
-			out.Due = append(out.Due, storage.Due{Trigger: tr, At: r.moment()})
-			return
+		if len(r.values[r.at]) == 0 {
+			return // it has no such row
 		}
-		out.Heads = append(out.Heads, tr)
-	}, sql, []byte(q.After.Type), []byte(q.After.Group), bitmap(q.Shards), max(0, q.Limit), micro(q.Before))
+		copy(h.ID[:], r.next())
+		h.Version, h.Priority, h.ReadyAt = uint64(r.int64()), uint8(r.int16()), r.int64()
+		h.Seq, h.Shard, h.NextEventAt = uint64(r.int64()), uint16(r.int32()), r.moment()
+		out.Heads = append(out.Heads, h)
+	}, sql, []byte(q.After.Type), []byte(q.After.Group), bitmap(q.Shards), max(0, q.Limit))
 	return out, err
+}
+
+// Submitted implements [storage.Shared]. Rows that were grabbed since they were submitted are
+// read, too.
+func (s *Store) Submitted(ctx context.Context, q storage.SubmittedQuery) (page []task.Hint, next storage.Place, err error) {
+	return s.submitted(ctx, s.sql.submitted, q)
+}
+
+// submitted is Submitted by a statement, which may be one about the rows of a leaf alone.
+func (v *verbs) submitted(ctx context.Context, sql string, q storage.SubmittedQuery) (page []task.Hint, next storage.Place, err error) {
+	if q.Scan < 1 {
+		return nil, next, ctx.Err()
+	}
+	priority, ready, seq := int16(q.After.Priority), q.After.ReadyAt, int64(q.After.Seq)
+	if q.After.Rank == (task.Rank{}) {
+		priority = -1
+	}
+	err = v.query(ctx, "submitted", v.do, func() { page, next = nil, storage.Place{} }, func(r *reader) {
+		n, hit := r.int64(), r.sized(1)[0] != 0
+		h := task.Hint{Trigger: scanTrigger(r), State: task.Submitted}
+		h.NextEventAt = r.moment()
+		if hit {
+			page = append(page, h)
+		}
+		if n == int64(q.Scan) {
+			next = storage.Place{Leaf: h.Leaf, Rank: h.Rank}
+		}
+	}, sql, []byte(q.After.Type), []byte(q.After.Group), priority, ready, seq, bitmap(q.Shards), q.Scan)
+	return page, next, err
 }
 
 // Outdated implements [storage.Shared].

@@ -12,7 +12,7 @@ import (
 
 // statements are what is sent, for one schema. In the texts below {task} is a table of the
 // schema, {narrow}, {heavy} and {trigger} are lists of columns, and {narrow:t} is such a
-// list of the table t. {mine:7} selects the rows of the shards in $7.
+// list of the table t. {mine:6} selects the rows of the shards in $6.
 type statements struct {
 	get, lockTask, lockEnded                              string
 	inserts                                               map[insertKind]string
@@ -20,6 +20,7 @@ type statements struct {
 	removeEnded, remove, note, grab, finish, drop, update string
 	end, comeBack                                         string
 	due, dueRunning, dueEnded, ready, leaves, allLeaves   string
+	dueOf, submitted, submittedOf                         string
 	listAll, listLive, listErrors                         string
 	count, countRows, fold                                string
 	overlooked, allOverlooked, orphans, outdated          string
@@ -122,7 +123,8 @@ update {task} t
 set version = t.version + 1, state = 3, attempt = t.attempt + 1, owner = c.owner,
 	started_at = c.at, updated_at = c.at, next_event_at = c.next, due_state = null, due_at = null, progress = null
 from unnest($1::uuid[], $2::bigint[], $3::uuid[], $4::bigint[], $5::bigint[]) as c (id, version, owner, at, next)
-where t.id = c.id and t.version = c.version and t.state in (1, 2)
+where t.id = c.id and t.version = c.version
+	and (t.state = 1 or t.state = 2 and (t.next_event_at = {none} or t.next_event_at > c.at))
 returning {narrow:t}, t.checkpoint, t.payload`
 
 const moveDone = `
@@ -193,7 +195,7 @@ order by next_event_at, id limit $5`
 
 const selectReady = `
 select {trigger} from {task}
-where queued and state = 2 and type = $1 and grp = $2 and (priority, ready_at, seq) > ($3, $4, $5) and {mine:7}
+where queued and state = 2 and type = $1 and grp = $2 and (priority, ready_at, seq) > ($3, $4, $5)
 order by priority, ready_at, seq limit $6`
 
 // From leaf to leaf: what is passed over are the rows within.
@@ -208,9 +210,8 @@ select type, grp from leaf
 where (select true from {task} t where t.queued and t.state = 2 and t.type = leaf.type and t.grp = leaf.grp limit 1)
 limit $3`
 
-// The first submitted row of each leaf that is one of those selected, and the waiting
-// rows that are due. A leaf is there though it has no such row: the next page goes on
-// from it.
+// The first submitted row of each leaf that is one of those selected. A leaf is there though
+// it has no such row: the next page goes on from it.
 const selectOverlooked = `
 with recursive leaf as (
 	(select type, grp from {task} where queued {after} order by type, grp limit 1)
@@ -219,16 +220,43 @@ with recursive leaf as (
 		select t.type, t.grp from {task} t where t.queued and (t.type, t.grp) > (leaf.type, leaf.grp)
 		order by t.type, t.grp limit 1) n),
 page as (select * from leaf limit $4)
-select 2::smallint, page.type, page.grp, h.id, h.version, h.priority, h.ready_at, h.seq, h.shard, null::bigint from page left join lateral (
+select page.type, page.grp, h.id, h.version, h.priority, h.ready_at, h.seq, h.shard, h.next_event_at from page left join lateral (
 	select * from (
 		select * from {task} t where t.queued and t.type = page.type and t.grp = page.grp
 		order by t.priority, t.ready_at, t.seq limit {deep}) first
 	where state = 2 and {mine:3}
-	order by priority, ready_at, seq limit 1) h on true
-union all
-(select 1::smallint, type, grp, id, version, priority, ready_at, seq, shard, due_at from {task}
-where due_state = 1 and due_at <= $5 and {mine:3}
-order by due_at, id limit $4)`
+	order by priority, ready_at, seq limit 1) h on true`
+
+// A part has the rows that match, and the last one that was read. What is read is bounded,
+// whatever rows of others and running ones are between those that match.
+const selectSubmitted = `
+select n, hit, {trigger}, next_event_at from (
+	select row_number() over (order by type, grp, priority, ready_at, seq) as n, state = 2 and {mine:6} as hit, {trigger}, next_event_at
+	from (select {trigger}, state, next_event_at from {task}
+		where queued and (type, grp, priority, ready_at, seq) > ($1, $2, $3, $4, $5)
+		order by type, grp, priority, ready_at, seq limit $7) part) numbered
+where hit or n = $7
+order by n`
+
+// The same within a leaf.
+const selectSubmittedOf = `
+select n, hit, {trigger}, next_event_at from (
+	select row_number() over (order by priority, ready_at, seq) as n, state = 2 and {mine:6} as hit, {trigger}, next_event_at
+	from (select {trigger}, state, next_event_at from {task}
+		where queued and type = $1 and grp = $2 and (priority, ready_at, seq) > ($3, $4, $5)
+		order by priority, ready_at, seq limit $7) part) numbered
+where hit or n = $7
+order by n`
+
+// The same of rows with a time.
+const selectDueOf = `
+select n, hit, {trigger}, next_event_at from (
+	select row_number() over (order by due_at, id) as n, {mine:6} as hit, {trigger}, next_event_at
+	from (select {trigger}, next_event_at, due_at from {task}
+		where due_state = $1 and due_at <= $2 and (due_at, id) > ($3, $4)
+		order by due_at, id limit $5) part) numbered
+where hit or n = $5
+order by n`
 
 // A page has the rows that match, and the last one that was looked at.
 const selectOrphans = `
@@ -300,6 +328,7 @@ func statementsIn(schema string) *statements {
 		removeEnded: fill(deleteAddedAgain), remove: fill(deleteRefs),
 		note: fill(updateNotes), grab: fill(updateGrab), finish: fill(moveDone), drop: fill(dropDone), update: fill(updateRows),
 		end: fill(moveEnded), comeBack: fill(moveBack),
+		dueOf: fill(selectDueOf), submitted: fill(selectSubmitted), submittedOf: fill(selectSubmittedOf),
 		due: fill(selectDue), dueRunning: fill(selectDueRunning), dueEnded: fill(selectDueEnded),
 		ready: fill(selectReady), leaves: leaves("and (type, grp) > ($1, $2)"), allLeaves: leaves("and $1::bytea = $2::bytea"),
 		overlooked: overlooked("and (type, grp) > ($1, $2)"), allOverlooked: overlooked("and $1::bytea = $2::bytea"), orphans: fill(selectOrphans), outdated: fill(selectOutdated),

@@ -54,11 +54,21 @@ func first[T any](rows []T, limit int) []T { return rows[:min(len(rows), max(0, 
 
 func refOfTrigger(t *task.Trigger) task.Ref { return t.Ref }
 
+func refOfHint(h *task.Hint) task.Ref { return h.Ref }
+
 func refOfDue(d *storage.Due) task.Ref { return d.Ref }
 
 func refOfTask(t **task.Task) task.Ref { return (*t).Ref() }
 
 func compareRank(a, b task.Trigger) int { return a.Rank.Compare(b.Rank) }
+
+func placeOf(h task.Hint) storage.Place { return storage.Place{Leaf: h.Leaf, Rank: h.Rank} }
+
+func comparePlace(a, b storage.Place) int {
+	return cmp.Or(compareLeaf(a.Leaf, b.Leaf), a.Rank.Compare(b.Rank))
+}
+
+func compareHint(a, b task.Hint) int { return comparePlace(placeOf(a), placeOf(b)) }
 
 func compareDue(a, b storage.Due) int { return cmp.Or(a.At.Compare(b.At), a.ID.Compare(b.ID)) }
 

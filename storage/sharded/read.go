@@ -87,6 +87,12 @@ func outwardTriggers(place int, ts []task.Trigger) {
 	}
 }
 
+func outwardHints(place int, hs []task.Hint) {
+	for i := range hs {
+		hs[i].Seq = outward(place, hs[i].Seq)
+	}
+}
+
 func outwardDue(place int, ds []storage.Due) {
 	for i := range ds {
 		ds[i].Seq = outward(place, ds[i].Seq)

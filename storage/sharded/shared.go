@@ -12,38 +12,66 @@ import (
 func (s *Store) Overlooked(ctx context.Context, q storage.OverlookedQuery) (out storage.Overlooked, err error) {
 	parts, err := ask(ctx, &s.verbs, "look for what was overlooked", func(place int, _ storage.Tasks) (storage.Overlooked, error) {
 		part, err := s.places[place].Store.Overlooked(ctx, q)
-		outwardTriggers(place, part.Heads)
-		outwardDue(place, part.Due)
+		outwardHints(place, part.Heads)
 		return part, err
 	})
 	if err != nil {
 		return storage.Overlooked{}, err
 	}
-	var heads [][]task.Trigger
-	var due [][]storage.Due
+	var heads [][]task.Hint
 	for _, p := range parts {
-		heads, due = append(heads, p.Heads), append(due, p.Due)
+		heads = append(heads, p.Heads)
 		if p.Next != (task.Leaf{}) && (out.Next == (task.Leaf{}) || compareLeaf(p.Next, out.Next) < 0) {
 			out.Next = p.Next // which all places have looked up to
 		}
 	}
-	known := s.routes.Load()
-	out.Due = first(merge(known, due, refOfDue, compareDue), q.Limit)
-	out.Heads = merge(known, heads, refOfTrigger, func(a, b task.Trigger) int {
-		if c := compareLeaf(a.Leaf, b.Leaf); c != 0 {
-			return c
-		}
-		return compareRank(a, b)
-	})
-	out.Heads = slices.CompactFunc(out.Heads, func(a, b task.Trigger) bool { return a.Leaf == b.Leaf })
+	out.Heads = merge(s.routes.Load(), heads, refOfHint, compareHint)
+	out.Heads = slices.CompactFunc(out.Heads, func(a, b task.Hint) bool { return a.Leaf == b.Leaf })
 	if out.Next != (task.Leaf{}) {
-		out.Heads = slices.DeleteFunc(out.Heads, func(t task.Trigger) bool { return compareLeaf(t.Leaf, out.Next) > 0 })
+		out.Heads = slices.DeleteFunc(out.Heads, func(h task.Hint) bool { return compareLeaf(h.Leaf, out.Next) > 0 })
 	}
 	if q.Limit > 0 && len(out.Heads) > q.Limit {
 		out.Heads = first(out.Heads, q.Limit)
 		out.Next = out.Heads[q.Limit-1].Leaf
 	}
 	return out, nil
+}
+
+// Submitted implements [storage.Shared]. Each place reads its share of the rows, but one at
+// least.
+func (s *Store) Submitted(ctx context.Context, q storage.SubmittedQuery) (page []task.Hint, next storage.Place, err error) {
+	type part struct {
+		page []task.Hint
+		next storage.Place
+	}
+	parts, err := ask(ctx, &s.verbs, "submitted", func(place int, _ storage.Tasks) (p part, err error) {
+		of := q
+		of.Scan = s.share(q.Scan)
+		if q.After.Rank != (task.Rank{}) {
+			of.After.Rank = inward(place, q.After.Rank)
+		}
+		p.page, p.next, err = s.places[place].Store.Submitted(ctx, of)
+		outwardHints(place, p.page)
+		if p.next != (storage.Place{}) {
+			p.next.Seq = outward(place, p.next.Seq)
+		}
+		return p, err
+	})
+	if err != nil {
+		return nil, storage.Place{}, err
+	}
+	var pages [][]task.Hint
+	for _, p := range parts {
+		pages = append(pages, p.page)
+		if p.next != (storage.Place{}) && (next == (storage.Place{}) || comparePlace(p.next, next) < 0) {
+			next = p.next // which all places have looked up to
+		}
+	}
+	page = merge(s.routes.Load(), pages, refOfHint, compareHint)
+	if next != (storage.Place{}) {
+		page = slices.DeleteFunc(page, func(h task.Hint) bool { return comparePlace(placeOf(h), next) > 0 })
+	}
+	return page, next, nil
 }
 
 // Orphans implements [storage.Shared]. Each place reads its share of scan, but one row at

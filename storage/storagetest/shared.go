@@ -4,60 +4,72 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
 )
 
 var sharedCases = []testCase{
-	{"overlooked are the first rows of each leaf, and what is due", func(f *fixture) {
-		leaves := []task.Leaf{{Type: "a"}, {Type: "a", Group: "x"}, {Type: "b"}, {Type: "\xff", Group: "\x00"}}
-		want := make(map[task.Leaf][]task.Trigger)
-		for i, l := range leaves {
-			for j := range 4 {
-				t := f.row(task.Submitted, func(t *task.Task) {
-					t.Type, t.Group, t.Priority, t.Shard = l.Type, l.Group, uint8(9-j), uint16(j)
-				})
-				f.put(t)
-				if i == 2 && j == 3 { // the first of its leaf is running
-					f.step(t, task.Change{To: task.Processing, At: at(1)})
-				} else {
-					want[l] = append(want[l], t.Trigger())
-				}
-			}
-		}
-		var due []storage.Due
-		for i := range 4 {
-			t := f.row(task.Waiting, func(t *task.Task) { t.NextEventAt, t.Shard = at(i), uint16(i) })
-			f.put(t)
-			due = append(due, storage.Due{Trigger: t.Trigger(), At: t.NextEventAt})
-		}
+	{"overlooked are the first rows of each leaf", func(f *fixture) {
+		leaves, want := f.submittedLeaves()
 		mine := new(task.Shards)
 		mine.Add(0)
 		mine.Add(1)
 		for _, shards := range []*task.Shards{nil, mine} {
 			for _, limit := range []int{1, 2, 3, 4, 5, 100} {
-				q := storage.OverlookedQuery{Shards: shards, Limit: limit, Before: at(2)}
-				var heads []task.Trigger
+				q := storage.OverlookedQuery{Shards: shards, Limit: limit}
+				var heads []task.Hint
 				for more := true; more; more = q.After != (task.Leaf{}) {
 					out := f.overlooked(q)
 					heads = append(heads, out.Heads...)
 					q.After = out.Next
-					var wantDue []storage.Due
-					for _, d := range due[:3] {
-						if shards.Has(d.Shard) && len(wantDue) < limit {
-							wantDue = append(wantDue, d)
-						}
-					}
-					equal(f, "due", append([]storage.Due{}, out.Due...), append([]storage.Due{}, wantDue...))
 				}
-				var wantHeads []task.Trigger
+				var wantHeads []task.Hint
 				for _, l := range leaves {
-					of := slices.DeleteFunc(slices.Clone(want[l]), func(tr task.Trigger) bool { return !shards.Has(tr.Shard) })
-					wantHeads = append(wantHeads, of[len(of)-1]) // the later ones rank better
+					of := slices.DeleteFunc(slices.Clone(want[l]), func(h task.Hint) bool { return !shards.Has(h.Shard) })
+					wantHeads = append(wantHeads, of[0])
 				}
 				equal(f, "heads", heads, wantHeads)
 			}
+		}
+	}},
+	{"all submitted rows are found part by part, whatever is between them", func(f *fixture) {
+		leaves, want := f.submittedLeaves()
+		var all []task.Hint
+		for _, l := range leaves {
+			all = append(all, want[l]...)
+		}
+		mine, none := new(task.Shards), new(task.Shards)
+		mine.Add(0)
+		mine.Add(1)
+		none.Add(200)
+		from := func(q storage.SubmittedQuery) []task.Hint {
+			got := []task.Hint{}
+			for parts := 0; ; parts++ {
+				page, next := f.submitted(q)
+				if got = append(got, page...); next == (storage.Place{}) {
+					return got
+				}
+				if q.After = next; parts > 100 {
+					f.Fatalf("part %d is not the last", parts)
+				}
+			}
+		}
+		for _, shards := range []*task.Shards{nil, mine, none} {
+			others := func(h task.Hint) bool { return !shards.Has(h.Shard) }
+			for _, scan := range []int{1, 2, 3, 7, 100} {
+				equal(f, "all", from(storage.SubmittedQuery{Shards: shards, Scan: scan}), slices.DeleteFunc(slices.Clone(all), others))
+				for i, l := range leaves {
+					at := slices.DeleteFunc(slices.Clone(all), func(h task.Hint) bool { return others(h) || slices.Contains(leaves[:i], h.Leaf) })
+					equal(f, "from a leaf on", from(storage.SubmittedQuery{Shards: shards, Scan: scan, After: storage.Place{Leaf: l}}), at)
+					behind := slices.DeleteFunc(at, func(h task.Hint) bool { return h.Leaf == l })
+					equal(f, "behind a leaf", from(storage.SubmittedQuery{Shards: shards, Scan: scan, After: storage.Behind(l)}), behind)
+				}
+			}
+		}
+		if page, next := f.submitted(storage.SubmittedQuery{}); len(page) != 0 || next != (storage.Place{}) {
+			f.Errorf("of no rows: %v, %v", page, next)
 		}
 	}},
 	{"outdated are the versions that do not run", func(f *fixture) {
@@ -156,8 +168,10 @@ var sharedCases = []testCase{
 	}},
 	{"nothing is overlooked where nothing is", func(f *fixture) {
 		f.put(f.row(task.Processing), f.row(task.Waiting), f.row(task.Error, func(t *task.Task) { t.NextEventAt = at(0) }))
-		out := f.overlooked(storage.OverlookedQuery{Limit: 10, Before: at(9)})
-		equal(f, "overlooked", len(out.Heads)+len(out.Due), 0)
+		equal(f, "overlooked", len(f.overlooked(storage.OverlookedQuery{Limit: 10}).Heads), 0)
+		page, next := f.submitted(storage.SubmittedQuery{Scan: 10})
+		equal(f, "submitted", len(page), 0)
+		equal(f, "the place to go on from", next, storage.Place{})
 	}},
 	{"orphans are the running rows of owners that are gone", func(f *fixture) {
 		var want []task.ID
@@ -188,6 +202,42 @@ var sharedCases = []testCase{
 			equal(f, "orphans", got, want)
 		}
 	}},
+}
+
+// submittedLeaves inserts rows of several leaves and shards, one of which runs, and returns the leaves
+// in their order, and the others by rank.
+func (f *fixture) submittedLeaves() ([]task.Leaf, map[task.Leaf][]task.Hint) {
+	f.Helper()
+	leaves := []task.Leaf{{Type: "a"}, {Type: "a", Group: "x"}, {Type: "b"}, {Type: "\xff", Group: "\x00"}}
+	want := make(map[task.Leaf][]task.Hint)
+	for i, l := range leaves {
+		for j := range 4 {
+			t := f.row(task.Submitted, func(t *task.Task) {
+				t.Type, t.Group, t.Priority, t.Shard = l.Type, l.Group, uint8(9-j), uint16(j)
+				if j%2 == 0 {
+					t.NextEventAt = at(10 + j)
+				} else {
+					t.NextEventAt = time.Time{}
+				}
+			})
+			f.put(t)
+			if i == 2 && j == 3 { // the first of its leaf is running
+				f.step(t, task.Change{To: task.Processing, At: at(1)})
+			} else {
+				want[l] = append([]task.Hint{t.Hint()}, want[l]...) // the later ones rank better
+			}
+		}
+	}
+	return leaves, want
+}
+
+func (f *fixture) submitted(q storage.SubmittedQuery) ([]task.Hint, storage.Place) {
+	f.Helper()
+	page, next, err := f.Store.(storage.Shared).Submitted(f.ctx(), q)
+	if err != nil {
+		f.Fatal(err)
+	}
+	return page, next
 }
 
 func (f *fixture) overlooked(q storage.OverlookedQuery) storage.Overlooked {

@@ -168,6 +168,33 @@ var swapCases = []testCase{
 			}
 		}
 	}},
+	{"a task that has waited too long is not grabbed", func(f *fixture) {
+		for _, c := range []struct {
+			state          task.State
+			until, expires time.Time
+			want           bool
+		}{
+			{task.Submitted, at(5), time.Time{}, false},
+			{task.Submitted, at(4), time.Time{}, false},
+			{task.Submitted, time.Time{}, at(5), false},
+			{task.Submitted, at(5).Add(time.Microsecond), time.Time{}, true},
+			{task.Submitted, time.Time{}, time.Time{}, true},
+			{task.Waiting, at(5), time.Time{}, true},
+		} {
+			t := f.row(task.Submitted, func(t *task.Task) {
+				t.ExpiresAt = c.expires
+				t.Create(c.state, at(0), c.until)
+			})
+			f.put(t)
+			got := f.swap(task.Change{Ref: t.Ref(), To: task.Processing, At: at(5), Owner: task.ID{1}})
+			if (got != nil) != c.want {
+				f.Errorf("%v until %v: grabbed %t", c.state, t.NextEventAt, got != nil)
+			}
+			if !c.want {
+				f.same(f.get(t.ID), t)
+			}
+		}
+	}},
 }
 
 // longWay is a life with most of what can happen to a task; a Ref is that of the row.
@@ -186,7 +213,7 @@ func longWay() []task.Change {
 		{To: task.Failed, At: at(9), Error: "seen"},
 		{To: task.Submitted, At: at(10), Count: task.Reset},
 		{To: task.Cancelled, At: at(11)},
-		{To: task.Submitted, At: at(12), NextEventAt: at(13)},
+		{To: task.Submitted, At: at(12), NextEventAt: at(13).Add(time.Microsecond)},
 		{To: task.Processing, At: at(13), Owner: task.ID{4}},
 		{To: task.Submitted, At: at(14), Count: task.Refund, Outcome: task.HandedBack},
 		{To: task.Processing, At: at(15), Owner: task.ID{5}},

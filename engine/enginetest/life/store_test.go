@@ -213,6 +213,15 @@ func (l *link) Overlooked(ctx context.Context, q storage.OverlookedQuery) (stora
 	return read(ctx, l, reads, func() (storage.Overlooked, error) { return l.w.base.Overlooked(ctx, q) })
 }
 
+// Submitted implements [storage.Shared].
+func (l *link) Submitted(ctx context.Context, q storage.SubmittedQuery) (page []task.Hint, next storage.Place, err error) {
+	page, err = read(ctx, l, reads, func() (page []task.Hint, err error) {
+		page, next, err = l.w.base.Submitted(ctx, q)
+		return page, err
+	})
+	return page, next, err
+}
+
 // Orphans implements [storage.Shared].
 func (l *link) Orphans(ctx context.Context, alive []task.ID, after task.ID, scan int) ([]*task.Task, task.ID, error) {
 	var next task.ID

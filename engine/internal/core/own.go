@@ -75,6 +75,10 @@ func (c *Core) Knows(tr task.Trigger) bool {
 	return c.table.Knows(tr)
 }
 
+// Behind reports whether a task that is ready is left to the store, and with it all that
+// rank behind it in its leaf: they are loaded when their turn comes.
+func (c *Core) Behind(tr task.Trigger) bool { return c.table.Behind(tr) }
+
 // adopt gives a task that is about to be started here a shard that is this node's, if
 // nothing else says in which it has to be.
 func (c *Core) adopt(t *task.Task) {

@@ -23,7 +23,7 @@ func (c *Core) Submit(now time.Time, t *task.Task, mayFuse bool) {
 	}
 	t.Create(task.Submitted, now, queueDeadline(k.policy.Timeout, now))
 	owned := c.Owns(t.Type, t.Shard)
-	if _, taken := c.runs[t.ID]; taken || !mayFuse || c.isResting() || c.isHeld() || !owned && t.OrderingKey != "" {
+	if _, taken := c.runs[t.ID]; taken || !mayFuse || t.IsOverdue(now) || c.isResting() || c.isHeld() || !owned && t.OrderingKey != "" {
 		return
 	}
 	rank := t.Rank()

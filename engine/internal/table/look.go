@@ -118,6 +118,17 @@ func (t *Table) Knows(tr task.Trigger) bool {
 	return ok && i.ref.Version >= tr.Version
 }
 
+// Behind reports whether a trigger ranks behind what the table holds of its leaf: it, and
+// all that rank behind it, will be loaded when their turn comes.
+func (t *Table) Behind(tr task.Trigger) bool {
+	l, ok := t.leaves[tr.Leaf]
+	if !ok {
+		k, known := t.kinds[tr.Type]
+		return !known || k.unlisted || k.closed
+	}
+	return l.kind.closed || l.more && tr.Rank.Compare(l.bound) > 0
+}
+
 // insert puts i into l and keeps the table within its bounds.
 func (t *Table) insert(now int64, l *leaf, i item) bool {
 	if !l.put(t, i) {
