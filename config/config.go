@@ -173,6 +173,8 @@ type Exec struct {
 	PassEnv   []string
 	MaxOutput int // bytes
 	Grace     time.Duration
+	User      string
+	Limits    Limits
 }
 
 // HTTP is a request that is sent for each attempt.

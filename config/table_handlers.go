@@ -23,7 +23,10 @@ var handlersTable = table[Handler]{of: "handlers", keys: isName, likely: "NAME",
 const (
 	dirDoc  = "The working folder."
 	envDoc  = "Environment variables, which are all there are but those of `pass_env`."
+	userDoc = "As whom it runs: a name or a number. Only a node that runs as root can do that. Without, as the node's user."
 	passDoc = "Names of variables that are passed on from the engine's own environment."
+
+	limitsNeed = "They need Linux with cgroup v2 and the right to make control groups, as root or by systemd's `Delegate=yes`; where that is missing, the log says that they are not enforced."
 )
 
 var command = sequence[string]{is: verbatim{}, least: 1, most: 1000}
@@ -44,9 +47,9 @@ var pluginTable = &object{what: "a handler with a plugin", fields: []field{
 	{name: "processes", doc: "How many processes of the program there are.", is: processesTable, at: in(func(p *Plugin) *Processes { return &p.Processes })},
 	{name: "per_task", doc: "Gives each task a process of its own, which ends with it. `processes.min` are started ahead; `slots` and `replace` mean nothing.", def: "false", is: boolean(), at: in(func(p *Plugin) *bool { return &p.PerTask })},
 	{name: "replace", doc: "When a process is replaced by a new one. It takes no more tasks once that is ready, and ends with those it has.", is: replaceTable, at: in(func(p *Plugin) *Replace { return &p.Replace })},
-	{name: "user", doc: "As whom it runs: a name or a number. Only a node that runs as root can do that. Without, as the node's user.", is: words("the name of a user", notEmpty), at: in(func(p *Plugin) *string { return &p.User })},
+	{name: "user", doc: userDoc, is: words("the name of a user", notEmpty), at: in(func(p *Plugin) *string { return &p.User })},
 	{name: "sha256", doc: "Files, relative to the folder of this one, and the SHA-256 of each: no process is started while one differs.", is: table[string]{of: "files", keys: notEmpty, likely: "FILE", is: words("64 hexadecimal digits", isSHA256)}, at: in(func(p *Plugin) *map[string]string { return &p.SHA256 })},
-	{name: "limits", doc: "What a process may use, with all that it starts. They need Linux with cgroup v2 and the right to make control groups, as root or by systemd's `Delegate=yes`; where that is missing, the log says that they are not enforced.", is: boundsTable, at: in(func(p *Plugin) *Limits { return &p.Limits })},
+	{name: "limits", doc: "What a process may use, with all that it starts. " + limitsNeed, is: boundsTable, at: in(func(p *Plugin) *Limits { return &p.Limits })},
 }}
 
 const maxProcesses = 1000
@@ -77,6 +80,8 @@ var execTable = &object{what: "a handler with exec", fields: []field{
 	{name: "pass_env", doc: passDoc, is: variableNames, at: in(func(e *Exec) *[]string { return &e.PassEnv })},
 	{name: "max_output", doc: "How much it may print; more is an error, not a cut result.", def: "64KiB", is: size(0, 1<<30, "a size, such as 64KiB"), at: in(func(e *Exec) *int { return &e.MaxOutput })},
 	{name: "grace", doc: "From asking it to end until it is killed.", def: "10s", is: period(aDuration, false), at: in(func(e *Exec) *time.Duration { return &e.Grace })},
+	{name: "user", doc: userDoc, is: words("the name of a user", notEmpty), at: in(func(e *Exec) *string { return &e.User })},
+	{name: "limits", doc: "What one run of the command may use, with all that it starts. " + limitsNeed, is: boundsTable, at: in(func(e *Exec) *Limits { return &e.Limits })},
 }}
 
 var httpTable = &object{what: "a handler with http", fields: []field{

@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"os"
 	"os/exec"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +18,7 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/internal/supervise"
 )
 
 // Exit codes with a meaning of their own, as sysexits.h has them. 0 is done, and any
@@ -47,6 +50,18 @@ type ExecConfig struct {
 	PassEnv   []string          // names of variables to pass on from this process, read once by NewExec
 	MaxOutput int               // bytes the command may print; 0 for none
 	Grace     time.Duration     // from asking the command to end until it is killed
+	User      string            // as whom the command runs, by name or number; "" is this process's user. Needs root.
+	Limits    Limits            // of each run of the command
+	Log       *slog.Logger      // what the handler has to say of itself; nil is nowhere
+}
+
+// Limits are what one run of a command may use, with all that it starts. Zero is no limit.
+// They need Linux with cgroup v2 and the right to make control groups below that of this
+// process. Where that is missing the command runs without, and the log says so.
+type Limits struct {
+	Memory    int64   // bytes; who needs more is killed
+	CPU       float64 // cores; who needs more is slowed down
+	Processes int     // processes and threads; who needs more cannot start them
 }
 
 // Exec is a [task.Handler] that runs a command for each attempt. It is safe for
@@ -54,9 +69,11 @@ type ExecConfig struct {
 type Exec struct {
 	config ExecConfig
 	env    []string // all but that of the task
+	cages  *supervise.Cages
 }
 
-// NewExec returns a handler. It does not look for the program.
+// NewExec returns a handler. It does not look for the program. What commands of an earlier
+// process have left in its control groups is ended, if that process is dead.
 func NewExec(c ExecConfig) (*Exec, error) {
 	if len(c.Command) == 0 || c.Command[0] == "" {
 		return nil, errors.New("exec: no command is given")
@@ -64,7 +81,14 @@ func NewExec(c ExecConfig) (*Exec, error) {
 	if c.MaxOutput < 0 || c.Grace < 0 {
 		return nil, errors.New("exec: the output and the grace must not be negative")
 	}
-	e := &Exec{config: c}
+	if l := c.Limits; l.Memory < 0 || l.Processes < 0 || !(l.CPU >= 0 && l.CPU < 1e6) {
+		return nil, errors.New("exec: the limits must not be negative")
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	e := &Exec{config: c, cages: supervise.NewCages(c.Log)}
+	e.cages.Sweep()
 	for _, name := range c.PassEnv {
 		if _, given := c.Env[name]; given {
 			continue
@@ -83,7 +107,8 @@ func NewExec(c ExecConfig) (*Exec, error) {
 }
 
 // Handle runs the command and returns what it printed. When ctx ends, the command and
-// all of its process group are asked to end (SIGTERM), and killed after the grace.
+// all of its process group are asked to end (SIGTERM), and killed after the grace. What the
+// command writes to its standard error goes to the log of the task.
 func (e *Exec) Handle(ctx context.Context, t *task.Task) ([]byte, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -92,7 +117,10 @@ func (e *Exec) Handle(ctx context.Context, t *task.Task) ([]byte, error) {
 	if err != nil {
 		return nil, task.Permanent(err)
 	}
-	p, err := start(cmd, input, e.config.MaxOutput)
+	// On Linux the command dies with the thread that starts it, and that is this one.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	p, err := e.start(cmd, input, task.ReporterOf(ctx))
 	switch {
 	case errors.Is(err, syscall.E2BIG):
 		return nil, task.Permanent(fmt.Errorf("start %s: %w", cmd.Args[0], err))
@@ -101,18 +129,35 @@ func (e *Exec) Handle(ctx context.Context, t *task.Task) ([]byte, error) {
 	}
 	stopped := p.wait(ctx, e.config.Grace)
 	if stopped {
-		return nil, fmt.Errorf("%w: %s was asked to end (%s)%s", context.Cause(ctx), cmd.Args[0], p.state(), p.complaint())
+		return nil, task.InDoubt(fmt.Errorf("%w: %s was asked to end (%s)%s", context.Cause(ctx), cmd.Args[0], p.state(), p.complaint()))
 	}
 	return e.verdict(p)
+}
+
+// start starts the command as the user and in the control group that the handler has.
+func (e *Exec) start(cmd *exec.Cmd, input []byte, log task.Reporter) (*process, error) {
+	as, err := supervise.Credential(e.config.User)
+	if err != nil {
+		return nil, err
+	}
+	cage, _ := e.cages.New(supervise.Limits(e.config.Limits)) // the error is logged
+	p, err := start(cmd, input, e.config.MaxOutput, log, supervise.Options{As: as, Cage: cage, Log: e.config.Log})
+	if err != nil && cage != nil {
+		cage.Remove()
+	}
+	return p, err
 }
 
 // verdict reads what came of a command that ended by itself.
 func (e *Exec) verdict(p *process) ([]byte, error) {
 	name := p.cmd.Args[0]
-	if signal, killed := signalOf(p.cmd.ProcessState); killed {
-		return nil, fmt.Errorf("%w: %s: %s%s", task.ErrCrashed, name, signal, p.complaint())
+	if p.end.State == nil {
+		return nil, task.InDoubt(fmt.Errorf("%s: %s%s", name, p.state(), p.complaint()))
 	}
-	code := p.cmd.ProcessState.ExitCode()
+	if _, killed := signalOf(p.end.State); killed {
+		return nil, fmt.Errorf("%w: %s: %s%s", task.ErrCrashed, name, p.state(), p.complaint())
+	}
+	code := p.end.State.ExitCode()
 	if code == 0 {
 		output, whole := p.output()
 		if !whole {
@@ -155,17 +200,17 @@ func (e *Exec) command(t *task.Task) (*exec.Cmd, []byte, error) {
 		}
 	}
 	cmd := exec.Command(e.config.Command[0], args...)
-	cmd.Dir, cmd.Env, cmd.SysProcAttr = e.config.Dir, env, ownGroup()
+	cmd.Dir, cmd.Env = e.config.Dir, env
 	return cmd, input, nil
 }
 
 // complaint is the end of what the command wrote to its standard error, for a message.
 func (p *process) complaint() string {
-	said := strings.ToValidUTF8(string(bytes.TrimSpace(p.stderr.bytes())), "\uFFFD")
+	said := strings.ToValidUTF8(string(bytes.TrimSpace(p.stderr.tail.bytes())), "\uFFFD")
 	if said == "" {
 		return ""
 	}
-	if p.stderr.cut {
+	if p.stderr.tail.cut {
 		said = "..." + said
 	}
 	return ": " + said

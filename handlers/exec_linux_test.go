@@ -1,16 +1,19 @@
 package handlers_test
 
 import (
-	"bufio"
+	"bytes"
 	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
-	"strconv"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
+	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/handlers"
 )
 
@@ -18,10 +21,46 @@ func systemRoles() map[string]func() {
 	return map[string]func(){"engine": playEngine}
 }
 
-// playEngine runs a command that names itself and goes on for ever.
+// family is a script that starts a child, a grandchild of another shell, and a process that
+// leaves the session, and writes to the file $F who they are, after itself and before
+// whether they are in a control group of their own.
+const family = `sleep 1000 & child=$!
+sh -c 'sleep 1000 & echo $! > "$F.grandchild"; wait; echo' &
+setsid sh -c 'echo $$ > "$F.runaway"; exec sleep 1000' &
+while ! [ -s "$F.grandchild" ] || ! [ -s "$F.runaway" ]; do sleep 0.01; done
+caged=0; if grep -q /taskengine- /proc/self/cgroup; then caged=1; fi
+echo $$ $child $(cat "$F.grandchild") $(cat "$F.runaway") $caged > "$F.new"
+mv "$F.new" "$F"
+`
+
+// members waits for the file of a family and returns who must not outlive it, and who may.
+func members(t *testing.T, file string) (all []int, runaway int, caged bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		text, err := os.ReadFile(file)
+		if err == nil {
+			var command, child, grandchild, inCage int
+			if _, err := fmt.Sscan(string(text), &command, &child, &grandchild, &runaway, &inCage); err != nil {
+				t.Fatalf("%q: %v", text, err)
+			}
+			all = []int{command, child, grandchild}
+			if caged = inCage == 1; caged {
+				all = append(all, runaway)
+			}
+			t.Logf("the command is in a control group of its own: %t", caged)
+			t.Cleanup(func() { _ = syscall.Kill(runaway, syscall.SIGKILL) })
+			return all, runaway, caged
+		}
+		if time.Now().After(end) {
+			t.Fatal("there is no family")
+		}
+	}
+}
+
+// playEngine runs a command that starts a family and goes on for ever.
 func playEngine() {
 	h, err := handlers.NewExec(handlers.ExecConfig{
-		Command: []string{"sh", "-c", "echo $$ > /proc/$PPID/fd/1; exec sleep 1000"}, PassEnv: []string{"PATH"},
+		Command: []string{"sh", "-c", family + "wait"}, PassEnv: []string{"PATH", "F"},
 	})
 	if err == nil {
 		_, err = h.Handle(context.Background(), newTask(""))
@@ -29,45 +68,85 @@ func playEngine() {
 	fmt.Println(err)
 }
 
-func TestACommandDiesWithTheEngine(t *testing.T) {
+func TestNothingOfACommandOutlivesAnEngineThatIsKilled(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "family")
 	engine := exec.Command(os.Args[0])
-	engine.Env = append(os.Environ(), roleVariable+"=engine")
-	stdout, err := engine.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	engine.Env = append(os.Environ(), roleVariable+"=engine", "F="+file)
+	engine.Stdout, engine.Stderr = t.Output(), t.Output()
 	if err := engine.Start(); err != nil {
 		t.Fatal(err)
 	}
-	line, err := bufio.NewReader(stdout).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
-	pid, err := strconv.Atoi(strings.TrimSpace(line))
-	if err != nil {
-		t.Fatal(err)
-	}
+	all, _, _ := members(t, file)
 	if err := engine.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	engine.Wait() // it was killed, and says so
-	isGone(t, pid)
+	for _, pid := range all {
+		isGone(t, pid)
+	}
+}
+
+func TestNothingOfACommandOutlivesIt(t *testing.T) {
+	for name, end := range map[string]string{"by itself": "exit 0", "by a signal": "kill -9 $$"} {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "family")
+			h := shell(t, family+end, func(c *handlers.ExecConfig) { c.Env = map[string]string{"F": file} })
+			h.Handle(t.Context(), newTask(""))
+			all, runaway, caged := members(t, file)
+			for _, pid := range all {
+				isGone(t, pid)
+			}
+			if !caged && syscall.Kill(runaway, syscall.SIGKILL) != nil {
+				t.Error("nothing holds the process that left, and it is gone all the same")
+			}
+		})
+	}
 }
 
 func TestAProcessThatLeftTheGroupAndHoldsTheOutputIsNotWaitedFor(t *testing.T) {
-	h := shell(t, `mkfifo f; setsid sh -c 'echo $$ > f; exec sleep 1000' & read pid < f; echo $pid`, func(c *handlers.ExecConfig) {
-		c.Dir = t.TempDir()
+	dir := t.TempDir()
+	h := shell(t, `mkfifo f; setsid sh -c 'echo $$ > f; exec sleep 1000' & read pid < f; echo $pid > pid; echo ok`, func(c *handlers.ExecConfig) {
+		c.Dir = dir
 	})
-	result, err := h.Handle(t.Context(), newTask(strings.Repeat("x", 1<<20)))
-	if err != nil {
-		t.Fatal(err)
+	defer func() {
+		var pid int
+		text, _ := os.ReadFile(filepath.Join(dir, "pid"))
+		if _, err := fmt.Sscan(string(text), &pid); err == nil {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}()
+	if result, err := h.Handle(t.Context(), newTask(strings.Repeat("x", 1<<20))); err != nil || string(result) != "ok\n" {
+		t.Errorf("got %q, %v", result, err)
 	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(result)))
-	if err != nil {
-		t.Fatal(err)
+}
+
+func TestACommandRunsAsItsUser(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root may run commands as another user")
 	}
-	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-		t.Errorf("the process that left is not there any more: %v", err)
+	as := func(user string) func(*handlers.ExecConfig) {
+		return func(c *handlers.ExecConfig) { c.User = user }
 	}
-	isGone(t, pid)
+	if got, err := shell(t, "id -un; id -gn", as("nobody")).Handle(t.Context(), newTask("")); err != nil || string(got) != "nobody\nnogroup\n" {
+		t.Errorf("got %q, %v", got, err)
+	}
+	_, err := shell(t, "id -un", as("no such user")).Handle(t.Context(), newTask(""))
+	if v := task.VerdictOf(nil, err); v.Outcome != task.Errored || v.GiveUp || v.InDoubt || !strings.Contains(v.Error, `no user "no such user"`) {
+		t.Errorf("a user that is not there gives %+v", v)
+	}
+}
+
+func TestTheLimitsOfACommandAreEnforcedOrSaidNotToBe(t *testing.T) {
+	var log bytes.Buffer
+	h := shell(t, `x=$(head -c 60000000 /dev/zero | tr '\0' x); echo ${#x}`, func(c *handlers.ExecConfig) {
+		c.Limits, c.Log = handlers.Limits{Memory: 20 << 20}, slog.New(slog.NewTextHandler(&log, nil))
+	})
+	_, err := h.Handle(t.Context(), newTask(""))
+	said := strings.Contains(log.String(), "the limits of the handler are not enforced")
+	if v := verdict(nil, err); (err == nil) != said || err != nil && (v.Outcome != task.Crashed || !strings.Contains(err.Error(), "out of the memory")) {
+		t.Errorf("got %v, and the log says %s", err, &log)
+	}
+	if _, err := handlers.NewExec(handlers.ExecConfig{Command: []string{"a"}, Limits: handlers.Limits{CPU: -1}}); err == nil {
+		t.Error("limits below zero are accepted")
+	}
 }

@@ -6,7 +6,11 @@ import (
 	"os"
 	"os/exec"
 	"sync"
+	"syscall"
 	"time"
+
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/internal/supervise"
 )
 
 // keptStderr is how many bytes of the standard error are kept, the last ones: room for
@@ -14,24 +18,27 @@ import (
 const keptStderr = 1536
 
 // drainTime is how long the output of a command is waited for after its end and that of
-// its group. Only a process that left the group can hold the pipe for so long; what the
-// command itself printed is in the pipe by then and takes no time.
+// its group. Only a process that left the group, where there is no control group, can hold
+// the pipe for so long; what the command itself printed is in the pipe by then and takes
+// no time.
 const drainTime = 2 * time.Second
 
 // process is one run of a command, with its pipes. All of its goroutines have ended when
 // wait returns.
 type process struct {
 	cmd    *exec.Cmd
-	stdin  *os.File // our ends of the pipes
+	run    *supervise.Process
+	end    supervise.End // how it ended; read it after wait
+	stdin  *os.File      // our ends of the pipes
 	out    [2]*os.File
 	copies sync.WaitGroup
 	stdout head // written by one of the copies until wait returns
-	stderr tail // written by one of the copies until wait returns
+	stderr said // written by one of the copies until wait returns
 }
 
 // start starts the command and everything that serves it.
-func start(cmd *exec.Cmd, input []byte, maxOutput int) (*process, error) {
-	p := &process{cmd: cmd, stdout: head{max: maxOutput}}
+func start(cmd *exec.Cmd, input []byte, maxOutput int, log task.Reporter, o supervise.Options) (*process, error) {
+	p := &process{cmd: cmd, stdout: head{max: maxOutput}, stderr: said{lines: lines{to: log}}}
 	var theirs []*os.File
 	closeAll := func(files ...*os.File) {
 		for _, f := range files {
@@ -55,7 +62,8 @@ func start(cmd *exec.Cmd, input []byte, maxOutput int) (*process, error) {
 			theirs, p.out[1], cmd.Stderr = append(theirs, w), r, w
 		}
 	}
-	err := cmd.Start()
+	var err error
+	p.run, err = supervise.Start(cmd, o)
 	closeAll(theirs...)
 	if err != nil {
 		closeAll(p.stdin, p.out[0], p.out[1])
@@ -73,30 +81,28 @@ func start(cmd *exec.Cmd, input []byte, maxOutput int) (*process, error) {
 // wait returns when the command has ended and all that served it. It reports whether
 // the command was asked to end because ctx had ended.
 func (p *process) wait(ctx context.Context, grace time.Duration) (stopped bool) {
-	exited := make(chan struct{})
 	var watch sync.WaitGroup
 	watch.Go(func() {
 		select {
-		case <-exited:
+		case <-p.run.Gone():
 			return
 		case <-ctx.Done():
 		}
 		stopped = true
-		terminate(p.cmd.Process)
+		p.run.Signal(syscall.SIGTERM)
 		timer := time.NewTimer(grace)
 		defer timer.Stop()
 		select {
-		case <-exited:
+		case <-p.run.Gone():
 		case <-timer.C:
-			kill(p.cmd.Process)
+			p.run.Signal(syscall.SIGKILL)
 		}
 	})
-	p.cmd.Wait() // its error says again what ProcessState says
-	close(exited)
+	p.end = p.run.Wait()
 	watch.Wait()
-	kill(p.cmd.Process) // what it left behind in its group
 	p.stdin.Close()
 	p.drain()
+	p.stderr.lines.end()
 	return stopped
 }
 
@@ -120,10 +126,17 @@ func (p *process) drain() {
 
 // state says how the command ended.
 func (p *process) state() string {
-	if signal, killed := signalOf(p.cmd.ProcessState); killed {
-		return signal
+	if p.end.State == nil {
+		return fmt.Sprintf("how it ended is unknown: %v", p.end.Err)
 	}
-	return fmt.Sprintf("exit code %d", p.cmd.ProcessState.ExitCode())
+	how := fmt.Sprintf("exit code %d", p.end.State.ExitCode())
+	if signal, killed := signalOf(p.end.State); killed {
+		how = signal
+	}
+	if p.end.OutOfMemory {
+		how += ", out of the memory that it is allowed"
+	}
+	return how
 }
 
 // output returns what the command printed, and whether that is all of it.
@@ -154,6 +167,18 @@ func (h *head) take(b []byte) {
 	room := h.max - len(h.kept)
 	h.over = h.over || len(b) > room
 	h.kept = append(h.kept, b[:min(len(b), room)]...)
+}
+
+// said is what a command says on its standard error: the end of it is kept for an error,
+// and its lines are logged.
+type said struct {
+	tail  tail
+	lines lines
+}
+
+func (s *said) take(b []byte) {
+	s.tail.take(b)
+	s.lines.take(b)
 }
 
 // tail keeps the last keptStderr bytes it is given.

@@ -2,16 +2,6 @@
 
 package handlers
 
-import (
-	"os"
-	"syscall"
-)
-
-func ownGroup() *syscall.SysProcAttr { return nil }
-
-// terminate ends the process: there is no way to ask.
-func terminate(p *os.Process) { p.Kill() }
-
-func kill(p *os.Process) { p.Kill() }
+import "os"
 
 func signalOf(*os.ProcessState) (name string, killed bool) { return "", false }

@@ -148,7 +148,7 @@ type handlerSet struct {
 // caller closes the set.
 func openHandlers(ctx context.Context, c *config.Config, log *slog.Logger) (*handlerSet, error) {
 	set := &handlerSet{hosts: make(map[string]*plugins.Host)}
-	byName, err := builtIn(c)
+	byName, err := builtIn(c, log)
 	if err == nil {
 		err = set.startPlugins(ctx, c, log)
 	}
@@ -169,13 +169,13 @@ func openHandlers(ctx context.Context, c *config.Config, log *slog.Logger) (*han
 }
 
 // builtIn returns the handlers that are no processes of their own, by name.
-func builtIn(c *config.Config) (map[string]task.Handler, error) {
+func builtIn(c *config.Config, log *slog.Logger) (map[string]task.Handler, error) {
 	byName := make(map[string]task.Handler)
 	for name, h := range c.Handlers {
 		var err error
 		switch {
 		case h.Exec != nil:
-			byName[name], err = handlers.NewExec(execConfig(h.Exec))
+			byName[name], err = handlers.NewExec(execConfig(h.Exec, log.With("handler", name)))
 		case h.HTTP != nil:
 			byName[name], err = handlers.NewHTTP(httpConfig(h.HTTP, atMostOnce(c, name)))
 		}
@@ -322,14 +322,15 @@ func maxResult(c *config.Config, handler string) int {
 	return most
 }
 
-func execConfig(e *config.Exec) handlers.ExecConfig {
+func execConfig(e *config.Exec, log *slog.Logger) handlers.ExecConfig {
 	input := handlers.Stdin
 	if e.Payload == config.PayloadArgs {
 		input = handlers.Args
 	}
 	return handlers.ExecConfig{
 		Command: e.Command, Input: input, Dir: e.Dir, Env: reveal(e.Env), PassEnv: e.PassEnv,
-		MaxOutput: e.MaxOutput, Grace: e.Grace,
+		MaxOutput: e.MaxOutput, Grace: e.Grace, User: e.User, Log: log,
+		Limits: handlers.Limits{Memory: int64(e.Limits.Memory), CPU: e.Limits.CPU, Processes: e.Limits.Processes},
 	}
 }
 

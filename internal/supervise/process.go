@@ -93,6 +93,10 @@ func (p *Process) Wait() End {
 	return end
 }
 
+// Gone returns a channel that is closed when the process is dead: how it ended is decided
+// then, though Wait may still clear up.
+func (p *Process) Gone() <-chan struct{} { return p.gone }
+
 // reap waits for the process's end and kills what is left of its group. The process
 // stays a zombie until then, so that nobody else can have got the group's number.
 func (p *Process) reap() End {
