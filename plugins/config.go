@@ -47,6 +47,13 @@ type Config struct {
 	// then started ahead, and Slots and MaxTasks mean nothing.
 	PerTask bool
 
+	// Types are those that the program must serve to be taken for started the first time.
+	Types []string
+
+	// Turns bound how many programs start at a time, of all hosts that share them; nil is no
+	// bound. The StartTimeout counts from a program's turn.
+	Turns *Turns
+
 	StartTimeout time.Duration // from starting the process to its hello; default 10 s
 	Grace        time.Duration // from cancelling a task to SIGTERM for its process; default 10 s
 	KillAfter    time.Duration // from SIGTERM to SIGKILL; default 2 s

@@ -3,6 +3,7 @@
 package plugins
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,6 +37,7 @@ type Host struct {
 	gone    chan struct{}  // closed when no process is left, nor anything that starts one
 	lives   sync.WaitGroup // of those who live through the life of a process
 	changed chan struct{}  // tells the supervisor that there may be something to decide
+	tried   chan struct{}  // closed when the first start has succeeded or failed
 
 	mu       sync.Mutex // guards what follows and the mutable part of sessions and calls
 	cfg      *Config    // of the processes to come; not changed, but replaced
@@ -43,7 +45,7 @@ type Host struct {
 	alone    queue      // calls that wait for a process of their own
 	suspects suspects   // tasks that must be alone
 	sessions []*session // all that have not ended, in the order of their start
-	types    map[string]bool
+	types    map[string]bool // that the program serves; nil until it was up
 	status   Status
 
 	starting, startingAlone int       // processes that start
@@ -52,6 +54,8 @@ type Host struct {
 	downBecause             error     // how the newest of these crashes happened
 	isDown                  bool      // no process was up when that happened, and none has come up since
 	uses                    []*use    // who is told of the capacity
+	isTried                 bool      // tried is closed
+	lastFailure             string    // why the newest start that failed did
 
 	isClosing   bool
 	forced      error // why Close waited no longer; nil if it does
@@ -68,13 +72,14 @@ func Start(ctx context.Context, c Config) (*Host, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &Host{
-		name: cfg.Name, cfg: &cfg, log: cfg.Logger.With("handler", cfg.Name), spawn: newSpawner(),
-		closing: make(chan struct{}), force: make(chan struct{}), gone: make(chan struct{}), changed: make(chan struct{}, 1),
-		starting: 1, cages: supervise.NewCages(cfg.Logger.With("handler", cfg.Name)),
-	}
-	h.cages.Sweep()
+	h := newHost(&cfg)
+	h.starting = 1
 	s, err := h.launch(ctx, h.cfg)
+	if err == nil {
+		if err = h.unfit(s); err != nil {
+			s.discard()
+		}
+	}
 	if err != nil {
 		h.spawn.close()
 		return nil, err
@@ -83,6 +88,16 @@ func Start(ctx context.Context, c Config) (*Host, error) {
 	h.lives.Go(func() { h.live(s) })
 	go h.supervise()
 	return h, nil
+}
+
+func newHost(cfg *Config) *Host {
+	h := &Host{
+		name: cfg.Name, cfg: cfg, log: cfg.Logger.With("handler", cfg.Name), spawn: newSpawner(), status: Status{Name: cfg.Name},
+		closing: make(chan struct{}), force: make(chan struct{}), gone: make(chan struct{}), changed: make(chan struct{}, 1),
+		tried: make(chan struct{}), cages: supervise.NewCages(cfg.Logger.With("handler", cfg.Name)),
+	}
+	h.cages.Sweep()
+	return h
 }
 
 // Types returns the task types that the program serves, sorted.
@@ -164,6 +179,8 @@ func (h *Host) enqueue(c *call) error {
 	switch {
 	case h.isClosing:
 		return unavailable(ErrClosed)
+	case h.types == nil:
+		return unavailable(cmp.Or(h.downBecause, errStarting))
 	case !h.types[c.run.GetType()]:
 		return h.unserved(c)
 	case h.suspects.has(c.id()):

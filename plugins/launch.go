@@ -29,6 +29,11 @@ import (
 // launch starts the program and returns its session once it has said hello. When it
 // returns an error no process is left, and the error says what the process did.
 func (h *Host) launch(ctx context.Context, cfg *Config) (*session, error) {
+	end, err := cfg.Turns.take(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("plugins: handler %q: %w", cfg.Name, err)
+	}
+	defer end()
 	ctx, cancel := context.WithTimeoutCause(ctx, cfg.StartTimeout,
 		fmt.Errorf("it was not ready within %v", cfg.StartTimeout))
 	defer cancel()

@@ -23,6 +23,7 @@ type Status struct {
 	LastCrash  string    // how the newest of these ended
 	StartedAt  time.Time // of the newest process
 	RestartsAt time.Time // when the next process is started, if none runs; else zero
+	Down       string    // why no process takes tasks; "" if one does
 	Unlimited  string    // why the limits are not enforced; "" if they are, or there are none
 	Processes  []Process // those that live, in the order of their start
 }
@@ -51,6 +52,9 @@ func (h *Host) Status() Status {
 			PID: s.proc.pid(), StartedAt: s.proc.started, Running: len(s.running), Taken: s.taken, RSS: s.rss,
 			Ending: s.drain != serving || s.retired, Alone: s.alone,
 		})
+	}
+	if !st.Up && h.downBecause != nil {
+		st.Down = h.downBecause.Error()
 	}
 	if !st.Up && h.starting == 0 && h.notBefore.After(time.Now()) {
 		st.RestartsAt = h.notBefore

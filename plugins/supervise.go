@@ -56,6 +56,9 @@ func (h *Host) arrange(ctx context.Context, now time.Time) (next time.Time, over
 	census, members := h.count(now)
 	cfg := h.cfg
 	pool := cfg.pool()
+	if h.types == nil { // nobody waits for a handler that was never up
+		pool.least = max(1, pool.least)
+	}
 	plan := pool.decide(census)
 	for range plan.start {
 		h.starting++
@@ -109,16 +112,24 @@ func (h *Host) count(now time.Time) (census, []*session) {
 // raise starts a process and lives through its life.
 func (h *Host) raise(ctx context.Context, cfg *Config, alone bool) {
 	s, err := h.launch(ctx, cfg)
-	if err != nil {
-		if ctx.Err() == nil {
-			h.log.Error("handler did not start", "error", err)
+	if err == nil {
+		if err = h.unfit(s); err != nil {
+			s.discard()
 		}
+	}
+	if err != nil {
 		h.mu.Lock()
 		h.began(alone)
+		news := false
 		if ctx.Err() == nil {
 			h.failed(err)
+			news = h.isNews(err)
 		}
+		inARow := h.inARow
 		h.mu.Unlock()
+		if news {
+			h.log.Error("handler did not start", "error", err, "times_in_a_row", inARow)
+		}
 		h.stir()
 		return
 	}
@@ -151,13 +162,24 @@ func (h *Host) failed(why error) {
 	h.downBecause = why
 	h.isDown = h.isDown || !h.up()
 	defer h.tell()
+	defer h.wasTried()
 	if d <= patience {
 		return
 	}
-	h.downBecause = fmt.Errorf("%w; its next start is in %v", why, d)
+	h.downBecause = fmt.Errorf("%w; its next start is at %s", why, h.notBefore.UTC().Format(time.RFC3339))
 	if !h.up() { // tasks need not wait through a long pause
 		h.refuse(unavailable(h.downBecause))
 	}
+}
+
+// isNews reports whether a failed start is worth a line of the log: it failed for another
+// reason than the one before, or for the 1st, 2nd, 4th, 8th ... time in a row. It is called
+// with mu held.
+func (h *Host) isNews(why error) bool {
+	text := why.Error()
+	again := text == h.lastFailure
+	h.lastFailure = text
+	return !again || h.inARow&(h.inARow-1) == 0
 }
 
 // backoff is the pause before the next start after so many failures in a row.
@@ -199,6 +221,7 @@ func (h *Host) welcome(s *session) {
 	for _, t := range types {
 		h.types[t] = true
 	}
+	h.wasTried()
 	for _, q := range []*queue{&h.queue, &h.alone} {
 		for c := q.first; c != nil; {
 			next := c.next

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/taskengine/taskengine/engine"
+	"github.com/taskengine/taskengine/internal/terminal"
 )
 
 // Health says whether a node should be sent work. The zero value is a node that is
@@ -64,7 +65,7 @@ func (h *Health) checks() []check {
 	for _, s := range node.handlers() {
 		c := check{name: "handler " + s.Name}
 		if !s.Up {
-			c.err = fmt.Errorf("takes no tasks: %s", s.Detail)
+			c.err = fmt.Errorf("takes no tasks: %s", terminal.Line(s.Detail))
 		}
 		all = append(all, c)
 	}

@@ -278,6 +278,7 @@ func TestANodeThatCannotStartSaysWhy(t *testing.T) {
 	}
 	noFolder := write(t, "file", "")
 	plugin := fmt.Sprintf("handlers: {p: {plugin: [%q], env: {%s: plugin}}}\ntypes: {whisper: {handler: p}}\n", self, role)
+	strict := []string{"--set", "storage.driver=memory", "--set", "node.strict_handlers=true"}
 	for name, c := range map[string]struct {
 		config string
 		args   []string
@@ -293,9 +294,9 @@ func TestANodeThatCannotStartSaysWhy(t *testing.T) {
 		"a bolt file that is no folder": {"", []string{"--set", "storage={driver: bolt, path: " + noFolder + "}"}, 1, []string{"storage folder"}},
 		"a folder that is a file":       {"", []string{"--set", "storage.path=" + noFolder}, 1, []string{noFolder}},
 		"an address that is taken":      {"", []string{"--set", "storage.driver=memory", "--set", "api.listen=" + running.api}, 1, []string{"listen on " + running.api, "another node"}},
-		"a plugin that is not there":    {"handlers: {p: {plugin: [./nowhere]}}", []string{"--set", "storage.driver=memory"}, 1, []string{"handler p", "nowhere"}},
-		"a plugin that is no plugin":    {"handlers: {p: {plugin: [/bin/false]}}", []string{"--set", "storage.driver=memory"}, 1, []string{"handler p"}},
-		"a plugin of other types":       {plugin, []string{"--set", "storage.driver=memory"}, 1, []string{"types.whisper", "p does not serve it, only shout"}},
+		"a plugin that is not there":    {"handlers: {p: {plugin: [./nowhere]}}", strict, 1, []string{"handler p", "nowhere", "node.strict_handlers"}},
+		"a plugin that is no plugin":    {"handlers: {p: {plugin: [/bin/false]}}", strict, 1, []string{"handler p"}},
+		"a plugin of other types":       {plugin, strict, 1, []string{"handler p", `does not serve the type "whisper", only shout`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			args := []string{"run", "-c", write(t, "taskengine.yaml", c.config), "--set", "api.listen=127.0.0.1:0", "--set", "admin.listen=127.0.0.1:0"}
@@ -310,6 +311,44 @@ func TestANodeThatCannotStartSaysWhy(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestANodeStartsWithoutThePluginsThatDoNot(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := newGate(t)
+	file := write(t, "taskengine.yaml", fmt.Sprintf(`
+storage: {driver: memory}
+handlers:
+  good: {plugin: [%[1]q], env: {%[2]s: plugin}}
+  later: {plugin: [./program], env: {%[2]s: plugin, TALK: %[3]q}}
+  wrong: {plugin: [%[1]q], env: {%[2]s: plugin}}
+types: {shout: {handler: good}, talk: {handler: later}, whisper: {handler: wrong}}
+`, self, role, string(g)))
+	if r := cli(t, nil, "", "config", "check", "-c", file); r.code != exitConfig || !strings.Contains(r.stderr, "taskengine.yaml:5:") {
+		t.Errorf("config check ends with %d: %s", r.code, r.stderr)
+	}
+	n := start(t, nil, "run", "-c", file)
+	for _, part := range []string{"the node starts without a handler", `"handler":"later"`, "/program: no such file", `"handler":"wrong"`, `does not serve the type \"whisper\", only shout`} {
+		if log := n.log.String(); !strings.Contains(log, part) {
+			t.Errorf("it does not say %q but\n%s", part, log)
+		}
+	}
+	if got := n.objects(t, "task", "add", "shout", "--data", `"hey"`, "--wait")[0]; got["result"] != "HEY" {
+		t.Errorf("the plugin that starts gives %v", got)
+	}
+	id := n.objects(t, "task", "add", "talk", "--data", `"hey"`)[0]["id"].(string)
+	if code, body := n.readiness(t); code != 200 || !strings.Contains(body, "[-] handler later: takes no tasks") || !strings.Contains(body, "program") ||
+		!strings.Contains(body, "[-] handler wrong: takes no tasks") || !strings.Contains(body, "[+] handler good: ok") {
+		t.Errorf("the readiness is %d\n%s", code, body)
+	}
+	g.open(t)
+	if err := os.Symlink(self, filepath.Join(filepath.Dir(file), "program")); err != nil {
+		t.Fatal(err)
+	}
+	n.until(t, id, "done")
 }
 
 func TestANodeThatIsStoppedBeforeItIsReadyEndsInOrder(t *testing.T) {

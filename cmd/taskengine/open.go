@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,7 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"syscall"
 
@@ -142,10 +142,10 @@ func (l taskLog) close(context.Context) error {
 type handlerSet struct {
 	byType map[string]task.Handler
 	hosts  map[string]*plugins.Host // by the name of the handler
+	turns  *plugins.Turns           // to start, of all plugins
 }
 
-// openHandlers starts the handlers that the configuration names, all at once. The
-// caller closes the set.
+// openHandlers starts the handlers that the configuration names. The caller closes the set.
 func openHandlers(ctx context.Context, c *config.Config, log *slog.Logger) (*handlerSet, error) {
 	set := &handlerSet{hosts: make(map[string]*plugins.Host)}
 	byName, err := builtIn(c, log)
@@ -159,13 +159,11 @@ func openHandlers(ctx context.Context, c *config.Config, log *slog.Logger) (*han
 		err = addSplits(c, byName)
 	}
 	if err == nil {
-		set.byType, err = assign(c, byName)
+		set.byType = assign(c, byName)
+		return set, nil
 	}
-	if err != nil {
-		set.Close(ctx)
-		return nil, err
-	}
-	return set, nil
+	set.Close(ctx)
+	return nil, err
 }
 
 // builtIn returns the handlers that are no processes of their own, by name.
@@ -197,29 +195,6 @@ func atMostOnce(c *config.Config, handler string) bool {
 	return false
 }
 
-func (s *handlerSet) startPlugins(ctx context.Context, c *config.Config, log *slog.Logger) error {
-	var wg sync.WaitGroup
-	var mu sync.Mutex // guards s.hosts and failed
-	var failed []error
-	for name, h := range c.Handlers {
-		if h.Plugin == nil {
-			continue
-		}
-		wg.Go(func() {
-			host, err := plugins.Start(ctx, pluginConfig(c, name, log))
-			mu.Lock()
-			defer mu.Unlock()
-			if err != nil {
-				failed = append(failed, fmt.Errorf("handler %s: %w", name, err))
-				return
-			}
-			s.hosts[name] = host
-		})
-	}
-	wg.Wait()
-	return errors.Join(failed...)
-}
-
 // addSplits adds the handlers that divide tasks among others.
 func addSplits(c *config.Config, byName map[string]task.Handler) error {
 	splits := make(map[string]task.Handler)
@@ -241,24 +216,15 @@ func addSplits(c *config.Config, byName map[string]task.Handler) error {
 	return nil
 }
 
-// assign gives each type its handler. A plugin that does not know a type it was given
-// is a mistake of the configuration, told before any task waits for it in vain.
-func assign(c *config.Config, byName map[string]task.Handler) (map[string]task.Handler, error) {
+// assign gives each type its handler.
+func assign(c *config.Config, byName map[string]task.Handler) map[string]task.Handler {
 	byType := make(map[string]task.Handler, len(c.Types))
-	var wrong []error
-	for _, typ := range slices.Sorted(maps.Keys(c.Types)) {
-		name := c.Types[typ].Handler
-		for _, runs := range append(slices.Sorted(maps.Keys(c.Handlers[name].Split)), name) {
-			if host, ok := byName[runs].(*plugins.Host); ok && !slices.Contains(host.Types(), typ) {
-				wrong = append(wrong, fmt.Errorf("types.%s: its handler %s does not serve it, only %s; name another handler, or teach it to",
-					typ, runs, strings.Join(host.Types(), ", ")))
-			}
-		}
-		if h, ok := byName[name]; ok {
+	for typ, t := range c.Types {
+		if h, ok := byName[t.Handler]; ok {
 			byType[typ] = h
 		}
 	}
-	return byType, errors.Join(wrong...)
+	return byType
 }
 
 // Close ends the processes of the handlers: at once when ctx ends.
@@ -283,7 +249,7 @@ func (s *handlerSet) Status() []server.HandlerStatus {
 	for _, name := range slices.Sorted(maps.Keys(s.hosts)) {
 		st := s.hosts[name].Status()
 		all = append(all, server.HandlerStatus{
-			Name: name, Up: st.Up, Detail: st.LastCrash, Starts: st.Starts, Crashes: st.Crashes,
+			Name: name, Up: st.Up, Detail: cmp.Or(st.Down, st.LastCrash), Starts: st.Starts, Crashes: st.Crashes,
 		})
 	}
 	return all
@@ -303,7 +269,7 @@ func pluginConfig(c *config.Config, name string, log *slog.Logger) plugins.Confi
 	}
 	return plugins.Config{
 		Name: name, Command: p.Command, Dir: p.Dir, Env: append(env, p.PassEnv...), Slots: p.Slots,
-		MaxResult: maxResult(c, name), StartTimeout: p.StartTimeout, Grace: p.Grace, Liveness: p.Liveness, Logger: log, Host: "taskengine " + server.ReadBuild().Version,
+		Types: typesOf(c, name), MaxResult: maxResult(c, name), StartTimeout: p.StartTimeout, Grace: p.Grace, Liveness: p.Liveness, Logger: log, Host: "taskengine " + server.ReadBuild().Version,
 		MinProcesses: least, MaxProcesses: p.Processes.Max, Idle: p.Processes.Idle, PerTask: p.PerTask,
 		MaxTasks: p.Replace.Tasks, MaxAge: p.Replace.Age, MaxRSS: int64(p.Replace.RSS), User: p.User, SHA256: p.SHA256,
 		Limits: plugins.Limits{Memory: int64(p.Limits.Memory), CPU: p.Limits.CPU, Processes: p.Limits.Processes},
@@ -314,10 +280,8 @@ func pluginConfig(c *config.Config, name string, log *slog.Logger) plugins.Confi
 // what is too large for the type of the task. 0 is the default.
 func maxResult(c *config.Config, handler string) int {
 	most := 0
-	for _, t := range c.Types {
-		if _, share := c.Handlers[t.Handler].Split[handler]; share || t.Handler == handler {
-			most = max(most, t.ResultLimit())
-		}
+	for _, typ := range typesOf(c, handler) {
+		most = max(most, c.Types[typ].ResultLimit())
 	}
 	return most
 }

@@ -40,7 +40,7 @@ func (n *node) reload(ctx context.Context, set *handlerSet) {
 			continue
 		}
 		all.Go(func() {
-			if err := set.hosts[name].Reload(ctx, pluginConfig(next, name, n.log)); err != nil {
+			if err := set.hosts[name].Reload(ctx, set.pluginConfig(next, name, n.log)); err != nil {
 				n.log.Error("the handler was not reloaded and goes on as before", "handler", name, "error", err)
 				return
 			}
