@@ -39,12 +39,12 @@ type Host struct {
 	changed chan struct{}  // tells the supervisor that there may be something to decide
 	tried   chan struct{}  // closed when the first start has succeeded or failed
 
-	mu       sync.Mutex // guards what follows and the mutable part of sessions and calls
-	cfg      *Config    // of the processes to come; not changed, but replaced
-	queue    queue      // calls that wait for a process
-	alone    queue      // calls that wait for a process of their own
-	suspects suspects   // tasks that must be alone
-	sessions []*session // all that have not ended, in the order of their start
+	mu       sync.Mutex      // guards what follows and the mutable part of sessions and calls
+	cfg      *Config         // of the processes to come; not changed, but replaced
+	queue    queue           // calls that wait for a process
+	alone    queue           // calls that wait for a process of their own
+	suspects suspects        // tasks that must be alone
+	sessions []*session      // all that have not ended, in the order of their start
 	types    map[string]bool // that the program serves; nil until it was up
 	status   Status
 

@@ -22,7 +22,9 @@ import (
 )
 
 func TestATaskGoesThereAndBack(t *testing.T) {
-	h := start(t, self(t, "handlers"))
+	c := self(t, "handlers")
+	c.MaxResult = 16 << 20
+	h := start(t, c)
 
 	t.Run("a handler sees what the submitter gave, and the attempt", func(t *testing.T) {
 		want := &task.Task{

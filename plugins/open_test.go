@@ -68,6 +68,33 @@ func TestAProgramThatDoesNotStartIsTriedUntilItDoes(t *testing.T) {
 	}
 }
 
+func TestAHandlerThatIsDownIsReloaded(t *testing.T) {
+	gate := filepath.Join(t.TempDir(), "gate")
+	c := script(t, fmt.Sprintf(greeter, "[ -e "+gate+" ] || { echo no gate >&2; exit 3; }"))
+	c.Backoff, c.MaxBackoff = time.Hour, time.Hour
+	h := opened(t, c)
+	var told []task.Capacity
+	defer h.Use(func(c task.Capacity) { told = append(told, c) }).End()
+	if err := h.Tried(t.Context()); err == nil {
+		t.Fatal("it started")
+	}
+	if err := os.WriteFile(gate, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Reload(t.Context(), c); err != nil {
+		t.Error(err)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	down, last := false, told[len(told)-1]
+	for _, c := range told {
+		down = down || strings.Contains(c.Down, "no gate") && strings.Contains(c.Down, "its next start is at 20")
+	}
+	if !down || last.Slots != 1 || last.Down != "" {
+		t.Errorf("its capacity was %+v", told)
+	}
+}
+
 func TestAFirstProcessServesTheTypesThatItHasTo(t *testing.T) {
 	c := script(t, fmt.Sprintf(greeter, ""))
 	c.Types = []string{"x", "y"}

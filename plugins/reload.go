@@ -56,7 +56,7 @@ func (h *Host) Reload(ctx context.Context, c Config) error {
 		return err
 	}
 	h.cfg = &cfg
-	h.inARow, h.notBefore, h.downBecause = 0, time.Time{}, nil
+	h.inARow, h.notBefore, h.downBecause, h.isDown = 0, time.Time{}, nil, false
 	for _, old := range h.sessions {
 		old.dismiss()
 	}

@@ -344,11 +344,26 @@ types: {shout: {handler: good}, talk: {handler: later}, whisper: {handler: wrong
 		!strings.Contains(body, "[-] handler wrong: takes no tasks") || !strings.Contains(body, "[+] handler good: ok") {
 		t.Errorf("the readiness is %d\n%s", code, body)
 	}
+	n.saysWhy(t, id, "handler later is down: ")
 	g.open(t)
 	if err := os.Symlink(self, filepath.Join(filepath.Dir(file), "program")); err != nil {
 		t.Fatal(err)
 	}
 	n.until(t, id, "done")
+}
+
+// saysWhy waits until the node says why a task does not run.
+func (n *running) saysWhy(t *testing.T, id, want string) {
+	t.Helper()
+	for begin := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		got := n.ok(t, "task", "why", id)
+		if strings.Contains(got, want) {
+			return
+		}
+		if time.Since(begin) > limit {
+			t.Fatalf("the node does not say %q but\n%s", want, got)
+		}
+	}
 }
 
 func TestANodeThatIsStoppedBeforeItIsReadyEndsInOrder(t *testing.T) {
