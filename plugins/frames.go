@@ -144,7 +144,10 @@ func (h *Host) accept(s *session, frame *wire.FromHandler) {
 		}
 	}
 	if strays > 0 {
-		h.log.Warn("answers to runs that are not running", "pid", s.proc.pid(), "answers", strays)
+		s.strays.Add(int64(strays))
+		if !s.astray.Swap(true) { // of those to come report tells, now and then
+			s.report()
+		}
 	}
 }
 
@@ -186,21 +189,15 @@ func (h *Host) rest(s *session) {
 // print logs a line that the program of s handed over as such.
 func (h *Host) print(s *session, l *wire.LogLine) {
 	level := slog.Level(l.GetLevel())
-	ok, dropped := s.proc.out.admit(time.Now())
-	if !ok {
-		return
-	}
 	at := time.Now()
 	if l.GetTime() != 0 {
 		at = time.UnixMicro(l.GetTime())
 	}
 	record := slog.NewRecord(at, level, printable(l.GetMessage()), 0)
-	if dropped > 0 {
-		record.AddAttrs(slog.Int("lines_dropped_before", dropped))
-	}
 	for _, k := range slices.Sorted(maps.Keys(l.GetFields())) {
 		record.AddAttrs(slog.String(k, l.GetFields()[k]))
 	}
+	record, _ = fit(record)
 	h.mu.Lock()
 	c := s.running[l.GetRunId()]
 	h.mu.Unlock()

@@ -29,7 +29,8 @@ const stableAfter = 10 * time.Second
 // Its methods may be called from any goroutine.
 type Host struct {
 	name    string
-	log     *slog.Logger
+	log     *slog.Logger // of what the host has to say, throttled
+	chatter *throttle    // of what the program has to say
 	spawn   spawner
 	cages   *supervise.Cages
 	closing chan struct{}  // closed by the first Close
@@ -91,10 +92,11 @@ func Start(ctx context.Context, c Config) (*Host, error) {
 }
 
 func newHost(cfg *Config) *Host {
+	named := cfg.Logger.With("handler", cfg.Name)
 	h := &Host{
-		name: cfg.Name, cfg: cfg, log: cfg.Logger.With("handler", cfg.Name), spawn: newSpawner(), status: Status{Name: cfg.Name},
+		name: cfg.Name, cfg: cfg, log: slog.New(newThrottle(named.Handler())), chatter: newThrottle(named.Handler()), spawn: newSpawner(), status: Status{Name: cfg.Name},
 		closing: make(chan struct{}), force: make(chan struct{}), gone: make(chan struct{}), changed: make(chan struct{}, 1),
-		tried: make(chan struct{}), cages: supervise.NewCages(cfg.Logger.With("handler", cfg.Name)),
+		tried: make(chan struct{}), cages: supervise.NewCages(named),
 	}
 	h.cages.Sweep()
 	return h
@@ -230,8 +232,11 @@ func (h *Host) stir() {
 
 func (h *Host) unserved(c *call) error {
 	return unavailable(fmt.Errorf("handler %q does not serve the type %q, only %s",
-		h.cfg.Name, c.run.GetType(), strings.Join(h.status.Types, ", ")))
+		h.cfg.Name, c.run.GetType(), listed(h.status.Types)))
 }
+
+// listed names types in an error, as far as there is room.
+func listed(types []string) string { return shorten(strings.Join(types, ", "), 1<<10) }
 
 // abandon asks for the end of c, whose ctx has ended, and returns how long to wait for
 // it. An error is its answer: nobody had begun it.

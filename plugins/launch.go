@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math"
 	"net"
 	"os"
@@ -152,7 +153,7 @@ func (r *pluginRunner) Start(context.Context) error {
 	cmd := exec.Command(c.Command[0], c.Command[1:]...)
 	cmd.Dir = c.Dir
 	cmd.Env = append(append(c.environ(), r.env...), goplugin.EnvUnixSocketDir+"="+r.dir)
-	p, err := startProcess(r.host.spawn, cmd, as, cage, r.dir, &output{log: r.host.log})
+	p, err := startProcess(r.host.spawn, cmd, as, cage, r.dir, &output{log: slog.New(r.host.chatter)})
 	if err != nil && cage != nil {
 		cage.Remove()
 	}

@@ -3,6 +3,7 @@
 package plugins
 
 import (
+	"log/slog"
 	"time"
 
 	"github.com/taskengine/taskengine/engine/task"
@@ -73,7 +74,7 @@ func (h *Host) pass(c *call) {
 		}
 		if n.checkpoint != nil {
 			if err := c.reporter.Checkpoint(n.checkpoint); err != nil {
-				h.log.Warn("a checkpoint is not kept", "task_id", c.id().String(), "error", err)
+				slog.New(h.chatter).Warn("a checkpoint is not kept", "task_id", c.id().String(), "error", err)
 			}
 		}
 	}

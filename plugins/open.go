@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 )
 
 // errStarting is why a host that was never up takes no tasks until its first start failed.
@@ -64,7 +63,7 @@ func (h *Host) unfit(s *session) error {
 	for _, typ := range s.cfg.Types {
 		if !slices.Contains(s.hello.GetTypes(), typ) {
 			return fmt.Errorf("plugins: handler %q: it does not serve the type %q, only %s; name another handler for the type, or teach it to",
-				s.cfg.Name, typ, strings.Join(s.hello.GetTypes(), ", "))
+				s.cfg.Name, typ, listed(s.hello.GetTypes()))
 		}
 	}
 	return nil

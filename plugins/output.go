@@ -16,23 +16,19 @@ const (
 	tailBytes      = 8 << 10 // of a process's last output, kept for the error of its crash
 	lineBytes      = 8 << 10 // of one line; the rest of it is dropped
 	handshakeBytes = 1 << 10 // of the handshake line
-	linesPerSecond = 1000    // that reach the log; the rest is counted
 
 	errorTail = task.MaxErrorText * 3 / 4 // of that a task's error gets: a row keeps no more
 )
 
 // output reads what a process writes, however much and whatever it is: lines go to
-// the log, cut and counted, and the last bytes are kept. Reading never stops before
+// the log, cut and throttled, and the last bytes are kept. Reading never stops before
 // the end, so the process never waits for it.
 type output struct {
-	log *slog.Logger
+	log *slog.Logger // throttled
 
-	mu      sync.Mutex // guards what follows
-	tail    []byte     // at most 2*tailBytes, the newest last
-	second  int64      // Unix time for which lines counts
-	lines   int        // logged in this second
-	dropped int        // lines not logged since the last that was
-	only    func() *call
+	mu   sync.Mutex // guards what follows
+	tail []byte     // at most 2*tailBytes, the newest last
+	only func() *call
 }
 
 // attribute has lines be of the task whose call only returns, if it is the only one that
@@ -43,7 +39,8 @@ func (o *output) attribute(only func() *call) {
 	o.only = only
 }
 
-// emit logs a line, and adds it to the log of the task of c unless c is nil.
+// emit adds a line to the log of the task of c, which bounds itself, unless c is nil, and logs
+// it as far as the plugin may.
 func (o *output) emit(c *call, r slog.Record) {
 	if c != nil && c.reporter != nil {
 		c.reporter.Log(r.Clone())
@@ -115,38 +112,13 @@ func (o *output) last() string {
 	return strings.ToValidUTF8(tail[max(0, len(tail)-tailBytes):], "")
 }
 
-// admit reports whether a line may be logged at the time given, and how many before it
-// were not.
-func (o *output) admit(now time.Time) (ok bool, dropped int) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if s := now.Unix(); s != o.second {
-		o.second, o.lines = s, 0
-	}
-	if o.lines == linesPerSecond {
-		o.dropped++
-		return false, 0
-	}
-	o.lines++
-	dropped, o.dropped = o.dropped, 0
-	return true, dropped
-}
-
 func (o *output) print(stream string, line []byte, cut int) {
-	now := time.Now()
-	ok, dropped := o.admit(now)
-	if !ok {
-		return
-	}
 	level, message, attrs := parseLine(line)
 	attrs = append(attrs, slog.String("stream", stream))
 	if cut > 0 {
 		attrs = append(attrs, slog.Int("bytes_cut", cut))
 	}
-	if dropped > 0 {
-		attrs = append(attrs, slog.Int("lines_dropped_before", dropped))
-	}
-	record := slog.NewRecord(now, level, message, 0)
+	record := slog.NewRecord(time.Now(), level, message, 0)
 	record.AddAttrs(attrs...)
 	o.mu.Lock()
 	only := o.only

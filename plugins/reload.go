@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -75,7 +74,7 @@ func (h *Host) missing(s *session) error {
 	for _, typ := range h.status.Types {
 		if !slices.Contains(s.hello.GetTypes(), typ) {
 			return fmt.Errorf("plugins: reload handler %q: it does not serve the type %q any more, only %s; restart the node with a configuration that fits",
-				s.cfg.Name, typ, strings.Join(s.hello.GetTypes(), ", "))
+				s.cfg.Name, typ, listed(s.hello.GetTypes()))
 		}
 	}
 	return nil

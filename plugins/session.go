@@ -30,6 +30,8 @@ type session struct {
 	cancel  context.CancelFunc
 	hello   *wire.Hello
 	heard   atomic.Bool   // something came since the last ping
+	strays  atomic.Int64  // answers to runs that are not running, that nobody was told of
+	astray  atomic.Bool   // there was one
 	wake    chan struct{} // tells write that there may be something to send
 
 	// Guarded by the host's mutex.
@@ -76,6 +78,7 @@ func newSession(h *Host, cfg *Config, p *process) *session {
 // meet takes in what the handler says of itself.
 func (s *session) meet(hello *wire.Hello, credits uint32) {
 	s.hello = hello
+	hello.Sdk, hello.SdkVersion, hello.Version = shorten(hello.GetSdk(), 200), shorten(hello.GetSdkVersion(), 200), shorten(hello.GetVersion(), 200)
 	s.slots = int(min(hello.GetSlots(), maxSlots))
 	if most := s.cfg.Slots; most > 0 {
 		s.slots = min(s.slots, most)
@@ -140,6 +143,7 @@ func (s *session) serve() {
 	<-wrote
 	s.release()
 	s.host.bury(s)
+	s.report()
 }
 
 // watch returns when the process is dead, after doing what it takes to end it.
@@ -157,6 +161,8 @@ func (s *session) watch(wrote, read <-chan struct{}) {
 		defer ticker.Stop()
 		weighing = ticker.C
 	}
+	reporting := time.NewTicker(reportEvery)
+	defer reporting.Stop()
 	force := s.host.force
 	missed := 0
 	for {
@@ -175,6 +181,8 @@ func (s *session) watch(wrote, read <-chan struct{}) {
 			s.retire()
 		case <-weighing:
 			s.weigh()
+		case <-reporting.C:
+			s.report()
 		case <-tick:
 			if missed = s.probe(missed); missed > pingsPerLife {
 				tick = nil
@@ -205,6 +213,17 @@ func (s *session) end(why fate) {
 	s.host.mu.Unlock()
 	s.retire()
 	s.proc.stop(0, s.cfg.KillAfter)
+}
+
+// reportEvery is how often what a process does too often is told.
+const reportEvery = 10 * time.Second
+
+// report logs what was only counted since the last report.
+func (s *session) report() {
+	if n := s.strays.Swap(0); n > 0 {
+		s.host.log.Warn("answers to runs that are not running", "pid", s.proc.pid(), "answers", n)
+	}
+	s.host.chatter.settle()
 }
 
 // retire gives no more tasks to s, to which nothing can be sent.

@@ -106,10 +106,32 @@ func (l *Log) Log(id task.ID, attempt uint32, r slog.Record) {
 	if l == nil {
 		return
 	}
+	if l.isFull(key{id, attempt}) {
+		return
+	}
 	e := l.encoders.Get().(*encoder)
 	l.add(key{id, attempt}, e.encode(key{id, attempt}, r))
 	e.shrink()
 	l.encoders.Put(e)
+}
+
+// isFull reports whether an attempt may log no more, and then counts a line that it drops: no
+// line is made for that.
+func (l *Log) isFull(k key) bool {
+	if !l.counting.Load() {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	t := l.tallies.find(k)
+	if !t.full || l.closed {
+		return false
+	}
+	t.dropped++
+	if l.tallies.keep(k, t) {
+		l.tallies.age(l.tell)
+	}
+	return true
 }
 
 // Ended says that an attempt has ended: if lines of it were dropped, a line tells how many,

@@ -1,0 +1,161 @@
+package plugins
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+)
+
+// What one plugin may have logged in a second, by all of its processes. The rest is counted.
+const (
+	linesPerSecond = 1000
+	bytesPerSecond = 1 << 20
+)
+
+// What one line of a log may have; the rest is cut.
+const (
+	messageBytes = 8 << 10
+	attrsBytes   = 16 << 10
+	attrsCount   = 64
+)
+
+// throttle is a handler of what a plugin can cause to be logged: lines are cut, and only so
+// many pass in a second. The first line after those that did not pass says how many they were.
+type throttle struct {
+	to slog.Handler
+	*budget
+}
+
+// budget is shared by a throttle and those that are made of it.
+type budget struct {
+	mu      sync.Mutex // guards what follows
+	second  int64      // Unix time for which lines and bytes count
+	lines   int        // passed in this second
+	bytes   int        // of them
+	dropped int        // since the last line that passed
+}
+
+func newThrottle(to slog.Handler) *throttle { return &throttle{to, new(budget)} }
+
+var _ slog.Handler = (*throttle)(nil)
+
+// Enabled implements [slog.Handler].
+func (t *throttle) Enabled(ctx context.Context, l slog.Level) bool { return t.to.Enabled(ctx, l) }
+
+// Handle implements [slog.Handler].
+func (t *throttle) Handle(ctx context.Context, r slog.Record) error {
+	r, size := fit(r)
+	ok, dropped := t.admit(time.Now(), size)
+	if !ok {
+		return nil
+	}
+	if dropped > 0 {
+		r.AddAttrs(slog.Int("lines_dropped_before", dropped))
+	}
+	return t.to.Handle(ctx, r)
+}
+
+// WithAttrs implements [slog.Handler].
+func (t *throttle) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return &throttle{t.to.WithAttrs(attrs), t.budget}
+}
+
+// WithGroup implements [slog.Handler].
+func (t *throttle) WithGroup(name string) slog.Handler {
+	return &throttle{t.to.WithGroup(name), t.budget}
+}
+
+// admit reports whether a line may pass at the time given, and how many before it did not.
+func (b *budget) admit(now time.Time, size int) (ok bool, dropped int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if s := now.Unix(); s != b.second {
+		b.second, b.lines, b.bytes = s, 0, 0
+	}
+	if b.lines >= linesPerSecond || b.bytes+size > bytesPerSecond {
+		b.dropped++
+		return false, 0
+	}
+	b.lines++
+	b.bytes += size
+	dropped, b.dropped = b.dropped, 0
+	return true, dropped
+}
+
+// settle logs how many lines did not pass since the last that did, if there are any.
+func (t *throttle) settle() {
+	t.mu.Lock()
+	dropped := t.dropped
+	t.dropped = 0
+	t.mu.Unlock()
+	if ctx := context.Background(); dropped > 0 && t.to.Enabled(ctx, slog.LevelWarn) {
+		r := slog.NewRecord(time.Now(), slog.LevelWarn, "the handler logged more than is kept: lines were dropped", 0)
+		r.AddAttrs(slog.Int("lines_dropped_before", dropped))
+		_ = t.to.Handle(ctx, r) // as the logger itself does
+	}
+}
+
+// fit returns a record like r that is no larger than a line may be, and its size in bytes.
+func fit(r slog.Record) (out slog.Record, size int) {
+	if size = sizeOf(r); size <= messageBytes && r.NumAttrs() <= attrsCount {
+		return r, size
+	}
+	message := shorten(r.Message, messageBytes)
+	out = slog.NewRecord(r.Time, r.Level, message, r.PC)
+	left, missing := attrsBytes, 0
+	r.Attrs(func(a slog.Attr) bool {
+		if left <= 0 || out.NumAttrs() == attrsCount {
+			missing++
+			return true
+		}
+		a.Key = shorten(a.Key, min(left, messageBytes/8))
+		left -= len(a.Key)
+		if v := a.Value.Resolve(); len(textOf(v)) > left {
+			a.Value = slog.StringValue(shorten(textOf(v), max(0, left)))
+		}
+		left -= len(textOf(a.Value))
+		out.AddAttrs(a)
+		return true
+	})
+	if missing > 0 {
+		out.AddAttrs(slog.Int("fields_cut", missing))
+	}
+	return out, len(message) + attrsBytes - left
+}
+
+// sizeOf returns about how many bytes a record has.
+func sizeOf(r slog.Record) int {
+	size := len(r.Message)
+	r.Attrs(func(a slog.Attr) bool {
+		size += len(a.Key) + len(textOf(a.Value))
+		return true
+	})
+	return size
+}
+
+// textOf returns the text of a value, "" for those that are always short.
+func textOf(v slog.Value) string {
+	switch v = v.Resolve(); v.Kind() {
+	case slog.KindString:
+		return v.String()
+	case slog.KindAny, slog.KindGroup:
+		return fmt.Sprint(v.Any())
+	}
+	return ""
+}
+
+// shorten returns text of at most about so many bytes, which says that it was cut.
+func shorten(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	end := most
+	for end > 0 && !utf8.RuneStart(s[end]) {
+		end--
+	}
+	return strings.Clone(s[:end]) + fmt.Sprintf("… (%d bytes cut)", len(s)-end)
+}
