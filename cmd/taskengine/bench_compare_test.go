@@ -54,7 +54,7 @@ func TestComparisonsAreShownToPeopleAndPrograms(t *testing.T) {
 		t.Fatalf("it ends with %d: %s", r.code, r.stderr)
 	}
 	for _, want := range []string{
-		"noop, taskengine on pebble, 1000 tasks/s offered: v1 (0123456789a…), 6 runs, and v2 [31m (0123456789a…), 6 runs",
+		`noop, taskengine on pebble, 1000 tasks/s offered: v1 (0123456789a…), 6 runs, and v2\x1b[31m (0123456789a…), 6 runs`,
 		"FIGURE", "rate", "slower", "insert_to_start p99", "0.499 to 0.501 (95.9 %)", "CPU per task", "1 ms", "2 ms", "dearer", "resident", "50", "no difference shown",
 	} {
 		if !strings.Contains(r.stdout, want) {

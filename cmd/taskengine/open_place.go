@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	pebblelib "github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -221,10 +222,13 @@ func storesIn(folder string) (there []config.Driver, err error) {
 			there = append(there, config.Pebble)
 		}
 	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("look for a store in %s: %w", folder, err)
+	switch {
+	case err == nil, errors.Is(err, fs.ErrNotExist):
+		return there, nil
+	case errors.Is(err, syscall.ENOTDIR):
+		return nil, fmt.Errorf("the storage folder %s is no folder; name another one: %w", folder, err)
 	}
-	return there, nil
+	return nil, fmt.Errorf("look for a store in %s: %w", folder, err)
 }
 
 // opened says what to do about a store that cannot be opened.
