@@ -10,6 +10,8 @@
 //	go test ./engine/enginetest/life -life.seed 4711 -life.repeat 100   # one life, again and again
 //	go test ./engine/enginetest/life -life.count 100000 -timeout 0      # many lives
 //
+// When an engine panics, its trace names the bubble: the first life of the process is bubble 1.
+//
 // The goroutines of a life are scheduled by the Go runtime, so that two runs of a seed may
 // differ in the order of what happens at one instant. Most failures come back within a few
 // runs.

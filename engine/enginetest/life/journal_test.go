@@ -165,6 +165,9 @@ func (w *world) checkGrab(s *story, before *task.Task, st *step, typ policy.Type
 	if before.State == task.Waiting && s.resumes == 0 && task.Stamp(c.At).Before(before.NextEventAt) {
 		w.failAt(s, "it was grabbed at %s, and was to wait until %s", w.since(c.At), w.since(before.NextEventAt))
 	}
+	if typ.MaxCrashes > 0 && st.row.Crashes >= typ.MaxCrashes {
+		w.failAt(s, "it is begun after %d crashes in a row, of %d", st.row.Crashes, typ.MaxCrashes)
+	}
 	if most := uint32(typ.Retry.Max + s.crashes); st.row.Attempt > most {
 		w.failAt(s, "attempt %d begins, of %d", st.row.Attempt, most)
 	}

@@ -28,7 +28,8 @@ const (
 
 // weather is how calls of the store go. The zero weather is fine.
 type weather struct {
-	on       verbs         // what it concerns
+	on       verbs         // what fails
+	slowOn   verbs         // what takes its time
 	errors   int           // of a hundred calls, how many fail and do nothing
 	lost     int           // how many are done and said to have failed
 	overtake int           // how many are said to have failed and are done later
@@ -105,10 +106,11 @@ func (l *link) draw(v verbs) (f fault) {
 	l.mu.Lock()
 	now := l.now
 	l.mu.Unlock()
-	if f.on = now.on; now.on&v == 0 {
-		return f
+	f.on = now.on
+	chance := 100
+	if now.on&v != 0 {
+		chance = l.w.roll(100)
 	}
-	chance := l.w.roll(100)
 	switch {
 	case chance < now.errors:
 		f.fails = true
@@ -117,7 +119,7 @@ func (l *link) draw(v verbs) (f fault) {
 	case chance < now.errors+now.lost+now.overtake:
 		f.overtaken = true
 	}
-	if v == settings || v == notes && !l.w.plan.stalls { // the engine holds a mutex: virtual time would stand still
+	if now.slowOn&v == 0 || v == settings || v == notes && !l.w.plan.stalls { // the engine holds a mutex: virtual time would stand still
 		return f
 	}
 	if now.slow > 0 && l.w.roll(100) < now.slow {

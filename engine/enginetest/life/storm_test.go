@@ -100,6 +100,9 @@ func (w *world) weather() weather {
 	if w.roll(3) == 0 {
 		now.on |= some[w.roll(len(some))]
 	}
+	if now.slowOn = now.on; w.roll(2) == 0 {
+		now.slowOn = some[w.roll(len(some))]
+	}
 	switch w.roll(8) {
 	case 0:
 		return weather{}
