@@ -35,6 +35,10 @@ type ListenConfig struct {
 	Handler http.Handler
 	Strict  bool         // on loopback, refuse callers that use another name than that of loopback
 	Log     *slog.Logger // of what goes wrong with connections
+
+	// MaxConnections is how many connections are accepted at once; others wait until one ends,
+	// and Log is told once a minute at most. Zero is any number.
+	MaxConnections int
 }
 
 // Listen serves an address until the listener is closed.
@@ -43,6 +47,7 @@ func Listen(ctx context.Context, c ListenConfig) (*Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", c.Address, err)
 	}
+	accepts := limitListener(l, c.MaxConnections, c.Log)
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
 	protocols.SetUnencryptedHTTP2(true)
@@ -59,7 +64,7 @@ func Listen(ctx context.Context, c ListenConfig) (*Listener, error) {
 	}}
 	go func() {
 		defer close(s.ended)
-		if err := s.server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		if err := s.server.Serve(accepts); !errors.Is(err, http.ErrServerClosed) {
 			s.err = fmt.Errorf("serve %s: %w", s.addr, err)
 		}
 	}()

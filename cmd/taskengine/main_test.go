@@ -130,8 +130,17 @@ func startAt(t *testing.T, api string, env []string, args ...string) *running {
 // launch runs a node whose API is at an address.
 func launch(t *testing.T, api string, env []string, args ...string) *running {
 	t.Helper()
+	return launchBy(t, "", api, env, args...)
+}
+
+// launchBy is launch by a script that runs the program with its arguments; "" is the program.
+func launchBy(t *testing.T, script, api string, env []string, args ...string) *running {
+	t.Helper()
 	args = append(args, "--set", "api.listen="+api, "--set", "admin.listen=127.0.0.1:0", "--set", "node.log.format=json")
 	n := &running{cmd: program(context.Background(), t, env, args...), log: new(lines), ready: make(chan struct{}), ended: make(chan struct{})}
+	if script != "" {
+		n.cmd.Path, n.cmd.Args[0] = script, script
+	}
 	stderr, err := n.cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)

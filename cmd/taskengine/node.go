@@ -51,7 +51,10 @@ func (n *node) run(stop, hurry context.Context) (err error) {
 	}()
 	n.backups.Log = n.log
 	n.metrics = server.NewMetrics(slices.Sorted(maps.Keys(n.config.Types)), n.build)
-	admin, err := n.listen(stop, n.config.Admin, true, server.NewAdmin(server.AdminConfig{
+	files := maxDescriptors()
+	share := shareDescriptors(files, n.config.Node.Slots)
+	share.warnOfFew(n.log, files)
+	admin, err := n.listen(stop, n.config.Admin, share.admin, true, server.NewAdmin(server.AdminConfig{
 		Health: &n.health, Metrics: n.metrics, Build: n.build, Backups: &n.backups,
 		Token: n.config.Admin.Token.Reveal(),
 	}))
@@ -105,7 +108,7 @@ func (n *node) run(stop, hurry context.Context) (err error) {
 	defer n.close("the engine", e.Close) // drained by then, unless opening went wrong
 	n.metrics.Watch(e, set.Status)
 
-	api, err := n.listen(stop, n.config.API, false, server.NewAPI(server.APIConfig{
+	api, err := n.listen(stop, n.config.API, share.api, false, server.NewAPI(server.APIConfig{
 		Engine: e, Build: n.build, Node: n.name, Log: n.log, Metrics: n.metrics, MaxRequest: n.maxRequest(),
 		TaskLog: taskLog.Log,
 	}))
@@ -207,11 +210,11 @@ func nodeName(c *config.Config) string {
 // endpoint is a listener, or none if the configuration wants none.
 type endpoint struct{ listener *server.Listener }
 
-func (n *node) listen(ctx context.Context, c config.Listener, strict bool, h http.Handler) (*endpoint, error) {
+func (n *node) listen(ctx context.Context, c config.Listener, connections int, strict bool, h http.Handler) (*endpoint, error) {
 	if c.Listen == "" {
 		return &endpoint{}, nil
 	}
-	l, err := server.Listen(ctx, server.ListenConfig{Address: c.Listen, Handler: h, Strict: strict, Log: n.log})
+	l, err := server.Listen(ctx, server.ListenConfig{Address: c.Listen, Handler: h, Strict: strict, Log: n.log, MaxConnections: connections})
 	if err != nil {
 		return nil, fmt.Errorf("%w; is another node running here?", err)
 	}

@@ -70,7 +70,7 @@ func openFolder(c config.Storage, log *slog.Logger) (storage.Store, error) {
 	if c.Driver == config.Bolt {
 		return opened(bolt.Open(filepath.Join(c.Path, boltFile), bolt.Options{}))
 	}
-	return opened(pebble.Open(c.Path, pebble.Options{Log: log}))
+	return opened(pebble.Open(c.Path, pebble.Options{Log: log, MaxOpenFiles: shareDescriptors(maxDescriptors(), 0).store}))
 }
 
 // twoStores says that a folder has a store of each driver.

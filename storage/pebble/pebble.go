@@ -39,6 +39,9 @@ type Options struct {
 	// MemTableSize is how many bytes of new data are collected before they are sorted
 	// into a file; zero is 32 MB. Up to four times that may be in memory.
 	MemTableSize uint64
+	// MaxOpenFiles is how many sorted files are kept open at most; zero is 500. Beside them the
+	// store opens up to about 20.
+	MaxOpenFiles int
 	// ReadOnly opens a store that must be there, and changes nothing in its folder: every
 	// change fails. The folder is locked all the same.
 	ReadOnly bool
@@ -53,6 +56,7 @@ type Options struct {
 const (
 	defaultCacheSize    = 64 << 20
 	defaultMemTableSize = 32 << 20
+	defaultMaxOpenFiles = 500
 )
 
 // formatLibrary is the layout of files that the library writes. A newer one is chosen
@@ -220,6 +224,9 @@ func (s *Store) options(opts Options) *pebble.Options {
 	if opts.MemTableSize == 0 {
 		opts.MemTableSize = defaultMemTableSize
 	}
+	if opts.MaxOpenFiles == 0 {
+		opts.MaxOpenFiles = defaultMaxOpenFiles
+	}
 	o := &pebble.Options{
 		FS:                          s.fs,
 		ReadOnly:                    opts.ReadOnly,
@@ -230,7 +237,7 @@ func (s *Store) options(opts Options) *pebble.Options {
 		L0CompactionThreshold:       4,
 		L0StopWritesThreshold:       32,
 		LBaseMaxBytes:               4 * int64(opts.MemTableSize),
-		MaxOpenFiles:                500,
+		MaxOpenFiles:                opts.MaxOpenFiles,
 		CompactionConcurrencyRange:  func() (int, int) { return 1, 2 },
 		Logger:                      logger{s},
 		EventListener: &pebble.EventListener{
