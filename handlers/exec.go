@@ -110,8 +110,8 @@ func NewExec(c ExecConfig) (*Exec, error) {
 // all of its process group are asked to end (SIGTERM), and killed after the grace. What the
 // command writes to its standard error goes to the log of the task.
 func (e *Exec) Handle(ctx context.Context, t *task.Task) ([]byte, error) {
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
+	if ctx.Err() != nil { // it has not begun
+		return nil, fmt.Errorf("%w: %w", task.ErrUnavailable, context.Cause(ctx))
 	}
 	cmd, input, err := e.command(t)
 	if err != nil {

@@ -305,7 +305,7 @@ func TestTheEndOfTheContextAsksTheWholeGroupToEnd(t *testing.T) {
 	})
 	t.Run("and ending well is no success then", func(t *testing.T) {
 		_, result, err := handleAndStop(t, `trap 'echo half; exit 0' TERM`, "sleep 1000 & wait", patience)
-		if !errors.Is(err, errStop) || result != nil {
+		if v := task.VerdictOf(nil, err); !errors.Is(err, errStop) || result != nil || !v.InDoubt {
 			t.Errorf("got %q, %v", result, err)
 		}
 	})
@@ -322,7 +322,7 @@ func TestAContextThatHasEndedStartsNothing(t *testing.T) {
 	ctx, stop := context.WithCancelCause(t.Context())
 	stop(errStop)
 	file := filepath.Join(t.TempDir(), "file")
-	if _, err := shell(t, "touch "+file).Handle(ctx, newTask("")); !errors.Is(err, errStop) {
+	if _, err := shell(t, "touch "+file).Handle(ctx, newTask("")); !errors.Is(err, errStop) || !errors.Is(err, task.ErrUnavailable) {
 		t.Errorf("got %v", err)
 	}
 	if _, err := os.Stat(file); err == nil {

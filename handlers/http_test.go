@@ -276,6 +276,24 @@ func TestConnectionsAreUsedAgain(t *testing.T) {
 	}
 }
 
+func TestEachRequestHasAConnectionOfItsOwnIfThatIsWanted(t *testing.T) {
+	var mu sync.Mutex
+	from := map[string]int{}
+	h := sending(t, func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		from[r.RemoteAddr]++
+	}, func(c *handlers.HTTPConfig) { c.NewConnections = true })
+	for range 5 {
+		if _, err := h.Handle(t.Context(), newTask("x")); err != nil {
+			t.Error(err)
+		}
+	}
+	if len(from) != 5 {
+		t.Errorf("5 requests came from %v", from)
+	}
+}
+
 func TestWhatNoRequestCanBeIsRefused(t *testing.T) {
 	for _, c := range []handlers.HTTPConfig{
 		{URL: ""},

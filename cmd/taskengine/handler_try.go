@@ -195,6 +195,7 @@ type verdictJSON struct {
 	ResultText   string          `json:"result_text,omitempty"` // beside ResultBase64, if it is text
 	Error        string          `json:"error,omitempty"`
 	Class        string          `json:"class,omitempty"`
+	InDoubt      bool            `json:"in_doubt,omitempty"`
 	DelayMS      *int64          `json:"delay_ms,omitempty"`
 	At           *time.Time      `json:"at,omitempty"`
 }
@@ -204,7 +205,7 @@ func (a *app) showVerdict(v task.Verdict, took time.Duration) error {
 	name, meaning := verdictOf(v)
 	done := v.Outcome == task.Completed
 	if a.json() {
-		line := verdictJSON{Verdict: name, Error: v.Error, Class: v.Class}
+		line := verdictJSON{Verdict: name, Error: v.Error, Class: v.Class, InDoubt: v.InDoubt}
 		if !v.Again.IsZero() {
 			line.At = &v.Again
 		}
@@ -225,6 +226,9 @@ func (a *app) showVerdict(v task.Verdict, took time.Duration) error {
 	}
 	if v.Class != "" {
 		meaning += fmt.Sprintf(", class %q", v.Class)
+	}
+	if v.InDoubt {
+		meaning += ", not retried if the type's delivery is at_most_once"
 	}
 	if done {
 		a.note("%s: %s, after %s", name, meaning, span(took))
@@ -269,6 +273,8 @@ func verdictOf(v task.Verdict) (name, meaning string) {
 	switch {
 	case v.GiveUp:
 		return "permanent", "the task failed for good"
+	case v.Delay >= 0 && v.AtLeast:
+		return "retryable", "the attempt failed, the next one follows in " + span(v.Delay) + ", or as the type's policy says if that is later"
 	case v.Delay >= 0:
 		return "retryable", "the attempt failed, the next one follows in " + span(v.Delay)
 	}
