@@ -29,6 +29,12 @@ const (
 	ExitTempFail = 75 // retried, like any other code, but said on purpose
 )
 
+// A shell exits with 128 and the number of a signal if that killed what it ran.
+const (
+	exitSignal = 128
+	maxSignal  = 31
+)
+
 // ownVariables is what the names of the variables begin with that Exec sets itself.
 const ownVariables = "TASKENGINE_"
 
@@ -167,8 +173,11 @@ func (e *Exec) verdict(p *process) ([]byte, error) {
 		return output, nil
 	}
 	err := task.WithClass("exit_"+strconv.Itoa(code), fmt.Errorf("%s: %s%s", name, p.state(), p.complaint()))
-	if code == ExitUsage || code == ExitDataErr {
+	switch {
+	case code == ExitUsage, code == ExitDataErr:
 		return nil, task.Permanent(err)
+	case code > exitSignal && code <= exitSignal+maxSignal:
+		return nil, task.InDoubt(err)
 	}
 	return nil, err
 }

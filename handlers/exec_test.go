@@ -78,17 +78,20 @@ func TestTheExitCodeSaysWhatToDoNext(t *testing.T) {
 		return task.Verdict{Outcome: task.Errored, Class: class, Delay: -1, GiveUp: true}
 	}
 	for script, want := range map[string]task.Verdict{
-		"exit 0":                     {Outcome: task.Completed, Result: nil},
-		"printf done":                {Outcome: task.Completed, Result: []byte("done")},
-		"exit 1":                     retry("exit_1"),
-		"exit 64":                    never("exit_64"),
-		"exit 65":                    never("exit_65"),
-		"exit 75":                    retry("exit_75"),
-		"exit 137":                   retry("exit_137"),
-		"printf some; exit 3":        retry("exit_3"),
-		"kill -9 $$":                 {Outcome: task.Crashed, Delay: -1},
-		"kill -TERM $$":              {Outcome: task.Crashed, Delay: -1},
-		"exec /no/such/program/here": retry("exit_127"),
+		"exit 0":                      {Outcome: task.Completed, Result: nil},
+		"printf done":                 {Outcome: task.Completed, Result: []byte("done")},
+		"exit 1":                      retry("exit_1"),
+		"exit 64":                     never("exit_64"),
+		"exit 65":                     never("exit_65"),
+		"exit 75":                     retry("exit_75"),
+		"exit 128":                    retry("exit_128"),
+		"exit 137":                    {Outcome: task.Errored, Class: "exit_137", Delay: -1, InDoubt: true},
+		"sh -c 'kill -9 $$'; exit $?": {Outcome: task.Errored, Class: "exit_137", Delay: -1, InDoubt: true},
+		"exit 160":                    retry("exit_160"),
+		"printf some; exit 3":         retry("exit_3"),
+		"kill -9 $$":                  {Outcome: task.Crashed, Delay: -1},
+		"kill -TERM $$":               {Outcome: task.Crashed, Delay: -1},
+		"exec /no/such/program/here":  retry("exit_127"),
 	} {
 		t.Run(script, func(t *testing.T) {
 			got := verdict(shell(t, script).Handle(t.Context(), newTask("")))

@@ -98,8 +98,7 @@ func cageBase() (string, error) {
 // newCageIn makes a cage in base, which allows these limits. Its name has the process of
 // the node and when that began, which no other process has in common with it.
 func newCageIn(base string, l Limits) (*Cage, error) {
-	pid := os.Getpid()
-	path, err := os.MkdirTemp(base, fmt.Sprintf("%s%d-%d-", cageName, pid, begin(pid)))
+	path, err := os.MkdirTemp(base, ownCages())
 	if err != nil {
 		return nil, err
 	}
@@ -119,6 +118,9 @@ func newCageIn(base string, l Limits) (*Cage, error) {
 	}
 	return c, nil
 }
+
+// ownCages is what the names of the cages of this process begin with.
+func ownCages() string { return fmt.Sprintf("%s%d-%d-", cageName, os.Getpid(), begin(os.Getpid())) }
 
 // begin returns when a process began, in ticks since the start of the machine; 0 if there
 // is no such process.
@@ -140,8 +142,9 @@ func begin(pid int) uint64 {
 // sweepCages ends what is in the cages of nodes that are dead, and removes them.
 func sweepCages(base string) {
 	left, _ := filepath.Glob(filepath.Join(base, cageName+"*-*"))
+	own := filepath.Join(base, ownCages())
 	for _, path := range left {
-		if isLeft(path) {
+		if !strings.HasPrefix(path, own) && isLeft(path) {
 			if !isEmpty(path) {
 				_ = put(path, "cgroup.kill", "1")
 			}
