@@ -34,7 +34,8 @@ func newHandlerNew(a *app) *cobra.Command {
 		Use:   "new --lang LANGUAGE NAME",
 		Short: "Write the beginnings of a handler program",
 		Long: `Write a small project in a new folder NAME: a handler program that serves the task type
-NAME, a test, a configuration that runs it, and a README with the commands.
+NAME, a test, a configuration that runs it, and a README with the commands. The package
+that the program is written with is in no registry yet: the project has its sources.
 
 The languages are go, python, node, java and sh.`,
 		Args: cobra.ExactArgs(1),
@@ -89,7 +90,11 @@ func newScaffold(lang, dir, name string) (string, error) {
 	case err != nil:
 		return "", fmt.Errorf("%w; --dir must name a folder that is there and can be written to", err)
 	}
-	if err := fill(folder, path.Join("scaffold", lang), name); err != nil {
+	err := fill(folder, path.Join("scaffold", lang), name)
+	if err == nil {
+		err = vendor(folder, lang)
+	}
+	if err != nil {
 		return "", errors.Join(err, os.RemoveAll(folder))
 	}
 	return folder, nil

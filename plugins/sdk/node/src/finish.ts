@@ -131,5 +131,7 @@ function refuseUnsupported({ children, signals, link: { features } }: Run): void
 function tooLarge({ children, signals }: Run, result: Uint8Array, most: number): Permanent {
   const more = children.length + signals.length;
   const what = more === 0 ? "the result has" : `the result and ${more} children and signals have over`;
-  return new Permanent(`${what} ${result.length} bytes, max_result of the type allows ${most}`, { class: "result_too_large" });
+  return new Permanent(`${what} ${result.length} bytes, max_result of the type allows ${most}`, {
+    class: "result_too_large",
+  });
 }

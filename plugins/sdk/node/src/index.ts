@@ -2,7 +2,7 @@
  * Write task handlers for taskengine.
  *
  * ```ts
- * import { serve } from "taskengine";
+ * import { serve } from "taskengine-handler";
  *
  * await serve({
  *   upper: (task) => task.text().toUpperCase(),

@@ -39,7 +39,7 @@ suite("a program", { timeout: 60_000 }, () => {
   test("without handlers, or with what is none, says what it should be", async (t) => {
     for (const handlers of ["{}", '{ "": () => 1 }', '{ a: "b" }', "{ a: () => 1 }, { slots: 0 }"]) {
       const program = await Program.start(t, {
-        source: `import { serve } from "taskengine"; await serve(${handlers});`,
+        source: `import { serve } from "taskengine-handler"; await serve(${handlers});`,
       });
       assert.equal(await program.exited, 1, handlers);
       assert.match(program.stderr, /^taskengine: [^\n]+\n$/, handlers);
@@ -59,10 +59,10 @@ suite("a program", { timeout: 60_000 }, () => {
   });
 
   test("has the slots it wants if the host leaves them to it", async (t) => {
-    const source = 'import { serve } from "taskengine"; await serve({ a: () => 1 }, { slots: 7 });';
+    const source = 'import { serve } from "taskengine-handler"; await serve({ a: () => 1 }, { slots: 7 });';
     const [host] = await Host.of(t, { slots: 0 }, source);
     assert.deepEqual([host.frames[0]?.hello?.slots, host.frames[0]?.credits], [7, 7]);
-    const large = `import { batch, serve } from "taskengine"; await serve({ a: batch({ size: 100, wait: 1 }, () => []) });`;
+    const large = `import { batch, serve } from "taskengine-handler"; await serve({ a: batch({ size: 100, wait: 1 }, () => []) });`;
     const [other] = await Host.of(t, { slots: 0 }, large);
     assert.equal(other.frames[0]?.hello?.slots, 100);
   });
@@ -110,7 +110,7 @@ suite("a program", { timeout: 60_000 }, () => {
   });
 
   test("may clean up after it has served, and not for ever", async (t) => {
-    const source = `import { serve } from "taskengine";
+    const source = `import { serve } from "taskengine-handler";
       setInterval(() => {}, 1000);
       await serve({ wait: ({ signal }) => new Promise((resolve) => signal.addEventListener("abort", () => {
         console.log(String(signal.reason.reason));
@@ -142,7 +142,7 @@ suite("a program", { timeout: 60_000 }, () => {
   });
 
   test("goes on answering pings while many tasks compute", async (t) => {
-    const source = `import { serve } from "taskengine";
+    const source = `import { serve } from "taskengine-handler";
       await serve({ compute: () => { const end = performance.now() + 5; while (performance.now() < end); } });`;
     const [host] = await Host.of(t, { slots: 200 }, source);
     host.run(...Array.from({ length: 200 }, () => ({ type: "compute" })));
@@ -193,7 +193,7 @@ suite("a handler", { timeout: 60_000 }, () => {
   });
 
   test("is not called if its task is cancelled before", async (t) => {
-    const source = `import { batch, serve } from "taskengine";
+    const source = `import { batch, serve } from "taskengine-handler";
       await serve({ never: batch({ size: 10, wait: 3_600_000 }, () => console.log("called") ?? []) });`;
     const [host, program] = await Host.of(t, {}, source);
     const [runId] = host.run({ type: "never" }) as [bigint];
@@ -218,7 +218,7 @@ suite("a handler", { timeout: 60_000 }, () => {
   });
 
   test("has its last progress sent before its answer, however often it tells", async (t) => {
-    const source = `import { serve } from "taskengine";
+    const source = `import { serve } from "taskengine-handler";
       await serve({ count: (task) => { for (let n = 1; n <= 1000; n++) task.progress(n, 1000); } });`;
     const [host] = await Host.of(t, ALL, source);
     await host.answer("count");
@@ -255,7 +255,7 @@ suite("a handler", { timeout: 60_000 }, () => {
   });
 
   test("of batches that throws or answers too little fails all, each to be tried again", async (t) => {
-    const source = `import { batch, Permanent, serve } from "taskengine";
+    const source = `import { batch, Permanent, serve } from "taskengine-handler";
       await serve({
         throws: batch({ size: 2, wait: 3_600_000 }, async () => { throw new Permanent("no", { class: "funds" }); }),
         short: batch({ size: 2, wait: 3_600_000 }, () => [1]),
@@ -273,7 +273,7 @@ suite("a handler", { timeout: 60_000 }, () => {
   });
 
   test("of batches waits for no more than there are slots, or will come", async (t) => {
-    const source = `import { batch, serve } from "taskengine";
+    const source = `import { batch, serve } from "taskengine-handler";
       const many = batch({ size: 10, wait: 3_600_000 }, (tasks) => tasks.map(() => tasks.length));
       await serve({ many, others: many });`;
     const [host] = await Host.of(t, { slots: 2 }, source);

@@ -69,7 +69,9 @@ final class Answers {
       size += signal.getSerializedSize();
     }
     if (host.refuses(size)) {
-      String text = "the result has %d bytes, max_result of the type allows %d".formatted(size, host.maxResult());
+      String text =
+          "the result has %d bytes, max_result of the type allows %d"
+              .formatted(size, host.maxResult());
       return failure(run, new PermanentException(text, "result_too_large"));
     }
     return finish.build();

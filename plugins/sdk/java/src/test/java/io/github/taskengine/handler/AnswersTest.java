@@ -162,7 +162,8 @@ class AnswersTest {
     for (Object outcome : new Object[] {new byte[101], new Again(Instant.EPOCH, new byte[101])}) {
       Wire.Error error = error(outcome);
       assertEquals("result_too_large", error.getClass_());
-      assertEquals("the result has 101 bytes, max_result of the type allows 100", error.getMessage());
+      assertEquals(
+          "the result has 101 bytes, max_result of the type allows 100", error.getMessage());
       assertTrue(error.getPermanent());
     }
     Run task = task();
