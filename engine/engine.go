@@ -61,6 +61,7 @@ type Engine struct {
 	types   map[string]*typeInfo // read only
 	unknown *typeInfo            // of types that are not configured; read only
 	divided bool                 // several databases keep the tasks; read only
+	layouts map[string][]string  // by type, where the values of groups come from; read only
 
 	unhealed []task.Ref // what a process before this one ran, of which nothing could be written when the engine was opened; belongs to reconcileLoop then
 	pools    pools      // handlers that run a limited number of tasks
@@ -148,7 +149,7 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	if problems := c.Policies.Check(); len(problems) > 0 {
 		return nil, fmt.Errorf("engine: %d problems with the policies, the first: %s", len(problems), problems[0])
 	}
-	e, err := newEngine(c)
+	e, err := newEngine(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -200,7 +201,7 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	}
 }
 
-func newEngine(c Config) (*Engine, error) {
+func newEngine(ctx context.Context, c Config) (*Engine, error) {
 	if c.LookAhead == 0 {
 		c.LookAhead = DefaultLookAhead
 	}
@@ -225,6 +226,10 @@ func newEngine(c Config) (*Engine, error) {
 	}
 	maps.Copy(types, c.Policies.Types)
 	c.Policies.Types = types
+	places, err := layouts(ctx, &c)
+	if err != nil {
+		return nil, err
+	}
 	var seed [32]byte
 	rand.Read(seed[:])
 	ids := task.NewIDs(seed)
@@ -234,8 +239,8 @@ func newEngine(c Config) (*Engine, error) {
 		config: c, store: c.Store, log: c.Log, ids: ids,
 		incarnation: ids.Next(time.Now()), joinedFirst: make(chan struct{}),
 		announce: make(chan struct{}, 1), overlook: make(chan struct{}, 1), changed: make(chan struct{}, 1), healNow: make(chan struct{}, 1),
-		types:    make(map[string]*typeInfo),
-		unknown:  newTypeInfo(policy.Set{}, policy.DefaultType()),
+		types: make(map[string]*typeInfo), layouts: places,
+		unknown:  newTypeInfo(policy.Set{}, policy.DefaultType(), nil),
 		attempts: make(map[task.ID]*attempt),
 		finishes: make(map[task.Ref]*finishing), stuck: make(map[task.Ref]*stuck), refusals: make(map[task.ID]*refusal),
 		write: make(chan struct{}, 1), read: make(chan struct{}, 1), rearm: make(chan struct{}, 1), doubtful: make(chan struct{}, 1), unstick: make(chan struct{}, 1),
@@ -246,12 +251,13 @@ func newEngine(c Config) (*Engine, error) {
 	e.crew = crew.New(e.handle)
 	e.board.store, e.board.log = c.Store, c.Log
 	for name, p := range c.Policies.Types {
-		e.types[name] = newTypeInfo(c.Policies, p)
+		e.types[name] = newTypeInfo(c.Policies, p, places[name])
 	}
 	e.pools = newPools(c.Handlers)
 	e.core = core.New(core.Config{
 		Owner: e.incarnation, Policies: c.Policies, Handled: handled, Pools: e.pools.of,
 		Capacity: c.LookAhead, LeafCapacity: c.LeafLookAhead, Chance: chance.Float64,
+		Layouts: places, Regroup: e.regroup,
 	})
 	return e, nil
 }

@@ -18,9 +18,9 @@ func (e *Engine) tellRules(ctx context.Context) error {
 		return nil
 	}
 	set := e.config.Policies
-	rules := []storage.TypeRules{rulesOf("", policy.Set{}, policy.DefaultType())}
+	rules := []storage.TypeRules{rulesOf("", policy.Set{}, policy.DefaultType(), nil)}
 	for _, name := range slices.Sorted(maps.Keys(set.Types)) {
-		rules = append(rules, rulesOf(name, set, set.Types[name]))
+		rules = append(rules, rulesOf(name, set, set.Types[name], e.layouts[name]))
 	}
 	if err := store.SetRules(ctx, rules...); err != nil {
 		return fmt.Errorf("engine: tell the store of the types: %w", err)
@@ -28,12 +28,12 @@ func (e *Engine) tellRules(ctx context.Context) error {
 	return nil
 }
 
-func rulesOf(name string, set policy.Set, p policy.Type) storage.TypeRules {
+func rulesOf(name string, set policy.Set, p policy.Type, layout []string) storage.TypeRules {
 	r := storage.TypeRules{
 		Type: name, Priority: p.Priority, MaxPayload: p.MaxPayload,
 		QueueTimeout: p.Timeout.Queue, TotalTimeout: p.Timeout.Total,
 	}
-	for _, k := range keyedOf(set.Keyed(p)) {
+	for _, k := range keyedBy(layout, set.Keyed(p)) {
 		r.Keyed = append(r.Keyed, storage.Keyed{Limit: k.limit, Path: k.path})
 	}
 	return r

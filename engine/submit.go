@@ -162,10 +162,17 @@ type typeInfo struct {
 	priority   uint8
 	maxPayload int
 	keys       []keyed // where its group comes from
+	values     int     // how many of those a group must have for its limits
 }
 
-func newTypeInfo(set policy.Set, p policy.Type) *typeInfo {
-	return &typeInfo{priority: p.Priority, maxPayload: p.MaxPayload, keys: keyedOf(set.Keyed(p))}
+func newTypeInfo(set policy.Set, p policy.Type, layout []string) *typeInfo {
+	info := &typeInfo{priority: p.Priority, maxPayload: p.MaxPayload, keys: keyedBy(layout, set.Keyed(p))}
+	for i, k := range info.keys {
+		if k.limit != "" {
+			info.values = i + 1
+		}
+	}
+	return info
 }
 
 // rows makes the rows of valid requests, with ids of some shards; nil is of all.
@@ -258,16 +265,8 @@ func printable(s string) bool {
 
 // keyed is where one value of a type's group is found.
 type keyed struct {
-	limit string
+	limit string   // that looks at it; "" if none does any more
 	path  []string // "payload", then the names of JSON members; "headers", then a name; "key"; "ordering_key"
-}
-
-func keyedOf(limits []policy.Limit) []keyed {
-	var out []keyed
-	for _, l := range limits {
-		out = append(out, keyed{l.Name, strings.Split(l.Per, ".")})
-	}
-	return out
 }
 
 // groupOf reads the values that a request has for the keyed limits of its type. One
@@ -287,7 +286,7 @@ func groupOf(keys []keyed, r *Request) (string, error) {
 			values[i] = r.Headers[strings.Join(k.path[1:], ".")]
 		default:
 			v, err := lookUp(r.Payload, k.path[1:])
-			if err != nil {
+			if err != nil && k.limit != "" {
 				return "", fmt.Errorf("limit %s needs %s of the payload: %w", k.limit, strings.Join(k.path[1:], "."), err)
 			}
 			values[i] = v

@@ -18,6 +18,7 @@ var limitScenarios = []scenario{
 	{"no limit of a tree is ever exceeded and none is left unused", limitTree},
 	{"a rate admits its burst and then its share", rate},
 	{"a full value with twenty thousand tasks delays no other and memory stays bounded", blockedValue},
+	{"no limit is exceeded after the limits have changed", changedLimits},
 }
 
 func partner(name string) []byte { return fmt.Appendf(nil, `{"partner":%q}`, name) }
@@ -161,4 +162,93 @@ func blockedValue(n *node) {
 	if most > lookAhead {
 		n.Errorf("%d triggers were in memory, of %d allowed", most, lookAhead)
 	}
+}
+
+// payout returns the payload of a task, of which limits look at both members.
+func payout(from, to string) []byte { return fmt.Appendf(nil, `{"from":%q,"to":%q}`, from, to) }
+
+// changedLimits has tasks wait under limits that are then changed in the configuration: their
+// order, their names, and one that counts by a value from now on. No limit is exceeded by what was
+// there before, nor by that and what is new together.
+func changedLimits(n *node) {
+	byValue := func(edit func(map[string]policy.Limit, *policy.Type)) policy.Set {
+		set := types(100, nil, "pay")
+		p := set.Types["pay"]
+		p.Limits = []string{"from", "to"}
+		set.Limits["from"] = policy.Limit{Name: "from", Per: "payload.from", Max: 2}
+		set.Limits["to"] = policy.Limit{Name: "to", Per: "payload.to", Max: 3}
+		set.Limits["all"] = policy.Limit{Name: "all", Max: 1000}
+		edit(set.Limits, &p)
+		set.Types["pay"] = p
+		return set
+	}
+	limits := map[string]int{}
+	for i := range 4 {
+		limits[fmt.Sprint("from ", i)], limits[fmt.Sprint("to ", i)] = 2, 3
+	}
+	g := newGauge(n.T, limits)
+	gate := make(chan struct{})
+	pay := func(ctx context.Context, t *task.Task) ([]byte, error) {
+		var p struct{ From, To string }
+		if err := json.Unmarshal(t.Payload, &p); err != nil {
+			return nil, err
+		}
+		defer g.enter(1, "from "+p.From, "to "+p.To)()
+		runtime.Gosched()
+		return until(gate)(ctx, t)
+	}
+	fill := func() []task.ID {
+		return n.submit(repeat(48, func(i int) engine.Request {
+			return engine.Request{Type: "pay", Payload: payout(fmt.Sprint(i%4), fmt.Sprint(i/4%4))}
+		})...)
+	}
+	var ids []task.ID
+	for _, edit := range []func(map[string]policy.Limit, *policy.Type){
+		func(_ map[string]policy.Limit, p *policy.Type) { p.Limits, p.Paused = []string{"all"}, true }, // without values
+		func(_ map[string]policy.Limit, p *policy.Type) { p.Limits, p.Paused = []string{"from"}, true },
+		func(_ map[string]policy.Limit, p *policy.Type) { p.Paused = true },
+		func(_ map[string]policy.Limit, p *policy.Type) { p.Limits, p.Paused = []string{"to", "from"}, true },
+		func(l map[string]policy.Limit, p *policy.Type) {
+			payer := l["from"]
+			payer.Name = "payer"
+			l["payer"] = payer
+			p.Limits, p.Paused = []string{"to", "payer"}, true
+		},
+	} {
+		n.start(byValue(edit), map[string]handle{"pay": pay})
+		ids = append(ids, fill()...)
+		n.close()
+		n.reopenStore()
+	}
+	n.start(byValue(func(l map[string]policy.Limit, p *policy.Type) { p.Limits = []string{"to", "from"} }), map[string]handle{"pay": pay})
+	n.eventually("the limits are used up", func() bool {
+		for i := range 4 {
+			if g.running(fmt.Sprint("from ", i)) < 2 {
+				return false
+			}
+		}
+		return true
+	})
+	for _, id := range ids {
+		t, reasons, err := n.Why(n.ctx, id)
+		if err != nil {
+			n.Fatal(err)
+		}
+		var p struct{ From, To string }
+		if err := json.Unmarshal(t.Payload, &p); err != nil {
+			n.Fatal(err)
+		}
+		for _, r := range reasons {
+			if r.Limit == "from" && r.Value != p.From || r.Limit == "to" && r.Value != p.To {
+				n.Errorf("why: %+v of a task from %s to %s", r, p.From, p.To)
+			}
+		}
+	}
+	close(gate)
+	for _, id := range ids {
+		if n.expect(id, task.Done); n.ledger.runs(id) != 1 {
+			n.Errorf("task %v was run %d times", id, n.ledger.runs(id))
+		}
+	}
+	n.Logf("at once, at most: %v", g.peaks())
 }

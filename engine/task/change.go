@@ -58,6 +58,7 @@ type Change struct {
 	Outcome     Outcome   // how the running attempt ended; used only when leaving Processing
 	Result      []byte    // what the handler returned; used only when To is Done
 	Error       string    // why; kept as LastError unless empty
+	Group       *string   // the values of its limits; nil keeps those that it has
 }
 
 // Create makes t a new row in state to, at version 1 and with no past. It is the only
@@ -123,6 +124,9 @@ func (c Change) Apply(t *Task) bool {
 	}
 	if !c.ReadyAt.IsZero() {
 		t.ReadyAt = Stamp(c.ReadyAt)
+	}
+	if c.Group != nil {
+		t.Group = *c.Group
 	}
 	t.State, t.UpdatedAt = c.To, at
 	t.schedule(c.NextEventAt)

@@ -41,6 +41,9 @@ func changes(t *task.Task) *rapid.Generator[task.Change] {
 			Result:      rapid.SliceOf(rapid.Byte()).Draw(r, "result"),
 			Error:       rapid.SampledFrom([]string{"", "oops", strings.Repeat("é€", 2000)}).Draw(r, "error"),
 		}
+		if group := rapid.StringN(0, 3, 9).Draw(r, "group"); group != "" {
+			c.Group = &group
+		}
 		switch rapid.IntRange(0, 9).Draw(r, "spoil") {
 		case 0:
 			c.Version += uint64(rapid.IntRange(-1, 2).Draw(r, "off"))
@@ -117,6 +120,9 @@ func checkApplied(t *rapid.T, before *task.Task, c task.Change, now *task.Task) 
 		}
 	}
 	want.UpdatedAt = c.At.UTC().Truncate(time.Microsecond)
+	if c.Group != nil {
+		want.Group = *c.Group
+	}
 	if !c.ReadyAt.IsZero() {
 		want.ReadyAt = c.ReadyAt.UTC().Truncate(time.Microsecond)
 	}
@@ -365,7 +371,7 @@ func TestACreatedRowHasNoPast(t *testing.T) {
 }
 
 func TestEveryFieldOfAChangeIsKnownToTheseTests(t *testing.T) {
-	const known = 10
+	const known = 11
 	if n := reflect.TypeFor[task.Change]().NumField(); n != known {
 		t.Errorf("task.Change has %d fields, the tests know %d", n, known)
 	}

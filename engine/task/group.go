@@ -19,6 +19,9 @@ func GroupOf(values ...string) string {
 	return strings.Join(packed, groupSeparator)
 }
 
+// GroupLen returns how many values a group has: "" has one, that is empty.
+func GroupLen(group string) int { return strings.Count(group, groupSeparator) + 1 }
+
 // GroupValues is the inverse of [GroupOf] for a type with n keyed limits. A group
 // packed when the type had another number of them is cut, or filled up with "".
 func GroupValues(group string, n int) []string {

@@ -134,5 +134,6 @@ func (v *verbs) update(p *pipe, changed []*rewritten) {
 		textsOrNull(changed, func(r *rewritten) string { return r.row.LastError }),
 		bytesOrNull(changed, func(r *rewritten) []byte { return encodeHistory(r.row.History) }),
 		booleans(changed, func(r *rewritten) bool { return r.drops }), booleans(changed, func(r *rewritten) bool { return r.results }),
-		bytesOrNull(changed, func(r *rewritten) []byte { return r.row.Result }))
+		bytesOrNull(changed, func(r *rewritten) []byte { return r.row.Result }),
+		texts(changed, func(r *rewritten) string { return r.row.Group }))
 }

@@ -2,12 +2,14 @@ package storagetest
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
 )
 
 var swapCases = []testCase{
@@ -26,6 +28,28 @@ var swapCases = []testCase{
 				t := f.row(from, func(t *task.Task) { t.NextEventAt = at(5) })
 				f.put(t)
 				f.step(t, task.Change{To: to, At: at(1), NextEventAt: at(60), Owner: task.ID{1}, Result: []byte("r"), Error: "why"})
+			}
+		}
+	}},
+	{"a change may give a row another group, whatever it becomes", func(f *fixture) {
+		f.put(f.row(task.Submitted, func(t *task.Task) { t.Type, t.Group = "group", "new" }))
+		for _, from := range task.States() {
+			for _, to := range task.States() {
+				group := "new"
+				t := f.row(from, func(t *task.Task) { t.Type, t.Group = "group", "old" })
+				f.put(t)
+				f.step(t, task.Change{To: to, At: at(1), Owner: task.ID{1}, Result: []byte("r"), Group: &group})
+				if t.State != task.Submitted || t.Group != group {
+					f.step(t, task.Change{To: task.Submitted, At: at(2), Group: &group})
+				}
+				ready, err := f.Ready(f.ctx(), storage.ReadyQuery{Leaf: task.Leaf{Type: "group", Group: t.Group}, Limit: 1000})
+				if err != nil {
+					f.Fatal(err)
+				}
+				found := slices.ContainsFunc(ready, func(tr task.Trigger) bool { return tr.Ref == t.Ref() && tr.Group == t.Group })
+				if found != (t.State == task.Submitted) {
+					f.Errorf("%v to %v: the row is %v, and among the ready ones of its group: %t", from, to, t.State, found)
+				}
 			}
 		}
 	}},

@@ -79,10 +79,26 @@ func (c *Core) begin(now time.Time, r *run, t *task.Task) {
 		}
 		c.save(handBack, false)
 	default:
+		if group, is := c.regroup(t); is {
+			c.end(now, r, false)
+			handBack.To, handBack.NextEventAt = task.Submitted, queueDeadline(r.kind.policy.Timeout, now)
+			handBack.Group, handBack.Error = &group, "the limits of its type have changed, and its values for them were read"
+			c.save(handBack, false)
+			break
+		}
 		c.handle(now, r, t)
 		return
 	}
 	c.book(now)
+}
+
+// regroup returns the group of a row that was packed when its type had fewer values, and
+// whether it is such a one: it was booked without the limits that look at the others.
+func (c *Core) regroup(t *task.Task) (group string, is bool) {
+	if c.config.Regroup == nil {
+		return "", false
+	}
+	return c.config.Regroup(t)
 }
 
 // handle asks to call the handler.

@@ -26,13 +26,19 @@ import (
 
 // Config is what a core decides by.
 type Config struct {
-	Owner        task.ID           // incarnation of this node: the owner of what it grabs
-	Policies     policy.Set        // valid by policy.Set.Check
-	Handled      map[string]bool   // types that this node has a handler for
-	Pools        map[string]string // by type: the pool whose slots its handler takes, see Core.Resize
-	Capacity     int               // triggers in the table, see table.Config
-	LeafCapacity int               // triggers of one leaf
-	Chance       func() float64    // in [0,1), for jitter
+	Owner        task.ID             // incarnation of this node: the owner of what it grabs
+	Policies     policy.Set          // valid by policy.Set.Check
+	Handled      map[string]bool     // types that this node has a handler for
+	Pools        map[string]string   // by type: the pool whose slots its handler takes, see Core.Resize
+	Capacity     int                 // triggers in the table, see table.Config
+	LeafCapacity int                 // triggers of one leaf
+	Layouts      map[string][]string // see table.Config
+
+	// Regroup returns the group of a row that was packed when its type had fewer values, and
+	// whether it is such a one; nil is never.
+	Regroup func(t *task.Task) (group string, is bool)
+
+	Chance func() float64 // in [0,1), for jitter
 }
 
 // Core is the state machine. It belongs to one goroutine at a time.
@@ -108,7 +114,7 @@ type Stats struct {
 func New(c Config) *Core {
 	core := &Core{
 		config: c,
-		table:  table.New(table.Config{Capacity: c.Capacity, LeafCapacity: c.LeafCapacity, Policies: c.Policies, Pools: c.Pools}),
+		table:  table.New(table.Config{Capacity: c.Capacity, LeafCapacity: c.LeafCapacity, Policies: c.Policies, Pools: c.Pools, Layouts: c.Layouts}),
 		kinds:  make(map[string]*kind),
 		runs:   make(map[task.ID]*run),
 		pools:  make(map[string]*pool),

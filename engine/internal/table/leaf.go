@@ -110,9 +110,8 @@ func (t *Table) leafOf(name task.Leaf) *leaf {
 // and callers whose stack is small grow it for a frame that could hold one.
 func (t *Table) newLeaf(name task.Leaf) *leaf {
 	k := t.kinds[name.Type]
-	values := task.GroupValues(name.Group, k.keyed)
-	parent := t.limitNode(k.tree, values)
-	values = values[countKeyed(k.tree):]
+	values := k.valuesOf(name.Group)
+	parent := t.limitNode(values.take(k.tree))
 
 	l := t.spareLeaf()
 	rest, across := l.rest, l.across[:0]
@@ -121,10 +120,9 @@ func (t *Table) newLeaf(name task.Leaf) *leaf {
 	l.node = node{serial: t.serial, parent: parent, leaf: l}
 	parent.users++
 	for _, chain := range k.across {
-		for n := t.limitNode(chain, values); n != t.root; n = n.parent {
+		for n := t.limitNode(values.take(chain)); n != t.root; n = n.parent {
 			l.cross(n)
 		}
-		values = values[countKeyed(chain):]
 	}
 	if k.pool != nil {
 		l.cross(k.pool)
@@ -150,6 +148,57 @@ func (l *leaf) cross(n *node) {
 // concurrency is a type's own limit where its leaves are many.
 func (k *kind) concurrency() policy.Limit {
 	return policy.Limit{Name: policy.ConcurrencyName(k.name), Max: k.policy.Concurrency}
+}
+
+// values are those that the limits of a type find in a group, in their order.
+type values struct {
+	texts []string
+	lacks []bool // which of them the group does not have; nil if it has all
+}
+
+func (k *kind) valuesOf(group string) values {
+	v := values{texts: make([]string, k.keyed)}
+	packed, n := task.GroupValues(group, k.width), k.width
+	if k.strict {
+		n = task.GroupLen(group)
+	}
+	for i, at := range k.places {
+		if at >= 0 && at < n {
+			v.texts[i] = packed[at]
+			continue
+		}
+		if v.lacks == nil {
+			v.lacks = make([]bool, k.keyed)
+		}
+		v.lacks[i] = true
+	}
+	return v
+}
+
+// take returns chain, whose values come next, with those values, and without the limits whose
+// value the group lacks: what is booked without them gets its values before it begins.
+func (v *values) take(chain []policy.Limit) ([]policy.Limit, []string) {
+	n := countKeyed(chain)
+	texts := v.texts[:n]
+	v.texts = v.texts[n:]
+	if v.lacks == nil {
+		return chain, texts
+	}
+	lacks := v.lacks[:n]
+	v.lacks = v.lacks[n:]
+	var limits []policy.Limit
+	var some []string
+	for _, l := range chain {
+		if l.Per != "" {
+			text, lacking := texts[0], lacks[0]
+			if texts, lacks = texts[1:], lacks[1:]; lacking {
+				continue
+			}
+			some = append(some, text)
+		}
+		limits = append(limits, l)
+	}
+	return limits, some
 }
 
 func countKeyed(chain []policy.Limit) int {

@@ -29,7 +29,12 @@ type Config struct {
 	Capacity     int // triggers in all, at least 1
 	LeafCapacity int // triggers of one leaf, at least 2
 	Policies     policy.Set
-	Pools        map[string]string // by type: the pool whose slots its tasks take; a type without one takes none
+
+	// Layouts says, for each type, where the values of its groups come from (see
+	// policy.Limit.Per), in their order. A group may have fewer. Without one there is a value for
+	// each limit, in the order of policy.Set.Keyed.
+	Layouts map[string][]string
+	Pools   map[string]string // by type: the pool whose slots its tasks take; a type without one takes none
 }
 
 // Table is the trigger table. Its methods take the time as Unix nanoseconds, which
@@ -69,6 +74,9 @@ type kind struct {
 	across [][]policy.Limit // the chains of the limits that cut across
 	pool   *node            // the slots of its handler; nil if the handler has no limited number
 	keyed  int              // how many of them have values in the group
+	places []int            // where those stand in the group
+	width  int              // how many values a group has that is packed now
+	strict bool             // a group may have fewer values: what it does not have is unknown
 	shared []string         // of its limits without values: their keys in Table.nodes
 	closed bool             // paused, or nobody handles it
 
@@ -128,7 +136,16 @@ func (t *Table) newKind(name string, p policy.Type) *kind {
 	if p.Concurrency > 0 {
 		k.shared = append(k.shared, nodeKey([]policy.Limit{k.concurrency()}, nil))
 	}
-	k.keyed = len(t.config.Policies.Keyed(p))
+	limits := t.config.Policies.Keyed(p)
+	layout, strict := t.config.Layouts[name]
+	k.keyed, k.width, k.strict = len(limits), len(layout), strict
+	for i, l := range limits {
+		if strict {
+			i = slices.Index(layout, l.Per)
+		}
+		k.places = append(k.places, i)
+		k.width = max(k.width, i+1)
+	}
 	if pool, ok := t.config.Pools[name]; ok {
 		k.pool = t.poolNode(pool)
 	}

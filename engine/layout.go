@@ -1,0 +1,136 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/taskengine/taskengine/engine/policy"
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+)
+
+// layoutsSetting is where the store keeps, for each type, where the values of its groups come
+// from, in their order: a limit finds its value there by its per, wherever the limit stands in
+// the configuration.
+const layoutsSetting = "limit-values"
+
+// noValue stands in a layout for a value that is always empty: of a type that had none, so that
+// its older groups are known by their length, or that no limit looks at any more.
+const noValue = "headers."
+
+// layouts returns the layouts for the types of a configuration, and keeps them in the store. A
+// layout only grows: rows that are stored were packed by it.
+func layouts(ctx context.Context, c *Config) (map[string][]string, error) {
+	needed := make(map[string][]string)
+	for name := range c.Handlers {
+		needed[name] = nil
+	}
+	for name, p := range c.Policies.Types {
+		needed[name] = pers(c.Policies.Keyed(p))
+	}
+	settings, ok := c.Store.(storage.Settings)
+	if !ok {
+		return needed, nil
+	}
+	for {
+		stored, err := settings.Setting(ctx, layoutsSetting)
+		var all map[string][]string
+		if err == nil && stored != nil {
+			err = json.Unmarshal(stored, &all)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("engine: read where the values of limits come from: %w", err)
+		}
+		merged := mergeLayouts(all, needed, c.Membership == nil)
+		if maps.EqualFunc(all, merged, slices.Equal) && stored != nil {
+			return merged, nil
+		}
+		value, err := json.Marshal(merged)
+		if err != nil {
+			return nil, err
+		}
+		swapped := true
+		if shared, ok := c.Store.(storage.Shared); ok {
+			swapped, err = shared.SwapSetting(ctx, layoutsSetting, stored, value)
+		} else {
+			err = settings.SetSetting(ctx, layoutsSetting, value)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("engine: keep where the values of limits come from: %w", err)
+		}
+		if swapped {
+			return merged, nil
+		}
+	}
+}
+
+// mergeLayouts returns the layouts that have what is needed at new places, if it is new. What is
+// not needed any more is emptied if there are no other nodes, whose limits may look at it.
+func mergeLayouts(stored, needed map[string][]string, alone bool) map[string][]string {
+	merged := maps.Clone(stored)
+	if stored == nil {
+		return maps.Clone(needed) // older versions packed the values in the order of the limits
+	}
+	for name, need := range needed {
+		layout := append([]string{}, stored[name]...)
+		if alone {
+			for i, per := range layout {
+				if !slices.Contains(need, per) {
+					layout[i] = noValue
+				}
+			}
+		}
+		if len(layout) == 0 && len(need) > 0 {
+			layout = append(layout, noValue)
+		}
+		for _, per := range need {
+			if !slices.Contains(layout, per) {
+				layout = append(layout, per)
+			}
+		}
+		merged[name] = layout
+	}
+	return merged
+}
+
+func pers(limits []policy.Limit) []string {
+	out := make([]string, len(limits))
+	for i, l := range limits {
+		out[i] = l.Per
+	}
+	return out
+}
+
+// keyedBy returns where the values of a group come from, and for the sake of errors the limits
+// that look at them: "" where none does.
+func keyedBy(layout []string, limits []policy.Limit) []keyed {
+	var out []keyed
+	for _, per := range layout {
+		k := keyed{path: strings.Split(per, ".")}
+		if i := slices.IndexFunc(limits, func(l policy.Limit) bool { return l.Per == per }); i >= 0 {
+			k.limit = limits[i].Name
+		}
+		out = append(out, k)
+	}
+	return out
+}
+
+// regroup returns the group of a task that was packed when its type had fewer values, and
+// whether it is such a one.
+func (e *Engine) regroup(t *task.Task) (group string, is bool) {
+	info, ok := e.types[t.Type]
+	if !ok || task.GroupLen(t.Group) >= info.values {
+		return "", false
+	}
+	r := Request{Payload: t.Payload, Key: t.Key, OrderingKey: t.OrderingKey, Headers: t.Headers}
+	group, err := groupOf(info.keys, &r)
+	if err != nil { // what is not there counts as empty
+		e.log.Warn("a task has not the values that limits of its type look at: they count as empty", "task", t.ID, "type", t.Type, "error", err)
+		group = task.GroupOf(make([]string, len(info.keys))...)
+	}
+	return group, true
+}
