@@ -162,3 +162,26 @@ func TestAStoreWithADamagedLogIsRefusedAndSalvaged(t *testing.T) {
 	}
 	doctor(t, exitOK, "bolt:"+fresh).has(t, isInfo, "tasks", "4")
 }
+
+// TestAStoreWithoutItsManifestIsNoEmptyFolder removes the file that names the files of a store.
+func TestAStoreWithoutItsManifestIsNoEmptyFolder(t *testing.T) {
+	folder := storeOf(t, config.Pebble)
+	s, err := openStore(t.Context(), config.Storage{Driver: config.Pebble, Path: folder}, nil) // sorts the log into a file
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	marks, err := filepath.Glob(filepath.Join(folder, "marker.manifest.*"))
+	if err != nil || len(marks) != 1 {
+		t.Fatal(marks, err)
+	}
+	if err := os.Remove(marks[0]); err != nil {
+		t.Fatal(err)
+	}
+	doctor(t, exitFailure, "pebble:"+folder).has(t, isError, "open", "no manifest")
+	if _, err := openStore(t.Context(), config.Storage{Driver: config.Bolt, Path: folder}, nil); err == nil {
+		t.Error("a store of bolt was made beside it")
+	}
+}

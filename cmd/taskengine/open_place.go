@@ -218,7 +218,7 @@ func storesIn(folder string) (there []config.Driver, err error) {
 	}
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
 		var d *pebblelib.DBDesc
-		if d, err = pebblelib.Peek(folder, vfs.Default); err == nil && d.Exists {
+		if d, err = pebblelib.Peek(folder, vfs.Default); err == nil && (d.Exists || hasTables(folder)) {
 			there = append(there, config.Pebble)
 		}
 	}
@@ -229,6 +229,13 @@ func storesIn(folder string) (there []config.Driver, err error) {
 		return nil, fmt.Errorf("the storage folder %s is no folder; name another one: %w", folder, err)
 	}
 	return nil, fmt.Errorf("look for a store in %s: %w", folder, err)
+}
+
+// hasTables reports whether a folder has files of a store of pebble, though what names them may
+// be gone.
+func hasTables(folder string) bool {
+	entries, err := os.ReadDir(folder)
+	return err == nil && slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return strings.HasSuffix(e.Name(), ".sst") })
 }
 
 // opened says what to do about a store that cannot be opened.

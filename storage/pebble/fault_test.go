@@ -241,6 +241,39 @@ func TestOpenExplainsItself(t *testing.T) {
 	})
 }
 
+// TestAFolderWithoutItsManifestIsNoNewStore removes what says which files belong to the store.
+func TestAFolderWithoutItsManifestIsNoNewStore(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	s, err := pebble.Open(dir, small)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Insert(t.Context(), &task.Task{ID: task.ID{1}, Version: 1, State: task.Submitted, Type: "mail"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	marks, err := filepath.Glob(filepath.Join(dir, "marker.manifest.*"))
+	if err != nil || len(marks) != 1 {
+		t.Fatal(marks, err)
+	}
+	if err := os.Remove(marks[0]); err != nil {
+		t.Fatal(err)
+	}
+	before := listing(t, dir)
+	for _, readOnly := range []bool{true, false} {
+		o := small
+		o.ReadOnly = readOnly
+		if _, err := pebble.Open(dir, o); !errors.Is(err, pebble.ErrDamaged) {
+			t.Errorf("read only %t: %v", readOnly, err)
+		}
+	}
+	if after := listing(t, dir); after != before {
+		t.Errorf("the folder had %s and has %s", before, after)
+	}
+}
+
 func listing(t *testing.T, dir string) string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)

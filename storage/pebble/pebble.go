@@ -14,6 +14,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -144,6 +145,9 @@ func (s *Store) open(opts Options) (err error) {
 	if err := checkLibraryFormat(s.fs, s.dir); err != nil {
 		return err
 	}
+	if err := checkManifest(s.fs, s.dir); err != nil {
+		return err
+	}
 	if err := s.openLogs(opts); err != nil {
 		return err
 	}
@@ -213,6 +217,29 @@ func checkLibraryFormat(fs vfs.FS, dir string) error {
 	if err == nil && format > uint64(pebble.FormatNewest) {
 		return fmt.Errorf("its files have format %d, this program reads up to %d, use the program that wrote it or a newer one: %w",
 			format, pebble.FormatNewest, storage.ErrFormat)
+	}
+	return nil
+}
+
+// checkManifest refuses a folder of tasks without the file that says which they are in: the
+// library would make a new store there, and remove what it does not know.
+func checkManifest(fs vfs.FS, dir string) error {
+	if _, err := fs.Stat(dir); err != nil {
+		return nil // a new store, or an error that opening explains
+	}
+	names, err := fs.List(dir)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if _, isLog := logNumber(name); !isLog && !strings.HasSuffix(name, ".sst") {
+			continue
+		}
+		d, err := pebble.Peek(dir, fs) // after the list: the library makes the manifest first
+		if err == nil && !d.Exists {
+			err = fmt.Errorf("there is %s, and no manifest that says what belongs to the store: %w; restore a backup", name, ErrDamaged)
+		}
+		return err
 	}
 	return nil
 }
