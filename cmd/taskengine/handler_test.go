@@ -147,6 +147,10 @@ func TestAHandlerProgramIsVerified(t *testing.T) {
 			t.Errorf("a line is %v", o)
 		}
 	}
+	r = cli(t, withPath(), "", obey("handler", "verify")...)
+	if r.code != 0 || strings.Contains(r.stderr, "all ") || !strings.Contains(r.stderr, "whether it does its work is not examined") {
+		t.Errorf("without a task it ends with %d: %s", r.code, r.stderr)
+	}
 	r = cli(t, withPath(), "", "handler", "verify", "--", "/bin/sh", "-c", "echo oops; exit 1")
 	if r.code != 1 || !strings.Contains(r.stderr, "1 of 2 checks failed") ||
 		!strings.Contains(r.stdout, "\nfailed: the first that it prints is the handshake\n  seen:   its first line is \"oops\"\n  asked:  one line") {

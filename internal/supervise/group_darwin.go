@@ -29,6 +29,15 @@ func waitExited(pid int) {
 	}
 }
 
+// ownPeakSize returns how many bytes this process has held in memory at most.
+func ownPeakSize() int64 {
+	var use syscall.Rusage
+	if syscall.Getrusage(syscall.RUSAGE_SELF, &use) != nil {
+		return 0
+	}
+	return use.Maxrss
+}
+
 // peakSize returns how many bytes a process that has ended held in memory at most.
 func peakSize(s *os.ProcessState) int64 {
 	if use, ok := s.SysUsage().(*syscall.Rusage); ok {

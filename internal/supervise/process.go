@@ -28,6 +28,7 @@ type Process struct {
 	cmd   *exec.Cmd
 	cage  *Cage // nil if there can be none
 	log   *slog.Logger
+	begun int64          // bytes of memory that this process had held at most when it started the other
 	guard sync.WaitGroup // of the goroutine that keeps a guard
 
 	mu      sync.Mutex    // guards what follows, and with it that a signal finds the right group
@@ -42,7 +43,7 @@ type End struct {
 	State       *os.ProcessState // nil if it is not known
 	Err         error            // why it is not known
 	OutOfMemory bool             // something in the cage was killed because it held more than allowed
-	MaxRSS      int64            // bytes of memory that the process itself held at most; 0 if unknown
+	MaxRSS      int64            // bytes of memory that the process itself held at most; 0 if unknown: it was less than its parent's
 }
 
 // Start starts cmd, which leads a process group of its own. On Linux it dies with the
@@ -60,7 +61,7 @@ func Start(cmd *exec.Cmd, o Options) (*Process, error) {
 	if err := start(cmd); err != nil {
 		return nil, err
 	}
-	p := &Process{cmd: cmd, cage: o.Cage, log: o.Log, gone: make(chan struct{})}
+	p := &Process{cmd: cmd, cage: o.Cage, log: o.Log, gone: make(chan struct{}), begun: ownPeakSize()}
 	guard, err := p.startGuard()
 	if err != nil {
 		p.log.Warn("handler has no guard: what it starts may outlive a node that is killed", "pid", p.PID(), "error", err)
@@ -121,7 +122,10 @@ func (p *Process) reap() End {
 	}
 	end.State = p.cmd.ProcessState
 	if end.State != nil {
-		end.MaxRSS = peakSize(end.State)
+		// Until a child runs its program it is a copy of this process, and counts as large.
+		if peak := peakSize(end.State); peak > p.begun {
+			end.MaxRSS = peak
+		}
 	}
 	return end
 }

@@ -58,6 +58,18 @@ func TestHowAProcessEndedIsSaid(t *testing.T) {
 	}
 }
 
+func TestTheMemoryOfAProcessIsNotThatOfItsParent(t *testing.T) {
+	own := ownPeakSize()
+	p, _ := begun(t, "echo")
+	if end := p.Wait(); end.MaxRSS != 0 {
+		t.Errorf("a shell, of a parent that held %d MiB, has %d MiB", own>>20, end.MaxRSS>>20)
+	}
+	p, _ = begun(t, `x=$(head -c 150000000 /dev/zero | tr '\0' x); echo ${#x}`)
+	if end := p.Wait(); end.MaxRSS < 150e6 {
+		t.Errorf("a shell that held 150 MB has %d MiB", end.MaxRSS>>20)
+	}
+}
+
 func TestAProgramThatIsNotThereCannotBeStarted(t *testing.T) {
 	if _, err := Start(exec.Command("/no/such/program"), Options{}); !errors.Is(err, syscall.ENOENT) {
 		t.Errorf("got %v", err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/taskengine/taskengine/plugins"
@@ -194,7 +195,7 @@ func (x *exam) harmless() (*wire.Run, error) {
 	case typ == "":
 		return nil, reason("it needs a task: name the type and the payload of a harmless one")
 	case !slices.Contains(x.hello.GetTypes(), typ):
-		return nil, reason(fmt.Sprintf("it needs a task, and the program does not serve the type %q", typ))
+		return nil, fmt.Errorf("the program does not serve the type %q, only %.1000s", typ, strings.Join(x.hello.GetTypes(), ", "))
 	}
 	return newRun(typ, payload), nil
 }
