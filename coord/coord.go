@@ -67,6 +67,14 @@ type Membership interface {
 	Announce(self Member)
 }
 
+// Prover is implemented by a [Membership] that depends on a lease.
+type Prover interface {
+	// Proves reports whether the member with this incarnation, which has joined by this
+	// connection, is alive at this moment: no other node can think that it is not. The time
+	// that the process or the machine was stopped counts. It does not wait.
+	Proves(incarnation task.ID) bool
+}
+
 // Config keeps settings that may change while nodes run, on two levels: a value for
 // one scope, or else the default for all of them.
 type Config interface {

@@ -60,6 +60,7 @@ type Engine struct {
 	ids     *task.IDs
 	types   map[string]*typeInfo // read only
 	unknown *typeInfo            // of types that are not configured; read only
+	prover  coord.Prover         // says whether the node is alive at this moment; nil if nobody can; read only
 	divided bool                 // several databases keep the tasks; read only
 	layouts map[string][]string  // by type, where the values of groups come from; read only
 
@@ -71,33 +72,34 @@ type Engine struct {
 	board board                // has what handlers say of their progress written
 
 	mu               sync.Mutex
-	incarnation      task.ID                 // guarded by mu: who this node is to the others
-	owned            core.Ownership          // guarded by mu: what the core was told to own
-	cluster          cluster                 // guarded by mu
-	core             *core.Core              // guarded by mu
-	clock            clock                   // guarded by mu
-	effects          core.Ready              // guarded by mu: buffers for core.Take
-	pending          batch                   // guarded by mu: what the writers take next
-	reads            reads                   // guarded by mu: what the reader takes next
-	attempts         map[task.ID]*attempt    // guarded by mu: the handlers that run
-	begun            []*attempt              // guarded by mu: buffer of absorb
-	heardSubmissions []*submission           // guarded by mu: buffer of listen
-	heardEndings     []ending                // guarded by mu: buffer of listen
-	waiters          waiters                 // guarded by mu
-	armed            time.Time               // guarded by mu: when the ticker will wake
-	writing          [writers][]core.Save    // guarded by mu: what each writer is about to save
-	late             []core.Save             // guarded by mu: what is saved again after a rest
-	stuck            map[task.Ref]*stuck     // guarded by mu: what came of attempts that the store refuses to take
-	stuckBytes       int                     // guarded by mu: of the results in stuck
-	refusals         map[task.ID]*refusal    // guarded by mu: grabs that the store has refused, until it takes them
-	health           health                  // guarded by mu: whether the store takes what is written
-	doubts           doubts                  // guarded by mu: tasks that may be other in the store than the core knows
-	finishes         map[task.Ref]*finishing // guarded by mu: attempts of which a transaction may have finished the task, until their save is answered
-	closing          bool                    // guarded by mu: nothing new is accepted, nor begun
-	isSurveyed       bool                    // guarded by mu: surveyed is closed
-	isDrained        bool                    // guarded by mu: drained is closed
-	failure          error                   // guarded by mu: why the engine has failed
-	hurry            error                   // guarded by mu: why handlers are stopped as soon as they begin; nil if they are not
+	incarnation      task.ID                    // guarded by mu: who this node is to the others
+	owned            core.Ownership             // guarded by mu: what the core was told to own
+	cluster          cluster                    // guarded by mu
+	core             *core.Core                 // guarded by mu
+	clock            clock                      // guarded by mu
+	effects          core.Ready                 // guarded by mu: buffers for core.Take
+	pending          batch                      // guarded by mu: what the writers take next
+	reads            reads                      // guarded by mu: what the reader takes next
+	attempts         map[task.ID]*attempt       // guarded by mu: the handlers that run
+	begun            []*attempt                 // guarded by mu: buffer of absorb
+	heardSubmissions []*submission              // guarded by mu: buffer of listen
+	heardEndings     []ending                   // guarded by mu: buffer of listen
+	waiters          waiters                    // guarded by mu
+	armed            time.Time                  // guarded by mu: when the ticker will wake
+	writing          [writers][]core.Save       // guarded by mu: what each writer is about to save
+	late             []core.Save                // guarded by mu: what is saved again after a rest
+	stuck            map[task.Ref]*stuck        // guarded by mu: what came of attempts that the store refuses to take
+	stuckBytes       int                        // guarded by mu: of the results in stuck
+	refusals         map[task.ID]*refusal       // guarded by mu: grabs that the store has refused, until it takes them
+	said             map[task.Ref]task.Progress // guarded by mu: the last progress of attempts that have ended, to be written before what came of them
+	health           health                     // guarded by mu: whether the store takes what is written
+	doubts           doubts                     // guarded by mu: tasks that may be other in the store than the core knows
+	finishes         map[task.Ref]*finishing    // guarded by mu: attempts of which a transaction may have finished the task, until their save is answered
+	closing          bool                       // guarded by mu: nothing new is accepted, nor begun
+	isSurveyed       bool                       // guarded by mu: surveyed is closed
+	isDrained        bool                       // guarded by mu: drained is closed
+	failure          error                      // guarded by mu: why the engine has failed
+	hurry            error                      // guarded by mu: why handlers are stopped as soon as they begin; nil if they are not
 
 	write    chan struct{} // wakes a writer; holds one token
 	read     chan struct{} // wakes the reader; holds one token
@@ -242,11 +244,12 @@ func newEngine(ctx context.Context, c Config) (*Engine, error) {
 		types: make(map[string]*typeInfo), layouts: places,
 		unknown:  newTypeInfo(policy.Set{}, policy.DefaultType(), nil),
 		attempts: make(map[task.ID]*attempt),
-		finishes: make(map[task.Ref]*finishing), stuck: make(map[task.Ref]*stuck), refusals: make(map[task.ID]*refusal),
+		finishes: make(map[task.Ref]*finishing), stuck: make(map[task.Ref]*stuck), refusals: make(map[task.ID]*refusal), said: make(map[task.Ref]task.Progress),
 		write: make(chan struct{}, 1), read: make(chan struct{}, 1), rearm: make(chan struct{}, 1), doubtful: make(chan struct{}, 1), unstick: make(chan struct{}, 1),
 		failed: make(chan struct{}), surveyed: make(chan struct{}), drained: make(chan struct{}), gone: make(chan struct{}),
 	}
 	_, e.divided = c.Store.(storage.Placed)
+	e.prover, _ = c.Membership.(coord.Prover)
 	e.submissions.New = newSubmission
 	e.crew = crew.New(e.handle)
 	e.board.store, e.board.log = c.Store, c.Log

@@ -34,6 +34,10 @@ func (e *Engine) begin(r core.Run) {
 
 // handle calls the handler and leaves word of what came of it.
 func (e *Engine) handle(a *attempt) {
+	if why := e.mayNotBegin(a); why != nil {
+		e.handled(a, task.Verdict{Outcome: task.HandedBack, Error: why.Error(), Delay: -1})
+		return
+	}
 	if e.config.Observer.Started != nil {
 		e.config.Observer.Started(time.Now(), a.Task)
 	}
@@ -48,12 +52,27 @@ func (e *Engine) handle(a *attempt) {
 	e.handled(a, v)
 }
 
+// mayNotBegin returns why a handler must not be called any more for a task that was grabbed;
+// nil if it may be.
+func (e *Engine) mayNotBegin(a *attempt) error {
+	if why := a.why(); why != nil {
+		return why
+	}
+	if e.prover != nil && !e.prover.Proves(a.Task.Owner) {
+		return ErrLeaseLost
+	}
+	return nil
+}
+
 // handled leaves word of what came of an attempt for the core.
 func (e *Engine) handled(a *attempt, v task.Verdict) {
+	var said *task.Progress
 	if a.spoke.Load() {
-		e.board.settle(a)
+		if p, ok := e.board.take(a); ok {
+			said = &p
+		}
 	}
-	if e.inbox.end(a, v) {
+	if e.inbox.end(a, v, said) {
 		signal(e.write)
 	}
 	a.stop(context.Canceled) // what was derived from the context ends with the attempt

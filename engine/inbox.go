@@ -22,6 +22,7 @@ type inbox struct {
 type ending struct {
 	attempt *attempt
 	verdict task.Verdict
+	said    *task.Progress // of the attempt, which may not be written yet; nil if there is none
 }
 
 // submit leaves s, unless nothing is accepted any more. wake says that nothing had been
@@ -38,11 +39,11 @@ func (in *inbox) submit(s *submission) (wake bool, err error) {
 }
 
 // end leaves what came of an attempt; wake is as in submit.
-func (in *inbox) end(a *attempt, v task.Verdict) (wake bool) {
+func (in *inbox) end(a *attempt, v task.Verdict, said *task.Progress) (wake bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	wake = in.size() == 0
-	in.endings = append(in.endings, ending{a, v})
+	in.endings = append(in.endings, ending{a, v, said})
 	return wake
 }
 
@@ -115,6 +116,9 @@ func (e *Engine) listen() {
 	for i := range e.heardEndings { // first: a slot that is free again may serve a submission
 		end := &e.heardEndings[i]
 		delete(e.attempts, end.attempt.ID)
+		if end.said != nil && e.core.Counts(end.attempt.ref) {
+			e.said[end.attempt.ref] = *end.said
+		}
 		e.concludes(now, end.attempt, end.verdict)
 	}
 	for _, s := range e.heardSubmissions {

@@ -61,18 +61,21 @@ func (a *attempt) Log(r slog.Record) {
 	}
 }
 
+// progressPatience is for how long the store may be written to for the sake of progress.
+const progressPatience = 10 * time.Second
+
 // board collects what attempts say of their progress and writes it now and then, together
 // and without waiting for the disk: only people look at it.
 type board struct {
 	store storage.Store
 	log   *slog.Logger
 
-	writing sync.Mutex // held while progress is written, so that the newest is written last
-
-	mu    sync.Mutex
-	said  map[*attempt]task.Progress // guarded by mu: that is not written
-	due   *time.Timer                // guarded by mu: writes what is said; nil if nothing is
-	ended bool                       // guarded by mu: nothing is written any more
+	mu      sync.Mutex
+	said    map[*attempt]task.Progress // guarded by mu: that is not written
+	writing map[*attempt]task.Progress // guarded by mu: that is being written
+	idle    chan struct{}              // guarded by mu: closed when nothing is being written any more; nil if nothing is
+	due     *time.Timer                // guarded by mu: writes what is said; nil if nothing is or something is being written
+	ended   bool                       // guarded by mu: nothing is written any more
 }
 
 func (b *board) put(a *attempt, p task.Progress) {
@@ -85,47 +88,50 @@ func (b *board) put(a *attempt, p task.Progress) {
 		b.said = make(map[*attempt]task.Progress)
 	}
 	b.said[a] = p
-	if b.due == nil {
+	b.arm()
+}
+
+// arm sees to it that what is said is written. It is called with mu held.
+func (b *board) arm() {
+	if b.due == nil && b.idle == nil && len(b.said) > 0 {
 		b.due = time.AfterFunc(progressEvery, b.flush)
 	}
 }
 
-// flush writes what is said.
+// flush writes what is said, and what is said meanwhile a while later.
 func (b *board) flush() {
-	b.writing.Lock()
-	defer b.writing.Unlock()
 	b.mu.Lock()
-	said := b.said
-	b.said, b.due = nil, nil
+	b.due = nil
+	if b.idle != nil {
+		b.mu.Unlock()
+		return
+	}
+	b.writing, b.said = b.said, nil
+	b.idle = make(chan struct{})
 	b.mu.Unlock()
-	b.write(said)
+	b.write(b.writing)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	close(b.idle)
+	b.writing, b.idle = nil, nil
+	if !b.ended {
+		b.arm()
+	}
 }
 
-// take returns what a said last, if that is not written, for somebody else to write.
+// take returns what a said last, if that may not be written yet, for the engine to write with
+// what came of the attempt.
 func (b *board) take(a *attempt) (p task.Progress, said bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	p, said = b.said[a]
-	delete(b.said, a)
+	if p, said = b.said[a]; said {
+		delete(b.said, a)
+		return p, true
+	}
+	p, said = b.writing[a]
 	return p, said
 }
 
-// settle writes what a said last, before its end is written.
-func (b *board) settle(a *attempt) {
-	b.mu.Lock()
-	_, said := b.said[a]
-	b.mu.Unlock()
-	if !said {
-		return
-	}
-	b.writing.Lock()
-	defer b.writing.Unlock()
-	if p, said := b.take(a); said {
-		b.write(map[*attempt]task.Progress{a: p})
-	}
-}
-
-// write is called with writing held.
 func (b *board) write(said map[*attempt]task.Progress) {
 	if len(said) == 0 {
 		return
@@ -134,7 +140,8 @@ func (b *board) write(said map[*attempt]task.Progress) {
 	for a, p := range said {
 		notes = append(notes, task.Note{Ref: a.ref, Progress: &p})
 	}
-	ctx := context.Background()
+	ctx, cancel := context.WithTimeout(context.Background(), progressPatience)
+	defer cancel()
 	var err error
 	if relaxer, ok := b.store.(storage.Relaxer); ok {
 		err = relaxer.Relax(ctx, func(tx storage.Tx) error {
@@ -153,10 +160,13 @@ func (b *board) write(said map[*attempt]task.Progress) {
 func (b *board) close() {
 	b.mu.Lock()
 	b.ended = true
-	due := b.due
+	due, idle := b.due, b.idle
 	b.mu.Unlock()
 	if due != nil {
 		due.Stop()
 	}
-	b.flush() // after the one that may be under way
+	if idle != nil {
+		<-idle
+	}
+	b.flush()
 }

@@ -51,6 +51,10 @@ const (
 func (e *Engine) commit(b *batch) (out outcome) {
 	defer b.reset()
 	err := e.transact(b, e.take)
+	if len(b.notes) > 0 && b.undone && !isOutage(err) { // perhaps because of what only people look at
+		b.notes = nil
+		err = e.transact(b, nil)
+	}
 	switch {
 	case errors.Is(err, errNothing):
 		out = nothing
@@ -85,6 +89,7 @@ func (e *Engine) transact(b *batch, take func(*batch) bool) (err error) {
 		if take != nil && !take(b) {
 			return errNothing
 		}
+		e.noteBefore(b)
 		b.done, err = batcher.Do(ctx, &b.do)
 		b.undone = errors.Is(err, storage.ErrRefused)
 		return err
@@ -94,7 +99,12 @@ func (e *Engine) transact(b *batch, take func(*batch) bool) (err error) {
 		if take != nil && !take(b) {
 			return errNothing
 		}
-		b.done, err = storage.Do(ctx, tx, &b.do)
+		if len(b.notes) > 0 {
+			_, err = tx.Note(ctx, b.notes...)
+		}
+		if err == nil {
+			b.done, err = storage.Do(ctx, tx, &b.do)
+		}
 		b.undone = err != nil
 		return err
 	})
@@ -108,7 +118,7 @@ func (e *Engine) take(b *batch) bool {
 	e.collect()
 	left := b.takeFrom(&e.pending)
 	e.writing[b.writer] = b.saves
-	b.finishes = e.finishesOf(b.saves)
+	b.finishes, b.notes = e.finishesOf(b.saves), e.notesOf(b.saves)
 	b.grabs = append(b.grabs, b.relaxed...)
 	b.relaxed = b.relaxed[:0]
 	e.separate(b)
@@ -118,6 +128,37 @@ func (e *Engine) take(b *batch) bool {
 	}
 	b.fill()
 	return !b.empty()
+}
+
+// notesOf returns the last progress of attempts whose ends are about to be saved. It is called
+// with mu held.
+func (e *Engine) notesOf(saves []core.Save) (notes []task.Note) {
+	if len(e.said) == 0 {
+		return nil
+	}
+	for _, s := range saves {
+		if p, ok := e.said[s.Ref]; ok {
+			notes = append(notes, task.Note{Ref: s.Ref, Progress: &p})
+			delete(e.said, s.Ref)
+		}
+	}
+	return notes
+}
+
+// notePatience is how long the ends of attempts wait for their progress to be written.
+const notePatience = time.Second
+
+// noteBefore writes the progress of a batch for a store that writes all of the rest at once.
+func (e *Engine) noteBefore(b *batch) {
+	if len(b.notes) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), notePatience)
+	defer cancel()
+	if _, err := e.store.Note(ctx, b.notes...); err != nil {
+		e.log.Warn("the last progress of tasks was not written", "tasks", len(b.notes), "error", err)
+	}
+	b.notes = nil
 }
 
 // settle tells the core and those who wait what came of a batch.

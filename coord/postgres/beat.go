@@ -15,11 +15,12 @@ const gap = 5 * time.Millisecond
 // session is what everything is held by.
 type session struct {
 	id    task.ID
-	open  bool        // the database has confirmed it
-	beat  int64       // number of the newest heartbeat: see nextBeat
-	order int64       // number of the newest request for permits
-	until time.Time   // when it is over unless it is renewed; nothing is held before open
-	end   *time.Timer // takes away what is held at until
+	open  bool          // the database has confirmed it
+	beat  int64         // number of the newest heartbeat: see nextBeat
+	order int64         // number of the newest request for permits
+	until time.Time     // when it is over unless it is renewed; nothing is held before open
+	slept time.Duration // how long the machine had slept when the heartbeat began that renewed it
+	end   *time.Timer   // takes away what is held at until
 }
 
 // beatRequest and beatAnswer are what coord_beat in schema.sql describes.
@@ -56,6 +57,7 @@ func (c *Coord) keepBeating() {
 	pause := backoff{most: c.slowest}
 	for !c.isClosed() {
 		var a beatAnswer
+		slept, _ := asleep()
 		start := time.Now()
 		q := c.nextBeat(start)
 		if err := c.call("coord_beat", q, &a); err != nil {
@@ -65,7 +67,7 @@ func (c *Coord) keepBeating() {
 		}
 		c.out.worked("renewing the lease")
 		pause.reset()
-		c.takeBeat(q, a, start)
+		c.takeBeat(q, a, start, slept)
 		c.rest(gap, nil)
 		c.rest(c.lease/3-time.Since(start)-rand.N(c.lease/100), c.beats)
 	}
@@ -124,7 +126,7 @@ func Ahead(beats int64, expiresAt time.Time) (time.Duration, bool) {
 }
 
 // takeBeat applies the answer to a heartbeat that was begun at start.
-func (c *Coord) takeBeat(q beatRequest, a beatAnswer, start time.Time) {
+func (c *Coord) takeBeat(q beatRequest, a beatAnswer, start time.Time, slept time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.session.id != q.Session || c.isClosed() {
@@ -137,6 +139,7 @@ func (c *Coord) takeBeat(q beatRequest, a beatAnswer, start time.Time) {
 	if !c.renew(start) {
 		return
 	}
+	c.session.slept = slept
 	c.former = c.former[len(q.Former):] // what came after it was made comes behind
 	c.peers = a.Peers
 	if a.Settings != c.settings {

@@ -125,8 +125,8 @@ var rules = []rule{
 	{
 		Of:  "coord/postgres",
 		May: []string{"coord", "coord/local", "engine/task"},
-		Out: []string{"github.com/jackc/pgx"},
-		Why: "a backend implements its ports and brings one dependency; within one process callers agree by coord/local",
+		Out: []string{"github.com/jackc/pgx", "golang.org/x/sys"},
+		Why: "a backend implements its ports and brings one dependency, and asks the system how long it slept; within one process callers agree by coord/local",
 	},
 	{
 		Of:  "coord/etcd",

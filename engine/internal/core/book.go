@@ -55,6 +55,8 @@ func (c *Core) Grabbed(now time.Time, ref task.Ref, t *task.Task, failed bool) {
 	c.book(now)
 }
 
+const notAlive = "its node could not prove that it is alive"
+
 func expired(t *task.Task) string {
 	return "it expired at " + t.ExpiresAt.Format(time.RFC3339Nano) + ", before it could run"
 }
@@ -63,6 +65,11 @@ func expired(t *task.Task) string {
 func (c *Core) begin(now time.Time, r *run, t *task.Task) {
 	handBack := task.Change{Ref: t.Ref(), At: now, Count: task.Refund, Outcome: task.HandedBack}
 	switch {
+	case t.Owner != c.config.Owner: // grabbed for an incarnation that is taken for dead
+		c.end(now, r, false)
+		handBack.To, handBack.NextEventAt = task.Submitted, queueDeadline(r.kind.policy.Timeout, now)
+		handBack.Error = notAlive
+		c.save(handBack, false)
 	case t.Version < r.changed: // it is not ours any more
 		c.stats.Wasted++
 		c.end(now, r, false)
@@ -75,7 +82,7 @@ func (c *Core) begin(now time.Time, r *run, t *task.Task) {
 		handBack.To, handBack.NextEventAt = task.Submitted, queueDeadline(r.kind.policy.Timeout, now)
 		handBack.Error = "its node was shutting down"
 		if !c.draining {
-			handBack.Error = "its node could not prove that it is alive"
+			handBack.Error = notAlive
 		}
 		c.save(handBack, false)
 	default:

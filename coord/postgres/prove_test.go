@@ -1,0 +1,36 @@
+package postgres
+
+import (
+	"testing"
+	"time"
+)
+
+func TestALeaseIsOverAfterTheMachineHasSlept(t *testing.T) {
+	now := time.Now()
+	s := session{open: true, until: now.Add(4 * time.Second), slept: time.Hour}
+	for _, c := range []struct {
+		after, slept time.Duration
+		holds        bool
+	}{
+		{0, 0, true},
+		{3 * time.Second, 0, true},
+		{4 * time.Second, 0, false},
+		{time.Second, 2 * time.Second, true},
+		{time.Second, 3 * time.Second, false}, // the monotonic clock stood still meanwhile
+	} {
+		if got := s.holds(now.Add(c.after), time.Hour+c.slept); got != c.holds {
+			t.Errorf("after %v, and %v of sleep, it holds: %t", c.after, c.slept, got)
+		}
+	}
+	if s.open = false; s.holds(now, time.Hour) {
+		t.Error("a session that was not opened holds")
+	}
+}
+
+func TestWhatTheMachineHasSleptDoesNotChangeWhileItIsAwake(t *testing.T) {
+	least, _ := asleep()
+	_, most := asleep()
+	if least > most {
+		t.Errorf("it has slept for at least %v, and then for at most %v", least, most)
+	}
+}
