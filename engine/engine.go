@@ -125,6 +125,7 @@ type Engine struct {
 	down     atomic.Pointer[time.Time] // since when the store takes nothing; nil while it does
 	partDown seldom                    // told that a part of it takes nothing
 	unread   seldom                    // told that it cannot be read
+	slowed   seldom                    // told that a task asks to be called again and again
 	refusing seldom                    // told that it refuses to write something by itself
 
 	pausing sync.Mutex // held while the paused types are changed

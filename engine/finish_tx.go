@@ -107,7 +107,11 @@ func (e *Engine) concludes(now time.Time, a *attempt, v task.Verdict) {
 	case e.core.Counts(a.ref):
 		e.finishes[a.ref] = f
 	}
+	before := e.core.Stats().Slowed
 	e.core.Handled(now, a.ID, v)
+	if e.core.Stats().Slowed != before && e.slowed.due() {
+		e.log.Warn("a handler asks again and again for its task to be called again at once; the task rests longer each time", "id", a.ID, "type", a.Type)
+	}
 }
 
 // finishesOf returns those of saves whose handlers may have finished the tasks themselves,

@@ -41,6 +41,7 @@ func (g gatherer) Collect(out chan<- prometheus.Metric) {
 	counter("results_stale_total", "Results of attempts that no longer counted; they were not applied.", s.Stale)
 	counter("triggers_dropped_total", "Triggers that found no place in memory; their tasks are read from the store later.", s.Dropped)
 	counter("attempts_abandoned_total", "Attempts that were given up though their handler had not returned.", s.Abandoned)
+	counter("rearms_slowed_total", "Attempts that asked again and again for their task to be called again at once; it rested longer.", s.Slowed)
 	counter("tasks_reclaimed_total", "Tasks that were processing on this node in the store though nothing of them was under way, and were decided about.", s.Reclaimed)
 	counter("writes_refused_total", "Changes and submits that the store refused by themselves, though it took others.", s.Refused)
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {

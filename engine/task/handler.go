@@ -101,7 +101,9 @@ func WithClass(class string, err error) error {
 	return mark(err, func(v *verdict) { v.class = class })
 }
 
-// Snooze asks to be called again after d without counting this attempt.
+// Snooze asks to be called again after d without counting this attempt. The task rests for 10 ms
+// at least; if it asks for hardly anything again and again it rests longer each time, up to a
+// minute.
 func Snooze(d time.Duration) error {
 	return &verdict{error: errors.New("snoozed"), wish: wishSnooze, delay: max(0, d)}
 }

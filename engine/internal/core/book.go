@@ -113,6 +113,7 @@ func (c *Core) handle(now time.Time, r *run, t *task.Task) {
 	c.stats.Grabbed++
 	r.phase = running
 	r.attempt, r.crashes, r.expires = t.Attempt, t.Crashes, t.ExpiresAt
+	r.lag, r.rearms = lagOf(t), rearmsOf(t)
 	if limit := r.kind.policy.Timeout.Run; limit > 0 {
 		r.deadline = now.Add(limit)
 	}

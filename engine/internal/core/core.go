@@ -95,8 +95,10 @@ type run struct {
 	attempt     uint32
 	crashes     uint32
 	expires     time.Time
-	deadline    time.Time // when its time is up; zero is never
-	stopped     bool      // told to stop, because its time is up
+	lag         time.Duration // how late its time was, when it last asked to run again; 0 if it did not
+	rearms      int           // see rearmsOf
+	deadline    time.Time     // when its time is up; zero is never
+	stopped     bool          // told to stop, because its time is up
 }
 
 // Stats counts what a core has seen since it began.
@@ -107,6 +109,7 @@ type Stats struct {
 	Stale     uint64 // results of attempts that no longer counted
 	Dropped   uint64 // triggers that found no place in the table
 	Abandoned uint64 // attempts given up though their handler went on
+	Slowed    uint64 // attempts that asked again and again to be called again at once, and rested longer
 	Reclaimed uint64 // tasks that were processing and this node's in the store, of which nothing was under way here
 }
 

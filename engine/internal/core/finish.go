@@ -56,6 +56,9 @@ func (c *Core) Finished(ref task.Ref) {
 func (c *Core) conclude(now time.Time, r *run, v task.Verdict) {
 	p := &r.kind.policy
 	change := decide(now, p, attempt{r.ref, r.attempt, r.crashes, r.expires}, v, c.config.Chance)
+	if change.To == task.Waiting && (v.Outcome == task.Snoozed || v.Outcome == task.Completed) && r.rearm(now, &change) {
+		c.stats.Slowed++
+	}
 	remove := false
 	if change.To == task.Done {
 		change.NextEventAt = KeepUntil(p.Retention, task.Done, now)
