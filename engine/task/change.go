@@ -56,7 +56,7 @@ type Change struct {
 	Owner       ID        // who runs it; used only when To is Processing
 	Count       Count     // what becomes of the number of attempts
 	Outcome     Outcome   // how the running attempt ended; used only when leaving Processing
-	Result      []byte    // what the handler returned; used only when To is Done
+	Result      []byte    // what the handler returned; used only when To is Done: a task that runs again has none
 	Error       string    // why; kept as LastError unless empty
 	Group       *string   // the values of its limits; nil keeps those that it has
 }
