@@ -263,6 +263,7 @@ func newEngine(ctx context.Context, c Config) (*Engine, error) {
 		Capacity: c.LookAhead, LeafCapacity: c.LeafLookAhead, Chance: chance.Float64,
 		Layouts: places, Regroup: e.regroup,
 	})
+	e.clock.stepped = e.core.Step
 	return e, nil
 }
 

@@ -28,6 +28,9 @@ func (e *Engine) begin(r core.Run) {
 	if e.hurry != nil {
 		a.stop(e.hurry)
 	}
+	if d := &a.Run.Deadline; !d.IsZero() { // with a monotonic reading: it stays when the wall clock is set
+		*d = time.Now().Add(d.Sub(e.clock.last))
+	}
 	e.attempts[r.ID] = a
 	e.begun = append(e.begun, a)
 }

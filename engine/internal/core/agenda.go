@@ -174,7 +174,7 @@ func (c *Core) Tick(now time.Time) {
 	if c.isResting() || c.isHeld() {
 		return
 	}
-	c.table.Advance(now.UnixNano())
+	c.table.Advance(c.steady(now))
 	a, at := &c.agenda, now.UnixMicro()
 	for !c.isHeld() {
 		e, ok := a.retries.Min()
@@ -220,7 +220,7 @@ func (c *Core) fire(now time.Time, tr task.Trigger) {
 		return
 	}
 	k := c.kind(tr.Type)
-	if slot, ok := c.table.Claim(now.UnixNano(), tr.Leaf, tr.Rank); ok {
+	if slot, ok := c.table.Claim(c.steady(now), tr.Leaf, tr.Rank); ok {
 		c.grabOne()
 		c.hold(k, slot, tr, grabbing).fromWaiting = true
 		c.ready.Grabs = append(c.ready.Grabs, c.grab(now, tr.Ref))
@@ -243,7 +243,7 @@ func (c *Core) Wake() time.Time {
 		return wake
 	}
 	if at, ok := c.table.Wake(); ok {
-		wake = earlier(wake, time.Unix(0, at))
+		wake = earlier(wake, c.wall(at))
 	}
 	wake = soonest(wake, c.agenda.retries)
 	if c.agenda.moving < maxMoving {

@@ -12,16 +12,16 @@ func (c *Core) book(now time.Time) {
 		return
 	}
 	for !c.isHeld() {
-		tr, slot, ok := c.table.Book(now.UnixNano())
+		tr, slot, ok := c.table.Book(c.steady(now))
 		if !ok {
 			return
 		}
 		if !c.Owns(tr.Type, tr.Shard) { // not any more
-			c.table.Return(now.UnixNano(), slot)
+			c.table.Return(c.steady(now), slot)
 			continue
 		}
 		if old, ok := c.runs[tr.ID]; ok {
-			c.table.Return(now.UnixNano(), slot)
+			c.table.Return(c.steady(now), slot)
 			old.follow(tr)
 			continue
 		}
@@ -115,9 +115,9 @@ func (c *Core) handle(now time.Time, r *run, t *task.Task) {
 	r.attempt, r.crashes, r.expires = t.Attempt, t.Crashes, t.ExpiresAt
 	r.lag, r.rearms = lagOf(t), rearmsOf(t)
 	if limit := r.kind.policy.Timeout.Run; limit > 0 {
-		r.deadline = now.Add(limit)
+		r.runsUntil = now.Add(limit)
 	}
-	if r.deadline = earlier(r.deadline, r.expires); !r.deadline.IsZero() {
+	if r.deadline = earlier(r.runsUntil, r.expires); !r.deadline.IsZero() {
 		c.sweep = earlier(c.sweep, r.timeUp())
 	}
 	c.ready.Runs = append(c.ready.Runs, Run{ID: t.ID, Type: t.Type, Deadline: r.deadline, Task: t})

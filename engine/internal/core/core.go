@@ -57,7 +57,8 @@ type Core struct {
 	saving    int       // saves under way
 	draining  bool
 	suspended bool
-	grabs     int // how many more may be asked for, see Hold
+	stepped   time.Duration // by how much the clock was set since the core began, see Step
+	grabs     int           // how many more may be asked for, see Hold
 	ready     Ready
 	stats     Stats
 }
@@ -97,6 +98,7 @@ type run struct {
 	expires     time.Time
 	lag         time.Duration // how late its time was, when it last asked to run again; 0 if it did not
 	rearms      int           // see rearmsOf
+	runsUntil   time.Time     // when its run timeout is over; zero is never
 	deadline    time.Time     // when its time is up; zero is never
 	stopped     bool          // told to stop, because its time is up
 }
@@ -160,7 +162,7 @@ func (c *Core) Pause(now time.Time, name string, paused bool) {
 	k := c.kind(name)
 	k.paused = paused
 	c.kinds[name] = k
-	c.table.Open(now.UnixNano(), name, k.open())
+	c.table.Open(c.steady(now), name, k.open())
 	c.book(now)
 }
 
@@ -176,7 +178,7 @@ func (c *Core) add(now time.Time, tr task.Trigger) (kept bool) {
 		r.follow(tr)
 		return true
 	}
-	kept = c.table.Add(now.UnixNano(), tr)
+	kept = c.table.Add(c.steady(now), tr)
 	if !kept {
 		c.stats.Dropped++
 	}
@@ -269,9 +271,9 @@ const maxSpare = 1024
 // was called.
 func (c *Core) end(now time.Time, r *run, begun bool) {
 	if begun {
-		c.table.Free(now.UnixNano(), r.slot)
+		c.table.Free(c.steady(now), r.slot)
 	} else {
-		c.table.Return(now.UnixNano(), r.slot)
+		c.table.Return(c.steady(now), r.slot)
 	}
 	delete(c.runs, r.ref.ID)
 	r.kind.running--
@@ -299,7 +301,7 @@ func (c *Core) expect(id task.ID, reply string, phases ...phase) *run {
 
 // Loaded answers a Load, see table.Loaded.
 func (c *Core) Loaded(now time.Time, leaf task.Leaf, page []task.Trigger, end bool) {
-	c.table.Loaded(now.UnixNano(), leaf, page, end)
+	c.table.Loaded(c.steady(now), leaf, page, end)
 	c.book(now)
 }
 
@@ -324,7 +326,7 @@ func (c *Core) Changed(now time.Time, t *task.Task) {
 // a version was ready.
 func (c *Core) overrule(now time.Time, h task.Hint) {
 	if h.State != task.Submitted {
-		c.table.Drop(now.UnixNano(), h.Trigger)
+		c.table.Drop(c.steady(now), h.Trigger)
 	}
 	r, held := c.runs[h.ID]
 	if !held || r.ref.Version >= h.Version {

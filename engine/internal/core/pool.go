@@ -25,7 +25,7 @@ type Want struct {
 // until they end.
 func (c *Core) Resize(now time.Time, name string, slots, more int) {
 	p, ok := c.pools[name]
-	if !ok || !c.table.Resize(now.UnixNano(), name, slots) {
+	if !ok || !c.table.Resize(c.steady(now), name, slots) {
 		return
 	}
 	p.more, p.ask = more, true
@@ -59,7 +59,8 @@ func (c *Core) Began(now time.Time, id task.ID) {
 		return
 	}
 	if limit := r.kind.policy.Timeout.Run; limit > 0 {
-		r.deadline = earlier(now.Add(limit), r.expires)
+		r.runsUntil = now.Add(limit)
+		r.deadline = earlier(r.runsUntil, r.expires)
 		c.sweep = earlier(c.sweep, r.timeUp())
 	}
 }
