@@ -38,7 +38,7 @@ func shareDescriptors(limit uint64, slots int) (d descriptors) {
 	return d
 }
 
-// warnOfFewDescriptors says that clients may have to wait.
+// warnOfFew says that clients may have to wait.
 func (d descriptors) warnOfFew(log *slog.Logger, limit uint64) {
 	if limit > 0 && limit < fewDescriptors {
 		log.Warn("few files may be open at once; connections beyond some wait", "open files", limit, "api connections", d.api,

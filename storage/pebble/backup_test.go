@@ -105,3 +105,77 @@ func TestOpeningAStoreThatIsInUseLeavesItsBackupAlone(t *testing.T) {
 		t.Errorf("the backup has %d files", files)
 	}
 }
+
+// slowCopy is a disk on which something happens after each read of a log.
+type slowCopy struct {
+	vfs.FS
+	happens func()
+}
+
+func (d slowCopy) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
+	f, err := d.FS.Open(name, opts...)
+	if err == nil && strings.HasSuffix(name, ".log") {
+		f = slowFile{f, d.happens}
+	}
+	return f, err
+}
+
+type slowFile struct {
+	vfs.File
+	happens func()
+}
+
+func (f slowFile) Read(p []byte) (int, error) {
+	n, err := f.File.Read(p)
+	f.happens()
+	return n, err
+}
+
+// TestABackupOfALogThatIsWrittenIsWhole writes tasks after each piece of the log that a backup
+// has copied: what it copies next is behind what it has missed.
+func TestABackupOfALogThatIsWrittenIsWhole(t *testing.T) {
+	var s *pebble.Store
+	ids, added := task.NewIDs([32]byte{1}), 0
+	add := func() {
+		if _, err := s.Insert(t.Context(), manyRows(ids, 30)...); err != nil {
+			t.Error(err)
+		}
+		added += 30
+	}
+	disk := vfs.NewMem()
+	backing := false
+	s = open(t, "db", pebble.Options{CacheSize: 1 << 20, FS: slowCopy{disk, func() {
+		if backing && added < 3000 {
+			for range 4 {
+				add()
+			}
+		}
+	}}})
+	add()
+	backing = true
+	if err := disk.MkdirAll("copy", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Backup(t.Context(), func(name string, _ int64, content io.Reader) error {
+		f, err := disk.Create("copy/"+name, vfs.WriteCategoryUnspecified)
+		if err != nil {
+			return err
+		}
+		_, err = io.Copy(f, content)
+		return errors.Join(err, f.Close())
+	}); err != nil {
+		t.Fatal(err)
+	}
+	backing = false
+	if added < 100 {
+		t.Fatalf("%d tasks were added meanwhile", added)
+	}
+	restored := open(t, "copy", pebble.Options{FS: disk, CacheSize: 1 << 20, ReadOnly: true})
+	counts, err := restored.Count(t.Context(), storage.Filter{})
+	if err := errors.Join(err, restored.Check(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	if n := counts[storage.StateType{State: task.Submitted, Type: "mail"}]; n < 30 {
+		t.Errorf("%d tasks are in the backup", n)
+	}
+}

@@ -29,12 +29,13 @@ type fence struct {
 	replay atomic.Pointer[replay] // what looks at logs that are opened; nil unless the library is being opened
 
 	mu    sync.Mutex
-	cause error     // guarded by mu: why it is shut; nil while it is open
-	locks []*locked // guarded by mu: those taken
+	cause error                 // guarded by mu: why it is shut; nil while it is open
+	locks []*locked             // guarded by mu: those taken
+	logs  map[string]*filledLog // guarded by mu: those that were opened for writing, by name
 }
 
 func newFence(under vfs.FS, onShut func(error)) *fence {
-	return &fence{FS: under, onShut: onShut}
+	return &fence{FS: under, onShut: onShut, logs: make(map[string]*filledLog)}
 }
 
 // shut lets nothing through any more.
@@ -100,17 +101,39 @@ func (f *fence) Create(name string, category vfs.DiskWriteCategory) (vfs.File, e
 	}
 	return f.create(func() (vfs.File, error) {
 		file, err := f.FS.Create(name, category)
-		return filled(file, err, category)
+		return f.fill(name, file, err, category)
 	})
 }
 
-// Open opens a file to read it.
-func (f *fence) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
-	file, err := f.FS.Open(name, opts...)
-	if logs := f.replay.Load(); err == nil && logs != nil && !f.isAside(name) {
-		return logs.open(name, file)
+// fill returns a file that was opened for writing; a log is filled, and its name noted.
+func (f *fence) fill(name string, file vfs.File, err error, category vfs.DiskWriteCategory) (vfs.File, error) {
+	file, err = filled(file, err, category)
+	if log, ok := file.(*filledLog); ok && err == nil {
+		f.mu.Lock()
+		f.logs[name] = log
+		f.mu.Unlock()
 	}
 	return file, err
+}
+
+// Open opens a file to read it. Of a log that is being written, as a backup reads it, it ends
+// where that has got to: behind it the reader would find what is written meanwhile, and before
+// that what was not there yet when it passed.
+func (f *fence) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
+	f.mu.Lock()
+	log := f.logs[name]
+	f.mu.Unlock()
+	file, err := f.FS.Open(name, opts...)
+	if err != nil {
+		return nil, err
+	}
+	if logs := f.replay.Load(); logs != nil && !f.isAside(name) {
+		return logs.open(name, file)
+	}
+	if log != nil {
+		return &shortFile{File: file, left: log.written.Load()}, nil
+	}
+	return file, nil
 }
 
 func (f *fence) OpenReadWrite(name string, category vfs.DiskWriteCategory, opts ...vfs.OpenOption) (vfs.File, error) {
@@ -121,9 +144,12 @@ func (f *fence) OpenReadWrite(name string, category vfs.DiskWriteCategory, opts 
 }
 
 func (f *fence) ReuseForWrite(old, name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	f.mu.Lock()
+	delete(f.logs, old)
+	f.mu.Unlock()
 	return f.create(func() (vfs.File, error) {
 		file, err := f.FS.ReuseForWrite(old, name, category)
-		return filled(file, err, category)
+		return f.fill(name, file, err, category)
 	})
 }
 
@@ -162,6 +188,9 @@ func (f *fence) Remove(name string) error {
 	if f.why() != nil {
 		return nil
 	}
+	f.mu.Lock()
+	delete(f.logs, name)
+	f.mu.Unlock()
 	return f.FS.Remove(name)
 }
 

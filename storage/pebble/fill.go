@@ -2,6 +2,7 @@ package pebble
 
 import (
 	"errors"
+	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
@@ -30,13 +31,14 @@ const (
 // reason; this is for those that it has no old ones for, or only shorter ones, which are
 // all logs of a store's first minutes. What reads a log takes zeros for its end.
 //
-// Everything in it is owned by the one who writes the log.
+// Everything in it but written is owned by the one who writes the log.
 type filledLog struct {
 	vfs.File
-	end      int64 // where the next write goes
-	filled   int64 // where the file ends
-	unsynced int64 // how many bytes were written after the last sync
-	perSync  int64 // how many bytes a sync carries, averaged over the last ones
+	written  atomic.Int64 // as end, once the write is over; for those who read the log meanwhile
+	end      int64        // where the next write goes
+	filled   int64        // where the file ends
+	unsynced int64        // how many bytes were written after the last sync
+	perSync  int64        // how many bytes a sync carries, averaged over the last ones
 }
 
 // filled returns a file that was opened for writing, and if it is a log, one that is
@@ -58,6 +60,7 @@ func (f *filledLog) Write(p []byte) (int, error) {
 	}
 	n, err := f.File.Write(p)
 	f.end += int64(n)
+	f.written.Store(f.end)
 	f.unsynced += int64(n)
 	f.filled = max(f.filled, f.end)
 	return n, err
