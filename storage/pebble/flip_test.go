@@ -232,3 +232,44 @@ func TestATornLogIsNoDamage(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestAStoreThatIsKilledAgainAndAgainOpens kills stores that have written nothing since they were
+// opened, or little, so that several logs are left that nothing has ended.
+func TestAStoreThatIsKilledAgainAndAgainOpens(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 3))
+	for life := range 20 {
+		disk, ids, want := vfs.NewCrashableMem(), task.NewIDs([32]byte{byte(life)}), 0
+		for start := range 8 {
+			s, err := pebble.Open("db", pebble.Options{FS: disk, CacheSize: 1 << 20, MemTableSize: 1 << 20})
+			if err != nil {
+				t.Fatalf("life %d, start %d: %v", life, start, err)
+			}
+			counts, err := s.Count(t.Context(), storage.Filter{})
+			if n := counts[storage.StateType{State: task.Submitted, Type: "mail"}]; err != nil || n < int64(want) {
+				t.Fatalf("life %d, start %d: %d of %d tasks, %v", life, start, n, want, err)
+			}
+			for range random.IntN(3) {
+				rows := manyRows(ids, 1+random.IntN(80))
+				call := s.Update
+				relaxed := random.IntN(2) == 0
+				if relaxed {
+					call = s.Relax
+				}
+				if err := call(t.Context(), func(tx storage.Tx) error {
+					_, err := tx.Insert(t.Context(), rows...)
+					return err
+				}); err != nil {
+					t.Fatal(err)
+				}
+				if !relaxed {
+					want += len(rows)
+				}
+			}
+			left := disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: random.IntN(101), RNG: random})
+			if err := s.Close(); err != nil { // the disk of before is what is gone on with
+				t.Fatal(err)
+			}
+			disk = left
+		}
+	}
+}

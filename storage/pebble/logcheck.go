@@ -202,7 +202,7 @@ func logNumber(name string) (uint32, bool) {
 type replay struct {
 	salvage bool // hand out damaged logs, as far as they go
 	damage  error
-	unclean string // the log that was read last, if the library has not ended it
+	unclean string // the log that was read last, if it ends with what is neither a record nor its end
 }
 
 // open returns the file for the library to read, which is one that was opened, if it is a log.
@@ -218,12 +218,12 @@ func (r *replay) open(name string, file vfs.File) (vfs.File, error) {
 	switch {
 	case r.damage != nil: // and what is left goes no further
 		return &shortFile{File: file}, nil
-	case r.unclean != "":
+	case r.salvage && r.unclean != "": // what the library says, who would not go on
 		r.damage, s.whole = fmt.Errorf("its log %s has no end: %w", path.Base(r.unclean), ErrDamaged), 0
 	case s.damaged():
 		r.damage = fmt.Errorf("its log %s cannot be read at byte %d, and changes that were acknowledged are behind that: %w",
 			path.Base(name), s.broken, ErrDamaged)
-	case !s.closed:
+	case s.broken >= 0 && !s.closed:
 		r.unclean = name
 	}
 	switch {
