@@ -66,5 +66,37 @@ func (b *bucket) refund(at int64) {
 	}
 }
 
+// fading is a rate that no limit in use has, and that is full again at due.
+type fading struct {
+	due int64
+	key string // of the limit, in Table.nodes
+}
+
+func (f fading) before(g fading) bool {
+	if f.due != g.due {
+		return f.due < g.due
+	}
+	return f.key < g.key
+}
+
+// fade keeps the rate of a limit that is forgotten until it is full again: a limit for each value
+// takes several times as much memory.
+func (t *Table) fade(key string, due int64) {
+	t.spent[key] = due
+	t.fading.ReplaceOrInsert(fading{due, key})
+}
+
+// forgetFull forgets the rates that are full again.
+func (t *Table) forgetFull(now int64) {
+	for {
+		f, ok := t.fading.Min()
+		if !ok || f.due > now {
+			return
+		}
+		t.fading.DeleteMin()
+		delete(t.spent, f.key)
+	}
+}
+
 // full reports whether a new bucket would behave the same.
 func (b *bucket) full(now int64) bool { return b.due <= now }

@@ -122,6 +122,11 @@ func (t *Table) limitNode(chain []policy.Limit, values []string) *node {
 	}
 	n := t.newNode(t.limitNode(chain[1:], values), l, value)
 	n.key = key
+	if due, ok := t.spent[key]; ok {
+		n.bucket.due = due
+		delete(t.spent, key)
+		t.fading.Delete(fading{due, key})
+	}
 	t.nodes[key] = n
 	return n
 }
@@ -142,13 +147,12 @@ func nodeKey(chain []policy.Limit, values []string) string {
 	return id.String()
 }
 
-// retire forgets n, and those above it, if nothing uses it and forgetting changes
-// nothing.
+// retire forgets n, and those above it, if nothing uses it. Of a rate that is not full
+// again it keeps when it is.
 func (t *Table) retire(now int64, n *node) {
 	for n != t.root && n.leaf == nil && n.users == 0 && n.used == 0 {
 		if !n.bucket.full(now) {
-			t.setAlarm(n, n.bucket.due)
-			return
+			t.fade(n.key, n.bucket.due)
 		}
 		if n.alarm != 0 {
 			t.alarms.Delete(alarm{n.alarm, n})

@@ -179,11 +179,29 @@ func TestAValueIsForgottenOnceItsBurstIsFullAgain(t *testing.T) {
 		now++
 		tab.Free(now, slot)
 	}
+	if len(tab.nodes) > 0 || tab.fading.Len() < 1000 {
+		t.Errorf("%d limits are kept for values that nothing uses, and %d rates", len(tab.nodes), tab.fading.Len())
+	}
+	again := task.Leaf{Type: "call", Group: task.GroupOf("7", "7")}
+	var slots []Slot
+	for range 2 {
+		slot, ok := tab.Claim(now, again, task.Rank{Seq: 1})
+		if !ok {
+			t.Fatal("the rest of the burst is not there")
+		}
+		slots = append(slots, slot)
+	}
+	if _, ok := tab.Claim(now, again, task.Rank{Seq: 1}); ok {
+		t.Error("a rate was forgotten before it was full again")
+	}
+	for _, slot := range slots {
+		tab.Free(now, slot)
+	}
 	for at, ok := tab.Wake(); ok; at, ok = tab.Wake() {
 		now = max(now, at)
 		tab.Advance(now)
 	}
-	if len(tab.nodes) > 0 || len(tab.leaves) > 0 || tab.alarms.Len() > 0 {
+	if len(tab.nodes) > 0 || len(tab.leaves) > 0 || tab.alarms.Len() > 0 || tab.fading.Len() > 0 || len(tab.spent) > 0 {
 		t.Errorf("%d limits, %d queues and %d alarms are kept", len(tab.nodes), len(tab.leaves), tab.alarms.Len())
 	}
 }

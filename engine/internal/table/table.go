@@ -59,6 +59,8 @@ type Table struct {
 
 	roomy  []*node                // limits that have parked leaves and got room
 	alarms *btree.BTreeG[alarm]   // limits that wait for their rate
+	fading *btree.BTreeG[fading]  // rates of limits that are forgotten, until they are full again
+	spent  map[string]int64       // when those are, by the identity of the limit
 	lists  *btree.FreeListG[kid]  // shared by all nodes, so that moving a child allocates nothing
 	queues *btree.FreeListG[item] // shared by all leaves
 	spare  []*leaf                // retired leaves, to be used again
@@ -110,6 +112,7 @@ func New(c Config) *Table {
 		queues: btree.NewFreeListG[item](1024),
 	}
 	t.alarms = btree.NewG(degree, alarm.before)
+	t.fading, t.spent = btree.NewG(degree, fading.before), make(map[string]int64)
 	t.root = t.newNode(nil, policy.Limit{Max: c.Policies.Slots}, "")
 	for _, name := range slices.Sorted(maps.Keys(c.Policies.Types)) {
 		k := t.newKind(name, c.Policies.Types[name])
@@ -193,7 +196,10 @@ func (t *Table) IsOpen(name string) bool {
 func (t *Table) Wake() (int64, bool) {
 	a, ok := t.alarms.Min()
 	if at := t.look.wake; at != 0 && (!ok || at < a.at) {
-		return at, true
+		a.at, ok = at, true
+	}
+	if f, some := t.fading.Min(); some && (!ok || f.due < a.at) {
+		a.at, ok = f.due, true
 	}
 	return a.at, ok
 }
@@ -201,6 +207,7 @@ func (t *Table) Wake() (int64, bool) {
 // Advance tells the table the time. It must be called when [Table.Wake] has come.
 func (t *Table) Advance(now int64) {
 	t.now = now
+	t.forgetFull(now)
 	if wake := t.look.wake; wake != 0 && wake <= now {
 		t.look.wake, t.look.roomy = 0, true
 	}
