@@ -35,6 +35,10 @@ func (n *node) handle(ctx context.Context, t *task.Task) ([]byte, error) {
 // begin notes that a handler was called, and checks that it may be.
 func (n *node) begin(ctx context.Context, t *task.Task) (*run, *story) {
 	w := n.w
+	var incarnation task.ID
+	if e := n.e.Load(); e != nil {
+		incarnation = e.Incarnation() // not with w.mu held: engines call pools and logs with their own mutex held
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if n.isDead() {
@@ -46,7 +50,7 @@ func (n *node) begin(ctx context.Context, t *task.Task) (*run, *story) {
 		return nil, nil
 	}
 	r := &run{ref: t.Ref(), n: n, began: time.Now(), expires: t.ExpiresAt}
-	w.checkBegin(ctx, n, s, t)
+	w.checkBegin(ctx, n, incarnation, s, t)
 	s.runs = append(s.runs, r)
 	s.remark(fmt.Sprintf("begins version %d", t.Version), n.name)
 	n.running[t.ID] = r
@@ -60,7 +64,7 @@ func (n *node) begin(ctx context.Context, t *task.Task) (*run, *story) {
 }
 
 // checkBegin checks that a handler may be called.
-func (w *world) checkBegin(ctx context.Context, n *node, s *story, t *task.Task) {
+func (w *world) checkBegin(ctx context.Context, n *node, incarnation task.ID, s *story, t *task.Task) {
 	typ := w.plan.typeOf(t.Type)
 	st := s.stepTo(t.Version)
 	switch {
@@ -79,7 +83,7 @@ func (w *world) checkBegin(ctx context.Context, n *node, s *story, t *task.Task)
 	if string(t.Payload) != "payload of "+t.Headers["request"] {
 		w.failAt(s, "the handler was given the payload %q", t.Payload)
 	}
-	if e := n.e.Load(); e != nil && !w.plan.rebirth && e.Incarnation() != st.row.Owner && ctx.Err() == nil {
+	if !incarnation.IsZero() && !w.plan.rebirth && incarnation != st.row.Owner && ctx.Err() == nil {
 		w.failAt(s, "version %d is run under an incarnation that has ended", t.Version)
 	}
 	if p := n.paused[t.Type]; p.still && task.Stamp(st.change.At).After(p.since) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -57,6 +58,7 @@ func watch() (stop func()) {
 			case <-time.After(time.Minute):
 			}
 			if now := begun.Load(); now == was {
+				debug.SetTraceback("all")
 				panic(fmt.Sprintf("the life of seed %d does not end", current.Load()))
 			} else {
 				was = now
