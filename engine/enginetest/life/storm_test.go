@@ -103,7 +103,7 @@ func (w *world) weather() weather {
 	if now.slowOn = now.on; w.roll(2) == 0 {
 		now.slowOn = some[w.roll(len(some))]
 	}
-	switch w.roll(8) {
+	switch w.roll(9) {
 	case 0:
 		return weather{}
 	case 1:
@@ -118,7 +118,9 @@ func (w *world) weather() weather {
 		now.slow = 10 + w.roll(90)
 	case 6:
 		now.slow, now.lost, now.errors, now.overtake = w.roll(60), w.roll(30), w.roll(30), w.roll(30)
-	case 7:
+	case 7: // a row is found, and grabbed, before its insert is answered
+		return weather{on: grabs, lost: 20 + w.roll(80), slowOn: inserts, slow: 50, most: 4 * time.Second}
+	case 8:
 		now.blind = w.roll(2) == 0
 		for range 1 + w.roll(200) {
 			now.away.Add(uint16(w.roll(task.ShardCount)))
