@@ -429,3 +429,26 @@ func TestBadRequestsAreRefusedAndAddNothing(t *testing.T) {
 		}
 	})
 }
+
+func TestATaskThatRunsAgainShowsTheResultOfItsLastRun(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		runs := 0
+		n := start(t, one("x", nil), handle("x", func(context.Context, *task.Task) ([]byte, error) {
+			if runs++; runs == 3 {
+				return []byte("the end"), nil
+			}
+			return fmt.Appendf(nil, "run %d", runs), task.Again(time.Now().Add(time.Hour))
+		}))
+		id := n.submit(engine.Request{Type: "x"})
+		for _, want := range []string{"run 1", "run 2"} {
+			time.Sleep(time.Minute)
+			if row := n.expect(id, task.Waiting); string(row.Result) != want {
+				t.Errorf("while it waits its result is %q, want %q", row.Result, want)
+			}
+			time.Sleep(time.Hour - time.Minute)
+		}
+		if row := n.end(id); string(row.Result) != "the end" {
+			t.Errorf("in the end its result is %q", row.Result)
+		}
+	})
+}

@@ -56,7 +56,7 @@ type Change struct {
 	Owner       ID        // who runs it; used only when To is Processing
 	Count       Count     // what becomes of the number of attempts
 	Outcome     Outcome   // how the running attempt ended; used only when leaving Processing
-	Result      []byte    // what the handler returned; used only when To is Done: a task that runs again has none
+	Result      []byte    // what the handler returned; used only if the change Completes
 	Error       string    // why; kept as LastError unless empty
 	Group       *string   // the values of its limits; nil keeps those that it has
 }
@@ -102,8 +102,8 @@ func (c Change) Apply(t *Task) bool {
 		}
 		t.Owner = ID{}
 	}
-	if c.DropsCheckpoint(t.State) {
-		t.Notes = NewNotes(t.Progress(), nil)
+	if c.Completes(t.State) {
+		t.Result, t.Notes = c.Result, NewNotes(t.Progress(), nil)
 	}
 	switch c.Count {
 	case Refund:
@@ -117,7 +117,7 @@ func (c Change) Apply(t *Task) bool {
 		t.Owner, t.StartedAt = c.Owner, at
 		t.Notes = NewNotes(Progress{}, t.Checkpoint())
 	case c.To == Done:
-		t.Result, t.LastError = c.Result, ""
+		t.LastError = ""
 	}
 	if reason != "" {
 		t.LastError = reason
@@ -140,9 +140,10 @@ func (t *Task) IsOverdue(at time.Time) bool {
 	return t.State == Submitted && !t.NextEventAt.IsZero() && !at.Before(t.NextEventAt)
 }
 
-// DropsCheckpoint reports whether c, made of a row in state from, leaves no checkpoint: an
-// attempt that completed its work has nothing to tell the next one.
-func (c *Change) DropsCheckpoint(from State) bool {
+// Completes reports whether c, made of a row in state from, ends an attempt that has done its
+// work, for good or until it runs again. The row then has the result of that attempt, and no
+// checkpoint: there is nothing to tell the next one.
+func (c *Change) Completes(from State) bool {
 	return from == Processing && (c.To == Done || c.Outcome == Completed && c.To == Waiting)
 }
 

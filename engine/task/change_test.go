@@ -134,10 +134,10 @@ func checkApplied(t *rapid.T, before *task.Task, c task.Change, now *task.Task) 
 	}
 	runsAgain := c.To == task.Waiting && c.Outcome == task.Completed
 	if before.State == task.Processing && (c.To == task.Done || runsAgain) {
-		want.Notes = task.NewNotes(want.Progress(), nil)
+		want.Result, want.Notes = c.Result, task.NewNotes(want.Progress(), nil)
 	}
 	if c.To == task.Done {
-		want.Result, want.LastError = c.Result, ""
+		want.LastError = ""
 	}
 	kept := now.LastError
 	if c.Error != "" {

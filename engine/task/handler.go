@@ -109,8 +109,8 @@ func Snooze(d time.Duration) error {
 }
 
 // Again says that the work is done for now and due again at the given time: the
-// attempts start anew. It is what recurring tasks return. A result returned with it is not
-// kept: a task has a result when it is done. A time that is past, or hardly to come, is treated
+// attempts start anew. It is what recurring tasks return. The task has the
+// result that is returned with it until the next run completes. A time that is past, or hardly to come, is treated
 // as [Snooze] treats a short delay, unless the times catch up with a schedule: each at least a
 // second closer to the present than the one before.
 func Again(at time.Time) error {

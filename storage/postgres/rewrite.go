@@ -33,11 +33,11 @@ func (v *verbs) rewrite(ctx context.Context, w *swaps) error {
 		if !ok {
 			continue
 		}
-		drops := c.DropsCheckpoint(r.row.State)
+		completes := c.Completes(r.row.State)
 		if !c.Apply(r.row) {
 			continue
 		}
-		r.changed, r.drops, r.results = true, r.drops || drops, r.results || c.To == task.Done
+		r.changed, r.drops, r.results = true, r.drops || completes, r.results || completes
 		answer := r.row.Clone()
 		if answer.State != task.Processing {
 			answer.Payload, answer.Notes = nil, task.NewNotes(answer.Progress(), nil)

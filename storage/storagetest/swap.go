@@ -136,6 +136,27 @@ var swapCases = []testCase{
 			equal(f, "result", string(f.get(t.ID).Result), string(pattern(size)))
 		}
 	}},
+	{"a task that runs again keeps the result of its last run", func(f *fixture) {
+		for _, size := range []int{5, 3000} {
+			t := f.row(task.Processing)
+			f.put(t)
+			again := task.Change{To: task.Waiting, Outcome: task.Completed, Count: task.Reset}
+			again.At, again.NextEventAt, again.Result = at(1), at(2), pattern(size)
+			f.step(t, again)
+			equal(f, "result while it waits", string(f.get(t.ID).Result), string(pattern(size)))
+			f.step(t, task.Change{To: task.Processing, At: at(2), Owner: task.ID{1}})
+			f.step(t, task.Change{To: task.Waiting, At: at(3), Outcome: task.Errored, Error: "no"})
+			f.step(t, task.Change{To: task.Processing, At: at(4), Owner: task.ID{1}})
+			equal(f, "result while it runs", string(f.get(t.ID).Result), string(pattern(size)))
+			again.At, again.Result = at(5), []byte("next")
+			f.step(t, again)
+			equal(f, "next result", string(f.get(t.ID).Result), "next")
+			f.step(t, task.Change{To: task.Processing, At: at(6), Owner: task.ID{1}})
+			f.step(t, task.Change{To: task.Done, At: at(7), Result: pattern(size)})
+			equal(f, "last result", string(f.get(t.ID).Result), string(pattern(size)))
+			f.check()
+		}
+	}},
 	{"a result may be replaced by one of another size", func(f *fixture) {
 		for _, size := range []int{0, 10, 5000} {
 			t := f.row(task.Processing, func(t *task.Task) { t.Result = pattern(4000) })

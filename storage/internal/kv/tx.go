@@ -318,12 +318,10 @@ func (s *state) swap(c *task.Change) (*task.Task, error) {
 			return nil, err
 		}
 	}
-	if old.far&farCheckpoint != 0 && c.DropsCheckpoint(old.State) {
+	if c.Completes(old.State) {
 		if err := s.recall(now, farCheckpoint); err != nil {
 			return nil, err
 		}
-	}
-	if out.State == task.Done {
 		if err := s.putPart(now, farResult, &now.Result); err != nil {
 			return nil, err
 		}
