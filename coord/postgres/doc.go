@@ -18,7 +18,8 @@
 // What it promises beyond the ports:
 //
 //  1. Permits are granted in the order of coming, so a large request is never starved.
-//  2. The death of a process is known to the others within four thirds of the lease.
+//  2. The death of a process is known to the others within four thirds of the lease, and a
+//     lease later where the database's clock is set back meanwhile (see [Upgrade]).
 //  3. While the database is out of reach everything waits and tries again; only Set
 //     returns the error at once.
 //

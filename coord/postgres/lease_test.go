@@ -237,6 +237,37 @@ func TestALeaseLastsAsLongAsItIsRenewed(t *testing.T) {
 	}
 }
 
+// A clock that is set back is the same as ends that are later. Those of sessions that nobody
+// renews are one lease away from the next heartbeat of another, and those that are renewed
+// stay.
+func TestAClockThatIsSetBackKeepsNoDeadSessionAlive(t *testing.T) {
+	url := database(t)
+	dead, alive, me := task.ID{1}.String(), task.ID{2}.String(), task.ID{3}.String()
+	for _, session := range []string{dead, alive} {
+		if !ask[bool](t, url, beat, session, 1, 60_000, true, []string{"role of " + session}) {
+			t.Fatal("a session does not begin")
+		}
+	}
+	execute(t, url, "UPDATE taskengine.session SET expires_at = expires_at + interval '1 hour'")
+	within := func(session string) bool {
+		return ask[bool](t, url, "SELECT expires_at <= clock_timestamp() + interval '60 s' FROM taskengine.session WHERE id = $1::uuid", session)
+	}
+	if !ask[bool](t, url, beat, me, 1, 30_000, true, []string{}) {
+		t.Fatal("a session does not begin")
+	}
+	for _, session := range []string{dead, alive} {
+		if !within(session) {
+			t.Errorf("session %s lasts longer than its lease", session)
+		}
+	}
+	if !ask[bool](t, url, beat, alive, 2, 60_000, false, []string{"role of " + alive}) {
+		t.Error("a session that is renewed has ended")
+	}
+	if !ask[bool](t, url, "SELECT expires_at > clock_timestamp() FROM taskengine.session WHERE id = $1::uuid", dead) {
+		t.Error("a session has ended before its lease was over by the new time")
+	}
+}
+
 func TestHeartbeatsTellTheClockOfTheProcess(t *testing.T) {
 	url := database(t)
 	receive(t, "the leadership", lead(t, connect(t, url, setup{}), "role"))

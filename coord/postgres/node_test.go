@@ -65,6 +65,7 @@ func prepare(t *testing.T, url, schema string) {
 	t.Helper()
 	execute(t, url, `CREATE SCHEMA "`+schema+`"`)
 	execute(t, url, postgres.DDL(schema))
+	execute(t, url, postgres.Upgrade(schema))
 }
 
 // execute runs statements on a connection of its own.

@@ -16,6 +16,9 @@ const DefaultSchema = "taskengine"
 //go:embed schema.sql
 var schemaSQL string
 
+//go:embed schema2.sql
+var upgradeSQL string
+
 // identifier is what a schema may be called: what needs no thought wherever it is used.
 var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}$`)
 
@@ -30,8 +33,15 @@ func CheckSchema(name string) error {
 
 // DDL returns the statements, to be run as one, that create the tables and functions of
 // version 1 in a schema that exists. The name must pass [CheckSchema].
-func DDL(schema string) string {
-	return strings.NewReplacer("{schema}", quote(schema), "{channel}", "'"+Channel(schema)+"'").Replace(schemaSQL)
+func DDL(schema string) string { return fill(schema, schemaSQL) }
+
+// Upgrade returns the statements, to be run as one, that make version 2 of what [DDL] created.
+// Programs of this version work without them, too: they end the sessions of dead processes late
+// if the database's clock is set back.
+func Upgrade(schema string) string { return fill(schema, upgradeSQL) }
+
+func fill(schema, sql string) string {
+	return strings.NewReplacer("{schema}", quote(schema), "{channel}", "'"+Channel(schema)+"'").Replace(sql)
 }
 
 // Channel returns the name of the channel that processes listen on: see [Coord.Subscribe]
