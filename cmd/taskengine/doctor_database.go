@@ -241,7 +241,7 @@ func judgeEnded(found *findings, h *postgres.Health) {
 	if len(h.Apart) > 0 {
 		found.add(isWarning, "partitions", fmt.Sprintf("tables that are no part of the table ended: %s", strings.Join(h.Apart, ", ")),
 			"the tasks in them are not found; a cleaner was interrupted, and its next round drops them, or somebody has detached them",
-			"look at this again in an hour; then attach them, or drop them")
+			"look at this again in an hour; then attach them, insert their rows into the table ended if another one has taken the place of theirs, or drop them")
 	}
 }
 

@@ -68,7 +68,8 @@ sums as (
 	insert into {tally} (type, state, keep, since, n, folded)
 	select type, state, keep, since, sum(n), true from gone
 	group by type, state, keep, since
-	having sum(n) <> 0 and (keep is null or to_regclass(format('%s."ended_%s_%s"', {schema_literal}, keep, since)) is not null))
+	having sum(n) <> 0 and (keep is null or exists (
+		select from pg_catalog.pg_class c where c.relnamespace = to_regnamespace({schema_literal}) and c.relname ~ {slot_pattern})))
 select count(*) from gone where not folded`
 
 // foldFrom is from how many notes on they are folded.
@@ -137,7 +138,7 @@ func (s *slots) voidNotes(ctx context.Context, tx pgx.Tx, m slot) error {
 	if err := tx.QueryRow(ctx, "select to_regclass($1) is not null", fill("{tally}")).Scan(&taken); err != nil || !taken {
 		return err
 	}
-	_, err := tx.Exec(ctx, fill("delete from {tally} where keep = $1 and since = $2"), m.keep, m.from/1e6)
+	_, err := tx.Exec(ctx, fill("delete from {tally} where keep = $1 and since = $2"), class(m.keep, m.early), m.from/1e6)
 	return err
 }
 

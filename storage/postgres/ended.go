@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"hash/fnv"
 	"math"
+	"regexp"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -19,13 +21,24 @@ type ending struct {
 	id    task.ID
 	ended int64 // microseconds
 	keep  int32 // seconds
+	early bool  // it ended long before the time in its id
 }
 
+// maxEarly is how much later than its end the time in a row's id may be, in microseconds: ids
+// are made by the clocks of other machines. Callers may choose any. What ended earlier is
+// kept apart, so that there are no tables for times to come.
+const maxEarly = 3600 * 1e6
+
 // endingOf returns where a row belongs that ended at this time and is kept until then,
-// zero for ever. It never ended before the time in its id: whoever looks for an id need
-// not look at what ended earlier.
-func endingOf(id task.ID, at, until time.Time) ending {
-	e := ending{id: id, ended: max(micro(task.Stamp(at)), madeAt(id))}
+// zero for ever. Unless it is early it never ended before the time in its id: whoever looks
+// for an id looks at all that ended early, and not at the others that ended before.
+func (s *slots) endingOf(id task.ID, at, until time.Time) ending {
+	e := ending{id: id, ended: micro(task.Stamp(at))}
+	if made := madeAt(id); made > e.ended {
+		if e.early = s.early && made-e.ended > maxEarly; !e.early {
+			e.ended = made
+		}
+	}
 	if !until.IsZero() {
 		e.keep = keepFor(time.Duration(micro(until)-e.ended) * time.Microsecond)
 	}
@@ -57,8 +70,9 @@ func keepFor(d time.Duration) int32 {
 
 // slot is a table below ended: what is kept for this long and ended within its span.
 type slot struct {
-	keep int32
-	from int64 // microseconds
+	keep  int32
+	from  int64 // microseconds
+	early bool  // of what ended early
 }
 
 // span returns how long a slot is: rows are kept up to so much longer than wanted.
@@ -74,98 +88,191 @@ func (e ending) slot() slot {
 	if e.ended%span(e.keep) < 0 {
 		n--
 	}
-	return slot{e.keep, n * span(e.keep)}
+	return slot{e.keep, n * span(e.keep), e.early}
 }
 
-// name returns the name of the table, which is also how the cleaner reads it.
-func (s slot) name() string { return fmt.Sprintf("ended_%d_%d", s.keep, s.from/1e6) }
+// foreverEarly is the class of rows that ended early and are kept for ever: no other one has
+// its number, and it has the span of the class 0.
+const foreverEarly = -(120*day + 1)
+
+// class returns the number by which the table ended is divided: the time for which rows are
+// kept, less than zero for those that ended early.
+func class(keep int32, early bool) int32 {
+	switch {
+	case !early:
+		return keep
+	case keep == 0:
+		return foreverEarly
+	}
+	return -keep
+}
+
+func className(keep int32, early bool) string {
+	if early {
+		return fmt.Sprintf("ended_early_%d", keep)
+	}
+	return fmt.Sprintf("ended_%d", keep)
+}
+
+// name returns the name of the table, which is also how the cleaner reads it. Where somebody
+// has detached a table of that name before its time, that of the one instead of it ends with
+// x and a number.
+func (s slot) name() string { return fmt.Sprintf("%s_%d", className(s.keep, s.early), s.from/1e6) }
+
+// slotNames are the names of these tables, in the syntax of Go and of PostgreSQL.
+const slotNames = `^ended_(early_)?([0-9]+)_(-?[0-9]+)(x[0-9]+)?$`
+
+var slotName = regexp.MustCompile(slotNames)
+
+// slotNamed returns the slot whose table has a name, false if it is somebody else's.
+func slotNamed(name string) (s slot, ok bool) {
+	m := slotName.FindStringSubmatch(name)
+	if m == nil {
+		return s, false
+	}
+	keep, err := strconv.ParseInt(m[2], 10, 32)
+	from, err2 := strconv.ParseInt(m[3], 10, 64)
+	return slot{int32(keep), from * 1e6, m[1] != ""}, err == nil && err2 == nil
+}
 
 // slots knows which tables there are.
 type slots struct {
 	schema  string
+	early   bool // the tables know of those that ended early
 	connect func(context.Context) (*pgx.Conn, error)
 
 	mu    sync.Mutex
-	known map[slot]time.Time // guarded by mu: since when
+	known map[slot]made // guarded by mu
+}
+
+// made is a table that there is.
+type made struct {
+	name  string
+	since time.Time // it is known since then
 }
 
 // need makes the tables that ends belong to, where there are none. It uses a connection
-// of its own: another transaction may be under way, and must find them. It returns those
-// that were not known at since.
-func (s *slots) need(ctx context.Context, ends []ending, since time.Time) (fresh []slot, err error) {
+// of its own: another transaction may be under way, and must find them. It returns the names
+// of those that were not known at since.
+func (s *slots) need(ctx context.Context, ends []ending, since time.Time) (fresh []string, err error) {
 	fresh, missing := s.look(ends, since)
 	if len(missing) == 0 {
 		return fresh, nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	c, err := s.connect(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("connect to make a table: %w", err)
 	}
 	defer func() { _ = c.Close(context.WithoutCancel(ctx)) }()
 	for _, m := range missing {
-		if err := pgx.BeginFunc(ctx, c, func(tx pgx.Tx) error { return s.make(ctx, tx, m) }); err != nil {
+		var name string
+		if err := pgx.BeginFunc(ctx, c, func(tx pgx.Tx) (err error) {
+			name, err = s.make(ctx, tx, m)
+			return err
+		}); err != nil {
 			return nil, fmt.Errorf("make the table %s: %w", m.name(), err)
 		}
 		s.mu.Lock()
-		s.known[m] = time.Now()
+		s.known[m] = made{name, time.Now()}
 		s.mu.Unlock()
+		fresh = append(fresh, name)
 	}
 	return fresh, nil
 }
 
-// look returns the tables that became known after since, and those of them that are not
+// look returns the names of the tables that became known after since, and those that are not
 // known yet.
-func (s *slots) look(ends []ending, since time.Time) (fresh, missing []slot) {
+func (s *slots) look(ends []ending, since time.Time) (fresh []string, missing []slot) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.known == nil {
-		s.known = make(map[slot]time.Time)
+		s.known = make(map[slot]made)
 	}
 	for _, e := range ends {
 		at := e.slot()
-		known, ok := s.known[at]
-		if ok && known.Before(since) || slices.Contains(fresh, at) {
-			continue
-		}
-		if fresh = append(fresh, at); !ok {
+		switch known, ok := s.known[at]; {
+		case !ok && !slices.Contains(missing, at):
 			missing = append(missing, at)
+		case ok && !known.since.Before(since) && !slices.Contains(fresh, known.name):
+			fresh = append(fresh, known.name)
 		}
 	}
 	return fresh, missing
 }
 
-// make makes one table. Attaching it, and not making it as a part, lets those go on who
-// use the table ended meanwhile.
-func (s *slots) make(ctx context.Context, tx pgx.Tx, m slot) error {
-	class := fmt.Sprintf("ended_%d", m.keep)
+// make makes one table, unless there is one, and returns its name. Attaching it, and not
+// making it as a part, lets those go on who use the table ended meanwhile.
+func (s *slots) make(ctx context.Context, tx pgx.Tx, m slot) (name string, err error) {
 	if _, err := tx.Exec(ctx, "select pg_advisory_xact_lock($1)", s.lock()); err != nil {
-		return err
+		return "", err
 	}
-	for _, table := range []struct{ name, parent, divided, bounds string }{
-		{class, "ended", "partition by range (ended_at)", fmt.Sprintf("in (%d)", m.keep)},
-		{m.name(), class, "", fmt.Sprintf("from (%d) to (%d)", m.from, m.from+span(m.keep))},
+	parent := "ended"
+	for _, table := range []struct{ name, divided, bounds string }{
+		{className(m.keep, m.early), "partition by range (ended_at)", fmt.Sprintf("in (%d)", class(m.keep, m.early))},
+		{m.name(), "", fmt.Sprintf("from (%d) to (%d)", m.from, m.from+span(m.keep))},
 	} {
-		var exists bool
-		if err := tx.QueryRow(ctx, "select exists (select from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace where n.nspname = $1 and c.relname = $2)",
-			s.schema, table.name).Scan(&exists); err != nil {
+		name, attached, err := s.find(ctx, tx, parent, table.name)
+		if err != nil {
+			return "", err
+		}
+		if !attached {
+			if err := s.attach(ctx, tx, parent, name, table.divided, table.bounds); err != nil {
+				return "", err
+			}
+			if table.divided == "" {
+				if err := s.voidNotes(ctx, tx, m); err != nil {
+					return "", err
+				}
+			}
+		}
+		parent = name
+	}
+	return parent, nil
+}
+
+const findTable = `
+select c.relname, coalesce(i.inhparent = $3::text::regclass and not i.inhdetachpending, false) from pg_catalog.pg_class c
+join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+left join pg_catalog.pg_inherits i on i.inhrelid = c.oid
+where n.nspname = $1 and c.relname ~ ('^' || $2::text || '(x[0-9]+)?$')`
+
+// find returns the name of a table that is a part of parent, or one that is free. There may be
+// tables of the name that are no part of it, because somebody has detached them: those are left
+// alone.
+func (s *slots) find(ctx context.Context, tx pgx.Tx, parent, name string) (found string, attached bool, err error) {
+	rows, err := tx.Query(ctx, findTable, s.schema, name, s.quoted(parent))
+	if err != nil {
+		return "", false, err
+	}
+	taken := make(map[string]bool)
+	var one string
+	var isPart bool
+	if _, err = pgx.ForEachRow(rows, []any{&one, &isPart}, func() error {
+		if taken[one] = true; isPart {
+			found, attached = one, true
+		}
+		return nil
+	}); err != nil || attached {
+		return found, attached, err
+	}
+	found = name
+	for n := 2; taken[found]; n++ {
+		found = fmt.Sprintf("%sx%d", name, n)
+	}
+	return found, false, nil
+}
+
+// attach makes a table a part of parent.
+func (s *slots) attach(ctx context.Context, tx pgx.Tx, parent, name, divided, bounds string) error {
+	name, parent = s.quoted(name), s.quoted(parent)
+	for _, sql := range []string{
+		fmt.Sprintf("create table %s (like %s including defaults including storage) %s", name, parent, divided),
+		fmt.Sprintf("alter table %s attach partition %s for values %s", parent, name, bounds),
+	} {
+		if _, err := tx.Exec(ctx, sql); err != nil {
 			return err
-		}
-		if exists {
-			continue
-		}
-		if table.name == m.name() {
-			if err := s.voidNotes(ctx, tx, m); err != nil {
-				return err
-			}
-		}
-		name, parent := s.quoted(table.name), s.quoted(table.parent)
-		for _, sql := range []string{
-			fmt.Sprintf("create table %s (like %s including defaults including storage) %s", name, parent, table.divided),
-			fmt.Sprintf("alter table %s attach partition %s for values %s", parent, name, table.bounds),
-		} {
-			if _, err := tx.Exec(ctx, sql); err != nil {
-				return err
-			}
 		}
 	}
 	return nil
@@ -186,7 +293,7 @@ func lockOf(what, schema string) int64 {
 // columns returns ends as the arguments of a statement.
 func columns(ends []ending) (ids, at, keep *array) {
 	return uuids(ends, func(e ending) task.ID { return e.id }),
-		bigints(ends, func(e ending) int64 { return e.ended }), integers(ends, func(e ending) int32 { return e.keep })
+		bigints(ends, func(e ending) int64 { return e.ended }), integers(ends, func(e ending) int32 { return class(e.keep, e.early) })
 }
 
 // end moves rows of the table task to where they belong when they have ended.
@@ -218,7 +325,7 @@ func (v *verbs) makeRoom(ctx context.Context, p *pipe, ends []ending) error {
 		return err
 	}
 	for _, f := range fresh {
-		p.add(nil, "lock table only "+v.store.slots.quoted(f.name())+" in access share mode")
+		p.add(nil, "lock table only "+v.store.slots.quoted(f)+" in access share mode")
 	}
 	return err
 }

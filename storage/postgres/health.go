@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -236,16 +235,15 @@ func (s *Store) lookAtEnded(ctx context.Context, h *Health) error {
 	rows, _ := s.pool.Query(ctx, `
 select c.relname, i.inhrelid is null, pg_table_size(c.oid) + pg_indexes_size(c.oid) from pg_class c
 join pg_namespace n on n.oid = c.relnamespace left join pg_inherits i on i.inhrelid = c.oid
-where n.nspname = $1 and c.relname ~ '^ended_\d+_-?\d+$' and c.relkind = 'r'`, s.slots.schema)
+where n.nspname = $1 and c.relname ~ $2 and c.relkind = 'r'`, s.slots.schema, slotNames)
 	var name string
 	var apart bool
 	var bytes int64
 	_, err := pgx.ForEachRow(rows, []any{&name, &apart, &bytes}, func() error {
-		var one slot
-		if n, err := fmt.Sscanf(name, "ended_%d_%d", &one.keep, &one.from); n != 2 || err != nil {
+		one, ok := slotNamed(name)
+		if !ok {
 			return nil
 		}
-		one.from *= 1e6
 		h.Ended += bytes
 		over := one.over()
 		switch {

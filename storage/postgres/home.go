@@ -75,7 +75,7 @@ func shardsIn(b []byte) (shards task.Shards) {
 
 // lockWait is how long a change of the constraint waits for those who use the table, and
 // all others behind it.
-const lockWait = 2 * time.Second
+const lockWait = time.Second
 
 // settle writes what decide returns, which looks in the same transaction, and has the
 // constraint say it as well. It waits for transactions that use the table, in turns: between

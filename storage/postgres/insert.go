@@ -66,7 +66,7 @@ func (v *verbs) insert(ctx context.Context, ts []*task.Task) ([]storage.Inserted
 	out := in.outcomes()
 	for i, t := range ts {
 		if out[i].Created() && finished(t.State) {
-			end = append(end, endingOf(t.ID, t.UpdatedAt, t.NextEventAt))
+			end = append(end, v.store.slots.endingOf(t.ID, t.UpdatedAt, t.NextEventAt))
 		}
 	}
 	return out, v.end(ctx, end)

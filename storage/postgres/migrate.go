@@ -32,8 +32,14 @@ type Migration struct {
 	At      time.Time // when it was applied, by the database's clock; zero if it was not
 }
 
-// coordinationVersion is the version whose tables are those of package coord/postgres.
-const coordinationVersion = 3
+// coordinationVersion is the version whose tables are those of package coord/postgres, and
+// livenessVersion that which has its second version, too. From earlyVersion on the tables know
+// of what ended early: see maxEarly.
+const (
+	coordinationVersion = 3
+	livenessVersion     = 5
+	earlyVersion        = 5
+)
 
 // Migrations returns all of them for a schema, in their order, none of them applied.
 func Migrations(schema string) []Migration {
@@ -58,7 +64,11 @@ func Migrations(schema string) []Migration {
 		if err != nil || version != len(out)+1 {
 			panic(fmt.Sprintf("migration %s is not number %d", e.Name(), len(out)+1))
 		}
-		add(strings.ReplaceAll(name, "_", " "), filler(schema)(string(text)))
+		sql := filler(schema)(string(text))
+		if version == livenessVersion {
+			sql += coordination.Upgrade(schema)
+		}
+		add(strings.ReplaceAll(name, "_", " "), sql)
 	}
 	return out
 }
@@ -144,23 +154,24 @@ func readVersion(ctx context.Context, q querier, schema string) (version int, er
 	return version, err
 }
 
-// checkSchema returns an error that wraps ErrSchema unless the tables fit.
-func checkSchema(ctx context.Context, q querier, schema string) error {
+// checkSchema returns the version of the tables, and an error that wraps ErrSchema unless they
+// fit.
+func checkSchema(ctx context.Context, q querier, schema string) (int, error) {
 	at, err := versionOf(ctx, q, schema)
 	if err != nil {
-		return fmt.Errorf("postgres: look at the schema %s: %w", schema, err)
+		return 0, fmt.Errorf("postgres: look at the schema %s: %w", schema, err)
 	}
 	want := len(Migrations(schema))
 	switch {
 	case at == 0:
-		return fmt.Errorf("postgres: %w: there are no tables in the schema %s of this database; run `taskengine migrate apply`", ErrSchema, schema)
+		return 0, fmt.Errorf("postgres: %w: there are no tables in the schema %s of this database; run `taskengine migrate apply`", ErrSchema, schema)
 	case at < want-1:
-		return fmt.Errorf("postgres: %w: it is at version %d, and this program needs %d or %d; run `taskengine migrate apply`", ErrSchema, at, want-1, want)
+		return 0, fmt.Errorf("postgres: %w: it is at version %d, and this program needs %d or %d; run `taskengine migrate apply`", ErrSchema, at, want-1, want)
 	}
 	if err := CheckVersion(at); err != nil {
-		return fmt.Errorf("postgres: %w", err)
+		return 0, fmt.Errorf("postgres: %w", err)
 	}
-	return nil
+	return at, nil
 }
 
 // CheckVersion returns an error that wraps [ErrSchema] if tables at a version are too new

@@ -3,12 +3,14 @@ package postgres_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
+	"runtime"
+	"sync"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
 )
 
 // A connection that swallows what is sent is given up. The store then works with another.
@@ -16,31 +18,118 @@ func TestANetworkThatSwallowsEverythingIsNotWaitedForForever(t *testing.T) {
 	url := server.Database(t)
 	s := open(t, url)
 	row := &task.Task{ID: task.ID{1}, Version: 1, State: task.Submitted, Type: "mail"}
-	// Somebody has locked the row, which is the same as a network that is silent.
-	c, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close(context.Background())
 	if _, err := s.Insert(t.Context(), row); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Exec(t.Context(), "begin; select from taskengine.task for update"); err != nil {
-		t.Fatal(err)
-	}
+	// A server that does not answer is the same as a network that is silent.
+	c := connect(t, url)
+	executeAll(t, c, `create function taskengine.sleep() returns trigger language plpgsql as 'begin perform pg_sleep(600); return new; end'`,
+		"create trigger sleep before update on taskengine.task for each row execute function taskengine.sleep()")
 	grab := task.Change{Ref: row.Ref(), To: task.Processing, At: moment}
 	var timeout net.Error
 	if _, err := s.Swap(t.Context(), grab); !errors.Is(err, context.DeadlineExceeded) && !(errors.As(err, &timeout) && timeout.Timeout()) {
 		t.Errorf("got %v", err)
 	}
-	if _, err := c.Exec(t.Context(), "rollback"); err != nil {
-		t.Fatal(err)
-	}
+	executeAll(t, c, "select pg_terminate_backend(pid) from pg_stat_activity where pid <> pg_backend_pid() and wait_event = 'PgSleep'",
+		"drop trigger sleep on taskengine.task")
 	// Whether the first one was made is in doubt: it may have been on its way.
 	if _, err := s.Swap(t.Context(), grab); err != nil {
 		t.Error(err)
 	}
 	if got, err := s.Get(t.Context(), row.ID); err != nil || got.State != task.Processing || got.Version != 2 {
 		t.Errorf("got %+v, %v", got, err)
+	}
+}
+
+// What somebody else's transaction has locked fails the batch that needs it, before the
+// connection is given up, and says so. All of the batch is undone, and the rest of it succeeds
+// by itself.
+func TestARowThatIsLockedFailsItsBatchAndIsTold(t *testing.T) {
+	url := server.Database(t)
+	s := open(t, url)
+	row := func(id byte) *task.Task {
+		return &task.Task{ID: task.ID{id}, Version: 1, State: task.Submitted, Type: "mail", Key: string(rune('a' + id))}
+	}
+	locked, free, other := row(1), row(2), row(3)
+	if _, err := s.Insert(t.Context(), locked, free); err != nil {
+		t.Fatal(err)
+	}
+	c := connect(t, url)
+	executeAll(t, c, "begin", "select from taskengine.task where id = '01000000-0000-0000-0000-000000000000' for update",
+		"insert into taskengine.key values ('mail', 'e', '04000000-0000-0000-0000-000000000000')")
+	grab := func(t *task.Task) task.Change { return task.Change{Ref: t.Ref(), To: task.Processing, At: moment} }
+	reject := grab(locked)
+	reject.To, reject.Error = task.Error, "no"
+	for what, b := range map[string]*storage.Batch{
+		"a grab":        {Insert: []*task.Task{other}, Swap: []task.Change{grab(free), grab(locked)}},
+		"another edit":  {Insert: []*task.Task{other}, Swap: []task.Change{grab(free), reject}},
+		"a unique key":  {Insert: []*task.Task{other, row(4)}, Swap: []task.Change{grab(free)}},
+		"its own error": {Insert: []*task.Task{row(4)}},
+	} {
+		if _, err := s.Do(t.Context(), b); !errors.Is(err, storage.ErrRefused) || errors.Is(err, storage.ErrUnavailable) {
+			t.Errorf("%s: %v", what, err)
+		}
+		if _, err := s.Get(t.Context(), other.ID); !errors.Is(err, task.ErrNotFound) {
+			t.Errorf("%s: a part of the batch was done: %v", what, err)
+		}
+		if got, err := s.Get(t.Context(), free.ID); err != nil || got.Version != 1 {
+			t.Errorf("%s: a part of the batch was done: %+v, %v", what, got, err)
+		}
+	}
+	rest := &storage.Batch{Insert: []*task.Task{other}, Swap: []task.Change{grab(free)}}
+	if out, err := s.Do(t.Context(), rest); err != nil || !out.Inserted[0].Created() || out.Swapped[0] == nil {
+		t.Errorf("what is not locked: %+v, %v", out, err)
+	}
+	executeAll(t, c, "rollback")
+	if out, err := s.Do(t.Context(), &storage.Batch{Insert: []*task.Task{row(4)}, Swap: []task.Change{grab(locked)}}); err != nil || !out.Inserted[0].Created() || out.Swapped[0] == nil {
+		t.Errorf("what is not locked any more: %+v, %v", out, err)
+	}
+}
+
+// Whoever keeps all connections busy that are not for what writes does not keep tasks from
+// being added, found and changed.
+func TestSlowQueriesOfOthersKeepNobodyFromWriting(t *testing.T) {
+	for _, conns := range []int{2, 4, 6} {
+		t.Run(fmt.Sprint(conns, " connections"), func(t *testing.T) {
+			url := server.Database(t)
+			c := connect(t, url)
+			s := open(t, fmt.Sprint(url, "&application_name=under_test&pool_max_conns=", conns))
+			executeAll(t, c, "begin", "select pg_advisory_xact_lock(1)")
+			var slow sync.WaitGroup
+			for range 48 {
+				slow.Go(func() {
+					if _, err := s.Pool().Exec(t.Context(), "select pg_advisory_xact_lock_shared(1)"); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			for busy := s.Pool().Stat(); busy.AcquiredConns() < busy.MaxConns(); busy = s.Pool().Stat() {
+				runtime.Gosched()
+			}
+			var tasks sync.WaitGroup
+			for i := range byte(20) {
+				tasks.Go(func() {
+					row := &task.Task{ID: task.ID{1, i}, Version: 1, State: task.Submitted, Type: "mail"}
+					if _, err := s.Do(t.Context(), &storage.Batch{Insert: []*task.Task{row}}); err != nil {
+						t.Error(err)
+					}
+					if got, err := s.Get(t.Context(), row.ID); err != nil || got.State != task.Submitted {
+						t.Errorf("got %+v, %v", got, err)
+					}
+					if page, err := s.Ready(t.Context(), storage.ReadyQuery{Leaf: row.Leaf(), Limit: 100}); err != nil || len(page) == 0 {
+						t.Errorf("ready: %v, %v", page, err)
+					}
+					if _, err := s.Swap(t.Context(), task.Change{Ref: row.Ref(), To: task.Cancelled, At: moment}); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			tasks.Wait()
+			if n := one[int](t, c, "select count(*) from pg_stat_activity where application_name = 'under_test'"); n > conns {
+				t.Errorf("%d connections, and at most %d were asked for", n, conns)
+			}
+			executeAll(t, c, "rollback")
+			slow.Wait()
+		})
 	}
 }

@@ -58,7 +58,7 @@ func crowded(t testing.TB) *pgx.Conn {
 			ends = append(ends, ending{keep: keep, ended: slot * span(keep)})
 		}
 	}
-	if _, err := s.slots.need(t.Context(), ends, s.slots.known[slot{}]); err != nil {
+	if _, err := s.slots.need(t.Context(), ends, s.slots.known[slot{}].since); err != nil {
 		t.Fatal(err)
 	}
 	c := dial(t, url)

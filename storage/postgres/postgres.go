@@ -35,7 +35,9 @@ const pingAfter = 5 * time.Second
 // [storage.Settings], [storage.Batcher], [storage.Shared], [storage.Tallier] and
 // [storage.Homed] too. Make one with [Open].
 type Store struct {
-	pool   *pgxpool.Pool
+	pool   *pgxpool.Pool // for what reads, and for the owner of the store
+	writer *pgxpool.Pool // for what writes; pool itself, if there is one connection in all
+	lent   chan struct{} // holds a token while something reads by a connection of writer
 	sql    *statements
 	log    *slog.Logger
 	slots  slots
@@ -52,7 +54,8 @@ var (
 )
 
 // Open opens the store in the database that url names: a connection string of libpq, with
-// the options of pgxpool such as pool_max_conns. The schema must have been made or brought
+// the options of pgxpool such as pool_max_conns. That is how many connections there are in all:
+// two of them are for what writes (one of 2 or 3), the others for what reads and for [Store.Pool]. The schema must have been made or brought
 // up to date by [Migrate] before; else the error wraps [ErrSchema]. No connection is left
 // open when Open fails.
 func Open(ctx context.Context, url string, o Options) (*Store, error) {
@@ -68,22 +71,49 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 	if config.ShouldPing == nil {
 		config.ShouldPing = func(_ context.Context, p pgxpool.ShouldPingParams) bool { return p.IdleDuration > pingAfter }
 	}
-	pool, err := pgxpool.NewWithConfig(ctx, config)
-	if err != nil {
+	s := &Store{sql: statementsIn(schema), log: o.Log, lent: make(chan struct{}, 1)}
+	if err := s.connect(ctx, config); err != nil {
 		return nil, fmt.Errorf("postgres: %w", err)
 	}
-	s := &Store{pool: pool, sql: statementsIn(schema), log: o.Log}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
 	s.slots.connect = func(ctx context.Context) (*pgx.Conn, error) { return pgx.ConnectConfig(ctx, config.ConnConfig.Copy()) }
 	s.slots.schema = schema
 	s.verbs = verbs{store: s}
-	if err := checkSchema(ctx, pool, schema); err != nil {
-		pool.Close()
+	at, err := checkSchema(ctx, s.pool, schema)
+	if err != nil {
+		_ = s.Close()
 		return nil, err
 	}
+	s.slots.early = at >= earlyVersion
 	return s, nil
+}
+
+// writers is how many connections are for what writes: the engine has two writers.
+const writers = 2
+
+// connect makes the pools. None of them has connections yet, but for what config asks for.
+func (s *Store) connect(ctx context.Context, config *pgxpool.Config) (err error) {
+	all, writing := config.MaxConns, config.Copy()
+	writing.MaxConns, writing.MinConns, writing.MinIdleConns = min(writers, all/2), 0, 0
+	if writing.MaxConns > 0 {
+		if s.writer, err = pgxpool.NewWithConfig(ctx, writing); err != nil {
+			return err
+		}
+		config.MaxConns -= writing.MaxConns
+		config.MinConns, config.MinIdleConns = min(config.MinConns, config.MaxConns), min(config.MinIdleConns, config.MaxConns)
+	}
+	if s.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
+		if s.writer != nil {
+			s.writer.Close()
+		}
+		return err
+	}
+	if s.writer == nil {
+		s.writer = s.pool
+	}
+	return nil
 }
 
 func schemaOf(o Options) (string, error) {
@@ -100,11 +130,12 @@ func schemaOf(o Options) (string, error) {
 func (s *Store) Close() error {
 	s.closed.Store(true)
 	s.pool.Close()
+	s.writer.Close()
 	return nil
 }
 
-// Pool returns the connections of the store, for business data beside the tasks. They
-// are the store's: the caller does not close them.
+// Pool returns the connections of the store that are not kept for what it writes, for business
+// data beside the tasks. They are the store's: the caller does not close them.
 func (s *Store) Pool() *pgxpool.Pool { return s.pool }
 
 // failed says what could not be done, and why.
@@ -143,6 +174,13 @@ func IsUnavailable(err error) bool {
 }
 
 const pgQueryCanceled = "57014"
+
+// isLockTimeout reports whether a transaction was undone because another one had locked for too
+// long what it needed.
+func isLockTimeout(err error) bool {
+	var e *pgconn.PgError
+	return errors.As(err, &e) && e.Code == "55P03"
+}
 
 // isTransient reports whether PostgreSQL undid a transaction only because of what others
 // did at the same time, which includes to drop a table that was needed: it can simply be

@@ -39,7 +39,7 @@ func (v *verbs) Due(ctx context.Context, q storage.DueQuery) (page []storage.Due
 			return part, q.After != storage.Due{}, err
 		})
 	case q.State != task.Processing:
-		sql, do = v.store.sql.due, v.do
+		sql, do = v.store.sql.due, v.read
 	}
 	err = v.query(ctx, "due", do, func() { page = nil }, func(r *reader) {
 		d := storage.Due{Trigger: scanTrigger(r)}
@@ -58,7 +58,7 @@ func afterDue(after storage.Due) int64 {
 
 // dueOf reads scan rows at most, and returns where to go on: zero at the end.
 func (v *verbs) dueOf(ctx context.Context, q storage.DueQuery, scan int) (part []storage.Due, last storage.Due, err error) {
-	err = v.query(ctx, "due", v.do, func() { part, last = nil, storage.Due{} }, func(r *reader) {
+	err = v.query(ctx, "due", v.read, func() { part, last = nil, storage.Due{} }, func(r *reader) {
 		n, hit := r.int64(), r.sized(1)[0] != 0
 		d := storage.Due{Trigger: scanTrigger(r)}
 		d.At = r.moment()
@@ -93,7 +93,7 @@ func (v *verbs) Ready(ctx context.Context, q storage.ReadyQuery) (page []task.Tr
 	if q.After != nil {
 		priority, ready, seq = int16(q.After.Priority), q.After.ReadyAt, int64(q.After.Seq)
 	}
-	err = v.query(ctx, "ready", v.do, func() { page = nil }, func(r *reader) {
+	err = v.query(ctx, "ready", v.read, func() { page = nil }, func(r *reader) {
 		page = append(page, scanTrigger(r))
 	}, v.store.sql.ready, []byte(q.Leaf.Type), []byte(q.Leaf.Group), priority, ready, seq, max(0, q.Limit))
 	return page, err
@@ -127,7 +127,7 @@ func (v *verbs) Leaves(ctx context.Context, after task.Leaf, limit int) (page []
 	if after == (task.Leaf{}) {
 		sql = v.store.sql.allLeaves
 	}
-	err = v.query(ctx, "leaves", v.do, func() { page = nil }, func(r *reader) {
+	err = v.query(ctx, "leaves", v.read, func() { page = nil }, func(r *reader) {
 		page = append(page, task.Leaf{Type: r.text(), Group: r.text()})
 	}, sql, []byte(after.Type), []byte(after.Group), max(0, limit))
 	return page, err
@@ -135,7 +135,7 @@ func (v *verbs) Leaves(ctx context.Context, after task.Leaf, limit int) (page []
 
 // Setting implements [storage.Settings].
 func (s *Store) Setting(ctx context.Context, name string) (value []byte, err error) {
-	err = s.query(ctx, "read a setting", s.do, func() { value = nil }, func(r *reader) {
+	err = s.query(ctx, "read a setting", s.read, func() { value = nil }, func(r *reader) {
 		value = append([]byte{}, r.next()...)
 	}, s.sql.setting, []byte(name))
 	return value, err

@@ -95,7 +95,7 @@ func (v *verbs) writeBack(ctx context.Context, rows map[task.ID]*rewritten) erro
 			back = append(back, id)
 		}
 		if finished(r.row.State) {
-			ends = append(ends, endingOf(id, r.row.UpdatedAt, r.row.NextEventAt))
+			ends = append(ends, v.store.slots.endingOf(id, r.row.UpdatedAt, r.row.NextEventAt))
 		}
 	}
 	if len(changed) == 0 {

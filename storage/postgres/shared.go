@@ -51,7 +51,7 @@ func (v *verbs) submitted(ctx context.Context, sql string, q storage.SubmittedQu
 	if q.After.Rank == (task.Rank{}) {
 		priority = -1
 	}
-	err = v.query(ctx, "submitted", v.do, func() { page, next = nil, storage.Place{} }, func(r *reader) {
+	err = v.query(ctx, "submitted", v.read, func() { page, next = nil, storage.Place{} }, func(r *reader) {
 		n, hit := r.int64(), r.sized(1)[0] != 0
 		h := task.Hint{Trigger: scanTrigger(r), State: task.Submitted}
 		h.NextEventAt = r.moment()
@@ -74,7 +74,7 @@ func (s *Store) Outdated(ctx context.Context, refs ...task.Ref) (out []bool, err
 	for i, ref := range refs {
 		versions[i] = int64(ref.Version)
 	}
-	err = s.query(ctx, "look at versions", s.do, func() { out = make([]bool, len(refs)) }, func(r *reader) {
+	err = s.query(ctx, "look at versions", s.read, func() { out = make([]bool, len(refs)) }, func(r *reader) {
 		out[r.int64()-1] = true
 	}, s.sql.outdated, uuids(refs, func(r task.Ref) task.ID { return r.ID }), versions)
 	return out, err

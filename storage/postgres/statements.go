@@ -28,14 +28,19 @@ type statements struct {
 	setRules, rules, checkIsolation                       string
 }
 
-// settings goes before what every task goes through, for the time of its transaction. The
+// plans goes before what every task goes through, for the time of its transaction. The
 // plans of these statements are made once, perhaps when the tables are still empty, and
 // must be right when they are not: by index, whatever the statistics say.
-const settings = `
+const plans = `
 select set_config('plan_cache_mode', 'force_generic_plan', true), set_config('jit', 'off', true), set_config('enable_seqscan', 'off', true),
 	set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true)`
 
-// keepSettings goes before settings, and restoreSettings after what they are for, in a
+// settings is that for transactions that are not somebody else's: nobody waits for long for
+// what others have locked. It is longer than a server waits before it looks for deadlocks,
+// by default, since those are told apart.
+const settings = plans + `, set_config('lock_timeout', '2s', true)`
+
+// keepSettings goes before plans, and restoreSettings after what they are for, in a
 // transaction that has other statements, too.
 const (
 	keepSettings = `
@@ -88,17 +93,22 @@ const deleteKeys = `
 delete from {key} k using unnest($1::bytea[], $2::bytea[], $3::uuid[]) as c (type, key, id)
 where k.type = c.type and k.key = c.key and k.id = c.id
 	and not exists (select from {task} t where t.id = c.id and t.key = c.key and t.type = c.type)
-	and not exists (select from {ended} e where e.id = c.id and e.ended_at >= $4 and e.key = c.key and e.type = c.type)`
+	and not exists (select from {ended} e where e.id = c.id and e.ended_at >= $4 and e.key = c.key and e.type = c.type)
+	and not exists (select from {ended} e where e.id = c.id and e.keep < 0 and e.key = c.key and e.type = c.type)`
 
 // An id that is taken says more than a key that is.
 const selectHolders = `
 select c.id, case when
-	exists (select from {task} t where t.id = c.id) or exists (select from {ended} e where e.id = c.id and e.ended_at >= $4) then c.id else k.id end
+	exists (select from {task} t where t.id = c.id) or exists (select from {ended} e where e.id = c.id and e.ended_at >= $4)
+	or exists (select from {ended} e where e.id = c.id and e.keep < 0) then c.id else k.id end
 from {key} k join unnest($1::bytea[], $2::bytea[], $3::uuid[]) as c (type, key, id) on k.type = c.type and k.key = c.key`
 
 // What was just added is taken back where a task of this id has ended already.
 const deleteAddedAgain = `
-delete from {task} where id = any(array(select id from {ended} where id = any($1::uuid[]) and ended_at >= $2))
+delete from {task} where id = any(array(
+	select id from {ended} where id = any($1::uuid[]) and ended_at >= $2
+	union all
+	select id from {ended} where id = any($1::uuid[]) and keep < 0))
 returning id`
 
 const deleteRefs = `
@@ -356,6 +366,7 @@ func filler(schema string) func(string) string {
 		"{channel}", literal(coordination.Channel(schema)), "{shards}", fmt.Sprint(task.ShardCount),
 		"{narrow}", narrow, "{heavy}", heavy, "{trigger}", triggers,
 		"{narrow:t}", of("t", narrow),
+		"{slot_pattern}", fmt.Sprintf(`('^ended_' || case when keep < 0 then 'early_' || case keep when %d then 0 else -keep end else keep::text end || '_' || since || '(x[0-9]+)?$')`, foreverEarly),
 	}
 	for n := 1; n < 10; n++ { // is the row's shard among those of a bitmap, null for all
 		pairs = append(pairs, fmt.Sprintf("{mine:%d}", n), fmt.Sprintf("($%d::bytea is null or get_bit($%[1]d, shard %% %d) = 1)", n, task.ShardCount))

@@ -131,7 +131,7 @@ func (v *verbs) finish(ctx context.Context, p *pipe, w *swaps, some []int) error
 	change := func(i int) *task.Change { return &w.changes[i] }
 	ends := make([]ending, len(some))
 	for j, i := range some {
-		ends[j] = endingOf(change(i).ID, change(i).At, change(i).NextEventAt)
+		ends[j] = v.store.slots.endingOf(change(i).ID, change(i).At, change(i).NextEventAt)
 	}
 	if err := v.makeRoom(ctx, p, ends); err != nil {
 		return err

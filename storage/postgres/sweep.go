@@ -51,17 +51,30 @@ func (s *Store) Sweep(ctx context.Context, now time.Time) (removed int64, next t
 			}
 			continue
 		}
-		err := s.slots.detach(ctx, c, old, "concurrently")
+		err := s.slots.detach(ctx, c, &old, "concurrently")
 		if err == nil {
 			var n int64
-			n, err = s.dropApart(ctx, c, old)
+			n, err = s.dropApart(ctx, c, old.name)
 			removed += n
 		}
 		if err != nil {
-			return removed, next, s.failed("drop the table "+old.name(), err)
+			return removed, next, s.failed("drop the table "+old.name, err)
 		}
 	}
+	left, err := s.dropFuture(ctx, c, all)
+	if err != nil {
+		return removed, next, s.failed("drop tables of a time to come", err)
+	}
+	if soon := now.Add(time.Minute); left && (next.IsZero() || soon.Before(next)) {
+		next = soon
+	}
 	return removed, next, nil
+}
+
+// part is a table below ended.
+type part struct {
+	slot
+	name, class string // of the table, and of that which it is a part of
 }
 
 // sweepAlone keeps other processes from sweeping until release is called; that is nil if
@@ -101,28 +114,27 @@ func (s slot) over() time.Time {
 }
 
 const listSlots = `
-select c.relname, i.inhrelid is null, coalesce(i.inhdetachpending, false) from pg_catalog.pg_class c
+select c.relname, coalesce(p.relname, ''), i.inhrelid is null, coalesce(i.inhdetachpending, false) from pg_catalog.pg_class c
 join pg_catalog.pg_namespace n on n.oid = c.relnamespace
 left join pg_catalog.pg_inherits i on i.inhrelid = c.oid
-where n.nspname = $1 and c.relname like 'ended\_%\_%' and c.relkind = 'r'`
+left join pg_catalog.pg_class p on p.oid = i.inhparent
+where n.nspname = $1 and c.relname ~ $2 and c.relkind = 'r'`
 
 // listSlots returns the tables that there are. It finishes what was interrupted while it was
 // taken away. A table that somebody has detached before its time is left alone: it is his.
-func (s *Store) listSlots(ctx context.Context, c *pgx.Conn, now time.Time) (all []slot, err error) {
-	rows, err := c.Query(ctx, listSlots, s.slots.schema)
+func (s *Store) listSlots(ctx context.Context, c *pgx.Conn, now time.Time) (all []part, err error) {
+	rows, err := c.Query(ctx, listSlots, s.slots.schema, slotNames)
 	if err != nil {
 		return nil, err
 	}
-	var half, apart []slot
-	var name string
+	var half, apart []part
+	var one part
 	var isApart, isHalf bool
-	_, err = pgx.ForEachRow(rows, []any{&name, &isApart, &isHalf}, func() error {
-		var one slot
-		var seconds int64
-		if n, err := fmt.Sscanf(name, "ended_%d_%d", &one.keep, &seconds); n != 2 || err != nil {
+	_, err = pgx.ForEachRow(rows, []any{&one.name, &one.class, &isApart, &isHalf}, func() error {
+		var ok bool
+		if one.slot, ok = slotNamed(one.name); !ok {
 			return nil // it is somebody else's
 		}
-		one.from = seconds * 1e6
 		switch {
 		case isApart:
 			apart = append(apart, one)
@@ -137,7 +149,7 @@ func (s *Store) listSlots(ctx context.Context, c *pgx.Conn, now time.Time) (all 
 		return nil, err
 	}
 	for _, h := range half {
-		if err := s.slots.detach(ctx, c, h, "finalize"); err != nil {
+		if err := s.slots.detach(ctx, c, &h, "finalize"); err != nil {
 			return nil, err
 		}
 	}
@@ -145,7 +157,7 @@ func (s *Store) listSlots(ctx context.Context, c *pgx.Conn, now time.Time) (all 
 		if over := one.over(); over.IsZero() || over.After(now) {
 			continue
 		}
-		if _, err := s.dropApart(ctx, c, one); err != nil {
+		if _, err := s.dropApart(ctx, c, one.name); err != nil {
 			return nil, err
 		}
 	}
@@ -153,10 +165,9 @@ func (s *Store) listSlots(ctx context.Context, c *pgx.Conn, now time.Time) (all 
 }
 
 // detach takes a table out of the others without keeping anybody from using those.
-func (s *slots) detach(ctx context.Context, c *pgx.Conn, old slot, how string) error {
-	s.forget(old)
-	class, leaf := s.quoted(fmt.Sprintf("ended_%d", old.keep)), s.quoted(old.name())
-	_, err := c.Exec(ctx, fmt.Sprintf("alter table %s detach partition %s %s", class, leaf, how), pgx.QueryExecModeSimpleProtocol)
+func (s *slots) detach(ctx context.Context, c *pgx.Conn, old *part, how string) error {
+	s.forget(old.slot)
+	_, err := c.Exec(ctx, fmt.Sprintf("alter table %s detach partition %s %s", s.quoted(old.class), s.quoted(old.name), how), pgx.QueryExecModeSimpleProtocol)
 	if isGone(err) {
 		return nil
 	}
@@ -165,8 +176,8 @@ func (s *slots) detach(ctx context.Context, c *pgx.Conn, old slot, how string) e
 
 // dropApart drops a table that is not one of the others any more: nobody adds to it. The
 // keys of its rows are free before.
-func (s *Store) dropApart(ctx context.Context, c *pgx.Conn, old slot) (removed int64, err error) {
-	leaf := s.slots.quoted(old.name())
+func (s *Store) dropApart(ctx context.Context, c *pgx.Conn, name string) (removed int64, err error) {
+	leaf := s.slots.quoted(name)
 	if err := s.freeKeys(ctx, c, leaf); err != nil {
 		return 0, err
 	}

@@ -70,7 +70,7 @@ func (s *Store) Update(ctx context.Context, fn func(storage.Tx) error) error {
 func (s *Store) acquire(ctx context.Context) (*pgxpool.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	return s.pool.Acquire(ctx)
+	return s.writer.Acquire(ctx)
 }
 
 // rollbackTimeout is how long a transaction that failed may take to say so.
@@ -121,7 +121,7 @@ func (s *Store) transact(ctx context.Context, fn func(x *Tx) error) error {
 func (x *Tx) do(ctx context.Context, p *pipe) error {
 	switch {
 	case x.foreign:
-		b := after(p, keepSettings, settings)
+		b := after(p, keepSettings, plans)
 		b.Queue(restoreSettings)
 		return x.send(ctx, b)
 	case x.begun:

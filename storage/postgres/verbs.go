@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -46,14 +47,46 @@ const (
 	browsePatience = time.Minute
 )
 
-// do sends p. Its statements find what they need by index.
+// do sends p. Its statements find what they need by index, and may write.
 func (v *verbs) do(ctx context.Context, p *pipe) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	if v.tx != nil {
 		return v.tx.do(ctx, p)
 	}
-	return v.store.pool.SendBatch(ctx, after(p, settings)).Close()
+	return v.store.writer.SendBatch(ctx, after(p, settings)).Close()
+}
+
+// lendAfter is how long something that reads waits for a connection before it may have one of
+// those for what writes.
+const lendAfter = 100 * time.Millisecond
+
+// read sends p, whose statements find what they need by index and write nothing. Whoever keeps
+// the other connections busy does not keep it from being done: one at a time has a connection
+// for what writes.
+func (v *verbs) read(ctx context.Context, p *pipe) error {
+	if v.tx != nil {
+		return v.do(ctx, p)
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	soon, giveUp := context.WithTimeout(ctx, lendAfter)
+	c, err := v.store.pool.Acquire(soon)
+	giveUp()
+	if err != nil && errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		select {
+		case v.store.lent <- struct{}{}:
+			defer func() { <-v.store.lent }()
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		c, err = v.store.writer.Acquire(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	defer c.Release()
+	return c.SendBatch(ctx, after(p, settings)).Close()
 }
 
 // browse sends p, whose statements may read whole tables.
@@ -155,7 +188,7 @@ func (v *verbs) Get(ctx context.Context, id task.ID) (found *task.Task, err erro
 			p.add(row, v.store.sql.lockEnded, uuids([]task.ID{id}, itself))
 			p.add(row, v.store.sql.lockTask, uuids([]task.ID{id}, itself))
 		}
-		return v.do(ctx, &p)
+		return v.read(ctx, &p)
 	})
 	if err == nil && found == nil {
 		err = fmt.Errorf("postgres: %v: %w", id, task.ErrNotFound)
