@@ -23,7 +23,7 @@ var root = &object{
 		{name: "storage", doc: "Where tasks are kept.", is: storageTable, at: in(func(c *Config) *Storage { return &c.Storage })},
 		{name: "task_log", doc: "What is kept of what handlers log about their tasks, beside the tasks; `taskengine task logs` shows it.", is: taskLogTable, at: in(func(c *Config) *TaskLog { return &c.TaskLog })},
 		{name: "coordination", doc: "How nodes agree.", is: coordinationTable, at: in(func(c *Config) *Coordination { return &c.Coordination })},
-		{name: "bus", doc: "How nodes tell each other about ready tasks. What they are not told they find within about a second.", is: busTable, at: in(func(c *Config) *Bus { return &c.Bus })},
+		{name: "bus", doc: "How nodes tell each other about ready tasks. What they are not told they find, within about a second unless much is before it.", is: busTable, at: in(func(c *Config) *Bus { return &c.Bus })},
 		{name: "api", doc: "Where clients connect. It asks for no password: listen on loopback unless something in front of it does.", is: listenerTable("127.0.0.1:7420"), at: in(func(c *Config) *Listener { return &c.API })},
 		{name: "admin", doc: "Where metrics, health and profiles are served.", is: adminTable, at: in(func(c *Config) *Listener { return &c.Admin })},
 		{name: "handlers", doc: "What runs tasks, by name.", is: handlersTable, at: in(func(c *Config) *map[string]Handler { return &c.Handlers })},

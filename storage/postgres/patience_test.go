@@ -8,7 +8,9 @@ import (
 	"runtime"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/taskengine/taskengine/engine"
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
 )
@@ -131,5 +133,42 @@ func TestSlowQueriesOfOthersKeepNobodyFromWriting(t *testing.T) {
 			executeAll(t, c, "rollback")
 			slow.Wait()
 		})
+	}
+}
+
+// A row that somebody has locked fails what needs it, and nothing that happens to be in the same
+// batch.
+func TestARowThatIsLockedFailsNoUnrelatedSubmit(t *testing.T) {
+	url := server.Database(t)
+	n := alone(t, url, types("work"), map[string]work{"work": nothing})
+	id := n.submit(engine.Request{Type: "work", At: time.Now().Add(time.Hour)})
+	row, err := n.Get(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := connect(t, url)
+	executeAll(t, c, "begin", "select from taskengine.task for update")
+	var all sync.WaitGroup
+	for range 3 { // people try again
+		all.Go(func() {
+			if _, err := n.Cancel(t.Context(), row.Ref(), "not needed"); !errors.Is(err, storage.ErrRefused) {
+				t.Errorf("a cancel of the locked row: %v", err)
+			}
+		})
+	}
+	for range 100 {
+		all.Go(func() {
+			receipts, err := n.Submit(t.Context(), engine.Request{Type: "work"})
+			if err != nil {
+				t.Errorf("an unrelated submit: %v", err)
+				return
+			}
+			n.end(receipts[0].ID, task.Done)
+		})
+	}
+	all.Wait()
+	executeAll(t, c, "rollback")
+	if got, err := n.Cancel(t.Context(), row.Ref(), "not needed"); err != nil || got.State != task.Cancelled {
+		t.Errorf("when it is not locked any more: %+v, %v", got, err)
 	}
 }
