@@ -87,7 +87,7 @@ type failure struct {
 // divide tries the halves of a batch that failed, and then the halves of those that failed,
 // until what the store refuses is alone.
 func (e *Engine) divide(b *batch, err error) outcome {
-	if b.ids == nil && !e.writable() { // of the rest of a batch it is known
+	if b.ids == nil && !e.worksAfter(err) { // of the rest of a batch it is known
 		e.uncommitted(b, err)
 		return failed
 	}
@@ -113,9 +113,10 @@ func (e *Engine) divide(b *batch, err error) outcome {
 	return written
 }
 
-// writable reports whether the store writes a transaction in which nothing is done.
-func (e *Engine) writable() bool {
-	return e.store.Update(context.Background(), func(storage.Tx) error { return nil }) == nil
+// worksAfter reports whether the store works though it failed with err: it says so, or writes a
+// transaction in which nothing is done.
+func (e *Engine) worksAfter(err error) bool {
+	return errors.Is(err, storage.ErrRefused) || e.store.Update(context.Background(), func(storage.Tx) error { return nil }) == nil
 }
 
 // note keeps a piece that failed. Submissions that may have been written are not tried again:
@@ -282,7 +283,7 @@ func (e *Engine) swapPieces(ctx context.Context, changes []task.Change) ([]*task
 			works = true
 			continue
 		}
-		if works = works || !isOutage(err) && e.writable(); !works || isOutage(err) || ctx.Err() != nil {
+		if works = works || !isOutage(err) && e.worksAfter(err); !works || isOutage(err) || ctx.Err() != nil {
 			return nil, err
 		}
 		if half := (p.from + p.to) / 2; half > p.from {

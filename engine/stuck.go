@@ -111,7 +111,7 @@ func (e *Engine) tryStuck(k *stuck) bool {
 	if errors.Is(err, storage.ErrBroken) || errors.Is(err, storage.ErrClosed) {
 		e.fail(err)
 	}
-	isAway := isOutage(err) || !e.writable()
+	isAway := isOutage(err) || !e.worksAfter(err)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	now := e.clock.now()

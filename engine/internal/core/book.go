@@ -89,7 +89,8 @@ func (c *Core) begin(now time.Time, r *run, t *task.Task) {
 		if group, is := c.regroup(t); is {
 			c.end(now, r, false)
 			handBack.To, handBack.NextEventAt = task.Submitted, queueDeadline(r.kind.policy.Timeout, now)
-			handBack.Group, handBack.Error = &group, "the limits of its type have changed, and its values for them were read"
+			regrouped := group // allocated only here
+			handBack.Group, handBack.Error = &regrouped, "the limits of its type have changed, and its values for them were read"
 			c.save(handBack, false)
 			break
 		}
