@@ -2,7 +2,7 @@
 // may any host: `node build/conformance.js` is the command of its handler.
 
 import { setTimeout } from "node:timers/promises";
-import { Again, batch, Permanent, RetryIn, Snooze, serve, type Task } from "taskengine";
+import { Again, batch, Permanent, RetryIn, Snooze, serve, type Task } from "taskengine-handler";
 
 const DAY = 24 * 60 * 60 * 1000;
 
