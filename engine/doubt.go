@@ -18,6 +18,7 @@ import (
 type doubt struct {
 	id      task.ID
 	since   time.Time
+	version uint64 // the latest that it has if everything was written
 	grabbed uint64 // the version that it has if it was grabbed; 0 if that was not asked for
 	inVain  bool   // the store could not say when it was last asked
 }
@@ -45,11 +46,16 @@ func (q *doubts) of(id task.ID) *doubt {
 	return nil
 }
 
-// add notes one task. The latest version that it may have been grabbed at is not
-// forgotten over other doubts, such as whether an older hint was grabbed again in vain.
-func (q *doubts) add(id task.ID, now time.Time, grabbed uint64) {
+// add notes one task, by the version that it has if what was asked for was written. The latest
+// version that it may have been grabbed at is not forgotten over other doubts, such as whether
+// an older hint was grabbed again in vain.
+func (q *doubts) add(id task.ID, now time.Time, version uint64, isGrab bool) {
+	grabbed := uint64(0)
+	if isGrab {
+		grabbed = version
+	}
 	if d := q.of(id); d != nil {
-		d.since, d.grabbed = now, max(grabbed, d.grabbed)
+		d.since, d.version, d.grabbed = now, max(version, d.version), max(grabbed, d.grabbed)
 		return
 	}
 	if grabbed == 0 && q.len() >= maxDoubts {
@@ -59,7 +65,7 @@ func (q *doubts) add(id task.ID, now time.Time, grabbed uint64) {
 	if q.places == nil {
 		q.places = make(map[task.ID]*list.Element)
 	}
-	q.places[id] = q.first.PushBack(&doubt{id: id, since: now, grabbed: grabbed})
+	q.places[id] = q.first.PushBack(&doubt{id: id, since: now, version: version, grabbed: grabbed})
 }
 
 func (q *doubts) remove(d *doubt) {
@@ -93,26 +99,22 @@ const (
 // suspect notes the tasks of a batch that failed, or of the part of it that did. It is
 // called with mu held.
 func (e *Engine) suspect(b *batch, now time.Time) {
-	mistrust := func(id task.ID, grabbed uint64) {
+	mistrust := func(id task.ID, version uint64, isGrab bool) {
 		if b.part == nil || b.lost(id) {
-			e.doubts.add(id, now, grabbed)
+			e.doubts.add(id, now, version, isGrab)
 		}
 	}
 	for _, t := range b.do.Insert {
-		if t.State == task.Processing {
-			mistrust(t.ID, t.Version)
-		} else {
-			mistrust(t.ID, 0)
-		}
+		mistrust(t.ID, t.Version, t.State == task.Processing)
 	}
 	for _, s := range b.saves {
-		mistrust(s.ID, 0)
+		mistrust(s.ID, s.Version+1, false)
 	}
 	for _, ed := range b.edits {
-		mistrust(ed.change.ID, 0)
+		mistrust(ed.change.ID, ed.change.Version+1, false)
 	}
 	for _, g := range b.grabs {
-		mistrust(g.ID, g.Version+1)
+		mistrust(g.ID, g.Version+1, true)
 	}
 	e.doubt()
 }
@@ -120,7 +122,7 @@ func (e *Engine) suspect(b *batch, now time.Time) {
 // suspectGrabs is suspect for grabs alone.
 func (e *Engine) suspectGrabs(grabs []task.Change, now time.Time) {
 	for _, g := range grabs {
-		e.doubts.add(g.ID, now, g.Version+1)
+		e.doubts.add(g.ID, now, g.Version+1, true)
 	}
 	e.doubt()
 }
@@ -134,12 +136,12 @@ func (e *Engine) doubt() {
 
 // known tells that a row is known to have been written at a version. That settles what
 // was in doubt up to that version, and nothing later: an insert may be answered after
-// the grab that followed it. It is called with mu held.
+// the grab, or another change, that followed it. It is called with mu held.
 func (e *Engine) known(ref task.Ref) {
 	if e.doubts.len() == 0 {
 		return
 	}
-	if d := e.doubts.of(ref.ID); d != nil && d.grabbed <= ref.Version {
+	if d := e.doubts.of(ref.ID); d != nil && d.version <= ref.Version {
 		e.doubts.remove(d)
 	}
 }

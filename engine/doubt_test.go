@@ -331,3 +331,46 @@ func TestWhoWaitsIsToldThoughTheAnswerToTheLastSaveWasLost(t *testing.T) {
 		}
 	})
 }
+
+// lateFirst is a store that says late that a transaction has committed, and not at all that
+// another has.
+type lateFirst struct {
+	*memory.Store
+	late, lose atomic.Bool // the next one
+}
+
+func (s *lateFirst) Update(ctx context.Context, fn func(storage.Tx) error) error {
+	late, lose := s.late.CompareAndSwap(true, false), s.lose.CompareAndSwap(true, false)
+	err := s.Store.Update(ctx, fn)
+	if late {
+		time.Sleep(5 * time.Second)
+	}
+	if err == nil && lose {
+		err = errNo
+	}
+	return err
+}
+
+func TestAnInsertThatIsAnsweredLateSettlesNoDoubtAboutALaterChange(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := &lateFirst{Store: memory.New()}
+		n := &node{t: t, store: s, config: engine.Config{Store: s, Policies: one("x", nil), Handlers: handle("x", new(journal).work(0))}}
+		n.open()
+		t.Cleanup(n.close)
+		id := task.NewIDs([32]byte{1}).Next(time.Now())
+		s.late.Store(true)
+		answered := make(chan struct{})
+		go func() {
+			n.submit(engine.Request{Type: "x", ID: id, At: time.Now().Add(time.Hour)})
+			close(answered)
+		}()
+		time.Sleep(4500 * time.Millisecond)
+		s.lose.Store(true)
+		if _, err := n.Reschedule(t.Context(), task.Ref{ID: id}, time.Now().Add(5*time.Second)); err == nil {
+			t.Fatal("the answer was not lost")
+		}
+		<-answered
+		time.Sleep(time.Minute)
+		n.expect(id, task.Done)
+	})
+}

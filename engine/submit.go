@@ -99,7 +99,7 @@ func (e *Engine) SubmitTx(ctx context.Context, tx storage.Tx, reqs ...Request) (
 	now := e.clock.now()
 	for _, t := range rows {
 		e.core.Submit(now, t, false)
-		e.doubts.add(t.ID, now, 0) // the answer to the commit may be lost
+		e.doubts.add(t.ID, now, t.Version, false) // the answer to the commit may be lost
 	}
 	e.doubt()
 	e.mu.Unlock()
@@ -132,7 +132,7 @@ func (e *Engine) mayCommitUnheard(rows []*task.Task) {
 	defer e.mu.Unlock()
 	now := e.clock.now()
 	for _, t := range rows {
-		e.doubts.add(t.ID, now, 0)
+		e.doubts.add(t.ID, now, t.Version, false)
 	}
 	e.doubt()
 }
