@@ -220,8 +220,12 @@ func (e *Engine) leftAt(id task.ID, now time.Time) time.Time {
 	return now
 }
 
-// aliveIDs returns the incarnations that are alive, nil if this node is not.
+// aliveIDs returns the incarnations that are alive, nil if this node is not: what it knows of
+// the others may be out of date then.
 func (e *Engine) aliveIDs() []task.ID {
+	if e.prover != nil && !e.prover.Proves(e.Incarnation()) {
+		return nil
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	var ids []task.ID
