@@ -205,14 +205,14 @@ func (w *world) checkEnd(s *story, before *task.Task, st *step, typ policy.Type)
 		if said(task.Crashed) {
 			break
 		}
-		if owner := w.incarnations[before.Owner]; owner != nil && !owner.isDead() && !w.ended[before.Owner] {
+		if owner := w.incarnations[before.Owner]; owner != nil && !owner.isDead() && !w.hasEnded(before.Owner) {
 			w.failAt(s, "version %d was taken from a node that lives", c.Version)
 		}
 	case task.Interrupted:
 		if strings.Contains(c.Error, "nothing of it was under way") {
 			w.failAt(s, "the node had lost track of version %d", c.Version)
 		}
-		if owner := w.incarnations[before.Owner]; !said(task.Interrupted) && owner != nil && !owner.closing.Load() && !owner.isDead() && !w.ended[before.Owner] {
+		if owner := w.incarnations[before.Owner]; !said(task.Interrupted) && owner != nil && !owner.closing.Load() && !owner.isDead() && !w.hasEnded(before.Owner) {
 			w.failAt(s, "version %d was interrupted on a node that goes on", c.Version)
 		}
 	case task.TimedOut:

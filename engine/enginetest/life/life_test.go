@@ -111,23 +111,23 @@ type world struct {
 	flights sync.WaitGroup
 	callers sync.WaitGroup
 	waiters sync.WaitGroup
-	lates   atomic.Int64 // how many changes are on their way to the store
+	lates   atomic.Int64 // how many changes, and ends of leases, have not arrived
 
 	requests int // by the goroutine of the life only
 
 	mu           sync.Mutex
-	rng          *rand.Rand         // guarded by mu
-	nodes        []*node            // guarded by mu: those that are open, or will be
-	stories      map[task.ID]*story // guarded by mu
-	order        []task.ID          // guarded by mu: of the stories
-	live         int                // guarded by mu: how many tasks have not ended
-	incarnations map[task.ID]*node  // guarded by mu
-	ended        map[task.ID]bool   // guarded by mu: incarnations that are not alive any more
-	victims      map[task.ID]verbs  // guarded by mu: what cannot be written of which tasks
-	cured        bool               // guarded by mu: everything can be written
-	awaited      map[task.ID]int    // guarded by mu: how many callers wait for a task
-	unpaused     map[string]int     // guarded by mu
-	failures     []failure          // guarded by saidMu
+	rng          *rand.Rand            // guarded by mu
+	nodes        []*node               // guarded by mu: those that are open, or will be
+	stories      map[task.ID]*story    // guarded by mu
+	order        []task.ID             // guarded by mu: of the stories
+	live         int                   // guarded by mu: how many tasks have not ended
+	incarnations map[task.ID]*node     // guarded by mu
+	ended        map[task.ID]time.Time // guarded by mu: since when incarnations are not alive any more
+	victims      map[task.ID]verbs     // guarded by mu: what cannot be written of which tasks
+	cured        bool                  // guarded by mu: everything can be written
+	awaited      map[task.ID]int       // guarded by mu: how many callers wait for a task
+	unpaused     map[string]int        // guarded by mu
+	failures     []failure             // guarded by saidMu
 	saidMu       sync.Mutex
 	said         []remark // guarded by saidMu: what nodes said
 }
@@ -144,7 +144,7 @@ func newWorld(seed uint64) *world {
 	w := &world{
 		seed: seed, rng: rng, plan: p, begin: time.Now(), base: memory.New(), first: local.New(),
 		ids: task.NewIDs([32]byte{1, byte(seed), byte(seed >> 8)}), over: make(chan struct{}),
-		stories: make(map[task.ID]*story), incarnations: make(map[task.ID]*node), ended: make(map[task.ID]bool),
+		stories: make(map[task.ID]*story), incarnations: make(map[task.ID]*node), ended: make(map[task.ID]time.Time),
 		victims: make(map[task.ID]verbs), unpaused: make(map[string]int), awaited: make(map[task.ID]int),
 	}
 	return w

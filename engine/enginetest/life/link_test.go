@@ -33,6 +33,7 @@ type weather struct {
 	errors   int           // of a hundred calls, how many fail and do nothing
 	lost     int           // how many are done and said to have failed
 	overtake int           // how many are said to have failed and are done later
+	down     bool          // errors say that the store is not there, and not that it refuses
 	slow     int           // how many take their time
 	most     time.Duration // that they take
 	away     task.Shards   // of these shards of several databases nothing is done,
@@ -42,6 +43,7 @@ type weather struct {
 var (
 	errStorm  = errors.New("storm: it was not done")
 	errLost   = errors.New("storm: the answer was lost")
+	errGone   = fmt.Errorf("storm: %w", storage.ErrUnavailable)
 	errPoison = errors.New("this cannot be written")
 	errKilled = fmt.Errorf("the node was killed: %w", storage.ErrBroken)
 )
@@ -50,7 +52,16 @@ var (
 type fault struct {
 	on                     verbs // what the weather concerns
 	fails, lost, overtaken bool
+	down                   bool
 	out, back              time.Duration // how long it takes there and back
+}
+
+// err returns what a call is told that fails, or whose answer is lost.
+func (f *fault) err(err error) error {
+	if f.down {
+		return errGone
+	}
+	return err
 }
 
 // link is the connection of one node to the store.
@@ -106,7 +117,7 @@ func (l *link) draw(v verbs) (f fault) {
 	l.mu.Lock()
 	now := l.now
 	l.mu.Unlock()
-	f.on = now.on
+	f.on, f.down = now.on, now.down
 	chance := 100
 	if now.on&v != 0 {
 		chance = l.w.roll(100)
@@ -163,7 +174,7 @@ func (l *link) write(ctx context.Context, v verbs, do func() error) error {
 		return err
 	}
 	if f.fails {
-		return errStorm
+		return f.err(errStorm)
 	}
 	if err := do(); err != nil {
 		return err
@@ -172,7 +183,7 @@ func (l *link) write(ctx context.Context, v verbs, do func() error) error {
 		return err
 	}
 	if f.lost {
-		return errLost
+		return f.err(errLost)
 	}
 	return nil
 }
@@ -188,7 +199,7 @@ func read[T any](ctx context.Context, l *link, v verbs, call func() (T, error)) 
 		return none, err
 	}
 	if f.fails || f.lost || f.overtaken {
-		return none, errStorm
+		return none, f.err(errStorm)
 	}
 	if out, err = call(); err != nil {
 		return none, err
@@ -234,7 +245,7 @@ func (l *link) update(ctx context.Context, hasty bool, fn func(storage.Tx) error
 	case err != nil && l.w.roll(2) == 0:
 		return err
 	case err == nil && f.fails && f.on&v == v && l.w.roll(2) == 0:
-		return errStorm
+		return f.err(errStorm)
 	}
 	done := l.w.base.Update(context.WithoutCancel(ctx), func(under storage.Tx) error {
 		x = &tx{Tx: under, n: l.n}
@@ -245,7 +256,7 @@ func (l *link) update(ctx context.Context, hasty bool, fn func(storage.Tx) error
 			return err
 		}
 		if f.fails && f.on&x.verbs != 0 {
-			return errStorm
+			return f.err(errStorm)
 		}
 		l.w.journal(l.n, x.steps)
 		return nil
@@ -256,7 +267,7 @@ func (l *link) update(ctx context.Context, hasty bool, fn func(storage.Tx) error
 	case err != nil:
 		return err
 	case f.lost && f.on&x.verbs != 0:
-		return errLost
+		return f.err(errLost)
 	}
 	if err := l.travel(context.Background(), f.back); err != nil {
 		return err

@@ -126,7 +126,30 @@ func (n *node) Join(ctx context.Context, self coord.Member, fn func([]coord.Memb
 	context.AfterFunc(ctx, func() { w.gone(n) })
 	err := n.coord.Join(ctx, self, fn)
 	w.gone(n)
+	if err != nil && !w.calm.Load() && w.roll(2) == 0 { // the process had stopped, and hears of it late
+		w.lates.Add(1)
+		defer w.lates.Add(-1)
+		t := time.NewTimer(w.span(0, 3*time.Second))
+		defer t.Stop()
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+		}
+	}
 	return err
+}
+
+// Proves implements [coord.Prover].
+func (n *node) Proves(incarnation task.ID) bool {
+	n.w.mu.Lock()
+	defer n.w.mu.Unlock()
+	return !n.w.hasEnded(incarnation)
+}
+
+// hasEnded reports whether an incarnation is not alive any more. It is called with mu held.
+func (w *world) hasEnded(incarnation task.ID) bool {
+	_, ended := w.ended[incarnation]
+	return ended
 }
 
 // Announce implements [coord.Membership].
@@ -137,8 +160,8 @@ func (w *world) gone(n *node) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for id, of := range w.incarnations {
-		if of == n {
-			w.ended[id] = true
+		if _, ended := w.ended[id]; of == n && !ended {
+			w.ended[id] = time.Now()
 		}
 	}
 }

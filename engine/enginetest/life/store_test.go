@@ -58,7 +58,7 @@ func (l remote) Do(ctx context.Context, b *storage.Batch) (out storage.Outcome, 
 		if err := l.travel(ctx, time.Duration(l.w.roll(int(time.Second)))); err != nil {
 			return out, err
 		}
-		return out, errLost
+		return out, (&fault{down: now.down}).err(errLost)
 	}
 	err = l.write(ctx, v, func() error {
 		out, err = l.w.do(l.n, b)
@@ -113,7 +113,7 @@ func (l remote) part(ctx context.Context, b *storage.Batch, now weather) (storag
 	case now.blind:
 		_, _ = l.w.do(l.n, &halves[1])
 	}
-	return out, &storage.PartError{Shards: lost, Err: errStorm}
+	return out, &storage.PartError{Shards: lost, Err: (&fault{down: now.down}).err(errStorm)}
 }
 
 // clone returns a copy of b that the caller may keep.

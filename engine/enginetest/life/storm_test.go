@@ -100,6 +100,7 @@ func (w *world) weather() weather {
 	if w.roll(3) == 0 {
 		now.on |= some[w.roll(len(some))]
 	}
+	now.down = w.roll(2) == 0
 	if now.slowOn = now.on; w.roll(2) == 0 {
 		now.slowOn = some[w.roll(len(some))]
 	}
