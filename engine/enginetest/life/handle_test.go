@@ -87,7 +87,7 @@ func (w *world) checkBegin(ctx context.Context, n *node, incarnation task.ID, s 
 	if !incarnation.IsZero() && !w.plan.rebirth && incarnation != st.row.Owner && ctx.Err() == nil {
 		w.failAt(s, "version %d is run under an incarnation that has ended", t.Version)
 	}
-	if at, ended := w.ended[st.row.Owner]; ended && at.Before(time.Now()) && w.plan.cluster && !slices.Contains(w.plan.pooled, t.Type) {
+	if at, ended := w.ended[st.row.Owner]; ended && at.Before(time.Now()) && w.plan.proves && !slices.Contains(w.plan.pooled, t.Type) {
 		w.failAt(s, "version %d is begun though its node was taken for dead at %s", t.Version, w.since(at))
 	}
 	if p := n.paused[t.Type]; p.still && task.Stamp(st.change.At).After(p.since) {

@@ -98,6 +98,9 @@ func (n *node) open() bool {
 	}
 	if w.plan.cluster {
 		c.Membership = n
+		if w.plan.proves {
+			c.Membership = prover{n}
+		}
 		if !w.plan.noBus {
 			c.Bus = &bus{w: w, Bus: n.coord}
 		}
@@ -126,7 +129,7 @@ func (n *node) Join(ctx context.Context, self coord.Member, fn func([]coord.Memb
 	context.AfterFunc(ctx, func() { w.gone(n) })
 	err := n.coord.Join(ctx, self, fn)
 	w.gone(n)
-	if err != nil && !w.calm.Load() && w.roll(2) == 0 { // the process had stopped, and hears of it late
+	if err != nil && w.plan.proves && !w.calm.Load() && w.roll(2) == 0 { // the process had stopped, and hears of it late
 		w.lates.Add(1)
 		defer w.lates.Add(-1)
 		t := time.NewTimer(w.span(0, 3*time.Second))
@@ -139,8 +142,13 @@ func (n *node) Join(ctx context.Context, self coord.Member, fn func([]coord.Memb
 	return err
 }
 
+// prover is a node that knows at every moment whether it is alive.
+type prover struct{ *node }
+
+var _ coord.Prover = prover{}
+
 // Proves implements [coord.Prover].
-func (n *node) Proves(incarnation task.ID) bool {
+func (n prover) Proves(incarnation task.ID) bool {
 	n.w.mu.Lock()
 	defer n.w.mu.Unlock()
 	return !n.w.hasEnded(incarnation)

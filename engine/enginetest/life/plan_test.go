@@ -23,6 +23,7 @@ type plan struct {
 	cluster   bool          // several nodes may share the store; else there is one at a time
 	batcher   bool          // the store takes a whole batch at once
 	divided   bool          // several databases keep the tasks
+	proves    bool          // nodes know at every moment whether they are alive
 	noBus     bool          // nodes are not told of the tasks of others
 	poison    verbs         // what cannot be written of some task until the end; 0 is nothing
 	pool      int           // slots of a handler that types share; 0 is none
@@ -51,6 +52,7 @@ func drawPlan(rng *rand.Rand) plan {
 		p.batcher = rng.IntN(3) > 0
 		p.divided = p.batcher && rng.IntN(4) == 0
 		p.noBus = rng.IntN(4) == 0
+		p.proves = rng.IntN(2) == 0
 	}
 	if rng.IntN(3) == 0 {
 		p.lookAhead = 3 + rng.IntN(10)
