@@ -95,3 +95,30 @@ func TestTasksInErrorAreSummedUpAsAWarning(t *testing.T) {
 		}
 	})
 }
+
+func TestFailuresAreLoggedOneByOneUpToABound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out logBuffer
+		f := server.NewFailureLog(slog.New(slog.NewJSONHandler(&out, nil)))
+		burst := func() {
+			for range 250 {
+				f.Observer().Saved(time.Now(), task.Ref{}, failed(task.Waiting))
+				synctest.Wait()
+			}
+		}
+		burst()
+		if lines := strings.Count(out.String(), "an attempt failed"); lines != 100 {
+			t.Errorf("of 250 failures %d are logged", lines)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if !strings.Contains(out.String(), `"left_out":150`) {
+			t.Errorf("the log does not say what it left out: %s", out.String())
+		}
+		burst()
+		f.Close()
+		if lines := strings.Count(out.String(), "an attempt failed"); lines != 200 || strings.Count(out.String(), `"left_out":150`) != 2 {
+			t.Errorf("in the second minute %d more are logged", lines-100)
+		}
+	})
+}

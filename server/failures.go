@@ -12,7 +12,7 @@ import (
 
 // FailureLog logs the attempts that failed, at the level info: that tasks fail is what
 // an engine is for, and not its own failure. The engine never waits for it: what comes
-// faster than it can be written is left out, and counted. Tasks that became errors are summed
+// faster than it can be written, or beyond a hundred in a minute, is left out, and counted. Tasks that became errors are summed
 // up at the level warn, once in a minute for each type: they need a person.
 type FailureLog struct {
 	log     *slog.Logger
@@ -24,6 +24,9 @@ type FailureLog struct {
 
 // failureBacklog is how many failures may wait to be written.
 const failureBacklog = 1024
+
+// failureLines is how many failures are written in a minute.
+const failureLines = 100
 
 type failure struct {
 	id      task.ID
@@ -87,18 +90,32 @@ func (f *FailureLog) write() {
 	defer close(f.done)
 	minutes := time.NewTicker(summaryEvery)
 	defer minutes.Stop()
-	for {
+	for lines := 0; ; {
 		select {
 		case e, ok := <-f.entries:
-			if !ok {
-				f.errors.tell(f.log)
+			switch {
+			case !ok:
+				f.sumUp()
 				return
+			case lines == failureLines:
+				f.missed.Add(1)
+			default:
+				lines++
+				f.tell(e)
 			}
-			f.tell(e)
 		case <-minutes.C:
-			f.errors.tell(f.log)
+			lines = 0
+			f.sumUp()
 		}
 	}
+}
+
+// sumUp writes how many failures were not written, and which tasks are in error.
+func (f *FailureLog) sumUp() {
+	if missed := f.missed.Swap(0); missed > 0 {
+		f.log.Info("more attempts failed than are logged one by one", "left_out", missed)
+	}
+	f.errors.tell(f.log)
 }
 
 // tell writes one failure.
@@ -118,7 +135,4 @@ func (f *FailureLog) tell(e failure) {
 		attrs = append(attrs, slog.Time("next", e.next))
 	}
 	f.log.LogAttrs(context.Background(), slog.LevelInfo, message, append(attrs, slog.String("error", text(e.err)))...)
-	if missed := f.missed.Swap(0); missed > 0 {
-		f.log.Info("more attempts failed than could be logged", "left_out", missed)
-	}
 }
