@@ -83,7 +83,7 @@ func TestTasksMoveFromANodeToPostgreSQLAndBack(t *testing.T) {
 	if report := copies(t, exitOK, "--from", file, "--to", database); report.Tasks != 3 || report.Added != 3 || !report.Complete || report.Checksum != report.TargetChecksum {
 		t.Errorf("the first report is %+v", report)
 	}
-	if report := copies(t, exitOK, "--from", url, "--to", "bolt:"+filepath.Join(t.TempDir(), "back")); report.Tasks != 3 || report.Settings != 1 {
+	if report := copies(t, exitOK, "--from", url, "--to", "bolt:"+filepath.Join(t.TempDir(), "back")); report.Tasks != 3 || report.Settings != 2 { // what is paused, and where the values of limits are
 		t.Errorf("the report of the way back is %+v", report)
 	}
 	n = start(t, nil, "run", "-c", database)
