@@ -56,26 +56,54 @@ type doubtful struct {
 
 func (d *doubtful) Proves(task.ID) bool { return d.proves.Load() }
 
+// startDoubtful opens an engine that is a member of a cluster and may not be able to prove it.
+func startDoubtful(t *testing.T, d *doubtful, h task.Handler) *node {
+	g := newGroup(t)
+	coordinator := g.first.Peer()
+	d.Membership = coordinator
+	n := &node{t: t, store: g.store, config: engine.Config{
+		Store: g.store, Policies: one("x", func(p *policy.Type) { p.Delivery = policy.AtMostOnce }), Handlers: map[string]task.Handler{"x": h},
+		Name: "a", Elector: coordinator, Membership: d, Bus: coordinator,
+	}}
+	n.open()
+	t.Cleanup(func() {
+		n.close()
+		if err := coordinator.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return n
+}
+
 func TestAHandlerIsNotCalledWhileItsNodeCannotProveThatItIsAlive(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		g := newGroup(t)
-		coordinator := g.first.Peer()
-		d := &doubtful{Membership: coordinator}
+		var d doubtful
 		var j journal
-		n := &node{t: t, store: g.store, config: engine.Config{
-			Store: g.store, Policies: one("x", func(p *policy.Type) { p.Delivery = policy.AtMostOnce }), Handlers: handle("x", j.work(0)),
-			Name: "a", Elector: coordinator, Membership: d, Bus: coordinator,
-		}}
-		n.open()
-		t.Cleanup(func() {
-			n.close()
-			if err := coordinator.Close(); err != nil {
-				t.Error(err)
-			}
-		})
+		n := startDoubtful(t, &d, task.HandlerFunc(j.work(0)))
 		id := n.submit(engine.Request{Type: "x"})
 		time.Sleep(10 * time.Second)
 		if n.expect(id, task.Waiting); len(j.payloads()) != 0 {
+			t.Errorf("it ran %d times", len(j.payloads()))
+		}
+		d.proves.Store(true)
+		if got := n.end(id); got.State != task.Done || got.Attempt != 1 || len(j.payloads()) != 1 {
+			t.Errorf("it is %v at attempt %d after %d runs", got.State, got.Attempt, len(j.payloads()))
+		}
+	})
+}
+
+func TestAPoolDoesNotBeginWhileItsNodeCannotProveThatItIsAlive(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		var d doubtful
+		d.proves.Store(true)
+		var j journal
+		n := startDoubtful(t, &d, &testPool{name: "py", has: task.Capacity{Slots: 1}, wait: time.Second, fn: j.work(0)})
+		id := n.submit(engine.Request{Type: "x"})
+		time.Sleep(500 * time.Millisecond)
+		n.expect(id, task.Processing)
+		d.proves.Store(false)
+		time.Sleep(10 * time.Second)
+		if len(j.payloads()) != 0 {
 			t.Errorf("it ran %d times", len(j.payloads()))
 		}
 		d.proves.Store(true)

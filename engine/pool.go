@@ -83,12 +83,15 @@ const lateBegin = 10 * time.Millisecond
 var _ task.Beginner = (*attempt)(nil)
 
 // Begin implements [task.Beginner].
-func (a *attempt) Begin() time.Time {
+func (a *attempt) Begin() (deadline time.Time, err error) {
+	if why := a.engine.mayNotBegin(a); why != nil {
+		return time.Time{}, why
+	}
 	waited := time.Since(a.made)
 	a.hasBegun.Store(true)
 	if waited < lateBegin {
 		deadline, _ := a.Deadline()
-		return deadline
+		return deadline, nil
 	}
 	a.mu.Lock()
 	if d := a.Run.Deadline; !d.IsZero() {
@@ -97,12 +100,12 @@ func (a *attempt) Begin() time.Time {
 			a.Run.Deadline = at
 		}
 	}
-	deadline := a.Run.Deadline
+	deadline = a.Run.Deadline
 	a.mu.Unlock()
 	if a.engine.inbox.begin(a) {
 		signal(a.engine.write)
 	}
-	return deadline
+	return deadline, nil
 }
 
 // withPool adds to the reasons for a task what its pool knows: that the task still waits

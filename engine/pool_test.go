@@ -65,7 +65,9 @@ func (p *testPool) Handle(ctx context.Context, t *task.Task) ([]byte, error) {
 			return nil, fmt.Errorf("%w: the task still waited: %w", task.ErrUnavailable, context.Cause(ctx))
 		}
 	}
-	task.ReporterOf(ctx).(task.Beginner).Begin()
+	if _, err := task.ReporterOf(ctx).(task.Beginner).Begin(); err != nil {
+		return nil, fmt.Errorf("%w: %w", task.ErrUnavailable, err)
+	}
 	return p.fn(ctx, t)
 }
 

@@ -93,19 +93,29 @@ func (h *Host) takeAlone(s *session, frame *wire.ToHandler) {
 	h.tell()
 }
 
-// begin moves c from its queue to the running calls of s and into frame.
+// begin moves c from its queue to the running calls of s and into frame, or answers it if its
+// attempt must not begin any more.
 func (s *session) begin(c *call, frame *wire.ToHandler) {
 	c.queue.remove(c)
+	if b, ok := c.reporter.(task.Beginner); ok {
+		deadline, err := b.Begin()
+		if err != nil {
+			c.done <- answer{err: unavailable(err)}
+			s.notify() // there may be others
+			return
+		}
+		c.run.Deadline = 0
+		if !deadline.IsZero() {
+			c.run.Deadline = deadline.UnixMicro()
+		}
+	}
 	s.credits--
 	s.taken++
 	s.lastRun++
 	c.session, c.run.RunId = s, s.lastRun
 	s.running[s.lastRun] = c
-	if b, ok := c.reporter.(task.Beginner); ok {
-		c.run.Deadline = 0
-		if deadline := b.Begin(); !deadline.IsZero() {
-			c.run.Deadline = deadline.UnixMicro()
-		}
+	if s.cfg.PerTask {
+		s.host.stir() // the process takes no more: another is started ahead
 	}
 	frame.Runs = append(frame.Runs, c.run)
 }

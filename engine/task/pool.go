@@ -38,7 +38,8 @@ type Capacity struct {
 // Beginner is a [Reporter] that wants to know when a [Pool] begins with the task.
 type Beginner interface {
 	// Begin tells that the pool, which may have had the task wait, begins with it now. The
-	// time of the attempt runs from here. It returns when that time is up; zero is never. It
-	// does not wait.
-	Begin() (deadline time.Time)
+	// time of the attempt runs from here. It returns when that time is up; zero is never. An
+	// error says why the pool must not begin: it hands the task back with that error and
+	// [ErrUnavailable]. Begin does not wait.
+	Begin() (deadline time.Time, err error)
 }

@@ -90,6 +90,8 @@ func (p *pool) Handle(ctx context.Context, t *task.Task) ([]byte, error) {
 			return nil, fmt.Errorf("%w: it still waited: %w", task.ErrUnavailable, err)
 		}
 	}
-	task.ReporterOf(ctx).(task.Beginner).Begin()
+	if _, err := task.ReporterOf(ctx).(task.Beginner).Begin(); err != nil {
+		return nil, fmt.Errorf("%w: %w", task.ErrUnavailable, err)
+	}
 	return p.n.handle(ctx, t)
 }
