@@ -194,6 +194,8 @@ func (x *exam) harmless() (*wire.Run, error) {
 	switch {
 	case typ == "":
 		return nil, reason("it needs a task: name the type and the payload of a harmless one")
+	case len(x.hello.GetTypes()) == 0: // which fails a check of its own
+		return nil, reason("it needs a task, and the program names no types")
 	case !slices.Contains(x.hello.GetTypes(), typ):
 		return nil, fmt.Errorf("the program does not serve the type %q, only %.1000s", typ, strings.Join(x.hello.GetTypes(), ", "))
 	}
