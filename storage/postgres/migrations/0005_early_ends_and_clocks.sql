@@ -36,3 +36,13 @@ having sum(n) <> 0 and (keep is null or exists (
 	select from pg_catalog.pg_class c join pg_catalog.pg_inherits i on i.inhrelid = c.oid
 	where c.relnamespace = to_regnamespace({schema_literal}) and c.relname ~ {slot_pattern} and not i.inhdetachpending));
 
+
+-- since_of knows the classes of what ended early: their number is less than zero.
+create or replace function {schema}.since_of(keep integer, ended_at bigint) returns bigint language sql immutable as $$
+select case
+	when ended_at >= 0 then ended_at / 1000000 - ended_at / 1000000 % (case keep when 0 then 10368000 else abs(keep) end / 4)
+	else (ended_at - (ended_at % (case keep when 0 then 10368000 else abs(keep) end / 4 * 1000000::bigint)
+		+ case keep when 0 then 10368000 else abs(keep) end / 4 * 1000000::bigint)
+		% (case keep when 0 then 10368000 else abs(keep) end / 4 * 1000000::bigint)) / 1000000
+end
+$$;
