@@ -432,7 +432,7 @@ func TestAScaffoldHasTheSourcesOfItsPackage(t *testing.T) {
 // The first command of each README, as a person runs it: it fetches what the project requires.
 func TestTheFirstCommandOfEachScaffoldWorks(t *testing.T) {
 	if os.Getenv("SCAFFOLDS") == "" {
-		t.Skip("what the projects require is fetched only by make test-scaffolds")
+		t.Skip("what the projects require is fetched only by make test and make test-scaffolds")
 	}
 	for _, lang := range []string{"go", "python", "node", "java"} {
 		t.Run(lang, func(t *testing.T) {
