@@ -56,7 +56,13 @@ func (t *Table) Claim(now int64, name task.Leaf, rank task.Rank) (Slot, bool) {
 		return Slot{}, false
 	}
 	t.wakeParked(now)
-	l := t.leafOf(name)
+	l, known := t.leaves[name]
+	if !known {
+		if t.kinds[name.Type].unlisted {
+			return Slot{}, false
+		}
+		l = t.newLeaf(name)
+	}
 	if l.any || l.more || !t.admits(now, l, rank) {
 		t.release(now, l)
 		return Slot{}, false

@@ -38,13 +38,13 @@ func (t *Table) Explain(now int64, name task.Leaf, rank task.Rank) Explanation {
 	}
 	l, known := t.leaves[name]
 	if !known {
-		l = t.leafOf(name)
+		l = t.newLeaf(name)
 		defer t.forget(now, l) // to know it would tell the scan that it is complete
 	}
 	x := Explanation{Closed: k.closed}
 	if !k.closed {
 		x.Unlisted = !known && k.unlisted
-		x.Stored = l.more && rank.Compare(l.bound) > 0
+		x.Stored = known && l.more && rank.Compare(l.bound) > 0
 	}
 	if l.any && l.head.rank.Compare(rank) < 0 {
 		x.Ahead++

@@ -98,16 +98,8 @@ func (l *leaf) dropLast() {
 	l.head, l.any = item{}, false
 }
 
-// leafOf returns the leaf of that name, made if need be. Its type must be a known one.
-func (t *Table) leafOf(name task.Leaf) *leaf {
-	if l, ok := t.leaves[name]; ok {
-		return l
-	}
-	return t.newLeaf(name)
-}
-
-// newLeaf makes a leaf. It is apart from leafOf for the sake of the stack: a leaf is large,
-// and callers whose stack is small grow it for a frame that could hold one.
+// newLeaf makes a leaf that the table does not have. Its type must be a known one. While the
+// type is unlisted, the store may have rows of the leaf that no scan has come to.
 func (t *Table) newLeaf(name task.Leaf) *leaf {
 	k := t.kinds[name.Type]
 	values := k.valuesOf(name.Group)
@@ -116,6 +108,7 @@ func (t *Table) newLeaf(name task.Leaf) *leaf {
 	l := t.spareLeaf()
 	rest, across := l.rest, l.across[:0]
 	*l = leaf{name: name, kind: k, place: len(k.leaves), rest: rest, across: across}
+	l.more = k.unlisted
 	t.serial++
 	l.node = node{serial: t.serial, parent: parent, leaf: l}
 	parent.users++

@@ -400,7 +400,7 @@ func (t *Table) list(k *kind, page []task.Leaf, end bool) {
 				}
 				probes++
 			}
-			l := t.leafOf(name)
+			l := t.newLeaf(name)
 			l.more = true
 			t.refill(l)
 		}

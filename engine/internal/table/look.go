@@ -53,8 +53,7 @@ func (t *Table) Add(now int64, tr task.Trigger) bool {
 			t.unlist(k)
 			return false
 		}
-		l = t.leafOf(tr.Leaf)
-		l.more = k.unlisted // there may be older rows that no scan has come to
+		l = t.newLeaf(tr.Leaf)
 	}
 	if l.kind.closed || l.more && tr.Rank.Compare(l.bound) > 0 {
 		l.miss(tr.Rank)

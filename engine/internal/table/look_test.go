@@ -19,6 +19,16 @@ func (s shelf) put(tr task.Trigger) {
 	s[tr.Leaf] = slices.Insert(ts, at, tr)
 }
 
+// submit has a task begin at once if it may, as an engine does, and adds it otherwise.
+func (s shelf) submit(tab *Table, now int64, tr task.Trigger) (Slot, bool) {
+	slot, ok := tab.Claim(now, tr.Leaf, tr.Rank)
+	if !ok {
+		s.put(tr)
+		tab.Add(now, tr)
+	}
+	return slot, ok
+}
+
 // take removes the row, as a grab does; false if it was grabbed before.
 func (s shelf) take(tr task.Trigger) bool {
 	ts := s[tr.Leaf]
@@ -103,22 +113,20 @@ func driveWindow(t *testing.T, seed uint64) {
 	tab := New(Config{Capacity: 8 + rng.IntN(40), LeafCapacity: 2 + rng.IntN(8), Policies: set})
 	store := shelf{}
 	seq := uint64(0)
-	add := func() task.Trigger {
+	var slots []Slot
+	var pending []answer
+	grabbed, now := 0, int64(0)
+	next := func() task.Trigger {
 		seq++
-		tr := task.Trigger{
+		return task.Trigger{
 			Ref:  task.Ref{ID: task.ID{byte(seq), byte(seq >> 8)}, Version: 1},
 			Leaf: randomLeaf(rng, set),
 			Rank: task.Rank{Priority: uint8(rng.IntN(3)), ReadyAt: int64(1 + rng.IntN(50)), Seq: seq},
 		}
-		store.put(tr)
-		return tr
 	}
 	for range rng.IntN(300) {
-		add() // there before the table was
+		store.put(next()) // there before the table was
 	}
-	var slots []Slot
-	var pending []answer
-	grabbed, now := 0, int64(0)
 	step := func(submit bool) {
 		if at, ok := tab.Wake(); ok && rng.IntN(4) == 0 {
 			now = max(now, at)
@@ -126,7 +134,10 @@ func driveWindow(t *testing.T, seed uint64) {
 		}
 		switch op := rng.IntN(8); {
 		case op < 2 && submit:
-			tab.Add(now, add())
+			if slot, ok := store.submit(tab, now, next()); ok {
+				slots = append(slots, slot)
+				grabbed++
+			}
 		case op < 4:
 			if tr, slot, ok := tab.Book(now); !ok {
 			} else if store.take(tr) {
@@ -183,6 +194,35 @@ func TestWindowKeepsTheOrderOfItsLeaf(t *testing.T) {
 		}
 		store.take(tr)
 		tab.Free(0, slot)
+	}
+}
+
+func TestAClaimHidesNothingOfATypeThatIsNotListed(t *testing.T) {
+	single := policy.DefaultType()
+	single.Limits = []string{"one"}
+	tab := New(Config{Capacity: 100, LeafCapacity: 8, Policies: policy.Set{
+		Limits: map[string]policy.Limit{"one": {Name: "one", Max: 1}},
+		Types:  map[string]policy.Type{"first": single, "second": single},
+	}})
+	finishScan(tab)
+	store, second := shelf{}, task.Leaf{Type: "second"}
+	tab.Open(0, "second", false)
+	old := task.Trigger{Leaf: second, Rank: task.Rank{ReadyAt: 1, Seq: 1}}
+	store.put(old)
+	tab.Add(0, old)
+	held, ok := tab.Claim(0, task.Leaf{Type: "first"}, task.Rank{ReadyAt: 1, Seq: 2})
+	if !ok {
+		t.Fatal("nothing could be claimed though nothing else may run")
+	}
+
+	tab.Open(0, "second", true) // not listed yet, and the limit of all its tasks is full
+	if _, ok := store.submit(tab, 0, task.Trigger{Leaf: second, Rank: task.Rank{ReadyAt: 1, Seq: 3}}); ok {
+		t.Fatal("claimed a slot of a limit that is full")
+	}
+	store.answerAll(tab, 0)
+	tab.Free(0, held)
+	if tr, _, ok := tab.Book(0); !ok || tr != old {
+		t.Errorf("booked %+v %v, want the task that was there first", tr, ok)
 	}
 }
 

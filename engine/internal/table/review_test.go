@@ -198,8 +198,10 @@ func driveMixed(t *testing.T, seed uint64) {
 				Ref: task.Ref{Version: 1}, Leaf: task.Leaf{Type: typ, Group: task.GroupOf(values...)},
 				Rank: task.Rank{Priority: uint8(rng.IntN(3)), ReadyAt: 1, Seq: seq},
 			}
-			store.put(tr)
-			tab.Add(now, tr)
+			if slot, ok := store.submit(tab, now, tr); ok {
+				booked++
+				slots = append(slots, slot)
+			}
 		case op < 7 && len(slots) > 0:
 			free()
 		case op < 8:

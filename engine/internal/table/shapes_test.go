@@ -256,8 +256,9 @@ func driveSmall(t *testing.T, seed uint64) {
 				Leaf: task.Leaf{Type: name, Group: task.GroupOf(group...)},
 				Rank: task.Rank{Priority: uint8(rng.IntN(3)), ReadyAt: int64(1 + rng.IntN(50)), Seq: seq},
 			}
-			store.put(tr)
-			tab.Add(now, tr)
+			if slot, ok := store.submit(tab, now, tr); ok {
+				slots = append(slots, slot)
+			}
 		case op < 5:
 			if tr, slot, ok := tab.Book(now); ok && store.take(tr) {
 				slots = append(slots, slot)
