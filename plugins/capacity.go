@@ -35,7 +35,7 @@ func (h *Host) Use(changed func(task.Capacity)) task.PoolUse {
 // Want implements [task.PoolUse].
 func (u *use) Want(tasks int) {
 	if u.wanted.Swap(int64(tasks)) != int64(tasks) {
-		u.host.stir()
+		u.host.wake.Set()
 	}
 }
 
@@ -44,7 +44,7 @@ func (u *use) End() {
 	u.host.mu.Lock()
 	defer u.host.mu.Unlock()
 	u.host.uses = slices.DeleteFunc(u.host.uses, func(o *use) bool { return o == u })
-	u.host.stir()
+	u.host.wake.Set()
 }
 
 // wanted returns how many tasks wait in engines for a slot. It is called with mu held.

@@ -62,7 +62,7 @@ func (h *Host) take(s *session, frame *wire.ToHandler) {
 		s.begin(c, frame)
 	}
 	if h.queue.n > 0 && !h.offer() || s.worn(time.Now()) {
-		h.stir()
+		h.wake.Set()
 	}
 }
 
@@ -101,7 +101,7 @@ func (s *session) begin(c *call, frame *wire.ToHandler) {
 		deadline, err := b.Begin()
 		if err != nil {
 			c.done <- answer{err: unavailable(err)}
-			s.notify() // there may be others
+			s.wake.Set() // there may be others
 			return
 		}
 		c.run.Deadline = 0
@@ -115,7 +115,7 @@ func (s *session) begin(c *call, frame *wire.ToHandler) {
 	c.session, c.run.RunId = s, s.lastRun
 	s.running[s.lastRun] = c
 	if s.cfg.PerTask {
-		s.host.stir() // the process takes no more: another is started ahead
+		s.host.wake.Set() // the process takes no more: another is started ahead
 	}
 	frame.Runs = append(frame.Runs, c.run)
 }
@@ -144,7 +144,7 @@ func (h *Host) accept(s *session, frame *wire.FromHandler) {
 		h.rest(s)
 	}
 	if h.queue.n > 0 && s.serves() {
-		s.notify()
+		s.wake.Set()
 	}
 	h.tell()
 	h.mu.Unlock()
@@ -188,11 +188,11 @@ func (h *Host) rest(s *session) {
 	s.idleSince = time.Now()
 	switch {
 	case s.drain == drained:
-		s.notify() // the stream can be closed
+		s.wake.Set() // the stream can be closed
 	case s.alone || s.cfg.PerTask:
 		s.dismiss()
 	case len(h.sessions) > h.cfg.MinProcesses:
-		h.stir()
+		h.wake.Set()
 	}
 }
 

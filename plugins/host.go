@@ -15,6 +15,7 @@ import (
 
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/supervise"
+	"github.com/taskengine/taskengine/internal/wakeup"
 	"github.com/taskengine/taskengine/plugins/internal/wire"
 )
 
@@ -37,7 +38,7 @@ type Host struct {
 	force   chan struct{}  // closed when Close waits no longer
 	gone    chan struct{}  // closed when no process is left, nor anything that starts one
 	lives   sync.WaitGroup // of those who live through the life of a process
-	changed chan struct{}  // tells the supervisor that there may be something to decide
+	wake    wakeup.Signal  // wakes supervise when there may be something to decide
 	tried   chan struct{}  // closed when the first start has succeeded or failed
 
 	mu       sync.Mutex      // guards what follows and the mutable part of sessions and calls
@@ -95,7 +96,7 @@ func newHost(cfg *Config) *Host {
 	named := cfg.Logger.With("handler", cfg.Name)
 	h := &Host{
 		name: cfg.Name, cfg: cfg, log: slog.New(newThrottle(named.Handler())), chatter: newThrottle(named.Handler()), spawn: newSpawner(), status: Status{Name: cfg.Name},
-		closing: make(chan struct{}), force: make(chan struct{}), gone: make(chan struct{}), changed: make(chan struct{}, 1),
+		closing: make(chan struct{}), force: make(chan struct{}), gone: make(chan struct{}), wake: wakeup.New(),
 		tried: make(chan struct{}), cages: supervise.NewCages(named),
 	}
 	h.cages.Sweep()
@@ -191,14 +192,14 @@ func (h *Host) enqueue(c *call) error {
 		}
 		h.alone.push(c)
 		h.tell()
-		h.stir()
+		h.wake.Set()
 		return nil
 	case down && !h.up():
 		return unavailable(h.downBecause)
 	}
 	h.queue.push(c)
 	if !h.offer() {
-		h.stir()
+		h.wake.Set()
 	}
 	return nil
 }
@@ -215,20 +216,12 @@ func (h *Host) offer() bool {
 	if best == nil {
 		return false
 	}
-	best.notify()
+	best.wake.Set()
 	return true
 }
 
 // up reports whether a process takes tasks. It is called with mu held.
 func (h *Host) up() bool { return slices.ContainsFunc(h.sessions, (*session).serves) }
-
-// stir has the supervisor decide.
-func (h *Host) stir() {
-	select {
-	case h.changed <- struct{}{}:
-	default:
-	}
-}
 
 func (h *Host) unserved(c *call) error {
 	return unavailable(fmt.Errorf("handler %q does not serve the type %q, only %s",
@@ -259,7 +252,7 @@ func (h *Host) abandon(ctx context.Context, c *call) (time.Duration, error) {
 	}
 	message := strings.ToValidUTF8(cause.Error(), "\uFFFD")
 	s.cancels = append(s.cancels, &wire.Cancel{RunId: c.run.RunId, Reason: reason, Message: message})
-	s.notify()
+	s.wake.Set()
 	return s.cfg.Grace, nil
 }
 

@@ -51,7 +51,7 @@ func (h *Host) Reload(ctx context.Context, c Config) error {
 	if err != nil {
 		h.began(false)
 		h.mu.Unlock()
-		h.stir()
+		h.wake.Set()
 		return err
 	}
 	h.cfg = &cfg

@@ -14,6 +14,7 @@ import (
 
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/crew"
+	"github.com/taskengine/taskengine/internal/wakeup"
 	"github.com/taskengine/taskengine/plugins/internal/wire"
 )
 
@@ -32,7 +33,7 @@ type session struct {
 	heard   atomic.Bool   // something came since the last ping
 	strays  atomic.Int64  // answers to runs that are not running, that nobody was told of
 	astray  atomic.Bool   // there was one
-	wake    chan struct{} // tells write that there may be something to send
+	wake    wakeup.Signal // wakes write when there may be something to send
 
 	// Guarded by the host's mutex.
 	running   map[uint64]*call
@@ -70,7 +71,7 @@ const (
 )
 
 func newSession(h *Host, cfg *Config, p *process) *session {
-	s := &session{host: h, cfg: cfg, proc: p, wake: make(chan struct{}, 1), running: map[uint64]*call{}}
+	s := &session{host: h, cfg: cfg, proc: p, wake: wakeup.New(), running: map[uint64]*call{}}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
 }
@@ -115,14 +116,7 @@ func (s *session) wornAt() time.Time {
 func (s *session) dismiss() {
 	if s.drain == serving {
 		s.drain = toDrain
-		s.notify()
-	}
-}
-
-func (s *session) notify() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
+		s.wake.Set()
 	}
 }
 
@@ -197,7 +191,7 @@ func (s *session) probe(missed int) int {
 	s.host.mu.Lock()
 	s.ping++
 	s.host.mu.Unlock()
-	s.notify()
+	s.wake.Set()
 	if s.heard.Swap(false) {
 		return 0
 	}
@@ -232,7 +226,7 @@ func (s *session) retire() {
 	defer s.host.mu.Unlock()
 	s.retired = true
 	s.host.tell()
-	s.host.stir()
+	s.host.wake.Set()
 }
 
 // broke notes why the stream ended, if the process has broken the protocol.
@@ -274,7 +268,7 @@ func (s *session) weigh() {
 	defer s.host.mu.Unlock()
 	s.rss = rss
 	if s.worn(time.Now()) {
-		s.host.stir()
+		s.host.wake.Set()
 	}
 }
 
@@ -286,7 +280,7 @@ func (s *session) write() {
 		switch s.host.fill(s, frame) {
 		case nothing:
 			select {
-			case <-s.wake:
+			case <-s.wake.C():
 			case <-s.ctx.Done():
 				return
 			}

@@ -33,7 +33,7 @@ func (h *Host) supervise() {
 			due = timer.C
 		}
 		select {
-		case <-h.changed:
+		case <-h.wake.C():
 		case <-due:
 		case <-closing:
 			closing = nil
@@ -130,7 +130,7 @@ func (h *Host) raise(ctx context.Context, cfg *Config, alone bool) {
 		if news {
 			h.log.Error("handler did not start", "error", err, "times_in_a_row", inARow)
 		}
-		h.stir()
+		h.wake.Set()
 		return
 	}
 	s.alone = alone
@@ -150,7 +150,7 @@ func (h *Host) began(alone bool) {
 // live runs s until its process is dead.
 func (h *Host) live(s *session) {
 	s.serve()
-	h.stir()
+	h.wake.Set()
 }
 
 // failed notes that a process could not be started or has died, and has the next one wait
@@ -204,12 +204,12 @@ func (h *Host) welcome(s *session) {
 	h.status.Starts++
 	s.idleSince = time.Now()
 	h.sessions = append(h.sessions, s)
-	h.stir()            // others may be replaced by it, or the host has been closed
+	h.wake.Set()        // others may be replaced by it, or the host has been closed
 	if s.cfg != h.cfg { // it was reloaded meanwhile
 		s.dismiss()
 		return
 	}
-	s.notify()
+	s.wake.Set()
 	if s.alone {
 		return
 	}

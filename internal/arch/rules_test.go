@@ -21,6 +21,10 @@ var rules = []rule{
 		Why: "goroutines that do anything know nothing",
 	},
 	{
+		Of:  "internal/wakeup",
+		Why: "a signal knows nothing of the work that it announces",
+	},
+	{
 		Of:  "internal/terminal",
 		Why: "what makes text fit for a terminal knows nothing of whose text it is",
 	},
@@ -47,7 +51,7 @@ var rules = []rule{
 	},
 	{
 		Of:  "engine",
-		May: []string{"engine/...", "storage", "coord", "internal/crew"},
+		May: []string{"engine/...", "storage", "coord", "internal/crew", "internal/wakeup"},
 		Why: "the engine knows ports; cmd/taskengine chooses the backends",
 	},
 	{
@@ -119,12 +123,12 @@ var rules = []rule{
 	},
 	{
 		Of:  "coord/local",
-		May: []string{"coord", "engine/task"},
+		May: []string{"coord", "engine/task", "internal/wakeup"},
 		Why: "a backend implements its port and knows no other backend",
 	},
 	{
 		Of:  "coord/postgres",
-		May: []string{"coord", "coord/local", "engine/task"},
+		May: []string{"coord", "coord/local", "engine/task", "internal/wakeup"},
 		Out: []string{"github.com/jackc/pgx", "golang.org/x/sys"},
 		Why: "a backend implements its ports and brings one dependency, and asks the system how long it slept; within one process callers agree by coord/local",
 	},
@@ -153,7 +157,7 @@ var rules = []rule{
 	},
 	{
 		Of:  "plugins",
-		May: []string{"engine/task", "engine/policy", "plugins/...", "internal/crew", "internal/supervise"},
+		May: []string{"engine/task", "engine/policy", "plugins/...", "internal/crew", "internal/supervise", "internal/wakeup"},
 		Out: []string{"*"},
 		Why: "a plugin host is a task.Handler and knows no engine",
 	},
@@ -165,7 +169,7 @@ var rules = []rule{
 	},
 	{
 		Of:  "tasklog",
-		May: []string{"engine/task"},
+		May: []string{"engine/task", "internal/wakeup"},
 		Why: "lines are kept by task; whoever logs or reads them is wired to it",
 	},
 	{

@@ -105,7 +105,7 @@ func (r *run) say(feature string, add func(*says)) {
 		s.talking = append(s.talking, r)
 	}
 	add(&r.says)
-	s.notify()
+	s.wake.Set()
 }
 
 func (s *says) empty() bool { return s.progress == nil && s.checkpoint == nil && len(s.lines) == 0 }

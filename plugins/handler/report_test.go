@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/internal/wakeup"
 	"github.com/taskengine/taskengine/plugins/internal/wire"
 )
 
@@ -23,7 +24,7 @@ func TestHoweverMuchHandlersSayItsFramesStaySmall(t *testing.T) {
 	}
 	s := &shift{
 		features: map[string]bool{"progress": true, "checkpoint": true},
-		running:  make(map[uint64]*run), wake: make(chan struct{}, 1),
+		running:  make(map[uint64]*run), wake: wakeup.New(),
 	}
 	for n := range uint64(runs) {
 		r := newRun(&wire.Run{RunId: n + 1}, nil, s)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/crew"
+	"github.com/taskengine/taskengine/internal/wakeup"
 	"github.com/taskengine/taskengine/plugins/internal/wire"
 )
 
@@ -54,7 +55,7 @@ func (w *worker) Work(stream grpc.BidiStreamingServer[wire.ToHandler, wire.FromH
 	s := &shift{
 		features: features(welcome), handlers: w.program.Handlers, batches: batchesOf(w.program.Handlers),
 		slots: slots, ctx: ctx, maxResult: welcome.GetMaxResultBytes(),
-		wake: make(chan struct{}, 1), running: make(map[uint64]*run, slots),
+		wake: wakeup.New(), running: make(map[uint64]*run, slots),
 	}
 	s.crew = crew.New(s.work)
 	defer s.crew.Dismiss()
@@ -98,7 +99,7 @@ type shift struct {
 	maxResult uint64
 	features  map[string]bool  // that the host serves
 	ctx       context.Context  // of all runs; ends with the stream
-	wake      chan struct{}    // tells send that there is something
+	wake      wakeup.Signal    // wakes send when there is something to send
 	crew      *crew.Crew[*run] // calls the handlers
 	runs      sync.WaitGroup   // that are not answered
 
@@ -127,7 +128,7 @@ func (s *shift) receive(stream grpc.BidiStreamingServer[wire.ToHandler, wire.Fro
 			s.mu.Lock()
 			s.pong = n
 			s.mu.Unlock()
-			s.notify()
+			s.wake.Set()
 		}
 	}
 }
@@ -162,7 +163,7 @@ func (s *shift) begin(runs []*wire.Run) {
 	full := len(s.running) >= s.slots
 	s.mu.Unlock()
 	if begun < len(runs) {
-		s.notify()
+		s.wake.Set()
 	}
 	s.crew.Add(admitted...)
 	s.gather(gathered, full)
@@ -249,15 +250,8 @@ func (s *shift) answer(r *run, f *wire.Finish) {
 	delete(s.running, r.id)
 	s.out = append(s.out, f)
 	s.mu.Unlock()
-	s.notify()
+	s.wake.Set()
 	s.runs.Done()
-}
-
-func (s *shift) notify() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
 }
 
 // send sends answers, each with the credit for the next run, until done is closed.
@@ -267,7 +261,7 @@ func (s *shift) send(stream grpc.BidiStreamingServer[wire.ToHandler, wire.FromHa
 	var said []says
 	for {
 		select {
-		case <-s.wake:
+		case <-s.wake.C():
 		case <-done:
 			return
 		}
