@@ -25,6 +25,14 @@ var rules = []rule{
 		Why: "a signal knows nothing of the work that it announces",
 	},
 	{
+		Of:  "internal/units",
+		Why: "numbers are written alike wherever they come from",
+	},
+	{
+		Of:  "internal/ratelog",
+		Why: "how often a line may be logged does not depend on what it says",
+	},
+	{
 		Of:  "internal/terminal",
 		Why: "what makes text fit for a terminal knows nothing of whose text it is",
 	},
@@ -51,7 +59,7 @@ var rules = []rule{
 	},
 	{
 		Of:  "engine",
-		May: []string{"engine/...", "storage", "coord", "internal/crew", "internal/wakeup"},
+		May: []string{"engine/...", "storage", "coord", "internal/crew", "internal/ratelog", "internal/wakeup"},
 		Why: "the engine knows ports; cmd/taskengine chooses the backends",
 	},
 	{
@@ -157,13 +165,13 @@ var rules = []rule{
 	},
 	{
 		Of:  "plugins",
-		May: []string{"engine/task", "engine/policy", "plugins/...", "internal/crew", "internal/supervise", "internal/wakeup"},
+		May: []string{"engine/task", "engine/policy", "plugins/...", "internal/crew", "internal/ratelog", "internal/supervise", "internal/wakeup"},
 		Out: []string{"*"},
 		Why: "a plugin host is a task.Handler and knows no engine",
 	},
 	{
 		Of:  "handlers",
-		May: []string{"engine/task", "internal/supervise"},
+		May: []string{"engine/task", "internal/ratelog", "internal/supervise"},
 		Out: []string{"*"},
 		Why: "a built-in handler is a task.Handler and knows no engine",
 	},
@@ -185,7 +193,7 @@ var rules = []rule{
 	},
 	{
 		Of:  "bench/report",
-		May: []string{"bench/result"},
+		May: []string{"bench/result", "internal/units"},
 		Why: "a page is drawn from results alone",
 	},
 	{
