@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/taskengine/taskengine/bench/result"
+	"github.com/taskengine/taskengine/internal/units"
 )
 
 // portion is a figure of a series as a ratio to what the machine can do at best.
@@ -16,7 +17,7 @@ type portion struct {
 }
 
 // text writes a portion for people.
-func (p portion) text() string { return p.figure + digits(p.ratio) + " × " + p.limit }
+func (p portion) text() string { return p.figure + units.Digits(p.ratio) + " × " + p.limit }
 
 // portions returns what a series makes of the machine: its rate beside what its store
 // commits bare, and how long the median insert takes beside a bare sync. Without a

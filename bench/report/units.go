@@ -2,10 +2,11 @@ package report
 
 import (
 	"fmt"
-	"math"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/taskengine/taskengine/internal/units"
 )
 
 // none is shown where there is no figure.
@@ -14,50 +15,20 @@ const none = "–"
 // nbsp keeps a number and its unit on one line.
 const nbsp = "\u00a0"
 
-// digits writes a number with three significant digits and no needless zeros.
-func digits(v float64) string {
-	if v == 0 {
-		return "0"
-	}
-	if a := math.Abs(v); a >= 1e15 || a < 1e-3 {
-		return strconv.FormatFloat(v, 'g', 3, 64)
-	}
-	decimals := max(0, 2-int(math.Floor(math.Log10(math.Abs(v)))))
-	s := strconv.FormatFloat(v, 'f', decimals, 64)
-	if strings.Contains(s, ".") {
-		s = strings.TrimRight(strings.TrimRight(s, "0"), ".")
-	}
-	return s
-}
-
-// step is a unit, and how much it is of the basic one.
-type step struct {
-	size float64
-	unit string
-}
-
-// scaled writes a value in the largest of the units of which it is at least one, or in
-// the basic unit. Space goes between.
-func scaled(v float64, basic string, space string, steps ...step) string {
-	for _, s := range steps {
-		if math.Abs(v) >= s.size*0.9995 { // what would be rounded to 1000 of the next smaller
-			return digits(v/s.size) + space + s.unit
-		}
-	}
-	return digits(v) + space + basic
-}
-
 // formatTime writes nanoseconds.
 func formatTime(ns float64) string {
 	if ns == 0 {
 		return "0"
 	}
-	return scaled(ns, "ns", nbsp, step{3600e9, "h"}, step{60e9, "min"}, step{1e9, "s"}, step{1e6, "ms"}, step{1e3, "µs"})
+	return units.Scaled(ns, nbsp, "ns",
+		units.Unit{Size: 3600e9, Name: "h"}, units.Unit{Size: 60e9, Name: "min"}, units.Unit{Size: 1e9, Name: "s"},
+		units.Unit{Size: 1e6, Name: "ms"}, units.Unit{Size: 1e3, Name: "µs"})
 }
 
 // formatCount writes a number of things, or of things per second.
 func formatCount(n float64) string {
-	return scaled(n, "", "", step{1e12, "T"}, step{1e9, "G"}, step{1e6, "M"}, step{1e3, "k"})
+	return units.Scaled(n, "", "",
+		units.Unit{Size: 1e12, Name: "T"}, units.Unit{Size: 1e9, Name: "G"}, units.Unit{Size: 1e6, Name: "M"}, units.Unit{Size: 1e3, Name: "k"})
 }
 
 // formatBytes writes a number of bytes, with units of powers of 1000 as everywhere.
@@ -65,18 +36,18 @@ func formatBytes(n float64) string {
 	if n == 0 {
 		return "0"
 	}
-	return scaled(n, "B", nbsp, step{1e12, "TB"}, step{1e9, "GB"}, step{1e6, "MB"}, step{1e3, "kB"})
+	return strings.ReplaceAll(units.Bytes(n), " ", nbsp)
 }
 
 func formatRate(perSecond float64) string { return formatCount(perSecond) + "/s" }
 
 // formatSeconds writes seconds as they are counted on an axis of time.
-func formatSeconds(s float64) string { return digits(s) + nbsp + "s" }
+func formatSeconds(s float64) string { return units.Digits(s) + nbsp + "s" }
 
 // formatPart writes a part of a whole, in hundredths.
-func formatPart(part float64) string { return digits(100*part) + nbsp + "%" }
+func formatPart(part float64) string { return units.Digits(100*part) + nbsp + "%" }
 
-func formatCores(c float64) string { return digits(c) }
+func formatCores(c float64) string { return units.Digits(c) }
 
 // formatWhole writes a whole number in full, in groups of three.
 func formatWhole(n int64) string {
@@ -104,7 +75,7 @@ func formatUnit(v float64, unit string) string {
 	case "ops/s":
 		return formatRate(v)
 	}
-	return fmt.Sprintf("%s%s%s", digits(v), nbsp, unit)
+	return fmt.Sprintf("%s%s%s", units.Digits(v), nbsp, unit)
 }
 
 func formatDate(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }
