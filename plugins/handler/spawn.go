@@ -20,7 +20,7 @@ type Child struct {
 	Type        string
 	Payload     []byte
 	Key         string            // unique among the type's tasks while they are kept; "" if none
-	OrderingKey string            // tasks that share it run one at a time; "" if none
+	OrderingKey string            // recorded with the task; "" if none
 	Headers     map[string]string // carried along untouched, such as a trace context
 	RunAt       time.Time         // when it is due; zero is at once
 	Priority    *uint8            // task.HighestPriority..task.LowestPriority; nil for the type's
@@ -49,8 +49,8 @@ func Spawn(ctx context.Context, c Child) error {
 	})
 }
 
-// Signal wakes the waiting task of the id given, if and only if the one that ctx belongs to
-// succeeds. In all else it is as [Spawn].
+// Signal sends a signal to the task with the given id if and only if the task that ctx belongs
+// to succeeds. It fails as [Spawn] does if the host does not take signals.
 func Signal(ctx context.Context, id task.ID, name string, payload []byte) error {
 	var flaw error
 	switch {

@@ -21,7 +21,7 @@ export interface Task {
   readonly priority: number;
   /** Unique per type; empty if there is none. */
   readonly key: string;
-  /** Tasks that share it run one at a time; empty if there is none. */
+  /** Recorded with the task; empty if there is none. */
   readonly orderingKey: string;
   readonly headers: Readonly<Record<string, string>>;
   /** The trace context of the submitter, from the headers. */
@@ -75,9 +75,10 @@ export interface Task {
    */
   spawn(child: Child): void;
   /**
-   * Wakes a waiting task if this one succeeds; sent as a child is.
+   * Sends a signal to another task if this one succeeds. It is sent with the result; if the
+   * host takes no signals, the task fails for good, with class "unsupported".
    *
-   * @param taskId the waiting task's id, a UUID
+   * @param taskId the id of the task that gets the signal, a UUID
    * @param payload bytes, text, a JSON value or nothing
    */
   sendSignal(taskId: string, name: string, payload?: unknown): void;
@@ -88,7 +89,7 @@ export interface Child {
   type: string;
   /** Unique per type. */
   key?: string;
-  /** Tasks that share it run one at a time. */
+  /** Recorded with the task. */
   orderingKey?: string;
   /** Bytes, text, a JSON value or nothing. */
   payload?: unknown;

@@ -82,7 +82,7 @@ class Task:
 
     @property
     def ordering_key(self) -> str:
-        """Tasks that share it run one at a time; empty if the task has none."""
+        """Recorded with the task; empty if the task has none."""
         return self._run.ordering_key
 
     @property
@@ -193,7 +193,7 @@ class Task:
         run_at: Instant | None = None,
         priority: int | None = None,
     ) -> None:
-        """Submits a task if and only if this one succeeds. With a host that cannot do that, the
+        """Submits a task if and only if this one succeeds. With a host that takes no children, the
         answer becomes a permanent error of class "unsupported".
 
         payload is whatever a handler may return. run_at is an aware datetime or Unix seconds.
@@ -211,8 +211,8 @@ class Task:
             self._children.append(child)
 
     def signal(self, task_id: str | uuid.UUID, name: str, payload: object = None) -> None:
-        """Wakes a waiting task if and only if this one succeeds. With a host that cannot do that,
-        the answer becomes a permanent error of class "unsupported"."""
+        """Sends a signal to another task if and only if this one succeeds. With a host that takes no
+        signals, the answer becomes a permanent error of class "unsupported"."""
         if not isinstance(task_id, uuid.UUID):
             task_id = uuid.UUID(task_id)
         signal = _wire.signal(task_id.bytes, name, to_bytes(payload))

@@ -3,7 +3,7 @@
 // One port speaks gRPC, gRPC-Web and Connect (plain POST requests with JSON or protobuf
 // bodies). docs/api.md shows how to call it, and what its errors mean.
 //
-// States, outcomes and reasons are words and not enums: the same words as in the
+// States, outcomes and reasons are strings and not enums: the same words as in the
 // documentation, the command line, the logs and the metrics. New ones may be added.
 //
 // Compatibility: within v1, fields and methods are only ever added.
@@ -33,32 +33,33 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// NewTask asks for a task. Only its type is needed.
+// NewTask describes a task to add. Only type is required.
 type NewTask struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The caller's own id, to make the request repeatable: a UUID, best of version 7.
+	// The caller's own id, to make the request repeatable: a UUID, preferably of version 7.
 	Id   string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Type string `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"`
-	// The handler's input. In JSON, payload is base64; text is for payloads that are text,
-	// JSON documents among them, and is stored as its UTF-8 bytes. At most one is given.
+	// The handler's input. In JSON, payload is base64. Use text for payloads that are text,
+	// such as JSON documents: it is stored as its UTF-8 bytes. At most one is given.
 	//
 	// Types that are valid to be assigned to Input:
 	//
 	//	*NewTask_Payload
 	//	*NewTask_Text
 	Input isNewTask_Input `protobuf_oneof:"input"`
-	// 0 (sooner) to 9 (later). The type's own if it is not given.
+	// 0 (sooner) to 9 (later). Default: the priority of the type.
 	Priority *uint32 `protobuf:"varint,5,opt,name=priority,proto3,oneof" json:"priority,omitempty"`
 	// Unique among the tasks of the type that are kept: a second one is not added.
-	Key         string `protobuf:"bytes,6,opt,name=key,proto3" json:"key,omitempty"`
+	Key string `protobuf:"bytes,6,opt,name=key,proto3" json:"key,omitempty"`
+	// Recorded with the task.
 	OrderingKey string `protobuf:"bytes,7,opt,name=ordering_key,json=orderingKey,proto3" json:"ordering_key,omitempty"`
-	// Not before; at most one of at and in is given.
+	// Not before this time; at most one of at and in is given.
 	At *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=at,proto3" json:"at,omitempty"`
-	// Not before so long after the server got the request.
+	// Not before this duration after the server got the request.
 	In *durationpb.Duration `protobuf:"bytes,9,opt,name=in,proto3" json:"in,omitempty"`
-	// Too late from then on: a task that has not begun becomes an error.
+	// A task that has not begun by this time becomes an error.
 	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
-	// Carried along untouched, such as a trace context.
+	// Stored unchanged, such as a trace context.
 	Headers       map[string]string `protobuf:"bytes,11,rep,name=headers,proto3" json:"headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -288,9 +289,9 @@ func (x *SubmitResponse) GetReceipts() []*Receipt {
 
 type Receipt struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Of the task, or of the one that has its id or key already.
+	// Of the new task, or of the existing task with the same id or key.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// False if there was such a task already: nothing was added.
+	// False if there was such a task: nothing was added.
 	Created       bool `protobuf:"varint,2,opt,name=created,proto3" json:"created,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -340,27 +341,28 @@ func (x *Receipt) GetCreated() bool {
 	return false
 }
 
-// Task is everything that is known about a task.
+// Task is a task with its state and history.
 type Task struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Type  string                 `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"`
 	// waiting, submitted, processing, done, error, failed or cancelled.
 	State string `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`
-	// One more with every change. Verbs take it to act on this version only.
+	// Grows by one with every change. Cancel, Resume, Fail and Reschedule take it to change
+	// this version only.
 	Version uint64 `protobuf:"varint,4,opt,name=version,proto3" json:"version,omitempty"`
 	// How many times it was started since the count was last reset.
 	Attempt uint32 `protobuf:"varint,5,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	// How many attempts in a row took their process with them.
+	// How many attempts in a row ended with a crash of their process or node.
 	Crashes     uint32                 `protobuf:"varint,6,opt,name=crashes,proto3" json:"crashes,omitempty"`
 	Priority    uint32                 `protobuf:"varint,7,opt,name=priority,proto3" json:"priority,omitempty"`
 	Key         string                 `protobuf:"bytes,8,opt,name=key,proto3" json:"key,omitempty"`
-	OrderingKey string                 `protobuf:"bytes,9,opt,name=ordering_key,json=orderingKey,proto3" json:"ordering_key,omitempty"`
+	OrderingKey string                 `protobuf:"bytes,9,opt,name=ordering_key,json=orderingKey,proto3" json:"ordering_key,omitempty"` // recorded with the task
 	Headers     map[string]string      `protobuf:"bytes,10,rep,name=headers,proto3" json:"headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	CreatedAt   *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
-	// When it could first run; retries do not move it.
+	// When it could first run. Retries do not change it.
 	ReadyAt *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=ready_at,json=readyAt,proto3" json:"ready_at,omitempty"`
-	// When the engine looks at it again: its start, its next attempt, its removal.
+	// When the engine acts on it next: its start, its next attempt or its removal.
 	NextEventAt *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=next_event_at,json=nextEventAt,proto3" json:"next_event_at,omitempty"`
 	ExpiresAt   *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
 	StartedAt   *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
@@ -371,11 +373,11 @@ type Task struct {
 	Error string `protobuf:"bytes,19,opt,name=error,proto3" json:"error,omitempty"`
 	// The attempts that ended without finishing it, the oldest first, at most 20.
 	History []*Attempt `protobuf:"bytes,20,rep,name=history,proto3" json:"history,omitempty"`
-	// How far its newest attempt said that it is; absent if it said nothing.
+	// The newest progress that its newest attempt reported; absent if there is none.
 	Progress *Progress `protobuf:"bytes,21,opt,name=progress,proto3" json:"progress,omitempty"`
-	// What an attempt left for the next one. Not in lists.
+	// Data that an attempt stored for the next one. Not in lists.
 	Checkpoint []byte `protobuf:"bytes,22,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
-	// In JSON alone: payload and result as text, if they are text. Not in lists.
+	// Only in JSON: payload and result as text, if they are text. Not in lists.
 	PayloadText   string `protobuf:"bytes,23,opt,name=payload_text,json=payloadText,proto3" json:"payload_text,omitempty"`
 	ResultText    string `protobuf:"bytes,24,opt,name=result_text,json=resultText,proto3" json:"result_text,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -582,9 +584,9 @@ func (x *Task) GetResultText() string {
 
 type Progress struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// In a unit of the handler's own.
+	// In a unit that the handler chooses.
 	Done uint64 `protobuf:"varint,1,opt,name=done,proto3" json:"done,omitempty"`
-	// Zero if nobody knows.
+	// 0 if unknown.
 	Total         uint64                 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
 	Message       string                 `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
 	At            *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=at,proto3" json:"at,omitempty"`
@@ -819,7 +821,7 @@ type ListRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	States        []string               `protobuf:"bytes,1,rep,name=states,proto3" json:"states,omitempty"`                        // none: all
 	Types         []string               `protobuf:"bytes,2,rep,name=types,proto3" json:"types,omitempty"`                          // none: all
-	Limit         uint32                 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`                         // at most so many; 0 is 100, and 1000 is the most
+	Limit         uint32                 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`                         // default 100, at most 1000
 	PageToken     string                 `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"` // from the response before; empty for the first page
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -885,7 +887,7 @@ func (x *ListRequest) GetPageToken() string {
 
 type ListResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Tasks         []*Task                `protobuf:"bytes,1,rep,name=tasks,proto3" json:"tasks,omitempty"`                                        // may be few, or none, before the last page
+	Tasks         []*Task                `protobuf:"bytes,1,rep,name=tasks,proto3" json:"tasks,omitempty"`                                        // a page before the last may have few tasks or none
 	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"` // empty at the end
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1096,7 +1098,7 @@ type WaitRequest struct {
 	// Either ids, at most 1000, or a type.
 	Ids  []string `protobuf:"bytes,1,rep,name=ids,proto3" json:"ids,omitempty"`
 	Type string   `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"`
-	// At most so long; 30 s if not given, and 60 s is the most.
+	// Default 30 s, at most 60 s.
 	Timeout       *durationpb.Duration `protobuf:"bytes,3,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1155,11 +1157,11 @@ func (x *WaitRequest) GetTimeout() *durationpb.Duration {
 
 type WaitResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Nothing of it is live any more.
+	// None of the tasks is waiting, submitted or processing any more.
 	Settled bool `protobuf:"varint,1,opt,name=settled,proto3" json:"settled,omitempty"`
 	// The tasks of the ids as they are now, without payload and result.
 	Tasks []*Task `protobuf:"bytes,2,rep,name=tasks,proto3" json:"tasks,omitempty"`
-	// The ids that no task has, or has any more.
+	// The ids of tasks that do not exist or were removed.
 	Missing       []string `protobuf:"bytes,3,rep,name=missing,proto3" json:"missing,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1312,18 +1314,18 @@ func (x *WhyResponse) GetReasons() []*Reason {
 	return nil
 }
 
-// Reason is one thing that keeps a task from running, or says how it stands.
+// Reason is one reason why a task does not run, or its present state.
 type Reason struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// ended, running, starting, stuck, scheduled, retry, paused, no_handler, limit, rate,
 	// queue or draining.
 	Code          string                 `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"`
-	Text          string                 `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`       // for people
-	Limit         string                 `protobuf:"bytes,3,opt,name=limit,proto3" json:"limit,omitempty"`     // for limit and rate: which; empty is the node's slots
+	Text          string                 `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`       // for display
+	Limit         string                 `protobuf:"bytes,3,opt,name=limit,proto3" json:"limit,omitempty"`     // for limit and rate: the name of the limit; empty for the node's slots
 	Value         string                 `protobuf:"bytes,4,opt,name=value,proto3" json:"value,omitempty"`     // the value that the limit is per
-	Used          int64                  `protobuf:"varint,5,opt,name=used,proto3" json:"used,omitempty"`      // of the limit; for queue: how many are before it
+	Used          int64                  `protobuf:"varint,5,opt,name=used,proto3" json:"used,omitempty"`      // of the limit; for queue: how many tasks are before it
 	Max           int64                  `protobuf:"varint,6,opt,name=max,proto3" json:"max,omitempty"`        // of the limit
-	Until         *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=until,proto3" json:"until,omitempty"`     // when it is over, if that is known
+	Until         *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=until,proto3" json:"until,omitempty"`     // when it ends, if that is known
 	Holders       []string               `protobuf:"bytes,8,rep,name=holders,proto3" json:"holders,omitempty"` // some of the tasks that hold the limit
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1418,14 +1420,15 @@ func (x *Reason) GetHolders() []string {
 type TaskLogsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// Only the lines of this attempt; 0: of all. Attempts are counted anew when a task that
-	// had ended is resumed.
+	// Only the lines of this attempt; 0 for all. The count of attempts starts again when a
+	// task that had ended is resumed.
 	Attempt uint32 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	// Goes on with new lines as they come, until the task has ended.
+	// Send new lines as they come, until the task has ended.
 	Follow bool `protobuf:"varint,3,opt,name=follow,proto3" json:"follow,omitempty"`
-	// Of the last response that was received: goes on after it. Empty: from the beginning.
+	// Of the last response that was received: the stream continues after it. Empty: from the
+	// beginning.
 	Cursor string `protobuf:"bytes,4,opt,name=cursor,proto3" json:"cursor,omitempty"`
-	// The stream ends after so long; 30 s if not given, and 60 s is the most.
+	// The stream ends after this duration. Default 30 s, at most 60 s.
 	Timeout       *durationpb.Duration `protobuf:"bytes,5,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1499,7 +1502,7 @@ func (x *TaskLogsRequest) GetTimeout() *durationpb.Duration {
 type TaskLogsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Lines []*LogLine             `protobuf:"bytes,1,rep,name=lines,proto3" json:"lines,omitempty"` // may be none
-	// The place after these lines.
+	// The position after these lines.
 	Cursor string `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
 	// There are no more lines, and with follow the task has ended.
 	Complete      bool `protobuf:"varint,3,opt,name=complete,proto3" json:"complete,omitempty"`
@@ -1558,20 +1561,20 @@ func (x *TaskLogsResponse) GetComplete() bool {
 	return false
 }
 
-// LogLine is what a handler has logged at a time.
+// LogLine is one line that a handler has logged.
 type LogLine struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Attempt uint32                 `protobuf:"varint,1,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	Time    *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3" json:"time,omitempty"`
-	// DEBUG, INFO, WARN or ERROR, or one of these with a difference, such as INFO+2.
+	// DEBUG, INFO, WARN or ERROR, or one of these with an offset, such as INFO+2.
 	Level   string `protobuf:"bytes,3,opt,name=level,proto3" json:"level,omitempty"`
 	Message string `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
-	// What else it says, as the text of a JSON object; empty if that is nothing.
+	// Its attributes, as the text of a JSON object; empty if there are none.
 	Attrs string `protobuf:"bytes,5,opt,name=attrs,proto3" json:"attrs,omitempty"`
-	// How many lines are missing in this place: too many were logged. 0 for a line that was
+	// If not 0, this is not a line: so many lines are missing here, because too many were
 	// logged.
 	Dropped uint64 `protobuf:"varint,6,opt,name=dropped,proto3" json:"dropped,omitempty"`
-	// The line was too long, and texts in it end early.
+	// The line was too long: its texts are truncated.
 	Cut           bool `protobuf:"varint,7,opt,name=cut,proto3" json:"cut,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1659,7 +1662,7 @@ func (x *LogLine) GetCut() bool {
 type CancelRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Version       uint64                 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"` // 0: whatever it is now
+	Version       uint64                 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"` // 0: any version
 	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1718,7 +1721,7 @@ func (x *CancelRequest) GetReason() string {
 
 type CancelResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Task          *Task                  `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"` // as it is afterwards, without payload and result
+	Task          *Task                  `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"` // after the change, without payload and result
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1763,7 +1766,7 @@ func (x *CancelResponse) GetTask() *Task {
 type ResumeRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Version       uint64                 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"` // 0: whatever it is now
+	Version       uint64                 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"` // 0: any version
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1814,7 +1817,7 @@ func (x *ResumeRequest) GetVersion() uint64 {
 
 type ResumeResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Task          *Task                  `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"` // as it is afterwards, without payload and result
+	Task          *Task                  `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"` // after the change, without payload and result
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1859,7 +1862,7 @@ func (x *ResumeResponse) GetTask() *Task {
 type FailRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Version       uint64                 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"` // 0: whatever it is now
+	Version       uint64                 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"` // 0: any version
 	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1918,7 +1921,7 @@ func (x *FailRequest) GetReason() string {
 
 type FailResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Task          *Task                  `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"` // as it is afterwards, without payload and result
+	Task          *Task                  `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"` // after the change, without payload and result
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1963,7 +1966,7 @@ func (x *FailResponse) GetTask() *Task {
 type RescheduleRequest struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Id      string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Version uint64                 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"` // 0: whatever it is now
+	Version uint64                 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"` // 0: any version
 	// Exactly one is given.
 	//
 	// Types that are valid to be assigned to Time:
@@ -2062,7 +2065,7 @@ func (*RescheduleRequest_In) isRescheduleRequest_Time() {}
 
 type RescheduleResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Task          *Task                  `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"` // as it is afterwards, without payload and result
+	Task          *Task                  `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"` // after the change, without payload and result
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2143,7 +2146,7 @@ func (*ListTypesRequest) Descriptor() ([]byte, []int) {
 type ListTypesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Types []*Type                `protobuf:"bytes,1,rep,name=types,proto3" json:"types,omitempty"` // by name
-	// There may be other types that have tasks and are not configured: at most 1000 of those
+	// There may be more types that have tasks and are not configured: at most 1000 of those
 	// are listed, and none while the store cannot be read.
 	More          bool `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2198,7 +2201,7 @@ type Type struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Configured    bool                   `protobuf:"varint,2,opt,name=configured,proto3" json:"configured,omitempty"`
-	Handled       bool                   `protobuf:"varint,3,opt,name=handled,proto3" json:"handled,omitempty"` // this node has a handler for it
+	Handled       bool                   `protobuf:"varint,3,opt,name=handled,proto3" json:"handled,omitempty"` // this node has a handler for the type
 	Paused        bool                   `protobuf:"varint,4,opt,name=paused,proto3" json:"paused,omitempty"`
 	Running       uint32                 `protobuf:"varint,5,opt,name=running,proto3" json:"running,omitempty"` // tasks with a slot
 	unknownFields protoimpl.UnknownFields

@@ -3,7 +3,7 @@
 // One port speaks gRPC, gRPC-Web and Connect (plain POST requests with JSON or protobuf
 // bodies). docs/api.md shows how to call it, and what its errors mean.
 //
-// States, outcomes and reasons are words and not enums: the same words as in the
+// States, outcomes and reasons are strings and not enums: the same words as in the
 // documentation, the command line, the logs and the metrics. New ones may be added.
 //
 // Compatibility: within v1, fields and methods are only ever added.
@@ -77,49 +77,49 @@ const (
 
 // TaskServiceClient is a client for the taskengine.v1.TaskService service.
 type TaskServiceClient interface {
-	// Submit adds tasks, in order. When it returns, they are durable. Either all of them
-	// are valid and each is answered by its receipt, or nothing is added and the code is
-	// invalid_argument. After any other error, or none at all, the tasks may have been
-	// added: ask again with the same ids or keys, and nothing is doubled.
+	// Submit adds tasks, in order. When it returns, they are durable. If all of them are
+	// valid, there is one receipt for each. If one is not, nothing is added and the code is
+	// invalid_argument. After any other error, or without an answer, the tasks may have been
+	// added: repeat the request with the same ids or keys, and no task is added twice.
 	Submit(context.Context, *v1.SubmitRequest) (*v1.SubmitResponse, error)
 	// Get returns one task, with its payload and result.
 	Get(context.Context, *v1.GetRequest) (*v1.GetResponse, error)
 	// List returns tasks without payload and result, the newest first.
 	List(context.Context, *v1.ListRequest) (*v1.ListResponse, error)
-	// Count returns how many tasks there are of each state and type. Of a store in files it
-	// reads all that it counts: it is for people, and the metrics are for monitors.
+	// Count returns the number of tasks by state and type. A store in files reads every task
+	// that it counts. Monitoring should use the metrics instead.
 	Count(context.Context, *v1.CountRequest) (*v1.CountResponse, error)
-	// Wait returns when nothing of what it is asked about is waiting, submitted or
-	// processing any more, or when its timeout is over. It is a long poll: call it again
-	// until it says that it is settled.
+	// Wait returns when none of the given tasks is waiting, submitted or processing any
+	// more, or after its timeout. It is a long poll: call it again until the response is
+	// settled.
 	Wait(context.Context, *v1.WaitRequest) (*v1.WaitResponse, error)
 	// Why says what keeps a task from running.
 	Why(context.Context, *v1.WhyRequest) (*v1.WhyResponse, error)
-	// TaskLogs sends what handlers have logged about a task on this node, the oldest line
-	// first, as far as it is kept. It sends that of a task which is not kept any more, too,
-	// and answers not_found if there is neither. A stream ends when everything is sent, when
-	// its timeout is over, or when the node stops: unless its last response is complete,
-	// call it again with the cursor of that.
+	// TaskLogs sends the lines that handlers have logged about a task on this node, the
+	// oldest line first, as far as they are kept. It also sends the lines of a task that was
+	// removed. It answers not_found if there is neither a task nor a line. The stream ends
+	// when everything is sent, after its timeout, or when the node stops. Unless the last
+	// response is complete, call TaskLogs again with the cursor of that response.
 	TaskLogs(context.Context, *v1.TaskLogsRequest) (*connect.ServerStreamForClient[v1.TaskLogsResponse], error)
-	// Cancel ends a task that is no longer wanted, and stops it if it runs.
+	// Cancel ends a task as cancelled. If the task is running, its handler is stopped.
 	Cancel(context.Context, *v1.CancelRequest) (*v1.CancelResponse, error)
-	// Resume makes a task ready now that waits for its time, or that ended in error,
-	// failed or cancelled: those start anew, with all their attempts.
+	// Resume makes a task ready now that is waiting, or that ended as error, failed or
+	// cancelled. A task that had ended gets all its attempts again.
 	Resume(context.Context, *v1.ResumeRequest) (*v1.ResumeResponse, error)
-	// Fail ends a task that will not be tried again. For one in the state error it is the
-	// acknowledgement that somebody has dealt with it.
+	// Fail ends a task as failed: it is not tried again. For a task in the state error it
+	// acknowledges the error.
 	Fail(context.Context, *v1.FailRequest) (*v1.FailResponse, error)
-	// Reschedule sets when a task is to run that does not run now.
+	// Reschedule sets the time at which a task is due that is not running.
 	Reschedule(context.Context, *v1.RescheduleRequest) (*v1.RescheduleResponse, error)
-	// ListTypes returns how things stand with every type that is configured, was paused or
-	// resumed, or has tasks. Of a store in files, types that have ended tasks alone are left out.
+	// ListTypes returns every type that is configured, was paused or resumed, or has tasks.
+	// With a store in files, types that have only ended tasks are left out.
 	ListTypes(context.Context, *v1.ListTypesRequest) (*v1.ListTypesResponse, error)
-	// PauseType stops tasks of a type from being started, here and after a restart. What
-	// runs goes on, and tasks are accepted.
+	// PauseType keeps tasks of a type from being started. The pause outlives a restart.
+	// Running tasks go on, and new tasks are accepted.
 	PauseType(context.Context, *v1.PauseTypeRequest) (*v1.PauseTypeResponse, error)
 	// ResumeType lets tasks of a type be started again.
 	ResumeType(context.Context, *v1.ResumeTypeRequest) (*v1.ResumeTypeResponse, error)
-	// Version says what program this is.
+	// Version returns the version of the program.
 	Version(context.Context, *v1.VersionRequest) (*v1.VersionResponse, error)
 }
 
@@ -379,49 +379,49 @@ func (c *taskServiceClient) Version(ctx context.Context, req *v1.VersionRequest)
 
 // TaskServiceHandler is an implementation of the taskengine.v1.TaskService service.
 type TaskServiceHandler interface {
-	// Submit adds tasks, in order. When it returns, they are durable. Either all of them
-	// are valid and each is answered by its receipt, or nothing is added and the code is
-	// invalid_argument. After any other error, or none at all, the tasks may have been
-	// added: ask again with the same ids or keys, and nothing is doubled.
+	// Submit adds tasks, in order. When it returns, they are durable. If all of them are
+	// valid, there is one receipt for each. If one is not, nothing is added and the code is
+	// invalid_argument. After any other error, or without an answer, the tasks may have been
+	// added: repeat the request with the same ids or keys, and no task is added twice.
 	Submit(context.Context, *v1.SubmitRequest) (*v1.SubmitResponse, error)
 	// Get returns one task, with its payload and result.
 	Get(context.Context, *v1.GetRequest) (*v1.GetResponse, error)
 	// List returns tasks without payload and result, the newest first.
 	List(context.Context, *v1.ListRequest) (*v1.ListResponse, error)
-	// Count returns how many tasks there are of each state and type. Of a store in files it
-	// reads all that it counts: it is for people, and the metrics are for monitors.
+	// Count returns the number of tasks by state and type. A store in files reads every task
+	// that it counts. Monitoring should use the metrics instead.
 	Count(context.Context, *v1.CountRequest) (*v1.CountResponse, error)
-	// Wait returns when nothing of what it is asked about is waiting, submitted or
-	// processing any more, or when its timeout is over. It is a long poll: call it again
-	// until it says that it is settled.
+	// Wait returns when none of the given tasks is waiting, submitted or processing any
+	// more, or after its timeout. It is a long poll: call it again until the response is
+	// settled.
 	Wait(context.Context, *v1.WaitRequest) (*v1.WaitResponse, error)
 	// Why says what keeps a task from running.
 	Why(context.Context, *v1.WhyRequest) (*v1.WhyResponse, error)
-	// TaskLogs sends what handlers have logged about a task on this node, the oldest line
-	// first, as far as it is kept. It sends that of a task which is not kept any more, too,
-	// and answers not_found if there is neither. A stream ends when everything is sent, when
-	// its timeout is over, or when the node stops: unless its last response is complete,
-	// call it again with the cursor of that.
+	// TaskLogs sends the lines that handlers have logged about a task on this node, the
+	// oldest line first, as far as they are kept. It also sends the lines of a task that was
+	// removed. It answers not_found if there is neither a task nor a line. The stream ends
+	// when everything is sent, after its timeout, or when the node stops. Unless the last
+	// response is complete, call TaskLogs again with the cursor of that response.
 	TaskLogs(context.Context, *v1.TaskLogsRequest, *connect.ServerStream[v1.TaskLogsResponse]) error
-	// Cancel ends a task that is no longer wanted, and stops it if it runs.
+	// Cancel ends a task as cancelled. If the task is running, its handler is stopped.
 	Cancel(context.Context, *v1.CancelRequest) (*v1.CancelResponse, error)
-	// Resume makes a task ready now that waits for its time, or that ended in error,
-	// failed or cancelled: those start anew, with all their attempts.
+	// Resume makes a task ready now that is waiting, or that ended as error, failed or
+	// cancelled. A task that had ended gets all its attempts again.
 	Resume(context.Context, *v1.ResumeRequest) (*v1.ResumeResponse, error)
-	// Fail ends a task that will not be tried again. For one in the state error it is the
-	// acknowledgement that somebody has dealt with it.
+	// Fail ends a task as failed: it is not tried again. For a task in the state error it
+	// acknowledges the error.
 	Fail(context.Context, *v1.FailRequest) (*v1.FailResponse, error)
-	// Reschedule sets when a task is to run that does not run now.
+	// Reschedule sets the time at which a task is due that is not running.
 	Reschedule(context.Context, *v1.RescheduleRequest) (*v1.RescheduleResponse, error)
-	// ListTypes returns how things stand with every type that is configured, was paused or
-	// resumed, or has tasks. Of a store in files, types that have ended tasks alone are left out.
+	// ListTypes returns every type that is configured, was paused or resumed, or has tasks.
+	// With a store in files, types that have only ended tasks are left out.
 	ListTypes(context.Context, *v1.ListTypesRequest) (*v1.ListTypesResponse, error)
-	// PauseType stops tasks of a type from being started, here and after a restart. What
-	// runs goes on, and tasks are accepted.
+	// PauseType keeps tasks of a type from being started. The pause outlives a restart.
+	// Running tasks go on, and new tasks are accepted.
 	PauseType(context.Context, *v1.PauseTypeRequest) (*v1.PauseTypeResponse, error)
 	// ResumeType lets tasks of a type be started again.
 	ResumeType(context.Context, *v1.ResumeTypeRequest) (*v1.ResumeTypeResponse, error)
-	// Version says what program this is.
+	// Version returns the version of the program.
 	Version(context.Context, *v1.VersionRequest) (*v1.VersionResponse, error)
 }
 

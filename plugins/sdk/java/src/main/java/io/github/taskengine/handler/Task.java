@@ -64,7 +64,7 @@ public interface Task {
   String key();
 
   /**
-   * What this task shares with those that do not run at the same time.
+   * The ordering key that its submitter gave; it is recorded with the task.
    *
    * @return the ordering key; empty if it has none
    */
@@ -155,11 +155,11 @@ public interface Task {
   void spawn(Child child);
 
   /**
-   * Has a waiting task woken if this one succeeds. On a host that cannot do that the task fails for
-   * good, with an error of class {@code unsupported}.
+   * Sends a signal to another task if this one succeeds. On a host that takes no signals the task
+   * fails for good, with an error of class {@code unsupported}.
    *
-   * @param taskId the task that waits
-   * @param name what it waits for
+   * @param taskId the task that gets the signal
+   * @param name of the signal
    * @param payload bytes, text, {@code null} or a value for JSON, like a handler's result
    */
   void signal(UUID taskId, String name, @Nullable Object payload);
