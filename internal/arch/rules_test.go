@@ -231,7 +231,7 @@ var onlyBy = map[string][]string{
 // deterministic packages decide, so they may neither wait nor look around: the time
 // and chance they need are passed in. Forbidden are whole packages, and the functions
 // of package time that read a clock or wait.
-var deterministic = []string{"engine/internal/core", "engine/internal/table", "engine/policy"}
+var deterministic = []string{"engine/internal/core", "engine/internal/table", "engine/internal/window", "engine/policy"}
 
 var (
 	forbiddenImports = []string{"context", "crypto/rand", "database/sql", "io", "log", "log/slog", "net", "os", "sync", "sync/atomic", "syscall"}
