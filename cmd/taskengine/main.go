@@ -1,15 +1,14 @@
-// Command taskengine is the node and the tool to speak with it. `taskengine help` and
-// docs/cli.md say how to use it.
-//
-// One file holds one subcommand. The files open*.go are the only ones that open backends,
-// and node.go is the order in which the parts of a node begin and end.
+// Command taskengine is a node of the task engine and the tool to manage it. Run `taskengine help`
+// or read docs/cli.md for its use. Its command line is the package cmd/taskengine/internal/cli.
 package main
 
 import (
 	"context"
 	"os"
+
+	"github.com/taskengine/taskengine/cmd/taskengine/internal/cli"
 )
 
 func main() {
-	os.Exit(fromOS().run(context.Background(), os.Args[1:]))
+	os.Exit(cli.Main(context.Background(), os.Args[1:]))
 }

@@ -1,0 +1,125 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"github.com/spf13/cobra"
+
+	"github.com/taskengine/taskengine/bench/limits"
+	benchresult "github.com/taskengine/taskengine/bench/result"
+)
+
+func newBenchLimits(a *app) *cobra.Command {
+	var o limits.Options
+	budget := duration(limits.DefaultBudget)
+	cmd := &cobra.Command{
+		Use:   "limits",
+		Short: "Measure what this machine can do at best, without an engine",
+		Long: `Measure what this machine can do at best, without an engine: how fast the disk syncs
+and the databases commit alone, what a call to another process costs, and what Go's
+scheduler and timers add. Whatever an engine does on this machine is within these limits.
+
+Each is measured several times; the table has the median and the extremes. The machine
+should have nothing else to do.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o.Budget = time.Duration(budget)
+			return a.benchLimits(cmd.Context(), o)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.Dir, "dir", ".", "a folder on the disk to measure; what is written there is removed")
+	flags.Var(&budget, "budget", "how long to measure, such as 10s; preparing takes a few seconds more")
+	flags.StringSliceVar(&o.Only, "only", nil, "measure only these limits, or those whose names begin so, such as fsync,grpc/unix")
+	return cmd
+}
+
+func (a *app) benchLimits(ctx context.Context, o limits.Options) error {
+	signals := listenToSignals(ctx, nil)
+	defer signals.close()
+	bar := progressbar.NewOptions(-1, progressbar.OptionSetWriter(a.stderr), progressbar.OptionSetVisibility(a.errTTY),
+		progressbar.OptionClearOnFinish(), progressbar.OptionUseANSICodes(false))
+	o.Progress = func(name string) {
+		bar.Describe("measuring " + name)
+		_ = bar.Add(1) // only a terminal that is gone fails
+	}
+	measured, err := limits.Measure(signals.first, o)
+	_ = bar.Finish()
+	switch n := signals.number(); {
+	case err == nil:
+		return a.showLimits(measured)
+	case n != 0:
+		return &exitError{exitSignal + n, err}
+	case errors.Is(err, limits.ErrOptions):
+		return &exitError{exitUsage, err}
+	}
+	return err
+}
+
+func (a *app) showLimits(measured []benchresult.Limit) error {
+	what := make(map[string]string)
+	for _, l := range limits.All() {
+		what[l.Name] = l.What
+	}
+	rows := make([][]string, len(measured))
+	for i, l := range measured {
+		if a.json() {
+			if err := a.printJSON(l); err != nil {
+				return err
+			}
+		}
+		rows[i] = []string{
+			l.Name, humanLimit(l.Value, l.Unit), humanLimit(l.Low, l.Unit), humanLimit(l.High, l.Unit), what[l.Name],
+		}
+	}
+	if a.json() {
+		return nil
+	}
+	return a.printTable([]string{"LIMIT", "MEDIAN", "LOW", "HIGH", "WHAT"}, rows)
+}
+
+// humanLimit writes a value with three digits that count.
+func humanLimit(v float64, unit string) string {
+	v = threeDigits(v)
+	if unit == limits.Nanoseconds {
+		for _, u := range []struct {
+			name string
+			size float64
+		}{{"s", 1e9}, {"ms", 1e6}, {"us", 1e3}} {
+			if math.Abs(v) >= u.size {
+				return plain(v/u.size) + " " + u.name
+			}
+		}
+		return plain(v) + " ns"
+	}
+	return grouped(v) + "/s"
+}
+
+// threeDigits rounds a value to three digits that count.
+func threeDigits(v float64) float64 {
+	rounded, err := strconv.ParseFloat(strconv.FormatFloat(v, 'g', 3, 64), 64)
+	if err != nil {
+		return v
+	}
+	return rounded
+}
+
+func plain(v float64) string { return strconv.FormatFloat(threeDigits(v), 'f', -1, 64) }
+
+// grouped writes a value with its thousands apart.
+func grouped(v float64) string {
+	if v < 1000 {
+		return plain(v)
+	}
+	whole := int64(v)
+	if whole < 1_000_000 {
+		return fmt.Sprintf("%d %03d", whole/1000, whole%1000)
+	}
+	return fmt.Sprintf("%d %03d %03d", whole/1_000_000, whole/1000%1000, whole%1000)
+}

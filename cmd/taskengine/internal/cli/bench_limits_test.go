@@ -1,0 +1,180 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/taskengine/taskengine/bench/limits"
+)
+
+func TestLimitsAreShownToPeopleAndPrograms(t *testing.T) {
+	dir := t.TempDir()
+	got := cli(t, nil, "", "bench", "limits", "--dir", dir, "--budget", "100ms", "--only", "btree/1k,fsync/append")
+	rows := strings.Split(strings.TrimSpace(got.stdout), "\n")
+	if got.code != exitOK || len(rows) != 4 || got.stderr != "" {
+		t.Fatalf("exit %d, %q, %q", got.code, got.stdout, got.stderr)
+	}
+	for i, text := range []string{"LIMIT", limits.Fsync, "fsync/append/p99", "btree/1k"} {
+		if !strings.HasPrefix(rows[i], text) {
+			t.Errorf("line %d is %q, want %s first", i, rows[i], text)
+		}
+	}
+
+	got = cli(t, nil, "", "bench", "limits", "-o", "json", "--dir", dir, "--budget", "100ms", "--only", "btree/1k", "--only", "mutex")
+	if got.code != exitOK {
+		t.Fatalf("exit %d, %q", got.code, got.stderr)
+	}
+	for i, o := range parse(t, got.stdout) {
+		if want := []string{"btree/1k", "mutex/handover"}[i]; o["name"] != want || o["unit"] != "ns" {
+			t.Errorf("limit %d is %v, want %s in ns", i, o, want)
+		}
+		low, _ := o["low"].(float64)
+		value, _ := o["value"].(float64)
+		high, _ := o["high"].(float64)
+		if low <= 0 || low > value || value > high {
+			t.Errorf("limit %d is %v", i, o)
+		}
+	}
+	left(t, dir)
+}
+
+func TestLimitsThatCannotBeMeasuredAreExplained(t *testing.T) {
+	dir := t.TempDir()
+	for name, c := range map[string]struct {
+		args []string
+		code int
+		says string
+	}{
+		"unknown":     {[]string{"--only", "fsink"}, exitUsage, `no limit "fsink"`},
+		"too short":   {[]string{"--budget", "1ms"}, exitUsage, "at least 100ms"},
+		"no duration": {[]string{"--budget", "10"}, exitUsage, "such as"},
+		"no folder":   {[]string{"--dir", filepath.Join(dir, "none")}, exitFailure, filepath.Join(dir, "none")},
+		"an argument": {[]string{"fsync"}, exitUsage, "fsync"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := cli(t, nil, "", append([]string{"bench", "limits"}, c.args...)...)
+			if got.code != c.code || !strings.Contains(got.stderr, c.says) || got.stdout != "" {
+				t.Errorf("exit %d, %q, %q, want exit %d and %s", got.code, got.stdout, got.stderr, c.code, c.says)
+			}
+		})
+	}
+}
+
+func TestLimitsOfAFolderThatMayNotBeWritten(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "locked")
+	if err := os.Mkdir(dir, 0o555); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	cmd := bound(ctx, program(ctx, t, nil, "bench", "limits", "--dir", dir))
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	if err := cmd.Run(); cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != exitFailure {
+		t.Fatalf("%v: %s", err, &said)
+	}
+	if !strings.Contains(said.String(), dir) || !strings.Contains(said.String(), "permission denied") {
+		t.Errorf("it says %q", &said)
+	}
+}
+
+// Small file systems can be made by root only; elsewhere the tests are skipped.
+func TestLimitsOfADiskThatIsFullOrReadOnly(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root can mount a small file system")
+	}
+	for name, c := range map[string]struct {
+		options, says string
+		only          []string
+	}{
+		"full soon": {"size=24m", "no space left on device", []string{"group-commit/pebble/256", "group-commit/pebble/16", "group-commit/bolt/256", "lives/pebble"}},
+		"full":      {"size=1m", "no space left on device", []string{"fsync/overwrite", "group-commit/pebble/16", "group-commit/bolt", "lives/bolt", "lives/pebble"}},
+		"read-only": {"ro", "read-only file system", []string{"fsync"}},
+	} {
+		disk := t.TempDir()
+		mount(t, "-t", "tmpfs", "-o", c.options, "tmpfs", disk)
+		t.Cleanup(func() { exec.Command("umount", "-l", disk).Run() })
+		for _, only := range c.only {
+			t.Run(name+"/"+only, func(t *testing.T) {
+				got := cli(t, nil, "", "bench", "limits", "--dir", disk, "--only", only)
+				if got.code != exitFailure || !strings.Contains(got.stderr, c.says) || strings.Contains(got.stderr, "goroutine") {
+					t.Errorf("exit %d, %q", got.code, got.stderr)
+				}
+				left(t, disk)
+			})
+		}
+	}
+}
+
+func TestLimitsLeaveNothingBehindWhenInterrupted(t *testing.T) {
+	for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
+		t.Run(s.String(), func(t *testing.T) {
+			dir := t.TempDir()
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			defer cancel()
+			cmd := program(ctx, t, nil, "bench", "limits", "--dir", dir, "--budget", "1h", "--only", "fsync/append")
+			var said bytes.Buffer
+			cmd.Stderr = &said
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			for found := []os.DirEntry(nil); len(found) == 0 && ctx.Err() == nil; time.Sleep(time.Millisecond) {
+				found, _ = os.ReadDir(dir) // once there is something, it measures
+			}
+			if err := cmd.Process.Signal(s); err != nil {
+				t.Fatal(err)
+			}
+			var exit *exec.ExitError
+			if err := cmd.Wait(); !errors.As(err, &exit) || exit.ExitCode() != exitSignal+int(s) || !strings.Contains(said.String(), "signal") {
+				t.Errorf("%v: %q", err, &said)
+			}
+			left(t, dir)
+		})
+	}
+}
+
+// left reports what is in a folder.
+func left(t *testing.T, dir string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		t.Errorf("%s is left behind", e.Name())
+	}
+}
+
+func TestFiguresHaveThreeDigitsThatCount(t *testing.T) {
+	for _, c := range []struct {
+		value float64
+		unit  string
+		want  string
+	}{
+		{0.4567, "ns", "0.457 ns"},
+		{185.44, "ns", "185 ns"},
+		{999.6, "ns", "1 us"},
+		{302_345, "ns", "302 us"},
+		{3_999_500, "ns", "4 ms"},
+		{1_234_567_890, "ns", "1.23 s"},
+		{-51_234, "ns", "-51.2 us"},
+		{80.249, "ops/s", "80.2/s"},
+		{999.9, "ops/s", "1 000/s"},
+		{10_449, "ops/s", "10 400/s"},
+		{185_999, "ops/s", "186 000/s"},
+		{1_005_000, "ops/s", "1 000 000/s"},
+		{12_345_678, "ops/s", "12 300 000/s"},
+	} {
+		if got := humanLimit(c.value, c.unit); got != c.want {
+			t.Errorf("%v %s is %q, want %q", c.value, c.unit, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,75 @@
+package cli
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/taskengine/taskengine/bench/capacity"
+	benchresult "github.com/taskengine/taskengine/bench/result"
+	"github.com/taskengine/taskengine/engine/sim"
+)
+
+// curvesFile writes the curves of a machine that was not measured.
+func curvesFile(t *testing.T) string {
+	t.Helper()
+	c := capacity.Curves{
+		Schema: capacity.Schema, Store: "pebble", Machine: benchresult.Machine{Cores: 2}, KeptRow: 500, KeptPayload: 1,
+		Costs: sim.Costs{
+			Commit: 10 * time.Microsecond, Insert: time.Microsecond, Swap: time.Microsecond,
+			Sync: []sim.Idle{{Takes: sim.Quantiles{200 * time.Microsecond, 900 * time.Microsecond}}},
+		},
+	}
+	var b bytes.Buffer
+	if err := c.Write(&b); err != nil {
+		t.Fatal(err)
+	}
+	return write(t, "curves.json", b.String())
+}
+
+func TestCapacityAnswersFromALoadAndCurves(t *testing.T) {
+	curves := curvesFile(t)
+	load := write(t, "load.yaml", "objective: p99 start < 50ms\ntypes: {mail: {rate: 50/s, duration: 100ms}}\n")
+	got := cli(t, nil, "", "capacity", load, "--curves", curves)
+	if got.code != exitOK || got.stderr != "" {
+		t.Fatalf("exit %d: %s", got.code, got.stderr)
+	}
+	for _, want := range []string{"objective", "slots", "head-room", "breaks first", "LATE TASKS WAIT FOR", "SIMULATED"} {
+		if !strings.Contains(got.stdout, want) {
+			t.Errorf("%s is not shown:\n%s", want, got.stdout)
+		}
+	}
+	got = cli(t, nil, "", "capacity", load, "--curves", curves, "-o", "json")
+	answers := parse(t, got.stdout)
+	if len(answers) != 1 || answers[0]["met"] != true || answers[0]["slots"].(float64) < 5 || answers[0]["breaks_first"] != "slots" {
+		t.Errorf("the answer is %v", answers)
+	}
+}
+
+func TestCapacityThatCannotBeAnsweredIsExplained(t *testing.T) {
+	curves := curvesFile(t)
+	good := write(t, "good.yaml", "objective: p99 end < 1ms\ntypes: {mail: {rate: 50/s, duration: 100ms}}\n")
+	bad := write(t, "bad.yaml", "objective: p99 start < 50ms\ntypes: {mail: {rat: 50/s, duration: 100ms}}\n")
+	for name, c := range map[string]struct {
+		args []string
+		code int
+		says string
+	}{
+		"no load":         {nil, exitUsage, "LOAD.yaml is missing"},
+		"a load nowhere":  {[]string{"/nowhere"}, exitFailure, "/nowhere"},
+		"a wrong load":    {[]string{bad, "--curves", curves}, exitConfig, `bad.yaml:2:16: "rat" is not known`},
+		"no curves":       {[]string{good, "--curves", bad}, exitFailure, "read curves"},
+		"no such store":   {[]string{good, "--store", "paper"}, exitFailure, `no store "paper"`},
+		"it is never met": {[]string{good, "--curves", curves}, exitFailure, "cannot be met: the handlers themselves"},
+		"no such check":   {[]string{"verify", "--curves", curves, "--only", "x"}, exitFailure, "a-trickle"},
+		"nor of a model":  {[]string{"verify", "--only", "x"}, exitFailure, "a-trickle"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := cli(t, nil, "", append([]string{"capacity"}, c.args...)...)
+			if got.code != c.code || !strings.Contains(got.stderr, c.says) {
+				t.Errorf("exit %d, want %d and %s: %s", got.code, c.code, c.says, got.stderr)
+			}
+		})
+	}
+}

@@ -1,0 +1,127 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/taskengine/taskengine/server/proto/taskengine/v1/taskenginev1connect"
+)
+
+const (
+	// callTimeout is how long a request may take that does not wait for tasks.
+	callTimeout = 30 * time.Second
+	dialTimeout = 5 * time.Second
+)
+
+// client speaks with a node.
+type client struct {
+	taskenginev1connect.TaskServiceClient
+	address string
+	http    *http.Client
+	heard   bool // the node has taken a request
+	refused bool // the last answer was the node's own: nothing was done
+}
+
+// dial returns a client of the node at --address. It does not connect yet.
+func (a *app) dial() (*client, error) {
+	base, err := baseURL(a.address)
+	if err != nil {
+		return nil, err
+	}
+	transport := &http.Transport{
+		Proxy:               http.ProxyFromEnvironment,
+		DialContext:         (&net.Dialer{Timeout: dialTimeout}).DialContext,
+		TLSHandshakeTimeout: dialTimeout,
+		ForceAttemptHTTP2:   true,
+	}
+	c := &client{address: a.address, http: &http.Client{Transport: transport}}
+	c.TaskServiceClient = taskenginev1connect.NewTaskServiceClient(c.http, base)
+	return c, nil
+}
+
+// Close lets go of the connections.
+func (c *client) Close() { c.http.CloseIdleConnections() }
+
+// baseURL reads --address: host:port, or a URL.
+func baseURL(address string) (string, error) {
+	if !strings.Contains(address, "://") {
+		address = "http://" + address
+	}
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
+		return "", exit(exitUsage, "--address %.80q is neither host:port nor a URL of http or https", address)
+	}
+	return strings.TrimSuffix(u.String(), "/"), nil
+}
+
+// with calls fn with a client of the node.
+func (a *app) with(fn func(c *client) error) error {
+	c, err := a.dial()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return fn(c)
+}
+
+// call makes one request that does not wait for tasks.
+func call[Req, Res any](ctx context.Context, c *client, method func(context.Context, *Req) (*Res, error), req *Req) (*Res, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	res, err := method(ctx, req)
+	c.heard, c.refused = c.heard || !isRefused(err), connect.IsWireError(err)
+	if connect.CodeOf(err) == connect.CodeInternal && !c.refused {
+		if m, ok := any(req).(proto.Message); ok && !isSendable(m) {
+			return nil, exit(exitUsage, "what was asked for has text that is not UTF-8, such as a key; nothing was sent")
+		}
+	}
+	return res, c.explain(err)
+}
+
+// isSendable reports whether a request can be sent: all text in it is UTF-8.
+func isSendable(req proto.Message) bool {
+	_, err := proto.Marshal(req)
+	return err == nil
+}
+
+// explain turns an error of a request into one for people, with its exit code.
+func (c *client) explain(err error) error {
+	var remote *connect.Error
+	if err == nil || !errors.As(err, &remote) {
+		return err
+	}
+	said := errors.New(remote.Message())
+	switch {
+	case remote.Code() == connect.CodeResourceExhausted:
+		said = fmt.Errorf("the request is too large for the node: %s bytes; max_payload of its type allows more", remote.Message())
+	case connect.IsWireError(err): // the node's own words
+	case isRefused(err):
+		said = fmt.Errorf("no node answers at %s (%w); is it running? --address or TASKENGINE_ADDRESS say where", c.address, remote.Unwrap())
+	default:
+		said = fmt.Errorf("the node at %s: %w", c.address, remote.Unwrap())
+	}
+	return &exitError{remoteCode(remote.Code()), said}
+}
+
+// aboutTask replaces the error of a node that knows no task of an id.
+func aboutTask(id string, err error) error {
+	if exitCode(err) != exitNotFound {
+		return err
+	}
+	return exit(exitNotFound, "task %.80s not found: it was never added, or has ended and is not kept any more", id)
+}
+
+// isRefused reports whether no connection was made.
+func isRefused(err error) bool {
+	var dial *net.OpError
+	return errors.As(err, &dial) && dial.Op == "dial"
+}

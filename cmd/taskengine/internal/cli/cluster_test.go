@@ -1,0 +1,291 @@
+package cli
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/taskengine/taskengine/internal/pgtest"
+)
+
+// nodes starts nodes that share a database. Each has its own folder for logs.
+func nodes(t *testing.T, file string, n int) []*running {
+	t.Helper()
+	all := make([]*running, n)
+	for i := range all {
+		all[i] = nodeOf(t, file, i)
+	}
+	return all
+}
+
+func nodeOf(t *testing.T, file string, i int, sets ...string) *running {
+	t.Helper()
+	args := []string{"run", "-c", file, "--set", fmt.Sprintf("node.name=n%d", i), "--set", "task_log.path=" + t.TempDir()}
+	for _, set := range sets {
+		args = append(args, "--set", set)
+	}
+	return start(t, []string{"PATH=" + os.Getenv("PATH")}, args...)
+}
+
+func TestNodesOnOneDatabaseAreOneEngine(t *testing.T) {
+	bouncer := databases(t).Bouncer(t, "default_pool_size=10")
+	for name, through := range map[string]func(string) string{
+		"directly": func(url string) string { return onPostgres(url) },
+		"through PgBouncer": func(url string) string {
+			return onPostgres(pgtest.Through(bouncer, url)+"&default_query_exec_mode=cache_describe") + "\nbus: {listen: none}"
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newGate(t)
+			file := settingsFor(t, through(tables(t)), g)
+			n := nodes(t, file, 3)
+			for i := range 30 { // each key belongs to one of the nodes
+				n[i%3].ok(t, "task", "add", "copy", "--data", fmt.Sprint(i), "--ordering-key", fmt.Sprint(i), "--wait", "--timeout", "1m")
+			}
+			// A task that runs somewhere is seen, and cancelled, from anywhere.
+			id := n[0].ok(t, "task", "add", "hold")
+			n[1].until(t, id, "processing")
+			n[2].ok(t, "task", "cancel", id)
+			n[1].until(t, id, "cancelled")
+			// One that drains leaves its work to the others at once.
+			held := n[0].ok(t, "task", "add", "hold", "--ordering-key", "h")
+			n[1].until(t, held, "processing")
+			for i := range n[1:] {
+				n[i].signal(t, syscall.SIGTERM)
+			}
+			for i := range 10 {
+				n[2].ok(t, "task", "add", "copy", "--ordering-key", fmt.Sprint(i), "--wait", "--timeout", "1m")
+			}
+			g.open(t)
+			n[2].ok(t, "task", "wait", held, "--timeout", "1m")
+			for i := range n[1:] {
+				if code := n[i].exit(t); code != exitOK {
+					t.Errorf("a node that drained ended with %d", code)
+				}
+			}
+		})
+	}
+}
+
+func TestTasksOfAKilledNodeRunElsewhere(t *testing.T) {
+	g := newGate(t)
+	file := settingsFor(t, onPostgres(tables(t)), g)
+	n := nodes(t, file, 1)
+	id := n[0].ok(t, "task", "add", "hold")
+	n[0].until(t, id, "processing")
+	n = append(n, nodeOf(t, file, 1))
+	if err := n[0].cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	<-n[0].ended
+	n[1].says(t, "recovered tasks whose nodes are gone")
+	g.open(t)
+	n[1].ok(t, "task", "wait", id, "--timeout", "1m")
+	got := n[1].objects(t, "task", "get", id)[0]
+	if got["state"] != "done" || fmt.Sprint(got["attempt"]) != "2" {
+		t.Errorf("got %v", got)
+	}
+}
+
+// A node that cannot reach the database starts nothing and cancels what it runs, before
+// another takes it for dead and runs that.
+func TestANodeThatIsCutOffIsNotAlone(t *testing.T) {
+	s := own(t)
+	g := newGate(t)
+	database := tablesOn(t, s)
+	file := settingsFor(t, onPostgres(database), g)
+	u, err := url.Parse(database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWire(t, u.Host)
+	cut := nodeOf(t, file, 0, "storage.url="+w.through(t, database))
+	id := cut.ok(t, "task", "add", "hold")
+	cut.until(t, id, "processing")
+	other := nodeOf(t, file, 1)
+	w.cut()
+	cut.says(t, "the node cannot prove that it is alive")
+	other.says(t, "recovered tasks whose nodes are gone")
+	g.open(t)
+	other.ok(t, "task", "wait", id, "--timeout", "1m")
+	w.mend()
+	for i := range 10 { // some of them are for the node that was cut off, again
+		other.ok(t, "task", "add", "copy", "--ordering-key", fmt.Sprint(i), "--wait", "--timeout", "1m")
+	}
+	cut.ok(t, "task", "add", "copy", "--wait", "--timeout", "1m")
+	if got := other.objects(t, "task", "get", id)[0]; got["state"] != "done" || fmt.Sprint(got["attempt"]) != "2" {
+		t.Errorf("got %v", got)
+	}
+}
+
+// What a handler returned while the database was away is kept until it is back.
+func TestADatabaseThatIsAwayForAWhileLosesNothing(t *testing.T) {
+	s := own(t)
+	g := newGate(t)
+	file := settingsFor(t, onPostgres(tablesOn(t, s)), g)
+	n := nodes(t, file, 2)
+	id, queued := n[0].ok(t, "task", "add", "hold"), n[0].ok(t, "task", "add", "hold")
+	n[0].until(t, id, "processing")
+	if err := s.Crash(); err != nil {
+		t.Fatal(err)
+	}
+	g.open(t)
+	for _, one := range n {
+		one.says(t, "the node cannot prove that it is alive")
+		if code, body := one.readiness(t); code != http.StatusServiceUnavailable || !strings.Contains(body, "[-] member: ") {
+			t.Errorf("a node whose database is away is ready: %d, %s", code, body)
+		}
+	}
+	if r := n[0].cli(t, "task", "add", "copy"); r.code != exitUnavailable {
+		t.Errorf("a task that cannot be added: %+v", r)
+	}
+	if err := s.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	n[1].ok(t, "task", "wait", id, queued, "--timeout", "1m")
+	got := n[1].objects(t, "task", "get", id)[0]
+	if got["state"] != "done" || fmt.Sprint(got["attempt"]) != "1" {
+		t.Errorf("what its handler returned was not kept: %v", got)
+	}
+	n[0].ok(t, "task", "add", "copy", "--wait", "--timeout", "1m")
+}
+
+// mischief is how often something is done to three nodes and their database, one after the
+// other.
+const mischief = 12
+
+func TestNodesThatAreKilledAndStoppedLoseNothing(t *testing.T) {
+	s := own(t)
+	database := tablesOn(t, s)
+	h := &harassment{server: s, database: database, file: filepath.Join(t.TempDir(), "taskengine.yaml")}
+	h.endure(t, onPostgres(database))
+}
+
+// pace is how long each of those rests who submit tasks to nodes: each task is a process.
+const pace = 100 * time.Millisecond
+
+// harassment is what nodes have to endure.
+type harassment struct {
+	server   *pgtest.Server
+	database string                      // of storage.url
+	file     string                      // the configuration
+	more     map[string]func(*rand.Rand) // what else is done to them, by name
+
+	n     []*running
+	loads []*load
+	wires []*wire
+	done  map[string]int
+}
+
+// endure has three nodes work on a storage while they are harassed, and looks whether they
+// did all of it, and nothing twice.
+func (h *harassment) endure(t *testing.T, storage string) {
+	t.Helper()
+	journal := filepath.Join(filepath.Dir(h.file), "journal")
+	if err := os.WriteFile(h.file, fmt.Appendf(nil, killConfig, storage+"\ncoordination: {lease: 2s}", journal), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 1))
+	acknowledged := make(map[string]string) // id to type
+	u, err := url.Parse(h.database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.done = make(map[string]int)
+	for i := range 3 {
+		h.wires = append(h.wires, newWire(t, u.Host))
+		h.n = append(h.n, h.begin(t, i))
+		h.loads = append(h.loads, submitUntilKilled(h.n[i], rng.Uint64(), pace))
+	}
+	for range mischief {
+		h.harass(t, rng, acknowledged)
+		time.Sleep(time.Duration(rng.IntN(1000)) * time.Millisecond)
+	}
+	for _, l := range h.loads {
+		l.stop()
+		maps.Copy(acknowledged, l.acknowledged)
+	}
+	t.Logf("mischief: %v", h.done)
+	for _, typ := range []string{"least", "later", "most"} {
+		if got := cli(t, nil, "", "--address", h.n[0].api, "task", "wait", "--type", typ, "--timeout", "2m"); got.code != 0 {
+			h.explain(t)
+			t.Fatalf("tasks of type %s do not end: %s", typ, got.stderr)
+		}
+	}
+	verifyKilled(t, h.n[0], acknowledged, readJournal(t, journal))
+	verifyLimit(t, journal+".spans", 3)
+	for _, one := range h.n {
+		one.signal(t, syscall.SIGTERM)
+		if code := one.exit(t); code != exitOK {
+			t.Errorf("a node ended with %d:\n%s", code, one.log)
+		}
+	}
+}
+
+// explain logs which tasks live on, and why.
+func (h *harassment) explain(t *testing.T) {
+	t.Helper()
+	api := h.n[0].api
+	t.Logf("counted:\n%s", cli(t, nil, "", "--address", api, "task", "count").stdout)
+	for _, state := range []string{"waiting", "submitted", "processing"} {
+		list := cli(t, nil, "", "--address", api, "task", "list", "--state", state, "--limit", "3", "-o", "json")
+		for _, one := range parse(t, list.stdout) {
+			for _, n := range h.n {
+				t.Logf("%v: %s", one, cli(t, nil, "", "--address", n.api, "task", "why", fmt.Sprint(one["id"])).stdout)
+			}
+		}
+	}
+}
+
+func (h *harassment) begin(t *testing.T, i int) *running {
+	t.Helper()
+	return nodeOf(t, h.file, i, "storage.url="+h.wires[i].through(t, h.database))
+}
+
+// harass does one thing.
+func (h *harassment) harass(t *testing.T, rng *rand.Rand, acknowledged map[string]string) {
+	t.Helper()
+	kinds := append([]string{"kill", "stop", "cut of the network", "crash of the database"}, slices.Sorted(maps.Keys(h.more))...)
+	kind, victim := kinds[rng.IntN(len(kinds))], rng.IntN(3)
+	h.done[kind]++
+	switch kind {
+	case "kill":
+		if err := h.n[victim].cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		<-h.n[victim].ended
+		h.loads[victim].wait()
+		maps.Copy(acknowledged, h.loads[victim].acknowledged)
+		h.n[victim] = h.begin(t, victim)
+		h.loads[victim] = submitUntilKilled(h.n[victim], rng.Uint64(), pace)
+	case "stop": // it is taken for dead, and comes back
+		h.n[victim].signal(t, syscall.SIGSTOP)
+		time.Sleep(time.Duration(500+rng.IntN(5000)) * time.Millisecond)
+		h.n[victim].signal(t, syscall.SIGCONT)
+	case "cut of the network":
+		h.wires[victim].cut()
+		time.Sleep(time.Duration(500+rng.IntN(5000)) * time.Millisecond)
+		h.wires[victim].mend()
+	case "crash of the database":
+		if err := h.server.Crash(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Duration(rng.IntN(3000)) * time.Millisecond)
+		if err := h.server.Restart(); err != nil {
+			t.Fatal(err)
+		}
+	default:
+		h.more[kind](rng)
+	}
+}

@@ -1,0 +1,136 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/taskengine/taskengine/config"
+	"github.com/taskengine/taskengine/storage/postgres"
+)
+
+// configFlags are those of the commands that read a configuration.
+type configFlags struct {
+	file string
+	sets []string
+}
+
+func (f *configFlags) add(cmd *cobra.Command, usage string) {
+	cmd.Flags().StringVarP(&f.file, "config", "c", "", usage)
+	cmd.Flags().StringArrayVar(&f.sets, "set", nil, "replace a value, such as node.slots=5; may be given more than once")
+}
+
+// ownConfig is the configuration of the commands that are told none, if it is there.
+const ownConfig = "taskengine.yaml"
+
+// find names the configuration file in the working folder if the command line names none
+// and there is one.
+func (f *configFlags) find() error {
+	if f.file != "" {
+		return nil
+	}
+	switch _, err := os.Stat(ownConfig); {
+	case err == nil:
+		f.file = ownConfig
+	case !errors.Is(err, fs.ErrNotExist):
+		return exit(exitConfig, "the configuration: %w", err)
+	}
+	return nil
+}
+
+// load reads the configuration that the command line names.
+func (f *configFlags) load(a *app) (*config.Config, error) {
+	cfg, err := config.Load(f.file, f.sets, a.env)
+	if err != nil {
+		return nil, &exitError{exitConfig, err}
+	}
+	return cfg, nil
+}
+
+const configUsage = "the configuration file; without it, ./taskengine.yaml if that is there, and else everything has its default"
+
+func newConfigCheck(a *app) *cobra.Command {
+	var flags configFlags
+	var probe bool
+	cmd := &cobra.Command{
+		Use:   "check",
+		Short: "Say everything that is wrong with a configuration",
+		Long: `Say everything that is wrong with a configuration: what is written there, and what it
+asks of the world around, such as programs that are not there or a database whose tables
+do not fit.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := flags.find(); err != nil {
+				return err
+			}
+			cfg, err := flags.load(a)
+			if err != nil {
+				return err
+			}
+			if probe {
+				if problems := slices.Concat(cfg.Probe(), probeStore(cfg), probeDatabases(cmd.Context(), cfg)); len(problems) > 0 {
+					return &config.Errors{Problems: problems}
+				}
+			}
+			if probe {
+				a.noteRoom(cfg)
+			}
+			for _, advice := range cfg.Advice() {
+				a.note("warning: %s", advice)
+			}
+			if flags.file == "" {
+				a.note("there is no ./%s, and the defaults are valid; -c names another file", ownConfig)
+				return nil
+			}
+			a.note("the configuration %s is valid", flags.file)
+			return nil
+		},
+	}
+	flags.add(cmd, configUsage)
+	cmd.Flags().BoolVar(&probe, "probe", true, "look at this machine and the database, too; --probe=false does not")
+	return cmd
+}
+
+// probePatience is how long a database may take to answer.
+const probePatience = 5 * time.Second
+
+// probeDatabases returns what is wrong with the databases that the configuration names.
+func probeDatabases(ctx context.Context, c *config.Config) (found []config.Problem) {
+	if c.Storage.Driver != config.Postgres {
+		return nil
+	}
+	if err := probeDatabase(ctx, c.Storage, urlKey(config.Main)); err != nil {
+		found = append(found, c.ProblemAt(err.Error(), "storage", "url"))
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Storage.Databases)) {
+		other := c.Storage
+		other.URL = c.Storage.Databases[name]
+		if err := probeDatabase(ctx, other, urlKey(name)); err != nil {
+			found = append(found, c.ProblemAt(err.Error(), "storage", "databases", name))
+		}
+	}
+	return found
+}
+
+// probeDatabase returns what is wrong with the database of c.URL, which the configuration has
+// as key.
+func probeDatabase(ctx context.Context, c config.Storage, key string) error {
+	ctx, cancel := context.WithTimeout(ctx, probePatience)
+	defer cancel()
+	store, err := tryPostgres(ctx, c, key, slog.New(slog.DiscardHandler))
+	switch {
+	case err == nil:
+		return store.Close()
+	case postgres.IsUnavailable(err):
+		return fmt.Errorf("%w; start the database, or correct the url", err)
+	}
+	return err
+}

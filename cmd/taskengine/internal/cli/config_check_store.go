@@ -1,0 +1,70 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/taskengine/taskengine/config"
+)
+
+// pebbleRoom is how many bytes of disk pebble takes beside the tasks that are kept: logs, which
+// are written over and not removed, and files that are being sorted.
+const pebbleRoom = 256 << 20
+
+// probeStore returns what is wrong with the folder of the store.
+func probeStore(c *config.Config) (found []config.Problem) {
+	if !inFiles(c.Storage.Driver) {
+		return nil
+	}
+	there, err := storesIn(c.Storage.Path)
+	if err == nil {
+		err = checkDriver(there, c.Storage.Driver, c.Storage.Path)
+	}
+	if err != nil {
+		found = append(found, c.ProblemAt(err.Error(), "storage", "driver"))
+	}
+	return found
+}
+
+func inFiles(d config.Driver) bool { return d == config.Pebble || d == config.Bolt }
+
+// noteRoom says how much disk the store needs, and warns where there is less.
+func (a *app) noteRoom(c *config.Config) {
+	if c.Storage.Driver != config.Pebble {
+		return
+	}
+	a.note("storage: pebble needs about %s of disk beside the tasks that are kept", bytesText(pebbleRoom))
+	folder, taken := c.Storage.Path, sizeOf(c.Storage.Path)
+	if _, err := os.Stat(folder); err != nil {
+		folder = filepath.Dir(folder) // it is made in there
+	}
+	if usage, err := vfs.Default.GetDiskUsage(folder); err == nil {
+		if told := littleRoom(folder, usage.AvailBytes, taken); told != "" {
+			a.note("warning: %s", told)
+		}
+	}
+}
+
+// littleRoom returns a warning if what is free and what the store has taken already is less
+// than pebble needs, else "".
+func littleRoom(folder string, free uint64, taken int64) string {
+	if free+uint64(taken) >= pebbleRoom {
+		return ""
+	}
+	return fmt.Sprintf("the disk of %s has %s free; a node on pebble may find it full before there are many tasks, and a store on a full disk stops",
+		folder, bytesText(int64(free)))
+}
+
+// sizeOf returns how many bytes the files of a folder have, as far as they can be looked at.
+func sizeOf(folder string) (size int64) {
+	entries, _ := os.ReadDir(folder)
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil && info.Mode().IsRegular() {
+			size += info.Size()
+		}
+	}
+	return size
+}

@@ -1,0 +1,225 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/storage/postgres"
+)
+
+// doctor examines a store and returns what was found.
+func doctor(t *testing.T, code int, args ...string) findings {
+	t.Helper()
+	r := cli(t, nil, "", append([]string{"doctor", "-o", "json"}, args...)...)
+	if r.code != code {
+		t.Fatalf("doctor %q ends with %d, want %d:\n%s%s", args, r.code, code, r.stdout, r.stderr)
+	}
+	var all findings
+	for line := range strings.Lines(r.stdout) {
+		var f finding
+		if err := json.Unmarshal([]byte(line), &f); err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		all = append(all, f)
+	}
+	return all
+}
+
+// has fails the test unless there is a finding of a severity and a check that says a text.
+func (f findings) has(t *testing.T, s severity, check, text string) {
+	t.Helper()
+	if !slices.ContainsFunc(f, func(f finding) bool {
+		return f.Severity == s && f.Check == check && strings.Contains(f.What, text) && (s == isInfo || f.Why != "" && f.Do != "")
+	}) {
+		t.Errorf("there is no %s of %s that says %q:\n%v", s, check, text, f)
+	}
+}
+
+// no fails the test if there is a finding that is no info.
+func (f findings) no(t *testing.T) {
+	t.Helper()
+	for _, one := range f {
+		if one.Severity != isInfo {
+			t.Errorf("there is a finding: %v", one)
+		}
+	}
+}
+
+func TestTheDoctorExaminesFiles(t *testing.T) {
+	source := boltOf(t, 400)
+	found := doctor(t, exitOK, source)
+	found.has(t, isInfo, "records", "every task")
+	found.has(t, isInfo, "tasks", "400, of which 100 are ready, 100 wait, 100 have ended")
+	found.has(t, isWarning, "errors", "100 tasks")
+	found.has(t, isInfo, "oldest", "copy")
+	found.has(t, isInfo, "size", "free")
+	if r := cli(t, nil, "", "doctor", source); r.code != exitOK || !strings.Contains(r.stdout, "warning  errors: 100 tasks are in the state error\n         their attempts") {
+		t.Errorf("for people it is %+v", r)
+	}
+
+	folder := strings.TrimPrefix(source, "bolt:")
+	db, err := bbolt.Open(filepath.Join(folder, boltFile), 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Update(func(tx *bbolt.Tx) error {
+		c := tx.Bucket([]byte("taskengine")).Cursor()
+		if key, _ := c.Seek([]byte("q")); key[0] != 'q' {
+			return errors.New("there is no entry of a ready task")
+		}
+		return c.Delete()
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	doctor(t, exitFailure, source).has(t, isError, "records", "is missing")
+
+	// What can be read is there after a copy, and well.
+	target := "pebble:" + filepath.Join(t.TempDir(), "data")
+	copies(t, exitOK, "--from", source, "--to", target)
+	doctor(t, exitOK, target).has(t, isInfo, "tasks", "400, of which 100 are ready")
+
+	name := filepath.Join(folder, boltFile)
+	if err := os.WriteFile(name, make([]byte, 100_000), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	doctor(t, exitFailure, source).has(t, isError, "open", "invalid")
+	if r := cli(t, nil, "", "doctor", "pebble:"+t.TempDir()); r.code != exitFailure || !strings.Contains(r.stderr, "there is no store") {
+		t.Errorf("an empty folder: %+v", r)
+	}
+}
+
+func TestTheDoctorExaminesADatabase(t *testing.T) {
+	url := tables(t)
+	doctor(t, exitOK, url).no(t)
+	if r := cli(t, nil, "", "doctor", url, "--schema", "other"); r.code != exitFailure || !strings.Contains(r.stdout, "migrate apply") {
+		t.Errorf("a schema that is not there: %+v", r)
+	}
+	start(t, nil, "run", "-c", onDatabase(t, url), "--set", "node.name=alice", "--set", "task_log.path="+t.TempDir())
+	found := doctor(t, exitOK, url)
+	found.no(t)
+	found.has(t, isInfo, "nodes", "alive: alice")
+
+	// After an outage a node joins long after it was made, and that tells nothing of its clock.
+	query(t, url, "update taskengine.member set joined_at = joined_at + interval '47 seconds'")
+	doctor(t, exitOK, url).no(t)
+
+	query(t, url, "drop index taskengine.task_due")
+	doctor(t, exitOK, url).has(t, isWarning, "tables", "task_due is missing")
+	query(t, url, "insert into taskengine.migration (version, name) select max(version) + 1, 'of tomorrow' from taskengine.migration")
+	doctor(t, exitOK, url).has(t, isWarning, "schema", "this program knows")
+}
+
+func TestTheDoctorExplainsWhatIsWrongWithADatabase(t *testing.T) {
+	now := time.Date(2024, time.March, 1, 12, 0, 0, 0, time.UTC)
+	well := func() *postgres.Health {
+		return &postgres.Health{
+			Server: 170002, Schema: 3, Want: 3, Sees: true, Now: now, SkewWithin: time.Millisecond, Connections: 5,
+			Settings: map[string]string{
+				"fsync": "on", "full_page_writes": "on", "synchronous_commit": "on", "default_transaction_isolation": "read committed",
+				"max_connections": "100", "autovacuum": "on", "track_counts": "on",
+			},
+			Nodes:   []postgres.Node{{Name: "alice", JoinedAt: now.Add(-time.Hour)}},
+			Clocks:  []postgres.NodeClock{{Name: "alice", Ahead: -2 * time.Second}},
+			Rows:    postgres.RowsHealth{Live: 10, Ready: 5, Running: 2, OldestReady: now.Add(-time.Minute), OldestReadyType: "mail", Newest: now},
+			Tables:  []postgres.TableHealth{{Name: "task", Valid: true, Live: 10}, {Name: "task_ready", Index: true, Valid: true, Bytes: 8192, Live: 10}},
+			Holders: []postgres.Holder{{Kind: "session", Name: "app", PID: 7, Since: now.Add(-time.Second), Age: 10}},
+			Idle:    []postgres.Session{{PID: 7, Since: now.Add(-time.Second), Held: true}, {PID: 8, Since: now.Add(-time.Hour)}},
+		}
+	}
+	var none findings
+	judgeDatabase(&none, well())
+	none.no(t)
+
+	for _, c := range []struct {
+		spoil    func(h *postgres.Health)
+		severity severity
+		check    string
+		text     string
+	}{
+		{func(h *postgres.Health) { h.Schema = 2 }, isWarning, "schema", "this program makes 3"},
+		{func(h *postgres.Health) { h.Schema = 4 }, isWarning, "schema", "this program knows 3"},
+		{func(h *postgres.Health) { h.Settings["fsync"] = "off" }, isError, "settings", "fsync is off"},
+		{func(h *postgres.Health) { h.Settings["full_page_writes"] = "off" }, isError, "settings", "full_page_writes is off"},
+		{func(h *postgres.Health) { h.Settings["synchronous_commit"] = "off" }, isError, "settings", "synchronous_commit is off"},
+		{func(h *postgres.Health) { h.Settings["autovacuum"] = "off" }, isError, "settings", "autovacuum is off"},
+		{func(h *postgres.Health) { h.Settings["default_transaction_isolation"] = "serializable" }, isError, "settings", "serializable"},
+		{func(h *postgres.Health) { h.Connections = 95 }, isWarning, "connections", "95 of 100"},
+		{func(h *postgres.Health) { h.Skew = -3 * time.Second }, isWarning, "clock", "this machine is off that of the database by 3s"},
+		{func(h *postgres.Health) { h.Rows.Newest = now.Add(time.Minute) }, isWarning, "clock", "1m0s after now"},
+		{func(h *postgres.Health) { h.Clocks[0].Ahead = 2 * time.Second }, isWarning, "clock", "the clock of the node alice is ahead of that of the database by 2s"},
+		{func(h *postgres.Health) { h.Clocks[0].Ahead = -time.Minute }, isWarning, "clock", "the clock of the node alice is behind that of the database by up to 1m0s"},
+		{func(h *postgres.Health) { h.Rows.Errors = 3 }, isWarning, "errors", "3 tasks"},
+		{func(h *postgres.Health) {
+			h.Counts = []postgres.CountHealth{{State: task.Submitted, Type: "mail", Counted: 7, There: 8}, {State: task.Error, Type: "mail", Counted: 1}}
+		}, isWarning, "counts", `2 of the numbers of tasks that nodes tell are wrong: 8 tasks of the type "mail" are submitted, and 7 are told`},
+		{func(h *postgres.Health) { h.Rows.Orphans, h.Rows.OrphansSince = 4, now.Add(-time.Hour) }, isError, "orphans", "4 tasks run on nodes that are not alive, for up to 1h0m"},
+		{func(h *postgres.Health) { h.Rows.Orphans, h.Nodes = 4, nil }, isInfo, "orphans", "4 tasks"},
+		{func(h *postgres.Health) { h.Rows.LateWaiting, h.Rows.LateWaitingSince = 5, now.Add(-time.Hour) }, isError, "due", "5 tasks are due"},
+		{func(h *postgres.Health) { h.Rows.LateReady = 6 }, isWarning, "expired", "6 tasks"},
+		{func(h *postgres.Health) { h.Rows.LateRunning = 7 }, isWarning, "overdue", "7 tasks run though they expired more than 1m"},
+		{func(h *postgres.Health) { h.Tables[0].Dead, h.Tables[0].Live = 200_000, 150_000 }, isWarning, "bloat", "200000 dead rows and 150000 others, and was vacuumed never"},
+		{func(h *postgres.Health) { h.Tables[1].Bytes = 1 << 30 }, isWarning, "bloat", "task_ready has 1024 MiB for 10 entries"},
+		{func(h *postgres.Health) { h.Tables[1].Valid = false }, isError, "bloat", "task_ready is not valid"},
+		{func(h *postgres.Health) { h.Over = []string{"ended_3600_0"} }, isWarning, "retention", "ended_3600_0"},
+		{func(h *postgres.Health) { h.Apart = []string{"ended_3600_0"} }, isWarning, "partitions", "ended_3600_0"},
+		{func(h *postgres.Health) { h.Sees = false }, isWarning, "vacuum", "does not see"},
+		{func(h *postgres.Health) { h.Holders[0].Since = now.Add(-10 * time.Minute) }, isWarning, "vacuum", "the session 7 (app) has kept dead rows from being removed for 10 transactions and 10m0s"},
+		{func(h *postgres.Health) { h.Holders[0].Since = now.Add(-2 * time.Hour) }, isError, "vacuum", "the session 7"},
+		{func(h *postgres.Health) {
+			h.Holders[0] = postgres.Holder{Kind: "replication slot", Name: "old, which nobody uses", Age: 20_000_000}
+		}, isError, "vacuum", "a replication slot (old, which nobody uses)"},
+		{func(h *postgres.Health) { h.Idle[0].Since = now.Add(-2 * time.Minute) }, isWarning, "idle", "the session 7"},
+	} {
+		h := well()
+		c.spoil(h)
+		var found findings
+		judgeDatabase(&found, h)
+		found.has(t, c.severity, c.check, c.text)
+		if bad := slices.DeleteFunc(found, func(f finding) bool { return f.Severity == isInfo }); c.severity != isInfo && len(bad) != 1 {
+			t.Errorf("with %q there are %d findings: %v", c.text, len(bad), bad)
+		}
+	}
+}
+
+func TestTheDoctorExplainsWhatIsWrongWithFiles(t *testing.T) {
+	now := time.Date(2024, time.March, 1, 12, 0, 0, 0, time.UTC)
+	rows := survey{now: now, counts: map[storage.StateType]int64{{State: task.Processing, Type: "a"}: 2}}
+	for _, one := range []*task.Task{
+		{State: task.Waiting, NextEventAt: now.Add(-time.Hour)},
+		{State: task.Waiting, NextEventAt: now.Add(-time.Second)},
+		{State: task.Submitted, NextEventAt: now.Add(-time.Hour), ReadyAt: now.Add(-2 * time.Hour), Type: "slow"},
+		{State: task.Submitted, ReadyAt: now.Add(-time.Hour)},
+		{State: task.Error, UpdatedAt: now.Add(time.Hour)},
+	} {
+		rows.see(one)
+	}
+	rows.pastKeep = 3
+	f := files{free: 1 << 29, total: 1 << 40, size: 5 << 30, rows: rows}
+	var found findings
+	judgeFiles(&found, &f)
+	found.has(t, isWarning, "disk", "512 MiB")
+	found.has(t, isInfo, "running", "2 tasks")
+	found.has(t, isInfo, "due", "1 tasks")
+	found.has(t, isInfo, "expired", "1 tasks")
+	found.has(t, isInfo, "oldest", `for 2h0m: 00000000-0000-0000-0000-000000000000, of the type "slow"`)
+	found.has(t, isWarning, "clock", "1 tasks")
+	found.has(t, isInfo, "retention", "3 tasks")
+	f.free = 1000
+	found = nil
+	judgeFiles(&found, &f)
+	found.has(t, isError, "disk", fmt.Sprint(1000))
+}

@@ -1,0 +1,484 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// obedient is a handler that answers with the frame in the payload of its task.
+const obedient = `
+if .welcome then {hello: {protocol: 1, sdk: "jq", types: ["obey"], slots: 1}, credits: 1}
+elif .ping then {pong: .ping}
+elif .runs then .runs[0] as $run
+	| if $run.type != "obey" then {finishes: [{run_id: $run.run_id, refused: {message: "no"}}], credits: 1}
+	  else $run.payload | @base64d | fromjson | (.. | objects | select(has("run_id"))).run_id = $run.run_id | .credits = 1
+	  end
+else empty end`
+
+// obey are the arguments that end in the command of the obedient handler.
+func obey(args ...string) []string {
+	script := "[ \"$TASKENGINE_HANDLER\" ] || { echo 'a handler' >&2; exit 1; }; echo '1|1|stdio||json|'; exec jq --unbuffered -c '" + obedient + "'"
+	return append(args, "--", "/bin/sh", "-c", script)
+}
+
+// withPath is an environment in which programs are found.
+func withPath() []string { return []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME")} }
+
+func TestOneTaskIsRunByAHandlerProgram(t *testing.T) {
+	for name, c := range map[string]struct {
+		frame  string
+		code   int
+		stdout string
+		says   []string
+		json   object
+	}{
+		"done": {
+			`{"finishes": [{"run_id": 0, "result": "eyJhIjoxfQ=="}]}`, 0, `{"a":1}`,
+			[]string{"done: the task is done"},
+			object{"verdict": "done", "result": map[string]any{"a": 1.0}},
+		},
+		"again": {
+			`{"finishes": [{"run_id": 0, "again": {"at": 2000000000000000, "result": "AP8="}}]}`, 0, "\x00\xff",
+			[]string{"due again at 2033-05-18T03:33:20Z"},
+			object{"verdict": "again", "result_base64": "AP8=", "at": "2033-05-18T03:33:20Z"},
+		},
+		"snooze": {
+			`{"finishes": [{"run_id": 0, "snooze": {"delay": 90000000}}]}`, 1, "",
+			[]string{"snooze: the task is to be called again in 1m30s"},
+			object{"verdict": "snooze", "delay_ms": 90000.0},
+		},
+		"an error": {
+			`{"finishes": [{"run_id": 0, "error": {"message": "no money", "class": "funds"}}]}`, 1, "",
+			[]string{"retryable", "as the type's policy says", `class "funds": no money`},
+			object{"verdict": "retryable", "error": "no money", "class": "funds"},
+		},
+		"an error with a delay": {
+			`{"finishes": [{"run_id": 0, "error": {"message": "busy", "retry_delay": 2500000}}]}`, 1, "",
+			[]string{"retryable", "the next one follows in 2.5s: busy"},
+			object{"verdict": "retryable", "error": "busy", "delay_ms": 2500.0},
+		},
+		"a permanent error": {
+			`{"finishes": [{"run_id": 0, "error": {"message": "never", "permanent": true}}]}`, 1, "",
+			[]string{"permanent: the task failed for good: never"},
+			object{"verdict": "permanent", "error": "never"},
+		},
+		"refused": {
+			`{"finishes": [{"run_id": 0, "refused": {"message": "tired"}}]}`, 1, "", []string{"refused: the task was not begun", "tired"}, nil,
+		},
+		"reports": {
+			`{"progress": [{"run_id": 0, "done": 3, "total": 7, "message": "pages"}], "checkpoints": [{"run_id": 0, "data": "cDM="}],
+				"logs": [{"run_id": 0, "level": -4, "message": "a line", "fields": {"k": "v"}}], "finishes": [{"run_id": 0, "result": ""}]}`,
+			0, "",
+			[]string{"progress: 3 of 7 pages", `checkpoint: 2 bytes, "p3"`, "DBG a line", "k=v"},
+			object{"verdict": "done"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			args := []string{"handler", "test", "--type", "obey", "--payload", c.frame}
+			r := cli(t, withPath(), "", obey(args...)...)
+			if r.code != c.code || r.stdout != c.stdout {
+				t.Errorf("it ended with %d and %q, want %d and %q: %s", r.code, r.stdout, c.code, c.stdout, r.stderr)
+			}
+			for _, text := range c.says {
+				if !strings.Contains(r.stderr, text) {
+					t.Errorf("it does not say %q: %s", text, r.stderr)
+				}
+			}
+			if c.json == nil {
+				return
+			}
+			r = cli(t, withPath(), "", obey(append(args, "-o", "json")...)...)
+			if got := parse(t, r.stdout); len(got) != 1 || fmt.Sprint(got[0]) != fmt.Sprint(c.json) {
+				t.Errorf("the line is %v, want %v", got, c.json)
+			}
+		})
+	}
+}
+
+func TestATrialRefusesTheResultThatANodeWouldRefuse(t *testing.T) {
+	args := []string{"handler", "test", "--type", "obey", "--payload", `{"finishes": [{"run_id": 0, "result": "eyJhIjoxfQ=="}]}`}
+	if r := cli(t, withPath(), "", obey(append(args, "--max-result", "7B")...)...); r.code != 0 || r.stdout != `{"a":1}` {
+		t.Errorf("it ended with %d and %q: %s", r.code, r.stdout, r.stderr)
+	}
+	r := cli(t, withPath(), "", obey(append(args, "--max-result", "6B")...)...)
+	if r.code != exitFailure || r.stdout != "" || !strings.Contains(r.stderr, "the handler succeeded, but its result has 7 bytes") || !strings.Contains(r.stderr, "result_too_large") {
+		t.Errorf("it ended with %d and %q: %s", r.code, r.stdout, r.stderr)
+	}
+	for _, wrong := range []string{"0B", "65MiB", "5"} {
+		if r := cli(t, withPath(), "", obey(append(args, "--max-result", wrong)...)...); r.code != exitUsage {
+			t.Errorf("%s: it ended with %d: %s", wrong, r.code, r.stderr)
+		}
+	}
+}
+
+func TestAProgramThatDiesUnderItsTaskIsTold(t *testing.T) {
+	const script = `echo '1|1|stdio||json|'; read -r welcome; echo '{"hello":{"protocol":1,"types":["a"],"slots":1},"credits":1}'; read -r run; echo farewell >&2; exit 9`
+	r := cli(t, withPath(), "", "handler", "test", "--type", "a", "--", "/bin/sh", "-c", script)
+	if r.code != 1 || !strings.Contains(r.stderr, "taskengine: crashed: ") || !strings.Contains(r.stderr, "exit status 9") || !strings.Contains(r.stderr, "farewell") {
+		t.Errorf("it ended with %d: %s", r.code, r.stderr)
+	}
+}
+
+func TestThePayloadOfATrialComesFromAFileToo(t *testing.T) {
+	const frame = `{"finishes": [{"run_id": 0, "result": "aGk="}]}`
+	path := write(t, "payload", frame)
+	for _, c := range []struct{ stdin, file string }{{"", path}, {frame, "-"}} {
+		if r := cli(t, withPath(), c.stdin, obey("handler", "test", "--type", "obey", "--payload-file", c.file)...); r.stdout != "hi" {
+			t.Errorf("--payload-file %s gives %q: %s", c.file, r.stdout, r.stderr)
+		}
+	}
+}
+
+func TestAHandlerProgramIsVerified(t *testing.T) {
+	args := []string{"handler", "verify", "--type", "obey", "--payload", `{"finishes": [{"run_id": 0, "result": ""}]}`}
+	r := cli(t, withPath(), "", obey(args...)...)
+	if r.code != 0 || !strings.HasPrefix(r.stdout, "OUTCOME  CHECK") || !strings.Contains(r.stderr, "checks passed; 2 were skipped") {
+		t.Errorf("a good one ends with %d: %s%s", r.code, r.stdout, r.stderr)
+	}
+	for _, o := range parse(t, cli(t, withPath(), "", obey(append(args, "-o", "json")...)...).stdout) {
+		if o["name"] == "" || o["outcome"] != "passed" && o["outcome"] != "skipped" {
+			t.Errorf("a line is %v", o)
+		}
+	}
+	r = cli(t, withPath(), "", obey("handler", "verify")...)
+	if r.code != 0 || strings.Contains(r.stderr, "all ") || !strings.Contains(r.stderr, "whether it does its work is not examined") {
+		t.Errorf("without a task it ends with %d: %s", r.code, r.stderr)
+	}
+	r = cli(t, withPath(), "", "handler", "verify", "--", "/bin/sh", "-c", "echo oops; exit 1")
+	if r.code != 1 || !strings.Contains(r.stderr, "1 of 2 checks failed") ||
+		!strings.Contains(r.stdout, "\nfailed: the first that it prints is the handshake\n  seen:   its first line is \"oops\"\n  asked:  one line") {
+		t.Errorf("a bad one ends with %d: %s%s", r.code, r.stdout, r.stderr)
+	}
+	r = cli(t, withPath(), "", "handler", "verify", "-o", "json", "--", "/bin/sh", "-c", "echo oops; exit 1")
+	if got := parse(t, r.stdout); got[1]["outcome"] != "failed" || got[1]["seen"] == "" || got[1]["asked"] == "" {
+		t.Errorf("the second line of a bad one is %v", got[1])
+	}
+}
+
+func TestWhatMakesNoSenseForAHandlerIsRefused(t *testing.T) {
+	for name, c := range map[string]struct {
+		args []string
+		says string
+	}{
+		"no command to test":      {[]string{"test", "--type", "a"}, "COMMAND is missing"},
+		"no command to verify":    {[]string{"verify"}, "COMMAND is missing"},
+		"no type":                 {[]string{"test", "--", "x"}, "type"},
+		"two payloads":            {[]string{"test", "--type", "a", "--payload", "x", "--payload-file", "y", "x"}, "exclude"},
+		"no attempt":              {[]string{"test", "--type", "a", "--attempt", "0", "x"}, "the first is 1"},
+		"no header":               {[]string{"test", "--type", "a", "--header", "x", "x"}, "k=v"},
+		"no variable":             {[]string{"verify", "--env", "x", "x"}, "K=V"},
+		"a payload of no type":    {[]string{"verify", "--payload", "x", "x"}, "--type"},
+		"no language":             {[]string{"new", "mailer"}, "lang"},
+		"a language of its own":   {[]string{"new", "--lang", "cobol", "mailer"}, "go, java, node, python, sh"},
+		"no name":                 {[]string{"new", "--lang", "go"}, "NAME is missing"},
+		"a path for a name":       {[]string{"new", "--lang", "go", "../mailer"}, "small letters"},
+		"a name with capitals":    {[]string{"new", "--lang", "go", "Mailer"}, "small letters"},
+		"a name that ends oddly":  {[]string{"new", "--lang", "go", "mailer-"}, "hyphens"},
+		"a name that is too long": {[]string{"new", "--lang", "go", strings.Repeat("m", 61)}, "1 to 60"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := cli(t, withPath(), "", append([]string{"handler"}, c.args...)...)
+			if r.code != 2 || !strings.Contains(r.stderr, c.says) || r.stdout != "" {
+				t.Errorf("it ended with %d, want 2 and %q: %s%s", r.code, c.says, r.stdout, r.stderr)
+			}
+		})
+	}
+	if r := cli(t, nil, "", "handler", "test", "--type", "a", "--", "/nowhere"); r.code != 1 || !strings.Contains(r.stderr, "/nowhere") {
+		t.Errorf("a program that is nowhere ends with %d: %s", r.code, r.stderr)
+	}
+}
+
+func TestNothingIsOverwrittenByAScaffold(t *testing.T) {
+	dir := t.TempDir()
+	if r := cli(t, nil, "", "handler", "new", "--lang", "sh", "mailer", "--dir", dir); r.code != 0 || strings.TrimSpace(r.stdout) != filepath.Join(dir, "mailer") {
+		t.Fatalf("it ended with %d: %s%s", r.code, r.stdout, r.stderr)
+	}
+	if r := cli(t, nil, "", "handler", "new", "--lang", "sh", "other", "--dir", dir, "-o", "json"); parse(t, r.stdout)[0]["folder"] != filepath.Join(dir, "other") {
+		t.Errorf("in JSON it is %q: %s", r.stdout, r.stderr)
+	}
+	if r := cli(t, nil, "", "handler", "new", "--lang", "sh", "mailer", "--dir", filepath.Join(dir, "nowhere")); r.code != 1 || !strings.Contains(r.stderr, "--dir must name") {
+		t.Errorf("where no folder is it ended with %d: %s", r.code, r.stderr)
+	}
+	before, err := os.ReadDir(filepath.Join(dir, "mailer"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := cli(t, nil, "", "handler", "new", "--lang", "go", "mailer", "--dir", dir)
+	after, err := os.ReadDir(filepath.Join(dir, "mailer"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.code != 1 || !strings.Contains(r.stderr, "there already") || len(after) != len(before) {
+		t.Errorf("it ended with %d: %s", r.code, r.stderr)
+	}
+}
+
+// project is a scaffold in a language.
+type project struct {
+	lang    string
+	prepare func(*project, *testing.T) // makes it find the SDK of this tree
+	test    []string                   // the command of its own tests
+	env     []string                   // of that, and of the program
+	program []string                   // as its configuration has it
+	runs    bool                       // its configuration as it is finds all that it needs
+	folder  string
+}
+
+// repository is the folder of this tree.
+func repository(t *testing.T) string {
+	t.Helper()
+	root, err := filepath.Abs("../../../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return root
+}
+
+func TestEachScaffoldIsAHandlerProgram(t *testing.T) {
+	python := cmp.Or(os.Getenv("PYTHON"), "/usr/bin/python3")
+	for _, p := range []*project{
+		{lang: "go", prepare: (*project).useGo, test: []string{"go", "test", "."}, program: []string{"./mailer"}, runs: true},
+		{
+			lang: "python", test: []string{python, "-m", "unittest"}, program: []string{python, "main.py"},
+			env: []string{"PYTHONDONTWRITEBYTECODE=1"},
+		},
+		{lang: "node", prepare: (*project).useNode, test: []string{"npm", "test"}, program: []string{"node", "main.mjs"}, runs: true},
+		{lang: "java", prepare: (*project).useJava, program: []string{"java", "@run.args"}},
+		{lang: "sh", prepare: (*project).useTool, test: []string{"./test.sh"}, program: []string{"./main.sh"}, runs: true},
+	} {
+		t.Run(p.lang, func(t *testing.T) {
+			dir := t.TempDir()
+			p.folder = filepath.Join(dir, "mailer")
+			if r := cli(t, nil, "", "handler", "new", "--lang", p.lang, "mailer", "--dir", dir); r.code != 0 {
+				t.Fatalf("it ended with %d: %s", r.code, r.stderr)
+			}
+			if r := cli(t, nil, "", "config", "check", "--probe=false", "-c", filepath.Join(p.folder, "taskengine.yaml")); r.code != 0 {
+				t.Errorf("its configuration is not valid: %s", r.stderr)
+			}
+			if p.prepare != nil {
+				p.prepare(p, t)
+			}
+			if p.test != nil {
+				p.run(t, p.test...)
+			}
+			p.verify(t)
+			if p.runs {
+				n := start(t, withPath(), "dev", "-c", filepath.Join(p.folder, "taskengine.yaml"))
+				got := n.objects(t, "task", "add", "mailer", "--data", `{"name": "Ada"}`, "--wait")[0]
+				if fmt.Sprint(got["result"]) != "map[greeting:Hello, Ada!]" {
+					t.Errorf("a node that runs it gives %v", got)
+				}
+			}
+		})
+	}
+}
+
+func TestAShellHandlerAnswersWhileItsTaskRuns(t *testing.T) {
+	folder, err := newScaffold("sh", t.TempDir(), "mailer")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &project{folder: folder}
+	main := p.read(t, filepath.Join(folder, "main.sh"))
+	slow := strings.Replace(main, "greet() {\n", "greet() {\n\tsleep 6\n", 1)
+	p.write(t, "main.sh", slow)
+	p.write(t, "taskengine.yaml", p.read(t, filepath.Join(folder, "taskengine.yaml"))+"    retry: {max: 1}\n    max_crashes: 1\n")
+	n := start(t, withPath(), "dev", "-c", filepath.Join(folder, "taskengine.yaml"), "--set", "handlers.mailer.liveness=2s")
+	got := n.objects(t, "task", "add", "mailer", "--data", `{"name": "Ada"}`, "--wait")[0]
+	if slow == main || fmt.Sprint(got["result"]) != "map[greeting:Hello, Ada!]" {
+		t.Errorf("a task of 6 s, with a liveness of 2 s, became %v", got)
+	}
+}
+
+// run runs a command in the project's folder.
+func (p *project) run(t *testing.T, command ...string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*limit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+	cmd.Dir, cmd.Env = p.folder, append(os.Environ(), p.env...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%q: %v\n%s", command, err, out)
+	}
+}
+
+// verify examines the project's program.
+func (p *project) verify(t *testing.T) {
+	t.Helper()
+	args := []string{"handler", "verify", "--type", "mailer", "--payload", `{"name": "Ada"}`, "--patience", limit.String()}
+	for _, v := range p.env {
+		args = append(args, "--env", v)
+	}
+	cmd := program(t.Context(), t, withPath(), append(append(args, "--"), p.program...)...)
+	cmd.Dir = p.folder
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("the program does not pass: %v\n%s", err, out)
+	}
+}
+
+func (p *project) write(t *testing.T, name, content string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(p.folder, name), []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (p *project) read(t *testing.T, path string) string {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
+
+// useGo builds the program with the sources that came with it, and needs no network for that:
+// what they require was needed to build this test.
+func (p *project) useGo(t *testing.T) {
+	p.env = []string{"GOPROXY=off", "GOWORK=off", "GOFLAGS="}
+	p.run(t, "/bin/sh", "-c", p.documented(t))
+}
+
+// documented returns the first command of the project's README.
+func (p *project) documented(t *testing.T) string {
+	t.Helper()
+	_, after, _ := strings.Cut(p.read(t, filepath.Join(p.folder, "README.md")), "```sh\n")
+	command, _, found := strings.Cut(after, " #")
+	if !found {
+		t.Fatalf("the README of the scaffold for %s has no command", p.lang)
+	}
+	return command
+}
+
+// useNode has the package find the one of this tree.
+func (p *project) useNode(t *testing.T) {
+	sdk := filepath.Join(repository(t), "plugins/sdk/node")
+	notWithout(t, filepath.Join(sdk, "dist/index.js"))
+	modules := filepath.Join(p.folder, "node_modules")
+	if err := os.Mkdir(modules, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(sdk, filepath.Join(modules, "taskengine-handler")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// useJava compiles the program, and its test, with what the SDK of this tree was tested with.
+func (p *project) useJava(t *testing.T) {
+	built := filepath.Join(repository(t), "plugins/sdk/java/target/conformance.args")
+	notWithout(t, built)
+	classes, _, ok := strings.Cut(strings.TrimPrefix(p.read(t, built), `--class-path "`), `"`)
+	if !ok {
+		t.Fatalf("%s does not begin with a class path", built)
+	}
+	p.write(t, "run.args", fmt.Sprintf("--class-path \"target:%s\"\n-XX:+DisplayVMOutputToStderr\napp.Main\n", classes))
+	p.run(t, "javac", "-d", "target", "--class-path", classes, "src/main/java/app/Main.java", "src/test/java/app/MainTest.java")
+}
+
+// useTool has the project's test find this program.
+func (p *project) useTool(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin := t.TempDir()
+	if err := os.Symlink(self, filepath.Join(bin, "taskengine")); err != nil {
+		t.Fatal(err)
+	}
+	p.run(t, "env", "PATH="+bin+":"+os.Getenv("PATH"), role+"=taskengine", "./test.sh")
+	p.test = nil
+}
+
+// notWithout skips the test if an SDK is not built. scripts/test builds them, and says
+// which parts were not exercised.
+func notWithout(t *testing.T, file string) {
+	t.Helper()
+	if _, err := os.Stat(file); err != nil {
+		t.Skipf("the SDK is not built: %v", err)
+	}
+}
+
+func TestAScaffoldHasTheSourcesOfItsPackage(t *testing.T) {
+	for lang, files := range map[string][]string{
+		"go":     {"sdk/go.mod", "sdk/engine/task/task.go", "sdk/plugins/handler/serve.go", "sdk/plugins/internal/wire/handler.pb.go", "go.sum"},
+		"python": {"taskengine/__init__.py", "taskengine/_wire.py", "taskengine/py.typed"},
+		"node":   {"sdk/package.json", "sdk/src/index.ts", "sdk/handler.proto", "sdk/buf.gen.yaml"},
+		"java":   {"sdk/pom.xml", "sdk/src/main/java/io/github/taskengine/handler/Handlers.java", "sdk/handler.proto"},
+	} {
+		folder, err := newScaffold(lang, t.TempDir(), "mailer")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range files {
+			if _, err := os.Stat(filepath.Join(folder, name)); err != nil {
+				t.Errorf("the scaffold for %s: %v", lang, err)
+			}
+		}
+		for _, name := range []string{"sdk/pom.xml", "sdk/buf.gen.yaml"} {
+			if text, err := os.ReadFile(filepath.Join(folder, name)); err == nil && strings.Contains(string(text), "../..") {
+				t.Errorf("in the scaffold for %s %s names a file outside of it", lang, name)
+			}
+		}
+	}
+}
+
+// The first command of each README, as a person runs it: it fetches what the project requires.
+func TestTheFirstCommandOfEachScaffoldWorks(t *testing.T) {
+	if os.Getenv("SCAFFOLDS") == "" {
+		t.Skip("what the projects require is fetched only by make test and make test-scaffolds")
+	}
+	for _, lang := range []string{"go", "python", "node", "java"} {
+		t.Run(lang, func(t *testing.T) {
+			folder, err := newScaffold(lang, t.TempDir(), "mailer")
+			if err != nil {
+				t.Fatal(err)
+			}
+			p := &project{lang: lang, folder: folder}
+			_, after, _ := strings.Cut(p.read(t, filepath.Join(folder, "README.md")), "```sh\n")
+			before, _, found := strings.Cut(after, "taskengine dev")
+			if !found {
+				t.Fatal("its README does not tell how to run it")
+			}
+			p.run(t, "/bin/sh", "-e", "-c", before)
+		})
+	}
+}
+
+func TestTheConfigurationOfAScaffoldIsValidWhateverItsName(t *testing.T) {
+	for _, lang := range strings.Split(languages(), ", ") {
+		for _, name := range []string{"null", "true", "no", "on", "y"} { // YAML has other plans for these
+			folder, err := newScaffold(lang, t.TempDir(), name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r := cli(t, nil, "", "config", "check", "--probe=false", "-c", filepath.Join(folder, "taskengine.yaml")); r.code != 0 {
+				t.Errorf("in %s: %s", lang, r.stderr)
+			}
+		}
+	}
+}
+
+func TestEveryScaffoldHasWhatAProjectNeeds(t *testing.T) {
+	for _, lang := range strings.Split(languages(), ", ") {
+		folder, err := newScaffold(lang, t.TempDir(), "mailer")
+		if err != nil {
+			t.Fatal(err)
+		}
+		entries, err := os.ReadDir(folder)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"README.md", "taskengine.yaml", ".gitignore"} {
+			if !slices.ContainsFunc(entries, func(e os.DirEntry) bool { return e.Name() == name }) {
+				t.Errorf("the scaffold for %s has no %s", lang, name)
+			}
+		}
+	}
+}

@@ -1,0 +1,282 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/taskengine/taskengine/config"
+	"github.com/taskengine/taskengine/engine/policy"
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/internal/terminal"
+	"github.com/taskengine/taskengine/plugins"
+	"github.com/taskengine/taskengine/server"
+)
+
+// trial is one task that a handler program is tried with.
+type trial struct {
+	programFlags
+	payloadFile string
+	headers     []string
+	attempt     uint32
+	timeout     duration
+	maxResult   sizeFlag
+	liveness    duration
+}
+
+func newHandlerTest(a *app) *cobra.Command {
+	t := trial{maxResult: policy.DefaultMaxResult, liveness: duration(time.Minute)}
+	cmd := &cobra.Command{
+		Use:   "test --type TYPE [flags] -- COMMAND [ARGUMENT...]",
+		Short: "Run one task by a handler program",
+		Long: `Start a handler program as a node does, run one task by it, and end it. No node is
+needed.
+
+The result goes to standard output; progress, the log and what came of the task go to
+standard error. The exit code is 1 unless the task is done.
+
+  taskengine handler test --type mail --payload '{"to": "me@example.com"}' -- ./mailer`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			given, err := t.task(a, cmd)
+			if err != nil {
+				return err
+			}
+			env, err := t.environ()
+			if err != nil {
+				return err
+			}
+			ctx, stop := untilSignal(cmd.Context())
+			defer stop()
+			log := textLog(a.stderr, slog.LevelDebug, a.colourful())
+			return a.try(ctx, &t, given, plugins.Config{
+				Name: "tested", Command: args, Env: env, Slots: 1, MaxResult: int(t.maxResult), Liveness: t.silence(), Logger: log, Host: "taskengine " + server.ReadBuild().Version,
+			})
+		},
+	}
+	t.add(cmd, "the type of the task", "the payload of the task: any text")
+	flags := cmd.Flags()
+	flags.StringVar(&t.payloadFile, "payload-file", "", "the file with the payload; - is standard input")
+	flags.StringArrayVar(&t.headers, "header", nil, "k=v, a header of the task; may be given more than once")
+	flags.Uint32Var(&t.attempt, "attempt", 1, "which attempt it is")
+	flags.Var(&t.maxResult, "max-result", "how large the result may be: max_result of the type")
+	flags.Var(&t.liveness, "liveness", "how long the program may be silent: liveness of the handler; 0s is for ever")
+	flags.Var(&t.timeout, "timeout", "how long the attempt may run; without it, for ever")
+	return cmd
+}
+
+// task makes the task that the flags describe.
+func (t *trial) task(a *app, cmd *cobra.Command) (*task.Task, error) {
+	changed := cmd.Flags().Changed
+	if t.typ == "" {
+		return nil, exit(exitUsage, "name the type of the task by --type")
+	}
+	if changed("payload") && changed("payload-file") {
+		return nil, exit(exitUsage, "--payload and --payload-file exclude one another")
+	}
+	if t.attempt == 0 {
+		return nil, exit(exitUsage, "--attempt is 0: the first is 1")
+	}
+	payload := []byte(t.payload)
+	var err error
+	switch t.payloadFile {
+	case "":
+	case "-":
+		payload, err = io.ReadAll(a.stdin)
+	default:
+		payload, err = os.ReadFile(t.payloadFile)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--payload-file: %w", err)
+	}
+	headers := make(map[string]string, len(t.headers))
+	for _, h := range t.headers {
+		k, v, ok := strings.Cut(h, "=")
+		if !ok || k == "" {
+			return nil, exit(exitUsage, "--header %.40q is not k=v", h)
+		}
+		headers[k] = v
+	}
+	return &task.Task{
+		ID: a.ids.Next(time.Now()), Version: 1, State: task.Processing, Type: t.typ, Attempt: t.attempt,
+		Headers: headers, Payload: payload,
+	}, nil
+}
+
+// silence returns how long the program may be silent, as [plugins.Config] has it.
+func (t *trial) silence() time.Duration {
+	if t.liveness == 0 {
+		return -1
+	}
+	return time.Duration(t.liveness)
+}
+
+// sizeFlag is a flag such as 64KiB, of 1 byte to [policy.LargestResult].
+type sizeFlag int
+
+// String implements [pflag.Value].
+func (b *sizeFlag) String() string { return config.ShowSize(int(*b)) }
+
+// Type implements [pflag.Value].
+func (b *sizeFlag) Type() string { return "size" }
+
+// Set implements [pflag.Value].
+func (b *sizeFlag) Set(s string) error {
+	n, err := config.ParseSize(s)
+	if err == nil && (n < 1 || n > policy.LargestResult) {
+		err = fmt.Errorf("must be 1B to %s", config.ShowSize(policy.LargestResult))
+	}
+	*b = sizeFlag(n)
+	return err
+}
+
+// toClose is how long a program may take to end.
+const toClose = 10 * time.Second
+
+// try runs the task and shows what came of it.
+func (a *app) try(ctx context.Context, t *trial, given *task.Task, c plugins.Config) error {
+	host, err := plugins.Start(ctx, c)
+	if err != nil {
+		return err
+	}
+	attempt := context.WithValue(ctx, task.ReporterKey{}, &teller{a})
+	if t.timeout > 0 {
+		var stop context.CancelFunc
+		attempt, stop = context.WithTimeout(attempt, time.Duration(t.timeout))
+		defer stop()
+	}
+	begin := time.Now()
+	v := task.VerdictOf(host.Handle(attempt, given))
+	took := time.Since(begin)
+	if n := len(v.Result); n > int(t.maxResult) {
+		v = task.VerdictOf(nil, task.ResultTooLarge(t.typ, n, int(t.maxResult)))
+	}
+	closing, stop := context.WithTimeout(context.WithoutCancel(ctx), toClose)
+	defer stop()
+	if err := host.Close(closing); err != nil {
+		a.note("%v", err)
+	}
+	return a.showVerdict(v, took)
+}
+
+// teller tells a person what a handler says before its attempt ends.
+type teller struct{ *app }
+
+var _ task.Reporter = (*teller)(nil)
+
+func (t *teller) Progress(p task.Progress) {
+	of := ""
+	if p.Total > 0 {
+		of = fmt.Sprintf(" of %d", p.Total)
+	}
+	t.note("progress: %d%s %s", p.Done, of, clean(p.Message))
+}
+
+func (t *teller) Checkpoint(data []byte) error {
+	t.note("checkpoint: %d bytes, %.60q", len(data), data)
+	return nil
+}
+
+// Log does nothing: the host's own log has the line, too.
+func (*teller) Log(slog.Record) {}
+
+// verdictJSON is the line of -o json, described in docs/cli.md.
+type verdictJSON struct {
+	Verdict      string          `json:"verdict"`
+	Result       json.RawMessage `json:"result,omitempty"`
+	ResultBase64 string          `json:"result_base64,omitempty"`
+	ResultText   string          `json:"result_text,omitempty"` // beside ResultBase64, if it is text
+	Error        string          `json:"error,omitempty"`
+	Class        string          `json:"class,omitempty"`
+	InDoubt      bool            `json:"in_doubt,omitempty"`
+	DelayMS      *int64          `json:"delay_ms,omitempty"`
+	At           *time.Time      `json:"at,omitempty"`
+}
+
+// showVerdict shows what came of an attempt, and ends in an error unless the task is done.
+func (a *app) showVerdict(v task.Verdict, took time.Duration) error {
+	name, meaning := verdictOf(v)
+	done := v.Outcome == task.Completed
+	if a.json() {
+		line := verdictJSON{Verdict: name, Error: v.Error, Class: v.Class, InDoubt: v.InDoubt}
+		if !v.Again.IsZero() {
+			line.At = &v.Again
+		}
+		if !done && v.Delay >= 0 && (v.Outcome == task.Snoozed || v.Outcome == task.Errored) {
+			ms := v.Delay.Milliseconds()
+			line.DelayMS = &ms
+		}
+		if line.Result, line.ResultBase64 = bytesToJSON(v.Result); line.Result == nil {
+			line.ResultText = textOf(v.Result)
+		}
+		if err := a.printJSON(line); err != nil {
+			return err
+		}
+	} else if done {
+		if err := a.showResult(v.Result); err != nil {
+			return err
+		}
+	}
+	if v.Class != "" {
+		meaning += fmt.Sprintf(", class %q", v.Class)
+	}
+	if v.InDoubt {
+		meaning += ", not retried if the type's delivery is at_most_once"
+	}
+	if done {
+		a.note("%s: %s, after %s", name, meaning, span(took))
+		return nil
+	}
+	if v.Error != "" {
+		meaning += ": " + cleanLines(v.Error)
+	}
+	return exit(exitFailure, "%s: %s", name, meaning)
+}
+
+// showResult writes a result, as it is unless a terminal would obey it.
+func (a *app) showResult(result []byte) error {
+	if a.outTTY && len(result) > 0 {
+		_, err := fmt.Fprintln(a.stdout, cleanLines(string(result)))
+		return err
+	}
+	_, err := a.stdout.Write(result)
+	return err
+}
+
+// cleanLines is clean for text such as a stack, whose lines matter.
+func cleanLines(s string) string { return terminal.Lines(s) }
+
+// verdictOf names a verdict and says what a node would do.
+func verdictOf(v task.Verdict) (name, meaning string) {
+	switch v.Outcome {
+	case task.Completed:
+		if v.Again.IsZero() {
+			return "done", "the task is done"
+		}
+		return "again", "the task is done for now, and due again at " + v.Again.Format(time.RFC3339)
+	case task.Snoozed:
+		return "snooze", "the task is to be called again in " + span(v.Delay)
+	case task.Crashed:
+		return "crashed", "the program's process died"
+	case task.HandedBack:
+		return "refused", "the task was not begun"
+	case task.Interrupted:
+		return "interrupted", "the attempt was cut off"
+	}
+	switch {
+	case v.GiveUp:
+		return "permanent", "the task failed for good"
+	case v.Delay >= 0 && v.AtLeast:
+		return "retryable", "the attempt failed, the next one follows in " + span(v.Delay) + ", or as the type's policy says if that is later"
+	case v.Delay >= 0:
+		return "retryable", "the attempt failed, the next one follows in " + span(v.Delay)
+	}
+	return "retryable", "the attempt failed, the next one follows as the type's policy says"
+}

@@ -1,0 +1,219 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
+	"github.com/taskengine/taskengine/server/proto/taskengine/v1/taskenginev1connect"
+)
+
+// kills is how often a node is killed.
+const kills = 20
+
+// killConfig makes a node whose handlers note every task they are called for, as a line
+// in a file: a write of that size either happens or does not. Those of the type later note
+// when they begin and end, too, and for which node.
+const killConfig = `
+node: {slots: 16}
+storage: %[1]s
+handlers:
+  note: {exec: [sh, -c, 'echo "$TASKENGINE_TYPE $TASKENGINE_TASK_ID" >> "$JOURNAL"'], env: {JOURNAL: %[2]q}}
+  span:
+    exec:
+      - sh
+      - -c
+      - trap 'echo "-1 $PPID" >> "$JOURNAL.spans"' EXIT; trap exit TERM;
+        echo "+1 $PPID" >> "$JOURNAL.spans"; echo "$TASKENGINE_TYPE $TASKENGINE_TASK_ID" >> "$JOURNAL"
+    env: {JOURNAL: %[2]q}
+types:
+  least: {handler: note, max_crashes: 0, retry: {max: 100, backoff: none}}
+  later: {handler: span, concurrency: 3, max_crashes: 0, retry: {max: 100, backoff: none}}
+  most: {handler: note, delivery: at_most_once}
+`
+
+func TestANodeThatIsKilledAgainAndAgainLosesNothingItAccepted(t *testing.T) {
+	for _, driver := range []string{"pebble", "bolt", "postgres"} {
+		t.Run(driver, func(t *testing.T) {
+			folder := t.TempDir()
+			journal := filepath.Join(folder, "journal")
+			file := filepath.Join(folder, "taskengine.yaml")
+			if err := os.WriteFile(file, fmt.Appendf(nil, killConfig, storageOf(t, driver), journal), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			seed := uint64(time.Now().UnixNano())
+			t.Logf("seed %d", seed)
+			rng := rand.New(rand.NewPCG(seed, 1))
+			acknowledged := make(map[string]string) // id to type
+			for range kills {
+				n := start(t, []string{"PATH=" + os.Getenv("PATH")}, "run", "-c", file)
+				load := submitUntilKilled(n, rng.Uint64(), 0)
+				time.Sleep(time.Duration(50+rng.IntN(350)) * time.Millisecond) // any moment is the right one
+				if err := n.cmd.Process.Kill(); err != nil {
+					t.Fatal(err)
+				}
+				<-n.ended
+				load.wait()
+				for id, typ := range load.acknowledged {
+					acknowledged[id] = typ
+				}
+			}
+			n := start(t, []string{"PATH=" + os.Getenv("PATH")}, "run", "-c", file)
+			for _, typ := range []string{"least", "later", "most"} {
+				if got := cli(t, nil, "", "--address", n.api, "task", "wait", "--type", typ, "--timeout", "50s"); got.code != 0 {
+					t.Fatalf("tasks of type %s do not end: %s", typ, got.stderr)
+				}
+			}
+			verifyKilled(t, n, acknowledged, readJournal(t, journal))
+			verifyLimit(t, journal+".spans", 3)
+		})
+	}
+}
+
+// load is what submits tasks to a node until that is gone.
+type load struct {
+	client       taskenginev1connect.TaskServiceClient
+	ended        <-chan struct{} // closed when the node is gone
+	wg           sync.WaitGroup
+	mu           sync.Mutex
+	acknowledged map[string]string // guarded by mu until wait has returned
+	over         bool              // guarded by mu: it is to end though the node is there
+	pace         time.Duration     // between two requests of one of those who submit
+}
+
+// stop ends the load.
+func (l *load) stop() {
+	l.mu.Lock()
+	l.over = true
+	l.mu.Unlock()
+	l.wg.Wait()
+}
+
+func submitUntilKilled(n *running, seed uint64, pace time.Duration) *load {
+	l := &load{
+		pace:         pace,
+		client:       taskenginev1connect.NewTaskServiceClient(&http.Client{Transport: &http.Transport{}}, "http://"+n.api),
+		acknowledged: make(map[string]string), ended: n.ended,
+	}
+	for i := range uint64(3) {
+		l.wg.Go(func() {
+			rng := rand.New(rand.NewPCG(seed, i))
+			for l.submit(rng) {
+				time.Sleep(l.pace)
+			}
+		})
+	}
+	return l
+}
+
+func (l *load) wait() { l.wg.Wait() }
+
+// submit adds a few tasks, and reports whether the node is there still.
+func (l *load) submit(rng *rand.Rand) bool {
+	req := &taskenginev1.SubmitRequest{}
+	for range 1 + rng.IntN(8) {
+		task := &taskenginev1.NewTask{Type: []string{"least", "later", "most"}[rng.IntN(3)]}
+		if task.Type == "later" {
+			task.In = durationpb.New(time.Duration(rng.IntN(2000)) * time.Millisecond)
+		}
+		req.Tasks = append(req.Tasks, task)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	res, err := l.client.Submit(ctx, req)
+	if err != nil {
+		select {
+		case <-l.ended:
+			return false
+		case <-time.After(10 * time.Millisecond): // what is wrong may pass
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i, r := range res.GetReceipts() {
+		l.acknowledged[r.GetId()] = req.GetTasks()[i].GetType()
+	}
+	return !l.over
+}
+
+// readJournal returns how often each task was run.
+func readJournal(t *testing.T, file string) map[string]int {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	runs := make(map[string]int)
+	for line := range strings.Lines(string(text)) {
+		runs[strings.TrimSpace(line)]++
+	}
+	return runs
+}
+
+// verifyLimit reads what began and ended, by node, and looks that never more ran on one than
+// its limit allows.
+func verifyLimit(t *testing.T, file string, limit int) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	running, most := make(map[string]int), 0
+	for line := range strings.Lines(string(text)) {
+		change, node, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if change == "+1" {
+			running[node]++
+		} else {
+			running[node]--
+		}
+		most = max(most, running[node])
+	}
+	if most > limit || most == 0 {
+		t.Errorf("up to %d of a type ran at once on a node, of %d allowed", most, limit)
+	}
+}
+
+// verifyKilled holds what is in the store, and what was run, against what was promised.
+func verifyKilled(t *testing.T, n *running, acknowledged map[string]string, runs map[string]int) {
+	t.Helper()
+	client := taskenginev1connect.NewTaskServiceClient(http.DefaultClient, "http://"+n.api)
+	defer http.DefaultClient.CloseIdleConnections()
+	done, errors, again := 0, 0, 0
+	for id, typ := range acknowledged {
+		res, err := client.Get(t.Context(), &taskenginev1.GetRequest{Id: id})
+		if err != nil {
+			t.Errorf("task %s of type %s was accepted and is not there: %v", id, typ, err)
+			continue
+		}
+		switch state := res.GetTask().GetState(); {
+		case state == "done" && runs[typ+" "+id] > 0:
+			done++
+		case state == "error" && typ == "most":
+			errors++
+		default:
+			t.Errorf("task %s of type %s is %s after %d runs: %s", id, typ, state, runs[typ+" "+id], res.GetTask().GetError())
+		}
+	}
+	for run, times := range runs {
+		if times > 1 {
+			again++
+			if strings.HasPrefix(run, "most ") {
+				t.Errorf("%s ran %d times", run, times)
+			}
+		}
+	}
+	if len(acknowledged) < 10*kills {
+		t.Errorf("only %d tasks were accepted: the load was none", len(acknowledged))
+	}
+	t.Logf("%d accepted tasks: %d done, %d errors by at_most_once; %d ran more than once", len(acknowledged), done, errors, again)
+}

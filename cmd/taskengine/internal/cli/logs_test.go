@@ -1,0 +1,202 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/taskengine/taskengine/engine/task"
+	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
+)
+
+// talk is a handler of a plugin: it logs, waits for the gate, and logs again. In its first
+// attempt it also prints, and fails.
+func (g gate) talk(ctx context.Context, t *task.Task) ([]byte, error) {
+	task.Logger(ctx).Warn("began", "page", 1<<60, "by", "talk\x1b")
+	if t.Attempt == 1 {
+		fmt.Fprintln(os.Stderr, "printed")
+	}
+	for {
+		if _, err := os.Stat(string(g)); err == nil {
+			break
+		}
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	task.Logger(ctx).Info("ends")
+	if t.Attempt == 1 {
+		return nil, errors.New("not at once")
+	}
+	return nil, nil
+}
+
+// talking returns a configuration in which tasks of type talk are run by a plugin.
+func talking(t *testing.T, g gate) string {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return write(t, "taskengine.yaml", fmt.Sprintf(`
+storage: {path: ./data}
+handlers: {plug: {plugin: [%q], env: {%s: plugin, TALK: %q}, grace: 100ms}}
+types: {talk: {handler: plug, retry: {backoff: none}}}
+`, self, role, string(g)))
+}
+
+// follow runs task logs -f and calls heard with each line that it writes. It returns how
+// it ended.
+func follow(t *testing.T, address, id string, heard func(object)) result {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	cmd := program(ctx, t, []string{"TASKENGINE_ADDRESS=" + address}, "task", "logs", id, "-f", "-o", "json")
+	var errs strings.Builder
+	cmd.Stderr = &errs
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for s := bufio.NewScanner(out); s.Scan(); {
+		heard(parse(t, s.Text())[0])
+	}
+	_ = cmd.Wait() // the exit code says it
+	return result{code: cmd.ProcessState.ExitCode(), stderr: errs.String()}
+}
+
+func TestTheLogOfATaskIsShownAndFollowed(t *testing.T) {
+	g := newGate(t)
+	n := start(t, nil, "run", "-c", talking(t, g))
+	id := n.ok(t, "task", "add", "talk")
+	var got []string
+	r := follow(t, n.api, id, func(line object) {
+		got = append(got, fmt.Sprintf("%v %v %v", line["attempt"], line["level"], line["message"]))
+		if len(got) == 2 {
+			g.open(t)
+		}
+	})
+	slices.Sort(got[:min(2, len(got))]) // they come by two ways
+	if want := "1 INFO printed; 1 WARN began; 1 INFO ends; 2 WARN began; 2 INFO ends"; r.code != 0 || strings.Join(got, "; ") != want {
+		t.Errorf("following ended with %d and showed %s\n%s", r.code, strings.Join(got, "; "), r.stderr)
+	}
+
+	lines := n.objects(t, "task", "logs", id, "--attempt", "1")
+	if len(lines) != 3 || lines[2]["message"] != "ends" {
+		t.Errorf("the first attempt has %v", lines)
+	}
+	if text := n.ok(t, "task", "logs", id, "-o", "json"); !strings.Contains(text, `"page":"1152921504606846976"`) {
+		t.Errorf("the log is\n%s", text)
+	}
+	text := n.ok(t, "task", "logs", id)
+	if strings.ContainsRune(text, '\x1b') || !strings.Contains(text, " #1 WARN  began {") || !strings.Contains(text, "Z #2 INFO  ends") {
+		t.Errorf("for people the log is\n%s", text)
+	}
+
+	silent := n.ok(t, "task", "add", "nobody")
+	if r := n.cli(t, "task", "logs", silent); r.code != 0 || r.stdout != "" || !strings.Contains(r.stderr, "nothing was logged") {
+		t.Errorf("a task without a log gives %d: %s%s", r.code, r.stdout, r.stderr)
+	}
+	const nobody = "0190a6f0-7c3e-7cc0-8b5e-3f1d2c4b5a69"
+	if r := n.cli(t, "task", "logs", "-f", nobody); r.code != 4 || !strings.Contains(r.stderr, "not found") {
+		t.Errorf("a task that is not there gives %d: %s", r.code, r.stderr)
+	}
+	if r := n.cli(t, "task", "logs"); r.code != 2 {
+		t.Errorf("no task gives %d: %s", r.code, r.stderr)
+	}
+}
+
+func TestALogSurvivesTheNodeAndItsFollowersGoOn(t *testing.T) {
+	g := newGate(t)
+	file := talking(t, g)
+	n := start(t, nil, "run", "-c", file)
+	api := n.api
+	id := n.ok(t, "task", "add", "talk")
+	var got []string
+	r := follow(t, api, id, func(line object) {
+		if line["message"] == "printed" {
+			return
+		}
+		got = append(got, fmt.Sprintf("%v %v", line["attempt"], line["message"]))
+		if len(got) == 1 { // while it runs, the node dies
+			n.signal(t, syscall.SIGKILL)
+			n.exit(t)
+			g.open(t)
+			n = startAt(t, api, nil, "run", "-c", file)
+		}
+	})
+	if want := "1 began; 2 began; 2 ends"; r.code != 0 || strings.Join(got, "; ") != want {
+		t.Errorf("following ended with %d and showed %s, want %s\n%s", r.code, strings.Join(got, "; "), want, r.stderr)
+	}
+	if text := n.ok(t, "task", "logs", id, "--attempt", "1"); !strings.Contains(text, " began ") || strings.Contains(text, "#2") {
+		t.Errorf("of the attempt that died there is\n%s", text)
+	}
+	found, err := filepath.Glob(filepath.Join(filepath.Dir(file), "data", "task-logs", "*.jsonl"))
+	if err != nil || len(found) != 1 {
+		t.Errorf("the logs are in %v (%v)", found, err)
+	}
+}
+
+func TestANodeThatKeepsNoLogsSaysSo(t *testing.T) {
+	n := start(t, nil, "dev", "--set", "task_log.max_size=0B")
+	id := n.ok(t, "task", "add", "echo", "--data", "1")
+	if r := n.cli(t, "task", "logs", id); r.code != 1 || !strings.Contains(r.stderr, "task_log.max_size") {
+		t.Errorf("it gives %d: %s", r.code, r.stderr)
+	}
+}
+
+func TestALineOfALogInJSONIsTheContract(t *testing.T) {
+	var out strings.Builder
+	a := &app{stdout: &out, output: jsonText}
+	for _, l := range []*taskenginev1.LogLine{
+		{Attempt: 2, Time: timestamppb.New(time.Unix(1, 5000)), Level: "INFO+2", Message: "m<", Attrs: `{"n":1.0}`, Dropped: 3, Cut: true},
+		{Time: timestamppb.New(time.Unix(1, 0)), Level: "DEBUG", Attrs: "{"},
+	} {
+		if err := a.showLogLine(l); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := `{"time":"1970-01-01T00:00:01.000005Z","attempt":2,"level":"INFO+2","message":"m<","attrs":{"n":1.0},"dropped":3,"cut":true}` + "\n" +
+		`{"time":"1970-01-01T00:00:01Z","attempt":0,"level":"DEBUG","message":""}` + "\n"
+	if out.String() != want {
+		t.Errorf("they are %s", out.String())
+	}
+}
+
+func TestStreamsThatBreakOffAreTakenUpAgain(t *testing.T) {
+	refused := connect.NewError(connect.CodeUnavailable, errors.New("stopping"))
+	broken := connect.NewError(connect.CodeInternal, errors.New("unexpected EOF"))
+	for name, c := range map[string]struct {
+		err   error
+		heard time.Duration // ago; 0 is never
+		again bool
+	}{
+		"amid a stream":            {broken, time.Second, true},
+		"before anything was said": {broken, 0, false},
+		"long ago":                 {broken, 2 * (pollFor + patience), false},
+		"while the node stops":     {refused, time.Second, true},
+	} {
+		tail := &tail{}
+		if c.heard > 0 {
+			tail.node.heard = time.Now().Add(-c.heard)
+		}
+		if got := tail.mayComeBack(c.err); got != c.again {
+			t.Errorf("%s: it is taken up again: %v", name, got)
+		}
+	}
+}

@@ -1,0 +1,154 @@
+package cli
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/taskengine/taskengine/config"
+	"github.com/taskengine/taskengine/storage/postgres"
+)
+
+func newMigrate(a *app) *cobra.Command {
+	return group("migrate", "Make and check the tables in PostgreSQL",
+		newMigratePlan(a), newMigrateApply(a), newMigrateVerify(a), newMigrateSQL(a))
+}
+
+// databaseFlags are those of the commands that work on a database without a node.
+type databaseFlags struct {
+	configFlags
+	url, schema string
+	database    string // one of storage.databases
+}
+
+func (f *databaseFlags) add(cmd *cobra.Command) {
+	f.configFlags.add(cmd, "the configuration file, whose storage is meant")
+	cmd.Flags().StringVar(&f.url, "url", "", "the database, instead of that of a file; best leave its password to PGPASSWORD or ~/.pgpass")
+	cmd.Flags().StringVar(&f.schema, "schema", "", "the schema of the tables, instead of that of a file")
+	cmd.Flags().StringVar(&f.database, "database", "", "one of storage.databases of a file; that of storage.url is "+config.Main)
+}
+
+// targets are which tables of which databases are meant.
+type targets struct {
+	postgres.Options
+	urls map[string]string // by name; none if nothing says which
+}
+
+// load returns what is meant.
+func (f *databaseFlags) load(a *app) (d targets, err error) {
+	d.urls = make(map[string]string)
+	if f.url == "" {
+		if err := f.find(); err != nil {
+			return d, err
+		}
+	}
+	if d.Schema = postgres.DefaultSchema; f.file != "" || len(f.sets) > 0 {
+		cfg, err := f.configFlags.load(a)
+		if err != nil {
+			return d, err
+		}
+		if cfg.Storage.Driver == config.Postgres {
+			d.urls[config.Main], d.Schema = cfg.Storage.URL.Reveal(), cfg.Storage.Schema
+		} else if f.url == "" {
+			return d, exit(exitUsage, "the storage.driver of the configuration is not postgres, and the others need no migrations; name a database by --url")
+		}
+		for name, url := range cfg.Storage.Databases {
+			d.urls[name] = url.Reveal()
+		}
+	}
+	if f.database != "" {
+		url, ok := d.urls[f.database]
+		if !ok {
+			return d, exit(exitUsage, "--database: %q is none of the databases; want one of %s", f.database, strings.Join(d.names(), ", "))
+		}
+		d.urls = map[string]string{f.database: url}
+	}
+	if f.url != "" {
+		if err := config.CheckDatabaseURL(f.url); err != nil {
+			return d, exit(exitUsage, "--url %w", err)
+		}
+		d.urls = map[string]string{config.Main: f.url}
+	}
+	if f.schema != "" {
+		if err := config.CheckSchemaName(f.schema); err != nil {
+			return d, exit(exitUsage, "--schema: %w", err)
+		}
+		d.Schema = f.schema
+	}
+	return d, nil
+}
+
+func (d targets) names() []string { return slices.Sorted(maps.Keys(d.urls)) }
+
+// some is load for commands that need databases.
+func (f *databaseFlags) some(a *app) (targets, error) {
+	d, err := f.load(a)
+	if err == nil && len(d.urls) == 0 {
+		err = exit(exitUsage, "which database? name a configuration by --config, or a database by --url")
+	}
+	return d, err
+}
+
+// one is load for commands that need one database.
+func (f *databaseFlags) one(a *app) (url string, o postgres.Options, err error) {
+	d, err := f.some(a)
+	if err == nil && len(d.urls) > 1 {
+		err = exit(exitUsage, "which database? name one of %s by --database", strings.Join(d.names(), ", "))
+	}
+	for _, only := range d.urls {
+		url = only
+	}
+	return url, d.Options, err
+}
+
+// pending returns the migrations that a database does not have, after those that it has.
+func pending(applied []postgres.Migration, o postgres.Options) []postgres.Migration {
+	all := postgres.Migrations(o.Schema)
+	return all[min(versionOf(applied), len(all)):]
+}
+
+// versionOf returns the version of tables that have these migrations.
+func versionOf(applied []postgres.Migration) int {
+	if len(applied) == 0 {
+		return 0
+	}
+	return applied[len(applied)-1].Version
+}
+
+// standing says where a database is to which nothing is to be applied.
+func standing(applied []postgres.Migration, o postgres.Options) string {
+	at, known := versionOf(applied), len(postgres.Migrations(o.Schema))
+	if at > known {
+		return fmt.Sprintf("a newer program has brought the schema %s to version %d, and this one, which knows %d, works with it", o.Schema, at, known)
+	}
+	return fmt.Sprintf("the schema %s is at version %d, up to date", o.Schema, at)
+}
+
+// showMigrations shows migrations; those that were not applied have no time.
+func (a *app) showMigrations(ms []postgres.Migration) error {
+	rows := make([][]string, len(ms))
+	for i, m := range ms {
+		j := migrationJSON{Version: m.Version, Name: m.Name, Newer: m.SQL == ""}
+		applied := "to come"
+		if !m.At.IsZero() {
+			at := m.At.UTC()
+			j.AppliedAt, applied = &at, at.Format("2006-01-02T15:04:05Z")
+		}
+		if j.Newer {
+			applied += ", by a newer program"
+		}
+		if a.json() {
+			if err := a.printJSON(j); err != nil {
+				return err
+			}
+		}
+		rows[i] = []string{fmt.Sprint(m.Version), m.Name, applied}
+	}
+	if a.json() || len(rows) == 0 {
+		return nil
+	}
+	return a.printTable([]string{"VERSION", "NAME", "APPLIED"}, rows)
+}

@@ -1,0 +1,56 @@
+package cli
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/taskengine/taskengine/storage/postgres"
+)
+
+func newMigrateApply(a *app) *cobra.Command {
+	var flags databaseFlags
+	cmd := &cobra.Command{
+		Use:   "apply",
+		Short: "Make the tables, or bring them up to date",
+		Long: `Apply the migrations to come, all of them or none, and show them. Nodes may run
+meanwhile: a program works with the tables of its version and of the one before. If
+several apply at once, one does it and the others wait. Of several databases each is
+brought up to date by itself, unless --database names one.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			d, err := flags.some(a)
+			if err != nil {
+				return err
+			}
+			for _, name := range d.names() {
+				if len(d.urls) > 1 {
+					a.note("the database %s:", name)
+				}
+				if err := a.migrate(cmd.Context(), d.urls[name], d.Options); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+	flags.add(cmd)
+	return cmd
+}
+
+// migrate brings one database up to date.
+func (a *app) migrate(ctx context.Context, url string, o postgres.Options) error {
+	applied, err := postgres.Migrate(ctx, url, o)
+	if err != nil {
+		return oneLine(err)
+	}
+	if len(applied) > 0 {
+		return a.showMigrations(applied)
+	}
+	there, err := postgres.Applied(ctx, url, o)
+	if err != nil {
+		return oneLine(err)
+	}
+	a.note("there is nothing to apply: %s", standing(there, o))
+	return nil
+}

@@ -1,0 +1,55 @@
+package cli
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/taskengine/taskengine/storage/postgres"
+)
+
+func newMigrateVerify(a *app) *cobra.Command {
+	var flags databaseFlags
+	cmd := &cobra.Command{
+		Use:   "verify",
+		Short: "Say what in the database is not as the migrations made it",
+		Long: `Compare tables, columns, constraints, indexes, triggers, views, sequences and functions
+with what the migrations make, and show every difference; the exit code is 1 if there is
+one. To know what they make, they are applied to a schema of another name in a
+transaction that is rolled back: the role must be allowed to make one. Tables of tasks
+that have ended come and go, and are not compared, nor are owners and grants.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			url, o, err := flags.one(a)
+			if err != nil {
+				return err
+			}
+			found, err := postgres.Verify(cmd.Context(), url, o)
+			if err != nil {
+				return oneLine(err)
+			}
+			return a.showDifferences(found, o)
+		},
+	}
+	flags.add(cmd)
+	return cmd
+}
+
+func (a *app) showDifferences(found []postgres.Difference, o postgres.Options) error {
+	for _, d := range found {
+		var err error
+		if a.json() {
+			err = a.printJSON(differenceJSON{d.Object, d.Is, d.Want})
+		} else {
+			_, err = fmt.Fprintln(a.stdout, clean(d.String()))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if len(found) > 0 {
+		return exit(exitFailure, "the schema %s differs in %d places from what the migrations make", o.Schema, len(found))
+	}
+	a.note("the schema %s is as the migrations make it", o.Schema)
+	return nil
+}

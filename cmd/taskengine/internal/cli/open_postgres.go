@@ -1,0 +1,137 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/taskengine/taskengine/config"
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/storage/postgres"
+)
+
+const (
+	databasePatience = 10 * time.Second       // with a database that does not answer at the start
+	databasePause    = 250 * time.Millisecond // between two tries
+	oldestPostgres   = 140000                 // as server_version_num has it
+)
+
+// openPostgres opens the store in PostgreSQL, of one database or of several.
+func openPostgres(ctx context.Context, c config.Storage, log *slog.Logger) (storage.Store, error) {
+	if len(c.Databases) > 0 {
+		return opened(openDivided(ctx, c, log))
+	}
+	store, err := awaitPostgres(ctx, c, urlKey(config.Main), log)
+	if err != nil {
+		return nil, err
+	}
+	if err := holdsAll(ctx, store); err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
+	return store, nil
+}
+
+// holdsAll refuses a database that is one of several.
+func holdsAll(ctx context.Context, store *postgres.Store) error {
+	home, err := store.Home(ctx)
+	if err == nil && home.Here != task.AllShards() {
+		err = fmt.Errorf("the database of storage.url holds the shards %q only, and others hold the rest; name all of them in storage.databases", &home.Here)
+	}
+	return oneLine(err)
+}
+
+// awaitPostgres opens the store in the database of c.URL, which the configuration has as key.
+// One that does not answer, perhaps because it starts together with this node, is tried for a
+// while.
+func awaitPostgres(ctx context.Context, c config.Storage, key string, log *slog.Logger) (*postgres.Store, error) {
+	return untilItAnswers(ctx, key, log, func(ctx context.Context) (*postgres.Store, error) { return tryPostgres(ctx, c, key, log) })
+}
+
+// untilItAnswers calls try until its database answers or the patience is over. The error is
+// that of the last try that had the time to fail: one that was cut off knows no reason.
+func untilItAnswers[S any](ctx context.Context, key string, log *slog.Logger, try func(context.Context) (S, error)) (none S, err error) {
+	within, cancel := context.WithTimeout(ctx, databasePatience)
+	defer cancel()
+	var reason error
+	for {
+		store, err := try(within)
+		switch {
+		case err == nil:
+			return store, nil
+		case ctx.Err() != nil:
+			return none, context.Cause(ctx)
+		case within.Err() != nil && reason != nil: // the try was cut off
+		case !postgres.IsUnavailable(err):
+			return none, err
+		default:
+			if reason == nil {
+				log.Warn("the database does not answer and is tried again", "for", databasePatience, "error", oneLine(err))
+			}
+			reason = err
+		}
+		select {
+		case <-time.After(databasePause):
+		case <-within.Done():
+			return none, fmt.Errorf("the database did not answer for %v: %w; start it, or correct %s", databasePatience, oneLine(reason), key)
+		}
+	}
+}
+
+// tryPostgres opens the store if the database answers now.
+func tryPostgres(ctx context.Context, c config.Storage, key string, log *slog.Logger) (*postgres.Store, error) {
+	store, err := postgres.Open(ctx, c.URL.Reveal(), postgres.Options{Schema: c.Schema, Log: log})
+	if err != nil {
+		return nil, oneLine(err)
+	}
+	if err := checkServer(ctx, store.Pool(), key, log); err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
+	return store, nil
+}
+
+// checkServer refuses a server that cannot be used, and warns of one that loses what it
+// has acknowledged.
+func checkServer(ctx context.Context, pool *pgxpool.Pool, key string, log *slog.Logger) error {
+	var version int
+	var readOnly bool
+	var off []string
+	err := pool.QueryRow(ctx, `
+select current_setting('server_version_num')::int, pg_is_in_recovery(),
+	array(select name from pg_settings where name in ('fsync', 'full_page_writes', 'synchronous_commit') and setting = 'off' order by name)`,
+	).Scan(&version, &readOnly, &off)
+	switch {
+	case err != nil:
+		return fmt.Errorf("look at the settings of the database: %w", oneLine(err))
+	case version < oldestPostgres:
+		return fmt.Errorf("the database is PostgreSQL %d, and this program needs %d or newer; upgrade it", version/10000, oldestPostgres/10000)
+	case readOnly:
+		return fmt.Errorf("the database is a standby, which takes no changes; name the primary in %s, "+
+			"or all servers and the option target_session_attrs=read-write", key)
+	case len(off) > 0:
+		log.Warn("tasks that were accepted may be lost when the database crashes: turn its settings on", "off", strings.Join(off, ", "))
+	}
+	return nil
+}
+
+// lineError is an error that is told in one line.
+type lineError struct{ error }
+
+// Error returns the lines of the error, put together.
+func (e lineError) Error() string { return strings.Join(strings.Fields(e.error.Error()), " ") }
+
+func (e lineError) Unwrap() error { return e.error }
+
+// oneLine returns an error of the database driver as one that is told in one line: for
+// each address of a server it has a line of its own.
+func oneLine(err error) error {
+	if err == nil {
+		return nil
+	}
+	return lineError{err}
+}

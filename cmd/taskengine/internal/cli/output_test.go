@@ -1,0 +1,156 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/types/known/timestamppb"
+	"pgregory.net/rapid"
+
+	"github.com/taskengine/taskengine/config"
+	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
+)
+
+func TestDurationsHaveUnits(t *testing.T) {
+	for text, want := range map[string]time.Duration{
+		"90s": 90 * time.Second, "1.5h": 90 * time.Minute, "2d": 48 * time.Hour, "1d12h": 36 * time.Hour,
+		"0.5d": 12 * time.Hour, "0s": 0, "250ms": 250 * time.Millisecond, "1d1m1s": 24*time.Hour + 61*time.Second,
+	} {
+		if got, err := parseDuration(text); err != nil || got != want {
+			t.Errorf("%s is %v, %v, want %v", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"", "5", "0", "-1s", "-1d", "1d-1h", "d", "1dd", "1h1d", "NaNd", "1e9d", "tomorrow", "99999d9999999h", strings.Repeat("9", 400) + "d"} {
+		if got, err := parseDuration(text); err == nil || !strings.Contains(err.Error(), "such as") {
+			t.Errorf("%.20q is %v, %v", text, got, err)
+		}
+	}
+}
+
+func TestAnyTextIsADurationThatIsNotNegativeOrNone(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.StringMatching(`[0-9.]{0,5}d?[0-9.hmsd-]{0,8}`).Draw(t, "text")
+		if d, err := parseDuration(text); err == nil && d < 0 {
+			t.Fatalf("%q is %v", text, d)
+		}
+	})
+}
+
+func TestSpansHaveOneOrTwoUnits(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		0: "0s", 1234 * time.Microsecond: "1ms", 12345 * time.Millisecond: "12.3s", 754 * time.Second: "12m34s",
+		3*time.Hour + 4*time.Minute + 5*time.Second: "3h4m", 50 * time.Hour: "2d2h", -time.Minute: "-1m0s",
+	} {
+		if got := span(d); got != want {
+			t.Errorf("%v is shown as %s, want %s", d, got, want)
+		}
+	}
+}
+
+func TestNothingATerminalObeysIsShown(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := clean(rapid.String().Draw(t, "text"))
+		if strings.ContainsFunc(s, unicode.IsControl) {
+			t.Fatalf("%q has control characters", s)
+		}
+	})
+}
+
+func TestNothingInTheNodesLogIsObeyedByATerminal(t *testing.T) {
+	hostile := "\x1b]0;title\x07\u009b2J\u202e \\x1b[2J"
+	for name, c := range map[string]struct {
+		format config.LogFormat
+		tty    bool
+	}{
+		"text":   {config.LogText, false},
+		"colour": {config.LogText, true},
+		"json":   {config.LogJSON, false},
+	} {
+		var out strings.Builder
+		a := &app{stderr: &out, errTTY: c.tty, env: func(string) (string, bool) { return "", false }}
+		a.newLog(config.Log{Format: c.format}).Error(hostile, hostile, hostile, "error", errors.New(hostile))
+		for _, obeyed := range []string{"\x1b]", "\x07", "\x1b[2J", "\u009b", "\u202e"} {
+			if strings.Contains(out.String(), obeyed) {
+				t.Errorf("%s: %q is in the line %q", name, obeyed, out.String())
+			}
+		}
+	}
+}
+
+func TestATaskInJSONIsTheContract(t *testing.T) {
+	at := func(s int64) *timestamppb.Timestamp { return timestamppb.New(time.Unix(s, 5000)) }
+	full := taskToJSON(&taskenginev1.Task{
+		Id: "i", Type: "t", State: "error", Version: 1 << 60, Attempt: 2, Crashes: 1, Priority: 5, Key: "k", OrderingKey: "o",
+		Headers: map[string]string{"h": "v"}, CreatedAt: at(1), ReadyAt: at(2), NextEventAt: at(3), ExpiresAt: at(4), StartedAt: at(5), UpdatedAt: at(6),
+		Payload: []byte("{\n\"n\": 1.0}"), Result: []byte("text"), Error: "e",
+		History: []*taskenginev1.Attempt{{Number: 1, StartedAt: at(1), EndedAt: at(2), Outcome: "errored", Error: "e"}},
+	})
+	for name, c := range map[string]struct {
+		value any
+		want  string
+	}{
+		"full": {full, `{"id":"i","type":"t","state":"error","version":1152921504606846976,"attempt":2,"crashes":1,"priority":5,"key":"k","ordering_key":"o",` +
+			`"created_at":"1970-01-01T00:00:01.000005Z","ready_at":"1970-01-01T00:00:02.000005Z","next_event_at":"1970-01-01T00:00:03.000005Z",` +
+			`"expires_at":"1970-01-01T00:00:04.000005Z","started_at":"1970-01-01T00:00:05.000005Z","updated_at":"1970-01-01T00:00:06.000005Z",` +
+			`"headers":{"h":"v"},"payload":{"n":1.0},"result_base64":"dGV4dA==","result_text":"text","error":"e",` +
+			`"history":[{"number":1,"outcome":"errored","started_at":"1970-01-01T00:00:01.000005Z","ended_at":"1970-01-01T00:00:02.000005Z","error":"e"}]}`},
+		"empty": {taskToJSON(&taskenginev1.Task{}), `{"id":"","type":"","state":"","version":0,"attempt":0,"crashes":0,"priority":0}`},
+		"why": {whyToJSON(&taskenginev1.WhyResponse{Task: &taskenginev1.Task{Id: "i"}, Reasons: []*taskenginev1.Reason{
+			{Code: "limit", Text: "x", Limit: "l", Value: "v", Used: 1, Max: 2, Until: at(1), Holders: []string{"a"}},
+		}}), `{"task":{"id":"i","type":"","state":"","version":0,"attempt":0,"crashes":0,"priority":0},` +
+			`"reasons":[{"code":"limit","text":"x","limit":"l","value":"v","used":1,"max":2,"until":"1970-01-01T00:00:01.000005Z","holders":["a"]}]}`},
+	} {
+		got, err := json.Marshal(c.value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(c.want, string(got)); diff != "" {
+			t.Errorf("%s (-want +got): %s", name, diff)
+		}
+	}
+}
+
+func TestWhatIsNotDoneHasItsExitCode(t *testing.T) {
+	task := func(state string) *taskenginev1.Task { return &taskenginev1.Task{Id: state, State: state} }
+	for name, c := range map[string]struct {
+		res  *taskenginev1.WaitResponse
+		code int
+	}{
+		"all done":           {&taskenginev1.WaitResponse{Settled: true, Tasks: []*taskenginev1.Task{task("done"), task("done")}}, 0},
+		"a type":             {&taskenginev1.WaitResponse{Settled: true}, 0},
+		"one in error":       {&taskenginev1.WaitResponse{Settled: true, Tasks: []*taskenginev1.Task{task("done"), task("error")}}, 1},
+		"one cancelled":      {&taskenginev1.WaitResponse{Settled: true, Tasks: []*taskenginev1.Task{task("cancelled")}}, 1},
+		"one gone":           {&taskenginev1.WaitResponse{Settled: true, Tasks: []*taskenginev1.Task{task("done")}, Missing: []string{"m"}}, 4},
+		"error before gone":  {&taskenginev1.WaitResponse{Settled: true, Tasks: []*taskenginev1.Task{task("failed")}, Missing: []string{"m"}}, 1},
+		"time over":          {&taskenginev1.WaitResponse{Tasks: []*taskenginev1.Task{task("processing"), task("error")}}, 7},
+		"time over, by type": {&taskenginev1.WaitResponse{}, 7},
+		"ended meanwhile":    {&taskenginev1.WaitResponse{Tasks: []*taskenginev1.Task{task("done")}}, 7},
+	} {
+		if got := exitCode(settlement(c.res)); got != c.code {
+			t.Errorf("%s: the exit code is %d, want %d", name, got, c.code)
+		}
+	}
+}
+
+func FuzzParseLine(f *testing.F) {
+	f.Add(`{"type":"a","data":{"x":1},"in":"1d","at":null,"priority":3,"headers":{"a":"b"}}`)
+	f.Add(`{"payload_base64":"AP8=","expires_at":"2099-01-01T00:00:00Z"}`)
+	f.Add(`{"type":"a","data":null}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		task, err := parseLine([]byte(text), "fallback")
+		if err != nil {
+			return
+		}
+		if task.GetType() == "" {
+			t.Errorf("%q has no type", text)
+		}
+		if task.GetIn() != nil && task.GetIn().AsDuration() < 0 {
+			t.Errorf("%q is to run %v from now", text, task.GetIn().AsDuration())
+		}
+	})
+}

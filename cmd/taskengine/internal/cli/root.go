@@ -1,0 +1,75 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// defaultAddress is where a node's API is unless its configuration says otherwise.
+const defaultAddress = "127.0.0.1:7420"
+
+// suggestWithin is how many letters what was meant may differ from what was typed.
+const suggestWithin = 2
+
+func newRoot(a *app) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "taskengine",
+		Short: "A durable task engine",
+		Long: `taskengine keeps tasks durably, finds the next one to run, and hands it to a handler.
+
+"taskengine run" is a node. The other commands speak with one.
+
+` + exitCodesHelp,
+		Args:          unknownCommand,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		SilenceUsage:  true,
+		SilenceErrors: true,
+
+		SuggestionsMinimumDistance: suggestWithin,
+	}
+	root.SetIn(a.stdin)
+	root.SetOut(a.stdout)
+	root.SetErr(a.stderr)
+	flags := root.PersistentFlags()
+	flags.StringVar(&a.address, "address", a.getenv("TASKENGINE_ADDRESS", defaultAddress), "where the node's API is; TASKENGINE_ADDRESS sets it, too")
+	flags.VarP(&a.output, "output", "o", "how to show data: table or json")
+	root.AddCommand(
+		newRun(a), newDev(a),
+		group("config", "Check and show configurations", newConfigCheck(a), newConfigShow(a), newConfigSchema(a)),
+		group("task", "Add, look at and manage tasks",
+			newTaskAdd(a), newTaskGet(a), newTaskList(a), newTaskCount(a), newTaskWait(a), newTaskWhy(a), newTaskLogs(a),
+			newTaskCancel(a), newTaskResume(a), newTaskFail(a), newTaskReschedule(a)),
+		group("type", "Look at, pause and resume types of tasks", newTypeList(a), newTypePause(a), newTypeResume(a)),
+		newMigrate(a), newShards(a), newCopy(a), newBackup(a), newRestore(a), newDoctor(a),
+		newHandler(a),
+		newBench(a),
+		newCapacity(a),
+		newVersion(a),
+	)
+	nameArguments(root)
+	return root
+}
+
+// group is a command that only has others.
+func group(name, short string, commands ...*cobra.Command) *cobra.Command {
+	g := &cobra.Command{
+		Use: name, Short: short, Args: unknownCommand, SuggestionsMinimumDistance: suggestWithin,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	g.AddCommand(commands...)
+	return g
+}
+
+// unknownCommand refuses the arguments of a command that only has others.
+func unknownCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	advice := fmt.Sprintf("see %s --help", cmd.CommandPath())
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		advice = "did you mean " + strings.Join(near, " or ") + "?"
+	}
+	return fmt.Errorf("%s has no command %q; %s", cmd.CommandPath(), args[0], advice)
+}

@@ -1,0 +1,93 @@
+package cli
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/taskengine/taskengine/config"
+	"github.com/taskengine/taskengine/server"
+)
+
+func newRun(a *app) *cobra.Command {
+	var flags configFlags
+	cmd := &cobra.Command{
+		Use:   "run",
+		Short: "Run a node",
+		Long: `Run a node until it is told to stop.
+
+The configuration is the file that -c names, or ./taskengine.yaml. Without both nothing is
+started, unless --set says where tasks are kept, as --set storage.path=FOLDER does.
+
+SIGTERM and SIGINT stop it: it takes no more tasks, waits for those that run for the
+configured drain_timeout, and ends. A second signal ends it at once: running tasks are
+cancelled, and run again when the node is back. Nothing that was accepted is lost.
+
+SIGHUP reloads the plugins: each gets new processes, as the configuration file then says,
+which take the place of the old ones without failing a task. Other changes of the file need
+a restart, and the log says so.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := flags.findForNode(); err != nil {
+				return err
+			}
+			cfg, err := flags.load(a)
+			if err != nil {
+				return err
+			}
+			log := a.newLog(cfg.Node.Log)
+			if flags.file != "" {
+				log.Info("configured", "file", flags.file)
+			}
+			for _, advice := range cfg.Advice() {
+				log.Warn("the configuration may not say what was meant", "advice", advice.String())
+			}
+			return a.supervise(cmd.Context(), log, &node{
+				config: cfg, log: log, build: server.ReadBuild(), name: nodeName(cfg), notify: a.notifier(log),
+				again: func() (*config.Config, error) { return flags.load(a) }, reloads: make(chan struct{}, 1),
+			})
+		},
+	}
+	flags.add(cmd, "the configuration file; without it, ./taskengine.yaml")
+	return cmd
+}
+
+// findForNode is find for a node. A node that is told nothing would make a folder for its
+// tasks wherever it was started: that is refused, unless a --set says where they are kept.
+func (f *configFlags) findForNode() error {
+	if err := f.find(); err != nil || f.file != "" {
+		return err
+	}
+	for _, set := range f.sets {
+		if path, _, _ := strings.Cut(set, "="); path == "storage" || strings.HasPrefix(path, "storage.") {
+			return nil
+		}
+	}
+	return exit(exitUsage, "there is no ./%s here: name a configuration by -c FILE, or say where tasks are kept by --set storage.path=FOLDER; taskengine dev runs a node to try things out", ownConfig)
+}
+
+// hurried is how long a node that was told twice to stop may take to end in order.
+const hurried = 2 * time.Second
+
+// supervise runs a node and has signals stop it.
+func (a *app) supervise(ctx context.Context, log *slog.Logger, n *node) error {
+	signals := listenToSignals(ctx, n.reloads)
+	defer signals.close()
+	ended := make(chan error, 1)
+	go func() { ended <- n.run(signals.first, signals.second) }()
+	select {
+	case err := <-ended:
+		return err
+	case <-signals.second.Done():
+	}
+	log.Warn("stopping at once: running tasks are cancelled", "because", context.Cause(signals.second))
+	select {
+	case <-ended:
+	case <-time.After(hurried):
+		log.Warn("some tasks did not end when they were cancelled; they are recovered when the node is back")
+	}
+	return &exitError{code: exitSignal + signals.number()}
+}

@@ -1,0 +1,66 @@
+package cli
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/spf13/cobra"
+
+	"github.com/taskengine/taskengine/storage"
+)
+
+func newShards(a *app) *cobra.Command {
+	return group("shards", "Divide the tasks among several databases",
+		newShardsList(a), newShardsDivide(a), newShardsMove(a))
+}
+
+const shardsHelp = `
+
+Where storage.databases names more databases than that of storage.url, each of them holds
+some of 256 shards: a part of the tasks, by their IDs.`
+
+// withParts runs fn on the databases of a configuration.
+func (a *app) withParts(ctx context.Context, flags *configFlags, fn func(ctx context.Context, ps parts) error) error {
+	if err := flags.find(); err != nil {
+		return err
+	}
+	cfg, err := flags.load(a)
+	if err != nil {
+		return err
+	}
+	if len(cfg.Storage.Databases) == 0 {
+		return exit(exitUsage, "the configuration has no storage.databases: one database holds all tasks, or none does")
+	}
+	log := slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: slog.LevelInfo}))
+	return untilSignalled(ctx, func(ctx context.Context) error {
+		ps, err := openParts(ctx, cfg.Storage, log)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = ps.close() }() // nothing is under way
+		return oneLine(fn(ctx, ps))
+	})
+}
+
+// showHomes shows which shards databases hold.
+func (a *app) showHomes(ps parts, homes []storage.Home) error {
+	rows := make([][]string, len(ps))
+	for i, p := range ps {
+		h := homes[i]
+		j := shardsJSON{Database: p.Name, Shards: h.Here.String(), Leaving: h.Leaving.String(), To: h.To}
+		if a.json() {
+			if err := a.printJSON(j); err != nil {
+				return err
+			}
+		}
+		leaving := j.Leaving
+		if leaving != "" {
+			leaving += " to " + j.To
+		}
+		rows[i] = []string{j.Database, j.Shards, leaving}
+	}
+	if a.json() {
+		return nil
+	}
+	return a.printTable([]string{"DATABASE", "SHARDS", "LEAVING"}, rows)
+}

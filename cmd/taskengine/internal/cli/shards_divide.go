@@ -1,0 +1,32 @@
+package cli
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/taskengine/taskengine/storage/postgres"
+)
+
+func newShardsDivide(a *app) *cobra.Command {
+	var flags configFlags
+	cmd := &cobra.Command{
+		Use:   "divide",
+		Short: "Decide which shards each database holds, where that is open",
+		Long: `Decide which shards each database holds, where nobody has yet, and show it: equal parts,
+if there are no tasks; else the database that has them holds all shards, and those that are
+new hold none until "taskengine shards move" moves some. No node starts before.` + shardsHelp,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.withParts(cmd.Context(), &flags, func(ctx context.Context, ps parts) error {
+				homes, err := postgres.Divide(ctx, ps...)
+				if err != nil {
+					return err
+				}
+				return a.showHomes(ps, homes)
+			})
+		},
+	}
+	flags.add(cmd, configUsage)
+	return cmd
+}

@@ -1,0 +1,34 @@
+package cli
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+)
+
+func newShardsList(a *app) *cobra.Command {
+	var flags configFlags
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "Show which shards each database holds, and which are on their way",
+		Long:  "Show which shards each database holds, and which are on their way to another one." + shardsHelp,
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.withParts(cmd.Context(), &flags, func(ctx context.Context, ps parts) error {
+				homes, err := ps.homes(ctx)
+				if err != nil {
+					return err
+				}
+				if err := a.showHomes(ps, homes); err != nil {
+					return err
+				}
+				if undivided := ps.divided(homes); undivided != nil { // a fact here, and no mistake
+					a.note("%v", undivided)
+				}
+				return nil
+			})
+		},
+	}
+	flags.add(cmd, configUsage)
+	return cmd
+}

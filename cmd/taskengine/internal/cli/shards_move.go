@@ -1,0 +1,67 @@
+package cli
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage/postgres"
+)
+
+func newShardsMove(a *app) *cobra.Command {
+	var flags configFlags
+	var from, to string
+	cmd := &cobra.Command{
+		Use:   "move SHARDS --from NAME --to NAME",
+		Short: "Move the tasks of some shards to another database, while nodes run",
+		Long: `Move the tasks of some shards, such as 128-255 or 7,9, with all that belongs to them, from
+one database to another, while nodes run. Tasks of other shards are not touched; those that
+are moved stand still until they have arrived: what runs is finished then, and new ones are
+refused meanwhile. So move a few shards at a time if there is much that has ended.
+
+Whenever it is interrupted, run the same command again: it goes on. Nodes must know both
+databases before, by storage.databases.` + shardsHelp,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			shards, err := task.ParseShards(args[0])
+			if err != nil {
+				return exit(exitUsage, "%w", err)
+			}
+			if from == to {
+				return exit(exitUsage, "the shards are to be moved from %s to itself", from)
+			}
+			return a.withParts(cmd.Context(), &flags, func(ctx context.Context, ps parts) error {
+				return a.moveShards(ctx, ps, from, to, shards)
+			})
+		},
+	}
+	flags.add(cmd, configUsage)
+	cmd.Flags().StringVar(&from, "from", "", "the database that holds them")
+	cmd.Flags().StringVar(&to, "to", "", "the database that is to hold them")
+	for _, needed := range []string{"from", "to"} {
+		if err := cmd.MarkFlagRequired(needed); err != nil {
+			panic(err) // there is such a flag
+		}
+	}
+	return cmd
+}
+
+func (a *app) moveShards(ctx context.Context, ps parts, from, to string, shards task.Shards) error {
+	source, err := ps.find(from)
+	if err != nil {
+		return err
+	}
+	target, err := ps.find(to)
+	if err != nil {
+		return err
+	}
+	var at postgres.Moved
+	began := time.Now()
+	if err := postgres.Move(ctx, source, target, shards, func(m postgres.Moved) { at = m }); err != nil {
+		return err
+	}
+	a.note("the shards %s are in %s: %d tasks were delivered in %s", &shards, to, at.Delivered, time.Since(began).Round(time.Millisecond))
+	return nil
+}

@@ -1,0 +1,67 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"sync/atomic"
+	"syscall"
+)
+
+// signals are the requests of the outside to stop: the first one politely, the second
+// one for good. SIGHUP asks to reload instead, where somebody does that.
+type signals struct {
+	first, second context.Context // end with the signal; the cause names it
+	reload        chan<- struct{} // has room for one request; nil if nobody reloads
+	received      chan os.Signal
+	last          atomic.Int32 // number of the newest
+	cancel        []context.CancelCauseFunc
+	done          chan struct{}
+}
+
+// listenToSignals listens until the signals are closed. ctx ending counts as the first. If
+// reload is not nil, it is sent to for SIGHUP.
+func listenToSignals(ctx context.Context, reload chan<- struct{}) *signals {
+	s := &signals{reload: reload, received: make(chan os.Signal, 2), done: make(chan struct{})}
+	var first, second context.CancelCauseFunc
+	s.first, first = context.WithCancelCause(ctx)
+	s.second, second = context.WithCancelCause(context.WithoutCancel(ctx))
+	s.cancel = []context.CancelCauseFunc{first, second}
+	signal.Notify(s.received, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	go s.listen()
+	return s
+}
+
+func (s *signals) listen() {
+	defer close(s.done)
+	n := 0
+	for sig := range s.received {
+		if sig == syscall.SIGHUP && s.reload != nil {
+			select {
+			case s.reload <- struct{}{}:
+			default: // there is one to come anyway, and it will see what this one is for
+			}
+			continue
+		}
+		if number, ok := sig.(syscall.Signal); ok {
+			s.last.Store(int32(number))
+		}
+		if n < len(s.cancel) {
+			s.cancel[n](fmt.Errorf("signal: %v", sig))
+		}
+		n++
+	}
+}
+
+// number returns the number of the newest signal.
+func (s *signals) number() int { return int(s.last.Load()) }
+
+func (s *signals) close() {
+	signal.Stop(s.received)
+	close(s.received)
+	<-s.done
+	for _, cancel := range s.cancel {
+		cancel(nil)
+	}
+}

@@ -1,0 +1,133 @@
+package cli
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
+)
+
+// What the subcommands of task show in common.
+
+var taskHead = []string{"ID", "TYPE", "STATE", "VERSION", "ATTEMPT", "AGE", "NEXT", "ERROR"}
+
+// nextOf shows when a task that waits goes on.
+func nextOf(t *taskenginev1.Task) string {
+	if t.GetState() != "waiting" {
+		return ""
+	}
+	return when(t.GetNextEventAt())
+}
+
+func taskRow(t *taskenginev1.Task, now time.Time) []string {
+	return []string{
+		t.GetId(), t.GetType(), t.GetState(), fmt.Sprint(t.GetVersion()), fmt.Sprint(t.GetAttempt()),
+		age(now, t.GetCreatedAt()), nextOf(t), t.GetError(),
+	}
+}
+
+// showTasks writes tasks as rows, or each as a line of JSON.
+func (a *app) showTasks(ts ...*taskenginev1.Task) error {
+	if a.json() {
+		for _, t := range ts {
+			if err := a.printJSON(taskToJSON(t)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	rows := make([][]string, len(ts))
+	for i, t := range ts {
+		rows[i] = taskRow(t, time.Now())
+		if last := len(rows[i]) - 1; !a.outTTY { // a terminal has its width
+			rows[i][last] = short(rows[i][last], 60)
+		}
+	}
+	return a.printTable(taskHead, rows)
+}
+
+// showTask writes everything about one task.
+func (a *app) showTask(t *taskenginev1.Task) error {
+	if a.json() {
+		return a.showTasks(t)
+	}
+	var b strings.Builder
+	field := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(&b, "%-14s %s\n", name, clean(value))
+		}
+	}
+	field("id", t.GetId())
+	field("type", t.GetType())
+	fmt.Fprintf(&b, "%-14s %s\n", "state", a.coloured(t.GetState(), clean(t.GetState())))
+	field("version", fmt.Sprint(t.GetVersion()))
+	field("attempt", fmt.Sprint(t.GetAttempt()))
+	if t.GetCrashes() > 0 {
+		field("crashes", fmt.Sprint(t.GetCrashes()))
+	}
+	field("priority", fmt.Sprint(t.GetPriority()))
+	field("key", t.GetKey())
+	field("ordering key", t.GetOrderingKey())
+	field("created", when(t.GetCreatedAt()))
+	field("ready", when(t.GetReadyAt()))
+	field("started", when(t.GetStartedAt()))
+	field("updated", when(t.GetUpdatedAt()))
+	switch t.GetState() {
+	case "waiting":
+		field("next start", when(t.GetNextEventAt()))
+	case "done", "failed", "cancelled":
+		field("kept until", when(t.GetNextEventAt()))
+	}
+	field("expires", when(t.GetExpiresAt()))
+	for _, k := range slices.Sorted(maps.Keys(t.GetHeaders())) {
+		field("header", k+"="+t.GetHeaders()[k])
+	}
+	field("payload", showBytes(t.GetPayload()))
+	field("result", showBytes(t.GetResult()))
+	field("error", t.GetError())
+	field("progress", showProgress(t.GetProgress()))
+	if n := len(t.GetCheckpoint()); n > 0 {
+		field("checkpoint", fmt.Sprintf("%d bytes for the next attempt", n))
+	}
+	for _, h := range t.GetHistory() {
+		took := h.GetEndedAt().AsTime().Sub(h.GetStartedAt().AsTime())
+		field("history", fmt.Sprintf("attempt %d %s at %s after %s: %s",
+			h.GetNumber(), h.GetOutcome(), when(h.GetEndedAt()), span(took), h.GetError()))
+	}
+	_, err := fmt.Fprint(a.stdout, b.String())
+	return err
+}
+
+// showProgress words how far a task is, such as "30 of 100 (30 %), pages, 2s ago".
+func showProgress(p *taskenginev1.Progress) string {
+	if p == nil {
+		return ""
+	}
+	out := fmt.Sprint(p.GetDone())
+	if total := p.GetTotal(); total > 0 {
+		out += fmt.Sprintf(" of %d (%.0f %%)", total, 100*float64(p.GetDone())/float64(total))
+	}
+	if p.GetMessage() != "" {
+		out += ", " + p.GetMessage()
+	}
+	return out + ", at " + when(p.GetAt())
+}
+
+// showBytes shows text as text, and says of anything else that it is not.
+func showBytes(b []byte) string {
+	const most = 1000
+	asJSON, asBase64 := bytesToJSON(b)
+	switch {
+	case asJSON != nil:
+		return short(string(asJSON), most)
+	case len(b) > 0 && utf8.Valid(b):
+		return short(string(b), most)
+	case asBase64 != "":
+		return fmt.Sprintf("%d bytes that are no text; -o json shows them", len(b))
+	}
+	return ""
+}

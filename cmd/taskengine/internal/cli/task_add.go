@@ -1,0 +1,216 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
+)
+
+// addFlags are what `task add` is told about the task.
+type addFlags struct {
+	id, key, orderingKey, data string
+	headers                    []string
+	priority                   uint32
+	in                         duration
+	at, expiresAt              instant
+	wait                       bool
+	timeout                    duration
+	file                       string
+}
+
+func newTaskAdd(a *app) *cobra.Command {
+	var f addFlags
+	cmd := &cobra.Command{
+		Use:   "add TYPE | --file FILE",
+		Short: "Add a task, or a file of tasks",
+		Long: `Add a task. When the command returns, the task is durable; its id is written.
+
+With --file, add one task for each line of a file (- for standard input). A line is a
+JSON object:
+
+  {"type": "mail", "data": {"to": "a@example.com"}, "key": "m-1"}
+
+Its fields are type, data (any JSON) or payload_base64 (any bytes), id, key,
+ordering_key, priority, at, in, expires_at and headers. TYPE is that of lines without
+one. Lines that are no good are told with their numbers and left out. The same file may
+be loaded again: what has an id or a key is not added twice.`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 || len(args) == 0 && f.file == "" {
+				return errors.New("want a TYPE, or --file")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.with(func(c *client) error {
+				if f.file == "" {
+					return a.add(cmd, c, &f, args[0])
+				}
+				if err := onlyWithoutFile(cmd); err != nil {
+					return err
+				}
+				return a.load(cmd.Context(), c, f.file, strings.Join(args, ""))
+			})
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.data, "data", "", "the payload: JSON, or @FILE or - for the bytes of a file or of standard input")
+	flags.StringVar(&f.id, "id", "", "the task's id, a UUID; the task is added once however often it is asked for")
+	flags.StringVar(&f.key, "key", "", "not added if a task of the type has this key")
+	flags.StringVar(&f.orderingKey, "ordering-key", "", "recorded with the task")
+	flags.Uint32Var(&f.priority, "priority", 0, "0 (sooner) to 9 (later); without it, that of the type")
+	flags.Var(&f.in, "in", "not before so long from now, such as 90s or 2d")
+	flags.Var(&f.at, "at", "not before this time, such as 2026-12-24T18:00:00Z")
+	flags.Var(&f.expiresAt, "expires-at", "too late from this time on")
+	flags.StringArrayVar(&f.headers, "header", nil, "k=v, carried along; may be given more than once")
+	flags.BoolVar(&f.wait, "wait", false, "wait for the task to end, and show it")
+	flags.Var(&f.timeout, "timeout", "how long to wait; without it, for ever")
+	flags.StringVar(&f.file, "file", "", "add the tasks in this file; - is standard input")
+	return cmd
+}
+
+// onlyWithoutFile refuses the flags that say something about one task.
+func onlyWithoutFile(cmd *cobra.Command) error {
+	for _, name := range []string{
+		"data", "id", "key", "ordering-key", "priority", "in", "at", "expires-at", "header", "wait", "timeout",
+	} {
+		if cmd.Flags().Changed(name) {
+			return exit(exitUsage, "--%s does not go with --file: say it in the lines", name)
+		}
+	}
+	return nil
+}
+
+// add adds one task.
+func (a *app) add(cmd *cobra.Command, c *client, f *addFlags, typ string) error {
+	if cmd.Flags().Changed("timeout") && !f.wait {
+		return exit(exitUsage, "--timeout goes with --wait")
+	}
+	t, err := f.task(cmd, a.stdin, typ)
+	if err != nil {
+		return err
+	}
+	t.Id = f.id
+	a.name(t)
+	receipts, err := submit(cmd.Context(), c, []*taskenginev1.NewTask{t}, false)
+	if err != nil {
+		return err
+	}
+	if r := receipts[0]; !f.wait {
+		return a.showReceipt(r)
+	}
+	return a.awaitAdded(cmd.Context(), c, receipts[0].GetId(), time.Duration(f.timeout))
+}
+
+func (a *app) showReceipt(r *taskenginev1.Receipt) error {
+	if a.json() {
+		return a.printJSON(receiptJSON{r.GetId(), r.GetCreated()})
+	}
+	if !r.GetCreated() {
+		a.note("nothing was added: that task is there already")
+	}
+	_, err := fmt.Fprintln(a.stdout, clean(r.GetId()))
+	return err
+}
+
+// awaitAdded waits for a task that was added and shows how it ended.
+func (a *app) awaitAdded(ctx context.Context, c *client, id string, timeout time.Duration) error {
+	w := waiter{
+		client: c, timeout: timeout, req: &taskenginev1.WaitRequest{Ids: []string{id}}, heard: time.Now(), say: a.patient(),
+	}
+	res, err := w.wait(ctx)
+	if err != nil {
+		return fmt.Errorf("task %s was added, and what became of it is not known: %w", id, err)
+	}
+	if len(res.GetMissing()) == 0 {
+		got, err := call(ctx, c, c.Get, &taskenginev1.GetRequest{Id: id})
+		if err != nil {
+			return err
+		}
+		if err := a.showTask(got.GetTask()); err != nil {
+			return err
+		}
+	}
+	return settlement(res)
+}
+
+// task makes the request that the flags describe.
+func (f *addFlags) task(cmd *cobra.Command, stdin io.Reader, typ string) (*taskenginev1.NewTask, error) {
+	changed := cmd.Flags().Changed
+	t := &taskenginev1.NewTask{
+		Id: f.id, Type: typ, Key: f.key, OrderingKey: f.orderingKey,
+		At: f.at.message(), ExpiresAt: f.expiresAt.message(),
+	}
+	if changed("priority") {
+		t.Priority = &f.priority
+	}
+	if changed("in") {
+		t.In = f.in.message()
+	}
+	if changed("data") {
+		payload, err := readData(f.data, stdin)
+		if err != nil {
+			return nil, err
+		}
+		t.Input = &taskenginev1.NewTask_Payload{Payload: payload}
+	}
+	for _, h := range f.headers {
+		k, v, ok := strings.Cut(h, "=")
+		if !ok || k == "" {
+			return nil, exit(exitUsage, "--header %.40q is not k=v", h)
+		}
+		if t.Headers == nil {
+			t.Headers = make(map[string]string)
+		}
+		t.Headers[k] = v
+	}
+	return t, nil
+}
+
+// readData returns the payload that --data means.
+func readData(data string, stdin io.Reader) ([]byte, error) {
+	switch {
+	case data == "-":
+		return io.ReadAll(stdin)
+	case strings.HasPrefix(data, "@"):
+		return os.ReadFile(data[1:])
+	case !json.Valid([]byte(data)):
+		return nil, exit(exitUsage, "--data %.40q is not JSON; quote it for your shell, or give other bytes by @FILE or -", data)
+	}
+	return []byte(data), nil
+}
+
+// submit adds tasks that all have ids, so that it can ask again when a node took the
+// request and was gone before it answered: nothing is doubled. With restarts, it asks
+// again when the node says that it is stopping, too. Receipts of an earlier try count as
+// created.
+func submit(ctx context.Context, c *client, tasks []*taskenginev1.NewTask, restarts bool) ([]*taskenginev1.Receipt, error) {
+	begin := time.Now()
+	for again := false; ; again = true {
+		res, err := call(ctx, c, c.Submit, &taskenginev1.SubmitRequest{Tasks: tasks})
+		if err == nil && len(res.GetReceipts()) != len(tasks) {
+			return nil, fmt.Errorf("the node answered %d tasks with %d receipts", len(tasks), len(res.GetReceipts()))
+		}
+		if err == nil {
+			for i, r := range res.GetReceipts() {
+				r.Created = r.Created || again && r.Id == tasks[i].Id
+			}
+			return res.GetReceipts(), nil
+		}
+		unsure := exitCode(err) == exitUnavailable && c.heard && (restarts || !c.refused)
+		if !unsure || time.Since(begin) > patience {
+			return nil, err
+		}
+		if err := pause(ctx, retryAfter); err != nil {
+			return nil, err
+		}
+	}
+}

@@ -1,0 +1,93 @@
+package cli
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/taskengine/taskengine/server"
+	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
+)
+
+// filterFlags are those of the commands that look at many tasks.
+type filterFlags struct{ states, types []string }
+
+func (f *filterFlags) add(cmd *cobra.Command) {
+	cmd.Flags().StringSliceVar(&f.states, "state", nil, "only tasks in this state; may be given more than once")
+	cmd.Flags().StringSliceVar(&f.types, "type", nil, "only tasks of this type; may be given more than once")
+}
+
+func newTaskList(a *app) *cobra.Command {
+	var filter filterFlags
+	var limit int
+	var all bool
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List tasks, the newest first",
+		Long:  "List tasks without payload and result, the newest first. With -o json, each is one line.",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if limit < 1 {
+				return exit(exitUsage, "--limit is %d, and must be 1 or more", limit)
+			}
+			return a.with(func(c *client) error {
+				pages := &pages{client: c, filter: filter, left: limit, all: all}
+				return a.listTasks(cmd, pages)
+			})
+		},
+	}
+	filter.add(cmd)
+	cmd.Flags().IntVar(&limit, "limit", 50, "at most so many")
+	cmd.Flags().BoolVar(&all, "all", false, "all of them")
+	return cmd
+}
+
+func (a *app) listTasks(cmd *cobra.Command, p *pages) error {
+	var rows []*taskenginev1.Task
+	for p.more() {
+		tasks, err := p.next(cmd)
+		if err != nil {
+			return err
+		}
+		if !a.json() {
+			rows = append(rows, tasks...)
+			continue
+		}
+		if err := a.showTasks(tasks...); err != nil {
+			return err
+		}
+	}
+	if p.token != "" {
+		a.note("there are more; --all or --limit show them")
+	}
+	if a.json() {
+		return nil
+	}
+	return a.showTasks(rows...)
+}
+
+// pages goes through the pages of a list.
+type pages struct {
+	client *client
+	filter filterFlags
+	left   int // tasks wanted, unless all are
+	all    bool
+	begun  bool
+	token  string // of the page after the last one
+}
+
+func (p *pages) more() bool { return (p.all || p.left > 0) && (!p.begun || p.token != "") }
+
+func (p *pages) next(cmd *cobra.Command) ([]*taskenginev1.Task, error) {
+	limit := server.MaxList
+	if !p.all {
+		limit = min(limit, p.left)
+	}
+	res, err := call(cmd.Context(), p.client, p.client.List, &taskenginev1.ListRequest{
+		States: p.filter.states, Types: p.filter.types, Limit: uint32(limit), PageToken: p.token,
+	})
+	if err != nil {
+		return nil, err
+	}
+	p.begun, p.token = true, res.GetNextPageToken()
+	p.left -= len(res.GetTasks())
+	return res.GetTasks(), nil
+}

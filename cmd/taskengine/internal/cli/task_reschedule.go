@@ -1,0 +1,34 @@
+package cli
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
+)
+
+func newTaskReschedule(a *app) *cobra.Command {
+	var e edits
+	var in duration
+	var at instant
+	var cmd *cobra.Command
+	cmd = newEdit(a, "reschedule ID", "Set when a task is to run that does not run now", &e,
+		func(ctx context.Context, c *client, id string) (*taskenginev1.Task, error) {
+			req := &taskenginev1.RescheduleRequest{Id: id, Version: e.version}
+			switch {
+			case cmd.Flags().Changed("in") == cmd.Flags().Changed("at"):
+				return nil, exit(exitUsage, "want either --in or --at")
+			case time.Time(at).IsZero():
+				req.Time = &taskenginev1.RescheduleRequest_In{In: in.message()}
+			default:
+				req.Time = &taskenginev1.RescheduleRequest_At{At: at.message()}
+			}
+			res, err := call(ctx, c, c.Reschedule, req)
+			return res.GetTask(), err
+		})
+	cmd.Flags().Var(&in, "in", "so long from now, such as 90s or 2d")
+	cmd.Flags().Var(&at, "at", "at this time, such as 2026-12-24T18:00:00Z")
+	return cmd
+}

@@ -1,0 +1,67 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
+)
+
+func newTaskWhy(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "why ID",
+		Short: "Say what keeps a task from running",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.with(func(c *client) error {
+				res, err := call(cmd.Context(), c, c.Why, &taskenginev1.WhyRequest{Id: args[0]})
+				if err != nil {
+					return aboutTask(args[0], err)
+				}
+				if a.json() {
+					return a.printJSON(whyToJSON(res))
+				}
+				_, err = fmt.Fprint(a.stdout, a.whyText(res, time.Now()))
+				return err
+			})
+		},
+	}
+}
+
+// whyText tells people what keeps a task from running.
+func (a *app) whyText(res *taskenginev1.WhyResponse, now time.Time) string {
+	t := res.GetTask()
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s  %s  %s for %s  priority=%d attempt=%d", clean(t.GetId()), clean(t.GetType()), a.coloured(t.GetState(), clean(t.GetState())),
+		age(now, t.GetUpdatedAt()), t.GetPriority(), t.GetAttempt())
+	if t.GetKey() != "" {
+		fmt.Fprintf(&b, " key=%s", clean(t.GetKey()))
+	}
+	if t.GetOrderingKey() != "" {
+		fmt.Fprintf(&b, " ordering_key=%s", clean(t.GetOrderingKey()))
+	}
+	b.WriteByte('\n')
+	for _, r := range res.GetReasons() {
+		fmt.Fprintf(&b, "  %-10s  %s", clean(r.GetCode()), clean(r.GetText()))
+		if until := r.GetUntil(); until != nil && until.AsTime().After(now) {
+			fmt.Fprintf(&b, " (%s %s)", untilWord(r.GetCode()), span(until.AsTime().Sub(now)))
+		}
+		b.WriteByte('\n')
+		if holders := r.GetHolders(); len(holders) > 0 {
+			fmt.Fprintf(&b, "  %-10s  held by %s\n", "", clean(strings.Join(holders, ", ")))
+		}
+	}
+	return b.String()
+}
+
+// untilWord says what happens at the time of a reason: a run is cut off, and everything
+// else is over.
+func untilWord(code string) string {
+	if code == "running" {
+		return "times out in"
+	}
+	return "in"
+}

@@ -1,0 +1,56 @@
+package cli
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
+)
+
+func newTypeList(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List the types that are configured, were paused or resumed, or have tasks",
+		Long: `List the types that are configured, were paused or resumed, or have tasks. In files, the
+types that are not configured are those of tasks that are ready, and of the newest thousand
+that wait, run or are in error. At most a thousand such types are listed.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.with(func(c *client) error {
+				res, err := call(cmd.Context(), c, c.ListTypes, &taskenginev1.ListTypesRequest{})
+				if err != nil {
+					return err
+				}
+				if res.GetMore() {
+					a.note("there may be more types that have tasks and are not configured: not all were listed")
+				}
+				return a.showTypes(res.GetTypes())
+			})
+		},
+	}
+}
+
+func (a *app) showTypes(types []*taskenginev1.Type) error {
+	rows := make([][]string, len(types))
+	for i, t := range types {
+		if a.json() {
+			j := typeJSON{t.GetName(), t.GetConfigured(), t.GetHandled(), t.GetPaused(), t.GetRunning()}
+			if err := a.printJSON(j); err != nil {
+				return err
+			}
+		}
+		rows[i] = []string{t.GetName(), yesNo(t.GetConfigured()), yesNo(t.GetHandled()), yesNo(t.GetPaused()), fmt.Sprint(t.GetRunning())}
+	}
+	if a.json() {
+		return nil
+	}
+	return a.printTable([]string{"TYPE", "CONFIGURED", "HANDLED", "PAUSED", "RUNNING"}, rows)
+}
+
+func yesNo(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}
