@@ -18,6 +18,7 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/pgtest"
 	"github.com/taskengine/taskengine/storage/postgres"
+	"github.com/taskengine/taskengine/storage/postgres/schema"
 )
 
 // nodesOn are nodes on one database, all in this process: they share its cores.
@@ -37,7 +38,7 @@ func openNodes(tb testing.TB, n, slots int, settings ...string) *nodesOn {
 	}
 	tb.Cleanup(func() { must(tb, server.Close()) })
 	o := &nodesOn{server: server, url: server.Database(tb)}
-	if _, err := postgres.Migrate(tb.Context(), o.url, postgres.Options{}); err != nil {
+	if _, err := schema.Migrate(tb.Context(), o.url, schema.Default); err != nil {
 		tb.Fatal(err)
 	}
 	for i := range n {

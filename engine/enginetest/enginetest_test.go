@@ -17,6 +17,7 @@ import (
 	"github.com/taskengine/taskengine/storage/memory"
 	"github.com/taskengine/taskengine/storage/pebble"
 	"github.com/taskengine/taskengine/storage/postgres"
+	"github.com/taskengine/taskengine/storage/postgres/schema"
 )
 
 var server *pgtest.Server // set once, before the tests
@@ -139,7 +140,7 @@ type onPostgres struct {
 
 func openPostgres(t testing.TB, url string) onPostgres {
 	t.Helper()
-	if _, err := postgres.Migrate(t.Context(), url, postgres.Options{}); err != nil {
+	if _, err := schema.Migrate(t.Context(), url, schema.Default); err != nil {
 		t.Fatal(err)
 	}
 	s, err := postgres.Open(t.Context(), url, postgres.Options{})

@@ -17,7 +17,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/taskengine/taskengine/internal/pgtest"
-	"github.com/taskengine/taskengine/storage/postgres"
+	"github.com/taskengine/taskengine/storage/postgres/schema"
 )
 
 var server *pgtest.Server // set once, before the tests
@@ -86,7 +86,7 @@ func await(t *testing.T, what string, is func() bool) {
 
 func TestEveryOrderHasOneInvoiceThoughServicesAreKilled(t *testing.T) {
 	database := server.Database(t)
-	if _, err := postgres.Migrate(t.Context(), database, postgres.Options{}); err != nil {
+	if _, err := schema.Migrate(t.Context(), database, schema.Default); err != nil {
 		t.Fatal(err)
 	}
 	shop, billing := build(t, "shop"), build(t, "billing")

@@ -104,9 +104,24 @@ var rules = []rule{
 	},
 	{
 		Of:  "storage/postgres",
-		May: []string{"storage", "storage/internal/...", "coord/postgres", "engine/task"},
+		May: []string{"storage", "storage/internal/...", "storage/postgres/internal/...", "storage/postgres/schema", "coord/postgres", "engine/task"},
 		Out: []string{"github.com/jackc/pgx"},
-		Why: "a backend implements its port and brings one dependency; its migrations make the tables of the coordination, too",
+		Why: "a backend implements its port and brings one dependency; it checks its tables, and does not know what examines or divides it",
+	},
+	{
+		Of:  "storage/postgres/internal/partition",
+		Why: "the names and bounds of partitions are arithmetic",
+	},
+	{
+		Of:  "storage/postgres/schema",
+		May: []string{"storage/postgres/internal/partition", "coord/postgres", "engine/task"},
+		Out: []string{"github.com/jackc/pgx"},
+		Why: "the tables are made without the store; the migrations make those of the coordination, too",
+	},
+	{
+		Of:  "storage/postgres/postgrestest",
+		May: []string{"storage/postgres", "storage/postgres/schema"},
+		Why: "tests open a store as programs do",
 	},
 	{
 		Of:  "storage/transfer",

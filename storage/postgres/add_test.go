@@ -18,7 +18,9 @@ import (
 	"github.com/taskengine/taskengine/engine"
 	"github.com/taskengine/taskengine/engine/policy"
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/internal/pgtest"
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/storage/postgres/postgrestest"
 )
 
 // added is what the function add answers.
@@ -54,7 +56,7 @@ func TestATaskAddedFromSQLRunsIfAndOnlyIfItsTransactionCommits(t *testing.T) {
 	url := server.Database(t)
 	set := types("ship")
 	nodes := []*node{join(t, url, set, map[string]work{"ship": nothing}), join(t, url, set, map[string]work{"ship": nothing})}
-	c := connect(t, url)
+	c := pgtest.Connect(t, url)
 	var ids, never []task.ID
 	for i := range 60 {
 		tx, err := c.Begin(t.Context())
@@ -94,8 +96,8 @@ func TestATaskAddedFromSQLRunsIfAndOnlyIfItsTransactionCommits(t *testing.T) {
 // What wakes the nodes is sent at the commit, once for each shard.
 func TestAddWakesNodesAtTheCommit(t *testing.T) {
 	url := server.Database(t)
-	open(t, url)
-	listener, c := connect(t, url), connect(t, url)
+	postgrestest.Open(t, url)
+	listener, c := pgtest.Connect(t, url), pgtest.Connect(t, url)
 	for _, sql := range []string{"listen taskengine", "listen done"} {
 		if _, err := listener.Exec(t.Context(), sql); err != nil {
 			t.Fatal(err)
@@ -146,7 +148,7 @@ func TestAddAnswersWithTheTaskThatHasTheKeyOrTheID(t *testing.T) {
 		return nil, nil
 	}})
 	defer close(gate)
-	c := connect(t, url)
+	c := pgtest.Connect(t, url)
 	const id = "0190a6f0-7c3e-7cc0-8b5e-3f1d2c4b5a69"
 	first := mustAdd(t, c, "'ship', key => 'k'")
 	if !first.created {
@@ -180,14 +182,14 @@ func TestAddAnswersWithTheTaskThatHasTheKeyOrTheID(t *testing.T) {
 
 func TestOfManyWhoAddAKeyAtOnceOneDoes(t *testing.T) {
 	url := server.Database(t)
-	open(t, url)
+	postgrestest.Open(t, url)
 	for range 5 {
 		var mu sync.Mutex
 		var wg sync.WaitGroup
 		got := make(map[added]int)
 		key := task.NewIDs([32]byte{}).Next(time.Now()).String()
 		for range 8 {
-			c := connect(t, url)
+			c := pgtest.Connect(t, url)
 			wg.Go(func() {
 				a, err := add(t.Context(), c, "'ship', key => '"+key+"'")
 				if err != nil {
@@ -215,8 +217,8 @@ func TestOfManyWhoAddAKeyAtOnceOneDoes(t *testing.T) {
 // an id that is made now.
 func TestAddAtHigherIsolation(t *testing.T) {
 	url := server.Database(t)
-	open(t, url)
-	err := pgx.BeginTxFunc(t.Context(), connect(t, url), pgx.TxOptions{IsoLevel: pgx.Serializable}, func(tx pgx.Tx) error {
+	postgrestest.Open(t, url)
+	err := pgx.BeginTxFunc(t.Context(), pgtest.Connect(t, url), pgx.TxOptions{IsoLevel: pgx.Serializable}, func(tx pgx.Tx) error {
 		mustAdd(t, tx, "'ship', key => 'k'")
 		_, err := add(t.Context(), tx, "'ship', id => '0190a6f0-7c3e-7cc0-8b5e-3f1d2c4b5a69'")
 		return err
@@ -416,8 +418,8 @@ func sinceItsSubmit(t *task.Task) *task.Task {
 
 func TestAnIDFromSQLIsOfVersion7AndOfNow(t *testing.T) {
 	url := server.Database(t)
-	open(t, url)
-	c := connect(t, url)
+	postgrestest.Open(t, url)
+	c := pgtest.Connect(t, url)
 	seen := make(map[task.ID]bool)
 	for range 100 {
 		before := one[time.Time](t, c, "select clock_timestamp()").Truncate(time.Millisecond)
@@ -446,7 +448,7 @@ func TestARoleThatMayOnlyAddCanOnlyAdd(t *testing.T) {
 	url := server.Database(t)
 	n := join(t, url, types("ship"), map[string]work{"ship": nothing})
 	role := "app_" + strings.ReplaceAll(n.Incarnation().String(), "-", "")
-	execute(t, url, "create role "+role+" login; grant usage on schema taskengine to "+role+"; grant execute on function taskengine.add to "+role)
+	pgtest.Exec(t, pgtest.Connect(t, url), "create role "+role+" login; grant usage on schema taskengine to "+role+"; grant execute on function taskengine.add to "+role)
 	t.Cleanup(func() {
 		c, err := pgx.Connect(context.Background(), url)
 		if err == nil {
@@ -457,7 +459,7 @@ func TestARoleThatMayOnlyAddCanOnlyAdd(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	c := connect(t, url)
+	c := pgtest.Connect(t, url)
 	if _, err := c.Exec(t.Context(), "set role "+role+"; create temp table task (id int); set search_path = pg_temp, taskengine, public"); err != nil {
 		t.Fatal(err)
 	}
@@ -477,14 +479,14 @@ func TestARoleThatMayOnlyAddCanOnlyAdd(t *testing.T) {
 			t.Errorf("%s: %v", sql, err)
 		}
 	}
-	other := connect(t, url)
+	other := pgtest.Connect(t, url)
 	if _, err := other.Exec(t.Context(), "create role "+role+"_2; grant usage on schema taskengine to "+role+"_2; set role "+role+"_2"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := add(t.Context(), other, "'ship'"); err == nil {
 		t.Error("a role without the right to execute it may add")
 	}
-	execute(t, url, "drop owned by "+role+"_2; drop role "+role+"_2")
+	pgtest.Exec(t, pgtest.Connect(t, url), "drop owned by "+role+"_2; drop role "+role+"_2")
 }
 
 func TestPeopleCanReadTheView(t *testing.T) {
@@ -526,7 +528,7 @@ func TestPeopleCanReadTheView(t *testing.T) {
 
 func TestNodesTellTheDatabaseOfTheirTypes(t *testing.T) {
 	url := server.Database(t)
-	s := open(t, url)
+	s := postgrestest.Open(t, url)
 	d := policy.DefaultType()
 	want := storage.TypeRules{Priority: d.Priority, MaxPayload: d.MaxPayload}
 	if got, err := s.Rules(t.Context(), "ship"); err != nil || !cmp.Equal(got, want) {

@@ -13,8 +13,10 @@ import (
 
 	"github.com/taskengine/taskengine/engine"
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/internal/pgtest"
 	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/storage/postgres"
+	"github.com/taskengine/taskengine/storage/postgres/postgrestest"
 )
 
 var errDeclined = errors.New("declined")
@@ -35,7 +37,7 @@ func order(ctx context.Context, n *node, tx storage.Tx, exec func(sql string, ar
 // fails with err if that is not nil.
 var ways = map[string]func(t *testing.T, n *node, url string, err error) (task.ID, error){
 	"a transaction of pgx": func(t *testing.T, n *node, url string, fail error) (task.ID, error) {
-		tx, err := connect(t, url).Begin(t.Context())
+		tx, err := pgtest.Connect(t, url).Begin(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -56,7 +58,7 @@ var ways = map[string]func(t *testing.T, n *node, url string, err error) (task.I
 	},
 	"a savepoint of pgx": func(t *testing.T, n *node, url string, fail error) (id task.ID, err error) {
 		var x *postgres.Tx
-		err = pgx.BeginFunc(t.Context(), connect(t, url), func(tx pgx.Tx) error {
+		err = pgx.BeginFunc(t.Context(), pgtest.Connect(t, url), func(tx pgx.Tx) error {
 			return pgx.BeginFunc(t.Context(), tx, func(tx pgx.Tx) error {
 				x = n.store.Attach(tx)
 				id, err = order(t.Context(), n, x, func(sql string, args ...any) error {
@@ -136,7 +138,7 @@ func TestATaskAddedInTheCallersTransactionRunsIfAndOnlyIfThatCommits(t *testing.
 	for name, way := range ways {
 		t.Run(name, func(t *testing.T) {
 			url := server.Database(t)
-			execute(t, url, orders)
+			pgtest.Exec(t, pgtest.Connect(t, url), orders)
 			n := alone(t, url, types("ship"), map[string]work{"ship": nothing})
 			id, err := way(t, n, url, nil)
 			if err != nil {
@@ -163,7 +165,7 @@ func TestATaskOfWhoseCommitNobodyTellsIsFound(t *testing.T) {
 	n := join(t, url, types("ship"), map[string]work{"ship": nothing})
 	var ids []task.ID
 	for range 3 {
-		err := pgx.BeginFunc(t.Context(), connect(t, url), func(tx pgx.Tx) error {
+		err := pgx.BeginFunc(t.Context(), pgtest.Connect(t, url), func(tx pgx.Tx) error {
 			receipts, err := n.SubmitTx(t.Context(), n.store.Attach(tx), engine.Request{Type: "ship"}, engine.Request{Type: "ship", At: time.Now().Add(time.Second)})
 			for _, r := range receipts {
 				ids = append(ids, r.ID)
@@ -183,7 +185,7 @@ func TestTheCallersSettingsAreLeftAlone(t *testing.T) {
 	url := server.Database(t)
 	n := alone(t, url, types("ship"), nil)
 	const settings = "select concat_ws(' ', current_setting('plan_cache_mode'), current_setting('jit'), current_setting('enable_seqscan'), current_setting('enable_hashjoin'), current_setting('enable_mergejoin'))"
-	err := pgx.BeginFunc(t.Context(), connect(t, url), func(tx pgx.Tx) error {
+	err := pgx.BeginFunc(t.Context(), pgtest.Connect(t, url), func(tx pgx.Tx) error {
 		if _, err := tx.Exec(t.Context(), "set local plan_cache_mode = force_custom_plan; set local jit = on; set local enable_mergejoin = off"); err != nil {
 			return err
 		}
@@ -208,7 +210,7 @@ func TestInsertNeedsReadCommitted(t *testing.T) {
 	url := server.Database(t)
 	n := alone(t, url, types("ship"), nil)
 	for _, level := range []pgx.TxIsoLevel{pgx.RepeatableRead, pgx.Serializable} {
-		err := pgx.BeginTxFunc(t.Context(), connect(t, url), pgx.TxOptions{IsoLevel: level}, func(tx pgx.Tx) error {
+		err := pgx.BeginTxFunc(t.Context(), pgtest.Connect(t, url), pgx.TxOptions{IsoLevel: level}, func(tx pgx.Tx) error {
 			_, err := n.SubmitTx(t.Context(), n.store.Attach(tx), engine.Request{Type: "ship"})
 			return err
 		})
@@ -222,7 +224,7 @@ func TestATransactionInWhichAVerbFailedTellsNobody(t *testing.T) {
 	url := server.Database(t)
 	n := alone(t, url, types("ship"), nil)
 	told := false
-	tx, err := connect(t, url).Begin(t.Context())
+	tx, err := pgtest.Connect(t, url).Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -247,7 +249,7 @@ func TestATransactionInWhichAVerbFailedTellsNobody(t *testing.T) {
 
 func TestWithinRollsBackWhatAVerbFailedIn(t *testing.T) {
 	url := server.Database(t)
-	execute(t, url, orders)
+	pgtest.Exec(t, pgtest.Connect(t, url), orders)
 	n := alone(t, url, types("ship"), nil)
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -268,7 +270,7 @@ func TestWithinRollsBackWhatAVerbFailedIn(t *testing.T) {
 
 func TestAttachSaysWhatItCannotWorkWith(t *testing.T) {
 	url := server.Database(t)
-	s := open(t, url)
+	s := postgrestest.Open(t, url)
 	says := func(what string, x *postgres.Tx, want string) {
 		t.Helper()
 		_, err := x.Get(t.Context(), task.ID{1})
@@ -295,14 +297,14 @@ func TestAttachSaysWhatItCannotWorkWith(t *testing.T) {
 	}
 	says("a transaction of database/sql that is over", x, "there is no transaction under way")
 	for _, mode := range []string{"exec", "simple_protocol"} {
-		tx, err := connect(t, url+"&default_query_exec_mode="+mode).Begin(t.Context())
+		tx, err := pgtest.Connect(t, url+"&default_query_exec_mode="+mode).Begin(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		says("the mode "+mode, s.Attach(tx), "use default_query_exec_mode=cache_describe")
 	}
 	for _, mode := range []string{"cache_describe", "describe_exec", "cache_statement"} {
-		tx, err := connect(t, url+"&default_query_exec_mode="+mode).Begin(t.Context())
+		tx, err := pgtest.Connect(t, url+"&default_query_exec_mode="+mode).Begin(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -6,18 +6,19 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/storage/postgres"
+	"github.com/taskengine/taskengine/storage/postgres/postgrestest"
 	"github.com/taskengine/taskengine/storage/storagetest"
 )
 
 func BenchmarkStore(b *testing.B) {
-	storagetest.Benchmark(b, func(tb testing.TB) storage.Store { return open(tb, server.Database(tb)) })
+	storagetest.Benchmark(b, func(tb testing.TB) storage.Store { return postgrestest.Open(tb, server.Database(tb)) })
 }
 
 // BenchmarkMove moves tasks to another database of the same server and back. Nine of ten have
 // ended.
 func BenchmarkMove(b *testing.B) {
 	const tasks = 100_000
-	ps := []postgres.Part{{Name: "a", Store: open(b, server.Database(b))}, {Name: "b", Store: open(b, server.Database(b))}}
+	ps := []postgres.Part{{Name: "a", Store: postgrestest.Open(b, server.Database(b))}, {Name: "b", Store: postgrestest.Open(b, server.Database(b))}}
 	for range tasks / 1000 {
 		rows := make([]*task.Task, 1000)
 		for i := range rows {

@@ -9,6 +9,8 @@ import (
 
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/storage/postgres/internal/partition"
+	"github.com/taskengine/taskengine/storage/postgres/schema"
 )
 
 // How many rows there are is noted by triggers, in the table tally, with every statement
@@ -79,7 +81,7 @@ const foldFrom = 100
 func (s *Store) Fold(ctx context.Context) (notes int64, err error) {
 	err = s.query(ctx, "fold the notes of how many tasks there are", s.browse, func() { notes = 0 }, func(r *reader) {
 		notes = r.int64()
-	}, s.sql.fold, lockOf("tally", s.slots.schema), foldFrom)
+	}, s.sql.fold, schema.Lock("tally", s.slots.schema), foldFrom)
 	if isUntallied(err) {
 		err = nil
 	}
@@ -89,7 +91,7 @@ func (s *Store) Fold(ctx context.Context) (notes int64, err error) {
 // Recount reads all rows and makes right what [Store.Count] answers, should it be wrong. It
 // returns how many sums were. Nobody waits for it; it may take long.
 func (s *Store) Recount(ctx context.Context) (wrong int64, err error) {
-	err = s.pool.QueryRow(ctx, filler(s.slots.schema)("select {schema}.recount()")).Scan(&wrong)
+	err = s.pool.QueryRow(ctx, s.fill("select {schema}.recount()")).Scan(&wrong)
 	if err != nil {
 		return 0, s.failed("recount", err)
 	}
@@ -115,7 +117,7 @@ order by type, state`
 // lookAtCounts looks at those of the tasks that are not finished: to read the others takes
 // too long.
 func (s *Store) lookAtCounts(ctx context.Context, h *Health) error {
-	rows, _ := s.pool.Query(ctx, filler(s.slots.schema)(selectWrongCounts))
+	rows, _ := s.pool.Query(ctx, s.fill(selectWrongCounts))
 	var err error
 	h.Counts, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (c CountHealth, err error) {
 		var state int16
@@ -132,13 +134,13 @@ func (s *Store) lookAtCounts(ctx context.Context, h *Health) error {
 
 // voidNotes deletes what was noted of a table below ended that was dropped and had the name
 // of this one, which is being made.
-func (s *slots) voidNotes(ctx context.Context, tx pgx.Tx, m slot) error {
-	fill := filler(s.schema)
+func (s *slots) voidNotes(ctx context.Context, tx pgx.Tx, m partition.Slot) error {
+	fill := schema.Fill(s.schema)
 	var taken bool
 	if err := tx.QueryRow(ctx, "select to_regclass($1) is not null", fill("{tally}")).Scan(&taken); err != nil || !taken {
 		return err
 	}
-	_, err := tx.Exec(ctx, fill("delete from {tally} where keep = $1 and since = $2"), class(m.keep, m.early), m.from/1e6)
+	_, err := tx.Exec(ctx, fill("delete from {tally} where keep = $1 and since = $2"), m.Number(), m.From/1e6)
 	return err
 }
 

@@ -13,6 +13,8 @@ import (
 	"github.com/taskengine/taskengine/internal/pgtest"
 	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/storage/postgres"
+	"github.com/taskengine/taskengine/storage/postgres/postgrestest"
+	"github.com/taskengine/taskengine/storage/postgres/schema"
 )
 
 // countRows reads all rows.
@@ -49,7 +51,7 @@ func execIn(t *testing.T, s *postgres.Store, sql string, args ...any) {
 
 func TestCountsAreRightWhoeverChangesTheTables(t *testing.T) {
 	url := server.Database(t)
-	s := open(t, url)
+	s := postgrestest.Open(t, url)
 	ids := task.NewIDs([32]byte{1})
 	for i := range 5 {
 		finish(t, s, ids, moment.Add(time.Duration(i)*time.Hour), time.Hour, "")
@@ -105,7 +107,7 @@ func fold(t *testing.T, s *postgres.Store) int64 {
 }
 
 func TestNotesAreFoldedWhenThereAreMany(t *testing.T) {
-	s := open(t, server.Database(t))
+	s := postgrestest.Open(t, server.Database(t))
 	mustAdd(t, s.Pool(), "'ship'")
 	if n := fold(t, s); n != 0 || notes(t, s) != 1 {
 		t.Errorf("%d of one note were folded", n)
@@ -126,9 +128,9 @@ func TestNotesAreFoldedWhenThereAreMany(t *testing.T) {
 // A fold is killed when it has deleted notes and waits for one that somebody else holds.
 func TestAFoldThatIsKilledHasDoneNothing(t *testing.T) {
 	url := server.Database(t)
-	s, c := open(t, url), dialed(t, url)
+	s, c := postgrestest.Open(t, url), pgtest.Connect(t, url)
 	noteMany(t, s)
-	executeAll(t, c, "begin", "select from taskengine.tally where ctid = (select max(ctid) from taskengine.tally) for update")
+	pgtest.Exec(t, c, "begin", "select from taskengine.tally where ctid = (select max(ctid) from taskengine.tally) for update")
 	folded := make(chan error)
 	go func() {
 		_, err := s.Fold(t.Context())
@@ -141,7 +143,7 @@ func TestAFoldThatIsKilledHasDoneNothing(t *testing.T) {
 	if err := <-folded; err == nil {
 		t.Error("it was not killed")
 	}
-	executeAll(t, c, "rollback")
+	pgtest.Exec(t, c, "rollback")
 	if notes(t, s) != 120 {
 		t.Errorf("there are %d notes", notes(t, s))
 	}
@@ -154,9 +156,9 @@ func TestAFoldThatIsKilledHasDoneNothing(t *testing.T) {
 
 func TestOneFoldsAtATime(t *testing.T) {
 	url := server.Database(t)
-	s, c := open(t, url), dialed(t, url)
+	s, c := postgrestest.Open(t, url), pgtest.Connect(t, url)
 	noteMany(t, s)
-	executeAll(t, c, "begin", "select from taskengine.tally limit 1 for update")
+	pgtest.Exec(t, c, "begin", "select from taskengine.tally limit 1 for update")
 	folded := make(chan int64)
 	go func() {
 		n, err := s.Fold(t.Context())
@@ -171,7 +173,7 @@ func TestOneFoldsAtATime(t *testing.T) {
 		t.Errorf("a second one folds %d notes", n)
 	}
 	mustAdd(t, s.Pool(), "'ship'") // those who take notes go on
-	executeAll(t, c, "rollback")
+	pgtest.Exec(t, c, "rollback")
 	if n := <-folded; n != 120 {
 		t.Errorf("%d notes were folded", n)
 	}
@@ -179,7 +181,7 @@ func TestOneFoldsAtATime(t *testing.T) {
 }
 
 func TestCountsOfATableThatIsDroppedAreGoneWithIt(t *testing.T) {
-	s := open(t, server.Database(t))
+	s := postgrestest.Open(t, server.Database(t))
 	ids := task.NewIDs([32]byte{1})
 	for i := range 3 {
 		finish(t, s, ids, moment, time.Hour, "")
@@ -203,7 +205,7 @@ func TestCountsOfATableThatIsDroppedAreGoneWithIt(t *testing.T) {
 }
 
 func TestCountsOfATableThatIsDetachedComeBackWithIt(t *testing.T) {
-	s := open(t, server.Database(t))
+	s := postgrestest.Open(t, server.Database(t))
 	finish(t, s, task.NewIDs([32]byte{1}), moment, time.Hour, "")
 	var table, bounds string
 	if err := s.Pool().QueryRow(t.Context(), `
@@ -225,7 +227,7 @@ where oid = (select tableoid from taskengine.ended)`).Scan(&table, &bounds); err
 }
 
 func TestARecountMakesCountsRight(t *testing.T) {
-	s := open(t, server.Database(t))
+	s := postgrestest.Open(t, server.Database(t))
 	ids := task.NewIDs([32]byte{1})
 	for range 3 {
 		finish(t, s, ids, moment, time.Hour, "")
@@ -252,7 +254,7 @@ func TestARecountMakesCountsRight(t *testing.T) {
 }
 
 func TestARecountIsRightWhileTasksLive(t *testing.T) {
-	s := open(t, server.Database(t))
+	s := postgrestest.Open(t, server.Database(t))
 	ids := task.NewIDs([32]byte{1})
 	done := make(chan struct{})
 	go func() {
@@ -286,19 +288,19 @@ delete from taskengine.migration where version >= 4`
 // A database with tables of the version before the notes, with rows in them, is migrated.
 func TestWhatIsThereIsCountedByTheMigration(t *testing.T) {
 	url := server.Database(t)
-	s, c := open(t, url), dialed(t, url)
+	s, c := postgrestest.Open(t, url), pgtest.Connect(t, url)
 	ids := task.NewIDs([32]byte{1})
 	for range 3 {
 		finish(t, s, ids, moment, time.Hour, "")
 		mustAdd(t, s.Pool(), "'ship'")
 	}
-	executeAll(t, c, dropNotes)
+	pgtest.Exec(t, c, dropNotes)
 	finish(t, s, ids, moment.Add(24*time.Hour), time.Hour, "") // in a table to be made
 	if n := fold(t, s); n != 0 {
 		t.Errorf("%d notes were folded where there are none", n)
 	}
 	countsAre(t, s, "with the tables of the version before the notes")
-	if _, err := postgres.Migrate(t.Context(), url, postgres.Options{}); err != nil {
+	if _, err := schema.Migrate(t.Context(), url, schema.Default); err != nil {
 		t.Fatal(err)
 	}
 	countsAre(t, s, "with those of this one")
@@ -311,7 +313,7 @@ func TestWhatIsThereIsCountedByTheMigration(t *testing.T) {
 
 func TestNotesAreFoldedByWayOfPgBouncer(t *testing.T) {
 	url := server.Database(t)
-	open(t, url)
+	postgrestest.Open(t, url)
 	s, err := postgres.Open(t.Context(), pgtest.Through(server.Bouncer(t, "default_pool_size=1"), url)+"&default_query_exec_mode=cache_describe", postgres.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -328,7 +330,7 @@ func TestNotesAreFoldedByWayOfPgBouncer(t *testing.T) {
 }
 
 func TestPeopleSeeTheCounts(t *testing.T) {
-	s := open(t, server.Database(t))
+	s := postgrestest.Open(t, server.Database(t))
 	mustAdd(t, s.Pool(), "'ship'")
 	mustAdd(t, s.Pool(), "'ship', at => now() + interval '1 hour'")
 	finish(t, s, task.NewIDs([32]byte{1}), moment, time.Hour, "")

@@ -11,8 +11,10 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/internal/pgtest"
 	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/storage/postgres"
+	"github.com/taskengine/taskengine/storage/postgres/postgrestest"
 )
 
 // parts returns databases with these names that are not divided yet.
@@ -20,7 +22,7 @@ func parts(t *testing.T, names ...string) []postgres.Part {
 	t.Helper()
 	out := make([]postgres.Part, len(names))
 	for i, name := range names {
-		out[i] = postgres.Part{Name: name, Store: open(t, server.Database(t))}
+		out[i] = postgres.Part{Name: name, Store: postgrestest.Open(t, server.Database(t))}
 	}
 	return out
 }
@@ -103,7 +105,7 @@ func TestADivisionThatWasInterruptedGoesOnThoughThereAreTasks(t *testing.T) {
 func TestADivisionReturnsWhatAnotherHasWritten(t *testing.T) {
 	ps := parts(t, "a", "b")
 	c := connectionTo(t, ps[0])
-	executeAll(t, c, "begin", "lock table taskengine.home in exclusive mode")
+	pgtest.Exec(t, c, "begin", "lock table taskengine.home in exclusive mode")
 	type answer struct {
 		homes []storage.Home
 		err   error
@@ -115,7 +117,7 @@ func TestADivisionReturnsWhatAnotherHasWritten(t *testing.T) {
 	}()
 	waitUntilBlocked(t, c)
 	divide(t, ps[1])
-	executeAll(t, c, "rollback")
+	pgtest.Exec(t, c, "rollback")
 	got := <-divided
 	if got.err != nil {
 		t.Fatal(got.err)
@@ -130,7 +132,7 @@ func TestADivisionReturnsWhatAnotherHasWritten(t *testing.T) {
 // connectionTo returns a connection to the database of a part, beside its pool.
 func connectionTo(t *testing.T, p postgres.Part) *pgx.Conn {
 	t.Helper()
-	return dialed(t, p.Pool().Config().ConnString())
+	return pgtest.Connect(t, p.Pool().Config().ConnString())
 }
 
 // waitUntilBlocked waits until somebody waits for a lock that c has.
@@ -256,7 +258,7 @@ func TestADivisionLosesNothingThatIsAddedMeanwhile(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ps := parts(t, "a", "b")
 			lock := connectionTo(t, ps[c.wait])
-			executeAll(t, lock, "begin", "lock table taskengine.home in exclusive mode")
+			pgtest.Exec(t, lock, "begin", "lock table taskengine.home in exclusive mode")
 			divided := make(chan error)
 			go func() {
 				_, err := postgres.Divide(t.Context(), ps...)
@@ -271,7 +273,7 @@ func TestADivisionLosesNothingThatIsAddedMeanwhile(t *testing.T) {
 			for _, p := range to {
 				a.addedMore(p.Name)
 			}
-			executeAll(t, lock, "rollback")
+			pgtest.Exec(t, lock, "rollback")
 			if err := <-divided; (err == nil) != (c.failed == "") || err != nil && !strings.Contains(err.Error(), c.failed) {
 				t.Errorf("the division: %v", err)
 			}

@@ -3,26 +3,26 @@ package postgres
 import (
 	"context"
 	"fmt"
-	"hash/fnv"
-	"math"
-	"regexp"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage/postgres/internal/partition"
+	"github.com/taskengine/taskengine/storage/postgres/schema"
 )
 
 // ending is where in the table ended a row belongs.
 type ending struct {
 	id    task.ID
-	ended int64 // microseconds
-	keep  int32 // seconds
-	early bool  // it ended long before the time in its id
+	ended int64 // microseconds since 1970
+	partition.Class
 }
+
+// slot returns the partition where the row belongs.
+func (e ending) slot() partition.Slot { return e.Slot(e.ended) }
 
 // maxEarly is how much later than its end the time in a row's id may be, in microseconds: ids
 // are made by the clocks of other machines. Callers may choose any. What ended earlier is
@@ -35,104 +35,14 @@ const maxEarly = 3600 * 1e6
 func (s *slots) endingOf(id task.ID, at, until time.Time) ending {
 	e := ending{id: id, ended: micro(task.Stamp(at))}
 	if made := madeAt(id); made > e.ended {
-		if e.early = s.early && made-e.ended > maxEarly; !e.early {
+		if e.Early = s.early && made-e.ended > maxEarly; !e.Early {
 			e.ended = made
 		}
 	}
 	if !until.IsZero() {
-		e.keep = keepFor(time.Duration(micro(until)-e.ended) * time.Microsecond)
+		e.Keep = partition.Keep(time.Duration(micro(until)-e.ended) * time.Microsecond)
 	}
 	return e
-}
-
-// keeps are the times, in seconds, for which rows are kept. What is to be kept for
-// another time is kept for the next longer one, so that there are few tables.
-var keeps = [...]int32{
-	hour, 2 * hour, 3 * hour, 6 * hour, 12 * hour, day, 2 * day, 3 * day, 5 * day, 7 * day, 10 * day, 14 * day,
-	21 * day, 30 * day, 45 * day, 60 * day, 90 * day, 120 * day, 180 * day, 270 * day, 400 * day,
-}
-
-const (
-	hour = 3600
-	day  = 24 * hour
-)
-
-// keepFor returns for how many seconds a row is kept that is wanted for d; 0 is for ever.
-func keepFor(d time.Duration) int32 {
-	for _, keep := range keeps {
-		if d <= time.Duration(keep)*time.Second {
-			return keep
-		}
-	}
-	years := int64(d/(365*day*time.Second)) + 1
-	return int32(min(years*365*day, math.MaxInt32))
-}
-
-// slot is a table below ended: what is kept for this long and ended within its span.
-type slot struct {
-	keep  int32
-	from  int64 // microseconds
-	early bool  // of what ended early
-}
-
-// span returns how long a slot is: rows are kept up to so much longer than wanted.
-func span(keep int32) int64 {
-	if keep == 0 {
-		keep = 120 * day
-	}
-	return int64(keep) / 4 * 1e6
-}
-
-func (e ending) slot() slot {
-	n := e.ended / span(e.keep)
-	if e.ended%span(e.keep) < 0 {
-		n--
-	}
-	return slot{e.keep, n * span(e.keep), e.early}
-}
-
-// foreverEarly is the class of rows that ended early and are kept for ever: no other one has
-// its number, and it has the span of the class 0.
-const foreverEarly = -(120*day + 1)
-
-// class returns the number by which the table ended is divided: the time for which rows are
-// kept, less than zero for those that ended early.
-func class(keep int32, early bool) int32 {
-	switch {
-	case !early:
-		return keep
-	case keep == 0:
-		return foreverEarly
-	}
-	return -keep
-}
-
-func className(keep int32, early bool) string {
-	if early {
-		return fmt.Sprintf("ended_early_%d", keep)
-	}
-	return fmt.Sprintf("ended_%d", keep)
-}
-
-// name returns the name of the table, which is also how the cleaner reads it. Where somebody
-// has detached a table of that name before its time, that of the one instead of it ends with
-// x and a number.
-func (s slot) name() string { return fmt.Sprintf("%s_%d", className(s.keep, s.early), s.from/1e6) }
-
-// slotNames are the names of these tables, in the syntax of Go and of PostgreSQL.
-const slotNames = `^ended_(early_)?([0-9]+)_(-?[0-9]+)(x[0-9]+)?$`
-
-var slotName = regexp.MustCompile(slotNames)
-
-// slotNamed returns the slot whose table has a name, false if it is somebody else's.
-func slotNamed(name string) (s slot, ok bool) {
-	m := slotName.FindStringSubmatch(name)
-	if m == nil {
-		return s, false
-	}
-	keep, err := strconv.ParseInt(m[2], 10, 32)
-	from, err2 := strconv.ParseInt(m[3], 10, 64)
-	return slot{int32(keep), from * 1e6, m[1] != ""}, err == nil && err2 == nil
 }
 
 // slots knows which tables there are.
@@ -142,7 +52,7 @@ type slots struct {
 	connect func(context.Context) (*pgx.Conn, error)
 
 	mu    sync.Mutex
-	known map[slot]made // guarded by mu
+	known map[partition.Slot]made // guarded by mu
 }
 
 // made is a table that there is.
@@ -172,7 +82,7 @@ func (s *slots) need(ctx context.Context, ends []ending, since time.Time) (fresh
 			name, err = s.make(ctx, tx, m)
 			return err
 		}); err != nil {
-			return nil, fmt.Errorf("make the table %s: %w", m.name(), err)
+			return nil, fmt.Errorf("make the table %s: %w", m.Name(), err)
 		}
 		s.mu.Lock()
 		s.known[m] = made{name, time.Now()}
@@ -184,11 +94,11 @@ func (s *slots) need(ctx context.Context, ends []ending, since time.Time) (fresh
 
 // look returns the names of the tables that became known after since, and those that are not
 // known yet.
-func (s *slots) look(ends []ending, since time.Time) (fresh []string, missing []slot) {
+func (s *slots) look(ends []ending, since time.Time) (fresh []string, missing []partition.Slot) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.known == nil {
-		s.known = make(map[slot]made)
+		s.known = make(map[partition.Slot]made)
 	}
 	for _, e := range ends {
 		at := e.slot()
@@ -204,14 +114,14 @@ func (s *slots) look(ends []ending, since time.Time) (fresh []string, missing []
 
 // make makes one table, unless there is one, and returns its name. Attaching it, and not
 // making it as a part, lets those go on who use the table ended meanwhile.
-func (s *slots) make(ctx context.Context, tx pgx.Tx, m slot) (name string, err error) {
+func (s *slots) make(ctx context.Context, tx pgx.Tx, m partition.Slot) (name string, err error) {
 	if _, err := tx.Exec(ctx, "select pg_advisory_xact_lock($1)", s.lock()); err != nil {
 		return "", err
 	}
 	parent := "ended"
 	for _, table := range []struct{ name, divided, bounds string }{
-		{className(m.keep, m.early), "partition by range (ended_at)", fmt.Sprintf("in (%d)", class(m.keep, m.early))},
-		{m.name(), "", fmt.Sprintf("from (%d) to (%d)", m.from, m.from+span(m.keep))},
+		{m.Class.Name(), "partition by range (ended_at)", fmt.Sprintf("in (%d)", m.Number())},
+		{m.Name(), "", fmt.Sprintf("from (%d) to (%d)", m.From, m.To())},
 	} {
 		name, attached, err := s.find(ctx, tx, parent, table.name)
 		if err != nil {
@@ -281,19 +191,12 @@ func (s *slots) attach(ctx context.Context, tx pgx.Tx, parent, name, divided, bo
 func (s *slots) quoted(name string) string { return pgx.Identifier{s.schema, name}.Sanitize() }
 
 // lock returns the advisory lock under which tables are made.
-func (s *slots) lock() int64 { return lockOf("ended", s.schema) }
-
-// lockOf returns the number of an advisory lock.
-func lockOf(what, schema string) int64 {
-	h := fnv.New64a()
-	h.Write([]byte("taskengine " + what + " " + schema))
-	return int64(h.Sum64())
-}
+func (s *slots) lock() int64 { return schema.Lock("ended", s.schema) }
 
 // columns returns ends as the arguments of a statement.
 func columns(ends []ending) (ids, at, keep *array) {
 	return uuids(ends, func(e ending) task.ID { return e.id }),
-		bigints(ends, func(e ending) int64 { return e.ended }), integers(ends, func(e ending) int32 { return class(e.keep, e.early) })
+		bigints(ends, func(e ending) int64 { return e.ended }), integers(ends, func(e ending) int32 { return e.Number() })
 }
 
 // end moves rows of the table task to where they belong when they have ended.

@@ -13,6 +13,7 @@ import (
 	"github.com/taskengine/taskengine/engine/policy"
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage/postgres"
+	"github.com/taskengine/taskengine/storage/postgres/postgrestest"
 )
 
 // node is an engine on a database, with a store of its own.
@@ -40,7 +41,7 @@ func join(t *testing.T, url string, set policy.Set, do map[string]work) *node {
 
 func start(t *testing.T, url string, set policy.Set, do map[string]work, clustered bool) *node {
 	t.Helper()
-	n := &node{t: t, store: open(t, url), ran: make(map[task.ID]int)}
+	n := &node{t: t, store: postgrestest.Open(t, url), ran: make(map[task.ID]int)}
 	config := engine.Config{Store: n.store, Policies: set, Handlers: make(map[string]task.Handler)}
 	for typ, fn := range do {
 		config.Handlers[typ] = task.HandlerFunc(func(ctx context.Context, t *task.Task) ([]byte, error) {
@@ -124,17 +125,6 @@ func types(names ...string) policy.Set {
 }
 
 func nothing(context.Context, *node, *task.Task) ([]byte, error) { return nil, nil }
-
-// connect returns a connection that is closed with the test.
-func connect(t *testing.T, url string) *pgx.Conn {
-	t.Helper()
-	c, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Close(context.Background()) })
-	return c
-}
 
 // one returns the only value that a query finds.
 func one[T any](t *testing.T, c interface {

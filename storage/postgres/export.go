@@ -39,15 +39,14 @@ func (s *Store) Export(ctx context.Context, setting func(string, []byte) error, 
 	if _, err := tx.Exec(ctx, patient); err != nil {
 		return s.failed("export", err)
 	}
-	fill := filler(s.slots.schema)
-	if err := s.each(ctx, tx, fill(selectSettings), func(rows pgx.Rows) error {
+	if err := s.each(ctx, tx, s.fill(selectSettings), func(rows pgx.Rows) error {
 		r := reader{values: rows.RawValues()}
 		name, value := r.text(), r.bytes()
 		return setting(name, append([]byte{}, value...))
 	}); err != nil {
 		return err
 	}
-	return s.each(ctx, tx, fill(selectEverything), func(rows pgx.Rows) error {
+	return s.each(ctx, tx, s.fill(selectEverything), func(rows pgx.Rows) error {
 		t, err := scanRow(rows)
 		if err != nil {
 			return s.failed("export", err)

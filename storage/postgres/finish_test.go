@@ -12,6 +12,7 @@ import (
 
 	"github.com/taskengine/taskengine/engine"
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/internal/pgtest"
 	"github.com/taskengine/taskengine/storage/postgres"
 )
 
@@ -55,7 +56,7 @@ func clumsy(ctx context.Context, n *node, t *task.Task) ([]byte, error) {
 
 func TestWhatHandlersDoInTheirTransactionsHappensExactlyOnce(t *testing.T) {
 	url := server.Database(t)
-	execute(t, url, payments)
+	pgtest.Exec(t, pgtest.Connect(t, url), payments)
 	set := types("pay")
 	p := set.Types["pay"]
 	p.Retry.Max = 1000
@@ -68,7 +69,7 @@ func TestWhatHandlersDoInTheirTransactionsHappensExactlyOnce(t *testing.T) {
 			_, _ = nodes[0].Cancel(t.Context(), task.Ref{ID: ids[i]}, "")
 		}
 	}
-	c := connect(t, url)
+	c := pgtest.Connect(t, url)
 	for _, id := range ids {
 		if err := nodes[0].WaitTasks(t.Context(), id); err != nil {
 			t.Fatal(err)
@@ -136,7 +137,7 @@ func TestOfATransactionAndAnotherChangeOneCounts(t *testing.T) {
 		for _, commits := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, which commits: %v", name, commits), func(t *testing.T) {
 				url := server.Database(t)
-				execute(t, url, payments)
+				pgtest.Exec(t, pgtest.Connect(t, url), payments)
 				s := newStand()
 				n := alone(t, url, types("pay"), map[string]work{"pay": s.work})
 				other := alone(t, url, types("pay"), nil)
@@ -150,7 +151,7 @@ func TestOfATransactionAndAnotherChangeOneCounts(t *testing.T) {
 					}
 					changed <- ok
 				}()
-				c := connect(t, url)
+				c := pgtest.Connect(t, url)
 				for one[int](t, c, "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'") == 0 {
 					time.Sleep(time.Millisecond)
 				}
@@ -178,7 +179,7 @@ func TestOfATransactionAndAnotherChangeOneCounts(t *testing.T) {
 // is there if and only if the task is done with it.
 func TestACommitWhoseAnswerIsLostCountsOnce(t *testing.T) {
 	url := server.Database(t)
-	execute(t, url, payments)
+	pgtest.Exec(t, pgtest.Connect(t, url), payments)
 	n := join(t, url, types("pay"), map[string]work{"pay": func(ctx context.Context, n *node, t *task.Task) ([]byte, error) {
 		if t.Attempt > 1 {
 			return nil, n.store.Within(ctx, n.store.Pool(), func(tx pgx.Tx, x *postgres.Tx) error { return pay(ctx, tx, x, t) })
@@ -218,7 +219,7 @@ func TestFinishTxWorksAtEveryIsolationLevelAndUsesTablesThatAreNew(t *testing.T)
 	for _, level := range []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable} {
 		t.Run(string(level), func(t *testing.T) {
 			url := server.Database(t)
-			execute(t, url, payments)
+			pgtest.Exec(t, pgtest.Connect(t, url), payments)
 			began, cancelled := make(chan task.ID, 1), make(chan struct{})
 			n := alone(t, url, types("pay"), map[string]work{"pay": func(ctx context.Context, n *node, t *task.Task) ([]byte, error) {
 				tx, err := n.store.Pool().BeginTx(ctx, pgx.TxOptions{IsoLevel: level})

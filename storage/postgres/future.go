@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/taskengine/taskengine/storage/postgres/internal/partition"
 )
 
 // futureTables is how many tables of a time to come are dropped in one sweep.
@@ -22,7 +24,7 @@ func (s *Store) dropFuture(ctx context.Context, c *pgx.Conn, all []part) (left b
 	dropped := 0
 	for _, one := range all {
 		// Clocks may differ, and a table is as long as its span.
-		if one.early || one.from < micro(now)+2*maxEarly {
+		if one.Early || one.From < micro(now)+2*maxEarly {
 			continue
 		}
 		if dropped++; dropped > futureTables {
@@ -45,7 +47,7 @@ func (s *Store) dropFutureOne(ctx context.Context, c *pgx.Conn, one *part) error
 	if err != nil {
 		return err
 	}
-	e := ending{keep: one.keep, early: true}
+	e := ending{Class: partition.Class{Keep: one.Keep, Early: true}}
 	if _, err := pgx.ForEachRow(rows, []any{(*[16]byte)(&e.id), &e.ended}, func() error {
 		ends = append(ends, e)
 		return nil
@@ -55,7 +57,7 @@ func (s *Store) dropFutureOne(ctx context.Context, c *pgx.Conn, one *part) error
 	if _, err := s.slots.need(ctx, ends, time.Now()); err != nil {
 		return err
 	}
-	s.slots.forget(one.slot)
+	s.slots.forget(one.Slot)
 	ids := make([][16]byte, len(ends))
 	for i, e := range ends {
 		ids[i] = e.id
@@ -68,7 +70,7 @@ func (s *Store) dropFutureOne(ctx context.Context, c *pgx.Conn, one *part) error
 		if _, err := tx.Exec(ctx, fmt.Sprintf("alter table %s detach partition %s", s.slots.quoted(one.class), leaf)); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, s.fill(fmt.Sprintf("update %s set ended_at = updated_at, keep = $1 where id = any($2::uuid[])", leaf)), class(one.keep, true), ids); err != nil {
+		if _, err := tx.Exec(ctx, s.fill(fmt.Sprintf("update %s set ended_at = updated_at, keep = $1 where id = any($2::uuid[])", leaf)), e.Number(), ids); err != nil {
 			return err
 		}
 		// What has come since its rows were read has no place yet: this fails, and the next sweep does it.

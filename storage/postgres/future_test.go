@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage/postgres/internal/partition"
 )
 
 // idAt returns an id of version 7 with a time in it.
@@ -43,7 +44,7 @@ func end(t *testing.T, s *Store, id task.ID, keep time.Duration) {
 // tables returns the names of the tables below those that ended is divided in.
 func tables(t *testing.T, pool *pgxpool.Pool) (names []string) {
 	t.Helper()
-	if err := pool.QueryRow(t.Context(), "select coalesce(array_agg(relname::text order by relname), '{}') from pg_class where relname ~ $1 and relkind = 'r'", slotNames).Scan(&names); err != nil {
+	if err := pool.QueryRow(t.Context(), "select coalesce(array_agg(relname::text order by relname), '{}') from pg_class where relname ~ $1 and relkind = 'r'", partition.SlotNames).Scan(&names); err != nil {
 		t.Fatal(err)
 	}
 	return names

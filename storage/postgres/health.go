@@ -9,6 +9,8 @@ import (
 
 	coordination "github.com/taskengine/taskengine/coord/postgres"
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage/postgres/internal/partition"
+	"github.com/taskengine/taskengine/storage/postgres/schema"
 )
 
 // Health is what there is to know about how a database does: facts, of about one moment,
@@ -93,7 +95,7 @@ type Session struct {
 // Health looks at the database. It reads the table of the tasks that are not finished,
 // and changes nothing.
 func (s *Store) Health(ctx context.Context) (*Health, error) {
-	h := &Health{Want: len(Migrations(s.slots.schema))}
+	h := &Health{Want: len(schema.Migrations(s.slots.schema))}
 	for _, part := range []struct {
 		what string
 		look func(context.Context, *Health) error
@@ -121,7 +123,7 @@ func (s *Store) Health(ctx context.Context) (*Health, error) {
 }
 
 func (s *Store) lookAtSchema(ctx context.Context, h *Health) (err error) {
-	h.Schema, err = versionOf(ctx, s.pool, s.slots.schema)
+	h.Schema, err = schema.Version(ctx, s.pool, s.slots.schema)
 	return err
 }
 
@@ -161,7 +163,7 @@ where m.died_at is null and s.expires_at > clock_timestamp() order by m.joined_a
 // lookAtClocks compares what both clocks said when a heartbeat was answered. Nothing else
 // that is known of a node is of one moment: it may wait for long before it can join.
 func (s *Store) lookAtClocks(ctx context.Context, h *Health) error {
-	rows, _ := s.pool.Query(ctx, filler(s.slots.schema)(selectClocks))
+	rows, _ := s.pool.Query(ctx, s.fill(selectClocks))
 	var name string
 	var beats int64
 	var expires time.Time
@@ -171,7 +173,7 @@ func (s *Store) lookAtClocks(ctx context.Context, h *Health) error {
 		}
 		return nil
 	})
-	if isNoTable(err) { // those of the version before
+	if schema.IsMissing(err) { // those of the version before
 		return nil
 	}
 	return err
@@ -195,7 +197,7 @@ func (s *Store) lookAtRows(ctx context.Context, h *Health) error {
 			alive = append(alive, n.Incarnation)
 		}
 	}
-	fill, r := filler(s.slots.schema), &h.Rows
+	fill, r := s.fill, &h.Rows
 	var oldest, since, waiting, newest int64
 	err := s.pool.QueryRow(ctx, fill(selectRowsHealth), uuids(alive, itself), micro(h.Now.Add(-Late))).Scan(
 		&r.Live, &r.Ready, &r.Running, &r.Errors, &oldest, &r.Orphans, &since, &r.LateRunning, &r.LateWaiting, &waiting, &r.LateReady, &newest)
@@ -235,17 +237,17 @@ func (s *Store) lookAtEnded(ctx context.Context, h *Health) error {
 	rows, _ := s.pool.Query(ctx, `
 select c.relname, i.inhrelid is null, pg_table_size(c.oid) + pg_indexes_size(c.oid) from pg_class c
 join pg_namespace n on n.oid = c.relnamespace left join pg_inherits i on i.inhrelid = c.oid
-where n.nspname = $1 and c.relname ~ $2 and c.relkind = 'r'`, s.slots.schema, slotNames)
+where n.nspname = $1 and c.relname ~ $2 and c.relkind = 'r'`, s.slots.schema, partition.SlotNames)
 	var name string
 	var apart bool
 	var bytes int64
 	_, err := pgx.ForEachRow(rows, []any{&name, &apart, &bytes}, func() error {
-		one, ok := slotNamed(name)
+		one, ok := partition.SlotNamed(name)
 		if !ok {
 			return nil
 		}
 		h.Ended += bytes
-		over := one.over()
+		over := one.Over()
 		switch {
 		case apart:
 			h.Apart = append(h.Apart, name)

@@ -7,11 +7,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/taskengine/taskengine/engine"
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/internal/pgtest"
 	"github.com/taskengine/taskengine/storage/postgres"
+	"github.com/taskengine/taskengine/storage/postgres/postgrestest"
 )
 
 // health returns how the database of a store does.
@@ -24,30 +24,8 @@ func health(t *testing.T, s *postgres.Store) *postgres.Health {
 	return h
 }
 
-// dialed returns a connection that is closed with the test.
-func dialed(t *testing.T, url string) *pgx.Conn {
-	t.Helper()
-	ctx := context.WithoutCancel(t.Context()) // it is for clean-ups, too
-	c, err := pgx.Connect(ctx, url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Close(ctx) })
-	return c
-}
-
-// executeAll runs statements.
-func executeAll(t *testing.T, c *pgx.Conn, statements ...string) {
-	t.Helper()
-	for _, sql := range statements {
-		if _, err := c.Exec(context.WithoutCancel(t.Context()), sql, pgx.QueryExecModeSimpleProtocol); err != nil {
-			t.Fatalf("%s: %v", sql, err)
-		}
-	}
-}
-
 func TestHealthOfANewDatabase(t *testing.T) {
-	h := health(t, open(t, server.Database(t)))
+	h := health(t, postgrestest.Open(t, server.Database(t)))
 	if h.Schema != h.Want || h.Server/10000 < 14 || !h.Sees || h.Settings["fsync"] != "on" || h.Connections < 1 {
 		t.Errorf("it is %+v", h)
 	}
@@ -73,10 +51,10 @@ func TestHealthOfANewDatabase(t *testing.T) {
 
 func TestHealthTellsTheTasksThatAreStuck(t *testing.T) {
 	url := server.Database(t)
-	s, c := open(t, url), dialed(t, url)
+	s, c := postgrestest.Open(t, url), pgtest.Connect(t, url)
 	now := time.Now()
 	alive, dead, other := task.ID{1}, task.ID{2}, task.ID{3}
-	executeAll(t, c, `
+	pgtest.Exec(t, c, `
 insert into taskengine.session (id, expires_at, beats) values ('00000000-0000-0000-0000-000000000001', now() + interval '1 hour', 1);
 insert into taskengine.member (incarnation, session, name, handlers, labels, draining, joined_at, died_at) values
 	('01000000-0000-0000-0000-000000000000', '00000000-0000-0000-0000-000000000001', 'alice', '{}', '{}', false, now() - interval '2 minutes', null),
@@ -124,7 +102,7 @@ insert into taskengine.member (incarnation, session, name, handlers, labels, dra
 	if err := c.QueryRow(t.Context(), "select inhparent::regclass::text from pg_inherits where inhrelid = ('taskengine.' || $1)::regclass", name).Scan(&class); err != nil {
 		t.Fatal(err)
 	}
-	executeAll(t, c, "alter table "+class+" detach partition taskengine."+name)
+	pgtest.Exec(t, c, "alter table "+class+" detach partition taskengine."+name)
 	if h := health(t, s); !slices.Equal(h.Apart, []string{name}) || len(h.Over) != 0 {
 		t.Errorf("detached tables are %q", h.Apart)
 	}
@@ -146,7 +124,7 @@ func TestHealthTellsWhatRunsThoughItHasExpired(t *testing.T) {
 	if r := health(t, n.store).Rows; r.Running != 2 || r.LateRunning != 0 {
 		t.Errorf("two tasks run, one of them for an hour at most: %+v", r)
 	}
-	executeAll(t, dialed(t, url), `
+	pgtest.Exec(t, pgtest.Connect(t, url), `
 update taskengine.task set started_at = started_at - 7200000000, next_event_at = next_event_at - 7200000000, updated_at = updated_at - 7200000000,
 	expires_at = case when expires_at > 0 then expires_at - 7200000000 else expires_at end`)
 	if r := health(t, n.store).Rows; r.Running != 2 || r.LateRunning != 1 || r.Orphans != 0 {
@@ -156,12 +134,12 @@ update taskengine.task set started_at = started_at - 7200000000, next_event_at =
 
 func TestHealthComparesTheClocksOfNodesByTheirHeartbeats(t *testing.T) {
 	url := server.Database(t)
-	n, c := join(t, url, types(), nil), dialed(t, url)
+	n, c := join(t, url, types(), nil), pgtest.Connect(t, url)
 	for len(health(t, n.store).Nodes) == 0 { // it joins
 		time.Sleep(10 * time.Millisecond)
 	}
 	far := time.Now().Add(2 * time.Hour).UnixMicro()
-	executeAll(t, c, "update taskengine.member set name = 'new', joined_at = joined_at - interval '1 hour'", fmt.Sprintf(`
+	pgtest.Exec(t, c, "update taskengine.member set name = 'new', joined_at = joined_at - interval '1 hour'", fmt.Sprintf(`
 insert into taskengine.session (id, expires_at, beats) values
 	('00000000-0000-0000-0000-000000000001', now() + interval '1 hour', %d),
 	('00000000-0000-0000-0000-000000000002', now() + interval '1 hour', 99),
@@ -183,9 +161,9 @@ insert into taskengine.member (incarnation, session, name, handlers, labels, dra
 
 func TestHealthTellsWhatHoldsBackVacuum(t *testing.T) {
 	url := server.Database(t)
-	s, c, idle := open(t, url), dialed(t, url+"&application_name=report"), dialed(t, url)
-	executeAll(t, c, "begin isolation level repeatable read", "select count(*) from taskengine.task")
-	executeAll(t, idle, "begin")
+	s, c, idle := postgrestest.Open(t, url), pgtest.Connect(t, url+"&application_name=report"), pgtest.Connect(t, url)
+	pgtest.Exec(t, c, "begin isolation level repeatable read", "select count(*) from taskengine.task")
+	pgtest.Exec(t, idle, "begin")
 	h := health(t, s)
 	pid := int(c.PgConn().PID())
 	at := slices.IndexFunc(h.Holders, func(o postgres.Holder) bool { return o.PID == pid })
@@ -199,11 +177,11 @@ func TestHealthTellsWhatHoldsBackVacuum(t *testing.T) {
 
 func TestHealthIsToldToARoleThatSeesLittle(t *testing.T) {
 	url := server.Database(t)
-	open(t, url)
-	c := dialed(t, url)
-	executeAll(t, c, "drop role if exists modest", "create role modest login",
+	postgrestest.Open(t, url)
+	c := pgtest.Connect(t, url)
+	pgtest.Exec(t, c, "drop role if exists modest", "create role modest login",
 		"grant usage on schema taskengine to modest; grant select on all tables in schema taskengine to modest")
-	t.Cleanup(func() { executeAll(t, dialed(t, url), "drop owned by modest", "drop role modest") })
+	t.Cleanup(func() { pgtest.Exec(t, pgtest.Connect(t, url), "drop owned by modest", "drop role modest") })
 	s, err := postgres.Open(t.Context(), url+"&user=modest", postgres.Options{})
 	if err != nil {
 		t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/storage/postgres/schema"
 )
 
 var _ storage.Homed = (*Store)(nil)
@@ -47,7 +48,7 @@ func (s *Store) Home(ctx context.Context) (storage.Home, error) {
 }
 
 // home reads the row by a connection or in a transaction.
-func (s *Store) home(ctx context.Context, q querier) (h home, err error) {
+func (s *Store) home(ctx context.Context, q schema.Querier) (h home, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	var here, coming, leaving []byte
@@ -118,7 +119,7 @@ var readCommitted = pgx.TxOptions{IsoLevel: pgx.ReadCommitted}
 
 // homeAlone reads the row in a transaction that alone may change it from now on.
 func (s *Store) homeAlone(ctx context.Context, tx pgx.Tx) (home, error) {
-	if _, err := tx.Exec(ctx, "select pg_advisory_xact_lock($1)", lockOf("home", s.slots.schema)); err != nil {
+	if _, err := tx.Exec(ctx, "select pg_advisory_xact_lock($1)", schema.Lock("home", s.slots.schema)); err != nil {
 		return home{}, err
 	}
 	return s.home(ctx, tx)

@@ -15,6 +15,7 @@ import (
 	"github.com/taskengine/taskengine/engine"
 	"github.com/taskengine/taskengine/engine/policy"
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage/postgres/postgrestest"
 )
 
 // losing passes on what is sent to a database and back, until one statement is sent that
@@ -132,7 +133,7 @@ func (l *losing) answer(far, near net.Conn, doomed *atomic.Bool) {
 
 func TestATaskWhoseAnswerWasLostRunsThoughItIsAskedForAgain(t *testing.T) {
 	database := server.Database(t)
-	open(t, database) // makes the tables
+	postgrestest.Open(t, database) // makes the tables
 	l, through := newLosing(t, database)
 	nothing := func(context.Context, *node, *task.Task) ([]byte, error) { return nil, nil }
 	p := policy.DefaultType()

@@ -2,13 +2,12 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage/postgres/schema"
 )
 
 // Node is a member of the engine that the nodes on a schema are.
@@ -30,7 +29,7 @@ order by m.joined_at, m.incarnation`
 // known here.
 func (s *Store) Nodes(ctx context.Context) ([]Node, error) {
 	// An error of Query is one of CollectRows, too.
-	rows, _ := s.pool.Query(ctx, filler(s.slots.schema)(selectNodes))
+	rows, _ := s.pool.Query(ctx, s.fill(selectNodes))
 	nodes, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (n Node, err error) {
 		var died *time.Time
 		err = row.Scan((*[16]byte)(&n.Incarnation), &n.Name, &n.JoinedAt, &died)
@@ -39,17 +38,11 @@ func (s *Store) Nodes(ctx context.Context) ([]Node, error) {
 		}
 		return n, err
 	})
-	if isNoTable(err) { // those of the version before
+	if schema.IsMissing(err) { // those of the version before
 		return nil, nil
 	}
 	if err != nil {
 		return nil, s.failed("look for nodes", err)
 	}
 	return nodes, nil
-}
-
-// isNoTable reports whether there is no such table.
-func isNoTable(err error) bool {
-	var e *pgconn.PgError
-	return errors.As(err, &e) && (e.Code == "42P01" || e.Code == "3F000")
 }

@@ -12,27 +12,29 @@ import (
 
 	"github.com/taskengine/taskengine/engine"
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/internal/pgtest"
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/storage/postgres/postgrestest"
 )
 
 // A connection that swallows what is sent is given up. The store then works with another.
 func TestANetworkThatSwallowsEverythingIsNotWaitedForForever(t *testing.T) {
 	url := server.Database(t)
-	s := open(t, url)
+	s := postgrestest.Open(t, url)
 	row := &task.Task{ID: task.ID{1}, Version: 1, State: task.Submitted, Type: "mail"}
 	if _, err := s.Insert(t.Context(), row); err != nil {
 		t.Fatal(err)
 	}
 	// A server that does not answer is the same as a network that is silent.
-	c := connect(t, url)
-	executeAll(t, c, `create function taskengine.sleep() returns trigger language plpgsql as 'begin perform pg_sleep(600); return new; end'`,
+	c := pgtest.Connect(t, url)
+	pgtest.Exec(t, c, `create function taskengine.sleep() returns trigger language plpgsql as 'begin perform pg_sleep(600); return new; end'`,
 		"create trigger sleep before update on taskengine.task for each row execute function taskengine.sleep()")
 	grab := task.Change{Ref: row.Ref(), To: task.Processing, At: moment}
 	var timeout net.Error
 	if _, err := s.Swap(t.Context(), grab); !errors.Is(err, context.DeadlineExceeded) && !(errors.As(err, &timeout) && timeout.Timeout()) {
 		t.Errorf("got %v", err)
 	}
-	executeAll(t, c, "select pg_terminate_backend(pid) from pg_stat_activity where pid <> pg_backend_pid() and wait_event = 'PgSleep'",
+	pgtest.Exec(t, c, "select pg_terminate_backend(pid) from pg_stat_activity where pid <> pg_backend_pid() and wait_event = 'PgSleep'",
 		"drop trigger sleep on taskengine.task")
 	// Whether the first one was made is in doubt: it may have been on its way.
 	if _, err := s.Swap(t.Context(), grab); err != nil {
@@ -48,7 +50,7 @@ func TestANetworkThatSwallowsEverythingIsNotWaitedForForever(t *testing.T) {
 // by itself.
 func TestARowThatIsLockedFailsItsBatchAndIsTold(t *testing.T) {
 	url := server.Database(t)
-	s := open(t, url)
+	s := postgrestest.Open(t, url)
 	row := func(id byte) *task.Task {
 		return &task.Task{ID: task.ID{id}, Version: 1, State: task.Submitted, Type: "mail", Key: string(rune('a' + id))}
 	}
@@ -56,8 +58,8 @@ func TestARowThatIsLockedFailsItsBatchAndIsTold(t *testing.T) {
 	if _, err := s.Insert(t.Context(), locked, free); err != nil {
 		t.Fatal(err)
 	}
-	c := connect(t, url)
-	executeAll(t, c, "begin", "select from taskengine.task where id = '01000000-0000-0000-0000-000000000000' for update",
+	c := pgtest.Connect(t, url)
+	pgtest.Exec(t, c, "begin", "select from taskengine.task where id = '01000000-0000-0000-0000-000000000000' for update",
 		"insert into taskengine.key values ('mail', 'e', '04000000-0000-0000-0000-000000000000')")
 	grab := func(t *task.Task) task.Change { return task.Change{Ref: t.Ref(), To: task.Processing, At: moment} }
 	reject := grab(locked)
@@ -82,7 +84,7 @@ func TestARowThatIsLockedFailsItsBatchAndIsTold(t *testing.T) {
 	if out, err := s.Do(t.Context(), rest); err != nil || !out.Inserted[0].Created() || out.Swapped[0] == nil {
 		t.Errorf("what is not locked: %+v, %v", out, err)
 	}
-	executeAll(t, c, "rollback")
+	pgtest.Exec(t, c, "rollback")
 	if out, err := s.Do(t.Context(), &storage.Batch{Insert: []*task.Task{row(4)}, Swap: []task.Change{grab(locked)}}); err != nil || !out.Inserted[0].Created() || out.Swapped[0] == nil {
 		t.Errorf("what is not locked any more: %+v, %v", out, err)
 	}
@@ -94,9 +96,9 @@ func TestSlowQueriesOfOthersKeepNobodyFromWriting(t *testing.T) {
 	for _, conns := range []int{2, 4, 6} {
 		t.Run(fmt.Sprint(conns, " connections"), func(t *testing.T) {
 			url := server.Database(t)
-			c := connect(t, url)
-			s := open(t, fmt.Sprint(url, "&application_name=under_test&pool_max_conns=", conns))
-			executeAll(t, c, "begin", "select pg_advisory_xact_lock(1)")
+			c := pgtest.Connect(t, url)
+			s := postgrestest.Open(t, fmt.Sprint(url, "&application_name=under_test&pool_max_conns=", conns))
+			pgtest.Exec(t, c, "begin", "select pg_advisory_xact_lock(1)")
 			var slow sync.WaitGroup
 			for range 48 {
 				slow.Go(func() {
@@ -130,7 +132,7 @@ func TestSlowQueriesOfOthersKeepNobodyFromWriting(t *testing.T) {
 			if n := one[int](t, c, "select count(*) from pg_stat_activity where application_name = 'under_test'"); n > conns {
 				t.Errorf("%d connections, and at most %d were asked for", n, conns)
 			}
-			executeAll(t, c, "rollback")
+			pgtest.Exec(t, c, "rollback")
 			slow.Wait()
 		})
 	}
@@ -146,8 +148,8 @@ func TestARowThatIsLockedFailsNoUnrelatedSubmit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := connect(t, url)
-	executeAll(t, c, "begin", "select from taskengine.task for update")
+	c := pgtest.Connect(t, url)
+	pgtest.Exec(t, c, "begin", "select from taskengine.task for update")
 	var all sync.WaitGroup
 	for range 3 { // people try again
 		all.Go(func() {
@@ -167,7 +169,7 @@ func TestARowThatIsLockedFailsNoUnrelatedSubmit(t *testing.T) {
 		})
 	}
 	all.Wait()
-	executeAll(t, c, "rollback")
+	pgtest.Exec(t, c, "rollback")
 	if got, err := n.Cancel(t.Context(), row.Ref(), "not needed"); err != nil || got.State != task.Cancelled {
 		t.Errorf("when it is not locked any more: %+v, %v", got, err)
 	}

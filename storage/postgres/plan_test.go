@@ -1,17 +1,19 @@
 package postgres
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"reflect"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/taskengine/taskengine/internal/pgtest"
+	"github.com/taskengine/taskengine/storage/postgres/internal/partition"
+	"github.com/taskengine/taskengine/storage/postgres/schema"
 )
 
 // emptyTables returns the URL of a database with tables, on a server of its own.
@@ -27,20 +29,10 @@ func emptyTables(t testing.TB, settings ...string) string {
 		}
 	})
 	url := server.Database(t)
-	if _, err := Migrate(t.Context(), url, Options{}); err != nil {
+	if _, err := schema.Migrate(t.Context(), url, schema.Default); err != nil {
 		t.Fatal(err)
 	}
 	return url
-}
-
-func dial(t testing.TB, url string) *pgx.Conn {
-	t.Helper()
-	c, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Close(context.Background()) })
-	return c
 }
 
 // crowded returns a connection to a database with a million rows of each kind.
@@ -53,15 +45,16 @@ func crowded(t testing.TB) *pgx.Conn {
 	}
 	defer s.Close()
 	var ends []ending
-	for _, keep := range []int32{0, day, 7 * day} {
-		for slot := range int64(4) {
-			ends = append(ends, ending{keep: keep, ended: slot * span(keep)})
+	for _, keep := range []int32{0, 86400, 7 * 86400} {
+		class := partition.Class{Keep: keep}
+		for n := range int64(4) {
+			ends = append(ends, ending{Class: class, ended: n * class.Slot(0).To()})
 		}
 	}
-	if _, err := s.slots.need(t.Context(), ends, s.slots.known[slot{}].since); err != nil {
+	if _, err := s.slots.need(t.Context(), ends, time.Time{}); err != nil {
 		t.Fatal(err)
 	}
-	c := dial(t, url)
+	c := pgtest.Connect(t, url)
 	for _, sql := range []string{
 		`
 insert into taskengine.task (id, version, seq, created_at, ready_at, next_event_at, expires_at, started_at, updated_at, shard, attempt, crashes,
@@ -127,7 +120,7 @@ var reads = regexp.MustCompile(`Seq Scan on \S+`)
 // What a task goes through must cost what it is about, not what there is.
 func TestAMillionRowsAreNotReadForOne(t *testing.T) {
 	c := crowded(t)
-	sql := statementsIn(DefaultSchema)
+	sql := statementsIn(schema.Default)
 	// These read what they are to count, or look for, on purpose.
 	whole := map[string]bool{"countRows": true, "dueRunning": true, "dueEnded": true}
 	// These begin at the beginning of an index, and read one entry there.
@@ -179,8 +172,8 @@ func TestAMillionRowsAreNotReadForOne(t *testing.T) {
 
 // A plan that is made while the tables are empty must be right when they are not.
 func TestPlansOfEmptyTablesFindWhatTheyNeedByIndex(t *testing.T) {
-	c := dial(t, emptyTables(t))
-	sql := statementsIn(DefaultSchema)
+	c := pgtest.Connect(t, emptyTables(t))
+	sql := statementsIn(schema.Default)
 	for name, text := range map[string]string{
 		"grab": sql.grab, "finish": sql.finish, "drop": sql.drop, "update": sql.update, "note": sql.note, "ready": sql.ready, "due": sql.due,
 		"remove": sql.remove, "removeEnded": sql.removeEnded, "lockTask": sql.lockTask, "leaves": sql.leaves,

@@ -16,16 +16,14 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/storage/postgres/schema"
 )
 
 // Options say how a store is opened. The zero value is a good choice.
 type Options struct {
-	Schema string       // where the tables are; "" is [DefaultSchema]
+	Schema string       // where the tables are; "" is [schema.Default]
 	Log    *slog.Logger // nil for none
 }
-
-// DefaultSchema is where the tables are unless said otherwise.
-const DefaultSchema = "taskengine"
 
 // pingAfter is how long a connection may be idle and is used without being tried before.
 // A node uses one about every second.
@@ -56,10 +54,10 @@ var (
 // Open opens the store in the database that url names: a connection string of libpq, with
 // the options of pgxpool such as pool_max_conns. That is how many connections there are in all:
 // two of them are for what writes (one of 2 or 3), the others for what reads and for [Store.Pool]. The schema must have been made or brought
-// up to date by [Migrate] before; else the error wraps [ErrSchema]. No connection is left
+// up to date by [schema.Migrate] before; else the error wraps [schema.ErrMismatch]. No connection is left
 // open when Open fails.
 func Open(ctx context.Context, url string, o Options) (*Store, error) {
-	schema, err := schemaOf(o)
+	name, err := schema.Name(o.Schema)
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +69,7 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 	if config.ShouldPing == nil {
 		config.ShouldPing = func(_ context.Context, p pgxpool.ShouldPingParams) bool { return p.IdleDuration > pingAfter }
 	}
-	s := &Store{sql: statementsIn(schema), log: o.Log, lent: make(chan struct{}, 1)}
+	s := &Store{sql: statementsIn(name), log: o.Log, lent: make(chan struct{}, 1)}
 	if err := s.connect(ctx, config); err != nil {
 		return nil, fmt.Errorf("postgres: %w", err)
 	}
@@ -79,14 +77,14 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 		s.log = slog.New(slog.DiscardHandler)
 	}
 	s.slots.connect = func(ctx context.Context) (*pgx.Conn, error) { return pgx.ConnectConfig(ctx, config.ConnConfig.Copy()) }
-	s.slots.schema = schema
+	s.slots.schema = name
 	s.verbs = verbs{store: s}
-	at, err := checkSchema(ctx, s.pool, schema)
+	at, err := schema.Check(ctx, s.pool, name)
 	if err != nil {
 		_ = s.Close()
 		return nil, err
 	}
-	s.slots.early = at >= earlyVersion
+	s.slots.early = at >= schema.EarlyEnds
 	return s, nil
 }
 
@@ -114,16 +112,6 @@ func (s *Store) connect(ctx context.Context, config *pgxpool.Config) (err error)
 		s.writer = s.pool
 	}
 	return nil
-}
-
-func schemaOf(o Options) (string, error) {
-	if o.Schema == "" {
-		o.Schema = DefaultSchema
-	}
-	if len(o.Schema) > 63 {
-		return "", fmt.Errorf("postgres: the name of the schema has %d bytes, of 63 allowed", len(o.Schema))
-	}
-	return o.Schema, nil
 }
 
 // Close implements [storage.Store].

@@ -10,6 +10,7 @@ import (
 	"github.com/taskengine/taskengine/internal/pgtest"
 	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/storage/postgres"
+	"github.com/taskengine/taskengine/storage/postgres/postgrestest"
 	"github.com/taskengine/taskengine/storage/storagetest"
 )
 
@@ -22,26 +23,8 @@ func TestMain(m *testing.M) {
 func TestStore(t *testing.T) {
 	storagetest.Run(t, func(t testing.TB) storage.Store {
 		url := server.Database(t)
-		return underTest{open(t, url), url}
+		return underTest{postgrestest.Open(t, url), url}
 	})
-}
-
-// open makes the tables and opens a store that is closed with the test.
-func open(t testing.TB, url string) *postgres.Store {
-	t.Helper()
-	if _, err := postgres.Migrate(t.Context(), url, postgres.Options{}); err != nil {
-		t.Fatal(err)
-	}
-	s, err := postgres.Open(t.Context(), url, postgres.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return s
 }
 
 // underTest is a store that can be reopened.
@@ -54,7 +37,7 @@ func (s underTest) Reopen(t testing.TB) storage.Store {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	return underTest{open(t, s.url), s.url}
+	return underTest{postgrestest.Open(t, s.url), s.url}
 }
 
 // Check holds what is counted against the rows.

@@ -4,10 +4,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/jackc/pgx/v5"
-
-	coordination "github.com/taskengine/taskengine/coord/postgres"
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage/postgres/schema"
 )
 
 // statements are what is sent, for one schema. In the texts below {task} is a table of the
@@ -327,8 +325,8 @@ select (select count(*) from added) + (select count(*) from changed) + (select c
 	+ (select count(*) from (select where $2 is null and $3 is null and not exists (select from {engine_setting} where name = $1)) t)`
 
 // statementsIn returns the statements for a schema.
-func statementsIn(schema string) *statements {
-	fill := filler(schema)
+func statementsIn(name string) *statements {
+	fill := filler(name)
 	list := func(page string) string { return fill(strings.ReplaceAll(selectList, "{page}", page)) }
 	overlooked := func(after string) string { return fill(strings.ReplaceAll(selectOverlooked, "{after}", after)) }
 	leaves := func(after string) string { return fill(strings.ReplaceAll(selectLeaves, "{after}", after)) }
@@ -352,8 +350,9 @@ func statementsIn(schema string) *statements {
 	}
 }
 
-// filler returns what fills in the texts for a schema.
-func filler(schema string) func(string) string {
+// filler returns a function that replaces placeholders in SQL: those of [schema.Fill], and the
+// lists of columns and conditions of this package.
+func filler(name string) func(string) string {
 	of := func(table, columns string) string {
 		names := strings.Split(columns, ",")
 		for i, name := range names {
@@ -362,19 +361,13 @@ func filler(schema string) func(string) string {
 		return strings.Join(names, ", ")
 	}
 	pairs := []string{
-		"{schema}", pgx.Identifier{schema}.Sanitize(), "{schema_literal}", literal(pgx.Identifier{schema}.Sanitize()), "{none}", fmt.Sprint(noTime), "{deep}", fmt.Sprint(deep),
-		"{channel}", literal(coordination.Channel(schema)), "{shards}", fmt.Sprint(task.ShardCount),
-		"{narrow}", narrow, "{heavy}", heavy, "{trigger}", triggers,
-		"{narrow:t}", of("t", narrow),
-		"{slot_pattern}", fmt.Sprintf(`('^ended_' || case when keep < 0 then 'early_' || case keep when %d then 0 else -keep end else keep::text end || '_' || since || '(x[0-9]+)?$')`, foreverEarly),
+		"{deep}", fmt.Sprint(deep), "{narrow}", narrow, "{heavy}", heavy, "{trigger}", triggers, "{narrow:t}", of("t", narrow),
 	}
 	for n := 1; n < 10; n++ { // is the row's shard among those of a bitmap, null for all
 		pairs = append(pairs, fmt.Sprintf("{mine:%d}", n), fmt.Sprintf("($%d::bytea is null or get_bit($%[1]d, shard %% %d) = 1)", n, task.ShardCount))
 	}
-	for _, table := range []string{"task", "task_seq", "ended", "key", "engine_setting", "migration", "type_policy", "home", "packed", "tally", "tally_now", "session", "member"} {
-		pairs = append(pairs, "{"+table+"}", pgx.Identifier{schema, table}.Sanitize())
-	}
-	return strings.NewReplacer(pairs...).Replace
+	own, names := strings.NewReplacer(pairs...).Replace, schema.Fill(name)
+	return func(sql string) string { return names(own(sql)) }
 }
 
 // insertsIn returns the statements that insert.
@@ -417,6 +410,3 @@ func paramsFor(columns string) string {
 	}
 	return strings.Join(params, ", ")
 }
-
-// literal returns s as a constant of SQL.
-func literal(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }

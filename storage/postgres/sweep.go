@@ -11,6 +11,8 @@ import (
 
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/storage/postgres/internal/partition"
+	"github.com/taskengine/taskengine/storage/postgres/schema"
 )
 
 // keysPage is how many unique keys are given back in one transaction.
@@ -41,7 +43,7 @@ func (s *Store) Sweep(ctx context.Context, now time.Time) (removed int64, next t
 		return 0, next, s.failed("sweep", err)
 	}
 	for _, old := range all {
-		over := old.over()
+		over := old.Over()
 		switch {
 		case over.IsZero():
 			continue
@@ -73,7 +75,7 @@ func (s *Store) Sweep(ctx context.Context, now time.Time) (removed int64, next t
 
 // part is a table below ended.
 type part struct {
-	slot
+	partition.Slot
 	name, class string // of the table, and of that which it is a part of
 }
 
@@ -97,20 +99,12 @@ func (s *Store) sweepAlone(ctx context.Context) (release func(), err error) {
 		return nil, err
 	}
 	var mine bool
-	err = c.QueryRow(ctx, "select pg_try_advisory_xact_lock($1)", pgx.QueryExecModeSimpleProtocol, lockOf("sweep", s.slots.schema)).Scan(&mine)
+	err = c.QueryRow(ctx, "select pg_try_advisory_xact_lock($1)", pgx.QueryExecModeSimpleProtocol, schema.Lock("sweep", s.slots.schema)).Scan(&mine)
 	if err != nil || !mine {
 		over()
 		return nil, err
 	}
 	return over, nil
-}
-
-// over returns when nobody wants any row of a slot any more; zero is never.
-func (s slot) over() time.Time {
-	if s.keep == 0 {
-		return time.Time{}
-	}
-	return time.UnixMicro(s.from + span(s.keep) + int64(s.keep)*1e6).UTC()
 }
 
 const listSlots = `
@@ -123,7 +117,7 @@ where n.nspname = $1 and c.relname ~ $2 and c.relkind = 'r'`
 // listSlots returns the tables that there are. It finishes what was interrupted while it was
 // taken away. A table that somebody has detached before its time is left alone: it is his.
 func (s *Store) listSlots(ctx context.Context, c *pgx.Conn, now time.Time) (all []part, err error) {
-	rows, err := c.Query(ctx, listSlots, s.slots.schema, slotNames)
+	rows, err := c.Query(ctx, listSlots, s.slots.schema, partition.SlotNames)
 	if err != nil {
 		return nil, err
 	}
@@ -132,7 +126,7 @@ func (s *Store) listSlots(ctx context.Context, c *pgx.Conn, now time.Time) (all 
 	var isApart, isHalf bool
 	_, err = pgx.ForEachRow(rows, []any{&one.name, &one.class, &isApart, &isHalf}, func() error {
 		var ok bool
-		if one.slot, ok = slotNamed(one.name); !ok {
+		if one.Slot, ok = partition.SlotNamed(one.name); !ok {
 			return nil // it is somebody else's
 		}
 		switch {
@@ -154,7 +148,7 @@ func (s *Store) listSlots(ctx context.Context, c *pgx.Conn, now time.Time) (all 
 		}
 	}
 	for _, one := range append(half, apart...) {
-		if over := one.over(); over.IsZero() || over.After(now) {
+		if over := one.Over(); over.IsZero() || over.After(now) {
 			continue
 		}
 		if _, err := s.dropApart(ctx, c, one.name); err != nil {
@@ -166,7 +160,7 @@ func (s *Store) listSlots(ctx context.Context, c *pgx.Conn, now time.Time) (all 
 
 // detach takes a table out of the others without keeping anybody from using those.
 func (s *slots) detach(ctx context.Context, c *pgx.Conn, old *part, how string) error {
-	s.forget(old.slot)
+	s.forget(old.Slot)
 	_, err := c.Exec(ctx, fmt.Sprintf("alter table %s detach partition %s %s", s.quoted(old.class), s.quoted(old.name), how), pgx.QueryExecModeSimpleProtocol)
 	if isGone(err) {
 		return nil
@@ -204,7 +198,7 @@ select (select id from page order by id desc limit 1)`
 
 // freeKeys gives back the unique keys of the rows of a table, some at a time.
 func (s *Store) freeKeys(ctx context.Context, c *pgx.Conn, leaf string) error {
-	sql := fmt.Sprintf(filler(s.slots.schema)(deleteKeysOf), leaf)
+	sql := fmt.Sprintf(s.fill(deleteKeysOf), leaf)
 	var after task.ID
 	for first := true; ; first = false {
 		var last *task.ID
@@ -222,7 +216,7 @@ func (s *Store) freeKeys(ctx context.Context, c *pgx.Conn, leaf string) error {
 }
 
 // forget has a table looked for when it is needed again.
-func (s *slots) forget(old slot) {
+func (s *slots) forget(old partition.Slot) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.known, old)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage/postgres"
+	"github.com/taskengine/taskengine/storage/postgres/postgrestest"
 )
 
 // moment is when the tests take place.
@@ -46,7 +47,7 @@ func sweep(t *testing.T, s *postgres.Store, now time.Time) time.Time {
 }
 
 func TestWhatHasEndedIsKeptAsLongAsItShouldBeAndALittleLonger(t *testing.T) {
-	s := open(t, server.Database(t))
+	s := postgrestest.Open(t, server.Database(t))
 	ids := task.NewIDs([32]byte{1})
 	kept := map[time.Duration]*task.Task{}
 	for _, keep := range []time.Duration{time.Hour, 24 * time.Hour, 36 * time.Hour, 7 * 24 * time.Hour, 0} {
@@ -89,7 +90,7 @@ func TestWhatHasEndedIsKeptAsLongAsItShouldBeAndALittleLonger(t *testing.T) {
 }
 
 func TestASweepIsNotInTheWayOfTheNext(t *testing.T) {
-	s := open(t, server.Database(t))
+	s := postgrestest.Open(t, server.Database(t))
 	for range 100 {
 		if next := sweep(t, s, moment); !next.IsZero() {
 			t.Fatalf("of an empty store there is something to sweep at %v", next)
@@ -98,8 +99,8 @@ func TestASweepIsNotInTheWayOfTheNext(t *testing.T) {
 }
 
 func TestTasksEndWhileOthersAreSwept(t *testing.T) {
-	s := open(t, server.Database(t))
-	other := open(t, s.Pool().Config().ConnString())
+	s := postgrestest.Open(t, server.Database(t))
+	other := postgrestest.Open(t, s.Pool().Config().ConnString())
 	ids := task.NewIDs([32]byte{1})
 	var clock atomic.Int64 // minutes since the moment
 	now := func() time.Time { return moment.Add(time.Duration(clock.Load()) * time.Minute) }
@@ -133,7 +134,7 @@ func TestTasksEndWhileOthersAreSwept(t *testing.T) {
 }
 
 func TestASweepThatWasInterruptedIsFinished(t *testing.T) {
-	s := open(t, server.Database(t))
+	s := postgrestest.Open(t, server.Database(t))
 	ids := task.NewIDs([32]byte{1})
 	finish(t, s, ids, moment, time.Hour, "")
 	// Somebody has looked at the rows and has not ended his transaction: a sweep has to
@@ -164,7 +165,7 @@ func TestASweepThatWasInterruptedIsFinished(t *testing.T) {
 }
 
 func TestATableThatSomebodyHasDetachedIsLeftAlone(t *testing.T) {
-	s := open(t, server.Database(t))
+	s := postgrestest.Open(t, server.Database(t))
 	finish(t, s, task.NewIDs([32]byte{1}), moment, time.Hour, "")
 	var table string
 	if err := s.Pool().QueryRow(t.Context(), "select tableoid::regclass::text from taskengine.ended").Scan(&table); err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/taskengine/taskengine/internal/pgtest"
 	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/storage/postgres"
+	"github.com/taskengine/taskengine/storage/postgres/schema"
 	"github.com/taskengine/taskengine/storage/sharded"
 )
 
@@ -25,7 +26,7 @@ func TestMain(m *testing.M) {
 func database(t testing.TB, name string) postgres.Part {
 	t.Helper()
 	url := server.Database(t)
-	if _, err := postgres.Migrate(t.Context(), url, postgres.Options{}); err != nil {
+	if _, err := schema.Migrate(t.Context(), url, schema.Default); err != nil {
 		t.Fatal(err)
 	}
 	s, err := postgres.Open(t.Context(), url, postgres.Options{})

@@ -20,6 +20,7 @@ import (
 	"github.com/taskengine/taskengine/storage/bolt"
 	"github.com/taskengine/taskengine/storage/pebble"
 	"github.com/taskengine/taskengine/storage/postgres"
+	"github.com/taskengine/taskengine/storage/postgres/schema"
 	"github.com/taskengine/taskengine/storage/transfer"
 )
 
@@ -47,7 +48,7 @@ var kinds = map[string]func(testing.TB) store{
 	},
 	"postgres": func(t testing.TB) store {
 		url := server.Database(t)
-		if _, err := postgres.Migrate(t.Context(), url, postgres.Options{}); err != nil {
+		if _, err := schema.Migrate(t.Context(), url, schema.Default); err != nil {
 			t.Fatal(err)
 		}
 		s, err := postgres.Open(t.Context(), url, postgres.Options{})

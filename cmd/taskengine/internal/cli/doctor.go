@@ -14,6 +14,7 @@ import (
 	"github.com/taskengine/taskengine/config"
 	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/storage/postgres"
+	"github.com/taskengine/taskengine/storage/postgres/schema"
 	"github.com/taskengine/taskengine/storage/transfer"
 )
 
@@ -128,7 +129,7 @@ func (a *app) examineOne(ctx context.Context, p place) (found findings, err erro
 	case err == nil:
 	case errors.Is(err, storage.ErrLocked), errors.Is(err, storage.ErrFormat), errors.Is(err, errOtherDriver), errors.Is(err, errNoStore) && backup == nil, ctx.Err() != nil:
 		return nil, err
-	case errors.Is(err, postgres.ErrSchema):
+	case errors.Is(err, schema.ErrMismatch):
 		found.add(isError, "schema", oneLine(err).Error(), "nodes of this version do not start on these tables", "do what it says, and see `taskengine migrate verify`")
 		return found, nil
 	case p.driver == config.Postgres:

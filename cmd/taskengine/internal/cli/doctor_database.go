@@ -11,6 +11,7 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/storage/postgres"
+	"github.com/taskengine/taskengine/storage/postgres/schema"
 )
 
 // From when on something is worth a word.
@@ -59,7 +60,7 @@ func examineTables(ctx context.Context, found *findings, p place, h *postgres.He
 	if h.Schema > h.Want {
 		return // nobody here knows what those should be like
 	}
-	differences, err := postgres.Verify(ctx, p.url, postgres.Options{Schema: p.schema})
+	differences, err := schema.Verify(ctx, p.url, p.schema)
 	if err != nil {
 		found.info("tables", "they could not be compared with what the migrations make: %s", oneLine(err))
 		return

@@ -10,6 +10,7 @@ import (
 
 	"github.com/taskengine/taskengine/config"
 	"github.com/taskengine/taskengine/storage/postgres"
+	"github.com/taskengine/taskengine/storage/postgres/schema"
 )
 
 func newMigrate(a *app) *cobra.Command {
@@ -45,7 +46,7 @@ func (f *databaseFlags) load(a *app) (d targets, err error) {
 			return d, err
 		}
 	}
-	if d.Schema = postgres.DefaultSchema; f.file != "" || len(f.sets) > 0 {
+	if d.Schema = schema.Default; f.file != "" || len(f.sets) > 0 {
 		cfg, err := f.configFlags.load(a)
 		if err != nil {
 			return d, err
@@ -105,13 +106,13 @@ func (f *databaseFlags) one(a *app) (url string, o postgres.Options, err error) 
 }
 
 // pending returns the migrations that a database does not have, after those that it has.
-func pending(applied []postgres.Migration, o postgres.Options) []postgres.Migration {
-	all := postgres.Migrations(o.Schema)
+func pending(applied []schema.Migration, o postgres.Options) []schema.Migration {
+	all := schema.Migrations(o.Schema)
 	return all[min(versionOf(applied), len(all)):]
 }
 
 // versionOf returns the version of tables that have these migrations.
-func versionOf(applied []postgres.Migration) int {
+func versionOf(applied []schema.Migration) int {
 	if len(applied) == 0 {
 		return 0
 	}
@@ -119,8 +120,8 @@ func versionOf(applied []postgres.Migration) int {
 }
 
 // standing says where a database is to which nothing is to be applied.
-func standing(applied []postgres.Migration, o postgres.Options) string {
-	at, known := versionOf(applied), len(postgres.Migrations(o.Schema))
+func standing(applied []schema.Migration, o postgres.Options) string {
+	at, known := versionOf(applied), len(schema.Migrations(o.Schema))
 	if at > known {
 		return fmt.Sprintf("a newer program has brought the schema %s to version %d, and this one, which knows %d, works with it", o.Schema, at, known)
 	}
@@ -128,7 +129,7 @@ func standing(applied []postgres.Migration, o postgres.Options) string {
 }
 
 // showMigrations shows migrations; those that were not applied have no time.
-func (a *app) showMigrations(ms []postgres.Migration) error {
+func (a *app) showMigrations(ms []schema.Migration) error {
 	rows := make([][]string, len(ms))
 	for i, m := range ms {
 		j := migrationJSON{Version: m.Version, Name: m.Name, Newer: m.SQL == ""}

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/taskengine/taskengine/storage/postgres"
+	"github.com/taskengine/taskengine/storage/postgres/schema"
 )
 
 func newMigrateApply(a *app) *cobra.Command {
@@ -40,14 +41,14 @@ brought up to date by itself, unless --database names one.`,
 
 // migrate brings one database up to date.
 func (a *app) migrate(ctx context.Context, url string, o postgres.Options) error {
-	applied, err := postgres.Migrate(ctx, url, o)
+	applied, err := schema.Migrate(ctx, url, o.Schema)
 	if err != nil {
 		return oneLine(err)
 	}
 	if len(applied) > 0 {
 		return a.showMigrations(applied)
 	}
-	there, err := postgres.Applied(ctx, url, o)
+	there, err := schema.Applied(ctx, url, o.Schema)
 	if err != nil {
 		return oneLine(err)
 	}

@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/taskengine/taskengine/storage/postgres"
+	"github.com/taskengine/taskengine/storage/postgres/schema"
 )
 
 func newMigratePlan(a *app) *cobra.Command {
@@ -19,7 +19,7 @@ func newMigratePlan(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			applied, err := postgres.Applied(cmd.Context(), url, o)
+			applied, err := schema.Applied(cmd.Context(), url, o.Schema)
 			if err != nil {
 				return oneLine(err)
 			}

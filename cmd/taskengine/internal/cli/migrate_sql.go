@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/taskengine/taskengine/storage/postgres"
+	"github.com/taskengine/taskengine/storage/postgres/schema"
 )
 
 func newMigrateSQL(a *app) *cobra.Command {
@@ -22,9 +22,9 @@ It is one transaction, and refuses to run on tables of another version than it w
 written for. With --all it is for an empty database, and none is asked.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			migrations, schema, err := flags.toCome(cmd, a, all)
+			migrations, name, err := flags.toCome(cmd, a, all)
 			if err == nil {
-				_, err = fmt.Fprint(a.stdout, postgres.Script(schema, migrations))
+				_, err = fmt.Fprint(a.stdout, schema.Script(name, migrations))
 			}
 			return err
 		},
@@ -36,20 +36,20 @@ written for. With --all it is for an empty database, and none is asked.`,
 
 // toCome returns the migrations that are to come, and the schema that they are for. It says
 // so if there are none.
-func (f *databaseFlags) toCome(cmd *cobra.Command, a *app, all bool) ([]postgres.Migration, string, error) {
+func (f *databaseFlags) toCome(cmd *cobra.Command, a *app, all bool) ([]schema.Migration, string, error) {
 	if all {
 		d, err := f.load(a)
-		return postgres.Migrations(d.Schema), d.Schema, err
+		return schema.Migrations(d.Schema), d.Schema, err
 	}
 	url, o, err := f.one(a)
 	if err != nil {
 		return nil, "", err
 	}
-	applied, err := postgres.Applied(cmd.Context(), url, o)
+	applied, err := schema.Applied(cmd.Context(), url, o.Schema)
 	if err != nil {
 		return nil, "", oneLine(err)
 	}
-	if err := postgres.CheckVersion(versionOf(applied)); err != nil {
+	if err := schema.CheckVersion(versionOf(applied)); err != nil {
 		return nil, "", err
 	}
 	ahead := pending(applied, o)

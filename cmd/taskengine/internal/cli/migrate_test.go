@@ -8,11 +8,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/taskengine/taskengine/storage/postgres"
+	"github.com/taskengine/taskengine/storage/postgres/schema"
 )
 
 // newest is the version of the tables that this program makes.
-var newest = len(postgres.Migrations(postgres.DefaultSchema))
+var newest = len(schema.Migrations(schema.Default))
 
 func TestMigrationsArePlannedAppliedAndPlannedNoMore(t *testing.T) {
 	url := databases(t).Database(t)

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/taskengine/taskengine/storage/postgres"
+	"github.com/taskengine/taskengine/storage/postgres/schema"
 )
 
 func newMigrateVerify(a *app) *cobra.Command {
@@ -24,7 +25,7 @@ that have ended come and go, and are not compared, nor are owners and grants.`,
 			if err != nil {
 				return err
 			}
-			found, err := postgres.Verify(cmd.Context(), url, o)
+			found, err := schema.Verify(cmd.Context(), url, o.Schema)
 			if err != nil {
 				return oneLine(err)
 			}
@@ -35,7 +36,7 @@ that have ended come and go, and are not compared, nor are owners and grants.`,
 	return cmd
 }
 
-func (a *app) showDifferences(found []postgres.Difference, o postgres.Options) error {
+func (a *app) showDifferences(found []schema.Difference, o postgres.Options) error {
 	for _, d := range found {
 		var err error
 		if a.json() {

@@ -21,6 +21,7 @@ import (
 	"github.com/taskengine/taskengine/storage/bolt"
 	"github.com/taskengine/taskengine/storage/pebble"
 	"github.com/taskengine/taskengine/storage/postgres"
+	"github.com/taskengine/taskengine/storage/postgres/schema"
 	"github.com/taskengine/taskengine/storage/transfer"
 )
 
@@ -75,7 +76,7 @@ func (a *app) readPlace(arg string) (place, error) {
 		if err := config.CheckDatabaseURL(arg); err != nil {
 			return place{}, exit(exitUsage, "%s://… %w", kind, err)
 		}
-		return place{driver: config.Postgres, url: arg, schema: postgres.DefaultSchema}, nil
+		return place{driver: config.Postgres, url: arg, schema: schema.Default}, nil
 	case "pebble", "bolt":
 		if rest == "" {
 			return place{}, exit(exitUsage, "%s: a folder must follow, as in %[1]s:/var/lib/taskengine", kind)

@@ -1,4 +1,4 @@
-package postgres_test
+package schema_test
 
 import (
 	"errors"
@@ -9,36 +9,23 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/taskengine/taskengine/storage/postgres"
+	"github.com/taskengine/taskengine/internal/pgtest"
+	"github.com/taskengine/taskengine/storage/postgres/schema"
 )
 
-// options name a schema that needs quotes in SQL.
-var options = postgres.Options{Schema: "order"}
-
-func execute(t *testing.T, url, sql string) {
-	t.Helper()
-	c, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.Exec(t.Context(), sql); err != nil {
-		t.Fatalf("%s: %v", sql, err)
-	}
-	if err := c.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-}
+// odd is a schema whose name needs quotes in SQL.
+const odd = "order"
 
 func TestAppliedTellsWhatMigrateDidAndWhen(t *testing.T) {
 	url := server.Database(t)
-	if got, err := postgres.Applied(t.Context(), url, options); err != nil || len(got) != 0 {
+	if got, err := schema.Applied(t.Context(), url, odd); err != nil || len(got) != 0 {
 		t.Fatalf("an empty database has %v, %v", got, err)
 	}
-	want, err := postgres.Migrate(t.Context(), url, options)
+	want, err := schema.Migrate(t.Context(), url, odd)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := postgres.Applied(t.Context(), url, options)
+	got, err := schema.Applied(t.Context(), url, odd)
 	if err != nil || len(got) != len(want) {
 		t.Fatalf("got %v, %v; want %v", got, err, want)
 	}
@@ -54,33 +41,33 @@ func TestAppliedTellsWhatMigrateDidAndWhen(t *testing.T) {
 
 func TestAppliedTellsWhatANewerProgramDid(t *testing.T) {
 	url := server.Database(t)
-	known, err := postgres.Migrate(t.Context(), url, options)
+	known, err := schema.Migrate(t.Context(), url, odd)
 	if err != nil {
 		t.Fatal(err)
 	}
-	execute(t, url, `insert into "order".migration (version, name) select max(version) + 1, 'of tomorrow' from "order".migration`)
-	got, err := postgres.Applied(t.Context(), url, options)
+	pgtest.Exec(t, pgtest.Connect(t, url), `insert into "order".migration (version, name) select max(version) + 1, 'of tomorrow' from "order".migration`)
+	got, err := schema.Applied(t.Context(), url, odd)
 	if err != nil || len(got) != len(known)+1 || got[len(known)].Name != "of tomorrow" || got[len(known)].SQL != "" {
 		t.Errorf("got %v, %v", got, err)
 	}
-	if _, err := postgres.Verify(t.Context(), url, options); !errors.Is(err, postgres.ErrSchema) {
+	if _, err := schema.Verify(t.Context(), url, odd); !errors.Is(err, schema.ErrMismatch) {
 		t.Errorf("Verify returns %v", err)
 	}
 }
 
 func TestVerifyFindsNothingWrongWithWhatMigrateMade(t *testing.T) {
 	url := server.Database(t)
-	if _, err := postgres.Verify(t.Context(), url, options); !errors.Is(err, postgres.ErrSchema) {
+	if _, err := schema.Verify(t.Context(), url, odd); !errors.Is(err, schema.ErrMismatch) {
 		t.Errorf("of an empty database it says %v", err)
 	}
-	if _, err := postgres.Migrate(t.Context(), url, options); err != nil {
+	if _, err := schema.Migrate(t.Context(), url, odd); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := postgres.Verify(t.Context(), url+"&pool_max_conns=2", options); err != nil || len(got) > 0 {
+	if got, err := schema.Verify(t.Context(), url+"&pool_max_conns=2", odd); err != nil || len(got) > 0 {
 		t.Errorf("got %v, %v", got, err)
 	}
-	execute(t, url, `create table "order".ended_3600 partition of "order".ended for values in (3600)`)
-	if got, err := postgres.Verify(t.Context(), url, options); err != nil || len(got) > 0 {
+	pgtest.Exec(t, pgtest.Connect(t, url), `create table "order".ended_3600 partition of "order".ended for values in (3600)`)
+	if got, err := schema.Verify(t.Context(), url, odd); err != nil || len(got) > 0 {
 		t.Errorf("with a table below ended got %v, %v", got, err)
 	}
 	c, err := pgx.Connect(t.Context(), url)
@@ -117,11 +104,11 @@ func TestVerifyTellsEveryDifference(t *testing.T) {
 	} {
 		t.Run(sql, func(t *testing.T) {
 			url := server.Database(t)
-			if _, err := postgres.Migrate(t.Context(), url, options); err != nil {
+			if _, err := schema.Migrate(t.Context(), url, odd); err != nil {
 				t.Fatal(err)
 			}
-			execute(t, url, sql)
-			got, err := postgres.Verify(t.Context(), url, options)
+			pgtest.Exec(t, pgtest.Connect(t, url), sql)
+			got, err := schema.Verify(t.Context(), url, odd)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -138,23 +125,23 @@ func TestVerifyTellsEveryDifference(t *testing.T) {
 
 func TestAScriptDoesWhatMigrateDoes(t *testing.T) {
 	url := server.Database(t)
-	script := postgres.Script(options.Schema, postgres.Migrations(options.Schema))
+	script := schema.Script(odd, schema.Migrations(odd))
 	psql(t, url, script)
-	if got, err := postgres.Verify(t.Context(), url, options); err != nil || len(got) > 0 {
+	if got, err := schema.Verify(t.Context(), url, odd); err != nil || len(got) > 0 {
 		t.Errorf("Verify says %v, %v", got, err)
 	}
-	again, err := postgres.Migrate(t.Context(), url, options)
+	again, err := schema.Migrate(t.Context(), url, odd)
 	if err != nil || len(again) > 0 {
 		t.Errorf("there is more to apply: %v, %v", again, err)
 	}
-	applied, err := postgres.Applied(t.Context(), url, options)
-	if err != nil || len(applied) != len(postgres.Migrations(options.Schema)) {
+	applied, err := schema.Applied(t.Context(), url, odd)
+	if err != nil || len(applied) != len(schema.Migrations(odd)) {
 		t.Errorf("applied are %v, %v", applied, err)
 	}
 	if said := psqlFails(t, url, script); !strings.Contains(said, "these migrations begin after version 0, and the tables are at version") {
 		t.Errorf("a second time it says %s", said)
 	}
-	if got := postgres.Script(options.Schema, nil); got != "" {
+	if got := schema.Script(odd, nil); got != "" {
 		t.Errorf("the script of nothing is %q", got)
 	}
 }

@@ -1,4 +1,4 @@
-package postgres_test
+package schema_test
 
 import (
 	"errors"
@@ -10,7 +10,10 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgproto3"
 
+	"github.com/taskengine/taskengine/internal/pgtest"
 	"github.com/taskengine/taskengine/storage/postgres"
+	"github.com/taskengine/taskengine/storage/postgres/postgrestest"
+	"github.com/taskengine/taskengine/storage/postgres/schema"
 )
 
 // userOf returns a URL with which another role uses the database.
@@ -18,26 +21,26 @@ func userOf(url, role string) string { return url + "&user=" + role }
 
 func TestErrorsOfTheDatabaseSayWhatToDo(t *testing.T) {
 	own, foreign, empty := server.Database(t), server.Database(t), server.Database(t)
-	open(t, own)
-	executeAll(t, dialed(t, own), "drop role if exists stranger", "create role stranger login")
-	t.Cleanup(func() { executeAll(t, dialed(t, own), "drop role stranger") })
-	executeAll(t, dialed(t, foreign), "create schema taskengine", "create table taskengine.migration (version integer)")
+	postgrestest.Open(t, own)
+	pgtest.Exec(t, pgtest.Connect(t, own), "drop role if exists stranger", "create role stranger login")
+	t.Cleanup(func() { pgtest.Exec(t, pgtest.Connect(t, own), "drop role stranger") })
+	pgtest.Exec(t, pgtest.Connect(t, foreign), "create schema taskengine", "create table taskengine.migration (version integer)")
 	var database string
-	if err := dialed(t, empty).QueryRow(t.Context(), "select current_database()").Scan(&database); err != nil {
+	if err := pgtest.Connect(t, empty).QueryRow(t.Context(), "select current_database()").Scan(&database); err != nil {
 		t.Fatal(err)
 	}
 	nowhere := strings.Replace(empty, database, "nodb", 1)
 
 	migrate := func(url string) error {
-		_, err := postgres.Migrate(t.Context(), url, postgres.Options{})
+		_, err := schema.Migrate(t.Context(), url, schema.Default)
 		return err
 	}
 	applied := func(url string) error {
-		_, err := postgres.Applied(t.Context(), url, postgres.Options{})
+		_, err := schema.Applied(t.Context(), url, schema.Default)
 		return err
 	}
 	verify := func(url string) error {
-		_, err := postgres.Verify(t.Context(), url, postgres.Options{})
+		_, err := schema.Verify(t.Context(), url, schema.Default)
 		return err
 	}
 	use := func(url string) error {
@@ -109,30 +112,30 @@ func refusing(t *testing.T, code, message string) string {
 
 func TestTablesOfTheNextVersionAreUsedAndNotMigrated(t *testing.T) {
 	url := server.Database(t)
-	open(t, url)
-	c := dialed(t, url)
-	tomorrow := len(postgres.Migrations(postgres.DefaultSchema)) + 1
+	postgrestest.Open(t, url)
+	c := pgtest.Connect(t, url)
+	tomorrow := len(schema.Migrations(schema.Default)) + 1
 	add := func(version int) {
-		executeAll(t, c, fmt.Sprintf("insert into taskengine.migration (version, name) values (%d, 'of tomorrow')", version))
+		pgtest.Exec(t, c, fmt.Sprintf("insert into taskengine.migration (version, name) values (%d, 'of tomorrow')", version))
 	}
 	add(tomorrow)
-	if applied, err := postgres.Migrate(t.Context(), url, postgres.Options{}); err != nil || len(applied) != 0 {
+	if applied, err := schema.Migrate(t.Context(), url, schema.Default); err != nil || len(applied) != 0 {
 		t.Errorf("tables of the next version: %v were applied, %v", applied, err)
 	}
-	open(t, url)
-	if _, err := postgres.Verify(t.Context(), url, postgres.Options{}); !errors.Is(err, postgres.ErrSchema) || strings.Contains(err.Error(), "the one after it") {
+	postgrestest.Open(t, url)
+	if _, err := schema.Verify(t.Context(), url, schema.Default); !errors.Is(err, schema.ErrMismatch) || strings.Contains(err.Error(), "the one after it") {
 		t.Errorf("verifying them: %v", err)
 	}
-	if err := postgres.CheckVersion(tomorrow); err != nil {
+	if err := schema.CheckVersion(tomorrow); err != nil {
 		t.Error(err)
 	}
 	add(tomorrow + 1)
 	for what, err := range map[string]error{
-		"migrate": func() error { _, err := postgres.Migrate(t.Context(), url, postgres.Options{}); return err }(),
+		"migrate": func() error { _, err := schema.Migrate(t.Context(), url, schema.Default); return err }(),
 		"open":    func() error { _, err := postgres.Open(t.Context(), url, postgres.Options{}); return err }(),
-		"check":   postgres.CheckVersion(tomorrow + 1),
+		"check":   schema.CheckVersion(tomorrow + 1),
 	} {
-		if !errors.Is(err, postgres.ErrSchema) || !strings.Contains(err.Error(), "run a newer version") {
+		if !errors.Is(err, schema.ErrMismatch) || !strings.Contains(err.Error(), "run a newer version") {
 			t.Errorf("%s, with tables of the version after the next: %v", what, err)
 		}
 	}
@@ -141,11 +144,11 @@ func TestTablesOfTheNextVersionAreUsedAndNotMigrated(t *testing.T) {
 func TestTablesAreMadeWhateverTheIsolationLevelIsByDefault(t *testing.T) {
 	for name, migrate := range map[string]func(url string) error{
 		"apply": func(url string) error {
-			_, err := postgres.Migrate(t.Context(), url, postgres.Options{})
+			_, err := schema.Migrate(t.Context(), url, schema.Default)
 			return err
 		},
 		"sql": func(url string) error {
-			_, err := dialed(t, url).Exec(t.Context(), postgres.Script(postgres.DefaultSchema, postgres.Migrations(postgres.DefaultSchema)), pgx.QueryExecModeSimpleProtocol)
+			_, err := pgtest.Connect(t, url).Exec(t.Context(), schema.Script(schema.Default, schema.Migrations(schema.Default)), pgx.QueryExecModeSimpleProtocol)
 			return err
 		},
 	} {
@@ -154,7 +157,7 @@ func TestTablesAreMadeWhateverTheIsolationLevelIsByDefault(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if wrong, err := postgres.Verify(t.Context(), url, postgres.Options{}); err != nil || len(wrong) > 0 {
+		if wrong, err := schema.Verify(t.Context(), url, schema.Default); err != nil || len(wrong) > 0 {
 			t.Errorf("%s: %v, %v", name, wrong, err)
 		}
 	}

@@ -1,4 +1,4 @@
-package postgres
+package schema
 
 import (
 	"cmp"
@@ -56,7 +56,7 @@ func toRead(schema string) func(role, database string) string {
 }
 
 // configOf returns how q is connected.
-func configOf(q querier) *pgx.ConnConfig {
+func configOf(q Querier) *pgx.ConnConfig {
 	switch q := q.(type) {
 	case *pgxpool.Pool:
 		return q.Config().ConnConfig

@@ -1,4 +1,4 @@
-package postgres
+package schema
 
 import (
 	"context"
@@ -36,9 +36,9 @@ func (d Difference) String() string {
 // a transaction that is rolled back, for which the role must be allowed to create schemas
 // in the database. The tables below the table ended, owners and grants are not looked at.
 //
-// The error wraps [ErrSchema] if there are no tables, or those of a newer program.
-func Verify(ctx context.Context, url string, o Options) (found []Difference, err error) {
-	err = look(ctx, url, o, func(tx pgx.Tx, schema string) (err error) {
+// The error wraps [ErrMismatch] if there are no tables, or those of a newer program.
+func Verify(ctx context.Context, url string, schema string) (found []Difference, err error) {
+	err = look(ctx, url, schema, func(tx pgx.Tx, schema string) (err error) {
 		found, err = verify(ctx, tx, schema)
 		return err
 	})
@@ -49,16 +49,16 @@ func Verify(ctx context.Context, url string, o Options) (found []Difference, err
 }
 
 func verify(ctx context.Context, tx pgx.Tx, schema string) ([]Difference, error) {
-	if _, err := tx.Exec(ctx, "select pg_advisory_xact_lock($1)", lockOf("migrate", schema)); err != nil {
+	if _, err := tx.Exec(ctx, "select pg_advisory_xact_lock($1)", Lock("migrate", schema)); err != nil {
 		return nil, err
 	}
-	at, err := versionOf(ctx, tx, schema)
+	at, err := Version(ctx, tx, schema)
 	if err != nil {
 		return nil, err
 	}
 	switch known := len(Migrations(schema)); {
 	case at == 0:
-		return nil, fmt.Errorf("%w: there are no tables in the schema %s of this database", ErrSchema, schema)
+		return nil, fmt.Errorf("%w: there are no tables in the schema %s of this database", ErrMismatch, schema)
 	case at > known:
 		return nil, unknown(at, known)
 	}
@@ -79,7 +79,7 @@ func verify(ctx context.Context, tx pgx.Tx, schema string) ([]Difference, error)
 
 // build makes the tables of a version in a new schema.
 func build(ctx context.Context, tx pgx.Tx, schema string, version int) error {
-	texts := []string{filler(schema)(beforeMigrations)}
+	texts := []string{Fill(schema)(beforeMigrations)}
 	for _, m := range Migrations(schema)[:version] {
 		texts = append(texts, m.SQL)
 	}
@@ -184,3 +184,8 @@ select format('function %s(%s)', proname, pg_get_function_identity_arguments(p.o
 		'with the text of MD5', md5(replace(prosrc, $1, $2)))
 from pg_proc p join pg_language l on l.oid = prolang
 where pronamespace = (select oid from pg_namespace where nspname = $1)`
+
+// unknown says that nobody here knows what tables of a version are like.
+func unknown(at, known int) error {
+	return fmt.Errorf("%w: a newer program has made it, at version %d, and this one knows what it is like up to %d only; use the newer one", ErrMismatch, at, known)
+}

@@ -1,28 +1,43 @@
-package postgres
+package schema_test
 
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/taskengine/taskengine/internal/pgtest"
+	"github.com/taskengine/taskengine/storage/postgres/internal/partition"
+	"github.com/taskengine/taskengine/storage/postgres/schema"
 )
 
 // The triggers know the tables below ended by the same names as the program.
 func TestSQLNamesTheTablesOfEndedTasksAsGoDoes(t *testing.T) {
-	c := dial(t, emptyTables(t))
+	c := pgtest.Connect(t, server.Database(t))
+	pgtest.Exec(t, c, schema.Script(schema.Default, schema.Migrations(schema.Default)))
 	var keep []int32
 	var at, want []int64
-	for _, k := range append([]int32{0, 365 * day, math.MaxInt32}, keeps[:]...) {
+	keeps := []int32{0, math.MaxInt32}
+	for hours := range 401 * 24 {
+		if k := partition.Keep(time.Duration(hours) * time.Hour); !slices.Contains(keeps, k) {
+			keeps = append(keeps, k)
+		}
+	}
+	for _, k := range keeps {
+		class := partition.Class{Keep: k}
+		span := class.Slot(0).To()
 		for n := range int64(60) {
 			ended := rand.Int64N(1<<54) - 1<<53
 			switch n % 3 {
 			case 0:
-				ended = (n - 30) * span(k) // where a table begins
+				ended = (n - 30) * span // where a table begins
 			case 1:
-				ended = (n-30)*span(k) - 1
+				ended = (n-30)*span - 1
 			}
-			keep, at, want = append(keep, k), append(at, ended), append(want, ending{ended: ended, keep: k}.slot().from/1e6)
+			keep, at, want = append(keep, k), append(at, ended), append(want, class.Slot(ended).From/1e6)
 		}
 	}
 	rows, _ := c.Query(t.Context(), "select taskengine.since_of(keep, at) from unnest($1::integer[], $2::bigint[]) with ordinality as c (keep, at, n) order by n", keep, at)

@@ -1,0 +1,129 @@
+// Package schema makes the tables of package postgres and keeps them up to date: it applies
+// migrations, writes them as a script, says which ones a database has, and compares the tables
+// of a database with what the migrations make.
+//
+// A program works with tables of its own version, of the version before and of the version
+// after, so that nodes can be replaced one by one.
+package schema
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	coordination "github.com/taskengine/taskengine/coord/postgres"
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage/postgres/internal/partition"
+)
+
+// Default is the name of the schema that has the tables if no other is given.
+const Default = "taskengine"
+
+// ErrMismatch is wrapped by errors that say that the tables are missing, or of a version that
+// this program does not work with.
+var ErrMismatch = errors.New("the schema of the database does not fit")
+
+// Name returns name, or [Default] if it is empty. The error says that the name is too long for
+// PostgreSQL.
+func Name(name string) (string, error) {
+	if name == "" {
+		name = Default
+	}
+	if len(name) > 63 {
+		return "", fmt.Errorf("postgres: the name of the schema has %d bytes, of 63 allowed", len(name))
+	}
+	return name, nil
+}
+
+// Fill returns a function that replaces placeholders in SQL: {task} and the other tables by
+// their names in a schema, {schema} by its name and {schema_literal} by its name as a string,
+// {none} by the zero time as a column has it, {shards} by the number of shards, {channel} by the
+// channel of notifications, and {slot_pattern} by a pattern of the names of partitions of ended.
+func Fill(name string) func(sql string) string {
+	quoted := pgx.Identifier{name}.Sanitize()
+	pairs := []string{
+		"{schema}", quoted, "{schema_literal}", literal(quoted), "{none}", fmt.Sprint(time.Time{}.UnixMicro()),
+		"{channel}", literal(coordination.Channel(name)), "{shards}", fmt.Sprint(task.ShardCount),
+		"{slot_pattern}", partition.SlotPattern(),
+	}
+	for _, table := range []string{"task", "task_seq", "ended", "key", "engine_setting", "migration", "type_policy", "home", "packed", "tally", "tally_now", "session", "member"} {
+		pairs = append(pairs, "{"+table+"}", pgx.Identifier{name, table}.Sanitize())
+	}
+	return strings.NewReplacer(pairs...).Replace
+}
+
+// literal returns s as a constant of SQL.
+func literal(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
+
+// Lock returns the key of the advisory lock that serializes an operation on a schema, such as
+// "migrate". Every program that uses the schema must derive the same key.
+func Lock(operation, name string) int64 {
+	h := fnv.New64a()
+	h.Write([]byte("taskengine " + operation + " " + name))
+	return int64(h.Sum64())
+}
+
+// IsMissing reports whether an error of the driver says that a table or the schema does not
+// exist.
+func IsMissing(err error) bool {
+	var e *pgconn.PgError
+	return errors.As(err, &e) && (e.Code == "42P01" || e.Code == "3F000")
+}
+
+// Querier is a connection, a pool or a transaction of pgx.
+type Querier interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// Version returns the version of the tables, 0 if there are none. The error says what to do
+// about it, if that is known.
+func Version(ctx context.Context, q Querier, name string) (int, error) {
+	version, err := readVersion(ctx, q, name)
+	if err != nil {
+		return 0, advised(err, configOf(q), toRead(name))
+	}
+	return version, nil
+}
+
+func readVersion(ctx context.Context, q Querier, name string) (version int, err error) {
+	err = q.QueryRow(ctx, Fill(name)("select coalesce(max(version), 0) from {migration}")).Scan(&version)
+	if IsMissing(err) {
+		return 0, nil
+	}
+	return version, err
+}
+
+// Check returns the version of the tables. The error wraps [ErrMismatch] if this program does
+// not work with them.
+func Check(ctx context.Context, q Querier, name string) (int, error) {
+	at, err := Version(ctx, q, name)
+	if err != nil {
+		return 0, fmt.Errorf("postgres: look at the schema %s: %w", name, err)
+	}
+	want := len(Migrations(name))
+	switch {
+	case at == 0:
+		return 0, fmt.Errorf("postgres: %w: there are no tables in the schema %s of this database; run `taskengine migrate apply`", ErrMismatch, name)
+	case at < want-1:
+		return 0, fmt.Errorf("postgres: %w: it is at version %d, and this program needs %d or %d; run `taskengine migrate apply`", ErrMismatch, at, want-1, want)
+	}
+	if err := CheckVersion(at); err != nil {
+		return 0, fmt.Errorf("postgres: %w", err)
+	}
+	return at, nil
+}
+
+// CheckVersion returns an error that wraps [ErrMismatch] if tables at a version are too new for
+// this program: newer by more than one version.
+func CheckVersion(at int) error {
+	if known := len(Migrations(Default)); at > known+1 {
+		return fmt.Errorf("%w: it is at version %d, and this program works with %d and the one after it; run a newer version of the program", ErrMismatch, at, known)
+	}
+	return nil
+}
