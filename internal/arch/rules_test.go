@@ -217,7 +217,7 @@ var rules = []rule{
 		Why: "results are compared by what they say",
 	},
 	{
-		Of:  "bench/capacity",
+		Of:  "capacity",
 		May: []string{"engine", "engine/sim", "engine/policy", "engine/task", "storage/...", "bench/machine", "bench/result", "config"},
 		Out: []string{"github.com/cockroachdb/pebble", "go.yaml.in/yaml", "golang.org/x/sys"},
 		Why: "planning needs the engine and its simulation, not the suite",
@@ -239,7 +239,7 @@ var rules = []rule{
 // onlyBy says which packages alone may import a package and those below it.
 var onlyBy = map[string][]string{
 	"server": {"server/...", "cmd/..."},
-	"bench":  {"bench/...", "cmd/..."},
+	"bench":  {"bench/...", "capacity", "cmd/..."},
 	"cmd":    {"cmd/..."},
 }
 

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/taskengine/taskengine/bench/capacity"
+	"github.com/taskengine/taskengine/capacity"
 )
 
 // showAnswer shows what a load needs, and how that was found.

@@ -8,7 +8,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/taskengine/taskengine/bench/capacity"
+	"github.com/taskengine/taskengine/capacity"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

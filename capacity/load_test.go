@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/taskengine/taskengine/bench/capacity"
+	"github.com/taskengine/taskengine/capacity"
 	"github.com/taskengine/taskengine/config"
 )
 
@@ -104,7 +104,7 @@ func TestWhatIsWrongWithALoadIsToldWithItsPlace(t *testing.T) {
 }
 
 func TestExamplesAndBuiltInLoadsCanBeRead(t *testing.T) {
-	files, err := filepath.Glob("../../examples/capacity/*.yaml")
+	files, err := filepath.Glob("../examples/capacity/*.yaml")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("the examples are %v, %v", files, err)
 	}

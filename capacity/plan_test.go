@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/taskengine/taskengine/bench/capacity"
 	"github.com/taskengine/taskengine/bench/result"
+	"github.com/taskengine/taskengine/capacity"
 	"github.com/taskengine/taskengine/engine/sim"
 )
 
