@@ -7,8 +7,8 @@ import (
 	"runtime/metrics"
 	"time"
 
-	"github.com/taskengine/taskengine/bench/machine"
 	"github.com/taskengine/taskengine/bench/result"
+	"github.com/taskengine/taskengine/internal/machine"
 )
 
 // usage is what processes have used so far. What the system does not tell is 0.

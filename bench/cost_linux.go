@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/taskengine/taskengine/bench/machine"
+	"github.com/taskengine/taskengine/internal/machine"
 )
 
 // childUsage returns what a running process has used.

@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/taskengine/taskengine/bench/machine"
+	"github.com/taskengine/taskengine/internal/machine"
 )
 
 func processUsage() usage {

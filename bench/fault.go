@@ -5,8 +5,8 @@ import (
 	"os"
 	"time"
 
-	"github.com/taskengine/taskengine/bench/machine"
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/internal/machine"
 	"github.com/taskengine/taskengine/storage"
 )
 

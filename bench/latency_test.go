@@ -6,10 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/taskengine/taskengine/bench/machine"
 	"github.com/taskengine/taskengine/engine"
 	"github.com/taskengine/taskengine/engine/policy"
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/internal/machine"
 	"github.com/taskengine/taskengine/storage"
 )
 

@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/bench/limits"
-	"github.com/taskengine/taskengine/bench/machine"
 	"github.com/taskengine/taskengine/bench/result"
+	"github.com/taskengine/taskengine/internal/machine"
 	"github.com/taskengine/taskengine/storage"
 )
 

@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/taskengine/taskengine/bench/machine"
 	"github.com/taskengine/taskengine/engine"
+	"github.com/taskengine/taskengine/internal/machine"
 )
 
 // lateBy is how late a submit has to be called for it to be told.

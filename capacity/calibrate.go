@@ -9,11 +9,11 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/taskengine/taskengine/bench/result"
 	"github.com/taskengine/taskengine/engine"
 	"github.com/taskengine/taskengine/engine/policy"
 	"github.com/taskengine/taskengine/engine/sim"
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/internal/machine"
 )
 
 // Options say what to calibrate.
@@ -23,7 +23,7 @@ type Options struct {
 	Rounds int     // how often everything is measured, 1 or more
 	Scale  float64 // of the time that each run takes; 1 is usual
 	// Machine is what is known of the machine; cores that are 0 are those of this process.
-	Machine result.Machine
+	Machine machine.Info
 	// Attempts is how often a run is made, at most, while others use the machine; the one
 	// that was disturbed least counts.
 	Attempts int

@@ -7,8 +7,8 @@ import (
 	"io"
 	"time"
 
-	"github.com/taskengine/taskengine/bench/result"
 	"github.com/taskengine/taskengine/engine/sim"
+	"github.com/taskengine/taskengine/internal/machine"
 )
 
 // Schema is the version of the document of [Curves]. A field never gets another meaning
@@ -20,11 +20,11 @@ var ErrSchema = errors.New("the curves are of a version that cannot be read")
 
 // Curves are what things take on one machine with one store.
 type Curves struct {
-	Schema   int            `json:"schema"`
-	Measured time.Time      `json:"measured"`
-	Machine  result.Machine `json:"machine"`
-	Store    string         `json:"store"` // one of Stores
-	Costs    sim.Costs      `json:"costs"`
+	Schema   int          `json:"schema"`
+	Measured time.Time    `json:"measured"`
+	Machine  machine.Info `json:"machine"`
+	Store    string       `json:"store"` // one of Stores
+	Costs    sim.Costs    `json:"costs"`
 
 	KeptRow     float64 `json:"kept_row_bytes"`     // size of the store for each task that is kept
 	KeptPayload float64 `json:"kept_payload_bytes"` // and for each byte of its payload

@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v4"
-
-	"github.com/taskengine/taskengine/bench/result"
 )
 
 // Distribution is how long handlers take.
@@ -66,7 +64,10 @@ func (s samples) Mean() time.Duration {
 }
 
 func (s samples) String() string {
-	return fmt.Sprintf("%s from %v to %v", result.Counted(len(s), "sample"), slices.Min(s), slices.Max(s))
+	if len(s) == 1 {
+		return fmt.Sprintf("1 sample of %v", s[0])
+	}
+	return fmt.Sprintf("%d samples from %v to %v", len(s), slices.Min(s), slices.Max(s))
 }
 
 // distribution reads one: a duration, or a mapping with p50 and p99, exponential or

@@ -11,16 +11,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/taskengine/taskengine/bench/result"
 	"github.com/taskengine/taskengine/capacity"
 	"github.com/taskengine/taskengine/engine/sim"
+	"github.com/taskengine/taskengine/internal/machine"
 )
 
 // curves are those of a machine with round numbers.
 func curves() *capacity.Curves {
 	us := time.Microsecond
 	return &capacity.Curves{
-		Schema: capacity.Schema, Store: "pebble", Machine: result.Machine{Cores: 2},
+		Schema: capacity.Schema, Store: "pebble", Machine: machine.Info{Cores: 2},
 		KeptRow: 500, KeptPayload: 1, Base: 50 << 20, Trigger: 500,
 		Costs: sim.Costs{
 			Submit: 2 * us, Ack: 5 * us, Commit: 10 * us, Insert: us, Swap: us, Tell: 2 * us, Start: us, End: us,

@@ -4,7 +4,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/taskengine/taskengine/bench/machine"
+	"github.com/taskengine/taskengine/internal/machine"
 )
 
 // spent is what was used of the machine up to some moment. What the system does not tell

@@ -13,6 +13,7 @@ import (
 
 	"github.com/taskengine/taskengine/bench/compare"
 	"github.com/taskengine/taskengine/bench/result"
+	"github.com/taskengine/taskengine/internal/machine"
 )
 
 // measured makes up a measurement: runs whose figures are those of a base times factor,
@@ -21,7 +22,7 @@ func measured(rng *rand.Rand, runs int, factor float64) *result.Result {
 	res := &result.Result{
 		Schema: result.Schema, Scenario: "noop", Config: json.RawMessage(`{"rate": 1000}`),
 		Subject: result.Subject{Name: "taskengine", Version: "v1", Store: "pebble", Durability: "synced"},
-		Machine: result.Machine{OS: "linux", Arch: "amd64", CPU: "x", Cores: 2, Go: "go1.26"},
+		Machine: machine.Info{OS: "linux", Arch: "amd64", CPU: "x", Cores: 2, Go: "go1.26"},
 		Limits:  []result.Limit{{Name: "fsync", Value: 200e3, Unit: "ns", Low: 190e3, High: 210e3}},
 	}
 	for range runs {

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/taskengine/taskengine/bench/machine"
+	"github.com/taskengine/taskengine/internal/machine"
 )
 
 // arrivals returns when each of n jobs is to be inserted, at so many per second on

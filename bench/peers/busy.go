@@ -4,7 +4,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/taskengine/taskengine/bench/machine"
+	"github.com/taskengine/taskengine/internal/machine"
 )
 
 // busy is how much has been computed up to some time.

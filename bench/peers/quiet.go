@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/taskengine/taskengine/bench/machine"
+	"github.com/taskengine/taskengine/internal/machine"
 )
 
 const (

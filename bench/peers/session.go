@@ -15,8 +15,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/taskengine/taskengine/bench/machine"
 	"github.com/taskengine/taskengine/bench/result"
+	"github.com/taskengine/taskengine/internal/machine"
 )
 
 // session measures subjects in turns.
@@ -30,7 +30,7 @@ type session struct {
 
 	instances int                  // that were started
 	others    map[string][]float64 // cores that others used while an instance ran, by subject
-	about     result.Machine
+	about     machine.Info
 	found     map[string]*result.Result // by subject and scenario
 	strangers []string                  // servers that others ran before this session began
 }

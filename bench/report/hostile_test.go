@@ -10,6 +10,7 @@ import (
 
 	"github.com/taskengine/taskengine/bench/report"
 	"github.com/taskengine/taskengine/bench/result"
+	"github.com/taskengine/taskengine/internal/machine"
 )
 
 // evil is text that would run, load or break something if it were not escaped.
@@ -20,7 +21,7 @@ func TestTextFromResultsIsOnlyText(t *testing.T) {
 	var results []*result.Result
 	for i, offered := range []float64{1000, 2000, 4000, 8000} {
 		r := m.result(evil, evil, result.Subject{Name: evil, Version: evil, Revision: evil, Store: evil, Durability: evil, Settings: evil}, 2, offered, 9000, time.Millisecond)
-		r.Machine = result.Machine{OS: evil, Arch: evil, Kernel: evil, CPU: evil, Disk: evil, Go: evil}
+		r.Machine = machine.Info{OS: evil, Arch: evil, Kernel: evil, CPU: evil, Disk: evil, Go: evil}
 		r.Limits = []result.Limit{{Name: evil, Unit: evil, Value: 1}, {Name: "x/" + evil, Unit: "ops/s", Value: 1}}
 		r.Config, _ = json.Marshal(map[string]string{evil: evil})
 		r.Runs[0].Notes, r.Runs[0].Restart = []string{evil}, time.Second

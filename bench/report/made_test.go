@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/bench/result"
+	"github.com/taskengine/taskengine/internal/machine"
 )
 
 // maker makes up results that look like real ones.
@@ -18,7 +19,7 @@ func newMaker(seed uint64) *maker { return &maker{rand.New(rand.NewPCG(seed, 0))
 // about returns v, off by up to a tenth.
 func (m *maker) about(v float64) float64 { return v * (0.95 + 0.1*m.rng.Float64()) }
 
-var madeMachine = result.Machine{
+var madeMachine = machine.Info{
 	OS: "linux", Arch: "amd64", Kernel: "6.1.0-40-amd64", CPU: "Intel(R) Xeon(R) Processor @ 2.60GHz", Cores: 2,
 	Memory: 24 << 30, Disk: "ext4 on /dev/vda1 (virtio)", Go: "go1.26.0",
 }

@@ -42,7 +42,7 @@ type page struct {
 	Failures []string // each that failed, with what it lost
 	Warnings []string
 	When     string
-	Machines []machine
+	Machines []setup
 	Subjects grid
 	Sections []section
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/taskengine/taskengine/bench/result"
+	"github.com/taskengine/taskengine/internal/machine"
 )
 
 // speeds is the table of what a scenario came to.
@@ -121,25 +122,25 @@ func described(subjects []*subject) grid {
 	return g
 }
 
-// machine is where results come from, and what it can do.
-type machine struct {
+// setup is a machine that results come from, and what it can do at best.
+type setup struct {
 	Facts  [][2]string
 	Limits grid
 }
 
 // machines returns the machines of results, each with all of its limits.
-func machines(results []*result.Result) []machine {
-	var order []result.Machine
-	limits := map[result.Machine][]result.Limit{}
+func machines(results []*result.Result) []setup {
+	var order []machine.Info
+	limits := map[machine.Info][]result.Limit{}
 	for _, res := range results {
 		if _, known := limits[res.Machine]; !known {
 			order = append(order, res.Machine)
 		}
 		limits[res.Machine] = append(limits[res.Machine], res.Limits...)
 	}
-	var out []machine
+	var out []setup
 	for _, m := range order {
-		out = append(out, machine{factsOf(m), limitsOf(merged(limits[m]))})
+		out = append(out, setup{factsOf(m), limitsOf(merged(limits[m]))})
 	}
 	return out
 }
@@ -166,7 +167,7 @@ func merged(all []result.Limit) (out []result.Limit) {
 	return out
 }
 
-func factsOf(m result.Machine) (facts [][2]string) {
+func factsOf(m machine.Info) (facts [][2]string) {
 	add := func(name, value string) {
 		if value != "" {
 			facts = append(facts, [2]string{name, value})

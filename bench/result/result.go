@@ -10,6 +10,8 @@ import (
 	"io"
 	"math"
 	"time"
+
+	"github.com/taskengine/taskengine/internal/machine"
 )
 
 // Schema is the version of the document. Readers refuse newer ones; a field is never
@@ -23,7 +25,7 @@ type Result struct {
 	Purpose   string          `json:"purpose"`          // what question it answers, one line
 	Config    json.RawMessage `json:"config,omitempty"` // the scenario as it was run
 	Subject   Subject         `json:"subject"`
-	Machine   Machine         `json:"machine"`
+	Machine   machine.Info    `json:"machine"`
 	Limits    []Limit         `json:"limits,omitempty"`    // of the machine, measured in the same session
 	Objective *Outcome        `json:"objective,omitempty"` // what was wanted, and whether it was had
 	Runs      []Run           `json:"runs"`                // without the warm-up
@@ -37,18 +39,6 @@ type Subject struct {
 	Store      string `json:"store"`              // pebble, bolt, memory, PostgreSQL 15, Redis 7 ...
 	Durability string `json:"durability"`         // what is on disk when an insert is acknowledged, in words
 	Settings   string `json:"settings,omitempty"` // those that are not the defaults, in words
-}
-
-// Machine is where it was measured.
-type Machine struct {
-	OS     string `json:"os"`
-	Arch   string `json:"arch"`
-	Kernel string `json:"kernel,omitempty"`
-	CPU    string `json:"cpu,omitempty"`
-	Cores  int    `json:"cores"`
-	Memory int64  `json:"memory_bytes,omitempty"`
-	Disk   string `json:"disk,omitempty"` // file system and device of the store's folder
-	Go     string `json:"go"`
 }
 
 // Limit is what the machine can do at best, measured bare.

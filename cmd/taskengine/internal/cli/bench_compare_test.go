@@ -9,6 +9,7 @@ import (
 	"time"
 
 	benchresult "github.com/taskengine/taskengine/bench/result"
+	"github.com/taskengine/taskengine/internal/machine"
 )
 
 // resultsFile writes a file of results whose runs took factor times as long, and returns
@@ -16,7 +17,7 @@ import (
 func resultsFile(t *testing.T, runs int, factor float64, change func(*benchresult.Result)) string {
 	t.Helper()
 	r := &benchresult.Result{
-		Schema: benchresult.Schema, Scenario: "noop", Purpose: "p", Machine: benchresult.Machine{OS: "linux", Cores: 2},
+		Schema: benchresult.Schema, Scenario: "noop", Purpose: "p", Machine: machine.Info{OS: "linux", Cores: 2},
 		Subject: benchresult.Subject{Name: "taskengine", Version: "v1", Revision: "0123456789abcdef", Store: "pebble", Durability: "synced"},
 	}
 	for i := range runs {

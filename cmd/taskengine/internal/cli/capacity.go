@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/taskengine/taskengine/bench/machine"
 	"github.com/taskengine/taskengine/capacity"
+	"github.com/taskengine/taskengine/internal/machine"
 )
 
 func newCapacity(a *app) *cobra.Command {

@@ -6,16 +6,16 @@ import (
 	"testing"
 	"time"
 
-	benchresult "github.com/taskengine/taskengine/bench/result"
 	"github.com/taskengine/taskengine/capacity"
 	"github.com/taskengine/taskengine/engine/sim"
+	"github.com/taskengine/taskengine/internal/machine"
 )
 
 // curvesFile writes the curves of a machine that was not measured.
 func curvesFile(t *testing.T) string {
 	t.Helper()
 	c := capacity.Curves{
-		Schema: capacity.Schema, Store: "pebble", Machine: benchresult.Machine{Cores: 2}, KeptRow: 500, KeptPayload: 1,
+		Schema: capacity.Schema, Store: "pebble", Machine: machine.Info{Cores: 2}, KeptRow: 500, KeptPayload: 1,
 		Costs: sim.Costs{
 			Commit: 10 * time.Microsecond, Insert: time.Microsecond, Swap: time.Microsecond,
 			Sync: []sim.Idle{{Takes: sim.Quantiles{200 * time.Microsecond, 900 * time.Microsecond}}},

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/taskengine/taskengine/bench/machine"
+	"github.com/taskengine/taskengine/internal/machine"
 )
 
 func TestCoresOfOthersAreWhatIsNotOurs(t *testing.T) {

@@ -6,11 +6,9 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/taskengine/taskengine/bench/result"
 )
 
-func describe(m *result.Machine, dir string) {
+func describe(m *Info, dir string) {
 	var u unix.Utsname
 	if unix.Uname(&u) == nil {
 		m.Kernel = unix.ByteSliceToString(u.Release[:])

@@ -4,11 +4,9 @@ package machine
 
 import (
 	"time"
-
-	"github.com/taskengine/taskengine/bench/result"
 )
 
-func describe(*result.Machine, string) {}
+func describe(*Info, string) {}
 
 // Busy cannot be told here.
 func Busy() time.Duration { return 0 }
