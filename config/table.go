@@ -20,72 +20,72 @@ const aDuration = "a duration, such as 30s"
 var root = &object{
 	fields: []field{
 		{name: "node", doc: "This process.", is: nodeTable, at: in(func(c *Config) *Node { return &c.Node })},
-		{name: "storage", doc: "Where tasks are kept.", is: storageTable, at: in(func(c *Config) *Storage { return &c.Storage })},
-		{name: "task_log", doc: "What is kept of what handlers log about their tasks, beside the tasks; `taskengine task logs` shows it.", is: taskLogTable, at: in(func(c *Config) *TaskLog { return &c.TaskLog })},
-		{name: "coordination", doc: "How nodes agree.", is: coordinationTable, at: in(func(c *Config) *Coordination { return &c.Coordination })},
-		{name: "bus", doc: "How nodes tell each other about ready tasks. What they are not told they find, within about a second unless much is before it.", is: busTable, at: in(func(c *Config) *Bus { return &c.Bus })},
-		{name: "api", doc: "Where clients connect. It asks for no password: listen on loopback unless something in front of it does.", is: listenerTable("127.0.0.1:7420"), at: in(func(c *Config) *Listener { return &c.API })},
-		{name: "admin", doc: "Where metrics, health and profiles are served.", is: adminTable, at: in(func(c *Config) *Listener { return &c.Admin })},
-		{name: "handlers", doc: "What runs tasks, by name.", is: handlersTable, at: in(func(c *Config) *map[string]Handler { return &c.Handlers })},
-		{name: "retention", doc: "How long finished tasks are kept, unless their type says another time. Tasks in the state `error` are kept until somebody deals with them.", is: retentionTable(false), at: in(func(c *Config) *policy.Retention { return &c.Retention })},
-		{name: "limits", doc: "How many of something may run at once, by name. Limits form trees: what runs under a limit counts for all above it.", is: limitsTable, at: in(func(c *Config) *map[string]policy.Limit { return &c.Limits })},
-		{name: "types", doc: "How tasks are treated, by type.", is: typesTable, at: in(func(c *Config) *map[string]Type { return &c.Types })},
+		{name: "storage", doc: "The store of the tasks.", is: storageTable, at: in(func(c *Config) *Storage { return &c.Storage })},
+		{name: "task_log", doc: "The logs of tasks: lines that handlers log about their tasks. `taskengine task logs` prints them.", is: taskLogTable, at: in(func(c *Config) *TaskLog { return &c.TaskLog })},
+		{name: "coordination", doc: "How nodes coordinate.", is: coordinationTable, at: in(func(c *Config) *Coordination { return &c.Coordination })},
+		{name: "bus", doc: "How nodes notify each other of ready tasks. A node finds a task without a notification within about a second, unless many tasks are before it.", is: busTable, at: in(func(c *Config) *Bus { return &c.Bus })},
+		{name: "api", doc: "The API for clients. It has no authentication: listen on loopback, or put a proxy with authentication in front of it.", is: listenerTable("127.0.0.1:7420"), at: in(func(c *Config) *Listener { return &c.API })},
+		{name: "admin", doc: "The listener for metrics, health and profiles.", is: adminTable, at: in(func(c *Config) *Listener { return &c.Admin })},
+		{name: "handlers", doc: "The handlers of tasks, by name.", is: handlersTable, at: in(func(c *Config) *map[string]Handler { return &c.Handlers })},
+		{name: "retention", doc: "How long finished tasks are kept, unless their type sets another time. Tasks in the state `error` are kept until a person deals with them.", is: retentionTable(false), at: in(func(c *Config) *policy.Retention { return &c.Retention })},
+		{name: "limits", doc: "Limits of concurrency and rate, by name. Limits form trees: a task that runs under a limit counts for all limits above it.", is: limitsTable, at: in(func(c *Config) *map[string]policy.Limit { return &c.Limits })},
+		{name: "types", doc: "The settings of tasks, by type.", is: typesTable, at: in(func(c *Config) *map[string]Type { return &c.Types })},
 		{name: "schedules", doc: "Tasks that recur. Not in this version.", is: refused{"are not in this version; remove them, and submit recurring tasks from cron until then"}, at: in(func(c *Config) *Config { return c })},
 	},
 	later: map[string]string{
-		"cluster": "not in this version, which runs one node; remove it",
+		"cluster": "not a section of this version; remove it: nodes that share a database need no other setting",
 		"sources": "not in this version; remove it",
 	},
 }
 
 var nodeTable = &object{fields: []field{
-	{name: "name", doc: "What people call the node.", otherwise: "the name of the host", is: words("a name", isName), at: in(func(n *Node) *string { return &n.Name })},
-	{name: "slots", doc: "How many tasks may run at once, each counted by its weight. 0 is without limit.", def: "100", is: whole[int](0, maxCount, "a number"), at: in(func(n *Node) *int { return &n.Slots })},
-	{name: "drain_timeout", doc: "How long running tasks may take to finish when the node is stopped; then they are cancelled and handed back.", def: "30s", is: period(aDuration, false), at: in(func(n *Node) *time.Duration { return &n.DrainTimeout })},
-	{name: "strict_handlers", doc: "Whether the node refuses to start when a plugin does not. Otherwise it starts, says that the handler is down, and keeps trying to start it; the tasks of its types wait.", def: "false", is: boolean(), at: in(func(n *Node) *bool { return &n.StrictHandlers })},
-	{name: "log", doc: "What is logged and how.", is: logTable, at: in(func(n *Node) *Log { return &n.Log })},
+	{name: "name", doc: "The name of the node in logs and lists.", otherwise: "the name of the host", is: words("a name", isName), at: in(func(n *Node) *string { return &n.Name })},
+	{name: "slots", doc: "How many tasks may run at once, each counted with its weight. 0 is no limit.", def: "100", is: whole[int](0, maxCount, "a number"), at: in(func(n *Node) *int { return &n.Slots })},
+	{name: "drain_timeout", doc: "How long running tasks may take to finish when the node stops. Then they are cancelled and handed back.", def: "30s", is: period(aDuration, false), at: in(func(n *Node) *time.Duration { return &n.DrainTimeout })},
+	{name: "strict_handlers", doc: "Whether the node refuses to start if a plugin does not start. Otherwise the node starts, reports that the handler is down, and tries again to start it; the tasks of its types wait.", def: "false", is: boolean(), at: in(func(n *Node) *bool { return &n.StrictHandlers })},
+	{name: "log", doc: "The log of the node.", is: logTable, at: in(func(n *Node) *Log { return &n.Log })},
 }}
 
 var logTable = &object{fields: []field{
-	{name: "level", doc: "The least important messages to log.", def: "info", is: oneOf(nil, option[slog.Level]{"debug", slog.LevelDebug}, option[slog.Level]{"info", slog.LevelInfo}, option[slog.Level]{"warn", slog.LevelWarn}, option[slog.Level]{"error", slog.LevelError}), at: in(func(l *Log) *slog.Level { return &l.Level })},
-	{name: "format", doc: "How a message looks: `auto` is `text` on a terminal and `json` elsewhere.", def: "auto", is: oneOf(nil, option[LogFormat]{"auto", LogAuto}, option[LogFormat]{"json", LogJSON}, option[LogFormat]{"text", LogText}), at: in(func(l *Log) *LogFormat { return &l.Format })},
+	{name: "level", doc: "The lowest level to log.", def: "info", is: oneOf(nil, option[slog.Level]{"debug", slog.LevelDebug}, option[slog.Level]{"info", slog.LevelInfo}, option[slog.Level]{"warn", slog.LevelWarn}, option[slog.Level]{"error", slog.LevelError}), at: in(func(l *Log) *slog.Level { return &l.Level })},
+	{name: "format", doc: "The format of a message: `auto` is `text` on a terminal and `json` elsewhere.", def: "auto", is: oneOf(nil, option[LogFormat]{"auto", LogAuto}, option[LogFormat]{"json", LogJSON}, option[LogFormat]{"text", LogText}), at: in(func(l *Log) *LogFormat { return &l.Format })},
 }}
 
 var storageTable = &object{fields: []field{
-	{name: "driver", doc: "`pebble` and `bolt` are databases inside the node, `postgres` is one outside, and `memory` forgets everything when the process ends: it uses none of the keys below.", def: "pebble", is: oneOf(nil, option[Driver]{"pebble", Pebble}, option[Driver]{"bolt", Bolt}, option[Driver]{"memory", Memory}, option[Driver]{"postgres", Postgres}), at: in(func(s *Storage) *Driver { return &s.Driver })},
-	{name: "path", doc: "The folder of `pebble` or `bolt`, made if it is not there.", def: "./data", holds: func(c *Config) bool { return c.Storage.Driver != Postgres }, is: words("a path", notEmpty), at: in(func(s *Storage) *string { return &s.Path })},
-	{name: "url", doc: "The database of `postgres`, which needs it. Its password is never shown; best keep the whole URL in an environment variable or a file, and write a reference.", otherwise: "none", is: databaseURL{}, at: in(func(s *Storage) *Text { return &s.URL })},
-	{name: "databases", doc: "More databases of `postgres`, by name. Each of them, and that of `url`, which is called `main`, holds a part of the tasks; `taskengine shards` says which, and moves it.", otherwise: "none, `url` holds all", is: table[Text]{of: "databases", keys: isPartName, likely: "NAME", is: databaseURL{}}, at: in(func(s *Storage) *map[string]Text { return &s.Databases })},
-	{name: "schema", doc: "The schema of `postgres` that has the tables, and nothing else. `taskengine migrate apply` makes it.", def: "taskengine", holds: func(c *Config) bool { return c.Storage.Driver == Postgres }, is: words("a name", CheckSchemaName), at: in(func(s *Storage) *string { return &s.Schema })},
+	{name: "driver", doc: "`pebble` and `bolt` are databases inside the node, `postgres` is a server. `memory` loses everything when the process ends; it uses none of the keys below.", def: "pebble", is: oneOf(nil, option[Driver]{"pebble", Pebble}, option[Driver]{"bolt", Bolt}, option[Driver]{"memory", Memory}, option[Driver]{"postgres", Postgres}), at: in(func(s *Storage) *Driver { return &s.Driver })},
+	{name: "path", doc: "The directory of `pebble` or `bolt`. The node creates it if it does not exist.", def: "./data", holds: func(c *Config) bool { return c.Storage.Driver != Postgres }, is: words("a path", notEmpty), at: in(func(s *Storage) *string { return &s.Path })},
+	{name: "url", doc: "The database of `postgres`, for which it is required. Its password is never printed. Keep the whole URL in an environment variable or a file, and write a reference.", otherwise: "none", is: databaseURL{}, at: in(func(s *Storage) *Text { return &s.URL })},
+	{name: "databases", doc: "Further databases of `postgres`, by name. Each of them, and the database of `url`, which is called `main`, holds a part of the tasks. `taskengine shards` lists and moves these parts.", otherwise: "none, `url` holds all", is: table[Text]{of: "databases", keys: isPartName, likely: "NAME", is: databaseURL{}}, at: in(func(s *Storage) *map[string]Text { return &s.Databases })},
+	{name: "schema", doc: "The schema of `postgres` for the tables, and for nothing else. `taskengine migrate apply` creates it.", def: "taskengine", holds: func(c *Config) bool { return c.Storage.Driver == Postgres }, is: words("a name", CheckSchemaName), at: in(func(s *Storage) *string { return &s.Schema })},
 }}
 
 var taskLogTable = &object{fields: []field{
-	{name: "path", doc: "The folder of the logs, made if it is not there. Each node needs its own. `memory` keeps logs in memory.", otherwise: "`task-logs` in `storage.path`, also with `postgres`: `./data/task-logs`", is: words("a path", notEmpty), at: in(func(l *TaskLog) *string { return &l.Path })},
-	{name: "max_size", doc: "Of the logs of all tasks together; the oldest lines go first. With the driver `memory` it is 16MiB at most. 0B keeps none.", def: "256MiB", is: orNothing(1<<20, size(0, 16<<30, "a size, such as 256MiB")), at: in(func(l *TaskLog) *int { return &l.MaxSize })},
-	{name: "attempt_lines", doc: "Of one attempt of a task; what it logs beyond is dropped, and a line says how much that was.", def: "10000", is: whole[int](1, maxCount, "a number"), at: in(func(l *TaskLog) *int { return &l.AttemptLines })},
-	{name: "attempt_size", doc: "The same in bytes, as they are kept.", def: "1MiB", is: size(16<<10, 1<<30, "a size, such as 1MiB"), at: in(func(l *TaskLog) *int { return &l.AttemptSize })},
+	{name: "path", doc: "The directory of the logs. The node creates it if it does not exist. Each node needs its own. `memory` keeps logs in memory.", otherwise: "`task-logs` in `storage.path`, also with `postgres`: `./data/task-logs`", is: words("a path", notEmpty), at: in(func(l *TaskLog) *string { return &l.Path })},
+	{name: "max_size", doc: "The size of the logs of all tasks together; the oldest lines are removed first. With the driver `memory` it is at most 16MiB. 0B keeps no logs.", def: "256MiB", is: orNothing(1<<20, size(0, 16<<30, "a size, such as 256MiB")), at: in(func(l *TaskLog) *int { return &l.MaxSize })},
+	{name: "attempt_lines", doc: "The number of lines of one attempt of a task. Further lines are dropped, and a line says how many.", def: "10000", is: whole[int](1, maxCount, "a number"), at: in(func(l *TaskLog) *int { return &l.AttemptLines })},
+	{name: "attempt_size", doc: "The size of the lines of one attempt, as stored.", def: "1MiB", is: size(16<<10, 1<<30, "a size, such as 1MiB"), at: in(func(l *TaskLog) *int { return &l.AttemptSize })},
 }}
 
 var coordinationTable = &object{fields: []field{
-	{name: "driver", doc: "`local` is for one node alone, and `postgres` for the nodes that share a database: it is what the storage is.", otherwise: "`postgres` with that storage, else `local`", is: oneOf(map[string]string{"etcd": "not in this build", "zookeeper": "not in this build"}, option[string]{"local", Local}, option[string]{"postgres", Database}), at: in(func(c *Coordination) *string { return &c.Driver })},
-	{name: "lease", doc: "How long the others believe that a node is alive after it has proved it, which it does every third of that. Its tasks run elsewhere within two leases after it died. Of `postgres`.", def: "4s", is: lease(), at: in(func(c *Coordination) *time.Duration { return &c.Lease })},
-	{name: "labels", doc: "What else people say about the node.", otherwise: "none", is: table[string]{of: "labels", keys: notEmpty, likely: "LABEL", is: words("text", notEmpty)}, at: in(func(c *Coordination) *map[string]string { return &c.Labels })},
+	{name: "driver", doc: "`local` is for a single node, and `postgres` for nodes that share a database. It must fit the storage.", otherwise: "`postgres` with that storage, else `local`", is: oneOf(map[string]string{"etcd": "not in this build", "zookeeper": "not in this build"}, option[string]{"local", Local}, option[string]{"postgres", Database}), at: in(func(c *Coordination) *string { return &c.Driver })},
+	{name: "lease", doc: "How long other nodes consider a node alive after its last heartbeat. A node sends a heartbeat every third of this time. After the death of a node its tasks run elsewhere within two leases. Only for `postgres`.", def: "4s", is: lease(), at: in(func(c *Coordination) *time.Duration { return &c.Lease })},
+	{name: "labels", doc: "Further attributes of the node, for people.", otherwise: "none", is: table[string]{of: "labels", keys: notEmpty, likely: "LABEL", is: words("text", notEmpty)}, at: in(func(c *Coordination) *map[string]string { return &c.Labels })},
 }}
 
 var busTable = &object{fields: []field{
-	{name: "driver", doc: "As of `coordination`.", otherwise: "`postgres` with that storage, else `local`", is: oneOf(map[string]string{"kafka": "not in this build"}, option[string]{"local", Local}, option[string]{"postgres", Database}), at: in(func(b *Bus) *string { return &b.Driver })},
-	{name: "listen", doc: "Of `postgres`: a URL of the same database for LISTEN, which a pool of connections such as PgBouncer cannot do, or `none`.", otherwise: "`storage.url`", is: databaseURL{or: "none"}, at: in(func(b *Bus) *Text { return &b.Listen })},
+	{name: "driver", doc: "As for `coordination`.", otherwise: "`postgres` with that storage, else `local`", is: oneOf(map[string]string{"kafka": "not in this build"}, option[string]{"local", Local}, option[string]{"postgres", Database}), at: in(func(b *Bus) *string { return &b.Driver })},
+	{name: "listen", doc: "Only for `postgres`: a URL of the same database for LISTEN, which a pool of connections such as PgBouncer does not support, or `none`.", otherwise: "`storage.url`", is: databaseURL{or: "none"}, at: in(func(b *Bus) *Text { return &b.Listen })},
 }}
 
 func listenerTable(def string) *object {
 	return &object{fields: []field{
-		{name: "listen", doc: "The address as host:port; `:port` is every interface, and `none` does not listen.", def: def, is: address(), at: in(func(l *Listener) *string { return &l.Listen })},
+		{name: "listen", doc: "The address as host:port. `:port` is every interface; `none` does not listen.", def: def, is: address(), at: in(func(l *Listener) *string { return &l.Listen })},
 	}}
 }
 
 var adminTable = &object{fields: []field{
 	listenerTable("127.0.0.1:7421").fields[0],
-	{name: "token", doc: "What callers of `/backup` and `/debug/` must send as `Authorization: Bearer TOKEN`, at least 16 characters; best write a reference. Without it, these paths answer callers on this machine alone. The other paths, such as `/readyz` and `/metrics`, never need it.", otherwise: "none", is: guarded{secret("a text of 16 or more characters", isToken), masked}, at: in(func(l *Listener) *Text { return &l.Token })},
+	{name: "token", doc: "The token that callers of `/backup` and `/debug/` must send as `Authorization: Bearer TOKEN`, at least 16 characters. Write a reference. Without a token, these paths answer only callers on this machine. The other paths, such as `/readyz` and `/metrics`, need no token.", otherwise: "none", is: guarded{secret("a text of 16 or more characters", isToken), masked}, at: in(func(l *Listener) *Text { return &l.Token })},
 }}
 
 func retentionTable(ofType bool) *object {
@@ -97,9 +97,9 @@ func retentionTable(ofType bool) *object {
 		return f
 	}
 	return &object{fields: []field{
-		at("done", "After a task is done. 0s removes it at once.", "7d", func(r *policy.Retention) *time.Duration { return &r.Done }),
-		at("failed", "After a task was acknowledged as failed.", "30d", func(r *policy.Retention) *time.Duration { return &r.Failed }),
-		at("cancelled", "After a task was cancelled.", "7d", func(r *policy.Retention) *time.Duration { return &r.Cancelled }),
+		at("done", "How long a done task is kept. 0s removes it at once.", "7d", func(r *policy.Retention) *time.Duration { return &r.Done }),
+		at("failed", "How long a failed (acknowledged) task is kept.", "30d", func(r *policy.Retention) *time.Duration { return &r.Failed }),
+		at("cancelled", "How long a cancelled task is kept.", "7d", func(r *policy.Retention) *time.Duration { return &r.Cancelled }),
 	}}
 }
 
@@ -109,17 +109,17 @@ var limitsTable = table[policy.Limit]{
 }
 
 var limitTable = &object{what: "a limit", fields: []field{
-	{name: "of", doc: "The limit above.", otherwise: "none, it is the root of a tree", is: words("the name of a limit", notEmpty), at: in(func(l *policy.Limit) *string { return &l.Of })},
-	{name: "max", doc: "How many may run at once, each counted by its weight. 0 is without limit.", def: "0", is: whole[int](0, maxCount, "a number"), at: in(func(l *policy.Limit) *int { return &l.Max })},
-	{name: "rate", doc: "How many may be started in some time, such as `20/1s`.", otherwise: "without limit", is: short{rateText(), rateTable}, at: in(func(l *policy.Limit) *policy.Rate { return &l.Rate })},
-	{name: "per", doc: "Makes it one limit for each value found there: `payload.NAME` for a field of a JSON payload, or `headers.NAME`.", otherwise: "one limit for all", is: words("a place, such as payload.partner", isPlace), at: in(func(l *policy.Limit) *string { return &l.Per })},
-	{name: "overrides", doc: "Another `max` for particular values of `per`.", is: table[int]{of: "numbers", likely: "VALUE", is: whole[int](0, maxCount, "a number")}, at: in(func(l *policy.Limit) *map[string]int { return &l.Overrides })},
+	{name: "of", doc: "The parent limit.", otherwise: "none, it is the root of a tree", is: words("the name of a limit", notEmpty), at: in(func(l *policy.Limit) *string { return &l.Of })},
+	{name: "max", doc: "How many tasks may run at once, each counted with its weight. 0 is no limit.", def: "0", is: whole[int](0, maxCount, "a number"), at: in(func(l *policy.Limit) *int { return &l.Max })},
+	{name: "rate", doc: "How many tasks may start in a time, such as `20/1s`.", otherwise: "without limit", is: short{rateText(), rateTable}, at: in(func(l *policy.Limit) *policy.Rate { return &l.Rate })},
+	{name: "per", doc: "Makes a separate limit for each value at this place: `payload.NAME` for a field of a JSON payload, or `headers.NAME`.", otherwise: "one limit for all", is: words("a place, such as payload.partner", isPlace), at: in(func(l *policy.Limit) *string { return &l.Per })},
+	{name: "overrides", doc: "A different `max` for single values of `per`.", is: table[int]{of: "numbers", likely: "VALUE", is: whole[int](0, maxCount, "a number")}, at: in(func(l *policy.Limit) *map[string]int { return &l.Overrides })},
 }}
 
 var rateTable = &object{what: "a rate", fields: []field{
-	{name: "count", doc: "How many starts.", required: true, is: whole[int](1, maxCount, "a number"), at: in(func(r *policy.Rate) *int { return &r.Count })},
-	{name: "per", doc: "In how much time.", required: true, is: period("a duration, such as 1s", true), at: in(func(r *policy.Rate) *time.Duration { return &r.Per })},
-	{name: "burst", doc: "How many of them at once, after a pause.", otherwise: "`count`", is: whole[int](1, maxCount, "a number"), at: in(func(r *policy.Rate) *int { return &r.Burst })},
+	{name: "count", doc: "The number of starts.", required: true, is: whole[int](1, maxCount, "a number"), at: in(func(r *policy.Rate) *int { return &r.Count })},
+	{name: "per", doc: "The time for that number.", required: true, is: period("a duration, such as 1s", true), at: in(func(r *policy.Rate) *time.Duration { return &r.Per })},
+	{name: "burst", doc: "How many starts are allowed at once after a pause.", otherwise: "`count`", is: whole[int](1, maxCount, "a number"), at: in(func(r *policy.Rate) *int { return &r.Burst })},
 }}
 
 var typesTable = table[Type]{
@@ -132,54 +132,54 @@ var typesTable = table[Type]{
 }
 
 var typeTable = &object{what: "a type", fields: []field{
-	{name: "handler", doc: "Which of the `handlers` runs the tasks.", otherwise: "the handler of the same name", is: words("the name of a handler", notEmpty), at: in(func(t *Type) *string { return &t.Handler })},
-	{name: "concurrency", doc: "How many slots the tasks of the type may use at once on a node. 0 is without limit.", def: "0", is: whole[int](0, maxCount, "a number"), at: in(func(t *Type) *int { return &t.Concurrency })},
-	{name: "weight", doc: "How many slots one task takes, of the node and of every limit.", def: "1", is: whole[int](1, maxCount, "a number"), at: in(func(t *Type) *int { return &t.Weight })},
+	{name: "handler", doc: "The handler, of `handlers`, that runs the tasks.", otherwise: "the handler of the same name", is: words("the name of a handler", notEmpty), at: in(func(t *Type) *string { return &t.Handler })},
+	{name: "concurrency", doc: "How many slots the tasks of the type may use at once on a node. 0 is no limit.", def: "0", is: whole[int](0, maxCount, "a number"), at: in(func(t *Type) *int { return &t.Concurrency })},
+	{name: "weight", doc: "How many slots one task takes, of the node and of every limit of the type.", def: "1", is: whole[int](1, maxCount, "a number"), at: in(func(t *Type) *int { return &t.Weight })},
 	{name: "priority", doc: "The priority of tasks submitted without one: 0 runs first, 9 last.", def: "5", is: whole[uint8](int64(task.HighestPriority), int64(task.LowestPriority), "a number"), at: in(func(t *Type) *uint8 { return &t.Priority })},
-	{name: "delivery", doc: "What happens to a task of which no answer came, because its node or handler died, it took too long, or a request was lost: `at_least_once` runs it again, so its handler must cope with that; `at_most_once` makes it an error for a person to decide about.", def: "at_least_once", is: oneOf(map[string]string{"exactly_once": "what no engine can promise about the outside world"}, option[policy.Delivery]{"at_least_once", policy.AtLeastOnce}, option[policy.Delivery]{"at_most_once", policy.AtMostOnce}), at: in(func(t *Type) *policy.Delivery { return &t.Delivery })},
-	{name: "relaxed", doc: "Starts a task before the start is durable, which is faster: a crash may forget that a run had begun, never a task or its end. Then the same version of the task runs again, so the version is no fencing token: it does not tell the two runs apart. Not with `at_most_once`.", def: "false", is: boolean(), at: in(func(t *Type) *bool { return &t.Relaxed })},
-	{name: "limits", doc: "The limits that count the tasks. The first is their place in a tree, the others cut across.", otherwise: "none", is: sequence[string]{is: words("the name of a limit", notEmpty), single: true, most: 16}, at: in(func(t *Type) *[]string { return &t.Limits })},
-	{name: "timeout", doc: "How long is too long.", is: timeoutTable, at: in(func(t *Type) *policy.Timeout { return &t.Timeout })},
-	{name: "retry", doc: "Whether and when a failed attempt is followed by another.", is: retryTable, at: in(func(t *Type) *policy.Retry { return &t.Retry })},
+	{name: "delivery", doc: "What happens to a task without an answer, because its node or handler died, it took too long, or a request was lost. `at_least_once` runs it again, so its handler must tolerate repetition. `at_most_once` makes it an error, for a person to decide.", def: "at_least_once", is: oneOf(map[string]string{"exactly_once": "what no engine can promise about the outside world"}, option[policy.Delivery]{"at_least_once", policy.AtLeastOnce}, option[policy.Delivery]{"at_most_once", policy.AtMostOnce}), at: in(func(t *Type) *policy.Delivery { return &t.Delivery })},
+	{name: "relaxed", doc: "Starts a task before the start is durable, which is faster. A crash can lose the start of a run, but never a task or its end. The same version of the task then runs again, so the version is not a fencing token: it does not distinguish the two runs. Not allowed with `at_most_once`.", def: "false", is: boolean(), at: in(func(t *Type) *bool { return &t.Relaxed })},
+	{name: "limits", doc: "The limits that count the tasks. The first is their place in a tree; the others cut across the trees.", otherwise: "none", is: sequence[string]{is: words("the name of a limit", notEmpty), single: true, most: 16}, at: in(func(t *Type) *[]string { return &t.Limits })},
+	{name: "timeout", doc: "The timeouts of a task.", is: timeoutTable, at: in(func(t *Type) *policy.Timeout { return &t.Timeout })},
+	{name: "retry", doc: "Whether and when another attempt follows a failed one.", is: retryTable, at: in(func(t *Type) *policy.Retry { return &t.Retry })},
 	{name: "retention", doc: "How long finished tasks are kept.", is: retentionTable(true), at: in(func(t *Type) *policy.Retention { return &t.Retention })},
-	{name: "max_payload", doc: "Larger payloads are refused.", def: "1MiB", is: size(0, 1<<30, "a size, such as 64KiB"), at: in(func(t *Type) *int { return &t.MaxPayload })},
-	{name: "max_result", doc: "How large the result of a task may be, at most 64MiB. A larger one is lost: the task becomes an error, which says so, and is not tried again.", def: "1MiB", is: size(1, policy.LargestResult, "a size, such as 64KiB"), at: in(func(t *Type) *int { return &t.MaxResult })},
-	{name: "max_crashes", doc: "After so many crashed attempts in a row a task is put aside as an error. 0 is never.", def: "5", is: whole[uint32](0, maxCount, "a number"), at: in(func(t *Type) *uint32 { return &t.MaxCrashes })},
-	{name: "paused", doc: "Starts paused: tasks are accepted and wait.", def: "false", is: boolean(), at: in(func(t *Type) *bool { return &t.Paused })},
+	{name: "max_payload", doc: "The largest payload; larger payloads are refused.", def: "1MiB", is: size(0, 1<<30, "a size, such as 64KiB"), at: in(func(t *Type) *int { return &t.MaxPayload })},
+	{name: "max_result", doc: "The largest result of a task, at most 64MiB. A larger result is lost: the task becomes an error that says so, and is not tried again.", def: "1MiB", is: size(1, policy.LargestResult, "a size, such as 64KiB"), at: in(func(t *Type) *int { return &t.MaxResult })},
+	{name: "max_crashes", doc: "After this number of crashed attempts in a row, a task becomes an error. 0 is never.", def: "5", is: whole[uint32](0, maxCount, "a number"), at: in(func(t *Type) *uint32 { return &t.MaxCrashes })},
+	{name: "paused", doc: "Whether the type starts paused: its tasks are accepted and wait.", def: "false", is: boolean(), at: in(func(t *Type) *bool { return &t.Paused })},
 }}
 
 var timeoutTable = &object{what: "timeout", fields: []field{
-	{name: "run", doc: "One attempt; then it is cancelled. 0s is without limit, here and below.", def: "1h", is: period(aDuration, false), at: in(func(t *policy.Timeout) *time.Duration { return &t.Run })},
-	{name: "grace", doc: "From the cancel until the attempt is given up, at least.", def: "10s", is: period(aDuration, false), at: in(func(t *policy.Timeout) *time.Duration { return &t.Grace })},
-	{name: "queue", doc: "From being ready to being started; then the task is an error.", def: "0s", is: period(aDuration, false), at: in(func(t *policy.Timeout) *time.Duration { return &t.Queue })},
-	{name: "total", doc: "From the submit to the end; then the task is an error.", def: "0s", is: period(aDuration, false), at: in(func(t *policy.Timeout) *time.Duration { return &t.Total })},
+	{name: "run", doc: "The longest time of one attempt; then it is cancelled. 0s is no limit, here and below.", def: "1h", is: period(aDuration, false), at: in(func(t *policy.Timeout) *time.Duration { return &t.Run })},
+	{name: "grace", doc: "The shortest time from the cancellation until the attempt is abandoned.", def: "10s", is: period(aDuration, false), at: in(func(t *policy.Timeout) *time.Duration { return &t.Grace })},
+	{name: "queue", doc: "The longest time from being ready to being started; then the task becomes an error.", def: "0s", is: period(aDuration, false), at: in(func(t *policy.Timeout) *time.Duration { return &t.Queue })},
+	{name: "total", doc: "The longest time from the submit to the end; then the task becomes an error.", def: "0s", is: period(aDuration, false), at: in(func(t *policy.Timeout) *time.Duration { return &t.Total })},
 }}
 
 var retryTable = &object{what: "retry", fields: []field{
-	{name: "max", doc: "How many attempts, the first included.", def: "10", is: whole[int](1, maxCount, "a number"), at: in(func(r *policy.Retry) *int { return &r.Max })},
-	{name: "backoff", doc: "How long to wait between two attempts; `none` is not at all.", def: "{exponential: {initial: 1s, factor: 2, max: 1h}, jitter: 0.2}", is: short{word("none", policy.Backoff{Kind: policy.None}, "{fixed: [1s, 10s]}"), backoffTable}, at: in(func(r *policy.Retry) *policy.Backoff { return &r.Backoff })},
-	{name: "on", doc: "What differs for a class of errors, which the handler names: `never` does not try again.", is: table[policy.Rule]{of: "rules", keys: isName, likely: "CLASS", is: short{word("never", policy.Rule{Never: true}, "{delay: 1h}"), ruleTable}}, at: in(func(r *policy.Retry) *map[string]policy.Rule { return &r.On })},
+	{name: "max", doc: "The number of attempts, including the first.", def: "10", is: whole[int](1, maxCount, "a number"), at: in(func(r *policy.Retry) *int { return &r.Max })},
+	{name: "backoff", doc: "How long to wait between two attempts; `none` is no wait.", def: "{exponential: {initial: 1s, factor: 2, max: 1h}, jitter: 0.2}", is: short{word("none", policy.Backoff{Kind: policy.None}, "{fixed: [1s, 10s]}"), backoffTable}, at: in(func(r *policy.Retry) *policy.Backoff { return &r.Backoff })},
+	{name: "on", doc: "Exceptions for classes of errors, which handlers set: `never` does not retry.", is: table[policy.Rule]{of: "rules", keys: isName, likely: "CLASS", is: short{word("never", policy.Rule{Never: true}, "{delay: 1h}"), ruleTable}}, at: in(func(r *policy.Retry) *map[string]policy.Rule { return &r.On })},
 }}
 
 var ruleTable = &object{what: "a rule", fields: []field{
-	{name: "delay", doc: "Wait this long instead of the backoff's time.", required: true, is: period("a duration, such as 1h", false), at: in(func(r *policy.Rule) *time.Duration { r.Delay = new(time.Duration); return r.Delay })},
+	{name: "delay", doc: "The delay, instead of that of the backoff.", required: true, is: period("a duration, such as 1h", false), at: in(func(r *policy.Rule) *time.Duration { r.Delay = new(time.Duration); return r.Delay })},
 }}
 
 var backoffTable = &object{what: "backoff", rivals: []string{"exponential", "linear", "fixed"}, fields: []field{
-	{name: "exponential", doc: "Each delay is a multiple of the one before.", is: exponentialTable, at: backoffOf(policy.Exponential)},
-	{name: "linear", doc: "Each delay is a step longer than the one before.", is: linearTable, at: backoffOf(policy.Linear)},
-	{name: "fixed", doc: "The delays in order, the last one for ever.", is: delaysShape, at: backoffOf(policy.Fixed)},
-	{name: "jitter", doc: "The share of a delay that is left to chance, evenly around it.", def: "0.2", is: fraction(0, 1, "a number of 0 to 1"), at: in(func(b *policy.Backoff) *float64 { return &b.Jitter })},
+	{name: "exponential", doc: "Each delay is a multiple of the delay before.", is: exponentialTable, at: backoffOf(policy.Exponential)},
+	{name: "linear", doc: "Each delay is one step longer than the delay before.", is: linearTable, at: backoffOf(policy.Linear)},
+	{name: "fixed", doc: "A list of delays; the last one repeats.", is: delaysShape, at: backoffOf(policy.Fixed)},
+	{name: "jitter", doc: "The random share of a delay, distributed evenly around it.", def: "0.2", is: fraction(0, 1, "a number of 0 to 1"), at: in(func(b *policy.Backoff) *float64 { return &b.Jitter })},
 }}
 
 var exponentialTable = &object{what: "exponential", fields: []field{
 	{name: "initial", doc: "The first delay.", def: "1s", is: period(aDuration, false), at: in(func(b *policy.Backoff) *time.Duration { return &b.Initial })},
-	{name: "factor", doc: "How many times longer each is.", def: "2", is: fraction(1, 1000, "a number of 1 or more"), at: in(func(b *policy.Backoff) *float64 { return &b.Factor })},
+	{name: "factor", doc: "The factor from one delay to the next.", def: "2", is: fraction(1, 1000, "a number of 1 or more"), at: in(func(b *policy.Backoff) *float64 { return &b.Factor })},
 	{name: "max", doc: "The longest delay.", def: "1h", is: period(aDuration, true), at: in(func(b *policy.Backoff) *time.Duration { return &b.Max })},
 }}
 
 var linearTable = &object{what: "linear", fields: []field{
-	{name: "step", doc: "The first delay, and by how much each is longer.", required: true, is: period(aDuration, true), at: in(func(b *policy.Backoff) *time.Duration { return &b.Initial })},
+	{name: "step", doc: "The first delay, and the difference from one delay to the next.", required: true, is: period(aDuration, true), at: in(func(b *policy.Backoff) *time.Duration { return &b.Initial })},
 	{name: "max", doc: "The longest delay.", def: "1h", is: period(aDuration, true), at: in(func(b *policy.Backoff) *time.Duration { return &b.Max })},
 }}
 

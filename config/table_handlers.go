@@ -21,12 +21,12 @@ var handlersTable = table[Handler]{of: "handlers", keys: isName, likely: "NAME",
 }}
 
 const (
-	dirDoc  = "The working folder."
-	envDoc  = "Environment variables, which are all there are but those of `pass_env`."
-	userDoc = "As whom it runs: a name or a number. Only a node that runs as root can do that. Without, as the node's user."
-	passDoc = "Names of variables that are passed on from the engine's own environment."
+	dirDoc  = "The working directory."
+	envDoc  = "The environment variables. The process gets these, those of `pass_env`, and no others."
+	userDoc = "The user that it runs as: a name or a number. This needs a node that runs as root. The default is the user of the node."
+	passDoc = "Names of variables that are passed on from the environment of the engine."
 
-	limitsNeed = "They need Linux with cgroup v2 and the right to make control groups, as root or by systemd's `Delegate=yes`; where that is missing, the log says that they are not enforced."
+	limitsNeed = "Limits need Linux with cgroup v2 and the right to create control groups, as root or by systemd's `Delegate=yes`. Without these, the log says that the limits are not enforced."
 )
 
 var command = sequence[string]{is: verbatim{}, least: 1, most: 1000}
@@ -36,68 +36,68 @@ var environment = table[Text]{of: "texts", keys: isUsersVariable, likely: "VARIA
 var variableNames = sequence[string]{is: words("the name of a variable", isVariableName), single: true, most: 1000}
 
 var pluginTable = &object{what: "a handler with a plugin", fields: []field{
-	{name: "plugin", doc: "The program and its arguments. It stays and is given many tasks. A program with a slash is relative to the folder of the file; `${...}` is left as it is.", required: true, is: command, at: in(func(p *Plugin) *[]string { return &p.Command })},
+	{name: "plugin", doc: "The program and its arguments. The process stays and gets many tasks. A program with a slash is relative to the directory of the file. `${...}` is not replaced.", required: true, is: command, at: in(func(p *Plugin) *[]string { return &p.Command })},
 	{name: "dir", doc: dirDoc, def: ".", is: words("a path", notEmpty), at: in(func(p *Plugin) *string { return &p.Dir })},
-	{name: "slots", doc: "How many tasks one process is given at once. Tasks that find no slot wait in the engine: they have not begun.", def: "8", is: whole[int](1, maxCount, "a number"), at: in(func(p *Plugin) *int { return &p.Slots })},
+	{name: "slots", doc: "How many tasks one process gets at once. Tasks without a slot wait in the engine: they have not begun.", def: "8", is: whole[int](1, maxCount, "a number"), at: in(func(p *Plugin) *int { return &p.Slots })},
 	{name: "env", doc: envDoc, is: environment, at: in(func(p *Plugin) *map[string]Text { return &p.Env })},
 	{name: "pass_env", doc: passDoc, is: variableNames, at: in(func(p *Plugin) *[]string { return &p.PassEnv })},
-	{name: "start_timeout", doc: "How long it may take to be ready.", def: "10s", is: period(aDuration, true), at: in(func(p *Plugin) *time.Duration { return &p.StartTimeout })},
-	{name: "grace", doc: "From asking it to end until it is killed.", def: "10s", is: period(aDuration, false), at: in(func(p *Plugin) *time.Duration { return &p.Grace })},
-	{name: "liveness", doc: "How long a process may be silent, though it is asked for a sign of life four times meanwhile, until it is taken for hung and killed. It is no limit for tasks: programs answer while tasks run. A program that cannot, such as a simple script, needs more than its longest task takes, or `off`.", def: "1m", is: liveness(), at: in(func(p *Plugin) *time.Duration { return &p.Liveness })},
-	{name: "processes", doc: "How many processes of the program there are.", is: processesTable, at: in(func(p *Plugin) *Processes { return &p.Processes })},
-	{name: "per_task", doc: "Gives each task a process of its own, which ends with it. `processes.min` are started ahead; `slots` and `replace` mean nothing.", def: "false", is: boolean(), at: in(func(p *Plugin) *bool { return &p.PerTask })},
-	{name: "replace", doc: "When a process is replaced by a new one. It takes no more tasks once that is ready, and ends with those it has.", is: replaceTable, at: in(func(p *Plugin) *Replace { return &p.Replace })},
+	{name: "start_timeout", doc: "How long the start of a process may take.", def: "10s", is: period(aDuration, true), at: in(func(p *Plugin) *time.Duration { return &p.StartTimeout })},
+	{name: "grace", doc: "The time from the request to end until the kill.", def: "10s", is: period(aDuration, false), at: in(func(p *Plugin) *time.Duration { return &p.Grace })},
+	{name: "liveness", doc: "How long a process may be silent until it counts as hung and is killed. The engine pings it four times in this time. It is not a limit for tasks: programs answer pings while tasks run. For a program that cannot, such as a simple script, set more than its longest task takes, or `off`.", def: "1m", is: liveness(), at: in(func(p *Plugin) *time.Duration { return &p.Liveness })},
+	{name: "processes", doc: "The number of processes of the program.", is: processesTable, at: in(func(p *Plugin) *Processes { return &p.Processes })},
+	{name: "per_task", doc: "Gives each task a process of its own, which ends with the task. `processes.min` processes are started ahead; `slots` and `replace` have no effect.", def: "false", is: boolean(), at: in(func(p *Plugin) *bool { return &p.PerTask })},
+	{name: "replace", doc: "When a process is replaced by a new one. Once the new one is ready, the old one gets no more tasks and ends after those that it has.", is: replaceTable, at: in(func(p *Plugin) *Replace { return &p.Replace })},
 	{name: "user", doc: userDoc, is: words("the name of a user", notEmpty), at: in(func(p *Plugin) *string { return &p.User })},
-	{name: "sha256", doc: "Files, relative to the folder of this one, and the SHA-256 of each: no process is started while one differs.", is: table[string]{of: "files", keys: notEmpty, likely: "FILE", is: words("64 hexadecimal digits", isSHA256)}, at: in(func(p *Plugin) *map[string]string { return &p.SHA256 })},
-	{name: "limits", doc: "What a process may use, with all that it starts. " + limitsNeed, is: boundsTable, at: in(func(p *Plugin) *Limits { return &p.Limits })},
+	{name: "sha256", doc: "Files, relative to the directory of this file, and the SHA-256 of each. No process starts while a file differs.", is: table[string]{of: "files", keys: notEmpty, likely: "FILE", is: words("64 hexadecimal digits", isSHA256)}, at: in(func(p *Plugin) *map[string]string { return &p.SHA256 })},
+	{name: "limits", doc: "The resources of a process and of all processes that it starts. " + limitsNeed, is: boundsTable, at: in(func(p *Plugin) *Limits { return &p.Limits })},
 }}
 
 const maxProcesses = 1000
 
 var processesTable = &object{what: "processes", fields: []field{
-	{name: "min", doc: "So many always. With 0 there is none between tasks.", def: "1", is: whole[int](0, maxProcesses, "a number"), at: in(func(p *Processes) *int { return &p.Min })},
-	{name: "max", doc: "So many at most, while tasks find no slot.", def: "1", is: whole[int](1, maxProcesses, "a number"), at: in(func(p *Processes) *int { return &p.Max })},
-	{name: "idle", doc: "One beyond the least ends after it had nothing to do for so long.", def: "30s", is: period(aDuration, true), at: in(func(p *Processes) *time.Duration { return &p.Idle })},
+	{name: "min", doc: "The least number of processes. With 0 there is no process between tasks.", def: "1", is: whole[int](0, maxProcesses, "a number"), at: in(func(p *Processes) *int { return &p.Min })},
+	{name: "max", doc: "The largest number of processes, while tasks find no slot.", def: "1", is: whole[int](1, maxProcesses, "a number"), at: in(func(p *Processes) *int { return &p.Max })},
+	{name: "idle", doc: "A process beyond `min` ends after it had nothing to do for this time.", def: "30s", is: period(aDuration, true), at: in(func(p *Processes) *time.Duration { return &p.Idle })},
 }}
 
 var replaceTable = &object{what: "replace", fields: []field{
-	{name: "tasks", doc: "After it was given so many. 0 is never.", def: "0", is: whole[int](0, maxCount, "a number"), at: in(func(r *Replace) *int { return &r.Tasks })},
-	{name: "age", doc: "After it has lived for so long. 0s is never.", def: "0s", is: period(aDuration, false), at: in(func(r *Replace) *time.Duration { return &r.Age })},
-	{name: "memory", doc: "When it holds more than so much (on Linux). 0B is never.", def: "0B", is: size(0, 1<<40, "a size, such as 500MiB"), at: in(func(r *Replace) *int { return &r.RSS })},
+	{name: "tasks", doc: "After this number of tasks. 0 is never.", def: "0", is: whole[int](0, maxCount, "a number"), at: in(func(r *Replace) *int { return &r.Tasks })},
+	{name: "age", doc: "At this age. 0s is never.", def: "0s", is: period(aDuration, false), at: in(func(r *Replace) *time.Duration { return &r.Age })},
+	{name: "memory", doc: "When it holds more memory than this (on Linux). 0B is never.", def: "0B", is: size(0, 1<<40, "a size, such as 500MiB"), at: in(func(r *Replace) *int { return &r.RSS })},
 }}
 
 var boundsTable = &object{what: "limits", fields: []field{
-	{name: "memory", doc: "Who needs more is killed. 0B is no limit.", def: "0B", is: size(0, 1<<40, "a size, such as 500MiB"), at: in(func(l *Limits) *int { return &l.Memory })},
-	{name: "cpu", doc: "Cores; who needs more is slowed down. 0 is no limit.", def: "0", is: fraction(0, 1000, "a number, such as 1.5"), at: in(func(l *Limits) *float64 { return &l.CPU })},
-	{name: "processes", doc: "Processes and threads; who needs more cannot start them. 0 is no limit.", def: "0", is: whole[int](0, maxCount, "a number"), at: in(func(l *Limits) *int { return &l.Processes })},
+	{name: "memory", doc: "Memory. A process that needs more is killed. 0B is no limit.", def: "0B", is: size(0, 1<<40, "a size, such as 500MiB"), at: in(func(l *Limits) *int { return &l.Memory })},
+	{name: "cpu", doc: "Cores. A process that needs more is slowed down. 0 is no limit.", def: "0", is: fraction(0, 1000, "a number, such as 1.5"), at: in(func(l *Limits) *float64 { return &l.CPU })},
+	{name: "processes", doc: "Processes and threads. A process that needs more cannot start them. 0 is no limit.", def: "0", is: whole[int](0, maxCount, "a number"), at: in(func(l *Limits) *int { return &l.Processes })},
 }}
 
 var execTable = &object{what: "a handler with exec", fields: []field{
-	{name: "exec", doc: "The command and its arguments, run once for each attempt. What it prints is the result. A command with a slash is relative to the folder of the file; `${...}` is left to the command.", required: true, is: command, at: in(func(e *Exec) *[]string { return &e.Command })},
-	{name: "payload", doc: "How the command receives the payload: on `stdin`, or as `args` after the others, for which it must be a JSON list of strings.", def: "stdin", is: oneOf(nil, option[Payload]{"stdin", PayloadStdin}, option[Payload]{"args", PayloadArgs}), at: in(func(e *Exec) *Payload { return &e.Payload })},
+	{name: "exec", doc: "The command and its arguments, run once for each attempt. Its output is the result. A command with a slash is relative to the directory of the file. `${...}` is not replaced.", required: true, is: command, at: in(func(e *Exec) *[]string { return &e.Command })},
+	{name: "payload", doc: "How the command gets the payload: on `stdin`, or as `args` after the others. For `args` it must be a JSON list of strings.", def: "stdin", is: oneOf(nil, option[Payload]{"stdin", PayloadStdin}, option[Payload]{"args", PayloadArgs}), at: in(func(e *Exec) *Payload { return &e.Payload })},
 	{name: "dir", doc: dirDoc, def: ".", is: words("a path", notEmpty), at: in(func(e *Exec) *string { return &e.Dir })},
 	{name: "env", doc: envDoc, is: environment, at: in(func(e *Exec) *map[string]Text { return &e.Env })},
 	{name: "pass_env", doc: passDoc, is: variableNames, at: in(func(e *Exec) *[]string { return &e.PassEnv })},
-	{name: "max_output", doc: "How much it may print; more is an error, not a cut result.", def: "64KiB", is: size(0, 1<<30, "a size, such as 64KiB"), at: in(func(e *Exec) *int { return &e.MaxOutput })},
-	{name: "grace", doc: "From asking it to end until it is killed.", def: "10s", is: period(aDuration, false), at: in(func(e *Exec) *time.Duration { return &e.Grace })},
+	{name: "max_output", doc: "The largest output. More is an error, not a truncated result.", def: "64KiB", is: size(0, 1<<30, "a size, such as 64KiB"), at: in(func(e *Exec) *int { return &e.MaxOutput })},
+	{name: "grace", doc: "The time from the request to end until the kill.", def: "10s", is: period(aDuration, false), at: in(func(e *Exec) *time.Duration { return &e.Grace })},
 	{name: "user", doc: userDoc, is: words("the name of a user", notEmpty), at: in(func(e *Exec) *string { return &e.User })},
-	{name: "limits", doc: "What one run of the command may use, with all that it starts. " + limitsNeed, is: boundsTable, at: in(func(e *Exec) *Limits { return &e.Limits })},
+	{name: "limits", doc: "The resources of one run of the command and of all processes that it starts. " + limitsNeed, is: boundsTable, at: in(func(e *Exec) *Limits { return &e.Limits })},
 }}
 
 var httpTable = &object{what: "a handler with http", fields: []field{
-	{name: "http", doc: "The request that is sent for each attempt. What is answered is the result.", required: true, is: requestTable, at: in(func(h *HTTP) *HTTP { return h })},
+	{name: "http", doc: "The request that is sent for each attempt. The body of the answer is the result.", required: true, is: requestTable, at: in(func(h *HTTP) *HTTP { return h })},
 }}
 
 var splitTable = &object{what: "a handler with split", fields: []field{
-	{name: "split", doc: "Other handlers and their weights, such as two versions of a plugin: each gets its part of the tasks. A task stays with its handler for all attempts. The header `taskengine-handler` of a task names the one it is for, even one with the weight 0.", required: true, is: table[int]{of: "handlers", keys: isName, likely: "NAME", is: whole[int](0, maxCount, "a number")}, at: in(func(h *Handler) *map[string]int { return &h.Split })},
+	{name: "split", doc: "Other handlers and their weights, such as two versions of a plugin: each gets its share of the tasks. A task stays with its handler for all attempts. The header `taskengine-handler` of a task selects a handler, even one with the weight 0.", required: true, is: table[int]{of: "handlers", keys: isName, likely: "NAME", is: whole[int](0, maxCount, "a number")}, at: in(func(h *Handler) *map[string]int { return &h.Split })},
 }}
 
 var requestTable = &object{what: "http", fields: []field{
-	{name: "url", doc: "Where to.", required: true, is: httpURL(), at: in(func(h *HTTP) *Text { return &h.URL })},
+	{name: "url", doc: "The URL.", required: true, is: httpURL(), at: in(func(h *HTTP) *Text { return &h.URL })},
 	{name: "method", doc: "The method.", def: "POST", is: oneOf(nil, option[string]{"POST", "POST"}, option[string]{"PUT", "PUT"}, option[string]{"PATCH", "PATCH"}), at: in(func(h *HTTP) *string { return &h.Method })},
-	{name: "headers", doc: "Headers to send, besides those that name the task.", is: table[Text]{of: "texts", keys: isHeader, likely: "HEADER", is: guarded{secret("text in one line", isHeaderValue), masked}}, at: in(func(h *HTTP) *map[string]Text { return &h.Headers })},
-	{name: "timeout", doc: "How long one request may take, its answer included.", def: "10s", is: period(aDuration, true), at: in(func(h *HTTP) *time.Duration { return &h.Timeout })},
-	{name: "max_response", doc: "How large the answer may be; a larger one is an error, not a cut result.", def: "64KiB", is: size(0, 1<<30, "a size, such as 64KiB"), at: in(func(h *HTTP) *int { return &h.MaxResponse })},
+	{name: "headers", doc: "Headers to send, in addition to those that name the task.", is: table[Text]{of: "texts", keys: isHeader, likely: "HEADER", is: guarded{secret("text in one line", isHeaderValue), masked}}, at: in(func(h *HTTP) *map[string]Text { return &h.Headers })},
+	{name: "timeout", doc: "How long one request may take, including its answer.", def: "10s", is: period(aDuration, true), at: in(func(h *HTTP) *time.Duration { return &h.Timeout })},
+	{name: "max_response", doc: "The largest answer. A larger one is an error, not a truncated result.", def: "64KiB", is: size(0, 1<<30, "a size, such as 64KiB"), at: in(func(h *HTTP) *int { return &h.MaxResponse })},
 }}
 
 var delaysShape = fixedDelays{sequence[time.Duration]{is: period(aDuration, false), least: 1, most: 1000}}
