@@ -11,13 +11,13 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// RunBus runs the suite of [coord.Bus]. As a hint may be lost, what must arrive is
-// published again and again until it has.
+// RunBus runs the suite of [coord.Bus]. A hint may be lost, so a hint that must arrive is
+// published repeatedly until it has.
 func RunBus(t *testing.T, b Backend[coord.Bus]) {
 	b.run(t, "every subscriber is told all of a hint", busEveryone)
 	b.run(t, "a hint may name no task but a shard, or all of them", busWakes)
 	b.run(t, "a publisher needs no subscriber", busNobody)
-	b.run(t, "a subscriber is not told what nobody published", busInventsNothing)
+	b.run(t, "a subscriber gets only what was published", busInventsNothing)
 	b.run(t, "the slice is the publisher's again after Publish", busOwnSlice)
 	b.run(t, "fn is called one at a time", busOneCall)
 	b.run(t, "a slow subscriber holds up neither publisher nor others", busSlow)
@@ -75,7 +75,7 @@ func publish(e *env[coord.Bus], node coord.Bus, ts ...task.Hint) {
 	}
 }
 
-// reach publishes tr from node until all of the subscribers were told.
+// reach publishes tr from node until all of the subscribers have received it.
 func reach(e *env[coord.Bus], node coord.Bus, tr task.Hint, all ...*subscribed) {
 	e.Helper()
 	again := time.Now()
@@ -148,7 +148,7 @@ func busInventsNothing(e *env[coord.Bus]) {
 	delete(s.told, coord.WakeAll()) // it is the bus's to say
 	for tr := range s.told {
 		if tr.Seq > publishers*hints || tr != hint(tr.Seq) {
-			e.Errorf("told of %+v, which nobody published", tr)
+			e.Errorf("received %+v, which was not published", tr)
 		}
 	}
 }
@@ -170,7 +170,7 @@ func busOwnSlice(e *env[coord.Bus]) {
 	}
 }
 
-// busOneCall keeps fn busy until the next hint was published.
+// busOneCall lets fn run until the next hint was published.
 func busOneCall(e *env[coord.Bus]) {
 	var a alone
 	called, release := make(chan struct{}), make(chan struct{})

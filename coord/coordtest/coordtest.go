@@ -1,11 +1,9 @@
-// Package coordtest holds the suites that say what the ports of package coord mean. A
-// backend passes the suite of every port it offers; nothing in here knows which backend
-// it runs on.
+// Package coordtest has the suites that define the ports of package coord. A backend passes the
+// suite of every port that it implements. The suites do not depend on the backend.
 //
-// The suites never wait for a time and hope. What must happen is waited for, and fails
-// after [Backend].Patience. What must not happen is checked against the order in which
-// things did happen; giving it more time to happen ([Backend].Settle) finds more
-// mistakes and can never invent one.
+// The suites do not sleep and hope. They wait for what must happen, and fail after
+// [Backend].Patience. They check what must not happen by the order of what did happen. A longer
+// [Backend].Settle finds more mistakes and never reports one that is none.
 package coordtest
 
 import (
@@ -16,26 +14,25 @@ import (
 	"time"
 )
 
-// Backend tells a suite how to make clusters of the backend under test, whose nodes
-// offer the port P.
+// Backend makes clusters of the backend under test, whose nodes implement the port P.
 type Backend[P any] struct {
 	// New starts an empty cluster for one test and returns a function that connects
-	// another node to it. All of it ends with the test.
+	// another node to it. The cluster ends with the test.
 	New func(t *testing.T) (connect func() P)
 
 	// Sever makes a node lose what it holds now, as if its lease had ended: leadership,
-	// permits, membership. It returns when the loss is certain to come, and the node
-	// may ask for everything anew.
+	// permits, membership. It returns when the loss is certain to come and the node may
+	// request everything again.
 	Sever func(t *testing.T, node P)
 
-	// Patience is how long to wait for what must happen; 0 is 10 s.
+	// Patience is how long a suite waits for what must happen; 0 is 10 s.
 	Patience time.Duration
 
-	// Settle is how long to give what must not happen; 0 is not at all.
+	// Settle is how long a suite waits for what must not happen; 0 is not at all.
 	Settle time.Duration
 
-	// Overlap is how long a severed node may go on believing that it holds what another
-	// was given meanwhile; 0 is not at all.
+	// Overlap is how long a severed node may still hold, by its own knowledge, what another
+	// node was granted meanwhile; 0 is not at all.
 	Overlap time.Duration
 
 	// Bubble runs every test in a bubble of testing/synctest: time is simulated, and
@@ -43,7 +40,7 @@ type Backend[P any] struct {
 	Bubble bool
 }
 
-// env is what one test works with.
+// env is the environment of one test.
 type env[P any] struct {
 	*testing.T
 	Backend[P]
@@ -88,7 +85,7 @@ func (e *env[P]) finish() {
 	}
 }
 
-// settle gives everything under way the time to have its effect.
+// settle waits for the effects of what is in progress.
 func (e *env[P]) settle() {
 	switch {
 	case e.Bubble:

@@ -19,7 +19,7 @@ func RunElector(t *testing.T, b Backend[coord.Elector]) {
 	b.run(t, "the end of Lead's context ends the leadership after fn returned", leadResigns)
 	b.run(t, "a second node leads only after the first", leadInTurn)
 	b.run(t, "a waiter whose context ends leaves no trace", leadCancelledWaiter)
-	b.run(t, "everyone who waits leads in the end", leadAll)
+	b.run(t, "all waiting callers lead in the end", leadAll)
 	b.run(t, "roles are independent", leadRoles)
 	b.run(t, "two callers on one node exclude each other", leadOneNode)
 	b.run(t, "a severed leader's context ends and another takes over", leadSevered)
@@ -173,7 +173,7 @@ func leadAll(e *env[coord.Elector]) {
 		all = append(all, leadTo(e, e.connect(), "role", reigns))
 	}
 	for range all {
-		receive(e, "somebody's leadership", reigns).end <- nil
+		receive(e, "a leadership", reigns).end <- nil
 	}
 	for _, l := range all {
 		l.returns(e, nil)
@@ -223,7 +223,7 @@ func leadSevered(e *env[coord.Elector]) {
 		first.returns(e, nil)
 		s = second.begins(e)
 	case <-time.After(e.Patience):
-		e.Fatal("nobody took over from the severed leader")
+		e.Fatal("no node took over from the severed leader")
 	}
 	if e.Overlap == 0 && r.ctx.Err() == nil {
 		e.Error("the severed leader's context has not ended before another one leads")
@@ -249,7 +249,7 @@ func leadAgain(e *env[coord.Elector]) {
 	l.returns(e, done)
 }
 
-// throne checks that nobody reigns beside another for longer than the overlap.
+// throne checks that no two reigns overlap for longer than Overlap.
 type throne struct {
 	mu    sync.Mutex
 	taken map[context.Context]bool // guarded by mu

@@ -14,13 +14,13 @@ import (
 
 // RunMembership runs the suite of [coord.Membership].
 func RunMembership(t *testing.T, b Backend[coord.Membership]) {
-	b.run(t, "who joins is told of itself with all it said", membersSelf)
-	b.run(t, "everyone sees who joins and who leaves, sorted by incarnation", membersComeAndGo)
-	b.run(t, "who has left is not seen by who comes later", membersLeft)
+	b.run(t, "a node that joins gets itself with all its fields", membersSelf)
+	b.run(t, "all members see joins and leaves, sorted by incarnation", membersComeAndGo)
+	b.run(t, "a member that has left is not seen by later ones", membersLeft)
 	b.run(t, "a member that says something else is seen to", membersAnnounce)
 	b.run(t, "two members may share a name", membersSameName)
 	b.run(t, "one node may have two members", membersOneNode)
-	b.run(t, "a list belongs to whom it is told", membersOwnList)
+	b.run(t, "the caller of Join owns each list", membersOwnList)
 	b.run(t, "fn is called one at a time", membersOneCall)
 	b.run(t, "a severed member vanishes and its Join returns an error", membersSevered)
 	b.run(t, "a severed node can join again under a new incarnation", membersAgain)
@@ -64,7 +64,7 @@ func join(e *env[coord.Membership], node coord.Membership, self coord.Member) *j
 	return j
 }
 
-// sees waits until j was told of exactly these members, in the order of incarnation.
+// sees waits until fn was called with exactly these members, in the order of incarnation.
 func (j *joined) sees(e *env[coord.Membership], want ...coord.Member) {
 	e.Helper()
 	slices.SortFunc(want, func(a, b coord.Member) int { return a.Incarnation.Compare(b.Incarnation) })
@@ -142,7 +142,7 @@ func membersAnnounce(e *env[coord.Membership]) {
 	two.sees(e, member(1), member(2))
 	other := member(1)
 	other.Draining, other.Handlers, other.Labels = true, []string{"mail"}, map[string]string{"zone": "b"}
-	near.Announce(member(3)) // nobody
+	near.Announce(member(3)) // there is no such member
 	near.Announce(other)
 	other.Handlers = slices.Clone(other.Handlers)
 	one.sees(e, other, member(2))
@@ -189,7 +189,7 @@ func membersOwnList(e *env[coord.Membership]) {
 	third.sees(e, member(1), member(2), member(3))
 }
 
-// membersOneCall keeps fn busy until the next change was made.
+// membersOneCall lets fn run until the next change was made.
 func membersOneCall(e *env[coord.Membership]) {
 	var a alone
 	called, release := make(chan int), make(chan struct{})

@@ -16,14 +16,14 @@ import (
 // RunSemaphore runs the suite of [coord.Semaphore].
 func RunSemaphore(t *testing.T, b Backend[coord.Semaphore]) {
 	b.run(t, "as many permits as the limit are held at once by different nodes", permitsAtOnce)
-	b.run(t, "who finds no room waits until some is given back", permitsWait)
+	b.run(t, "a request that does not fit waits until permits are released", permitsWait)
 	b.run(t, "a request that can never be granted is refused at once", permitsRefused)
 	b.run(t, "a context that has ended already gets nothing", permitsEnded)
 	b.run(t, "a waiter whose context ends leaves no trace", permitsCancelledWaiter)
 	b.run(t, "releasing twice gives back once", permitsReleasedTwice)
 	b.run(t, "names are independent", permitsNames)
 	b.run(t, "a raised limit lets more in", permitsRaised)
-	b.run(t, "a lowered limit lets nobody in until there is room under it", permitsLowered)
+	b.run(t, "after a limit was lowered nothing is granted above it", permitsLowered)
 	b.run(t, "a large request is not starved by small ones", permitsNotStarved)
 	b.run(t, "there are never more held than the limit", permitsStress)
 	b.run(t, "a severed node's permits are lost and free again", permitsSevered)
@@ -56,7 +56,7 @@ func ask(e *env[coord.Semaphore], node coord.Semaphore, name string, n, limit in
 	return a
 }
 
-// get acquires at once what there is room for.
+// get acquires permits that are free.
 func get(e *env[coord.Semaphore], node coord.Semaphore, name string, n, limit int) coord.Permit {
 	e.Helper()
 	return receive(e, "permits there is room for", ask(e, node, name, n, limit).granted)
@@ -118,7 +118,7 @@ func permitsCancelledWaiter(e *env[coord.Semaphore]) {
 	if err := receive(e, "Acquire to return", waiter.refused); !errors.Is(err, context.Canceled) {
 		e.Errorf("Acquire returned %v, want %v", err, context.Canceled)
 	}
-	other := get(e, node, "limit", 1, 2) // nobody stands before it
+	other := get(e, node, "limit", 1, 2) // no request is before it
 	held.Release()
 	other.Release()
 	get(e, node, "limit", 2, 2).Release() // nothing is kept for the waiter
@@ -294,7 +294,7 @@ func permitsAgain(e *env[coord.Semaphore]) {
 	get(e, node, "limit", 2, 2).Release()
 }
 
-// permitsSeveredStress has three nodes want all there is, and severs whoever has it.
+// permitsSeveredStress lets three nodes request all permits, and severs the one that holds them.
 func permitsSeveredStress(e *env[coord.Semaphore]) {
 	const grants, limit = 20, 2
 	nodes := []coord.Semaphore{e.connect(), e.connect(), e.connect()}

@@ -7,20 +7,21 @@ import (
 
 	"github.com/taskengine/taskengine/coord"
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/internal/wakeup"
 )
 
-// Backlog is how many hints a subscriber may lag behind before it loses the newest.
+// Backlog is how many hints may wait for a subscriber. Further ones are dropped.
 const Backlog = 1 << 16
 
 // subscriber is one caller of Subscribe.
 type subscriber struct {
-	filled bell
+	filled wakeup.Signal // set when pending has something
 
 	mu      sync.Mutex
 	pending []task.Hint // guarded by mu; at most Backlog
 }
 
-// Publish implements [coord.Bus]. It costs a copy per subscriber and waits for nobody.
+// Publish implements [coord.Bus]. It copies the hints for each subscriber and does not wait for any.
 func (n *Node) Publish(_ context.Context, ts ...task.Hint) error {
 	if n.isClosed() {
 		return coord.ErrClosed
@@ -36,10 +37,10 @@ func (n *Node) Publish(_ context.Context, ts ...task.Hint) error {
 	return nil
 }
 
-// Subscribe implements [coord.Bus]. What is published while fn runs is told at once
-// after it.
+// Subscribe implements [coord.Bus]. Hints that are published while fn runs are passed to the
+// next call of fn.
 func (n *Node) Subscribe(ctx context.Context, fn func([]task.Hint)) error {
-	s := &subscriber{filled: newBell()}
+	s := &subscriber{filled: wakeup.New()}
 	n.cluster.subscribe(s)
 	defer n.cluster.unsubscribe(s)
 
@@ -50,7 +51,7 @@ func (n *Node) Subscribe(ctx context.Context, fn func([]task.Hint)) error {
 			return nil
 		case <-n.closed:
 			return coord.ErrClosed
-		case <-s.filled:
+		case <-s.filled.C():
 			batch = s.take(batch)
 			if ctx.Err() == nil {
 				fn(batch)
@@ -59,26 +60,26 @@ func (n *Node) Subscribe(ctx context.Context, fn func([]task.Hint)) error {
 	}
 }
 
-// Dropped returns how many hints the cluster's subscribers have lost so far, all
-// together, because they lagged behind.
+// Dropped returns how many hints were dropped so far because [Backlog] hints were waiting for
+// a subscriber, for all subscribers of the cluster together.
 func (n *Node) Dropped() uint64 { return n.cluster.dropped.Load() }
 
-// put appends what there is room for and returns how many there was none for.
+// put appends the hints that there is room for and returns the number of the others.
 func (s *subscriber) put(ts []task.Hint) (lost int) {
 	s.mu.Lock()
 	fit := min(len(ts), Backlog-len(s.pending))
 	s.pending = append(s.pending, ts[:fit]...)
 	s.mu.Unlock()
-	s.filled.ring()
+	s.filled.Set()
 	return len(ts) - fit
 }
 
-// take returns what is pending, and keeps empty's memory for what comes next.
+// take returns what is pending, and reuses the memory of empty for what comes next.
 func (s *subscriber) take(empty []task.Hint) []task.Hint {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	full := s.pending
-	clear(empty) // let go of the strings
+	clear(empty) // release the strings
 	s.pending = empty[:0]
 	return full
 }

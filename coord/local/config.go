@@ -6,15 +6,11 @@ import (
 	"slices"
 
 	"github.com/taskengine/taskengine/coord"
+	"github.com/taskengine/taskengine/internal/wakeup"
 )
 
 // setting names one stored value; scope "" is the default of all scopes.
 type setting struct{ name, scope string }
-
-// watch is one caller of Watch.
-type watch struct {
-	changed bell // rung after every Set of the name, whatever the scope
-}
 
 // Set implements [coord.Config].
 func (n *Node) Set(ctx context.Context, name, scope string, value []byte) error {
@@ -32,50 +28,50 @@ func (n *Node) Set(ctx context.Context, name, scope string, value []byte) error 
 	} else {
 		c.settings[at] = slices.Clone(value)
 	}
-	for w := range c.watches[name] {
-		w.changed.ring()
+	for changed := range c.watches[name] {
+		changed.Set()
 	}
 	return nil
 }
 
-// Watch implements [coord.Config]. The value given to fn is fn's.
+// Watch implements [coord.Config]. fn may keep and change the value that it is given.
 func (n *Node) Watch(ctx context.Context, name, scope string, fn func(value []byte)) error {
-	w := &watch{changed: newBell()}
-	n.cluster.watch(name, w)
-	defer n.cluster.unwatch(name, w)
+	changed := wakeup.New()
+	n.cluster.watch(name, changed)
+	defer n.cluster.unwatch(name, changed)
 
-	var told []byte
+	var last []byte // that fn was called with
 	for first := true; ctx.Err() == nil; first = false {
 		if n.isClosed() {
 			return coord.ErrClosed
 		}
 		now := n.cluster.effective(name, scope)
-		if first || !same(told, now) {
-			told = now
+		if first || !same(last, now) {
+			last = now
 			fn(slices.Clone(now))
 		}
 		select {
 		case <-ctx.Done():
-		case <-w.changed:
+		case <-changed.C():
 		case <-n.closed:
 		}
 	}
 	return nil
 }
 
-func (c *cluster) watch(name string, w *watch) {
+func (c *cluster) watch(name string, changed wakeup.Signal) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.watches[name] == nil {
-		c.watches[name] = map[*watch]bool{}
+		c.watches[name] = map[wakeup.Signal]bool{}
 	}
-	c.watches[name][w] = true
+	c.watches[name][changed] = true
 }
 
-func (c *cluster) unwatch(name string, w *watch) {
+func (c *cluster) unwatch(name string, changed wakeup.Signal) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.watches[name], w)
+	delete(c.watches[name], changed)
 	if len(c.watches[name]) == 0 {
 		delete(c.watches, name)
 	}
@@ -91,5 +87,5 @@ func (c *cluster) effective(name, scope string) []byte {
 	return c.settings[setting{name, ""}]
 }
 
-// same tells an empty value from none.
+// same reports whether two values are equal; an empty one differs from none.
 func same(a, b []byte) bool { return (a == nil) == (b == nil) && bytes.Equal(a, b) }

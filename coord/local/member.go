@@ -8,20 +8,21 @@ import (
 
 	"github.com/taskengine/taskengine/coord"
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/internal/wakeup"
 )
 
 // member is a node that has joined.
 type member struct {
-	self    coord.Member // guarded by cluster.mu; its incarnation is never changed
+	self    coord.Member // guarded by cluster.mu, except for its incarnation, which never changes
 	node    *Node
-	changed bell       // rung after every change of the list
-	lost    chan error // gets why the member was removed without having left; holds one
+	changed wakeup.Signal // set after every change of the list
+	lost    chan error    // receives why the member was removed if it did not leave; holds one
 }
 
-// Join implements [coord.Membership]. Changes that come while fn runs are told as one.
+// Join implements [coord.Membership]. After changes during a call of fn there is one more call.
 // An incarnation that is a member already is refused.
 func (n *Node) Join(ctx context.Context, self coord.Member, fn func([]coord.Member)) error {
-	m := &member{self: cloneMember(self), node: n, changed: newBell(), lost: make(chan error, 1)}
+	m := &member{self: self.Clone(), node: n, changed: wakeup.New(), lost: make(chan error, 1)}
 	if err := n.cluster.enter(m); err != nil {
 		return err
 	}
@@ -32,7 +33,7 @@ func (n *Node) Join(ctx context.Context, self coord.Member, fn func([]coord.Memb
 		}
 		select {
 		case <-ctx.Done():
-		case <-m.changed:
+		case <-m.changed.C():
 		case why := <-m.lost:
 			return why
 		}
@@ -45,8 +46,8 @@ func (n *Node) Announce(self coord.Member) {
 	n.cluster.mu.Lock()
 	defer n.cluster.mu.Unlock()
 	if m := n.cluster.members[self.Incarnation]; m != nil && m.node == n {
-		m.self = cloneMember(self)
-		n.cluster.tellMembers()
+		m.self = self.Clone()
+		n.cluster.notifyMembers()
 	}
 }
 
@@ -61,7 +62,7 @@ func (c *cluster) enter(m *member) error {
 		return fmt.Errorf("node %q cannot join as incarnation %v: it must be new with every start", m.self.Name, id)
 	}
 	c.members[id] = m
-	c.tellMembers()
+	c.notifyMembers()
 	return nil
 }
 
@@ -70,24 +71,24 @@ func (c *cluster) leave(m *member) {
 	defer c.mu.Unlock()
 	if c.members[m.self.Incarnation] == m {
 		delete(c.members, m.self.Incarnation)
-		c.tellMembers()
+		c.notifyMembers()
 	}
 }
 
-// list returns who is alive, and whether m is.
+// list returns the members, and reports whether m is one of them.
 func (c *cluster) list(m *member) (list []coord.Member, alive bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, id := range slices.SortedFunc(maps.Keys(c.members), task.ID.Compare) {
-		list = append(list, cloneMember(c.members[id].self))
+		list = append(list, c.members[id].self.Clone())
 	}
 	return list, c.members[m.self.Incarnation] == m
 }
 
-// tellMembers is called with mu held.
-func (c *cluster) tellMembers() {
+// notifyMembers is called with mu held.
+func (c *cluster) notifyMembers() {
 	for _, m := range c.members {
-		m.changed.ring()
+		m.changed.Set()
 	}
 }
 
@@ -99,11 +100,5 @@ func (c *cluster) loseMembers(n *Node, why error) {
 			m.lost <- why
 		}
 	}
-	c.tellMembers()
-}
-
-func cloneMember(m coord.Member) coord.Member {
-	m.Handlers = slices.Clone(m.Handlers)
-	m.Labels = maps.Clone(m.Labels)
-	return m
+	c.notifyMembers()
 }

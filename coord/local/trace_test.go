@@ -38,7 +38,7 @@ func TestNothingIsKeptOfWhatHasEnded(t *testing.T) {
 	_ = n.Subscribe(ctx, func([]task.Hint) {})
 
 	c := n.cluster
-	if kept := len(c.roles) + len(c.limits) + len(c.members) + len(c.watches) + len(*c.subscribers.Load()); kept != 0 {
+	if kept := len(c.resources) + len(c.members) + len(c.watches) + len(*c.subscribers.Load()); kept != 0 {
 		t.Errorf("kept %d entries", kept)
 	}
 }

@@ -7,20 +7,22 @@ import (
 
 	"github.com/taskengine/taskengine/coord"
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/internal/wakeup"
 )
 
-// gap is the least time from one heartbeat to the next, whoever rings.
-const gap = 5 * time.Millisecond
+// minPause is the shortest time between two heartbeats, however often beatSoon is set.
+const minPause = 5 * time.Millisecond
 
-// session is what everything is held by.
+// session is the lease by which the process holds roles, permits and members. It holds none
+// before it is open.
 type session struct {
-	id    task.ID
-	open  bool          // the database has confirmed it
-	beat  int64         // number of the newest heartbeat: see nextBeat
-	order int64         // number of the newest request for permits
-	until time.Time     // when it is over unless it is renewed; nothing is held before open
-	slept time.Duration // how long the machine had slept when the heartbeat began that renewed it
-	end   *time.Timer   // takes away what is held at until
+	id        task.ID
+	open      bool          // the database has confirmed it
+	beat      int64         // number of the newest heartbeat: see nextBeat
+	order     int64         // number of the newest request for permits
+	until     time.Time     // when it ends unless it is renewed
+	suspended time.Duration // how long the machine had been suspended when the last successful heartbeat began
+	end       *time.Timer   // takes everything away at until
 }
 
 // beatRequest and beatAnswer are what coord_beat in schema.sql describes.
@@ -36,7 +38,7 @@ type beatRequest struct {
 	Roles   []string      `json:"roles,omitempty"`
 	Seen    *int64        `json:"seen,omitempty"`
 
-	reigning []*candidate // those that led when it was made
+	leaders []*candidate // those that led when the request was made
 }
 
 type beatAnswer struct {
@@ -49,33 +51,33 @@ type beatAnswer struct {
 	List      []memberEntry `json:"list"`
 }
 
-// keepBeating renews the session until Close.
-func (c *Coord) keepBeating() {
-	if !c.begin() {
+// beatLoop renews the session until Close.
+func (c *Coord) beatLoop() {
+	if !c.waitStart() {
 		return
 	}
-	pause := backoff{most: c.slowest}
+	pause := backoff{most: c.maxPause}
 	for !c.isClosed() {
 		var a beatAnswer
-		slept, _ := asleep()
+		least, _ := suspended()
 		start := time.Now()
 		q := c.nextBeat(start)
 		if err := c.call("coord_beat", q, &a); err != nil {
-			c.out.failed("renewing the lease", err)
-			c.rest(pause.next(), nil)
+			c.outage.failed("renewing the lease", err)
+			c.sleep(pause.next(), wakeup.Signal{})
 			continue
 		}
-		c.out.worked("renewing the lease")
+		c.outage.worked("renewing the lease")
 		pause.reset()
-		c.takeBeat(q, a, start, slept)
-		c.rest(gap, nil)
-		c.rest(c.lease/3-time.Since(start)-rand.N(c.lease/100), c.beats)
+		c.applyBeat(q, a, start, least)
+		c.sleep(minPause, wakeup.Signal{})
+		c.sleep(c.lease/3-time.Since(start)-rand.N(c.lease/100), c.beatSoon)
 	}
 }
 
-// nextBeat says all that the process wants to have, in a heartbeat that begins now. Its
-// number only has to grow, and so can tell people what the clock of this process says: it is
-// when the lease would be over by that, in microseconds since 1970. See [Ahead].
+// nextBeat returns a heartbeat that begins now and names everything that the process wants to
+// hold. Its number only has to grow, and so can show what the clock of this process says: it is
+// the time when the lease ends by that clock, in microseconds since 1970. See [Ahead].
 func (c *Coord) nextBeat(now time.Time) beatRequest {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -84,14 +86,14 @@ func (c *Coord) nextBeat(now time.Time) beatRequest {
 		s.id = newID()
 	}
 	s.beat = max(s.beat+1, now.Add(c.lease).UnixMicro())
-	q := beatRequest{Session: s.id, Beat: s.beat, Lease: c.lease.Milliseconds(), Open: !s.open, Former: slices.Clone(c.former)}
+	q := beatRequest{Session: s.id, Beat: s.beat, Lease: c.lease.Milliseconds(), Open: !s.open, Former: slices.Clone(c.abandoned)}
 	for role, cand := range c.roles {
-		if cand.lost { // it may clean up for as long as it likes
+		if cand.lost { // its function has not returned yet
 			continue
 		}
 		q.Roles = append(q.Roles, role)
 		if cand.leads {
-			q.reigning = append(q.reigning, cand)
+			q.leaders = append(q.leaders, cand)
 		}
 	}
 	for id, m := range c.members {
@@ -112,25 +114,26 @@ func (c *Coord) nextBeat(now time.Time) beatRequest {
 	return q
 }
 
-// firstClock is the least number of a heartbeat that tells a time: that of the year 2001.
-// Older programs count from 1.
+// firstClock is the lowest number of a heartbeat that is a time: that of the year 2001. Older
+// programs count from 1.
 const firstClock = 1e15
 
-// Ahead returns how far the clock of a process is ahead of the database's, by beats and
-// expires_at of its session: both say when its lease is over, by the one clock and by the
-// other. What the heartbeat took to arrive makes it less, by up to a third of the lease. A
-// clock that was set back while the session lasted is told as it was before, until it gets
-// there again. It reports false if the process runs an older program, which does not tell.
+// Ahead returns how far the clock of a process is ahead of the database's clock. It compares
+// beats and expires_at of the process's session, which are the end of its lease by the one clock
+// and by the other. The result is too low by the time that the heartbeat took to arrive, at most
+// a third of the lease. If the clock of the process was set back during the session, the result
+// is that of before, until the clock gets there again. Ahead reports false if the process runs
+// an older program, which does not record its clock.
 func Ahead(beats int64, expiresAt time.Time) (time.Duration, bool) {
 	return time.UnixMicro(beats).Sub(expiresAt), beats >= firstClock
 }
 
-// takeBeat applies the answer to a heartbeat that was begun at start.
-func (c *Coord) takeBeat(q beatRequest, a beatAnswer, start time.Time, slept time.Duration) {
+// applyBeat applies the answer to a heartbeat that was begun at start.
+func (c *Coord) applyBeat(q beatRequest, a beatAnswer, start time.Time, suspended time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.session.id != q.Session || c.isClosed() {
-		return // given up meanwhile
+		return // this session was abandoned meanwhile
 	}
 	if !a.Alive {
 		c.lose(ErrLeaseOver)
@@ -139,15 +142,15 @@ func (c *Coord) takeBeat(q beatRequest, a beatAnswer, start time.Time, slept tim
 	if !c.renew(start) {
 		return
 	}
-	c.session.slept = slept
-	c.former = c.former[len(q.Former):] // what came after it was made comes behind
+	c.session.suspended = suspended
+	c.abandoned = c.abandoned[len(q.Former):] // newer ones were appended
 	c.peers = a.Peers
 	if a.Settings != c.settings {
 		c.settings = a.Settings
-		c.ringWatches()
+		c.wakeWatches()
 	}
-	c.takeRoles(q, a.Held)
-	c.takeMembers(q, a)
+	c.applyRoles(q, a.Held)
+	c.applyMembers(q, a)
 }
 
 // renew moves the session's end, unless that has passed. It is called with mu held.
@@ -167,12 +170,12 @@ func (c *Coord) renew(start time.Time) bool {
 	}
 	if !s.open {
 		s.open = true
-		c.orders.ring()
+		c.permitsSoon.Set()
 	}
 	return true
 }
 
-// expire takes away what is held by a session that was not renewed in time.
+// expire takes away what a session holds that was not renewed in time.
 func (c *Coord) expire(id task.ID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -181,43 +184,41 @@ func (c *Coord) expire(id task.ID) {
 	}
 }
 
-// lose takes away what is held, and gives up the session. It is called with mu held.
+// lose takes away what is held and abandons the session. It is called with mu held.
 func (c *Coord) lose(why error) {
 	if c.session.open {
 		c.session.end.Stop()
-		c.former = append(c.former, c.session.id)
+		c.abandoned = append(c.abandoned, c.session.id)
 	}
 	c.session = session{}
-	c.peers = true // for all that is known
+	c.peers = true // until a heartbeat says otherwise
 	for _, cand := range c.roles {
 		if cand.leads {
-			cand.leads, cand.lost = false, true
-			cand.end(why)
+			c.loseRole(cand, why)
 		}
 	}
 	c.loseMembers(why)
 	c.losePermits(why)
-	c.beats.ring()
+	c.beatSoon.Set()
 }
 
-// takeRoles is called with mu held.
-func (c *Coord) takeRoles(q beatRequest, held []string) {
-	for _, cand := range q.reigning {
-		if cand.leads && !slices.Contains(held, cand.role) { // somebody else meddled
-			cand.leads, cand.lost = false, true
-			cand.end(ErrLeaseOver)
+// applyRoles is called with mu held.
+func (c *Coord) applyRoles(q beatRequest, held []string) {
+	for _, cand := range q.leaders {
+		if cand.leads && !slices.Contains(held, cand.role) { // another program changed the table
+			c.loseRole(cand, ErrLeaseOver)
 		}
 	}
 	for _, role := range held {
 		if cand := c.roles[role]; cand != nil && !cand.leads && !cand.lost && slices.Contains(q.Roles, role) {
 			cand.leads = true
-			close(cand.elected)
+			cand.Grant()
 		}
 	}
 }
 
-// takeMembers is called with mu held.
-func (c *Coord) takeMembers(q beatRequest, a beatAnswer) {
+// applyMembers is called with mu held.
+func (c *Coord) applyMembers(q beatRequest, a beatAnswer) {
 	for _, id := range q.Leaving {
 		if m := c.members[id]; m != nil {
 			delete(c.members, id)
@@ -235,7 +236,7 @@ func (c *Coord) takeMembers(q beatRequest, a beatAnswer) {
 	for _, e := range q.Joining {
 		if m := c.members[e.Incarnation]; m != nil && !slices.Contains(a.Strangers, e.Incarnation) {
 			m.live = true
-			m.changed.ring()
+			m.changed.Set()
 		}
 	}
 	for _, id := range a.Strangers {
@@ -248,7 +249,7 @@ func (c *Coord) takeMembers(q beatRequest, a beatAnswer) {
 	if news {
 		for _, m := range c.members {
 			if m.live {
-				m.changed.ring()
+				m.changed.Set()
 			}
 		}
 	}

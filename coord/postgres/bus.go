@@ -6,23 +6,24 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/internal/wakeup"
 )
 
 // Backlog is how many hints may wait to be sent before the newest are dropped.
 const Backlog = 1 << 14
 
 const (
-	linger      = 500 * time.Microsecond // how long a hint waits for others to share a statement
+	linger      = 500 * time.Microsecond // how long a hint waits for more hints to share its statement
 	perSend     = 32                     // payloads in one statement
-	sendPatient = time.Second            // how long a statement may take; then its hints are lost
+	sendTimeout = time.Second            // of a statement; then its hints are lost
 )
 
-// Publish implements [coord.Bus]. It waits for nobody: subscribers of this Coord are told
-// at once, those of others a few milliseconds later by a statement for many hints, and
-// none is sent when there are no others. Hints are dropped when the database is out of
-// reach.
+// Publish implements [coord.Bus]. It does not wait. Subscribers of this Coord get the hints at
+// once, those of other processes a few milliseconds later by one statement for many hints. No
+// statement is sent if there are no other processes. Hints are dropped if the database cannot be
+// used.
 func (c *Coord) Publish(ctx context.Context, ts ...task.Hint) error {
-	if err := c.near.Publish(ctx, ts...); err != nil {
+	if err := c.inProcess.Publish(ctx, ts...); err != nil {
 		return err
 	}
 	if len(ts) == 0 {
@@ -30,7 +31,7 @@ func (c *Coord) Publish(ctx context.Context, ts ...task.Hint) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := c.use(); err != nil {
+	if err := c.start(); err != nil {
 		return err
 	}
 	if !c.peers {
@@ -39,46 +40,45 @@ func (c *Coord) Publish(ctx context.Context, ts ...task.Hint) error {
 	fit := min(len(ts), Backlog-len(c.outbox))
 	c.outbox = append(c.outbox, ts[:fit]...)
 	c.dropped += uint64(len(ts) - fit)
-	c.letters.ring()
+	c.outboxFilled.Set()
 	return nil
 }
 
-// Subscribe implements [coord.Bus]. Any statement may publish without a Coord, and so
-// from within a transaction that adds tasks: NOTIFY on [Channel] with the payload "w:3,17"
-// is told as [coord.Wake] of the shards 3 and 17. When it has begun to listen, first or
-// again, subscribers are told [coord.WakeAll]. Without LISTEN they are told what is
-// published by this Coord only.
+// Subscribe implements [coord.Bus]. A statement can publish without a Coord, for example in a
+// transaction that adds tasks: NOTIFY on [Channel] with the payload "w:3,17" is passed to
+// subscribers as [coord.Wake] of the shards 3 and 17. Each time Coord begins to listen, it passes
+// [coord.WakeAll] to subscribers. Without LISTEN they only get what this Coord publishes.
 func (c *Coord) Subscribe(ctx context.Context, fn func([]task.Hint)) error {
 	c.mu.Lock()
-	err := c.use()
+	err := c.start()
 	c.mu.Unlock()
 	if err != nil {
 		return err
 	}
-	return c.near.Subscribe(ctx, fn)
+	return c.inProcess.Subscribe(ctx, fn)
 }
 
-// Dropped returns how many hints were lost so far because too many were waiting, to be
-// sent or for a slow subscriber.
+// Dropped returns how many hints were dropped so far because too many were waiting to be sent,
+// or for a subscriber.
 func (c *Coord) Dropped() uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.dropped + c.near.Dropped()
+	return c.dropped + c.inProcess.Dropped()
 }
 
-// keepSending sends what is published until Close.
-func (c *Coord) keepSending() {
-	if !c.begin() {
+// sendLoop sends what is published until Close.
+func (c *Coord) sendLoop() {
+	if !c.waitStart() {
 		return
 	}
-	pause := backoff{most: c.slowest}
+	pause := backoff{most: c.maxPause}
 	for !c.isClosed() {
-		c.rest(time.Hour, c.letters)
-		c.rest(linger, nil)
+		c.sleep(time.Hour, c.outboxFilled)
+		c.sleep(linger, wakeup.Signal{})
 		for payloads := range slices.Chunk(pack(c.self, c.takeOutbox()), perSend) {
 			if err := c.send(payloads); err != nil {
-				c.out.log.Debug("hints are lost", "error", err) // the heartbeat says the same, and hints may be lost
-				c.rest(pause.next(), nil)
+				c.outage.log.Debug("hints are lost", "error", err) // at debug only: a failing heartbeat is logged as well
+				c.sleep(pause.next(), wakeup.Signal{})
 				break
 			}
 			pause.reset()
@@ -95,9 +95,9 @@ func (c *Coord) takeOutbox() []task.Hint {
 }
 
 func (c *Coord) send(payloads []string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), sendPatient)
+	ctx, cancel := context.WithTimeout(context.Background(), sendTimeout)
 	defer cancel()
-	// A hint is not worth a sync.
+	// Losing a hint is cheaper than a sync.
 	_, err := c.pool.Exec(ctx, "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1::text, p) FROM unnest($2::text[]) p", Channel(c.schema), payloads)
 	return err
 }

@@ -59,7 +59,7 @@ func hint(n int) task.Hint {
 	return task.Hint{State: task.Submitted, Trigger: task.Trigger{Ref: task.Ref{ID: task.ID{1: byte(n >> 8), 2: byte(n), 3: 1}, Version: 1}, Leaf: task.Leaf{Type: "mail"}, Shard: 5}}
 }
 
-// listener returns a node that hears, and who it tells.
+// listener returns a node that listens, and its subscriber.
 func listener(t *testing.T, url string) (*node, *subscriber) {
 	t.Helper()
 	n := connect(t, url, setup{})
@@ -144,7 +144,7 @@ func TestNothingIsSentWhenNobodyElseIsThere(t *testing.T) {
 	beats := len(sent.with("coord_beat"))
 	eventually(t, "more heartbeats", func() bool { return len(sent.with("coord_beat")) > beats+1 })
 	if notified := sent.with("pg_notify"); len(notified) > 0 {
-		t.Errorf("%d statements were sent to nobody", len(notified))
+		t.Errorf("%d statements were sent without a listener", len(notified))
 	}
 }
 

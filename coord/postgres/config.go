@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/taskengine/taskengine/coord"
+	"github.com/taskengine/taskengine/internal/wakeup"
 )
 
 // Set implements [coord.Config].
@@ -28,21 +29,21 @@ func (c *Coord) Set(ctx context.Context, name, scope string, value []byte) error
 	return nil
 }
 
-// Watch implements [coord.Config]. The value given to fn is fn's. While the database is
-// out of reach it waits.
+// Watch implements [coord.Config]. fn may keep and change the value that it is given. While the
+// database cannot be used, Watch waits.
 func (c *Coord) Watch(ctx context.Context, name, scope string, fn func(value []byte)) error {
 	if err := checkText("setting", name, scope); err != nil {
 		return err
 	}
-	changed := newBell()
+	changed := wakeup.New()
 	if err := c.watch(changed); err != nil {
 		return err
 	}
 	defer c.unwatch(changed)
-	defer c.out.worked("reading settings") // or is given up
+	defer c.outage.worked("reading settings") // or is not tried any more
 
-	retry := backoff{most: c.slowest}
-	var told []byte
+	retry := backoff{most: c.maxPause}
+	var last []byte // that fn was called with
 	for first := true; ctx.Err() == nil; {
 		now, err := c.effective(ctx, name, scope)
 		if c.isClosed() {
@@ -50,43 +51,43 @@ func (c *Coord) Watch(ctx context.Context, name, scope string, fn func(value []b
 		}
 		if err != nil {
 			if ctx.Err() == nil {
-				c.out.failed("reading settings", err)
-				c.pause(ctx, retry.next())
+				c.outage.failed("reading settings", err)
+				c.sleepUnless(ctx, retry.next())
 			}
 			continue
 		}
-		c.out.worked("reading settings")
+		c.outage.worked("reading settings")
 		retry.reset()
-		if first || (told == nil) != (now == nil) || !bytes.Equal(told, now) {
-			first, told = false, now
+		if first || (last == nil) != (now == nil) || !bytes.Equal(last, now) {
+			first, last = false, now
 			fn(slices.Clone(now))
 		}
 		select {
 		case <-ctx.Done():
-		case <-changed:
+		case <-changed.C():
 		case <-c.closed:
 		}
 	}
 	return nil
 }
 
-func (c *Coord) watch(changed bell) error {
+func (c *Coord) watch(changed wakeup.Signal) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.watches[changed] = true
-	return c.use()
+	return c.start()
 }
 
-func (c *Coord) unwatch(changed bell) {
+func (c *Coord) unwatch(changed wakeup.Signal) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.watches, changed)
 }
 
-// ringWatches is called with mu held.
-func (c *Coord) ringWatches() {
+// wakeWatches is called with mu held.
+func (c *Coord) wakeWatches() {
 	for w := range c.watches {
-		w.ring()
+		w.Set()
 	}
 }
 
@@ -103,8 +104,8 @@ func (c *Coord) effective(ctx context.Context, name, scope string) ([]byte, erro
 	return value, err
 }
 
-// pause waits until the time is over, ctx has ended, or Close.
-func (c *Coord) pause(ctx context.Context, d time.Duration) {
+// sleepUnless waits until d has passed, ctx has ended, or Close.
+func (c *Coord) sleepUnless(ctx context.Context, d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

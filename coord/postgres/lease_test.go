@@ -150,7 +150,7 @@ func TestPermitsGivenBackAtOnceAreSeenByEachOther(t *testing.T) {
 	}
 	receive(t, "the second one to end", second)
 	if !ask[bool](t, url, "SELECT bool_and(granted_at IS NOT NULL) AND count(*) = 1 FROM taskengine.permit") {
-		t.Error("both permits were given back, and who waits for them was not served")
+		t.Error("both permits were released, and the waiting request was not granted")
 	}
 }
 
@@ -173,7 +173,7 @@ func TestAnotherIsolationLevelIsRefused(t *testing.T) {
 	}
 }
 
-// reign is what somebody leads with.
+// reign is one leadership.
 type reign struct{ ctx context.Context }
 
 // lead leads until the test ends, and tells of every reign.
@@ -237,7 +237,7 @@ func TestALeaseLastsAsLongAsItIsRenewed(t *testing.T) {
 	}
 }
 
-// A clock that is set back is the same as ends that are later. Those of sessions that nobody
+// A clock that is set back is the same as ends that are later. Those of sessions that no process
 // renews are one lease away from the next heartbeat of another, and those that are renewed
 // stay.
 func TestAClockThatIsSetBackKeepsNoDeadSessionAlive(t *testing.T) {
@@ -332,7 +332,7 @@ func TestAnIncarnationLivesOnce(t *testing.T) {
 
 func TestCloseGivesEverythingBackAtOnce(t *testing.T) {
 	url := database(t)
-	const never = time.Hour // for who has to wait for a lease
+	const never = time.Hour // of nodes that have to wait for a lease
 	a := connect(t, url, setup{Options: postgres.Options{Lease: never}})
 	b := connect(t, url, setup{Options: postgres.Options{Lease: never}})
 	mine := receive(t, "the leadership", lead(t, a, "role"))

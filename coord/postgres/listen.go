@@ -11,9 +11,10 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/taskengine/taskengine/coord"
+	"github.com/taskengine/taskengine/internal/wakeup"
 )
 
-// listenConfig returns how to connect for LISTEN, or nil.
+// listenConfig returns the configuration of the connection for LISTEN, or nil for none.
 func listenConfig(pool *pgxpool.Pool, where string) (*pgx.ConnConfig, error) {
 	switch where {
 	case "":
@@ -28,27 +29,27 @@ func listenConfig(pool *pgxpool.Pool, where string) (*pgx.ConnConfig, error) {
 	return config, nil
 }
 
-// keepListening hears notifications until ctx ends, which Close does.
-func (c *Coord) keepListening(ctx context.Context) {
-	if !c.begin() {
+// listenLoop handles notifications until ctx ends, which Close cancels.
+func (c *Coord) listenLoop(ctx context.Context) {
+	if !c.waitStart() {
 		return
 	}
-	pause := backoff{most: c.slowest}
+	pause := backoff{most: c.maxPause}
 	for ctx.Err() == nil {
-		heard, err := c.listenOnce(ctx)
+		listened, err := c.listenOnce(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		c.out.failed("listening", err)
-		if heard {
+		c.outage.failed("listening", err)
+		if listened {
 			pause.reset()
 		}
-		c.rest(pause.next(), nil)
+		c.sleep(pause.next(), wakeup.Signal{})
 	}
 }
 
-// listenOnce hears notifications on one connection until that breaks, and reports
-// whether it could listen.
+// listenOnce handles notifications on one connection until that fails, and reports whether it
+// could listen.
 func (c *Coord) listenOnce(ctx context.Context) (ok bool, err error) {
 	conn, err := c.connect(ctx)
 	if err != nil {
@@ -60,21 +61,21 @@ func (c *Coord) listenOnce(ctx context.Context) (ok bool, err error) {
 		defer cancel()
 		_ = conn.Close(bye)
 	}()
-	if err := c.brief(ctx, func(ctx context.Context) error {
+	if err := c.withTimeout(ctx, func(ctx context.Context) error {
 		_, err := conn.Exec(ctx, "LISTEN "+quote(Channel(c.schema)))
 		return err
 	}); err != nil {
 		return false, err
 	}
-	c.out.worked("listening")
+	c.outage.worked("listening")
 	c.setListening(true)
 	for {
 		n, err := c.wait(ctx, conn)
 		switch {
 		case err == nil:
-			c.hear(n)
+			c.handle(n)
 		case ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) && !conn.IsClosed():
-			if err := c.brief(ctx, conn.Ping); err != nil { // a connection that was cut says nothing by itself
+			if err := c.withTimeout(ctx, conn.Ping); err != nil { // a connection that was cut does not report it
 				return true, err
 			}
 		default:
@@ -90,15 +91,15 @@ func (c *Coord) connect(ctx context.Context) (conn *pgx.Conn, err error) {
 			return nil, err
 		}
 	}
-	err = c.brief(ctx, func(ctx context.Context) error {
+	err = c.withTimeout(ctx, func(ctx context.Context) error {
 		conn, err = pgx.ConnectConfig(ctx, config)
 		return err
 	})
 	return conn, err
 }
 
-// brief does what should not take long.
-func (c *Coord) brief(ctx context.Context, do func(context.Context) error) error {
+// withTimeout calls do with a context that ends after a lease, or a second if that is longer.
+func (c *Coord) withTimeout(ctx context.Context, do func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, max(c.lease, time.Second))
 	defer cancel()
 	return do(ctx)
@@ -115,55 +116,55 @@ func (c *Coord) wait(ctx context.Context, conn *pgx.Conn) (string, error) {
 	return n.Payload, nil
 }
 
-// setListening notes whether notifications come. When they do, nobody knows what was
-// missed before.
+// setListening records whether notifications arrive. When they begin to, notifications may have
+// been missed before.
 func (c *Coord) setListening(yes bool) {
 	c.mu.Lock()
 	c.listening = yes
 	if yes {
-		c.ringWatches()
+		c.wakeWatches()
 	}
 	c.mu.Unlock()
-	c.orders.ring()
+	c.permitsSoon.Set()
 	if yes {
-		c.beats.ring()
-		_ = c.near.Publish(context.Background(), coord.WakeAll())
+		c.beatSoon.Set()
+		_ = c.inProcess.Publish(context.Background(), coord.WakeAll())
 	}
 }
 
-// hear does what a payload says. Anybody may have sent it.
-func (c *Coord) hear(payload string) {
+// handle handles the payload of a notification, which may come from any client of the database.
+func (c *Coord) handle(payload string) {
 	kind, rest, _ := strings.Cut(payload, ":")
 	switch kind {
 	case kindWake:
-		_ = c.near.Publish(context.Background(), wakes(rest)...)
+		_ = c.inProcess.Publish(context.Background(), wakes(rest)...)
 	case kindHints:
 		from, text, _ := strings.Cut(rest, ":")
-		if ts, _ := unpack(text); from != c.self { // as far as it is understood
-			_ = c.near.Publish(context.Background(), ts...)
+		if ts, _ := unpack(text); from != c.self { // the hints before the first mistake
+			_ = c.inProcess.Publish(context.Background(), ts...)
 		}
 	case kindControl:
-		c.hearNews(rest)
+		c.handleControl(rest)
 	}
 }
 
-func (c *Coord) hearNews(what string) {
+func (c *Coord) handleControl(what string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch what {
 	case "member":
-		c.beats.ring()
+		c.beatSoon.Set()
 	case "leader":
 		for _, cand := range c.roles {
 			if !cand.leads {
-				c.beats.ring()
+				c.beatSoon.Set()
 			}
 		}
 	case "permit":
 		if len(c.waiting) > 0 {
-			c.orders.ring()
+			c.permitsSoon.Set()
 		}
 	case "setting":
-		c.ringWatches()
+		c.wakeWatches()
 	}
 }

@@ -3,26 +3,25 @@ package postgres
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/taskengine/taskengine/coord"
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/internal/wakeup"
 )
 
-// member is a node that this process announces.
+// member is a node that has joined by this connection.
 type member struct {
-	self    coord.Member  // guarded by Coord.mu; its incarnation is never changed
-	changed bell          // rung after every change of the list
-	lost    chan error    // gets why the member died; holds one
-	gone    chan struct{} // closed when the database knows that it left, or it died
-	sent    bool          // guarded by Coord.mu: the database may know of it
-	live    bool          // guarded by Coord.mu: the database knows it
+	self    coord.Member  // guarded by Coord.mu, except for its incarnation, which never changes
+	changed wakeup.Signal // set after every change of the list
+	lost    chan error    // receives why the member was expelled; holds one
+	gone    chan struct{} // closed when the database has removed it, or it was expelled
+	sent    bool          // guarded by Coord.mu: the database may have it
+	live    bool          // guarded by Coord.mu: the database has it as it is in self
 	leaving bool          // guarded by Coord.mu
 }
 
-// memberEntry is a member as schema.sql's functions spell it.
+// memberEntry is a member in the JSON of schema.sql's functions.
 type memberEntry struct {
 	Incarnation task.ID           `json:"incarnation"`
 	Name        string            `json:"name"`
@@ -42,15 +41,15 @@ func entryOf(m coord.Member) memberEntry {
 	return e
 }
 
-// Join implements [coord.Membership]. Changes that come while fn runs are told as one. An
-// incarnation that was a member before is refused. While the database is out of reach at
-// the start, Join waits for it. At the end it waits for the withdrawal no longer than a
-// third of the lease.
+// Join implements [coord.Membership]. After changes during a call of fn there is one more call.
+// An incarnation that was a member before is refused. If the database cannot be reached at the
+// start, Join waits for it. At the end it waits for the withdrawal for at most a third of the
+// lease.
 func (c *Coord) Join(ctx context.Context, self coord.Member, fn func([]coord.Member)) error {
 	if err := checkMember(self); err != nil {
 		return err
 	}
-	m := &member{self: cloneMember(self), changed: newBell(), lost: make(chan error, 1), gone: make(chan struct{})}
+	m := &member{self: self.Clone(), changed: wakeup.New(), lost: make(chan error, 1), gone: make(chan struct{})}
 	if err := c.enter(m); err != nil {
 		return err
 	}
@@ -61,7 +60,7 @@ func (c *Coord) Join(ctx context.Context, self coord.Member, fn func([]coord.Mem
 			return nil
 		case why := <-m.lost:
 			return why
-		case <-m.changed:
+		case <-m.changed.C():
 			if list := c.listFor(m); list != nil && ctx.Err() == nil {
 				fn(list)
 			}
@@ -74,8 +73,8 @@ func (c *Coord) Announce(self coord.Member) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if m := c.members[self.Incarnation]; m != nil && checkMember(self) == nil {
-		m.self, m.live = cloneMember(self), false
-		c.beats.ring()
+		m.self, m.live = self.Clone(), false
+		c.beatSoon.Set()
 	}
 }
 
@@ -104,18 +103,18 @@ func errNotNew(m coord.Member) error {
 func (c *Coord) enter(m *member) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := c.use(); err != nil {
+	if err := c.start(); err != nil {
 		return err
 	}
 	if c.members[m.self.Incarnation] != nil {
 		return errNotNew(m.self)
 	}
 	c.members[m.self.Incarnation] = m
-	c.beats.ring()
+	c.beatSoon.Set()
 	return nil
 }
 
-// leave withdraws m, should it not have died, and waits for that.
+// leave withdraws m unless it was expelled, and waits for that.
 func (c *Coord) leave(m *member) {
 	c.mu.Lock()
 	if c.members[m.self.Incarnation] != m {
@@ -127,7 +126,7 @@ func (c *Coord) leave(m *member) {
 		delete(c.members, m.self.Incarnation)
 		close(m.gone)
 	}
-	c.beats.ring()
+	c.beatSoon.Set()
 	c.mu.Unlock()
 	t := time.NewTimer(c.lease / 3)
 	defer t.Stop()
@@ -137,7 +136,7 @@ func (c *Coord) leave(m *member) {
 	}
 }
 
-// listFor returns a copy of the list for m, or nil if m died.
+// listFor returns a copy of the list for m, or nil if m was expelled.
 func (c *Coord) listFor(m *member) []coord.Member {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -146,13 +145,13 @@ func (c *Coord) listFor(m *member) []coord.Member {
 	}
 	list := make([]coord.Member, 0, len(c.list))
 	for _, o := range c.list {
-		list = append(list, cloneMember(o))
+		list = append(list, o.Clone())
 	}
 	return list
 }
 
-// loseMembers expels all but those that the database cannot know yet. It is called with
-// mu held.
+// loseMembers expels all members but those that the database cannot have yet; after Close those,
+// too. It is called with mu held.
 func (c *Coord) loseMembers(why error) {
 	for _, m := range c.members {
 		if m.sent || c.isClosed() {
@@ -161,15 +160,9 @@ func (c *Coord) loseMembers(why error) {
 	}
 }
 
-// expel tells m that it died. It is called with mu held.
+// expel removes m and ends its Join. It is called with mu held.
 func (c *Coord) expel(m *member, why error) {
 	delete(c.members, m.self.Incarnation)
 	m.lost <- why
 	close(m.gone)
-}
-
-func cloneMember(m coord.Member) coord.Member {
-	m.Handlers = slices.Clone(m.Handlers)
-	m.Labels = maps.Clone(m.Labels)
-	return m
 }

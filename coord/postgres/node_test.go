@@ -236,7 +236,7 @@ func (f *frozen) Close() error {
 	}
 	f.of.lines[f] = true
 	f.hungUp = true
-	return f.Conn.SetReadDeadline(time.Unix(1, 0)) // for who is reading
+	return f.Conn.SetReadDeadline(time.Unix(1, 0)) // ends a read in progress
 }
 
 func eventually(t *testing.T, what string, ok func() bool) {

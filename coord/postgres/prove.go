@@ -9,15 +9,15 @@ import (
 // Proves implements [coord.Prover].
 func (c *Coord) Proves(incarnation task.ID) bool {
 	now := time.Now()
-	_, slept := asleep()
+	_, most := suspended()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.members[incarnation] != nil && c.session.holds(now, slept)
+	return c.members[incarnation] != nil && c.session.holds(now, most)
 }
 
-// holds reports whether a session has not ended at a moment of the monotonic clock. That clock
-// stands still while the machine sleeps, and the database's does not: slept is for how long the
-// machine has slept since it was started.
-func (s *session) holds(now time.Time, slept time.Duration) bool {
-	return s.open && now.Add(slept-s.slept).Before(s.until)
+// holds reports whether the session has not ended at a time of the monotonic clock. That clock
+// stops while the machine is suspended, and the database's clock does not: suspended is for how
+// long the machine was suspended since it was started.
+func (s *session) holds(now time.Time, suspended time.Duration) bool {
+	return s.open && now.Add(suspended-s.suspended).Before(s.until)
 }

@@ -7,7 +7,7 @@ import (
 
 func TestALeaseIsOverAfterTheMachineHasSlept(t *testing.T) {
 	now := time.Now()
-	s := session{open: true, until: now.Add(4 * time.Second), slept: time.Hour}
+	s := session{open: true, until: now.Add(4 * time.Second), suspended: time.Hour}
 	for _, c := range []struct {
 		after, slept time.Duration
 		holds        bool
@@ -28,8 +28,8 @@ func TestALeaseIsOverAfterTheMachineHasSlept(t *testing.T) {
 }
 
 func TestWhatTheMachineHasSleptDoesNotChangeWhileItIsAwake(t *testing.T) {
-	least, _ := asleep()
-	_, most := asleep()
+	least, _ := suspended()
+	_, most := suspended()
 	if least > most {
 		t.Errorf("it has slept for at least %v, and then for at most %v", least, most)
 	}

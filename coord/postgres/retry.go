@@ -11,14 +11,15 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/internal/wakeup"
 )
 
-// outage tells people once when the database can no longer be used, and once when it can.
+// outage logs once when the database cannot be used, and once when it can be used again.
 type outage struct {
 	log *slog.Logger
 
 	mu      sync.Mutex
-	failing map[string]bool // guarded by mu: what does not work now
+	failing map[string]bool // guarded by mu: what fails at present
 	since   time.Time       // guarded by mu
 }
 
@@ -27,7 +28,7 @@ func (o *outage) failed(what string, err error) {
 	defer o.mu.Unlock()
 	if len(o.failing) == 0 {
 		o.since = time.Now()
-		o.log.Warn("coordination cannot use the database, trying again and again", "while", what, "error", err)
+		o.log.Warn("coordination cannot use the database and tries again", "while", what, "error", err)
 	}
 	o.failing[what] = true
 }
@@ -44,8 +45,8 @@ func (o *outage) worked(what string) {
 	}
 }
 
-// backoff is how long to wait after a failure: from a hundredth of most up to most,
-// doubling, less up to a half by chance.
+// backoff is how long to wait after a failure: from a hundredth of most up to most, doubled each
+// time, less a random part of up to a half.
 type backoff struct {
 	most time.Duration
 	last time.Duration // 0: no failure before
@@ -58,13 +59,13 @@ func (b *backoff) next() time.Duration {
 
 func (b *backoff) reset() { b.last = 0 }
 
-// sql fills in the schema's name.
+// sql replaces {schema} by the name of the schema.
 func (c *Coord) sql(text string) string {
 	return strings.ReplaceAll(text, "{schema}", quote(c.schema))
 }
 
-// call has a function of the schema answer a request. It is not called off, so that what
-// comes after Close comes after it; but it waits no longer than a third of the lease.
+// call calls a function of the schema. Close does not cancel it, so that the last statement of
+// Close comes after it; but it takes at most a third of the lease.
 func (c *Coord) call(function string, request, answer any) error {
 	q, err := json.Marshal(request)
 	if err != nil {
@@ -73,7 +74,7 @@ func (c *Coord) call(function string, request, answer any) error {
 	ctx, cancel := context.WithTimeout(context.Background(), c.lease/3)
 	defer cancel()
 	var a string
-	// As text, since that needs no knowledge of types in any of pgx's modes.
+	// As text, which works in all of pgx's modes.
 	err = c.pool.QueryRow(ctx, c.sql("SELECT {schema}."+function+"($1::text::jsonb)::text"), string(q)).Scan(&a)
 	if err != nil {
 		return err
@@ -81,18 +82,18 @@ func (c *Coord) call(function string, request, answer any) error {
 	return json.Unmarshal([]byte(a), answer)
 }
 
-// rest waits until the time is over, the bell rings, or Close; a nil bell never rings.
-func (c *Coord) rest(d time.Duration, b bell) {
+// sleep waits until d has passed, wake is set, or Close. The zero Signal is never set.
+func (c *Coord) sleep(d time.Duration, wake wakeup.Signal) {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C:
-	case <-b:
+	case <-wake.C():
 	case <-c.closed:
 	}
 }
 
-// newID returns an ID that nobody else has, and that nobody can guess.
+// newID returns a unique ID that cannot be guessed.
 func newID() (id task.ID) {
 	_, _ = cryptorand.Read(id[:]) // it never fails
 	return id

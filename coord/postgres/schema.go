@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// DefaultSchema is the schema where [Options] name none.
+// DefaultSchema is the schema if [Options] have none.
 const DefaultSchema = "taskengine"
 
 //go:embed schema.sql
@@ -19,7 +19,7 @@ var schemaSQL string
 //go:embed schema2.sql
 var upgradeSQL string
 
-// identifier is what a schema may be called: what needs no thought wherever it is used.
+// identifier matches names of schemas that need no escaping in any place where they are used.
 var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}$`)
 
 // CheckSchema returns an error unless name can be the name of a schema here: up to 63
@@ -31,27 +31,27 @@ func CheckSchema(name string) error {
 	return nil
 }
 
-// DDL returns the statements, to be run as one, that create the tables and functions of
-// version 1 in a schema that exists. The name must pass [CheckSchema].
+// DDL returns the statements that create the tables and functions of version 1 in an existing
+// schema. They must run as one. The name must pass [CheckSchema].
 func DDL(schema string) string { return fill(schema, schemaSQL) }
 
-// Upgrade returns the statements, to be run as one, that make version 2 of what [DDL] created.
-// Programs of this version work without them, too: they end the sessions of dead processes late
-// if the database's clock is set back.
+// Upgrade returns the statements that make version 2 of what [DDL] created. They must run as one.
+// Programs of this version work without them, too, but then end the sessions of dead processes
+// late if the database's clock is set back.
 func Upgrade(schema string) string { return fill(schema, upgradeSQL) }
 
 func fill(schema, sql string) string {
 	return strings.NewReplacer("{schema}", quote(schema), "{channel}", "'"+Channel(schema)+"'").Replace(sql)
 }
 
-// Channel returns the name of the channel that processes listen on: see [Coord.Subscribe]
-// for what any statement may notify.
+// Channel returns the name of the channel on which processes listen. See [Coord.Subscribe] for
+// the payload that any statement may notify.
 func Channel(schema string) string { return schema }
 
 func quote(name string) string { return pgx.Identifier{name}.Sanitize() }
 
-// checkText returns an error for what the database could not store: it would fail the
-// statement that others share.
+// checkText returns an error for text that the database cannot store, which would fail a
+// statement together with the requests of others in it.
 func checkText(what string, texts ...string) error {
 	for _, s := range texts {
 		if !utf8.ValidString(s) || strings.ContainsRune(s, 0) {

@@ -7,25 +7,27 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/coord"
+	"github.com/taskengine/taskengine/coord/internal/lease"
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/internal/wakeup"
 )
 
-// permit is a request for permits, and then the permits.
+// permit is a request for n permits, and once granted the permits.
 type permit struct {
-	of     *Coord
-	name   string
-	n      int
-	most   int
-	answer chan error    // gets nil when granted, or why it never will be; holds one
-	lost   chan struct{} // closed when taken away
+	*lease.Lease
+	of   *Coord
+	name string
+	n    int
+	most int
+	lost chan struct{} // closed when the permits are taken away
 
 	id    task.ID // guarded by Coord.mu: fresh with every session
-	sent  bool    // guarded by Coord.mu: the database may know of it
-	known bool    // guarded by Coord.mu: the database knows of it
+	sent  bool    // guarded by Coord.mu: the database may have it
+	known bool    // guarded by Coord.mu: the database has it
 }
 
-// ordersRequest and ordersAnswer are what coord_permits in schema.sql describes.
-type ordersRequest struct {
+// permitsRequest and permitsAnswer are what coord_permits in schema.sql describes.
+type permitsRequest struct {
 	Session task.ID   `json:"session"`
 	Order   int64     `json:"order"`
 	Asks    []ask     `json:"asks,omitempty"`
@@ -40,17 +42,17 @@ type ask struct {
 	Most int     `json:"most"`
 }
 
-type ordersAnswer struct {
+type permitsAnswer struct {
 	Alive   bool      `json:"alive"`
 	Granted []task.ID `json:"granted"`
 	Refused []task.ID `json:"refused"`
 }
 
-// Acquire implements [coord.Semaphore]. A request that no longer fits because a newer
-// one gave a lower limit fails like one that came after it. One that waits when the
-// session is lost is made anew, and so comes after those of other nodes.
+// Acquire implements [coord.Semaphore]. A waiting request that does not fit into a newer, lower
+// limit is refused like one that comes after it. A request that waits when the session is lost
+// is made again, and so comes after those of other nodes.
 func (c *Coord) Acquire(ctx context.Context, name string, n, limit int) (coord.Permit, error) {
-	if err := fits(name, n, limit); err != nil {
+	if err := lease.CheckPermits(name, n, limit); err != nil {
 		return nil, err
 	}
 	if err := checkText("limit", name); err != nil {
@@ -59,41 +61,27 @@ func (c *Coord) Acquire(ctx context.Context, name string, n, limit int) (coord.P
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	p := &permit{of: c, name: name, n: n, most: limit, answer: make(chan error, 1), lost: make(chan struct{})}
-	if err := c.line(p); err != nil {
+	p := &permit{of: c, name: name, n: n, most: limit, lost: make(chan struct{})}
+	p.Lease = lease.New(func(error) { close(p.lost) })
+	if err := c.enqueue(p); err != nil {
 		return nil, err
 	}
-	select {
-	case err := <-p.answer:
-		if err != nil {
-			return nil, err
-		}
-		return p, nil
-	case <-ctx.Done():
+	if err := p.Wait(ctx); err != nil {
 		p.Release()
-		return nil, ctx.Err()
+		return nil, err
 	}
+	return p, nil
 }
 
-func fits(name string, n, limit int) error {
-	switch {
-	case n < 1:
-		return fmt.Errorf("limit %q: %d permits asked for, want 1 or more", name, n)
-	case n > limit:
-		return fmt.Errorf("limit %q: %d permits asked for, but the limit is %d", name, n, limit)
-	}
-	return nil
-}
-
-// line makes p wait in line.
-func (c *Coord) line(p *permit) error {
+// enqueue appends p to the waiting requests.
+func (c *Coord) enqueue(p *permit) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := c.use(); err != nil {
+	if err := c.start(); err != nil {
 		return err
 	}
 	c.waiting = append(c.waiting, p)
-	c.orders.ring()
+	c.permitsSoon.Set()
 	return nil
 }
 
@@ -112,24 +100,24 @@ func (p *permit) Release() {
 	case c.held[p.id] == p:
 		delete(c.held, p.id)
 	default:
-		return // released, lost or refused
+		return // it was released, lost or refused
 	}
 	if p.sent {
 		c.drops = append(c.drops, p.id)
-		c.orders.ring()
+		c.permitsSoon.Set()
 	}
 }
 
 // losePermits is called with mu held.
 func (c *Coord) losePermits(why error) {
 	for _, p := range c.held {
-		close(p.lost)
+		p.Lose(why)
 	}
 	clear(c.held)
 	c.drops = nil
 	if c.isClosed() {
 		for _, p := range c.waiting {
-			p.answer <- why
+			p.Refuse(why)
 		}
 		c.waiting = nil
 	}
@@ -138,37 +126,37 @@ func (c *Coord) losePermits(why error) {
 	}
 }
 
-// keepOrdering brings the database and the requests for permits together until Close.
-func (c *Coord) keepOrdering() {
-	if !c.begin() {
+// permitLoop tells the database of requests for permits and applies its answers until Close.
+func (c *Coord) permitLoop() {
+	if !c.waitStart() {
 		return
 	}
-	retry := backoff{most: c.slowest}
-	poll := backoff{most: c.slowest}
+	retry := backoff{most: c.maxPause}
+	poll := backoff{most: c.maxPause}
 	for !c.isClosed() {
-		q, ok := c.nextOrders()
+		q, ok := c.nextPermits()
 		if !ok {
-			c.out.worked("asking for permits") // there is nothing that does not
-			c.rest(time.Hour, c.orders)
+			c.outage.worked("asking for permits") // nothing waits, so nothing fails
+			c.sleep(time.Hour, c.permitsSoon)
 			poll.reset()
 			continue
 		}
-		var a ordersAnswer
+		var a permitsAnswer
 		if err := c.call("coord_permits", q, &a); err != nil {
-			c.out.failed("asking for permits", err)
-			c.rest(retry.next(), nil)
+			c.outage.failed("asking for permits", err)
+			c.sleep(retry.next(), wakeup.Signal{})
 			continue
 		}
-		c.out.worked("asking for permits")
+		c.outage.worked("asking for permits")
 		retry.reset()
-		if c.takeOrders(q, a) {
+		if c.applyPermits(q, a) {
 			poll.reset()
 		}
-		c.rest(c.nextPoll(&poll), c.orders)
+		c.sleep(c.nextPoll(&poll), c.permitsSoon)
 	}
 }
 
-// nextPoll returns when to look after those who wait, should nobody ring.
+// nextPoll returns when to ask again for the permits that are waited for if nothing is notified.
 func (c *Coord) nextPoll(poll *backoff) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -181,15 +169,15 @@ func (c *Coord) nextPoll(poll *backoff) time.Duration {
 	return poll.next()
 }
 
-// nextOrders says what the database should know, and reports whether there is anything.
-func (c *Coord) nextOrders() (ordersRequest, bool) {
+// nextPermits returns what the database has to be told, and reports whether there is anything.
+func (c *Coord) nextPermits() (permitsRequest, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.session.open || len(c.waiting)+len(c.drops) == 0 {
-		return ordersRequest{}, false
+		return permitsRequest{}, false
 	}
 	c.session.order++
-	q := ordersRequest{Session: c.session.id, Order: c.session.order, Drops: slices.Clone(c.drops)}
+	q := permitsRequest{Session: c.session.id, Order: c.session.order, Drops: slices.Clone(c.drops)}
 	for _, p := range c.waiting {
 		if p.id.IsZero() {
 			p.id = newID()
@@ -203,15 +191,15 @@ func (c *Coord) nextOrders() (ordersRequest, bool) {
 	return q, true
 }
 
-// takeOrders applies the answer, and reports whether it changed anything.
-func (c *Coord) takeOrders(q ordersRequest, a ordersAnswer) bool {
+// applyPermits applies the answer, and reports whether it changed anything.
+func (c *Coord) applyPermits(q permitsRequest, a permitsAnswer) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.session.id != q.Session {
-		return false // lost meanwhile
+		return false // this session was lost meanwhile
 	}
 	if !a.Alive {
-		c.beats.ring()
+		c.beatSoon.Set()
 		return false
 	}
 	c.drops = slices.DeleteFunc(c.drops, func(id task.ID) bool { return slices.Contains(q.Drops, id) })
@@ -222,9 +210,9 @@ func (c *Coord) takeOrders(q ordersRequest, a ordersAnswer) bool {
 		switch {
 		case granted[p.id]:
 			c.held[p.id] = p
-			p.answer <- nil
+			p.Grant()
 		case refused[p.id]:
-			p.answer <- fmt.Errorf("limit %q: %d permits asked for, but the limit is less now", p.name, p.n)
+			p.Refuse(fmt.Errorf("limit %q: %d permits asked for, but the limit is lower now", p.name, p.n))
 		default:
 			return false
 		}

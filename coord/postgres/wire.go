@@ -12,24 +12,24 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// What is notified is one of these; anything else is not understood and ignored.
+// The kinds of payloads. Others are ignored.
 //
-//	w:3,17       something may be ready in these shards; what any statement may notify
-//	t1:ID:TEXT   hints, in base64, from the process that calls itself ID
-//	c:WORD       coordination: there is something new for a heartbeat or a watch
+//	w:3,17       tasks may be ready in these shards; any statement may notify it
+//	t1:ID:TEXT   hints, in base64, from the process with this ID
+//	c:WORD       a change that a heartbeat or a watch should read
 const (
 	kindWake    = "w"
 	kindHints   = "t1"
 	kindControl = "c"
 )
 
-// maxPayload is what a notification may carry, less a little: PostgreSQL allows 7999 bytes.
+// maxPayload is a little less than the 7999 bytes that PostgreSQL allows.
 const maxPayload = 7900
 
 var errGarbage = errors.New("not hints")
 
-// pack encodes hints into as few payloads as it can. Of one that is too large for a
-// payload it tells the shard only.
+// pack encodes hints into as few payloads as possible. A hint that is too large for a payload is
+// replaced by the wake of its shard.
 func pack(from string, ts []task.Hint) []string {
 	prefix := kindHints + ":" + from + ":"
 	room := base64.RawStdEncoding.DecodedLen(maxPayload - len(prefix))
@@ -65,7 +65,7 @@ func appendHint(b []byte, t task.Hint) []byte {
 	b = binary.AppendVarint(b, t.ReadyAt)
 	b = binary.AppendUvarint(b, t.Seq)
 	b = append(b, byte(t.State))
-	at := int64(0) // and one more than the time, if there is one
+	at := int64(0) // 0 for no time, else one more than the time
 	if !t.NextEventAt.IsZero() {
 		at = t.NextEventAt.UnixMicro() + 1
 	}
@@ -73,8 +73,8 @@ func appendHint(b []byte, t task.Hint) []byte {
 	return binary.BigEndian.AppendUint16(b, t.Shard)
 }
 
-// unpack is the inverse of pack for what comes after the prefix. It returns what it
-// understood before the first mistake, too.
+// unpack decodes a payload of pack without its prefix. With an error it returns the hints before
+// the first mistake.
 func unpack(text string) ([]task.Hint, error) {
 	raw, err := base64.RawStdEncoding.DecodeString(text)
 	if err != nil {
@@ -109,7 +109,8 @@ func unpack(text string) ([]task.Hint, error) {
 	return ts, nil
 }
 
-// reader takes what is asked for off its rest, or nothing and is bad from then on.
+// reader decodes rest from its beginning. Once something does not fit, it is bad and returns
+// zero values.
 type reader struct {
 	rest []byte
 	bad  bool
@@ -139,7 +140,7 @@ func (r *reader) varint() int64 {
 	return v
 }
 
-// wakes reads the shards of a kindWake; what is no shard is about all of them.
+// wakes decodes a payload of kindWake. A text that is not a list of shards stands for all.
 func wakes(text string) []task.Hint {
 	var ts []task.Hint
 	for word := range strings.SplitSeq(text, ",") {

@@ -151,10 +151,19 @@ func TestWhatDecidesImportsNothingThatWaits(t *testing.T) {
 	}
 }
 
-func TestEveryRuleKnowsItsPackages(t *testing.T) {
+func TestEveryRuleIsAboutAPackageThatExists(t *testing.T) {
+	all := packages(t)
+	exists := func(path string) bool {
+		return slices.ContainsFunc(all, func(p pkg) bool { return p.Path == path || strings.HasPrefix(p.Path, path+"/") })
+	}
 	for _, r := range rules {
 		if r.Of == "" || r.Why == "" {
-			t.Errorf("the rule %+v says not for whom, or not why", r)
+			t.Errorf("the rule %+v does not say which packages it is about, or not why", r)
+		}
+		for _, path := range append([]string{r.Of}, r.May...) {
+			if path = strings.TrimSuffix(path, "/..."); !exists(path) {
+				t.Errorf("the rule of %s names %s, which does not exist; correct or remove it", r.Of, path)
+			}
 		}
 	}
 	if r, _ := ruleOf("engine/internal/core"); r.Of != "engine/internal" {

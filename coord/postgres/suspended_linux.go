@@ -6,9 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// asleep returns for how long the machine has slept since it was started, at least and at most:
-// one clock counts that, and the other does not.
-func asleep() (least, most time.Duration) {
+// suspended returns for how long the machine was suspended since it was started, as a lower and
+// an upper bound: CLOCK_BOOTTIME counts that time, CLOCK_MONOTONIC does not.
+func suspended() (least, most time.Duration) {
 	var before, with, after unix.Timespec
 	for _, c := range [...]struct {
 		id   int32
