@@ -50,9 +50,7 @@ func (e *Engine) shutdown(ctx context.Context) {
 	e.core.Drain()
 	e.absorb()
 	e.mu.Unlock()
-	if e.config.Membership != nil { // others start what was this node's, which ends what it runs
-		e.config.Membership.Announce(e.member())
-	}
+	e.cluster.Drain() // others start what was this node's, which ends what it runs
 	select {
 	case <-e.drained:
 	case <-e.failed:

@@ -8,14 +8,15 @@
 //	write.go    rows and changes are committed, many at a time: group commit
 //	load.go     ready and due rows come from the store as memory has room for them
 //	handle.go   the handler is called for a task that was grabbed
-//	heal.go     what ran when the process died is decided about
+//	cluster.go  what other nodes are told and tell; what ran when a process died is decided about
 //	clean.go    what has ended is removed when its retention is over
 //	manage.go   people cancel, resume, fail and reschedule
 //	inspect.go  people look, wait, and ask why
 //	close.go    what runs may end, and nothing more begins
 //
 // What is decided on that way, is decided in internal/core: a deterministic state
-// machine over internal/table, the trigger table. The engine around it waits, reads
+// machine over internal/table, the trigger table. What has to do with other nodes is in
+// internal/cluster. The engine around both waits, reads
 // clocks and does I/O, and decides nothing.
 //
 // Concurrency: one mutex guards the core and everything it is told. It is never held

@@ -246,7 +246,7 @@ func (e *Engine) resolve(c *core.Core, now time.Time, t *task.Task, d *doubt) bo
 		c.Changed(now, t)
 		e.waiters.ended(t)
 		return t.Version >= d.grabbed
-	case !e.isOurs(t.Owner):
+	case !e.cluster.IsOurs(t.Owner):
 		return true
 	case t.Version == d.grabbed && !e.isSaving(t.Ref()):
 		e.log.Warn("a task was grabbed though the store did not say so; it is put back", "task_id", t.ID, "type", t.Type)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/coord"
+	"github.com/taskengine/taskengine/engine/internal/cluster"
 	"github.com/taskengine/taskengine/engine/internal/core"
 	"github.com/taskengine/taskengine/engine/policy"
 	"github.com/taskengine/taskengine/engine/task"
@@ -33,7 +34,7 @@ type Config struct {
 	Store    storage.Store           // where the tasks are; the engine does not close it
 	Policies policy.Set              // how tasks are treated
 	Handlers map[string]task.Handler // by type: who does the work
-	Elector  coord.Elector           // who does what one node should do; nil if this is the only node
+	Elector  coord.Elector           // who does what one node should do; nil for this one
 	Name     string                  // of the node, for people
 	Labels   map[string]string       // what else people say about it
 
@@ -60,21 +61,17 @@ type Engine struct {
 	ids     *task.IDs
 	types   map[string]*typeInfo // read only
 	unknown *typeInfo            // of types that are not configured; read only
-	prover  coord.Prover         // says whether the node is alive at this moment; nil if nobody can; read only
 	divided bool                 // several databases keep the tasks; read only
 	layouts map[string][]string  // by type, where the values of groups come from; read only
 
-	unhealed []task.Ref // what a process before this one ran, of which nothing could be written when the engine was opened; belongs to reconcileLoop then
-	pools    pools      // handlers that run a limited number of tasks
+	pools   pools            // handlers that run a limited number of tasks
+	cluster *cluster.Cluster // the other nodes
 
 	inbox inbox                // what nobody has told the core yet
 	crew  *crew.Crew[*attempt] // calls the handlers
 	board board                // has what handlers say of their progress written
 
 	mu               sync.Mutex
-	incarnation      task.ID                    // guarded by mu: who this node is to the others
-	owned            core.Ownership             // guarded by mu: what the core was told to own
-	cluster          cluster                    // guarded by mu
 	core             *core.Core                 // guarded by mu
 	clock            clock                      // guarded by mu
 	effects          core.Ready                 // guarded by mu: buffers for core.Take
@@ -106,12 +103,6 @@ type Engine struct {
 	rearm    chan struct{} // wakes the ticker; holds one token
 	doubtful chan struct{} // wakes who looks at doubts; holds one token
 	unstick  chan struct{} // wakes who writes what is stuck; holds one token
-	announce chan struct{} // wakes who publishes hints; holds one token
-	overlook chan struct{} // wakes who looks for what was overlooked; holds one token
-	changed  chan struct{} // wakes who looks which types others have paused; holds one token
-	healNow  chan struct{} // wakes the healer; holds one token
-
-	joinedFirst chan struct{} // closed when the node has become a member for the first time
 
 	failed   chan struct{} // closed with failure
 	surveyed chan struct{} // closed when the core has looked through the store
@@ -127,8 +118,6 @@ type Engine struct {
 	unread   seldom                    // told that it cannot be read
 	slowed   seldom                    // told that a task asks to be called again and again
 	refusing seldom                    // told that it refuses to write something by itself
-
-	pausing sync.Mutex // held while the paused types are changed
 
 	stop   context.CancelFunc // ends the background work
 	duties sync.WaitGroup     // writers, reader, ticker, roles
@@ -159,13 +148,11 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	if err := checkHome(ctx, e.store); err != nil {
 		return nil, err
 	}
-	if c.Membership == nil {
-		if err := e.healAll(ctx); err != nil {
-			return nil, fmt.Errorf("engine: recover what ran before: %w", err)
-		}
+	if err := e.cluster.Heal(ctx); err != nil {
+		return nil, fmt.Errorf("engine: recover what ran before: %w", err)
 	}
-	if err := e.loadPauses(ctx); err != nil {
-		return nil, err
+	if err := e.cluster.LoadPauses(ctx); err != nil {
+		return nil, fmt.Errorf("engine: %w", err)
 	}
 	if err := e.tellRules(ctx); err != nil {
 		return nil, err
@@ -173,11 +160,12 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	e.pools.use(&e.inbox, e.write)
 	background, stop := context.WithCancel(context.Background())
 	e.stop = stop
-	if err := e.join(ctx, background); err != nil {
+	e.duties.Go(func() { e.cluster.Run(background) })
+	if err := e.cluster.Joined(ctx); err != nil {
 		stop()
 		e.duties.Wait()
 		e.pools.leave()
-		return nil, err
+		return nil, fmt.Errorf("engine: %w", err)
 	}
 	for i := range writers {
 		e.duties.Go(func() { e.writeLoop(background, i) })
@@ -187,13 +175,8 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	e.duties.Go(func() { e.doubtLoop(background) })
 	e.duties.Go(func() { e.reconcileLoop(background) })
 	e.duties.Go(func() { e.stuckLoop(background) })
-	e.duties.Go(func() { e.lead(background, "cleaner", e.clean) })
-	if store, ok := e.store.(storage.Tallier); ok {
-		w := new(watch) // of this goroutine: it outlives an interruption, and nothing is told twice
-		e.duties.Go(func() {
-			e.lead(background, "monitor", func(ctx context.Context) error { return e.monitor(ctx, store, w) })
-		})
-	}
+	e.duties.Go(func() { e.cluster.Lead(background, "cleaner", e.clean) })
+	e.duties.Go(func() { e.cluster.Monitor(background) })
 	e.decide(func(*core.Core, time.Time) {})
 	select {
 	case <-e.surveyed:
@@ -229,10 +212,6 @@ func newEngine(ctx context.Context, c Config) (*Engine, error) {
 	}
 	maps.Copy(types, c.Policies.Types)
 	c.Policies.Types = types
-	places, err := layouts(ctx, &c)
-	if err != nil {
-		return nil, err
-	}
 	var seed [32]byte
 	rand.Read(seed[:])
 	ids := task.NewIDs(seed)
@@ -240,39 +219,35 @@ func newEngine(ctx context.Context, c Config) (*Engine, error) {
 	chance := mathrand.New(mathrand.NewChaCha8(seed))
 	e := &Engine{
 		config: c, store: c.Store, log: c.Log, ids: ids,
-		incarnation: ids.Next(time.Now()), joinedFirst: make(chan struct{}),
-		announce: make(chan struct{}, 1), overlook: make(chan struct{}, 1), changed: make(chan struct{}, 1), healNow: make(chan struct{}, 1),
-		types: make(map[string]*typeInfo), layouts: places,
+		types:    make(map[string]*typeInfo),
 		unknown:  newTypeInfo(policy.Set{}, policy.DefaultType(), nil),
 		attempts: make(map[task.ID]*attempt),
 		finishes: make(map[task.Ref]*finishing), stuck: make(map[task.Ref]*stuck), refusals: make(map[task.ID]*refusal), said: make(map[task.Ref]task.Progress),
 		write: make(chan struct{}, 1), read: make(chan struct{}, 1), rearm: make(chan struct{}, 1), doubtful: make(chan struct{}, 1), unstick: make(chan struct{}, 1),
 		failed: make(chan struct{}), surveyed: make(chan struct{}), drained: make(chan struct{}), gone: make(chan struct{}),
 	}
+	var err error
+	if e.cluster, err = e.newCluster(); err != nil {
+		return nil, err
+	}
+	if e.layouts, err = layouts(ctx, &c, e.cluster.IsShared()); err != nil {
+		return nil, err
+	}
 	_, e.divided = c.Store.(storage.Placed)
-	e.prover, _ = c.Membership.(coord.Prover)
 	e.submissions.New = newSubmission
 	e.crew = crew.New(e.handle)
 	e.board.store, e.board.log = c.Store, c.Log
 	for name, p := range c.Policies.Types {
-		e.types[name] = newTypeInfo(c.Policies, p, places[name])
+		e.types[name] = newTypeInfo(c.Policies, p, e.layouts[name])
 	}
 	e.pools = newPools(c.Handlers)
 	e.core = core.New(core.Config{
-		Owner: e.incarnation, Policies: c.Policies, Handled: handled, Pools: e.pools.of,
+		Owner: e.cluster.Incarnation(), Policies: c.Policies, Handled: handled, Pools: e.pools.of,
 		Capacity: c.LookAhead, LeafCapacity: c.LeafLookAhead, Chance: chance.Float64,
-		Layouts: places, Regroup: e.regroup,
+		Layouts: e.layouts, Regroup: e.regroup,
 	})
 	e.clock.stepped = e.core.Step
 	return e, nil
-}
-
-// Incarnation returns the id under which this engine owns the tasks it runs: fresh with
-// every Open, and whenever it could not prove that it is alive.
-func (e *Engine) Incarnation() task.ID {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.incarnation
 }
 
 // decide tells the core facts and sees to what it wants done. fn must not wait.
@@ -305,7 +280,7 @@ func (e *Engine) collect() {
 		signal(e.read)
 	}
 	if len(r.Hints) > 0 {
-		e.hint(r.Hints)
+		e.cluster.Hint(r.Hints)
 	}
 	for _, s := range r.Stops {
 		if a, ok := e.attempts[s.ID]; ok {
@@ -341,27 +316,6 @@ func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:
-	}
-}
-
-// lead does a duty that one node should do, for as long as the engine runs.
-func (e *Engine) lead(ctx context.Context, role string, duty func(context.Context) error) {
-	lead := func() error { return duty(ctx) }
-	if e.config.Elector != nil {
-		lead = func() error { return e.config.Elector.Lead(ctx, role, duty) }
-	}
-	var told seldom
-	for {
-		err := lead()
-		if ctx.Err() != nil {
-			return
-		}
-		if told.due() {
-			e.log.Warn("a duty was interrupted and begins again", "role", role, "error", err)
-		}
-		if sleep(ctx, time.Second) != nil {
-			return
-		}
 	}
 }
 

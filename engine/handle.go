@@ -61,7 +61,7 @@ func (e *Engine) mayNotBegin(a *attempt) error {
 	if why := a.why(); why != nil {
 		return why
 	}
-	if e.prover != nil && !e.prover.Proves(a.Task.Owner) {
+	if !e.cluster.Proves(a.Task.Owner) {
 		return ErrLeaseLost
 	}
 	return nil

@@ -141,7 +141,7 @@ const elsewhereRest = 100 * time.Millisecond
 
 func (e *Engine) await(ctx context.Context, ended <-chan struct{}) error {
 	var elsewhere <-chan time.Time
-	if e.config.Membership != nil {
+	if e.cluster.IsShared() {
 		elsewhere = time.After(elsewhereRest)
 	}
 	select {

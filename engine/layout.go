@@ -23,8 +23,9 @@ const layoutsSetting = "limit-values"
 const noValue = "headers."
 
 // layouts returns the layouts for the types of a configuration, and keeps them in the store. A
-// layout only grows: rows that are stored were packed by it.
-func layouts(ctx context.Context, c *Config) (map[string][]string, error) {
+// layout only grows: rows that are stored were packed by it. isShared says whether other nodes may
+// use the store.
+func layouts(ctx context.Context, c *Config, isShared bool) (map[string][]string, error) {
 	needed := make(map[string][]string)
 	for name := range c.Handlers {
 		needed[name] = nil
@@ -45,7 +46,7 @@ func layouts(ctx context.Context, c *Config) (map[string][]string, error) {
 		if err != nil {
 			return nil, fmt.Errorf("engine: read where the values of limits come from: %w", err)
 		}
-		merged := mergeLayouts(all, needed, c.Membership == nil)
+		merged := mergeLayouts(all, needed, isShared)
 		if maps.EqualFunc(all, merged, slices.Equal) && stored != nil {
 			return merged, nil
 		}
@@ -69,15 +70,15 @@ func layouts(ctx context.Context, c *Config) (map[string][]string, error) {
 }
 
 // mergeLayouts returns the layouts that have what is needed at new places, if it is new. What is
-// not needed any more is emptied if there are no other nodes, whose limits may look at it.
-func mergeLayouts(stored, needed map[string][]string, alone bool) map[string][]string {
+// not needed any more is emptied, unless the store is shared: limits of other nodes may look at it.
+func mergeLayouts(stored, needed map[string][]string, isShared bool) map[string][]string {
 	merged := maps.Clone(stored)
 	if stored == nil {
 		return maps.Clone(needed) // older versions packed the values in the order of the limits
 	}
 	for name, need := range needed {
 		layout := append([]string{}, stored[name]...)
-		if alone {
+		if !isShared {
 			for i, per := range layout {
 				if !slices.Contains(need, per) {
 					layout[i] = noValue

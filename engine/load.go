@@ -54,20 +54,6 @@ func (e *Engine) readLoop(ctx context.Context) {
 	}
 }
 
-// ownedOf returns the shards of which tasks of a type are this node's; nil is all.
-func (e *Engine) ownedOf(typ string) *task.Shards {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.owned.Of(typ)
-}
-
-// ownedAny returns those of which tasks of any type are.
-func (e *Engine) ownedAny() *task.Shards {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.owned.Any()
-}
-
 func (e *Engine) scan(ctx context.Context, s table.Scan) {
 	leaves, err := e.store.Leaves(ctx, s.After, s.Limit)
 	end := len(leaves) < s.Limit
@@ -78,7 +64,8 @@ func (e *Engine) scan(ctx context.Context, s table.Scan) {
 }
 
 func (e *Engine) load(ctx context.Context, l table.Load) {
-	q := storage.ReadyQuery{Leaf: l.Leaf, Shards: e.ownedOf(l.Leaf.Type), Limit: l.Limit}
+	owned := e.cluster.Owned()
+	q := storage.ReadyQuery{Leaf: l.Leaf, Shards: owned.Of(l.Leaf.Type), Limit: l.Limit}
 	if l.After != (task.Rank{}) {
 		q.After = &l.After
 	}
@@ -91,7 +78,8 @@ func (e *Engine) load(ctx context.Context, l table.Load) {
 }
 
 func (e *Engine) look(ctx context.Context, l core.Look) {
-	q := storage.DueQuery{State: l.State, Shards: e.ownedAny(), Before: distantFuture, Limit: l.Limit}
+	owned := e.cluster.Owned()
+	q := storage.DueQuery{State: l.State, Shards: owned.Any(), Before: distantFuture, Limit: l.Limit}
 	q.After.At, q.After.ID = l.AfterAt, l.AfterID
 	rows, err := e.store.Due(ctx, q)
 	end := len(rows) < l.Limit

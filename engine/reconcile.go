@@ -34,7 +34,7 @@ func (e *Engine) reconcileLoop(ctx context.Context) {
 	for rest := reconcileEvery; sleep(ctx, rest) == nil; {
 		begin := time.Now()
 		e.findUnlisted(ctx)
-		e.healRest(ctx)
+		e.cluster.HealRest(ctx)
 		if err := r.look(ctx); err != nil && ctx.Err() == nil {
 			e.unanswered(ctx, "what is processing", err)
 		}
@@ -47,38 +47,18 @@ func (e *Engine) reconcileLoop(ctx context.Context) {
 // no place among the doubts. What was sent to the store may be written late.
 func (e *Engine) findUnlisted(ctx context.Context) {
 	e.mu.Lock()
-	at, own := e.doubts.unlisted, e.owned
+	at := e.doubts.unlisted
 	e.mu.Unlock()
 	if at.IsZero() {
 		return
 	}
 	began := time.Now()
-	e.sweep(ctx, &gain{before: none(), now: own})
+	e.cluster.ReadOwned(ctx)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.doubts.unlisted.Equal(at) && ctx.Err() == nil && began.Sub(at) > doubtLasts {
 		e.doubts.unlisted = time.Time{}
 	}
-}
-
-// healRest decides about what ran in a process before this one and could not be decided about
-// when the engine was opened.
-func (e *Engine) healRest(ctx context.Context) {
-	var left []task.Ref
-	for _, ref := range e.unhealed {
-		t, err := e.store.Get(ctx, ref.ID)
-		switch {
-		case errors.Is(err, task.ErrNotFound), err == nil && t.Ref() != ref:
-			continue // it has been decided about
-		case err == nil:
-			err = e.recover(ctx, []task.Change{core.Orphaned(time.Now(), e.policyOf(t.Type), t)})
-		}
-		if err != nil && e.unread.due() {
-			e.log.Error("a task that ran when the engine last stopped cannot be read or written; it is tried again", "id", ref.ID, "error", err)
-		}
-		left = append(left, ref) // it is seen in the next round whether that was done
-	}
-	e.unhealed = left
 }
 
 // reconciler finds rows that are this node's and held by nothing. It belongs to
@@ -136,7 +116,7 @@ func (r *reconciler) readShared(ctx context.Context, store storage.Shared) error
 	var after task.ID
 	for {
 		self := r.e.Incarnation()
-		others := slices.DeleteFunc(r.e.aliveIDs(), func(id task.ID) bool { return id == self })
+		others := slices.DeleteFunc(r.e.cluster.Alive(), func(id task.ID) bool { return id == self })
 		rows, next, err := store.Orphans(ctx, others, after, reconcileScan)
 		if err != nil {
 			return err
@@ -211,7 +191,7 @@ func (r *reconciler) reclaim(ctx context.Context, lost []task.ID) error {
 			continue
 		}
 		e.decide(func(c *core.Core, now time.Time) {
-			if t.Owner != e.incarnation || t.Version != r.before[id] || t.State != task.Processing || c.Holds(id) || e.doubts.of(id) != nil || e.isSaving(t.Ref()) {
+			if t.Owner != e.cluster.Incarnation() || t.Version != r.before[id] || t.State != task.Processing || c.Holds(id) || e.doubts.of(id) != nil || e.isSaving(t.Ref()) {
 				return
 			}
 			c.Reclaim(now, t)

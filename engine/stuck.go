@@ -166,9 +166,9 @@ func (e *Engine) unwritten(t *task.Task) (Reason, bool) {
 	switch r, refused := e.refusals[t.ID]; {
 	case refused && t.State != task.Processing:
 		return unwritten("the store refuses to write that it starts, %s", since(r))
-	case t.State == task.Processing && e.config.Membership == nil && !e.isOurs(t.Owner):
+	case t.State == task.Processing && !e.cluster.IsShared() && !e.cluster.IsOurs(t.Owner):
 		return unwritten("it ran in a process before this one, and what becomes of it could not be written yet")
-	case t.State != task.Processing || !e.isOurs(t.Owner):
+	case t.State != task.Processing || !e.cluster.IsOurs(t.Owner):
 		return Reason{}, false
 	case e.isSaving(t.Ref()):
 		return unwritten("attempt %d has ended, and what came of it is being written", t.Attempt)

@@ -123,9 +123,9 @@ func (e *Engine) SubmitTx(ctx context.Context, tx storage.Tx, reqs ...Request) (
 
 // mayCommitUnheard has rows looked for that are to be added in a transaction: if the answer to
 // its commit is lost, nothing calls its OnCommit. Where nodes share a store they look for such
-// rows anyway, and a store that has no answers to lose fails for good.
+// rows anyway, and a store that no nodes could share has no answers to lose: it fails for good.
 func (e *Engine) mayCommitUnheard(rows []*task.Task) {
-	if _, shared := e.store.(storage.Shared); !shared || e.config.Membership != nil {
+	if _, mayLose := e.store.(storage.Shared); !mayLose || e.cluster.IsShared() {
 		return
 	}
 	e.mu.Lock()

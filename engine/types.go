@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/engine/internal/core"
+	"github.com/taskengine/taskengine/engine/policy"
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
 )
@@ -103,4 +104,12 @@ func (e *Engine) typesOfReady(ctx context.Context, known map[string]bool, limit 
 		}
 		after = task.Leaf{Type: name + "\x00"} // behind all groups of the type, and before every other type
 	}
+}
+
+// policyOf returns how tasks of a type are treated.
+func (e *Engine) policyOf(typ string) policy.Type {
+	if p, ok := e.config.Policies.Types[typ]; ok {
+		return p
+	}
+	return policy.DefaultType()
 }

@@ -58,6 +58,11 @@ var rules = []rule{
 		Why: "the core decides by what it is told; the shell in package engine talks to stores and nodes",
 	},
 	{
+		Of:  "engine/internal/cluster",
+		May: []string{"engine/internal/core", "engine/task", "storage", "coord", "coord/local", "internal/ratelog", "internal/wakeup"},
+		Why: "what deals with other nodes knows the ports and the core, and the engine by functions alone; a node alone is one of a cluster in memory",
+	},
+	{
 		Of:  "engine",
 		May: []string{"engine/...", "storage", "coord", "internal/crew", "internal/ratelog", "internal/wakeup"},
 		Why: "the engine knows ports; cmd/taskengine chooses the backends",

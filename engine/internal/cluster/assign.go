@@ -1,4 +1,4 @@
-package engine
+package cluster
 
 import (
 	"encoding/binary"
@@ -9,10 +9,11 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// assign returns which tasks are for self to start, given who is alive. Every node comes
-// to the same answer by itself, and when one comes or goes only its shards move:
-// rendezvous hashing (Thaler and Ravishankar 1998). A type is for those who handle it. One
-// that nobody handles is for all, so that somebody sees it wait.
+// assign returns which tasks are for self to start, given the members that are alive. Every node
+// computes the same assignment by itself, and when a node comes or goes only its shards move:
+// rendezvous hashing (Thaler and Ravishankar 1998). A draining node owns nothing. The shards of a
+// type are divided among the nodes that handle it. Those of a type that no node handles are
+// divided among all nodes, so that one of them reports that its tasks wait.
 func assign(self task.ID, members []coord.Member) core.Ownership {
 	var able []coord.Member
 	handled := make(map[string][]task.ID)
@@ -42,11 +43,14 @@ func assign(self task.ID, members []coord.Member) core.Ownership {
 	return own
 }
 
-// shardsOf returns the shards that self has among nodes.
+// shardsOf returns the shards that self has among nodes; nil is all.
 func shardsOf(self task.ID, nodes []task.ID) *task.Shards {
 	shards := new(task.Shards)
-	if !slices.Contains(nodes, self) {
+	switch {
+	case !slices.Contains(nodes, self):
 		return shards
+	case len(nodes) == 1:
+		return nil
 	}
 	for shard := range uint16(task.ShardCount) {
 		best := slices.MaxFunc(nodes, func(a, b task.ID) int {
@@ -65,8 +69,8 @@ func shardsOf(self task.ID, nodes []task.ID) *task.Shards {
 	return shards
 }
 
-// score is the claim of a node to a shard: a hash of both, by the finalizer of
-// SplitMix64 (Steele, Lea and Flood 2014).
+// score is the claim of a node to a shard, the highest of which wins: a hash of both by the
+// finalizer of SplitMix64 (Steele, Lea and Flood 2014).
 func score(node task.ID, shard uint16) uint64 {
 	x := binary.BigEndian.Uint64(node[:8]) ^ binary.BigEndian.Uint64(node[8:]) ^ uint64(shard)*0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9

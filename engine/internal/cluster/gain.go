@@ -1,0 +1,143 @@
+package cluster
+
+import (
+	"context"
+	"time"
+
+	"github.com/taskengine/taskengine/engine/internal/core"
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+)
+
+// gain is a change of what a node owns.
+type gain struct{ before, now core.Ownership }
+
+// of returns the shards of a type that were gained; nil is all.
+func (g *gain) of(typ string) *task.Shards {
+	now, before := g.now.Of(typ), g.before.Of(typ)
+	switch {
+	case before == nil: // it had all
+		return new(task.Shards)
+	case now == nil:
+		return nil
+	}
+	rest := now.Without(before)
+	return &rest
+}
+
+// ofAny returns the shards that were gained of any type; nil is all.
+func (g *gain) ofAny() *task.Shards {
+	some := g.of("")
+	for typ := range g.now.Types {
+		more := g.of(typ)
+		if some == nil || more == nil {
+			return nil
+		}
+		both := some.With(more)
+		some = &both
+	}
+	return some
+}
+
+// ReadOwned tells the core of all rows that rest in the store and are for this node to start, as
+// far as the core keeps them in memory. It returns early when ctx ends.
+func (k *Cluster) ReadOwned(ctx context.Context) {
+	k.readGained(ctx, &gain{before: none(), now: k.Owned()})
+}
+
+// distantFuture is after every time that a row can have.
+var distantFuture = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// readGained tells the core of all that is in the store of what was gained, as far as the core
+// keeps it in memory.
+func (k *Cluster) readGained(ctx context.Context, g *gain) {
+	for _, state := range timedStates {
+		for !k.readDue(ctx, state, g.ofAny(), distantFuture) {
+			if ctx.Err() != nil {
+				return
+			}
+		}
+	}
+	var after task.Leaf
+	for {
+		queues, err := k.store.Leaves(ctx, after, pollPage)
+		if k.engine.Unanswered(ctx, "the types of ready tasks", err) {
+			if ctx.Err() != nil {
+				return
+			}
+			continue
+		}
+		typ, isOpen := "", false
+		for _, queue := range queues {
+			if typ != queue.Type {
+				typ, isOpen = queue.Type, k.isOpen(queue.Type)
+			}
+			if isOpen { // the rows of a closed type are read when it is opened
+				k.readQueue(ctx, queue, g.of(queue.Type))
+			}
+			after = queue
+		}
+		if len(queues) < pollPage {
+			return
+		}
+	}
+}
+
+// isOpen reports whether tasks of a type may be started here.
+func (k *Cluster) isOpen(typ string) (open bool) {
+	k.engine.Decide(func(c *core.Core, _ time.Time) { open = c.IsOpen(typ) })
+	return open
+}
+
+// readQueue tells the core of the ready rows of a queue in some shards, until the core leaves
+// one to the store, and with it all that rank behind. The times at which they have waited too
+// long are told by readDue.
+func (k *Cluster) readQueue(ctx context.Context, queue task.Leaf, shards *task.Shards) {
+	q := storage.ReadyQuery{Leaf: queue, Shards: shards, Limit: pollPage}
+	for more := !shards.IsEmpty(); more; {
+		page, err := k.store.Ready(ctx, q)
+		if k.engine.Unanswered(ctx, "ready tasks", err) {
+			more = ctx.Err() == nil
+			continue
+		}
+		more = len(page) == pollPage
+		k.engine.Decide(func(c *core.Core, now time.Time) {
+			for i := range page {
+				if !c.Told(now, task.Hint{Trigger: page[i], State: task.Submitted}) {
+					more = false
+					return
+				}
+			}
+		})
+		if more {
+			q.After = &page[len(page)-1].Rank
+		}
+	}
+}
+
+// timedStates are the states of rows for which something happens at a time: they start, or have
+// waited too long.
+var timedStates = []task.State{task.Waiting, task.Submitted}
+
+// readDue tells the core of the rows of a state, in some shards, whose time comes before another,
+// until the core leaves one to the store. It reports false, after a rest, if the store could not
+// be read.
+func (k *Cluster) readDue(ctx context.Context, state task.State, shards *task.Shards, before time.Time) bool {
+	q := storage.DueQuery{State: state, Shards: shards, Before: before, Limit: pollPage}
+	for more := !shards.IsEmpty(); more; {
+		page, err := k.store.Due(ctx, q)
+		if k.engine.Unanswered(ctx, "due tasks", err) {
+			return false
+		}
+		more = len(page) == pollPage
+		k.engine.Decide(func(c *core.Core, _ time.Time) {
+			for _, d := range page {
+				more = c.ToldDue(task.Hint{Trigger: d.Trigger, State: state, NextEventAt: d.At}) && more
+			}
+		})
+		if more {
+			q.After = page[len(page)-1]
+		}
+	}
+	return true
+}

@@ -1,0 +1,278 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/taskengine/taskengine/engine/internal/core"
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/internal/ratelog"
+	"github.com/taskengine/taskengine/storage"
+)
+
+const (
+	// healPage is how many rows are healed in one transaction.
+	healPage = 1000
+	// healScan is how many rows are read at a time to find those that are to be healed.
+	healScan = 10_000
+	// healShare is the inverse of the share of the time that the healer reads at most.
+	healShare = 20
+	// healLeases is for how many leases after a change of the members the healer does a round in
+	// each: what a node had sent before it died may be written late.
+	healLeases = 10
+	// healEvery is how often it does a round when that is over.
+	healEvery = time.Minute
+)
+
+// unhealed are the tasks that ran in a process before this one, and about which nothing could be
+// decided when the engine was opened. It belongs to the caller of Heal and HealRest.
+type unhealed struct {
+	refs     []task.Ref
+	failures ratelog.Limiter
+}
+
+// Heal decides about the tasks that ran when the store was last used, if other nodes do not use
+// it: the process that ran them is gone. It is called before Run. If the store is shared Heal
+// does nothing: the node that is elected decides about the tasks of nodes that are gone.
+func (k *Cluster) Heal(ctx context.Context) error {
+	if k.shared != nil {
+		return nil
+	}
+	healed, begin := 0, time.Now()
+	var after storage.Due
+	for {
+		page, err := k.store.Due(ctx, storage.DueQuery{State: task.Processing, After: after, Before: distantFuture, Limit: healPage})
+		if err != nil {
+			return err
+		}
+		if len(page) == 0 {
+			break
+		}
+		n, err := k.healSome(ctx, begin, page)
+		if err != nil {
+			return err
+		}
+		healed += n
+		after = page[len(page)-1]
+	}
+	if healed > 0 {
+		k.log.Info("recovered tasks that ran when the engine last stopped", "tasks", healed, "took", time.Since(begin))
+	}
+	return nil
+}
+
+// healSome decides about one page of tasks, and returns about how many it did. It keeps the
+// others for HealRest.
+func (k *Cluster) healSome(ctx context.Context, now time.Time, page []storage.Due) (healed int, err error) {
+	var changes []task.Change
+	for _, d := range page {
+		t, err := k.store.Get(ctx, d.ID)
+		switch {
+		case err == nil:
+			changes = append(changes, k.engine.Orphaned(now, t))
+		case k.engine.IsOutage(err) || ctx.Err() != nil:
+			return 0, err
+		default:
+			k.unhealed.refs = append(k.unhealed.refs, d.Ref)
+			k.log.Error("a task that ran when the engine last stopped cannot be read", "id", d.ID, "error", err)
+		}
+	}
+	rows, err := k.engine.Swap(ctx, changes)
+	if err != nil {
+		return 0, err
+	}
+	for i, t := range rows {
+		if t == nil {
+			k.unhealed.refs = append(k.unhealed.refs, changes[i].Ref)
+		} else {
+			healed++
+		}
+	}
+	return healed, nil
+}
+
+// HealRest tries again to decide about the tasks that Heal could not read or write. It is called
+// from time to time, by one goroutine.
+func (k *Cluster) HealRest(ctx context.Context) {
+	var left []task.Ref
+	for _, ref := range k.unhealed.refs {
+		t, err := k.store.Get(ctx, ref.ID)
+		switch {
+		case errors.Is(err, task.ErrNotFound), err == nil && t.Ref() != ref:
+			continue // it has been decided about
+		case err == nil:
+			err = k.recover(ctx, []task.Change{k.engine.Orphaned(time.Now(), t)})
+		}
+		if err != nil && k.unhealed.failures.Allow() {
+			k.log.Error("a task that ran when the engine last stopped cannot be read or written; it is tried again", "id", ref.ID, "error", err)
+		}
+		left = append(left, ref) // the next call finds out whether the change was made
+	}
+	k.unhealed.refs = left
+}
+
+// recover makes the changes of tasks whose nodes are gone, and tells the core of those made.
+func (k *Cluster) recover(ctx context.Context, changes []task.Change) error {
+	for page := range slices.Chunk(changes, healPage) {
+		rows, err := k.engine.Swap(ctx, page)
+		if err != nil {
+			return err
+		}
+		n := 0
+		k.engine.Decide(func(c *core.Core, now time.Time) {
+			for _, t := range rows {
+				if t != nil {
+					c.Changed(now, t)
+					k.engine.Ended(t)
+					n++
+				}
+			}
+		})
+		k.log.Warn("recovered tasks whose nodes are gone", "tasks", n)
+	}
+	return nil
+}
+
+// healLoop decides about the tasks of nodes that are gone whenever this node is elected to.
+func (k *Cluster) healLoop(ctx context.Context) {
+	k.Lead(ctx, "healer", func(ctx context.Context) error { return newHealer(k).run(ctx) })
+}
+
+// healer decides about tasks whose nodes are gone. That is the duty of one node; two that do it
+// at once waste work and nothing else. A node is gone when it was not among the members for half
+// a lease: one that has just joined may not be seen yet, and after an outage of the database all
+// of them come back. A healer belongs to one goroutine.
+type healer struct {
+	k       *Cluster
+	changed time.Time             // when the members last changed
+	missing map[task.ID]time.Time // owners of tasks that are not among the members, and since when
+	seen    map[task.ID]bool      // those of them that the last round came upon
+	early   []*task.Task          // found in this round when it was too early to decide
+}
+
+func newHealer(k *Cluster) *healer {
+	return &healer{k: k, missing: make(map[task.ID]time.Time), changed: time.Now()}
+}
+
+// run does one round after another until ctx ends or the store cannot be read or written.
+func (h *healer) run(ctx context.Context) error {
+	for {
+		begin := time.Now()
+		if err := h.round(ctx); err != nil {
+			return err
+		}
+		timer := time.NewTimer(h.rest(begin))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		case <-h.k.heal.C():
+			timer.Stop()
+			h.changed = time.Now()
+		case <-timer.C:
+		}
+	}
+}
+
+// rest returns how long the healer rests after a round. It forgets the owners that the round did
+// not come upon.
+func (h *healer) rest(begin time.Time) time.Duration {
+	lease := h.k.config.Lease
+	rest := healEvery
+	if begin.Sub(h.changed) < healLeases*lease {
+		rest = lease
+	}
+	rest = max(rest, healShare*time.Since(begin))
+	for owner := range h.missing {
+		if !h.seen[owner] {
+			delete(h.missing, owner)
+			continue
+		}
+		rest = lease / 4 // until the node is gone for good, or is back
+	}
+	return rest
+}
+
+// round looks at all that runs once; when the members change meanwhile, at all from there on and
+// round to there. What it finds too early it decides about at the end: to find it again may take
+// long.
+func (h *healer) round(ctx context.Context) error {
+	h.seen, h.early = make(map[task.ID]bool), nil
+	var after, stop task.ID // stop is where the members changed
+	for wrapped := false; ; {
+		select {
+		case <-h.k.heal.C():
+			h.changed, h.early = time.Now(), nil
+			stop, wrapped = after, false
+		default:
+		}
+		alive := h.k.Alive()
+		if alive == nil {
+			return nil // this node does not know which are
+		}
+		rows, next, err := h.k.shared.Orphans(ctx, alive, after, healScan)
+		if err != nil {
+			return err
+		}
+		if err := h.decide(ctx, rows); err != nil {
+			return err
+		}
+		switch after = next; {
+		case after.IsZero() && (stop.IsZero() || wrapped), wrapped && after.Compare(stop) >= 0:
+			return h.decideEarly(ctx)
+		case after.IsZero():
+			wrapped = true
+		}
+	}
+}
+
+// decide decides about those rows whose nodes have been missing for long enough.
+func (h *healer) decide(ctx context.Context, rows []*task.Task) error {
+	now := time.Now()
+	v := h.k.view.Load()
+	var changes []task.Change
+	for _, t := range rows {
+		h.seen[t.Owner] = true
+		since, ok := h.missing[t.Owner]
+		if !ok {
+			since = v.leftAt(t.Owner, now)
+			h.missing[t.Owner] = since
+		}
+		switch {
+		case now.Sub(since) >= h.k.config.Lease/2:
+			changes = append(changes, h.k.engine.Orphaned(now, t))
+		case len(h.early) < healScan:
+			h.early = append(h.early, t)
+		}
+	}
+	return h.k.recover(ctx, changes)
+}
+
+// decideEarly decides about the early rows once their nodes have been missing for long enough.
+func (h *healer) decideEarly(ctx context.Context) error {
+	if len(h.early) == 0 {
+		return nil
+	}
+	var latest time.Time
+	for _, t := range h.early {
+		if since := h.missing[t.Owner]; since.After(latest) {
+			latest = since
+		}
+	}
+	if err := sleep(ctx, time.Until(latest.Add(h.k.config.Lease/2))); err != nil {
+		return err
+	}
+	alive := h.k.Alive()
+	if alive == nil {
+		return nil
+	}
+	var changes []task.Change
+	for _, t := range h.early {
+		if !slices.Contains(alive, t.Owner) {
+			changes = append(changes, h.k.engine.Orphaned(time.Now(), t))
+		}
+	}
+	return h.k.recover(ctx, changes)
+}

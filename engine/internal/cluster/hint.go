@@ -1,0 +1,106 @@
+package cluster
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/taskengine/taskengine/coord"
+	"github.com/taskengine/taskengine/engine/internal/core"
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/internal/ratelog"
+	"github.com/taskengine/taskengine/internal/wakeup"
+)
+
+// maxHints is how many hints may wait to be published. Those beyond are lost: the other nodes
+// find in the store what they are not told of.
+const maxHints = 100_000
+
+// outbox keeps hints until they are published.
+type outbox struct {
+	filled wakeup.Signal
+
+	mu    sync.Mutex
+	hints []task.Hint // guarded by mu; at most maxHints
+}
+
+// add appends the hints that there is room for.
+func (o *outbox) add(hints []task.Hint) {
+	o.mu.Lock()
+	o.hints = append(o.hints, hints[:min(len(hints), maxHints-len(o.hints))]...)
+	o.mu.Unlock()
+	o.filled.Set()
+}
+
+// take returns all hints, and keeps the memory of empty for those that follow.
+func (o *outbox) take(empty []task.Hint) []task.Hint {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	full := o.hints
+	o.hints = empty[:0]
+	return full
+}
+
+// Hint has the other nodes, if there are any, told what rows have become. It does not wait, and
+// may be called with the engine's lock held. The slice is not kept.
+func (k *Cluster) Hint(hints []task.Hint) {
+	if len(k.view.Load().members) > 1 {
+		k.outbox.add(hints)
+	}
+}
+
+// publishLoop publishes the hints.
+func (k *Cluster) publishLoop(ctx context.Context) {
+	var hints []task.Hint
+	var failures ratelog.Limiter
+	for {
+		select {
+		case <-k.outbox.filled.C():
+		case <-ctx.Done():
+			return
+		}
+		hints = k.outbox.take(hints)
+		if err := k.bus.Publish(ctx, hints...); err != nil && ctx.Err() == nil && failures.Allow() {
+			k.log.Warn("cannot tell other nodes of their tasks; they find them by polling", "tasks", len(hints), "error", err)
+		}
+	}
+}
+
+// subscribeLoop hears the hints of the other nodes.
+func (k *Cluster) subscribeLoop(ctx context.Context) {
+	var failures ratelog.Limiter
+	for {
+		err := k.bus.Subscribe(ctx, k.hear)
+		if ctx.Err() != nil {
+			return
+		}
+		if failures.Allow() {
+			k.log.Warn("cannot hear the hints of other nodes; it is tried again", "error", err)
+		}
+		if sleep(ctx, time.Second) != nil {
+			return
+		}
+	}
+}
+
+// hear tells the core what other nodes have published.
+func (k *Cluster) hear(hints []task.Hint) {
+	poll, repause := false, false
+	k.engine.Decide(func(c *core.Core, now time.Time) {
+		owned := k.Owned()
+		for _, h := range hints {
+			if shard, all, ok := coord.Woken(h); ok {
+				repause = repause || all
+				poll = poll || all && h != coord.Changed() || owned.HasAny(shard)
+				continue
+			}
+			c.Told(now, h)
+		}
+	})
+	if poll {
+		k.requests.poll()
+	}
+	if repause {
+		k.repause.Set()
+	}
+}

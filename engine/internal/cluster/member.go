@@ -1,0 +1,75 @@
+package cluster
+
+import (
+	"context"
+	"time"
+
+	"github.com/taskengine/taskengine/coord"
+	"github.com/taskengine/taskengine/engine/internal/core"
+)
+
+// rejoinAfter is how long a node rests that could not prove that it is alive.
+const rejoinAfter = time.Second
+
+// memberLoop keeps the node among the members. When it cannot, the node starts nothing and what
+// it runs is cancelled; then it joins anew, as another incarnation.
+func (k *Cluster) memberLoop(ctx context.Context) {
+	for {
+		err := k.membership.Join(ctx, k.self(), k.see)
+		if ctx.Err() != nil {
+			return
+		}
+		k.log.Error("the node cannot prove that it is alive; it starts nothing, and joins anew", "error", err)
+		k.expelled()
+		if sleep(ctx, rejoinAfter) != nil {
+			return
+		}
+	}
+}
+
+// self returns how the others see this node.
+func (k *Cluster) self() coord.Member {
+	return coord.Member{
+		Incarnation: k.Incarnation(), Name: k.config.Name, Labels: k.config.Labels, Handlers: k.config.Handlers,
+		Draining: k.engine.IsDraining(),
+	}
+}
+
+// see is told which members are alive, by Join.
+func (k *Cluster) see(members []coord.Member) {
+	before := k.view.Load()
+	after := before.withMembers(members, time.Now())
+	k.engine.Decide(func(c *core.Core, now time.Time) {
+		k.view.Store(after)
+		c.Own(now, after.owned)
+		c.Suspend(now, false)
+	})
+	if k.isJoined {
+		k.requests.gain(gain{before.owned, after.owned})
+	} else { // the core has yet to read everything
+		k.isJoined = true
+		close(k.joined)
+	}
+	k.heal.Set()
+}
+
+// expelled has nothing started any more, and stops what runs: others may think that this node is
+// dead, and run its tasks.
+func (k *Cluster) expelled() {
+	after := k.view.Load().reborn(k.config.IDs.Next(time.Now()))
+	k.engine.Decide(func(c *core.Core, now time.Time) {
+		c.Suspend(now, true)
+		k.engine.StopAll()
+		k.view.Store(after)
+		c.Reborn(after.incarnation)
+		c.Own(now, after.owned) // hints may be lost from now on
+	})
+}
+
+// Drain tells the other nodes that this one starts nothing any more. They take over its shards.
+// The caller does not hold the engine's lock.
+func (k *Cluster) Drain() {
+	if k.shared != nil {
+		k.membership.Announce(k.self())
+	}
+}

@@ -1,0 +1,144 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/taskengine/taskengine/coord"
+	"github.com/taskengine/taskengine/engine/internal/core"
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+)
+
+const (
+	// pausesSetting is the name under which the store keeps which types were paused or resumed
+	// by hand.
+	pausesSetting = "paused-types"
+
+	// maxUnknownPauses is how many types that are not configured may be paused, or have been
+	// resumed, by hand: memory and the store keep each of them.
+	maxUnknownPauses = 1000
+
+	// pausesEvery is how often a node reads which types are paused if no hint tells it to.
+	pausesEvery = 30 * time.Second
+)
+
+// ErrTooManyPauses says that too many types that are not configured were paused or resumed.
+var ErrTooManyPauses = errors.New("configure the types that are to be paused")
+
+// pauses orders the changes of the paused types on this node.
+type pauses struct{ mu sync.Mutex }
+
+// Pause stops tasks of a type from being started, or lets them be started again, on all nodes. A
+// store that is a [storage.Settings] keeps that. It returns when this node obeys; the others do
+// as soon as they hear of it, and within pausesEvery.
+func (k *Cluster) Pause(ctx context.Context, typ string, paused bool) error {
+	k.pauses.mu.Lock()
+	defer k.pauses.mu.Unlock()
+	if settings, ok := k.store.(storage.Settings); ok {
+		if err := k.savePause(ctx, settings, typ, paused); err != nil {
+			return err
+		}
+	}
+	k.engine.Decide(func(c *core.Core, now time.Time) { c.Pause(now, typ, paused) })
+	k.Hint([]task.Hint{coord.Changed()})
+	return nil
+}
+
+// savePause writes whether a type is paused. What other nodes write at the same time is kept.
+func (k *Cluster) savePause(ctx context.Context, settings storage.Settings, typ string, paused bool) error {
+	for {
+		all, old, err := readPauses(ctx, settings)
+		if err != nil {
+			return err
+		}
+		if err := k.checkPause(all, typ); err != nil {
+			return err
+		}
+		all[typ] = paused
+		value, err := json.Marshal(all)
+		if err != nil {
+			return err
+		}
+		shared, ok := settings.(storage.Shared)
+		if !ok {
+			return settings.SetSetting(ctx, pausesSetting, value)
+		}
+		if swapped, err := shared.SwapSetting(ctx, pausesSetting, old, value); swapped || err != nil {
+			return err
+		}
+	}
+}
+
+// checkPause returns an error if a type is not configured, and there are too many such types.
+func (k *Cluster) checkPause(all map[string]bool, typ string) error {
+	if _, ok := all[typ]; ok || k.engine.IsConfigured(typ) {
+		return nil
+	}
+	unknown := 0
+	for name := range all {
+		if !k.engine.IsConfigured(name) {
+			unknown++
+		}
+	}
+	if unknown >= maxUnknownPauses {
+		return fmt.Errorf("type %.40q is not configured, and %d others that are not were paused or resumed already: %w", typ, unknown, ErrTooManyPauses)
+	}
+	return nil
+}
+
+// readPauses returns which types were paused (true) or resumed by hand, and the value that the
+// store keeps of that.
+func readPauses(ctx context.Context, s storage.Settings) (all map[string]bool, stored []byte, err error) {
+	all = make(map[string]bool)
+	stored, err = s.Setting(ctx, pausesSetting)
+	if err == nil && stored != nil {
+		err = json.Unmarshal(stored, &all)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("read which types are paused: %w", err)
+	}
+	return all, stored, nil
+}
+
+// LoadPauses tells the core which types are paused, as the store keeps it.
+func (k *Cluster) LoadPauses(ctx context.Context) error {
+	settings, ok := k.store.(storage.Settings)
+	if !ok {
+		return nil
+	}
+	k.pauses.mu.Lock()
+	defer k.pauses.mu.Unlock()
+	all, _, err := readPauses(ctx, settings)
+	if err != nil {
+		return err
+	}
+	k.engine.Decide(func(c *core.Core, now time.Time) {
+		for typ, paused := range all {
+			c.Pause(now, typ, paused)
+		}
+	})
+	return nil
+}
+
+// pausesLoop pauses and resumes the types that other nodes do.
+func (k *Cluster) pausesLoop(ctx context.Context) {
+	timer := time.NewTimer(pausesEvery)
+	defer timer.Stop()
+	for {
+		select {
+		case <-k.repause.C():
+		case <-timer.C:
+		case <-ctx.Done():
+			return
+		}
+		if err := k.LoadPauses(ctx); err != nil && ctx.Err() == nil {
+			k.log.Debug("cannot read which types are paused; it is tried again", "error", err)
+		}
+		timer.Reset(pausesEvery)
+	}
+}

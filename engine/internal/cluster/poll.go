@@ -1,0 +1,180 @@
+package cluster
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/taskengine/taskengine/engine/internal/core"
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/internal/wakeup"
+	"github.com/taskengine/taskengine/storage"
+)
+
+const (
+	// pollEvery is how often a node polls the store for what no hint told it of.
+	pollEvery = time.Second
+	// pollShare is the inverse of the share of the time that it spends on that at most.
+	pollShare = 20
+	// pollPage is how many rows, or queues, are read at a time.
+	pollPage = 1000
+
+	// surveyScan is how many rows one part of a survey reads at most, and surveyTakes how long a
+	// survey goes on that finds nothing. A whole round through the store may take many.
+	surveyScan  = 10_000
+	surveyTakes = pollEvery / pollShare
+)
+
+// requests is what pollLoop is asked to do before its time.
+type requests struct {
+	made wakeup.Signal
+
+	mu     sync.Mutex
+	gained []gain // guarded by mu: to be read from the store
+	isPoll bool   // guarded by mu: rows that no hint told of may be in the store
+}
+
+// gain has what a node gained read from the store.
+func (r *requests) gain(g gain) {
+	r.mu.Lock()
+	r.gained = append(r.gained, g)
+	r.mu.Unlock()
+	r.made.Set()
+}
+
+// poll has the store polled at once.
+func (r *requests) poll() {
+	r.mu.Lock()
+	r.isPoll = true
+	r.mu.Unlock()
+	r.made.Set()
+}
+
+// take returns what was asked for since the last call.
+func (r *requests) take() (gained []gain, isPoll bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	gained, isPoll = r.gained, r.isPoll
+	r.gained, r.isPoll = nil, false
+	return gained, isPoll
+}
+
+// pollLoop finds what is for this node to start and what no hint told it of: because it has
+// gained the shard only now, because the hint was lost, or because the program that added the
+// task is no node.
+func (k *Cluster) pollLoop(ctx context.Context) {
+	timer := time.NewTimer(pollEvery)
+	defer timer.Stop()
+	var running []task.Ref  // the attempts that were under way when that was last checked
+	var checked time.Time   // when that was; the node may be asked to poll more often
+	var place storage.Place // where the survey goes on
+	for {
+		isDue := false
+		select {
+		case <-k.requests.made.C():
+		case <-timer.C:
+			isDue = true
+		case <-ctx.Done():
+			return
+		}
+		gained, isPoll := k.requests.take()
+		begin := time.Now()
+		for _, g := range gained {
+			k.readGained(ctx, &g)
+		}
+		if !isDue && !isPoll {
+			continue
+		}
+		k.pollHeads(ctx)
+		if begin.Sub(checked) >= pollEvery {
+			place = k.survey(ctx, place)
+			running, checked = k.checkRunning(ctx, running), begin
+		}
+		timer.Reset(max(pollEvery, pollShare*time.Since(begin)))
+	}
+}
+
+// pollHeads looks where it is most urgent: at the rows whose time has come, and at the first
+// ready row of each queue.
+func (k *Cluster) pollHeads(ctx context.Context) {
+	var now time.Time
+	k.engine.Decide(func(_ *core.Core, at time.Time) { now = at })
+	owned := k.Owned()
+	q := storage.OverlookedQuery{Shards: owned.Any(), Limit: pollPage}
+	if q.Shards.IsEmpty() {
+		return
+	}
+	for _, state := range timedStates {
+		if !k.readDue(ctx, state, q.Shards, now) {
+			return // the next poll tries it again
+		}
+	}
+	for {
+		found, err := k.shared.Overlooked(ctx, q)
+		if k.engine.Unanswered(ctx, "unclaimed tasks", err) {
+			return // the next poll tries it again
+		}
+		var unknown []task.Leaf
+		k.engine.Decide(func(c *core.Core, _ time.Time) {
+			for _, h := range found.Heads {
+				if c.Owns(h.Type, h.Shard) && !c.Knows(h.Trigger) && !c.Behind(h.Trigger) {
+					unknown = append(unknown, h.Leaf)
+				}
+			}
+		})
+		for _, queue := range unknown {
+			k.readQueue(ctx, queue, owned.Of(queue.Type))
+		}
+		if q.After = found.Next; found.Next == (task.Leaf{}) {
+			return
+		}
+	}
+}
+
+// survey looks at all ready rows, one part at a time: a call goes on from a place, and returns
+// the place where the next call goes on. So it finds rows behind a head that is known, and rows
+// far behind those of other nodes. A call takes little time, unless it finds something.
+func (k *Cluster) survey(ctx context.Context, from storage.Place) storage.Place {
+	owned := k.Owned()
+	q := storage.SubmittedQuery{Shards: owned.Any(), After: from, Scan: surveyScan}
+	if q.Shards.IsEmpty() {
+		return from
+	}
+	for begin := time.Now(); ; {
+		page, next, err := k.shared.Submitted(ctx, q)
+		if k.engine.Unanswered(ctx, "unclaimed tasks", err) {
+			return q.After // the next poll tries it again
+		}
+		found, left := k.observe(page)
+		switch {
+		case next == storage.Place{}:
+			return next
+		case left != nil && *left == next.Leaf:
+			next = storage.Behind(next.Leaf)
+		}
+		if q.After = next; found == 0 && time.Since(begin) >= surveyTakes {
+			return next
+		}
+	}
+}
+
+// observe tells the core of the ready rows of a page that it does not know. It returns how many
+// the core has taken, and the last queue of which the core leaves the rest to the store, nil if
+// there is none.
+func (k *Cluster) observe(page []task.Hint) (found int, left *task.Leaf) {
+	for some := range slices.Chunk(page, pollPage) {
+		k.engine.Decide(func(c *core.Core, now time.Time) {
+			for _, h := range some {
+				switch {
+				case left != nil && *left == h.Leaf || !c.Owns(h.Type, h.Shard):
+				case c.Behind(h.Trigger):
+					left = &h.Leaf
+				case !c.Knows(h.Trigger) && c.Told(now, h):
+					found++
+				}
+			}
+		})
+	}
+	return found, left
+}

@@ -1,0 +1,54 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/taskengine/taskengine/engine/internal/core"
+	"github.com/taskengine/taskengine/engine/task"
+)
+
+// checkRunning stops the attempts that run, and ran at the last check, though their row is no
+// longer at their version: the task was cancelled on another node, or this node was taken for
+// dead. It returns what runs now.
+func (k *Cluster) checkRunning(ctx context.Context, before []task.Ref) (running []task.Ref) {
+	var long []task.Ref
+	k.engine.Decide(func(*core.Core, time.Time) {
+		for _, ref := range before {
+			if k.engine.GoesOn(ref) {
+				long = append(long, ref)
+			}
+		}
+		running = k.engine.Running()
+	})
+	for page := range slices.Chunk(long, pollPage) {
+		outdated, err := k.shared.Outdated(ctx, page...)
+		if k.engine.Unanswered(ctx, "what became of running tasks", err) {
+			break // the next poll tries it again
+		}
+		for i, ref := range page {
+			if outdated[i] {
+				k.reread(ctx, ref)
+			}
+		}
+	}
+	return running
+}
+
+// reread tells the core what has become of a row whose attempt runs.
+func (k *Cluster) reread(ctx context.Context, was task.Ref) {
+	t, err := k.store.Get(ctx, was.ID)
+	if errors.Is(err, task.ErrNotFound) {
+		t = &task.Task{ID: was.ID, Version: was.Version + 1, State: task.Cancelled}
+	} else if k.engine.Unanswered(ctx, "a task", err) {
+		return
+	}
+	k.engine.Decide(func(c *core.Core, now time.Time) {
+		if k.engine.GoesOn(was) {
+			c.Changed(now, t)
+			k.engine.Ended(t)
+		}
+	})
+}

@@ -1,0 +1,115 @@
+package cluster
+
+import (
+	"slices"
+	"time"
+
+	"github.com/taskengine/taskengine/coord"
+	"github.com/taskengine/taskengine/engine/internal/core"
+	"github.com/taskengine/taskengine/engine/task"
+)
+
+// view is what a node knows of itself and of the others. It is never changed: another one takes
+// its place.
+type view struct {
+	incarnation task.ID               // who this node is to the others
+	past        []task.ID             // who it was before
+	members     []coord.Member        // that are alive, this node included, sorted by incarnation; nil while the node cannot prove that it is
+	left        map[task.ID]time.Time // incarnations that were members within the last hour, and when they were last seen to be
+	owned       core.Ownership        // what the core was told to own
+}
+
+// goneFor is how long an incarnation is remembered that is not a member any more.
+const goneFor = time.Hour
+
+// withMembers returns the view after the members have become these.
+func (v *view) withMembers(members []coord.Member, now time.Time) *view {
+	left := make(map[task.ID]time.Time)
+	for id, at := range v.left {
+		if now.Sub(at) < goneFor {
+			left[id] = at
+		}
+	}
+	for _, m := range v.members {
+		left[m.Incarnation] = now
+	}
+	for _, m := range members {
+		delete(left, m.Incarnation)
+	}
+	return &view{
+		incarnation: v.incarnation, past: v.past, members: members, left: left,
+		owned: assign(v.incarnation, members),
+	}
+}
+
+// reborn returns the view after the node has lost its lease: it is another incarnation, owns
+// nothing, and knows of no member.
+func (v *view) reborn(incarnation task.ID) *view {
+	return &view{incarnation: incarnation, past: append(slices.Clone(v.past), v.incarnation), owned: none()}
+}
+
+// none is the ownership of nothing.
+func none() core.Ownership { return core.Ownership{Others: new(task.Shards)} }
+
+// member returns the member with an incarnation, nil if there is none.
+func (v *view) member(incarnation task.ID) *coord.Member {
+	for i := range v.members {
+		if v.members[i].Incarnation == incarnation {
+			return &v.members[i]
+		}
+	}
+	return nil
+}
+
+// Incarnation returns the id under which the node owns the tasks that it runs.
+func (k *Cluster) Incarnation() task.ID { return k.view.Load().incarnation }
+
+// IsOurs reports whether an incarnation is, or was, this node's.
+func (k *Cluster) IsOurs(owner task.ID) bool {
+	v := k.view.Load()
+	return owner == v.incarnation || slices.Contains(v.past, owner)
+}
+
+// Owned returns which tasks are for this node to start.
+func (k *Cluster) Owned() core.Ownership { return k.view.Load().owned }
+
+// IsMember reports whether the node is a member: it can prove that it is alive. If not, it
+// starts nothing.
+func (k *Cluster) IsMember() bool { return len(k.view.Load().members) > 0 }
+
+// Members returns the nodes that are alive and share the store, sorted by incarnation; nil
+// while this node cannot prove that it is alive, or if the store is not shared.
+func (k *Cluster) Members() []coord.Member {
+	if k.shared == nil {
+		return nil
+	}
+	return slices.Clone(k.view.Load().members)
+}
+
+// Proves reports whether the node is alive at this moment under an incarnation: no other node
+// can think that it is not.
+func (k *Cluster) Proves(incarnation task.ID) bool {
+	return k.prover == nil || k.prover.Proves(incarnation)
+}
+
+// Alive returns the incarnations that are alive, nil if this node is not: what it knows of the
+// others may be out of date then.
+func (k *Cluster) Alive() []task.ID {
+	v := k.view.Load()
+	if !k.Proves(v.incarnation) {
+		return nil
+	}
+	var ids []task.ID
+	for _, m := range v.members {
+		ids = append(ids, m.Incarnation)
+	}
+	return ids
+}
+
+// leftAt returns when an incarnation was last seen to be a member; now if that is not known.
+func (v *view) leftAt(incarnation task.ID, now time.Time) time.Time {
+	if at, ok := v.left[incarnation]; ok {
+		return at
+	}
+	return now
+}
