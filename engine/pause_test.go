@@ -112,6 +112,7 @@ func TestWhatKeepsATaskOnAllNodesIsSaidByEach(t *testing.T) {
 		if err := a.Pause(t.Context(), "work"); err != nil {
 			t.Fatal(err)
 		}
+		time.Sleep(time.Millisecond) // b hears of it
 		later := a.submit(engine.Request{Type: "work", OrderingKey: key, At: time.Now().Add(time.Hour)})
 		for m, want := range map[*member][]string{
 			a: {engine.CodeScheduled, engine.CodePaused, engine.CodeElsewhere},
