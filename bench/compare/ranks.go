@@ -4,121 +4,58 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"sort"
+
+	"github.com/aclements/go-moremath/mathx"
+	"github.com/aclements/go-moremath/stats"
 )
 
-// exactRuns is up to how many runs of both sides together the distribution of ranks is
-// counted out; beyond, the normal approximation is better than three digits.
+// exactRuns is the number of runs of both sides together up to which p is exact with ties, too.
 const exactRuns = 40
 
-// mannWhitney returns the two-sided p of the Mann-Whitney U test (Wilcoxon's rank-sum
-// test): how likely samples of one and the same distribution are ranked at least as
-// unevenly as a and b. Nothing is assumed of that distribution. Ties have the mean of
-// their ranks, and p is exact with them, too, since the distribution is that of the ranks
-// which are there (Lehmann, Nonparametrics, 1975, chapter 1).
+// mannWhitney returns the two-sided p of the Mann-Whitney U test (Wilcoxon's rank-sum test):
+// the probability that two samples of the same distribution are ranked at least as unevenly as
+// a and b. It assumes nothing about that distribution. Tied values have the mean of their ranks.
+// p is exact up to exactRuns in total, and up to [stats.MannWhitneyExactLimit] of each side if there
+// are no ties; beyond that it is mostly that of the normal approximation.
+//
+// p is twice the smaller of the one-sided values. The two-sided test of the library returns
+// something else: it takes the distribution of U for symmetric, which it is not if there are ties
+// and the samples differ in size.
 func mannWhitney(a, b []float64) float64 {
-	ranks, sum := doubledRanks(a, b)
-	if len(ranks) > exactRuns {
-		return approximate(ranks, len(a), sum)
-	}
-	ways := rankSums(ranks, len(a))
-	var all, below, above float64
-	for s, n := range ways {
-		all += n
-		if s <= sum {
-			below += n
-		}
-		if s >= sum {
-			above += n
-		}
-	}
-	return min(1, 2*min(below, above)/all)
+	return min(1, 2*min(oneSided(a, b), oneSided(b, a)))
 }
 
-// doubledRanks returns twice the rank of each value, a's and b's together in ascending
-// order, and the sum of those of a. They are doubled so that mean ranks are whole.
-func doubledRanks(a, b []float64) (ranks []int, sumOfA int) {
-	type value struct {
-		v   float64
-		ofA bool
-	}
-	var all []value
-	for _, v := range a {
-		all = append(all, value{v, true})
-	}
-	for _, v := range b {
-		all = append(all, value{v, false})
-	}
-	slices.SortFunc(all, func(x, y value) int { return cmp.Compare(x.v, y.v) })
-	for i := 0; i < len(all); {
-		j := i
-		for j < len(all) && all[j].v == all[i].v {
-			j++
-		}
-		rank := i + 1 + j // the ranks are i+1 to j
-		for ; i < j; i++ {
-			ranks = append(ranks, rank)
-			if all[i].ofA {
-				sumOfA += rank
-			}
-		}
-	}
-	return ranks, sumOfA
-}
-
-// rankSums returns in how many ways n of the ranks add up to each sum.
-func rankSums(ranks []int, n int) []float64 {
-	total := 0
-	for _, r := range ranks {
-		total += r
-	}
-	ways := make([][]float64, n+1) // by how many are chosen
-	for k := range ways {
-		ways[k] = make([]float64, total+1)
-	}
-	ways[0][0] = 1
-	for i, r := range ranks {
-		for k := min(i+1, n); k > 0; k-- {
-			for s := total; s >= r; s-- {
-				ways[k][s] += ways[k-1][s-r]
-			}
-		}
-	}
-	return ways[n]
-}
-
-// approximate is mannWhitney by the normal distribution, with corrections for continuity
-// and ties.
-func approximate(ranks []int, nA, sum int) float64 {
-	n := float64(len(ranks))
-	a, b := float64(nA), n-float64(nA)
-	ties := 0.0
-	for i := 0; i < len(ranks); {
-		j := i
-		for j < len(ranks) && ranks[j] == ranks[i] {
-			j++
-		}
-		t := float64(j - i)
-		ties += t*t*t - t
-		i = j
-	}
-	variance := a * b / 12 * (n + 1 - ties/(n*(n-1)))
-	off := math.Abs(float64(sum)/2-a*(n+1)/2) - 0.5
-	if variance <= 0 || off <= 0 {
+// oneSided returns the p of the test against the alternative that a is below b.
+func oneSided(a, b []float64) float64 {
+	r, err := stats.MannWhitneyUTest(a, b, stats.LocationLess)
+	if err != nil { // one of them is empty, or all values are equal
 		return 1
 	}
-	return math.Erfc(off / math.Sqrt(2*variance))
-}
-
-// smallestP returns the least p that so many runs can reach.
-func smallestP(nA, nB int) float64 {
-	ways := 1.0 // nA+nB over nA
-	for i := 1; i <= nA; i++ {
-		ways *= float64(nB+i) / float64(i)
+	// Of one large and one small sample with ties, the library would approximate: far off.
+	if max(r.N1, r.N2) > stats.MannWhitneyTiesExactLimit && r.N1+r.N2 <= exactRuns {
+		return stats.UDist{N1: r.N1, N2: r.N2, T: ties(a, b)}.CDF(r.U)
 	}
-	return min(1, 2/ways)
+	return r.P
 }
 
-// runsFor returns the least number of runs of each side that can reach a p of most.
+// ties returns how many values there are at each rank of a and b together.
+func ties(a, b []float64) (counts []int) {
+	sorted := slices.Sorted(slices.Values(slices.Concat(a, b)))
+	for i, v := range sorted {
+		if i > 0 && v == sorted[i-1] {
+			counts[len(counts)-1]++
+		} else {
+			counts = append(counts, 1)
+		}
+	}
+	return counts
+}
+
+// smallestP returns the smallest p that nA and nB runs can reach.
+func smallestP(nA, nB int) float64 { return min(1, 2/mathx.Choose(nA+nB, nA)) }
+
+// runsFor returns the smallest number of runs of each side that can reach a p of at most most.
 func runsFor(most float64) int {
 	n := 1
 	for n < mostRuns && smallestP(n, n) > most {
@@ -151,34 +88,18 @@ func ratio(a, b []float64, alpha float64) (estimate, low, high, confidence float
 func factor(log float64) float64 { return min(math.Exp(log), math.MaxFloat64) }
 
 // cutOff returns how many of the ordered pairs lie outside of the interval at each end,
-// and how likely the truth does.
+// and the probability that the true ratio lies outside.
 func cutOff(nA, nB int, alpha float64) (cut int, tail float64) {
-	n := nA + nB
-	if n > exactRuns {
-		a, b := float64(nA), float64(nB)
-		z := math.Sqrt2 * math.Erfinv(1-alpha)
-		c := math.Floor(a*b/2 - z*math.Sqrt(a*b*(a+b+1)/12))
-		return min(max(int(c), 0), (nA*nB-1)/2), alpha
+	pairs := nA * nB
+	most := (pairs - 1) / 2
+	if max(nA, nB) > stats.MannWhitneyExactLimit {
+		u := stats.NormalDist{Mu: float64(pairs) / 2, Sigma: math.Sqrt(float64(pairs) * float64(nA+nB+1) / 12)}
+		return min(max(int(u.InvCDF(alpha/2)), 0), most), alpha
 	}
-	ranks := make([]int, n)
-	for i := range ranks {
-		ranks[i] = i + 1
-	}
-	ways := rankSums(ranks, nA)
-	var all, below float64
-	for _, w := range ways {
-		all += w
-	}
-	least := nA * (nA + 1) / 2 // the sum at which U is 0
-	tail = 2 * ways[least] / all
-	for u := 0; least+u < len(ways) && u <= (nA*nB-1)/2; u++ {
-		below += ways[least+u]
-		if u > 0 && 2*below/all > alpha {
-			break
-		}
-		cut, tail = u, 2*below/all
-	}
-	return cut, min(1, tail)
+	u := stats.UDist{N1: nA, N2: nB}
+	outside := func(cut int) float64 { return min(1, 2*u.CDF(float64(cut))) }
+	cut = max(0, sort.Search(most+1, func(c int) bool { return outside(c) > alpha*rounding })-1)
+	return cut, outside(cut)
 }
 
 // median returns the middle of sorted values.

@@ -1,10 +1,12 @@
 package compare
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"testing"
 
+	"github.com/aclements/go-moremath/stats"
 	"pgregory.net/rapid"
 )
 
@@ -61,16 +63,17 @@ func TestPIsExact(t *testing.T) {
 		a, b []float64
 		p    float64
 	}{
-		"four apart":                {[]float64{1, 2, 3, 4}, []float64{5, 6, 7, 8}, 2.0 / 70},
-		"five apart":                {[]float64{6, 7, 8, 9, 10}, []float64{1, 2, 3, 4, 5}, 2.0 / 252},
-		"one swapped":               {[]float64{1, 2, 4}, []float64{3, 5, 6}, 4.0 / 20},
-		"one run each":              {[]float64{1}, []float64{2}, 1},
-		"all the same":              {[]float64{7, 7, 7}, []float64{7, 7, 7}, 1},
-		"ties across, of 6 ways":    {[]float64{1, 2}, []float64{2, 3}, 4.0 / 6},
-		"ties within, of 20 ways":   {[]float64{1, 1, 1}, []float64{2, 2, 2}, 2.0 / 20},
-		"nothing on one side":       {nil, []float64{1, 2}, 1},
-		"more runs than it counts":  {seq(1, 30), seq(101, 30), 0},
-		"many, and nothing in them": {seq(1, 30), seq(1, 30), 1},
+		"four apart":               {[]float64{1, 2, 3, 4}, []float64{5, 6, 7, 8}, 2.0 / 70},
+		"five apart":               {[]float64{6, 7, 8, 9, 10}, []float64{1, 2, 3, 4, 5}, 2.0 / 252},
+		"one swapped":              {[]float64{1, 2, 4}, []float64{3, 5, 6}, 4.0 / 20},
+		"one run each":             {[]float64{1}, []float64{2}, 1},
+		"all the same":             {[]float64{7, 7, 7}, []float64{7, 7, 7}, 1},
+		"ties across, of 6 ways":   {[]float64{1, 2}, []float64{2, 3}, 4.0 / 6},
+		"ties within, of 20 ways":  {[]float64{1, 1, 1}, []float64{2, 2, 2}, 2.0 / 20},
+		"many with ties, of 31":    {slices.Concat(slices.Repeat([]float64{1}, 29), []float64{2}), []float64{2}, 4.0 / 31},
+		"nothing on one side":      {nil, []float64{1, 2}, 1},
+		"thirty apart":             {seq(1, 30), seq(101, 30), 0},
+		"thirty that are the same": {seq(1, 30), seq(1, 30), 1},
 	} {
 		if p := mannWhitney(c.a, c.b); math.Abs(p-c.p) > 1e-9 {
 			t.Errorf("%s: p is %v, want %v", name, p, c.p)
@@ -85,14 +88,68 @@ func seq(from, n int) (out []float64) {
 	return out
 }
 
+// TestPIsTheShareOfAllWaysToDivideTheValues counts every division of a few values with many ties,
+// in samples of different sizes.
+func TestPIsTheShareOfAllWaysToDivideTheValues(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		value := rapid.Map(rapid.IntRange(1, 4), func(n int) float64 { return float64(n) })
+		a := rapid.SliceOfN(value, 1, 6).Draw(t, "a")
+		b := rapid.SliceOfN(value, 1, 6).Draw(t, "b")
+		both := slices.Concat(a, b)
+		u := pairsAbove(a, b)
+		var all, below, above float64
+		for _, places := range subsets(len(both), len(a)) {
+			var x, y []float64
+			for i, v := range both {
+				if slices.Contains(places, float64(i+1)) {
+					x = append(x, v)
+				} else {
+					y = append(y, v)
+				}
+			}
+			all++
+			if pairsAbove(x, y) <= u {
+				below++
+			}
+			if pairsAbove(x, y) >= u {
+				above++
+			}
+		}
+		want := min(1, 2*min(below, above)/all)
+		if got := mannWhitney(a, b); math.Abs(got-want) > 1e-9 {
+			t.Fatalf("p is %v, want %v", got, want)
+		}
+	})
+}
+
+// pairsAbove returns U: the number of pairs in which the value of a is above that of b. Ties count
+// half.
+func pairsAbove(a, b []float64) (u float64) {
+	for _, x := range a {
+		for _, y := range b {
+			u += float64(cmp.Compare(x, y)+1) / 2
+		}
+	}
+	return u
+}
+
 func TestTheApproximationMeetsTheExactTest(t *testing.T) {
-	for u := 100; u <= 200; u += 5 {
-		a, b := withU(20, 20, u)
-		ranks, sum := doubledRanks(a, b)
-		exact, near := mannWhitney(a, b), approximate(ranks, len(a), sum)
-		if math.Abs(exact-near) > 0.01 {
+	n := stats.MannWhitneyExactLimit + 1
+	for u := 800; u <= n*n/2; u += 50 {
+		near := mannWhitney(withU(n, n, u))
+		exact := 2 * stats.UDist{N1: n, N2: n}.CDF(float64(u))
+		if math.Abs(exact-near) > 0.002 {
 			t.Errorf("U=%d: p is %v, and nearly %v", u, exact, near)
 		}
+	}
+}
+
+func TestTheIntervalOfManyRunsMeetsTheExactOne(t *testing.T) {
+	n := stats.MannWhitneyExactLimit
+	exact, _ := cutOff(n, n, 0.05)
+	near, tail := cutOff(n+1, n, 0.05)
+	if near < exact || near > exact+n || tail != 0.05 {
+		t.Errorf("with %d runs %d pairs are cut off at each end, with one more %d, of which %v", n, exact, near, tail)
 	}
 }
 
