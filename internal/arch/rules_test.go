@@ -109,7 +109,7 @@ var rules = []rule{
 	},
 	{
 		Of:  "storage/postgres",
-		May: []string{"storage", "storage/internal/...", "storage/postgres/internal/...", "storage/postgres/schema", "coord/postgres", "engine/task"},
+		May: []string{"storage", "storage/internal/...", "storage/postgres/internal/...", "storage/postgres/schema", "engine/task"},
 		Out: []string{"github.com/jackc/pgx"},
 		Why: "a backend implements its port and brings one dependency; it checks its tables, and does not know what examines or divides it",
 	},
@@ -122,6 +122,12 @@ var rules = []rule{
 		May: []string{"storage/postgres/internal/partition", "coord/postgres", "engine/task"},
 		Out: []string{"github.com/jackc/pgx"},
 		Why: "the tables are made without the store; the migrations make those of the coordination, too",
+	},
+	{
+		Of:  "storage/postgres/health",
+		May: []string{"storage", "storage/postgres", "storage/postgres/internal/partition", "storage/postgres/schema", "coord/postgres", "engine/task"},
+		Out: []string{"github.com/jackc/pgx"},
+		Why: "an examination uses a store, and no store needs it",
 	},
 	{
 		Of:  "storage/postgres/postgrestest",

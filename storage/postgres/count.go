@@ -88,50 +88,6 @@ func (s *Store) Fold(ctx context.Context) (notes int64, err error) {
 	return notes, err
 }
 
-// Recount reads all rows and makes right what [Store.Count] answers, should it be wrong. It
-// returns how many sums were. Nobody waits for it; it may take long.
-func (s *Store) Recount(ctx context.Context) (wrong int64, err error) {
-	err = s.pool.QueryRow(ctx, s.fill("select {schema}.recount()")).Scan(&wrong)
-	if err != nil {
-		return 0, s.failed("recount", err)
-	}
-	return wrong, nil
-}
-
-// CountHealth is a count that is not what there is.
-type CountHealth struct {
-	State          task.State
-	Type           string
-	Counted, There int64
-}
-
-// Both are of one moment.
-const selectWrongCounts = `
-select state, type, sum(counted)::bigint, sum(there)::bigint from (
-	select state, type, sum(n) as counted, 0 as there from {tally_now} where keep is null group by state, type
-	union all
-	select state, type, 0, count(*) from {task} group by state, type) c
-group by state, type having sum(counted) <> sum(there)
-order by type, state`
-
-// lookAtCounts looks at those of the tasks that are not finished: to read the others takes
-// too long.
-func (s *Store) lookAtCounts(ctx context.Context, h *Health) error {
-	rows, _ := s.pool.Query(ctx, s.fill(selectWrongCounts))
-	var err error
-	h.Counts, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (c CountHealth, err error) {
-		var state int16
-		var typ []byte
-		err = row.Scan(&state, &typ, &c.Counted, &c.There)
-		c.State, c.Type = task.State(state), string(typ)
-		return c, err
-	})
-	if isUntallied(err) {
-		err = nil
-	}
-	return err
-}
-
 // voidNotes deletes what was noted of a table below ended that was dropped and had the name
 // of this one, which is being made.
 func (s *slots) voidNotes(ctx context.Context, tx pgx.Tx, m partition.Slot) error {

@@ -41,7 +41,7 @@ select convert_to('type ' || i % 10, 'UTF8'), 2, 1, false from generate_series(1
 	b.Run("10000 notes", count)
 	b.Run("recount", func(b *testing.B) {
 		for b.Loop() {
-			if _, err := s.Recount(b.Context()); err != nil {
+			if _, err := c.Exec(b.Context(), "select taskengine.recount()"); err != nil {
 				b.Fatal(err)
 			}
 		}

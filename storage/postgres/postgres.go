@@ -126,6 +126,9 @@ func (s *Store) Close() error {
 // data beside the tasks. They are the store's: the caller does not close them.
 func (s *Store) Pool() *pgxpool.Pool { return s.pool }
 
+// Schema returns the name of the schema where the tables are.
+func (s *Store) Schema() string { return s.slots.schema }
+
 // failed says what could not be done, and why.
 func (s *Store) failed(doing string, err error) error {
 	if s.closed.Load() {

@@ -14,6 +14,7 @@ import (
 	"github.com/taskengine/taskengine/config"
 	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/storage/postgres"
+	"github.com/taskengine/taskengine/storage/postgres/health"
 	"github.com/taskengine/taskengine/storage/transfer"
 )
 
@@ -140,13 +141,11 @@ func (a *app) lookForNodes(ctx context.Context, from, to placed) error {
 
 // aliveOn returns the names of the nodes that use a store that several can use.
 func aliveOn(ctx context.Context, s storage.Store) (names []string, err error) {
-	shared, ok := s.(interface {
-		Nodes(context.Context) ([]postgres.Node, error)
-	})
+	shared, ok := s.(*postgres.Store)
 	if !ok {
 		return nil, nil // it is locked
 	}
-	nodes, err := shared.Nodes(ctx)
+	nodes, err := health.Nodes(ctx, shared)
 	for _, n := range nodes {
 		if n.DiedAt.IsZero() {
 			names = append(names, n.Name)

@@ -14,6 +14,7 @@ import (
 	"github.com/taskengine/taskengine/config"
 	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/storage/postgres"
+	"github.com/taskengine/taskengine/storage/postgres/health"
 	"github.com/taskengine/taskengine/storage/postgres/schema"
 	"github.com/taskengine/taskengine/storage/transfer"
 )
@@ -145,7 +146,7 @@ func (a *app) examineOne(ctx context.Context, p place) (found findings, err erro
 		return nil, err
 	}
 	if database, ok := s.(*postgres.Store); ok {
-		h, err := database.Health(ctx)
+		h, err := health.Examine(ctx, database)
 		if err != nil {
 			return nil, err
 		}

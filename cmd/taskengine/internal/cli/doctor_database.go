@@ -10,7 +10,7 @@ import (
 
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
-	"github.com/taskengine/taskengine/storage/postgres"
+	"github.com/taskengine/taskengine/storage/postgres/health"
 	"github.com/taskengine/taskengine/storage/postgres/schema"
 )
 
@@ -28,7 +28,7 @@ const (
 )
 
 // judgeDatabase says what a database lacks.
-func judgeDatabase(found *findings, h *postgres.Health) {
+func judgeDatabase(found *findings, h *health.Report) {
 	found.info("server", "PostgreSQL %d.%d, %d of %s connections", h.Server/10000, h.Server%10000, h.Connections, h.Settings["max_connections"])
 	judgeSchema(found, h)
 	judgeSettings(found, h)
@@ -42,7 +42,7 @@ func judgeDatabase(found *findings, h *postgres.Health) {
 	judgeIdle(found, h)
 }
 
-func judgeSchema(found *findings, h *postgres.Health) {
+func judgeSchema(found *findings, h *health.Report) {
 	switch {
 	case h.Schema == h.Want:
 		found.info("schema", "version %d, as this program makes it", h.Schema)
@@ -56,7 +56,7 @@ func judgeSchema(found *findings, h *postgres.Health) {
 }
 
 // examineTables compares the tables with what the migrations make, if the role may.
-func examineTables(ctx context.Context, found *findings, p place, h *postgres.Health) {
+func examineTables(ctx context.Context, found *findings, p place, h *health.Report) {
 	if h.Schema > h.Want {
 		return // nobody here knows what those should be like
 	}
@@ -82,7 +82,7 @@ func judgeHome(found *findings, home storage.Home) {
 	}
 }
 
-func judgeSettings(found *findings, h *postgres.Health) {
+func judgeSettings(found *findings, h *health.Report) {
 	for _, name := range []string{"fsync", "full_page_writes", "synchronous_commit"} {
 		if h.Settings[name] == "off" {
 			found.add(isError, "settings", name+" is off", "tasks that were accepted can be lost, or the database damaged, when the server crashes", "turn it on")
@@ -103,7 +103,7 @@ func judgeSettings(found *findings, h *postgres.Health) {
 	}
 }
 
-func judgeClocks(found *findings, h *postgres.Health) {
+func judgeClocks(found *findings, h *health.Report) {
 	off := h.Skew.Abs() - h.SkewWithin
 	if off > maxSkew {
 		judgeFuture(found, fmt.Sprintf("the clock of this machine is off that of the database by %s", span(h.Skew.Abs())))
@@ -123,7 +123,7 @@ func judgeClocks(found *findings, h *postgres.Health) {
 	}
 }
 
-func judgeNodes(found *findings, h *postgres.Health) {
+func judgeNodes(found *findings, h *health.Report) {
 	var alive, dead []string
 	for _, n := range h.Nodes {
 		if n.DiedAt.IsZero() {
@@ -143,7 +143,7 @@ func judgeNodes(found *findings, h *postgres.Health) {
 }
 
 // anybody reports whether a node is alive.
-func anybody(h *postgres.Health) bool {
+func anybody(h *health.Report) bool {
 	for _, n := range h.Nodes {
 		if n.DiedAt.IsZero() {
 			return true
@@ -154,7 +154,7 @@ func anybody(h *postgres.Health) bool {
 
 // judgeLive is about tasks that have not ended. Where no node is alive to see to them, they
 // are not stuck.
-func judgeLive(found *findings, h *postgres.Health) {
+func judgeLive(found *findings, h *health.Report) {
 	r := &h.Rows
 	found.info("tasks", "%d have not ended, of which %d are ready and %d run", r.Live, r.Ready, r.Running)
 	judgeErrors(found, r.Errors)
@@ -179,14 +179,14 @@ func judgeLive(found *findings, h *postgres.Health) {
 			"they should have become errors", "start a node; if there is one, look at its log")
 	}
 	if r.LateRunning > 0 {
-		found.add(isWarning, "overdue", fmt.Sprintf("%d tasks run though they expired more than %s ago", r.LateRunning, span(postgres.Late)),
+		found.add(isWarning, "overdue", fmt.Sprintf("%d tasks run though they expired more than %s ago", r.LateRunning, span(health.Late)),
 			"their handlers were told to stop and have not returned, or their nodes cannot save what became of them",
 			"see `taskengine task list --state processing`, and the logs of those tasks and of their nodes")
 	}
 }
 
 // judgeCounts is about what dashboards and monitors are told, which nobody counts for them.
-func judgeCounts(found *findings, h *postgres.Health) {
+func judgeCounts(found *findings, h *health.Report) {
 	if len(h.Counts) == 0 {
 		return
 	}
@@ -203,7 +203,7 @@ func milder(s severity) severity {
 	return s
 }
 
-func judgeTables(found *findings, h *postgres.Health) {
+func judgeTables(found *findings, h *health.Report) {
 	for _, t := range h.Tables {
 		switch {
 		case t.Index && !t.Valid:
@@ -222,14 +222,14 @@ func judgeTables(found *findings, h *postgres.Health) {
 	}
 }
 
-func vacuumed(h *postgres.Health, t postgres.TableHealth) string {
+func vacuumed(h *health.Report, t health.Table) string {
 	if t.Vacuumed.IsZero() {
 		return "never"
 	}
 	return ago(h.Now, t.Vacuumed) + " ago"
 }
 
-func judgeEnded(found *findings, h *postgres.Health) {
+func judgeEnded(found *findings, h *health.Report) {
 	found.info("ended", "tasks that have ended take %s", bytesText(h.Ended))
 	if len(h.Over) > 0 {
 		s := isInfo
@@ -246,7 +246,7 @@ func judgeEnded(found *findings, h *postgres.Health) {
 	}
 }
 
-func judgeHolders(found *findings, h *postgres.Health) {
+func judgeHolders(found *findings, h *health.Report) {
 	if !h.Sees {
 		found.add(isWarning, "vacuum", "this role does not see what the sessions of others do",
 			"what holds back vacuum may be missing here", "grant pg_read_all_stats to it, or examine as another role")
@@ -282,7 +282,7 @@ func judgeHolders(found *findings, h *postgres.Health) {
 	}
 }
 
-func judgeIdle(found *findings, h *postgres.Health) {
+func judgeIdle(found *findings, h *health.Report) {
 	for _, i := range h.Idle {
 		idle := h.Now.Sub(i.Since)
 		// Nodes hold locks by such transactions, which keep nothing from being removed.

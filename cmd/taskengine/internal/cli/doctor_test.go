@@ -15,7 +15,7 @@ import (
 
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
-	"github.com/taskengine/taskengine/storage/postgres"
+	"github.com/taskengine/taskengine/storage/postgres/health"
 )
 
 // doctor examines a store and returns what was found.
@@ -125,19 +125,19 @@ func TestTheDoctorExaminesADatabase(t *testing.T) {
 
 func TestTheDoctorExplainsWhatIsWrongWithADatabase(t *testing.T) {
 	now := time.Date(2024, time.March, 1, 12, 0, 0, 0, time.UTC)
-	well := func() *postgres.Health {
-		return &postgres.Health{
+	well := func() *health.Report {
+		return &health.Report{
 			Server: 170002, Schema: 3, Want: 3, Sees: true, Now: now, SkewWithin: time.Millisecond, Connections: 5,
 			Settings: map[string]string{
 				"fsync": "on", "full_page_writes": "on", "synchronous_commit": "on", "default_transaction_isolation": "read committed",
 				"max_connections": "100", "autovacuum": "on", "track_counts": "on",
 			},
-			Nodes:   []postgres.Node{{Name: "alice", JoinedAt: now.Add(-time.Hour)}},
-			Clocks:  []postgres.NodeClock{{Name: "alice", Ahead: -2 * time.Second}},
-			Rows:    postgres.RowsHealth{Live: 10, Ready: 5, Running: 2, OldestReady: now.Add(-time.Minute), OldestReadyType: "mail", Newest: now},
-			Tables:  []postgres.TableHealth{{Name: "task", Valid: true, Live: 10}, {Name: "task_ready", Index: true, Valid: true, Bytes: 8192, Live: 10}},
-			Holders: []postgres.Holder{{Kind: "session", Name: "app", PID: 7, Since: now.Add(-time.Second), Age: 10}},
-			Idle:    []postgres.Session{{PID: 7, Since: now.Add(-time.Second), Held: true}, {PID: 8, Since: now.Add(-time.Hour)}},
+			Nodes:   []health.Node{{Name: "alice", JoinedAt: now.Add(-time.Hour)}},
+			Clocks:  []health.Clock{{Name: "alice", Ahead: -2 * time.Second}},
+			Rows:    health.Rows{Live: 10, Ready: 5, Running: 2, OldestReady: now.Add(-time.Minute), OldestReadyType: "mail", Newest: now},
+			Tables:  []health.Table{{Name: "task", Valid: true, Live: 10}, {Name: "task_ready", Index: true, Valid: true, Bytes: 8192, Live: 10}},
+			Holders: []health.Holder{{Kind: "session", Name: "app", PID: 7, Since: now.Add(-time.Second), Age: 10}},
+			Idle:    []health.Session{{PID: 7, Since: now.Add(-time.Second), Held: true}, {PID: 8, Since: now.Add(-time.Hour)}},
 		}
 	}
 	var none findings
@@ -145,44 +145,44 @@ func TestTheDoctorExplainsWhatIsWrongWithADatabase(t *testing.T) {
 	none.no(t)
 
 	for _, c := range []struct {
-		spoil    func(h *postgres.Health)
+		spoil    func(h *health.Report)
 		severity severity
 		check    string
 		text     string
 	}{
-		{func(h *postgres.Health) { h.Schema = 2 }, isWarning, "schema", "this program makes 3"},
-		{func(h *postgres.Health) { h.Schema = 4 }, isWarning, "schema", "this program knows 3"},
-		{func(h *postgres.Health) { h.Settings["fsync"] = "off" }, isError, "settings", "fsync is off"},
-		{func(h *postgres.Health) { h.Settings["full_page_writes"] = "off" }, isError, "settings", "full_page_writes is off"},
-		{func(h *postgres.Health) { h.Settings["synchronous_commit"] = "off" }, isError, "settings", "synchronous_commit is off"},
-		{func(h *postgres.Health) { h.Settings["autovacuum"] = "off" }, isError, "settings", "autovacuum is off"},
-		{func(h *postgres.Health) { h.Settings["default_transaction_isolation"] = "serializable" }, isError, "settings", "serializable"},
-		{func(h *postgres.Health) { h.Connections = 95 }, isWarning, "connections", "95 of 100"},
-		{func(h *postgres.Health) { h.Skew = -3 * time.Second }, isWarning, "clock", "this machine is off that of the database by 3s"},
-		{func(h *postgres.Health) { h.Rows.Newest = now.Add(time.Minute) }, isWarning, "clock", "1m0s after now"},
-		{func(h *postgres.Health) { h.Clocks[0].Ahead = 2 * time.Second }, isWarning, "clock", "the clock of the node alice is ahead of that of the database by 2s"},
-		{func(h *postgres.Health) { h.Clocks[0].Ahead = -time.Minute }, isWarning, "clock", "the clock of the node alice is behind that of the database by up to 1m0s"},
-		{func(h *postgres.Health) { h.Rows.Errors = 3 }, isWarning, "errors", "3 tasks"},
-		{func(h *postgres.Health) {
-			h.Counts = []postgres.CountHealth{{State: task.Submitted, Type: "mail", Counted: 7, There: 8}, {State: task.Error, Type: "mail", Counted: 1}}
+		{func(h *health.Report) { h.Schema = 2 }, isWarning, "schema", "this program makes 3"},
+		{func(h *health.Report) { h.Schema = 4 }, isWarning, "schema", "this program knows 3"},
+		{func(h *health.Report) { h.Settings["fsync"] = "off" }, isError, "settings", "fsync is off"},
+		{func(h *health.Report) { h.Settings["full_page_writes"] = "off" }, isError, "settings", "full_page_writes is off"},
+		{func(h *health.Report) { h.Settings["synchronous_commit"] = "off" }, isError, "settings", "synchronous_commit is off"},
+		{func(h *health.Report) { h.Settings["autovacuum"] = "off" }, isError, "settings", "autovacuum is off"},
+		{func(h *health.Report) { h.Settings["default_transaction_isolation"] = "serializable" }, isError, "settings", "serializable"},
+		{func(h *health.Report) { h.Connections = 95 }, isWarning, "connections", "95 of 100"},
+		{func(h *health.Report) { h.Skew = -3 * time.Second }, isWarning, "clock", "this machine is off that of the database by 3s"},
+		{func(h *health.Report) { h.Rows.Newest = now.Add(time.Minute) }, isWarning, "clock", "1m0s after now"},
+		{func(h *health.Report) { h.Clocks[0].Ahead = 2 * time.Second }, isWarning, "clock", "the clock of the node alice is ahead of that of the database by 2s"},
+		{func(h *health.Report) { h.Clocks[0].Ahead = -time.Minute }, isWarning, "clock", "the clock of the node alice is behind that of the database by up to 1m0s"},
+		{func(h *health.Report) { h.Rows.Errors = 3 }, isWarning, "errors", "3 tasks"},
+		{func(h *health.Report) {
+			h.Counts = []health.Count{{State: task.Submitted, Type: "mail", Counted: 7, There: 8}, {State: task.Error, Type: "mail", Counted: 1}}
 		}, isWarning, "counts", `2 of the numbers of tasks that nodes tell are wrong: 8 tasks of the type "mail" are submitted, and 7 are told`},
-		{func(h *postgres.Health) { h.Rows.Orphans, h.Rows.OrphansSince = 4, now.Add(-time.Hour) }, isError, "orphans", "4 tasks run on nodes that are not alive, for up to 1h0m"},
-		{func(h *postgres.Health) { h.Rows.Orphans, h.Nodes = 4, nil }, isInfo, "orphans", "4 tasks"},
-		{func(h *postgres.Health) { h.Rows.LateWaiting, h.Rows.LateWaitingSince = 5, now.Add(-time.Hour) }, isError, "due", "5 tasks are due"},
-		{func(h *postgres.Health) { h.Rows.LateReady = 6 }, isWarning, "expired", "6 tasks"},
-		{func(h *postgres.Health) { h.Rows.LateRunning = 7 }, isWarning, "overdue", "7 tasks run though they expired more than 1m"},
-		{func(h *postgres.Health) { h.Tables[0].Dead, h.Tables[0].Live = 200_000, 150_000 }, isWarning, "bloat", "200000 dead rows and 150000 others, and was vacuumed never"},
-		{func(h *postgres.Health) { h.Tables[1].Bytes = 1 << 30 }, isWarning, "bloat", "task_ready has 1024 MiB for 10 entries"},
-		{func(h *postgres.Health) { h.Tables[1].Valid = false }, isError, "bloat", "task_ready is not valid"},
-		{func(h *postgres.Health) { h.Over = []string{"ended_3600_0"} }, isWarning, "retention", "ended_3600_0"},
-		{func(h *postgres.Health) { h.Apart = []string{"ended_3600_0"} }, isWarning, "partitions", "ended_3600_0"},
-		{func(h *postgres.Health) { h.Sees = false }, isWarning, "vacuum", "does not see"},
-		{func(h *postgres.Health) { h.Holders[0].Since = now.Add(-10 * time.Minute) }, isWarning, "vacuum", "the session 7 (app) has kept dead rows from being removed for 10 transactions and 10m0s"},
-		{func(h *postgres.Health) { h.Holders[0].Since = now.Add(-2 * time.Hour) }, isError, "vacuum", "the session 7"},
-		{func(h *postgres.Health) {
-			h.Holders[0] = postgres.Holder{Kind: "replication slot", Name: "old, which nobody uses", Age: 20_000_000}
+		{func(h *health.Report) { h.Rows.Orphans, h.Rows.OrphansSince = 4, now.Add(-time.Hour) }, isError, "orphans", "4 tasks run on nodes that are not alive, for up to 1h0m"},
+		{func(h *health.Report) { h.Rows.Orphans, h.Nodes = 4, nil }, isInfo, "orphans", "4 tasks"},
+		{func(h *health.Report) { h.Rows.LateWaiting, h.Rows.LateWaitingSince = 5, now.Add(-time.Hour) }, isError, "due", "5 tasks are due"},
+		{func(h *health.Report) { h.Rows.LateReady = 6 }, isWarning, "expired", "6 tasks"},
+		{func(h *health.Report) { h.Rows.LateRunning = 7 }, isWarning, "overdue", "7 tasks run though they expired more than 1m"},
+		{func(h *health.Report) { h.Tables[0].Dead, h.Tables[0].Live = 200_000, 150_000 }, isWarning, "bloat", "200000 dead rows and 150000 others, and was vacuumed never"},
+		{func(h *health.Report) { h.Tables[1].Bytes = 1 << 30 }, isWarning, "bloat", "task_ready has 1024 MiB for 10 entries"},
+		{func(h *health.Report) { h.Tables[1].Valid = false }, isError, "bloat", "task_ready is not valid"},
+		{func(h *health.Report) { h.Over = []string{"ended_3600_0"} }, isWarning, "retention", "ended_3600_0"},
+		{func(h *health.Report) { h.Apart = []string{"ended_3600_0"} }, isWarning, "partitions", "ended_3600_0"},
+		{func(h *health.Report) { h.Sees = false }, isWarning, "vacuum", "does not see"},
+		{func(h *health.Report) { h.Holders[0].Since = now.Add(-10 * time.Minute) }, isWarning, "vacuum", "the session 7 (app) has kept dead rows from being removed for 10 transactions and 10m0s"},
+		{func(h *health.Report) { h.Holders[0].Since = now.Add(-2 * time.Hour) }, isError, "vacuum", "the session 7"},
+		{func(h *health.Report) {
+			h.Holders[0] = health.Holder{Kind: "replication slot", Name: "old, which nobody uses", Age: 20_000_000}
 		}, isError, "vacuum", "a replication slot (old, which nobody uses)"},
-		{func(h *postgres.Health) { h.Idle[0].Since = now.Add(-2 * time.Minute) }, isWarning, "idle", "the session 7"},
+		{func(h *health.Report) { h.Idle[0].Since = now.Add(-2 * time.Minute) }, isWarning, "idle", "the session 7"},
 	} {
 		h := well()
 		c.spoil(h)

@@ -1,35 +1,74 @@
-package postgres_test
+package health_test
 
 import (
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"testing"
 	"time"
 
+	coordination "github.com/taskengine/taskengine/coord/postgres"
 	"github.com/taskengine/taskengine/engine"
+	"github.com/taskengine/taskengine/engine/policy"
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/pgtest"
 	"github.com/taskengine/taskengine/storage/postgres"
+	"github.com/taskengine/taskengine/storage/postgres/health"
 	"github.com/taskengine/taskengine/storage/postgres/postgrestest"
 )
 
-// health returns how the database of a store does.
-func health(t *testing.T, s *postgres.Store) *postgres.Health {
+var server *pgtest.Server // set once, before the tests
+
+func TestMain(m *testing.M) {
+	os.Exit(pgtest.Run(m, func(s *pgtest.Server) { server = s }))
+}
+
+// examine returns the facts about the database of a store.
+func examine(t *testing.T, s *postgres.Store) *health.Report {
 	t.Helper()
-	h, err := s.Health(t.Context())
+	h, err := health.Examine(t.Context(), s)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return h
 }
 
+// join starts a node of a cluster that handles one type. It is closed with the test.
+func join(t *testing.T, s *postgres.Store, typ string, handler task.HandlerFunc) *engine.Engine {
+	t.Helper()
+	c, err := coordination.New(s.Pool(), coordination.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	n, err := engine.Open(t.Context(), engine.Config{
+		Store: s, Elector: c, Membership: c, Bus: c, Handlers: map[string]task.Handler{typ: handler},
+		Policies: policy.Set{Slots: 20, Types: map[string]policy.Type{typ: policy.DefaultType()}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if err := n.Close(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	return n
+}
+
 func TestHealthOfANewDatabase(t *testing.T) {
-	h := health(t, postgrestest.Open(t, server.Database(t)))
+	h := examine(t, postgrestest.Open(t, server.Database(t)))
 	if h.Schema != h.Want || h.Server/10000 < 14 || !h.Sees || h.Settings["fsync"] != "on" || h.Connections < 1 {
 		t.Errorf("it is %+v", h)
 	}
-	if h.Rows != (postgres.RowsHealth{}) || len(h.Nodes)+len(h.Over)+len(h.Apart)+len(h.Idle) != 0 {
+	if h.Rows != (health.Rows{}) || len(h.Nodes)+len(h.Over)+len(h.Apart)+len(h.Idle) != 0 {
 		t.Errorf("there are things in it: %+v", h)
 	}
 	if h.Skew.Abs() > h.SkewWithin+time.Second || time.Since(h.Now).Abs() > time.Hour {
@@ -82,9 +121,9 @@ insert into taskengine.member (incarnation, session, name, handlers, labels, dra
 	if _, err := s.Insert(t.Context(), ts...); err != nil {
 		t.Fatal(err)
 	}
-	h := health(t, s)
+	h := examine(t, s)
 	stamp := func(at time.Time) time.Time { return task.Stamp(at) }
-	want := postgres.RowsHealth{
+	want := health.Rows{
 		Live: 16, Ready: 4, Running: 8, Errors: 1, OldestReady: stamp(now.Add(-5 * time.Hour)), OldestReadyType: "old",
 		Orphans: 3, OrphansSince: stamp(now), LateRunning: 1, LateWaiting: 1, LateWaitingSince: stamp(now.Add(-time.Hour)), LateReady: 1, Newest: stamp(now),
 	}
@@ -103,7 +142,7 @@ insert into taskengine.member (incarnation, session, name, handlers, labels, dra
 		t.Fatal(err)
 	}
 	pgtest.Exec(t, c, "alter table "+class+" detach partition taskengine."+name)
-	if h := health(t, s); !slices.Equal(h.Apart, []string{name}) || len(h.Over) != 0 {
+	if h := examine(t, s); !slices.Equal(h.Apart, []string{name}) || len(h.Over) != 0 {
 		t.Errorf("detached tables are %q", h.Apart)
 	}
 }
@@ -111,31 +150,34 @@ insert into taskengine.member (incarnation, session, name, handlers, labels, dra
 func TestHealthTellsWhatRunsThoughItHasExpired(t *testing.T) {
 	url := server.Database(t)
 	began, end := make(chan task.ID), make(chan struct{})
-	n := join(t, url, types("long"), map[string]work{"long": func(_ context.Context, _ *node, t *task.Task) ([]byte, error) {
+	s := postgrestest.Open(t, url)
+	n := join(t, s, "long", func(_ context.Context, t *task.Task) ([]byte, error) {
 		began <- t.ID
 		<-end
 		return nil, nil
-	}})
+	})
 	defer close(end)
-	n.submit(engine.Request{Type: "long"})
-	n.submit(engine.Request{Type: "long", ExpiresAt: time.Now().Add(time.Hour)})
+	if _, err := n.Submit(t.Context(), engine.Request{Type: "long"}, engine.Request{Type: "long", ExpiresAt: time.Now().Add(time.Hour)}); err != nil {
+		t.Fatal(err)
+	}
 	<-began
 	<-began
-	if r := health(t, n.store).Rows; r.Running != 2 || r.LateRunning != 0 {
+	if r := examine(t, s).Rows; r.Running != 2 || r.LateRunning != 0 {
 		t.Errorf("two tasks run, one of them for an hour at most: %+v", r)
 	}
 	pgtest.Exec(t, pgtest.Connect(t, url), `
 update taskengine.task set started_at = started_at - 7200000000, next_event_at = next_event_at - 7200000000, updated_at = updated_at - 7200000000,
 	expires_at = case when expires_at > 0 then expires_at - 7200000000 else expires_at end`)
-	if r := health(t, n.store).Rows; r.Running != 2 || r.LateRunning != 1 || r.Orphans != 0 {
+	if r := examine(t, s).Rows; r.Running != 2 || r.LateRunning != 1 || r.Orphans != 0 {
 		t.Errorf("two hours later they run, and that one has expired: %+v", r)
 	}
 }
 
 func TestHealthComparesTheClocksOfNodesByTheirHeartbeats(t *testing.T) {
 	url := server.Database(t)
-	n, c := join(t, url, types(), nil), pgtest.Connect(t, url)
-	for len(health(t, n.store).Nodes) == 0 { // it joins
+	s, c := postgrestest.Open(t, url), pgtest.Connect(t, url)
+	join(t, s, "mail", func(context.Context, *task.Task) ([]byte, error) { return nil, nil })
+	for len(examine(t, s).Nodes) == 0 { // it joins
 		time.Sleep(10 * time.Millisecond)
 	}
 	far := time.Now().Add(2 * time.Hour).UnixMicro()
@@ -147,7 +189,7 @@ insert into taskengine.session (id, expires_at, beats) values
 insert into taskengine.member (incarnation, session, name, handlers, labels, draining, joined_at)
 	select ('01000000-0000-0000-0000-00000000000' || n)::uuid, ('00000000-0000-0000-0000-00000000000' || n)::uuid, 'other ' || n, '{}', '{}', false, now()
 	from generate_series(1, 3) n`, far))
-	clocks := health(t, n.store).Clocks
+	clocks := examine(t, s).Clocks
 	if len(clocks) != 2 || clocks[0].Name != "new" || clocks[1].Name != "other 1" {
 		t.Fatalf("the clocks are %v", clocks)
 	}
@@ -164,14 +206,32 @@ func TestHealthTellsWhatHoldsBackVacuum(t *testing.T) {
 	s, c, idle := postgrestest.Open(t, url), pgtest.Connect(t, url+"&application_name=report"), pgtest.Connect(t, url)
 	pgtest.Exec(t, c, "begin isolation level repeatable read", "select count(*) from taskengine.task")
 	pgtest.Exec(t, idle, "begin")
-	h := health(t, s)
+	h := examine(t, s)
 	pid := int(c.PgConn().PID())
-	at := slices.IndexFunc(h.Holders, func(o postgres.Holder) bool { return o.PID == pid })
+	at := slices.IndexFunc(h.Holders, func(o health.Holder) bool { return o.PID == pid })
 	if at < 0 || h.Holders[at].Kind != "session" || h.Holders[at].Since.IsZero() || h.Holders[at].Age < 0 {
 		t.Errorf("the holders are %+v", h.Holders)
 	}
 	if len(h.Idle) != 2 || !h.Idle[0].Held || h.Idle[0].PID != pid || h.Idle[0].Application != "report" || h.Idle[1].Held {
 		t.Errorf("the idle ones are %+v", h.Idle)
+	}
+}
+
+func TestHealthTellsCountsThatAreWrong(t *testing.T) {
+	url := server.Database(t)
+	s, c := postgrestest.Open(t, url), pgtest.Connect(t, url)
+	pgtest.Exec(t, c, "select taskengine.add('ship') from generate_series(1, 3)")
+	if h := examine(t, s); len(h.Counts) > 0 {
+		t.Errorf("right counts are told as wrong: %+v", h.Counts)
+	}
+	pgtest.Exec(t, c, "update taskengine.tally set n = n + 7", "insert into taskengine.tally (type, state, n, folded) values ('unheard of', 2, -3, true)")
+	want := []health.Count{{State: task.Submitted, Type: "ship", Counted: 24, There: 3}, {State: task.Submitted, Type: "unheard of", Counted: -3}}
+	if h := examine(t, s); !slices.Equal(h.Counts, want) {
+		t.Errorf("it tells the wrong counts %+v", h.Counts)
+	}
+	pgtest.Exec(t, c, "select taskengine.recount()")
+	if h := examine(t, s); len(h.Counts) > 0 {
+		t.Errorf("after a recount it tells the wrong counts %+v", h.Counts)
 	}
 }
 
@@ -187,7 +247,7 @@ func TestHealthIsToldToARoleThatSeesLittle(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if h := health(t, s); h.Sees {
+	if h := examine(t, s); h.Sees {
 		t.Error("it sees everything")
 	}
 }
