@@ -28,13 +28,15 @@ func (g *gain) of(typ string) *task.Shards {
 // ofAny returns the shards that were gained of any type; nil is all.
 func (g *gain) ofAny() *task.Shards {
 	some := g.of("")
-	for typ := range g.now.Types {
-		more := g.of(typ)
-		if some == nil || more == nil {
-			return nil
+	for _, types := range []map[string]*task.Shards{g.now.Types, g.before.Types} {
+		for typ := range types {
+			more := g.of(typ)
+			if some == nil || more == nil {
+				return nil
+			}
+			both := some.With(more)
+			some = &both
 		}
-		both := some.With(more)
-		some = &both
 	}
 	return some
 }

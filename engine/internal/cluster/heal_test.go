@@ -1,0 +1,99 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/taskengine/taskengine/coord/local"
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage/memory"
+)
+
+func TestWhatRanBeforeIsHealedBeforeALoneNodeStarts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore(t)
+		var rows []*task.Task
+		for range healPage + 1 {
+			rows = append(rows, grabbed(t, store, task.ID{9}))
+		}
+		n := open(t, store, nil)
+		for _, row := range rows {
+			has(t, store, row.ID, task.Submitted)
+		}
+		if got := n.count(&n.swapped); got != len(rows) || len(n.unhealed.refs) != 0 {
+			t.Errorf("%d changes were made, and %d tasks are left", got, len(n.unhealed.refs))
+		}
+	})
+}
+
+// unreadable is a store that cannot read a row for a while.
+type unreadable struct {
+	*memory.Store
+	id   task.ID
+	away atomic.Bool
+}
+
+func (s *unreadable) Get(ctx context.Context, id task.ID) (*task.Task, error) {
+	if id == s.id && s.away.Load() {
+		return nil, errors.New("a bad block")
+	}
+	return s.Store.Get(ctx, id)
+}
+
+func TestATaskThatCannotBeHealedAtTheStartIsHealedLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &unreadable{Store: newStore(t)}
+		bad, good := grabbed(t, s, task.ID{9}), grabbed(t, s, task.ID{9})
+		s.id = bad.ID
+		s.away.Store(true)
+		n := open(t, s, nil)
+		has(t, s, good.ID, task.Submitted)
+		n.HealRest(t.Context())
+		s.away.Store(false)
+		has(t, s, bad.ID, task.Processing)
+		for range 2 { // the second finds out that it is done
+			n.HealRest(t.Context())
+		}
+		has(t, s, bad.ID, task.Submitted)
+		if len(n.unhealed.refs) != 0 {
+			t.Errorf("%d tasks are left", len(n.unhealed.refs))
+		}
+	})
+}
+
+func TestTheTasksOfAMemberAreHealedWhenItIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, first := newStore(t), local.New()
+		stranger := grabbed(t, store, task.ID{9}) // of a node that is in no list of members
+		a := join(t, store, first.Peer(), nil)
+		b := join(t, store, first.Peer(), nil)
+		kept, row := grabbed(t, store, a.Incarnation()), grabbed(t, store, b.Incarnation())
+		time.Sleep(a.config.Lease / 4)
+		has(t, store, stranger.ID, task.Processing) // its node may just have joined
+		time.Sleep(time.Hour)
+		has(t, store, stranger.ID, task.Submitted)
+		has(t, store, row.ID, task.Processing) // too long is not dead
+		b.close()
+		time.Sleep(a.config.Lease)
+		has(t, store, row.ID, task.Submitted)
+		has(t, store, kept.ID, task.Processing)
+	})
+}
+
+func TestANodeThatCannotProveThatItIsAliveHealsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore(t)
+		row := grabbed(t, store, task.ID{9})
+		p := &prover{Membership: local.New()}
+		n := open(t, store, func(c *Config) { c.Membership = p })
+		time.Sleep(time.Hour)
+		has(t, store, row.ID, task.Processing)
+		p.proves.Store(true)
+		time.Sleep(healEvery + n.config.Lease)
+		has(t, store, row.ID, task.Submitted)
+	})
+}

@@ -1,0 +1,185 @@
+package cluster
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/taskengine/taskengine/coord"
+	"github.com/taskengine/taskengine/coord/local"
+	"github.com/taskengine/taskengine/engine/internal/core"
+	"github.com/taskengine/taskengine/engine/task"
+)
+
+// other returns a shard that belongs to another node.
+func (n *node) other() uint16 {
+	owned := n.Owned()
+	for shard := range uint16(task.ShardCount) {
+		if !owned.Has("work", shard) {
+			return shard
+		}
+	}
+	n.t.Fatal("it owns all")
+	return 0
+}
+
+func TestAHintReachesTheNodeThatOwnsTheShard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, first := newStore(t), local.New()
+		a := join(t, store, first.Peer(), nil)
+		b := join(t, store, first.Peer(), nil)
+		synctest.Wait()
+		row := insert(t, store, ready(a.other()))
+		a.decide(func(c *core.Core, now time.Time) { c.Changed(now, row) }) // as after a person changed it on a
+		synctest.Wait()
+		if !b.wants(row.ID) || a.wants(row.ID) {
+			t.Errorf("started by a: %t, by b: %t", a.wants(row.ID), b.wants(row.ID))
+		}
+	})
+}
+
+func TestHintsAreKeptForOtherNodesOnlyAndUpToABound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hints := make([]task.Hint, maxHints/2+1)
+		alone := open(t, newStore(t), nil)
+		alone.Hint(hints)
+		if kept := len(alone.outbox.take(nil)); kept != 0 {
+			t.Errorf("a node that is alone keeps %d hints", kept)
+		}
+		var o outbox
+		o.add(hints)
+		o.add(hints)
+		if kept := len(o.take(nil)); kept != maxHints {
+			t.Errorf("%d hints are kept", kept)
+		}
+	})
+}
+
+func TestAPollFindsWhatNoHintToldOf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, first := newStore(t), local.New()
+		a := join(t, store, first.Peer(), nil)
+		b := join(t, store, first.Peer(), nil)
+		time.Sleep(time.Minute)
+		for shard := range uint16(8) {
+			soon := ready(shard)
+			soon.State, soon.NextEventAt, soon.ReadyAt = task.Waiting, time.Now().Add(2*time.Second), time.Now().Add(2*time.Second)
+			rows := []*task.Task{insert(t, store, ready(shard)), insert(t, store, soon)}
+			time.Sleep(5 * time.Second)
+			synctest.Wait()
+			owned := a.Owned()
+			for _, row := range rows {
+				if isOurs := owned.Has("work", shard); a.wants(row.ID) != isOurs || b.wants(row.ID) == isOurs {
+					t.Errorf("a %v task of shard %d is started by a: %t, by b: %t; it belongs to a: %t", row.State, shard, a.wants(row.ID), b.wants(row.ID), isOurs)
+				}
+			}
+		}
+	})
+}
+
+func TestAWakeUpHasTheStorePolledAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, first := newStore(t), local.New()
+		n := join(t, store, first.Peer(), nil)
+		time.Sleep(10500 * time.Millisecond) // between two polls
+		for i, wake := range []task.Hint{coord.Wake(3), coord.WakeAll()} {
+			row := ready(3)
+			row.Group = task.GroupOf(fmt.Sprint(i)) // the head of a queue
+			insert(t, store, row)
+			synctest.Wait()
+			if n.wants(row.ID) {
+				t.Fatalf("%d: it was found before the node was woken", i)
+			}
+			if err := first.Publish(t.Context(), wake); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			if !n.wants(row.ID) {
+				t.Errorf("%d: it was not found at once", i)
+			}
+		}
+	})
+}
+
+func TestANodeReadsWhatItGains(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, first := newStore(t), local.New()
+		a := join(t, store, first.Peer(), nil)
+		b := join(t, store, first.Peer(), nil)
+		synctest.Wait()
+		row := insert(t, store, ready(a.other()))
+		later := ready(a.other())
+		later.State, later.NextEventAt, later.ReadyAt = task.Waiting, time.Now().Add(time.Hour), time.Now().Add(time.Hour)
+		insert(t, store, later)
+		b.close()
+		synctest.Wait()
+		if !a.wants(row.ID) {
+			t.Error("a ready task of the node that left is not started at once")
+		}
+		at := time.Until(later.NextEventAt)
+		a.decide(func(c *core.Core, now time.Time) {
+			if wake := c.Wake(); wake.IsZero() || wake.After(later.NextEventAt) {
+				t.Errorf("the core wakes at %v, and a task is due in %v", wake, at)
+			}
+		})
+	})
+}
+
+// A survey goes on where the one before has ended, and comes to the end.
+func TestASurveyFindsWhatIsBehindAHeadThatIsKnown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, first := newStore(t), local.New()
+		n := join(t, store, first.Peer(), nil)
+		head := insert(t, store, ready(0))
+		if err := first.Publish(t.Context(), coord.WakeAll()); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if !n.wants(head.ID) {
+			t.Fatal("the head is not known")
+		}
+		var rows []*task.Task
+		for i := range 50 {
+			row := ready(uint16(i))
+			row.Group = task.GroupOf(fmt.Sprint(i % 3))
+			rows = append(rows, insert(t, store, row))
+		}
+		time.Sleep(3 * time.Second)
+		for i, row := range rows {
+			if !n.wants(row.ID) {
+				t.Errorf("row %d was not found", i)
+			}
+		}
+	})
+}
+
+func TestAnAttemptIsStoppedWhoseRowAnotherNodeHasChanged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, first := newStore(t), local.New()
+		n := join(t, store, first.Peer(), nil)
+		kept, cancelled, removed := grabbed(t, store, n.Incarnation()), grabbed(t, store, n.Incarnation()), grabbed(t, store, n.Incarnation())
+		for _, row := range []*task.Task{kept, cancelled, removed} {
+			n.runs(row.Ref())
+		}
+		time.Sleep(3 * time.Second)
+		if n.mu.Lock(); len(n.finished) != 0 {
+			t.Errorf("%v are over though nothing has changed", n.finished)
+		}
+		n.mu.Unlock()
+		change(t, store, task.Change{Ref: cancelled.Ref(), To: task.Cancelled, At: time.Now()})
+		if _, err := store.Delete(t.Context(), removed.Ref()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(3 * time.Second)
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		over := make(map[task.ID]bool)
+		for _, id := range n.finished {
+			over[id] = true
+		}
+		if over[kept.ID] || !over[cancelled.ID] || !over[removed.ID] {
+			t.Errorf("over are %v", n.finished)
+		}
+	})
+}
