@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/engine/sim"
+	"github.com/taskengine/taskengine/storage/pebble"
 )
 
 // points is how many quantiles a measured distribution is kept in: one sync in some
@@ -195,7 +196,7 @@ func (c *Curves) fitBytes(all []observed) {
 		b = append(b, w*float64(o.written-int64(filled)))
 	}
 	k := &c.Costs
-	k.Inline = inline
+	k.Inline = pebble.InlinePayload // bolt has the same codec
 	if len(a) > 0 {
 		x := solve(a, b, 3)
 		k.CommitBytes, k.InsertBytes, k.SwapBytes, k.Amplify = x[0], x[1], x[1], x[2]
@@ -214,14 +215,11 @@ func (c *Curves) fitBytes(all []observed) {
 	}
 }
 
-// inline is that of storage/internal/kv.
-const inline = 512
-
 // wrote returns how many rows were written, and bytes of payload.
 func (o *observed) wrote() (rows, payload int) {
 	for _, m := range o.commits {
 		rows, payload = rows+m.inserts+m.swaps, payload+m.bytes
-		if size := o.calibration.size; size <= inline {
+		if size := o.calibration.size; size <= pebble.InlinePayload {
 			payload += m.swaps * size
 		}
 	}

@@ -3,17 +3,16 @@ package capacity
 import (
 	"slices"
 	"time"
-)
 
-// sortEvery is after how many bytes in memory storage/pebble has them sorted into files.
-const sortEvery = 32 << 20
+	"github.com/taskengine/taskengine/storage/pebble"
+)
 
 // fitBackground finds how much memory a row takes until it is sorted, and how long it computes
 // to sort it: as long as sorted files are written, merged and removed while a load leaves a core
 // for it.
 func (c *Curves) fitBackground(all []observed) {
 	k := &c.Costs
-	k.BackgroundEvery = sortEvery
+	k.BackgroundEvery = pebble.DefaultMemTableSize
 	k.BackgroundRow = memoryRow(all)
 	var a [][]float64
 	var b []float64
@@ -45,12 +44,12 @@ func memoryRow(all []observed) float64 {
 			logs[s.log] += s.bytes
 			longest = max(longest, logs[s.log])
 		}
-		if longest < sortEvery/2 { // it is the last one, or from before that much was kept at once
+		if longest < pebble.DefaultMemTableSize/2 { // it is the last one, or from before that much was kept at once
 			continue
 		}
 		rows, _ := o.wrote()
 		a = append(a, []float64{float64(rows) * float64(longest) / float64(sum)})
-		b = append(b, float64(sortEvery-longest))
+		b = append(b, float64(pebble.DefaultMemTableSize-longest))
 	}
 	return solve(a, b, 1)[0]
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/engine/sim"
+	"github.com/taskengine/taskengine/storage/pebble"
 )
 
 // Syncs of at most small bytes are compared with those of at least large, to find what
@@ -13,12 +14,6 @@ import (
 const (
 	small = 16 << 10
 	large = 32 << 10
-)
-
-// logStep and logBelow are those of storage/pebble.
-const (
-	logStep  = 256 << 10
-	logBelow = 8 << 10
 )
 
 // synced is one use of the disk.
@@ -62,7 +57,7 @@ func (c *Curves) fitSync(all []observed) {
 		Sorting: took(series, func(s *synced) bool { return !s.ahead && s.sorts }),
 	}
 	if len(k.Log.Grown) > 0 {
-		k.Log.Step, k.Log.Below = logStep, logBelow
+		k.Log.Step, k.Log.Below = pebble.LogFillStep, pebble.LogFillBelow
 	}
 	k.Told = byIdle(idlenesses(), func(yield func(idle, took time.Duration)) {
 		for _, uses := range series {
@@ -209,7 +204,7 @@ func (o *observed) logged() (uses []synced) {
 			sorts = sorts[1:]
 		}
 		use := synced{
-			bytes: s.bytes, ahead: carried.Ahead(logBelow), grown: s.filled > 0,
+			bytes: s.bytes, ahead: carried.Ahead(pebble.LogFillBelow), grown: s.filled > 0,
 			sorts: slices.ContainsFunc(sorts, func(w window) bool { return w.from.Before(s.ended) }),
 		}
 		carried.Note(float64(s.bytes))

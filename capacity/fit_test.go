@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/engine/sim"
+	"github.com/taskengine/taskengine/storage/pebble"
 )
 
 func TestCostsAreFoundInWhatTheyAddUpTo(t *testing.T) {
@@ -91,7 +92,7 @@ func TestSyncsAreToldFromWhatComesBeforeAndAfterThem(t *testing.T) {
 	o := observed{figures: figures{
 		sorts: []window{{from: at(1210), to: at(1350)}, {from: at(330), to: at(980)}},
 		syncs: []span{
-			{wrote: at(9), began: at(10), ended: at(100), bytes: 400, filled: logStep},
+			{wrote: at(9), began: at(10), ended: at(100), bytes: 400, filled: pebble.LogFillStep},
 			{wrote: at(110), began: at(120), ended: at(320), bytes: 80_000},
 			{wrote: at(990), began: at(1000), ended: at(1200), bytes: 500},
 			{wrote: at(1290), began: at(1300), ended: at(1400), bytes: 600},
@@ -165,7 +166,7 @@ func TestWhatIsSortedIsComputedByRowAndByte(t *testing.T) {
 		return o
 	}
 	var c Curves
-	const all = float64(sortEvery) / row // rows, without payload
+	const all = float64(pebble.DefaultMemTableSize) / row // rows, without payload
 	c.fitBackground([]observed{flushed(0, time.Duration(all*500)), flushed(payload, time.Duration(all/2*500+all/2*payload*2))})
 	k := &c.Costs
 	if k.BackgroundRow != 0 || k.Background < 498 || k.Background > 502 || math.Abs(k.BackgroundByte-2) > 0.01 {

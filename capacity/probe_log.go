@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/taskengine/taskengine/storage/pebble"
 )
 
 // journal is a file system that notes when the log of a store was synced, and what with, and
@@ -32,13 +34,6 @@ type window struct {
 	flush    bool // what it was told was sorted; else files were merged or removed
 }
 
-// The categories of the files of pebble's log, and of sorted ones.
-const (
-	logCategory     = "pebble-wal"
-	flushCategory   = "pebble-memtable-flush"
-	compactCategory = "pebble-compaction"
-)
-
 func (j *journal) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
 	return j.watch(c)(j.FS.Create(name, c))
 }
@@ -51,13 +46,13 @@ func (j *journal) watch(c vfs.DiskWriteCategory) func(vfs.File, error) (vfs.File
 	return func(f vfs.File, err error) (vfs.File, error) {
 		switch {
 		case err != nil:
-		case c == logCategory:
+		case c == pebble.LogCategory:
 			j.mu.Lock()
 			defer j.mu.Unlock()
 			j.logs++
 			f = &watched{File: f, journal: j, log: j.logs}
-		case c == flushCategory || c == compactCategory:
-			f = &sortedFile{File: f, journal: j, began: time.Now(), flush: c == flushCategory}
+		case c == pebble.FlushCategory || c == pebble.CompactionCategory:
+			f = &sortedFile{File: f, journal: j, began: time.Now(), flush: c == pebble.FlushCategory}
 		}
 		return f, err
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/engine/sim"
+	"github.com/taskengine/taskengine/storage/pebble"
 )
 
 // observe makes a run with a store of pebble.
@@ -35,17 +36,21 @@ func TestTheLogIsWhatTheModelTakesItFor(t *testing.T) {
 		}
 		return bytes, filled
 	}
+	var carried sim.Carried
+	if carried.Note(pebble.LogFillSyncs); carried != 1 {
+		t.Errorf("the model averages over other syncs than the %d of the store", pebble.LogFillSyncs)
+	}
 	small := observe(t, few(4<<10))
 	bytes, filled := sum(&small)
-	if filled < bytes-bytes%logStep || filled > bytes+8*logStep {
+	if filled < bytes-bytes%pebble.LogFillStep || filled > bytes+8*pebble.LogFillStep {
 		t.Errorf("%d bytes of the log were filled ahead of %d that were written", filled, bytes)
 	}
 	large := observe(t, few(48<<10))
-	if bytes, filled := sum(&large); filled > 8*logStep || bytes < 300*48<<10 { // each new log is filled once
+	if bytes, filled := sum(&large); filled > 8*pebble.LogFillStep || bytes < 300*48<<10 { // each new log is filled once
 		t.Errorf("%d bytes of the log were filled ahead of %d that were written by large syncs", filled, bytes)
 	}
 	// A row takes the same, whether its payload is part of it or not.
-	within, beyond := observe(t, few(inline)), observe(t, few(inline+1))
+	within, beyond := observe(t, few(pebble.InlinePayload)), observe(t, few(pebble.InlinePayload+1))
 	for _, o := range []*observed{&within, &beyond} {
 		if row := logRow([]observed{*o}); row < 60 || row > 300 {
 			t.Errorf("with payloads of %d bytes a row takes %.0f bytes of the log besides", o.size, row)

@@ -14,6 +14,8 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"go.etcd.io/bbolt"
+
+	store "github.com/taskengine/taskengine/storage/pebble"
 )
 
 const (
@@ -75,7 +77,7 @@ func measurePebble(ctx context.Context, t *trial, size int) (err error) {
 		return err
 	}
 	db, err := pebble.Open(filepath.Join(t.dir, "pebble"), &pebble.Options{
-		FS: fs, FormatMajorVersion: pebble.FormatNewest, MemTableSize: 32 << 20, Logger: quiet{},
+		FS: fs, FormatMajorVersion: pebble.FormatNewest, MemTableSize: store.DefaultMemTableSize, Logger: quiet{},
 	})
 	if err != nil {
 		return err

@@ -7,23 +7,10 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-const (
-	// logCategory is how the library names its write-ahead log to the file system.
-	logCategory vfs.DiskWriteCategory = "pebble-wal"
-
-	// fillStep is how many bytes of a log are filled at a time. The sync after it is a
-	// slow one: the greater the step, the rarer and the longer they are.
-	fillStep = 256 << 10
-
-	// fillPiece is how many bytes are filled in one write. Newer kernels keep in one piece
-	// what was written together, and count all of it as written when a byte of it is: in
-	// larger pieces the process would seem to write fifty times what it does.
-	fillPiece = 4 << 10
-
-	// fillBelow is how many bytes a sync may carry for filling to pay. Above, it is the
-	// data that takes the time.
-	fillBelow = 8 << 10
-)
+// fillPiece is how many bytes are filled in one write. Newer kernels keep in one piece
+// what was written together, and count all of it as written when a byte of it is: in
+// larger pieces the process would seem to write fifty times what it does.
+const fillPiece = 4 << 10
 
 // filledLog is a log that is filled with zeros ahead of what is written to it. Nearly all
 // syncs then find the file as long as it was and all its blocks in place, and the file
@@ -44,7 +31,7 @@ type filledLog struct {
 // filled returns a file that was opened for writing, and if it is a log, one that is
 // filled.
 func filled(file vfs.File, err error, category vfs.DiskWriteCategory) (vfs.File, error) {
-	if err != nil || category != logCategory {
+	if err != nil || category != LogCategory {
 		return file, err
 	}
 	old, err := file.Stat()
@@ -55,7 +42,7 @@ func filled(file vfs.File, err error, category vfs.DiskWriteCategory) (vfs.File,
 }
 
 func (f *filledLog) Write(p []byte) (int, error) {
-	if f.perSync <= fillBelow {
+	if f.perSync <= LogFillBelow {
 		f.fill(f.end + int64(len(p)))
 	}
 	n, err := f.File.Write(p)
@@ -73,7 +60,7 @@ func (f *filledLog) fill(end int64) {
 		return
 	}
 	var zeros [fillPiece]byte
-	for until := end + fillStep - end%fillStep; f.filled < until; {
+	for until := end + LogFillStep - end%LogFillStep; f.filled < until; {
 		piece := zeros[:fillPiece-f.filled%fillPiece]
 		_, _ = f.WriteAt(piece, f.filled)
 		f.filled += int64(len(piece))
@@ -81,7 +68,7 @@ func (f *filledLog) fill(end int64) {
 }
 
 func (f *filledLog) SyncData() error {
-	f.perSync += (f.unsynced - f.perSync) / 8
+	f.perSync += (f.unsynced - f.perSync) / LogFillSyncs
 	f.unsynced = 0
 	return f.File.SyncData()
 }

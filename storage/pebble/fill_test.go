@@ -18,14 +18,14 @@ func (noFill) WriteAt([]byte, int64) (int, error) { return 0, errors.New("no spa
 func newLog(t *testing.T, old int, under func(vfs.File) vfs.File) (log vfs.File, onDisk func() []byte) {
 	t.Helper()
 	fs := vfs.NewMem()
-	file, err := fs.Create("log", logCategory)
+	file, err := fs.Create("log", LogCategory)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := file.WriteAt(bytes.Repeat([]byte{'o'}, old), 0); err != nil {
 		t.Fatal(err)
 	}
-	if log, err = filled(under(file), nil, logCategory); err != nil {
+	if log, err = filled(under(file), nil, LogCategory); err != nil {
 		t.Fatal(err)
 	}
 	return log, func() []byte {
@@ -64,10 +64,10 @@ func TestLogIsFilledAheadOfSmallWrites(t *testing.T) {
 		under    func(vfs.File) vfs.File
 		wantSize int
 	}{
-		{"a new log", 0, 300, 1000, as, 2 * fillStep},
+		{"a new log", 0, 300, 1000, as, 2 * LogFillStep},
 		{"an old one that is long enough", 500_000, 300, 1000, as, 500_000},
-		{"an old one that is too short", 100_000, 300, 1000, as, 2 * fillStep},
-		{"much in each sync", 0, 30, 10 * fillBelow, as, 300 * fillBelow},
+		{"an old one that is too short", 100_000, 300, 1000, as, 2 * LogFillStep},
+		{"much in each sync", 0, 30, 10 * LogFillBelow, as, 300 * LogFillBelow},
 		{"a disk that is full", 0, 300, 1000, func(f vfs.File) vfs.File { return noFill{f} }, 300_000},
 	} {
 		t.Run(test.name, func(t *testing.T) {

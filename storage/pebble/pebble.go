@@ -38,7 +38,7 @@ type Options struct {
 	// CacheSize is how many bytes of the files are kept in memory; zero is 64 MB.
 	CacheSize int64
 	// MemTableSize is how many bytes of new data are collected before they are sorted
-	// into a file; zero is 32 MB. Up to four times that may be in memory.
+	// into a file; zero is DefaultMemTableSize (32 MB). Up to four times that may be in memory.
 	MemTableSize uint64
 	// MaxOpenFiles is how many sorted files are kept open at most; zero is 500. Beside them the
 	// store opens up to about 20.
@@ -56,7 +56,6 @@ type Options struct {
 
 const (
 	defaultCacheSize    = 64 << 20
-	defaultMemTableSize = 32 << 20
 	defaultMaxOpenFiles = 500
 )
 
@@ -249,7 +248,7 @@ func (s *Store) options(opts Options) *pebble.Options {
 		opts.CacheSize = defaultCacheSize
 	}
 	if opts.MemTableSize == 0 {
-		opts.MemTableSize = defaultMemTableSize
+		opts.MemTableSize = DefaultMemTableSize
 	}
 	if opts.MaxOpenFiles == 0 {
 		opts.MaxOpenFiles = defaultMaxOpenFiles

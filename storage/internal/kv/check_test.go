@@ -99,9 +99,9 @@ func filled(t *testing.T, n int) (*sorted, *DB) {
 				r.NextEventAt = time.Time{}
 			}
 			r.ID, r.State, r.Key = task.ID{byte(state), byte(i >> 8), byte(i)}, state, string(rune('a'+i))+state.String()
-			r.Payload, r.Result = make([]byte, inlineSize+1), make([]byte, inlineSize+1)
+			r.Payload, r.Result = make([]byte, InlineSize+1), make([]byte, InlineSize+1)
 			r.LastError = "x"
-			r.History[0].Error = string(make([]byte, inlineSize))
+			r.History[0].Error = string(make([]byte, InlineSize))
 			if _, err := tx.Insert(t.Context(), &r.Task); err != nil {
 				t.Fatal(err)
 			}

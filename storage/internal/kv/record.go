@@ -17,9 +17,9 @@ import (
 // program refuses a record with a bit it does not know.
 const formatRecord = 1
 
-// inlineSize is how many bytes of payload, result, checkpoint or history ride in the record; a
+// InlineSize is how many bytes of payload, result, checkpoint or history ride in the record; a
 // larger one has a key of its own, which changes of the row do not rewrite.
-const inlineSize = 512
+const InlineSize = 512
 
 // fields is the set of optional fields that a record has.
 type fields uint64

@@ -70,7 +70,7 @@ func partPrefix(bit fields) byte {
 // putPart leaves a small part in the record, as a copy, and moves a large one to a key
 // of its own.
 func (s *state) putPart(r *row, bit fields, part *[]byte) error {
-	if len(*part) > inlineSize {
+	if len(*part) > InlineSize {
 		err := s.putFar(r, bit, *part)
 		*part = nil
 		return err
@@ -103,7 +103,7 @@ func (s *state) putHistory(r *row, h []task.Attempt) error {
 		return nil
 	}
 	s.value = appendHistory(s.value[:0], r.base(), h)
-	if len(s.value) > inlineSize {
+	if len(s.value) > InlineSize {
 		r.History = nil
 		return s.putFar(r, farHistory, s.value)
 	}
