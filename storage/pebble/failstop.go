@@ -16,30 +16,30 @@ import (
 	"github.com/taskengine/taskengine/storage/internal/kv"
 )
 
-// fence stands between the library and the disk. When a write fails, the library
-// panics or ends the process, in places where no caller can stop it. The fence does
-// not let it know: from the first failure on, nothing more is written and everything
-// is said to have succeeded, so that the library can be closed in good order. The disk
-// then holds what it would after a crash at that moment. The store asks err before it
-// acknowledges anything.
-type fence struct {
+// failstop is the file system between the library and the disk. When a write fails, the
+// library panics or ends the process, in places where no caller can stop it. So failstop
+// hides the failure: from the first failed write on, it writes nothing more and reports
+// success to the library, which can then be closed in good order. The disk holds what it
+// would hold after a crash at that moment. The store calls err before it acknowledges
+// anything.
+type failstop struct {
 	vfs.FS
-	aside  string                 // a folder outside: the store does not depend on what is in there
-	onShut func(error)            // called once, when the fence is shut
-	replay atomic.Pointer[replay] // what looks at logs that are opened; nil unless the library is being opened
+	aside  string                 // a folder that is not covered: the store does not depend on its files
+	onStop func(error)            // called once, with the first failure
+	replay atomic.Pointer[replay] // examines the logs that are opened; nil unless the library is being opened
 
 	mu    sync.Mutex
-	cause error                 // guarded by mu: why it is shut; nil while it is open
-	locks []*locked             // guarded by mu: those taken
-	logs  map[string]*filledLog // guarded by mu: those that were opened for writing, by name
+	cause error                 // guarded by mu: the first failure; nil while writes reach the disk
+	locks []*locked             // guarded by mu: the locks taken
+	logs  map[string]*filledLog // guarded by mu: the logs opened for writing, by name
 }
 
-func newFence(under vfs.FS, onShut func(error)) *fence {
-	return &fence{FS: under, onShut: onShut, logs: make(map[string]*filledLog)}
+func newFailstop(under vfs.FS, onStop func(error)) *failstop {
+	return &failstop{FS: under, onStop: onStop, logs: make(map[string]*filledLog)}
 }
 
-// shut lets nothing through any more.
-func (f *fence) shut(cause error) {
+// stop ends all writing because of cause. Only the first call has an effect.
+func (f *failstop) stop(cause error) {
 	f.mu.Lock()
 	first := f.cause == nil
 	if first {
@@ -47,55 +47,55 @@ func (f *fence) shut(cause error) {
 	}
 	f.mu.Unlock()
 	if first {
-		f.onShut(cause)
+		f.onStop(cause)
 	}
 }
 
-// why returns what the fence was shut for, and nil while it is open.
-func (f *fence) why() error {
+// failure returns the error that ended all writing, and nil while writes reach the disk.
+func (f *failstop) failure() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.cause
 }
 
-// err returns the error of every call of the store, nil while the fence is open.
-func (f *fence) err() error {
-	if cause := f.why(); cause != nil {
+// err returns the error that every call of the store returns after a failure, else nil.
+func (f *failstop) err() error {
+	if cause := f.failure(); cause != nil {
 		return kv.Broken(cause)
 	}
 	return nil
 }
 
-// write runs an operation that changes the disk, unless the fence is shut. If the
-// operation fails, it shuts the fence. It returns nil whatever happens.
-func (f *fence) write(op func() error) error {
-	if f.why() != nil {
+// write runs an operation that changes the disk, unless an earlier one has failed. If the
+// operation fails, all writing ends. write always returns nil.
+func (f *failstop) write(op func() error) error {
+	if f.failure() != nil {
 		return nil
 	}
 	if err := op(); err != nil {
-		f.shut(err)
+		f.stop(err)
 	}
 	return nil
 }
 
-// isAside reports whether a file is outside.
-func (f *fence) isAside(name string) bool { return name == f.aside || f.PathDir(name) == f.aside }
+// isAside reports whether a file is in the folder that is not covered.
+func (f *failstop) isAside(name string) bool { return name == f.aside || f.PathDir(name) == f.aside }
 
-// create runs an operation that opens a file for writing; behind a shut fence there is
-// nothing in it.
-func (f *fence) create(op func() (vfs.File, error)) (vfs.File, error) {
-	file := vfs.File(nowhere{})
+// create runs an operation that opens a file for writing. After a failure it returns a file
+// that discards what is written.
+func (f *failstop) create(op func() (vfs.File, error)) (vfs.File, error) {
+	file := vfs.File(discard{})
 	err := f.write(func() error {
 		real, err := op()
 		if err == nil {
-			file = &fencedFile{real, f}
+			file = &failstopFile{real, f}
 		}
 		return err
 	})
 	return file, err
 }
 
-func (f *fence) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+func (f *failstop) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	if f.isAside(name) {
 		return f.FS.Create(name, category)
 	}
@@ -105,8 +105,9 @@ func (f *fence) Create(name string, category vfs.DiskWriteCategory) (vfs.File, e
 	})
 }
 
-// fill returns a file that was opened for writing; a log is filled, and its name noted.
-func (f *fence) fill(name string, file vfs.File, err error, category vfs.DiskWriteCategory) (vfs.File, error) {
+// fill returns a file that was opened for writing. It records the name of a log, and returns a
+// file that is filled ahead for it.
+func (f *failstop) fill(name string, file vfs.File, err error, category vfs.DiskWriteCategory) (vfs.File, error) {
 	file, err = filled(file, err, category)
 	if log, ok := file.(*filledLog); ok && err == nil {
 		f.mu.Lock()
@@ -116,10 +117,10 @@ func (f *fence) fill(name string, file vfs.File, err error, category vfs.DiskWri
 	return file, err
 }
 
-// Open opens a file to read it. Of a log that is being written, as a backup reads it, it ends
-// where that has got to: behind it the reader would find what is written meanwhile, and before
-// that what was not there yet when it passed.
-func (f *fence) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
+// Open opens a file for reading. A log that is being written, as a backup reads it, ends for the
+// reader where the writer is now: beyond that the reader would find data that is written meanwhile,
+// after data that was not there yet when the reader passed.
+func (f *failstop) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
 	f.mu.Lock()
 	log := f.logs[name]
 	f.mu.Unlock()
@@ -136,14 +137,14 @@ func (f *fence) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
 	return file, nil
 }
 
-func (f *fence) OpenReadWrite(name string, category vfs.DiskWriteCategory, opts ...vfs.OpenOption) (vfs.File, error) {
+func (f *failstop) OpenReadWrite(name string, category vfs.DiskWriteCategory, opts ...vfs.OpenOption) (vfs.File, error) {
 	if f.isAside(name) {
 		return f.FS.OpenReadWrite(name, category, opts...)
 	}
 	return f.create(func() (vfs.File, error) { return f.FS.OpenReadWrite(name, category, opts...) })
 }
 
-func (f *fence) ReuseForWrite(old, name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+func (f *failstop) ReuseForWrite(old, name string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	f.mu.Lock()
 	delete(f.logs, old)
 	f.mu.Unlock()
@@ -153,39 +154,39 @@ func (f *fence) ReuseForWrite(old, name string, category vfs.DiskWriteCategory) 
 	})
 }
 
-// OpenDir returns a folder whose Sync is fenced.
-func (f *fence) OpenDir(name string) (vfs.File, error) {
+// OpenDir returns a folder whose Sync never fails.
+func (f *failstop) OpenDir(name string) (vfs.File, error) {
 	file, err := f.FS.OpenDir(name)
 	if err != nil || f.isAside(name) {
 		return file, err
 	}
-	return &fencedFile{file, f}, nil
+	return &failstopFile{file, f}, nil
 }
 
-func (f *fence) Link(old, name string) error {
+func (f *failstop) Link(old, name string) error {
 	if f.isAside(name) {
 		return f.FS.Link(old, name)
 	}
 	return f.write(func() error { return f.FS.Link(old, name) })
 }
 
-func (f *fence) Rename(old, name string) error {
+func (f *failstop) Rename(old, name string) error {
 	if f.isAside(name) {
 		return f.FS.Rename(old, name)
 	}
 	return f.write(func() error { return f.FS.Rename(old, name) })
 }
 
-func (f *fence) MkdirAll(dir string, perm os.FileMode) error {
+func (f *failstop) MkdirAll(dir string, perm os.FileMode) error {
 	if f.isAside(dir) {
 		return f.FS.MkdirAll(dir, perm)
 	}
 	return f.write(func() error { return f.FS.MkdirAll(dir, perm) })
 }
 
-// Remove does not shut the fence: a file that stays is a nuisance, not a loss.
-func (f *fence) Remove(name string) error {
-	if f.why() != nil {
+// Remove returns its error and does not end writing: a file that remains is a nuisance, not a loss.
+func (f *failstop) Remove(name string) error {
+	if f.failure() != nil {
 		return nil
 	}
 	f.mu.Lock()
@@ -194,20 +195,20 @@ func (f *fence) Remove(name string) error {
 	return f.FS.Remove(name)
 }
 
-func (f *fence) RemoveAll(name string) error {
-	if f.why() != nil {
+func (f *failstop) RemoveAll(name string) error {
+	if f.failure() != nil {
 		return nil
 	}
 	return f.FS.RemoveAll(name)
 }
 
-func (f *fence) Unwrap() vfs.FS { return f.FS }
+func (f *failstop) Unwrap() vfs.FS { return f.FS }
 
-// Lock takes the lock that keeps other processes out.
-func (f *fence) Lock(name string) (io.Closer, error) {
+// Lock takes the lock that excludes other processes.
+func (f *failstop) Lock(name string) (io.Closer, error) {
 	held, err := f.FS.Lock(name)
 	if err != nil {
-		// A failure to make the file has its path in it; what remains is the lock.
+		// A failure to create the file has the path in it. All other failures are of the lock.
 		if pathErr := new(fs.PathError); errors.As(err, &pathErr) {
 			return nil, err
 		}
@@ -221,8 +222,8 @@ func (f *fence) Lock(name string) (io.Closer, error) {
 	return l, nil
 }
 
-// releaseLocks gives back what a library that failed to open may have kept.
-func (f *fence) releaseLocks() error {
+// releaseLocks releases the locks that a library that failed to open may still hold.
+func (f *failstop) releaseLocks() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var err error
@@ -243,21 +244,21 @@ func (l *locked) Close() (err error) {
 	return err
 }
 
-// fencedFile is a file whose writes are fenced.
-type fencedFile struct {
+// failstopFile is a file whose writes, syncs and closing never fail; see [failstop].
+type failstopFile struct {
 	vfs.File
-	fence *fence
+	fs *failstop
 }
 
-func (f *fencedFile) Write(p []byte) (int, error) {
-	return len(p), f.fence.write(func() error { return whole(f.File.Write(p))(len(p)) })
+func (f *failstopFile) Write(p []byte) (int, error) {
+	return len(p), f.fs.write(func() error { return whole(f.File.Write(p))(len(p)) })
 }
 
-func (f *fencedFile) WriteAt(p []byte, at int64) (int, error) {
-	return len(p), f.fence.write(func() error { return whole(f.File.WriteAt(p, at))(len(p)) })
+func (f *failstopFile) WriteAt(p []byte, at int64) (int, error) {
+	return len(p), f.fs.write(func() error { return whole(f.File.WriteAt(p, at))(len(p)) })
 }
 
-// whole makes an error of a write that was cut short.
+// whole returns an error for a write that was cut short.
 func whole(n int, err error) func(want int) error {
 	return func(want int) error {
 		if err == nil && n < want {
@@ -267,22 +268,22 @@ func whole(n int, err error) func(want int) error {
 	}
 }
 
-func (f *fencedFile) Sync() error     { return f.fence.write(f.File.Sync) }
-func (f *fencedFile) SyncData() error { return f.fence.write(f.File.SyncData) }
+func (f *failstopFile) Sync() error     { return f.fs.write(f.File.Sync) }
+func (f *failstopFile) SyncData() error { return f.fs.write(f.File.SyncData) }
 
-func (f *fencedFile) SyncTo(length int64) (full bool, err error) {
+func (f *failstopFile) SyncTo(length int64) (full bool, err error) {
 	full = true
-	err = f.fence.write(func() (err error) {
+	err = f.fs.write(func() (err error) {
 		full, err = f.File.SyncTo(length)
 		return err
 	})
 	return full, err
 }
 
-// Stat is fenced because the library counts on it for a file that it has just made.
-func (f *fencedFile) Stat() (info vfs.FileInfo, err error) {
+// Stat does not fail either: the library relies on it for a file that it has just created.
+func (f *failstopFile) Stat() (info vfs.FileInfo, err error) {
 	info = emptyFile{}
-	err = f.fence.write(func() error {
+	err = f.fs.write(func() error {
 		real, err := f.File.Stat()
 		if err == nil {
 			info = real
@@ -292,29 +293,29 @@ func (f *fencedFile) Stat() (info vfs.FileInfo, err error) {
 	return info, err
 }
 
-// Close closes the file whatever the fence, and fences the error.
-func (f *fencedFile) Close() error {
+// Close closes the file, after a failure too.
+func (f *failstopFile) Close() error {
 	err := f.File.Close()
-	return f.fence.write(func() error { return err })
+	return f.fs.write(func() error { return err })
 }
 
-// nowhere is a file behind the fence: what is written to it is gone.
-type nowhere struct{}
+// discard is a file that was created after a failure. It discards what is written.
+type discard struct{}
 
-func (nowhere) Close() error                            { return nil }
-func (nowhere) Read([]byte) (int, error)                { return 0, io.EOF }
-func (nowhere) ReadAt([]byte, int64) (int, error)       { return 0, io.EOF }
-func (nowhere) Write(p []byte) (int, error)             { return len(p), nil }
-func (nowhere) WriteAt(p []byte, _ int64) (int, error)  { return len(p), nil }
-func (nowhere) Preallocate(_, _ int64) error            { return nil }
-func (nowhere) Stat() (vfs.FileInfo, error)             { return emptyFile{}, nil }
-func (nowhere) Sync() error                             { return nil }
-func (nowhere) SyncTo(int64) (fullSync bool, err error) { return true, nil }
-func (nowhere) SyncData() error                         { return nil }
-func (nowhere) Prefetch(_, _ int64) error               { return nil }
-func (nowhere) Fd() uintptr                             { return vfs.InvalidFd }
+func (discard) Close() error                            { return nil }
+func (discard) Read([]byte) (int, error)                { return 0, io.EOF }
+func (discard) ReadAt([]byte, int64) (int, error)       { return 0, io.EOF }
+func (discard) Write(p []byte) (int, error)             { return len(p), nil }
+func (discard) WriteAt(p []byte, _ int64) (int, error)  { return len(p), nil }
+func (discard) Preallocate(_, _ int64) error            { return nil }
+func (discard) Stat() (vfs.FileInfo, error)             { return emptyFile{}, nil }
+func (discard) Sync() error                             { return nil }
+func (discard) SyncTo(int64) (fullSync bool, err error) { return true, nil }
+func (discard) SyncData() error                         { return nil }
+func (discard) Prefetch(_, _ int64) error               { return nil }
+func (discard) Fd() uintptr                             { return vfs.InvalidFd }
 
-// emptyFile is what a file behind the fence looks like.
+// emptyFile is the information about a file that was created after a failure.
 type emptyFile struct{}
 
 func (emptyFile) Name() string           { return "" }

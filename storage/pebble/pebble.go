@@ -3,8 +3,8 @@
 // concurrent updates share one sync of the write-ahead log.
 //
 // A call that changes something returns once the change is on disk. A call that reads
-// may show a change that was applied and whose sync is still under way; whatever builds
-// on it is durable no earlier than it.
+// may return a change that was applied and is not yet synced. A later change is durable no
+// earlier than that one.
 package pebble
 
 import (
@@ -27,30 +27,30 @@ import (
 	"github.com/taskengine/taskengine/storage/internal/kv"
 )
 
-// ErrDamaged says that the folder is not as this package left it.
+// ErrDamaged means that the files are not as this package wrote them.
 var ErrDamaged = kv.ErrDamaged
 
-// Options are the choices of [Open]. The zero value suits a node that shares its
-// machine with others; the store then uses less than 300 MB of memory.
+// Options configure [Open]. The zero value suits a node that shares its machine with other
+// programs: the store then uses less than 300 MB of memory.
 type Options struct {
-	// FS is where the folder is; nil is the file system of the machine.
+	// FS is the file system of the folder; nil is that of the machine.
 	FS vfs.FS
-	// CacheSize is how many bytes of the files are kept in memory; zero is 64 MB.
+	// CacheSize is how many bytes of the files are cached in memory; zero is 64 MB.
 	CacheSize int64
 	// MemTableSize is how many bytes of new data are collected before they are sorted
 	// into a file; zero is DefaultMemTableSize (32 MB). Up to four times that may be in memory.
 	MemTableSize uint64
-	// MaxOpenFiles is how many sorted files are kept open at most; zero is 500. Beside them the
-	// store opens up to about 20.
+	// MaxOpenFiles is the maximum number of sorted files that are kept open; zero is 500. The
+	// store opens up to about 20 other files.
 	MaxOpenFiles int
-	// ReadOnly opens a store that must be there, and changes nothing in its folder: every
-	// change fails. The folder is locked all the same.
+	// ReadOnly opens a store that must exist, and changes nothing in its folder: every change
+	// fails. The folder is locked nevertheless.
 	ReadOnly bool
-	// Salvage opens a store whose logs are damaged, as far as they can be read: it then lacks
-	// changes that were acknowledged, and Log is told. It is for a store that is ReadOnly;
-	// without ReadOnly it does nothing.
+	// Salvage opens a store whose logs are damaged, and reads them up to the damage. The store
+	// then lacks changes that were acknowledged, which is logged. Salvage has no effect without
+	// ReadOnly.
 	Salvage bool
-	// Log receives what the store has to say beyond its errors; nil is nobody.
+	// Log receives what the store reports besides errors; nil discards it.
 	Log *slog.Logger
 }
 
@@ -59,8 +59,8 @@ const (
 	defaultMaxOpenFiles = 500
 )
 
-// formatLibrary is the layout of files that the library writes. A newer one is chosen
-// here and not by an update of the library, since there is no way back.
+// formatLibrary is the format of the files that the library writes. It is pinned here, so that
+// an update of the library does not change it: there is no way back to an older format.
 const formatLibrary = pebble.FormatWALSyncChunks
 
 // lockFile is the file in the folder that the library locks.
@@ -72,28 +72,28 @@ type Store struct {
 	kv.Calls
 
 	dir  string
-	here kv.Place // the file that locks dir; zero if dir is not on the machine's own disks, or only read
-	fs   *fence
+	here kv.Place // the file that locks dir; zero if dir is not on the machine's file system, or is only read
+	fs   *failstop
 	db   *pebble.DB
 	kv   *kv.DB
 	log  *slog.Logger
 
 	readOnly bool
-	backup   sync.Mutex // held by the backup under way
+	backup   sync.Mutex // held while a backup is made
 
-	// life is held shared by every call under way, and alone by what ends the store.
+	// life is held shared by every call under way, and exclusively by what ends the store.
 	life    sync.RWMutex
 	closed  bool // guarded by life: Close was called
 	stopped bool // guarded by life: db is closed
 
-	// write is held by the transaction in progress, while it reads and builds its batch
-	// and until the batch is applied, but not while it waits for the sync.
+	// write is held by the transaction in progress while it reads, builds its batch and
+	// applies it, but not while it waits for the sync.
 	write   sync.Mutex
 	applied uint64 // guarded by write: the number of batches applied
 
 	synced atomic.Uint64 // how many of the applied batches are known to be durable
 
-	background sync.WaitGroup // the end of a broken store
+	background sync.WaitGroup // the goroutine that closes a store that has failed
 }
 
 var (
@@ -104,9 +104,9 @@ var (
 	_ storage.Exporter  = (*Store)(nil)
 )
 
-// Open opens the store in the folder dir, creating the folder if only it is missing.
-// The error wraps [storage.ErrLocked] if another process, or this one, has the folder
-// open already, and [storage.ErrFormat] if a newer version has written it.
+// Open opens the store in the folder dir. It creates the folder, but not the folder above.
+// The error wraps [storage.ErrLocked] if this or another process has the folder open already,
+// and [storage.ErrFormat] if a newer version has written it.
 func Open(dir string, opts Options) (*Store, error) {
 	s := &Store{dir: dir, log: opts.Log, readOnly: opts.ReadOnly}
 	s.Calls = kv.NewCalls(s.Update, s.view)
@@ -124,22 +124,22 @@ func Open(dir string, opts Options) (*Store, error) {
 			return nil, fmt.Errorf("pebble: open %s: the folder above it must exist: %w", dir, err)
 		}
 	}
-	s.fs = newFence(opts.FS, s.broke)
+	s.fs = newFailstop(opts.FS, s.broke)
 	s.fs.aside = opts.FS.PathJoin(s.dir, backupFolder)
 	s.life.Lock()
 	err := s.open(opts)
 	s.life.Unlock()
-	if cause := s.fs.why(); cause != nil {
-		err = cause // what the library made of it says less
+	if cause := s.fs.failure(); cause != nil {
+		err = cause // says more than what the library returns
 	}
 	if err != nil {
-		_ = s.Close() // has nothing to add
+		_ = s.Close() // err is the cause
 		return nil, fmt.Errorf("pebble: open %s: %w", dir, errors.Join(err, s.fs.releaseLocks()))
 	}
 	return s, nil
 }
 
-// open opens the library behind the fence. The caller holds life.
+// open opens the library on the file system s.fs. The caller holds life.
 func (s *Store) open(opts Options) (err error) {
 	if err := checkLibraryFormat(s.fs, s.dir); err != nil {
 		return err
@@ -155,7 +155,7 @@ func (s *Store) open(opts Options) (err error) {
 			return err
 		}
 	}
-	if !s.readOnly { // only now: the library has taken the lock, and nobody else makes a backup here
+	if !s.readOnly { // only now: the library holds the lock, so no other process makes a backup here
 		if err := s.fs.FS.RemoveAll(s.fs.aside); err != nil {
 			return fmt.Errorf("remove what is left of a backup: %w", err)
 		}
@@ -163,7 +163,7 @@ func (s *Store) open(opts Options) (err error) {
 	return s.prepare()
 }
 
-// openLogs opens the library, and looks at the logs that it reads meanwhile.
+// openLogs opens the library, and examines the logs that the library reads meanwhile.
 func (s *Store) openLogs(opts Options) (err error) {
 	logs := &replay{salvage: opts.Salvage && s.readOnly}
 	s.fs.replay.Store(logs)
@@ -181,18 +181,17 @@ func (s *Store) openLogs(opts Options) (err error) {
 	return err
 }
 
-// openLibrary makes an error of a panic, since the library panics on some failures of
-// the disk.
+// openLibrary returns a panic as an error: the library panics on some failures of the disk.
 func openLibrary(dir string, opts *pebble.Options) (db *pebble.DB, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			db, err = nil, fmt.Errorf("the library gave up: %v", r)
+			db, err = nil, fmt.Errorf("the library panicked: %v", r)
 		}
 	}()
 	return pebble.Open(dir, opts)
 }
 
-// prepare reads what all transactions share, or marks an empty store as ours.
+// prepare reads what all transactions share. It writes the format into an empty store.
 func (s *Store) prepare() error {
 	w := &writer{db: s.db, batch: s.db.NewBatch()}
 	defer w.close(false)
@@ -206,7 +205,7 @@ func (s *Store) prepare() error {
 // checkLibraryFormat refuses files that a newer version of the library has written.
 func checkLibraryFormat(fs vfs.FS, dir string) error {
 	if _, err := fs.Stat(dir); err != nil {
-		return nil // a new store, or an error that opening explains
+		return nil // a new store, or an error that Open reports
 	}
 	value, err := atomicfs.ReadMarker(fs, dir, "format-version")
 	if err != nil {
@@ -220,11 +219,11 @@ func checkLibraryFormat(fs vfs.FS, dir string) error {
 	return nil
 }
 
-// checkManifest refuses a folder of tasks without the file that says which they are in: the
-// library would make a new store there, and remove what it does not know.
+// checkManifest refuses a folder that has tables or logs and no manifest. The library would make
+// a new store there, and remove the files that it does not know.
 func checkManifest(fs vfs.FS, dir string) error {
 	if _, err := fs.Stat(dir); err != nil {
-		return nil // a new store, or an error that opening explains
+		return nil // a new store, or an error that Open reports
 	}
 	names, err := fs.List(dir)
 	if err != nil {
@@ -234,9 +233,9 @@ func checkManifest(fs vfs.FS, dir string) error {
 		if _, isLog := logNumber(name); !isLog && !strings.HasSuffix(name, ".sst") {
 			continue
 		}
-		d, err := pebble.Peek(dir, fs) // after the list: the library makes the manifest first
+		d, err := pebble.Peek(dir, fs) // after the list: the library writes the manifest before other files
 		if err == nil && !d.Exists {
-			err = fmt.Errorf("there is %s, and no manifest that says what belongs to the store: %w; restore a backup", name, ErrDamaged)
+			err = fmt.Errorf("there is %s but no manifest, which says which files belong to the store: %w; restore a backup", name, ErrDamaged)
 		}
 		return err
 	}
@@ -269,15 +268,15 @@ func (s *Store) options(opts Options) *pebble.Options {
 		EventListener: &pebble.EventListener{
 			BackgroundError: func(err error) { s.say(slog.LevelWarn, "pebble: background work failed", "dir", s.dir, "error", err) },
 			DataCorruption: func(info pebble.DataCorruptionInfo) {
-				s.fs.shut(fmt.Errorf("%s is damaged: %w", info.Path, info.Details))
+				s.fs.stop(fmt.Errorf("%s is damaged: %w", info.Path, info.Details))
 			},
 		},
 	}
 	o.TargetFileSizes[0] = 8 << 20
 	o.Experimental.CompactionScheduler = new(compactions)
 	o.Experimental.TombstoneDenseCompactionThreshold = -1
-	// Files that end where a table ends let most compactions move files as they are:
-	// new rows are behind the old ones in each table, but not in all of them together.
+	// Files that end where a table ends let most compactions move files without rewriting them:
+	// new rows come after old ones within each table, but not across tables.
 	o.Experimental.SpanPolicyFunc = func(start []byte) (pebble.SpanPolicy, []byte, error) {
 		return pebble.SpanPolicy{}, kv.TableEnd(start), nil
 	}
@@ -288,9 +287,9 @@ func (s *Store) options(opts Options) *pebble.Options {
 	return o
 }
 
-// logger passes on what the library logs. Where the library asks for the end of the
-// process, the store ends instead: the fence is shut before the library goes on, so
-// nothing that it does after that reaches the disk.
+// logger forwards what the library logs. Fatalf, which the library calls to end the process,
+// stops the store instead: all writing ends before Fatalf returns, so nothing that the library
+// does after it reaches the disk.
 type logger struct{ s *Store }
 
 func (l logger) Infof(format string, args ...any) {
@@ -302,26 +301,26 @@ func (l logger) Errorf(format string, args ...any) {
 }
 
 func (l logger) Fatalf(format string, args ...any) {
-	l.s.fs.shut(fmt.Errorf(format, args...))
+	l.s.fs.stop(fmt.Errorf(format, args...))
 }
 
-// say logs what the library has to say. Behind a shut fence it finds files that are not what
-// it wrote, which says nothing about the disk.
+// say logs a message of the library. After a failure the library finds files that are not what it
+// wrote, which says nothing about the disk; such messages are logged for debugging only.
 func (s *Store) say(level slog.Level, text string, args ...any) {
-	if s.fs.why() != nil {
+	if s.fs.failure() != nil {
 		level = slog.LevelDebug
 	}
 	s.log.Log(context.Background(), level, text, args...)
 }
 
-// broke is called once, when the fence is shut. It ends the library in the background,
-// which would try failed work over and over otherwise.
+// broke is called once, when writing has ended after a failure. It closes the library in the
+// background, which would otherwise repeat failed work over and over.
 func (s *Store) broke(cause error) {
 	s.log.Error("pebble: the store has stopped", "dir", s.dir, "error", kv.Broken(cause))
 	s.background.Go(func() {
 		s.life.Lock()
 		defer s.life.Unlock()
-		_ = s.stop() // what it could not write is what the fence keeps back
+		_ = s.stop() // the store has failed already, and every call says so
 	})
 }
 
@@ -331,16 +330,16 @@ func (s *Store) stop() error {
 		return nil
 	}
 	s.stopped = true
-	if s.fs.why() == nil && s.kv != nil && !s.readOnly && s.applied > 0 {
+	if s.fs.failure() == nil && s.kv != nil && !s.readOnly && s.applied > 0 {
 		if err := s.putLastMarks(); err != nil {
-			s.fs.shut(err)
+			s.fs.stop(err)
 		}
 	}
 	return s.db.Close()
 }
 
-// Close implements [storage.Store]. An error means that changes made by Relax and by no
-// Update after it may be lost.
+// Close implements [storage.Store]. An error means that the changes of a Relax may be lost if no
+// Update followed it.
 func (s *Store) Close() error {
 	s.life.Lock()
 	first := !s.closed

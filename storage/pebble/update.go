@@ -103,7 +103,7 @@ func (s *Store) applyBatch(b *pebble.Batch, durable bool) (err error) {
 		err = s.db.Apply(b, pebble.NoSync)
 	}
 	if err != nil {
-		s.fs.shut(err) // some of it may be applied
+		s.fs.stop(err) // some of it may be applied
 		return fmt.Errorf("pebble: %w", s.fs.err())
 	}
 	return nil
@@ -119,7 +119,7 @@ func (c *commit) wait(s *Store) error {
 		err = s.here.Gone() // before anybody relies on the commit
 	}
 	if err != nil {
-		s.fs.shut(err)
+		s.fs.stop(err)
 	}
 	if err := s.fs.err(); err != nil {
 		return err
