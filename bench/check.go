@@ -7,57 +7,56 @@ import (
 	"strings"
 	"time"
 
-	"go.yaml.in/yaml/v4"
-
+	"github.com/taskengine/taskengine/config"
 	"github.com/taskengine/taskengine/engine/policy"
 )
 
 // places is where in the text the parts of a scenario are.
 type places struct {
-	root, load *yaml.Node
-	of         map[string]*yaml.Node // by key
+	root, load config.Value
+	of         map[string]config.Value // by key
 }
 
-func (p places) at(key string) *yaml.Node {
-	if n := p.of[key]; n != nil {
+func (p places) at(key string) config.Value {
+	if n := p.of[key]; !n.IsZero() {
 		return n
 	}
 	return p.root
 }
 
 // check compares the parts of a scenario with each other.
-func (r *reader) check(s *Scenario, at places) {
+func (r reader) check(s *Scenario, at places) {
 	r.checkLoad(s, at)
 	if s.Load.Shape == Idle && len(s.Tasks) > 0 {
-		r.fault(at.at("tasks"), "the load is idle, so there are no tasks; remove them, or choose another shape")
+		r.Fault(at.at("tasks"), "the load is idle, so there are no tasks; remove them, or choose another shape")
 	}
 	if s.Load.Shape == Idle && s.Objective != nil {
-		r.fault(at.at("objective"), "the load is idle, so there are no latencies; remove it, or choose another shape")
+		r.Fault(at.at("objective"), "the load is idle, so there are no latencies; remove it, or choose another shape")
 	}
 	if s.Load.Shape != Idle && len(s.Tasks) == 0 {
-		r.fault(at.root, "needs the key tasks: what is submitted, such as [{name: noop}]")
+		r.Fault(at.root, "needs the key tasks: what is submitted, such as [{name: noop}]")
 	}
 	r.checkNames(s, at)
 	for _, p := range policies(s).Check() {
 		key := map[string]string{"types": "tasks", "node": "slots", "limits": "limits"}[p.Path[0]]
-		r.fault(at.at(key), "%s", p.String())
+		r.Fault(at.at(key), "%s", p.String())
 	}
 	r.checkFaults(s, at)
 	r.checkOrder(s, at)
 }
 
-func (r *reader) checkNames(s *Scenario, at places) {
+func (r reader) checkNames(s *Scenario, at places) {
 	types, total := map[string]bool{backlogType: s.Backlog.Tasks > 0}, 0
 	for i := range s.Tasks {
 		f := &s.Tasks[i]
 		if total += f.Types; total > maxTypes {
-			r.fault(at.at("tasks"), "there are more than %d types in all; have fewer", maxTypes)
+			r.Fault(at.at("tasks"), "there are more than %d types in all; have fewer", maxTypes)
 			return
 		}
 		for i := range f.Types {
 			name := f.typeName(i)
 			if types[name] {
-				r.fault(at.at("tasks"), "two types are named %s; give each a name of its own", name)
+				r.Fault(at.at("tasks"), "two types are named %s; give each a name of its own", name)
 			}
 			types[name] = true
 		}
@@ -65,13 +64,13 @@ func (r *reader) checkNames(s *Scenario, at places) {
 	limits := make(map[string]bool)
 	for _, l := range s.Limits {
 		if limits[l.Name] {
-			r.fault(at.at("limits"), "two limits are named %s; give each a name of its own", l.Name)
+			r.Fault(at.at("limits"), "two limits are named %s; give each a name of its own", l.Name)
 		}
 		limits[l.Name] = true
 	}
 }
 
-func (r *reader) checkLoad(s *Scenario, at places) {
+func (r reader) checkLoad(s *Scenario, at places) {
 	l := s.Load
 	needs := map[Shape]string{Constant: "rate", Poisson: "rate", Bursts: "burst, every", Replay: "trace", Closed: "in_flight"}[l.Shape]
 	given := map[string]bool{
@@ -80,69 +79,69 @@ func (r *reader) checkLoad(s *Scenario, at places) {
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		switch needed := strings.Contains(needs, name); {
 		case needed && !given[name]:
-			r.fault(at.load, "the shape %s needs the key %s", l.Shape, name)
+			r.Fault(at.load, "the shape %s needs the key %s", l.Shape, name)
 		case !needed && given[name]:
-			r.fault(at.load, "the shape %s has no %s; remove it, or choose another shape", l.Shape, name)
+			r.Fault(at.load, "the shape %s has no %s; remove it, or choose another shape", l.Shape, name)
 		}
 	}
 	ends := l.Tasks > 0 || l.Shape == Replay
 	if !ends && s.Duration == 0 {
-		r.fault(at.root, "needs the key duration, such as 10s: else the load has no end")
+		r.Fault(at.root, "needs the key duration, such as 10s: else the load has no end")
 	}
 	if ends && s.Duration > 0 {
-		r.fault(at.at("duration"), "the load ends by itself; remove duration, or load.tasks")
+		r.Fault(at.at("duration"), "the load ends by itself; remove duration, or load.tasks")
 	}
 	if l.Tasks > 0 && l.Shape != Closed {
-		r.fault(at.load, "the shape %s has no tasks; write duration beside load", l.Shape)
+		r.Fault(at.load, "the shape %s has no tasks; write duration beside load", l.Shape)
 	}
 	if l.Shape == Closed && l.Batch > l.InFlight {
-		r.fault(at.load, "a batch of %d never fits into %d in flight; make batch smaller", l.Batch, l.InFlight)
+		r.Fault(at.load, "a batch of %d never fits into %d in flight; make batch smaller", l.Batch, l.InFlight)
 	}
 	for _, rate := range l.Rates {
 		if rate*(s.WarmUp+s.Duration).Seconds() > maxTasks {
-			r.fault(at.load, "a rate of %v/s is more than %d tasks in all; make duration shorter", rate, maxTasks)
+			r.Fault(at.load, "a rate of %v/s is more than %d tasks in all; make duration shorter", rate, maxTasks)
 		}
 	}
 	if l.Shape == Bursts && l.Every > 0 && float64(l.Burst)*(s.WarmUp+s.Duration).Seconds()/l.Every.Seconds() > maxTasks {
-		r.fault(at.load, "that is more than %d tasks in all; make duration shorter", maxTasks)
+		r.Fault(at.load, "that is more than %d tasks in all; make duration shorter", maxTasks)
 	}
 }
 
-func (r *reader) checkFaults(s *Scenario, at places) {
+func (r reader) checkFaults(s *Scenario, at places) {
 	f, n := s.Faults, at.at("faults")
 	plugin := slices.ContainsFunc(s.Tasks, func(f Flow) bool { return f.Handler.plugin() })
 	switch {
 	case f.KillPlugin > 0 && !plugin:
-		r.fault(n, "kill_plugin needs tasks with the handler go or python")
+		r.Fault(n, "kill_plugin needs tasks with the handler go or python")
 	case f.KillNode > 0 && (!s.Load.Open() || s.Load.Shape == Replay):
-		r.fault(n, "kill_node needs a load of the shape constant, poisson or bursts")
+		r.Fault(n, "kill_node needs a load of the shape constant, poisson or bursts")
 	case f.KillNode > 0 && s.Backlog.Tasks > 0:
-		r.fault(n, "kill_node cannot go with a backlog; remove one of them")
+		r.Fault(n, "kill_node cannot go with a backlog; remove one of them")
 	case f.KillNode > 0 && s.rated():
-		r.fault(n, "kill_node cannot go with the rate of a limit: a new node knows nothing of the starts before it; remove one of them")
+		r.Fault(n, "kill_node cannot go with the rate of a limit: a new node knows nothing of the starts before it; remove one of them")
 	case f.KillNode > 0 && f.KillPlugin > 0:
-		r.fault(n, "kill_node kills plugins, too; keep one of the two")
+		r.Fault(n, "kill_node kills plugins, too; keep one of the two")
 	}
 	const least = 100 * time.Millisecond
 	for _, every := range []time.Duration{f.KillNode, f.KillPlugin} {
 		if every > 0 && every < least {
-			r.fault(n, "killing more often than every %v lets nothing run; choose a longer time", least)
+			r.Fault(n, "killing more often than every %v lets nothing run; choose a longer time", least)
 		}
 	}
 }
 
 // checkOrder makes sure that an order is promised where one is declared.
-func (r *reader) checkOrder(s *Scenario, at places) {
+func (r reader) checkOrder(s *Scenario, at places) {
 	if !s.Ordered {
 		return
 	}
 	for i := range s.Tasks {
 		f := &s.Tasks[i]
 		if f.Keys == 0 || !s.serial(f) {
-			r.fault(at.at("ordered"), "tasks named %s have no order: they need keys, and a limit with per: %s and max: 1", f.Name, PerKey)
+			r.Fault(at.at("ordered"), "tasks named %s have no order: they need keys, and a limit with per: %s and max: 1", f.Name, PerKey)
 		}
 		if f.Delayed() || f.Types > 1 {
-			r.fault(at.at("ordered"), "tasks named %s have no order: remove after, and have one type", f.Name)
+			r.Fault(at.at("ordered"), "tasks named %s have no order: remove after, and have one type", f.Name)
 		}
 	}
 }

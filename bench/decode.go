@@ -5,11 +5,7 @@ import (
 	"math"
 	"regexp"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
-
-	"go.yaml.in/yaml/v4"
 
 	"github.com/taskengine/taskengine/bench/result"
 	"github.com/taskengine/taskengine/config"
@@ -28,356 +24,238 @@ const (
 	maxPayload = 1 << 20
 )
 
-func (r *reader) scenario(n *yaml.Node, s *Scenario) {
+// reader reads a scenario. All mistakes are found at once.
+type reader struct{ *config.Reader }
+
+// Parse reads a scenario; name is that of the file, for messages. Sets replace values:
+// "load.rate=2000/s", "tasks.0.payload=4KiB". The error is a *[config.Errors] that has
+// everything that is wrong, where, and what to do.
+func Parse(name string, data []byte, sets ...string) (*Scenario, error) {
+	read, root := config.NewReader(name, string(data), sets...)
+	if err := read.Err(); err != nil {
+		return nil, err // what is not YAML has nothing more to say
+	}
+	s := &Scenario{}
+	reader{read}.scenario(root, s)
+	if err := read.Err(); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func (r reader) scenario(n config.Value, s *Scenario) {
 	s.WarmUp, s.Runs, s.Slots = 2*time.Second, 3, 1000
 	s.Load.Batch, s.Load.Seed = 1, 1
-	var load *yaml.Node
-	there := r.mapping(n,
-		key{"name", func(n *yaml.Node) { r.name(n, &s.Name) }},
-		key{"purpose", func(n *yaml.Node) { r.text(n, &s.Purpose) }},
-		key{"load", func(n *yaml.Node) { load = n; r.load(n, &s.Load) }},
-		key{"warm_up", func(n *yaml.Node) { r.duration(n, &s.WarmUp) }},
-		key{"duration", func(n *yaml.Node) { r.duration(n, &s.Duration) }},
-		key{"runs", func(n *yaml.Node) { r.whole(n, &s.Runs, 1, maxRuns) }},
-		key{"slots", func(n *yaml.Node) { r.whole(n, &s.Slots, 0, maxSlots) }},
-		key{"objective", func(n *yaml.Node) { r.objective(n, &s.Objective) }},
-		key{"tasks", func(n *yaml.Node) {
-			r.list(n, func(_ int, n *yaml.Node) { s.Tasks = append(s.Tasks, r.flow(n)) })
-		}},
-		key{"limits", func(n *yaml.Node) {
-			r.list(n, func(_ int, n *yaml.Node) { s.Limits = append(s.Limits, r.limit(n)) })
-		}},
-		key{"backlog", func(n *yaml.Node) { r.backlog(n, &s.Backlog) }},
-		key{"faults", func(n *yaml.Node) { r.faults(n, &s.Faults) }},
-		key{"ordered", func(n *yaml.Node) { r.truth(n, &s.Ordered) }},
-	)
+	var load config.Value
+	there := r.Object(n, config.Keys{
+		"name":      r.name(&s.Name),
+		"purpose":   r.Text(&s.Purpose),
+		"load":      func(n config.Value) { load = n; r.load(n, &s.Load) },
+		"warm_up":   r.Duration(&s.WarmUp, maxTime),
+		"duration":  r.Duration(&s.Duration, maxTime),
+		"runs":      r.Whole(&s.Runs, 1, maxRuns),
+		"slots":     r.Whole(&s.Slots, 0, maxSlots),
+		"objective": func(n config.Value) { s.Objective = r.objective(n) },
+		"tasks": func(n config.Value) {
+			r.List(n, func(n config.Value) { s.Tasks = append(s.Tasks, r.flow(n)) })
+		},
+		"limits": func(n config.Value) {
+			r.List(n, func(n config.Value) { s.Limits = append(s.Limits, r.limit(n)) })
+		},
+		"backlog": func(n config.Value) { r.backlog(n, &s.Backlog) },
+		"faults":  func(n config.Value) { r.faults(n, &s.Faults) },
+		"ordered": r.Bool(&s.Ordered),
+	})
+	if there == nil {
+		return
+	}
 	for _, name := range []string{"name", "purpose", "load"} {
-		if there[name] == nil {
-			r.fault(n, "needs the key %s", name)
+		if there[name].IsZero() {
+			r.Fault(n, "needs the key %s", name)
 		}
 	}
-	if len(r.problems) == 0 { // else what is missing may only be misspelt
+	if r.Err() == nil { // else what is missing may only be misspelt
 		r.check(s, places{root: n, load: load, of: there})
 	}
 }
 
-func (r *reader) load(n *yaml.Node, l *Load) {
-	there := r.mapping(n,
-		key{"shape", func(n *yaml.Node) {
-			choose(r, n, &l.Shape, Constant, Poisson, Bursts, Replay, Closed, Idle)
-		}},
-		key{"rate", func(n *yaml.Node) {
-			r.list(n, func(_ int, n *yaml.Node) {
+func (r reader) load(n config.Value, l *Load) {
+	there := r.Object(n, config.Keys{
+		"shape": config.Choice(r.Reader, &l.Shape, Constant, Poisson, Bursts, Replay, Closed, Idle),
+		"rate": func(n config.Value) {
+			r.List(n, func(n config.Value) {
 				var rate float64
-				if r.rate(n, &rate); slices.Contains(l.Rates, rate) {
-					r.fault(n, "is in the list a second time; keep one of them")
+				if r.Rate(&rate, 1e-3, maxRate)(n); slices.Contains(l.Rates, rate) {
+					r.Fault(n, "is in the list a second time; keep one of them")
 				}
 				l.Rates = append(l.Rates, rate)
 			})
-		}},
-		key{"burst", func(n *yaml.Node) { r.whole(n, &l.Burst, 1, maxTasks) }},
-		key{"every", func(n *yaml.Node) { r.duration(n, &l.Every) }},
-		key{"trace", func(n *yaml.Node) { r.text(n, &l.Trace) }},
-		key{"in_flight", func(n *yaml.Node) { r.whole(n, &l.InFlight, 1, maxSlots) }},
-		key{"tasks", func(n *yaml.Node) { r.whole(n, &l.Tasks, 1, maxTasks) }},
-		key{"batch", func(n *yaml.Node) { r.whole(n, &l.Batch, 1, 10_000) }},
-		key{"seed", func(n *yaml.Node) {
+		},
+		"burst":     r.Whole(&l.Burst, 1, maxTasks),
+		"every":     r.Duration(&l.Every, maxTime),
+		"trace":     r.Text(&l.Trace),
+		"in_flight": r.Whole(&l.InFlight, 1, maxSlots),
+		"tasks":     r.Whole(&l.Tasks, 1, maxTasks),
+		"batch":     r.Whole(&l.Batch, 1, 10_000),
+		"seed": func(n config.Value) {
 			seed := 0
-			r.whole(n, &seed, 0, math.MaxInt)
+			r.Whole(&seed, 0, math.MaxInt)(n)
 			l.Seed = uint64(seed)
-		}},
-	)
-	if there["shape"] == nil {
-		r.fault(n, "needs the key shape: constant, poisson, bursts, replay, closed or idle")
+		},
+	})
+	if there["shape"].IsZero() {
+		r.Fault(n, "needs the key shape: constant, poisson, bursts, replay, closed or idle")
 	}
 }
 
-func (r *reader) flow(n *yaml.Node) Flow {
+func (r reader) flow(n config.Value) Flow {
 	f := Flow{Share: 1, Types: 1, Weight: 1, Payload: 256, Priority: 5, Handler: Work{Kind: Noop}}
 	delivery := "at_least_once"
 	priority := int(f.Priority)
-	there := r.mapping(n,
-		key{"name", func(n *yaml.Node) { r.name(n, &f.Name) }},
-		key{"share", func(n *yaml.Node) { r.number(n, &f.Share, 1e-6, 1e6) }},
-		key{"types", func(n *yaml.Node) { r.whole(n, &f.Types, 1, maxTypes) }},
-		key{"payload", func(n *yaml.Node) { r.size(n, &f.Payload) }},
-		key{"keys", func(n *yaml.Node) { r.whole(n, &f.Keys, 1, maxKeys) }},
-		key{"zipf", func(n *yaml.Node) { r.number(n, &f.Zipf, 1.01, 10) }},
-		key{"priority", func(n *yaml.Node) { r.whole(n, &priority, 0, 9) }},
-		key{"tenant", func(n *yaml.Node) { r.name(n, &f.Tenant) }},
-		key{"handler", func(n *yaml.Node) { r.work(n, &f.Handler) }},
-		key{"weight", func(n *yaml.Node) { r.whole(n, &f.Weight, 1, maxSlots) }},
-		key{"concurrency", func(n *yaml.Node) { r.whole(n, &f.Concurrency, 1, maxSlots) }},
-		key{"limits", func(n *yaml.Node) {
-			r.list(n, func(_ int, n *yaml.Node) {
+	there := r.Object(n, config.Keys{
+		"name":        r.name(&f.Name),
+		"share":       r.Number(&f.Share, 1e-6, 1e6),
+		"types":       r.Whole(&f.Types, 1, maxTypes),
+		"payload":     r.Size(&f.Payload, maxPayload),
+		"keys":        r.Whole(&f.Keys, 1, maxKeys),
+		"zipf":        r.Number(&f.Zipf, 1.01, 10),
+		"priority":    r.Whole(&priority, 0, 9),
+		"tenant":      r.name(&f.Tenant),
+		"handler":     func(n config.Value) { r.work(n, &f.Handler) },
+		"weight":      r.Whole(&f.Weight, 1, maxSlots),
+		"concurrency": r.Whole(&f.Concurrency, 1, maxSlots),
+		"limits": func(n config.Value) {
+			r.List(n, func(n config.Value) {
 				var name string
-				r.name(n, &name)
+				r.name(&name)(n)
 				f.Limits = append(f.Limits, name)
 			})
-		}},
-		key{"delivery", func(n *yaml.Node) { choose(r, n, &delivery, "at_least_once", "at_most_once") }},
-		key{"relaxed", func(n *yaml.Node) { r.truth(n, &f.Relaxed) }},
-		key{"after", func(n *yaml.Node) { r.duration(n, &f.After) }},
-		key{"within", func(n *yaml.Node) { r.duration(n, &f.Within) }},
-		key{"apart", func(n *yaml.Node) { r.truth(n, &f.Apart) }},
-		key{"objective", func(n *yaml.Node) { r.objective(n, &f.Objective) }},
-	)
+		},
+		"delivery":  config.Choice(r.Reader, &delivery, "at_least_once", "at_most_once"),
+		"relaxed":   r.Bool(&f.Relaxed),
+		"after":     r.Duration(&f.After, maxTime),
+		"within":    r.Duration(&f.Within, maxTime),
+		"apart":     r.Bool(&f.Apart),
+		"objective": func(n config.Value) { f.Objective = r.objective(n) },
+	})
 	f.Priority, f.AtMostOnce = uint8(priority), delivery == "at_most_once"
 	switch {
-	case there["name"] == nil:
-		r.fault(n, "needs the key name: that of the tasks' type")
-	case there["zipf"] != nil && there["keys"] == nil:
-		r.fault(there["zipf"], "says how keys are chosen, and there are none; write keys: 1000, or remove zipf")
+	case there["name"].IsZero():
+		r.Fault(n, "needs the key name: that of the tasks' type")
+	case !there["zipf"].IsZero() && there["keys"].IsZero():
+		r.Fault(there["zipf"], "says how keys are chosen, and there are none; write keys: 1000, or remove zipf")
 	case f.Objective != nil && !f.Apart:
-		r.fault(there["objective"], "the objective is for a result that the tasks do not have; write apart: true, or move it beside load")
+		r.Fault(there["objective"], "the objective is for a result that the tasks do not have; write apart: true, or move it beside load")
 	case f.Within > 0 && f.After == 0:
-		r.fault(there["within"], "spreads the times of tasks, and they have none; write after: 5s, or remove within")
+		r.Fault(there["within"], "spreads the times of tasks, and they have none; write after: 5s, or remove within")
 	}
 	return f
 }
 
 // work reads a handler: a name, or a mapping of one key for those that need more.
-func (r *reader) work(n *yaml.Node, w *Work) {
-	if n.Kind == yaml.ScalarNode {
-		choose(r, n, &w.Kind, Noop, Go, Python)
+func (r reader) work(n config.Value, w *Work) {
+	if n.IsScalar() {
+		config.Choice(r.Reader, &w.Kind, Noop, Go, Python)(n)
 		return
 	}
-	there := r.mapping(n,
-		key{"sleep", func(n *yaml.Node) { w.Kind = Sleep; r.duration(n, &w.Time) }},
-		key{"spin", func(n *yaml.Node) { w.Kind = Spin; r.duration(n, &w.Time) }},
-		key{"exec", func(n *yaml.Node) { w.Kind = Exec; r.command(n, w) }},
-		key{"plugin", func(n *yaml.Node) { w.Kind = Plugin; r.command(n, w) }},
-	)
+	there := r.Object(n, config.Keys{
+		"sleep":  func(n config.Value) { w.Kind = Sleep; r.Duration(&w.Time, maxTime)(n) },
+		"spin":   func(n config.Value) { w.Kind = Spin; r.Duration(&w.Time, maxTime)(n) },
+		"exec":   func(n config.Value) { w.Kind = Exec; r.command(n, w) },
+		"plugin": func(n config.Value) { w.Kind = Plugin; r.command(n, w) },
+	})
 	if len(there) > 1 {
-		r.fault(n, "says more than one thing to do; keep one of sleep, spin, exec and plugin")
+		r.Fault(n, "says more than one thing to do; keep one of sleep, spin, exec and plugin")
 	}
 	if len(there) == 0 {
-		r.fault(n, "says nothing to do; write noop, go, python, {sleep: 10ms}, {spin: 1ms}, {exec: [\"true\"]} or {plugin: [\"./handler\"]}")
+		r.Fault(n, "says nothing to do; write noop, go, python, {sleep: 10ms}, {spin: 1ms}, {exec: [\"true\"]} or {plugin: [\"./handler\"]}")
 	}
 }
 
 // command reads the words of a command.
-func (r *reader) command(n *yaml.Node, w *Work) {
-	r.list(n, func(_ int, n *yaml.Node) {
+func (r reader) command(n config.Value, w *Work) {
+	r.List(n, func(n config.Value) {
 		var word string
-		r.text(n, &word)
+		r.Text(&word)(n)
 		w.Command = append(w.Command, word)
 	})
 	if len(w.Command) == 0 {
-		r.fault(n, "names no command; write one, such as [\"true\"]")
+		r.Fault(n, "names no command; write one, such as [\"true\"]")
 	}
 }
 
-func (r *reader) limit(n *yaml.Node) Limit {
+func (r reader) limit(n config.Value) Limit {
 	var l Limit
-	there := r.mapping(n,
-		key{"name", func(n *yaml.Node) { r.name(n, &l.Name) }},
-		key{"max", func(n *yaml.Node) { r.whole(n, &l.Max, 1, maxSlots) }},
-		key{"rate", func(n *yaml.Node) { r.starts(n, &l.Rate) }},
-		key{"of", func(n *yaml.Node) { r.name(n, &l.Of) }},
-		key{"per", func(n *yaml.Node) { choose(r, n, &l.Per, PerKey, PerTenant) }},
-	)
-	if there["name"] == nil {
-		r.fault(n, "needs the key name")
+	there := r.Object(n, config.Keys{
+		"name": r.name(&l.Name),
+		"max":  r.Whole(&l.Max, 1, maxSlots),
+		"rate": func(n config.Value) { r.starts(n, &l.Rate) },
+		"of":   r.name(&l.Of),
+		"per":  config.Choice(r.Reader, &l.Per, PerKey, PerTenant),
+	})
+	if there["name"].IsZero() {
+		r.Fault(n, "needs the key name")
 	}
-	if there["max"] == nil && there["rate"] == nil {
-		r.fault(n, "limits nothing; write max: 10, or rate: 20/s")
+	if there["max"].IsZero() && there["rate"].IsZero() {
+		r.Fault(n, "limits nothing; write max: 10, or rate: 20/s")
 	}
 	return l
 }
 
 // starts reads the rate of a limit: such as 20/s, or a mapping if the burst is another.
-func (r *reader) starts(n *yaml.Node, into *policy.Rate) {
-	if n.Kind == yaml.ScalarNode {
-		s, ok := r.scalar(n, "a rate, such as 20/s")
-		if !ok {
-			return
-		}
-		rate, err := config.ParseRate(s)
-		if err != nil {
-			r.fault(n, "%v", err)
-			return
-		}
-		*into = rate
+func (r reader) starts(n config.Value, into *policy.Rate) {
+	if n.IsScalar() {
+		config.Scalar(r.Reader, into, "a rate, such as 20/s", config.ParseRate)(n)
 		return
 	}
-	there := r.mapping(n,
-		key{"count", func(n *yaml.Node) { r.whole(n, &into.Count, 1, maxRate) }},
-		key{"per", func(n *yaml.Node) { r.duration(n, &into.Per) }},
-		key{"burst", func(n *yaml.Node) { r.whole(n, &into.Burst, 1, maxRate) }},
-	)
+	there := r.Object(n, config.Keys{
+		"count": r.Whole(&into.Count, 1, maxRate),
+		"per":   r.Duration(&into.Per, maxTime),
+		"burst": r.Whole(&into.Burst, 1, maxRate),
+	})
 	for _, name := range []string{"count", "per"} {
-		if there[name] == nil {
-			r.fault(n, "needs the key %s, as in {count: 20, per: 1s, burst: 5}", name)
+		if there[name].IsZero() {
+			r.Fault(n, "needs the key %s, as in {count: 20, per: 1s, burst: 5}", name)
 		}
 	}
 }
 
-func (r *reader) backlog(n *yaml.Node, b *Backlog) {
+func (r reader) backlog(n config.Value, b *Backlog) {
 	state := "submitted"
 	b.Payload = 16
-	r.mapping(n,
-		key{"tasks", func(n *yaml.Node) { r.whole(n, &b.Tasks, 0, maxTasks) }},
-		key{"payload", func(n *yaml.Node) { r.size(n, &b.Payload) }},
-		key{"state", func(n *yaml.Node) { choose(r, n, &state, "submitted", "waiting") }},
-	)
+	r.Object(n, config.Keys{
+		"tasks":   r.Whole(&b.Tasks, 0, maxTasks),
+		"payload": r.Size(&b.Payload, maxPayload),
+		"state":   config.Choice(r.Reader, &state, "submitted", "waiting"),
+	})
 	b.Delayed = state == "waiting"
 }
 
-func (r *reader) faults(n *yaml.Node, f *Faults) {
-	r.mapping(n,
-		key{"kill_plugin", func(n *yaml.Node) { r.duration(n, &f.KillPlugin) }},
-		key{"kill_node", func(n *yaml.Node) { r.duration(n, &f.KillNode) }},
-		key{"slow_commits", func(n *yaml.Node) { r.duration(n, &f.SlowCommits) }},
-	)
+func (r reader) faults(n config.Value, f *Faults) {
+	r.Object(n, config.Keys{
+		"kill_plugin":  r.Duration(&f.KillPlugin, maxTime),
+		"kill_node":    r.Duration(&f.KillNode, maxTime),
+		"slow_commits": r.Duration(&f.SlowCommits, maxTime),
+	})
 }
 
-func (r *reader) objective(n *yaml.Node, into **result.Objective) {
-	s, ok := r.scalar(n, "an objective, such as p99 start < 50ms")
-	if !ok {
-		return
+func (r reader) objective(n config.Value) *result.Objective {
+	var o result.Objective
+	config.Scalar(r.Reader, &o, "an objective, such as p99 start < 50ms", result.ParseObjective)(n)
+	if o == (result.Objective{}) {
+		return nil
 	}
-	o, err := result.ParseObjective(s)
-	if err != nil {
-		r.fault(n, "%v", err)
-		return
-	}
-	*into = &o
-}
-
-// scalar returns the text of a single value.
-func (r *reader) scalar(n *yaml.Node, want string) (string, bool) {
-	if n.Kind != yaml.ScalarNode || n.ShortTag() == "!!null" {
-		r.fault(n, "is no single value; write %s", want)
-		return "", false
-	}
-	return n.Value, true
-}
-
-func (r *reader) text(n *yaml.Node, into *string) {
-	if s, ok := r.scalar(n, "text"); ok {
-		if *into = strings.TrimSpace(s); *into == "" {
-			r.fault(n, "is empty; write something")
-		}
-	}
+	return &o
 }
 
 var goodName = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,63}$`)
 
-func (r *reader) name(n *yaml.Node, into *string) {
-	if s, ok := r.scalar(n, "a name"); ok {
-		if *into = s; !goodName.MatchString(s) {
-			r.fault(n, "%.40q is no name; use up to 64 letters, digits, dots, dashes and underscores", s)
+// name returns a function that reads a name.
+func (r reader) name(into *string) func(config.Value) {
+	return config.Scalar(r.Reader, into, "a name", func(s string) (string, error) {
+		if !goodName.MatchString(s) {
+			return s, fmt.Errorf("%.40q is no name; use up to 64 letters, digits, dots, dashes and underscores", s)
 		}
-	}
-}
-
-func (r *reader) truth(n *yaml.Node, into *bool) {
-	switch {
-	case n.Kind == yaml.ScalarNode && n.Value == "true":
-		*into = true
-	case n.Kind == yaml.ScalarNode && n.Value == "false":
-		*into = false
-	default:
-		r.fault(n, "is neither; write true or false")
-	}
-}
-
-func (r *reader) whole(n *yaml.Node, into *int, least, most int) {
-	s, ok := r.scalar(n, "a number")
-	if !ok {
-		return
-	}
-	v, err := strconv.Atoi(strings.ReplaceAll(s, "_", ""))
-	if err != nil || v < least || v > most {
-		r.fault(n, "%.40q does not fit; write a whole number from %d to %d", s, least, most)
-		return
-	}
-	*into = v
-}
-
-func (r *reader) number(n *yaml.Node, into *float64, least, most float64) {
-	s, ok := r.scalar(n, "a number")
-	if !ok {
-		return
-	}
-	v, err := strconv.ParseFloat(s, 64)
-	if err != nil || !(v >= least && v <= most) {
-		r.fault(n, "%.40q does not fit; write a number from %v to %v", s, least, most)
-		return
-	}
-	*into = v
-}
-
-// rate reads such as 1000/s.
-func (r *reader) rate(n *yaml.Node, into *float64) {
-	s, ok := r.scalar(n, "a rate, such as 1000/s")
-	if !ok {
-		return
-	}
-	count, per, ok := strings.Cut(strings.ReplaceAll(s, "_", ""), "/")
-	if !ok {
-		r.fault(n, "%.40q needs a unit; write it such as 1000/s or 90/m", s)
-		return
-	}
-	unit := map[string]float64{"s": 1, "m": 60, "h": 3600}[per]
-	v, err := strconv.ParseFloat(count, 64)
-	if err != nil || unit == 0 || !(v > 0 && v/unit <= maxRate && v/unit >= 1e-3) {
-		r.fault(n, "%.40q is no rate up to %d/s; write it such as 1000/s or 90/m", s, maxRate)
-		return
-	}
-	*into = v / unit
-}
-
-func (r *reader) duration(n *yaml.Node, into *time.Duration) {
-	s, ok := r.scalar(n, "a duration, such as 30s")
-	if !ok {
-		return
-	}
-	d, err := parseDuration(s)
-	if err != nil {
-		r.fault(n, "%v", err)
-		return
-	}
-	*into = d
-}
-
-func parseDuration(s string) (time.Duration, error) {
-	d, err := config.ParseDuration(s)
-	if err == nil && d > maxTime {
-		err = fmt.Errorf("%s is too long; write at most %v", s, maxTime)
-	}
-	return d, err
-}
-
-func (r *reader) size(n *yaml.Node, into *int) {
-	s, ok := r.scalar(n, "a size, such as 4KiB")
-	if !ok {
-		return
-	}
-	switch size, err := config.ParseSize(s); {
-	case err != nil:
-		r.fault(n, "%v", err)
-	case size > maxPayload:
-		r.fault(n, "%s is too large; write at most %s", s, config.ShowSize(maxPayload))
-	default:
-		*into = size
-	}
-}
-
-// choose reads one of some words.
-func choose[T ~string](r *reader, n *yaml.Node, into *T, words ...T) {
-	s, ok := r.scalar(n, string(words[0]))
-	if !ok {
-		return
-	}
-	if !slices.Contains(words, T(s)) {
-		names := make([]string, len(words))
-		for i, w := range words {
-			names[i] = string(w)
-		}
-		r.fault(n, "%.40q is none of them; %s", s, config.DidYouMean(s, names))
-		return
-	}
-	*into = T(s)
+		return s, nil
+	})
 }

@@ -97,10 +97,10 @@ func TestWhatIsWrongIsToldWithItsPlaceAndWhatToDo(t *testing.T) {
 		"nothing":            {"", "t.yaml:1:1: needs the key name"},
 		"no YAML":            {"a: [", "is not YAML"},
 		"not UTF-8":          {"a: \xff", "t.yaml"},
-		"no mapping":         {"- a", "t.yaml:1:1: is no mapping; write keys such as name"},
+		"no mapping":         {"- a", "t.yaml:1:1: is a list; write keys such as"},
 		"two documents":      {head + "load: {shape: idle}\n---\na: b", "second document"},
-		"unknown key":        {head + "laod: {shape: idle}", `t.yaml:4:1: "laod" is no key here; did you mean load?`},
-		"key twice":          {head + "runs: 3\nruns: 4\nload: {shape: idle}", "t.yaml:5:1: runs is here a second time; keep one"},
+		"unknown key":        {head + "laod: {shape: idle}", "t.yaml:4:1: laod is no key here; did you mean load?"},
+		"key twice":          {head + "runs: 3\nruns: 4\nload: {shape: idle}", "t.yaml:5:1: runs is here a second time, the first is in line 4; keep one"},
 		"no value":           {head + "runs:\nload: {shape: idle}", "t.yaml:4:1: runs has no value"},
 		"no unit":            {head + "warm_up: 5\nload: {shape: idle}", "t.yaml:4:10: warm_up: 5 needs a unit, such as 30s"},
 		"unknown unit":       {head + "warm_up: 5 parsecs\nload: {shape: idle}", "write it without spaces and signs, such as 30s"},
@@ -178,13 +178,15 @@ func TestAllThatIsWrongIsToldAtOnce(t *testing.T) {
 
 func TestASetThatIsNoGoodIsToldAsIs(t *testing.T) {
 	for set, says := range map[string]string{
-		"x":                 "--set x: is no set",
-		"=5":                "is no set",
-		"runs=":             "not YAML",
-		"runs=zero":         "--set runs=zero: runs: \"zero\" does not fit",
-		"tasks.7.payload=1": "there is no tasks.7",
-		"name.x=1":          "there is no name.x",
-		"rnus=1":            `--set rnus=1: "rnus" is no key here`,
+		"x":                 "--set x: has no value",
+		"=5":                "has an empty part in its path",
+		"runs=":             "--set runs: runs has no value",
+		"runs=[":            "is not YAML",
+		"runs=zero":         "--set runs: runs: \"zero\" does not fit",
+		"tasks.7.payload=1": "--set tasks.7.payload: there is no 7 in a list of 1",
+		"tasks.x.payload=1": "there is no x in a list",
+		"name.x=1":          "x cannot be set in a single value",
+		"rnus=1":            "--set rnus: rnus is no key here",
 		"load.rate=5":       "needs a unit",
 	} {
 		if _, err := Parse("t.yaml", []byte(small), set); err == nil || !strings.Contains(err.Error(), says) {

@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/taskengine/taskengine/config"
 )
 
 // arrival is a task that is to come: when, counted from the start of the load with its
@@ -123,9 +125,12 @@ func readTrace(s *Scenario, deal *dealer) ([]arrival, error) {
 	keys := make(map[string]int32)
 	var trace []arrival
 	err = read(f, func(l line) error {
-		at, err := parseDuration(l.Offset)
+		at, err := config.ParseDuration(l.Offset)
 		if err != nil {
 			return err
+		}
+		if at > maxTime {
+			return fmt.Errorf("%s is too long; write at most %v", l.Offset, maxTime)
 		}
 		flow := slices.IndexFunc(s.Tasks, func(f Flow) bool { return f.Name == l.Type })
 		if flow < 0 {

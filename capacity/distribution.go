@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"go.yaml.in/yaml/v4"
+	"github.com/taskengine/taskengine/config"
 )
 
 // Distribution is how long handlers take.
@@ -72,25 +72,22 @@ func (s samples) String() string {
 
 // distribution reads one: a duration, or a mapping with p50 and p99, exponential or
 // samples.
-func (r *reader) distribution(n *yaml.Node) Distribution {
-	if n.Kind == yaml.ScalarNode {
+func (r reader) distribution(n config.Value) Distribution {
+	if n.IsScalar() {
 		var d time.Duration
-		r.duration(&d)(n)
+		r.Duration(&d, longest)(n)
 		return constant(d)
 	}
 	var p50, p99, mean time.Duration
 	var list samples
-	r.read(n, object{
-		"p50": r.duration(&p50), "p99": r.duration(&p99), "exponential": r.duration(&mean),
-		"samples": func(n *yaml.Node) {
-			if !r.is(n, yaml.SequenceNode, "a list of durations") {
-				return
-			}
-			for _, item := range n.Content {
+	r.Object(n, config.Keys{
+		"p50": r.Duration(&p50, longest), "p99": r.Duration(&p99, longest), "exponential": r.Duration(&mean, longest),
+		"samples": func(n config.Value) {
+			r.List(n, func(n config.Value) {
 				var d time.Duration
-				r.duration(&d)(item)
+				r.Duration(&d, longest)(n)
 				list = append(list, d)
-			}
+			})
 		},
 	})
 	switch {
@@ -101,6 +98,6 @@ func (r *reader) distribution(n *yaml.Node) Distribution {
 	case p50 == 0 && p99 == 0 && mean == 0 && len(list) > 0:
 		return list
 	}
-	r.fault(n, "is no distribution; write 20ms, or a mapping with p50 and a larger p99, with exponential: 20ms, or with samples")
+	r.Fault(n, "is no distribution; write 20ms, or a mapping with p50 and a larger p99, with exponential: 20ms, or with samples")
 	return constant(0)
 }

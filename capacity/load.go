@@ -12,8 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"go.yaml.in/yaml/v4"
-
 	"github.com/taskengine/taskengine/config"
 	"github.com/taskengine/taskengine/engine/policy"
 )
@@ -68,18 +66,14 @@ func Read(file string, from io.Reader) (*Load, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the load: %w", err)
 	}
-	r := &reader{source: config.NewSource(file, string(text))}
-	l := &Load{Growth: 1, Margin: defaultMargin, Types: map[string]Type{}, Limits: map[string]policy.Limit{}}
-	if len(text) > maxLoad {
-		r.fault(&yaml.Node{}, "is larger than 1 MiB; put less into one file")
-	} else if top := r.document(); top != nil {
-		r.load(top, l)
+	read, top := config.NewReader(file, string(text))
+	if err := read.Err(); err != nil {
+		return nil, err
 	}
-	if len(r.problems) > 0 {
-		slices.SortStableFunc(r.problems, func(a, b config.Problem) int {
-			return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
-		})
-		return nil, &config.Errors{Problems: r.problems}
+	l := &Load{Growth: 1, Margin: defaultMargin, Types: map[string]Type{}, Limits: map[string]policy.Limit{}}
+	reader{read}.load(top, l)
+	if err := read.Err(); err != nil {
+		return nil, err
 	}
 	return l, nil
 }
@@ -90,6 +84,10 @@ const defaultMargin = 1.25
 
 // Bounds of what is asked, far beyond what makes sense.
 const (
+	maxLoad   = 1 << 20 // of the description, in bytes
+	maxSize   = 1 << 30
+	maxRate   = 10_000_000 // tasks per second
+	longest   = 100 * 365 * 24 * time.Hour
 	maxSlots  = 1_000_000
 	maxCores  = 4096
 	maxFactor = 1000
@@ -97,113 +95,108 @@ const (
 	maxValues = 1_000_000
 )
 
-func (r *reader) load(top *yaml.Node, l *Load) {
-	places := map[string]*yaml.Node{} // of types and limits
-	r.read(top, object{
-		"objective": scalar(r, &l.Objective, "an objective such as p99 start < 50ms", parseObjective),
-		"growth":    r.number(&l.Growth, 1, maxFactor),
-		"margin":    r.number(&l.Margin, 1, maxFactor),
-		"node": func(n *yaml.Node) {
-			r.read(n, object{"slots": r.whole(&l.Slots, 1, maxSlots), "cores": r.whole(&l.Cores, 1, maxCores)})
+// reader reads the description of a load. All mistakes are found at once.
+type reader struct{ *config.Reader }
+
+func (r reader) load(top config.Value, l *Load) {
+	places := map[string]config.Value{} // of types and limits
+	r.Object(top, config.Keys{
+		"objective": config.Scalar(r.Reader, &l.Objective, "an objective, such as p99 start < 50ms", parseObjective),
+		"growth":    r.Number(&l.Growth, 1, maxFactor),
+		"margin":    r.Number(&l.Margin, 1, maxFactor),
+		"node": func(n config.Value) {
+			r.Object(n, config.Keys{"slots": r.Whole(&l.Slots, 1, maxSlots), "cores": r.Whole(&l.Cores, 1, maxCores)})
 		},
-		"types": func(n *yaml.Node) {
-			r.each(n, "a mapping of types by name", func(key, value *yaml.Node) {
-				l.Types[key.Value], places["types."+key.Value] = r.typ(value), key
+		"types": func(n config.Value) {
+			r.Map(n, "a mapping of types by name", func(name string, key, value config.Value) {
+				l.Types[name], places["types."+name] = r.typ(value), key
 			})
 		},
-		"limits": func(n *yaml.Node) {
-			r.each(n, "a mapping of limits by name", func(key, value *yaml.Node) {
+		"limits": func(n config.Value) {
+			r.Map(n, "a mapping of limits by name", func(name string, key, value config.Value) {
 				limit := r.limit(value)
-				limit.Name = key.Value
-				l.Limits[key.Value], places["limits."+key.Value] = limit, key
+				limit.Name = name
+				l.Limits[name], places["limits."+name] = limit, key
 			})
 		},
 	})
-	if len(r.problems) > 0 {
+	if r.Err() != nil { // what is missing may only be misspelt
 		return
 	}
 	if l.Objective.Within == 0 {
-		r.fault(top, "has no objective; write one such as objective: p99 start < 50ms")
+		r.Fault(top, "has no objective; write one such as objective: p99 start < 50ms")
 	}
 	if len(l.Types) == 0 {
-		r.fault(top, "has no types; write at least one, with its rate and duration")
+		r.Fault(top, "has no types; write at least one, with its rate and duration")
 	}
 	for _, p := range l.policies(l.Slots).Check() {
 		at := top
 		if len(p.Path) > 1 {
 			at = cmp.Or(places[p.Path[0]+"."+p.Path[1]], top)
 		}
-		r.fault(at, "%s: %s", strings.Join(p.Path, "."), p.Text)
+		r.Fault(at, "%s: %s", strings.Join(p.Path, "."), p.Text)
 	}
 }
 
-func (r *reader) typ(n *yaml.Node) Type {
+func (r reader) typ(n config.Value) Type {
 	t := Type{Peak: 1, Values: 1, Payload: 256, Policy: policy.DefaultType()}
 	t.KeepDone, t.KeepError = t.Policy.Retention.Done, t.Policy.Retention.Failed
 	priority, attempts := int(t.Policy.Priority), t.Policy.Retry.Max
 	const maxAttempts, lowest = 1000, 9
-	r.read(n, object{
-		"rate": r.rate(&t.Rate), "peak": r.number(&t.Peak, 1, maxFactor),
-		"arrivals": func(n *yaml.Node) { r.arrivals(n, &t) },
-		"duration": func(n *yaml.Node) { t.Duration = r.distribution(n) },
-		"cpu":      r.number(&t.CPU, 0, 1), "payload": r.size(&t.Payload),
-		"retries": r.number(&t.Retries, 0, 0.99), "attempts": r.whole(&attempts, 1, maxAttempts),
-		"retry_after": func(n *yaml.Node) {
+	there := r.Object(n, config.Keys{
+		"rate": r.Rate(&t.Rate, 0, maxRate), "peak": r.Number(&t.Peak, 1, maxFactor),
+		"arrivals": func(n config.Value) { r.arrivals(n, &t) },
+		"duration": func(n config.Value) { t.Duration = r.distribution(n) },
+		"cpu":      r.Number(&t.CPU, 0, 1), "payload": r.Size(&t.Payload, maxSize),
+		"retries": r.Number(&t.Retries, 0, 0.99), "attempts": r.Whole(&attempts, 1, maxAttempts),
+		"retry_after": func(n config.Value) {
 			var after time.Duration
-			r.duration(&after)(n)
+			r.Duration(&after, longest)(n)
 			t.Policy.Retry.Backoff = policy.Backoff{Kind: policy.Fixed, Delays: []time.Duration{after}}
 		},
-		"retention": func(n *yaml.Node) {
-			r.read(n, object{"done": r.duration(&t.KeepDone), "error": r.duration(&t.KeepError)})
+		"retention": func(n config.Value) {
+			r.Object(n, config.Keys{"done": r.Duration(&t.KeepDone, longest), "error": r.Duration(&t.KeepError, longest)})
 		},
-		"limits": func(n *yaml.Node) {
-			if r.is(n, yaml.SequenceNode, "a list of limits") {
-				for _, item := range n.Content {
-					if r.is(item, yaml.ScalarNode, "the name of a limit") {
-						t.Policy.Limits = append(t.Policy.Limits, item.Value)
-					}
-				}
-			}
+		"limits": func(n config.Value) {
+			r.List(n, func(n config.Value) {
+				var name string
+				r.Text(&name)(n)
+				t.Policy.Limits = append(t.Policy.Limits, name)
+			})
 		},
-		"concurrency": r.whole(&t.Policy.Concurrency, 1, maxSlots), "weight": r.whole(&t.Policy.Weight, 1, maxSlots),
-		"priority": r.whole(&priority, 0, lowest), "values": r.whole(&t.Values, 1, maxValues),
+		"concurrency": r.Whole(&t.Policy.Concurrency, 1, maxSlots), "weight": r.Whole(&t.Policy.Weight, 1, maxSlots),
+		"priority": r.Whole(&priority, 0, lowest), "values": r.Whole(&t.Values, 1, maxValues),
 	})
 	t.Policy.Priority, t.Policy.Retry.Max = uint8(priority), attempts
 	t.Policy.Retention.Done = t.KeepDone
-	if t.Rate == 0 {
-		r.fault(n, "has no rate; write one such as rate: 200/s")
+	if there["rate"].IsZero() {
+		r.Fault(n, "has no rate; write one such as rate: 200/s")
 	}
 	if t.Duration == nil {
-		r.fault(n, "has no duration; write one such as duration: 20ms")
+		r.Fault(n, "has no duration; write one such as duration: 20ms")
 	}
 	return t
 }
 
-func (r *reader) arrivals(n *yaml.Node, t *Type) {
-	if n.Kind == yaml.MappingNode {
-		r.read(n, object{"bursts": r.whole(&t.Bursts, 2, maxBurst)})
+func (r reader) arrivals(n config.Value, t *Type) {
+	if n.IsMapping() {
+		r.Object(n, config.Keys{"bursts": r.Whole(&t.Bursts, 2, maxBurst)})
 		return
 	}
-	const want = "poisson, constant or a mapping with bursts"
-	var word string
-	scalar(r, &word, want, func(s string) (string, error) {
+	config.Scalar(r.Reader, &t.Regular, "poisson, constant or a mapping with bursts", func(s string) (bool, error) {
 		if s != "poisson" && s != "constant" {
-			return "", fmt.Errorf("it is another word")
+			return false, fmt.Errorf("%.40q is none of them; write poisson, constant or a mapping with bursts", s)
 		}
-		return s, nil
+		return s == "constant", nil
 	})(n)
-	t.Regular = word == "constant"
 }
 
-func (r *reader) limit(n *yaml.Node) policy.Limit {
+func (r reader) limit(n config.Value) policy.Limit {
 	var l policy.Limit
-	text := func(into *string) func(*yaml.Node) {
-		return scalar(r, into, "a word", func(s string) (string, error) { return s, nil })
-	}
 	var rate float64
-	r.read(n, object{
-		"max": r.whole(&l.Max, 1, maxSlots), "of": text(&l.Of), "per": text(&l.Per),
-		"rate": r.rate(&rate), "burst": r.whole(&l.Rate.Burst, 1, maxSlots),
+	r.Object(n, config.Keys{
+		"max": r.Whole(&l.Max, 1, maxSlots), "of": r.Text(&l.Of), "per": r.Text(&l.Per),
+		"rate": r.Rate(&rate, 0, maxRate), "burst": r.Whole(&l.Rate.Burst, 1, maxSlots),
 	})
 	if l.Per != "" {
 		l.Per = "ordering_key" // the values are made up, and found there
@@ -215,7 +208,7 @@ func (r *reader) limit(n *yaml.Node) policy.Limit {
 		}
 	}
 	if l.Max == 0 && rate == 0 {
-		r.fault(n, "limits nothing; write max, rate or both")
+		r.Fault(n, "limits nothing; write max, rate or both")
 	}
 	return l
 }
@@ -225,15 +218,15 @@ var objective = regexp.MustCompile(`^p([0-9]{1,2}(?:\.[0-9]{1,3})?) (start|end) 
 func parseObjective(s string) (Objective, error) {
 	m := objective.FindStringSubmatch(strings.Join(strings.Fields(s), " "))
 	if m == nil {
-		return Objective{}, fmt.Errorf("write a percentile, start or end, and a duration")
+		return Objective{}, fmt.Errorf("%.60q is not an objective; write it such as p99 start < 50ms", s)
 	}
 	q, err := strconv.ParseFloat(m[1], 64)
 	if err != nil || q <= 0 {
-		return Objective{}, fmt.Errorf("%s is no percentile", m[1])
+		return Objective{}, fmt.Errorf("%s is no percentile; write one above 0 and below 100, such as p99", m[1])
 	}
-	d, err := parseDuration(m[3])
-	if err != nil || d == 0 {
-		return Objective{}, fmt.Errorf("%s is no duration of more than 0", m[3])
+	d, err := config.ParseDuration(m[3])
+	if err != nil || d == 0 || d > longest {
+		return Objective{}, fmt.Errorf("%s is no duration of more than 0; write it such as 50ms", m[3])
 	}
 	return Objective{Quantile: q / 100, End: m[2] == "end", Within: d}, nil
 }

@@ -79,7 +79,7 @@ func TestTheDefaultsOfTheTableAreThoseOfTheCode(t *testing.T) {
 	}
 	folder := t.TempDir()
 	parse := func(text string) *Config {
-		c, err := load(&Source{name: "defaults.yaml", text: text}, folder, nil, testEnv)
+		c, err := load(&source{name: "defaults.yaml", text: text}, folder, nil, testEnv)
 		if err != nil {
 			t.Fatalf("%s: %v", text, err)
 		}

@@ -21,55 +21,66 @@ type shape interface {
 	words() string
 }
 
-// maxVisits is how many values are decoded, those that aliases repeat included.
+// maxVisits is how many values are read, including those that aliases repeat.
 const maxVisits = 1_000_000
 
-// decoder fills a Config from a tree.
-type decoder struct {
-	cfg    *Config
-	folder string // of the file, for relative paths
-	env    func(string) (string, bool)
+// walker has the state of reading a tree from the top: the path of the value that is being read,
+// and what was found to be wrong. It is used by one goroutine.
+type walker struct {
 	found  *findings
-	path   []string // of the value being decoded
+	path   []string
 	visits int
 }
 
-// enter decodes one value under the present path.
-func (d *decoder) enter(part string, s shape, n *node, into any) {
-	if d.visits++; d.visits > maxVisits {
-		if d.visits == maxVisits+1 {
-			d.found.add(n.at, "aliases repeat more than %d values; write less by aliases", maxVisits)
+// enter calls read to read a value below the present path.
+func (w *walker) enter(part string, at position, read func()) {
+	if w.visits++; w.visits > maxVisits {
+		if w.visits == maxVisits+1 {
+			w.found.add(at, "aliases repeat more than %d values; write less by aliases", maxVisits)
 		}
 		return
 	}
-	d.path = append(d.path, part)
-	s.decode(d, n, into)
-	d.path = d.path[:len(d.path)-1]
+	w.path = append(w.path, part)
+	read()
+	w.path = w.path[:len(w.path)-1]
 }
 
-// fault notes what is wrong with the value being decoded.
-func (d *decoder) fault(at position, format string, args ...any) {
-	if d.found.full() {
+// fault records what is wrong with the value that is being read.
+func (w *walker) fault(at position, format string, args ...any) {
+	if w.found.full() {
 		return
 	}
 	said := fmt.Sprintf(format, args...)
-	if len(d.path) > 0 {
-		said = joinPath(d.path) + ": " + said
+	if len(w.path) > 0 {
+		said = joinPath(w.path) + ": " + said
 	}
-	d.found.add(at, "%s", said)
+	w.found.add(at, "%s", said)
 }
 
-// is notes a problem unless n is of the kind.
-func (d *decoder) is(n *node, kind nodeKind, want string) bool {
+// is reports whether n is of the kind, and records a problem if it is not.
+func (w *walker) is(n *node, kind nodeKind, want string) bool {
 	switch {
 	case n.kind == kind:
 		return true
 	case n.kind == nothing:
-		d.fault(n.at, "has no value; write %s, or remove the key", want)
+		w.fault(n.at, "has no value; write %s, or remove the key", want)
 	default:
-		d.fault(n.at, "is %s; write %s", n.kind, want)
+		w.fault(n.at, "is %s; write %s", n.kind, want)
 	}
 	return false
+}
+
+// decoder fills a Config from a tree.
+type decoder struct {
+	walker
+	cfg    *Config
+	folder string // of the file, for relative paths
+	env    func(string) (string, bool)
+}
+
+// enter decodes a value below the present path.
+func (d *decoder) enter(part string, s shape, n *node, into any) {
+	d.walker.enter(part, n.at, func() { s.decode(d, n, into) })
 }
 
 // text is the text of a scalar, after its reference was followed.
@@ -237,7 +248,7 @@ func (o *object) unknown(d *decoder, e entry) {
 	for i, f := range o.fields {
 		names[i] = f.name
 	}
-	advice := DidYouMean(e.key, names)
+	advice := didYouMean(e.key, names)
 	if home, ok := homes()[e.key]; ok {
 		advice = "it belongs to " + home
 	}

@@ -37,7 +37,7 @@ func FuzzLoad(f *testing.F) {
 			sets = []string{set}
 		}
 		env := func(string) (string, bool) { return "7", true }
-		c, err := load(&Source{name: "fuzz.yaml", text: text}, ".", sets, env)
+		c, err := load(&source{name: "fuzz.yaml", text: text}, ".", sets, env)
 		if err != nil {
 			checkProblems(t, text, err)
 			return
@@ -45,7 +45,7 @@ func FuzzLoad(f *testing.F) {
 		if problems := c.Policies().Check(); len(problems) > 0 {
 			t.Fatalf("accepted in spite of %v", problems)
 		}
-		again, err := load(&Source{name: "dump.yaml", text: c.String()}, ".", nil, env)
+		again, err := load(&source{name: "dump.yaml", text: c.String()}, ".", nil, env)
 		if err != nil {
 			t.Fatalf("the dump is refused: %v\n%s", err, c)
 		}
@@ -114,7 +114,7 @@ func TestFilesThatAreMadeToHurtAreDealtWithQuickly(t *testing.T) {
 			if len(text) > maxFile {
 				t.Fatalf("%d bytes are too many to be looked at", len(text))
 			}
-			_, err := load(&Source{name: "hurt.yaml", text: text}, ".", nil, testEnv)
+			_, err := load(&source{name: "hurt.yaml", text: text}, ".", nil, testEnv)
 			var problems *Errors
 			if !errors.As(err, &problems) {
 				t.Fatalf("got %v", err)

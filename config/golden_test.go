@@ -81,7 +81,7 @@ func TestValidFilesGiveTheSameConfigurationAgainWhenDumped(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			src := &Source{name: "dump", text: c.String()}
+			src := &source{name: "dump", text: c.String()}
 			again, err := load(src, filepath.Dir(path), nil, env)
 			if err != nil {
 				t.Fatalf("%v\n%s", err, c)
@@ -89,7 +89,7 @@ func TestValidFilesGiveTheSameConfigurationAgainWhenDumped(t *testing.T) {
 			if diff := cmp.Diff(c, again, alike); diff != "" {
 				t.Errorf("(-file +dump)\n%s", diff)
 			}
-			third, err := load(&Source{name: "dump", text: again.String()}, filepath.Dir(path), nil, env)
+			third, err := load(&source{name: "dump", text: again.String()}, filepath.Dir(path), nil, env)
 			if err != nil || third.String() != again.String() {
 				t.Errorf("a dump of the dump differs (%v):\n%s\n%s", err, again, third)
 			}

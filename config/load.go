@@ -25,7 +25,7 @@ func Load(path string, sets []string, env func(string) (string, bool)) (*Config,
 	return load(src, filepath.Dir(path), sets, env)
 }
 
-func load(src *Source, folder string, sets []string, env func(string) (string, bool)) (*Config, error) {
+func load(src *source, folder string, sets []string, env func(string) (string, bool)) (*Config, error) {
 	found := &findings{}
 	if len(src.text) > maxFile {
 		found.add(position{in: src}, "is larger than %s; put less into one file", ShowSize(maxFile))
@@ -35,10 +35,10 @@ func load(src *Source, folder string, sets []string, env func(string) (string, b
 	if tree == nil {
 		tree = &node{at: position{src, 1, 1}}
 	}
-	if tree = override(tree, sets, found); len(found.list) > 0 && tree.kind == nothing {
+	if tree = override(tree, sets, false, found); len(found.list) > 0 && tree.kind == nothing {
 		return nil, found.err() // what is not YAML has nothing more to say
 	}
-	d := &decoder{cfg: Default(), folder: folder, env: env, found: found}
+	d := &decoder{walker: walker{found: found}, cfg: Default(), folder: folder, env: env}
 	d.cfg.tree, d.cfg.TaskLog.Path = tree, "" // which depends on storage.path
 	root.decode(d, tree, d.cfg)
 	d.check()
@@ -49,9 +49,9 @@ func load(src *Source, folder string, sets []string, env func(string) (string, b
 	return d.cfg, nil
 }
 
-func read(path string) (*Source, error) {
+func read(path string) (*source, error) {
 	if path == "" {
-		return &Source{name: "(no file)"}, nil
+		return &source{name: "(no file)"}, nil
 	}
 	f, err := os.Open(path)
 	if err != nil {
@@ -62,7 +62,7 @@ func read(path string) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Source{name: path, text: string(content)}, nil
+	return &source{name: path, text: string(content)}, nil
 }
 
 // settle makes the paths of the file ones of this process.

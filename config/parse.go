@@ -72,15 +72,15 @@ const maxMerged = 200_000
 
 // parser makes a tree of one text.
 type parser struct {
-	in     *Source
+	in     *source
 	found  *findings
 	done   map[*yaml.Node]*node // of anchors; nil while the node is being made
 	merged int
 }
 
 // parse returns the one document of the source; nil if it is empty or not YAML.
-func parse(in *Source, found *findings) *node {
-	top := in.Document(func(line, column int, text string) { found.add(position{in, line, column}, "%s", text) })
+func parse(in *source, found *findings) *node {
+	top := in.document(func(line, column int, text string) { found.add(position{in, line, column}, "%s", text) })
 	if top == nil {
 		return nil
 	}

@@ -38,13 +38,13 @@ func (c *Config) Probe() []Problem {
 // with what is nearest above if nothing is. It is for whoever tries what Probe does not.
 func (c *Config) ProblemAt(text string, path ...string) Problem {
 	at := c.written().locate(path)
-	return at.in.Problem(at.line, at.column, joinPath(path)+": "+text)
+	return at.in.problem(at.line, at.column, joinPath(path)+": "+text)
 }
 
 // written returns what was written.
 func (c *Config) written() *node {
 	if c.tree == nil {
-		return &node{at: position{in: &Source{name: "(defaults)"}}}
+		return &node{at: position{in: &source{name: "(defaults)"}}}
 	}
 	return c.tree
 }

@@ -61,7 +61,7 @@ func (e *Errors) Detail() string {
 
 // position is a place in a source. Line 0 is the source as a whole.
 type position struct {
-	in           *Source
+	in           *source
 	line, column int
 }
 
@@ -122,7 +122,7 @@ func (f *findings) problems() []Problem {
 			})
 			break
 		}
-		told = append(told, found.at.in.Problem(found.at.line, found.at.column, found.text))
+		told = append(told, found.at.in.problem(found.at.line, found.at.column, found.text))
 	}
 	return told
 }

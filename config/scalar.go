@@ -287,6 +287,6 @@ func oneOf[T any](later map[string]string, options ...option[T]) value[T] {
 		if advice, ok := later[t.value]; ok {
 			return none, fmt.Errorf("%s is %s; use %s", t.value, advice, either(names))
 		}
-		return none, fmt.Errorf("%s is not known; %s", name(t.value), DidYouMean(t.value, names))
+		return none, fmt.Errorf("%s is not known; %s", name(t.value), didYouMean(t.value, names))
 	}}
 }

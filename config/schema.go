@@ -134,7 +134,7 @@ func (vs variants) schema() document {
 
 // plainValue turns a default of the table into what JSON calls it.
 func plainValue(def string) any {
-	n := parse(&Source{text: def}, &findings{})
+	n := parse(&source{text: def}, &findings{})
 	return n.plain()
 }
 

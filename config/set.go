@@ -3,16 +3,19 @@ package config
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 )
 
 // override applies the --set arguments to the tree in their order and returns the new
 // tree. An argument is a path, an equals sign and a value in YAML; a part of the path
-// that contains a dot stands in double quotes. The value replaces what was there.
-func override(root *node, sets []string, found *findings) *node {
+// that contains a dot stands in double quotes. The value replaces what was there. If items is
+// true, a part may be the number of an item of a list, see graftItem.
+func override(root *node, sets []string, items bool, found *findings) *node {
 	for i, arg := range sets {
 		path, value, ok := strings.Cut(arg, "=")
-		src := &Source{name: "--set " + path, order: i + 1, arg: arg, lead: len([]rune(path)) + 1}
+		src := &source{name: "--set " + path, order: i + 1, arg: arg, lead: len([]rune(path)) + 1}
 		at := position{in: src}
 		parts, err := splitPath(path)
 		switch {
@@ -28,16 +31,19 @@ func override(root *node, sets []string, found *findings) *node {
 		if v == nil {
 			v = &node{at: position{src, 1, 1}}
 		}
-		root = graft(root, parts, v, found)
+		root = graft(root, parts, v, items, found)
 	}
 	return root
 }
 
-// graft returns a copy of n in which the value stands at the path. What n shares with
-// other places through aliases is left alone.
-func graft(n *node, path []string, value *node, found *findings) *node {
+// graft returns a copy of n in which the value stands at the path. It does not change what n
+// shares with other places through aliases.
+func graft(n *node, path []string, value *node, items bool, found *findings) *node {
 	if len(path) == 0 {
 		return value
+	}
+	if items && n != nil && (n.kind == list || path[0] == "0" && n.find("0") == nil) {
+		return graftItem(n, path, value, found)
 	}
 	at := position{in: value.at.in}
 	fresh := &node{at: at, kind: mapping}
@@ -53,12 +59,29 @@ func graft(n *node, path []string, value *node, found *findings) *node {
 		if len(path) == 1 {
 			e.at = at
 		}
-		e.value = graft(e.value, path[1:], value, found)
+		e.value = graft(e.value, path[1:], value, items, found)
 		return fresh
 	}
 	fresh.index = nil
-	fresh.entries = append(fresh.entries, entry{path[0], at, graft(nil, path[1:], value, found)})
+	fresh.entries = append(fresh.entries, entry{path[0], at, graft(nil, path[1:], value, items, found)})
 	return fresh
+}
+
+// graftItem is graft for a path that begins with the number of an item. A value that is no list
+// is a list of one.
+func graftItem(n *node, path []string, value *node, found *findings) *node {
+	if n.kind != list {
+		return graft(n, path[1:], value, true, found)
+	}
+	i, err := strconv.Atoi(path[0])
+	if err != nil || i < 0 || i >= len(n.items) {
+		found.add(position{in: value.at.in}, "there is no %s in a list of %d", name(path[0]), len(n.items))
+		return n
+	}
+	fresh := *n
+	fresh.items = slices.Clone(n.items)
+	fresh.items[i] = graft(n.items[i], path[1:], value, true, found)
+	return &fresh
 }
 
 // splitPath splits a.b."c.d" at its dots.

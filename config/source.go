@@ -12,11 +12,8 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// Source is a text in YAML that people write. It is exported, as are [ParseDuration],
-// [ParseSize] and [DidYouMean], so that the other files of this module, such as the
-// scenarios of the benchmarks, are read and refused in the same words as a configuration.
-// It is used by one goroutine.
-type Source struct {
+// source is a text in YAML. It is used by one goroutine.
+type source struct {
 	name  string
 	text  string
 	order int      // the file is 0, and each --set one more
@@ -26,12 +23,9 @@ type Source struct {
 	shown []string // the same without passwords, once they are needed
 }
 
-// NewSource returns a text; name is that of its file, for messages.
-func NewSource(name, text string) *Source { return &Source{name: name, text: text} }
-
-// Document returns the one document of the text, and nil if it is empty or is not YAML.
-// What is wrong with it is told to fault, with its place as in [Source.Problem].
-func (s *Source) Document(fault func(line, column int, text string)) *yaml.Node {
+// document returns the one document of the text, or nil if it is empty or is not YAML. It calls
+// fault with what is wrong with it, and the place as for problem.
+func (s *source) document(fault func(line, column int, text string)) *yaml.Node {
 	if line, column, text := s.unreadable(); text != "" {
 		fault(line, column, text)
 		return nil
@@ -58,8 +52,9 @@ func (s *Source) Document(fault func(line, column int, text string)) *yaml.Node 
 	return first.Content[0]
 }
 
-// unreadable says where the text is not UTF-8 without control characters; "" if it is.
-func (s *Source) unreadable() (line, column int, text string) {
+// unreadable returns the first place where the text is not UTF-8 without control characters, and
+// what is wrong there; "" if there is none.
+func (s *source) unreadable() (line, column int, text string) {
 	rest := strings.TrimPrefix(s.text, "\ufeff")
 	line = 1
 	for i := 0; i < len(rest); {
@@ -78,8 +73,8 @@ func (s *Source) unreadable() (line, column int, text string) {
 	return 0, 0, ""
 }
 
-// refuse tells a syntax error; the end of the text is none.
-func (s *Source) refuse(err error, fault func(line, column int, text string)) {
+// refuse reports a syntax error. The end of the text is none.
+func (s *source) refuse(err error, fault func(line, column int, text string)) {
 	if errors.Is(err, io.EOF) {
 		return
 	}
@@ -99,8 +94,8 @@ func (s *Source) refuse(err error, fault func(line, column int, text string)) {
 	fault(line, column, "is not YAML: "+text+s.remedy(line, column))
 }
 
-// remedy says what to do about the usual mistakes at a place.
-func (s *Source) remedy(line, column int) string {
+// remedy returns what to do about the usual mistakes at a place.
+func (s *source) remedy(line, column int) string {
 	text, _ := s.line(line)
 	runes := []rune(text)
 	if column < 1 || column > len(runes) {
@@ -121,9 +116,9 @@ func (s *Source) remedy(line, column int) string {
 	return "; check the indentation and the quotes"
 }
 
-// Problem returns what is wrong at a place of the text, with the line there. Lines and
-// columns count from 1, columns in characters; line 0 is the text as a whole.
-func (s *Source) Problem(line, column int, text string) Problem {
+// problem returns what is wrong at a place of the text, with the line there. Lines and columns
+// count from 1, columns in characters; line 0 is the text as a whole.
+func (s *source) problem(line, column int, text string) Problem {
 	p := Problem{File: s.name, Text: text}
 	switch {
 	case s.order > 0:
@@ -146,7 +141,7 @@ func (s *Source) Problem(line, column int, text string) Problem {
 }
 
 // line returns the n-th line, from 1.
-func (s *Source) line(n int) (string, bool) {
+func (s *source) line(n int) (string, bool) {
 	if s.lines == nil {
 		s.lines = splitLines(s.text)
 	}
@@ -175,7 +170,7 @@ func excerpt(margin, line string, column int) string {
 		from = column - before
 	}
 	for i, r := range runes {
-		if r != '\t' && unicode.IsControl(r) { // would be an order to the terminal
+		if r != '\t' && unicode.IsControl(r) { // the terminal would obey it
 			runes[i] = utf8.RuneError
 		}
 	}

@@ -48,9 +48,9 @@ func distance(a, b string) int {
 	return row[len(y)]
 }
 
-// DidYouMean returns what to do about a word that is none of the names: the one that was
+// didYouMean returns what to do about a word that is none of the names: the one that was
 // most likely meant, or else all of them, or the first if they are many.
-func DidYouMean(word string, names []string) string {
+func didYouMean(word string, names []string) string {
 	if near := nearest(word, names); near != "" {
 		return "did you mean " + near + "?"
 	}

@@ -230,7 +230,7 @@ var rules = []rule{
 	{
 		Of:  "capacity",
 		May: []string{"engine", "engine/sim", "engine/policy", "engine/task", "storage", "storage/bolt", "storage/memory", "storage/pebble", "config", "internal/machine"},
-		Out: []string{"github.com/cockroachdb/pebble", "go.yaml.in/yaml", "golang.org/x/sys"},
+		Out: []string{"github.com/cockroachdb/pebble", "golang.org/x/sys"},
 		Why: "planning needs the engine and its simulation, and none of the benchmarks",
 	},
 	{
