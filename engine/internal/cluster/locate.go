@@ -29,9 +29,6 @@ func (k *Cluster) Locate(t *task.Task) (at Place, node string) {
 		return Here, ""
 	}
 	for _, m := range v.members {
-		if m.Incarnation == v.incarnation {
-			continue
-		}
 		if theirs := assign(m.Incarnation, v.members); theirs.Has(t.Type, t.Shard) {
 			return StartsThere, m.Name
 		}

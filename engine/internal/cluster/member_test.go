@@ -12,6 +12,7 @@ import (
 
 	"github.com/taskengine/taskengine/coord"
 	"github.com/taskengine/taskengine/coord/local"
+	"github.com/taskengine/taskengine/engine/internal/core"
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/storage/memory"
@@ -135,6 +136,11 @@ func TestANodeThatLosesItsLeaseStopsEverythingAndJoinsAsAnother(t *testing.T) {
 		if n.wants(row.ID) {
 			t.Error("it starts a task though it cannot prove that it is alive")
 		}
+		submitted := ready(8)
+		n.decide(func(c *core.Core, now time.Time) { c.Submit(now, submitted, true) })
+		if submitted.State != task.Submitted {
+			t.Error("it starts a task with its submit though it cannot prove that it is alive")
+		}
 		time.Sleep(rejoinAfter)
 		synctest.Wait()
 		if now := n.Incarnation(); now == before || !n.IsMember() || !n.IsOurs(before) || !n.IsOurs(now) || n.IsOurs(task.ID{9}) {
@@ -142,6 +148,11 @@ func TestANodeThatLosesItsLeaseStopsEverythingAndJoinsAsAnother(t *testing.T) {
 		}
 		if !n.wants(row.ID) {
 			t.Error("what was added meanwhile is not started")
+		}
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		if owner := n.grabs[row.ID]; owner != n.Incarnation() {
+			t.Errorf("it is started by %v, which is not what the node is now", owner)
 		}
 	})
 }
@@ -238,4 +249,25 @@ func TestANodeSaysWhereATaskIs(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestAViewRemembersWhenAMemberLeft(t *testing.T) {
+	a, b := coord.Member{Incarnation: task.ID{1}}, coord.Member{Incarnation: task.ID{2}}
+	begin := time.Now()
+	at := func(hours float64) time.Time { return begin.Add(time.Duration(hours * float64(time.Hour))) }
+	v := (&view{incarnation: a.Incarnation}).withMembers([]coord.Member{a, b}, at(0))
+	check := func(when string, now, want time.Time) {
+		t.Helper()
+		if got := v.leftAt(b.Incarnation, now); !got.Equal(want) {
+			t.Errorf("%s, it left at %v, want %v", when, got, want)
+		}
+	}
+	v = v.withMembers([]coord.Member{a}, at(1))
+	check("when it has left", at(1.5), at(1))
+	v = v.withMembers([]coord.Member{a}, at(1.5))
+	check("while it is away", at(1.5), at(1))
+	v = v.withMembers([]coord.Member{a, b}, at(1.7))
+	check("when it is back", at(1.8), at(1.8))
+	v = v.withMembers([]coord.Member{a}, at(2)).withMembers([]coord.Member{a}, at(3))
+	check("long after it has left", at(3), at(3))
 }

@@ -32,20 +32,20 @@ type node struct {
 	mu       sync.Mutex // the engine's lock
 	core     *core.Core
 	effects  core.Ready
-	grabs    map[task.ID]bool  // guarded by mu: what the core wanted to grab
-	running  map[task.Ref]bool // guarded by mu: the attempts under way
-	finished []task.ID         // guarded by mu: of which Ended was told
-	stops    int               // guarded by mu: how often everything was stopped
-	draining bool              // guarded by mu
-	ticker   *time.Timer       // guarded by mu: tells the core the time
-	closed   bool              // guarded by mu: nothing ticks any more
-	swapped  int               // guarded by mu: changes made by Swap
+	grabs    map[task.ID]task.ID // guarded by mu: the tasks that the core wanted to grab, and as which incarnation
+	running  map[task.Ref]bool   // guarded by mu: the attempts under way
+	finished []task.ID           // guarded by mu: of which Ended was told
+	stops    int                 // guarded by mu: how often everything was stopped
+	draining bool                // guarded by mu
+	ticker   *time.Timer         // guarded by mu: tells the core the time
+	closed   bool                // guarded by mu: nothing ticks any more
+	swapped  int                 // guarded by mu: changes made by Swap
 }
 
 // open starts a node on a store. change, if it is not nil, changes its configuration first.
 func open(t *testing.T, store storage.Store, change func(*Config)) *node {
 	t.Helper()
-	n := &node{t: t, store: store, grabs: make(map[task.ID]bool), running: make(map[task.Ref]bool)}
+	n := &node{t: t, store: store, grabs: make(map[task.ID]task.ID), running: make(map[task.Ref]bool)}
 	var seed [32]byte
 	rand.Read(seed[:])
 	c := Config{
@@ -132,7 +132,7 @@ func (n *node) decide(fn func(c *core.Core, now time.Time)) {
 		n.core.Take(r)
 		isMore = len(r.Loads)+len(r.Scans)+len(r.Looks) > 0
 		for _, g := range r.Grabs {
-			n.grabs[g.ID] = true
+			n.grabs[g.ID] = g.Owner
 		}
 		if n.Cluster != nil {
 			n.Hint(r.Hints)
@@ -216,7 +216,8 @@ func (n *node) runs(ref task.Ref) {
 func (n *node) wants(id task.ID) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.grabs[id]
+	_, ok := n.grabs[id]
+	return ok
 }
 
 // count returns one of the counters of a node.

@@ -126,7 +126,6 @@ func TestANodeReadsWhatItGains(t *testing.T) {
 	})
 }
 
-// A survey goes on where the one before has ended, and comes to the end.
 func TestASurveyFindsWhatIsBehindAHeadThatIsKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, first := newStore(t), local.New()
@@ -141,9 +140,7 @@ func TestASurveyFindsWhatIsBehindAHeadThatIsKnown(t *testing.T) {
 		}
 		var rows []*task.Task
 		for i := range 50 {
-			row := ready(uint16(i))
-			row.Group = task.GroupOf(fmt.Sprint(i % 3))
-			rows = append(rows, insert(t, store, row))
+			rows = append(rows, insert(t, store, ready(uint16(i)))) // of the same queue as the head
 		}
 		time.Sleep(3 * time.Second)
 		for i, row := range rows {
