@@ -130,6 +130,18 @@ var rules = []rule{
 		Why: "an examination uses a store, and no store needs it",
 	},
 	{
+		Of:  "storage/postgres/internal/home",
+		May: []string{"storage", "storage/postgres/schema", "engine/task"},
+		Out: []string{"github.com/jackc/pgx"},
+		Why: "the store reads one row, and what divides the shards writes it",
+	},
+	{
+		Of:  "storage/postgres/placement",
+		May: []string{"storage", "storage/postgres", "storage/postgres/internal/home", "storage/postgres/schema", "engine/task"},
+		Out: []string{"github.com/jackc/pgx"},
+		Why: "what divides and moves the shards uses stores, and no store needs it",
+	},
+	{
 		Of:  "storage/postgres/postgrestest",
 		May: []string{"storage/postgres", "storage/postgres/schema"},
 		Why: "tests open a store as programs do",

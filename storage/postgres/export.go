@@ -25,44 +25,68 @@ select {narrow}, {heavy} from (
 	select {narrow}, {heavy} from {ended}) t
 order by seq`
 
+const selectPacked = `select {narrow}, {heavy} from {packed} order by seq`
+
 // Export implements [storage.Exporter]. It takes one connection, and its snapshot keeps
 // the database from vacuuming what ends meanwhile. The server sorts the rows, on its disk
 // if they are many.
 func (s *Store) Export(ctx context.Context, setting func(string, []byte) error, row func(*task.Task) error) error {
+	return s.snapshot(ctx, "export", func(ctx context.Context, tx pgx.Tx) error {
+		if err := s.each(ctx, tx, "export", selectSettings, func(rows pgx.Rows) error {
+			r := reader{values: rows.RawValues()}
+			name, value := r.text(), r.bytes()
+			return setting(name, append([]byte{}, value...))
+		}); err != nil {
+			return err
+		}
+		return s.each(ctx, tx, "export", selectEverything, s.taskTo(row))
+	})
+}
+
+// Packed calls row with each task that is packed, on its way to another database, whole and in
+// the order of Seq: all as they were at one moment. It ends with the first error of row, and
+// returns it as it is.
+func (s *Store) Packed(ctx context.Context, row func(*task.Task) error) error {
+	return s.snapshot(ctx, "read what is packed", func(ctx context.Context, tx pgx.Tx) error {
+		return s.each(ctx, tx, "read what is packed", selectPacked, s.taskTo(row))
+	})
+}
+
+// taskTo returns a function that reads a row and calls fn with it.
+func (s *Store) taskTo(fn func(*task.Task) error) func(pgx.Rows) error {
+	return func(rows pgx.Rows) error {
+		t, err := scanRow(rows)
+		if err != nil {
+			return s.failed("read a row", err)
+		}
+		return fn(t)
+	}
+}
+
+// snapshot calls fn with a transaction that sees the database as it is at one moment, and that
+// may last as long as fn does.
+func (s *Store) snapshot(ctx context.Context, doing string, fn func(context.Context, pgx.Tx) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	tx, err := s.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
 	if err != nil {
-		return s.failed("export", err)
+		return s.failed(doing, err)
 	}
 	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // it has changed nothing
 	if _, err := tx.Exec(ctx, patient); err != nil {
-		return s.failed("export", err)
+		return s.failed(doing, err)
 	}
-	if err := s.each(ctx, tx, s.fill(selectSettings), func(rows pgx.Rows) error {
-		r := reader{values: rows.RawValues()}
-		name, value := r.text(), r.bytes()
-		return setting(name, append([]byte{}, value...))
-	}); err != nil {
-		return err
-	}
-	return s.each(ctx, tx, s.fill(selectEverything), func(rows pgx.Rows) error {
-		t, err := scanRow(rows)
-		if err != nil {
-			return s.failed("export", err)
-		}
-		return row(t)
-	})
+	return fn(ctx, tx)
 }
 
 // each calls fn for the rows of a query as they come. Its error breaks the query off, with
 // the connection: the rest of the rows is not waited for.
-func (s *Store) each(ctx context.Context, tx pgx.Tx, sql string, fn func(pgx.Rows) error) error {
+func (s *Store) each(ctx context.Context, tx pgx.Tx, doing, sql string, fn func(pgx.Rows) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	rows, err := tx.Query(ctx, sql)
+	rows, err := tx.Query(ctx, s.fill(sql))
 	if err != nil {
-		return s.failed("export", err)
+		return s.failed(doing, err)
 	}
 	defer rows.Close()
 	for rows.Next() {
@@ -72,7 +96,7 @@ func (s *Store) each(ctx context.Context, tx pgx.Tx, sql string, fn func(pgx.Row
 		}
 	}
 	if err := rows.Err(); err != nil {
-		return s.failed("export", err)
+		return s.failed(doing, err)
 	}
 	return nil
 }

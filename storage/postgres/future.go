@@ -62,7 +62,7 @@ func (s *Store) dropFutureOne(ctx context.Context, c *pgx.Conn, one *part) error
 	for i, e := range ends {
 		ids[i] = e.id
 	}
-	return pgx.BeginTxFunc(ctx, c, readCommitted, func(tx pgx.Tx) error {
+	return pgx.BeginTxFunc(ctx, c, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "set local lock_timeout = '1s'"); err != nil {
 			return err
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/storage/postgres/internal/home"
 	"github.com/taskengine/taskengine/storage/postgres/schema"
 )
 
@@ -134,7 +135,7 @@ func (s *Store) failed(doing string, err error) error {
 	if s.closed.Load() {
 		err = storage.ErrClosed
 	}
-	if isElsewhere(err) {
+	if home.IsRefused(err) {
 		err = storage.ErrElsewhere
 	}
 	if IsUnavailable(err) {
@@ -178,5 +179,5 @@ func isLockTimeout(err error) bool {
 // made again.
 func isTransient(err error) bool {
 	var e *pgconn.PgError
-	return errors.As(err, &e) && !isElsewhere(err) && (e.Code == "40001" || e.Code == "40P01" || e.Code == "23514")
+	return errors.As(err, &e) && !home.IsRefused(err) && (e.Code == "40001" || e.Code == "40P01" || e.Code == "23514")
 }

@@ -2,13 +2,13 @@ package postgres
 
 import (
 	"context"
-	"encoding/binary"
 	"math"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/storage/postgres/internal/home"
 )
 
 // query runs one statement by means of do, and calls row with each row of its answer.
@@ -45,7 +45,7 @@ func (v *verbs) Due(ctx context.Context, q storage.DueQuery) (page []storage.Due
 		d := storage.Due{Trigger: scanTrigger(r)}
 		d.At = r.moment()
 		page = append(page, d)
-	}, sql, int16(q.State), micro(q.Before), afterDue(q.After), q.After.ID, max(0, q.Limit), bitmap(q.Shards))
+	}, sql, int16(q.State), micro(q.Before), afterDue(q.After), q.After.ID, max(0, q.Limit), home.Bitmap(q.Shards))
 	return page, err
 }
 
@@ -68,7 +68,7 @@ func (v *verbs) dueOf(ctx context.Context, q storage.DueQuery, scan int) (part [
 		if n == int64(scan) {
 			last = d
 		}
-	}, v.store.sql.dueOf, int16(q.State), micro(q.Before), afterDue(q.After), q.After.ID, scan, bitmap(q.Shards))
+	}, v.store.sql.dueOf, int16(q.State), micro(q.Before), afterDue(q.After), q.After.ID, scan, home.Bitmap(q.Shards))
 	return part, last, err
 }
 
@@ -156,16 +156,4 @@ func (s *Store) SwapSetting(ctx context.Context, name string, old, value []byte)
 		swapped = r.int64() > 0
 	}, s.sql.swapSetting, []byte(name), old, value)
 	return swapped, err
-}
-
-// bitmap returns shards as get_bit takes them, nil for all.
-func bitmap(shards *task.Shards) []byte {
-	if shards == nil {
-		return nil
-	}
-	var b []byte
-	for _, word := range shards {
-		b = binary.LittleEndian.AppendUint64(b, word)
-	}
-	return b
 }

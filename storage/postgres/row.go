@@ -10,14 +10,6 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// narrow are the columns of a row but its payload, checkpoint and result, in the order
-// in which scanRow reads them. Both tables have them.
-const narrow = `id, owner, version, seq, created_at, ready_at, next_event_at, expires_at, started_at, updated_at,
-	shard, attempt, crashes, state, priority, type, grp, key, ordering_key, headers, progress, error, history`
-
-// heavy are the other columns.
-const heavy = `checkpoint, payload, result`
-
 // noTime is the zero time as a column.
 var noTime = time.Time{}.UnixMicro()
 

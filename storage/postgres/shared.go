@@ -8,6 +8,7 @@ import (
 
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/storage/postgres/internal/home"
 )
 
 // deep is how many rows of a leaf are read to find the first one of some shards.
@@ -32,7 +33,7 @@ func (s *Store) Overlooked(ctx context.Context, q storage.OverlookedQuery) (out 
 		h.Version, h.Priority, h.ReadyAt = uint64(r.int64()), uint8(r.int16()), r.int64()
 		h.Seq, h.Shard, h.NextEventAt = uint64(r.int64()), uint16(r.int32()), r.moment()
 		out.Heads = append(out.Heads, h)
-	}, sql, []byte(q.After.Type), []byte(q.After.Group), bitmap(q.Shards), max(0, q.Limit))
+	}, sql, []byte(q.After.Type), []byte(q.After.Group), home.Bitmap(q.Shards), max(0, q.Limit))
 	return out, err
 }
 
@@ -61,7 +62,7 @@ func (v *verbs) submitted(ctx context.Context, sql string, q storage.SubmittedQu
 		if n == int64(q.Scan) {
 			next = storage.Place{Leaf: h.Leaf, Rank: h.Rank}
 		}
-	}, sql, []byte(q.After.Type), []byte(q.After.Group), priority, ready, seq, bitmap(q.Shards), q.Scan)
+	}, sql, []byte(q.After.Type), []byte(q.After.Group), priority, ready, seq, home.Bitmap(q.Shards), q.Scan)
 	return page, next, err
 }
 

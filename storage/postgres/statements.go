@@ -351,17 +351,10 @@ func statementsIn(name string) *statements {
 }
 
 // filler returns a function that replaces placeholders in SQL: those of [schema.Fill], and the
-// lists of columns and conditions of this package.
+// columns of a trigger and conditions of this package.
 func filler(name string) func(string) string {
-	of := func(table, columns string) string {
-		names := strings.Split(columns, ",")
-		for i, name := range names {
-			names[i] = table + "." + strings.TrimSpace(name)
-		}
-		return strings.Join(names, ", ")
-	}
 	pairs := []string{
-		"{deep}", fmt.Sprint(deep), "{narrow}", narrow, "{heavy}", heavy, "{trigger}", triggers, "{narrow:t}", of("t", narrow),
+		"{deep}", fmt.Sprint(deep), "{trigger}", triggers,
 	}
 	for n := 1; n < 10; n++ { // is the row's shard among those of a bitmap, null for all
 		pairs = append(pairs, fmt.Sprintf("{mine:%d}", n), fmt.Sprintf("($%d::bytea is null or get_bit($%[1]d, shard %% %d) = 1)", n, task.ShardCount))
@@ -369,6 +362,9 @@ func filler(name string) func(string) string {
 	own, names := strings.NewReplacer(pairs...).Replace, schema.Fill(name)
 	return func(sql string) string { return names(own(sql)) }
 }
+
+// fill fills in one statement.
+func (s *Store) fill(sql string) string { return filler(s.slots.schema)(sql) }
 
 // insertsIn returns the statements that insert.
 func insertsIn(fill func(string) string) map[insertKind]string {

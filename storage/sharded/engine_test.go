@@ -14,11 +14,12 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/storage/postgres"
+	"github.com/taskengine/taskengine/storage/postgres/placement"
 	"github.com/taskengine/taskengine/storage/sharded"
 )
 
 // within calls fn with a transaction of a part's database and what that is for the engine.
-func within(ctx context.Context, s *sharded.Store, p postgres.Part, fn func(tx pgx.Tx, x storage.Tx) error) error {
+func within(ctx context.Context, s *sharded.Store, p placement.Database, fn func(tx pgx.Tx, x storage.Tx) error) error {
 	return p.Within(ctx, p.Pool(), func(tx pgx.Tx, own *postgres.Tx) error {
 		x, err := s.In(p.Name, own)
 		if err != nil {
@@ -30,7 +31,7 @@ func within(ctx context.Context, s *sharded.Store, p postgres.Part, fn func(tx p
 
 func TestTransactionsOfOneOfTheDatabasesAddAndFinishTasks(t *testing.T) {
 	a, b := database(t, "a"), database(t, "b")
-	if _, err := postgres.Divide(t.Context(), a, b); err != nil {
+	if _, err := placement.Divide(t.Context(), a, b); err != nil {
 		t.Fatal(err)
 	}
 	s, err := sharded.Open(t.Context(), []sharded.Place{{Name: "a", Store: a.Store}, {Name: "b", Store: b.Store}}, nil)

@@ -10,6 +10,7 @@ import (
 	"github.com/taskengine/taskengine/internal/pgtest"
 	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/storage/postgres"
+	"github.com/taskengine/taskengine/storage/postgres/placement"
 	"github.com/taskengine/taskengine/storage/postgres/schema"
 	"github.com/taskengine/taskengine/storage/sharded"
 )
@@ -23,7 +24,7 @@ func TestMain(m *testing.M) {
 }
 
 // database returns an empty database that is named.
-func database(t testing.TB, name string) postgres.Part {
+func database(t testing.TB, name string) placement.Database {
 	t.Helper()
 	url := server.Database(t)
 	if _, err := schema.Migrate(t.Context(), url, schema.Default); err != nil {
@@ -33,12 +34,12 @@ func database(t testing.TB, name string) postgres.Part {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return postgres.Part{Name: name, Store: s}
+	return placement.Database{Name: name, Store: s}
 }
 
 func TestTasksLiveOnWhileTheirShardsAreMovedBetweenDatabases(t *testing.T) {
 	a, b := database(t, "a"), database(t, "b")
-	if _, err := postgres.Divide(t.Context(), a, b); err != nil {
+	if _, err := placement.Divide(t.Context(), a, b); err != nil {
 		t.Fatal(err)
 	}
 	s, err := sharded.Open(t.Context(), []sharded.Place{{Name: "a", Store: a.Store}, {Name: "b", Store: b.Store}}, nil)
@@ -78,7 +79,7 @@ func TestTasksLiveOnWhileTheirShardsAreMovedBetweenDatabases(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := postgres.Move(t.Context(), a, b, shards(0, 63), nil); err != nil {
+		if err := placement.Move(t.Context(), a, b, shards(0, 63), nil); err != nil {
 			t.Error(err)
 		}
 		a, b = b, a

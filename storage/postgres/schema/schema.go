@@ -41,15 +41,26 @@ func Name(name string) (string, error) {
 	return name, nil
 }
 
+// The columns of a task, which the tables task, ended and packed have. Package postgres reads them
+// in this order.
+const (
+	narrow = `id, owner, version, seq, created_at, ready_at, next_event_at, expires_at, started_at, updated_at,
+	shard, attempt, crashes, state, priority, type, grp, key, ordering_key, headers, progress, error, history`
+	heavy = `checkpoint, payload, result`
+)
+
 // Fill returns a function that replaces placeholders in SQL: {task} and the other tables by
 // their names in a schema, {schema} by its name and {schema_literal} by its name as a string,
 // {none} by the zero time as a column has it, {shards} by the number of shards, {channel} by the
 // channel of notifications, and {slot_pattern} by a pattern of the names of partitions of ended.
+// {narrow} is the columns of a task but {heavy}: its checkpoint, payload and result. {narrow:t} is
+// the same of the table t.
 func Fill(name string) func(sql string) string {
 	quoted := pgx.Identifier{name}.Sanitize()
 	pairs := []string{
 		"{schema}", quoted, "{schema_literal}", literal(quoted), "{none}", fmt.Sprint(time.Time{}.UnixMicro()),
 		"{channel}", literal(coordination.Channel(name)), "{shards}", fmt.Sprint(task.ShardCount),
+		"{narrow}", narrow, "{heavy}", heavy, "{narrow:t}", "t." + strings.ReplaceAll(strings.Join(strings.Fields(narrow), " "), ", ", ", t."),
 		"{slot_pattern}", partition.SlotPattern(),
 	}
 	for _, table := range []string{"task", "task_seq", "ended", "key", "engine_setting", "migration", "type_policy", "home", "packed", "tally", "tally_now", "session", "member"} {

@@ -12,12 +12,12 @@ import (
 	"github.com/taskengine/taskengine/config"
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
-	"github.com/taskengine/taskengine/storage/postgres"
+	"github.com/taskengine/taskengine/storage/postgres/placement"
 	"github.com/taskengine/taskengine/storage/sharded"
 )
 
 // parts are the databases of a configuration that keeps the tasks in several.
-type parts []postgres.Part
+type parts []placement.Database
 
 // openParts opens all databases of a configuration, that of storage.url first.
 func openParts(ctx context.Context, c config.Storage, log *slog.Logger) (all parts, err error) {
@@ -26,11 +26,12 @@ func openParts(ctx context.Context, c config.Storage, log *slog.Logger) (all par
 		if name != config.Main {
 			one.URL = c.Databases[name]
 		}
-		store, err := awaitPostgres(ctx, one, urlKey(name), log.With("database", name))
+		own := log.With("database", name)
+		store, err := awaitPostgres(ctx, one, urlKey(name), own)
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("the database %s: %w", name, err), all.close())
 		}
-		all = append(all, postgres.Part{Name: name, Store: store})
+		all = append(all, placement.Database{Name: name, Store: store, Log: own})
 	}
 	return all, nil
 }
@@ -52,13 +53,13 @@ func (ps parts) close() error {
 }
 
 // find returns the database of a name.
-func (ps parts) find(name string) (postgres.Part, error) {
+func (ps parts) find(name string) (placement.Database, error) {
 	for _, p := range ps {
 		if p.Name == name {
 			return p, nil
 		}
 	}
-	return postgres.Part{}, exit(exitUsage, "%q is none of the databases; want %s", name, strings.Join(ps.names(), ", "))
+	return placement.Database{}, exit(exitUsage, "%q is none of the databases; want %s", name, strings.Join(ps.names(), ", "))
 }
 
 // homes returns which shards the databases hold, each at its place.

@@ -4,8 +4,7 @@ import (
 	"context"
 
 	"github.com/spf13/cobra"
-
-	"github.com/taskengine/taskengine/storage/postgres"
+	"github.com/taskengine/taskengine/storage/postgres/placement"
 )
 
 func newShardsDivide(a *app) *cobra.Command {
@@ -19,7 +18,7 @@ new hold none until "taskengine shards move" moves some. No node starts before.`
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withParts(cmd.Context(), &flags, func(ctx context.Context, ps parts) error {
-				homes, err := postgres.Divide(ctx, ps...)
+				homes, err := placement.Divide(ctx, ps...)
 				if err != nil {
 					return err
 				}

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/taskengine/taskengine/engine/task"
-	"github.com/taskengine/taskengine/storage/postgres"
+	"github.com/taskengine/taskengine/storage/postgres/placement"
 )
 
 func newShardsMove(a *app) *cobra.Command {
@@ -57,9 +57,9 @@ func (a *app) moveShards(ctx context.Context, ps parts, from, to string, shards 
 	if err != nil {
 		return err
 	}
-	var at postgres.Moved
+	var at placement.Moved
 	began := time.Now()
-	if err := postgres.Move(ctx, source, target, shards, func(m postgres.Moved) { at = m }); err != nil {
+	if err := placement.Move(ctx, source, target, shards, func(m placement.Moved) { at = m }); err != nil {
 		return err
 	}
 	a.note("the shards %s are in %s: %d tasks were delivered in %s", &shards, to, at.Delivered, time.Since(began).Round(time.Millisecond))

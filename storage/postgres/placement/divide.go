@@ -1,41 +1,37 @@
-package postgres
+package placement
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/storage/postgres/internal/home"
 )
-
-// Part is one of the databases that hold the tasks of one engine.
-type Part struct {
-	Name string // as people call it
-	*Store
-}
 
 // Divide decides which shards each of several databases holds, where nobody has: equal
 // parts, in their order, if there are no tasks yet; else the database that has them holds
 // all, until [Move] moves some. One that comes later holds none. It returns what each holds
 // then. If tasks are added meanwhile that would be in the wrong database, it fails and leaves that
 // one as it was.
-func Divide(ctx context.Context, parts ...Part) ([]storage.Home, error) {
-	homes, err := divide(ctx, parts)
+func Divide(ctx context.Context, databases ...Database) ([]storage.Home, error) {
+	homes, err := divide(ctx, databases)
 	if err != nil {
 		return nil, fmt.Errorf("postgres: divide the shards: %w", err)
 	}
 	return homes, nil
 }
 
-func divide(ctx context.Context, parts []Part) ([]storage.Home, error) {
-	homes, full := make([]home, len(parts)), make([]bool, len(parts))
+func divide(ctx context.Context, parts []Database) ([]storage.Home, error) {
+	homes, full := make([]home.Row, len(parts)), make([]bool, len(parts))
 	for i, p := range parts {
 		var err error
-		if homes[i], err = p.home(ctx, p.pool); err != nil {
+		if homes[i], err = p.home(ctx); err != nil {
 			return nil, fmt.Errorf("look at %s: %w", p.Name, err)
 		}
 		if full[i], err = p.hasTasks(ctx); err != nil {
@@ -47,14 +43,14 @@ func divide(ctx context.Context, parts []Part) ([]storage.Home, error) {
 	}
 	out := make([]storage.Home, len(parts))
 	for i, p := range parts {
-		if err := p.settle(ctx, func(was home) (home, error) {
+		if err := p.settle(ctx, func(was home.Row) (home.Row, error) {
 			is := was
-			if !was.said {
+			if !was.Written {
 				is = homes[i]
 			}
 			out[i] = is.Home
 			return is, nil
-		}, func(tx pgx.Tx, is home) error { return p.onlyHere(ctx, tx, is) }); err != nil {
+		}, func(tx pgx.Tx, is home.Row) error { return p.onlyHere(ctx, tx, is) }); err != nil {
 			return nil, fmt.Errorf("write to %s what it holds: %w", p.Name, err)
 		}
 	}
@@ -63,12 +59,12 @@ func divide(ctx context.Context, parts []Part) ([]storage.Home, error) {
 
 // decide fills in the homes of those that say nothing, of which full tells whether they have
 // tasks.
-func decide(parts []Part, homes []home, full []bool) error {
+func decide(parts []Database, homes []home.Row, full []bool) error {
 	var held task.Shards
 	equal := true // as a division leaves it that was interrupted, or did not begin
 	settled := 0
 	for i, h := range homes {
-		if equal = equal && (h.said || !full[i]); h.said {
+		if equal = equal && (h.Written || !full[i]); h.Written {
 			both := h.Here.With(&h.Leaving)
 			held, settled, equal = held.With(&both), settled+1, equal && h.Here == share(i, len(homes))
 		}
@@ -76,7 +72,7 @@ func decide(parts []Part, homes []home, full []bool) error {
 	for i := range homes {
 		h := &homes[i]
 		switch {
-		case h.said:
+		case h.Written:
 			continue
 		case full[i] && (settled > 0 || slices.Index(full, true) != i):
 			// Tasks may be of any shard, so who has some is given all of them: one database at most.
@@ -93,20 +89,20 @@ func decide(parts []Part, homes []home, full []bool) error {
 		default:
 			h.Here = share(i, len(homes))
 		}
-		h.said = true
+		h.Written = true
 	}
 	return nil
 }
 
 // onlyHere returns an error if there are tasks of shards that a database does not hold: they
 // have come meanwhile.
-func (s *Store) onlyHere(ctx context.Context, tx pgx.Tx, is home) error {
+func (d Database) onlyHere(ctx context.Context, tx pgx.Tx, is home.Row) error {
 	if is.Here == task.AllShards() {
 		return nil
 	}
 	var others bool
-	sql := "select exists (select from {task} where not " + of("$1::bytea") + ") or exists (select from {ended} where not " + of("$1::bytea") + ")"
-	if err := tx.QueryRow(ctx, s.fill(sql), bitmap(&is.Here)).Scan(&others); err != nil {
+	sql := "select exists (select from {task} where not " + home.Condition("$1::bytea") + ") or exists (select from {ended} where not " + home.Condition("$1::bytea") + ")"
+	if err := tx.QueryRow(ctx, d.fill(sql), home.Bitmap(&is.Here)).Scan(&others); err != nil {
 		return err
 	}
 	if others {
@@ -116,10 +112,10 @@ func (s *Store) onlyHere(ctx context.Context, tx pgx.Tx, is home) error {
 }
 
 // hasTasks reports whether there is any task.
-func (s *Store) hasTasks(ctx context.Context) (some bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+func (d Database) hasTasks(ctx context.Context) (some bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	err = s.pool.QueryRow(ctx, s.fill("select exists (select from {task}) or exists (select from {ended}) or exists (select from {packed})")).Scan(&some)
+	err = d.Pool().QueryRow(ctx, d.fill("select exists (select from {task}) or exists (select from {ended}) or exists (select from {packed})")).Scan(&some)
 	return some, err
 }
 

@@ -1,4 +1,4 @@
-package postgres_test
+package placement_test
 
 import (
 	"errors"
@@ -14,23 +14,24 @@ import (
 	"github.com/taskengine/taskengine/internal/pgtest"
 	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/storage/postgres"
+	"github.com/taskengine/taskengine/storage/postgres/placement"
 	"github.com/taskengine/taskengine/storage/postgres/postgrestest"
 )
 
 // parts returns databases with these names that are not divided yet.
-func parts(t *testing.T, names ...string) []postgres.Part {
+func parts(t *testing.T, names ...string) []placement.Database {
 	t.Helper()
-	out := make([]postgres.Part, len(names))
+	out := make([]placement.Database, len(names))
 	for i, name := range names {
-		out[i] = postgres.Part{Name: name, Store: postgrestest.Open(t, server.Database(t))}
+		out[i] = placement.Database{Name: name, Store: postgrestest.Open(t, server.Database(t))}
 	}
 	return out
 }
 
 // divide divides databases and returns what each holds, as text.
-func divide(t *testing.T, ps ...postgres.Part) []string {
+func divide(t *testing.T, ps ...placement.Database) []string {
 	t.Helper()
-	homes, err := postgres.Divide(t.Context(), ps...)
+	homes, err := placement.Divide(t.Context(), ps...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +55,7 @@ func TestShardsAreDividedOnce(t *testing.T) {
 	if got := divide(t, ps...); !slices.Equal(got, []string{"0-84", "85-169", "170-255", ""}) {
 		t.Errorf("with a fourth they hold %q", got)
 	}
-	if _, err := postgres.Divide(t.Context(), ps[0], ps[2], parts(t, "new")[0]); err == nil || !strings.Contains(err.Error(), "no database holds the shards 85-169") {
+	if _, err := placement.Divide(t.Context(), ps[0], ps[2], parts(t, "new")[0]); err == nil || !strings.Contains(err.Error(), "no database holds the shards 85-169") {
 		t.Errorf("without one of them: %v", err)
 	}
 }
@@ -71,7 +72,7 @@ func TestTheDatabaseThatHasTheTasksHoldsAllShards(t *testing.T) {
 	if _, err := ps[2].Insert(t.Context(), rowOf(1)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := postgres.Divide(t.Context(), ps...); err == nil || !strings.Contains(err.Error(), "other has tasks") {
+	if _, err := placement.Divide(t.Context(), ps...); err == nil || !strings.Contains(err.Error(), "other has tasks") {
 		t.Errorf("with another that has some: %v", err)
 	}
 }
@@ -112,7 +113,7 @@ func TestADivisionReturnsWhatAnotherHasWritten(t *testing.T) {
 	}
 	divided := make(chan answer)
 	go func() {
-		homes, err := postgres.Divide(t.Context(), ps...)
+		homes, err := placement.Divide(t.Context(), ps...)
 		divided <- answer{homes, err}
 	}()
 	waitUntilBlocked(t, c)
@@ -130,7 +131,7 @@ func TestADivisionReturnsWhatAnotherHasWritten(t *testing.T) {
 }
 
 // connectionTo returns a connection to the database of a part, beside its pool.
-func connectionTo(t *testing.T, p postgres.Part) *pgx.Conn {
+func connectionTo(t *testing.T, p placement.Database) *pgx.Conn {
 	t.Helper()
 	return pgtest.Connect(t, p.Pool().Config().ConnString())
 }
@@ -153,7 +154,7 @@ func TestADivisionSeesTasksWhoseTransactionWasUnderWay(t *testing.T) {
 		}
 		rows = append(rows, row.ID, mustAdd(t, tx, "'mail'").id)
 		go func() {
-			_, err := postgres.Divide(t.Context(), ps...)
+			_, err := placement.Divide(t.Context(), ps...)
 			divided <- err
 		}()
 		waitUntilBlocked(t, tx.Conn())
@@ -183,7 +184,7 @@ type adders struct {
 }
 
 // addTo has tasks added to these databases until the adders are told to end.
-func addTo(t *testing.T, ps ...postgres.Part) *adders {
+func addTo(t *testing.T, ps ...placement.Database) *adders {
 	a := &adders{stop: make(chan struct{}), added: make(map[string][]task.ID)}
 	for _, p := range ps {
 		for _, add := range []func(shard uint16) (task.ID, error){
@@ -261,11 +262,11 @@ func TestADivisionLosesNothingThatIsAddedMeanwhile(t *testing.T) {
 			pgtest.Exec(t, lock, "begin", "lock table taskengine.home in exclusive mode")
 			divided := make(chan error)
 			go func() {
-				_, err := postgres.Divide(t.Context(), ps...)
+				_, err := placement.Divide(t.Context(), ps...)
 				divided <- err
 			}()
 			waitUntilBlocked(t, lock)
-			var to []postgres.Part
+			var to []placement.Database
 			for _, i := range c.addTo {
 				to = append(to, ps[i])
 			}
@@ -294,7 +295,7 @@ func TestADivisionAtAnyMomentLosesNothing(t *testing.T) {
 	for range 5 {
 		ps := parts(t, "a", "b")
 		a := addTo(t, ps[0])
-		if _, err := postgres.Divide(t.Context(), ps...); err != nil && !strings.Contains(err.Error(), "tasks were added meanwhile") {
+		if _, err := placement.Divide(t.Context(), ps...); err != nil && !strings.Contains(err.Error(), "tasks were added meanwhile") {
 			t.Error(err)
 		}
 		a.addedMore("a")
@@ -304,7 +305,7 @@ func TestADivisionAtAnyMomentLosesNothing(t *testing.T) {
 
 // areWhereTheyBelong fails the test unless the databases have what was added, each of them
 // tasks of the shards that it holds.
-func areWhereTheyBelong(t *testing.T, added map[string][]task.ID, ps ...postgres.Part) {
+func areWhereTheyBelong(t *testing.T, added map[string][]task.ID, ps ...placement.Database) {
 	t.Helper()
 	for _, p := range ps {
 		home, err := p.Home(t.Context())

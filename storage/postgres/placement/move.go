@@ -1,4 +1,4 @@
-package postgres
+package placement
 
 import (
 	"context"
@@ -9,6 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage/postgres"
+	"github.com/taskengine/taskengine/storage/postgres/internal/home"
 )
 
 // Moved is how far a [Move] is.
@@ -25,7 +27,7 @@ type Moved struct {
 // A Move that was interrupted is finished by another one, of the same databases; it may be of
 // other shards: what is on its way arrives first. progress, which may be nil, is told how far
 // it is.
-func Move(ctx context.Context, from, to Part, shards task.Shards, progress func(Moved)) error {
+func Move(ctx context.Context, from, to Database, shards task.Shards, progress func(Moved)) error {
 	m := &move{from: from, to: to, tell: progress}
 	if progress == nil {
 		m.tell = func(Moved) {}
@@ -46,7 +48,7 @@ func Move(ctx context.Context, from, to Part, shards task.Shards, progress func(
 //	4. deliver             leaving, packed   here         in one transaction
 //	5. forget              -                 here
 type move struct {
-	from, to Part
+	from, to Database
 	tell     func(Moved)
 	at       Moved
 }
@@ -55,7 +57,7 @@ type move struct {
 var errStay = errors.New("they are not there")
 
 func (m *move) run(ctx context.Context, shards task.Shards) error {
-	if err := m.keysFit(ctx, m.from.pool, shards); err != nil {
+	if err := m.keysFit(ctx, m.from.Pool(), shards); err != nil {
 		return err
 	}
 	for {
@@ -85,7 +87,7 @@ var errOther = errors.New("another move has changed what is leaving: look at tas
 
 // mine returns an error unless the shards are leaving for the other database.
 func (m *move) mine(ctx context.Context, shards task.Shards) error {
-	is, err := m.from.home(ctx, m.from.pool)
+	is, err := m.from.home(ctx)
 	if err == nil && (is.Leaving != shards || is.To != m.to.Name) {
 		err = errOther
 	}
@@ -94,8 +96,8 @@ func (m *move) mine(ctx context.Context, shards task.Shards) error {
 
 // arrived reports whether the other database holds the shards.
 func (m *move) arrived(ctx context.Context, shards task.Shards) (bool, error) {
-	there, err := m.to.home(ctx, m.to.pool)
-	return there.holds(shards), err
+	there, err := m.to.home(ctx)
+	return there.Holds(shards), err
 }
 
 // keysFit returns an error if a task that is moved has a key that is looked for in another
@@ -129,9 +131,9 @@ func (m *move) keysFit(ctx context.Context, q interface {
 // leave decides which shards go, and has nobody change their tasks any more. It returns
 // none when all of them have arrived.
 func (m *move) leave(ctx context.Context, shards task.Shards) (under task.Shards, err error) {
-	err = m.from.settle(ctx, func(was home) (home, error) {
+	err = m.from.settle(ctx, func(was home.Row) (home.Row, error) {
 		is := was
-		there, err := m.to.home(ctx, m.to.pool) // asked alone: what a faster move took from here is there by now
+		there, err := m.to.home(ctx) // asked alone: what a faster move took from here is there by now
 		if err != nil {
 			return is, err
 		}
@@ -146,14 +148,14 @@ func (m *move) leave(ctx context.Context, shards task.Shards) (under task.Shards
 		if lost := under.Without(&was.Here); !lost.IsEmpty() {
 			return is, fmt.Errorf("%s: %w", &lost, errStay)
 		}
-		if !was.said || !there.said {
+		if !was.Written || !there.Written {
 			return is, errors.New("the databases are not divided: run taskengine shards divide")
 		}
 		if !under.IsEmpty() {
 			is.Here, is.Leaving, is.To = was.Here.Without(&under), under, m.to.Name
 		}
 		return is, nil
-	}, func(tx pgx.Tx, _ home) error { return m.keysFit(ctx, tx, shards) }) // some may have come meanwhile
+	}, func(tx pgx.Tx, _ home.Row) error { return m.keysFit(ctx, tx, shards) }) // some may have come meanwhile
 	return under, err
 }
 
@@ -189,13 +191,13 @@ func (m *move) pack(ctx context.Context, shards task.Shards) error {
 	if done, err := m.arrived(ctx, shards); err != nil || done {
 		return err
 	}
-	fill := func(sql, n string) string { return m.from.fill(strings.ReplaceAll(sql, "{shards}", of(n))) }
+	fill := func(sql, n string) string { return m.from.fill(strings.ReplaceAll(sql, "{shards}", home.Condition(n))) }
 	for _, sql := range []string{packTasks, packEnded} {
 		last := task.ID{}
 		for more := true; more; m.tell(m.at) {
 			more = false
-			err := m.whole(ctx, m.from.Store, func(tx pgx.Tx) error {
-				rows, err := tx.Query(ctx, fill(sql, "$2::bytea"), last, bitmap(&shards), packPage, m.to.Name)
+			err := m.whole(ctx, m.from, func(tx pgx.Tx) error {
+				rows, err := tx.Query(ctx, fill(sql, "$2::bytea"), last, home.Bitmap(&shards), packPage, m.to.Name)
 				if err != nil {
 					return err
 				}
@@ -214,8 +216,8 @@ func (m *move) pack(ctx context.Context, shards task.Shards) error {
 		}
 	}
 	var left bool
-	err := m.whole(ctx, m.from.Store, func(tx pgx.Tx) error {
-		return tx.QueryRow(ctx, fill(selectLeft, "$1::bytea"), bitmap(&shards)).Scan(&left)
+	err := m.whole(ctx, m.from, func(tx pgx.Tx) error {
+		return tx.QueryRow(ctx, fill(selectLeft, "$1::bytea"), home.Bitmap(&shards)).Scan(&left)
 	})
 	if err == nil && left {
 		err = errOther
@@ -223,10 +225,15 @@ func (m *move) pack(ctx context.Context, shards task.Shards) error {
 	return err
 }
 
+// noTimeouts lets a transaction take as long as it takes. transaction_timeout is new in PostgreSQL 17.
+const noTimeouts = `
+select set_config(name, '0', true) from pg_settings
+where name in ('statement_timeout', 'idle_in_transaction_session_timeout', 'transaction_timeout')`
+
 // whole calls fn within a transaction that may take as long as it takes.
-func (m *move) whole(ctx context.Context, s *Store, fn func(tx pgx.Tx) error) error {
-	return pgx.BeginTxFunc(ctx, s.pool, readCommitted, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, patient); err != nil {
+func (m *move) whole(ctx context.Context, d Database, fn func(tx pgx.Tx) error) error {
+	return pgx.BeginTxFunc(ctx, d.Pool(), readCommitted, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, noTimeouts); err != nil {
 			return err
 		}
 		return fn(tx)
@@ -236,16 +243,16 @@ func (m *move) whole(ctx context.Context, s *Store, fn func(tx pgx.Tx) error) er
 // expect has the table of the other database take the tasks, unless they have been delivered by
 // somebody else. If they are no longer on their way, nothing would ever stop it from taking them.
 func (m *move) expect(ctx context.Context, shards task.Shards) error {
-	return m.to.settle(ctx, func(was home) (home, error) {
+	return m.to.settle(ctx, func(was home.Row) (home.Row, error) {
 		is := was
-		if was.holds(shards) {
+		if was.Holds(shards) {
 			return is, nil
 		}
 		if err := m.mine(ctx, shards); err != nil {
 			return is, err
 		}
-		is.coming = was.coming.With(&shards)
-		is.coming = is.coming.Without(&was.Here)
+		is.Coming = was.Coming.With(&shards)
+		is.Coming = is.Coming.Without(&was.Here)
 		return is, nil
 	}, nil)
 }
@@ -259,9 +266,9 @@ const (
 // does already. It is one transaction: one that did not end has done nothing, and of one whose end
 // nobody heard the next call sees whether it did.
 func (m *move) deliver(ctx context.Context, shards task.Shards) error {
-	return m.whole(ctx, m.to.Store, func(tx pgx.Tx) error {
-		is, err := m.to.homeAlone(ctx, tx)
-		if err != nil || is.holds(shards) {
+	return m.whole(ctx, m.to, func(tx pgx.Tx) error {
+		is, err := home.ReadForUpdate(ctx, tx, m.to.Schema())
+		if err != nil || is.Holds(shards) {
 			return err
 		}
 		if err := m.mine(ctx, shards); err != nil {
@@ -270,21 +277,13 @@ func (m *move) deliver(ctx context.Context, shards task.Shards) error {
 		if err := m.unpack(ctx, m.to.Attach(tx)); err != nil {
 			return err
 		}
-		is.Here, is.coming = is.Here.With(&shards), is.coming.Without(&shards)
-		return m.to.say(ctx, tx, is)
+		is.Here, is.Coming = is.Here.With(&shards), is.Coming.Without(&shards)
+		return home.Write(ctx, tx, m.to.Schema(), is)
 	})
 }
 
 // unpack inserts what is packed.
-func (m *move) unpack(ctx context.Context, x *Tx) error {
-	tx, err := m.from.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
-	if err != nil {
-		return err
-	}
-	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // it has changed nothing
-	if _, err := tx.Exec(ctx, patient); err != nil {
-		return err
-	}
+func (m *move) unpack(ctx context.Context, x *postgres.Tx) error {
 	var page []*task.Task
 	size := 0
 	insert := func() error {
@@ -294,11 +293,7 @@ func (m *move) unpack(ctx context.Context, x *Tx) error {
 		page, size = nil, 0
 		return err
 	}
-	err = m.from.each(ctx, tx, m.from.fill("select {narrow}, {heavy} from {packed} order by seq"), func(rows pgx.Rows) error {
-		t, err := scanRow(rows)
-		if err != nil {
-			return err
-		}
+	err := m.from.Packed(ctx, func(t *task.Task) error {
 		page = append(page, t)
 		if size += len(t.Payload) + len(t.Result) + len(t.Checkpoint()); len(page) < deliverRows && size < deliverBytes {
 			return nil
@@ -313,7 +308,7 @@ func (m *move) unpack(ctx context.Context, x *Tx) error {
 
 // insert inserts rows. A key that another task has is left to it: two databases could not
 // know of each other's keys.
-func (m *move) insert(ctx context.Context, x *Tx, ts []*task.Task) error {
+func (m *move) insert(ctx context.Context, x *postgres.Tx, ts []*task.Task) error {
 	for len(ts) > 0 {
 		done, err := x.Insert(ctx, ts...)
 		if err != nil {
@@ -326,7 +321,7 @@ func (m *move) insert(ctx context.Context, x *Tx, ts []*task.Task) error {
 			case ts[i].Key == "" || in.Existing == ts[i].ID:
 				return fmt.Errorf("task %v is in %s already", ts[i].ID, m.to.Name)
 			default:
-				m.to.log.Warn("a task that is moved gives up its key, which another one has", "task_id", ts[i].ID, "type", ts[i].Type, "key", ts[i].Key, "other", in.Existing)
+				m.to.log().Warn("a task that is moved gives up its key, which another one has", "task_id", ts[i].ID, "type", ts[i].Type, "key", ts[i].Key, "other", in.Existing)
 				ts[i].Key = ""
 				again = append(again, ts[i])
 			}
@@ -338,8 +333,8 @@ func (m *move) insert(ctx context.Context, x *Tx, ts []*task.Task) error {
 
 // forget forgets what has been delivered.
 func (m *move) forget(ctx context.Context, shards task.Shards) error {
-	return pgx.BeginTxFunc(ctx, m.from.pool, readCommitted, func(tx pgx.Tx) error {
-		is, err := m.from.homeAlone(ctx, tx)
+	return pgx.BeginTxFunc(ctx, m.from.Pool(), readCommitted, func(tx pgx.Tx) error {
+		is, err := home.ReadForUpdate(ctx, tx, m.from.Schema())
 		if err != nil || is.Leaving != shards || is.To != m.to.Name {
 			return err // somebody else was faster
 		}
@@ -347,7 +342,7 @@ func (m *move) forget(ctx context.Context, shards task.Shards) error {
 			return errors.Join(err, errOther)
 		}
 		is.Leaving, is.To = task.Shards{}, ""
-		if err := m.from.say(ctx, tx, is); err != nil {
+		if err := home.Write(ctx, tx, m.from.Schema(), is); err != nil {
 			return err
 		}
 		_, err = tx.Exec(ctx, m.from.fill("truncate {packed}"))

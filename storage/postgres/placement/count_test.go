@@ -1,12 +1,14 @@
-package postgres_test
+package placement_test
 
 import (
 	"maps"
 	"testing"
 
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/internal/pgtest"
 	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/storage/postgres"
+	"github.com/taskengine/taskengine/storage/postgres/placement"
 )
 
 // total returns how many of the tasks there are that are of some shards, by what they are.
@@ -20,10 +22,17 @@ func total(ts map[task.ID]*task.Task, shards task.Shards) map[storage.StateType]
 	return n
 }
 
+// dropNotes makes the tables those of the version before the notes.
+const dropNotes = `
+drop table taskengine.tally cascade;
+drop function taskengine.tally_task cascade; drop function taskengine.tally_ended cascade; drop function taskengine.tally_truncated cascade;
+drop function taskengine.recount; drop function taskengine.since_of;
+delete from taskengine.migration where version >= 4`
+
 func TestTasksThatAreMovedAreCountedInOneOfTheDatabasesAtLeast(t *testing.T) {
 	for name, prepare := range map[string]func(s *postgres.Store){
 		"by notes": func(*postgres.Store) {},
-		"in tables of the version before the notes": func(s *postgres.Store) { execIn(t, s, dropNotes) },
+		"in tables of the version before the notes": func(s *postgres.Store) { pgtest.Exec(t, pgtest.Connect(t, s.Pool().Config().ConnString()), dropNotes) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			ps := parts(t, "a", "b")
@@ -44,7 +53,7 @@ func TestTasksThatAreMovedAreCountedInOneOfTheDatabasesAtLeast(t *testing.T) {
 			}
 			stop := again(func() { look() })
 			packed, both := 0, 0 // how often this was seen
-			if err := postgres.Move(t.Context(), ps[0], ps[1], shards, func(postgres.Moved) {
+			if err := placement.Move(t.Context(), ps[0], ps[1], shards, func(placement.Moved) {
 				if arrived, forgotten := look(); !arrived {
 					packed++
 				} else if !forgotten {
@@ -100,7 +109,7 @@ func TestOnlyThoseAreCountedOnTheirWayThatAreAskedFor(t *testing.T) {
 	waiting := storage.StateType{State: task.Waiting, Type: "mail"}
 	some := map[storage.StateType]int64{waiting: total(all, task.AllShards())[waiting]}
 	seen := 0
-	if err := postgres.Move(t.Context(), ps[0], ps[1], task.AllShards(), func(at postgres.Moved) {
+	if err := placement.Move(t.Context(), ps[0], ps[1], task.AllShards(), func(at placement.Moved) {
 		if at.Packed < len(all) || at.Delivered > 0 {
 			return
 		}

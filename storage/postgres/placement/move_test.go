@@ -1,4 +1,4 @@
-package postgres_test
+package placement_test
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/storage/postgres"
+	"github.com/taskengine/taskengine/storage/postgres/placement"
 )
 
 func set(t *testing.T, text string) task.Shards {
@@ -45,7 +46,7 @@ func TestNobodyChangesTasksOfAShardThatIsElsewhere(t *testing.T) {
 	if _, err := ps[1].Insert(t.Context(), rowOf(200)); !errors.Is(err, storage.ErrElsewhere) {
 		t.Errorf("an insert: %v", err)
 	}
-	if err := postgres.Move(t.Context(), ps[0], ps[1], set(t, "128-255"), nil); err != nil {
+	if err := placement.Move(t.Context(), ps[0], ps[1], set(t, "128-255"), nil); err != nil {
 		t.Fatal(err)
 	}
 	grab := func(r *task.Task) task.Change { return task.Change{Ref: r.Ref(), To: task.Processing, At: moment} }
@@ -123,9 +124,9 @@ func TestAMoveTakesEverythingAlong(t *testing.T) {
 	ps := parts(t, "a", "b")
 	all := crowd(t, ps[0].Store, 2500)
 	divide(t, ps...)
-	var at postgres.Moved
+	var at placement.Moved
 	shards := set(t, "3,100-255")
-	if err := postgres.Move(t.Context(), ps[0], ps[1], shards, func(m postgres.Moved) { at = m }); err != nil {
+	if err := placement.Move(t.Context(), ps[0], ps[1], shards, func(m placement.Moved) { at = m }); err != nil {
 		t.Fatal(err)
 	}
 	moved := maps.Clone(all)
@@ -151,7 +152,7 @@ func TestAMoveTakesEverythingAlong(t *testing.T) {
 	if err := ps[0].Pool().QueryRow(t.Context(), "select count(*) from taskengine.key k where not exists (select from taskengine.task t where t.id = k.id) and not exists (select from taskengine.ended t where t.id = k.id)").Scan(&keys); err != nil || keys != 0 {
 		t.Errorf("%d keys of tasks are left that are gone, %v", keys, err)
 	}
-	if err := postgres.Move(t.Context(), ps[1], ps[0], shards, nil); err != nil { // and back
+	if err := placement.Move(t.Context(), ps[1], ps[0], shards, nil); err != nil { // and back
 		t.Fatal(err)
 	}
 	same(t, content(t, ps[0].Store), all)
@@ -169,7 +170,7 @@ func TestAMoveThatWasInterruptedIsFinishedByTheNext(t *testing.T) {
 	for after, done := 1, false; !done; after++ {
 		ctx, cancel := context.WithCancel(t.Context())
 		told := 0
-		err := postgres.Move(ctx, ps[0], ps[1], shards, func(postgres.Moved) {
+		err := placement.Move(ctx, ps[0], ps[1], shards, func(placement.Moved) {
 			if told++; told == after {
 				cancel()
 			}
@@ -180,16 +181,16 @@ func TestAMoveThatWasInterruptedIsFinishedByTheNext(t *testing.T) {
 			if home, err := ps[0].Home(t.Context()); err != nil {
 				t.Fatal(err)
 			} else if !home.Leaving.IsEmpty() {
-				if err := postgres.Move(t.Context(), ps[0], ps[2], shards, nil); err == nil || !strings.Contains(err.Error(), "on the way from there to b") {
+				if err := placement.Move(t.Context(), ps[0], ps[2], shards, nil); err == nil || !strings.Contains(err.Error(), "on the way from there to b") {
 					t.Errorf("to another database: %v", err)
 				}
 			}
 		}
 		if after%3 == 0 && !done { // from the start
-			if err := postgres.Move(t.Context(), ps[0], ps[1], shards, nil); err != nil {
+			if err := placement.Move(t.Context(), ps[0], ps[1], shards, nil); err != nil {
 				t.Fatal(err)
 			}
-			if err := postgres.Move(t.Context(), ps[1], ps[0], shards, nil); err != nil {
+			if err := placement.Move(t.Context(), ps[1], ps[0], shards, nil); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -214,7 +215,7 @@ func TestMovesOfTheSameShardsAtOnceDoNotLoseAny(t *testing.T) {
 		var movers sync.WaitGroup
 		for range 3 {
 			movers.Go(func() {
-				if err := postgres.Move(t.Context(), ps[0], ps[1], shards, nil); err != nil && !strings.Contains(err.Error(), "another move") {
+				if err := placement.Move(t.Context(), ps[0], ps[1], shards, nil); err != nil && !strings.Contains(err.Error(), "another move") {
 					t.Error(err)
 				}
 			})
@@ -224,7 +225,7 @@ func TestMovesOfTheSameShardsAtOnceDoNotLoseAny(t *testing.T) {
 		if home, err := ps[1].Home(t.Context()); err != nil || home.Here != shards {
 			t.Errorf("b holds %s, %v", &home.Here, err)
 		}
-		if err := postgres.Move(t.Context(), ps[1], ps[0], shards, nil); err != nil {
+		if err := placement.Move(t.Context(), ps[1], ps[0], shards, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -248,7 +249,7 @@ func TestAMoveNeedsLittleOfItsConnections(t *testing.T) {
 			}
 			all := crowd(t, ps[0].Store, 100)
 			divide(t, ps...)
-			if err := postgres.Move(t.Context(), ps[0], ps[1], set(t, "3,100-255"), nil); err != nil {
+			if err := placement.Move(t.Context(), ps[0], ps[1], set(t, "3,100-255"), nil); err != nil {
 				t.Fatal(err)
 			}
 			same(t, content(t, ps[0].Store, ps[1].Store), all)
@@ -258,10 +259,10 @@ func TestAMoveNeedsLittleOfItsConnections(t *testing.T) {
 
 // overtaken moves shards, and has overtake called when the move has told n times how far it is,
 // but for the moment at which it keeps others away. It reports whether that was called.
-func overtaken(t *testing.T, from, to postgres.Part, shards task.Shards, n int, overtake func()) (called bool, err error) {
+func overtaken(t *testing.T, from, to placement.Database, shards task.Shards, n int, overtake func()) (called bool, err error) {
 	t.Helper()
 	told, delivered := 0, 0
-	err = postgres.Move(t.Context(), from, to, shards, func(at postgres.Moved) {
+	err = placement.Move(t.Context(), from, to, shards, func(at placement.Moved) {
 		if at.Delivered > delivered { // in the transaction that delivers
 			delivered = at.Delivered
 			return
@@ -281,7 +282,7 @@ func TestAMoveThatIsOvertakenByAnotherLeavesTheShardsWhereThatHasPutThem(t *test
 	shards := set(t, "0-199")
 	move := func(from, to int) {
 		t.Helper()
-		if err := postgres.Move(t.Context(), ps[from], ps[to], shards, nil); err != nil {
+		if err := placement.Move(t.Context(), ps[from], ps[to], shards, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -320,11 +321,11 @@ func TestAMoveThatIsOvertakenByAnotherLeavesTheShardsWhereThatHasPutThem(t *test
 
 func TestShardsThatAreNotThereAreNotMoved(t *testing.T) {
 	ps := parts(t, "a", "b", "c")
-	if err := postgres.Move(t.Context(), ps[0], ps[1], set(t, "7"), nil); err == nil || !strings.Contains(err.Error(), "not divided") {
+	if err := placement.Move(t.Context(), ps[0], ps[1], set(t, "7"), nil); err == nil || !strings.Contains(err.Error(), "not divided") {
 		t.Errorf("of a database that was not divided: %v", err)
 	}
 	divide(t, ps...)
-	if err := postgres.Move(t.Context(), ps[0], ps[1], set(t, "7,200"), nil); err == nil || !strings.Contains(err.Error(), "200: they are not there") {
+	if err := placement.Move(t.Context(), ps[0], ps[1], set(t, "7,200"), nil); err == nil || !strings.Contains(err.Error(), "200: they are not there") {
 		t.Errorf("of one that has only some: %v", err)
 	}
 	if home, err := ps[0].Home(t.Context()); err != nil || home.Here.String() != "0-84" {
@@ -342,11 +343,11 @@ func TestATaskIsNotMovedAwayFromItsKey(t *testing.T) {
 	}
 	divide(t, ps...)
 	for _, shards := range []string{"0-127", "128-255"} {
-		if err := postgres.Move(t.Context(), ps[0], ps[1], set(t, shards), nil); err == nil || !strings.Contains(err.Error(), "1 tasks have a key and an id of another shard") {
+		if err := placement.Move(t.Context(), ps[0], ps[1], set(t, shards), nil); err == nil || !strings.Contains(err.Error(), "1 tasks have a key and an id of another shard") {
 			t.Errorf("shards %s: %v", shards, err)
 		}
 	}
-	if err := postgres.Move(t.Context(), ps[0], ps[1], task.AllShards(), nil); err != nil {
+	if err := placement.Move(t.Context(), ps[0], ps[1], task.AllShards(), nil); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := ps[1].Get(t.Context(), stray.ID); err != nil || got.Key != "k" {
@@ -365,7 +366,7 @@ func TestAKeyThatIsTakenWhereATaskGoesStaysWhereItIs(t *testing.T) {
 	}
 	divide(t, ps...)
 	other := home ^ 128
-	if err := postgres.Move(t.Context(), ps[0], ps[1], set(t, fmt.Sprint(other)), nil); err != nil {
+	if err := placement.Move(t.Context(), ps[0], ps[1], set(t, fmt.Sprint(other)), nil); err != nil {
 		t.Fatal(err)
 	}
 	young := rowOf(other)
@@ -373,7 +374,7 @@ func TestAKeyThatIsTakenWhereATaskGoesStaysWhereItIs(t *testing.T) {
 	if _, err := ps[1].Insert(t.Context(), young); err != nil {
 		t.Fatal(err)
 	}
-	if err := postgres.Move(t.Context(), ps[0], ps[1], set(t, fmt.Sprint(home)), nil); err != nil {
+	if err := placement.Move(t.Context(), ps[0], ps[1], set(t, fmt.Sprint(home)), nil); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := ps[1].Get(t.Context(), old.ID); err != nil || got.Key != "" {
@@ -395,7 +396,7 @@ func TestTasksAddedFromSQLAreOfAShardThatIsThere(t *testing.T) {
 		t.Errorf("a task with an ordering key is of shard %d, want %d", again.id.Shard(), want)
 	}
 	divide(t, ps...)
-	if err := postgres.Move(t.Context(), ps[0], ps[1], set(t, "17"), nil); err != nil {
+	if err := placement.Move(t.Context(), ps[0], ps[1], set(t, "17"), nil); err != nil {
 		t.Fatal(err)
 	}
 	for range 5 {
