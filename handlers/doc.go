@@ -1,4 +1,4 @@
-// Package handlers holds the handlers that are built in: [Exec] runs a command for each
-// attempt, [HTTP] sends a request. Both say with their answers and exit codes what to
-// do next; docs/handlers-builtin.md is their contract.
+// Package handlers holds the built-in handlers: [Exec] runs a command for each attempt, [HTTP] sends a request. Exit
+// codes and answers decide how the attempt ends: docs/handlers-builtin.md specifies that. [Split] divides tasks among
+// handlers.
 package handlers

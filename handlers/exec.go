@@ -1,7 +1,6 @@
 package handlers
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -21,21 +20,20 @@ import (
 	"github.com/taskengine/taskengine/internal/supervise"
 )
 
-// Exit codes with a meaning of their own, as sysexits.h has them. 0 is done, and any
-// other code is an error that is retried.
+// Exit codes with a meaning, from sysexits.h. 0 is success. Any other code is an error that is retried.
 const (
 	ExitUsage    = 64 // the command was called wrongly: not retried
-	ExitDataErr  = 65 // the payload is no good: not retried
-	ExitTempFail = 75 // retried, like any other code, but said on purpose
+	ExitDataErr  = 65 // the payload is not valid: not retried
+	ExitTempFail = 75 // a temporary failure: retried, as any other code is
 )
 
-// A shell exits with 128 and the number of a signal if that killed what it ran.
+// A shell exits with exitSignal plus the number of the signal that killed its command.
 const (
 	exitSignal = 128
 	maxSignal  = 31
 )
 
-// ownVariables is what the names of the variables begin with that Exec sets itself.
+// ownVariables is the prefix of the names of the variables that Exec sets.
 const ownVariables = "TASKENGINE_"
 
 // Input says how a command receives a task's payload.
@@ -44,42 +42,41 @@ type Input uint8
 // The inputs.
 const (
 	Stdin Input = iota // as its standard input
-	Args               // a JSON list of strings, appended to the command
+	Args               // as a JSON list of strings, appended to the arguments
 )
 
 // ExecConfig says which command an [Exec] runs, and how.
 type ExecConfig struct {
 	Command   []string          // the program and its arguments; a program without a slash is looked for in PATH
-	Input     Input             //
-	Dir       string            // working folder; "" for that of this process
+	Input     Input             // how it receives the payload
+	Dir       string            // working directory; "" for that of this process
 	Env       map[string]string // environment variables
 	PassEnv   []string          // names of variables to pass on from this process, read once by NewExec
-	MaxOutput int               // bytes the command may print; 0 for none
-	Grace     time.Duration     // from asking the command to end until it is killed
-	User      string            // as whom the command runs, by name or number; "" is this process's user. Needs root.
+	MaxOutput int               // bytes that the command may print; 0 for none
+	Grace     time.Duration     // between SIGTERM and SIGKILL
+	User      string            // name or number of the user that the command runs as; "" is the user of this process. Needs root.
 	Limits    Limits            // of each run of the command
-	Log       *slog.Logger      // what the handler has to say of itself; nil is nowhere
+	Log       *slog.Logger      // for messages of the handler itself; nil for none
 }
 
-// Limits are what one run of a command may use, with all that it starts. Zero is no limit.
-// They need Linux with cgroup v2 and the right to make control groups below that of this
-// process. Where that is missing the command runs without, and the log says so.
+// Limits bound what one run of a command may use together with all processes that it starts. Zero is no limit. They
+// need Linux with cgroup v2 and the right to create control groups below that of this process. Without them the command
+// runs without limits, and the log says so.
 type Limits struct {
-	Memory    int64   // bytes; who needs more is killed
-	CPU       float64 // cores; who needs more is slowed down
-	Processes int     // processes and threads; who needs more cannot start them
+	Memory    int64   // bytes; the kernel kills a command that needs more
+	CPU       float64 // cores; the kernel throttles a command that needs more
+	Processes int     // processes and threads; starting more fails
 }
 
-// Exec is a [task.Handler] that runs a command for each attempt. It is safe for
-// concurrent use.
+// Exec is a [task.Handler] that runs a command for each attempt. It is safe for concurrent use.
 type Exec struct {
-	config ExecConfig
-	env    []string // all but that of the task
-	cages  *supervise.Cages
+	config  ExecConfig
+	env     []string // without the variables of the task
+	cgroups *supervise.Cgroups
 }
 
-// NewExec returns a handler. It does not look for the program. What commands of an earlier
-// process have left in its control groups is ended, if that process is dead.
+// NewExec returns a handler. It does not check whether the program exists. It kills processes that commands of earlier,
+// dead nodes have left in their control groups.
 func NewExec(c ExecConfig) (*Exec, error) {
 	if len(c.Command) == 0 || c.Command[0] == "" {
 		return nil, errors.New("exec: no command is given")
@@ -93,8 +90,8 @@ func NewExec(c ExecConfig) (*Exec, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	e := &Exec{config: c, cages: supervise.NewCages(c.Log)}
-	e.cages.Sweep()
+	e := &Exec{config: c, cgroups: supervise.NewCgroups(c.Log)}
+	e.cgroups.RemoveStale()
 	for _, name := range c.PassEnv {
 		if _, given := c.Env[name]; given {
 			continue
@@ -112,67 +109,64 @@ func NewExec(c ExecConfig) (*Exec, error) {
 	return e, nil
 }
 
-// Handle runs the command and returns what it printed. When ctx ends, the command and
-// all of its process group are asked to end (SIGTERM), and killed after the grace. What the
-// command writes to its standard error goes to the log of the task.
+// Handle runs the command and returns its standard output. Its standard error goes to the log of the task. When ctx
+// ends, the process group of the command gets SIGTERM, and SIGKILL after the grace.
 func (e *Exec) Handle(ctx context.Context, t *task.Task) ([]byte, error) {
-	if ctx.Err() != nil { // it has not begun
+	if ctx.Err() != nil { // the attempt has not begun
 		return nil, fmt.Errorf("%w: %w", task.ErrUnavailable, context.Cause(ctx))
 	}
 	cmd, input, err := e.command(t)
 	if err != nil {
 		return nil, task.Permanent(err)
 	}
-	// On Linux the command dies with the thread that starts it, and that is this one.
+	// On Linux the command is killed when the thread that starts it ends.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	p, err := e.start(cmd, input, task.ReporterOf(ctx))
+	x, err := e.start(cmd, input, task.ReporterOf(ctx))
 	switch {
 	case errors.Is(err, syscall.E2BIG):
 		return nil, task.Permanent(fmt.Errorf("start %s: %w", cmd.Args[0], err))
 	case err != nil:
 		return nil, fmt.Errorf("start %s: %w", cmd.Args[0], err)
 	}
-	stopped := p.wait(ctx, e.config.Grace)
-	if stopped {
-		return nil, task.InDoubt(fmt.Errorf("%w: %s was asked to end (%s)%s", context.Cause(ctx), cmd.Args[0], p.state(), p.complaint()))
+	if stopped := x.wait(ctx, e.config.Grace); stopped {
+		return nil, task.InDoubt(fmt.Errorf("%w: %s was asked to end (%s)%s", context.Cause(ctx), cmd.Args[0], x.state(), x.complaint()))
 	}
-	return e.verdict(p)
+	return e.result(x)
 }
 
-// start starts the command as the user and in the control group that the handler has.
-func (e *Exec) start(cmd *exec.Cmd, input []byte, log task.Reporter) (*process, error) {
-	as, err := supervise.Credential(e.config.User)
+// start starts the command as the configured user in a control group of its own.
+func (e *Exec) start(cmd *exec.Cmd, input []byte, log task.Reporter) (*execution, error) {
+	user, err := supervise.Credential(e.config.User)
 	if err != nil {
 		return nil, err
 	}
-	cage, _ := e.cages.New(supervise.Limits(e.config.Limits)) // the error is logged
-	p, err := start(cmd, input, e.config.MaxOutput, log, supervise.Options{As: as, Cage: cage, Log: e.config.Log})
-	if err != nil && cage != nil {
-		cage.Remove()
+	cgroup, _ := e.cgroups.New(supervise.Limits(e.config.Limits)) // the error is logged
+	x, err := execute(cmd, input, e.config.MaxOutput, log, supervise.Options{User: user, Cgroup: cgroup, Log: e.config.Log})
+	if err != nil && cgroup != nil {
+		cgroup.Remove()
 	}
-	return p, err
+	return x, err
 }
 
-// verdict reads what came of a command that ended by itself.
-func (e *Exec) verdict(p *process) ([]byte, error) {
-	name := p.cmd.Args[0]
-	if p.end.State == nil {
-		return nil, task.InDoubt(fmt.Errorf("%s: %s%s", name, p.state(), p.complaint()))
+// result returns the result or the error of a command that ended by itself.
+func (e *Exec) result(x *execution) ([]byte, error) {
+	name := x.cmd.Args[0]
+	if x.exit.State == nil {
+		return nil, task.InDoubt(fmt.Errorf("%s: %s%s", name, x.state(), x.complaint()))
 	}
-	if _, killed := signalOf(p.end.State); killed {
-		return nil, fmt.Errorf("%w: %s: %s%s", task.ErrCrashed, name, p.state(), p.complaint())
+	if _, killed := signalOf(x.exit.State); killed {
+		return nil, fmt.Errorf("%w: %s: %s%s", task.ErrCrashed, name, x.state(), x.complaint())
 	}
-	code := p.end.State.ExitCode()
+	code := x.exit.State.ExitCode()
 	if code == 0 {
-		output, whole := p.output()
-		if !whole {
+		if x.stdout.over {
 			return nil, task.Permanent(fmt.Errorf("%s printed more than %d bytes, and a cut result would be a wrong one: "+
 				"print less or raise max_output", name, e.config.MaxOutput))
 		}
-		return output, nil
+		return x.stdout.kept, nil
 	}
-	err := task.WithClass("exit_"+strconv.Itoa(code), fmt.Errorf("%s: %s%s", name, p.state(), p.complaint()))
+	err := task.WithClass("exit_"+strconv.Itoa(code), fmt.Errorf("%s: %s%s", name, x.state(), x.complaint()))
 	switch {
 	case code == ExitUsage, code == ExitDataErr:
 		return nil, task.Permanent(err)
@@ -182,8 +176,8 @@ func (e *Exec) verdict(p *process) ([]byte, error) {
 	return nil, err
 }
 
-// command returns the command for one attempt, and what to write to it. An error means
-// that the task cannot be given to any command.
+// command returns the command for one attempt and its standard input. An error means that no command can take the
+// task.
 func (e *Exec) command(t *task.Task) (*exec.Cmd, []byte, error) {
 	args, input := e.config.Command[1:], t.Payload
 	if e.config.Input == Args {
@@ -211,16 +205,4 @@ func (e *Exec) command(t *task.Task) (*exec.Cmd, []byte, error) {
 	cmd := exec.Command(e.config.Command[0], args...)
 	cmd.Dir, cmd.Env = e.config.Dir, env
 	return cmd, input, nil
-}
-
-// complaint is the end of what the command wrote to its standard error, for a message.
-func (p *process) complaint() string {
-	said := strings.ToValidUTF8(string(bytes.TrimSpace(p.stderr.tail.bytes())), "\uFFFD")
-	if said == "" {
-		return ""
-	}
-	if p.stderr.tail.cut {
-		said = "..." + said
-	}
-	return ": " + said
 }

@@ -18,50 +18,49 @@ import (
 
 const headerPrefix = "Taskengine-"
 
-// idleConnection is how long a connection is kept for the next request. Many servers close
-// idle connections after 5 s and more, and a request that meets such an end is lost.
-const idleConnection = 4 * time.Second
+// idleTimeout is how long an idle connection is kept. Many servers close idle connections after 5 s or more, and a
+// request that is sent at that moment is lost.
+const idleTimeout = 4 * time.Second
 
 // HTTPConfig says which request an [HTTP] sends, and how.
 type HTTPConfig struct {
-	URL         string            // http or https; its user and query never appear in errors
+	URL         string            // http or https; errors never show its user and query
 	Method      string            // "" for POST; any but CONNECT
-	Headers     map[string]string // besides those that name the task
-	Timeout     time.Duration     // of one request with its answer; 0 for that of the attempt alone
-	MaxResponse int               // bytes of an answer
+	Headers     map[string]string // besides those that describe the task
+	Timeout     time.Duration     // of one request with its response; 0 for no other than that of the attempt
+	MaxResponse int               // bytes of the body of a response
 	Now         func() time.Time  // for dates in Retry-After; nil for time.Now
 
-	// NewConnections gives each request a connection of its own. It takes longer, but a
-	// server that closes an idle connection then leaves no request in doubt.
+	// NewConnections opens a connection for each request. That is slower, but no request is in doubt because the server
+	// closed an idle connection.
 	NewConnections bool
 }
 
-// HTTP is a [task.Handler] that sends a request for each attempt, once: a request that may
-// have reached the server and has no answer is an error that is [task.InDoubt]. It is safe
-// for concurrent use.
+// HTTP is a [task.Handler] that sends one request for each attempt. If the request may have reached the server and there
+// is no response, the error is [task.InDoubt]. It is safe for concurrent use.
 type HTTP struct {
 	config HTTPConfig
 	url    *url.URL
-	header http.Header // of every request; never changed
-	shown  string      // the method and URL as errors show them
-	keeps  *http.Client
-	fresh  *http.Client // has a connection of its own for each request
+	header http.Header  // of every request; never changed
+	shown  string       // the method and URL as errors show them
+	reuse  *http.Client // keeps connections
+	fresh  *http.Client // opens a connection for each request
 }
 
-// NewHTTP returns a handler. Close it to close the connections it keeps.
+// NewHTTP returns a handler. Its Close closes the connections that it keeps.
 func NewHTTP(c HTTPConfig) (*HTTP, error) {
 	u, err := url.Parse(c.URL)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
-		return nil, errors.New("http: the URL is not one of http or https with a host") // and is not told: it may hold secrets
+		return nil, errors.New("http: the URL is not one of http or https with a host") // it is not shown: it may hold secrets
 	}
 	if c.Timeout < 0 || c.MaxResponse < 0 {
-		return nil, errors.New("http: the timeout and the size of the answer must not be negative")
+		return nil, errors.New("http: the timeout and the size of the response must not be negative")
 	}
 	if c.Method == "" {
 		c.Method = http.MethodPost
 	}
 	if !httpguts.ValidHeaderFieldName(c.Method) || c.Method == http.MethodConnect {
-		return nil, fmt.Errorf("http: %q is not a method that a task can be sent by", c.Method)
+		return nil, fmt.Errorf("http: %q is not a method that can send a task", c.Method)
 	}
 	if c.Now == nil {
 		c.Now = time.Now
@@ -77,31 +76,31 @@ func NewHTTP(c HTTPConfig) (*HTTP, error) {
 		header.Set(name, value)
 	}
 	kept := http.DefaultTransport.(*http.Transport).Clone()
-	kept.MaxIdleConns, kept.MaxIdleConnsPerHost, kept.IdleConnTimeout = 0, 128, idleConnection
-	kept.DisableCompression = true // the result is what was sent, and its size is known
+	kept.MaxIdleConns, kept.MaxIdleConnsPerHost, kept.IdleConnTimeout = 0, 128, idleTimeout
+	kept.DisableCompression = true // the result is the body as it was sent, and its size is bounded
 	fresh := kept.Clone()
 	fresh.DisableKeepAlives = true
 	return &HTTP{
 		config: c, url: u, header: header, shown: c.Method + " " + bare(u),
-		keeps: &http.Client{Transport: kept, CheckRedirect: followNone},
+		reuse: &http.Client{Transport: kept, CheckRedirect: followNone},
 		fresh: &http.Client{Transport: fresh, CheckRedirect: followNone},
 	}, nil
 }
 
 func followNone(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
-// Close closes the idle connections. Requests under way are not disturbed.
+// Close closes the idle connections. It does not affect running requests.
 func (h *HTTP) Close() {
-	h.keeps.CloseIdleConnections()
+	h.reuse.CloseIdleConnections()
 	h.fresh.CloseIdleConnections()
 }
 
-// bare is a URL without what may be secret.
+// bare returns a URL without its parts that may be secret.
 func bare(u *url.URL) string {
 	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
 }
 
-// Handle sends the task's payload and returns the body of the answer.
+// Handle sends the payload of the task and returns the body of the response.
 func (h *HTTP) Handle(ctx context.Context, t *task.Task) ([]byte, error) {
 	header, err := h.headerOf(t)
 	if err != nil {
@@ -114,7 +113,7 @@ func (h *HTTP) Handle(ctx context.Context, t *task.Task) ([]byte, error) {
 		return nil, x.failure(err)
 	}
 	defer response.Body.Close()
-	// Of a connection that was taken over (101) the transport watches over nothing.
+	// After a response 101 the transport does not close the body when the context ends.
 	defer context.AfterFunc(x.ctx, func() { response.Body.Close() })()
 	if code := response.StatusCode; code < 200 || code > 299 {
 		return nil, h.refusal(response)
@@ -130,7 +129,7 @@ func (h *HTTP) Handle(ctx context.Context, t *task.Task) ([]byte, error) {
 	return body, nil
 }
 
-// headerOf returns the headers of the request of a task.
+// headerOf returns the headers of the request for a task.
 func (h *HTTP) headerOf(t *task.Task) (http.Header, error) {
 	header := h.header.Clone()
 	for _, name := range []string{"Content-Type", "Traceparent", "Tracestate"} {
@@ -153,7 +152,7 @@ func (h *HTTP) headerOf(t *task.Task) (http.Header, error) {
 	return header, nil
 }
 
-// carried returns a header of a task, whose names may be written in any case.
+// carried returns a header of a task. Case does not matter in names.
 func carried(t *task.Task, name string) string {
 	for given, value := range t.Headers {
 		if strings.EqualFold(given, name) {

@@ -98,7 +98,7 @@ func TestARequestOfHTTP2IsSentOnce(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					for _, client := range []*http.Client{h.keeps, h.fresh} {
+					for _, client := range []*http.Client{h.reuse, h.fresh} {
 						transport := client.Transport.(*http.Transport)
 						if transport.TLSClientConfig == nil {
 							transport.TLSClientConfig = new(tls.Config)

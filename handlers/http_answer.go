@@ -13,18 +13,18 @@ import (
 )
 
 const (
-	maxRetryAfter = 24 * time.Hour // a server may be wrong about its own future
-	keptAnswer    = 1024           // bytes of an answer that is quoted in an error
+	maxRetryAfter = 24 * time.Hour // a longer Retry-After is cut to this
+	quotedBody    = 1024           // bytes of a response that an error quotes
 )
 
-// refusal is the error of an answer that is no success.
+// refusal returns the error of a response that is no success.
 func (h *HTTP) refusal(response *http.Response) error {
 	code := response.StatusCode
 	text := fmt.Sprintf("%s: answered %s", h.shown, response.Status)
 	if code == http.StatusSwitchingProtocols { // its body has no end
 		return task.Permanent(task.WithClass("http_101", errors.New(text+", and no other protocol was asked for: correct the URL")))
 	}
-	said, _ := io.ReadAll(io.LimitReader(response.Body, keptAnswer))
+	said, _ := io.ReadAll(io.LimitReader(response.Body, quotedBody))
 	if code >= 300 && code <= 399 {
 		text += ", and only 307 and 308 on the same server are followed: correct the URL"
 	} else if quote := strings.TrimSpace(strings.ToValidUTF8(string(said), "\uFFFD")); quote != "" {
@@ -44,8 +44,8 @@ func (h *HTTP) refusal(response *http.Response) error {
 	return err
 }
 
-// isLost reports whether a gateway says by code that it passed the request on and got no
-// answer: by the standard, or as the gateways of one large network say it.
+// isLost reports whether code means that a gateway forwarded the request and got no response. 520, 522 and 524 are not
+// in the standard: a large network of gateways uses them.
 func isLost(code int) bool {
 	switch code {
 	case http.StatusBadGateway, http.StatusGatewayTimeout, 520, 522, 524:
@@ -54,7 +54,7 @@ func isLost(code int) bool {
 	return false
 }
 
-// retryAfter reads the header of that name: seconds, or a date.
+// retryAfter parses the value of a Retry-After header: seconds or a date.
 func retryAfter(value string, now time.Time) (time.Duration, bool) {
 	if seconds, err := strconv.ParseUint(value, 10, 64); err == nil {
 		return time.Duration(min(seconds, uint64(maxRetryAfter/time.Second))) * time.Second, true

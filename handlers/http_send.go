@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	maxRedirects   = 3
-	redirectAnswer = 4 << 10 // bytes of an answer that redirects, read to keep the connection
+	maxRedirects    = 3
+	maxRedirectBody = 4 << 10 // bytes that are read of the body of a redirect, so that the connection can be reused
 )
 
 var (
@@ -24,18 +24,18 @@ var (
 	errResent  = errors.New("the connection broke, and a request is not sent twice")
 )
 
-// exchange is one attempt: its request, which is sent once, and the answer. Of the answer's
-// redirects each is a request of its own, because the server has answered the one before.
+// exchange is one attempt: its request, which is sent once, and the response. Each redirect is a further request: the
+// server has answered the request before it.
 type exchange struct {
 	http    *HTTP
 	attempt context.Context // ends with the attempt
-	ctx     context.Context // ends with the request, and perhaps sooner
+	ctx     context.Context // ends with the request or before
 	cancel  context.CancelCauseFunc
-	sent    atomic.Bool // the request at hand has a connection: the server may have got it
-	wrote   atomic.Bool // something of the request at hand was written
+	sent    atomic.Bool // the current request has a connection: the server may have received it
+	wrote   atomic.Bool // a part of the current request was written
 }
 
-// begin sets the time that the request has, and returns what frees what that takes.
+// begin starts the timeout of the request. The caller must call end.
 func (x *exchange) begin() (end func()) {
 	x.ctx, x.cancel = context.WithCancelCause(x.attempt)
 	if x.http.config.Timeout == 0 {
@@ -46,8 +46,8 @@ func (x *exchange) begin() (end func()) {
 	return func() { stop(); x.cancel(nil) }
 }
 
-// send sends the request, also to where the server asks for it on itself, and returns the
-// last answer, whose body the caller closes.
+// send sends the request, follows redirects to the same server, and returns the last response, whose body the caller
+// closes.
 func (x *exchange) send(payload []byte, header http.Header) (*http.Response, error) {
 	where := x.http.url
 	for redirects := 0; ; redirects++ {
@@ -55,23 +55,22 @@ func (x *exchange) send(payload []byte, header http.Header) (*http.Response, err
 		if err != nil {
 			return nil, err
 		}
-		next := x.onwards(response)
+		next := x.redirect(response)
 		if next == nil || redirects == maxRedirects {
 			return response, nil
 		}
-		io.CopyN(io.Discard, response.Body, redirectAnswer) // its error comes again with the next request
+		io.CopyN(io.Discard, response.Body, maxRedirectBody) // the next request has the same error
 		response.Body.Close()
 		where = next
 	}
 }
 
-// once sends one request, once.
+// once sends one request, and sends it only once.
 //
-// The transport sends a request again when a kept connection breaks, if it takes it for
-// idempotent, which the header Idempotency-Key makes of every method. It cannot if it
-// would need the body again and has no GetBody, and does not on a connection that was used
-// by no request before. What is left is HTTP/2, where it believes a server that says it has
-// not begun a request: that one is ended before it is written.
+// The transport repeats a request when a reused connection breaks, if the request is idempotent; the header
+// Idempotency-Key makes every method idempotent. It cannot repeat a request with a body if there is no GetBody, and it
+// does not repeat a request on a new connection. There remains HTTP/2, where it repeats a request if the server says
+// that it has not begun it: once cancels such a request before it is written again.
 func (x *exchange) once(where *url.URL, payload []byte, header http.Header) (*http.Response, error) {
 	h := x.http
 	x.sent.Store(false)
@@ -86,18 +85,18 @@ func (x *exchange) once(where *url.URL, payload []byte, header http.Header) (*ht
 	})
 	request, err := http.NewRequestWithContext(ctx, h.config.Method, where.String(), bytes.NewReader(payload))
 	if err != nil {
-		return nil, errors.New("the request cannot be made") // err tells the URL
+		return nil, errors.New("the request cannot be made") // err contains the URL
 	}
 	request.Header, request.GetBody = header, nil
 	if len(payload) == 0 || h.config.NewConnections {
 		return h.fresh.Do(request)
 	}
-	return h.keeps.Do(request)
+	return h.reuse.Do(request)
 }
 
-// onwards returns where else on the same server the answer asks for the request, or nil:
-// anything else is an answer like any other.
-func (x *exchange) onwards(response *http.Response) *url.URL {
+// redirect returns the URL on the same server that a response redirects the request to. It returns nil for any other
+// response.
+func (x *exchange) redirect(response *http.Response) *url.URL {
 	first := x.http.url
 	if code := response.StatusCode; code != http.StatusTemporaryRedirect && code != http.StatusPermanentRedirect {
 		return nil
@@ -110,7 +109,7 @@ func (x *exchange) onwards(response *http.Response) *url.URL {
 	return next
 }
 
-// failure is the error of a request without a whole answer.
+// failure returns the error of a request without a complete response.
 func (x *exchange) failure(err error) error {
 	h := x.http
 	switch {
@@ -121,7 +120,7 @@ func (x *exchange) failure(err error) error {
 	case errors.Is(context.Cause(x.ctx), errTooLong):
 		err = task.WithClass("timeout", fmt.Errorf("%s: no connection within %s", h.shown, h.config.Timeout))
 	default:
-		var wrapped *url.Error // it tells the whole URL
+		var wrapped *url.Error // its text contains the whole URL
 		if errors.As(err, &wrapped) {
 			err = wrapped.Err
 		}

@@ -11,23 +11,25 @@ import (
 )
 
 const (
-	lineBytes      = 8 << 10 // of one line; the rest of it is left out
-	linesPerSecond = 1000    // that are logged; the rest is counted
+	lineBytes      = 8 << 10 // that are logged of one line; the rest is dropped
+	linesPerSecond = 1000    // that are logged; the rest are counted
 )
 
-// lines logs text line by line for a task.
+// lines is a writer that logs text for a task, line by line.
 type lines struct {
 	to      task.Reporter // nil if nothing is logged
 	line    []byte        // the line that has not ended, at most lineBytes of it
-	cut     int           // bytes of the line that were left out
-	second  int64         // Unix time for which logged counts
-	logged  int           // in this second
-	dropped int           // lines not logged since the last that was
+	cut     int           // bytes of this line that were dropped
+	second  int64         // the second, as Unix time, that logged is for
+	logged  int           // lines logged in this second
+	dropped int           // lines dropped since the last line that was logged
 }
 
-func (l *lines) take(b []byte) {
+// Write implements [io.Writer]. It never fails.
+func (l *lines) Write(b []byte) (int, error) {
+	n := len(b)
 	if l.to == nil {
-		return
+		return n, nil
 	}
 	for {
 		part, rest, ended := bytes.Cut(b, []byte{'\n'})
@@ -35,14 +37,14 @@ func (l *lines) take(b []byte) {
 		l.line = append(l.line, part[:room]...)
 		l.cut += len(part) - room
 		if !ended {
-			return
+			return n, nil
 		}
 		l.log()
 		b = rest
 	}
 }
 
-// end logs a last line that has no newline, and how many lines were not logged.
+// end logs the last line if it has no newline, and how many lines were dropped.
 func (l *lines) end() {
 	if l.to == nil {
 		return

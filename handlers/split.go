@@ -11,28 +11,27 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// HandlerHeader is the header of a task that names which of the handlers of a [Split] it
-// is for.
+// HandlerHeader is the header of a task that names the handler of a [Split] that is to run it.
 const HandlerHeader = "taskengine-handler"
 
-// Share is one of the handlers that tasks are divided among.
+// Share is one handler of a [Split].
 type Share struct {
 	Handler task.Handler
-	Weight  int // its part of the tasks, of the sum of all weights; 0 is none but those that ask for it
+	Weight  int // its part of the tasks, relative to the sum of all weights; 0 for none but those that ask for it by HandlerHeader
 }
 
-// Split divides tasks among handlers: two versions of a program, say, of which the new one
-// gets a few. A task stays with its handler for all attempts, unless the weights change.
+// Split is a [task.Handler] that divides tasks among other handlers, such as two versions of a program of which the new
+// one gets few tasks. All attempts of a task go to the same handler unless the weights change.
 type Split struct {
 	name   string
-	names  []string // in order
+	names  []string // of the handlers, sorted
 	shares map[string]Share
-	total  uint64
+	total  uint64 // of the weights
 }
 
 var _ task.Handler = (*Split)(nil)
 
-// NewSplit returns a handler of a name that divides tasks among others, by their names.
+// NewSplit returns a Split with the given name. The keys of shares are the names of its handlers.
 func NewSplit(name string, shares map[string]Share) (*Split, error) {
 	s := &Split{name: name, names: slices.Sorted(maps.Keys(shares)), shares: maps.Clone(shares)}
 	for _, name := range s.names {
@@ -47,7 +46,7 @@ func NewSplit(name string, shares map[string]Share) (*Split, error) {
 	return s, nil
 }
 
-// Handle has the task handled by the handler whose turn it is.
+// Handle implements [task.Handler].
 func (s *Split) Handle(ctx context.Context, t *task.Task) ([]byte, error) {
 	name := s.choose(t)
 	share, found := s.shares[name]
@@ -57,9 +56,8 @@ func (s *Split) Handle(ctx context.Context, t *task.Task) ([]byte, error) {
 	return share.Handler.Handle(ctx, t)
 }
 
-// choose returns the name of the handler of a task: the one that it asks for, or the one
-// in whose share of all numbers that of the task lies. The last eight bytes of an id are
-// left to chance.
+// choose returns the name of the handler of a task: the one that its header names, or one chosen by a hash of the last
+// eight bytes of its id, which are random.
 func (s *Split) choose(t *task.Task) string {
 	if name := t.Headers[HandlerHeader]; name != "" {
 		return name
@@ -75,8 +73,7 @@ func (s *Split) choose(t *task.Task) string {
 	return "" // not reached: n is below the sum
 }
 
-// mix spreads what is in a few bits of n over all of them (the finalizer of SplitMix64, by
-// Sebastiano Vigna).
+// mix is the finalizer of SplitMix64, by Sebastiano Vigna: each bit of n changes half of the bits of the result.
 func mix(n uint64) uint64 {
 	n = (n ^ n>>30) * 0xbf58476d1ce4e5b9
 	n = (n ^ n>>27) * 0x94d049bb133111eb

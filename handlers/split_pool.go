@@ -8,7 +8,7 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// unlimited is the number of slots of what has no limited number.
+// unlimited is the number of slots of a handler that is no [task.Pool].
 const unlimited = math.MaxInt32
 
 var _ task.Pool = (*Split)(nil)
@@ -16,10 +16,9 @@ var _ task.Pool = (*Split)(nil)
 // Name implements [task.Pool].
 func (s *Split) Name() string { return s.name }
 
-// Use implements [task.Pool]. Which of its handlers a task is for is not known before the
-// task is read, so the capacity is what the handlers can have of tasks that come in the
-// proportion of their weights. A task that finds no slot waits in its handler: it has not
-// begun.
+// Use implements [task.Pool]. The handler of a task is not known before the task is read, so the capacity is the number
+// of tasks that fit if they come in proportion to the weights. A task for which its handler has no slot waits in that
+// handler: it has not begun.
 func (s *Split) Use(changed func(task.Capacity)) task.PoolUse {
 	u := &splitUse{split: s, capacities: make([]task.Capacity, len(s.names))}
 	u.uses = make([]task.PoolUse, len(s.names))
@@ -36,14 +35,14 @@ func (s *Split) Use(changed func(task.Capacity)) task.PoolUse {
 	return u
 }
 
-// splitUse is the use of all handlers of a split.
+// splitUse is one use of a Split.
 type splitUse struct {
 	split *Split
-	uses  []task.PoolUse // of its handlers, in the order of their names; nil for one that is no pool
+	uses  []task.PoolUse // of its handlers, in the order of names; nil for a handler that is no pool
 
 	mu         sync.Mutex
-	capacities []task.Capacity     // guarded by mu: of its handlers
-	changed    func(task.Capacity) // guarded by mu: nil before Use tells the first capacity
+	capacities []task.Capacity     // guarded by mu: of the handlers, in the same order
+	changed    func(task.Capacity) // guarded by mu: nil until Use has reported the first capacity
 }
 
 func (u *splitUse) set(i int, c task.Capacity) {
@@ -55,7 +54,7 @@ func (u *splitUse) set(i int, c task.Capacity) {
 	}
 }
 
-// sum is called with mu held.
+// sum returns the capacity of the Split. mu must be held.
 func (u *splitUse) sum() task.Capacity {
 	s := u.split
 	slots, most := int64(unlimited), int64(unlimited)
@@ -66,7 +65,7 @@ func (u *splitUse) sum() task.Capacity {
 		if weight == 0 {
 			continue
 		}
-		if weighted++; c.Down != "" { // what is for it is handed back; the others go on
+		if weighted++; c.Down != "" { // its tasks are handed back, and the other handlers go on
 			down = append(down, name+": "+c.Down)
 			continue
 		}

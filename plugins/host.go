@@ -29,17 +29,17 @@ const stableAfter = 10 * time.Second
 // Host runs the processes of one handler program and is the [task.Handler] of its types.
 // Its methods may be called from any goroutine.
 type Host struct {
-	name    string
-	log     *slog.Logger // of what the host has to say, throttled
-	chatter *throttle    // of what the program has to say
-	spawn   spawner
-	cages   *supervise.Cages
-	closing chan struct{}  // closed by the first Close
-	force   chan struct{}  // closed when Close waits no longer
-	gone    chan struct{}  // closed when no process is left, nor anything that starts one
-	lives   sync.WaitGroup // of those who live through the life of a process
-	wake    wakeup.Signal  // wakes supervise when there may be something to decide
-	tried   chan struct{}  // closed when the first start has succeeded or failed
+	name       string
+	log        *slog.Logger // of what the host has to say, throttled
+	programLog *throttle    // of what the program has to say
+	starter    *supervise.Starter
+	cgroups    *supervise.Cgroups
+	closing    chan struct{}  // closed by the first Close
+	force      chan struct{}  // closed when Close waits no longer
+	gone       chan struct{}  // closed when no process is left, nor anything that starts one
+	lives      sync.WaitGroup // of those who live through the life of a process
+	wake       wakeup.Signal  // wakes supervise when there may be something to decide
+	tried      chan struct{}  // closed when the first start has succeeded or failed
 
 	mu       sync.Mutex      // guards what follows and the mutable part of sessions and calls
 	cfg      *Config         // of the processes to come; not changed, but replaced
@@ -83,7 +83,7 @@ func Start(ctx context.Context, c Config) (*Host, error) {
 		}
 	}
 	if err != nil {
-		h.spawn.close()
+		h.starter.Close()
 		return nil, err
 	}
 	h.welcome(s)
@@ -95,11 +95,11 @@ func Start(ctx context.Context, c Config) (*Host, error) {
 func newHost(cfg *Config) *Host {
 	named := cfg.Logger.With("handler", cfg.Name)
 	h := &Host{
-		name: cfg.Name, cfg: cfg, log: slog.New(newThrottle(named.Handler())), chatter: newThrottle(named.Handler()), spawn: newSpawner(), status: Status{Name: cfg.Name},
+		name: cfg.Name, cfg: cfg, log: slog.New(newThrottle(named.Handler())), programLog: newThrottle(named.Handler()), starter: supervise.NewStarter(), status: Status{Name: cfg.Name},
 		closing: make(chan struct{}), force: make(chan struct{}), gone: make(chan struct{}), wake: wakeup.New(),
-		tried: make(chan struct{}), cages: supervise.NewCages(named),
+		tried: make(chan struct{}), cgroups: supervise.NewCgroups(named),
 	}
-	h.cages.Sweep()
+	h.cgroups.RemoveStale()
 	return h
 }
 
@@ -263,7 +263,7 @@ func (h *Host) evict(c *call) {
 	c.overdue = s != nil
 	h.mu.Unlock()
 	if s != nil {
-		h.log.Error("a task does not stop: killing its process", "pid", s.proc.pid(),
+		h.log.Error("a task does not stop: killing its process", "pid", s.proc.PID(),
 			"task_id", c.id().String(), "type", c.run.GetType())
 		s.end(evicted)
 	}

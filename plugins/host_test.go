@@ -347,7 +347,7 @@ func TestOutputHurtsNobody(t *testing.T) {
 
 func TestOutputIsCutParsedAndKept(t *testing.T) {
 	var log bytes.Buffer
-	o := &output{log: textLogger(&log)}
+	o := newOutput(textLogger(&log))
 	in := strings.Repeat("x", 3*lineBytes) + "\n" + `{"@message":"well","@level":"warn","n":1}` + "\n" +
 		`{"@message":7}` + "\n" + `{"time":"now","level":"ERROR","msg":"slog"}` + "\n" + "a\x00b\xffc\r\n\n" + "no newline"
 	o.read(bufio.NewReaderSize(strings.NewReader(in), 2*lineBytes), "stderr")

@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -27,14 +28,14 @@ import (
 	"github.com/taskengine/taskengine/plugins/internal/wire"
 )
 
-// launch starts the program and returns its session once it has said hello. When it
-// returns an error no process is left, and the error says what the process did.
+// launch starts the program and returns its session after the program has sent its hello. If launch returns an error,
+// the process has ended, and the error says how.
 func (h *Host) launch(ctx context.Context, cfg *Config) (*session, error) {
-	end, err := cfg.Turns.take(ctx)
+	done, err := cfg.Turns.take(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("plugins: handler %q: %w", cfg.Name, err)
 	}
-	defer end()
+	defer done()
 	ctx, cancel := context.WithTimeoutCause(ctx, cfg.StartTimeout,
 		fmt.Errorf("it was not ready within %v", cfg.StartTimeout))
 	defer cancel()
@@ -44,7 +45,7 @@ func (h *Host) launch(ctx context.Context, cfg *Config) (*session, error) {
 	}
 	if err == nil {
 		var s *session
-		if s, err = h.greet(ctx, cfg, p, addr); err == nil {
+		if s, err = h.connect(ctx, cfg, p, addr); err == nil {
 			return s, nil
 		}
 	}
@@ -53,9 +54,9 @@ func (h *Host) launch(ctx context.Context, cfg *Config) (*session, error) {
 	}
 	status := "it was still running"
 	select {
-	case <-p.exited: // by itself: its own end explains more than ours would
-		status = p.status
-	case <-time.After(pipePatience):
+	case <-p.exited: // by itself: that explains more than the kill would
+		status = p.exit.String()
+	case <-time.After(drainTime):
 		p.kill()
 	case <-ctx.Done():
 		p.kill()
@@ -64,12 +65,12 @@ func (h *Host) launch(ctx context.Context, cfg *Config) (*session, error) {
 		cfg.Name, cfg.Command[0], err, status, quoteTail(p.out.last()))
 }
 
-// handshake starts the program and reads its handshake line. A process it returns is
-// the caller's, even with an error. No process means that none was started.
+// handshake starts the program and reads its handshake line. If it returns a process, the caller owns it, even if there
+// is an error too. It returns nil if no process was started.
 //
-// go-plugin knows the handshake, and nothing more is left to it: it does not see the
-// process's pipes, whose content can make it stop reading or panic, and never kills.
-func (h *Host) handshake(ctx context.Context, cfg *Config) (*process, net.Addr, error) {
+// It uses go-plugin for the handshake only. go-plugin does not get the pipes of the process, because some output makes
+// it stop reading or panic, and it does not kill the process.
+func (h *Host) handshake(ctx context.Context, cfg *Config) (*instance, net.Addr, error) {
 	dir, err := socketDir()
 	if err != nil {
 		return nil, nil, err
@@ -81,7 +82,7 @@ func (h *Host) handshake(ctx context.Context, cfg *Config) (*process, net.Addr, 
 		},
 		VersionedPlugins: map[int]goplugin.PluginSet{wire.Protocol: {}},
 		AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC},
-		StartTimeout:     2*cfg.StartTimeout + time.Minute, // ctx ends before
+		StartTimeout:     2*cfg.StartTimeout + time.Minute, // ctx ends first
 		SkipHostEnv:      true,
 		UnixSocketConfig: &goplugin.UnixSocketConfig{TempDir: dir},
 		Logger:           hclog.New(&hclog.LoggerOptions{Level: hclog.Off, Output: io.Discard}),
@@ -93,40 +94,40 @@ func (h *Host) handshake(ctx context.Context, cfg *Config) (*process, net.Addr, 
 	defer context.AfterFunc(ctx, r.abort)()
 	addr, err := client.Start()
 	// client.Kill is never called: it would connect to the process and wait for it.
-	p := r.process()
+	p := r.instance()
 	if p == nil {
 		removeAll(dir)
 	}
 	return p, addr, err
 }
 
-// pluginRunner is how go-plugin sees the process.
+// pluginRunner starts the process for go-plugin.
 type pluginRunner struct {
 	host *Host
 	cfg  *Config
 	dir  string
-	env  []string // what go-plugin tells the process
+	env  []string // that go-plugin sets
 
-	mu      sync.Mutex // guards what follows
-	proc    *process   // nil until Start
-	aborted bool
+	mu      sync.Mutex
+	proc    *instance // guarded by mu: nil until Start
+	aborted bool      // guarded by mu
 }
 
 var _ runner.Runner = (*pluginRunner)(nil)
 
-func (r *pluginRunner) process() *process {
+func (r *pluginRunner) instance() *instance {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.proc
 }
 
-// abort kills the process, or keeps it from starting.
+// abort kills the process, or keeps it from being started.
 func (r *pluginRunner) abort() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.aborted = true
 	if r.proc != nil {
-		go r.proc.signal(sigKill)
+		go r.proc.Signal(syscall.SIGKILL)
 	}
 }
 
@@ -140,22 +141,23 @@ func (r *pluginRunner) Start(context.Context) error {
 	if err := c.verify(); err != nil {
 		return err
 	}
-	as, err := supervise.Credential(c.User)
+	user, err := supervise.Credential(c.User)
 	if err != nil {
 		return err
 	}
-	if as != nil {
-		if err := os.Chown(r.dir, int(as.Uid), int(as.Gid)); err != nil {
+	if user != nil {
+		if err := os.Chown(r.dir, int(user.Uid), int(user.Gid)); err != nil {
 			return err
 		}
 	}
-	cage := r.host.cage(c)
+	cgroup := r.host.newCgroup(c)
 	cmd := exec.Command(c.Command[0], c.Command[1:]...)
 	cmd.Dir = c.Dir
 	cmd.Env = append(append(c.environ(), r.env...), goplugin.EnvUnixSocketDir+"="+r.dir)
-	p, err := startProcess(r.host.spawn, cmd, as, cage, r.dir, &output{log: slog.New(r.host.chatter)})
-	if err != nil && cage != nil {
-		cage.Remove()
+	out := newOutput(slog.New(r.host.programLog))
+	p, err := startInstance(cmd, supervise.Options{User: user, Cgroup: cgroup, Starter: r.host.starter, Log: out.log}, r.dir, out)
+	if err != nil && cgroup != nil {
+		cgroup.Remove()
 	}
 	r.proc = p
 	return err
@@ -167,7 +169,7 @@ func (r *pluginRunner) Stdout() io.ReadCloser           { return r.proc.first }
 func (r *pluginRunner) Stderr() io.ReadCloser           { return io.NopCloser(strings.NewReader("")) }
 func (r *pluginRunner) Diagnose(context.Context) string { return "" } // launch does
 func (r *pluginRunner) Name() string                    { return r.cfg.Name }
-func (r *pluginRunner) ID() string                      { return strconv.Itoa(r.proc.pid()) }
+func (r *pluginRunner) ID() string                      { return strconv.Itoa(r.proc.PID()) }
 
 func (r *pluginRunner) PluginToHost(network, addr string) (string, string, error) {
 	if network != "unix" {
@@ -181,14 +183,14 @@ func (r *pluginRunner) HostToPlugin(network, addr string) (string, string, error
 	return network, addr, nil
 }
 
-// greet opens the stream to a process that shook hands, and exchanges welcome and hello.
-func (h *Host) greet(ctx context.Context, cfg *Config, p *process, addr net.Addr) (*session, error) {
+// connect opens the stream to a process after the handshake, and exchanges welcome and hello.
+func (h *Host) connect(ctx context.Context, cfg *Config, p *instance, addr net.Addr) (*session, error) {
 	s := newSession(h, cfg, p)
 	if err := s.open(addr); err != nil {
 		return nil, err
 	}
-	stop := context.AfterFunc(ctx, s.cancel) // the stream outlives ctx, but the greeting does not
-	err := s.greet()
+	stop := context.AfterFunc(ctx, s.cancel) // the stream outlives ctx; the exchange does not
+	err := s.exchangeHello()
 	if !stop() && err == nil {
 		err = context.Cause(ctx)
 	}
@@ -200,18 +202,17 @@ func (h *Host) greet(ctx context.Context, cfg *Config, p *process, addr net.Addr
 	return s, nil
 }
 
-// leastFrame is how many bytes a handler may send in one frame at least, however small its
-// results shall be: a result that is too large is refused, and does not break the stream.
-const leastFrame = 16 << 20
+// minFrame is the least limit of bytes in one frame from the handler. It is far above small values of MaxResult, so that
+// a result that is too large is refused and does not break the stream.
+const minFrame = 16 << 20
 
-// open opens the stream to the process: by gRPC at addr, or in lines over its standard
-// input and output.
+// open opens the stream to the process: by gRPC to addr, or as lines over its standard input and output.
 func (s *session) open(addr net.Addr) error {
-	most := max(leastFrame, 2*s.cfg.MaxResult) + 2*wire.FrameBytes
+	most := max(minFrame, 2*s.cfg.MaxResult) + 2*wire.FrameBytes
 	if p := s.proc; p.lines != nil {
-		s.stream = wire.NewLines(p.lines, p.stdin, 2*most) // base64 is longer
-		s.release = func() { p.stdout.Close() }
-		context.AfterFunc(s.ctx, func() { _ = p.stdout.SetReadDeadline(time.Now()) })
+		s.stream = wire.NewLines(p.lines, p.Stdin, 2*most) // base64 is longer
+		s.release = func() { p.Stdout.Close() }
+		context.AfterFunc(s.ctx, func() { _ = p.Stdout.SetReadDeadline(time.Now()) })
 		return nil
 	}
 	conn, err := grpc.NewClient("passthrough:///handler",
@@ -235,14 +236,14 @@ func (s *session) open(addr net.Addr) error {
 	return nil
 }
 
-// greet fills in what the handler says of itself, or says what is wrong with it.
-func (s *session) greet() error {
+// exchangeHello sends the welcome and stores the hello, or returns what is wrong with the hello.
+func (s *session) exchangeHello() error {
 	welcome := &wire.Welcome{
 		Protocol: wire.Protocol, Host: s.cfg.Host, Name: s.cfg.Name,
 		Slots: uint32(s.cfg.Slots), MaxResultBytes: uint64(s.cfg.MaxResult), Features: features,
 	}
 	if err := s.stream.Send(&wire.ToHandler{Welcome: welcome}); err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, wire.ErrMaybeSent) {
-		return fmt.Errorf("send the welcome: %w", err) // of the others Recv knows the reason
+		return fmt.Errorf("send the welcome: %w", err) // Recv returns the reason of the others
 	}
 	frame, err := s.stream.Recv()
 	if err != nil {
@@ -259,7 +260,7 @@ func (s *session) greet() error {
 	case hello.GetSlots() == 0:
 		return errors.New("it has no slot to run a task in")
 	}
-	s.meet(hello, frame.GetCredits())
-	s.proc.out.attribute(s.only)
+	s.setHello(hello, frame.GetCredits())
+	s.proc.out.setOnlyCall(s.onlyCall)
 	return nil
 }

@@ -10,37 +10,41 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/internal/supervise"
 )
 
 const (
-	tailBytes      = 8 << 10 // of a process's last output, kept for the error of its crash
-	lineBytes      = 8 << 10 // of one line; the rest of it is dropped
-	handshakeBytes = 1 << 10 // of the handshake line
+	tailBytes      = 8 << 10 // that are kept of the end of the output of a process
+	lineBytes      = 8 << 10 // that are kept of one line
+	handshakeBytes = 1 << 10 // that are kept of the handshake line
 
-	errorTail = task.MaxErrorText * 3 / 4 // of that a task's error gets: a row keeps no more
+	errorTail = task.MaxErrorText * 3 / 4 // bytes of the end of the output in the error of a task
 )
 
-// output reads what a process writes, however much and whatever it is: lines go to
-// the log, cut and throttled, and the last bytes are kept. Reading never stops before
-// the end, so the process never waits for it.
+// output reads the output of one process. It logs the lines, cut and throttled, and keeps the last bytes. It reads to
+// the end whatever the process writes, so that the process never blocks.
 type output struct {
-	log *slog.Logger // throttled
+	log  *slog.Logger // throttled
+	tail *supervise.Tail
 
-	mu   sync.Mutex // guards what follows
-	tail []byte     // at most 2*tailBytes, the newest last
-	only func() *call
+	mu   sync.Mutex
+	only func() *call // guarded by mu: see setOnlyCall
 }
 
-// attribute has lines be of the task whose call only returns, if it is the only one that
-// the process runs.
-func (o *output) attribute(only func() *call) {
+func newOutput(log *slog.Logger) *output {
+	return &output{log: log, tail: supervise.NewTail(tailBytes)}
+}
+
+// setOnlyCall sets the function that returns the call that the process runs, or nil if it runs none or several. Lines
+// are attributed to the task of that call.
+func (o *output) setOnlyCall(only func() *call) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.only = only
 }
 
-// emit adds a line to the log of the task of c, which bounds itself, unless c is nil, and logs
-// it as far as the plugin may.
+// emit adds a line to the log of the task of c, unless c is nil, and to the log of the program. The former has its own
+// limits, the latter is throttled.
 func (o *output) emit(c *call, r slog.Record) {
 	if c != nil && c.reporter != nil {
 		c.reporter.Log(r.Clone())
@@ -55,15 +59,14 @@ func (o *output) emit(c *call, r slog.Record) {
 	_ = o.log.Handler().Handle(ctx, r) // as the logger itself does
 }
 
-// handshake reads the first line of r, or the start of what is no handshake because it is
-// too long.
+// handshake reads the first line of in, or the start of a line that is too long for a handshake.
 func (o *output) handshake(in *bufio.Reader) string {
 	line, _ := in.ReadSlice('\n')
-	o.remember(line)
+	o.tail.Write(line)
 	return printable(strings.TrimRight(string(line[:min(len(line), handshakeBytes)]), "\r\n"))
 }
 
-// read consumes in to its end.
+// read logs the lines of in up to its end.
 func (o *output) read(in *bufio.Reader, stream string) {
 	for {
 		line, cut, err := o.line(in)
@@ -76,12 +79,11 @@ func (o *output) read(in *bufio.Reader, stream string) {
 	}
 }
 
-// line reads up to the next newline, or the end, and returns the start of what it
-// read and how many bytes it left out.
+// line reads up to the next newline or the end. It returns the start of the line and the number of bytes that it cut.
 func (o *output) line(in *bufio.Reader) (line []byte, cut int, err error) {
 	for {
 		part, err := in.ReadSlice('\n')
-		o.remember(part)
+		o.tail.Write(part)
 		keep := min(len(part), lineBytes-len(line))
 		line = append(line, part[:keep]...)
 		cut += len(part) - keep
@@ -91,25 +93,11 @@ func (o *output) line(in *bufio.Reader) (line []byte, cut int, err error) {
 	}
 }
 
-func (o *output) remember(part []byte) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if len(part) >= tailBytes {
-		o.tail = append(o.tail[:0], part[len(part)-tailBytes:]...)
-		return
-	}
-	if len(o.tail)+len(part) > 2*tailBytes {
-		o.tail = append(o.tail[:0], o.tail[len(o.tail)-tailBytes:]...)
-	}
-	o.tail = append(o.tail, part...)
-}
-
-// last returns the newest output, readable whatever it was.
+// last returns the end of the output as printable text.
 func (o *output) last() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	tail := strings.TrimSpace(printable(string(o.tail)))
-	return strings.ToValidUTF8(tail[max(0, len(tail)-tailBytes):], "")
+	text, _ := o.tail.Text()
+	text = printable(text)
+	return strings.ToValidUTF8(text[max(0, len(text)-tailBytes):], "")
 }
 
 func (o *output) print(stream string, line []byte, cut int) {
@@ -130,8 +118,8 @@ func (o *output) print(stream string, line []byte, cut int) {
 	o.emit(c, record)
 }
 
-// parseLine makes a log record of a line: of a JSON object as hclog and slog write
-// them, or of any text.
+// parseLine returns the level, message and attributes of a line. It understands the JSON of hclog and slog; any other
+// line is a message.
 func parseLine(line []byte) (slog.Level, string, []slog.Attr) {
 	plain := func() (slog.Level, string, []slog.Attr) {
 		return slog.LevelInfo, printable(string(line)), nil
@@ -156,7 +144,7 @@ func parseLine(line []byte) (slog.Level, string, []slog.Attr) {
 	return parseLevel(level), printable(message), attrs
 }
 
-// takeText removes the first of names that fields has as a text, and returns it.
+// takeText removes the first field in names that is a string, and returns it.
 func takeText(fields map[string]any, names ...string) (string, bool) {
 	for _, name := range names {
 		if text, ok := fields[name].(string); ok {
@@ -179,8 +167,7 @@ func parseLevel(s string) slog.Level {
 	return slog.LevelInfo
 }
 
-// printable replaces what is not text: broken UTF-8 and control characters other than
-// newlines and tabs.
+// printable replaces invalid UTF-8, and control characters other than newlines and tabs.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\n' || r == '\t' {
@@ -193,8 +180,7 @@ func printable(s string) string {
 	}, strings.ToValidUTF8(s, "�"))
 }
 
-// quoteTail words what a process last wrote, for the end of an error: only the end
-// of it, of which the errors of tasks have room for.
+// quoteTail formats the end of the output of a process for the end of an error. It cuts the text to errorTail.
 func quoteTail(s string) string {
 	if len(s) > errorTail {
 		s = strings.ToValidUTF8(s[len(s)-errorTail:], "")

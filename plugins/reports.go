@@ -74,7 +74,7 @@ func (h *Host) pass(c *call) {
 		}
 		if n.checkpoint != nil {
 			if err := c.reporter.Checkpoint(n.checkpoint); err != nil {
-				slog.New(h.chatter).Warn("a checkpoint is not kept", "task_id", c.id().String(), "error", err)
+				slog.New(h.programLog).Warn("a checkpoint is not kept", "task_id", c.id().String(), "error", err)
 			}
 		}
 	}

@@ -16,11 +16,11 @@ import (
 	"github.com/taskengine/taskengine/internal/supervise"
 )
 
-// ErrChecksum wraps the errors of programs that are not started because a file is not the
-// one that the configuration pins.
+// ErrChecksum wraps the errors of programs that are not started because a file does not have the checksum that the
+// configuration pins.
 var ErrChecksum = errors.New("the file is not the one that is pinned")
 
-// verify compares the files that are pinned with what they should be.
+// verify compares the pinned files with their checksums.
 func (c *Config) verify() error {
 	for _, path := range slices.Sorted(maps.Keys(c.SHA256)) {
 		f, err := os.Open(path)
@@ -41,13 +41,13 @@ func (c *Config) verify() error {
 	return nil
 }
 
-// cage returns a cage for the next process, nil if there can be none.
-func (h *Host) cage(c *Config) *supervise.Cage {
-	cage, unlimited := h.cages.New(supervise.Limits(c.Limits))
+// newCgroup returns a control group for the next process, nil if none can be created.
+func (h *Host) newCgroup(c *Config) *supervise.Cgroup {
+	group, unlimited := h.cgroups.New(supervise.Limits(c.Limits))
 	if unlimited != nil {
 		h.mu.Lock()
 		h.status.Unlimited = unlimited.Error()
 		h.mu.Unlock()
 	}
-	return cage
+	return group
 }

@@ -24,7 +24,7 @@ type session struct {
 	host    *Host
 	cfg     *Config // that it was started with
 	alone   bool    // it is for one suspect and nobody else
-	proc    *process
+	proc    *instance
 	stream  wire.Stream
 	release func()          // closes what the stream stands on
 	ctx     context.Context // the stream's
@@ -70,14 +70,14 @@ const (
 	closed              // killed, because the host closes
 )
 
-func newSession(h *Host, cfg *Config, p *process) *session {
+func newSession(h *Host, cfg *Config, p *instance) *session {
 	s := &session{host: h, cfg: cfg, proc: p, wake: wakeup.New(), running: map[uint64]*call{}}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
 }
 
-// meet takes in what the handler says of itself.
-func (s *session) meet(hello *wire.Hello, credits uint32) {
+// setHello stores the hello of the handler and its first credits.
+func (s *session) setHello(hello *wire.Hello, credits uint32) {
 	s.hello = hello
 	hello.Sdk, hello.SdkVersion, hello.Version = shorten(hello.GetSdk(), 200), shorten(hello.GetSdkVersion(), 200), shorten(hello.GetVersion(), 200)
 	s.slots = int(min(hello.GetSlots(), maxSlots))
@@ -130,7 +130,7 @@ func (s *session) serve() {
 	// What the process answered before it died counts.
 	select {
 	case <-read:
-	case <-time.After(pipePatience):
+	case <-time.After(drainTime):
 	}
 	s.cancel()
 	<-read
@@ -168,10 +168,10 @@ func (s *session) watch(wrote, read <-chan struct{}) {
 			s.end(closed)
 		case <-wrote: // all is answered, or the stream is broken: it should exit by itself
 			wrote = nil
-			s.proc.stop(cfg.KillAfter, cfg.KillAfter)
+			s.proc.Stop(cfg.KillAfter, cfg.KillAfter)
 		case <-read:
 			read = nil
-			s.proc.stop(cfg.KillAfter, cfg.KillAfter)
+			s.proc.Stop(cfg.KillAfter, cfg.KillAfter)
 			s.retire()
 		case <-weighing:
 			s.weigh()
@@ -206,7 +206,7 @@ func (s *session) end(why fate) {
 	}
 	s.host.mu.Unlock()
 	s.retire()
-	s.proc.stop(0, s.cfg.KillAfter)
+	s.proc.Stop(0, s.cfg.KillAfter)
 }
 
 // reportEvery is how often what a process does too often is told.
@@ -215,9 +215,9 @@ const reportEvery = 10 * time.Second
 // report logs what was only counted since the last report.
 func (s *session) report() {
 	if n := s.strays.Swap(0); n > 0 {
-		s.host.log.Warn("answers to runs that are not running", "pid", s.proc.pid(), "answers", n)
+		s.host.log.Warn("answers to runs that are not running", "pid", s.proc.PID(), "answers", n)
 	}
-	s.host.chatter.settle()
+	s.host.programLog.settle()
 }
 
 // retire gives no more tasks to s, to which nothing can be sent.
@@ -237,17 +237,17 @@ func (s *session) broke(why error) {
 	if status.Code(why) == codes.ResourceExhausted { // what the host receives is all that is bounded
 		why = fmt.Errorf("%w: %s", errLargeFrame, status.Convert(why).Message())
 	} else if !errors.Is(why, wire.ErrLine) {
-		s.host.log.Debug("stream ended", "pid", s.proc.pid(), "error", why)
+		s.host.log.Debug("stream ended", "pid", s.proc.PID(), "error", why)
 		return
 	}
-	s.host.log.Error("handler broke the protocol", "pid", s.proc.pid(), "error", why)
+	s.host.log.Error("handler broke the protocol", "pid", s.proc.PID(), "error", why)
 	s.host.mu.Lock()
 	defer s.host.mu.Unlock()
 	s.breach = why
 }
 
-// only returns the call that the process runs if it is the only one, else nil.
-func (s *session) only() *call {
+// onlyCall returns the call that the process runs, or nil if it runs none or several.
+func (s *session) onlyCall() *call {
 	s.host.mu.Lock()
 	defer s.host.mu.Unlock()
 	if len(s.running) == 1 {
@@ -263,7 +263,7 @@ const weighEvery = time.Second
 
 // weigh looks how much memory the process holds.
 func (s *session) weigh() {
-	rss := residentSize(s.proc.pid())
+	rss := residentSize(s.proc.PID())
 	s.host.mu.Lock()
 	defer s.host.mu.Unlock()
 	s.rss = rss
@@ -314,7 +314,7 @@ func (s *session) read() {
 // lastWords is the answer to a call that was running, among as many as bereft says, when
 // the process died. It is called with the host's mutex held.
 func (s *session) lastWords(c *call, bereft int) answer {
-	name, pid := s.cfg.Name, s.proc.pid()
+	name, pid := s.cfg.Name, s.proc.PID()
 	interrupted := func(format string, args ...any) answer {
 		return answer{err: fmt.Errorf("%w: process %d of handler %q "+format, append([]any{task.ErrInterrupted, pid, name}, args...)...)}
 	}
@@ -327,15 +327,15 @@ func (s *session) lastWords(c *call, bereft int) answer {
 	case s.fate == closed:
 		return interrupted("was stopped: %w", ErrClosed)
 	}
-	how := s.proc.status
+	how := s.proc.exit.String()
 	if s.fate == silent {
 		how = fmt.Sprintf("silent for %v and killed", s.cfg.Liveness)
 	}
 	if s.breach != nil {
 		how += fmt.Sprintf(", after %v", s.breach)
 	}
-	if s.proc.maxRSS > 0 {
-		how += fmt.Sprintf(", at most %d MiB in memory", s.proc.maxRSS>>20)
+	if s.proc.exit.MaxRSS > 0 {
+		how += fmt.Sprintf(", at most %d MiB in memory", s.proc.exit.MaxRSS>>20)
 	}
 	if bereft == 1 && (errors.Is(s.breach, errLargeFrame) || errors.Is(s.breach, wire.ErrLongLine)) {
 		return answer{err: task.Permanent(task.WithClass("result_too_large", fmt.Errorf(

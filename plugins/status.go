@@ -49,7 +49,7 @@ func (h *Host) Status() Status {
 	for _, s := range h.sessions {
 		st.Running += len(s.running)
 		st.Processes = append(st.Processes, Process{
-			PID: s.proc.pid(), StartedAt: s.proc.started, Running: len(s.running), Taken: s.taken, RSS: s.rss,
+			PID: s.proc.PID(), StartedAt: s.proc.started, Running: len(s.running), Taken: s.taken, RSS: s.rss,
 			Ending: s.drain != serving || s.retired, Alone: s.alone,
 		})
 	}

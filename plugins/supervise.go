@@ -15,7 +15,7 @@ import (
 // their number.
 func (h *Host) supervise() {
 	defer close(h.gone)
-	defer h.spawn.close()
+	defer h.starter.Close()
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	closing := h.closing
@@ -195,7 +195,7 @@ func (h *Host) welcome(s *session) {
 	types := slices.Clone(s.hello.GetTypes())
 	slices.Sort(types)
 	sdk := strings.TrimSpace(s.hello.GetSdk() + " " + s.hello.GetSdkVersion())
-	h.log.Info("handler is up", "pid", s.proc.pid(), "sdk", sdk, "version", s.hello.GetVersion(),
+	h.log.Info("handler is up", "pid", s.proc.PID(), "sdk", sdk, "version", s.hello.GetVersion(),
 		"types", types, "slots", s.slots)
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -215,7 +215,7 @@ func (h *Host) welcome(s *session) {
 	}
 	h.isDown = false
 	st := &h.status
-	st.Name, st.PID, st.SDK, st.Version = s.cfg.Name, s.proc.pid(), sdk, s.hello.GetVersion()
+	st.Name, st.PID, st.SDK, st.Version = s.cfg.Name, s.proc.PID(), sdk, s.hello.GetVersion()
 	st.Types, st.Slots, st.StartedAt = types, s.slots, s.proc.started
 	h.types = make(map[string]bool, len(types))
 	for _, t := range types {
@@ -238,11 +238,11 @@ func (h *Host) welcome(s *session) {
 func (h *Host) bury(s *session) {
 	unasked, bereft := h.settle(s)
 	if !unasked {
-		h.log.Info("handler stopped", "pid", s.proc.pid(), "status", s.proc.status)
+		h.log.Info("handler stopped", "pid", s.proc.PID(), "status", s.proc.exit.String())
 		return
 	}
-	h.log.Error("handler died", "pid", s.proc.pid(), "status", s.proc.status,
-		"running", bereft, "max_rss", s.proc.maxRSS, "output", s.proc.out.last())
+	h.log.Error("handler died", "pid", s.proc.PID(), "status", s.proc.exit.String(),
+		"running", bereft, "max_rss", s.proc.exit.MaxRSS, "output", s.proc.out.last())
 }
 
 // settle takes s, whose process has died, out of the host. It returns whether nobody had
@@ -269,13 +269,13 @@ func (h *Host) settle(s *session) (unasked bool, bereft int) {
 		return false, bereft
 	}
 	h.status.Crashes++
-	h.status.LastCrash = s.proc.status
+	h.status.LastCrash = s.proc.exit.String()
 	if s.alone { // it is its task that is at fault, and that waits for its retry
 		return true, bereft
 	}
 	if s.finished > 0 || time.Since(s.proc.started) >= stableAfter {
 		h.inARow = 0
 	}
-	h.failed(fmt.Errorf("handler %q died (%s) and is not up again yet", s.cfg.Name, s.proc.status))
+	h.failed(fmt.Errorf("handler %q died (%s) and is not up again yet", s.cfg.Name, s.proc.exit.String()))
 	return true, bereft
 }

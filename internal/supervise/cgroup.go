@@ -6,40 +6,40 @@ import (
 	"time"
 )
 
-// Limits are what one process may use, with all that it starts. Zero is no limit.
+// Limits bound what one process may use together with all processes that it starts. Zero is no limit.
 type Limits struct {
-	Memory    int64   // bytes; who needs more is killed
-	CPU       float64 // cores; who needs more is slowed down
-	Processes int     // processes and threads; who needs more cannot start them
+	Memory    int64   // bytes; the kernel kills processes that need more
+	CPU       float64 // cores; the kernel throttles processes that need more
+	Processes int     // processes and threads; starting more fails
 }
 
-// sweepEvery is how often cages are removed that nothing uses any more, at most.
-const sweepEvery = 10 * time.Second
+// staleInterval is the time between two removals of stale control groups.
+const staleInterval = 10 * time.Second
 
-// Cages makes the cages of the processes of one handler. Its methods may be called from
-// any goroutine.
-type Cages struct {
+// Cgroups creates the control groups for the processes of one handler. Its methods may be called from any goroutine.
+type Cgroups struct {
 	log *slog.Logger
 
-	mu      sync.Mutex
-	base    string    // guarded by mu: the control group below which they are; "" if not known yet
-	allowed Limits    // guarded by mu: limits that the base is known to allow
-	swept   time.Time // guarded by mu: when cages were last swept
-	warned  bool      // guarded by mu: somebody was told that limits are not enforced
+	mu        sync.Mutex
+	base      string    // guarded by mu: the control group below which they are created; "" if not known yet
+	delegated Limits    // guarded by mu: the limits whose controllers are enabled below base
+	cleaned   time.Time // guarded by mu: when stale groups were last removed
+	warned    bool      // guarded by mu: the log says that limits are not enforced
 }
 
-// NewCages returns a maker of cages that says to log what is wrong.
-func NewCages(log *slog.Logger) *Cages { return &Cages{log: log} }
+// NewCgroups returns a Cgroups that logs to log.
+func NewCgroups(log *slog.Logger) *Cgroups { return &Cgroups{log: log} }
 
-// New returns a cage for the next process, nil if there can be none. The error says why the
-// limits are not enforced, if they are not: the cage is then one without limits.
-func (c *Cages) New(l Limits) (*Cage, error) {
-	cage, err := c.make(l)
+// New creates a control group with the given limits for one process. If the limits cannot be enforced, it returns an
+// error that says why, and a control group without limits. The group is nil if none can be created; without limits
+// that is not an error.
+func (c *Cgroups) New(l Limits) (*Cgroup, error) {
+	group, err := c.create(l)
 	switch {
 	case err == nil:
-		return cage, nil
+		return group, nil
 	case l == Limits{}:
-		c.log.Debug("handler is in no control group of its own", "error", err)
+		c.log.Debug("handler has no control group of its own", "error", err)
 		return nil, nil
 	}
 	c.mu.Lock()
@@ -49,20 +49,20 @@ func (c *Cages) New(l Limits) (*Cage, error) {
 	if first {
 		c.log.Warn("the limits of the handler are not enforced", "error", err)
 	}
-	cage, other := c.make(Limits{})
+	group, other := c.create(Limits{})
 	if other != nil {
 		return nil, err
 	}
-	return cage, err
+	return group, err
 }
 
-// Sweep ends what nodes that are dead have left in their cages, and removes these. It is
-// called before a handler starts anything, so that a task does not run beside itself.
-func (c *Cages) Sweep() {
+// RemoveStale kills the processes in the control groups of nodes that are dead, and removes these groups. It is called
+// before a handler starts its first process, so that a task does not run twice at the same time.
+func (c *Cgroups) RemoveStale() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if base, err := c.where(); err == nil {
-		sweepCages(base)
-		c.swept = time.Now()
+	if base, err := c.findBase(); err == nil {
+		removeStale(base)
+		c.cleaned = time.Now()
 	}
 }

@@ -5,22 +5,22 @@ import (
 	"syscall"
 )
 
-// Cage is what Linux has.
-type Cage struct{ path string }
+// Cgroup exists on Linux only.
+type Cgroup struct{ path string }
 
-func (c *Cages) make(Limits) (*Cage, error) {
+func (c *Cgroups) create(Limits) (*Cgroup, error) {
 	return nil, errors.New("processes can be limited on Linux only")
 }
 
-func (c *Cages) where() (string, error) {
+func (c *Cgroups) findBase() (string, error) {
 	return "", errors.New("there are no control groups")
 }
 
-func sweepCages(string) {}
+func removeStale(string) {}
 
 // Remove does nothing.
-func (*Cage) Remove() {}
+func (*Cgroup) Remove() {}
 
-func (*Cage) hold(*syscall.SysProcAttr) {}
-func (*Cage) outOfMemory() bool         { return false }
-func (*Cage) kill()                     {}
+func (*Cgroup) place(*syscall.SysProcAttr) {}
+func (*Cgroup) outOfMemory() bool          { return false }
+func (*Cgroup) kill()                      {}

@@ -14,55 +14,56 @@ import (
 	"time"
 )
 
-// Cage is a control group (cgroup v2) for one process of a handler and all that it
-// starts: what leaves the process group is still in it. The group lies below the node's
-// own, so that the limits of the node hold for it too.
-type Cage struct {
+// Cgroup is a control group of cgroup v2 for one process of a handler and all processes that it starts. A process that
+// leaves the process group stays in the control group. It is a child of the node's own control group, so the limits of
+// the node hold for it too.
+type Cgroup struct {
 	path string
-	dir  *os.File // locked: what finds it unlocked knows that the node is dead
+	dir  *os.File // holds a file lock: an unlocked directory belongs to a node that is dead
 }
 
 const (
-	cageName = "taskengine-" // then the node's process and a number
-	nodeName = "taskengine"  // where a node moves that has to make room for limits
+	cgroupPrefix = "taskengine-" // of the name of a Cgroup; the node's process and a number follow
+	nodeName     = "taskengine"  // the control group that a node moves to before it enables controllers
 )
 
-// cagePatience is how long a cage is given to become empty.
-const cagePatience = 200 * time.Millisecond
+// removeTimeout is how long the removal of a control group waits for it to become empty.
+const removeTimeout = 200 * time.Millisecond
 
-// make makes a cage with these limits in the control group of this process.
-func (c *Cages) make(l Limits) (*Cage, error) {
+// create creates a control group with the given limits below that of this process.
+func (c *Cgroups) create(l Limits) (*Cgroup, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	base, err := c.where()
+	base, err := c.findBase()
 	if err != nil {
 		return nil, err
 	}
-	if now := time.Now(); now.Sub(c.swept) >= sweepEvery {
-		sweepCages(base)
-		c.swept = now
+	if now := time.Now(); now.Sub(c.cleaned) >= staleInterval {
+		removeStale(base)
+		c.cleaned = now
 	}
-	if l != (Limits{}) && l != c.allowed {
-		if err := allowLimits(base, l); err != nil {
+	if l != (Limits{}) && l != c.delegated {
+		if err := enableControllers(base, l); err != nil {
 			return nil, err
 		}
-		c.allowed = l
+		c.delegated = l
 	}
-	return newCageIn(base, l)
+	return newCgroup(base, l)
 }
 
-// where returns the folder of the control group of this process. It is called with mu held.
-func (c *Cages) where() (string, error) {
+// findBase returns the directory of the control group of this process. mu must be held.
+func (c *Cgroups) findBase() (string, error) {
 	if c.base != "" {
 		return c.base, nil
 	}
-	base, err := cageBase()
+	base, err := ownCgroup()
 	c.base = base
 	return base, err
 }
 
-// cageBase returns the folder of the control group of this process.
-func cageBase() (string, error) {
+// ownCgroup returns the directory of the control group of this process, or its parent if this process has moved to the
+// group nodeName.
+func ownCgroup() (string, error) {
 	mounts, err := os.Open("/proc/self/mountinfo")
 	if err != nil {
 		return "", err
@@ -95,14 +96,14 @@ func cageBase() (string, error) {
 	return "", errors.New("this process is in no control group of cgroup v2")
 }
 
-// newCageIn makes a cage in base, which allows these limits. Its name has the process of
-// the node and when that began, which no other process has in common with it.
-func newCageIn(base string, l Limits) (*Cage, error) {
-	path, err := os.MkdirTemp(base, ownCages())
+// newCgroup creates a control group below base, where the controllers of l are enabled. The number and the start time
+// of the node's process are part of its name; no other process has the same two.
+func newCgroup(base string, l Limits) (*Cgroup, error) {
+	path, err := os.MkdirTemp(base, ownPrefix())
 	if err != nil {
 		return nil, err
 	}
-	c := &Cage{path: path}
+	c := &Cgroup{path: path}
 	err = c.limit(l)
 	if err == nil {
 		c.dir, err = os.Open(path)
@@ -119,18 +120,19 @@ func newCageIn(base string, l Limits) (*Cage, error) {
 	return c, nil
 }
 
-// ownCages is what the names of the cages of this process begin with.
-func ownCages() string { return fmt.Sprintf("%s%d-%d-", cageName, os.Getpid(), begin(os.Getpid())) }
+// ownPrefix returns the prefix of the names of the control groups that this process creates.
+func ownPrefix() string {
+	return fmt.Sprintf("%s%d-%d-", cgroupPrefix, os.Getpid(), startTicks(os.Getpid()))
+}
 
-// begin returns when a process began, in ticks since the start of the machine; 0 if there
-// is no such process.
-func begin(pid int) uint64 {
+// startTicks returns when a process started, in ticks since the start of the machine; 0 if there is no such process.
+func startTicks(pid int) uint64 {
 	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	afterName := bytes.LastIndex(stat, []byte(") ")) + 2 // a name may hold anything
+	afterName := bytes.LastIndex(stat, []byte(") ")) + 2 // the name of a process may contain any character
 	if afterName < 2 {
 		return 0
 	}
-	const field = 22 - 3 // of proc(5), counted from there
+	const field = 22 - 3 // the field starttime of proc(5), counted from there
 	fields := strings.Fields(string(stat[afterName:]))
 	if len(fields) <= field {
 		return 0
@@ -139,33 +141,32 @@ func begin(pid int) uint64 {
 	return ticks
 }
 
-// sweepCages ends what is in the cages of nodes that are dead, and removes them.
-func sweepCages(base string) {
-	left, _ := filepath.Glob(filepath.Join(base, cageName+"*-*"))
-	own := filepath.Join(base, ownCages())
-	for _, path := range left {
-		if !strings.HasPrefix(path, own) && isLeft(path) {
+// removeStale kills the processes in the stale control groups below base, and removes the groups.
+func removeStale(base string) {
+	groups, _ := filepath.Glob(filepath.Join(base, cgroupPrefix+"*-*"))
+	own := filepath.Join(base, ownPrefix())
+	for _, path := range groups {
+		if !strings.HasPrefix(path, own) && isStale(path) {
 			if !isEmpty(path) {
-				_ = put(path, "cgroup.kill", "1")
+				_ = writeFile(path, "cgroup.kill", "1")
 			}
-			removeSoon(path)
+			removeWhenEmpty(path)
 		}
 	}
 }
 
-// isLeft reports whether the node is dead whose cage is at path. A node in another
-// namespace of processes has a number of its own there, so that nothing lives at the one in
-// the name: what it holds is the lock.
-func isLeft(path string) bool {
-	parts := strings.Split(strings.TrimPrefix(filepath.Base(path), cageName), "-")
+// isStale reports whether the node that created the control group at path is dead. The process number in the name does
+// not decide that alone: a node in another PID namespace has another number here. Such a node holds the file lock.
+func isStale(path string) bool {
+	parts := strings.Split(strings.TrimPrefix(filepath.Base(path), cgroupPrefix), "-")
 	pid, err := strconv.Atoi(parts[0])
 	if err != nil || pid == os.Getpid() && len(parts) < 3 {
 		return false
 	}
-	if len(parts) < 3 { // made by an earlier version, which locked nothing
+	if len(parts) < 3 { // created by an earlier version, which took no lock
 		return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) && isEmpty(path)
 	}
-	if since := begin(pid); since != 0 && strconv.FormatUint(since, 10) == parts[1] {
+	if since := startTicks(pid); since != 0 && strconv.FormatUint(since, 10) == parts[1] {
 		return false
 	}
 	dir, err := os.Open(path)
@@ -176,22 +177,22 @@ func isLeft(path string) bool {
 	return syscall.Flock(int(dir.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil
 }
 
-// isEmpty reports whether no process is in the cage at path.
+// isEmpty reports whether no process is in the control group at path.
 func isEmpty(path string) bool {
 	processes, err := os.ReadFile(filepath.Join(path, "cgroup.procs"))
 	return err != nil || len(processes) == 0
 }
 
-// removeSoon removes the cage at path once it is empty, for which it waits a little.
-func removeSoon(path string) {
-	for end := time.Now().Add(cagePatience); os.Remove(path) != nil && time.Now().Before(end); {
-		time.Sleep(cagePatience / 20)
+// removeWhenEmpty removes the control group at path. It waits up to removeTimeout for the group to become empty.
+func removeWhenEmpty(path string) {
+	for end := time.Now().Add(removeTimeout); os.Remove(path) != nil && time.Now().Before(end); {
+		time.Sleep(removeTimeout / 20)
 	}
 }
 
-// allowLimits has the groups below base be limited. A group that has processes itself
-// cannot do that, unless it is the root: the node moves out of the way then.
-func allowLimits(base string, l Limits) error {
+// enableControllers enables the controllers of l for the groups below base. The kernel refuses that for a group that
+// has processes itself, except for the root. Then this process moves to a child group first.
+func enableControllers(base string, l Limits) error {
 	want := l.controllers()
 	has, err := os.ReadFile(filepath.Join(base, "cgroup.controllers"))
 	if err != nil {
@@ -204,25 +205,25 @@ func allowLimits(base string, l Limits) error {
 		}
 		order += "+" + name + " "
 	}
-	err = put(base, "cgroup.subtree_control", order)
+	err = writeFile(base, "cgroup.subtree_control", order)
 	if !errors.Is(err, syscall.EBUSY) {
 		return err
 	}
-	leaf := filepath.Join(base, nodeName)
-	if err := os.Mkdir(leaf, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+	child := filepath.Join(base, nodeName)
+	if err := os.Mkdir(child, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	if err := put(leaf, "cgroup.procs", strconv.Itoa(os.Getpid())); err != nil {
+	if err := writeFile(child, "cgroup.procs", strconv.Itoa(os.Getpid())); err != nil {
 		return err
 	}
-	return put(base, "cgroup.subtree_control", order)
+	return writeFile(base, "cgroup.subtree_control", order)
 }
 
-func put(dir, file, text string) error {
+func writeFile(dir, file, text string) error {
 	return os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644)
 }
 
-// controllers returns those that l needs.
+// controllers returns the controllers that l needs.
 func (l Limits) controllers() []string {
 	var names []string
 	if l.Memory > 0 {
@@ -237,35 +238,34 @@ func (l Limits) controllers() []string {
 	return names
 }
 
-// cpuPeriod is the interval within which a share of the CPU is given.
+// cpuPeriod is the accounting period of the limit of the CPU.
 const cpuPeriod = 100 * time.Millisecond
 
-func (c *Cage) limit(l Limits) error {
+func (c *Cgroup) limit(l Limits) error {
 	var err error
 	if l.Memory > 0 {
 		err = errors.Join(
-			put(c.path, "memory.max", strconv.FormatInt(l.Memory, 10)),
-			put(c.path, "memory.oom.group", "1")) // half a handler helps nobody
-		_ = put(c.path, "memory.swap.max", "0") // there may be no swap to be limited
+			writeFile(c.path, "memory.max", strconv.FormatInt(l.Memory, 10)),
+			writeFile(c.path, "memory.oom.group", "1")) // kill all processes of the group, not one of them
+		_ = writeFile(c.path, "memory.swap.max", "0") // fails without swap
 	}
 	if l.CPU > 0 {
 		quota := time.Duration(l.CPU * float64(cpuPeriod))
-		err = errors.Join(err, put(c.path, "cpu.max", fmt.Sprintf("%d %d", quota.Microseconds(), cpuPeriod.Microseconds())))
+		err = errors.Join(err, writeFile(c.path, "cpu.max", fmt.Sprintf("%d %d", quota.Microseconds(), cpuPeriod.Microseconds())))
 	}
 	if l.Processes > 0 {
-		err = errors.Join(err, put(c.path, "pids.max", strconv.Itoa(l.Processes)))
+		err = errors.Join(err, writeFile(c.path, "pids.max", strconv.Itoa(l.Processes)))
 	}
 	return err
 }
 
-// hold has a process be started in the cage.
-func (c *Cage) hold(attr *syscall.SysProcAttr) {
+// place makes attr start a process in the control group.
+func (c *Cgroup) place(attr *syscall.SysProcAttr) {
 	attr.UseCgroupFD, attr.CgroupFD = true, int(c.dir.Fd())
 }
 
-// outOfMemory reports whether something in the cage was killed because it held more
-// memory than allowed.
-func (c *Cage) outOfMemory() bool {
+// outOfMemory reports whether the kernel killed a process of the group because of its limit of memory.
+func (c *Cgroup) outOfMemory() bool {
 	events, _ := os.ReadFile(filepath.Join(c.path, "memory.events"))
 	for line := range strings.Lines(string(events)) {
 		if n, ok := strings.CutPrefix(line, "oom_kill "); ok {
@@ -275,12 +275,12 @@ func (c *Cage) outOfMemory() bool {
 	return false
 }
 
-// kill ends everything in the cage.
-func (c *Cage) kill() { _ = put(c.path, "cgroup.kill", "1") }
+// kill kills all processes in the control group.
+func (c *Cgroup) kill() { _ = writeFile(c.path, "cgroup.kill", "1") }
 
-// Remove removes the cage once it is empty, for which it waits a little: what is left is
-// swept after the end of the node.
-func (c *Cage) Remove() {
-	removeSoon(c.path)
+// Remove removes the control group. It waits a moment for the group to become empty; a group that does not is removed
+// by [Cgroups.RemoveStale] after the end of the node.
+func (c *Cgroup) Remove() {
+	removeWhenEmpty(c.path)
 	c.dir.Close()
 }

@@ -1,8 +1,9 @@
-// Package supervise runs the programs of handlers so that nothing of them is left when they
-// have ended, or when the node has, however it ended.
+// Package supervise starts the programs of handlers, with pipes to their standard input, output and error, and makes
+// sure that no process is left when a program has ended or when the node has, even if the node was killed.
 //
-// A [Process] is the leader of a process group, with a guard in it: a shell that kills the
-// group when the node is dead. On Linux it also runs in a [Cage], a control group of cgroup
-// v2, wherever the node may make one. Package plugins and the exec handler use it; ADR 17
-// says why it is done so.
+// A [Process] leads a process group of its own. A watchdog in the group, a small shell, kills the group when the node
+// is dead. On Linux the process also runs in a [Cgroup], a control group of cgroup v2, if the node may create one:
+// that holds processes that have left the process group. ADR 17 has the reasons.
+//
+// Package plugins and the exec handler use it.
 package supervise

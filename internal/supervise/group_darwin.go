@@ -7,12 +7,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// newGroup makes the child the leader of its own process group. macOS cannot tie its
-// life to ours: there the SDKs end a process whose host is gone.
+// newGroup makes the child the leader of a process group. macOS cannot kill it together with this process: there the
+// SDKs exit when the host is gone.
 func newGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
-// waitExited blocks until the child is dead, without reaping it. (waitid would also
-// return here for a child that is merely stopped.)
+// waitExited blocks until the child has ended, without reaping it. On macOS waitid would also return for a child that
+// is stopped.
 func waitExited(pid int) {
 	kq, err := unix.Kqueue()
 	if err != nil {
@@ -29,7 +29,7 @@ func waitExited(pid int) {
 	}
 }
 
-// ownPeakSize returns how many bytes this process has held in memory at most.
+// ownPeakSize returns the peak memory of this process in bytes.
 func ownPeakSize() int64 {
 	var use syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &use) != nil {
@@ -38,7 +38,7 @@ func ownPeakSize() int64 {
 	return use.Maxrss
 }
 
-// peakSize returns how many bytes a process that has ended held in memory at most.
+// peakSize returns the peak memory in bytes of a process that has ended.
 func peakSize(s *os.ProcessState) int64 {
 	if use, ok := s.SysUsage().(*syscall.Rusage); ok {
 		return use.Maxrss

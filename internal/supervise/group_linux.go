@@ -7,19 +7,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// newGroup makes the child the leader of its own process group and lets it die with
-// the thread that starts it.
+// newGroup makes the child the leader of a process group, and the kernel kill it when the thread that starts it ends.
 func newGroup() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
-// waitExited blocks until the child is dead, without reaping it.
+// waitExited blocks until the child has ended, without reaping it.
 func waitExited(pid int) {
 	for unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
 	}
 }
 
-// ownPeakSize returns how many bytes this process has held in memory at most.
+// ownPeakSize returns the peak memory of this process in bytes.
 func ownPeakSize() int64 {
 	var use syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &use) != nil {
@@ -28,7 +27,7 @@ func ownPeakSize() int64 {
 	return int64(use.Maxrss) << 10
 }
 
-// peakSize returns how many bytes a process that has ended held in memory at most.
+// peakSize returns the peak memory in bytes of a process that has ended.
 func peakSize(s *os.ProcessState) int64 {
 	if use, ok := s.SysUsage().(*syscall.Rusage); ok {
 		return int64(use.Maxrss) << 10

@@ -12,69 +12,88 @@ import (
 	"strconv"
 	"sync"
 	"syscall"
+	"time"
 )
 
 // Options say how a process is started.
 type Options struct {
-	As    *syscall.Credential   // as whom; nil is as the node's user
-	Cage  *Cage                 // that it runs in, and that is removed with it; nil for none
-	Start func(*exec.Cmd) error // what starts it; nil for its own Start
-	Log   *slog.Logger          // what the handler has to say
+	User    *syscall.Credential // the user that it runs as; nil for the node's user
+	Cgroup  *Cgroup             // that it runs in; Wait removes it; nil for none
+	Starter *Starter            // starts it; nil for the calling thread
+	Log     *slog.Logger        // for problems with the watchdog
 }
 
-// Process is a started program with its group, its guard and its cage. Its methods may be
-// called from any goroutine, Wait from one.
+// Process is a program that was started, with its pipes, process group, watchdog and control group. The methods may be
+// called from any goroutine, Wait only once. The caller closes the pipes.
 type Process struct {
-	cmd   *exec.Cmd
-	cage  *Cage // nil if there can be none
-	log   *slog.Logger
-	begun int64          // bytes of memory that this process had held at most when it started the other
-	guard sync.WaitGroup // of the goroutine that keeps a guard
+	Pipes
 
-	mu      sync.Mutex    // guards what follows, and with it that a signal finds the right group
-	reaped  bool          // its number may be that of another process
-	watched *os.Process   // the guard; nil if none was started
-	hold    *os.File      // its end is the end of the guard; nil if none was started
-	gone    chan struct{} // closed when reaped
+	cmd        *exec.Cmd
+	cgroup     *Cgroup // nil if there is none
+	log        *slog.Logger
+	parentPeak int64          // the peak memory of this process in bytes when it started cmd
+	keeper     sync.WaitGroup // of the goroutine that runs keepWatchdog
+	gone       chan struct{}  // closed by reap
+
+	// mu is held while a signal is sent and while the process is reaped, so that no signal goes to another process that
+	// has got the same number.
+	mu       sync.Mutex
+	reaped   bool          // guarded by mu
+	timers   []*time.Timer // guarded by mu: the signals that Stop has scheduled
+	watchdog *os.Process   // guarded by mu: nil if none was started
+	lifeline *os.File      // guarded by mu: the end of a pipe; the watchdog acts when it is closed; nil if none was started
 }
 
-// End says how a process ended.
-type End struct {
+// Exit says how a process ended.
+type Exit struct {
 	State       *os.ProcessState // nil if it is not known
 	Err         error            // why it is not known
-	OutOfMemory bool             // something in the cage was killed because it held more than allowed
-	MaxRSS      int64            // bytes of memory that the process itself held at most; 0 if unknown: it was less than its parent's
+	OutOfMemory bool             // the kernel killed a process of the control group because of its limit of memory
+	MaxRSS      int64            // peak memory of the process itself in bytes; 0 if it is unknown: below the node's own peak
 }
 
-// Start starts cmd, which leads a process group of its own. On Linux it dies with the
-// thread that starts it. A cage is left to the caller if cmd cannot be started.
+// String returns the exit code or the signal for logs and errors, or why they are not known.
+func (e Exit) String() string {
+	switch {
+	case e.Err != nil:
+		return e.Err.Error()
+	case e.OutOfMemory:
+		return e.State.String() + ", out of the memory that it is allowed"
+	}
+	return e.State.String()
+}
+
+// Start starts cmd as the leader of a new process group, with pipes to its standard input, output and error. On Linux
+// cmd is killed when the thread that started it ends, see [Starter]. If Start returns an error, the control group
+// remains the caller's.
 func Start(cmd *exec.Cmd, o Options) (*Process, error) {
 	cmd.SysProcAttr = newGroup()
-	cmd.SysProcAttr.Credential = o.As
-	if o.Cage != nil {
-		o.Cage.hold(cmd.SysProcAttr)
+	cmd.SysProcAttr.Credential = o.User
+	if o.Cgroup != nil {
+		o.Cgroup.place(cmd.SysProcAttr)
 	}
-	start := o.Start
-	if start == nil {
-		start = (*exec.Cmd).Start
+	start := (*exec.Cmd).Start
+	if o.Starter != nil {
+		start = o.Starter.start
 	}
-	if err := start(cmd); err != nil {
+	pipes, err := StartPiped(cmd, start)
+	if err != nil {
 		return nil, err
 	}
-	p := &Process{cmd: cmd, cage: o.Cage, log: o.Log, gone: make(chan struct{}), begun: ownPeakSize()}
-	guard, err := p.startGuard()
+	p := &Process{Pipes: pipes, cmd: cmd, cgroup: o.Cgroup, log: o.Log, gone: make(chan struct{}), parentPeak: ownPeakSize()}
+	watchdog, err := p.startWatchdog()
 	if err != nil {
-		p.log.Warn("handler has no guard: what it starts may outlive a node that is killed", "pid", p.PID(), "error", err)
+		p.log.Warn("handler has no watchdog: processes that it starts may outlive a node that is killed", "pid", p.PID(), "error", err)
 		return p, nil
 	}
-	p.guard.Go(func() { p.keepGuard(guard) })
+	p.keeper.Go(func() { p.keepWatchdog(watchdog) })
 	return p, nil
 }
 
-// PID returns the number of the process and of its group.
+// PID returns the number of the process and of its process group.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Signal sends sig to the whole group, if the process is not dead.
+// Signal sends sig to the process group. It does nothing after the process was reaped.
 func (p *Process) Signal(sig syscall.Signal) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -83,55 +102,70 @@ func (p *Process) Signal(sig syscall.Signal) {
 	}
 }
 
-// Wait waits for the end of the process, kills what is left of its group and in its cage,
-// and says how it ended.
-func (p *Process) Wait() End {
-	end := p.reap()
-	p.guard.Wait()
-	if p.cage != nil {
-		p.cage.Remove()
+// Stop sends SIGTERM to the process group after delay, and SIGKILL after grace from then on, unless the process ends
+// before. It does not wait. A further call adds further signals.
+func (p *Process) Stop(delay, grace time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.reaped {
+		return
 	}
-	return end
+	p.timers = append(p.timers,
+		time.AfterFunc(delay, func() { p.Signal(syscall.SIGTERM) }),
+		time.AfterFunc(delay+grace, func() { p.Signal(syscall.SIGKILL) }))
 }
 
-// Gone returns a channel that is closed when the process is dead: how it ended is decided
-// then, though Wait may still clear up.
+// Wait waits for the end of the process, kills the other processes of its process group and control group, removes the
+// control group, and returns how the process ended.
+func (p *Process) Wait() Exit {
+	exit := p.reap()
+	p.keeper.Wait()
+	if p.cgroup != nil {
+		p.cgroup.Remove()
+	}
+	return exit
+}
+
+// Gone returns a channel that is closed when the process has ended. Wait may still be killing other processes then.
 func (p *Process) Gone() <-chan struct{} { return p.gone }
 
-// reap waits for the process's end and kills what is left of its group. The process
-// stays a zombie until then, so that nobody else can have got the group's number.
-func (p *Process) reap() End {
+// reap waits for the end of the process and kills the rest of its group. The process stays a zombie until the group is
+// killed, so that no other group can have the same number.
+func (p *Process) reap() Exit {
 	waitExited(p.PID())
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	_ = syscall.Kill(-p.PID(), syscall.SIGKILL)
-	var end End
-	if p.cage != nil {
-		p.cage.kill()
-		end.OutOfMemory = p.cage.outOfMemory()
+	var exit Exit
+	if p.cgroup != nil {
+		p.cgroup.kill()
+		exit.OutOfMemory = p.cgroup.outOfMemory()
 	}
 	err := p.cmd.Wait()
 	p.reaped = true
 	close(p.gone)
-	if p.hold != nil {
-		p.hold.Close()
+	for _, t := range p.timers {
+		t.Stop()
 	}
-	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) {
-		end.Err = err
+	if p.lifeline != nil {
+		p.lifeline.Close()
 	}
-	end.State = p.cmd.ProcessState
-	if end.State != nil {
-		// Until a child runs its program it is a copy of this process, and counts as large.
-		if peak := peakSize(end.State); peak > p.begun {
-			end.MaxRSS = peak
+	var failed *exec.ExitError
+	if err != nil && !errors.As(err, &failed) {
+		exit.Err = err
+	}
+	exit.State = p.cmd.ProcessState
+	if exit.State != nil {
+		// Before it runs its program, the child is a copy of this process and counts as large.
+		if peak := peakSize(exit.State); peak > p.parentPeak {
+			exit.MaxRSS = peak
 		}
 	}
-	return end
+	return exit
 }
 
-// Credential returns the user as whom a program runs, by name or number; nil, for the
-// node's own, if name is empty.
+// Credential returns the user with the given name or number and its groups. It returns nil, which is the node's own
+// user, if name is empty.
 func Credential(name string) (*syscall.Credential, error) {
 	if name == "" {
 		return nil, nil

@@ -8,39 +8,42 @@ import (
 	"os"
 	"os/exec"
 	"syscall"
+	"time"
 )
 
-var errHere = errors.New("on Linux and macOS only")
+var errPlatform = errors.New("on Linux and macOS only")
 
-// Cage is what Linux has.
-type Cage struct{}
+// Cgroup exists on Linux only.
+type Cgroup struct{}
 
-func (c *Cages) make(Limits) (*Cage, error) { return nil, errHere }
-func (c *Cages) where() (string, error)     { return "", errHere }
-func sweepCages(string)                     {}
+func (c *Cgroups) create(Limits) (*Cgroup, error) { return nil, errPlatform }
+func (c *Cgroups) findBase() (string, error)      { return "", errPlatform }
+func removeStale(string)                          {}
 
 // Remove does nothing.
-func (*Cage) Remove() {}
+func (*Cgroup) Remove() {}
 
-// User is as whom a process runs.
+// User is the user that a process runs as.
 type User struct{}
 
 // Options say how a process is started.
 type Options struct {
-	As    *User
-	Cage  *Cage
-	Start func(*exec.Cmd) error
-	Log   *slog.Logger
+	User    *User
+	Cgroup  *Cgroup
+	Starter *Starter
+	Log     *slog.Logger
 }
 
-// Process is a started program, and nothing of what that starts.
+// Process is a program that was started, with its pipes. Processes that it starts are not supervised.
 type Process struct {
+	Pipes
+
 	cmd  *exec.Cmd
 	gone chan struct{}
 }
 
-// End says how a process ended.
-type End struct {
+// Exit says how a process ended.
+type Exit struct {
 	State       *os.ProcessState // nil if it is not known
 	Err         error            // why it is not known
 	OutOfMemory bool
@@ -49,36 +52,42 @@ type End struct {
 
 // Start starts cmd.
 func Start(cmd *exec.Cmd, _ Options) (*Process, error) {
-	if err := cmd.Start(); err != nil {
+	pipes, err := StartPiped(cmd, (*exec.Cmd).Start)
+	if err != nil {
 		return nil, err
 	}
-	return &Process{cmd, make(chan struct{})}, nil
+	return &Process{pipes, cmd, make(chan struct{})}, nil
 }
 
 // PID returns the number of the process.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Signal kills the process: there is no way to ask.
+// Signal kills the process: there is no signal that asks it to end.
 func (p *Process) Signal(syscall.Signal) { _ = p.cmd.Process.Kill() }
 
-// Gone returns a channel that is closed when the process is dead.
-func (p *Process) Gone() <-chan struct{} { return p.gone }
-
-// Wait waits for the end of the process, and says how it ended.
-func (p *Process) Wait() End {
-	err := p.cmd.Wait()
-	close(p.gone)
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
-		err = nil
-	}
-	return End{State: p.cmd.ProcessState, Err: err}
+// Stop kills the process after delay.
+func (p *Process) Stop(delay, _ time.Duration) {
+	time.AfterFunc(delay, func() { p.Signal(syscall.SIGKILL) })
 }
 
-// Credential returns an error for a user that is named.
+// Gone returns a channel that is closed when the process has ended.
+func (p *Process) Gone() <-chan struct{} { return p.gone }
+
+// Wait waits for the end of the process and returns how it ended.
+func (p *Process) Wait() Exit {
+	err := p.cmd.Wait()
+	close(p.gone)
+	var failed *exec.ExitError
+	if errors.As(err, &failed) {
+		err = nil
+	}
+	return Exit{State: p.cmd.ProcessState, Err: err}
+}
+
+// Credential returns an error unless name is empty.
 func Credential(name string) (*User, error) {
 	if name == "" {
 		return nil, nil
 	}
-	return nil, errHere
+	return nil, errPlatform
 }

@@ -33,40 +33,37 @@ func eventually(t *testing.T, what string, ok func() bool) {
 func begun(t *testing.T, script string) (*Process, string) {
 	t.Helper()
 	cmd := exec.Command("/bin/sh", "-c", script)
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
 	p, err := Start(cmd, Options{Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
-	line, err := bufio.NewReader(out).ReadString('\n')
+	t.Cleanup(p.Pipes.Close)
+	line, err := bufio.NewReader(p.Stdout).ReadString('\n')
 	if err != nil && err != io.EOF {
 		t.Fatal(err)
 	}
 	return p, strings.TrimSpace(line)
 }
 
-func TestHowAProcessEndedIsSaid(t *testing.T) {
+func TestWaitReturnsHowAProcessEnded(t *testing.T) {
 	for script, want := range map[string]string{"echo": "exit status 0", "echo; exit 3": "exit status 3", "echo; kill -9 $$": "signal: killed"} {
 		p, _ := begun(t, script)
-		if end := p.Wait(); end.Err != nil || end.State.String() != want || end.OutOfMemory {
-			t.Errorf("%s: %+v", script, end)
+		if exit := p.Wait(); exit.Err != nil || exit.State.String() != want || exit.OutOfMemory {
+			t.Errorf("%s: %+v", script, exit)
 		}
-		p.Signal(syscall.SIGKILL) // of no use any more, and no harm
+		p.Signal(syscall.SIGKILL) // has no effect any more
 	}
 }
 
 func TestTheMemoryOfAProcessIsNotThatOfItsParent(t *testing.T) {
 	own := ownPeakSize()
 	p, _ := begun(t, "echo")
-	if end := p.Wait(); end.MaxRSS != 0 {
-		t.Errorf("a shell, of a parent that held %d MiB, has %d MiB", own>>20, end.MaxRSS>>20)
+	if exit := p.Wait(); exit.MaxRSS != 0 {
+		t.Errorf("a shell, of a parent that held %d MiB, has %d MiB", own>>20, exit.MaxRSS>>20)
 	}
 	p, _ = begun(t, `x=$(head -c 150000000 /dev/zero | tr '\0' x); echo ${#x}`)
-	if end := p.Wait(); end.MaxRSS < 150e6 {
-		t.Errorf("a shell that held 150 MB has %d MiB", end.MaxRSS>>20)
+	if exit := p.Wait(); exit.MaxRSS < 150e6 {
+		t.Errorf("a shell that held 150 MB has %d MiB", exit.MaxRSS>>20)
 	}
 }
 
@@ -76,34 +73,70 @@ func TestAProgramThatIsNotThereCannotBeStarted(t *testing.T) {
 	}
 }
 
-// guardOf returns the number of the guard of p, 0 if it has none now.
-func guardOf(p *Process) int {
+// watchdogOf returns the process number of the watchdog of p, 0 if it has none now.
+func watchdogOf(p *Process) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.watched == nil {
+	if p.watchdog == nil {
 		return 0
 	}
-	return p.watched.Pid
+	return p.watchdog.Pid
 }
 
-func TestAGuardThatIsKilledIsReplaced(t *testing.T) {
+func TestAWatchdogThatIsKilledIsReplaced(t *testing.T) {
 	p, _ := begun(t, "echo; exec sleep 1000")
 	for range 2 {
-		killed := guardOf(p)
+		killed := watchdogOf(p)
 		if err := syscall.Kill(killed, syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "another guard", func() bool { return guardOf(p) != killed })
+		eventually(t, "another watchdog", func() bool { return watchdogOf(p) != killed })
 	}
 	p.mu.Lock()
-	p.hold.Close() // as the end of the node does
+	p.lifeline.Close() // as the end of the node does
 	p.mu.Unlock()
-	if end := p.Wait(); end.State.String() != "signal: killed" {
-		t.Errorf("without a node: %+v", end)
+	if exit := p.Wait(); exit.State.String() != "signal: killed" {
+		t.Errorf("without a node: %+v", exit)
 	}
 }
 
-func TestNothingOfTheGroupIsLeft(t *testing.T) {
+func TestStopKillsAProcessThatIgnoresSIGTERM(t *testing.T) {
+	for _, test := range []struct {
+		script string
+		grace  time.Duration
+		want   string
+	}{
+		{"echo; exec sleep 1000", time.Minute, "signal: terminated"},
+		{`trap "exit 4" TERM; echo; while :; do sleep 0.01; done`, time.Minute, "exit status 4"},
+		{`trap "" TERM; echo; while :; do sleep 1; done`, 10 * time.Millisecond, "signal: killed"},
+	} {
+		p, _ := begun(t, test.script)
+		p.Stop(0, test.grace)
+		if exit := p.Wait(); exit.String() != test.want {
+			t.Errorf("%s: %v, want %s", test.script, exit, test.want)
+		}
+		p.Stop(0, 0) // has no effect any more
+	}
+}
+
+func TestAStarterStartsProcesses(t *testing.T) {
+	starter := NewStarter()
+	defer starter.Close()
+	o := Options{Starter: starter, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	p, err := Start(exec.Command("/bin/sh", "-c", "exit 5"), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Pipes.Close()
+	if exit := p.Wait(); exit.String() != "exit status 5" {
+		t.Errorf("it ended with %v", exit)
+	}
+	if _, err := Start(exec.Command("/no/such/program"), o); !errors.Is(err, syscall.ENOENT) {
+		t.Errorf("a program that does not exist: %v", err)
+	}
+}
+
+func TestNoProcessOfTheGroupIsLeft(t *testing.T) {
 	p, line := begun(t, "sleep 1000 >/dev/null & echo $!")
 	child, err := strconv.Atoi(line)
 	if err != nil {

@@ -10,27 +10,26 @@ import (
 	"time"
 )
 
-// guardScript waits until nothing holds the other end of its standard input, which is when
-// the node is dead, however it died. Then it kills what is in the cage, if there is one,
-// and its own process group, which is that of the handler.
-const guardScript = `trap "" HUP INT TERM
+// watchdogScript waits for the end of its standard input, which comes when the node is dead, even if it was killed.
+// Then it kills the processes in the control group, if there is one, and its own process group, which is the handler's.
+const watchdogScript = `trap "" HUP INT TERM
 read -r _
 if [ -n "$1" ]; then echo 1 >"$1/cgroup.kill"; fi
 kill -KILL 0`
 
-// A process whose guard was killed is without one for so long, and longer each time.
+// A watchdog that was killed is started again after minRestart, then after twice that, up to maxRestart.
 const (
-	guardRest    = 100 * time.Millisecond
-	maxGuardRest = 10 * time.Second
+	minRestart = 100 * time.Millisecond
+	maxRestart = 10 * time.Second
 )
 
-// errReaped says that a process has ended, so that it needs no guard.
+// errReaped says that a process has ended and needs no watchdog.
 var errReaped = errors.New("the process has ended")
 
-// startGuard starts a process in the group of p that outlives the node by a moment, so that
-// nothing else in the group does. Linux kills a process with the one that started it, but
-// not what that process has started itself; other systems do neither.
-func (p *Process) startGuard() (*exec.Cmd, error) {
+// startWatchdog starts a process in the group of p that kills the group when the node is dead. It is needed because
+// Linux kills a process with the thread that started it, but not the processes that it has started itself; other
+// systems do neither.
+func (p *Process) startWatchdog() (*exec.Cmd, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.reaped {
@@ -40,11 +39,11 @@ func (p *Process) startGuard() (*exec.Cmd, error) {
 	if err != nil {
 		return nil, err
 	}
-	cage := ""
-	if p.cage != nil {
-		cage = p.cage.path
+	cgroup := ""
+	if p.cgroup != nil {
+		cgroup = p.cgroup.path
 	}
-	cmd := exec.Command("/bin/sh", "-c", guardScript, "guard", cage)
+	cmd := exec.Command("/bin/sh", "-c", watchdogScript, "watchdog", cgroup)
 	cmd.Env, cmd.Dir, cmd.Stdin = []string{}, "/", r
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pgid: p.PID()}
 	err = cmd.Start()
@@ -53,34 +52,34 @@ func (p *Process) startGuard() (*exec.Cmd, error) {
 		w.Close()
 		return nil, err
 	}
-	if p.hold != nil {
-		p.hold.Close()
+	if p.lifeline != nil {
+		p.lifeline.Close()
 	}
-	p.hold, p.watched = w, cmd.Process
+	p.lifeline, p.watchdog = w, cmd.Process
 	return cmd, nil
 }
 
-// keepGuard waits for the end of the guard, which is that of the process, and starts
-// another one if the process lives on: a handler can kill its guard, by mistake or not.
-func (p *Process) keepGuard(guard *exec.Cmd) {
-	for rest := guardRest; ; rest = min(2*rest, maxGuardRest) {
-		if guard != nil {
-			_ = guard.Wait() // it was killed, which is no news
+// keepWatchdog starts another watchdog whenever one ends before the process: a handler can kill its watchdog, by
+// mistake or not. It returns when the process has ended. Watchdog is nil if the first one could not be started.
+func (p *Process) keepWatchdog(watchdog *exec.Cmd) {
+	for delay := minRestart; ; delay = min(2*delay, maxRestart) {
+		if watchdog != nil {
+			_ = watchdog.Wait() // it always ends by a signal
 		}
 		select {
 		case <-p.gone:
 			return
-		case <-time.After(rest):
+		case <-time.After(delay):
 		}
-		again, err := p.startGuard()
+		next, err := p.startWatchdog()
 		switch {
 		case errors.Is(err, errReaped):
 			return
 		case err != nil:
-			p.log.Warn("the guard of a handler was killed, and no other can be started", "pid", p.PID(), "error", err)
-		case guard != nil:
-			p.log.Warn("the guard of a handler was killed, and another was started", "pid", p.PID())
+			p.log.Warn("the watchdog of a handler was killed, and no other can be started", "pid", p.PID(), "error", err)
+		case watchdog != nil:
+			p.log.Warn("the watchdog of a handler was killed, and another was started", "pid", p.PID())
 		}
-		guard = again
+		watchdog = next
 	}
 }

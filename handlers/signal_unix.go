@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// signalOf returns the signal that ended a process, if one did.
+// signalOf returns the signal that killed a process, if one did.
 func signalOf(s *os.ProcessState) (name string, killed bool) {
 	status, ok := s.Sys().(syscall.WaitStatus)
 	if !ok || !status.Signaled() {
