@@ -181,7 +181,7 @@ func (c *Curves) weigh(ctx context.Context, o Options) (err error) {
 	p.Paused = true
 	set.Types["job"] = p
 	e, err := engine.Open(ctx, engine.Config{
-		Store: store, Policies: set, LeafLookAhead: waiting,
+		Store: store, Policies: set, QueueLookAhead: waiting,
 		Handlers: map[string]task.Handler{"job": task.HandlerFunc(func(context.Context, *task.Task) ([]byte, error) { return nil, nil })},
 	})
 	if err != nil {

@@ -71,7 +71,7 @@ func (c *Curves) simulate(s simulated) (m modelled, err error) {
 	var from, to sim.Sample // what is measured is between them, as in a trial
 	start := s.start()
 	m.result, err = sim.Run(sim.Config{
-		Policies: s.policies, Cores: s.cores, LookAhead: engine.DefaultLookAhead, LeafAhead: engine.DefaultLeafLookAhead,
+		Policies: s.policies, Cores: s.cores, LookAhead: engine.DefaultLookAhead, QueueAhead: engine.DefaultQueueLookAhead,
 		Costs: c.Costs, Seed: s.seed,
 		SampleEvery: max(time.Millisecond, m.span/samplings),
 		Sampled: func(x sim.Sample) {

@@ -20,7 +20,7 @@ const (
 // clean removes finished tasks when their retention is over. It is the duty of one
 // node; two doing it at once waste work and nothing else.
 func (e *Engine) clean(ctx context.Context) error {
-	if s, ok := e.store.(storage.Sweeper); ok {
+	if s, ok := e.store.(storage.Expirer); ok {
 		return e.sweepEnded(ctx, s)
 	}
 	for {
@@ -47,9 +47,9 @@ const (
 )
 
 // sweepEnded has a store remove what it removes in a way of its own.
-func (e *Engine) sweepEnded(ctx context.Context, s storage.Sweeper) error {
+func (e *Engine) sweepEnded(ctx context.Context, s storage.Expirer) error {
 	for {
-		n, next, err := s.Sweep(ctx, time.Now())
+		n, next, err := s.Expire(ctx, time.Now())
 		if err != nil {
 			return err
 		}

@@ -19,7 +19,7 @@ type sweeps struct {
 	begin time.Time
 }
 
-func (s *sweeps) Sweep(_ context.Context, now time.Time) (int64, time.Time, error) {
+func (s *sweeps) Expire(_ context.Context, now time.Time) (int64, time.Time, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.at = append(s.at, now.Sub(s.begin))

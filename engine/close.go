@@ -69,7 +69,7 @@ func (e *Engine) shutdown(ctx context.Context) {
 	e.stop() // the writers finish what is pending
 	e.duties.Wait()
 	e.pools.leave()
-	e.crew.Dismiss()
+	e.workers.Close()
 	close(e.gone)
 }
 

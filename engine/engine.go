@@ -17,7 +17,7 @@ import (
 	"github.com/taskengine/taskengine/engine/internal/core"
 	"github.com/taskengine/taskengine/engine/policy"
 	"github.com/taskengine/taskengine/engine/task"
-	"github.com/taskengine/taskengine/internal/crew"
+	"github.com/taskengine/taskengine/internal/workpool"
 	"github.com/taskengine/taskengine/storage"
 )
 
@@ -49,8 +49,8 @@ type Config struct {
 	Observer Observer     // what to call when something happens
 	TaskLog  TaskLog      // where what handlers log about their tasks goes; nil for nowhere
 
-	LookAhead     int // triggers in memory at most; 0 is 100 000
-	LeafLookAhead int // triggers of one type and group in memory at most; 0 is 1000
+	LookAhead      int // triggers in memory at most; 0 is 100 000
+	QueueLookAhead int // triggers of one type and group in memory at most; 0 is 1000
 }
 
 // Engine runs tasks. Its methods are safe for concurrent use.
@@ -67,9 +67,9 @@ type Engine struct {
 	pools   pools            // handlers that run a limited number of tasks
 	cluster *cluster.Cluster // the other nodes
 
-	inbox inbox                // what nobody has told the core yet
-	crew  *crew.Crew[*attempt] // calls the handlers
-	board board                // has what handlers say of their progress written
+	inbox   inbox                    // what nobody has told the core yet
+	workers *workpool.Pool[*attempt] // calls the handlers
+	board   board                    // has what handlers say of their progress written
 
 	mu               sync.Mutex
 	core             *core.Core                 // guarded by mu
@@ -126,8 +126,8 @@ type Engine struct {
 
 // Defaults of [Config].
 const (
-	DefaultLookAhead     = 100_000
-	DefaultLeafLookAhead = 1000
+	DefaultLookAhead      = 100_000
+	DefaultQueueLookAhead = 1000
 )
 
 // writers is how many commits may be under way at once: one waits for its sync while
@@ -191,11 +191,11 @@ func newEngine(ctx context.Context, c Config) (*Engine, error) {
 	if c.LookAhead == 0 {
 		c.LookAhead = DefaultLookAhead
 	}
-	if c.LeafLookAhead == 0 {
-		c.LeafLookAhead = DefaultLeafLookAhead
+	if c.QueueLookAhead == 0 {
+		c.QueueLookAhead = DefaultQueueLookAhead
 	}
-	if c.LookAhead < 1 || c.LeafLookAhead < 2 {
-		return nil, fmt.Errorf("engine: Config.LookAhead is %d (want 1 or more) and LeafLookAhead %d (want 2 or more)", c.LookAhead, c.LeafLookAhead)
+	if c.LookAhead < 1 || c.QueueLookAhead < 2 {
+		return nil, fmt.Errorf("engine: Config.LookAhead is %d (want 1 or more) and QueueLookAhead %d (want 2 or more)", c.LookAhead, c.QueueLookAhead)
 	}
 	if c.Lease == 0 {
 		c.Lease = DefaultLease
@@ -233,9 +233,9 @@ func newEngine(ctx context.Context, c Config) (*Engine, error) {
 	if e.layouts, err = layouts(ctx, &c, e.cluster.IsShared()); err != nil {
 		return nil, err
 	}
-	_, e.divided = c.Store.(storage.Placed)
+	_, e.divided = c.Store.(storage.ShardBound)
 	e.submissions.New = newSubmission
-	e.crew = crew.New(e.handle)
+	e.workers = workpool.New(e.handle)
 	e.board.store, e.board.log = c.Store, c.Log
 	for name, p := range c.Policies.Types {
 		e.types[name] = newTypeInfo(c.Policies, p, e.layouts[name])
@@ -243,7 +243,7 @@ func newEngine(ctx context.Context, c Config) (*Engine, error) {
 	e.pools = newPools(c.Handlers)
 	e.core = core.New(core.Config{
 		Owner: e.cluster.Incarnation(), Policies: c.Policies, Handled: handled, Pools: e.pools.of,
-		Capacity: c.LookAhead, LeafCapacity: c.LeafLookAhead, Chance: chance.Float64,
+		Capacity: c.LookAhead, QueueCapacity: c.QueueLookAhead, Chance: chance.Float64,
 		Layouts: e.layouts, Regroup: e.regroup,
 	})
 	e.clock.stepped = e.core.Step
@@ -294,7 +294,7 @@ func (e *Engine) collect() {
 		for _, run := range r.Runs {
 			e.begin(run)
 		}
-		e.crew.Add(e.begun...)
+		e.workers.Add(e.begun...)
 		clear(e.begun)
 		e.begun = e.begun[:0]
 	}

@@ -270,7 +270,7 @@ func TestAHugeBacklogStaysInTheStoreAndLosesNothing(t *testing.T) {
 		var j journal
 		n := &node{t: t, config: engine.Config{
 			Policies: one("x", func(p *policy.Type) { p.Concurrency = 10; p.Priority = 3 }), Handlers: handle("x", j.work(time.Millisecond)),
-			LookAhead: 500, LeafLookAhead: 100,
+			LookAhead: 500, QueueLookAhead: 100,
 		}}
 		n.store = memory.New()
 		n.config.Store = n.store

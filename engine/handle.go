@@ -35,7 +35,7 @@ func (e *Engine) begin(r core.Run) {
 	e.begun = append(e.begun, a)
 }
 
-// handle calls the handler and leaves word of what came of it.
+// handle calls the handler and queues word of what came of it.
 func (e *Engine) handle(a *attempt) {
 	if why := e.mayNotBegin(a); why != nil {
 		e.handled(a, task.Verdict{Outcome: task.HandedBack, Error: why.Error(), Delay: -1})

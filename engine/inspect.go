@@ -35,7 +35,7 @@ func (e *Engine) List(ctx context.Context, f storage.Filter, before task.ID, lim
 }
 
 // Count returns the number of tasks per state and type. It costs little on a store that is
-// a [storage.Tallier]. Others read all that they count: there, counting what has ended is
+// a [storage.LiveCounter]. Others read all that they count: there, counting what has ended is
 // for people, not for monitors.
 func (e *Engine) Count(ctx context.Context, f storage.Filter) (map[storage.StateType]int64, error) {
 	s, ok := e.store.(storage.Inspector)

@@ -55,17 +55,17 @@ func (e *Engine) readLoop(ctx context.Context) {
 }
 
 func (e *Engine) scan(ctx context.Context, s table.Scan) {
-	leaves, err := e.store.Leaves(ctx, s.After, s.Limit)
-	end := len(leaves) < s.Limit
+	queues, err := e.store.Queues(ctx, s.After, s.Limit)
+	end := len(queues) < s.Limit
 	if e.unanswered(ctx, "the types of ready tasks", err) {
-		leaves, end = nil, false
+		queues, end = nil, false
 	}
-	e.decide(func(c *core.Core, _ time.Time) { c.Scanned(leaves, end) })
+	e.decide(func(c *core.Core, _ time.Time) { c.Scanned(queues, end) })
 }
 
 func (e *Engine) load(ctx context.Context, l table.Load) {
 	owned := e.cluster.Owned()
-	q := storage.ReadyQuery{Leaf: l.Leaf, Shards: owned.Of(l.Leaf.Type), Limit: l.Limit}
+	q := storage.ReadyQuery{Queue: l.Queue, Shards: owned.Of(l.Queue.Type), Limit: l.Limit}
 	if l.After != (task.Rank{}) {
 		q.After = &l.After
 	}
@@ -74,7 +74,7 @@ func (e *Engine) load(ctx context.Context, l table.Load) {
 	if e.unanswered(ctx, "ready tasks", err) {
 		page, end = nil, false
 	}
-	e.decide(func(c *core.Core, now time.Time) { c.Loaded(now, l.Leaf, page, end) })
+	e.decide(func(c *core.Core, now time.Time) { c.Loaded(now, l.Queue, page, end) })
 }
 
 func (e *Engine) look(ctx context.Context, l core.Look) {

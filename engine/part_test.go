@@ -33,7 +33,7 @@ func (s *inParts) set(away task.Shards, blind bool) {
 	s.away, s.blind = away, blind
 }
 
-// Shards implements [storage.Placed].
+// Shards implements [storage.ShardBound].
 func (s *inParts) Shards() *task.Shards { return nil }
 
 // Get implements [storage.Tasks].
@@ -287,7 +287,7 @@ type partly struct {
 	shards task.Shards
 }
 
-// Shards implements [storage.Placed].
+// Shards implements [storage.ShardBound].
 func (x partly) Shards() *task.Shards { return &x.shards }
 
 func TestTasksOfATransactionAreOfTheShardsOfItsDatabase(t *testing.T) {
@@ -334,25 +334,25 @@ func TestTasksOfATransactionAreOfTheShardsOfItsDatabase(t *testing.T) {
 // partOf is a store that holds some of the tasks.
 type partOf struct {
 	*memory.Store
-	home storage.Home
+	home storage.Holdings
 }
 
-// Home implements [storage.Homed].
-func (s partOf) Home(context.Context) (storage.Home, error) { return s.home, nil }
+// Holdings implements [storage.ShardOwner].
+func (s partOf) Holdings(context.Context) (storage.Holdings, error) { return s.home, nil }
 
 func TestAnEngineDoesNotOpenOneOfSeveralDatabases(t *testing.T) {
 	s := partOf{Store: memory.New()}
 	for range 2 {
 		e, err := engine.Open(t.Context(), engine.Config{Store: s, Policies: one("pay", nil)})
-		if all := s.home.Here == task.AllShards(); all != (err == nil) {
-			t.Errorf("with the shards %s: %v", &s.home.Here, err)
+		if all := s.home.Owned == task.AllShards(); all != (err == nil) {
+			t.Errorf("with the shards %s: %v", &s.home.Owned, err)
 		}
 		if err == nil {
 			if err := e.Close(t.Context()); err != nil {
 				t.Error(err)
 			}
 		}
-		s.home.Here = task.AllShards()
+		s.home.Owned = task.AllShards()
 	}
 }
 

@@ -65,13 +65,13 @@ func (e *Engine) checkPlace(r *Request, shards *task.Shards) error {
 
 // checkHome refuses a store that is one of several.
 func checkHome(ctx context.Context, s storage.Store) error {
-	homed, ok := s.(storage.Homed)
+	owner, ok := s.(storage.ShardOwner)
 	if !ok {
 		return nil
 	}
-	home, err := homed.Home(ctx)
-	if err == nil && home.Here != task.AllShards() {
-		err = fmt.Errorf("%w: the shards %s, and others hold the rest; open all of them by package storage/sharded", errOneOfSeveral, &home.Here)
+	home, err := owner.Holdings(ctx)
+	if err == nil && home.Owned != task.AllShards() {
+		err = fmt.Errorf("%w: the shards %s, and others hold the rest; open all of them by package storage/sharded", errOneOfSeveral, &home.Owned)
 	}
 	if err != nil {
 		return fmt.Errorf("engine: %w", err)

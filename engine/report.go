@@ -143,8 +143,8 @@ func (b *board) write(said map[*attempt]task.Progress) {
 	ctx, cancel := context.WithTimeout(context.Background(), progressPatience)
 	defer cancel()
 	var err error
-	if relaxer, ok := b.store.(storage.Relaxer); ok {
-		err = relaxer.Relax(ctx, func(tx storage.Tx) error {
+	if relaxer, ok := b.store.(storage.NoSyncer); ok {
+		err = relaxer.UpdateNoSync(ctx, func(tx storage.Tx) error {
 			_, err := tx.Note(ctx, notes...)
 			return err
 		})

@@ -124,12 +124,12 @@ func TestWaitingForATaskEndsWhenTheEngineFails(t *testing.T) {
 }
 
 func TestALookAheadThatIsNoNumberOfTriggersIsRefused(t *testing.T) {
-	for _, c := range []engine.Config{{LookAhead: -1}, {LeafLookAhead: -1}, {LeafLookAhead: 1}} {
+	for _, c := range []engine.Config{{LookAhead: -1}, {QueueLookAhead: -1}, {QueueLookAhead: 1}} {
 		inBubble(t, func(t *testing.T) {
 			n := start(t, one("x", nil), nil)
 			c.Store = n.store
 			if e, err := engine.Open(t.Context(), c); err == nil {
-				t.Errorf("%d, %d were accepted", c.LookAhead, c.LeafLookAhead)
+				t.Errorf("%d, %d were accepted", c.LookAhead, c.QueueLookAhead)
 				_ = e.Close(t.Context())
 			}
 		})

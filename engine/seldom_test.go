@@ -21,11 +21,11 @@ type unreadable struct {
 	away atomic.Bool
 }
 
-func (s *unreadable) Overlooked(ctx context.Context, q storage.OverlookedQuery) (storage.Overlooked, error) {
+func (s *unreadable) Unclaimed(ctx context.Context, q storage.UnclaimedQuery) (storage.UnclaimedPage, error) {
 	if s.away.Load() {
-		return storage.Overlooked{}, errors.New("nobody answers")
+		return storage.UnclaimedPage{}, errors.New("nobody answers")
 	}
-	return s.Store.Overlooked(ctx, q)
+	return s.Store.Unclaimed(ctx, q)
 }
 
 func TestWhatIsWrongForLongIsToldOnceInAMinute(t *testing.T) {

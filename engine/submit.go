@@ -85,7 +85,7 @@ func (e *Engine) Submit(ctx context.Context, reqs ...Request) ([]Receipt, error)
 // to the transaction of one of them have neither a key nor an ordering key.
 func (e *Engine) SubmitTx(ctx context.Context, tx storage.Tx, reqs ...Request) ([]Receipt, error) {
 	var shards *task.Shards
-	if placed, ok := tx.(storage.Placed); ok {
+	if placed, ok := tx.(storage.ShardBound); ok {
 		shards = placed.Shards()
 	}
 	rows, err := e.rows(reqs, shards)

@@ -32,7 +32,7 @@ const (
 // AllTypes returns what Types does, and the types of tasks that are in the store, in the order
 // of their names. Anybody may make up types, so there are at most limit of those that Types
 // does not have, and more reports whether there may be others. A store that is a
-// [storage.Tallier] knows the types of all tasks. Of another one these are the types of tasks
+// [storage.LiveCounter] knows the types of all tasks. Of another one these are the types of tasks
 // that are ready, and of the newest thousand that wait, run or are in error.
 func (e *Engine) AllTypes(ctx context.Context, limit int) (types []TypeStatus, more bool, err error) {
 	types = e.Types()
@@ -55,7 +55,7 @@ func (e *Engine) AllTypes(ctx context.Context, limit int) (types []TypeStatus, m
 func (e *Engine) typesOfTasks(ctx context.Context, known map[string]bool, limit int) (names []string, more bool, err error) {
 	found := make(map[string]bool)
 	switch s := e.store.(type) {
-	case storage.Tallier:
+	case storage.LiveCounter:
 		counts, err := s.Count(ctx, storage.Filter{})
 		if err != nil {
 			return nil, false, err
@@ -87,22 +87,22 @@ func (e *Engine) typesOfTasks(ctx context.Context, known map[string]bool, limit 
 }
 
 // typesOfReady adds the types of tasks that are ready to found, until there are limit of them
-// besides the known ones. It reads one leaf of each type.
+// besides the known ones. It reads one queue of each type.
 func (e *Engine) typesOfReady(ctx context.Context, known map[string]bool, limit int, found map[string]bool) (more bool, err error) {
-	var after task.Leaf
+	var after task.Queue
 	for n := 0; ; {
-		leaves, err := e.store.Leaves(ctx, after, 1)
-		if err != nil || len(leaves) == 0 {
+		queues, err := e.store.Queues(ctx, after, 1)
+		if err != nil || len(queues) == 0 {
 			return false, err
 		}
-		name := leaves[0].Type
+		name := queues[0].Type
 		if !known[name] {
 			if n++; n > limit {
 				return true, nil
 			}
 			found[name] = true
 		}
-		after = task.Leaf{Type: name + "\x00"} // behind all groups of the type, and before every other type
+		after = task.Queue{Type: name + "\x00"} // behind all groups of the type, and before every other type
 	}
 }
 

@@ -56,7 +56,7 @@ func TestWhyIsTrueOfAQueueThatIsNotInMemory(t *testing.T) {
 		set.Limits = map[string]policy.Limit{"value": {Name: "value", Max: 1, Per: "ordering_key"}}
 		node := start(t, set, handle("x", j.work(time.Hour)))
 		node.close()
-		node.config.LookAhead, node.config.LeafLookAhead = 20, 2
+		node.config.LookAhead, node.config.QueueLookAhead = 20, 2
 		node.open()
 		node.submit(engine.Request{Type: "x"})
 		var last task.ID

@@ -9,7 +9,7 @@ import (
 
 	"github.com/taskengine/taskengine/engine/internal/core"
 	"github.com/taskengine/taskengine/engine/task"
-	"github.com/taskengine/taskengine/internal/crew"
+	"github.com/taskengine/taskengine/internal/workpool"
 	"github.com/taskengine/taskengine/storage"
 )
 
@@ -18,7 +18,7 @@ const saveRetry = 250 * time.Millisecond
 
 // writeLoop commits what is pending until background ends and nothing is left.
 func (e *Engine) writeLoop(background context.Context, number int) {
-	relaxer, _ := e.store.(storage.Relaxer)
+	relaxer, _ := e.store.(storage.NoSyncer)
 	b := &batch{writer: number}
 	for {
 		select {
@@ -28,7 +28,7 @@ func (e *Engine) writeLoop(background context.Context, number int) {
 			}
 			return // what the store did not take is recovered at the next start
 		}
-		crew.Gather(e.inbox.count)
+		workpool.Gather(e.inbox.count)
 		if relaxer != nil {
 			e.relax(relaxer, b)
 		}
@@ -386,7 +386,7 @@ func (e *Engine) recovered() {
 }
 
 // relax makes the grabs durable later that need not be durable now.
-func (e *Engine) relax(store storage.Relaxer, b *batch) {
+func (e *Engine) relax(store storage.NoSyncer, b *batch) {
 	e.mu.Lock()
 	e.listen()
 	e.collect()
@@ -396,7 +396,7 @@ func (e *Engine) relax(store storage.Relaxer, b *batch) {
 		return
 	}
 	var swapped []*task.Task
-	err := store.Relax(context.Background(), func(tx storage.Tx) (err error) {
+	err := store.UpdateNoSync(context.Background(), func(tx storage.Tx) (err error) {
 		swapped, err = tx.Swap(context.Background(), b.relaxed...)
 		return err
 	})

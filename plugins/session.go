@@ -13,8 +13,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/taskengine/taskengine/engine/task"
-	"github.com/taskengine/taskengine/internal/crew"
 	"github.com/taskengine/taskengine/internal/wakeup"
+	"github.com/taskengine/taskengine/internal/workpool"
 	"github.com/taskengine/taskengine/plugins/internal/wire"
 )
 
@@ -276,7 +276,7 @@ func (s *session) weigh() {
 func (s *session) write() {
 	frame := &wire.ToHandler{Runs: make([]*wire.Run, 0, wire.FrameMessages)}
 	for {
-		crew.Gather(s.host.waiting)
+		workpool.Gather(s.host.waiting)
 		switch s.host.fill(s, frame) {
 		case nothing:
 			select {

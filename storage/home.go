@@ -12,22 +12,22 @@ import (
 // that the store does not hold. Nothing of the call was done.
 var ErrElsewhere = errors.New("the tasks of this shard are kept in another database")
 
-// Homed is implemented by stores that may hold a part of the tasks only, by [task.ID.Shard];
+// ShardOwner is implemented by stores that may hold a part of the tasks only, by [task.ID.Shard];
 // other stores hold the others.
-type Homed interface {
-	// Home returns what the store holds. It is read from the store at each call.
-	Home(ctx context.Context) (Home, error)
+type ShardOwner interface {
+	// Holdings returns what the store holds. It is read from the store at each call.
+	Holdings(ctx context.Context) (Holdings, error)
 }
 
-// Home is which shards a store holds.
-type Home struct {
-	Here    task.Shards // whose rows are in the store
-	Leaving task.Shards // whose rows are on their way to another store: nobody holds them; none of Here
-	To      string      // the name of that store, as people call it
+// Holdings is which shards a store holds.
+type Holdings struct {
+	Owned     task.Shards // whose rows are in the store
+	Migrating task.Shards // whose rows are on their way to another store: nobody holds them; none of Owned
+	To        string      // the name of that store, as people call it
 }
 
-// Placed is implemented by stores, and by transactions, of tasks that several stores keep.
-type Placed interface {
+// ShardBound is implemented by stores, and by transactions, of tasks that several stores keep.
+type ShardBound interface {
 	// Shards returns of which shards new tasks may be, by [task.ID.Shard]; nil is of all.
 	Shards() *task.Shards
 }

@@ -10,11 +10,11 @@ import (
 // Shared is implemented by stores that several nodes use at once. A node is told by the
 // others of what is there for it to do; here it finds what it was not told of.
 type Shared interface {
-	// Overlooked returns the first ready row of each leaf, which may have been overlooked.
-	Overlooked(ctx context.Context, q OverlookedQuery) (Overlooked, error)
+	// Unclaimed returns the first ready row of each queue, which no node may have claimed.
+	Unclaimed(ctx context.Context, q UnclaimedQuery) (UnclaimedPage, error)
 
-	// Submitted returns the Submitted rows that q asks for, in the order of their leaves and,
-	// within a leaf, of their ranks. It reads a bounded number of rows: next is the place to go
+	// Submitted returns the Submitted rows that q asks for, in the order of their queues and,
+	// within a queue, of their ranks. It reads a bounded number of rows: next is the place to go
 	// on from, the zero Place if there are no rows behind the page. A page may be short, or
 	// empty, before that.
 	Submitted(ctx context.Context, q SubmittedQuery) (page []task.Hint, next Place, err error)
@@ -32,29 +32,29 @@ type Shared interface {
 	SwapSetting(ctx context.Context, name string, old, value []byte) (bool, error)
 }
 
-// OverlookedQuery asks for rows of Shards (nil: all), of at most Limit leaves after the
-// leaf After (the zero Leaf: from the start).
-type OverlookedQuery struct {
+// UnclaimedQuery asks for rows of Shards (nil: all), of at most Limit queues after the
+// queue After (the zero Queue: from the start).
+type UnclaimedQuery struct {
 	Shards *task.Shards
-	After  task.Leaf
+	After  task.Queue
 	Limit  int
 }
 
-// Overlooked is the answer to an [OverlookedQuery].
-type Overlooked struct {
-	Heads []task.Hint // of each leaf the Submitted row that ranks first, unless it ranks behind very many of other shards
-	Next  task.Leaf   // to go on from; zero at the end
+// UnclaimedPage is the answer to an [UnclaimedQuery].
+type UnclaimedPage struct {
+	Heads []task.Hint // of each queue the Submitted row that ranks first, unless it ranks behind very many of other shards
+	Next  task.Queue  // to go on from; zero at the end
 }
 
-// Place is the place of a Submitted row among those of all leaves. A zero Rank is before all
-// rows of the leaf.
+// Place is the place of a Submitted row among those of all queues. A zero Rank is before all
+// rows of the queue.
 type Place struct {
-	task.Leaf
+	task.Queue
 	task.Rank
 }
 
-// Behind returns the place behind all rows of a leaf.
-func Behind(l task.Leaf) Place { return Place{l, task.Rank{Priority: math.MaxUint8}} }
+// Behind returns the place behind all rows of a queue.
+func Behind(l task.Queue) Place { return Place{l, task.Rank{Priority: math.MaxUint8}} }
 
 // SubmittedQuery asks for the rows of Shards (nil: all) behind the place After (the zero
 // Place: from the start). At most Scan rows are read, of a store in several places one in each

@@ -45,7 +45,7 @@ var (
 // row may come back with either. A limit below 1 asks for no rows.
 //
 // On a [Store], what is read was applied but need not be durable yet: a change by a call
-// that has not returned, or by a [Relaxer], may be seen, and lost with the machine.
+// that has not returned, or by a [NoSyncer], may be seen, and lost with the machine.
 // Whatever is written after it becomes durable no earlier than it, so a caller that must
 // not act on a change that may be lost reads in an Update, which returns when all that it
 // saw is durable.
@@ -77,15 +77,15 @@ type Tasks interface {
 	// Due returns the rows in one state whose NextEventAt has come, the earliest first.
 	Due(ctx context.Context, q DueQuery) ([]Due, error)
 
-	// Ready returns the Submitted rows of one leaf in the order of their rank.
+	// Ready returns the Submitted rows of one queue in the order of their rank.
 	Ready(ctx context.Context, q ReadyQuery) ([]task.Trigger, error)
 
-	// Leaves returns the leaves that have Submitted rows, in the order of type and then
-	// group, those after the given one (the zero Leaf: from the start), at most limit.
-	// Its cost grows with the leaves returned, not with the rows in them. The leaf of
-	// rows without type and group is the zero Leaf, and comes first: one cannot go on
-	// from it, so who has such rows asks for more than one leaf at a time.
-	Leaves(ctx context.Context, after task.Leaf, limit int) ([]task.Leaf, error)
+	// Queues returns the queues that have Submitted rows, in the order of type and then
+	// group, those after the given one (the zero Queue: from the start), at most limit.
+	// Its cost grows with the queues returned, not with the rows in them. The queue of
+	// rows without type and group is the zero Queue, and comes first: one cannot go on
+	// from it, so who has such rows asks for more than one queue at a time.
+	Queues(ctx context.Context, after task.Queue, limit int) ([]task.Queue, error)
 }
 
 // Store keeps tasks. It is safe for concurrent use.
@@ -139,10 +139,10 @@ type Due struct {
 	At time.Time
 }
 
-// ReadyQuery asks for the Submitted rows of Leaf, of Shards (nil: all), that rank after
+// ReadyQuery asks for the Submitted rows of Queue, of Shards (nil: all), that rank after
 // After (nil: all), at most Limit.
 type ReadyQuery struct {
-	Leaf   task.Leaf
+	Queue  task.Queue
 	Shards *task.Shards
 	After  *task.Rank
 	Limit  int
@@ -167,7 +167,7 @@ type Inspector interface {
 
 	// Count returns the number of rows per state and type; there is none for zero. For a
 	// filter that List answers by index it costs what it counts, else it reads all rows; a
-	// [Tallier] reads none.
+	// [LiveCounter] reads none.
 	Count(ctx context.Context, f Filter) (map[StateType]int64, error)
 }
 
@@ -197,12 +197,12 @@ type StateType struct {
 	Type  string
 }
 
-// Relaxer is implemented by stores that can apply a change before it is durable.
-type Relaxer interface {
+// NoSyncer is implemented by stores that can apply a change before it is durable.
+type NoSyncer interface {
 	// Relax is Update without the wait: when it returns, what fn did is seen by every
 	// later call and becomes durable no later than the next Update. A crash in between
 	// loses it, whole and together with nothing else. OnCommit hooks run at once.
-	Relax(ctx context.Context, fn func(Tx) error) error
+	UpdateNoSync(ctx context.Context, fn func(Tx) error) error
 }
 
 // Settings is implemented by stores that keep a few small values beside the tasks, such

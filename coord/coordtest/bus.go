@@ -62,7 +62,7 @@ func (s *subscribed) has(tr task.Hint) bool {
 func hint(number uint64) task.Hint {
 	return task.Hint{State: task.State(1 + number%7), NextEventAt: time.UnixMicro(int64(number)).UTC(), Trigger: task.Trigger{
 		Ref:   task.Ref{ID: task.ID{0: byte(number >> 8), 1: byte(number), 15: 1}, Version: number + 1},
-		Leaf:  task.Leaf{Type: "mail", Group: task.GroupOf("a\x1fb", "")},
+		Queue: task.Queue{Type: "mail", Group: task.GroupOf("a\x1fb", "")},
 		Rank:  task.Rank{Priority: uint8(number % 10), ReadyAt: 1_700_000_000_000_000 + int64(number), Seq: number},
 		Shard: uint16(number),
 	}}

@@ -334,7 +334,7 @@ func BenchmarkPublish(b *testing.B) {
 	node := local.New()
 	b.Cleanup(func() { _ = node.Close() })
 	go func() { _ = node.Subscribe(b.Context(), func([]task.Hint) {}) }()
-	tr := task.Hint{Trigger: task.Trigger{Leaf: task.Leaf{Type: "mail"}}}
+	tr := task.Hint{Trigger: task.Trigger{Queue: task.Queue{Type: "mail"}}}
 	b.ReportAllocs()
 	for b.Loop() {
 		if err := node.Publish(b.Context(), tr); err != nil {

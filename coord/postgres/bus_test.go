@@ -56,7 +56,7 @@ func (s *subscriber) distinct() int {
 }
 
 func hint(n int) task.Hint {
-	return task.Hint{State: task.Submitted, Trigger: task.Trigger{Ref: task.Ref{ID: task.ID{1: byte(n >> 8), 2: byte(n), 3: 1}, Version: 1}, Leaf: task.Leaf{Type: "mail"}, Shard: 5}}
+	return task.Hint{State: task.Submitted, Trigger: task.Trigger{Ref: task.Ref{ID: task.ID{1: byte(n >> 8), 2: byte(n), 3: 1}, Version: 1}, Queue: task.Queue{Type: "mail"}, Shard: 5}}
 }
 
 // listener returns a node that listens, and its subscriber.
@@ -219,7 +219,7 @@ func hints() *rapid.Generator[[]task.Hint] {
 	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) task.Hint {
 		h := task.Hint{State: task.State(rapid.Uint8().Draw(t, "state")), Trigger: task.Trigger{
 			Ref:   task.Ref{ID: task.ID(rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "id")), Version: rapid.Uint64().Draw(t, "version")},
-			Leaf:  task.Leaf{Type: text.Draw(t, "type"), Group: text.Draw(t, "group")},
+			Queue: task.Queue{Type: text.Draw(t, "type"), Group: text.Draw(t, "group")},
 			Rank:  task.Rank{Priority: rapid.Uint8().Draw(t, "priority"), ReadyAt: rapid.Int64().Draw(t, "ready"), Seq: rapid.Uint64().Draw(t, "seq")},
 			Shard: rapid.Uint16().Draw(t, "shard"),
 		}}

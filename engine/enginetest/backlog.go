@@ -96,7 +96,7 @@ func backlog(n *node, fills ...func(*node)) {
 		}
 		set.Types[name] = p
 	}
-	n.config.LookAhead, n.config.LeafLookAhead = backlogAhead, 20
+	n.config.LookAhead, n.config.QueueLookAhead = backlogAhead, 20
 	gate := make(chan struct{})
 	slow := func(ctx context.Context, t *task.Task) ([]byte, error) { return until(gate)(ctx, t) }
 	handlers := map[string]handle{"mail": done, "pay": done, "paused": done, "full": slow, "rated": done, "delayed": done}

@@ -146,7 +146,7 @@ func (w *weather) faults() int {
 func stormy(n *node, w *weather, h handle) []task.ID {
 	n.Helper()
 	n.config.Store = storagetest.Faulty(n.store, w.decide)
-	n.config.LookAhead, n.config.LeafLookAhead = 50, 20 // so that it has to read, too
+	n.config.LookAhead, n.config.QueueLookAhead = 50, 20 // so that it has to read, too
 	n.start(types(10, func(p *policy.Type) { p.MaxCrashes = 0 }, "mail"), map[string]handle{"mail": h})
 	w.quiet.Store(false)
 	const submitters, each = 6, 40

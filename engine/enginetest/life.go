@@ -250,7 +250,7 @@ type plain struct {
 }
 
 func cleaner(n *node) {
-	if _, ok := n.store.(storage.Sweeper); ok {
+	if _, ok := n.store.(storage.Expirer); ok {
 		n.config.Store = plain{n.store, n.store.(storage.Inspector)}
 	}
 	set := types(100, func(p *policy.Type) { p.Retention.Done = time.Millisecond }, "mail")

@@ -112,7 +112,7 @@ func blockedValue(n *node) {
 		set.Limits["partner"] = policy.Limit{Name: "partner", Per: "payload.partner", Max: most}
 		return set
 	}
-	n.config.LookAhead, n.config.LeafLookAhead = lookAhead, 200
+	n.config.LookAhead, n.config.QueueLookAhead = lookAhead, 200
 	gate := make(chan struct{})
 	most := 0
 	note := func() { most = max(most, n.Stats().Waiting) }

@@ -47,7 +47,7 @@ func TestLimitsHoldAndNothingIsLost(t *testing.T) {
 		seed := rapid.Uint64().Draw(rt, "seed")
 		conf := sim.Config{
 			Policies: limited(slots), Cores: rapid.IntRange(1, 4).Draw(rt, "cores"),
-			LookAhead: rapid.IntRange(20, 400).Draw(rt, "look-ahead"), LeafAhead: rapid.IntRange(2, 40).Draw(rt, "leaf"),
+			LookAhead: rapid.IntRange(20, 400).Draw(rt, "look-ahead"), QueueAhead: rapid.IntRange(2, 40).Draw(rt, "queue"),
 			Costs: costs(), Seed: seed,
 		}
 		conf.Costs.Serial = rapid.Bool().Draw(rt, "serial")

@@ -312,8 +312,8 @@ const (
 )
 
 func (s *simulation) scan(q table.Scan) {
-	leaves, end := s.store.leavesAfter(q.After, q.Limit)
-	s.core.Scanned(leaves, end)
+	queues, end := s.store.queuesAfter(q.After, q.Limit)
+	s.core.Scanned(queues, end)
 	s.absorb()
 }
 
@@ -325,7 +325,7 @@ func (s *simulation) look(q core.Look) {
 
 func (s *simulation) load(q table.Load) {
 	page, end := s.store.load(q)
-	s.core.Loaded(s.wall(), q.Leaf, page, end)
+	s.core.Loaded(s.wall(), q.Queue, page, end)
 	s.absorb()
 }
 

@@ -14,13 +14,13 @@ import (
 
 // Config is what is simulated. The zero values of Cores and LookAhead are refused.
 type Config struct {
-	Policies  policy.Set // as the engine has them; every type in it has a handler
-	Cores     int        // of the machine, 1 or more
-	LookAhead int        // as engine.Config: triggers in memory at most
-	LeafAhead int        // as engine.Config.LeafLookAhead
-	Costs     Costs      // what things take
-	Seed      uint64     // of the chance in the costs and in the core
-	Until     time.Duration
+	Policies   policy.Set // as the engine has them; every type in it has a handler
+	Cores      int        // of the machine, 1 or more
+	LookAhead  int        // as engine.Config: triggers in memory at most
+	QueueAhead int        // as engine.Config.QueueLookAhead
+	Costs      Costs      // what things take
+	Seed       uint64     // of the chance in the costs and in the core
+	Until      time.Duration
 	// Until is when the simulation stops, counted from its start. Zero goes on until
 	// every task has ended, which may be never if there are more than can be run.
 
@@ -148,8 +148,8 @@ func newSim(c Config) (*simulation, error) {
 	switch {
 	case c.Cores < 1:
 		return nil, fmt.Errorf("sim: Config.Cores is %d (want 1 or more)", c.Cores)
-	case c.LookAhead < 1 || c.LeafAhead < 2:
-		return nil, fmt.Errorf("sim: Config.LookAhead is %d (want 1 or more) and LeafAhead %d (want 2 or more)", c.LookAhead, c.LeafAhead)
+	case c.LookAhead < 1 || c.QueueAhead < 2:
+		return nil, fmt.Errorf("sim: Config.LookAhead is %d (want 1 or more) and QueueAhead %d (want 2 or more)", c.LookAhead, c.QueueAhead)
 	}
 	if problems := c.Policies.Check(); len(problems) > 0 {
 		return nil, fmt.Errorf("sim: %d problems with the policies, the first: %s", len(problems), problems[0])
@@ -166,7 +166,7 @@ func newSim(c Config) (*simulation, error) {
 	s.clock.now = epoch().UnixNano()
 	s.core = core.New(core.Config{
 		Owner: task.ID{1}, Policies: c.Policies, Handled: handled,
-		Capacity: c.LookAhead, LeafCapacity: c.LeafAhead, Chance: rng.Float64,
+		Capacity: c.LookAhead, QueueCapacity: c.QueueAhead, Chance: rng.Float64,
 	})
 	s.cores = cores{clock: &s.clock, rng: rng, costs: &s.config.Costs, all: c.Cores, free: c.Cores}
 	s.disk = disk{clock: &s.clock, rng: rng, costs: &s.config.Costs, cores: &s.cores}

@@ -35,7 +35,7 @@ func set(slots int) policy.Set {
 }
 
 func config(slots int) sim.Config {
-	return sim.Config{Policies: set(slots), Cores: 1000, LookAhead: 100_000, LeafAhead: 1000, Seed: 7}
+	return sim.Config{Policies: set(slots), Cores: 1000, LookAhead: 100_000, QueueAhead: 1000, Seed: 7}
 }
 
 func costs() sim.Costs {

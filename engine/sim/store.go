@@ -12,15 +12,15 @@ import (
 // for them.
 type store struct {
 	rows   map[task.ID]*task.Task
-	leaves *btree.BTreeG[*leaf]
+	queues *btree.BTreeG[*queue]
 	times  map[task.State]*btree.BTreeG[core.Due]
 	seq    uint64
 	ready  int // rows that are submitted
 }
 
-// leaf is the submitted rows of one.
-type leaf struct {
-	name task.Leaf
+// queue is the submitted rows of one.
+type queue struct {
+	name task.Queue
 	rows *btree.BTreeG[task.Trigger]
 }
 
@@ -37,12 +37,12 @@ func newStore() store {
 	}
 	return store{
 		rows:   make(map[task.ID]*task.Task),
-		leaves: btree.NewG(degree, func(a, b *leaf) bool { return before(a.name, b.name) }),
+		queues: btree.NewG(degree, func(a, b *queue) bool { return before(a.name, b.name) }),
 		times:  map[task.State]*btree.BTreeG[core.Due]{task.Waiting: due(), task.Submitted: due()},
 	}
 }
 
-func before(a, b task.Leaf) bool {
+func before(a, b task.Queue) bool {
 	if a.Type != b.Type {
 		return a.Type < b.Type
 	}
@@ -86,10 +86,10 @@ func (s *store) index(t *task.Task) {
 		return
 	}
 	s.ready++
-	l, ok := s.leaves.Get(&leaf{name: t.Leaf()})
+	l, ok := s.queues.Get(&queue{name: t.Queue()})
 	if !ok {
-		l = &leaf{t.Leaf(), btree.NewG(degree, func(a, b task.Trigger) bool { return a.Rank.Compare(b.Rank) < 0 })}
-		s.leaves.ReplaceOrInsert(l)
+		l = &queue{t.Queue(), btree.NewG(degree, func(a, b task.Trigger) bool { return a.Rank.Compare(b.Rank) < 0 })}
+		s.queues.ReplaceOrInsert(l)
 	}
 	l.rows.ReplaceOrInsert(t.Trigger())
 }
@@ -102,17 +102,17 @@ func (s *store) unindex(t *task.Task) {
 		return
 	}
 	s.ready--
-	if l, ok := s.leaves.Get(&leaf{name: t.Leaf()}); ok {
+	if l, ok := s.queues.Get(&queue{name: t.Queue()}); ok {
 		l.rows.Delete(t.Trigger())
 		if l.rows.Len() == 0 {
-			s.leaves.Delete(l)
+			s.queues.Delete(l)
 		}
 	}
 }
 
 // leavesAfter answers a Scan.
-func (s *store) leavesAfter(after task.Leaf, limit int) (page []task.Leaf, end bool) {
-	s.leaves.AscendGreaterOrEqual(&leaf{name: after}, func(l *leaf) bool {
+func (s *store) queuesAfter(after task.Queue, limit int) (page []task.Queue, end bool) {
+	s.queues.AscendGreaterOrEqual(&queue{name: after}, func(l *queue) bool {
 		if l.name != after {
 			page = append(page, l.name)
 		}
@@ -123,7 +123,7 @@ func (s *store) leavesAfter(after task.Leaf, limit int) (page []task.Leaf, end b
 
 // load answers a Load.
 func (s *store) load(q table.Load) (page []task.Trigger, end bool) {
-	l, ok := s.leaves.Get(&leaf{name: q.Leaf})
+	l, ok := s.queues.Get(&queue{name: q.Queue})
 	if !ok {
 		return nil, true
 	}

@@ -64,7 +64,7 @@ type meterName struct{ name, value string }
 type usage struct {
 	set    policy.Set
 	meters map[meterName]*meter
-	chains map[task.Leaf][]*meter
+	chains map[task.Queue][]*meter
 	began  int64
 
 	submitted, done, failed, started, commits int64
@@ -74,7 +74,7 @@ type usage struct {
 }
 
 func newUsage(set policy.Set) usage {
-	return usage{set: set, meters: make(map[meterName]*meter), chains: make(map[task.Leaf][]*meter)}
+	return usage{set: set, meters: make(map[meterName]*meter), chains: make(map[task.Queue][]*meter)}
 }
 
 func (u *usage) begin(now int64) {
@@ -98,8 +98,8 @@ func (u *usage) meter(name, value string, most int, r policy.Rate) *meter {
 // metersOf returns what a task counts for. A limit per value under others that are per
 // value, too, is told apart by its own value alone.
 func (u *usage) metersOf(typ, group string) []*meter {
-	leaf := task.Leaf{Type: typ, Group: group}
-	if ms, ok := u.chains[leaf]; ok {
+	queue := task.Queue{Type: typ, Group: group}
+	if ms, ok := u.chains[queue]; ok {
 		return ms
 	}
 	p := u.set.Types[typ]
@@ -117,7 +117,7 @@ func (u *usage) metersOf(typ, group string) []*meter {
 			ms = append(ms, u.meter(l.Name, value, l.MaxFor(value), l.Rate))
 		}
 	}
-	u.chains[leaf] = ms
+	u.chains[queue] = ms
 	return ms
 }
 

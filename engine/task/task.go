@@ -93,8 +93,8 @@ func (r Rank) Compare(other Rank) int {
 	return cmp.Compare(r.Seq, other.Seq)
 }
 
-// Leaf names the queue a task waits in: its type, and within the type its group.
-type Leaf struct {
+// Queue names the queue a task waits in: its type, and within the type its group.
+type Queue struct {
 	Type  string
 	Group string
 }
@@ -103,7 +103,7 @@ type Leaf struct {
 // doubled or out of date.
 type Trigger struct {
 	Ref
-	Leaf
+	Queue
 	Rank
 	Shard uint16
 }
@@ -111,14 +111,14 @@ type Trigger struct {
 // Ref returns the name of this version of the task.
 func (t *Task) Ref() Ref { return Ref{t.ID, t.Version} }
 
-// Leaf returns the queue the task waits in.
-func (t *Task) Leaf() Leaf { return Leaf{t.Type, t.Group} }
+// Queue returns the queue the task waits in.
+func (t *Task) Queue() Queue { return Queue{t.Type, t.Group} }
 
-// Rank returns the place of the task within its leaf.
+// Rank returns the place of the task within its queue.
 func (t *Task) Rank() Rank { return Rank{t.Priority, t.ReadyAt.UnixMicro(), t.Seq} }
 
 // Trigger returns the hint that this version of the task is ready.
-func (t *Task) Trigger() Trigger { return Trigger{t.Ref(), t.Leaf(), t.Rank(), t.Shard} }
+func (t *Task) Trigger() Trigger { return Trigger{t.Ref(), t.Queue(), t.Rank(), t.Shard} }
 
 // Clone returns a deep copy.
 func (t *Task) Clone() *Task {

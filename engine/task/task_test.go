@@ -51,11 +51,11 @@ func TestACloneIsEqualAndSharesNothing(t *testing.T) {
 	}
 }
 
-func TestATriggerNamesTheTaskItsLeafAndItsRank(t *testing.T) {
+func TestATriggerNamesTheTaskItsQueueAndItsRank(t *testing.T) {
 	a := full()
 	want := task.Trigger{
 		Ref:   task.Ref{ID: a.ID, Version: 7},
-		Leaf:  task.Leaf{Type: "mail", Group: "g"},
+		Queue: task.Queue{Type: "mail", Group: "g"},
 		Rank:  task.Rank{Priority: 2, ReadyAt: a.ReadyAt.UnixMicro(), Seq: 11},
 		Shard: 3,
 	}

@@ -17,7 +17,7 @@ var rules = []rule{
 		Why: "the vocabulary must be usable by every port, backend and plugin",
 	},
 	{
-		Of:  "internal/crew",
+		Of:  "internal/workpool",
 		Why: "goroutines that do anything know nothing",
 	},
 	{
@@ -64,7 +64,7 @@ var rules = []rule{
 	},
 	{
 		Of:  "engine",
-		May: []string{"engine/...", "storage", "coord", "internal/crew", "internal/ratelog", "internal/wakeup"},
+		May: []string{"engine/...", "storage", "coord", "internal/workpool", "internal/ratelog", "internal/wakeup"},
 		Why: "the engine knows ports; cmd/taskengine chooses the backends",
 	},
 	{
@@ -190,7 +190,7 @@ var rules = []rule{
 	},
 	{
 		Of:  "plugins",
-		May: []string{"engine/task", "engine/policy", "plugins/...", "internal/crew", "internal/ratelog", "internal/supervise", "internal/wakeup"},
+		May: []string{"engine/task", "engine/policy", "plugins/...", "internal/workpool", "internal/ratelog", "internal/supervise", "internal/wakeup"},
 		Out: []string{"*"},
 		Why: "a plugin host is a task.Handler and knows no engine",
 	},

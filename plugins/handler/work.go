@@ -16,8 +16,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/taskengine/taskengine/engine/task"
-	"github.com/taskengine/taskengine/internal/crew"
 	"github.com/taskengine/taskengine/internal/wakeup"
+	"github.com/taskengine/taskengine/internal/workpool"
 	"github.com/taskengine/taskengine/plugins/internal/wire"
 )
 
@@ -57,8 +57,8 @@ func (w *worker) Work(stream grpc.BidiStreamingServer[wire.ToHandler, wire.FromH
 		slots: slots, ctx: ctx, maxResult: welcome.GetMaxResultBytes(),
 		wake: wakeup.New(), running: make(map[uint64]*run, slots),
 	}
-	s.crew = crew.New(s.work)
-	defer s.crew.Dismiss()
+	s.workers = workpool.New(s.work)
+	defer s.workers.Close()
 	err = stream.Send(&wire.FromHandler{Hello: w.hello(slots), Credits: uint32(slots)})
 	if err != nil {
 		return err
@@ -97,11 +97,11 @@ type shift struct {
 	batches   []*batch // among handlers
 	slots     int
 	maxResult uint64
-	features  map[string]bool  // that the host serves
-	ctx       context.Context  // of all runs; ends with the stream
-	wake      wakeup.Signal    // wakes send when there is something to send
-	crew      *crew.Crew[*run] // calls the handlers
-	runs      sync.WaitGroup   // that are not answered
+	features  map[string]bool      // that the host serves
+	ctx       context.Context      // of all runs; ends with the stream
+	wake      wakeup.Signal        // wakes send when there is something to send
+	workers   *workpool.Pool[*run] // calls the handlers
+	runs      sync.WaitGroup       // that are not answered
 
 	mu      sync.Mutex // guards what follows
 	running map[uint64]*run
@@ -165,7 +165,7 @@ func (s *shift) begin(runs []*wire.Run) {
 	if begun < len(runs) {
 		s.wake.Set()
 	}
-	s.crew.Add(admitted...)
+	s.workers.Add(admitted...)
 	s.gather(gathered, full)
 }
 

@@ -287,10 +287,10 @@ func TestMemoryThatCannotBeReadIsNeverAnAbsence(t *testing.T) {
 		"swap many": func() error { _, err := s.Swap(ctx, cs...); return err },
 		"delete":    func() error { _, err := s.Delete(ctx, refs...); return err },
 		"ready": func() error {
-			_, err := s.Ready(ctx, storage.ReadyQuery{Leaf: task.Leaf{Type: "mail"}, Limit: 9})
+			_, err := s.Ready(ctx, storage.ReadyQuery{Queue: task.Queue{Type: "mail"}, Limit: 9})
 			return err
 		},
-		"leaves":      func() error { _, err := s.Leaves(ctx, task.Leaf{}, 9); return err },
+		"queues":      func() error { _, err := s.Queues(ctx, task.Queue{}, 9); return err },
 		"list":        func() error { _, _, err := s.List(ctx, storage.Filter{}, task.ID{}, 9, 9); return err },
 		"count":       func() error { _, err := s.Count(ctx, storage.Filter{}); return err },
 		"count ready": func() error { _, err := s.Count(ctx, storage.Filter{States: []task.State{task.Submitted}}); return err },

@@ -13,7 +13,7 @@ import (
 )
 
 // Store is a [storage.Store] in memory. It implements [storage.Inspector],
-// [storage.Relaxer], [storage.Settings] and [storage.Shared] too. Make one with [New].
+// [storage.NoSyncer], [storage.Settings] and [storage.Shared] too. Make one with [New].
 type Store struct {
 	mu       sync.RWMutex
 	rows     map[task.ID]*task.Task // guarded by mu; a row is replaced, never changed
@@ -29,7 +29,7 @@ type key struct{ typ, key string }
 var (
 	_ storage.Store     = (*Store)(nil)
 	_ storage.Inspector = (*Store)(nil)
-	_ storage.Relaxer   = (*Store)(nil)
+	_ storage.NoSyncer  = (*Store)(nil)
 	_ storage.Settings  = (*Store)(nil)
 	_ storage.Shared    = (*Store)(nil)
 )
@@ -59,8 +59,8 @@ func (s *Store) Update(ctx context.Context, fn func(storage.Tx) error) error {
 	return nil
 }
 
-// Relax implements [storage.Relaxer]: here nothing is ever durable.
-func (s *Store) Relax(ctx context.Context, fn func(storage.Tx) error) error {
+// UpdateNoSync implements [storage.NoSyncer]: here nothing is ever durable.
+func (s *Store) UpdateNoSync(ctx context.Context, fn func(storage.Tx) error) error {
 	return s.Update(ctx, fn)
 }
 
@@ -153,7 +153,7 @@ func (s *Store) Ready(ctx context.Context, q storage.ReadyQuery) ([]task.Trigger
 	return view(ctx, s, func() ([]task.Trigger, error) { return s.ready(q), nil })
 }
 
-// Leaves implements [storage.Tasks].
-func (s *Store) Leaves(ctx context.Context, after task.Leaf, limit int) ([]task.Leaf, error) {
-	return view(ctx, s, func() ([]task.Leaf, error) { return s.leaves(after, limit), nil })
+// Queues implements [storage.Tasks].
+func (s *Store) Queues(ctx context.Context, after task.Queue, limit int) ([]task.Queue, error) {
+	return view(ctx, s, func() ([]task.Queue, error) { return s.queues(after, limit), nil })
 }

@@ -42,7 +42,7 @@ func compareDue(a, b storage.Due) int {
 func (s *Store) ready(q storage.ReadyQuery) []task.Trigger {
 	var out []task.Trigger
 	for _, t := range s.rows {
-		if t.State != task.Submitted || t.Leaf() != q.Leaf || !q.Shards.Has(t.Shard) {
+		if t.State != task.Submitted || t.Queue() != q.Queue || !q.Shards.Has(t.Shard) {
 			continue
 		}
 		if q.After == nil || t.Rank().Compare(*q.After) > 0 {
@@ -53,37 +53,37 @@ func (s *Store) ready(q storage.ReadyQuery) []task.Trigger {
 	return first(out, q.Limit)
 }
 
-func (s *Store) leaves(after task.Leaf, limit int) []task.Leaf {
-	var out []task.Leaf
+func (s *Store) queues(after task.Queue, limit int) []task.Queue {
+	var out []task.Queue
 	for _, t := range s.rows {
 		if t.State != task.Submitted {
 			continue
 		}
-		if after == (task.Leaf{}) || compareLeaf(t.Leaf(), after) > 0 {
-			out = append(out, t.Leaf())
+		if after == (task.Queue{}) || compareQueue(t.Queue(), after) > 0 {
+			out = append(out, t.Queue())
 		}
 	}
-	slices.SortFunc(out, compareLeaf)
+	slices.SortFunc(out, compareQueue)
 	return first(slices.Compact(out), limit)
 }
 
-func compareLeaf(a, b task.Leaf) int {
+func compareQueue(a, b task.Queue) int {
 	return cmp.Or(cmp.Compare(a.Type, b.Type), cmp.Compare(a.Group, b.Group))
 }
 
 func first[T any](some []T, limit int) []T { return some[:min(len(some), max(0, limit))] }
 
 // Overlooked implements [storage.Shared].
-func (s *Store) Overlooked(ctx context.Context, q storage.OverlookedQuery) (storage.Overlooked, error) {
-	return view(ctx, s, func() (out storage.Overlooked, err error) {
-		leaves := s.leaves(q.After, q.Limit)
-		for _, l := range leaves {
-			for _, head := range s.ready(storage.ReadyQuery{Leaf: l, Shards: q.Shards, Limit: 1}) {
+func (s *Store) Unclaimed(ctx context.Context, q storage.UnclaimedQuery) (storage.UnclaimedPage, error) {
+	return view(ctx, s, func() (out storage.UnclaimedPage, err error) {
+		queues := s.queues(q.After, q.Limit)
+		for _, l := range queues {
+			for _, head := range s.ready(storage.ReadyQuery{Queue: l, Shards: q.Shards, Limit: 1}) {
 				out.Heads = append(out.Heads, s.rows[head.ID].Hint())
 			}
 		}
-		if len(leaves) == q.Limit && q.Limit > 0 {
-			out.Next = leaves[len(leaves)-1]
+		if len(queues) == q.Limit && q.Limit > 0 {
+			out.Next = queues[len(queues)-1]
 		}
 		return out, nil
 	})
@@ -110,10 +110,10 @@ func (s *Store) Submitted(ctx context.Context, q storage.SubmittedQuery) (page [
 	return slices.DeleteFunc(all, func(h task.Hint) bool { return !q.Shards.Has(h.Shard) }), next, nil
 }
 
-func placeOf(h task.Hint) storage.Place { return storage.Place{Leaf: h.Leaf, Rank: h.Rank} }
+func placeOf(h task.Hint) storage.Place { return storage.Place{Queue: h.Queue, Rank: h.Rank} }
 
 func comparePlace(a, b storage.Place) int {
-	return cmp.Or(compareLeaf(a.Leaf, b.Leaf), a.Rank.Compare(b.Rank))
+	return cmp.Or(compareQueue(a.Queue, b.Queue), a.Rank.Compare(b.Rank))
 }
 
 // Outdated implements [storage.Shared].

@@ -190,10 +190,10 @@ func (x *tx) Ready(ctx context.Context, q storage.ReadyQuery) ([]task.Trigger, e
 	return x.s.ready(q), nil
 }
 
-// Leaves implements [storage.Tasks].
-func (x *tx) Leaves(ctx context.Context, after task.Leaf, limit int) ([]task.Leaf, error) {
+// Queues implements [storage.Tasks].
+func (x *tx) Queues(ctx context.Context, after task.Queue, limit int) ([]task.Queue, error) {
 	if err := x.usable(ctx); err != nil {
 		return nil, err
 	}
-	return x.s.leaves(after, limit), nil
+	return x.s.queues(after, limit), nil
 }

@@ -183,7 +183,7 @@ func TestATornLogIsNoDamage(t *testing.T) {
 				mu.Unlock()
 				call := s.Update
 				if i%5 == 4 {
-					call = s.Relax
+					call = s.UpdateNoSync
 				}
 				if err := call(t.Context(), func(tx storage.Tx) error {
 					_, err := tx.Insert(t.Context(), rows...)
@@ -253,7 +253,7 @@ func TestAStoreThatIsKilledAgainAndAgainOpens(t *testing.T) {
 				call := s.Update
 				relaxed := random.IntN(2) == 0
 				if relaxed {
-					call = s.Relax
+					call = s.UpdateNoSync
 				}
 				if err := call(t.Context(), func(tx storage.Tx) error {
 					_, err := tx.Insert(t.Context(), rows...)

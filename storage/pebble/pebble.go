@@ -67,7 +67,7 @@ const formatLibrary = pebble.FormatWALSyncChunks
 const lockFile = "LOCK"
 
 // Store is a [storage.Store] in a folder. It implements [storage.Inspector],
-// [storage.Relaxer], [storage.Settings] and [storage.Exporter] too.
+// [storage.NoSyncer], [storage.Settings] and [storage.Exporter] too.
 type Store struct {
 	kv.Calls
 
@@ -99,7 +99,7 @@ type Store struct {
 var (
 	_ storage.Store     = (*Store)(nil)
 	_ storage.Inspector = (*Store)(nil)
-	_ storage.Relaxer   = (*Store)(nil)
+	_ storage.NoSyncer  = (*Store)(nil)
 	_ storage.Settings  = (*Store)(nil)
 	_ storage.Exporter  = (*Store)(nil)
 )

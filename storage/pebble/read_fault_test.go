@@ -135,7 +135,7 @@ func verbs(refs []task.Ref) map[string]func(context.Context, *pebble.Store) (any
 				return tx.Note(ctx, task.Note{Ref: refs[4], Progress: &task.Progress{Done: 5, At: moment}})
 			})
 		},
-		"leaves":  func(ctx context.Context, s *pebble.Store) (any, error) { return s.Leaves(ctx, task.Leaf{}, 100) },
+		"queues":  func(ctx context.Context, s *pebble.Store) (any, error) { return s.Queues(ctx, task.Queue{}, 100) },
 		"setting": func(ctx context.Context, s *pebble.Store) (any, error) { return s.Setting(ctx, "paused") },
 		"count":   func(ctx context.Context, s *pebble.Store) (any, error) { return s.Count(ctx, storage.Filter{}) },
 		"export": func(ctx context.Context, s *pebble.Store) (any, error) {
@@ -180,7 +180,7 @@ func verbs(refs []task.Ref) map[string]func(context.Context, *pebble.Store) (any
 			return s.Due(ctx, storage.DueQuery{State: task.Waiting, Before: moment.Add(time.Hour), Limit: n})
 		}
 		all[fmt.Sprint("ready of ", n)] = func(ctx context.Context, s *pebble.Store) (any, error) {
-			return s.Ready(ctx, storage.ReadyQuery{Leaf: task.Leaf{Type: "mail0"}, Limit: n})
+			return s.Ready(ctx, storage.ReadyQuery{Queue: task.Queue{Type: "mail0"}, Limit: n})
 		}
 	}
 	for name, f := range map[string]storage.Filter{

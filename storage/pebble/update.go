@@ -23,8 +23,8 @@ func (s *Store) Update(ctx context.Context, fn func(storage.Tx) error) error {
 	return s.update(ctx, "update", true, fn)
 }
 
-// Relax implements [storage.Relaxer].
-func (s *Store) Relax(ctx context.Context, fn func(storage.Tx) error) error {
+// UpdateNoSync implements [storage.NoSyncer].
+func (s *Store) UpdateNoSync(ctx context.Context, fn func(storage.Tx) error) error {
 	return s.update(ctx, "relax", false, fn)
 }
 

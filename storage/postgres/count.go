@@ -77,7 +77,7 @@ select count(*) from gone where not folded`
 // foldFrom is from how many notes on they are folded.
 const foldFrom = 100
 
-// Fold implements [storage.Tallier]. Nobody who takes notes waits for it.
+// Fold implements [storage.LiveCounter]. Nobody who takes notes waits for it.
 func (s *Store) Fold(ctx context.Context) (notes int64, err error) {
 	err = s.query(ctx, "fold the notes of how many tasks there are", s.browse, func() { notes = 0 }, func(r *reader) {
 		notes = r.int64()
@@ -107,4 +107,4 @@ func isUntallied(err error) bool {
 	return errors.As(err, &e) && e.Code == "42P01"
 }
 
-var _ storage.Tallier = (*Store)(nil)
+var _ storage.LiveCounter = (*Store)(nil)

@@ -66,18 +66,18 @@ func (s *Store) dropFutureOne(ctx context.Context, c *pgx.Conn, one *part) error
 		if _, err := tx.Exec(ctx, "set local lock_timeout = '1s'"); err != nil {
 			return err
 		}
-		leaf := s.slots.quoted(one.name)
-		if _, err := tx.Exec(ctx, fmt.Sprintf("alter table %s detach partition %s", s.slots.quoted(one.class), leaf)); err != nil {
+		partition := s.slots.quoted(one.name)
+		if _, err := tx.Exec(ctx, fmt.Sprintf("alter table %s detach partition %s", s.slots.quoted(one.class), partition)); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, s.fill(fmt.Sprintf("update %s set ended_at = updated_at, keep = $1 where id = any($2::uuid[])", leaf)), e.Number(), ids); err != nil {
+		if _, err := tx.Exec(ctx, s.fill(fmt.Sprintf("update %s set ended_at = updated_at, keep = $1 where id = any($2::uuid[])", partition)), e.Number(), ids); err != nil {
 			return err
 		}
 		// What has come since its rows were read has no place yet: this fails, and the next sweep does it.
-		if _, err := tx.Exec(ctx, s.fill("insert into {ended} select * from "+leaf)); err != nil {
+		if _, err := tx.Exec(ctx, s.fill("insert into {ended} select * from "+partition)); err != nil {
 			return err
 		}
-		_, err := tx.Exec(ctx, "drop table "+leaf)
+		_, err := tx.Exec(ctx, "drop table "+partition)
 		return err
 	})
 }

@@ -118,10 +118,10 @@ func TestIDsOfAnyTimeNeedFewTables(t *testing.T) {
 	if wrong := recount(t, s.Pool()); wrong != 0 {
 		t.Errorf("after they were folded %d sums are wrong", wrong)
 	}
-	if _, _, err := s.Sweep(t.Context(), now.Add(24*time.Hour)); err != nil {
+	if _, _, err := s.Expire(t.Context(), now.Add(24*time.Hour)); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := s.Sweep(t.Context(), now.Add(48*time.Hour)); err != nil {
+	if _, _, err := s.Expire(t.Context(), now.Add(48*time.Hour)); err != nil {
 		t.Fatal(err)
 	}
 	for i, id := range ids {
@@ -145,7 +145,7 @@ func TestTablesOfATimeToComeAreEmptiedAndDropped(t *testing.T) {
 		t.Fatalf("there are %q", got)
 	}
 	s.slots.early = true
-	if _, _, err := s.Sweep(t.Context(), now); err != nil {
+	if _, _, err := s.Expire(t.Context(), now); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range tables(t, s.pool) {
@@ -191,7 +191,7 @@ func TestTasksEndThoughTheTableOfTheirTimeIsDetached(t *testing.T) {
 			if err := s.pool.QueryRow(t.Context(), "select count(*) from taskengine."+name).Scan(&kept); err != nil || kept != 1 {
 				t.Errorf("the table has %d rows, %v", kept, err)
 			}
-			if _, _, err := s.Sweep(context.Background(), time.Now().Add(72*time.Hour)); err != nil {
+			if _, _, err := s.Expire(context.Background(), time.Now().Add(72*time.Hour)); err != nil {
 				t.Fatal(err)
 			}
 			if got := tables(t, s.pool); len(got) != 0 {

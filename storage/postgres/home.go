@@ -7,14 +7,14 @@ import (
 	"github.com/taskengine/taskengine/storage/postgres/internal/home"
 )
 
-var _ storage.Homed = (*Store)(nil)
+var _ storage.ShardOwner = (*Store)(nil)
 
-// Home implements [storage.Homed].
-func (s *Store) Home(ctx context.Context) (storage.Home, error) {
+// Holdings implements [storage.ShardOwner].
+func (s *Store) Holdings(ctx context.Context) (storage.Holdings, error) {
 	var row home.Row
 	err := s.again(ctx, "look which shards are here", func() (err error) {
 		row, err = home.Read(ctx, s.pool, s.slots.schema)
 		return err
 	})
-	return row.Home, err
+	return row.Holdings, err
 }

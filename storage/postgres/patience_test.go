@@ -120,7 +120,7 @@ func TestSlowQueriesOfOthersKeepNobodyFromWriting(t *testing.T) {
 					if got, err := s.Get(t.Context(), row.ID); err != nil || got.State != task.Submitted {
 						t.Errorf("got %+v, %v", got, err)
 					}
-					if page, err := s.Ready(t.Context(), storage.ReadyQuery{Leaf: row.Leaf(), Limit: 100}); err != nil || len(page) == 0 {
+					if page, err := s.Ready(t.Context(), storage.ReadyQuery{Queue: row.Queue(), Limit: 100}); err != nil || len(page) == 0 {
 						t.Errorf("ready: %v, %v", page, err)
 					}
 					if _, err := s.Swap(t.Context(), task.Change{Ref: row.Ref(), To: task.Cancelled, At: moment}); err != nil {

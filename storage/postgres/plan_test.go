@@ -124,7 +124,7 @@ func TestAMillionRowsAreNotReadForOne(t *testing.T) {
 	// These read what they are to count, or look for, on purpose.
 	whole := map[string]bool{"countRows": true, "dueRunning": true, "dueEnded": true}
 	// These begin at the beginning of an index, and read one entry there.
-	first := map[string]bool{"allLeaves": true, "allOverlooked": true}
+	first := map[string]bool{"allLeaves": true, "allUnclaimed": true}
 	// These read what was noted of rows, and no rows.
 	noTasks, tasks := map[string]bool{"count": true, "fold": true}, regexp.MustCompile(`Scan.* on (task|ended)`)
 	// Small tables are read as a whole. Nothing is packed but during a move.
@@ -152,7 +152,7 @@ func TestAMillionRowsAreNotReadForOne(t *testing.T) {
 			t.Logf("%s:\n%s", name, got)
 		}
 	}
-	browsed := map[string]bool{"listAll": true, "listLive": true, "listErrors": true, "count": true, "fold": true, "overlooked": true, "allOverlooked": true}
+	browsed := map[string]bool{"listAll": true, "listLive": true, "listErrors": true, "count": true, "fold": true, "unclaimed": true, "allUnclaimed": true}
 	v := reflect.ValueOf(*sql)
 	for i := range v.NumField() {
 		name := v.Type().Field(i).Name
@@ -176,7 +176,7 @@ func TestPlansOfEmptyTablesFindWhatTheyNeedByIndex(t *testing.T) {
 	sql := statementsIn(schema.Default)
 	for name, text := range map[string]string{
 		"grab": sql.grab, "finish": sql.finish, "drop": sql.drop, "update": sql.update, "note": sql.note, "ready": sql.ready, "due": sql.due,
-		"remove": sql.remove, "removeEnded": sql.removeEnded, "lockTask": sql.lockTask, "leaves": sql.leaves,
+		"remove": sql.remove, "removeEnded": sql.removeEnded, "lockTask": sql.lockTask, "queues": sql.queues,
 		"outdated": sql.outdated,
 	} {
 		if got := plan(t, c, text, settings); reads.MatchString(got) {

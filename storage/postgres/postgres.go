@@ -31,8 +31,8 @@ type Options struct {
 const pingAfter = 5 * time.Second
 
 // Store is a [storage.Store] in PostgreSQL. It implements [storage.Inspector],
-// [storage.Settings], [storage.Batcher], [storage.Shared], [storage.Tallier] and
-// [storage.Homed] too. Make one with [Open].
+// [storage.Settings], [storage.Batcher], [storage.Shared], [storage.LiveCounter] and
+// [storage.ShardOwner] too. Make one with [Open].
 type Store struct {
 	pool   *pgxpool.Pool // for what reads, and for the owner of the store
 	writer *pgxpool.Pool // for what writes; pool itself, if there is one connection in all

@@ -75,7 +75,7 @@ func (v *verbs) dueOf(ctx context.Context, q storage.DueQuery, scan int) (part [
 // Ready implements [storage.Tasks].
 func (v *verbs) Ready(ctx context.Context, q storage.ReadyQuery) (page []task.Trigger, err error) {
 	if q.Shards != nil {
-		part := storage.SubmittedQuery{Shards: q.Shards, After: storage.Place{Leaf: q.Leaf}}
+		part := storage.SubmittedQuery{Shards: q.Shards, After: storage.Place{Queue: q.Queue}}
 		if q.After != nil {
 			part.After.Rank = *q.After
 		}
@@ -95,7 +95,7 @@ func (v *verbs) Ready(ctx context.Context, q storage.ReadyQuery) (page []task.Tr
 	}
 	err = v.query(ctx, "ready", v.read, func() { page = nil }, func(r *reader) {
 		page = append(page, scanTrigger(r))
-	}, v.store.sql.ready, []byte(q.Leaf.Type), []byte(q.Leaf.Group), priority, ready, seq, max(0, q.Limit))
+	}, v.store.sql.ready, []byte(q.Queue.Type), []byte(q.Queue.Group), priority, ready, seq, max(0, q.Limit))
 	return page, err
 }
 
@@ -121,14 +121,14 @@ func inParts[T any](limit int, part func(scan int) (rows []T, more bool, err err
 	return page[:min(len(page), max(0, limit))], nil
 }
 
-// Leaves implements [storage.Tasks].
-func (v *verbs) Leaves(ctx context.Context, after task.Leaf, limit int) (page []task.Leaf, err error) {
-	sql := v.store.sql.leaves
-	if after == (task.Leaf{}) {
-		sql = v.store.sql.allLeaves
+// Queues implements [storage.Tasks].
+func (v *verbs) Queues(ctx context.Context, after task.Queue, limit int) (page []task.Queue, err error) {
+	sql := v.store.sql.queues
+	if after == (task.Queue{}) {
+		sql = v.store.sql.allQueues
 	}
-	err = v.query(ctx, "leaves", v.read, func() { page = nil }, func(r *reader) {
-		page = append(page, task.Leaf{Type: r.text(), Group: r.text()})
+	err = v.query(ctx, "queues", v.read, func() { page = nil }, func(r *reader) {
+		page = append(page, task.Queue{Type: r.text(), Group: r.text()})
 	}, sql, []byte(after.Type), []byte(after.Group), max(0, limit))
 	return page, err
 }

@@ -11,20 +11,20 @@ import (
 	"github.com/taskengine/taskengine/storage/postgres/internal/home"
 )
 
-// deep is how many rows of a leaf are read to find the first one of some shards.
+// deep is how many rows of a queue are read to find the first one of some shards.
 const deep = 1000
 
 // Overlooked implements [storage.Shared].
-func (s *Store) Overlooked(ctx context.Context, q storage.OverlookedQuery) (out storage.Overlooked, err error) {
-	sql, leaves := s.sql.overlooked, 0
-	if q.After == (task.Leaf{}) {
-		sql = s.sql.allOverlooked
+func (s *Store) Unclaimed(ctx context.Context, q storage.UnclaimedQuery) (out storage.UnclaimedPage, err error) {
+	sql, queues := s.sql.unclaimed, 0
+	if q.After == (task.Queue{}) {
+		sql = s.sql.allUnclaimed
 	}
-	err = s.query(ctx, "look for what was overlooked", s.browse, func() { out, leaves = storage.Overlooked{}, 0 }, func(r *reader) {
+	err = s.query(ctx, "look for what was unclaimed", s.browse, func() { out, queues = storage.UnclaimedPage{}, 0 }, func(r *reader) {
 		h := task.Hint{State: task.Submitted}
-		h.Leaf = task.Leaf{Type: r.text(), Group: r.text()}
-		if leaves++; leaves == q.Limit {
-			out.Next = h.Leaf
+		h.Queue = task.Queue{Type: r.text(), Group: r.text()}
+		if queues++; queues == q.Limit {
+			out.Next = h.Queue
 		}
 		if len(r.values[r.at]) == 0 {
 			return // it has no such row
@@ -43,7 +43,7 @@ func (s *Store) Submitted(ctx context.Context, q storage.SubmittedQuery) (page [
 	return s.submitted(ctx, s.sql.submitted, q)
 }
 
-// submitted is Submitted by a statement, which may be one about the rows of a leaf alone.
+// submitted is Submitted by a statement, which may be one about the rows of a queue alone.
 func (v *verbs) submitted(ctx context.Context, sql string, q storage.SubmittedQuery) (page []task.Hint, next storage.Place, err error) {
 	if q.Scan < 1 {
 		return nil, next, ctx.Err()
@@ -60,7 +60,7 @@ func (v *verbs) submitted(ctx context.Context, sql string, q storage.SubmittedQu
 			page = append(page, h)
 		}
 		if n == int64(q.Scan) {
-			next = storage.Place{Leaf: h.Leaf, Rank: h.Rank}
+			next = storage.Place{Queue: h.Queue, Rank: h.Rank}
 		}
 	}, sql, []byte(q.After.Type), []byte(q.After.Group), priority, ready, seq, home.Bitmap(q.Shards), q.Scan)
 	return page, next, err

@@ -17,11 +17,11 @@ type statements struct {
 	claimKeys, releaseKeys, holders                       string
 	removeEnded, remove, note, grab, finish, drop, update string
 	end, comeBack                                         string
-	due, dueRunning, dueEnded, ready, leaves, allLeaves   string
+	due, dueRunning, dueEnded, ready, queues, allQueues   string
 	dueOf, submitted, submittedOf                         string
 	listAll, listLive, listErrors                         string
 	count, countRows, fold                                string
-	overlooked, allOverlooked, orphans, outdated          string
+	unclaimed, allUnclaimed, orphans, outdated            string
 	setting, setSetting, unset, swapSetting               string
 	setRules, rules, checkIsolation                       string
 }
@@ -206,28 +206,28 @@ select {trigger} from {task}
 where queued and state = 2 and type = $1 and grp = $2 and (priority, ready_at, seq) > ($3, $4, $5)
 order by priority, ready_at, seq limit $6`
 
-// From leaf to leaf: what is passed over are the rows within.
-const selectLeaves = `
-with recursive leaf as (
+// From queue to queue: what is passed over are the rows within.
+const selectQueues = `
+with recursive queue as (
 	(select type, grp from {task} where queued {after} order by type, grp limit 1)
 	union all
-	select n.* from leaf cross join lateral (
-		select t.type, t.grp from {task} t where t.queued and (t.type, t.grp) > (leaf.type, leaf.grp)
+	select n.* from queue cross join lateral (
+		select t.type, t.grp from {task} t where t.queued and (t.type, t.grp) > (queue.type, queue.grp)
 		order by t.type, t.grp limit 1) n)
-select type, grp from leaf
-where (select true from {task} t where t.queued and t.state = 2 and t.type = leaf.type and t.grp = leaf.grp limit 1)
+select type, grp from queue
+where (select true from {task} t where t.queued and t.state = 2 and t.type = queue.type and t.grp = queue.grp limit 1)
 limit $3`
 
-// The first submitted row of each leaf that is one of those selected. A leaf is there though
+// The first submitted row of each queue that is one of those selected. A queue is there though
 // it has no such row: the next page goes on from it.
-const selectOverlooked = `
-with recursive leaf as (
+const selectUnclaimed = `
+with recursive queue as (
 	(select type, grp from {task} where queued {after} order by type, grp limit 1)
 	union all
-	select n.* from leaf cross join lateral (
-		select t.type, t.grp from {task} t where t.queued and (t.type, t.grp) > (leaf.type, leaf.grp)
+	select n.* from queue cross join lateral (
+		select t.type, t.grp from {task} t where t.queued and (t.type, t.grp) > (queue.type, queue.grp)
 		order by t.type, t.grp limit 1) n),
-page as (select * from leaf limit $4)
+page as (select * from queue limit $4)
 select page.type, page.grp, h.id, h.version, h.priority, h.ready_at, h.seq, h.shard, h.next_event_at from page left join lateral (
 	select * from (
 		select * from {task} t where t.queued and t.type = page.type and t.grp = page.grp
@@ -246,7 +246,7 @@ select n, hit, {trigger}, next_event_at from (
 where hit or n = $7
 order by n`
 
-// The same within a leaf.
+// The same within a queue.
 const selectSubmittedOf = `
 select n, hit, {trigger}, next_event_at from (
 	select row_number() over (order by priority, ready_at, seq) as n, state = 2 and {mine:6} as hit, {trigger}, next_event_at
@@ -328,8 +328,8 @@ select (select count(*) from added) + (select count(*) from changed) + (select c
 func statementsIn(name string) *statements {
 	fill := filler(name)
 	list := func(page string) string { return fill(strings.ReplaceAll(selectList, "{page}", page)) }
-	overlooked := func(after string) string { return fill(strings.ReplaceAll(selectOverlooked, "{after}", after)) }
-	leaves := func(after string) string { return fill(strings.ReplaceAll(selectLeaves, "{after}", after)) }
+	unclaimed := func(after string) string { return fill(strings.ReplaceAll(selectUnclaimed, "{after}", after)) }
+	queues := func(after string) string { return fill(strings.ReplaceAll(selectQueues, "{after}", after)) }
 	return &statements{
 		get: fill(selectGet), lockTask: fill(selectLockTask), lockEnded: fill(selectLockEnded),
 		inserts: insertsIn(fill), claimKeys: fill(insertKeys), releaseKeys: fill(deleteKeys), holders: fill(selectHolders),
@@ -338,8 +338,8 @@ func statementsIn(name string) *statements {
 		end: fill(moveEnded), comeBack: fill(moveBack),
 		dueOf: fill(selectDueOf), submitted: fill(selectSubmitted), submittedOf: fill(selectSubmittedOf),
 		due: fill(selectDue), dueRunning: fill(selectDueRunning), dueEnded: fill(selectDueEnded),
-		ready: fill(selectReady), leaves: leaves("and (type, grp) > ($1, $2)"), allLeaves: leaves("and $1::bytea = $2::bytea"),
-		overlooked: overlooked("and (type, grp) > ($1, $2)"), allOverlooked: overlooked("and $1::bytea = $2::bytea"), orphans: fill(selectOrphans), outdated: fill(selectOutdated),
+		ready: fill(selectReady), queues: queues("and (type, grp) > ($1, $2)"), allQueues: queues("and $1::bytea = $2::bytea"),
+		unclaimed: unclaimed("and (type, grp) > ($1, $2)"), allUnclaimed: unclaimed("and $1::bytea = $2::bytea"), orphans: fill(selectOrphans), outdated: fill(selectOutdated),
 		listAll: list(pageAll), listLive: list(pageLive), listErrors: list(pageErrors),
 		count: fill(selectCount), countRows: fill(selectCountRows), fold: fill(foldTally),
 		setting:     fill("select value from {engine_setting} where name = $1"),

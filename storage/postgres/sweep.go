@@ -18,10 +18,10 @@ import (
 // keysPage is how many unique keys are given back in one transaction.
 const keysPage = 10_000
 
-// Sweep implements [storage.Sweeper]. It drops tables: a row is gone a quarter of the time
+// Expire implements [storage.Expirer]. It drops tables: a row is gone a quarter of the time
 // later than it could be, at most. One process does that at a time; another leaves it to
 // that.
-func (s *Store) Sweep(ctx context.Context, now time.Time) (removed int64, next time.Time, err error) {
+func (s *Store) Expire(ctx context.Context, now time.Time) (removed int64, next time.Time, err error) {
 	if s.closed.Load() {
 		return 0, next, fmt.Errorf("postgres: sweep: %w", storage.ErrClosed)
 	}
@@ -171,13 +171,13 @@ func (s *slots) detach(ctx context.Context, c *pgx.Conn, old *part, how string) 
 // dropApart drops a table that is not one of the others any more: nobody adds to it. The
 // keys of its rows are free before.
 func (s *Store) dropApart(ctx context.Context, c *pgx.Conn, name string) (removed int64, err error) {
-	leaf := s.slots.quoted(name)
-	if err := s.freeKeys(ctx, c, leaf); err != nil {
+	partition := s.slots.quoted(name)
+	if err := s.freeKeys(ctx, c, partition); err != nil {
 		return 0, err
 	}
-	err = c.QueryRow(ctx, "select greatest(reltuples, 0)::bigint from pg_catalog.pg_class where oid = $1::text::regclass", leaf).Scan(&removed)
+	err = c.QueryRow(ctx, "select greatest(reltuples, 0)::bigint from pg_catalog.pg_class where oid = $1::text::regclass", partition).Scan(&removed)
 	if err == nil {
-		_, err = c.Exec(ctx, "drop table "+leaf, pgx.QueryExecModeSimpleProtocol)
+		_, err = c.Exec(ctx, "drop table "+partition, pgx.QueryExecModeSimpleProtocol)
 	}
 	if isGone(err) {
 		return 0, nil
@@ -197,8 +197,8 @@ gone as (delete from {key} k using page where k.type = page.type and k.key = pag
 select (select id from page order by id desc limit 1)`
 
 // freeKeys gives back the unique keys of the rows of a table, some at a time.
-func (s *Store) freeKeys(ctx context.Context, c *pgx.Conn, leaf string) error {
-	sql := fmt.Sprintf(s.fill(deleteKeysOf), leaf)
+func (s *Store) freeKeys(ctx context.Context, c *pgx.Conn, partition string) error {
+	sql := fmt.Sprintf(s.fill(deleteKeysOf), partition)
 	var after task.ID
 	for first := true; ; first = false {
 		var last *task.ID
@@ -229,4 +229,4 @@ func (s *slots) forgetAll() {
 	clear(s.known)
 }
 
-var _ storage.Sweeper = (*Store)(nil)
+var _ storage.Expirer = (*Store)(nil)

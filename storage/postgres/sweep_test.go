@@ -39,7 +39,7 @@ func finish(t *testing.T, s *postgres.Store, ids *task.IDs, at time.Time, keep t
 
 func sweep(t *testing.T, s *postgres.Store, now time.Time) time.Time {
 	t.Helper()
-	_, next, err := s.Sweep(t.Context(), now)
+	_, next, err := s.Expire(t.Context(), now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +109,7 @@ func TestTasksEndWhileOthersAreSwept(t *testing.T) {
 	for _, one := range []*postgres.Store{s, other} {
 		sweeping.Go(func() {
 			for ctx.Err() == nil {
-				if _, _, err := one.Sweep(t.Context(), now()); err != nil {
+				if _, _, err := one.Expire(t.Context(), now()); err != nil {
 					t.Error(err)
 					return
 				}
@@ -148,7 +148,7 @@ func TestASweepThatWasInterruptedIsFinished(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	if _, _, err := s.Sweep(ctx, moment.Add(2*time.Hour)); !errors.Is(err, context.DeadlineExceeded) {
+	if _, _, err := s.Expire(ctx, moment.Add(2*time.Hour)); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("got %v", err)
 	}
 	if row := finish(t, s, ids, moment.Add(24*time.Hour), time.Hour, ""); row == nil { // the others go on

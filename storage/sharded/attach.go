@@ -11,7 +11,7 @@ import (
 // In returns a transaction of the store that is t, one of the place of this name that the
 // caller has begun and ends, such as one attached to his own transaction of that database. It
 // takes rows of the shards that the place holds; those of others fail with
-// [storage.ErrElsewhere]. It implements [storage.Placed]. Queries see that place alone.
+// [storage.ErrElsewhere]. It implements [storage.ShardBound]. Queries see that place alone.
 func (s *Store) In(name string, t storage.Tx) (storage.Tx, error) {
 	var names []string
 	for i, p := range s.places {
@@ -33,13 +33,13 @@ type attached struct {
 	place int
 }
 
-var _ storage.Placed = (*attached)(nil)
+var _ storage.ShardBound = (*attached)(nil)
 
-// Shards implements [storage.Placed].
+// Shards implements [storage.ShardBound].
 func (x *attached) Shards() *task.Shards {
-	here := x.store.routes.Load().homes[x.place].Here
+	here := x.store.routes.Load().homes[x.place].Owned
 	return &here
 }
 
-// Shards implements [storage.Placed]: rows can be of all.
+// Shards implements [storage.ShardBound]: rows can be of all.
 func (s *Store) Shards() *task.Shards { return nil }

@@ -31,7 +31,7 @@ func TestATransactionOfOnePlaceTakesItsRows(t *testing.T) {
 	fresh := row(201)
 	hooked := false
 	if err := attach(t, s, ps[1], func(tx storage.Tx) error {
-		if got, want := *tx.(storage.Placed).Shards(), shards(128, 255); got != want {
+		if got, want := *tx.(storage.ShardBound).Shards(), shards(128, 255); got != want {
 			t.Errorf("it takes the shards %s, want %s", &got, &want)
 		}
 		tx.OnCommit(func() { hooked = true })
@@ -46,7 +46,7 @@ func TestATransactionOfOnePlaceTakesItsRows(t *testing.T) {
 		if now[0].Seq != old.Seq {
 			t.Errorf("number %d has become %d", old.Seq, now[0].Seq)
 		}
-		page, err := tx.Ready(t.Context(), storage.ReadyQuery{Leaf: fresh.Leaf(), Limit: 9})
+		page, err := tx.Ready(t.Context(), storage.ReadyQuery{Queue: fresh.Queue(), Limit: 9})
 		if err != nil || len(page) != 1 || page[0] != fresh.Trigger() {
 			t.Errorf("got %v, %v", page, err)
 		}

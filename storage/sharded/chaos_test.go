@@ -71,7 +71,7 @@ func (c *chaos) moveSome(rng *rand.Rand) {
 	from, to := c.places[rng.IntN(3)], c.places[rng.IntN(3)]
 	first := rng.IntN(task.ShardCount)
 	some := shards(first, min(task.ShardCount-1, first+rng.IntN(60)))
-	here := from.home.Load().Here
+	here := from.home.Load().Owned
 	rest := here.Without(&some)
 	if some = here.Without(&rest); from == to || some.IsEmpty() {
 		return

@@ -201,7 +201,7 @@ func TestAVerbFailsIfItsPartInOnePlaceDoes(t *testing.T) {
 		"Update": func(ctx context.Context) error { return s.Update(ctx, func(storage.Tx) error { return nil }) },
 		"Due":    func(ctx context.Context) error { _, err := s.Due(ctx, storage.DueQuery{}); return err },
 		"Ready":  func(ctx context.Context) error { _, err := s.Ready(ctx, storage.ReadyQuery{}); return err },
-		"Leaves": func(ctx context.Context) error { _, err := s.Leaves(ctx, task.Leaf{}, 1); return err },
+		"Queues": func(ctx context.Context) error { _, err := s.Queues(ctx, task.Queue{}, 1); return err },
 	} {
 		if err := call(t.Context()); !errors.Is(err, down) || !strings.Contains(err.Error(), "b: down") {
 			t.Errorf("%s: got %v", name, err)

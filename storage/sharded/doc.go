@@ -11,7 +11,7 @@
 //   - A key keeps out other tasks of its place. Engines give tasks that have one an ID of a
 //     shard that depends on the key.
 //   - Numbers, [task.Task.Seq], are in the order of insertion among the rows of a place. So tasks
-//     of one leaf and priority that became ready in the same microsecond are in another order
+//     of one queue and priority that became ready in the same microsecond are in another order
 //     than that of their submits if they are in different places.
 //   - A query sees each place at a moment of its own, and fails if one of them does. The rows of
 //     a shard that is being moved may be missing; no query has a row twice.

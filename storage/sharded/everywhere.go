@@ -9,15 +9,15 @@ import (
 	"github.com/taskengine/taskengine/storage"
 )
 
-// Sweep implements [storage.Sweeper]. What was removed is removed though another place failed.
-func (s *Store) Sweep(ctx context.Context, now time.Time) (removed int64, next time.Time, err error) {
+// Expire implements [storage.Expirer]. What was removed is removed though another place failed.
+func (s *Store) Expire(ctx context.Context, now time.Time) (removed int64, next time.Time, err error) {
 	type swept struct {
 		removed int64
 		next    time.Time
 		err     error
 	}
 	all, err := ask(ctx, &s.verbs, "sweep", func(place int, _ storage.Tasks) (w swept, _ error) {
-		w.removed, w.next, w.err = s.places[place].Store.Sweep(ctx, now)
+		w.removed, w.next, w.err = s.places[place].Store.Expire(ctx, now)
 		w.err = s.failed(place, w.err)
 		return w, nil
 	})
@@ -34,7 +34,7 @@ func (s *Store) Sweep(ctx context.Context, now time.Time) (removed int64, next t
 	return removed, next, err
 }
 
-// Fold implements [storage.Tallier]. What was folded is folded though another place failed.
+// Fold implements [storage.LiveCounter]. What was folded is folded though another place failed.
 func (s *Store) Fold(ctx context.Context) (notes int64, err error) {
 	folded, err := ask(ctx, &s.verbs, "fold counts", func(place int, _ storage.Tasks) (int64, error) {
 		return s.places[place].Store.Fold(ctx)

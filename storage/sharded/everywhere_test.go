@@ -116,12 +116,12 @@ func TestASweepIsOfAllPlaces(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	removed, next, err := s.Sweep(t.Context(), epoch.Add(time.Hour))
+	removed, next, err := s.Expire(t.Context(), epoch.Add(time.Hour))
 	if err != nil || removed != 2 || !next.Equal(epoch.Add(2*time.Hour)) {
 		t.Errorf("%d were removed, the next at %v: %v", removed, next, err)
 	}
 	ps[0].fail(errBroken)
-	removed, _, err = s.Sweep(t.Context(), epoch.Add(3*time.Hour))
+	removed, _, err = s.Expire(t.Context(), epoch.Add(3*time.Hour))
 	if !errors.Is(err, errBroken) || removed != 2 {
 		t.Errorf("%d were removed though a place failed: %v", removed, err)
 	}

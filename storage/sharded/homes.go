@@ -27,20 +27,20 @@ const nowhere = -1
 // routes is which place holds which shard, as the places said. It does not change.
 type routes struct {
 	names []string
-	homes []storage.Home
+	homes []storage.Holdings
 	place [task.ShardCount]int8 // by shard
 	twice task.Shards           // that several claim, and nobody gets
 }
 
 // newRoutes makes routes of what the places said. What those said that are not fresh may be
 // outdated, and counts where no other place claims the same.
-func newRoutes(names []string, homes []storage.Home, fresh []bool) *routes {
+func newRoutes(names []string, homes []storage.Holdings, fresh []bool) *routes {
 	r := &routes{names: names, homes: homes}
 	for shard := range uint16(task.ShardCount) {
 		r.place[shard] = nowhere
 		for _, now := range []bool{true, false} {
 			for i := range homes {
-				if fresh[i] != now || !homes[i].Here.Has(shard) {
+				if fresh[i] != now || !homes[i].Owned.Has(shard) {
 					continue
 				}
 				if held := r.place[shard]; held == nowhere {
@@ -66,7 +66,7 @@ func (r *routes) leaving() (leaving, lost task.Shards) {
 		if r.of(shard) != nowhere {
 			continue
 		}
-		if slices.ContainsFunc(r.homes, func(h storage.Home) bool { return h.Leaving.Has(shard) }) {
+		if slices.ContainsFunc(r.homes, func(h storage.Holdings) bool { return h.Migrating.Has(shard) }) {
 			leaving.Add(shard)
 		} else if !r.twice.Has(shard) {
 			lost.Add(shard)
@@ -87,13 +87,13 @@ func (r *routes) why(shards task.Shards) error {
 	var errs []error
 	leaving, lost := r.leaving()
 	for _, h := range r.homes {
-		if some := both(shards, both(leaving, h.Leaving)); !some.IsEmpty() {
+		if some := both(shards, both(leaving, h.Migrating)); !some.IsEmpty() {
 			errs = append(errs, fmt.Errorf("the shards %s %w to %s; if that was interrupted, run the move again", &some, ErrMoving, h.To))
 		}
 	}
 	for i, h := range r.homes {
 		for j, other := range r.homes[:i] {
-			if some := both(both(shards, r.twice), both(h.Here, other.Here)); !some.IsEmpty() {
+			if some := both(both(shards, r.twice), both(h.Owned, other.Owned)); !some.IsEmpty() {
 				errs = append(errs, fmt.Errorf("the shards %s are held by %s and by %s; one of them is a copy, or of another engine: take it out of storage.databases",
 					&some, r.names[j], r.names[i]))
 			}
@@ -130,7 +130,7 @@ func (s *Store) look(ctx context.Context) (*routes, error) {
 	}
 	for i, h := range r.homes {
 		if h != was.homes[i] {
-			s.log.Info("a database holds other shards than before", "database", r.names[i], "shards", h.Here.String(), "leaving", h.Leaving.String(), "for", h.To)
+			s.log.Info("a database holds other shards than before", "database", r.names[i], "shards", h.Owned.String(), "leaving", h.Migrating.String(), "for", h.To)
 		}
 	}
 	if wrong := r.wrong(); wrong != nil && was.wrong() == nil {
@@ -160,13 +160,13 @@ func (s *Store) ask(ctx context.Context, was *routes) (*routes, error) {
 
 func (s *Store) askOnce(ctx context.Context, was *routes) (*routes, error) {
 	n := len(s.places)
-	names, homes, errs, fresh := make([]string, n), make([]storage.Home, n), make([]error, n), make([]bool, n)
+	names, homes, errs, fresh := make([]string, n), make([]storage.Holdings, n), make([]error, n), make([]bool, n)
 	var every []int
 	for i, p := range s.places {
 		names[i], every = p.Name, append(every, i)
 	}
 	atOnce(every, func(i int) {
-		homes[i], errs[i] = s.places[i].Store.Home(ctx)
+		homes[i], errs[i] = s.places[i].Store.Holdings(ctx)
 		fresh[i] = errs[i] == nil
 	})
 	for i, err := range errs {

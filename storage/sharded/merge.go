@@ -62,17 +62,17 @@ func refOfTask(t **task.Task) task.Ref { return (*t).Ref() }
 
 func compareRank(a, b task.Trigger) int { return a.Rank.Compare(b.Rank) }
 
-func placeOf(h task.Hint) storage.Place { return storage.Place{Leaf: h.Leaf, Rank: h.Rank} }
+func placeOf(h task.Hint) storage.Place { return storage.Place{Queue: h.Queue, Rank: h.Rank} }
 
 func comparePlace(a, b storage.Place) int {
-	return cmp.Or(compareLeaf(a.Leaf, b.Leaf), a.Rank.Compare(b.Rank))
+	return cmp.Or(compareQueue(a.Queue, b.Queue), a.Rank.Compare(b.Rank))
 }
 
 func compareHint(a, b task.Hint) int { return comparePlace(placeOf(a), placeOf(b)) }
 
 func compareDue(a, b storage.Due) int { return cmp.Or(a.At.Compare(b.At), a.ID.Compare(b.ID)) }
 
-func compareLeaf(a, b task.Leaf) int {
+func compareQueue(a, b task.Queue) int {
 	return cmp.Or(cmp.Compare(a.Type, b.Type), cmp.Compare(a.Group, b.Group))
 }
 

@@ -171,7 +171,7 @@ func TestAPlaceThatDoesNotAnswerDoesNotHoldWhatAnotherSaysThatItHas(t *testing.T
 func TestShardsThatNobodyHoldsAnyMoreAreToldOf(t *testing.T) {
 	ps := places(2)
 	s := open(t, ps...)
-	ps[1].settle(func(h *storage.Home) { h.Here = shards(128, 250) })
+	ps[1].settle(func(h *storage.Holdings) { h.Owned = shards(128, 250) })
 	_, err := s.Do(t.Context(), mixture(nil, 1, 251))
 	var want task.Shards
 	want.Add(251)

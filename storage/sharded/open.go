@@ -16,7 +16,7 @@ import (
 const MaxPlaces = 64
 
 // Place is one of the stores that keep the tasks together. Its name is that by which the
-// others call it, see [storage.Home.To]. Nodes of one cluster name the same places.
+// others call it, see [storage.Holdings.To]. Nodes of one cluster name the same places.
 type Place struct {
 	Name  string
 	Store Backend
@@ -25,12 +25,12 @@ type Place struct {
 // Backend is what a store must be to be a place.
 type Backend interface {
 	storage.Store
-	storage.Homed
+	storage.ShardOwner
 	storage.Batcher
 	storage.Shared
-	storage.Tallier
+	storage.LiveCounter
 	storage.Settings
-	storage.Sweeper
+	storage.Expirer
 	storage.Ruled
 	storage.Exporter
 }
@@ -48,15 +48,15 @@ type Store struct {
 }
 
 var (
-	_ storage.Store    = (*Store)(nil)
-	_ storage.Batcher  = (*Store)(nil)
-	_ storage.Shared   = (*Store)(nil)
-	_ storage.Tallier  = (*Store)(nil)
-	_ storage.Settings = (*Store)(nil)
-	_ storage.Sweeper  = (*Store)(nil)
-	_ storage.Ruled    = (*Store)(nil)
-	_ storage.Exporter = (*Store)(nil)
-	_ storage.Placed   = (*Store)(nil)
+	_ storage.Store       = (*Store)(nil)
+	_ storage.Batcher     = (*Store)(nil)
+	_ storage.Shared      = (*Store)(nil)
+	_ storage.LiveCounter = (*Store)(nil)
+	_ storage.Settings    = (*Store)(nil)
+	_ storage.Expirer     = (*Store)(nil)
+	_ storage.Ruled       = (*Store)(nil)
+	_ storage.Exporter    = (*Store)(nil)
+	_ storage.ShardBound  = (*Store)(nil)
 )
 
 // Open returns the store that the places are, and that closes them. Each shard must be held

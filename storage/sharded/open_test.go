@@ -15,7 +15,7 @@ import (
 func TestOpenSaysWhatIsWrongWithThePlaces(t *testing.T) {
 	whole := func(name string) *place { return newPlace(name, task.AllShards()) }
 	leaving := newPlace("b", shards(128, 199))
-	leaving.settle(func(h *storage.Home) { h.Leaving, h.To = shards(200, 255), "a" })
+	leaving.settle(func(h *storage.Holdings) { h.Migrating, h.To = shards(200, 255), "a" })
 	broken := whole("a")
 	broken.fail(errors.New("the disk is gone"))
 	for _, c := range []struct {
@@ -58,8 +58,8 @@ type late struct {
 	first func()
 }
 
-func (l *late) Home(ctx context.Context) (storage.Home, error) {
-	h, err := l.place.Home(ctx)
+func (l *late) Holdings(ctx context.Context) (storage.Holdings, error) {
+	h, err := l.place.Holdings(ctx)
 	if l.first != nil {
 		l.first()
 		l.first = nil
@@ -87,7 +87,7 @@ type waiting struct {
 	asked chan struct{}
 }
 
-func (w *waiting) Home(ctx context.Context) (storage.Home, error) {
+func (w *waiting) Holdings(ctx context.Context) (storage.Holdings, error) {
 	<-w.asked
-	return w.place.Home(ctx)
+	return w.place.Holdings(ctx)
 }

@@ -27,11 +27,11 @@ type place struct {
 	rows  *memory.Store
 	name  string
 	fault atomic.Pointer[func(storagetest.Call) storagetest.Fault] // nil is none
-	homes atomic.Int64                                             // how often Home was called
+	homes atomic.Int64                                             // how often Holdings was called
 	calls atomic.Int64                                             // how often a verb, Update or Do was
 
-	gate sync.RWMutex                 // held by who changes rows, and alone by who changes home
-	home atomic.Pointer[storage.Home] // guarded by gate; read by anybody
+	gate sync.RWMutex                     // held by who changes rows, and alone by who changes home
+	home atomic.Pointer[storage.Holdings] // guarded by gate; read by anybody
 
 	mu       sync.Mutex
 	rules    map[string]storage.TypeRules // guarded by mu
@@ -50,7 +50,7 @@ func newPlace(name string, here task.Shards) *place {
 		}
 		return storagetest.Fault{}
 	})
-	p.home.Store(&storage.Home{Here: here})
+	p.home.Store(&storage.Holdings{Owned: here})
 	return p
 }
 
@@ -72,7 +72,7 @@ func (p *place) failHome(err error) {
 	}))
 }
 
-// home is the call of Home, as faults have it.
+// home is the call of Holdings, as faults have it.
 const home storagetest.Call = "home"
 
 // failCommit has every transaction fail with this error when it is committed.
@@ -85,18 +85,18 @@ func (p *place) failCommit(err error) {
 	}))
 }
 
-func (p *place) Home(ctx context.Context) (storage.Home, error) {
+func (p *place) Holdings(ctx context.Context) (storage.Holdings, error) {
 	p.homes.Add(1)
 	if fault := p.fault.Load(); fault != nil {
 		if f := (*fault)(home); f.Before != nil {
-			return storage.Home{}, f.Before
+			return storage.Holdings{}, f.Before
 		}
 	}
 	return *p.home.Load(), ctx.Err()
 }
 
 // settle changes what the place holds.
-func (p *place) settle(change func(h *storage.Home)) {
+func (p *place) settle(change func(h *storage.Holdings)) {
 	p.gate.Lock()
 	defer p.gate.Unlock()
 	h := *p.home.Load()
@@ -108,7 +108,7 @@ func (p *place) Update(ctx context.Context, fn func(storage.Tx) error) error {
 	p.gate.RLock()
 	defer p.gate.RUnlock()
 	return p.Store.Update(ctx, func(tx storage.Tx) error {
-		x := &fenced{Tx: tx, here: &p.home.Load().Here}
+		x := &fenced{Tx: tx, here: &p.home.Load().Owned}
 		if err := fn(x); err != nil {
 			return err
 		}
@@ -190,7 +190,7 @@ func (p *place) Do(ctx context.Context, b *storage.Batch) (storage.Outcome, erro
 	return in(ctx, p, func(tx storage.Tx) (storage.Outcome, error) { return storage.Do(ctx, tx, b) })
 }
 
-func (p *place) Sweep(ctx context.Context, now time.Time) (removed int64, next time.Time, err error) {
+func (p *place) Expire(ctx context.Context, now time.Time) (removed int64, next time.Time, err error) {
 	var gone []task.Ref
 	for _, s := range []task.State{task.Done, task.Failed, task.Cancelled} {
 		ended, err := p.Due(ctx, storage.DueQuery{State: s, Before: now.AddDate(1, 0, 0), Limit: math.MaxInt})
@@ -289,7 +289,7 @@ func move(t testing.TB, from, to *place, shards task.Shards, before func(step st
 		do   func()
 	}{
 		{"leave", func() {
-			from.settle(func(h *storage.Home) { h.Here, h.Leaving, h.To = h.Here.Without(&shards), shards, to.name })
+			from.settle(func(h *storage.Holdings) { h.Owned, h.Migrating, h.To = h.Owned.Without(&shards), shards, to.name })
 		}},
 		{"pack", func() {
 			rows, err := from.all(t.Context())
@@ -306,15 +306,15 @@ func move(t testing.TB, from, to *place, shards task.Shards, before func(step st
 			}
 		}},
 		{"deliver", func() {
-			to.settle(func(h *storage.Home) {
+			to.settle(func(h *storage.Holdings) {
 				if _, err := to.rows.Insert(t.Context(), packed...); err != nil {
 					t.Error(err)
 				}
-				h.Here = h.Here.With(&shards)
+				h.Owned = h.Owned.With(&shards)
 			})
 		}},
 		{"forget", func() {
-			from.settle(func(h *storage.Home) { h.Leaving, h.To = task.Shards{}, "" })
+			from.settle(func(h *storage.Holdings) { h.Migrating, h.To = task.Shards{}, "" })
 		}},
 	} {
 		if before != nil && !before(step.name) {

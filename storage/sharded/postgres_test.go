@@ -75,7 +75,7 @@ func TestTasksLiveOnWhileTheirShardsAreMovedBetweenDatabases(t *testing.T) {
 	}()
 	for range 2 {
 		for before := lives.Load(); lives.Load() == before && !t.Failed(); {
-			if _, err := s.Leaves(t.Context(), task.Leaf{}, 10); err != nil {
+			if _, err := s.Queues(t.Context(), task.Queue{}, 10); err != nil {
 				t.Fatal(err)
 			}
 		}

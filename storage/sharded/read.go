@@ -70,14 +70,14 @@ func (v *verbs) Ready(ctx context.Context, q storage.ReadyQuery) ([]task.Trigger
 	return first(merge(v.store.routes.Load(), pages, refOfTrigger, compareRank), q.Limit), nil
 }
 
-// Leaves implements [storage.Tasks].
-func (v *verbs) Leaves(ctx context.Context, after task.Leaf, limit int) ([]task.Leaf, error) {
-	pages, err := ask(ctx, v, "leaves", func(_ int, in storage.Tasks) ([]task.Leaf, error) { return in.Leaves(ctx, after, limit) })
+// Queues implements [storage.Tasks].
+func (v *verbs) Queues(ctx context.Context, after task.Queue, limit int) ([]task.Queue, error) {
+	pages, err := ask(ctx, v, "queues", func(_ int, in storage.Tasks) ([]task.Queue, error) { return in.Queues(ctx, after, limit) })
 	if err != nil {
 		return nil, err
 	}
 	all := slices.Concat(pages...)
-	slices.SortFunc(all, compareLeaf)
+	slices.SortFunc(all, compareQueue)
 	return first(slices.Compact(all), limit), nil
 }
 

@@ -97,8 +97,8 @@ func TestQueriesOverPlacesAnswerAsOneStoreThatHasAllRows(t *testing.T) {
 		r := newReads(rt, t.Context())
 		r.ready()
 		r.due()
-		r.leaves()
-		r.overlooked()
+		r.queues()
+		r.unclaimed()
 		r.submitted()
 		r.orphans()
 		r.outdated()
@@ -107,9 +107,9 @@ func TestQueriesOverPlacesAnswerAsOneStoreThatHasAllRows(t *testing.T) {
 	})
 }
 
-// ready pages through a leaf, from a row of it or from the beginning.
+// ready pages through a queue, from a row of it or from the beginning.
 func (r *reads) ready() {
-	q := storage.ReadyQuery{Leaf: task.Leaf{Type: "a", Group: "x"}, Shards: r.shards(), Limit: r.limit()}
+	q := storage.ReadyQuery{Queue: task.Queue{Type: "a", Group: "x"}, Shards: r.shards(), Limit: r.limit()}
 	all := q
 	all.Limit = 1000
 	want := must[[]task.Trigger](r)(r.want.Ready(r.ctx, all))
@@ -140,42 +140,42 @@ func (r *reads) due() {
 	same(r, "due", got, want)
 }
 
-func (r *reads) leaves() {
-	want := must[[]task.Leaf](r)(r.want.Leaves(r.ctx, task.Leaf{}, 1000))
-	var got []task.Leaf
-	for limit, after := r.limit(), (task.Leaf{}); ; after = got[len(got)-1] {
-		page := must[[]task.Leaf](r)(r.s.Leaves(r.ctx, after, limit))
+func (r *reads) queues() {
+	want := must[[]task.Queue](r)(r.want.Queues(r.ctx, task.Queue{}, 1000))
+	var got []task.Queue
+	for limit, after := r.limit(), (task.Queue{}); ; after = got[len(got)-1] {
+		page := must[[]task.Queue](r)(r.s.Queues(r.ctx, after, limit))
 		if got = append(got, page...); len(page) < limit {
 			break
 		}
 	}
-	same(r, "leaves", got, want)
+	same(r, "queues", got, want)
 }
 
-func (r *reads) overlooked() {
-	q := storage.OverlookedQuery{Shards: r.shards(), Limit: r.limit()}
+func (r *reads) unclaimed() {
+	q := storage.UnclaimedQuery{Shards: r.shards(), Limit: r.limit()}
 	all := q
 	all.Limit = 1000
-	want := must[storage.Overlooked](r)(r.want.Overlooked(r.ctx, all))
+	want := must[storage.UnclaimedPage](r)(r.want.Unclaimed(r.ctx, all))
 	var got []task.Hint
 	for {
-		page := must[storage.Overlooked](r)(r.s.Overlooked(r.ctx, q))
+		page := must[storage.UnclaimedPage](r)(r.s.Unclaimed(r.ctx, q))
 		if len(page.Heads) > q.Limit {
-			r.Fatalf("%d leaves, at most %d were asked for", len(page.Heads), q.Limit)
+			r.Fatalf("%d queues, at most %d were asked for", len(page.Heads), q.Limit)
 		}
 		got = append(got, page.Heads...)
-		if q.After = page.Next; page.Next == (task.Leaf{}) {
+		if q.After = page.Next; page.Next == (task.Queue{}) {
 			break
 		}
 	}
-	same(r, "overlooked", got, want.Heads)
+	same(r, "unclaimed", got, want.Heads)
 }
 
-// submitted pages through all leaves, or from one of them on.
+// submitted pages through all queues, or from one of them on.
 func (r *reads) submitted() {
 	q := storage.SubmittedQuery{Shards: r.shards(), Scan: 1000}
-	if rapid.Bool().Draw(r.T, "from a leaf on") {
-		q.After.Leaf = task.Leaf{Type: "a", Group: "x"}
+	if rapid.Bool().Draw(r.T, "from a queue on") {
+		q.After.Queue = task.Queue{Type: "a", Group: "x"}
 	}
 	want, _, err := r.want.Submitted(r.ctx, q)
 	if err != nil {
@@ -256,7 +256,7 @@ func TestARankOfAnyPlaceIsPassedInAll(t *testing.T) {
 	ps := places(3)
 	s := open(t, ps...)
 	rows := put(t, s, 200, 1, 100, 201, 2, 101) // alike but for their numbers
-	q := storage.ReadyQuery{Leaf: rows[0].Leaf(), Limit: 10}
+	q := storage.ReadyQuery{Queue: rows[0].Queue(), Limit: 10}
 	all, err := s.Ready(t.Context(), q)
 	if err != nil || len(all) != len(rows) {
 		t.Fatalf("got %v, %v", all, err)
@@ -283,7 +283,7 @@ func TestARowThatMovesBetweenTwoAnswersIsShownOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.move = func() { move(t, ps[0], ps[1], shards(7, 8), nil) }
-	page, err := s.Ready(t.Context(), storage.ReadyQuery{Leaf: task.Leaf{Type: "mail"}, Limit: 10})
+	page, err := s.Ready(t.Context(), storage.ReadyQuery{Queue: task.Queue{Type: "mail"}, Limit: 10})
 	got := make(map[task.ID]int)
 	for _, tr := range page {
 		got[tr.ID]++

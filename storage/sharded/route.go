@@ -173,10 +173,10 @@ func (s *Store) attempt(ctx context.Context, place int, c *call, some []int, out
 	case len(unsure) == 0:
 		return nil
 	}
-	home, err := s.places[place].Store.Home(ctx)
+	home, err := s.places[place].Store.Holdings(ctx)
 	if err != nil {
 		out.add(c.shards(unsure), s.failed(place, err))
 		return nil
 	}
-	return slices.DeleteFunc(unsure, func(i int) bool { return home.Here.Has(c.shard(i)) })
+	return slices.DeleteFunc(unsure, func(i int) bool { return home.Owned.Has(c.shard(i)) })
 }

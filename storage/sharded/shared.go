@@ -9,30 +9,30 @@ import (
 )
 
 // Overlooked implements [storage.Shared].
-func (s *Store) Overlooked(ctx context.Context, q storage.OverlookedQuery) (out storage.Overlooked, err error) {
-	parts, err := ask(ctx, &s.verbs, "look for what was overlooked", func(place int, _ storage.Tasks) (storage.Overlooked, error) {
-		part, err := s.places[place].Store.Overlooked(ctx, q)
+func (s *Store) Unclaimed(ctx context.Context, q storage.UnclaimedQuery) (out storage.UnclaimedPage, err error) {
+	parts, err := ask(ctx, &s.verbs, "look for what was unclaimed", func(place int, _ storage.Tasks) (storage.UnclaimedPage, error) {
+		part, err := s.places[place].Store.Unclaimed(ctx, q)
 		outwardHints(place, part.Heads)
 		return part, err
 	})
 	if err != nil {
-		return storage.Overlooked{}, err
+		return storage.UnclaimedPage{}, err
 	}
 	var heads [][]task.Hint
 	for _, p := range parts {
 		heads = append(heads, p.Heads)
-		if p.Next != (task.Leaf{}) && (out.Next == (task.Leaf{}) || compareLeaf(p.Next, out.Next) < 0) {
+		if p.Next != (task.Queue{}) && (out.Next == (task.Queue{}) || compareQueue(p.Next, out.Next) < 0) {
 			out.Next = p.Next // which all places have looked up to
 		}
 	}
 	out.Heads = merge(s.routes.Load(), heads, refOfHint, compareHint)
-	out.Heads = slices.CompactFunc(out.Heads, func(a, b task.Hint) bool { return a.Leaf == b.Leaf })
-	if out.Next != (task.Leaf{}) {
-		out.Heads = slices.DeleteFunc(out.Heads, func(h task.Hint) bool { return compareLeaf(h.Leaf, out.Next) > 0 })
+	out.Heads = slices.CompactFunc(out.Heads, func(a, b task.Hint) bool { return a.Queue == b.Queue })
+	if out.Next != (task.Queue{}) {
+		out.Heads = slices.DeleteFunc(out.Heads, func(h task.Hint) bool { return compareQueue(h.Queue, out.Next) > 0 })
 	}
 	if q.Limit > 0 && len(out.Heads) > q.Limit {
 		out.Heads = first(out.Heads, q.Limit)
-		out.Next = out.Heads[q.Limit-1].Leaf
+		out.Next = out.Heads[q.Limit-1].Queue
 	}
 	return out, nil
 }

@@ -19,7 +19,7 @@ type divided struct {
 
 // Place implements [storagetest.Divided].
 func (d divided) Place(id task.ID) int {
-	return slices.IndexFunc(d.places, func(p *place) bool { return p.home.Load().Here.Has(id.Shard()) })
+	return slices.IndexFunc(d.places, func(p *place) bool { return p.home.Load().Owned.Has(id.Shard()) })
 }
 
 func TestStore(t *testing.T) {

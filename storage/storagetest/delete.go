@@ -20,7 +20,7 @@ var deleteCases = []testCase{
 			if _, err := f.Get(f.ctx(), t.ID); !errors.Is(err, task.ErrNotFound) {
 				f.Fatalf("the deleted row: %v", err)
 			}
-			equal(f, "leaves", f.leaves(task.Leaf{}, 9), []task.Leaf{})
+			equal(f, "queues", f.queues(task.Queue{}, 9), []task.Queue{})
 			equal(f, "due", f.due(storage.DueQuery{State: s, Before: at(1e6), Limit: 9}), []storage.Due{})
 			f.put(again) // neither its id nor its key is taken
 			f.same(f.get(t.ID), again)
@@ -52,7 +52,7 @@ var deleteCases = []testCase{
 			}
 			f.check()
 		}
-		equal(f, "leaves", f.leaves(task.Leaf{}, 9), []task.Leaf{})
+		equal(f, "queues", f.queues(task.Queue{}, 9), []task.Queue{})
 		f.put(ts...) // neither their ids nor their keys are taken
 	}},
 	{"a deleted row cannot be changed", func(f *fixture) {

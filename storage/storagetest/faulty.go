@@ -19,7 +19,7 @@ const (
 	Delete Call = "delete"
 	Due    Call = "due"
 	Ready  Call = "ready"
-	Leaves Call = "leaves"
+	Queues Call = "queues"
 	Update Call = "update"
 )
 
@@ -140,6 +140,6 @@ func (f *faultyTasks) Ready(ctx context.Context, q storage.ReadyQuery) ([]task.T
 	return verb(f, Ready, func() ([]task.Trigger, error) { return f.tasks.Ready(ctx, q) })
 }
 
-func (f *faultyTasks) Leaves(ctx context.Context, after task.Leaf, limit int) ([]task.Leaf, error) {
-	return verb(f, Leaves, func() ([]task.Leaf, error) { return f.tasks.Leaves(ctx, after, limit) })
+func (f *faultyTasks) Queues(ctx context.Context, after task.Queue, limit int) ([]task.Queue, error) {
+	return verb(f, Queues, func() ([]task.Queue, error) { return f.tasks.Queues(ctx, after, limit) })
 }

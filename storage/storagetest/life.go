@@ -83,7 +83,7 @@ func calls(s storage.Store, t *task.Task) map[string]func(context.Context) error
 			return err
 		},
 		"Ready":  func(ctx context.Context) error { _, err := s.Ready(ctx, storage.ReadyQuery{Limit: 1}); return err },
-		"Leaves": func(ctx context.Context) error { _, err := s.Leaves(ctx, task.Leaf{}, 1); return err },
+		"Queues": func(ctx context.Context) error { _, err := s.Queues(ctx, task.Queue{}, 1); return err },
 		"Update": func(ctx context.Context) error {
 			return s.Update(ctx, func(tx storage.Tx) error { _, err := tx.Delete(ctx, t.Ref()); return err })
 		},
@@ -95,9 +95,9 @@ func calls(s storage.Store, t *task.Task) map[string]func(context.Context) error
 		}
 		all["Count"] = func(ctx context.Context) error { _, err := i.Count(ctx, storage.Filter{}); return err }
 	}
-	if r, ok := s.(storage.Relaxer); ok {
+	if r, ok := s.(storage.NoSyncer); ok {
 		all["Relax"] = func(ctx context.Context) error {
-			return r.Relax(ctx, func(tx storage.Tx) error { _, err := tx.Delete(ctx, t.Ref()); return err })
+			return r.UpdateNoSync(ctx, func(tx storage.Tx) error { _, err := tx.Delete(ctx, t.Ref()); return err })
 		}
 	}
 	if g, ok := s.(storage.Settings); ok {
@@ -122,7 +122,7 @@ var relaxCases = []testCase{
 	}},
 	{"a failed relaxed change never happened", func(f *fixture) {
 		f.undone(func(do func(tx storage.Tx) error) {
-			err := f.Store.(storage.Relaxer).Relax(f.ctx(), func(tx storage.Tx) error {
+			err := f.Store.(storage.NoSyncer).UpdateNoSync(f.ctx(), func(tx storage.Tx) error {
 				tx.OnCommit(func() { f.Error("the hook of a failed transaction ran") })
 				return errors.Join(do(tx), errRollback)
 			})
@@ -135,7 +135,7 @@ var relaxCases = []testCase{
 
 func (f *fixture) relax(fn func(storage.Tx) error) {
 	f.Helper()
-	if err := f.Store.(storage.Relaxer).Relax(f.ctx(), fn); err != nil {
+	if err := f.Store.(storage.NoSyncer).UpdateNoSync(f.ctx(), fn); err != nil {
 		f.Fatal(err)
 	}
 }

@@ -293,13 +293,13 @@ func (m *model) compare() {
 			q.After = got[len(got)-1]
 		}
 	}
-	leaves := m.f.leaves(task.Leaf{}, 1000)
-	equal(m.f, "leaves", leaves, reference.leaves(task.Leaf{}, 1000))
-	if len(leaves) > 0 {
-		after, limit := pick(m, leaves), m.rand.IntN(5)
-		equal(m.f, "leaves after one", m.f.leaves(after, limit), reference.leaves(after, limit))
+	queues := m.f.queues(task.Queue{}, 1000)
+	equal(m.f, "queues", queues, reference.queues(task.Queue{}, 1000))
+	if len(queues) > 0 {
+		after, limit := pick(m, queues), m.rand.IntN(5)
+		equal(m.f, "queues after one", m.f.queues(after, limit), reference.queues(after, limit))
 	}
-	for _, l := range leaves {
+	for _, l := range queues {
 		m.compareReady(reference, l)
 	}
 	if _, ok := m.f.Store.(storage.Inspector); ok {
@@ -313,13 +313,13 @@ func (m *model) compare() {
 	}
 }
 
-// compareReady pages through one leaf of both stores. Cursors differ in the number.
-func (m *model) compareReady(reference *fixture, l task.Leaf) {
+// compareReady pages through one queue of both stores. Cursors differ in the number.
+func (m *model) compareReady(reference *fixture, l task.Queue) {
 	if _, ok := m.f.Store.(Divided); ok {
 		m.compareReadyDivided(reference, l)
 		return
 	}
-	q := storage.ReadyQuery{Leaf: l, Limit: 1 + m.rand.IntN(5)}
+	q := storage.ReadyQuery{Queue: l, Limit: 1 + m.rand.IntN(5)}
 	p := q
 	for {
 		got, want := m.f.ready(q), reference.ready(p)
@@ -338,13 +338,13 @@ func (m *model) compareReady(reference *fixture, l task.Leaf) {
 
 // compareReadyDivided does so where numbers are not in the order of insertion: rows of a rank
 // that is the same but for them are in another order than those of the reference.
-func (m *model) compareReadyDivided(reference *fixture, l task.Leaf) {
-	want := reference.ready(storage.ReadyQuery{Leaf: l, Limit: 1000})
+func (m *model) compareReadyDivided(reference *fixture, l task.Queue) {
+	want := reference.ready(storage.ReadyQuery{Queue: l, Limit: 1000})
 	for i := range want {
 		want[i].Seq = m.seqs[want[i].ID][0]
 	}
 	slices.SortFunc(want, func(a, b task.Trigger) int { return a.Rank.Compare(b.Rank) })
-	q := storage.ReadyQuery{Leaf: l, Limit: 1 + m.rand.IntN(5)}
+	q := storage.ReadyQuery{Queue: l, Limit: 1 + m.rand.IntN(5)}
 	var got []task.Trigger
 	for page := m.f.ready(q); len(page) > 0; page = m.f.ready(q) {
 		got = append(got, page...)

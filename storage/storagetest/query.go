@@ -72,7 +72,7 @@ var queryCases = []testCase{
 			equal(f, "times a row was seen", seen[t.ID], 1)
 		}
 	}},
-	{"ready are the submitted rows of a leaf in the order of their rank", func(f *fixture) {
+	{"ready are the submitted rows of a queue in the order of their rank", func(f *fixture) {
 		ts := f.rows(60, task.Submitted, func(i int, t *task.Task) {
 			t.Priority = uint8(i*7) % 10
 			t.ReadyAt = epoch.Add(time.Duration(i*31%5-2) * time.Microsecond)
@@ -86,7 +86,7 @@ var queryCases = []testCase{
 		for i, t := range ts {
 			want[i] = t.Trigger()
 		}
-		q := storage.ReadyQuery{Leaf: ts[0].Leaf(), Limit: 1000}
+		q := storage.ReadyQuery{Queue: ts[0].Queue(), Limit: 1000}
 		equal(f, "ready", f.ready(q), want)
 		q.Limit = 7
 		var pages []task.Trigger
@@ -102,7 +102,7 @@ var queryCases = []testCase{
 		f.together()
 		ts := f.rows(30, task.Submitted, nil)
 		f.put(ts...)
-		q := storage.ReadyQuery{Leaf: ts[0].Leaf(), Limit: 4}
+		q := storage.ReadyQuery{Queue: ts[0].Queue(), Limit: 4}
 		var seen []task.ID
 		for page := f.ready(q); len(page) > 0; page = f.ready(q) {
 			for _, tr := range page {
@@ -116,7 +116,7 @@ var queryCases = []testCase{
 	{"a row is ready while it is submitted and no longer", func(f *fixture) {
 		t := f.row(task.Submitted)
 		f.put(t)
-		q := storage.ReadyQuery{Leaf: t.Leaf(), Limit: 9}
+		q := storage.ReadyQuery{Queue: t.Queue(), Limit: 9}
 		equal(f, "ready", f.ready(q), []task.Trigger{t.Trigger()})
 		f.step(t, task.Change{To: task.Processing, At: at(1)})
 		equal(f, "ready when grabbed", len(f.ready(q)), 0)
@@ -126,40 +126,40 @@ var queryCases = []testCase{
 		f.step(t, task.Change{To: task.Submitted, At: at(4)})
 		equal(f, "ready a third time", f.ready(q), []task.Trigger{t.Trigger()})
 	}},
-	{"leaves are those of submitted rows, in order", func(f *fixture) {
-		leaves := oddLeaves()
-		for i, l := range leaves {
+	{"queues are those of submitted rows, in order", func(f *fixture) {
+		queues := oddQueues()
+		for i, l := range queues {
 			for range 1 + i%3 {
 				f.put(f.row(task.Submitted, func(t *task.Task) { t.Type, t.Group = l.Type, l.Group }))
 			}
 		}
 		f.put(f.row(task.Waiting, func(t *task.Task) { t.Type = "waits" }))
-		slices.SortFunc(leaves, compareLeaf)
-		equal(f, "leaves", f.leaves(task.Leaf{}, 1000), leaves)
-		for i, l := range leaves {
-			equal(f, "leaves after one", f.leaves(l, 1000), append([]task.Leaf{}, leaves[i+1:]...))
+		slices.SortFunc(queues, compareQueue)
+		equal(f, "queues", f.queues(task.Queue{}, 1000), queues)
+		for i, l := range queues {
+			equal(f, "queues after one", f.queues(l, 1000), append([]task.Queue{}, queues[i+1:]...))
 		}
-		var pages []task.Leaf
-		for page := f.leaves(task.Leaf{}, 4); len(page) > 0; page = f.leaves(page[len(page)-1], 4) {
+		var pages []task.Queue
+		for page := f.queues(task.Queue{}, 4); len(page) > 0; page = f.queues(page[len(page)-1], 4) {
 			pages = append(pages, page...)
 		}
-		equal(f, "leaves by pages", pages, leaves)
-		equal(f, "leaves after one that has none", f.leaves(task.Leaf{Type: "\xff\xff\xff"}, 9), []task.Leaf{})
-		equal(f, "no leaves", f.leaves(task.Leaf{}, 0), []task.Leaf{})
+		equal(f, "queues by pages", pages, queues)
+		equal(f, "queues after one that has none", f.queues(task.Queue{Type: "\xff\xff\xff"}, 9), []task.Queue{})
+		equal(f, "no queues", f.queues(task.Queue{}, 0), []task.Queue{})
 	}},
-	{"the rows of a leaf are its own, whatever its name", func(f *fixture) {
-		for _, l := range oddLeaves() {
+	{"the rows of a queue are its own, whatever its name", func(f *fixture) {
+		for _, l := range oddQueues() {
 			t := f.row(task.Submitted, func(t *task.Task) { t.Type, t.Group = l.Type, l.Group })
 			f.put(t)
-			equal(f, "ready", f.ready(storage.ReadyQuery{Leaf: l, Limit: 9}), []task.Trigger{t.Trigger()})
+			equal(f, "ready", f.ready(storage.ReadyQuery{Queue: l, Limit: 9}), []task.Trigger{t.Trigger()})
 		}
 	}},
-	{"a leaf is gone with its last row", func(f *fixture) {
+	{"a queue is gone with its last row", func(f *fixture) {
 		t := f.row(task.Submitted)
 		f.put(t)
-		equal(f, "leaves", f.leaves(task.Leaf{}, 9), []task.Leaf{t.Leaf()})
+		equal(f, "queues", f.queues(task.Queue{}, 9), []task.Queue{t.Queue()})
 		f.step(t, task.Change{To: task.Processing, At: at(1)})
-		equal(f, "leaves when grabbed", f.leaves(task.Leaf{}, 9), []task.Leaf{})
+		equal(f, "queues when grabbed", f.queues(task.Queue{}, 9), []task.Queue{})
 	}},
 	{"rows of some shards are found among the others", func(f *fixture) {
 		f.together()
@@ -188,7 +188,7 @@ var queryCases = []testCase{
 				equal(f, "due of no shard", len(f.due(q)), 0)
 			}
 			var got []uint16
-			q := storage.ReadyQuery{Leaf: f.row(task.Submitted).Leaf(), Shards: mine, Limit: limit}
+			q := storage.ReadyQuery{Queue: f.row(task.Submitted).Queue(), Shards: mine, Limit: limit}
 			for page := f.ready(q); len(page) > 0; page = f.ready(q) {
 				for _, tr := range page {
 					got = append(got, tr.Shard)
@@ -213,9 +213,9 @@ var queryCases = []testCase{
 	}},
 }
 
-// oddLeaves returns leaves that are easily taken for one another.
-func oddLeaves() []task.Leaf {
-	return []task.Leaf{
+// oddQueues returns queues that are easily taken for one another.
+func oddQueues() []task.Queue {
+	return []task.Queue{
 		{Type: "a"},
 		{Type: "a", Group: "b"},
 		{Type: "ab"},
@@ -236,11 +236,11 @@ func oddLeaves() []task.Leaf {
 	}
 }
 
-func compareLeaf(a, b task.Leaf) int {
+func compareQueue(a, b task.Queue) int {
 	return cmp.Or(cmp.Compare(a.Type, b.Type), cmp.Compare(a.Group, b.Group))
 }
 
-// due, ready and leaves run a query; no answer is an empty one.
+// due, ready and queues run a query; no answer is an empty one.
 
 func (f *fixture) due(q storage.DueQuery) []storage.Due {
 	f.Helper()
@@ -260,11 +260,11 @@ func (f *fixture) ready(q storage.ReadyQuery) []task.Trigger {
 	return append([]task.Trigger{}, got...)
 }
 
-func (f *fixture) leaves(after task.Leaf, limit int) []task.Leaf {
+func (f *fixture) queues(after task.Queue, limit int) []task.Queue {
 	f.Helper()
-	got, err := f.Leaves(f.ctx(), after, limit)
+	got, err := f.Queues(f.ctx(), after, limit)
 	if err != nil {
 		f.Fatal(err)
 	}
-	return append([]task.Leaf{}, got...)
+	return append([]task.Queue{}, got...)
 }

@@ -20,18 +20,18 @@ var reopenCases = []testCase{
 		f.put(gone)
 		f.remove(gone.Ref())
 		f.step(want[0], task.Change{To: task.Waiting, At: at(1), NextEventAt: at(2)})
-		leaves := f.leaves(task.Leaf{}, 1000)
+		queues := f.queues(task.Queue{}, 1000)
 		f.reopen()
 		for _, t := range want {
 			f.same(f.get(t.ID), t)
 			f.step(t, task.Change{To: task.Cancelled, At: at(3)})
 		}
 		f.put(gone)
-		if len(leaves) == 0 {
-			f.Fatal("there were no leaves to begin with")
+		if len(queues) == 0 {
+			f.Fatal("there were no queues to begin with")
 		}
 		f.reopen()
-		equal(f, "leaves", f.leaves(task.Leaf{}, 1000), []task.Leaf{gone.Leaf()})
+		equal(f, "queues", f.queues(task.Queue{}, 1000), []task.Queue{gone.Queue()})
 	}},
 	{"numbers go on after reopening", func(f *fixture) {
 		var newest uint64
@@ -172,13 +172,13 @@ var crashCases = []testCase{
 			after.get(a)
 			after.get(b)
 		}
-		if n := len(after.ready(storage.ReadyQuery{Leaf: task.Leaf{Type: "mail"}, Limit: 1e6})); n%2 != 0 {
+		if n := len(after.ready(storage.ReadyQuery{Queue: task.Queue{Type: "mail"}, Limit: 1e6})); n%2 != 0 {
 			f.Fatalf("%d rows: half of a transaction survived", n)
 		}
 	}},
 	{"a relaxed change is durable with the next update and not torn by a power cut before", func(f *fixture) {
-		if _, ok := f.Store.(storage.Relaxer); !ok {
-			f.Log("the store is no storage.Relaxer: nothing to see")
+		if _, ok := f.Store.(storage.NoSyncer); !ok {
+			f.Log("the store is no storage.NoSyncer: nothing to see")
 			return
 		}
 		t := f.row(task.Submitted)
@@ -200,13 +200,13 @@ var crashCases = []testCase{
 		f.same(f.get(t.ID), t)
 	}},
 	{"an answer that rests on a relaxed change is not lost with it", func(f *fixture) {
-		r, ok := f.Store.(storage.Relaxer)
+		r, ok := f.Store.(storage.NoSyncer)
 		if !ok {
-			f.Log("the store is no storage.Relaxer: nothing to see")
+			f.Log("the store is no storage.NoSyncer: nothing to see")
 			return
 		}
 		t := f.row(task.Submitted)
-		if err := r.Relax(f.ctx(), func(tx storage.Tx) error { _, err := tx.Insert(f.ctx(), t); return err }); err != nil {
+		if err := r.UpdateNoSync(f.ctx(), func(tx storage.Tx) error { _, err := tx.Insert(f.ctx(), t); return err }); err != nil {
 			f.Fatal(err)
 		}
 		got, err := f.Insert(f.ctx(), t.Clone()) // told that it exists

@@ -11,22 +11,22 @@ import (
 )
 
 var sharedCases = []testCase{
-	{"overlooked are the first rows of each leaf", func(f *fixture) {
-		leaves, want := f.submittedLeaves()
+	{"unclaimed are the first rows of each queue", func(f *fixture) {
+		queues, want := f.submittedQueues()
 		mine := new(task.Shards)
 		mine.Add(0)
 		mine.Add(1)
 		for _, shards := range []*task.Shards{nil, mine} {
 			for _, limit := range []int{1, 2, 3, 4, 5, 100} {
-				q := storage.OverlookedQuery{Shards: shards, Limit: limit}
+				q := storage.UnclaimedQuery{Shards: shards, Limit: limit}
 				var heads []task.Hint
-				for more := true; more; more = q.After != (task.Leaf{}) {
-					out := f.overlooked(q)
+				for more := true; more; more = q.After != (task.Queue{}) {
+					out := f.unclaimed(q)
 					heads = append(heads, out.Heads...)
 					q.After = out.Next
 				}
 				var wantHeads []task.Hint
-				for _, l := range leaves {
+				for _, l := range queues {
 					of := slices.DeleteFunc(slices.Clone(want[l]), func(h task.Hint) bool { return !shards.Has(h.Shard) })
 					wantHeads = append(wantHeads, of[0])
 				}
@@ -35,9 +35,9 @@ var sharedCases = []testCase{
 		}
 	}},
 	{"all submitted rows are found part by part, whatever is between them", func(f *fixture) {
-		leaves, want := f.submittedLeaves()
+		queues, want := f.submittedQueues()
 		var all []task.Hint
-		for _, l := range leaves {
+		for _, l := range queues {
 			all = append(all, want[l]...)
 		}
 		mine, none := new(task.Shards), new(task.Shards)
@@ -60,11 +60,11 @@ var sharedCases = []testCase{
 			others := func(h task.Hint) bool { return !shards.Has(h.Shard) }
 			for _, scan := range []int{1, 2, 3, 7, 100} {
 				equal(f, "all", from(storage.SubmittedQuery{Shards: shards, Scan: scan}), slices.DeleteFunc(slices.Clone(all), others))
-				for i, l := range leaves {
-					at := slices.DeleteFunc(slices.Clone(all), func(h task.Hint) bool { return others(h) || slices.Contains(leaves[:i], h.Leaf) })
-					equal(f, "from a leaf on", from(storage.SubmittedQuery{Shards: shards, Scan: scan, After: storage.Place{Leaf: l}}), at)
-					behind := slices.DeleteFunc(at, func(h task.Hint) bool { return h.Leaf == l })
-					equal(f, "behind a leaf", from(storage.SubmittedQuery{Shards: shards, Scan: scan, After: storage.Behind(l)}), behind)
+				for i, l := range queues {
+					at := slices.DeleteFunc(slices.Clone(all), func(h task.Hint) bool { return others(h) || slices.Contains(queues[:i], h.Queue) })
+					equal(f, "from a queue on", from(storage.SubmittedQuery{Shards: shards, Scan: scan, After: storage.Place{Queue: l}}), at)
+					behind := slices.DeleteFunc(at, func(h task.Hint) bool { return h.Queue == l })
+					equal(f, "behind a queue", from(storage.SubmittedQuery{Shards: shards, Scan: scan, After: storage.Behind(l)}), behind)
 				}
 			}
 		}
@@ -166,9 +166,9 @@ var sharedCases = []testCase{
 		slices.Sort(got)
 		equal(f, "setting", string(got), "aaaabbbbccccddddeeee")
 	}},
-	{"nothing is overlooked where nothing is", func(f *fixture) {
+	{"nothing is unclaimed where nothing is", func(f *fixture) {
 		f.put(f.row(task.Processing), f.row(task.Waiting), f.row(task.Error, func(t *task.Task) { t.NextEventAt = at(0) }))
-		equal(f, "overlooked", len(f.overlooked(storage.OverlookedQuery{Limit: 10}).Heads), 0)
+		equal(f, "unclaimed", len(f.unclaimed(storage.UnclaimedQuery{Limit: 10}).Heads), 0)
 		page, next := f.submitted(storage.SubmittedQuery{Scan: 10})
 		equal(f, "submitted", len(page), 0)
 		equal(f, "the place to go on from", next, storage.Place{})
@@ -204,13 +204,13 @@ var sharedCases = []testCase{
 	}},
 }
 
-// submittedLeaves inserts rows of several leaves and shards, one of which runs, and returns the leaves
+// submittedQueues inserts rows of several queues and shards, one of which runs, and returns the queues
 // in their order, and the others by rank.
-func (f *fixture) submittedLeaves() ([]task.Leaf, map[task.Leaf][]task.Hint) {
+func (f *fixture) submittedQueues() ([]task.Queue, map[task.Queue][]task.Hint) {
 	f.Helper()
-	leaves := []task.Leaf{{Type: "a"}, {Type: "a", Group: "x"}, {Type: "b"}, {Type: "\xff", Group: "\x00"}}
-	want := make(map[task.Leaf][]task.Hint)
-	for i, l := range leaves {
+	queues := []task.Queue{{Type: "a"}, {Type: "a", Group: "x"}, {Type: "b"}, {Type: "\xff", Group: "\x00"}}
+	want := make(map[task.Queue][]task.Hint)
+	for i, l := range queues {
 		for j := range 4 {
 			t := f.row(task.Submitted, func(t *task.Task) {
 				t.Type, t.Group, t.Priority, t.Shard = l.Type, l.Group, uint8(9-j), uint16(j)
@@ -221,14 +221,14 @@ func (f *fixture) submittedLeaves() ([]task.Leaf, map[task.Leaf][]task.Hint) {
 				}
 			})
 			f.put(t)
-			if i == 2 && j == 3 { // the first of its leaf is running
+			if i == 2 && j == 3 { // the first of its queue is running
 				f.step(t, task.Change{To: task.Processing, At: at(1)})
 			} else {
 				want[l] = append([]task.Hint{t.Hint()}, want[l]...) // the later ones rank better
 			}
 		}
 	}
-	return leaves, want
+	return queues, want
 }
 
 func (f *fixture) submitted(q storage.SubmittedQuery) ([]task.Hint, storage.Place) {
@@ -240,9 +240,9 @@ func (f *fixture) submitted(q storage.SubmittedQuery) ([]task.Hint, storage.Plac
 	return page, next
 }
 
-func (f *fixture) overlooked(q storage.OverlookedQuery) storage.Overlooked {
+func (f *fixture) unclaimed(q storage.UnclaimedQuery) storage.UnclaimedPage {
 	f.Helper()
-	out, err := f.Store.(storage.Shared).Overlooked(f.ctx(), q)
+	out, err := f.Store.(storage.Shared).Unclaimed(f.ctx(), q)
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -44,8 +44,8 @@ type Divided interface {
 func Run(t *testing.T, open func(t testing.TB) storage.Store) {
 	probe := open(t)
 	_, inspector := probe.(storage.Inspector)
-	_, tallier := probe.(storage.Tallier)
-	_, relaxer := probe.(storage.Relaxer)
+	_, tallier := probe.(storage.LiveCounter)
+	_, relaxer := probe.(storage.NoSyncer)
 	_, settings := probe.(storage.Settings)
 	_, batcher := probe.(storage.Batcher)
 	_, shared := probe.(storage.Shared)

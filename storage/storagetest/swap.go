@@ -42,7 +42,7 @@ var swapCases = []testCase{
 				if t.State != task.Submitted || t.Group != group {
 					f.step(t, task.Change{To: task.Submitted, At: at(2), Group: &group})
 				}
-				ready, err := f.Ready(f.ctx(), storage.ReadyQuery{Leaf: task.Leaf{Type: "group", Group: t.Group}, Limit: 1000})
+				ready, err := f.Ready(f.ctx(), storage.ReadyQuery{Queue: task.Queue{Type: "group", Group: t.Group}, Limit: 1000})
 				if err != nil {
 					f.Fatal(err)
 				}

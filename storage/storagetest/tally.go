@@ -65,7 +65,7 @@ var tallyCases = []testCase{
 		f.toAndFro([]*task.Task{row}, 200)
 		ended, cancel := context.WithCancel(f.ctx())
 		cancel()
-		if _, err := f.Store.(storage.Tallier).Fold(ended); err == nil {
+		if _, err := f.Store.(storage.LiveCounter).Fold(ended); err == nil {
 			f.Error("a fold whose context had ended succeeded")
 		}
 		equal(f, "count", f.count(storage.Filter{}), map[storage.StateType]int64{{State: task.Submitted, Type: "mail"}: 1})
@@ -75,7 +75,7 @@ var tallyCases = []testCase{
 // fold folds, and must be able to.
 func (f *fixture) fold() {
 	f.Helper()
-	if _, err := f.Store.(storage.Tallier).Fold(f.ctx()); err != nil {
+	if _, err := f.Store.(storage.LiveCounter).Fold(f.ctx()); err != nil {
 		f.Error(err)
 	}
 }

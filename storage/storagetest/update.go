@@ -23,14 +23,14 @@ var updateCases = []testCase{
 			t.Key = "another"
 			g.put(t)
 			g.same(g.get(t.ID), t)
-			equal(g, "ready", g.ready(storage.ReadyQuery{Leaf: t.Leaf(), Limit: 9}), []task.Trigger{old.Trigger(), t.Trigger()})
-			equal(g, "leaves", g.leaves(task.Leaf{}, 9), []task.Leaf{t.Leaf()})
+			equal(g, "ready", g.ready(storage.ReadyQuery{Queue: t.Queue(), Limit: 9}), []task.Trigger{old.Trigger(), t.Trigger()})
+			equal(g, "queues", g.queues(task.Queue{}, 9), []task.Queue{t.Queue()})
 			for _, c := range longWay() {
 				g.step(t, c)
 			}
 			equal(g, "due", g.due(storage.DueQuery{State: t.State, Before: at(1e3), Limit: 9}), []storage.Due{{Trigger: t.Trigger(), At: t.NextEventAt}})
 			equal(g, "gone", g.remove(t.Ref(), old.Ref()), []bool{true, true})
-			equal(g, "leaves in the end", g.leaves(task.Leaf{}, 9), []task.Leaf{})
+			equal(g, "queues in the end", g.queues(task.Queue{}, 9), []task.Queue{})
 			g.put(old)
 			return nil
 		})
@@ -258,8 +258,8 @@ func (f *fixture) undone(attempt func(do func(tx storage.Tx) error)) {
 			want = append(want, t.Trigger())
 		}
 		slices.SortFunc(want, func(a, b task.Trigger) int { return a.Rank.Compare(b.Rank) })
-		equal(f, "ready", f.ready(storage.ReadyQuery{Leaf: rows[0].Leaf(), Limit: 9}), want)
-		equal(f, "leaves", f.leaves(task.Leaf{}, 9), []task.Leaf{rows[0].Leaf()})
+		equal(f, "ready", f.ready(storage.ReadyQuery{Queue: rows[0].Queue(), Limit: 9}), want)
+		equal(f, "queues", f.queues(task.Queue{}, 9), []task.Queue{rows[0].Queue()})
 		f.check()
 	}
 	f.put(fresh)

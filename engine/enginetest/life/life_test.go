@@ -220,7 +220,7 @@ func (w *world) report() string {
 	var b strings.Builder
 	p := &w.plan
 	fmt.Fprintf(&b, "the life of seed %d: cluster %t, batcher %t, divided %t, no bus %t, slots %d, look ahead %d and %d, lease %s, poison %b\n",
-		w.seed, p.cluster, p.batcher, p.divided, p.noBus, p.set.Slots, p.lookAhead, p.leafAhead, p.lease, p.poison)
+		w.seed, p.cluster, p.batcher, p.divided, p.noBus, p.set.Slots, p.lookAhead, p.queueAhead, p.lease, p.poison)
 	for _, f := range w.failures {
 		fmt.Fprintf(&b, "  %s\n", f.text)
 		if f.of != nil {

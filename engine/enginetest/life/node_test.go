@@ -86,7 +86,7 @@ func (n *node) open() bool {
 	w := n.w
 	c := engine.Config{
 		Store: n.link.store(), Policies: w.plan.set, Handlers: make(map[string]task.Handler), Elector: n.coord, Name: n.name,
-		Lease: w.plan.lease, LookAhead: w.plan.lookAhead, LeafLookAhead: w.plan.leafAhead, Log: slog.New(&scribe{n: n}),
+		Lease: w.plan.lease, LookAhead: w.plan.lookAhead, QueueLookAhead: w.plan.queueAhead, Log: slog.New(&scribe{n: n}),
 	}
 	for i, typ := range w.plan.types {
 		if n.all || i > 0 {

@@ -14,38 +14,38 @@ import (
 
 // plan is what is drawn before a life begins.
 type plan struct {
-	set       policy.Set
-	types     []string      // those that nodes handle
-	strangers int           // how many types there are that no node handles
-	tenants   int           // how many values there are that a limit is per
-	crowd     bool          // more queues than fit into memory cannot run
-	nodes     int           // at the start
-	cluster   bool          // several nodes may share the store; else there is one at a time
-	batcher   bool          // the store takes a whole batch at once
-	divided   bool          // several databases keep the tasks
-	proves    bool          // nodes know at every moment whether they are alive
-	noBus     bool          // nodes are not told of the tasks of others
-	poison    verbs         // what cannot be written of some task until the end; 0 is nothing
-	pool      int           // slots of a handler that types share; 0 is none
-	pooled    []string      // these types
-	lookAhead int           // triggers in memory
-	leafAhead int           // triggers of one queue in memory
-	lease     time.Duration // how long a member is believed to be alive
-	stalls    bool          // writing what handlers say may take long
-	slack     time.Duration // by how much a queue timeout may be missed
-	rebirth   bool          // handlers may be called under an incarnation that has ended
-	steps     int           // how much happens before the faults stop
+	set        policy.Set
+	types      []string      // those that nodes handle
+	strangers  int           // how many types there are that no node handles
+	tenants    int           // how many values there are that a limit is per
+	crowd      bool          // more queues than fit into memory cannot run
+	nodes      int           // at the start
+	cluster    bool          // several nodes may share the store; else there is one at a time
+	batcher    bool          // the store takes a whole batch at once
+	divided    bool          // several databases keep the tasks
+	proves     bool          // nodes know at every moment whether they are alive
+	noBus      bool          // nodes are not told of the tasks of others
+	poison     verbs         // what cannot be written of some task until the end; 0 is nothing
+	pool       int           // slots of a handler that types share; 0 is none
+	pooled     []string      // these types
+	lookAhead  int           // triggers in memory
+	queueAhead int           // triggers of one queue in memory
+	lease      time.Duration // how long a member is believed to be alive
+	stalls     bool          // writing what handlers say may take long
+	slack      time.Duration // by how much a queue timeout may be missed
+	rebirth    bool          // handlers may be called under an incarnation that has ended
+	steps      int           // how much happens before the faults stop
 }
 
 func drawPlan(rng *rand.Rand) plan {
 	p := plan{
-		cluster:   rng.IntN(5) > 0,
-		nodes:     1,
-		lookAhead: 60,
-		leafAhead: 2 + rng.IntN(8),
-		lease:     time.Duration(1+rng.IntN(4)) * time.Second,
-		steps:     8 + rng.IntN(18),
-		tenants:   6,
+		cluster:    rng.IntN(5) > 0,
+		nodes:      1,
+		lookAhead:  60,
+		queueAhead: 2 + rng.IntN(8),
+		lease:      time.Duration(1+rng.IntN(4)) * time.Second,
+		steps:      8 + rng.IntN(18),
+		tenants:    6,
 	}
 	if p.cluster {
 		p.nodes = 1 + rng.IntN(3)

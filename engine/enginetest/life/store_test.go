@@ -16,13 +16,13 @@ type (
 )
 
 var (
-	_ storage.Store     = nearby{}
-	_ storage.Relaxer   = nearby{}
-	_ storage.Shared    = nearby{}
-	_ storage.Settings  = nearby{}
-	_ storage.Inspector = nearby{}
-	_ storage.Batcher   = remote{}
-	_ storage.Placed    = parts{}
+	_ storage.Store      = nearby{}
+	_ storage.NoSyncer   = nearby{}
+	_ storage.Shared     = nearby{}
+	_ storage.Settings   = nearby{}
+	_ storage.Inspector  = nearby{}
+	_ storage.Batcher    = remote{}
+	_ storage.ShardBound = parts{}
 )
 
 // store returns how the node sees the store.
@@ -36,12 +36,12 @@ func (l *link) store() storage.Store {
 	return nearby{l}
 }
 
-// Relax implements [storage.Relaxer].
-func (l nearby) Relax(ctx context.Context, fn func(storage.Tx) error) error {
+// UpdateNoSync implements [storage.NoSyncer].
+func (l nearby) UpdateNoSync(ctx context.Context, fn func(storage.Tx) error) error {
 	return l.update(ctx, true, fn)
 }
 
-// Shards implements [storage.Placed].
+// Shards implements [storage.ShardBound].
 func (parts) Shards() *task.Shards { return nil }
 
 // Do implements [storage.Batcher].
@@ -204,13 +204,13 @@ func (l *link) Ready(ctx context.Context, q storage.ReadyQuery) ([]task.Trigger,
 	return read(ctx, l, reads, func() ([]task.Trigger, error) { return l.w.base.Ready(ctx, q) })
 }
 
-func (l *link) Leaves(ctx context.Context, after task.Leaf, limit int) ([]task.Leaf, error) {
-	return read(ctx, l, reads, func() ([]task.Leaf, error) { return l.w.base.Leaves(ctx, after, limit) })
+func (l *link) Queues(ctx context.Context, after task.Queue, limit int) ([]task.Queue, error) {
+	return read(ctx, l, reads, func() ([]task.Queue, error) { return l.w.base.Queues(ctx, after, limit) })
 }
 
 // Overlooked implements [storage.Shared].
-func (l *link) Overlooked(ctx context.Context, q storage.OverlookedQuery) (storage.Overlooked, error) {
-	return read(ctx, l, reads, func() (storage.Overlooked, error) { return l.w.base.Overlooked(ctx, q) })
+func (l *link) Unclaimed(ctx context.Context, q storage.UnclaimedQuery) (storage.UnclaimedPage, error) {
+	return read(ctx, l, reads, func() (storage.UnclaimedPage, error) { return l.w.base.Unclaimed(ctx, q) })
 }
 
 // Submitted implements [storage.Shared].

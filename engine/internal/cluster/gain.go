@@ -60,9 +60,9 @@ func (k *Cluster) readGained(ctx context.Context, g *gain) {
 			}
 		}
 	}
-	var after task.Leaf
+	var after task.Queue
 	for {
-		queues, err := k.store.Leaves(ctx, after, pollPage)
+		queues, err := k.store.Queues(ctx, after, pollPage)
 		if k.engine.Unanswered(ctx, "the types of ready tasks", err) {
 			if ctx.Err() != nil {
 				return
@@ -94,8 +94,8 @@ func (k *Cluster) isOpen(typ string) (open bool) {
 // readQueue tells the core of the ready rows of a queue in some shards, until the core leaves
 // one to the store, and with it all that rank behind. The times at which they have waited too
 // long are told by readDue.
-func (k *Cluster) readQueue(ctx context.Context, queue task.Leaf, shards *task.Shards) {
-	q := storage.ReadyQuery{Leaf: queue, Shards: shards, Limit: pollPage}
+func (k *Cluster) readQueue(ctx context.Context, queue task.Queue, shards *task.Shards) {
+	q := storage.ReadyQuery{Queue: queue, Shards: shards, Limit: pollPage}
 	for more := !shards.IsEmpty(); more; {
 		page, err := k.store.Ready(ctx, q)
 		if k.engine.Unanswered(ctx, "ready tasks", err) {
@@ -105,7 +105,7 @@ func (k *Cluster) readQueue(ctx context.Context, queue task.Leaf, shards *task.S
 		more = len(page) == pollPage
 		k.engine.Decide(func(c *core.Core, now time.Time) {
 			for i := range page {
-				if !c.Told(now, task.Hint{Trigger: page[i], State: task.Submitted}) {
+				if !c.Observe(now, task.Hint{Trigger: page[i], State: task.Submitted}) {
 					more = false
 					return
 				}
@@ -134,7 +134,7 @@ func (k *Cluster) readDue(ctx context.Context, state task.State, shards *task.Sh
 		more = len(page) == pollPage
 		k.engine.Decide(func(c *core.Core, _ time.Time) {
 			for _, d := range page {
-				more = c.ToldDue(task.Hint{Trigger: d.Trigger, State: state, NextEventAt: d.At}) && more
+				more = c.ObserveDue(task.Hint{Trigger: d.Trigger, State: state, NextEventAt: d.At}) && more
 			}
 		})
 		if more {

@@ -94,7 +94,7 @@ func (k *Cluster) hear(hints []task.Hint) {
 				poll = poll || all && h != coord.Changed() || owned.HasAny(shard)
 				continue
 			}
-			c.Told(now, h)
+			c.Observe(now, h)
 		}
 	})
 	if poll {

@@ -34,14 +34,14 @@ func (s *counting) Due(ctx context.Context, q storage.DueQuery) ([]storage.Due, 
 	return s.Store.Due(ctx, q)
 }
 
-func (s *counting) Leaves(ctx context.Context, after task.Leaf, limit int) ([]task.Leaf, error) {
+func (s *counting) Queues(ctx context.Context, after task.Queue, limit int) ([]task.Queue, error) {
 	s.reads.Add(1)
-	return s.Store.Leaves(ctx, after, limit)
+	return s.Store.Queues(ctx, after, limit)
 }
 
-func (s *counting) Overlooked(ctx context.Context, q storage.OverlookedQuery) (storage.Overlooked, error) {
+func (s *counting) UnclaimedPage(ctx context.Context, q storage.UnclaimedQuery) (storage.UnclaimedPage, error) {
 	s.reads.Add(1)
-	return s.Store.Overlooked(ctx, q)
+	return s.Store.Unclaimed(ctx, q)
 }
 
 func (s *counting) Orphans(ctx context.Context, alive []task.ID, after task.ID, scan int) ([]*task.Task, task.ID, error) {

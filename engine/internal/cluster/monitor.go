@@ -22,10 +22,10 @@ const (
 
 // Monitor keeps it cheap to count the tasks, and logs what a person should know of all of them,
 // until ctx ends. It is the duty of one node; two that do it at once waste work and log it twice.
-// Only a store that is a [storage.Tallier] needs it: of other stores a count may cost much, and
+// Only a store that is a [storage.LiveCounter] needs it: of other stores a count may cost much, and
 // Monitor returns at once.
 func (k *Cluster) Monitor(ctx context.Context) {
-	store, ok := k.store.(storage.Tallier)
+	store, ok := k.store.(storage.LiveCounter)
 	if !ok {
 		return
 	}
@@ -33,7 +33,7 @@ func (k *Cluster) Monitor(ctx context.Context) {
 	k.Lead(ctx, "monitor", func(ctx context.Context) error { return k.monitor(ctx, store, w) })
 }
 
-func (k *Cluster) monitor(ctx context.Context, store storage.Tallier, w *watch) error {
+func (k *Cluster) monitor(ctx context.Context, store storage.LiveCounter, w *watch) error {
 	rest, watched := foldEvery, time.Time{}
 	for {
 		begin := time.Now()

@@ -82,7 +82,7 @@ func open(t *testing.T, store storage.Store, change func(*Config)) *node {
 	n.Cluster = k
 	n.core = core.New(core.Config{
 		Owner: k.Incarnation(), Policies: policy.Set{Slots: 100, Types: map[string]policy.Type{"work": policy.DefaultType()}},
-		Handled: map[string]bool{"work": true}, Capacity: 1000, LeafCapacity: 100, Chance: func() float64 { return 0.5 },
+		Handled: map[string]bool{"work": true}, Capacity: 1000, QueueCapacity: 100, Chance: func() float64 { return 0.5 },
 	})
 	if err := n.Heal(t.Context()); err != nil {
 		t.Fatal(err)
@@ -153,7 +153,7 @@ func (n *node) decide(fn func(c *core.Core, now time.Time)) {
 func (n *node) read(r *core.Ready) {
 	ctx, owned := context.Background(), n.Owned()
 	for _, s := range r.Scans {
-		queues, err := n.store.Leaves(ctx, s.After, s.Limit)
+		queues, err := n.store.Queues(ctx, s.After, s.Limit)
 		n.must(err)
 		n.core.Scanned(queues, len(queues) < s.Limit)
 	}
@@ -169,13 +169,13 @@ func (n *node) read(r *core.Ready) {
 		n.core.Looked(time.Now(), l.State, page, len(page) < l.Limit)
 	}
 	for _, l := range r.Loads {
-		q := storage.ReadyQuery{Leaf: l.Leaf, Shards: owned.Of(l.Leaf.Type), Limit: l.Limit}
+		q := storage.ReadyQuery{Queue: l.Queue, Shards: owned.Of(l.Queue.Type), Limit: l.Limit}
 		if l.After != (task.Rank{}) {
 			q.After = &l.After
 		}
 		page, err := n.store.Ready(ctx, q)
 		n.must(err)
-		n.core.Loaded(time.Now(), l.Leaf, page, len(page) < l.Limit)
+		n.core.Loaded(time.Now(), l.Queue, page, len(page) < l.Limit)
 	}
 }
 

@@ -101,7 +101,7 @@ func (k *Cluster) pollHeads(ctx context.Context) {
 	var now time.Time
 	k.engine.Decide(func(_ *core.Core, at time.Time) { now = at })
 	owned := k.Owned()
-	q := storage.OverlookedQuery{Shards: owned.Any(), Limit: pollPage}
+	q := storage.UnclaimedQuery{Shards: owned.Any(), Limit: pollPage}
 	if q.Shards.IsEmpty() {
 		return
 	}
@@ -111,22 +111,22 @@ func (k *Cluster) pollHeads(ctx context.Context) {
 		}
 	}
 	for {
-		found, err := k.shared.Overlooked(ctx, q)
+		found, err := k.shared.Unclaimed(ctx, q)
 		if k.engine.Unanswered(ctx, "unclaimed tasks", err) {
 			return // the next poll tries it again
 		}
-		var unknown []task.Leaf
+		var unknown []task.Queue
 		k.engine.Decide(func(c *core.Core, _ time.Time) {
 			for _, h := range found.Heads {
 				if c.Owns(h.Type, h.Shard) && !c.Knows(h.Trigger) && !c.Behind(h.Trigger) {
-					unknown = append(unknown, h.Leaf)
+					unknown = append(unknown, h.Queue)
 				}
 			}
 		})
 		for _, queue := range unknown {
 			k.readQueue(ctx, queue, owned.Of(queue.Type))
 		}
-		if q.After = found.Next; found.Next == (task.Leaf{}) {
+		if q.After = found.Next; found.Next == (task.Queue{}) {
 			return
 		}
 	}
@@ -150,8 +150,8 @@ func (k *Cluster) survey(ctx context.Context, from storage.Place) storage.Place 
 		switch {
 		case next == storage.Place{}:
 			return next
-		case left != nil && *left == next.Leaf:
-			next = storage.Behind(next.Leaf)
+		case left != nil && *left == next.Queue:
+			next = storage.Behind(next.Queue)
 		}
 		if q.After = next; found == 0 && time.Since(begin) >= surveyTakes {
 			return next
@@ -162,15 +162,15 @@ func (k *Cluster) survey(ctx context.Context, from storage.Place) storage.Place 
 // observe tells the core of the ready rows of a page that it does not know. It returns how many
 // the core has taken, and the last queue of which the core leaves the rest to the store, nil if
 // there is none.
-func (k *Cluster) observe(page []task.Hint) (found int, left *task.Leaf) {
+func (k *Cluster) observe(page []task.Hint) (found int, left *task.Queue) {
 	for some := range slices.Chunk(page, pollPage) {
 		k.engine.Decide(func(c *core.Core, now time.Time) {
 			for _, h := range some {
 				switch {
-				case left != nil && *left == h.Leaf || !c.Owns(h.Type, h.Shard):
+				case left != nil && *left == h.Queue || !c.Owns(h.Type, h.Shard):
 				case c.Behind(h.Trigger):
-					left = &h.Leaf
-				case !c.Knows(h.Trigger) && c.Told(now, h):
+					left = &h.Queue
+				case !c.Knows(h.Trigger) && c.Observe(now, h):
 					found++
 				}
 			}

@@ -38,7 +38,7 @@ func (e entry) before(f entry) bool {
 	return e.trigger.ID.Compare(f.trigger.ID) < 0
 }
 
-// span is a window of the rows of one state, as the table has one of each leaf: those
+// span is a window of the rows of one state, as the table has one of each queue: those
 // up to the horizon are in memory, those behind it in the store only.
 type span struct {
 	state   task.State
@@ -220,7 +220,7 @@ func (c *Core) fire(now time.Time, tr task.Trigger) {
 		return
 	}
 	k := c.kind(tr.Type)
-	if slot, ok := c.table.Claim(c.steady(now), tr.Leaf, tr.Rank); ok {
+	if slot, ok := c.table.Claim(c.steady(now), tr.Queue, tr.Rank); ok {
 		c.grabOne()
 		c.hold(k, slot, tr, grabbing).fromWaiting = true
 		c.ready.Grabs = append(c.ready.Grabs, c.grab(now, tr.Ref))

@@ -26,13 +26,13 @@ import (
 
 // Config is what a core decides by.
 type Config struct {
-	Owner        task.ID             // incarnation of this node: the owner of what it grabs
-	Policies     policy.Set          // valid by policy.Set.Check
-	Handled      map[string]bool     // types that this node has a handler for
-	Pools        map[string]string   // by type: the pool whose slots its handler takes, see Core.Resize
-	Capacity     int                 // triggers in the table, see table.Config
-	LeafCapacity int                 // triggers of one leaf
-	Layouts      map[string][]string // see table.Config
+	Owner         task.ID             // incarnation of this node: the owner of what it grabs
+	Policies      policy.Set          // valid by policy.Set.Check
+	Handled       map[string]bool     // types that this node has a handler for
+	Pools         map[string]string   // by type: the pool whose slots its handler takes, see Core.Resize
+	Capacity      int                 // triggers in the table, see table.Config
+	QueueCapacity int                 // triggers of one queue
+	Layouts       map[string][]string // see table.Config
 
 	// Regroup returns the group of a row that was packed when its type had fewer values, and
 	// whether it is such a one; nil is never.
@@ -119,7 +119,7 @@ type Stats struct {
 func New(c Config) *Core {
 	core := &Core{
 		config: c,
-		table:  table.New(table.Config{Capacity: c.Capacity, LeafCapacity: c.LeafCapacity, Policies: c.Policies, Pools: c.Pools, Layouts: c.Layouts}),
+		table:  table.New(table.Config{Capacity: c.Capacity, QueueCapacity: c.QueueCapacity, Policies: c.Policies, Pools: c.Pools, Layouts: c.Layouts}),
 		kinds:  make(map[string]*kind),
 		runs:   make(map[task.ID]*run),
 		pools:  make(map[string]*pool),
@@ -300,13 +300,13 @@ func (c *Core) expect(id task.ID, reply string, phases ...phase) *run {
 }
 
 // Loaded answers a Load, see table.Loaded.
-func (c *Core) Loaded(now time.Time, leaf task.Leaf, page []task.Trigger, end bool) {
-	c.table.Loaded(c.steady(now), leaf, page, end)
+func (c *Core) Loaded(now time.Time, queue task.Queue, page []task.Trigger, end bool) {
+	c.table.Loaded(c.steady(now), queue, page, end)
 	c.book(now)
 }
 
 // Scanned answers a Scan, see table.Scanned.
-func (c *Core) Scanned(leaves []task.Leaf, end bool) { c.table.Scanned(leaves, end) }
+func (c *Core) Scanned(queues []task.Queue, end bool) { c.table.Scanned(queues, end) }
 
 // Changed tells of a row that somebody changed by hand: t is as it is now. A run of an
 // older version is stopped, and what comes of it no longer counts.

@@ -112,12 +112,12 @@ func (s *story) absorb() {
 // asked prints what the core wants to know of the store.
 func (s *story) asked(r Ready) {
 	for _, l := range r.Loads {
-		s.loads[l.Leaf] = l
-		s.printf("load %d of %s after %s\n", l.Limit, leafName(l.Leaf), rankName(l.After))
+		s.loads[l.Queue] = l
+		s.printf("load %d of %s after %s\n", l.Limit, queueName(l.Queue), rankName(l.After))
 	}
 	for _, sc := range r.Scans {
 		s.scans = append(s.scans, sc)
-		s.printf("scan after %s\n", leafName(sc.After))
+		s.printf("scan after %s\n", queueName(sc.After))
 	}
 	for _, l := range r.Looks {
 		s.looks[l.State] = l
@@ -125,8 +125,8 @@ func (s *story) asked(r Ready) {
 	}
 }
 
-func leafName(l task.Leaf) string {
-	if l == (task.Leaf{}) {
+func queueName(l task.Queue) string {
+	if l == (task.Queue{}) {
 		return "nothing"
 	}
 	if n := len(l.Type) - 1; n > 0 && l.Type[n] == 0xff { // where the types before one end
@@ -155,24 +155,24 @@ func (s *story) sorted(state task.State, order func(a, b *task.Task) int) []*tas
 }
 
 func (s *story) loaded(a args) error {
-	leaf := task.Leaf{Type: a.at(0)}
-	leaf.Group, _ = a.value("group")
-	l, ok := s.loads[leaf]
+	queue := task.Queue{Type: a.at(0)}
+	queue.Group, _ = a.value("group")
+	l, ok := s.loads[queue]
 	if !ok {
 		return errors.New("no load of it is under way")
 	}
-	delete(s.loads, leaf)
+	delete(s.loads, queue)
 	if a.has("failed") {
-		s.core.Loaded(s.now, leaf, nil, false)
+		s.core.Loaded(s.now, queue, nil, false)
 		return nil
 	}
 	var page []task.Trigger
 	for _, row := range s.sorted(task.Submitted, func(a, b *task.Task) int { return a.Rank().Compare(b.Rank()) }) {
-		if row.Leaf() == leaf && row.Rank().Compare(l.After) > 0 {
+		if row.Queue() == queue && row.Rank().Compare(l.After) > 0 {
 			page = append(page, row.Trigger())
 		}
 	}
-	s.core.Loaded(s.now, leaf, page[:min(len(page), l.Limit)], len(page) < l.Limit)
+	s.core.Loaded(s.now, queue, page[:min(len(page), l.Limit)], len(page) < l.Limit)
 	return nil
 }
 
@@ -182,14 +182,14 @@ func (s *story) scanned(args) error {
 	}
 	after := s.scans[0].After
 	s.scans = s.scans[1:]
-	order := func(a, b task.Leaf) int { return cmp.Or(cmp.Compare(a.Type, b.Type), cmp.Compare(a.Group, b.Group)) }
-	var leaves []task.Leaf
-	for _, row := range s.sorted(task.Submitted, func(a, b *task.Task) int { return order(a.Leaf(), b.Leaf()) }) {
-		if order(row.Leaf(), after) > 0 {
-			leaves = append(leaves, row.Leaf())
+	order := func(a, b task.Queue) int { return cmp.Or(cmp.Compare(a.Type, b.Type), cmp.Compare(a.Group, b.Group)) }
+	var queues []task.Queue
+	for _, row := range s.sorted(task.Submitted, func(a, b *task.Task) int { return order(a.Queue(), b.Queue()) }) {
+		if order(row.Queue(), after) > 0 {
+			queues = append(queues, row.Queue())
 		}
 	}
-	s.core.Scanned(slices.Compact(leaves), true)
+	s.core.Scanned(slices.Compact(queues), true)
 	return nil
 }
 
@@ -338,7 +338,7 @@ func (s *story) why(a args) error {
 		{w.Paused, "its type is paused"},
 		{w.NoHandler, "nobody handles its type"},
 		{w.Draining, "the node is stopping"},
-		{w.Ahead > 0, fmt.Sprintf("%d of its leaf rank before it", w.Ahead)},
+		{w.Ahead > 0, fmt.Sprintf("%d of its queue rank before it", w.Ahead)},
 		{w.Stored, "it, or others before it, are in the store only"},
 	}
 	for _, f := range flags {

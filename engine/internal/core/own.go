@@ -26,7 +26,7 @@ func (o *Ownership) Of(typ string) *task.Shards {
 func (o *Ownership) Has(typ string, shard uint16) bool { return o.Of(typ).Has(shard) }
 
 // Own tells which tasks are for this node from now on. What it knows of the others is
-// dropped in time; of those it gains, the shell tells it by Told.
+// dropped in time; of those it gains, the shell tells it by Observe.
 func (c *Core) Own(now time.Time, o Ownership) {
 	c.owned = o
 	c.book(now)
@@ -48,10 +48,10 @@ func (c *Core) Reborn(owner task.ID) { c.config.Owner = owner }
 // isResting reports whether nothing is to be started.
 func (c *Core) isResting() bool { return c.draining || c.suspended }
 
-// Told tells what a row has become in the store, by whatever node. It reports whether the
+// Observe tells what a row has become in the store, by whatever node. It reports whether the
 // core knows now what it must of the row: it is not so if the row was left to the store,
 // where all that rank behind it will be found, too.
-func (c *Core) Told(now time.Time, h task.Hint) (known bool) {
+func (c *Core) Observe(now time.Time, h task.Hint) (known bool) {
 	known = true
 	c.overrule(now, h)
 	if c.Owns(h.Type, h.Shard) {
@@ -61,9 +61,9 @@ func (c *Core) Told(now time.Time, h task.Hint) (known bool) {
 	return known
 }
 
-// ToldDue tells of a row that rests in the store when its time comes. It reports whether
+// ObserveDue tells of a row that rests in the store when its time comes. It reports whether
 // that is kept in memory: if not it was left to the store, and so is all that comes later.
-func (c *Core) ToldDue(h task.Hint) (known bool) {
+func (c *Core) ObserveDue(h task.Hint) (known bool) {
 	return !c.Owns(h.Type, h.Shard) || c.agenda.note(h)
 }
 
@@ -76,7 +76,7 @@ func (c *Core) Knows(tr task.Trigger) bool {
 }
 
 // Behind reports whether a task that is ready is left to the store, and with it all that
-// rank behind it in its leaf: they are loaded when their turn comes.
+// rank behind it in its queue: they are loaded when their turn comes.
 func (c *Core) Behind(tr task.Trigger) bool { return c.table.Behind(tr) }
 
 // adopt gives a task that is about to be started here a shard that is this node's, if

@@ -14,7 +14,7 @@ func TestAWaitingTaskWhoseGrabFailedIsTriedAgainHoweverFullTheAgendaIs(t *testin
 	now := time.Unix(1_700_000_000, 0).UTC()
 	c := New(Config{
 		Policies: policy.Set{Slots: 1, Types: map[string]policy.Type{"x": policy.DefaultType()}},
-		Handled:  map[string]bool{"x": true}, Capacity: 10, LeafCapacity: 10,
+		Handled:  map[string]bool{"x": true}, Capacity: 10, QueueCapacity: 10,
 	})
 	var r Ready
 	c.Take(&r)
@@ -72,7 +72,7 @@ func TestALateStopStillLeavesTheGracePeriod(t *testing.T) {
 	p := policy.DefaultType()
 	p.Timeout = policy.Timeout{Run: time.Minute, Grace: 10 * time.Second}
 	c := New(Config{
-		Policies: policy.Set{Types: map[string]policy.Type{"x": p}}, Handled: map[string]bool{"x": true}, Capacity: 10, LeafCapacity: 10,
+		Policies: policy.Set{Types: map[string]policy.Type{"x": p}}, Handled: map[string]bool{"x": true}, Capacity: 10, QueueCapacity: 10,
 		Chance: func() float64 { return 0 },
 	})
 	var r Ready

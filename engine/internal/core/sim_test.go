@@ -102,7 +102,7 @@ func (s *sim) start() {
 		handled[name] = true
 	}
 	s.core = New(Config{
-		Owner: s.id(), Policies: s.set, Handled: handled, Capacity: 8 + s.rng.IntN(60), LeafCapacity: 2 + s.rng.IntN(20),
+		Owner: s.id(), Policies: s.set, Handled: handled, Capacity: 8 + s.rng.IntN(60), QueueCapacity: 2 + s.rng.IntN(20),
 		Chance: s.rng.Float64,
 	})
 	s.running, s.stopped, s.todo = map[task.ID]*task.Task{}, map[task.ID]bool{}, nil
@@ -197,11 +197,11 @@ func (s *sim) absorb() {
 	}
 	for _, l := range slices.Clone(r.Loads) {
 		page, end := s.load(l)
-		s.later(func() { s.core.Loaded(s.now, l.Leaf, page, end) })
+		s.later(func() { s.core.Loaded(s.now, l.Queue, page, end) })
 	}
 	for _, sc := range slices.Clone(r.Scans) {
-		leaves, end := s.scan(sc)
-		s.later(func() { s.core.Scanned(leaves, end) })
+		queues, end := s.scan(sc)
+		s.later(func() { s.core.Scanned(queues, end) })
 	}
 	for _, l := range slices.Clone(r.Looks) {
 		page, end := s.look(l)
@@ -379,7 +379,7 @@ func (s *sim) load(l table.Load) (page []task.Trigger, end bool) {
 		return nil, false
 	}
 	for _, row := range s.rows {
-		if row.State == task.Submitted && row.Leaf() == l.Leaf && row.Rank().Compare(l.After) > 0 {
+		if row.State == task.Submitted && row.Queue() == l.Queue && row.Rank().Compare(l.After) > 0 {
 			page = append(page, row.Trigger())
 		}
 	}
@@ -387,14 +387,14 @@ func (s *sim) load(l table.Load) (page []task.Trigger, end bool) {
 	return page[:min(len(page), l.Limit)], len(page) < l.Limit
 }
 
-func (s *sim) scan(sc table.Scan) (leaves []task.Leaf, end bool) {
+func (s *sim) scan(sc table.Scan) (queues []task.Queue, end bool) {
 	for _, row := range s.rows {
-		if row.State == task.Submitted && row.Type > sc.After.Type && !slices.Contains(leaves, row.Leaf()) {
-			leaves = append(leaves, row.Leaf())
+		if row.State == task.Submitted && row.Type > sc.After.Type && !slices.Contains(queues, row.Queue()) {
+			queues = append(queues, row.Queue())
 		}
 	}
-	slices.SortFunc(leaves, func(a, b task.Leaf) int { return bytes.Compare([]byte(a.Type), []byte(b.Type)) })
-	return leaves, true
+	slices.SortFunc(queues, func(a, b task.Queue) int { return bytes.Compare([]byte(a.Type), []byte(b.Type)) })
+	return queues, true
 }
 
 func (s *sim) look(l Look) (page []Due, end bool) {

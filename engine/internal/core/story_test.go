@@ -24,14 +24,14 @@ type story struct {
 	seq     uint64
 	woke    time.Time // the wake-up that was printed last
 	out     strings.Builder
-	inserts []*task.Task             // rows to be inserted, in order
-	grabs   map[task.ID]task.Change  // to be answered by grabbed
-	held    map[task.ID]*task.Task   // rows as grabs have left them that were not told yet
-	saves   map[task.ID][]Save       // to be answered by saved, in order
-	running map[task.ID]bool         // to be answered by handled
-	loads   map[task.Leaf]table.Load // to be answered by loaded
-	scans   []table.Scan             // to be answered by scanned
-	looks   map[task.State]Look      // to be answered by looked
+	inserts []*task.Task              // rows to be inserted, in order
+	grabs   map[task.ID]task.Change   // to be answered by grabbed
+	held    map[task.ID]*task.Task    // rows as grabs have left them that were not told yet
+	saves   map[task.ID][]Save        // to be answered by saved, in order
+	running map[task.ID]bool          // to be answered by handled
+	loads   map[task.Queue]table.Load // to be answered by loaded
+	scans   []table.Scan              // to be answered by scanned
+	looks   map[task.State]Look       // to be answered by looked
 }
 
 // scriptCommands are the commands of a script. NUM is the number of a task.
@@ -170,7 +170,7 @@ var beginning = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func (s *story) world(a args, lines []string) error {
 	s.config = Config{
-		Owner: task.ID{0xff}, Handled: map[string]bool{}, Pools: map[string]string{}, Capacity: 1000, LeafCapacity: 1000,
+		Owner: task.ID{0xff}, Handled: map[string]bool{}, Pools: map[string]string{}, Capacity: 1000, QueueCapacity: 1000,
 		Chance:   func() float64 { return 0.5 }, // in the middle: no jitter
 		Policies: policy.Set{Types: map[string]policy.Type{}, Limits: map[string]policy.Limit{}},
 	}
@@ -199,7 +199,7 @@ func (s *story) world(a args, lines []string) error {
 func (s *story) start() {
 	s.core, s.woke = New(s.config), time.Time{}
 	s.inserts, s.grabs, s.held, s.saves = nil, map[task.ID]task.Change{}, map[task.ID]*task.Task{}, map[task.ID][]Save{}
-	s.running, s.loads, s.scans, s.looks = map[task.ID]bool{}, map[task.Leaf]table.Load{}, nil, map[task.State]Look{}
+	s.running, s.loads, s.scans, s.looks = map[task.ID]bool{}, map[task.Queue]table.Load{}, nil, map[task.State]Look{}
 }
 
 // declare takes in a line of world.
@@ -210,7 +210,7 @@ func (s *story) declare(what string, a args) error {
 		s.config.Policies.Slots = n
 		return err
 	case "capacity":
-		s.config.Capacity, s.config.LeafCapacity = a.number("all", 1000), a.number("leaf", 1000)
+		s.config.Capacity, s.config.QueueCapacity = a.number("all", 1000), a.number("queue", 1000)
 	case "limit":
 		l := policy.Limit{Name: a.at(0), Max: a.number("max", 0)}
 		l.Of, _ = a.value("of")

@@ -28,7 +28,7 @@ func (c *Core) Submit(now time.Time, t *task.Task, mayFuse bool) {
 	}
 	rank := t.Rank()
 	rank.Seq = math.MaxUint64 // behind all that is there: its place is given by the insert
-	slot, ok := c.table.Claim(c.steady(now), t.Leaf(), rank)
+	slot, ok := c.table.Claim(c.steady(now), t.Queue(), rank)
 	if !ok {
 		return
 	}

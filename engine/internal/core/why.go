@@ -35,7 +35,7 @@ func (c *Core) Why(now time.Time, t *task.Task) Why {
 		w.Deadline = r.deadline
 		return w
 	}
-	w.Explanation = c.table.Explain(c.steady(now), t.Leaf(), t.Rank())
+	w.Explanation = c.table.Explain(c.steady(now), t.Queue(), t.Rank())
 	for i := range w.Limits {
 		if u := &w.Limits[i]; u.OpenAt != 0 {
 			u.OpenAt = c.wall(u.OpenAt).UnixNano()

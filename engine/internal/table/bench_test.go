@@ -9,7 +9,7 @@ import (
 )
 
 // BenchmarkAddBookFree is the table's share of one task's way. It must stay flat, with
-// what waits in the table and with how many leaves are full beside the open one.
+// what waits in the table and with how many queues are full beside the open one.
 func BenchmarkAddBookFree(b *testing.B) {
 	for _, pending := range []int{1_000, 100_000, 1_000_000} {
 		b.Run(fmt.Sprintf("pending=%d", pending), func(b *testing.B) { benchmarkCycle(b, pending, 0) })
@@ -25,25 +25,25 @@ func benchmarkCycle(b *testing.B, pending, full int) {
 		Limits: map[string]policy.Limit{"total": {Name: "total", Max: 1 << 20}, "payouts": {Name: "payouts", Of: "total", Max: 1 << 20}},
 		Types:  map[string]policy.Type{},
 	}
-	add := func(name string, concurrency int) task.Leaf {
+	add := func(name string, concurrency int) task.Queue {
 		typ := policy.DefaultType()
 		typ.Limits, typ.Concurrency = []string{"payouts"}, concurrency
 		set.Types[name] = typ
-		return task.Leaf{Type: name}
+		return task.Queue{Type: name}
 	}
 	open := add("open", 1<<20)
-	var leaves []task.Leaf
+	var queues []task.Queue
 	for i := range full {
-		leaves = append(leaves, add(fmt.Sprintf("full-%d", i), 1))
+		queues = append(queues, add(fmt.Sprintf("full-%d", i), 1))
 	}
-	tab := New(Config{Capacity: 1 << 22, LeafCapacity: 1 << 21, Policies: set})
+	tab := New(Config{Capacity: 1 << 22, QueueCapacity: 1 << 21, Policies: set})
 	finishScan(tab)
 	seq := uint64(0)
-	put := func(l task.Leaf, priority uint8) {
+	put := func(l task.Queue, priority uint8) {
 		seq++
-		tab.Add(0, task.Trigger{Ref: task.Ref{Version: 1}, Leaf: l, Rank: task.Rank{Priority: priority, ReadyAt: int64(seq), Seq: seq}})
+		tab.Add(0, task.Trigger{Ref: task.Ref{Version: 1}, Queue: l, Rank: task.Rank{Priority: priority, ReadyAt: int64(seq), Seq: seq}})
 	}
-	for _, l := range leaves {
+	for _, l := range queues {
 		put(l, 0)
 		put(l, 0)
 		tab.Book(0)
@@ -65,11 +65,11 @@ func benchmarkCycle(b *testing.B, pending, full int) {
 // BenchmarkClaim is what a task costs that starts at once.
 func BenchmarkClaim(b *testing.B) {
 	set := policy.Set{Slots: 100, Types: map[string]policy.Type{"mail": policy.DefaultType()}}
-	tab := New(Config{Capacity: 1000, LeafCapacity: 100, Policies: set})
+	tab := New(Config{Capacity: 1000, QueueCapacity: 100, Policies: set})
 	finishScan(tab)
 	b.ReportAllocs()
 	for b.Loop() {
-		slot, ok := tab.Claim(0, task.Leaf{Type: "mail"}, task.Rank{Seq: 1})
+		slot, ok := tab.Claim(0, task.Queue{Type: "mail"}, task.Rank{Seq: 1})
 		if !ok {
 			b.Fatal("no slot")
 		}

@@ -7,8 +7,8 @@ import (
 // Slot is what a booked task takes of every limit that counts for it. Whoever booked
 // it frees it, exactly once. The zero Slot is none.
 type Slot struct {
-	leaf *leaf
-	at   int64 // when it was booked
+	queue *queue
+	at    int64 // when it was booked
 }
 
 // Book takes the best trigger that every limit admits out of the table and takes a
@@ -27,12 +27,12 @@ func (t *Table) Book(now int64) (task.Trigger, Slot, bool) {
 		t.grow(l, -1)
 		t.take(now, l)
 		t.refill(l)
-		return task.Trigger{Ref: i.ref, Leaf: l.name, Rank: i.rank, Shard: i.shard}, Slot{l, now}, true
+		return task.Trigger{Ref: i.ref, Queue: l.name, Rank: i.rank, Shard: i.shard}, Slot{l, now}, true
 	}
 }
 
-// next returns the leaf whose head is the best of all that the tree admits, or nil.
-func (t *Table) next(now int64) *leaf {
+// next returns the queue whose head is the best of all that the tree admits, or nil.
+func (t *Table) next(now int64) *queue {
 	if len(t.roomy) > 0 && t.room(now, t.root, 1) {
 		t.wakeParked(now)
 	}
@@ -41,27 +41,27 @@ func (t *Table) next(now int64) *leaf {
 		return nil
 	}
 	n := top.node
-	for n.leaf == nil {
+	for n.queue == nil {
 		k, _ := n.kids.Min()
 		n = k.node
 	}
-	return n.leaf
+	return n.queue
 }
 
 // Claim takes a slot for a task that is ready but not in the table, if Book would have
 // returned that task next had it been added: it overtakes nobody. What the table does
 // not know for certain counts against it.
-func (t *Table) Claim(now int64, name task.Leaf, rank task.Rank) (Slot, bool) {
+func (t *Table) Claim(now int64, name task.Queue, rank task.Rank) (Slot, bool) {
 	if !t.IsOpen(name.Type) || !t.isKnown(now) {
 		return Slot{}, false
 	}
 	t.wakeParked(now)
-	l, known := t.leaves[name]
+	l, known := t.queues[name]
 	if !known {
 		if t.kinds[name.Type].unlisted {
 			return Slot{}, false
 		}
-		l = t.newLeaf(name)
+		l = t.newQueue(name)
 	}
 	if l.any || l.more || !t.admits(now, l, rank) {
 		t.release(now, l)
@@ -73,7 +73,7 @@ func (t *Table) Claim(now int64, name task.Leaf, rank task.Rank) (Slot, bool) {
 
 // admits reports whether every limit of l has room for one of its tasks, and none of
 // them has somebody waiting whose claim is better than rank.
-func (t *Table) admits(now int64, l *leaf, rank task.Rank) bool {
+func (t *Table) admits(now int64, l *queue, rank task.Rank) bool {
 	need := l.kind.policy.Weight
 	for n := &l.node; n != nil; n = n.parent {
 		if !t.room(now, n, need) {
@@ -87,7 +87,7 @@ func (t *Table) admits(now int64, l *leaf, rank task.Rank) bool {
 }
 
 // take books one task of l in every limit.
-func (t *Table) take(now int64, l *leaf) {
+func (t *Table) take(now int64, l *queue) {
 	weight := l.kind.policy.Weight
 	for n := &l.node; n != nil; n = n.parent {
 		n.used += weight
@@ -107,7 +107,7 @@ func (t *Table) take(now int64, l *leaf) {
 
 // settleAll settles the limits of l after one of its tasks took a slot or gave one back:
 // a limit that cuts across it may be the tree for others.
-func (t *Table) settleAll(now int64, l *leaf) {
+func (t *Table) settleAll(now int64, l *queue) {
 	t.settle(now, &l.node)
 	for _, n := range l.across {
 		if n.kids.Len() > 0 {
@@ -124,7 +124,7 @@ func (t *Table) Free(now int64, s Slot) { t.free(now, s, false) }
 func (t *Table) Return(now int64, s Slot) { t.free(now, s, true) }
 
 func (t *Table) free(now int64, s Slot, refund bool) {
-	l := s.leaf
+	l := s.queue
 	weight := l.kind.policy.Weight
 	for n := &l.node; n != nil; n = n.parent {
 		n.used -= weight
@@ -154,7 +154,7 @@ func (t *Table) free(now int64, s Slot, refund bool) {
 // fullAcross returns the first limit cutting across l that has no room for a task of
 // that rank, or nil. What is parked there with a better rank comes first, so that a
 // heavy task is not passed by light ones for ever.
-func (t *Table) fullAcross(now int64, l *leaf, rank task.Rank) *node {
+func (t *Table) fullAcross(now int64, l *queue, rank task.Rank) *node {
 	for _, n := range l.across {
 		if !t.room(now, n, l.kind.policy.Weight) {
 			return n
@@ -167,7 +167,7 @@ func (t *Table) fullAcross(now int64, l *leaf, rank task.Rank) *node {
 }
 
 // park takes l out of the tree until n has room.
-func (t *Table) park(now int64, l *leaf, n *node) {
+func (t *Table) park(now int64, l *queue, n *node) {
 	offer, _ := l.best()
 	offer.node = &l.node
 	l.parkedOn = n
@@ -177,21 +177,21 @@ func (t *Table) park(now int64, l *leaf, n *node) {
 }
 
 // unpark puts l back into the tree. Those parked behind it may have room.
-func (t *Table) unpark(now int64, l *leaf) {
+func (t *Table) unpark(now int64, l *queue) {
 	n := l.parkedOn
 	t.bringBack(now, l)
 	t.offerRoom(now, n)
 }
 
 // bringBack is unpark for those who see to the others themselves.
-func (t *Table) bringBack(now int64, l *leaf) {
+func (t *Table) bringBack(now int64, l *queue) {
 	l.parkedOn.parked.remove(l.shown)
 	l.parkedOn = nil
 	t.settle(now, &l.node)
 }
 
 // changed makes the order right again after the head of l has changed.
-func (t *Table) changed(now int64, l *leaf) {
+func (t *Table) changed(now int64, l *queue) {
 	switch {
 	case l.parkedOn == nil:
 		t.settle(now, &l.node)
@@ -200,7 +200,7 @@ func (t *Table) changed(now int64, l *leaf) {
 	}
 }
 
-// offerRoom notes that n may have room for leaves parked on it.
+// offerRoom notes that n may have room for queues parked on it.
 func (t *Table) offerRoom(now int64, n *node) {
 	if n.roomy {
 		return
@@ -211,7 +211,7 @@ func (t *Table) offerRoom(now int64, n *node) {
 	}
 }
 
-// wakeParked brings back, for every limit that got room, the best leaves parked on it
+// wakeParked brings back, for every limit that got room, the best queues parked on it
 // until one of them can be booked: if none can, their claims stand in the tree.
 func (t *Table) wakeParked(now int64) {
 	kept := t.roomy[:0]
@@ -222,7 +222,7 @@ func (t *Table) wakeParked(now int64) {
 			if !ok || !t.room(now, n, first.need) {
 				break
 			}
-			l := first.node.leaf
+			l := first.node.queue
 			t.bringBack(now, l)
 			if l.reachable() {
 				if n.parked.Len() > 0 {
@@ -237,9 +237,9 @@ func (t *Table) wakeParked(now int64) {
 	t.roomy = kept
 }
 
-// reachable reports whether every limit between the leaf and the root offers it, or
+// reachable reports whether every limit between the queue and the root offers it, or
 // something better.
-func (l *leaf) reachable() bool {
+func (l *queue) reachable() bool {
 	for n := &l.node; n.parent != nil; n = n.parent {
 		if !n.listed {
 			return false

@@ -5,9 +5,9 @@ import "github.com/taskengine/taskengine/engine/task"
 // Explanation says what stands between a ready task and its slot.
 type Explanation struct {
 	Closed   bool    // its type is paused, or has no handler
-	Ahead    int     // triggers in memory of the same leaf that rank before it
+	Ahead    int     // triggers in memory of the same queue that rank before it
 	Stored   bool    // the task, or others before it, are in the store and not yet in memory
-	Unlisted bool    // nothing of its leaf is in memory: its type has more leaves than the table may hold, or they are being read
+	Unlisted bool    // nothing of its queue is in memory: its type has more queues than the table may hold, or they are being read
 	Limits   []Usage // all that count for it, nearest first, those across the tree last
 }
 
@@ -31,14 +31,14 @@ type Claim struct {
 }
 
 // Explain says what stands between a task of that rank and its slot.
-func (t *Table) Explain(now int64, name task.Leaf, rank task.Rank) Explanation {
+func (t *Table) Explain(now int64, name task.Queue, rank task.Rank) Explanation {
 	k, ok := t.kinds[name.Type]
 	if !ok {
 		return Explanation{Closed: true}
 	}
-	l, known := t.leaves[name]
+	l, known := t.queues[name]
 	if !known {
-		l = t.newLeaf(name)
+		l = t.newQueue(name)
 		defer t.forget(now, l) // to know it would tell the scan that it is complete
 	}
 	x := Explanation{Closed: k.closed}
@@ -59,7 +59,7 @@ func (t *Table) Explain(now int64, name task.Leaf, rank task.Rank) Explanation {
 		})
 	}
 	for n := &l.node; n != nil; n = n.parent {
-		if n.leaf == nil || n.max > 0 {
+		if n.queue == nil || n.max > 0 {
 			u := t.usage(now, n, k)
 			u.Before = t.before(now, n, &n.kids, l, rank)
 			x.Limits = append(x.Limits, u)
@@ -75,20 +75,20 @@ func (t *Table) Explain(now int64, name task.Leaf, rank task.Rank) Explanation {
 
 // before returns the first of those that wait for room in n, if it is not of l, ranks before
 // rank and has no room.
-func (t *Table) before(now int64, n *node, waiting *offers, l *leaf, rank task.Rank) Claim {
+func (t *Table) before(now int64, n *node, waiting *offers, l *queue, rank task.Rank) Claim {
 	first, ok := waiting.Min()
 	if !ok || first.rank.Compare(rank) >= 0 || t.room(now, n, first.need) {
 		return Claim{}
 	}
 	at := first.node
-	for at.leaf == nil {
+	for at.queue == nil {
 		k, _ := at.kids.Min()
 		at = k.node
 	}
-	if at.leaf == l {
+	if at.queue == l {
 		return Claim{}
 	}
-	return Claim{ID: at.leaf.head.ref.ID, Type: at.leaf.kind.name, Need: n.cost(first.need)}
+	return Claim{ID: at.queue.head.ref.ID, Type: at.queue.kind.name, Need: n.cost(first.need)}
 }
 
 func (t *Table) usage(now int64, n *node, k *kind) Usage {
@@ -102,20 +102,20 @@ func (t *Table) usage(now int64, n *node, k *kind) Usage {
 
 // limitName returns the name under which people know n.
 func (n *node) limitName() string {
-	if n.leaf != nil {
-		return n.leaf.kind.concurrency().Name
+	if n.queue != nil {
+		return n.queue.kind.concurrency().Name
 	}
 	return n.name
 }
 
 // Counts reports whether a booked slot counts for the limit of that name and value.
 func (s Slot) Counts(limit, value string) bool {
-	for n := &s.leaf.node; n != nil; n = n.parent {
+	for n := &s.queue.node; n != nil; n = n.parent {
 		if n.limitName() == limit && n.value == value {
 			return true
 		}
 	}
-	for _, n := range s.leaf.across {
+	for _, n := range s.queue.across {
 		if n.name == limit && n.value == value {
 			return true
 		}

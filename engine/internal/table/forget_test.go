@@ -14,20 +14,20 @@ func TestTypesThatNobodyKnowsTakeNoRoomOnceTheyAreEmpty(t *testing.T) {
 		Types:  map[string]policy.Type{"mail": typeOf("partner")},
 		Limits: map[string]policy.Limit{"partner": {Name: "partner", Per: "key", Max: 1}},
 	}
-	tab := New(Config{Capacity: capacity, LeafCapacity: 10, Policies: set})
+	tab := New(Config{Capacity: capacity, QueueCapacity: 10, Policies: set})
 	tab.Open(0, "mail", true)
 	tab.Scanned(nil, true)
 	for i := range 10 * capacity {
-		unknown := task.Leaf{Type: fmt.Sprint("unknown ", i)}
+		unknown := task.Queue{Type: fmt.Sprint("unknown ", i)}
 		tab.Explain(0, unknown, task.Rank{})
 		if _, ok := tab.Claim(0, unknown, task.Rank{}); ok {
 			t.Fatal("a slot was claimed for a type that nobody handles")
 		}
 	}
-	if len(tab.leaves) != 0 || len(tab.kinds) != 1 || tab.idle != 0 {
-		t.Errorf("it keeps %d leaves, %d types, and counts %d leaves that come and go", len(tab.leaves), len(tab.kinds), tab.idle)
+	if len(tab.queues) != 0 || len(tab.kinds) != 1 || tab.idle != 0 {
+		t.Errorf("it keeps %d queues, %d types, and counts %d queues that come and go", len(tab.queues), len(tab.kinds), tab.idle)
 	}
-	tr := task.Trigger{Ref: task.Ref{ID: task.ID{1}, Version: 1}, Leaf: task.Leaf{Type: "mail", Group: "acme"}}
+	tr := task.Trigger{Ref: task.Ref{ID: task.ID{1}, Version: 1}, Queue: task.Queue{Type: "mail", Group: "acme"}}
 	if !tab.Add(0, tr) {
 		t.Error("there is no room for a task of a new partner")
 	}

@@ -7,35 +7,35 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// A type may have more leaves than memory can hold. So the table lists the leaves of each
+// A type may have more queues than memory can hold. So the table lists the queues of each
 // type that is open by itself, and keeps as many as it has room for:
 //
-//   - A type whose leaves are not all in the table is unlisted. A pass over the store's
-//     leaves, from a cursor, adds those that the table does not have. When a pass has ended
-//     and no leaf was left out since it began, the type is listed.
-//   - The table holds at most Capacity leaves of which nothing runs. When it is full, a
+//   - A type whose queues are not all in the table is unlisted. A pass over the store's
+//     queues, from a cursor, adds those that the table does not have. When a pass has ended
+//     and no queue was left out since it began, the type is listed.
+//   - The table holds at most Capacity queues of which nothing runs. When it is full, a
 //     type that has less than its share takes the place of one that has more. Within a
-//     type, a leaf that could run takes the place of one that could not, and a better rank
+//     type, a queue that could run takes the place of one that could not, and a better rank
 //     that of a worse one.
-//   - While there is no room, the pass goes on slowly: it loads a few leaves, and the worst
-//     go. So every leaf gets into the table that ranks well, whatever stays there.
-//   - A type that is closed has no leaves in the table but those of which something runs,
+//   - While there is no room, the pass goes on slowly: it loads a few queues, and the worst
+//     go. So every queue gets into the table that ranks well, whatever stays there.
+//   - A type that is closed has no queues in the table but those of which something runs,
 //     and a type that is not configured has none.
 
-// listing is how far the leaves of a type are known.
+// listing is how far the queues of a type are known.
 type listing struct {
-	unlisted bool      // the store has, or may have, leaves of the type that the table does not know
-	fresh    bool      // the pass has not begun
-	cursor   task.Leaf // up to where the pass has come
-	asked    bool      // the Scan that is under way is for this type, too
-	dropped  bool      // a leaf was left out since the pass began
-	filling  bool      // the table has room: the pass goes on at once
-	tried    bool      // a pass has ended, or filled the table
-	rest     int64     // when the pass goes on though there is no room
-	left     uint64    // look.left when there was none
+	unlisted bool       // the store has, or may have, queues of the type that the table does not know
+	fresh    bool       // the pass has not begun
+	cursor   task.Queue // up to where the pass has come
+	asked    bool       // the Scan that is under way is for this type, too
+	dropped  bool       // a queue was left out since the pass began
+	filling  bool       // the table has room: the pass goes on at once
+	tried    bool       // a pass has ended, or filled the table
+	rest     int64      // when the pass goes on though there is no room
+	left     uint64     // look.left when there was none
 
-	starved    int // leaves with rows in the store and none in memory
-	wanting    queue[*leaf]
+	starved    int // queues with rows in the store and none in memory
+	wanting    fifo[*queue]
 	hungry     bool // stands in look.hungry
 	incomplete int  // its position in look.incomplete, from 1; 0 if it is not there
 }
@@ -43,36 +43,36 @@ type listing struct {
 // look is the table's view of the store.
 type look struct {
 	scanning   bool
-	incomplete []*kind      // open types that are unlisted, or have leaves that starve
-	last       string       // the type that was listed last: they take turns by name
-	roomy      bool         // something has changed since no type could be listed
-	left       uint64       // how often triggers or leaves have left the table
-	wake       int64        // when one can be, though nothing changes; 0 is not known
-	hungry     queue[*kind] // types that have leaves to be loaded, in turn
-	loading    int          // Loads under way
+	incomplete []*kind     // open types that are unlisted, or have queues that starve
+	last       string      // the type that was listed last: they take turns by name
+	roomy      bool        // something has changed since no type could be listed
+	left       uint64      // how often triggers or queues have left the table
+	wake       int64       // when one can be, though nothing changes; 0 is not known
+	hungry     fifo[*kind] // types that have queues to be loaded, in turn
+	loading    int         // Loads under way
 }
 
-// Scan asks for the leaves of the store after After, at most Limit. It is answered by
+// Scan asks for the queues of the store after After, at most Limit. It is answered by
 // exactly one call of [Table.Scanned].
 type Scan struct {
-	After task.Leaf
+	After task.Queue
 	Limit int
 }
 
 const (
-	// scanLimit is how many leaves one Scan asks for.
+	// scanLimit is how many queues one Scan asks for.
 	scanLimit = 1000
-	// maxProbes is how many leaves are loaded at a time though the table is full.
+	// maxProbes is how many queues are loaded at a time though the table is full.
 	maxProbes = 256
 	// How long a pass rests after that, in nanoseconds: if the type has something in
 	// memory that its values let run, and if not.
 	slowRest, quickRest = int64(1e9), int64(1e8)
-	// maxTried is how many leaves are looked at to find a bad one, and maxVisited how many
+	// maxTried is how many queues are looked at to find a bad one, and maxVisited how many
 	// for those.
 	maxTried, maxVisited = 16, 64
 )
 
-// unlist notes that the store has leaves of k that the table does not know.
+// unlist notes that the store has queues of k that the table does not know.
 func (t *Table) unlist(k *kind) {
 	k.dropped = true
 	if !k.unlisted {
@@ -85,7 +85,7 @@ func (t *Table) unlist(k *kind) {
 // restart has the pass begin anew.
 func (k *kind) restart() {
 	k.fresh, k.asked, k.filling = true, false, true
-	k.cursor = task.Leaf{Type: justBefore(k.name)}
+	k.cursor = task.Queue{Type: justBefore(k.name)}
 }
 
 // justBefore returns a string that sorts before name, and behind all UTF-8 text that does.
@@ -114,7 +114,7 @@ func (t *Table) note(k *kind) {
 	t.look.roomy = t.look.roomy || is
 }
 
-// Complete reports whether the table knows the best trigger of every leaf of every type
+// Complete reports whether the table knows the best trigger of every queue of every type
 // that is open.
 func (t *Table) Complete() bool { return len(t.look.incomplete) == 0 }
 
@@ -126,7 +126,7 @@ func (t *Table) Surveyed() bool {
 	})
 }
 
-// isKnown reports whether the table knows the best trigger of every leaf that could run:
+// isKnown reports whether the table knows the best trigger of every queue that could run:
 // the types that are incomplete have none that could.
 func (t *Table) isKnown(now int64) bool {
 	const few = 8
@@ -178,10 +178,10 @@ func (t *Table) TakeScan() (Scan, bool) {
 	return Scan{After: after, Limit: scanLimit}, true
 }
 
-// ask has the leaves after a position listed for every type that they can be for.
-func (t *Table) ask(after task.Leaf) {
+// ask has the queues after a position listed for every type that they can be for.
+func (t *Table) ask(after task.Queue) {
 	for _, k := range t.look.incomplete {
-		if !k.unlisted || compareLeaf(k.cursor, after) < 0 || !t.mayList(k) {
+		if !k.unlisted || compareQueue(k.cursor, after) < 0 || !t.mayList(k) {
 			continue
 		}
 		k.asked = true
@@ -191,7 +191,7 @@ func (t *Table) ask(after task.Leaf) {
 	}
 }
 
-// mayList reports whether the pass over the leaves of k may go on. If not, the table wakes
+// mayList reports whether the pass over the queues of k may go on. If not, the table wakes
 // when it may.
 func (t *Table) mayList(k *kind) bool {
 	switch {
@@ -216,7 +216,7 @@ func (t *Table) mayList(k *kind) bool {
 	return false
 }
 
-// pause has the pass over the leaves of k rest: there is no room.
+// pause has the pass over the queues of k rest: there is no room.
 func (t *Table) pause(k *kind) {
 	k.filling, k.tried, k.left = false, true, t.look.left
 	k.rest = t.now + quickRest
@@ -225,13 +225,13 @@ func (t *Table) pause(k *kind) {
 	}
 }
 
-// hasRoom reports whether the table has room for another leaf of k, and some more.
+// hasRoom reports whether the table has room for another queue of k, and some more.
 func (t *Table) hasRoom(k *kind, some int) bool {
 	full := t.config.Capacity - some
 	return (t.idle < full || k.idle < full/t.crowdedWith(k)) && (t.size < full || k.size < full/max(1, t.active))
 }
 
-// crowdedWith is how many types have leaves of which nothing runs, k counted as one.
+// crowdedWith is how many types have queues of which nothing runs, k counted as one.
 func (t *Table) crowdedWith(k *kind) int {
 	if k.idle == 0 {
 		return t.crowded + 1
@@ -245,8 +245,8 @@ func (k *look) gone() {
 	k.roomy = true
 }
 
-// admitsLeaf makes room for the leaf of tr, which is of k, if the leaf has a claim to it.
-func (t *Table) admitsLeaf(now int64, k *kind, tr task.Trigger) bool {
+// admitsQueue makes room for the queue of tr, which is of k, if the queue has a claim to it.
+func (t *Table) admitsQueue(now int64, k *kind, tr task.Trigger) bool {
 	if tr.Group == "" || t.makeRoom(now, k) {
 		return true
 	}
@@ -258,7 +258,7 @@ func (t *Table) admitsLeaf(now int64, k *kind, tr task.Trigger) bool {
 	return true
 }
 
-// makeRoom reports whether there is room for another leaf of k, made if need be at the cost
+// makeRoom reports whether there is room for another queue of k, made if need be at the cost
 // of another type.
 func (t *Table) makeRoom(now int64, k *kind) bool {
 	if t.size >= t.config.Capacity && k.size >= t.share() {
@@ -267,10 +267,10 @@ func (t *Table) makeRoom(now int64, k *kind) bool {
 	return t.idle < t.config.Capacity || t.takePlace(now, k)
 }
 
-// probes is how many leaves of a type are loaded at a time though there is no room.
+// probes is how many queues of a type are loaded at a time though there is no room.
 func (t *Table) probes() int { return max(1, min(maxProbes, t.config.Capacity/8)) }
 
-// takePlace makes room for a leaf of k, if k has less than its share, where another type
+// takePlace makes room for a queue of k, if k has less than its share, where another type
 // has more.
 func (t *Table) takePlace(now int64, k *kind) bool {
 	fair := t.config.Capacity / t.crowdedWith(k)
@@ -294,7 +294,7 @@ func (t *Table) takePlace(now int64, k *kind) bool {
 	return false
 }
 
-// trim evicts a leaf if there are too many.
+// trim evicts a queue if there are too many.
 func (t *Table) trim(now int64) {
 	if t.idle <= t.config.Capacity {
 		return
@@ -312,17 +312,17 @@ func (t *Table) trim(now int64) {
 	}
 }
 
-// worst returns a leaf of k that may be evicted, other than one, or nil: of some, one that
+// worst returns a queue of k that may be evicted, other than one, or nil: of some, one that
 // its values do not let run, or that ranks last. One that waits to be loaded is taken if
 // there is no other.
-func (t *Table) worst(k *kind, other *leaf) *leaf {
-	var worst *leaf
+func (t *Table) worst(k *kind, other *queue) *queue {
+	var worst *queue
 	stopped, tried := false, 0
-	for i := 0; i < min(maxVisited, len(k.leaves)) && tried < maxTried; i++ {
-		if k.hand++; k.hand >= len(k.leaves) {
+	for i := 0; i < min(maxVisited, len(k.queues)) && tried < maxTried; i++ {
+		if k.hand++; k.hand >= len(k.queues) {
 			k.hand = 0
 		}
-		l := k.leaves[k.hand]
+		l := k.queues[k.hand]
 		if l == other || l.running > 0 || l.loading || l.stays() {
 			continue
 		}
@@ -339,11 +339,11 @@ func (t *Table) worst(k *kind, other *leaf) *leaf {
 }
 
 // isStopped reports whether a limit for one of its values keeps l from running.
-func (l *leaf) isStopped() bool {
+func (l *queue) isStopped() bool {
 	if l.parkedOn != nil {
 		return l.parkedOn.keyed
 	}
-	for n := &l.node; n.leaf != nil || n.keyed; n = n.parent {
+	for n := &l.node; n.queue != nil || n.keyed; n = n.parent {
 		if !n.listed {
 			return l.any
 		}
@@ -351,48 +351,48 @@ func (l *leaf) isStopped() bool {
 	return false
 }
 
-// couldRun reports whether some leaf of k could run if the limits that count for all of k
+// couldRun reports whether some queue of k could run if the limits that count for all of k
 // had room.
 func (t *Table) couldRun(k *kind) bool {
-	for i := range min(maxVisited, len(k.leaves)) {
-		if l := k.leaves[(k.hand+i)%len(k.leaves)]; l.any && !l.isStopped() {
+	for i := range min(maxVisited, len(k.queues)) {
+		if l := k.queues[(k.hand+i)%len(k.queues)]; l.any && !l.isStopped() {
 			return true
 		}
 	}
 	return false
 }
 
-// Scanned answers a Scan: these are the leaves, and end says that there are none
+// Scanned answers a Scan: these are the queues, and end says that there are none
 // behind them. A Scan that failed is answered with nothing and end false.
-func (t *Table) Scanned(leaves []task.Leaf, end bool) {
+func (t *Table) Scanned(queues []task.Queue, end bool) {
 	t.look.scanning, t.look.roomy = false, true
-	if len(leaves) == 0 && !end {
+	if len(queues) == 0 && !end {
 		for _, k := range t.look.incomplete {
 			k.asked = false
 		}
 		return
 	}
-	for _, k := range slices.Clone(t.look.incomplete) { // one that is listed leaves it
+	for _, k := range slices.Clone(t.look.incomplete) { // one that is listed queues it
 		if k.asked {
 			k.asked = false
-			t.list(k, leaves, end)
+			t.list(k, queues, end)
 		}
 	}
 }
 
-// list goes on with the pass over the leaves of k.
-func (t *Table) list(k *kind, page []task.Leaf, end bool) {
+// list goes on with the pass over the queues of k.
+func (t *Table) list(k *kind, page []task.Queue, end bool) {
 	probes, most := 0, t.probes()
-	from, _ := slices.BinarySearchFunc(page, k.cursor, compareLeaf)
+	from, _ := slices.BinarySearchFunc(page, k.cursor, compareQueue)
 	for _, name := range page[from:] {
 		if name.Type != k.name {
-			if name.Type < k.name || compareLeaf(name, k.cursor) <= 0 {
+			if name.Type < k.name || compareQueue(name, k.cursor) <= 0 {
 				continue
 			}
 			end = true
 			break
 		}
-		if _, known := t.leaves[name]; !known {
+		if _, known := t.queues[name]; !known {
 			if name.Group != "" && !t.makeRoom(t.now, k) {
 				if k.filling || probes == most {
 					t.pause(k)
@@ -400,7 +400,7 @@ func (t *Table) list(k *kind, page []task.Leaf, end bool) {
 				}
 				probes++
 			}
-			l := t.newLeaf(name)
+			l := t.newQueue(name)
 			l.more = true
 			t.refill(l)
 		}
@@ -419,6 +419,6 @@ func (t *Table) list(k *kind, page []task.Leaf, end bool) {
 	t.note(k)
 }
 
-func compareLeaf(a, b task.Leaf) int {
+func compareQueue(a, b task.Queue) int {
 	return cmp.Or(cmp.Compare(a.Type, b.Type), cmp.Compare(a.Group, b.Group))
 }

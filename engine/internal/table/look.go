@@ -2,22 +2,22 @@ package table
 
 import "github.com/taskengine/taskengine/engine/task"
 
-// The table holds of each leaf a window of the store's: the triggers that rank first.
+// The table holds of each queue a window of the store's: the triggers that rank first.
 // Invariants:
 //
-//  1. Of a leaf without more, every ready row is in the table, was booked, or its
+//  1. Of a queue without more, every ready row is in the table, was booked, or its
 //     trigger is on the way.
-//  2. Of a leaf with more, that holds for rows that rank up to bound; those behind are
+//  2. Of a queue with more, that holds for rows that rank up to bound; those behind are
 //     in the store only, and their triggers are dropped.
-//  3. A leaf that is not in the table has no ready rows, unless its type is unlisted
+//  3. A queue that is not in the table has no ready rows, unless its type is unlisted
 //     (see list.go), or is not configured.
 //
 // So a trigger is never lost by being dropped: the window moves on when it runs low.
 
-// window is how much of a leaf is in memory.
+// window is how much of a queue is in memory.
 type window struct {
 	more    bool      // the store has rows that rank behind bound
-	bound   task.Rank // up to where the leaf is complete; the zero Rank is the very start
+	bound   task.Rank // up to where the queue is complete; the zero Rank is the very start
 	wants   bool      // stands in its kind's wanting, to be loaded
 	loading bool      // a Load is on its way
 	asked   task.Rank // the bound when the Load went out
@@ -26,10 +26,10 @@ type window struct {
 	starved bool      // counted in its kind's starved: more, and nothing in memory
 }
 
-// Load asks for the rows of a leaf that rank after After, at most Limit. It is
+// Load asks for the rows of a queue that rank after After, at most Limit. It is
 // answered by exactly one call of [Table.Loaded].
 type Load struct {
-	Leaf  task.Leaf
+	Queue task.Queue
 	After task.Rank // the zero Rank: from the start
 	Limit int
 }
@@ -43,17 +43,17 @@ const maxLoads = 16
 // turn comes. The row must be in the store before its trigger is added.
 func (t *Table) Add(now int64, tr task.Trigger) bool {
 	t.now = now
-	l, known := t.leaves[tr.Leaf]
+	l, known := t.queues[tr.Queue]
 	if !known {
 		k, ok := t.kinds[tr.Type]
 		if !ok || k.closed {
 			return false
 		}
-		if !t.admitsLeaf(now, k, tr) {
+		if !t.admitsQueue(now, k, tr) {
 			t.unlist(k)
 			return false
 		}
-		l = t.newLeaf(tr.Leaf)
+		l = t.newQueue(tr.Queue)
 	}
 	if l.kind.closed || l.more && tr.Rank.Compare(l.bound) > 0 {
 		l.miss(tr.Rank)
@@ -72,7 +72,7 @@ func (t *Table) Add(now int64, tr task.Trigger) bool {
 // Drop takes out a trigger of an older version than tr is of: that version is not ready
 // any more.
 func (t *Table) Drop(now int64, tr task.Trigger) {
-	l, ok := t.leaves[tr.Leaf]
+	l, ok := t.queues[tr.Queue]
 	if !ok {
 		return
 	}
@@ -99,7 +99,7 @@ func (t *Table) Drop(now int64, tr task.Trigger) {
 
 // Knows reports whether a trigger is in the table, or will be loaded when its turn comes.
 func (t *Table) Knows(tr task.Trigger) bool {
-	l, ok := t.leaves[tr.Leaf]
+	l, ok := t.queues[tr.Queue]
 	if !ok {
 		k, known := t.kinds[tr.Type]
 		return !known || k.unlisted
@@ -117,10 +117,10 @@ func (t *Table) Knows(tr task.Trigger) bool {
 	return ok && i.ref.Version >= tr.Version
 }
 
-// Behind reports whether a trigger ranks behind what the table holds of its leaf: it, and
+// Behind reports whether a trigger ranks behind what the table holds of its queue: it, and
 // all that rank behind it, will be loaded when their turn comes.
 func (t *Table) Behind(tr task.Trigger) bool {
-	l, ok := t.leaves[tr.Leaf]
+	l, ok := t.queues[tr.Queue]
 	if !ok {
 		k, known := t.kinds[tr.Type]
 		return !known || k.unlisted || k.closed
@@ -129,12 +129,12 @@ func (t *Table) Behind(tr task.Trigger) bool {
 }
 
 // insert puts i into l and keeps the table within its bounds.
-func (t *Table) insert(now int64, l *leaf, i item) bool {
+func (t *Table) insert(now int64, l *queue, i item) bool {
 	if !l.put(t, i) {
 		return true
 	}
 	t.grow(l, 1)
-	if l.len() > t.config.LeafCapacity {
+	if l.len() > t.config.QueueCapacity {
 		last, _ := l.last()
 		t.shrink(l)
 		return last != i
@@ -162,7 +162,7 @@ func (t *Table) insert(now int64, l *leaf, i item) bool {
 }
 
 // shrink drops the last trigger of l, which has at least two: it stays in the store.
-func (t *Table) shrink(l *leaf) {
+func (t *Table) shrink(l *queue) {
 	l.dropLast()
 	t.grow(l, -1)
 	last, _ := l.last()
@@ -181,8 +181,8 @@ func (w *window) miss(r task.Rank) {
 func (t *Table) share() int { return max(1, t.config.Capacity/max(1, t.active)) }
 
 // windowOf is how many triggers l may have.
-func (t *Table) windowOf(l *leaf) int {
-	return max(1, min(t.config.LeafCapacity, t.share()/max(1, len(l.kind.leaves))))
+func (t *Table) windowOf(l *queue) int {
+	return max(1, min(t.config.QueueCapacity, t.share()/max(1, len(l.kind.queues))))
 }
 
 // greediest returns a type that has more than its share of the triggers in a table that
@@ -205,15 +205,15 @@ func (t *Table) greediest() *kind {
 	return nil
 }
 
-// fattest returns a leaf of k, of some that it looks at, that has more than its share of
+// fattest returns a queue of k, of some that it looks at, that has more than its share of
 // the triggers of k, or nil.
-func (t *Table) fattest(k *kind) *leaf {
-	fair := max(1, t.share()/len(k.leaves))
-	for range min(maxVisited, len(k.leaves)) {
-		if k.hand >= len(k.leaves) {
+func (t *Table) fattest(k *kind) *queue {
+	fair := max(1, t.share()/len(k.queues))
+	for range min(maxVisited, len(k.queues)) {
+		if k.hand >= len(k.queues) {
 			k.hand = 0
 		}
-		if l := k.leaves[k.hand]; l.len() > fair {
+		if l := k.queues[k.hand]; l.len() > fair {
 			return l
 		}
 		k.hand++
@@ -222,7 +222,7 @@ func (t *Table) fattest(k *kind) *leaf {
 }
 
 // refill wants more of l once half of its window is used up.
-func (t *Table) refill(l *leaf) {
+func (t *Table) refill(l *queue) {
 	t.noteStarved(l)
 	k := l.kind
 	if !l.more || l.wants || l.loading || k.closed {
@@ -240,7 +240,7 @@ func (t *Table) refill(l *leaf) {
 	}
 }
 
-func (t *Table) noteStarved(l *leaf) {
+func (t *Table) noteStarved(l *queue) {
 	if starved := l.more && !l.any && !l.kind.closed; starved != l.starved {
 		l.starved = starved
 		if starved {
@@ -270,16 +270,16 @@ func (t *Table) TakeLoads(buf []Load) []Load {
 		}
 		l.wants, l.loading, l.missed, l.asked = false, true, false, l.bound
 		t.look.loading++
-		buf = append(buf, Load{Leaf: l.name, After: l.bound, Limit: max(1, t.windowOf(l)-l.len())})
+		buf = append(buf, Load{Queue: l.name, After: l.bound, Limit: max(1, t.windowOf(l)-l.len())})
 	}
 	return buf
 }
 
 // Loaded answers a Load: these are the rows, and end says that there were no others.
 // A Load that failed is answered with nothing and end false; it is asked for again.
-func (t *Table) Loaded(now int64, name task.Leaf, page []task.Trigger, end bool) {
+func (t *Table) Loaded(now int64, name task.Queue, page []task.Trigger, end bool) {
 	t.now = now
-	l, ok := t.leaves[name]
+	l, ok := t.queues[name]
 	if !ok || !l.loading {
 		return
 	}
@@ -313,13 +313,13 @@ func (t *Table) Loaded(now int64, name task.Leaf, page []task.Trigger, end bool)
 	}
 }
 
-// queue is a first-in, first-out line.
-type queue[T any] struct {
+// fifo is a first-in, first-out line.
+type fifo[T any] struct {
 	items []T
 	head  int
 }
 
-func (q *queue[T]) push(v T) {
+func (q *fifo[T]) push(v T) {
 	if q.head > 0 && len(q.items) == cap(q.items) {
 		n := copy(q.items, q.items[q.head:])
 		clear(q.items[n:])
@@ -328,7 +328,7 @@ func (q *queue[T]) push(v T) {
 	q.items = append(q.items, v)
 }
 
-func (q *queue[T]) pop() (v T, ok bool) {
+func (q *fifo[T]) pop() (v T, ok bool) {
 	if q.head == len(q.items) {
 		return v, false
 	}

@@ -10,18 +10,18 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// shelf is a store reduced to what a table asks of one: the ready rows of every leaf.
-type shelf map[task.Leaf][]task.Trigger
+// shelf is a store reduced to what a table asks of one: the ready rows of every queue.
+type shelf map[task.Queue][]task.Trigger
 
 func (s shelf) put(tr task.Trigger) {
-	ts := s[tr.Leaf]
+	ts := s[tr.Queue]
 	at, _ := slices.BinarySearchFunc(ts, tr.Rank, func(t task.Trigger, r task.Rank) int { return t.Rank.Compare(r) })
-	s[tr.Leaf] = slices.Insert(ts, at, tr)
+	s[tr.Queue] = slices.Insert(ts, at, tr)
 }
 
 // submit has a task begin at once if it may, as an engine does, and adds it otherwise.
 func (s shelf) submit(tab *Table, now int64, tr task.Trigger) (Slot, bool) {
-	slot, ok := tab.Claim(now, tr.Leaf, tr.Rank)
+	slot, ok := tab.Claim(now, tr.Queue, tr.Rank)
 	if !ok {
 		s.put(tr)
 		tab.Add(now, tr)
@@ -31,19 +31,19 @@ func (s shelf) submit(tab *Table, now int64, tr task.Trigger) (Slot, bool) {
 
 // take removes the row, as a grab does; false if it was grabbed before.
 func (s shelf) take(tr task.Trigger) bool {
-	ts := s[tr.Leaf]
+	ts := s[tr.Queue]
 	at := slices.Index(ts, tr)
 	if at < 0 {
 		return false
 	}
-	if s[tr.Leaf] = slices.Delete(ts, at, at+1); len(ts) == 1 {
-		delete(s, tr.Leaf)
+	if s[tr.Queue] = slices.Delete(ts, at, at+1); len(ts) == 1 {
+		delete(s, tr.Queue)
 	}
 	return true
 }
 
 func (s shelf) load(l Load) (page []task.Trigger, end bool) {
-	for _, tr := range s[l.Leaf] {
+	for _, tr := range s[l.Queue] {
 		if tr.Rank.Compare(l.After) > 0 {
 			page = append(page, tr)
 		}
@@ -54,20 +54,20 @@ func (s shelf) load(l Load) (page []task.Trigger, end bool) {
 	return page, true
 }
 
-func (s shelf) scan(sc Scan) (leaves []task.Leaf, end bool) {
+func (s shelf) scan(sc Scan) (queues []task.Queue, end bool) {
 	for l := range s {
-		if compareLeaves(l, sc.After) > 0 {
-			leaves = append(leaves, l)
+		if compareQueues(l, sc.After) > 0 {
+			queues = append(queues, l)
 		}
 	}
-	slices.SortFunc(leaves, compareLeaves)
-	if len(leaves) > sc.Limit {
-		return leaves[:sc.Limit], false
+	slices.SortFunc(queues, compareQueues)
+	if len(queues) > sc.Limit {
+		return queues[:sc.Limit], false
 	}
-	return leaves, true
+	return queues, true
 }
 
-func compareLeaves(a, b task.Leaf) int {
+func compareQueues(a, b task.Queue) int {
 	return slices.Compare([]string{a.Type, a.Group}, []string{b.Type, b.Group})
 }
 
@@ -78,11 +78,11 @@ func (s shelf) answers(tab *Table) []answer {
 	var all []answer
 	for _, l := range tab.TakeLoads(nil) {
 		page, end := s.load(l)
-		all = append(all, func(t *Table, now int64) { t.Loaded(now, l.Leaf, page, end) })
+		all = append(all, func(t *Table, now int64) { t.Loaded(now, l.Queue, page, end) })
 	}
 	if sc, ok := tab.TakeScan(); ok {
-		leaves, end := s.scan(sc)
-		all = append(all, func(t *Table, _ int64) { t.Scanned(leaves, end) })
+		queues, end := s.scan(sc)
+		all = append(all, func(t *Table, _ int64) { t.Scanned(queues, end) })
 	}
 	return all
 }
@@ -110,7 +110,7 @@ func driveWindow(t *testing.T, seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 2))
 	set := testPolicies(rng)
 	set.Slots = 4
-	tab := New(Config{Capacity: 8 + rng.IntN(40), LeafCapacity: 2 + rng.IntN(8), Policies: set})
+	tab := New(Config{Capacity: 8 + rng.IntN(40), QueueCapacity: 2 + rng.IntN(8), Policies: set})
 	store := shelf{}
 	seq := uint64(0)
 	var slots []Slot
@@ -119,9 +119,9 @@ func driveWindow(t *testing.T, seed uint64) {
 	next := func() task.Trigger {
 		seq++
 		return task.Trigger{
-			Ref:  task.Ref{ID: task.ID{byte(seq), byte(seq >> 8)}, Version: 1},
-			Leaf: randomLeaf(rng, set),
-			Rank: task.Rank{Priority: uint8(rng.IntN(3)), ReadyAt: int64(1 + rng.IntN(50)), Seq: seq},
+			Ref:   task.Ref{ID: task.ID{byte(seq), byte(seq >> 8)}, Version: 1},
+			Queue: randomQueue(rng, set),
+			Rank:  task.Rank{Priority: uint8(rng.IntN(3)), ReadyAt: int64(1 + rng.IntN(50)), Seq: seq},
 		}
 	}
 	for range rng.IntN(300) {
@@ -158,7 +158,7 @@ func driveWindow(t *testing.T, seed uint64) {
 			}
 		}
 		if most := tab.config.Capacity + len(slots) + len(tab.order) + maxLoads; tab.Len() > most || tab.idle > most+tab.probes() {
-			t.Fatalf("%d triggers and %d leaves in a table for %d", tab.Len(), tab.idle, tab.config.Capacity)
+			t.Fatalf("%d triggers and %d queues in a table for %d", tab.Len(), tab.idle, tab.config.Capacity)
 		}
 		tab.check(t)
 	}
@@ -173,14 +173,14 @@ func driveWindow(t *testing.T, seed uint64) {
 	}
 }
 
-func TestWindowKeepsTheOrderOfItsLeaf(t *testing.T) {
+func TestWindowKeepsTheOrderOfItsQueue(t *testing.T) {
 	set := policy.Set{Slots: 1, Types: map[string]policy.Type{"mail": policy.DefaultType()}}
-	tab := New(Config{Capacity: 100, LeafCapacity: 8, Policies: set})
+	tab := New(Config{Capacity: 100, QueueCapacity: 8, Policies: set})
 	finishScan(tab)
 	store := shelf{}
-	mail := task.Leaf{Type: "mail"}
+	mail := task.Queue{Type: "mail"}
 	for seq := range uint64(1000) {
-		tr := task.Trigger{Ref: task.Ref{Version: 1}, Leaf: mail, Rank: task.Rank{ReadyAt: 1, Seq: seq + 1}}
+		tr := task.Trigger{Ref: task.Ref{Version: 1}, Queue: mail, Rank: task.Rank{ReadyAt: 1, Seq: seq + 1}}
 		store.put(tr)
 		tab.Add(0, tr)
 	}
@@ -200,23 +200,23 @@ func TestWindowKeepsTheOrderOfItsLeaf(t *testing.T) {
 func TestAClaimHidesNothingOfATypeThatIsNotListed(t *testing.T) {
 	single := policy.DefaultType()
 	single.Limits = []string{"one"}
-	tab := New(Config{Capacity: 100, LeafCapacity: 8, Policies: policy.Set{
+	tab := New(Config{Capacity: 100, QueueCapacity: 8, Policies: policy.Set{
 		Limits: map[string]policy.Limit{"one": {Name: "one", Max: 1}},
 		Types:  map[string]policy.Type{"first": single, "second": single},
 	}})
 	finishScan(tab)
-	store, second := shelf{}, task.Leaf{Type: "second"}
+	store, second := shelf{}, task.Queue{Type: "second"}
 	tab.Open(0, "second", false)
-	old := task.Trigger{Leaf: second, Rank: task.Rank{ReadyAt: 1, Seq: 1}}
+	old := task.Trigger{Queue: second, Rank: task.Rank{ReadyAt: 1, Seq: 1}}
 	store.put(old)
 	tab.Add(0, old)
-	held, ok := tab.Claim(0, task.Leaf{Type: "first"}, task.Rank{ReadyAt: 1, Seq: 2})
+	held, ok := tab.Claim(0, task.Queue{Type: "first"}, task.Rank{ReadyAt: 1, Seq: 2})
 	if !ok {
 		t.Fatal("nothing could be claimed though nothing else may run")
 	}
 
 	tab.Open(0, "second", true) // not listed yet, and the limit of all its tasks is full
-	if _, ok := store.submit(tab, 0, task.Trigger{Leaf: second, Rank: task.Rank{ReadyAt: 1, Seq: 3}}); ok {
+	if _, ok := store.submit(tab, 0, task.Trigger{Queue: second, Rank: task.Rank{ReadyAt: 1, Seq: 3}}); ok {
 		t.Fatal("claimed a slot of a limit that is full")
 	}
 	store.answerAll(tab, 0)
@@ -227,27 +227,27 @@ func TestAClaimHidesNothingOfATypeThatIsNotListed(t *testing.T) {
 }
 
 func TestClaimOvertakesNobody(t *testing.T) {
-	mail, sms := task.Leaf{Type: "mail"}, task.Leaf{Type: "sms"}
+	mail, sms := task.Queue{Type: "mail"}, task.Queue{Type: "sms"}
 	heavy := policy.DefaultType()
 	heavy.Weight = 2
 	set := policy.Set{Slots: 3, Types: map[string]policy.Type{"mail": policy.DefaultType(), "sms": policy.DefaultType(), "heavy": heavy}}
 	rank := func(seq uint64) task.Rank { return task.Rank{Priority: 5, ReadyAt: 1, Seq: seq} }
 
 	t.Run("while the store has not been scanned", func(t *testing.T) {
-		tab := New(Config{Capacity: 100, LeafCapacity: 8, Policies: set})
+		tab := New(Config{Capacity: 100, QueueCapacity: 8, Policies: set})
 		if _, ok := tab.Claim(0, mail, rank(1)); ok {
 			t.Error("claimed a slot though the store may hold older tasks")
 		}
 	})
 	t.Run("that waits for more room than there is", func(t *testing.T) {
-		tab := New(Config{Capacity: 100, LeafCapacity: 8, Policies: set})
+		tab := New(Config{Capacity: 100, QueueCapacity: 8, Policies: set})
 		finishScan(tab)
 		for range 2 {
 			if _, ok := tab.Claim(0, mail, rank(1)); !ok {
 				t.Fatal("found no slot in an empty table")
 			}
 		}
-		tab.Add(0, task.Trigger{Leaf: task.Leaf{Type: "heavy"}, Rank: rank(2)})
+		tab.Add(0, task.Trigger{Queue: task.Queue{Type: "heavy"}, Rank: rank(2)})
 		if _, ok := tab.Claim(0, sms, rank(3)); ok {
 			t.Error("passed a heavy task that came first")
 		}
@@ -255,18 +255,18 @@ func TestClaimOvertakesNobody(t *testing.T) {
 			t.Error("did not pass though its priority is better")
 		}
 	})
-	t.Run("of its own leaf", func(t *testing.T) {
-		tab := New(Config{Capacity: 100, LeafCapacity: 8, Policies: set})
+	t.Run("of its own queue", func(t *testing.T) {
+		tab := New(Config{Capacity: 100, QueueCapacity: 8, Policies: set})
 		finishScan(tab)
-		tab.Add(0, task.Trigger{Leaf: mail, Rank: rank(1)})
+		tab.Add(0, task.Trigger{Queue: mail, Rank: rank(1)})
 		if _, ok := tab.Claim(0, mail, rank(2)); ok {
 			t.Error("passed an older task of its type")
 		}
 	})
 	t.Run("of a type that nobody handles", func(t *testing.T) {
-		tab := New(Config{Capacity: 100, LeafCapacity: 8, Policies: set})
+		tab := New(Config{Capacity: 100, QueueCapacity: 8, Policies: set})
 		finishScan(tab)
-		if _, ok := tab.Claim(0, task.Leaf{Type: "unknown"}, rank(1)); ok {
+		if _, ok := tab.Claim(0, task.Queue{Type: "unknown"}, rank(1)); ok {
 			t.Error("claimed a slot for a type that is not known")
 		}
 	})

@@ -17,12 +17,12 @@ type model struct {
 	closed   map[string]bool
 	pools    map[string]string // by type
 	slots    map[string]int    // of each pool
-	waiting  map[task.Leaf][]task.Trigger
-	running  map[task.Leaf]int
+	waiting  map[task.Queue][]task.Trigger
+	running  map[task.Queue]int
 }
 
-// counters returns the limits that count for a leaf: identity and size.
-func (m *model) counters(l task.Leaf) (tree, across []counter) {
+// counters returns the limits that count for a queue: identity and size.
+func (m *model) counters(l task.Queue) (tree, across []counter) {
 	typ := m.policies.Types[l.Type]
 	values := task.GroupValues(l.Group, len(m.policies.Keyed(typ)))
 	for i, name := range typ.Limits {
@@ -159,14 +159,14 @@ func testPolicies(rng *rand.Rand) policy.Set {
 	}
 }
 
-func randomLeaf(rng *rand.Rand, set policy.Set) task.Leaf {
+func randomQueue(rng *rand.Rand, set policy.Set) task.Queue {
 	names := []string{"free", "single", "heavy", "payout", "refund", "report", "bulk", "check", "visit"}
 	name := names[rng.IntN(len(names))]
 	values := make([]string, len(set.Keyed(set.Types[name])))
 	for i := range values {
 		values[i] = string(rune('a' + rng.IntN(4)))
 	}
-	return task.Leaf{Type: name, Group: task.GroupOf(values...)}
+	return task.Queue{Type: name, Group: task.GroupOf(values...)}
 }
 
 func TestBooksLikeTheNaiveModel(t *testing.T) {
@@ -181,10 +181,10 @@ func followModel(t *testing.T, seed uint64, steps int) {
 	if problems := set.Check(); len(problems) > 0 && set.Slots != 1 {
 		t.Fatal(problems)
 	}
-	m := &model{policies: set, closed: map[string]bool{}, waiting: map[task.Leaf][]task.Trigger{}, running: map[task.Leaf]int{}}
+	m := &model{policies: set, closed: map[string]bool{}, waiting: map[task.Queue][]task.Trigger{}, running: map[task.Queue]int{}}
 	m.pools = map[string]string{"single": "p", "bulk": "p", "payout": "p", "check": "q", "refund": "q"}
 	m.slots = map[string]int{"p": rng.IntN(6), "q": rng.IntN(6)}
-	tab := New(Config{Capacity: 1 << 20, LeafCapacity: 1 << 20, Policies: set, Pools: m.pools})
+	tab := New(Config{Capacity: 1 << 20, QueueCapacity: 1 << 20, Policies: set, Pools: m.pools})
 	for pool, n := range m.slots {
 		tab.Resize(0, pool, n)
 	}
@@ -200,16 +200,16 @@ func followModel(t *testing.T, seed uint64, steps int) {
 		case op < 4:
 			seq++
 			tr := task.Trigger{
-				Ref:  task.Ref{ID: task.ID{byte(seq), byte(seq >> 8)}, Version: 1},
-				Leaf: randomLeaf(rng, set),
-				Rank: task.Rank{Priority: uint8(rng.IntN(3)), ReadyAt: int64(rng.IntN(5)), Seq: seq},
+				Ref:   task.Ref{ID: task.ID{byte(seq), byte(seq >> 8)}, Version: 1},
+				Queue: randomQueue(rng, set),
+				Rank:  task.Rank{Priority: uint8(rng.IntN(3)), ReadyAt: int64(rng.IntN(5)), Seq: seq},
 			}
 			want, ok := m.claim(tr)
-			if slot, got := tab.Claim(0, tr.Leaf, tr.Rank); got && !ok {
+			if slot, got := tab.Claim(0, tr.Queue, tr.Rank); got && !ok {
 				t.Fatalf("step %d: claim of %+v: got %v, want %v (best %+v)", step, tr, got, ok, want)
 			} else if got {
 				slots = append(slots, slot)
-				m.running[tr.Leaf]++
+				m.running[tr.Queue]++
 				continue
 			}
 			shelf(m.waiting).put(tr)
@@ -228,7 +228,7 @@ func followModel(t *testing.T, seed uint64, steps int) {
 			i := rng.IntN(len(slots))
 			s := slots[i]
 			slots = slices.Delete(slots, i, i+1)
-			m.running[s.leaf.name]--
+			m.running[s.queue.name]--
 			tab.Free(0, s)
 		case op == 9:
 			name := []string{"payout", "report", "free"}[rng.IntN(3)]
@@ -245,22 +245,22 @@ func followModel(t *testing.T, seed uint64, steps int) {
 
 // claim says whether tr would be booked at once: whether it is the best when added.
 func (m *model) claim(tr task.Trigger) (task.Trigger, bool) {
-	if len(m.waiting[tr.Leaf]) > 0 {
+	if len(m.waiting[tr.Queue]) > 0 {
 		return task.Trigger{}, false
 	}
-	m.waiting[tr.Leaf] = []task.Trigger{tr}
+	m.waiting[tr.Queue] = []task.Trigger{tr}
 	best, ok := m.best()
-	delete(m.waiting, tr.Leaf)
+	delete(m.waiting, tr.Queue)
 	return best, ok && best == tr
 }
 
 func (m *model) book(tr task.Trigger) {
-	ts := m.waiting[tr.Leaf]
-	m.waiting[tr.Leaf] = slices.DeleteFunc(ts, func(o task.Trigger) bool { return o == tr })
-	if len(m.waiting[tr.Leaf]) == 0 {
-		delete(m.waiting, tr.Leaf)
+	ts := m.waiting[tr.Queue]
+	m.waiting[tr.Queue] = slices.DeleteFunc(ts, func(o task.Trigger) bool { return o == tr })
+	if len(m.waiting[tr.Queue]) == 0 {
+		delete(m.waiting, tr.Queue)
 	}
-	m.running[tr.Leaf]++
+	m.running[tr.Queue]++
 }
 
 // len is how many triggers a table without bounds holds: none of what is closed.
@@ -286,7 +286,7 @@ func (t *Table) check(tb testing.TB) {
 	size, running, idle, kinds := 0, 0, 0, make(map[*kind]int)
 	used := make(map[*node]int)
 	kids := make(map[*node]int)
-	for _, l := range t.leaves {
+	for _, l := range t.queues {
 		size += l.len()
 		running += l.running
 		kinds[l.kind] += l.len()
@@ -294,7 +294,7 @@ func (t *Table) check(tb testing.TB) {
 			idle++
 		}
 		if l.kind.closed && l.any {
-			tb.Fatalf("leaf %v is closed and holds triggers", l.name)
+			tb.Fatalf("queue %v is closed and holds triggers", l.name)
 		}
 		for n := &l.node; n != nil; n = n.parent {
 			used[n] += l.running * l.kind.policy.Weight
@@ -305,18 +305,18 @@ func (t *Table) check(tb testing.TB) {
 		if l.listed {
 			kids[l.parent]++
 			if l.parkedOn != nil {
-				tb.Fatalf("leaf %v is listed and parked", l.name)
+				tb.Fatalf("queue %v is listed and parked", l.name)
 			}
 		}
-		if t.leaves[l.name] != l || l.kind.leaves[l.place] != l {
-			tb.Fatalf("leaf %v is not where it should be", l.name)
+		if t.queues[l.name] != l || l.kind.queues[l.place] != l {
+			tb.Fatalf("queue %v is not where it should be", l.name)
 		}
 	}
 	if size != t.size || running != t.running {
 		tb.Fatalf("size %d, running %d; counted %d, %d", t.size, t.running, size, running)
 	}
 	if idle != t.idle {
-		tb.Fatalf("%d leaves are idle, counted %d", t.idle, idle)
+		tb.Fatalf("%d queues are idle, counted %d", t.idle, idle)
 	}
 	for _, k := range t.order {
 		if k.size != kinds[k] {

@@ -7,7 +7,7 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// node is a limit in use, or the part of a leaf that makes it one.
+// node is a limit in use, or the part of a queue that makes it one.
 //
 //  1. kids holds exactly the children that could run if only this node and those above
 //     it had room.
@@ -16,11 +16,11 @@ import (
 type node struct {
 	serial uint64 // distinguishes nodes of equal rank
 	name   string // of the limit; "" for the root and for a type's own concurrency
-	key    string // identity in Table.nodes; "" for leaves and the root
+	key    string // identity in Table.nodes; "" for queues and the root
 	value  string // of Per; "" if it is one limit
-	keyed  bool   // it is one of several, for a value or for a leaf
+	keyed  bool   // it is one of several, for a value or for a queue
 	parent *node
-	leaf   *leaf // the leaf this node is part of, or nil
+	queue  *queue // the queue this node is part of, or nil
 
 	max    int  // slots; 0 is without limit, unless isPool
 	isPool bool // max may be 0, and a task takes one slot whatever its weight
@@ -28,13 +28,13 @@ type node struct {
 	bucket bucket
 	alarm  int64 // when the table rings for it, 0 if not
 
-	kids   offers // none for leaves
-	parked offers // leaves that only this limit stops
+	kids   offers // none for queues
+	parked offers // queues that only this limit stops
 	roomy  bool   // stands in Table.roomy
-	users  int    // children, listed or not, and leaves it cuts across
+	users  int    // children, listed or not, and queues it cuts across
 
 	listed bool
-	shown  kid // how it stands in its parent's kids, or in the parked of leaf.parkedOn
+	shown  kid // how it stands in its parent's kids, or in the parked of queue.parkedOn
 }
 
 // kid is a child in the order of the best it has to offer.
@@ -78,8 +78,8 @@ func (t *Table) room(now int64, n *node, need int) bool {
 
 // best returns what n has to offer by itself, its own limit and those above aside.
 func (n *node) best() (kid, bool) {
-	if n.leaf != nil {
-		return n.leaf.best()
+	if n.queue != nil {
+		return n.queue.best()
 	}
 	return n.kids.Min()
 }
@@ -150,7 +150,7 @@ func nodeKey(chain []policy.Limit, values []string) string {
 // retire forgets n, and those above it, if nothing uses it. Of a rate that is not full
 // again it keeps when it is.
 func (t *Table) retire(now int64, n *node) {
-	for n != t.root && n.leaf == nil && n.users == 0 && n.used == 0 {
+	for n != t.root && n.queue == nil && n.users == 0 && n.used == 0 {
 		if !n.bucket.full(now) {
 			t.fade(n.key, n.bucket.due)
 		}

@@ -3,7 +3,7 @@ package table
 import "github.com/taskengine/taskengine/engine/policy"
 
 // A pool is the slots of a handler that runs a limited number of tasks at a time. It is
-// one more limit that cuts across the tree, for all leaves of the types that the handler
+// one more limit that cuts across the tree, for all queues of the types that the handler
 // serves. Its number of slots changes while it is used. A pool begins without slots.
 
 func (t *Table) poolNode(name string) *node {
@@ -30,7 +30,7 @@ func (t *Table) Resize(now int64, pool string, slots int) bool {
 }
 
 // Wanted estimates how many tasks could be booked at once if the pool had room for them,
-// and returns at most atMost. Limits that several leaves share are counted for each leaf
+// and returns at most atMost. Limits that several queues share are counted for each queue
 // by itself, so the estimate may be too high.
 func (t *Table) Wanted(pool string, atMost int) int {
 	n, ok := t.pools[pool]
@@ -39,7 +39,7 @@ func (t *Table) Wanted(pool string, atMost int) int {
 	}
 	wanted := 0
 	n.parked.ascend(func(k kid) bool {
-		wanted += min(k.node.leaf.bookable(n), atMost-wanted)
+		wanted += min(k.node.queue.bookable(n), atMost-wanted)
 		return wanted < atMost
 	})
 	return wanted
@@ -47,7 +47,7 @@ func (t *Table) Wanted(pool string, atMost int) int {
 
 // bookable returns how many triggers of l in memory its limits admit, without those of a
 // pool.
-func (l *leaf) bookable(pool *node) int {
+func (l *queue) bookable(pool *node) int {
 	count, weight := l.len(), l.kind.policy.Weight
 	admit := func(n *node) {
 		if n != pool && n.limited() {

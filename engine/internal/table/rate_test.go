@@ -20,14 +20,14 @@ func TestRateAdmitsABurstAndThenOneInEveryInterval(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			set := policy.Set{Limits: map[string]policy.Limit{"api": limit}, Types: map[string]policy.Type{"call": typ}}
-			tab := New(Config{Capacity: 100, LeafCapacity: 50, Policies: set})
+			tab := New(Config{Capacity: 100, QueueCapacity: 50, Policies: set})
 			finishScan(tab)
-			leaf := task.Leaf{Type: "call"}
+			queue := task.Queue{Type: "call"}
 			if limit.Per != "" {
-				leaf.Group = "a"
+				queue.Group = "a"
 			}
 			for seq := range uint64(7) {
-				tab.Add(0, task.Trigger{Leaf: leaf, Rank: task.Rank{Seq: seq}})
+				tab.Add(0, task.Trigger{Queue: queue, Rank: task.Rank{Seq: seq}})
 			}
 			var starts []time.Duration
 			now := int64(time.Hour)
@@ -51,8 +51,8 @@ func TestRateAdmitsABurstAndThenOneInEveryInterval(t *testing.T) {
 				}
 			}
 			tab.Advance(now + int64(time.Minute))
-			if limit.Per != "" && (len(tab.nodes) > 0 || len(tab.leaves) > 0) {
-				t.Errorf("%d limits and %d leaves are kept for values that nobody uses", len(tab.nodes), len(tab.leaves))
+			if limit.Per != "" && (len(tab.nodes) > 0 || len(tab.queues) > 0) {
+				t.Errorf("%d limits and %d queues are kept for values that nobody uses", len(tab.nodes), len(tab.queues))
 			}
 		})
 	}
@@ -65,10 +65,10 @@ func TestRateIsNotSpentOnWhatNeverBegan(t *testing.T) {
 		Limits: map[string]policy.Limit{"api": {Name: "api", Rate: policy.Rate{Count: 1, Per: time.Hour}}},
 		Types:  map[string]policy.Type{"call": typ},
 	}
-	tab := New(Config{Capacity: 100, LeafCapacity: 50, Policies: set})
+	tab := New(Config{Capacity: 100, QueueCapacity: 50, Policies: set})
 	finishScan(tab)
 	for seq := range uint64(2) {
-		tab.Add(0, task.Trigger{Leaf: task.Leaf{Type: "call"}, Rank: task.Rank{Seq: seq}})
+		tab.Add(0, task.Trigger{Queue: task.Queue{Type: "call"}, Rank: task.Rank{Seq: seq}})
 	}
 	_, slot, _ := tab.Book(1)
 	tab.Return(1, slot)
@@ -125,10 +125,10 @@ func TestALateReturnDoesNotExceedTheBurst(t *testing.T) {
 		Limits: map[string]policy.Limit{"api": {Name: "api", Rate: policy.Rate{Count: 1, Per: time.Second}}},
 		Types:  map[string]policy.Type{"call": typeOf("api")},
 	}
-	tab := New(Config{Capacity: 100, LeafCapacity: 50, Policies: set})
+	tab := New(Config{Capacity: 100, QueueCapacity: 50, Policies: set})
 	finishScan(tab)
 	for seq := range uint64(4) {
-		tab.Add(0, task.Trigger{Leaf: task.Leaf{Type: "call"}, Rank: task.Rank{Seq: seq}})
+		tab.Add(0, task.Trigger{Queue: task.Queue{Type: "call"}, Rank: task.Rank{Seq: seq}})
 	}
 	const second = int64(time.Second)
 	_, late, _ := tab.Book(1)
@@ -167,12 +167,12 @@ func TestAValueIsForgottenOnceItsBurstIsFullAgain(t *testing.T) {
 		},
 		Types: map[string]policy.Type{"call": typeOf("value", "other")},
 	}
-	tab := New(Config{Capacity: 100, LeafCapacity: 50, Policies: set})
+	tab := New(Config{Capacity: 100, QueueCapacity: 50, Policies: set})
 	finishScan(tab)
 	now := int64(1)
 	for i := range 1000 {
-		leaf := task.Leaf{Type: "call", Group: task.GroupOf(fmt.Sprint(i), fmt.Sprint(i))}
-		slot, ok := tab.Claim(now, leaf, task.Rank{Seq: 1})
+		queue := task.Queue{Type: "call", Group: task.GroupOf(fmt.Sprint(i), fmt.Sprint(i))}
+		slot, ok := tab.Claim(now, queue, task.Rank{Seq: 1})
 		if !ok {
 			t.Fatalf("value %d has no slot", i)
 		}
@@ -182,7 +182,7 @@ func TestAValueIsForgottenOnceItsBurstIsFullAgain(t *testing.T) {
 	if len(tab.nodes) > 0 || tab.fading.Len() < 1000 {
 		t.Errorf("%d limits are kept for values that nothing uses, and %d rates", len(tab.nodes), tab.fading.Len())
 	}
-	again := task.Leaf{Type: "call", Group: task.GroupOf("7", "7")}
+	again := task.Queue{Type: "call", Group: task.GroupOf("7", "7")}
 	var slots []Slot
 	for range 2 {
 		slot, ok := tab.Claim(now, again, task.Rank{Seq: 1})
@@ -201,7 +201,7 @@ func TestAValueIsForgottenOnceItsBurstIsFullAgain(t *testing.T) {
 		now = max(now, at)
 		tab.Advance(now)
 	}
-	if len(tab.nodes) > 0 || len(tab.leaves) > 0 || tab.alarms.Len() > 0 || tab.fading.Len() > 0 || len(tab.spent) > 0 {
-		t.Errorf("%d limits, %d queues and %d alarms are kept", len(tab.nodes), len(tab.leaves), tab.alarms.Len())
+	if len(tab.nodes) > 0 || len(tab.queues) > 0 || tab.alarms.Len() > 0 || tab.fading.Len() > 0 || len(tab.spent) > 0 {
+		t.Errorf("%d limits, %d queues and %d alarms are kept", len(tab.nodes), len(tab.queues), tab.alarms.Len())
 	}
 }

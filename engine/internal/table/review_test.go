@@ -20,16 +20,16 @@ func typeOf(limits ...string) policy.Type {
 // tryAdd adds the n-th task of a type.
 func tryAdd(tab *Table, typ string, n uint64) {
 	tab.Add(0, task.Trigger{
-		Ref:  task.Ref{ID: task.ID{byte(n)}, Version: 1},
-		Leaf: task.Leaf{Type: typ},
-		Rank: task.Rank{ReadyAt: int64(n), Seq: n},
+		Ref:   task.Ref{ID: task.ID{byte(n)}, Version: 1},
+		Queue: task.Queue{Type: typ},
+		Rank:  task.Rank{ReadyAt: int64(n), Seq: n},
 	})
 }
 
 func TestALimitHoldsThatIsTheTreeForOneTypeAndCutsAcrossAnother(t *testing.T) {
 	for name, order := range map[string][2]string{"the tree first": {"below", "across"}, "across first": {"across", "below"}} {
 		t.Run(name, func(t *testing.T) {
-			tab := New(Config{Capacity: 100, LeafCapacity: 100, Policies: policy.Set{
+			tab := New(Config{Capacity: 100, QueueCapacity: 100, Policies: policy.Set{
 				Limits: map[string]policy.Limit{"shared": {Name: "shared", Max: 1}, "own": {Name: "own", Max: 5}},
 				Types:  map[string]policy.Type{"below": typeOf("shared"), "across": typeOf("own", "shared")},
 			}})
@@ -41,11 +41,11 @@ func TestALimitHoldsThatIsTheTreeForOneTypeAndCutsAcrossAnother(t *testing.T) {
 				t.Fatal("nothing is booked under a free limit")
 			}
 			if tr, _, ok := tab.Book(0); ok {
-				t.Fatalf("%s is booked over the limit", tr.Leaf.Type)
+				t.Fatalf("%s is booked over the limit", tr.Queue.Type)
 			}
 			tab.Free(0, slot)
-			if tr, _, ok := tab.Book(0); !ok || tr.Leaf.Type != order[1] {
-				t.Errorf("booked %q %v after the slot was freed, want %q", tr.Leaf.Type, ok, order[1])
+			if tr, _, ok := tab.Book(0); !ok || tr.Queue.Type != order[1] {
+				t.Errorf("booked %q %v after the slot was freed, want %q", tr.Queue.Type, ok, order[1])
 			}
 			tab.check(t)
 		})
@@ -53,15 +53,15 @@ func TestALimitHoldsThatIsTheTreeForOneTypeAndCutsAcrossAnother(t *testing.T) {
 }
 
 func TestExplainingATaskHidesNothingFromTheScan(t *testing.T) {
-	tab := New(Config{Capacity: 100, LeafCapacity: 100, Policies: policy.Set{
+	tab := New(Config{Capacity: 100, QueueCapacity: 100, Policies: policy.Set{
 		Types: map[string]policy.Type{"plain": policy.DefaultType()},
 	}})
 	tab.TakeScan()
-	leaf := task.Leaf{Type: "plain"}
-	tab.Explain(0, leaf, task.Rank{ReadyAt: 1, Seq: 1})
-	tab.Scanned([]task.Leaf{leaf}, true)
-	if loads := tab.TakeLoads(nil); len(loads) != 1 || loads[0].Leaf != leaf {
-		t.Errorf("the scan has found %v and is to load %v", leaf, loads)
+	queue := task.Queue{Type: "plain"}
+	tab.Explain(0, queue, task.Rank{ReadyAt: 1, Seq: 1})
+	tab.Scanned([]task.Queue{queue}, true)
+	if loads := tab.TakeLoads(nil); len(loads) != 1 || loads[0].Queue != queue {
+		t.Errorf("the scan has found %v and is to load %v", queue, loads)
 	}
 }
 
@@ -115,8 +115,8 @@ func TestNothingGetsStuckUnderLimitsAndRatesOfAllKinds(t *testing.T) {
 // first of all that is open, while every limit of it has room.
 func (t *Table) checkIdle(tb testing.TB, now int64) {
 	tb.Helper()
-	var first *leaf
-	for _, l := range t.leaves {
+	var first *queue
+	for _, l := range t.queues {
 		if l.any && !l.kind.closed && (first == nil || l.head.rank.Compare(first.head.rank) < 0) {
 			first = l
 		}
@@ -147,7 +147,7 @@ func driveMixed(t *testing.T, seed uint64) {
 	if problems := set.Check(); len(problems) > 0 {
 		t.Fatal(problems)
 	}
-	tab := New(Config{Capacity: 1 << 20, LeafCapacity: 1 << 20, Policies: set})
+	tab := New(Config{Capacity: 1 << 20, QueueCapacity: 1 << 20, Policies: set})
 	finishScan(tab)
 	store := shelf{}
 	now, seq, closed := int64(1), uint64(0), map[string]bool{}
@@ -176,7 +176,7 @@ func driveMixed(t *testing.T, seed uint64) {
 			booked-- // the grab came too late: another takes its place in the rates
 			seq++
 			tab.Return(now, s)
-			tr := task.Trigger{Ref: task.Ref{Version: 1}, Leaf: s.leaf.name, Rank: task.Rank{ReadyAt: 1, Seq: seq}}
+			tr := task.Trigger{Ref: task.Ref{Version: 1}, Queue: s.queue.name, Rank: task.Rank{ReadyAt: 1, Seq: seq}}
 			store.put(tr)
 			tab.Add(now, tr)
 			return
@@ -195,7 +195,7 @@ func driveMixed(t *testing.T, seed uint64) {
 			seq++
 			added++
 			tr := task.Trigger{
-				Ref: task.Ref{Version: 1}, Leaf: task.Leaf{Type: typ, Group: task.GroupOf(values...)},
+				Ref: task.Ref{Version: 1}, Queue: task.Queue{Type: typ, Group: task.GroupOf(values...)},
 				Rank: task.Rank{Priority: uint8(rng.IntN(3)), ReadyAt: 1, Seq: seq},
 			}
 			if slot, ok := store.submit(tab, now, tr); ok {

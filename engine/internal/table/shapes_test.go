@@ -16,15 +16,15 @@ type shape struct {
 	name string
 	bulk policy.Type
 	rate policy.Rate // of each value
-	rows func(n int) task.Leaf
+	rows func(n int) task.Queue
 	with func(tab *Table) // what else there is to it
 }
 
 const shapeCapacity = 64
 
 func shapes() []shape {
-	values := func(n int) task.Leaf { return task.Leaf{Type: "bulk", Group: fmt.Sprintf("v%06d", n)} }
-	few := func(n int) task.Leaf { return values(n % 3) }
+	values := func(n int) task.Queue { return task.Queue{Type: "bulk", Group: fmt.Sprintf("v%06d", n)} }
+	few := func(n int) task.Queue { return values(n % 3) }
 	open := typeOf("value")
 	narrow := typeOf("value")
 	narrow.Concurrency = 2
@@ -34,8 +34,8 @@ func shapes() []shape {
 		{name: "many values, paused", bulk: open, rows: values, with: func(tab *Table) { tab.Open(0, "bulk", false) }},
 		{name: "few values, paused", bulk: open, rows: few, with: func(tab *Table) { tab.Open(0, "bulk", false) }},
 		{name: "many values of a type that is full", bulk: narrow, rows: values},
-		{name: "many values that are used up", bulk: open, rate: policy.Rate{Count: 1, Per: 24 * time.Hour}, rows: func(n int) task.Leaf { return values(n / 2) }},
-		{name: "many types that are not configured", bulk: open, rows: func(n int) task.Leaf { return task.Leaf{Type: fmt.Sprintf("bulk%06d", n)} }},
+		{name: "many values that are used up", bulk: open, rate: policy.Rate{Count: 1, Per: 24 * time.Hour}, rows: func(n int) task.Queue { return values(n / 2) }},
+		{name: "many types that are not configured", bulk: open, rows: func(n int) task.Queue { return task.Queue{Type: fmt.Sprintf("bulk%06d", n)} }},
 	}
 }
 
@@ -67,14 +67,14 @@ type desk struct {
 }
 
 func newDesk(t *testing.T, set policy.Set) *desk {
-	return &desk{T: t, store: shelf{}, now: 1, tab: New(Config{Capacity: shapeCapacity, LeafCapacity: 8, Policies: set}), held: map[string][]Slot{}}
+	return &desk{T: t, store: shelf{}, now: 1, tab: New(Config{Capacity: shapeCapacity, QueueCapacity: 8, Policies: set}), held: map[string][]Slot{}}
 }
 
-func (d *desk) put(l task.Leaf) task.Trigger {
+func (d *desk) put(l task.Queue) task.Trigger {
 	d.seq++
 	tr := task.Trigger{
-		Ref:  task.Ref{ID: task.ID{byte(d.seq), byte(d.seq >> 8), byte(d.seq >> 16)}, Version: 1},
-		Leaf: l, Rank: task.Rank{Priority: 5, ReadyAt: d.now, Seq: d.seq},
+		Ref:   task.Ref{ID: task.ID{byte(d.seq), byte(d.seq >> 8), byte(d.seq >> 16)}, Version: 1},
+		Queue: l, Rank: task.Rank{Priority: 5, ReadyAt: d.now, Seq: d.seq},
 	}
 	d.store.put(tr)
 	return tr
@@ -99,8 +99,8 @@ func (d *desk) round() (booked []task.Trigger) {
 			d.tab.Return(d.now, slot)
 		}
 	}
-	if most := shapeCapacity + d.tab.running + d.tab.probes() + maxLoads; d.tab.Len() > most || len(d.tab.leaves) > most+len(d.tab.order) || len(d.tab.kinds) > 3 {
-		d.Fatalf("the table holds %d triggers, %d queues, %d types", d.tab.Len(), len(d.tab.leaves), len(d.tab.kinds))
+	if most := shapeCapacity + d.tab.running + d.tab.probes() + maxLoads; d.tab.Len() > most || len(d.tab.queues) > most+len(d.tab.order) || len(d.tab.kinds) > 3 {
+		d.Fatalf("the table holds %d triggers, %d queues, %d types", d.tab.Len(), len(d.tab.queues), len(d.tab.kinds))
 	}
 	return booked
 }
@@ -121,7 +121,7 @@ func (d *desk) expect(trs ...task.Trigger) {
 	left := slices.Clone(trs)
 	for i := 0; len(left) > 0; i++ {
 		if i == rounds {
-			d.Fatalf("after %d answers %d of %d tasks of %s wait: %+v", i, len(left), len(trs), left[0].Type, d.tab.Explain(d.now, left[0].Leaf, left[0].Rank))
+			d.Fatalf("after %d answers %d of %d tasks of %s wait: %+v", i, len(left), len(trs), left[0].Type, d.tab.Explain(d.now, left[0].Queue, left[0].Rank))
 		}
 		for _, tr := range d.round() {
 			left = slices.DeleteFunc(left, func(o task.Trigger) bool { return o == tr })
@@ -153,7 +153,7 @@ func driveShape(t *testing.T, s shape, before bool) {
 		for n := range size {
 			d.put(s.rows(n))
 		}
-		d.expect(d.put(task.Leaf{Type: "mail"}), d.put(task.Leaf{Type: "payout", Group: "zebra"}))
+		d.expect(d.put(task.Queue{Type: "mail"}), d.put(task.Queue{Type: "payout", Group: "zebra"}))
 	} else {
 		for d.round() != nil || !d.tab.Surveyed() {
 		}
@@ -165,14 +165,14 @@ func driveShape(t *testing.T, s shape, before bool) {
 		}
 	}
 	for n := range 50 {
-		mail, payout := d.put(task.Leaf{Type: "mail"}), d.put(task.Leaf{Type: "payout", Group: fmt.Sprint("partner ", n)})
+		mail, payout := d.put(task.Queue{Type: "mail"}), d.put(task.Queue{Type: "payout", Group: fmt.Sprint("partner ", n)})
 		d.tab.Add(d.now, mail)
 		d.tab.Add(d.now, payout)
 		d.expect(mail, payout)
 	}
 	var many []task.Trigger // a backlog of the other's own does not go through the eye of a needle
 	for range 40 {
-		many = append(many, d.put(task.Leaf{Type: "mail"}))
+		many = append(many, d.put(task.Queue{Type: "mail"}))
 		d.tab.Add(d.now, many[len(many)-1])
 	}
 	for i := 0; len(many) > 0; i++ {
@@ -237,7 +237,7 @@ func driveSmall(t *testing.T, seed uint64) {
 		set.Limits["tenant"] = l
 	}
 	names := []string{"free", "single", "heavy", "payout", "refund", "report", "bulk", "check", "visit"}
-	tab := New(Config{Capacity: 1 + rng.IntN(24), LeafCapacity: 2 + rng.IntN(4), Policies: set})
+	tab := New(Config{Capacity: 1 + rng.IntN(24), QueueCapacity: 2 + rng.IntN(4), Policies: set})
 	store, closed, now, seq := shelf{}, map[string]bool{}, int64(1), uint64(0)
 	var slots []Slot
 	var pending []answer
@@ -252,9 +252,9 @@ func driveSmall(t *testing.T, seed uint64) {
 				group[i] = fmt.Sprint(rng.IntN(values))
 			}
 			tr := task.Trigger{
-				Ref:  task.Ref{ID: task.ID{byte(seq), byte(seq >> 8)}, Version: 1},
-				Leaf: task.Leaf{Type: name, Group: task.GroupOf(group...)},
-				Rank: task.Rank{Priority: uint8(rng.IntN(3)), ReadyAt: int64(1 + rng.IntN(50)), Seq: seq},
+				Ref:   task.Ref{ID: task.ID{byte(seq), byte(seq >> 8)}, Version: 1},
+				Queue: task.Queue{Type: name, Group: task.GroupOf(group...)},
+				Rank:  task.Rank{Priority: uint8(rng.IntN(3)), ReadyAt: int64(1 + rng.IntN(50)), Seq: seq},
 			}
 			if slot, ok := store.submit(tab, now, tr); ok {
 				slots = append(slots, slot)
@@ -274,7 +274,7 @@ func driveSmall(t *testing.T, seed uint64) {
 			closed[name] = !closed[name]
 			tab.Open(now, name, !closed[name])
 		case op == 8 && more: // one is cancelled
-			for _, l := range slices.SortedFunc(mapsKeys(store), compareLeaves)[:min(1, len(store))] {
+			for _, l := range slices.SortedFunc(mapsKeys(store), compareQueues)[:min(1, len(store))] {
 				tr := store[l][rng.IntN(len(store[l]))]
 				store.take(tr)
 				tr.Version++

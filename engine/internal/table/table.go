@@ -1,11 +1,11 @@
 // Package table holds what is ready to run and finds the next of it in O(log N).
 //
-// The tree of limits is the index. A leaf (a type, and within it a group) keeps its
-// triggers ordered by rank. Every limit is a node above the leaves it counts for, and
+// The tree of limits is the index. A queue (a type, and within it a group) keeps its
+// triggers ordered by rank. Every limit is a node above the queues it counts for, and
 // keeps those of its children that could run now, ordered by the best rank below them;
 // a child that is full, empty or paused is simply absent. So the next trigger is found
-// by walking the minima from the root, whatever number of leaves is full. A limit that
-// cuts across the tree parks the leaves it stops, and wakes the best of them when it
+// by walking the minima from the root, whatever number of queues is full. A limit that
+// cuts across the tree parks the queues it stops, and wakes the best of them when it
 // has room again.
 //
 // The table is a bounded look-ahead into the store, not a copy of it: see look.go.
@@ -26,9 +26,9 @@ import (
 
 // Config says how large a table may grow and by which limits it books.
 type Config struct {
-	Capacity     int // triggers in all, at least 1
-	LeafCapacity int // triggers of one leaf, at least 2
-	Policies     policy.Set
+	Capacity      int // triggers in all, at least 1
+	QueueCapacity int // triggers of one queue, at least 2
+	Policies      policy.Set
 
 	// Layouts says, for each type, where the values of its groups come from (see
 	// policy.Limit.Per), in their order. A group may have fewer. Without one there is a value for
@@ -47,28 +47,28 @@ type Table struct {
 	pools  map[string]*node // the slots of handlers that have a limited number, by pool; they stay
 	order  []*kind          // all of kinds, by name
 	hand   int              // position in order: where to look for a kind that has more than its share
-	leaves map[task.Leaf]*leaf
+	queues map[task.Queue]*queue
 
-	size    int // triggers in all leaves
+	size    int // triggers in all queues
 	active  int // kinds that have triggers
-	idle    int // leaves of which nothing runs, but for those that stay
-	crowded int // kinds that have such leaves
+	idle    int // queues of which nothing runs, but for those that stay
+	crowded int // kinds that have such queues
 	running int // slots booked
 	serial  uint64
 	now     int64 // the latest time that the table was told
 
-	roomy  []*node                // limits that have parked leaves and got room
+	roomy  []*node                // limits that have parked queues and got room
 	alarms *btree.BTreeG[alarm]   // limits that wait for their rate
 	fading *btree.BTreeG[fading]  // rates of limits that are forgotten, until they are full again
 	spent  map[string]int64       // when those are, by the identity of the limit
 	lists  *btree.FreeListG[kid]  // shared by all nodes, so that moving a child allocates nothing
-	queues *btree.FreeListG[item] // shared by all leaves
-	spare  []*leaf                // retired leaves, to be used again
+	items  *btree.FreeListG[item] // shared by all queues
+	spare  []*queue               // retired queues, to be used again
 
 	look look
 }
 
-// kind is one type: what its leaves have in common.
+// kind is one type: what its queues have in common.
 type kind struct {
 	name   string
 	policy policy.Type
@@ -82,15 +82,15 @@ type kind struct {
 	shared []string         // of its limits without values: their keys in Table.nodes
 	closed bool             // paused, or nobody handles it
 
-	leaves []*leaf // those in memory, in no order
-	hand   int     // position in leaves
-	size   int     // triggers in them
-	idle   int     // those of which nothing runs, but for the one that stays
+	queues []*queue // those in memory, in no order
+	hand   int      // position in queues
+	size   int      // triggers in them
+	idle   int      // those of which nothing runs, but for the one that stays
 
 	listing
 }
 
-// item is a trigger as a leaf keeps it.
+// item is a trigger as a queue keeps it.
 type item struct {
 	rank  task.Rank
 	ref   task.Ref
@@ -107,9 +107,9 @@ func New(c Config) *Table {
 		kinds:  make(map[string]*kind),
 		nodes:  make(map[string]*node),
 		pools:  make(map[string]*node),
-		leaves: make(map[task.Leaf]*leaf),
+		queues: make(map[task.Queue]*queue),
 		lists:  btree.NewFreeListG[kid](1024),
-		queues: btree.NewFreeListG[item](1024),
+		items:  btree.NewFreeListG[item](1024),
 	}
 	t.alarms = btree.NewG(degree, alarm.before)
 	t.fading, t.spent = btree.NewG(degree, fading.before), make(map[string]int64)
@@ -173,15 +173,15 @@ func (t *Table) Open(now int64, name string, open bool) {
 	if open {
 		t.unlist(k)
 		k.restart()
-		for _, l := range k.leaves {
+		for _, l := range k.queues {
 			t.refill(l)
 		}
 		return
 	}
-	for i := len(k.leaves) - 1; i >= 0; i-- { // forgetting one moves the last into its place
-		t.abandon(now, k.leaves[i])
+	for i := len(k.queues) - 1; i >= 0; i-- { // forgetting one moves the last into its place
+		t.abandon(now, k.queues[i])
 	}
-	k.wanting = queue[*leaf]{}
+	k.wanting = fifo[*queue]{}
 	t.note(k)
 }
 

@@ -78,9 +78,9 @@ func (c *Calls) Ready(ctx context.Context, q storage.ReadyQuery) ([]task.Trigger
 	return query(ctx, c, "ready", func(v *View) ([]task.Trigger, error) { return v.Ready(ctx, q) })
 }
 
-// Leaves implements [storage.Tasks].
-func (c *Calls) Leaves(ctx context.Context, after task.Leaf, limit int) ([]task.Leaf, error) {
-	return query(ctx, c, "leaves", func(v *View) ([]task.Leaf, error) { return v.Leaves(ctx, after, limit) })
+// Queues implements [storage.Tasks].
+func (c *Calls) Queues(ctx context.Context, after task.Queue, limit int) ([]task.Queue, error) {
+	return query(ctx, c, "queues", func(v *View) ([]task.Queue, error) { return v.Queues(ctx, after, limit) })
 }
 
 // List implements [storage.Inspector].

@@ -200,14 +200,14 @@ func TestQueriesReadNoMoreThanTheyReturn(t *testing.T) {
 	s, db := filled(t, 500)
 	v := db.Read(s)
 	s.gets, s.seen = 0, 0
-	page, err := v.Ready(t.Context(), storage.ReadyQuery{Leaf: full().Leaf(), Limit: 10})
+	page, err := v.Ready(t.Context(), storage.ReadyQuery{Queue: full().Queue(), Limit: 10})
 	if err != nil || len(page) != 10 || s.gets != 0 || s.seen > 11 {
 		t.Errorf("ready: %d rows, %d gets, %d keys, %v", len(page), s.gets, s.seen, err)
 	}
 	s.gets, s.seen = 0, 0
-	leaves, err := v.Leaves(t.Context(), task.Leaf{}, 10)
-	if err != nil || len(leaves) != 1 || s.gets != 0 || s.seen > 2 {
-		t.Errorf("leaves: %d, %d gets, %d keys, %v", len(leaves), s.gets, s.seen, err)
+	queues, err := v.Queues(t.Context(), task.Queue{}, 10)
+	if err != nil || len(queues) != 1 || s.gets != 0 || s.seen > 2 {
+		t.Errorf("queues: %d, %d gets, %d keys, %v", len(queues), s.gets, s.seen, err)
 	}
 	s.gets, s.seen = 0, 0
 	due, err := v.Due(t.Context(), storage.DueQuery{State: task.Waiting, Before: moment.Add(1e12), Limit: 10})

@@ -91,17 +91,17 @@ func (v *View) countIndexed(ctx context.Context, f storage.Filter, n map[storage
 }
 
 func (v *View) countReady(ctx context.Context, f storage.Filter, n map[storage.StateType]int64) error {
-	var prefix []byte // of the leaf that was met last
+	var prefix []byte // of the queue that was met last
 	var counts storage.StateType
 	return v.walkReady(ctx, f, func(c Cursor) error {
 		key := c.Key()
 		if prefix == nil || !bytes.HasPrefix(key, prefix) {
-			leaf, part, err := leafOf(key)
+			queue, part, err := queueOf(key)
 			if err != nil {
 				return err
 			}
 			prefix = append(prefix[:0], part...)
-			counts = storage.StateType{State: task.Submitted, Type: leaf.Type}
+			counts = storage.StateType{State: task.Submitted, Type: queue.Type}
 		}
 		n[counts]++
 		return nil

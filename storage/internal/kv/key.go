@@ -180,7 +180,7 @@ func parseNeverKey(key []byte) (task.ID, error) {
 	return task.ID(key[2:]), nil
 }
 
-func appendLeaf(b []byte, l task.Leaf) []byte {
+func appendQueue(b []byte, l task.Queue) []byte {
 	b = append(b, prefixReady)
 	b = appendText(b, l.Type)
 	return appendText(b, l.Group)
@@ -199,9 +199,9 @@ func appendReadyValue(b []byte, t *task.Task) []byte {
 }
 
 // parseReady makes a trigger of an entry of the ready index, given the length of the
-// part of its key that names the leaf.
-func parseReady(leaf task.Leaf, prefix int, key, value []byte) (task.Trigger, error) {
-	tr := task.Trigger{Leaf: leaf}
+// part of its key that names the queue.
+func parseReady(queue task.Queue, prefix int, key, value []byte) (task.Trigger, error) {
+	tr := task.Trigger{Queue: queue}
 	if len(key) != prefix+rankSize || len(value) < 16 {
 		return tr, fmt.Errorf("key %x: %w", key, ErrDamaged)
 	}
@@ -230,7 +230,7 @@ type entries struct {
 func (e *entries) of(t *task.Task) {
 	e.ready, e.readyValue, e.due = e.ready[:0], e.readyValue[:0], e.due[:0]
 	if t.State == task.Submitted {
-		e.ready = appendRank(appendLeaf(e.ready, t.Leaf()), t.Rank())
+		e.ready = appendRank(appendQueue(e.ready, t.Queue()), t.Rank())
 		e.readyValue = appendReadyValue(e.readyValue, t)
 	}
 	switch {

@@ -32,11 +32,11 @@ func TestTextSortsAsItsBytesAndComesBack(t *testing.T) {
 	})
 }
 
-func TestReadyKeysSortAsLeafAndRank(t *testing.T) {
+func TestReadyKeysSortAsQueueAndRank(t *testing.T) {
 	ready := rapid.Custom(func(t *rapid.T) task.Trigger {
 		return task.Trigger{
-			Ref:  task.Ref{ID: task.ID{1}, Version: rapid.Uint64().Draw(t, "version")},
-			Leaf: task.Leaf{Type: text.Draw(t, "type"), Group: text.Draw(t, "group")},
+			Ref:   task.Ref{ID: task.ID{1}, Version: rapid.Uint64().Draw(t, "version")},
+			Queue: task.Queue{Type: text.Draw(t, "type"), Group: text.Draw(t, "group")},
 			Rank: task.Rank{
 				Priority: rapid.Uint8Max(9).Draw(t, "priority"),
 				ReadyAt:  rapid.SampledFrom([]int64{-1 << 62, -1, 0, 1, 1 << 62}).Draw(t, "at"),
@@ -47,17 +47,17 @@ func TestReadyKeysSortAsLeafAndRank(t *testing.T) {
 	})
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := ready.Draw(t, "a"), ready.Draw(t, "b")
-		ka, kb := appendRank(appendLeaf(nil, a.Leaf), a.Rank), appendRank(appendLeaf(nil, b.Leaf), b.Rank)
+		ka, kb := appendRank(appendQueue(nil, a.Queue), a.Rank), appendRank(appendQueue(nil, b.Queue), b.Rank)
 		want := cmp.Or(strings.Compare(a.Type, b.Type), strings.Compare(a.Group, b.Group), a.Rank.Compare(b.Rank))
 		if got := bytes.Compare(ka, kb); got != want {
 			t.Fatalf("%+v and %+v compare as %d, their keys as %d", a, b, want, got)
 		}
-		leaf, prefix, err := leafOf(ka)
-		if err != nil || leaf != a.Leaf {
-			t.Fatalf("%+v came back as %+v, %v", a.Leaf, leaf, err)
+		queue, prefix, err := queueOf(ka)
+		if err != nil || queue != a.Queue {
+			t.Fatalf("%+v came back as %+v, %v", a.Queue, queue, err)
 		}
 		value := appendReadyValue(nil, &task.Task{ID: a.ID, Version: a.Version, Shard: a.Shard})
-		if got, err := parseReady(leaf, len(prefix), ka, value); err != nil || got != a {
+		if got, err := parseReady(queue, len(prefix), ka, value); err != nil || got != a {
 			t.Fatalf("%+v came back as %+v, %v", a, got, err)
 		}
 		if bytes.Compare(ka, successor(prefix)) >= 0 {
@@ -68,7 +68,7 @@ func TestReadyKeysSortAsLeafAndRank(t *testing.T) {
 
 func FuzzKeys(f *testing.F) {
 	f.Add([]byte("q"), []byte{})
-	f.Add(appendRank(appendLeaf(nil, task.Leaf{Type: "a\x00", Group: "b"}), task.Rank{}), make([]byte, 18))
+	f.Add(appendRank(appendQueue(nil, task.Queue{Type: "a\x00", Group: "b"}), task.Rank{}), make([]byte, 18))
 	f.Fuzz(func(t *testing.T, key, value []byte) {
 		if len(key) == 0 {
 			return
@@ -79,8 +79,8 @@ func FuzzKeys(f *testing.F) {
 		_, _ = idOfEntry(key)
 		_, _ = idOf(key)
 		_, _ = idOfValue(key, value)
-		if leaf, prefix, err := leafOf(key); err == nil {
-			_, _ = parseReady(leaf, len(prefix), key, value)
+		if queue, prefix, err := queueOf(key); err == nil {
+			_, _ = parseReady(queue, len(prefix), key, value)
 		}
 	})
 }

@@ -46,9 +46,9 @@ func (tx *Tx) Ready(ctx context.Context, q storage.ReadyQuery) ([]task.Trigger, 
 	return read(tx, func(v *View) ([]task.Trigger, error) { return v.Ready(ctx, q) })
 }
 
-// Leaves implements [storage.Tasks].
-func (tx *Tx) Leaves(ctx context.Context, after task.Leaf, limit int) ([]task.Leaf, error) {
-	return read(tx, func(v *View) ([]task.Leaf, error) { return v.Leaves(ctx, after, limit) })
+// Queues implements [storage.Tasks].
+func (tx *Tx) Queues(ctx context.Context, after task.Queue, limit int) ([]task.Queue, error) {
+	return read(tx, func(v *View) ([]task.Queue, error) { return v.Queues(ctx, after, limit) })
 }
 
 var _ storage.Tx = (*Tx)(nil)

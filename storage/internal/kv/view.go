@@ -211,7 +211,7 @@ func (v *View) ready(ctx context.Context, q storage.ReadyQuery) (out []task.Trig
 	if q.Limit <= 0 {
 		return nil, nil
 	}
-	prefix := appendLeaf(nil, q.Leaf)
+	prefix := appendQueue(nil, q.Queue)
 	lower := prefix
 	if q.After != nil {
 		lower = append(appendRank(append([]byte(nil), prefix...), *q.After), 0)
@@ -226,7 +226,7 @@ func (v *View) ready(ctx context.Context, q storage.ReadyQuery) (out []task.Trig
 		if err != nil {
 			return nil, err
 		}
-		tr, err := parseReady(q.Leaf, len(prefix), c.Key(), value)
+		tr, err := parseReady(q.Queue, len(prefix), c.Key(), value)
 		if err != nil {
 			return nil, err
 		}
@@ -237,16 +237,16 @@ func (v *View) ready(ctx context.Context, q storage.ReadyQuery) (out []task.Trig
 	return out, nil
 }
 
-// Leaves implements [storage.Tasks]. It skips from each leaf to the next.
-func (v *View) Leaves(ctx context.Context, after task.Leaf, limit int) ([]task.Leaf, error) {
-	out, err := v.leaves(ctx, after, limit)
+// Queues implements [storage.Tasks]. It skips from each queue to the next.
+func (v *View) Queues(ctx context.Context, after task.Queue, limit int) ([]task.Queue, error) {
+	out, err := v.queues(ctx, after, limit)
 	if err != nil {
-		return nil, v.db.fail("leaves", err)
+		return nil, v.db.fail("queues", err)
 	}
 	return out, nil
 }
 
-func (v *View) leaves(ctx context.Context, after task.Leaf, limit int) (out []task.Leaf, err error) {
+func (v *View) queues(ctx context.Context, after task.Queue, limit int) (out []task.Queue, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -254,8 +254,8 @@ func (v *View) leaves(ctx context.Context, after task.Leaf, limit int) (out []ta
 		return nil, nil
 	}
 	lower := []byte{prefixReady}
-	if after != (task.Leaf{}) {
-		lower = successor(appendLeaf(nil, after))
+	if after != (task.Queue{}) {
+		lower = successor(appendQueue(nil, after))
 	}
 	c, err := v.r.Scan(lower, []byte{prefixReady + 1})
 	if err != nil {
@@ -263,18 +263,18 @@ func (v *View) leaves(ctx context.Context, after task.Leaf, limit int) (out []ta
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
 	for ok := c.First(); ok && len(out) < limit; {
-		leaf, prefix, err := leafOf(c.Key())
+		queue, prefix, err := queueOf(c.Key())
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, leaf)
+		out = append(out, queue)
 		ok = c.Seek(successor(prefix))
 	}
 	return out, nil
 }
 
-// leafOf returns the leaf of a key of the ready index, and the part that names it.
-func leafOf(key []byte) (l task.Leaf, prefix []byte, err error) {
+// queueOf returns the queue of a key of the ready index, and the part that names it.
+func queueOf(key []byte) (l task.Queue, prefix []byte, err error) {
 	rest := key[1:]
 	if l.Type, rest, err = cutText(rest); err != nil {
 		return l, nil, err

@@ -66,7 +66,7 @@ func (d Database) settle(ctx context.Context, decide func(was home.Row) (home.Ro
 			if err := home.Write(ctx, tx, d.Schema(), is); err != nil {
 				return err
 			}
-			if err := home.Enforce(ctx, tx, d.Schema(), is.Here.With(&is.Coming), lockWait); err != nil || check == nil {
+			if err := home.Enforce(ctx, tx, d.Schema(), is.Owned.With(&is.Coming), lockWait); err != nil || check == nil {
 				return err
 			}
 			return check(tx, is)

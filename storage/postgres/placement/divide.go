@@ -17,9 +17,9 @@ import (
 // Divide decides which shards each of several databases holds, where nobody has: equal
 // parts, in their order, if there are no tasks yet; else the database that has them holds
 // all, until [Move] moves some. One that comes later holds none. It returns what each holds
-// then. If tasks are added meanwhile that would be in the wrong database, it fails and leaves that
+// then. If tasks are added meanwhile that would be in the wrong database, it fails and queues that
 // one as it was.
-func Divide(ctx context.Context, databases ...Database) ([]storage.Home, error) {
+func Divide(ctx context.Context, databases ...Database) ([]storage.Holdings, error) {
 	homes, err := divide(ctx, databases)
 	if err != nil {
 		return nil, fmt.Errorf("postgres: divide the shards: %w", err)
@@ -27,7 +27,7 @@ func Divide(ctx context.Context, databases ...Database) ([]storage.Home, error) 
 	return homes, nil
 }
 
-func divide(ctx context.Context, parts []Database) ([]storage.Home, error) {
+func divide(ctx context.Context, parts []Database) ([]storage.Holdings, error) {
 	homes, full := make([]home.Row, len(parts)), make([]bool, len(parts))
 	for i, p := range parts {
 		var err error
@@ -41,14 +41,14 @@ func divide(ctx context.Context, parts []Database) ([]storage.Home, error) {
 	if err := decide(parts, homes, full); err != nil {
 		return nil, err
 	}
-	out := make([]storage.Home, len(parts))
+	out := make([]storage.Holdings, len(parts))
 	for i, p := range parts {
 		if err := p.settle(ctx, func(was home.Row) (home.Row, error) {
 			is := was
 			if !was.Written {
 				is = homes[i]
 			}
-			out[i] = is.Home
+			out[i] = is.Holdings
 			return is, nil
 		}, func(tx pgx.Tx, is home.Row) error { return p.onlyHere(ctx, tx, is) }); err != nil {
 			return nil, fmt.Errorf("write to %s what it holds: %w", p.Name, err)
@@ -65,8 +65,8 @@ func decide(parts []Database, homes []home.Row, full []bool) error {
 	settled := 0
 	for i, h := range homes {
 		if equal = equal && (h.Written || !full[i]); h.Written {
-			both := h.Here.With(&h.Leaving)
-			held, settled, equal = held.With(&both), settled+1, equal && h.Here == share(i, len(homes))
+			both := h.Owned.With(&h.Migrating)
+			held, settled, equal = held.With(&both), settled+1, equal && h.Owned == share(i, len(homes))
 		}
 	}
 	for i := range homes {
@@ -79,15 +79,15 @@ func decide(parts []Database, homes []home.Row, full []bool) error {
 			return fmt.Errorf("%s has tasks, and others hold some of the shards already: "+
 				"copy its tasks with taskengine copy, and name an empty database instead", parts[i].Name)
 		case full[i]:
-			h.Here = task.AllShards()
+			h.Owned = task.AllShards()
 		case settled > 0 && held != task.AllShards() && !equal:
 			missing := task.AllShards()
 			missing = missing.Without(&held)
 			return fmt.Errorf("no database holds the shards %s: name the one that does, before another is added", &missing)
 		case !equal || held == task.AllShards():
-			h.Here = task.Shards{}
+			h.Owned = task.Shards{}
 		default:
-			h.Here = share(i, len(homes))
+			h.Owned = share(i, len(homes))
 		}
 		h.Written = true
 	}
@@ -97,12 +97,12 @@ func decide(parts []Database, homes []home.Row, full []bool) error {
 // onlyHere returns an error if there are tasks of shards that a database does not hold: they
 // have come meanwhile.
 func (d Database) onlyHere(ctx context.Context, tx pgx.Tx, is home.Row) error {
-	if is.Here == task.AllShards() {
+	if is.Owned == task.AllShards() {
 		return nil
 	}
 	var others bool
 	sql := "select exists (select from {task} where not " + home.Condition("$1::bytea") + ") or exists (select from {ended} where not " + home.Condition("$1::bytea") + ")"
-	if err := tx.QueryRow(ctx, d.fill(sql), home.Bitmap(&is.Here)).Scan(&others); err != nil {
+	if err := tx.QueryRow(ctx, d.fill(sql), home.Bitmap(&is.Owned)).Scan(&others); err != nil {
 		return err
 	}
 	if others {

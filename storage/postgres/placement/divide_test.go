@@ -37,10 +37,10 @@ func divide(t *testing.T, ps ...placement.Database) []string {
 	}
 	out := make([]string, len(ps))
 	for i, h := range homes {
-		if said, err := ps[i].Home(t.Context()); err != nil || said != h {
-			t.Fatalf("%s holds %s, %v; Divide said %s", ps[i].Name, &said.Here, err, &h.Here)
+		if said, err := ps[i].Holdings(t.Context()); err != nil || said != h {
+			t.Fatalf("%s holds %s, %v; Divide said %s", ps[i].Name, &said.Owned, err, &h.Owned)
 		}
-		out[i] = h.Here.String()
+		out[i] = h.Owned.String()
 	}
 	return out
 }
@@ -108,7 +108,7 @@ func TestADivisionReturnsWhatAnotherHasWritten(t *testing.T) {
 	c := connectionTo(t, ps[0])
 	pgtest.Exec(t, c, "begin", "lock table taskengine.home in exclusive mode")
 	type answer struct {
-		homes []storage.Home
+		homes []storage.Holdings
 		err   error
 	}
 	divided := make(chan answer)
@@ -124,8 +124,8 @@ func TestADivisionReturnsWhatAnotherHasWritten(t *testing.T) {
 		t.Fatal(got.err)
 	}
 	for i, p := range ps {
-		if said, err := p.Home(t.Context()); err != nil || said != got.homes[i] {
-			t.Errorf("%s holds %s, %v; Divide said %s", p.Name, &said.Here, err, &got.homes[i].Here)
+		if said, err := p.Holdings(t.Context()); err != nil || said != got.homes[i] {
+			t.Errorf("%s holds %s, %v; Divide said %s", p.Name, &said.Owned, err, &got.homes[i].Owned)
 		}
 	}
 }
@@ -283,8 +283,8 @@ func TestADivisionLosesNothingThatIsAddedMeanwhile(t *testing.T) {
 			}
 			areWhereTheyBelong(t, a.end(), ps...)
 			for i, want := range c.homes {
-				if home, err := ps[i].Home(t.Context()); err != nil || home.Here.String() != want {
-					t.Errorf("%s holds %s, %v; want %s", ps[i].Name, &home.Here, err, want)
+				if home, err := ps[i].Holdings(t.Context()); err != nil || home.Owned.String() != want {
+					t.Errorf("%s holds %s, %v; want %s", ps[i].Name, &home.Owned, err, want)
 				}
 			}
 		})
@@ -308,7 +308,7 @@ func TestADivisionAtAnyMomentLosesNothing(t *testing.T) {
 func areWhereTheyBelong(t *testing.T, added map[string][]task.ID, ps ...placement.Database) {
 	t.Helper()
 	for _, p := range ps {
-		home, err := p.Home(t.Context())
+		home, err := p.Holdings(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -317,8 +317,8 @@ func areWhereTheyBelong(t *testing.T, added map[string][]task.ID, ps ...placemen
 			t.Errorf("%s has %d tasks, and %d were added", p.Name, len(rows), len(added[p.Name]))
 		}
 		for _, id := range added[p.Name] {
-			if rows[id] == nil || !home.Here.Has(id.Shard()) {
-				t.Fatalf("%s holds %s, and task %v of shard %d is there: %t", p.Name, &home.Here, id, id.Shard(), rows[id] != nil)
+			if rows[id] == nil || !home.Owned.Has(id.Shard()) {
+				t.Fatalf("%s holds %s, and task %v of shard %d is there: %t", p.Name, &home.Owned, id, id.Shard(), rows[id] != nil)
 			}
 		}
 	}

@@ -88,7 +88,7 @@ var errOther = errors.New("another move has changed what is leaving: look at tas
 // mine returns an error unless the shards are leaving for the other database.
 func (m *move) mine(ctx context.Context, shards task.Shards) error {
 	is, err := m.from.home(ctx)
-	if err == nil && (is.Leaving != shards || is.To != m.to.Name) {
+	if err == nil && (is.Migrating != shards || is.To != m.to.Name) {
 		err = errOther
 	}
 	return err
@@ -137,22 +137,22 @@ func (m *move) leave(ctx context.Context, shards task.Shards) (under task.Shards
 		if err != nil {
 			return is, err
 		}
-		under = was.Leaving
+		under = was.Migrating
 		if !under.IsEmpty() { // somebody was interrupted, or does the same
 			if was.To != m.to.Name {
-				return is, fmt.Errorf("%s is on the way from there to %s: finish that before", &was.Leaving, was.To)
+				return is, fmt.Errorf("%s is on the way from there to %s: finish that before", &was.Migrating, was.To)
 			}
 			return is, nil
 		}
-		under = shards.Without(&there.Here)
-		if lost := under.Without(&was.Here); !lost.IsEmpty() {
+		under = shards.Without(&there.Owned)
+		if lost := under.Without(&was.Owned); !lost.IsEmpty() {
 			return is, fmt.Errorf("%s: %w", &lost, errStay)
 		}
 		if !was.Written || !there.Written {
 			return is, errors.New("the databases are not divided: run taskengine shards divide")
 		}
 		if !under.IsEmpty() {
-			is.Here, is.Leaving, is.To = was.Here.Without(&under), under, m.to.Name
+			is.Owned, is.Migrating, is.To = was.Owned.Without(&under), under, m.to.Name
 		}
 		return is, nil
 	}, func(tx pgx.Tx, _ home.Row) error { return m.keysFit(ctx, tx, shards) }) // some may have come meanwhile
@@ -252,7 +252,7 @@ func (m *move) expect(ctx context.Context, shards task.Shards) error {
 			return is, err
 		}
 		is.Coming = was.Coming.With(&shards)
-		is.Coming = is.Coming.Without(&was.Here)
+		is.Coming = is.Coming.Without(&was.Owned)
 		return is, nil
 	}, nil)
 }
@@ -277,7 +277,7 @@ func (m *move) deliver(ctx context.Context, shards task.Shards) error {
 		if err := m.unpack(ctx, m.to.Attach(tx)); err != nil {
 			return err
 		}
-		is.Here, is.Coming = is.Here.With(&shards), is.Coming.Without(&shards)
+		is.Owned, is.Coming = is.Owned.With(&shards), is.Coming.Without(&shards)
 		return home.Write(ctx, tx, m.to.Schema(), is)
 	})
 }
@@ -335,13 +335,13 @@ func (m *move) insert(ctx context.Context, x *postgres.Tx, ts []*task.Task) erro
 func (m *move) forget(ctx context.Context, shards task.Shards) error {
 	return pgx.BeginTxFunc(ctx, m.from.Pool(), readCommitted, func(tx pgx.Tx) error {
 		is, err := home.ReadForUpdate(ctx, tx, m.from.Schema())
-		if err != nil || is.Leaving != shards || is.To != m.to.Name {
+		if err != nil || is.Migrating != shards || is.To != m.to.Name {
 			return err // somebody else was faster
 		}
 		if done, err := m.arrived(ctx, shards); err != nil || !done {
 			return errors.Join(err, errOther)
 		}
-		is.Leaving, is.To = task.Shards{}, ""
+		is.Migrating, is.To = task.Shards{}, ""
 		if err := home.Write(ctx, tx, m.from.Schema(), is); err != nil {
 			return err
 		}

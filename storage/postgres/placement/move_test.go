@@ -156,7 +156,7 @@ func TestAMoveTakesEverythingAlong(t *testing.T) {
 		t.Fatal(err)
 	}
 	same(t, content(t, ps[0].Store), all)
-	if home, err := ps[1].Home(t.Context()); err != nil || home != (storage.Home{}) {
+	if home, err := ps[1].Holdings(t.Context()); err != nil || home != (storage.Holdings{}) {
 		t.Errorf("b holds %+v, %v", home, err)
 	}
 }
@@ -178,9 +178,9 @@ func TestAMoveThatWasInterruptedIsFinishedByTheNext(t *testing.T) {
 		cancel()
 		if done = err == nil; !done {
 			interrupted++
-			if home, err := ps[0].Home(t.Context()); err != nil {
+			if home, err := ps[0].Holdings(t.Context()); err != nil {
 				t.Fatal(err)
-			} else if !home.Leaving.IsEmpty() {
+			} else if !home.Migrating.IsEmpty() {
 				if err := placement.Move(t.Context(), ps[0], ps[2], shards, nil); err == nil || !strings.Contains(err.Error(), "on the way from there to b") {
 					t.Errorf("to another database: %v", err)
 				}
@@ -200,8 +200,8 @@ func TestAMoveThatWasInterruptedIsFinishedByTheNext(t *testing.T) {
 	}
 	same(t, content(t, ps[0].Store, ps[1].Store), all)
 	for i, want := range []string{"200-255", "0-199", ""} {
-		if home, err := ps[i].Home(t.Context()); err != nil || home.Here.String() != want || !home.Leaving.IsEmpty() {
-			t.Errorf("%s holds %s, and %s is leaving, %v", ps[i].Name, &home.Here, &home.Leaving, err)
+		if home, err := ps[i].Holdings(t.Context()); err != nil || home.Owned.String() != want || !home.Migrating.IsEmpty() {
+			t.Errorf("%s holds %s, and %s is leaving, %v", ps[i].Name, &home.Owned, &home.Migrating, err)
 		}
 	}
 }
@@ -222,8 +222,8 @@ func TestMovesOfTheSameShardsAtOnceDoNotLoseAny(t *testing.T) {
 		}
 		movers.Wait()
 		same(t, content(t, ps[0].Store, ps[1].Store), all)
-		if home, err := ps[1].Home(t.Context()); err != nil || home.Here != shards {
-			t.Errorf("b holds %s, %v", &home.Here, err)
+		if home, err := ps[1].Holdings(t.Context()); err != nil || home.Owned != shards {
+			t.Errorf("b holds %s, %v", &home.Owned, err)
 		}
 		if err := placement.Move(t.Context(), ps[1], ps[0], shards, nil); err != nil {
 			t.Fatal(err)
@@ -302,8 +302,8 @@ func TestAMoveThatIsOvertakenByAnotherLeavesTheShardsWhereThatHasPutThem(t *test
 				if err != nil {
 					at = 0
 				}
-				if home, err := ps[at].Home(t.Context()); err != nil || home.Here.Without(&shards) == home.Here {
-					t.Errorf("overtaken at %d: %s holds %s, %v", n, ps[at].Name, &home.Here, err)
+				if home, err := ps[at].Holdings(t.Context()); err != nil || home.Owned.Without(&shards) == home.Owned {
+					t.Errorf("overtaken at %d: %s holds %s, %v", n, ps[at].Name, &home.Owned, err)
 				}
 				if _, err := ps[1-at].Insert(t.Context(), rowOf(0)); !errors.Is(err, storage.ErrElsewhere) {
 					t.Fatalf("overtaken at %d: a task of another shard than %s holds: %v", n, ps[1-at].Name, err)
@@ -328,8 +328,8 @@ func TestShardsThatAreNotThereAreNotMoved(t *testing.T) {
 	if err := placement.Move(t.Context(), ps[0], ps[1], set(t, "7,200"), nil); err == nil || !strings.Contains(err.Error(), "200: they are not there") {
 		t.Errorf("of one that has only some: %v", err)
 	}
-	if home, err := ps[0].Home(t.Context()); err != nil || home.Here.String() != "0-84" {
-		t.Errorf("a holds %s, %v", &home.Here, err)
+	if home, err := ps[0].Holdings(t.Context()); err != nil || home.Owned.String() != "0-84" {
+		t.Errorf("a holds %s, %v", &home.Owned, err)
 	}
 }
 

@@ -151,7 +151,7 @@ func (a *app) examineOne(ctx context.Context, p place) (found findings, err erro
 			return nil, err
 		}
 		judgeDatabase(&found, h)
-		home, err := database.Home(ctx)
+		home, err := database.Holdings(ctx)
 		if err != nil {
 			return nil, err
 		}

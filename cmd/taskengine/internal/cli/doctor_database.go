@@ -72,12 +72,12 @@ func examineTables(ctx context.Context, found *findings, p place, h *health.Repo
 }
 
 // judgeHome is about a database that is one of several.
-func judgeHome(found *findings, home storage.Home) {
-	if home.Here != task.AllShards() {
-		found.info("shards", "it holds the shards %s of 0-%d", cmp.Or(home.Here.String(), "none"), task.ShardCount-1)
+func judgeHome(found *findings, home storage.Holdings) {
+	if home.Owned != task.AllShards() {
+		found.info("shards", "it holds the shards %s of 0-%d", cmp.Or(home.Owned.String(), "none"), task.ShardCount-1)
 	}
-	if !home.Leaving.IsEmpty() {
-		found.add(isError, "shards", fmt.Sprintf("the shards %s are on their way to %s", &home.Leaving, home.To),
+	if !home.Migrating.IsEmpty() {
+		found.add(isError, "shards", fmt.Sprintf("the shards %s are on their way to %s", &home.Migrating, home.To),
 			"their tasks stand still, and new ones are refused, until they have arrived", "if no `taskengine shards move` is under way, run it again")
 	}
 }

@@ -18,7 +18,7 @@ const sdkFolder = "sdk"
 // repository, and where they go in the project.
 var vendored = map[string]map[string]string{
 	"go": {
-		"go.mod": "sdk/go.mod", "go.sum": "sdk/go.sum", "engine/task": "sdk/engine/task", "internal/crew": "sdk/internal/crew",
+		"go.mod": "sdk/go.mod", "go.sum": "sdk/go.sum", "engine/task": "sdk/engine/task", "internal/workpool": "sdk/internal/workpool",
 		"plugins/handler": "sdk/plugins/handler", "plugins/internal/wire": "sdk/plugins/internal/wire",
 	},
 	"python": {"plugins/sdk/python/taskengine": "taskengine"}, // Python finds it there

@@ -63,11 +63,11 @@ func (ps parts) find(name string) (placement.Database, error) {
 }
 
 // homes returns which shards the databases hold, each at its place.
-func (ps parts) homes(ctx context.Context) ([]storage.Home, error) {
-	homes := make([]storage.Home, len(ps))
+func (ps parts) homes(ctx context.Context) ([]storage.Holdings, error) {
+	homes := make([]storage.Holdings, len(ps))
 	for i, p := range ps {
 		var err error
-		if homes[i], err = p.Home(ctx); err != nil {
+		if homes[i], err = p.Holdings(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -75,10 +75,10 @@ func (ps parts) homes(ctx context.Context) ([]storage.Home, error) {
 }
 
 // divided returns an error if nobody has decided which shards the databases hold.
-func (ps parts) divided(homes []storage.Home) error {
+func (ps parts) divided(homes []storage.Holdings) error {
 	all, holders := false, []string(nil)
 	for i, p := range ps {
-		if all = all || homes[i].Here == task.AllShards(); !homes[i].Here.IsEmpty() {
+		if all = all || homes[i].Owned == task.AllShards(); !homes[i].Owned.IsEmpty() {
 			holders = append(holders, p.Name)
 		}
 	}

@@ -39,9 +39,9 @@ func openPostgres(ctx context.Context, c config.Storage, log *slog.Logger) (stor
 
 // holdsAll refuses a database that is one of several.
 func holdsAll(ctx context.Context, store *postgres.Store) error {
-	home, err := store.Home(ctx)
-	if err == nil && home.Here != task.AllShards() {
-		err = fmt.Errorf("the database of storage.url holds the shards %q only, and others hold the rest; name all of them in storage.databases", &home.Here)
+	home, err := store.Holdings(ctx)
+	if err == nil && home.Owned != task.AllShards() {
+		err = fmt.Errorf("the database of storage.url holds the shards %q only, and others hold the rest; name all of them in storage.databases", &home.Owned)
 	}
 	return oneLine(err)
 }

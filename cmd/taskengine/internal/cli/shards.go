@@ -43,11 +43,11 @@ func (a *app) withParts(ctx context.Context, flags *configFlags, fn func(ctx con
 }
 
 // showHomes shows which shards databases hold.
-func (a *app) showHomes(ps parts, homes []storage.Home) error {
+func (a *app) showHomes(ps parts, homes []storage.Holdings) error {
 	rows := make([][]string, len(ps))
 	for i, p := range ps {
 		h := homes[i]
-		j := shardsJSON{Database: p.Name, Shards: h.Here.String(), Leaving: h.Leaving.String(), To: h.To}
+		j := shardsJSON{Database: p.Name, Shards: h.Owned.String(), Leaving: h.Migrating.String(), To: h.To}
 		if a.json() {
 			if err := a.printJSON(j); err != nil {
 				return err

@@ -19,13 +19,13 @@ import (
 
 // Row is the row of the table home.
 type Row struct {
-	storage.Home
+	storage.Holdings
 	Written bool        // the table has the row; if not, the database holds all shards
 	Coming  task.Shards // shards that are on their way to this database; none of Here
 }
 
 // Holds reports whether the database holds all of these shards.
-func (r *Row) Holds(shards task.Shards) bool { return r.Here.With(&shards) == r.Here }
+func (r *Row) Holds(shards task.Shards) bool { return r.Owned.With(&shards) == r.Owned }
 
 // patience is how long a read of the row may take.
 const patience = 10 * time.Second
@@ -38,12 +38,12 @@ func Read(ctx context.Context, q schema.Querier, name string) (r Row, err error)
 	err = q.QueryRow(ctx, schema.Fill(name)("select here, coming, leaving, to_name from {home}")).Scan(&here, &coming, &leaving, &r.To)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
-		r.Here = task.AllShards()
+		r.Owned = task.AllShards()
 		return r, nil
 	case err != nil:
 		return r, err
 	}
-	r.Written, r.Here, r.Coming, r.Leaving = true, shardsOf(here), shardsOf(coming), shardsOf(leaving)
+	r.Written, r.Owned, r.Coming, r.Migrating = true, shardsOf(here), shardsOf(coming), shardsOf(leaving)
 	return r, nil
 }
 
@@ -61,7 +61,7 @@ func Write(ctx context.Context, tx pgx.Tx, name string, r Row) error {
 	_, err := tx.Exec(ctx, schema.Fill(name)(`
 insert into {home} as h (here, coming, leaving, to_name) values ($1, $2, $3, $4)
 on conflict (one) do update set here = excluded.here, coming = excluded.coming, leaving = excluded.leaving, to_name = excluded.to_name`),
-		Bitmap(&r.Here), Bitmap(&r.Coming), Bitmap(&r.Leaving), r.To)
+		Bitmap(&r.Owned), Bitmap(&r.Coming), Bitmap(&r.Migrating), r.To)
 	return err
 }
 

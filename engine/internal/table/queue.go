@@ -7,14 +7,14 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// leaf is the queue of one type and group: the end of a branch of limits.
-type leaf struct {
+// queue is the queue of one type and group: the end of a branch of limits.
+type queue struct {
 	node // its own limit is the type's concurrency, where nothing else can hold that
 
-	name   task.Leaf
+	name   task.Queue
 	kind   *kind
 	across []*node // the limits that cut across
-	place  int     // in kind.leaves
+	place  int     // in kind.queues
 
 	head     item                // the best trigger, if any
 	any      bool                // whether there is a head
@@ -22,10 +22,10 @@ type leaf struct {
 	running  int                 // slots booked
 	parkedOn *node               // the limit in whose parked it stands, or nil
 
-	window // how much of the store's leaf is in memory
+	window // how much of the store's queue is in memory
 }
 
-func (l *leaf) len() int {
+func (l *queue) len() int {
 	n := 0
 	if l.any {
 		n++
@@ -36,8 +36,8 @@ func (l *leaf) len() int {
 	return n
 }
 
-// best returns what the leaf has to offer: nothing while it is closed or parked.
-func (l *leaf) best() (kid, bool) {
+// best returns what the queue has to offer: nothing while it is closed or parked.
+func (l *queue) best() (kid, bool) {
 	if !l.any || l.kind.closed || l.parkedOn != nil {
 		return kid{}, false
 	}
@@ -46,9 +46,9 @@ func (l *leaf) best() (kid, bool) {
 
 func (i item) before(j item) bool { return i.rank.Compare(j.rank) < 0 }
 
-// put adds i in its place and reports whether the leaf grew by it. Of two versions of
+// put adds i in its place and reports whether the queue grew by it. Of two versions of
 // the same task the newer stays: a page may have been read before the older changed.
-func (l *leaf) put(t *Table, i item) bool {
+func (l *queue) put(t *Table, i item) bool {
 	switch {
 	case !l.any:
 		l.head, l.any = i, true
@@ -62,7 +62,7 @@ func (l *leaf) put(t *Table, i item) bool {
 		l.head, i = i, l.head
 	}
 	if l.rest == nil {
-		l.rest = btree.NewWithFreeListG(degree, item.before, t.queues)
+		l.rest = btree.NewWithFreeListG(degree, item.before, t.items)
 	}
 	old, replaced := l.rest.ReplaceOrInsert(i)
 	if replaced && old.ref.Version > i.ref.Version {
@@ -72,7 +72,7 @@ func (l *leaf) put(t *Table, i item) bool {
 }
 
 // pop takes the head.
-func (l *leaf) pop() item {
+func (l *queue) pop() item {
 	i := l.head
 	l.head, l.any = item{}, false
 	if l.rest != nil {
@@ -82,7 +82,7 @@ func (l *leaf) pop() item {
 }
 
 // last returns the trigger that ranks behind all others.
-func (l *leaf) last() (item, bool) {
+func (l *queue) last() (item, bool) {
 	if l.rest != nil && l.rest.Len() > 0 {
 		return l.rest.Max()
 	}
@@ -90,7 +90,7 @@ func (l *leaf) last() (item, bool) {
 }
 
 // dropLast takes the trigger that ranks behind all others.
-func (l *leaf) dropLast() {
+func (l *queue) dropLast() {
 	if l.rest != nil && l.rest.Len() > 0 {
 		l.rest.DeleteMax()
 		return
@@ -98,19 +98,19 @@ func (l *leaf) dropLast() {
 	l.head, l.any = item{}, false
 }
 
-// newLeaf makes a leaf that the table does not have. Its type must be a known one. While the
-// type is unlisted, the store may have rows of the leaf that no scan has come to.
-func (t *Table) newLeaf(name task.Leaf) *leaf {
+// newQueue makes a queue that the table does not have. Its type must be a known one. While the
+// type is unlisted, the store may have rows of the queue that no scan has come to.
+func (t *Table) newQueue(name task.Queue) *queue {
 	k := t.kinds[name.Type]
 	values := k.valuesOf(name.Group)
 	parent := t.limitNode(values.take(k.tree))
 
-	l := t.spareLeaf()
+	l := t.spareQueue()
 	rest, across := l.rest, l.across[:0]
-	*l = leaf{name: name, kind: k, place: len(k.leaves), rest: rest, across: across}
+	*l = queue{name: name, kind: k, place: len(k.queues), rest: rest, across: across}
 	l.more = k.unlisted
 	t.serial++
-	l.node = node{serial: t.serial, parent: parent, leaf: l}
+	l.node = node{serial: t.serial, parent: parent, queue: l}
 	parent.users++
 	for _, chain := range k.across {
 		for n := t.limitNode(values.take(chain)); n != t.root; n = n.parent {
@@ -126,19 +126,19 @@ func (t *Table) newLeaf(name task.Leaf) *leaf {
 	case c > 0:
 		l.cross(t.limitNode([]policy.Limit{k.concurrency()}, nil))
 	}
-	t.leaves[name] = l
-	k.leaves = append(k.leaves, l)
+	t.queues[name] = l
+	k.queues = append(k.queues, l)
 	t.countIdle(l, 1)
 	return l
 }
 
 // cross makes n count for l though l is not below it.
-func (l *leaf) cross(n *node) {
+func (l *queue) cross(n *node) {
 	l.across = append(l.across, n)
 	n.users++
 }
 
-// concurrency is a type's own limit where its leaves are many.
+// concurrency is a type's own limit where its queues are many.
 func (k *kind) concurrency() policy.Limit {
 	return policy.Limit{Name: policy.ConcurrencyName(k.name), Max: k.policy.Concurrency}
 }
@@ -204,23 +204,23 @@ func countKeyed(chain []policy.Limit) int {
 	return n
 }
 
-func (t *Table) spareLeaf() *leaf {
+func (t *Table) spareQueue() *queue {
 	if n := len(t.spare); n > 0 {
 		l := t.spare[n-1]
 		t.spare = t.spare[:n-1]
 		return l
 	}
-	return &leaf{}
+	return &queue{}
 }
 
 const maxSpare = 1024
 
-// stays reports whether the leaf is kept though nothing is in it: there is one such leaf
+// stays reports whether the queue is kept though nothing is in it: there is one such queue
 // for each type.
-func (l *leaf) stays() bool { return l.name.Group == "" }
+func (l *queue) stays() bool { return l.name.Group == "" }
 
 // countIdle counts l in or out as one of which nothing runs.
-func (t *Table) countIdle(l *leaf, n int) {
+func (t *Table) countIdle(l *queue, n int) {
 	if l.stays() {
 		return
 	}
@@ -239,7 +239,7 @@ func (t *Table) countIdle(l *leaf, n int) {
 }
 
 // grow counts n triggers more or less in l.
-func (t *Table) grow(l *leaf, n int) {
+func (t *Table) grow(l *queue, n int) {
 	k := l.kind
 	if k.size == 0 {
 		t.active++
@@ -254,9 +254,9 @@ func (t *Table) grow(l *leaf, n int) {
 	}
 }
 
-// release forgets the leaf if nothing is in it, nothing of it runs, and the store has
+// release forgets the queue if nothing is in it, nothing of it runs, and the store has
 // no more of it. It reports whether it did.
-func (t *Table) release(now int64, l *leaf) bool {
+func (t *Table) release(now int64, l *queue) bool {
 	if l.any || l.running > 0 || l.loading || l.stays() || l.more && !l.kind.closed {
 		return false
 	}
@@ -265,7 +265,7 @@ func (t *Table) release(now int64, l *leaf) bool {
 }
 
 // abandon leaves all triggers of l to the store, and forgets l if it can.
-func (t *Table) abandon(now int64, l *leaf) {
+func (t *Table) abandon(now int64, l *queue) {
 	t.grow(l, -l.len())
 	l.head, l.any = item{}, false
 	if l.rest != nil {
@@ -280,22 +280,22 @@ func (t *Table) abandon(now int64, l *leaf) {
 
 // evict abandons l, of which nothing runs and nothing is being loaded, to make room for
 // others. The listing of its type finds it again.
-func (t *Table) evict(now int64, l *leaf) {
+func (t *Table) evict(now int64, l *queue) {
 	t.unlist(l.kind)
 	t.abandon(now, l)
-	if t.leaves[l.name] == l {
+	if t.queues[l.name] == l {
 		t.forget(now, l)
 	}
 }
 
 // forget takes l, in which nothing is and of which nothing runs, out of the table.
-func (t *Table) forget(now int64, l *leaf) {
+func (t *Table) forget(now int64, l *queue) {
 	k := l.kind
-	last := k.leaves[len(k.leaves)-1]
-	k.leaves[l.place], last.place = last, l.place
-	k.leaves[len(k.leaves)-1] = nil
-	k.leaves = k.leaves[:len(k.leaves)-1]
-	delete(t.leaves, l.name)
+	last := k.queues[len(k.queues)-1]
+	k.queues[l.place], last.place = last, l.place
+	k.queues[len(k.queues)-1] = nil
+	k.queues = k.queues[:len(k.queues)-1]
+	delete(t.queues, l.name)
 	t.countIdle(l, -1)
 	l.more = false
 	t.noteStarved(l)

@@ -1,4 +1,4 @@
-package crew
+package workpool
 
 import (
 	"runtime"
@@ -43,7 +43,7 @@ func TestEveryJobIsBegunWhileOthersBlock(t *testing.T) {
 		if got := done.Load(); got != 2*maxIdle+5+1000 {
 			t.Errorf("%d jobs were done", got)
 		}
-		c.Dismiss() // or synctest finds those who stayed
+		c.Close() // or synctest finds those who stayed
 	})
 }
 
@@ -52,7 +52,7 @@ func TestEveryJobIsBegunWhileOthersBlock(t *testing.T) {
 func TestFewGoroutinesAreCalledAtATimeAndJobsKeepTheirOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var done, coming atomic.Int32
-		var c *Crew[int]
+		var c *Pool[int]
 		c = New(func(job int) {
 			done.Add(1)
 			c.mu.Lock()
@@ -70,7 +70,7 @@ func TestFewGoroutinesAreCalledAtATimeAndJobsKeepTheirOrder(t *testing.T) {
 		if most := coming.Load(); most > int32(runtime.GOMAXPROCS(0)) {
 			t.Errorf("%d goroutines were on their way at a time", most)
 		}
-		c.Dismiss()
+		c.Close()
 	})
 }
 
@@ -89,11 +89,11 @@ func TestJobsThatEndTheirGoroutineDoNoHarm(t *testing.T) {
 		if done.Load() != 300 || c.idle != 0 {
 			t.Errorf("%d of 300 jobs were done, %d goroutines idle", done.Load(), c.idle)
 		}
-		c.Dismiss()
+		c.Close()
 	})
 }
 
-func TestWhoComesBackAfterDismissalGoesHome(t *testing.T) {
+func TestWhoComesBackAfterClosealGoesHome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		var done atomic.Int32
@@ -103,7 +103,7 @@ func TestWhoComesBackAfterDismissalGoesHome(t *testing.T) {
 		})
 		c.Add(jobs(10)...)
 		synctest.Wait()
-		c.Dismiss()
+		c.Close()
 		c.Add(7) // a drain that ran out of time still begins what was taken on
 		close(release)
 		synctest.Wait()

@@ -2,10 +2,10 @@ package storage
 
 import "context"
 
-// Tallier is implemented by stores that keep count while rows change, so that Count reads
+// LiveCounter is implemented by stores that keep count while rows change, so that Count reads
 // no rows: whoever changes rows notes how many more or fewer there are now, and Count adds
 // the notes up.
-type Tallier interface {
+type LiveCounter interface {
 	Inspector
 
 	// Fold replaces notes by their sums, if there are enough of them to be worth it, and
