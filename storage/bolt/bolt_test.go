@@ -23,6 +23,10 @@ func TestStore(t *testing.T) {
 	})
 }
 
+func TestAFileThatIsRemovedStopsTheStore(t *testing.T) {
+	storagetest.RunGone(t, func(path string) (storage.Store, error) { return bolt.Open(path, bolt.Options{}) })
+}
+
 // open opens a store that is closed with the test.
 func open(t testing.TB, path string) *bolt.Store {
 	t.Helper()
@@ -155,4 +159,17 @@ func TestOpenExplainsItself(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
+}
+
+// TestWhatIsLeftOfABackupGoesWhenTheFileIsOpened leaves a file as a process that was killed does.
+func TestWhatIsLeftOfABackupGoesWhenTheFileIsOpened(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tasks.db")
+	left := path + ".backup-partial"
+	if err := os.WriteFile(left, []byte("a part"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	open(t, path)
+	if _, err := os.Stat(left); err == nil {
+		t.Error("what was left is still there")
+	}
 }

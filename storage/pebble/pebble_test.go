@@ -34,6 +34,10 @@ func TestStoreInMemory(t *testing.T) {
 	})
 }
 
+func TestAFolderThatIsRemovedStopsTheStore(t *testing.T) {
+	storagetest.RunGone(t, func(path string) (storage.Store, error) { return pebble.Open(path, small) })
+}
+
 // open opens a store that is closed with the test.
 func open(t testing.TB, dir string, o pebble.Options) *pebble.Store {
 	t.Helper()
