@@ -9,15 +9,15 @@ import (
 	"github.com/taskengine/taskengine/storage/internal/kv"
 )
 
-// adapter is a [kv.ReadWriter] over the store's bucket in one transaction.
+// adapter is a [kv.ReadWriter] over the bucket of the store in one transaction.
 type adapter struct {
 	b     *bbolt.Bucket
-	arena []byte // where values wait for the commit: bbolt does not copy them
+	arena []byte // holds values until the commit: bbolt does not copy them
 }
 
 var _ kv.ReadWriter = (*adapter)(nil)
 
-// arenaSize is how much memory is asked for at a time.
+// arenaSize is the number of bytes that are allocated at a time.
 const arenaSize = 64 << 10
 
 func (a *adapter) Get(key []byte) (value []byte, found bool, err error) {
@@ -35,7 +35,7 @@ func (a *adapter) Put(key, value []byte) (err error) {
 	return a.b.Put(key, a.keep(key, value))
 }
 
-// keep returns what the file is to have, in memory that lives as long as the transaction.
+// keep returns value with its checksum, in memory that is valid as long as the transaction.
 func (a *adapter) keep(key, value []byte) []byte {
 	size := len(value) + sumSize
 	if size > arenaSize/4 {
@@ -56,7 +56,7 @@ func (a *adapter) Delete(key []byte) (err error) {
 
 func (a *adapter) DeleteOnce(key []byte) error { return a.Delete(key) }
 
-// catchAt is catch for a call that is about one key.
+// catchAt is catch for a call that concerns one key.
 func catchAt(key []byte, err *error) {
 	if r := recover(); r != nil {
 		*err = fmt.Errorf("%s: %w", kv.NameOf(key), damaged(r))
@@ -70,16 +70,16 @@ func (a *adapter) Scan(lower, upper []byte) (c kv.Cursor, err error) {
 
 func (a *adapter) ScanCommitted(lower, upper []byte) (kv.Cursor, error) { return a.Scan(lower, upper) }
 
-// cursor is a [kv.Cursor]. A page that cannot be read ends its walk.
+// cursor is a [kv.Cursor]. A page that cannot be read ends the iteration.
 type cursor struct {
 	c            *bbolt.Cursor
-	lower, upper []byte // nil upper is the end
+	lower, upper []byte // a nil upper is no bound
 	key, stored  []byte
-	edges        byte  // of the key: reading them shows whether its memory can be read
-	err          error // what ended the walk, if not the end
+	edges        byte  // the first and last byte of the key combined: reading them faults if the key cannot be read
+	err          error // what ended the iteration early; nil is nothing
 }
 
-// stand takes the key that bbolt's cursor is on, if it is within the bounds.
+// stand sets the key and value, at which the cursor of bbolt is, if they are within the bounds.
 func (c *cursor) stand(key, stored []byte) bool {
 	c.key, c.stored = nil, nil
 	if key == nil || c.err != nil {

@@ -13,18 +13,18 @@ import (
 
 var _ storage.Backuper = (*Store)(nil)
 
-// backupSuffix is what is added to the name of the file while that is backed up.
+// backupSuffix is appended to the path of the store for the copy that a backup makes.
 const backupSuffix = ".backup-partial"
 
-// Backup implements [storage.Backuper]. It first copies the file beside itself: for as long
-// as that takes, an update that needs a larger file has to wait. Whoever takes the copy may
-// take it slowly.
+// Backup implements [storage.Backuper]. It first makes a copy of the file in the same folder.
+// Meanwhile, an update that needs a larger file waits. Reading the copy blocks nothing, however
+// slow the reader is.
 func (s *Store) Backup(ctx context.Context, file func(string, int64, io.Reader) error) error {
 	s.backup.Lock()
 	defer s.backup.Unlock()
 	path := s.db.Path()
 	aside := path + backupSuffix
-	defer func() { _ = os.Remove(aside) }() // the next one writes over it
+	defer func() { _ = os.Remove(aside) }() // if it remains, the next backup overwrites it
 	if err := s.copyTo(ctx, aside); err != nil {
 		return fmt.Errorf("bolt: backup: %w", err)
 	}
@@ -40,7 +40,7 @@ func (s *Store) Backup(ctx context.Context, file func(string, int64, io.Reader) 
 	return file(filepath.Base(path), info.Size(), f)
 }
 
-// copyTo writes all that is in the file at one moment to another one.
+// copyTo writes the contents that the file has at one moment to the file path.
 func (s *Store) copyTo(ctx context.Context, path string) error {
 	if err := s.enter(ctx, "backup"); err != nil {
 		return err

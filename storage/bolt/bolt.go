@@ -1,8 +1,8 @@
 // Package bolt keeps tasks in one file of this machine, in a B+tree (go.etcd.io/bbolt).
-// It is the plain one of the embedded stores: one writer, one sync per update, and a
-// file that other tools can read. Business data may live in the same file and change in
+// It is the simple one of the embedded stores: one writer, one sync per update, and a
+// file that other tools can read. Business data may be kept in the same file and change in
 // the same transaction: see [Tx.Bolt]. Every value of a task ends with a checksum, so that
-// bytes that have changed are noticed when they are read: see [ErrDamaged].
+// changed bytes are noticed when they are read: see [ErrDamaged].
 package bolt
 
 import (
@@ -23,22 +23,22 @@ import (
 	"github.com/taskengine/taskengine/storage/internal/kv"
 )
 
-// Options are the choices of [Open]; the zero value is a good one.
+// Options configure [Open]. The zero value suits most programs.
 type Options struct {
-	// LockWait is how long to wait for another process to let go of the file; zero is
-	// not at all.
+	// LockWait is how long to wait for another process to unlock the file; zero does not
+	// wait.
 	LockWait time.Duration
-	// ReadOnly opens a file that must be there, and changes nothing in it: every change
-	// fails. Others may read it at the same time, and nobody else changes it.
+	// ReadOnly opens a file that must exist, and changes nothing in it: every change
+	// fails. Other processes may read the file at the same time, and none can change it.
 	ReadOnly bool
-	// OpenFile opens the file, for tests that fail it; nil is [os.OpenFile].
+	// OpenFile opens the file; nil is [os.OpenFile]. Tests use it to inject failures.
 	OpenFile func(name string, flag int, mode os.FileMode) (*os.File, error)
 }
 
-// bucketName is the one bucket that belongs to the store.
+// bucketName is the name of the only bucket that belongs to the store.
 var bucketName = []byte("taskengine")
 
-// shortestWait is what bbolt needs to try the lock once: zero would wait for ever.
+// shortestWait makes bbolt try the lock once: with zero it would wait forever.
 const shortestWait = time.Nanosecond
 
 // Store is a [storage.Store] in a file. It implements [storage.Inspector],
@@ -48,21 +48,21 @@ type Store struct {
 
 	db   *bbolt.DB
 	kv   *kv.DB
-	file *os.File // that of db
-	here kv.Place // likewise; zero if it is only read
+	file *os.File // the file of db
+	here kv.Place // the path of the file; zero if the file is only read
 
-	// write is held by the transaction in progress, until kv knows how it ended: bbolt
+	// write is held by the transaction in progress until kv knows how it ended: bbolt
 	// lets the next one begin a little earlier.
 	write sync.Mutex
 
-	backup sync.Mutex // held by the backup under way
+	backup sync.Mutex // held while a backup is made
 
-	// life is held shared by every call under way, and alone by Close.
+	// life is held shared by every call under way, and exclusively by Close.
 	life   sync.RWMutex
 	closed bool // guarded by life
 
-	broken atomic.Pointer[error] // why nothing more is accepted; nil while all is well
-	stuck  atomic.Bool           // bbolt has panicked with its locks held
+	broken atomic.Pointer[error] // the error of every further call; nil unless the store has failed
+	stuck  atomic.Bool           // bbolt has panicked while it held its locks
 }
 
 var (
@@ -72,10 +72,10 @@ var (
 	_ storage.Exporter  = (*Store)(nil)
 )
 
-// Open opens the store in the file path, creating the file if it is missing. The error
-// wraps [storage.ErrLocked] if it is open already, here or in another process,
-// [storage.ErrFormat] if a newer version has written it, and [ErrDamaged] if it is damaged
-// in a way that is noticed here.
+// Open opens the store in the file path, and creates the file if it is missing. The error
+// wraps [storage.ErrLocked] if this or another process has the file open already,
+// [storage.ErrFormat] if a newer version has written it, and [ErrDamaged] if Open finds
+// damage. Damage of other parts of the file is found when they are read.
 func Open(path string, opts Options) (*Store, error) {
 	s := &Store{}
 	s.Calls = kv.NewCalls(s.Update, s.view)
@@ -117,23 +117,23 @@ func (s *Store) open(path string, opts Options) error {
 		if s.here, err = kv.NewPlace(path); err != nil {
 			return errors.Join(err, s.closeFile())
 		}
-		_ = os.Remove(path + backupSuffix) // what a process that was killed has left; the next backup writes over it
+		_ = os.Remove(path + backupSuffix) // left by a killed process; if it remains, the next backup overwrites it
 	}
 	return nil
 }
 
-// openFile has bbolt open the file.
+// openFile opens the file with bbolt.
 func (s *Store) openFile(path string, opts Options) (err error) {
 	defer func() {
 		if errors.Is(err, ErrDamaged) && s.file != nil {
-			_ = s.letGo() // unless bbolt has done it
+			_ = s.letGo() // fails if bbolt has closed the file
 		}
 	}()
 	defer catch(&err)
 	s.db, err = bbolt.Open(path, 0o600, &bbolt.Options{
 		Timeout:         max(opts.LockWait, shortestWait),
 		FreelistType:    bbolt.FreelistMapType,
-		PreLoadFreelist: true, // what a node would stumble over, a reader shall see
+		PreLoadFreelist: true, // so that a reader finds the damage that a writer would find
 		ReadOnly:        opts.ReadOnly,
 		OpenFile: func(name string, flag int, mode os.FileMode) (*os.File, error) {
 			open := opts.OpenFile
@@ -151,7 +151,7 @@ func (s *Store) openFile(path string, opts Options) (err error) {
 	return err
 }
 
-// look is prepare for a file that is only read.
+// look is prepare for a file that is opened read-only.
 func (s *Store) look(string, bool) (err error) {
 	btx, err := s.beginIn(false)
 	if err != nil {
@@ -168,7 +168,7 @@ func (s *Store) look(string, bool) (err error) {
 	return s.share(b, true)
 }
 
-// prepare reads what all transactions share, or marks a new file as ours.
+// prepare reads what all transactions share. It makes the bucket in a new file.
 func (s *Store) prepare(path string, fresh bool) (err error) {
 	btx, err := s.beginIn(true)
 	if err != nil {
@@ -200,7 +200,7 @@ func (s *Store) share(b *bbolt.Bucket, readOnly bool) (err error) {
 	return err
 }
 
-// syncFolder makes the name of a new file durable, which syncing the file does not.
+// syncFolder makes the name of a new file durable. A sync of the file does not.
 func syncFolder(dir string) error {
 	f, err := os.Open(dir)
 	if err != nil {
@@ -223,8 +223,8 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// closeFile closes the file. If bbolt is stuck, it would wait for itself: the file is taken
-// away from it then, so that others can have it.
+// closeFile closes the file. If bbolt has panicked with its locks held, its Close would block
+// forever. closeFile then closes the file without bbolt, so that another process can open it.
 func (s *Store) closeFile() error {
 	if s.stuck.Load() {
 		return s.letGo()
@@ -232,8 +232,8 @@ func (s *Store) closeFile() error {
 	return s.db.Close()
 }
 
-// letGo closes the file beneath bbolt. What that has mapped stays so, and would keep the file
-// locked.
+// letGo unlocks and closes the file without bbolt. The memory that bbolt has mapped remains, and
+// would keep the file locked.
 func (s *Store) letGo() error { return errors.Join(unlock(s.file), s.file.Close()) }
 
 // enter begins a call; leave ends it if enter returned nil.

@@ -15,30 +15,30 @@ import (
 	"github.com/taskengine/taskengine/storage/internal/kv"
 )
 
-// ErrDamaged says that the file is not as this package left it: bytes of it have changed,
-// or are missing. What else is in the file can still be read.
+// ErrDamaged means that the file is not as this package wrote it: bytes of it have changed or are
+// missing. The rest of the file can still be read.
 var ErrDamaged = kv.ErrDamaged
 
 func damaged(what any) error { return fmt.Errorf("%w: %v; restore a backup", ErrDamaged, what) }
 
-// catch, deferred, makes an error of a panic of bbolt, which trusts the file and panics
-// where that cannot be so. It is deferred around nothing but calls of bbolt: what a caller
-// of this package panics with is no business of it.
+// catch, when deferred, turns a panic of bbolt into an error: bbolt trusts the file, and panics where
+// the file is impossible. It is deferred around calls of bbolt only, so that panics of callers of this
+// package pass.
 func catch(err *error) {
 	if r := recover(); r != nil {
 		*err = damaged(r)
 	}
 }
 
-// faultsPanic has memory that cannot be read panic in this goroutine, where it would end
-// the process, until the function that it returns is called: bbolt maps the file, and goes
-// wherever a damaged page sends it.
+// faultsPanic makes a memory fault panic in this goroutine instead of ending the process, until the
+// function that it returns is called. bbolt maps the file, and follows whatever a damaged page
+// contains.
 func faultsPanic() (restore func()) {
 	before := debug.SetPanicOnFault(true)
 	return func() { debug.SetPanicOnFault(before) }
 }
 
-// begin begins a transaction of the file.
+// begin begins a transaction, and returns it with the bucket of the store.
 func (s *Store) begin(writable bool) (btx *bbolt.Tx, b *bbolt.Bucket, err error) {
 	if btx, err = s.beginIn(writable); err != nil {
 		return nil, nil, err
@@ -53,7 +53,7 @@ func (s *Store) begin(writable bool) (btx *bbolt.Tx, b *bbolt.Bucket, err error)
 	return btx, b, nil
 }
 
-// beginIn is begin in bbolt, which keeps its locks for ever if it panics there.
+// beginIn begins a transaction of bbolt, which keeps its locks forever if it panics meanwhile.
 func (s *Store) beginIn(writable bool) (btx *bbolt.Tx, err error) {
 	defer s.breakIfDamaged(&err)
 	defer catch(&err)
@@ -83,8 +83,7 @@ func commit(btx *bbolt.Tx) (err error) {
 	return btx.Commit()
 }
 
-// end rolls a transaction back, if it is not over. The error of what was done in it stays as
-// it is.
+// end rolls back a transaction that is not over. It adds its own error, if any, to *err.
 func (s *Store) end(btx *bbolt.Tx, err *error) {
 	if failed := s.rollback(btx); failed != nil {
 		*err = errors.Join(*err, failed)
@@ -100,8 +99,8 @@ func (s *Store) rollback(btx *bbolt.Tx) (err error) {
 	return nil
 }
 
-// breakIfDamaged, deferred, has the store accept nothing more if bbolt has panicked with
-// its locks held: whoever came next would wait for ever.
+// breakIfDamaged, when deferred, makes the store fail all further calls if bbolt has panicked with
+// its locks held: the next call would block forever.
 func (s *Store) breakIfDamaged(err *error) {
 	if errors.Is(*err, ErrDamaged) {
 		s.stuck.Store(true)
@@ -109,29 +108,29 @@ func (s *Store) breakIfDamaged(err *error) {
 	}
 }
 
-// fail has the store accept nothing more, and returns why.
+// fail makes the store fail all further calls, and returns their error.
 func (s *Store) fail(err error) error {
 	cause := kv.Broken(err)
 	s.broken.CompareAndSwap(nil, &cause)
 	return cause
 }
 
-// What is where in the page that tells how far the file goes, of which there are two. Such
-// a page begins with a header.
+// Offsets in a meta page, which tells the length of the file. There are two such pages, and each
+// begins with a header.
 const (
 	metaHeader   = 16
 	metaMagic    = 0xED0CDAED
 	metaPageSize = metaHeader + 8
-	metaPages    = metaHeader + 40 // how many pages are in use: a number that only grows
+	metaPages    = metaHeader + 40 // the number of pages in use, which only grows
 	metaChecksum = metaHeader + 56
 	metaEnd      = metaChecksum + 8
 )
 
-// checkLength returns an error if a file is shorter than it says. bbolt does not look, and
-// would read memory behind its end.
+// checkLength returns an error if a file is shorter than its meta pages say. bbolt does not check,
+// and would read memory beyond the end of the file.
 func checkLength(f *os.File) error {
 	length := neededLength(f)
-	info, err := f.Stat() // after the pages were read: whoever uses the file lets it grow first
+	info, err := f.Stat() // after the meta pages were read: a writer extends the file before it writes them
 	if err != nil {
 		return err
 	}
@@ -141,14 +140,14 @@ func checkLength(f *os.File) error {
 	return nil
 }
 
-// neededLength returns how long the file must be, zero if no page of it says so.
+// neededLength returns the least length of the file, or zero if no meta page can be read.
 func neededLength(f io.ReaderAt) int64 {
 	first, pageSize := readMeta(f, 0)
 	if pageSize > 0 {
 		second, _ := readMeta(f, pageSize)
 		return max(first, second)
 	}
-	for at := int64(1 << 10); at <= 1<<24; at <<= 1 { // where bbolt looks for the other one
+	for at := int64(1 << 10); at <= 1<<24; at <<= 1 { // where bbolt looks for the second one
 		if length, pageSize := readMeta(f, at); pageSize == at {
 			return length
 		}
@@ -156,7 +155,7 @@ func neededLength(f io.ReaderAt) int64 {
 	return 0
 }
 
-// readMeta reads the page at some place; a page size of zero is none that is whole.
+// readMeta reads the meta page at an offset. A page size of zero means that there is no valid one.
 func readMeta(f io.ReaderAt, at int64) (length, pageSize int64) {
 	var page [metaEnd]byte
 	if _, err := f.ReadAt(page[:], at); err != nil {

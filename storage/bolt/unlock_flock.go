@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// unlock lets others open a file that bbolt has locked.
+// unlock removes the lock of bbolt from a file, so that another process can open it.
 func unlock(f *os.File) error {
 	c, err := f.SyscallConn()
 	if err != nil {

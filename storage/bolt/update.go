@@ -10,7 +10,7 @@ import (
 	"github.com/taskengine/taskengine/storage/internal/kv"
 )
 
-// Tx is a [storage.Tx] of this store: what the function given to [Store.Update] gets.
+// Tx is the [storage.Tx] that [Store.Update] passes to its function.
 type Tx struct {
 	*kv.Tx
 	bolt *bbolt.Tx
@@ -18,10 +18,9 @@ type Tx struct {
 
 var _ storage.Tx = (*Tx)(nil)
 
-// Bolt returns the transaction of the file itself, for business data that has to
-// change together with the tasks. The caller keeps that data in buckets of its own,
-// leaves the bucket "taskengine" alone, and neither commits nor rolls back. Where the file
-// is damaged bbolt panics, and calls of the store do not.
+// Bolt returns the transaction of the file, for business data that must change together with
+// the tasks. The caller keeps that data in other buckets than "taskengine", and neither commits
+// nor rolls back. Calls of bbolt panic where the file is damaged; calls of the store do not.
 func (tx *Tx) Bolt() *bbolt.Tx { return tx.bolt }
 
 // Update implements [storage.Store]. The Tx given to fn is a [*Tx].
@@ -40,11 +39,11 @@ func (s *Store) Update(ctx context.Context, fn func(storage.Tx) error) error {
 	return nil
 }
 
-// fillPercent is how full a page is left when it is split. New rows come behind the
-// old ones in every table, so that little is ever added to the pages in front.
+// fillPercent is how full a page remains when it is split. New rows come after the old ones in
+// every table, so little is added to earlier pages.
 const fillPercent = 0.9
 
-// commit runs fn and makes what it did durable, and returns the hooks to be called.
+// commit runs fn, makes its changes durable, and returns the hooks to call.
 func (s *Store) commit(fn func(storage.Tx) error) (hooks []func(), err error) {
 	s.write.Lock()
 	defer s.write.Unlock()
@@ -73,11 +72,11 @@ func (s *Store) commit(fn func(storage.Tx) error) (hooks []func(), err error) {
 	}
 	err = commit(btx)
 	if err == nil {
-		err = s.here.Gone() // before anybody relies on the commit
+		err = s.here.Gone() // before the caller relies on the commit
 	}
 	if err != nil {
-		// Whether the file has it is not known, and bbolt's idea of the file may be
-		// wrong now: a sync that failed once may seem to succeed the next time.
+		// It is unknown whether the file has the changes, and the state of bbolt may
+		// contradict the file: a sync that failed once may seem to succeed the next time.
 		return nil, fmt.Errorf("bolt: update: %w", s.fail(err))
 	}
 	committed = true

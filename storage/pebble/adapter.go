@@ -9,10 +9,10 @@ import (
 	"github.com/taskengine/taskengine/storage/internal/kv"
 )
 
-// reader is a [kv.Reader] over any of the library's readers.
+// reader is a [kv.Reader] over a reader of the library.
 type reader struct {
 	from pebble.Reader
-	held io.Closer // keeps the value returned last in memory
+	held io.Closer // keeps the value that Get returned last valid; nil is none
 }
 
 func (r *reader) Get(key []byte) ([]byte, bool, error) {
@@ -54,14 +54,14 @@ func (r *reader) Scan(lower, upper []byte) (kv.Cursor, error) {
 	return &cursor{it: it}, nil
 }
 
-// cursor is a [kv.Cursor]. It keeps the first error: the library's iterator forgets its own
-// when it is placed again.
+// cursor is a [kv.Cursor]. It keeps the first error, which the library's iterator forgets when it
+// is positioned again.
 type cursor struct {
 	it  *pebble.Iterator
 	err error
 }
 
-// moved notes the error of a move that reports ok.
+// moved returns ok, the result of a move, and keeps the error of a move that failed.
 func (c *cursor) moved(ok bool) bool {
 	if !ok {
 		c.err = c.it.Error()
@@ -85,9 +85,9 @@ func (c *cursor) Close() error {
 	return c.err
 }
 
-// writer is a [kv.ReadWriter] that collects writes in a batch. It reads the store
-// beneath them, which is much faster than an indexed batch and what kv asks for; only
-// a scan in a transaction that has written needs the index, which is then built.
+// writer is a [kv.ReadWriter] that collects writes in a batch. Get reads the store without the
+// batch, as kv demands, which is much faster than an indexed batch. Only a scan in a transaction
+// that has written needs the index, which is then built.
 type writer struct {
 	db      *pebble.DB
 	batch   *pebble.Batch
@@ -125,7 +125,7 @@ func (w *writer) Put(key, value []byte) error { return w.batch.Set(key, value, n
 func (w *writer) Delete(key []byte) error     { return w.batch.Delete(key, nil) }
 func (w *writer) DeleteOnce(key []byte) error { return w.batch.SingleDelete(key, nil) }
 
-// close releases all but the batch, if it is still needed.
+// close releases what the writer holds, and the batch unless keepBatch.
 func (w *writer) close(keepBatch bool) {
 	_ = w.held.release()
 	if !keepBatch {

@@ -14,17 +14,17 @@ import (
 
 var _ storage.Backuper = (*Store)(nil)
 
-// backupFolder is where, within the folder of the store, a backup is gathered. What a
-// process that was killed has left there goes when the store is opened.
+// backupFolder is the folder, within that of the store, in which the files of a backup are
+// gathered. Open removes what a killed process has left there.
 const backupFolder = "taskengine-backup-partial"
 
-// Backup implements [storage.Backuper]. It gathers links to the files, which do not change,
-// and copies of the logs; then the store goes on as it likes, and may be closed.
+// Backup implements [storage.Backuper]. It first gathers links to the tables, which do not change,
+// and copies of the logs. From then on the store may be changed and closed.
 func (s *Store) Backup(ctx context.Context, file func(string, int64, io.Reader) error) error {
 	s.backup.Lock()
 	defer s.backup.Unlock()
 	fs, dir := s.fs.FS, s.fs.aside
-	defer func() { _ = fs.RemoveAll(dir) }() // the next one tries again
+	defer func() { _ = fs.RemoveAll(dir) }() // the next backup removes what remains
 	if err := s.gather(ctx, dir); err != nil {
 		return fmt.Errorf("pebble: backup: %w", err)
 	}
@@ -44,7 +44,7 @@ func (s *Store) Backup(ctx context.Context, file func(string, int64, io.Reader) 
 	return nil
 }
 
-// gather makes a folder with all the files of one moment.
+// gather makes a folder with the files of the store as they are at one moment.
 func (s *Store) gather(ctx context.Context, dir string) error {
 	if err := s.enter(ctx, "backup"); err != nil {
 		return err

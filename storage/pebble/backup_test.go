@@ -38,12 +38,12 @@ func TestABackupThatFailsDoesNotStopTheStore(t *testing.T) {
 	o := small
 	o.FS = full{vfs.NewMem()}
 	s := open(t, "db", o)
-	nobody := func(string, int64, io.Reader) error { return nil }
+	discard := func(string, int64, io.Reader) error { return nil }
 	for n := range 3 {
 		if _, err := s.Insert(t.Context(), &task.Task{ID: task.ID{byte(n)}, Version: 1, State: task.Submitted, Type: "mail"}); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Backup(t.Context(), nobody); !errors.Is(err, errFull) {
+		if err := s.Backup(t.Context(), discard); !errors.Is(err, errFull) {
 			t.Fatalf("a backup without room ends with %v", err)
 		}
 	}

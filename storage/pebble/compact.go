@@ -6,30 +6,30 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// compactions decides which of the library's compactions may run: as many at a time as
-// the library itself allows, which depends on how much there is to compact. It replaces
-// the library's own scheduler, whose ticker of 100 ms is all that wakes an idle store.
+// compactions schedules the library's compactions: as many at a time as the library
+// itself allows, which depends on how much there is to compact. It replaces the library's
+// own scheduler, which wakes an idle store every 100 ms.
 //
-// The library asks once for a compaction. If the answer is no, it waits to be called,
-// and must be called as soon as one more may run. These are the events after which one
-// more may:
+// The library asks once for a compaction. If it is refused, it waits to be called, and
+// must be called as soon as one more compaction may run. One more may run after these
+// events:
 //
 //   - a compaction ends ([pebble.CompactionGrantHandle.Done]);
-//   - a flush ends, which may have raised what is allowed.
+//   - a flush ends, which may have raised the number allowed.
 //
-// Nothing waits forever, for one waits only while as many run as are allowed, which is
-// at least one, and that one ends. So no ticker is needed: all that one could add is to
-// notice a little earlier what no event tells, that more is allowed than before.
+// No compaction waits forever: one waits only while as many run as are allowed, which is
+// at least one, and that one ends. So no ticker is needed. A ticker could only notice a
+// little earlier that the number allowed has risen without an event.
 type compactions struct {
 	db pebble.DBForCompaction // set before any other call
 
 	mu       sync.Mutex
 	running  int  // guarded by mu: granted or about to be
-	granting bool // guarded by mu: somebody is in grant
-	again    bool // guarded by mu: things have changed since he looked
+	granting bool // guarded by mu: a goroutine is in grant
+	again    bool // guarded by mu: that goroutine must look again
 	closed   bool // guarded by mu: the library is not called any more
 
-	grants sync.WaitGroup // the one in grant; added to under mu, and not once closed
+	grants sync.WaitGroup // the goroutine in grant; added to under mu, unless closed
 }
 
 var (
@@ -40,7 +40,7 @@ var (
 // Register implements [pebble.CompactionScheduler].
 func (c *compactions) Register(_ int, db pebble.DBForCompaction) { c.db = db }
 
-// Unregister implements [pebble.CompactionScheduler]. Compactions that wait never run.
+// Unregister implements [pebble.CompactionScheduler]. Compactions that wait do not run any more.
 func (c *compactions) Unregister() {
 	c.mu.Lock()
 	c.closed = true
@@ -56,15 +56,15 @@ func (c *compactions) TrySchedule() (bool, pebble.CompactionGrantHandle) {
 		return false, nil
 	}
 	if c.running >= c.db.GetAllowedWithoutPermission() {
-		c.again = true // what it was refused for may be a grant that nobody takes
+		c.again = true // the refusal may be due to an offer that the library declines
 		return false, nil
 	}
 	c.running++
 	return true, permit{c}
 }
 
-// UpdateGetAllowedWithoutPermission implements [pebble.CompactionScheduler]. The caller
-// holds the locks that a grant needs, so that the grant has to be made elsewhere.
+// UpdateGetAllowedWithoutPermission implements [pebble.CompactionScheduler]. The caller holds
+// locks that a grant needs, so the grant is made in another goroutine.
 func (c *compactions) UpdateGetAllowedWithoutPermission() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -73,7 +73,7 @@ func (c *compactions) UpdateGetAllowedWithoutPermission() {
 	}
 }
 
-// begin reports whether the caller is to call grant. The caller holds mu.
+// begin reports whether the caller must call grant. The caller holds mu.
 func (c *compactions) begin() bool {
 	c.again = true
 	if c.closed || c.granting || c.running >= c.db.GetAllowedWithoutPermission() {
@@ -84,7 +84,7 @@ func (c *compactions) begin() bool {
 	return true
 }
 
-// grant lets those run that wait, as far as allowed. Only one goroutine is in here.
+// grant starts compactions that wait, as far as allowed. One goroutine at a time is in grant.
 func (c *compactions) grant() {
 	defer c.grants.Done()
 	c.mu.Lock()
@@ -97,8 +97,8 @@ func (c *compactions) grant() {
 	c.granting = false
 }
 
-// offer reports whether the library has begun a compaction that waited. The caller holds
-// mu, which is released meanwhile: the library's locks come first.
+// offer lets the library start a compaction that waits, and reports whether there was one. The
+// caller holds mu, which is released meanwhile: the library's locks come first.
 func (c *compactions) offer() bool {
 	c.running++
 	c.mu.Unlock()
@@ -110,7 +110,7 @@ func (c *compactions) offer() bool {
 	return taken
 }
 
-// permit is what a compaction holds that runs.
+// permit is held by a running compaction.
 type permit struct{ c *compactions }
 
 // Started implements [pebble.CompactionGrantHandle].

@@ -165,7 +165,7 @@ func TestACompactionIsNotForgottenWhileAGrantComesToNothing(t *testing.T) {
 			l.todo++
 			l.ask()
 			if !l.waiting {
-				t.Error("what nobody takes was granted twice")
+				t.Error("a grant that is not taken was made twice")
 			}
 		}
 		l.flush(0, 1)

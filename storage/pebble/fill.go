@@ -7,29 +7,29 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// fillPiece is how many bytes are filled in one write. Newer kernels keep in one piece
-// what was written together, and count all of it as written when a byte of it is: in
+// fillPiece is the number of bytes that are filled in one write. Newer kernels keep what was
+// written together in one folio, and count all of it as written when one byte of it is: with
 // larger pieces the process would seem to write fifty times what it does.
 const fillPiece = 4 << 10
 
-// filledLog is a log that is filled with zeros ahead of what is written to it. Nearly all
-// syncs then find the file as long as it was and all its blocks in place, and the file
-// system has nothing to write but the data. The library writes over old logs for the same
-// reason; this is for those that it has no old ones for, or only shorter ones, which are
-// all logs of a store's first minutes. What reads a log takes zeros for its end.
+// filledLog is a log that is filled with zeros ahead of the data. Nearly all syncs then find
+// the length of the file unchanged and its blocks allocated, and the file system writes only
+// the data. The library overwrites old logs for the same reason; filling helps while there
+// are no old logs or only shorter ones, as in the first minutes of a store. A reader takes
+// zeros for the end of a log.
 //
-// Everything in it but written is owned by the one who writes the log.
+// All fields but written are owned by the goroutine that writes the log.
 type filledLog struct {
 	vfs.File
-	written  atomic.Int64 // as end, once the write is over; for those who read the log meanwhile
-	end      int64        // where the next write goes
-	filled   int64        // where the file ends
-	unsynced int64        // how many bytes were written after the last sync
-	perSync  int64        // how many bytes a sync carries, averaged over the last ones
+	written  atomic.Int64 // end, as of the last write that is over; for readers of the log
+	end      int64        // the offset of the next write
+	filled   int64        // the length of the file
+	unsynced int64        // bytes written after the last sync
+	perSync  int64        // bytes that a sync carries, averaged over the last syncs
 }
 
-// filled returns a file that was opened for writing, and if it is a log, one that is
-// filled.
+// filled returns file, which was opened for writing. If it is a log, filled returns it as a
+// filledLog.
 func filled(file vfs.File, err error, category vfs.DiskWriteCategory) (vfs.File, error) {
 	if err != nil || category != LogCategory {
 		return file, err
@@ -53,8 +53,8 @@ func (f *filledLog) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// fill makes the file reach beyond end. Where it cannot, as on a full disk, the write that
-// follows is left to find that out.
+// fill extends the file beyond end. It ignores errors, as of a full disk: the write that follows
+// reports them.
 func (f *filledLog) fill(end int64) {
 	if f.filled >= end {
 		return

@@ -15,22 +15,22 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// A log ends where it cannot be read any more: after a power cut or a kill what was written
-// last may be there in part, in any part. The library takes everything that it cannot read for
-// such an end, unless something behind it tells otherwise. What tells here is a mark of a batch
-// behind that place which says that a batch that cannot be read was durable.
+// A log ends where it cannot be read any more: after a power cut or a kill, any part of the last
+// writes may be missing. The library takes every place that it cannot read for such an end, unless
+// a later chunk contradicts it. This file finds more: a log is damaged if the mark of a later batch
+// says that a batch that cannot be read was durable.
 
-// How the library writes logs: in chunks, none of which crosses the end of a block. The header
+// The library writes logs in chunks, none of which crosses the end of a block. The header
 // of a chunk is a checksum (4 bytes) of what follows the length, the length of the payload (2),
 // the kind (1), the number of the log (4), and for the newer kinds an offset (8).
 const (
 	logBlock      = 32 << 10
-	chunkShort    = 11 // the header of the older kinds, of which is the one that ends a log
+	chunkShort    = 11 // the header of the older kinds; a log ends with one of these
 	chunkLong     = 19
 	firstShort    = 5 // the kinds: whole, first, middle, last
 	firstLong     = 9
 	afterLong     = 13
-	chunkLogIndex = 7 // where the number of the log is in the header
+	chunkLogIndex = 7 // the offset of the number of the log in the header
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -40,11 +40,11 @@ type chunk struct {
 	begins, ends bool // the record
 	payload      []byte
 	size         int   // with its header
-	synced       int64 // the library knew that the log was durable up to there, or beyond
+	synced       int64 // the log was durable at least up to this offset when the chunk was written
 }
 
-// chunkAt returns the chunk that b begins with, if it is whole and of the log with this number.
-// What the library writes at the end of a log is none.
+// chunkAt returns the chunk at the start of b, if it is whole and belongs to the log with this
+// number. What the library writes at the end of a log is not a chunk.
 func chunkAt(b []byte, log uint32) (c chunk, ok bool) {
 	if len(b) < chunkShort {
 		return c, false
@@ -63,7 +63,7 @@ func chunkAt(b []byte, log uint32) (c chunk, ok bool) {
 		return c, false
 	}
 	sum := crc32.Checksum(b[6:c.size], castagnoli)
-	if binary.LittleEndian.Uint32(b) != (sum>>15|sum<<17)+0xa282ead8 { // as the library masks it
+	if binary.LittleEndian.Uint32(b) != (sum>>15|sum<<17)+0xa282ead8 { // masked as in the library
 		return c, false
 	}
 	c.begins, c.ends = kind == 0 || kind == 1, kind == 0 || kind == 3
@@ -74,21 +74,21 @@ func chunkAt(b []byte, log uint32) (c chunk, ok bool) {
 	return c, true
 }
 
-// logScan is what is known of a log up to some place.
+// logScan is the state of reading a log.
 type logScan struct {
 	log  uint32
-	tail []byte // the end of the record that is being read
+	tail []byte // the last bytes of the record that is being read
 
-	broken int64 // the first place that cannot be read; -1 is none yet
-	closed bool  // there, the library has ended the log
+	broken int64 // the first offset that cannot be read; -1 is none yet
+	closed bool  // the library has ended the log at broken
 	whole  int64 // the end of the last whole record before broken
 
 	before mark  // of the last record before broken; a number of zero is none
-	behind mark  // the number of the first one behind it, and the most that any of them says to be durable
-	synced int64 // the most that a chunk behind it says
+	after  mark  // the number of the first mark after broken, and the greatest durable of all after it
+	synced int64 // the greatest synced of the chunks after broken
 }
 
-// scanLog reads a log up to its end, beyond what cannot be read.
+// scanLog reads a log to the end of the file, past places that cannot be read.
 func scanLog(r io.ReaderAt, log uint32) (*logScan, error) {
 	s := &logScan{log: log, broken: -1}
 	block := make([]byte, logBlock)
@@ -109,7 +109,7 @@ func (s *logScan) readBlock(block []byte, start int64) {
 	for at := 0; at < len(block); {
 		rest := block[at:]
 		if len(rest) < chunkLong && len(bytes.Trim(rest, "\x00")) == 0 {
-			return // too little for a chunk
+			return // padding: no chunk fits
 		}
 		if c, ok := chunkAt(rest, s.log); ok {
 			at += c.size
@@ -125,13 +125,13 @@ func (s *logScan) readBlock(block []byte, start int64) {
 }
 
 // isEnd reports whether b begins with what the library writes at the end of a log: a header
-// without a checksum, and with the number of the next log.
+// without a checksum and with the number of the next log.
 func isEnd(b []byte, log uint32) bool {
 	end := binary.LittleEndian.AppendUint32([]byte{6: firstShort}, log+1)
 	return bytes.HasPrefix(b, end)
 }
 
-// nextChunk returns how far behind the beginning of b the next chunk of the log begins.
+// nextChunk returns the offset in b, after its first byte, of the next chunk of the log.
 func (s *logScan) nextChunk(b []byte) int {
 	number := binary.LittleEndian.AppendUint32(nil, s.log)
 	for at := 1; at+chunkShort <= len(b); at++ {
@@ -147,7 +147,7 @@ func (s *logScan) nextChunk(b []byte) int {
 	return len(b)
 }
 
-// take notes a chunk that ends at some place.
+// take adds a chunk that ends at offset end.
 func (s *logScan) take(c chunk, end int64) {
 	if s.broken >= 0 {
 		s.synced = max(s.synced, c.synced)
@@ -168,44 +168,45 @@ func (s *logScan) take(c chunk, end int64) {
 			s.before = m
 		}
 	case marked:
-		if s.behind.number == 0 {
-			s.behind.number = m.number
+		if s.after.number == 0 {
+			s.after.number = m.number
 		}
-		s.behind.durable = max(s.behind.durable, m.durable)
+		s.after.durable = max(s.after.durable, m.durable)
 	}
 }
 
-// damaged reports whether something that cannot be read was durable.
+// damaged reports whether a batch that cannot be read was durable.
 func (s *logScan) damaged() bool {
 	if s.broken >= 0 && s.synced > s.broken {
 		return true
 	}
-	if s.behind.number == 0 {
+	if s.after.number == 0 {
 		return false
 	}
-	lost := s.behind.number // what is before it may be a part of it
+	lost := s.after.number // its beginning may be what cannot be read
 	if s.before.number > 0 {
 		lost = s.before.number + 1
 	}
-	return s.behind.durable >= lost
+	return s.after.durable >= lost
 }
 
-// logNumber returns the number of a log, and whether a file is one.
+// logNumber returns the number of a log, and whether name is that of a log.
 func logNumber(name string) (uint32, bool) {
 	digits, ok := strings.CutSuffix(path.Base(name), ".log")
 	n, err := strconv.ParseUint(digits, 10, 64)
-	return uint32(n), ok && err == nil // the library, too, has the lower half only
+	return uint32(n), ok && err == nil // the library, too, writes the lower half only
 }
 
-// replay looks at the logs that the library reads when it is opened. It is used by one
-// goroutine, the one that opens it.
+// replay examines the logs that the library reads when it is opened. It is owned by the goroutine
+// that opens the library.
 type replay struct {
-	salvage bool // hand out damaged logs, as far as they go
+	salvage bool // return damaged logs, up to the damage
 	damage  error
-	unclean string // the log that was read last, if it ends with what is neither a record nor its end
+	unclean string // the log that was read last, if it ends with neither a record nor the mark of its end
 }
 
-// open returns the file for the library to read, which is one that was opened, if it is a log.
+// open returns the file from which the library is to read: file itself, or if it is a damaged log, a
+// part of it.
 func (r *replay) open(name string, file vfs.File) (vfs.File, error) {
 	number, isLog := logNumber(name)
 	if !isLog {
@@ -216,9 +217,9 @@ func (r *replay) open(name string, file vfs.File) (vfs.File, error) {
 		return nil, errors.Join(fmt.Errorf("read the log %s: %w", name, err), file.Close())
 	}
 	switch {
-	case r.damage != nil: // and what is left goes no further
+	case r.damage != nil: // nothing after the damage is read
 		return &shortFile{File: file}, nil
-	case r.salvage && r.unclean != "": // what the library says, who would not go on
+	case r.salvage && r.unclean != "": // the library would refuse to go on
 		r.damage, s.whole = fmt.Errorf("its log %s has no end: %w", path.Base(r.unclean), ErrDamaged), 0
 	case s.damaged():
 		r.damage = fmt.Errorf("its log %s cannot be read at byte %d, and changes that were acknowledged are behind that: %w",
@@ -235,7 +236,7 @@ func (r *replay) open(name string, file vfs.File) (vfs.File, error) {
 	return nil, errors.Join(r.damage, file.Close())
 }
 
-// shortFile is a file of which only the beginning is read.
+// shortFile is a file of which only the first bytes are read.
 type shortFile struct {
 	vfs.File
 	left int64

@@ -17,8 +17,8 @@ func (s *Store) SetSetting(ctx context.Context, name string, value []byte) error
 	})
 }
 
-// Update implements [storage.Store]. Transactions run one after the other; those that
-// wait for the disk do so together and let the next one go on.
+// Update implements [storage.Store]. Transactions run one after the other. While transactions
+// wait for a sync, which they share, the next one runs.
 func (s *Store) Update(ctx context.Context, fn func(storage.Tx) error) error {
 	return s.update(ctx, "update", true, fn)
 }
@@ -49,14 +49,14 @@ func (s *Store) update(ctx context.Context, call string, durable bool, fn func(s
 	return nil
 }
 
-// commit is a transaction that was applied and may not be durable yet.
+// commit is a transaction that was applied and is not yet known to be durable.
 type commit struct {
 	batch  *pebble.Batch // nil if there is nothing to wait for
 	number uint64        // of the batch, see Store.applied
 	hooks  []func()
 }
 
-// apply runs fn and applies what it did, for all later transactions to see.
+// apply runs fn and applies its changes, which all later transactions see.
 func (s *Store) apply(durable bool, fn func(storage.Tx) error) (c commit, err error) {
 	s.write.Lock()
 	defer s.write.Unlock()
@@ -75,8 +75,7 @@ func (s *Store) apply(durable bool, fn func(storage.Tx) error) (c commit, err er
 	if err := tx.Err(); err != nil {
 		return commit{}, err
 	}
-	// What fn has seen may still be on its way to the disk; an answer given on the strength
-	// of it must not get there first.
+	// What fn has read may not be synced yet. The caller must not act on it before it is.
 	if !tx.Wrote() && (!durable || s.synced.Load() == s.applied) {
 		done = true
 		return commit{hooks: tx.Committed()}, nil
@@ -109,14 +108,14 @@ func (s *Store) applyBatch(b *pebble.Batch, durable bool) (err error) {
 	return nil
 }
 
-// wait returns when the transaction is on disk.
+// wait returns when the transaction is durable.
 func (c *commit) wait(s *Store) error {
 	if c.batch == nil {
 		return nil
 	}
 	err := c.batch.SyncWait()
 	if err == nil {
-		err = s.here.Gone() // before anybody relies on the commit
+		err = s.here.Gone() // before the caller relies on the commit
 	}
 	if err != nil {
 		s.fs.stop(err)
