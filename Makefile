@@ -28,7 +28,7 @@ test: ## run every test with the race detector; ARGS='-run X' narrows it down
 
 .PHONY: test-scaffolds
 test-scaffolds: ## run the first command of each project that `handler new` writes; fetches what they require
-	SCAFFOLDS=1 go test -count=1 -run TestTheFirstCommandOfEachScaffoldWorks ./cmd/taskengine/internal/cli
+	SCAFFOLDS=1 go test -count=1 -run TestTheFirstCommandOfEachScaffoldWorks ./cmd/taskengine/e2e
 
 .PHONY: test-postgres
 test-postgres: ## test with PostgreSQL 14 to 18; VERSIONS='14 18' and ARGS='-run X' narrow it down

@@ -1,265 +1,46 @@
 package cli
 
 import (
-	"bufio"
 	"bytes"
-	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
-	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
-
-	"github.com/taskengine/taskengine/engine/task"
-	"github.com/taskengine/taskengine/plugins/handler"
 )
 
-// role is the environment variable that makes the test binary one of the programs that
-// the tests run.
-const role = "ROLE_IN_TESTS"
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func TestMain(m *testing.M) {
-	switch os.Getenv(role) {
-	case "taskengine":
-		os.Exit(Main(context.Background(), os.Args[1:]))
-	case "plugin":
-		servePlugin()
-	default:
-		goleak.VerifyTestMain(m, goleak.Cleanup(closeServer))
-	}
-}
-
-// limit is how long a program may take: far more than it does.
-const limit = 3 * time.Minute
-
-// result is what came of a program.
+// result is the outcome of a subcommand.
 type result struct {
 	code           int
 	stdout, stderr string
 }
 
-// program returns a command that runs taskengine with the given arguments. Its
-// environment is empty but for env.
-func program(ctx context.Context, t *testing.T, env []string, args ...string) *exec.Cmd {
-	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(ctx, self, args...)
-	cmd.Env = append([]string{role + "=taskengine", "GORACE=atexit_sleep_ms=0"}, env...)
-	cmd.Dir = t.TempDir()
-	return cmd
-}
-
-// cli runs taskengine to its end.
+// cli runs a subcommand in this process, in an empty folder. Its environment is env, K=V each.
 func cli(t *testing.T, env []string, stdin string, args ...string) result {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	defer cancel()
-	cmd := program(ctx, t, env, args...)
-	cmd.Stdin = strings.NewReader(stdin)
-	return ended(t, cmd)
-}
-
-// ended runs a program to its end.
-func ended(t *testing.T, cmd *exec.Cmd) result {
-	t.Helper()
+	t.Chdir(t.TempDir())
 	var out, errs bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &errs
-	err := cmd.Run()
-	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) {
-		t.Fatal(err)
+	a := &app{
+		stdin: strings.NewReader(stdin), stdout: &out, stderr: &errs, width: terminalWidth, ids: fromOS().ids,
+		env: func(name string) (string, bool) {
+			for _, v := range env {
+				if value, ok := strings.CutPrefix(v, name+"="); ok {
+					return value, true
+				}
+			}
+			return "", false
+		},
 	}
-	return result{cmd.ProcessState.ExitCode(), out.String(), errs.String()}
-}
-
-// running is a node in a process of its own.
-type running struct {
-	cmd        *exec.Cmd
-	api, admin string
-	log        *lines
-	ready      chan struct{} // closed when the node says that it is ready; then api and admin are known
-	ended      chan struct{} // closed when the process has ended
-}
-
-// lines are the lines of a log.
-type lines struct {
-	mu  sync.Mutex
-	all []string // guarded by mu
-}
-
-func (l *lines) add(s string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.all = append(l.all, s)
-}
-
-// String returns the log.
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Join(l.all, "\n")
-}
-
-// start runs a node and returns when it is ready.
-func start(t *testing.T, env []string, args ...string) *running {
-	t.Helper()
-	return startAt(t, "127.0.0.1:0", env, args...)
-}
-
-// startAt runs a node whose API is at an address, and returns when it is ready.
-func startAt(t *testing.T, api string, env []string, args ...string) *running {
-	t.Helper()
-	n := launch(t, api, env, args...)
-	n.awaitReady(t)
-	return n
-}
-
-// launch runs a node whose API is at an address.
-func launch(t *testing.T, api string, env []string, args ...string) *running {
-	t.Helper()
-	return launchBy(t, "", api, env, args...)
-}
-
-// launchBy is launch by a script that runs the program with its arguments; "" is the program.
-func launchBy(t *testing.T, script, api string, env []string, args ...string) *running {
-	t.Helper()
-	args = append(args, "--set", "api.listen="+api, "--set", "admin.listen=127.0.0.1:0", "--set", "node.log.format=json")
-	n := &running{cmd: program(context.Background(), t, env, args...), log: new(lines), ready: make(chan struct{}), ended: make(chan struct{})}
-	if script != "" {
-		n.cmd.Path, n.cmd.Args[0] = script, script
-	}
-	stderr, err := n.cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := n.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	go n.read(stderr)
-	t.Cleanup(func() {
-		n.cmd.Process.Kill()
-		<-n.ended
-		if t.Failed() {
-			t.Logf("the node's log:\n%s", n.log)
-		}
-	})
-	return n
-}
-
-func (n *running) awaitReady(t *testing.T) {
-	t.Helper()
-	select {
-	case <-n.ready:
-	case <-n.ended:
-		t.Fatalf("the node ended with %v:\n%s", n.cmd.ProcessState, n.log)
-	case <-time.After(limit):
-		t.Fatalf("the node is not ready:\n%s", n.log)
-	}
-}
-
-// read reads the node's log until the process ends.
-func (n *running) read(stderr io.Reader) {
-	defer close(n.ended)
-	s := bufio.NewScanner(stderr)
-	for s.Scan() {
-		n.log.add(s.Text())
-		var entry struct{ Msg, API, Admin string }
-		if json.Unmarshal(s.Bytes(), &entry) == nil && entry.Msg == "ready" {
-			n.api, n.admin = entry.API, entry.Admin
-			close(n.ready)
-		}
-	}
-	n.cmd.Wait()
-}
-
-// says waits until the node's log has a text.
-func (n *running) says(t *testing.T, text string) {
-	t.Helper()
-	n.saysTimes(t, text, 1)
-}
-
-// saysTimes waits until the node's log has a text so many times.
-func (n *running) saysTimes(t *testing.T, text string, times int) {
-	t.Helper()
-	for begin := time.Now(); strings.Count(n.log.String(), text) < times; time.Sleep(time.Millisecond) {
-		if time.Since(begin) > limit {
-			t.Fatalf("the node does not say %q %d times", text, times)
-		}
-	}
-}
-
-// readiness returns how the node answers whether it is ready.
-func (n *running) readiness(t *testing.T) (code int, body string) {
-	t.Helper()
-	res, err := http.Get("http://" + n.admin + "/readyz?verbose")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer res.Body.Close()
-	text, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return res.StatusCode, string(text)
-}
-
-// signal sends a signal to the node.
-func (n *running) signal(t *testing.T, s syscall.Signal) {
-	t.Helper()
-	if err := n.cmd.Process.Signal(s); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// exit waits for the node's end and returns its exit code.
-func (n *running) exit(t *testing.T) int {
-	t.Helper()
-	select {
-	case <-n.ended:
-		return n.cmd.ProcessState.ExitCode()
-	case <-time.After(limit):
-		t.Fatalf("the node does not end:\n%s", n.log)
-		return 0
-	}
-}
-
-// cli runs a tool against the node.
-func (n *running) cli(t *testing.T, args ...string) result {
-	t.Helper()
-	return cli(t, []string{"TASKENGINE_ADDRESS=" + n.api}, "", args...)
-}
-
-// ok runs a tool against the node that must succeed, and returns what it wrote.
-func (n *running) ok(t *testing.T, args ...string) string {
-	t.Helper()
-	r := n.cli(t, args...)
-	if r.code != 0 {
-		t.Fatalf("%v ended with %d: %s", args, r.code, r.stderr)
-	}
-	return strings.TrimSpace(r.stdout)
+	code := a.run(t.Context(), args)
+	return result{code, out.String(), errs.String()}
 }
 
 // object is a line of -o json.
 type object map[string]any
-
-// objects runs a tool against the node and returns the lines that it wrote.
-func (n *running) objects(t *testing.T, args ...string) []object {
-	t.Helper()
-	return parse(t, n.ok(t, append(args, "-o", "json")...))
-}
 
 func parse(t *testing.T, text string) []object {
 	t.Helper()
@@ -274,18 +55,6 @@ func parse(t *testing.T, text string) []object {
 	return all
 }
 
-// until waits for a task to be in a state.
-func (n *running) until(t *testing.T, id, state string) object {
-	t.Helper()
-	for begin := time.Now(); time.Since(begin) < limit; {
-		if o := n.objects(t, "task", "get", id)[0]; o["state"] == state {
-			return o
-		}
-	}
-	t.Fatalf("task %s does not become %s", id, state)
-	return nil
-}
-
 // write makes a file in a folder of its own and returns its path.
 func write(t *testing.T, name, content string) string {
 	t.Helper()
@@ -294,47 +63,4 @@ func write(t *testing.T, name, content string) string {
 		t.Fatal(err)
 	}
 	return path
-}
-
-// servePlugin is a handler program that knows one type.
-func servePlugin() {
-	handlers := handler.Handlers{"shout": handler.Func(func(_ context.Context, t *task.Task) ([]byte, error) {
-		return bytes.ToUpper(t.Payload), nil
-	})}
-	if open := gate(os.Getenv("TALK")); open != "" {
-		handlers["talk"] = handler.Func(open.talk)
-	}
-	if open := gate(os.Getenv("SCAN")); open != "" {
-		handlers["scan"] = handler.Func(open.scan)
-	}
-	if journal := os.Getenv("JOURNAL"); journal != "" {
-		for _, typ := range []string{"least", "later", "most"} {
-			handlers[typ] = handler.Func(func(_ context.Context, t *task.Task) ([]byte, error) { return nil, note(journal, t) })
-		}
-	}
-	handler.Serve(handlers)
-}
-
-// note adds a line for a task that runs to a file: a write of that size either happens or
-// does not.
-func note(journal string, t *task.Task) error {
-	f, err := os.OpenFile(journal, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(f, "%s %s\n", t.Type, t.ID)
-	time.Sleep(time.Duration(t.ID[15]) * 100 * time.Microsecond) // so that many run at a time
-	return errors.Join(err, f.Close())
-}
-
-// bound takes root's licence to write everywhere from a program that was not started
-// yet, where it has it.
-func bound(ctx context.Context, cmd *exec.Cmd) *exec.Cmd {
-	if os.Getuid() != 0 {
-		return cmd
-	}
-	args := append([]string{"--bounding-set", "-dac_override,-dac_read_search"}, cmd.Args...)
-	limited := exec.CommandContext(ctx, "setpriv", args...)
-	limited.Env, limited.Dir = cmd.Env, cmd.Dir
-	return limited
 }

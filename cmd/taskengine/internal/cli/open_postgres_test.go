@@ -10,6 +10,11 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/taskengine/taskengine/config"
+	coordination "github.com/taskengine/taskengine/coord/postgres"
 )
 
 // errRefused is an error of a database that does not answer.
@@ -47,5 +52,23 @@ func TestADatabaseIsTriedUntilItAnswersAndTheReasonIsTold(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+func TestTheConfigurationHasTheLeasesThatNodesTake(t *testing.T) {
+	pool, err := pgxpool.New(t.Context(), "postgres://localhost/tasks") // it is not connected
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	for _, lease := range []time.Duration{time.Millisecond, 99 * time.Millisecond, 100 * time.Millisecond, time.Minute} {
+		_, refused := config.Load("", []string{"coordination.lease=" + lease.String()}, func(string) (string, bool) { return "", false })
+		c, err := coordination.New(pool, coordination.Options{Lease: lease})
+		if (refused == nil) != (err == nil) {
+			t.Errorf("a lease of %v: the configuration says %v, and a node %v", lease, refused, err)
+		}
+		if err == nil {
+			_ = c.Close() // it has reached for nothing
+		}
 	}
 }

@@ -1,4 +1,4 @@
-package cli
+package e2e
 
 import (
 	"context"
@@ -9,13 +9,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/taskengine/taskengine/config"
-	coordination "github.com/taskengine/taskengine/coord/postgres"
 	"github.com/taskengine/taskengine/internal/pgtest"
 )
 
@@ -238,22 +234,4 @@ func TestADatabaseThatLosesCommitsIsWarnedOf(t *testing.T) {
 	lossy := with(t, tables(t), func(_ *url.URL, q url.Values) { q.Set("options", "-c synchronous_commit=off") })
 	n := start(t, nil, "run", "-c", onDatabase(t, lossy))
 	n.says(t, `"off":"synchronous_commit"`)
-}
-
-func TestTheConfigurationHasTheLeasesThatNodesTake(t *testing.T) {
-	pool, err := pgxpool.New(t.Context(), "postgres://localhost/tasks") // it is not connected
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer pool.Close()
-	for _, lease := range []time.Duration{time.Millisecond, 99 * time.Millisecond, 100 * time.Millisecond, time.Minute} {
-		_, refused := config.Load("", []string{"coordination.lease=" + lease.String()}, func(string) (string, bool) { return "", false })
-		c, err := coordination.New(pool, coordination.Options{Lease: lease})
-		if (refused == nil) != (err == nil) {
-			t.Errorf("a lease of %v: the configuration says %v, and a node %v", lease, refused, err)
-		}
-		if err == nil {
-			_ = c.Close() // it has reached for nothing
-		}
-	}
 }

@@ -1,6 +1,7 @@
-package cli
+package e2e
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -46,8 +47,12 @@ func TestABackupThatLacksAnythingIsRefused(t *testing.T) {
 				n.objects(t, "task", "add", "copy", "--in", "99h")
 			}
 			backs(t, "backup", backup, "--from", file, "--admin", n.admin)
-			m, err := readManifest(backup)
-			if err != nil || m.Tasks != 3 || m.Driver != driver || m.TakenAt.IsZero() {
+			text, err := os.ReadFile(filepath.Join(backup, manifestName))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var m manifest
+			if err := json.Unmarshal(text, &m); err != nil || m.Tasks != 3 || m.Driver != driver || m.TakenAt.IsZero() {
 				t.Fatalf("it says %+v, %v", m, err)
 			}
 			logs := 0

@@ -1,0 +1,15 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestLittleRoomForPebbleIsWarnedOf(t *testing.T) {
+	if s := littleRoom("data", 200<<20, 10<<20); !strings.Contains(s, "200 MiB") {
+		t.Errorf("with little room it says %q", s)
+	}
+	if s := littleRoom("data", 200<<20, 100<<20); s != "" {
+		t.Errorf("with what it has taken already it says %q", s)
+	}
+}

@@ -1,0 +1,54 @@
+package cli
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
+)
+
+func TestALineOfALogInJSONIsTheContract(t *testing.T) {
+	var out strings.Builder
+	a := &app{stdout: &out, output: jsonText}
+	for _, l := range []*taskenginev1.LogLine{
+		{Attempt: 2, Time: timestamppb.New(time.Unix(1, 5000)), Level: "INFO+2", Message: "m<", Attrs: `{"n":1.0}`, Dropped: 3, Cut: true},
+		{Time: timestamppb.New(time.Unix(1, 0)), Level: "DEBUG", Attrs: "{"},
+	} {
+		if err := a.showLogLine(l); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := `{"time":"1970-01-01T00:00:01.000005Z","attempt":2,"level":"INFO+2","message":"m<","attrs":{"n":1.0},"dropped":3,"cut":true}` + "\n" +
+		`{"time":"1970-01-01T00:00:01Z","attempt":0,"level":"DEBUG","message":""}` + "\n"
+	if out.String() != want {
+		t.Errorf("they are %s", out.String())
+	}
+}
+
+func TestStreamsThatBreakOffAreTakenUpAgain(t *testing.T) {
+	refused := connect.NewError(connect.CodeUnavailable, errors.New("stopping"))
+	broken := connect.NewError(connect.CodeInternal, errors.New("unexpected EOF"))
+	for name, c := range map[string]struct {
+		err   error
+		heard time.Duration // ago; 0 is never
+		again bool
+	}{
+		"amid a stream":            {broken, time.Second, true},
+		"before anything was said": {broken, 0, false},
+		"long ago":                 {broken, 2 * (pollFor + patience), false},
+		"while the node stops":     {refused, time.Second, true},
+	} {
+		tail := &tail{}
+		if c.heard > 0 {
+			tail.node.heard = time.Now().Add(-c.heard)
+		}
+		if got := tail.mayComeBack(c.err); got != c.again {
+			t.Errorf("%s: it is taken up again: %v", name, got)
+		}
+	}
+}
