@@ -31,8 +31,9 @@ func (c *Checksum) add(row [sha256.Size]byte) {
 // String returns the checksum in 64 hexadecimal digits.
 func (c Checksum) String() string { return hex.EncodeToString(c[:]) }
 
-// appendRow appends everything that a copy of a row must have, in one way for equal rows:
-// all but Seq, which each store assigns anew.
+// appendRow appends everything that a copy of a row must have, in one way for equal rows: all
+// fields but Seq, which each store assigns itself. It does not use the record codec of a store:
+// a field that a codec loses would then be missing from both checksums.
 func appendRow(b []byte, t *task.Task) []byte {
 	b = append(b, t.ID[:]...)
 	b = appendNumbers(b, t.Version, uint64(t.State), uint64(t.Shard), uint64(t.Priority), uint64(t.Attempt), uint64(t.Crashes))
