@@ -96,7 +96,8 @@ type Config interface {
 
 // Bus carries hints about changes of tasks to the nodes that may run them. A hint may be lost,
 // doubled or reordered. A hint without an ID names no task but says where to look for some: see
-// [Wake] and [WakeAll]. If hints may have been lost, the bus sends WakeAll to its subscribers.
+// [Wake] and [WakeAll]. A bus whose connection was interrupted passes WakeAll to its subscribers
+// when it receives hints again.
 type Bus interface {
 	// Publish passes the hints on. It does not wait for a subscriber.
 	Publish(ctx context.Context, hs ...task.Hint) error

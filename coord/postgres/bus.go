@@ -37,9 +37,7 @@ func (c *Coord) Publish(ctx context.Context, ts ...task.Hint) error {
 	if !c.peers {
 		return nil
 	}
-	fit := min(len(ts), Backlog-len(c.outbox))
-	c.outbox = append(c.outbox, ts[:fit]...)
-	c.dropped += uint64(len(ts) - fit)
+	c.outbox = append(c.outbox, ts[:min(len(ts), Backlog-len(c.outbox))]...)
 	c.outboxFilled.Set()
 	return nil
 }
@@ -56,14 +54,6 @@ func (c *Coord) Subscribe(ctx context.Context, fn func([]task.Hint)) error {
 		return err
 	}
 	return c.inProcess.Subscribe(ctx, fn)
-}
-
-// Dropped returns how many hints were dropped so far because too many were waiting to be sent,
-// or for a subscriber.
-func (c *Coord) Dropped() uint64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.dropped + c.inProcess.Dropped()
 }
 
 // sendLoop sends what is published until Close.

@@ -87,7 +87,6 @@ type Coord struct {
 	held      map[task.ID]*permit    // guarded by mu
 	drops     []task.ID              // guarded by mu: permits that the database has to be told to free
 	outbox    []task.Hint            // guarded by mu; at most Backlog
-	dropped   uint64                 // guarded by mu: hints that did not fit into outbox
 	peers     bool                   // guarded by mu: other processes may be listening
 	listening bool                   // guarded by mu
 }
