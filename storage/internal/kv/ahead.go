@@ -10,9 +10,9 @@ import (
 // few rows are read faster one by one.
 const few = 8
 
-// each reads the rows with these ids and calls fn with each and its place in ids; nil is
-// none. It goes in the order of the keys: tasks that are due one after the other mostly
-// came so, and their records lie side by side.
+// each reads the rows with these ids and calls fn with each row, nil if there is none, and its
+// index in ids. It reads in the order of the keys: tasks that are due one after the other were
+// mostly created so, and their records are adjacent.
 func (v *View) each(ids []task.ID, fn func(i int, r *row) error) (err error) {
 	if len(ids) < few {
 		for i, id := range ids {
@@ -64,7 +64,7 @@ func (v *View) seek(c Cursor, id task.ID) (*row, error) {
 	return v.rowAt(c, id)
 }
 
-// readAhead reads the rows that are about to be changed and are not remembered.
+// readAhead reads the rows that are about to be changed and are not cached.
 func (s *state) readAhead(cs []task.Change) error {
 	ids := s.ahead[:0]
 	for i := range cs {

@@ -7,15 +7,15 @@ import (
 	"github.com/taskengine/taskengine/storage"
 )
 
-// Calls are the verbs of a store outside a transaction: each call is one of its own. A
-// store embeds them and says how it begins a transaction and a view.
+// Calls are the verbs of a store outside a transaction: each call has a transaction of its own.
+// A store embeds Calls and passes how it begins a transaction and a view.
 type Calls struct {
 	update func(ctx context.Context, fn func(storage.Tx) error) error
 	view   func(ctx context.Context, call string, fn func(*View) error) error
 }
 
-// NewCalls returns calls that change by update, which is the store's Update, and read by
-// view, which gives fn a view for the time it takes and names the call in its errors.
+// NewCalls returns Calls that write by update, the store's Update, and read by view, which calls
+// fn with a view that is valid during the call. The name of the verb goes into errors.
 func NewCalls(
 	update func(context.Context, func(storage.Tx) error) error,
 	view func(ctx context.Context, call string, fn func(*View) error) error,

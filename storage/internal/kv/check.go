@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// toldDamages is how many places of damage Check names.
+// toldDamages is how many damaged places the error of Check names.
 const toldDamages = 20
 
 // damages are what a check has found so far.
@@ -17,7 +17,7 @@ type damages struct {
 	more int
 }
 
-// add notes an error that says what is damaged; another one it returns.
+// add records an error about damage. It returns any other error.
 func (d *damages) add(err error) error {
 	switch {
 	case !errors.Is(err, ErrDamaged):
@@ -30,10 +30,10 @@ func (d *damages) add(err error) error {
 	return nil
 }
 
-// Check reads the whole store and returns what is wrong with it: every value must be
-// readable, by walking to its key and by asking for it, every row must have exactly its index
-// entries, its unique key and its parts, and each of those a row. The error joins one for each place, for as many as are worth
-// reading.
+// Check reads the whole store and returns an error if it is damaged. Every value must be
+// readable, by a scan and by a lookup. Every row must have exactly its index entries, its unique
+// key and its parts, and each of these must have a row. The error joins one error for each
+// damaged place, up to toldDamages.
 func (v *View) Check() error {
 	var found damages
 	want, err := v.expected(&found)
@@ -52,13 +52,13 @@ func (v *View) Check() error {
 	return errors.Join(found.told...)
 }
 
-// expectation is what the rows ask for.
+// expectation is the keys that must exist because of the rows.
 type expectation struct {
 	keys  map[string][]byte // with their values; a nil value may be anything
 	whole bool              // every row could be read
 }
 
-// expected returns what the rows that can be read ask for.
+// expected returns the keys that must exist because of the readable rows.
 func (v *View) expected(found *damages) (want expectation, err error) {
 	want = expectation{keys: make(map[string][]byte), whole: true}
 	c, err := v.r.Scan([]byte{prefixRecord}, []byte{prefixRecord + 1})
@@ -78,7 +78,7 @@ func (v *View) expected(found *damages) (want expectation, err error) {
 	return want, nil
 }
 
-// expect adds what the row asks for whose record the cursor stands on.
+// expect adds the keys of the row at the cursor.
 func (v *View) expect(c Cursor, e *entries, want map[string][]byte) error {
 	id, err := idOf(c.Key())
 	if err != nil {
@@ -109,8 +109,8 @@ func (v *View) expect(c Cursor, e *entries, want map[string][]byte) error {
 	return nil
 }
 
-// ask looks a key up that is there, as verbs do: a walk goes by other parts of the store than
-// a look-up, and may find what that does not. Unless value is nil, it must be the same.
+// ask looks up an existing key, as verbs do: a lookup uses other parts of the store than a scan,
+// and may miss what that finds. Unless value is nil, the value must be equal to it.
 func (v *View) ask(key, value []byte) error {
 	got, found, err := v.r.Get(key)
 	switch {
@@ -124,7 +124,7 @@ func (v *View) ask(key, value []byte) error {
 	return nil
 }
 
-// compare reads everything but the records and holds it against want.
+// compare reads everything but the records and compares it with want.
 func (v *View) compare(want expectation, found *damages) (err error) {
 	c, err := v.r.Scan(nil, nil)
 	if err != nil {
@@ -148,7 +148,7 @@ func (v *View) compare(want expectation, found *damages) (err error) {
 		}
 	}
 	if err := c.Close(); err != nil {
-		return err // what is behind is not known to be missing
+		return err // keys beyond are not known to be missing
 	}
 	for _, key := range slices.Sorted(maps.Keys(want.keys)) {
 		if err := found.add(fmt.Errorf("key %x is missing: %w", key, ErrDamaged)); err != nil {
@@ -158,7 +158,7 @@ func (v *View) compare(want expectation, found *damages) (err error) {
 	return nil
 }
 
-// judge holds a key that is no record's against those that the rows ask for.
+// judge checks a key that is not a record against the expected keys.
 func (want expectation) judge(key, value []byte) error {
 	expected, known := want.keys[string(key)]
 	switch {
@@ -167,5 +167,5 @@ func (want expectation) judge(key, value []byte) error {
 	case known && expected != nil && !bytes.Equal(expected, value):
 		return fmt.Errorf("key %x has value %x instead of %x: %w", key, value, expected, ErrDamaged)
 	}
-	return nil // without the record of its task, nothing can be said of the key
+	return nil // without the record of its task, the key cannot be checked
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/taskengine/taskengine/storage"
 )
 
-// decoder reads stored values. After the first thing that cannot be read it is bad and
-// returns zero values only, so that callers need to ask once, at the end.
+// decoder decodes stored values. After the first error it is bad and returns zero values, so
+// that callers check for errors once, at the end.
 type decoder struct {
 	rest  []byte
 	bad   bool
@@ -26,7 +26,7 @@ func (d *decoder) fail() {
 	d.bad, d.rest = true, nil
 }
 
-// fixed returns the next n bytes, at most 16, still part of the input.
+// fixed returns the next n bytes, at most 16. They are part of the input.
 func (d *decoder) fixed(n int) []byte {
 	if len(d.rest) < n {
 		d.fail()
@@ -83,7 +83,7 @@ func (d *decoder) fields(unknown fields) fields {
 	return f
 }
 
-// bytes reads a string with its length, still part of the input.
+// bytes reads a string after its length. It is part of the input.
 func (d *decoder) bytes() []byte {
 	n := d.uvarint()
 	if n > uint64(len(d.rest)) {
@@ -102,7 +102,7 @@ func (d *decoder) optional(present fields) string {
 	return string(d.bytes())
 }
 
-// offset reads a time as its distance from base.
+// offset reads a time that is stored as its distance from base.
 func (d *decoder) offset(present fields, base int64) time.Time {
 	if present == 0 {
 		return time.Time{}
@@ -116,7 +116,7 @@ func (d *decoder) offset(present fields, base int64) time.Time {
 	return time.UnixMicro(base + v).UTC()
 }
 
-// count reads how many things follow that take at least size bytes each.
+// count reads the number of elements that follow, each of at least size bytes.
 func (d *decoder) count(size int) int {
 	return int(d.number(min(uint64(len(d.rest)/size), math.MaxInt32)))
 }
@@ -152,7 +152,7 @@ func (d *decoder) history(base int64) []task.Attempt {
 	return h
 }
 
-// notes reads those that f says are there.
+// notes reads the notes whose fields are in f.
 func (d *decoder) notes(f fields, base int64) *task.Notes {
 	var p task.Progress
 	if f&hasProgress != 0 {
@@ -166,7 +166,7 @@ func (d *decoder) notes(f fields, base int64) *task.Notes {
 	return task.NewNotes(p, checkpoint)
 }
 
-// end reports whether all was read and nothing was left over.
+// end returns an error unless the input was valid and read to its end.
 func (d *decoder) end(what string, id task.ID) error {
 	switch {
 	case d.newer:
@@ -180,10 +180,10 @@ func (d *decoder) end(what string, id task.ID) error {
 // maxInterned bounds an interner, whatever is stored.
 const maxInterned = 1024
 
-// interner gives equal strings the same memory: a store has many rows and few types.
-// It is safe for concurrent use; a string lost to a race is interned the next time.
+// interner returns the same memory for equal strings: a store has many rows and few types. It is
+// safe for concurrent use. Of strings that are added at once, some are interned the next time.
 type interner struct {
-	known atomic.Pointer[map[string]string] // never changed once it is here
+	known atomic.Pointer[map[string]string] // the map is never changed in place
 }
 
 func (in *interner) string(b []byte) string {
@@ -210,8 +210,7 @@ func (in *interner) add(known *map[string]string, s string) string {
 	return s
 }
 
-// share returns the interned string equal to s, whose own memory may be part of
-// something large.
+// share returns the interned string equal to s. The memory of s may be part of a large buffer.
 func (in *interner) share(s string) string {
 	if known := in.known.Load(); known != nil {
 		if shared, ok := (*known)[s]; ok {

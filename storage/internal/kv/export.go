@@ -15,8 +15,8 @@ func (c *Calls) Export(ctx context.Context, setting func(string, []byte) error, 
 	return c.view(ctx, "export", func(v *View) error { return v.Export(ctx, setting, row) })
 }
 
-// Export does what [storage.Exporter] says. Rows lie in the order of their IDs: it reads
-// the records twice, and remembers where in the order of Seq each of them is.
+// Export implements the contract of [storage.Exporter]. Records are stored in the order of their
+// IDs: Export reads them twice, and keeps in memory the position of each in the order of Seq.
 func (v *View) Export(ctx context.Context, setting func(string, []byte) error, row func(*task.Task) error) error {
 	settings, err := v.settings()
 	if err != nil {

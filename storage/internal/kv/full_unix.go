@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// isDiskFull reports whether an operation failed for want of room, or of the user's share of it.
+// isDiskFull reports whether an operation failed because the disk or the user's quota is full.
 func isDiskFull(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }

@@ -11,13 +11,13 @@ import (
 	"github.com/taskengine/taskengine/storage"
 )
 
-// What people ask most is answered from the indexes, so that it costs what it finds and
-// not what was ever done: every row that is Submitted is in the ready index, and every
-// one in a state of untimed has one entry for its state, with a time or without. The
-// rows that have ended otherwise are the many; they are in no index and the records are
-// read for them.
+// The most frequent queries are answered from the indexes, so that their cost depends on what
+// they find and not on the number of finished tasks. Every Submitted row is in the ready index.
+// Every row in a state of untimed has one entry for its state, with a time or without. Rows that
+// have ended in another state are the majority. They are in no index: queries for them read the
+// records.
 
-// indexed reports whether every row that f selects has an index entry to find it by.
+// indexed reports whether every row that f selects has an index entry.
 func indexed(f storage.Filter) bool {
 	for _, s := range f.States {
 		if s != task.Submitted && !untimed(s) {
@@ -72,8 +72,8 @@ func (v *View) walkReady(ctx context.Context, f storage.Filter, visit func(Curso
 	return nil
 }
 
-// countIndexed reads the index entries of the states of f, and the records of those
-// rows that are not Submitted for their types.
+// countIndexed counts by the index entries of the states of f. For rows that are not Submitted
+// it reads the records, which have the types.
 func (v *View) countIndexed(ctx context.Context, f storage.Filter, n map[storage.StateType]int64) error {
 	if slices.Contains(f.States, task.Submitted) {
 		if err := v.countReady(ctx, f, n); err != nil {
@@ -108,8 +108,8 @@ func (v *View) countReady(ctx context.Context, f storage.Filter, n map[storage.S
 	})
 }
 
-// countBatch is how many rows are looked up together, in the order of their records: the
-// closer together they are, the less each costs. Their ids take half a megabyte.
+// countBatch is how many rows are looked up together, in the order of their records: the closer
+// together the records are, the less each costs. The ids take half a megabyte.
 const countBatch = 1 << 15
 
 // countEntries counts the rows that have an entry for the state in the due index, or in
@@ -163,9 +163,9 @@ func (v *View) countRecords(c Cursor, ids []task.ID, f storage.Filter, n map[sto
 	return nil
 }
 
-// listIndexed reads the records of those rows only that have an entry for a state of f.
-// The entries that are not in the order of ids are collected first: done is false if
-// they are more than scan, which says nothing about what there is to list.
+// listIndexed reads only the records of rows that have an entry for a state of f. Entries that
+// are not in the order of ids are collected first. If there are more than scan of them, done is
+// false and the result means nothing.
 func (v *View) listIndexed(ctx context.Context, f storage.Filter, before task.ID, limit, scan int) (out []*task.Task, next task.ID, done bool, err error) {
 	from := newest{}
 	if from.ids, err = v.collect(ctx, f, before, scan); err != nil {
@@ -203,7 +203,7 @@ func (v *View) listIndexed(ctx context.Context, f storage.Filter, before task.ID
 	}
 }
 
-// find reads the row that an index entry names, nil if f does not select it.
+// find reads the row of an index entry. It returns nil if f does not select the row.
 func (v *View) find(f storage.Filter, id task.ID) (*task.Task, error) {
 	var buf [idKeySize]byte
 	record, found, err := v.r.Get(appendIDKey(buf[:0], prefixRecord, id))
@@ -216,12 +216,11 @@ func (v *View) find(f storage.Filter, id task.ID) (*task.Task, error) {
 	return v.listed(f, id, record)
 }
 
-// errTooMany says that there are more entries than it pays to sort.
+// errTooMany says that there are more entries than are worth sorting.
 var errTooMany = errors.New("too many entries")
 
-// collect returns the ids below before of the rows that f may select, the newest first,
-// but for those without a time. It reads at most limit entries and returns errTooMany
-// if there are more.
+// collect returns the ids below before of the rows that f may select, newest first, without rows
+// that have no time. It reads at most limit entries and returns errTooMany if there are more.
 func (v *View) collect(ctx context.Context, f storage.Filter, before task.ID, limit int) (ids []task.ID, err error) {
 	read := 0
 	take := func(idOf func(Cursor) (task.ID, error)) func(Cursor) error {
@@ -273,8 +272,8 @@ func idOfReady(c Cursor) (task.ID, error) {
 	return task.ID(value[:16]), nil
 }
 
-// newest yields ids from several places, each of which has the newest first. No id is
-// in two of them: a row has one entry for its state.
+// newest merges several sequences of ids, each with the newest first. No id is in two of them:
+// a row has one entry for its state.
 type newest struct {
 	ids     []task.ID
 	cursors []Cursor // over rows without a time, each on the id under the same index of heads
@@ -295,7 +294,7 @@ func (n *newest) add(r Reader, s task.State, before task.ID) error {
 	return n.stand(len(n.cursors)-1, c.Last())
 }
 
-// stand notes where cursor i has got to; its head is zero at the end.
+// stand updates the head of cursor i, which is zero at the end.
 func (n *newest) stand(i int, ok bool) (err error) {
 	n.heads[i] = task.ID{}
 	if !ok {
@@ -305,7 +304,7 @@ func (n *newest) stand(i int, ok bool) (err error) {
 	return err
 }
 
-// next returns the newest id that is left, and whether there is one.
+// next removes and returns the newest remaining id, and reports whether there is one.
 func (n *newest) next() (id task.ID, ok bool, err error) {
 	from := -1 // the cursor that id is from
 	if len(n.ids) > 0 {
@@ -325,7 +324,7 @@ func (n *newest) next() (id task.ID, ok bool, err error) {
 	return id, ok, err
 }
 
-// close releases the cursors and returns what stopped them, if not the end.
+// close closes the cursors and returns their errors.
 func (n *newest) close() (err error) {
 	for _, c := range n.cursors {
 		err = errors.Join(err, c.Close())

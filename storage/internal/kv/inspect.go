@@ -64,7 +64,7 @@ func (v *View) listAll(ctx context.Context, f storage.Filter, before task.ID, li
 	return out, task.ID{}, nil
 }
 
-// listed returns the row with this record as a list has it, nil if f does not select it.
+// listed returns the row with this record as lists have it, or nil if f does not select it.
 func (v *View) listed(f storage.Filter, id task.ID, record []byte) (*task.Task, error) {
 	s, typ, err := peek(id, record, &v.db.intern)
 	if err != nil || !f.Match(s, typ) {
@@ -122,7 +122,7 @@ func (v *View) countAll(ctx context.Context, f storage.Filter, n map[storage.Sta
 	return nil
 }
 
-// pause looks at ctx before every so many of the keys that a walk sees.
+// pause checks ctx at every 1024th key of a scan.
 func pause(ctx context.Context, seen int) error {
 	if seen%1024 != 0 {
 		return nil

@@ -38,9 +38,9 @@ const (
 	prefixUnique     = 'u'
 )
 
-// TableEnd returns the first key behind the table, or the part of it, that key is in.
-// Within each, new rows have their keys at one end; an engine that keeps them apart on
-// disk moves less.
+// TableEnd returns the first key after the table, or the part of a table, that key is in. New
+// rows have their keys at one end of each; a store that keeps the tables in separate files
+// rewrites less.
 func TableEnd(key []byte) []byte {
 	if len(key) > 1 && (key[0] == prefixDue || key[0] == prefixNever) {
 		return []byte{key[0], key[1] + 1} // there are few states
@@ -53,13 +53,12 @@ var (
 	keySeq    = []byte{prefixMeta, 's', 'e', 'q'}
 )
 
-// settingPrefix starts the name of every setting, so that none can be taken for one of
-// the keys above.
+// settingPrefix begins the key of every setting, so that it differs from the keys above.
 const settingPrefix = string(rune(prefixMeta)) + "setting/"
 
 func settingKey(name string) []byte { return []byte(settingPrefix + name) }
 
-// NameOf says what a key stands for: of what belongs to a task, which task that is.
+// NameOf returns what a key is, for messages: of a key that belongs to a task, also the task.
 func NameOf(key []byte) string {
 	if name, ok := bytes.CutPrefix(key, []byte(settingPrefix)); ok {
 		return fmt.Sprintf("setting %q", name)
@@ -84,8 +83,8 @@ const (
 	rankSize     = 1 + 8 + 8
 )
 
-// Text is ended by 0x00 0x00, and a 0x00 in it becomes 0x00 0xff, so that texts sort
-// as their bytes do and none is the beginning of another.
+// A text ends with 0x00 0x00, and a 0x00 in it becomes 0x00 0xff. So texts sort like their bytes,
+// and no text is the prefix of another.
 const (
 	textEnd    = "\x00\x00"
 	textEscape = "\x00\xff"
@@ -159,7 +158,7 @@ func appendDueKey(b []byte, s task.State, at int64, id task.ID) []byte {
 	return append(b, id[:]...)
 }
 
-// parseDueKey returns the position that a key of the due index stands for.
+// parseDueKey decodes a key of the due index.
 func parseDueKey(key []byte) (at int64, id task.ID, err error) {
 	if len(key) != dueKeySize {
 		return 0, task.ID{}, fmt.Errorf("key %x: %w", key, ErrDamaged)
@@ -172,7 +171,7 @@ func appendNeverKey(b []byte, s task.State, id task.ID) []byte {
 	return append(b, id[:]...)
 }
 
-// parseNeverKey returns whose key it is.
+// parseNeverKey returns the task of a key of the index of rows without a time.
 func parseNeverKey(key []byte) (task.ID, error) {
 	if len(key) != neverKeySize {
 		return task.ID{}, fmt.Errorf("key %x: %w", key, ErrDamaged)
@@ -216,17 +215,16 @@ func parseReady(queue task.Queue, prefix int, key, value []byte) (task.Trigger, 
 	return tr, nil
 }
 
-// entries are the index entries of one row; an empty key is none. They depend on the
-// row alone: it is in the ready index if it is Submitted, and in the due index if
-// somebody must look at it at some time. A row without a time that is in a state of
-// untimed is in the index of those instead, which [View.List] and [View.Count] read; any
-// other costs no entry, since there is no query that it would answer.
+// entries are the index entries of one row; an empty key is none. They depend on the row alone.
+// A row is in the ready index if it is Submitted, and in the due index if it has a NextEventAt. A
+// row without that time in a state of untimed is in the index of rows without a time, which
+// [View.List] and [View.Count] read. Other rows have no entry, since no query needs one.
 type entries struct {
 	ready, readyValue []byte
 	due               []byte // in the due index or in that of the rows without a time
 }
 
-// of makes e the entries of t, reusing its buffers.
+// of sets e to the entries of t and reuses the buffers of e.
 func (e *entries) of(t *task.Task) {
 	e.ready, e.readyValue, e.due = e.ready[:0], e.readyValue[:0], e.due[:0]
 	if t.State == task.Submitted {
@@ -241,13 +239,13 @@ func (e *entries) of(t *task.Task) {
 	}
 }
 
-// untimed reports whether rows in this state have an entry though nobody has to look
-// at them: these states are what people ask for, and few rows of a store are in them.
+// untimed reports whether rows in this state have an index entry even without a time: these
+// states are queried often, and few rows of a store are in them.
 func untimed(s task.State) bool {
 	return s == task.Waiting || s == task.Processing || s == task.Error
 }
 
-// dueRange returns the keys that q asks for.
+// dueRange returns the range of keys of q.
 func dueRange(q storage.DueQuery) (lower, upper []byte) {
 	if q.After.ID.IsZero() && q.After.At.IsZero() {
 		lower = []byte{prefixDue, byte(q.State)}

@@ -1,10 +1,10 @@
-// Package kv keeps tasks in an ordered key-value store: it holds the layout of keys,
-// the encoding of rows and the verbs of [storage.Tasks], so that a backend only has to
-// bring transactions over bytes.
+// Package kv keeps tasks in an ordered key-value store. It has the layout of keys, the encoding
+// of rows and the verbs of [storage.Tasks], so that a backend only has to provide transactions
+// over bytes.
 //
-// A row is one record under its ID. What is too large for it lies under keys of its
-// own, which a change of the row does not touch. Beside the record a row has the index
-// entries that entries computes from it and nothing else, and its unique key.
+// A row is one record under its ID. Parts that are too large for the record have keys of their
+// own, which a change of the row does not rewrite. Besides, a row has its unique key and its
+// index entries, which type entries computes from the row alone.
 package kv
 
 import (
@@ -14,30 +14,30 @@ import (
 	"github.com/taskengine/taskengine/storage"
 )
 
-// ErrDamaged says that stored bytes are not what this package wrote.
+// ErrDamaged is returned for stored bytes that this package did not write.
 var ErrDamaged = errors.New("the store is damaged")
 
-// ErrDone says that a transaction was used after its function had returned.
+// ErrDone is returned by a transaction that is used after its function has returned.
 var ErrDone = errors.New("the transaction is over")
 
-// Reader is a view of the keys that does not change while it is used, but for what its
-// own transaction writes.
+// Reader is a consistent view of the keys. It changes only by the writes of its own
+// transaction.
 type Reader interface {
-	// Get returns the value under key and whether there is one. The value is valid until
-	// the next call. A transaction need not show what it wrote itself: [Tx] does not ask
-	// for keys that it has written.
+	// Get returns the value of key and whether there is one. The value is valid until the
+	// next call. The writes of the transaction itself need not be visible: [Tx] does not get
+	// keys that it has written.
 	Get(key []byte) (value []byte, found bool, err error)
 
-	// Scan returns a cursor over the keys in [lower, upper), the transaction's own writes
-	// included. It is closed before the next write.
+	// Scan returns a cursor over the keys in [lower, upper), including the transaction's own
+	// writes. It is closed before the next write.
 	Scan(lower, upper []byte) (Cursor, error)
 
-	// ScanCommitted is Scan for who has no interest in what the transaction wrote itself:
-	// that need not be shown.
+	// ScanCommitted is like Scan, but the writes of the transaction itself need not be
+	// visible.
 	ScanCommitted(lower, upper []byte) (Cursor, error)
 }
 
-// ReadWriter is a transaction in progress. Keys and values handed in are not kept.
+// ReadWriter is a transaction in progress. It does not keep the keys and values it is given.
 type ReadWriter interface {
 	Reader
 
@@ -47,19 +47,19 @@ type ReadWriter interface {
 	// Delete removes key.
 	Delete(key []byte) error
 
-	// DeleteOnce removes a key that was put exactly once since it last was absent, which
-	// some stores do for less.
+	// DeleteOnce removes a key that was put exactly once since it was last absent. Some
+	// stores do that at lower cost.
 	DeleteOnce(key []byte) error
 }
 
-// Cursor walks over keys in their order. It starts nowhere: First, Last and Seek place
-// it, and each method reports whether it stands on a key. Key and value
+// Cursor iterates over keys in their order. A new cursor has no position: First, Last and Seek
+// set it. Each of the methods that move the cursor reports whether it is at a key. Key and value
 // are valid until it moves.
 //
-// A method that reports false has met the end, or an error: Err tells which. After an error
-// every method reports false and Err and Close return that error, wherever the cursor is
-// placed. Code that takes false for an absence asks Err first; code that only walks and then
-// closes the cursor need not.
+// A method that reports false has reached the end or an error: Err tells which. After an error
+// every method reports false, and Err and Close return that error, whatever the position. Code
+// that concludes from false that a key is absent must check Err first; code that only iterates
+// and then closes the cursor need not.
 type Cursor interface {
 	First() bool
 	Last() bool
@@ -67,42 +67,42 @@ type Cursor interface {
 	Next() bool
 	Prev() bool
 	Key() []byte
-	// Value returns an error if that of this key cannot be read; others may be.
+	// Value returns an error if the value of this key cannot be read. Others may be readable.
 	Value() ([]byte, error)
-	// Err returns the error that stopped the cursor, nil if there was none.
+	// Err returns the error that stopped the cursor, or nil.
 	Err() error
-	// Close releases the cursor and returns what Err does, or why it could not be released.
+	// Close releases the cursor. It returns the error of Err, or its own.
 	Close() error
 }
 
-// formatStore is the newest layout of keys and records that this program reads, and the one
-// it writes. It grows with every change that a program of the format before would read wrongly
-// or leave incomplete, be it a new table or a new field of a record: a store of an older format
-// gets this one when it is opened for writing, and an older program refuses it from then on.
+// formatStore is the layout of keys and records that this program writes, and the newest that it
+// reads. It is incremented by every change that a program of the previous format would read
+// wrongly or leave incomplete, such as a new table or a new field of a record. A store of an
+// older format gets this format when it is opened for writing; older programs refuse it then.
 //
 //	1: the first
 //	2: entries of rows without a time; progress and checkpoints
 const formatStore = 2
 
-// seqBlock is how many sequence numbers are set aside by one write; a restart skips the
-// rest of a block.
+// seqBlock is how many sequence numbers are reserved by one write. A restart skips the rest of
+// a block.
 const seqBlock = 1 << 16
 
-// DB is what the transactions of one open store share. Its owner sees to it that at
-// most one [Tx] is in progress at a time; a [View] may be used at any time.
+// DB is the state that the transactions of one open store share. Its owner ensures that at most
+// one [Tx] is in progress at a time. A [View] may be used at any time.
 type DB struct {
 	name   string
 	intern interner
 
 	// Owned by the transaction in progress.
 	recent  recent
-	seq     uint64 // the newest number given out
-	ceiling uint64 // the newest number set aside
+	seq     uint64 // the newest number in use
+	ceiling uint64 // the newest number reserved
 	free    *state // buffers of the last transaction
 }
 
-// Open checks that the store was written by this version or an older one, and has it bear the
-// mark of this one. The name starts the errors of this DB. The caller commits rw if Open
+// Open checks that the store has the format of this program or an older one, and writes the
+// format of this program. The errors of the DB begin with name. The caller commits rw if Open
 // succeeds. If readOnly is true, Open writes nothing, and an empty store is an error.
 func Open(name string, rw ReadWriter, readOnly bool) (*DB, error) {
 	db := &DB{name: name, recent: newRecent(recentRows)}
@@ -136,8 +136,8 @@ func Open(name string, rw ReadWriter, readOnly bool) (*DB, error) {
 	return db, nil
 }
 
-// getFormat returns the format of the store, zero if it does not say. Behind the number a newer
-// program may have written more.
+// getFormat returns the format of the store, zero if it has none. A newer program may have
+// written more after the number.
 func getFormat(r Reader) (format uint64, err error) {
 	value, found, err := r.Get(keyFormat)
 	if err != nil || !found {
@@ -151,7 +151,7 @@ func getFormat(r Reader) (format uint64, err error) {
 	return format, nil
 }
 
-// checkEmpty returns an error if a store that does not say its format has anything in it.
+// checkEmpty returns an error if a store without a format is not empty.
 func checkEmpty(r Reader) error {
 	c, err := r.Scan(nil, nil)
 	if err != nil {
@@ -163,7 +163,7 @@ func checkEmpty(r Reader) error {
 	return c.Close()
 }
 
-// findNewest notes that every row there is has an ID up to that of the newest.
+// findNewest finds the largest ID of a row, above which no row has to be looked for.
 func (db *DB) findNewest(r Reader) error {
 	c, err := r.Scan([]byte{prefixRecord}, []byte{prefixRecord + 1})
 	if err != nil {
@@ -177,7 +177,7 @@ func (db *DB) findNewest(r Reader) error {
 	return c.Close()
 }
 
-// fail wraps an error with what was being done.
+// fail wraps an error with the operation.
 func (db *DB) fail(doing string, err error) error {
 	return fmt.Errorf("%s: %s: %w", db.name, doing, err)
 }

@@ -7,14 +7,14 @@ import (
 	"path/filepath"
 )
 
-// Place is a file of an open store, by which the store notices that it is not what others will
-// find at its path any more. The zero value is always there.
+// Place is a file of an open store, by which the store detects that its path has another file
+// or none. The zero Place is never gone.
 type Place struct {
 	path string // absolute; "" is no place
 	was  os.FileInfo
 }
 
-// NewPlace returns the place of a file that is there.
+// NewPlace returns the place of an existing file.
 func NewPlace(path string) (p Place, err error) {
 	if p.path, err = filepath.Abs(path); err != nil {
 		return Place{}, err
@@ -23,8 +23,8 @@ func NewPlace(path string) (p Place, err error) {
 	return p, err
 }
 
-// Gone returns an error if the file is gone, or another one is in its place: what the store
-// writes goes to files that nobody can open again. A file that cannot be looked at is not gone.
+// Gone returns an error if the path has no file or another one: the store then writes to files
+// that cannot be opened again. A file that cannot be examined is not gone.
 func (p *Place) Gone() error {
 	if p.path == "" {
 		return nil

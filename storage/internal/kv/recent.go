@@ -2,20 +2,20 @@ package kv
 
 import "github.com/taskengine/taskengine/engine/task"
 
-// recentRows is how many of the rows changed last are remembered. At about 700 bytes a
-// row that is some 12 MB at most.
+// recentRows is how many of the rows changed last are cached. At about 700 bytes a row that is
+// some 12 MB at most.
 const recentRows = 1 << 14
 
-// heavyRow is the size of headers and error above which a row is not remembered.
+// heavyRow is the size of headers and error above which a row is not cached.
 const heavyRow = 2048
 
-// recent remembers the rows changed last, so that the next change of a row need not
-// read it, and a new row need not be looked for. Its invariant: every row of the store
-// with an ID greater than floor is in rows, with nil for one that must be read.
+// recent caches the rows changed last, so that the next change of a row need not read it, and an
+// insert need not look for a row with its ID. Its invariant: every row of the store with an ID
+// greater than floor is in rows, as nil if it must be read.
 type recent struct {
 	rows  map[task.ID]*row
-	ring  []task.ID // the order in which rows came; a row may be in it twice
-	next  int       // where the ring goes on once it is full
+	ring  []task.ID // the order in which rows were added; a row may be in it twice
+	next  int       // the index in the ring to replace next, once it is full
 	limit int
 	floor task.ID
 }
@@ -24,13 +24,13 @@ func newRecent(limit int) recent {
 	return recent{rows: make(map[task.ID]*row), limit: limit}
 }
 
-// lookup returns the row if it is remembered, and whether it may exist if it is not.
+// lookup returns the row if it is cached, and else whether it may exist.
 func (c *recent) lookup(id task.ID) (r *row, maybe bool) {
 	r, known := c.rows[id]
 	return r, known || id.Compare(c.floor) <= 0
 }
 
-// put notes that the store now has r under id, or no row if r is nil.
+// put records that the store has r under id now, or no row if r is nil.
 func (c *recent) put(id task.ID, r *row) {
 	if r == nil {
 		delete(c.rows, id)
@@ -59,7 +59,7 @@ func (c *recent) remember(id task.ID) {
 	c.next = (c.next + 1) % c.limit
 }
 
-// weight is what r holds beyond its fixed size and the parts that are bounded anyway.
+// weight is the size of the parts of r that have no bound.
 func (r *row) weight() int {
 	n := len(r.LastError) + len(r.Group) + len(r.Key) + len(r.OrderingKey)
 	for k, v := range r.Headers {

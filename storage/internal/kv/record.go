@@ -18,7 +18,7 @@ import (
 const formatRecord = 1
 
 // InlineSize is how many bytes of payload, result, checkpoint or history ride in the record; a
-// larger one has a key of its own, which changes of the row do not rewrite.
+// larger part has a key of its own, which changes of the row do not rewrite.
 const InlineSize = 512
 
 // fields is the set of optional fields that a record has.
@@ -56,15 +56,15 @@ const (
 
 const far = farHistory | farPayload | farResult | farCheckpoint
 
-// inline are the parts of far that ride in the record, in the same order and as far from
-// those as each other.
+// inline are the same parts as far, when they are in the record. Each bit is at the same distance
+// from its bit in far.
 const inline = hasHistory | hasPayload | hasResult | hasCheckpoint
 
-// contradict reports whether a part is said to be in two places.
+// contradict reports whether f has a part both in the record and under a key of its own.
 func (f fields) contradict() bool { return f&inline&(f/(farHistory/hasHistory)) != 0 }
 
-// row is a task as its record has it: parts with a key of their own are missing from
-// the Task and named by far. A row is not changed once others can see it.
+// row is a task as in its record: parts with a key of their own are missing in Task and listed in
+// far. A row that other code can see is not changed.
 type row struct {
 	task.Task
 	far fields
@@ -162,7 +162,7 @@ func appendRecord(b []byte, r *row) []byte {
 	return b
 }
 
-// base is what the times of a record are relative to.
+// base is the time that the other times of a record are relative to.
 func (r *row) base() int64 {
 	if r.CreatedAt.IsZero() {
 		return 0
@@ -317,7 +317,7 @@ func decodeHistory(id task.ID, base int64, b []byte) ([]task.Attempt, error) {
 	return h, d.end("history", id)
 }
 
-// peek reads no more of a record than it takes to count it.
+// peek reads the part of a record that is needed to count it.
 func peek(id task.ID, b []byte, in *interner) (task.State, string, error) {
 	d, err := openRecord(id, b)
 	if err != nil {

@@ -19,8 +19,8 @@ func (v *View) Setting(ctx context.Context, name string) ([]byte, error) {
 	return append([]byte{}, value...), nil
 }
 
-// SetSetting does what [storage.Settings] says, with the transaction. The transaction
-// does not see it.
+// SetSetting implements the contract of [storage.Settings] as a part of the transaction. The
+// transaction itself does not see the new value.
 func (tx *Tx) SetSetting(ctx context.Context, name string, value []byte) error {
 	return tx.do(ctx, "set setting", func() error {
 		tx.wrote = true

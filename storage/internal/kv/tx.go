@@ -9,13 +9,13 @@ import (
 	"github.com/taskengine/taskengine/storage"
 )
 
-// Tx is one transaction that may write. It is used by one goroutine, and by nobody
-// once it was committed or rolled back.
+// Tx is one transaction that may write. It is used by one goroutine, until it is committed or
+// rolled back.
 type Tx struct {
 	*state // nil once the transaction is over
 }
 
-// read runs a reading verb of tx: its error ends what can be done with the transaction.
+// read runs a reading verb of tx. After an error the transaction cannot be committed.
 func read[T any](tx *Tx, verb func(*View) (T, error)) (T, error) {
 	var none T
 	switch {
@@ -53,18 +53,18 @@ func (tx *Tx) Queues(ctx context.Context, after task.Queue, limit int) ([]task.Q
 
 var _ storage.Tx = (*Tx)(nil)
 
-// state is what a transaction knows. The DB keeps it for the next one, for its buffers.
+// state is the state of a transaction. The DB reuses its buffers for the next one.
 type state struct {
 	View
 	rw    ReadWriter
 	rows  map[task.ID]*row   // as this transaction left them; nil for a deleted one
-	order []task.ID          // the keys of rows, in the order they came
+	order []task.ID          // the keys of rows, in the order of their first use
 	keys  map[string]task.ID // unique keys it wrote; zero for one it deleted
 	parts map[string][]byte  // parts with a key of their own that it wrote; nil for one it deleted
 	old   map[task.ID]*row   // read ahead; nil for one that does not exist
 	ahead []task.ID          // buffer of readAhead
 	hooks []func()
-	err   error // the first error of a verb: the transaction is dead
+	err   error // the first error of a verb: the transaction cannot be committed
 
 	seq, ceiling uint64 // those of the DB before it began
 	wrote        bool
@@ -86,14 +86,14 @@ func (db *DB) Begin(rw ReadWriter) *Tx {
 	return &Tx{s}
 }
 
-// Err returns the error that made the transaction unfit to be committed, if any.
+// Err returns the error because of which the transaction cannot be committed, or nil.
 func (tx *Tx) Err() error { return tx.err }
 
 // Wrote reports whether there is anything to commit.
 func (tx *Tx) Wrote() bool { return tx.wrote }
 
-// Committed ends the transaction, once what it wrote can be read by the next one, and
-// returns the hooks to be called when it is durable.
+// Committed ends the transaction when the next one can read what it wrote. It returns the hooks
+// to be called when the transaction is durable.
 func (tx *Tx) Committed() []func() {
 	s := tx.state
 	for _, id := range s.order {
@@ -111,8 +111,8 @@ func (tx *Tx) RolledBack() {
 	tx.end()
 }
 
-// largestKept is how many rows a transaction may have touched for its buffers to be
-// used again: clearing a map costs what its largest use did.
+// largestKept is the number of rows of a transaction above which its buffers are not reused: the
+// cost of clearing a map depends on its largest size.
 const largestKept = 4096
 
 func (tx *Tx) end() {
@@ -137,7 +137,7 @@ func (tx *Tx) OnCommit(fn func()) {
 	}
 }
 
-// do runs a verb: its error ends what can be done with the transaction.
+// do runs a verb. After an error the transaction cannot be committed.
 func (tx *Tx) do(ctx context.Context, verb string, fn func() error) error {
 	if tx.state == nil {
 		return ErrDone
@@ -169,7 +169,7 @@ func (s *state) row(id task.ID) (*row, error) {
 	return s.View.row(id)
 }
 
-// note has the transaction see r under id from now on; nil is no row.
+// note makes r the row with this id for the rest of the transaction; nil is no row.
 func (s *state) note(id task.ID, r *row) {
 	if _, touched := s.rows[id]; !touched {
 		s.order = append(s.order, id)
@@ -195,7 +195,7 @@ func (tx *Tx) Insert(ctx context.Context, ts ...*task.Task) (out []storage.Inser
 	return out, nil
 }
 
-// insert adds one row unless its place is taken, and returns by whom.
+// insert adds one row. If a row has its ID or unique key, insert returns the ID of that row.
 func (s *state) insert(t *task.Task) (existing task.ID, err error) {
 	if old, err := s.row(t.ID); err != nil || old != nil {
 		return t.ID, err
@@ -239,7 +239,7 @@ func (s *state) insert(t *task.Task) (existing task.ID, err error) {
 	return task.ID{}, nil
 }
 
-// takeKey gives t its unique key, or returns the task that has it.
+// takeKey records the unique key of t, or returns the ID of the task that has it.
 func (s *state) takeKey(t *task.Task) (holder task.ID, err error) {
 	s.key = appendUniqueKey(s.key[:0], t.Type, t.Key)
 	holder, touched := s.keys[string(s.key)]
@@ -260,7 +260,7 @@ func (s *state) takeKey(t *task.Task) (holder task.ID, err error) {
 	return task.ID{}, s.rw.Put(s.key, t.ID[:])
 }
 
-// nextSeq returns the next number, setting aside a block of them now and then.
+// nextSeq returns the next sequence number. It reserves a block of them when none is left.
 func (s *state) nextSeq() (uint64, error) {
 	db := s.db
 	db.seq++
@@ -338,8 +338,8 @@ func (s *state) swap(c *task.Change) (*task.Task, error) {
 	return out, s.handOut(out, now)
 }
 
-// handOut makes t, which shares memory with r, the caller's own: with the payload and the
-// checkpoint if it has just been grabbed, and without a result.
+// handOut makes t, which shares memory with r, a copy that the caller owns: with the payload and
+// the checkpoint if it was grabbed now, and without a result.
 func (s *state) handOut(t *task.Task, r *row) (err error) {
 	t.Result, t.Payload, t.Notes = nil, nil, task.NewNotes(r.Progress(), nil)
 	if t.State == task.Processing {
@@ -372,7 +372,7 @@ func (tx *Tx) Note(ctx context.Context, ns ...task.Note) (out []bool, err error)
 	return out, nil
 }
 
-// jot writes one note into its row.
+// jot writes one note to its row.
 func (s *state) jot(n *task.Note) (bool, error) {
 	old, err := s.row(n.ID)
 	if err != nil || old == nil {
@@ -408,7 +408,7 @@ func (tx *Tx) Delete(ctx context.Context, rs ...task.Ref) (out []bool, err error
 	return out, nil
 }
 
-// remove deletes one row with all that belongs to it.
+// remove deletes one row with its parts, its entries and its unique key.
 func (s *state) remove(ref task.Ref) (bool, error) {
 	old, err := s.row(ref.ID)
 	if err != nil || old == nil || old.Version != ref.Version {

@@ -14,7 +14,7 @@ import (
 type View struct {
 	db    *DB
 	r     Reader
-	rows  map[task.ID]*row  // those that the transaction wrote itself, if any
+	rows  map[task.ID]*row  // written by the transaction itself, if any
 	parts map[string][]byte // likewise
 }
 
@@ -34,7 +34,7 @@ func (v *View) row(id task.ID) (*row, error) {
 	return decodeRecord(id, value, &v.db.intern)
 }
 
-// rowAt reads the row with this id from the cursor that stands on its record.
+// rowAt reads the row with this id from a cursor at its record.
 func (v *View) rowAt(c Cursor, id task.ID) (*row, error) {
 	value, err := c.Value()
 	if err != nil {
@@ -43,7 +43,7 @@ func (v *View) rowAt(c Cursor, id task.ID) (*row, error) {
 	return decodeRecord(id, value, &v.db.intern)
 }
 
-// peekAt reads no more of a record than it takes to count it.
+// peekAt reads the part of the record at the cursor that is needed to count it.
 func (v *View) peekAt(c Cursor, id task.ID) (task.State, string, error) {
 	value, err := c.Value()
 	if err != nil {
@@ -138,7 +138,7 @@ func (v *View) Due(ctx context.Context, q storage.DueQuery) ([]storage.Due, erro
 	return out, nil
 }
 
-// dueOf is due for some shards: those of the others are passed over.
+// dueOf is due for some shards: it skips rows of others.
 func (v *View) dueOf(ctx context.Context, q storage.DueQuery) (out []storage.Due, err error) {
 	if q.Shards == nil {
 		return v.due(ctx, q)

@@ -40,9 +40,9 @@ func (s *state) dropEntries() error {
 	return nil
 }
 
-// moveEntries replaces the entries that a row had by those it has. One that stays is
-// not written again: DeleteOnce depends on that. A ready entry never stays, since no
-// Submitted row can be changed and remain Submitted.
+// moveEntries replaces the entries that a row had by those that it has. It does not write an
+// unchanged entry again: DeleteOnce depends on that. A ready entry always changes, since no change
+// of a Submitted row leaves it Submitted.
 func (s *state) moveEntries() error {
 	if bytes.Equal(s.was.due, s.is.due) {
 		s.was.due, s.is.due = s.was.due[:0], s.is.due[:0]
@@ -53,7 +53,7 @@ func (s *state) moveEntries() error {
 	return s.putEntries()
 }
 
-// partPrefix is the table of a part with a key of its own.
+// partPrefix returns the table of a part with a key of its own.
 func partPrefix(bit fields) byte {
 	switch bit {
 	case farHistory:
@@ -67,8 +67,8 @@ func partPrefix(bit fields) byte {
 	}
 }
 
-// putPart leaves a small part in the record, as a copy, and moves a large one to a key
-// of its own.
+// putPart keeps a small part in the record, as a copy, and writes a large one under a key of its
+// own.
 func (s *state) putPart(r *row, bit fields, part *[]byte) error {
 	if len(*part) > InlineSize {
 		err := s.putFar(r, bit, *part)
@@ -79,7 +79,7 @@ func (s *state) putPart(r *row, bit fields, part *[]byte) error {
 	return s.recall(r, bit)
 }
 
-// putCheckpoint puts the checkpoint of r where it belongs.
+// putCheckpoint keeps the checkpoint of r in the record or writes it under a key of its own.
 func (s *state) putCheckpoint(r *row) error {
 	checkpoint := r.Checkpoint()
 	err := s.putPart(r, farCheckpoint, &checkpoint)
@@ -87,7 +87,7 @@ func (s *state) putCheckpoint(r *row) error {
 	return err
 }
 
-// recall drops the key that a part had of its own, if it had one.
+// recall removes the key of its own that a part had, if it had one.
 func (s *state) recall(r *row, bit fields) error {
 	if r.far&bit == 0 {
 		return nil
@@ -131,7 +131,7 @@ func cloneHeaders(h map[string]string) map[string]string {
 	return maps.Clone(h)
 }
 
-// stamp cuts the times of t to what a record keeps.
+// stamp truncates the times of t to microseconds, as a record keeps them.
 func stamp(t *task.Task) {
 	t.CreatedAt, t.ReadyAt, t.NextEventAt = task.Stamp(t.CreatedAt), task.Stamp(t.ReadyAt), task.Stamp(t.NextEventAt)
 	t.ExpiresAt, t.StartedAt, t.UpdatedAt = task.Stamp(t.ExpiresAt), task.Stamp(t.StartedAt), task.Stamp(t.UpdatedAt)
