@@ -63,7 +63,7 @@ func (t *Table) Claim(now int64, name task.Queue, rank task.Rank) (Slot, bool) {
 		}
 		l = t.newQueue(name)
 	}
-	if l.any || l.more || !t.admits(now, l, rank) {
+	if l.any || !l.window.Complete() || !t.admits(now, l, rank) {
 		t.release(now, l)
 		return Slot{}, false
 	}

@@ -44,7 +44,7 @@ func (t *Table) Explain(now int64, name task.Queue, rank task.Rank) Explanation 
 	x := Explanation{Closed: k.closed}
 	if !k.closed {
 		x.Unlisted = !known && k.unlisted
-		x.Stored = known && l.more && rank.Compare(l.bound) > 0
+		x.Stored = known && !l.window.Covers(rank)
 	}
 	if l.any && l.head.rank.Compare(rank) < 0 {
 		x.Ahead++

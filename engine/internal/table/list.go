@@ -323,7 +323,7 @@ func (t *Table) worst(k *kind, other *queue) *queue {
 			k.hand = 0
 		}
 		l := k.queues[k.hand]
-		if l == other || l.running > 0 || l.loading || l.stays() {
+		if l == other || l.running > 0 || l.window.Asked() || l.stays() {
 			continue
 		}
 		tried++
@@ -401,7 +401,7 @@ func (t *Table) list(k *kind, page []task.Queue, end bool) {
 				probes++
 			}
 			l := t.newQueue(name)
-			l.more = true
+			l.window.Reset()
 			t.refill(l)
 		}
 		k.cursor = name

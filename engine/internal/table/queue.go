@@ -3,6 +3,7 @@ package table
 import (
 	"github.com/google/btree"
 
+	"github.com/taskengine/taskengine/engine/internal/window"
 	"github.com/taskengine/taskengine/engine/policy"
 	"github.com/taskengine/taskengine/engine/task"
 )
@@ -22,7 +23,9 @@ type queue struct {
 	running  int                 // slots booked
 	parkedOn *node               // the limit in whose parked it stands, or nil
 
-	window // how much of the store's queue is in memory
+	window  window.Window[task.Rank] // which of its rows in the store are in memory
+	wants   bool                     // stands in its kind's wanting, to be loaded
+	starved bool                     // counted in its kind's starved: the store has rows, and memory has none
 }
 
 func (l *queue) len() int {
@@ -108,7 +111,9 @@ func (t *Table) newQueue(name task.Queue) *queue {
 	l := t.spareQueue()
 	rest, across := l.rest, l.across[:0]
 	*l = queue{name: name, kind: k, place: len(k.queues), rest: rest, across: across}
-	l.more = k.unlisted
+	if k.unlisted {
+		l.window.Reset()
+	}
 	t.serial++
 	l.node = node{serial: t.serial, parent: parent, queue: l}
 	parent.users++
@@ -257,7 +262,7 @@ func (t *Table) grow(l *queue, n int) {
 // release forgets the queue if nothing is in it, nothing of it runs, and the store has
 // no more of it. It reports whether it did.
 func (t *Table) release(now int64, l *queue) bool {
-	if l.any || l.running > 0 || l.loading || l.stays() || l.more && !l.kind.closed {
+	if l.any || l.running > 0 || l.window.Asked() || l.stays() || !l.window.Complete() && !l.kind.closed {
 		return false
 	}
 	t.forget(now, l)
@@ -271,7 +276,7 @@ func (t *Table) abandon(now int64, l *queue) {
 	if l.rest != nil {
 		l.rest.Clear(true)
 	}
-	l.more, l.bound = true, task.Rank{}
+	l.window.Reset()
 	l.wants = false
 	t.changed(now, l)
 	t.noteStarved(l)
@@ -297,7 +302,7 @@ func (t *Table) forget(now int64, l *queue) {
 	k.queues = k.queues[:len(k.queues)-1]
 	delete(t.queues, l.name)
 	t.countIdle(l, -1)
-	l.more = false
+	l.window = window.Window[task.Rank]{}
 	t.noteStarved(l)
 	for _, n := range l.across {
 		n.users--

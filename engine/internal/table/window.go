@@ -2,29 +2,13 @@ package table
 
 import "github.com/taskengine/taskengine/engine/task"
 
-// The table holds of each queue a window of the store's: the triggers that rank first.
-// Invariants:
+// The table holds of each queue a window of its rows in the store: those that rank first. Package
+// window says which rows are in memory and proves that none is lost: a trigger is a notice in its
+// words, and the table drops the triggers of rows that are not in the window. The window moves on
+// when it runs low.
 //
-//  1. Of a queue without more, every ready row is in the table, was booked, or its
-//     trigger is on the way.
-//  2. Of a queue with more, that holds for rows that rank up to bound; those behind are
-//     in the store only, and their triggers are dropped.
-//  3. A queue that is not in the table has no ready rows, unless its type is unlisted
-//     (see list.go), or is not configured.
-//
-// So a trigger is never lost by being dropped: the window moves on when it runs low.
-
-// window is how much of a queue is in memory.
-type window struct {
-	more    bool      // the store has rows that rank behind bound
-	bound   task.Rank // up to where the queue is complete; the zero Rank is the very start
-	wants   bool      // stands in its kind's wanting, to be loaded
-	loading bool      // a Load is on its way
-	asked   task.Rank // the bound when the Load went out
-	missed  bool      // a trigger was dropped since then,
-	gap     task.Rank // and this is the best of those
-	starved bool      // counted in its kind's starved: more, and nothing in memory
-}
+// A queue that is not in the table has no ready rows, unless its type is unlisted (see list.go) or
+// is not configured.
 
 // Load asks for the rows of a queue that rank after After, at most Limit. It is
 // answered by exactly one call of [Table.Loaded].
@@ -55,8 +39,7 @@ func (t *Table) Add(now int64, tr task.Trigger) bool {
 		}
 		l = t.newQueue(tr.Queue)
 	}
-	if l.kind.closed || l.more && tr.Rank.Compare(l.bound) > 0 {
-		l.miss(tr.Rank)
+	if !l.window.Admit(tr.Rank) { // of a type that is closed, all are left to the store
 		t.refill(l)
 		return false
 	}
@@ -104,7 +87,7 @@ func (t *Table) Knows(tr task.Trigger) bool {
 		k, known := t.kinds[tr.Type]
 		return !known || k.unlisted
 	}
-	if l.more && tr.Rank.Compare(l.bound) > 0 {
+	if !l.window.Covers(tr.Rank) {
 		return true
 	}
 	if l.any && l.head.rank == tr.Rank {
@@ -125,7 +108,7 @@ func (t *Table) Behind(tr task.Trigger) bool {
 		k, known := t.kinds[tr.Type]
 		return !known || k.unlisted || k.closed
 	}
-	return l.kind.closed || l.more && tr.Rank.Compare(l.bound) > 0
+	return !l.window.Covers(tr.Rank)
 }
 
 // insert puts i into l and keeps the table within its bounds.
@@ -166,14 +149,7 @@ func (t *Table) shrink(l *queue) {
 	l.dropLast()
 	t.grow(l, -1)
 	last, _ := l.last()
-	l.more, l.bound = true, last.rank
-}
-
-// miss notes that a trigger of that rank was left to the store.
-func (w *window) miss(r task.Rank) {
-	if !w.missed || r.Compare(w.gap) < 0 {
-		w.missed, w.gap = true, r
-	}
+	l.window.Shrink(last.rank)
 }
 
 // share is how many triggers each type may have of those that have some, when the table is
@@ -225,7 +201,7 @@ func (t *Table) fattest(k *kind) *queue {
 func (t *Table) refill(l *queue) {
 	t.noteStarved(l)
 	k := l.kind
-	if !l.more || l.wants || l.loading || k.closed {
+	if l.window.Complete() || l.wants || l.window.Asked() || k.closed {
 		return
 	}
 	n := l.len()
@@ -241,7 +217,7 @@ func (t *Table) refill(l *queue) {
 }
 
 func (t *Table) noteStarved(l *queue) {
-	if starved := l.more && !l.any && !l.kind.closed; starved != l.starved {
+	if starved := !l.window.Complete() && !l.any && !l.kind.closed; starved != l.starved {
 		l.starved = starved
 		if starved {
 			l.kind.starved++
@@ -268,9 +244,9 @@ func (t *Table) TakeLoads(buf []Load) []Load {
 		if !l.wants { // forgotten meanwhile
 			continue
 		}
-		l.wants, l.loading, l.missed, l.asked = false, true, false, l.bound
+		l.wants = false
 		t.look.loading++
-		buf = append(buf, Load{Queue: l.name, After: l.bound, Limit: max(1, t.windowOf(l)-l.len())})
+		buf = append(buf, Load{Queue: l.name, After: l.window.Ask(), Limit: max(1, t.windowOf(l)-l.len())})
 	}
 	return buf
 }
@@ -280,30 +256,19 @@ func (t *Table) TakeLoads(buf []Load) []Load {
 func (t *Table) Loaded(now int64, name task.Queue, page []task.Trigger, end bool) {
 	t.now = now
 	l, ok := t.queues[name]
-	if !ok || !l.loading {
+	if !ok || !l.window.Asked() {
 		return
 	}
 	t.look.loading--
-	l.loading = false
 	if l.kind.closed {
+		l.window.Answer(false)
 		t.release(now, l)
 		return
 	}
-	if l.asked != l.bound {
-		page, end = nil, false // the window has shrunk meanwhile: this is not what comes next
-	}
-	if end && !l.missed {
-		l.more = false
-	}
+	l.window.Answer(end)
 	for _, tr := range page {
-		if l.missed && tr.Rank.Compare(l.gap) >= 0 {
-			break // the page was read before that row was as it is
-		}
-		if l.more && tr.Rank.Compare(l.bound) > 0 {
-			l.bound = tr.Rank
-		}
-		if !t.insert(now, l, item{tr.Rank, tr.Ref, tr.Shard}) {
-			break // the window is full: the others stay in the store
+		if !l.window.Extend(tr.Rank) || !t.insert(now, l, item{tr.Rank, tr.Ref, tr.Shard}) {
+			break // this row and those behind it stay in the store
 		}
 	}
 	t.changed(now, l)

@@ -88,12 +88,12 @@ type Position[P any] interface {
 //
 // The zero Window is complete: the store has no row that is not in memory.
 type Window[P Position[P]] struct {
-	more    bool // the store may have rows behind bound
 	bound   P    // up to where memory is complete; meaningful if more is set
+	gap     P    // the first position of a refused notice; meaningful if missed is set
+	more    bool // the store may have rows behind bound
 	asked   bool // a page is on its way
 	follows bool // the page on its way, or being taken in, begins at bound
 	missed  bool // a notice was refused since the page was asked for
-	gap     P    // the first position of such a notice; meaningful if missed is set
 }
 
 // Reset sets the window to its start: nothing is in memory, and the store may have rows. A page
