@@ -4,159 +4,159 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// Slot is what a booked task takes of every limit that counts for it. Whoever booked
-// it frees it, exactly once. The zero Slot is none.
+// Slot is what a booked task takes of every limit that counts for it. The caller that booked it must
+// free or return it exactly once. The zero Slot is no slot.
 type Slot struct {
 	queue *queue
 	at    int64 // when it was booked
 }
 
-// Book takes the best trigger that every limit admits out of the table and takes a
-// slot for it; false if there is none.
+// Book removes the best trigger from the table whose limits all have room, and takes a slot for it. It
+// returns false if there is none.
 func (t *Table) Book(now int64) (task.Trigger, Slot, bool) {
 	for {
-		l := t.next(now)
-		if l == nil {
+		q := t.next(now)
+		if q == nil {
 			return task.Trigger{}, Slot{}, false
 		}
-		if full := t.fullAcross(now, l, l.head.rank); full != nil {
-			t.park(now, l, full)
+		if full := t.fullAcross(now, q, q.head.rank); full != nil {
+			t.park(now, q, full)
 			continue
 		}
-		i := l.pop()
-		t.grow(l, -1)
-		t.take(now, l)
-		t.refill(l)
-		return task.Trigger{Ref: i.ref, Queue: l.name, Rank: i.rank, Shard: i.shard}, Slot{l, now}, true
+		i := q.pop()
+		t.countTriggers(q, -1)
+		t.takeSlot(now, q)
+		t.refill(q)
+		return task.Trigger{Ref: i.ref, Queue: q.name, Rank: i.rank, Shard: i.shard}, Slot{q, now}, true
 	}
 }
 
-// next returns the queue whose head is the best of all that the tree admits, or nil.
+// next returns the queue whose head is the best of those that the limits in the tree have room for. It
+// returns nil if there is none.
 func (t *Table) next(now int64) *queue {
 	if len(t.roomy) > 0 && t.room(now, t.root, 1) {
 		t.wakeParked(now)
 	}
-	top, ok := t.root.kids.Min()
+	top, ok := t.root.children.Min()
 	if !ok || !t.room(now, t.root, top.need) {
 		return nil
 	}
 	n := top.node
 	for n.queue == nil {
-		k, _ := n.kids.Min()
+		k, _ := n.children.Min()
 		n = k.node
 	}
 	return n.queue
 }
 
-// Claim takes a slot for a task that is ready but not in the table, if Book would have
-// returned that task next had it been added: it overtakes nobody. What the table does
-// not know for certain counts against it.
+// Claim takes a slot for a task that is ready but not in the table. It does so only if Book would
+// return that task next if it were added, so the task overtakes no other. If the table cannot know
+// that, because rows are in the store only, Claim returns false.
 func (t *Table) Claim(now int64, name task.Queue, rank task.Rank) (Slot, bool) {
 	if !t.IsOpen(name.Type) || !t.isKnown(now) {
 		return Slot{}, false
 	}
 	t.wakeParked(now)
-	l, known := t.queues[name]
+	q, known := t.queues[name]
 	if !known {
 		if t.kinds[name.Type].unlisted {
 			return Slot{}, false
 		}
-		l = t.newQueue(name)
+		q = t.newQueue(name)
 	}
-	if l.any || !l.window.Complete() || !t.admits(now, l, rank) {
-		t.release(now, l)
+	if q.any || !q.window.Complete() || !t.admits(now, q, rank) {
+		t.release(now, q)
 		return Slot{}, false
 	}
-	t.take(now, l)
-	return Slot{l, now}, true
+	t.takeSlot(now, q)
+	return Slot{q, now}, true
 }
 
-// admits reports whether every limit of l has room for one of its tasks, and none of
-// them has somebody waiting whose claim is better than rank.
-func (t *Table) admits(now int64, l *queue, rank task.Rank) bool {
-	need := l.kind.policy.Weight
-	for n := &l.node; n != nil; n = n.parent {
+// admits reports whether every limit of q has room for one of its tasks, and no task with a better
+// rank waits for one of these limits.
+func (t *Table) admits(now int64, q *queue, rank task.Rank) bool {
+	need := q.kind.policy.Weight
+	for n := &q.node; n != nil; n = n.parent {
 		if !t.room(now, n, need) {
 			return false
 		}
-		if first, ok := n.kids.Min(); ok && first.rank.Compare(rank) < 0 {
+		if first, ok := n.children.Min(); ok && first.rank.Compare(rank) < 0 {
 			return false
 		}
 	}
-	return t.fullAcross(now, l, rank) == nil
+	return t.fullAcross(now, q, rank) == nil
 }
 
-// take books one task of l in every limit.
-func (t *Table) take(now int64, l *queue) {
-	weight := l.kind.policy.Weight
-	for n := &l.node; n != nil; n = n.parent {
+// takeSlot books one task of q in every limit.
+func (t *Table) takeSlot(now int64, q *queue) {
+	weight := q.kind.policy.Weight
+	for n := &q.node; n != nil; n = n.parent {
 		n.used += weight
 		n.bucket.take(now)
 	}
-	for _, n := range l.across {
+	for _, n := range q.across {
 		n.used += n.cost(weight)
 		n.bucket.take(now)
 	}
-	if l.running == 0 {
-		t.countIdle(l, -1)
+	if q.running == 0 {
+		t.countIdle(q, -1)
 	}
-	l.running++
+	q.running++
 	t.running++
-	t.settleAll(now, l)
+	t.repositionAll(now, q)
 }
 
-// settleAll settles the limits of l after one of its tasks took a slot or gave one back:
-// a limit that cuts across it may be the tree for others.
-func (t *Table) settleAll(now int64, l *queue) {
-	t.settle(now, &l.node)
-	for _, n := range l.across {
-		if n.kids.Len() > 0 {
-			t.settle(now, n)
+// repositionAll repositions the limits of q after one of its tasks took a slot or freed one. A limit
+// that cuts across q may be in the tree above other queues.
+func (t *Table) repositionAll(now int64, q *queue) {
+	t.reposition(now, &q.node)
+	for _, n := range q.across {
+		if n.children.Len() > 0 {
+			t.reposition(now, n)
 		}
 	}
 }
 
-// Free gives back the slot of a task that has ended, or was never begun.
-func (t *Table) Free(now int64, s Slot) { t.free(now, s, false) }
+// Free frees the slot of a task that has ended.
+func (t *Table) Free(now int64, s Slot) { t.freeSlot(now, s, false) }
 
-// Return gives back the slot of a task that was never begun: it does not count for
-// rates either.
-func (t *Table) Return(now int64, s Slot) { t.free(now, s, true) }
+// Return frees the slot of a task that did not begin: it does not count for rates either.
+func (t *Table) Return(now int64, s Slot) { t.freeSlot(now, s, true) }
 
-func (t *Table) free(now int64, s Slot, refund bool) {
-	l := s.queue
-	weight := l.kind.policy.Weight
-	for n := &l.node; n != nil; n = n.parent {
+func (t *Table) freeSlot(now int64, s Slot, refund bool) {
+	q := s.queue
+	weight := q.kind.policy.Weight
+	for n := &q.node; n != nil; n = n.parent {
 		n.used -= weight
 		if refund {
 			n.bucket.refund(s.at)
 		}
-		t.offerRoom(now, n)
+		t.markRoomy(now, n)
 	}
-	for _, n := range l.across {
+	for _, n := range q.across {
 		n.used -= n.cost(weight)
 		if refund {
 			n.bucket.refund(s.at)
 		}
-		t.offerRoom(now, n)
+		t.markRoomy(now, n)
 	}
-	l.running--
+	q.running--
 	t.running--
-	if l.running == 0 {
-		t.countIdle(l, 1)
+	if q.running == 0 {
+		t.countIdle(q, 1)
 	}
-	t.settleAll(now, l)
-	if !t.release(now, l) {
-		t.trim(now)
+	t.repositionAll(now, q)
+	if !t.release(now, q) {
+		t.evictExcess(now)
 	}
 }
 
-// fullAcross returns the first limit cutting across l that has no room for a task of
-// that rank, or nil. What is parked there with a better rank comes first, so that a
-// heavy task is not passed by light ones for ever.
-func (t *Table) fullAcross(now int64, l *queue, rank task.Rank) *node {
-	for _, n := range l.across {
-		if !t.room(now, n, l.kind.policy.Weight) {
+// fullAcross returns the first limit that cuts across q and has no room for a task of the given rank,
+// or nil. A queue with a better rank that is parked there comes first. Otherwise light tasks could
+// overtake a heavy one forever.
+func (t *Table) fullAcross(now int64, q *queue, rank task.Rank) *node {
+	for _, n := range q.across {
+		if !t.room(now, n, q.kind.policy.Weight) {
 			return n
 		}
 		if first, ok := n.parked.Min(); ok && first.rank.Compare(rank) < 0 {
@@ -166,42 +166,42 @@ func (t *Table) fullAcross(now int64, l *queue, rank task.Rank) *node {
 	return nil
 }
 
-// park takes l out of the tree until n has room.
-func (t *Table) park(now int64, l *queue, n *node) {
-	offer, _ := l.best()
-	offer.node = &l.node
-	l.parkedOn = n
-	t.settle(now, &l.node)
-	l.shown = offer
-	n.parked.insert(t.lists, offer)
+// park removes q from the tree until n has room.
+func (t *Table) park(now int64, q *queue, n *node) {
+	offer, _ := q.best()
+	offer.node = &q.node
+	q.parkedOn = n
+	t.reposition(now, &q.node)
+	q.shown = offer
+	n.parked.insert(t.freeChildren, offer)
 }
 
-// unpark puts l back into the tree. Those parked behind it may have room.
-func (t *Table) unpark(now int64, l *queue) {
-	n := l.parkedOn
-	t.bringBack(now, l)
-	t.offerRoom(now, n)
+// unpark puts q back into the tree. n may have room for the queues that are parked behind it.
+func (t *Table) unpark(now int64, q *queue) {
+	n := q.parkedOn
+	t.bringBack(now, q)
+	t.markRoomy(now, n)
 }
 
-// bringBack is unpark for those who see to the others themselves.
-func (t *Table) bringBack(now int64, l *queue) {
-	l.parkedOn.parked.remove(l.shown)
-	l.parkedOn = nil
-	t.settle(now, &l.node)
+// bringBack is unpark for a caller that handles the other parked queues itself.
+func (t *Table) bringBack(now int64, q *queue) {
+	q.parkedOn.parked.remove(q.shown)
+	q.parkedOn = nil
+	t.reposition(now, &q.node)
 }
 
-// changed makes the order right again after the head of l has changed.
-func (t *Table) changed(now int64, l *queue) {
+// headChanged restores the order after the head of q has changed.
+func (t *Table) headChanged(now int64, q *queue) {
 	switch {
-	case l.parkedOn == nil:
-		t.settle(now, &l.node)
-	case !l.any || l.head.rank != l.shown.rank:
-		t.unpark(now, l)
+	case q.parkedOn == nil:
+		t.reposition(now, &q.node)
+	case !q.any || q.head.rank != q.shown.rank:
+		t.unpark(now, q)
 	}
 }
 
-// offerRoom notes that n may have room for queues parked on it.
-func (t *Table) offerRoom(now int64, n *node) {
+// markRoomy adds n to Table.roomy if it has room for the first queue that is parked on it.
+func (t *Table) markRoomy(now int64, n *node) {
 	if n.roomy {
 		return
 	}
@@ -211,8 +211,8 @@ func (t *Table) offerRoom(now int64, n *node) {
 	}
 }
 
-// wakeParked brings back, for every limit that got room, the best queues parked on it
-// until one of them can be booked: if none can, their claims stand in the tree.
+// wakeParked brings parked queues back into the tree: for every limit that got room, the best ones
+// until one of them can be booked. Those that cannot be booked are in the tree then, and wait there.
 func (t *Table) wakeParked(now int64) {
 	kept := t.roomy[:0]
 	for _, n := range t.roomy {
@@ -222,9 +222,9 @@ func (t *Table) wakeParked(now int64) {
 			if !ok || !t.room(now, n, first.need) {
 				break
 			}
-			l := first.node.queue
-			t.bringBack(now, l)
-			if l.reachable() {
+			q := first.node.queue
+			t.bringBack(now, q)
+			if q.reachable() {
 				if n.parked.Len() > 0 {
 					n.roomy = true
 					kept = append(kept, n)
@@ -237,11 +237,11 @@ func (t *Table) wakeParked(now int64) {
 	t.roomy = kept
 }
 
-// reachable reports whether every limit between the queue and the root offers it, or
-// something better.
-func (l *queue) reachable() bool {
-	for n := &l.node; n.parent != nil; n = n.parent {
-		if !n.listed {
+// reachable reports whether q and every node above it is offered to its parent, so that Book may find
+// q or a better queue.
+func (q *queue) reachable() bool {
+	for n := &q.node; n.parent != nil; n = n.parent {
+		if !n.offered {
 			return false
 		}
 	}

@@ -6,23 +6,23 @@ import (
 	"github.com/taskengine/taskengine/engine/policy"
 )
 
-// bucket is a rate limit, kept as the generic cell rate algorithm (ITU-T I.371) does:
-// one instant says it all. The zero bucket is without limit.
+// bucket is a rate limit by the generic cell rate algorithm (ITU-T I.371), whose state is one instant.
+// The zero bucket is no limit.
 //
-// What is given back is another matter: a start that did not happen may have had no effect
-// on due, because the bucket was full again meanwhile. To give it back then would admit
-// more than the burst. So the bucket knows since when it was never full, and by how much:
-// within that time due was ahead of every later start by a whole interval and spare.
+// The other fields are for refunds of starts that did not happen. Such a start may have no effect on
+// due any more, because the bucket was full again meanwhile. A refund would then admit more than the
+// burst. Therefore the bucket has the time since which it was never full, and by how much: at every
+// start after that time, due was ahead of the start by at least an interval and by at least spare.
 type bucket struct {
-	interval int64 // nanoseconds between two starts
-	slack    int64 // how far ahead of time a burst may run
-	due      int64 // when the next start is due in theory
-	last     int64 // the latest start
-	since    int64 // the first start of those that may be given back
-	spare    int64 // by how much due was ahead of every later start than that, at least
+	interval int64 // nanoseconds between two starts at the full rate
+	slack    int64 // by how many nanoseconds a burst may be early
+	due      int64 // the time of the next start at the full rate
+	last     int64 // the time of the latest start
+	since    int64 // the first start that may be refunded
+	spare    int64 // the least by which due was ahead of a start after since
 }
 
-// maxSlack keeps the sums of times within an int64. It is more than a century.
+// maxSlack keeps sums of times within an int64. It is more than a century.
 const maxSlack = math.MaxInt64 / 2
 
 func newBucket(r policy.Rate) bucket {
@@ -38,7 +38,7 @@ func newBucket(r policy.Rate) bucket {
 	return bucket{interval: interval, slack: slack}
 }
 
-// next returns when something may start; that is now or earlier if it may.
+// next returns the earliest time of the next start. It may be in the past.
 func (b *bucket) next() int64 { return b.due - b.slack }
 
 func (b *bucket) take(now int64) {
@@ -55,7 +55,8 @@ func (b *bucket) take(now int64) {
 	b.due = max(b.due, now) + b.interval
 }
 
-// refund gives back a start of the time at, as far as that admits no more than the rate does.
+// refund takes back a start that was counted at the given time, if that does not admit more starts
+// than the rate.
 func (b *bucket) refund(at int64) {
 	switch {
 	case at == b.last:
@@ -66,37 +67,37 @@ func (b *bucket) refund(at int64) {
 	}
 }
 
-// fading is a rate that no limit in use has, and that is full again at due.
-type fading struct {
+// spentRate is the rate of a retired node whose bucket is full again at due.
+type spentRate struct {
 	due int64
-	key string // of the limit, in Table.nodes
+	key string // of the node
 }
 
-func (f fading) before(g fading) bool {
+func (f spentRate) before(g spentRate) bool {
 	if f.due != g.due {
 		return f.due < g.due
 	}
 	return f.key < g.key
 }
 
-// fade keeps the rate of a limit that is forgotten until it is full again: a limit for each value
-// takes several times as much memory.
-func (t *Table) fade(key string, due int64) {
-	t.spent[key] = due
-	t.fading.ReplaceOrInsert(fading{due, key})
+// keepSpent keeps the rate of a node that is retired, until its bucket is full again. The node itself
+// would take several times as much memory.
+func (t *Table) keepSpent(key string, due int64) {
+	t.spentByKey[key] = due
+	t.spentByTime.ReplaceOrInsert(spentRate{due, key})
 }
 
-// forgetFull forgets the rates that are full again.
-func (t *Table) forgetFull(now int64) {
+// dropFull drops the rates of retired nodes whose buckets are full again.
+func (t *Table) dropFull(now int64) {
 	for {
-		f, ok := t.fading.Min()
+		f, ok := t.spentByTime.Min()
 		if !ok || f.due > now {
 			return
 		}
-		t.fading.DeleteMin()
-		delete(t.spent, f.key)
+		t.spentByTime.DeleteMin()
+		delete(t.spentByKey, f.key)
 	}
 }
 
-// full reports whether a new bucket would behave the same.
+// full reports whether b behaves like a new bucket.
 func (b *bucket) full(now int64) bool { return b.due <= now }

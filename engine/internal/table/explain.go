@@ -2,55 +2,55 @@ package table
 
 import "github.com/taskengine/taskengine/engine/task"
 
-// Explanation says what stands between a ready task and its slot.
+// Explanation says why a ready task has no slot.
 type Explanation struct {
-	Closed   bool    // its type is paused, or has no handler
-	Ahead    int     // triggers in memory of the same queue that rank before it
-	Stored   bool    // the task, or others before it, are in the store and not yet in memory
-	Unlisted bool    // nothing of its queue is in memory: its type has more queues than the table may hold, or they are being read
-	Limits   []Usage // all that count for it, nearest first, those across the tree last
+	Closed   bool    // its type is paused, has no handler or is not configured
+	Ahead    int     // number of triggers in memory of the same queue that rank before it
+	Stored   bool    // the task, or a task before it, is in the store only
+	Unlisted bool    // its queue is not in the table: its type has too many queues, or they are being read
+	Limits   []Usage // those that count for it: in the tree, nearest first, then those that cut across
 }
 
-// Usage is how much of a limit is in use.
+// Usage is the use of a limit.
 type Usage struct {
-	Name   string // of the limit; policy.ConcurrencyName for a type's own; "" for the node's slots
-	Value  string // of what the limit is per
+	Name   string // of the limit; policy.ConcurrencyName for the concurrency of a type; "" for the slots of the node
+	Value  string // of policy.Limit.Per; "" if there is one limit for all
 	Used   int
-	Max    int   // 0 is without limit, but for the slots of a pool
-	OpenAt int64 // when its rate admits something again, Unix nanoseconds; 0 if it does now
-	Full   bool  // it has no room for the task
-	Need   int   // how many slots the task takes
-	Before Claim // a task that ranks before it and has no room here: it blocks those behind it; zero if none
+	Max    int   // 0 is no limit, except for the slots of a pool
+	OpenAt int64 // when its rate allows the next start, in Unix nanoseconds; 0 if it allows one now
+	Full   bool  // it has no room for the task now
+	Need   int   // number of slots that the task takes
+	Before Claim // a task that ranks before it and has no room here, and so blocks it; zero if none
 }
 
-// Claim is a task that waits for room.
+// Claim is a task that waits for room in a limit.
 type Claim struct {
 	ID   task.ID
 	Type string
-	Need int // how many slots it takes
+	Need int // number of slots that it takes
 }
 
-// Explain says what stands between a task of that rank and its slot.
+// Explain says why a ready task of the given queue and rank has no slot.
 func (t *Table) Explain(now int64, name task.Queue, rank task.Rank) Explanation {
 	k, ok := t.kinds[name.Type]
 	if !ok {
 		return Explanation{Closed: true}
 	}
-	l, known := t.queues[name]
+	q, known := t.queues[name]
 	if !known {
-		l = t.newQueue(name)
-		defer t.forget(now, l) // to know it would tell the scan that it is complete
+		q = t.newQueue(name)
+		defer t.forget(now, q) // if q stayed, a scan would skip it, and its rows in the store
 	}
 	x := Explanation{Closed: k.closed}
 	if !k.closed {
 		x.Unlisted = !known && k.unlisted
-		x.Stored = known && !l.window.Covers(rank)
+		x.Stored = known && !q.window.Covers(rank)
 	}
-	if l.any && l.head.rank.Compare(rank) < 0 {
+	if q.any && q.head.rank.Compare(rank) < 0 {
 		x.Ahead++
 	}
-	if l.rest != nil {
-		l.rest.Ascend(func(i item) bool {
+	if q.rest != nil {
+		q.rest.Ascend(func(i item) bool {
 			before := i.rank.Compare(rank) < 0
 			if before {
 				x.Ahead++
@@ -58,34 +58,34 @@ func (t *Table) Explain(now int64, name task.Queue, rank task.Rank) Explanation 
 			return before
 		})
 	}
-	for n := &l.node; n != nil; n = n.parent {
+	for n := &q.node; n != nil; n = n.parent {
 		if n.queue == nil || n.max > 0 {
 			u := t.usage(now, n, k)
-			u.Before = t.before(now, n, &n.kids, l, rank)
+			u.Before = t.before(now, n, &n.children, q, rank)
 			x.Limits = append(x.Limits, u)
 		}
 	}
-	for _, n := range l.across {
+	for _, n := range q.across {
 		u := t.usage(now, n, k)
-		u.Before = t.before(now, n, &n.parked, l, rank)
+		u.Before = t.before(now, n, &n.parked, q, rank)
 		x.Limits = append(x.Limits, u)
 	}
 	return x
 }
 
-// before returns the first of those that wait for room in n, if it is not of l, ranks before
-// rank and has no room.
-func (t *Table) before(now int64, n *node, waiting *offers, l *queue, rank task.Rank) Claim {
+// before returns the first task that waits for room in n, if it is of another queue than q, ranks
+// before rank and has no room.
+func (t *Table) before(now int64, n *node, waiting *offers, q *queue, rank task.Rank) Claim {
 	first, ok := waiting.Min()
 	if !ok || first.rank.Compare(rank) >= 0 || t.room(now, n, first.need) {
 		return Claim{}
 	}
 	at := first.node
 	for at.queue == nil {
-		k, _ := at.kids.Min()
+		k, _ := at.children.Min()
 		at = k.node
 	}
-	if at.queue == l {
+	if at.queue == q {
 		return Claim{}
 	}
 	return Claim{ID: at.queue.head.ref.ID, Type: at.queue.kind.name, Need: n.cost(first.need)}
@@ -100,7 +100,7 @@ func (t *Table) usage(now int64, n *node, k *kind) Usage {
 	return u
 }
 
-// limitName returns the name under which people know n.
+// limitName returns the name of n for users.
 func (n *node) limitName() string {
 	if n.queue != nil {
 		return n.queue.kind.concurrency().Name

@@ -7,88 +7,88 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// A type may have more queues than memory can hold. So the table lists the queues of each
-// type that is open by itself, and keeps as many as it has room for:
+// A type may have more queues than memory can hold. Therefore the table lists the queues of each open
+// type separately, and keeps as many of them as it has room for:
 //
-//   - A type whose queues are not all in the table is unlisted. A pass over the store's
-//     queues, from a cursor, adds those that the table does not have. When a pass has ended
-//     and no queue was left out since it began, the type is listed.
-//   - The table holds at most Capacity queues of which nothing runs. When it is full, a
-//     type that has less than its share takes the place of one that has more. Within a
-//     type, a queue that could run takes the place of one that could not, and a better rank
-//     that of a worse one.
-//   - While there is no room, the pass goes on slowly: it loads a few queues, and the worst
-//     go. So every queue gets into the table that ranks well, whatever stays there.
-//   - A type that is closed has no queues in the table but those of which something runs,
-//     and a type that is not configured has none.
+//   - A type whose queues are not all in the table is unlisted. A pass over the queues in the
+//     store, from a cursor, adds those that are not in the table. When a pass ends, and no queue
+//     was left out since it began, the type is listed.
+//   - The table has at most Capacity queues of which no task runs. When it is full, a type that
+//     has less than its share of them replaces a queue of a type that has more. Within a type, a
+//     queue that could run replaces one that could not, and a queue with a better rank replaces
+//     one with a worse rank.
+//   - While there is no room, the pass continues slowly: it loads a few queues, and the worst are
+//     evicted. So every queue with a good rank gets into the table, whatever is in it.
+//   - A type that is closed has only queues in the table of which a task runs. A type that is not
+//     configured has none.
 
-// listing is how far the queues of a type are known.
+// listing says which queues of a type are in the table.
 type listing struct {
-	unlisted bool       // the store has, or may have, queues of the type that the table does not know
-	fresh    bool       // the pass has not begun
-	cursor   task.Queue // up to where the pass has come
-	asked    bool       // the Scan that is under way is for this type, too
-	dropped  bool       // a queue was left out since the pass began
-	filling  bool       // the table has room: the pass goes on at once
-	tried    bool       // a pass has ended, or filled the table
-	rest     int64      // when the pass goes on though there is no room
-	left     uint64     // look.left when there was none
+	unlisted     bool       // the store may have queues of the type that are not in the table
+	fresh        bool       // the pass has not begun
+	cursor       task.Queue // the last queue that the pass has reached
+	scanning     bool       // the Scan under way is for this type, too
+	leftOut      bool       // a queue was left out since the pass began
+	filling      bool       // the table has room, so the pass continues at once
+	surveyed     bool       // a pass has ended, or has filled the table
+	resumeAt     int64      // when the pass continues although there is no room
+	removalsSeen uint64     // reads.removals when there was no room
 
-	starved    int // queues with rows in the store and none in memory
-	wanting    fifo[*queue]
-	hungry     bool // stands in look.hungry
-	incomplete int  // its position in look.incomplete, from 1; 0 if it is not there
+	starved    int // number of queues with rows in the store and none in memory
+	toLoad     fifo[*queue]
+	inTurns    bool // it is in reads.turns
+	incomplete int  // its position in reads.incomplete, from 1; 0 if it is not there
 }
 
-// look is the table's view of the store.
-type look struct {
-	scanning   bool
-	incomplete []*kind     // open types that are unlisted, or have queues that starve
-	last       string      // the type that was listed last: they take turns by name
-	roomy      bool        // something has changed since no type could be listed
-	left       uint64      // how often triggers or queues have left the table
-	wake       int64       // when one can be, though nothing changes; 0 is not known
-	hungry     fifo[*kind] // types that have queues to be loaded, in turn
-	loading    int         // Loads under way
+// reads has what the table needs to decide about its reads from the store.
+type reads struct {
+	scanning    bool
+	incomplete  []*kind     // open types that are unlisted, or have starved queues
+	lastScanned string      // the type of the last scan: types take turns, by name
+	mayScan     bool        // something has changed since no type could be scanned
+	removals    uint64      // how often triggers or queues were removed from the table
+	scanAt      int64       // when a type can be scanned, even if nothing changes; 0 is unknown
+	turns       fifo[*kind] // types that have queues to load, in their turn
+	loading     int         // number of Loads under way
 }
 
-// Scan asks for the queues of the store after After, at most Limit. It is answered by
-// exactly one call of [Table.Scanned].
+// Scan asks for the queues in the store after After, at most Limit. It is answered by exactly one call
+// of [Table.Scanned].
 type Scan struct {
 	After task.Queue
 	Limit int
 }
 
 const (
-	// scanLimit is how many queues one Scan asks for.
+	// scanLimit is the Limit of a Scan.
 	scanLimit = 1000
-	// maxProbes is how many queues are loaded at a time though the table is full.
+	// maxProbes is the maximum number of queues that a pass adds at a time although the table is full.
 	maxProbes = 256
-	// How long a pass rests after that, in nanoseconds: if the type has something in
-	// memory that its values let run, and if not.
-	slowRest, quickRest = int64(1e9), int64(1e8)
-	// maxTried is how many queues are looked at to find a bad one, and maxVisited how many
-	// for those.
+	// The pauses of a pass after that, in nanoseconds: the slow one if a queue of the type in the
+	// table could run, see couldRun, and the quick one if not.
+	slowPause, quickPause = int64(1e9), int64(1e8)
+	// maxTried is the maximum number of queues among which the worst is chosen, and maxVisited
+	// the maximum number that are looked at to find those.
 	maxTried, maxVisited = 16, 64
 )
 
-// unlist notes that the store has queues of k that the table does not know.
+// unlist makes k unlisted: the store has queues of k that are not in the table.
 func (t *Table) unlist(k *kind) {
-	k.dropped = true
+	k.leftOut = true
 	if !k.unlisted {
 		k.unlisted = true
-		k.restart()
+		k.restartPass()
 	}
-	t.note(k)
+	t.trackIncomplete(k)
 }
 
-// restart has the pass begin anew.
-func (k *kind) restart() {
-	k.fresh, k.asked, k.filling = true, false, true
+// restartPass has the pass over the queues of k begin again.
+func (k *kind) restartPass() {
+	k.fresh, k.scanning, k.filling = true, false, true
 	k.cursor = task.Queue{Type: justBefore(k.name)}
 }
 
-// justBefore returns a string that sorts before name, and behind all UTF-8 text that does.
+// justBefore returns a string that sorts before name, and after all other UTF-8 text that does.
 func justBefore(name string) string {
 	if name == "" || name[len(name)-1] == 0 {
 		return name[:max(0, len(name)-1)]
@@ -97,46 +97,45 @@ func justBefore(name string) string {
 	return name[:last] + string([]byte{name[last] - 1, 0xff})
 }
 
-// note counts k among the types that are incomplete, or no longer.
-func (t *Table) note(k *kind) {
+// trackIncomplete adds k to reads.incomplete, or removes it, after a change of k.
+func (t *Table) trackIncomplete(k *kind) {
 	is, was := !k.closed && (k.unlisted || k.starved > 0), k.incomplete > 0
-	list := t.look.incomplete
+	list := t.reads.incomplete
 	switch {
 	case is && !was:
-		t.look.incomplete = append(list, k)
+		t.reads.incomplete = append(list, k)
 		k.incomplete = len(list) + 1
 	case was && !is:
 		last := list[len(list)-1]
 		list[k.incomplete-1], last.incomplete = last, k.incomplete
-		t.look.incomplete = list[:len(list)-1]
+		t.reads.incomplete = list[:len(list)-1]
 		k.incomplete = 0
 	}
-	t.look.roomy = t.look.roomy || is
+	t.reads.mayScan = t.reads.mayScan || is
 }
 
-// Complete reports whether the table knows the best trigger of every queue of every type
-// that is open.
-func (t *Table) Complete() bool { return len(t.look.incomplete) == 0 }
+// Complete reports whether the best trigger of each queue of each open type is in the table.
+func (t *Table) Complete() bool { return len(t.reads.incomplete) == 0 }
 
-// Surveyed reports whether the table has looked through the store for the first time:
-// it is complete, or as full as it gets.
+// Surveyed reports whether the table has read the store for the first time: it is complete, or as full
+// as it gets.
 func (t *Table) Surveyed() bool {
-	return t.idle > t.config.Capacity/2 || !slices.ContainsFunc(t.look.incomplete, func(k *kind) bool {
-		return !k.tried || !k.unlisted // a type that is listed waits for its first rows
+	return t.idle > t.config.Capacity/2 || !slices.ContainsFunc(t.reads.incomplete, func(k *kind) bool {
+		return !k.surveyed || !k.unlisted // a type that is listed is waiting for its first rows
 	})
 }
 
-// isKnown reports whether the table knows the best trigger of every queue that could run:
-// the types that are incomplete have none that could.
+// isKnown reports whether the best trigger of each queue that could run is in the table: no type that
+// is incomplete has a queue that could.
 func (t *Table) isKnown(now int64) bool {
 	const few = 8
-	return len(t.look.incomplete) <= few && !slices.ContainsFunc(t.look.incomplete, func(k *kind) bool {
-		return !t.isShut(now, k)
+	return len(t.reads.incomplete) <= few && !slices.ContainsFunc(t.reads.incomplete, func(k *kind) bool {
+		return !t.isBlocked(now, k)
 	})
 }
 
-// isShut reports whether a limit that counts for all tasks of k is full.
-func (t *Table) isShut(now int64, k *kind) bool {
+// isBlocked reports whether a limit that counts for all tasks of k is full.
+func (t *Table) isBlocked(now int64, k *kind) bool {
 	if k.pool != nil && !t.room(now, k.pool, k.policy.Weight) {
 		return true
 	}
@@ -146,22 +145,22 @@ func (t *Table) isShut(now int64, k *kind) bool {
 	})
 }
 
-// TakeScan returns what is to be scanned, if anything is and the table has room.
+// TakeScan returns the next Scan. It returns false if none is to be made now.
 func (t *Table) TakeScan() (Scan, bool) {
-	k := &t.look
-	if k.scanning || len(k.incomplete) == 0 || !k.roomy {
+	r := &t.reads
+	if r.scanning || len(r.incomplete) == 0 || !r.mayScan {
 		return Scan{}, false
 	}
-	k.wake = 0
-	var first, next *kind // of all that may be listed, and of those behind the last
-	for _, one := range k.incomplete {
+	r.scanAt = 0
+	var first, next *kind // by name: of all types that may be scanned, and of those after lastScanned
+	for _, one := range r.incomplete {
 		if !one.unlisted || !t.mayList(one) {
 			continue
 		}
 		if first == nil || one.name < first.name {
 			first = one
 		}
-		if one.name > k.last && (next == nil || one.name < next.name) {
+		if one.name > r.lastScanned && (next == nil || one.name < next.name) {
 			next = one
 		}
 	}
@@ -169,84 +168,85 @@ func (t *Table) TakeScan() (Scan, bool) {
 		next = first
 	}
 	if next == nil {
-		k.roomy = false
+		r.mayScan = false
 		return Scan{}, false
 	}
-	k.scanning, k.last = true, next.name
+	r.scanning, r.lastScanned = true, next.name
 	after := next.cursor
-	t.ask(after)
+	t.startScan(after)
 	return Scan{After: after, Limit: scanLimit}, true
 }
 
-// ask has the queues after a position listed for every type that they can be for.
-func (t *Table) ask(after task.Queue) {
-	for _, k := range t.look.incomplete {
+// startScan marks all types that a Scan after the given queue serves.
+func (t *Table) startScan(after task.Queue) {
+	for _, k := range t.reads.incomplete {
 		if !k.unlisted || compareQueue(k.cursor, after) < 0 || !t.mayList(k) {
 			continue
 		}
-		k.asked = true
+		k.scanning = true
 		if k.fresh {
-			k.fresh, k.dropped = false, false
+			k.fresh, k.leftOut = false, false
 		}
 	}
 }
 
-// mayList reports whether the pass over the queues of k may go on. If not, the table wakes
-// when it may.
+// mayList reports whether the pass over the queues of k may continue now. If not, it sets the time at
+// which it may, if it depends on the time.
 func (t *Table) mayList(k *kind) bool {
 	switch {
 	case k.filling && t.hasRoom(k, 0):
 		return true
-	case !k.filling && k.left != t.look.left && t.hasRoom(k, max(1, t.config.Capacity/8)):
+	case !k.filling && k.removalsSeen != t.reads.removals && t.hasRoom(k, max(1, t.config.Capacity/8)):
 		k.filling = true
 		return true
 	}
 	if k.filling {
-		t.pause(k)
+		t.pausePass(k)
 	}
 	if k.starved >= t.probes() {
-		return false // what was found is not loaded yet
+		return false // the queues that were found are not loaded yet
 	}
-	if t.now >= k.rest {
+	if t.now >= k.resumeAt {
 		return true
 	}
-	if w := &t.look.wake; *w == 0 || k.rest < *w {
-		*w = k.rest
+	if w := &t.reads.scanAt; *w == 0 || k.resumeAt < *w {
+		*w = k.resumeAt
 	}
 	return false
 }
 
-// pause has the pass over the queues of k rest: there is no room.
-func (t *Table) pause(k *kind) {
-	k.filling, k.tried, k.left = false, true, t.look.left
-	k.rest = t.now + quickRest
+// pausePass pauses the pass over the queues of k, because there is no room.
+func (t *Table) pausePass(k *kind) {
+	k.filling, k.surveyed, k.removalsSeen = false, true, t.reads.removals
+	k.resumeAt = t.now + quickPause
 	if t.couldRun(k) {
-		k.rest = t.now + slowRest
+		k.resumeAt = t.now + slowPause
 	}
 }
 
-// hasRoom reports whether the table has room for another queue of k, and some more.
+// hasRoom reports whether the table has room for another queue of k and for some more.
 func (t *Table) hasRoom(k *kind, some int) bool {
 	full := t.config.Capacity - some
-	return (t.idle < full || k.idle < full/t.crowdedWith(k)) && (t.size < full || k.size < full/max(1, t.active))
+	return (t.idle < full || k.idle < full/t.idleKindsWith(k)) && (t.size < full || k.size < full/max(1, t.active))
 }
 
-// crowdedWith is how many types have queues of which nothing runs, k counted as one.
-func (t *Table) crowdedWith(k *kind) int {
+// idleKindsWith returns the number of types that have queues of which no task runs, k included.
+func (t *Table) idleKindsWith(k *kind) int {
 	if k.idle == 0 {
-		return t.crowded + 1
+		return t.idleKinds + 1
 	}
-	return t.crowded
+	return t.idleKinds
 }
 
-// gone notes that something has left the table.
-func (k *look) gone() {
-	k.left++
-	k.roomy = true
+// roomFreed records that a trigger or a queue was removed from the table.
+func (r *reads) roomFreed() {
+	r.removals++
+	r.mayScan = true
 }
 
-// admitsQueue makes room for the queue of tr, which is of k, if the queue has a claim to it.
-func (t *Table) admitsQueue(now int64, k *kind, tr task.Trigger) bool {
+// admitQueue reports whether the queue of tr, which is of k, may be added to the table. It makes room
+// for it if the queue has a better claim than another one.
+func (t *Table) admitQueue(now int64, k *kind, tr task.Trigger) bool {
 	if tr.Group == "" || t.makeRoom(now, k) {
 		return true
 	}
@@ -258,22 +258,21 @@ func (t *Table) admitsQueue(now int64, k *kind, tr task.Trigger) bool {
 	return true
 }
 
-// makeRoom reports whether there is room for another queue of k, made if need be at the cost
+// makeRoom reports whether there is room for another queue of k. If there is none, it may evict a queue
 // of another type.
 func (t *Table) makeRoom(now int64, k *kind) bool {
 	if t.size >= t.config.Capacity && k.size >= t.share() {
 		return false
 	}
-	return t.idle < t.config.Capacity || t.takePlace(now, k)
+	return t.idle < t.config.Capacity || t.takeRoomOf(now, k)
 }
 
-// probes is how many queues of a type are loaded at a time though there is no room.
+// probes returns how many queues of a type are loaded at a time although there is no room.
 func (t *Table) probes() int { return max(1, min(maxProbes, t.config.Capacity/8)) }
 
-// takePlace makes room for a queue of k, if k has less than its share, where another type
-// has more.
-func (t *Table) takePlace(now int64, k *kind) bool {
-	fair := t.config.Capacity / t.crowdedWith(k)
+// takeRoomOf evicts a queue of a type that has more than its share, if k has less than its share.
+func (t *Table) takeRoomOf(now int64, k *kind) bool {
+	fair := t.config.Capacity / t.idleKindsWith(k)
 	if k.idle >= fair {
 		return false
 	}
@@ -294,12 +293,12 @@ func (t *Table) takePlace(now int64, k *kind) bool {
 	return false
 }
 
-// trim evicts a queue if there are too many.
-func (t *Table) trim(now int64) {
+// evictExcess evicts a queue if there are too many.
+func (t *Table) evictExcess(now int64) {
 	if t.idle <= t.config.Capacity {
 		return
 	}
-	for fair := t.config.Capacity / t.crowded; ; t.hand++ {
+	for fair := t.config.Capacity / t.idleKinds; ; t.hand++ {
 		if t.hand >= len(t.order) {
 			t.hand = 0
 		}
@@ -312,9 +311,9 @@ func (t *Table) trim(now int64) {
 	}
 }
 
-// worst returns a queue of k that may be evicted, other than one, or nil: of some, one that
-// its values do not let run, or that ranks last. One that waits to be loaded is taken if
-// there is no other.
+// worst returns the worst queue of k that may be evicted, except other, or nil. It chooses among up to
+// maxTried queues: one that a limit for its values stops, or else the one that ranks last. It returns
+// a queue that is empty, and waits to be loaded, only if there is no other.
 func (t *Table) worst(k *kind, other *queue) *queue {
 	var worst *queue
 	stopped, tried := false, 0
@@ -322,66 +321,66 @@ func (t *Table) worst(k *kind, other *queue) *queue {
 		if k.hand++; k.hand >= len(k.queues) {
 			k.hand = 0
 		}
-		l := k.queues[k.hand]
-		if l == other || l.running > 0 || l.window.Asked() || l.stays() {
+		q := k.queues[k.hand]
+		if q == other || q.running > 0 || q.window.Asked() || q.isPermanent() {
 			continue
 		}
 		tried++
-		s := l.isStopped()
+		s := q.isStopped()
 		switch {
 		case worst == nil, !worst.any:
-		case !l.any, stopped && !s, stopped == s && l.head.rank.Compare(worst.head.rank) < 0:
+		case !q.any, stopped && !s, stopped == s && q.head.rank.Compare(worst.head.rank) < 0:
 			continue
 		}
-		worst, stopped = l, s
+		worst, stopped = q, s
 	}
 	return worst
 }
 
-// isStopped reports whether a limit for one of its values keeps l from running.
-func (l *queue) isStopped() bool {
-	if l.parkedOn != nil {
-		return l.parkedOn.keyed
+// isStopped reports whether a limit for one of its values stops q.
+func (q *queue) isStopped() bool {
+	if q.parkedOn != nil {
+		return q.parkedOn.keyed
 	}
-	for n := &l.node; n.queue != nil || n.keyed; n = n.parent {
-		if !n.listed {
-			return l.any
+	for n := &q.node; n.queue != nil || n.keyed; n = n.parent {
+		if !n.offered {
+			return q.any
 		}
 	}
 	return false
 }
 
-// couldRun reports whether some queue of k could run if the limits that count for all of k
-// had room.
+// couldRun reports whether a queue of k could run if the limits that count for all of k had room. It
+// looks at up to maxVisited queues.
 func (t *Table) couldRun(k *kind) bool {
 	for i := range min(maxVisited, len(k.queues)) {
-		if l := k.queues[(k.hand+i)%len(k.queues)]; l.any && !l.isStopped() {
+		if q := k.queues[(k.hand+i)%len(k.queues)]; q.any && !q.isStopped() {
 			return true
 		}
 	}
 	return false
 }
 
-// Scanned answers a Scan: these are the queues, and end says that there are none
-// behind them. A Scan that failed is answered with nothing and end false.
+// Scanned answers a Scan with the queues. end says that the store has no queues behind them. A Scan
+// that failed is answered with no queues and end false.
 func (t *Table) Scanned(queues []task.Queue, end bool) {
-	t.look.scanning, t.look.roomy = false, true
+	t.reads.scanning, t.reads.mayScan = false, true
 	if len(queues) == 0 && !end {
-		for _, k := range t.look.incomplete {
-			k.asked = false
+		for _, k := range t.reads.incomplete {
+			k.scanning = false
 		}
 		return
 	}
-	for _, k := range slices.Clone(t.look.incomplete) { // one that is listed queues it
-		if k.asked {
-			k.asked = false
-			t.list(k, queues, end)
+	for _, k := range slices.Clone(t.reads.incomplete) { // a type that is listed now leaves the slice
+		if k.scanning {
+			k.scanning = false
+			t.listPage(k, queues, end)
 		}
 	}
 }
 
-// list goes on with the pass over the queues of k.
-func (t *Table) list(k *kind, page []task.Queue, end bool) {
+// listPage continues the pass over the queues of k with a page of queues.
+func (t *Table) listPage(k *kind, page []task.Queue, end bool) {
 	probes, most := 0, t.probes()
 	from, _ := slices.BinarySearchFunc(page, k.cursor, compareQueue)
 	for _, name := range page[from:] {
@@ -395,28 +394,28 @@ func (t *Table) list(k *kind, page []task.Queue, end bool) {
 		if _, known := t.queues[name]; !known {
 			if name.Group != "" && !t.makeRoom(t.now, k) {
 				if k.filling || probes == most {
-					t.pause(k)
+					t.pausePass(k)
 					return
 				}
 				probes++
 			}
-			l := t.newQueue(name)
-			l.window.Reset()
-			t.refill(l)
+			q := t.newQueue(name)
+			q.window.Reset()
+			t.refill(q)
 		}
 		k.cursor = name
 	}
 	if !end {
 		return
 	}
-	k.tried = true
-	if k.dropped {
-		k.restart()
-		t.pause(k)
+	k.surveyed = true
+	if k.leftOut {
+		k.restartPass()
+		t.pausePass(k)
 		return
 	}
 	k.unlisted = false
-	t.note(k)
+	t.trackIncomplete(k)
 }
 
 func compareQueue(a, b task.Queue) int {

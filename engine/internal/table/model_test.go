@@ -286,30 +286,30 @@ func (t *Table) check(tb testing.TB) {
 	size, running, idle, kinds := 0, 0, 0, make(map[*kind]int)
 	used := make(map[*node]int)
 	kids := make(map[*node]int)
-	for _, l := range t.queues {
-		size += l.len()
-		running += l.running
-		kinds[l.kind] += l.len()
-		if l.running == 0 && !l.stays() {
+	for _, q := range t.queues {
+		size += q.len()
+		running += q.running
+		kinds[q.kind] += q.len()
+		if q.running == 0 && !q.isPermanent() {
 			idle++
 		}
-		if l.kind.closed && l.any {
-			tb.Fatalf("queue %v is closed and holds triggers", l.name)
+		if q.kind.closed && q.any {
+			tb.Fatalf("queue %v is closed and holds triggers", q.name)
 		}
-		for n := &l.node; n != nil; n = n.parent {
-			used[n] += l.running * l.kind.policy.Weight
+		for n := &q.node; n != nil; n = n.parent {
+			used[n] += q.running * q.kind.policy.Weight
 		}
-		for _, n := range l.across {
-			used[n] += l.running * n.cost(l.kind.policy.Weight)
+		for _, n := range q.across {
+			used[n] += q.running * n.cost(q.kind.policy.Weight)
 		}
-		if l.listed {
-			kids[l.parent]++
-			if l.parkedOn != nil {
-				tb.Fatalf("queue %v is listed and parked", l.name)
+		if q.offered {
+			kids[q.parent]++
+			if q.parkedOn != nil {
+				tb.Fatalf("queue %v is listed and parked", q.name)
 			}
 		}
-		if t.queues[l.name] != l || l.kind.queues[l.place] != l {
-			tb.Fatalf("queue %v is not where it should be", l.name)
+		if t.queues[q.name] != q || q.kind.queues[q.index] != q {
+			tb.Fatalf("queue %v is not where it should be", q.name)
 		}
 	}
 	if size != t.size || running != t.running {
@@ -324,7 +324,7 @@ func (t *Table) check(tb testing.TB) {
 		}
 	}
 	for _, n := range t.nodes {
-		if n.listed {
+		if n.offered {
 			kids[n.parent]++
 		}
 		if n.used != used[n] {
@@ -340,8 +340,8 @@ func (t *Table) check(tb testing.TB) {
 		}
 	}
 	for _, n := range append(slices.Collect(mapsValues(t.nodes)), t.root) {
-		if n.kids.Len() != kids[n] {
-			tb.Fatalf("limit %s%s lists %d children, counted %d", n.name, n.value, n.kids.Len(), kids[n])
+		if n.children.Len() != kids[n] {
+			tb.Fatalf("limit %s%s lists %d children, counted %d", n.name, n.value, n.children.Len(), kids[n])
 		}
 	}
 }

@@ -7,44 +7,44 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// node is a limit in use, or the part of a queue that makes it one.
+// node is a limit in use, or the part of a queue that makes the queue a node of the tree.
 //
-//  1. kids holds exactly the children that could run if only this node and those above
-//     it had room.
-//  2. A node is in its parent's kids, under shown, exactly if listed.
-//  3. used is the weight of all that is booked below it.
+//  1. children has exactly those children that could run if this node and those above it had
+//     room.
+//  2. A node is in the children of its parent exactly if offered is set, and then as shown.
+//  3. used is the weight of all booked tasks that the node counts.
 type node struct {
-	serial uint64 // distinguishes nodes of equal rank
-	name   string // of the limit; "" for the root and for a type's own concurrency
-	key    string // identity in Table.nodes; "" for queues and the root
-	value  string // of Per; "" if it is one limit
-	keyed  bool   // it is one of several, for a value or for a queue
+	serial uint64 // orders nodes of equal rank
+	name   string // of the limit; "" for the root and for a queue
+	key    string // in Table.nodes; "" for queues, pools and the root
+	value  string // of policy.Limit.Per; "" if there is one limit for all
+	keyed  bool   // it, or a node above it, is for one value of several
 	parent *node
-	queue  *queue // the queue this node is part of, or nil
+	queue  *queue // the queue that this node is part of, or nil
 
-	max    int  // slots; 0 is without limit, unless isPool
-	isPool bool // max may be 0, and a task takes one slot whatever its weight
+	max    int  // number of slots; 0 is no limit, unless isPool is set
+	isPool bool // max may be 0, and each task takes one slot whatever its weight is
 	used   int
 	bucket bucket
-	alarm  int64 // when the table rings for it, 0 if not
+	alarm  int64 // its time in Table.alarms; 0 if it has none
 
-	kids   offers // none for queues
-	parked offers // queues that only this limit stops
-	roomy  bool   // stands in Table.roomy
-	users  int    // children, listed or not, and queues it cuts across
+	children offers // empty for queues
+	parked   offers // queues that wait for room in this limit, which cuts across them
+	roomy    bool   // it is in Table.roomy
+	users    int    // number of children, offered or not, and of queues that it cuts across
 
-	listed bool
-	shown  kid // how it stands in its parent's kids, or in the parked of queue.parkedOn
+	offered bool
+	shown   child // how it is in the children of its parent, or in the parked of queue.parkedOn
 }
 
-// kid is a child in the order of the best it has to offer.
-type kid struct {
+// child is a node as its parent orders it: by the best trigger below it.
+type child struct {
 	rank task.Rank
-	need int // weight of that best
+	need int // weight of that trigger
 	node *node
 }
 
-func (a kid) before(b kid) bool {
+func (a child) before(b child) bool {
 	if c := a.rank.Compare(b.rank); c != 0 {
 		return c < 0
 	}
@@ -63,8 +63,8 @@ func (t *Table) newNode(parent *node, l policy.Limit, value string) *node {
 	return n
 }
 
-// room reports whether n admits something of weight need now. A full rate sets the
-// alarm for when it does.
+// room reports whether n has room for a task of weight need now. If the rate of n does not allow a
+// start, room sets the alarm.
 func (t *Table) room(now int64, n *node, need int) bool {
 	if n.limited() && n.used+n.cost(need) > n.max {
 		return false
@@ -76,38 +76,39 @@ func (t *Table) room(now int64, n *node, need int) bool {
 	return true
 }
 
-// best returns what n has to offer by itself, its own limit and those above aside.
-func (n *node) best() (kid, bool) {
+// best returns the best child of n, or the queue itself, whether or not n and those above it have
+// room. It returns false if there is none.
+func (n *node) best() (child, bool) {
 	if n.queue != nil {
 		return n.queue.best()
 	}
-	return n.kids.Min()
+	return n.children.Min()
 }
 
-// settle makes rules 1 and 2 true again for n and all above it, after something about
-// them has changed.
-func (t *Table) settle(now int64, n *node) {
+// reposition restores invariants 1 and 2 for n and the nodes above it after a change of n: it updates
+// the position of each node in the children of its parent.
+func (t *Table) reposition(now int64, n *node) {
 	for ; n.parent != nil; n = n.parent {
 		offer, ok := n.best()
 		offer.node = n
 		if ok && !t.room(now, n, offer.need) {
 			ok = false
 		}
-		if ok == n.listed && (!ok || offer == n.shown) {
+		if ok == n.offered && (!ok || offer == n.shown) {
 			continue
 		}
-		if n.listed {
-			n.parent.kids.remove(n.shown)
+		if n.offered {
+			n.parent.children.remove(n.shown)
 		}
 		if ok {
-			n.parent.kids.insert(t.lists, offer)
+			n.parent.children.insert(t.freeChildren, offer)
 		}
-		n.listed, n.shown = ok, offer
+		n.offered, n.shown = ok, offer
 	}
 }
 
-// limitNode returns the node of the first limit of chain for a group's values, made
-// together with those above it if need be.
+// limitNode returns the node of the first limit of chain for the values of a group. It makes the node,
+// and those above it, if they do not exist.
 func (t *Table) limitNode(chain []policy.Limit, values []string) *node {
 	if len(chain) == 0 {
 		return t.root
@@ -122,16 +123,16 @@ func (t *Table) limitNode(chain []policy.Limit, values []string) *node {
 	}
 	n := t.newNode(t.limitNode(chain[1:], values), l, value)
 	n.key = key
-	if due, ok := t.spent[key]; ok {
+	if due, ok := t.spentByKey[key]; ok {
 		n.bucket.due = due
-		delete(t.spent, key)
-		t.fading.Delete(fading{due, key})
+		delete(t.spentByKey, key)
+		t.spentByTime.Delete(spentRate{due, key})
 	}
 	t.nodes[key] = n
 	return n
 }
 
-// nodeKey is the identity of the first limit of chain for a group's values.
+// nodeKey returns the key of the first limit of chain for the values of a group.
 func nodeKey(chain []policy.Limit, values []string) string {
 	var id strings.Builder
 	own := 0
@@ -147,12 +148,12 @@ func nodeKey(chain []policy.Limit, values []string) string {
 	return id.String()
 }
 
-// retire forgets n, and those above it, if nothing uses it. Of a rate that is not full
-// again it keeps when it is.
+// retire removes n, and then the nodes above it, as long as they are not in use. If the bucket of a
+// node is not full, the table keeps the time at which it will be.
 func (t *Table) retire(now int64, n *node) {
 	for n != t.root && n.queue == nil && n.users == 0 && n.used == 0 {
 		if !n.bucket.full(now) {
-			t.fade(n.key, n.bucket.due)
+			t.keepSpent(n.key, n.bucket.due)
 		}
 		if n.alarm != 0 {
 			t.alarms.Delete(alarm{n.alarm, n})

@@ -2,16 +2,15 @@ package table
 
 import "github.com/google/btree"
 
-// offers is a set of children in the order of what they have to offer. The first is kept
-// beside the tree: most limits have few children that are open at a time, often one,
-// and that one moves with every task.
+// offers is an ordered set of children. The first one is kept outside of the B-tree: most limits have
+// few children that could run at a time, often one, and that one moves with every task.
 type offers struct {
-	first kid
+	first child
 	any   bool
-	rest  *btree.BTreeG[kid] // nil until there was more than one
+	rest  *btree.BTreeG[child] // nil until there was more than one
 }
 
-func (o *offers) Min() (kid, bool) { return o.first, o.any }
+func (o *offers) Min() (child, bool) { return o.first, o.any }
 
 func (o *offers) Len() int {
 	n := 0
@@ -24,8 +23,8 @@ func (o *offers) Len() int {
 	return n
 }
 
-// insert adds k, which is not there.
-func (o *offers) insert(lists *btree.FreeListG[kid], k kid) {
+// insert adds k, which must not be in the set.
+func (o *offers) insert(lists *btree.FreeListG[child], k child) {
 	if !o.any {
 		o.first, o.any = k, true
 		return
@@ -34,25 +33,25 @@ func (o *offers) insert(lists *btree.FreeListG[kid], k kid) {
 		o.first, k = k, o.first
 	}
 	if o.rest == nil {
-		o.rest = btree.NewWithFreeListG(degree, kid.before, lists)
+		o.rest = btree.NewWithFreeListG(degree, child.before, lists)
 	}
 	o.rest.ReplaceOrInsert(k)
 }
 
-// remove takes k out, which is there.
-func (o *offers) remove(k kid) {
+// remove removes k, which must be in the set.
+func (o *offers) remove(k child) {
 	switch {
 	case k.node != o.first.node:
 		o.rest.Delete(k)
 	case o.rest == nil:
-		o.first, o.any = kid{}, false
+		o.first, o.any = child{}, false
 	default:
 		o.first, o.any = o.rest.DeleteMin()
 	}
 }
 
-// ascend calls fn with the children in their order until it returns false.
-func (o *offers) ascend(fn func(kid) bool) {
+// ascend calls fn for each child in order until fn returns false.
+func (o *offers) ascend(fn func(child) bool) {
 	if o.any && fn(o.first) && o.rest != nil {
 		o.rest.Ascend(fn)
 	}

@@ -8,150 +8,150 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// queue is the queue of one type and group: the end of a branch of limits.
+// queue has the triggers of one type and group. It is a leaf of the tree of limits.
 type queue struct {
-	node // its own limit is the type's concurrency, where nothing else can hold that
+	node // its limit is the concurrency of the type, if the type has one queue
 
 	name   task.Queue
 	kind   *kind
-	across []*node // the limits that cut across
-	place  int     // in kind.queues
+	across []*node // the limits that cut across the tree
+	index  int     // its position in kind.queues
 
-	head     item                // the best trigger, if any
-	any      bool                // whether there is a head
-	rest     *btree.BTreeG[item] // the others; nil until there was more than one
-	running  int                 // slots booked
-	parkedOn *node               // the limit in whose parked it stands, or nil
+	head     item                // the first trigger
+	any      bool                // there is a head
+	rest     *btree.BTreeG[item] // the other triggers; nil until there were two
+	running  int                 // number of booked tasks
+	parkedOn *node               // the limit in whose parked it is, or nil
 
-	window  window.Window[task.Rank] // which of its rows in the store are in memory
-	wants   bool                     // stands in its kind's wanting, to be loaded
-	starved bool                     // counted in its kind's starved: the store has rows, and memory has none
+	window    window.Window[task.Rank] // which of its rows in the store are in memory
+	wantsLoad bool                     // it is in kind.toLoad; entries there without it are skipped
+	starved   bool                     // it is counted in kind.starved: the store may have rows, and memory has none
 }
 
-func (l *queue) len() int {
+func (q *queue) len() int {
 	n := 0
-	if l.any {
+	if q.any {
 		n++
 	}
-	if l.rest != nil {
-		n += l.rest.Len()
+	if q.rest != nil {
+		n += q.rest.Len()
 	}
 	return n
 }
 
-// best returns what the queue has to offer: nothing while it is closed or parked.
-func (l *queue) best() (kid, bool) {
-	if !l.any || l.kind.closed || l.parkedOn != nil {
-		return kid{}, false
+// best returns q as a child, without its node. It returns false if q is empty, closed or parked.
+func (q *queue) best() (child, bool) {
+	if !q.any || q.kind.closed || q.parkedOn != nil {
+		return child{}, false
 	}
-	return kid{rank: l.head.rank, need: l.kind.policy.Weight}, true
+	return child{rank: q.head.rank, need: q.kind.policy.Weight}, true
 }
 
 func (i item) before(j item) bool { return i.rank.Compare(j.rank) < 0 }
 
-// put adds i in its place and reports whether the queue grew by it. Of two versions of
-// the same task the newer stays: a page may have been read before the older changed.
-func (l *queue) put(t *Table, i item) bool {
+// put adds i and reports whether q has one trigger more now. Of two versions of the same task the
+// newer stays: a trigger may be older than what is in memory.
+func (q *queue) put(t *Table, i item) bool {
 	switch {
-	case !l.any:
-		l.head, l.any = i, true
+	case !q.any:
+		q.head, q.any = i, true
 		return true
-	case i.rank == l.head.rank:
-		if i.ref.Version > l.head.ref.Version {
-			l.head = i
+	case i.rank == q.head.rank:
+		if i.ref.Version > q.head.ref.Version {
+			q.head = i
 		}
 		return false
-	case i.before(l.head):
-		l.head, i = i, l.head
+	case i.before(q.head):
+		q.head, i = i, q.head
 	}
-	if l.rest == nil {
-		l.rest = btree.NewWithFreeListG(degree, item.before, t.items)
+	if q.rest == nil {
+		q.rest = btree.NewWithFreeListG(degree, item.before, t.freeItems)
 	}
-	old, replaced := l.rest.ReplaceOrInsert(i)
+	old, replaced := q.rest.ReplaceOrInsert(i)
 	if replaced && old.ref.Version > i.ref.Version {
-		l.rest.ReplaceOrInsert(old)
+		q.rest.ReplaceOrInsert(old)
 	}
 	return !replaced
 }
 
-// pop takes the head.
-func (l *queue) pop() item {
-	i := l.head
-	l.head, l.any = item{}, false
-	if l.rest != nil {
-		l.head, l.any = l.rest.DeleteMin()
+// pop removes the head and returns it.
+func (q *queue) pop() item {
+	i := q.head
+	q.head, q.any = item{}, false
+	if q.rest != nil {
+		q.head, q.any = q.rest.DeleteMin()
 	}
 	return i
 }
 
-// last returns the trigger that ranks behind all others.
-func (l *queue) last() (item, bool) {
-	if l.rest != nil && l.rest.Len() > 0 {
-		return l.rest.Max()
+// last returns the last trigger.
+func (q *queue) last() (item, bool) {
+	if q.rest != nil && q.rest.Len() > 0 {
+		return q.rest.Max()
 	}
-	return l.head, l.any
+	return q.head, q.any
 }
 
-// dropLast takes the trigger that ranks behind all others.
-func (l *queue) dropLast() {
-	if l.rest != nil && l.rest.Len() > 0 {
-		l.rest.DeleteMax()
+// dropLast removes the last trigger.
+func (q *queue) dropLast() {
+	if q.rest != nil && q.rest.Len() > 0 {
+		q.rest.DeleteMax()
 		return
 	}
-	l.head, l.any = item{}, false
+	q.head, q.any = item{}, false
 }
 
-// newQueue makes a queue that the table does not have. Its type must be a known one. While the
-// type is unlisted, the store may have rows of the queue that no scan has come to.
+// newQueue adds a queue to the table. Its type must be configured. While the type is unlisted, the
+// store may have rows of the queue that no scan has reached.
 func (t *Table) newQueue(name task.Queue) *queue {
 	k := t.kinds[name.Type]
 	values := k.valuesOf(name.Group)
 	parent := t.limitNode(values.take(k.tree))
 
-	l := t.spareQueue()
-	rest, across := l.rest, l.across[:0]
-	*l = queue{name: name, kind: k, place: len(k.queues), rest: rest, across: across}
+	q := t.spareQueue()
+	rest, across := q.rest, q.across[:0]
+	*q = queue{name: name, kind: k, index: len(k.queues), rest: rest, across: across}
 	if k.unlisted {
-		l.window.Reset()
+		q.window.Reset()
 	}
 	t.serial++
-	l.node = node{serial: t.serial, parent: parent, queue: l}
+	q.node = node{serial: t.serial, parent: parent, queue: q}
 	parent.users++
 	for _, chain := range k.across {
 		for n := t.limitNode(values.take(chain)); n != t.root; n = n.parent {
-			l.cross(n)
+			q.cross(n)
 		}
 	}
 	if k.pool != nil {
-		l.cross(k.pool)
+		q.cross(k.pool)
 	}
 	switch c := k.policy.Concurrency; {
 	case c > 0 && k.keyed == 0:
-		l.max = c
+		q.max = c
 	case c > 0:
-		l.cross(t.limitNode([]policy.Limit{k.concurrency()}, nil))
+		q.cross(t.limitNode([]policy.Limit{k.concurrency()}, nil))
 	}
-	t.queues[name] = l
-	k.queues = append(k.queues, l)
-	t.countIdle(l, 1)
-	return l
+	t.queues[name] = q
+	k.queues = append(k.queues, q)
+	t.countIdle(q, 1)
+	return q
 }
 
-// cross makes n count for l though l is not below it.
-func (l *queue) cross(n *node) {
-	l.across = append(l.across, n)
+// cross makes n a limit of q that cuts across the tree.
+func (q *queue) cross(n *node) {
+	q.across = append(q.across, n)
 	n.users++
 }
 
-// concurrency is a type's own limit where its queues are many.
+// concurrency returns the limit that is the concurrency of a type with several queues.
 func (k *kind) concurrency() policy.Limit {
 	return policy.Limit{Name: policy.ConcurrencyName(k.name), Max: k.policy.Concurrency}
 }
 
-// values are those that the limits of a type find in a group, in their order.
+// values has the values of a group for the limits of its type, in the order of the limits.
 type values struct {
 	texts []string
-	lacks []bool // which of them the group does not have; nil if it has all
+	lacks []bool // the values that the group lacks; nil if it has all
 }
 
 func (k *kind) valuesOf(group string) values {
@@ -173,8 +173,9 @@ func (k *kind) valuesOf(group string) values {
 	return v
 }
 
-// take returns chain, whose values come next, with those values, and without the limits whose
-// value the group lacks: what is booked without them gets its values before it begins.
+// take returns chain with the next values, which are those of its limits. It leaves out the limits
+// whose values the group lacks: a task that was booked without them gets its values before it begins,
+// see core.Config.Regroup.
 func (v *values) take(chain []policy.Limit) ([]policy.Limit, []string) {
 	n := countKeyed(chain)
 	texts := v.texts[:n]
@@ -210,42 +211,41 @@ func countKeyed(chain []policy.Limit) int {
 }
 
 func (t *Table) spareQueue() *queue {
-	if n := len(t.spare); n > 0 {
-		l := t.spare[n-1]
-		t.spare = t.spare[:n-1]
-		return l
+	if n := len(t.spareQueues); n > 0 {
+		q := t.spareQueues[n-1]
+		t.spareQueues = t.spareQueues[:n-1]
+		return q
 	}
 	return &queue{}
 }
 
-const maxSpare = 1024
+const maxSpareQueues = 1024
 
-// stays reports whether the queue is kept though nothing is in it: there is one such queue
-// for each type.
-func (l *queue) stays() bool { return l.name.Group == "" }
+// isPermanent reports whether q stays in the table when it is empty. Each type has one such queue.
+func (q *queue) isPermanent() bool { return q.name.Group == "" }
 
-// countIdle counts l in or out as one of which nothing runs.
-func (t *Table) countIdle(l *queue, n int) {
-	if l.stays() {
+// countIdle adds n, which is 1 or -1, to the number of queues of which no task runs.
+func (t *Table) countIdle(q *queue, n int) {
+	if q.isPermanent() {
 		return
 	}
-	k := l.kind
+	k := q.kind
 	if k.idle == 0 {
-		t.crowded++
+		t.idleKinds++
 	}
 	k.idle += n
 	t.idle += n
 	if k.idle == 0 {
-		t.crowded--
+		t.idleKinds--
 	}
 	if n < 0 {
-		t.look.gone()
+		t.reads.roomFreed()
 	}
 }
 
-// grow counts n triggers more or less in l.
-func (t *Table) grow(l *queue, n int) {
-	k := l.kind
+// countTriggers adds n to the number of triggers in q.
+func (t *Table) countTriggers(q *queue, n int) {
+	k := q.kind
 	if k.size == 0 {
 		t.active++
 	}
@@ -255,64 +255,64 @@ func (t *Table) grow(l *queue, n int) {
 		t.active--
 	}
 	if n < 0 {
-		t.look.gone()
+		t.reads.roomFreed()
 	}
 }
 
-// release forgets the queue if nothing is in it, nothing of it runs, and the store has
-// no more of it. It reports whether it did.
-func (t *Table) release(now int64, l *queue) bool {
-	if l.any || l.running > 0 || l.window.Asked() || l.stays() || !l.window.Complete() && !l.kind.closed {
+// release removes q from the table if q is empty, no task of it runs, and the store has no rows of it.
+// It reports whether it did.
+func (t *Table) release(now int64, q *queue) bool {
+	if q.any || q.running > 0 || q.window.Asked() || q.isPermanent() || !q.window.Complete() && !q.kind.closed {
 		return false
 	}
-	t.forget(now, l)
+	t.forget(now, q)
 	return true
 }
 
-// abandon leaves all triggers of l to the store, and forgets l if it can.
-func (t *Table) abandon(now int64, l *queue) {
-	t.grow(l, -l.len())
-	l.head, l.any = item{}, false
-	if l.rest != nil {
-		l.rest.Clear(true)
+// unload leaves all triggers of q to the store, and removes q from the table if it may.
+func (t *Table) unload(now int64, q *queue) {
+	t.countTriggers(q, -q.len())
+	q.head, q.any = item{}, false
+	if q.rest != nil {
+		q.rest.Clear(true)
 	}
-	l.window.Reset()
-	l.wants = false
-	t.changed(now, l)
-	t.noteStarved(l)
-	t.release(now, l)
+	q.window.Reset()
+	q.wantsLoad = false
+	t.headChanged(now, q)
+	t.updateStarved(q)
+	t.release(now, q)
 }
 
-// evict abandons l, of which nothing runs and nothing is being loaded, to make room for
-// others. The listing of its type finds it again.
-func (t *Table) evict(now int64, l *queue) {
-	t.unlist(l.kind)
-	t.abandon(now, l)
-	if t.queues[l.name] == l {
-		t.forget(now, l)
+// evict removes q from the table to make room. No task of q runs, and q is not being loaded. The next
+// pass over the queues of its type finds it again.
+func (t *Table) evict(now int64, q *queue) {
+	t.unlist(q.kind)
+	t.unload(now, q)
+	if t.queues[q.name] == q {
+		t.forget(now, q)
 	}
 }
 
-// forget takes l, in which nothing is and of which nothing runs, out of the table.
-func (t *Table) forget(now int64, l *queue) {
-	k := l.kind
+// forget removes q from the table. q is empty, and no task of it runs.
+func (t *Table) forget(now int64, q *queue) {
+	k := q.kind
 	last := k.queues[len(k.queues)-1]
-	k.queues[l.place], last.place = last, l.place
+	k.queues[q.index], last.index = last, q.index
 	k.queues[len(k.queues)-1] = nil
 	k.queues = k.queues[:len(k.queues)-1]
-	delete(t.queues, l.name)
-	t.countIdle(l, -1)
-	l.window = window.Window[task.Rank]{}
-	t.noteStarved(l)
-	for _, n := range l.across {
+	delete(t.queues, q.name)
+	t.countIdle(q, -1)
+	q.window = window.Window[task.Rank]{}
+	t.updateStarved(q)
+	for _, n := range q.across {
 		n.users--
 		t.retire(now, n)
 	}
-	parent := l.parent
+	parent := q.parent
 	parent.users--
 	t.retire(now, parent)
-	if len(t.spare) < maxSpare && !l.wants {
-		t.spare = append(t.spare, l)
+	if len(t.spareQueues) < maxSpareQueues && !q.wantsLoad {
+		t.spareQueues = append(t.spareQueues, q)
 	}
-	l.wants = false
+	q.wantsLoad = false
 }

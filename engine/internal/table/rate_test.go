@@ -179,8 +179,8 @@ func TestAValueIsForgottenOnceItsBurstIsFullAgain(t *testing.T) {
 		now++
 		tab.Free(now, slot)
 	}
-	if len(tab.nodes) > 0 || tab.fading.Len() < 1000 {
-		t.Errorf("%d limits are kept for values that nothing uses, and %d rates", len(tab.nodes), tab.fading.Len())
+	if len(tab.nodes) > 0 || tab.spentByTime.Len() < 1000 {
+		t.Errorf("%d limits are kept for values that nothing uses, and %d rates", len(tab.nodes), tab.spentByTime.Len())
 	}
 	again := task.Queue{Type: "call", Group: task.GroupOf("7", "7")}
 	var slots []Slot
@@ -201,7 +201,7 @@ func TestAValueIsForgottenOnceItsBurstIsFullAgain(t *testing.T) {
 		now = max(now, at)
 		tab.Advance(now)
 	}
-	if len(tab.nodes) > 0 || len(tab.queues) > 0 || tab.alarms.Len() > 0 || tab.fading.Len() > 0 || len(tab.spent) > 0 {
+	if len(tab.nodes) > 0 || len(tab.queues) > 0 || tab.alarms.Len() > 0 || tab.spentByTime.Len() > 0 || len(tab.spentByKey) > 0 {
 		t.Errorf("%d limits, %d queues and %d alarms are kept", len(tab.nodes), len(tab.queues), tab.alarms.Len())
 	}
 }

@@ -116,9 +116,9 @@ func TestNothingGetsStuckUnderLimitsAndRatesOfAllKinds(t *testing.T) {
 func (t *Table) checkIdle(tb testing.TB, now int64) {
 	tb.Helper()
 	var first *queue
-	for _, l := range t.queues {
-		if l.any && !l.kind.closed && (first == nil || l.head.rank.Compare(first.head.rank) < 0) {
-			first = l
+	for _, q := range t.queues {
+		if q.any && !q.kind.closed && (first == nil || q.head.rank.Compare(first.head.rank) < 0) {
+			first = q
 		}
 	}
 	if first == nil {

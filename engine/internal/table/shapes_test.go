@@ -202,7 +202,7 @@ func (d *desk) finish() {
 			return
 		}
 		if i > 100_000 {
-			d.Fatalf("%d tasks are never booked: %+v", left, d.tab.look)
+			d.Fatalf("%d tasks are never booked: %+v", left, d.tab.reads)
 		}
 		if len(d.round()) > 0 {
 			for typ := range d.held {
@@ -306,7 +306,7 @@ func driveSmall(t *testing.T, seed uint64) {
 	}
 	for i := 0; len(store) > 0; i++ {
 		if i > 100_000 {
-			t.Fatalf("%d of %d queues are never booked: %+v", len(store), seq, tab.look)
+			t.Fatalf("%d of %d queues are never booked: %+v", len(store), seq, tab.reads)
 		}
 		step(false)
 	}

@@ -1,17 +1,16 @@
-// Package table holds what is ready to run and finds the next of it in O(log N).
+// Package table holds the triggers of tasks that are ready to run, and finds the next one in O(log N).
 //
-// The tree of limits is the index. A queue (a type, and within it a group) keeps its
-// triggers ordered by rank. Every limit is a node above the queues it counts for, and
-// keeps those of its children that could run now, ordered by the best rank below them;
-// a child that is full, empty or paused is simply absent. So the next trigger is found
-// by walking the minima from the root, whatever number of queues is full. A limit that
-// cuts across the tree parks the queues it stops, and wakes the best of them when it
-// has room again.
+// The tree of limits is the index. A queue (a type, and within it a group) keeps its triggers ordered
+// by rank. Every limit is a node above the queues that it counts for. A node keeps those of its
+// children that could run now, ordered by the best rank below them. A child that is full, empty or
+// paused is absent. The next trigger is found by following the first child from the root, whatever
+// the number of full queues is. A limit that cuts across the tree parks the queues that it stops, and
+// brings the best of them back when it has room again.
 //
-// The table is a bounded look-ahead into the store, not a copy of it: see look.go.
+// The table is a bounded look-ahead into the store, not a copy of it, see window.go.
 //
-// A Table decides by what it is told and the time it is given. It does no I/O, takes no
-// lock and belongs to one goroutine at a time.
+// A Table decides by the calls of its methods and the times that they give it. It does no I/O and
+// takes no lock. Only one goroutine may use it at a time.
 package table
 
 import (
@@ -24,73 +23,73 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// Config says how large a table may grow and by which limits it books.
+// Config is the configuration of a table.
 type Config struct {
-	Capacity      int // triggers in all, at least 1
-	QueueCapacity int // triggers of one queue, at least 2
+	Capacity      int // maximum number of triggers, at least 1
+	QueueCapacity int // maximum number of triggers of one queue, at least 2
 	Policies      policy.Set
 
-	// Layouts says, for each type, where the values of its groups come from (see
-	// policy.Limit.Per), in their order. A group may have fewer. Without one there is a value for
+	// Layouts has, for each type, the sources of the values of its groups, in their order, see
+	// policy.Limit.Per. A group may have fewer values. A type without a layout has a value for
 	// each limit, in the order of policy.Set.Keyed.
 	Layouts map[string][]string
-	Pools   map[string]string // by type: the pool whose slots its tasks take; a type without one takes none
+	Pools   map[string]string // by type: the pool whose slots its tasks take; a type without a pool takes none
 }
 
-// Table is the trigger table. Its methods take the time as Unix nanoseconds, which
-// must not decrease from call to call.
+// Table is the trigger table. Its methods take the time as Unix nanoseconds. The time must not
+// decrease from call to call.
 type Table struct {
 	config Config
 	root   *node
 	kinds  map[string]*kind
-	nodes  map[string]*node // every limit in use but the root, by its identity
-	pools  map[string]*node // the slots of handlers that have a limited number, by pool; they stay
-	order  []*kind          // all of kinds, by name
-	hand   int              // position in order: where to look for a kind that has more than its share
+	nodes  map[string]*node // every limit in use except the root, by node.key
+	pools  map[string]*node // the limits for the slots of pools, by pool; they are never retired
+	order  []*kind          // all kinds, sorted by name
+	hand   int              // position in order of the search for a kind that has more than its share
 	queues map[task.Queue]*queue
 
-	size    int // triggers in all queues
-	active  int // kinds that have triggers
-	idle    int // queues of which nothing runs, but for those that stay
-	crowded int // kinds that have such queues
-	running int // slots booked
-	serial  uint64
-	now     int64 // the latest time that the table was told
+	size      int // number of triggers in all queues
+	active    int // number of kinds that have triggers
+	idle      int // number of queues of which no task runs, except permanent ones
+	idleKinds int // number of kinds that have such queues
+	running   int // number of booked tasks
+	serial    uint64
+	now       int64 // the latest time that a method was given
 
-	roomy  []*node                // limits that have parked queues and got room
-	alarms *btree.BTreeG[alarm]   // limits that wait for their rate
-	fading *btree.BTreeG[fading]  // rates of limits that are forgotten, until they are full again
-	spent  map[string]int64       // when those are, by the identity of the limit
-	lists  *btree.FreeListG[kid]  // shared by all nodes, so that moving a child allocates nothing
-	items  *btree.FreeListG[item] // shared by all queues
-	spare  []*queue               // retired queues, to be used again
+	roomy        []*node                  // nodes that have parked queues and got room
+	alarms       *btree.BTreeG[alarm]     // nodes that wait for their rate
+	spentByTime  *btree.BTreeG[spentRate] // rates of retired nodes, until their buckets are full again
+	spentByKey   map[string]int64         // the times at which those are full, by node.key
+	freeChildren *btree.FreeListG[child]  // B-tree nodes, shared by all nodes, so that moving a child does not allocate
+	freeItems    *btree.FreeListG[item]   // B-tree nodes, shared by all queues
+	spareQueues  []*queue                 // queues that were removed, for reuse
 
-	look look
+	reads reads
 }
 
-// kind is one type: what its queues have in common.
+// kind is what the queues of one type have in common.
 type kind struct {
 	name   string
 	policy policy.Type
-	tree   []policy.Limit   // its place in the tree of limits, nearest first
-	across [][]policy.Limit // the chains of the limits that cut across
-	pool   *node            // the slots of its handler; nil if the handler has no limited number
-	keyed  int              // how many of them have values in the group
-	places []int            // where those stand in the group
-	width  int              // how many values a group has that is packed now
-	strict bool             // a group may have fewer values: what it does not have is unknown
-	shared []string         // of its limits without values: their keys in Table.nodes
-	closed bool             // paused, or nobody handles it
+	tree   []policy.Limit   // the limits above its queues in the tree, nearest first
+	across [][]policy.Limit // the chains of the limits that cut across the tree
+	pool   *node            // the limit for the slots of its handler; nil if they are not limited
+	keyed  int              // number of its limits that have a value in the group
+	places []int            // the positions of those values in the group
+	width  int              // number of values in a group that is packed now
+	strict bool             // a group may have fewer values; the values that it lacks are unknown
+	shared []string         // the keys of its limits without values
+	closed bool             // it is paused or has no handler
 
-	queues []*queue // those in memory, in no order
-	hand   int      // position in queues
-	size   int      // triggers in them
-	idle   int      // those of which nothing runs, but for the one that stays
+	queues []*queue // its queues in the table, in no particular order
+	hand   int      // position in queues of the searches among them
+	size   int      // number of triggers in its queues
+	idle   int      // number of its queues of which no task runs, except the permanent one
 
 	listing
 }
 
-// item is a trigger as a queue keeps it.
+// item is a trigger in a queue.
 type item struct {
 	rank  task.Rank
 	ref   task.Ref
@@ -99,20 +98,19 @@ type item struct {
 
 const degree = 16
 
-// New returns an empty table that expects everything to be in the store still: it asks
-// for a scan at once.
+// New returns an empty table. All types are unlisted, so the table asks for a scan at once.
 func New(c Config) *Table {
 	t := &Table{
-		config: c,
-		kinds:  make(map[string]*kind),
-		nodes:  make(map[string]*node),
-		pools:  make(map[string]*node),
-		queues: make(map[task.Queue]*queue),
-		lists:  btree.NewFreeListG[kid](1024),
-		items:  btree.NewFreeListG[item](1024),
+		config:       c,
+		kinds:        make(map[string]*kind),
+		nodes:        make(map[string]*node),
+		pools:        make(map[string]*node),
+		queues:       make(map[task.Queue]*queue),
+		freeChildren: btree.NewFreeListG[child](1024),
+		freeItems:    btree.NewFreeListG[item](1024),
 	}
 	t.alarms = btree.NewG(degree, alarm.before)
-	t.fading, t.spent = btree.NewG(degree, fading.before), make(map[string]int64)
+	t.spentByTime, t.spentByKey = btree.NewG(degree, spentRate.before), make(map[string]int64)
 	t.root = t.newNode(nil, policy.Limit{Max: c.Policies.Slots}, "")
 	for _, name := range slices.Sorted(maps.Keys(c.Policies.Types)) {
 		k := t.newKind(name, c.Policies.Types[name])
@@ -158,12 +156,12 @@ func (t *Table) newKind(name string, p policy.Type) *kind {
 // Len returns the number of triggers in the table.
 func (t *Table) Len() int { return t.size }
 
-// Running returns the number of slots booked and not freed, by task.
+// Running returns the number of tasks that were booked and not freed.
 func (t *Table) Running() int { return t.running }
 
-// Open lets the tasks of a type run, or stops them from being booked. What is booked
-// stays booked. The table holds no triggers of a type that is stopped; it reads them from
-// the store when the type is opened. A type that is not configured cannot be opened.
+// Open opens or closes a type. Tasks of a closed type are not booked; those that are booked stay
+// booked. The table has no triggers of a closed type, and reads them from the store when the type is
+// opened. Open does nothing for a type that is not configured.
 func (t *Table) Open(now int64, name string, open bool) {
 	k, ok := t.kinds[name]
 	if !ok || k.closed == !open {
@@ -172,17 +170,17 @@ func (t *Table) Open(now int64, name string, open bool) {
 	k.closed = !open
 	if open {
 		t.unlist(k)
-		k.restart()
-		for _, l := range k.queues {
-			t.refill(l)
+		k.restartPass()
+		for _, q := range k.queues {
+			t.refill(q)
 		}
 		return
 	}
-	for i := len(k.queues) - 1; i >= 0; i-- { // forgetting one moves the last into its place
-		t.abandon(now, k.queues[i])
+	for i := len(k.queues) - 1; i >= 0; i-- { // removing a queue moves the last one to its position
+		t.unload(now, k.queues[i])
 	}
-	k.wanting = fifo[*queue]{}
-	t.note(k)
+	k.toLoad = fifo[*queue]{}
+	t.trackIncomplete(k)
 }
 
 // IsOpen reports whether tasks of a type may be booked.
@@ -191,25 +189,26 @@ func (t *Table) IsOpen(name string) bool {
 	return ok && !k.closed
 }
 
-// Wake returns when a limit's rate lets something run again, or the listing of a type goes
-// on, as Unix nanoseconds; false if nothing waits for that.
+// Wake returns the next time at which [Table.Advance] has something to do: the rate of a limit allows
+// a start again, or the pass over the queues of a type continues. It returns false if there is no
+// such time.
 func (t *Table) Wake() (int64, bool) {
 	a, ok := t.alarms.Min()
-	if at := t.look.wake; at != 0 && (!ok || at < a.at) {
+	if at := t.reads.scanAt; at != 0 && (!ok || at < a.at) {
 		a.at, ok = at, true
 	}
-	if f, some := t.fading.Min(); some && (!ok || f.due < a.at) {
+	if f, some := t.spentByTime.Min(); some && (!ok || f.due < a.at) {
 		a.at, ok = f.due, true
 	}
 	return a.at, ok
 }
 
-// Advance tells the table the time. It must be called when [Table.Wake] has come.
+// Advance gives the table the time. It must be called when the time of [Table.Wake] has come.
 func (t *Table) Advance(now int64) {
 	t.now = now
-	t.forgetFull(now)
-	if wake := t.look.wake; wake != 0 && wake <= now {
-		t.look.wake, t.look.roomy = 0, true
+	t.dropFull(now)
+	if wake := t.reads.scanAt; wake != 0 && wake <= now {
+		t.reads.scanAt, t.reads.mayScan = 0, true
 	}
 	for {
 		a, ok := t.alarms.Min()
@@ -218,8 +217,8 @@ func (t *Table) Advance(now int64) {
 		}
 		t.alarms.DeleteMin()
 		a.node.alarm = 0
-		t.settle(now, a.node)
-		t.offerRoom(now, a.node)
+		t.reposition(now, a.node)
+		t.markRoomy(now, a.node)
 		t.retire(now, a.node)
 	}
 }
@@ -237,7 +236,7 @@ func (a alarm) before(b alarm) bool {
 	return a.node.serial < b.node.serial
 }
 
-// ring the table when n's rate has a token again.
+// setAlarm sets the time at which the rate of n allows a start again.
 func (t *Table) setAlarm(n *node, at int64) {
 	if n.alarm == at {
 		return

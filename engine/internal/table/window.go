@@ -10,163 +10,164 @@ import "github.com/taskengine/taskengine/engine/task"
 // A queue that is not in the table has no ready rows, unless its type is unlisted (see list.go) or
 // is not configured.
 
-// Load asks for the rows of a queue that rank after After, at most Limit. It is
-// answered by exactly one call of [Table.Loaded].
+// Load asks for the rows of a queue that rank after After, at most Limit. It is answered by exactly
+// one call of [Table.Loaded].
 type Load struct {
 	Queue task.Queue
-	After task.Rank // the zero Rank: from the start
+	After task.Rank // the zero Rank is before all rows
 	Limit int
 }
 
-// maxLoads is how many Loads are under way at most. Those of the types that want some
-// take turns, so that a type waits for a few of another type's and not for all.
+// maxLoads is the maximum number of Loads under way. The types take turns, so that a type waits for a
+// few Loads of another type and not for all of them.
 const maxLoads = 16
 
-// Add puts a trigger in its place. It returns false if the table is full there, or the
-// type is not open: the trigger is dropped, and will be loaded from the store when its
-// turn comes. The row must be in the store before its trigger is added.
+// Add adds a trigger. It returns false if the trigger was dropped, because its type is not open or
+// there is no room for it: the table will load it from the store when its turn comes. The row must be
+// in the store before its trigger is added.
 func (t *Table) Add(now int64, tr task.Trigger) bool {
 	t.now = now
-	l, known := t.queues[tr.Queue]
+	q, known := t.queues[tr.Queue]
 	if !known {
 		k, ok := t.kinds[tr.Type]
 		if !ok || k.closed {
 			return false
 		}
-		if !t.admitsQueue(now, k, tr) {
+		if !t.admitQueue(now, k, tr) {
 			t.unlist(k)
 			return false
 		}
-		l = t.newQueue(tr.Queue)
+		q = t.newQueue(tr.Queue)
 	}
-	if !l.window.Admit(tr.Rank) { // of a type that is closed, all are left to the store
-		t.refill(l)
+	if !q.window.Admit(tr.Rank) { // the window of a queue whose type is closed is at its start
+		t.refill(q)
 		return false
 	}
-	had, head := l.any, l.head.rank
-	kept := t.insert(now, l, item{tr.Rank, tr.Ref, tr.Shard})
-	if !had || l.head.rank != head {
-		t.changed(now, l)
+	had, head := q.any, q.head.rank
+	kept := t.insert(now, q, item{tr.Rank, tr.Ref, tr.Shard})
+	if !had || q.head.rank != head {
+		t.headChanged(now, q)
 	}
-	t.refill(l)
+	t.refill(q)
 	return kept
 }
 
-// Drop takes out a trigger of an older version than tr is of: that version is not ready
-// any more.
+// Drop removes the trigger of the task of tr if it is of an older version than tr. That version is not
+// ready any more.
 func (t *Table) Drop(now int64, tr task.Trigger) {
-	l, ok := t.queues[tr.Queue]
+	q, ok := t.queues[tr.Queue]
 	if !ok {
 		return
 	}
 	outdated := func(i item) bool { return i.ref.ID == tr.ID && i.ref.Version < tr.Version }
 	switch {
-	case l.any && l.head.rank == tr.Rank:
-		if !outdated(l.head) {
+	case q.any && q.head.rank == tr.Rank:
+		if !outdated(q.head) {
 			return
 		}
-		l.pop()
-	case l.rest == nil:
+		q.pop()
+	case q.rest == nil:
 		return
 	default:
-		if i, ok := l.rest.Get(item{rank: tr.Rank}); !ok || !outdated(i) {
+		if i, ok := q.rest.Get(item{rank: tr.Rank}); !ok || !outdated(i) {
 			return
 		}
-		l.rest.Delete(item{rank: tr.Rank})
+		q.rest.Delete(item{rank: tr.Rank})
 	}
-	t.grow(l, -1)
-	t.changed(now, l)
-	t.refill(l)
-	t.release(now, l)
+	t.countTriggers(q, -1)
+	t.headChanged(now, q)
+	t.refill(q)
+	t.release(now, q)
 }
 
-// Knows reports whether a trigger is in the table, or will be loaded when its turn comes.
+// Knows reports whether a trigger, or one of a newer version, is in the table, or will be loaded when
+// its turn comes.
 func (t *Table) Knows(tr task.Trigger) bool {
-	l, ok := t.queues[tr.Queue]
+	q, ok := t.queues[tr.Queue]
 	if !ok {
 		k, known := t.kinds[tr.Type]
 		return !known || k.unlisted
 	}
-	if !l.window.Covers(tr.Rank) {
+	if !q.window.Covers(tr.Rank) {
 		return true
 	}
-	if l.any && l.head.rank == tr.Rank {
-		return l.head.ref.Version >= tr.Version
+	if q.any && q.head.rank == tr.Rank {
+		return q.head.ref.Version >= tr.Version
 	}
-	if l.rest == nil {
+	if q.rest == nil {
 		return false
 	}
-	i, ok := l.rest.Get(item{rank: tr.Rank})
+	i, ok := q.rest.Get(item{rank: tr.Rank})
 	return ok && i.ref.Version >= tr.Version
 }
 
-// Behind reports whether a trigger ranks behind what the table holds of its queue: it, and
-// all that rank behind it, will be loaded when their turn comes.
+// Behind reports whether a trigger ranks behind the window of its queue: it, and all that rank behind
+// it, will be loaded when their turn comes.
 func (t *Table) Behind(tr task.Trigger) bool {
-	l, ok := t.queues[tr.Queue]
+	q, ok := t.queues[tr.Queue]
 	if !ok {
 		k, known := t.kinds[tr.Type]
 		return !known || k.unlisted || k.closed
 	}
-	return !l.window.Covers(tr.Rank)
+	return !q.window.Covers(tr.Rank)
 }
 
-// insert puts i into l and keeps the table within its bounds.
-func (t *Table) insert(now int64, l *queue, i item) bool {
-	if !l.put(t, i) {
+// insert adds i to q and keeps the table within its bounds. It reports whether i stays.
+func (t *Table) insert(now int64, q *queue, i item) bool {
+	if !q.put(t, i) {
 		return true
 	}
-	t.grow(l, 1)
-	if l.len() > t.config.QueueCapacity {
-		last, _ := l.last()
-		t.shrink(l)
+	t.countTriggers(q, 1)
+	if q.len() > t.config.QueueCapacity {
+		last, _ := q.last()
+		t.shrink(q)
 		return last != i
 	}
 	for t.size > t.config.Capacity {
-		k := t.greediest()
+		k := t.largeKind()
 		if k == nil {
 			return true
 		}
-		victim := t.fattest(k)
+		victim := t.largeQueue(k)
 		if victim == nil {
-			if victim = t.worst(k, l); victim == nil {
-				return true // all that is left is pinned by what runs and by l
+			if victim = t.worst(k, q); victim == nil {
+				return true // no other queue may be evicted
 			}
 			t.evict(now, victim)
 			continue
 		}
 		last, _ := victim.last()
 		t.shrink(victim)
-		if victim == l && last == i {
+		if victim == q && last == i {
 			return false
 		}
 	}
 	return true
 }
 
-// shrink drops the last trigger of l, which has at least two: it stays in the store.
-func (t *Table) shrink(l *queue) {
-	l.dropLast()
-	t.grow(l, -1)
-	last, _ := l.last()
-	l.window.Shrink(last.rank)
+// shrink leaves the last trigger of q to the store. q has at least two.
+func (t *Table) shrink(q *queue) {
+	q.dropLast()
+	t.countTriggers(q, -1)
+	last, _ := q.last()
+	q.window.Shrink(last.rank)
 }
 
-// share is how many triggers each type may have of those that have some, when the table is
-// full.
+// share returns how many triggers a type may have when the table is full: the capacity divided by the
+// number of types that have triggers.
 func (t *Table) share() int { return max(1, t.config.Capacity/max(1, t.active)) }
 
-// windowOf is how many triggers l may have.
-func (t *Table) windowOf(l *queue) int {
-	return max(1, min(t.config.QueueCapacity, t.share()/max(1, len(l.kind.queues))))
+// capacityOf returns how many triggers q may have.
+func (t *Table) capacityOf(q *queue) int {
+	return max(1, min(t.config.QueueCapacity, t.share()/max(1, len(q.kind.queues))))
 }
 
-// greediest returns a type that has more than its share of the triggers in a table that
-// has too many, or nil. The hand rests on one until that is no longer so, which makes a
-// call cheap on average.
-func (t *Table) greediest() *kind {
+// largeKind returns a kind that has more than its share of the triggers, or nil. The table has too many
+// triggers. The hand stays at a kind until it has no more than its share, so a call is cheap on
+// average.
+func (t *Table) largeKind() *kind {
 	if t.size <= t.active {
-		return nil // one for each
+		return nil // each kind has at most one on average
 	}
 	fair := t.share()
 	for range t.order {
@@ -181,104 +182,104 @@ func (t *Table) greediest() *kind {
 	return nil
 }
 
-// fattest returns a queue of k, of some that it looks at, that has more than its share of
-// the triggers of k, or nil.
-func (t *Table) fattest(k *kind) *queue {
+// largeQueue returns a queue of k that has more than its share of the triggers of k, or nil. It looks
+// at up to maxVisited queues.
+func (t *Table) largeQueue(k *kind) *queue {
 	fair := max(1, t.share()/len(k.queues))
 	for range min(maxVisited, len(k.queues)) {
 		if k.hand >= len(k.queues) {
 			k.hand = 0
 		}
-		if l := k.queues[k.hand]; l.len() > fair {
-			return l
+		if q := k.queues[k.hand]; q.len() > fair {
+			return q
 		}
 		k.hand++
 	}
 	return nil
 }
 
-// refill wants more of l once half of its window is used up.
-func (t *Table) refill(l *queue) {
-	t.noteStarved(l)
-	k := l.kind
-	if l.window.Complete() || l.wants || l.window.Asked() || k.closed {
+// refill asks for a load of q when half of its triggers are used up.
+func (t *Table) refill(q *queue) {
+	t.updateStarved(q)
+	k := q.kind
+	if q.window.Complete() || q.wantsLoad || q.window.Asked() || k.closed {
 		return
 	}
-	n := l.len()
-	if n > t.windowOf(l)/2 || n > 0 && t.size >= t.config.Capacity && k.size >= t.share() {
+	n := q.len()
+	if n > t.capacityOf(q)/2 || n > 0 && t.size >= t.config.Capacity && k.size >= t.share() {
 		return
 	}
-	l.wants = true
-	k.wanting.push(l)
-	if !k.hungry {
-		k.hungry = true
-		t.look.hungry.push(k)
+	q.wantsLoad = true
+	k.toLoad.push(q)
+	if !k.inTurns {
+		k.inTurns = true
+		t.reads.turns.push(k)
 	}
 }
 
-func (t *Table) noteStarved(l *queue) {
-	if starved := !l.window.Complete() && !l.any && !l.kind.closed; starved != l.starved {
-		l.starved = starved
+func (t *Table) updateStarved(q *queue) {
+	if starved := !q.window.Complete() && !q.any && !q.kind.closed; starved != q.starved {
+		q.starved = starved
 		if starved {
-			l.kind.starved++
+			q.kind.starved++
 		} else {
-			l.kind.starved--
+			q.kind.starved--
 		}
-		t.note(l.kind)
+		t.trackIncomplete(q.kind)
 	}
 }
 
-// TakeLoads returns what is to be loaded now, appended to buf.
+// TakeLoads appends the Loads to be made now to buf.
 func (t *Table) TakeLoads(buf []Load) []Load {
-	for t.look.loading < maxLoads {
-		k, ok := t.look.hungry.pop()
+	for t.reads.loading < maxLoads {
+		k, ok := t.reads.turns.pop()
 		if !ok {
 			break
 		}
-		l, ok := k.wanting.pop()
+		q, ok := k.toLoad.pop()
 		if !ok {
-			k.hungry = false
+			k.inTurns = false
 			continue
 		}
-		t.look.hungry.push(k)
-		if !l.wants { // forgotten meanwhile
+		t.reads.turns.push(k)
+		if !q.wantsLoad { // it was removed from the table meanwhile
 			continue
 		}
-		l.wants = false
-		t.look.loading++
-		buf = append(buf, Load{Queue: l.name, After: l.window.Ask(), Limit: max(1, t.windowOf(l)-l.len())})
+		q.wantsLoad = false
+		t.reads.loading++
+		buf = append(buf, Load{Queue: q.name, After: q.window.Ask(), Limit: max(1, t.capacityOf(q)-q.len())})
 	}
 	return buf
 }
 
-// Loaded answers a Load: these are the rows, and end says that there were no others.
-// A Load that failed is answered with nothing and end false; it is asked for again.
+// Loaded answers a Load. page has the rows, and end says that the store has no rows behind them. A Load
+// that failed is answered with no rows and end false; the table asks for it again.
 func (t *Table) Loaded(now int64, name task.Queue, page []task.Trigger, end bool) {
 	t.now = now
-	l, ok := t.queues[name]
-	if !ok || !l.window.Asked() {
+	q, ok := t.queues[name]
+	if !ok || !q.window.Asked() {
 		return
 	}
-	t.look.loading--
-	if l.kind.closed {
-		l.window.Answer(false)
-		t.release(now, l)
+	t.reads.loading--
+	if q.kind.closed {
+		q.window.Answer(false)
+		t.release(now, q)
 		return
 	}
-	l.window.Answer(end)
+	q.window.Answer(end)
 	for _, tr := range page {
-		if !l.window.Extend(tr.Rank) || !t.insert(now, l, item{tr.Rank, tr.Ref, tr.Shard}) {
+		if !q.window.Extend(tr.Rank) || !t.insert(now, q, item{tr.Rank, tr.Ref, tr.Shard}) {
 			break // this row and those behind it stay in the store
 		}
 	}
-	t.changed(now, l)
-	t.refill(l)
-	if !t.release(now, l) {
-		t.trim(now)
+	t.headChanged(now, q)
+	t.refill(q)
+	if !t.release(now, q) {
+		t.evictExcess(now)
 	}
 }
 
-// fifo is a first-in, first-out line.
+// fifo is a first-in, first-out list.
 type fifo[T any] struct {
 	items []T
 	head  int

@@ -167,7 +167,7 @@ func driveWindow(t *testing.T, seed uint64) {
 	}
 	for i := 0; len(store) > 0; i++ {
 		if i > 20000 {
-			t.Fatalf("%d of %d rows were grabbed, then nothing more: %+v", grabbed, seq, tab.look)
+			t.Fatalf("%d of %d rows were grabbed, then nothing more: %+v", grabbed, seq, tab.reads)
 		}
 		step(false)
 	}
