@@ -8,8 +8,8 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// BenchmarkAddBookFree is the table's share of one task's way. It must stay flat, with
-// what waits in the table and with how many queues are full beside the open one.
+// BenchmarkAddBookFree measures what the table does for one task. The time must not grow with the
+// number of triggers in the table, or with the number of full queues beside the open one.
 func BenchmarkAddBookFree(b *testing.B) {
 	for _, pending := range []int{1_000, 100_000, 1_000_000} {
 		b.Run(fmt.Sprintf("pending=%d", pending), func(b *testing.B) { benchmarkCycle(b, pending, 0) })
@@ -62,7 +62,28 @@ func benchmarkCycle(b *testing.B, pending, full int) {
 	}
 }
 
-// BenchmarkClaim is what a task costs that starts at once.
+// BenchmarkAddBehind measures a trigger that is left to the store, because it ranks behind the window
+// of its queue.
+func BenchmarkAddBehind(b *testing.B) {
+	set := policy.Set{Slots: 1, Types: map[string]policy.Type{"mail": policy.DefaultType()}}
+	tab := New(Config{Capacity: 1000, QueueCapacity: 100, Policies: set})
+	finishScan(tab)
+	seq := uint64(0)
+	add := func() bool {
+		seq++
+		return tab.Add(0, task.Trigger{Ref: task.Ref{Version: 1}, Queue: task.Queue{Type: "mail"}, Rank: task.Rank{ReadyAt: int64(seq), Seq: seq}})
+	}
+	for add() {
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if add() {
+			b.Fatal("the window has room")
+		}
+	}
+}
+
+// BenchmarkClaim measures a task that starts at once.
 func BenchmarkClaim(b *testing.B) {
 	set := policy.Set{Slots: 100, Types: map[string]policy.Type{"mail": policy.DefaultType()}}
 	tab := New(Config{Capacity: 1000, QueueCapacity: 100, Policies: set})

@@ -10,8 +10,8 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// model is the table written naively: every question is answered by looking at
-// everything. It has no rates and no window.
+// model is a naive table: it answers every question by looking at everything. It has no rates and no
+// windows.
 type model struct {
 	policies policy.Set
 	closed   map[string]bool
@@ -21,7 +21,7 @@ type model struct {
 	running  map[task.Queue]int
 }
 
-// counters returns the limits that count for a queue: identity and size.
+// counters returns the limits that count for a queue, with their sizes.
 func (m *model) counters(l task.Queue) (tree, across []counter) {
 	typ := m.policies.Types[l.Type]
 	values := task.GroupValues(l.Group, len(m.policies.Keyed(typ)))
@@ -80,8 +80,8 @@ func (m *model) used() map[string]int {
 	return used
 }
 
-// best returns the trigger to book, by strict order at every limit of the tree: what
-// ranks first below a limit blocks the others there while it does not fit.
+// best returns the trigger to book. The order is strict at every limit of the tree: while the first
+// task below a limit does not fit, it blocks the others there.
 func (m *model) best() (task.Trigger, bool) {
 	used := m.used()
 	fits := func(c counter, weight int) bool { return c.max == 0 && !c.pool || used[c.id]+c.cost(weight) <= c.max }
@@ -243,7 +243,7 @@ func followModel(t *testing.T, seed uint64, steps int) {
 	}
 }
 
-// claim says whether tr would be booked at once: whether it is the best when added.
+// claim reports whether tr would be booked at once: whether it is the best if it is added.
 func (m *model) claim(tr task.Trigger) (task.Trigger, bool) {
 	if len(m.waiting[tr.Queue]) > 0 {
 		return task.Trigger{}, false
@@ -263,7 +263,7 @@ func (m *model) book(tr task.Trigger) {
 	m.running[tr.Queue]++
 }
 
-// len is how many triggers a table without bounds holds: none of what is closed.
+// len returns the number of triggers in a table without bounds. It has none of closed types.
 func (m *model) len() int {
 	n := 0
 	for l, ts := range m.waiting {
@@ -280,7 +280,7 @@ func finishScan(tab *Table) {
 	tab.Scanned(nil, true)
 }
 
-// check holds the table to its invariants.
+// check fails if the table violates one of its invariants.
 func (t *Table) check(tb testing.TB) {
 	tb.Helper()
 	size, running, idle, kinds := 0, 0, 0, make(map[*kind]int)

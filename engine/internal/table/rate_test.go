@@ -80,7 +80,7 @@ func TestRateIsNotSpentOnWhatNeverBegan(t *testing.T) {
 	}
 }
 
-// What was begun keeps to the rate, whatever is given back and when.
+// The starts that were not refunded keep to the rate, whatever is refunded and when.
 func TestARateIsKeptWhateverIsReturned(t *testing.T) {
 	for seed := range uint64(seeds) {
 		rng := rand.New(rand.NewPCG(seed, 8))

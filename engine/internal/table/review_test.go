@@ -65,8 +65,8 @@ func TestExplainingATaskHidesNothingFromTheScan(t *testing.T) {
 	}
 }
 
-// mixedPolicies returns limits and rates that are the tree for some types and cut across
-// others, and types that are heavy.
+// mixedPolicies returns limits and rates that are in the tree for some types and cut across it for
+// others, and types with a weight.
 func mixedPolicies(rng *rand.Rand) policy.Set {
 	set := policy.Set{Slots: 3 + rng.IntN(4), Limits: map[string]policy.Limit{}, Types: map[string]policy.Type{}}
 	names := []string{"a", "b", "c", "d"}
@@ -111,8 +111,8 @@ func TestNothingGetsStuckUnderLimitsAndRatesOfAllKinds(t *testing.T) {
 	}
 }
 
-// checkIdle fails if Book left something that nothing stands in the way of: what ranks
-// first of all that is open, while every limit of it has room.
+// checkIdle fails if Book did not book the first of all triggers of open types, although every limit
+// of it has room.
 func (t *Table) checkIdle(tb testing.TB, now int64) {
 	tb.Helper()
 	var first *queue

@@ -56,7 +56,7 @@ func withLimit(t policy.Type, name string) policy.Type {
 	return t
 }
 
-// desk is a table with its store, and what it has booked.
+// desk is a table with its store and the slots that are booked.
 type desk struct {
 	*testing.T
 	tab   *Table
@@ -80,8 +80,8 @@ func (d *desk) put(l task.Queue) task.Trigger {
 	return tr
 }
 
-// round answers what the table has asked for, books what it can, and checks the bounds. It
-// returns what was booked.
+// round answers the reads of the table, books all tasks that may run, and checks the bounds. It
+// returns what it booked.
 func (d *desk) round() (booked []task.Trigger) {
 	d.Helper()
 	for _, a := range d.store.answers(d.tab) {
@@ -112,10 +112,10 @@ func (d *desk) free(typ string) {
 	d.held[typ] = nil
 }
 
-// rounds is how many answers of the store another type's task may wait for.
+// rounds is the maximum number of rounds that a task may wait for those of another type.
 const rounds = 4
 
-// expect fails if tasks of a type that were put in the store are not booked soon.
+// expect fails if the given tasks are not booked within rounds.
 func (d *desk) expect(trs ...task.Trigger) {
 	d.Helper()
 	left := slices.Clone(trs)
@@ -187,7 +187,7 @@ func driveShape(t *testing.T, s shape, before bool) {
 	d.finish()
 }
 
-// finish opens everything, and lets all that is configured run to its end.
+// finish opens all types, and runs all tasks of types that are configured.
 func (d *desk) finish() {
 	d.Helper()
 	d.tab.Open(d.now, "bulk", true)
@@ -220,8 +220,8 @@ func (d *desk) finish() {
 	}
 }
 
-// Queues come and go, types are stopped and opened, tasks are cancelled, the table is far
-// too small: whatever is ready and open is booked in the end.
+// Queues come and go, types are closed and opened, tasks are cancelled, and the table is far too
+// small: in the end all tasks of open types that are ready are booked.
 func TestATableThatIsTooSmallForgetsNothing(t *testing.T) {
 	for seed := range uint64(seeds) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) { driveSmall(t, seed) })

@@ -10,7 +10,7 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// shelf is a store reduced to what a table asks of one: the ready rows of every queue.
+// shelf is a store with what a table reads from it: the ready rows of each queue.
 type shelf map[task.Queue][]task.Trigger
 
 func (s shelf) put(tr task.Trigger) {
@@ -19,7 +19,7 @@ func (s shelf) put(tr task.Trigger) {
 	s[tr.Queue] = slices.Insert(ts, at, tr)
 }
 
-// submit has a task begin at once if it may, as an engine does, and adds it otherwise.
+// submit claims a slot for a task, as an engine does, and adds the task if it gets none.
 func (s shelf) submit(tab *Table, now int64, tr task.Trigger) (Slot, bool) {
 	slot, ok := tab.Claim(now, tr.Queue, tr.Rank)
 	if !ok {
@@ -29,7 +29,7 @@ func (s shelf) submit(tab *Table, now int64, tr task.Trigger) (Slot, bool) {
 	return slot, ok
 }
 
-// take removes the row, as a grab does; false if it was grabbed before.
+// take removes a row, as a grab does. It returns false if the row was grabbed before.
 func (s shelf) take(tr task.Trigger) bool {
 	ts := s[tr.Queue]
 	at := slices.Index(ts, tr)
@@ -71,7 +71,7 @@ func compareQueues(a, b task.Queue) int {
 	return slices.Compare([]string{a.Type, a.Group}, []string{b.Type, b.Group})
 }
 
-// answer is a page that was read from the store and not yet given to the table.
+// answer gives the table a page that was read from the store before.
 type answer func(*Table, int64)
 
 func (s shelf) answers(tab *Table) []answer {
@@ -87,7 +87,7 @@ func (s shelf) answers(tab *Table) []answer {
 	return all
 }
 
-// answerAll answers whatever the table asks for now, until it asks for nothing.
+// answerAll answers the reads of the table until it asks for none.
 func (s shelf) answerAll(tab *Table, now int64) {
 	for {
 		all := s.answers(tab)
