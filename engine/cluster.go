@@ -107,7 +107,7 @@ func (e *Engine) setPaused(ctx context.Context, typ string, paused bool) error {
 // elsewhere returns why a task does not run on this node if that is another's: it runs
 // there, or that is to start it. It is called with mu held.
 func (e *Engine) elsewhere(t *task.Task) (Reason, bool) {
-	if e.core.Holds(t.ID) {
+	if e.core.HasSlot(t.ID) {
 		return Reason{}, false
 	}
 	since := t.StartedAt.Format(time.RFC3339)

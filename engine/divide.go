@@ -54,7 +54,7 @@ func (e *Engine) probe() {
 	e.decide(func(c *core.Core, now time.Time) {
 		h := &e.health
 		if h.probing = h.away && !e.closing; h.probing {
-			c.Hold(now, probeGrabs)
+			c.LimitGrabs(now, probeGrabs)
 			time.AfterFunc(probeEvery, e.probe)
 		}
 	})
@@ -64,9 +64,9 @@ func (e *Engine) probe() {
 // refuses to take what comes of tasks. It is called with mu held.
 func (e *Engine) limitGrabs(now time.Time) {
 	if e.health.away || len(e.stuck) >= maxStuck || e.stuckBytes >= maxStuckBytes {
-		e.core.Hold(now, 0)
+		e.core.LimitGrabs(now, 0)
 	} else {
-		e.core.Hold(now, -1)
+		e.core.LimitGrabs(now, -1)
 	}
 }
 

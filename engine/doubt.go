@@ -238,7 +238,7 @@ func (e *Engine) isSaving(ref task.Ref) bool {
 // the doubt is over. It is called with mu held.
 func (e *Engine) resolve(c *core.Core, now time.Time, t *task.Task, d *doubt) bool {
 	switch {
-	case t == nil, c.Holds(t.ID):
+	case t == nil, c.HasSlot(t.ID):
 		return false // it may still come; or the core learns by itself
 	case t.Version+1 == d.grabbed && e.refusals[t.ID] != nil:
 		return false // it is as it was, and rests before it is grabbed again

@@ -275,7 +275,7 @@ func (e *Engine) collect() {
 	e.pending.grabs = append(e.pending.grabs, r.Grabs...)
 	e.pending.relaxed = append(e.pending.relaxed, r.Relaxed...)
 	e.pending.saves = append(e.pending.saves, r.Saves...)
-	if len(r.Loads)+len(r.Scans)+len(r.Looks) > 0 {
+	if len(r.Loads)+len(r.Scans)+len(r.DueLoads) > 0 {
 		e.reads.add(r)
 		signal(e.read)
 	}

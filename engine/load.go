@@ -12,15 +12,15 @@ import (
 
 // reads is what the core wants to know of the store.
 type reads struct {
-	loads []table.Load
-	scans []table.Scan
-	looks []core.Look
+	loads    []table.Load
+	scans    []table.Scan
+	dueLoads []core.DueLoad
 }
 
 func (r *reads) add(wants *core.Ready) {
 	r.loads = append(r.loads, wants.Loads...)
 	r.scans = append(r.scans, wants.Scans...)
-	r.looks = append(r.looks, wants.Looks...)
+	r.dueLoads = append(r.dueLoads, wants.DueLoads...)
 }
 
 // readRetry is how long the reader waits after the store could not answer.
@@ -45,8 +45,8 @@ func (e *Engine) readLoop(ctx context.Context) {
 		for _, s := range wants.scans {
 			e.scan(ctx, s)
 		}
-		for _, l := range wants.looks {
-			e.look(ctx, l)
+		for _, l := range wants.dueLoads {
+			e.loadDue(ctx, l)
 		}
 		for _, l := range wants.loads {
 			e.load(ctx, l)
@@ -77,7 +77,7 @@ func (e *Engine) load(ctx context.Context, l table.Load) {
 	e.decide(func(c *core.Core, now time.Time) { c.Loaded(now, l.Queue, page, end) })
 }
 
-func (e *Engine) look(ctx context.Context, l core.Look) {
+func (e *Engine) loadDue(ctx context.Context, l core.DueLoad) {
 	owned := e.cluster.Owned()
 	q := storage.DueQuery{State: l.State, Shards: owned.Any(), Before: distantFuture, Limit: l.Limit}
 	q.After.At, q.After.ID = l.AfterAt, l.AfterID
@@ -90,7 +90,7 @@ func (e *Engine) look(ctx context.Context, l core.Look) {
 	for i, r := range rows {
 		page[i] = core.Due{Trigger: r.Trigger, At: r.At}
 	}
-	e.decide(func(c *core.Core, now time.Time) { c.Looked(now, l.State, page, end) })
+	e.decide(func(c *core.Core, now time.Time) { c.DueLoaded(now, l.State, page, end) })
 }
 
 // unanswered reports whether the store could not answer, after a rest.

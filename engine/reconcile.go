@@ -143,7 +143,7 @@ func (r *reconciler) compare(refs []task.Ref) {
 	e.absorb()
 	var saving map[task.ID]bool
 	for _, ref := range refs {
-		if e.core.Holds(ref.ID) || e.doubts.of(ref.ID) != nil || len(r.found) >= maxUnheld {
+		if e.core.HasSlot(ref.ID) || e.doubts.of(ref.ID) != nil || len(r.found) >= maxUnheld {
 			continue
 		}
 		if saving == nil {
@@ -191,7 +191,7 @@ func (r *reconciler) reclaim(ctx context.Context, lost []task.ID) error {
 			continue
 		}
 		e.decide(func(c *core.Core, now time.Time) {
-			if t.Owner != e.cluster.Incarnation() || t.Version != r.before[id] || t.State != task.Processing || c.Holds(id) || e.doubts.of(id) != nil || e.isSaving(t.Ref()) {
+			if t.Owner != e.cluster.Incarnation() || t.Version != r.before[id] || t.State != task.Processing || c.HasSlot(id) || e.doubts.of(id) != nil || e.isSaving(t.Ref()) {
 				return
 			}
 			c.Reclaim(now, t)

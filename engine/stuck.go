@@ -160,7 +160,7 @@ func (e *Engine) unwritten(t *task.Task) (Reason, bool) {
 	if k, ok := e.stuck[t.Ref()]; ok {
 		return unwritten("the store refuses to write what came of it, %s", since(&k.refusal))
 	}
-	if e.core.Holds(t.ID) {
+	if e.core.HasSlot(t.ID) {
 		return Reason{}, false
 	}
 	switch r, refused := e.refusals[t.ID]; {

@@ -292,8 +292,8 @@ func (s *simulation) collect() {
 	for _, scan := range r.Scans {
 		s.cores.do(readPage, func() { s.scan(scan) })
 	}
-	for _, look := range r.Looks {
-		s.cores.do(readPage, func() { s.look(look) })
+	for _, l := range r.DueLoads {
+		s.cores.do(readPage, func() { s.loadDue(l) })
 	}
 	for _, load := range r.Loads {
 		s.cores.do(readPage+time.Duration(load.Limit)*readRow, func() { s.load(load) })
@@ -317,9 +317,9 @@ func (s *simulation) scan(q table.Scan) {
 	s.absorb()
 }
 
-func (s *simulation) look(q core.Look) {
+func (s *simulation) loadDue(q core.DueLoad) {
 	page, end := s.store.due(q)
-	s.core.Looked(s.wall(), q.State, page, end)
+	s.core.DueLoaded(s.wall(), q.State, page, end)
 	s.absorb()
 }
 

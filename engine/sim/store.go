@@ -137,7 +137,7 @@ func (s *store) load(q table.Load) (page []task.Trigger, end bool) {
 }
 
 // due answers a Look.
-func (s *store) due(q core.Look) (page []core.Due, end bool) {
+func (s *store) due(q core.DueLoad) (page []core.Due, end bool) {
 	from := core.Due{At: q.AfterAt, Trigger: task.Trigger{Ref: task.Ref{ID: q.AfterID}}}
 	s.times[q.State].AscendGreaterOrEqual(from, func(d core.Due) bool {
 		if !d.At.Equal(q.AfterAt) || d.ID != q.AfterID {

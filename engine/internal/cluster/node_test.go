@@ -130,7 +130,7 @@ func (n *node) decide(fn func(c *core.Core, now time.Time)) {
 	for isMore := true; isMore; {
 		r := &n.effects
 		n.core.Take(r)
-		isMore = len(r.Loads)+len(r.Scans)+len(r.Looks) > 0
+		isMore = len(r.Loads)+len(r.Scans)+len(r.DueLoads) > 0
 		for _, g := range r.Grabs {
 			n.grabs[g.ID] = g.Owner
 		}
@@ -157,7 +157,7 @@ func (n *node) read(r *core.Ready) {
 		n.must(err)
 		n.core.Scanned(queues, len(queues) < s.Limit)
 	}
-	for _, l := range r.Looks {
+	for _, l := range r.DueLoads {
 		q := storage.DueQuery{State: l.State, Shards: owned.Any(), Before: distantFuture, Limit: l.Limit}
 		q.After.At, q.After.ID = l.AfterAt, l.AfterID
 		rows, err := n.store.Due(ctx, q)
@@ -166,7 +166,7 @@ func (n *node) read(r *core.Ready) {
 		for i, row := range rows {
 			page[i] = core.Due{Trigger: row.Trigger, At: row.At}
 		}
-		n.core.Looked(time.Now(), l.State, page, len(page) < l.Limit)
+		n.core.DueLoaded(time.Now(), l.State, page, len(page) < l.Limit)
 	}
 	for _, l := range r.Loads {
 		q := storage.ReadyQuery{Queue: l.Queue, Shards: owned.Of(l.Queue.Type), Limit: l.Limit}

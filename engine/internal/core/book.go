@@ -8,10 +8,10 @@ import (
 
 // book books whatever may run, best first, and asks to grab it.
 func (c *Core) book(now time.Time) {
-	if c.isResting() {
+	if !c.mayStart() {
 		return
 	}
-	for !c.isHeld() {
+	for c.mayGrab() {
 		tr, slot, ok := c.table.Book(c.steady(now))
 		if !ok {
 			return
@@ -26,8 +26,8 @@ func (c *Core) book(now time.Time) {
 			continue
 		}
 		k := c.kind(tr.Type)
-		c.grabOne()
-		c.hold(k, slot, tr, grabbing)
+		c.countGrab()
+		c.newRun(k, slot, tr, grabbing)
 		if k.policy.Relaxed {
 			c.ready.Relaxed = append(c.ready.Relaxed, c.grab(now, tr.Ref))
 		} else {
@@ -43,7 +43,7 @@ func (c *Core) Grabbed(now time.Time, ref task.Ref, t *task.Task, failed bool) {
 	r := c.expect(ref.ID, "grab", grabbing)
 	switch {
 	case failed:
-		c.missed(now, r, rest)
+		c.retryGrab(now, r, retryDelay)
 	case t == nil:
 		c.stats.Wasted++
 		c.end(now, r, false)
@@ -77,7 +77,7 @@ func (c *Core) begin(now time.Time, r *run, t *task.Task) {
 		c.end(now, r, false)
 		handBack.To, handBack.Error = task.Error, expired(t)
 		c.save(handBack, false)
-	case c.isResting():
+	case !c.mayStart():
 		c.end(now, r, false)
 		handBack.To, handBack.NextEventAt = task.Submitted, queueDeadline(r.kind.policy.Timeout, now)
 		handBack.Error = "its node was shutting down"
@@ -119,7 +119,7 @@ func (c *Core) handle(now time.Time, r *run, t *task.Task) {
 		r.runsUntil = now.Add(limit)
 	}
 	if r.deadline = earlier(r.runsUntil, r.expires); !r.deadline.IsZero() {
-		c.sweep = earlier(c.sweep, r.timeUp())
+		c.nextTimeUp = earlier(c.nextTimeUp, r.timeUp())
 	}
 	c.ready.Runs = append(c.ready.Runs, Run{ID: t.ID, Type: t.Type, Deadline: r.deadline, Task: t})
 }

@@ -51,16 +51,16 @@ type Core struct {
 	poolNames []string // of pools, sorted
 	spare     []*run   // ended runs, to be used again
 
-	agenda    agenda
-	owned     Ownership
-	sweep     time.Time // when the first run may be out of its time; zero is never
-	saving    int       // saves under way
-	draining  bool
-	suspended bool
-	stepped   time.Duration // by how much the clock was set since the core began, see Step
-	grabs     int           // how many more may be asked for, see Hold
-	ready     Ready
-	stats     Stats
+	timers     timers
+	owned      Ownership
+	nextTimeUp time.Time // not after the first time at which a run is to be stopped or given up; zero is never
+	saving     int       // saves under way
+	draining   bool
+	suspended  bool
+	stepped    time.Duration // by how much the clock was set since the core began, see Step
+	grabs      int           // how many more may be asked for, see LimitGrabs
+	ready      Ready
+	stats      Stats
 }
 
 // kind is one type as the core sees it.
@@ -90,7 +90,7 @@ type run struct {
 	slot        table.Slot
 	phase       phase
 	trigger     task.Trigger // how it was booked
-	fromWaiting bool         // booked by the agenda: its row was waiting, not submitted
+	fromWaiting bool         // booked by a timer: its row was waiting, not submitted
 	next        task.Trigger // a newer version that became ready meanwhile; zero if none
 	changed     uint64       // version that somebody made by hand before the grab was known to be ours
 	attempt     uint32
@@ -129,7 +129,7 @@ func New(c Config) *Core {
 		core.pools[name] = new(pool)
 	}
 	core.poolNames = slices.Sorted(maps.Keys(core.pools))
-	core.agenda.begin()
+	core.timers = timers{waiting: newDueRows(task.Waiting), submitted: newDueRows(task.Submitted), retries: newTimers()}
 	for name, p := range c.Policies.Types {
 		k := &kind{name: name, policy: p, handled: c.Handled[name], paused: p.Paused}
 		core.kinds[name] = k
@@ -204,8 +204,8 @@ func (c *Core) Drain() { c.draining = true }
 // Busy returns how many tasks have a slot.
 func (c *Core) Busy() int { return len(c.runs) }
 
-// Holds reports whether a task has a slot.
-func (c *Core) Holds(id task.ID) bool {
+// HasSlot reports whether a task has a slot.
+func (c *Core) HasSlot(id task.ID) bool {
 	_, held := c.runs[id]
 	return held
 }
@@ -240,7 +240,7 @@ const errReclaimed = "it was processing, and nothing of it was under way on its 
 
 // Surveyed reports whether the core has looked through the store for the first time.
 // Before that it grabs nothing with its submit, because older tasks may be there.
-func (c *Core) Surveyed() bool { return c.table.Surveyed() && c.agenda.surveyed() }
+func (c *Core) Surveyed() bool { return c.table.Surveyed() && c.timers.started() }
 
 // Idle reports whether nothing has a slot and nothing is being saved.
 func (c *Core) Idle() bool { return len(c.runs) == 0 && c.saving == 0 }
@@ -251,8 +251,8 @@ func (c *Core) Stats() Stats { return c.stats }
 // Waiting returns how many triggers are in the table.
 func (c *Core) Waiting() int { return c.table.Len() }
 
-// hold makes the run that holds a slot.
-func (c *Core) hold(k *kind, slot table.Slot, tr task.Trigger, p phase) *run {
+// newRun makes the run of a task that was booked.
+func (c *Core) newRun(k *kind, slot table.Slot, tr task.Trigger, p phase) *run {
 	var r *run
 	if n := len(c.spare); n > 0 {
 		r, c.spare = c.spare[n-1], c.spare[:n-1]
@@ -317,7 +317,7 @@ func (c *Core) Changed(now time.Time, t *task.Task) {
 		c.ready.Hints = append(c.ready.Hints, t.Hint())
 	}
 	if c.Owns(t.Type, t.Shard) {
-		c.rests(now, t.Hint())
+		c.schedule(now, t.Hint())
 	}
 	c.book(now)
 }

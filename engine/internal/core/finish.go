@@ -19,8 +19,8 @@ var (
 // errOverdue is what is said of a run whose handler does not return.
 const errOverdue = "it ran out of time, and its handler did not return within the grace period"
 
-// restAfterHandedBack is how long a task rests that its handler could not take.
-const restAfterHandedBack = time.Second
+// handedBackDelay is how long a task rests that its handler could not take.
+const handedBackDelay = time.Second
 
 // Handled answers a run: this is what came of it. The slot is free from here on.
 func (c *Core) Handled(now time.Time, id task.ID, v task.Verdict) {
@@ -120,7 +120,7 @@ func decide(now time.Time, p *policy.Type, a attempt, v task.Verdict, chance fun
 		return wait(v.Delay)
 	case task.HandedBack:
 		c.Count = task.Refund
-		return wait(restAfterHandedBack)
+		return wait(handedBackDelay)
 	}
 	if p.Delivery == policy.AtMostOnce && (v.Outcome != task.Errored || v.InDoubt) {
 		return giveUp(mayHaveTakenEffect)
@@ -160,7 +160,7 @@ func joinReason(what, why string) string {
 func (c *Core) Saved(now time.Time, s Save, t *task.Task) {
 	c.saving--
 	if s.moves {
-		c.agenda.moving--
+		c.timers.moving--
 	}
 	if t == nil {
 		if !s.moves {
@@ -168,15 +168,15 @@ func (c *Core) Saved(now time.Time, s Save, t *task.Task) {
 		}
 		return
 	}
-	c.settled(now, t)
+	c.route(now, t)
 	c.book(now)
 }
 
-// enforce sees to the runs whose time is up. They are told to stop; those whose grace is
+// enforceTimeouts sees to the runs whose time is up. They are told to stop; those whose grace is
 // over too, because their handlers have not returned, are given up: their tasks are
 // decided about as timed out. Their slots stay taken until the handlers do return.
-func (c *Core) enforce(now time.Time) {
-	c.sweep = time.Time{}
+func (c *Core) enforceTimeouts(now time.Time) {
+	c.nextTimeUp = time.Time{}
 	var late []*run
 	for _, r := range c.runs {
 		if r.phase != running && (r.phase != finished || r.stopped) || r.deadline.IsZero() {
@@ -185,7 +185,7 @@ func (c *Core) enforce(now time.Time) {
 		if !now.Before(r.timeUp()) {
 			late = append(late, r)
 		} else {
-			c.sweep = earlier(c.sweep, r.timeUp())
+			c.nextTimeUp = earlier(c.nextTimeUp, r.timeUp())
 		}
 	}
 	slices.SortFunc(late, func(a, b *run) int { return a.ref.ID.Compare(b.ref.ID) })
@@ -194,7 +194,7 @@ func (c *Core) enforce(now time.Time) {
 			r.stopped, r.deadline = true, now // the grace counts from the stop
 			c.ready.Stops = append(c.ready.Stops, Stop{r.ref.ID, ErrTimeout})
 			if r.phase == running {
-				c.sweep = earlier(c.sweep, r.timeUp())
+				c.nextTimeUp = earlier(c.nextTimeUp, r.timeUp())
 			}
 			continue
 		}

@@ -119,7 +119,7 @@ func (s *story) asked(r Ready) {
 		s.scans = append(s.scans, sc)
 		s.printf("scan after %s\n", queueName(sc.After))
 	}
-	for _, l := range r.Looks {
+	for _, l := range r.DueLoads {
 		s.looks[l.State] = l
 		s.printf("look for %s after %s\n", l.State, s.since(l.AfterAt))
 	}
@@ -207,7 +207,7 @@ func (s *story) looked(a args) error {
 			page = append(page, Due{row.Trigger(), at})
 		}
 	}
-	s.core.Looked(s.now, state, page, true)
+	s.core.DueLoaded(s.now, state, page, true)
 	return nil
 }
 

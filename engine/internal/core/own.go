@@ -45,8 +45,8 @@ func (c *Core) Suspend(now time.Time, suspended bool) {
 // Reborn gives the node another incarnation: what it grabs from now on is owned by that.
 func (c *Core) Reborn(owner task.ID) { c.config.Owner = owner }
 
-// isResting reports whether nothing is to be started.
-func (c *Core) isResting() bool { return c.draining || c.suspended }
+// mayStart reports whether tasks may be started: the node is neither draining nor suspended.
+func (c *Core) mayStart() bool { return !c.draining && !c.suspended }
 
 // Observe tells what a row has become in the store, by whatever node. It reports whether the
 // core knows now what it must of the row: it is not so if the row was left to the store,
@@ -55,7 +55,7 @@ func (c *Core) Observe(now time.Time, h task.Hint) (known bool) {
 	known = true
 	c.overrule(now, h)
 	if c.Owns(h.Type, h.Shard) {
-		known = c.rests(now, h)
+		known = c.schedule(now, h)
 	}
 	c.book(now)
 	return known
@@ -64,7 +64,7 @@ func (c *Core) Observe(now time.Time, h task.Hint) (known bool) {
 // ObserveDue tells of a row that rests in the store when its time comes. It reports whether
 // that is kept in memory: if not it was left to the store, and so is all that comes later.
 func (c *Core) ObserveDue(h task.Hint) (known bool) {
-	return !c.Owns(h.Type, h.Shard) || c.agenda.note(h)
+	return !c.Owns(h.Type, h.Shard) || c.timers.admit(h)
 }
 
 // Knows reports whether the core knows, or will find by itself, that a task is ready.

@@ -41,7 +41,7 @@ func (c *Core) want() {
 			continue
 		}
 		n := 0
-		if !c.isResting() {
+		if c.mayStart() {
 			n = c.table.Wanted(name, p.more)
 		}
 		if n != p.told || p.ask && n > 0 {
@@ -61,6 +61,6 @@ func (c *Core) Began(now time.Time, id task.ID) {
 	if limit := r.kind.policy.Timeout.Run; limit > 0 {
 		r.runsUntil = now.Add(limit)
 		r.deadline = earlier(r.runsUntil, r.expires)
-		c.sweep = earlier(c.sweep, r.timeUp())
+		c.nextTimeUp = earlier(c.nextTimeUp, r.timeUp())
 	}
 }

@@ -10,16 +10,16 @@ import (
 // Ready is everything that the shell must now do. The order within one slice is the
 // order to do it in; the slices are independent of each other.
 type Ready struct {
-	Grabs   []task.Change // to be swapped, durably; each is answered by Grabbed
-	Relaxed []task.Change // to be swapped, durably or not; each is answered by Grabbed
-	Saves   []Save        // to be swapped, durably; each is answered by Saved
-	Runs    []Run         // to be handled; each is answered by Handled
-	Stops   []Stop        // runs whose context is to be cancelled; no answer but Handled
-	Loads   []table.Load  // leaves to be read from the store; answered by Loaded
-	Scans   []table.Scan  // leaves to be found in the store; answered by Scanned
-	Looks   []Look        // due rows to be read from the store; answered by Looked
-	Hints   []task.Hint   // what rows have become that are other nodes', for those to know; no answer
-	Wants   []Want        // what to tell the handlers of pools; no answer
+	Grabs    []task.Change // to be swapped, durably; each is answered by Grabbed
+	Relaxed  []task.Change // to be swapped, durably or not; each is answered by Grabbed
+	Saves    []Save        // to be swapped, durably; each is answered by Saved
+	Runs     []Run         // to be handled; each is answered by Handled
+	Stops    []Stop        // runs whose context is to be cancelled; no answer but Handled
+	Loads    []table.Load  // leaves to be read from the store; answered by Loaded
+	Scans    []table.Scan  // leaves to be found in the store; answered by Scanned
+	DueLoads []DueLoad     // due rows to be read from the store; answered by Looked
+	Hints    []task.Hint   // what rows have become that are other nodes', for those to know; no answer
+	Wants    []Want        // what to tell the handlers of pools; no answer
 }
 
 // Save is a change that ends an attempt, or moves a task that does not run.
@@ -43,9 +43,9 @@ type Stop struct {
 	Cause error
 }
 
-// Look asks for the rows of a state that have a time, in the order of it: those after
+// DueLoad asks for the rows of a state that have a time, in the order of it: those after
 // the row at (AfterAt, AfterID), at most Limit.
-type Look struct {
+type DueLoad struct {
 	State   task.State
 	AfterAt time.Time // zero: from the first
 	AfterID task.ID
@@ -60,8 +60,8 @@ func (c *Core) Take(r *Ready) {
 		if s, ok := c.table.TakeScan(); ok {
 			c.ready.Scans = append(c.ready.Scans, s)
 		}
-		c.agenda.waiting.look(&c.ready)
-		c.agenda.submitted.look(&c.ready)
+		c.timers.waiting.refill(&c.ready)
+		c.timers.submitted.refill(&c.ready)
 	}
 	c.want()
 	r.reset()
@@ -72,6 +72,6 @@ func (r *Ready) reset() {
 	clear(r.Runs)
 	clear(r.Saves)
 	r.Grabs, r.Relaxed, r.Saves, r.Runs = r.Grabs[:0], r.Relaxed[:0], r.Saves[:0], r.Runs[:0]
-	r.Stops, r.Loads, r.Scans, r.Looks = r.Stops[:0], r.Loads[:0], r.Scans[:0], r.Looks[:0]
+	r.Stops, r.Loads, r.Scans, r.DueLoads = r.Stops[:0], r.Loads[:0], r.Scans[:0], r.DueLoads[:0]
 	r.Hints, r.Wants = r.Hints[:0], r.Wants[:0]
 }

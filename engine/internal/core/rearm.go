@@ -14,9 +14,9 @@ const (
 	fewRearms  = 3 // so many in a row are not worth telling
 )
 
-// rearmRest returns how long a task rests at least that was called again at once n times in a
+// rearmDelay returns how long a task rests at least that was called again at once n times in a
 // row.
-func rearmRest(n int) time.Duration {
+func rearmDelay(n int) time.Duration {
 	rest := firstRearm
 	for ; n > 0 && rest < mostRearm; n-- {
 		rest *= 2
@@ -38,7 +38,7 @@ func rearmsOf(t *task.Task) (n int) {
 			continue
 		}
 		if i == 0 && len(t.History) == task.MaxHistory {
-			for rearmRest(n) < mostRearm && next.Sub(a.EndedAt) >= rearmRest(n+1)-time.Millisecond {
+			for rearmDelay(n) < mostRearm && next.Sub(a.EndedAt) >= rearmDelay(n+1)-time.Millisecond {
 				n++
 			}
 		}
@@ -56,7 +56,7 @@ func rearmsOf(t *task.Task) (n int) {
 
 // isRearm reports whether a task that was called again n times in a row was so once more.
 func isRearm(a task.Attempt, next time.Time, n int) bool {
-	rest := rearmRest(n)
+	rest := rearmDelay(n)
 	return next.Sub(a.EndedAt) >= rest-time.Millisecond && next.Sub(a.StartedAt) < 2*rest+50*time.Millisecond
 }
 
@@ -80,7 +80,7 @@ func (r *run) rearm(now time.Time, change *task.Change) (slowed bool) {
 	if !change.ReadyAt.IsZero() && r.lag-now.Sub(change.ReadyAt) >= catchesUpBy {
 		n = 0
 	}
-	least := now.Add(rearmRest(n))
+	least := now.Add(rearmDelay(n))
 	if !change.NextEventAt.Before(least) {
 		return false
 	}

@@ -19,8 +19,8 @@ func TestAWaitingTaskWhoseGrabFailedIsTriedAgainHoweverFullTheAgendaIs(t *testin
 	var r Ready
 	c.Take(&r)
 	c.Scanned(nil, true)
-	c.Looked(now, task.Waiting, nil, true)
-	c.Looked(now, task.Submitted, nil, true)
+	c.DueLoaded(now, task.Waiting, nil, true)
+	c.DueLoaded(now, task.Submitted, nil, true)
 	delay := func(n int, d time.Duration) *task.Task {
 		row := &task.Task{ID: task.ID{0: byte(n >> 16), 1: byte(n >> 8), 2: byte(n)}, Type: "x", ReadyAt: now.Add(d)}
 		c.Submit(now, row, true)
@@ -34,10 +34,10 @@ func TestAWaitingTaskWhoseGrabFailedIsTriedAgainHoweverFullTheAgendaIs(t *testin
 		t.Fatalf("%d grabs of the only task that is due", len(r.Grabs))
 	}
 	c.Grabbed(now, r.Grabs[0].Ref, nil, true)
-	for n := range 2*lookLimit + 1 {
+	for n := range 2*duePage + 1 {
 		delay(n+2, time.Millisecond)
 	}
-	now = now.Add(rest)
+	now = now.Add(retryDelay)
 	c.Tick(now)
 	c.Take(&r)
 	for _, g := range r.Grabs {
@@ -78,8 +78,8 @@ func TestALateStopStillLeavesTheGracePeriod(t *testing.T) {
 	var r Ready
 	c.Take(&r)
 	c.Scanned(nil, true)
-	c.Looked(now, task.Waiting, nil, true)
-	c.Looked(now, task.Submitted, nil, true)
+	c.DueLoaded(now, task.Waiting, nil, true)
+	c.DueLoaded(now, task.Submitted, nil, true)
 	row := &task.Task{ID: task.ID{1}, Type: "x"}
 	c.Submit(now, row, true)
 	c.Inserted(now, row, true)

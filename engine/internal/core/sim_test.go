@@ -203,9 +203,9 @@ func (s *sim) absorb() {
 		queues, end := s.scan(sc)
 		s.later(func() { s.core.Scanned(queues, end) })
 	}
-	for _, l := range slices.Clone(r.Looks) {
+	for _, l := range slices.Clone(r.DueLoads) {
 		page, end := s.look(l)
-		s.later(func() { s.core.Looked(s.now, l.State, page, end) })
+		s.later(func() { s.core.DueLoaded(s.now, l.State, page, end) })
 	}
 }
 
@@ -397,7 +397,7 @@ func (s *sim) scan(sc table.Scan) (queues []task.Queue, end bool) {
 	return queues, true
 }
 
-func (s *sim) look(l Look) (page []Due, end bool) {
+func (s *sim) look(l DueLoad) (page []Due, end bool) {
 	if s.rng.IntN(20) == 0 {
 		return nil, false
 	}

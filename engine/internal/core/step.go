@@ -8,8 +8,8 @@ import "time"
 // the day happens then.
 func (c *Core) Step(d time.Duration) {
 	c.stepped += d
-	if !c.sweep.IsZero() {
-		c.sweep = time.Time{}
+	if !c.nextTimeUp.IsZero() {
+		c.nextTimeUp = time.Time{}
 	}
 	for _, r := range c.runs {
 		switch {
@@ -20,14 +20,14 @@ func (c *Core) Step(d time.Duration) {
 			r.deadline = earlier(r.runsUntil, r.expires)
 		}
 		if !r.deadline.IsZero() && (r.phase == running || r.phase == finished && !r.stopped) {
-			c.sweep = earlier(c.sweep, r.timeUp())
+			c.nextTimeUp = earlier(c.nextTimeUp, r.timeUp())
 		}
 	}
-	rests := c.agenda.retries.Clone()
-	c.agenda.retries.Clear(false)
-	rests.Ascend(func(e entry) bool {
-		e.at += d.Microseconds()
-		put(c.agenda.retries, e)
+	retries := c.timers.retries.Clone()
+	c.timers.retries.Clear(false)
+	retries.Ascend(func(t timer) bool {
+		t.at += d.Microseconds()
+		addTimer(c.timers.retries, t)
 		return true
 	})
 }

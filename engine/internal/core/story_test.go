@@ -31,7 +31,7 @@ type story struct {
 	running map[task.ID]bool          // to be answered by handled
 	loads   map[task.Queue]table.Load // to be answered by loaded
 	scans   []table.Scan              // to be answered by scanned
-	looks   map[task.State]Look       // to be answered by looked
+	looks   map[task.State]DueLoad    // to be answered by looked
 }
 
 // scriptCommands are the commands of a script. NUM is the number of a task.
@@ -199,7 +199,7 @@ func (s *story) world(a args, lines []string) error {
 func (s *story) start() {
 	s.core, s.woke = New(s.config), time.Time{}
 	s.inserts, s.grabs, s.held, s.saves = nil, map[task.ID]task.Change{}, map[task.ID]*task.Task{}, map[task.ID][]Save{}
-	s.running, s.loads, s.scans, s.looks = map[task.ID]bool{}, map[task.Queue]table.Load{}, nil, map[task.State]Look{}
+	s.running, s.loads, s.scans, s.looks = map[task.ID]bool{}, map[task.Queue]table.Load{}, nil, map[task.State]DueLoad{}
 }
 
 // declare takes in a line of world.

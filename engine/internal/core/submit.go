@@ -23,7 +23,7 @@ func (c *Core) Submit(now time.Time, t *task.Task, mayFuse bool) {
 	}
 	t.Create(task.Submitted, now, queueDeadline(k.policy.Timeout, now))
 	owned := c.Owns(t.Type, t.Shard)
-	if _, taken := c.runs[t.ID]; taken || !mayFuse || t.IsOverdue(now) || c.isResting() || c.isHeld() || !owned && t.OrderingKey != "" {
+	if _, taken := c.runs[t.ID]; taken || !mayFuse || t.IsOverdue(now) || !c.mayStart() || !c.mayGrab() || !owned && t.OrderingKey != "" {
 		return
 	}
 	rank := t.Rank()
@@ -35,9 +35,9 @@ func (c *Core) Submit(now time.Time, t *task.Task, mayFuse bool) {
 	if !owned {
 		c.adopt(t)
 	}
-	c.grabOne()
+	c.countGrab()
 	grab := c.grab(now, t.Ref())
-	r := c.hold(k, slot, t.Trigger(), inserting)
+	r := c.newRun(k, slot, t.Trigger(), inserting)
 	grab.Apply(t)
 	r.ref = t.Ref()
 }
@@ -58,14 +58,14 @@ func (c *Core) Inserted(now time.Time, t *task.Task, created bool) {
 	case !created:
 		return
 	default:
-		c.settled(now, t)
+		c.route(now, t)
 	}
 	c.book(now)
 }
 
-// settled puts a row that has come to rest in the store where it will be found when
-// its time comes: by this node, or by that whose it is.
-func (c *Core) settled(now time.Time, t *task.Task) {
+// route tells the node that a row belongs to that the row is submitted or waiting: if that is this
+// node, it schedules the row, and otherwise it adds a hint.
+func (c *Core) route(now time.Time, t *task.Task) {
 	if t.State != task.Submitted && t.State != task.Waiting {
 		return
 	}
@@ -73,21 +73,21 @@ func (c *Core) settled(now time.Time, t *task.Task) {
 		c.ready.Hints = append(c.ready.Hints, t.Hint())
 		return
 	}
-	c.rests(now, t.Hint())
+	c.schedule(now, t.Hint())
 }
 
-// rests notes a row of this node's that has come to rest. It reports whether it is kept
-// in memory.
-func (c *Core) rests(now time.Time, h task.Hint) (kept bool) {
+// schedule puts a row of this node that is submitted or waiting into the table and the timers. It
+// reports whether the row is kept in memory. If not, it was left to the store.
+func (c *Core) schedule(now time.Time, h task.Hint) (kept bool) {
 	kept = true
 	if h.State == task.Submitted && !h.NextEventAt.IsZero() && !now.Before(h.NextEventAt) {
-		return c.agenda.note(h) // it is too late to start it
+		return c.timers.admit(h) // it is too late to start it
 	}
 	if h.State == task.Submitted {
 		kept = c.add(now, h.Trigger)
 	}
 	if h.State == task.Submitted || h.State == task.Waiting {
-		kept = c.agenda.note(h) && kept
+		kept = c.timers.admit(h) && kept
 	}
 	return kept
 }

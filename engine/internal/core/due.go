@@ -1,0 +1,137 @@
+package core
+
+import (
+	"time"
+
+	"github.com/google/btree"
+
+	"github.com/taskengine/taskengine/engine/internal/window"
+	"github.com/taskengine/taskengine/engine/task"
+)
+
+// duePage is how many rows one DueLoad asks for. Memory holds at most twice as many rows of a
+// state.
+const duePage = 10_000
+
+// timer is something that is to happen at a time. Timers are ordered by time, and by id at the same
+// time.
+type timer struct {
+	at      int64 // Unix microseconds
+	trigger task.Trigger
+	fire    bool // only in timers.retries: the row is waiting; if false, the trigger goes back to the table
+}
+
+func (t timer) place() place { return place{t.at, t.trigger.ID} }
+
+func (t timer) before(u timer) bool {
+	if t.at != u.at {
+		return t.at < u.at
+	}
+	return t.trigger.ID.Compare(u.trigger.ID) < 0
+}
+
+// place is the place of a row in the order in which the rows of a state are due.
+type place struct {
+	at int64 // Unix microseconds
+	id task.ID
+}
+
+func (p place) Compare(q place) int {
+	switch {
+	case p.at < q.at:
+		return -1
+	case p.at > q.at:
+		return 1
+	}
+	return p.id.Compare(q.id)
+}
+
+// addTimer adds t to tree. Of two versions of the same task the newer stays: a hint may be older
+// than what is in memory.
+func addTimer(tree *btree.BTreeG[timer], t timer) {
+	if old, replaced := tree.ReplaceOrInsert(t); replaced && old.trigger.Version > t.trigger.Version {
+		tree.ReplaceOrInsert(old)
+	}
+}
+
+// dueRows has the rows of one state that have a time, as far as they are in memory: a window of
+// those in the store.
+type dueRows struct {
+	state  task.State
+	timers *btree.BTreeG[timer]
+	window window.Window[place]
+}
+
+func newDueRows(state task.State) dueRows {
+	d := dueRows{state: state, timers: newTimers()}
+	d.window.Reset()
+	return d
+}
+
+// admit takes in a notice of a row. It reports whether the row is in memory now. If not, it was
+// left to the store.
+func (d *dueRows) admit(t timer) (kept bool) {
+	return d.window.Admit(t.place()) && d.insert(t)
+}
+
+// insert adds t. If there are too many rows then, the last one is left to the store. insert reports
+// whether t stays.
+func (d *dueRows) insert(t timer) (kept bool) {
+	addTimer(d.timers, t)
+	if d.timers.Len() <= 2*duePage {
+		return true
+	}
+	dropped, _ := d.timers.DeleteMax()
+	last, _ := d.timers.Max()
+	d.window.Shrink(last.place())
+	return dropped.trigger.ID != t.trigger.ID
+}
+
+// refill asks for the next page when half of a page is used up.
+func (d *dueRows) refill(r *Ready) {
+	if d.window.Complete() || d.window.Asked() || d.timers.Len() > duePage/2 {
+		return
+	}
+	l := DueLoad{State: d.state, Limit: duePage}
+	if after := d.window.Ask(); after != (place{}) {
+		l.AfterAt, l.AfterID = time.UnixMicro(after.at).UTC(), after.id
+	}
+	r.DueLoads = append(r.DueLoads, l)
+}
+
+// fill takes in the page that was asked for.
+func (d *dueRows) fill(page []Due, end bool) {
+	d.window.Answer(end)
+	for _, row := range page {
+		t := timer{at: row.At.UnixMicro(), trigger: row.Trigger}
+		if !d.window.Extend(t.place()) || !d.insert(t) {
+			return
+		}
+	}
+}
+
+// take takes out the first row whose time has come.
+func (d *dueRows) take(now int64) (timer, bool) {
+	if t, ok := d.timers.Min(); !ok || t.at > now {
+		return timer{}, false
+	}
+	return d.timers.DeleteMin()
+}
+
+// DueLoaded answers a DueLoad. page has the rows in the order of their times, and end says that the
+// store has no rows behind them. A DueLoad that failed is answered with no rows and end false; the
+// core asks for it again.
+func (c *Core) DueLoaded(now time.Time, s task.State, page []Due, end bool) {
+	if s == task.Waiting {
+		c.timers.waiting.fill(page, end)
+	} else {
+		c.timers.submitted.fill(page, end)
+	}
+	c.Tick(now)
+}
+
+// Due is a row whose time comes at At.
+type Due struct {
+	task.Trigger
+	At time.Time
+}
