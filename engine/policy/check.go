@@ -11,24 +11,23 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// Set is everything the engine is told: the types it knows and the limits they share.
+// Set has all policies of an engine: the types and their limits.
 type Set struct {
-	Slots  int // how many slots a node has in all; 0 is without limit
+	Slots  int // number of slots of a node; 0 is no limit
 	Types  map[string]Type
 	Limits map[string]Limit
 }
 
-// Problem is one thing that is wrong with a [Set].
+// Problem is one error in a [Set].
 type Problem struct {
-	Path []string // where, as in the configuration: "types", "mail", "retry", "max"
-	Text string   // what, and what to do
+	Path []string // the place in the configuration: "types", "mail", "retry", "max"
+	Text string   // what is wrong, and what to do
 }
 
 // String returns the problem as one line.
 func (p Problem) String() string { return strings.Join(p.Path, ".") + ": " + p.Text }
 
-// Check returns everything that is wrong with s, in a stable order; nothing if s can
-// be used.
+// Check returns all problems of s, in a stable order. It returns nil if s is valid.
 func (s Set) Check() []Problem {
 	c := checker{set: s}
 	if s.Slots < 0 {
@@ -88,8 +87,8 @@ func (c *checker) limit(name string, l Limit) {
 	}
 }
 
-// cycle returns the way from name back to itself, or "". A circle is told at the first
-// of its names only.
+// cycle returns the cycle of limits that contains name, or "". Each cycle is reported only for the
+// first of its names in alphabetical order.
 func (c *checker) cycle(name string) string {
 	way := c.set.names(name)
 	if len(way) == 0 || c.set.Limits[way[len(way)-1]].Of != name || slices.Min(way) != name {
@@ -138,7 +137,7 @@ func (c *checker) typ(name string, t Type) {
 }
 
 func (c *checker) typeLimits(t Type, at func(...string) []string) {
-	through := map[string]string{} // each limit a task counts for, and the one named that leads there
+	through := map[string]string{} // by limit that a task counts for: the limit of the type that leads to it
 	for i, name := range t.Limits {
 		if _, ok := c.set.Limits[name]; !ok {
 			c.add(fmt.Sprintf("there is no limit %q", name), at("limits", strconv.Itoa(i))...)
@@ -187,7 +186,7 @@ func (c *checker) retry(r Retry, at func(...string) []string) {
 		c.add("must be 1 (no second attempt) or more", at("retry", "max")...)
 	}
 	b := r.Backoff
-	if b.Kind == Exponential && !(b.Factor >= 1 && b.Factor <= math.MaxFloat64) { // not a number is neither
+	if b.Kind == Exponential && !(b.Factor >= 1 && b.Factor <= math.MaxFloat64) { // NaN fails both
 		c.add("must be a number, 1 or more", at("retry", "backoff", "factor")...)
 	}
 	if !(b.Jitter >= 0 && b.Jitter <= 1) {

@@ -5,27 +5,27 @@ import (
 	"time"
 )
 
-// Limit says how many of something may run at once, or be started in some time. Limits
-// form a tree by Of: what runs under a limit counts for all above it. A limit with Per
-// is one limit for each value found there, under the value of its parent.
+// Limit says how many tasks may run at once, or start within some time. Limits form a tree by Of: a
+// task that counts for a limit counts for all limits above it. A limit with Per is a separate limit
+// for each value that Per finds, below the parent limit of the same task.
 type Limit struct {
 	Name      string
-	Of        string         // the limit above; "" if it is a root
-	Max       int            // how many slots; 0 is without limit
-	Rate      Rate           // how many starts in some time; the zero Rate is without limit
-	Per       string         // where the value is found, such as "payload.partner"; "" if it is one limit
+	Of        string         // the name of the limit above; "" if there is none
+	Max       int            // number of slots; 0 is no limit
+	Rate      Rate           // how many tasks may start within some time; the zero Rate is no limit
+	Per       string         // where the value of a task is found, such as "payload.partner"; "" if there is one limit for all
 	Overrides map[string]int // Max for particular values of Per
 }
 
-// Rate allows Count starts in every Per, and up to Burst of them at once: a token
-// bucket. Burst 0 means Count.
+// Rate is a token bucket: it allows Count starts in each Per, and up to Burst starts at once. Burst 0
+// means Count.
 type Rate struct {
 	Count int
 	Per   time.Duration
 	Burst int
 }
 
-// IsZero reports whether r is no limit at all.
+// IsZero reports whether r is no limit.
 func (r Rate) IsZero() bool { return r.Count == 0 }
 
 // MaxFor returns the number of slots for one value of Per.
@@ -36,8 +36,8 @@ func (l Limit) MaxFor(value string) int {
 	return l.Max
 }
 
-// Chain returns the limit called name and those above it, nearest first. It ends where
-// a name is unknown or comes again.
+// Chain returns the limit called name and those above it, nearest first. It ends before a name that
+// is unknown or that it already contains.
 func (s Set) Chain(name string) []Limit {
 	var chain []Limit
 	for _, name := range s.names(name) {
@@ -46,7 +46,7 @@ func (s Set) Chain(name string) []Limit {
 	return chain
 }
 
-// names is Chain, but for the names.
+// names returns the names of Chain.
 func (s Set) names(name string) []string {
 	var names []string
 	for !slices.Contains(names, name) {
@@ -60,9 +60,9 @@ func (s Set) names(name string) []string {
 	return names
 }
 
-// Keyed returns the limits with Per that count for tasks of type t, in the order in
-// which their values are packed into a task's group: along the chain of each of t's
-// limits in turn.
+// Keyed returns the limits with Per that count for tasks of type t, in the order in which their
+// values are packed into the group of a task: the chain of the first limit of t, then that of the
+// second, and so on.
 func (s Set) Keyed(t Type) []Limit {
 	var keyed []Limit
 	for _, name := range t.Limits {
@@ -75,9 +75,8 @@ func (s Set) Keyed(t Type) []Limit {
 	return keyed
 }
 
-// ConcurrencyName is the name under which a type's own concurrency appears among the
-// limits.
+// ConcurrencyName returns the name of the limit that is the concurrency of a type.
 func ConcurrencyName(typ string) string { return "types." + typ + ".concurrency" }
 
-// PoolName is the name under which the slots of a handler appear among the limits.
+// PoolName returns the name of the limit that is the slots of a handler.
 func PoolName(handler string) string { return "handlers." + handler + ".slots" }

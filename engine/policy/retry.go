@@ -7,42 +7,42 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// Retry says whether and when a failed attempt is followed by another.
+// Retry says whether and when another attempt follows a failed one.
 type Retry struct {
-	Max     int             // attempts in all, the first included; at least 1
-	Backoff Backoff         // how long between two
-	On      map[string]Rule // what differs for a class of errors
+	Max     int             // maximum number of attempts, including the first; at least 1
+	Backoff Backoff         // the delay between two attempts
+	On      map[string]Rule // rules for classes of errors, by class
 }
 
-// Rule is what differs for one class of errors.
+// Rule is an exception for one class of errors.
 type Rule struct {
-	Never bool           // do not try again
-	Delay *time.Duration // wait this long instead of the backoff's time
+	Never bool           // no further attempt
+	Delay *time.Duration // replaces the delay of the Backoff; nil does not
 }
 
 // BackoffKind says how the delays of a [Backoff] grow.
 type BackoffKind uint8
 
-// The kinds.
+// The kinds of backoff.
 const (
-	Exponential BackoffKind = iota // Initial, then Factor times the one before, at most Max
+	Exponential BackoffKind = iota // Initial, then Factor times the delay before, at most Max
 	Linear                         // Initial times the number of the attempt, at most Max
-	Fixed                          // the Delays in order, the last one for ever
-	None                           // at once
+	Fixed                          // the Delays in order; the last one is repeated
+	None                           // no delay
 )
 
-// Backoff is how long to wait after an attempt that failed.
+// Backoff computes the delay after a failed attempt.
 type Backoff struct {
 	Kind    BackoffKind
 	Initial time.Duration
 	Factor  float64 // at least 1
 	Max     time.Duration
 	Delays  []time.Duration
-	Jitter  float64 // 0..1: the share of the delay that is left to chance, evenly around it
+	Jitter  float64 // 0..1: the delay varies at random by this share of it, half of that up and half down
 }
 
-// Next says whether the attempt numbered n (1 for the first) that ended with v is
-// followed by another and after which delay. chance is in [0,1) and decides the jitter.
+// Next reports whether another attempt follows attempt n, which ended with v, and after which delay.
+// The first attempt is number 1. chance is in [0,1) and decides the jitter.
 func (r Retry) Next(n uint32, v task.Verdict, chance float64) (delay time.Duration, again bool) {
 	rule := r.On[v.Class]
 	if v.Class == "" {
@@ -58,18 +58,18 @@ func (r Retry) Next(n uint32, v task.Verdict, chance float64) (delay time.Durati
 	default:
 		delay = r.Backoff.After(n, chance)
 	}
-	return max(delay, v.Delay), true // v.Delay is negative if nothing was asked for
+	return max(delay, v.Delay), true // v.Delay is negative if the handler asked for no delay
 }
 
-// After returns the delay after the attempt numbered n, 1 for the first; 0 counts as
-// 1. It never overflows. chance is in [0,1).
+// After returns the delay after attempt n. The first attempt is number 1, and 0 counts as 1. The
+// result does not overflow. chance is in [0,1).
 func (b Backoff) After(n uint32, chance float64) time.Duration {
 	n = max(n, 1)
 	var d float64
 	switch b.Kind {
 	case Exponential:
 		growth := math.Pow(max(b.Factor, 1), float64(n-1))
-		d = float64(b.Initial) * min(growth, math.MaxFloat64) // nothing times infinity is not a number
+		d = float64(b.Initial) * min(growth, math.MaxFloat64) // 0 times infinity is NaN
 	case Linear:
 		d = float64(b.Initial) * float64(n)
 	case Fixed:

@@ -6,18 +6,18 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// Type is how the tasks of one type are treated. Start from [DefaultType].
+// Type says how the engine treats the tasks of one type. [DefaultType] has the defaults.
 type Type struct {
-	Priority    uint8    // of tasks submitted without one
-	Delivery    Delivery // what happens to a task whose node or handler process died
-	Relaxed     bool     // grab before the grab is durable; only with AtLeastOnce
-	Concurrency int      // how many may run at once on a node; 0 is without limit
+	Priority    uint8    // of tasks that are submitted without one
+	Delivery    Delivery // what happens to a task after its node or handler process died
+	Relaxed     bool     // start a task before its grab is durable; only with AtLeastOnce
+	Concurrency int      // how many tasks may run at once on a node; 0 is no limit
 	Weight      int      // how many slots of each limit one task takes, at least 1
-	Limits      []string // names of limits: the first is its place in the tree, the others cut across
-	Paused      bool     // starts paused: tasks are accepted and wait
-	MaxPayload  int      // bytes; larger payloads are refused
-	MaxResult   int      // bytes of the largest result, at most [LargestResult]; 0 is [DefaultMaxResult]
-	MaxCrashes  uint32   // after so many crashed attempts in a row the task becomes an error; 0 is never
+	Limits      []string // names of limits; the first one is the parent of the type in the tree of limits, the others cut across the tree
+	Paused      bool     // the type is paused at the start: tasks are accepted and wait
+	MaxPayload  int      // in bytes; larger payloads are refused
+	MaxResult   int      // in bytes, at most [LargestResult]; 0 is [DefaultMaxResult]; larger results are errors
+	MaxCrashes  uint32   // after this many crashed attempts in a row the task becomes an error; 0 is never
 	Timeout     Timeout
 	Retry       Retry
 	Retention   Retention
@@ -29,7 +29,7 @@ const (
 	LargestResult    = 64 << 20
 )
 
-// ResultLimit returns how many bytes the result of a task of the type may have.
+// ResultLimit returns the maximum size of a result in bytes.
 func (t Type) ResultLimit() int {
 	if t.MaxResult == 0 {
 		return DefaultMaxResult
@@ -37,19 +37,20 @@ func (t Type) ResultLimit() int {
 	return t.MaxResult
 }
 
-// Delivery says what happens to a task whose attempt ended without an answer.
+// Delivery says what happens to a task after an attempt that ended without an answer.
 type Delivery uint8
 
-// The deliveries.
+// The values of Delivery.
 const (
-	// AtLeastOnce runs the task again: it may have run twice, and its handler copes.
+	// AtLeastOnce runs the task again. The handler may have done the work twice and must
+	// allow for that.
 	AtLeastOnce Delivery = iota
-	// AtMostOnce makes the task an error that a person decides about: it never runs
-	// twice by itself. It is not retried either, unless its handler answered.
+	// AtMostOnce makes the task an error, and a person decides about it. The engine never runs
+	// such a task twice on its own, and retries it only if its handler has answered.
 	AtMostOnce
 )
 
-// String returns the delivery's name.
+// String returns the name of the delivery.
 func (d Delivery) String() string {
 	if d == AtMostOnce {
 		return "at_most_once"
@@ -57,22 +58,22 @@ func (d Delivery) String() string {
 	return "at_least_once"
 }
 
-// Timeout says how long is too long. Zero is no limit.
+// Timeout has the time limits of a task. Zero is no limit.
 type Timeout struct {
-	Run   time.Duration // one attempt, from its grab: then it is cancelled
-	Grace time.Duration // from the cancel until the attempt is given up, at least
-	Queue time.Duration // from being ready to being grabbed: then the task is an error
-	Total time.Duration // from the submit to the end: then the task is an error
+	Run   time.Duration // for one attempt, from its start; then it is cancelled
+	Grace time.Duration // at least this long from the cancellation until the attempt is given up
+	Queue time.Duration // from becoming submitted to being grabbed; then the task is an error
+	Total time.Duration // from the submit to the end; then the task is an error
 }
 
-// Retention says how long a finished task is kept after its end. [Forever] keeps it,
-// and zero removes it with its end. Tasks in the state error are kept until somebody
-// deals with them.
+// Retention says how long the row of a finished task is kept after its end. [Forever] keeps it
+// without a time limit, and zero removes it at its end. Tasks in the state error are kept until they
+// are resumed, failed or cancelled.
 type Retention struct {
 	Done, Failed, Cancelled time.Duration
 }
 
-// Forever is the retention that removes nothing.
+// Forever is the retention of rows that are never removed.
 const Forever time.Duration = -1
 
 // Of returns how long a task that ended in state s is kept.
@@ -88,7 +89,7 @@ func (r Retention) Of(s task.State) time.Duration {
 	return Forever
 }
 
-// DefaultType returns the treatment of a type about which nothing else is said.
+// DefaultType returns the defaults of a type.
 func DefaultType() Type {
 	const day = 24 * time.Hour
 	return Type{

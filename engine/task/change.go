@@ -10,26 +10,26 @@ import (
 // Count says what a change does to the number of attempts.
 type Count uint8
 
-// The possibilities. Grabbing counts one attempt by itself, whatever the Count.
+// The values of Count. A grab adds one attempt, whatever its Count is.
 const (
 	Keep   Count = iota
-	Refund       // this attempt shall not count: snoozed, or handed back unharmed
-	Reset        // start anew: attempts and crashes go to zero, and it no longer expires
+	Refund       // this attempt does not count: the handler snoozed, or did not begin
+	Reset        // attempts and crashes become 0, and the task does not expire any more
 )
 
-// Outcome says how an attempt ended. The numbers are stored: never renumber them.
+// Outcome says how an attempt ended. The numbers are stored and must not change.
 type Outcome uint8
 
 // The outcomes of an attempt.
 const (
 	Completed   Outcome = iota // the handler returned a result
 	Errored                    // the handler returned an error
-	Crashed                    // the handler's process, or the node, died under it
-	TimedOut                   // it ran longer than its type allows
+	Crashed                    // the handler process or the node died during the attempt
+	TimedOut                   // the attempt took longer than its type allows
 	Snoozed                    // the handler asked to be called again later
-	HandedBack                 // the handler could not take it: it never began
-	Overruled                  // somebody cancelled or failed the task meanwhile
-	Interrupted                // the node stopped before the handler was done
+	HandedBack                 // the handler could not take the task and did not begin
+	Overruled                  // a user cancelled or changed the task meanwhile
+	Interrupted                // the node stopped before the handler returned
 )
 
 var outcomeNames = [...]string{
@@ -45,24 +45,24 @@ func (o Outcome) String() string {
 	return outcomeNames[o]
 }
 
-// Change is one compare-and-swap: if the task is still at Ref, make it this. What it
-// does to a row is [Change.Apply] and nothing else.
+// Change is one compare-and-swap: it applies if the task is still at Ref. [Change.Apply] alone
+// defines what it does to a row.
 type Change struct {
 	Ref
 	To          State
-	At          time.Time // when it was decided: the row's UpdatedAt
-	NextEventAt time.Time // when somebody must look at the task again; zero is never, or when it expires
-	ReadyAt     time.Time // a new place in the order; zero keeps the old one
-	Owner       ID        // who runs it; used only when To is Processing
-	Count       Count     // what becomes of the number of attempts
-	Outcome     Outcome   // how the running attempt ended; used only when leaving Processing
+	At          time.Time // when it was decided; becomes UpdatedAt of the row
+	NextEventAt time.Time // when the engine has to act on the task next; zero is never, or when it expires
+	ReadyAt     time.Time // the new ReadyAt, which is part of the Rank; zero keeps the old one
+	Owner       ID        // incarnation of the node that runs it; used only if To is Processing
+	Count       Count     // what the change does to the number of attempts
+	Outcome     Outcome   // how the running attempt ended; used only if the row is Processing
 	Result      []byte    // what the handler returned; used only if the change Completes
-	Error       string    // why; kept as LastError unless empty
-	Group       *string   // the values of its limits; nil keeps those that it has
+	Error       string    // becomes LastError unless it is empty
+	Group       *string   // the new Group; nil keeps the old one
 }
 
-// Create makes t a new row in state to, at version 1 and with no past. It is the only
-// other place that writes NextEventAt.
+// Create makes t a new row in state to, at version 1 and without attempts. Besides Apply it is the
+// only code that writes NextEventAt.
 func (t *Task) Create(to State, at, nextEventAt time.Time) {
 	at = Stamp(at)
 	t.Version, t.State = 1, to
@@ -77,10 +77,10 @@ func (t *Task) Create(to State, at, nextEventAt time.Time) {
 	t.Result, t.LastError, t.History, t.Notes = nil, "", nil, nil
 }
 
-// Apply makes c of t and reports whether it did: it does nothing and returns false
-// when t is at another version or its state cannot become c.To, or when t was Submitted and
-// is not to be started any more at c.At. Times are stamped, an overlong error is cut, and t
-// keeps no reference to c but its Result.
+// Apply applies c to t and reports whether it did. It does nothing and returns false if t is at
+// another version, if the state of t cannot become c.To, or if c grabs t and t is overdue at c.At,
+// see [Task.IsOverdue]. Times are stamped, and an error that is too long is cut. t keeps no
+// reference to c except to its Result.
 func (c Change) Apply(t *Task) bool {
 	if t.Ref() != c.Ref || !t.State.CanBecome(c.To) {
 		return false
@@ -134,21 +134,20 @@ func (c Change) Apply(t *Task) bool {
 	return true
 }
 
-// IsOverdue reports whether t is Submitted and has waited too long at a time: it is not
-// started any more, and is to become an Error.
+// IsOverdue reports whether t is Submitted and has waited too long at the given time. Such a task is
+// not started any more, and becomes an Error.
 func (t *Task) IsOverdue(at time.Time) bool {
 	return t.State == Submitted && !t.NextEventAt.IsZero() && !at.Before(t.NextEventAt)
 }
 
-// Completes reports whether c, made of a row in state from, ends an attempt that has done its
-// work, for good or until it runs again. The row then has the result of that attempt, and no
-// checkpoint: there is nothing to tell the next one.
+// Completes reports whether c, applied to a row in state from, ends an attempt that has done its
+// work: the task is done, or runs again at a later time. The row then has the result of that
+// attempt and no checkpoint, because the next attempt does not continue this one.
 func (c *Change) Completes(from State) bool {
 	return from == Processing && (c.To == Done || c.Outcome == Completed && c.To == Waiting)
 }
 
-// schedule sets NextEventAt. A task that waits is looked at again when it expires, if
-// that comes first.
+// schedule sets NextEventAt. For a task that is Waiting or Submitted it is not after ExpiresAt.
 func (t *Task) schedule(at time.Time) {
 	at = Stamp(at)
 	waits := t.State == Waiting || t.State == Submitted
@@ -158,8 +157,8 @@ func (t *Task) schedule(at time.Time) {
 	t.NextEventAt = at
 }
 
-// remember appends the running attempt to the history, dropping the oldest beyond
-// MaxHistory. The slice is copied: rows share their history with their clones.
+// remember appends the running attempt to the history and drops the oldest attempts beyond
+// MaxHistory. It copies the slice, because rows share their history with their clones.
 func (t *Task) remember(o Outcome, at time.Time, reason string) {
 	kept := t.History[max(0, len(t.History)+1-MaxHistory):]
 	t.History = append(kept[:len(kept):len(kept)], Attempt{
@@ -167,9 +166,8 @@ func (t *Task) remember(o Outcome, at time.Time, reason string) {
 	})
 }
 
-// cut makes s what every store can keep as text: valid UTF-8 without NUL, of at most
-// most bytes. It copies what it shortens, so that a row does not keep all of s
-// in memory.
+// cut returns s as every store can keep it as text: valid UTF-8 without NUL, of at most most bytes.
+// It copies what it shortens, so that a row does not keep all of s in memory.
 func cut(s string, most int) string {
 	if len(s) > most {
 		n := most

@@ -8,8 +8,8 @@ const (
 	groupEscape    = "\x1e"
 )
 
-// GroupOf packs the values that a task has for its type's keyed limits, in the order
-// of the limits, into its [Task.Group]. No values give "".
+// GroupOf packs the values of a task for the keyed limits of its type into a [Task.Group], in the
+// order of the limits. Without values it returns "".
 func GroupOf(values ...string) string {
 	packed := make([]string, len(values))
 	for i, v := range values {
@@ -19,11 +19,11 @@ func GroupOf(values ...string) string {
 	return strings.Join(packed, groupSeparator)
 }
 
-// GroupLen returns how many values a group has: "" has one, that is empty.
+// GroupLen returns the number of values in a group. The group "" has one value, which is empty.
 func GroupLen(group string) int { return strings.Count(group, groupSeparator) + 1 }
 
-// GroupValues is the inverse of [GroupOf] for a type with n keyed limits. A group
-// packed when the type had another number of them is cut, or filled up with "".
+// GroupValues is the inverse of [GroupOf] for a type with n keyed limits. If the group was packed with
+// another number of values, the result is cut, or padded with "".
 func GroupValues(group string, n int) []string {
 	values := make([]string, n)
 	for i, v := range strings.SplitN(group, groupSeparator, n+1) {

@@ -2,13 +2,13 @@ package task
 
 import "time"
 
-// Hint says what a row has become, to the node that is to start the task, or that runs it
-// still. Like a [Trigger] it may be lost, doubled or out of date.
+// Hint says that a row has changed, and its new state. It is for the node that is to start the task
+// or that runs it. Like a [Trigger] it may be lost, delivered twice or out of date.
 type Hint struct {
 	Trigger
 	State       State
 	NextEventAt time.Time // as in the row
 }
 
-// Hint returns what the row has become.
+// Hint returns the hint of this version of the task.
 func (t *Task) Hint() Hint { return Hint{t.Trigger(), t.State, t.NextEventAt} }

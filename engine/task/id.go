@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// ID identifies a task, or one incarnation of a node, for ever. IDs made by [IDs] are
-// UUIDs of version 7 (RFC 9562): they sort by the time they were made, which keeps
+// ID identifies a task or one incarnation of a node. An id is never used again. IDs made by [IDs]
+// are UUIDs of version 7 (RFC 9562): they sort by the time at which they were made, which keeps
 // inserts sequential in every store. The zero ID identifies nothing.
 type ID [16]byte
 
@@ -68,27 +68,26 @@ func (id *ID) UnmarshalText(text []byte) error {
 // IsZero reports whether id identifies nothing.
 func (id ID) IsZero() bool { return id == ID{} }
 
-// Compare orders ids bytewise, which for version 7 is the order of their making.
+// Compare orders ids bytewise. For version 7 that is the order in which they were made.
 func (id ID) Compare(other ID) int { return bytes.Compare(id[:], other[:]) }
 
-// IDs makes version 7 UUIDs that strictly increase, whatever the clock does: the
-// twelve bits after the millisecond hold the fraction of it (RFC 9562, section 6.2,
-// method 3), and a clock that stands still or steps back is counted up from the last
-// value. It is safe for concurrent use.
+// IDs makes version 7 UUIDs that strictly increase, whatever the clock does. The twelve bits after
+// the millisecond hold the fraction of it (RFC 9562, section 6.2, method 3). While the clock stands
+// still or after it steps back, IDs counts up from the last value. It is safe for concurrent use.
 type IDs struct {
 	mu   sync.Mutex
 	last uint64        // guarded by mu: milliseconds<<12 | fraction of the newest id
 	rand *rand.ChaCha8 // guarded by mu
 }
 
-// NewIDs returns a source of ids whose random part is drawn from seed. Two sources
-// that may ever name tasks of one store need different, unpredictable seeds.
+// NewIDs returns a source of ids. The random part is drawn from seed. Two sources that make ids for
+// one store need different, unpredictable seeds.
 func NewIDs(seed [32]byte) *IDs { return &IDs{rand: rand.NewChaCha8(seed)} }
 
-// NextIn is Next for an id whose [ID.Shard] is this one.
+// NextIn is Next, and returns an id in the given shard, see [ID.Shard].
 func (s *IDs) NextIn(now time.Time, shard uint16) ID { return s.Next(now).in(shard) }
 
-// Next returns a new id, greater than every earlier one of this source.
+// Next returns a new id, greater than every earlier id of this source.
 func (s *IDs) Next(now time.Time) ID {
 	ns := max(0, now.UnixNano()) // before 1970 there is no id
 	ms := ns / int64(time.Millisecond)

@@ -2,29 +2,30 @@ package task
 
 import "time"
 
-// MaxCheckpoint is how many bytes an attempt may leave for the next one.
+// MaxCheckpoint is the maximum size of a checkpoint in bytes.
 const MaxCheckpoint = 1 << 20
 
-// MaxProgressText is how many bytes of a message about progress a row keeps; longer ones
-// are cut.
+// MaxProgressText is the maximum number of bytes of a progress message in a row. Longer ones are
+// cut.
 const MaxProgressText = 256
 
-// Progress is how far an attempt is. The zero value is none.
+// Progress says how much of its work an attempt has done. The zero value is none.
 type Progress struct {
-	Done    uint64    // in a unit of the handler's own
-	Total   uint64    // zero if nobody knows
+	Done    uint64    // in a unit that the handler chooses
+	Total   uint64    // zero if unknown
 	Message string    // for people; at most MaxProgressText bytes
-	At      time.Time // when it was said
+	At      time.Time // when it was reported
 }
 
-// Notes is what attempts of a task said before they ended. Most tasks have none, which is
-// why a row has a pointer to them; they are not changed once a row has them.
+// Notes is what attempts of a task reported before they ended. Most tasks have none, therefore a row
+// has a pointer to them. The Notes of a row are never changed, but replaced.
 type Notes struct {
 	Progress   Progress // of the newest attempt
-	Checkpoint []byte   // for the next attempt; a store may leave it out as it may the payload
+	Checkpoint []byte   // for the next attempt; a store may leave it out like the payload
 }
 
-// NewNotes returns notes that hold the checkpoint itself, nil if there is nothing to note.
+// NewNotes returns notes with a progress and a checkpoint, which is not copied. It returns nil if both
+// are empty.
 func NewNotes(p Progress, checkpoint []byte) *Notes {
 	if len(checkpoint) > 0 {
 		return &Notes{p, checkpoint}
@@ -35,7 +36,7 @@ func NewNotes(p Progress, checkpoint []byte) *Notes {
 	return nil
 }
 
-// Progress returns how far the newest attempt said that it is.
+// Progress returns the progress that the newest attempt reported.
 func (t *Task) Progress() Progress {
 	if t.Notes == nil {
 		return Progress{}
@@ -43,8 +44,8 @@ func (t *Task) Progress() Progress {
 	return t.Notes.Progress
 }
 
-// Checkpoint returns what an attempt left for the ones after it, nil if none did. It goes
-// when the work is done. The bytes are those of t.
+// Checkpoint returns the checkpoint that an attempt saved for the next one, or nil. It is removed when
+// the work is done. The caller must not change the bytes.
 func (t *Task) Checkpoint() []byte {
 	if t.Notes == nil {
 		return nil
@@ -52,16 +53,16 @@ func (t *Task) Checkpoint() []byte {
 	return t.Notes.Checkpoint
 }
 
-// Note is what a running attempt wants known or kept before it ends. It changes nothing
-// that anybody decides by, and so no version: the attempt's Ref stays valid.
+// Note is what a running attempt reports before it ends. The engine decides nothing by it, so it does
+// not change the version: the Ref of the attempt stays valid.
 type Note struct {
 	Ref
-	Progress   *Progress // nil leaves what there is
-	Checkpoint []byte    // nil leaves what there is, empty removes it
+	Progress   *Progress // nil keeps the old one
+	Checkpoint []byte    // nil keeps the old one, empty removes it
 }
 
-// Apply writes n into t and reports whether it did: it does nothing and returns false
-// when t is at another version or not running. t keeps a reference to the checkpoint.
+// Apply applies n to t and reports whether it did. It does nothing and returns false if t is at
+// another version or not Processing. t keeps a reference to the checkpoint.
 func (n Note) Apply(t *Task) bool {
 	if t.Ref() != n.Ref || t.State != Processing {
 		return false

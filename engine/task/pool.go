@@ -2,44 +2,44 @@ package task
 
 import "time"
 
-// Pool is a [Handler] that runs a limited number of tasks at a time, such as processes
-// with slots. The engine grabs a task only when it has booked one of the slots, so tasks
-// wait in the engine, by their priority, and not in the handler. The types that one Pool
-// handles share its slots. A Pool must be comparable.
+// Pool is a [Handler] that runs a limited number of tasks at a time, for instance in processes with
+// slots. The engine grabs a task only after it has booked one of the slots. Therefore tasks wait in
+// the engine, by their priority, and not in the handler. The types that one Pool handles share its
+// slots. A Pool must be comparable.
 type Pool interface {
 	Handler
 
-	// Name returns how people call the pool. It does not change.
+	// Name returns the name of the pool for messages and metrics. It does not change.
 	Name() string
 
-	// Use begins to use the pool. Changed is called with the pool's capacity: once before
-	// Use returns, and after that whenever it has changed, in order. Changed does not wait
-	// and does not call the pool.
+	// Use begins to use the pool. The pool calls changed with its capacity: once before Use
+	// returns, and after that each time the capacity has changed, in order. changed does not
+	// wait and does not call the pool.
 	Use(changed func(Capacity)) PoolUse
 }
 
-// PoolUse is what its user tells a [Pool]. Its methods do not wait.
+// PoolUse is how the engine informs a [Pool] that it uses. Its methods do not wait.
 type PoolUse interface {
-	// Want tells how many tasks wait for nothing but a slot of the pool, at most
-	// Capacity.More: the pool may make room for them. It is told anew after each change of
-	// the capacity unless that is 0.
+	// Want tells the pool how many tasks wait only for a slot of it, at most Capacity.More.
+	// The pool may add slots for them. The engine calls Want again after each change of the
+	// capacity, unless no task waits.
 	Want(tasks int)
-	// End says that the pool is not used any more. Nothing follows.
+	// End says that the engine does not use the pool any more. It is the last call.
 	End()
 }
 
-// Capacity says how many tasks a [Pool] can have.
+// Capacity says how many tasks a [Pool] can run.
 type Capacity struct {
-	Slots int    // tasks that it can have now, with those that it has
-	More  int    // how many more it could have after making room for them
-	Down  string // why it takes none, if it is down; else ""
+	Slots int    // tasks that it can run now, including those that it runs
+	More  int    // how many more it could run if it added slots
+	Down  string // why the pool is down; "" if it is not
 }
 
-// Beginner is a [Reporter] that wants to know when a [Pool] begins with the task.
+// Beginner is a [Reporter] that a [Pool] informs when it begins with the task.
 type Beginner interface {
-	// Begin tells that the pool, which may have had the task wait, begins with it now. The
-	// time of the attempt runs from here. It returns when that time is up; zero is never. An
-	// error says why the pool must not begin: it hands the task back with that error and
-	// [ErrUnavailable]. Begin does not wait.
+	// Begin says that the pool begins with the task now; before, the task may have waited in
+	// the pool. The run timeout of the attempt starts now. Begin returns its deadline; zero is
+	// never. An error says why the pool must not begin: the pool then returns that error,
+	// wrapped with [ErrUnavailable]. Begin does not wait.
 	Begin() (deadline time.Time, err error)
 }

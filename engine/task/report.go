@@ -7,14 +7,15 @@ import (
 	"time"
 )
 
-// Reporter takes what a handler has to say before its attempt ends. The context that a
-// [Handler] is given carries one; its methods may be called from any goroutine until
-// Handle returns. [ReportProgress], [SaveCheckpoint] and [Logger] are what handlers use.
+// Reporter receives what a handler reports before its attempt ends. The context of
+// [Handler.Handle] carries one. Its methods may be called from any goroutine until Handle returns.
+// Handlers use [ReportProgress], [SaveCheckpoint] and [Logger].
 type Reporter interface {
-	// Progress tells people how far the attempt is. It does not wait.
+	// Progress reports the progress of the attempt. It does not wait.
 	Progress(Progress)
-	// Checkpoint keeps data for the next attempt, should this one not finish the task. It
-	// returns when that is as durable as the reporter can make it, and does not keep data.
+	// Checkpoint saves data for the next attempt, in case this one does not finish the task.
+	// It returns when the data is as durable as the reporter can make it. It keeps no
+	// reference to data.
 	Checkpoint(data []byte) error
 	// Log adds a line to the log of the task. It does not wait.
 	Log(slog.Record)
@@ -29,18 +30,17 @@ func ReporterOf(ctx context.Context) Reporter {
 	return r
 }
 
-// ReportProgress tells people how far the attempt is that ctx belongs to: done of total,
-// which is 0 if nobody knows, in a unit of the handler's own. It may be called often: of
-// several within a second only the last is written.
+// ReportProgress reports the progress of the attempt of ctx: done of total, in a unit that the
+// handler chooses. total is 0 if it is unknown. ReportProgress may be called often: of several calls
+// within a second only the last is written.
 func ReportProgress(ctx context.Context, done, total uint64, message string) {
 	if r := ReporterOf(ctx); r != nil {
 		r.Progress(Progress{Done: done, Total: total, Message: message, At: time.Now()})
 	}
 }
 
-// SaveCheckpoint keeps data for the next attempt, should the one that ctx belongs to not
-// finish the task: it then finds it in its [Task.Checkpoint]. Without data it removes what
-// was kept before.
+// SaveCheckpoint saves data for the next attempt, in case the attempt of ctx does not finish the
+// task. The next attempt finds it in [Task.Checkpoint]. Empty data removes the checkpoint.
 func SaveCheckpoint(ctx context.Context, data []byte) error {
 	if r := ReporterOf(ctx); r != nil {
 		return r.Checkpoint(data)
@@ -48,7 +48,7 @@ func SaveCheckpoint(ctx context.Context, data []byte) error {
 	return nil
 }
 
-// Logger returns a logger whose lines go to the log of the task that ctx belongs to.
+// Logger returns a logger that writes to the log of the task of ctx.
 func Logger(ctx context.Context) *slog.Logger {
 	if r := ReporterOf(ctx); r != nil {
 		return slog.New(&logHandler{to: r})
@@ -56,7 +56,7 @@ func Logger(ctx context.Context) *slog.Logger {
 	return slog.New(slog.DiscardHandler)
 }
 
-// logHandler gives records to a reporter, with what [slog.Logger.With] added.
+// logHandler passes records to a reporter, with the attributes of [slog.Logger.With].
 type logHandler struct {
 	to    Reporter
 	steps []step
@@ -64,7 +64,7 @@ type logHandler struct {
 
 // step is one With or WithGroup.
 type step struct {
-	group string // if not "", what follows is in it
+	group string // if not "", the attributes of later steps are in it
 	attrs []slog.Attr
 }
 

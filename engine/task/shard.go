@@ -7,30 +7,31 @@ import (
 	"strings"
 )
 
-// ShardCount is how many parts the tasks are divided into, for nodes to share.
+// ShardCount is the number of shards. Every task is in one shard. Nodes and databases divide the
+// shards among them.
 const ShardCount = 256
 
-// Shard returns the part that an ID is of. It decides in which of several databases its
-// task is kept, and where nothing else is said, which node runs it. The bytes are those
-// that change from one UUID to the next in every version of them.
+// Shard returns the shard of an ID. It decides in which of several databases the task is stored
+// and, unless the task is bound to another shard, which node runs it. The hash uses bytes that
+// differ from one UUID to the next in every version of UUID.
 func (id ID) Shard() uint16 { return uint16(id[3]^id[7]^id[15]) % ShardCount }
 
-// in returns id with its last byte changed so that its shard is this one.
+// in returns id with its last byte changed so that the id is in the given shard.
 func (id ID) in(shard uint16) ID {
 	id[15] = id[3] ^ id[7] ^ byte(shard)
 	return id
 }
 
-// ShardOf returns the part that a name is of, by its hash.
+// ShardOf returns the shard of a name, by its hash.
 func ShardOf(name string) uint16 {
 	h := fnv.New32a()
 	h.Write([]byte(name))
 	return uint16(h.Sum32() % ShardCount)
 }
 
-// BoundShard returns the part that a task has to be of because of its key or its ordering
-// key, and whether it has one: tasks that have to know of each other are of one part. With
-// both, the ordering key counts.
+// BoundShard returns the shard that a task must be in because of its key or its ordering key, and
+// whether it has one of these: tasks with the same key are in the same shard. If a task has both, the
+// ordering key decides.
 func BoundShard(typ, key, orderingKey string) (shard uint16, bound bool) {
 	switch {
 	case orderingKey != "":
@@ -41,10 +42,10 @@ func BoundShard(typ, key, orderingKey string) (shard uint16, bound bool) {
 	return 0, false
 }
 
-// Shards is a set of parts. The zero value has none; a nil *Shards has all.
+// Shards is a set of shards. The zero value is empty. A nil *Shards has all shards.
 type Shards [ShardCount / 64]uint64
 
-// AllShards returns the set of all parts.
+// AllShards returns the set of all shards.
 func AllShards() (all Shards) {
 	for i := range all {
 		all[i] = ^uint64(0)
@@ -52,13 +53,13 @@ func AllShards() (all Shards) {
 	return all
 }
 
-// Add puts a part into the set.
+// Add adds a shard to the set.
 func (s *Shards) Add(shard uint16) {
 	shard %= ShardCount
 	s[shard/64] |= 1 << (shard % 64)
 }
 
-// Has reports whether a part is in the set.
+// Has reports whether a shard is in the set.
 func (s *Shards) Has(shard uint16) bool {
 	if s == nil {
 		return true
@@ -67,7 +68,7 @@ func (s *Shards) Has(shard uint16) bool {
 	return s[shard/64]&(1<<(shard%64)) != 0
 }
 
-// Without returns the parts of s that are not in other. Neither may be nil.
+// Without returns the shards of s that are not in other. Neither may be nil.
 func (s *Shards) Without(other *Shards) (rest Shards) {
 	for i := range s {
 		rest[i] = s[i] &^ other[i]
@@ -75,10 +76,10 @@ func (s *Shards) Without(other *Shards) (rest Shards) {
 	return rest
 }
 
-// IsEmpty reports whether no part is in the set.
+// IsEmpty reports whether the set is empty.
 func (s *Shards) IsEmpty() bool { return s != nil && *s == Shards{} }
 
-// With returns the parts that are in s or in other. Neither may be nil.
+// With returns the shards that are in s or in other. Neither may be nil.
 func (s *Shards) With(other *Shards) (both Shards) {
 	for i := range s {
 		both[i] = s[i] | other[i]
@@ -86,7 +87,7 @@ func (s *Shards) With(other *Shards) (both Shards) {
 	return both
 }
 
-// List returns the parts that are in the set, in ascending order.
+// List returns the shards in the set, in ascending order.
 func (s *Shards) List() (list []uint16) {
 	for shard := range uint16(ShardCount) {
 		if s.Has(shard) {
@@ -96,7 +97,7 @@ func (s *Shards) List() (list []uint16) {
 	return list
 }
 
-// String returns the parts as ranges: 0-127,200.
+// String returns the shards as ranges, such as 0-127,200.
 func (s *Shards) String() string {
 	var b strings.Builder
 	for from := 0; from < ShardCount; from++ {
@@ -122,7 +123,7 @@ func (s *Shards) String() string {
 // ErrBadShards is wrapped by the errors of [ParseShards].
 var ErrBadShards = fmt.Errorf("want shards from 0 to %d, such as 0-127,200", ShardCount-1)
 
-// ParseShards undoes [Shards.String]: at least one part, in any order.
+// ParseShards is the inverse of [Shards.String]. It accepts at least one range, in any order.
 func ParseShards(text string) (s Shards, err error) {
 	for part := range strings.SplitSeq(text, ",") {
 		first, last, isRange := strings.Cut(strings.TrimSpace(part), "-")

@@ -5,18 +5,18 @@ import (
 	"slices"
 )
 
-// State says where a task is on its way. The zero State is no state.
+// State is the state of a task. The zero State is invalid.
 type State uint8
 
-// The states of a task. The numbers are stored: never renumber them.
+// The states of a task. The numbers are stored and must not change.
 const (
-	Waiting    State = iota + 1 // has a time to come, or awaits a signal
-	Submitted                   // ready to run, waits for a slot
-	Processing                  // a node has grabbed it and its handler runs
+	Waiting    State = iota + 1 // its time has not come: it is delayed, or waits for its next attempt
+	Submitted                   // ready to run, and waits for a slot
+	Processing                  // a node has grabbed it, and its handler runs
 	Done                        // its handler finished
-	Error                       // it ran out of attempts or time: needs a person, alerts
-	Failed                      // an error that somebody acknowledged
-	Cancelled                   // somebody no longer wanted it
+	Error                       // out of attempts or out of time: raises an alert, and a person has to decide
+	Failed                      // an error that was acknowledged
+	Cancelled                   // cancelled by a user
 )
 
 // States lists every state in the order of its number.
@@ -29,7 +29,7 @@ var stateNames = [...]string{
 	Error: "error", Failed: "failed", Cancelled: "cancelled",
 }
 
-// transitions is the one table of what may follow what. docs/states.md shows it and a
+// transitions has the states that may follow each state. docs/states.md shows the same table, and a
 // test compares the two.
 var transitions = map[State][]State{
 	Waiting:    {Waiting, Submitted, Processing, Error, Failed, Cancelled},
@@ -58,8 +58,8 @@ func ParseState(name string) (State, bool) {
 // Valid reports whether s is one of the states above.
 func (s State) Valid() bool { return s >= Waiting && s <= Cancelled }
 
-// Live reports whether the engine still has work to do for a task in this state. A
-// task in [Error] is not live: only a person can bring it back.
+// Live reports whether the engine still has work to do for a task in this state. A task in [Error]
+// is not live: it runs again only if it is resumed through the API.
 func (s State) Live() bool { return s == Waiting || s == Submitted || s == Processing }
 
 // CanBecome reports whether a task in state s may be changed to state next.

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// ErrNotFound says that no task has the id asked for.
+// ErrNotFound is returned when no task has the requested id.
 var ErrNotFound = errors.New("task not found")
 
 // Priorities: a lower number runs sooner.
@@ -18,71 +18,71 @@ const (
 	LowestPriority  uint8 = 9
 )
 
-// MaxHistory is how many past attempts a row remembers, the newest ones.
+// MaxHistory is the maximum number of past attempts in a row. The newest are kept.
 const MaxHistory = 20
 
-// MaxErrorText is how many bytes of an error a row keeps; longer ones are cut.
+// MaxErrorText is the maximum number of bytes of an error in a row. Longer ones are cut.
 const MaxErrorText = 2048
 
-// Task is one row: everything the engine knows about a piece of work. A *Task handed
-// out by a store or the engine belongs to the receiver.
+// Task is one row: everything the engine knows about a piece of work. The caller owns a *Task that a
+// store or the engine has returned.
 type Task struct {
 	ID      ID
-	Version uint64 // 1 when inserted, one more with every change
+	Version uint64 // 1 when inserted; every change adds 1
 	State   State
 
-	Type        string // which handler and which policies: see the configuration of types
-	Shard       uint16 // hash of OrderingKey or ID, modulo the number of shards
+	Type        string // selects the handler and the policies, see the configuration of types
+	Shard       uint16 // see ID.Shard and BoundShard; less than ShardCount
 	Priority    uint8  // HighestPriority..LowestPriority
 	Group       string // values of the keyed limits of the type, see GroupOf; "" if it has none
 	Key         string // unique per type while the row exists; "" if none
-	OrderingKey string // tasks that share it run one at a time; "" if none
+	OrderingKey string // recorded with the task; it decides the shard; "" if none
 	Seq         uint64 // order of insertion, assigned by the store
 
-	Attempt uint32 // how many times it was grabbed since the count was last reset
-	Crashes uint32 // how many attempts in a row took their process, or their node, with them
+	Attempt uint32 // number of grabs since the count was last reset
+	Crashes uint32 // number of attempts in a row during which the handler process or the node died
 
 	CreatedAt   time.Time // when it was submitted
-	ReadyAt     time.Time // when it could first run; retries never move it
-	NextEventAt time.Time // when somebody must look at it again; zero is never. Written by Change.Apply only
-	ExpiresAt   time.Time // when it is too late to run it; zero is never
+	ReadyAt     time.Time // when it could run for the first time; retries do not change it
+	NextEventAt time.Time // when the engine has to act on it next; zero is never. Only Change.Apply and Task.Create write it
+	ExpiresAt   time.Time // from when on it is not run any more; zero is never
 	StartedAt   time.Time // when its newest attempt was grabbed; zero before the first
 	UpdatedAt   time.Time // when it last changed
 
 	Owner     ID                // incarnation of the node that runs it; zero unless Processing
-	Headers   map[string]string // carried along untouched, such as a trace context
-	Payload   []byte            // the handler's input; a store may leave it out, see storage.Tasks
+	Headers   map[string]string // stored and returned unchanged, such as a trace context
+	Payload   []byte            // the handler's input; a store may leave it out, see package storage
 	Result    []byte            // what the handler returned when it finished
-	LastError string            // why it is not done; at most MaxErrorText bytes
-	History   []Attempt         // attempts that ended without finishing the task, oldest first
-	Notes     *Notes            // what attempts said before they ended; nil is nothing
+	LastError string            // why it is not done, at most MaxErrorText bytes
+	History   []Attempt         // attempts that did not finish the task, oldest first
+	Notes     *Notes            // what attempts reported before they ended; nil if nothing
 }
 
 // Attempt is one past run of a task that did not finish it.
 type Attempt struct {
 	Number    uint32    // 1 for the first
 	StartedAt time.Time // when it was grabbed
-	EndedAt   time.Time // when it was given up
+	EndedAt   time.Time // when it ended
 	Owner     ID        // the incarnation that ran it
 	Outcome   Outcome   // how it ended
-	Error     string    // what was said about it
+	Error     string    // why it ended, if there was an error
 }
 
-// Ref names one version of one task: the only currency of consistency.
+// Ref names one version of one task. Every compare-and-swap is on a Ref.
 type Ref struct {
 	ID      ID
 	Version uint64
 }
 
-// Rank is the place of a ready task among the others: by priority, then by the time
-// it became ready, then by the order of insertion.
+// Rank is the place of a ready task in the order in which ready tasks run: by priority, then by the
+// time at which the task became ready, then by the order of insertion.
 type Rank struct {
 	Priority uint8
 	ReadyAt  int64 // Unix microseconds
 	Seq      uint64
 }
 
-// Compare returns -1, 0 or 1 as r comes before, with or after other.
+// Compare returns -1 if r comes before other, 1 if it comes after it, and 0 if they are equal.
 func (r Rank) Compare(other Rank) int {
 	if r.Priority != other.Priority {
 		return cmp.Compare(r.Priority, other.Priority)
@@ -99,8 +99,8 @@ type Queue struct {
 	Group string
 }
 
-// Trigger says that this version of a task is ready. It is a hint: it may be lost,
-// doubled or out of date.
+// Trigger says that this version of a task is ready. It is a hint: it may be lost, delivered twice
+// or out of date.
 type Trigger struct {
 	Ref
 	Queue
@@ -131,8 +131,7 @@ func (t *Task) Clone() *Task {
 	return &c
 }
 
-// Stamp returns t as rows keep it: in UTC, cut to the microsecond. The zero time
-// stays zero.
+// Stamp returns t as rows have it: in UTC, truncated to the microsecond. The zero time stays zero.
 func Stamp(t time.Time) time.Time {
 	if t.IsZero() {
 		return time.Time{}
