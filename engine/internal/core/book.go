@@ -6,7 +6,7 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// book books whatever may run, best first, and asks to grab it.
+// book books all tasks that may run, best first, and asks to grab them.
 func (c *Core) book(now time.Time) {
 	if !c.mayStart() {
 		return
@@ -16,7 +16,7 @@ func (c *Core) book(now time.Time) {
 		if !ok {
 			return
 		}
-		if !c.Owns(tr.Type, tr.Shard) { // not any more
+		if !c.Owns(tr.Type, tr.Shard) { // it was dropped from the shards of this node after its trigger was added
 			c.table.Return(c.steady(now), slot)
 			continue
 		}
@@ -36,9 +36,9 @@ func (c *Core) book(now time.Time) {
 	}
 }
 
-// Grabbed answers a grab of the task at ref: t is the row, with its payload, if it is
-// ours now, and nil if it was too late. failed says that the store could not tell: the
-// task is tried again later.
+// Grabbed answers a grab of the task at ref. t is the row with its payload if the grab was made,
+// and nil if it was too late. failed says that the store could not make the grab or say whether it
+// was made; the core tries the task again later.
 func (c *Core) Grabbed(now time.Time, ref task.Ref, t *task.Task, failed bool) {
 	r := c.expect(ref.ID, "grab", grabbing)
 	switch {
@@ -61,16 +61,17 @@ func expired(t *task.Task) string {
 	return "it expired at " + t.ExpiresAt.Format(time.RFC3339Nano) + ", before it could run"
 }
 
-// begin asks to handle the task that r has grabbed, if it may still begin.
+// begin asks to run the handler of the task that r has grabbed, if the task may still begin. If not,
+// it hands the task back.
 func (c *Core) begin(now time.Time, r *run, t *task.Task) {
 	handBack := task.Change{Ref: t.Ref(), At: now, Count: task.Refund, Outcome: task.HandedBack}
 	switch {
-	case t.Owner != c.config.Owner: // grabbed for an incarnation that is taken for dead
+	case t.Owner != c.config.Owner: // grabbed for an earlier incarnation of this node, which the other nodes take for dead
 		c.end(now, r, false)
 		handBack.To, handBack.NextEventAt = task.Submitted, queueDeadline(r.kind.policy.Timeout, now)
 		handBack.Error = notAlive
 		c.save(handBack, false)
-	case t.Version < r.changed: // it is not ours any more
+	case t.Version < r.changed: // a user changed it after the grab
 		c.stats.Wasted++
 		c.end(now, r, false)
 	case !t.ExpiresAt.IsZero() && !now.Before(t.ExpiresAt):
@@ -89,7 +90,7 @@ func (c *Core) begin(now time.Time, r *run, t *task.Task) {
 		if group, is := c.regroup(t); is {
 			c.end(now, r, false)
 			handBack.To, handBack.NextEventAt = task.Submitted, queueDeadline(r.kind.policy.Timeout, now)
-			regrouped := group // allocated only here
+			regrouped := group // group escapes only here, so other paths do not allocate
 			handBack.Group, handBack.Error = &regrouped, "the limits of its type have changed, and its values for them were read"
 			c.save(handBack, false)
 			break
@@ -100,8 +101,8 @@ func (c *Core) begin(now time.Time, r *run, t *task.Task) {
 	c.book(now)
 }
 
-// regroup returns the group of a row that was packed when its type had fewer values, and
-// whether it is such a one: it was booked without the limits that look at the others.
+// regroup reports whether the group of a row was packed when its type had fewer values, and returns
+// the group with all of them. Such a row was booked without the limits of the other values.
 func (c *Core) regroup(t *task.Task) (group string, is bool) {
 	if c.config.Regroup == nil {
 		return "", false
@@ -109,7 +110,7 @@ func (c *Core) regroup(t *task.Task) (group string, is bool) {
 	return c.config.Regroup(t)
 }
 
-// handle asks to call the handler.
+// handle asks to run the handler.
 func (c *Core) handle(now time.Time, r *run, t *task.Task) {
 	c.stats.Grabbed++
 	r.phase = running

@@ -1,16 +1,16 @@
-// Package core decides. It is a deterministic state machine: facts come in with the
-// time they became known, and what must be done about them comes out as data, in
-// [Ready]. It has no clock, no lock, no goroutine and does no I/O; given the same facts
-// it decides the same.
+// Package core makes the decisions of the engine. It is a deterministic state machine. Facts go in as
+// method calls, with the time at which they became known. Effects come out as data, in [Ready]. The
+// core has no clock, lock or goroutine, and does no I/O. From the same facts it makes the same
+// decisions.
 //
 // Invariants:
 //
 //  1. A slot is booked before anything is done for a task and freed exactly once, in
 //     Core.end.
-//  2. Every effect gets exactly one reply: an insert by Inserted, a grab by Grabbed, a
-//     run by Handled, a save by Saved, a load by Loaded, a scan by Scanned, a look by
-//     Looked. A reply without an effect is a bug of the shell and panics.
-//  3. A task has at most one run, and a run at most one effect under way.
+//  2. Every effect gets exactly one reply: an insert by Inserted, a grab by Grabbed, a run by
+//     Handled, a save by Saved, a load by Loaded, a scan by Scanned, a load of due rows by
+//     DueLoaded. A reply without an effect is a bug of the shell and panics.
+//  3. A task has at most one run, and a run has at most one effect under way.
 package core
 
 import (
@@ -24,7 +24,7 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// Config is what a core decides by.
+// Config is the configuration of a core.
 type Config struct {
 	Owner         task.ID             // incarnation of this node: the owner of what it grabs
 	Policies      policy.Set          // valid by policy.Set.Check
@@ -34,14 +34,14 @@ type Config struct {
 	QueueCapacity int                 // triggers of one queue
 	Layouts       map[string][]string // see table.Config
 
-	// Regroup returns the group of a row that was packed when its type had fewer values, and
-	// whether it is such a one; nil is never.
+	// Regroup reports whether the group of a row was packed when its type had fewer values, and
+	// returns the group with all of them. nil means that there is no such row.
 	Regroup func(t *task.Task) (group string, is bool)
 
-	Chance func() float64 // in [0,1), for jitter
+	Chance func() float64 // returns a random number in [0,1), for jitter
 }
 
-// Core is the state machine. It belongs to one goroutine at a time.
+// Core is the state machine. Only one goroutine may use it at a time.
 type Core struct {
 	config    Config
 	table     *table.Table
@@ -49,21 +49,21 @@ type Core struct {
 	runs      map[task.ID]*run
 	pools     map[string]*pool
 	poolNames []string // of pools, sorted
-	spare     []*run   // ended runs, to be used again
+	spare     []*run   // ended runs, for reuse
 
 	timers     timers
 	owned      Ownership
 	nextTimeUp time.Time // not after the first time at which a run is to be stopped or given up; zero is never
-	saving     int       // saves under way
+	saving     int       // number of saves under way
 	draining   bool
 	suspended  bool
-	stepped    time.Duration // by how much the clock was set since the core began, see Step
+	stepped    time.Duration // the sum of the steps of the clock, see Step
 	grabs      int           // how many more may be asked for, see LimitGrabs
 	ready      Ready
 	stats      Stats
 }
 
-// kind is one type as the core sees it.
+// kind is what the core knows of one type.
 type kind struct {
 	name    string
 	policy  policy.Type
@@ -72,50 +72,50 @@ type kind struct {
 	running int
 }
 
-// phase says what a run waits for.
+// phase says which reply a run waits for.
 type phase uint8
 
 const (
-	inserting phase = iota // fused with its submit: Inserted
+	inserting phase = iota // Inserted; it was grabbed with its submit (fused)
 	grabbing               // Grabbed
 	running                // Handled
-	disowned               // Handled too, but what comes of it no longer counts
-	finished               // Handled too, but its task is done already
+	disowned               // Handled; the verdict does not count any more
+	finished               // Handled; the task is done already
 )
 
 // run is a task that has a slot.
 type run struct {
-	ref         task.Ref // the version that the next change swaps
+	ref         task.Ref // the version that the next change is made of
 	kind        *kind
 	slot        table.Slot
 	phase       phase
 	trigger     task.Trigger // how it was booked
 	fromWaiting bool         // booked by a timer: its row was waiting, not submitted
-	next        task.Trigger // a newer version that became ready meanwhile; zero if none
-	changed     uint64       // version that somebody made by hand before the grab was known to be ours
+	next        task.Trigger // a newer version of the task that has become ready; zero if none
+	changed     uint64       // a version made by a user before the reply to the grab; 0 if none
 	attempt     uint32
 	crashes     uint32
 	expires     time.Time
-	lag         time.Duration // how late its time was, when it last asked to run again; 0 if it did not
+	lag         time.Duration // how late its time was when it last asked to run again; 0 if it did not
 	rearms      int           // see rearmsOf
-	runsUntil   time.Time     // when its run timeout is over; zero is never
-	deadline    time.Time     // when its time is up; zero is never
-	stopped     bool          // told to stop, because its time is up
+	runsUntil   time.Time     // the end of its run timeout; zero is never
+	deadline    time.Time     // when it is stopped, or when it was stopped; zero is never
+	stopped     bool          // its context was cancelled because its time is up
 }
 
-// Stats counts what a core has seen since it began.
+// Stats has counts since the start of a core.
 type Stats struct {
-	Fused     uint64 // tasks grabbed with their submit
-	Grabbed   uint64 // tasks grabbed in all
-	Wasted    uint64 // grabs that were too late
-	Stale     uint64 // results of attempts that no longer counted
-	Dropped   uint64 // triggers that found no place in the table
-	Abandoned uint64 // attempts given up though their handler went on
-	Slowed    uint64 // attempts that asked again and again to be called again at once, and rested longer
-	Reclaimed uint64 // tasks that were processing and this node's in the store, of which nothing was under way here
+	Fused     uint64 // tasks that were grabbed with their submit
+	Grabbed   uint64 // tasks that were grabbed, in all
+	Wasted    uint64 // grabs that came too late
+	Stale     uint64 // verdicts that did not count any more
+	Dropped   uint64 // triggers that were left to the store
+	Abandoned uint64 // attempts that were given up while their handler went on
+	Slowed    uint64 // attempts whose task was delayed longer than it asked for, see rearm.go
+	Reclaimed uint64 // see Core.Reclaim
 }
 
-// New returns a core that knows nothing yet: its first Ready asks to look at the store.
+// New returns a core without any tasks. Its first Ready asks for reads from the store.
 func New(c Config) *Core {
 	core := &Core{
 		config: c,
@@ -140,8 +140,8 @@ func New(c Config) *Core {
 
 func (k *kind) open() bool { return k.handled && !k.paused }
 
-// kind returns what is known of a type. One that is not known is treated by default,
-// waits for a handler, and is not remembered: anybody may name one.
+// kind returns what the core knows of a type. A type that is not configured has the default policy
+// and no handler. The core does not keep it, because clients can submit tasks of any type name.
 func (c *Core) kind(name string) *kind {
 	if k, ok := c.kinds[name]; ok {
 		return k
@@ -149,15 +149,14 @@ func (c *Core) kind(name string) *kind {
 	return &kind{name: name, policy: policy.DefaultType()}
 }
 
-// IsOpen reports whether tasks of a type may be started: it is configured, handled and not
-// paused.
+// IsOpen reports whether tasks of a type may be started: the type is configured, has a handler and
+// is not paused.
 func (c *Core) IsOpen(name string) bool { return c.table.IsOpen(name) }
 
-// Policy returns how tasks of a type are treated; unknown types are treated by default.
+// Policy returns the policy of a type. A type that is not configured has the default policy.
 func (c *Core) Policy(name string) policy.Type { return c.kind(name).policy }
 
-// Pause stops tasks of a type from being started, or lets them start again. What runs
-// goes on.
+// Pause pauses or resumes a type. Tasks of a paused type are not started. Running tasks continue.
 func (c *Core) Pause(now time.Time, name string, paused bool) {
 	k := c.kind(name)
 	k.paused = paused
@@ -166,13 +165,14 @@ func (c *Core) Pause(now time.Time, name string, paused bool) {
 	c.book(now)
 }
 
-// Trigger tells that a task is ready.
+// Trigger tells the core that a task is ready.
 func (c *Core) Trigger(now time.Time, tr task.Trigger) {
 	c.add(now, tr)
 	c.book(now)
 }
 
-// add reports whether the trigger is kept: if not, it was left to the store.
+// add adds a trigger to the table. It reports whether the trigger is in memory. If not, it was left
+// to the store.
 func (c *Core) add(now time.Time, tr task.Trigger) (kept bool) {
 	if r, ok := c.runs[tr.ID]; ok {
 		r.follow(tr)
@@ -185,23 +185,23 @@ func (c *Core) add(now time.Time, tr task.Trigger) (kept bool) {
 	return kept
 }
 
-// isNews reports whether tr is of a later version of the task than r is about. While r is
-// being inserted anything is: the insert may find that another task has the id.
+// isNews reports whether tr is of a later version of the task than r. While r is being inserted, any
+// trigger is: the insert may find that another task has the id.
 func (r *run) isNews(tr task.Trigger) bool {
 	return r.phase == inserting || tr.Version > r.ref.Version
 }
 
-// follow keeps tr until r has ended, if it is the newest there is.
+// follow keeps tr until r has ended, if it is newer than the trigger that r keeps.
 func (r *run) follow(tr task.Trigger) {
 	if r.isNews(tr) && tr.Version > r.next.Version {
 		r.next = tr
 	}
 }
 
-// Drain stops everything from being started. What runs goes on, and is saved.
+// Drain stops the start of tasks. Running tasks continue, and their results are saved.
 func (c *Core) Drain() { c.draining = true }
 
-// Busy returns how many tasks have a slot.
+// Busy returns the number of tasks that have a slot.
 func (c *Core) Busy() int { return len(c.runs) }
 
 // HasSlot reports whether a task has a slot.
@@ -210,8 +210,9 @@ func (c *Core) HasSlot(id task.ID) bool {
 	return held
 }
 
-// HandBack puts back a task that is ours in the store though it has no run: nobody had
-// answered that it was grabbed. t is its row; the attempt does not count.
+// HandBack makes a task submitted again that this node owns in the store although it has no run,
+// because the store did not answer whether its grab was made. t is its row. The attempt does not
+// count.
 func (c *Core) HandBack(now time.Time, t *task.Task) {
 	c.save(task.Change{
 		Ref: t.Ref(), To: task.Submitted, At: now, Count: task.Refund, Outcome: task.HandedBack,
@@ -220,8 +221,9 @@ func (c *Core) HandBack(now time.Time, t *task.Task) {
 	}, false)
 }
 
-// Reclaim decides about a task that is processing and this node's in the store, though nothing
-// of it is under way here. t is its row. Whether its handler was called is not known.
+// Reclaim decides about a task that is processing in the store and owned by this node, although it
+// has no run and no effect under way here. t is its row. It is unknown whether its handler was
+// called.
 func (c *Core) Reclaim(now time.Time, t *task.Task) {
 	p := c.kind(t.Type).policy
 	change := task.Change{
@@ -238,17 +240,17 @@ func (c *Core) Reclaim(now time.Time, t *task.Task) {
 
 const errReclaimed = "it was processing, and nothing of it was under way on its node"
 
-// Surveyed reports whether the core has looked through the store for the first time.
-// Before that it grabs nothing with its submit, because older tasks may be there.
+// Surveyed reports whether the core has read the store for the first time. Before that, no task is
+// grabbed with its submit, because the store may have older tasks.
 func (c *Core) Surveyed() bool { return c.table.Surveyed() && c.timers.started() }
 
-// Idle reports whether nothing has a slot and nothing is being saved.
+// Idle reports whether no task has a slot and no save is under way.
 func (c *Core) Idle() bool { return len(c.runs) == 0 && c.saving == 0 }
 
-// Stats returns what was counted so far.
+// Stats returns the counts so far.
 func (c *Core) Stats() Stats { return c.stats }
 
-// Waiting returns how many triggers are in the table.
+// Waiting returns the number of triggers in the table.
 func (c *Core) Waiting() int { return c.table.Len() }
 
 // newRun makes the run of a task that was booked.
@@ -267,8 +269,7 @@ func (c *Core) newRun(k *kind, slot table.Slot, tr task.Trigger, p phase) *run {
 
 const maxSpare = 1024
 
-// end frees the slot of r: the only place that does. begun says whether its handler
-// was called.
+// end frees the slot of r. No other function frees slots. begun says whether the handler was called.
 func (c *Core) end(now time.Time, r *run, begun bool) {
 	if begun {
 		c.table.Free(c.steady(now), r.slot)
@@ -286,7 +287,7 @@ func (c *Core) end(now time.Time, r *run, begun bool) {
 	}
 }
 
-// expect returns the run that waits for a reply in one of the given phases.
+// expect returns the run of a task that waits for a reply in one of the given phases.
 func (c *Core) expect(id task.ID, reply string, phases ...phase) *run {
 	r, ok := c.runs[id]
 	if ok {
@@ -308,12 +309,12 @@ func (c *Core) Loaded(now time.Time, queue task.Queue, page []task.Trigger, end 
 // Scanned answers a Scan, see table.Scanned.
 func (c *Core) Scanned(queues []task.Queue, end bool) { c.table.Scanned(queues, end) }
 
-// Changed tells of a row that somebody changed by hand: t is as it is now. A run of an
-// older version is stopped, and what comes of it no longer counts.
+// Changed tells the core that a user has changed a row. t is the row now. A run of an older version
+// is stopped, and its verdict does not count any more.
 func (c *Core) Changed(now time.Time, t *task.Task) {
 	_, held := c.runs[t.ID]
 	c.overrule(now, t.Hint())
-	if !held { // another node may run it
+	if !held { // a run of it may be on another node
 		c.ready.Hints = append(c.ready.Hints, t.Hint())
 	}
 	if c.Owns(t.Type, t.Shard) {
@@ -322,8 +323,8 @@ func (c *Core) Changed(now time.Time, t *task.Task) {
 	c.book(now)
 }
 
-// overrule stops the run of an older version of a row than h is of, and forgets that such
-// a version was ready.
+// overrule stops the run of a version of a row that is older than h, and removes the trigger of such
+// a version.
 func (c *Core) overrule(now time.Time, h task.Hint) {
 	if h.State != task.Submitted {
 		c.table.Drop(c.steady(now), h.Trigger)

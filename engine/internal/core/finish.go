@@ -10,19 +10,19 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// Why a run is stopped.
+// The causes for which a run is stopped.
 var (
-	ErrOverruled = errors.New("the task was cancelled")          // or failed, or moved, by somebody
+	ErrOverruled = errors.New("the task was cancelled")          // or changed by a user in another way
 	ErrTimeout   = errors.New("the attempt ran out of its time") // see policy.Timeout
 )
 
-// errOverdue is what is said of a run whose handler does not return.
+// errOverdue is the error of an attempt that was given up because its handler did not return.
 const errOverdue = "it ran out of time, and its handler did not return within the grace period"
 
-// handedBackDelay is how long a task rests that its handler could not take.
+// handedBackDelay is the delay before a task is tried again that its handler could not take.
 const handedBackDelay = time.Second
 
-// Handled answers a run: this is what came of it. The slot is free from here on.
+// Handled answers a run with its verdict. It frees the slot.
 func (c *Core) Handled(now time.Time, id task.ID, v task.Verdict) {
 	r := c.expect(id, "verdict", running, disowned, finished)
 	switch r.phase {
@@ -35,16 +35,15 @@ func (c *Core) Handled(now time.Time, id task.ID, v task.Verdict) {
 	c.book(now)
 }
 
-// Counts reports whether something is to be saved of a run, which is of the task at ref,
-// when it is handled.
+// Counts reports whether the task at ref has a run whose verdict will be saved.
 func (c *Core) Counts(ref task.Ref) bool {
 	r, ok := c.runs[ref.ID]
 	return ok && r.ref == ref && r.phase == running
 }
 
-// Finished tells that the handler of a run has finished the task itself, which was at
-// ref, in a transaction that has committed. There is nothing left to be saved; the slot is
-// taken until the run is handled.
+// Finished tells the core that the handler of the task at ref has finished it itself, in a
+// transaction that has committed. Nothing is left to be saved. The slot stays taken until the run is
+// handled.
 func (c *Core) Finished(ref task.Ref) {
 	r, ok := c.runs[ref.ID]
 	if ok && r.ref == ref && (r.phase == running || r.phase == disowned) {
@@ -52,7 +51,7 @@ func (c *Core) Finished(ref task.Ref) {
 	}
 }
 
-// conclude saves what becomes of the task of r, whose attempt ended with v.
+// conclude saves the change that follows from the verdict v on the attempt of r.
 func (c *Core) conclude(now time.Time, r *run, v task.Verdict) {
 	p := &r.kind.policy
 	change := decide(now, p, attempt{r.ref, r.attempt, r.crashes, r.expires}, v, c.config.Chance)
@@ -67,14 +66,14 @@ func (c *Core) conclude(now time.Time, r *run, v task.Verdict) {
 	c.save(change, remove)
 }
 
-// save asks to swap a change, and to delete the row with it if remove is set.
+// save asks to make a change, and to delete the row with it if remove is set.
 func (c *Core) save(change task.Change, remove bool) {
 	c.saving++
 	c.ready.Saves = append(c.ready.Saves, Save{Change: change, Remove: remove})
 }
 
-// KeepUntil returns when a row that ended in state s at the given time may be removed;
-// the zero time is never.
+// KeepUntil returns when a row may be removed that ended in state s at the given time. The zero time
+// is never.
 func KeepUntil(r policy.Retention, s task.State, at time.Time) time.Time {
 	keep := r.Of(s)
 	if keep < 0 {
@@ -83,7 +82,7 @@ func KeepUntil(r policy.Retention, s task.State, at time.Time) time.Time {
 	return at.Add(keep)
 }
 
-// attempt is what a decision needs to know of the run it is about.
+// attempt is what decide needs to know of a run.
 type attempt struct {
 	ref     task.Ref
 	number  uint32
@@ -91,8 +90,9 @@ type attempt struct {
 	expires time.Time
 }
 
-// decide turns the end of an attempt into the change to be made. It is the one place
-// where retries, deliveries and crashes are weighed.
+// decide returns the change that follows from the verdict on an attempt. It is the only function that
+// decides about retries, deliveries and crashes of attempts on this node; see Orphaned for those of
+// dead nodes.
 func decide(now time.Time, p *policy.Type, a attempt, v task.Verdict, chance func() float64) task.Change {
 	c := task.Change{Ref: a.ref, At: now, Outcome: v.Outcome, Error: v.Error}
 	wait := func(d time.Duration) task.Change {
@@ -155,8 +155,8 @@ func joinReason(what, why string) string {
 	return what + " (" + why + ")"
 }
 
-// Saved answers a save of the task that was at ref: t is the row as it is now, and nil
-// if it was too late: somebody else changed the task meanwhile.
+// Saved answers a save. t is the row as it is now. It is nil if the save was too late, because the
+// task was changed meanwhile.
 func (c *Core) Saved(now time.Time, s Save, t *task.Task) {
 	c.saving--
 	if s.moves {
@@ -172,9 +172,9 @@ func (c *Core) Saved(now time.Time, s Save, t *task.Task) {
 	c.book(now)
 }
 
-// enforceTimeouts sees to the runs whose time is up. They are told to stop; those whose grace is
-// over too, because their handlers have not returned, are given up: their tasks are
-// decided about as timed out. Their slots stay taken until the handlers do return.
+// enforceTimeouts stops the runs whose time is up. If the grace period of such a run is over, too, and
+// its handler has not returned, the run is given up: its attempt has timed out. Its slot stays taken
+// until the handler returns.
 func (c *Core) enforceTimeouts(now time.Time) {
 	c.nextTimeUp = time.Time{}
 	var late []*run
@@ -191,7 +191,7 @@ func (c *Core) enforceTimeouts(now time.Time) {
 	slices.SortFunc(late, func(a, b *run) int { return a.ref.ID.Compare(b.ref.ID) })
 	for _, r := range late {
 		if !r.stopped {
-			r.stopped, r.deadline = true, now // the grace counts from the stop
+			r.stopped, r.deadline = true, now // the grace period starts now, however late the stop is
 			c.ready.Stops = append(c.ready.Stops, Stop{r.ref.ID, ErrTimeout})
 			if r.phase == running {
 				c.nextTimeUp = earlier(c.nextTimeUp, r.timeUp())
@@ -204,8 +204,8 @@ func (c *Core) enforceTimeouts(now time.Time) {
 	}
 }
 
-// timeUp returns when a run that has a deadline is to be stopped or, once that is done,
-// to be given up.
+// timeUp returns when a run that has a deadline is to be stopped or, if it was stopped, when it is to
+// be given up.
 func (r *run) timeUp() time.Time {
 	if r.stopped {
 		return r.deadline.Add(r.kind.policy.Timeout.Grace)
@@ -213,8 +213,8 @@ func (r *run) timeUp() time.Time {
 	return r.deadline
 }
 
-// Orphaned returns the change for a task whose node died under it. It is run again at
-// once if its type allows: the attempt counts, and so does the crash.
+// Orphaned returns the change for a task whose node died while it ran. The task is submitted again if
+// its type allows that. The attempt counts, and so does the crash.
 func Orphaned(now time.Time, p policy.Type, t *task.Task) task.Change {
 	c := task.Change{
 		Ref: t.Ref(), To: task.Submitted, At: now, NextEventAt: queueDeadline(p.Timeout, now),

@@ -6,12 +6,12 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// Ownership says which tasks are for this node to start: those in some shards, by type.
-// Others may be for other nodes. It is an optimisation: two nodes that think that a task
-// is theirs waste a grab.
+// Ownership says which tasks this node starts: those in some shards, by type. The others belong to
+// other nodes. It is an optimisation: if two nodes own the same shard for a while, one of them makes
+// a grab that is too late.
 type Ownership struct {
 	Types  map[string]*task.Shards // nil is all
-	Others *task.Shards            // of types that are not in Types; nil is all
+	Others *task.Shards            // the shards of types that are not in Types; nil is all
 }
 
 // Of returns the shards of a type; nil is all.
@@ -22,27 +22,27 @@ func (o *Ownership) Of(typ string) *task.Shards {
 	return o.Others
 }
 
-// Has reports whether tasks of a type, in a shard, are for this node.
+// Has reports whether this node starts the tasks of a type in a shard.
 func (o *Ownership) Has(typ string, shard uint16) bool { return o.Of(typ).Has(shard) }
 
-// Own tells which tasks are for this node from now on. What it knows of the others is
-// dropped in time; of those it gains, the shell tells it by Observe.
+// Own sets which tasks this node starts from now on. The core drops the others when their turn comes.
+// The shell reads those that the node has gained, and tells the core of them by Observe.
 func (c *Core) Own(now time.Time, o Ownership) {
 	c.owned = o
 	c.book(now)
 }
 
-// Owns reports whether tasks of a type, in a shard, are for this node.
+// Owns reports whether this node starts the tasks of a type in a shard.
 func (c *Core) Owns(typ string, shard uint16) bool { return c.owned.Has(typ, shard) }
 
-// Suspend stops everything from being started until it is called again with false: the
-// node cannot prove that it is alive. What was grabbed and has not begun is handed back.
+// Suspend stops the start of tasks, because the node cannot prove that it is alive, or allows it
+// again. Tasks that are grabbed and have not begun are handed back.
 func (c *Core) Suspend(now time.Time, suspended bool) {
 	c.suspended = suspended
 	c.book(now)
 }
 
-// Reborn gives the node another incarnation: what it grabs from now on is owned by that.
+// Reborn gives the node another incarnation, which owns the tasks that it grabs from now on.
 func (c *Core) Reborn(owner task.ID) { c.config.Owner = owner }
 
 // mayStart reports whether tasks may be started: the node is neither draining nor suspended.
@@ -67,7 +67,8 @@ func (c *Core) ObserveDue(h task.Hint) (known bool) {
 	return !c.Owns(h.Type, h.Shard) || c.timers.admit(h)
 }
 
-// Knows reports whether the core knows, or will find by itself, that a task is ready.
+// Knows reports whether the core knows that a task is ready, or will read it from the store when its
+// turn comes.
 func (c *Core) Knows(tr task.Trigger) bool {
 	if r, held := c.runs[tr.ID]; held {
 		return !r.isNews(tr) || r.next.Version >= tr.Version
@@ -79,8 +80,8 @@ func (c *Core) Knows(tr task.Trigger) bool {
 // rank behind it in its queue: they are loaded when their turn comes.
 func (c *Core) Behind(tr task.Trigger) bool { return c.table.Behind(tr) }
 
-// adopt gives a task that is about to be started here a shard that is this node's, if
-// nothing else says in which it has to be.
+// adopt moves a task that is about to be inserted and started here into a shard of this node.
+// Nothing may bind the task to another shard.
 func (c *Core) adopt(t *task.Task) {
 	own := c.owned.Of(t.Type)
 	for n := range uint16(task.ShardCount) {
@@ -91,7 +92,7 @@ func (c *Core) adopt(t *task.Task) {
 	}
 }
 
-// Any returns the shards of which tasks of any type are for this node; nil is all.
+// Any returns the shards in which this node starts tasks of at least one type; nil is all.
 func (o *Ownership) Any() *task.Shards {
 	some := o.Others
 	for _, more := range o.Types {
@@ -104,5 +105,5 @@ func (o *Ownership) Any() *task.Shards {
 	return some
 }
 
-// HasAny reports whether tasks of any type in a shard are for this node.
+// HasAny reports whether this node starts tasks of at least one type in a shard.
 func (o *Ownership) HasAny(shard uint16) bool { return o.Any().Has(shard) }

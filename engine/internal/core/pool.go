@@ -6,23 +6,22 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// pool is the slots of a handler that runs a limited number of tasks at a time. The table
-// counts the slots; the core tells the handler how many tasks wait for more of them.
+// pool is a handler that runs a limited number of tasks at a time. The table counts its slots. The
+// core tells the handler how many tasks wait for more slots.
 type pool struct {
-	more int  // slots that the handler could add, if tasks want them
-	told int  // how many tasks it was last told of
-	ask  bool // it is to be told again
+	more int  // number of slots that the handler could add
+	told int  // number of waiting tasks that it was last told
+	ask  bool // tell it again
 }
 
-// Want tells the handler of a pool how many tasks wait for nothing but one of its slots.
+// Want tells the handler of a pool how many tasks wait only for one of its slots.
 type Want struct {
 	Pool  string
 	Tasks int
 }
 
-// Resize tells how many tasks the handler of a pool can have now, and how many more it
-// could have once it has made room for them. Tasks above that number keep their slots
-// until they end.
+// Resize sets how many tasks the handler of a pool can run now, and how many more it could run if it
+// added slots. If more tasks have slots than it can run, they keep their slots until they end.
 func (c *Core) Resize(now time.Time, name string, slots, more int) {
 	p, ok := c.pools[name]
 	if !ok || !c.table.Resize(c.steady(now), name, slots) {
@@ -32,8 +31,8 @@ func (c *Core) Resize(now time.Time, name string, slots, more int) {
 	c.book(now)
 }
 
-// want adds to ready what the handlers of pools are to be told. A handler is told again
-// after each Resize, and whenever the number has changed.
+// want adds Wants to ready. A handler is told the number of waiting tasks after each Resize, and each
+// time the number has changed.
 func (c *Core) want() {
 	for _, name := range c.poolNames {
 		p := c.pools[name]
@@ -51,8 +50,8 @@ func (c *Core) want() {
 	}
 }
 
-// Began tells that the handler of a running task has begun with it only now, because it
-// had no room before: the time of the attempt runs from here.
+// Began tells the core that the handler of a running task has begun with it only now, because it had
+// no room before. The run timeout starts now.
 func (c *Core) Began(now time.Time, id task.ID) {
 	r, ok := c.runs[id]
 	if !ok || r.phase != running || r.stopped {

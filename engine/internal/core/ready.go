@@ -7,37 +7,37 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// Ready is everything that the shell must now do. The order within one slice is the
-// order to do it in; the slices are independent of each other.
+// Ready has all effects that the shell must produce now. Effects in one slice are to be produced in
+// their order. The slices are independent of each other.
 type Ready struct {
-	Grabs    []task.Change // to be swapped, durably; each is answered by Grabbed
-	Relaxed  []task.Change // to be swapped, durably or not; each is answered by Grabbed
-	Saves    []Save        // to be swapped, durably; each is answered by Saved
-	Runs     []Run         // to be handled; each is answered by Handled
-	Stops    []Stop        // runs whose context is to be cancelled; no answer but Handled
+	Grabs    []task.Change // to be made, durably; each is answered by Grabbed
+	Relaxed  []task.Change // to be made, durably or not; each is answered by Grabbed
+	Saves    []Save        // to be made, durably; each is answered by Saved
+	Runs     []Run         // handlers to be called; each is answered by Handled
+	Stops    []Stop        // runs whose context is to be cancelled; not answered
 	Loads    []table.Load  // leaves to be read from the store; answered by Loaded
 	Scans    []table.Scan  // leaves to be found in the store; answered by Scanned
 	DueLoads []DueLoad     // due rows to be read from the store; answered by Looked
-	Hints    []task.Hint   // what rows have become that are other nodes', for those to know; no answer
-	Wants    []Want        // what to tell the handlers of pools; no answer
+	Hints    []task.Hint   // for other nodes, about rows of theirs; not answered
+	Wants    []Want        // for the handlers of pools; not answered
 }
 
 // Save is a change that ends an attempt, or moves a task that does not run.
 type Save struct {
 	task.Change
-	Remove bool // delete the row with it
-	moves  bool // of a task that does not run: the agenda waits for it
+	Remove bool // delete the row with the change
+	moves  bool // it is of a task that does not run, see Core.move
 }
 
-// Run is an attempt to be made: call the handler for the task that was grabbed.
+// Run asks to call the handler of a task that was grabbed.
 type Run struct {
 	ID       task.ID
 	Type     string
-	Deadline time.Time // when it will be told to stop; zero is never
+	Deadline time.Time // when the core will stop it; zero is never
 	Task     *task.Task
 }
 
-// Stop tells to cancel a run.
+// Stop asks to cancel the context of a run.
 type Stop struct {
 	ID    task.ID
 	Cause error
@@ -52,8 +52,8 @@ type DueLoad struct {
 	Limit   int
 }
 
-// Take moves everything that is to be done into r, and r's old buffers back for the
-// next time: taking allocates nothing once the buffers have grown.
+// Take moves all effects into r, and reuses the buffers of r for the next ones: it does not allocate
+// once the buffers have grown.
 func (c *Core) Take(r *Ready) {
 	if !c.draining {
 		c.ready.Loads = c.table.TakeLoads(c.ready.Loads)

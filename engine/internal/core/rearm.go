@@ -6,16 +6,15 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// A task whose handler asks for it to be called again at once rests all the same: twice as long
-// after each time in a row, as long as the history of the row tells of it.
+// A task whose handler asks to be called again at once (a rearm) is delayed all the same. The delay
+// doubles with each rearm in a row, as far as the history of the row tells them.
 const (
 	firstRearm = 10 * time.Millisecond
 	mostRearm  = time.Minute
-	fewRearms  = 3 // so many in a row are not worth telling
+	fewRearms  = 3 // from this many in a row on, they are counted in Stats.Slowed
 )
 
-// rearmDelay returns how long a task rests at least that was called again at once n times in a
-// row.
+// rearmDelay returns the minimum delay of a task after n rearms in a row.
 func rearmDelay(n int) time.Duration {
 	rest := firstRearm
 	for ; n > 0 && rest < mostRearm; n-- {
@@ -24,9 +23,10 @@ func rearmDelay(n int) time.Duration {
 	return min(rest, mostRearm)
 }
 
-// rearmsOf returns how many times in a row the attempts of a task before this one asked to be
-// called again, and were hardly later than they had to rest. Those that take their time count
-// for nothing. A history that is full may have forgotten how it began.
+// rearmsOf returns the number of rearms in a row in the history of a task: attempts that asked to be
+// called again and that began hardly later than the minimum delay allowed. Attempts with longer
+// delays, or that took long themselves, end the row. A full history may lack the first ones; their
+// number is then estimated from the delays.
 func rearmsOf(t *task.Task) (n int) {
 	for i, a := range t.History {
 		next := t.StartedAt
@@ -54,17 +54,18 @@ func rearmsOf(t *task.Task) (n int) {
 	return n
 }
 
-// isRearm reports whether a task that was called again n times in a row was so once more.
+// isRearm reports whether attempt a, after n rearms in a row, was one more. next is when the
+// attempt after a started.
 func isRearm(a task.Attempt, next time.Time, n int) bool {
 	rest := rearmDelay(n)
 	return next.Sub(a.EndedAt) >= rest-time.Millisecond && next.Sub(a.StartedAt) < 2*rest+50*time.Millisecond
 }
 
-// catchesUpBy is by how much less late the time must be that a task asks for, from one attempt
-// to the next, to be one that catches up with its schedule.
+// A task catches up with its schedule if the time that it asks for is less late by at least
+// catchesUpBy than the time that it asked for before.
 const catchesUpBy = time.Second
 
-// lagOf returns how late its time was when a task last asked to run again.
+// lagOf returns how late the time of a task was when the task last asked to run again.
 func lagOf(t *task.Task) time.Duration {
 	if n := len(t.History); n > 0 && t.History[n-1].Outcome == task.Completed {
 		return t.History[n-1].EndedAt.Sub(t.ReadyAt)
@@ -72,9 +73,9 @@ func lagOf(t *task.Task) time.Duration {
 	return 0
 }
 
-// rearm sees to it that the task of r, which is to be called again, rests before that, and
-// reports whether it rests for longer than it asked for because it asks again and again. One that
-// catches up, each time with a later time of its schedule, rests no longer each time.
+// rearm applies the minimum delay to change, which has the task of r called again later. It reports
+// whether it made the delay longer after fewRearms or more rearms in a row. A task that catches up
+// with its schedule, each time with a later time of it, is not delayed longer each time.
 func (r *run) rearm(now time.Time, change *task.Change) (slowed bool) {
 	n := r.rearms
 	if !change.ReadyAt.IsZero() && r.lag-now.Sub(change.ReadyAt) >= catchesUpBy {

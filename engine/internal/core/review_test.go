@@ -8,9 +8,9 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// A task whose grab failed rests for a second, out of the agenda's window: when the
-// window is full of tasks that are due before that, it must not fall out of it.
-func TestAWaitingTaskWhoseGrabFailedIsTriedAgainHoweverFullTheAgendaIs(t *testing.T) {
+// A task whose grab failed is tried again after a second. Meanwhile it is not in the window of
+// waiting rows: if the window is full of tasks that are due earlier, the task must not fall out of it.
+func TestAWaitingTaskWhoseGrabFailedIsTriedAgainHoweverManyAreDue(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0).UTC()
 	c := New(Config{
 		Policies: policy.Set{Slots: 1, Types: map[string]policy.Type{"x": policy.DefaultType()}},
@@ -53,8 +53,8 @@ func TestAWaitingTaskWhoseGrabFailedIsTriedAgainHoweverFullTheAgendaIs(t *testin
 	t.Error("the task was forgotten")
 }
 
-// Hints come in any order: an old one must not take the place of a newer one that is
-// kept until the run has ended.
+// Hints arrive in any order. An old one must not replace a newer one that is kept until the run has
+// ended.
 func TestAnOldHintDoesNotReplaceANewerOne(t *testing.T) {
 	r := &run{ref: task.Ref{ID: task.ID{1}, Version: 2}, phase: disowned}
 	for _, v := range []uint64{6, 4, 2} {
@@ -65,8 +65,8 @@ func TestAnOldHintDoesNotReplaceANewerOne(t *testing.T) {
 	}
 }
 
-// The grace counts from the stop, however late that came: a machine that slept must not
-// take it from the handler.
+// The grace period starts at the stop, however late the stop is. The handler has all of it even
+// after the machine slept.
 func TestALateStopStillLeavesTheGracePeriod(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0).UTC()
 	p := policy.DefaultType()

@@ -2,10 +2,9 @@ package core
 
 import "time"
 
-// Step tells that the clock by which the core is told the time was set by d, ahead or back, since
-// the last time that it was told: d of it never passed. What is to last for some time lasts as
-// long as before: run timeouts, grace periods, rests and rates. What is to happen at a time of
-// the day happens then.
+// Step tells the core that its clock was set forward by d, or back if d is negative, since the core
+// was last given a time. The core moves what lasts for some time: run timeouts, grace periods, delays
+// of retries, and rates. What is to happen at a time of the day still happens at that time.
 func (c *Core) Step(d time.Duration) {
 	c.stepped += d
 	if !c.nextTimeUp.IsZero() {
@@ -32,8 +31,8 @@ func (c *Core) Step(d time.Duration) {
 	})
 }
 
-// steady returns the time as the table is told it: without the steps.
+// steady returns the time as the table uses it: without the steps of the clock.
 func (c *Core) steady(now time.Time) int64 { return now.Add(-c.stepped).UnixNano() }
 
-// wall returns the time that the table tells, as the core is told it.
+// wall converts a time of the table to the time of the clock.
 func (c *Core) wall(at int64) time.Time { return time.Unix(0, at).Add(c.stepped) }

@@ -8,10 +8,10 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// Submit makes t the row that is to be inserted: waiting if its time is to come, else
-// submitted; or, with mayFuse, processing already, if a slot is free that nobody has a
-// better claim to. t comes with everything a row has that its submitter decides. The
-// effect is to insert it, and is answered by Inserted.
+// Submit makes t the row that is to be inserted. t has what its submitter decides. The row is waiting
+// if its time is in the future, and submitted otherwise. With mayFuse it may be processing already
+// (fused), if there is a free slot and no other task has a better claim to it. The effect is the
+// insert of the row, and is answered by Inserted.
 func (c *Core) Submit(now time.Time, t *task.Task, mayFuse bool) {
 	k := c.kind(t.Type)
 	if limit := k.policy.Timeout.Total; limit > 0 {
@@ -27,7 +27,7 @@ func (c *Core) Submit(now time.Time, t *task.Task, mayFuse bool) {
 		return
 	}
 	rank := t.Rank()
-	rank.Seq = math.MaxUint64 // behind all that is there: its place is given by the insert
+	rank.Seq = math.MaxUint64 // behind all others: the insert gives it its place
 	slot, ok := c.table.Claim(c.steady(now), t.Queue(), rank)
 	if !ok {
 		return
@@ -42,8 +42,8 @@ func (c *Core) Submit(now time.Time, t *task.Task, mayFuse bool) {
 	r.ref = t.Ref()
 }
 
-// Inserted answers the effect of Submit: created says whether t was added. t is the
-// row as inserted, and when it was grabbed with its submit it is run now.
+// Inserted answers the effect of Submit. created says whether the row was inserted. t is the row. If
+// it was grabbed with its submit, it is run now.
 func (c *Core) Inserted(now time.Time, t *task.Task, created bool) {
 	switch {
 	case t.State == task.Processing:
@@ -81,7 +81,7 @@ func (c *Core) route(now time.Time, t *task.Task) {
 func (c *Core) schedule(now time.Time, h task.Hint) (kept bool) {
 	kept = true
 	if h.State == task.Submitted && !h.NextEventAt.IsZero() && !now.Before(h.NextEventAt) {
-		return c.timers.admit(h) // it is too late to start it
+		return c.timers.admit(h) // it is overdue, and becomes an error
 	}
 	if h.State == task.Submitted {
 		kept = c.add(now, h.Trigger)
@@ -92,12 +92,12 @@ func (c *Core) schedule(now time.Time, h task.Hint) (kept bool) {
 	return kept
 }
 
-// grab returns the change that makes the task at ref ours.
+// grab returns the change that grabs the task at ref for this node.
 func (c *Core) grab(now time.Time, ref task.Ref) task.Change {
 	return task.Change{Ref: ref, To: task.Processing, At: now, NextEventAt: now, Owner: c.config.Owner}
 }
 
-// queueDeadline returns when a task that is submitted now has waited too long.
+// queueDeadline returns the time from which a task that is submitted now is overdue; zero is never.
 func queueDeadline(t policy.Timeout, now time.Time) time.Time {
 	if t.Queue > 0 {
 		return now.Add(t.Queue)
@@ -105,7 +105,7 @@ func queueDeadline(t policy.Timeout, now time.Time) time.Time {
 	return time.Time{}
 }
 
-// earlier returns the earlier of two times, of which the zero time is never.
+// earlier returns the earlier of two times. The zero time is never.
 func earlier(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b

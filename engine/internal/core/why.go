@@ -9,24 +9,26 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// Why says what keeps a live task from running, read from what the core decides by.
+// Why says why a live task does not run, as the core would decide now.
 type Why struct {
 	Running   bool      // it has a slot
 	Grabbing  bool      // it has a slot, and its grab is being written
-	Abandoned bool      // it ran out of time and its handler has not returned
-	Deadline  time.Time // when its run is out of time; zero is never
+	Abandoned bool      // its run was given up, and its handler has not returned
+	Deadline  time.Time // of its run; zero is never
 	Paused    bool      // its type is paused
-	NoHandler bool      // nobody here handles its type
-	Unknown   bool      // its type is not configured here
-	Draining  bool      // the node is stopping
+	NoHandler bool      // this node has no handler for its type
+	Unknown   bool      // its type is not configured on this node
+	Draining  bool      // the node is shutting down
 	table.Explanation
-	Holders map[int][]task.ID // for each limit that is full, or has no room for a task before this one, by its index: who holds its slots, the oldest first
+	Holders map[int][]task.ID // see Core.Why
 }
 
-// maxHolders is how many holders of a limit are named.
+// maxHolders is the maximum number of holders of a limit in a Why.
 const maxHolders = 5
 
-// Why explains a row that is waiting, submitted or processing.
+// Why explains a row that is waiting, submitted or processing. Holders has, for each limit that is
+// full or that a task before this one waits for, by the index of the limit, the tasks that have slots
+// of it: the oldest first, at most maxHolders.
 func (c *Core) Why(now time.Time, t *task.Task) Why {
 	k, known := c.kinds[t.Type]
 	w := Why{Draining: c.draining, NoHandler: !known || !k.handled, Unknown: !c.configured(t.Type), Paused: known && k.paused}
@@ -52,7 +54,7 @@ func (c *Core) Why(now time.Time, t *task.Task) Why {
 	return w
 }
 
-// configured reports whether the configuration of this node has a type.
+// configured reports whether a type is in the configuration of this node.
 func (c *Core) configured(name string) bool {
 	_, ok := c.config.Policies.Types[name]
 	return ok
@@ -75,17 +77,17 @@ func (c *Core) holders(u table.Usage) []task.ID {
 	return ids
 }
 
-// TypeStatus is how things stand with one type.
+// TypeStatus is the state of one type on this node.
 type TypeStatus struct {
 	Name    string
 	Handled bool // this node has a handler for it
 	Paused  bool
-	Running int  // tasks with a slot
-	Known   bool // it is configured
+	Running int  // number of tasks with a slot
+	Known   bool // it is in the configuration
 }
 
-// Types returns how things stand with every type that is configured, or was paused or
-// resumed by hand, in the order of their names.
+// Types returns the state of each type that is configured, or that was paused or resumed by a user,
+// sorted by name.
 func (c *Core) Types() []TypeStatus {
 	out := make([]TypeStatus, 0, len(c.kinds))
 	for name, k := range c.kinds {
