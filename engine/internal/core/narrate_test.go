@@ -13,12 +13,11 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// This file prints what the core of a story wants done, and has the story's store
-// answer what the core asks it.
+// This file prints the effects of the core of a story, and has the store of the story answer reads.
 
 func (s *story) printf(format string, args ...any) { fmt.Fprintf(&s.out, format, args...) }
 
-// since prints a time as what has passed since the beginning.
+// since returns a time as the duration since the beginning.
 func (s *story) since(t time.Time) string {
 	if t.IsZero() {
 		return "never"
@@ -26,7 +25,7 @@ func (s *story) since(t time.Time) string {
 	return t.Sub(beginning).String()
 }
 
-// row prints a row as far as it is not what one expects.
+// row returns a row as text, without what is obvious.
 func (s *story) row(t *task.Task) string {
 	text := fmt.Sprintf("%d: %s", number(t.ID), t.State)
 	if t.Attempt > 0 {
@@ -44,7 +43,7 @@ func (s *story) row(t *task.Task) string {
 	return text
 }
 
-// change prints a change as far as it is not what one expects.
+// change returns a change as text, without what is obvious.
 func (s *story) change(c task.Change) string {
 	text := fmt.Sprintf("%d: %s", number(c.ID), c.To)
 	if !c.NextEventAt.IsZero() {
@@ -65,7 +64,7 @@ func (s *story) change(c task.Change) string {
 	return text
 }
 
-// absorb prints what the core wants done, and keeps it until the script answers.
+// absorb prints the effects of the core, and keeps them until the script answers them.
 func (s *story) absorb() {
 	var r Ready
 	s.core.Take(&r)
@@ -109,7 +108,7 @@ func (s *story) absorb() {
 	}
 }
 
-// asked prints what the core wants to know of the store.
+// asked prints the reads of the core.
 func (s *story) asked(r Ready) {
 	for _, l := range r.Loads {
 		s.loads[l.Queue] = l
@@ -120,7 +119,7 @@ func (s *story) asked(r Ready) {
 		s.printf("scan after %s\n", queueName(sc.After))
 	}
 	for _, l := range r.DueLoads {
-		s.looks[l.State] = l
+		s.dueLoads[l.State] = l
 		s.printf("look for %s after %s\n", l.State, s.since(l.AfterAt))
 	}
 }
@@ -129,7 +128,7 @@ func queueName(l task.Queue) string {
 	if l == (task.Queue{}) {
 		return "nothing"
 	}
-	if n := len(l.Type) - 1; n > 0 && l.Type[n] == 0xff { // where the types before one end
+	if n := len(l.Type) - 1; n > 0 && l.Type[n] == 0xff { // the end of the types before one
 		return "the types before " + l.Type[:n-1] + string([]byte{l.Type[n-1] + 1})
 	}
 	return strings.TrimSuffix(l.Type+"/"+l.Group, "/")
@@ -142,7 +141,7 @@ func rankName(r task.Rank) string {
 	return fmt.Sprintf("priority %d, seq %d", r.Priority, r.Seq)
 }
 
-// sorted returns the rows of a state, in an order.
+// sorted returns the rows of a state in the given order.
 func (s *story) sorted(state task.State, order func(a, b *task.Task) int) []*task.Task {
 	var some []*task.Task
 	for _, row := range s.rows {
@@ -193,13 +192,13 @@ func (s *story) scanned(args) error {
 	return nil
 }
 
-func (s *story) looked(a args) error {
+func (s *story) dueLoaded(a args) error {
 	state, _ := task.ParseState(a.at(0))
-	l, ok := s.looks[state]
+	l, ok := s.dueLoads[state]
 	if !ok {
 		return errors.New("no look for them is under way")
 	}
-	delete(s.looks, state)
+	delete(s.dueLoads, state)
 	var page []Due
 	for _, row := range s.sorted(state, func(a, b *task.Task) int { return a.NextEventAt.Compare(b.NextEventAt) }) {
 		at := row.NextEventAt
@@ -211,10 +210,10 @@ func (s *story) looked(a args) error {
 	return nil
 }
 
-// maxTicks is how often a core may want to be woken at one and the same time.
+// maxTicks is how many times Core.Wake may return the same time.
 const maxTicks = 3
 
-// advance lets time pass, and ticks as the shell does: when the core wants it.
+// advance lets time pass, and calls Tick at the times of Core.Wake, as the shell does.
 func (s *story) advance(a args) error {
 	d, err := time.ParseDuration(a.at(0))
 	if err != nil {
@@ -237,7 +236,7 @@ func (s *story) advance(a args) error {
 		before := s.out.Len()
 		s.printf("at %s:\n", s.since(s.now))
 		began := s.out.Len()
-		if s.absorb(); s.out.Len() == began { // nothing came of it
+		if s.absorb(); s.out.Len() == began { // no effect
 			text := s.out.String()[:before]
 			s.out.Reset()
 			s.out.WriteString(text)
@@ -252,7 +251,7 @@ func (s *story) sleep(a args) error {
 	return err
 }
 
-// edit changes a row by hand and tells the core.
+// edit changes a row as a user does, and tells the core.
 func (s *story) edit(id task.ID, change task.Change) error {
 	row, ok := s.rows[id]
 	if !ok {
@@ -297,7 +296,7 @@ func (s *story) trigger(a args) error {
 	return nil
 }
 
-// die loses everything but the rows, decides about what ran, and begins again.
+// die restarts the node: only the rows stay, and those that are processing are orphaned.
 func (s *story) die(args) error {
 	for _, row := range s.sorted(task.Processing, func(_, _ *task.Task) int { return 0 }) {
 		c := Orphaned(s.now, s.core.Policy(row.Type), row)

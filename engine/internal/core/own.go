@@ -48,9 +48,9 @@ func (c *Core) Reborn(owner task.ID) { c.config.Owner = owner }
 // mayStart reports whether tasks may be started: the node is neither draining nor suspended.
 func (c *Core) mayStart() bool { return !c.draining && !c.suspended }
 
-// Observe tells what a row has become in the store, by whatever node. It reports whether the
-// core knows now what it must of the row: it is not so if the row was left to the store,
-// where all that rank behind it will be found, too.
+// Observe tells the core the state of a row in the store, which any node may have changed. It reports
+// whether the core knows now what it must know of the row. It returns false if the row was left to the
+// store; all rows that rank behind it are then left to the store, too.
 func (c *Core) Observe(now time.Time, h task.Hint) (known bool) {
 	known = true
 	c.overrule(now, h)
@@ -61,8 +61,8 @@ func (c *Core) Observe(now time.Time, h task.Hint) (known bool) {
 	return known
 }
 
-// ObserveDue tells of a row that rests in the store when its time comes. It reports whether
-// that is kept in memory: if not it was left to the store, and so is all that comes later.
+// ObserveDue tells the core when the time of a row in the store comes. It reports whether the core
+// keeps that. If not, the row was left to the store, and so are all rows that are due later.
 func (c *Core) ObserveDue(h task.Hint) (known bool) {
 	return !c.Owns(h.Type, h.Shard) || c.timers.admit(h)
 }
@@ -76,8 +76,8 @@ func (c *Core) Knows(tr task.Trigger) bool {
 	return c.table.Knows(tr)
 }
 
-// Behind reports whether a task that is ready is left to the store, and with it all that
-// rank behind it in its queue: they are loaded when their turn comes.
+// Behind reports whether a task that is ready is left to the store, and with it all tasks that rank
+// behind it in its queue: they are loaded when their turn comes.
 func (c *Core) Behind(tr task.Trigger) bool { return c.table.Behind(tr) }
 
 // adopt moves a task that is about to be inserted and started here into a shard of this node.

@@ -15,9 +15,9 @@ type Ready struct {
 	Saves    []Save        // to be made, durably; each is answered by Saved
 	Runs     []Run         // handlers to be called; each is answered by Handled
 	Stops    []Stop        // runs whose context is to be cancelled; not answered
-	Loads    []table.Load  // leaves to be read from the store; answered by Loaded
-	Scans    []table.Scan  // leaves to be found in the store; answered by Scanned
-	DueLoads []DueLoad     // due rows to be read from the store; answered by Looked
+	Loads    []table.Load  // rows of queues to be read; each is answered by Loaded
+	Scans    []table.Scan  // queues to be listed; each is answered by Scanned
+	DueLoads []DueLoad     // due rows to be read; each is answered by DueLoaded
 	Hints    []task.Hint   // for other nodes, about rows of theirs; not answered
 	Wants    []Want        // for the handlers of pools; not answered
 }

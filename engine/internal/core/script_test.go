@@ -11,17 +11,15 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write what the scripts print into them, instead of comparing")
 
-// TestScripts plays the stories in testdata. A story is a row of blocks with a blank
-// line between them; each is a command, a line of four dashes, and what the core wants
-// done after it:
+// TestScripts plays the stories in testdata. A story is a list of blocks with a blank line between
+// them. Each is a command, a line of four dashes, and the effects of the core after it:
 //
 //	submit 1 mail
 //	----
 //	insert 1: processing
 //
-// What a command means is said in scriptCommands. Lines that begin with # are comments.
-// After a change that is meant to be, run the test with -rewrite and read the
-// difference line by line: it is the change.
+// scriptCommands has the commands. Lines that begin with # are comments. After an intended change of
+// behaviour run the test with -rewrite, and review the difference line by line.
 func TestScripts(t *testing.T) {
 	paths, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(paths) == 0 {
@@ -63,12 +61,12 @@ func playFile(t *testing.T, path string) {
 	}
 }
 
-// block is a part of a script: comments, and a command with what is expected of it
-// unless the comments stand alone.
+// block is a part of a script: comments, and a command with its expected output. It may have comments
+// only.
 type block struct {
 	line     int // of the command
 	comments []string
-	command  []string // the command and the lines below it
+	command  []string // the command, and its lines
 	want     string   // with a newline after every line
 }
 
@@ -76,7 +74,7 @@ const dashes = "----"
 
 func parseScript(text string) (blocks []block, err error) {
 	var b block
-	answer := false // the dashes have come
+	answer := false // the line of dashes was read
 	end := func(line int) error {
 		if len(b.command) > 0 && !answer {
 			return fmt.Errorf("%d: the command before has no %s", line, dashes)

@@ -2,5 +2,5 @@
 
 package core
 
-// seeds is how many random stories are told, see seeds_test.go.
+// seeds is the number of random tests, see seeds_test.go.
 const seeds = 50

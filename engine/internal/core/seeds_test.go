@@ -2,6 +2,6 @@
 
 package core
 
-// seeds is how many random stories are told. The race detector finds nothing in a
-// package without goroutines, so it is told fewer.
+// seeds is the number of random tests. With the race detector it is smaller, because the package has
+// no goroutines.
 const seeds = 1000

@@ -13,10 +13,9 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// sim is a shell and a store reduced to what a core can see of them: rows in a map,
-// effects that are done late and in any order, a store that sometimes fails, handlers
-// that answer anything, people who meddle, and a node that dies now and then. Time is a
-// number. The same seed gives the same story.
+// sim is a shell and a store as a core sees them: rows in a map, effects that are made late and in any
+// order, a store that fails at times, handlers with random verdicts, users that change tasks, and a
+// node that dies at times. Time is a number. The same seed gives the same run.
 type sim struct {
 	t     *testing.T
 	rng   *rand.Rand
@@ -24,9 +23,9 @@ type sim struct {
 	now   time.Time
 	core  *Core
 	rows  map[task.ID]*task.Task
-	order []task.ID // of the rows, as they were inserted
+	order []task.ID // of the rows, in the order of their insertion
 	seq   uint64
-	asked task.ID // of the newest request
+	asked task.ID // the id of the newest request
 
 	todo    []func() // effects under way
 	running map[task.ID]*task.Task
@@ -117,7 +116,7 @@ func (s *sim) id() task.ID {
 	return id
 }
 
-// later does an effect some time, in any order.
+// later queues an effect. Effects are made in any order.
 func (s *sim) later(fn func()) { s.todo = append(s.todo, fn) }
 
 func (s *sim) submit() {
@@ -140,7 +139,7 @@ func (s *sim) submit() {
 	s.absorb()
 }
 
-// idOfRequest returns a new id, or one asked for before: callers ask again.
+// idOfRequest returns a new id or, like a caller that repeats a request, the one before.
 func (s *sim) idOfRequest() task.ID {
 	if s.rng.IntN(8) > 0 || s.asked.IsZero() {
 		s.asked = s.id()
@@ -148,8 +147,7 @@ func (s *sim) idOfRequest() task.ID {
 	return s.asked
 }
 
-// tell tells the core of something that was done to the rows, now or later: of two
-// commits the second may be told first.
+// tell replies to the core, now or later: of two commits the core may learn of the second first.
 func (s *sim) tell(fn func()) {
 	if s.rng.IntN(4) == 0 {
 		s.later(fn)
@@ -169,7 +167,7 @@ func (s *sim) swap(c task.Change) *task.Task {
 	return row.Clone()
 }
 
-// absorb queues everything that the core wants done.
+// absorb queues the effects of the core.
 func (s *sim) absorb() {
 	var r Ready
 	s.core.Take(&r)
@@ -204,7 +202,7 @@ func (s *sim) absorb() {
 		s.later(func() { s.core.Scanned(queues, end) })
 	}
 	for _, l := range slices.Clone(r.DueLoads) {
-		page, end := s.look(l)
+		page, end := s.loadDue(l)
 		s.later(func() { s.core.DueLoaded(s.now, l.State, page, end) })
 	}
 }
@@ -231,8 +229,8 @@ func (s *sim) run(r Run) {
 	})
 }
 
-// finishTx has a handler finish its task in a transaction, of which the core is told or
-// not. It may have returned by then.
+// finishTx has a handler finish its task in a transaction. The core may not learn of it. The handler
+// may have returned before.
 func (s *sim) finishTx(ref task.Ref) {
 	if s.swap(task.Change{Ref: ref, At: s.now, To: task.Done, Result: []byte("ok")}) != nil && s.rng.IntN(3) > 0 {
 		s.core.Finished(ref)
@@ -259,7 +257,7 @@ func (s *sim) verdict() task.Verdict {
 	return task.Verdict{Outcome: task.Completed, Result: []byte("ok")}
 }
 
-// step does one effect.
+// step makes one effect.
 func (s *sim) step() {
 	if len(s.todo) == 0 {
 		return
@@ -279,7 +277,7 @@ func (s *sim) advance(d time.Duration) {
 	s.absorb()
 }
 
-// meddle changes a task by hand, as people do.
+// meddle changes a task as a user does.
 func (s *sim) meddle() {
 	if len(s.order) == 0 {
 		return
@@ -314,7 +312,7 @@ func (s *sim) die() {
 	s.start()
 }
 
-// check holds the limits against what runs.
+// check fails if more tasks run than the limits allow.
 func (s *sim) check() {
 	few := 0
 	for _, t := range s.running {
@@ -330,7 +328,7 @@ func (s *sim) check() {
 	}
 }
 
-// finish lets everything come to its end, and looks whether it did.
+// finish runs until all tasks have ended, and checks the results.
 func (s *sim) finish() {
 	live := func() int {
 		n := 0
@@ -397,7 +395,7 @@ func (s *sim) scan(sc table.Scan) (queues []task.Queue, end bool) {
 	return queues, true
 }
 
-func (s *sim) look(l DueLoad) (page []Due, end bool) {
+func (s *sim) loadDue(l DueLoad) (page []Due, end bool) {
 	if s.rng.IntN(20) == 0 {
 		return nil, false
 	}

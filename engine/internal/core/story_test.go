@@ -13,47 +13,46 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// story is the world of one script: a core, and a store that does what the core wants
-// when the script says so. Tasks go by their numbers, times by what has passed since
-// the beginning.
+// story is the state of one script: a core, and a store that makes the effects of the core when the
+// script says so. Tasks are named by numbers, and times by the duration since the beginning.
 type story struct {
-	core    *Core
-	config  Config
-	now     time.Time
-	rows    map[task.ID]*task.Task
-	seq     uint64
-	woke    time.Time // the wake-up that was printed last
-	out     strings.Builder
-	inserts []*task.Task              // rows to be inserted, in order
-	grabs   map[task.ID]task.Change   // to be answered by grabbed
-	held    map[task.ID]*task.Task    // rows as grabs have left them that were not told yet
-	saves   map[task.ID][]Save        // to be answered by saved, in order
-	running map[task.ID]bool          // to be answered by handled
-	loads   map[task.Queue]table.Load // to be answered by loaded
-	scans   []table.Scan              // to be answered by scanned
-	looks   map[task.State]DueLoad    // to be answered by looked
+	core     *Core
+	config   Config
+	now      time.Time
+	rows     map[task.ID]*task.Task
+	seq      uint64
+	woke     time.Time // the time of Core.Wake that was printed last
+	out      strings.Builder
+	inserts  []*task.Task              // rows to be inserted, in order
+	grabs    map[task.ID]task.Change   // to be answered by grabbed
+	held     map[task.ID]*task.Task    // rows that were grabbed, and not yet answered by grabbed
+	saves    map[task.ID][]Save        // to be answered by saved, in order
+	running  map[task.ID]bool          // to be answered by handled
+	loads    map[task.Queue]table.Load // to be answered by loaded
+	scans    []table.Scan              // to be answered by scanned
+	dueLoads map[task.State]DueLoad    // to be answered by looked
 }
 
 // scriptCommands are the commands of a script. NUM is the number of a task.
 //
-//	world [blind]                begins anew with the slots, limits, types and capacity in
-//	                             the lines below; the empty store is looked through at
-//	                             once unless blind
+//	world [blind]                starts again with the slots, limits, types and capacity in
+//	                             the lines below; the core reads the empty store at once
+//	                             unless blind
 //	submit NUM TYPE [in=1h] [priority=3] [group=a] [expires=1h] [tx]
 //	inserted NUM [duplicate]     the store has the row of the first such submit, or not
 //	grabbed NUM [failed|lost]    the store has swapped it, or could not, or was too late
-//	swapped NUM                  the same, but the core is told only by grabbed
+//	swapped NUM                  the same, but only grabbed tells the core
 //	handled NUM ok|error|permanent|doubt|crash|timeout|busy|interrupted|snooze=D|again=D|in=D
 //	finish NUM                   its handler has finished it itself, in a transaction
 //	saved NUM [stale]            the store has made the first save, or was too late
 //	loaded TYPE [group=a] [failed], scanned, looked STATE
 //	                             the store has answered, as its rows are now
-//	cancel NUM, resume NUM       a person changed the task, and the core learns of it
+//	cancel NUM, resume NUM       a user changed the task, and the core is told
 //	trigger NUM                  a hint that the task is ready, as its row is now
-//	advance D                    time passes, with a Tick whenever the core wants one
-//	sleep D                      the same, but the machine sleeps: one Tick when it wakes up
+//	advance D                    time passes, with a Tick at each time of Core.Wake
+//	sleep D                      the same, but the machine sleeps: one Tick when it wakes
 //	pause TYPE, unpause TYPE, drain
-//	die                          the node dies and starts again: what ran is orphaned
+//	die                          the node dies and starts again: running tasks are orphaned
 //	why NUM, rows, stats         print something
 func (s *story) do(command []string) (out string, err error) {
 	defer func() {
@@ -96,7 +95,7 @@ func (s *story) fused() int {
 var scriptCommands = map[string]func(*story, args) error{
 	"submit": (*story).submit, "inserted": (*story).inserted, "grabbed": (*story).grabbed, "swapped": (*story).swapped,
 	"handled": (*story).handled, "saved": (*story).saved, "loaded": (*story).loaded, "scanned": (*story).scanned,
-	"looked": (*story).looked, "finish": (*story).finish, "cancel": (*story).cancel, "resume": (*story).resume, "trigger": (*story).trigger,
+	"looked": (*story).dueLoaded, "finish": (*story).finish, "cancel": (*story).cancel, "resume": (*story).resume, "trigger": (*story).trigger,
 	"advance": (*story).advance, "why": (*story).why, "rows": (*story).list, "stats": (*story).stats, "die": (*story).die,
 	"sleep":   (*story).sleep,
 	"pause":   func(s *story, a args) error { s.core.Pause(s.now, a.at(0), true); return nil },
@@ -130,7 +129,7 @@ func (a args) value(key string) (string, bool) {
 	return "", false
 }
 
-// duration and number panic on what is not one; do tells where.
+// duration and number panic if the value is invalid; do reports where.
 func (a args) duration(key string, otherwise time.Duration) time.Duration {
 	v, ok := a.value(key)
 	if !ok {
@@ -189,20 +188,20 @@ func (s *story) world(a args, lines []string) error {
 		return nil
 	}
 	s.absorb()
-	err := errors.Join(s.scanned(args{}), s.looked(args{[]string{"waiting"}}), s.looked(args{[]string{"submitted"}}))
+	err := errors.Join(s.scanned(args{}), s.dueLoaded(args{[]string{"waiting"}}), s.dueLoaded(args{[]string{"submitted"}}))
 	s.absorb()
 	s.out.Reset()
 	return err
 }
 
-// start begins with a core that knows nothing.
+// start starts a new core.
 func (s *story) start() {
 	s.core, s.woke = New(s.config), time.Time{}
 	s.inserts, s.grabs, s.held, s.saves = nil, map[task.ID]task.Change{}, map[task.ID]*task.Task{}, map[task.ID][]Save{}
-	s.running, s.loads, s.scans, s.looks = map[task.ID]bool{}, map[task.Queue]table.Load{}, nil, map[task.State]DueLoad{}
+	s.running, s.loads, s.scans, s.dueLoads = map[task.ID]bool{}, map[task.Queue]table.Load{}, nil, map[task.State]DueLoad{}
 }
 
-// declare takes in a line of world.
+// declare applies a line of world.
 func (s *story) declare(what string, a args) error {
 	switch what {
 	case "slots":
@@ -281,7 +280,7 @@ func (s *story) inserted(a args) error {
 	return nil
 }
 
-// swap makes a change in the store and returns the row; nil if it is too late.
+// swap makes a change in the store and returns the row, or nil if it is too late.
 func (s *story) swap(c task.Change) *task.Task {
 	if row, ok := s.rows[c.ID]; ok && c.Apply(row) {
 		return row.Clone()
