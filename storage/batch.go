@@ -6,32 +6,23 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// Batch is what one transaction does: it inserts, then swaps, then deletes.
+// Batch is the work of one transaction: inserts, then swaps, then deletes.
 type Batch struct {
-	Insert []*task.Task  // as [Tasks.Insert] does
-	Swap   []task.Change // as [Tasks.Swap] does
-	Remove []bool        // for each change, whether the row is deleted that it makes; nil is for none
+	Insert []*task.Task  // as by [Tasks.Insert]
+	Swap   []task.Change // as by [Tasks.Swap]
+	Remove []bool        // for each change, whether the row that it makes is deleted; nil for none
 }
 
-// Removes reports whether the row is deleted that the i-th change makes.
+// Removes reports whether the row that the i-th change makes is deleted.
 func (b *Batch) Removes(i int) bool { return i < len(b.Remove) && b.Remove[i] }
 
-// Outcome is what became of a [Batch].
+// Outcome is the outcome of a [Batch].
 type Outcome struct {
-	Inserted []Inserted
-	Swapped  []*task.Task // those that are deleted, too
+	Inserted []Inserted   // as by [Tasks.Insert]
+	Swapped  []*task.Task // as by [Tasks.Swap]; also rows that were deleted then
 }
 
-// Batcher is implemented by stores that do a batch in one round trip, where each verb of
-// a transaction is one by itself.
-type Batcher interface {
-	// Do does all of b, in a transaction of its own, or nothing of it; one that keeps rows in
-	// several places may do a part, and says so by a [PartError]. It writes the Seq into the
-	// rows that it inserts.
-	Do(ctx context.Context, b *Batch) (Outcome, error)
-}
-
-// Do does all of b within tx.
+// Do does a batch by the verbs of tx.
 func Do(ctx context.Context, tx Tasks, b *Batch) (out Outcome, err error) {
 	if len(b.Insert) > 0 {
 		if out.Inserted, err = tx.Insert(ctx, b.Insert...); err != nil {

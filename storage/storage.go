@@ -1,8 +1,14 @@
-// Package storage is the port to whatever keeps the tasks. It speaks [task] and
-// nothing else; backends live below it, and none of them decides anything: a row is
-// what [task.Change.Apply] makes of it.
+// Package storage is the port between the engine and the stores that keep tasks. It speaks
+// package [task] and nothing else.
 //
-// Package storagetest holds the suite that every implementation passes.
+// storage.go has what every store must do: [Store], whose verbs are [Tasks]. optional.go has what
+// a store may do in addition: the engine and the commands test for these interfaces by a type
+// assertion, and do without. batch.go has [Batch], and [Do] for stores that make one verb at a
+// time.
+//
+// A store decides nothing: a row becomes what [task.Change.Apply] makes of it. Package
+// storagetest has the suite that every implementation passes, with cases for each optional
+// interface.
 package storage
 
 import (
@@ -13,8 +19,8 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// Errors that callers match with [errors.Is]. Anything else from a backend means that
-// it failed and that the call's outcome is unknown.
+// Errors that callers match with [errors.Is]. Only ErrRefused and ErrElsewhere say that nothing of
+// the call was done; after any other error of a write that is unknown.
 var (
 	// ErrClosed says that the store was closed.
 	ErrClosed = errors.New("the store is closed")
@@ -22,69 +28,71 @@ var (
 	ErrLocked = errors.New("the store is in use by another process")
 	// ErrFormat says that the store was written by a newer version of the program.
 	ErrFormat = errors.New("the store was written by a newer version")
-	// ErrBroken says that the store failed in a way that only reopening it can mend,
-	// such as a full disk. Nothing acknowledged is lost, and nothing more is accepted.
+	// ErrBroken says that the store has failed, for example because the disk is full, and must
+	// be reopened. It refuses all further calls. No acknowledged change is lost.
 	ErrBroken = errors.New("the store has failed and must be reopened")
-	// ErrRefused says that the store works, did not do what it was asked to, and did nothing of
-	// it.
+	// ErrRefused says that the store works, and that it did nothing of the call.
 	ErrRefused = errors.New("the store refuses that")
-	// ErrUnavailable says that the store does not answer now. That may pass by itself; whether
-	// the call was done is unknown.
+	// ErrUnavailable says that the store does not answer at present, which may pass.
 	ErrUnavailable = errors.New("the store does not answer")
+	// ErrElsewhere says that the call would make or change rows of a shard that the store does
+	// not hold, see [ShardOwner]. Nothing of the call was done.
+	ErrElsewhere = errors.New("the tasks of this shard are kept in another database")
 )
 
-// Tasks are the verbs on rows. On a [Store] each call is a transaction of its own and
-// durable when it returns; on a [Tx] it joins that transaction. Every verb takes many:
-// one call is one round trip, one statement, one sync.
+// Tasks are the verbs on rows. On a [Store] each call is a transaction of its own, which is
+// durable when the call returns; on a [Tx] it is part of that transaction. Every verb takes many
+// rows, so that a store can do them in one round trip, one statement, one sync.
 //
-// An error means that the backend failed and that the transaction is dead. Duplicate,
-// stale and gone are outcomes, not errors. Slices and tasks handed in are not kept and
-// not changed, except as said; those handed out belong to the caller.
+// An error means that the store failed; within a Tx, that the transaction can only be rolled
+// back. A duplicate, a stale version and a missing row are outcomes, not errors. A store neither
+// keeps nor changes slices and tasks that it is given, except where a verb says so; those that it
+// returns belong to the caller.
 //
-// A payload, a result or headers that are empty and those that are nil are the same: a
-// row may come back with either. A limit below 1 asks for no rows.
+// An empty payload, result or header map equals a nil one: a store may return either. A limit
+// below 1 asks for no rows.
 //
-// On a [Store], what is read was applied but need not be durable yet: a change by a call
-// that has not returned, or by a [NoSyncer], may be seen, and lost with the machine.
-// Whatever is written after it becomes durable no earlier than it, so a caller that must
-// not act on a change that may be lost reads in an Update, which returns when all that it
-// saw is durable.
+// On a Store, a read may return a change that is applied and not durable yet: one of a call that
+// has not returned, or of [NoSyncer.UpdateNoSync]. A crash may lose it. Every later write becomes
+// durable no earlier than it. A caller that must not act on such a change reads within
+// [Store.Update], which returns when all that it has read is durable.
 type Tasks interface {
-	// Get returns the whole row, payload and result included, or task.ErrNotFound.
+	// Get returns the whole row, with payload and result. If there is none, the error wraps
+	// [task.ErrNotFound].
 	Get(ctx context.Context, id task.ID) (*task.Task, error)
 
-	// Insert adds the rows as they are, in order, but for their times, which are kept as
-	// [task.Stamp] makes them (those of the history must be so already), and writes the
-	// Seq it gave to each into it: greater than that of every row inserted before. A row
-	// whose ID, or whose Type and non-empty Key, are taken is not added; Inserted tells
-	// by whom.
+	// Insert adds rows in their order. It stores the times of a row as [task.Stamp] returns them
+	// (those of its history must be so already), and writes to each row's Seq a number that is
+	// greater than that of every row inserted before. It does not add a row whose ID is taken,
+	// or whose Key is not empty and taken by a row of the same Type. The answer has one element
+	// for each row.
 	Insert(ctx context.Context, ts ...*task.Task) ([]Inserted, error)
 
-	// Swap applies each change whose version still holds, in order, and returns the
-	// rows as they then are: nil where the row is gone, is at another version or may
-	// not become that state. Payload and checkpoint are filled in only for rows that
-	// entered Processing; Result never.
+	// Swap applies each change, in order, to the row of that ID if the row is at that Version
+	// and [task.Change.Apply] permits it. The answer has for each change the row as it then is,
+	// or nil if the change was not applied. A row that became Processing has its payload and
+	// checkpoint, others have neither. No row has its result.
 	Swap(ctx context.Context, cs ...task.Change) ([]*task.Task, error)
 
-	// Note writes each note into its row, which stays at its version, and says for each
-	// whether it did: see [task.Note.Apply].
+	// Note applies each note to its row by [task.Note.Apply], and does not change the row's
+	// version. The answer tells for each note whether it was applied.
 	Note(ctx context.Context, ns ...task.Note) ([]bool, error)
 
-	// Delete removes the rows that are still at that version, with all that belongs to
-	// them, and says for each whether it did.
+	// Delete removes each row that is at that version, with all that belongs to it. The answer
+	// tells for each ref whether a row was removed.
 	Delete(ctx context.Context, rs ...task.Ref) ([]bool, error)
 
-	// Due returns the rows in one state whose NextEventAt has come, the earliest first.
+	// Due returns the rows that q asks for in the order of their NextEventAt and then their ID.
 	Due(ctx context.Context, q DueQuery) ([]Due, error)
 
-	// Ready returns the Submitted rows of one queue in the order of their rank.
+	// Ready returns the Submitted rows that q asks for in the order of their rank.
 	Ready(ctx context.Context, q ReadyQuery) ([]task.Trigger, error)
 
-	// Queues returns the queues that have Submitted rows, in the order of type and then
-	// group, those after the given one (the zero Queue: from the start), at most limit.
-	// Its cost grows with the queues returned, not with the rows in them. The queue of
-	// rows without type and group is the zero Queue, and comes first: one cannot go on
-	// from it, so who has such rows asks for more than one queue at a time.
+	// Queues returns the queues that have Submitted rows, in the order of type and then group:
+	// those after the given one (the zero Queue: from the first), at most limit. Its cost grows
+	// with the number of queues returned, not with the rows in them. Rows without type and group
+	// are in the zero Queue, which comes first. As that cannot be given to go on from, a caller
+	// that has such rows asks for more than one queue at a time.
 	Queues(ctx context.Context, after task.Queue, limit int) ([]task.Queue, error)
 }
 
@@ -92,126 +100,53 @@ type Tasks interface {
 type Store interface {
 	Tasks
 
-	// Update runs fn in one transaction: all of it is durable when Update returns nil,
-	// and none of it ever happened when fn or Update fails. fn may be called once only;
-	// it must not use the Store itself, nor the Tx after it returned, and it does not
-	// wait for anything but the Tx.
+	// Update runs fn in one transaction. If Update returns nil, all of it is durable; if fn or
+	// Update fails, none of it has happened, unless the error leaves that open. Update calls fn
+	// at most once. fn does not use the Store, does not keep the Tx, and does not wait for
+	// anything but the Tx: the store may hold a lock while fn runs.
 	Update(ctx context.Context, fn func(Tx) error) error
 
-	// Close waits for calls under way and releases everything. Later calls return
-	// ErrClosed; Close itself may be called again.
+	// Close waits for calls under way and releases all resources. Later calls fail with
+	// [ErrClosed]. Close may be called again.
 	Close() error
 }
 
-// Tx is a transaction in progress, used by one goroutine.
+// Tx is a transaction in progress. One goroutine uses it.
 type Tx interface {
 	Tasks
 
-	// OnCommit has fn called after the transaction is durable, in the order of the
-	// calls and before Update returns; never when it did not commit.
+	// OnCommit registers fn to be called when the transaction is durable: in the order of
+	// registration, before Update returns. It is not called if the transaction is not committed.
 	OnCommit(fn func())
 }
 
-// Inserted is what became of one row of an Insert: nothing stood in its way when
-// Existing is zero, else that is the task that has its ID or its key.
+// Inserted is the outcome of an Insert for one row.
 type Inserted struct {
-	Existing task.ID
+	Existing task.ID // the task that has the row's ID or key; zero if the row was added
 }
 
 // Created reports whether the row was added.
 func (i Inserted) Created() bool { return i.Existing.IsZero() }
 
-// DueQuery asks for rows in State with a non-zero NextEventAt up to and including
-// Before, of Shards (nil: all), after the position After (the zero Due: from the start),
-// at most Limit.
+// DueQuery selects rows in State with a non-zero NextEventAt that is not after Before.
 type DueQuery struct {
 	State  task.State
-	Shards *task.Shards
-	After  Due
+	Shards *task.Shards // nil for all
+	After  Due          // only rows behind this position; the zero Due: from the first
 	Before time.Time
 	Limit  int
 }
 
-// Due is a row whose NextEventAt, At, has come. At and ID are its position among the
-// others.
+// Due is a row with its NextEventAt. At and ID are its position in the answer to a [DueQuery].
 type Due struct {
 	task.Trigger
-	At time.Time
+	At time.Time // NextEventAt
 }
 
-// ReadyQuery asks for the Submitted rows of Queue, of Shards (nil: all), that rank after
-// After (nil: all), at most Limit.
+// ReadyQuery selects Submitted rows of a queue.
 type ReadyQuery struct {
 	Queue  task.Queue
-	Shards *task.Shards
-	After  *task.Rank
+	Shards *task.Shards // nil for all
+	After  *task.Rank   // only rows that rank behind this; nil: from the first
 	Limit  int
-}
-
-// Inspector is what people look through; the engine's own way of a task never uses it.
-// A Store may implement it.
-type Inspector interface {
-	// List returns the rows that match, newest ID first, those with an ID below before
-	// (zero: from the newest), at most limit, without payload, checkpoint and result. It reads at
-	// most scan rows and returns the ID to go on from, zero at the end; a page may be
-	// short, or empty, before that. With a limit or a scan below 1 it returns no rows and
-	// a zero next.
-	//
-	// A store should not read what has ended to list what has not. Those of this module
-	// that keep tasks on disk find the rows that are [task.Waiting], [task.Submitted],
-	// [task.Processing] or [task.Error] by index if f.States names no other states: a page
-	// costs the rows read for it, and an index entry for every row in the states of f that
-	// is Submitted or has a NextEventAt. If those entries are more than scan, they are
-	// given up after scan of them, and rows of all states are read as for other filters.
-	List(ctx context.Context, f Filter, before task.ID, limit, scan int) (ts []*task.Task, next task.ID, err error)
-
-	// Count returns the number of rows per state and type; there is none for zero. For a
-	// filter that List answers by index it costs what it counts, else it reads all rows; a
-	// [LiveCounter] reads none.
-	Count(ctx context.Context, f Filter) (map[StateType]int64, error)
-}
-
-// Filter selects rows; an empty field selects all.
-type Filter struct {
-	States []task.State
-	Types  []string
-}
-
-// Match reports whether f selects t.
-func (f Filter) Match(s task.State, typ string) bool {
-	return contains(f.States, s) && contains(f.Types, typ)
-}
-
-func contains[T comparable](some []T, one T) bool {
-	for _, s := range some {
-		if s == one {
-			return true
-		}
-	}
-	return len(some) == 0
-}
-
-// StateType is what [Inspector.Count] counts by.
-type StateType struct {
-	State task.State
-	Type  string
-}
-
-// NoSyncer is implemented by stores that can apply a change before it is durable.
-type NoSyncer interface {
-	// Relax is Update without the wait: when it returns, what fn did is seen by every
-	// later call and becomes durable no later than the next Update. A crash in between
-	// loses it, whole and together with nothing else. OnCommit hooks run at once.
-	UpdateNoSync(ctx context.Context, fn func(Tx) error) error
-}
-
-// Settings is implemented by stores that keep a few small values beside the tasks, such
-// as which types are paused.
-type Settings interface {
-	// Setting returns the value stored under name, nil if there is none. An empty value
-	// is not nil. The value belongs to the caller.
-	Setting(ctx context.Context, name string) ([]byte, error)
-	// SetSetting stores a copy of value under name, any string, and returns when that is
-	// durable; nil removes what is there, if anything.
-	SetSetting(ctx context.Context, name string, value []byte) error
 }

@@ -1,0 +1,269 @@
+package storage
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"time"
+
+	"github.com/taskengine/taskengine/engine/task"
+)
+
+// Inspector is a [Store] that lists and counts tasks for people: the API, the command line and
+// the metrics. No step in the life of a task needs it. Without it, Engine.List and Engine.Count
+// fail with engine.ErrUnsupported, and tasks cannot be copied into the store.
+type Inspector interface {
+	// List returns the rows that f selects with an ID below before (zero: from the newest), at
+	// most limit, the newest ID first, without payload, checkpoint and result. It reads at most
+	// scan rows. next is the ID to go on from, zero at the end; until then a page may be short or
+	// empty. If limit or scan is below 1, there are no rows and next is zero.
+	//
+	// If f.States names only states of tasks that have not ended ([task.Waiting],
+	// [task.Submitted], [task.Processing] and [task.Error]), List should not read rows that
+	// have. The stores of this module that keep tasks on disk then use an index: a page costs
+	// the rows that are read for it, and one index entry for every row in a state of f that is
+	// Submitted or has a NextEventAt. After scan such entries they stop, and read rows of all
+	// states as for any other filter.
+	List(ctx context.Context, f Filter, before task.ID, limit, scan int) (ts []*task.Task, next task.ID, err error)
+
+	// Count returns the number of rows by state and type. It has no element for a number of
+	// zero. It reads the rows that it counts if List finds them by an index, else all rows; a
+	// [LiveCounter] reads none.
+	Count(ctx context.Context, f Filter) (map[StateType]int64, error)
+}
+
+// Filter selects rows. An empty field selects all.
+type Filter struct {
+	States []task.State
+	Types  []string
+}
+
+// Match reports whether f selects rows of a state and a type.
+func (f Filter) Match(s task.State, typ string) bool {
+	return contains(f.States, s) && contains(f.Types, typ)
+}
+
+func contains[T comparable](some []T, one T) bool {
+	for _, s := range some {
+		if s == one {
+			return true
+		}
+	}
+	return len(some) == 0
+}
+
+// StateType is a key of the result of [Inspector.Count].
+type StateType struct {
+	State task.State
+	Type  string
+}
+
+// LiveCounter is a [Store] that counts while rows change: each change of rows adds notes of how
+// many more or fewer there are, and Count adds up the notes. One node calls Fold, and logs which
+// types have tasks that nothing handles and how many tasks are in error. Without it nothing is
+// logged, and a count is made only for callers of Engine.Count.
+type LiveCounter interface {
+	Inspector
+
+	// Fold replaces notes by their sums if there are enough of them to make that worth it, and
+	// returns how many it replaced. It does not change what Count returns, and makes Count
+	// cheaper. The caller calls it every few seconds while rows change. A call does nothing while
+	// another process folds.
+	Fold(ctx context.Context) (notes int64, err error)
+}
+
+// Settings is a [Store] that keeps small values beside the tasks: which types are paused, how
+// the groups of stored rows are composed, and the mark of a copy that has not finished. Without
+// it, a pause ends with the process, values of keyed limits must not be reordered in the
+// configuration while there are tasks, and tasks cannot be copied into the store.
+type Settings interface {
+	// Setting returns the value stored under name, nil if there is none. An empty value is not
+	// nil. The value belongs to the caller.
+	Setting(ctx context.Context, name string) ([]byte, error)
+
+	// SetSetting stores a copy of value under name, which may be any string, or removes what is
+	// stored if value is nil. It is durable when the call returns.
+	SetSetting(ctx context.Context, name string, value []byte) error
+}
+
+// NoSyncer is a [Store] that can apply a change before it is durable. The engine writes by it what
+// may be lost with a crash: the progress of attempts, and the grabs of types that are configured
+// so. Without it they are written as everything else.
+type NoSyncer interface {
+	// UpdateNoSync is [Store.Update] without the wait for the disk. When it returns, later calls
+	// see what fn did. It becomes durable no later than the next Update; a crash before that
+	// undoes all of it. The functions registered by [Tx.OnCommit] are called before it returns.
+	UpdateNoSync(ctx context.Context, fn func(Tx) error) error
+}
+
+// Batcher is a [Store] that does a batch in one round trip, where each verb of a transaction is a
+// round trip of its own. Without it, the engine calls [Do] within [Store.Update].
+type Batcher interface {
+	// Do does b in a transaction of its own: all of it or, after an error, nothing, unless the
+	// error leaves that open. A store that keeps rows in several places may do a part of it, and
+	// then returns a [PartError]. Do writes the Seq of inserted rows as [Tasks.Insert] does.
+	Do(ctx context.Context, b *Batch) (Outcome, error)
+}
+
+// PartError is the error of a [Batcher] that has done a part of a batch. All of it was done except
+// for the rows of some shards, of which it is unknown whether they were written. In the [Outcome]
+// the elements of these rows are zero.
+type PartError struct {
+	Shards task.Shards // by task.ID.Shard
+	Err    error
+}
+
+// Error implements [error].
+func (e *PartError) Error() string { return fmt.Sprintf("a part of the batch: %v", e.Err) }
+
+// Unwrap returns why the part was not done.
+func (e *PartError) Unwrap() error { return e.Err }
+
+// Expirer is a [Store] that removes ended tasks in a better way than row by row. One node calls
+// it. Without it, that node finds the rows by [Tasks.Due] and deletes them.
+type Expirer interface {
+	// Expire removes rows that are Done, Failed or Cancelled and whose NextEventAt has passed. It
+	// may keep a row for a fraction of its retention time longer, and removes it then. It returns
+	// an estimate of the number of rows removed, and when the next call is worth it; zero if
+	// there is nothing to remove.
+	Expire(ctx context.Context, now time.Time) (removed int64, next time.Time, err error)
+}
+
+// Exporter is a [Store] that can be read as a whole. The commands that copy and compare stores
+// need it.
+type Exporter interface {
+	// Export calls setting with each of the [Settings] in the order of their names, and then row
+	// with each row, whole, in the order of Seq. All of them are as they were at one moment,
+	// whatever changes meanwhile and however long it takes. Names, values and rows belong to the
+	// functions, which do not use the store. Export ends with the first error of a function, and
+	// returns it as it is. It may need memory or disk in proportion to the number of rows, and
+	// not memory in proportion to their payloads.
+	Export(ctx context.Context, setting func(name string, value []byte) error, row func(*task.Task) error) error
+}
+
+// Backuper is a [Store] in files that can be backed up while it is in use, by the command backup
+// and the API. Databases that are no Backuper have backups of their own.
+type Backuper interface {
+	// Backup calls file with each file of a copy of the store. The copy is the store as it was at
+	// one moment after the call: it has every change that was acknowledged before, and each
+	// transaction wholly or not at all. The files in another folder are a store of the same
+	// kind. A name has no folder. content has exactly size bytes, and may be read until file
+	// returns. Other calls of the store do not wait for file. Backup ends with the first error of
+	// file, and returns it as it is.
+	Backup(ctx context.Context, file func(name string, size int64, content io.Reader) error) error
+}
+
+// Ruled is a [Store] to which other programs add tasks, for example by a function of the database.
+// The engine tells it when it opens what they must know of the types. Without it, tasks are added
+// by an engine only.
+type Ruled interface {
+	// SetRules replaces the rules of these types, each given once. The rules of the type "" are for
+	// all types that have none. They are durable when the call returns.
+	SetRules(ctx context.Context, rules ...TypeRules) error
+
+	// Rules returns the rules for tasks of a type. Their Type is "" if the type has none of its
+	// own.
+	Rules(ctx context.Context, typ string) (TypeRules, error)
+}
+
+// TypeRules are what must be known of a type to add one of its tasks.
+type TypeRules struct {
+	Type         string
+	Priority     uint8         // of tasks that are added without one
+	MaxPayload   int           // bytes
+	QueueTimeout time.Duration // how long a task may be ready before it starts; 0 is for ever
+	TotalTimeout time.Duration // how long a task may take from when it is added; 0 is for ever
+	Keyed        []Keyed       // where the values of its group are, in their order
+}
+
+// Keyed is where a task has the value by which a limit counts it.
+type Keyed struct {
+	Limit string   `json:"limit"` // the name of the limit
+	Path  []string `json:"path"`  // "payload", then names of JSON members; "headers", then a name; "key"; "ordering_key"
+}
+
+// Shared is a [Store] that several nodes use at once. Nodes tell each other by hints which tasks
+// are ready and which have changed. Hints may be lost, so a node also reads from the store what no
+// hint has told. Without it the store belongs to one process: an engine that is configured with
+// other nodes does not open, and when an engine opens, every Processing row was left by a process
+// that has ended. A Shared store is a [Settings], too.
+type Shared interface {
+	// Unclaimed returns the first Submitted row of each queue.
+	Unclaimed(ctx context.Context, q UnclaimedQuery) (UnclaimedPage, error)
+
+	// Submitted returns the Submitted rows that q asks for in the order of their queues and,
+	// within a queue, of their ranks. next is the place to go on from, the zero Place at the end.
+	// It reads a bounded number of rows, so a page before the end may be short or empty.
+	Submitted(ctx context.Context, q SubmittedQuery) (page []task.Hint, next Place, err error)
+
+	// Orphans returns the Processing rows with an ID above after whose Owner is not in alive, in
+	// the order of their IDs, without payload, checkpoint and result. It reads at most scan rows.
+	// next is the ID to go on from, zero at the end.
+	Orphans(ctx context.Context, alive []task.ID, after task.ID, scan int) (ts []*task.Task, next task.ID, err error)
+
+	// Outdated returns for each ref whether there is no Processing row of that ID and version.
+	Outdated(ctx context.Context, refs ...task.Ref) ([]bool, error)
+
+	// SwapSetting does what [Settings.SetSetting] does if the stored value equals old (nil: none
+	// is stored), and reports whether it did. After an error it may have been done.
+	SwapSetting(ctx context.Context, name string, old, value []byte) (bool, error)
+}
+
+// UnclaimedQuery selects Submitted rows.
+type UnclaimedQuery struct {
+	Shards *task.Shards // nil for all
+	After  task.Queue   // only queues after this one; the zero Queue: from the first
+	Limit  int          // how many queues are read at most
+}
+
+// UnclaimedPage is the answer to an [UnclaimedQuery].
+type UnclaimedPage struct {
+	// Heads has for each queue the row that ranks first. A store may leave out a row that ranks
+	// behind very many rows of other shards.
+	Heads []task.Hint
+	Next  task.Queue // the queue to go on from; zero at the end
+}
+
+// SubmittedQuery selects Submitted rows.
+type SubmittedQuery struct {
+	Shards *task.Shards // nil for all
+	After  Place        // only rows behind this place; the zero Place: from the first
+	// Scan is how many rows are read at most. A row of another shard counts, and so may one that
+	// was Submitted and is Processing now. A store that keeps rows in several places reads at
+	// least one row in each.
+	Scan int
+}
+
+// Place is the place of a Submitted row among those of all queues. A zero Rank is before all rows
+// of the queue.
+type Place struct {
+	task.Queue
+	task.Rank
+}
+
+// Behind returns the place behind all rows of a queue.
+func Behind(q task.Queue) Place { return Place{q, task.Rank{Priority: math.MaxUint8}} }
+
+// ShardOwner is a [Store] that may hold a part of the tasks, by [task.ID.Shard], while other stores
+// hold the rest. An engine does not open such a part; package sharded makes one store of all
+// parts. Without it the store holds all tasks.
+type ShardOwner interface {
+	// Holdings returns which shards the store holds. It reads the store at each call.
+	Holdings(ctx context.Context) (Holdings, error)
+}
+
+// Holdings says which shards a store holds.
+type Holdings struct {
+	Owned     task.Shards // their rows are in the store
+	Migrating task.Shards // their rows are on their way to another store, and no store owns them
+	To        string      // the name of that store
+}
+
+// ShardBound is a [Store] whose tasks are kept by several stores, or a [Tx] of one of them. The
+// engine then refuses requests whose key or ordering key would have to be unique across stores.
+// Without it, new tasks may be of any shard.
+type ShardBound interface {
+	// Shards returns the shards of which new tasks may be, by [task.ID.Shard]; nil for all.
+	Shards() *task.Shards
+}
