@@ -22,7 +22,7 @@ func BenchmarkGo(b *testing.B) {
 	benchmark(b, start(b, c), "noop", 512)
 }
 
-// BenchmarkGoAlone measures one task after the other: the latency of the way.
+// BenchmarkGoAlone measures one task after the other: the latency.
 func BenchmarkGoAlone(b *testing.B) {
 	benchmark(b, start(b, self(b, "handlers")), "noop", 1)
 }
@@ -137,8 +137,8 @@ func BenchmarkStart(b *testing.B) {
 	}
 }
 
-// BenchmarkHundredHandlers measures what a hundred handlers cost a node that has nothing for
-// them to do: memory and goroutines of the host, and the time to start them all.
+// BenchmarkHundredHandlers measures what a hundred idle handlers cost a node: memory and goroutines of the host, and the
+// time to start them all.
 func BenchmarkHundredHandlers(b *testing.B) {
 	c := self(b, "handlers")
 	var before, after runtime.MemStats

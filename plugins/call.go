@@ -11,20 +11,20 @@ import (
 	"github.com/taskengine/taskengine/plugins/internal/wire"
 )
 
-// call is one Handle that waits for its answer. It is first in the host's queue, then
-// among the running ones of one session, then done: each step takes it out of the one
-// before, under the host's mutex, so it is answered exactly once.
+// call is one call of Handle. It is in a queue of the host, then among the running calls of one session, then answered.
+// Each step removes it from the previous place under the host's mutex, so it is answered exactly once.
 type call struct {
 	run      *wire.Run
-	size     int           // of run in a frame, roughly
-	done     chan answer   // has room for the one answer
-	reporter task.Reporter // who wants to know what the handler says meanwhile; nil is nobody
+	size     int           // approximate size of run in a frame
+	done     chan answer   // buffered: the one answer never blocks
+	reporter task.Reporter // gets progress, checkpoints and log lines; nil for none
 
-	// Guarded by the host's mutex.
-	session    *session // that runs it; nil while it is queued and when it is done
+	// The host's mutex guards the fields below.
+
+	session    *session // that runs it; nil while it is queued and when it is answered
 	overdue    bool     // it did not stop in time after its cancellation
-	notes      *notes   // nil until the handler says something
-	queue      *queue   // that it waits in; nil if in none
+	reports    *reports // nil until the handler reports something
+	queue      *queue   // that it is in; nil if in none
 	next, prev *call    // in the queue
 }
 
@@ -54,8 +54,8 @@ func newCall(ctx context.Context, t *task.Task) (*call, error) {
 
 func (c *call) id() task.ID { return task.ID(c.run.TaskId) }
 
-// checkText returns an error for a task that the wire cannot carry unchanged: one
-// such text would break the whole frame, and mending it would change a key.
+// checkText returns an error if a text of the task is not valid UTF-8. Such a text would break the whole frame, and
+// replacing invalid bytes would change a key.
 func checkText(t *task.Task) error {
 	bad := ""
 	switch {
@@ -77,7 +77,7 @@ func checkText(t *task.Task) error {
 	return task.Permanent(fmt.Errorf("the task's %s is not valid UTF-8, so no handler process can get it", bad))
 }
 
-// answerOf translates what a handler process answered.
+// answerOf returns the answer in a Finish.
 func answerOf(f *wire.Finish) answer {
 	if n := len(f.GetChildren()) + len(f.GetSignals()); n > 0 {
 		return answer{err: task.Permanent(task.WithClass("unsupported", fmt.Errorf(
@@ -120,12 +120,12 @@ func errorOf(e *wire.Error) error {
 
 const maxMicros = int64(1<<63-1) / int64(time.Microsecond)
 
-// micros makes a duration of a number off the wire, whatever that is.
+// micros returns a duration of n microseconds, limited to what a duration can hold.
 func micros(n int64) time.Duration {
 	return time.Duration(max(0, min(n, maxMicros))) * time.Microsecond
 }
 
-// queue holds the calls that no session has taken yet, oldest first.
+// queue is a list of the calls that no session has taken yet, oldest first.
 type queue struct {
 	first, last *call
 	n           int

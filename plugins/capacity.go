@@ -11,12 +11,12 @@ import (
 
 var _ task.Pool = (*Host)(nil)
 
-// use is one user of a host.
+// use implements [task.PoolUse].
 type use struct {
-	host    *Host
-	changed func(task.Capacity)
-	told    task.Capacity // guarded by the host's mutex
-	wanted  atomic.Int64  // tasks that wait for a slot
+	host     *Host
+	changed  func(task.Capacity)
+	reported task.Capacity // guarded by the host's mutex: the last one that changed was called with
+	wanted   atomic.Int64  // tasks that wait for a slot
 }
 
 // Name implements [task.Pool].
@@ -26,9 +26,9 @@ func (h *Host) Name() string { return h.name }
 func (h *Host) Use(changed func(task.Capacity)) task.PoolUse {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	u := &use{host: h, changed: changed, told: h.capacity()}
+	u := &use{host: h, changed: changed, reported: h.capacity()}
 	h.uses = append(h.uses, u)
-	changed(u.told)
+	changed(u.reported)
 	return u
 }
 
@@ -47,7 +47,7 @@ func (u *use) End() {
 	u.host.wake.Set()
 }
 
-// wanted returns how many tasks wait in engines for a slot. It is called with mu held.
+// wanted returns how many tasks wait in engines for a slot. mu must be held.
 func (h *Host) wanted() int {
 	n := 0
 	for _, u := range h.uses {
@@ -56,26 +56,26 @@ func (h *Host) wanted() int {
 	return n
 }
 
-// tell tells those who use the host of its capacity, if that has changed. It is called
-// with mu held, after anything that may change it.
-func (h *Host) tell() {
+// notifyUses reports the capacity to the users of the host if it has changed. It is called after every change that may
+// affect the capacity. mu must be held.
+func (h *Host) notifyUses() {
 	if len(h.uses) == 0 {
 		return
 	}
 	c := h.capacity()
 	for _, u := range h.uses {
-		if u.told != c {
-			u.told = c
+		if u.reported != c {
+			u.reported = c
 			u.changed(c)
 		}
 	}
 }
 
-// capacity returns what the host can have now: what runs, and what the processes that are
-// up have room for. It is called with mu held.
+// capacity returns how many tasks the host can run: those that are running and the free slots of the processes that are
+// up. mu must be held.
 //
-// A suspect takes no slot of these processes, but is booked like any other task. Those
-// that wait for a process of their own are added, as many as may have one at once.
+// A task in quarantine takes no slot of these processes, but is booked as any other task. So the tasks that wait for a
+// process of their own are added, as many as may have one at once.
 func (h *Host) capacity() task.Capacity {
 	pool := h.cfg.pool()
 	c := task.Capacity{Slots: min(h.alone.n, pool.atOnce)}
@@ -87,7 +87,7 @@ func (h *Host) capacity() task.Capacity {
 		case !s.serves():
 			leaving++
 		case !h.isClosing:
-			c.Slots += max(0, s.room())
+			c.Slots += max(0, s.freeSlots())
 			if s.cfg == h.cfg {
 				fresh++
 			}

@@ -16,7 +16,7 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// told is what a host said of its capacity.
+// told records the capacities that a host reported.
 type told struct {
 	mu  sync.Mutex
 	all []task.Capacity // guarded by mu
@@ -44,7 +44,7 @@ func (c *told) await(t *testing.T, slots, more int) {
 	eventually(t, "the capacity", func() bool { return c.get() == task.Capacity{Slots: slots, More: more} })
 }
 
-func TestAHostTellsWhatItCanHaveAndGrowsByWhatIsWanted(t *testing.T) {
+func TestAHostReportsItsCapacityAndGrowsWithDemand(t *testing.T) {
 	c := self(t, "handlers")
 	c.Slots, c.MinProcesses, c.MaxProcesses, c.Idle = 2, 1, 3, 50*time.Millisecond
 	h := start(t, c)
@@ -132,9 +132,8 @@ func TestAHostThatIsDownHasNoSlotsAndSaysWhy(t *testing.T) {
 	}
 }
 
-// Suspects that wait for a process of their own are booked like others, as many as may
-// have one at once.
-func TestSuspectsTakeNoSlotOfOthers(t *testing.T) {
+// Tasks in quarantine that wait for a process of their own are booked as others are, as many as may have one at once.
+func TestTasksInQuarantineTakeNoSlotOfOthers(t *testing.T) {
 	c := self(t, "handlers")
 	c.Slots, c.Backoff = 2, time.Millisecond
 	h := start(t, c)

@@ -15,76 +15,73 @@ import (
 	"github.com/taskengine/taskengine/engine/policy"
 )
 
-// Config says how a [Host] runs its program. Name and Command are needed; the zero
-// value of every other field is a sensible default.
+// Config says how a [Host] runs its program. Name and Command are required. The zero value of every other field is a
+// default.
 type Config struct {
-	Name    string   // how people call the handler: in logs, errors and metrics
-	Command []string // the program and its arguments; no shell is involved
-	Dir     string   // the program's working directory; "" is the node's
+	Name    string   // of the handler, in logs, errors and metrics
+	Command []string // the program and its arguments, without a shell
+	Dir     string   // working directory of the program; "" for that of the node
 
-	// Env is all the environment the program gets. "NAME=value" sets a variable, "NAME"
-	// alone passes the node's on if there is one. Nil is [DefaultEnv]; empty but not nil
-	// is none.
+	// Env is the whole environment of the program. "NAME=value" sets a variable. "NAME" passes the node's variable on, if
+	// it is set. Nil is [DefaultEnv]; empty but not nil is no environment.
 	Env []string
 
-	Slots     int // tasks at once in one process, 0..65536; 0 leaves it to the handler
-	MaxResult int // bytes of the largest result; default [policy.DefaultMaxResult]
+	Slots     int // tasks at once in one process, 0..65536; 0 leaves it to the program
+	MaxResult int // largest result in bytes; default [policy.DefaultMaxResult]
 
-	// Processes are how many there are of the program: MinProcesses always, default 1, and
-	// none if negative; more while tasks find no slot, up to MaxProcesses, default 1 and at
-	// least MinProcesses. One beyond the least ends after it had nothing to do for Idle,
-	// default 30 s.
+	// MinProcesses is how many processes there always are: default 1, negative for none. While tasks find no slot there are
+	// more, up to MaxProcesses: default 1, at least MinProcesses. A process beyond MinProcesses ends after it was idle for
+	// Idle, default 30 s.
 	MinProcesses, MaxProcesses int
 	Idle                       time.Duration
 
-	// A process is replaced, without a gap, after it was given MaxTasks tasks, has lived
-	// for MaxAge, or holds more than MaxRSS bytes of memory (on Linux); 0 is never.
+	// A process is replaced, after another is up, when it was sent MaxTasks tasks, has lived for MaxAge, or holds more than
+	// MaxRSS bytes of memory (on Linux). 0 is never.
 	MaxTasks int
 	MaxAge   time.Duration
 	MaxRSS   int64
 
-	// PerTask gives each task a process of its own, which ends with it. MinProcesses are
-	// then started ahead, and Slots and MaxTasks mean nothing.
+	// PerTask runs each task in a process of its own, which ends with it. MinProcesses are then started ahead. Slots and
+	// MaxTasks are ignored.
 	PerTask bool
 
-	// Types are those that the program must serve to be taken for started the first time.
+	// Types are types that the program must serve. The first start fails if it does not serve all of them.
 	Types []string
 
-	// Turns bound how many programs start at a time, of all hosts that share them; nil is no
-	// bound. The StartTimeout counts from a program's turn.
+	// Turns bound how many programs of all hosts that share them are started at a time; nil is no bound. StartTimeout is
+	// counted from the turn of the program.
 	Turns *Turns
 
-	StartTimeout time.Duration // from starting the process to its hello; default 10 s
+	StartTimeout time.Duration // from the start of the process to its hello; default 10 s
 	Grace        time.Duration // from cancelling a task to SIGTERM for its process; default 10 s
 	KillAfter    time.Duration // from SIGTERM to SIGKILL; default 2 s
 
-	// Liveness is how long the process may be silent, though asked, before it is taken
-	// for hung and killed. It is no limit for tasks. Default 1 min, negative is for ever.
+	// Liveness is how long the process may leave pings unanswered before it is killed. It does not limit tasks. Default
+	// 1 min, negative for no limit.
 	Liveness time.Duration
 
-	Backoff    time.Duration // pause after the first crash; doubled with each further one; default 50 ms
+	Backoff    time.Duration // pause after the first crash, doubled with each further crash in a row; default 50 ms
 	MaxBackoff time.Duration // the longest pause; default 30 s
 
-	User   string            // as whom the program runs, by name or number; "" is the node's user. Needs root.
-	SHA256 map[string]string // files, and the SHA-256 of each in hex, without which no process is started
+	User   string            // name or number of the user that the program runs as; "" is the user of the node. Needs root.
+	SHA256 map[string]string // files and their SHA-256 in hex: no process is started if one differs
 	Limits Limits            // of each process
 
-	Logger *slog.Logger // what the host and the program have to say; nil is nowhere
-	Host   string       // name and version of this host, told to the handler
+	Logger *slog.Logger // of the host and the output of the program; nil for none
+	Host   string       // name and version of this host, sent to the program
 }
 
-// Limits are what one process of a handler may use, with all that it starts. Zero is no
-// limit. They need Linux with cgroup v2 and a node that may make control groups below its
-// own: one that runs as root, or under systemd with Delegate=yes. Where that is missing
-// the handler runs without, and [Status] says so.
+// Limits bound what one process of a handler may use together with all processes that it starts. Zero is no limit. They
+// need Linux with cgroup v2 and a node that may create control groups below its own: one that runs as root, or under
+// systemd with Delegate=yes. Otherwise the handler runs without limits, and [Status] says so.
 type Limits struct {
-	Memory    int64   // bytes; who needs more is killed
-	CPU       float64 // cores; who needs more is slowed down
-	Processes int     // processes and threads; who needs more cannot start them
+	Memory    int64   // bytes; the kernel kills a process that needs more
+	CPU       float64 // cores; the kernel throttles a process that needs more
+	Processes int     // processes and threads; starting more fails
 }
 
-// DefaultEnv returns what a program gets to see of the node's environment unless its
-// configuration says otherwise: where programs and files are, and how text is written.
+// DefaultEnv returns the names of the node's variables that a program gets by default: search paths, directories, and
+// the settings of language and time zone.
 func DefaultEnv() []string {
 	return []string{"PATH", "HOME", "TMPDIR", "LANG", "LC_ALL", "TZ"}
 }
@@ -92,10 +89,10 @@ func DefaultEnv() []string {
 const (
 	maxSlots     = 1 << 16
 	maxProcesses = 1000
-	pingsPerLife = 4 // pings within one Liveness
+	pingsPerLife = 4 // pings in one Liveness
 )
 
-// withDefaults fills in what c leaves open, or returns everything that is wrong with it.
+// withDefaults returns c with its defaults filled in, or an error with everything that is wrong with it.
 func (c Config) withDefaults() (Config, error) {
 	var wrong []error
 	complain := func(format string, args ...any) { wrong = append(wrong, fmt.Errorf(format, args...)) }
@@ -179,12 +176,12 @@ func defaultTo[T int | time.Duration](field *T, value T) {
 	}
 }
 
-// pool returns how many processes there shall be.
+// pool returns the pool for the processes.
 func (c *Config) pool() pool {
-	return pool{least: c.MinProcesses, most: c.MaxProcesses, atOnce: max(atOnceAlone, c.MaxProcesses), idle: c.Idle, perTask: c.PerTask}
+	return pool{least: c.MinProcesses, most: c.MaxProcesses, atOnce: max(maxAlone, c.MaxProcesses), idle: c.Idle, perTask: c.PerTask}
 }
 
-// environ is the environment of the program, resolved anew at each start.
+// environ returns the environment of the program. It is resolved at each start.
 func (c Config) environ() []string {
 	env := make([]string, 0, len(c.Env))
 	for _, v := range c.Env {

@@ -27,7 +27,7 @@ func TestAProgramThatCannotStartSaysWhy(t *testing.T) {
 		"binary":   {"core protocol"},
 		"version":  {"99"},
 		"tcp":      {"unix socket"},
-		"nobody":   {"does not serve the handler protocol"},
+		"nowhere":  {"does not serve the handler protocol"},
 		"mute":     {"not ready within"},
 		"no types": {"exit status 1", "serves no task type"},
 	} {
@@ -75,8 +75,8 @@ func TestAProgramThatCannotStartSaysWhy(t *testing.T) {
 	noSockets(t, tmp)
 }
 
-// shortTemp makes a directory whose path leaves room for a socket; t.TempDir's are too
-// long, and the host would not use them.
+// shortTemp creates a directory whose path is short enough for a socket. The paths of t.TempDir are too long, and the
+// host would not use them.
 func shortTemp(t *testing.T) string {
 	t.Helper()
 	tmp, err := os.MkdirTemp("/tmp", "")
@@ -87,7 +87,7 @@ func shortTemp(t *testing.T) string {
 	return tmp
 }
 
-// noSockets fails if a directory for a socket is left.
+// noSockets fails the test if there is still a directory for a socket.
 func noSockets(t *testing.T, tmp string) {
 	t.Helper()
 	if left, _ := filepath.Glob(filepath.Join(tmp, "te-*")); len(left) > 0 {
@@ -95,7 +95,7 @@ func noSockets(t *testing.T, tmp string) {
 	}
 }
 
-func TestTheSocketIsPrivateAndGoesWithTheProcess(t *testing.T) {
+func TestTheSocketIsPrivateAndRemovedWithTheProcess(t *testing.T) {
 	tmp := shortTemp(t)
 	t.Setenv("TMPDIR", tmp)
 	h := start(t, self(t, "handlers"))
@@ -166,7 +166,7 @@ func TestTasksOfAKilledProcessAreReportedOnceAndTheNextOnesRun(t *testing.T) {
 	must(t, h, "noop", "")
 }
 
-func TestEachRunningTaskOfADyingProcessGetsItsLastWords(t *testing.T) {
+func TestEachRunningTaskOfADyingProcessGetsTheEndOfItsOutput(t *testing.T) {
 	for name, c := range map[string]Config{"go": self(t, "handlers"), "python": python(t)} {
 		t.Run(name, func(t *testing.T) {
 			h := start(t, c)
@@ -275,8 +275,7 @@ func TestAProcessThatKeepsDyingIsStartedEverMoreRarely(t *testing.T) {
 	})
 }
 
-// hostUntilKilled is a node that runs the handler its arguments name, and prints the
-// handler's pid.
+// hostUntilKilled is a node that runs the handler that its arguments name and prints the pid of the handler.
 func hostUntilKilled() {
 	h, err := Start(context.Background(), Config{
 		Name: "orphan", Command: os.Args[1:], Env: []string{actAs + "=handlers", "PYTHONDONTWRITEBYTECODE=1"}, StartTimeout: 20 * time.Second,
@@ -335,7 +334,7 @@ func TestAKilledHostLeavesNoGrandchild(t *testing.T) {
 	_ = syscall.Kill(runaway, syscall.SIGKILL) // where nothing holds it
 }
 
-func TestWhatLeavesTheProcessGroupEndsWithTheHandlerAllTheSame(t *testing.T) {
+func TestAProcessThatLeavesTheProcessGroupEndsWithTheHandler(t *testing.T) {
 	h := start(t, self(t, "handlers"))
 	file := filepath.Join(t.TempDir(), "pids")
 	must(t, h, "fork", file)

@@ -1,19 +1,17 @@
-// Package plugins runs handlers as subprocesses. A [Host] starts one program, speaks
-// with it over one gRPC stream, and is a [task.Handler]: the engine does not know
-// that a task leaves the process.
+// Package plugins runs handlers as subprocesses. A [Host] runs the processes of one program, exchanges frames with each
+// over one stream, and is a [task.Handler]: the engine does not know that a task is run by another process.
 //
-// What a Host promises:
+// A Host guarantees:
 //
-//   - Handle returns only when the attempt is over: the handler answered, or its
-//     process is dead. Nothing keeps running behind the engine's back.
-//   - A task that was never handed over ends with [task.ErrUnavailable]; one whose
-//     process died under it with [task.ErrCrashed]; one whose process the host itself
-//     had to kill for another reason with [task.ErrInterrupted].
-//   - A process that dies is started again, with growing pauses if it keeps dying.
-//   - No process survives: each has its own process group, which is killed as a whole,
-//     and on Linux it dies with the host, whatever kills that.
-//   - Whatever a process writes, it hurts nobody but itself.
+//   - Handle returns only when the attempt is over: the handler has answered, or its process is dead.
+//   - A task that was not sent to a process ends with [task.ErrUnavailable]. A task ends with [task.ErrCrashed] if
+//     its process died and ran no other task, and with [task.ErrInterrupted] if its process died with several tasks, or
+//     if the host killed the process because of another task or to close.
+//   - A process that dies is started again. If it keeps dying, the pauses grow.
+//   - No process outlives the host. Each process group is killed as a whole, also if the host is killed; see package
+//     supervise.
+//   - The output and the frames of a process affect no tasks but its own.
 //
-// It runs on Linux and macOS. Programs are written with package handler in Go, with the Python package in
-// sdk/python, or in any language with gRPC: docs/handlers.md describes the protocol.
+// The host runs on Linux and macOS. Programs are written with package handler in Go, with the SDKs for Python, Node.js
+// and Java in folder sdk, or in any other language: docs/handlers.md specifies the protocol.
 package plugins

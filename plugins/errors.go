@@ -10,5 +10,5 @@ import (
 // ErrClosed wraps the errors of a closed [Host], next to [task.ErrUnavailable].
 var ErrClosed = errors.New("the handler's host is closed")
 
-// unavailable is the error of a task that was not handed over.
+// unavailable returns the error of a task that was not sent to a process.
 func unavailable(why error) error { return fmt.Errorf("%w: %w", task.ErrUnavailable, why) }

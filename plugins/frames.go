@@ -12,21 +12,20 @@ import (
 	"github.com/taskengine/taskengine/plugins/internal/wire"
 )
 
-// filled says what [Host.fill] found.
+// filled is the result of [Host.fill].
 type filled uint8
 
 const (
 	nothing   filled = iota
 	something        // the frame is to be sent
-	finished         // nothing will follow: end the stream
+	finished         // no frame follows: end the stream
 )
 
-// fill moves what is to be sent to s into frame, and with it tasks from the queue to
-// the running ones, as far as slots and credits go.
+// fill fills frame for s. It moves calls from a queue to the running calls of s, as many as slots and credits allow.
 func (h *Host) fill(s *session, frame *wire.ToHandler) filled {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	clear(frame.Runs) // what is answered may be freed
+	clear(frame.Runs) // so that answered runs are freed
 	frame.Runs, frame.Cancels, frame.Ping, frame.Drain = frame.Runs[:0], s.cancels, s.ping, nil
 	s.cancels, s.ping = nil, 0
 	switch {
@@ -52,26 +51,26 @@ func (h *Host) waiting() int {
 	return h.queue.n
 }
 
-// take gives s its share of the waiting calls.
+// take moves a share of the waiting calls to s.
 func (h *Host) take(s *session, frame *wire.ToHandler) {
 	size, share := 0, h.share()
-	for c := h.queue.first; c != nil && len(frame.Runs) < share && s.room() > 0; c = h.queue.first {
+	for c := h.queue.first; c != nil && len(frame.Runs) < share && s.freeSlots() > 0; c = h.queue.first {
 		if size += c.size; size > wire.FrameBytes && len(frame.Runs) > 0 {
 			break
 		}
 		s.begin(c, frame)
 	}
-	if h.queue.n > 0 && !h.offer() || s.worn(time.Now()) {
+	if h.queue.n > 0 && !h.wakeFreest() || s.outdated(time.Now()) {
 		h.wake.Set()
 	}
 }
 
-// share returns how many of the waiting calls one session may take at a time, so that all
-// that have room get as many.
+// share returns how many of the waiting calls one session may take at a time. It divides them equally among the sessions
+// with free slots.
 func (h *Host) share() int {
 	n := 0
 	for _, s := range h.sessions {
-		if s.serves() && s.room() > 0 {
+		if s.serves() && s.freeSlots() > 0 {
 			n++
 		}
 	}
@@ -81,27 +80,27 @@ func (h *Host) share() int {
 	return min(wire.FrameMessages, (h.queue.n+n-1)/n)
 }
 
-// takeAlone gives s the one call of its life.
+// takeAlone moves one call of the quarantine to s, which takes no other.
 func (h *Host) takeAlone(s *session, frame *wire.ToHandler) {
 	switch c := h.alone.first; {
 	case s.taken > 0:
 	case c != nil:
 		s.begin(c, frame)
-	default: // whom it was started for is gone
+	default: // the call that it was started for was cancelled
 		frame.Drain, s.drain = &wire.Drain{}, drained
 	}
-	h.tell()
+	h.notifyUses()
 }
 
-// begin moves c from its queue to the running calls of s and into frame, or answers it if its
-// attempt must not begin any more.
+// begin moves c from its queue to the running calls of s and into frame. If the attempt of c must not begin any more,
+// begin answers it instead.
 func (s *session) begin(c *call, frame *wire.ToHandler) {
 	c.queue.remove(c)
 	if b, ok := c.reporter.(task.Beginner); ok {
 		deadline, err := b.Begin()
 		if err != nil {
 			c.done <- answer{err: unavailable(err)}
-			s.wake.Set() // there may be others
+			s.wake.Set() // there may be other calls
 			return
 		}
 		c.run.Deadline = 0
@@ -115,56 +114,55 @@ func (s *session) begin(c *call, frame *wire.ToHandler) {
 	c.session, c.run.RunId = s, s.lastRun
 	s.running[s.lastRun] = c
 	if s.cfg.PerTask {
-		s.host.wake.Set() // the process takes no more: another is started ahead
+		s.host.wake.Set() // the process takes no more calls: start another ahead
 	}
 	frame.Runs = append(frame.Runs, c.run)
 }
 
-// accept takes in what the process of s sent.
-func (h *Host) accept(s *session, frame *wire.FromHandler) {
+// handleFrame handles a frame from the process of s.
+func (h *Host) handleFrame(s *session, frame *wire.FromHandler) {
 	for _, l := range frame.GetLogs() {
-		h.print(s, l)
+		h.logLine(s, l)
 	}
 	finishes := frame.GetFinishes()
 	if len(finishes)+len(frame.GetProgress())+len(frame.GetCheckpoints()) == 0 && frame.GetCredits() == 0 {
 		return
 	}
 	ended := make([]*call, len(finishes))
-	strays := 0
+	unknown := 0
 	h.mu.Lock()
-	h.note(s, frame)
-	s.grant(frame.GetCredits())
+	h.addReports(s, frame)
+	s.addCredits(frame.GetCredits())
 	for i, f := range finishes {
 		known := false
-		if ended[i], known = h.finish(s, f); !known {
-			strays++
+		if ended[i], known = h.finishCall(s, f); !known {
+			unknown++
 		}
 	}
 	if len(s.running) == 0 && len(finishes) > 0 {
-		h.rest(s)
+		h.sessionIdle(s)
 	}
 	if h.queue.n > 0 && s.serves() {
 		s.wake.Set()
 	}
-	h.tell()
+	h.notifyUses()
 	h.mu.Unlock()
 	for i, f := range finishes {
 		if c := ended[i]; c != nil {
 			c.done <- answerOf(f)
 		}
 	}
-	if strays > 0 {
-		s.strays.Add(int64(strays))
-		if !s.astray.Swap(true) { // of those to come report tells, now and then
-			s.report()
+	if unknown > 0 {
+		s.unknownAnswers.Add(int64(unknown))
+		if !s.unknownLogged.Swap(true) { // logCounts logs the number of further ones
+			s.logCounts()
 		}
 	}
 }
 
-// finish takes the call that f answers out of the running ones, and reports whether it is
-// one of those. It returns the call if it is to be answered at once. It is called with mu
-// held.
-func (h *Host) finish(s *session, f *wire.Finish) (c *call, known bool) {
+// finishCall removes the call that f answers from the running calls of s, and reports whether it was one of them. It
+// returns the call if it is to be answered at once. mu must be held.
+func (h *Host) finishCall(s *session, f *wire.Finish) (c *call, known bool) {
 	c = s.running[f.GetRunId()]
 	if c == nil {
 		return nil, false
@@ -172,32 +170,32 @@ func (h *Host) finish(s *session, f *wire.Finish) (c *call, known bool) {
 	delete(s.running, f.GetRunId())
 	s.finished++
 	c.session = nil
-	if len(h.suspects.added) > 0 {
-		h.suspects.clear(c.id())
+	if len(h.quarantine.added) > 0 {
+		h.quarantine.remove(c.id())
 	}
-	if c.notes != nil && c.notes.passing {
+	if c.reports != nil && c.reports.forwarding {
 		a := answerOf(f)
-		c.notes.answer = &a
+		c.reports.answer = &a
 		return nil, true
 	}
 	return c, true
 }
 
-// rest sees to a session that has nothing to do any more. It is called with mu held.
-func (h *Host) rest(s *session) {
+// sessionIdle handles that s has no running call any more. mu must be held.
+func (h *Host) sessionIdle(s *session) {
 	s.idleSince = time.Now()
 	switch {
 	case s.drain == drained:
 		s.wake.Set() // the stream can be closed
 	case s.alone || s.cfg.PerTask:
-		s.dismiss()
+		s.beginDrain()
 	case len(h.sessions) > h.cfg.MinProcesses:
 		h.wake.Set()
 	}
 }
 
-// print logs a line that the program of s handed over as such.
-func (h *Host) print(s *session, l *wire.LogLine) {
+// logLine logs a line that the process of s sent in a frame.
+func (h *Host) logLine(s *session, l *wire.LogLine) {
 	level := slog.Level(l.GetLevel())
 	at := time.Now()
 	if l.GetTime() != 0 {
@@ -214,11 +212,11 @@ func (h *Host) print(s *session, l *wire.LogLine) {
 	s.proc.out.emit(c, record)
 }
 
-// undelivered answers the calls of a frame that did not reach the process of s.
+// undelivered answers the calls of a frame that was not delivered to the process of s.
 func (h *Host) undelivered(s *session, runs []*wire.Run) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	defer h.tell()
+	defer h.notifyUses()
 	for _, run := range runs {
 		if c := s.running[run.GetRunId()]; c != nil {
 			delete(s.running, run.GetRunId())

@@ -46,7 +46,7 @@ func newTask(typ, payload string) *task.Task {
 	return &task.Task{ID: task.ID{1, 2, 3}, Version: 4, State: task.Processing, Type: typ, Attempt: 1, Payload: []byte(payload)}
 }
 
-// must returns the result of one task that has to succeed.
+// must returns the result of a task, which must succeed.
 func must(tb testing.TB, h *Host, typ, payload string) string {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
@@ -58,7 +58,7 @@ func must(tb testing.TB, h *Host, typ, payload string) string {
 	return string(result)
 }
 
-// result is what a Handle in the background returned.
+// result is the result of a call of Handle in the background.
 type result struct {
 	value []byte
 	err   error
@@ -74,7 +74,7 @@ func handle(ctx context.Context, h *Host, t *task.Task) <-chan result {
 	return out
 }
 
-// eventually waits for something that another process or goroutine has to bring about.
+// eventually waits for an effect of another process or goroutine.
 func eventually(tb testing.TB, what string, ok func() bool) {
 	tb.Helper()
 	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(2 * time.Millisecond) {
@@ -97,8 +97,7 @@ func alive(pid int) bool {
 	return !strings.HasPrefix(after, "Z") && !strings.HasPrefix(after, "X")
 }
 
-// systemPython is the interpreter that Debian's packages belong to. Another one may be
-// named in PYTHON.
+// systemPython is the interpreter that the packages of Debian belong to, or the one that PYTHON names.
 func systemPython(tb testing.TB) string {
 	tb.Helper()
 	exe := cmp.Or(os.Getenv("PYTHON"), "/usr/bin/python3")

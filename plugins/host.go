@@ -19,56 +19,55 @@ import (
 	"github.com/taskengine/taskengine/plugins/internal/wire"
 )
 
-// patience is how long a pause between two starts may be for tasks to wait it out.
-const patience = time.Second
+// maxPause is the longest pause before a restart for which tasks wait. In a longer pause they are handed back.
+const maxPause = time.Second
 
-// stableAfter is how long a process that has finished no task must have lived for its end
-// not to count as one more crash in a row.
+// stableAfter is how long a process must have lived, if it has finished no task, so that its crash counts as the first
+// in a row.
 const stableAfter = 10 * time.Second
 
 // Host runs the processes of one handler program and is the [task.Handler] of its types.
 // Its methods may be called from any goroutine.
 type Host struct {
 	name       string
-	log        *slog.Logger // of what the host has to say, throttled
-	programLog *throttle    // of what the program has to say
+	log        *slog.Logger // of the host, throttled
+	programLog *throttle    // of the output of the program
 	starter    *supervise.Starter
 	cgroups    *supervise.Cgroups
 	closing    chan struct{}  // closed by the first Close
-	force      chan struct{}  // closed when Close waits no longer
-	gone       chan struct{}  // closed when no process is left, nor anything that starts one
-	lives      sync.WaitGroup // of those who live through the life of a process
+	force      chan struct{}  // closed when Close stops waiting
+	gone       chan struct{}  // closed when supervise has returned: no process is left or being started
+	processes  sync.WaitGroup // of the goroutines that run sessions
 	wake       wakeup.Signal  // wakes supervise when there may be something to decide
 	tried      chan struct{}  // closed when the first start has succeeded or failed
 
-	mu       sync.Mutex      // guards what follows and the mutable part of sessions and calls
-	cfg      *Config         // of the processes to come; not changed, but replaced
-	queue    queue           // calls that wait for a process
-	alone    queue           // calls that wait for a process of their own
-	suspects suspects        // tasks that must be alone
-	sessions []*session      // all that have not ended, in the order of their start
-	types    map[string]bool // that the program serves; nil until it was up
-	status   Status
+	mu         sync.Mutex      // guards the fields below and the mutable fields of sessions and calls
+	cfg        *Config         // of processes to be started; never changed, only replaced
+	queue      queue           // calls that wait for a process
+	alone      queue           // calls that wait for a process of their own
+	quarantine quarantine      // tasks that must run alone
+	sessions   []*session      // that have not ended, in the order of their start
+	types      map[string]bool // that the program serves; nil until it was up once
+	status     Status
 
-	starting, startingAlone int       // processes that start
-	inARow                  int       // crashes and failed starts
+	starting, startingAlone int       // processes that are being started
+	failuresInARow          int       // crashes and failed starts
 	notBefore               time.Time // when the next process may be started
-	downBecause             error     // how the newest of these crashes happened
-	isDown                  bool      // no process was up when that happened, and none has come up since
-	uses                    []*use    // who is told of the capacity
-	isTried                 bool      // tried is closed
-	lastFailure             string    // why the newest start that failed did
+	downBecause             error     // the newest of these failures
+	isDown                  bool      // no process was up when that happened, and none was up since
+	uses                    []*use    // that are notified of the capacity
+	isTried                 bool      // tried was closed
+	lastFailure             string    // text of the newest error of a start
 
 	isClosing   bool
-	forced      error // why Close waited no longer; nil if it does
-	interrupted int   // tasks that were running when Close waited no longer
+	forced      error // why Close stopped waiting; nil if it did not
+	interrupted int   // tasks that were running when Close stopped waiting
 }
 
 var _ task.Handler = (*Host)(nil)
 
-// Start starts the program and returns when it is ready for tasks, or with an error
-// that says what is wrong. Ctx is for the start only: the host lives until its Close,
-// which the caller owes it.
+// Start starts the program and returns when it is ready for tasks, or an error that says why it is not. Ctx is for the
+// start only. The caller must close the host.
 func Start(ctx context.Context, c Config) (*Host, error) {
 	cfg, err := c.withDefaults()
 	if err != nil {
@@ -78,7 +77,7 @@ func Start(ctx context.Context, c Config) (*Host, error) {
 	h.starting = 1
 	s, err := h.launch(ctx, h.cfg)
 	if err == nil {
-		if err = h.unfit(s); err != nil {
+		if err = h.checkRequiredTypes(s); err != nil {
 			s.discard()
 		}
 	}
@@ -86,8 +85,8 @@ func Start(ctx context.Context, c Config) (*Host, error) {
 		h.starter.Close()
 		return nil, err
 	}
-	h.welcome(s)
-	h.lives.Go(func() { h.live(s) })
+	h.addSession(s)
+	h.processes.Go(func() { h.runSession(s) })
 	go h.supervise()
 	return h, nil
 }
@@ -106,9 +105,8 @@ func newHost(cfg *Config) *Host {
 // Types returns the task types that the program serves, sorted.
 func (h *Host) Types() []string { return h.Status().Types }
 
-// Handle runs t in one of the handler's processes. It waits for a free slot, and for a
-// process that is about to start, as long as ctx lets it. What the handler says meanwhile
-// goes to the [task.Reporter] of ctx.
+// Handle runs t in one of the processes. It waits for a free slot, and for a process that is being started, until ctx
+// ends. Progress, checkpoints and log lines go to the [task.Reporter] of ctx.
 func (h *Host) Handle(ctx context.Context, t *task.Task) ([]byte, error) {
 	if ctx.Err() != nil {
 		return nil, unavailable(context.Cause(ctx))
@@ -125,11 +123,11 @@ func (h *Host) Handle(ctx context.Context, t *task.Task) ([]byte, error) {
 		return a.result, a.err
 	case <-ctx.Done():
 	}
-	patience, err := h.abandon(ctx, c)
+	wait, err := h.requestCancel(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	grace := time.NewTimer(patience)
+	grace := time.NewTimer(wait)
 	defer grace.Stop()
 	select {
 	case a := <-c.done:
@@ -141,16 +139,15 @@ func (h *Host) Handle(ctx context.Context, t *task.Task) ([]byte, error) {
 	return a.result, a.err
 }
 
-// Close lets the running tasks finish and ends the processes; tasks that wait are
-// refused. When ctx ends first, the running ones are interrupted and Close says how
-// many. Either way no process is left when it returns.
+// Close waits for the running tasks and ends the processes. Waiting tasks are refused. If ctx ends first, the running
+// tasks are interrupted, and Close returns an error with their number. No process is left when it returns.
 func (h *Host) Close(ctx context.Context) error {
 	h.mu.Lock()
 	if !h.isClosing {
 		h.isClosing = true
 		close(h.closing)
-		h.refuse(unavailable(ErrClosed))
-		h.tell()
+		h.refuseAll(unavailable(ErrClosed))
+		h.notifyUses()
 	}
 	h.mu.Unlock()
 	select {
@@ -164,7 +161,7 @@ func (h *Host) Close(ctx context.Context) error {
 		h.mu.Unlock()
 		<-h.gone
 	}
-	h.lives.Wait() // to the last line that they log
+	h.processes.Wait() // they log until they return
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.interrupted > 0 {
@@ -174,11 +171,11 @@ func (h *Host) Close(ctx context.Context) error {
 	return nil
 }
 
-// enqueue makes c wait for a process, or says why it would wait in vain.
+// enqueue adds c to a queue, or returns an error if no process will take it.
 func (h *Host) enqueue(c *call) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	down := time.Until(h.notBefore) > patience
+	down := time.Until(h.notBefore) > maxPause
 	switch {
 	case h.isClosing:
 		return unavailable(ErrClosed)
@@ -186,30 +183,29 @@ func (h *Host) enqueue(c *call) error {
 		return unavailable(cmp.Or(h.downBecause, errStarting))
 	case !h.types[c.run.GetType()]:
 		return h.unserved(c)
-	case h.suspects.has(c.id()):
+	case h.quarantine.has(c.id()):
 		if down {
 			return unavailable(h.downBecause)
 		}
 		h.alone.push(c)
-		h.tell()
+		h.notifyUses()
 		h.wake.Set()
 		return nil
 	case down && !h.up():
 		return unavailable(h.downBecause)
 	}
 	h.queue.push(c)
-	if !h.offer() {
+	if !h.wakeFreest() {
 		h.wake.Set()
 	}
 	return nil
 }
 
-// offer wakes the session that has the most room, and reports whether there is one. It is
-// called with mu held.
-func (h *Host) offer() bool {
+// wakeFreest wakes the session with the most free slots and reports whether there is one. mu must be held.
+func (h *Host) wakeFreest() bool {
 	var best *session
 	for _, s := range h.sessions {
-		if s.serves() && s.room() > 0 && (best == nil || s.room() > best.room()) {
+		if s.serves() && s.freeSlots() > 0 && (best == nil || s.freeSlots() > best.freeSlots()) {
 			best = s
 		}
 	}
@@ -220,30 +216,30 @@ func (h *Host) offer() bool {
 	return true
 }
 
-// up reports whether a process takes tasks. It is called with mu held.
+// up reports whether a process takes tasks. mu must be held.
 func (h *Host) up() bool { return slices.ContainsFunc(h.sessions, (*session).serves) }
 
 func (h *Host) unserved(c *call) error {
 	return unavailable(fmt.Errorf("handler %q does not serve the type %q, only %s",
-		h.cfg.Name, c.run.GetType(), listed(h.status.Types)))
+		h.cfg.Name, c.run.GetType(), joinTypes(h.status.Types)))
 }
 
-// listed names types in an error, as far as there is room.
-func listed(types []string) string { return shorten(strings.Join(types, ", "), 1<<10) }
+// joinTypes returns a list of types for an error, cut to a bound.
+func joinTypes(types []string) string { return shorten(strings.Join(types, ", "), 1<<10) }
 
-// abandon asks for the end of c, whose ctx has ended, and returns how long to wait for
-// it. An error is its answer: nobody had begun it.
-func (h *Host) abandon(ctx context.Context, c *call) (time.Duration, error) {
+// requestCancel asks the handler to end c, whose ctx has ended, and returns how long to wait for that. If no process has
+// begun c, it returns the error that is the answer.
+func (h *Host) requestCancel(ctx context.Context, c *call) (time.Duration, error) {
 	cause := context.Cause(ctx)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if c.queue != nil {
 		c.queue.remove(c)
-		h.tell()
+		h.notifyUses()
 		return 0, unavailable(fmt.Errorf("the task still waited for handler %q: %w", h.cfg.Name, cause))
 	}
 	s := c.session
-	if s == nil { // it is done
+	if s == nil { // c is answered
 		return 0, nil
 	}
 	reason := wire.Cancel_REASON_CANCELLED
@@ -256,7 +252,7 @@ func (h *Host) abandon(ctx context.Context, c *call) (time.Duration, error) {
 	return s.cfg.Grace, nil
 }
 
-// evict ends the process that runs c, which did not stop in time.
+// evict kills the process that runs c because c did not stop in time.
 func (h *Host) evict(c *call) {
 	h.mu.Lock()
 	s := c.session
@@ -265,12 +261,12 @@ func (h *Host) evict(c *call) {
 	if s != nil {
 		h.log.Error("a task does not stop: killing its process", "pid", s.proc.PID(),
 			"task_id", c.id().String(), "type", c.run.GetType())
-		s.end(evicted)
+		s.terminate(evicted)
 	}
 }
 
-// refuse answers every waiting call with err. The mutex must be held.
-func (h *Host) refuse(err error) {
+// refuseAll answers every waiting call with err. mu must be held.
+func (h *Host) refuseAll(err error) {
 	for _, q := range []*queue{&h.queue, &h.alone} {
 		for c := q.first; c != nil; c = q.first {
 			q.remove(c)

@@ -21,7 +21,7 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-func TestATaskGoesThereAndBack(t *testing.T) {
+func TestATaskAndItsResultArriveUnchanged(t *testing.T) {
 	c := self(t, "handlers")
 	c.MaxResult = 16 << 20
 	h := start(t, c)
@@ -96,7 +96,7 @@ func TestATaskGoesThereAndBack(t *testing.T) {
 	})
 }
 
-func TestWhatAHandlerAnswersArrives(t *testing.T) {
+func TestAnswersOfAHandlerArrive(t *testing.T) {
 	for name, cfg := range map[string]Config{"go": self(t, "handlers"), "python": python(t)} {
 		t.Run(name, func(t *testing.T) {
 			h := start(t, cfg)
@@ -166,7 +166,7 @@ func TestAPanicFailsItsTaskAndNothingElse(t *testing.T) {
 	}
 }
 
-func TestTasksThatCannotBeHandedOver(t *testing.T) {
+func TestTasksThatCannotBeSent(t *testing.T) {
 	c := self(t, "handlers")
 	c.Slots = 1
 	h := start(t, c)
@@ -199,8 +199,8 @@ func TestTasksThatCannotBeHandedOver(t *testing.T) {
 		impatient, stop := context.WithCancelCause(t.Context())
 		queued := handle(impatient, h, newTask("noop", ""))
 		eventually(t, "a task waits", func() bool { return h.Status().Waiting == 1 })
-		stop(errors.New("somebody else did it"))
-		if r := <-queued; !errors.Is(r.err, task.ErrUnavailable) || !strings.Contains(r.err.Error(), "somebody else did it") {
+		stop(errors.New("another node did it"))
+		if r := <-queued; !errors.Is(r.err, task.ErrUnavailable) || !strings.Contains(r.err.Error(), "another node did it") {
 			t.Errorf("got %v", r.err)
 		}
 		cancel()
@@ -310,7 +310,7 @@ func TestClose(t *testing.T) {
 	})
 }
 
-func TestTheEnvironmentIsWhatTheConfigurationSays(t *testing.T) {
+func TestAProgramGetsTheConfiguredEnvironment(t *testing.T) {
 	t.Setenv("SECRET", "hush")
 	t.Setenv("PASSED", "on")
 	h := start(t, self(t, "handlers", "PASSED", "SET=here", "UNSET"))
@@ -329,7 +329,7 @@ func TestTheEnvironmentIsWhatTheConfigurationSays(t *testing.T) {
 	}
 }
 
-func TestOutputHurtsNobody(t *testing.T) {
+func TestNoOutputHarmsTheHostOrOtherTasks(t *testing.T) {
 	for name, c := range map[string]Config{"go": self(t, "handlers"), "python": python(t)} {
 		t.Run(name, func(t *testing.T) {
 			h := start(t, c)

@@ -31,7 +31,7 @@ import (
 // launch starts the program and returns its session after the program has sent its hello. If launch returns an error,
 // the process has ended, and the error says how.
 func (h *Host) launch(ctx context.Context, cfg *Config) (*session, error) {
-	done, err := cfg.Turns.take(ctx)
+	done, err := cfg.Turns.acquire(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("plugins: handler %q: %w", cfg.Name, err)
 	}

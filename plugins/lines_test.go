@@ -79,7 +79,7 @@ func TestTheShellHandlerOfTheDocumentWorks(t *testing.T) {
 const linesHello = `echo '1|1|stdio||json|'; read -r _; echo '{"hello":{"protocol":1,"types":["t"],"slots":4},"credits":4}'
 `
 
-func TestAHandlerThatBreaksItsLinesHurtsOnlyItself(t *testing.T) {
+func TestAHandlerThatBreaksItsLinesHarmsOnlyItself(t *testing.T) {
 	for name, c := range map[string]struct{ does, want string }{
 		"no JSON":         {`read -r _; echo hello; sleep 100`, "no frame"},
 		"a broken number": {`read -r _; echo '{"finishes":[{"run_id":"x"}]}'; sleep 100`, "no frame"},
@@ -116,7 +116,7 @@ func TestAHandlerThatBreaksItsLinesHurtsOnlyItself(t *testing.T) {
 	}
 }
 
-// A program that does not read what it is sent must not hold up the host.
+// A program that does not read its standard input must not block the host.
 func TestAHandlerThatDoesNotReadItsLinesIsReplaced(t *testing.T) {
 	c := script(t, linesHello+`exec sleep 100`)
 	c.Liveness, c.KillAfter = 200*time.Millisecond, 10*time.Millisecond

@@ -22,7 +22,7 @@ import (
 	"github.com/taskengine/taskengine/plugins/handler"
 )
 
-// The test binary plays the handler programs: actAs names the part.
+// The test binary is also each handler program: the variable actAs names which.
 const actAs = "PLUGINS_TEST_ACT_AS"
 
 func TestMain(m *testing.M) {
@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// parts are the programs that the test binary can be.
+// parts are the programs that the test binary can run as.
 var parts = map[string]func(){
 	"handlers":   func() { handler.Program{Handlers: testHandlers(), Version: "v7"}.Serve() },
 	"exits":      func() { fmt.Fprintln(os.Stderr, "cannot find my config"); os.Exit(3) },
@@ -41,7 +41,7 @@ var parts = map[string]func(){
 	"binary":     func() { os.Stdout.Write(bytes.Repeat([]byte{0, 0xff, '|'}, 1<<20)); time.Sleep(time.Hour) },
 	"version":    func() { fmt.Println("1|99|unix|/nowhere|grpc|"); time.Sleep(time.Hour) },
 	"tcp":        func() { fmt.Println("1|1|tcp|127.0.0.1:1|grpc|"); time.Sleep(time.Hour) },
-	"nobody":     func() { fmt.Println("1|1|unix|/nowhere/at/all|grpc|"); time.Sleep(time.Hour) },
+	"nowhere":    func() { fmt.Println("1|1|unix|/nowhere/at/all|grpc|"); time.Sleep(time.Hour) },
 	"mute":       func() { time.Sleep(time.Hour) },
 	"no types":   func() { handler.Serve(nil) },
 	"rogue":      rogue,
@@ -49,7 +49,7 @@ var parts = map[string]func(){
 	"grandchild": func() { time.Sleep(time.Hour) },
 }
 
-// self is the configuration of the test binary as the program named.
+// self returns the configuration that runs the test binary as the named program.
 func self(tb testing.TB, part string, env ...string) Config {
 	tb.Helper()
 	exe, err := os.Executable()
@@ -146,7 +146,7 @@ func testHandlers() handler.Handlers {
 	}
 }
 
-// mirrored is how a handler saw its task.
+// mirrored is a task as its handler saw it.
 type mirrored struct {
 	Task     *task.Task
 	Deadline time.Time
@@ -188,8 +188,7 @@ func waitForFile(ctx context.Context, path string) error {
 	}
 }
 
-// hang starts a child that ignores SIGTERM, writes its pid to the file that the payload
-// names, and does not return.
+// hang starts a child that ignores SIGTERM and writes its pid to the file that the payload names. It does not return.
 func hang(_ context.Context, t *task.Task) ([]byte, error) {
 	child := exec.Command("/bin/sh", "-c", `trap "" TERM; echo $$ >"$0.new"; mv "$0.new" "$0"; while :; do sleep 1; done`, string(t.Payload))
 	child.Stdout, child.Stderr = os.Stdout, os.Stderr
@@ -199,8 +198,8 @@ func hang(_ context.Context, t *task.Task) ([]byte, error) {
 	select {}
 }
 
-// fork starts two processes that nobody waits for, the second out of the process group,
-// and writes to file who they are, after this one and before whether it is in a cage.
+// fork starts two processes, the second outside the process group. It writes the pids of this process and of the two to
+// file, and whether this process has a control group of its own.
 func fork(file string) error {
 	child, runaway := exec.Command("/bin/sleep", "1000"), exec.Command("/bin/sleep", "1000")
 	runaway.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -218,7 +217,7 @@ func fork(file string) error {
 	return os.Rename(file+".new", file)
 }
 
-// shout writes what no reader should have to bear.
+// shout writes much output that is hard to read: long lines, broken JSON and control characters.
 func shout(context.Context, *task.Task) ([]byte, error) {
 	real := os.NewFile(1, "stdout")
 	fmt.Fprintln(real, strings.Repeat("x", 240<<10))

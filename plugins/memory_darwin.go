@@ -1,4 +1,4 @@
 package plugins
 
-// residentSize returns 0: macOS tells it to nobody but tools.
+// residentSize returns 0: macOS has no interface for it that needs no cgo.
 func residentSize(int) int64 { return 0 }

@@ -7,7 +7,7 @@ import (
 	"strconv"
 )
 
-// residentSize returns how many bytes a process holds in memory, 0 if that is unknown.
+// residentSize returns the resident memory of a process in bytes, 0 if it is unknown.
 func residentSize(pid int) int64 {
 	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
 	fields := bytes.Fields(b)

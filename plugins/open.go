@@ -9,12 +9,12 @@ import (
 	"slices"
 )
 
-// errStarting is why a host that was never up takes no tasks until its first start failed.
+// errStarting is the error of tasks before the first process of a host is up or has failed to start.
 var errStarting = errors.New("its first process is still starting")
 
-// Open returns a host that starts the program in the background. As long as that fails it
-// tries again, with the pauses of [Config.Backoff]; its tasks are unavailable until then, and
-// [Status.Down] says why. An error is about c alone. The caller owes the host its Close.
+// Open returns a host that starts the program in the background. If that fails, it tries again with the pauses of
+// [Config.Backoff]. Until then tasks end with [task.ErrUnavailable], and [Status.Down] says why. An error of Open is an
+// error in c. The caller must close the host.
 func Open(c Config) (*Host, error) {
 	cfg, err := c.withDefaults()
 	if err != nil {
@@ -26,8 +26,8 @@ func Open(c Config) (*Host, error) {
 	return h, nil
 }
 
-// Tried waits until the first start of the program has succeeded, and returns nil, or has
-// failed, and returns why. When ctx ends before, it returns the cause of that.
+// Tried waits for the first start of the program. It returns nil if the start succeeded, its error if it failed, or the
+// cause of ctx if ctx ends first.
 func (h *Host) Tried(ctx context.Context) error {
 	select {
 	case <-h.tried:
@@ -44,7 +44,7 @@ func (h *Host) Tried(ctx context.Context) error {
 	return nil
 }
 
-// wasTried ends the wait for the first start. It is called with mu held.
+// wasTried ends the wait in Tried. mu must be held.
 func (h *Host) wasTried() {
 	if !h.isTried {
 		h.isTried = true
@@ -52,9 +52,8 @@ func (h *Host) wasTried() {
 	}
 }
 
-// unfit returns an error if the program of s, which is to be the first that is up, does not
-// serve a type that it has to.
-func (h *Host) unfit(s *session) error {
+// checkRequiredTypes returns an error if s is the first session and its program does not serve one of [Config.Types].
+func (h *Host) checkRequiredTypes(s *session) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.types != nil {
@@ -62,8 +61,8 @@ func (h *Host) unfit(s *session) error {
 	}
 	for _, typ := range s.cfg.Types {
 		if !slices.Contains(s.hello.GetTypes(), typ) {
-			return fmt.Errorf("plugins: handler %q: it does not serve the type %q, only %s; name another handler for the type, or teach it to",
-				s.cfg.Name, typ, listed(s.hello.GetTypes()))
+			return fmt.Errorf("plugins: handler %q: it does not serve the type %q, only %s; name another handler for the type, or add the type to the program",
+				s.cfg.Name, typ, joinTypes(s.hello.GetTypes()))
 		}
 	}
 	return nil

@@ -29,7 +29,7 @@ func opened(t *testing.T, c Config) *Host {
 	return h
 }
 
-// greeter is a script that serves the type x, after what it does first.
+// greeter returns a script that runs commands and then serves the type x.
 const greeter = `%s
 echo '1|1|stdio||json|'
 while read -r frame; do case $frame in

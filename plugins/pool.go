@@ -5,54 +5,52 @@ import (
 	"time"
 )
 
-// pool says how many processes there shall be, and when one is to be replaced. It
-// decides by what it is told and does nothing itself.
+// pool decides how many processes there should be and when one is replaced. It is a pure function of the census.
 type pool struct {
 	least, most int
-	atOnce      int           // how many processes for a single task there may be beside those
-	idle        time.Duration // how long a process beyond the least may have nothing to do
-	perTask     bool          // a process takes one task in its life
+	atOnce      int           // how many processes for a single task there may be besides those
+	idle        time.Duration // how long a process beyond the least may be idle
+	perTask     bool          // each process runs one task and ends
 }
 
-// census is what a pool decides by.
+// census describes the processes and waiting tasks of a host.
 type census struct {
-	now       time.Time
-	waiting   int       // tasks that no process has taken
-	alone     int       // tasks that wait for a process of their own
-	starting  int       // processes that start
-	awaited   int       // processes for a single task that have not got it yet
-	loners    int       // all processes for a single task
-	leaving   int       // processes that take no more tasks and have not ended
-	members   []member  // processes that take tasks, in the order of their start
-	notBefore time.Time // when the next process may be started
+	now        time.Time
+	waiting    int       // tasks that no process has taken
+	alone      int       // tasks that wait for a process of their own
+	starting   int       // processes that are being started
+	aloneFree  int       // processes for a single task that have not got one yet
+	aloneTotal int       // all processes for a single task
+	leaving    int       // processes that take no more tasks and have not ended
+	members    []member  // processes that take tasks, in the order of their start
+	notBefore  time.Time // when the next process may be started
 }
 
 // member is one process of a census.
 type member struct {
 	running, slots int
-	idleSince      time.Time // meaningful if it runs nothing
-	worn           bool      // to be replaced
+	idleSince      time.Time // meaningful if running is 0
+	outdated       bool      // to be replaced
 }
 
-// plan is what a pool wants done.
+// plan says what the host is to do.
 type plan struct {
 	start, startAlone int
-	drain             []int     // members that shall take no more tasks
-	next              time.Time // when to ask again if nothing happens before; zero is never
+	drain             []int     // indexes of members that are to take no more tasks
+	next              time.Time // when to decide again if nothing changes before; zero is never
 }
 
-// decide returns what is to be done now.
+// decide returns the plan for now.
 //
-// A process that is worn goes on until another has taken its place, so there may be one
-// more than the most for a while.
+// An outdated process goes on until another is up, so for a while there may be one more process than most.
 func (p *pool) decide(c census) plan {
 	var out plan
-	fresh, slots, worn := 0, 1, []int(nil)
+	fresh, slots, outdated := 0, 1, []int(nil)
 	work := c.waiting
 	for i, m := range c.members {
 		slots = max(1, m.slots)
-		if m.worn {
-			worn = append(worn, i)
+		if m.outdated {
+			outdated = append(outdated, i)
 			continue
 		}
 		fresh++
@@ -60,24 +58,24 @@ func (p *pool) decide(c census) plan {
 	}
 	want := p.want(work, slots, c.leaving)
 	missing := min(want-fresh-c.starting, p.most+1-len(c.members)-c.starting-c.leaving)
-	alone := min(c.alone-c.awaited, p.atOnce-c.loners)
+	alone := min(c.alone-c.aloneFree, p.atOnce-c.aloneTotal)
 	if wait := c.notBefore.After(c.now) && (missing > 0 || alone > 0); wait {
 		out.next = c.notBefore
 	} else {
 		out.start, out.startAlone = max(0, missing), max(0, alone)
 	}
 	spare := len(c.members) - want
-	for _, i := range worn {
+	for _, i := range outdated {
 		if spare > 0 {
 			out.drain = append(out.drain, i)
 			spare--
 		}
 	}
-	p.dismiss(c, fresh-want, &out)
+	p.drainIdle(c, fresh-want, &out)
 	return out
 }
 
-// want returns how many processes that are not worn there shall be.
+// want returns how many processes there should be that are not outdated.
 func (p *pool) want(work, slots, leaving int) int {
 	if p.perTask {
 		return min(work+p.least, p.most-leaving)
@@ -85,15 +83,14 @@ func (p *pool) want(work, slots, leaving int) int {
 	return min(max((work+slots-1)/slots, p.least), p.most)
 }
 
-// dismiss has up to n members end that have had nothing to do for long, or says when
-// there will be one.
-func (p *pool) dismiss(c census, n int, out *plan) {
+// drainIdle plans the end of up to n members that were idle for long enough, or when to check again.
+func (p *pool) drainIdle(c census, n int, out *plan) {
 	if n <= 0 {
 		return
 	}
 	var idle []int
 	for i, m := range c.members {
-		if !m.worn && m.running == 0 {
+		if !m.outdated && m.running == 0 {
 			idle = append(idle, i)
 		}
 	}

@@ -64,7 +64,7 @@ func TestEachOfManyPythonTasksGetsItsOwnAnswer(t *testing.T) {
 	wg.Wait()
 }
 
-func TestAPythonTaskEndsNothingButItself(t *testing.T) {
+func TestAFailingPythonTaskEndsNoOther(t *testing.T) {
 	h := start(t, python(t))
 	for kind, class := range map[string]string{"exit": "SystemExit", "bad json": "bad_payload"} {
 		if v := task.VerdictOf(h.Handle(t.Context(), newTask("error", kind))); v.Outcome != task.Errored || v.Class != class {

@@ -2,49 +2,51 @@ package plugins
 
 import "github.com/taskengine/taskengine/engine/task"
 
-// maxSuspects is how many tasks may be under suspicion. Of more the oldest are forgotten:
-// those that nobody tries again are never cleared.
-const maxSuspects = 10_000
+// maxQuarantine is how many tasks may be in quarantine. Beyond it the oldest are forgotten: a task that is never tried
+// again would stay for ever.
+const maxQuarantine = 10_000
 
-// atOnceAlone is how many processes for a single suspect there may be at once.
-const atOnceAlone = 4
+// maxAlone is the least bound of the number of processes that run a single task of the quarantine.
+const maxAlone = 4
 
-// suspects are the tasks that were running when a process died. Nobody knows which of them
-// it was, so each is tried again alone: what dies then is its own doing, and the others
-// come to no harm by it. The zero value has none.
-type suspects struct {
-	added map[task.ID]uint64 // when each was added: the number of its addition
-	order []addition         // of all additions that were not passed over, oldest first
-	count uint64             // of additions so far
+// quarantine is the set of tasks that were running when a process with several tasks died. It is not known which task
+// killed the process, so each is tried again alone in a process of its own: if that dies, the task is the cause, and no
+// other task is affected. The zero value is empty.
+type quarantine struct {
+	added map[task.ID]uint64 // number of the entry of each task
+	order []entry            // all entries that were not dropped, oldest first
+	count uint64             // number of the newest entry
 }
 
-type addition struct {
+type entry struct {
 	id     task.ID
 	number uint64
 }
 
-func (s *suspects) add(id task.ID) {
-	if s.added == nil {
-		s.added = make(map[task.ID]uint64)
+// add puts a task into quarantine.
+func (q *quarantine) add(id task.ID) {
+	if q.added == nil {
+		q.added = make(map[task.ID]uint64)
 	}
-	s.count++
-	s.added[id] = s.count
-	s.order = append(s.order, addition{id, s.count})
-	for len(s.order) > maxSuspects || len(s.order) > 0 && s.stale(s.order[0]) {
-		if !s.stale(s.order[0]) {
-			delete(s.added, s.order[0].id)
+	q.count++
+	q.added[id] = q.count
+	q.order = append(q.order, entry{id, q.count})
+	for len(q.order) > maxQuarantine || len(q.order) > 0 && q.stale(q.order[0]) {
+		if !q.stale(q.order[0]) {
+			delete(q.added, q.order[0].id)
 		}
-		s.order = s.order[1:]
+		q.order = q.order[1:]
 	}
 }
 
-// stale reports whether a task was cleared, or added again, after an addition.
-func (s *suspects) stale(a addition) bool { return s.added[a.id] != a.number }
+// stale reports whether the task of an entry was removed or added again after it.
+func (q *quarantine) stale(e entry) bool { return q.added[e.id] != e.number }
 
-func (s *suspects) has(id task.ID) bool {
-	_, found := s.added[id]
+// has reports whether a task is in quarantine.
+func (q *quarantine) has(id task.ID) bool {
+	_, found := q.added[id]
 	return found
 }
 
-// clear takes a task out of suspicion: a process has survived it.
-func (s *suspects) clear(id task.ID) { delete(s.added, id) }
+// remove takes a task out of quarantine: a process has finished it.
+func (q *quarantine) remove(id task.ID) { delete(q.added, id) }

@@ -7,39 +7,38 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-func suspect(n int) (id task.ID) {
+func quarantined(n int) (id task.ID) {
 	binary.BigEndian.PutUint64(id[:], uint64(n))
 	return id
 }
 
-// Tasks that are never tried again, because their type is at_most_once, must not keep
-// others from coming under suspicion.
-func TestOfTooManySuspectsTheOldestAreForgotten(t *testing.T) {
-	var s suspects
-	for n := range 3 * maxSuspects {
-		s.add(suspect(n))
-		if !s.has(suspect(n)) || len(s.order) > maxSuspects || len(s.added) > maxSuspects {
-			t.Fatalf("after %d: it is there: %t; %d are remembered, in %d additions", n, s.has(suspect(n)), len(s.added), len(s.order))
+// Tasks of at_most_once types are never tried again. They must not keep others out of quarantine.
+func TestAFullQuarantineForgetsTheOldestTasks(t *testing.T) {
+	var q quarantine
+	for n := range 3 * maxQuarantine {
+		q.add(quarantined(n))
+		if !q.has(quarantined(n)) || len(q.order) > maxQuarantine || len(q.added) > maxQuarantine {
+			t.Fatalf("after %d: it is there: %t; %d tasks in %d entries", n, q.has(quarantined(n)), len(q.added), len(q.order))
 		}
 	}
-	if s.has(suspect(maxSuspects)) || !s.has(suspect(2*maxSuspects+1)) {
-		t.Error("those who were forgotten are not the oldest")
+	if q.has(quarantined(maxQuarantine)) || !q.has(quarantined(2*maxQuarantine+1)) {
+		t.Error("the forgotten tasks are not the oldest")
 	}
 }
 
-func TestASuspectThatComesAgainAndAgainTakesOnePlace(t *testing.T) {
-	var s suspects
-	s.add(suspect(1))
-	for range 3 * maxSuspects {
-		s.add(suspect(2))
-		s.clear(suspect(2))
+func TestATaskThatComesAgainAndAgainTakesOnePlaceInQuarantine(t *testing.T) {
+	var q quarantine
+	q.add(quarantined(1))
+	for range 3 * maxQuarantine {
+		q.add(quarantined(2))
+		q.remove(quarantined(2))
 	}
-	s.add(suspect(2))
-	if !s.has(suspect(2)) || len(s.added) > 2 || len(s.order) > maxSuspects {
-		t.Errorf("%d are remembered, in %d additions", len(s.added), len(s.order))
+	q.add(quarantined(2))
+	if !q.has(quarantined(2)) || len(q.added) > 2 || len(q.order) > maxQuarantine {
+		t.Errorf("%d tasks in %d entries", len(q.added), len(q.order))
 	}
-	s.clear(suspect(2))
-	if s.has(suspect(2)) {
-		t.Error("it was cleared")
+	q.remove(quarantined(2))
+	if q.has(quarantined(2)) {
+		t.Error("a removed task is still there")
 	}
 }

@@ -9,11 +9,10 @@ import (
 	"time"
 )
 
-// Reload has the program run as c says from now on, or anew if that is what it does
-// already: its file may have changed. It returns once a new process is ready; tasks then
-// go to it and to those that follow it, and the old ones end when they have finished what
-// they run. No task fails or is given to two processes because of it. With an error
-// nothing has changed. The name must stay, and every type that was served must be still.
+// Reload runs the program with the configuration c from now on. If c is the same as before, the program is started anew,
+// because its file may have changed. Reload returns when a new process is ready. Tasks then go to it and to later
+// processes, and the old processes end after their running tasks. No task fails or runs twice because of it. The name
+// must not change, and the program must still serve every type that it served. After an error nothing has changed.
 func (h *Host) Reload(ctx context.Context, c Config) error {
 	cfg, err := c.withDefaults()
 	if err != nil {
@@ -43,44 +42,44 @@ func (h *Host) Reload(ctx context.Context, c Config) error {
 	}()
 	s, err := h.launch(ctx, &cfg)
 	if err == nil {
-		if err = h.missing(s); err != nil {
+		if err = h.checkServedTypes(s); err != nil {
 			s.discard()
 		}
 	}
 	h.mu.Lock()
 	if err != nil {
-		h.began(false)
+		h.startEnded(false)
 		h.mu.Unlock()
 		h.wake.Set()
 		return err
 	}
 	h.cfg = &cfg
-	h.inARow, h.notBefore, h.downBecause, h.isDown = 0, time.Time{}, nil, false
+	h.failuresInARow, h.notBefore, h.downBecause, h.isDown = 0, time.Time{}, nil, false
 	for _, old := range h.sessions {
-		old.dismiss()
+		old.beginDrain()
 	}
-	h.tell()
+	h.notifyUses()
 	h.mu.Unlock()
-	h.welcome(s)
-	h.lives.Go(func() { h.live(s) })
+	h.addSession(s)
+	h.processes.Go(func() { h.runSession(s) })
 	return nil
 }
 
-// missing returns an error if the program of s does not serve a type that the host serves:
-// its tasks would wait for ever.
-func (h *Host) missing(s *session) error {
+// checkServedTypes returns an error if the program of s does not serve a type that the host serves: tasks of the type
+// would wait for ever.
+func (h *Host) checkServedTypes(s *session) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, typ := range h.status.Types {
 		if !slices.Contains(s.hello.GetTypes(), typ) {
 			return fmt.Errorf("plugins: reload handler %q: it does not serve the type %q any more, only %s; restart the node with a configuration that fits",
-				s.cfg.Name, typ, listed(s.hello.GetTypes()))
+				s.cfg.Name, typ, joinTypes(s.hello.GetTypes()))
 		}
 	}
 	return nil
 }
 
-// discard ends a session that was never welcome.
+// discard ends a session that was not added to the host.
 func (s *session) discard() {
 	s.cancel()
 	s.proc.kill()

@@ -10,58 +10,58 @@ import (
 	"github.com/taskengine/taskengine/plugins/internal/wire"
 )
 
-// features are the optional parts of the protocol that a host serves.
+// features are the optional parts of the protocol that a host supports.
 var features = []string{"progress", "checkpoint"}
 
-// notes are what the handler of a call has said and nobody has passed on yet: of several
-// only the newest. All of it is guarded by the host's mutex.
-type notes struct {
+// reports are the newest progress and checkpoint of a call that were not forwarded to its reporter yet. The host's mutex
+// guards all fields.
+type reports struct {
 	progress   *task.Progress
 	checkpoint []byte
-	passing    bool    // a goroutine passes them on
-	answer     *answer // to be given when all is passed on
+	forwarding bool    // a goroutine runs forwardReports
+	answer     *answer // to be delivered after the reports
 }
 
-// note takes in what handlers said of their runs. It is called with mu held.
-func (h *Host) note(s *session, frame *wire.FromHandler) {
+// addReports stores the progress and checkpoints in a frame. mu must be held.
+func (h *Host) addReports(s *session, frame *wire.FromHandler) {
 	for _, p := range frame.GetProgress() {
-		if n := h.notesOf(s, p.GetRunId()); n != nil {
+		if n := h.reportsOf(s, p.GetRunId()); n != nil {
 			n.progress = &task.Progress{Done: p.GetDone(), Total: p.GetTotal(), Message: p.GetMessage(), At: time.Now()}
 		}
 	}
 	for _, k := range frame.GetCheckpoints() {
-		if n := h.notesOf(s, k.GetRunId()); n != nil {
-			n.checkpoint = append([]byte{}, k.GetData()...) // not nil, which would be none
+		if n := h.reportsOf(s, k.GetRunId()); n != nil {
+			n.checkpoint = append([]byte{}, k.GetData()...) // not nil: nil means no checkpoint
 		}
 	}
 }
 
-// notesOf returns the notes of a run, and sees to it that they will be passed on; nil if
-// it is not running or nobody wants them.
-func (h *Host) notesOf(s *session, run uint64) *notes {
+// reportsOf returns the reports of a run, which will be forwarded. It returns nil if the run is not running or has no
+// reporter. mu must be held.
+func (h *Host) reportsOf(s *session, run uint64) *reports {
 	c := s.running[run]
 	if c == nil || c.reporter == nil {
 		return nil
 	}
-	if c.notes == nil {
-		c.notes = new(notes)
+	if c.reports == nil {
+		c.reports = new(reports)
 	}
-	if !c.notes.passing {
-		c.notes.passing = true
-		go h.pass(c)
+	if !c.reports.forwarding {
+		c.reports.forwarding = true
+		go h.forwardReports(c)
 	}
-	return c.notes
+	return c.reports
 }
 
-// pass passes on the notes of c until there are none, and then its answer if that has
-// come: a checkpoint is kept before the attempt is over.
-func (h *Host) pass(c *call) {
+// forwardReports forwards the reports of c until there are none, and then delivers its answer if it has come. So a
+// checkpoint is stored before the attempt ends.
+func (h *Host) forwardReports(c *call) {
 	for {
 		h.mu.Lock()
-		n := *c.notes
-		c.notes.progress, c.notes.checkpoint = nil, nil
+		n := *c.reports
+		c.reports.progress, c.reports.checkpoint = nil, nil
 		if n.progress == nil && n.checkpoint == nil {
-			c.notes.passing = false
+			c.reports.forwarding = false
 			h.mu.Unlock()
 			if n.answer != nil {
 				c.done <- *n.answer
@@ -80,10 +80,10 @@ func (h *Host) pass(c *call) {
 	}
 }
 
-// deliver answers c, after its notes. It is called with mu held.
+// deliver answers c after its reports. mu must be held.
 func (h *Host) deliver(c *call, a answer) {
-	if c.notes != nil && c.notes.passing {
-		c.notes.answer = &a
+	if c.reports != nil && c.reports.forwarding {
+		c.reports.answer = &a
 		return
 	}
 	c.done <- a

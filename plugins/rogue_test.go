@@ -21,8 +21,8 @@ const (
 	rogueCredits = 3
 )
 
-// rogue is a handler written without an SDK, and not a good one: it answers as the
-// payload says. It dies when it gets more runs than it gave credits for.
+// rogue is a handler without an SDK that breaks the protocol as the payload says. It exits if it gets more runs than it
+// gave credits for.
 func rogue() {
 	path := filepath.Join(os.Getenv("PLUGIN_UNIX_SOCKET_DIR"), "s")
 	l, err := net.Listen("unix", path)

@@ -18,56 +18,57 @@ import (
 	"github.com/taskengine/taskengine/plugins/internal/wire"
 )
 
-// session is one process of the program, the stream to it, and the calls it runs. Its
-// methods write and read each have their own goroutine; serve has that of the session.
+// session is one process of the program, the stream to it and the calls that it runs. It has three goroutines, which
+// run serve, write and read.
 type session struct {
-	host    *Host
-	cfg     *Config // that it was started with
-	alone   bool    // it is for one suspect and nobody else
-	proc    *instance
-	stream  wire.Stream
-	release func()          // closes what the stream stands on
-	ctx     context.Context // the stream's
-	cancel  context.CancelFunc
-	hello   *wire.Hello
-	heard   atomic.Bool   // something came since the last ping
-	strays  atomic.Int64  // answers to runs that are not running, that nobody was told of
-	astray  atomic.Bool   // there was one
-	wake    wakeup.Signal // wakes write when there may be something to send
+	host           *Host
+	cfg            *Config // that the process was started with
+	alone          bool    // it runs one task of the quarantine and no other
+	proc           *instance
+	stream         wire.Stream
+	release        func()          // closes the connection of the stream
+	ctx            context.Context // of the stream
+	cancel         context.CancelFunc
+	hello          *wire.Hello
+	received       atomic.Bool   // a frame was received since the last ping
+	unknownAnswers atomic.Int64  // answers to runs that are not running, since the last log line about them
+	unknownLogged  atomic.Bool   // such an answer was logged
+	wake           wakeup.Signal // wakes write when there may be something to send
 
-	// Guarded by the host's mutex.
-	running   map[uint64]*call
-	slots     int // how many may run at once
-	credits   int // how many may be sent
-	taken     int // how many were sent so far
-	finished  int // how many of these were answered
-	lastRun   uint64
-	cancels   []*wire.Cancel // to be sent
-	ping      uint64         // to be sent, if not 0
-	drain     drainState
-	retired   bool  // nothing can be sent any more
-	fate      fate  // why the host ends the process, if it does
-	breach    error // of the protocol, after which the process is ended; nil if none
-	idleSince time.Time
-	rss       int64 // bytes of memory at the last look
+	// The host's mutex guards the fields below.
+
+	running     map[uint64]*call
+	slots       int // runs that the handler takes at once
+	credits     int // runs that may be sent now
+	taken       int // runs that were sent in all
+	finished    int // runs that were answered
+	lastRun     uint64
+	cancels     []*wire.Cancel // to be sent
+	ping        uint64         // to be sent, if not 0
+	drain       drainState
+	retired     bool      // no frame can be sent any more
+	endReason   endReason // why the process ends
+	protocolErr error     // how the process broke the protocol; nil if it did not
+	idleSince   time.Time
+	rss         int64 // bytes of memory when last measured
 }
 
 type drainState uint8
 
 const (
 	serving drainState = iota
-	toDrain            // no more runs; the drain is to be sent
-	drained            // it is sent
+	toDrain            // no more runs are sent; the drain is to be sent
+	drained            // the drain was sent
 )
 
-// fate is why a process ends, which decides what its running calls are told.
-type fate uint8
+// endReason is why a process ends. It decides the errors of the calls that were running.
+type endReason uint8
 
 const (
-	crashed fate = iota // by itself
-	silent              // killed, because it no longer answered
-	evicted             // killed, because a task would not stop
-	closed              // killed, because the host closes
+	crashed      endReason = iota // by itself
+	unresponsive                  // killed because it did not answer
+	evicted                       // killed because a task did not stop
+	closed                        // killed because the host closes
 )
 
 func newSession(h *Host, cfg *Config, p *instance) *session {
@@ -84,50 +85,49 @@ func (s *session) setHello(hello *wire.Hello, credits uint32) {
 	if most := s.cfg.Slots; most > 0 {
 		s.slots = min(s.slots, most)
 	}
-	s.grant(credits)
+	s.addCredits(credits)
 }
 
-func (s *session) grant(credits uint32) { s.credits = min(s.credits+int(credits), maxSlots) }
+func (s *session) addCredits(credits uint32) { s.credits = min(s.credits+int(credits), maxSlots) }
 
-// serves reports whether s takes tasks from the line that all share. Like the methods
-// down to dismiss it is called with the host's mutex held.
+// serves reports whether s takes calls from the queue that all sessions share. The host's mutex must be held for it and
+// for the methods down to beginDrain.
 func (s *session) serves() bool {
 	return s.drain == serving && !s.retired && !s.alone && !(s.cfg.PerTask && s.taken > 0)
 }
 
-// room returns how many more tasks s may be sent.
-func (s *session) room() int { return min(s.credits, s.slots-len(s.running)) }
+// freeSlots returns how many more runs may be sent to s.
+func (s *session) freeSlots() int { return min(s.credits, s.slots-len(s.running)) }
 
-// worn reports whether the process is to be replaced.
-func (s *session) worn(now time.Time) bool {
+// outdated reports whether the process is to be replaced.
+func (s *session) outdated(now time.Time) bool {
 	return s.cfg != s.host.cfg || s.cfg.MaxTasks > 0 && s.taken >= s.cfg.MaxTasks ||
-		s.cfg.MaxRSS > 0 && s.rss > s.cfg.MaxRSS || s.cfg.MaxAge > 0 && !now.Before(s.wornAt())
+		s.cfg.MaxRSS > 0 && s.rss > s.cfg.MaxRSS || s.cfg.MaxAge > 0 && !now.Before(s.outdatedAt())
 }
 
-// wornAt returns when the process is too old; zero is never.
-func (s *session) wornAt() time.Time {
+// outdatedAt returns when the process reaches MaxAge; zero is never.
+func (s *session) outdatedAt() time.Time {
 	if s.cfg.MaxAge == 0 {
 		return time.Time{}
 	}
 	return s.proc.started.Add(s.cfg.MaxAge)
 }
 
-// dismiss lets s finish what it runs and then end.
-func (s *session) dismiss() {
+// beginDrain makes the process end after its running calls.
+func (s *session) beginDrain() {
 	if s.drain == serving {
 		s.drain = toDrain
 		s.wake.Set()
 	}
 }
 
-// serve runs the session until its process is dead and every call that it ran has its
-// answer.
+// serve runs the session until its process has ended and all of its calls are answered.
 func (s *session) serve() {
 	wrote, read := make(chan struct{}), make(chan struct{})
 	go func() { defer close(wrote); s.write() }()
 	go func() { defer close(read); s.read() }()
 	s.watch(wrote, read)
-	// What the process answered before it died counts.
+	// Read the answers that the process sent before it died.
 	select {
 	case <-read:
 	case <-time.After(drainTime):
@@ -136,11 +136,11 @@ func (s *session) serve() {
 	<-read
 	<-wrote
 	s.release()
-	s.host.bury(s)
-	s.report()
+	s.host.sessionEnded(s)
+	s.logCounts()
 }
 
-// watch returns when the process is dead, after doing what it takes to end it.
+// watch pings, measures and stops the process until it has ended.
 func (s *session) watch(wrote, read <-chan struct{}) {
 	cfg := s.cfg
 	var tick <-chan time.Time
@@ -149,13 +149,13 @@ func (s *session) watch(wrote, read <-chan struct{}) {
 		defer ticker.Stop()
 		tick = ticker.C
 	}
-	var weighing <-chan time.Time
+	var memoryTick <-chan time.Time
 	if cfg.MaxRSS > 0 {
-		ticker := time.NewTicker(weighEvery)
+		ticker := time.NewTicker(memoryInterval)
 		defer ticker.Stop()
-		weighing = ticker.C
+		memoryTick = ticker.C
 	}
-	reporting := time.NewTicker(reportEvery)
+	reporting := time.NewTicker(countsInterval)
 	defer reporting.Stop()
 	force := s.host.force
 	missed := 0
@@ -165,76 +165,76 @@ func (s *session) watch(wrote, read <-chan struct{}) {
 			return
 		case <-force:
 			force = nil
-			s.end(closed)
-		case <-wrote: // all is answered, or the stream is broken: it should exit by itself
+			s.terminate(closed)
+		case <-wrote: // all calls are answered, or the stream is broken: the process should exit by itself
 			wrote = nil
 			s.proc.Stop(cfg.KillAfter, cfg.KillAfter)
 		case <-read:
 			read = nil
 			s.proc.Stop(cfg.KillAfter, cfg.KillAfter)
 			s.retire()
-		case <-weighing:
-			s.weigh()
+		case <-memoryTick:
+			s.measureMemory()
 		case <-reporting.C:
-			s.report()
+			s.logCounts()
 		case <-tick:
 			if missed = s.probe(missed); missed > pingsPerLife {
 				tick = nil
-				s.end(silent)
+				s.terminate(unresponsive)
 			}
 		}
 	}
 }
 
-// probe asks for a sign of life and returns how many times in a row there was none.
+// probe sends a ping and returns how many pings in a row got no answer.
 func (s *session) probe(missed int) int {
 	s.host.mu.Lock()
 	s.ping++
 	s.host.mu.Unlock()
 	s.wake.Set()
-	if s.heard.Swap(false) {
+	if s.received.Swap(false) {
 		return 0
 	}
 	return missed + 1
 }
 
-// end stops the process for the reason given.
-func (s *session) end(why fate) {
+// terminate stops the process.
+func (s *session) terminate(why endReason) {
 	s.host.mu.Lock()
-	if s.fate == crashed {
-		s.fate = why
+	if s.endReason == crashed {
+		s.endReason = why
 	}
 	s.host.mu.Unlock()
 	s.retire()
 	s.proc.Stop(0, s.cfg.KillAfter)
 }
 
-// reportEvery is how often what a process does too often is told.
-const reportEvery = 10 * time.Second
+// countsInterval is the time between two log lines about frequent events.
+const countsInterval = 10 * time.Second
 
-// report logs what was only counted since the last report.
-func (s *session) report() {
-	if n := s.strays.Swap(0); n > 0 {
+// logCounts logs the number of events since the last call.
+func (s *session) logCounts() {
+	if n := s.unknownAnswers.Swap(0); n > 0 {
 		s.host.log.Warn("answers to runs that are not running", "pid", s.proc.PID(), "answers", n)
 	}
-	s.host.programLog.settle()
+	s.host.programLog.logDropped()
 }
 
-// retire gives no more tasks to s, to which nothing can be sent.
+// retire stops sending to s because its stream is broken.
 func (s *session) retire() {
 	s.host.mu.Lock()
 	defer s.host.mu.Unlock()
 	s.retired = true
-	s.host.tell()
+	s.host.notifyUses()
 	s.host.wake.Set()
 }
 
-// broke notes why the stream ended, if the process has broken the protocol.
-func (s *session) broke(why error) {
+// streamEnded logs why the stream ended, and stores it if the process has broken the protocol.
+func (s *session) streamEnded(why error) {
 	if s.ctx.Err() != nil {
 		return
 	}
-	if status.Code(why) == codes.ResourceExhausted { // what the host receives is all that is bounded
+	if status.Code(why) == codes.ResourceExhausted { // only frames that the host receives are bounded
 		why = fmt.Errorf("%w: %s", errLargeFrame, status.Convert(why).Message())
 	} else if !errors.Is(why, wire.ErrLine) {
 		s.host.log.Debug("stream ended", "pid", s.proc.PID(), "error", why)
@@ -243,7 +243,7 @@ func (s *session) broke(why error) {
 	s.host.log.Error("handler broke the protocol", "pid", s.proc.PID(), "error", why)
 	s.host.mu.Lock()
 	defer s.host.mu.Unlock()
-	s.breach = why
+	s.protocolErr = why
 }
 
 // onlyCall returns the call that the process runs, or nil if it runs none or several.
@@ -258,21 +258,21 @@ func (s *session) onlyCall() *call {
 	return nil
 }
 
-// weighEvery is how often it is looked how much memory a process holds, if that matters.
-const weighEvery = time.Second
+// memoryInterval is the time between two measurements of the memory of a process that has a MaxRSS.
+const memoryInterval = time.Second
 
-// weigh looks how much memory the process holds.
-func (s *session) weigh() {
+// measureMemory updates s.rss.
+func (s *session) measureMemory() {
 	rss := residentSize(s.proc.PID())
 	s.host.mu.Lock()
 	defer s.host.mu.Unlock()
 	s.rss = rss
-	if s.worn(time.Now()) {
+	if s.outdated(time.Now()) {
 		s.host.wake.Set()
 	}
 }
 
-// write sends what there is to send, in as few frames as possible.
+// write sends runs, cancels and pings, in as few frames as possible.
 func (s *session) write() {
 	frame := &wire.ToHandler{Runs: make([]*wire.Run, 0, wire.FrameMessages)}
 	for {
@@ -285,35 +285,35 @@ func (s *session) write() {
 				return
 			}
 		case finished:
-			_ = s.stream.CloseSend() // what fails is gone already
+			_ = s.stream.CloseSend() // an error means that the process has ended
 			return
 		case something:
 			if err := s.stream.Send(frame); err != nil {
 				if !errors.Is(err, wire.ErrMaybeSent) {
 					s.host.undelivered(s, frame.Runs)
 				}
-				return // read knows why
+				return // read gets the reason
 			}
 		}
 	}
 }
 
-// read hands out answers until the stream ends.
+// read handles the frames of the process until the stream ends.
 func (s *session) read() {
 	for {
 		frame, err := s.stream.Recv()
 		if err != nil {
-			s.broke(err)
+			s.streamEnded(err)
 			return
 		}
-		s.heard.Store(true)
-		s.host.accept(s, frame)
+		s.received.Store(true)
+		s.host.handleFrame(s, frame)
 	}
 }
 
-// lastWords is the answer to a call that was running, among as many as bereft says, when
-// the process died. It is called with the host's mutex held.
-func (s *session) lastWords(c *call, bereft int) answer {
+// endAnswer returns the answer to c, one of the calls that were running when the process ended. Running is their number.
+// The host's mutex must be held.
+func (s *session) endAnswer(c *call, running int) answer {
 	name, pid := s.cfg.Name, s.proc.PID()
 	interrupted := func(format string, args ...any) answer {
 		return answer{err: fmt.Errorf("%w: process %d of handler %q "+format, append([]any{task.ErrInterrupted, pid, name}, args...)...)}
@@ -322,29 +322,29 @@ func (s *session) lastWords(c *call, bereft int) answer {
 	case c.overdue:
 		return answer{err: task.InDoubt(fmt.Errorf("the task did not stop within %v after its cancellation, so process %d of handler %q was killed",
 			s.cfg.Grace, pid, name))}
-	case s.fate == evicted:
+	case s.endReason == evicted:
 		return interrupted("was killed because another task in it did not stop")
-	case s.fate == closed:
+	case s.endReason == closed:
 		return interrupted("was stopped: %w", ErrClosed)
 	}
 	how := s.proc.exit.String()
-	if s.fate == silent {
+	if s.endReason == unresponsive {
 		how = fmt.Sprintf("silent for %v and killed", s.cfg.Liveness)
 	}
-	if s.breach != nil {
-		how += fmt.Sprintf(", after %v", s.breach)
+	if s.protocolErr != nil {
+		how += fmt.Sprintf(", after %v", s.protocolErr)
 	}
 	if s.proc.exit.MaxRSS > 0 {
 		how += fmt.Sprintf(", at most %d MiB in memory", s.proc.exit.MaxRSS>>20)
 	}
-	if bereft == 1 && (errors.Is(s.breach, errLargeFrame) || errors.Is(s.breach, wire.ErrLongLine)) {
+	if running == 1 && (errors.Is(s.protocolErr, errLargeFrame) || errors.Is(s.protocolErr, wire.ErrLongLine)) {
 		return answer{err: task.Permanent(task.WithClass("result_too_large", fmt.Errorf(
 			"process %d of handler %q answered with more than it may send (%w), so the answer is lost: raise max_result of the type %q, or have the handler return less",
-			pid, name, s.breach, c.run.GetType())))}
+			pid, name, s.protocolErr, c.run.GetType())))}
 	}
-	if bereft > 1 {
+	if running > 1 {
 		return interrupted("died under %d tasks (%s), of which each is tried again in a process of its own%s",
-			bereft, how, quoteTail(s.proc.out.last()))
+			running, how, quoteTail(s.proc.out.last()))
 	}
 	return answer{err: fmt.Errorf("%w: process %d of handler %q: %s%s",
 		task.ErrCrashed, pid, name, how, quoteTail(s.proc.out.last()))}

@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// Status is what there is to say about a handler at one moment.
+// Status describes a handler at one moment.
 type Status struct {
 	Name       string
 	Up         bool      // a process takes tasks
 	PID        int       // of the newest process
-	SDK        string    // what it is written with, such as "python 0.1.0"
+	SDK        string    // SDK that the program uses, such as "python 0.1.0"
 	Version    string    // of the handler program, "" if it says none
 	Types      []string  // the task types it serves, sorted
 	Slots      int       // how many tasks one process runs at once
@@ -25,21 +25,21 @@ type Status struct {
 	RestartsAt time.Time // when the next process is started, if none runs; else zero
 	Down       string    // why no process takes tasks; "" if one does
 	Unlimited  string    // why the limits are not enforced; "" if they are, or there are none
-	Processes  []Process // those that live, in the order of their start
+	Processes  []Process // that have not ended, in the order of their start
 }
 
 // Process is one process of a handler.
 type Process struct {
 	PID       int
 	StartedAt time.Time
-	Running   int   // tasks it runs now
-	Taken     int   // tasks it was given so far
-	RSS       int64 // bytes of memory it held when that was last looked at; 0 if never
+	Running   int   // running tasks
+	Taken     int   // tasks that it was sent in all
+	RSS       int64 // bytes of memory when last measured; 0 if never
 	Ending    bool  // it takes no more tasks
-	Alone     bool  // it is for a single task that is suspected of killing processes
+	Alone     bool  // it runs a single task that may have killed a process
 }
 
-// Status returns the host's present state.
+// Status returns the present state of the host.
 func (h *Host) Status() Status {
 	h.mu.Lock()
 	defer h.mu.Unlock()

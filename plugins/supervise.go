@@ -10,9 +10,8 @@ import (
 	"time"
 )
 
-// supervise keeps as many processes running as the pool wants, until the host is closed
-// and none is left. It is the only goroutine that has processes started or ended for
-// their number.
+// supervise keeps as many processes running as the pool wants until the host is closed and no process is left. No other
+// goroutine changes the number of processes, except for Start and Reload.
 func (h *Host) supervise() {
 	defer close(h.gone)
 	defer h.starter.Close()
@@ -22,7 +21,7 @@ func (h *Host) supervise() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
-		next, over := h.arrange(ctx, time.Now())
+		next, over := h.adjust(ctx, time.Now())
 		if over {
 			return
 		}
@@ -42,104 +41,103 @@ func (h *Host) supervise() {
 	}
 }
 
-// arrange does what the pool decides. It returns when to do so again, and whether the
-// host is closed and nothing is left of it.
-func (h *Host) arrange(ctx context.Context, now time.Time) (next time.Time, over bool) {
+// adjust carries out the plan of the pool. It returns when to call it again, and whether the host is closed and no
+// process is left.
+func (h *Host) adjust(ctx context.Context, now time.Time) (next time.Time, over bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.isClosing {
 		for _, s := range h.sessions {
-			s.dismiss()
+			s.beginDrain()
 		}
 		return time.Time{}, len(h.sessions) == 0 && h.starting+h.startingAlone == 0
 	}
-	census, members := h.count(now)
+	census, members := h.takeCensus(now)
 	cfg := h.cfg
 	pool := cfg.pool()
-	if h.types == nil { // nobody waits for a handler that was never up
+	if h.types == nil { // no task can wait for a handler that was never up
 		pool.least = max(1, pool.least)
 	}
 	plan := pool.decide(census)
 	for range plan.start {
 		h.starting++
-		h.lives.Go(func() { h.raise(ctx, cfg, false) })
+		h.processes.Go(func() { h.startAndRun(ctx, cfg, false) })
 	}
 	for range plan.startAlone {
 		h.startingAlone++
-		h.lives.Go(func() { h.raise(ctx, cfg, true) })
+		h.processes.Go(func() { h.startAndRun(ctx, cfg, true) })
 	}
 	for _, i := range plan.drain {
-		members[i].dismiss()
+		members[i].beginDrain()
 	}
-	h.tell()
+	h.notifyUses()
 	for _, s := range h.sessions {
-		if until := s.wornAt(); s.serves() && until.After(now) && (plan.next.IsZero() || until.Before(plan.next)) {
+		if until := s.outdatedAt(); s.serves() && until.After(now) && (plan.next.IsZero() || until.Before(plan.next)) {
 			plan.next = until
 		}
 	}
 	return plan.next, false
 }
 
-// count returns what the pool decides by, and the sessions that are its members. It is
-// called with mu held.
-func (h *Host) count(now time.Time) (census, []*session) {
+// takeCensus returns the census of the processes, and the sessions of its members in the same order. mu must be held.
+func (h *Host) takeCensus(now time.Time) (census, []*session) {
 	c := census{
 		now: now, waiting: h.queue.n + h.wanted(), alone: h.alone.n, starting: h.starting, notBefore: h.notBefore,
-		awaited: h.startingAlone, loners: h.startingAlone,
+		aloneFree: h.startingAlone, aloneTotal: h.startingAlone,
 	}
 	var members []*session
 	for _, s := range h.sessions {
 		switch {
 		case s.alone:
-			c.loners++
+			c.aloneTotal++
 			if s.taken == 0 && s.drain == serving && !s.retired {
-				c.awaited++
+				c.aloneFree++
 			}
 		case s.retired && s.drain == serving:
-			c.starting++ // it is dying, and replaced when it is known how it died
+			c.starting++ // it is dying, and is replaced when its end is known
 		case !s.serves():
 			c.leaving++
 		default:
 			members = append(members, s)
 			c.members = append(c.members, member{
-				running: len(s.running), slots: s.slots, idleSince: s.idleSince, worn: s.worn(now),
+				running: len(s.running), slots: s.slots, idleSince: s.idleSince, outdated: s.outdated(now),
 			})
 		}
 	}
 	return c, members
 }
 
-// raise starts a process and lives through its life.
-func (h *Host) raise(ctx context.Context, cfg *Config, alone bool) {
+// startAndRun starts a process and runs its session until it ends.
+func (h *Host) startAndRun(ctx context.Context, cfg *Config, alone bool) {
 	s, err := h.launch(ctx, cfg)
 	if err == nil {
-		if err = h.unfit(s); err != nil {
+		if err = h.checkRequiredTypes(s); err != nil {
 			s.discard()
 		}
 	}
 	if err != nil {
 		h.mu.Lock()
-		h.began(alone)
+		h.startEnded(alone)
 		news := false
 		if ctx.Err() == nil {
-			h.failed(err)
-			news = h.isNews(err)
+			h.recordFailure(err)
+			news = h.worthLogging(err)
 		}
-		inARow := h.inARow
+		failuresInARow := h.failuresInARow
 		h.mu.Unlock()
 		if news {
-			h.log.Error("handler did not start", "error", err, "times_in_a_row", inARow)
+			h.log.Error("handler did not start", "error", err, "times_in_a_row", failuresInARow)
 		}
 		h.wake.Set()
 		return
 	}
 	s.alone = alone
-	h.welcome(s)
-	h.live(s)
+	h.addSession(s)
+	h.runSession(s)
 }
 
-// began takes a process out of the number of those that start. It is called with mu held.
-func (h *Host) began(alone bool) {
+// startEnded counts a process as no longer being started. mu must be held.
+func (h *Host) startEnded(alone bool) {
 	if alone {
 		h.startingAlone--
 	} else {
@@ -147,51 +145,50 @@ func (h *Host) began(alone bool) {
 	}
 }
 
-// live runs s until its process is dead.
-func (h *Host) live(s *session) {
+// runSession runs s until its process has ended.
+func (h *Host) runSession(s *session) {
 	s.serve()
 	h.wake.Set()
 }
 
-// failed notes that a process could not be started or has died, and has the next one wait
-// if that happens in a row. It is called with mu held.
-func (h *Host) failed(why error) {
-	h.inARow++
-	d := backoff(h.cfg, h.inARow)
+// recordFailure records that a process could not be started or has died, and delays the next start if that happens in a
+// row. mu must be held.
+func (h *Host) recordFailure(why error) {
+	h.failuresInARow++
+	d := backoff(h.cfg, h.failuresInARow)
 	h.notBefore = time.Now().Add(d)
 	h.downBecause = why
 	h.isDown = h.isDown || !h.up()
-	defer h.tell()
+	defer h.notifyUses()
 	defer h.wasTried()
-	if d <= patience {
+	if d <= maxPause {
 		return
 	}
 	h.downBecause = fmt.Errorf("%w; its next start is at %s", why, h.notBefore.UTC().Format(time.RFC3339))
-	if !h.up() { // tasks need not wait through a long pause
-		h.refuse(unavailable(h.downBecause))
+	if !h.up() { // tasks do not wait for a long pause
+		h.refuseAll(unavailable(h.downBecause))
 	}
 }
 
-// isNews reports whether a failed start is worth a line of the log: it failed for another
-// reason than the one before, or for the 1st, 2nd, 4th, 8th ... time in a row. It is called
-// with mu held.
-func (h *Host) isNews(why error) bool {
+// worthLogging reports whether to log a failed start: if its error differs from the one before, or if it is the 1st,
+// 2nd, 4th, 8th ... failure in a row. mu must be held.
+func (h *Host) worthLogging(why error) bool {
 	text := why.Error()
 	again := text == h.lastFailure
 	h.lastFailure = text
-	return !again || h.inARow&(h.inARow-1) == 0
+	return !again || h.failuresInARow&(h.failuresInARow-1) == 0
 }
 
-// backoff is the pause before the next start after so many failures in a row.
-func backoff(cfg *Config, inARow int) time.Duration {
-	if inARow == 0 {
+// backoff returns the pause before the next start.
+func backoff(cfg *Config, failuresInARow int) time.Duration {
+	if failuresInARow == 0 {
 		return 0
 	}
-	return min(cfg.Backoff<<min(inARow-1, 20), cfg.MaxBackoff)
+	return min(cfg.Backoff<<min(failuresInARow-1, 20), cfg.MaxBackoff)
 }
 
-// welcome gives tasks to a session that has just begun and counted as starting.
-func (h *Host) welcome(s *session) {
+// addSession adds a session whose process counted as being started. It gets tasks from now on.
+func (h *Host) addSession(s *session) {
 	types := slices.Clone(s.hello.GetTypes())
 	slices.Sort(types)
 	sdk := strings.TrimSpace(s.hello.GetSdk() + " " + s.hello.GetSdkVersion())
@@ -199,14 +196,14 @@ func (h *Host) welcome(s *session) {
 		"types", types, "slots", s.slots)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	defer h.tell()
-	h.began(s.alone)
+	defer h.notifyUses()
+	h.startEnded(s.alone)
 	h.status.Starts++
 	s.idleSince = time.Now()
 	h.sessions = append(h.sessions, s)
-	h.wake.Set()        // others may be replaced by it, or the host has been closed
-	if s.cfg != h.cfg { // it was reloaded meanwhile
-		s.dismiss()
+	h.wake.Set()        // it may replace another, or the host may be closed
+	if s.cfg != h.cfg { // the configuration was reloaded meanwhile
+		s.beginDrain()
 		return
 	}
 	s.wake.Set()
@@ -234,48 +231,48 @@ func (h *Host) welcome(s *session) {
 	}
 }
 
-// bury answers the calls that s was running when its process died.
-func (h *Host) bury(s *session) {
-	unasked, bereft := h.settle(s)
+// sessionEnded answers the calls that s was running when its process ended, and logs the end.
+func (h *Host) sessionEnded(s *session) {
+	unasked, running := h.removeSession(s)
 	if !unasked {
 		h.log.Info("handler stopped", "pid", s.proc.PID(), "status", s.proc.exit.String())
 		return
 	}
 	h.log.Error("handler died", "pid", s.proc.PID(), "status", s.proc.exit.String(),
-		"running", bereft, "max_rss", s.proc.exit.MaxRSS, "output", s.proc.out.last())
+		"running", running, "max_rss", s.proc.exit.MaxRSS, "output", s.proc.out.last())
 }
 
-// settle takes s, whose process has died, out of the host. It returns whether nobody had
-// asked for that, and how many calls it was running.
-func (h *Host) settle(s *session) (unasked bool, bereft int) {
+// removeSession removes s, whose process has ended, and answers its calls. It returns whether the host had not asked for
+// the end, and how many calls were running.
+func (h *Host) removeSession(s *session) (unasked bool, running int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	defer h.tell()
+	defer h.notifyUses()
 	h.sessions = slices.DeleteFunc(h.sessions, func(o *session) bool { return o == s })
-	bereft = len(s.running)
-	unasked = s.fate == silent || s.fate == crashed && (s.drain == serving || bereft > 0)
-	if s.fate == closed {
-		h.interrupted += bereft
+	running = len(s.running)
+	unasked = s.endReason == unresponsive || s.endReason == crashed && (s.drain == serving || running > 0)
+	if s.endReason == closed {
+		h.interrupted += running
 	}
 	for id, c := range s.running {
 		delete(s.running, id)
 		c.session = nil
-		if s.fate == crashed || s.fate == silent {
-			h.suspects.add(c.id())
+		if s.endReason == crashed || s.endReason == unresponsive {
+			h.quarantine.add(c.id())
 		}
-		h.deliver(c, s.lastWords(c, bereft))
+		h.deliver(c, s.endAnswer(c, running))
 	}
 	if !unasked {
-		return false, bereft
+		return false, running
 	}
 	h.status.Crashes++
 	h.status.LastCrash = s.proc.exit.String()
-	if s.alone { // it is its task that is at fault, and that waits for its retry
-		return true, bereft
+	if s.alone { // its task is the cause and waits for its retry; other tasks need not wait
+		return true, running
 	}
 	if s.finished > 0 || time.Since(s.proc.started) >= stableAfter {
-		h.inARow = 0
+		h.failuresInARow = 0
 	}
-	h.failed(fmt.Errorf("handler %q died (%s) and is not up again yet", s.cfg.Name, s.proc.exit.String()))
-	return true, bereft
+	h.recordFailure(fmt.Errorf("handler %q died (%s) and is not up again yet", s.cfg.Name, s.proc.exit.String()))
+	return true, running
 }

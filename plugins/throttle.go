@@ -10,33 +10,33 @@ import (
 	"unicode/utf8"
 )
 
-// What one plugin may have logged in a second, by all of its processes. The rest is counted.
+// What all processes of one handler may log in a second. Further lines are counted.
 const (
 	linesPerSecond = 1000
 	bytesPerSecond = 1 << 20
 )
 
-// What one line of a log may have; the rest is cut.
+// What one line of the log may have. The rest is cut.
 const (
 	messageBytes = 8 << 10
 	attrsBytes   = 16 << 10
 	attrsCount   = 64
 )
 
-// throttle is a handler of what a plugin can cause to be logged: lines are cut, and only so
-// many pass in a second. The first line after those that did not pass says how many they were.
+// throttle is a [slog.Handler] for lines that a handler program causes. It cuts long lines and bounds the number of lines
+// in a second. The first line after dropped lines says how many were dropped.
 type throttle struct {
 	to slog.Handler
 	*budget
 }
 
-// budget is shared by a throttle and those that are made of it.
+// budget is shared by a throttle and the handlers that are derived from it.
 type budget struct {
-	mu      sync.Mutex // guards what follows
-	second  int64      // Unix time for which lines and bytes count
-	lines   int        // passed in this second
+	mu      sync.Mutex // guards the fields below
+	second  int64      // the second, as Unix time, that lines and bytes are for
+	lines   int        // logged in this second
 	bytes   int        // of them
-	dropped int        // since the last line that passed
+	dropped int        // since the last line that was logged
 }
 
 func newThrottle(to slog.Handler) *throttle { return &throttle{to, new(budget)} }
@@ -69,7 +69,7 @@ func (t *throttle) WithGroup(name string) slog.Handler {
 	return &throttle{t.to.WithGroup(name), t.budget}
 }
 
-// admit reports whether a line may pass at the time given, and how many before it did not.
+// admit reports whether a line may be logged now, and how many lines were dropped before it.
 func (b *budget) admit(now time.Time, size int) (ok bool, dropped int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -86,8 +86,8 @@ func (b *budget) admit(now time.Time, size int) (ok bool, dropped int) {
 	return true, dropped
 }
 
-// settle logs how many lines did not pass since the last that did, if there are any.
-func (t *throttle) settle() {
+// logDropped logs how many lines were dropped since the last line that was logged, if there are any.
+func (t *throttle) logDropped() {
 	t.mu.Lock()
 	dropped := t.dropped
 	t.dropped = 0
@@ -99,7 +99,7 @@ func (t *throttle) settle() {
 	}
 }
 
-// fit returns a record like r that is no larger than a line may be, and its size in bytes.
+// fit returns r cut to the bounds of a line, and its size in bytes.
 func fit(r slog.Record) (out slog.Record, size int) {
 	if size = sizeOf(r); size <= messageBytes && r.NumAttrs() <= attrsCount {
 		return r, size
@@ -127,7 +127,7 @@ func fit(r slog.Record) (out slog.Record, size int) {
 	return out, len(message) + attrsBytes - left
 }
 
-// sizeOf returns about how many bytes a record has.
+// sizeOf returns the approximate size of a record in bytes.
 func sizeOf(r slog.Record) int {
 	size := len(r.Message)
 	r.Attrs(func(a slog.Attr) bool {
@@ -137,7 +137,7 @@ func sizeOf(r slog.Record) int {
 	return size
 }
 
-// textOf returns the text of a value, "" for those that are always short.
+// textOf returns the text of a value, "" for kinds that are always short.
 func textOf(v slog.Value) string {
 	switch v = v.Resolve(); v.Kind() {
 	case slog.KindString:
@@ -148,7 +148,7 @@ func textOf(v slog.Value) string {
 	return ""
 }
 
-// shorten returns text of at most about so many bytes, which says that it was cut.
+// shorten returns s if it has at most most bytes. Otherwise it cuts s there and appends how many bytes it cut.
 func shorten(s string, most int) string {
 	if len(s) <= most {
 		return s

@@ -47,8 +47,8 @@ func TestAPluginsLinesAreCutAndCounted(t *testing.T) {
 			t.Errorf("a line of %d bytes passed: %.50q", len(line), line)
 		}
 		out.Reset()
-		h.settle()
-		h.settle()
+		h.logDropped()
+		h.logDropped()
 		if got := out.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "lines_dropped_before=3") {
 			t.Errorf("in the end the log says %q", got)
 		}

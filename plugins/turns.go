@@ -6,25 +6,25 @@ import (
 	"time"
 )
 
-// turnTime is how long a program that starts may keep others waiting for their turn: one that
-// has not started by then is slow for another reason than the machine's load.
+// turnTime bounds how long a program that is being started keeps others waiting. A program that takes longer is slow for
+// another reason than the load of the machine.
 const turnTime = 2 * time.Second
 
-// Turns bound how many programs of several hosts start at a time: programs that start use
-// all the processor that they get, and many at once would all be late. A nil Turns is no bound.
+// Turns bound how many programs of several hosts are started at a time. Programs need much processor time while they
+// start, and many at once would all exceed their StartTimeout. A nil Turns is no bound.
 type Turns struct {
-	free chan struct{} // has a token for each program that starts
-	most time.Duration // how long a turn lasts at most
+	free chan struct{} // has a token for each program that is being started
+	most time.Duration // the longest duration of a turn
 }
 
-// NewTurns returns turns for n programs at a time, at least 1.
+// NewTurns returns Turns for n programs at a time, at least 1.
 func NewTurns(n int) *Turns {
 	return &Turns{free: make(chan struct{}, max(1, n)), most: turnTime}
 }
 
-// take waits for a turn, and returns what ends it; that may be called more than once. The
-// turn ends by itself after a while.
-func (t *Turns) take(ctx context.Context) (end func(), err error) {
+// acquire waits for a turn and returns a function that ends it, which may be called more than once. The turn also ends
+// by itself after t.most.
+func (t *Turns) acquire(ctx context.Context) (end func(), err error) {
 	if t == nil {
 		return func() {}, nil
 	}
