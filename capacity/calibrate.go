@@ -16,25 +16,25 @@ import (
 	"github.com/taskengine/taskengine/internal/machine"
 )
 
-// Options say what to calibrate.
+// Options configure [Calibrate].
 type Options struct {
 	Store  string  // one of Stores
-	Dir    string  // where to make a folder for it: on the disk that is to be measured
-	Rounds int     // how often everything is measured, 1 or more
-	Scale  float64 // of the time that each run takes; 1 is usual
-	// Machine is what is known of the machine; cores that are 0 are those of this process.
+	Dir    string  // in which to make a folder for the store: on the disk to measure
+	Rounds int     // number of times that everything is measured, 1 or more
+	Scale  float64 // factor on the length of each run; 1 is usual
+	// Machine describes the machine. If Cores is 0, it is the number of cores of this process.
 	Machine machine.Info
-	// Attempts is how often a run is made, at most, while others use the machine; the one
-	// that was disturbed least counts.
+	// Attempts is the maximum number of times that a run is repeated while other processes use the
+	// machine. The run with the least disturbance counts.
 	Attempts int
-	// Progress is called before each run; nil is nobody.
+	// Progress, unless nil, is called before each run.
 	Progress func(run string, done, of int)
 }
 
-// calibration is one run of a calibration.
+// calibration is one run of [Calibrate].
 type calibration struct {
 	name    string
-	callers int // closed loop, see trial; else
+	callers int // closed loop, see trial; 0 is an open loop
 	batch   int
 	rate    float64       // open loop, tasks/s
 	size    int           // bytes of payload
@@ -42,8 +42,8 @@ type calibration struct {
 	tasks   int
 }
 
-// calibrations are loads that tell one cost from another: few tasks and many to a commit,
-// small ones and large ones, an idle machine and a busy one.
+// calibrations returns loads that separate the costs from each other: few and many tasks in a
+// commit, small and large payloads, an idle and a busy machine.
 func calibrations() []calibration {
 	return []calibration{
 		{name: "one after the other", callers: 1, batch: 1, size: 256, tasks: 3000},
@@ -59,20 +59,20 @@ func calibrations() []calibration {
 		{name: "700/s, 4 KiB", rate: 700, size: 4 << 10, wait: 10 * time.Millisecond, tasks: 2000},
 		{name: "200/s, 64 KiB", rate: 200, size: 64 << 10, wait: 5 * time.Millisecond, tasks: 1600},
 		{name: "2500/s, 10 ms", rate: 2500, size: 256, wait: 10 * time.Millisecond, tasks: 8000},
-		{name: "6000/s", rate: 6000, size: 256, tasks: 50_000}, // enough for files to be sorted meanwhile
+		{name: "6000/s", rate: 6000, size: 256, tasks: 50_000}, // enough for the store to sort files meanwhile
 		{name: "12000/s, 10 ms", rate: 12_000, size: 256, wait: 10 * time.Millisecond, tasks: 50_000},
 	}
 }
 
-// observed is a calibration and what came of it.
+// observed is a calibration and what was measured.
 type observed struct {
 	calibration
 	arrivals []sim.Arrival
 	figures
 }
 
-// Calibrate measures what things take on this machine with a store: with runs of the
-// real engine of a minute and a half for two rounds. Nothing else should run meanwhile.
+// Calibrate measures the costs of the engine with a store on this machine. It runs the real
+// engine, for a minute and a half with two rounds. Nothing else should run meanwhile.
 func Calibrate(ctx context.Context, o Options) (*Curves, error) {
 	if err := o.check(); err != nil {
 		return nil, fmt.Errorf("calibrate: %w", err)
@@ -100,7 +100,7 @@ func (o *Options) check() error {
 // measuring is a calibration under way.
 type measuring struct {
 	Options
-	rounds int // that have been made
+	rounds int // completed
 	all    []observed
 }
 
@@ -127,7 +127,7 @@ func (m *measuring) round(ctx context.Context) error {
 	return nil
 }
 
-// curves makes curves of all rounds.
+// curves returns the curves of all rounds.
 func (m *measuring) curves(ctx context.Context) (*Curves, error) {
 	c := &Curves{Schema: Schema, Measured: time.Now().UTC(), Store: m.Store, Machine: m.Machine}
 	c.Machine.Cores = cmp.Or(c.Machine.Cores, runtime.GOMAXPROCS(0))
@@ -137,7 +137,7 @@ func (m *measuring) curves(ctx context.Context) (*Curves, error) {
 	return c, c.fit(m.all)
 }
 
-// freely is a policy under which nothing waits for a slot.
+// freely returns a policy under which no task waits for a slot.
 func freely() policy.Set {
 	return policy.Set{Slots: 10_000, Types: map[string]policy.Type{"job": policy.DefaultType()}}
 }
@@ -155,7 +155,7 @@ func (c calibration) arrivals(seed uint64) []sim.Arrival {
 	return as
 }
 
-// skip is the start of an open loop, while everything is still cold.
+// skip returns the length of the warm-up of an open loop.
 func (o *observed) skip() time.Duration {
 	if o.rate == 0 {
 		return 0
@@ -163,7 +163,7 @@ func (o *observed) skip() time.Duration {
 	return o.arrivals[len(o.arrivals)/8].At
 }
 
-// weigh measures the memory that tasks take which wait.
+// weigh measures the memory that waiting tasks take.
 func (c *Curves) weigh(ctx context.Context, o Options) (err error) {
 	const waiting, page = 20_000, 1000
 	dir, err := os.MkdirTemp(o.Dir, "taskengine-capacity-")
@@ -203,7 +203,7 @@ func (c *Curves) weigh(ctx context.Context, o Options) (err error) {
 	return nil
 }
 
-// inUse returns the memory in use after everything that can be given back was.
+// inUse returns the memory that remains in use after a garbage collection.
 func inUse() int64 {
 	runtime.GC()
 	runtime.GC()

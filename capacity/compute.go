@@ -2,10 +2,10 @@ package capacity
 
 import "runtime"
 
-// lot is how much is computed before the clock is looked at: some 20 us of it.
+// lot is the number of steps between two looks at the clock: about 20 us.
 const lot = 1 << 14
 
-// churn computes something; who keeps the result keeps the compiler from leaving it out.
+// churn computes n steps. A caller that uses the result prevents the compiler from omitting them.
 func churn(n int) uint64 {
 	x := uint64(n) | 1
 	for range n {
@@ -16,7 +16,7 @@ func churn(n int) uint64 {
 	return x
 }
 
-// churnWhile computes lots of it for as long as more says so.
+// churnWhile computes while more returns true.
 func churnWhile(more func() bool) {
 	for more() {
 		runtime.KeepAlive(churn(lot))

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// compute uses a core for d. What others take of the core meanwhile does not count.
+// compute uses a core for d. Time that other threads take from the core does not count.
 func compute(d time.Duration) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -15,9 +15,9 @@ func compute(d time.Duration) {
 	churnWhile(func() bool { return threadTime() < until })
 }
 
-// threadTime returns how long this thread has computed.
+// threadTime returns the CPU time of this thread.
 func threadTime() time.Duration {
 	var ts unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &ts) // there always is one
+	_ = unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &ts) // this clock always exists
 	return time.Duration(ts.Nano())
 }

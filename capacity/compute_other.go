@@ -4,7 +4,7 @@ package capacity
 
 import "time"
 
-// compute uses a core for d, what others take of it meanwhile included.
+// compute uses a core for d, including the time that other threads take from it.
 func compute(d time.Duration) {
 	until := time.Now().Add(d)
 	churnWhile(func() bool { return time.Now().Before(until) })

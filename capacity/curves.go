@@ -11,14 +11,14 @@ import (
 	"github.com/taskengine/taskengine/internal/machine"
 )
 
-// Schema is the version of the document of [Curves]. A field never gets another meaning
-// within one version.
+// Schema is the version of the JSON of [Curves]. The meaning of a field does not change within one
+// version.
 const Schema = 4
 
-// ErrSchema says that curves are of a version that this program cannot read.
+// ErrSchema means that curves have a version that this program cannot read.
 var ErrSchema = errors.New("the curves are of a version that cannot be read")
 
-// Curves are what things take on one machine with one store.
+// Curves are the costs of the engine on one machine with one store.
 type Curves struct {
 	Schema   int          `json:"schema"`
 	Measured time.Time    `json:"measured"`
@@ -26,31 +26,30 @@ type Curves struct {
 	Store    string       `json:"store"` // one of Stores
 	Costs    sim.Costs    `json:"costs"`
 
-	KeptRow     float64 `json:"kept_row_bytes"`     // size of the store for each task that is kept
-	KeptPayload float64 `json:"kept_payload_bytes"` // and for each byte of its payload
+	KeptRow     float64 `json:"kept_row_bytes"`     // size of the store per task
+	KeptPayload float64 `json:"kept_payload_bytes"` // and per byte of payload
 	Base        int64   `json:"base_memory_bytes"`  // memory of the process without tasks
-	Trigger     float64 `json:"trigger_bytes"`      // memory for each task that waits, up to the look-ahead
+	Trigger     float64 `json:"trigger_bytes"`      // memory per waiting task, up to the look-ahead
 
-	// Pacing and Late are what the loads of Calibrate and Verify add to what they ask for,
-	// and no plan counts: how late Submit is called, by how long no task was submitted
-	// before, and how much longer than asked handlers wait.
-	// What is submitted with large payloads is late more often.
+	// Pacing and Late are the errors of the loads of Calibrate and Verify: how late Submit is
+	// called, by the time since the task before, and how much longer than wanted handlers
+	// wait. A plan does not include them. Tasks with large payloads are late more often.
 	Pacing      sim.ByIdleness `json:"pacing"`
 	PacingLarge sim.ByIdleness `json:"pacing_large"`
 	Late        sim.Quantiles  `json:"late_ns"`
 
-	Fit []Fit `json:"fit"` // how well the model gives back what it was made from
+	Fit []Fit `json:"fit"` // how well the model reproduces the runs that it was made from
 }
 
 // Fit is one run of the calibration beside the model of it.
 type Fit struct {
 	Run      string  `json:"run"`
-	Foreign  float64 `json:"foreign_cores"` // what others used of the machine meanwhile
+	Foreign  float64 `json:"foreign_cores"` // that other processes used meanwhile
 	Measured Figures `json:"measured"`
 	Model    Figures `json:"model"`
 }
 
-// Figures are what a load needs and gets.
+// Figures are the latencies of a load, and what it uses of the machine.
 type Figures struct {
 	P50     time.Duration `json:"start_p50_ns"` // from the intended submit to the call of the handler
 	P99     time.Duration `json:"start_p99_ns"`
@@ -61,8 +60,8 @@ type Figures struct {
 	Bytes   float64       `json:"bytes_per_s"`
 }
 
-// Disturbed returns how many cores others used during the run that was disturbed most. Of
-// more than a tenth, curves are not those of the machine alone.
+// Disturbed returns the number of cores that other processes used during the run in which they
+// used most. With more than 0.1, the curves are not those of the machine alone.
 func (c *Curves) Disturbed() (cores float64, much bool) {
 	for _, f := range c.Fit {
 		cores = max(cores, f.Foreign)
@@ -78,11 +77,11 @@ func (c *Curves) Write(w io.Writer) error {
 	return nil
 }
 
-// maxCurves is how large a document of curves may be.
+// maxCurves is the maximum size of the JSON of curves.
 const maxCurves = 16 << 20
 
-// ReadCurves reads what Write has written. The error wraps [ErrSchema] if another version
-// has written it.
+// ReadCurves reads curves that Write has written. The error wraps [ErrSchema] if they have another
+// version.
 func ReadCurves(r io.Reader) (*Curves, error) {
 	var c Curves
 	if err := json.NewDecoder(io.LimitReader(r, maxCurves)).Decode(&c); err != nil {

@@ -10,21 +10,21 @@ import (
 	"github.com/taskengine/taskengine/config"
 )
 
-// Distribution is how long handlers take.
+// Distribution is the distribution of the durations of handlers.
 type Distribution interface {
 	Draw(rng *rand.Rand) time.Duration
 	Mean() time.Duration
 	String() string
 }
 
-// constant is always the same.
+// constant is the same duration every time.
 type constant time.Duration
 
 func (c constant) Draw(*rand.Rand) time.Duration { return time.Duration(c) }
 func (c constant) Mean() time.Duration           { return time.Duration(c) }
 func (c constant) String() string                { return time.Duration(c).String() }
 
-// exponential has no memory: short ones are many, long ones few.
+// exponential is an exponential distribution with this mean.
 type exponential time.Duration
 
 func (e exponential) Draw(rng *rand.Rand) time.Duration {
@@ -33,10 +33,10 @@ func (e exponential) Draw(rng *rand.Rand) time.Duration {
 func (e exponential) Mean() time.Duration { return time.Duration(e) }
 func (e exponential) String() string      { return "exponential " + time.Duration(e).String() }
 
-// lognormal is what most measured durations look like: a median, and a long tail.
+// lognormal resembles most measured durations: a median and a long tail.
 type lognormal struct{ p50, p99 time.Duration }
 
-// z99 is how many standard deviations the 99th percentile is above the median.
+// z99 is the distance of the 99th percentile from the median, in standard deviations.
 const z99 = 2.3263478740408408
 
 func (l lognormal) sigma() float64 { return math.Log(float64(l.p99)/float64(l.p50)) / z99 }
@@ -50,7 +50,7 @@ func (l lognormal) Mean() time.Duration {
 }
 func (l lognormal) String() string { return fmt.Sprintf("p50 %v, p99 %v", l.p50, l.p99) }
 
-// samples are measured durations, each as likely as the others.
+// samples are measured durations of equal probability.
 type samples []time.Duration
 
 func (s samples) Draw(rng *rand.Rand) time.Duration { return s[rng.IntN(len(s))] }
@@ -70,7 +70,7 @@ func (s samples) String() string {
 	return fmt.Sprintf("%d samples from %v to %v", len(s), slices.Min(s), slices.Max(s))
 }
 
-// distribution reads one: a duration, or a mapping with p50 and p99, exponential or
+// distribution reads a distribution: a duration, or a mapping with p50 and p99, exponential or
 // samples.
 func (r reader) distribution(n config.Value) Distribution {
 	if n.IsScalar() {

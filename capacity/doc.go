@@ -1,5 +1,5 @@
-// Package capacity answers how much of a machine a load needs. It measures what things
-// take on a machine ([Calibrate]), reads a description of a load ([Read]), and simulates
-// the one on the other with the engine's real core ([Plan]). [Verify] says how far off
-// that is, by running loads that it has predicted. docs/capacity.md is for its users.
+// Package capacity plans how much of a machine a load needs. [Calibrate] measures the costs of
+// the engine on a machine, [Read] reads the description of a load, and [Plan] simulates the load
+// on that machine with the real core of the engine. [Verify] measures the error of predictions by
+// running the loads that it has predicted. docs/capacity.md is the manual.
 package capacity

@@ -11,13 +11,13 @@ import (
 	"github.com/taskengine/taskengine/storage/pebble"
 )
 
-// points is how many quantiles a measured distribution is kept in: one sync in some
-// thousands holds up so many tasks that it makes their 99th percentile.
+// points is the number of quantiles that are kept of a measured distribution. So many are needed
+// because one sync in thousands delays so many tasks that it determines their 99th percentile.
 const points = 10_001
 
-// distribution returns the quantiles of what was measured. Each is the mean of those
-// around it: the greatest of thousands alone would stand for all that is rare. There are
-// half as many around the first and the last, so that the mean of all remains what it was.
+// distribution returns the quantiles of measured durations. Each is the mean of the durations
+// around it: otherwise the longest of thousands would stand for all rare ones. The first and the
+// last are means of half as many, so that the mean of the distribution remains the same.
 func distribution(ds []time.Duration) sim.Quantiles {
 	if len(ds) == 0 {
 		return nil
@@ -42,11 +42,11 @@ func distribution(ds []time.Duration) sim.Quantiles {
 	return q
 }
 
-// usual are costs too small to be told apart: on the way of one task after the other next
-// to nothing is left beside the commits.
+// usual has costs that are too small to be separated by measuring: beside the commits, a task takes
+// next to no time.
 var usual = sim.Costs{Submit: 2 * time.Microsecond, Tell: 2 * time.Microsecond, TellRow: 200, Start: time.Microsecond, End: time.Microsecond}
 
-// fit makes the curves of what was observed.
+// fit determines the curves from all observed runs.
 func (c *Curves) fit(all []observed) error {
 	k := &c.Costs
 	k.Serial = c.Store == "bolt"
@@ -87,8 +87,8 @@ func (f *figures) sum() Figures {
 	}
 }
 
-// fitHold finds what a transaction computes: by commit, row and byte. The medians of
-// commits that are alike are what counts; what is beyond is a stall.
+// fitHold determines the CPU time of a transaction: per commit, row and byte. It uses the medians of
+// commits that are alike; the time beyond is a stall.
 func (c *Curves) fitHold(all []observed) {
 	var a [][]float64
 	var b []float64
@@ -126,14 +126,14 @@ func (c *Curves) fitHold(all []observed) {
 	k.Stall = distribution(excess)
 }
 
-// calm reports whether the machine was idle for most of the time, so that what is late
-// was not held up by its own like: that is for the model to find.
+// calm reports whether the machine was idle for most of the time, so that tasks did not delay each
+// other. Such delays are for the model to predict.
 func (o *observed) calm() bool {
 	const most = 1000
 	return o.rate > 0 && o.rate <= most
 }
 
-// bits puts numbers of about the same size together.
+// bits returns the same value for numbers of about the same size.
 func bits(n int) int {
 	b := 0
 	for ; n > 0; n >>= 1 {
@@ -142,7 +142,7 @@ func bits(n int) int {
 	return b
 }
 
-// fitPacing finds how late the loads of trials are.
+// fitPacing determines how late trials submit tasks and end handlers.
 func (c *Curves) fitPacing(all []observed) {
 	pacing := func(of bool) sim.ByIdleness {
 		const us = time.Microsecond
@@ -164,21 +164,21 @@ func (c *Curves) fitPacing(all []observed) {
 	c.Late = distribution(late)
 }
 
-// paced yields how late tasks were submitted, and how long none was before.
+// paced yields for each task the time since the task before, and how late it was submitted.
 func (o *observed) paced(yield func(idle, took time.Duration)) {
 	skipped := len(o.arrivals) - len(o.pacing)
 	var previous time.Duration
 	for i, p := range o.pacing {
 		at := o.arrivals[skipped+i].At
-		if at >= previous { // else it was late because of the one before
+		if at >= previous { // else the task before has delayed it
 			yield(at-previous, p)
 		}
 		previous = at + p
 	}
 }
 
-// fitBytes finds what is written: by commit, row and byte of payload, besides what logs are
-// filled with ahead.
+// fitBytes determines the bytes that are written: per commit, row and byte of payload, without
+// those with which logs are filled ahead.
 func (c *Curves) fitBytes(all []observed) {
 	var a, kept [][]float64
 	var b, sizes []float64
@@ -202,7 +202,7 @@ func (c *Curves) fitBytes(all []observed) {
 		k.CommitBytes, k.InsertBytes, k.SwapBytes, k.Amplify = x[0], x[1], x[1], x[2]
 	}
 	for _, o := range all {
-		const many = 10_000 // else what files cost at least is what is seen
+		const many = 10_000 // with fewer, the minimum size of files dominates
 		if n := len(o.arrivals); n >= many && o.folder > 0 {
 			w := 1 / float64(o.folder)
 			kept = append(kept, []float64{w * float64(n), w * float64(n*o.calibration.size)})
@@ -215,7 +215,7 @@ func (c *Curves) fitBytes(all []observed) {
 	}
 }
 
-// wrote returns how many rows were written, and bytes of payload.
+// wrote returns the number of rows and the bytes of payload that were written.
 func (o *observed) wrote() (rows, payload int) {
 	for _, m := range o.commits {
 		rows, payload = rows+m.inserts+m.swaps, payload+m.bytes
@@ -235,7 +235,7 @@ func (c *Curves) model(o *observed, seed uint64) (modelled, error) {
 	return r, nil
 }
 
-// solve returns the x that is not negative and brings a·x closest to b, by coordinate
+// solve returns the non-negative x that minimizes the distance of a·x from b, by coordinate
 // descent.
 func solve(a [][]float64, b []float64, n int) []float64 {
 	x := make([]float64, n)

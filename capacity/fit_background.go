@@ -7,9 +7,9 @@ import (
 	"github.com/taskengine/taskengine/storage/pebble"
 )
 
-// fitBackground finds how much memory a row takes until it is sorted, and how long it computes
-// to sort it: as long as sorted files are written, merged and removed while a load leaves a core
-// for it.
+// fitBackground determines the memory that a row takes until the store sorts it into a file, and
+// the CPU time that sorting takes: as long as files are written, merged and removed while the load
+// leaves a core for it.
 func (c *Curves) fitBackground(all []observed) {
 	k := &c.Costs
 	k.BackgroundEvery = pebble.DefaultMemTableSize
@@ -31,8 +31,8 @@ func (c *Curves) fitBackground(all []observed) {
 	k.Background, k.BackgroundByte = time.Duration(x[0]), x[1]
 }
 
-// memoryRow returns how many bytes of memory a row takes besides those of the log: what a file
-// of the log that is full has less than is sorted at once.
+// memoryRow returns the bytes of memory that a row takes in addition to its bytes in the log: the
+// difference between the size at which the store sorts and the size of a full file of the log.
 func memoryRow(all []observed) float64 {
 	var a [][]float64
 	var b []float64
@@ -44,7 +44,7 @@ func memoryRow(all []observed) float64 {
 			logs[s.log] += s.bytes
 			longest = max(longest, logs[s.log])
 		}
-		if longest < pebble.DefaultMemTableSize/2 { // it is the last one, or from before that much was kept at once
+		if longest < pebble.DefaultMemTableSize/2 { // it is the last file, or from the time before the memtable had its full size
 			continue
 		}
 		rows, _ := o.wrote()
@@ -54,7 +54,7 @@ func memoryRow(all []observed) float64 {
 	return solve(a, b, 1)[0]
 }
 
-// atOnce returns how many rows of a run, and bytes of their payload, are sorted at once.
+// atOnce returns the number of rows of a run, and the bytes of their payload, that are sorted at once.
 func (c *Curves) atOnce(o *observed) (rows, payload float64) {
 	logged := 0
 	for _, s := range o.syncs {
@@ -68,13 +68,13 @@ func (c *Curves) atOnce(o *observed) (rows, payload float64) {
 	return share * float64(r), share * float64(p)
 }
 
-// sorting returns how many times what the store was told was sorted, and how long the store was
-// busy with sorted files in all.
+// sorting returns how many times the store sorted new data into files, and how long it was busy
+// with sorted files in all.
 func (o *observed) sorting() (times int, took time.Duration) {
-	const apart = 5 * time.Millisecond // else files are written one after the other
+	const apart = 5 * time.Millisecond // with less, the files belong to one flush
 	sorts := slices.Clone(o.sorts)
 	slices.SortFunc(sorts, func(x, y window) int { return x.from.Compare(y.from) })
-	var busy, flushed time.Time // until when
+	var busy, flushed time.Time // ends of the busy time and of the last flush so far
 	for _, w := range sorts {
 		if w.flush {
 			if times == 0 || w.from.Sub(flushed) >= apart {
@@ -90,7 +90,7 @@ func (o *observed) sorting() (times int, took time.Duration) {
 	return times, took
 }
 
-// sortingTime returns how long it computes to sort once what a run writes.
+// sortingTime returns the CPU time of sorting once what a run writes.
 func (c *Curves) sortingTime(o *observed) time.Duration {
 	rows, payload := c.atOnce(o)
 	return time.Duration(rows*float64(c.Costs.Background) + payload*c.Costs.BackgroundByte)

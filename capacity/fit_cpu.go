@@ -2,12 +2,12 @@ package capacity
 
 import "time"
 
-// waking is how often a process woke up, and how often after a long rest.
+// waking is the number of times that a process woke up, and how many of these were after a long rest.
 type waking struct{ all, cold float64 }
 
-// wakes returns how often the process of each run woke up by the model. What that costs is
-// fitted with it and makes it another number, so that it has to settle: it is the mean of that
-// and of what it was before.
+// wakes returns how often the process of each run woke up according to the model. The cost of a
+// wake-up is fitted with these numbers and changes them in turn. To make this converge, wakes
+// returns the mean of the new and the previous numbers.
 func (c *Curves) wakes(all []observed, before []waking) ([]waking, error) {
 	ws := make([]waking, len(all))
 	for i, o := range all {
@@ -27,7 +27,7 @@ func (c *Curves) wakes(all []observed, before []waking) ([]waking, error) {
 	return ws, nil
 }
 
-// fitCPU finds what the rest of the process computes: by commit, task, wake-up and byte.
+// fitCPU determines the remaining CPU time of the process: per commit, task, wake-up and byte.
 func (c *Curves) fitCPU(all []observed, wakes []waking) {
 	var a [][]float64
 	var b []float64
@@ -56,5 +56,5 @@ func (c *Curves) fitCPU(all []observed, wakes []waking) {
 	}
 	x := solve(a, b, 6)
 	k.SyncCPU, k.Wake, k.ColdWake, k.AckByte = time.Duration(x[0]), time.Duration(x[2]), time.Duration(x[5]), x[3]
-	k.Ack = time.Duration(x[1] + x[4]) // callers who come one by one cost more than a crowd
+	k.Ack = time.Duration(x[1] + x[4]) // callers that come one by one cost more than many at once
 }

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// fitGather finds how long it takes from the word of a caller until a writer that was
-// resting asks the store for a transaction. Where most find one resting, the median says so.
+// fitGather determines the time from the call of Submit until a writer that was idle asks the store
+// for a transaction. It is the median of runs in which most calls find an idle writer.
 func (c *Curves) fitGather(all []observed) {
 	var took []time.Duration
 	for _, o := range all {
@@ -17,8 +17,8 @@ func (c *Curves) fitGather(all []observed) {
 	c.Costs.Gather = max(0, quantile(took, 0.5)-usual.Submit)
 }
 
-// gathered returns how long it took from the call of Submit until the transaction was asked
-// for that inserted the task: the first one after it that inserts.
+// gathered returns the times from the calls of Submit until the writer asked for the transaction
+// that inserted the task: the first transaction after the call that inserts.
 func (o *observed) gathered() (took []time.Duration) {
 	var inserts []commit
 	for _, m := range o.commits {

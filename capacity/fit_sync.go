@@ -9,8 +9,8 @@ import (
 	"github.com/taskengine/taskengine/storage/pebble"
 )
 
-// Syncs of at most small bytes are compared with those of at least large, to find what
-// more bytes take.
+// Syncs of at most small bytes are compared with those of at least large bytes, to determine the
+// time per byte.
 const (
 	small = 16 << 10
 	large = 32 << 10
@@ -19,18 +19,17 @@ const (
 // synced is one use of the disk.
 type synced struct {
 	idle  time.Duration // see sim.Idleness
-	took  time.Duration // from when it was asked for, or the one before had ended
+	took  time.Duration // from the request, or from the end of the use before
 	bytes int           // of the log, or of payload if the log was not seen
-	ahead bool          // the log is made longer ahead
-	grown bool          // as it was just before this sync
-	sorts bool          // files are sorted meanwhile
-	usual bool          // ahead as most of its run are: else it makes up for what came before
+	ahead bool          // the log is filled ahead
+	grown bool          // the log was filled just before this sync
+	sorts bool          // the store sorts files meanwhile
+	usual bool          // ahead is as in most of the run; else the sync catches up after a slow one
 	told  []time.Duration
 }
 
-// fitSync finds how long syncs take, by how long the disk was idle, and by bytes. Loads
-// that come as they come are what tells: callers that wait for each other leave the
-// machine asleep in between.
+// fitSync determines how long syncs take, by the idleness of the disk and by bytes. It uses open
+// loops only: callers in a closed loop wait for each other, and the machine sleeps in between.
 func (c *Curves) fitSync(all []observed) {
 	var series [][]synced
 	for _, o := range all {
@@ -74,8 +73,8 @@ func (c *Curves) fitSync(all []observed) {
 	}
 }
 
-// usually marks the uses of a run that are as most of it are: what is otherwise for a moment makes
-// up for a sync that was slow, and does not tell what is usual for loads that are always so.
+// usually marks the uses of a run that are as most of the run. A moment that differs catches up
+// after a slow sync, and is not typical of loads that are always so.
 func usually(uses []synced) []synced {
 	ahead := 0
 	for _, s := range uses {
@@ -89,8 +88,8 @@ func usually(uses []synced) []synced {
 	return uses
 }
 
-// perKiB returns how much longer a sync takes for each KiB of the log: what the medians of
-// large and small ones differ by, within one run.
+// perKiB returns the time per KiB of the log that a sync takes: the difference between the medians
+// of large and small syncs within one run.
 func perKiB(series [][]synced) time.Duration {
 	var all []float64
 	for _, uses := range series {
@@ -116,7 +115,7 @@ func perKiB(series [][]synced) time.Duration {
 	return max(0, time.Duration(middle(all)))
 }
 
-// took returns how long the uses took that are wanted.
+// took returns the distribution of the durations of the wanted uses.
 func took(series [][]synced, wanted func(*synced) bool) sim.Quantiles {
 	var ds []time.Duration
 	for _, uses := range series {
@@ -129,7 +128,7 @@ func took(series [][]synced, wanted func(*synced) bool) sim.Quantiles {
 	return distribution(ds)
 }
 
-// logRow returns how many bytes of the log a row takes besides its payload.
+// logRow returns the bytes of the log that a row takes without its payload.
 func logRow(all []observed) float64 {
 	var rows []float64
 	for _, o := range all {
@@ -148,8 +147,8 @@ func logRow(all []observed) float64 {
 	return middle(rows)
 }
 
-// addRanks adds the places of the uses of a run that are wanted in the distributions that
-// they belong to, to the range in which most of them are.
+// addRanks determines the ranks of the wanted uses of a run in their distributions, and adds them to
+// the range of idleness in which most of the uses are.
 func addRanks(by sim.ByIdleness, uses []synced, wanted func(*synced) bool) {
 	var out []uint16
 	var idle []time.Duration
@@ -162,7 +161,7 @@ func addRanks(by sim.ByIdleness, uses []synced, wanted func(*synced) bool) {
 		at, _ := slices.BinarySearch(takes, s.took)
 		at = min(at, len(takes)-1)
 		if at > 0 && s.took-takes[at-1] < takes[at]-s.took {
-			at-- // is nearer
+			at-- // the lower one is nearer
 		}
 		out = append(out, uint16(math.Round(sim.MaxRank*float64(at)/float64(len(takes)-1))))
 		idle = append(idle, s.idle)
@@ -179,7 +178,7 @@ func addRanks(by sim.ByIdleness, uses []synced, wanted func(*synced) bool) {
 	by[in].Ranks = append(by[in].Ranks, out...)
 }
 
-// asked returns when a commit had said everything.
+// asked returns the time at which a commit asked for its sync.
 func (c *commit) asked() time.Time { return c.began.Add(c.hold) }
 
 // uses returns the uses of the disk.
@@ -190,9 +189,8 @@ func (o *observed) uses() []synced {
 	return o.alone()
 }
 
-// logged returns the uses of the disk that the syncs of the log were, each for the commits
-// that were asked for before what it carries was written, and how long after it each of
-// them went on.
+// logged returns the syncs of the log as uses of the disk. A sync serves the commits that asked for
+// it before its last write began. told has how long after the sync each of them went on.
 func (o *observed) logged() (uses []synced) {
 	next := 0
 	var idle sim.Idleness
@@ -224,14 +222,13 @@ func (o *observed) logged() (uses []synced) {
 	return uses
 }
 
-// shared is how long after another a commit is durable at most that needed no sync of its
-// own.
+// shared is the maximum time between two commits that became durable by the same sync.
 const shared = 50 * time.Microsecond
 
-// alone returns the uses of the disk as the commits saw them, for a store whose syncs
-// are not noted.
+// alone returns the uses of the disk as seen by the commits, for a store whose syncs are not
+// observed.
 func (o *observed) alone() (uses []synced) {
-	var free time.Time // when everything asked for before was durable
+	var free time.Time // when all earlier commits were durable
 	var idle sim.Idleness
 	for i := range o.commits {
 		m := &o.commits[i]
@@ -252,16 +249,16 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// enough is how many samples make a distribution with a 99th percentile.
+// enough is the number of samples of a distribution with a 99th percentile.
 const enough = 200
 
-// idlenesses are where the ranges of a disk's idleness begin.
+// idlenesses returns the lower bounds of the ranges of idleness of a disk.
 func idlenesses() []time.Duration {
 	const us = time.Microsecond
 	return []time.Duration{0, 20 * us, 60 * us, 200 * us, 600 * us, 2000 * us, 6000 * us, 20_000 * us}
 }
 
-// byUse is byIdle of the uses that are wanted.
+// byUse is byIdle of the wanted uses.
 func byUse(series [][]synced, wanted func(*synced) bool) sim.ByIdleness {
 	return byIdle(idlenesses(), func(yield func(idle, took time.Duration)) {
 		for _, uses := range series {
@@ -274,7 +271,7 @@ func byUse(series [][]synced, wanted func(*synced) bool) sim.ByIdleness {
 	})
 }
 
-// byIdle sorts samples into ranges of idleness, each with enough of them.
+// byIdle returns the distributions of samples by range of idleness, each with enough samples.
 func byIdle(bounds []time.Duration, samples func(yield func(idle, took time.Duration))) []sim.Idle {
 	sorted := make([][]time.Duration, len(bounds))
 	samples(func(idle, took time.Duration) {

@@ -16,25 +16,25 @@ import (
 	"github.com/taskengine/taskengine/engine/policy"
 )
 
-// Load is what a system is to cope with. docs/capacity.md has it as a file.
+// Load is the load of a system. docs/capacity.md describes it as a file.
 type Load struct {
 	Objective Objective
 	Growth    float64 // factor on all rates, 1 or more
-	Margin    float64 // factor on all rates that slots and cores are to have room for, 1 or more
-	Slots     int     // of a node, if they are given; 0 is to be answered
-	Cores     int     // of a node, if they are given; 0 is those of the curves
+	Margin    float64 // factor on all rates for which slots and cores must suffice, 1 or more
+	Slots     int     // of a node; 0 is to be planned
+	Cores     int     // of a node; 0 is the number in the curves
 	Types     map[string]Type
 	Limits    map[string]policy.Limit
 }
 
-// Objective is what must hold for a load to be coped with.
+// Objective is the latency that a system must keep.
 type Objective struct {
 	Quantile float64       // 0 to 1
 	End      bool          // of the time to the end; else to the start of the handler
 	Within   time.Duration // less than this
 }
 
-// String returns the objective as it is written in a file.
+// String returns the objective as in a file.
 func (o Objective) String() string {
 	what := "start"
 	if o.End {
@@ -43,24 +43,24 @@ func (o Objective) String() string {
 	return fmt.Sprintf("p%s %s < %v", strconv.FormatFloat(math.Round(o.Quantile*1e6)/1e4, 'f', -1, 64), what, o.Within)
 }
 
-// Type is the tasks of one type.
+// Type describes the tasks of one type.
 type Type struct {
 	Rate      float64 // tasks per second, on average
 	Peak      float64 // factor on it in the busiest time, 1 or more
 	Bursts    int     // tasks that come at once; 0 is one by one
-	Regular   bool    // they come in even intervals; else at random
+	Regular   bool    // tasks come at even intervals; else at random
 	Duration  Distribution
 	CPU       float64 // share of the duration that the handler computes
 	Payload   int     // bytes
 	Retries   float64 // share of the attempts that fail
 	KeepDone  time.Duration
 	KeepError time.Duration
-	Values    int // of the limits per value: how many there are, equally often
+	Values    int // number of values of the limits per value, all equally frequent
 	Policy    policy.Type
 }
 
 // Read reads the description of a load; file is its name in messages. The error is a
-// *[config.Errors] if something is wrong with it.
+// *[config.Errors] if the description has mistakes.
 func Read(file string, from io.Reader) (*Load, error) {
 	text, err := io.ReadAll(io.LimitReader(from, maxLoad+1))
 	if err != nil {
@@ -78,11 +78,11 @@ func Read(file string, from io.Reader) (*Load, error) {
 	return l, nil
 }
 
-// defaultMargin is room for a quarter more than what is asked: rates are estimates, and a
-// simulation is off by some tenths.
+// defaultMargin is room for a quarter more than the load: rates are estimates, and the error of a
+// simulation is some tenths.
 const defaultMargin = 1.25
 
-// Bounds of what is asked, far beyond what makes sense.
+// Bounds of a load, far beyond what makes sense.
 const (
 	maxLoad   = 1 << 20 // of the description, in bytes
 	maxSize   = 1 << 30
@@ -95,7 +95,7 @@ const (
 	maxValues = 1_000_000
 )
 
-// reader reads the description of a load. All mistakes are found at once.
+// reader reads the description of a load and collects all mistakes.
 type reader struct{ *config.Reader }
 
 func (r reader) load(top config.Value, l *Load) {
@@ -120,7 +120,7 @@ func (r reader) load(top config.Value, l *Load) {
 			})
 		},
 	})
-	if r.Err() != nil { // what is missing may only be misspelt
+	if r.Err() != nil { // a missing key may be a misspelt one
 		return
 	}
 	if l.Objective.Within == 0 {
@@ -199,9 +199,9 @@ func (r reader) limit(n config.Value) policy.Limit {
 		"rate": r.Rate(&rate, 0, maxRate), "burst": r.Whole(&l.Rate.Burst, 1, maxSlots),
 	})
 	if l.Per != "" {
-		l.Per = "ordering_key" // the values are made up, and found there
+		l.Per = "ordering_key" // where the made-up values are
 	}
-	if rate > 0 { // as whole starts in a time that is long enough
+	if rate > 0 { // as a whole number of starts in a time that is long enough
 		l.Rate.Count, l.Rate.Per = 1, time.Duration(float64(time.Second)/rate)
 		if l.Rate.Burst == 0 {
 			l.Rate.Burst = int(math.Ceil(rate))

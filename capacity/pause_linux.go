@@ -9,11 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pauses lets goroutines wait with the kernel's own timers. The runtime's are late by up
-// to a millisecond when little else goes on.
+// pauses lets goroutines wait with timers of the kernel. Those of the runtime are late by up to a
+// millisecond when the process is mostly idle.
 type pauses struct {
 	mu   sync.Mutex
-	idle []*os.File // guarded by mu: timers that nobody uses
+	idle []*os.File // guarded by mu: timers that are not in use
 }
 
 // wait returns after d.
@@ -66,7 +66,7 @@ func (p *pauses) give(timer *os.File) {
 	p.idle = append(p.idle, timer)
 }
 
-// close releases the timers. Nobody may wait any more.
+// close releases the timers. It must not be called while a goroutine waits.
 func (p *pauses) close() {
 	for _, timer := range p.idle {
 		timer.Close()

@@ -9,29 +9,29 @@ import (
 	"time"
 )
 
-// Answer is what a load needs.
+// Answer is the plan for a load.
 type Answer struct {
 	Objective string  `json:"objective"`
-	Met       bool    `json:"met"` // it can be met by one node; else the answer says what stops it
+	Met       bool    `json:"met"` // one node can meet the objective; else BreaksFirst is what prevents it
 	Rate      float64 `json:"tasks_per_s"`
-	Nodes     int     `json:"nodes"`     // 1: no store that curves are of can be shared by nodes
-	Margin    float64 `json:"margin"`    // factor on all rates that slots and cores have room for; 1 if there is no such room
-	Slots     int     `json:"slots"`     // the fewest with that margin, or those that were given; without a margin, the fewest and some to spare
+	Nodes     int     `json:"nodes"`     // 1: the stores that can be measured have one node
+	Margin    float64 `json:"margin"`    // factor on all rates for which slots and cores suffice; 1 if there is no margin
+	Slots     int     `json:"slots"`     // the fewest with that margin, or as given; without a margin, the fewest and some spare ones
 	Cores     int     `json:"cores"`     // the same
-	OfCores   int     `json:"of_cores"`  // that were given
+	OfCores   int     `json:"of_cores"`  // as given
 	HeadRoom  float64 `json:"head_room"` // largest factor on all rates at which the objective holds
 
-	// What the node does then. The latencies are those of the objective.
+	// The figures of the node then. The latencies are those of the objective.
 	Predicted Figures       `json:"predicted"`
-	At        time.Duration `json:"objective_ns"` // what the objective is about, predicted
+	At        time.Duration `json:"objective_ns"` // prediction of the latency of the objective
 
-	StoreBytes  float64 `json:"store_bytes"`  // in all, once as many tasks are removed as come
+	StoreBytes  float64 `json:"store_bytes"`  // in all, in the steady state of the retention
 	MemoryBytes float64 `json:"memory_bytes"` // of the node
 
-	BreaksFirst string  `json:"breaks_first"` // what stops it when the rates grow further
-	Shares      []Share `json:"shares"`       // of the time that late tasks wait then
-	Uses        []Share `json:"uses"`         // what is used of what there is, in the busiest time
-	Steps       []Step  `json:"steps"`        // how the answer was found
+	BreaksFirst string  `json:"breaks_first"` // what prevents the objective when the rates grow further
+	Shares      []Share `json:"shares"`       // of the time that late tasks wait, by cause
+	Uses        []Share `json:"uses"`         // utilization in the busiest time
+	Steps       []Step  `json:"steps"`        // the simulations that were made
 }
 
 // Share is a part of something.
@@ -51,7 +51,7 @@ type Step struct {
 	Met    bool          `json:"met"`
 }
 
-// How much is simulated for each step, and how far the search goes.
+// The length of each simulation, and the bounds of the search.
 const (
 	planTasks   = 40_000
 	planSeed    = 11
@@ -59,7 +59,7 @@ const (
 	steps       = 9 // of each bisection of the head-room
 )
 
-// planner searches.
+// planner searches the answer.
 type planner struct {
 	curves *Curves
 	load   *Load
@@ -67,8 +67,8 @@ type planner struct {
 	answer *Answer
 }
 
-// Plan answers what a load needs on machines like that of the curves. tasks is how many
-// are simulated for each step; 0 is a number that gives a 99th percentile.
+// Plan returns what a load needs on a machine like that of the curves. tasks is the number of tasks
+// that are simulated for each step; 0 is a number that suffices for a 99th percentile.
 func Plan(c *Curves, l *Load, tasks int) (*Answer, error) {
 	p := &planner{c, l, cmp.Or(tasks, planTasks), &Answer{
 		Objective: l.Objective.String(), Rate: l.rate(), OfCores: cmp.Or(l.Cores, c.Machine.Cores), Nodes: 1,
@@ -79,7 +79,7 @@ func Plan(c *Curves, l *Load, tasks int) (*Answer, error) {
 	return p.answer, nil
 }
 
-// setup is what one simulation is of.
+// setup is the node of one simulation.
 type setup struct {
 	slots, cores int
 	factor       float64
@@ -101,9 +101,9 @@ func (p *planner) try(why string, s setup) (modelled, bool, error) {
 	return m, met, nil
 }
 
-// keepsUp reports whether tasks end as fast as they come. If they do not, a simulation of
-// some time looks better than what follows it. With retries it cannot be told by the end:
-// the last ones come much later, and what waits is what tells.
+// keepsUp reports whether tasks end as fast as they come. If not, the latencies grow beyond those of
+// the simulated time. With retries the time of the end does not show it, since the last retries come
+// much later; the number of waiting tasks does.
 func (p *planner) keepsUp(m *modelled) bool {
 	const tail = 0.1
 	slowest := time.Duration(0)
@@ -157,8 +157,8 @@ func (p *planner) search() error {
 	return p.headRoom(at)
 }
 
-// spare returns n with the margin that the load asks for, where it was found without: then
-// something else is in the way, and slots and cores are not to be the next that are.
+// spare adds the margin of the load to n, which was determined without it: then something else
+// prevents the objective, and slots and cores must not be next.
 func (p *planner) spare(n, most int) int {
 	if p.answer.Margin == p.load.Margin {
 		return n
@@ -166,9 +166,9 @@ func (p *planner) spare(n, most int) int {
 	return min(most, int(math.Ceil(float64(n)*p.load.Margin)))
 }
 
-// margin finds whether the objective is met with all that is given, and whether it still is
-// with the margin that the load asks for. Several nodes are not tried: the stores that curves
-// are of have one node each.
+// margin determines whether the objective is met with all slots and cores that may be used, and
+// whether it is still met with the margin of the load. Several nodes are not tried: the stores that
+// can be measured have one node.
 func (p *planner) margin(at setup) error {
 	a := p.answer
 	_, met, err := p.try("all of it", at)
@@ -183,7 +183,7 @@ func (p *planner) margin(at setup) error {
 	return err
 }
 
-// least returns how many slots are busy on average, below which nothing can hold.
+// least returns the number of slots that are busy on average. Fewer cannot suffice.
 func (p *planner) least() int {
 	busy, weight := 0.0, 1
 	for _, t := range p.load.Types {
@@ -193,8 +193,8 @@ func (p *planner) least() int {
 	return max(weight, int(busy))
 }
 
-// smallest returns the least number, from one on, with which the objective is met. With
-// enough of them it is.
+// smallest returns the smallest number, not below from, with which the objective is met. Some
+// number is enough.
 func (p *planner) smallest(why string, from int, with func(int) setup) (int, error) {
 	var failure error
 	meets := func(n int) bool {
@@ -219,7 +219,7 @@ func (p *planner) smallest(why string, from int, with func(int) setup) (int, err
 	return high, failure
 }
 
-// headRoom finds how far the rates can grow, and what stops them then.
+// headRoom determines how far the rates can grow, and what prevents more.
 func (p *planner) headRoom(at setup) error {
 	a := p.answer
 	low, high := 1.0, 2.0
@@ -260,7 +260,7 @@ func (p *planner) headRoom(at setup) error {
 	return nil
 }
 
-// sizes answers what is kept and held.
+// sizes determines the size of the store and of the memory.
 func (p *planner) sizes(m *modelled) {
 	a, c := p.answer, p.curves
 	running := 0.0
@@ -272,11 +272,11 @@ func (p *planner) sizes(m *modelled) {
 		running = max(running, float64(t.Payload))
 	}
 	most := float64(m.result.Limits[0].Most)
-	const stack = 16 << 10 // of a goroutine at work, with what it refers to
+	const stack = 16 << 10 // of a running goroutine, with what it refers to
 	a.MemoryBytes = float64(c.Base) + float64(m.most)*c.Trigger + most*(stack+running)
 }
 
-// uses answers what is used of what there is.
+// uses determines the utilization of limits, cores and disk.
 func (p *planner) uses(at setup, m *modelled) {
 	span, a := m.span.Seconds(), p.answer
 	for _, l := range m.result.Limits {

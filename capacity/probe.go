@@ -9,7 +9,7 @@ import (
 	"github.com/taskengine/taskengine/storage"
 )
 
-// probe is a store that notes what its transactions do and take.
+// probe is a store that records what its transactions write and how long they take.
 type probe struct {
 	storage.Store
 	log     *journal
@@ -19,13 +19,13 @@ type probe struct {
 
 // commit is one transaction that has written.
 type commit struct {
-	called  time.Time     // when it was asked for
-	began   time.Time     // when it had the store to itself
+	called  time.Time     // of Update
+	began   time.Time     // when the transaction had the store to itself
 	inserts int           // rows
 	swaps   int           // rows
 	bytes   int           // of payload
-	hold    time.Duration // until everything was said
-	durable time.Duration // and from then until it was on disk
+	hold    time.Duration // from began to the return of its function
+	durable time.Duration // from then until it was durable
 }
 
 // Update implements [storage.Store].
@@ -48,7 +48,7 @@ func (p *probe) Update(ctx context.Context, fn func(storage.Tx) error) error {
 	return nil
 }
 
-// take returns what was noted since the last call.
+// take returns what was recorded since the last call.
 func (p *probe) take() (commits []commit, syncs []span, sorts []window) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -57,7 +57,7 @@ func (p *probe) take() (commits []commit, syncs []span, sorts []window) {
 	return commits, syncs, sorts
 }
 
-// probeTx is a transaction whose rows are counted.
+// probeTx is a transaction that counts its rows.
 type probeTx struct {
 	storage.Tx
 	commit *commit

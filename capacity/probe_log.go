@@ -9,8 +9,8 @@ import (
 	"github.com/taskengine/taskengine/storage/pebble"
 )
 
-// journal is a file system that notes when the log of a store was synced, and what with, and
-// when the disk was busy with sorted files meanwhile.
+// journal is a file system that records the syncs of the log of a store with their bytes, and the
+// times in which the store was busy with sorted files.
 type journal struct {
 	vfs.FS
 	mu    sync.Mutex
@@ -19,19 +19,19 @@ type journal struct {
 	sorts []window // guarded by mu
 }
 
-// span is one sync.
+// span is one sync of the log.
 type span struct {
-	wrote        time.Time // when the last write before it began: what is asked for later is not in it
+	wrote        time.Time // when the last write before the sync began: commits that asked later are not in it
 	began, ended time.Time
-	bytes        int // written since the sync before
-	filled       int // and of zeros, ahead of what is written
-	log          int // which file of the log it was
+	bytes        int // of data, written since the sync before
+	filled       int // bytes of zeros, written ahead of the data
+	log          int // the number of the file of the log
 }
 
-// window is while the store was busy with sorted files.
+// window is a time in which the store was busy with sorted files.
 type window struct {
 	from, to time.Time
-	flush    bool // what it was told was sorted; else files were merged or removed
+	flush    bool // new data was sorted; else files were merged or removed
 }
 
 func (j *journal) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
@@ -58,7 +58,7 @@ func (j *journal) watch(c vfs.DiskWriteCategory) func(vfs.File, error) (vfs.File
 	}
 }
 
-// Remove implements [vfs.FS]. What is removed was sorted into other files.
+// Remove implements [vfs.FS]. The store removes files after it has merged them into others.
 func (j *journal) Remove(name string) error {
 	from := time.Now()
 	err := j.FS.Remove(name)
@@ -72,7 +72,7 @@ func (j *journal) noteSorting(from time.Time, flush bool) {
 	j.sorts = append(j.sorts, window{from, time.Now(), flush})
 }
 
-// take returns what was noted since the last call.
+// take returns what was recorded since the last call.
 func (j *journal) take() ([]span, []window) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -81,7 +81,7 @@ func (j *journal) take() ([]span, []window) {
 	return syncs, sorts
 }
 
-// sortedFile is a file that is written once, in order.
+// sortedFile is a sorted file, which is written once.
 type sortedFile struct {
 	vfs.File
 	journal *journal
@@ -96,12 +96,12 @@ func (f *sortedFile) Close() error {
 	return err
 }
 
-// watched is a file of the log. It belongs to the one who writes the log.
+// watched is a file of the log. It is owned by the goroutine that writes the log.
 type watched struct {
 	vfs.File
 	journal *journal
 	log     int
-	next    span // the next sync, as far as it is known
+	next    span // the next sync, as far as known
 }
 
 // Write implements [vfs.File].
@@ -112,7 +112,7 @@ func (f *watched) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// WriteAt implements [vfs.File]. The library does not use it; the store fills its log with it.
+// WriteAt implements [vfs.File]. Only the store uses it, to fill the log ahead.
 func (f *watched) WriteAt(p []byte, at int64) (int, error) {
 	n, err := f.File.WriteAt(p, at)
 	f.next.filled += n

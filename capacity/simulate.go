@@ -12,18 +12,18 @@ import (
 	"github.com/taskengine/taskengine/engine/sim"
 )
 
-// simulated is a load to be simulated on a machine.
+// simulated is a load, and the machine to simulate it on.
 type simulated struct {
 	policies policy.Set
 	arrivals []sim.Arrival
 	skip     time.Duration // at the start, left out of the latencies
 	cores    int
 	seed     uint64
-	end      bool // the time to the end of tasks counts; else that to their start
-	paced    bool // submitted and handled as a trial does it: a little late
+	end      bool // measure the time to the end of tasks; else to their start
+	paced    bool // submit and handle a little late, as a trial does
 }
 
-// start returns when a trial begins to measure: with the last arrival that is skipped.
+// start returns the time at which a trial begins to measure: that of the last skipped arrival.
 func (s *simulated) start() (at time.Duration) {
 	for i := range s.arrivals {
 		if s.arrivals[i].At < s.skip {
@@ -33,26 +33,26 @@ func (s *simulated) start() (at time.Duration) {
 	return at
 }
 
-// modelled is what the model says of a run.
+// modelled is the prediction of a run.
 type modelled struct {
 	Figures
 	result *sim.Result
 	span   time.Duration // from the start to the last arrival
 	starts []sim.Start   // of the tasks that count
 	took   []time.Duration
-	most   int // tasks that waited for a slot, at most
+	most   int // maximum number of tasks that waited for a slot
 }
 
-// wakes returns how often work came while all cores were idle, per second, and how often
-// they had been for long.
+// wakes returns how often per second work came while all cores were idle, and how often they had
+// been idle for long.
 func (m *modelled) wakes() (all, cold float64) {
 	return float64(m.result.Wakes) / m.span.Seconds(), float64(m.result.Colds) / m.span.Seconds()
 }
 
-// samplings is how often a simulation is looked at.
+// samplings is the number of samples of a simulation.
 const samplings = 2000
 
-// simulate returns what the model says of a load.
+// simulate predicts a load.
 func (c *Curves) simulate(s simulated) (m modelled, err error) {
 	arrivals, intended := slices.Values(s.arrivals), func(a sim.Arrival) time.Duration { return a.At }
 	if s.paced {
@@ -68,7 +68,7 @@ func (c *Curves) simulate(s simulated) (m modelled, err error) {
 		at := intended(a)
 		return at, at >= s.skip
 	}
-	var from, to sim.Sample // what is measured is between them, as in a trial
+	var from, to sim.Sample // the measured time is between them, as in a trial
 	start := s.start()
 	m.result, err = sim.Run(sim.Config{
 		Policies: s.policies, Cores: s.cores, LookAhead: engine.DefaultLookAhead, QueueAhead: engine.DefaultQueueLookAhead,
@@ -114,8 +114,8 @@ func (c *Curves) simulate(s simulated) (m modelled, err error) {
 	return m, nil
 }
 
-// pace makes of the arrivals what a trial makes of them: one goroutine submits them all,
-// each as late as its timer is. The second result tells when one was meant to come.
+// pace delays the arrivals as a trial does: one goroutine submits all of them, each as late as its
+// timer. The second result returns the intended time of an arrival.
 func (c *Curves) pace(s simulated) (iter.Seq[sim.Arrival], func(sim.Arrival) time.Duration) {
 	rng := rand.New(rand.NewPCG(s.seed, 5))
 	paced := slices.Clone(s.arrivals)

@@ -7,13 +7,13 @@ import (
 	"github.com/taskengine/taskengine/internal/machine"
 )
 
-// spent is what was used of the machine up to some moment. What the system does not tell
-// is zero.
+// spent is what was used of the machine until a moment. What the operating system does not tell is
+// zero.
 type spent struct {
 	at      time.Time
 	own     time.Duration // CPU of this process
-	all     time.Duration // CPU of everybody
-	written int64         // bytes that this process had written to disks
+	all     time.Duration // CPU of all processes
+	written int64         // bytes that this process has written to disks
 }
 
 func spend() spent {
@@ -25,7 +25,7 @@ func spend() spent {
 	return s
 }
 
-// foreign returns how many cores others used between two moments.
+// foreign returns the number of cores that other processes used between two moments.
 func foreign(from, to spent) float64 {
 	return machine.Others(to.all-from.all, to.own-from.own, to.at.Sub(from.at))
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// Names of what may stop a load, besides limits.
+// Names of what may break a load, besides limits.
 const (
 	slots    = "slots"
 	cpu      = "cpu"
@@ -18,7 +18,7 @@ const (
 	handlers = "the handlers themselves"
 )
 
-// busy is the share of the cores in use from which on they are what is short.
+// busy is the utilization of the cores from which on they count as the bottleneck.
 const busy = 0.9
 
 func limitName(name string) string {
@@ -28,8 +28,8 @@ func limitName(name string) string {
 	return "limit " + name
 }
 
-// stopped returns what the tasks that miss the objective wait for, the most first: at
-// least one share. If none misses it, the slowest hundredth is looked at.
+// stopped returns what the tasks that miss the objective wait for, in descending order, and at least
+// one share. If none misses it, stopped examines the slowest hundredth.
 func (p *planner) stopped(m *modelled) []Share {
 	o := p.load.Objective
 	bound := o.Within
@@ -54,7 +54,7 @@ func (p *planner) stopped(m *modelled) []Share {
 		if st.Queue > 0 {
 			name := p.fullest(st.Arrival, full)
 			if name == slots && saturated && st.CPU > 0 {
-				name = cpu // they are held for so long because handlers wait for a core
+				name = cpu // slots are occupied for so long because handlers wait for a core
 			}
 			waits[name] += st.Queue
 		}
@@ -81,7 +81,7 @@ func (p *planner) stopped(m *modelled) []Share {
 // limitValue is a limit, or one value of a limit per value.
 type limitValue struct{ name, value string }
 
-// fullness returns which share of the time each limit had no room, roughly.
+// fullness returns roughly the share of the time in which each limit had no room.
 func fullness(m *modelled) map[limitValue]float64 {
 	full := map[limitValue]float64{}
 	elapsed := m.result.Elapsed.Seconds()
@@ -95,7 +95,7 @@ func fullness(m *modelled) map[limitValue]float64 {
 	return full
 }
 
-// fullest returns which of the limits that a task counts for most likely made it wait.
+// fullest returns the limit of a task that most likely made it wait.
 func (p *planner) fullest(a sim.Arrival, full map[limitValue]float64) string {
 	t := p.load.Types[a.Type]
 	set := p.load.policies(0)

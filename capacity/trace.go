@@ -11,21 +11,21 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// trace draws the tasks of a load in its busiest time, of about so many. factor is on all
-// rates: the same seed gives the same tasks at whatever factor, only closer together.
+// trace draws about this number of tasks of a load in its busiest time. factor multiplies all rates:
+// with the same seed the tasks are the same for every factor, only closer together.
 func (l *Load) trace(seed uint64, tasks int, factor float64) []sim.Arrival {
 	length := time.Duration(float64(tasks) / l.rate() * float64(time.Second))
 	return l.during(seed, min(max(length, shortest), longestTrace), factor)
 }
 
-// How long a trace is, in simulated time: long enough to see the durations of handlers
-// and bursts, short enough for rates that are tiny.
+// Bounds of the length of a trace in simulated time: long enough for the durations of handlers and
+// for bursts, short enough for tiny rates.
 const (
 	shortest     = 5 * time.Second
 	longestTrace = time.Hour
 )
 
-// during draws the tasks of a load for so long.
+// during draws the tasks of a load for a time of this length.
 func (l *Load) during(seed uint64, length time.Duration, factor float64) []sim.Arrival {
 	var all []sim.Arrival
 	set := l.policies(0)

@@ -26,10 +26,10 @@ import (
 	"github.com/taskengine/taskengine/storage/pebble"
 )
 
-// Stores are the names of the stores that can be measured.
+// Stores returns the names of the stores that can be measured.
 func Stores() []string { return []string{"pebble", "bolt", "memory"} }
 
-// openStore opens a store in dir. on notes the syncs of its log, if the store has one.
+// openStore opens a store in dir. on records the syncs of its log, if the store has one.
 func openStore(name, dir string, on *journal) (storage.Store, error) {
 	switch name {
 	case "pebble":
@@ -45,7 +45,7 @@ func openStore(name, dir string, on *journal) (storage.Store, error) {
 	return nil, fmt.Errorf("there is no store %q; use one of %q", name, Stores())
 }
 
-// orError keeps a nil store of a backend from becoming a [storage.Store] that is not nil.
+// orError prevents that a nil store of a backend becomes a [storage.Store] that is not nil.
 func orError[S storage.Store](s S, err error) (storage.Store, error) {
 	if err != nil {
 		return nil, err
@@ -53,43 +53,43 @@ func orError[S storage.Store](s S, err error) (storage.Store, error) {
 	return s, nil
 }
 
-// trial is a real run of given arrivals on this machine: each is submitted at its time,
-// whatever becomes of the others, and its handler waits and computes as it says.
+// trial is a run of the real engine with given arrivals on this machine. Each task is submitted at
+// its time, independently of the other tasks, and its handler waits and computes as the arrival says.
 type trial struct {
 	store    string // one of Stores
-	dir      string // where to make a folder for it
+	dir      string // in which to make a folder for the store
 	policies policy.Set
 	arrivals []sim.Arrival
-	// callers is how many callers submit one task after the other, as fast as they can,
-	// instead of each task at its time. Each gives batch tasks to one call.
+	// callers is the number of callers that submit one call after the other, as fast as they
+	// can, instead of each task at its time. Each call has batch tasks.
 	callers, batch int
-	skip           time.Duration // at the start, left out of the figures
+	skip           time.Duration // at the start, not part of the figures
 }
 
-// figures are what came of a trial.
+// figures are what a trial has measured.
 type figures struct {
-	began   time.Time       // to which arrivals are relative
+	began   time.Time       // the time to which arrivals are relative
 	starts  []time.Duration // from the intended time to the call of the handler, in order of arrival
 	pacing  []time.Duration // from the intended time to the call of Submit
 	paces   []time.Duration // from the call of Submit to the call of the handler
 	commits []commit
 	syncs   []span        // of the store's log, if it has one
-	sorts   []window      // while the store sorted files, likewise; they may overlap
+	sorts   []window      // in which such a store sorted files; they may overlap
 	tasks   int           // that ended in the measured time
 	elapsed time.Duration // measured
-	cpu     time.Duration // of this process, that of submitting and of the handlers included
+	cpu     time.Duration // of this process, including submitting and handlers
 	written int64
 	folder  int64           // size of the store at the end
-	foreign float64         // cores that others used meanwhile
+	foreign float64         // cores that other processes used meanwhile
 	running float64         // handlers at work, on average
-	late    []time.Duration // by how much handlers waited longer than they were to
+	late    []time.Duration // how much longer than wanted handlers waited
 }
 
-// disturbed is how many cores others may use during a trial that counts.
+// disturbed is the maximum number of cores that other processes may use during a valid trial.
 const disturbed = 0.1
 
-// quietly makes the trial up to so many times, until nobody else uses the machine, and
-// returns the run that was disturbed least. Between two it waits for others to come to rest.
+// quietly makes the trial up to attempts times, until no other process uses the machine, and
+// returns the run that was disturbed least. Between two runs it waits for other processes to rest.
 func (t trial) quietly(ctx context.Context, attempts int) (best figures, err error) {
 	attempts = max(1, attempts)
 	for i := range attempts {
@@ -108,7 +108,7 @@ func (t trial) quietly(ctx context.Context, attempts int) (best figures, err err
 	return best, nil
 }
 
-// calmDown waits until others let the machine rest, or for ten seconds.
+// calmDown waits until no other process uses the machine, or for ten seconds.
 func calmDown(ctx context.Context) {
 	const looks, apart = 20, 500 * time.Millisecond
 	for range looks {
@@ -124,7 +124,7 @@ func calmDown(ctx context.Context) {
 	}
 }
 
-// indexed is how many bytes of a payload tell which arrival it is.
+// indexed is the number of bytes at the start of a payload that have the index of the arrival.
 const indexed = 4
 
 // running is a trial under way.
@@ -148,7 +148,7 @@ type running struct {
 	failure error // guarded by mu
 }
 
-// run makes the trial. It leaves nothing behind.
+// run makes the trial, and removes its folder.
 func (t trial) run(ctx context.Context) (f figures, err error) {
 	dir, err := os.MkdirTemp(t.dir, "taskengine-capacity-")
 	if err != nil {
@@ -184,7 +184,7 @@ func (t trial) run(ctx context.Context) (f figures, err error) {
 }
 
 func (r *running) measure(ctx context.Context, p *probe) (figures, error) {
-	runtime.GC() // what came before is not this trial's
+	runtime.GC() // garbage from before is not part of this trial
 	var from spent
 	var skipped int64
 	var worked int64
@@ -223,7 +223,7 @@ func (r *running) measure(ctx context.Context, p *probe) (figures, error) {
 	return f, r.latencies(&f)
 }
 
-// latencies reads what was noted of each task.
+// latencies computes the latencies from the times of each task.
 func (r *running) latencies(f *figures) error {
 	for i, a := range r.arrivals {
 		if r.started[i].IsZero() {
@@ -243,8 +243,8 @@ func (r *running) latencies(f *figures) error {
 	return nil
 }
 
-// openLoop submits each task at its time. It returns when the last was submitted, so that
-// what is measured is the load and not its end.
+// openLoop submits each task at its time. It returns when the last task was submitted, so that the
+// time after the load is not measured.
 func (r *running) openLoop(ctx context.Context, warm func()) {
 	for i := range r.arrivals {
 		at := r.arrivals[i].At
@@ -261,7 +261,7 @@ func (r *running) openLoop(ctx context.Context, warm func()) {
 	}
 }
 
-// closedLoop submits as fast as the callers are answered.
+// closedLoop submits as fast as Submit returns.
 func (r *running) closedLoop(ctx context.Context) {
 	var next atomic.Int64
 	var callers sync.WaitGroup
@@ -289,7 +289,7 @@ func (r *running) submit(ctx context.Context, from, to int) {
 		binary.LittleEndian.PutUint32(payload, uint32(i))
 		req := engine.Request{Type: a.Type, Payload: payload}
 		if a.Group != "" {
-			req.OrderingKey = task.GroupValues(a.Group, 1)[0] // where limits per value look, see reader.limit
+			req.OrderingKey = task.GroupValues(a.Group, 1)[0] // the value that limits per value use, see reader.limit
 		}
 		reqs = append(reqs, req)
 	}
@@ -343,7 +343,7 @@ func (r *running) saved(_ time.Time, _ task.Ref, t *task.Task) {
 	}
 }
 
-// sizeOf returns how many bytes the files below dir have.
+// sizeOf returns the size of all files below dir.
 func sizeOf(dir string) (size int64) {
 	_ = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
 		if err == nil && d.Type().IsRegular() {
@@ -351,12 +351,12 @@ func sizeOf(dir string) (size int64) {
 				size += info.Size()
 			}
 		}
-		return nil // what vanishes meanwhile has no size
+		return nil // a file that vanishes meanwhile has no size
 	})
 	return size
 }
 
-// quantile returns the duration that a share q of ds do not exceed. It sorts ds.
+// quantile returns the q-quantile of ds. It sorts ds.
 func quantile(ds []time.Duration, q float64) time.Duration {
 	if len(ds) == 0 {
 		return 0

@@ -12,23 +12,23 @@ import (
 	"time"
 )
 
-// The loads that [Verify] runs. None of them is one of the calibration.
+// loads has the loads that [Verify] runs. None of them is part of the calibration.
 //
 //go:embed loads/*.yaml
 var loads embed.FS
 
-// Checked is one load, predicted and then run.
+// Checked is one load, its prediction and its runs.
 type Checked struct {
 	Load      string             `json:"load"`
 	Predicted Figures            `json:"predicted"`
 	Measured  Figures            `json:"measured"` // medians of the runs
 	Runs      []Figures          `json:"runs"`
-	Foreign   []float64          `json:"foreign_cores"` // of each run: what others used of the machine
-	Errors    map[string]float64 `json:"errors"`        // by quantity: how far the prediction is off the median, as a share
-	Beyond    map[string]float64 `json:"beyond"`        // by quantity: how far it is outside of what the runs were, as a share
+	Foreign   []float64          `json:"foreign_cores"` // used by other processes, of each run
+	Errors    map[string]float64 `json:"errors"`        // by quantity: the relative error of the prediction against the median
+	Beyond    map[string]float64 `json:"beyond"`        // by quantity: the relative distance of the prediction from the range of the runs
 }
 
-// Quantities are the names of the errors of [Checked], in the order to show them in.
+// Quantities returns the names of the errors of [Checked], in the order to show them in.
 func Quantities() []string {
 	return []string{"start p50", "start p99", "cores", "commits/s", "bytes/s"}
 }
@@ -37,14 +37,14 @@ func quantities(f Figures) []float64 {
 	return []float64{f.P50.Seconds(), f.P99.Seconds(), f.CPU, f.Commits, f.Bytes}
 }
 
-// Checking says how to verify.
+// Checking configures [Verify].
 type Checking struct {
-	Dir      string        // where to make folders: on the disk that was calibrated
+	Dir      string        // in which to make folders: on the disk that was calibrated
 	Length   time.Duration // of each run
-	Repeats  int           // rounds, in each of which each load is run once; the median counts
+	Repeats  int           // number of runs of each load; the median counts
 	Attempts int           // see Options
 	Only     []string      // names of the loads; empty is all
-	// Progress is called before each run; nil is nobody.
+	// Progress, unless nil, is called before each run.
 	Progress func(load string)
 }
 
@@ -52,7 +52,7 @@ type Checking struct {
 func Loads() []string {
 	entries, err := loads.ReadDir("loads")
 	if err != nil {
-		return nil // they are part of the program
+		return nil // cannot happen: they are part of the program
 	}
 	names := make([]string, len(entries))
 	for i, e := range entries {
@@ -61,9 +61,9 @@ func Loads() []string {
 	return names
 }
 
-// Verify runs loads on this machine, which must be the one of the curves, and predicts
-// them. The same tasks are run and predicted, so that what differs is the machine: the
-// model of it, and what it has become since the curves were measured.
+// Verify runs loads on this machine, which must be the one of the curves, and predicts them. The
+// same tasks are run and predicted, so the error is that of the model of the machine, and of changes
+// of the machine since the curves were measured.
 func Verify(ctx context.Context, c *Curves, o Checking) ([]Checked, error) {
 	checks, err := o.begin()
 	if err != nil {
@@ -77,9 +77,9 @@ func Verify(ctx context.Context, c *Curves, o Checking) ([]Checked, error) {
 	return c.predict(checks)
 }
 
-// VerifyModel is Verify with curves that are as old as the runs: in each of o.Repeats
-// rounds everything is measured once that curves are made of, and each load is run. What
-// then differs is the model. It returns the curves, too.
+// VerifyModel is Verify with curves that are as old as the runs: each of o.Repeats rounds makes all
+// runs of a calibration and one of each load. The error is then that of the model alone. VerifyModel
+// returns the curves, too.
 func VerifyModel(ctx context.Context, curves Options, o Checking) (*Curves, []Checked, error) {
 	curves.Rounds = o.Repeats
 	checks, err := o.begin()
@@ -107,13 +107,13 @@ func VerifyModel(ctx context.Context, curves Options, o Checking) (*Curves, []Ch
 	return c, all, err
 }
 
-// check is a load that is run.
+// check is a load under verification.
 type check struct {
 	Checked
-	runs []simulated // as they were made
+	runs []simulated // the runs, to be predicted
 }
 
-// begin returns what is to be checked.
+// begin returns the loads to verify.
 func (o *Checking) begin() ([]*check, error) {
 	if o.Length <= 0 || o.Repeats < 1 {
 		return nil, fmt.Errorf("Checking.Length is %v and Repeats %d (want more than 0, and 1 or more)", o.Length, o.Repeats)
@@ -145,7 +145,7 @@ func (o *Checking) round(ctx context.Context, checks []*check, store string) err
 	return nil
 }
 
-// run runs the load with tasks that it has not been run with.
+// run runs the load with new tasks.
 func (k *check) run(ctx context.Context, store string, o *Checking) error {
 	load, err := builtIn(k.Load)
 	if err != nil {
@@ -163,11 +163,11 @@ func (k *check) run(ctx context.Context, store string, o *Checking) error {
 	return nil
 }
 
-// draws is how often each run is predicted, each time with another chance in the machine:
-// one alone differs from the next as runs do.
+// draws is the number of predictions of each run, each with another seed for the machine: single
+// predictions differ as runs do.
 const draws = 7
 
-// predict predicts what was run.
+// predict predicts the runs of a load.
 func (c *Curves) predict(checks []*check) ([]Checked, error) {
 	all := make([]Checked, len(checks))
 	for i, k := range checks {
@@ -191,8 +191,8 @@ func (c *Curves) predict(checks []*check) ([]Checked, error) {
 	return all, nil
 }
 
-// compare fills in the errors. A prediction that lies between two runs of the same load is
-// as right as it can be: no other would be nearer to both.
+// compare computes the errors. A prediction between two runs of the same load is as good as possible:
+// no other is nearer to both.
 func (c *Checked) compare() {
 	c.Errors, c.Beyond = make(map[string]float64), make(map[string]float64)
 	want := quantities(c.Measured)
@@ -218,7 +218,7 @@ func (c *Checked) compare() {
 	}
 }
 
-// builtIn reads one of the loads of the program.
+// builtIn reads a built-in load.
 func builtIn(name string) (*Load, error) {
 	file, err := loads.Open(path.Join("loads", name+".yaml"))
 	if err != nil {
@@ -255,13 +255,13 @@ func middle(vs []float64) float64 {
 	return vs[len(vs)/2]
 }
 
-// Error returns the median and the worst of all errors of all loads, against the medians
-// of the runs.
+// Error returns the median and the largest of the errors of all loads, against the medians of the
+// runs.
 func Error(all []Checked) (med, worst float64) {
 	return ofAll(all, func(c Checked) map[string]float64 { return c.Errors })
 }
 
-// ErrorBeyond returns the same of how far predictions were outside of what the runs were.
+// ErrorBeyond returns the median and the largest distance of predictions from the range of the runs.
 func ErrorBeyond(all []Checked) (med, worst float64) {
 	return ofAll(all, func(c Checked) map[string]float64 { return c.Beyond })
 }
