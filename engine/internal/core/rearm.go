@@ -9,18 +9,18 @@ import (
 // A task whose handler asks to be called again at once (a rearm) is delayed all the same. The delay
 // doubles with each rearm in a row, as far as the history of the row tells them.
 const (
-	firstRearm = 10 * time.Millisecond
-	mostRearm  = time.Minute
-	fewRearms  = 3 // from this many in a row on, they are counted in Stats.Slowed
+	minRearm  = 10 * time.Millisecond
+	maxRearm  = time.Minute
+	fewRearms = 3 // from this many in a row on, they are counted in Stats.Slowed
 )
 
 // rearmDelay returns the minimum delay of a task after n rearms in a row.
 func rearmDelay(n int) time.Duration {
-	rest := firstRearm
-	for ; n > 0 && rest < mostRearm; n-- {
-		rest *= 2
+	delay := minRearm
+	for ; n > 0 && delay < maxRearm; n-- {
+		delay *= 2
 	}
-	return min(rest, mostRearm)
+	return min(delay, maxRearm)
 }
 
 // rearmsOf returns the number of rearms in a row in the history of a task: attempts that asked to be
@@ -38,7 +38,7 @@ func rearmsOf(t *task.Task) (n int) {
 			continue
 		}
 		if i == 0 && len(t.History) == task.MaxHistory {
-			for rearmDelay(n) < mostRearm && next.Sub(a.EndedAt) >= rearmDelay(n+1)-time.Millisecond {
+			for rearmDelay(n) < maxRearm && next.Sub(a.EndedAt) >= rearmDelay(n+1)-time.Millisecond {
 				n++
 			}
 		}
@@ -57,8 +57,8 @@ func rearmsOf(t *task.Task) (n int) {
 // isRearm reports whether attempt a, after n rearms in a row, was one more. next is when the
 // attempt after a started.
 func isRearm(a task.Attempt, next time.Time, n int) bool {
-	rest := rearmDelay(n)
-	return next.Sub(a.EndedAt) >= rest-time.Millisecond && next.Sub(a.StartedAt) < 2*rest+50*time.Millisecond
+	delay := rearmDelay(n)
+	return next.Sub(a.EndedAt) >= delay-time.Millisecond && next.Sub(a.StartedAt) < 2*delay+50*time.Millisecond
 }
 
 // A task catches up with its schedule if the time that it asks for is less late by at least

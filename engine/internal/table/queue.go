@@ -283,16 +283,6 @@ func (t *Table) unload(now int64, q *queue) {
 	t.release(now, q)
 }
 
-// evict removes q from the table to make room. No task of q runs, and q is not being loaded. The next
-// pass over the queues of its type finds it again.
-func (t *Table) evict(now int64, q *queue) {
-	t.unlist(q.kind)
-	t.unload(now, q)
-	if t.queues[q.name] == q {
-		t.forget(now, q)
-	}
-}
-
 // forget removes q from the table. q is empty, and no task of it runs.
 func (t *Table) forget(now int64, q *queue) {
 	k := q.kind

@@ -153,51 +153,6 @@ func (t *Table) shrink(q *queue) {
 	q.window.Shrink(last.rank)
 }
 
-// share returns how many triggers a type may have when the table is full: the capacity divided by the
-// number of types that have triggers.
-func (t *Table) share() int { return max(1, t.config.Capacity/max(1, t.active)) }
-
-// capacityOf returns how many triggers q may have.
-func (t *Table) capacityOf(q *queue) int {
-	return max(1, min(t.config.QueueCapacity, t.share()/max(1, len(q.kind.queues))))
-}
-
-// largeKind returns a kind that has more than its share of the triggers, or nil. The table has too many
-// triggers. The hand stays at a kind until it has no more than its share, so a call is cheap on
-// average.
-func (t *Table) largeKind() *kind {
-	if t.size <= t.active {
-		return nil // each kind has at most one on average
-	}
-	fair := t.share()
-	for range t.order {
-		if t.hand >= len(t.order) {
-			t.hand = 0
-		}
-		if k := t.order[t.hand]; k.size > fair {
-			return k
-		}
-		t.hand++
-	}
-	return nil
-}
-
-// largeQueue returns a queue of k that has more than its share of the triggers of k, or nil. It looks
-// at up to maxVisited queues.
-func (t *Table) largeQueue(k *kind) *queue {
-	fair := max(1, t.share()/len(k.queues))
-	for range min(maxVisited, len(k.queues)) {
-		if k.hand >= len(k.queues) {
-			k.hand = 0
-		}
-		if q := k.queues[k.hand]; q.len() > fair {
-			return q
-		}
-		k.hand++
-	}
-	return nil
-}
-
 // refill asks for a load of q when half of its triggers are used up.
 func (t *Table) refill(q *queue) {
 	t.updateStarved(q)
@@ -277,31 +232,4 @@ func (t *Table) Loaded(now int64, name task.Queue, page []task.Trigger, end bool
 	if !t.release(now, q) {
 		t.evictExcess(now)
 	}
-}
-
-// fifo is a first-in, first-out list.
-type fifo[T any] struct {
-	items []T
-	head  int
-}
-
-func (q *fifo[T]) push(v T) {
-	if q.head > 0 && len(q.items) == cap(q.items) {
-		n := copy(q.items, q.items[q.head:])
-		clear(q.items[n:])
-		q.items, q.head = q.items[:n], 0
-	}
-	q.items = append(q.items, v)
-}
-
-func (q *fifo[T]) pop() (v T, ok bool) {
-	if q.head == len(q.items) {
-		return v, false
-	}
-	var none T
-	v, q.items[q.head] = q.items[q.head], none
-	if q.head++; q.head == len(q.items) {
-		q.items, q.head = q.items[:0], 0
-	}
-	return v, true
 }
