@@ -1,4 +1,4 @@
-# `make help` lists the targets. Everything here works on a fresh clone.
+# `make help` lists the targets. All of them work on a fresh clone.
 
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
@@ -23,7 +23,7 @@ cross: ## compile everything for every supported platform
 	done
 
 .PHONY: test
-test: ## run every test with the race detector; ARGS='-run X' narrows it down
+test: ## run every test with the race detector; ARGS='-run X' selects
 	@scripts/test $(ARGS)
 
 .PHONY: test-scaffolds
@@ -31,11 +31,11 @@ test-scaffolds: ## run the first command of each project that `handler new` writ
 	SCAFFOLDS=1 go test -count=1 -run TestTheFirstCommandOfEachScaffoldWorks ./cmd/taskengine/e2e
 
 .PHONY: test-postgres
-test-postgres: ## test with PostgreSQL 14 to 18; VERSIONS='14 18' and ARGS='-run X' narrow it down
+test-postgres: ## test with PostgreSQL 14 to 18; VERSIONS='14 18' and ARGS='-run X' select
 	@scripts/test-postgres $(VERSIONS) $(ARGS)
 
 .PHONY: check
-check: fmt-check vet lint tidy-check arch paths ## run every check that is not a test of behaviour
+check: fmt-check vet lint tidy-check arch paths ## check format, vet, lint, go.mod, architecture and paths
 
 .PHONY: fmt
 fmt: ## format the Go files
@@ -63,11 +63,11 @@ tidy-check:
 arch:
 	go test ./internal/arch
 
-# A file that holds the path of the clone it was made in works nowhere else.
+# A checked-in file must not contain the path of this clone: it would not work in another clone.
 .PHONY: paths
 paths:
 	@bad=$$(git grep -lF "$(CURDIR)/" || true); \
-	if [ -n "$$bad" ]; then echo "holds the path of this clone:"; echo "$$bad"; exit 1; fi
+	if [ -n "$$bad" ]; then echo "these files contain the path of this clone:"; echo "$$bad"; exit 1; fi
 
 .PHONY: generate
 generate: ## regenerate code from the .proto files; needs protoc
@@ -78,12 +78,12 @@ bench: ## run the benchmarks of the hot path; RUNS=10 for benchstat
 	go test -run '^$$' -bench . -benchmem -count $(or $(RUNS),1) ./engine/... ./storage/... ./coord/...
 
 .PHONY: bench-quick
-bench-quick: build ## measure and verify a handful of scenarios in three minutes, into bench/out/
+bench-quick: build ## measure and verify five scenarios in three minutes, into bench/out/
 	bin/taskengine bench run noop peak limits kill-node sweep-quick --runs 3 --duration 2500ms --set warm_up=500ms \
 		--dir $(or $(DIR),/var/tmp) --out bench/out/quick.json --html bench/out/quick.html
 
 .PHONY: bench-peers
-bench-peers: ## measure other task queues beside this one; QUICK=1 is shorter
+bench-peers: ## compare with other task queues; QUICK=1 is shorter
 	@bench/peers/run
 
 .PHONY: benchstat
@@ -91,7 +91,7 @@ benchstat: ## compare two outputs of make bench: OLD=a.txt NEW=b.txt
 	$(TOOL) benchstat $(OLD) $(NEW)
 
 .PHONY: fuzz
-fuzz: ## fuzz every fuzz target for a while; TIME=1m
+fuzz: ## run every fuzz target for TIME (20s by default)
 	@set -e; for f in $$(git ls-files --cached --others --exclude-standard '*_test.go' | xargs grep -l '^func Fuzz'); do \
 		for t in $$(sed -nE 's/^func (Fuzz[A-Za-z0-9_]*).*/\1/p' $$f); do \
 			go test -run '^$$' -fuzz "^$$t\$$" -fuzztime $(or $(TIME),20s) ./$$(dirname $$f); \
@@ -99,11 +99,11 @@ fuzz: ## fuzz every fuzz target for a while; TIME=1m
 	done
 
 .PHONY: cover
-cover: ## show how much of each package its tests run
+cover: ## show the test coverage of each package
 	go test -cover ./... | grep -v 'no test files'
 
 .PHONY: demo
-demo: build ## run examples/checksum on this repository, and verify what it finds
+demo: build ## run examples/checksum on this repository, and verify the result
 	examples/checksum/run
 
 .PHONY: outbox
@@ -111,5 +111,5 @@ outbox: ## run examples/outbox on a PostgreSQL server of its own, and verify it
 	go test -count=1 -v ./examples/outbox
 
 .PHONY: clean
-clean: ## remove what was built
+clean: ## remove build results
 	rm -rf bin dist
