@@ -13,19 +13,19 @@ import (
 	"time"
 )
 
-// disk is where segments are, by their numbers.
+// disk stores segments by their numbers.
 type disk interface {
-	// list returns the segments that there are, in any order.
+	// list returns the existing segments, in any order.
 	list() ([]entry, error)
-	// append opens a segment to add to it, and makes it if it is not there.
+	// append opens a segment for appending, and creates it if it does not exist.
 	append(number int64) (file, error)
-	// open opens a segment to read it. It fails with [fs.ErrNotExist] if it is not there.
+	// open opens a segment for reading. It fails with [fs.ErrNotExist] if it does not exist.
 	open(number int64) (file, error)
-	// remove removes a segment. It fails with [fs.ErrNotExist] if it is not there.
+	// remove removes a segment. It fails with [fs.ErrNotExist] if it does not exist.
 	remove(number int64) error
 }
 
-// file is an open segment. What is written goes to its end.
+// file is an open segment. Writes append to it.
 type file interface {
 	io.ReaderAt
 	io.Writer
@@ -40,7 +40,7 @@ type entry struct {
 	changed      time.Time // when it was last written to
 }
 
-// folder is a disk that is a folder.
+// folder stores segments as files of a folder.
 type folder string
 
 const suffix = ".jsonl"
@@ -104,7 +104,7 @@ func (f osFile) size() (int64, error) {
 
 func (f osFile) truncate(size int64) error { return f.Truncate(size) }
 
-// memory is a disk that is none.
+// memory stores segments in memory.
 type memory struct {
 	mu    sync.Mutex
 	files map[int64]*memoryFile // guarded by mu
@@ -112,7 +112,7 @@ type memory struct {
 
 func newMemory() *memory { return &memory{files: make(map[int64]*memoryFile)} }
 
-func (d *memory) list() ([]entry, error) { return nil, nil } // it was made for one log
+func (d *memory) list() ([]entry, error) { return nil, nil } // a new log has no segments
 
 func (d *memory) append(number int64) (file, error) {
 	d.mu.Lock()

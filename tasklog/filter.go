@@ -7,21 +7,20 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// filter tells which tasks are surely not among those added to it (a Bloom filter). With
-// as many bits as newFilter gives and lines of the usual 150 bytes, each of another task,
-// it is wrong about one task of eighty.
+// filter is a Bloom filter of tasks. With the number of bits that newFilter chooses and lines of
+// the usual 150 bytes, each of another task, the rate of false positives is one in eighty.
 type filter struct {
 	words []uint64
 	seed  maphash.Seed
 }
 
-// newFilter returns a filter for the tasks of a segment of so many bytes.
+// newFilter returns a filter for the tasks of a segment with this number of bytes.
 func newFilter(bytes int64, seed maphash.Seed) *filter {
 	n := max(uint64(bytes)/16, 1024)
 	return &filter{words: make([]uint64, 1<<bits.Len64((n-1)/64)), seed: seed}
 }
 
-// probes calls fn with the bits of a task until it returns false.
+// probes calls fn with the bits of a task until fn returns false.
 func (f *filter) probes(id task.ID, fn func(word *uint64, bit uint64) bool) bool {
 	h := maphash.Bytes(f.seed, id[:])
 	step := h>>32 | 1
@@ -44,7 +43,7 @@ func (f *filter) mayHave(id task.ID) bool {
 	return f.probes(id, func(word *uint64, bit uint64) bool { return *word&bit != 0 })
 }
 
-// join adds what was added to another filter of the same size.
+// join adds all tasks of another filter of the same size.
 func (f *filter) join(other *filter) {
 	for i, w := range other.words {
 		f.words[i] |= w

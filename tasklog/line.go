@@ -19,12 +19,12 @@ import (
 // Line is a line of a task's log.
 type Line struct {
 	Attempt uint32
-	Time    time.Time // as whoever logged it gave it
+	Time    time.Time // as it was logged
 	Level   slog.Level
 	Message string
 	Attrs   json.RawMessage // an object, groups being objects in it; nil if there are none
-	Dropped int             // how many lines are missing in this place; 0 for a line that was logged
-	Cut     bool            // it was too long, and texts in it end early
+	Dropped int             // how many lines are missing here; 0 for a line that was logged
+	Cut     bool            // it was too long, and texts in it are cut
 }
 
 // stored is a line in its segment. The id comes first: see [lineID].
@@ -47,7 +47,7 @@ const (
 	idLength   = 36
 )
 
-// lineID returns the task of a line, if it has one.
+// lineID returns the task of a line, and whether the line has one.
 func lineID(line []byte) (task.ID, bool) {
 	rest, ok := bytes.CutPrefix(line, []byte(linePrefix))
 	if !ok || len(rest) < idLength {
@@ -57,7 +57,7 @@ func lineID(line []byte) (task.ID, bool) {
 	return id, err == nil
 }
 
-// decode reads a line of a segment. One that a crash has cut in two is an error.
+// decode decodes a line of a segment. It returns an error for a line that a crash has cut.
 func decode(line []byte) (Line, error) {
 	var s stored
 	if err := json.Unmarshal(line, &s); err != nil {
@@ -72,13 +72,13 @@ func decode(line []byte) (Line, error) {
 	}, nil
 }
 
-// encoder makes lines. It is used by one goroutine at a time.
+// encoder encodes lines. It is used by one goroutine at a time.
 type encoder struct {
 	buf     []byte
 	handler slog.Handler // writes records to buf
 }
 
-// head is what a line says besides the record.
+// head is what a line has besides the record.
 type head struct {
 	key
 	dropped int
@@ -98,18 +98,18 @@ func (e *encoder) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// shrink lets go of a buffer that one line has made large.
+// shrink releases a buffer that has become large by one line.
 func (e *encoder) shrink() {
 	if cap(e.buf) > 2*MaxLine {
 		e.buf = nil
 	}
 }
 
-// encode makes a line of a record, cut if it is too long. The line is valid until the next
-// one is made.
+// encode encodes a record as a line, and cuts it if it is too long. The line is valid until the
+// next call.
 func (e *encoder) encode(k key, r slog.Record) []byte {
 	r.Time = r.Time.UTC()
-	if y := r.Time.Year(); y < 1970 || y > 9999 { // none, or a mistake
+	if y := r.Time.Year(); y < 1970 || y > 9999 { // it is missing or wrong
 		r.Time = time.Now().UTC()
 	}
 	line := e.write(head{key: k}, r)
@@ -125,7 +125,7 @@ func (e *encoder) encode(k key, r slog.Record) []byte {
 	return line
 }
 
-// write makes a line of a record, however long it is.
+// write encodes a record as a line of any length.
 func (e *encoder) write(h head, r slog.Record) []byte {
 	b := append(e.buf[:0], linePrefix...)
 	b, _ = h.id.AppendText(b)
@@ -142,7 +142,7 @@ func (e *encoder) write(h head, r slog.Record) []byte {
 	return e.buf
 }
 
-// cutRecord returns a record like r whose texts have at most so many bytes each.
+// cutRecord returns a copy of r with texts of at most most bytes each.
 func cutRecord(r slog.Record, most int) slog.Record {
 	short := slog.NewRecord(r.Time, r.Level, cutText(r.Message, most), r.PC)
 	r.Attrs(func(a slog.Attr) bool {
@@ -169,7 +169,7 @@ func cutAttr(a slog.Attr, most int) slog.Attr {
 	return a
 }
 
-// cutText returns text of at most so many bytes, or little more, that says that it was cut.
+// cutText returns text of at most this number of bytes, or little more, that says that it was cut.
 func cutText(s string, most int) string {
 	if len(s) <= most {
 		return s

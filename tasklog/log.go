@@ -12,49 +12,49 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// The bounds of a log that [Options] says nothing about.
+// The bounds of a log that [Options] do not set.
 const (
 	DefaultMaxBytes     = 256 << 20
 	DefaultMemoryBytes  = 16 << 20
 	DefaultAttemptLines = 10_000
 	DefaultAttemptBytes = 1 << 20
 
-	// MinBytes is the least that a log may keep.
+	// MinBytes is the lowest value of [Options].MaxBytes.
 	MinBytes = 1 << 20
-	// MaxLine is how many bytes a line may have, in its segment. The texts of a longer
-	// one are cut.
+	// MaxLine is how many bytes a line may have in its segment. The texts of a longer line
+	// are cut.
 	MaxLine = 16 << 10
 )
 
 const (
-	// flushEvery is how long lines wait at most until they are written.
+	// flushEvery is how long a line waits at most until it is written.
 	flushEvery = 200 * time.Millisecond
-	// bufferBytes is how many bytes of lines may wait to be written, and noteBytes how many
-	// together with the log's own: those tell of what found no room.
+	// bufferBytes is how many bytes of lines may wait to be written. noteBytes is the same
+	// together with the log's own lines, which report dropped lines.
 	bufferBytes = 4 << 20
 	noteBytes   = 2 * bufferBytes
-	// keptBytes is how large a buffer may be that stays when few lines come.
+	// keptBytes is the size up to which an empty buffer is kept.
 	keptBytes = 256 << 10
 )
 
 // Options say what a log keeps.
 type Options struct {
-	Dir          string       // of the segments, made when the first line is written; "" keeps them in memory
+	Dir          string       // of the segments, created with the first line; "" keeps them in memory
 	MaxBytes     int64        // of all segments; 0 is 256 MiB, or 16 MiB in memory; at least MinBytes
 	AttemptLines int          // of one attempt; 0 is 10 000
 	AttemptBytes int          // of one attempt; 0 is 1 MiB
-	Log          *slog.Logger // of what goes wrong with the disk; nil for none
+	Log          *slog.Logger // for failures of the disk; nil is not to log
 }
 
-// Log is a log of tasks. Its methods may be called from any goroutine. A nil Log keeps
-// nothing: it has the methods Log, Ended and Close only.
+// Log is a log of tasks. Its methods may be called from any goroutine. A nil Log keeps nothing;
+// only its methods Log, Ended and Close may be called.
 type Log struct {
 	shelf    *shelf
 	log      *slog.Logger
 	encoders sync.Pool // of *encoder
 
 	dirty   chan struct{} // has a token when the buffer is not empty
-	urgent  chan struct{} // has a token when it is not to wait
+	urgent  chan struct{} // has a token when the writer should not wait for more lines
 	closing chan struct{} // closed by Close
 	done    chan struct{} // closed when the writer has ended
 
@@ -64,7 +64,7 @@ type Log struct {
 	buffer   []byte        // guarded by mu: lines to be written
 	spare    []byte        // guarded by mu: the next buffer
 	tallies  tallies       // guarded by mu
-	accepted int64         // guarded by mu: bytes that ever went to the buffer
+	accepted int64         // guarded by mu: bytes that were ever added to the buffer
 	settled  int64         // guarded by mu: of these, written or lost
 	changed  chan struct{} // guarded by mu: closed when settled grows
 	closed   bool          // guarded by mu
@@ -72,9 +72,8 @@ type Log struct {
 	outage outage // owned by the writer
 }
 
-// Open returns the log of a folder. The caller closes it, when nobody else can have the
-// folder open. It does not fail: a log on a disk that is broken drops its lines until it
-// is mended.
+// Open returns the log of a folder. No other Log may have the folder open until the caller has
+// closed this one. Open does not fail: while the disk is broken, the log drops its lines.
 func Open(o Options) *Log {
 	var d disk = folder(o.Dir)
 	most := int64(DefaultMaxBytes)
@@ -101,7 +100,7 @@ func open(o Options, d disk, most int64) *Log {
 }
 
 // Log adds a line about an attempt of a task. It does not wait. A line that does not fit is
-// dropped and counted; after Close all are.
+// dropped and counted, and so is every line after Close.
 func (l *Log) Log(id task.ID, attempt uint32, r slog.Record) {
 	if l == nil {
 		return
@@ -115,8 +114,8 @@ func (l *Log) Log(id task.ID, attempt uint32, r slog.Record) {
 	l.encoders.Put(e)
 }
 
-// isFull reports whether an attempt may log no more, and then counts a line that it drops: no
-// line is made for that.
+// isFull reports whether an attempt has used up its share. If so, it counts a dropped line, which
+// need not be encoded.
 func (l *Log) isFull(k key) bool {
 	if !l.counting.Load() {
 		return false
@@ -134,10 +133,10 @@ func (l *Log) isFull(k key) bool {
 	return true
 }
 
-// Ended says that an attempt has ended: if lines of it were dropped, a line tells how many,
-// and another run of the same number begins with its whole share.
+// Ended records that an attempt has ended. If lines of it were dropped, a line with their number
+// is added. Another run of the same number begins with a full share.
 func (l *Log) Ended(id task.ID, attempt uint32) {
-	if l == nil || !l.counting.Load() { // handlers that log nothing cost nothing
+	if l == nil || !l.counting.Load() { // handlers that do not log cost nothing
 		return
 	}
 	l.mu.Lock()
@@ -147,14 +146,14 @@ func (l *Log) Ended(id task.ID, attempt uint32) {
 	}
 	k := key{id, attempt}
 	if t := l.tallies.find(k); t.dropped > 0 && !l.tell(k, t.dropped) {
-		return // it is told when it is forgotten
+		return // the line is added when the tally is dropped
 	}
 	l.tallies.forget(k)
 	l.counting.Store(!l.tallies.empty())
 }
 
-// Flush returns when what was logged before is written, or lost to the disk. It returns
-// ctx's error when that ends first.
+// Flush returns when the lines that were logged before are written, or lost because of the disk.
+// It returns ctx's error if ctx ends first.
 func (l *Log) Flush(ctx context.Context) error {
 	l.mu.Lock()
 	target := l.accepted
@@ -182,7 +181,8 @@ func (l *Log) Changed() <-chan struct{} {
 	return l.changed
 }
 
-// Close writes what is logged, and nothing after that. What is written can be read still.
+// Close writes the lines that were logged before. Later lines are dropped. The log can still be
+// read.
 func (l *Log) Close() error {
 	if l == nil {
 		return nil
@@ -205,7 +205,7 @@ func (l *Log) Close() error {
 	return l.outage.failed()
 }
 
-// add puts a line in the buffer, if there is room for it.
+// add adds a line to the buffer if it fits.
 func (l *Log) add(k key, line []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -238,8 +238,8 @@ func (l *Log) add(k key, line []byte) {
 	l.counting.Store(true)
 }
 
-// tell adds a line that says how many were dropped before it. It reports whether there was
-// room for it. It is called with mu held.
+// tell adds a line with the number of lines dropped before it. It reports whether the line fitted.
+// It is called with mu held.
 func (l *Log) tell(k key, dropped int) bool {
 	what := "lines were"
 	if dropped == 1 {
@@ -248,7 +248,7 @@ func (l *Log) tell(k key, dropped int) bool {
 	return l.remark(k, dropped, fmt.Sprintf("%d %s dropped", dropped, what))
 }
 
-// remark adds a line of the log's own, if there is room for it. It is called with mu held.
+// remark adds a line of the log's own if it fits. It is called with mu held.
 func (l *Log) remark(k key, dropped int, message string) bool {
 	if len(l.buffer) > noteBytes-MaxLine {
 		return false
@@ -262,7 +262,7 @@ func (l *Log) note(k key, dropped int, message string) []byte {
 	return newEncoder().write(head{key: k, dropped: dropped}, slog.NewRecord(time.Now().UTC(), slog.LevelWarn, message, 0))
 }
 
-// push puts a line in the buffer. It is called with mu held.
+// push appends a line to the buffer. It is called with mu held.
 func (l *Log) push(line []byte) {
 	if len(l.buffer) == 0 {
 		signal(l.dirty)
@@ -274,7 +274,7 @@ func (l *Log) push(line []byte) {
 	}
 }
 
-// signal puts a token in a channel that has room for one.
+// signal puts a token in a channel of capacity one, unless it has one.
 func signal(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:

@@ -16,14 +16,14 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// slack is how far clocks may go back without a line being overlooked: a segment is
-// skipped if it was last written so long before the task was made.
+// slack is how far clocks may be set back without a line being missed: a segment is skipped if it
+// was last written longer than that before the task was created.
 const slack = time.Hour
 
-// ErrBadCursor is returned for text that is not that of a [Cursor].
+// ErrBadCursor is returned for text that is not a [Cursor].
 var ErrBadCursor = errors.New("not a cursor of a task's log")
 
-// Cursor is a place in a log: what is before it was read. The zero Cursor is the beginning.
+// Cursor is a position in a log, up to which it was read. The zero Cursor is the beginning.
 type Cursor struct{ segment, offset int64 }
 
 // String returns the text of a cursor, "" for the zero one.
@@ -50,7 +50,7 @@ func ParseCursor(s string) (Cursor, error) {
 	return c, nil
 }
 
-// Reader goes through the log of one task. It is used by one goroutine at a time.
+// Reader reads the log of one task. It is used by one goroutine at a time.
 type Reader struct {
 	log   *Log
 	id    task.ID
@@ -58,8 +58,8 @@ type Reader struct {
 	at    Cursor
 }
 
-// Reader returns a reader of a task's log that begins at a cursor. since is when the task
-// was made, zero if nobody knows: what was written before is not looked at.
+// Reader returns a reader of a task's log that begins at a cursor. since is when the task was
+// created, or zero if that is unknown. Segments that were written before since are skipped.
 func (l *Log) Reader(id task.ID, since time.Time, at Cursor) *Reader {
 	if !since.IsZero() {
 		since = since.Add(-slack)
@@ -70,9 +70,9 @@ func (l *Log) Reader(id task.ID, since time.Time, at Cursor) *Reader {
 // Cursor returns the place after the last line that was read.
 func (r *Reader) Cursor() Cursor { return r.at }
 
-// Lines returns the lines that were not read yet, in the order in which they were logged:
-// at least all that were logged before the call and are kept. Called again, it goes on
-// after the last one. An error is the last that it returns.
+// Lines returns the lines that were not read yet, in the order in which they were logged: at
+// least all that were logged before the call and are kept. The next call continues after the
+// last line. The sequence ends after an error.
 func (r *Reader) Lines(ctx context.Context) iter.Seq2[Line, error] {
 	return func(yield func(Line, error) bool) {
 		if err := r.log.Flush(ctx); err != nil {
@@ -127,7 +127,7 @@ func (r *Reader) part(ctx context.Context, p part, yield func(Line, error) bool)
 			return true
 		}
 		l, err := decode(line)
-		if err != nil { // a crash has left half of it
+		if err != nil { // it was cut by a crash
 			return true
 		}
 		r.at.offset = end
@@ -141,13 +141,13 @@ func (r *Reader) part(ctx context.Context, p part, yield func(Line, error) bool)
 	return true, nil
 }
 
-// part is a segment as far as it is written.
+// part is the part of a segment that is written.
 type part struct {
 	segment *segment
 	size    int64
 }
 
-// parts returns the segments from one on that were written to since a time.
+// parts returns the segments from one on that were written to after a time.
 func (s *shelf) parts(from int64, since time.Time) ([]part, error) {
 	if err := s.load(); err != nil {
 		return nil, err
@@ -163,7 +163,7 @@ func (s *shelf) parts(from int64, since time.Time) ([]part, error) {
 	return all, nil
 }
 
-// mayHave reports whether a segment may have lines of a task.
+// mayHave reports false only if a segment has no lines of a task.
 func (s *shelf) mayHave(ctx context.Context, f file, seg *segment, id task.ID) (bool, error) {
 	for {
 		s.mu.Lock()
@@ -185,7 +185,7 @@ func (s *shelf) mayHave(ctx context.Context, f file, seg *segment, id task.ID) (
 			return false, err
 		}
 		s.mu.Lock()
-		if seg.indexed == from { // else another reader was first
+		if seg.indexed == from { // else another reader has indexed it
 			if seg.filter == nil {
 				seg.filter = found
 			} else {
@@ -197,12 +197,12 @@ func (s *shelf) mayHave(ctx context.Context, f file, seg *segment, id task.ID) (
 	}
 }
 
-// checkEvery is how many lines are looked at between two looks at a context.
+// checkEvery is how many lines are read between two checks of a context.
 const checkEvery = 1 << 10
 
-// eachLine calls fn with the whole lines of a file between two offsets and the offset
-// after each, until fn returns false. A line that begins before from is left out, and so is
-// one that is too long to be one. It returns the offset after the last line that it saw.
+// eachLine calls fn with each complete line of a file between two offsets and the offset after
+// it, until fn returns false. It skips a line that begins before from, and one that is longer
+// than a line can be. It returns the offset after the last line that it has read.
 func eachLine(ctx context.Context, f file, from, to int64, fn func(line []byte, end int64) bool) (int64, error) {
 	at := max(0, from-1) // where the line before ends, if from is right
 	in := bufio.NewReaderSize(io.NewSectionReader(f, at, to-at), 4*MaxLine)
@@ -217,7 +217,7 @@ func eachLine(ctx context.Context, f file, from, to int64, fn func(line []byte, 
 		case errors.Is(err, bufio.ErrBufferFull):
 			whole = false
 			continue
-		case errors.Is(err, io.EOF): // what is left is half a line
+		case errors.Is(err, io.EOF): // the rest is an incomplete line
 			return at, nil
 		case err != nil:
 			return at, err

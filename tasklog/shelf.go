@@ -13,13 +13,13 @@ import (
 )
 
 const (
-	// segmentShare is into how many segments a log is divided at least.
+	// segmentShare is the least number of segments that a log is divided into.
 	segmentShare = 16
 	// maxSegment is how many bytes a segment may have.
 	maxSegment = 16 << 20
 )
 
-// shelf has the segments of a log. One goroutine, the writer, adds to it; any may read.
+// shelf has the segments of a log. One goroutine, the writer, appends; any goroutine may read.
 type shelf struct {
 	disk       disk
 	maxBytes   int64 // of all segments
@@ -28,16 +28,16 @@ type shelf struct {
 
 	mu       sync.Mutex
 	segments []*segment // guarded by mu: the oldest first
-	listed   bool       // guarded by mu: segments has those that the disk had already
+	listed   bool       // guarded by mu: segments has those that existed on the disk
 
 	newest file // owned by the writer: the last segment, nil when it is not open
 }
 
-// segment is a part of a log. What it has up to size never changes. Its fields are
+// segment is a part of a log. Its content up to size never changes. Its fields are
 // guarded by the shelf's mutex.
 type segment struct {
 	number  int64
-	size    int64 // bytes, all of them whole lines but for what a crash has left
+	size    int64 // bytes, all of them complete lines but for one that a crash has cut
 	changed time.Time
 
 	filter  *filter // of the tasks that lines up to indexed are of; nil if indexed is 0
@@ -48,7 +48,7 @@ func newShelf(d disk, most int64) *shelf {
 	return &shelf{disk: d, maxBytes: most, maxSegment: min(maxSegment, most/segmentShare), seed: maphash.MakeSeed()}
 }
 
-// load finds the segments that the disk had when the log was opened.
+// load lists the segments that were on the disk when the log was opened.
 func (s *shelf) load() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -67,7 +67,7 @@ func (s *shelf) load() error {
 	return nil
 }
 
-// append adds lines. It returns those that were not written, and why. Only the writer
+// append appends lines. It returns the lines that were not written, and the error. Only the writer
 // calls it.
 func (s *shelf) append(lines []byte) (rest []byte, err error) {
 	for len(lines) > 0 {
@@ -85,8 +85,7 @@ func (s *shelf) append(lines []byte) (rest []byte, err error) {
 	return nil, nil
 }
 
-// fitting returns how many bytes of lines there is room for in a segment that has room for
-// the first.
+// fitting returns how many bytes of lines fit into a segment that has room for the first line.
 func (s *shelf) fitting(seg *segment, lines []byte) int {
 	room := s.maxSegment - seg.size // only the writer changes the size
 	if int64(len(lines)) <= room {
@@ -95,7 +94,7 @@ func (s *shelf) fitting(seg *segment, lines []byte) int {
 	return bytes.LastIndexByte(lines[:room], '\n') + 1
 }
 
-// grow takes in what was added to a segment.
+// grow updates a segment after lines were appended to it.
 func (s *shelf) grow(seg *segment, part []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -114,13 +113,13 @@ func (s *shelf) grow(seg *segment, part []byte) {
 	seg.changed = time.Now()
 }
 
-// open returns a segment that has room for a line of so many bytes, and has it open.
+// open opens a segment with room for a line of the given size, and returns it.
 func (s *shelf) open(line int) (*segment, error) {
 	if err := s.load(); err != nil {
 		return nil, err
 	}
 	seg := s.last()
-	// A byte is left for the end of a line that a crash has cut.
+	// One byte is reserved to end a line that a crash has cut.
 	if seg != nil && seg.size+int64(line) < s.maxSegment {
 		return seg, s.reopen(seg)
 	}
@@ -130,7 +129,7 @@ func (s *shelf) open(line int) (*segment, error) {
 	if err := s.trim(s.maxSegment, 0); err != nil {
 		return nil, err
 	}
-	next := &segment{number: time.Now().UnixMilli()} // never that of a segment which was removed
+	next := &segment{number: time.Now().UnixMilli()} // never the number of a removed segment
 	if seg != nil {
 		next.number = max(next.number, seg.number+1)
 	}
@@ -145,8 +144,8 @@ func (s *shelf) open(line int) (*segment, error) {
 	return next, nil
 }
 
-// reopen opens the newest segment unless it is open, and takes away what is left of a write
-// that failed.
+// reopen opens the newest segment unless it is open, and removes the rest of a write that
+// failed.
 func (s *shelf) reopen(seg *segment) error {
 	if s.newest != nil {
 		return nil
@@ -165,8 +164,8 @@ func (s *shelf) reopen(seg *segment) error {
 	return nil
 }
 
-// mend makes a file as long as its segment is known to be, and ends the half line that a
-// crash has left: nothing else may follow in it.
+// mend truncates a file to the size of its segment, and ends a line that a crash has cut, so that
+// no other line is appended to that.
 func (s *shelf) mend(f file, seg *segment) error {
 	size, err := f.size()
 	if err != nil {
@@ -177,7 +176,7 @@ func (s *shelf) mend(f file, seg *segment) error {
 			return err
 		}
 	}
-	if size < seg.size { // somebody has cut it
+	if size < seg.size { // it was truncated by another program
 		s.mu.Lock()
 		seg.size, seg.indexed = size, min(seg.indexed, size)
 		s.mu.Unlock()
@@ -212,8 +211,8 @@ func (s *shelf) leave() error {
 	return nil
 }
 
-// trim removes the oldest segments until there is room for so many bytes more. So many of
-// the newest stay.
+// trim removes the oldest segments until room more bytes fit, but keeps at least the stay newest
+// segments.
 func (s *shelf) trim(room int64, stay int) error {
 	for {
 		s.mu.Lock()

@@ -2,7 +2,7 @@ package tasklog
 
 import "github.com/taskengine/taskengine/engine/task"
 
-// generation is how many attempts are counted until the older half of them is forgotten.
+// generation is how many attempts are counted until the older half of them is dropped.
 const generation = 16 << 10
 
 // key names an attempt.
@@ -11,22 +11,22 @@ type key struct {
 	attempt uint32
 }
 
-// tally is what an attempt has logged.
+// tally counts what an attempt has logged.
 type tally struct {
 	lines, bytes int
-	dropped      int  // lines that nobody was told of
+	dropped      int  // lines that were dropped and not reported yet
 	full         bool // it may log no more
 }
 
-// tallies count what attempts log. Nobody has to say when an attempt ends, so those that
-// have not logged for the longest time are forgotten when there are too many.
+// tallies count what attempts log. The end of an attempt need not be reported, so the tallies
+// that were not used for the longest time are dropped when there are too many.
 type tallies struct {
 	lines, bytes int // what one attempt may log
 
-	recent, older map[key]tally // the younger of two tallies counts
+	recent, older map[key]tally // of two tallies of an attempt, the one in recent counts
 }
 
-// find returns what is counted of an attempt.
+// find returns the tally of an attempt.
 func (ts *tallies) find(k key) tally {
 	if t, ok := ts.recent[k]; ok {
 		return t
@@ -34,7 +34,7 @@ func (ts *tallies) find(k key) tally {
 	return ts.older[k]
 }
 
-// keep counts an attempt. It reports whether the older ones are due to be forgotten.
+// keep stores the tally of an attempt. It reports whether the older ones should be dropped.
 func (ts *tallies) keep(k key, t tally) bool {
 	if ts.recent == nil {
 		ts.recent = make(map[key]tally)
@@ -43,16 +43,16 @@ func (ts *tallies) keep(k key, t tally) bool {
 	return len(ts.recent) >= generation
 }
 
-// forget counts an attempt from the start.
+// forget drops the tally of an attempt.
 func (ts *tallies) forget(k key) {
 	delete(ts.recent, k)
 	delete(ts.older, k)
 }
 
-// empty reports whether nothing is counted.
+// empty reports whether there are no tallies.
 func (ts *tallies) empty() bool { return len(ts.recent)+len(ts.older) == 0 }
 
-// age forgets the older attempts, after telling of lines of theirs that were dropped.
+// age drops the older tallies, after reporting their dropped lines.
 func (ts *tallies) age(tell func(k key, dropped int) bool) {
 	for k, t := range ts.older {
 		if _, younger := ts.recent[k]; !younger && t.dropped > 0 {

@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// retryAfter is how long a disk that has failed is left alone.
+// retryAfter is how long a disk that has failed is not used.
 const retryAfter = 5 * time.Second
 
-// outage is what there is to say about a disk that fails.
+// outage is the state of a disk that fails.
 type outage struct {
 	cause error // nil while the disk does not fail
-	lost  int   // lines since it does
+	lost  int   // lines since the disk fails
 	until time.Time
 }
 
-// failed returns what the outage has cost.
+// failed returns the error of the outage, with the number of lost lines.
 func (o *outage) failed() error {
 	if o.cause == nil {
 		return nil
@@ -24,8 +24,7 @@ func (o *outage) failed() error {
 	return fmt.Errorf("%d lines of the task log are lost: %w", o.lost, o.cause)
 }
 
-// write is the writer: it writes what is logged until the log is closed. While nothing is,
-// it sleeps.
+// write is the writer: it writes lines until the log is closed. While there are none, it sleeps.
 func (l *Log) write() {
 	defer close(l.done)
 	for open := true; open; {
@@ -42,7 +41,7 @@ func (l *Log) write() {
 	}
 }
 
-// gather waits for more lines to write together.
+// gather waits for more lines, to write them together.
 func (l *Log) gather() {
 	t := time.NewTimer(flushEvery)
 	defer t.Stop()
@@ -53,7 +52,7 @@ func (l *Log) gather() {
 	}
 }
 
-// flush writes what is in the buffer.
+// flush writes the lines in the buffer.
 func (l *Log) flush() {
 	l.mu.Lock()
 	batch := l.buffer

@@ -16,12 +16,12 @@ import (
 )
 
 // Bouncer starts a PgBouncer before the server and returns its address as host:port. It
-// pools connections by transaction and lets everybody in; settings such as
-// "default_pool_size=1" are lines of its configuration. A server that is down is tried ten
-// times a second. It ends with the test. See [Through] for the URL of a database.
+// pools connections by transaction and authenticates no client; settings such as
+// "default_pool_size=1" are lines of its configuration. It tries to reach a server that is down
+// ten times a second. It ends with the test. See [Through] for the URL of a database.
 //
-// PgBouncers before 1.21 know no prepared statements in this mode. A client that is to
-// work with all of them does without, as pgx does by QueryExecModeExec.
+// PgBouncer before 1.21 does not support prepared statements in this mode. A client that has to
+// work with all versions uses none, as pgx does with QueryExecModeExec.
 func (s *Server) Bouncer(tb testing.TB, settings ...string) string {
 	tb.Helper()
 	path, err := findBouncer()
@@ -44,7 +44,7 @@ func (s *Server) Bouncer(tb testing.TB, settings ...string) string {
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 }
 
-// Through returns the URL of the same database by way of the bouncer at an address.
+// Through returns the URL of the same database through the bouncer at an address.
 func Through(bouncer, databaseURL string) string {
 	u, err := url.Parse(databaseURL)
 	if err != nil {
@@ -56,7 +56,7 @@ func Through(bouncer, databaseURL string) string {
 
 func (s *Server) launchBouncer(path string, port int, settings []string) (*process, error) {
 	name := fmt.Sprint("pgbouncer-", port)
-	// A database that only this bouncer knows tells it from others that answer on its port.
+	// Only this bouncer has this database, so another program on the same port is noticed.
 	own := filepath.Base(s.crew.folder)
 	lines := append([]string{
 		"[databases]",

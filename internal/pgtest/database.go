@@ -14,8 +14,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Database makes an empty database and returns its URL. It is dropped when the test ends,
-// with the connections that are still open.
+// Database creates an empty database and returns its URL. It is dropped when the test ends,
+// together with its open connections.
 func (s *Server) Database(tb testing.TB) string {
 	tb.Helper()
 	name := fmt.Sprint("test_", s.made.Add(1))
@@ -24,7 +24,7 @@ func (s *Server) Database(tb testing.TB) string {
 	}
 	tb.Cleanup(func() {
 		if !s.running() {
-			return // crashed, or closed: then it goes with the folder
+			return // crashed or closed: the folder is removed with the database
 		}
 		if err := s.administer("DROP DATABASE IF EXISTS " + name + " WITH (FORCE)"); err != nil {
 			tb.Errorf("pgtest: dropping the database %s: %v", name, err)
@@ -54,8 +54,8 @@ func databaseURL(address, database string) string {
 	return u.String()
 }
 
-// connect returns a connection to the server on a port, by the socket in its folder,
-// which no other server has: the port itself could be somebody else's.
+// connect returns a connection to the server on a port, by the socket in its folder. The port
+// itself could belong to another program.
 func (s *Server) connect(ctx context.Context, port int) (*pgx.Conn, error) {
 	config, err := pgx.ParseConfig(databaseURL("localhost", "postgres"))
 	if err != nil {
@@ -65,7 +65,7 @@ func (s *Server) connect(ctx context.Context, port int) (*pgx.Conn, error) {
 	return pgx.ConnectConfig(ctx, config)
 }
 
-// ping returns nil when a server lets us in.
+// ping returns nil if a server accepts a connection.
 func ping(ctx context.Context, url string) error {
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {

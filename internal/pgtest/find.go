@@ -43,11 +43,11 @@ func findPostgres() (string, error) {
 		"or `brew install postgresql`, or have $%s name their folder", debianFolders, binVariable)
 }
 
-// newest returns the folder of the highest version, where versions are the names of the
-// folders around, and "" if there is none.
+// newest returns the folder of the highest version, or "" if there is none. A version is the name
+// of the parent folder.
 func newest(bins []string) string {
 	version := func(bin string) float64 {
-		v, err := strconv.ParseFloat(filepath.Base(filepath.Dir(bin)), 64) // 9.6 was the last with a point
+		v, err := strconv.ParseFloat(filepath.Base(filepath.Dir(bin)), 64) // versions up to 9.6 have a point
 		if err != nil {
 			return 0
 		}
@@ -79,12 +79,12 @@ func findBouncer() (string, error) {
 	return "", errors.New("there is no pgbouncer; install it with `apt-get install pgbouncer` or `brew install pgbouncer`")
 }
 
-// Ports are chosen from below those that systems give to connections that go out (32768
-// and up on Linux, 49152 and up on macOS). So none of these takes the port of a server
-// that is down for a moment, and a client that dials it then cannot meet itself.
+// Ports are chosen below those that systems use for outgoing connections (32768 and up on Linux,
+// 49152 and up on macOS). So no outgoing connection takes the port of a server that is down for
+// a moment, and a client that dials it then cannot connect to itself.
 const firstPort, lastPort = 20000, 31999
 
-// atFreePort calls listen with ports that are free, until one has not been taken meanwhile.
+// atFreePort calls listen with free ports until one was not taken meanwhile.
 func atFreePort(listen func(port int) error) (int, error) {
 	var err error
 	for range 100 {
@@ -103,7 +103,7 @@ func atFreePort(listen func(port int) error) (int, error) {
 	return 0, err
 }
 
-// portTaken reports whether a program ended because somebody else listens on its port.
+// portTaken reports whether a program ended because another program listens on its port.
 func portTaken(err error) bool {
 	var ended *endedError
 	return errors.As(err, &ended) && strings.Contains(ended.said, "Address already in use")

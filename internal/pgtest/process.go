@@ -20,15 +20,15 @@ import (
 )
 
 const (
-	patience    = time.Minute // for a program to answer, or to end
+	patience    = time.Minute // how long to wait for a program to answer or to end
 	longestPath = 100         // of a socket: the kernel takes 104 bytes on macOS, 108 on Linux
 	longestName = "/.s.PGSQL.65535.lock"
 	tailBytes   = 4 << 10
 )
 
-// keeperScript waits for its standard input to end, which is when this process lets go of
-// it or is gone, even killed. Then it ends everything in its process group but itself, and
-// removes the folder, again and again while something there still writes.
+// keeperScript waits for its standard input to end: when this process closes it, or has ended,
+// even if it was killed. Then it ends all processes of its process group but itself, and removes
+// the folder, repeatedly while a process still writes there.
 const keeperScript = `trap '' HUP INT QUIT TERM
 cat >/dev/null
 kill -QUIT 0
@@ -39,12 +39,12 @@ until rm -rf "$1" 2>/dev/null; do
 	sleep 0.1
 done`
 
-// crew is a folder and the processes that work in it. These are in a process group of
-// their own, led by a keeper that ends them and removes the folder when this process has
-// ended, for whatever reason. So a Ctrl-C reaches them only by way of the keeper.
+// crew is a folder and the processes that work in it. They have a process group of their own. Its
+// leader, the keeper, ends them and removes the folder when this process has ended, for whatever
+// reason. So Ctrl-C reaches them only through the keeper.
 type crew struct {
 	folder string
-	as     *syscall.Credential // who all but the keeper run as; nil is the user of this process
+	as     *syscall.Credential // the user of all processes but the keeper; nil is the user of this process
 	keeper *exec.Cmd
 	hold   *os.File // the other end of the keeper's standard input
 }
@@ -65,7 +65,7 @@ func newCrew() (*crew, error) {
 	return c, nil
 }
 
-// newFolder makes the folder where it should be, or in /tmp if the paths of sockets would
+// newFolder creates the folder where it should be, or in /tmp if the paths of sockets would
 // be too long there.
 func newFolder() (string, error) {
 	folder, err := os.MkdirTemp("", "pgtest-")
@@ -78,7 +78,7 @@ func newFolder() (string, error) {
 	return os.MkdirTemp("/tmp", "pgtest-")
 }
 
-// unprivileged returns nil unless this process is root's.
+// unprivileged returns the user for processes if this process runs as root, else nil.
 func unprivileged() (*syscall.Credential, error) {
 	if os.Getuid() != 0 {
 		return nil, nil
@@ -98,7 +98,7 @@ func unprivileged() (*syscall.Credential, error) {
 	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
 }
 
-// keep gives the folder away and starts the keeper.
+// keep gives the folder to the user of the processes and starts the keeper.
 func (c *crew) keep() error {
 	if c.as != nil {
 		if err := os.Chown(c.folder, int(c.as.Uid), int(c.as.Gid)); err != nil {
@@ -121,7 +121,7 @@ func (c *crew) keep() error {
 	return nil
 }
 
-// dismiss has the keeper end what is left and returns when the folder is gone.
+// dismiss lets the keeper end the remaining processes and returns when the folder is gone.
 func (c *crew) dismiss() error {
 	if err := c.hold.Close(); err != nil {
 		return err
@@ -149,7 +149,7 @@ func (c *crew) run(path string, args ...string) error {
 	return nil
 }
 
-// process is a program that runs on, with the processes that it started.
+// process is a running program with the processes that it started.
 type process struct {
 	name  string
 	cmd   *exec.Cmd
@@ -171,7 +171,7 @@ func (c *crew) start(name, path string, args ...string) (*process, error) {
 		return nil, err
 	}
 	p.from = info.Size()
-	// Nobody writes to this pipe. Its end is at the end of the last process that has it.
+	// This pipe is never written to. It ends when the last process that has it has ended.
 	alive, kept, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -186,18 +186,18 @@ func (c *crew) start(name, path string, args ...string) (*process, error) {
 	return p, nil
 }
 
-// endedError is that a program ended while it should not, or could not do what it should.
+// endedError says that a program ended unexpectedly or did not answer.
 type endedError struct{ name, what, said string }
 
 func (e *endedError) Error() string {
 	return fmt.Sprintf("%s %s; the end of its log:\n%s", e.name, e.what, e.said)
 }
 
-// await returns nil as soon as answers does. If that does not happen, the process is ended.
+// await returns nil as soon as answers does. If answers does not in time, await ends the process.
 func (p *process) await(answers func(context.Context) error) error {
 	begin := time.Now()
 	for {
-		// One attempt may meet somebody else on the port, who accepts and says nothing.
+		// Another program may have the port, accept the connection and never answer.
 		ctx, cancel := context.WithTimeout(context.Background(), patience/10)
 		err := answers(ctx)
 		cancel()
@@ -218,7 +218,7 @@ func (p *process) await(answers func(context.Context) error) error {
 	}
 }
 
-// gone reports whether the process and all that it started have ended, for which it waits.
+// gone waits for the end of the process and all that it started, and reports whether it came.
 func (p *process) gone(wait time.Duration) (bool, error) {
 	if err := p.alive.SetReadDeadline(time.Now().Add(wait)); err != nil {
 		return false, err
@@ -233,7 +233,7 @@ func (p *process) gone(wait time.Duration) (bool, error) {
 	return false, fmt.Errorf("watching %s: %w", p.name, err)
 }
 
-// end sends a signal to the process and returns when it and all that it started are gone.
+// end sends a signal to the process and returns when it and all that it started have ended.
 func (p *process) end(signal syscall.Signal) error {
 	defer p.alive.Close()
 	if err := p.cmd.Process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
@@ -245,13 +245,13 @@ func (p *process) end(signal syscall.Signal) error {
 		err = errors.Join(err, p.cmd.Process.Kill())
 	}
 	var exit *exec.ExitError
-	if waited := p.cmd.Wait(); !errors.As(waited, &exit) { // which it exits with when told to end says nothing
+	if waited := p.cmd.Wait(); !errors.As(waited, &exit) { // its exit code after a signal has no meaning
 		err = errors.Join(err, waited)
 	}
 	return err
 }
 
-// tail returns the end of what the process has written since its start.
+// tail returns the end of the output of the process since its start.
 func (p *process) tail() string {
 	said, err := os.ReadFile(p.log)
 	if err != nil {

@@ -1,8 +1,8 @@
 //go:build unix
 
-// Package pgtest gives tests a real PostgreSQL: a server of their own, which keeps what it
-// commits as one in production does, can be crashed and started again, and can have a
-// PgBouncer before it. Nothing of it outlives the test process, however that ends.
+// Package pgtest starts a real PostgreSQL for tests: a server of their own, which makes commits
+// durable as in production, can be crashed and started again, and can have a PgBouncer in front.
+// Nothing of it outlives the test process, however that ends.
 //
 //	var server *pgtest.Server
 //
@@ -34,10 +34,10 @@ import (
 const oldest = 130000
 
 // Server is a PostgreSQL server that belongs to this process: a new cluster in a temporary
-// folder, which listens on a Unix socket there and on a port of 127.0.0.1, and trusts
-// whoever connects. Commits are as durable as by default: fsync, synchronous_commit and
-// full_page_writes are on. Its methods may be called from any goroutine, and it has no
-// goroutine of its own that a check for leaks would find.
+// folder, which listens on a Unix socket there and on a port of 127.0.0.1, and authenticates no
+// client. Commits are as durable as by default: fsync, synchronous_commit and full_page_writes
+// are on. Its methods may be called from any goroutine. It has no goroutine of its own that a
+// check for leaks would find.
 type Server struct {
 	bin      string   // the folder of initdb and postgres
 	settings []string // name=value, later ones win
@@ -51,12 +51,12 @@ type Server struct {
 	closed   bool     // guarded by mu
 }
 
-// Start makes a server with settings such as "max_connections=500" and returns when it
-// answers. The caller owes it a Close; see [Run] for a server that a whole package shares.
+// Start starts a new server with settings such as "max_connections=500" and returns when it
+// answers. The caller must call Close; see [Run] for a server that a whole package shares.
 //
 // The programs are those of $TASKENGINE_POSTGRES_BIN if that is set, else the newest below
-// /usr/lib/postgresql, else those in the PATH. The folder is made where [os.TempDir] says.
-// As root, which PostgreSQL refuses to run as, the programs run as the user postgres.
+// /usr/lib/postgresql, else those in the PATH. The folder is in [os.TempDir]. If this process
+// runs as root, the programs run as the user postgres, because PostgreSQL refuses root.
 func Start(settings ...string) (*Server, error) {
 	s, err := start(settings)
 	if err != nil {
@@ -89,10 +89,10 @@ func start(settings []string) (*Server, error) {
 	return s, nil
 }
 
-// Run is for TestMain: it starts a server, hands it to use, runs the tests and closes the
-// server. It returns what to exit with. Where no server can be started, it says why and
-// runs no test: it returns 1. A package that looks for leaked goroutines uses [Start], and
-// closes the server by goleak.Cleanup.
+// Run is for TestMain: it starts a server, passes it to use, runs the tests and closes the server.
+// It returns the exit code. If no server can be started, it prints why, runs no test and returns
+// 1. A package that checks for leaked goroutines uses [Start], and closes the server by
+// goleak.Cleanup.
 func Run(m *testing.M, use func(*Server)) int {
 	s, err := Start()
 	if err != nil {
@@ -108,7 +108,7 @@ func Run(m *testing.M, use func(*Server)) int {
 	return code
 }
 
-// create makes the cluster, starts it for the first time, and looks at it.
+// create creates the cluster, starts it for the first time, and reads its version.
 func (s *Server) create() error {
 	err := s.crew.run(filepath.Join(s.bin, "initdb"), "--pgdata="+s.data(), "--username=postgres",
 		"--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync")
@@ -137,7 +137,7 @@ func (s *Server) create() error {
 	return err
 }
 
-// launch starts the server on the data that it has and returns when it answers.
+// launch starts the server on its existing data and returns when it answers.
 func (s *Server) launch(port int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -187,10 +187,10 @@ func (s *Server) running() bool {
 	return s.postgres != nil
 }
 
-// Crash ends the server at once, as a power cut would, and returns when all of its
-// processes are gone: no transaction is finished, nothing more is written, and the next
-// start recovers from the log. What the operating system was given to write is not lost,
-// though. A server that other tests use at the same time must not be crashed.
+// Crash kills the server and returns when all of its processes have ended: no transaction is
+// finished, nothing more is written, and the next start recovers from the log. Unlike in a power
+// failure, what was written to the operating system is not lost. A server that other tests use
+// at the same time must not be crashed.
 func (s *Server) Crash() error {
 	if err := s.stop(syscall.SIGQUIT); err != nil {
 		return fmt.Errorf("pgtest: crashing PostgreSQL: %w", err)
@@ -207,10 +207,10 @@ func (s *Server) Restart() error {
 	return nil
 }
 
-// Version returns what server_version_num says, such as 150004.
+// Version returns server_version_num, such as 150004.
 func (s *Server) Version() int { return s.version }
 
-// Close stops the server and removes all that it had. A second Close does nothing.
+// Close stops the server and removes its folder. A second Close does nothing.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -18,7 +18,7 @@ func Line(s string) string { return escape(s, "") }
 // Lines is [Line] for text of several lines: newlines and tabs stay.
 func Lines(s string) string { return escape(s, "\n\t") }
 
-// escape returns s with what is not safe as escape sequences, except the runes in keep.
+// escape replaces what is not safe in s by escape sequences, except the runes in keep.
 func escape(s, keep string) string {
 	from := 0 // what is before is in b
 	var b strings.Builder
@@ -42,13 +42,13 @@ func escape(s, keep string) string {
 	return b.String()
 }
 
-// The two characters of category Cf that writing needs: they join letters, or keep them apart.
+// The two characters of category Cf that scripts need to join letters or to keep them apart.
 const (
 	zeroWidthNonJoiner = '\u200c'
 	zeroWidthJoiner    = '\u200d'
 )
 
-// safe reports whether a terminal shows r and does nothing else.
+// safe reports whether a terminal only displays r.
 func safe(r rune) bool {
 	if r < utf8.RuneSelf {
 		return r >= ' ' && r != 0x7f
@@ -57,9 +57,9 @@ func safe(r rune) bool {
 		r == zeroWidthJoiner || r == zeroWidthNonJoiner
 }
 
-// JSONWriter returns a writer of JSON that people may look at. It writes to w what it is
-// given, with the characters that a terminal obeys and JSON permits as escape sequences of
-// JSON: the value is the same. A character must not be divided between two calls of Write.
+// JSONWriter returns a writer of JSON that may be printed on a terminal. It writes its input to
+// w, with the characters that a terminal obeys and JSON permits replaced by escape sequences of
+// JSON: the value is the same. A character must not be split between two calls of Write.
 func JSONWriter(w io.Writer) io.Writer { return jsonWriter{w} }
 
 type jsonWriter struct{ w io.Writer }
@@ -69,7 +69,7 @@ func (j jsonWriter) Write(p []byte) (int, error) {
 	n, from := 0, 0 // what is before from is in out
 	var out []byte
 	for n < len(p) {
-		if c := p[n]; c < utf8.RuneSelf && c != 0x7f { // JSON has no other control characters within texts
+		if c := p[n]; c < utf8.RuneSelf && c != 0x7f { // JSON texts have no other control characters
 			n++
 			continue
 		}

@@ -17,9 +17,8 @@ type Options struct {
 	Colour bool       // sets levels and keys apart by colours
 }
 
-// NewHandler returns a handler that writes records as lines of text for people: the time of
-// day, the level, the message and the attributes. Nothing in a record can make a terminal do
-// anything but show it.
+// NewHandler returns a handler that writes records as lines of text: the time of day, the level,
+// the message and the attributes. No content of a record can control the terminal.
 func NewHandler(w io.Writer, o Options) slog.Handler {
 	return &handler{options: o, out: &output{w: w}}
 }
@@ -31,7 +30,7 @@ type handler struct {
 	groups  string // of WithGroup, each with a dot behind it
 }
 
-// output is shared by a handler and those that are made of it.
+// output is shared by a handler and the handlers derived from it.
 type output struct {
 	mu sync.Mutex // held while a line is written
 	w  io.Writer
@@ -120,7 +119,7 @@ func textOf(v slog.Value) (s string) {
 	return v.String()
 }
 
-// quote returns s so that it is told apart from what is around it.
+// quote returns s in quotes if it could be confused with the text around it.
 func quote(s string) string {
 	if s == "" || strings.ContainsAny(s, ` ="`) || Line(s) != s {
 		return strconv.Quote(s)
@@ -138,7 +137,7 @@ const (
 	red    style = 91
 )
 
-// paint returns s in a style, if there are to be any.
+// paint returns s in a style if styles are on.
 func (h *handler) paint(as style, s string) string {
 	if !h.options.Colour {
 		return s
@@ -146,7 +145,7 @@ func (h *handler) paint(as style, s string) string {
 	return "\x1b[" + strconv.Itoa(int(as)) + "m" + s + "\x1b[0m"
 }
 
-// level words a level.
+// level returns the text of a level.
 func (h *handler) level(l slog.Level) string {
 	switch {
 	case l >= slog.LevelError:
@@ -159,7 +158,7 @@ func (h *handler) level(l slog.Level) string {
 	return "DBG" + offset(l-slog.LevelDebug)
 }
 
-// offset words how far a level is from the one that it is called by.
+// offset returns the text of the distance between a level and the named level below it.
 func offset(by slog.Level) string {
 	if by == 0 {
 		return ""

@@ -1,8 +1,7 @@
-// Testsum reads what `go test -json` prints, from standard input, and tells it in a form
-// for people: a line for every package, everything a failed test said, every test that was
-// skipped with its reason, and at the end which real parts were exercised by how many
-// tests. It exits with 1 if a test failed, or if nothing was tested; with -strict also if a
-// part was not exercised.
+// Testsum reads the output of `go test -json` from standard input and prints a summary: a line for
+// every package, the output of every failed test, every skipped test with its reason, and at the
+// end how many tests exercised each real part. It exits with 1 if a test failed or if no test ran;
+// with -strict also if a part was not exercised.
 //
 //	go test -json ./... | go run ./internal/testsum [-strict] [-part name=package-regexp[:test-regexp]]...
 package main
@@ -33,7 +32,7 @@ func main() {
 	}
 }
 
-// part is something real that tests should have run, such as a storage backend.
+// part is something real that tests should exercise, such as a storage backend.
 type part struct {
 	name       string
 	pkg, tests *regexp.Regexp
@@ -74,14 +73,14 @@ type event struct {
 // test names a test, or a package if its name is "".
 type test struct{ pkg, name string }
 
-// summary is what came of all tests. A test with subtests is counted by these.
+// summary is the result of all tests. A test with subtests is counted by its subtests.
 type summary struct {
 	passed, failed, skipped []test
 	reason                  map[test]string
 	broken                  []string // packages that failed though none of their tests did
 }
 
-// read tells packages and failures to out as they come.
+// read prints packages and failures to out as they are read.
 func read(in io.Reader, out io.Writer) (summary, error) {
 	s := summary{reason: map[test]string{}}
 	said := map[test]*strings.Builder{}
@@ -97,7 +96,7 @@ func read(in io.Reader, out io.Writer) (summary, error) {
 		}
 		var e event
 		if json.Unmarshal([]byte(line), &e) != nil {
-			fmt.Fprint(out, line) // not from a test: what the compiler says, for instance
+			fmt.Fprint(out, line) // not from a test, for example a message of the compiler
 			continue
 		}
 		at := test{e.Package, e.Test}
@@ -148,7 +147,7 @@ func (s *summary) ended(action string, at test, hasSubtests bool, said *strings.
 	}
 }
 
-// reason returns what a skipped test said, without the lines of the test runner.
+// reason returns the output of a skipped test without the lines of the test runner.
 func reason(said string) string {
 	var kept []string
 	for line := range strings.Lines(said) {
@@ -166,7 +165,7 @@ func show(out io.Writer, said *strings.Builder) {
 	}
 }
 
-// report tells the summary and reports whether all is well.
+// report prints the summary and reports whether there was no failure.
 func (s summary) report(out io.Writer, parts []part, strict bool) bool {
 	missing := 0
 	if len(s.skipped) > 0 {

@@ -1,6 +1,6 @@
-// Package memory keeps tasks in memory, for tests and for trying things out: nothing
-// outlives the process. It is also what the other stores are compared with, so it
-// prefers being obviously right to being fast: a query looks at every row.
+// Package memory keeps tasks in memory, for tests and experiments: nothing outlives the process.
+// It is also the reference that other stores are compared with, so its code is simple rather
+// than fast: a query reads every row.
 package memory
 
 import (
@@ -17,13 +17,13 @@ import (
 type Store struct {
 	mu       sync.RWMutex
 	rows     map[task.ID]*task.Task // guarded by mu; a row is replaced, never changed
-	keys     map[key]task.ID        // guarded by mu: who has a unique key
+	keys     map[key]task.ID        // guarded by mu: the task of each unique key
 	settings map[string][]byte      // guarded by mu
-	seq      uint64                 // guarded by mu: the newest one given out
+	seq      uint64                 // guarded by mu: the newest one in use
 	closed   bool                   // guarded by mu
 }
 
-// key is what no two rows may share.
+// key is a unique key: no two rows may have the same one.
 type key struct{ typ, key string }
 
 var (
@@ -88,7 +88,7 @@ func (s *Store) transact(ctx context.Context, fn func(storage.Tx) error) (hooks 
 	return x.hooks, nil
 }
 
-// usable returns why a call cannot be served. The caller holds mu.
+// usable returns the error of a store that cannot be used. It is called with mu held.
 func (s *Store) usable(ctx context.Context) error {
 	if s.closed {
 		return fmt.Errorf("memory: %w", storage.ErrClosed)
@@ -108,7 +108,7 @@ func update[T any](ctx context.Context, s *Store, verb func(storage.Tx) (T, erro
 	return out, err
 }
 
-// view runs one query while nobody writes.
+// view runs one query, during which there is no write.
 func view[T any](ctx context.Context, s *Store, query func() (T, error)) (out T, err error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

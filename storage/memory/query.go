@@ -10,7 +10,7 @@ import (
 	"github.com/taskengine/taskengine/storage"
 )
 
-// The queries below look at the rows with mu held.
+// The queries below are called with mu held.
 
 func (s *Store) get(id task.ID) (*task.Task, error) {
 	t, found := s.rows[id]

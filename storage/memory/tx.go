@@ -10,20 +10,20 @@ import (
 	"github.com/taskengine/taskengine/storage"
 )
 
-// errDone says that a transaction was used after its function had returned.
+// errDone is returned by a transaction that is used after its function has returned.
 var errDone = errors.New("the transaction is over")
 
-// tx is a transaction. It changes the store in place, with the store's mu held, and
-// remembers how it was.
+// tx is a transaction. It changes the store in place, with the store's mu held, and keeps what it
+// needs to undo the changes.
 type tx struct {
 	s      *Store
-	before map[task.ID]*task.Task // the rows it touched as they were; nil where there was none
+	before map[task.ID]*task.Task // the rows before the transaction changed them; nil for a row that did not exist
 	hooks  []func()
-	err    error // the first error of a verb: the transaction is dead
+	err    error // the first error of a verb: the transaction cannot be committed
 	done   bool
 }
 
-// undo puts every row back. The sequence goes on: a number is never given twice.
+// undo restores every row. Sequence numbers are not used again.
 func (x *tx) undo() {
 	for id := range x.before {
 		x.put(id, nil)
@@ -33,7 +33,7 @@ func (x *tx) undo() {
 	}
 }
 
-// put makes t the row with this id, nil for none, and keeps the unique keys in step.
+// put makes t the row with this id, nil for no row, and updates the unique keys.
 func (x *tx) put(id task.ID, t *task.Task) {
 	old, found := x.s.rows[id]
 	if _, touched := x.before[id]; !touched {
@@ -52,7 +52,7 @@ func (x *tx) put(id task.ID, t *task.Task) {
 	}
 }
 
-// usable returns why the transaction cannot go on.
+// usable returns the error of a transaction that cannot be used.
 func (x *tx) usable(ctx context.Context) error {
 	if x.done {
 		return fmt.Errorf("memory: %w", errDone)
@@ -84,7 +84,7 @@ func (x *tx) Insert(ctx context.Context, ts ...*task.Task) ([]storage.Inserted, 
 	return out, nil
 }
 
-// holder returns the row that is in the way of t, zero if none is.
+// holder returns the ID of the row that has the ID or the unique key of t, or zero.
 func (x *tx) holder(t *task.Task) task.ID {
 	if _, found := x.s.rows[t.ID]; found {
 		return t.ID
@@ -95,7 +95,7 @@ func (x *tx) holder(t *task.Task) task.ID {
 	return x.s.keys[key{t.Type, t.Key}]
 }
 
-// stamped returns a copy of t with the times that a row keeps.
+// stamped returns a copy of t with its times truncated as rows keep them.
 func stamped(t *task.Task) *task.Task {
 	c := t.Clone()
 	c.CreatedAt, c.ReadyAt, c.NextEventAt = task.Stamp(t.CreatedAt), task.Stamp(t.ReadyAt), task.Stamp(t.NextEventAt)
