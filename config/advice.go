@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// Advice returns what is allowed and probably not what was meant, with its place: handlers
-// that run nothing, and types that start before the start is durable though their handler
-// passes on a fencing token.
+// Advice returns what is allowed but probably a mistake, with its place: handlers that no type
+// uses, and types that start tasks before the start is durable although their handler passes on a
+// fencing token.
 func (c *Config) Advice() []Problem {
 	a := adviser{config: c, tree: c.written()}
 	a.idleHandlers()
@@ -42,7 +42,7 @@ func (n *node) findPath(path []string) (e *entry) {
 	return e
 }
 
-// idleHandlers tells of handlers that no type names.
+// idleHandlers reports handlers that no type names.
 func (a *adviser) idleHandlers() {
 	used := make(map[string]bool)
 	for _, t := range a.config.Types {
@@ -58,8 +58,8 @@ func (a *adviser) idleHandlers() {
 	}
 }
 
-// fencing tells of relaxed types that are handled by HTTP: the server on the other side
-// sees a version that may not tell two runs apart.
+// fencing reports relaxed types that are handled by HTTP: the server gets a version that may be
+// the same for two runs.
 func (a *adviser) fencing() {
 	for _, name := range slices.Sorted(maps.Keys(a.config.Types)) {
 		t := a.config.Types[name]

@@ -20,7 +20,7 @@ func (d *decoder) check() {
 			continue
 		}
 		if e := d.cfg.tree.find("handlers").child(want); e != nil {
-			continue // it is there and has problems of its own
+			continue // it exists and has problems of its own
 		}
 		advice := "add it to handlers"
 		if near := nearest(want, handlers); near != "" {
@@ -47,19 +47,19 @@ func (d *decoder) check() {
 	}
 }
 
-// listeners refuses two on one port.
+// listeners refuses two listeners on one port.
 func (d *decoder) listeners() {
 	if samePort(d.cfg.API.Listen, d.cfg.Admin.Listen) {
 		d.conflict([]string{"admin", "listen"}, fmt.Sprintf("is the port of api.listen, which is %s; give one of them another port", d.cfg.API.Listen))
 	}
 }
 
-// samePort reports whether of two addresses only one can be listened on.
+// samePort reports whether only one of two addresses can be listened on.
 func samePort(a, b string) bool {
 	host, port, err := net.SplitHostPort(a)
 	other, otherPort, otherErr := net.SplitHostPort(b)
 	if err != nil || otherErr != nil || port != otherPort || port == "0" {
-		return false // a port 0 is one that the system chooses
+		return false // the system chooses a port for 0
 	}
 	return anyHost(host) || anyHost(other) || plainHost(host) == plainHost(other)
 }
@@ -70,7 +70,7 @@ func anyHost(host string) bool {
 	return host == "" || err == nil && ip.IsUnspecified()
 }
 
-// plainHost returns a host in the form in which equal ones are the same text.
+// plainHost returns a host in a normal form: equal hosts have equal texts.
 func plainHost(host string) string {
 	if ip, err := netip.ParseAddr(host); err == nil {
 		host = ip.Unmap().String()
@@ -102,7 +102,7 @@ func (d *decoder) results() {
 	}
 }
 
-// splits refuses those that lead nowhere.
+// splits refuses splits without a valid handler.
 func (d *decoder) splits(handlers []string) {
 	for _, name := range handlers {
 		split, total := d.cfg.Handlers[name].Split, 0
@@ -125,11 +125,11 @@ func (d *decoder) splits(handlers []string) {
 	}
 }
 
-// maxDepth is how many limits may stand above each other. Every start of a task counts
-// in all of them.
+// maxDepth is how deeply limits may be nested. Every start of a task counts in all limits above
+// it.
 const maxDepth = 16
 
-// depth refuses limits that are nested too deeply, and cuts them loose.
+// depth refuses limits that are nested too deeply, and removes their parent.
 func (d *decoder) depth(limits map[string]policy.Limit) {
 	var deep []string
 	for _, name := range slices.Sorted(maps.Keys(limits)) {
@@ -150,7 +150,7 @@ func (d *decoder) depth(limits map[string]policy.Limit) {
 	}
 }
 
-// conflict notes a problem with the value at a path, unless the value has one already.
+// conflict records a problem with the value at a path, unless the value has one already.
 func (d *decoder) conflict(path []string, what string) {
 	if at := d.cfg.tree.locate(path); !d.found.at(at) {
 		d.found.add(at, "%s: %s", joinPath(path), what)
@@ -165,8 +165,7 @@ func (e *entry) child(key string) *entry {
 	return e.value.find(key)
 }
 
-// locate returns where the value at a path stands, or else the key of its nearest
-// parent.
+// locate returns the place of the value at a path, or else of the key of its nearest parent.
 func (n *node) locate(path []string) position {
 	at := n.at
 	for i, part := range path {

@@ -10,7 +10,7 @@ import (
 	"github.com/taskengine/taskengine/engine/policy"
 )
 
-// short is an object that has a short form: a single value.
+// short is an object with a short form: a single value.
 type short struct {
 	value  shape
 	object *object
@@ -28,14 +28,14 @@ func (s short) decode(d *decoder, n *node, into any) {
 
 func (s short) words() string { return s.value.words() + ", or a mapping" }
 
-// variant is one sort of handler: the key that tells it, and what else belongs to it.
+// variant is one kind of handler: the key that selects it, and its other keys.
 type variant struct {
 	key   string
 	is    *object
-	begin func(*Handler) any // makes the handler of this sort and returns what to fill in
+	begin func(*Handler) any // makes a handler of this kind and returns what to decode into
 }
 
-// variants is a handler of one sort out of several.
+// variants is a handler of one of several kinds.
 type variants []variant
 
 func (vs variants) keys() []string {
@@ -110,7 +110,7 @@ func ParseRate(s string) (policy.Rate, error) {
 	return policy.Rate{Count: int(n), Per: d}, nil
 }
 
-// word is a value that is one certain word and means is. It has an alternative.
+// word is a value that must be the word w, which stands for is. It has an alternative.
 func word[T any](w string, is T, alternative string) value[T] {
 	return value[T]{want: w, json: document{"const": w}, parse: func(t text) (none T, err error) {
 		if t.value == w {
@@ -120,7 +120,7 @@ func word[T any](w string, is T, alternative string) value[T] {
 	}}
 }
 
-// refused is a part of the file that another version reads.
+// refused is a part of the file that this version does not read.
 type refused struct{ advice string }
 
 func (r refused) decode(d *decoder, n *node, _ any) {
@@ -135,7 +135,7 @@ func (r refused) schema() document {
 	return document{"type": []string{"object", "null"}, "maxProperties": 0}
 }
 
-// backoffOf begins a backoff of a kind; what it does not say comes from the default.
+// backoffOf returns a backoff of a kind with the default values.
 func backoffOf(kind policy.BackoffKind) func(any) any {
 	return in(func(b *policy.Backoff) *policy.Backoff {
 		begun := policy.Backoff{Kind: kind, Max: time.Hour, Jitter: b.Jitter}

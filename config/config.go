@@ -9,8 +9,8 @@ import (
 	"github.com/taskengine/taskengine/engine/policy"
 )
 
-// Config is what a node is told. Load returns it complete: defaults are filled in,
-// references are resolved, and paths are relative to the working folder or absolute.
+// Config is the configuration of a node. Load returns it complete: with defaults, with references
+// resolved, and with paths that are absolute or relative to the working folder.
 type Config struct {
 	Node    Node
 	Storage Storage
@@ -22,11 +22,11 @@ type Config struct {
 	API       Listener
 	Admin     Listener
 	Handlers  map[string]Handler
-	Retention policy.Retention // of types that do not say another
+	Retention policy.Retention // of types without their own
 	Limits    map[string]policy.Limit
 	Types     map[string]Type
 
-	tree *node // what was written, for String and for the places of problems
+	tree *node // of the file, for String and for the places of problems
 }
 
 // Node is this process.
@@ -39,7 +39,7 @@ type Node struct {
 	StrictHandlers bool // do not start unless every plugin does
 }
 
-// Log says what is logged and how.
+// Log is what is logged and how.
 type Log struct {
 	Level  slog.Level
 	Format LogFormat
@@ -62,7 +62,7 @@ type Driver uint8
 const (
 	Pebble Driver = iota
 	Bolt
-	Memory // forgets everything when the process ends
+	Memory // keeps nothing after the process
 	Postgres
 )
 
@@ -70,31 +70,31 @@ const (
 type Storage struct {
 	Driver    Driver
 	Path      string          // of a folder; Memory does not use it, and for Postgres it is ""
-	URL       Text            // of the database; Postgres alone has one
-	Databases map[string]Text // more of them, by name
-	Schema    string          // where Postgres has its tables
+	URL       Text            // of the database, for Postgres
+	Databases map[string]Text // more databases, by name
+	Schema    string          // of the tables in Postgres
 }
 
 // The drivers of coordination and bus.
 const (
-	Local    = "local"    // of a node that is alone
-	Database = "postgres" // that of the storage
+	Local    = "local"    // for a single node
+	Database = "postgres" // by the database of the storage
 )
 
-// Coordination is how nodes agree.
+// Coordination is how nodes coordinate.
 type Coordination struct {
-	Driver string        // Local or Database; "" is what the storage is
-	Lease  time.Duration // how long a node is believed to be alive
+	Driver string        // Local or Database; "" is chosen by the storage
+	Lease  time.Duration // how long a node counts as alive without a heartbeat
 	Labels map[string]string
 }
 
-// Bus is how nodes tell each other about ready tasks.
+// Bus is how nodes notify each other of ready tasks.
 type Bus struct {
-	Driver string // Local or Database; "" is what the storage is
+	Driver string // Local or Database; "" is chosen by the storage
 	Listen Text   // URL of a database for LISTEN; "" is the storage's, "none" is none
 }
 
-// TaskLog is what is kept of what handlers log about their tasks.
+// TaskLog is how much is kept of the logs of tasks.
 type TaskLog struct {
 	Path         string // of a folder; Memory does not use it
 	MaxSize      int    // bytes of all tasks; 0 keeps nothing
@@ -105,7 +105,7 @@ type TaskLog struct {
 // Listener is an address to listen on.
 type Listener struct {
 	Listen string // host:port; "" to not listen
-	Token  Text   // of the admin listener: what callers of its private paths must know; "" is nothing
+	Token  Text   // of the admin listener: the token for its private paths; "" is none
 }
 
 // Handler is how the tasks of some types are run. Exactly one field is set.
@@ -113,14 +113,14 @@ type Handler struct {
 	Plugin *Plugin
 	Exec   *Exec
 	HTTP   *HTTP
-	Split  map[string]int // the handlers among which tasks are divided, and their weights; nil if it is none of these
+	Split  map[string]int // the handlers that share the tasks, with their weights; nil if the handler is not a split
 }
 
-// Plugin is a process that stays and is given many tasks.
+// Plugin is a process that runs many tasks.
 type Plugin struct {
 	Command      []string
 	Dir          string
-	Slots        int // how many tasks it is given at once
+	Slots        int // how many tasks it runs at once
 	Env          map[string]Text
 	PassEnv      []string
 	StartTimeout time.Duration
@@ -130,22 +130,22 @@ type Plugin struct {
 	Processes Processes
 	PerTask   bool // each task has a process of its own
 	Replace   Replace
-	User      string            // as whom it runs; "" is the node's user
+	User      string            // the user it runs as; "" is the node's user
 	SHA256    map[string]string // the checksum of each file that is pinned
 	Limits    Limits
 }
 
-// Processes say how many there are of a plugin.
+// Processes is how many processes a plugin has.
 type Processes struct {
 	Min, Max int
-	Idle     time.Duration // after which one beyond Min ends
+	Idle     time.Duration // after which a process beyond Min ends
 }
 
 // Replace says when a process of a plugin is replaced by a new one; 0 is never.
 type Replace struct {
-	Tasks int           // so many it was given
-	Age   time.Duration // it has lived for so long
-	RSS   int           // it holds more than so many bytes of memory
+	Tasks int           // after this number of tasks
+	Age   time.Duration // after this time
+	RSS   int           // when it uses more bytes of memory
 }
 
 // Limits are what one process of a plugin may use; 0 is no limit.
@@ -155,7 +155,7 @@ type Limits struct {
 	Processes int     // and threads
 }
 
-// Payload says how a command receives a task's payload.
+// Payload is how a command receives the payload of a task.
 type Payload uint8
 
 // The ways.
@@ -164,7 +164,7 @@ const (
 	PayloadArgs          // a JSON list of strings, appended to the command
 )
 
-// Exec is a command that is run once for each attempt.
+// Exec is a command that runs once for each attempt.
 type Exec struct {
 	Command   []string
 	Payload   Payload
@@ -192,7 +192,7 @@ type Type struct {
 	policy.Type
 }
 
-// Policies returns what the engine decides by. The caller may change it.
+// Policies returns the policies of the engine. The caller may change them.
 func (c *Config) Policies() policy.Set {
 	types := make(map[string]policy.Type, len(c.Types))
 	for name, t := range c.Types {
@@ -201,11 +201,10 @@ func (c *Config) Policies() policy.Set {
 	return policy.Set{Slots: c.Node.Slots, Types: types, Limits: maps.Clone(c.Limits)}
 }
 
-// taskLogFolder has the logs of tasks, within the storage folder.
+// taskLogFolder is the folder of the logs of tasks, in the storage folder.
 const taskLogFolder = "task-logs"
 
-// Default returns the configuration that an empty file gives, with paths relative to
-// the working folder.
+// Default returns the configuration of an empty file, with paths relative to the working folder.
 func Default() *Config {
 	return &Config{
 		Node:         Node{Slots: 100, DrainTimeout: 30 * time.Second},

@@ -12,12 +12,12 @@ import (
 
 // shape is what a value of the file may look like, and how it becomes data.
 type shape interface {
-	// decode reads n into the value that into points to, or notes what is wrong and
-	// leaves the value usable. n is never nil.
+	// decode decodes n into the value that into points to, or records a problem and leaves
+	// the value usable. n is never nil.
 	decode(d *decoder, n *node, into any)
 	// schema returns the JSON Schema of the value.
 	schema() document
-	// words says for the reference what to write.
+	// words returns what to write, for the reference.
 	words() string
 }
 
@@ -83,20 +83,20 @@ func (d *decoder) enter(part string, s shape, n *node, into any) {
 	d.walker.enter(part, n.at, func() { s.decode(d, n, into) })
 }
 
-// text is the text of a scalar, after its reference was followed.
+// text is the text of a scalar, with its reference resolved.
 type text struct {
 	value string
-	ref   string // such as ${NAME}, if the value comes from there
+	ref   string // such as ${NAME}, if the value comes from a reference
 	node  *node
 }
 
-// shown is the start of the text, in quotes.
+// shown returns the start of the text, in quotes.
 func (t text) shown() string { return fmt.Sprintf("%.40q", t.value) }
 
 // maxSecret is how large a file may be that ${file:PATH} names.
 const maxSecret = 1 << 20
 
-// resolve follows the reference of a scalar: ${NAME} is an environment variable and
+// resolve resolves the reference of a scalar: ${NAME} is an environment variable and
 // ${file:PATH} the content of a file. $${ stands for the text ${.
 func (d *decoder) resolve(n *node) (text, error) {
 	inner, opened := strings.CutPrefix(n.text, "${")
@@ -131,13 +131,13 @@ func (d *decoder) resolve(n *node) (text, error) {
 	return text{value: value, ref: n.text, node: n}, nil
 }
 
-// secret reads the file that a reference names, without one newline at its end.
+// secret reads the file of a reference, without a newline at its end.
 func (d *decoder) secret(path string) (string, error) {
 	if path == "" {
 		return "", errors.New("it names no file")
 	}
 	path = d.within(path)
-	switch info, err := os.Stat(path); { // first, because opening a pipe would wait
+	switch info, err := os.Stat(path); { // before opening it, because opening a pipe would wait
 	case err != nil:
 		return "", err
 	case !info.Mode().IsRegular():
@@ -162,7 +162,7 @@ func (d *decoder) secret(path string) (string, error) {
 	return s, nil
 }
 
-// within returns a path of the file's as one of this process's.
+// within returns a path in the file as a path for this process.
 func (d *decoder) within(path string) string {
 	if filepath.IsAbs(path) {
 		return filepath.Clean(path)
@@ -183,26 +183,26 @@ func isVariable(s string) bool {
 // field is one key of an object.
 type field struct {
 	name      string
-	doc       string             // what it means, in sentences
-	def       string             // the default, as it would be written; "" if there is none
-	otherwise string             // what holds without the key, in words, if def cannot say it
-	holds     func(*Config) bool // whether def does in a configuration; nil if it always does
+	doc       string             // its description, in sentences
+	def       string             // the default, as written in the file; "" if there is none
+	otherwise string             // the default in words, if def cannot express it
+	holds     func(*Config) bool // whether def is the default in a configuration; nil is always
 	required  bool
 	is        shape
-	at        func(object any) any // where the value goes: a pointer into the object
+	at        func(object any) any // returns a pointer to the value in the object
 }
 
-// in makes the at of a field from a function between types.
+// in returns the at of a field from a function of typed pointers.
 func in[T, V any](at func(*T) *V) func(any) any {
 	return func(object any) any { return at(object.(*T)) }
 }
 
 // object is a mapping with known keys.
 type object struct {
-	what   string // it describes, for messages: "a handler that runs a plugin"
+	what   string // for messages: "a handler that runs a plugin"
 	fields []field
 	rivals []string          // keys of which at most one may be given
-	later  map[string]string // keys of other versions, and what is to be said of them
+	later  map[string]string // keys of other versions, and what messages say of them
 }
 
 func (o *object) decode(d *decoder, n *node, into any) {
@@ -259,9 +259,9 @@ func (o *object) unknown(d *decoder, e entry) {
 	d.fault(e.at, "%s is no key%s; %s", name(e.key), where, advice)
 }
 
-// table is a mapping whose keys the user chooses.
+// table is a mapping with keys of the user's choice.
 type table[V any] struct {
-	of     string // what the keys name, in the plural: "types"
+	of     string // what the keys are, in the plural: "types"
 	keys   func(key string) error
 	fresh  func(d *decoder, key string) V
 	is     shape
@@ -293,7 +293,7 @@ func (t table[V]) decode(d *decoder, n *node, into any) {
 	}
 }
 
-// sequence is a list, or where a single value is enough, one value.
+// sequence is a list, or a single value if that is allowed.
 type sequence[V any] struct {
 	is     shape
 	single bool // a value that is no list stands for a list of one

@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// String returns the configuration in force as YAML: what was written and what was
-// --set, in the order of the reference, and the defaults of everything else, marked as
-// such. References are not followed, so no secret they stand for is shown, and secrets that
-// are written out are masked, see [masked]. But for that, it gives the same configuration
-// again when it is read from the folder of the file.
+// String returns the effective configuration as YAML: the values of the file and of --set, in the
+// order of the reference, and the defaults of all other keys, marked as such. References are not
+// resolved, so the secrets that they stand for are not shown. Secrets that are written out are
+// masked, see [masked]. Apart from masked values, reading the YAML from the folder of the file
+// gives the same configuration.
 func (c *Config) String() string {
 	tree := c.tree
 	if tree == nil {
@@ -48,7 +48,7 @@ func dumpObject(b *dump, o *object, n *node, depth int) {
 	}
 }
 
-// hasDefaults reports whether an object that is not there says something all the same.
+// hasDefaults reports whether a missing object has defaults to show.
 func hasDefaults(o *object) bool {
 	return !slices.ContainsFunc(o.fields, func(f field) bool { return f.required }) &&
 		slices.ContainsFunc(o.fields, func(f field) bool {
@@ -96,7 +96,7 @@ func dumpValue(b *dump, key string, s shape, n *node, depth int) {
 	fmt.Fprintf(b, "%s%s: %s\n", indent(depth), key, flow(n))
 }
 
-// dumpNested writes a key and what body writes under it, or {} if that is nothing.
+// dumpNested writes a key and below it the output of body, or {} if that is empty.
 func dumpNested(b *dump, key string, depth int, body func(b *dump)) {
 	under := &dump{of: b.of}
 	body(under)
@@ -135,7 +135,7 @@ func flow(n *node) string {
 	return "null"
 }
 
-// showKey writes a key: all keys are text, so only odd ones need quotes.
+// showKey writes a key. All keys are text, so only unusual ones need quotes.
 func showKey(key string) string {
 	if isName(key) == nil {
 		return key
@@ -143,7 +143,7 @@ func showKey(key string) string {
 	return strconv.Quote(key)
 }
 
-// plain is what may stand without quotes wherever it stood without quotes.
+// plain matches texts that need no quotes.
 var plain = regexp.MustCompile(`^[A-Za-z0-9_./]([A-Za-z0-9_./:%+-]*[A-Za-z0-9_/])?$`)
 
 func showText(n *node) string {

@@ -13,10 +13,10 @@ import (
 const maxFile = 1 << 20
 
 // Load reads the file at path, applies sets (the arguments of --set, such as
-// "node.slots=5", each a path and a value in YAML) and follows references: ${NAME} asks
-// env, ${file:PATH} reads a file. An empty path stands for an empty file in the working
-// folder. The error is an *[Errors] if the configuration cannot be used, and another
-// one if the file cannot be read. Nothing else is read or tried: see [Config.Probe].
+// "node.slots=5", each a path and a value in YAML) and resolves references: ${NAME} calls env,
+// ${file:PATH} reads a file. An empty path stands for an empty file in the working folder. The
+// error is an *[Errors] if the configuration cannot be used, and another one if the file cannot
+// be read. Load reads and tries nothing else: see [Config.Probe].
 func Load(path string, sets []string, env func(string) (string, bool)) (*Config, error) {
 	src, err := read(path)
 	if err != nil {
@@ -36,13 +36,13 @@ func load(src *source, folder string, sets []string, env func(string) (string, b
 		tree = &node{at: position{src, 1, 1}}
 	}
 	if tree = override(tree, sets, false, found); len(found.list) > 0 && tree.kind == nothing {
-		return nil, found.err() // what is not YAML has nothing more to say
+		return nil, found.err() // the text is not YAML, so there is nothing more to check
 	}
 	d := &decoder{walker: walker{found: found}, cfg: Default(), folder: folder, env: env}
 	d.cfg.tree, d.cfg.TaskLog.Path = tree, "" // which depends on storage.path
 	root.decode(d, tree, d.cfg)
 	d.check()
-	d.settle()
+	d.resolvePaths()
 	if err := found.err(); err != nil {
 		return nil, err
 	}
@@ -65,8 +65,8 @@ func read(path string) (*source, error) {
 	return &source{name: path, text: string(content)}, nil
 }
 
-// settle makes the paths of the file ones of this process.
-func (d *decoder) settle() {
+// resolvePaths makes the paths of the file valid for this process.
+func (d *decoder) resolvePaths() {
 	c := d.cfg
 	c.TaskLog.Path = d.within(cmp.Or(c.TaskLog.Path, filepath.Join(c.Storage.Path, taskLogFolder)))
 	c.Storage.Path = d.within(c.Storage.Path)
@@ -90,8 +90,8 @@ func (d *decoder) settle() {
 	}
 }
 
-// program makes the first word of a command absolute if it is a path: a relative one
-// would be looked for in the command's own folder.
+// program makes the first word of a command absolute if it is a path: a relative path would be
+// relative to the folder of the command.
 func (d *decoder) program(command []string) {
 	if len(command) == 0 || !strings.ContainsRune(command[0], '/') {
 		return

@@ -8,11 +8,11 @@ import (
 	"unicode/utf8"
 )
 
-// mask is shown instead of a secret: its length says nothing.
+// mask is shown instead of a secret. It does not reveal the length.
 const mask = "********"
 
-// Parts of the names whose values are secrets, of headers, environment variables and options
-// of URLs: anywhere in a name, and as a word of it.
+// Parts of names of secrets, among headers, environment variables and options of URLs: secretParts
+// anywhere in a name, secretWords as a word of it.
 var (
 	secretParts = []string{
 		"token", "secret", "passw", "pwd", "passphrase", "credential", "cookie", "session", "signature", "jwt", "oauth", "authoriz", "authent",
@@ -21,7 +21,7 @@ var (
 	secretWords = []string{"auth", "key", "pass", "pat", "sig", "dsn"}
 )
 
-// isSecretName reports whether a name is that of a secret.
+// isSecretName reports whether name is the name of a secret.
 func isSecretName(name string) bool {
 	name = strings.ToLower(name)
 	if slices.ContainsFunc(secretParts, func(part string) bool { return strings.Contains(name, part) }) {
@@ -35,9 +35,9 @@ func isSecretName(name string) bool {
 	return false
 }
 
-// masked returns what may be shown of a text that stands under a name, such as that of a
-// header or of an environment variable: a mask if the name is that of a secret, and
-// otherwise the text without the secrets in the URLs and headers in it.
+// masked returns what may be shown of a text with a name, such as the name of a header or of an
+// environment variable: a mask if it is the name of a secret, and otherwise the text without the
+// secrets in its URLs and headers.
 func masked(name, text string) string {
 	if text != "" && isSecretName(name) {
 		return mask
@@ -45,8 +45,8 @@ func masked(name, text string) string {
 	return hidePasswords(text)
 }
 
-// maskedURL returns a URL without what lets people in: the password, a user without a password,
-// which is a token, and the options whose names are those of secrets.
+// maskedURL returns a URL without its credentials: the password, a user without a password, which
+// is a token, and the options with names of secrets.
 func maskedURL(text string) string {
 	u, err := url.Parse(text)
 	if err != nil {
@@ -81,7 +81,7 @@ func cutLastBefore(s string, sep byte, end string) (before, after string, found 
 
 var urlOption = regexp.MustCompile(`([?&])([^=&#]*)=([^&#]*)`)
 
-// maskOptions hides the values of the options of a URL whose names are those of secrets.
+// maskOptions hides the values of the options of a URL with names of secrets.
 func maskOptions(text string) string {
 	return urlOption.ReplaceAllStringFunc(text, func(s string) string {
 		m := urlOption.FindStringSubmatch(s)
@@ -93,18 +93,18 @@ func maskOptions(text string) string {
 	})
 }
 
-// hidden is something secret in a line of a file or in a word of a command, also if it is not
-// written right. Its second group is the secret.
+// hidden matches a secret in a line of a file or in a word of a command, even if its syntax is not
+// valid. The second group is the secret.
 type hidden struct {
-	has []string // texts, in small letters, of which one is there if it is; looking for them is fast
+	has []string // lower-case texts, one of which every match contains; looking for them is fast
 	is  *regexp.Regexp
 }
 
-// secretKeys are those of the keys in front of secrets.
+// secretKeys matches the keys before secrets.
 var secretKeys = []string{"authorization", "token", "secret", "passw", "cookie", "api-key", "api_key", "apikey", "access-key", "access_key"}
 
-// What is hidden: passwords among the options of a URL and before its host, users of a URL
-// without a password, what follows the name of an authorization, and what a --set gives to one.
+// Hidden are passwords in the options of a URL and before its host, users of a URL without a
+// password, the text after the name of an authorization, and values of secret keys in --set.
 var (
 	optionPassword = hidden{[]string{"password="}, regexp.MustCompile(`([?&](?:ssl)?password=)([^&\s]+)`)}
 	userPassword   = hidden{[]string{"://"}, regexp.MustCompile(`(://[^\s/@:]*:)(\S+)@`)}
@@ -113,12 +113,11 @@ var (
 	secretSet      = hidden{secretKeys, regexp.MustCompile(`(?i)((?:` + strings.Join(secretKeys, "|") + `)[\w-]*["']?=)([^\s{}$&|>][^&,}\n]*)`)}
 )
 
-// WithoutPasswords returns a text for people, such as an error, without the passwords in the
-// URLs in it.
+// WithoutPasswords returns a text, such as an error, without the passwords in its URLs.
 func WithoutPasswords(s string) string { return hide(s, optionPassword, userPassword) }
 
-// hidePasswords replaces every character of a secret by a star, so that what stands around it
-// keeps its place.
+// hidePasswords replaces every character of a secret by a star, so that the text around it keeps
+// its place.
 func hidePasswords(s string) string {
 	return hide(s, optionPassword, userPassword, userToken, secretEntry, secretSet)
 }
@@ -146,11 +145,10 @@ func hide(s string, secrets ...hidden) string {
 	return s
 }
 
-// isReference reports whether a value is shown as it is because it names the place of a
-// secret.
+// isReference reports whether a value is a reference, which is shown unchanged.
 func isReference(s string) bool { return strings.HasPrefix(s, "${") && strings.HasSuffix(s, "}") }
 
-// guarded is a text that may be, or have in it, a secret that is written out.
+// guarded is a text that may be or contain a secret that is written out.
 type guarded struct {
 	value[Text]
 	hide func(name, text string) string // returns what may be shown of a text
@@ -167,7 +165,7 @@ func (g guarded) decode(d *decoder, n *node, into any) {
 	}
 }
 
-// httpURL is a URL that tasks are sent to.
+// httpURL is a URL that receives tasks.
 func httpURL() guarded {
 	return guarded{secret("a URL, such as https://example.com/tasks", isURL), func(_, text string) string { return maskedURL(text) }}
 }

@@ -2,7 +2,7 @@ package config
 
 import "go.yaml.in/yaml/v4"
 
-// nodeKind is what stands in a place of the file.
+// nodeKind is the kind of a value of the file.
 type nodeKind uint8
 
 const (
@@ -16,14 +16,13 @@ func (k nodeKind) String() string {
 	return [...]string{"nothing", "a single value", "a list", "a mapping"}[k]
 }
 
-// node is a value of the file. It does not change once it is made, and may stand in
-// several places because of aliases.
+// node is a value of the file. It is immutable, and may be in several places because of aliases.
 type node struct {
 	at      position
 	kind    nodeKind
 	text    string // of a scalar
 	quoted  bool   // the scalar was written in quotes or as a block: it is text and no number
-	tag     string // what YAML takes the scalar for, such as !!int
+	tag     string // the type that YAML gives the scalar, such as !!int
 	items   []*node
 	entries []entry
 	index   map[string]int // of a mapping with many entries: where each key is in entries
@@ -90,7 +89,7 @@ func parse(in *source, found *findings) *node {
 
 func (p *parser) place(n *yaml.Node) position { return position{p.in, n.Line, n.Column} }
 
-// node makes a node of what the YAML library read. Aliases share their node.
+// node converts a node of the YAML library. Aliases share their node.
 func (p *parser) node(y *yaml.Node) *node {
 	if y.Kind == yaml.AliasNode {
 		made, known := p.done[y.Alias]
@@ -112,7 +111,7 @@ func (p *parser) node(y *yaml.Node) *node {
 		const quotes = yaml.DoubleQuotedStyle | yaml.SingleQuotedStyle | yaml.LiteralStyle | yaml.FoldedStyle
 		n.text, n.quoted, n.tag = y.Value, y.Style&quotes != 0, y.ShortTag()
 		if y.Style&yaml.TaggedStyle != 0 {
-			n.tag = "!!str" // it is refused already, so once
+			n.tag = "!!str" // the tag is reported already
 		}
 		if n.tag != "!!null" {
 			n.kind = scalar
@@ -133,8 +132,8 @@ func (p *parser) node(y *yaml.Node) *node {
 	return n
 }
 
-// mapping fills in the entries of n: its own, and then what it merges (<<) and does
-// not have itself.
+// mapping sets the entries of n: its own, and then those that it merges (<<) and does not have
+// itself.
 func (p *parser) mapping(n *node, content []*yaml.Node) {
 	n.entries = make([]entry, 0, len(content)/2)
 	have := make(map[string]position, len(content)/2)

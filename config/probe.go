@@ -11,9 +11,9 @@ import (
 	"slices"
 )
 
-// Probe returns what the configuration asks of this machine and the machine does not
-// have: programs that are not there, folders that are not there or cannot be written. It
-// does not look at databases outside. It leaves nothing behind. The machine may change right after, so it is advice.
+// Probe returns what the configuration needs and this machine does not have: programs that do
+// not exist, folders that do not exist or cannot be written. It does not connect to databases,
+// and leaves nothing behind. The result is advice: the machine may change at any time.
 func (c *Config) Probe() []Problem {
 	p := prober{tree: c.written()}
 	if c.Storage.Driver == Pebble || c.Storage.Driver == Bolt {
@@ -34,14 +34,14 @@ func (c *Config) Probe() []Problem {
 	return p.found.problems()
 }
 
-// ProblemAt returns a problem with what is written at a path, such as "storage", "url", or
-// with what is nearest above if nothing is. It is for whoever tries what Probe does not.
+// ProblemAt returns a problem with the value at a path, such as "storage", "url", or with its
+// nearest parent if there is no value. It is for checks that Probe does not make.
 func (c *Config) ProblemAt(text string, path ...string) Problem {
 	at := c.written().locate(path)
 	return at.in.problem(at.line, at.column, joinPath(path)+": "+text)
 }
 
-// written returns what was written.
+// written returns the tree of the file.
 func (c *Config) written() *node {
 	if c.tree == nil {
 		return &node{at: position{in: &source{name: "(defaults)"}}}
@@ -78,7 +78,7 @@ func (p *prober) command(command []string, dir, key, name string) {
 	}
 }
 
-// writable tries to write into the folder, or into the nearest one above that is there.
+// writable tries to write into the folder, or into its nearest parent that exists.
 func writable(folder string) error {
 	for at := folder; ; at = filepath.Dir(at) {
 		info, err := os.Stat(at)

@@ -7,16 +7,16 @@ import (
 	"strings"
 )
 
-// maxProblems is how many problems are told; a file with more is not worth more.
+// maxProblems is how many problems an error has at most.
 const maxProblems = 200
 
-// maxFindings is how many problems are noted at all, so that a file that is wrong
-// everywhere is refused as fast as any other.
+// maxFindings is how many problems are recorded, so that a file with very many problems is refused
+// as fast as any other.
 const maxFindings = 5000
 
-// Problem is one thing that is wrong, and where.
+// Problem is one mistake, with its place.
 type Problem struct {
-	File    string // as it was given to Load, or the --set without its value
+	File    string // the path given to Load, or the --set without its value
 	Line    int    // from 1; 0 if the problem is in a --set, or with the file as a whole
 	Column  int    // from 1, in characters; 0 as Line
 	Text    string // what is wrong; what to do
@@ -65,7 +65,7 @@ type position struct {
 	line, column int
 }
 
-// finding is a problem before it is told.
+// finding is a problem without its excerpt.
 type finding struct {
 	at   position
 	text string
@@ -76,10 +76,10 @@ type findings struct {
 	list   []finding
 	seen   map[finding]bool
 	places map[position]bool // where there is a problem
-	beyond int               // how many more were not noted
+	beyond int               // how many more were not recorded
 }
 
-// full reports whether no more problems are noted. Then it counts one that is not.
+// full reports whether no more problems are recorded, and if so counts one more.
 func (f *findings) full() bool {
 	if len(f.list) < maxFindings {
 		return false
@@ -88,7 +88,7 @@ func (f *findings) full() bool {
 	return true
 }
 
-// add notes a problem, once.
+// add records a problem. It ignores one that is recorded already.
 func (f *findings) add(at position, format string, args ...any) {
 	if f.full() {
 		return
@@ -104,10 +104,10 @@ func (f *findings) add(at position, format string, args ...any) {
 	f.list = append(f.list, found)
 }
 
-// at reports whether there is a problem at the place already.
+// at reports whether a problem is recorded for the place.
 func (f *findings) at(p position) bool { return f.places[p] }
 
-// problems returns what was found, in order.
+// problems returns the problems in the order of their places.
 func (f *findings) problems() []Problem {
 	slices.SortStableFunc(f.list, func(a, b finding) int {
 		return cmp.Or(cmp.Compare(a.at.in.order, b.at.in.order), cmp.Compare(a.at.line, b.at.line),

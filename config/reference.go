@@ -32,7 +32,7 @@ func (f field) defaultCell() string {
 
 func cell(s string) string { return strings.ReplaceAll(s, "|", `\|`) }
 
-// section is one object of the file and where it stands.
+// section is one object of the file and its place.
 type section struct {
 	path []string
 	doc  string
@@ -87,7 +87,7 @@ func (vs variants) holds() (key string, inner []shape) {
 	return "", inner
 }
 
-// homes are the keys that belong to one place only, and where that is.
+// homes returns the place of each key that has exactly one.
 var homes = sync.OnceValue(func() map[string]string {
 	found, often := map[string]string{}, map[string]bool{}
 	for _, s := range sections() {

@@ -17,8 +17,8 @@ type value[T any] struct {
 	want  string // what to write: "a duration, such as 30s"
 	parse func(text) (T, error)
 	json  document
-	// broken is what stands for a value that cannot be read, so that later checks do
-	// not stumble over it once more; nil keeps the default.
+	// broken replaces a value that cannot be read, so that later checks do not report it
+	// again; nil keeps the default.
 	broken *T
 }
 
@@ -52,8 +52,8 @@ func (v value[T]) spoil(target *T) {
 func (v value[T]) words() string    { return v.want }
 func (v value[T]) schema() document { return v.json }
 
-// literal returns the text of a value that should be text, unless YAML, or some reader
-// of YAML, takes what was written for something else.
+// literal returns the text of a value that should be text. It returns an error if YAML, or some
+// readers of YAML, give the value another type.
 func literal(t text) (string, error) {
 	n := t.node
 	if t.ref != "" || n.quoted {
@@ -75,7 +75,7 @@ func literal(t text) (string, error) {
 	return "", errors.New("must be text, but YAML takes it for a number" + advice)
 }
 
-// words is any text that check accepts.
+// words is text that check accepts.
 func words(want string, check func(string) error) value[string] {
 	return value[string]{want: want, json: orReference(document{"type": "string"}), parse: func(t text) (string, error) {
 		s, err := literal(t)
@@ -86,7 +86,7 @@ func words(want string, check func(string) error) value[string] {
 	}}
 }
 
-// secret is text that may come from a reference, and is remembered to.
+// secret is text that keeps the reference that it came from, if any.
 func secret(want string, check func(string) error) value[Text] {
 	plain := words(want, check)
 	return value[Text]{want: want, json: plain.json, parse: func(t text) (Text, error) {
@@ -132,8 +132,8 @@ func boolean() value[bool] {
 
 var wholeNumber = regexp.MustCompile(`^[+-]?(0|[1-9][0-9]*)$`)
 
-// whole is a whole number of least to most. One that may be 0 means "no limit" by 0,
-// so that is what stands for a broken one.
+// whole is a whole number of least to most. If 0 is allowed, it means "no limit" and replaces a
+// value that cannot be read.
 func whole[T ~int | ~uint8 | ~uint32](least, most int64, want string) value[T] {
 	v := value[T]{want: want, json: orReference(document{"type": "integer", "minimum": least, "maximum": most})}
 	if least == 0 {
@@ -171,7 +171,7 @@ func fraction(least, most float64, want string) value[float64] {
 	}}
 }
 
-// period is a duration. Where 0 would be senseless, positive is true.
+// period is a duration. If positive is true, 0 is refused.
 func period(want string, positive bool) value[time.Duration] {
 	v := value[time.Duration]{want: want, json: document{"$ref": "#/$defs/duration"}, parse: func(t text) (time.Duration, error) {
 		return parsePeriod(t, positive)
@@ -191,7 +191,7 @@ func parsePeriod(t text, positive bool) (time.Duration, error) {
 	return d, err
 }
 
-// minLease is what the nodes that share a database need to prove that they are alive.
+// minLease is the shortest lease with which nodes that share a database can prove that they are alive.
 const minLease = 100 * time.Millisecond
 
 func lease() value[time.Duration] {
@@ -206,7 +206,7 @@ func lease() value[time.Duration] {
 	return v
 }
 
-// keeping is how long something is kept.
+// keeping is a time to keep something, or forever.
 func keeping() value[time.Duration] {
 	return value[time.Duration]{
 		want: "a duration, such as 7d, or forever", json: document{"$ref": "#/$defs/keeping"},
@@ -223,10 +223,10 @@ func keeping() value[time.Duration] {
 	}
 }
 
-// LivenessOff is the liveness of a plugin that may be silent for ever.
+// LivenessOff is the liveness of a plugin that may send nothing for any time.
 const LivenessOff time.Duration = -1
 
-// liveness is how long a plugin may be silent.
+// liveness is how long a plugin may send nothing.
 func liveness() value[time.Duration] {
 	return value[time.Duration]{
 		want: "a duration, such as 5m, or off", json: document{"$ref": "#/$defs/liveness"},
@@ -253,7 +253,7 @@ func size(least, most int, want string) value[int] {
 	}}
 }
 
-// orNothing refuses sizes that are less than the least and not 0.
+// orNothing refuses sizes below least other than 0.
 func orNothing(least int, v value[int]) value[int] {
 	parse := v.parse
 	v.parse = func(t text) (int, error) {
@@ -266,13 +266,13 @@ func orNothing(least int, v value[int]) value[int] {
 	return v
 }
 
-// option is one word and what it means.
+// option is one word and its value.
 type option[T any] struct {
 	word string
 	is   T
 }
 
-// oneOf is a word out of a few. later are the words of other builds, and what to do.
+// oneOf is one of a few words. later has the words of other builds, and what to do.
 func oneOf[T any](later map[string]string, options ...option[T]) value[T] {
 	names := make([]string, len(options))
 	for i, o := range options {

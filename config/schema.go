@@ -16,9 +16,8 @@ const (
 	referencePattern = `^\$\{(file:.+|[A-Za-z_][A-Za-z0-9_]*)\}$`
 )
 
-// Schema returns the JSON Schema (draft 2020-12) of the file, for editors. A file that
-// Load accepts is valid; a valid file may still name limits or handlers that are not
-// there.
+// Schema returns the JSON Schema (draft 2020-12) of the file, for editors. A file that Load
+// accepts is valid. A valid file may still name limits or handlers that do not exist.
 func Schema() []byte {
 	doc := root.schema()
 	doc["$schema"] = "https://json-schema.org/draft/2020-12/schema"
@@ -30,7 +29,7 @@ func Schema() []byte {
 		"reference": document{"type": "string", "pattern": referencePattern},
 		"duration":  text(durationPattern, "30s"),
 		"keeping":   document{"anyOf": []document{{"const": "forever"}, {"$ref": "#/$defs/duration"}}},
-		// Readers of YAML 1.1 take off for false.
+		// YAML 1.1 reads off as false.
 		"liveness": document{"anyOf": []document{{"enum": []any{"off", false}}, {"$ref": "#/$defs/duration"}}},
 		"size":     text(sizePattern, "64KiB"),
 		"rate":     text(ratePattern, "20/1s"),
@@ -42,7 +41,7 @@ func Schema() []byte {
 	return append(out, '\n')
 }
 
-// orReference lets a reference stand for the value. Any text may be one.
+// orReference allows a reference in place of the value. Any text may be a reference.
 func orReference(d document) document {
 	if d["type"] == "string" && d["pattern"] == nil {
 		return d
@@ -132,7 +131,7 @@ func (vs variants) schema() document {
 	return document{"oneOf": each}
 }
 
-// plainValue turns a default of the table into what JSON calls it.
+// plainValue converts a default of the table to a JSON value.
 func plainValue(def string) any {
 	n := parse(&source{text: def}, &findings{})
 	return n.plain()

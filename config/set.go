@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// override applies the --set arguments to the tree in their order and returns the new
-// tree. An argument is a path, an equals sign and a value in YAML; a part of the path
-// that contains a dot stands in double quotes. The value replaces what was there. If items is
-// true, a part may be the number of an item of a list, see graftItem.
+// override applies the --set arguments to the tree in their order and returns the new tree. An
+// argument is a path, an equals sign and a value in YAML; a part of the path that contains a dot
+// is in double quotes. The value replaces the present one. If items is true, a part may be the
+// number of an item of a list, see graftItem.
 func override(root *node, sets []string, items bool, found *findings) *node {
 	for i, arg := range sets {
 		path, value, ok := strings.Cut(arg, "=")
@@ -36,7 +36,7 @@ func override(root *node, sets []string, items bool, found *findings) *node {
 	return root
 }
 
-// graft returns a copy of n in which the value stands at the path. It does not change what n
+// graft returns a copy of n with the value at the path. It does not change what n
 // shares with other places through aliases.
 func graft(n *node, path []string, value *node, items bool, found *findings) *node {
 	if len(path) == 0 {
@@ -123,7 +123,7 @@ func joinPath(parts []string) string {
 	return strings.Join(quoted, ".")
 }
 
-// name shows a key in a message: as it is if it is a plain word, or else in quotes.
+// name returns a key for a message: unchanged if it is a plain word, or else in quotes.
 func name(key string) string {
 	const longest = 40
 	if key == "" || len(key) > longest || strings.ContainsFunc(key, func(r rune) bool {

@@ -10,14 +10,14 @@ import (
 	"strings"
 )
 
-// storage refuses the keys of other drivers than the one that was chosen, and that one if
-// it lacks something. The driver memory leaves all keys alone, so that any file can be
-// tried out by --set storage.driver=memory.
+// storage refuses keys of other drivers than the chosen one, and reports required keys that are
+// missing. The driver memory accepts all keys, so that any file can be tried with
+// --set storage.driver=memory.
 func (d *decoder) storage() {
 	driver := []string{"storage", "driver"}
 	written := d.cfg.tree.find("storage")
 	if d.found.at(d.cfg.tree.locate(driver)) && written.child("driver") != nil {
-		return // which driver was meant is not known
+		return // the driver is not known
 	}
 	d.together()
 	switch d.cfg.Storage.Driver {
@@ -39,7 +39,7 @@ func (d *decoder) storage() {
 	}
 }
 
-// different refuses databases that are there twice.
+// different refuses duplicate databases.
 func (d *decoder) different() {
 	seen := map[string]string{d.cfg.Storage.URL.Reveal(): "url"}
 	for _, name := range slices.Sorted(maps.Keys(d.cfg.Storage.Databases)) {
@@ -51,7 +51,7 @@ func (d *decoder) different() {
 	}
 }
 
-// together refuses a way to agree, or to tell, that does not fit the storage.
+// together refuses drivers of coordination and bus that do not fit the storage.
 func (d *decoder) together() {
 	want := Local
 	if d.cfg.Storage.Driver == Postgres {
@@ -64,7 +64,7 @@ func (d *decoder) together() {
 	}
 }
 
-// Main is what people call the database of storage.url, where there are others.
+// Main is the name of the database of storage.url if there are others.
 const Main = "main"
 
 // isPartName accepts the name of one of the other databases.
@@ -77,8 +77,7 @@ func isPartName(s string) error {
 
 const exampleURL = "postgres://taskengine@db.example.com/tasks"
 
-// databaseURL is the URL of a PostgreSQL database. If a password is written in it, that is
-// not shown anywhere.
+// databaseURL is the URL of a PostgreSQL database. A password in it is not shown anywhere.
 type databaseURL struct {
 	or string // a word that is allowed, too
 }
@@ -99,13 +98,13 @@ func (u databaseURL) decode(d *decoder, n *node, into any) {
 func (databaseURL) words() string    { return "a URL, such as " + exampleURL }
 func (databaseURL) schema() document { return orReference(document{"type": "string"}) }
 
-// severalHosts finds those of a database with servers that stand in for each other, each
-// with a port or without: libpq knows that, and package url does not.
+// severalHosts matches the URL of a database with several servers, each with or without a port.
+// libpq supports that, and package url does not.
 var severalHosts = regexp.MustCompile(`^(\w+://(?:[^/?#@]*@)?)[^/?#@]*,[^/?#@]*([/?#]|$)`)
 
-// CheckDatabaseURL says what keeps s from being the URL of a PostgreSQL database; nil if
-// nothing does. What a driver makes of its options is not looked at. The error completes a
-// sentence about the URL and does not quote it.
+// CheckDatabaseURL returns an error if s is not the URL of a PostgreSQL database. It does not
+// check the options of the driver. The error completes a sentence about the URL and does not
+// quote it.
 func CheckDatabaseURL(s string) error {
 	const advice = "; write it such as " + exampleURL
 	u, err := url.Parse(severalHosts.ReplaceAllString(s, "${1}host$2"))
@@ -122,9 +121,8 @@ func CheckDatabaseURL(s string) error {
 
 var schemaName = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,62}$`)
 
-// CheckSchemaName says what keeps s from being the schema of the tables; nil if nothing
-// does. Only names are allowed that need no quotes wherever people write them in SQL, and
-// that are not PostgreSQL's own.
+// CheckSchemaName returns an error if s cannot be the schema of the tables. It must be a name that
+// needs no quotes in SQL and that PostgreSQL does not reserve.
 func CheckSchemaName(s string) error {
 	switch {
 	case !schemaName.MatchString(s):

@@ -2,7 +2,7 @@ package config
 
 import "strings"
 
-// nearest returns the name that was most likely meant by word, or "".
+// nearest returns the name that word is most likely a misspelling of, or "".
 func nearest(word string, names []string) string {
 	const longest = 64
 	if len(word) > longest {
@@ -20,11 +20,11 @@ func nearest(word string, names []string) string {
 	return best
 }
 
-// fold makes equal what people confuse without noticing.
+// fold removes differences that are easily overlooked.
 func fold(s string) string { return strings.ReplaceAll(strings.ToLower(s), "-", "_") }
 
-// distance is the number of letters to add, drop, change or swap with their neighbour
-// to make b of a.
+// distance is the number of letters to add, remove, change or swap with their neighbour to turn a
+// into b.
 func distance(a, b string) int {
 	x, y := []rune(a), []rune(b)
 	older, old, row := make([]int, len(y)+1), make([]int, len(y)+1), make([]int, len(y)+1)
@@ -48,8 +48,8 @@ func distance(a, b string) int {
 	return row[len(y)]
 }
 
-// didYouMean returns what to do about a word that is none of the names: the one that was
-// most likely meant, or else all of them, or the first if they are many.
+// didYouMean returns advice for a word that is none of the names: the most similar name, or else
+// all names, or the first of many.
 func didYouMean(word string, names []string) string {
 	if near := nearest(word, names); near != "" {
 		return "did you mean " + near + "?"
@@ -57,7 +57,7 @@ func didYouMean(word string, names []string) string {
 	return "use " + either(names)
 }
 
-// either lists the names, the first of them if they are many.
+// either lists the names, or the first of many.
 func either(names []string) string {
 	const most = 12
 	switch n := len(names); {

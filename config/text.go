@@ -5,9 +5,9 @@ import (
 	"log/slog"
 )
 
-// Text is a piece of text that may be a secret. Formatting it, logging it and
-// marshalling it give the reference it came from, if it came from one, and otherwise the text
-// without the secrets in it, see [masked]; Reveal gives what it stands for.
+// Text is a text that may be a secret. Formatting, logging and marshalling it give the reference
+// that it came from, if any, and otherwise the text without its secrets, see [masked]. Reveal
+// returns the text.
 type Text struct {
 	value string
 	shown string // instead of it; "" for the text itself
@@ -16,7 +16,7 @@ type Text struct {
 // Reveal returns the text itself.
 func (t Text) Reveal() string { return t.value }
 
-// String returns the text, or what is shown instead.
+// String returns the text, or the text to show instead.
 func (t Text) String() string { return cmp.Or(t.shown, t.value) }
 
 // GoString returns what String returns.

@@ -39,9 +39,9 @@ var sizeUnits = []unit{
 // maxMeasure is how long the text of a duration or size may be.
 const maxMeasure = 64
 
-// ParseDuration reads a duration that is not negative: a sum such as 1d12h or 1.5s of the
-// units of [time.ParseDuration], days and weeks, each with its unit, 0 too. Its errors
-// begin with the text and say what to do.
+// ParseDuration reads a duration that is not negative: a sum such as 1d12h or 1.5s in the units of
+// [time.ParseDuration], days and weeks. Every number needs a unit, also 0. Errors begin with the
+// text and say what to do.
 func ParseDuration(s string) (time.Duration, error) {
 	n, err := parseMeasure(s, durationUnits, "30s")
 	return time.Duration(n), err
