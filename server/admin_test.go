@@ -18,7 +18,7 @@ func admin(t *testing.T, h *server.Health, m *server.Metrics) *server.Listener {
 	return listen(t, server.NewAdmin(server.AdminConfig{Health: h, Metrics: m, Build: server.Build{Version: "v0", Go: "go0"}}), true)
 }
 
-// get returns what a listener answers; host is the name it is called by, if not "".
+// get returns the response of a listener. host is the Host header, if not "".
 func get(t *testing.T, l *server.Listener, path, host string) (int, string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+l.Addr().String()+path, nil)
@@ -153,7 +153,7 @@ func TestAListenerOnLoopbackIsClosedToWebPages(t *testing.T) {
 	}
 }
 
-func TestClosingAListenerWaitsForItsRequestsOnlySoLong(t *testing.T) {
+func TestClosingAListenerWaitsForItsRequestsUntilTheContextEnds(t *testing.T) {
 	entered, leave := make(chan struct{}), make(chan struct{})
 	l, err := server.Listen(t.Context(), server.ListenConfig{Address: "127.0.0.1:0", Log: discard, Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		close(entered)
@@ -191,7 +191,7 @@ func TestClosingAListenerWaitsForItsRequestsOnlySoLong(t *testing.T) {
 	}
 }
 
-// takenAddress returns an address that is taken.
+// takenAddress returns an address that is in use.
 func takenAddress(t *testing.T) string {
 	return listen(t, http.NotFoundHandler(), false).Addr().String()
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/taskengine/taskengine/tasklog"
 )
 
-// What one request may ask for at most. A client that needs more asks again.
+// Limits of one request. A client that needs more sends several.
 const (
 	MaxSubmit = 1000 // tasks in one submit
 	MaxList   = 1000 // tasks in one page
@@ -29,18 +29,18 @@ const (
 	defaultWait = 30 * time.Second
 )
 
-// DefaultMaxRequest is how many bytes a request may have, unpacked.
+// DefaultMaxRequest is the default of the size of a request in bytes, uncompressed.
 const DefaultMaxRequest = 32 << 20
 
-// APIConfig is what an [API] works with.
+// APIConfig configures an [API].
 type APIConfig struct {
 	Engine     *engine.Engine
-	Build      Build        // what Version answers
-	Node       string       // the node's name
+	Build      Build        // that Version returns
+	Node       string       // name of the node
 	Log        *slog.Logger // nil for none
-	Metrics    *Metrics     // counts the requests; nil for no counting
-	MaxRequest int          // bytes of a request, unpacked; 0 is DefaultMaxRequest
-	TaskLog    *tasklog.Log // what handlers log about tasks; nil if that is not kept
+	Metrics    *Metrics     // counts the requests; nil for none
+	MaxRequest int          // bytes of a request, uncompressed; 0 is DefaultMaxRequest
+	TaskLog    *tasklog.Log // lines that handlers log about tasks; nil if they are not kept
 }
 
 // API serves proto/taskengine/v1 over gRPC, gRPC-Web and Connect.
@@ -49,14 +49,14 @@ type API struct {
 	build   Build
 	node    string
 	log     *slog.Logger
-	metrics *Metrics     // nil for no counting
+	metrics *Metrics     // nil for none
 	taskLog *tasklog.Log // nil for none
 	now     func() time.Time
 }
 
 var _ taskenginev1connect.TaskServiceHandler = (*API)(nil)
 
-// NewAPI returns the handler of the API's listener.
+// NewAPI returns the handler of the listener of the API.
 func NewAPI(c APIConfig) http.Handler {
 	api := &API{engine: c.Engine, build: c.Build, node: c.Node, log: c.Log, metrics: c.Metrics, taskLog: c.TaskLog, now: time.Now}
 	if api.log == nil {
@@ -77,14 +77,14 @@ func NewAPI(c APIConfig) http.Handler {
 	return mux
 }
 
-// recovered answers a request whose method panicked.
+// recovered returns the error of a request whose method panicked.
 func (a *API) recovered(_ context.Context, spec connect.Spec, _ http.Header, cause any) error {
 	a.log.Error("a request made the API panic; please report it", "method", spec.Procedure,
 		"panic", fmt.Sprint(cause), "stack", string(debug.Stack()))
-	return connect.NewError(connect.CodeInternal, errors.New("the server made a mistake; its log says more"))
+	return connect.NewError(connect.CodeInternal, errors.New("the server panicked; its log has the reason"))
 }
 
-// parseID reads an id that must be given.
+// parseID parses an id, which is required.
 func parseID(text string) (task.ID, error) {
 	if text == "" {
 		return task.ID{}, invalid("id is missing")

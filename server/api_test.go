@@ -83,7 +83,7 @@ func TestCurlCanSubmitAndReadJSON(t *testing.T) {
 	}
 }
 
-func TestARequestThatIsNoGoodIsRefusedWithAReason(t *testing.T) {
+func TestAnInvalidRequestIsRefusedWithAReason(t *testing.T) {
 	n := newNode(t)
 	many := strings.Repeat(`{"type":"echo"},`, 1000) + `{"type":"echo"}`
 	id := "0190a6f0-7c3e-7cc0-8b5e-3f1d2c4b5a69"
@@ -152,7 +152,7 @@ func TestARequestThatIsTooLargeIsRefused(t *testing.T) {
 	}
 }
 
-func TestVerbsAnswerWithTheTaskOrWithTheirCode(t *testing.T) {
+func TestChangesAnswerWithTheTaskOrACode(t *testing.T) {
 	n := newNode(t)
 	c := n.client(t)
 	id := n.submit(t, &taskenginev1.NewTask{Type: "idle"})
@@ -293,7 +293,7 @@ func TestWaitReturnsWhenNothingIsLiveAndNotBefore(t *testing.T) {
 	}
 }
 
-func TestWhyNamesTheLimitAndWhoHoldsIt(t *testing.T) {
+func TestWhyNamesTheLimitAndItsHolders(t *testing.T) {
 	n := newNode(t)
 	a := n.submit(t, &taskenginev1.NewTask{Type: "hold"})
 	b := n.submit(t, &taskenginev1.NewTask{Type: "hold"})
@@ -351,7 +351,7 @@ func TestAFailedTaskShowsItsAttempts(t *testing.T) {
 	}
 }
 
-func TestVersionSaysWhatTheNodeIs(t *testing.T) {
+func TestVersionReturnsTheBuildAndTheNode(t *testing.T) {
 	n := newNode(t)
 	got, err := n.client(t).Version(t.Context(), &taskenginev1.VersionRequest{})
 	if want := (&taskenginev1.VersionResponse{Version: "v0", Go: "go0", Node: "n1"}); err != nil || !proto.Equal(got, want) {
@@ -359,7 +359,7 @@ func TestVersionSaysWhatTheNodeIs(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotTextIsShownAsText(t *testing.T) {
+func TestBytesThatAreNotTextAreShownAsText(t *testing.T) {
 	n := newNode(t)
 	id := n.submit(t, &taskenginev1.NewTask{Type: "idle"})
 	if _, err := n.engine.Cancel(t.Context(), refOf(t, id), "bad \xff text"); err != nil {

@@ -16,35 +16,34 @@ import (
 	"github.com/taskengine/taskengine/storage"
 )
 
-// StoreHeader is the header in which the answer with a backup names the store.
+// StoreHeader is the header of the response with a backup that names the store.
 const StoreHeader = "Taskengine-Store"
 
-// backupEnd is the name of the last entry of a backup that is whole.
+// backupEnd is the name of the last entry of a complete backup.
 const backupEnd = "complete"
 
-// ErrCutShort says that a backup is not whole.
+// ErrCutShort is the error of a backup that is not complete.
 var ErrCutShort = errors.New("the backup was cut short")
 
-// Backups hand out backups of a node's store. The zero value has no store yet.
+// Backups serves backups of the store of a node. The zero value has no store yet.
 type Backups struct {
-	store atomic.Pointer[offered] // nil while the node is starting
-	Log   *slog.Logger            // of what goes wrong with a backup; nil is nobody
+	store atomic.Pointer[backupSource] // nil while the node is starting
+	Log   *slog.Logger                 // for errors of backups; nil for none
 }
 
-// offered is a store that can be backed up, or not.
-type offered struct {
+// backupSource is the store of a node.
+type backupSource struct {
 	name   string
-	backup storage.Backuper // nil if it cannot
+	backup storage.Backuper // nil if the store has no backups
 }
 
-// Offer says which store there is, and what it is called.
+// Offer sets the store and its name.
 func (b *Backups) Offer(name string, s storage.Store) {
 	backup, _ := s.(storage.Backuper)
-	b.store.Store(&offered{name, backup})
+	b.store.Store(&backupSource{name, backup})
 }
 
-// serve answers with the files of the store. An answer that has begun can only be broken
-// off when something goes wrong.
+// serve sends the files of the store. After an error it aborts the response: its status was sent before.
 func (b *Backups) serve(w http.ResponseWriter, r *http.Request) {
 	s := b.store.Load()
 	switch {
@@ -55,7 +54,7 @@ func (b *Backups) serve(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "the store of this node is not in files, and cannot be backed up by it", http.StatusNotImplemented)
 		return
 	}
-	// It takes as long as it takes; and a listener without deadlines needs none.
+	// A backup has no time limit. Errors mean that there are no deadlines.
 	control := http.NewResponseController(w)
 	_ = control.SetReadDeadline(time.Time{})
 	_ = control.SetWriteDeadline(time.Time{})
@@ -87,8 +86,8 @@ func writeBackup(ctx context.Context, w io.Writer, from storage.Backuper) error 
 	return archive.Close()
 }
 
-// ReadBackup reads what a node answers and hands over the files. An error wraps
-// [ErrCutShort] if there should be more of them.
+// ReadBackup reads the response of a node and calls file for each file of the backup. The error wraps [ErrCutShort] if
+// the backup is not complete.
 func ReadBackup(r io.Reader, file func(name string, size int64, content io.Reader) error) error {
 	archive := tar.NewReader(r)
 	for {

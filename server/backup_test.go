@@ -15,7 +15,7 @@ import (
 	"github.com/taskengine/taskengine/storage/memory"
 )
 
-// backedUp is a store whose backup has these files, and an error after them.
+// backedUp is a store whose backup has these files and then an error.
 type backedUp struct {
 	storage.Store
 	files []string
@@ -55,7 +55,7 @@ func askForBackup(t *testing.T, b *server.Backups) (code int, store string, file
 	return res.StatusCode, res.Header.Get(server.StoreHeader), files, err
 }
 
-func TestABackupIsHandedOutByTheAdminListener(t *testing.T) {
+func TestTheAdminListenerServesBackups(t *testing.T) {
 	b := new(server.Backups)
 	if code, _, _, err := askForBackup(t, b); code != http.StatusServiceUnavailable || err != nil {
 		t.Errorf("while the node starts, the answer is %d, %v", code, err)
@@ -76,7 +76,7 @@ func TestABackupIsHandedOutByTheAdminListener(t *testing.T) {
 	}
 }
 
-func TestABackupThatIsNotWholeIsNotRead(t *testing.T) {
+func TestAnIncompleteBackupIsRefused(t *testing.T) {
 	var whole bytes.Buffer
 	l := listen(t, server.NewAdmin(server.AdminConfig{
 		Health: new(server.Health), Metrics: server.NewMetrics(nil, server.Build{}), Backups: offering(backedUp{files: []string{"1 one", "2 two"}}),
@@ -106,7 +106,7 @@ func TestABackupThatIsNotWholeIsNotRead(t *testing.T) {
 	}
 }
 
-func TestFilesOfABackupStayInItsFolder(t *testing.T) {
+func TestFilesOfABackupStayInItsDirectory(t *testing.T) {
 	for _, name := range []string{"store/../x", "store/..", "store/a/b", "store/", `store/a\b`, "other"} {
 		var b bytes.Buffer
 		archive := tar.NewWriter(&b)

@@ -2,15 +2,15 @@ package server
 
 import "runtime/debug"
 
-// Build says what program this is.
+// Build identifies the program.
 type Build struct {
-	Version string `json:"version"`          // such as v1.2.3; "(devel)" if it was built from a folder
-	Commit  string `json:"commit,omitempty"` // ends in -dirty if the folder had changes
+	Version string `json:"version"`          // such as v1.2.3; "(devel)" if it was built from a working copy
+	Commit  string `json:"commit,omitempty"` // ends in -dirty if the working copy had changes
 	Date    string `json:"date,omitempty"`   // of the commit, RFC 3339
 	Go      string `json:"go"`
 }
 
-// ReadBuild returns what the compiler wrote into this program.
+// ReadBuild returns the information that the compiler wrote into this program.
 func ReadBuild() Build {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

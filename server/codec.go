@@ -11,15 +11,14 @@ import (
 	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
 )
 
-// strictJSON is the JSON of the API. It refuses a field that it does not know, since
-// what is misspelled would otherwise be silently left out, and it writes fields that
-// are zero, so that a script need not know about defaults.
+// strictJSON is the JSON codec of the API. It rejects unknown fields, because a misspelled field would be ignored
+// otherwise. It writes fields that are zero, so that scripts need not know the defaults.
 type strictJSON struct{ name string }
 
-// Name returns the content type that the codec is for.
+// Name returns the content type of the codec.
 func (c strictJSON) Name() string { return c.name }
 
-// Marshal writes a message.
+// Marshal encodes a message.
 func (c strictJSON) Marshal(message any) ([]byte, error) {
 	m, ok := message.(proto.Message)
 	if !ok {
@@ -31,7 +30,7 @@ func (c strictJSON) Marshal(message any) ([]byte, error) {
 	return protojson.MarshalOptions{EmitDefaultValues: true}.Marshal(m)
 }
 
-// tasksIn returns the tasks of a response that may have payloads and results.
+// tasksIn returns the tasks in a response that has payloads and results.
 func tasksIn(m proto.Message) []*taskenginev1.Task {
 	if one, ok := m.(interface{ GetTask() *taskenginev1.Task }); ok && one.GetTask() != nil {
 		return []*taskenginev1.Task{one.GetTask()}
@@ -39,7 +38,7 @@ func tasksIn(m proto.Message) []*taskenginev1.Task {
 	return nil
 }
 
-// textOf returns bytes that are text, and "" for others.
+// textOf returns b as a string if it is valid UTF-8, and "" otherwise.
 func textOf(b []byte) string {
 	if !utf8.Valid(b) {
 		return ""
@@ -47,7 +46,7 @@ func textOf(b []byte) string {
 	return string(b)
 }
 
-// Unmarshal reads a message.
+// Unmarshal decodes a message.
 func (c strictJSON) Unmarshal(text []byte, message any) error {
 	m, ok := message.(proto.Message)
 	if !ok {

@@ -1,14 +1,14 @@
-// Package server is the face of a node to the network: the API by which tasks are
-// submitted, looked at and managed, and the admin listener by which the node itself is
-// watched. It decides nothing about tasks; every call ends in the engine.
+// Package server serves a node over the network: the API, which submits, reads and manages tasks, and the admin
+// listener with health, metrics, profiles and backups. It makes no decision about tasks: every method of the API calls
+// the engine.
 //
-//	api.go, tasks.go, manage.go, types.go   the methods of proto/taskengine/v1
-//	request.go, reply.go, codec.go          between the messages and the engine's words
-//	errors.go                               the one table of errors and codes
-//	admin.go, health.go, build.go           health, metrics, profiles, version
-//	metrics.go, observe.go, gather.go       what is counted, and from where
-//	failures.go                             what is logged about tasks
-//	listen.go, guard.go                     connections, and who may make them
+//	api.go, tasks.go, manage.go, types.go, logs.go   methods of proto/taskengine/v1
+//	request.go, reply.go, codec.go                   conversion between messages and types of the engine
+//	errors.go                                        codes of errors
+//	admin.go, health.go, build.go, backup.go         health, version, profiles and backups
+//	metrics.go, observe.go, gather.go                metrics
+//	failures.go, errors_summary.go                   log of failed attempts
+//	listen.go, limit.go, guard.go, private.go        listeners and access to them
 package server
 
 //go:generate ./proto/generate.sh

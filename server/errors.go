@@ -12,8 +12,7 @@ import (
 	"github.com/taskengine/taskengine/storage"
 )
 
-// codes says under which code an error is answered; the first that matches counts.
-// docs/api.md has the same table for readers.
+// codes has the code of each error; the first match counts. docs/api.md has the same table.
 var codes = []struct {
 	err  error
 	code connect.Code
@@ -29,16 +28,16 @@ var codes = []struct {
 	{storage.ErrBroken, connect.CodeUnavailable},
 	{context.DeadlineExceeded, connect.CodeDeadlineExceeded},
 	{context.Canceled, connect.CodeCanceled},
-	{storage.ErrElsewhere, connect.CodeUnavailable}, // it was moved, over and over
+	{storage.ErrElsewhere, connect.CodeUnavailable}, // the task was moved again and again
 	{storage.ErrUnavailable, connect.CodeUnavailable},
 }
 
-// invalid returns the error of a request that cannot be understood.
+// invalid returns the error of a request that is not valid.
 func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", engine.ErrInvalid, fmt.Errorf(format, args...))
 }
 
-// answer turns an error of the engine into one of the API.
+// answer converts an error of the engine to an error of the API.
 func (a *API) answer(err error) error {
 	for _, c := range codes {
 		if errors.Is(err, c.err) {

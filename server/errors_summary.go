@@ -11,16 +11,16 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// summaryEvery is how often tasks in error are summed up in the log.
-const summaryEvery = time.Minute
+// summaryInterval is the time between two summaries of tasks in error in the log.
+const summaryInterval = time.Minute
 
-// Bounds of a summary: clients make up types, and tasks of any type may be too late to begin.
+// Bounds of a summary. Clients choose types, and a task of any type may expire and become an error.
 const (
-	summaryTypes = 1000 // types that are counted apart
-	summaryLines = 20   // types that have a line of their own
+	summaryTypes = 1000 // types that are counted separately
+	summaryLines = 20   // types that get a line of their own
 )
 
-// errorSummary counts tasks that became errors, by type, until they are summed up.
+// errorSummary counts tasks that became errors, by type, between two summaries.
 type errorSummary struct {
 	mu     sync.Mutex
 	since  time.Time               // of the first task; guarded by mu
@@ -28,10 +28,10 @@ type errorSummary struct {
 	others errorsOfOne             // of types beyond summaryTypes; guarded by mu
 }
 
-// errorsOfOne are those of one type.
+// errorsOfOne counts the tasks of one type.
 type errorsOfOne struct {
 	tasks       int
-	first, last task.ID // of those that were counted
+	first, last task.ID // of these tasks
 }
 
 func (e *errorsOfOne) add(id task.ID) {
@@ -64,7 +64,7 @@ func (s *errorSummary) add(id task.ID, typ string) {
 	of.add(id)
 }
 
-// take returns what was counted, and counts anew.
+// take returns the counts and resets them.
 func (s *errorSummary) take() (since time.Time, byType map[string]*errorsOfOne, others errorsOfOne) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -73,8 +73,8 @@ func (s *errorSummary) take() (since time.Time, byType map[string]*errorsOfOne, 
 	return since, byType, others
 }
 
-// tell writes what was counted since the last time, the types with most tasks first.
-func (s *errorSummary) tell(log *slog.Logger) {
+// write logs the counts since the last summary, the types with most tasks first.
+func (s *errorSummary) write(log *slog.Logger) {
 	since, byType, others := s.take()
 	if since.IsZero() {
 		return

@@ -48,7 +48,7 @@ func warnings(t *testing.T, log string) (all []map[string]any) {
 	return all
 }
 
-func TestTasksInErrorAreSummedUpAsAWarning(t *testing.T) {
+func TestTasksInErrorAreSummarizedAsAWarning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out logBuffer
 		f := server.NewFailureLog(slog.New(slog.NewJSONHandler(&out, nil)))

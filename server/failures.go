@@ -10,22 +10,22 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// FailureLog logs the attempts that failed, at the level info: that tasks fail is what
-// an engine is for, and not its own failure. The engine never waits for it: what comes
-// faster than it can be written, or beyond a hundred in a minute, is left out, and counted. Tasks that became errors are summed
-// up at the level warn, once in a minute for each type: they need a person.
+// FailureLog logs failed attempts at level info, because a failing task is no failure of the engine. It logs at most
+// failureLines a minute and counts the others. The engine never waits for it: failures that come faster than they can be
+// written are counted too. Tasks that became errors need a person: they are summarized at level warn, once a minute for
+// each type.
 type FailureLog struct {
 	log     *slog.Logger
 	entries chan failure
-	missed  atomic.Uint64
+	missed  atomic.Uint64 // failures that were not logged since the last summary
 	errors  errorSummary
-	done    chan struct{} // closed when everything is written
+	done    chan struct{} // closed when all entries are written
 }
 
-// failureBacklog is how many failures may wait to be written.
+// failureBacklog is how many failures may wait to be logged.
 const failureBacklog = 1024
 
-// failureLines is how many failures are written in a minute.
+// failureLines is how many failures are logged in a minute.
 const failureLines = 100
 
 type failure struct {
@@ -46,10 +46,10 @@ func NewFailureLog(log *slog.Logger) *FailureLog {
 	return f
 }
 
-// Observer returns what hears of failures from an engine.
+// Observer returns the observer for the configuration of the engine.
 func (f *FailureLog) Observer() engine.Observer { return engine.Observer{Saved: f.saved} }
 
-// Close writes what is left. The engine must be closed before.
+// Close logs the remaining failures. The engine must be closed before.
 func (f *FailureLog) Close() {
 	close(f.entries)
 	<-f.done
@@ -61,7 +61,7 @@ func (f *FailureLog) saved(_ time.Time, _ task.Ref, t *task.Task) {
 	}
 	a, ended := endedNow(t)
 	if t.State == task.Error && !ended {
-		a = task.Attempt{Number: t.Attempt, Error: t.LastError} // too late to begin
+		a = task.Attempt{Number: t.Attempt, Error: t.LastError} // it expired before it began
 	} else if !ended || !isFailure(a.Outcome) {
 		return
 	}
@@ -88,41 +88,41 @@ func isFailure(o task.Outcome) bool {
 
 func (f *FailureLog) write() {
 	defer close(f.done)
-	minutes := time.NewTicker(summaryEvery)
+	minutes := time.NewTicker(summaryInterval)
 	defer minutes.Stop()
 	for lines := 0; ; {
 		select {
 		case e, ok := <-f.entries:
 			switch {
 			case !ok:
-				f.sumUp()
+				f.writeSummary()
 				return
 			case lines == failureLines:
 				f.missed.Add(1)
 			default:
 				lines++
-				f.tell(e)
+				f.writeEntry(e)
 			}
 		case <-minutes.C:
 			lines = 0
-			f.sumUp()
+			f.writeSummary()
 		}
 	}
 }
 
-// sumUp writes how many failures were not written, and which tasks are in error.
-func (f *FailureLog) sumUp() {
+// writeSummary logs how many failures were not logged, and which tasks became errors.
+func (f *FailureLog) writeSummary() {
 	if missed := f.missed.Swap(0); missed > 0 {
 		f.log.Info("more attempts failed than are logged one by one", "left_out", missed)
 	}
-	f.errors.tell(f.log)
+	f.errors.write(f.log)
 }
 
-// tell writes one failure.
-func (f *FailureLog) tell(e failure) {
+// writeEntry logs one failure.
+func (f *FailureLog) writeEntry(e failure) {
 	message := "an attempt failed"
 	if e.state == task.Error {
-		message = "a task failed and needs somebody"
+		message = "a task failed and needs a person"
 	}
 	attrs := []slog.Attr{
 		slog.String("task_id", e.id.String()), slog.String("type", text(e.typ)),

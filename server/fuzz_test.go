@@ -27,8 +27,7 @@ var methods = []string{
 	"ListTypes", "PauseType", "ResumeType", "Version",
 }
 
-// FuzzAPI sends arbitrary bodies to every method, as JSON and as protobuf. Whatever they
-// are, they are answered, by what the request deserves and never by a mistake.
+// FuzzAPI sends arbitrary bodies to every method, as JSON and as protobuf. The code of the response is never internal.
 func FuzzAPI(f *testing.F) {
 	seed(f)
 	keyed := policy.DefaultType()
@@ -71,7 +70,7 @@ func FuzzAPI(f *testing.F) {
 	})
 }
 
-// fuzzedID is that of the task that is there when a request comes.
+// fuzzedID is the id of the task that exists when a request comes.
 const fuzzedID = "0190a6f0-7c3e-7cc0-8b5e-3f1d2c4b5a69"
 
 // seed gives the fuzzer a request of every method, in both encodings.

@@ -4,25 +4,24 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// HandlerStatus is how one handler stands.
+// HandlerStatus is the state of one handler.
 type HandlerStatus struct {
 	Name    string
 	Up      bool   // it takes tasks
-	Detail  string // if it is not: why
+	Detail  string // why it is not up
 	Starts  int    // processes started so far
-	Crashes int    // processes that died unasked
+	Crashes int    // processes that died without being asked to
 }
 
-// gatherer reads from the engine and the handlers, each time somebody asks, what they
-// count themselves.
+// gatherer is the collector of metrics that the engine and the handlers count themselves. It reads them at each scrape.
 type gatherer struct{ *Metrics }
 
 func desc(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc(namespace+"_"+name, help, labels, nil)
 }
 
-// Describe names nothing: which series there are depends on the node that is watched.
-// Nothing else has their names.
+// Describe implements [prometheus.Collector]. It sends nothing, because the series depend on the node. No other collector
+// uses their names.
 func (g gatherer) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements [prometheus.Collector].
@@ -55,7 +54,7 @@ func (g gatherer) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-func (g gatherer) perType(node *watched, gauge func(d *prometheus.Desc, v float64, labels ...string)) {
+func (g gatherer) perType(node *nodeParts, gauge func(d *prometheus.Desc, v float64, labels ...string)) {
 	running := desc("tasks_running", "Tasks that have a slot.", "type")
 	paused := desc("type_paused", "1 if tasks of the type are not started.", "type")
 	other := 0

@@ -8,11 +8,10 @@ import (
 	"strings"
 )
 
-// guard keeps web pages away from h. A page may send requests to whatever its browser
-// reaches, this machine's own ports included. Those from another origin are refused;
-// and since a page can give its own name the address of this machine, a listener on
-// loopback is also picky about the name it is called by. Programs send no Origin, and
-// call it as they like; strict asks the name of them too.
+// guard protects h against web pages. A page can send requests to every address that its browser reaches, such as ports
+// of this machine. Requests from another origin are refused. A page can also give its own host name the address of this
+// machine (DNS rebinding), so a listener on loopback refuses requests of browsers to any other name than that of
+// loopback. Programs send no Origin and may use any name, unless strict.
 func guard(h http.Handler, loopback, strict bool) http.Handler {
 	h = http.NewCrossOriginProtection().Handler(h)
 	if !loopback {
@@ -44,7 +43,7 @@ func localName(host string) bool {
 	return err == nil && addr.IsLoopback()
 }
 
-// isLoopback reports whether only this machine reaches an address.
+// isLoopback reports whether an address is reachable from this machine only.
 func isLoopback(a net.Addr) bool {
 	tcp, ok := a.(*net.TCPAddr)
 	return ok && tcp.IP.IsLoopback()

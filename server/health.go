@@ -11,22 +11,22 @@ import (
 	"github.com/taskengine/taskengine/internal/terminal"
 )
 
-// Health says whether a node should be sent work. The zero value is a node that is
-// starting. It is safe for concurrent use.
+// Health reports whether a node is ready for work. The zero value is that of a node that is starting. It is safe for
+// concurrent use.
 type Health struct {
-	node     atomic.Pointer[watched] // nil while the node is starting
+	node     atomic.Pointer[nodeParts] // nil while the node is starting
 	draining atomic.Bool
 }
 
-// Started says that the node works. handlers may be nil.
+// Started records that the node is up. handlers may be nil.
 func (h *Health) Started(e *engine.Engine, handlers func() []HandlerStatus) {
-	h.node.Store(&watched{e, handlers})
+	h.node.Store(&nodeParts{e, handlers})
 }
 
-// Draining says that the node is stopping and takes no more work.
+// Draining records that the node is stopping and takes no more work.
 func (h *Health) Draining() { h.draining.Store(true) }
 
-// check is one thing that was looked at. Only a fatal one makes a node not ready.
+// check is the result of one check. A node is not ready if a fatal check has an error.
 type check struct {
 	name  string
 	err   error
@@ -34,9 +34,9 @@ type check struct {
 }
 
 var (
-	errStarting = errors.New("the node is starting")
-	errDraining = errors.New("the node is stopping")
-	errAlone    = errors.New("the node cannot prove that it is alive, and starts nothing")
+	errStarting  = errors.New("the node is starting")
+	errDraining  = errors.New("the node is stopping")
+	errNotMember = errors.New("the node cannot prove that it is alive, and starts nothing")
 )
 
 func (h *Health) checks() []check {
@@ -56,7 +56,7 @@ func (h *Health) checks() []check {
 	}
 	member := check{name: "member", fatal: true}
 	if !node.engine.IsMember() {
-		member.err = errAlone
+		member.err = errNotMember
 	}
 	all := []check{{name: "started", fatal: true}, draining, failed, member}
 	if node.handlers == nil {
@@ -72,9 +72,8 @@ func (h *Health) checks() []check {
 	return all
 }
 
-// ready answers 200 if the node should be sent work, and otherwise 503 with the reason.
-// With ?verbose it lists everything it looked at; a handler that is down is told there
-// only, since its tasks wait for it and the others run.
+// ready answers 200 if the node is ready, and otherwise 503 with the reason. With ?verbose it lists all checks. A handler
+// that is down is listed there only, because its tasks wait while others run.
 func (h *Health) ready(w http.ResponseWriter, r *http.Request) {
 	code, verbose := http.StatusOK, r.URL.Query().Has("verbose")
 	var lines []string

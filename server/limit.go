@@ -4,22 +4,19 @@ import (
 	"log/slog"
 	"net"
 	"sync"
-	"time"
+
+	"github.com/taskengine/taskengine/internal/ratelog"
 )
 
-// fullEvery is how often a listener says at most that it has as many connections as it may.
-const fullEvery = time.Minute
-
-// limitedListener accepts no more connections at once than it has slots. Others wait in the
-// operating system, which takes no file descriptor of the process.
+// limitedListener bounds the number of open connections. Further connections wait in the operating system, where they use
+// no file descriptor of the process.
 type limitedListener struct {
 	net.Listener
-	slots  chan struct{} // one value for each connection that is open
+	slots  chan struct{} // one value for each open connection
 	closed chan struct{} // closed by Close
 	once   sync.Once     // closes closed
 	log    *slog.Logger
-
-	told time.Time // owned by the one goroutine that accepts: when it was last said that it is full
+	full   ratelog.Limiter // of the log lines that say that all slots are taken
 }
 
 func limitListener(l net.Listener, most int, log *slog.Logger) net.Listener {
@@ -31,7 +28,7 @@ func limitListener(l net.Listener, most int, log *slog.Logger) net.Listener {
 
 // Accept implements [net.Listener].
 func (l *limitedListener) Accept() (net.Conn, error) {
-	if err := l.take(); err != nil {
+	if err := l.acquire(); err != nil {
 		return nil, err
 	}
 	c, err := l.Listener.Accept()
@@ -42,15 +39,14 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 	return &limitedConn{Conn: c, release: sync.OnceFunc(func() { <-l.slots })}, nil
 }
 
-// take waits for a slot.
-func (l *limitedListener) take() error {
+// acquire waits for a slot.
+func (l *limitedListener) acquire() error {
 	select {
 	case l.slots <- struct{}{}:
 		return nil
 	default:
 	}
-	if now := time.Now(); l.told.IsZero() || now.Sub(l.told) >= fullEvery {
-		l.told = now
+	if l.full.Allow() {
 		l.log.Warn("no more connections are accepted until some end: the rest of the file descriptors is for the store and the handlers",
 			"address", l.Addr().String(), "connections", cap(l.slots), "do", "raise the limit of open files (ulimit -n, LimitNOFILE), or have clients close what they do not use")
 	}

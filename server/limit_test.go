@@ -29,7 +29,7 @@ func (s *saidLines) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// ask asks for a page on a connection that stays open.
+// ask gets a page on a connection that stays open.
 func ask(t *testing.T, c net.Conn) {
 	t.Helper()
 	if _, err := fmt.Fprintf(c, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
@@ -44,9 +44,8 @@ func ask(t *testing.T, c net.Conn) {
 	}
 }
 
-// TestAListenerAcceptsSoManyConnectionsAndSaysSo holds as many connections as are allowed: the
-// next one is served once one of them ends, and one line tells.
-func TestAListenerAcceptsSoManyConnectionsAndSaysSo(t *testing.T) {
+// The test opens as many connections as are allowed. The next one is served when one of them ends, and one line is logged.
+func TestAListenerLimitsItsConnectionsAndLogsThat(t *testing.T) {
 	said := &saidLines{heard: make(chan struct{}, 10)}
 	l, err := server.Listen(t.Context(), server.ListenConfig{
 		Address: "127.0.0.1:0", MaxConnections: 2, Log: slog.New(slog.NewTextHandler(said, nil)),

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Limits of connections. A request may take as long as the longest poll and some: when
-// the time for reading is over, net/http takes the client for gone, even if all is read.
+// Limits of connections. A request may take longer than the longest poll. That holds for the time for reading too: after
+// it net/http cancels the context of the request even if all of it was read.
 const (
 	readHeaderTimeout = 10 * time.Second
 	readTimeout       = MaxWait + 30*time.Second
@@ -21,23 +21,23 @@ const (
 	maxStreams        = 1000 // requests at once on one HTTP/2 connection
 )
 
-// Listener is an address that is served, over HTTP/1.1 and HTTP/2 without TLS.
+// Listener serves one address over HTTP/1.1 and HTTP/2 without TLS.
 type Listener struct {
 	server *http.Server
 	addr   net.Addr
-	ended  chan struct{} // closed when nothing is accepted any more
-	err    error         // why, unless the listener was closed; set before ended is closed
+	ended  chan struct{} // closed when the listener accepts no more connections
+	err    error         // why it ended, nil if it was closed; set before ended is closed
 }
 
-// ListenConfig says what is served where.
+// ListenConfig configures a [Listener].
 type ListenConfig struct {
 	Address string // host:port
 	Handler http.Handler
-	Strict  bool         // on loopback, refuse callers that use another name than that of loopback
-	Log     *slog.Logger // of what goes wrong with connections
+	Strict  bool         // on loopback, refuse all requests to another name than that of loopback
+	Log     *slog.Logger // for errors of connections
 
-	// MaxConnections is how many connections are accepted at once; others wait until one ends,
-	// and Log is told once a minute at most. Zero is any number.
+	// MaxConnections bounds the number of open connections; 0 is no bound. Further connections wait until one ends, and Log
+	// gets a line at most once a minute.
 	MaxConnections int
 }
 
@@ -71,15 +71,14 @@ func Listen(ctx context.Context, c ListenConfig) (*Listener, error) {
 	return s, nil
 }
 
-// Addr returns the address that is served, with the port that was chosen if none was
-// given.
+// Addr returns the address of the listener, with the actual port if port 0 was configured.
 func (l *Listener) Addr() net.Addr { return l.addr }
 
-// Loopback reports whether only this machine reaches the listener.
+// Loopback reports whether the listener is reachable from this machine only.
 func (l *Listener) Loopback() bool { return isLoopback(l.addr) }
 
-// Close accepts nothing more and waits for the requests under way; when ctx ends first,
-// it breaks them off and returns its error.
+// Close stops accepting connections and waits for running requests. If ctx ends first, Close aborts them and returns an
+// error.
 func (l *Listener) Close(ctx context.Context) error {
 	err := l.server.Shutdown(ctx)
 	if err != nil {
@@ -89,6 +88,6 @@ func (l *Listener) Close(ctx context.Context) error {
 	return errors.Join(err, l.err)
 }
 
-// Ended is closed when nothing is accepted any more; if nobody closed the listener,
-// Close says why.
+// Ended returns a channel that is closed when the listener accepts no more connections. If that happens before Close, then
+// Close returns the reason.
 func (l *Listener) Ended() <-chan struct{} { return l.ended }

@@ -15,18 +15,18 @@ import (
 )
 
 const (
-	// What one response of TaskLogs has at most, but for its last line.
+	// Bounds of one response of TaskLogs. The last line of a response may exceed logBytes.
 	logLines = 500
 	logBytes = 256 << 10
 
-	// followEvery is how long lines may gather before a follower looks for them. Each look has
-	// the log written: at once after every write, a busy log would be written line by line.
-	followEvery = 100 * time.Millisecond
+	// followDelay is how long a follower waits after a new line before it reads. Each read makes the task log write its
+	// buffer: without the delay a busy log would be written line by line.
+	followDelay = 100 * time.Millisecond
 )
 
 var errNoTaskLog = errors.New("this node keeps no log of its tasks; task_log.max_size in its configuration says how much to keep")
 
-// TaskLogs sends the log of a task.
+// TaskLogs implements the method of the API.
 func (a *API) TaskLogs(ctx context.Context, req *taskenginev1.TaskLogsRequest, stream *connect.ServerStream[taskenginev1.TaskLogsResponse]) error {
 	if a.taskLog == nil {
 		return connect.NewError(connect.CodeUnimplemented, errNoTaskLog)
@@ -54,17 +54,17 @@ func (a *API) TaskLogs(ctx context.Context, req *taskenginev1.TaskLogsRequest, s
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errPolled)
 	defer cancel()
-	tail := &tail{
+	lines := &logSender{
 		reader: a.taskLog.Reader(id, since, at), attempt: req.GetAttempt(), stream: stream,
 		missing: gone && req.GetCursor() == "",
 	}
 	if req.GetFollow() && !gone {
-		err = tail.follow(ctx, a.taskLog, a.engine, id)
+		err = lines.follow(ctx, a.taskLog, a.engine, id)
 	} else {
-		err = tail.finish(ctx)
+		err = lines.finish(ctx)
 	}
 	if err != nil && polled(ctx) {
-		err = tail.send(false)
+		err = lines.send(false)
 	}
 	if err != nil {
 		return a.answer(err)
@@ -72,33 +72,33 @@ func (a *API) TaskLogs(ctx context.Context, req *taskenginev1.TaskLogsRequest, s
 	return nil
 }
 
-// tail sends what a reader reads.
-type tail struct {
+// logSender sends the lines of a reader.
+type logSender struct {
 	reader  *tasklog.Reader
-	attempt uint32 // the only one wanted; 0 for all
+	attempt uint32 // the attempt to send; 0 for all
 	stream  *connect.ServerStream[taskenginev1.TaskLogsResponse]
 
-	lines   []*taskenginev1.LogLine // to be sent next
-	size    int                     // of their texts
-	missing bool                    // there is no task of the id, and no line so far
+	lines   []*taskenginev1.LogLine // of the next response
+	size    int                     // bytes of their texts
+	missing bool                    // there is no task with the id, and no line so far
 }
 
-// follow sends lines as they come, until the task has ended or ctx has.
-func (s *tail) follow(ctx context.Context, log *tasklog.Log, e *engine.Engine, id task.ID) error {
+// follow sends lines as they come until the task or ctx has ended.
+func (s *logSender) follow(ctx context.Context, log *tasklog.Log, e *engine.Engine, id task.ID) error {
 	ctx, cancel := context.WithCancel(ctx)
 	settled := make(chan error, 1)
 	go func() { settled <- e.WaitTasks(ctx, id); close(settled) }()
 	defer func() {
 		cancel()
-		for range settled { // until it has returned
+		for range settled { // wait until it has returned
 		}
 	}()
-	var more <-chan struct{} // nil while a look is due anyway
-	look := time.NewTimer(0)
-	defer look.Stop()
+	var more <-chan struct{} // nil while delay is running
+	delay := time.NewTimer(0)
+	defer delay.Stop()
 	for {
 		select {
-		case <-look.C:
+		case <-delay.C:
 			more = log.Changed()
 			if err := s.read(ctx); err != nil {
 				return err
@@ -110,18 +110,18 @@ func (s *tail) follow(ctx context.Context, log *tasklog.Log, e *engine.Engine, i
 			}
 		case <-more:
 			more = nil
-			look.Reset(followEvery)
+			delay.Reset(followDelay)
 		case err := <-settled:
 			if err != nil {
 				return err
 			}
-			return s.finish(ctx) // what was logged before the end
+			return s.finish(ctx) // sends the lines that were logged before the end
 		}
 	}
 }
 
-// finish sends what there is.
-func (s *tail) finish(ctx context.Context) error {
+// finish sends all lines as the last response.
+func (s *logSender) finish(ctx context.Context) error {
 	if err := s.read(ctx); err != nil {
 		return err
 	}
@@ -131,8 +131,8 @@ func (s *tail) finish(ctx context.Context) error {
 	return s.send(true)
 }
 
-// read takes in what there is, and sends it but for the last response.
-func (s *tail) read(ctx context.Context) error {
+// read reads all lines and sends full responses. It keeps the lines of the last response.
+func (s *logSender) read(ctx context.Context) error {
 	for line, err := range s.reader.Lines(ctx) {
 		if err != nil {
 			return err
@@ -152,7 +152,7 @@ func (s *tail) read(ctx context.Context) error {
 	return nil
 }
 
-func (s *tail) send(complete bool) error {
+func (s *logSender) send(complete bool) error {
 	res := &taskenginev1.TaskLogsResponse{Lines: s.lines, Cursor: s.reader.Cursor().String(), Complete: complete}
 	s.lines, s.size = nil, 0
 	return s.stream.Send(res)

@@ -186,7 +186,7 @@ func TestALongLogComesInParts(t *testing.T) {
 	}
 }
 
-func TestATaskThatIsNotKeptHasItsLogAsLongAsThatIs(t *testing.T) {
+func TestATaskThatWasRemovedStillHasItsLog(t *testing.T) {
 	n := newNode(t)
 	n.log.Log(task.ID{7}, 1, slog.NewRecord(time.Now(), slog.LevelInfo, "long ago", 0))
 	for _, follow := range []bool{false, true} {
@@ -197,7 +197,7 @@ func TestATaskThatIsNotKeptHasItsLogAsLongAsThatIs(t *testing.T) {
 	}
 }
 
-func TestRequestsForLogsThatMakeNoSenseAreRefused(t *testing.T) {
+func TestInvalidRequestsForLogsAreRefused(t *testing.T) {
 	n := newNode(t)
 	id := n.submit(t, &taskenginev1.NewTask{Type: "idle"})
 	for name, req := range map[string]*taskenginev1.TaskLogsRequest{
@@ -219,7 +219,7 @@ func TestRequestsForLogsThatMakeNoSenseAreRefused(t *testing.T) {
 	}
 }
 
-func TestAFollowerHearsThatTheNodeStops(t *testing.T) {
+func TestAStreamEndsWhenTheNodeStops(t *testing.T) {
 	n := newNode(t)
 	id := n.submit(t, &taskenginev1.NewTask{Type: "idle"})
 	n.log.Log(refOf(t, id).ID, 1, slog.NewRecord(time.Now(), slog.LevelInfo, "before", 0))

@@ -13,17 +13,17 @@ type named interface {
 	GetVersion() uint64
 }
 
-// edit does a verb to the task that a request names and shows what became of it.
-func (a *API) edit(req named, verb func(task.Ref) (*task.Task, error)) (*taskenginev1.Task, error) {
+// edit applies a change to the task that a request names, and returns the task after it.
+func (a *API) edit(req named, change func(task.Ref) (*task.Task, error)) (*taskenginev1.Task, error) {
 	id, err := parseID(req.GetId())
 	if err != nil {
 		return nil, a.answer(err)
 	}
-	t, err := verb(task.Ref{ID: id, Version: req.GetVersion()})
+	t, err := change(task.Ref{ID: id, Version: req.GetVersion()})
 	if err != nil {
 		return nil, a.answer(err)
 	}
-	// The engine's observer hears of what the engine does by itself.
+	// The engine calls its observers for its own changes only.
 	if a.metrics != nil {
 		a.metrics.changed(t)
 	}
@@ -33,7 +33,7 @@ func (a *API) edit(req named, verb func(task.Ref) (*task.Task, error)) (*taskeng
 	return summaryOf(t), nil
 }
 
-// Cancel ends a task that is no longer wanted.
+// Cancel ends a task as cancelled.
 func (a *API) Cancel(ctx context.Context, req *taskenginev1.CancelRequest) (*taskenginev1.CancelResponse, error) {
 	t, err := a.edit(req, func(r task.Ref) (*task.Task, error) { return a.engine.Cancel(ctx, r, req.GetReason()) })
 	if err != nil {
@@ -51,7 +51,7 @@ func (a *API) Resume(ctx context.Context, req *taskenginev1.ResumeRequest) (*tas
 	return &taskenginev1.ResumeResponse{Task: t}, nil
 }
 
-// Fail ends a task that will not be tried again.
+// Fail ends a task as failed.
 func (a *API) Fail(ctx context.Context, req *taskenginev1.FailRequest) (*taskenginev1.FailResponse, error) {
 	t, err := a.edit(req, func(r task.Ref) (*task.Task, error) { return a.engine.Fail(ctx, r, req.GetReason()) })
 	if err != nil {
@@ -60,7 +60,7 @@ func (a *API) Fail(ctx context.Context, req *taskenginev1.FailRequest) (*taskeng
 	return &taskenginev1.FailResponse{Task: t}, nil
 }
 
-// Reschedule sets when a task is to run.
+// Reschedule sets the time at which a task is due.
 func (a *API) Reschedule(ctx context.Context, req *taskenginev1.RescheduleRequest) (*taskenginev1.RescheduleResponse, error) {
 	at, err := moment(req.GetAt(), req.GetIn(), a.now())
 	if err == nil && at.IsZero() {

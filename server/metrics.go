@@ -18,29 +18,29 @@ import (
 
 const namespace = "taskengine"
 
-// otherType stands in metrics for every type that is not configured: clients choose
-// the types of tasks, and must not choose how many series there are.
+// otherType is the label in metrics of all types that are not configured. Clients choose the types of tasks, and the
+// number of series must not depend on them.
 const otherType = "other"
 
-// Metrics counts what a node does. Create it before the engine, so that it sees
-// everything: its [Metrics.Observer] goes into the engine's configuration.
+// Metrics are the metrics of a node. They are created before the engine, because [Metrics.Observer] is part of its
+// configuration.
 type Metrics struct {
 	registry *prometheus.Registry
 	types    map[string]*typeMetrics // read only
 	other    *typeMetrics            // of types that are not configured
 	requests *prometheus.HistogramVec
 
-	node atomic.Pointer[watched] // what is read when somebody asks; nil before Watch
+	node atomic.Pointer[nodeParts] // read at each scrape; nil before Watch
 }
 
-// watched is what a node shows of itself when it is asked.
-type watched struct {
+// nodeParts are the parts of a running node that health and metrics read.
+type nodeParts struct {
 	engine   *engine.Engine
 	handlers func() []HandlerStatus
 }
 
-// typeMetrics are the series of one type, looked up once and for all: counting happens
-// while the engine holds its lock.
+// typeMetrics are the series of one type. They are looked up once, because they are updated while the engine holds its
+// lock.
 type typeMetrics struct {
 	submitted, started prometheus.Counter
 	finished           map[task.State]prometheus.Counter
@@ -48,7 +48,7 @@ type typeMetrics struct {
 	startDelay, run    prometheus.Observer
 }
 
-// NewMetrics returns metrics for the given types; tasks of others are counted together.
+// NewMetrics returns metrics for the given types. Tasks of other types are counted together.
 func NewMetrics(types []string, build Build) *Metrics {
 	m := &Metrics{registry: prometheus.NewRegistry(), types: make(map[string]*typeMetrics, len(types))}
 	f := families{
@@ -76,9 +76,9 @@ func NewMetrics(types []string, build Build) *Metrics {
 	return m
 }
 
-// Watch has the metrics show how the engine and its handlers stand. handlers may be nil.
+// Watch adds the metrics of the engine and its handlers. handlers may be nil.
 func (m *Metrics) Watch(e *engine.Engine, handlers func() []HandlerStatus) {
-	m.node.Store(&watched{e, handlers})
+	m.node.Store(&nodeParts{e, handlers})
 }
 
 // Handler serves the metrics to Prometheus.
@@ -94,7 +94,7 @@ func (m *Metrics) of(typ string) *typeMetrics {
 	return m.other
 }
 
-// families are the metrics that have a type.
+// families are the metrics with a label for the type.
 type families struct {
 	submitted, started, finished, attempts *prometheus.CounterVec
 	startDelay, run                        *prometheus.HistogramVec
@@ -121,8 +121,7 @@ func counters(name, help string, labels ...string) *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, labels)
 }
 
-// histograms have classic buckets from 100 us to 1000 s and native ones for those who
-// scrape them.
+// histograms returns histograms with classic buckets from 100 us to 1000 s, and native buckets.
 func histograms(name, help string, labels ...string) *prometheus.HistogramVec {
 	return prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Namespace: namespace, Name: name, Help: help,
@@ -141,7 +140,7 @@ func (w stopwatch) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
 		begin := time.Now()
 		res, err := next(ctx, req)
-		w.took(begin, req.Spec(), err)
+		w.record(begin, req.Spec(), err)
 		return res, err
 	}
 }
@@ -151,17 +150,17 @@ func (w stopwatch) WrapStreamingHandler(next connect.StreamingHandlerFunc) conne
 	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
 		begin := time.Now()
 		err := next(ctx, conn)
-		w.took(begin, conn.Spec(), err)
+		w.record(begin, conn.Spec(), err)
 		return err
 	}
 }
 
-// WrapStreamingClient implements [connect.Interceptor]: nothing is called from here.
+// WrapStreamingClient implements [connect.Interceptor]. The server is no client.
 func (stopwatch) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
 	return next
 }
 
-func (w stopwatch) took(begin time.Time, spec connect.Spec, err error) {
+func (w stopwatch) record(begin time.Time, spec connect.Spec, err error) {
 	code := "ok"
 	if err != nil {
 		code = connect.CodeOf(err).String()

@@ -140,9 +140,8 @@ func TestATaskThatIsSubmittedTwiceIsCountedOnce(t *testing.T) {
 	}
 }
 
-// Whoever reads the metrics reads them whole, whatever happens meanwhile, and sees no
-// counter go back.
-func TestMetricsAreReadByManyWhileTasksComeAndGo(t *testing.T) {
+// Every scrape is complete whatever happens at the same time, and no counter decreases.
+func TestMetricsAreScrapedConcurrentlyWhileTasksRun(t *testing.T) {
 	const readers, reads, tasks = 20, 25, 2000
 	n := newNode(t)
 	n.handlers = []server.HandlerStatus{{Name: "a", Up: true}}
@@ -200,7 +199,7 @@ func TestMetricsAreReadByManyWhileTasksComeAndGo(t *testing.T) {
 	}
 }
 
-func TestTheMetricsAreNamedAsPrometheusWantsIt(t *testing.T) {
+func TestMetricsFollowTheNamingRulesOfPrometheus(t *testing.T) {
 	n := newNode(t)
 	n.handlers = []server.HandlerStatus{{Name: "a"}}
 	n.settle(t, n.submit(t, &taskenginev1.NewTask{Type: "echo"}))
@@ -260,7 +259,7 @@ func failed(state task.State) *task.Task {
 	return t
 }
 
-func TestFailuresAreLoggedAtInfoWithWhatIsNeededToFindThem(t *testing.T) {
+func TestFailuresAreLoggedAtInfoWithTheirTask(t *testing.T) {
 	var out bytes.Buffer
 	f := server.NewFailureLog(slog.New(slog.NewJSONHandler(&out, nil)))
 	saved := f.Observer().Saved
@@ -293,7 +292,7 @@ func TestFailuresAreLoggedAtInfoWithWhatIsNeededToFindThem(t *testing.T) {
 			t.Errorf("%s is %v, want %v", k, lines[0][k], want)
 		}
 	}
-	if lines[1]["msg"] != "a task failed and needs somebody" || lines[1]["next"] != nil {
+	if lines[1]["msg"] != "a task failed and needs a person" || lines[1]["next"] != nil {
 		t.Errorf("an error is logged as %v", lines[1])
 	}
 	if lines[2]["error"] != "too late" || lines[2]["outcome"] != nil {
@@ -301,7 +300,7 @@ func TestFailuresAreLoggedAtInfoWithWhatIsNeededToFindThem(t *testing.T) {
 	}
 }
 
-// stuck is a log that takes nothing until it is released.
+// stuck is a log whose writes block until it is released.
 type stuck struct {
 	release chan struct{}
 	lines   int
@@ -315,7 +314,7 @@ func (s *stuck) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-func TestAStuckLogDoesNotHoldUpTheEngine(t *testing.T) {
+func TestABlockedLogDoesNotBlockTheEngine(t *testing.T) {
 	w := &stuck{release: make(chan struct{})}
 	f := server.NewFailureLog(slog.New(slog.NewTextHandler(w, nil)))
 	const all = 5000

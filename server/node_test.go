@@ -27,10 +27,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// discard is a log that nobody reads.
+// discard is a log that drops its lines.
 var discard = slog.New(slog.DiscardHandler)
 
-// breakable is a store that can be broken.
+// breakable is a store that can be made to fail.
 type breakable struct {
 	*memory.Store
 	broken atomic.Bool
@@ -57,7 +57,7 @@ type node struct {
 
 // newNode starts a node with the types echo, fail (for good), retry (waits an hour for
 // its second attempt), hold (waits to be released, one at a time, and logs that) and idle,
-// which nobody handles. An attempt may log three lines.
+// which has no handler. An attempt may log three lines.
 func newNode(t testing.TB) *node {
 	t.Helper()
 	n := &node{store: &breakable{Store: memory.New()}, health: new(server.Health), release: make(chan struct{})}

@@ -7,7 +7,7 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// Observers makes one observer of several, called in their order.
+// Observers returns an observer that calls all of the given observers in order.
 func Observers(all ...engine.Observer) engine.Observer {
 	var o engine.Observer
 	for _, next := range all {
@@ -42,11 +42,10 @@ func bothSaved(a, b func(time.Time, task.Ref, *task.Task)) func(time.Time, task.
 	return func(at time.Time, was task.Ref, t *task.Task) { a(at, was, t); b(at, was, t) }
 }
 
-// Ended returns an observer that tells fn of every attempt that has ended, while the engine
-// holds its lock.
+// Ended returns an observer that calls fn for every attempt that has ended, while the engine holds its lock.
 func Ended(fn func(id task.ID, attempt uint32)) engine.Observer {
 	return engine.Observer{Saved: func(_ time.Time, _ task.Ref, t *task.Task) {
-		if t == nil { // it came too late, and the end was told before
+		if t == nil { // the result was stale: fn was called for the attempt before
 			return
 		}
 		if a, ended := endedNow(t); ended {
@@ -55,7 +54,7 @@ func Ended(fn func(id task.ID, attempt uint32)) engine.Observer {
 	}}
 }
 
-// Observer returns what counts the tasks of an engine.
+// Observer returns the observer that counts the tasks of an engine.
 func (m *Metrics) Observer() engine.Observer {
 	return engine.Observer{Inserted: m.inserted, Started: m.started, Saved: m.saved}
 }
@@ -65,19 +64,19 @@ func (m *Metrics) inserted(_ time.Time, t *task.Task) { m.of(t.Type).submitted.I
 func (m *Metrics) started(at time.Time, t *task.Task) {
 	series := m.of(t.Type)
 	series.started.Inc()
-	// A task with a past was not ready all the while since it first could run.
+	// A task with earlier attempts was not ready all the time since ReadyAt.
 	if t.Attempt == 1 && len(t.History) == 0 {
 		series.startDelay.Observe(max(0, at.Sub(t.ReadyAt)).Seconds())
 	}
 }
 
 func (m *Metrics) saved(_ time.Time, _ task.Ref, t *task.Task) {
-	if t != nil { // else it came too late, which the engine counts itself
+	if t != nil { // else the result was stale, which the engine counts itself
 		m.changed(t)
 	}
 }
 
-// changed counts what ended with the newest change of a task.
+// changed counts the end of an attempt or a task by the newest change of a task.
 func (m *Metrics) changed(t *task.Task) {
 	series := m.of(t.Type)
 	if c, ended := series.finished[t.State]; ended {

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// private keeps strangers from h, which hands out tasks: with a token, callers must send it;
-// without one, they must be on this machine.
+// private restricts access to h, whose responses contain tasks. Requests must carry the token or, if token is empty, come
+// from this machine.
 func private(token string, h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
@@ -25,7 +25,7 @@ func private(token string, h http.Handler) http.Handler {
 	})
 }
 
-// sends reports whether a request has the token. How long that takes says nothing about it.
+// sends reports whether a request carries the token. It takes the same time whatever was sent.
 func sends(r *http.Request, token string) bool {
 	scheme, sent, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") {
@@ -35,8 +35,7 @@ func sends(r *http.Request, token string) bool {
 	return subtle.ConstantTimeCompare(a[:], b[:]) == 1
 }
 
-// isLocal reports whether a request comes from this machine, and is not passed on by a proxy
-// here for another one.
+// isLocal reports whether a request comes from this machine and was not forwarded by a proxy on it.
 func isLocal(r *http.Request) bool {
 	if r.Header.Get("X-Forwarded-For") != "" || r.Header.Get("Forwarded") != "" {
 		return false
@@ -48,7 +47,7 @@ func isLocal(r *http.Request) bool {
 	if ip := from.Addr().Unmap(); ip.IsLoopback() {
 		return true
 	}
-	// A machine that calls its own address by the network does so from that address.
+	// A request of this machine to its own network address comes from that address.
 	local, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
 	return ok && local.AddrPort().Addr().Unmap() == from.Addr().Unmap()
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/taskengine/taskengine/storage/memory"
 )
 
-func TestWhatHandsOutTasksIsNotForOtherMachines(t *testing.T) {
+func TestPrivatePathsAreClosedToOtherMachines(t *testing.T) {
 	const token = "a-token-of-some-length"
 	b := new(server.Backups)
 	b.Offer("store", backedUp{Store: memory.New(), files: []string{"1"}})

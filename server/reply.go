@@ -11,8 +11,8 @@ import (
 	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
 )
 
-// text makes text of what a handler, or a program with the engine inside, wrote: the
-// wire takes nothing but UTF-8.
+// text returns s as valid UTF-8, which protobuf requires. Handlers, and programs that embed the engine, may have written
+// anything.
 func text(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
 func stamp(t time.Time) *timestamppb.Timestamp {
@@ -22,14 +22,14 @@ func stamp(t time.Time) *timestamppb.Timestamp {
 	return timestamppb.New(t)
 }
 
-// messageOf shows a task as it is.
+// messageOf returns the message of a task.
 func messageOf(t *task.Task) *taskenginev1.Task {
 	m := summaryOf(t)
 	m.Payload, m.Result, m.Checkpoint = t.Payload, t.Result, t.Checkpoint()
 	return m
 }
 
-// summaryOf shows a task without payload, result and checkpoint.
+// summaryOf returns the message of a task without payload, result and checkpoint.
 func summaryOf(t *task.Task) *taskenginev1.Task {
 	m := &taskenginev1.Task{
 		Id: t.ID.String(), Type: text(t.Type), State: t.State.String(), Version: t.Version,

@@ -13,8 +13,7 @@ import (
 	"github.com/taskengine/taskengine/storage"
 )
 
-// requestOf reads what a client asks for. What the message can say and the engine
-// cannot is refused here; the rest is the engine's to judge.
+// requestOf converts a message. It rejects values that the engine's types cannot hold; the engine checks the rest.
 func requestOf(m *taskenginev1.NewTask, now time.Time) (r engine.Request, err error) {
 	r = engine.Request{
 		Type: m.GetType(), Key: m.GetKey(), OrderingKey: m.GetOrderingKey(), Headers: m.GetHeaders(),
@@ -44,7 +43,7 @@ func requestOf(m *taskenginev1.NewTask, now time.Time) (r engine.Request, err er
 	return r, err
 }
 
-// requestsOf reads a batch.
+// requestsOf converts a batch of messages.
 func requestsOf(ms []*taskenginev1.NewTask, now time.Time) ([]engine.Request, error) {
 	if len(ms) == 0 {
 		return nil, invalid("tasks is empty")
@@ -66,7 +65,7 @@ func requestsOf(ms []*taskenginev1.NewTask, now time.Time) ([]engine.Request, er
 	return reqs, nil
 }
 
-// moment reads a time that may be given in two ways; zero if it is given in none.
+// moment returns the time that is given as at or in, zero if neither is given.
 func moment(at *timestamppb.Timestamp, in *durationpb.Duration, now time.Time) (time.Time, error) {
 	if at != nil && in != nil {
 		return time.Time{}, invalid("at and in exclude each other")
@@ -88,14 +87,14 @@ func timeOf(field string, t *timestamppb.Timestamp) (time.Time, error) {
 	if err := t.CheckValid(); err != nil {
 		return time.Time{}, invalid("%s: %w", field, err)
 	}
-	// The engine takes the zero time for none, which no client means by it.
+	// For the engine the zero time means none, which is not what the client asked for.
 	if at := t.AsTime(); !at.IsZero() {
 		return at, nil
 	}
 	return time.Time{}, invalid("%s: times must lie between the years 1970 and 9999", field)
 }
 
-// durationOf reads a duration; zero if there is none.
+// durationOf converts a duration; zero if there is none.
 func durationOf(field string, d *durationpb.Duration) (time.Duration, error) {
 	if d == nil {
 		return 0, nil

@@ -120,10 +120,10 @@ func (a *API) Wait(ctx context.Context, req *taskenginev1.WaitRequest) (*taskeng
 	return res, nil
 }
 
-// errPolled ends a long poll whose time is over.
+// errPolled is the cause of the end of a long poll after its timeout.
 var errPolled = errors.New("the poll is over")
 
-// polled reports whether a wait ended because its poll was over, and not its client.
+// polled reports whether ctx ended by the timeout of the poll, and not by the client.
 func polled(ctx context.Context) bool { return errors.Is(context.Cause(ctx), errPolled) }
 
 func waitOf(req *taskenginev1.WaitRequest) (ids []task.ID, timeout time.Duration, err error) {
@@ -146,7 +146,7 @@ func waitOf(req *taskenginev1.WaitRequest) (ids []task.ID, timeout time.Duration
 	return ids, timeout, err
 }
 
-// pollOf reads how long a request may wait.
+// pollOf returns how long a request may wait.
 func pollOf(d *durationpb.Duration) (time.Duration, error) {
 	if d == nil {
 		return defaultWait, nil

@@ -6,7 +6,7 @@ import (
 	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
 )
 
-// ListTypes returns how things stand with every type.
+// ListTypes returns the state of every type.
 func (a *API) ListTypes(ctx context.Context, _ *taskenginev1.ListTypesRequest) (*taskenginev1.ListTypesResponse, error) {
 	types, more, err := a.engine.AllTypes(ctx, MaxList)
 	if err != nil {
@@ -25,7 +25,7 @@ func (a *API) ListTypes(ctx context.Context, _ *taskenginev1.ListTypesRequest) (
 	return res, nil
 }
 
-// PauseType stops tasks of a type from being started.
+// PauseType keeps tasks of a type from being started.
 func (a *API) PauseType(ctx context.Context, req *taskenginev1.PauseTypeRequest) (*taskenginev1.PauseTypeResponse, error) {
 	if err := a.engine.Pause(ctx, req.GetType()); err != nil {
 		return nil, a.answer(err)

@@ -191,14 +191,37 @@ var rules = []rule{
 	{
 		Of:  "plugins",
 		May: []string{"engine/task", "engine/policy", "plugins/...", "internal/workpool", "internal/ratelog", "internal/supervise", "internal/wakeup"},
-		Out: []string{"*"},
-		Why: "a plugin host is a task.Handler and knows no engine",
+		Out: []string{"github.com/hashicorp/go-plugin", "github.com/hashicorp/go-hclog", "google.golang.org/grpc", "google.golang.org/protobuf"},
+		Why: "a plugin host is a task.Handler and knows no engine; programs of handlers carry what it imports",
+	},
+	{
+		Of:  "plugins/internal/wire",
+		Out: []string{"google.golang.org/grpc", "google.golang.org/protobuf"},
+		Why: "the protocol is shared by host, SDK and conformance kit, and knows none of them",
+	},
+	{
+		Of:  "plugins/handler",
+		May: []string{"engine/task", "plugins/internal/wire", "internal/workpool", "internal/wakeup"},
+		Out: []string{"github.com/hashicorp/go-plugin", "google.golang.org/grpc", "google.golang.org/protobuf"},
+		Why: "the SDK speaks the protocol and knows no host",
 	},
 	{
 		Of:  "handlers",
 		May: []string{"engine/task", "internal/ratelog", "internal/supervise"},
-		Out: []string{"*"},
+		Out: []string{"golang.org/x/net"},
 		Why: "a built-in handler is a task.Handler and knows no engine",
+	},
+	{
+		Of:  "server",
+		May: []string{"server/proto/...", "engine", "engine/task", "storage", "tasklog", "internal/ratelog", "internal/terminal"},
+		Out: []string{"connectrpc.com/connect", "github.com/prometheus/client_golang", "google.golang.org/protobuf"},
+		Why: "the API translates between messages and the engine; it knows no backend, no handler and no configuration",
+	},
+	{
+		Of:  "server/proto",
+		May: []string{"server/proto/..."},
+		Out: []string{"connectrpc.com/connect", "google.golang.org/protobuf"},
+		Why: "clients import the messages without the server",
 	},
 	{
 		Of:  "tasklog",

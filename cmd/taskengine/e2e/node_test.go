@@ -123,7 +123,7 @@ func TestAFailureHasAnErrorAndIsAcknowledged(t *testing.T) {
 	if got["state"] != "error" || !strings.Contains(got["error"].(string), "sorry") {
 		t.Errorf("the task is %v", got)
 	}
-	n.says(t, `"level":"INFO","msg":"a task failed and needs somebody"`)
+	n.says(t, `"level":"INFO","msg":"a task failed and needs a person"`)
 	id, version := got["id"].(string), fmt.Sprint(got["version"])
 	if r := n.cli(t, "task", "fail", id, "--version", "1"); r.code != 5 || !strings.Contains(r.stderr, "version "+version) {
 		t.Errorf("a stale version ends with %d: %s", r.code, r.stderr)
