@@ -11,7 +11,7 @@ import (
 	"github.com/taskengine/taskengine/engine/policy"
 )
 
-// places is where in the text the parts of a scenario are.
+// places has the positions of the parts of a scenario in its text.
 type places struct {
 	root, load config.Value
 	of         map[string]config.Value // by key
@@ -24,7 +24,7 @@ func (p places) at(key string) config.Value {
 	return p.root
 }
 
-// check compares the parts of a scenario with each other.
+// check checks that the parts of a scenario agree.
 func (r reader) check(s *Scenario, at places) {
 	r.checkLoad(s, at)
 	if s.Load.Shape == Idle && len(s.Tasks) > 0 {
@@ -130,7 +130,7 @@ func (r reader) checkFaults(s *Scenario, at places) {
 	}
 }
 
-// checkOrder makes sure that an order is promised where one is declared.
+// checkOrder checks that tasks whose order is declared run in order.
 func (r reader) checkOrder(s *Scenario, at places) {
 	if !s.Ordered {
 		return
@@ -158,7 +158,7 @@ func (s *Scenario) rated() bool {
 	return slices.ContainsFunc(s.Limits, func(l Limit) bool { return !l.Rate.IsZero() })
 }
 
-// typeName is the name of one of the types of a flow.
+// typeName returns the name of one of the types of a flow.
 func (f *Flow) typeName(i int) string {
 	if f.Types <= 1 {
 		return f.Name
@@ -172,12 +172,11 @@ func padded(i, n int) string {
 	return strings.Repeat("0", max(0, digits-len(s))) + s
 }
 
-// backlogType is the type of the tasks that are there before the load begins.
+// backlogType is the type of the tasks of a backlog.
 const backlogType = "backlog"
 
-// policies are how the engine treats the tasks of a scenario: whatever goes wrong with
-// one is tried again at once and for as long as it takes, so that a task that does not
-// end is one that was lost.
+// policies returns the policies of a scenario. A task that fails is tried again at once and without
+// a bound, so that a task that does not end was lost.
 func policies(s *Scenario) policy.Set {
 	set := policy.Set{Slots: s.Slots, Types: make(map[string]policy.Type), Limits: make(map[string]policy.Limit)}
 	for _, l := range s.Limits {

@@ -11,17 +11,17 @@ import (
 	"github.com/taskengine/taskengine/internal/machine"
 )
 
-// usage is what processes have used so far. What the system does not tell is 0.
+// usage is what processes have used so far. What the operating system does not tell is 0.
 type usage struct {
 	cpu       time.Duration
-	machine   time.Duration // CPU of everybody
+	machine   time.Duration // CPU of all processes
 	written   int64         // bytes, to disk
 	waits     int64         // voluntary context switches
 	allocated int64         // bytes, by Go
 }
 
-// used returns what this process, those of its children that have ended, killed or not,
-// and the children given have used.
+// used returns what this process, its children that have ended or were killed, and the given
+// children have used.
 func used(children []int) usage {
 	u := processUsage()
 	u.machine = machine.Busy()
@@ -37,7 +37,7 @@ func used(children []int) usage {
 	return u
 }
 
-// meter measures what a load takes, from the end of its warm-up to its own.
+// meter measures what a load uses, from the end of the warm-up to the end of the load.
 type meter struct {
 	pids    func() []int
 	began   time.Time
@@ -50,20 +50,20 @@ type meter struct {
 	done    chan struct{}
 }
 
-// sample is what was in use at one moment.
+// sample is the usage at one moment.
 type sample struct {
 	at       time.Time
 	cpu      time.Duration // since the meter began
 	resident int64
 }
 
-// startMeter measures from begin on, every so often unless that is 0.
+// startMeter measures from begin on. It takes a sample at each interval, unless that is 0.
 func startMeter(begin time.Time, every time.Duration, pids func() []int) *meter {
 	ctx, stop := context.WithCancel(context.Background())
 	m := &meter{pids: pids, stop: stop, done: make(chan struct{})}
 	go func() {
 		defer close(m.done)
-		_ = sleep(ctx, time.Until(begin)) // one that is stopped before has measured nothing
+		_ = sleep(ctx, time.Until(begin)) // a meter that is stopped earlier has measured nothing
 		forgetPeak()
 		m.began, m.first = time.Now(), used(pids())
 		for every > 0 && sleep(ctx, every) == nil {
@@ -99,7 +99,7 @@ func (m *meter) finish() {
 	m.cost, m.others = c, machine.Others(now.machine-m.first.machine, now.cpu-m.first.cpu, took)
 }
 
-// size returns how many bytes the files of a folder have.
+// size returns the size of all files of a folder.
 func size(dir string) int64 {
 	total := int64(0)
 	_ = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
@@ -108,7 +108,7 @@ func size(dir string) int64 {
 				total += info.Size()
 			}
 		}
-		return nil // a file that goes away meanwhile has no size
+		return nil // a file that is removed meanwhile has no size
 	})
 	return total
 }

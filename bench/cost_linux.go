@@ -10,7 +10,7 @@ import (
 	"github.com/taskengine/taskengine/internal/machine"
 )
 
-// childUsage returns what a running process has used.
+// childUsage returns the usage of a running process.
 func childUsage(pid int) usage {
 	var u usage
 	stat, err := os.ReadFile(procFile(pid, "stat"))
@@ -28,15 +28,14 @@ func childUsage(pid int) usage {
 	return u
 }
 
-// resident returns how much memory of a process is in use; 0 is this one.
+// resident returns the resident memory of a process; pid 0 is this process.
 func resident(pid int) int64 { return machine.Number(procFile(pid, "status"), "VmRSS:") * 1024 }
 
-// peakResident returns the most memory of this process that was in use since
-// forgetPeak.
+// peakResident returns the peak of the resident memory of this process since forgetPeak.
 func peakResident() int64 { return machine.Number(procFile(0, "status"), "VmHWM:") * 1024 }
 
 func forgetPeak() {
-	_ = os.WriteFile("/proc/self/clear_refs", []byte("5"), 0) // else the peak is that of the process's life
+	_ = os.WriteFile("/proc/self/clear_refs", []byte("5"), 0) // if it fails, the peak is that since the start of the process
 }
 
 func procFile(pid int, name string) string {

@@ -2,5 +2,5 @@
 
 package bench
 
-// processUsage returns nothing: there is no portable way to ask.
+// processUsage returns nothing: there is no portable way to measure it.
 func processUsage() usage { return usage{} }

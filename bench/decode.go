@@ -12,7 +12,7 @@ import (
 	"github.com/taskengine/taskengine/engine/policy"
 )
 
-// Bounds of a scenario: what is beyond them is a mistake, or another kind of test.
+// Bounds of a scenario. A value beyond them is a mistake, or another kind of test.
 const (
 	maxTasks   = 100_000_000
 	maxTypes   = 100_000
@@ -24,16 +24,16 @@ const (
 	maxPayload = 1 << 20
 )
 
-// reader reads a scenario. All mistakes are found at once.
+// reader reads a scenario and collects all mistakes.
 type reader struct{ *config.Reader }
 
-// Parse reads a scenario; name is that of the file, for messages. Sets replace values:
-// "load.rate=2000/s", "tasks.0.payload=4KiB". The error is a *[config.Errors] that has
-// everything that is wrong, where, and what to do.
+// Parse reads a scenario; name is the name of the file in messages. Sets replace values:
+// "load.rate=2000/s", "tasks.0.payload=4KiB". The error is a *[config.Errors] with all mistakes,
+// where they are, and what to do.
 func Parse(name string, data []byte, sets ...string) (*Scenario, error) {
 	read, root := config.NewReader(name, string(data), sets...)
 	if err := read.Err(); err != nil {
-		return nil, err // what is not YAML has nothing more to say
+		return nil, err // a text that is not YAML has no further mistakes
 	}
 	s := &Scenario{}
 	reader{read}.scenario(root, s)
@@ -74,7 +74,7 @@ func (r reader) scenario(n config.Value, s *Scenario) {
 			r.Fault(n, "needs the key %s", name)
 		}
 	}
-	if r.Err() == nil { // else what is missing may only be misspelt
+	if r.Err() == nil { // else a missing key may be a misspelt one
 		r.check(s, places{root: n, load: load, of: there})
 	}
 }
@@ -152,7 +152,7 @@ func (r reader) flow(n config.Value) Flow {
 	return f
 }
 
-// work reads a handler: a name, or a mapping of one key for those that need more.
+// work reads a handler: a name, or a mapping with one key if the handler has parameters.
 func (r reader) work(n config.Value, w *Work) {
 	if n.IsScalar() {
 		config.Choice(r.Reader, &w.Kind, Noop, Go, Python)(n)
@@ -202,7 +202,7 @@ func (r reader) limit(n config.Value) Limit {
 	return l
 }
 
-// starts reads the rate of a limit: such as 20/s, or a mapping if the burst is another.
+// starts reads the rate of a limit: such as 20/s, or a mapping with a burst.
 func (r reader) starts(n config.Value, into *policy.Rate) {
 	if n.IsScalar() {
 		config.Scalar(r.Reader, into, "a rate, such as 20/s", config.ParseRate)(n)

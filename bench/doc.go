@@ -1,26 +1,24 @@
-// Package bench measures the engine as its users meet it: through its public API, on a
-// real disk, every change synced. A [Scenario] says what load is put on which types of
-// tasks; [Run] does it, and checks that nothing was lost, doubled, out of order or over
-// a limit. What comes of it is a document of package bench/result.
+// Package bench measures the engine as its users see it: through its public API, on a real disk, with
+// every change synced. A [Scenario] describes the load and the types of tasks. [Run] runs it, and
+// checks that no task was lost, doubled, out of order or over a limit. The result is a document of
+// package bench/result.
 //
-// The way of one run, and where to find each step:
+// The steps of a run:
 //
-//	scenario.go   what a scenario says; yaml.go, decode.go and check.go read it
-//	schedule.go   when tasks are to be submitted; draw.go: which
-//	run.go        every load, every repetition, one after the other
-//	session.go    one repetition: an engine on a fresh store
-//	submit.go     tasks are submitted at their time, or as fast as they end
-//	handle.go     what the tasks do
-//	fault.go      what goes wrong on purpose; node.go: the whole process is killed
+//	scenario.go   the scenario; yaml.go, decode.go and check.go read it
+//	schedule.go   the times at which tasks are submitted; draw.go: the tasks
+//	run.go        all loads and repetitions, one after the other
+//	repetition.go one repetition: an engine on a fresh store
+//	submit.go     submits tasks at their times, or as fast as tasks end
+//	handle.go     the handlers of the tasks
+//	fault.go      injected faults; node.go: the whole process is killed
 //	record.go     what happened to each task
-//	verify.go     whether that is what was promised; gate.go and rate.go: limits
-//	measure.go    what it says in figures; cost.go: what it took
+//	verify.go     checks of the promises; gate.go and rate.go: limits
+//	measure.go    the figures; cost.go: usage of the machine
 //
-// Nothing is recorded but what [engine.Observer], the receipts and the handlers tell,
-// each in a place of its own that is there before it is needed, so that measuring
-// disturbs little.
+// The records hold only what [engine.Observer], the receipts and the handlers report. Each record is
+// allocated before it is needed, so that measuring disturbs little.
 //
-// The benchmarks in the tests of this package compare the engine with what the same
-// store does without one. docs/benchmarks.md is the manual, docs/performance.md has the
-// figures.
+// The benchmarks in the tests of this package compare the engine with the bare store.
+// docs/benchmarks.md is the manual, docs/performance.md has the figures.
 package bench

@@ -10,22 +10,22 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// draw is which task comes: everything about it but its time and its id.
+// draw is a task to submit: everything but its time and its id.
 type draw struct {
 	flow int32
-	typ  int32   // which of the flow's types
-	key  int32   // the ordering key's number; -1 is none
+	typ  int32   // the number of the type within the flow
+	key  int32   // the number of the ordering key; -1 is none
 	size int32   // of the payload
-	from int32   // where in the noise the payload begins
-	part float64 // 0..1: where in the flow's Within the task's time lies
+	from int32   // the offset of the payload in the noise
+	part float64 // 0..1: the time of the task within Flow.Within
 }
 
-// dealer draws tasks as the flows want them. It is used by one goroutine.
+// dealer draws tasks according to the flows. It is used by one goroutine.
 type dealer struct {
 	flows  []Flow
-	upTo   []float64 // the shares of all flows up to each
+	upTo   []float64 // the sums of the shares of the flows up to each
 	chance *rand.Rand
-	zipf   []*rand.Zipf // by flow; nil for even
+	zipf   []*rand.Zipf // by flow; nil is evenly
 	drawn  []int        // by flow
 }
 
@@ -44,7 +44,7 @@ func newDealer(s *Scenario) *dealer {
 	return d
 }
 
-// next draws any task.
+// next draws a task of any flow.
 func (d *dealer) next() draw {
 	flow := 0
 	if n := len(d.flows); n > 1 {
@@ -71,14 +71,14 @@ func (d *dealer) of(flow int) draw {
 	return out
 }
 
-// noiseStarts is at how many places a payload may begin.
+// noiseStarts is the number of offsets in the noise at which a payload may begin.
 const noiseStarts = 1 << 20
 
-// requester makes requests of draws. It may be used by many goroutines.
+// requester makes requests from draws. It may be used by many goroutines.
 type requester struct {
 	s     *Scenario
 	types [][]string // by flow
-	noise []byte     // payloads are cut from it: what a store compresses must not be repetition
+	noise []byte     // payloads are parts of it: random, so that a store cannot compress them
 	heads []map[string]string
 }
 
@@ -102,7 +102,7 @@ func newRequester(s *Scenario) *requester {
 	return q
 }
 
-// request returns the request for a task; due is its own time, or zero.
+// request returns the request for a task; due is when it is due, or zero.
 func (q *requester) request(id task.ID, d draw, due time.Time) engine.Request {
 	r := engine.Request{
 		ID: id, Type: q.types[d.flow][d.typ], Payload: q.noise[d.from:][:d.size],

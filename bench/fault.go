@@ -10,15 +10,15 @@ import (
 	"github.com/taskengine/taskengine/storage"
 )
 
-// inspected is a store with everything the engine may use of it.
+// inspected is a store with all optional interfaces that the engine uses.
 type inspected interface {
 	storage.Store
 	storage.Inspector
 	storage.Settings
 }
 
-// slow returns a store whose commits take d longer, as on a slow disk: they are done,
-// and said to be done only then.
+// slow returns a store whose commits take d longer, as on a slow disk: the store waits after the
+// commit and before it returns.
 func slow(s storage.Store, d time.Duration) storage.Store {
 	if full, ok := s.(inspected); ok {
 		return &slowStore{full, d}
@@ -54,7 +54,7 @@ func (s *slowStore) Note(ctx context.Context, ns ...task.Note) ([]bool, error) {
 	return s.inspected.Note(ctx, ns...)
 }
 
-// slowTasks is slowStore for a store that can do no more than it has to.
+// slowTasks is slowStore for a store without optional interfaces.
 type slowTasks struct {
 	storage.Store
 	delay time.Duration
@@ -65,7 +65,7 @@ func (s *slowTasks) Update(ctx context.Context, fn func(storage.Tx) error) error
 	return slowly(ctx, s.Store, s.delay, fn)
 }
 
-// slowly commits and takes its time before it says so, with the hooks of the commit.
+// slowly commits, waits, and then runs the hooks of the commit.
 func slowly(ctx context.Context, s storage.Store, d time.Duration, fn func(storage.Tx) error) error {
 	var held *heldTx
 	err := s.Update(ctx, func(tx storage.Tx) error {
@@ -82,7 +82,7 @@ func slowly(ctx context.Context, s storage.Store, d time.Duration, fn func(stora
 	return nil
 }
 
-// heldTx keeps the hooks of a transaction back.
+// heldTx delays the hooks of a transaction.
 type heldTx struct {
 	storage.Tx
 	hooks []func()
@@ -91,18 +91,18 @@ type heldTx struct {
 // OnCommit implements [storage.Tx].
 func (t *heldTx) OnCommit(fn func()) { t.hooks = append(t.hooks, fn) }
 
-// killPlugins kills the processes of the handlers, again and again, until ctx ends.
-func (ses *session) killPlugins(ctx context.Context) {
-	for sleep(ctx, ses.s.Faults.KillPlugin) == nil {
-		for _, pid := range ses.crew.pids() {
+// killPlugins kills the processes of the handlers at intervals until ctx ends.
+func (rep *repetition) killPlugins(ctx context.Context) {
+	for sleep(ctx, rep.s.Faults.KillPlugin) == nil {
+		for _, pid := range rep.handlers.pids() {
 			p, err := os.FindProcess(pid)
 			if err == nil {
 				err = p.Kill()
 			}
 			if err != nil {
-				continue // it is gone already
+				continue // it has ended already
 			}
-			ses.noteKill()
+			rep.noteKill()
 		}
 	}
 }

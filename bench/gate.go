@@ -8,43 +8,43 @@ import (
 	"github.com/taskengine/taskengine/engine/policy"
 )
 
-// gate counts the weight of the tasks that run under one limit, for each of its values.
-// It is at the handlers, so that it sees a task enter after the engine has taken its slot,
-// and leave before the slot is free: what exceeds the limit here, exceeds it.
+// gate counts the weight of the tasks that run under one limit, for each of its values. The handlers
+// call it, so a task enters after the engine has taken its slot and leaves before the slot is free: a
+// sum above the limit is always a violation.
 type gate struct {
 	name    string
 	max     int32 // 0 is without limit
 	rate    policy.Rate
 	running []atomic.Int32 // weights, by value
 	value   func(rec *record, typ int32) int
-	ses     *session
+	rep     *repetition
 }
 
 func (g *gate) enter(rec *record, typ int32) {
 	v := g.value(rec, typ)
 	if n := g.running[v].Add(g.weight(rec)); g.max > 0 && n > g.max {
 		rec.over.Add(1)
-		g.ses.note(&g.ses.overNotes, "limit %s (value %d): a weight of %d runs at once, of %d allowed, with task %v", g.name, v, n, g.max, rec.id)
+		g.rep.note(&g.rep.overNotes, "limit %s (value %d): a weight of %d runs at once, of %d allowed, with task %v", g.name, v, n, g.max, rec.id)
 	}
 }
 
 func (g *gate) leave(rec *record, typ int32) { g.running[g.value(rec, typ)].Add(-g.weight(rec)) }
 
-func (g *gate) weight(rec *record) int32 { return int32(g.ses.s.Tasks[rec.flow].Weight) }
+func (g *gate) weight(rec *record) int32 { return int32(g.rep.s.Tasks[rec.flow].Weight) }
 
-// newGates returns the gates that the tasks of each flow pass.
-func newGates(ses *session) [][]*gate {
-	s := ses.s
+// newGates returns the gates of the tasks of each flow.
+func newGates(rep *repetition) [][]*gate {
+	s := rep.s
 	limits := make(map[string]*gate)
 	set := policies(s)
 	for _, l := range s.Limits {
-		limits[l.Name] = &gate{name: l.Name, max: int32(l.Max), rate: l.Rate, ses: ses}
+		limits[l.Name] = &gate{name: l.Name, max: int32(l.Max), rate: l.Rate, rep: rep}
 		limits[l.Name].value, limits[l.Name].running = valueOf(s, set.Chain(l.Name))
 	}
 	all := func(*record, int32) int { return 0 }
 	var slots *gate
 	if s.Slots > 0 {
-		slots = &gate{name: "slots", max: int32(s.Slots), running: make([]atomic.Int32, 1), value: all, ses: ses}
+		slots = &gate{name: "slots", max: int32(s.Slots), running: make([]atomic.Int32, 1), value: all, rep: rep}
 	}
 	gates := make([][]*gate, len(s.Tasks))
 	for i := range s.Tasks {
@@ -55,7 +55,7 @@ func newGates(ses *session) [][]*gate {
 		if f.Concurrency > 0 {
 			gates[i] = append(gates[i], &gate{
 				name: fmt.Sprintf("concurrency of %s", f.Name), max: int32(f.Concurrency), running: make([]atomic.Int32, f.Types),
-				value: func(_ *record, typ int32) int { return int(typ) }, ses: ses,
+				value: func(_ *record, typ int32) int { return int(typ) }, rep: rep,
 			})
 		}
 		for _, name := range f.Limits {
@@ -67,8 +67,8 @@ func newGates(ses *session) [][]*gate {
 	return gates
 }
 
-// valueOf returns which value of a limit a task counts for, as a number, and a counter
-// for each: a limit is one for each combination of its own value and those above it.
+// valueOf returns the number of the value of a limit that a task counts for. A limit has a counter
+// for each combination of its own value and those of the limits above it.
 func valueOf(s *Scenario, chain []policy.Limit) (func(*record, int32) int, []atomic.Int32) {
 	byKey := slices.ContainsFunc(chain, func(l policy.Limit) bool { return l.Per == PerKey })
 	byTenant := slices.ContainsFunc(chain, func(l policy.Limit) bool { return l.Per == PerTenant })

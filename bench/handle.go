@@ -19,31 +19,31 @@ import (
 	"github.com/taskengine/taskengine/plugins/handler"
 )
 
-// crew is who does the tasks of a session.
-type crew struct {
+// handlerSet has the handlers of a repetition.
+type handlerSet struct {
 	byType map[string]task.Handler
 	hosts  []*plugins.Host
 }
 
-// hire starts the handlers of a scenario. The caller closes the crew. dir is for what
-// they need on disk.
-func hire(ctx context.Context, ses *session, dir string) (*crew, error) {
-	c := &crew{byType: make(map[string]task.Handler)}
-	for i := range ses.s.Tasks {
-		f := &ses.s.Tasks[i]
-		inner, err := c.handler(ctx, ses, f, dir)
+// startHandlers starts the handlers of a scenario. The caller closes the set. dir is a folder for
+// their files.
+func startHandlers(ctx context.Context, rep *repetition, dir string) (*handlerSet, error) {
+	c := &handlerSet{byType: make(map[string]task.Handler)}
+	for i := range rep.s.Tasks {
+		f := &rep.s.Tasks[i]
+		inner, err := c.handler(ctx, rep, f, dir)
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("start the handler of %s: %w", f.Name, err), c.close(ctx))
 		}
 		for typ := range f.Types {
-			var h task.Handler = &watched{inner: inner, ses: ses, gates: ses.gates[i], typ: int32(typ)}
-			if ses.o.tamper.handler != nil {
-				h = ses.o.tamper.handler(h)
+			var h task.Handler = &watched{inner: inner, rep: rep, gates: rep.gates[i], typ: int32(typ)}
+			if rep.o.tamper.handler != nil {
+				h = rep.o.tamper.handler(h)
 			}
 			c.byType[f.typeName(typ)] = h
 		}
 	}
-	if ses.s.Backlog.Tasks > 0 {
+	if rep.s.Backlog.Tasks > 0 {
 		c.byType[backlogType] = task.HandlerFunc(func(context.Context, *task.Task) ([]byte, error) {
 			return nil, task.Permanent(errors.New("a task of the backlog was run"))
 		})
@@ -51,7 +51,7 @@ func hire(ctx context.Context, ses *session, dir string) (*crew, error) {
 	return c, nil
 }
 
-func (c *crew) handler(ctx context.Context, ses *session, f *Flow, dir string) (task.Handler, error) {
+func (c *handlerSet) handler(ctx context.Context, rep *repetition, f *Flow, dir string) (task.Handler, error) {
 	switch f.Handler.Kind {
 	case Sleep:
 		return task.HandlerFunc(func(ctx context.Context, _ *task.Task) ([]byte, error) {
@@ -68,34 +68,34 @@ func (c *crew) handler(ctx context.Context, ses *session, f *Flow, dir string) (
 			Command: f.Handler.Command, PassEnv: []string{"PATH"}, MaxOutput: 64 << 10, Grace: 10 * time.Second,
 		})
 	case Go, Python, Plugin:
-		return c.host(ctx, ses, f, dir)
+		return c.host(ctx, rep, f, dir)
 	}
 	return task.HandlerFunc(func(context.Context, *task.Task) ([]byte, error) { return nil, nil }), nil
 }
 
-// pythonProgram is the plugin of the kind Python.
+// pythonProgram is the program of the plugin of kind Python.
 //
 //go:embed handlers/noop.py
 var pythonProgram []byte
 
-// Slots of a plugin: how many tasks it is given at once.
+// Slots of a plugin: the maximum number of tasks that it runs at once.
 const (
 	goSlots     = 1024
 	pythonSlots = 64
 )
 
-func (c *crew) host(ctx context.Context, ses *session, f *Flow, dir string) (*plugins.Host, error) {
+func (c *handlerSet) host(ctx context.Context, rep *repetition, f *Flow, dir string) (*plugins.Host, error) {
 	cfg := plugins.Config{
-		Name: f.Name, Command: slices.Clone(ses.o.Plugin), Slots: goSlots, Logger: ses.o.Log,
-		Env: append(plugins.DefaultEnv(), ses.o.PluginEnv...),
+		Name: f.Name, Command: slices.Clone(rep.o.Plugin), Slots: goSlots, Logger: rep.o.Log,
+		Env: append(plugins.DefaultEnv(), rep.o.PluginEnv...),
 	}
 	if f.Handler.Kind == Python {
 		program := filepath.Join(dir, "noop.py")
 		if err := os.WriteFile(program, pythonProgram, 0o600); err != nil {
 			return nil, err
 		}
-		cfg.Command, cfg.Slots = []string{ses.o.python(), program}, pythonSlots
-		cfg.Env = append(cfg.Env, "PYTHONDONTWRITEBYTECODE=1", "PYTHONPATH="+ses.o.PythonPath)
+		cfg.Command, cfg.Slots = []string{rep.o.python(), program}, pythonSlots
+		cfg.Env = append(cfg.Env, "PYTHONDONTWRITEBYTECODE=1", "PYTHONPATH="+rep.o.PythonPath)
 	}
 	if f.Handler.Kind == Plugin {
 		cfg.Command = f.Handler.Command
@@ -113,8 +113,8 @@ func (c *crew) host(ctx context.Context, ses *session, f *Flow, dir string) (*pl
 	return h, nil
 }
 
-// pids are the processes of the crew.
-func (c *crew) pids() []int {
+// pids returns the processes of the plugins.
+func (c *handlerSet) pids() []int {
 	var pids []int
 	for _, h := range c.hosts {
 		pids = append(pids, h.Status().PID)
@@ -122,7 +122,7 @@ func (c *crew) pids() []int {
 	return pids
 }
 
-func (c *crew) close(ctx context.Context) error {
+func (c *handlerSet) close(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	var failed []error
@@ -132,9 +132,9 @@ func (c *crew) close(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
-// ServePlugin is the plugin that [Options.Plugin] names: it handles the types of a flow
-// by doing nothing. args are those that were appended to the command: the flow's name
-// and how many types it has. It returns when the host has gone away.
+// ServePlugin is the plugin that [Options.Plugin] names: its handlers do nothing. args are the
+// arguments appended to the command: the name of a flow and the number of its types. ServePlugin
+// returns when the host has closed the connection.
 func ServePlugin(args []string) error {
 	if len(args) != 2 {
 		return errors.New("a plugin of the benchmark is started by `taskengine bench run`; want NAME and TYPES")
@@ -152,17 +152,17 @@ func ServePlugin(args []string) error {
 	return nil
 }
 
-// watched records the calls of a handler, and watches the limits.
+// watched records the calls of a handler and checks the limits.
 type watched struct {
 	inner task.Handler
-	ses   *session
+	rep   *repetition
 	gates []*gate
 	typ   int32
 }
 
 // Handle implements [task.Handler].
 func (w *watched) Handle(ctx context.Context, t *task.Task) ([]byte, error) {
-	rec := w.ses.records.of(t.ID)
+	rec := w.rep.records.of(t.ID)
 	if rec == nil {
 		return nil, task.Permanent(fmt.Errorf("task %v is none of this run", t.ID))
 	}
@@ -178,9 +178,9 @@ func (w *watched) Handle(ctx context.Context, t *task.Task) ([]byte, error) {
 		if rec.faults.Add(1); errors.Is(err, task.ErrUnavailable) {
 			rec.refused.Add(1)
 		}
-		w.ses.noteFault(t.ID, err)
+		w.rep.noteFault(t.ID, err)
 	}
-	rec.returned = w.ses.records.since(time.Now())
+	rec.returned = w.rep.records.since(time.Now())
 	return result, err
 }
 
@@ -195,7 +195,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// spin computes.
+// spin computes rounds steps.
 func spin(rounds int) [sha256.Size]byte {
 	var sum [sha256.Size]byte
 	for range rounds {
@@ -204,14 +204,14 @@ func spin(rounds int) [sha256.Size]byte {
 	return sum
 }
 
-// roundTime returns how long one round of spin takes: the best of some tries, because
-// whatever else the machine does makes it longer only.
+// roundTime returns the time of one round of spin: the best of some tries, because other load of the
+// machine can only make it longer.
 func roundTime() time.Duration {
 	const rounds = 10_000
 	best := time.Hour
 	for range 20 {
 		began := time.Now()
-		if spin(rounds) == [sha256.Size]byte{} { // never: it keeps the work from being optimised away
+		if spin(rounds) == [sha256.Size]byte{} { // never true: it prevents the compiler from omitting the work
 			return 1
 		}
 		best = min(best, time.Since(began))
@@ -219,7 +219,7 @@ func roundTime() time.Duration {
 	return max(1, best/rounds)
 }
 
-// python returns the interpreter.
+// python returns the Python interpreter.
 func (o *Options) python() string {
 	if strings.TrimSpace(o.Python) != "" {
 		return o.Python

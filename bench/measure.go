@@ -10,8 +10,8 @@ import (
 // allFlows selects the tasks of all flows.
 const allFlows = -1
 
-// figures says what there is to say of all flows, and of those that are apart.
-func (r *runner) figures(ses *session, m *meter, cost result.Cost, check result.Check) map[int]result.Run {
+// figures returns the figures of all flows together, and of each flow that is apart.
+func (r *runner) figures(rep *repetition, m *meter, cost result.Cost, check result.Check) map[int]result.Run {
 	runs := make(map[int]result.Run)
 	wanted := []int{allFlows}
 	for i, f := range r.s.Tasks {
@@ -20,9 +20,9 @@ func (r *runner) figures(ses *session, m *meter, cost result.Cost, check result.
 		}
 	}
 	for _, flow := range wanted {
-		run := ses.measure(flow, m)
+		run := rep.measure(flow, m)
 		run.Check, run.Others = check, m.others
-		if flow == allFlows { // nobody knows which part of the cost is of one flow
+		if flow == allFlows { // the cost of a single flow is unknown
 			run.Cost = cost
 		}
 		if r.s.Load.Shape == Idle {
@@ -34,9 +34,9 @@ func (r *runner) figures(ses *session, m *meter, cost result.Cost, check result.
 }
 
 // firstStart returns how long after a time the first task was started.
-func (ses *session) firstStart(after int64) time.Duration {
+func (rep *repetition) firstStart(after int64) time.Duration {
 	first := int64(0)
-	for _, rec := range ses.records.all {
+	for _, rec := range rep.records.all {
 		for _, at := range []int64{rec.started, rec.begun} {
 			if at > after && (first == 0 || at < first) {
 				first = at
@@ -49,12 +49,12 @@ func (ses *session) firstStart(after int64) time.Duration {
 	return time.Duration(first - after)
 }
 
-// measure says in figures what happened to the tasks of a flow, or of all.
-func (ses *session) measure(flow int, m *meter) result.Run {
-	run := result.Run{Began: ses.records.time(ses.measured), Latency: make(map[string]*result.Histogram), Offered: ses.offered(flow)}
+// measure returns the figures of the tasks of a flow, or of all tasks.
+func (rep *repetition) measure(flow int, m *meter) result.Run {
+	run := result.Run{Began: rep.records.time(rep.measured), Latency: make(map[string]*result.Histogram), Offered: rep.offered(flow)}
 	first, last, late := int64(0), int64(0), int64(0) // of the load: its first submit, and its last outcome
-	for _, rec := range ses.records.all {
-		if !ses.counts(rec, flow) {
+	for _, rec := range rep.records.all {
+		if !rep.counts(rec, flow) {
 			continue
 		}
 		run.Attempts += int64(rec.calls.Load())
@@ -62,7 +62,7 @@ func (ses *session) measure(flow int, m *meter) result.Run {
 			run.Submitted++
 		}
 		if first == 0 || rec.intended < first {
-			first = rec.intended // a load that begins late is not a faster one
+			first = rec.intended // a late first submit must not make the load look faster
 		}
 		if rec.called-rec.intended > lateBy {
 			late++
@@ -74,38 +74,38 @@ func (ses *session) measure(flow int, m *meter) result.Run {
 		case task.Error, task.Failed, task.Cancelled:
 			run.Failed++
 		}
-		ses.latencies(run.Latency, rec)
+		rep.latencies(run.Latency, rec)
 	}
 	if first > 0 && last > first {
 		run.Elapsed = time.Duration(last - first)
 		run.Rate = float64(run.Finished+run.Failed) / run.Elapsed.Seconds()
 	}
-	if ses.s.Load.Open() {
+	if rep.s.Load.Open() {
 		run.Late = late
 	}
-	run.Points = ses.points(flow, m, last)
+	run.Points = rep.points(flow, m, last)
 	return run
 }
 
-// offered returns how many tasks a second the load intends, after the warm-up; 0 is as
-// many as go.
-func (ses *session) offered(flow int) float64 {
-	if ses.s.Load.Shape == Replay {
-		return traceRate(ses.trace, ses.s.WarmUp, flow)
+// offered returns the intended rate of the load after the warm-up, in tasks per second; 0 is a
+// closed loop.
+func (rep *repetition) offered(flow int) float64 {
+	if rep.s.Load.Shape == Replay {
+		return traceRate(rep.trace, rep.s.WarmUp, flow)
 	}
-	rate := ses.s.offered(ses.rate)
+	rate := rep.s.offered(rep.rate)
 	if flow == allFlows {
 		return rate
 	}
 	sum := 0.0
-	for _, f := range ses.s.Tasks {
+	for _, f := range rep.s.Tasks {
 		sum += f.Share
 	}
-	return rate * ses.s.Tasks[flow].Share / sum
+	return rate * rep.s.Tasks[flow].Share / sum
 }
 
-// traceRate returns the tasks a second of a trace from some time on. One that is shorter
-// than a second counts as a second.
+// traceRate returns the rate of a trace from a time on, in tasks per second. A trace shorter than a
+// second counts as one second.
 func traceRate(trace []arrival, from time.Duration, flow int) float64 {
 	first, last, n := time.Duration(-1), time.Duration(0), 0
 	for _, a := range trace {
@@ -123,13 +123,13 @@ func traceRate(trace []arrival, from time.Duration, flow int) float64 {
 	return float64(n) / max(time.Second, last-first).Seconds()
 }
 
-// counts reports whether a task is of the flow, and not of the warm-up.
-func (ses *session) counts(rec *record, flow int) bool {
-	return rec.called > 0 && rec.intended >= ses.measured && (flow == allFlows || int(rec.flow) == flow)
+// counts reports whether a task belongs to the flow and not to the warm-up.
+func (rep *repetition) counts(rec *record, flow int) bool {
+	return rec.called > 0 && rec.intended >= rep.measured && (flow == allFlows || int(rec.flow) == flow)
 }
 
-// latencies adds those of one task.
-func (ses *session) latencies(to map[string]*result.Histogram, rec *record) {
+// latencies adds the latencies of one task.
+func (rep *repetition) latencies(to map[string]*result.Histogram, rec *record) {
 	add := func(name string, from, until int64) {
 		if from == 0 || until == 0 {
 			return
@@ -150,32 +150,32 @@ func (ses *session) latencies(to map[string]*result.Histogram, rec *record) {
 	}
 	if rec.due > 0 {
 		add(result.Lateness, rec.due, rec.started)
-		return // the others would say when the task was due
+		return // the other latencies would depend on when the task was due
 	}
 	add(result.InsertToStart, rec.intended, rec.started)
 	add(result.EndToEnd, rec.intended, rec.saved)
 }
 
-// pointEvery is how long an interval of the points over time is.
+// pointEvery is the length of the intervals of the points over time.
 const pointEvery = time.Second
 
-// points says how things went over time. The last interval ends with the last outcome; it
-// is up to half as long again as the others, so that none is too short to say anything.
-func (ses *session) points(flow int, m *meter, last int64) []result.Point {
-	total := last - ses.measured
+// points returns the figures over time. The last interval ends with the last outcome. It is up to
+// half as long again as the others, so that no interval is too short to be meaningful.
+func (rep *repetition) points(flow int, m *meter, last int64) []result.Point {
+	total := last - rep.measured
 	n := max(1, int((total+int64(pointEvery)/2)/int64(pointEvery)))
 	if total <= 0 || n > 24*3600 {
 		return nil
 	}
 	points := make([]result.Point, n)
 	starts := make([]*result.Histogram, n)
-	at := func(ns int64) int { return min(max(0, int((ns-ses.measured)/int64(pointEvery))), n-1) }
+	at := func(ns int64) int { return min(max(0, int((ns-rep.measured)/int64(pointEvery))), n-1) }
 	for i := range points {
 		points[i].At = time.Duration(i+1) * pointEvery
 	}
 	points[n-1].At = time.Duration(total)
-	for _, rec := range ses.records.all {
-		if !ses.counts(rec, flow) {
+	for _, rec := range rep.records.all {
+		if !rep.counts(rec, flow) {
 			continue
 		}
 		points[at(rec.called)].Submitted++
@@ -195,16 +195,16 @@ func (ses *session) points(flow int, m *meter, last int64) []result.Point {
 			points[i].StartP50, points[i].StartP99 = h.Quantile(0.5), h.Quantile(0.99)
 		}
 	}
-	ses.sampled(points, m, at)
+	rep.sampled(points, m, at)
 	return points
 }
 
-// sampled adds what the meter saw to the points.
-func (ses *session) sampled(points []result.Point, m *meter, at func(int64) int) {
+// sampled adds the samples of the meter to the points.
+func (rep *repetition) sampled(points []result.Point, m *meter, at func(int64) int) {
 	before, cpu := m.began, time.Duration(0)
 	for _, s := range m.samples {
 		took := s.at.Sub(before)
-		p := &points[at(ses.records.since(before.Add(took/2)))]
+		p := &points[at(rep.records.since(before.Add(took/2)))]
 		if took < pointEvery/10 || took < pointEvery/2 && p.Resident > 0 {
 			continue // the last sample, taken at the end
 		}

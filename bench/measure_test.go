@@ -17,11 +17,11 @@ func TestTheLastPointEndsWithTheLastOutcome(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := int(c.last/(100*time.Millisecond)) + 1
-			ses := fed(parsed(t, small), n, func(i int, rec *record) {
+			rep := fed(parsed(t, small), n, func(i int, rec *record) {
 				at := min(int64(i+1)*int64(100*time.Millisecond), int64(c.last))
 				rec.intended, rec.called, rec.started, rec.saved = at, at, at, at
 			})
-			points := ses.points(allFlows, &meter{}, int64(c.last))
+			points := rep.points(allFlows, &meter{}, int64(c.last))
 			if len(points) != len(c.ends) {
 				t.Fatalf("there are %d points, want %d", len(points), len(c.ends))
 			}

@@ -15,12 +15,12 @@ import (
 	"github.com/taskengine/taskengine/bench/result"
 )
 
-// A node that is to be killed is a process of its own. It shares the records with the
-// process that kills it, in a file that both have in memory: what a process has written
-// there survives it, to the last instruction.
+// A node that is killed is a process of its own. It shares the records with the process that kills
+// it, in a file that both have mapped: what the node has written there survives the node, up to its
+// last instruction.
 
-// orders are what the node is told.
-type orders struct {
+// nodeConfig is what the node needs to know of the repetition.
+type nodeConfig struct {
 	Scenario *Scenario `json:"scenario"`
 	Rate     float64   `json:"rate"`
 	Base     int64     `json:"base"` // Unix nanoseconds
@@ -32,16 +32,16 @@ type orders struct {
 
 // Files in the folder of a node.
 const (
-	ordersFile  = "orders.json"
+	configFile  = "node.json"
 	recordsFile = "records"
 	storeFolder = "store"
 )
 
-// nodeStart is how long a node may take to be ready the first time.
+// nodeStart is the time that a node has to become ready the first time.
 const nodeStart = time.Second
 
-// killed is once with a node that is killed again and again.
-func (r *runner) killed(ctx context.Context, rate float64) (runs map[int]result.Run, err error) {
+// onceKilled is once with a node that is killed at intervals.
+func (r *runner) onceKilled(ctx context.Context, rate float64) (runs map[int]result.Run, err error) {
 	if len(r.o.Node) == 0 {
 		return nil, errors.New("Options.Node names no program that calls bench.ServeNode")
 	}
@@ -53,10 +53,10 @@ func (r *runner) killed(ctx context.Context, rate float64) (runs map[int]result.
 	if err := os.Mkdir(filepath.Join(dir, storeFolder), 0o700); err != nil {
 		return nil, err
 	}
-	ses := newSession(r.s, r.o, rate, time.Now())
-	ses.begin = ses.records.since(time.Now().Add(nodeStart))
-	ses.measured = ses.begin + int64(r.s.WarmUp)
-	unmap, err := ses.entrust(dir)
+	rep := newRepetition(r.s, r.o, rate, time.Now())
+	rep.begin = rep.records.since(time.Now().Add(nodeStart))
+	rep.measured = rep.begin + int64(r.s.WarmUp)
+	unmap, err := rep.prepareNode(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -68,12 +68,12 @@ func (r *runner) killed(ctx context.Context, rate float64) (runs map[int]result.
 		}
 		return nil
 	}
-	m := startMeter(ses.records.time(ses.measured), pointEvery, pids)
-	telling, stop := context.WithCancel(ctx)
-	told := r.follow(telling, ses)
-	err = ses.liveAndDie(ctx, dir, &pid)
+	m := startMeter(rep.records.time(rep.measured), pointEvery, pids)
+	following, stop := context.WithCancel(ctx)
+	followed := r.follow(following, rep)
+	err = rep.runAndKill(ctx, dir, &pid)
 	stop()
-	<-told
+	<-followed
 	m.finish()
 	if err != nil {
 		return nil, err
@@ -82,56 +82,56 @@ func (r *runner) killed(ctx context.Context, rate float64) (runs map[int]result.
 	if err != nil {
 		return nil, fmt.Errorf("open the store of the node: %w", err)
 	}
-	r.tell(ses, Verifying, 0)
-	check, err := ses.verify(ctx, store)
+	r.tell(rep, Verifying, 0)
+	check, err := rep.verify(ctx, store)
 	if err := errors.Join(err, store.Close()); err != nil {
 		return nil, err
 	}
 	cost := *m.cost
-	cost.Allocated = 0 // what is known is what this process allocated, and not the node
+	cost.Allocated = 0 // only the allocations of this process are known, not those of the node
 	cost.StoreSize = size(filepath.Join(dir, storeFolder))
-	runs = r.figures(ses, m, cost, check)
+	runs = r.figures(rep, m, cost, check)
 	for i, run := range runs {
-		for _, at := range ses.kills {
-			run.Restart = max(run.Restart, ses.firstStart(at))
+		for _, at := range rep.kills {
+			run.Restart = max(run.Restart, rep.firstStart(at))
 		}
-		run.Notes = append(run.Notes, "the node was killed "+result.Counted(len(ses.kills), "time"))
+		run.Notes = append(run.Notes, "the node was killed "+result.Counted(len(rep.kills), "time"))
 		runs[i] = run
 	}
 	return runs, nil
 }
 
-// entrust makes the records of all tasks to come, in memory that the node will share, and
-// writes its orders.
-func (ses *session) entrust(dir string) (unmap func(), err error) {
-	all, err := ses.arrivals()
+// prepareNode makes the records of all tasks, in a file that the node maps too, and writes the
+// configuration of the node.
+func (rep *repetition) prepareNode(dir string) (unmap func(), err error) {
+	all, err := rep.arrivals()
 	if err != nil {
 		return nil, err
 	}
-	unmap, err = ses.records.mapped(filepath.Join(dir, recordsFile), len(all))
+	unmap, err = rep.records.mapped(filepath.Join(dir, recordsFile), len(all))
 	if err != nil {
 		return nil, fmt.Errorf("share the records with the node: %w", err)
 	}
 	for _, a := range all {
-		ses.register(ses.begin+int64(a.at), a.draw)
+		rep.register(rep.begin+int64(a.at), a.draw)
 	}
-	text, err := json.Marshal(orders{
-		Scenario: ses.s, Rate: ses.rate, Base: ses.records.base.UnixNano(), Begin: ses.begin, Measured: ses.measured,
-		Tag: ses.records.tag, Tasks: len(all),
+	text, err := json.Marshal(nodeConfig{
+		Scenario: rep.s, Rate: rep.rate, Base: rep.records.base.UnixNano(), Begin: rep.begin, Measured: rep.measured,
+		Tag: rep.records.tag, Tasks: len(all),
 	})
 	if err == nil {
-		err = os.WriteFile(filepath.Join(dir, ordersFile), text, 0o600)
+		err = os.WriteFile(filepath.Join(dir, configFile), text, 0o600)
 	}
 	if err != nil {
 		unmap()
-		return nil, fmt.Errorf("write the orders of the node: %w", err)
+		return nil, fmt.Errorf("write the configuration of the node: %w", err)
 	}
 	return unmap, nil
 }
 
-// arrivals returns everything that is to come.
-func (ses *session) arrivals() ([]arrival, error) {
-	sched, err := newSchedule(ses.s, ses.rate)
+// arrivals returns all tasks of the load.
+func (rep *repetition) arrivals() ([]arrival, error) {
+	sched, err := newSchedule(rep.s, rep.rate)
 	if err != nil {
 		return nil, err
 	}
@@ -142,36 +142,37 @@ func (ses *session) arrivals() ([]arrival, error) {
 	return all, nil
 }
 
-// liveAndDie starts the node and kills it until the load is over; then it lets it finish.
-func (ses *session) liveAndDie(ctx context.Context, dir string, pid *atomic.Int64) error {
-	end := ses.records.time(ses.measured + int64(ses.s.Duration))
-	nextKill := ses.records.time(ses.begin)
+// runAndKill starts the node and kills it, repeatedly, until the load is over. Then it waits for the
+// node to finish.
+func (rep *repetition) runAndKill(ctx context.Context, dir string, pid *atomic.Int64) error {
+	end := rep.records.time(rep.measured + int64(rep.s.Duration))
+	nextKill := rep.records.time(rep.begin)
 	for {
-		nextKill = nextKill.Add(ses.s.Faults.KillNode)
+		nextKill = nextKill.Add(rep.s.Faults.KillNode)
 		until, kill := nextKill, true
 		if !nextKill.Before(end) {
-			until, kill = end.Add(2*ses.o.patience()), false
+			until, kill = end.Add(2*rep.o.patience()), false
 		}
-		ended, err := ses.live(ctx, dir, until, pid)
+		ended, err := rep.runNode(ctx, dir, until, pid)
 		switch {
 		case err != nil:
 			return err
 		case ended:
 			return nil
 		case !kill:
-			return fmt.Errorf("the node did not end within %v after the load", 2*ses.o.patience())
+			return fmt.Errorf("the node did not end within %v after the load", 2*rep.o.patience())
 		}
-		ses.noteKill()
+		rep.noteKill()
 	}
 }
 
-// live runs the node until it ends by itself, or kills it.
-func (ses *session) live(ctx context.Context, dir string, until time.Time, pid *atomic.Int64) (ended bool, err error) {
-	args := append(append([]string{}, ses.o.Node[1:]...), dir)
-	cmd := exec.CommandContext(ctx, ses.o.Node[0], args...)
-	cmd.Env = append(os.Environ(), ses.o.NodeEnv...)
-	var said bytes.Buffer
-	cmd.Stderr = &said
+// runNode runs the node until it ends by itself, and kills it at until.
+func (rep *repetition) runNode(ctx context.Context, dir string, until time.Time, pid *atomic.Int64) (ended bool, err error) {
+	args := append(append([]string{}, rep.o.Node[1:]...), dir)
+	cmd := exec.CommandContext(ctx, rep.o.Node[0], args...)
+	cmd.Env = append(os.Environ(), rep.o.NodeEnv...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
 	if err := cmd.Start(); err != nil {
 		return false, fmt.Errorf("start the node: %w", err)
 	}
@@ -187,60 +188,60 @@ func (ses *session) live(ctx context.Context, dir string, until time.Time, pid *
 			return false, context.Cause(ctx)
 		}
 		if err != nil {
-			return false, fmt.Errorf("the node has failed: %w: %s", err, bytes.TrimSpace(said.Bytes()))
+			return false, fmt.Errorf("the node has failed: %w: %s", err, bytes.TrimSpace(stderr.Bytes()))
 		}
 		return true, nil
 	case <-wait.Done():
 	}
-	_ = cmd.Process.Kill() // if it is gone already, so much the better
+	_ = cmd.Process.Kill() // it may have ended already
 	<-done
 	return false, context.Cause(ctx)
 }
 
-// ServeNode is the node that [Options.Node] names: it does the rest of a load, in the
-// folder that was appended to the command, and returns when all tasks have ended. o
-// needs what the handlers and the store need.
+// ServeNode is the node that [Options.Node] names: it does the rest of a load in the folder dir, which
+// was appended to the command, and returns when all tasks have ended. o must have the options of the
+// handlers and the store.
 func ServeNode(ctx context.Context, dir string, o Options) (err error) {
-	text, err := os.ReadFile(filepath.Join(dir, ordersFile))
+	text, err := os.ReadFile(filepath.Join(dir, configFile))
 	if err != nil {
-		return fmt.Errorf("read the orders; a node of the benchmark is started by `taskengine bench run`: %w", err)
+		return fmt.Errorf("read the configuration; a node of the benchmark is started by `taskengine bench run`: %w", err)
 	}
-	var ord orders
-	if err := json.Unmarshal(text, &ord); err != nil {
-		return fmt.Errorf("read the orders: %w", err)
+	var config nodeConfig
+	if err := json.Unmarshal(text, &config); err != nil {
+		return fmt.Errorf("read the configuration: %w", err)
 	}
-	ses := newSession(ord.Scenario, &o, ord.Rate, time.Unix(0, ord.Base))
-	ses.begin, ses.measured, ses.records.tag = ord.Begin, ord.Measured, ord.Tag
-	unmap, err := ses.records.mapped(filepath.Join(dir, recordsFile), ord.Tasks)
+	rep := newRepetition(config.Scenario, &o, config.Rate, time.Unix(0, config.Base))
+	rep.begin, rep.measured, rep.records.tag = config.Begin, config.Measured, config.Tag
+	unmap, err := rep.records.mapped(filepath.Join(dir, recordsFile), config.Tasks)
 	if err != nil {
 		return fmt.Errorf("share the records: %w", err)
 	}
 	defer unmap()
-	ses.records.n.Store(int64(ord.Tasks))
-	all, err := ses.arrivals()
+	rep.records.n.Store(int64(config.Tasks))
+	all, err := rep.arrivals()
 	if err != nil {
 		return err
 	}
-	if len(all) != ord.Tasks {
-		return fmt.Errorf("the load has %s here, and %d in the orders", result.Counted(len(all), "task"), ord.Tasks)
+	if len(all) != config.Tasks {
+		return fmt.Errorf("the load has %s here, and %d in the configuration", result.Counted(len(all), "task"), config.Tasks)
 	}
 	store, err := o.OpenStore(filepath.Join(dir, storeFolder))
 	if err != nil {
 		return fmt.Errorf("open the store: %w", err)
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	if err := ses.open(ctx, store, dir); err != nil {
+	if err := rep.open(ctx, store, dir); err != nil {
 		return err
 	}
-	return errors.Join(ses.rest(ctx, all), ses.close(ctx))
+	return errors.Join(rep.rest(ctx, all), rep.close(ctx))
 }
 
-// rest submits what is not acknowledged yet, and waits for everything.
-func (ses *session) rest(ctx context.Context, all []arrival) error {
+// rest submits the tasks that are not acknowledged yet, and waits until all tasks have ended.
+func (rep *repetition) rest(ctx context.Context, all []arrival) error {
 	i := 0
-	err := ses.paced(ctx, func() (submit, bool) {
+	err := rep.paced(ctx, func() (submit, bool) {
 		for ; i < len(all); i++ {
-			if rec := ses.records.at(int64(i)); rec.acked == 0 {
+			if rec := rep.records.at(int64(i)); rec.acked == 0 {
 				i++
 				return submit{rec, all[i-1].draw}, true
 			}
@@ -250,17 +251,17 @@ func (ses *session) rest(ctx context.Context, all []arrival) error {
 	if err != nil {
 		return err
 	}
-	for f := range ses.s.Tasks {
-		for t := range ses.s.Tasks[f].Types {
-			if err := ses.engine.WaitType(ctx, ses.s.Tasks[f].typeName(t)); err != nil {
+	for f := range rep.s.Tasks {
+		for t := range rep.s.Tasks[f].Types {
+			if err := rep.engine.WaitType(ctx, rep.s.Tasks[f].typeName(t)); err != nil {
 				return fmt.Errorf("wait for the tasks: %w", err)
 			}
 		}
 	}
-	ses.mu.Lock()
-	defer ses.mu.Unlock()
-	if len(ses.errNotes)+len(ses.overNotes) > 0 {
-		return fmt.Errorf("%v %v", ses.errNotes, ses.overNotes)
+	rep.mu.Lock()
+	defer rep.mu.Unlock()
+	if len(rep.errNotes)+len(rep.overNotes) > 0 {
+		return fmt.Errorf("%v %v", rep.errNotes, rep.overNotes)
 	}
 	return nil
 }

@@ -7,19 +7,19 @@ import (
 	"github.com/taskengine/taskengine/engine/policy"
 )
 
-// grain is how exact the engine's times are.
+// grain is the resolution of the times of the engine.
 const grain = int64(time.Microsecond)
 
-// rates looks for starts that the rate of a limit does not allow: in no window of time may
-// there be more than the burst and one for each interval.
+// rates looks for starts that the rate of a limit does not allow: no window of time may have more
+// starts than the burst and one for each interval.
 //
-// It looks twice. What the rate is promised of are the grabs, so their times are held
-// against every window; but they are the engine's own word. Handlers are called later than
-// that, by a time that differs, so that calls may crowd where grabs did not. Yet as many
-// were grabbed as are called, and none before it was submitted: calls are held against the
-// windows that begin with the first submit.
+// It checks two kinds of times. The promise is about grabs, so the times of grabs are checked in every
+// window; but these times come from the engine itself. The calls of handlers are observed here. They
+// follow the grabs after varying times, so calls may be closer together than grabs. Yet each call had
+// a grab, and no grab is before the submit: so calls are checked in the windows that begin with the
+// first submit.
 func (v *verifier) rates() {
-	if !v.ses.s.rated() {
+	if !v.rep.s.rated() {
 		return
 	}
 	type place struct {
@@ -27,11 +27,11 @@ func (v *verifier) rates() {
 		value int
 	}
 	under := make(map[place][]*record)
-	for _, rec := range v.ses.records.all {
+	for _, rec := range v.rep.records.all {
 		if rec.started == 0 {
 			continue
 		}
-		for _, g := range v.ses.gates[rec.flow] {
+		for _, g := range v.rep.gates[rec.flow] {
 			if !g.rate.IsZero() {
 				at := place{g, g.value(rec, 0)}
 				under[at] = append(under[at], rec)
@@ -51,7 +51,7 @@ func (v *verifier) rates() {
 	}
 }
 
-// crowd is more starts than are allowed in some time.
+// crowd is a window with more starts than allowed.
 type crowd struct {
 	starts, allowed int64
 	in              time.Duration
@@ -63,10 +63,10 @@ func (v *verifier) crowds(g *gate, value int, what string, found []crowd) {
 	}
 }
 
-// interval returns the nanoseconds from one start to the next at a rate.
+// interval returns the nanoseconds between two starts at a rate.
 func interval(r policy.Rate) int64 { return max(1, int64(r.Per)/int64(r.Count)) }
 
-// startsIn returns how many starts a rate allows in a time.
+// startsIn returns the number of starts that a rate allows in a time.
 func startsIn(r policy.Rate, in int64) int64 {
 	burst := int64(r.Burst)
 	if burst == 0 {
@@ -75,11 +75,11 @@ func startsIn(r policy.Rate, in int64) int64 {
 	return burst + (in+grain)/interval(r)
 }
 
-// crowded returns one crowd for each start that comes too soon after others before it,
-// that from which on it does so the most. The times are sorted.
+// crowded returns a crowd for each start that comes too soon after earlier ones: the window that
+// exceeds the rate the most. The times are sorted.
 func crowded(at []int64, r policy.Rate) (found []crowd) {
-	// The starts from j to i are the most for their time if at[j] is the most behind its
-	// turn, which is interval*j.
+	// The window from j to i exceeds the rate the most if at[j] is the latest compared with
+	// its turn, which is interval*j.
 	behind := func(j int) int64 { return at[j] - interval(r)*int64(j) }
 	worst := 0
 	for i := range at {
@@ -94,7 +94,7 @@ func crowded(at []int64, r policy.Rate) (found []crowd) {
 	return found
 }
 
-// early returns one crowd for each start that comes too soon after a time.
+// early returns a crowd for each start that comes too soon after a time.
 func early(at []int64, from int64, r policy.Rate) (found []crowd) {
 	for i, t := range at {
 		starts, in := int64(i+1), t-from

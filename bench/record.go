@@ -9,32 +9,32 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// record is what happened to one task. Its times are nanoseconds since the base of its
-// session by the wall clock, which is the engine's; 0 is never. It has no pointers, so
-// that processes can share it and the collector does not look at it. Every field is
-// written by one goroutine at a time: those who see a task's stages follow each other.
+// record is what happened to one task. Its times are nanoseconds since the base of the repetition, by
+// the wall clock, which the engine uses; 0 is never. It has no pointers, so that processes can share
+// it and the garbage collector does not scan it. Every field is written by one goroutine at a time,
+// because the stages of a task follow each other.
 type record struct {
 	id       task.ID
-	intended int64 // when the load wanted it submitted
-	due      int64 // the task's own time
+	intended int64 // when the load intended to submit it
+	due      int64 // when the task is due, if it is delayed
 	called   int64 // when Submit was called
 	acked    int64 // when it returned
 	durable  int64 // when the engine knew the row to be durable
-	grabbed  int64 // when the engine says that it took it from the line the first time
+	grabbed  int64 // when it was first grabbed, according to the engine
 	started  int64 // when its handler was first called
 	begun    int64 // ... and last
 	returned int64 // when its handler last returned
 	saved    int64 // when its end was durable
 	calls    atomic.Int32
 	faults   atomic.Int32 // calls that ended with an error
-	refused  atomic.Int32 // ... because nobody could take the task: it was not run
-	over     atomic.Int32 // how often it exceeded a limit
+	refused  atomic.Int32 // ... because no handler could take the task: it was not run
+	over     atomic.Int32 // number of times that it exceeded a limit
 	flow     int32
 	key      int32
-	state    task.State // the one it ended in
+	state    task.State // in which it ended
 }
 
-// Records are kept in chunks so that their place never changes.
+// Records are allocated in chunks, so that they never move.
 const (
 	chunkBits = 15
 	chunkSize = 1 << chunkBits
@@ -43,12 +43,12 @@ const (
 
 type chunk [chunkSize]record
 
-// records are what happened to all tasks of a session, by number. A task's number is in
-// its id, so that whoever sees the task finds its record without a lock.
+// records has the records of all tasks of a repetition, by number. The number is part of the id of
+// the task, so that its record is found without a lock.
 type records struct {
-	tag    uint16 // in the ids of this session
+	tag    uint16 // in the ids of this repetition
 	ids    *task.IDs
-	base   time.Time // of all times, by the wall clock
+	base   time.Time // to which all times are relative, by the wall clock
 	n      atomic.Int64
 	mu     sync.Mutex // held while a chunk is added
 	chunks [maxChunks]atomic.Pointer[chunk]
@@ -62,7 +62,7 @@ func newRecords(base time.Time) *records {
 	return &records{tag: uint16(rand.Uint32()), ids: task.NewIDs(seed), base: base.Round(0)}
 }
 
-// reserve makes room for n records, and has it in memory before it is needed.
+// reserve allocates n records and touches their memory before it is needed.
 func (r *records) reserve(n int) {
 	for c := 0; c<<chunkBits < n; c++ {
 		r.grow(c)
@@ -108,13 +108,13 @@ func (r *records) all(yield func(int64, *record) bool) {
 	}
 }
 
-// since returns a time as records have it.
+// since returns a time as in records.
 func (r *records) since(t time.Time) int64 { return max(1, t.UnixNano()-r.base.UnixNano()) }
 
-// time is the opposite of since.
+// time is the inverse of since.
 func (r *records) time(ns int64) time.Time { return r.base.Add(time.Duration(ns)) }
 
-// newID returns an id that has the number of a record in it.
+// newID returns an id with the number of a record.
 func (r *records) newID(i int64, now time.Time) task.ID {
 	id := r.ids.Next(now)
 	id[9], id[10] = byte(r.tag>>8), byte(r.tag)
@@ -124,7 +124,7 @@ func (r *records) newID(i int64, now time.Time) task.ID {
 	return id
 }
 
-// of returns the record of the task with an id, nil if it is not of this session.
+// of returns the record of the task with this id, or nil if it is not of this repetition.
 func (r *records) of(id task.ID) *record {
 	if id[9] != byte(r.tag>>8) || id[10] != byte(r.tag) {
 		return nil

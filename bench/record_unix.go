@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mapped has the records in a file that other processes may have in memory, too, with
-// room for n. The records must not be used after unmap.
+// mapped puts the records into a file that other processes can map, too, with room for n. The records
+// must not be used after unmap.
 func (r *records) mapped(file string, n int) (unmap func(), err error) {
 	chunks := n/chunkSize + 1
 	f, err := os.OpenFile(file, os.O_RDWR|os.O_CREATE, 0o600)

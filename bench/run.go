@@ -19,27 +19,27 @@ import (
 	"github.com/taskengine/taskengine/storage"
 )
 
-// Memory is the name of the store that forgets everything when it is closed.
+// Memory is the name of the store that keeps nothing when it is closed.
 const Memory = "memory"
 
-// Options say on what a scenario is run. Store and OpenStore are needed.
+// Options configure [Run]. Store and OpenStore are required.
 type Options struct {
 	Store      string                                  // name of the store, for the result
 	Durability string                                  // what is on disk when an insert is acknowledged, for the result
-	OpenStore  func(dir string) (storage.Store, error) // opens the store in a folder, which may be new
-	Dir        string                                  // where the stores' folders are made and removed; "" is the system's for temporary files, which may be in memory
+	OpenStore  func(dir string) (storage.Store, error) // opens the store in a folder, which may be empty
+	Dir        string                                  // in which folders of stores are made and removed; "" is that for temporary files, which may be in memory
 
-	Plugin     []string // the program, with its arguments, that calls [ServePlugin]; for handlers of the kind go
+	Plugin     []string // a program with arguments that calls [ServePlugin]; for handlers of kind go
 	PluginEnv  []string // further variables of its environment, as in plugins.Config
-	Node       []string // ... that calls [ServeNode]; for the fault kill_node
+	Node       []string // a program with arguments that calls [ServeNode]; for the fault kill_node
 	NodeEnv    []string // further variables of its environment, NAME=value
 	Python     string   // the interpreter; "" is python3
-	PythonPath string   // where its package taskengine is, if it is not installed
+	PythonPath string   // where the package taskengine is, if it is not installed
 
 	Limits   []result.Limit // of the machine; nil to measure a sync only
-	Progress func(Progress) // told what is being done, several times a second; nil for none
-	Patience time.Duration  // how long nothing may end before what is missing is lost; 0 is 30 s
-	Log      *slog.Logger   // of the engine and the plugins; nil for none
+	Progress func(Progress) // called several times a second with the progress; nil is none
+	Patience time.Duration  // time without any end after which missing tasks count as lost; 0 is 30 s
+	Log      *slog.Logger   // of the engine and the plugins; nil is none
 
 	tamper tamper
 }
@@ -51,20 +51,20 @@ func (o *Options) patience() time.Duration {
 	return 30 * time.Second
 }
 
-// probeBudget is how long the disk is probed before each scenario.
+// probeBudget is the time for measuring the disk before each scenario.
 const probeBudget = 300 * time.Millisecond
 
-// Progress is how far a run has come.
+// Progress is the progress of a run.
 type Progress struct {
 	Scenario  string
 	Offered   float64 // tasks/s; 0 if the load has no rate
 	Run, Runs int     // the first is 1
 	Phase     Phase
-	Done      float64 // 0..1: how much of the phase
+	Done      float64 // 0..1: the part of the phase
 	Ended     int64   // tasks
 }
 
-// Phase is what a run is doing.
+// Phase is the phase of a run.
 type Phase string
 
 // The phases, in their order.
@@ -75,12 +75,12 @@ const (
 	Verifying Phase = "verifying"
 )
 
-// Run runs a scenario: every rate, as often as the scenario says, each on a fresh store
-// unless there is a backlog, which is filled once. It returns a result for each rate, and
-// for each flow that wants its own.
+// Run runs a scenario: every rate, as often as the scenario says, each on a fresh store, or on a store
+// with a backlog, which is filled once. It returns a result for each rate, and for each flow that is
+// apart.
 //
-// That a check failed is no error: see result.Check. The error is ctx's when that ends,
-// or says what could not be done; the results so far are returned with it.
+// A failed check is not an error: see result.Check. If ctx ends, Run returns its error. With an error
+// it returns the results so far.
 func Run(ctx context.Context, s *Scenario, o Options) ([]*result.Result, error) {
 	if o.OpenStore == nil || o.Store == "" {
 		return nil, errors.New("bench: Options.Store and Options.OpenStore are needed")
@@ -117,8 +117,8 @@ type runner struct {
 	o        *Options
 	dir      string
 	template result.Result
-	store    string // the folder of the store that is used again; "" if none is
-	turn     int    // of the present rate: 1 is the first
+	store    string // the folder of the store with a backlog; "" is none
+	turn     int    // number of the repetition at the current rate, from 1 on
 }
 
 func (r *runner) run(ctx context.Context) ([]*result.Result, error) {
@@ -147,11 +147,11 @@ func (r *runner) run(ctx context.Context) ([]*result.Result, error) {
 				own.Runs = append(own.Runs, runs[i])
 			}
 		}
-		whole.Objective = outcome(r.s.Objective, whole.Runs)
+		whole.Objective = evaluate(r.s.Objective, whole.Runs)
 		results = append(results, &whole)
 		for i := range r.s.Tasks {
 			if own := apart[i]; own != nil {
-				own.Objective = outcome(r.s.Tasks[i].Objective, own.Runs)
+				own.Objective = evaluate(r.s.Tasks[i].Objective, own.Runs)
 				results = append(results, own)
 			}
 		}
@@ -159,19 +159,19 @@ func (r *runner) run(ctx context.Context) ([]*result.Result, error) {
 	return results, nil
 }
 
-// outcome says what came of an objective; nil if there is none.
-func outcome(want *result.Objective, runs []result.Run) *result.Outcome {
+// evaluate evaluates an objective; nil if there is none.
+func evaluate(want *result.Objective, runs []result.Run) *result.Evaluation {
 	if want == nil {
 		return nil
 	}
-	return want.Outcome(runs)
+	return want.Evaluate(runs)
 }
 
-// once is one repetition. It returns what there is to say of all flows, and of those
-// that want to be apart.
+// once is one repetition. It returns the figures of all flows together, and of each flow that is
+// apart.
 func (r *runner) once(ctx context.Context, rate float64) (map[int]result.Run, error) {
 	if r.s.Faults.KillNode > 0 {
-		return r.killed(ctx, rate)
+		return r.onceKilled(ctx, rate)
 	}
 	dir, err := r.folder()
 	if err != nil {
@@ -183,21 +183,21 @@ func (r *runner) once(ctx context.Context, rate float64) (map[int]result.Run, er
 	if r.store == "" {
 		defer os.RemoveAll(dir)
 	}
-	settle()
+	collectGarbage()
 	sched, err := r.schedule(rate)
 	if err != nil {
 		return nil, err
 	}
-	ses := newSession(r.s, r.o, rate, time.Now())
+	rep := newRepetition(r.s, r.o, rate, time.Now())
 	if sched != nil {
-		ses.trace = sched.trace
+		rep.trace = sched.trace
 	}
 	opened := time.Now()
 	store, err := r.o.OpenStore(dir)
 	if err != nil {
 		return nil, fmt.Errorf("open the store: %w", err)
 	}
-	m, check, err := r.work(ctx, ses, store, sched)
+	m, check, err := r.work(ctx, rep, store, sched)
 	if closing := store.Close(); err == nil && closing != nil {
 		err = fmt.Errorf("close the store: %w", closing)
 	}
@@ -206,17 +206,17 @@ func (r *runner) once(ctx context.Context, rate float64) (map[int]result.Run, er
 	}
 	cost := *m.cost
 	cost.StoreSize = size(dir)
-	runs := r.figures(ses, m, cost, check)
+	runs := r.figures(rep, m, cost, check)
 	if r.s.Backlog.Tasks > 0 {
 		for i, run := range runs {
-			run.Restart = ses.firstStart(ses.records.since(opened))
+			run.Restart = rep.firstStart(rep.records.since(opened))
 			runs[i] = run
 		}
 	}
 	return runs, nil
 }
 
-// schedule returns the arrivals of an open load, nil for another.
+// schedule returns the arrivals of an open load, and nil for other loads.
 func (r *runner) schedule(rate float64) (*schedule, error) {
 	if !r.s.Load.Open() {
 		return nil, nil
@@ -224,7 +224,7 @@ func (r *runner) schedule(rate float64) (*schedule, error) {
 	return newSchedule(r.s, rate)
 }
 
-// folder returns where the store of the next repetition is.
+// folder returns the folder of the store of the next repetition.
 func (r *runner) folder() (string, error) {
 	if r.store != "" {
 		return r.store, nil
@@ -232,7 +232,7 @@ func (r *runner) folder() (string, error) {
 	return os.MkdirTemp(r.dir, "store-")
 }
 
-// prepare fills a store that is to have a backlog, the first time.
+// prepare fills the store with the backlog of the scenario, the first time.
 func (r *runner) prepare(ctx context.Context, dir string) (err error) {
 	if r.s.Backlog.Tasks == 0 || r.store != "" {
 		return nil
@@ -246,71 +246,71 @@ func (r *runner) prepare(ctx context.Context, dir string) (err error) {
 			err = closing
 		}
 	}()
-	ses := newSession(r.s.quiet(), r.o, 0, time.Now())
-	if err := ses.open(ctx, store, r.dir); err != nil {
+	rep := newRepetition(r.s.quiet(), r.o, 0, time.Now())
+	if err := rep.open(ctx, store, r.dir); err != nil {
 		return err
 	}
 	last := time.Time{}
-	err = fill(ctx, ses.engine, r.s.Backlog, func(done int) {
-		ses.mu.Lock()
-		defer ses.mu.Unlock()
+	err = fill(ctx, rep.engine, r.s.Backlog, func(done int) {
+		rep.mu.Lock()
+		defer rep.mu.Unlock()
 		if time.Since(last) > progressEvery {
 			last = time.Now()
-			r.tell(ses, Filling, float64(done)/float64(r.s.Backlog.Tasks))
+			r.tell(rep, Filling, float64(done)/float64(r.s.Backlog.Tasks))
 		}
 	})
 	r.store = dir
-	return errors.Join(err, ses.close(ctx))
+	return errors.Join(err, rep.close(ctx))
 }
 
-// quiet returns the scenario with nothing but its backlog.
+// quiet returns the scenario with its backlog and no load.
 func (s *Scenario) quiet() *Scenario {
 	return &Scenario{Name: s.Name, Slots: s.Slots, Backlog: s.Backlog, Load: Load{Shape: Idle}}
 }
 
-// work opens an engine, puts the load on it, and looks at what came of it.
-func (r *runner) work(ctx context.Context, ses *session, store storage.Store, sched *schedule) (*meter, result.Check, error) {
+// work opens an engine, runs the load, and verifies the result.
+func (r *runner) work(ctx context.Context, rep *repetition, store storage.Store, sched *schedule) (*meter, result.Check, error) {
 	var check result.Check
-	if err := ses.open(ctx, store, r.dir); err != nil {
+	if err := rep.open(ctx, store, r.dir); err != nil {
 		return nil, check, err
 	}
-	m, err := r.load(ctx, ses, sched)
+	m, err := r.load(ctx, rep, sched)
 	if err == nil {
-		r.tell(ses, Verifying, 0)
-		check, err = ses.verify(ctx, ses.engine)
+		r.tell(rep, Verifying, 0)
+		check, err = rep.verify(ctx, rep.engine)
 	}
-	return m, check, errors.Join(err, ses.close(ctx))
+	return m, check, errors.Join(err, rep.close(ctx))
 }
 
-// headStart is how long after everything is ready the load begins.
+// headStart is the time between the start of the engine and the begin of the load.
 const headStart = 20 * time.Millisecond
 
-// load is the load, from its first task to the end of its last.
-func (r *runner) load(ctx context.Context, ses *session, sched *schedule) (*meter, error) {
-	total := ses.s.offered(ses.rate) * (ses.s.WarmUp + ses.s.Duration).Seconds()
-	ses.records.reserve(int(math.Ceil(total)))
+// load runs the load, from the first task to the end of the last.
+func (r *runner) load(ctx context.Context, rep *repetition, sched *schedule) (*meter, error) {
+	total := rep.s.offered(rep.rate) * (rep.s.WarmUp + rep.s.Duration).Seconds()
+	rep.records.reserve(int(math.Ceil(total)))
 	begin := time.Now().Add(headStart)
-	measured := begin.Add(ses.s.WarmUp)
-	ses.begin, ses.measured = ses.records.since(begin), ses.records.since(measured)
+	measured := begin.Add(rep.s.WarmUp)
+	rep.begin, rep.measured = rep.records.since(begin), rep.records.since(measured)
 	every := pointEvery
-	if ses.s.Load.Shape == Idle {
-		every = 0 // looking would be what is seen
+	if rep.s.Load.Shape == Idle {
+		every = 0 // sampling would disturb what is measured
 	}
-	m := startMeter(measured, every, ses.crew.pids)
+	m := startMeter(measured, every, rep.handlers.pids)
 	killing, stopKilling := context.WithCancel(ctx)
 	defer stopKilling()
 	var killer sync.WaitGroup
-	if ses.s.Faults.KillPlugin > 0 {
-		killer.Go(func() { ses.killPlugins(killing) })
+	if rep.s.Faults.KillPlugin > 0 {
+		killer.Go(func() { rep.killPlugins(killing) })
 	}
 	shown, stop := context.WithCancel(ctx)
 	defer stop()
-	telling := r.follow(shown, ses)
-	err := ses.putLoad(ctx, sched)
+	telling := r.follow(shown, rep)
+	err := rep.putLoad(ctx, sched)
 	stopKilling()
 	killer.Wait()
 	if err == nil {
-		err = ses.drain(ctx)
+		err = rep.drain(ctx)
 	}
 	stop()
 	<-telling
@@ -318,31 +318,31 @@ func (r *runner) load(ctx context.Context, ses *session, sched *schedule) (*mete
 	return m, err
 }
 
-// putLoad submits the tasks of the load, or waits for as long.
-func (ses *session) putLoad(ctx context.Context, sched *schedule) error {
-	if err := ses.pauseUntil(ctx, ses.begin); err != nil {
+// putLoad submits the tasks of the load. Of an idle load it waits for its duration.
+func (rep *repetition) putLoad(ctx context.Context, sched *schedule) error {
+	if err := rep.pauseUntil(ctx, rep.begin); err != nil {
 		return err
 	}
-	switch ses.s.Load.Shape {
+	switch rep.s.Load.Shape {
 	case Idle:
-		return sleep(ctx, time.Until(ses.records.time(ses.measured+int64(ses.s.Duration))))
+		return sleep(ctx, time.Until(rep.records.time(rep.measured+int64(rep.s.Duration))))
 	case Closed:
-		return ses.closedLoop(ctx)
+		return rep.closedLoop(ctx)
 	default:
-		return ses.openLoop(ctx, sched)
+		return rep.openLoop(ctx, sched)
 	}
 }
 
 const progressEvery = 200 * time.Millisecond
 
-// follow tells how far the load is until ctx ends; then the channel is closed.
-func (r *runner) follow(ctx context.Context, ses *session) <-chan struct{} {
+// follow reports the progress of the load until ctx ends. Then it closes the channel.
+func (r *runner) follow(ctx context.Context, rep *repetition) <-chan struct{} {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		every := progressEvery
 		if r.s.Load.Shape == Idle {
-			every = time.Hour // looking would be what is seen
+			every = time.Hour // sampling would disturb what is measured
 		}
 		total := float64(r.s.WarmUp + r.s.Duration)
 		if total == float64(r.s.WarmUp) {
@@ -350,16 +350,16 @@ func (r *runner) follow(ctx context.Context, ses *session) <-chan struct{} {
 		}
 		for {
 			part, phase := 0.0, Loading
-			switch gone := float64(ses.records.since(time.Now()) - ses.begin); {
+			switch gone := float64(rep.records.since(time.Now()) - rep.begin); {
 			case r.s.Load.Tasks > 0:
-				part = float64(ses.ended.Load()) / float64(r.s.Load.Tasks)
+				part = float64(rep.ended.Load()) / float64(r.s.Load.Tasks)
 			case total > 0:
 				part = gone / total
 			}
 			if part > 1 {
 				phase = Draining
 			}
-			r.tell(ses, phase, min(max(part, 0), 1))
+			r.tell(rep, phase, min(max(part, 0), 1))
 			if r.o.Progress == nil || sleep(ctx, every) != nil {
 				return
 			}
@@ -368,17 +368,17 @@ func (r *runner) follow(ctx context.Context, ses *session) <-chan struct{} {
 	return done
 }
 
-func (r *runner) tell(ses *session, phase Phase, done float64) {
+func (r *runner) tell(rep *repetition, phase Phase, done float64) {
 	if r.o.Progress != nil {
 		r.o.Progress(Progress{
-			Scenario: r.s.Name, Offered: r.s.offered(ses.rate), Run: r.turn, Runs: r.s.Runs,
-			Phase: phase, Done: done, Ended: ses.ended.Load(),
+			Scenario: r.s.Name, Offered: r.s.offered(rep.rate), Run: r.turn, Runs: r.s.Runs,
+			Phase: phase, Done: done, Ended: rep.ended.Load(),
 		})
 	}
 }
 
-// DiskDir returns a folder for temporary files that is on a disk as far as one can know:
-// the usual one is in memory on many machines, where a sync costs nothing.
+// DiskDir returns a folder for temporary files that is probably on a disk: the default one is in
+// memory on many machines, where a sync costs nothing.
 func DiskDir() string {
 	const usual = "/var/tmp"
 	if info, err := os.Stat(usual); err == nil && info.IsDir() {

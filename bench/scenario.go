@@ -17,15 +17,15 @@ import (
 	"github.com/taskengine/taskengine/engine/policy"
 )
 
-// Scenario is a load, what it is put on, and what is to hold. It is read from YAML by
-// [Parse]; docs/benchmarks.md says what every key means. Its JSON is the "config" of a
-// result; durations in it are nanoseconds.
+// Scenario describes a load, the node, and what must hold. [Parse] reads it from YAML;
+// docs/benchmarks.md documents every key. Its JSON is the "config" of a result, with durations in
+// nanoseconds.
 type Scenario struct {
 	Name      string            `json:"name"`
 	Purpose   string            `json:"purpose"` // the question that it answers
 	Load      Load              `json:"load"`
 	WarmUp    time.Duration     `json:"warm_up"`
-	Duration  time.Duration     `json:"duration,omitempty"` // of the load after the warm-up; 0 if the load ends by itself
+	Duration  time.Duration     `json:"duration,omitempty"` // of the load after the warm-up; 0 if the load has a number of tasks
 	Runs      int               `json:"runs"`
 	Slots     int               `json:"slots"`               // of the node; 0 is without limit
 	Objective *result.Objective `json:"objective,omitempty"` // of all tasks together
@@ -33,34 +33,33 @@ type Scenario struct {
 	Limits    []Limit           `json:"limits,omitempty"`
 	Backlog   Backlog           `json:"backlog,omitzero"`
 	Faults    Faults            `json:"faults,omitzero"`
-	Ordered   bool              `json:"ordered,omitempty"` // tasks of one key have to start in the order of their submits
+	Ordered   bool              `json:"ordered,omitempty"` // tasks of one key must start in the order of their submits
 
-	files fs.FS // where the trace is
+	files fs.FS // in which the trace is
 }
 
-// Shape is how submits are spread over time.
+// Shape is the distribution of submits over time.
 type Shape string
 
-// The shapes. All but Closed and Idle are open: tasks come whether or not the engine
-// keeps up.
+// The shapes. All but Closed and Idle are open: tasks come whether or not the engine keeps up.
 const (
-	Constant Shape = "constant" // one after the other, evenly
+	Constant Shape = "constant" // at even intervals
 	Poisson  Shape = "poisson"  // independently of each other
-	Bursts   Shape = "bursts"   // many at once, again and again
-	Replay   Shape = "replay"   // as a trace says
-	Closed   Shape = "closed"   // as soon as others have ended: the most that goes
-	Idle     Shape = "idle"     // none at all
+	Bursts   Shape = "bursts"   // many at once, at intervals
+	Replay   Shape = "replay"   // according to a trace
+	Closed   Shape = "closed"   // as soon as earlier tasks have ended: the maximum rate
+	Idle     Shape = "idle"     // no tasks
 )
 
-// Load is when tasks are submitted.
+// Load describes when tasks are submitted.
 type Load struct {
 	Shape    Shape         `json:"shape"`
-	Rates    []float64     `json:"rates,omitempty"`     // Constant, Poisson: tasks/s; each is measured by itself
+	Rates    []float64     `json:"rates,omitempty"`     // Constant, Poisson: tasks/s; each rate is measured separately
 	Burst    int           `json:"burst,omitempty"`     // Bursts: tasks at once
 	Every    time.Duration `json:"every,omitempty"`     // Bursts: from one to the next
 	Trace    string        `json:"trace,omitempty"`     // Replay: the file
 	InFlight int           `json:"in_flight,omitempty"` // Closed: tasks submitted and not ended
-	Tasks    int           `json:"tasks,omitempty"`     // how many in all; 0 is as many as Duration allows
+	Tasks    int           `json:"tasks,omitempty"`     // in all; 0 is without a bound but Duration
 	Batch    int           `json:"batch"`               // tasks in one submit
 	Seed     uint64        `json:"seed"`
 }
@@ -68,14 +67,14 @@ type Load struct {
 // Open reports whether tasks come whether or not the engine keeps up.
 func (l Load) Open() bool { return l.Shape != Closed && l.Shape != Idle }
 
-// Flow is one kind of tasks within a load.
+// Flow is a kind of tasks within a load.
 type Flow struct {
-	Name        string            `json:"name"`                // of the type; types are numbered if they are many
+	Name        string            `json:"name"`                // of the type; several types are numbered
 	Share       float64           `json:"share"`               // of the load, relative to the other flows
-	Types       int               `json:"types"`               // how many types, chosen evenly
+	Types       int               `json:"types"`               // number of types, chosen evenly
 	Payload     int               `json:"payload"`             // bytes
 	Keys        int               `json:"keys"`                // ordering keys; 0 is none
-	Zipf        float64           `json:"zipf"`                // how unevenly keys are chosen, more than 1; 0 is evenly
+	Zipf        float64           `json:"zipf"`                // exponent of the distribution of keys, more than 1; 0 is evenly
 	Priority    uint8             `json:"priority"`            // see policy.Type
 	Tenant      string            `json:"tenant"`              // the header "tenant"; "" is none
 	Handler     Work              `json:"handler"`             // what the tasks do
@@ -84,30 +83,30 @@ type Flow struct {
 	Limits      []string          `json:"limits"`              // see policy.Type
 	AtMostOnce  bool              `json:"at_most_once"`        // see policy.Type
 	Relaxed     bool              `json:"relaxed"`             // see policy.Type
-	After       time.Duration     `json:"after"`               // not before this long after the start of the load; 0 is at once
-	Within      time.Duration     `json:"within"`              // spread evenly over so long
-	Apart       bool              `json:"apart"`               // has a result of its own beside that of all
+	After       time.Duration     `json:"after"`               // delay after the start of the load; 0 is none
+	Within      time.Duration     `json:"within"`              // length of the time over which they are spread evenly
+	Apart       bool              `json:"apart"`               // has a result of its own in addition to that of all flows
 	Objective   *result.Objective `json:"objective,omitempty"` // of that result
 }
 
-// Delayed reports whether the tasks have a time of their own.
+// Delayed reports whether the tasks are due at a given time.
 func (f *Flow) Delayed() bool { return f.After > 0 }
 
-// Kind is what kind of handler runs a task.
+// Kind is the kind of handler of a task.
 type Kind string
 
 // The kinds.
 const (
 	Noop   Kind = "noop"   // returns at once
 	Sleep  Kind = "sleep"  // sleeps for a time
-	Spin   Kind = "spin"   // computes what takes one idle core a time
+	Spin   Kind = "spin"   // computes for a time on an idle core
 	Exec   Kind = "exec"   // starts a command
 	Go     Kind = "go"     // a plugin written in Go, that returns at once
 	Python Kind = "python" // a plugin written in Python, that returns at once
 	Plugin Kind = "plugin" // any program that serves the type named like the flow
 )
 
-// Work is what a task does.
+// Work is the work of a task.
 type Work struct {
 	Kind    Kind          `json:"kind"`
 	Time    time.Duration `json:"time,omitempty"`    // Sleep, Spin
@@ -125,27 +124,27 @@ type Limit struct {
 	Per  string      `json:"per,omitempty"` // PerKey, PerTenant or ""
 }
 
-// What a limit may be for each of.
+// The values of Limit.Per.
 const (
 	PerKey    = "ordering_key"
 	PerTenant = "headers.tenant"
 )
 
-// Backlog is what is in the store before the load begins, and stays there.
+// Backlog describes tasks that are in the store before the load begins, and remain there.
 type Backlog struct {
 	Tasks   int  `json:"tasks"`
 	Payload int  `json:"payload"` // bytes
 	Delayed bool `json:"delayed"` // due in a year; otherwise ready, of a paused type
 }
 
-// Faults are what goes wrong on purpose.
+// Faults are injected faults.
 type Faults struct {
-	KillPlugin  time.Duration `json:"kill_plugin,omitempty"`  // kill -9 of the plugin so often
-	KillNode    time.Duration `json:"kill_node,omitempty"`    // kill -9 of the whole process so often
-	SlowCommits time.Duration `json:"slow_commits,omitempty"` // every commit takes so much longer
+	KillPlugin  time.Duration `json:"kill_plugin,omitempty"`  // interval of kill -9 of the plugin
+	KillNode    time.Duration `json:"kill_node,omitempty"`    // interval of kill -9 of the node
+	SlowCommits time.Duration `json:"slow_commits,omitempty"` // added to every commit
 }
 
-// clone returns a copy that a run may complete.
+// clone returns a copy that a run may modify.
 func (s *Scenario) clone() *Scenario {
 	c := *s
 	c.Tasks = slices.Clone(s.Tasks)
@@ -157,14 +156,14 @@ var embedded embed.FS
 
 const scenarios = "scenarios"
 
-// ErrNoScenario says that no scenario that comes with the program has a name.
+// ErrNoScenario means that there is no built-in scenario with a name.
 var ErrNoScenario = errors.New("there is no scenario")
 
-// Builtin returns the names of the scenarios that come with the program, sorted.
+// Builtin returns the sorted names of the built-in scenarios.
 func Builtin() []string {
 	entries, err := embedded.ReadDir(scenarios)
 	if err != nil {
-		return nil // the folder is embedded, or this would not compile
+		return nil // cannot happen: the folder is embedded
 	}
 	var names []string
 	for _, e := range entries {
@@ -176,7 +175,7 @@ func Builtin() []string {
 	return names
 }
 
-// Source returns the text of a scenario that comes with the program, to be copied.
+// Source returns the text of a built-in scenario.
 func Source(name string) ([]byte, error) {
 	text, err := embedded.ReadFile(path.Join(scenarios, name+".yaml"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -185,11 +184,11 @@ func Source(name string) ([]byte, error) {
 	return text, err
 }
 
-// maxFile is how large a scenario may be.
+// maxFile is the maximum size of a scenario.
 const maxFile = 1 << 20
 
-// LoadScenario reads a scenario: one that comes with the program by its name, or a file if the
-// name ends in .yaml or .yml or has a slash. Sets change it as in [Parse].
+// LoadScenario reads a built-in scenario by its name, or a file if the name ends in .yaml or .yml or
+// has a slash. Sets change it as in [Parse].
 func LoadScenario(name string, sets ...string) (*Scenario, error) {
 	if ext := filepath.Ext(name); ext != ".yaml" && ext != ".yml" && !strings.ContainsAny(name, `/\`) {
 		text, err := Source(name)

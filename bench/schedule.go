@@ -17,18 +17,17 @@ import (
 	"github.com/taskengine/taskengine/config"
 )
 
-// arrival is a task that is to come: when, counted from the start of the load with its
-// warm-up, and which.
+// arrival is a task to submit, and its time since the start of the load including the warm-up.
 type arrival struct {
 	at time.Duration
 	draw
 }
 
-// schedule yields arrivals in the order of their times. The same scenario, rate and
-// seed always give the same ones. It is used by one goroutine.
+// schedule yields arrivals in the order of their times. The same scenario, rate and seed always yield
+// the same arrivals. It is used by one goroutine.
 type schedule struct {
 	next  func() (arrival, bool)
-	trace []arrival // all of them, of a replay; nil of another load
+	trace []arrival // all arrivals of a replay; nil for other loads
 }
 
 // newSchedule returns the arrivals of an open load at a rate, if its shape has one.
@@ -52,7 +51,7 @@ func newSchedule(s *Scenario, rate float64) (*schedule, error) {
 	}}, nil
 }
 
-// times returns what yields the times of an open load that is no trace, for ever.
+// times returns an endless iterator over the times of an open load without a trace.
 func (s *Scenario) times(rate float64) func() time.Duration {
 	i := int64(-1)
 	switch s.Load.Shape {
@@ -88,7 +87,7 @@ func replay(trace []arrival) *schedule {
 	}}
 }
 
-// offered returns how many tasks a second a load intends; 0 if as many as go.
+// offered returns the intended rate of a load in tasks per second; 0 is a closed loop.
 func (s *Scenario) offered(rate float64) float64 {
 	if s.Load.Shape == Bursts {
 		return float64(s.Load.Burst) / s.Load.Every.Seconds()
@@ -99,13 +98,13 @@ func (s *Scenario) offered(rate float64) float64 {
 // line is one task of a trace.
 type line struct {
 	Offset string `json:"offset"` // a duration since the start
-	Type   string `json:"type"`   // the name of one of the scenario's tasks
+	Type   string `json:"type"`   // the name of one of the flows of the scenario
 	Key    string `json:"key"`    // the ordering key, or ""
 	Size   int    `json:"size"`   // of the payload, in bytes
 }
 
-// readTrace reads the trace of a scenario: JSON lines, or CSV with a head if the file is
-// so named.
+// readTrace reads the trace of a scenario: JSON lines, or CSV with a header if the file has that
+// extension.
 func readTrace(s *Scenario, deal *dealer) ([]arrival, error) {
 	if s.files == nil {
 		return nil, errors.New("a scenario with a trace has to be read from a file")

@@ -16,7 +16,7 @@ func arrivalsOf(t *testing.T, s *Scenario) []arrival {
 	if len(s.Load.Rates) > 0 {
 		rate = s.Load.Rates[0]
 	}
-	all, err := newSession(s.clone(), &Options{}, rate, time.Now()).arrivals()
+	all, err := newRepetition(s.clone(), &Options{}, rate, time.Now()).arrivals()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,34 +11,34 @@ import (
 	"github.com/taskengine/taskengine/internal/machine"
 )
 
-// lateBy is how late a submit has to be called for it to be told.
+// lateBy is the delay from which on a submit counts as late.
 const lateBy = int64(time.Millisecond)
 
-// most is how many submits of an open load may be under way at once. When the engine is
-// that far behind, more of them would measure nothing but the memory they take; the
-// times that tasks were wanted at do not move.
+// most is the maximum number of concurrent submits of an open load. When the engine is that far
+// behind, more submits would only measure the memory that they take. The intended times of tasks do
+// not change.
 const most = 20_000
 
-// openLoop submits tasks at their times, whatever becomes of the others.
-func (ses *session) openLoop(ctx context.Context, sched *schedule) error {
-	return ses.paced(ctx, func() (submit, bool) {
+// openLoop submits tasks at their times, independently of each other.
+func (rep *repetition) openLoop(ctx context.Context, sched *schedule) error {
+	return rep.paced(ctx, func() (submit, bool) {
 		a, ok := sched.next()
 		if !ok {
 			return submit{}, false
 		}
-		return ses.register(ses.begin+int64(a.at), a.draw), true
+		return rep.register(rep.begin+int64(a.at), a.draw), true
 	})
 }
 
-// paced submits tasks at their times, each group of them in a goroutine of its own.
-func (ses *session) paced(ctx context.Context, next func() (submit, bool)) error {
-	runtime.LockOSThread() // its pauses are exact
+// paced submits tasks at their times, each batch in a goroutine of its own.
+func (rep *repetition) paced(ctx context.Context, next func() (submit, bool)) error {
+	runtime.LockOSThread() // so that pauses are exact
 	defer runtime.UnlockOSThread()
 	machine.Sharpen()
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	free := make(chan struct{}, most)
-	batch := ses.s.Load.Batch
+	batch := rep.s.Load.Batch
 	for {
 		group := make([]submit, 0, batch)
 		for len(group) < batch {
@@ -51,21 +51,21 @@ func (ses *session) paced(ctx context.Context, next func() (submit, bool)) error
 		if len(group) == 0 {
 			return nil
 		}
-		if err := ses.pauseUntil(ctx, group[len(group)-1].rec.intended); err != nil {
+		if err := rep.pauseUntil(ctx, group[len(group)-1].rec.intended); err != nil {
 			return err
 		}
 		free <- struct{}{}
 		wg.Go(func() {
-			ses.submit(ctx, group)
+			rep.submit(ctx, group)
 			<-free
 		})
 	}
 }
 
-// pauseUntil sleeps until a time of the records.
-func (ses *session) pauseUntil(ctx context.Context, at int64) error {
-	const nap = 50 * time.Millisecond // how long it may take to notice that ctx has ended
-	due := ses.records.time(at)
+// pauseUntil sleeps until a time, as in records.
+func (rep *repetition) pauseUntil(ctx context.Context, at int64) error {
+	const nap = 50 * time.Millisecond // maximum delay in noticing that ctx has ended
+	due := rep.records.time(at)
 	for left := time.Until(due); left > 0; left = time.Until(due) {
 		if err := context.Cause(ctx); err != nil {
 			return err
@@ -75,84 +75,83 @@ func (ses *session) pauseUntil(ctx context.Context, at int64) error {
 	return context.Cause(ctx)
 }
 
-// submit is a task that is about to be submitted.
+// submit is a task to submit, with its record.
 type submit struct {
 	rec  *record
 	draw draw
 }
 
 // register makes the record of a task.
-func (ses *session) register(intended int64, d draw) submit {
-	i, rec := ses.records.add()
-	rec.id = ses.records.newID(i, ses.records.time(intended))
+func (rep *repetition) register(intended int64, d draw) submit {
+	i, rec := rep.records.add()
+	rec.id = rep.records.newID(i, rep.records.time(intended))
 	rec.intended, rec.flow, rec.key = intended, d.flow, d.key
-	if f := &ses.s.Tasks[d.flow]; f.Delayed() {
-		// Rows keep microseconds.
-		rec.due = (ses.begin + int64(f.After) + int64(d.part*float64(f.Within))) / 1000 * 1000
+	if f := &rep.s.Tasks[d.flow]; f.Delayed() {
+		// Rows have times in microseconds.
+		rec.due = (rep.begin + int64(f.After) + int64(d.part*float64(f.Within))) / 1000 * 1000
 	}
 	return submit{rec, d}
 }
 
-// submit submits tasks together. Those that are not acknowledged may be submitted again.
-func (ses *session) submit(ctx context.Context, group []submit) {
+// submit submits tasks in one call. Tasks that are not acknowledged may be submitted again.
+func (rep *repetition) submit(ctx context.Context, group []submit) {
 	var few [1]engine.Request
 	reqs := few[:0]
 	for _, g := range group {
 		var due time.Time
 		if g.rec.due > 0 {
-			due = ses.records.time(g.rec.due)
+			due = rep.records.time(g.rec.due)
 		}
-		reqs = append(reqs, ses.ask.request(g.rec.id, g.draw, due))
+		reqs = append(reqs, rep.ask.request(g.rec.id, g.draw, due))
 	}
-	now := ses.records.since(time.Now())
+	now := rep.records.since(time.Now())
 	for _, g := range group {
 		g.rec.called = now
 	}
-	_, err := ses.engine.Submit(ctx, reqs...)
-	now = ses.records.since(time.Now())
+	_, err := rep.engine.Submit(ctx, reqs...)
+	now = rep.records.since(time.Now())
 	if err != nil {
-		ses.note(&ses.errNotes, "task %v: it was not accepted: %v", group[0].rec.id, err)
+		rep.note(&rep.errNotes, "task %v: it was not accepted: %v", group[0].rec.id, err)
 		return
 	}
 	for _, g := range group {
 		g.rec.acked = now
 	}
-	ses.returned.Add(int64(len(group)))
+	rep.returned.Add(int64(len(group)))
 }
 
-// closedLoop submits a task for each that has ended, until the time is over or all are
-// submitted.
-func (ses *session) closedLoop(ctx context.Context) error {
-	l := ses.s.Load
+// closedLoop submits a task whenever one has ended, until the time is over or all tasks are submitted.
+func (rep *repetition) closedLoop(ctx context.Context) error {
+	l := rep.s.Load
 	var mu sync.Mutex // guards deal and left
-	deal, left := newDealer(ses.s), l.Tasks
-	end := ses.measured + int64(ses.s.Duration)
+	deal, left := newDealer(rep.s), l.Tasks
+	end := rep.measured + int64(rep.s.Duration)
 	take := func() (group []submit) {
 		mu.Lock()
 		defer mu.Unlock()
-		now := ses.records.since(time.Now())
+		now := rep.records.since(time.Now())
 		if l.Tasks == 0 && now >= end || ctx.Err() != nil {
 			return nil
 		}
 		for len(group) < l.Batch && (l.Tasks == 0 || left > 0) {
-			group = append(group, ses.register(now, deal.next()))
+			group = append(group, rep.register(now, deal.next()))
 			left--
 		}
 		return group
 	}
 	going, stop := context.WithCancel(ctx)
 	defer stop()
-	go ses.stopWhenStuck(going, stop)
+	go rep.stopWhenStuck(going, stop)
 	var wg sync.WaitGroup
 	for range max(1, l.InFlight/l.Batch) {
 		wg.Go(func() {
-			for ses.acquire(going, l.Batch) {
+			for rep.acquire(going, l.Batch) {
 				group := take()
 				if len(group) == 0 {
-					ses.release(l.Batch)
+					rep.release(l.Batch)
 					return
 				}
-				ses.submit(ctx, group)
+				rep.submit(ctx, group)
 			}
 		})
 	}
@@ -164,38 +163,38 @@ func (ses *session) closedLoop(ctx context.Context) error {
 }
 
 // acquire waits until n more tasks may be in flight.
-func (ses *session) acquire(ctx context.Context, n int) bool {
+func (rep *repetition) acquire(ctx context.Context, n int) bool {
 	for i := range n {
 		select {
-		case ses.tokens <- struct{}{}:
+		case rep.tokens <- struct{}{}:
 		case <-ctx.Done():
-			ses.release(i)
+			rep.release(i)
 			return false
 		}
 	}
 	return true
 }
 
-// release takes n tasks out of flight.
-func (ses *session) release(n int) {
+// release ends the flight of n tasks.
+func (rep *repetition) release(n int) {
 	for range n {
 		select {
-		case <-ses.tokens:
-		default: // a task that ended twice; the verifier tells
+		case <-rep.tokens:
+		default: // a task has ended twice, which the verifier reports
 		}
 	}
 }
 
-// stopWhenStuck ends a closed load when no task ends any more: those that are lost
-// would stay in flight for ever.
-func (ses *session) stopWhenStuck(ctx context.Context, stop func()) {
+// stopWhenStuck ends a closed loop when no task ends any more: lost tasks would stay in flight
+// forever.
+func (rep *repetition) stopWhenStuck(ctx context.Context, stop func()) {
 	const look = 50 * time.Millisecond
 	seen, since := int64(-1), time.Now()
 	for sleep(ctx, look) == nil {
-		if now := ses.ended.Load(); now != seen {
+		if now := rep.ended.Load(); now != seen {
 			seen, since = now, time.Now()
 		}
-		if time.Since(since) > ses.o.patience() {
+		if time.Since(since) > rep.o.patience() {
 			stop()
 		}
 	}

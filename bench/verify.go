@@ -15,7 +15,7 @@ import (
 	"github.com/taskengine/taskengine/storage"
 )
 
-// rows is where the verifier reads back what the store has.
+// rows is the store from which the verifier reads rows.
 type rows interface {
 	Get(ctx context.Context, id task.ID) (*task.Task, error)
 }
@@ -25,9 +25,9 @@ type counter interface {
 	Count(ctx context.Context, f storage.Filter) (map[storage.StateType]int64, error)
 }
 
-// verifier finds out whether what happened is what was promised.
+// verifier checks what happened against the promises of the engine.
 type verifier struct {
-	ses   *session
+	rep   *repetition
 	check result.Check
 
 	unacked atomic.Int64 // tasks that were not acknowledged
@@ -43,31 +43,31 @@ const (
 	noteExceeded
 )
 
-// verify looks at everything that was recorded, and at what the store says of it.
-func (ses *session) verify(ctx context.Context, store rows) (result.Check, error) {
-	v := &verifier{ses: ses}
+// verify checks all records against each other and against the store.
+func (rep *repetition) verify(ctx context.Context, store rows) (result.Check, error) {
+	v := &verifier{rep: rep}
 	if err := v.rows(ctx, store); err != nil {
 		return v.check, err
 	}
 	v.doubled()
-	if ses.s.Ordered {
+	if rep.s.Ordered {
 		v.order()
 	}
 	v.rates()
 	if err := v.counts(ctx, store); err != nil {
 		return v.check, err
 	}
-	ses.mu.Lock()
-	defer ses.mu.Unlock()
-	for _, rec := range ses.records.all {
+	rep.mu.Lock()
+	defer rep.mu.Unlock()
+	for _, rec := range rep.records.all {
 		v.check.Exceeded += int64(rec.over.Load())
 	}
-	v.notes[noteExceeded] = append(v.notes[noteExceeded], ses.overNotes...)
+	v.notes[noteExceeded] = append(v.notes[noteExceeded], rep.overNotes...)
 	v.check.Checked = append(v.check.Checked, v.looked()...)
 	for _, notes := range v.notes {
 		v.check.Notes = append(v.check.Notes, notes...)
 	}
-	v.check.Notes = append(v.check.Notes, ses.errNotes...)
+	v.check.Notes = append(v.check.Notes, rep.errNotes...)
 	if n := v.unacked.Load(); n > 0 {
 		v.check.Notes = append(v.check.Notes, result.Counted(n, "task")+" got no acknowledgement")
 	}
@@ -75,12 +75,12 @@ func (ses *session) verify(ctx context.Context, store rows) (result.Check, error
 	return v.check, nil
 }
 
-// looked says what is looked at.
+// looked returns what is checked, in words.
 func (v *verifier) looked() []string {
-	s := v.ses.s
-	said := []string{fmt.Sprintf("each of %s: acknowledged, ended, and its row read back", result.Counted(v.ses.records.n.Load(), "task"))}
+	s := v.rep.s
+	said := []string{fmt.Sprintf("each of %s: acknowledged, ended, and its row read back", result.Counted(v.rep.records.n.Load(), "task"))}
 	if s.faulty() {
-		said = append(said, fmt.Sprintf("calls of handlers: one for each task, and one more for each time it was killed (%s)", result.Counted(len(v.ses.kills), "kill")))
+		said = append(said, fmt.Sprintf("calls of handlers: one for each task, and one more for each time it was killed (%s)", result.Counted(len(v.rep.kills), "kill")))
 	} else {
 		said = append(said, "calls of handlers: exactly one for each task")
 	}
@@ -105,16 +105,16 @@ func (v *verifier) fail(kind int, count *int64, format string, args ...any) {
 	}
 }
 
-// rows reads every task back and holds it against what was seen.
+// rows reads every task from the store and compares it with its record.
 func (v *verifier) rows(ctx context.Context, store rows) error {
 	readers := int64(runtime.GOMAXPROCS(0))
 	errs := make(chan error, readers)
 	var wg sync.WaitGroup
 	for first := range readers {
 		wg.Go(func() {
-			for i := first; i < v.ses.records.n.Load(); i += readers {
-				rec := v.ses.records.at(i)
-				if rec.acked == 0 { // it may exist or not; whoever submitted it was told so
+			for i := first; i < v.rep.records.n.Load(); i += readers {
+				rec := v.rep.records.at(i)
+				if rec.acked == 0 { // it may exist or not: Submit returned an error
 					v.unacked.Add(1)
 					continue
 				}
@@ -136,17 +136,17 @@ func (v *verifier) rows(ctx context.Context, store rows) error {
 	}
 }
 
-// row judges one task that was acknowledged; t is nil if the store does not have it.
+// row checks an acknowledged task; t is nil if the store does not have it.
 func (v *verifier) row(rec *record, t *task.Task) {
 	lost := func(format string, args ...any) { v.fail(noteLost, &v.check.Lost, format, args...) }
-	f := &v.ses.s.Tasks[rec.flow]
+	f := &v.rep.s.Tasks[rec.flow]
 	switch {
 	case t == nil:
 		lost("task %v was acknowledged, and the store does not have it", rec.id)
 	case t.State.Live():
 		lost("task %v was acknowledged, and is still %v after %s of its handler", rec.id, t.State, result.Counted(rec.calls.Load(), "call"))
-	case rec.saved == 0 && v.ses.s.Faults.KillNode > 0: // nobody was there to see it end
-		rec.saved, rec.state = v.ses.records.since(t.UpdatedAt), t.State
+	case rec.saved == 0 && v.rep.s.Faults.KillNode > 0: // the node may have been killed before it recorded the end
+		rec.saved, rec.state = v.rep.records.since(t.UpdatedAt), t.State
 		v.ended(rec, f, t)
 	case rec.saved == 0:
 		lost("task %v is %v in the store, and nobody was told", rec.id, t.State)
@@ -157,10 +157,10 @@ func (v *verifier) row(rec *record, t *task.Task) {
 	}
 }
 
-// ended judges how a task has ended.
+// ended checks the final state of a task.
 func (v *verifier) ended(rec *record, f *Flow, t *task.Task) {
 	switch {
-	case t.State == task.Error && f.AtMostOnce && v.ses.s.faulty():
+	case t.State == task.Error && f.AtMostOnce && v.rep.s.faulty():
 		// what its delivery promises when it is killed
 	case t.State != task.Done:
 		v.fail(noteLost, &v.check.Lost, "task %v ended as %v: %.200s", rec.id, t.State, t.LastError)
@@ -169,36 +169,36 @@ func (v *verifier) ended(rec *record, f *Flow, t *task.Task) {
 	}
 }
 
-// doubled looks for tasks that ran more often than their delivery promises.
+// doubled looks for tasks that ran more often than their delivery allows.
 func (v *verifier) doubled() {
-	for _, rec := range v.ses.records.all {
+	for _, rec := range v.rep.records.all {
 		if runs, allowed := int64(rec.calls.Load()-rec.refused.Load()), v.allowed(rec); runs > allowed {
 			v.fail(noteDoubled, &v.check.Doubled, "task %v was run %d times, of %d that its delivery allows", rec.id, runs, allowed)
 		}
 	}
 }
 
-// allowed returns how often a task may have run: once, and at least once means once more
-// for each time that it was cut off.
+// allowed returns how often a task may have run: once, and with at-least-once delivery once more for
+// each interruption.
 func (v *verifier) allowed(rec *record) int64 {
 	allowed := int64(1)
-	if v.ses.s.Tasks[rec.flow].AtMostOnce || !v.ses.s.faulty() {
+	if v.rep.s.Tasks[rec.flow].AtMostOnce || !v.rep.s.faulty() {
 		return allowed
 	}
-	for _, at := range v.ses.kills {
-		if v.ses.s.Faults.KillNode > 0 && at >= rec.started && at <= rec.begun {
+	for _, at := range v.rep.kills {
+		if v.rep.s.Faults.KillNode > 0 && at >= rec.started && at <= rec.begun {
 			allowed++
 		}
 	}
 	return allowed + int64(rec.faults.Load()-rec.refused.Load())
 }
 
-// order looks for tasks that started before one of the same key that was to come first:
-// one that was acknowledged before they were submitted.
+// order looks for tasks that started before an earlier task of the same key: one that was acknowledged
+// before they were submitted.
 func (v *verifier) order() {
 	type place struct{ flow, key int32 }
 	byKey := make(map[place][]*record)
-	for _, rec := range v.ses.records.all {
+	for _, rec := range v.rep.records.all {
 		if rec.started > 0 && rec.key >= 0 {
 			at := place{rec.flow, rec.key}
 			byKey[at] = append(byKey[at], rec)
@@ -206,7 +206,7 @@ func (v *verifier) order() {
 	}
 	for _, recs := range byKey {
 		slices.SortFunc(recs, func(a, b *record) int { return cmp.Compare(a.started, b.started) })
-		var first *record // the one acknowledged first among those that started later
+		var first *record // the first to be acknowledged of those that started later
 		for _, rec := range slices.Backward(recs) {
 			if first != nil && first.acked < rec.called {
 				v.fail(noteDisorder, &v.check.Disorder, "task %v of key k%d started before %v, which was acknowledged before it was submitted",
@@ -219,7 +219,7 @@ func (v *verifier) order() {
 	}
 }
 
-// counts holds the number of rows against what was submitted.
+// counts compares the number of rows with the number of submitted tasks.
 func (v *verifier) counts(ctx context.Context, store rows) error {
 	c, ok := store.(counter)
 	if !ok {
@@ -232,16 +232,16 @@ func (v *verifier) counts(ctx context.Context, store rows) error {
 	}
 	left, backlog := int64(0), int64(0)
 	for k, n := range found {
-		if k.Type == backlogType && v.ses.s.Backlog.Tasks > 0 {
+		if k.Type == backlogType && v.rep.s.Backlog.Tasks > 0 {
 			backlog += n
 		} else {
 			left += n
 		}
 	}
-	if want := int64(v.ses.s.Backlog.Tasks); backlog != want {
+	if want := int64(v.rep.s.Backlog.Tasks); backlog != want {
 		v.fail(noteLost, &v.check.Lost, "the backlog has %s, of %d", result.Counted(backlog, "task"), want)
 	}
-	if left > v.check.Lost { // those are told already
+	if left > v.check.Lost { // the lost ones are reported already
 		v.fail(noteLost, &v.check.Lost, "%s in the store did not end", result.Counted(left, "task"))
 	}
 	v.check.Checked = append(v.check.Checked, "the store: nothing is left in it but the backlog")

@@ -219,15 +219,15 @@ func TestAnExceededLimitIsFound(t *testing.T) {
 	}
 }
 
-// fed returns a session with records that fill makes.
-func fed(s *Scenario, n int, fill func(i int, rec *record)) *session {
-	ses := newSession(s, &Options{}, 0, time.Now())
+// fed returns a repetition with records that fill makes.
+func fed(s *Scenario, n int, fill func(i int, rec *record)) *repetition {
+	rep := newRepetition(s, &Options{}, 0, time.Now())
 	for i := range n {
-		_, rec := ses.records.add()
-		rec.id = ses.records.newID(int64(i), time.Now())
+		_, rec := rep.records.add()
+		rec.id = rep.records.newID(int64(i), time.Now())
 		fill(i, rec)
 	}
-	return ses
+	return rep
 }
 
 func TestStartsAreHeldAgainstARate(t *testing.T) {
@@ -278,12 +278,12 @@ func TestRunsAreHeldAgainstTheKillsThatCutThemOff(t *testing.T) {
 		"again after a kill, and once was agreed": {1, 2, 5, 15, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ses := fed(s, 1, func(_ int, rec *record) {
+			rep := fed(s, 1, func(_ int, rec *record) {
 				rec.flow, rec.started, rec.begun = c.flow, c.started, c.last
 				rec.calls.Store(int32(c.calls))
 			})
-			ses.kills = []int64{10, 20}
-			v := &verifier{ses: ses}
+			rep.kills = []int64{10, 20}
+			v := &verifier{rep: rep}
 			if v.doubled(); v.check.Doubled != c.doubled {
 				t.Errorf("%d are doubled, want %d", v.check.Doubled, c.doubled)
 			}
@@ -306,7 +306,7 @@ func TestOnlyTasksThatCameAfterAnotherAreInItsOrder(t *testing.T) {
 		"the middle one is overtaken": {[]times{{1, 2, 3}, {4, 5, 20}, {6, 7, 8}}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := &verifier{ses: fed(parsed(t, inOrder), len(c.tasks), func(i int, rec *record) {
+			v := &verifier{rep: fed(parsed(t, inOrder), len(c.tasks), func(i int, rec *record) {
 				rec.key = 1
 				rec.called, rec.acked, rec.started = c.tasks[i].called, c.tasks[i].acked, c.tasks[i].started
 			})}
@@ -318,19 +318,19 @@ func TestOnlyTasksThatCameAfterAnotherAreInItsOrder(t *testing.T) {
 }
 
 func TestARecordIsFoundByTheIDOfItsTaskOnly(t *testing.T) {
-	ses := fed(parsed(t, small), chunkSize+10, func(int, *record) {})
+	rep := fed(parsed(t, small), chunkSize+10, func(int, *record) {})
 	for _, i := range []int64{0, 1, 255, 256, chunkSize - 1, chunkSize, chunkSize + 9} {
-		if rec := ses.records.at(i); ses.records.of(rec.id) != rec {
+		if rec := rep.records.at(i); rep.records.of(rec.id) != rec {
 			t.Errorf("record %d is not found", i)
 		}
 	}
 	other := newRecords(time.Now())
 	for range 100 {
-		if ses.records.of(other.newID(3, time.Now())) != nil {
-			t.Fatal("a task of another session has a record here")
+		if rep.records.of(other.newID(3, time.Now())) != nil {
+			t.Fatal("a task of another repetition has a record here")
 		}
 	}
-	if ses.records.of(ses.records.newID(chunkSize+10, time.Now())) != nil || ses.records.of(task.ID{}) != nil {
+	if rep.records.of(rep.records.newID(chunkSize+10, time.Now())) != nil || rep.records.of(task.ID{}) != nil {
 		t.Error("a task that was never registered has a record")
 	}
 }

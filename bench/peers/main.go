@@ -100,7 +100,7 @@ func run(ctx context.Context, o options) error {
 	if err := os.Chmod(base, 0o755); err != nil { // PostgreSQL runs as another user
 		return err
 	}
-	s := &session{base: base, bin: o.bin, lock: o.lock, plan: fullPlan, usual: usualPlan, log: os.Stderr}
+	s := &comparison{base: base, bin: o.bin, lock: o.lock, plan: fullPlan, usual: usualPlan, log: os.Stderr}
 	if o.quick {
 		s.plan = quickPlan
 	}

@@ -21,9 +21,9 @@ func fakeSubject(open func() (peer, error)) subject {
 
 func fakeTuned(jobs int) *tuned { return &tuned{subject: fakeSubject(nil), jobs: jobs} }
 
-// fakeSession measures in a folder of its own.
-func fakeSession(t *testing.T) *session {
-	return &session{base: t.TempDir(), plan: shortPlan, usual: shortPlan, log: io.Discard, others: make(map[string][]float64)}
+// fakeComparison measures in a folder of its own.
+func fakeComparison(t *testing.T) *comparison {
+	return &comparison{base: t.TempDir(), plan: shortPlan, usual: shortPlan, log: io.Discard, others: make(map[string][]float64)}
 }
 
 func TestADrainWorksOffAllThatWasInserted(t *testing.T) {
@@ -143,7 +143,7 @@ func TestEachMeasurementTakesTurnsAndAnotherIsFirstInEachRound(t *testing.T) {
 		s.short = name
 		chosen = append(chosen, s)
 	}
-	s := fakeSession(t)
+	s := fakeComparison(t)
 	results, err := s.measure(t.Context(), chosen, 2)
 	if err != nil {
 		t.Fatal(err)
@@ -179,9 +179,9 @@ func TestASubjectThatFailsDoesNotHideTheOthers(t *testing.T) {
 	slow := bad // with the settings it comes with
 	slow.short, slow.main = "slow", false
 	good := fakeSubject(func() (peer, error) { return newFake(), nil })
-	session, said := fakeSession(t), new(strings.Builder)
-	session.log = said
-	results, err := session.measure(t.Context(), []subject{bad, slow, good}, 1)
+	c, said := fakeComparison(t), new(strings.Builder)
+	c.log = said
+	results, err := c.measure(t.Context(), []subject{bad, slow, good}, 1)
 	if err == nil || !strings.Contains(err.Error(), "bad: ") || strings.Contains(err.Error(), "slow") {
 		t.Errorf("the error is %v", err)
 	}

@@ -26,7 +26,7 @@ func TestEveryPeerRunsEveryJobOnce(t *testing.T) {
 			t.Fatalf("build %s: %v\n%s", server, err, out)
 		}
 	}
-	s := &session{base: base, bin: bin, others: make(map[string][]float64)}
+	s := &comparison{base: base, bin: bin, others: make(map[string][]float64)}
 	for _, sub := range subjects() {
 		t.Run(sub.short, func(t *testing.T) {
 			about := &tuned{subject: sub}

@@ -28,7 +28,7 @@ type tuned struct {
 }
 
 // tune tries every variant of a subject, all of them with the same jobs.
-func (s *session) tune(ctx context.Context, sub subject) (*tuned, error) {
+func (s *comparison) tune(ctx context.Context, sub subject) (*tuned, error) {
 	pl := s.planOf(sub)
 	t := &tuned{subject: sub, drains: sub.variants[0], starts: sub.variants[0]}
 	middle := sub.variants[len(sub.variants)/2]
@@ -62,7 +62,7 @@ func (s *session) tune(ctx context.Context, sub subject) (*tuned, error) {
 }
 
 // try drains jobs with a variant, and then lets some arrive.
-func (s *session) try(ctx context.Context, t *tuned, v variant, pl plan, jobs int) (trial, error) {
+func (s *comparison) try(ctx context.Context, t *tuned, v variant, pl plan, jobs int) (trial, error) {
 	out := trial{Says: v.says}
 	_, err := s.fresh(ctx, t, v, func(p peer) error {
 		var r relay
@@ -114,7 +114,7 @@ func soonest(trials []trial) int {
 
 // enough returns how many jobs a variant drains in about some time, by draining more and
 // more of them.
-func (s *session) enough(ctx context.Context, t *tuned, v variant, d time.Duration, pl plan) (int, error) {
+func (s *comparison) enough(ctx context.Context, t *tuned, v variant, d time.Duration, pl plan) (int, error) {
 	for n := 2000; ; n *= 8 {
 		var run result.Run
 		_, err := s.fresh(ctx, t, v, func(p peer) (err error) {

@@ -45,7 +45,7 @@ func TestASubjectIsMeasuredInItsBestVariant(t *testing.T) {
 			return f, nil
 		}})
 	}
-	s := fakeSession(t)
+	s := fakeComparison(t)
 	results, err := s.measure(t.Context(), []subject{sub}, 1)
 	if err != nil {
 		t.Fatal(err)
@@ -67,7 +67,7 @@ func TestASubjectNoneOfWhoseVariantsWorksFails(t *testing.T) {
 		f.loseEvery = n
 		return f, nil
 	}, 2, 3)
-	if _, err := fakeSession(t).tune(t.Context(), sub); err == nil || !strings.Contains(err.Error(), "3 jobs lost") {
+	if _, err := fakeComparison(t).tune(t.Context(), sub); err == nil || !strings.Contains(err.Error(), "3 jobs lost") {
 		t.Errorf("the error is %v", err)
 	}
 }

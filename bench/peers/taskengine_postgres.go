@@ -9,10 +9,11 @@ import (
 	coordination "github.com/taskengine/taskengine/coord/postgres"
 	"github.com/taskengine/taskengine/engine"
 	store "github.com/taskengine/taskengine/storage/postgres"
+	"github.com/taskengine/taskengine/storage/postgres/schema"
 )
 
-// taskenginePostgresSubjects are a node on PostgreSQL, as it runs with others: it renews
-// its lease, and looks for what it was not told of.
+// taskenginePostgresSubjects are a node on PostgreSQL, as it runs with other nodes: it renews
+// its lease, and polls for tasks of which it got no hint.
 func taskenginePostgresSubjects() []subject {
 	about := func(settings string) result.Subject {
 		return result.Subject{
@@ -56,7 +57,7 @@ func joinOnPostgres(ctx context.Context, server *postgres, slots int) (peer, err
 		return nil, err
 	}
 	url := server.url()
-	if _, err := store.Migrate(ctx, url, store.Options{}); err != nil {
+	if _, err := schema.Migrate(ctx, url, ""); err != nil {
 		return nil, err
 	}
 	s, err := store.Open(ctx, url, store.Options{})

@@ -23,7 +23,7 @@ func (b *bars) draw(title, id string) template.HTML {
 	return drawing(title, desc, id, bottom+marginBottom).add(g).markup()
 }
 
-func (b *bars) drawAxis(bottom float64) *node {
+func (b *bars) drawAxis(bottom float64) *element {
 	g := el("g", "class", "axis x")
 	for _, t := range b.x.ticks {
 		x, ok := b.x.place(t.value, barLeft, barRight)
@@ -44,7 +44,7 @@ func startAnchor(x float64) string {
 	return "middle"
 }
 
-func (b *bars) drawRow(r bar, y float64) *node {
+func (b *bars) drawRow(r bar, y float64) *element {
 	g := el("g", "class", fmt.Sprintf("bar s%d", r.style)).tip(r.tip)
 	name := el("text", "class", "label", "x", barLeft, "y", y-barHeight/2-5).says(fitted(r.label, barLabel))
 	if r.state == failed {
@@ -69,7 +69,7 @@ func (b *bars) drawRow(r bar, y float64) *node {
 }
 
 // drawValue writes the value of a bar behind its end, or before it if there is no room.
-func (b *bars) drawValue(value string, from, end, y float64) *node {
+func (b *bars) drawValue(value string, from, end, y float64) *element {
 	const space = 8
 	width := widthOf(value)
 	if end+space+width > drawingWidth && from-space-width > 0 {

@@ -145,7 +145,7 @@ func TestInChromiumThePageIsLaidOutWellAndLoadsNothing(t *testing.T) {
 	everything := newMaker(1).some()
 	for i, r := range everything { // two of them so close that only one has a label
 		below := result.Objective{Latency: result.InsertToStart, Quantile: 0.99, Below: time.Duration(50+i%2) * time.Millisecond}
-		r.Objective = below.Outcome(r.Runs)
+		r.Objective = below.Evaluate(r.Runs)
 	}
 	long := newMaker(3).drains(3)
 	long[1].Runs[1].Check = result.Check{Lost: 3, Notes: []string{strings.Repeat("long", 100)}}

@@ -86,9 +86,9 @@ func (c *canvas) at(x, y float64) (px, py float64, ok bool) {
 
 // drawFrames returns a drawing of frames below each other. Those that are not the last
 // leave the name of their axis below to the last, since it is the same.
-func drawFrames(title, desc, id string, frames ...*frame) *node {
+func drawFrames(title, desc, id string, frames ...*frame) *element {
 	y := 0.0
-	var groups []*node
+	var groups []*element
 	for i, f := range frames {
 		top := y + marginTop + markPitch*float64(len(f.marks))
 		c := &canvas{f, marginLeft, drawingWidth - marginRight, top, top + f.height}
@@ -103,13 +103,13 @@ func drawFrames(title, desc, id string, frames ...*frame) *node {
 }
 
 // drawing returns an empty drawing that says what it shows.
-func drawing(title, desc, id string, height float64) *node {
+func drawing(title, desc, id string, height float64) *element {
 	return el("svg", "viewBox", fmt.Sprintf("0 0 %s %s", px(drawingWidth), px(height)), "role", "img",
 		"aria-labelledby", id+"-title "+id+"-desc", "data-height", height).add(
 		el("title", "id", id+"-title").says(title), el("desc", "id", id+"-desc").says(desc))
 }
 
-func (c *canvas) draw(last bool) *node {
+func (c *canvas) draw(last bool) *element {
 	g := el("g", "class", "frame", "data-left", c.left, "data-right", c.right, "data-top", c.top, "data-bottom", c.bottom)
 	g.add(c.drawY(), c.drawX(last))
 	for i := range c.lines {
@@ -124,7 +124,7 @@ func (c *canvas) draw(last bool) *node {
 	return g
 }
 
-func (c *canvas) drawY() *node {
+func (c *canvas) drawY() *element {
 	g := el("g", "class", "axis y")
 	for _, t := range c.y.ticks {
 		_, y, ok := c.at(c.middleX(), t.value)
@@ -145,7 +145,7 @@ func (c *canvas) middleX() float64 {
 	return c.x.ticks[0].value
 }
 
-func (c *canvas) drawX(named bool) *node {
+func (c *canvas) drawX(named bool) *element {
 	g := el("g", "class", "axis x").add(el("line", "class", "base", "x1", c.left, "x2", c.right, "y1", c.bottom, "y2", c.bottom))
 	for _, t := range c.x.ticks {
 		x, ok := c.x.place(t.value, c.left, c.right)
@@ -169,7 +169,7 @@ func anchor(x, right float64) string {
 	return "middle"
 }
 
-func (c *canvas) drawLine(l *line) *node {
+func (c *canvas) drawLine(l *line) *element {
 	class := fmt.Sprintf("line s%d", l.style)
 	if l.dashed {
 		class += " dashed"
@@ -204,7 +204,7 @@ func (c *canvas) drawLine(l *line) *node {
 	return g.add(dots)
 }
 
-func (c *canvas) drawBand(band []between) *node {
+func (c *canvas) drawBand(band []between) *element {
 	var outline path
 	for _, b := range band {
 		if x, y, ok := c.at(b.x, b.high); ok {
@@ -224,7 +224,7 @@ func (c *canvas) drawBand(band []between) *node {
 
 // drawMark points a place out by a line from its label to the bottom. The labels of
 // several are below each other.
-func (c *canvas) drawMark(m mark, nth int) *node {
+func (c *canvas) drawMark(m mark, nth int) *element {
 	x, y, ok := c.at(m.x, m.y)
 	g := el("g", "class", fmt.Sprintf("mark s%d", m.style), "data-key", m.key)
 	if !ok {
@@ -242,9 +242,9 @@ func (c *canvas) drawMark(m mark, nth int) *node {
 }
 
 // shape returns a dot whose form tells its style without its colour.
-func shape(style int, x, y float64) *node {
+func shape(style int, x, y float64) *element {
 	const r = dotRadius
-	corners := func(deltas ...float64) *node {
+	corners := func(deltas ...float64) *element {
 		var p path
 		for i := 0; i < len(deltas); i += 2 {
 			p.to(x+r*deltas[i], y+r*deltas[i+1])

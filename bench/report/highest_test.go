@@ -18,7 +18,7 @@ func swept(m *maker, subject result.Subject, loads []float64, misses ...float64)
 				below.Below = 1
 			}
 		}
-		res.Objective = below.Outcome(res.Runs)
+		res.Objective = below.Evaluate(res.Runs)
 		out = append(out, res)
 	}
 	return out

@@ -27,7 +27,7 @@ func TestTextFromResultsIsOnlyText(t *testing.T) {
 		r.Runs[0].Notes, r.Runs[0].Restart = []string{evil}, time.Second
 		r.Runs[0].Check.Notes, r.Runs[0].Check.Checked = []string{evil}, []string{evil}
 		r.Runs[0].Latency[evil] = r.Runs[0].Latency[result.InsertAck]
-		r.Objective = &result.Outcome{Objective: result.Objective{Latency: evil, Quantile: 0.5, Below: 1}}
+		r.Objective = &result.Evaluation{Objective: result.Objective{Latency: evil, Quantile: 0.5, Below: 1}}
 		if i == 3 {
 			r.Subject.Name = "another " + evil
 			r.Runs[0].Check.OK = false
@@ -85,8 +85,8 @@ func TestStrangeResultsMakeASoundPage(t *testing.T) {
 			{Name: "fsync", Unit: "ns", Value: math.NaN()}, {Name: "lives/pebble", Unit: "ops/s", Value: math.Inf(-1), Low: 1e300},
 		}}},
 		"strange objectives": {
-			{Subject: ours, Objective: &result.Outcome{Objective: result.Objective{Latency: result.InsertToStart, Quantile: math.NaN(), Below: -5}}, Runs: make([]result.Run, 2)},
-			{Subject: ours, Objective: &result.Outcome{Objective: result.Objective{Latency: evil, Quantile: math.Inf(1), Below: math.MaxInt64}}},
+			{Subject: ours, Objective: &result.Evaluation{Objective: result.Objective{Latency: result.InsertToStart, Quantile: math.NaN(), Below: -5}}, Runs: make([]result.Run, 2)},
+			{Subject: ours, Objective: &result.Evaluation{Objective: result.Objective{Latency: evil, Quantile: math.Inf(1), Below: math.MaxInt64}}},
 		},
 		"a config that is no JSON": {{Config: json.RawMessage("{<b>")}},
 	} {

@@ -32,7 +32,7 @@ func (s *scenario) goals(latency string) (out []goal) {
 }
 
 // drawGoals draws lines across, with a label at the right end of each.
-func (c *canvas) drawGoals() *node {
+func (c *canvas) drawGoals() *element {
 	g := el("g", "class", "goals")
 	var labelled []float64
 	for _, goal := range c.goals {
@@ -77,7 +77,7 @@ func (s *series) objective() string {
 
 // missed says which objectives no load of a scenario has met; "" if there is none.
 func (s *scenario) missed() string {
-	var o *result.Outcome
+	var o *result.Evaluation
 	for _, x := range s.series {
 		switch x.objective() {
 		case "":

@@ -9,19 +9,19 @@ import (
 	"strings"
 )
 
-// node is an element of an SVG drawing. Its text and the values of its attributes are
+// element is an element of an SVG drawing. Its text and the values of its attributes are
 // escaped when it is written; names come from this package only.
-type node struct {
-	name  string
-	attrs []string // name, value, name, value ...
-	text  string
-	kids  []*node
+type element struct {
+	name     string
+	attrs    []string // name, value, name, value ...
+	text     string
+	children []*element
 }
 
 // el returns an element. The attributes are given as name, value, name, value ...; numbers
 // are written with a tenth of a pixel, which is plenty.
-func el(name string, attrs ...any) *node {
-	n := &node{name: name}
+func el(name string, attrs ...any) *element {
+	n := &element{name: name}
 	for i := 0; i+1 < len(attrs); i += 2 {
 		n.attrs = append(n.attrs, attrs[i].(string), attribute(attrs[i+1]))
 	}
@@ -43,41 +43,41 @@ func px(v float64) string {
 	return strconv.FormatFloat(math.Round(v*10)/10, 'f', -1, 64)
 }
 
-func (n *node) add(kids ...*node) *node {
-	n.kids = append(n.kids, kids...)
+func (n *element) add(children ...*element) *element {
+	n.children = append(n.children, children...)
 	return n
 }
 
 // says sets the text of an element.
-func (n *node) says(text string) *node {
+func (n *element) says(text string) *element {
 	n.text = text
 	return n
 }
 
 // tip gives an element the text that is shown when it is pointed at.
-func (n *node) tip(text string) *node {
+func (n *element) tip(text string) *element {
 	if text == "" {
 		return n
 	}
 	return n.add(el("title").says(text))
 }
 
-func (n *node) write(b *strings.Builder) {
+func (n *element) write(b *strings.Builder) {
 	b.WriteString("<" + n.name)
 	for i := 0; i < len(n.attrs); i += 2 {
 		b.WriteString(" " + n.attrs[i] + `="` + html.EscapeString(n.attrs[i+1]) + `"`)
 	}
 	b.WriteString(">")
-	for _, k := range n.kids {
+	for _, k := range n.children {
 		k.write(b)
 	}
 	b.WriteString(html.EscapeString(n.text))
 	b.WriteString("</" + n.name + ">")
 }
 
-// markup returns a drawing for a template. That it needs no more escaping is what node
+// markup returns a drawing for a template. That it needs no more escaping is what element
 // is for.
-func (n *node) markup() template.HTML {
+func (n *element) markup() template.HTML {
 	var b strings.Builder
 	n.write(&b)
 	return template.HTML(b.String())

@@ -89,7 +89,7 @@ func TestOfOneRunItIsSaidInTheSingular(t *testing.T) {
 		"that passed":               {func(*result.Result) {}, "All checks passed in the only run."},
 		"that failed":               {func(r *result.Result) { r.Runs[0].Check.OK = false }, "FAILED in 1 of 1 run"},
 		"that others disturbed":     {func(r *result.Result) { r.Runs[0].Others = 0.5 }, "cores of the machine in 1 of 1 run,"},
-		"that missed its objective": {func(r *result.Result) { r.Objective = tooSoon.Outcome(r.Runs) }, "MISSED in 1 of 1 run"},
+		"that missed its objective": {func(r *result.Result) { r.Objective = tooSoon.Evaluate(r.Runs) }, "MISSED in 1 of 1 run"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			res := newMaker(9).result("s", "p", ours, 1, 1000, 104e3, 170*time.Microsecond)
@@ -132,7 +132,7 @@ func TestObjectivesAreDrawnAndJudged(t *testing.T) {
 	var sweep []*result.Result
 	for _, offered := range []float64{1e3, 40e3, 130e3} { // the last is more than it can do
 		res := m.result("sweep", "p", ours, 3, offered, 104e3, 170*time.Microsecond)
-		res.Objective = below.Outcome(res.Runs)
+		res.Objective = below.Evaluate(res.Runs)
 		sweep = append(sweep, res)
 	}
 	if !sweep[0].Objective.Met || sweep[2].Objective.Met {

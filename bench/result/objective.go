@@ -18,8 +18,8 @@ type Objective struct {
 	Below    Duration `json:"below_ns"`
 }
 
-// Outcome is an objective and what came of it.
-type Outcome struct {
+// Evaluation is an objective and whether it was met.
+type Evaluation struct {
 	Objective
 	Met bool `json:"met"` // in every run
 }
@@ -71,8 +71,8 @@ func (o Objective) MetIn(r *Run) bool {
 	return h != nil && h.Count() > 0 && h.Quantile(o.Quantile) < o.Below
 }
 
-// Outcome says what came of the objective in runs; without any it is not met.
-func (o Objective) Outcome(runs []Run) *Outcome {
+// Evaluate reports whether the objective was met in all runs. Without runs it is not met.
+func (o Objective) Evaluate(runs []Run) *Evaluation {
 	missed := slices.ContainsFunc(runs, func(r Run) bool { return !o.MetIn(&r) })
-	return &Outcome{o, len(runs) > 0 && !missed}
+	return &Evaluation{o, len(runs) > 0 && !missed}
 }

@@ -67,11 +67,11 @@ func TestAnObjectiveIsMetInEveryRunOrNotAtAll(t *testing.T) {
 		"another latency":  {[]result.Run{{}}, false},
 		"no runs":          {nil, false},
 	} {
-		if got := want.Outcome(c.runs); got.Met != c.met || got.Objective != want {
+		if got := want.Evaluate(c.runs); got.Met != c.met || got.Objective != want {
 			t.Errorf("%s: it is %+v", name, got)
 		}
 	}
-	doc, err := json.Marshal(want.Outcome(nil))
+	doc, err := json.Marshal(want.Evaluate(nil))
 	if want := `{"latency":"insert_to_start","quantile":0.5,"below_ns":10000000,"met":false}`; err != nil || string(doc) != want {
 		t.Errorf("its document is %s, %v; want %s", doc, err, want)
 	}

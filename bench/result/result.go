@@ -27,7 +27,7 @@ type Result struct {
 	Subject   Subject         `json:"subject"`
 	Machine   machine.Info    `json:"machine"`
 	Limits    []Limit         `json:"limits,omitempty"`    // of the machine, measured in the same session
-	Objective *Outcome        `json:"objective,omitempty"` // what was wanted, and whether it was had
+	Objective *Evaluation     `json:"objective,omitempty"` // what was wanted, and whether it was had
 	Runs      []Run           `json:"runs"`                // without the warm-up
 }
 

@@ -8,10 +8,10 @@ import (
 
 func describe(*Info, string) {}
 
-// Busy cannot be told here.
+// Busy returns 0: it is not implemented for this system.
 func Busy() time.Duration { return 0 }
 
-// Written cannot be told here.
+// Written returns 0: it is not implemented for this system.
 func Written(string) int64 { return 0 }
 
 // Pause sleeps for d.

@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// Ticks is how many units of CPU time in /proc are a second, on every Linux.
+// Ticks is the number of units of CPU time per second in /proc, on every Linux.
 const Ticks = 100
 
-// Busy returns the CPU time of everybody since the machine was started, with what the host
-// of a virtual machine took from it.
+// Busy returns the CPU time of all processes since the start of the machine, including what the host
+// took from a virtual machine.
 func Busy() time.Duration {
 	text, err := os.ReadFile("/proc/stat")
 	if err != nil {
@@ -21,7 +21,7 @@ func Busy() time.Duration {
 	first, _, _ := strings.Cut(string(text), "\n")
 	total := time.Duration(0)
 	for i, f := range strings.Fields(first) {
-		const idle, iowait, guest = 4, 5, 9 // guests are in the time of users already
+		const idle, iowait, guest = 4, 5, 9 // the time of guests is part of user time
 		if i == 0 || i == idle || i == iowait || i >= guest {
 			continue
 		}
@@ -31,8 +31,8 @@ func Busy() time.Duration {
 	return total
 }
 
-// Written returns how many bytes a process, "self" or a number, and those of its children
-// that have ended, have had written to disk.
+// Written returns the bytes that a process ("self" or a number), and its children that have ended,
+// have written to disk.
 func Written(process string) int64 {
 	return Number(filepath.Join("/proc", process, "io"), "write_bytes:")
 }

@@ -56,7 +56,7 @@ func TestACheckThatFailedIsLoud(t *testing.T) {
 
 func TestOneRateThatMeetsTheObjectiveIsEnough(t *testing.T) {
 	at := func(scenario string, met bool) *benchresult.Result {
-		return &benchresult.Result{Scenario: scenario, Objective: &benchresult.Outcome{Met: met}}
+		return &benchresult.Result{Scenario: scenario, Objective: &benchresult.Evaluation{Met: met}}
 	}
 	if err := verdict([]*benchresult.Result{at("sweep", true), at("sweep", false)}); err != nil {
 		t.Errorf("the error is %v", err)

@@ -19,8 +19,8 @@ import (
 	"github.com/taskengine/taskengine/internal/machine"
 )
 
-// session measures subjects in turns.
-type session struct {
+// comparison measures subjects in turns.
+type comparison struct {
 	base  string // folder of all instances
 	bin   string // folder of the servers that were built
 	lock  string // file that is locked while a subject is measured; empty is none
@@ -32,7 +32,7 @@ type session struct {
 	others    map[string][]float64 // cores that others used while an instance ran, by subject
 	about     machine.Info
 	found     map[string]*result.Result // by subject and scenario
-	strangers []string                  // servers that others ran before this session began
+	strangers []string                  // servers that others ran before this comparison began
 }
 
 // measure measures every subject so many times. First it finds the best settings of
@@ -40,7 +40,7 @@ type session struct {
 // one is begun, and another subject is the first in each round: whatever else the machine
 // does hits them alike. A subject that fails is left out; of those that are compared the
 // error says why.
-func (s *session) measure(ctx context.Context, chosen []subject, rounds int) ([]*result.Result, error) {
+func (s *comparison) measure(ctx context.Context, chosen []subject, rounds int) ([]*result.Result, error) {
 	s.about, s.strangers = machine.Describe(s.base), strangers()
 	s.others, s.found = make(map[string][]float64), make(map[string]*result.Result)
 	var (
@@ -97,7 +97,7 @@ func turns(all []*tuned, round int) []*tuned {
 }
 
 // alone calls fn while nobody else who locks the same file measures, unless it is over.
-func (s *session) alone(ctx context.Context, fn func() error) error {
+func (s *comparison) alone(ctx context.Context, fn func() error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -110,7 +110,7 @@ func (s *session) alone(ctx context.Context, fn func() error) error {
 }
 
 // turn does one measurement with one subject, once.
-func (s *session) turn(ctx context.Context, t *tuned, m measurement, round int) error {
+func (s *comparison) turn(ctx context.Context, t *tuned, m measurement, round int) error {
 	pl := s.planOf(t.subject)
 	var runs map[string]result.Run
 	began := time.Now()
@@ -132,7 +132,7 @@ func (s *session) turn(ctx context.Context, t *tuned, m measurement, round int) 
 }
 
 // add keeps a run.
-func (s *session) add(t *tuned, scenario string, run result.Run) {
+func (s *comparison) add(t *tuned, scenario string, run result.Run) {
 	key := t.short + " " + scenario
 	if s.found[key] == nil {
 		s.found[key] = &result.Result{
@@ -144,7 +144,7 @@ func (s *session) add(t *tuned, scenario string, run result.Run) {
 	s.found[key].Runs = append(s.found[key].Runs, run)
 }
 
-func (s *session) logTuned(t *tuned, took time.Duration) {
+func (s *comparison) logTuned(t *tuned, took time.Duration) {
 	fmt.Fprintf(s.log, "%s: %s on %s, %d jobs to drain; found out in %.0f s\n", t.short, t.Version, t.Store, t.jobs, took.Seconds())
 	for _, x := range t.trials {
 		fmt.Fprintf(s.log, "  %s: %.0f/s, start p90 %v %s\n", x.Says, x.Drain, round(x.Start), x.Failed)
@@ -172,14 +172,14 @@ type settings struct {
 }
 
 // planOf returns how long things take for a subject.
-func (s *session) planOf(sub subject) plan {
+func (s *comparison) planOf(sub subject) plan {
 	if sub.main {
 		return s.plan
 	}
 	return s.usual
 }
 
-func (s *session) config(t *tuned) json.RawMessage {
+func (s *comparison) config(t *tuned) json.RawMessage {
 	pl := s.planOf(t.subject)
 	b, _ := json.Marshal(settings{ // plain fields: cannot fail
 		Subject: t.short, Main: t.main, Durable: t.durable, Payload: payloadSize,
@@ -206,7 +206,7 @@ func sorted(chosen []subject, found map[string]*result.Result) []*result.Result 
 
 // fresh starts an instance, the only one, lets it be used, and removes it. The note says
 // what was wrong with the machine then.
-func (s *session) fresh(ctx context.Context, t *tuned, v variant, use func(peer) error) (note string, err error) {
+func (s *comparison) fresh(ctx context.Context, t *tuned, v variant, use func(peer) error) (note string, err error) {
 	if err := ctx.Err(); err != nil {
 		return "", err
 	}
