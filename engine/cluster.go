@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -14,14 +13,14 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// ErrLeaseLost is why handlers are cancelled when their node cannot prove any more that
-// it is alive: others may think that it is not, and run its tasks.
+// ErrLeaseLost is why handlers are cancelled when their node can no longer prove that it is
+// alive: other nodes may take it for dead, and run its tasks.
 var ErrLeaseLost = errors.New("the node could not prove that it is alive")
 
 // DefaultLease is how long a node is believed to be alive after it has proved it.
 const DefaultLease = 4 * time.Second
 
-// newCluster returns the part of e that deals with other nodes.
+// newCluster returns the part of e that deals with other nodes. It is not running yet.
 func (e *Engine) newCluster() (*cluster.Cluster, error) {
 	c := &e.config
 	return cluster.New(cluster.Config{
@@ -44,12 +43,12 @@ func (e *Engine) newCluster() (*cluster.Cluster, error) {
 // every Open, and whenever it could not prove that it is alive.
 func (e *Engine) Incarnation() task.ID { return e.cluster.Incarnation() }
 
-// Members returns the nodes that are alive, sorted by incarnation; nil while this one
-// cannot prove that it is, or if it is alone.
+// Members returns the nodes that are alive, sorted by incarnation. It returns nil while this
+// node cannot prove that it is alive, and if it was opened without a Membership.
 func (e *Engine) Members() []coord.Member { return e.cluster.Members() }
 
-// IsMember reports whether the node can prove that it is alive, or is alone and need not. If
-// not, it starts nothing.
+// IsMember reports whether the node is a member of the cluster, so that it can prove that it is
+// alive. If not, it starts nothing. A node that was opened without a Membership is a member.
 func (e *Engine) IsMember() bool { return e.cluster.IsMember() }
 
 // isClosing reports whether nothing new is accepted, nor begun.
@@ -59,8 +58,8 @@ func (e *Engine) isClosing() bool {
 	return e.closing
 }
 
-// stopRunning ends the contexts of all handlers that run, because the lease of the node is
-// lost. It is called with mu held.
+// stopRunning ends the contexts of all handlers that run, because the node has lost its lease.
+// It is called with mu held.
 func (e *Engine) stopRunning() {
 	for _, a := range e.attempts {
 		a.stop(ErrLeaseLost)
@@ -75,37 +74,15 @@ func (e *Engine) running() (refs []task.Ref) {
 	return refs
 }
 
-// goesOn reports whether an attempt was neither told to stop nor has itself seen to what its
-// row is now. It is called with mu held.
+// goesOn reports whether the attempt at this version of a row runs, has not been stopped, and has
+// not finished the task in a transaction. It is called with mu held.
 func (e *Engine) goesOn(ref task.Ref) bool {
 	a, ok := e.attempts[ref.ID]
 	return ok && a.ref == ref && a.why() == nil && a.finishing.Load() == nil
 }
 
-// Pause stops tasks of a type from being started, here and after a restart, until they
-// are resumed; on other nodes of a cluster, too, as soon as they hear of it, and within
-// half a minute. What runs goes on, and tasks are accepted.
-func (e *Engine) Pause(ctx context.Context, typ string) error { return e.setPaused(ctx, typ, true) }
-
-// Unpause lets tasks of a type be started again.
-func (e *Engine) Unpause(ctx context.Context, typ string) error { return e.setPaused(ctx, typ, false) }
-
-func (e *Engine) setPaused(ctx context.Context, typ string, paused bool) error {
-	if typ == "" || len(typ) > MaxType || !printable(typ) {
-		return fmt.Errorf("%w: %.40q is not a type", ErrInvalid, typ)
-	}
-	err := e.cluster.Pause(ctx, typ, paused)
-	if errors.Is(err, cluster.ErrTooManyPauses) {
-		err = fmt.Errorf("%w: %w", ErrInvalid, err)
-	}
-	if err != nil {
-		return fmt.Errorf("engine: pause %s: %w", typ, err)
-	}
-	return nil
-}
-
-// elsewhere returns why a task does not run on this node if that is another's: it runs
-// there, or that is to start it. It is called with mu held.
+// elsewhere returns why a task does not run on this node if it runs on another node, or another
+// node is to start it. It is called with mu held.
 func (e *Engine) elsewhere(t *task.Task) (Reason, bool) {
 	if e.core.HasSlot(t.ID) {
 		return Reason{}, false

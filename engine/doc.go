@@ -10,7 +10,7 @@
 //	handle.go   the handler is called for a task that was grabbed
 //	cluster.go  what other nodes are told and tell; what ran when a process died is decided about
 //	clean.go    what has ended is removed when its retention is over
-//	manage.go   people cancel, resume, fail and reschedule
+//	manage.go   people cancel, resume, fail and reschedule, and pause types
 //	inspect.go  people look, wait, and ask why
 //	close.go    what runs may end, and nothing more begins
 //

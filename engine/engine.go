@@ -38,9 +38,9 @@ type Config struct {
 	Name     string                  // of the node, for people
 	Labels   map[string]string       // what else people say about it
 
-	// Several nodes may share a store that is a [storage.Shared]. Who is alive is said by
-	// Membership, nil if this is the only node; Bus carries hints, nil for none: then a
-	// node finds within about a second what others have for it.
+	// Several nodes may share a store that is a [storage.Shared]. Membership reports which of them
+	// are alive; it is nil if this is the only node. Bus carries hints between nodes. If it is nil,
+	// a node finds within about a second the tasks that other nodes have added for it.
 	Membership coord.Membership
 	Bus        coord.Bus
 	Lease      time.Duration // how long a member is believed to be alive; 0 is DefaultLease

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/taskengine/taskengine/engine/internal/cluster"
 	"github.com/taskengine/taskengine/engine/internal/core"
 	"github.com/taskengine/taskengine/engine/task"
 )
@@ -135,4 +136,26 @@ func (e *Engine) swap(ctx context.Context, typ string, c task.Change) (*task.Tas
 	case <-ctx.Done():
 		return nil, fmt.Errorf("the change may have been made: %w", context.Cause(ctx))
 	}
+}
+
+// Pause stops tasks of a type from being started, also after a restart, until [Engine.Unpause].
+// Other nodes of a cluster do the same as soon as they hear of it, and within half a minute at the
+// latest. Handlers that run go on, and new tasks are accepted.
+func (e *Engine) Pause(ctx context.Context, typ string) error { return e.setPaused(ctx, typ, true) }
+
+// Unpause lets tasks of a type be started again.
+func (e *Engine) Unpause(ctx context.Context, typ string) error { return e.setPaused(ctx, typ, false) }
+
+func (e *Engine) setPaused(ctx context.Context, typ string, paused bool) error {
+	if typ == "" || len(typ) > MaxType || !printable(typ) {
+		return fmt.Errorf("%w: %.40q is not a type", ErrInvalid, typ)
+	}
+	err := e.cluster.Pause(ctx, typ, paused)
+	if errors.Is(err, cluster.ErrTooManyPauses) {
+		err = fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	if err != nil {
+		return fmt.Errorf("engine: pause %s: %w", typ, err)
+	}
+	return nil
 }

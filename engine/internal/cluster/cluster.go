@@ -1,38 +1,38 @@
-// Package cluster is the part of an engine that deals with other nodes: who is alive, which
-// tasks are for this node to start, what the nodes tell each other, what a node finds in the
-// store without being told, and what becomes of the tasks of a node that died.
+// Package cluster is the part of an engine that deals with other nodes. It keeps the node a
+// member, divides the shards among the members, exchanges hints with them, polls the store for
+// unclaimed tasks, and decides about the tasks of nodes that are gone.
 //
 //	member.go   the node's lease: it joins, is expelled, and joins anew as another incarnation
-//	view.go     what the node knows of itself and the others
-//	assign.go   which shards belong to which node
-//	hint.go     hints: published to the other nodes, and heard from them
-//	poll.go     reading from the store what no hint told of
-//	gain.go     reading from the store what has become this node's
+//	view.go     what the node knows of itself and of the other members
+//	assign.go   which shards belong to which member
+//	hint.go     hints, published to the other nodes and heard from them
+//	poll.go     polling: reading from the store the rows of which no hint told
+//	gain.go     reading from the store the rows of shards that the node has gained
 //	running.go  stopping attempts whose rows other nodes have changed
 //	heal.go     deciding about tasks whose nodes are gone
 //	lead.go     duties that one node does for all
-//	monitor.go  the duty of counting tasks, and of saying what a person should know
-//	pause.go    which types are paused, on all nodes
-//	locate.go   where a task is that is not this node's
+//	monitor.go  the duty of counting the tasks and of reporting what needs a person
+//	pause.go    the types that are paused, on all nodes
+//	locate.go   on which node a task is
 //
-// A node without a Membership is the only member of a cluster in memory, of package
-// [coord/local]. It takes the same way as any other: it joins, and owns all shards. What is
-// about other nodes that use the same store depends on the store alone: see [Cluster.IsShared].
+// A node without a Membership is the only member of a cluster in memory (package coord/local). It
+// joins and owns all shards, by the same code as any other node. What a node does because other
+// nodes use the same store depends on [Cluster.IsShared] alone.
 //
-// Nothing here is needed for safety. Every change of a task is a compare-and-swap, so a wrong
-// view of the cluster costs work, never a task.
+// Safety does not depend on this package. Every change of a task is a compare-and-swap, so a wrong
+// view of the cluster wastes work and loses no task.
 //
 // # Locks
 //
-// What the node knows of the cluster is an immutable view: the goroutine of the membership
-// replaces it, within [Engine.Decide], so a function that Decide calls sees the view that the
-// core was told of. All others load it without a lock.
+// The node's knowledge of the cluster is an immutable view. The goroutine of memberLoop replaces
+// it, within [Engine.Decide], so a function that Decide calls sees the view that the core was told
+// of. Other code loads the view without a lock.
 //
-// There are three mutexes. Of two that are held at once, the one named first is locked first:
+// There are four mutexes. They are locked in this order:
 //
-//  1. pauses.mu, held while the paused types are read or changed, also in the store
-//  2. the engine's own, held by Decide
-//  3. outbox.mu and requests.mu: nothing is called while one of them is held
+//  1. Cluster.pausing, while the paused types are read or changed in the store and in the core
+//  2. the engine's own, by Decide
+//  3. outbox.mu or requests.mu; nothing is called while one of them is held
 package cluster
 
 import (
@@ -52,20 +52,20 @@ import (
 	"github.com/taskengine/taskengine/storage"
 )
 
-// Config is what a Cluster works with.
+// Config configures a Cluster.
 type Config struct {
 	Store storage.Store // where the tasks are
 
-	// Membership says which nodes are alive. If it is nil the node is alone; otherwise Store
-	// must be a [storage.Shared]. A nil Elector elects this node, and a nil Bus carries hints
-	// to no other node.
+	// Membership reports which nodes are alive. If it is nil, the node is the only one; otherwise
+	// Store must be a [storage.Shared]. A nil Elector elects this node. A nil Bus carries no hint
+	// to another node.
 	Membership coord.Membership
 	Elector    coord.Elector
 	Bus        coord.Bus
 
 	Lease    time.Duration     // how long a member is believed to be alive after it has proved it
 	Name     string            // of the node, for people
-	Labels   map[string]string // what else people say about the node
+	Labels   map[string]string // of the node, for people
 	Handlers []string          // types that the node can run, sorted
 
 	IDs    *task.IDs // for incarnations
@@ -73,25 +73,26 @@ type Config struct {
 	Engine Engine
 }
 
-// Engine is how a Cluster talks to the engine that it is a part of. All functions must be set.
+// Engine is what a Cluster calls of the engine that it is a part of. All functions must be set.
 type Engine struct {
-	// Decide locks the engine, calls fn with the core and the time, and has done what the core
-	// then asks for. fn must not wait, and must not call Decide.
+	// Decide locks the engine, calls fn with the core and the time, collects what the core then
+	// asks for, and unlocks the engine. fn must not block, and must not call Decide.
 	Decide func(fn func(c *core.Core, now time.Time))
 
-	// Swap makes changes in the store, and returns the rows that it changed, with nil for each
-	// change that came too late or that the store refuses by itself. After an error it is not
-	// known which changes were made.
+	// Swap makes changes in the store and returns the rows as they then are: nil for a change
+	// that came too late, or that the store refuses even alone. After an error, which changes
+	// were made is unknown.
 	Swap func(ctx context.Context, changes []task.Change) ([]*task.Task, error)
 
 	// Orphaned returns what becomes of a task whose node is gone.
 	Orphaned func(now time.Time, t *task.Task) task.Change
 
-	// Unanswered reports whether err is not nil: the store could not be read. If so it logs
-	// that, and returns after a rest or when ctx ends.
+	// Unanswered reports whether err is not nil: the store could not read what was asked for. If
+	// so, it logs that, and returns after a rest or when ctx ends.
 	Unanswered func(ctx context.Context, what string, err error) bool
 
-	// IsOutage reports whether an error of the store says that it takes nothing at all.
+	// IsOutage reports whether an error means that the store takes nothing at all. Any other
+	// error may be about one task.
 	IsOutage func(err error) bool
 
 	// IsConfigured reports whether the engine's configuration names a type.
@@ -100,54 +101,55 @@ type Engine struct {
 	// IsDraining reports whether the engine starts nothing any more. It locks the engine.
 	IsDraining func() bool
 
-	// The following are called only by a function that Decide calls.
+	// Only a function that Decide calls may call those below: they need the engine's lock.
 
-	// StopAll ends the context of every attempt, because the node's lease is lost.
+	// StopAll ends the context of every attempt, because the node has lost its lease.
 	StopAll func()
 
-	// Running returns the row of every attempt under way.
+	// Running returns the versions of the rows whose attempts are under way.
 	Running func() []task.Ref
 
-	// GoesOn reports whether the attempt at a row is under way, was not told to stop, and has
-	// not finished the task itself.
+	// GoesOn reports whether the attempt at this version of a row is under way, has not been
+	// stopped, and has not finished the task in a transaction of its own.
 	GoesOn func(ref task.Ref) bool
 
-	// Ended wakes the callers that wait for a task, if it has ended.
+	// Ended wakes the callers that wait for the end of a task, if it has ended.
 	Ended func(t *task.Task)
 }
 
-// Cluster is one node's part in a cluster. Its methods may be called from any goroutine, except
-// as said.
+// Cluster is one node's part in a cluster. Its methods may be called by any goroutine at any time,
+// except as their comments say.
 type Cluster struct {
 	config     Config
 	engine     Engine
 	log        *slog.Logger
 	store      storage.Store
-	shared     storage.Shared // the store, if other nodes use it, too; else nil
+	shared     storage.Shared // the store, if other nodes may use it; nil if only this node does
 	membership coord.Membership
-	prover     coord.Prover // says whether this node is alive at this moment; nil if the membership needs no lease
+	prover     coord.Prover // the membership, if it depends on a lease; else nil
 	elector    coord.Elector
 	bus        coord.Bus
 
-	view     atomic.Pointer[view] // replaced by the goroutine of memberLoop only, within Decide
-	isJoined bool                 // belongs to the goroutine of memberLoop: hasJoined is closed
+	view     atomic.Pointer[view] // replaced by the goroutine of memberLoop, within Decide
+	isJoined bool                 // owned by the goroutine of memberLoop: joined is closed
 	joined   chan struct{}        // closed when the node has joined for the first time
 
-	outbox   outbox        // hints that are to be published
-	requests requests      // what the poller is asked to read
-	heal     wakeup.Signal // the members have changed: wakes the healer
-	repause  wakeup.Signal // the paused types may have changed: wakes pausesLoop
-	pauses   pauses
-	unhealed unhealed
+	outbox   outbox        // hints to be published
+	requests requests      // what pollLoop is asked to read
+	reheal   wakeup.Signal // wakes the healer: the members have changed
+	repause  wakeup.Signal // wakes pausesLoop: the paused types may have changed
+	pausing  sync.Mutex    // held while the paused types are read or changed
+	unhealed unhealed      // owned by the caller of Heal and HealRest
 }
 
-// New returns a Cluster that nothing has joined yet. It calls no function of c.Engine.
+// New returns a Cluster whose node is no member yet: see [Cluster.Run]. It calls no function of
+// c.Engine.
 func New(c Config) (*Cluster, error) {
 	k := &Cluster{
 		config: c, engine: c.Engine, log: c.Log, store: c.Store,
 		membership: c.Membership, elector: c.Elector, bus: c.Bus,
 		joined: make(chan struct{}), outbox: outbox{filled: wakeup.New()}, requests: requests{made: wakeup.New()},
-		heal: wakeup.New(), repause: wakeup.New(),
+		reheal: wakeup.New(), repause: wakeup.New(),
 	}
 	alone := local.New()
 	if k.membership == nil {
@@ -168,13 +170,13 @@ func New(c Config) (*Cluster, error) {
 	return k, nil
 }
 
-// IsShared reports whether other nodes may use the store at the same time. What such a node
-// changes this one hears of, or finds by polling. If the store is not shared, a task that runs
-// and is not this node's ran in a process before this one.
+// IsShared reports whether other nodes may use the store. If so, this node learns of their changes
+// by hints and by polling. If not, a task that is processing under an incarnation that is not this
+// node's was started by an earlier process.
 func (k *Cluster) IsShared() bool { return k.shared != nil }
 
-// Run takes part in the cluster until ctx ends, and returns when all that it started has
-// ended. It is called once.
+// Run takes part in the cluster until ctx ends. It returns when every goroutine that it started
+// has ended. It must be called once.
 func (k *Cluster) Run(ctx context.Context) {
 	k.engine.Decide(func(c *core.Core, now time.Time) { c.Own(now, k.view.Load().owned) })
 	loops := []func(context.Context){k.memberLoop}

@@ -9,14 +9,14 @@ import (
 	"github.com/taskengine/taskengine/storage"
 )
 
-// gain is a change of what a node owns.
+// gain is a change of what this node owns.
 type gain struct{ before, now core.Ownership }
 
 // of returns the shards of a type that were gained; nil is all.
 func (g *gain) of(typ string) *task.Shards {
 	now, before := g.now.Of(typ), g.before.Of(typ)
 	switch {
-	case before == nil: // it had all
+	case before == nil: // all were owned before
 		return new(task.Shards)
 	case now == nil:
 		return nil
@@ -41,8 +41,8 @@ func (g *gain) ofAny() *task.Shards {
 	return some
 }
 
-// ReadOwned tells the core of all rows that rest in the store and are for this node to start, as
-// far as the core keeps them in memory. It returns early when ctx ends.
+// ReadOwned tells the core of all rows in the store that are for this node to start, as far as the
+// core keeps them in memory. It returns early when ctx ends.
 func (k *Cluster) ReadOwned(ctx context.Context) {
 	k.readGained(ctx, &gain{before: none(), now: k.Owned()})
 }
@@ -50,8 +50,8 @@ func (k *Cluster) ReadOwned(ctx context.Context) {
 // distantFuture is after every time that a row can have.
 var distantFuture = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// readGained tells the core of all that is in the store of what was gained, as far as the core
-// keeps it in memory.
+// readGained tells the core of all rows in the store that were gained, as far as the core keeps them
+// in memory.
 func (k *Cluster) readGained(ctx context.Context, g *gain) {
 	for _, state := range timedStates {
 		for !k.readDue(ctx, state, g.ofAny(), distantFuture) {
@@ -91,9 +91,9 @@ func (k *Cluster) isOpen(typ string) (open bool) {
 	return open
 }
 
-// readQueue tells the core of the ready rows of a queue in some shards, until the core leaves
-// one to the store, and with it all that rank behind. The times at which they have waited too
-// long are told by readDue.
+// readQueue tells the core of the ready rows of a queue, in some shards, until the core leaves one to
+// the store, and with it all that rank behind it. readDue tells of the times at which they have
+// waited too long.
 func (k *Cluster) readQueue(ctx context.Context, queue task.Queue, shards *task.Shards) {
 	q := storage.ReadyQuery{Queue: queue, Shards: shards, Limit: pollPage}
 	for more := !shards.IsEmpty(); more; {
@@ -117,12 +117,12 @@ func (k *Cluster) readQueue(ctx context.Context, queue task.Queue, shards *task.
 	}
 }
 
-// timedStates are the states of rows for which something happens at a time: they start, or have
-// waited too long.
+// timedStates are the states in which rows wait for a time: to become ready, or to have waited too
+// long.
 var timedStates = []task.State{task.Waiting, task.Submitted}
 
-// readDue tells the core of the rows of a state, in some shards, whose time comes before another,
-// until the core leaves one to the store. It reports false, after a rest, if the store could not
+// readDue tells the core of the rows of a state, in some shards, whose time comes before the given
+// one, until the core leaves one to the store. It returns false, after a rest, if the store could not
 // be read.
 func (k *Cluster) readDue(ctx context.Context, state task.State, shards *task.Shards, before time.Time) bool {
 	q := storage.DueQuery{State: state, Shards: shards, Before: before, Limit: pollPage}

@@ -17,25 +17,24 @@ const (
 	healPage = 1000
 	// healScan is how many rows are read at a time to find those that are to be healed.
 	healScan = 10_000
-	// healShare is the inverse of the share of the time that the healer reads at most.
+	// healShare limits the time during which the healer reads to one part in healShare.
 	healShare = 20
-	// healLeases is for how many leases after a change of the members the healer does a round in
-	// each: what a node had sent before it died may be written late.
+	// healLeases is for how many leases after a change of the members the healer does one round per
+	// lease: the store may write late what a node sent before it died.
 	healLeases = 10
 	// healEvery is how often it does a round when that is over.
 	healEvery = time.Minute
 )
 
-// unhealed are the tasks that ran in a process before this one, and about which nothing could be
-// decided when the engine was opened. It belongs to the caller of Heal and HealRest.
+// unhealed are tasks that an earlier process ran, and about which Heal could not decide.
 type unhealed struct {
 	refs     []task.Ref
 	failures ratelog.Limiter
 }
 
-// Heal decides about the tasks that ran when the store was last used, if other nodes do not use
-// it: the process that ran them is gone. It is called before Run. If the store is shared Heal
-// does nothing: the node that is elected decides about the tasks of nodes that are gone.
+// Heal decides about the tasks that ran when the store was last used, if no other node uses it: the
+// process that ran them is gone. It must be called before Run. If the store is shared, Heal does
+// nothing: the node that is elected for it decides about the tasks of nodes that are gone.
 func (k *Cluster) Heal(ctx context.Context) error {
 	if k.shared != nil {
 		return nil
@@ -93,8 +92,8 @@ func (k *Cluster) healSome(ctx context.Context, now time.Time, page []storage.Du
 	return healed, nil
 }
 
-// HealRest tries again to decide about the tasks that Heal could not read or write. It is called
-// from time to time, by one goroutine.
+// HealRest tries again to decide about the tasks that Heal could not read or write. One goroutine
+// calls it from time to time, after Heal has returned.
 func (k *Cluster) HealRest(ctx context.Context) {
 	var left []task.Ref
 	for _, ref := range k.unhealed.refs {
@@ -135,21 +134,21 @@ func (k *Cluster) recover(ctx context.Context, changes []task.Change) error {
 	return nil
 }
 
-// healLoop decides about the tasks of nodes that are gone whenever this node is elected to.
+// healLoop decides about the tasks of nodes that are gone, whenever this node is elected for it.
 func (k *Cluster) healLoop(ctx context.Context) {
 	k.Lead(ctx, "healer", func(ctx context.Context) error { return newHealer(k).run(ctx) })
 }
 
-// healer decides about tasks whose nodes are gone. That is the duty of one node; two that do it
-// at once waste work and nothing else. A node is gone when it was not among the members for half
-// a lease: one that has just joined may not be seen yet, and after an outage of the database all
-// of them come back. A healer belongs to one goroutine.
+// healer decides about tasks whose nodes are gone. That is the duty of one node; two nodes that do
+// it at once waste work and do no harm. A node is gone if it was not among the members for half a
+// lease: this node may not see yet that another has just joined, and after an outage of the
+// database all nodes come back. One goroutine owns a healer.
 type healer struct {
 	k       *Cluster
 	changed time.Time             // when the members last changed
 	missing map[task.ID]time.Time // owners of tasks that are not among the members, and since when
-	seen    map[task.ID]bool      // those of them that the last round came upon
-	early   []*task.Task          // found in this round when it was too early to decide
+	seen    map[task.ID]bool      // owners of which the present round has found tasks
+	early   []*task.Task          // found in the present round when it was too early to decide
 }
 
 func newHealer(k *Cluster) *healer {
@@ -168,7 +167,7 @@ func (h *healer) run(ctx context.Context) error {
 		case <-ctx.Done():
 			timer.Stop()
 			return ctx.Err()
-		case <-h.k.heal.C():
+		case <-h.k.reheal.C():
 			timer.Stop()
 			h.changed = time.Now()
 		case <-timer.C:
@@ -176,8 +175,8 @@ func (h *healer) run(ctx context.Context) error {
 	}
 }
 
-// rest returns how long the healer rests after a round. It forgets the owners that the round did
-// not come upon.
+// rest returns how long the healer rests after a round that began at a time. It forgets the owners
+// of which the round found no task.
 func (h *healer) rest(begin time.Time) time.Duration {
 	lease := h.k.config.Lease
 	rest := healEvery
@@ -195,22 +194,22 @@ func (h *healer) rest(begin time.Time) time.Duration {
 	return rest
 }
 
-// round looks at all that runs once; when the members change meanwhile, at all from there on and
-// round to there. What it finds too early it decides about at the end: to find it again may take
-// long.
+// round reads all rows once to find those whose nodes are gone. If the members change meanwhile, it
+// goes on from there to the end, and from the start to where they changed. It decides at the end of
+// the round about the rows that it found too early: to find them again may take long.
 func (h *healer) round(ctx context.Context) error {
 	h.seen, h.early = make(map[task.ID]bool), nil
 	var after, stop task.ID // stop is where the members changed
 	for wrapped := false; ; {
 		select {
-		case <-h.k.heal.C():
+		case <-h.k.reheal.C():
 			h.changed, h.early = time.Now(), nil
 			stop, wrapped = after, false
 		default:
 		}
 		alive := h.k.Alive()
 		if alive == nil {
-			return nil // this node does not know which are
+			return nil // this node does not know which nodes are alive
 		}
 		rows, next, err := h.k.shared.Orphans(ctx, alive, after, healScan)
 		if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/taskengine/taskengine/internal/wakeup"
 )
 
-// maxHints is how many hints may wait to be published. Those beyond are lost: the other nodes
-// find in the store what they are not told of.
+// maxHints is how many hints may wait to be published. Further hints are lost: the other nodes find
+// the tasks by polling.
 const maxHints = 100_000
 
 // outbox keeps hints until they are published.
@@ -32,7 +32,7 @@ func (o *outbox) add(hints []task.Hint) {
 	o.filled.Set()
 }
 
-// take returns all hints, and keeps the memory of empty for those that follow.
+// take returns all hints, and uses the memory of empty for later ones.
 func (o *outbox) take(empty []task.Hint) []task.Hint {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -41,8 +41,8 @@ func (o *outbox) take(empty []task.Hint) []task.Hint {
 	return full
 }
 
-// Hint has the other nodes, if there are any, told what rows have become. It does not wait, and
-// may be called with the engine's lock held. The slice is not kept.
+// Hint publishes what rows have become, if there are other nodes. It does not wait for that, and may
+// be called with the engine's lock held. It does not keep the slice.
 func (k *Cluster) Hint(hints []task.Hint) {
 	if len(k.view.Load().members) > 1 {
 		k.outbox.add(hints)
@@ -66,7 +66,7 @@ func (k *Cluster) publishLoop(ctx context.Context) {
 	}
 }
 
-// subscribeLoop hears the hints of the other nodes.
+// subscribeLoop receives the hints of the other nodes.
 func (k *Cluster) subscribeLoop(ctx context.Context) {
 	var failures ratelog.Limiter
 	for {
@@ -83,7 +83,7 @@ func (k *Cluster) subscribeLoop(ctx context.Context) {
 	}
 }
 
-// hear tells the core what other nodes have published.
+// hear tells the core of hints that nodes have published.
 func (k *Cluster) hear(hints []task.Hint) {
 	poll, repause := false, false
 	k.engine.Decide(func(c *core.Core, now time.Time) {

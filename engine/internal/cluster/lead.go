@@ -7,8 +7,8 @@ import (
 	"github.com/taskengine/taskengine/internal/ratelog"
 )
 
-// Lead does a duty that one node does for all, whenever this node is elected for the role, until
-// ctx ends. A duty that ends before, with whatever error, begins again.
+// Lead calls duty whenever this node is elected for the role, until ctx ends. If duty returns before
+// that, with or without an error, Lead logs it and calls it again.
 func (k *Cluster) Lead(ctx context.Context, role string, duty func(context.Context) error) {
 	var interruptions ratelog.Limiter
 	for {

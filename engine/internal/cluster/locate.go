@@ -2,19 +2,19 @@ package cluster
 
 import "github.com/taskengine/taskengine/engine/task"
 
-// Place is where a task is, as far as that is not on this node.
+// Place is where a task is.
 type Place uint8
 
-// The places of a task that this node does not hold.
+// The places of a task.
 const (
-	Here        Place = iota // for this node to start, or for no node that is known
+	Here        Place = iota // this node is to start it, or no node that is known
 	RunsThere                // it runs on another node
-	RunnerGone               // it runs on a node that is gone
+	RunnerGone               // it ran on a node that is gone
 	StartsThere              // another node is to start it
 )
 
-// Locate returns where a task is that this node does not hold, and the name of that node, if it
-// is known.
+// Locate returns where a task is that this node does not hold. It returns the name of the other node
+// with RunsThere and StartsThere.
 func (k *Cluster) Locate(t *task.Task) (at Place, node string) {
 	v := k.view.Load()
 	switch {

@@ -8,7 +8,7 @@ import (
 	"github.com/taskengine/taskengine/engine/internal/core"
 )
 
-// rejoinAfter is how long a node rests that could not prove that it is alive.
+// rejoinAfter is how long a node rests before it joins anew.
 const rejoinAfter = time.Second
 
 // memberLoop keeps the node among the members. When it cannot, the node starts nothing and what
@@ -27,7 +27,7 @@ func (k *Cluster) memberLoop(ctx context.Context) {
 	}
 }
 
-// self returns how the others see this node.
+// self returns this node as the others see it.
 func (k *Cluster) self() coord.Member {
 	return coord.Member{
 		Incarnation: k.Incarnation(), Name: k.config.Name, Labels: k.config.Labels, Handlers: k.config.Handlers,
@@ -35,7 +35,7 @@ func (k *Cluster) self() coord.Member {
 	}
 }
 
-// see is told which members are alive, by Join.
+// see learns from Join which members are alive.
 func (k *Cluster) see(members []coord.Member) {
 	before := k.view.Load()
 	after := before.withMembers(members, time.Now())
@@ -46,15 +46,15 @@ func (k *Cluster) see(members []coord.Member) {
 	})
 	if k.isJoined {
 		k.requests.gain(gain{before.owned, after.owned})
-	} else { // the core has yet to read everything
+	} else { // the core reads everything anyway: it knows nothing yet
 		k.isJoined = true
 		close(k.joined)
 	}
-	k.heal.Set()
+	k.reheal.Set()
 }
 
-// expelled has nothing started any more, and stops what runs: others may think that this node is
-// dead, and run its tasks.
+// expelled stops the node from starting tasks, and stops those that run: other nodes may take this
+// one for dead, and run its tasks.
 func (k *Cluster) expelled() {
 	after := k.view.Load().reborn(k.config.IDs.Next(time.Now()))
 	k.engine.Decide(func(c *core.Core, now time.Time) {
@@ -66,8 +66,8 @@ func (k *Cluster) expelled() {
 	})
 }
 
-// Drain tells the other nodes that this one starts nothing any more. They take over its shards.
-// The caller does not hold the engine's lock.
+// Drain tells the other nodes that this one starts nothing any more, so that they take over its
+// shards. The caller must not hold the engine's lock.
 func (k *Cluster) Drain() {
 	if k.shared != nil {
 		k.membership.Announce(k.self())

@@ -12,11 +12,11 @@ import (
 )
 
 const (
-	// foldEvery is how often the monitor has the store fold its notes while there are any.
+	// foldEvery is how often the monitor makes the store fold its notes while there are any.
 	foldEvery = 5 * time.Second
 	// watchEvery is how often it counts the tasks.
 	watchEvery = 30 * time.Second
-	// monitorShare is the inverse of the share of the time that it keeps the store busy at most.
+	// monitorShare limits the time during which it keeps the store busy to one part in monitorShare.
 	monitorShare = 50
 )
 
@@ -68,7 +68,7 @@ func (v *view) handles() func(typ string) bool {
 	}
 }
 
-// logNews logs what is new.
+// logNews logs what a person should know.
 func (k *Cluster) logNews(n news) {
 	if len(n.errors) > 0 {
 		k.log.Warn("tasks have become errors and wait for a person; see why, then resume or fail them", "types", n.errors)

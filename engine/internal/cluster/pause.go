@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/taskengine/taskengine/coord"
@@ -19,26 +18,24 @@ const (
 	// by hand.
 	pausesSetting = "paused-types"
 
-	// maxUnknownPauses is how many types that are not configured may be paused, or have been
-	// resumed, by hand: memory and the store keep each of them.
+	// maxUnknownPauses is how many types that are not configured may have been paused or resumed by
+	// hand: memory and the store keep each of them.
 	maxUnknownPauses = 1000
 
 	// pausesEvery is how often a node reads which types are paused if no hint tells it to.
 	pausesEvery = 30 * time.Second
 )
 
-// ErrTooManyPauses says that too many types that are not configured were paused or resumed.
+// ErrTooManyPauses is wrapped by the error of [Cluster.Pause] for one type too many that is not
+// configured.
 var ErrTooManyPauses = errors.New("configure the types that are to be paused")
 
-// pauses orders the changes of the paused types on this node.
-type pauses struct{ mu sync.Mutex }
-
 // Pause stops tasks of a type from being started, or lets them be started again, on all nodes. A
-// store that is a [storage.Settings] keeps that. It returns when this node obeys; the others do
-// as soon as they hear of it, and within pausesEvery.
+// store that is a [storage.Settings] keeps that. When Pause returns, this node does so; the others
+// do so as soon as a hint reaches them, and within pausesEvery at the latest.
 func (k *Cluster) Pause(ctx context.Context, typ string, paused bool) error {
-	k.pauses.mu.Lock()
-	defer k.pauses.mu.Unlock()
+	k.pausing.Lock()
+	defer k.pausing.Unlock()
 	if settings, ok := k.store.(storage.Settings); ok {
 		if err := k.savePause(ctx, settings, typ, paused); err != nil {
 			return err
@@ -49,7 +46,8 @@ func (k *Cluster) Pause(ctx context.Context, typ string, paused bool) error {
 	return nil
 }
 
-// savePause writes whether a type is paused. What other nodes write at the same time is kept.
+// savePause writes to the store whether a type is paused, and keeps what other nodes write at the
+// same time.
 func (k *Cluster) savePause(ctx context.Context, settings storage.Settings, typ string, paused bool) error {
 	for {
 		all, old, err := readPauses(ctx, settings)
@@ -91,8 +89,8 @@ func (k *Cluster) checkPause(all map[string]bool, typ string) error {
 	return nil
 }
 
-// readPauses returns which types were paused (true) or resumed by hand, and the value that the
-// store keeps of that.
+// readPauses returns the types that were paused (true) or resumed (false) by hand, and the setting
+// as it is stored.
 func readPauses(ctx context.Context, s storage.Settings) (all map[string]bool, stored []byte, err error) {
 	all = make(map[string]bool)
 	stored, err = s.Setting(ctx, pausesSetting)
@@ -105,14 +103,14 @@ func readPauses(ctx context.Context, s storage.Settings) (all map[string]bool, s
 	return all, stored, nil
 }
 
-// LoadPauses tells the core which types are paused, as the store keeps it.
+// LoadPauses tells the core which types are paused in the store.
 func (k *Cluster) LoadPauses(ctx context.Context) error {
 	settings, ok := k.store.(storage.Settings)
 	if !ok {
 		return nil
 	}
-	k.pauses.mu.Lock()
-	defer k.pauses.mu.Unlock()
+	k.pausing.Lock()
+	defer k.pausing.Unlock()
 	all, _, err := readPauses(ctx, settings)
 	if err != nil {
 		return err
@@ -125,7 +123,7 @@ func (k *Cluster) LoadPauses(ctx context.Context) error {
 	return nil
 }
 
-// pausesLoop pauses and resumes the types that other nodes do.
+// pausesLoop pauses and resumes types after other nodes have done so.
 func (k *Cluster) pausesLoop(ctx context.Context) {
 	timer := time.NewTimer(pausesEvery)
 	defer timer.Stop()

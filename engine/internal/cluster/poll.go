@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	// pollEvery is how often a node polls the store for what no hint told it of.
+	// pollEvery is how often a node polls the store for unclaimed tasks.
 	pollEvery = time.Second
-	// pollShare is the inverse of the share of the time that it spends on that at most.
+	// pollShare limits the time spent polling to one part in pollShare.
 	pollShare = 20
 	// pollPage is how many rows, or queues, are read at a time.
 	pollPage = 1000
@@ -26,16 +26,16 @@ const (
 	surveyTakes = pollEvery / pollShare
 )
 
-// requests is what pollLoop is asked to do before its time.
+// requests is what other goroutines ask pollLoop to do at once.
 type requests struct {
 	made wakeup.Signal
 
 	mu     sync.Mutex
 	gained []gain // guarded by mu: to be read from the store
-	isPoll bool   // guarded by mu: rows that no hint told of may be in the store
+	isPoll bool   // guarded by mu: the store is to be polled
 }
 
-// gain has what a node gained read from the store.
+// gain asks for the rows that the node has gained.
 func (r *requests) gain(g gain) {
 	r.mu.Lock()
 	r.gained = append(r.gained, g)
@@ -43,7 +43,7 @@ func (r *requests) gain(g gain) {
 	r.made.Set()
 }
 
-// poll has the store polled at once.
+// poll asks for a poll.
 func (r *requests) poll() {
 	r.mu.Lock()
 	r.isPoll = true
@@ -51,7 +51,7 @@ func (r *requests) poll() {
 	r.made.Set()
 }
 
-// take returns what was asked for since the last call.
+// take returns what was asked for since the previous call.
 func (r *requests) take() (gained []gain, isPoll bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -60,14 +60,14 @@ func (r *requests) take() (gained []gain, isPoll bool) {
 	return gained, isPoll
 }
 
-// pollLoop finds what is for this node to start and what no hint told it of: because it has
-// gained the shard only now, because the hint was lost, or because the program that added the
-// task is no node.
+// pollLoop finds unclaimed tasks: those for this node to start of which no hint told it. Either the
+// node has just gained the shard, or the hint was lost, or a program that is not a node added the
+// task.
 func (k *Cluster) pollLoop(ctx context.Context) {
 	timer := time.NewTimer(pollEvery)
 	defer timer.Stop()
 	var running []task.Ref  // the attempts that were under way when that was last checked
-	var checked time.Time   // when that was; the node may be asked to poll more often
+	var checked time.Time   // when that was: polls may be more frequent
 	var place storage.Place // where the survey goes on
 	for {
 		isDue := false
@@ -95,8 +95,8 @@ func (k *Cluster) pollLoop(ctx context.Context) {
 	}
 }
 
-// pollHeads looks where it is most urgent: at the rows whose time has come, and at the first
-// ready row of each queue.
+// pollHeads looks at the most urgent rows: those whose time has come, and the first ready row of
+// each queue.
 func (k *Cluster) pollHeads(ctx context.Context) {
 	var now time.Time
 	k.engine.Decide(func(_ *core.Core, at time.Time) { now = at })
@@ -132,9 +132,9 @@ func (k *Cluster) pollHeads(ctx context.Context) {
 	}
 }
 
-// survey looks at all ready rows, one part at a time: a call goes on from a place, and returns
-// the place where the next call goes on. So it finds rows behind a head that is known, and rows
-// far behind those of other nodes. A call takes little time, unless it finds something.
+// survey looks at all ready rows, one part with each call: it starts at a place and returns the place
+// where the next call starts. So it finds rows behind a head that the core knows, and rows far
+// behind those of other nodes. A call takes little time unless it finds unclaimed tasks.
 func (k *Cluster) survey(ctx context.Context, from storage.Place) storage.Place {
 	owned := k.Owned()
 	q := storage.SubmittedQuery{Shards: owned.Any(), After: from, Scan: surveyScan}
@@ -159,9 +159,9 @@ func (k *Cluster) survey(ctx context.Context, from storage.Place) storage.Place 
 	}
 }
 
-// observe tells the core of the ready rows of a page that it does not know. It returns how many
-// the core has taken, and the last queue of which the core leaves the rest to the store, nil if
-// there is none.
+// observe tells the core of the ready rows of a page that it does not know. It returns the number of
+// those that the core has taken. left is the last queue whose remaining rows the core leaves to the
+// store, nil if there is none.
 func (k *Cluster) observe(page []task.Hint) (found int, left *task.Queue) {
 	for some := range slices.Chunk(page, pollPage) {
 		k.engine.Decide(func(c *core.Core, now time.Time) {

@@ -10,9 +10,9 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// checkRunning stops the attempts that run, and ran at the last check, though their row is no
-// longer at their version: the task was cancelled on another node, or this node was taken for
-// dead. It returns what runs now.
+// checkRunning stops attempts whose rows are no longer at their version: another node cancelled the
+// task, or took this node for dead. It checks those of before that still run, so that it asks nothing
+// about short attempts, and returns those that run now.
 func (k *Cluster) checkRunning(ctx context.Context, before []task.Ref) (running []task.Ref) {
 	var long []task.Ref
 	k.engine.Decide(func(*core.Core, time.Time) {

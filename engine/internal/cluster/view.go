@@ -9,20 +9,20 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// view is what a node knows of itself and of the others. It is never changed: another one takes
-// its place.
+// view is what a node knows of itself and of the other members. It is immutable: when something
+// changes, another view takes its place.
 type view struct {
-	incarnation task.ID               // who this node is to the others
-	past        []task.ID             // who it was before
+	incarnation task.ID               // of this node, the owner of what it grabs
+	past        []task.ID             // incarnations that this node had before
 	members     []coord.Member        // that are alive, this node included, sorted by incarnation; nil while the node cannot prove that it is
-	left        map[task.ID]time.Time // incarnations that were members within the last hour, and when they were last seen to be
+	left        map[task.ID]time.Time // incarnations that were members within the last hour, and when the node learned that they had left
 	owned       core.Ownership        // what the core was told to own
 }
 
-// goneFor is how long an incarnation is remembered that is not a member any more.
+// goneFor is how long a view remembers an incarnation that is no longer a member.
 const goneFor = time.Hour
 
-// withMembers returns the view after the members have become these.
+// withMembers returns the view that follows v when the members are these.
 func (v *view) withMembers(members []coord.Member, now time.Time) *view {
 	left := make(map[task.ID]time.Time)
 	for id, at := range v.left {
@@ -42,8 +42,8 @@ func (v *view) withMembers(members []coord.Member, now time.Time) *view {
 	}
 }
 
-// reborn returns the view after the node has lost its lease: it is another incarnation, owns
-// nothing, and knows of no member.
+// reborn returns the view that follows v when the node has lost its lease: it has another
+// incarnation, owns nothing, and knows no member.
 func (v *view) reborn(incarnation task.ID) *view {
 	return &view{incarnation: incarnation, past: append(slices.Clone(v.past), v.incarnation), owned: none()}
 }
@@ -70,15 +70,15 @@ func (k *Cluster) IsOurs(owner task.ID) bool {
 	return owner == v.incarnation || slices.Contains(v.past, owner)
 }
 
-// Owned returns which tasks are for this node to start.
+// Owned returns which tasks are for this node to start. The shards in it must not be changed.
 func (k *Cluster) Owned() core.Ownership { return k.view.Load().owned }
 
-// IsMember reports whether the node is a member: it can prove that it is alive. If not, it
+// IsMember reports whether the node is a member, so that it can prove that it is alive. If not, it
 // starts nothing.
 func (k *Cluster) IsMember() bool { return len(k.view.Load().members) > 0 }
 
-// Members returns the nodes that are alive and share the store, sorted by incarnation; nil
-// while this node cannot prove that it is alive, or if the store is not shared.
+// Members returns the nodes that are alive and share the store, sorted by incarnation. It returns
+// nil while this node cannot prove that it is alive, and if the store is not shared.
 func (k *Cluster) Members() []coord.Member {
 	if k.shared == nil {
 		return nil
@@ -86,14 +86,14 @@ func (k *Cluster) Members() []coord.Member {
 	return slices.Clone(k.view.Load().members)
 }
 
-// Proves reports whether the node is alive at this moment under an incarnation: no other node
-// can think that it is not.
+// Proves reports whether the node is alive at this moment under an incarnation, so that no other
+// node can take it for dead.
 func (k *Cluster) Proves(incarnation task.ID) bool {
 	return k.prover == nil || k.prover.Proves(incarnation)
 }
 
-// Alive returns the incarnations that are alive, nil if this node is not: what it knows of the
-// others may be out of date then.
+// Alive returns the incarnations that are alive. It returns nil if this node cannot prove that it
+// is alive itself: then its view of the others may be out of date.
 func (k *Cluster) Alive() []task.ID {
 	v := k.view.Load()
 	if !k.Proves(v.incarnation) {
@@ -106,7 +106,8 @@ func (k *Cluster) Alive() []task.ID {
 	return ids
 }
 
-// leftAt returns when an incarnation was last seen to be a member; now if that is not known.
+// leftAt returns when an incarnation was found to be no longer a member, or now if v does not know
+// that.
 func (v *view) leftAt(incarnation task.ID, now time.Time) time.Time {
 	if at, ok := v.left[incarnation]; ok {
 		return at
