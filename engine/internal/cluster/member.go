@@ -58,9 +58,9 @@ func (k *Cluster) see(members []coord.Member) {
 func (k *Cluster) expelled() {
 	after := k.view.Load().reborn(k.config.IDs.Next(time.Now()))
 	k.engine.Decide(func(c *core.Core, now time.Time) {
+		k.view.Store(after) // first: a handler that is stopped may ask whether the node is a member
 		c.Suspend(now, true)
 		k.engine.StopAll()
-		k.view.Store(after)
 		c.Reborn(after.incarnation)
 		c.Own(now, after.owned) // hints may be lost from now on
 	})
