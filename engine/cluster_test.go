@@ -196,6 +196,7 @@ func TestANodeThatIsExpelledCancelsWhatItRunsAndStartsNothing(t *testing.T) {
 			return nil, ctx.Err()
 		}, "work")
 		id, before := a.submit(engine.Request{Type: "work"}), a.Incarnation()
+		time.Sleep(time.Millisecond) // its handler begins
 		a.coord.Sever()
 		<-cancelled
 		if a.IsMember() {
