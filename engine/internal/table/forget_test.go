@@ -21,7 +21,7 @@ func TestTypesThatNobodyKnowsTakeNoRoomOnceTheyAreEmpty(t *testing.T) {
 		unknown := task.Queue{Type: fmt.Sprint("unknown ", i)}
 		tab.Explain(0, unknown, task.Rank{})
 		if _, ok := tab.Claim(0, unknown, task.Rank{}); ok {
-			t.Fatal("a slot was claimed for a type that nobody handles")
+			t.Fatal("a slot was claimed for a type without a handler")
 		}
 	}
 	if len(tab.queues) != 0 || len(tab.kinds) != 1 || tab.idle != 0 {

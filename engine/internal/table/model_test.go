@@ -285,7 +285,7 @@ func (t *Table) check(tb testing.TB) {
 	tb.Helper()
 	size, running, idle, kinds := 0, 0, 0, make(map[*kind]int)
 	used := make(map[*node]int)
-	kids := make(map[*node]int)
+	children := make(map[*node]int)
 	for _, q := range t.queues {
 		size += q.len()
 		running += q.running
@@ -303,7 +303,7 @@ func (t *Table) check(tb testing.TB) {
 			used[n] += q.running * n.cost(q.kind.policy.Weight)
 		}
 		if q.offered {
-			kids[q.parent]++
+			children[q.parent]++
 			if q.parkedOn != nil {
 				tb.Fatalf("queue %v is listed and parked", q.name)
 			}
@@ -325,7 +325,7 @@ func (t *Table) check(tb testing.TB) {
 	}
 	for _, n := range t.nodes {
 		if n.offered {
-			kids[n.parent]++
+			children[n.parent]++
 		}
 		if n.used != used[n] {
 			tb.Fatalf("limit %s%s: used %d, counted %d", n.name, n.value, n.used, used[n])
@@ -340,8 +340,8 @@ func (t *Table) check(tb testing.TB) {
 		}
 	}
 	for _, n := range append(slices.Collect(mapsValues(t.nodes)), t.root) {
-		if n.children.Len() != kids[n] {
-			tb.Fatalf("limit %s%s lists %d children, counted %d", n.name, n.value, n.children.Len(), kids[n])
+		if n.children.Len() != children[n] {
+			tb.Fatalf("limit %s%s lists %d children, counted %d", n.name, n.value, n.children.Len(), children[n])
 		}
 	}
 }

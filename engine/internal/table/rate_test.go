@@ -52,7 +52,7 @@ func TestRateAdmitsABurstAndThenOneInEveryInterval(t *testing.T) {
 			}
 			tab.Advance(now + int64(time.Minute))
 			if limit.Per != "" && (len(tab.nodes) > 0 || len(tab.queues) > 0) {
-				t.Errorf("%d limits and %d queues are kept for values that nobody uses", len(tab.nodes), len(tab.queues))
+				t.Errorf("%d limits and %d queues are kept for values that are not in use", len(tab.nodes), len(tab.queues))
 			}
 		})
 	}

@@ -263,7 +263,7 @@ func TestClaimOvertakesNobody(t *testing.T) {
 			t.Error("passed an older task of its type")
 		}
 	})
-	t.Run("of a type that nobody handles", func(t *testing.T) {
+	t.Run("of a type that is not configured", func(t *testing.T) {
 		tab := New(Config{Capacity: 100, QueueCapacity: 8, Policies: set})
 		finishScan(tab)
 		if _, ok := tab.Claim(0, task.Queue{Type: "unknown"}, rank(1)); ok {

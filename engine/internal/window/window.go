@@ -54,7 +54,8 @@
 // Shrink and Reset: fewer positions are covered, so 1 holds for those that remain. The owner has
 // removed the rows behind the new bound, so 2 holds. Shrink removes the last row, which was
 // covered, so the bound moves strictly down. A page that is on its way starts at the old bound: it
-// lacks the rows between the two. Therefore follows becomes false, and the page is discarded.
+// lacks the rows between the two. Therefore follows becomes false, and the page is discarded. A
+// Reset of a window that is at its start changes nothing, so the page is kept.
 //
 // Ask: no notice has been refused since, so 3 holds for any gap. The bound has not moved since, so
 // 4 holds.
