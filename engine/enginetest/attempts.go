@@ -153,7 +153,7 @@ var attemptScenarios = []scenario{
 			return nil, nil
 		}})
 		for _, id := range n.submit(repeat(20, func(int) engine.Request { return engine.Request{Type: "slow"} })...) {
-			// A machine that is busy may let a later attempt run out of time, too.
+			// On a busy machine a later attempt may run out of time, too.
 			if t := n.expect(id, task.Done); t.Attempt < 2 || t.History[0].Outcome != task.TimedOut {
 				n.Errorf("attempt %d, history %+v", t.Attempt, t.History)
 			}
@@ -165,8 +165,8 @@ func crash(context.Context, *task.Task) ([]byte, error) {
 	return nil, fmt.Errorf("process 7: %w", task.ErrCrashed)
 }
 
-// whatAHandlerSees looks at attempts that were grabbed with their submit, from the store,
-// and again after a failure.
+// whatAHandlerSees checks the arguments of attempts of all kinds: grabbed with the submit, grabbed
+// from the store, and after a failure.
 func whatAHandlerSees(n *node) {
 	type sight struct {
 		*task.Task
@@ -238,7 +238,7 @@ func observedAttempts(n *node) {
 	})
 	ids := n.submit(repeat(tasks, func(int) engine.Request { return engine.Request{Type: "flaky"} })...)
 	n.wait(ids...)
-	n.close() // after which nobody is told of anything
+	n.close() // after that, no change is reported
 	for _, id := range ids {
 		if want := []uint32{1, 2, 3, 4, 5}; !slices.Equal(failed[id], want) {
 			n.Errorf("the attempts %v of a task were told to have failed, want %v", failed[id], want)

@@ -30,7 +30,7 @@ const (
 	backlogAhead = 100 // triggers and queues in memory
 )
 
-// keyedRequests returns requests of one type, each with a value of its own.
+// keyedRequests returns requests of one type, each with its own value.
 func keyedRequests(typ string, from, n int) []engine.Request {
 	return repeat(n, func(i int) engine.Request {
 		return engine.Request{Type: typ, OrderingKey: fmt.Sprintf("value %05d", from+i)}
@@ -73,9 +73,9 @@ func backlogDelayed(n *node) {
 	n.submit(reqs...)
 }
 
-// backlog fills the store with queues that cannot run, and looks whether tasks of other types
-// do, in queues that are new and in those that are not, before and after a restart. In the end
-// everything may run, and does.
+// backlog fills the store with queues that cannot run, and checks that tasks of other types run,
+// in new queues and in existing ones, before and after a restart. In the end all tasks may run,
+// and do.
 func backlog(n *node, fills ...func(*node)) {
 	set := types(50, nil, "mail", "pay", "paused", "unhandled", "full", "rated", "delayed")
 	set.Limits["value"] = policy.Limit{Name: "value", Per: "ordering_key", Max: 1}
@@ -147,7 +147,7 @@ func backlog(n *node, fills ...func(*node)) {
 	})
 }
 
-// submitPaused adds tasks of a type that it pauses first.
+// submitPaused pauses a type and then adds tasks of it.
 func (n *node) submitPaused(typ string, count int) []task.ID {
 	n.Helper()
 	if err := n.Pause(n.ctx, typ); err != nil {

@@ -1,11 +1,11 @@
-// Package enginetest is the suite that the whole engine passes on every pair of a store
-// and a coordination backend: scenarios with real time, real goroutines and real disks.
-// What the engine decides is tested more closely, and in made-up time, beside the engine;
-// here it is shown that the parts keep their promises together.
+// Package enginetest is the suite that the whole engine passes on every store: scenarios with
+// real time, real goroutines and real disks, of an engine that is the only node. The decisions of
+// the engine have closer tests, in virtual time, in the packages of the engine. This suite shows
+// that the parts keep their promises together.
 //
-// Scenarios wait for what must happen and never for a time. Whatever a scenario is about,
-// it is also checked that no version of a task is handled twice, that no task has two
-// attempts at once, and that every slot is free and every trigger gone in the end.
+// Scenarios wait for what must happen, and never sleep and hope. Every scenario also checks that
+// no version of a task is handled twice, that no task has two attempts at once, and that in the
+// end all slots are free and no trigger is left.
 package enginetest
 
 import (
@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/taskengine/taskengine/coord"
+	"github.com/taskengine/taskengine/coord/local"
 	"github.com/taskengine/taskengine/engine"
 	"github.com/taskengine/taskengine/engine/policy"
 	"github.com/taskengine/taskengine/engine/task"
@@ -22,22 +22,19 @@ import (
 	"github.com/taskengine/taskengine/storage/storagetest"
 )
 
-// Config says what the engine is to be exercised on.
+// Config has the store to test the engine on.
 type Config struct {
-	// Open returns an empty store of its own and sees to it that it is closed in the end.
-	// It must implement [storage.Inspector]. One that implements [storagetest.Reopener] is
-	// reopened whenever the engine is, and one that implements [storagetest.Checker] is
-	// checked at the end of every scenario.
+	// Open returns a new empty store, which is closed with the test. It must implement
+	// [storage.Inspector]. A store that implements [storagetest.Reopener] is reopened
+	// whenever the engine is, and one that implements [storagetest.Checker] is checked at the
+	// end of every scenario.
 	Open func(t testing.TB) storage.Store
 
-	// Coord returns a node of a coordination backend of its own; nil is a node alone.
-	Coord func(t testing.TB) coord.Elector
-
-	// Patience is how long to wait for what must happen; 0 is two minutes.
+	// Patience is how long a scenario waits for what must happen; 0 is two minutes.
 	Patience time.Duration
 }
 
-// scenario is one thing that the engine promises, named by a sentence.
+// scenario tests one promise of the engine. Its name is a sentence.
 type scenario struct {
 	name string
 	run  func(n *node)
@@ -75,28 +72,28 @@ func Run(t *testing.T, c Config) {
 	}
 }
 
-// node is an engine under test with what the scenarios need to use it.
+// node is an engine under test, with what scenarios need.
 type node struct {
 	*testing.T
 	*engine.Engine // nil while it is closed
 
 	store  storage.Store
-	config engine.Config // what it is opened with
+	config engine.Config // of the next open
+	alone  *local.Node   // the only node of its cluster
 	ledger ledger
-	ctx    context.Context // ends when patience does
+	ctx    context.Context // ends after Config.Patience
 }
 
 func newNode(t *testing.T, c Config) *node {
-	n := &node{T: t, store: c.Open(t)}
+	n := &node{T: t, store: c.Open(t), alone: local.New()}
 	ctx, cancel := context.WithTimeout(t.Context(), c.Patience)
 	t.Cleanup(cancel)
 	n.ctx = ctx
 	n.ledger.init(t)
 	n.config.Store = n.store
-	if c.Coord != nil {
-		n.config.Elector = c.Coord(t)
-	}
+	n.config.Elector = n.alone
 	t.Cleanup(func() {
+		defer n.alone.Close()
 		if n.Engine != nil { // the scenario failed
 			ended, cancel := context.WithCancel(context.Background())
 			cancel()
@@ -128,7 +125,7 @@ func (n *node) open() {
 	n.Engine = e
 }
 
-// close lets everything that runs end, and closes the engine.
+// close waits for running handlers and closes the engine.
 func (n *node) close() {
 	n.Helper()
 	if err := n.Close(n.ctx); err != nil {
@@ -137,7 +134,7 @@ func (n *node) close() {
 	n.Engine = nil
 }
 
-// reopenStore closes the store and opens it again, if it can.
+// reopenStore closes the store and opens it again, if the store supports that.
 func (n *node) reopenStore() {
 	n.Helper()
 	if r, ok := n.store.(storagetest.Reopener); ok {
@@ -146,8 +143,8 @@ func (n *node) reopenStore() {
 	}
 }
 
-// finish checks what must be so at the end of every scenario: nothing has a slot, no
-// trigger is left over, and the store agrees with itself.
+// finish checks what must hold at the end of every scenario: all slots are free, no trigger is
+// left, and the store is consistent.
 func (n *node) finish() {
 	n.Helper()
 	if n.Engine == nil {
@@ -159,7 +156,7 @@ func (n *node) finish() {
 	})
 	for _, typ := range n.Types() {
 		if typ.Running != 0 {
-			n.Errorf("%d slots of type %s are taken by nobody", typ.Running, typ.Name)
+			n.Errorf("%d slots of type %s are taken, and no task runs", typ.Running, typ.Name)
 		}
 	}
 	n.close()
@@ -170,7 +167,7 @@ func (n *node) finish() {
 	}
 }
 
-// eventually waits for what must become so.
+// eventually waits until ok returns true.
 func (n *node) eventually(what string, holds func() bool) {
 	n.Helper()
 	for !holds() {
@@ -220,7 +217,7 @@ func repeat(n int, request func(i int) engine.Request) []engine.Request {
 	return reqs
 }
 
-// wait waits until the tasks have ended, and explains the one for which it is in vain.
+// wait waits until the tasks have ended. If one does not, wait fails the test and explains it.
 func (n *node) wait(ids ...task.ID) {
 	n.Helper()
 	for _, id := range ids {
@@ -244,7 +241,7 @@ func (n *node) get(id task.ID) *task.Task {
 	return t
 }
 
-// expect waits until the task has ended and fails the test unless it ended like this.
+// expect waits until the task has ended and fails the test unless it ended in this state.
 func (n *node) expect(id task.ID, want task.State) *task.Task {
 	n.Helper()
 	n.wait(id)
@@ -265,7 +262,7 @@ func (n *node) ranOnce(ids ...task.ID) {
 	}
 }
 
-// types returns policies for types of default treatment, changed as edit wants them.
+// types returns policies of types with default values, changed by edit.
 func types(slots int, edit func(*policy.Type), names ...string) policy.Set {
 	set := policy.Set{Slots: slots, Types: make(map[string]policy.Type), Limits: make(map[string]policy.Limit)}
 	for _, name := range names {
@@ -279,7 +276,7 @@ func types(slots int, edit func(*policy.Type), names ...string) policy.Set {
 	return set
 }
 
-// done is the handler that has nothing to do.
+// done is a handler that does nothing.
 func done(context.Context, *task.Task) ([]byte, error) { return nil, nil }
 
 // until returns a handler that waits until c is closed, or its context ends.

@@ -8,8 +8,6 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/taskengine/taskengine/coord"
-	"github.com/taskengine/taskengine/coord/local"
 	"github.com/taskengine/taskengine/engine/enginetest"
 	"github.com/taskengine/taskengine/internal/pgtest"
 	"github.com/taskengine/taskengine/storage"
@@ -38,43 +36,28 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-func TestMemoryAndLocal(t *testing.T) {
+func TestOnMemory(t *testing.T) {
 	enginetest.Run(t, enginetest.Config{
-		Open:  func(testing.TB) storage.Store { return memory.New() },
-		Coord: alone,
+		Open: func(testing.TB) storage.Store { return memory.New() },
 	})
 }
 
-func TestPebbleAndLocal(t *testing.T) {
+func TestOnPebble(t *testing.T) {
 	enginetest.Run(t, enginetest.Config{
-		Open:  func(t testing.TB) storage.Store { return openPebble(t, filepath.Join(t.TempDir(), "tasks")) },
-		Coord: alone,
+		Open: func(t testing.TB) storage.Store { return openPebble(t, filepath.Join(t.TempDir(), "tasks")) },
 	})
 }
 
-func TestBoltAndLocal(t *testing.T) {
+func TestOnBolt(t *testing.T) {
 	enginetest.Run(t, enginetest.Config{
-		Open:  func(t testing.TB) storage.Store { return openBolt(t, filepath.Join(t.TempDir(), "tasks.db")) },
-		Coord: alone,
+		Open: func(t testing.TB) storage.Store { return openBolt(t, filepath.Join(t.TempDir(), "tasks.db")) },
 	})
 }
 
-func TestPostgresAndLocal(t *testing.T) {
+func TestOnPostgres(t *testing.T) {
 	enginetest.Run(t, enginetest.Config{
-		Open:  func(t testing.TB) storage.Store { return openPostgres(t, server.Database(t)) },
-		Coord: alone,
+		Open: func(t testing.TB) storage.Store { return openPostgres(t, server.Database(t)) },
 	})
-}
-
-// alone returns the only node of a cluster.
-func alone(t testing.TB) coord.Elector {
-	n := local.New()
-	t.Cleanup(func() {
-		if err := n.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return n
 }
 
 // onPebble is a store that can be reopened.
@@ -85,7 +68,7 @@ type onPebble struct {
 
 func openPebble(t testing.TB, dir string) onPebble {
 	t.Helper()
-	// Small, because the memory for the tables is taken up front.
+	// Small, because the memory for the tables is allocated at once.
 	s, err := pebble.Open(dir, pebble.Options{CacheSize: 4 << 20, MemTableSize: 4 << 20})
 	if err != nil {
 		t.Fatal(err)

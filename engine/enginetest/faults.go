@@ -90,7 +90,7 @@ var faultScenarios = []scenario{
 
 var errStorm = errors.New("storm")
 
-// unsaid has a transaction fail though everything was done.
+// unsaid makes a transaction return an error although it was committed.
 func unsaid(call storagetest.Call, fault error) storagetest.Fault {
 	if call == storagetest.Update {
 		return storagetest.Fault{After: fault}
@@ -98,8 +98,8 @@ func unsaid(call storagetest.Call, fault error) storagetest.Fault {
 	return storagetest.Fault{}
 }
 
-// weather decides which calls of a store fail: one in some, by a chance that is the
-// same in every run.
+// weather decides which calls of a store fail: one in some, by a random sequence that is the same
+// in every run.
 type weather struct {
 	fault func(storagetest.Call, error) storagetest.Fault
 	after atomic.Int64 // how many calls are spared first
@@ -141,8 +141,8 @@ func (w *weather) faults() int {
 	return w.fell
 }
 
-// stormy opens the engine on a store in bad weather, submits tasks until each is accepted
-// or the engine has failed, and returns those that were.
+// stormy opens the engine on a store that fails, submits tasks until each is accepted or the
+// engine has failed, and returns the accepted ones.
 func stormy(n *node, w *weather, h handle) []task.ID {
 	n.Helper()
 	n.config.Store = storagetest.Faulty(n.store, w.decide)
@@ -184,7 +184,7 @@ func stormy(n *node, w *weather, h handle) []task.ID {
 	return ids
 }
 
-// reopenHealthy opens a new engine on the store itself.
+// reopenHealthy opens a new engine on the store without faults.
 func reopenHealthy(n *node) {
 	n.Helper()
 	n.config.Store = n.store

@@ -17,8 +17,8 @@ var finishScenarios = []scenario{
 	{"the transaction of an attempt that was cancelled changes nothing", cancelledFinish},
 }
 
-// finishTx finishes the task of ctx in a transaction that has an effect: another task. It
-// fails in the end if fails is not nil.
+// finishTx finishes the task of ctx in a transaction that has an effect: another task. The
+// transaction fails in the end if fails is not nil.
 func (n *node) finishTx(ctx context.Context, result string, fails error) error {
 	return n.store.Update(ctx, func(tx storage.Tx) error {
 		if _, err := n.SubmitTx(ctx, tx, engine.Request{Type: "effect"}); err != nil {
@@ -28,7 +28,7 @@ func (n *node) finishTx(ctx context.Context, result string, fails error) error {
 	})
 }
 
-// expectEffects fails the test unless there are so many effects.
+// expectEffects fails the test unless there is this number of effects.
 func (n *node) expectEffects(want int) {
 	n.Helper()
 	if err := n.WaitType(n.ctx, "effect"); err != nil {
@@ -63,8 +63,8 @@ func finishes(n *node) {
 	n.expectEffects(len(ids))
 }
 
-// effects has handlers fail in all ways after their transaction has committed, while
-// finished tasks are kept and not.
+// effects lets handlers fail in all ways after their transaction has committed, with and without
+// retention of finished tasks.
 func effects(n *node) {
 	for _, keep := range []time.Duration{time.Hour, 0} {
 		n.start(types(10, func(p *policy.Type) { p.Retention.Done = keep }, "pay"), map[string]handle{"effect": done, "pay": func(ctx context.Context, t *task.Task) ([]byte, error) {

@@ -12,7 +12,7 @@ import (
 // root is the module's folder.
 const root = "../.."
 
-// guarantee is a line of docs/guarantees.md: what it says, and which tests show it.
+// guarantee is a line of docs/guarantees.md: a promise, and the tests that show it.
 type guarantee struct {
 	text  string
 	tests [][2]string // folder and name
@@ -58,8 +58,7 @@ func TestEveryGuaranteeNamesTestsThatExist(t *testing.T) {
 	}
 }
 
-// find returns an error unless the folder has that test: a function, a script or a case
-// of a suite.
+// find returns an error unless the folder has the test: a function, a script or a case of a suite.
 func find(folder, name string) error {
 	dir := filepath.Join(root, filepath.FromSlash(folder))
 	if strings.HasSuffix(name, ".txt") {

@@ -9,7 +9,7 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// ledger notes every call of a handler, and tells of those that must not be.
+// ledger records every call of a handler, and reports calls that must not happen.
 type ledger struct {
 	t *testing.T
 
@@ -17,7 +17,7 @@ type ledger struct {
 	began   map[task.ID]int   // guarded by mu: how often it was handled
 	seen    map[task.Ref]bool // guarded by mu
 	running map[task.ID]bool  // guarded by mu
-	order   []task.ID         // guarded by mu: in which order they began
+	order   []task.ID         // guarded by mu: in the order of their starts
 }
 
 func (l *ledger) init(t *testing.T) {
@@ -25,7 +25,7 @@ func (l *ledger) init(t *testing.T) {
 	l.began, l.seen, l.running = make(map[task.ID]int), make(map[task.Ref]bool), make(map[task.ID]bool)
 }
 
-// watch returns a handler that does what h does and is noted.
+// watch returns a handler that records its calls and calls h.
 func (l *ledger) watch(h handle) task.Handler {
 	return task.HandlerFunc(func(ctx context.Context, t *task.Task) ([]byte, error) {
 		l.begin(t)
@@ -75,7 +75,7 @@ func (l *ledger) sequence() []task.ID {
 	return append([]task.ID(nil), l.order...)
 }
 
-// gauge measures how much runs at once under each of some names.
+// gauge measures how many tasks run at once under each name, by weight.
 type gauge struct {
 	t   *testing.T
 	max map[string]int // what must not be exceeded, by name
@@ -89,7 +89,7 @@ func newGauge(t *testing.T, limits map[string]int) *gauge {
 	return &gauge{t: t, max: limits, now: make(map[string]int), most: make(map[string]int)}
 }
 
-// enter adds a task of this weight under all the names and returns how to remove it.
+// enter adds a task of this weight under all names and returns a function that removes it.
 func (g *gauge) enter(weight int, names ...string) (leave func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

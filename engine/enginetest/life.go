@@ -89,7 +89,7 @@ var lifeScenarios = []scenario{
 	}},
 }
 
-// revolvingDoor submits tasks to whatever engine is open.
+// revolvingDoor submits tasks to the engine that is open.
 type revolvingDoor struct {
 	mu sync.RWMutex
 	e  *engine.Engine // guarded by mu
@@ -156,8 +156,8 @@ func reopenUnderLoad(n *node) {
 	n.Logf("%d attempts were interrupted", interrupted)
 }
 
-// revolve closes everything and opens it again, in every round after some tasks more of
-// all were started: now it lets them end, and now it is in a hurry.
+// revolve closes the engine and opens it again, in every round after some more of all tasks were
+// started. It sometimes waits for running tasks, and sometimes interrupts them.
 func revolve(n *node, door *revolvingDoor, rounds, all int) {
 	n.Helper()
 	hurry, cancel := context.WithCancel(n.ctx)
@@ -183,9 +183,8 @@ func revolve(n *node, door *revolvingDoor, rounds, all int) {
 	}
 }
 
-// checkRuns waits for a task and checks that every run of it is accounted for: one is
-// the one that finished it, the others are in its history. It returns how many of those
-// were interrupted.
+// checkRuns waits for a task and checks that every run of it is recorded: one run has finished it,
+// the others are in its history. It returns how many of those were interrupted.
 func checkRuns(n *node, id task.ID) (interrupted int) {
 	n.Helper()
 	n.wait(id)
@@ -239,11 +238,8 @@ func manyOrphans(n *node) {
 	}
 }
 
-// severer is implemented by coordination backends under test that can lose what they hold.
-type severer interface{ Sever() }
-
-// plain hides that a store removes what has ended in a way of its own, and later: what is
-// over is then removed by the engine, row by row.
+// plain hides that a store is an [storage.Expirer], which removes expired rows in its own way and
+// later. The engine then removes them, row by row.
 type plain struct {
 	storage.Store
 	storage.Inspector
@@ -257,12 +253,7 @@ func cleaner(n *node) {
 	n.start(set, map[string]handle{"mail": done})
 	kept := n.submit(engine.Request{Type: "mail", At: distant()})[0]
 	n.wait(n.submit(repeat(1200, func(int) engine.Request { return engine.Request{Type: "mail"} })...)...)
-	if s, ok := n.config.Elector.(severer); ok {
-		s.Sever() // who leads anew begins to clean anew
-	} else {
-		n.close()
-		n.open()
-	}
+	n.alone.Sever() // the next leadership begins to clean again
 	n.eventually("what is over is removed", func() bool {
 		counts, err := n.Count(n.ctx, storage.Filter{})
 		if err != nil {

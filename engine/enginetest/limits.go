@@ -103,8 +103,8 @@ func rate(n *node) {
 	}
 }
 
-// blockedValue fills the slots of one partner with tasks that do not end, and parks many
-// more behind them.
+// blockedValue fills the slots of one partner with tasks that do not end, and queues many more
+// tasks of the same partner.
 func blockedValue(n *node) {
 	const parked, others, each, lookAhead = 20_000, 10, 50, 2000
 	perPartner := func(most int) policy.Set {
@@ -164,12 +164,12 @@ func blockedValue(n *node) {
 	}
 }
 
-// payout returns the payload of a task, of which limits look at both members.
+// payout returns the payload of a task. Limits use both members of it.
 func payout(from, to string) []byte { return fmt.Appendf(nil, `{"from":%q,"to":%q}`, from, to) }
 
-// changedLimits has tasks wait under limits that are then changed in the configuration: their
-// order, their names, and one that counts by a value from now on. No limit is exceeded by what was
-// there before, nor by that and what is new together.
+// changedLimits lets tasks wait under limits that are then changed in the configuration: their
+// order, their names, and one that counts by a value after the change. No limit is exceeded by
+// the old tasks, nor by old and new tasks together.
 func changedLimits(n *node) {
 	byValue := func(edit func(map[string]policy.Limit, *policy.Type)) policy.Set {
 		set := types(100, nil, "pay")

@@ -49,7 +49,7 @@ var orderScenarios = []scenario{
 	{"a busy type does not starve another that shares its limit", refills},
 }
 
-// sharing returns types of which one task may run at a time, of all together.
+// sharing returns types that share a limit of one running task.
 func sharing(names ...string) policy.Set {
 	set := types(10, func(p *policy.Type) { p.Limits = []string{"shared"} }, names...)
 	set.Limits["shared"] = policy.Limit{Name: "shared", Max: 1}
@@ -71,8 +71,8 @@ func fairness(n *node) {
 	}
 }
 
-// refills has every task of one type be followed by another one before it ends, so that
-// the type always has something to do.
+// refills submits the next task of a type before each of its tasks ends, so that the type always
+// has a ready task.
 func refills(n *node) {
 	gate := make(chan struct{})
 	var mu sync.Mutex

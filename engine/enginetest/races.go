@@ -52,8 +52,8 @@ var raceScenarios = []scenario{
 	{"of several verbs at one version exactly one wins", verbsRace},
 }
 
-// race does v to version 1 of every task once ready returns, while the engine is about to
-// start them, and checks that exactly one of the two had its effect.
+// race applies v to version 1 of every task when ready has returned, while the engine is about to
+// start them, and checks that exactly one of the two took effect.
 func race(n *node, v verb, ids []task.ID, ready func(i int)) {
 	n.Helper()
 	won := make([]bool, len(ids))

@@ -84,7 +84,7 @@ var submitScenarios = []scenario{
 	{"a submit within a transaction is there if and only if that commits", transactions},
 }
 
-// submitTwice has ten goroutines submit each of five hundred keys twice, between them.
+// submitTwice submits each of five hundred keys twice, by ten goroutines.
 func submitTwice(n *node, at func() time.Time) {
 	const keys, submitters = 500, 10
 	var mu sync.Mutex
@@ -149,8 +149,8 @@ func hugePayload(n *node) {
 	}
 }
 
-// transactions has some submit within transactions, half of which fail, while others
-// keep the writers busy.
+// transactions submits tasks in transactions, half of which fail, while other goroutines keep the
+// writers busy.
 func transactions(n *node) {
 	n.start(types(20, nil, "tx", "load"), map[string]handle{"tx": done, "load": done})
 	const goroutines, each = 4, 40

@@ -37,7 +37,7 @@ var verbScenarios = []scenario{
 	{"what a dead node left of a paused type is decided about, and starts once the type goes on", pausedOrphans},
 }
 
-// verb is one of the ways in which a person changes a task.
+// verb is one way in which a person changes a task.
 type verb struct {
 	name    string
 	allowed []task.State
@@ -45,7 +45,7 @@ type verb struct {
 	do      func(n *node, ref task.Ref) (*task.Task, error)
 }
 
-// distant is when a task runs that is not to run during a test.
+// distant is a time after the end of every test.
 func distant() time.Time { return time.Now().Add(24 * time.Hour) }
 
 func verbs() []verb {
@@ -184,7 +184,7 @@ func pauses(n *node) {
 	n.ranOnce(held...)
 }
 
-// pausedOrphans has the engine find two tasks of types that were never started on it.
+// pausedOrphans opens an engine that finds two processing tasks of types that it has not started.
 func pausedOrphans(n *node) {
 	set := types(20, func(p *policy.Type) { p.Paused = true }, "least", "most")
 	most := set.Types["most"]
@@ -208,7 +208,7 @@ func pausedOrphans(n *node) {
 	n.eventually("they are decided about", func() bool {
 		return n.get(again).State == task.Submitted && n.get(never).State == task.Error
 	})
-	if _, err := n.Resume(n.ctx, task.Ref{ID: never}); err != nil { // by a person who has looked
+	if _, err := n.Resume(n.ctx, task.Ref{ID: never}); err != nil { // as a person does after examining it
 		n.Fatal(err)
 	}
 	if t := n.get(fresh); t.State != task.Submitted || n.ledger.total() != 0 {

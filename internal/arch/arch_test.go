@@ -1,5 +1,5 @@
-// Package arch_test holds the architecture of the module as a test: who may import whom
-// (rules_test.go), and what nobody may do (source_test.go).
+// Package arch_test has the architecture of the module as tests: which package may import which
+// (rules_test.go), and what no package may do (source_test.go).
 package arch_test
 
 import (
@@ -15,7 +15,7 @@ import (
 
 const module = "github.com/taskengine/taskengine"
 
-// pkg is what `go list` tells of a package, with paths relative to the module.
+// pkg is the output of `go list` for a package, with paths relative to the module.
 type pkg struct {
 	Path     string // "" is the module's root
 	Dir      string

@@ -50,8 +50,8 @@ func TestNoPackageDoesWorkWhenItIsImported(t *testing.T) {
 	}
 }
 
-// TestNoPackageVariableChanges type-checks each package alone. What it imports is not
-// loaded, and the errors of that are ignored: whose variable a name is needs no import.
+// TestNoPackageVariableChanges type-checks each package alone, without its imports, and ignores
+// the errors of that: they do not hide which names are package variables.
 func TestNoPackageVariableChanges(t *testing.T) {
 	for _, p := range packages(t) {
 		s := parse(t, p)
@@ -64,7 +64,7 @@ func TestNoPackageVariableChanges(t *testing.T) {
 				return
 			}
 			if v, ok := info.Uses[id].(*types.Var); ok && v.Parent() == checked.Scope() {
-				t.Errorf("%s: the package variable %s changes.\n\tMake it a field of a value that somebody owns.", s.set.Position(e.Pos()), id.Name)
+				t.Errorf("%s: the package variable %s changes.\n\tMake it a field of a value with one owner.", s.set.Position(e.Pos()), id.Name)
 			}
 		}
 		for _, f := range s.files {

@@ -12,7 +12,6 @@
 //
 // When an engine panics, its trace names the bubble: the first life of the process is bubble 1.
 //
-// The goroutines of a life are scheduled by the Go runtime, so that two runs of a seed may
-// differ in the order of what happens at one instant. Most failures come back within a few
-// runs.
+// The Go runtime schedules the goroutines of a life, so that two runs of a seed may differ in the
+// order of events at the same time. Most failures repeat within a few runs.
 package life

@@ -10,8 +10,8 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// fillUp checks that no slot of any limit was lost: it has the last node run as many tasks of
-// each type at once as its limits allow.
+// fillUp checks that no slot of any limit was lost: it runs as many tasks of each type at once on
+// the last node as its limits allow.
 func (w *world) fillUp() {
 	if len(w.failures) > 0 {
 		return
@@ -32,7 +32,7 @@ func (w *world) fillUp() {
 	}
 }
 
-// fillFor is how long the tasks run that fill the limits.
+// fillFor is how long the tasks of fillUp run.
 const fillFor = 100 * time.Millisecond
 
 // lastNode closes all nodes but one that handles all types.
@@ -58,7 +58,7 @@ func (w *world) lastNode() (last *node) {
 	return nil
 }
 
-// fill has a node run as many tasks of a type as fit.
+// fill runs as many tasks of a type on a node as fit.
 func (w *world) fill(n *node, typ string) {
 	weight := w.plan.typeOf(typ).Weight
 	most := 6
@@ -88,7 +88,7 @@ func (w *world) fill(n *node, typ string) {
 	}
 }
 
-// fillWith has a node take some tasks.
+// fillWith submits some tasks to a node.
 func (w *world) fillWith(n *node, typ string, tasks int) {
 	for range tasks {
 		w.requests++
@@ -103,7 +103,7 @@ func (w *world) fillWith(n *node, typ string, tasks int) {
 	}
 }
 
-// end checks that nothing is left, and ends what there is.
+// end checks that nothing is left, and closes everything.
 func (w *world) end() {
 	close(w.over)
 	for len(w.nodes) > 0 {

@@ -33,7 +33,7 @@ func (n *node) handle(ctx context.Context, t *task.Task) ([]byte, error) {
 	return result, err
 }
 
-// begin notes that a handler was called, and checks that it may be.
+// begin records the call of a handler, and checks that it is allowed.
 func (n *node) begin(ctx context.Context, t *task.Task) (*run, *story) {
 	w := n.w
 	var incarnation task.ID
@@ -64,7 +64,7 @@ func (n *node) begin(ctx context.Context, t *task.Task) (*run, *story) {
 	return r, s
 }
 
-// checkBegin checks that a handler may be called.
+// checkBegin checks that the call of a handler is allowed.
 func (w *world) checkBegin(ctx context.Context, n *node, incarnation task.ID, s *story, t *task.Task) {
 	typ := w.plan.typeOf(t.Type)
 	st := s.stepTo(t.Version)
@@ -110,7 +110,7 @@ func (w *world) checkBegin(ctx context.Context, n *node, incarnation task.ID, s 
 	}
 }
 
-// returns notes that a handler has returned.
+// returns records that a handler has returned.
 func (n *node) returns(s *story, t *task.Task, r *run, result []byte, err error) {
 	w := n.w
 	w.mu.Lock()
@@ -126,10 +126,10 @@ func (n *node) returns(s *story, t *task.Task, r *run, result []byte, err error)
 	}
 }
 
-// errPanic is what a handler returns that panics.
+// errPanic stands for a panic of a handler.
 var errPanic = task.InDoubt(errors.New("panics"))
 
-// behave does what handlers do, by chance.
+// behave behaves like a random handler.
 func (n *node) behave(ctx context.Context, s *story, t *task.Task, r *run) ([]byte, error) {
 	w, result := n.w, fmt.Appendf(nil, "result of version %d", t.Version)
 	if t.Headers["fill"] != "" {
@@ -189,7 +189,7 @@ func (n *node) finish(ctx context.Context, r *run, result []byte) error {
 	return n.link.Update(ctx, func(tx storage.Tx) error { return engine.FinishTx(ctx, tx, result) })
 }
 
-// report tells of progress until d is over, and then returns at once.
+// report reports progress until d has passed.
 func (n *node) report(ctx context.Context, d time.Duration, result []byte) ([]byte, error) {
 	to := ctx.Value(task.ReporterKey{}).(task.Reporter)
 	for i := range 3 {
@@ -202,7 +202,7 @@ func (n *node) report(ctx context.Context, d time.Duration, result []byte) ([]by
 	return result, nil
 }
 
-// rest waits as a handler does that is well-behaved.
+// rest waits like a well-behaved handler.
 func (n *node) rest(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -216,7 +216,7 @@ func (n *node) rest(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// deaf waits as a handler does that ignores its context.
+// deaf waits like a handler that ignores its context.
 func (n *node) deaf(d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -9,7 +9,7 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// step is one change of a row, as the store has made it.
+// step is one change of a row in the store.
 type step struct {
 	change  task.Change // the zero Change if the row was inserted
 	row     task.Task   // as it is then
@@ -30,7 +30,7 @@ type run struct {
 	expires  time.Time
 }
 
-// story is all that is known of one task. It is guarded by world.mu.
+// story is everything known about one task. It is guarded by world.mu.
 type story struct {
 	id       task.ID
 	row      task.Task // the newest
@@ -45,7 +45,7 @@ type story struct {
 	notes    []remark
 }
 
-// remark is an event that is no change of the row.
+// remark is an event that does not change the row.
 type remark struct {
 	at   time.Time
 	what string
@@ -54,7 +54,7 @@ type remark struct {
 
 func (s *story) remark(what, by string) { s.notes = append(s.notes, remark{time.Now(), what, by}) }
 
-// live reports whether the engine has still to do something.
+// live reports whether the engine still has to do something with the task.
 func (s *story) live() bool { return !s.removed && s.row.State.Live() }
 
 // runOf returns the call of a handler with a version.
@@ -77,7 +77,7 @@ func (s *story) stepTo(version uint64) *step {
 	return nil
 }
 
-// revived reports whether a person has had a task run again that had ended, after a version.
+// revived reports whether a person has resumed the task after it had ended, after a version.
 func (s *story) revived(after uint64) bool {
 	ended := false
 	for i := range s.steps {
@@ -90,8 +90,8 @@ func (s *story) revived(after uint64) bool {
 	return false
 }
 
-// journal notes what was committed, and checks each change. It is called within the
-// transaction, after everything else.
+// journal records what a transaction commits, and checks each change. It is called at the end of
+// the transaction.
 func (w *world) journal(n *node, steps []step) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -153,7 +153,7 @@ func (w *world) checkChange(s *story, before *task.Task, st *step) {
 	}
 }
 
-// checkGrab checks that a task may be started.
+// checkGrab checks that a start is allowed.
 func (w *world) checkGrab(s *story, before *task.Task, st *step, typ policy.Type) {
 	c := &st.change
 	if st.by != nil {
@@ -173,7 +173,7 @@ func (w *world) checkGrab(s *story, before *task.Task, st *step, typ policy.Type
 	}
 }
 
-// overdue returns by how much a grab came too late for the queue timeout.
+// overdue returns how long after the queue timeout a grab came.
 func (s *story) overdue(version uint64) time.Duration {
 	st, before := s.stepTo(version), s.stepTo(version-1)
 	if st == nil || before == nil || before.row.State != task.Submitted || before.row.NextEventAt.IsZero() {
@@ -227,7 +227,7 @@ func (w *world) checkEnd(s *story, before *task.Task, st *step, typ policy.Type)
 	}
 }
 
-// checkTimeout checks that an attempt did run out of time.
+// checkTimeout checks that an attempt ran out of time.
 func (w *world) checkTimeout(s *story, st *step, r *run, typ policy.Type) {
 	if r == nil {
 		w.failAt(s, "version %d ran out of time, and its handler had not been called", st.change.Version)
@@ -247,7 +247,7 @@ func (w *world) checkTimeout(s *story, st *step, r *run, typ policy.Type) {
 	}
 }
 
-// checkError checks that there is a reason for giving up after an attempt.
+// checkError checks that there is a reason for the state error after an attempt.
 func (w *world) checkError(s *story, st *step, r *run, typ policy.Type) {
 	why, ok := st.row.LastError, false
 	switch {

@@ -43,11 +43,11 @@ func TestRandomLivesOfACluster(t *testing.T) {
 	}
 }
 
-// current is the seed of the life that is led.
+// current is the seed of the present life.
 var current, begun atomic.Uint64
 
-// watch ends the process when a life does not end: virtual time stands still while a goroutine
-// waits for a mutex whose holder sleeps.
+// watch ends the process if a life does not end: virtual time does not advance while a goroutine
+// waits for a mutex and the holder of the mutex sleeps.
 func watch() (stop func()) {
 	done := make(chan struct{})
 	go func() {
@@ -68,7 +68,7 @@ func watch() (stop func()) {
 	return func() { close(done) }
 }
 
-// lead leads one life and reports whether it went well.
+// lead runs one life and reports whether it passed.
 func lead(t *testing.T, seed uint64) bool {
 	current.Store(seed)
 	begun.Add(1)
@@ -96,7 +96,7 @@ func lead(t *testing.T, seed uint64) bool {
 	return report == ""
 }
 
-// world is all that takes part in one life.
+// world has all participants of one life.
 type world struct {
 	seed    uint64
 	plan    plan
@@ -172,7 +172,7 @@ func (w *world) span(from, to time.Duration) time.Duration {
 
 func (w *world) since(t time.Time) string { return t.Sub(w.begin).String() }
 
-// poisoned returns why a transaction cannot be written. It is called within it.
+// poisoned returns why a transaction cannot be written. The transaction calls it.
 func (w *world) poisoned(touched []touch) error {
 	if w.plan.poison == 0 {
 		return nil
@@ -193,14 +193,14 @@ func (w *world) poisoned(touched []touch) error {
 	return nil
 }
 
-// say notes what a node says.
+// say records a log line of a node.
 func (w *world) say(n *node, text string) {
 	w.saidMu.Lock()
 	defer w.saidMu.Unlock()
 	w.said = append(w.said, remark{time.Now(), text, n.name})
 }
 
-// fail notes that something is wrong, with w.mu held or by the goroutine of the life.
+// fail records a failure. It is called with w.mu held or by the goroutine of the life.
 func (w *world) fail(format string, args ...any) { w.failAt(nil, format, args...) }
 
 func (w *world) failAt(s *story, format string, args ...any) {
@@ -211,7 +211,7 @@ func (w *world) failAt(s *story, format string, args ...any) {
 	}
 }
 
-// report tells what is wrong, with the history of the tasks concerned.
+// report prints the failures with the history of their tasks.
 func (w *world) report() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -230,7 +230,7 @@ func (w *world) report() string {
 	return b.String()
 }
 
-// tell writes the history of a task.
+// tell prints the history of a task.
 func (w *world) tell(b *strings.Builder, s *story) {
 	typ := w.plan.typeOf(s.row.Type)
 	fmt.Fprintf(b, "    task %v, shard %d, type %s: %s, limits %v, concurrency %d, weight %d, timeout %+v, max %d, crashes %d, retention %v, relaxed %t\n", s.id, s.row.Shard,

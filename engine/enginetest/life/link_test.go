@@ -11,7 +11,7 @@ import (
 	"github.com/taskengine/taskengine/storage"
 )
 
-// verbs are what a call of the store does, as a set.
+// verbs is the set of verbs in a call of the store.
 type verbs uint8
 
 const (
@@ -26,7 +26,7 @@ const (
 	all    = writes | notes | reads | settings
 )
 
-// weather is how calls of the store go. The zero weather is fine.
+// weather has the probabilities of faults of the store. The zero weather has none.
 type weather struct {
 	on       verbs         // what fails
 	slowOn   verbs         // what takes its time
@@ -37,7 +37,7 @@ type weather struct {
 	slow     int           // how many take their time
 	most     time.Duration // that they take
 	away     task.Shards   // of these shards of several databases nothing is done,
-	blind    bool          // or it is, and nobody is told
+	blind    bool          // or it succeeds, and the caller is not told
 }
 
 var (
@@ -48,7 +48,7 @@ var (
 	errKilled = fmt.Errorf("the node was killed: %w", storage.ErrBroken)
 )
 
-// fault is what becomes of one call.
+// fault is the fate of one call.
 type fault struct {
 	on                     verbs // what the weather concerns
 	fails, lost, overtaken bool
@@ -56,7 +56,7 @@ type fault struct {
 	out, back              time.Duration // how long it takes there and back
 }
 
-// err returns what a call is told that fails, or whose answer is lost.
+// err returns the error of a call that fails or loses its answer.
 func (f *fault) err(err error) error {
 	if f.down {
 		return errGone
@@ -74,7 +74,7 @@ type link struct {
 	calls int     // guarded by mu: those under way that change something
 }
 
-// enter begins a call that changes something, unless the node is dead.
+// enter begins a call that writes, unless the node is dead.
 func (l *link) enter() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -93,7 +93,7 @@ func (l *link) leave() {
 	l.w.lates.Add(-1)
 }
 
-// settle waits until no call is under way.
+// settle waits until no call is in progress.
 func (l *link) settle() {
 	for {
 		l.mu.Lock()
@@ -112,7 +112,7 @@ func (l *link) turn(now weather) {
 	l.mu.Unlock()
 }
 
-// draw returns what becomes of a call.
+// draw draws the fault of a call.
 func (l *link) draw(v verbs) (f fault) {
 	l.mu.Lock()
 	now := l.now
@@ -160,7 +160,7 @@ func (l *link) travel(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
-// write makes a call that changes something. do is called once at most.
+// write makes a call that writes. It calls do at most once.
 func (l *link) write(ctx context.Context, v verbs, do func() error) error {
 	if !l.enter() {
 		return errKilled
@@ -188,7 +188,7 @@ func (l *link) write(ctx context.Context, v verbs, do func() error) error {
 	return nil
 }
 
-// read makes a call that changes nothing.
+// read makes a call that reads.
 func read[T any](ctx context.Context, l *link, v verbs, call func() (T, error)) (out T, err error) {
 	var none T
 	if l.n.isDead() {
@@ -217,7 +217,7 @@ func verbOf(c *task.Change) verbs {
 	return finishes
 }
 
-// verbsOf returns what a batch does.
+// verbsOf returns the verbs of a batch.
 func verbsOf(b *storage.Batch) (v verbs) {
 	if len(b.Insert) > 0 {
 		v |= inserts
@@ -228,7 +228,7 @@ func verbsOf(b *storage.Batch) (v verbs) {
 	return v
 }
 
-// update does what fn does, and is [storage.Store.Update]. What it does is known only then.
+// update is [storage.Store.Update]. The verbs of fn are known only after fn was called.
 func (l *link) update(ctx context.Context, hasty bool, fn func(storage.Tx) error) error {
 	var x *tx
 	v := writes | notes
@@ -278,7 +278,7 @@ func (l *link) update(ctx context.Context, hasty bool, fn func(storage.Tx) error
 	return nil
 }
 
-// tx is a transaction that notes what it does.
+// tx is a transaction that records its changes.
 type tx struct {
 	storage.Tx
 	n       *node
@@ -288,7 +288,7 @@ type tx struct {
 	hooks   []func()
 }
 
-// touch is what a transaction does with one task.
+// touch is the change of one task by a transaction.
 type touch struct {
 	id   task.ID
 	verb verbs
@@ -299,7 +299,7 @@ func (x *tx) touch(id task.ID, v verbs) {
 	x.touched = append(x.touched, touch{id, v})
 }
 
-// OnCommit keeps the hook until it is known what the caller is told.
+// OnCommit keeps the hook until the fault of the call is known.
 func (x *tx) OnCommit(fn func()) { x.hooks = append(x.hooks, fn) }
 
 func (x *tx) Insert(ctx context.Context, ts ...*task.Task) ([]storage.Inserted, error) {

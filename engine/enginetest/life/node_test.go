@@ -25,7 +25,7 @@ type node struct {
 	pool  *pool                         // handles some; nil if there is none
 	e     atomic.Pointer[engine.Engine] // nil until it is open
 
-	closing atomic.Bool   // somebody has told it to end
+	closing atomic.Bool   // it was told to end
 	dead    chan struct{} // closed when it is killed, or its process has ended
 	gone    chan struct{} // closed when nothing of it is on its way to the store any more
 	once    sync.Once     // closes dead
@@ -36,10 +36,10 @@ type node struct {
 	paused  map[string]pauses // guarded by world.mu
 }
 
-// pauses is what a node was told about a type.
+// pauses is what a node knows about the pause of a type.
 type pauses struct {
 	since time.Time // when the type was paused
-	still bool      // nobody has wanted it to go on
+	still bool      // it was not resumed
 }
 
 func (n *node) isDead() bool {
@@ -51,7 +51,7 @@ func (n *node) isDead() bool {
 	}
 }
 
-// start opens a node. It may take a while in bad weather.
+// start opens a node. With faults of the store that may take a while.
 func (w *world) start(all bool) {
 	w.born++
 	n := &node{
@@ -117,7 +117,7 @@ func (n *node) open() bool {
 	return true
 }
 
-// Join implements [coord.Membership]: it notes which incarnations live.
+// Join implements [coord.Membership]. It records which incarnations are alive.
 func (n *node) Join(ctx context.Context, self coord.Member, fn func([]coord.Member)) error {
 	w := n.w
 	if !w.calm.Load() && w.roll(8) == 0 {
@@ -142,7 +142,7 @@ func (n *node) Join(ctx context.Context, self coord.Member, fn func([]coord.Memb
 	return err
 }
 
-// prover is a node that knows at every moment whether it is alive.
+// prover is a node that can always prove whether it is alive.
 type prover struct{ *node }
 
 var _ coord.Prover = prover{}
@@ -154,7 +154,7 @@ func (n prover) Proves(incarnation task.ID) bool {
 	return !n.w.hasEnded(incarnation)
 }
 
-// hasEnded reports whether an incarnation is not alive any more. It is called with mu held.
+// hasEnded reports whether an incarnation was alive and is not any more. It is called with mu held.
 func (w *world) hasEnded(incarnation task.ID) bool {
 	_, ended := w.ended[incarnation]
 	return ended
@@ -163,7 +163,7 @@ func (w *world) hasEnded(incarnation task.ID) bool {
 // Announce implements [coord.Membership].
 func (n *node) Announce(self coord.Member) { n.coord.Announce(self) }
 
-// gone notes that the incarnations that a node had are not alive any more.
+// gone records that the incarnations of a node are not alive any more.
 func (w *world) gone(n *node) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -181,8 +181,7 @@ func (n *node) sever() {
 	n.coord.Sever()
 }
 
-// close ends a node as a signal does, which waits for its handlers as long as patience
-// lasts.
+// close ends a node like a signal does: it waits for its handlers for the time of patience.
 func (n *node) close(patience time.Duration) {
 	n.w.say(n, "is closed, with patience for "+patience.String())
 	n.closing.Store(true)
@@ -191,7 +190,7 @@ func (n *node) close(patience time.Duration) {
 	n.w.say(n, "is closed")
 }
 
-// kill ends a node at once. What it has on its way to the store may still arrive there.
+// kill ends a node at once. Its calls in progress may still reach the store.
 func (n *node) kill() {
 	n.w.say(n, "is killed")
 	n.end()
@@ -222,7 +221,7 @@ func (n *node) end() {
 	n.last.Do(func() { close(n.gone) })
 }
 
-// leave takes a node out of those that people use.
+// leave removes a node from those that callers use.
 func (w *world) leave(n *node) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -266,7 +265,7 @@ func (b *bus) Subscribe(ctx context.Context, fn func([]task.Hint)) error {
 	return errStorm
 }
 
-// scribe keeps what a node warns of.
+// scribe keeps the warnings of a node.
 type scribe struct {
 	slog.Handler
 	n *node

@@ -12,7 +12,7 @@ import (
 	"github.com/taskengine/taskengine/storage"
 )
 
-// somebody returns an open node, nil if there is none.
+// somebody returns a random open node, nil if there is none.
 func (w *world) anyNode() *node {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -66,7 +66,7 @@ func (w *world) request() engine.Request {
 	return r
 }
 
-// crowd has callers ask for tasks that cannot run, in more queues than fit into memory.
+// crowd submits tasks that cannot run, in more queues than fit into memory.
 func (w *world) crowd() {
 	paused := w.plan.types[0]
 	if n := w.opened(); n != nil && n.e.Load().Pause(context.Background(), paused) == nil {
@@ -85,7 +85,7 @@ func (w *world) crowd() {
 	w.ask(reqs)
 }
 
-// submit has a caller ask for some tasks.
+// submit submits some tasks for a caller.
 func (w *world) submit() {
 	reqs := make([]engine.Request, 1+w.roll(8)/6*w.roll(4))
 	for i := range reqs {
@@ -94,7 +94,7 @@ func (w *world) submit() {
 	w.ask(reqs)
 }
 
-// ask has a caller ask for tasks, again and again if that can be repeated.
+// ask submits requests, repeatedly if they can be repeated.
 func (w *world) ask(reqs []engine.Request) {
 	repeatable := !slices.ContainsFunc(reqs, func(r engine.Request) bool { return r.ID.IsZero() && r.Key == "" })
 	inTx := w.roll(8) == 0 && !w.plan.divided
@@ -144,7 +144,7 @@ func (n *node) submit(patience time.Duration, inTx bool, reqs []engine.Request) 
 	return receipts, err
 }
 
-// accept notes which tasks a caller was told of.
+// accept records the tasks that a caller got a receipt for.
 func (w *world) accept(n *node, reqs []engine.Request, receipts []engine.Receipt) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -173,7 +173,7 @@ func (w *world) accept(n *node, reqs []engine.Request, receipts []engine.Receipt
 	}
 }
 
-// await has a caller wait until its tasks have ended.
+// await waits for the tasks of a caller to end.
 func (w *world) await(n *node, receipts []engine.Receipt) {
 	w.waiters.Go(func() {
 		for _, rc := range receipts {
@@ -196,7 +196,7 @@ func (w *world) await(n *node, receipts []engine.Receipt) {
 	})
 }
 
-// addBySQL adds a task of which no node is told.
+// addBySQL adds a task without a hint to any node.
 func (w *world) addBySQL() {
 	r := w.request()
 	if r.ID.IsZero() {
@@ -231,7 +231,7 @@ func (w *world) addBySQL() {
 	_, _ = w.do(nil, &storage.Batch{Insert: []*task.Task{t}})
 }
 
-// meddle has a person change a task by hand.
+// meddle changes a task like a person does.
 func (w *world) meddle() {
 	w.mu.Lock()
 	if len(w.order) == 0 {
@@ -273,7 +273,7 @@ func (w *world) meddle() {
 	})
 }
 
-// pause has a person pause a type, or let it go on.
+// pause pauses or resumes a type like a person does.
 func (w *world) pause() {
 	n, typ := w.anyNode(), w.plan.types[w.roll(len(w.plan.types))]
 	if n == nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// plan is what is drawn before a life begins.
+// plan is drawn before a life begins.
 type plan struct {
 	set        policy.Set
 	types      []string      // those that nodes handle
@@ -75,10 +75,10 @@ func drawPlan(rng *rand.Rand) plan {
 	return p
 }
 
-// open names what is known to go wrong and is not mended yet: see spare.
+// open names known mistakes that are not corrected yet: see spare.
 const open = ""
 
-// spare takes out of a plan what shall not happen.
+// spare removes from a plan what must not happen.
 func (p *plan) spare(what string) {
 	for name := range strings.SplitSeq(what, ",") {
 		switch name {
@@ -159,7 +159,7 @@ func between(rng *rand.Rand, from, to time.Duration) time.Duration {
 	return from + time.Duration(rng.Int64N(int64(to-from)))
 }
 
-// typeOf returns how a task is treated.
+// typeOf returns the policy of a task.
 func (p *plan) typeOf(name string) policy.Type {
 	if t, ok := p.set.Types[name]; ok {
 		return t
@@ -167,10 +167,10 @@ func (p *plan) typeOf(name string) policy.Type {
 	return policy.DefaultType()
 }
 
-// counted is one limit that a task counts for, with the value that it is per.
+// counted is one limit that a task counts for, with its value for a keyed limit.
 type counted struct{ limit, value string }
 
-// limitsOf returns for what a task counts, and how much there may be of it.
+// limitsOf returns the limits that a task counts for, with their sizes.
 func (p *plan) limitsOf(t *task.Task) map[counted]int {
 	typ := p.typeOf(t.Type)
 	most := map[counted]int{{"node", ""}: p.set.Slots}
@@ -195,7 +195,7 @@ func (p *plan) limitsOf(t *task.Task) map[counted]int {
 	return most
 }
 
-// isRated reports whether tasks of a type are started at some rate at most.
+// isRated reports whether a limit of the type has a rate.
 func (p *plan) isRated(typ policy.Type) bool {
 	return slices.ContainsFunc(typ.Limits, func(name string) bool {
 		return slices.ContainsFunc(p.set.Chain(name), func(l policy.Limit) bool { return !l.Rate.IsZero() })

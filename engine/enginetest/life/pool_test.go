@@ -9,15 +9,15 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// pool is a handler of some types with slots of its own, such as a plugin with processes. They
-// come and go, and a task may have to wait until the pool begins with it.
+// pool is a handler of some types with slots of its own, such as a plugin with processes. Their
+// number changes, and a task may have to wait until the pool begins with it.
 type pool struct {
 	n    *node
 	most int // slots that it has at most
 
 	mu      sync.Mutex
 	has     task.Capacity       // guarded by mu
-	changed func(task.Capacity) // guarded by mu; nil while nobody uses it
+	changed func(task.Capacity) // guarded by mu; nil while no engine uses the pool
 	inside  int                 // guarded by mu: tasks that it has
 }
 
@@ -42,7 +42,7 @@ func (p *pool) Use(changed func(task.Capacity)) task.PoolUse {
 	return p
 }
 
-// Want implements [task.PoolUse]: the pool makes room, in a while.
+// Want implements [task.PoolUse]: the pool adds slots after some time.
 func (p *pool) Want(tasks int) {
 	if tasks == 0 {
 		return
@@ -61,7 +61,7 @@ func (p *pool) End() {
 	p.mu.Unlock()
 }
 
-// resize has the pool take so many tasks from now on.
+// resize sets the number of slots.
 func (p *pool) resize(slots int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

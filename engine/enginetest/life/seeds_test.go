@@ -2,5 +2,5 @@
 
 package life
 
-// seeds is how many lives are led.
+// seeds is the number of lives.
 const seeds = 1000

@@ -8,7 +8,7 @@ import (
 	"github.com/taskengine/taskengine/storage"
 )
 
-// The stores that a node may see. All of them are its link; they differ in what else they can.
+// The stores that a node may have. All of them are its link, with different abilities.
 type (
 	nearby struct{ *link }  // relaxes
 	remote struct{ *link }  // takes whole batches
@@ -25,7 +25,7 @@ var (
 	_ storage.ShardBound = parts{}
 )
 
-// store returns how the node sees the store.
+// store returns the store of the node.
 func (l *link) store() storage.Store {
 	switch {
 	case l.w.plan.divided:
@@ -70,7 +70,7 @@ func (l remote) Do(ctx context.Context, b *storage.Batch) (out storage.Outcome, 
 	return out, nil
 }
 
-// part does what of b is not away.
+// part does the part of b on shards that can be reached.
 func (l remote) part(ctx context.Context, b *storage.Batch, now weather) (storage.Outcome, error) {
 	out := storage.Outcome{Inserted: make([]storage.Inserted, len(b.Insert)), Swapped: make([]*task.Task, len(b.Swap))}
 	var lost task.Shards
@@ -125,7 +125,7 @@ func clone(b *storage.Batch) *storage.Batch {
 	return c
 }
 
-// do does a batch in a transaction and notes what came of it.
+// do applies a batch in a transaction and records the outcomes.
 func (w *world) do(n *node, b *storage.Batch) (out storage.Outcome, err error) {
 	err = w.base.Update(context.Background(), func(under storage.Tx) (err error) {
 		x := &tx{Tx: under, n: n}
@@ -141,7 +141,7 @@ func (w *world) do(n *node, b *storage.Batch) (out storage.Outcome, err error) {
 	return out, err
 }
 
-// later has a batch done some time after its caller was told that it failed.
+// later applies a batch some time after its caller got an error.
 func (w *world) later(n *node, b *storage.Batch) {
 	after := time.Duration(w.roll(int(8 * time.Second)))
 	w.lates.Add(1)

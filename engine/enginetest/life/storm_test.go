@@ -8,7 +8,7 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// storm is the life while the faults last.
+// storm is the part of the life with faults.
 func (w *world) storm() {
 	for i := range w.plan.nodes {
 		w.start(i == 0 || w.roll(5) > 0)
@@ -27,7 +27,7 @@ func (w *world) storm() {
 	}
 }
 
-// happen has one thing happen.
+// happen causes one random event.
 func (w *world) happen() {
 	switch chance := w.roll(100); {
 	case chance < 46:
@@ -80,7 +80,7 @@ func (w *world) replace(gently bool) {
 	w.start(n.all)
 }
 
-// turn changes the weather.
+// turn changes the probabilities of faults.
 func (w *world) turn() {
 	now := w.weather()
 	if w.roll(3) > 0 {
@@ -93,7 +93,7 @@ func (w *world) turn() {
 	}
 }
 
-// weather draws one.
+// weather draws a weather.
 func (w *world) weather() weather {
 	some := []verbs{inserts, grabs, finishes, notes, reads, settings, writes, writes, all}
 	now := weather{on: some[w.roll(len(some))], most: time.Duration(1) << (20 + w.roll(13))}
@@ -130,7 +130,7 @@ func (w *world) weather() weather {
 	return now
 }
 
-// settle has the faults stop, and waits until all tasks have ended that can.
+// settle stops the faults, and waits until all tasks that can end have ended.
 func (w *world) settle() {
 	w.calm.Store(true)
 	for _, n := range w.nodes {
@@ -172,7 +172,7 @@ func (w *world) settle() {
 	}
 }
 
-// isLeftOver reports whether tasks are left that no node handles.
+// isLeftOver reports whether tasks are left that have not ended.
 func (w *world) isLeftOver() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -221,13 +221,13 @@ func (w *world) isStranger(s *story) bool {
 	return !known
 }
 
-// isBlocked reports whether a task cannot run, or end, for a known reason.
+// isBlocked reports whether a task cannot start or end for a known reason.
 func (w *world) isBlocked(s *story) bool {
 	return w.isStranger(s) || w.victims[s.id] != 0 || w.unpaused[s.row.Type] > 0
 }
 
-// patience is how long tasks may take to end in good weather. Doubts about what was written
-// are looked at ever more seldom, up to two minutes apart.
+// patience is how long tasks may take to end without faults. Uncertain rows are read again after
+// growing pauses of up to two minutes.
 const patience = 5 * time.Minute
 
 // wait waits until all tasks have ended but those that may be left.
@@ -260,7 +260,7 @@ func (w *world) wait(though string, left func(*story) bool) {
 	}
 }
 
-// why notes what the nodes say about a task.
+// why records what the nodes report about a task.
 func (w *world) why(s *story) {
 	for _, n := range w.nodes {
 		e := n.e.Load()
