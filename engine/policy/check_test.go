@@ -15,7 +15,7 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// clean returns a set that uses everything and in which nothing is wrong.
+// clean returns a valid set that uses all fields.
 func clean() policy.Set {
 	soon := time.Second
 	mail, payout := policy.DefaultType(), policy.DefaultType()
@@ -56,7 +56,7 @@ func edit(change func(*policy.Type)) func(*policy.Set) {
 	}
 }
 
-// limit changes one limit of a set, or adds it.
+// limit changes or adds one limit of a set.
 func limit(name string, change func(*policy.Limit)) func(*policy.Set) {
 	return func(s *policy.Set) {
 		l := s.Limits[name]
@@ -187,7 +187,7 @@ func TestSeveralProblemsAreAllFoundInAStableOrder(t *testing.T) {
 	}
 }
 
-// TestAnyTangleOfLimitsIsChecked draws graphs with circles, loose ends and shared parts.
+// TestAnyTangleOfLimitsIsChecked draws graphs with cycles, unknown parents and shared parents.
 func TestAnyTangleOfLimitsIsChecked(t *testing.T) {
 	names := []string{"a", "b", "c", "d", "missing"}
 	rapid.Check(t, func(t *rapid.T) {
@@ -227,7 +227,7 @@ func countText(ps []policy.Problem, part string) (n int) {
 	return n
 }
 
-// countCircles follows every limit as far as it goes and counts where that ends.
+// countCircles follows the parents of every limit and counts the cycles.
 func countCircles(s policy.Set) int {
 	ends := map[string]bool{}
 	for name := range s.Limits {

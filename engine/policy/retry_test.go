@@ -11,7 +11,7 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// middle is the chance that leaves a delay as it is, whatever the jitter.
+// middle is the chance that does not change a delay, whatever the jitter is.
 const middle = 0.5
 
 func TestABackoffGrowsAsItsKindSays(t *testing.T) {
@@ -70,7 +70,7 @@ func duration(t *rapid.T, what string) time.Duration {
 	return time.Duration(durations.Draw(t, what))
 }
 
-// backoffs draws every backoff that Set.Check finds nothing wrong with.
+// backoffs draws backoffs that Set.Check accepts.
 var backoffs = rapid.Custom(func(t *rapid.T) policy.Backoff {
 	b := policy.Backoff{
 		Kind:    policy.BackoffKind(rapid.Uint8Range(0, 3).Draw(t, "kind")),

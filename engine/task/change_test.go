@@ -17,7 +17,7 @@ import (
 
 var start = task.Stamp(time.Date(2024, 2, 3, 4, 5, 6, 789_000, time.UTC))
 
-// instants draws times as callers have them: in any zone, with nanoseconds, or zero.
+// instants draws times as callers pass them: in any zone, with nanoseconds, or zero.
 var instants = rapid.Custom(func(t *rapid.T) time.Time {
 	if rapid.Bool().Draw(t, "zero") {
 		return time.Time{}
@@ -105,7 +105,7 @@ func TestATaskThatHasWaitedTooLongIsNotGrabbed(t *testing.T) {
 	}
 }
 
-// checkApplied says once more, in other words, what Apply does.
+// checkApplied checks the result of Apply against an independent description.
 func checkApplied(t *rapid.T, before *task.Task, c task.Change, now *task.Task) {
 	want := before.Clone()
 	want.Version++

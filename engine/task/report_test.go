@@ -11,7 +11,7 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// heard is a reporter that remembers.
+// heard is a reporter that records its calls.
 type heard struct {
 	progress   []task.Progress
 	checkpoint []byte
@@ -64,5 +64,5 @@ func TestWithoutAReporterNothingIsSaid(t *testing.T) {
 	if err := task.SaveCheckpoint(ctx, []byte("x")); err != nil {
 		t.Error(err)
 	}
-	task.Logger(ctx).Info("nobody hears this")
+	task.Logger(ctx).Info("this line is discarded")
 }

@@ -25,7 +25,7 @@ func TestShardsAreReadAsTheyAreWritten(t *testing.T) {
 	}
 }
 
-// UUIDs of every version that a caller may give change in a byte that counts.
+// UUIDs of every version that a caller may pass differ in a byte that the shard depends on.
 func TestIDsOfAShardAreOrderedAndOfIt(t *testing.T) {
 	ids, now := NewIDs([32]byte{1}), time.Unix(1e9, 0)
 	last, shards := ID{}, Shards{}

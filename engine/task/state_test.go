@@ -105,7 +105,7 @@ func TestAnOutcomeHasAName(t *testing.T) {
 	}
 }
 
-// edge is a transition as docs/states.md shows it.
+// edge is a transition in docs/states.md.
 type edge struct{ from, to string }
 
 func TestTheTableInTheDocumentIsTheOneInTheCode(t *testing.T) {

@@ -52,6 +52,10 @@ var rules = []rule{
 		Why: "policies are plain data",
 	},
 	{
+		Of:  "engine/internal/window",
+		Why: "the window algorithm knows positions, and nothing of tasks",
+	},
+	{
 		Of:  "engine/internal",
 		May: []string{"engine/task", "engine/policy", "engine/internal/..."},
 		Out: []string{"github.com/google/btree"},
