@@ -176,7 +176,8 @@ func New(c Config) (*Cluster, error) {
 func (k *Cluster) IsShared() bool { return k.shared != nil }
 
 // Run takes part in the cluster until ctx ends. It returns when every goroutine that it started
-// has ended. It must be called once.
+// has ended. It must be called once. If the store is not shared, Run starts one goroutine, which
+// joins and then waits.
 func (k *Cluster) Run(ctx context.Context) {
 	k.engine.Decide(func(c *core.Core, now time.Time) { c.Own(now, k.view.Load().owned) })
 	loops := []func(context.Context){k.memberLoop}
