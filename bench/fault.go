@@ -65,6 +65,31 @@ func (s *slowTasks) Update(ctx context.Context, fn func(storage.Tx) error) error
 	return slowly(ctx, s.Store, s.delay, fn)
 }
 
+// Commit implements [storage.Store].
+func (s *slowStore) Commit(ctx context.Context, b *storage.Batch) storage.Commit {
+	return slowCommit{s.inspected.Commit(ctx, b), s.delay}
+}
+
+// Commit implements [storage.Store].
+func (s *slowTasks) Commit(ctx context.Context, b *storage.Batch) storage.Commit {
+	return slowCommit{s.Store.Commit(ctx, b), s.delay}
+}
+
+// slowCommit is a commit whose end is reported late.
+type slowCommit struct {
+	storage.Commit
+	delay time.Duration
+}
+
+// Wait implements [storage.Commit].
+func (c slowCommit) Wait() (storage.Outcome, error) {
+	out, err := c.Commit.Wait()
+	if err == nil {
+		machine.Pause(c.delay)
+	}
+	return out, err
+}
+
 // slowly commits, waits, and then runs the hooks of the commit.
 func slowly(ctx context.Context, s storage.Store, d time.Duration, fn func(storage.Tx) error) error {
 	var held *heldTx

@@ -27,6 +27,10 @@ func (s *faultyStore) Update(ctx context.Context, fn func(storage.Tx) error) err
 	return s.Store.Update(ctx, func(tx storage.Tx) error { return fn(&faultyTx{tx, s}) })
 }
 
+func (s *faultyStore) Commit(ctx context.Context, b *storage.Batch) storage.Commit {
+	return storage.Later(func() (storage.Outcome, error) { return storage.CommitIn(ctx, s.Update, b).Wait() })
+}
+
 func (s *faultyStore) Get(ctx context.Context, id task.ID) (*task.Task, error) {
 	t, err := s.Store.Get(ctx, id)
 	if err == nil && s.get != nil {

@@ -28,6 +28,14 @@ type commit struct {
 	durable time.Duration // from then until it was durable
 }
 
+// Commit implements [storage.Store].
+func (p *probe) Commit(ctx context.Context, b *storage.Batch) storage.Commit {
+	if _, overlaps := p.Store.(storage.NoSyncer); overlaps { // one is applied while another waits for the disk
+		return storage.Later(func() (storage.Outcome, error) { return storage.CommitIn(ctx, p.Update, b).Wait() })
+	}
+	return storage.CommitIn(ctx, p.Update, b)
+}
+
 // Update implements [storage.Store].
 func (p *probe) Update(ctx context.Context, fn func(storage.Tx) error) error {
 	c := commit{called: time.Now()}

@@ -30,8 +30,6 @@ type batch struct {
 	alone       []task.Change    // grabs that the store has refused before: each is tried by itself
 	ids         map[task.ID]bool // of what is in it, if it is the rest of another
 
-	notes []task.Note // the last progress of attempts that are saved; it may be lost
-
 	// what that is for the store, and what came of it
 	do   storage.Batch
 	done storage.Outcome
@@ -54,7 +52,7 @@ func (b *batch) reset() {
 	clear(b.do.Insert)
 	clear(b.do.Swap)
 	b.submissions, b.grabs, b.relaxed = b.submissions[:0], b.grabs[:0], b.relaxed[:0]
-	b.saves, b.edits, b.alone, b.notes = b.saves[:0], b.edits[:0], b.alone[:0], nil
+	b.saves, b.edits, b.alone, b.do.Notes = b.saves[:0], b.edits[:0], b.alone[:0], nil
 	b.do.Insert, b.do.Swap, b.do.Remove = b.do.Insert[:0], b.do.Swap[:0], b.do.Remove[:0]
 	b.done, b.part, b.rest, b.finishes, b.undone = storage.Outcome{}, nil, nil, nil, false
 }

@@ -129,6 +129,11 @@ func (s *stalling) Update(ctx context.Context, fn func(storage.Tx) error) error 
 	return s.Store.Update(ctx, fn)
 }
 
+// Commit implements [storage.Store].
+func (s *stalling) Commit(ctx context.Context, b *storage.Batch) storage.Commit {
+	return storage.Later(func() (storage.Outcome, error) { return storage.CommitIn(ctx, s.Update, b).Wait() })
+}
+
 func TestAResultThatIsReturnedInTimeCountsHoweverLongTheStoreTakes(t *testing.T) {
 	for _, all := range []bool{false, true} {
 		inBubble(t, func(t *testing.T) {

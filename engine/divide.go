@@ -116,7 +116,13 @@ func (e *Engine) divide(b *batch, err error) outcome {
 // worksAfter reports whether the store works though it failed with err: it says so, or writes a
 // transaction in which nothing is done.
 func (e *Engine) worksAfter(err error) bool {
-	return errors.Is(err, storage.ErrRefused) || e.store.Update(context.Background(), func(storage.Tx) error { return nil }) == nil
+	return errors.Is(err, storage.ErrRefused) || e.commitNothing() == nil
+}
+
+// commitNothing returns why the store cannot commit even an empty batch, or nil.
+func (e *Engine) commitNothing() error {
+	_, err := e.store.Commit(context.Background(), new(storage.Batch)).Wait()
+	return err
 }
 
 // note keeps a piece that failed. Submissions that may have been written are not tried again:

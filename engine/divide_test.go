@@ -55,6 +55,11 @@ func (s *picky) Update(ctx context.Context, fn func(storage.Tx) error) error {
 	return err
 }
 
+// Commit implements [storage.Store].
+func (s *picky) Commit(ctx context.Context, b *storage.Batch) storage.Commit {
+	return storage.Later(func() (storage.Outcome, error) { return storage.CommitIn(ctx, s.Update, b).Wait() })
+}
+
 func (s *picky) Swap(ctx context.Context, cs ...task.Change) (out []*task.Task, err error) {
 	err = s.Update(ctx, func(tx storage.Tx) (err error) {
 		out, err = tx.Swap(ctx, cs...)

@@ -52,6 +52,11 @@ func (s *lossy) Update(ctx context.Context, fn func(storage.Tx) error) error {
 	return err
 }
 
+// Commit implements [storage.Store].
+func (s *lossy) Commit(ctx context.Context, b *storage.Batch) storage.Commit {
+	return storage.Later(func() (storage.Outcome, error) { return storage.CommitIn(ctx, s.Update, b).Wait() })
+}
+
 // countingTx counts the rows that were really inserted and swapped.
 type countingTx struct {
 	storage.Tx
@@ -149,6 +154,10 @@ func (s *lossyShared) Update(ctx context.Context, fn func(storage.Tx) error) err
 	return s.lossy.Update(ctx, func(tx storage.Tx) error {
 		return fn(&grabCountingTx{tx, &s.grabs})
 	})
+}
+
+func (s *lossyShared) Commit(ctx context.Context, b *storage.Batch) storage.Commit {
+	return storage.Later(func() (storage.Outcome, error) { return storage.CommitIn(ctx, s.Update, b).Wait() })
 }
 
 type grabCountingTx struct {
@@ -310,6 +319,10 @@ func (s *losesOne) Update(ctx context.Context, fn func(storage.Tx) error) error 
 	return err
 }
 
+func (s *losesOne) Commit(ctx context.Context, b *storage.Batch) storage.Commit {
+	return storage.Later(func() (storage.Outcome, error) { return storage.CommitIn(ctx, s.Update, b).Wait() })
+}
+
 func TestWhoWaitsIsToldThoughTheAnswerToTheLastSaveWasLost(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := &losesOne{Store: memory.New()}
@@ -349,6 +362,10 @@ func (s *lateFirst) Update(ctx context.Context, fn func(storage.Tx) error) error
 		err = errNo
 	}
 	return err
+}
+
+func (s *lateFirst) Commit(ctx context.Context, b *storage.Batch) storage.Commit {
+	return storage.Later(func() (storage.Outcome, error) { return storage.CommitIn(ctx, s.Update, b).Wait() })
 }
 
 func TestAnInsertThatIsAnsweredLateSettlesNoDoubtAboutALaterChange(t *testing.T) {

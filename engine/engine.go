@@ -55,14 +55,15 @@ type Config struct {
 
 // Engine runs tasks. Its methods are safe for concurrent use.
 type Engine struct {
-	config  Config
-	store   storage.Store
-	log     *slog.Logger
-	ids     *task.IDs
-	types   map[string]*typeInfo // read only
-	unknown *typeInfo            // of types that are not configured; read only
-	divided bool                 // several databases keep the tasks; read only
-	layouts map[string][]string  // by type, where the values of groups come from; read only
+	config   Config
+	store    storage.Store
+	log      *slog.Logger
+	ids      *task.IDs
+	types    map[string]*typeInfo // read only
+	unknown  *typeInfo            // of types that are not configured; read only
+	noSyncer storage.NoSyncer     // makes relaxed grabs; nil if no type is relaxed, or the store cannot; read only
+	divided  bool                 // several databases keep the tasks; read only
+	layouts  map[string][]string  // by type, where the values of groups come from; read only
 
 	pools   pools            // handlers that run a limited number of tasks
 	cluster *cluster.Cluster // the other nodes
@@ -70,6 +71,8 @@ type Engine struct {
 	inbox   inbox                    // what nobody has told the core yet
 	workers *workpool.Pool[*attempt] // calls the handlers
 	board   board                    // has what handlers say of their progress written
+
+	turn sync.Mutex // held while a writer decides what is in a batch and gives it to the store; locked before mu
 
 	mu               sync.Mutex
 	core             *core.Core                 // guarded by mu
@@ -234,6 +237,11 @@ func newEngine(ctx context.Context, c Config) (*Engine, error) {
 		return nil, err
 	}
 	_, e.divided = c.Store.(storage.ShardBound)
+	for _, p := range c.Policies.Types {
+		if p.Relaxed {
+			e.noSyncer, _ = c.Store.(storage.NoSyncer)
+		}
+	}
 	e.submissions.New = newSubmission
 	e.workers = workpool.New(e.handle)
 	e.board.store, e.board.log = c.Store, c.Log

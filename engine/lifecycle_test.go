@@ -266,6 +266,11 @@ func (f *flaky) Update(ctx context.Context, fn func(storage.Tx) error) error {
 	return f.Store.Update(ctx, fn)
 }
 
+// Commit implements [storage.Store].
+func (f *flaky) Commit(ctx context.Context, b *storage.Batch) storage.Commit {
+	return storage.Later(func() (storage.Outcome, error) { return storage.CommitIn(ctx, f.Update, b).Wait() })
+}
+
 func TestAnOutageOfTheStoreLosesNoResult(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		var j journal

@@ -57,8 +57,15 @@ func (s *inParts) all(t *testing.T) []*task.Task {
 	return rows
 }
 
-// Do implements [storage.Batcher].
-func (s *inParts) Do(ctx context.Context, b *storage.Batch) (storage.Outcome, error) {
+// Commit implements [storage.Store].
+func (s *inParts) Commit(ctx context.Context, b *storage.Batch) storage.Commit {
+	return storage.Later(func() (storage.Outcome, error) {
+		storage.NoteFirst(ctx, s, b)
+		return s.do(ctx, b)
+	})
+}
+
+func (s *inParts) do(ctx context.Context, b *storage.Batch) (storage.Outcome, error) {
 	s.mu.Lock()
 	away, blind := s.away, s.blind
 	s.mu.Unlock()

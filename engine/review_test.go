@@ -27,6 +27,11 @@ func (s *shut) Update(ctx context.Context, fn func(storage.Tx) error) error {
 	return s.Store.Update(ctx, fn)
 }
 
+// Commit implements [storage.Store].
+func (s *shut) Commit(ctx context.Context, b *storage.Batch) storage.Commit {
+	return storage.Later(func() (storage.Outcome, error) { return storage.CommitIn(ctx, s.Update, b).Wait() })
+}
+
 func (s *shut) shut(why error) { s.because.Store(&why) }
 func (s *shut) open()          { s.because.Store(nil) }
 

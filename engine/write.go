@@ -18,7 +18,6 @@ const saveRetry = 250 * time.Millisecond
 
 // writeLoop commits what is pending until background ends and nothing is left.
 func (e *Engine) writeLoop(background context.Context, number int) {
-	relaxer, _ := e.store.(storage.NoSyncer)
 	b := &batch{writer: number}
 	for {
 		select {
@@ -29,8 +28,8 @@ func (e *Engine) writeLoop(background context.Context, number int) {
 			return // what the store did not take is recovered at the next start
 		}
 		workpool.Gather(e.inbox.count)
-		if relaxer != nil {
-			e.relax(relaxer, b)
+		if e.noSyncer != nil {
+			e.relax(e.noSyncer, b)
 		}
 		if e.commit(b) == failed {
 			_ = sleep(background, saveRetry)
@@ -51,15 +50,13 @@ const (
 func (e *Engine) commit(b *batch) (out outcome) {
 	defer b.reset()
 	err := e.transact(b, e.take)
-	if len(b.notes) > 0 && b.undone && !isOutage(err) { // perhaps because of what only people look at
-		b.notes = nil
+	if len(b.do.Notes) > 0 && b.undone && !isOutage(err) { // perhaps because of what only people look at
+		b.do.Notes = nil
 		err = e.transact(b, nil)
 	}
 	switch {
 	case errors.Is(err, errNothing):
 		out = nothing
-	case err != nil && b.size()+len(b.alone) == 0 && !e.take(b): // the store failed before it came to that
-		out = failed
 	default:
 		out = e.settle(b, err)
 	}
@@ -81,33 +78,19 @@ func (e *Engine) commitAlone(b *batch) outcome {
 	return e.settle(b, e.transact(b, nil))
 }
 
-// transact has the store do a batch in a transaction. take, if it is not nil, fills the batch
-// when the transaction has begun, and reports whether there is anything to do.
+// transact commits a batch. take, if it is not nil, fills the batch when it is its turn, and
+// reports whether there is anything to do.
 func (e *Engine) transact(b *batch, take func(*batch) bool) (err error) {
-	ctx := context.Background()
-	if batcher, ok := e.store.(storage.Batcher); ok {
-		if take != nil && !take(b) {
-			return errNothing
-		}
-		e.noteBefore(b)
-		b.done, err = batcher.Do(ctx, &b.do)
-		b.undone = errors.Is(err, storage.ErrRefused)
-		return err
+	e.turn.Lock()
+	if take != nil && !take(b) { // only now: while another was applied, more has come together
+		e.turn.Unlock()
+		return errNothing
 	}
-	return e.store.Update(ctx, func(tx storage.Tx) (err error) {
-		// Taken only now: while another commit was under way, more has come together.
-		if take != nil && !take(b) {
-			return errNothing
-		}
-		if len(b.notes) > 0 {
-			_, err = tx.Note(ctx, b.notes...)
-		}
-		if err == nil {
-			b.done, err = storage.Do(ctx, tx, &b.do)
-		}
-		b.undone = err != nil
-		return err
-	})
+	c := e.store.Commit(context.Background(), &b.do)
+	e.turn.Unlock()
+	b.done, err = c.Wait()
+	b.undone = errors.Is(err, storage.ErrUndone) || errors.Is(err, storage.ErrRefused)
+	return err
 }
 
 // take moves what is pending into b, and b's buffers back. It reports whether there is
@@ -118,7 +101,7 @@ func (e *Engine) take(b *batch) bool {
 	e.collect()
 	left := b.takeFrom(&e.pending)
 	e.writing[b.writer] = b.saves
-	b.finishes, b.notes = e.finishesOf(b.saves), e.notesOf(b.saves)
+	b.finishes, b.do.Notes = e.finishesOf(b.saves), e.notesOf(b.saves)
 	b.grabs = append(b.grabs, b.relaxed...)
 	b.relaxed = b.relaxed[:0]
 	e.separate(b)
@@ -143,22 +126,6 @@ func (e *Engine) notesOf(saves []core.Save) (notes []task.Note) {
 		}
 	}
 	return notes
-}
-
-// notePatience is how long the ends of attempts wait for their progress to be written.
-const notePatience = time.Second
-
-// noteBefore writes the progress of a batch for a store that writes all of the rest at once.
-func (e *Engine) noteBefore(b *batch) {
-	if len(b.notes) == 0 {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), notePatience)
-	defer cancel()
-	if _, err := e.store.Note(ctx, b.notes...); err != nil {
-		e.log.Warn("the last progress of tasks was not written", "tasks", len(b.notes), "error", err)
-	}
-	b.notes = nil
 }
 
 // settle tells the core and those who wait what came of a batch.

@@ -43,6 +43,10 @@ func (b *breakable) Update(ctx context.Context, fn func(storage.Tx) error) error
 	return b.Store.Update(ctx, fn)
 }
 
+func (b *breakable) Commit(ctx context.Context, batch *storage.Batch) storage.Commit {
+	return storage.Later(func() (storage.Outcome, error) { return storage.CommitIn(ctx, b.Update, batch).Wait() })
+}
+
 // node is an engine behind an API, over a real connection.
 type node struct {
 	engine   *engine.Engine

@@ -2,12 +2,14 @@ package storage
 
 import (
 	"context"
+	"time"
 
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// Batch is the work of one transaction: inserts, then swaps, then deletes.
+// Batch is the work of one transaction: notes, then inserts, then swaps, then deletes.
 type Batch struct {
+	Notes  []task.Note   // as by [Tasks.Note]; they may be lost though the rest is durable
 	Insert []*task.Task  // as by [Tasks.Insert]
 	Swap   []task.Change // as by [Tasks.Swap]
 	Remove []bool        // for each change, whether the row that it makes is deleted; nil for none
@@ -22,8 +24,71 @@ type Outcome struct {
 	Swapped  []*task.Task // as by [Tasks.Swap]; also rows that were deleted then
 }
 
-// Do does a batch by the verbs of tx.
+// Commit is a batch that [Store.Commit] has begun to commit.
+type Commit interface {
+	// Wait returns when the batch is durable or has failed. The caller calls it exactly once.
+	Wait() (Outcome, error)
+}
+
+// Committed returns the Commit of a batch that is durable, or has failed, already.
+func Committed(out Outcome, err error) Commit { return ended{out, err} }
+
+type ended struct {
+	out Outcome
+	err error
+}
+
+// Wait implements [Commit].
+func (c ended) Wait() (Outcome, error) { return c.out, c.err }
+
+// Later returns a Commit whose Wait calls do. It is for stores in which transactions run beside
+// each other.
+func Later(do func() (Outcome, error)) Commit { return later(do) }
+
+type later func() (Outcome, error)
+
+// Wait implements [Commit].
+func (c later) Wait() (Outcome, error) { return c() }
+
+// CommitIn commits b by the verbs of one transaction of update, which is the Update of a
+// [Store]. If a verb fails, the error wraps [ErrUndone].
+func CommitIn(ctx context.Context, update func(context.Context, func(Tx) error) error, b *Batch) Commit {
+	var out Outcome
+	var failed error
+	err := update(ctx, func(tx Tx) error {
+		out, failed = Do(ctx, tx, b)
+		return failed
+	})
+	switch {
+	case err == nil:
+		return Committed(out, nil)
+	case failed != nil:
+		err = Undone(err)
+	}
+	return Committed(Outcome{}, err)
+}
+
+// notePatience bounds how long a batch waits for its notes where these are written apart.
+const notePatience = time.Second
+
+// NoteFirst writes the notes of b in a transaction of their own, for a store that writes the rest
+// in one round trip. It waits for at most a second. Notes that cannot be written are lost.
+func NoteFirst(ctx context.Context, s Tasks, b *Batch) {
+	if len(b.Notes) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, notePatience)
+	defer cancel()
+	_, _ = s.Note(ctx, b.Notes...)
+}
+
+// Do does b by the verbs of tx.
 func Do(ctx context.Context, tx Tasks, b *Batch) (out Outcome, err error) {
+	if len(b.Notes) > 0 {
+		if _, err = tx.Note(ctx, b.Notes...); err != nil {
+			return out, err
+		}
+	}
 	if len(b.Insert) > 0 {
 		if out.Inserted, err = tx.Insert(ctx, b.Insert...); err != nil {
 			return out, err

@@ -97,16 +97,7 @@ type NoSyncer interface {
 	UpdateNoSync(ctx context.Context, fn func(Tx) error) error
 }
 
-// Batcher is a [Store] that does a batch in one round trip, where each verb of a transaction is a
-// round trip of its own. Without it, the engine calls [Do] within [Store.Update].
-type Batcher interface {
-	// Do does b in a transaction of its own: all of it or, after an error, nothing, unless the
-	// error leaves that open. A store that keeps rows in several places may do a part of it, and
-	// then returns a [PartError]. Do writes the Seq of inserted rows as [Tasks.Insert] does.
-	Do(ctx context.Context, b *Batch) (Outcome, error)
-}
-
-// PartError is the error of a [Batcher] that has done a part of a batch. All of it was done except
+// PartError is the error of a [Commit] of which a part was done. All of it was done except
 // for the rows of some shards, of which it is unknown whether they were written. In the [Outcome]
 // the elements of these rows are zero.
 type PartError struct {

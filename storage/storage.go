@@ -3,8 +3,8 @@
 //
 // storage.go has what every store must do: [Store], whose verbs are [Tasks]. optional.go has what
 // a store may do in addition: the engine and the commands test for these interfaces by a type
-// assertion, and do without. batch.go has [Batch], and [Do] for stores that make one verb at a
-// time.
+// assertion, and do without. batch.go has [Batch], and functions that commit one for stores that
+// make one verb at a time.
 //
 // A store decides nothing: a row becomes what [task.Change.Apply] makes of it. Package
 // storagetest has the suite that every implementation passes, with cases for each optional
@@ -19,8 +19,8 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// Errors that callers match with [errors.Is]. Only ErrRefused and ErrElsewhere say that nothing of
-// the call was done; after any other error of a write that is unknown.
+// Errors that callers match with [errors.Is]. Only ErrRefused, ErrUndone and ErrElsewhere say that
+// nothing of the call was done; after any other error of a write that is unknown.
 var (
 	// ErrClosed says that the store was closed.
 	ErrClosed = errors.New("the store is closed")
@@ -33,12 +33,22 @@ var (
 	ErrBroken = errors.New("the store has failed and must be reopened")
 	// ErrRefused says that the store works, and that it did nothing of the call.
 	ErrRefused = errors.New("the store refuses that")
+	// ErrUndone says that nothing of the call was done. It does not say whether the store works.
+	ErrUndone = errors.New("nothing was done")
 	// ErrUnavailable says that the store does not answer at present, which may pass.
 	ErrUnavailable = errors.New("the store does not answer")
 	// ErrElsewhere says that the call would make or change rows of a shard that the store does
 	// not hold, see [ShardOwner]. Nothing of the call was done.
 	ErrElsewhere = errors.New("the tasks of this shard are kept in another database")
 )
+
+// Undone returns an error with the text of err that wraps err and [ErrUndone].
+func Undone(err error) error { return &undone{err} }
+
+type undone struct{ error }
+
+// Unwrap returns the wrapped errors.
+func (e *undone) Unwrap() []error { return []error{e.error, ErrUndone} }
 
 // Tasks are the verbs on rows. On a [Store] each call is a transaction of its own, which is
 // durable when the call returns; on a [Tx] it is part of that transaction. Every verb takes many
@@ -99,6 +109,14 @@ type Tasks interface {
 // Store keeps tasks. It is safe for concurrent use.
 type Store interface {
 	Tasks
+
+	// Commit does b in one transaction: all of it or, after an error, nothing, unless the error
+	// leaves that open. It returns when the next batch may be committed, which may be before b is
+	// durable; [Commit.Wait] waits for that. Two commits may overlap and be done in either order,
+	// unless the first one's Wait had returned before the second began. Commit writes the Seq of
+	// inserted rows as [Tasks.Insert] does. A store that keeps rows in several places may do a
+	// part of b, and then the error is a [PartError]. b belongs to the store until Wait returns.
+	Commit(ctx context.Context, b *Batch) Commit
 
 	// Update runs fn in one transaction. If Update returns nil, all of it is durable; if fn or
 	// Update fails, none of it has happened, unless the error leaves that open. Update calls fn

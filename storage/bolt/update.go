@@ -39,6 +39,12 @@ func (s *Store) Update(ctx context.Context, fn func(storage.Tx) error) error {
 	return nil
 }
 
+// Commit implements [storage.Store]. It returns when the batch is durable or has failed: a
+// file has one transaction at a time.
+func (s *Store) Commit(ctx context.Context, b *storage.Batch) storage.Commit {
+	return storage.CommitIn(ctx, s.Update, b)
+}
+
 // fillPercent is how full a page remains when it is split. New rows come after the old ones in
 // every table, so little is added to earlier pages.
 const fillPercent = 0.9

@@ -59,6 +59,11 @@ func (s *Store) Update(ctx context.Context, fn func(storage.Tx) error) error {
 	return nil
 }
 
+// Commit implements [storage.Store].
+func (s *Store) Commit(ctx context.Context, b *storage.Batch) storage.Commit {
+	return storage.CommitIn(ctx, s.Update, b)
+}
+
 // UpdateNoSync implements [storage.NoSyncer]: here nothing is ever durable.
 func (s *Store) UpdateNoSync(ctx context.Context, fn func(storage.Tx) error) error {
 	return s.Update(ctx, fn)

@@ -28,14 +28,61 @@ func (s *Store) UpdateNoSync(ctx context.Context, fn func(storage.Tx) error) err
 	return s.update(ctx, "relax", false, fn)
 }
 
-func (s *Store) update(ctx context.Context, call string, durable bool, fn func(storage.Tx) error) error {
+// Commit implements [storage.Store]. It returns when the batch is applied: the next one is
+// applied while this one waits for the disk.
+func (s *Store) Commit(ctx context.Context, b *storage.Batch) storage.Commit {
+	if err := s.writable(ctx, "commit"); err != nil {
+		return storage.Committed(storage.Outcome{}, storage.Undone(err))
+	}
+	p := &pending{store: s}
+	var failed error
+	p.commit, p.err = s.apply(true, func(tx storage.Tx) error {
+		p.out, failed = storage.Do(ctx, tx, b)
+		return failed
+	})
+	if failed != nil {
+		p.err = storage.Undone(p.err)
+	}
+	return p
+}
+
+// pending is a batch that was applied and may not be durable yet.
+type pending struct {
+	store  *Store
+	commit commit
+	out    storage.Outcome
+	err    error
+}
+
+// Wait implements [storage.Commit].
+func (p *pending) Wait() (storage.Outcome, error) {
+	defer p.store.leave()
+	if p.err != nil {
+		return storage.Outcome{}, p.err
+	}
+	if err := p.commit.wait(p.store); err != nil {
+		return storage.Outcome{}, fmt.Errorf("pebble: commit: %w", err)
+	}
+	return p.out, nil
+}
+
+// writable enters a call that writes. If it returns nil the caller must leave.
+func (s *Store) writable(ctx context.Context, call string) error {
 	if err := s.enter(ctx, call); err != nil {
 		return err
 	}
-	defer s.leave()
 	if s.readOnly {
+		s.leave()
 		return fmt.Errorf("pebble: %s: %w", call, pebble.ErrReadOnly)
 	}
+	return nil
+}
+
+func (s *Store) update(ctx context.Context, call string, durable bool, fn func(storage.Tx) error) error {
+	if err := s.writable(ctx, call); err != nil {
+		return err
+	}
+	defer s.leave()
 	c, err := s.apply(durable, fn)
 	if err != nil {
 		return err

@@ -10,14 +10,23 @@ import (
 	"github.com/taskengine/taskengine/storage"
 )
 
-// Do implements [storage.Batcher]. What tasks usually go through is one round trip: that
-// they are added, grabbed and completed.
-func (s *Store) Do(ctx context.Context, b *storage.Batch) (out storage.Outcome, err error) {
+// Commit implements [storage.Store]. Commits run beside each other, each while its caller
+// waits for it.
+func (s *Store) Commit(ctx context.Context, b *storage.Batch) storage.Commit {
+	return storage.Later(func() (storage.Outcome, error) {
+		storage.NoteFirst(ctx, s, b)
+		return s.commit(ctx, b)
+	})
+}
+
+// commit does all of b but its notes. What tasks usually go through is one round trip: that they
+// are added, grabbed and completed.
+func (s *Store) commit(ctx context.Context, b *storage.Batch) (out storage.Outcome, err error) {
 	w := sort(b.Swap)
 	w.remove = b.Remove
 	if !oneTrip(b, w) {
 		err = s.atomically(ctx, "do a batch", func(v *verbs) (err error) {
-			out, err = storage.Do(ctx, v, b)
+			out, err = storage.Do(ctx, v, &storage.Batch{Insert: b.Insert, Swap: b.Swap, Remove: b.Remove})
 			return err
 		})
 		return out, err
@@ -93,5 +102,3 @@ func (s *Store) doAtOnce(ctx context.Context, b *storage.Batch, w *swaps, carefu
 	out.Swapped = w.rows
 	return out, nil
 }
-
-var _ storage.Batcher = (*Store)(nil)

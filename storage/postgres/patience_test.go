@@ -70,7 +70,7 @@ func TestARowThatIsLockedFailsItsBatchAndIsTold(t *testing.T) {
 		"a unique key":  {Insert: []*task.Task{other, row(4)}, Swap: []task.Change{grab(free)}},
 		"its own error": {Insert: []*task.Task{row(4)}},
 	} {
-		if _, err := s.Do(t.Context(), b); !errors.Is(err, storage.ErrRefused) || errors.Is(err, storage.ErrUnavailable) {
+		if _, err := s.Commit(t.Context(), b).Wait(); !errors.Is(err, storage.ErrRefused) || errors.Is(err, storage.ErrUnavailable) {
 			t.Errorf("%s: %v", what, err)
 		}
 		if _, err := s.Get(t.Context(), other.ID); !errors.Is(err, task.ErrNotFound) {
@@ -81,11 +81,11 @@ func TestARowThatIsLockedFailsItsBatchAndIsTold(t *testing.T) {
 		}
 	}
 	rest := &storage.Batch{Insert: []*task.Task{other}, Swap: []task.Change{grab(free)}}
-	if out, err := s.Do(t.Context(), rest); err != nil || !out.Inserted[0].Created() || out.Swapped[0] == nil {
+	if out, err := s.Commit(t.Context(), rest).Wait(); err != nil || !out.Inserted[0].Created() || out.Swapped[0] == nil {
 		t.Errorf("what is not locked: %+v, %v", out, err)
 	}
 	pgtest.Exec(t, c, "rollback")
-	if out, err := s.Do(t.Context(), &storage.Batch{Insert: []*task.Task{row(4)}, Swap: []task.Change{grab(locked)}}); err != nil || !out.Inserted[0].Created() || out.Swapped[0] == nil {
+	if out, err := s.Commit(t.Context(), &storage.Batch{Insert: []*task.Task{row(4)}, Swap: []task.Change{grab(locked)}}).Wait(); err != nil || !out.Inserted[0].Created() || out.Swapped[0] == nil {
 		t.Errorf("what is not locked any more: %+v, %v", out, err)
 	}
 }
@@ -114,7 +114,7 @@ func TestSlowQueriesOfOthersKeepNobodyFromWriting(t *testing.T) {
 			for i := range byte(20) {
 				tasks.Go(func() {
 					row := &task.Task{ID: task.ID{1, i}, Version: 1, State: task.Submitted, Type: "mail"}
-					if _, err := s.Do(t.Context(), &storage.Batch{Insert: []*task.Task{row}}); err != nil {
+					if _, err := s.Commit(t.Context(), &storage.Batch{Insert: []*task.Task{row}}).Wait(); err != nil {
 						t.Error(err)
 					}
 					if got, err := s.Get(t.Context(), row.ID); err != nil || got.State != task.Submitted {

@@ -189,7 +189,7 @@ func (c *chaos) do(rng *rand.Rand) {
 	for range rng.IntN(4) {
 		b.Insert = append(b.Insert, row(uint16(rng.IntN(task.ShardCount))))
 	}
-	out, err := c.s.Do(c.Context(), b)
+	out, err := c.s.Commit(c.Context(), b).Wait()
 	var part *storage.PartError
 	failed := task.Shards{}
 	if errors.As(err, &part) {

@@ -9,9 +9,16 @@ import (
 	"github.com/taskengine/taskengine/storage"
 )
 
-// Do implements [storage.Batcher]. Each place does its part wholly or not at all; if that
+// Commit implements [storage.Store]. Each place does its part wholly or not at all; if that
 // fails in some of them the error is a [storage.PartError].
-func (s *Store) Do(ctx context.Context, b *storage.Batch) (storage.Outcome, error) {
+func (s *Store) Commit(ctx context.Context, b *storage.Batch) storage.Commit {
+	return storage.Later(func() (storage.Outcome, error) {
+		storage.NoteFirst(ctx, s, b)
+		return s.do(ctx, b)
+	})
+}
+
+func (s *Store) do(ctx context.Context, b *storage.Batch) (storage.Outcome, error) {
 	w := &work{batch: b}
 	c := &call{n: len(b.Insert) + len(b.Swap), shard: w.shard, do: func(ctx context.Context, place int, some []int) ([]int, error) {
 		if some == nil {
@@ -48,8 +55,8 @@ func (w *work) shard(i int) uint16 {
 }
 
 // doAll has one place do all of it.
-func (w *work) doAll(ctx context.Context, place int, on storage.Batcher) (unsure []int, err error) {
-	out, err := on.Do(ctx, w.batch)
+func (w *work) doAll(ctx context.Context, place int, on storage.Store) (unsure []int, err error) {
+	out, err := on.Commit(ctx, &storage.Batch{Insert: w.batch.Insert, Swap: w.batch.Swap, Remove: w.batch.Remove}).Wait()
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +74,7 @@ func (w *work) doAll(ctx context.Context, place int, on storage.Batcher) (unsure
 }
 
 // doSome has one place do some of it.
-func (w *work) doSome(ctx context.Context, place int, on storage.Batcher, some []int) (unsure []int, err error) {
+func (w *work) doSome(ctx context.Context, place int, on storage.Store, some []int) (unsure []int, err error) {
 	inserts, part := len(w.batch.Insert), storage.Batch{}
 	for _, i := range some {
 		if i < inserts {
@@ -77,7 +84,7 @@ func (w *work) doSome(ctx context.Context, place int, on storage.Batcher, some [
 		part.Swap = append(part.Swap, w.batch.Swap[i-inserts])
 		part.Remove = append(part.Remove, w.batch.Removes(i-inserts))
 	}
-	out, err := on.Do(ctx, &part)
+	out, err := on.Commit(ctx, &part).Wait()
 	if err != nil {
 		return nil, err
 	}

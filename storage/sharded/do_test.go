@@ -76,7 +76,7 @@ func TestABatchOfOnePlaceIsOneCallOfThatPlace(t *testing.T) {
 		p.calls.Store(0)
 		p.homes.Store(0)
 	}
-	if _, err := s.Do(t.Context(), mixture(rows, 3)); err != nil {
+	if _, err := s.Commit(t.Context(), mixture(rows, 3)).Wait(); err != nil {
 		t.Fatal(err)
 	}
 	for i, want := range []int64{3, 0, 0} { // Update, Insert and Swap
@@ -97,7 +97,7 @@ func TestAStaleChangeHasOnlyItsPlaceAskedWhatItHolds(t *testing.T) {
 		p.homes.Store(0)
 	}
 	for range 2 { // the second time they are stale
-		if _, err := s.Do(t.Context(), mixture(rows)); err != nil {
+		if _, err := s.Commit(t.Context(), mixture(rows)).Wait(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -113,7 +113,7 @@ func TestAPlaceThatFailsFailsItsPartOfABatchOnly(t *testing.T) {
 	ps[1].fail(errors.New("the network is down"))
 	b := mixture(rows, 101, 3, 201)
 	b.Remove[3] = true
-	out, err := s.Do(t.Context(), b)
+	out, err := s.Commit(t.Context(), b).Wait()
 	var want task.Shards
 	want.Add(100)
 	want.Add(101)
@@ -157,7 +157,7 @@ func TestWhatIsNotKnownOfAShardIsNotSaidOfItsOtherTasks(t *testing.T) {
 	}
 	// The first change is made, the second is stale: or is it where the shard goes next?
 	a.move = func() { move(t, ps[0], ps[1], shards(7, 7), func(next string) bool { return next != "deliver" }) }
-	out, err := s.Do(t.Context(), mixture(rows, 7))
+	out, err := s.Commit(t.Context(), mixture(rows, 7)).Wait()
 	partly(t, err, shards(7, 7), "the shards 7 are being moved to b")
 	if out.Swapped[0] != nil || out.Swapped[1] != nil || out.Swapped[2] == nil || out.Swapped[3] == nil {
 		t.Errorf("got %v", out.Swapped)
@@ -172,7 +172,7 @@ func TestABatchThatFailsEverywhereIsAPlainError(t *testing.T) {
 	ps[0].fail(one)
 	ps[1].fail(two)
 	for _, b := range []*storage.Batch{mixture(rows), mixture(rows[:1])} {
-		out, err := s.Do(t.Context(), b)
+		out, err := s.Commit(t.Context(), b).Wait()
 		var part *storage.PartError
 		if !errors.Is(err, one) || errors.Is(err, two) != (len(b.Swap) == 2) || errors.As(err, &part) {
 			t.Errorf("got %v", err)

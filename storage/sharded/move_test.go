@@ -37,11 +37,11 @@ func TestWhoeverLooksForATaskFindsWhereItWasMoved(t *testing.T) {
 			return some(s.Delete(t.Context(), of.Ref()))
 		},
 		"Do": func(t *testing.T, s *sharded.Store, of *task.Task) error {
-			out, err := s.Do(t.Context(), mixture([]*task.Task{of}))
+			out, err := s.Commit(t.Context(), mixture([]*task.Task{of})).Wait()
 			return some(out.Swapped, err)
 		},
 		"Do that inserts": func(t *testing.T, s *sharded.Store, of *task.Task) error {
-			out, err := s.Do(t.Context(), mixture([]*task.Task{of}, of.ID.Shard(), 1, 200))
+			out, err := s.Commit(t.Context(), mixture([]*task.Task{of}, of.ID.Shard(), 1, 200)).Wait()
 			return some(out.Swapped, err)
 		},
 	} {
@@ -79,7 +79,7 @@ func TestTasksThatAreBeingMovedAreRefusedAndTheOthersAreNot(t *testing.T) {
 			rows := put(t, s, 3, 4, 10, 200)
 			moving := shards(3, 4)
 			move(t, ps[0], ps[1], moving, func(next string) bool { return next != step })
-			out, err := s.Do(t.Context(), mixture(rows, 3, 11, 201))
+			out, err := s.Commit(t.Context(), mixture(rows, 3, 11, 201)).Wait()
 			partly(t, err, moving, "the shards 3-4 are being moved to b; if that was interrupted, run the move again")
 			if !errors.Is(err, sharded.ErrMoving) {
 				t.Errorf("%v is not ErrMoving", err)
@@ -89,7 +89,7 @@ func TestTasksThatAreBeingMovedAreRefusedAndTheOthersAreNot(t *testing.T) {
 					t.Errorf("change %d was made: %t", i, got)
 				}
 			}
-			if _, err := s.Do(t.Context(), mixture(rows[:2])); !errors.Is(err, sharded.ErrMoving) {
+			if _, err := s.Commit(t.Context(), mixture(rows[:2])).Wait(); !errors.Is(err, sharded.ErrMoving) {
 				t.Errorf("a batch of these alone: %v", err)
 			}
 			if _, err := s.Insert(t.Context(), row(3), row(12)); !errors.Is(err, sharded.ErrMoving) {
@@ -144,7 +144,7 @@ func TestAPlaceThatDoesNotAnswerKeepsNobodyFromTheOthers(t *testing.T) {
 	}
 	var want task.Shards
 	want.Add(255)
-	_, err := s.Do(t.Context(), mixture([]*task.Task{of}, 255))
+	_, err := s.Commit(t.Context(), mixture([]*task.Task{of}, 255)).Wait()
 	partly(t, err, want, "c: down")
 }
 
@@ -172,7 +172,7 @@ func TestShardsThatNobodyHoldsAnyMoreAreToldOf(t *testing.T) {
 	ps := places(2)
 	s := open(t, ps...)
 	ps[1].settle(func(h *storage.Holdings) { h.Owned = shards(128, 250) })
-	_, err := s.Do(t.Context(), mixture(nil, 1, 251))
+	_, err := s.Commit(t.Context(), mixture(nil, 1, 251)).Wait()
 	var want task.Shards
 	want.Add(251)
 	partly(t, err, want, "no database holds the shards 251; is one missing in storage.databases?")

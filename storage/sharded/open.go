@@ -26,7 +26,6 @@ type Place struct {
 type Backend interface {
 	storage.Store
 	storage.ShardOwner
-	storage.Batcher
 	storage.Shared
 	storage.LiveCounter
 	storage.Settings
@@ -49,7 +48,6 @@ type Store struct {
 
 var (
 	_ storage.Store       = (*Store)(nil)
-	_ storage.Batcher     = (*Store)(nil)
 	_ storage.Shared      = (*Store)(nil)
 	_ storage.LiveCounter = (*Store)(nil)
 	_ storage.Settings    = (*Store)(nil)

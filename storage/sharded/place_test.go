@@ -186,8 +186,8 @@ func (p *place) Delete(ctx context.Context, rs ...task.Ref) ([]bool, error) {
 	return in(ctx, p, func(tx storage.Tx) ([]bool, error) { return tx.Delete(ctx, rs...) })
 }
 
-func (p *place) Do(ctx context.Context, b *storage.Batch) (storage.Outcome, error) {
-	return in(ctx, p, func(tx storage.Tx) (storage.Outcome, error) { return storage.Do(ctx, tx, b) })
+func (p *place) Commit(ctx context.Context, b *storage.Batch) storage.Commit {
+	return storage.CommitIn(ctx, p.Update, b)
 }
 
 func (p *place) Expire(ctx context.Context, now time.Time) (removed int64, next time.Time, err error) {

@@ -110,7 +110,7 @@ func live(t *testing.T, s *sharded.Store, rows []*task.Task) bool {
 					b.Swap = append(b.Swap, task.Change{Ref: r.Ref(), To: to, At: epoch, Owner: task.ID{1}, Outcome: task.Completed})
 				}
 			}
-			out, err := s.Do(t.Context(), b)
+			out, err := s.Commit(t.Context(), b).Wait()
 			var part *storage.PartError
 			switch {
 			case errors.As(err, &part):

@@ -300,10 +300,12 @@ type between struct {
 	answered chan struct{} // closed then, by the query
 }
 
-func (b *between) Do(ctx context.Context, batch *storage.Batch) (storage.Outcome, error) {
-	out, err := b.place.Do(ctx, batch)
-	b.move()
-	return out, err
+func (b *between) Commit(ctx context.Context, batch *storage.Batch) storage.Commit {
+	return storage.Later(func() (storage.Outcome, error) {
+		out, err := b.place.Commit(ctx, batch).Wait()
+		b.move()
+		return out, err
+	})
 }
 
 func (b *between) Ready(ctx context.Context, q storage.ReadyQuery) ([]task.Trigger, error) {

@@ -55,7 +55,7 @@ var batchCases = []testCase{
 			for range cap(created) {
 				wg.Go(func() {
 					in := t.Clone()
-					out, err := f.Store.(storage.Batcher).Do(f.ctx(), &storage.Batch{Insert: []*task.Task{in}})
+					out, err := f.Commit(f.ctx(), &storage.Batch{Insert: []*task.Task{in}}).Wait()
 					if err != nil {
 						f.Error(err)
 						return
@@ -63,7 +63,7 @@ var batchCases = []testCase{
 					if created <- out.Inserted[0].Created(); out.Inserted[0].Created() {
 						// It is gone from where it was inserted as soon as can be.
 						end := task.Change{Ref: t.Ref(), To: task.Done, At: at(1), Outcome: task.Completed}
-						if _, err := f.Store.(storage.Batcher).Do(f.ctx(), &storage.Batch{Swap: []task.Change{end}}); err != nil {
+						if _, err := f.Commit(f.ctx(), &storage.Batch{Swap: []task.Change{end}}).Wait(); err != nil {
 							f.Error(err)
 						}
 					}
@@ -99,7 +99,7 @@ var batchCases = []testCase{
 // do does a batch.
 func (f *fixture) do(b *storage.Batch) storage.Outcome {
 	f.Helper()
-	out, err := f.Store.(storage.Batcher).Do(f.ctx(), b)
+	out, err := f.Commit(f.ctx(), b).Wait()
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -125,15 +125,7 @@ func (c *committer) step(ctx context.Context, n int) (done bool, err error) {
 		changes = append(changes, task.Change{Ref: r, To: task.Done, At: now, Result: []byte("ok"), NextEventAt: in(now, c.life.keepDone)})
 	}
 	batch := &storage.Batch{Insert: fresh, Swap: changes}
-	var out storage.Outcome
-	if batcher, ok := c.store.(storage.Batcher); ok {
-		out, err = batcher.Do(ctx, batch)
-	} else {
-		err = c.store.Update(ctx, func(tx storage.Tx) error {
-			out, err = storage.Do(ctx, tx, batch)
-			return err
-		})
-	}
+	out, err := c.store.Commit(ctx, batch).Wait()
 	if err != nil {
 		return true, err
 	}

@@ -70,6 +70,11 @@ func (f *faulty) Update(ctx context.Context, fn func(storage.Tx) error) error {
 	return nil
 }
 
+// Commit is one call of Update, and one for each verb in it.
+func (f *faulty) Commit(ctx context.Context, b *storage.Batch) storage.Commit {
+	return storage.CommitIn(ctx, f.Update, b)
+}
+
 // faultyTx keeps the hooks back until it is known what the caller is told.
 type faultyTx struct {
 	faultyTasks

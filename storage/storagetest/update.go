@@ -278,5 +278,8 @@ func (f *fixture) update(fn func(storage.Tx) error) {
 // inTx makes a transaction look like a store, to use the helpers of fixture in it.
 type inTx struct{ storage.Tx }
 
+func (x inTx) Commit(ctx context.Context, b *storage.Batch) storage.Commit {
+	return storage.Committed(storage.Do(ctx, x.Tx, b))
+}
 func (inTx) Update(context.Context, func(storage.Tx) error) error { return errors.ErrUnsupported }
 func (inTx) Close() error                                         { return errors.ErrUnsupported }

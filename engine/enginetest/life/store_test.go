@@ -21,7 +21,7 @@ var (
 	_ storage.Shared     = nearby{}
 	_ storage.Settings   = nearby{}
 	_ storage.Inspector  = nearby{}
-	_ storage.Batcher    = remote{}
+	_ storage.Store      = remote{}
 	_ storage.ShardBound = parts{}
 )
 
@@ -44,8 +44,20 @@ func (l nearby) UpdateNoSync(ctx context.Context, fn func(storage.Tx) error) err
 // Shards implements [storage.ShardBound].
 func (parts) Shards() *task.Shards { return nil }
 
-// Do implements [storage.Batcher].
-func (l remote) Do(ctx context.Context, b *storage.Batch) (out storage.Outcome, err error) {
+// Commit implements [storage.Store]: one batch after the other.
+func (l *link) Commit(ctx context.Context, b *storage.Batch) storage.Commit {
+	return storage.Later(func() (storage.Outcome, error) { return storage.CommitIn(ctx, l.Update, b).Wait() })
+}
+
+// Commit implements [storage.Store]: all of a batch at once.
+func (l remote) Commit(ctx context.Context, b *storage.Batch) storage.Commit {
+	return storage.Later(func() (storage.Outcome, error) {
+		storage.NoteFirst(ctx, l, b)
+		return l.do(ctx, &storage.Batch{Insert: b.Insert, Swap: b.Swap, Remove: b.Remove})
+	})
+}
+
+func (l remote) do(ctx context.Context, b *storage.Batch) (out storage.Outcome, err error) {
 	l.mu.Lock()
 	now := l.now
 	l.mu.Unlock()

@@ -53,7 +53,7 @@ func TestNobodyChangesTasksOfAShardThatIsElsewhere(t *testing.T) {
 	if got, err := ps[0].Swap(t.Context(), grab(here), grab(there)); err != nil || got[0] == nil || got[1] != nil {
 		t.Errorf("grabs in a: %v, %v", got, err)
 	}
-	if _, err := ps[0].Do(t.Context(), &storage.Batch{Insert: []*task.Task{rowOf(0), rowOf(200)}}); !errors.Is(err, storage.ErrElsewhere) {
+	if _, err := ps[0].Commit(t.Context(), &storage.Batch{Insert: []*task.Task{rowOf(0), rowOf(200)}}).Wait(); !errors.Is(err, storage.ErrElsewhere) {
 		t.Errorf("a batch for both in a: %v", err)
 	}
 	if got, err := ps[1].Swap(t.Context(), grab(there)); err != nil || got[0] == nil {
