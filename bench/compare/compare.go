@@ -1,13 +1,12 @@
-// Package compare says which differences between two measurements are more than chance.
+// Package compare finds the differences between two measurements that are more than chance.
 //
-// Few runs and no assumption about how they scatter leave one sound choice: the ranks of
-// the runs. A difference is tested by the exact Mann-Whitney U test, and its size is the
-// Hodges-Lehmann estimate of the ratio with the interval that belongs to that test. Since
-// many figures are compared at once, p values are adjusted after Benjamini and Hochberg.
+// The runs are few and their distribution is unknown, so the package compares their ranks. It tests a
+// difference by the exact Mann-Whitney U test, and estimates its size by the Hodges-Lehmann estimate
+// of the ratio, with the interval that belongs to that test. Since many figures are compared at once,
+// it adjusts the p values with the method of Benjamini and Hochberg.
 //
-// Ranks are honest about few runs: with three runs on each side no outcome is rarer than
-// one in ten, and with four one in 35. Where the runs do not suffice for an answer, the
-// answer is [TooFewRuns], never "no difference".
+// Few runs prove little: with three runs on each side the smallest p is 1/10, and with four it is
+// 1/35. If there are too few runs for an answer, the answer is [TooFewRuns], never "no difference".
 package compare
 
 import (
@@ -19,35 +18,34 @@ import (
 	"github.com/taskengine/taskengine/bench/result"
 )
 
-// Schema is the version of a report's JSON. A field is never given another meaning within
-// one version.
+// Schema is the version of the JSON of a report. The meaning of a field does not change within one
+// version.
 const Schema = 1
 
-// DefaultAlpha is the share of false differences that [Compare] accepts among those that
-// it shows.
+// DefaultAlpha is the share of false differences that [Compare] accepts among those that it reports.
 const DefaultAlpha = 0.05
 
-// mostRuns is how many runs of one kind are compared: the work grows with their product.
+// mostRuns is the maximum number of runs on one side: the work grows with the product of both.
 const mostRuns = 1000
 
-// Verdict is what a comparison came to, seen from B.
+// Verdict is the result of a comparison: how B differs from A.
 type Verdict string
 
-// The verdicts. Rates and latencies are faster or slower, costs are cheaper or dearer.
+// The verdicts: faster or slower for rates and latencies, cheaper or dearer for costs.
 const (
 	Faster       Verdict = "faster"
 	Slower       Verdict = "slower"
 	Cheaper      Verdict = "cheaper"
 	Dearer       Verdict = "dearer"
 	NoDifference Verdict = "no difference shown" // there may be one that is too small for these runs
-	TooFewRuns   Verdict = "too few runs"        // whatever they show, so few prove nothing
+	TooFewRuns   Verdict = "too few runs"        // no values of so few runs would be significant
 )
 
-// Report is what came of comparing B with A.
+// Report is the result of comparing B with A.
 type Report struct {
 	Schema     int     `json:"schema"`
-	Alpha      float64 `json:"alpha"`      // what an adjusted p may be at most to count
-	Adjustment string  `json:"adjustment"` // of the p values for their number
+	Alpha      float64 `json:"alpha"`      // maximum of the adjusted p of a difference
+	Adjustment string  `json:"adjustment"` // method of adjusting the p values
 	Compared   int     `json:"compared"`   // figures, in all pairs
 	Pairs      []Pair  `json:"pairs"`
 	OnlyA      []Key   `json:"only_a"` // without a counterpart
@@ -55,19 +53,19 @@ type Report struct {
 	Failed     bool    `json:"failed"` // a run of B failed its check
 }
 
-// Pair is one scenario on one subject, before and after.
+// Pair is one scenario on one subject, in A and B.
 type Pair struct {
 	Key
 	A        Side     `json:"a"`
 	B        Side     `json:"b"`
-	Warnings []string `json:"warnings,omitempty"` // what else differs, checks that failed
+	Warnings []string `json:"warnings,omitempty"` // other differences, and failed checks
 	Figures  []Figure `json:"figures"`
 
 	SmallestP float64 `json:"p_smallest"`            // that so many runs can reach
-	Wanted    int     `json:"runs_wanted,omitempty"` // of each side, so that one figure alone can be shown to differ; 0 if there are as many
+	Wanted    int     `json:"runs_wanted,omitempty"` // runs of each side needed to show that a single figure differs; 0 if there are enough
 }
 
-// TooFew says what so few runs cannot show, and how many more are wanted; "" if there are
+// TooFew returns what the runs are too few to show, and how many more are needed; "" if there are
 // enough.
 func (p *Pair) TooFew(r *Report) string {
 	if p.Wanted == 0 {
@@ -94,7 +92,7 @@ func (p *Pair) TooFew(r *Report) string {
 	return fmt.Sprintf("%s; measure each %d times (%s)", text, p.Wanted, strings.Join(more, ", "))
 }
 
-// Side is where the figures of one side come from.
+// Side is the origin of the figures of one side.
 type Side struct {
 	Version  string `json:"version"`
 	Revision string `json:"revision,omitempty"`
@@ -119,15 +117,15 @@ type Figure struct {
 	kind int
 }
 
-// Spread is how a figure scatters over the runs.
+// Spread is the distribution of a figure over the runs.
 type Spread struct {
 	Median float64 `json:"median"`
 	Low    float64 `json:"low"`
 	High   float64 `json:"high"`
 }
 
-// Compare compares b with a at DefaultAlpha. Results are paired by scenario, subject,
-// store and offered load, and by settings and durability where there are several of these.
+// Compare compares b with a at DefaultAlpha. It pairs results by scenario, subject, store and offered
+// load, and by settings and durability if there are several of these.
 func Compare(a, b []*result.Result) (*Report, error) { return At(DefaultAlpha, a, b) }
 
 // At is [Compare] with an alpha above 0 and below 1.
@@ -195,7 +193,7 @@ func spreadOf(values []float64) Spread {
 	return Spread{median(sorted), sorted[0], sorted[len(sorted)-1]}
 }
 
-// judge adjusts the p values of all figures together and gives the verdicts.
+// judge adjusts the p values of all figures together and sets the verdicts.
 func (r *Report) judge() {
 	var all []*Figure
 	var ps []float64
@@ -218,7 +216,7 @@ func (r *Report) judge() {
 	}
 }
 
-// rounding is by how much a sum of floating point may be off.
+// rounding is the factor by which a floating point sum may be wrong.
 const rounding = 1 + 1e-9
 
 func (f *Figure) verdict(alpha float64) Verdict {
@@ -227,7 +225,7 @@ func (f *Figure) verdict(alpha float64) Verdict {
 	case f.SmallestP > alpha:
 		return TooFewRuns
 	case f.Adjusted > alpha && f.P <= f.SmallestP*rounding:
-		return TooFewRuns // every run of one side is beyond all of the other: more is not to be had
+		return TooFewRuns // every run of one side is beyond all runs of the other: p cannot be smaller
 	case f.Adjusted > alpha || f.Ratio == 1:
 		return NoDifference
 	}

@@ -8,14 +8,14 @@ import (
 	"github.com/taskengine/taskengine/bench/result"
 )
 
-// Kinds of figures: they decide which way is better, and how a verdict is put.
+// Kinds of figures. They decide which direction is better, and the words of the verdict.
 const (
 	kindRate = iota // more is better
 	kindTime        // less is better
 	kindCost        // less is cheaper
 )
 
-// figure is one number of every run.
+// figure is a number that every run has.
 type figure struct {
 	name string
 	unit string
@@ -23,15 +23,15 @@ type figure struct {
 	of   func(*result.Run) (value float64, ok bool)
 }
 
-// shares are the quantiles that are compared, and how many tasks a run needs for each to
-// mean anything: at least one must be expected beyond it.
+// shares are the quantiles that are compared, and the number of tasks that a run needs for each: at
+// least one task must be expected beyond it.
 var shares = [...]struct {
 	name string
 	q    float64
 	need int64
 }{{"p50", 0.5, 1}, {"p99", 0.99, 100}, {"p99.9", 0.999, 1000}}
 
-// figures returns what can be compared of runs, in the order to show it in.
+// figures returns the figures of runs that can be compared, in the order to show them in.
 func figures(runs []*result.Run) []figure {
 	out := []figure{{"rate", "tasks/s", kindRate, func(r *result.Run) (float64, bool) { return r.Rate, true }}}
 	for _, name := range latencies(runs) {
@@ -52,8 +52,8 @@ func figures(runs []*result.Run) []figure {
 	)
 }
 
-// latencies returns the names of latencies that runs have: the known ones in their
-// order, and then the others.
+// latencies returns the names of the latencies that runs have: first the known ones in their order,
+// then the others.
 func latencies(runs []*result.Run) []string {
 	known := result.Latencies()
 	var there, others []string
@@ -80,8 +80,8 @@ func perTask(of func(*result.Cost) int64) func(*result.Run) (float64, bool) {
 	}
 }
 
-// values returns the figure of every run. A run that has none, or one that is no
-// positive number, makes the figure incomparable; ok is false then.
+// values returns the figure of every run. If a run has no figure, or one that is not a positive
+// number, the figure cannot be compared and ok is false.
 func (f figure) values(runs []*result.Run) (values []float64, ok bool) {
 	for _, r := range runs {
 		v, has := f.of(r)
@@ -93,7 +93,7 @@ func (f figure) values(runs []*result.Run) (values []float64, ok bool) {
 	return values, true
 }
 
-// absent says why a figure that one side has is not compared; "" if neither has it.
+// absent returns why a figure that only one side has is not compared; "" if neither has it.
 func (f figure) absent(hasA, hasB bool) string {
 	switch {
 	case hasA:

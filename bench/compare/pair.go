@@ -10,15 +10,15 @@ import (
 	"github.com/taskengine/taskengine/bench/result"
 )
 
-// Key says what is compared with what: both sides have the same one.
+// Key identifies what is compared: both sides of a pair have the same key.
 type Key struct {
 	Scenario string  `json:"scenario"`
 	Subject  string  `json:"subject"`
 	Store    string  `json:"store"`
-	Offered  float64 `json:"offered"` // tasks/s; 0 is as many as go
+	Offered  float64 `json:"offered"` // tasks/s; 0 is a closed loop
 }
 
-// is reports whether two keys name the same.
+// is reports whether two keys are the same, with loads within rounding.
 func (k Key) is(o Key) bool {
 	near := result.SameLoad(k.Offered, o.Offered)
 	o.Offered = k.Offered
@@ -37,17 +37,17 @@ func (k Key) String() string {
 	return s
 }
 
-// set is all runs of one key that were made under the same conditions.
+// set has the runs of one key that were made under the same conditions.
 type set struct {
 	key  Key
 	from *result.Result // the first of them
 	runs []*result.Run
 }
 
-// variant tells sets of one key from each other.
+// variant distinguishes sets with the same key.
 func (s *set) variant() string { return s.from.Subject.Settings + "\x00" + s.from.Subject.Durability }
 
-// split returns the sets of results, in their order.
+// split returns the runs of results as sets, in the order of the results.
 func split(results []*result.Result) []*set {
 	var out []*set
 	for _, res := range results {
@@ -65,8 +65,8 @@ func split(results []*result.Result) []*set {
 	return out
 }
 
-// pairUp returns the sets that belong together, and those that are left. Sets of the same
-// variant belong together; after that, sets of one key of which only one is left.
+// pairUp returns pairs of sets with the same key, and the remaining sets. It first pairs sets of the
+// same variant, and then the sets of each key of which one remains on each side.
 func pairUp(a, b []*set) (pairs [][2]*set, onlyA, onlyB []*set) {
 	match := func(same func(x, y *set) bool) {
 		for i := 0; i < len(a); i++ {
@@ -97,10 +97,10 @@ func count(sets []*set, k Key) (n int) {
 	return n
 }
 
-// condition is something that should be the same on both sides.
+// condition is a property that should be the same on both sides.
 type condition struct{ name, a, b string }
 
-// differences says what else differs between two sides than what was to be measured.
+// differences returns the conditions that differ between two sides.
 func differences(a, b *result.Result) []string {
 	m, n := a.Machine, b.Machine
 	conditions := []condition{
@@ -125,11 +125,11 @@ func differences(a, b *result.Result) []string {
 	return append(out, otherLimits(a.Limits, b.Limits)...)
 }
 
-// limitFactor is by how much a limit of the machine may differ without a warning, if all
+// limitFactor is the factor by which a limit of the machine may differ without a warning, even if all
 // of its repetitions do: disks of virtual machines are never quite the same.
 const limitFactor = 1.25
 
-// otherLimits says which of the machine's limits were different when a and b were measured.
+// otherLimits returns which limits of the machine differ between a and b.
 func otherLimits(a, b []result.Limit) []string {
 	var out []string
 	for _, x := range a {
@@ -146,7 +146,7 @@ func otherLimits(a, b []result.Limit) []string {
 	return out
 }
 
-// plain returns JSON without its spaces, and with its fields in order.
+// plain returns JSON without spaces and with sorted fields.
 func plain(doc json.RawMessage) string {
 	if len(doc) == 0 {
 		return ""
@@ -175,7 +175,7 @@ func quoted(s string) string {
 	return fmt.Sprintf("%q", s)
 }
 
-// failures says which runs of a side found themselves wrong.
+// failures returns the runs of a side that failed their checks, in words.
 func failures(side string, runs []*result.Run) []string {
 	var out []string
 	for i, r := range runs {

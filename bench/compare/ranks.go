@@ -39,7 +39,7 @@ func oneSided(a, b []float64) float64 {
 	return r.P
 }
 
-// ties returns how many values there are at each rank of a and b together.
+// ties returns the number of values at each rank of a and b together.
 func ties(a, b []float64) (counts []int) {
 	sorted := slices.Sorted(slices.Values(slices.Concat(a, b)))
 	for i, v := range sorted {
@@ -64,13 +64,13 @@ func runsFor(most float64) int {
 	return n
 }
 
-// ratio returns by which factor the values of b differ from those of a, and the interval
-// that holds that factor with the confidence returned, which is 1-alpha or the most that
-// so few runs can give. The values are positive.
+// ratio returns the factor by which the values of b differ from those of a, and an interval that
+// contains it with the returned confidence. The confidence is at least 1-alpha, or the greatest that so
+// few runs allow. The values must be positive.
 //
-// It is the Hodges-Lehmann estimate of the shift between the logarithms, with the
-// interval that inverts the Mann-Whitney test: without ties the interval excludes 1 if
-// and only if the test finds a difference at that confidence.
+// The factor is the Hodges-Lehmann estimate of the shift between the logarithms, and the interval
+// inverts the Mann-Whitney test: without ties it excludes 1 if and only if the test finds a difference
+// at that confidence.
 func ratio(a, b []float64, alpha float64) (estimate, low, high, confidence float64) {
 	var logs []float64
 	for _, x := range a {
@@ -84,11 +84,11 @@ func ratio(a, b []float64, alpha float64) (estimate, low, high, confidence float
 	return factor(median(logs)), factor(logs[cut]), factor(logs[n-1-cut]), 1 - tail
 }
 
-// factor is math.Exp within the numbers that JSON has.
+// factor is math.Exp, limited to numbers that JSON can have.
 func factor(log float64) float64 { return min(math.Exp(log), math.MaxFloat64) }
 
-// cutOff returns how many of the ordered pairs lie outside of the interval at each end,
-// and the probability that the true ratio lies outside.
+// cutOff returns the number of ordered pairs outside of the interval at each end, and the probability
+// that the true ratio is outside.
 func cutOff(nA, nB int, alpha float64) (cut int, tail float64) {
 	pairs := nA * nB
 	most := (pairs - 1) / 2
@@ -108,9 +108,9 @@ func median(sorted []float64) float64 {
 	return sorted[(n-1)/2]/2 + sorted[n/2]/2
 }
 
-// adjust returns Benjamini and Hochberg's adjustment of p values (1995): if every
-// difference with an adjusted p of at most alpha is believed, then of those believed a
-// share of at most alpha is false on average.
+// adjust returns the p values adjusted by the method of Benjamini and Hochberg (1995): if every
+// difference with an adjusted p of at most alpha is accepted, then on average a share of at most alpha
+// of those is false.
 func adjust(ps []float64) []float64 {
 	order := make([]int, len(ps))
 	for i := range order {

@@ -20,8 +20,8 @@ import (
 
 const (
 	recordSize = 256
-	// committers is how many goroutines commit to pebble, which lets them share a sync.
-	// bolt commits one transaction after the other, so there is one.
+	// committers is the number of goroutines that commit to pebble, where they share syncs.
+	// bolt commits one transaction after the other and needs one.
 	committers = 8
 )
 
@@ -43,8 +43,7 @@ func commitProbes() []probe {
 	return all
 }
 
-// commits measures how many records are committed in a second, size to a commit, by n
-// goroutines.
+// commits measures the records per second that n goroutines commit, size to a commit.
 func (t *trial) commits(ctx context.Context, n, size int, commit func(records [][]byte) error) error {
 	var last atomic.Uint64
 	value := make([]byte, recordSize)
@@ -62,11 +61,11 @@ func (t *trial) commits(ctx context.Context, n, size int, commit func(records []
 	})
 }
 
-// keySize is how much of a record is its key; the keys ascend, as those of tasks do.
+// keySize is the size of the key of a record. Keys ascend, as those of tasks do.
 const keySize = 8
 
-// reserve is how much of the disk is kept free for pebble to end well when the disk is
-// full: a commit that fails would never let go of its locks.
+// reserve is the disk space that is reserved for closing pebble when the disk is full: a commit that
+// fails would never release its locks.
 const reserve = 8 << 20
 
 func measurePebble(ctx context.Context, t *trial, size int) (err error) {
@@ -91,7 +90,7 @@ func measurePebble(ctx context.Context, t *trial, size int) (err error) {
 	return t.commits(ctx, committers, size, func(records [][]byte) (err error) {
 		defer func() {
 			if r := recover(); r != nil { // the library panics when the disk fails
-				err = fmt.Errorf("the library gave up: %v", r)
+				err = fmt.Errorf("the library panicked: %v", r)
 			}
 		}()
 		b := db.NewBatch()
@@ -107,9 +106,8 @@ func measurePebble(ctx context.Context, t *trial, size int) (err error) {
 	})
 }
 
-// withReserve returns the file system of the machine. When the disk is full, it gives up
-// the reserve, a file that it has made before, and tells stop; the write that failed is
-// then repeated.
+// withReserve returns the file system of the machine. When the disk is full, it removes the reserve, a
+// file made before, and calls stop. The failed write is then repeated.
 func withReserve(path string, stop context.CancelCauseFunc) (vfs.FS, error) {
 	f, err := os.Create(path)
 	if err != nil {
@@ -125,7 +123,7 @@ func withReserve(path string, stop context.CancelCauseFunc) (vfs.FS, error) {
 	}), nil
 }
 
-// quiet keeps the library from writing to standard error.
+// quiet prevents that the library writes to standard error.
 type quiet struct{}
 
 func (quiet) Infof(string, ...any)  {}

@@ -14,7 +14,7 @@ import (
 
 const (
 	blockSize = 4 << 10
-	// preallocated is how much of a file is there before it is overwritten.
+	// preallocated is the size of a file that is overwritten.
 	preallocated = 4 << 20
 )
 
@@ -81,7 +81,7 @@ func measureOverwrite(ctx context.Context, t *trial) error {
 	})
 }
 
-// measureWriters lets several goroutines sync, each a file of its own.
+// measureWriters measures several goroutines that each sync a file of their own.
 func measureWriters(ctx context.Context, t *trial, n int) error {
 	writers := make([]overwriter, n)
 	for i := range writers {
@@ -98,8 +98,8 @@ func measureWriters(ctx context.Context, t *trial, n int) error {
 	})
 }
 
-// together calls one in n goroutines, over and over until the end or an error, and
-// returns the sum of what it returns, in a second.
+// together calls one repeatedly in n goroutines until the end or an error, and returns the sum of the
+// results per second.
 func together(ctx context.Context, n int, end time.Time, one func(i int) (int, error)) (rate float64, err error) {
 	var sum atomic.Int64
 	var failed atomic.Pointer[error]
@@ -127,7 +127,7 @@ func together(ctx context.Context, n int, end time.Time, one func(i int) (int, e
 	return perSecond(sum.Load(), began), nil
 }
 
-// preallocate makes a file all of which is on disk.
+// preallocate makes a file with all of its blocks on disk.
 func preallocate(dir string, number int) (*os.File, error) {
 	f, err := os.Create(filepath.Join(dir, fmt.Sprintf("overwrite-%d", number)))
 	if err != nil {
@@ -144,7 +144,7 @@ func preallocate(dir string, number int) (*os.File, error) {
 	return f, nil
 }
 
-// overwriter overwrites a preallocated file, one block after the other, round and round.
+// overwriter overwrites the blocks of a preallocated file in turn, repeatedly.
 type overwriter struct {
 	file  *os.File
 	block []byte

@@ -7,8 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// syncData makes durable what was written to a file, and of what is known about the file
-// only what is needed to read that.
+// syncData makes the data of a file durable, and only the metadata that reading it needs.
 func syncData(f *os.File) error {
 	conn, err := f.SyscallConn()
 	if err != nil {

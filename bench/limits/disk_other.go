@@ -4,5 +4,5 @@ package limits
 
 import "os"
 
-// syncData makes durable what was written to a file.
+// syncData makes the data of a file durable.
 func syncData(f *os.File) error { return f.Sync() }

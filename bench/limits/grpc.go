@@ -23,8 +23,8 @@ const (
 	batchSize   = 64
 )
 
-// message is a list of texts: the one of protobuf's own types that can carry several
-// payloads, which are plain letters here.
+// message is a list of strings: the type that comes with protobuf which can hold several payloads. The
+// payloads are letters.
 type message = fieldmaskpb.FieldMask
 
 func newMessage(payloads int) *message {
@@ -72,7 +72,7 @@ const (
 	streamMethod = "/limits.Echo/Stream"
 )
 
-// echo is a service that answers what it is sent.
+// echo is a service that returns what it receives.
 var echo = grpc.ServiceDesc{
 	ServiceName: "limits.Echo",
 	HandlerType: (*any)(nil),
@@ -100,8 +100,8 @@ func echoStream(_ any, s grpc.ServerStream) error {
 	}
 }
 
-// overSocket gives a measurement a connection to an echo in this process. The socket is
-// in the usual folder for temporary files, since its path must be short.
+// overSocket calls a measurement with a connection to an echo in this process. The socket is in the
+// default folder for temporary files, since its path must be short.
 func overSocket(measure func(context.Context, *trial, *grpc.ClientConn) error) func(context.Context, *trial) error {
 	return func(ctx context.Context, t *trial) (err error) {
 		dir, err := os.MkdirTemp("", "taskengine-limits-")
@@ -168,7 +168,7 @@ func measureStream(ctx context.Context, t *trial, conn *grpc.ClientConn) error {
 	})
 }
 
-// measurePipeline keeps a stream full of messages of several payloads each.
+// measurePipeline measures a stream that is kept full of messages with several payloads each.
 func measurePipeline(ctx context.Context, t *trial, conn *grpc.ClientConn, payloads int) error {
 	request := newMessage(payloads)
 	return t.repeat(ctx, func(end time.Time) ([]float64, error) {
@@ -184,7 +184,7 @@ func measurePipeline(ctx context.Context, t *trial, conn *grpc.ClientConn, paylo
 		go func() { sent <- fill(ctx, s, request, end, tokens) }()
 		n, err := drain(s, tokens)
 		rate := perSecond(n*int64(payloads), began)
-		cancel() // if answers failed, the sender may wait for a token
+		cancel() // if receiving failed, the sender may wait for a token
 		if failed := <-sent; err == nil {
 			err = failed
 		}
@@ -207,7 +207,7 @@ func fill(ctx context.Context, s grpc.ClientStream, m *message, end time.Time, t
 	return s.CloseSend()
 }
 
-// drain takes a token for each answer and returns how many there were.
+// drain returns a token for each answer. It returns the number of answers.
 func drain(s grpc.ClientStream, tokens <-chan struct{}) (n int64, err error) {
 	answer := new(message)
 	for {

@@ -1,7 +1,7 @@
-// Package limits measures what a machine can do at best, bare of any engine: how long
-// the disk takes to sync, how fast the databases commit alone, what a call to another
-// process costs, and what Go's scheduler and timers add. Measured in the same session as
-// an engine, these limits show how much of what the machine has the engine makes of it.
+// Package limits measures the best that a machine can do without an engine: how long the disk takes to
+// sync, how fast the bare databases commit, what a call to another process costs, and what the
+// scheduler and the timers of Go add. Measured together with an engine, these limits show which part
+// of the machine the engine uses.
 //
 // docs/benchmarks.md has a table of all limits.
 package limits
@@ -19,12 +19,12 @@ import (
 	"github.com/taskengine/taskengine/bench/result"
 )
 
-// Names of limits that others set results against. See [All] for the rest.
+// Names of limits that other packages compare results with. See [All] for the rest.
 const (
-	// Fsync is the time in which one block of 4 KiB is appended to a file and synced, median.
+	// Fsync is the median time to append a block of 4 KiB to a file and sync it.
 	Fsync = "fsync/append/p50"
-	// LivesPebble and LivesBolt are the most tasks that our stores insert and finish in a
-	// second without an engine, 256 to a commit.
+	// LivesPebble and LivesBolt are the tasks per second that the stores insert and finish
+	// without an engine, 256 to a commit.
 	LivesPebble = "lives/pebble"
 	LivesBolt   = "lives/bolt"
 )
@@ -36,38 +36,37 @@ const (
 )
 
 const (
-	// DefaultBudget is how long all measurements take together without another choice.
+	// DefaultBudget is the default time of all measurements together.
 	DefaultBudget = 10 * time.Second
-	// LeastBudget is the smallest that is accepted. Its figures say little.
+	// LeastBudget is the smallest valid budget. Its figures are imprecise.
 	LeastBudget = 100 * time.Millisecond
-	// Repetitions is how often each limit is measured.
+	// Repetitions is the number of times that each limit is measured.
 	Repetitions = 5
 )
 
-// ErrOptions says that options make no sense, whatever the machine.
+// ErrOptions means that the options are invalid on every machine.
 var ErrOptions = errors.New("not measured")
 
-// Options are the choices of [Measure]. The zero value measures everything on the disk
-// of the current folder.
+// Options configure [Measure]. The zero value measures all limits on the disk of the current folder.
 type Options struct {
-	// Dir is a folder on the disk to measure; empty is the current one. A folder is made
-	// in it, and removed.
+	// Dir is a folder on the disk to measure; empty is the current folder. Measure makes a
+	// folder in it and removes that again.
 	Dir string
-	// Budget is how long the measurements take together, give or take; zero is
-	// DefaultBudget. Preparing them takes about three seconds more.
+	// Budget is the approximate time of all measurements together; zero is DefaultBudget.
+	// Preparing them takes about three seconds more.
 	Budget time.Duration
-	// Only names what to measure: limits, or what their names begin with up to a slash,
-	// such as "fsync" or "grpc/unix"; nil is everything.
+	// Only has the limits to measure, as names or as prefixes of names up to a slash, such as
+	// "fsync" or "grpc/unix"; nil is all limits.
 	Only []string
-	// Progress is called with the name of each measurement before it begins; nil is nobody.
+	// Progress, unless nil, is called with the name of each measurement before it begins.
 	Progress func(name string)
 }
 
-// Limit is what there is to know of a limit without measuring it.
+// Limit describes a limit.
 type Limit struct {
 	Name string
 	Unit string // Nanoseconds or PerSecond
-	What string // what it is, in a few words
+	What string // description, in a few words
 }
 
 // All returns all limits of this system in the order of their measurement.
@@ -79,10 +78,10 @@ func All() []Limit {
 	return all
 }
 
-// Measure measures the limits that are asked for and returns them in the order of [All].
-// It uses the whole machine while it runs. What it has written is removed when it
-// returns, whatever it returns. An error names the limit that could not be measured; it
-// wraps the context's cause if that was why, and [ErrOptions] if nothing was tried.
+// Measure measures the limits of o.Only and returns them in the order of [All]. It uses the whole
+// machine while it runs. It removes its files before it returns, also with an error. An error names
+// the limit that could not be measured. It wraps the cause of the context if ctx has ended, and
+// [ErrOptions] if the options are invalid.
 func Measure(ctx context.Context, o Options) ([]result.Limit, error) {
 	if o.Budget == 0 {
 		o.Budget = DefaultBudget
@@ -132,17 +131,17 @@ func measureAll(ctx context.Context, chosen []probe, dir string, o Options) ([]r
 	return all, nil
 }
 
-// wanted reports whether a limit is among those asked for.
+// wanted reports whether a limit is to be measured.
 func wanted(only []string, name string) bool {
 	return len(only) == 0 || slices.ContainsFunc(only, func(o string) bool { return covers(o, name) })
 }
 
-// covers reports whether a limit is what is asked for, or below it.
+// covers reports whether asked is name, or a prefix of it up to a slash.
 func covers(asked, name string) bool {
 	return name == asked || strings.HasPrefix(name, asked+"/")
 }
 
-// choose returns the probes of the limits that are asked for.
+// choose returns the probes of the limits to measure.
 func choose(only []string) ([]probe, error) {
 	all := probes()
 	for _, asked := range only {
@@ -156,7 +155,7 @@ func choose(only []string) ([]probe, error) {
 	}), nil
 }
 
-// groups are the first words of the names of all limits, in order.
+// groups returns the first parts of the names of all limits, in order.
 func groups() []string {
 	var names []string
 	for _, l := range All() {

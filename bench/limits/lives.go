@@ -14,8 +14,8 @@ import (
 
 const (
 	livesPerCommit = 256
-	// livesCommitters is how many goroutines commit: one builds its transaction while the
-	// other waits for the disk.
+	// livesCommitters is the number of goroutines that commit: one builds its transaction
+	// while the other waits for the disk.
 	livesCommitters = 2
 )
 
@@ -46,8 +46,8 @@ func livesProbes() []probe {
 	return all
 }
 
-// measureLives inserts tasks that run already and finishes those of the commit before,
-// as an engine does under load.
+// measureLives inserts running tasks and finishes those of the previous commit, as an engine does
+// under load.
 func measureLives(ctx context.Context, t *trial, store storage.Store) error {
 	ids := task.NewIDs([32]byte{1})
 	owner := ids.Next(time.Now())
@@ -63,7 +63,7 @@ func measureLives(ctx context.Context, t *trial, store storage.Store) error {
 	})
 }
 
-// stepLives finishes the running tasks and inserts the next ones, which it returns.
+// stepLives finishes the running tasks, inserts the next ones and returns them.
 func stepLives(ctx context.Context, store storage.Store, ids *task.IDs, owner task.ID, running []task.Ref) ([]task.Ref, error) {
 	now := time.Now()
 	rows := make([]*task.Task, livesPerCommit)

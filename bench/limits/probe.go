@@ -10,7 +10,7 @@ import (
 	"github.com/taskengine/taskengine/bench/result"
 )
 
-// probe measures one thing, which may have several figures.
+// probe measures one or more limits together.
 type probe struct {
 	limits  []Limit // at least one
 	share   int     // of the budget
@@ -19,11 +19,11 @@ type probe struct {
 
 func (p probe) name() string { return p.limits[0].Name }
 
-// trial is one probe being measured. A probe prepares what it needs, calls repeat, and
-// cleans up all but its folder.
+// trial is the measurement of one probe. A probe prepares what it needs, calls repeat, and cleans up
+// all but its folder.
 type trial struct {
 	dir    string        // a folder of its own
-	each   time.Duration // how long one repetition takes
+	each   time.Duration // time of one repetition
 	values [][]float64   // for each limit of the probe, one value for each repetition
 }
 
@@ -37,7 +37,7 @@ func (p probe) run(ctx context.Context, dir string, each time.Duration) (_ []res
 	if failed := os.RemoveAll(t.dir); err == nil {
 		err = failed
 	}
-	if ctx.Err() != nil { // whatever came of it
+	if ctx.Err() != nil { // also after a success
 		err = context.Cause(ctx)
 	}
 	if err != nil {
@@ -55,9 +55,9 @@ func (p probe) run(ctx context.Context, dir string, each time.Duration) (_ []res
 	return measured, nil
 }
 
-// repeat calls once for each repetition. It returns one value for each limit of the
-// probe. It ends soon after the time that it is given, but not before it has done at
-// least one of what it measures, unless ctx ends.
+// repeat calls once for each repetition. once returns one value for each limit of the probe. It
+// returns soon after the given time, but not before it has measured at least one operation, unless
+// ctx ends.
 func (t *trial) repeat(ctx context.Context, once func(end time.Time) ([]float64, error)) error {
 	for range Repetitions {
 		values, err := once(time.Now().Add(t.each))
@@ -74,8 +74,8 @@ func (t *trial) repeat(ctx context.Context, once func(end time.Time) ([]float64,
 	return nil
 }
 
-// quantiles measures durations one after the other, at least ten in a repetition; the
-// values are their median and, if the probe has two limits, their 99th percentile.
+// quantiles measures durations one after the other, at least ten in a repetition. The values are the
+// median and, if the probe has two limits, the 99th percentile.
 func (t *trial) quantiles(ctx context.Context, one func() (time.Duration, error)) error {
 	const least = 10
 	return t.repeat(ctx, func(end time.Time) ([]float64, error) {
@@ -92,10 +92,10 @@ func (t *trial) quantiles(ctx context.Context, one func() (time.Duration, error)
 	})
 }
 
-// perSecond is a number of things in the time since began.
+// perSecond returns n per second since began.
 func perSecond(n int64, began time.Time) float64 { return float64(n) / time.Since(began).Seconds() }
 
-// probes returns all probes of this system in their order.
+// probes returns all probes of this system in order.
 func probes() []probe {
 	return slices.Concat(diskProbes(), commitProbes(), livesProbes(), grpcProbes(), treeProbes(), schedulerProbes(), timerProbes())
 }

@@ -32,10 +32,10 @@ func schedulerProbes() []probe {
 	}
 }
 
-// measureHop plays ping-pong. The scheduler lets the receiver go on where the sender
-// has come to wait, on the same processor.
+// measureHop measures handing a value to another goroutine and back. The scheduler lets the receiver
+// continue on the processor of the sender, which waits.
 func measureHop(ctx context.Context, t *trial) error {
-	const burst = 100 // games between looks at the clock
+	const burst = 100 // round trips between two looks at the clock
 	ping, pong := make(chan struct{}), make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -59,12 +59,12 @@ func measureHop(ctx context.Context, t *trial) error {
 	})
 }
 
-// measureCross sends to a goroutine, after a rest of some time, and computes until that
-// has begun on another processor. If there is no other, or it is busy, the sender has to
-// be interrupted first, which takes some milliseconds.
+// measureCross sends to a goroutine after a pause, and computes until that goroutine has started on
+// another processor. If there is no other processor, or if it is busy, the scheduler must preempt the
+// sender first, which takes some milliseconds.
 func measureCross(ctx context.Context, t *trial, rest func()) error {
 	balls := make(chan struct{})
-	var caught atomic.Int64 // when, since epoch
+	var caught atomic.Int64 // time of receiving, since epoch
 	epoch := time.Now()
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -85,19 +85,19 @@ func measureCross(ctx context.Context, t *trial, rest func()) error {
 	})
 }
 
-// compute computes for so long that a goroutine on another processor comes to wait.
+// compute computes long enough for a goroutine on another processor to block.
 func compute() {
 	const long = 20 * time.Microsecond
 	for began := time.Now(); time.Since(began) < long; {
 	}
 }
 
-// sleep lets everything come to rest.
+// sleep waits until the processors are idle.
 func sleep() { time.Sleep(time.Millisecond) }
 
-// measureHandover unlocks a mutex that another goroutine sleeps for.
+// measureHandover unlocks a mutex for which another goroutine sleeps.
 func measureHandover(ctx context.Context, t *trial) error {
-	// A goroutine tries for some microseconds before it sleeps.
+	// A goroutine spins for some microseconds before it sleeps.
 	const asleep = 100 * time.Microsecond
 	var mu sync.Mutex
 	rounds := make(chan struct{})

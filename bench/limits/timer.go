@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// nap is what is slept to see how late one wakes up.
+// nap is the duration of the sleeps whose lateness is measured.
 const nap = time.Millisecond
 
 func timerProbes() []probe {

@@ -8,7 +8,7 @@ import (
 	"github.com/google/btree"
 )
 
-// treeDegree is that of the engine's trees.
+// treeDegree is the degree of the trees of the engine.
 const treeDegree = 32
 
 func treeProbes() []probe {
@@ -22,10 +22,9 @@ func treeProbes() []probe {
 	return []probe{sized("btree/1k", "1 thousand", 1_000), sized("btree/1m", "1 million", 1_000_000)}
 }
 
-// measureTree uses a tree as a queue by time: what is inserted comes somewhere among
-// the rest.
+// measureTree uses a tree as a queue by time: it inserts items at random places.
 func measureTree(ctx context.Context, t *trial, items int) error {
-	const burst = 256 // pairs between looks at the clock
+	const burst = 256 // pairs between two looks at the clock
 	chance := rand.New(rand.NewPCG(1, 1))
 	tree := btree.NewOrderedG[uint64](treeDegree)
 	for tree.Len() < items && ctx.Err() == nil {

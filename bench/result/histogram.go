@@ -8,16 +8,16 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// Bounds of a histogram: one nanosecond to one hour, three significant digits. What lies
-// outside counts as the nearest bound.
+// Bounds of a histogram: one nanosecond to one hour, three significant digits. A duration outside
+// counts as the nearest bound.
 const (
 	shortest = 1
 	longest  = int64(time.Hour)
 	digits   = 3
 )
 
-// Histogram counts durations by size. The zero value is not usable; see NewHistogram.
-// It is not safe for concurrent use: let every goroutine have its own, and merge them.
+// Histogram counts durations by size. The zero value is not usable; see NewHistogram. It is not safe
+// for concurrent use: use one per goroutine, and merge them.
 type Histogram struct{ hdr *hdrhistogram.Histogram }
 
 // NewHistogram returns an empty histogram.
@@ -25,35 +25,35 @@ func NewHistogram() *Histogram { return &Histogram{hdrhistogram.New(shortest, lo
 
 // Record counts one duration.
 func (h *Histogram) Record(d time.Duration) {
-	_ = h.hdr.RecordValue(min(max(int64(d), shortest), longest)) // only fails outside the bounds
+	_ = h.hdr.RecordValue(min(max(int64(d), shortest), longest)) // fails only outside the bounds
 }
 
-// Merge adds the counts of other: those of another goroutine, run or process.
+// Merge adds the counts of other.
 func (h *Histogram) Merge(other *Histogram) { h.hdr.Merge(other.hdr) }
 
-// Count returns how many durations were recorded.
+// Count returns the number of recorded durations.
 func (h *Histogram) Count() int64 { return h.hdr.TotalCount() }
 
-// Quantile returns the duration that a share q (0 to 1) of those recorded do not exceed,
-// within a thousandth; 0 if there are none.
+// Quantile returns the q-quantile (0 to 1) of the recorded durations, within a thousandth, or 0 if
+// there are none.
 func (h *Histogram) Quantile(q float64) time.Duration {
 	return time.Duration(h.hdr.ValueAtPercentile(100 * q))
 }
 
-// Max returns the longest, within a thousandth.
+// Max returns the longest duration, within a thousandth.
 func (h *Histogram) Max() time.Duration { return time.Duration(h.hdr.Max()) }
 
 // Mean returns the mean.
 func (h *Histogram) Mean() time.Duration { return time.Duration(h.hdr.Mean()) }
 
-// quantiles are those that a document shows, by the name of their field.
+// quantiles are the quantiles in a document, by the names of their fields.
 var quantiles = [...]struct {
 	name string
 	q    float64
 }{{"p50", 0.5}, {"p90", 0.9}, {"p99", 0.99}, {"p999", 0.999}, {"p9999", 0.9999}}
 
-// MarshalJSON writes the usual quantiles in nanoseconds for people, and all counts in
-// HdrHistogram's own compressed form (V2, base64) for programs.
+// MarshalJSON writes the usual quantiles in nanoseconds for people, and all counts in the compressed
+// form of HdrHistogram (V2, base64) for programs.
 func (h *Histogram) MarshalJSON() ([]byte, error) {
 	encoded, err := h.hdr.Encode(hdrhistogram.V2CompressedEncodingCookieBase)
 	if err != nil {
@@ -66,7 +66,7 @@ func (h *Histogram) MarshalJSON() ([]byte, error) {
 	return json.Marshal(doc)
 }
 
-// UnmarshalJSON reads what MarshalJSON has written.
+// UnmarshalJSON reads the output of MarshalJSON.
 func (h *Histogram) UnmarshalJSON(data []byte) error {
 	var doc struct {
 		HDR string `json:"hdr"`

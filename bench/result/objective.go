@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Objective is a latency that is wanted: a share of the tasks within less than a time.
+// Objective is a wanted latency: a share of the tasks must take less than a time.
 type Objective struct {
 	Latency  string   `json:"latency"`  // one of Latencies
 	Quantile float64  `json:"quantile"` // the share, above 0 and below 1
@@ -24,13 +24,13 @@ type Evaluation struct {
 	Met bool `json:"met"` // in every run
 }
 
-// shortNames are those of the latencies that people name most.
+// shortNames has short names of the most common latencies.
 var shortNames = map[string]string{"start": InsertToStart, "end": EndToEnd}
 
 var objective = regexp.MustCompile(`^p([0-9]{1,2}(?:\.[0-9]{1,4})?) ([a-z_]+) < ([0-9][0-9a-zµ.]*)$`)
 
-// ParseObjective reads an objective such as "p99 start < 50ms": a percentile, start, end
-// or the name of a latency, and a duration. The error says what to write.
+// ParseObjective reads an objective such as "p99 start < 50ms": a percentile, then start, end or the
+// name of a latency, then a duration. The error says what to write.
 func ParseObjective(s string) (Objective, error) {
 	m := objective.FindStringSubmatch(strings.Join(strings.Fields(s), " "))
 	if m == nil {
@@ -54,7 +54,7 @@ func ParseObjective(s string) (Objective, error) {
 	return Objective{latency, percent / 100, below}, nil
 }
 
-// String returns the objective as [ParseObjective] reads it.
+// String returns the objective in the form that [ParseObjective] reads.
 func (o Objective) String() string {
 	name := o.Latency
 	for short, long := range shortNames {
@@ -65,7 +65,7 @@ func (o Objective) String() string {
 	return fmt.Sprintf("p%s %s < %v", strconv.FormatFloat(math.Round(o.Quantile*1e6)/1e4, 'f', -1, 64), name, o.Below)
 }
 
-// MetIn reports whether a run has met the objective. One without such a latency has not.
+// MetIn reports whether a run has met the objective. A run without that latency has not.
 func (o Objective) MetIn(r *Run) bool {
 	h := r.Latency[o.Latency]
 	return h != nil && h.Count() > 0 && h.Quantile(o.Quantile) < o.Below

@@ -1,6 +1,5 @@
-// Package result is what a measurement leaves behind: a versioned JSON document with
-// everything that is needed to read it again, compare it and draw it. It knows nothing
-// of engines.
+// Package result has the result of a measurement: a versioned JSON document with everything that is
+// needed to compare it and draw it. It does not depend on the engine.
 package result
 
 import (
@@ -14,20 +13,20 @@ import (
 	"github.com/taskengine/taskengine/internal/machine"
 )
 
-// Schema is the version of the document. Readers refuse newer ones; a field is never
-// given another meaning within one version.
+// Schema is the version of the document. Readers refuse newer versions. The meaning of a field does
+// not change within one version.
 const Schema = 1
 
-// Result is one scenario measured on one subject, several times.
+// Result has the runs of one scenario on one subject.
 type Result struct {
 	Schema    int             `json:"schema"`
 	Scenario  string          `json:"scenario"`         // its name
-	Purpose   string          `json:"purpose"`          // what question it answers, one line
+	Purpose   string          `json:"purpose"`          // the question that it answers, one line
 	Config    json.RawMessage `json:"config,omitempty"` // the scenario as it was run
 	Subject   Subject         `json:"subject"`
 	Machine   machine.Info    `json:"machine"`
 	Limits    []Limit         `json:"limits,omitempty"`    // of the machine, measured in the same session
-	Objective *Evaluation     `json:"objective,omitempty"` // what was wanted, and whether it was had
+	Objective *Evaluation     `json:"objective,omitempty"` // and whether it was met
 	Runs      []Run           `json:"runs"`                // without the warm-up
 }
 
@@ -41,7 +40,7 @@ type Subject struct {
 	Settings   string `json:"settings,omitempty"` // those that are not the defaults, in words
 }
 
-// Limit is what the machine can do at best, measured bare.
+// Limit is the best that the machine can do, measured without an engine.
 type Limit struct {
 	Name  string  `json:"name"`  // fsync/append/p50, lives/pebble ...; see package limits
 	Value float64 `json:"value"` // median of the repetitions
@@ -50,19 +49,18 @@ type Limit struct {
 	High  float64 `json:"high"`
 }
 
-// Names of the latencies of a run. All but TriggerToGrab count from the time at which
-// the load intended to submit the task, so that a stall is charged to every task that it
-// held up.
+// Names of the latencies of a run. All but TriggerToGrab count from the time at which the load intended
+// to submit the task, so that a stall counts for every task that it delayed.
 const (
 	InsertAck     = "insert_ack"      // intended to acknowledged as durable
 	TriggerToGrab = "trigger_to_grab" // ready to run and durable, to its handler called
 	InsertToStart = "insert_to_start" // intended to handler called
 	FinishAck     = "finish_ack"      // handler returned to its outcome durable
 	EndToEnd      = "end_to_end"      // intended to outcome durable
-	Lateness      = "lateness"        // of tasks with a time of their own: that time to handler called
+	Lateness      = "lateness"        // of delayed tasks: due to handler called
 )
 
-// Latencies are the names in the order to show them in.
+// Latencies returns the names in the order to show them in.
 func Latencies() []string {
 	return []string{InsertAck, TriggerToGrab, InsertToStart, FinishAck, EndToEnd, Lateness}
 }
@@ -71,10 +69,10 @@ func Latencies() []string {
 type Run struct {
 	Began     time.Time             `json:"began"`
 	Elapsed   Duration              `json:"elapsed_ns"` // from the first submit to the last outcome, without warm-up
-	Offered   float64               `json:"offered"`    // tasks/s the load intended, a recorded one too; 0 is as many as go (closed loop)
+	Offered   float64               `json:"offered"`    // intended rate in tasks/s, also of a recorded load; 0 is a closed loop
 	Submitted int64                 `json:"submitted"`
 	Finished  int64                 `json:"finished"` // ended as they should
-	Failed    int64                 `json:"failed"`   // ended otherwise, as the scenario wants it
+	Failed    int64                 `json:"failed"`   // ended otherwise, as the scenario intends
 	Attempts  int64                 `json:"attempts"` // calls of handlers
 	Rate      float64               `json:"rate"`     // (Finished+Failed) / Elapsed, tasks/s
 	Latency   map[string]*Histogram `json:"latency"`
@@ -82,23 +80,23 @@ type Run struct {
 	Cost      Cost                  `json:"cost"`
 	Check     Check                 `json:"check"`
 	Late      int64                 `json:"late,omitempty"`         // submits called more than 1 ms after their intended time
-	Restart   Duration              `json:"restart_ns,omitempty"`   // of a store that has a backlog, or whose node was killed: until the first task started, at longest
-	Others    float64               `json:"others_cores,omitempty"` // cores that neither the load nor its subject used; 0 is none, or unknown
+	Restart   Duration              `json:"restart_ns,omitempty"`   // of a store with a backlog or a killed node: longest time until the first task started
+	Others    float64               `json:"others_cores,omitempty"` // cores that other processes than load and subject used; 0 is none, or unknown
 	Notes     []string              `json:"notes,omitempty"`        // what to know when reading it
 }
 
-// SameLoad reports whether two loads that were offered are the same, give or take a
-// fiftieth: some results have what came of a load in place of what was meant.
+// SameLoad reports whether two offered loads are the same within a fiftieth: some results have the
+// achieved load in place of the intended one.
 func SameLoad(a, b float64) bool {
 	const share = 0.02
 	return math.Abs(a-b) <= share*max(math.Abs(a), math.Abs(b))
 }
 
-// Disturbed is from how many cores in use by others on the figures of a run are not those
-// of the subject alone.
+// Disturbed is the number of cores in use by other processes from which on the figures of a run are
+// not those of the subject alone.
 const Disturbed = 0.1
 
-// Point is how things went in one interval of a run.
+// Point has the figures of one interval of a run.
 type Point struct {
 	At        Duration `json:"at_ns"` // end of the interval since Began
 	Submitted int64    `json:"submitted"`
@@ -109,29 +107,29 @@ type Point struct {
 	Resident  int64    `json:"resident_bytes"`
 }
 
-// Cost is what a run took of the machine: all processes of the subject together. It is
-// zero in a result that is of a part of the tasks only.
+// Cost is what all processes of the subject together used during a run. It is zero in the result of a
+// single flow.
 type Cost struct {
 	CPU       Duration `json:"cpu_ns"`
-	Resident  int64    `json:"resident_bytes"`            // at most
+	Resident  int64    `json:"resident_bytes"`            // peak
 	Written   int64    `json:"written_bytes,omitempty"`   // to disk; 0 is none, or unknown
 	StoreSize int64    `json:"store_bytes,omitempty"`     // of the folder afterwards
 	Wakeups   float64  `json:"wakeups_per_s,omitempty"`   // voluntary context switches
 	Allocated int64    `json:"allocated_bytes,omitempty"` // by Go; 0 is none, or unknown
 }
 
-// Check is what a run found out about its own correctness.
+// Check is the result of the checks of a run.
 type Check struct {
 	OK       bool     `json:"ok"`
 	Lost     int64    `json:"lost"`            // acknowledged, and never ended
 	Doubled  int64    `json:"doubled"`         // run more often than their delivery promises
-	Disorder int64    `json:"disorder"`        // run before one that was to come first
+	Disorder int64    `json:"disorder"`        // run before an earlier one
 	Exceeded int64    `json:"exceeded"`        // times that more ran than a limit allows
-	Notes    []string `json:"notes,omitempty"` // the first few of each, with ids
-	Checked  []string `json:"checked"`         // what was looked at, in words
+	Notes    []string `json:"notes,omitempty"` // on the first few of each kind, with ids
+	Checked  []string `json:"checked"`         // what was checked, in words
 }
 
-// Sound reports whether the run is right. One that says so and counts a loss is not.
+// Sound reports whether all checks passed and nothing was counted.
 func (c *Check) Sound() bool {
 	return c.OK && c.Lost == 0 && c.Doubled == 0 && c.Disorder == 0 && c.Exceeded == 0
 }
@@ -139,10 +137,10 @@ func (c *Check) Sound() bool {
 // Duration is a time.Duration that is written as nanoseconds.
 type Duration = time.Duration
 
-// ErrSchema says that a document is of a version that this program cannot read.
+// ErrSchema means that a document has a version that this program cannot read.
 var ErrSchema = errors.New("the result is of a version that cannot be read")
 
-// Read reads documents that were written by Write.
+// Read reads documents that Write has written.
 func Read(r io.Reader) ([]*Result, error) {
 	d := json.NewDecoder(r)
 	var out []*Result
