@@ -36,7 +36,7 @@ func (b *bars) drawAxis(bottom float64) *element {
 	return g.add(el("text", "class", "name", "x", barRight, "y", bottom+36, "text-anchor", "end").says(b.x.label))
 }
 
-// startAnchor keeps the label of the first tick within the drawing.
+// startAnchor returns the anchor that keeps the label of the first tick within the drawing.
 func startAnchor(x float64) string {
 	if x < barLeft+12 {
 		return "start"
@@ -68,7 +68,7 @@ func (b *bars) drawRow(r bar, y float64) *element {
 	return g.add(b.drawValue(r.value, min(from, to), end, y))
 }
 
-// drawValue writes the value of a bar behind its end, or before it if there is no room.
+// drawValue writes the value of a bar after its end, or before it if there is no room.
 func (b *bars) drawValue(value string, from, end, y float64) *element {
 	const space = 8
 	width := widthOf(value)

@@ -9,16 +9,16 @@ import (
 	"github.com/taskengine/taskengine/bench/result"
 )
 
-// state is what came of the checks of some runs.
+// state is the result of the checks of some runs.
 type state string
 
 const (
 	passed    state = "ok"
 	failed    state = "failed"
-	unchecked state = "unchecked" // nothing was looked at, or there was nothing to look at
+	unchecked state = "unchecked" // nothing was checked, or there was nothing to check
 )
 
-// checks is what the runs of a series found out about themselves.
+// checks sums up the checks of the runs of a series.
 type checks struct {
 	state                             state
 	passed, runs                      int
@@ -55,8 +55,8 @@ func (s *series) checks() checks {
 	return c
 }
 
-// withoutNumbers returns what a text says of any numbers: runs look at the same things, of
-// tasks that are a few more or less.
+// withoutNumbers returns a text without its digits: the checks of several runs differ only in
+// the numbers of tasks.
 func withoutNumbers(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= '0' && r <= '9' {
@@ -66,7 +66,7 @@ func withoutNumbers(s string) string {
 	}, s)
 }
 
-// plus adds without overflow, so that a huge loss never looks like none.
+// plus adds without overflow, so that a huge loss does not look like none.
 func plus(a, b int64) int64 {
 	switch {
 	case b > 0 && a > math.MaxInt64-b:
@@ -77,7 +77,7 @@ func plus(a, b int64) int64 {
 	return a + b
 }
 
-// text says it in a few words.
+// text returns the checks in a few words.
 func (c checks) text() string {
 	switch {
 	case c.state == failed:
@@ -90,7 +90,7 @@ func (c checks) text() string {
 	return fmt.Sprintf("%d/%d"+nbsp+"ok", c.passed, c.runs)
 }
 
-// worst returns the worst of states.
+// worst returns the worst of the states.
 func worst(states ...state) state {
 	for _, s := range []state{failed, unchecked} {
 		if slices.Contains(states, s) {

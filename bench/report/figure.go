@@ -6,29 +6,29 @@ import (
 	"strings"
 )
 
-// figure is a drawing with what belongs to it.
+// figure is a drawing with its title, legend and table.
 type figure struct {
 	ID      string
 	Title   string
 	Caption string
 	Legend  []entry
 	Drawing template.HTML
-	Table   grid // the same in numbers
+	Table   grid // the values of the drawing
 }
 
-// entry is one line of a legend. Its key is that of the lines it switches.
+// entry is one line of a legend. Its key is that of the lines that it shows and hides.
 type entry struct {
 	Key    int
 	Label  string
 	Swatch template.HTML
 }
 
-// group is figures of one kind.
+// group is a list of figures of one kind.
 type group struct {
 	Title   string
 	Intro   string
 	Figures []figure
-	More    []figure // that are folded away at first
+	More    []figure // that are collapsed at first
 }
 
 // grid is a table.
@@ -37,16 +37,16 @@ type grid struct {
 	Rows []row
 }
 
-// row is one row of a table. The first cell is what it is about.
+// row is one row of a table. The first cell is its name.
 type row struct {
-	State state // "" if there is nothing special about it
+	State state // "" is nothing special
 	Cells []string
 }
 
-// styles is how many colours there are.
+// styles is the number of colours.
 const styles = 8
 
-// newEntry returns a line of a legend: a sample of the line, and what it is.
+// newEntry returns a line of a legend: a sample of the line, and its label.
 func newEntry(key, style int, dashed bool, label string) entry {
 	class := fmt.Sprintf("line s%d", style%styles)
 	if dashed {
@@ -59,7 +59,7 @@ func newEntry(key, style int, dashed bool, label string) entry {
 	return entry{key, label, sample.markup()}
 }
 
-// entriesOf returns the legend of lines that are told apart by subject and load.
+// entriesOf returns the legend of lines that differ by subject and load.
 func entriesOf(chosen []*series, labels []string, styleOf func(i int) int) []entry {
 	out := make([]entry, len(chosen))
 	for i := range chosen {
@@ -68,8 +68,8 @@ func entriesOf(chosen []*series, labels []string, styleOf func(i int) int) []ent
 	return out
 }
 
-// labelsOf names series as shortly as they can be told apart: by subject if there are
-// several, by load if there are several.
+// labelsOf returns the shortest names that distinguish series: with the subject if there are several,
+// and with the load if there are several.
 func labelsOf(chosen []*series) []string {
 	subjects, loads := false, false
 	for _, s := range chosen {
@@ -90,8 +90,8 @@ func labelsOf(chosen []*series) []string {
 	return out
 }
 
-// stylesOf gives lines of several subjects the colour of their subject, and those of one
-// subject one each.
+// stylesOf returns the colours of lines: that of the subject if there are several, and else one for
+// each line.
 func stylesOf(chosen []*series) func(i int) int {
 	seen := map[*subject]bool{}
 	for _, s := range chosen {

@@ -9,15 +9,15 @@ const (
 	drawingWidth = 600.0
 	marginLeft   = 68.0
 	marginRight  = 18.0
-	marginTop    = 30.0 // the name of the axis of values
-	marginBottom = 44.0 // ticks and name of the axis below
-	markPitch    = 16.0 // of the labels of marks, which are above the inside
+	marginTop    = 30.0 // for the name of the vertical axis
+	marginBottom = 44.0 // for ticks and name of the horizontal axis
+	markPitch    = 16.0 // between the labels of marks, which are above the inside
 	gap          = 26.0 // between the ticks of one frame and the next
 	dotRadius    = 3.5
-	aimRadius    = 9.0 // around a point, where it can be pointed at
+	aimRadius    = 9.0 // of the area around a point that shows its tip
 )
 
-// frame is a pair of axes with lines between them.
+// frame is a pair of axes with lines.
 type frame struct {
 	x, y   axis
 	height float64 // of the inside
@@ -30,30 +30,30 @@ type frame struct {
 type line struct {
 	key    int  // of its entry in the legend
 	style  int  // colour and shape
-	dashed bool // beside a solid one of the same style
+	dashed bool // distinguishes it from a solid line of the same style
 	points []point
-	band   []between // the spread around it
+	band   []between // the spread around the line
 }
 
 // point is one value of a line.
 type point struct {
 	x, y   float64
-	tip    string // what it says when it is pointed at; points without are only passed
-	hollow bool   // told apart from the others, as the caption says
+	tip    string // the text shown under the pointer; a point without is only part of the line
+	hollow bool   // distinguished from other points, as the caption says
 	bare   bool   // without a dot
 }
 
 // between is the spread of a line at one place.
 type between struct{ x, low, high float64 }
 
-// mark is a place that is pointed out.
+// mark is a highlighted place of the horizontal axis.
 type mark struct {
 	key, style int
 	x, y       float64
 	label, tip string
 }
 
-// fit gives the axes their ranges.
+// fit sets the ranges of the axes.
 func (f *frame) fit(ticksX, ticksY int) {
 	var xs, ys []float64
 	for _, l := range f.lines {
@@ -71,21 +71,21 @@ func (f *frame) fit(ticksX, ticksY int) {
 	f.y.fit(ys, ticksY)
 }
 
-// canvas is where the inside of a frame is in its drawing.
+// canvas is the position of the inside of a frame in its drawing.
 type canvas struct {
 	*frame
 	left, right, top, bottom float64
 }
 
-// at returns where a point is drawn.
+// at returns the position of a point.
 func (c *canvas) at(x, y float64) (px, py float64, ok bool) {
 	px, okX := c.x.place(x, c.left, c.right)
 	py, okY := c.y.place(y, c.bottom, c.top)
 	return px, py, okX && okY
 }
 
-// drawFrames returns a drawing of frames below each other. Those that are not the last
-// leave the name of their axis below to the last, since it is the same.
+// drawFrames returns a drawing of frames below each other. Only the last has the name of the horizontal
+// axis, since it is the same for all.
 func drawFrames(title, desc, id string, frames ...*frame) *element {
 	y := 0.0
 	var groups []*element
@@ -102,7 +102,7 @@ func drawFrames(title, desc, id string, frames ...*frame) *element {
 	return drawing(title, desc, id, y).add(groups...)
 }
 
-// drawing returns an empty drawing that says what it shows.
+// drawing returns an empty drawing with a description.
 func drawing(title, desc, id string, height float64) *element {
 	return el("svg", "viewBox", fmt.Sprintf("0 0 %s %s", px(drawingWidth), px(height)), "role", "img",
 		"aria-labelledby", id+"-title "+id+"-desc", "data-height", height).add(
@@ -137,7 +137,7 @@ func (c *canvas) drawY() *element {
 	return g.add(el("text", "class", "name", "x", 2.0, "y", c.top-14-markPitch*float64(len(c.marks))).says(c.y.label))
 }
 
-// middleX is some value of the axis below that can be drawn.
+// middleX returns a value of the horizontal axis that can be drawn.
 func (c *canvas) middleX() float64 {
 	if len(c.x.ticks) == 0 {
 		return 0
@@ -161,7 +161,7 @@ func (c *canvas) drawX(named bool) *element {
 	return g
 }
 
-// anchor keeps the label of the last tick within the drawing.
+// anchor returns the anchor that keeps the label of the last tick within the drawing.
 func anchor(x, right float64) string {
 	if x > right-12 {
 		return "end"
@@ -222,8 +222,8 @@ func (c *canvas) drawBand(band []between) *element {
 	return el("path", "class", "band", "d", outline.String()+"Z")
 }
 
-// drawMark points a place out by a line from its label to the bottom. The labels of
-// several are below each other.
+// drawMark draws a line from the label of a mark to the bottom. Labels of several marks are below each
+// other.
 func (c *canvas) drawMark(m mark, nth int) *element {
 	x, y, ok := c.at(m.x, m.y)
 	g := el("g", "class", fmt.Sprintf("mark s%d", m.style), "data-key", m.key)
@@ -241,7 +241,7 @@ func (c *canvas) drawMark(m mark, nth int) *element {
 		el("text", "x", textX, "y", row, "text-anchor", side).says(m.label))
 }
 
-// shape returns a dot whose form tells its style without its colour.
+// shape returns a dot whose form depends on the style, for readers who do not see the colour.
 func shape(style int, x, y float64) *element {
 	const r = dotRadius
 	corners := func(deltas ...float64) *element {

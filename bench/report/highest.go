@@ -15,11 +15,11 @@ type within struct {
 	below     *series // a load below highest that did not; nil if there is none
 }
 
-// holds reports whether a series met its objective in every run, and kept up with its load.
+// holds reports whether a series met its objective in every run and kept up with its load.
 func (s *series) holds() bool { return s.objective() == "met" && !s.behind() }
 
-// withins returns for each subject that was measured under several steady loads, with an
-// objective, the highest load that met it.
+// withins returns the highest load that met the objective for each subject that was measured under
+// several steady loads with an objective.
 func (s *scenario) withins() (out []within) {
 	for _, of := range s.subjects {
 		loads := 0
@@ -39,7 +39,7 @@ func (s *scenario) withins() (out []within) {
 	return out
 }
 
-// add takes the next series, in the order of loads.
+// add adds the next series, in the order of loads.
 func (w *within) add(x *series) {
 	switch {
 	case !x.holds():
@@ -54,7 +54,7 @@ func (w *within) add(x *series) {
 	}
 }
 
-// loadsWithin is the table of the highest loads that met the objective.
+// loadsWithin returns the table of the highest loads that met the objective.
 func (s *scenario) loadsWithin() grid {
 	g := grid{Head: []string{"Subject", "objective", "highest load that met it", "there", "next load that missed it", "remark"}}
 	for _, w := range s.withins() {

@@ -2,22 +2,22 @@ package report
 
 import "math"
 
-// kneeRates is from how many loads on a knee is looked for, and kneeDepth how far the
-// curve has to hang below the straight line between its ends, as a share of its height.
+// kneeRates is the minimum number of loads for a knee. kneeDepth is the minimum depth of the curve
+// below the straight line between its ends, as a share of its height.
 const (
 	kneeRates = 4
 	kneeDepth = 0.1
-	kneeRise  = 2.0 // by which factor latency must rise at all
+	kneeRise  = 2.0 // minimum factor of the rise of the latency
 )
 
-// knee returns the place at which a curve of latencies over ascending loads bends most,
-// by the method Kneedle (Satopää, Albrecht, Irwin and Raghavan 2011): both axes are
-// brought to the range 0 to 1 as they are drawn, which is by the logarithm for latency and by
-// a projection for loads, and the knee is where the curve is furthest below the diagonal. There is none if there are fewer than four loads, if
-// latency does not double, or if the curve is close to the diagonal.
+// knee returns the place at which a curve of latencies over ascending loads bends most, by the method
+// Kneedle (Satopää, Albrecht, Irwin and Raghavan 2011): both axes are scaled to the range 0 to 1 as they
+// are drawn, the latency by its logarithm and the load by a projection. The knee is where the curve is
+// furthest below the diagonal. There is no knee with fewer than four loads, if the latency does not
+// double, or if the curve is close to the diagonal.
 //
-// A latency that is undercut at a higher load counts as the lower one, so that a slow
-// start or a single outlier is no rise.
+// A latency above that of a higher load is replaced by the lower one, so that a slow start or a single
+// outlier is not taken for a rise.
 func knee(loads, latencies []float64, by projection) (at int, ok bool) {
 	n := len(loads)
 	if n < kneeRates || len(latencies) != n {

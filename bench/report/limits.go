@@ -9,19 +9,19 @@ import (
 	"github.com/taskengine/taskengine/internal/units"
 )
 
-// portion is a figure of a series as a ratio to what the machine can do at best.
+// portion is a figure of a series as a ratio to a limit of the machine.
 type portion struct {
 	figure string
 	limit  string
 	ratio  float64
 }
 
-// text writes a portion for people.
+// text returns a portion in words.
 func (p portion) text() string { return p.figure + units.Digits(p.ratio) + " × " + p.limit }
 
-// portions returns what a series makes of the machine: its rate beside what its store
-// commits bare, and how long the median insert takes beside a bare sync. Without a
-// steady load, inserts wait for each other, which says nothing.
+// portions compares a series with the limits of the machine: its rate with that of the bare store, and
+// the median time of an insert with that of a bare sync. Without a steady load, inserts wait for each
+// other, so their time is not compared.
 func (s *series) portions() []portion {
 	rate, ack := s.rate(), s.quantile(result.InsertAck, 0.5)
 	var out []portion
@@ -31,7 +31,7 @@ func (s *series) portions() []portion {
 		}
 	}
 	slices.SortStableFunc(out, func(a, b portion) int { return cmp.Compare(b.ratio, a.ratio) })
-	out = out[:min(len(out), 2)] // the nearest: others are no limit
+	out = out[:min(len(out), 2)] // the nearest: the others do not limit
 	for _, l := range s.res.Limits {
 		if ack.ok() && s.offered > 0 && l.Unit == "ns" && l.Value > 0 && strings.HasPrefix(l.Name, "fsync") {
 			return append(out, portion{"insert ", l.Name, ack.median / l.Value})
@@ -40,7 +40,7 @@ func (s *series) portions() []portion {
 	return out
 }
 
-// ofStore reports whether a limit is one of a store, such as group-commit/pebble/256.
+// ofStore reports whether a limit is that of a store, such as group-commit/pebble/256.
 func ofStore(limit, store string) bool {
 	store, _, _ = strings.Cut(strings.ToLower(store), " ")
 	return store != "" && slices.Contains(strings.Split(strings.ToLower(limit), "/"), store)

@@ -6,23 +6,23 @@ import (
 	"github.com/taskengine/taskengine/bench/result"
 )
 
-// behind is the share of the offered load below which a subject did not keep up.
+// behind is the share of the offered load below which a subject has not kept up.
 const behind = 0.95
 
-// widest is by which factor loads may differ to be drawn on a linear axis.
+// widest is the maximum factor between loads on a linear axis.
 const widest = 30
 
-// markLabel is how wide the name of a subject is at most beside its knee.
+// markLabel is the maximum width of the name of a subject at its knee.
 const markLabel = 150.0
 
-// curve is latency against load of one subject.
+// curve is the latency of one subject over the load.
 type curve struct {
 	subject *subject
 	series  []*series // by ascending load
 	knee    int       // the index of the load at the knee, or -1
 }
 
-// underLoad draws latency against load, if there are several loads.
+// underLoad draws latency over load, if there are several loads.
 func (s *scenario) underLoad(id string) group {
 	g := group{
 		Title: "Latency against load",
@@ -39,7 +39,7 @@ func (s *scenario) underLoad(id string) group {
 	return g
 }
 
-// curves returns those of the subjects that were measured under several steady loads.
+// curves returns the curves of the subjects that were measured under several steady loads.
 func (s *scenario) curves(latency string) []curve {
 	var out []curve
 	for _, of := range s.subjects {
@@ -60,8 +60,7 @@ func (s *scenario) curves(latency string) []curve {
 	return out
 }
 
-// projectionOf returns how the loads of curves are drawn: by their logarithm if they differ
-// much.
+// projectionOf returns the projection of the loads of curves: by their logarithm if they differ much.
 func projectionOf(curves []curve) projection {
 	if len(curves) == 0 {
 		return linear
@@ -76,7 +75,7 @@ func projectionOf(curves []curve) projection {
 	return linear
 }
 
-// findKnee finds the knee of the p99 of a curve whose loads are drawn by a projection.
+// findKnee sets the knee of the p99 of a curve whose loads are drawn by a projection.
 func (c *curve) findKnee(latency string, by projection) {
 	var loads, p99s []float64
 	for _, x := range c.series {
@@ -137,7 +136,7 @@ func (c curve) line(latency string, q float64, key, style int) line {
 	return l
 }
 
-// behind reports whether a subject ended less than it was offered.
+// behind reports whether the rate of a subject was below the offered load.
 func (s *series) behind() bool {
 	r := s.rate()
 	return r.ok() && r.median < behind*s.offered

@@ -7,16 +7,16 @@ import (
 	"github.com/taskengine/taskengine/bench/result"
 )
 
-// goal is a value that is wanted, drawn as a line across a frame.
+// goal is a wanted value, drawn as a line across a frame.
 type goal struct {
 	y     float64
 	label string
 }
 
-// labelPitch is how far the lines of goals are apart at least for both to have a label.
+// labelPitch is the minimum distance of two lines of goals that both have a label.
 const labelPitch = 16.0
 
-// goals are the objectives for a latency that results of the scenario have, each once.
+// goals returns the objectives for a latency in the results of the scenario, each once.
 func (s *scenario) goals(latency string) (out []goal) {
 	for _, res := range s.results {
 		o := res.Objective
@@ -31,7 +31,7 @@ func (s *scenario) goals(latency string) (out []goal) {
 	return out
 }
 
-// drawGoals draws lines across, with a label at the right end of each.
+// drawGoals draws a line across for each goal, with a label at its right end.
 func (c *canvas) drawGoals() *element {
 	g := el("g", "class", "goals")
 	var labelled []float64
@@ -46,7 +46,7 @@ func (c *canvas) drawGoals() *element {
 		}
 		labelled = append(labelled, y)
 		at := y - 5
-		if at < c.top+labelPitch { // above the inside are the labels of marks
+		if at < c.top+labelPitch { // the labels of marks are above the inside
 			at = y + 14
 		}
 		g.add(el("text", "x", c.right-4, "y", at, "text-anchor", "end").says(goal.label))
@@ -54,7 +54,7 @@ func (c *canvas) drawGoals() *element {
 	return g
 }
 
-// objective says what came of the objective of a series; "" if it has none.
+// objective returns whether a series met its objective, in words; "" if it has none.
 func (s *series) objective() string {
 	o := s.res.Objective
 	if o == nil {
@@ -75,7 +75,7 @@ func (s *series) objective() string {
 	return "met"
 }
 
-// missed says which objectives no load of a scenario has met; "" if there is none.
+// missed returns which objectives no load of a scenario has met, in words; "" is none.
 func (s *scenario) missed() string {
 	var o *result.Evaluation
 	for _, x := range s.series {
@@ -93,7 +93,7 @@ func (s *scenario) missed() string {
 	return fmt.Sprintf("%s: the objective was missed: %s.", orNone(s.name), short(o.String(), 60))
 }
 
-// disturbed says whether others used the machine while a scenario was measured; "" if not.
+// disturbed returns in which runs other processes used the machine, in words; "" is none.
 func (s *scenario) disturbed() string {
 	runs, busy, most := 0, 0, 0.0
 	for _, x := range s.series {

@@ -9,13 +9,13 @@ import (
 )
 
 const (
-	mostIntervals = 240 // drawn of a run; more are drawn together
-	mostDots      = 40  // up to which intervals have dots
+	mostIntervals = 240 // of a run that are drawn; more are merged
+	mostDots      = 40  // maximum number of intervals with dots
 	memoryName    = "resident memory"
-	openAtOnce    = 2 // drawings over time that are not folded away
+	openAtOnce    = 2 // drawings over time that are not collapsed
 )
 
-// interval is how things went between two times of a run, ready to be drawn.
+// interval has the figures of a run between two times, ready to be drawn.
 type interval struct {
 	at                  float64 // its end, in seconds
 	submitted, finished float64 // per second
@@ -23,7 +23,7 @@ type interval struct {
 	cpu, resident       float64
 }
 
-// overTime draws for each series how its typical run went.
+// overTime draws the typical run of each series over time.
 func (s *scenario) overTime(id string) group {
 	g := group{
 		Title: "Over time",
@@ -53,8 +53,8 @@ func (s *scenario) overTime(id string) group {
 	return g
 }
 
-// intervals makes points ready to be drawn, at most mostIntervals. Together is how many
-// points each stands for.
+// intervals merges points into at most mostIntervals intervals. together is the number of points of
+// each.
 func intervals(points []result.Point) (out []interval, together int) {
 	together = (len(points) + mostIntervals - 1) / mostIntervals
 	var last time.Duration
@@ -62,7 +62,7 @@ func intervals(points []result.Point) (out []interval, together int) {
 		some := points[i:min(i+together, len(points))]
 		end := some[len(some)-1].At
 		if end <= last {
-			continue // a clock that stands still has no rates
+			continue // without time there is no rate
 		}
 		seconds := end.Seconds() - last.Seconds()
 		v := interval{at: end.Seconds()}
@@ -120,7 +120,7 @@ func drawOverTime(id, label string, all []interval, goals []goal) figure {
 	}
 }
 
-// above0 turns a latency that was not measured into one that is not drawn.
+// above0 returns NaN, which is not drawn, for a latency that was not measured.
 func above0(v float64) float64 {
 	if v <= 0 {
 		return math.NaN()

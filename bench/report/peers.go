@@ -9,14 +9,14 @@ import (
 // Sizes of bars.
 const (
 	barLeft   = 4.0
-	barRight  = drawingWidth - 100 // values are right of it
+	barRight  = drawingWidth - 100 // values are to the right of it
 	barTop    = 6.0
 	barHeight = 12.0
-	barPitch  = 40.0 // with the name above
+	barPitch  = 40.0 // including the name above
 	barLabel  = drawingWidth - barLeft
 )
 
-// bars is one drawing of bars below each other, of which each goes from low to high.
+// bars is a drawing of bars below each other, each from low to high.
 type bars struct {
 	x    axis
 	rows []bar
@@ -26,11 +26,11 @@ type bar struct {
 	label, tip, value string
 	style             int
 	from, to          float64 // of the bar
-	low, high         float64 // of the whisker at its end; the same if there is none
+	low, high         float64 // of the whisker at its end; equal if there is none
 	state             state
 }
 
-// sideBySide draws subjects beside each other, for every load that several had.
+// sideBySide draws subjects side by side, for every load that several of them had.
 func (s *scenario) sideBySide(id string) group {
 	g := group{
 		Title: "Side by side",
@@ -59,7 +59,7 @@ func (s *scenario) sideBySide(id string) group {
 	return g
 }
 
-// under says under which load something was measured.
+// under returns the load in words.
 func under(load float64) string {
 	if load == 0 {
 		return "in a " + formatOffered(load)

@@ -8,16 +8,16 @@ import (
 	"github.com/taskengine/taskengine/bench/result"
 )
 
-// mostLines is how many lines a drawing has at most.
+// mostLines is the maximum number of lines of a drawing.
 const mostLines = styles
 
-// shares are the quantiles that tables show.
+// shares are the quantiles in tables.
 var shares = []float64{0.5, 0.9, 0.99, 0.999, 0.9999}
 
-// stepsPerNine is how many values a line of percentiles has for each nine.
+// stepsPerNine is the number of values of a line of percentiles for each nine.
 const stepsPerNine = 8
 
-// meanings say what a latency is.
+// meanings has the definitions of latencies.
 var meanings = map[string]string{
 	result.InsertAck:     "from when the load meant to submit a task until it was acknowledged as durable",
 	result.TriggerToGrab: "from a task being ready to run and durable until its handler was called",
@@ -27,7 +27,7 @@ var meanings = map[string]string{
 	result.Lateness:      "from the time a task was scheduled for until its handler was called",
 }
 
-// titles are how latencies are called on the page.
+// titles has the names of latencies on the page.
 var titles = map[string]string{
 	result.InsertAck:     "Insert to acknowledgement",
 	result.TriggerToGrab: "Trigger to grab",
@@ -59,8 +59,8 @@ func (s *scenario) percentiles(id string) group {
 	return g
 }
 
-// bundles returns what is drawn together: all series that have a latency, or those of
-// each subject if they are too many.
+// bundles returns the series that are drawn together: all that have a latency, or those of each subject
+// if there are too many.
 func (s *scenario) bundles(latency string) [][]*series {
 	var all []*series
 	bySubject := make([][]*series, len(s.subjects))
@@ -86,7 +86,7 @@ func (s *scenario) bundles(latency string) [][]*series {
 	return [][]*series{all}
 }
 
-// thin leaves the first, the last and evenly chosen ones between them.
+// thin keeps the first, the last and evenly chosen elements between them.
 func thin(all []*series) []*series {
 	if len(all) <= mostLines {
 		return all
@@ -158,7 +158,7 @@ func percentileLine(s *series, latency, label string, key, style int) line {
 	return l
 }
 
-// quantilesOf returns the quantiles to draw, ascending: as far as every run has tasks.
+// quantilesOf returns the quantiles to draw, ascending, up to the last for which every run has tasks.
 func quantilesOf(s *series, latency string) []float64 {
 	count := math.Inf(1)
 	for _, r := range s.runs {
@@ -179,7 +179,7 @@ func quantilesOf(s *series, latency string) []float64 {
 			out = append(out, q)
 		}
 	}
-	for i, q := range out { // exactly those of the table
+	for i, q := range out { // use exactly those of the table
 		for _, share := range shares {
 			if math.Abs(q-share) < 1e-9 {
 				out[i] = share
@@ -211,5 +211,5 @@ func formatShare(q float64) string {
 	return digits4(100*q) + nbsp + "%"
 }
 
-// digits4 writes a percentage without losing its nines.
+// digits4 writes a percentage with all of its nines.
 func digits4(v float64) string { return fmt.Sprintf("%.6g", v) }

@@ -1,10 +1,8 @@
-// Package report draws results of measurements: one HTML page that needs nothing but
-// itself, to be shared, kept and printed. What is on it depends on the results alone, so
-// the same results make the same page.
+// Package report draws results of measurements: one self-contained HTML page, to be shared, kept and
+// printed. The page depends on the results alone, so the same results make the same page.
 //
-// Nothing in a result can break the page. Text is escaped wherever it comes from, figures
-// that are missing or absurd are left out, and the page's own policy forbids it to load
-// anything.
+// No result can break the page. All text is escaped, missing and absurd figures are left out, and the
+// content security policy of the page forbids it to load anything.
 package report
 
 import (
@@ -31,7 +29,7 @@ var (
 	scriptText string
 )
 
-// page is what the template shows.
+// page is the data of the template.
 type page struct {
 	Title    string
 	Policy   string
@@ -39,7 +37,7 @@ type page struct {
 	Script   template.JS
 	State    state
 	Verdict  string   // of all checks, in a sentence
-	Failures []string // each that failed, with what it lost
+	Failures []string // the failed checks, with their counts
 	Warnings []string
 	When     string
 	Machines []setup
@@ -47,7 +45,7 @@ type page struct {
 	Sections []section
 }
 
-// section is one scenario.
+// section is the part of the page about one scenario.
 type section struct {
 	ID      string
 	Name    string
@@ -66,8 +64,7 @@ type named struct {
 	Table grid
 }
 
-// Write writes a page with everything that results say. It fails if w does, or if a
-// result is nil.
+// Write writes a page with all results. It fails if w fails or if a result is nil.
 func Write(w io.Writer, results []*result.Result) error {
 	if slices.Contains(results, nil) {
 		return errors.New("report: a result is nil")
@@ -133,7 +130,7 @@ func newSection(id string, s *scenario) section {
 	return out
 }
 
-// judge says at the top of the page what the checks came to.
+// judge writes the result of all checks at the top of the page.
 func (p *page) judge(scenarios []*scenario) {
 	runs := 0
 	p.State = passed
@@ -174,7 +171,7 @@ func (p *page) judge(scenarios []*scenario) {
 	}
 }
 
-// when says when the runs began.
+// when returns when the runs began.
 func when(results []*result.Result) string {
 	var first, last time.Time
 	for _, res := range results {

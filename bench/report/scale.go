@@ -4,7 +4,7 @@ import (
 	"math"
 )
 
-// projection says how values become lengths.
+// projection is the mapping of values to lengths.
 type projection int
 
 const (
@@ -13,8 +13,7 @@ const (
 	percent            // shares below 1, by the number of their nines
 )
 
-// project returns a value as a length in no particular unit; ok is false for one that
-// cannot be drawn.
+// project returns a value as a length in an arbitrary unit; ok is false if the value cannot be drawn.
 func (p projection) project(v float64) (at float64, ok bool) {
 	switch p {
 	case logged:
@@ -27,7 +26,7 @@ func (p projection) project(v float64) (at float64, ok bool) {
 	return at, !math.IsNaN(at) && !math.IsInf(at, 0)
 }
 
-// tick is a place on an axis that has a name.
+// tick is a place on an axis with a label.
 type tick struct {
 	value float64
 	label string
@@ -43,8 +42,8 @@ type axis struct {
 	ticks  []tick
 }
 
-// fit makes an axis show all of the values that can be drawn, and gives it ticks, about
-// as many as wanted.
+// fit sets the range of an axis so that it shows all values that can be drawn, and gives it about the
+// wanted number of ticks.
 func (a *axis) fit(values []float64, wanted int) {
 	low, high, found := math.Inf(1), math.Inf(-1), false
 	for _, v := range values {
@@ -65,12 +64,12 @@ func (a *axis) fit(values []float64, wanted int) {
 	}
 }
 
-// fitLinear lets ticks be multiples of 1, 2 or 5 times a power of ten.
+// fitLinear sets ticks that are multiples of 1, 2 or 5 times a power of ten.
 func (a *axis) fitLinear(low, high float64, wanted int) {
 	if high <= low {
 		high = low + max(1, math.Abs(low))
 	}
-	span := high/float64(wanted) - low/float64(wanted) // one after the other: their difference may be too large
+	span := high/float64(wanted) - low/float64(wanted) // divided first: the difference may overflow
 	power := math.Pow(10, math.Floor(math.Log10(span)))
 	unit := 10 * power
 	for _, m := range []float64{1, 2, 5} {
@@ -89,7 +88,7 @@ func (a *axis) fitLinear(low, high float64, wanted int) {
 	}
 }
 
-// fitLog lets ticks be powers of ten, or 1, 2 and 5 times them if there are few.
+// fitLog sets ticks that are powers of ten, or 1, 2 and 5 times them if there are few.
 func (a *axis) fitLog(low, high float64, wanted int) {
 	const pad = 0.04 // beyond the data at both ends, as a share of a decade and of the range
 	from, to := math.Log10(low), math.Log10(high)
@@ -101,13 +100,13 @@ func (a *axis) fitLog(low, high float64, wanted int) {
 			return
 		}
 	}
-	if len(a.ticks) < 2 { // one value, or nearly: show it within a decade
+	if len(a.ticks) < 2 { // one value, or nearly: show a decade around it
 		a.low, a.high = math.Floor(from), math.Floor(from)+1
 		a.ticks = a.logTicks(every, []float64{1, 2, 5})
 	}
 }
 
-// logTicks returns the ticks that an axis has room for: steps of every so many decades.
+// logTicks returns the ticks for which an axis has room, in steps of whole decades.
 func (a *axis) logTicks(every float64, steps []float64) (out []tick) {
 	for e := math.Floor(a.low); e <= a.high; e += every {
 		for _, s := range steps {
@@ -132,13 +131,13 @@ func (a *axis) fitPercent(high float64) {
 	}
 }
 
-// place returns where a value is between from and to, the ends of the axis in pixels.
-// What lies outside is drawn at the end.
+// place returns the position of a value between from and to, the ends of the axis in pixels. A value
+// outside is drawn at the end.
 func (a *axis) place(v, from, to float64) (at float64, ok bool) {
 	p, ok := a.by.project(v)
 	if !ok {
 		return 0, false
 	}
-	share := (p/2 - a.low/2) / (a.high/2 - a.low/2) // halves: the difference may be too large
+	share := (p/2 - a.low/2) / (a.high/2 - a.low/2) // halved first: the difference may overflow
 	return from + min(max(share, 0), 1)*(to-from), true
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/taskengine/taskengine/bench/result"
 )
 
-// series is all runs of one subject in one scenario with the same load.
+// series has all runs of one subject in one scenario with the same load.
 type series struct {
 	subject *subject
 	res     *result.Result
@@ -18,14 +18,14 @@ type series struct {
 	runs    []*result.Run
 }
 
-// subject is something that was measured, with a name that no other one has.
+// subject is a measured subject with a unique label.
 type subject struct {
 	result.Subject
 	label string
 	style int // of its lines
 }
 
-// scenario is all that was measured under one name.
+// scenario has all series of the scenario with one name.
 type scenario struct {
 	name     string
 	purpose  string
@@ -34,8 +34,7 @@ type scenario struct {
 	results  []*result.Result // that it comes from
 }
 
-// collect sorts results by scenario, subject and load. All runs of one of each are taken
-// together.
+// collect groups the runs of results by scenario, subject and load.
 func collect(results []*result.Result) (scenarios []*scenario, subjects []*subject) {
 	subjects = name(results)
 	for _, res := range results {
@@ -70,7 +69,7 @@ func (s *scenario) take(res *result.Result, of *subject) {
 		x.runs = append(x.runs, &res.Runs[i])
 	}
 	if len(res.Runs) == 0 {
-		s.series = append(s.series, &series{subject: of, res: res, offered: math.NaN()}) // that it is missing is seen
+		s.series = append(s.series, &series{subject: of, res: res, offered: math.NaN()}) // shows that runs are missing
 	}
 }
 
@@ -85,8 +84,8 @@ func (s *scenario) seriesOf(res *result.Result, of *subject, offered float64) *s
 	return x
 }
 
-// name gives every subject of the results a label: its name and store, and as much more
-// as it takes to tell it from the others.
+// name gives every subject of the results a label: its name and store, and as much more as needed to
+// distinguish it from the others.
 func name(results []*result.Result) []*subject {
 	var out []*subject
 	for _, res := range results {
@@ -119,7 +118,7 @@ func name(results []*result.Result) []*subject {
 	return out
 }
 
-// distinguish adds to the labels that several subjects have what tells them apart.
+// distinguish extends the labels that several subjects share by what differs.
 func distinguish(all []*subject, more func(*subject) string) {
 	byLabel := map[string][]*subject{}
 	for _, s := range all {
@@ -135,7 +134,7 @@ func distinguish(all []*subject, more func(*subject) string) {
 	}
 }
 
-// firstPart returns what comes before the explanation, as in "everysec: may lose a second".
+// firstPart returns the text before the explanation, as in "everysec: may lose a second".
 func firstPart(s string) string {
 	if at := strings.IndexAny(s, ":;("); at > 0 {
 		return strings.TrimSpace(s[:at])
@@ -151,7 +150,7 @@ func short(s string, n int) string {
 	return s
 }
 
-// spread is how a figure scatters over runs.
+// spread is the distribution of a figure over runs.
 type spread struct {
 	median, low, high float64
 	n                 int
@@ -160,7 +159,7 @@ type spread struct {
 // ok reports whether there is any figure.
 func (s spread) ok() bool { return s.n > 0 }
 
-// text writes a spread with its unit: the median, and what it lies in if that differs.
+// text writes a spread with its unit: the median, and the range if it differs.
 func (s spread) text(format func(float64) string) string {
 	if !s.ok() {
 		return none
@@ -171,7 +170,7 @@ func (s spread) text(format func(float64) string) string {
 	return fmt.Sprintf("%s (%s)", format(s.median), formatRange(s.low, s.high, format))
 }
 
-// cell writes a spread for a table, with what it lies in on a second line.
+// cell writes a spread for a table, with the range on a second line.
 func (s spread) cell(format func(float64) string) string {
 	if !s.ok() || s.n == 1 || format(s.low) == format(s.high) {
 		return s.text(format)
@@ -179,7 +178,7 @@ func (s spread) cell(format func(float64) string) string {
 	return format(s.median) + "\n" + formatRange(s.low, s.high, format)
 }
 
-// spreadOf returns how values scatter. Those that are no numbers are left out.
+// spreadOf returns the spread of values. It leaves out values that are no numbers.
 func spreadOf(values []float64) spread {
 	var sorted []float64
 	for _, v := range values {
@@ -195,7 +194,7 @@ func spreadOf(values []float64) spread {
 	return spread{sorted[(n-1)/2]/2 + sorted[n/2]/2, sorted[0], sorted[n-1], n}
 }
 
-// over returns how a figure scatters over the runs that have it.
+// over returns the spread of a figure over the runs that have it.
 func (s *series) over(of func(*result.Run) (v float64, ok bool)) spread {
 	var values []float64
 	for _, r := range s.runs {
@@ -210,8 +209,8 @@ func (s *series) rate() spread {
 	return s.over(func(r *result.Run) (float64, bool) { return r.Rate, true })
 }
 
-// quantile returns a quantile of a latency in nanoseconds. Runs with so few tasks that
-// none is expected beyond it have none.
+// quantile returns a quantile of a latency in nanoseconds. A run with so few tasks that none is
+// expected beyond the quantile does not have it.
 func (s *series) quantile(latency string, q float64) spread {
 	return s.over(func(r *result.Run) (float64, bool) {
 		h := r.Latency[latency]
@@ -240,7 +239,7 @@ func (s *series) perTask(of func(*result.Cost) int64) spread {
 	})
 }
 
-// cost returns a cost of a run as a whole.
+// cost returns a cost of a whole run.
 func (s *series) cost(of func(*result.Cost) float64) spread {
 	return s.over(func(r *result.Run) (float64, bool) { return of(&r.Cost), of(&r.Cost) > 0 })
 }

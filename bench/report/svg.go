@@ -18,8 +18,8 @@ type element struct {
 	children []*element
 }
 
-// el returns an element. The attributes are given as name, value, name, value ...; numbers
-// are written with a tenth of a pixel, which is plenty.
+// el returns an element. The attributes are given as name, value, name, value ...; numbers are rounded
+// to a tenth of a pixel.
 func el(name string, attrs ...any) *element {
 	n := &element{name: name}
 	for i := 0; i+1 < len(attrs); i += 2 {
@@ -54,7 +54,7 @@ func (n *element) says(text string) *element {
 	return n
 }
 
-// tip gives an element the text that is shown when it is pointed at.
+// tip sets the text that is shown when the pointer is on an element.
 func (n *element) tip(text string) *element {
 	if text == "" {
 		return n
@@ -75,8 +75,8 @@ func (n *element) write(b *strings.Builder) {
 	b.WriteString("</" + n.name + ">")
 }
 
-// markup returns a drawing for a template. That it needs no more escaping is what element
-// is for.
+// markup returns a drawing for a template. It needs no more escaping, since element has escaped its
+// parts.
 func (n *element) markup() template.HTML {
 	var b strings.Builder
 	n.write(&b)
@@ -94,8 +94,8 @@ func (p *path) to(x, y float64) {
 	p.WriteString(command + px(x) + " " + px(y))
 }
 
-// widthOf returns about how wide text is in a drawing, rather too much than too little:
-// which font it will be drawn with is not known.
+// widthOf returns the approximate width of text in a drawing. It overestimates, because the font is
+// unknown.
 func widthOf(s string) (width float64) {
 	for _, r := range s {
 		switch {
@@ -110,7 +110,7 @@ func widthOf(s string) (width float64) {
 	return width
 }
 
-// fitted cuts text to about a width.
+// fitted cuts text to an approximate width.
 func fitted(s string, width float64) string {
 	if widthOf(s) <= width {
 		return s

@@ -9,7 +9,7 @@ import (
 	"github.com/taskengine/taskengine/internal/machine"
 )
 
-// speeds is the table of what a scenario came to.
+// speeds returns the table of rates and latencies of a scenario.
 func (s *scenario) speeds() grid {
 	g := grid{Head: []string{"Subject", "offered", "runs", "rate", "start p50", "start p99", "start p99.9", "to the machine's limits", "checks"}}
 	wanted := slices.ContainsFunc(s.series, func(x *series) bool { return x.objective() != "" })
@@ -35,7 +35,7 @@ func (s *scenario) speeds() grid {
 	return g
 }
 
-// costs is the table of what a scenario took of the machine.
+// costs returns the table of what a scenario used of the machine.
 func (s *scenario) costs() grid {
 	g := grid{Head: []string{"Subject", "offered", "CPU per task", "written per task", "stored per task", "allocated per task", "memory", "wake-ups", "cores of others"}}
 	for _, x := range s.series {
@@ -53,7 +53,7 @@ func (s *scenario) costs() grid {
 	return g
 }
 
-// verdicts is the table of what the runs found out about themselves.
+// verdicts returns the table of the checks of the runs.
 func (s *scenario) verdicts() grid {
 	g := grid{Head: []string{"Subject", "offered", "checks", "lost", "doubled", "out of order", "beyond a limit", "what was looked at", "what was found"}}
 	const notes = 10
@@ -71,7 +71,7 @@ func (s *scenario) verdicts() grid {
 	return g
 }
 
-// remarks are what the runs of a scenario have to say, each once.
+// remarks returns the notes of the runs of a scenario, each once.
 func (s *scenario) remarks() (out []string) {
 	const most = 30
 	add := func(x *series, text string) {
@@ -113,7 +113,7 @@ func orNone(s string) string {
 	return s
 }
 
-// described is the table of subjects.
+// described returns the table of subjects.
 func described(subjects []*subject) grid {
 	g := grid{Head: []string{"Subject", "version", "revision", "store", "on disk when an insert is acknowledged", "settings"}}
 	for _, s := range subjects {
@@ -122,7 +122,7 @@ func described(subjects []*subject) grid {
 	return g
 }
 
-// setup is a machine that results come from, and what it can do at best.
+// setup is a machine that results come from, with its limits.
 type setup struct {
 	Facts  [][2]string
 	Limits grid
@@ -145,8 +145,8 @@ func machines(results []*result.Result) []setup {
 	return out
 }
 
-// merged makes one limit of those with the same name and unit, which were measured
-// again for each result: the median of them, between the lowest and the highest seen.
+// merged merges limits with the same name and unit, which were measured for each result, into one: the
+// median with the lowest and highest value.
 func merged(all []result.Limit) (out []result.Limit) {
 	type name struct{ name, unit string }
 	values := map[name][]float64{}

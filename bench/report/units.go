@@ -9,10 +9,10 @@ import (
 	"github.com/taskengine/taskengine/internal/units"
 )
 
-// none is shown where there is no figure.
+// none stands for a missing figure.
 const none = "–"
 
-// nbsp keeps a number and its unit on one line.
+// nbsp prevents a line break between a number and its unit.
 const nbsp = "\u00a0"
 
 // formatTime writes nanoseconds.
@@ -25,7 +25,7 @@ func formatTime(ns float64) string {
 		units.Unit{Size: 1e6, Name: "ms"}, units.Unit{Size: 1e3, Name: "µs"})
 }
 
-// formatCount writes a number of things, or of things per second.
+// formatCount writes a count or a rate.
 func formatCount(n float64) string {
 	return units.Scaled(n, "", "",
 		units.Unit{Size: 1e12, Name: "T"}, units.Unit{Size: 1e9, Name: "G"}, units.Unit{Size: 1e6, Name: "M"}, units.Unit{Size: 1e3, Name: "k"})
@@ -41,10 +41,10 @@ func formatBytes(n float64) string {
 
 func formatRate(perSecond float64) string { return formatCount(perSecond) + "/s" }
 
-// formatSeconds writes seconds as they are counted on an axis of time.
+// formatSeconds writes seconds for an axis of time.
 func formatSeconds(s float64) string { return units.Digits(s) + nbsp + "s" }
 
-// formatPart writes a part of a whole, in hundredths.
+// formatPart writes a share in percent.
 func formatPart(part float64) string { return units.Digits(100*part) + nbsp + "%" }
 
 func formatCores(c float64) string { return units.Digits(c) }
@@ -58,8 +58,8 @@ func formatWhole(n int64) string {
 	return s
 }
 
-// formatOffered writes the load of a run. Without a rate of its own, it is a closed loop:
-// a new task is submitted when one has ended.
+// formatOffered writes the load of a run. A load without a rate is a closed loop, in which a task is
+// submitted when one has ended.
 func formatOffered(perSecond float64) string {
 	if perSecond == 0 {
 		return "closed" + nbsp + "loop"
@@ -80,8 +80,7 @@ func formatUnit(v float64, unit string) string {
 
 func formatDate(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }
 
-// formatRange writes from where to where something reaches, with one unit if it is the
-// same.
+// formatRange writes a range, with one unit if both ends have the same.
 func formatRange(low, high float64, format func(float64) string) string {
 	from, to := format(low), format(high)
 	for _, mark := range []string{nbsp, "/s"} {
@@ -94,7 +93,7 @@ func formatRange(low, high float64, format func(float64) string) string {
 	return from + "–" + to
 }
 
-// cutLast cuts a text before the last mark.
+// cutLast splits a text at the last mark.
 func cutLast(s, mark string) (before, after string, ok bool) {
 	i := strings.LastIndex(s, mark)
 	if i < 0 {
