@@ -102,7 +102,7 @@ func (d *decoder) results() {
 	}
 }
 
-// splits refuses splits without a valid handler.
+// splits refuses splits that name no handler which runs tasks, or give no handler a weight.
 func (d *decoder) splits(handlers []string) {
 	for _, name := range handlers {
 		split, total := d.cfg.Handlers[name].Split, 0

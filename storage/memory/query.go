@@ -148,12 +148,17 @@ func (s *Store) Orphans(ctx context.Context, alive []task.ID, after task.ID, sca
 	}
 	for _, id := range ids {
 		if t := s.rows[id]; t.State == task.Processing && !slices.Contains(alive, t.Owner) {
-			c := t.Clone()
-			c.Payload, c.Result, c.Notes = nil, nil, task.NewNotes(c.Progress(), nil)
-			ts = append(ts, c)
+			ts = append(ts, listed(t))
 		}
 	}
 	return ts, next, nil
+}
+
+// listed returns a copy of a row as lists have it: without payload, result and checkpoint.
+func listed(t *task.Task) *task.Task {
+	c := t.Clone()
+	c.Payload, c.Result, c.Notes = nil, nil, task.NewNotes(c.Progress(), nil)
+	return c
 }
 
 // List implements [storage.Inspector].
@@ -176,9 +181,7 @@ func (s *Store) List(ctx context.Context, f storage.Filter, before task.ID, limi
 		}
 		next = id
 		if t := s.rows[id]; f.Match(t.State, t.Type) {
-			c := t.Clone()
-			c.Payload, c.Result, c.Notes = nil, nil, task.NewNotes(c.Progress(), nil)
-			out = append(out, c)
+			out = append(out, listed(t))
 		}
 	}
 	return out, task.ID{}, nil

@@ -152,12 +152,8 @@ func (v *View) countRecords(c Cursor, ids []task.ID, f storage.Filter, n map[sto
 		if !found {
 			return fmt.Errorf("task %v has an index entry and no record: %w", id, ErrDamaged)
 		}
-		s, typ, err := v.peekAt(c, id)
-		if err != nil {
+		if err := v.countAt(c, id, f, n); err != nil {
 			return err
-		}
-		if f.Match(s, typ) {
-			n[storage.StateType{State: s, Type: typ}]++
 		}
 	}
 	return nil

@@ -111,13 +111,21 @@ func (v *View) countAll(ctx context.Context, f storage.Filter, n map[storage.Sta
 		if err != nil {
 			return err
 		}
-		s, typ, err := v.peekAt(c, id)
-		if err != nil {
+		if err := v.countAt(c, id, f, n); err != nil {
 			return err
 		}
-		if f.Match(s, typ) {
-			n[storage.StateType{State: s, Type: typ}]++
-		}
+	}
+	return nil
+}
+
+// countAt counts the row at the cursor in n if f selects it.
+func (v *View) countAt(c Cursor, id task.ID, f storage.Filter, n map[storage.StateType]int64) error {
+	s, typ, err := v.peekAt(c, id)
+	if err != nil {
+		return err
+	}
+	if f.Match(s, typ) {
+		n[storage.StateType{State: s, Type: typ}]++
 	}
 	return nil
 }
