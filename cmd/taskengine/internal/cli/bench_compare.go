@@ -8,6 +8,7 @@ import (
 	"github.com/taskengine/taskengine/bench/compare"
 	"github.com/taskengine/taskengine/bench/limits"
 	benchresult "github.com/taskengine/taskengine/bench/result"
+	"github.com/taskengine/taskengine/internal/units"
 )
 
 func newBenchCompare(a *app) *cobra.Command {
@@ -129,7 +130,7 @@ func revision(s compare.Side) string {
 func humanFigure(v float64, unit string) string {
 	switch unit {
 	case "bytes":
-		return byteSize(v)
+		return units.Bytes(v)
 	case "tasks/s":
 		return humanLimit(v, limits.PerSecond)
 	}

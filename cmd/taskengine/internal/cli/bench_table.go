@@ -7,6 +7,7 @@ import (
 
 	"github.com/taskengine/taskengine/bench/limits"
 	benchresult "github.com/taskengine/taskengine/bench/result"
+	"github.com/taskengine/taskengine/internal/units"
 )
 
 // shownQuantiles are the columns of a latency; 1 is the longest.
@@ -94,19 +95,19 @@ func figureRows(r *benchresult.Result) [][]string {
 	add("tasks", grouped, func(run *benchresult.Run) float64 { return float64(run.Finished + run.Failed) })
 	if busy := spreadOf(r, func(run *benchresult.Run) float64 { return float64(run.Finished) }); busy.median() > 0 {
 		add("CPU a task", nanoseconds, perTask(func(run *benchresult.Run) float64 { return float64(run.Cost.CPU) }))
-		add("written a task", byteSize, perTask(func(run *benchresult.Run) float64 { return float64(run.Cost.Written) }))
-		add("allocated a task", byteSize, perTask(func(run *benchresult.Run) float64 { return float64(run.Cost.Allocated) }))
+		add("written a task", units.Bytes, perTask(func(run *benchresult.Run) float64 { return float64(run.Cost.Written) }))
+		add("allocated a task", units.Bytes, perTask(func(run *benchresult.Run) float64 { return float64(run.Cost.Allocated) }))
 	} else {
 		add("CPU of one core", func(v float64) string { return plain(100*v) + " %" }, func(run *benchresult.Run) float64 {
 			return float64(run.Cost.CPU) / float64(max(1, run.Elapsed))
 		})
-		add("written a second", byteSize, func(run *benchresult.Run) float64 {
+		add("written a second", units.Bytes, func(run *benchresult.Run) float64 {
 			return float64(run.Cost.Written) / run.Elapsed.Seconds()
 		})
 	}
 	add("wake-ups/s", grouped, func(run *benchresult.Run) float64 { return run.Cost.Wakeups })
-	add("memory", byteSize, func(run *benchresult.Run) float64 { return float64(run.Cost.Resident) })
-	add("store", byteSize, func(run *benchresult.Run) float64 { return float64(run.Cost.StoreSize) })
+	add("memory", units.Bytes, func(run *benchresult.Run) float64 { return float64(run.Cost.Resident) })
+	add("store", units.Bytes, func(run *benchresult.Run) float64 { return float64(run.Cost.StoreSize) })
 	add("cores of others", plain, func(run *benchresult.Run) float64 { return run.Others })
 	add("first start", nanoseconds, func(run *benchresult.Run) float64 { return float64(run.Restart) })
 	return rows
@@ -236,16 +237,3 @@ func (a *app) showChecks(r *benchresult.Result) {
 }
 
 func nanoseconds(v float64) string { return humanLimit(v, limits.Nanoseconds) }
-
-// byteSize writes a size with three digits that count.
-func byteSize(v float64) string {
-	for _, u := range []struct {
-		name string
-		size float64
-	}{{"GB", 1e9}, {"MB", 1e6}, {"kB", 1e3}} {
-		if v >= u.size {
-			return plain(v/u.size) + " " + u.name
-		}
-	}
-	return plain(v) + " B"
-}

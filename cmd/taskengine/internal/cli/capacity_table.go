@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/capacity"
+	"github.com/taskengine/taskengine/internal/units"
 )
 
 // showAnswer shows what a load needs, and how that was found.
@@ -39,9 +40,9 @@ func (a *app) tellAnswer(x *capacity.Answer) error {
 		{"slots", fmt.Sprint(x.Slots)},
 		{"cores", fmt.Sprintf("%d of %d, %s in use", x.Cores, x.OfCores, plain(p.CPU))},
 		{"margin", marginText(x)},
-		{"disk", fmt.Sprintf("%s commits/s, %s/s", grouped(p.Commits), humanBytes(p.Bytes))},
-		{"store", humanBytes(x.StoreBytes) + " once as much is removed as comes"},
-		{"memory", humanBytes(x.MemoryBytes)},
+		{"disk", fmt.Sprintf("%s commits/s, %s/s", grouped(p.Commits), units.Bytes(p.Bytes))},
+		{"store", units.Bytes(x.StoreBytes) + " once as much is removed as comes"},
+		{"memory", units.Bytes(x.MemoryBytes)},
 		{"start", fmt.Sprintf("p50 %s, p99 %s", short3(p.P50), short3(p.P99))},
 		{"head-room", fmt.Sprintf("%s times these rates", plain(x.HeadRoom))},
 		{"breaks first", x.BreaksFirst},
@@ -114,7 +115,7 @@ func (a *app) showChecked(all []capacity.Checked) error {
 		row := []string{
 			c.Load, short3(c.Predicted.P50) + " / " + short3(c.Measured.P50), short3(c.Predicted.P99) + " / " + short3(c.Measured.P99),
 			plain(c.Predicted.CPU) + " / " + plain(c.Measured.CPU), grouped(c.Predicted.Commits) + " / " + grouped(c.Measured.Commits),
-			humanBytes(c.Predicted.Bytes) + " / " + humanBytes(c.Measured.Bytes),
+			units.Bytes(c.Predicted.Bytes) + " / " + units.Bytes(c.Measured.Bytes),
 		}
 		var errs, beyond []string
 		for _, q := range capacity.Quantities() {
@@ -151,17 +152,4 @@ func short3(d time.Duration) string {
 		}
 	}
 	return d.Round(unit).String()
-}
-
-// humanBytes writes a number of bytes.
-func humanBytes(n float64) string {
-	for _, u := range []struct {
-		name string
-		size float64
-	}{{"TB", 1e12}, {"GB", 1e9}, {"MB", 1e6}, {"kB", 1e3}} {
-		if n >= u.size {
-			return plain(n/u.size) + " " + u.name
-		}
-	}
-	return plain(n) + " B"
 }

@@ -58,7 +58,7 @@ func TestCapacityThatCannotBeAnsweredIsExplained(t *testing.T) {
 	}{
 		"no load":         {nil, exitUsage, "LOAD.yaml is missing"},
 		"a load nowhere":  {[]string{"/nowhere"}, exitFailure, "/nowhere"},
-		"a wrong load":    {[]string{bad, "--curves", curves}, exitConfig, `bad.yaml:2:16: "rat" is not known`},
+		"a wrong load":    {[]string{bad, "--curves", curves}, exitConfig, `bad.yaml:2:16: types.mail: rat is no key here; did you mean rate?`},
 		"no curves":       {[]string{good, "--curves", bad}, exitFailure, "read curves"},
 		"no such store":   {[]string{good, "--store", "paper"}, exitFailure, `no store "paper"`},
 		"it is never met": {[]string{good, "--curves", curves}, exitFailure, "cannot be met: the handlers themselves"},
