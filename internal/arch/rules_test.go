@@ -201,6 +201,12 @@ var rules = []rule{
 		Why: "the protocol is shared by host, SDK and conformance kit, and knows none of them",
 	},
 	{
+		Of:  "plugins/conform",
+		May: []string{"plugins", "plugins/internal/wire", "internal/supervise"},
+		Out: []string{"google.golang.org/grpc", "google.golang.org/protobuf"},
+		Why: "a program is examined without an engine",
+	},
+	{
 		Of:  "plugins/handler",
 		May: []string{"engine/task", "plugins/internal/wire", "internal/workpool", "internal/wakeup"},
 		Out: []string{"github.com/hashicorp/go-plugin", "google.golang.org/grpc", "google.golang.org/protobuf"},

@@ -3,7 +3,6 @@ package conform
 import (
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/taskengine/taskengine/plugins/internal/wire"
@@ -14,7 +13,7 @@ const (
 	exitsSelf = "it exits within 5 s when its host vanishes"
 )
 
-// endChecks are those of how a process ends. What other checks gathered is told last.
+// endChecks returns the checks of the end of a process, and at last those of what all processes did.
 func endChecks() []check {
 	return []check{
 		{
@@ -63,7 +62,7 @@ func seeDrain(x *exam) error {
 	if err != nil {
 		return err
 	}
-	defer x.dismiss(s)
+	defer x.endSession(s)
 	if err := s.send(&wire.ToHandler{Drain: &wire.Drain{}}); err != nil {
 		return err
 	}
@@ -74,15 +73,15 @@ func seeDrain(x *exam) error {
 		return err
 	}
 	if state := s.proc.cmd.ProcessState; !state.Success() {
-		return fmt.Errorf("it ended (%v)%s", state, s.proc.words())
+		return fmt.Errorf("it ended (%v)%s", state, s.proc.lastErrors())
 	}
 	return nil
 }
 
-// exits waits for the process to end by itself, and looks at what it leaves.
+// exits waits for the process to end by itself and records the processes that it leaves behind.
 func (x *exam) exits(s *session) error {
 	if !s.proc.wait(exitWithin) {
-		return fmt.Errorf("it was still running after %v%s", exitWithin, s.proc.words())
+		return fmt.Errorf("it was still running after %v%s", exitWithin, s.proc.lastErrors())
 	}
 	x.ended++
 	x.leftovers = append(x.leftovers, s.proc.left()...)
@@ -98,7 +97,7 @@ func seeAnswersAfterDrain(x *exam) error {
 	if err != nil {
 		return err
 	}
-	defer x.dismiss(s)
+	defer x.endSession(s)
 	if err := s.await("a credit", func() bool { return s.credits > s.sent }); err != nil {
 		return err
 	}
@@ -118,16 +117,17 @@ func seeHostVanish(x *exam) error {
 	if err != nil {
 		return err
 	}
-	defer x.dismiss(s)
+	defer x.endSession(s)
 	s.vanish()
 	return x.exits(s)
 }
 
-// vanish closes everything that connects the process to its host.
+// vanish closes the stream and the pipes to the process, as the death of its host does.
 func (s *session) vanish() {
 	s.sever()
 	<-s.over
-	closeAll([]*os.File{s.proc.stdin, s.proc.stdout})
+	s.proc.stdin.Close()
+	s.proc.stdout.Close()
 }
 
 func seeOddities(x *exam) error {
@@ -143,7 +143,7 @@ func seeOddities(x *exam) error {
 	return errors.New("there came " + strings.Join(x.odd[:min(most, len(x.odd))], "; ") + more)
 }
 
-// seePrinted says what was printed, which a host only logs.
+// seePrinted remarks on output, which a host only logs.
 func seePrinted(x *exam) error {
 	switch {
 	case x.shaken.transport == "json":

@@ -23,7 +23,7 @@ const (
 	givesCredits = "it gives credits with its hello, at least one and no more than it has slots"
 )
 
-// startChecks are those of how a process begins.
+// startChecks returns the checks of the start of a process.
 func startChecks() []check { return slices.Concat(handshakeChecks(), helloChecks()) }
 
 func handshakeChecks() []check {
@@ -108,21 +108,21 @@ func seeByHand(x *exam) error {
 	}
 	defer p.kill()
 	p.drainOutput()
-	if !p.wait(x.Patience) { // which is for the start, too
-		return fmt.Errorf("it was still running after %v%s", x.Patience, p.words())
+	if !p.wait(x.Patience) { // it includes the time for the start
+		return fmt.Errorf("it was still running after %v%s", x.Patience, p.lastErrors())
 	}
-	p.settle()
+	p.waitForOutput()
 	switch code := p.cmd.ProcessState.ExitCode(); {
 	case code != 1:
-		return fmt.Errorf("it ended (%v)%s", p.cmd.ProcessState, p.words())
-	case p.errors.text()+p.printed.text() == "":
+		return fmt.Errorf("it ended (%v)%s", p.cmd.ProcessState, p.lastErrors())
+	case textOf(p.errors)+textOf(p.printed) == "":
 		return errors.New("it ended without a word")
 	}
 	return nil
 }
 
 func seeHandshake(x *exam) (err error) {
-	x.opening, x.shaken, err = x.shakeHands()
+	x.opening, x.shaken, err = x.startAndShakeHands()
 	if err == nil {
 		x.report.Transport = x.shaken.transport
 	}
@@ -153,7 +153,7 @@ func seeSocket(x *exam) error {
 
 func seeHello(x *exam) (err error) {
 	if x.opening == nil { // the check of the socket failed
-		if x.opening, x.shaken, err = x.shakeHands(); err != nil {
+		if x.opening, x.shaken, err = x.startAndShakeHands(); err != nil {
 			return err
 		}
 	}
@@ -196,7 +196,7 @@ func seeOwnSlots(x *exam) error {
 	if err != nil {
 		return err
 	}
-	defer x.dismiss(s)
+	defer x.endSession(s)
 	if s.first.GetHello().GetSlots() == 0 {
 		return errors.New("hello.slots is 0")
 	}

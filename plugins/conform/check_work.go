@@ -25,7 +25,7 @@ const (
 	largePatience = 30 * time.Second // more than for others: some programs read JSON byte by byte
 )
 
-// workChecks are those of what goes on on the stream.
+// workChecks returns the checks of the stream.
 func workChecks() []check {
 	return []check{
 		{
@@ -105,7 +105,7 @@ func withTask(see func(s *session, task func() *wire.Run) error) func(*exam) err
 		}
 		return withPlain(func(s *session) error {
 			return see(s, func() *wire.Run {
-				run, _ := x.harmless() // it worked a moment ago
+				run, _ := x.harmless() // it succeeded before
 				return run
 			})
 		})(x)
@@ -129,7 +129,7 @@ func seeUnknownFields(s *session) error {
 	return s.pong()
 }
 
-// sendStrange sends a frame together with a field of a later time.
+// sendStrange sends a frame with a field of a future version.
 func (s *session) sendStrange(f *wire.ToHandler) error {
 	if s.raw == nil {
 		unknown := protowire.AppendTag(nil, 1000, protowire.BytesType)
@@ -167,14 +167,14 @@ func seeFinish(s *session, task func() *wire.Run) error {
 	if err := begun(f); err != nil {
 		return err
 	}
-	s.settle(settling)
+	s.waitForUnexpected(unexpectedTime)
 	if n := s.count(run); n != 1 {
 		return fmt.Errorf("%d finishes came", n)
 	}
 	return nil
 }
 
-// begun returns an error for a finish that says that nothing was done.
+// begun returns an error for a finish that says that the run was not begun.
 func begun(f *wire.Finish) error {
 	if f.GetOutcome() == nil {
 		return errors.New("the finish has no outcome")
@@ -192,7 +192,7 @@ func seeCredits(s *session, task func() *wire.Run) error {
 			return err
 		}
 	}
-	s.settle(settling)
+	s.waitForUnexpected(unexpectedTime)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.tooMany != "" {
@@ -288,7 +288,7 @@ func seeTooManyRuns(s *session, task func() *wire.Run) error {
 			return errors.New("a finish has no outcome")
 		}
 	}
-	s.settle(settling)
+	s.waitForUnexpected(unexpectedTime)
 	for _, r := range runs {
 		if n := s.count(r); n > 1 {
 			return fmt.Errorf("a run got %d finishes", n)

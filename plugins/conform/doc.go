@@ -1,16 +1,13 @@
-// Package conform examines whether a program keeps to the protocol of handlers, as
-// docs/handlers.md describes it. It starts the program, plays its host at the level of
-// frames, and says of each rule whether it held:
+// Package conform checks whether a program follows the protocol of handlers, which docs/handlers.md specifies. It starts
+// the program, acts as its host at the level of frames, and reports for each rule whether the program follows it:
 //
 //	report, err := conform.Run(ctx, conform.Options{
-//		Command: []string{"./mailer"}, Type: "mail", Payload: []byte(`{"to": "nobody@example.com"}`),
+//		Command: []string{"./mailer"}, Type: "mail", Payload: []byte(`{"to": "test@example.com"}`),
 //	})
 //
-// It serves both transports, gRPC and lines of JSON, and needs no engine. A program that
-// serves the task type "describe" is taken for the conformance program of an SDK and is
-// examined for everything that handlers may do; docs/handlers.md lists what such a program
-// serves.
+// It supports both transports, gRPC and lines of JSON, and needs no engine. A program that serves the task type
+// "describe" is the conformance program of an SDK: it is checked for everything that handlers may do. docs/handlers.md
+// lists the types that such a program serves.
 //
-// The process that runs the examination kills what it starts, together with the process
-// groups of it and, on Linux, with what has left those.
+// Run kills the processes that it starts with their process groups and, on Linux, the processes that have left these.
 package conform

@@ -8,7 +8,7 @@ import (
 	"github.com/taskengine/taskengine/plugins/internal/wire"
 )
 
-// kind is a sort of session that checks share.
+// kind is a kind of session that checks share.
 type kind uint8
 
 const (
@@ -17,7 +17,7 @@ const (
 	full              // and all features, too
 )
 
-// features are all that a welcome may name.
+// features are all features that a welcome may list.
 var features = []string{"progress", "heartbeat", "checkpoint", "children", "signals"}
 
 const (
@@ -38,7 +38,7 @@ func (k kind) welcome() *wire.Welcome {
 	return w
 }
 
-// use returns a session that other checks use, too.
+// use returns a session that is shared with other checks.
 func (x *exam) use(k kind) (*session, error) {
 	if s := x.sessions[k]; s != nil {
 		return s, nil
@@ -51,9 +51,9 @@ func (x *exam) use(k kind) (*session, error) {
 	return s, nil
 }
 
-// open starts the program for one check, which owes the session its dismissal.
+// open starts the program for one check, which must call endSession.
 func (x *exam) open(w *wire.Welcome) (*session, error) {
-	p, h, err := x.shakeHands()
+	p, h, err := x.startAndShakeHands()
 	if err != nil {
 		return nil, err
 	}
@@ -67,13 +67,13 @@ func (x *exam) open(w *wire.Welcome) (*session, error) {
 	if s == nil {
 		p.kill()
 	} else {
-		x.dismiss(s)
+		x.endSession(s)
 	}
 	return nil, fmt.Errorf("when it was started once more: %w", err)
 }
 
-// shakeHands starts the program and reads its handshake.
-func (x *exam) shakeHands() (*process, handshake, error) {
+// startAndShakeHands starts the program and reads its handshake.
+func (x *exam) startAndShakeHands() (*program, handshake, error) {
 	p, err := x.start(true)
 	if err != nil {
 		return nil, handshake{}, err
@@ -84,7 +84,7 @@ func (x *exam) shakeHands() (*process, handshake, error) {
 		if h, err = parseHandshake(line); err == nil {
 			return p, h, nil
 		}
-		err = fmt.Errorf("%w%s", err, p.words())
+		err = fmt.Errorf("%w%s", err, p.lastErrors())
 	}
 	p.kill()
 	return nil, handshake{}, err

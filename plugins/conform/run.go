@@ -12,25 +12,24 @@ import (
 	"github.com/taskengine/taskengine/plugins/internal/wire"
 )
 
-// Options say what to examine. Only Command is needed.
+// Options say what to examine. Only Command is required.
 type Options struct {
-	Command []string // the program and its arguments; no shell is involved
-	Dir     string   // the program's working directory; "" is the caller's
-	Env     []string // all its environment, as that of [plugins.Config]; nil is [plugins.DefaultEnv]
+	Command []string // the program and its arguments, without a shell
+	Dir     string   // working directory of the program; "" for that of this process
+	Env     []string // its whole environment, as in [plugins.Config]; nil is [plugins.DefaultEnv]
 
-	// Type and Payload are a task that does no harm, however often it is run, and ends soon,
-	// however it does. It is also run with five million spaces behind the payload. Without
-	// Type that is "echo" if the program is the conformance program of an SDK; for others,
-	// what needs a task is skipped.
+	// Type and Payload describe a harmless task, which may run any number of times and ends soon, with success or not. It
+	// is also run with five million spaces after the payload. The default of Type is "echo" for the conformance program of
+	// an SDK. For other programs the checks that need a task are skipped.
 	Type    string
 	Payload []byte
 
-	// Patience is how long to wait for the program to do what it should, such as to start;
-	// 0 is 10 s. Five seconds to exit are given in any case.
+	// Patience is how long to wait for each expected action of the program, such as its start; 0 is 10 s. To exit it always
+	// has five seconds.
 	Patience time.Duration
 }
 
-// Outcome is what came of a check.
+// Outcome is the result of a check.
 type Outcome string
 
 // The outcomes.
@@ -40,22 +39,22 @@ const (
 	Skipped Outcome = "skipped"
 )
 
-// Check is one rule, and whether the program keeps to it.
+// Check is one rule and whether the program follows it.
 type Check struct {
-	Name    string // a sentence that is true of a good handler
+	Name    string // a sentence that is true of a correct handler
 	Outcome Outcome
-	Seen    string // if it failed, what the program did; if it was skipped, why; else what is remarkable, if anything
-	Asked   string // if it failed, what docs/handlers.md asks for
+	Seen    string // if it failed, what the program did; if it was skipped, why; else a remark, if any
+	Asked   string // if it failed, what docs/handlers.md requires
 	Took    time.Duration
 }
 
-// Report is what an examination found.
+// Report is the result of an examination.
 type Report struct {
 	Transport string   // "grpc" or "json"; "" if there was no handshake
-	SDK       string   // name and version, as the program says
-	Version   string   // of the program, as it says
-	Types     []string // that it serves
-	Checks    []Check  // in the order in which they were made
+	SDK       string   // name and version, from its hello
+	Version   string   // of the program, from its hello
+	Types     []string // that the program serves
+	Checks    []Check  // in the order in which they ran
 }
 
 // Count returns how many checks have the outcome.
@@ -69,10 +68,9 @@ func (r *Report) Count(o Outcome) int {
 	return n
 }
 
-// Run examines the program. The error is nil whatever the program does: it says that the
-// options make no sense or that ctx ended, and the report is then not complete. No process
-// that Run started is left when it returns, nor one of their process groups; on Linux, nor
-// one that has left these with the environment it was given.
+// Run examines the program. It returns an error if the options are not valid or if ctx ends; then the report is not
+// complete. A failed check is no error. When Run returns, no process is left that it has started, or of their process
+// groups, or, on Linux, that has left these groups with the environment that it was given.
 func Run(ctx context.Context, o Options) (Report, error) {
 	if len(o.Command) == 0 || o.Command[0] == "" {
 		return Report{}, errors.New("conform: no command is given: name the program to examine")
@@ -100,50 +98,50 @@ func Run(ctx context.Context, o Options) (Report, error) {
 	return x.report, nil
 }
 
-// check is a rule and how to find out whether it holds.
+// check is a rule and the function that checks it.
 type check struct {
 	name  string
-	asks  string   // what the document says
-	needs []string // checks that must have passed: without them this one would say nothing
-	suite string   // the type of a conformance program that it is about, if any
+	asks  string   // what the document requires
+	needs []string // checks that must have passed before
+	suite string   // the task type of a conformance program that it needs; "" for none
 	see   func(*exam) error
 }
 
-// checks are all, in an order in which those that others need come first.
+// checks returns all checks. A check comes after those that it needs.
 func checks() []check {
 	return slices.Concat(startChecks(), workChecks(), suiteChecks(), endChecks())
 }
 
-// exam is an examination. It belongs to the goroutine of [Run].
+// exam is an examination. The goroutine of [Run] owns it.
 type exam struct {
 	Options
 	ctx      context.Context
 	report   Report
-	made     map[string]Check  // by their names
-	opening  *process          // that has shaken hands and was not greeted yet; nil afterwards
+	made     map[string]Check  // by name
+	opening  *program          // the first process between its handshake and its welcome; else nil
 	shaken   handshake         // the first one
-	sessions map[kind]*session // that checks share; a check that fails ends them
+	sessions map[kind]*session // that checks share; a failed check ends them
 
-	hello        *wire.Hello // what the program said of itself; nil until then
-	firstCredits int         // that came with it
+	hello        *wire.Hello // of the program; nil before it came
+	firstCredits int         // in the frame of the hello
 
-	odd       []string // what came though nobody asked
+	odd       []string // unexpected messages
 	printed   string   // on the standard output after the handshake
 	ended     int      // processes that ended by themselves
-	leftovers []string // what they left
+	leftovers []string // processes that they left behind
 }
 
-// remark is what a check that passed has to say all the same.
+// remark is a finding of a check that passed.
 type remark string
 
 func (r remark) Error() string { return string(r) }
 
-// reason is why a check was skipped.
+// reason is the reason why a check was skipped.
 type reason string
 
 func (r reason) Error() string { return string(r) }
 
-// make makes a check and notes what came of it.
+// make runs a check and records its result.
 func (x *exam) make(c check) {
 	begin := time.Now()
 	err := x.need(c)
@@ -152,21 +150,21 @@ func (x *exam) make(c check) {
 	}
 	out := Check{Name: c.name, Outcome: Passed, Took: time.Since(begin)}
 	var why reason
-	var said remark
+	var finding remark
 	switch {
 	case errors.As(err, &why):
 		out.Outcome, out.Seen = Skipped, err.Error()
-	case errors.As(err, &said):
+	case errors.As(err, &finding):
 		out.Seen = err.Error()
 	case err != nil:
 		out.Outcome, out.Seen, out.Asked = Failed, err.Error(), c.asks
-		x.clear() // the next one begins with a fresh process
+		x.clear() // the next check begins with a new process
 	}
 	x.made[c.name] = out
 	x.report.Checks = append(x.report.Checks, out)
 }
 
-// need returns why c cannot be made, if so.
+// need returns why c cannot run, if so.
 func (x *exam) need(c check) error {
 	for _, name := range c.needs {
 		switch need := x.made[name]; need.Outcome {
@@ -194,7 +192,7 @@ func (x *exam) harmless() (*wire.Run, error) {
 	switch {
 	case typ == "":
 		return nil, reason("it needs a task: name the type and the payload of a harmless one")
-	case len(x.hello.GetTypes()) == 0: // which fails a check of its own
+	case len(x.hello.GetTypes()) == 0: // another check fails because of that
 		return nil, reason("it needs a task, and the program names no types")
 	case !slices.Contains(x.hello.GetTypes(), typ):
 		return nil, fmt.Errorf("the program does not serve the type %q, only %.1000s", typ, strings.Join(x.hello.GetTypes(), ", "))
@@ -202,28 +200,28 @@ func (x *exam) harmless() (*wire.Run, error) {
 	return newRun(typ, payload), nil
 }
 
-// newRun returns a run that only lacks its id.
+// newRun returns a run without its id.
 func newRun(typ string, payload []byte) *wire.Run {
 	return &wire.Run{TaskId: []byte{0: 1, 6: 0x70, 8: 0x80, 15: 1}, Version: 1, Type: typ, Attempt: 1, Payload: payload}
 }
 
-// clear ends all processes that are left from earlier checks.
+// clear kills the processes of earlier checks.
 func (x *exam) clear() {
 	if x.opening != nil {
 		x.opening.kill()
 		x.opening = nil
 	}
 	for k, s := range x.sessions {
-		x.dismiss(s)
+		x.endSession(s)
 		delete(x.sessions, k)
 	}
 }
 
-// dismiss ends a session, and keeps what it is remembered for.
-func (x *exam) dismiss(s *session) {
+// endSession ends a session and keeps its unexpected messages and output.
+func (x *exam) endSession(s *session) {
 	s.kill()
 	x.odd = append(x.odd, s.oddities()...)
 	if s.transport == "grpc" && x.printed == "" {
-		x.printed = s.proc.printed.text()
+		x.printed = textOf(s.proc.printed)
 	}
 }

@@ -20,58 +20,58 @@ import (
 )
 
 const (
-	maxResult = 8 << 20 // bytes, as the welcome says
-	settling  = 300 * time.Millisecond
+	maxResult      = 8 << 20 // bytes, as the welcome says
+	unexpectedTime = 300 * time.Millisecond
 )
 
-// session is a process that shook hands, and the stream to it. Its methods are called by
-// the goroutine of the examination; another one reads.
+// session is a process after its handshake and the stream to it. The goroutine of the examination calls its methods;
+// another goroutine runs read.
 type session struct {
 	ctx       context.Context // of the examination
-	proc      *process
+	proc      *program
 	transport string
 	patience  time.Duration
 	welcome   *wire.Welcome
 	stream    wire.Stream
-	raw       io.Writer          // of a stream of lines: below it
+	raw       io.Writer          // writer of a stream of lines
 	sever     context.CancelFunc // breaks the stream
 	over      chan struct{}      // closed when reading has ended
 	lastRun   uint64
 	lastPing  uint64
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	changed  chan struct{}
 	first    *wire.FromHandler
 	ended    error // why reading ended; nil while it goes on
-	credits  int   // given so far
-	sent     int   // runs so far
+	credits  int   // in all
+	sent     int   // runs in all
 	tooMany  string
 	asked    map[uint64]bool // pings
 	pongs    map[uint64]bool
 	runs     map[uint64]*wire.Run
 	finishes map[uint64][]*wire.Finish
-	heard    []said
+	reports  []runReport
 	odd      []string
 }
 
-// said is what came of a run besides its finish: one of the three.
-type said struct {
-	late       bool // after its finish
+// runReport is a message about a run other than its finish. One of log, progress and checkpoint is set.
+type runReport struct {
+	late       bool // it came after the finish
 	log        *wire.LogLine
 	progress   *wire.Progress
 	checkpoint *wire.Checkpoint
 }
 
-func (s said) run() uint64 {
-	return max(s.log.GetRunId(), s.progress.GetRunId(), s.checkpoint.GetRunId())
+func (r runReport) run() uint64 {
+	return max(r.log.GetRunId(), r.progress.GetRunId(), r.checkpoint.GetRunId())
 }
 
-// handshake is what the first line says.
+// handshake is the content of the first line.
 type handshake struct {
 	version, network, address, transport string
 }
 
-// parseHandshake reads the line, or says what is wrong with its form.
+// parseHandshake parses the first line.
 func parseHandshake(line string) (handshake, error) {
 	f := strings.Split(line, "|")
 	if len(f) != 6 || f[0] != "1" || f[5] != "" {
@@ -87,8 +87,8 @@ func parseHandshake(line string) (handshake, error) {
 	return h, nil
 }
 
-// connect opens the stream to a process that shook hands.
-func (x *exam) connect(p *process, h handshake, welcome *wire.Welcome) (*session, error) {
+// connect opens the stream to a process after its handshake.
+func (x *exam) connect(p *program, h handshake, welcome *wire.Welcome) (*session, error) {
 	ctx, cancel := context.WithCancel(x.ctx)
 	s := &session{
 		ctx: x.ctx, proc: p, transport: h.transport, patience: x.Patience, welcome: welcome,
@@ -127,7 +127,7 @@ func (x *exam) connect(p *process, h handshake, welcome *wire.Welcome) (*session
 	return s, s.await("its first frame", func() bool { return s.first != nil })
 }
 
-// read takes in frames until the stream ends.
+// read records frames until the stream ends.
 func (s *session) read() {
 	defer close(s.over)
 	for {
@@ -135,9 +135,9 @@ func (s *session) read() {
 		s.mu.Lock()
 		switch {
 		case err == nil:
-			s.take(frame)
+			s.record(frame)
 		case s.raw != nil && !isEnd(err): // a line that is no frame: the next one may be
-			s.wonder(err.Error())
+			s.recordOddity(err.Error())
 			err = nil
 		default:
 			s.ended = err
@@ -151,39 +151,39 @@ func (s *session) read() {
 	}
 }
 
-// isEnd reports whether nothing can follow in a stream of lines.
+// isEnd reports whether no line can follow in a stream of lines.
 func isEnd(err error) bool {
 	var file *fs.PathError
 	return errors.Is(err, io.EOF) || errors.Is(err, wire.ErrLongLine) || errors.As(err, &file)
 }
 
-// take notes a frame. It is called with mu held.
-func (s *session) take(f *wire.FromHandler) {
+// record records a frame. mu must be held.
+func (s *session) record(f *wire.FromHandler) {
 	if s.first == nil {
 		s.first = f
 	} else if f.GetHello() != nil {
-		s.wonder("a hello after the first frame")
+		s.recordOddity("a hello after the first frame")
 	}
 	for _, l := range f.GetLogs() {
-		s.hear(said{log: l})
+		s.recordReport(runReport{log: l})
 	}
 	for _, p := range f.GetProgress() {
-		s.hear(said{progress: p})
+		s.recordReport(runReport{progress: p})
 	}
 	for _, c := range f.GetCheckpoints() {
-		s.hear(said{checkpoint: c})
+		s.recordReport(runReport{checkpoint: c})
 	}
-	for _, fin := range f.GetFinishes() { // what came with them counts as before them
+	for _, fin := range f.GetFinishes() { // the other messages of the frame count as before them
 		if s.runs[fin.GetRunId()] == nil {
-			s.wonder(fmt.Sprintf("a finish of run %d, which it was not given", fin.GetRunId()))
+			s.recordOddity(fmt.Sprintf("a finish of run %d, which it was not given", fin.GetRunId()))
 		} else if len(s.finishes[fin.GetRunId()]) > 0 {
-			s.wonder(fmt.Sprintf("another finish of run %d", fin.GetRunId()))
+			s.recordOddity(fmt.Sprintf("another finish of run %d", fin.GetRunId()))
 		}
 		s.finishes[fin.GetRunId()] = append(s.finishes[fin.GetRunId()], fin)
 	}
 	if n := f.GetPong(); n != 0 {
 		if !s.asked[n] {
-			s.wonder(fmt.Sprintf("a pong with %d, without such a ping", n))
+			s.recordOddity(fmt.Sprintf("a pong with %d, without such a ping", n))
 		}
 		s.pongs[n] = true
 	}
@@ -193,33 +193,32 @@ func (s *session) take(f *wire.FromHandler) {
 	}
 }
 
-func (s *session) hear(what said) {
+func (s *session) recordReport(r runReport) {
 	const most = 10_000
-	if id := what.run(); id != 0 && s.runs[id] == nil {
-		s.wonder(fmt.Sprintf("a log line, progress or checkpoint of run %d, which it was not given", id))
+	if id := r.run(); id != 0 && s.runs[id] == nil {
+		s.recordOddity(fmt.Sprintf("a log line, progress or checkpoint of run %d, which it was not given", id))
 	}
-	what.late = len(s.finishes[what.run()]) > 0
-	if len(s.heard) < most {
-		s.heard = append(s.heard, what)
+	r.late = len(s.finishes[r.run()]) > 0
+	if len(s.reports) < most {
+		s.reports = append(s.reports, r)
 	}
 }
 
-func (s *session) wonder(what string) {
+func (s *session) recordOddity(what string) {
 	const most = 100
 	if len(s.odd) < most {
 		s.odd = append(s.odd, what)
 	}
 }
 
-// oddities returns what came though nobody asked for it.
+// oddities returns the unexpected messages.
 func (s *session) oddities() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.odd)
 }
 
-// await waits until ok, which is called with mu held, and says that what it waits for did
-// not come if it is not there in time.
+// await waits until ok returns true; ok is called with mu held. After s.patience it returns an error that names what.
 func (s *session) await(what string, ok func() bool) error {
 	return s.awaitFor(s.patience, what, ok)
 }
@@ -247,12 +246,12 @@ func (s *session) awaitFor(patience time.Duration, what string, ok func() bool) 
 	}
 }
 
-// state says whether the process lives, and what it last wrote.
+// state says whether the process has ended, with the end of its standard error.
 func (s *session) state() string {
-	if s.proc.wait(pipePatience) {
-		return "the process ended (" + s.proc.cmd.ProcessState.String() + ")" + s.proc.words()
+	if s.proc.wait(drainTime) {
+		return "the process ended (" + s.proc.cmd.ProcessState.String() + ")" + s.proc.lastErrors()
 	}
-	return "the process lives" + s.proc.words()
+	return "the process lives" + s.proc.lastErrors()
 }
 
 // send sends a frame.
@@ -260,7 +259,7 @@ func (s *session) send(f *wire.ToHandler) error {
 	return s.write(func() error { return s.stream.Send(f) })
 }
 
-// write has a frame written, which takes long if the program does not read.
+// write calls frame, which writes a frame. It breaks the stream if that takes too long because the program does not read.
 func (s *session) write(frame func() error) error {
 	timer := time.AfterFunc(s.patience+largePatience, s.sever)
 	defer timer.Stop()
@@ -275,7 +274,7 @@ func (s *session) write(frame func() error) error {
 	return fmt.Errorf("the stream is broken: %w; %s", errors.Join(err, ended), s.state())
 }
 
-// begin gives a run an id and notes it as sent.
+// begin gives runs their ids and records them as sent.
 func (s *session) begin(runs ...*wire.Run) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -313,7 +312,7 @@ func (s *session) finishWithin(patience time.Duration, r *wire.Run) (f *wire.Fin
 	return f, err
 }
 
-// do has a task run and returns its finish.
+// do sends a run and returns its finish.
 func (s *session) do(r *wire.Run) (*wire.Finish, error) {
 	if err := s.submit(r); err != nil {
 		return nil, err
@@ -328,12 +327,12 @@ func (s *session) count(r *wire.Run) int {
 	return len(s.finishes[r.GetRunId()])
 }
 
-// saidOf returns what came of a run besides its finish.
-func (s *session) saidOf(r *wire.Run) []said {
+// reportsOf returns the reports of a run.
+func (s *session) reportsOf(r *wire.Run) []runReport {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var out []said
-	for _, what := range s.heard {
+	var out []runReport
+	for _, what := range s.reports {
 		if what.run() == r.GetRunId() {
 			out = append(out, what)
 		}
@@ -364,8 +363,8 @@ func (s *session) probe() error {
 	return s.pong()
 }
 
-// settle gives what should not come so much time to come all the same.
-func (s *session) settle(limit time.Duration) {
+// waitForUnexpected waits, so that a message that should not come is recorded if it comes.
+func (s *session) waitForUnexpected(limit time.Duration) {
 	select {
 	case <-time.After(limit):
 	case <-s.over:
@@ -373,7 +372,7 @@ func (s *session) settle(limit time.Duration) {
 	}
 }
 
-// kill ends the session and its process.
+// kill kills the process and ends the session.
 func (s *session) kill() {
 	s.proc.kill()
 	s.sever()

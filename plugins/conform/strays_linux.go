@@ -17,7 +17,7 @@ func strays(dir string) []stray {
 	for _, file := range files {
 		env, err := os.ReadFile(file)
 		if err != nil || !bytes.Contains(env, []byte("PLUGIN_UNIX_SOCKET_DIR="+dir+"\x00")) {
-			continue // it is somebody else's, or has ended: a zombie has no environment
+			continue // it belongs to another user or program, or has ended: a zombie has no environment
 		}
 		name := filepath.Base(filepath.Dir(file))
 		if pid, err := strconv.Atoi(name); err == nil {
@@ -28,8 +28,8 @@ func strays(dir string) []stray {
 	return out
 }
 
-// populated reports whether a process group has a living process. A dead one may be there
-// for as long as nobody reaps it, as in a container whose first process does not.
+// populated reports whether a process group has a living process. Zombies do not count: in a container whose first
+// process does not reap them they stay.
 func populated(group int) bool {
 	if syscall.Kill(-group, 0) != nil {
 		return false
@@ -40,7 +40,7 @@ func populated(group int) bool {
 		_, rest, ok := bytes.Cut(stat[bytes.LastIndexByte(stat, ')')+1:], []byte(" "))
 		fields := bytes.Fields(rest) // state, parent, group
 		if err != nil || !ok || len(fields) < 3 {
-			continue // it has ended meanwhile
+			continue // the process has ended since
 		}
 		if string(fields[2]) == strconv.Itoa(group) && string(fields[0]) != "Z" && string(fields[0]) != "X" {
 			return true

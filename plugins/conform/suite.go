@@ -8,12 +8,12 @@ import (
 	"github.com/taskengine/taskengine/plugins/internal/wire"
 )
 
-// suiteChecks are those for the conformance programs of SDKs.
+// suiteChecks returns the checks for the conformance programs of SDKs.
 func suiteChecks() []check {
 	return slices.Concat(payloadChecks(), answerChecks(), cancelChecks(), reportChecks(), crowdChecks())
 }
 
-// in makes a check of the suite: of the type given, in a session of the kind given.
+// in returns a check of the suite that uses tasks of type typ in a session of kind k.
 func in(k kind, typ, name, asks string, see func(*session) error) check {
 	return check{
 		name: name, asks: asks, suite: typ, needs: []string{returnsCredits},
@@ -36,13 +36,13 @@ func alone(k kind, typ, name, asks string, see func(*exam, *session) error) chec
 			if err != nil {
 				return err
 			}
-			defer x.dismiss(s)
+			defer x.endSession(s)
 			return see(x, s)
 		},
 	}
 }
 
-// result has a task run that should succeed, and returns its result.
+// result runs a task that should succeed, and returns its result.
 func (s *session) result(typ string, payload []byte) ([]byte, error) {
 	f, err := s.do(newRun(typ, payload))
 	if err != nil {
@@ -51,7 +51,7 @@ func (s *session) result(typ string, payload []byte) ([]byte, error) {
 	return resultOf(f)
 }
 
-// resultOf returns the result of a finish, or what it is instead.
+// resultOf returns the result in a finish, or an error if it has none.
 func resultOf(f *wire.Finish) ([]byte, error) {
 	if o, ok := f.GetOutcome().(*wire.Finish_Result); ok {
 		return o.Result, nil
@@ -59,7 +59,7 @@ func resultOf(f *wire.Finish) ([]byte, error) {
 	return nil, fmt.Errorf("instead of a result came {%.300v}", f)
 }
 
-// failure has a task run that should fail, and returns its error.
+// failure runs a task that should fail, and returns its error.
 func (s *session) failure(typ, payload string) (*wire.Error, error) {
 	f, err := s.do(newRun(typ, []byte(payload)))
 	if err != nil {
@@ -68,7 +68,7 @@ func (s *session) failure(typ, payload string) (*wire.Error, error) {
 	return failureOf(f)
 }
 
-// failureOf returns the error of a finish, or what it is instead.
+// failureOf returns the error in a finish, or an error if it has none.
 func failureOf(f *wire.Finish) (*wire.Error, error) {
 	if e := f.GetError(); e != nil {
 		return e, nil
@@ -76,8 +76,7 @@ func failureOf(f *wire.Finish) (*wire.Error, error) {
 	return nil, fmt.Errorf("instead of an error came {%.300v}", f)
 }
 
-// retryable returns an error unless e is to be tried again, as the policy says, and has a
-// text.
+// retryable returns an error unless e contains text and is to be retried with the delay of the policy.
 func retryable(e *wire.Error, text string) error {
 	if e.GetPermanent() || e.RetryDelay != nil || !strings.Contains(e.GetMessage(), text) {
 		return fmt.Errorf("the error is {%.300v}, wanted is one with %q that is not permanent and has no delay of its own", e, text)

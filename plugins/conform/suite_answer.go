@@ -7,7 +7,7 @@ import (
 	"github.com/taskengine/taskengine/plugins/internal/wire"
 )
 
-// answerChecks are those of what a handler may answer besides a result.
+// answerChecks returns the checks of answers other than a result.
 func answerChecks() []check {
 	const asks = "error: one with the message, the class, and as permanent and with the delay that the payload says"
 	return []check{
@@ -99,8 +99,7 @@ func seeAgain(s *session) error {
 	return nil
 }
 
-// cancelChecks are those of handlers that are told to stop, and of what else goes on
-// meanwhile.
+// cancelChecks returns the checks of cancelled runs, and of other runs at the same time.
 func cancelChecks() []check {
 	const told = "on a cancel ask the run to stop; it still needs its finish"
 	return []check{
@@ -149,7 +148,7 @@ func cancelChecks() []check {
 	}
 }
 
-// stop cancels a run and expects the error that comes of it.
+// stop cancels a run and expects its error.
 func (s *session) stop(run *wire.Run, why wire.Cancel_Reason) error {
 	cancel := &wire.Cancel{RunId: run.GetRunId(), Reason: why, Message: "as the examination wants"}
 	if err := s.send(&wire.ToHandler{Cancels: []*wire.Cancel{cancel}}); err != nil {
@@ -198,15 +197,14 @@ func seeHastyCancel(s *session) error {
 	return nil
 }
 
-// seeHang gives the task more and more time to begin: one that is cancelled before may be
-// answered.
+// seeHang gives the task more and more time to begin: a run that is cancelled before may be answered.
 func seeHang(_ *exam, s *session) error {
-	for wait := settling; ; wait *= 2 {
+	for wait := unexpectedTime; ; wait *= 2 {
 		run := newRun("hang", nil)
 		if err := s.submit(run); err != nil {
 			return err
 		}
-		s.settle(wait)
+		s.waitForUnexpected(wait)
 		cancel := &wire.Cancel{RunId: run.GetRunId(), Reason: wire.Cancel_REASON_CANCELLED}
 		if err := s.send(&wire.ToHandler{Cancels: []*wire.Cancel{cancel}}); err != nil {
 			return err
@@ -214,7 +212,7 @@ func seeHang(_ *exam, s *session) error {
 		if err := s.probe(); err != nil {
 			return err
 		}
-		s.settle(settling)
+		s.waitForUnexpected(unexpectedTime)
 		if s.count(run) == 0 {
 			return s.probe()
 		}
@@ -236,7 +234,7 @@ func seeExit(_ *exam, s *session) error {
 		return fmt.Errorf("it was still running after %v", s.patience)
 	}
 	if code := s.proc.cmd.ProcessState.ExitCode(); code != 7 {
-		return fmt.Errorf("it ended (%v), wanted is status 7%s", s.proc.cmd.ProcessState, s.proc.words())
+		return fmt.Errorf("it ended (%v), wanted is status 7%s", s.proc.cmd.ProcessState, s.proc.lastErrors())
 	}
 	return nil
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/taskengine/taskengine/plugins/internal/wire"
 )
 
-// crowdChecks are those of several tasks at once.
+// crowdChecks returns the checks of several tasks at once.
 func crowdChecks() []check {
 	const twoSlots = 2
 	return []check{
@@ -103,7 +103,7 @@ func seeNoMoreThanSlots(s *session) error {
 	if err := s.probe(); err != nil { // by then it has read the run
 		return err
 	}
-	s.settle(settling)
+	s.waitForUnexpected(unexpectedTime)
 	s.mu.Lock()
 	early := s.finishes[extra.GetRunId()]
 	s.mu.Unlock()
@@ -119,8 +119,8 @@ func seeNoMoreThanSlots(s *session) error {
 	return err
 }
 
-// batch has tasks run together and expects their number as results, and the error for the
-// one that is to fail. A program that is slow may make two calls of them: it may try again.
+// batch runs tasks together and expects their number as result, and the error for the task that is to fail. A slow
+// program may make two calls of them: then batch tries again.
 func (s *session) batch(payloads []string, failing string) (err error) {
 	if slots := int(s.first.GetHello().GetSlots()); slots < len(payloads) {
 		return reason(fmt.Sprintf("it has %d slots, and a batch is of %d tasks", slots, len(payloads)))
@@ -135,8 +135,7 @@ func (s *session) batch(payloads []string, failing string) (err error) {
 	return err
 }
 
-// oneBatch has tasks run together once. It reports whether all that is wrong is that they
-// came in several calls.
+// oneBatch runs tasks together once. It reports whether the only fault is that they came in several calls.
 func (s *session) oneBatch(payloads []string, failing string) (parted bool, err error) {
 	runs := make([]*wire.Run, len(payloads))
 	for i, p := range payloads {

@@ -13,7 +13,7 @@ import (
 	"github.com/taskengine/taskengine/plugins/internal/wire"
 )
 
-// payloadChecks are those of what a handler gets to see, and of its result.
+// payloadChecks returns the checks of the task that a handler gets and of its result.
 func payloadChecks() []check {
 	return []check{
 		in(wide, "echo", "bytes come and go unchanged", "echo: the result is the payload", seeEcho),
@@ -85,7 +85,7 @@ func seeDescribeEmpty(s *session) error {
 	return s.describe(&wire.Run{TaskId: []byte{15: 1}, Version: 1, Type: "describe", Attempt: 1}, "00000000-0000-0000-0000-000000000001")
 }
 
-// describe compares what a handler says of a task with what it was given.
+// describe compares the task as the handler describes it with the run that was sent.
 func (s *session) describe(run *wire.Run, id string) error {
 	f, err := s.do(run)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/taskengine/taskengine/plugins/internal/wire"
 )
 
-// reportChecks are those of what a handler has to say besides its answer.
+// reportChecks returns the checks of progress, checkpoints and log lines.
 func reportChecks() []check {
 	const gated = "a side may use an optional part only if the welcome names its feature"
 	const never = "without the feature the finish is a permanent error of class unsupported: dropping them would lose tasks"
@@ -18,7 +18,7 @@ func reportChecks() []check {
 		in(full, "log", "a line of the log has its run, its level and its fields, and comes before the finish", "log: a LogLine for each call, level -4, 0, 4 or 8", seeLog),
 		in(full, "print", "what a task prints is in the standard error", "print: the payload by the plainest way to standard output and error; after the handshake both are the standard error", seePrint),
 		in(full, "progress", "progress is sent before the finish", "progress: done, total and message of the payload", func(s *session) error {
-			return s.sees("progress", `{"done": 3, "total": 7, "message": "pägés"}`, true, func(w said) bool {
+			return s.sees("progress", `{"done": 3, "total": 7, "message": "pägés"}`, true, func(w runReport) bool {
 				p := w.progress
 				return p.GetDone() == 3 && p.GetTotal() == 7 && p.GetMessage() == "pägés"
 			})
@@ -27,7 +27,7 @@ func reportChecks() []check {
 			return s.silent("progress", `{"done": 3, "total": 7, "message": "pages"}`)
 		}),
 		in(full, "checkpoint", "a checkpoint is sent before the finish", "checkpoint: keeps the payload, and then fails with \"kept\"", func(s *session) error {
-			return s.sees("checkpoint", "\x00page 2\xff", false, func(w said) bool { return string(w.checkpoint.GetData()) == "\x00page 2\xff" })
+			return s.sees("checkpoint", "\x00page 2\xff", false, func(w runReport) bool { return string(w.checkpoint.GetData()) == "\x00page 2\xff" })
 		}),
 		in(wide, "checkpoint", "without the feature a checkpoint is not sent", gated, func(s *session) error {
 			return s.silent("checkpoint", "page 2")
@@ -51,7 +51,7 @@ func seeLog(s *session) error {
 			return err
 		}
 		var lines []*wire.LogLine
-		for _, what := range s.saidOf(run) {
+		for _, what := range s.reportsOf(run) {
 			if what.log != nil && !what.late {
 				lines = append(lines, what.log)
 			}
@@ -79,17 +79,17 @@ func seePrint(s *session) error {
 	if _, err := s.do(newRun("print", []byte(text))); err != nil {
 		return err
 	}
-	for end := time.Now().Add(s.patience); strings.Count(s.proc.errors.text(), text) < 2; time.Sleep(settling / 10) {
+	for end := time.Now().Add(s.patience); strings.Count(textOf(s.proc.errors), text) < 2; time.Sleep(unexpectedTime / 10) {
 		if time.Now().After(end) || s.ctx.Err() != nil {
 			return fmt.Errorf("its standard error has the text %d times, wanted is once for each of print to standard output and to standard error; its standard output has it %d times",
-				strings.Count(s.proc.errors.text(), text), strings.Count(s.proc.printed.text(), text))
+				strings.Count(textOf(s.proc.errors), text), strings.Count(textOf(s.proc.printed), text))
 		}
 	}
 	return nil
 }
 
-// sees has a task run that says something, and then succeeds or fails.
-func (s *session) sees(typ, payload string, succeeds bool, is func(said) bool) error {
+// sees runs a task that reports something and then succeeds or fails.
+func (s *session) sees(typ, payload string, succeeds bool, is func(runReport) bool) error {
 	run := newRun(typ, []byte(payload))
 	f, err := s.do(run)
 	if err != nil {
@@ -98,9 +98,9 @@ func (s *session) sees(typ, payload string, succeeds bool, is func(said) bool) e
 	if err := ends(f, succeeds); err != nil {
 		return err
 	}
-	all := s.saidOf(run)
-	for _, what := range all {
-		if !what.late && is(what) {
+	all := s.reportsOf(run)
+	for _, r := range all {
+		if !r.late && is(r) {
 			return nil
 		}
 	}
@@ -120,7 +120,7 @@ func ends(f *wire.Finish, succeeds bool) error {
 	return retryable(e, "kept")
 }
 
-// silent has a task run that would say something if the welcome had the feature.
+// silent runs a task that would report something if the welcome had the feature.
 func (s *session) silent(typ, payload string) error {
 	run := newRun(typ, []byte(payload))
 	f, err := s.do(run)
@@ -130,8 +130,8 @@ func (s *session) silent(typ, payload string) error {
 	if err := ends(f, typ != "checkpoint"); err != nil {
 		return err
 	}
-	s.settle(settling)
-	for _, what := range s.saidOf(run) {
+	s.waitForUnexpected(unexpectedTime)
+	for _, what := range s.reportsOf(run) {
 		if what.log == nil {
 			return fmt.Errorf("there came %v", what)
 		}
@@ -145,8 +145,7 @@ const (
 	signalPayload = `{"task_id": "` + signalID + `", "name": "paid", "payload": "in full"}`
 )
 
-// unsupported has a task run whose finish would carry something that the welcome does not
-// take.
+// unsupported runs a task whose finish would need a feature that the welcome does not have.
 func (s *session) unsupported(typ, payload string) error {
 	f, err := s.do(newRun(typ, []byte(payload)))
 	if err != nil {
