@@ -10,8 +10,7 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// Outcome is what came of one task of a batch: what the handler of a single task would
-// have returned.
+// Outcome is the outcome of one task of a batch: what the handler of a single task would return.
 type Outcome struct {
 	Result []byte
 	Err    error
@@ -26,12 +25,11 @@ type Outcome struct {
 // done without a result. What it returns as an error is the answer of all of them, so an
 // ordinary error has each tried again; so has a panic, or a wrong number of outcomes.
 //
-// The context of a call ends when those of all its tasks have ended. What belongs to one
-// task, such as its own context, its log and its children, is found by [ContextOf]. A task
-// that is cancelled before the call is not in it.
+// The context of a call ends when the contexts of all its tasks have ended. [ContextOf] returns the context of one
+// task, with its log and its children. A task that is cancelled before the call is not in it.
 //
-// A handler of several types gathers the tasks of all. Called by anybody but a [Program],
-// such as an engine in the same process, it does the same, but knows of no slots.
+// A handler of several types gathers the tasks of all of them. It also works without a [Program], such as in the process
+// of an engine. Then it does not know the number of slots.
 func Batch(size int, wait time.Duration, f func(ctx context.Context, tasks []*task.Task) ([]Outcome, error)) task.Handler {
 	return &batch{size: max(1, size), wait: wait, f: f}
 }
@@ -49,23 +47,23 @@ func ContextOf(ctx context.Context, t *task.Task) context.Context {
 	return ctx
 }
 
-// batch is a handler that has tasks wait for others.
+// batch is a handler that gathers tasks.
 type batch struct {
 	size int
 	wait time.Duration
 	f    func(context.Context, []*task.Task) ([]Outcome, error)
 
 	mu   sync.Mutex
-	next *call // guarded by mu: the one that gathers tasks; nil if none waits
+	next *call // guarded by mu: the call that gathers tasks; nil if none does
 }
 
-// call is one call of the function: at first it gathers tasks.
+// call is one call of the function. Before it begins, it gathers tasks.
 type call struct {
 	batch   *batch
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
 	timer   *time.Timer
-	members []*member // guarded by the mutex of batch until it is begun, and constant then
+	members []*member // guarded by the mutex of batch until the call begins, then constant
 	live    int       // guarded by the mutex of batch: members whose contexts have not ended
 }
 
@@ -78,7 +76,7 @@ type member struct {
 	task   *task.Task
 	answer func(Outcome) // called once
 	call   *call         // set by add
-	unhook func() bool   // set by add: the end of ctx does not matter any more
+	unhook func() bool   // set by add: stops calling end when ctx ends
 }
 
 // Handle implements [task.Handler].
@@ -89,8 +87,7 @@ func (b *batch) Handle(ctx context.Context, t *task.Task) ([]byte, error) {
 	return o.Result, o.Err
 }
 
-// add has tasks take part in the next calls. If they are the last that can come, nobody
-// waits for others.
+// add adds tasks to the next calls. If last is set, no further task can come, and no call waits for more.
 func (b *batch) add(last bool, members ...*member) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -112,7 +109,7 @@ func (b *batch) add(last bool, members ...*member) {
 	}
 }
 
-// open makes the call that gathers tasks. It is called with mu held.
+// open creates the call that gathers tasks. mu must be held.
 func (b *batch) open() {
 	c := &call{batch: b}
 	c.ctx, c.cancel = context.WithCancelCause(context.WithValue(context.Background(), callKey{}, c))
@@ -126,7 +123,7 @@ func (b *batch) open() {
 	b.next = c
 }
 
-// begin calls the function with the tasks gathered. It is called with mu held.
+// begin calls the function with the gathered tasks. mu must be held.
 func (b *batch) begin() {
 	c := b.next
 	b.next = nil
@@ -134,8 +131,7 @@ func (b *batch) begin() {
 	go c.run()
 }
 
-// end takes notice that the context of m has ended: m waits no longer, or its call ends
-// with the last of them.
+// end handles the end of the context of m. If m still waits, it leaves its call. The call is cancelled with its last task.
 func (m *member) end() {
 	c, b := m.call, m.call.batch
 	b.mu.Lock()
@@ -157,14 +153,14 @@ func (m *member) end() {
 	}
 }
 
-// run calls the function and gives every task its answer, whatever the function does.
+// run calls the function and answers every task, also if the function panics.
 func (c *call) run() {
 	var outcomes []Outcome
 	var err error
 	returned := false
 	defer func() {
 		if !returned {
-			err = task.WithClass("panic", lostControl(recover()))
+			err = task.WithClass("panic", noReturn(recover()))
 		}
 		c.answer(outcomes, err)
 	}()

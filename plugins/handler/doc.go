@@ -1,5 +1,4 @@
-// Package handler makes a program a task handler, which a plugins.Host runs as a
-// subprocess:
+// Package handler is for programs that handle tasks. A plugins.Host runs such a program as a subprocess:
 //
 //	func main() {
 //		handler.Serve(handler.Handlers{
@@ -9,18 +8,16 @@
 //		})
 //	}
 //
-// A handler is written as if it ran within the engine: [task.Snooze], [task.Permanent],
-// [task.RetryIn], [task.WithClass] and [task.Again] mean the same here. [Batch] makes one
-// of a function that takes many tasks at a time. [Spawn] and [Signal], which are for
-// programs only, do something together with the task's success.
+// A handler is written as if it ran in the process of the engine: [task.Snooze], [task.Permanent], [task.RetryIn],
+// [task.WithClass] and [task.Again] have the same meaning. [Batch] makes a handler of a function that takes many tasks at
+// a time. [Spawn] and [Signal], which work in programs only, take effect if the task succeeds.
 //
-// Of the task a handler sees what its submitter gave, the fencing token t.Ref(), Attempt
-// and Crashes. Its context ends at the attempt's deadline and when the task is cancelled;
-// a handler that goes on for longer than the host's grace is killed with its process. A
-// panic is an error of its task, with the stack, and the process goes on. Goroutines are
-// used again for other tasks: what a handler does to its own, such as
-// [runtime.LockOSThread], it has to undo.
+// A handler gets the fields of the task that its submitter set, the fencing token t.Ref(), Attempt and Crashes. Its
+// context ends at the deadline of the attempt and when the task is cancelled. If the handler then does not return within
+// the grace of the host, the host kills the process. A panic is an error of its task, with the stack; the process goes
+// on. Goroutines are reused for other tasks, so a handler must undo changes to its goroutine, such as
+// [runtime.LockOSThread].
 //
-// What the program writes to its standard output and error goes to the host's log,
-// line by line; lines of package slog's JSON handler keep their level and fields.
+// The standard output and error of the program go to the log of the host, line by line. Lines of the JSON handler of
+// package slog keep their level and fields.
 package handler

@@ -12,7 +12,7 @@ import (
 	"github.com/taskengine/taskengine/plugins/handler"
 )
 
-// One statement inserts the rows of up to three tasks. Here nobody serves the handler, so
+// One statement inserts the rows of up to three tasks. Here no program serves the handler, so
 // it is called as an engine would.
 func ExampleBatch() {
 	insert := handler.Batch(3, time.Minute, func(_ context.Context, tasks []*task.Task) ([]handler.Outcome, error) {

@@ -8,9 +8,8 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// JSON makes a handler of a function from and to values that are JSON on the wire. A
-// payload that is no such value is a permanent error of class "bad_payload". Next to
-// the error of [task.Again] the value is the result, next to any other it is dropped.
+// JSON makes a handler of a function whose argument and result are encoded as JSON. A payload that cannot be decoded is a
+// permanent error of class "bad_payload". The result is used if the error is nil or that of [task.Again].
 func JSON[In, Out any](f func(ctx context.Context, t *task.Task, in In) (Out, error)) task.Handler {
 	return Func(func(ctx context.Context, t *task.Task) ([]byte, error) {
 		var in In

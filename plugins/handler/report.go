@@ -13,40 +13,38 @@ import (
 	"github.com/taskengine/taskengine/plugins/internal/wire"
 )
 
-// says is what the handler of a run has said and nobody has sent yet: of progress and
-// checkpoints only the newest.
-type says struct {
+// reports are the newest progress and checkpoint and the log lines of a run that were not sent yet.
+type reports struct {
 	progress   *wire.Progress
 	checkpoint *wire.Checkpoint
 	lines      []*wire.LogLine
-	dropped    int // lines that were too many
+	dropped    int // lines beyond maxLines
 }
 
 const (
-	maxLines  = 1000     // lines of a run that may wait to be sent
-	maxFields = 64 << 10 // bytes of the fields of a line: more are left out
+	maxLines  = 1000     // unsent lines of a run
+	maxFields = 64 << 10 // bytes of the fields of a line; further fields are dropped
 )
 
 var _ task.Reporter = (*run)(nil)
 
 // Progress implements [task.Reporter].
 func (r *run) Progress(p task.Progress) {
-	r.say("progress", func(s *says) {
-		s.progress = &wire.Progress{RunId: r.id, Done: p.Done, Total: p.Total, Message: text(p.Message)}
+	r.report("progress", func(q *reports) {
+		q.progress = &wire.Progress{RunId: r.id, Done: p.Done, Total: p.Total, Message: text(p.Message)}
 	})
 }
 
-// Checkpoint implements [task.Reporter]: the host keeps the checkpoint before it takes
-// the answer of the attempt.
+// Checkpoint implements [task.Reporter]. The host stores the checkpoint before it handles the answer of the run.
 func (r *run) Checkpoint(data []byte) error {
 	if len(data) > task.MaxCheckpoint {
 		return fmt.Errorf("the checkpoint has %d bytes, of %d allowed", len(data), task.MaxCheckpoint)
 	}
-	if !r.shift.features["checkpoint"] {
-		return errors.New("the host keeps no checkpoints")
+	if !r.session.features["checkpoint"] {
+		return errors.New("the host stores no checkpoints")
 	}
-	r.say("checkpoint", func(s *says) {
-		s.checkpoint = &wire.Checkpoint{RunId: r.id, Data: append([]byte{}, data...)}
+	r.report("checkpoint", func(q *reports) {
+		q.checkpoint = &wire.Checkpoint{RunId: r.id, Data: append([]byte{}, data...)}
 	})
 	return nil
 }
@@ -58,17 +56,17 @@ func (r *run) Log(record slog.Record) {
 	}
 	left := maxFields
 	record.Attrs(func(a slog.Attr) bool { return flatten(line.Fields, &left, "", a) })
-	r.say("", func(s *says) {
-		if len(s.lines) == maxLines {
-			s.dropped++
+	r.report("", func(q *reports) {
+		if len(q.lines) == maxLines {
+			q.dropped++
 			return
 		}
-		s.lines = append(s.lines, line)
+		q.lines = append(q.lines, line)
 	})
 }
 
-// flatten adds an attribute to fields, those of a group with its name and a dot before, as
-// long as bytes are left. It returns false when there are none.
+// flatten adds an attribute to fields. Attributes of a group get the name of the group and a dot as prefix. It returns
+// false when no bytes are left.
 func flatten(fields map[string]string, left *int, prefix string, a slog.Attr) bool {
 	v := a.Value.Resolve()
 	if v.Kind() != slog.KindGroup {
@@ -89,10 +87,10 @@ func flatten(fields map[string]string, left *int, prefix string, a slog.Attr) bo
 	return true
 }
 
-// say changes what r has to say and has it sent, if the host serves the feature and the
-// run is not answered.
-func (r *run) say(feature string, add func(*says)) {
-	s := r.shift
+// report changes the reports of r by add and wakes send. It does nothing if the host does not support the feature or if
+// the run is answered.
+func (r *run) report(feature string, add func(*reports)) {
+	s := r.session
 	if feature != "" && !s.features[feature] {
 		return
 	}
@@ -101,80 +99,80 @@ func (r *run) say(feature string, add func(*says)) {
 	if s.running[r.id] != r {
 		return
 	}
-	if r.says.empty() {
-		s.talking = append(s.talking, r)
+	if r.reports.empty() {
+		s.reporting = append(s.reporting, r)
 	}
-	add(&r.says)
+	add(&r.reports)
 	s.wake.Set()
 }
 
-func (s *says) empty() bool { return s.progress == nil && s.checkpoint == nil && len(s.lines) == 0 }
+func (q *reports) empty() bool { return q.progress == nil && q.checkpoint == nil && len(q.lines) == 0 }
 
-// hear takes what runs have said and appends it to said. It is called with mu held.
-func (s *shift) hear(said []says) []says {
-	for i, r := range s.talking {
-		if n := r.says.dropped; n > 0 {
-			r.says.lines = append(r.says.lines, &wire.LogLine{
+// takeReports appends the reports of all runs to taken and clears them. mu must be held.
+func (s *session) takeReports(taken []reports) []reports {
+	for i, r := range s.reporting {
+		if n := r.reports.dropped; n > 0 {
+			r.reports.lines = append(r.reports.lines, &wire.LogLine{
 				RunId: r.id, Level: int32(slog.LevelWarn), Message: fmt.Sprintf("%d lines were dropped", n), Time: time.Now().UnixMicro(),
 			})
 		}
-		said = append(said, r.says)
-		r.says = says{}
-		s.talking[i] = nil
+		taken = append(taken, r.reports)
+		r.reports = reports{}
+		s.reporting[i] = nil
 	}
-	s.talking = s.talking[:0]
-	return said
+	s.reporting = s.reporting[:0]
+	return taken
 }
 
-// relay sends what runs have said, in frames of the size that a host takes.
-func relay(stream grpc.BidiStreamingServer[wire.ToHandler, wire.FromHandler], said []says) error {
-	t := talk{stream: stream, frame: new(wire.FromHandler)}
-	for _, s := range said {
-		if s.progress != nil {
-			t.makeRoom(s.progress)
-			t.frame.Progress = append(t.frame.Progress, s.progress)
+// sendReports sends reports in frames of at most the agreed size.
+func sendReports(stream grpc.BidiStreamingServer[wire.ToHandler, wire.FromHandler], all []reports) error {
+	f := frameSender{stream: stream, frame: new(wire.FromHandler)}
+	for _, r := range all {
+		if r.progress != nil {
+			f.makeRoom(r.progress)
+			f.frame.Progress = append(f.frame.Progress, r.progress)
 		}
-		if s.checkpoint != nil {
-			t.makeRoom(s.checkpoint)
-			t.frame.Checkpoints = append(t.frame.Checkpoints, s.checkpoint)
+		if r.checkpoint != nil {
+			f.makeRoom(r.checkpoint)
+			f.frame.Checkpoints = append(f.frame.Checkpoints, r.checkpoint)
 		}
-		for _, l := range s.lines {
-			t.makeRoom(l)
-			t.frame.Logs = append(t.frame.Logs, l)
+		for _, l := range r.lines {
+			f.makeRoom(l)
+			f.frame.Logs = append(f.frame.Logs, l)
 		}
 	}
-	t.send()
-	return t.err
+	f.send()
+	return f.err
 }
 
-// talk fills frames with what runs have said.
-type talk struct {
+// frameSender fills frames and sends them.
+type frameSender struct {
 	stream   grpc.BidiStreamingServer[wire.ToHandler, wire.FromHandler]
 	frame    *wire.FromHandler
-	messages int // in the frame
-	bytes    int // of them
-	err      error
+	messages int   // in frame
+	bytes    int   // of these messages
+	err      error // of the first frame that could not be sent
 }
 
-// makeRoom sends the frame if m, which will be added, does not fit in any more.
-func (t *talk) makeRoom(m proto.Message) {
+// makeRoom sends the frame if m does not fit into it. The caller then adds m.
+func (f *frameSender) makeRoom(m proto.Message) {
 	size := proto.Size(m)
-	if t.messages == wire.FrameMessages || t.bytes+size > wire.FrameBytes {
-		t.send()
+	if f.messages == wire.FrameMessages || f.bytes+size > wire.FrameBytes {
+		f.send()
 	}
-	t.messages++
-	t.bytes += size
+	f.messages++
+	f.bytes += size
 }
 
-// send sends the frame, if there is something in it.
-func (t *talk) send() {
-	if t.messages > 0 && t.err == nil {
-		t.err = t.stream.Send(t.frame)
+// send sends the frame if it is not empty.
+func (f *frameSender) send() {
+	if f.messages > 0 && f.err == nil {
+		f.err = f.stream.Send(f.frame)
 	}
-	t.frame, t.messages, t.bytes = new(wire.FromHandler), 0, 0
+	f.frame, f.messages, f.bytes = new(wire.FromHandler), 0, 0
 }
 
-// features returns those that the host serves.
+// features returns the features that the host supports.
 func features(w *wire.Welcome) map[string]bool {
 	out := make(map[string]bool)
 	for _, f := range w.GetFeatures() {

@@ -22,7 +22,7 @@ func TestHoweverMuchHandlersSayItsFramesStaySmall(t *testing.T) {
 	for n := range 1000 {
 		record.AddAttrs(slog.String(fmt.Sprint("field ", n), long))
 	}
-	s := &shift{
+	s := &session{
 		features: map[string]bool{"progress": true, "checkpoint": true},
 		running:  make(map[uint64]*run), wake: wakeup.New(),
 	}
@@ -38,7 +38,7 @@ func TestHoweverMuchHandlersSayItsFramesStaySmall(t *testing.T) {
 		}
 	}
 	h := &host{finishes: make(map[uint64]*wire.Finish)}
-	if err := relay(h, s.hear(nil)); err != nil {
+	if err := sendReports(h, s.takeReports(nil)); err != nil {
 		t.Fatal(err)
 	}
 	said := new(wire.FromHandler)

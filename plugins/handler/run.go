@@ -9,19 +9,18 @@ import (
 	"github.com/taskengine/taskengine/plugins/internal/wire"
 )
 
-// run is a handler at work: its task, and the context it is given. Most handlers never
-// look at theirs, so the standard library's, with its timer and its place among the
-// children of the shift's, is made only for who does.
+// run is one call of a handler with its task. It is also the context of the call. Most handlers never use their context,
+// so the context of the standard library behind it, with its timer, is created when it is first used.
 type run struct {
 	id       uint64 // on the stream
 	handler  task.Handler
 	task     task.Task
 	deadline time.Time // zero if there is none
-	shift    *shift
-	says     says // guarded by the mutex of the shift
+	session  *session
+	reports  reports // guarded by the mutex of the session
 
 	mu     sync.Mutex
-	ctx    context.Context         // guarded by mu: nil until somebody asks for it
+	ctx    context.Context         // guarded by mu: nil until it is used
 	end    context.CancelCauseFunc // guarded by mu: of ctx
 	extras *extras                 // guarded by mu: nil if there are none
 	over   bool                    // guarded by mu: the handler has returned
@@ -29,8 +28,8 @@ type run struct {
 
 var _ context.Context = (*run)(nil)
 
-func newRun(w *wire.Run, h task.Handler, s *shift) *run {
-	r := &run{id: w.GetRunId(), handler: h, shift: s}
+func newRun(w *wire.Run, h task.Handler, s *session) *run {
+	r := &run{id: w.GetRunId(), handler: h, session: s}
 	fillIn(&r.task, w)
 	if at := w.GetDeadline(); at != 0 {
 		r.deadline = time.UnixMicro(at)
@@ -38,14 +37,13 @@ func newRun(w *wire.Run, h task.Handler, s *shift) *run {
 	return r
 }
 
-// stop ends the context because the host asks for it.
+// stop ends the context because the host cancels the run.
 func (r *run) stop(cause error) {
 	_, end := r.made()
 	end(cause)
 }
 
-// finish ends the context because the handler has returned, and returns what goes with
-// its answer.
+// finish ends the context because the handler has returned, and returns the extras of the answer.
 func (r *run) finish() *extras {
 	r.mu.Lock()
 	r.over = true
@@ -57,14 +55,14 @@ func (r *run) finish() *extras {
 	return x
 }
 
-// made returns the context that stands behind r, and how to end it.
+// made returns the context behind r and the function that ends it. It creates them if needed.
 func (r *run) made() (context.Context, context.CancelCauseFunc) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.ctx != nil {
 		return r.ctx, r.end
 	}
-	ctx, cancel := context.WithCancelCause(r.shift.ctx)
+	ctx, cancel := context.WithCancelCause(r.session.ctx)
 	if r.over {
 		cancel(nil)
 	}
@@ -85,8 +83,7 @@ func (r *run) Done() <-chan struct{} { ctx, _ := r.made(); return ctx.Done() }
 // Err implements [context.Context].
 func (r *run) Err() error { ctx, _ := r.made(); return ctx.Err() }
 
-// Value implements [context.Context]. Package context finds by it what the context ended
-// for, and what to end together with it.
+// Value implements [context.Context]. Package context uses it to find the cause and to link derived contexts.
 func (r *run) Value(key any) any {
 	switch key.(type) {
 	case task.ReporterKey, runKey:

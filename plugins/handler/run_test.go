@@ -11,34 +11,33 @@ import (
 )
 
 var (
-	errHost  = errors.New("the host asks for it")
-	errShift = errors.New("the host is gone")
+	errHost    = errors.New("the host asks for it")
+	errSession = errors.New("the host is gone")
 )
 
-// The context of a run says what the standard library's says, no matter whether somebody
-// looked at it before something happened, or looks only afterwards.
+// The context of a run behaves as a context of the standard library, also if it is first used after it has ended.
 func TestARunIsTheContextThatTheStandardLibraryMakes(t *testing.T) {
 	const timeout = time.Second
 	for name, c := range map[string]struct {
 		deadline bool
-		happens  func(stop, endShift func(error))
+		happens  func(stop, endSession func(error))
 	}{
-		"nothing":                       {happens: func(_, _ func(error)) {}},
-		"nothing yet":                   {deadline: true, happens: func(_, _ func(error)) {}},
-		"the deadline":                  {deadline: true, happens: func(_, _ func(error)) { time.Sleep(2 * timeout) }},
-		"the host stops it":             {happens: func(stop, _ func(error)) { stop(errHost) }},
-		"the host stops it twice":       {happens: func(stop, _ func(error)) { stop(errHost); stop(errShift) }},
-		"the host stops it in time":     {deadline: true, happens: func(stop, _ func(error)) { stop(errHost); time.Sleep(2 * timeout) }},
-		"the host stops it too late":    {deadline: true, happens: func(stop, _ func(error)) { time.Sleep(2 * timeout); stop(errHost) }},
-		"the shift ends":                {happens: func(_, end func(error)) { end(errShift) }},
-		"the shift ends in time":        {deadline: true, happens: func(_, end func(error)) { end(errShift); time.Sleep(2 * timeout) }},
-		"the shift ends after the host": {happens: func(stop, end func(error)) { stop(errHost); end(errShift) }},
-		"the host stops it after that":  {happens: func(stop, end func(error)) { end(errShift); stop(errHost) }},
+		"nothing":                         {happens: func(_, _ func(error)) {}},
+		"nothing yet":                     {deadline: true, happens: func(_, _ func(error)) {}},
+		"the deadline":                    {deadline: true, happens: func(_, _ func(error)) { time.Sleep(2 * timeout) }},
+		"the host stops it":               {happens: func(stop, _ func(error)) { stop(errHost) }},
+		"the host stops it twice":         {happens: func(stop, _ func(error)) { stop(errHost); stop(errSession) }},
+		"the host stops it in time":       {deadline: true, happens: func(stop, _ func(error)) { stop(errHost); time.Sleep(2 * timeout) }},
+		"the host stops it too late":      {deadline: true, happens: func(stop, _ func(error)) { time.Sleep(2 * timeout); stop(errHost) }},
+		"the session ends":                {happens: func(_, end func(error)) { end(errSession) }},
+		"the session ends in time":        {deadline: true, happens: func(_, end func(error)) { end(errSession); time.Sleep(2 * timeout) }},
+		"the session ends after the host": {happens: func(stop, end func(error)) { stop(errHost); end(errSession) }},
+		"the host stops it after that":    {happens: func(stop, end func(error)) { end(errSession); stop(errHost) }},
 	} {
 		for _, lookBefore := range []bool{true, false} {
 			synctest.Test(t, func(t *testing.T) {
-				ends, endShift := context.WithCancelCause(context.Background())
-				defer endShift(nil)
+				ends, endSession := context.WithCancelCause(context.Background())
+				defer endSession(nil)
 				w := &wire.Run{RunId: 1}
 				std, stop := context.WithCancelCause(ends)
 				defer stop(nil)
@@ -49,12 +48,12 @@ func TestARunIsTheContextThatTheStandardLibraryMakes(t *testing.T) {
 					std, stopTimer = context.WithDeadline(std, at)
 					defer stopTimer()
 				}
-				r := newRun(w, nil, &shift{ctx: ends})
+				r := newRun(w, nil, &session{ctx: ends})
 				defer r.finish()
 				if lookBefore {
 					r.Done()
 				}
-				c.happens(func(cause error) { stop(cause); r.stop(cause) }, endShift)
+				c.happens(func(cause error) { stop(cause); r.stop(cause) }, endSession)
 				synctest.Wait()
 				if got, want := look(r), look(std); got != want {
 					t.Errorf("%s, looked at before: %t: it is %+v, want %+v", name, lookBefore, got, want)
@@ -89,7 +88,7 @@ func look(ctx context.Context) seen {
 // What a handler started and forgot must not outlive its run.
 func TestAFinishedRunEnds(t *testing.T) {
 	for _, lookBefore := range []bool{true, false} {
-		r := newRun(&wire.Run{Deadline: time.Now().Add(time.Hour).UnixMicro()}, nil, &shift{ctx: context.Background()})
+		r := newRun(&wire.Run{Deadline: time.Now().Add(time.Hour).UnixMicro()}, nil, &session{ctx: context.Background()})
 		if lookBefore {
 			r.Done()
 		}
@@ -102,17 +101,17 @@ func TestAFinishedRunEnds(t *testing.T) {
 
 func TestARunNobodyLooksAtLeavesNoTrace(t *testing.T) {
 	parent := &countingContext{Context: t.Context()}
-	r := newRun(&wire.Run{RunId: 1, Deadline: 1}, nil, &shift{ctx: parent})
+	r := newRun(&wire.Run{RunId: 1, Deadline: 1}, nil, &session{ctx: parent})
 	if at, ok := r.Deadline(); !ok || !at.Equal(time.UnixMicro(1)) {
 		t.Errorf("its deadline is %v, %t", at, ok)
 	}
 	r.finish()
 	if parent.asked > 0 {
-		t.Errorf("the shift's context was asked %d times", parent.asked)
+		t.Errorf("the session's context was asked %d times", parent.asked)
 	}
 }
 
-// countingContext counts how often somebody wants to end with it.
+// countingContext counts the contexts that are linked to it.
 type countingContext struct {
 	context.Context
 	asked int

@@ -25,25 +25,24 @@ type Handlers map[string]task.Handler
 // Func makes a function a handler.
 type Func = task.HandlerFunc
 
-// Program is a handler program. Only Handlers is needed.
+// Program is a handler program. Only Handlers is required.
 type Program struct {
 	Handlers Handlers
-	Version  string // of the program, shown to people
-	Slots    int    // how many tasks at once unless the host says so; default 64, or as many as the largest batch
+	Version  string // of the program, for display
+	Slots    int    // how many tasks at once unless the host sets it; default 64, or the size of the largest batch if that is more
 }
 
-// Serve serves the handlers until the host ends the process or goes away. It must be
-// called from main, which should return after it. Started by anybody but a host, the
-// program explains itself and exits with status 1.
+// Serve serves the handlers until the host ends the process or is gone. It must be called from main, which should return
+// after it. If the program was not started by a host, Serve prints what to do and exits with status 1.
 func Serve(h Handlers) { Program{Handlers: h}.Serve() }
 
 const (
 	defaultSlots = 64
-	firstContact = time.Minute     // until a host must have connected
-	lastMoments  = 2 * time.Second // for handlers to return once the host is gone
+	firstContact = time.Minute     // within which a host must connect
+	lastMoments  = 2 * time.Second // for handlers to return after the host is gone
 )
 
-// Serve is [Serve] for a program that says more about itself.
+// Serve is like the function [Serve] for a program with other fields set.
 func (p Program) Serve() {
 	if err := p.serve(); err != nil {
 		fmt.Fprintln(os.Stderr, "handler:", err)
@@ -82,8 +81,8 @@ func (p Program) serve() error {
 	go func() { served <- server.Serve(listener) }()
 	defer server.Stop()
 
-	// The handshake is the only thing that may go to the standard output: the host
-	// logs what follows, but a reader of the handshake must not be confused.
+	// The handshake must be the first line of the standard output, so other output goes to the standard error. The host
+	// logs both.
 	handshake := os.Stdout
 	os.Stdout = os.Stderr
 	fmt.Fprintf(handshake, "%d|%d|unix|%s|grpc|\n", goplugin.CoreProtocolVersion, wire.Protocol, path)

@@ -15,25 +15,23 @@ import (
 	"github.com/taskengine/taskengine/plugins/internal/wire"
 )
 
-// Child is a task that another one adds. Only Type is needed.
+// Child is a task that another task adds. Only Type is required.
 type Child struct {
 	Type        string
 	Payload     []byte
 	Key         string            // unique among the type's tasks while they are kept; "" if none
 	OrderingKey string            // recorded with the task; "" if none
-	Headers     map[string]string // carried along untouched, such as a trace context
-	RunAt       time.Time         // when it is due; zero is at once
+	Headers     map[string]string // stored unchanged, such as a trace context
+	RunAt       time.Time         // when it is due; zero is now
 	Priority    *uint8            // task.HighestPriority..task.LowestPriority; nil for the type's
 }
 
-// Spawn adds a task if and only if the one that ctx belongs to succeeds, that is, if its
-// handler returns no error or that of [task.Again]. It is sent together with the result,
-// and is dropped if the handler fails or snoozes.
+// Spawn adds a task if and only if the task that ctx belongs to succeeds, that is, if its handler returns no error or
+// that of [task.Again]. The child is sent together with the result, and dropped if the handler fails or snoozes.
 //
-// An error says that the child cannot be: it is not valid, the handler has returned, or the
-// host does not take children, which is a permanent error of class "unsupported". A handler
-// that goes on all the same fails with this error instead of succeeding, so that no child is
-// lost. With a context that belongs to no task of a [Program] there is nothing but the error.
+// Spawn returns an error if the child is not valid, if the handler has returned, or if the host does not take children;
+// the last is a permanent error of class "unsupported". If the handler ignores the error, its task fails with it, so that
+// no child is lost. If ctx belongs to no task of a [Program], Spawn only returns an error.
 func Spawn(ctx context.Context, c Child) error {
 	return attach(ctx, "children", c.flaw(), func(x *extras) {
 		child := &wire.Child{
@@ -64,7 +62,7 @@ func Signal(ctx context.Context, id task.ID, name string, payload []byte) error 
 	})
 }
 
-// flaw returns what is wrong with c: one text that is not valid would break the stream.
+// flaw returns what is wrong with c. A text that is not valid UTF-8 would break the stream.
 func (c *Child) flaw() error {
 	if c.Type == "" {
 		return errors.New("a child needs a type")
@@ -84,17 +82,17 @@ func (c *Child) flaw() error {
 	return nil
 }
 
-// extras is what goes with the answer of a run that succeeds.
+// extras are sent with the answer of a run that succeeds.
 type extras struct {
 	children []*wire.Child
 	signals  []*wire.Signal
-	err      error // the first of those for which something is missing
+	err      error // the first error of Spawn or Signal
 }
 
 // runKey is the key of a context's run.
 type runKey struct{}
 
-// attach adds to what goes with the answer of the task that ctx belongs to.
+// attach adds to the extras of the task that ctx belongs to.
 func attach(ctx context.Context, feature string, flaw error, add func(*extras)) error {
 	r, ok := ctx.Value(runKey{}).(*run)
 	if !ok {
@@ -105,7 +103,7 @@ func attach(ctx context.Context, feature string, flaw error, add func(*extras)) 
 	if r.over {
 		return fmt.Errorf("%s come too late: the handler has returned", feature)
 	}
-	if !r.shift.features[feature] {
+	if !r.session.features[feature] {
 		flaw = task.Permanent(task.WithClass("unsupported", fmt.Errorf("the host does not take %s, which the handler has asked for", feature)))
 	}
 	if r.extras == nil {
@@ -119,8 +117,8 @@ func attach(ctx context.Context, feature string, flaw error, add func(*extras)) 
 	return flaw
 }
 
-// settle returns v, or what becomes of it because of x.
-func (x *extras) settle(v task.Verdict, maxResult uint64) task.Verdict {
+// apply returns v, or the error that replaces it because of x.
+func (x *extras) apply(v task.Verdict, maxResult uint64) task.Verdict {
 	if v.Outcome != task.Completed {
 		return v
 	}
@@ -133,7 +131,7 @@ func (x *extras) settle(v task.Verdict, maxResult uint64) task.Verdict {
 	return v
 }
 
-// sizeOf returns how many bytes children and signals have in a frame, roughly.
+// sizeOf returns the approximate size of children and signals in a frame.
 func sizeOf(children []*wire.Child, signals []*wire.Signal) int {
 	size := 0
 	for _, c := range children {

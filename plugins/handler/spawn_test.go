@@ -93,7 +93,7 @@ func TestWhatCannotBeSpawnedIsAnErrorThatFailsTheTask(t *testing.T) {
 		"a header that is no text": {do: func(ctx context.Context) error {
 			return Spawn(ctx, Child{Type: "mail", Headers: map[string]string{"a": "\xff"}})
 		}, want: "UTF-8"},
-		"a signal to nobody":      {do: func(ctx context.Context) error { return Signal(ctx, task.ID{}, "paid", nil) }, want: "needs the id"},
+		"a signal without id":     {do: func(ctx context.Context) error { return Signal(ctx, task.ID{}, "paid", nil) }, want: "needs the id"},
 		"a signal without a name": {do: func(ctx context.Context) error { return Signal(ctx, waiting, "", nil) }, want: "the name"},
 		"a name that is no text":  {do: func(ctx context.Context) error { return Signal(ctx, waiting, "\xff", nil) }, want: "the name"},
 		"the first of what is wrong": {do: func(ctx context.Context) error {
@@ -118,7 +118,7 @@ func TestWhatCannotBeSpawnedIsAnErrorThatFailsTheTask(t *testing.T) {
 				e := f.GetError()
 				if !strings.Contains(e.GetMessage(), c.want) || e.GetClass() != c.class || e.GetPermanent() != c.permanent ||
 					len(f.GetChildren())+len(f.GetSignals()) > 0 {
-					t.Errorf("who takes no notice was answered with {%v}", f)
+					t.Errorf("a handler that ignores the error was answered with {%v}", f)
 				}
 			})
 		})

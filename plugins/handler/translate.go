@@ -9,7 +9,7 @@ import (
 	"github.com/taskengine/taskengine/plugins/internal/wire"
 )
 
-// fillIn makes t the task that a handler sees.
+// fillIn sets t to the task of a run.
 func fillIn(t *task.Task, run *wire.Run) {
 	*t = task.Task{
 		Version: run.GetVersion(), State: task.Processing, Type: run.GetType(), Priority: uint8(run.GetPriority()),
@@ -20,15 +20,14 @@ func fillIn(t *task.Task, run *wire.Run) {
 	copy(t.ID[:], run.GetTaskId())
 }
 
-// finishOf makes the answer to a run of what came of it, and of what goes with that, which
-// may be nil.
+// finishOf returns the answer to a run for its verdict and extras. x may be nil.
 func finishOf(runID uint64, v task.Verdict, x *extras, maxResult uint64) *wire.Finish {
 	f := &wire.Finish{RunId: runID}
 	if maxResult > 0 && uint64(len(v.Result)) > maxResult {
 		v = task.VerdictOf(nil, tooLarge("the result has", len(v.Result), maxResult))
 	}
 	if x != nil {
-		v = x.settle(v, maxResult)
+		v = x.apply(v, maxResult)
 		if v.Outcome == task.Completed {
 			f.Children, f.Signals = x.children, x.signals
 		}
@@ -57,7 +56,7 @@ func tooLarge(what string, n int, most uint64) error {
 	return task.Permanent(task.WithClass("result_too_large", fmt.Errorf("%s %d bytes, max_result of the type allows %d", what, n, most)))
 }
 
-// ceilMicros rounds up: a delay asked for is never cut short.
+// ceilMicros returns d in microseconds. It rounds up, so that no delay is shortened.
 func ceilMicros(d time.Duration) int64 {
 	n := d / time.Microsecond
 	if d%time.Microsecond > 0 {
@@ -66,7 +65,7 @@ func ceilMicros(d time.Duration) int64 {
 	return int64(n)
 }
 
-// text makes s fit to be sent: valid and not too long.
+// text returns s as valid UTF-8 of at most wire.MaxErrorBytes bytes, so that it can be sent.
 func text(s string) string {
 	if len(s) > wire.MaxErrorBytes {
 		s = s[:wire.MaxErrorBytes]

@@ -30,7 +30,7 @@ type worker struct {
 	over    chan struct{} // closed when the stream has ended
 }
 
-// Work is called by the host, once.
+// Work implements the method of the protocol. The host calls it once.
 func (w *worker) Work(stream grpc.BidiStreamingServer[wire.ToHandler, wire.FromHandler]) error {
 	if w.taken.Swap(true) {
 		return status.Error(codes.FailedPrecondition, "a handler process has one stream, and it is open")
@@ -52,7 +52,7 @@ func (w *worker) Work(stream grpc.BidiStreamingServer[wire.ToHandler, wire.FromH
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
-	s := &shift{
+	s := &session{
 		features: features(welcome), handlers: w.program.Handlers, batches: batchesOf(w.program.Handlers),
 		slots: slots, ctx: ctx, maxResult: welcome.GetMaxResultBytes(),
 		wake: wakeup.New(), running: make(map[uint64]*run, slots),
@@ -88,30 +88,30 @@ func (w *worker) hello(slots int) *wire.Hello {
 	return hello
 }
 
-// Version is the version of this package, as the host gets to know it.
+// Version is the version of this package in the hello.
 const Version = "1.0.0"
 
-// shift is what the worker does on its stream.
-type shift struct {
+// session is the stream to the host and the runs on it.
+type session struct {
 	handlers  Handlers
 	batches   []*batch // among handlers
 	slots     int
 	maxResult uint64
-	features  map[string]bool      // that the host serves
+	features  map[string]bool      // that the host supports
 	ctx       context.Context      // of all runs; ends with the stream
 	wake      wakeup.Signal        // wakes send when there is something to send
 	workers   *workpool.Pool[*run] // calls the handlers
 	runs      sync.WaitGroup       // that are not answered
 
-	mu      sync.Mutex // guards what follows
-	running map[uint64]*run
-	out     []*wire.Finish // to be sent
-	talking []*run         // who has said something that is to be sent, before the answers
-	pong    uint64         // to be sent, if not 0
+	mu        sync.Mutex // guards the fields below
+	running   map[uint64]*run
+	out       []*wire.Finish // to be sent
+	reporting []*run         // runs with unsent reports, which are sent before the answers
+	pong      uint64         // to be sent, if not 0
 }
 
-// receive does what the host asks for until the stream ends.
-func (s *shift) receive(stream grpc.BidiStreamingServer[wire.ToHandler, wire.FromHandler]) error {
+// receive handles the frames of the host until the stream ends.
+func (s *session) receive(stream grpc.BidiStreamingServer[wire.ToHandler, wire.FromHandler]) error {
 	for {
 		frame, err := stream.Recv()
 		if err != nil {
@@ -133,8 +133,8 @@ func (s *shift) receive(stream grpc.BidiStreamingServer[wire.ToHandler, wire.Fro
 	}
 }
 
-// begin has the handlers of the runs called for which there are a handler and a slot.
-func (s *shift) begin(runs []*wire.Run) {
+// begin starts the handlers of runs. It refuses runs for which there is no handler or no slot.
+func (s *session) begin(runs []*wire.Run) {
 	if len(runs) == 0 {
 		return
 	}
@@ -169,9 +169,9 @@ func (s *shift) begin(runs []*wire.Run) {
 	s.gather(gathered, full)
 }
 
-// gather has runs take part in batches. If they are the last that can come, because there
-// is no slot left or the host says so, none waits for others.
-func (s *shift) gather(runs []*run, last bool) {
+// gather adds runs to their batches. If last is set, no further run can come, because there is no free slot or the host
+// drains: then no batch waits for more.
+func (s *session) gather(runs []*run, last bool) {
 	for _, b := range s.batches {
 		var members []*member
 		for _, r := range runs {
@@ -185,7 +185,7 @@ func (s *shift) gather(runs []*run, last bool) {
 	}
 }
 
-// batchesOf returns the batch handlers, each once.
+// batchesOf returns the batch handlers in handlers, each once.
 func batchesOf(handlers Handlers) []*batch {
 	var out []*batch
 	for _, h := range handlers {
@@ -200,7 +200,7 @@ func refuse(run *wire.Run, why string) *wire.Finish {
 	return &wire.Finish{RunId: run.GetRunId(), Outcome: &wire.Finish_Refused{Refused: &wire.Refused{Message: why}}}
 }
 
-func (s *shift) stop(c *wire.Cancel) {
+func (s *session) stop(c *wire.Cancel) {
 	s.mu.Lock()
 	r := s.running[c.GetRunId()]
 	s.mu.Unlock()
@@ -218,17 +218,17 @@ func (s *shift) stop(c *wire.Cancel) {
 }
 
 // work calls the handler of r and answers.
-func (s *shift) work(r *run) {
+func (s *session) work(r *run) {
 	s.conclude(r, func() ([]byte, error) { return r.handler.Handle(r, &r.task) })
 }
 
-// conclude answers r with what do returns, whatever that does.
-func (s *shift) conclude(r *run, do func() ([]byte, error)) {
+// conclude answers r with the result of do, also if do panics or ends its goroutine.
+func (s *session) conclude(r *run, do func() ([]byte, error)) {
 	var verdict task.Verdict
 	returned := false
 	defer func() {
 		if !returned {
-			verdict = task.VerdictOf(nil, task.WithClass("panic", lostControl(recover())))
+			verdict = task.VerdictOf(nil, task.WithClass("panic", noReturn(recover())))
 		}
 		s.answer(r, finishOf(r.id, verdict, r.finish(), s.maxResult))
 	}()
@@ -236,16 +236,16 @@ func (s *shift) conclude(r *run, do func() ([]byte, error)) {
 	verdict, returned = task.VerdictOf(result, err), true
 }
 
-// lostControl is the error of a handler that did not return. How far it came is unknown.
-func lostControl(panicked any) error {
+// noReturn returns the error of a handler that did not return. Whether it did its work is unknown.
+func noReturn(panicked any) error {
 	if panicked == nil {
 		return task.InDoubt(errors.New("the handler ended its goroutine with runtime.Goexit"))
 	}
 	return task.InDoubt(fmt.Errorf("panic: %v\n%s", panicked, debug.Stack()))
 }
 
-// answer queues f to be sent and frees the slot of r, whose answer it is.
-func (s *shift) answer(r *run, f *wire.Finish) {
+// answer queues f, the answer of r, and frees the slot of r.
+func (s *session) answer(r *run, f *wire.Finish) {
 	s.mu.Lock()
 	delete(s.running, r.id)
 	s.out = append(s.out, f)
@@ -255,10 +255,10 @@ func (s *shift) answer(r *run, f *wire.Finish) {
 }
 
 // send sends answers, each with the credit for the next run, until done is closed.
-func (s *shift) send(stream grpc.BidiStreamingServer[wire.ToHandler, wire.FromHandler], done <-chan struct{}) {
+func (s *session) send(stream grpc.BidiStreamingServer[wire.ToHandler, wire.FromHandler], done <-chan struct{}) {
 	frame := new(wire.FromHandler)
 	var batch, spare []*wire.Finish
-	var said []says
+	var said []reports
 	for {
 		select {
 		case <-s.wake.C():
@@ -267,11 +267,11 @@ func (s *shift) send(stream grpc.BidiStreamingServer[wire.ToHandler, wire.FromHa
 		}
 		s.mu.Lock()
 		batch, s.out = s.out, spare[:0]
-		said = s.hear(said[:0])
+		said = s.takeReports(said[:0])
 		pong := s.pong
 		s.pong = 0
 		s.mu.Unlock()
-		if relay(stream, said) != nil {
+		if sendReports(stream, said) != nil {
 			return
 		}
 		for rest := batch; len(rest) > 0 || pong != 0; pong = 0 {
@@ -287,7 +287,7 @@ func (s *shift) send(stream grpc.BidiStreamingServer[wire.ToHandler, wire.FromHa
 	}
 }
 
-// fit returns how many of fs go into one frame.
+// fit returns how many of fs fit into one frame.
 func fit(fs []*wire.Finish) int {
 	size := 0
 	for i, f := range fs {
@@ -300,8 +300,8 @@ func fit(fs []*wire.Finish) int {
 	return len(fs)
 }
 
-// await gives the runs left some time to return.
-func (s *shift) await(limit time.Duration) {
+// await waits up to limit for the running handlers to return.
+func (s *session) await(limit time.Duration) {
 	returned := make(chan struct{})
 	go func() { s.runs.Wait(); close(returned) }()
 	select {

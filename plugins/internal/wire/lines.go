@@ -12,20 +12,18 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Stream is the host's end of the one stream to a handler process. Send and CloseSend are
-// called by one goroutine, Recv by another.
+// Stream is the host's end of the stream to a handler process. One goroutine calls Send and CloseSend, another calls
+// Recv.
 type Stream interface {
-	// Send sends a frame. With an error nothing of it has arrived, unless that wraps
-	// [ErrMaybeSent].
+	// Send sends a frame. After an error that does not wrap [ErrMaybeSent], no part of the frame has arrived.
 	Send(*ToHandler) error
 	Recv() (*FromHandler, error) // io.EOF at the end
 	CloseSend() error
 }
 
-// Lines is the stream of a handler without gRPC: each frame is a JSON object in a line of
-// its own, as protobuf's JSON mapping has it with the names of the fields in the proto
-// file. To the handler there is one message in each line, so that a simple program need
-// not take lists apart.
+// Lines is the stream to a handler without gRPC. Each frame is one line with a JSON object, in the JSON mapping of
+// protobuf with the field names of the proto file. A line to the handler has one message, so that simple programs need
+// not handle lists.
 type Lines struct {
 	in   *bufio.Reader
 	out  io.WriteCloser
@@ -37,16 +35,15 @@ var _ Stream = (*Lines)(nil)
 
 // Errors that callers match with [errors.Is].
 var (
-	// ErrLine wraps the errors of lines that are no frames.
+	// ErrLine wraps the errors of lines that are not frames.
 	ErrLine = errors.New("a line is no frame")
-	// ErrLongLine is an [ErrLine] for lines longer than a frame may be.
+	// ErrLongLine wraps [ErrLine]. It is the error of lines that are too long.
 	ErrLongLine = fmt.Errorf("%w: it is too long", ErrLine)
-	// ErrMaybeSent wraps the errors of a Send of which a part may have arrived.
+	// ErrMaybeSent wraps the errors of Send after which a part of the frame may have arrived.
 	ErrMaybeSent = errors.New("a part of it may have been sent")
 )
 
-// NewLines returns the stream that reads from in and writes to out. A line that is read
-// may have most bytes.
+// NewLines returns a stream that reads from in and writes to out. A line from in may have most bytes.
 func NewLines(in *bufio.Reader, out io.WriteCloser, most int) *Lines {
 	return &Lines{in: in, out: out, most: most}
 }
@@ -59,7 +56,7 @@ func (l *Lines) Send(frame *ToHandler) error {
 		if err != nil {
 			return err
 		}
-		if err := json.Compact(&l.buf, b); err != nil { // protojson adds spaces by chance
+		if err := json.Compact(&l.buf, b); err != nil { // protojson adds spaces at random
 			return err
 		}
 		return l.buf.WriteByte('\n')
@@ -125,5 +122,5 @@ func parse(line []byte) (*FromHandler, error) {
 	return f, nil
 }
 
-// CloseSend closes the handler's input.
+// CloseSend closes the standard input of the handler.
 func (l *Lines) CloseSend() error { return l.out.Close() }
