@@ -29,7 +29,7 @@ type execution struct {
 	copies sync.WaitGroup // of the goroutines that use the pipes
 	stdout head           // written by one of these goroutines, read after wait
 	stderr *supervise.Tail
-	lines  lines // written by the goroutine that reads the standard error, then by wait
+	lines  *lines // written by the goroutine that reads the standard error, then by wait
 }
 
 // execute starts the command, writes input to its standard input and reads its output.
@@ -39,14 +39,14 @@ func execute(cmd *exec.Cmd, input []byte, maxOutput int, log task.Reporter, o su
 		return nil, err
 	}
 	x := &execution{
-		cmd: cmd, run: run, stdout: head{max: maxOutput}, stderr: supervise.NewTail(stderrTail), lines: lines{to: log},
+		cmd: cmd, run: run, stdout: head{max: maxOutput}, stderr: supervise.NewTail(stderrTail), lines: newLines(log),
 	}
 	x.copies.Go(func() {
 		run.Stdin.Write(input) // fails if the command does not read all of it
 		run.Stdin.Close()
 	})
 	x.copies.Go(func() { io.Copy(&x.stdout, run.Stdout) }) // ends with the output, or when drain closes the pipe
-	x.copies.Go(func() { io.Copy(io.MultiWriter(x.stderr, &x.lines), run.Stderr) })
+	x.copies.Go(func() { io.Copy(io.MultiWriter(x.stderr, x.lines), run.Stderr) })
 	return x, nil
 }
 

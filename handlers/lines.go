@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/internal/ratelog"
 )
 
 const (
@@ -17,12 +18,14 @@ const (
 
 // lines is a writer that logs text for a task, line by line.
 type lines struct {
-	to      task.Reporter // nil if nothing is logged
-	line    []byte        // the line that has not ended, at most lineBytes of it
-	cut     int           // bytes of this line that were dropped
-	second  int64         // the second, as Unix time, that logged is for
-	logged  int           // lines logged in this second
-	dropped int           // lines dropped since the last line that was logged
+	to    task.Reporter // nil if nothing is logged
+	line  []byte        // the line that has not ended, at most lineBytes of it
+	cut   int           // bytes of this line that were dropped
+	limit ratelog.Limiter
+}
+
+func newLines(to task.Reporter) *lines {
+	return &lines{to: to, limit: ratelog.Limiter{Lines: linesPerSecond, Per: time.Second}}
 }
 
 // Write implements [io.Writer]. It never fails.
@@ -50,8 +53,8 @@ func (l *lines) end() {
 		return
 	}
 	l.log()
-	if l.dropped > 0 {
-		l.to.Log(slog.NewRecord(time.Now(), slog.LevelWarn, fmt.Sprintf("%d more lines were not logged", l.dropped), 0))
+	if dropped := l.limit.Dropped(); dropped > 0 {
+		l.to.Log(slog.NewRecord(time.Now(), slog.LevelWarn, fmt.Sprintf("%d more lines were not logged", dropped), 0))
 	}
 }
 
@@ -62,23 +65,16 @@ func (l *lines) log() {
 	if text == "" && cut == 0 {
 		return
 	}
-	now := time.Now()
-	if s := now.Unix(); s != l.second {
-		l.second, l.logged = s, 0
-	}
-	if l.logged == linesPerSecond {
-		l.dropped++
+	if !l.limit.Allow() {
 		return
 	}
-	l.logged++
-	record := slog.NewRecord(now, slog.LevelInfo, text, 0)
+	record := slog.NewRecord(time.Now(), slog.LevelInfo, text, 0)
 	record.AddAttrs(slog.String("stream", "stderr"))
 	if cut > 0 {
 		record.AddAttrs(slog.Int("bytes_cut", cut))
 	}
-	if l.dropped > 0 {
-		record.AddAttrs(slog.Int("lines_dropped_before", l.dropped))
-		l.dropped = 0
+	if dropped := l.limit.Dropped(); dropped > 0 {
+		record.AddAttrs(slog.Int("lines_dropped_before", dropped))
 	}
 	l.to.Log(record)
 }

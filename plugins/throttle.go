@@ -5,9 +5,10 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync"
 	"time"
 	"unicode/utf8"
+
+	"github.com/taskengine/taskengine/internal/ratelog"
 )
 
 // What all processes of one handler may log in a second. Further lines are counted.
@@ -26,20 +27,13 @@ const (
 // throttle is a [slog.Handler] for lines that a handler program causes. It cuts long lines and bounds the number of lines
 // in a second. The first line after dropped lines says how many were dropped.
 type throttle struct {
-	to slog.Handler
-	*budget
+	to    slog.Handler
+	limit *ratelog.Limiter // shared with the handlers that are derived from it
 }
 
-// budget is shared by a throttle and the handlers that are derived from it.
-type budget struct {
-	mu      sync.Mutex // guards the fields below
-	second  int64      // the second, as Unix time, that lines and bytes are for
-	lines   int        // logged in this second
-	bytes   int        // of them
-	dropped int        // since the last line that was logged
+func newThrottle(to slog.Handler) *throttle {
+	return &throttle{to, &ratelog.Limiter{Lines: linesPerSecond, Bytes: bytesPerSecond, Per: time.Second}}
 }
-
-func newThrottle(to slog.Handler) *throttle { return &throttle{to, new(budget)} }
 
 var _ slog.Handler = (*throttle)(nil)
 
@@ -49,11 +43,10 @@ func (t *throttle) Enabled(ctx context.Context, l slog.Level) bool { return t.to
 // Handle implements [slog.Handler].
 func (t *throttle) Handle(ctx context.Context, r slog.Record) error {
 	r, size := fit(r)
-	ok, dropped := t.admit(time.Now(), size)
-	if !ok {
+	if !t.limit.AllowSize(size) {
 		return nil
 	}
-	if dropped > 0 {
+	if dropped := t.limit.Dropped(); dropped > 0 {
 		r.AddAttrs(slog.Int("lines_dropped_before", dropped))
 	}
 	return t.to.Handle(ctx, r)
@@ -61,37 +54,17 @@ func (t *throttle) Handle(ctx context.Context, r slog.Record) error {
 
 // WithAttrs implements [slog.Handler].
 func (t *throttle) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return &throttle{t.to.WithAttrs(attrs), t.budget}
+	return &throttle{t.to.WithAttrs(attrs), t.limit}
 }
 
 // WithGroup implements [slog.Handler].
 func (t *throttle) WithGroup(name string) slog.Handler {
-	return &throttle{t.to.WithGroup(name), t.budget}
-}
-
-// admit reports whether a line may be logged now, and how many lines were dropped before it.
-func (b *budget) admit(now time.Time, size int) (ok bool, dropped int) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if s := now.Unix(); s != b.second {
-		b.second, b.lines, b.bytes = s, 0, 0
-	}
-	if b.lines >= linesPerSecond || b.bytes+size > bytesPerSecond {
-		b.dropped++
-		return false, 0
-	}
-	b.lines++
-	b.bytes += size
-	dropped, b.dropped = b.dropped, 0
-	return true, dropped
+	return &throttle{t.to.WithGroup(name), t.limit}
 }
 
 // logDropped logs how many lines were dropped since the last line that was logged, if there are any.
 func (t *throttle) logDropped() {
-	t.mu.Lock()
-	dropped := t.dropped
-	t.dropped = 0
-	t.mu.Unlock()
+	dropped := t.limit.Dropped()
 	if ctx := context.Background(); dropped > 0 && t.to.Enabled(ctx, slog.LevelWarn) {
 		r := slog.NewRecord(time.Now(), slog.LevelWarn, "the handler logged more than is kept: lines were dropped", 0)
 		r.AddAttrs(slog.Int("lines_dropped_before", dropped))
