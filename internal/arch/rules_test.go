@@ -39,12 +39,12 @@ var rules = []rule{
 	{
 		Of:  "internal/supervise",
 		Out: []string{"golang.org/x/sys"},
-		Why: "what watches over a process knows nothing of what it does",
+		Why: "a process is supervised whatever it does",
 	},
 	{
 		Of:  "internal/pgtest",
 		Out: []string{"github.com/jackc/pgx"},
-		Why: "a server for tests knows nothing of what is tested on it",
+		Why: "a server for tests does not depend on the tests",
 	},
 	{
 		Of:  "engine/policy",
@@ -193,7 +193,7 @@ var rules = []rule{
 		Of:  "plugins",
 		May: []string{"engine/task", "engine/policy", "plugins/...", "internal/workpool", "internal/ratelog", "internal/supervise", "internal/wakeup"},
 		Out: []string{"github.com/hashicorp/go-plugin", "github.com/hashicorp/go-hclog", "google.golang.org/grpc", "google.golang.org/protobuf"},
-		Why: "a plugin host is a task.Handler and knows no engine; programs of handlers carry what it imports",
+		Why: "a plugin host is a task.Handler and knows no engine",
 	},
 	{
 		Of:  "plugins/internal/wire",

@@ -57,7 +57,7 @@ func Through(bouncer, databaseURL string) string {
 func (s *Server) launchBouncer(path string, port int, settings []string) (*process, error) {
 	name := fmt.Sprint("pgbouncer-", port)
 	// Only this bouncer has this database, so another program on the same port is noticed.
-	own := filepath.Base(s.crew.folder)
+	own := filepath.Base(s.group.folder)
 	lines := append([]string{
 		"[databases]",
 		fmt.Sprintf("%s = host=127.0.0.1 port=%d user=postgres dbname=postgres", own, s.port),
@@ -71,11 +71,11 @@ func (s *Server) launchBouncer(path string, port int, settings []string) (*proce
 		"max_client_conn = 1000",
 		"server_login_retry = 0.1",
 	}, settings...)
-	file := filepath.Join(s.crew.folder, name+".ini")
+	file := filepath.Join(s.group.folder, name+".ini")
 	if err := os.WriteFile(file, []byte(strings.Join(lines, "\n")+"\n"), 0o644); err != nil {
 		return nil, err
 	}
-	p, err := s.crew.start(name, path, file)
+	p, err := s.group.start(name, path, file)
 	if err != nil {
 		return nil, err
 	}

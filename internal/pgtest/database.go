@@ -61,7 +61,7 @@ func (s *Server) connect(ctx context.Context, port int) (*pgx.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	config.Host, config.Port = s.crew.folder, uint16(port)
+	config.Host, config.Port = s.group.folder, uint16(port)
 	return pgx.ConnectConfig(ctx, config)
 }
 

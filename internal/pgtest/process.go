@@ -26,10 +26,10 @@ const (
 	tailBytes   = 4 << 10
 )
 
-// keeperScript waits for its standard input to end: when this process closes it, or has ended,
+// watchdogScript waits for its standard input to end: when this process closes it, or has ended,
 // even if it was killed. Then it ends all processes of its process group but itself, and removes
 // the folder, repeatedly while a process still writes there.
-const keeperScript = `trap '' HUP INT QUIT TERM
+const watchdogScript = `trap '' HUP INT QUIT TERM
 cat >/dev/null
 kill -QUIT 0
 tries=0
@@ -39,17 +39,17 @@ until rm -rf "$1" 2>/dev/null; do
 	sleep 0.1
 done`
 
-// crew is a folder and the processes that work in it. They have a process group of their own. Its
-// leader, the keeper, ends them and removes the folder when this process has ended, for whatever
-// reason. So Ctrl-C reaches them only through the keeper.
-type crew struct {
-	folder string
-	as     *syscall.Credential // the user of all processes but the keeper; nil is the user of this process
-	keeper *exec.Cmd
-	hold   *os.File // the other end of the keeper's standard input
+// processGroup is a folder and the processes that work in it. They have a process group of their own. Its
+// leader, the watchdog, ends them and removes the folder when this process has ended, for whatever
+// reason. So Ctrl-C reaches them only through the watchdog.
+type processGroup struct {
+	folder   string
+	as       *syscall.Credential // the user of all processes but the watchdog; nil is the user of this process
+	watchdog *exec.Cmd
+	lifeline *os.File // the other end of the watchdog's standard input
 }
 
-func newCrew() (*crew, error) {
+func newProcessGroup() (*processGroup, error) {
 	as, err := unprivileged()
 	if err != nil {
 		return nil, err
@@ -58,8 +58,8 @@ func newCrew() (*crew, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &crew{folder: folder, as: as}
-	if err := c.keep(); err != nil {
+	c := &processGroup{folder: folder, as: as}
+	if err := c.startWatchdog(); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(folder))
 	}
 	return c, nil
@@ -98,51 +98,51 @@ func unprivileged() (*syscall.Credential, error) {
 	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
 }
 
-// keep gives the folder to the user of the processes and starts the keeper.
-func (c *crew) keep() error {
+// startWatchdog gives the folder to the user of the processes and starts the watchdog.
+func (c *processGroup) startWatchdog() error {
 	if c.as != nil {
 		if err := os.Chown(c.folder, int(c.as.Uid), int(c.as.Gid)); err != nil {
 			return err
 		}
 	}
-	watched, hold, err := os.Pipe()
+	watched, lifeline, err := os.Pipe()
 	if err != nil {
 		return err
 	}
 	defer watched.Close()
-	c.hold = hold
-	c.keeper = exec.Command("/bin/sh", "-c", keeperScript, "pgtest-keeper", c.folder)
-	c.keeper.Dir = "/"
-	c.keeper.Stdin = watched
-	c.keeper.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := c.keeper.Start(); err != nil {
-		return errors.Join(fmt.Errorf("starting a keeper for %s: %w", c.folder, err), hold.Close())
+	c.lifeline = lifeline
+	c.watchdog = exec.Command("/bin/sh", "-c", watchdogScript, "pgtest-watchdog", c.folder)
+	c.watchdog.Dir = "/"
+	c.watchdog.Stdin = watched
+	c.watchdog.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := c.watchdog.Start(); err != nil {
+		return errors.Join(fmt.Errorf("starting a watchdog for %s: %w", c.folder, err), lifeline.Close())
 	}
 	return nil
 }
 
-// dismiss lets the keeper end the remaining processes and returns when the folder is gone.
-func (c *crew) dismiss() error {
-	if err := c.hold.Close(); err != nil {
+// close lets the watchdog end the remaining processes and returns when the folder is gone.
+func (c *processGroup) close() error {
+	if err := c.lifeline.Close(); err != nil {
 		return err
 	}
-	if err := c.keeper.Wait(); err != nil {
+	if err := c.watchdog.Wait(); err != nil {
 		return fmt.Errorf("removing %s: %w", c.folder, err)
 	}
 	return nil
 }
 
-func (c *crew) command(path string, args ...string) *exec.Cmd {
+func (c *processGroup) command(path string, args ...string) *exec.Cmd {
 	cmd := exec.Command(path, args...)
 	cmd.Dir = c.folder
 	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "PG") }),
 		"LC_ALL=C", "TZ=UTC")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pgid: c.keeper.Process.Pid, Credential: c.as}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pgid: c.watchdog.Process.Pid, Credential: c.as}
 	return cmd
 }
 
 // run runs a program to its end.
-func (c *crew) run(path string, args ...string) error {
+func (c *processGroup) run(path string, args ...string) error {
 	if said, err := c.command(path, args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w\n%s", path, err, bytes.TrimSpace(said))
 	}
@@ -159,7 +159,7 @@ type process struct {
 }
 
 // start starts a program that writes to NAME.log in the folder.
-func (c *crew) start(name, path string, args ...string) (*process, error) {
+func (c *processGroup) start(name, path string, args ...string) (*process, error) {
 	p := &process{name: name, log: filepath.Join(c.folder, name+".log"), cmd: c.command(path, args...)}
 	log, err := os.OpenFile(p.log, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o666)
 	if err != nil {

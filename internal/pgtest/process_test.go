@@ -34,7 +34,7 @@ func own() {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println(s.crew.folder)
+	fmt.Println(s.group.folder)
 	_, _ = io.Copy(io.Discard, os.Stdin)
 }
 
@@ -103,7 +103,7 @@ func TestAnyFolderWillDo(t *testing.T) {
 			s := startOne(t)
 			s.Database(t)
 			s.Bouncer(t)
-			if in := filepath.Dir(s.crew.folder); (in == folder) != (what != "long") {
+			if in := filepath.Dir(s.group.folder); (in == folder) != (what != "long") {
 				t.Errorf("the server is in %s", in)
 			}
 		})

@@ -41,7 +41,7 @@ const oldest = 130000
 type Server struct {
 	bin      string   // the folder of initdb and postgres
 	settings []string // name=value, later ones win
-	crew     *crew
+	group    *processGroup
 	port     int
 	version  int
 	made     atomic.Int64 // databases so far
@@ -70,11 +70,11 @@ func start(settings []string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := newCrew()
+	c, err := newProcessGroup()
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{bin: bin, crew: c, settings: append([]string{
+	s := &Server{bin: bin, group: c, settings: append([]string{
 		"listen_addresses=127.0.0.1",
 		`unix_socket_directories="` + strings.ReplaceAll(c.folder, `"`, `""`) + `"`, // it is a list
 		"max_connections=200",
@@ -110,7 +110,7 @@ func Run(m *testing.M, use func(*Server)) int {
 
 // create creates the cluster, starts it for the first time, and reads its version.
 func (s *Server) create() error {
-	err := s.crew.run(filepath.Join(s.bin, "initdb"), "--pgdata="+s.data(), "--username=postgres",
+	err := s.group.run(filepath.Join(s.bin, "initdb"), "--pgdata="+s.data(), "--username=postgres",
 		"--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync")
 	if err != nil {
 		return err
@@ -151,7 +151,7 @@ func (s *Server) launch(port int) error {
 	for _, setting := range s.settings {
 		args = append(args, "-c", setting)
 	}
-	p, err := s.crew.start("postgres", filepath.Join(s.bin, "postgres"), args...)
+	p, err := s.group.start("postgres", filepath.Join(s.bin, "postgres"), args...)
 	if err != nil {
 		return err
 	}
@@ -223,10 +223,10 @@ func (s *Server) Close() error {
 		stopped = s.postgres.end(syscall.SIGINT)
 		s.postgres = nil
 	}
-	if err := errors.Join(stopped, s.crew.dismiss()); err != nil {
+	if err := errors.Join(stopped, s.group.close()); err != nil {
 		return fmt.Errorf("pgtest: stopping PostgreSQL: %w", err)
 	}
 	return nil
 }
 
-func (s *Server) data() string { return filepath.Join(s.crew.folder, "data") }
+func (s *Server) data() string { return filepath.Join(s.group.folder, "data") }

@@ -90,7 +90,7 @@ func TestACrashLosesNothingThatWasCommitted(t *testing.T) {
 	if !slices.Equal(kept, want) {
 		t.Errorf("after the crash there are %v", kept)
 	}
-	log, err := os.ReadFile(filepath.Join(s.crew.folder, "postgres.log"))
+	log, err := os.ReadFile(filepath.Join(s.group.folder, "postgres.log"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,8 +126,8 @@ func TestCloseRemovesTheFolderAndMayBeRepeated(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := os.Stat(s.crew.folder); !os.IsNotExist(err) {
-		t.Errorf("%s is still there: %v", s.crew.folder, err)
+	if _, err := os.Stat(s.group.folder); !os.IsNotExist(err) {
+		t.Errorf("%s is still there: %v", s.group.folder, err)
 	}
 	if err := ping(t.Context(), s.URL("postgres")); err == nil {
 		t.Error("a closed server answers")
