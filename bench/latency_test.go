@@ -66,8 +66,8 @@ func BenchmarkLatency(b *testing.B) {
 	}
 }
 
-// handOver measures, with one slot and always somebody waiting for it, from the end of
-// a handler to the start of the next.
+// handOver measures the time from the end of a handler to the start of the next, with one slot for
+// which a task always waits.
 func handOver(b *testing.B, store storage.Store) {
 	before := syncTime(b)
 	var ended time.Time

@@ -270,8 +270,8 @@ func BenchmarkIdleNodes(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// BenchmarkHeldTransaction is the throughput on a database with a million live rows during a
-// minute, and what is left of it in the last minute of a time for which somebody holds a
+// BenchmarkHeldTransaction measures the throughput on a database with a million live rows during a
+// minute, and then the throughput in the last minute of a time in which another connection holds a
 // transaction open: run it with -benchtime=300x for 300 seconds of that.
 func BenchmarkHeldTransaction(b *testing.B) {
 	o := openNodes(b, 1, 1024)

@@ -149,7 +149,7 @@ func (v *verifier) row(rec *record, t *task.Task) {
 		rec.saved, rec.state = v.rep.records.since(t.UpdatedAt), t.State
 		v.ended(rec, f, t)
 	case rec.saved == 0:
-		lost("task %v is %v in the store, and nobody was told", rec.id, t.State)
+		lost("task %v is %v in the store, and its end was not reported", rec.id, t.State)
 	case rec.state != t.State:
 		lost("task %v is %v in the store, and ended as %v", rec.id, t.State, rec.state)
 	default:

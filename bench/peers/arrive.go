@@ -9,8 +9,8 @@ import (
 	"github.com/taskengine/taskengine/internal/machine"
 )
 
-// arrivals returns when each of n jobs is to be inserted, at so many per second on
-// average and independently of each other. The same seed gives the same times.
+// arrivals returns the times at which n jobs are inserted, with this rate on average and independently
+// of each other. The same seed gives the same times.
 func arrivals(seed uint64, n, rate int) []time.Duration {
 	chance := rand.New(rand.NewPCG(seed, 1))
 	out := make([]time.Duration, n)
@@ -22,9 +22,8 @@ func arrivals(seed uint64, n, rate int) []time.Duration {
 	return out
 }
 
-// arrive inserts every job at its time and in a goroutine of its own, whatever becomes
-// of the others, so that no delay hides another. It returns how many were inserted more
-// than a millisecond late, for want of a core to run on.
+// arrive inserts every job at its time in a goroutine of its own, so that no delay hides another. It
+// returns the number of jobs that were inserted more than a millisecond late because no core was free.
 func arrive(ctx context.Context, p peer, w *watch, times []time.Duration) (late int64) {
 	began := time.Now()
 	offset := began.Sub(w.began)

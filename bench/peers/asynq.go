@@ -60,7 +60,7 @@ func openAsynq(ctx context.Context, e env, always bool, servers, connections int
 	if err != nil {
 		return nil, err
 	}
-	server.bye = syscall.SIGKILL // it would write a snapshot that nobody needs
+	server.bye = syscall.SIGKILL // with a gentler signal it would write a snapshot, which is not needed
 	p := &asynqPeer{redis: server, config: c, wanted: servers, at: asynq.RedisClientOpt{Network: "unix", Addr: socket, PoolSize: connections}}
 	p.config.LogLevel = asynq.FatalLevel
 	p.client, p.inspector = asynq.NewClient(p.at), asynq.NewInspector(p.at)

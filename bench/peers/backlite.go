@@ -16,7 +16,7 @@ func backliteSubjects() []subject {
 	about := result.Subject{Name: "backlite", Store: "SQLite"}
 	best, usual := about, about
 	best.Durability, usual.Durability = sqliteFull, sqliteNormal
-	// It claims as many tasks in one transaction as it has workers free, and rests for
+	// It claims as many tasks in one transaction as workers are free, and pauses for
 	// 100 ms when none is: many workers are better than few.
 	best.Settings = "Add of 1000 for batches; 1 connection"
 	usual.Settings = "defaults: 10 workers, as in its README, connections without limit"
@@ -93,6 +93,6 @@ func (p *backlitePeer) idle(ctx context.Context) (bool, error) {
 }
 
 func (p *backlitePeer) close() error {
-	p.stop() // at once: nothing runs any more, or nobody wants to wait for it
+	p.stop() // at once: nothing runs any more, or the caller does not want to wait
 	return p.db.Close()
 }

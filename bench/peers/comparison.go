@@ -24,22 +24,21 @@ type comparison struct {
 	base  string // folder of all instances
 	bin   string // folder of the servers that were built
 	lock  string // file that is locked while a subject is measured; empty is none
-	plan  plan   // of what is compared
-	usual plan   // of others
+	plan  plan   // of the subjects that are compared
+	usual plan   // of the other subjects
 	log   io.Writer
 
 	instances int                  // that were started
-	others    map[string][]float64 // cores that others used while an instance ran, by subject
+	others    map[string][]float64 // cores that other processes used while an instance ran, by subject
 	about     machine.Info
 	found     map[string]*result.Result // by subject and scenario
-	strangers []string                  // servers that others ran before this comparison began
+	strangers []string                  // other servers that ran before this comparison began
 }
 
-// measure measures every subject so many times. First it finds the best settings of
-// each. Then, round by round, each measurement is done with all subjects before the next
-// one is begun, and another subject is the first in each round: whatever else the machine
-// does hits them alike. A subject that fails is left out; of those that are compared the
-// error says why.
+// measure measures every subject in each of the rounds. First it determines the best settings of each
+// subject. In each round it makes one measurement with all subjects before the next measurement, and
+// begins with another subject, so that other load of the machine affects all alike. It leaves out
+// subjects that fail; the error has the failures of those that are compared.
 func (s *comparison) measure(ctx context.Context, chosen []subject, rounds int) ([]*result.Result, error) {
 	s.about, s.strangers = machine.Describe(s.base), strangers()
 	s.others, s.found = make(map[string][]float64), make(map[string]*result.Result)
@@ -48,10 +47,10 @@ func (s *comparison) measure(ctx context.Context, chosen []subject, rounds int) 
 		failures []error
 	)
 	fail := func(sub subject, err error) {
-		if ctx.Err() != nil { // that is not the subject's fault
+		if ctx.Err() != nil { // not a failure of the subject
 			return
 		}
-		if sub.main { // some cannot do with the settings they come with: the tables say so
+		if sub.main { // the others may fail with their default settings, which the tables show
 			failures = append(failures, fmt.Errorf("%s: %w", sub.short, err))
 		}
 		fmt.Fprintf(s.log, "%s failed: %v\n", sub.short, err)
@@ -96,7 +95,8 @@ func turns(all []*tuned, round int) []*tuned {
 	return slices.Concat(all[first:], all[:first])
 }
 
-// alone calls fn while nobody else who locks the same file measures, unless it is over.
+// alone calls fn while it holds the lock file, so that no other program that uses it measures. It does
+// not call fn if ctx has ended.
 func (s *comparison) alone(ctx context.Context, fn func() error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -109,7 +109,7 @@ func (s *comparison) alone(ctx context.Context, fn func() error) error {
 	return fn()
 }
 
-// turn does one measurement with one subject, once.
+// turn makes one measurement with one subject.
 func (s *comparison) turn(ctx context.Context, t *tuned, m measurement, round int) error {
 	pl := s.planOf(t.subject)
 	var runs map[string]result.Run
@@ -118,7 +118,7 @@ func (s *comparison) turn(ctx context.Context, t *tuned, m measurement, round in
 		runs, err = m.measure(ctx, t, p, pl, round)
 		return err
 	})
-	if err != nil { // it was cut short, and says nothing
+	if err != nil { // it was interrupted and is not valid
 		return err
 	}
 	others := s.others[t.short]
@@ -151,7 +151,7 @@ func (s *comparison) logTuned(t *tuned, took time.Duration) {
 	}
 }
 
-// settings are what a result records as the configuration of its scenario.
+// settings is the configuration of a scenario in a result.
 type settings struct {
 	Subject  string        `json:"subject"`
 	Main     bool          `json:"main"` // one of those that are compared
@@ -171,7 +171,7 @@ type settings struct {
 	Servers  []string      `json:"other_servers,omitempty"`
 }
 
-// planOf returns how long things take for a subject.
+// planOf returns the plan of a subject.
 func (s *comparison) planOf(sub subject) plan {
 	if sub.main {
 		return s.plan
@@ -204,8 +204,8 @@ func sorted(chosen []subject, found map[string]*result.Result) []*result.Result 
 	return out
 }
 
-// fresh starts an instance, the only one, lets it be used, and removes it. The note says
-// what was wrong with the machine then.
+// fresh starts an instance, which is the only one, calls a function with it, and removes it. The note
+// describes disturbances of the machine meanwhile.
 func (s *comparison) fresh(ctx context.Context, t *tuned, v variant, use func(peer) error) (note string, err error) {
 	if err := ctx.Err(); err != nil {
 		return "", err
@@ -235,7 +235,7 @@ func (s *comparison) fresh(ctx context.Context, t *tuned, v variant, use func(pe
 	return note, err
 }
 
-// identify notes what an instance says that it is.
+// identify records the versions that an instance reports.
 func (t *tuned) identify(ctx context.Context, p peer) error {
 	queue, store, err := p.version(ctx)
 	if err != nil {
@@ -248,7 +248,7 @@ func (t *tuned) identify(ctx context.Context, p peer) error {
 	return nil
 }
 
-// lockFile waits until nobody else has the file locked.
+// lockFile waits until no other process has the file locked, and locks it.
 func lockFile(path string) (unlock func(), err error) {
 	if path == "" {
 		return func() {}, nil
@@ -269,7 +269,7 @@ func lockFile(path string) (unlock func(), err error) {
 	return func() { f.Close() }, nil
 }
 
-// line is a run in short.
+// line returns a run in one line.
 func line(name string, r result.Run) string {
 	text := fmt.Sprintf("%-18s %9.0f jobs/s", name, r.Rate)
 	if h := r.Latency[result.InsertToStart]; h != nil {
@@ -284,7 +284,7 @@ func line(name string, r result.Run) string {
 	return text
 }
 
-// round leaves three digits of a duration.
+// round rounds a duration to three digits.
 func round(d time.Duration) time.Duration {
 	unit := time.Duration(1)
 	for d/unit >= 1000 {

@@ -2,9 +2,9 @@ package main
 
 import "sync"
 
-// workFailure keeps the first error of a peer's workers. Who waits until a queue is idle
-// asks for it, since jobs that nobody works on stay for ever. Errors that come of closing
-// the peer are none. The zero value is ready; all methods may be called at once.
+// workFailure keeps the first error of the workers of a peer. A goroutine that waits until a queue is
+// idle checks it, since jobs without workers remain forever. Errors caused by closing the peer do not
+// count. The zero value is ready to use, and all methods may be called concurrently.
 type workFailure struct {
 	mu      sync.Mutex
 	closing bool  // guarded by mu
@@ -20,15 +20,15 @@ func (f *workFailure) note(err error) {
 	}
 }
 
-// close says that errors of workers are expected from now on. It is called before anything
-// is closed that they use.
+// close makes note ignore errors from now on. It is called before anything that the workers use is
+// closed.
 func (f *workFailure) close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.closing = true
 }
 
-// err returns the error that was kept; nil is none.
+// err returns the first error; nil is none.
 func (f *workFailure) err() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -52,7 +52,7 @@ type faktoryPeer struct {
 	server  *process
 	redis   string // socket of the Redis that it starts
 	dial    *faktory.Server
-	pushers chan *faktory.Client // those that nobody uses now
+	pushers chan *faktory.Client // those that are not in use
 	stats   *faktory.Client      // asks
 	workers int                  // 0 is those of the manager
 	stop    context.CancelFunc
@@ -201,7 +201,7 @@ func (p *faktoryPeer) close() error {
 	return err
 }
 
-// silent is a logger of nothing.
+// silent is a logger that discards everything.
 type silent struct{}
 
 func (silent) Debug(...any)          {}

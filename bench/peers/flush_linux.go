@@ -2,5 +2,5 @@ package main
 
 import "syscall"
 
-// flush has the kernel write what it holds back, and waits for it.
+// flush makes the kernel write its dirty pages, and waits for it.
 func flush() { syscall.Sync() }

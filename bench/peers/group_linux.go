@@ -2,8 +2,7 @@ package main
 
 import "syscall"
 
-// ownGroup lets a child not hear of Ctrl-C, and end when its parent does, at once: its
-// data is of no use to anybody then.
+// ownGroup protects a child from Ctrl-C, and kills it when its parent ends: its data is useless then.
 func ownGroup() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGQUIT}
 }

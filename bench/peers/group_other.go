@@ -4,5 +4,5 @@ package main
 
 import "syscall"
 
-// ownGroup lets a child not hear of Ctrl-C.
+// ownGroup protects a child from Ctrl-C.
 func ownGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

@@ -1,10 +1,10 @@
-// Command peers measures taskengine and other task queues side by side: the same work
-// on the same machine in the same run, one after the other in turns. Every queue is
-// measured with its best documented settings and with those it comes with.
+// Command peers measures taskengine and other task queues side by side: the same work on the same
+// machine in the same run, in turns. Every queue is measured with its best documented settings and with
+// its default settings.
 //
-// It is a module of its own so that nobody who uses taskengine pays for the others.
-// bench/peers/run installs what it needs, builds the servers and runs it;
-// docs/benchmarks.md says how to read what it prints.
+// It is a module of its own so that users of taskengine do not download the other queues.
+// bench/peers/run installs what it needs, builds the servers and runs it; docs/benchmarks.md explains
+// the output.
 package main
 
 import (
@@ -23,7 +23,7 @@ import (
 	"github.com/taskengine/taskengine/bench/result"
 )
 
-// subjects returns everything that can be measured, in the order of the tables.
+// subjects returns all subjects in the order of the tables.
 func subjects() []subject {
 	return slices.Concat(taskengineSubjects(), taskenginePostgresSubjects(), riverSubjects(), gueSubjects(), asynqSubjects(),
 		faktorySubjects(), beanstalkdSubjects(), goqiteSubjects(), backliteSubjects(), natsSubjects())
@@ -90,8 +90,8 @@ func run(ctx context.Context, o options) error {
 	if o.runs < 1 {
 		return fmt.Errorf("-runs is %d; give 1 or more", o.runs)
 	}
-	// Not the usual place for temporary files, which is memory on many machines: there a
-	// sync costs nothing.
+	// Not the default folder for temporary files, which is in memory on many machines: there
+	// a sync costs nothing.
 	base, err := os.MkdirTemp("/var/tmp", "taskengine-peers-")
 	if err != nil {
 		return err
@@ -142,8 +142,8 @@ var fullPlan = plan{
 	warm: 300 * time.Millisecond, rate: 1000, trial: time.Second, patience: 20 * time.Second,
 }
 
-// usualPlan is for the settings that a queue comes with, where they are not compared. The
-// latency is measured as that of the others.
+// usualPlan is for default settings that are not compared. Their latency is measured as that of the
+// others.
 var usualPlan = plan{
 	insert: 500 * time.Millisecond, drain: time.Second, life: time.Second, latency: 5 * time.Second,
 	warm: 300 * time.Millisecond, rate: 1000, patience: 10 * time.Second,

@@ -11,7 +11,7 @@ func TestWhatCannotBeMeasuredIsRefused(t *testing.T) {
 		says string
 	}{
 		"no rounds":    {options{runs: 0}, "-runs is 0; give 1 or more"},
-		"nobody":       {options{runs: 1, only: "nobody"}, "-only nobody names none of the subjects"},
+		"none such":    {options{runs: 1, only: "none-such"}, "-only none-such names none of the subjects"},
 		"no such file": {options{markdown: "nothing.json"}, "nothing.json"},
 	} {
 		if err := run(t.Context(), c.o); err == nil || !strings.Contains(err.Error(), c.says) {

@@ -21,28 +21,27 @@ const (
 
 // purposes are the questions that the scenarios answer.
 var purposes = map[string]string{
-	insertOne:  "How many jobs per second are inserted one at a time, by many at once, while nobody works?",
-	insertMany: "How many jobs per second are inserted in the best way to insert many, while nobody works?",
+	insertOne:  "How many jobs per second are inserted one at a time, by many at once, while no worker runs?",
+	insertMany: "How many jobs per second are inserted in the best way to insert many, while no worker runs?",
 	drain:      "How many jobs per second are worked off that were there before the workers began?",
 	lifeOne:    "How many whole lives of jobs per second, inserted one at a time by many at once while others are worked?",
 	lifeMany:   "How many whole lives of jobs per second, inserted many at a time while others are worked?",
 	latency:    "How long from the time at which a job was to be inserted to its acknowledgement and to its start, at a steady rate below the limit?",
 }
 
-// plan says how long things take.
+// plan has the lengths of the measurements.
 type plan struct {
-	insert   time.Duration // of inserting while nobody works
-	drain    time.Duration // that a drain should take
-	life     time.Duration // of inserting while others work
+	insert   time.Duration // of inserting while no worker runs
+	drain    time.Duration // intended length of a drain
+	life     time.Duration // of inserting while workers run
 	latency  time.Duration
-	warm     time.Duration // of inserting while others work, before something is measured
+	warm     time.Duration // of inserting while workers run, before the measurement
 	rate     int           // jobs per second of the latency measurement, on average
 	trial    time.Duration // of a drain, and of jobs that arrive, to choose settings by
-	patience time.Duration // how long after the last insert all work may take
+	patience time.Duration // maximum time of all work after the last insert
 }
 
-// most is how many jobs of a measurement there are at most: memory is set aside for
-// them before it begins.
+// most is the maximum number of jobs of a measurement: their memory is allocated before it begins.
 const most = 2_000_000
 
 // measurement is what is done with one instance.
@@ -58,7 +57,7 @@ func measurements() []measurement {
 	return []measurement{{drains, inserts}, {drains, drained}, {drains, lives}, {starts, openLoop}}
 }
 
-// inserts measures inserts while nobody works.
+// inserts measures inserts while no worker runs.
 func inserts(ctx context.Context, t *tuned, p peer, pl plan, _ int) (map[string]result.Run, error) {
 	out := make(map[string]result.Run)
 	out[insertOne] = onlyInsert(ctx, p, t.singles, 1, pl.insert)
@@ -81,14 +80,14 @@ func onlyInsert(ctx context.Context, p peer, goroutines, many int, d time.Durati
 	}
 }
 
-// drained inserts jobs while nobody works, and measures how they are worked off.
+// drained inserts jobs while no worker runs, and then measures how they are drained.
 func drained(ctx context.Context, t *tuned, p peer, pl plan, _ int) (map[string]result.Run, error) {
 	w := newWatch(t.jobs)
 	run, err := drainOf(ctx, t.subject, p, pl, w, w.handle)
 	return map[string]result.Run{drain: run}, err
 }
 
-// drainOf is a drain of all jobs of a watch, which hears of them by handle.
+// drainOf drains all jobs of a watch, whose handle is the handler.
 func drainOf(ctx context.Context, s subject, p peer, pl plan, w *watch, handle func([]byte)) (result.Run, error) {
 	insertFor(ctx, p, w, s.loaders, max(1, s.batch), pl.patience)
 	note := calm(ctx)
@@ -96,15 +95,15 @@ func drainOf(ctx context.Context, s subject, p peer, pl plan, w *watch, handle f
 	if err := p.work(ctx, handle); err != nil {
 		return result.Run{}, fmt.Errorf("start to work: %w", err)
 	}
-	idle, err := settle(ctx, p, w, pl.patience)
-	// From the first call of a handler: how long workers take to start is not the question.
+	idle, err := awaitIdle(ctx, p, w, pl.patience)
+	// From the first call of a handler: the start of the workers is not measured.
 	run := w.run(began, time.Since(w.began)-w.firstCall(), idle)
 	run.Notes = noted(note)
 	return run, err
 }
 
-// insertFor inserts for a while, or until the numbers are used up: n goroutines, each
-// many jobs at a time.
+// insertFor inserts for a time, or until the numbers are used up, with n goroutines that each insert
+// several jobs at a time.
 func insertFor(ctx context.Context, p peer, w *watch, n, many int, d time.Duration) {
 	timed, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
@@ -127,8 +126,8 @@ func insertFor(ctx context.Context, p peer, w *watch, n, many int, d time.Durati
 	wg.Wait()
 }
 
-// life lets jobs be inserted while others are worked, with a fixed number of them in
-// flight: inserted, and their handler not called yet.
+// life inserts jobs while workers run, with a fixed number of jobs in flight: inserted, and their
+// handler not called yet.
 func life(ctx context.Context, s subject, p peer, w *watch, many int, d, patience time.Duration) (result.Run, error) {
 	goroutines, inFlight := s.singles, s.singles
 	if many > 1 {
@@ -140,11 +139,11 @@ func life(ctx context.Context, s subject, p peer, w *watch, many int, d, patienc
 	}
 	began := time.Now()
 	insertFor(ctx, p, w, goroutines, many, d)
-	idle, err := settle(ctx, p, w, patience)
+	idle, err := awaitIdle(ctx, p, w, patience)
 	return w.run(began, time.Since(began), idle), err
 }
 
-// relay hands jobs to the watch whose turn it is.
+// relay passes jobs to the current watch.
 type relay struct {
 	mu sync.RWMutex
 	to *watch // guarded by mu
@@ -185,11 +184,11 @@ func lives(ctx context.Context, t *tuned, p peer, pl plan, _ int) (map[string]re
 	return out, nil
 }
 
-// lifeBatch is how many jobs are inserted at once at most while others are worked:
-// more would measure a queue that is filled and drained in turns.
+// lifeBatch is the maximum number of jobs that are inserted at once while workers run: with more, the
+// queue would be filled and drained in turns.
 const lifeBatch = 256
 
-// warmUp starts the workers, and lets jobs be inserted and worked for a while.
+// warmUp starts the workers, and inserts and handles jobs for a time.
 func warmUp(ctx context.Context, s subject, p peer, pl plan, r *relay) error {
 	w := r.set(newWatch(most))
 	if err := p.work(ctx, r.handle); err != nil {
@@ -198,8 +197,7 @@ func warmUp(ctx context.Context, s subject, p peer, pl plan, r *relay) error {
 	return warm(ctx, s, p, pl, w)
 }
 
-// warm lets jobs be inserted and worked for a while, so that connections are there and
-// what is done once has been done.
+// warm inserts and handles jobs for a time, so that connections are open and one-time work is done.
 func warm(ctx context.Context, s subject, p peer, pl plan, w *watch) error {
 	run, err := life(ctx, s, p, w, 1, pl.warm, pl.patience)
 	if err == nil && !run.Check.OK {
@@ -208,8 +206,8 @@ func warm(ctx context.Context, s subject, p peer, pl plan, w *watch) error {
 	return err
 }
 
-// openLoop measures jobs that arrive at a steady rate on average, at times that are the
-// same for every subject of a round, and others in each round.
+// openLoop measures jobs that arrive at a steady rate on average. The times are the same for every
+// subject of a round and differ between rounds.
 func openLoop(ctx context.Context, t *tuned, p peer, pl plan, round int) (map[string]result.Run, error) {
 	var r relay
 	if err := warmUp(ctx, t.subject, p, pl, &r); err != nil {
@@ -220,19 +218,19 @@ func openLoop(ctx context.Context, t *tuned, p peer, pl plan, round int) (map[st
 	return map[string]result.Run{latency: run}, err
 }
 
-// arrived lets jobs arrive at their times while workers work.
+// arrived inserts jobs at their times while workers run.
 func arrived(ctx context.Context, p peer, pl plan, r *relay, times []time.Duration) (result.Run, error) {
 	note := calm(ctx)
 	w := r.set(newWatch(len(times)))
 	began := time.Now()
 	late := arrive(ctx, p, w, times)
-	idle, err := settle(ctx, p, w, pl.patience)
+	idle, err := awaitIdle(ctx, p, w, pl.patience)
 	run := w.run(began, time.Since(began), idle)
 	run.Offered, run.Latency, run.Late, run.Notes = float64(pl.rate), w.latency(), late, noted(note)
 	return run, err
 }
 
-// noted returns what there is to say.
+// noted returns the notes of a run.
 func noted(note string) []string {
 	if note == "" {
 		return nil
@@ -240,9 +238,9 @@ func noted(note string) []string {
 	return []string{note}
 }
 
-// settle waits until all jobs whose insert was acknowledged have been run and the queue
-// knows, or until patience is over, which is no error.
-func settle(ctx context.Context, p peer, w *watch, patience time.Duration) (idle bool, err error) {
+// awaitIdle waits until all acknowledged jobs were handled and the queue is idle, or until patience is
+// over, which is no error.
+func awaitIdle(ctx context.Context, p peer, w *watch, patience time.Duration) (idle bool, err error) {
 	end := time.Now().Add(patience)
 	for time.Now().Before(end) {
 		if w.called.Load() >= w.acknowledged.Load() {

@@ -55,8 +55,8 @@ func natsSubjects() []subject {
 	return out
 }
 
-// natsWaiters is how many wait for acknowledgements with the settings that are not
-// tuned: the client calls one handler at a time, which would wait for each.
+// natsWaiters is the number of goroutines that wait for acknowledgements with default settings: the
+// client calls one handler at a time, which would wait for each.
 const natsWaiters = 16
 
 type natsSettings struct {
@@ -72,7 +72,7 @@ type natsPeer struct {
 	stream  jetstream.Stream
 	with    natsSettings
 	consume jetstream.ConsumeContext // nil until work
-	todo    chan jetstream.Msg       // nil if nobody waits for acknowledgements
+	todo    chan jetstream.Msg       // nil if acknowledgements are not awaited
 	working sync.WaitGroup
 	failure workFailure
 }

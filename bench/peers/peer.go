@@ -11,8 +11,8 @@ import (
 	"github.com/taskengine/taskengine/bench/result"
 )
 
-// peer is one instance of a queue with the client that uses it: all that the runner
-// knows of it. insert may be called by many goroutines at once, also while work runs.
+// peer is one instance of a queue with its client. insert may be called by many goroutines at once,
+// also while work runs.
 type peer interface {
 	// insert adds one job per payload and returns when the queue has acknowledged all
 	// of them: a single one in the usual way, several in the queue's best way to add
@@ -21,22 +21,21 @@ type peer interface {
 	// work starts the workers. They call handle for every job, many at once, and
 	// acknowledge the job to the queue when it returns.
 	work(ctx context.Context, handle func(payload []byte)) error
-	// version asks what runs for its version: the queue, and the store below it.
+	// version returns the versions of the running queue and of the store below it.
 	version(ctx context.Context) (queue, store string, err error)
-	// idle says whether the queue itself holds no job any more: every one was
-	// acknowledged. It is asked often, at the end of a measurement.
+	// idle reports whether the queue holds no job any more, because every one was
+	// acknowledged. It is called often at the end of a measurement.
 	idle(ctx context.Context) (bool, error)
 	// close stops the workers and every process that was started.
 	close() error
 }
 
-// subject is a queue as a row of the tables shows it. Its versions are not known until
-// it runs.
+// subject is a queue with settings: a row of the tables. Its versions are unknown until it runs.
 type subject struct {
 	result.Subject
-	short   string // how tables and -only call it
+	short   string // its name in tables and for -only
 	durable bool   // an acknowledged insert survives a loss of power
-	main    bool   // what is compared: the best settings that are documented
+	main    bool   // it is compared: with the best documented settings
 
 	batch   int // jobs of one insert of many
 	loaders int // goroutines that insert many

@@ -50,8 +50,8 @@ func postgresBin() (string, error) {
 	return "", errors.New("PostgreSQL is not installed")
 }
 
-// postgresUser returns as whom to run PostgreSQL, which refuses to run as root; nil is
-// as ourselves.
+// postgresUser returns the user to run PostgreSQL as, which refuses to run as root; nil is the current
+// user.
 func postgresUser() (*syscall.Credential, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil
@@ -69,8 +69,8 @@ func postgresUser() (*syscall.Credential, error) {
 type postgres struct {
 	server  *process
 	sockets string        // folder
-	pool    *pgxpool.Pool // of those who insert
-	workers *pgxpool.Pool // of the workers; the same one until there is another
+	pool    *pgxpool.Pool // for inserts
+	workers *pgxpool.Pool // for workers; the same as pool unless they are apart
 }
 
 // startPostgres starts a server on a copy of a cluster that is made once, and a pool of
@@ -80,14 +80,14 @@ func startPostgres(ctx context.Context, e env, connections int32) (*postgres, er
 	if err != nil {
 		return nil, err
 	}
-	who, err := postgresUser()
+	user, err := postgresUser()
 	if err != nil {
 		return nil, err
 	}
-	asThem := func(c *exec.Cmd) { c.Dir, c.SysProcAttr.Credential = "/", who }
+	asUser := func(c *exec.Cmd) { c.Dir, c.SysProcAttr.Credential = "/", user }
 	model := filepath.Join(e.pool, "postgres")
 	if _, err := os.Stat(model); err != nil {
-		if err := initPostgres(bin, model, who); err != nil {
+		if err := initPostgres(bin, model, user); err != nil {
 			return nil, err
 		}
 	}
@@ -100,10 +100,10 @@ func startPostgres(ctx context.Context, e env, connections int32) (*postgres, er
 	for _, s := range postgresSettings {
 		args = append(args, "-c", s)
 	}
-	if p.server, err = startProcess(e.dir, asThem, filepath.Join(bin, "postgres"), args...); err != nil {
+	if p.server, err = startProcess(e.dir, asUser, filepath.Join(bin, "postgres"), args...); err != nil {
 		return nil, err
 	}
-	p.server.bye = syscall.SIGQUIT // nobody needs the data any more
+	p.server.bye = syscall.SIGQUIT // the data is not needed any more
 	if p.pool, err = p.connect(ctx, connections); err != nil {
 		return nil, errors.Join(err, p.close())
 	}
@@ -128,8 +128,8 @@ func (p *postgres) connect(ctx context.Context, connections int32) (*pgxpool.Poo
 	return pgxpool.NewWithConfig(ctx, config)
 }
 
-// apart gives the workers a pool of their own, so that they and those who insert do not
-// wait for each other's connections; 0 is to share one.
+// apart gives the workers a pool of their own, so that workers and inserts do not wait for the
+// connections of each other; 0 is a shared pool.
 func (p *postgres) apart(ctx context.Context, connections int32) (err error) {
 	if connections > 0 {
 		p.workers, err = p.connect(ctx, connections)
@@ -137,30 +137,30 @@ func (p *postgres) apart(ctx context.Context, connections int32) (err error) {
 	return err
 }
 
-func initPostgres(bin, dir string, who *syscall.Credential) error {
+func initPostgres(bin, dir string, user *syscall.Credential) error {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return err
 	}
-	if who != nil {
-		if err := os.Chown(dir, int(who.Uid), int(who.Gid)); err != nil {
+	if user != nil {
+		if err := os.Chown(dir, int(user.Uid), int(user.Gid)); err != nil {
 			return err
 		}
 	}
 	c := exec.Command(filepath.Join(bin, "initdb"), "-D", dir, "-U", "bench", "--auth=trust", "--no-locale", "--encoding=UTF8", "--no-sync")
-	c.Dir, c.SysProcAttr = "/", &syscall.SysProcAttr{Credential: who}
+	c.Dir, c.SysProcAttr = "/", &syscall.SysProcAttr{Credential: user}
 	if out, err := c.CombinedOutput(); err != nil {
 		return errors.Join(fmt.Errorf("initdb: %w: %s", err, out), os.RemoveAll(dir))
 	}
 	return nil
 }
 
-// holds says whether a query that asks for the existence of something answers yes.
+// holds returns the result of a query for a boolean.
 func (p *postgres) holds(ctx context.Context, query string) (found bool, err error) {
 	err = p.pool.QueryRow(ctx, query).Scan(&found)
 	return found, err
 }
 
-// version asks the server.
+// version returns the version of the server.
 func (p *postgres) version(ctx context.Context) (string, error) {
 	var v string
 	if err := p.pool.QueryRow(ctx, "SHOW server_version").Scan(&v); err != nil {

@@ -68,7 +68,7 @@ func (p *process) until(ctx context.Context, ready func(context.Context) error) 
 	}
 }
 
-// accepts returns a check of whether somebody listens.
+// accepts returns a check that connects to an address.
 func accepts(network, address string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		var d net.Dialer
@@ -80,7 +80,7 @@ func accepts(network, address string) func(context.Context) error {
 	}
 }
 
-// stop asks the server to end, and makes it if it does not.
+// stop asks the server to end, and kills it if it does not.
 func (p *process) stop() error {
 	_ = p.cmd.Process.Signal(p.bye) // it may have ended already
 	select {
@@ -101,7 +101,7 @@ func (p *process) tail() string {
 	return string(text[max(0, len(text)-2000):])
 }
 
-// freePort returns a port of the loopback address that nobody uses now.
+// freePort returns a free port of the loopback address.
 func freePort() (int, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

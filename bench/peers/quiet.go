@@ -14,19 +14,19 @@ import (
 )
 
 const (
-	quietBytes = 4 << 20         // of writes that the kernel holds back: what an idle machine has
+	quietBytes = 4 << 20         // of dirty pages: what an idle machine has
 	quietBound = 5 * time.Second // on waiting for it
 )
 
-// calm gives all subjects the same start: no garbage of this program, and a disk that
-// has written what came before. It says so if the disk does not come to rest.
+// calm gives all subjects the same start: no garbage of this program, and no earlier writes to disk. It
+// reports if the disk does not become idle.
 func calm(ctx context.Context) (note string) {
 	runtime.GC()
 	flush()
 	return awaitQuiet(ctx, held, quietBytes, quietBound)
 }
 
-// awaitQuiet waits until no more than some bytes are held back, at most for the bound.
+// awaitQuiet waits until at most quietBytes are dirty, or until quietBound is over.
 func awaitQuiet(ctx context.Context, held func() int64, limit int64, bound time.Duration) (note string) {
 	for end := time.Now().Add(bound); ; time.Sleep(20 * time.Millisecond) {
 		n := held()
@@ -39,7 +39,7 @@ func awaitQuiet(ctx context.Context, held func() int64, limit int64, bound time.
 	}
 }
 
-// held returns how many bytes the kernel has not written yet; 0 if it does not tell.
+// held returns the number of bytes that the kernel has not written yet; 0 if unknown.
 func held() int64 {
 	var sum int64
 	for _, name := range []string{"Dirty:", "Writeback:"} {

@@ -57,7 +57,7 @@ func fewJobs(t *testing.T, p peer) error {
 		many = append(many, payload(i))
 	}
 	w.ack(from, to, p.insert(t.Context(), many...))
-	idle, err := settle(t.Context(), p, w, 30*time.Second)
+	idle, err := awaitIdle(t.Context(), p, w, 30*time.Second)
 	if r := w.run(time.Now(), time.Second, idle); !r.Check.OK || r.Finished != 101 || r.Attempts != 101 {
 		t.Errorf("%d of 101 ran, %d calls; ok is %v: %v", r.Finished, r.Attempts, r.Check.OK, r.Check.Notes)
 	}

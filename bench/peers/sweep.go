@@ -9,15 +9,15 @@ import (
 	"github.com/taskengine/taskengine/bench/result"
 )
 
-// trial is what a variant did before anything was measured.
+// trial is the result of trying a variant before the measurements.
 type trial struct {
 	Says   string        `json:"says"`
 	Drain  float64       `json:"drain_per_s"`
-	Start  time.Duration `json:"start_p90_ns"` // zero if it did not do all that was asked of it
+	Start  time.Duration `json:"start_p90_ns"` // zero if it did not handle all jobs
 	Failed string        `json:"failed,omitempty"`
 }
 
-// tuned is what is known of a subject before it is measured.
+// tuned is a subject with the variants that were chosen for it.
 type tuned struct {
 	subject
 
@@ -37,7 +37,7 @@ func (s *comparison) tune(ctx context.Context, sub subject) (*tuned, error) {
 		t.jobs = jobs
 		return t, err
 	}
-	pl.patience = 10 * pl.trial // a variant that takes so long is none to choose
+	pl.patience = 10 * pl.trial // a variant that takes longer is not chosen
 	jobs, err := s.enough(ctx, t, middle, pl.trial, pl)
 	if err != nil {
 		return nil, err
@@ -61,7 +61,7 @@ func (s *comparison) tune(ctx context.Context, sub subject) (*tuned, error) {
 	return t, nil
 }
 
-// try drains jobs with a variant, and then lets some arrive.
+// try drains jobs with a variant, and then measures jobs that arrive at a rate.
 func (s *comparison) try(ctx context.Context, t *tuned, v variant, pl plan, jobs int) (trial, error) {
 	out := trial{Says: v.says}
 	_, err := s.fresh(ctx, t, v, func(p peer) error {
@@ -100,8 +100,7 @@ func fastest(trials []trial) int {
 	return best
 }
 
-// soonest returns the trial whose slowest tenth of jobs started soonest; -1 if none did
-// all that was asked of it.
+// soonest returns the trial whose slowest tenth of jobs started soonest; -1 if none handled all jobs.
 func soonest(trials []trial) int {
 	best := -1
 	for i, t := range trials {

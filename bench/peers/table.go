@@ -12,7 +12,7 @@ import (
 	"github.com/taskengine/taskengine/bench/result"
 )
 
-// row is what is known of one subject.
+// row has the results of one subject.
 type row struct {
 	settings
 	about result.Subject
@@ -122,8 +122,8 @@ func (t *tables) latency(rows []*row) {
 	t.say("")
 }
 
-// compare says how many times the whole lives of taskengine are the drain of others,
-// which is less work: their inserts came before.
+// compare writes the ratio of whole lives of taskengine to the drains of other queues, which are less
+// work because their inserts came before.
 func (t *tables) compare(rows []*row) {
 	var ours []*row
 	for _, r := range rows {
@@ -192,7 +192,7 @@ func (r *row) version() string {
 	return strings.TrimPrefix(r.about.Version, "v") + ", " + r.about.Store
 }
 
-// chosen says what was tried, and what was best.
+// chosen returns the variants that were tried and the best ones, in words.
 func (r *row) chosen() string {
 	if len(r.Trials) == 0 {
 		return ""

@@ -10,7 +10,7 @@ import (
 	"github.com/taskengine/taskengine/bench/result"
 )
 
-// watch notes what became of every job of one measurement. Jobs are numbered from zero.
+// watch records what happened to every job of one measurement. Jobs are numbered from zero.
 type watch struct {
 	began time.Time
 	jobs  []note
@@ -20,7 +20,7 @@ type watch struct {
 	called       atomic.Int64  // jobs whose handler was called
 	again        atomic.Int64  // calls beyond the first of a job
 	first        atomic.Int64  // when the first handler was called, as note.started
-	free         chan struct{} // receives a token when a job is handled for the first time; nil is nobody
+	free         chan struct{} // receives a token when a job is handled for the first time; may be nil
 
 	mu       sync.Mutex
 	errors   int64    // guarded by mu: of inserts and payloads
@@ -40,8 +40,7 @@ func newWatch(n int) *watch { return &watch{began: time.Now(), jobs: make([]note
 
 func (w *watch) now() int64 { return int64(time.Since(w.began)) + 1 }
 
-// room waits until n more jobs may be in flight and reports whether they may before ctx
-// ends.
+// room waits until n more jobs may be in flight. It returns false if ctx ends before.
 func (w *watch) room(ctx context.Context, n int) bool {
 	if w.free != nil {
 		for range n {
@@ -88,7 +87,7 @@ func (w *watch) fail(err error) {
 	}
 }
 
-// handle is what all jobs do: nothing but to say that they were called.
+// handle is the handler of all jobs: it only records the call.
 func (w *watch) handle(payload []byte) {
 	now := w.now()
 	n, err := number(payload)
@@ -125,8 +124,7 @@ func (w *watch) latency() map[string]*result.Histogram {
 	return map[string]*result.Histogram{result.InsertAck: ack, result.InsertToStart: start}
 }
 
-// check returns what a run says about itself. idle is whether the queue said that it
-// holds nothing any more.
+// check returns the check of a run. idle is whether the queue has reported that it is empty.
 func (w *watch) check(idle bool) result.Check {
 	c := result.Check{Checked: []string{
 		"the handler of every job whose insert was acknowledged was called",
@@ -154,7 +152,7 @@ func (w *watch) check(idle bool) result.Check {
 	return c
 }
 
-// run returns what has become of the jobs, elapsed after the first of them.
+// run returns the result of the run. elapsed is the time since the first job.
 func (w *watch) run(began time.Time, elapsed time.Duration, idle bool) result.Run {
 	finished := w.called.Load()
 	return result.Run{
