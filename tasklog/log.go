@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/internal/wakeup"
 )
 
 // The bounds of a log that [Options] do not set.
@@ -53,8 +54,8 @@ type Log struct {
 	log      *slog.Logger
 	encoders sync.Pool // of *encoder
 
-	dirty   chan struct{} // has a token when the buffer is not empty
-	urgent  chan struct{} // has a token when the writer should not wait for more lines
+	dirty   wakeup.Signal // set when the buffer is not empty
+	urgent  wakeup.Signal // set when the writer should not wait for more lines
 	closing chan struct{} // closed by Close
 	done    chan struct{} // closed when the writer has ended
 
@@ -88,7 +89,7 @@ func open(o Options, d disk, most int64) *Log {
 		shelf:    newShelf(d, most),
 		log:      cmp.Or(o.Log, slog.New(slog.DiscardHandler)),
 		encoders: sync.Pool{New: func() any { return newEncoder() }},
-		dirty:    make(chan struct{}, 1), urgent: make(chan struct{}, 1),
+		dirty:    wakeup.New(), urgent: wakeup.New(),
 		closing: make(chan struct{}), done: make(chan struct{}), changed: make(chan struct{}),
 		tallies: tallies{
 			lines: cmp.Or(o.AttemptLines, DefaultAttemptLines),
@@ -165,7 +166,7 @@ func (l *Log) Flush(ctx context.Context) error {
 		if there {
 			return nil
 		}
-		signal(l.urgent)
+		l.urgent.Set()
 		select {
 		case <-changed:
 		case <-ctx.Done():
@@ -265,19 +266,11 @@ func (l *Log) note(k key, dropped int, message string) []byte {
 // push appends a line to the buffer. It is called with mu held.
 func (l *Log) push(line []byte) {
 	if len(l.buffer) == 0 {
-		signal(l.dirty)
+		l.dirty.Set()
 	}
 	l.buffer = append(l.buffer, line...)
 	l.accepted += int64(len(line))
 	if len(l.buffer) > bufferBytes/4 {
-		signal(l.urgent)
-	}
-}
-
-// signal puts a token in a channel of capacity one, unless it has one.
-func signal(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
+		l.urgent.Set()
 	}
 }

@@ -29,7 +29,7 @@ func (l *Log) write() {
 	defer close(l.done)
 	for open := true; open; {
 		select {
-		case <-l.dirty:
+		case <-l.dirty.C():
 			l.gather()
 		case <-l.closing:
 			open = false
@@ -47,7 +47,7 @@ func (l *Log) gather() {
 	defer t.Stop()
 	select {
 	case <-t.C:
-	case <-l.urgent:
+	case <-l.urgent.C():
 	case <-l.closing:
 	}
 }
