@@ -22,7 +22,7 @@ import (
 // version.
 const Schema = 1
 
-// DefaultAlpha is the share of false differences that [Compare] accepts among those that it reports.
+// DefaultAlpha is the share of false differences that [At] accepts by default among those that it reports.
 const DefaultAlpha = 0.05
 
 // mostRuns is the maximum number of runs on one side: the work grows with the product of both.
@@ -124,11 +124,8 @@ type Spread struct {
 	High   float64 `json:"high"`
 }
 
-// Compare compares b with a at DefaultAlpha. It pairs results by scenario, subject, store and offered
-// load, and by settings and durability if there are several of these.
-func Compare(a, b []*result.Result) (*Report, error) { return At(DefaultAlpha, a, b) }
-
-// At is [Compare] with an alpha above 0 and below 1.
+// At compares b with a at an alpha above 0 and below 1. It pairs results by scenario, subject, store and
+// offered load, and by settings and durability if there are several of these.
 func At(alpha float64, a, b []*result.Result) (*Report, error) {
 	if !(alpha > 0 && alpha < 1) {
 		return nil, fmt.Errorf("alpha is %v; want a share above 0 and below 1", alpha)

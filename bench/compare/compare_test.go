@@ -47,7 +47,7 @@ func chance(t *rapid.T) *rand.Rand {
 }
 
 func compared(t interface{ Fatal(...any) }, a, b *result.Result) *compare.Report {
-	r, err := compare.Compare([]*result.Result{a}, []*result.Result{b})
+	r, err := compare.At(compare.DefaultAlpha, []*result.Result{a}, []*result.Result{b})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -248,7 +248,7 @@ func TestResultsArePairedByWhatWasMeasured(t *testing.T) {
 	sweep.Runs[2].Offered = 1001 // what came of a trace
 	a := []*result.Result{sweep, make(redis("always")), make(redis("default")), make(func(r *result.Result) { r.Scenario = "gone" })}
 	b := []*result.Result{make(redis("default")), make(redis("always")), make(func(r *result.Result) { r.Subject.Store = "bolt" }), make(plain)}
-	r, err := compare.Compare(a, b)
+	r, err := compare.At(compare.DefaultAlpha, a, b)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -292,10 +292,10 @@ func TestStrangeResultsAreComparedOrRefused(t *testing.T) {
 		}
 	}
 	long := measured(rng, 1001, 1)
-	if _, err := compare.Compare([]*result.Result{long}, []*result.Result{good}); err == nil || !strings.Contains(err.Error(), "at most 1000") {
+	if _, err := compare.At(compare.DefaultAlpha, []*result.Result{long}, []*result.Result{good}); err == nil || !strings.Contains(err.Error(), "at most 1000") {
 		t.Errorf("1001 runs: %v", err)
 	}
-	if _, err := compare.Compare([]*result.Result{nil}, nil); err == nil {
+	if _, err := compare.At(compare.DefaultAlpha, []*result.Result{nil}, nil); err == nil {
 		t.Error("a nil result is compared")
 	}
 	for _, alpha := range []float64{0, 1, -1, math.NaN(), math.Inf(1)} {

@@ -44,18 +44,6 @@ func TestAHistogramIsTheSameAfterItsDocument(t *testing.T) {
 	}
 }
 
-func TestMergedHistogramsCountAll(t *testing.T) {
-	a, b := result.NewHistogram(), result.NewHistogram()
-	for range 99 {
-		a.Record(time.Millisecond)
-	}
-	b.Record(time.Second)
-	a.Merge(b)
-	if a.Count() != 100 || a.Max() < 999*time.Millisecond || a.Quantile(0.99) > 2*time.Millisecond {
-		t.Errorf("count %d, max %v, p99 %v", a.Count(), a.Max(), a.Quantile(0.99))
-	}
-}
-
 func TestOnlyARunThatLostNothingIsSound(t *testing.T) {
 	for name, c := range map[string]struct {
 		check result.Check

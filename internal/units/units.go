@@ -16,10 +16,7 @@ type Unit struct {
 	Name string
 }
 
-var (
-	decimalBytes = []Unit{{1e12, "TB"}, {1e9, "GB"}, {1e6, "MB"}, {1e3, "kB"}}
-	binaryBytes  = []Unit{{1 << 40, "TiB"}, {1 << 30, "GiB"}, {1 << 20, "MiB"}, {1 << 10, "KiB"}}
-)
+var bytes = []Unit{{1e12, "TB"}, {1e9, "GB"}, {1e6, "MB"}, {1e3, "kB"}}
 
 // Digits writes a number with three significant digits and without trailing zeros. A whole
 // number below 1e15 keeps all of its digits before the point.
@@ -52,7 +49,4 @@ func Scaled(v float64, separator, basic string, units ...Unit) string {
 }
 
 // Bytes writes a number of bytes in units of powers of 1000, such as "1.5 GB".
-func Bytes(n float64) string { return Scaled(n, " ", "B", decimalBytes...) }
-
-// BinaryBytes writes a number of bytes in units of powers of 1024, such as "512 MiB".
-func BinaryBytes(n int64) string { return Scaled(float64(n), " ", "B", binaryBytes...) }
+func Bytes(n float64) string { return Scaled(n, " ", "B", bytes...) }

@@ -24,14 +24,3 @@ func TestBytesHaveTheLargestUnitThatFits(t *testing.T) {
 		}
 	}
 }
-
-func TestBinaryBytesAreMultiplesOf1024(t *testing.T) {
-	for n, want := range map[int64]string{
-		0: "0 B", 1000: "1000 B", 1024: "1 KiB", 1536: "1.5 KiB", 512 << 20: "512 MiB", 1 << 30: "1 GiB",
-		10 << 40: "10 TiB", 1<<20 - 1: "1 MiB",
-	} {
-		if got := BinaryBytes(n); got != want {
-			t.Errorf("%d bytes are written %q, want %q", n, got, want)
-		}
-	}
-}
