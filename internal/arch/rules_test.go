@@ -281,6 +281,97 @@ var rules = []rule{
 		Out: []string{"*"},
 		Why: "a configuration is read into policies; cmd/taskengine builds things from it",
 	},
+	{
+		Of:  "cmd/taskengine",
+		May: []string{"cmd/taskengine/internal/cli"},
+		Why: "main calls the command line and nothing else, and each package below it has a rule of its own",
+	},
+	{
+		Of: "cmd/taskengine/internal/cli",
+		May: []string{
+			"bench/...", "capacity", "cmd/taskengine/internal/...", "config", "engine/policy", "engine/task", "internal/machine", "internal/terminal",
+			"internal/units", "plugins", "plugins/conform", "server/...", "storage", "storage/postgres/schema", "storage/transfer",
+		},
+		Out: []string{"*"},
+		Why: "the command line reads flags and prints; the packages beside it open stores and run nodes",
+	},
+	{
+		Of: "cmd/taskengine/internal/node",
+		May: []string{
+			"cmd/taskengine/internal/database", "cmd/taskengine/internal/descriptors", "cmd/taskengine/internal/stores", "config", "coord/...",
+			"engine", "engine/policy", "engine/task", "handlers", "plugins", "server", "storage", "tasklog",
+		},
+		Out: []string{"github.com/cockroachdb/pebble", "github.com/jackc/pgx"},
+		Why: "a node is put together here: the engine, its store, its handlers and its server",
+	},
+	{
+		Of: "cmd/taskengine/internal/stores",
+		May: []string{
+			"cmd/taskengine/internal/database", "cmd/taskengine/internal/descriptors", "cmd/taskengine/internal/exit", "cmd/taskengine/internal/folder",
+			"config", "storage/...",
+		},
+		Out: []string{"github.com/cockroachdb/pebble", "github.com/jackc/pgx"},
+		Why: "it chooses the backend of storage and knows no engine",
+	},
+	{
+		Of:  "cmd/taskengine/internal/database",
+		May: []string{"cmd/taskengine/internal/exit", "config", "engine/task", "storage", "storage/postgres/...", "storage/sharded"},
+		Out: []string{"github.com/jackc/pgx"},
+		Why: "it opens databases and knows no other store",
+	},
+	{
+		Of: "cmd/taskengine/internal/backup",
+		May: []string{
+			"cmd/taskengine/internal/address", "cmd/taskengine/internal/exit", "cmd/taskengine/internal/folder", "cmd/taskengine/internal/stores",
+			"config", "server", "storage",
+		},
+		Why: "a backup is made of the files of a store, whichever backend it has",
+	},
+	{
+		Of: "cmd/taskengine/internal/doctor",
+		May: []string{
+			"cmd/taskengine/internal/backup", "cmd/taskengine/internal/database", "cmd/taskengine/internal/stores", "config", "engine/task",
+			"internal/units", "storage", "storage/postgres/...", "storage/transfer",
+		},
+		Out: []string{"github.com/cockroachdb/pebble"},
+		Why: "what it finds is data; the command line prints it",
+	},
+	{
+		Of: "cmd/taskengine/internal/storecopy",
+		May: []string{
+			"cmd/taskengine/internal/backup", "cmd/taskengine/internal/database", "cmd/taskengine/internal/stores", "config", "storage",
+			"storage/postgres/...", "storage/transfer",
+		},
+		Why: "it opens two stores and leaves the copying to storage/transfer",
+	},
+	{
+		Of:  "cmd/taskengine/internal/migrate",
+		May: []string{"cmd/taskengine/internal/database", "storage/postgres/schema"},
+		Why: "the migrations belong to the schema of the store",
+	},
+	{
+		Of:  "cmd/taskengine/internal/scaffold",
+		May: []string{"", "cmd/taskengine/internal/exit"}, // "" has the sources
+		Why: "it writes files from templates and sources",
+	},
+	{
+		Of:  "cmd/taskengine/internal/exit",
+		May: []string{"config"},
+		Why: "an exit code is known for an error, whatever the error is about",
+	},
+	{
+		Of:  "cmd/taskengine/internal/folder",
+		Out: []string{"github.com/cockroachdb/pebble"},
+		Why: "it makes folders and knows nothing of what is in them; pebble locks files on every platform",
+	},
+	{
+		Of:  "cmd/taskengine/internal/descriptors",
+		Why: "it divides a number",
+	},
+	{
+		Of:  "cmd/taskengine/internal/address",
+		Why: "it reads text",
+	},
 }
 
 // onlyBy has for a package, and those below it, the only packages that may import them.

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/taskengine/taskengine/cmd/taskengine/internal/exit"
 	"github.com/taskengine/taskengine/config"
 	"github.com/taskengine/taskengine/engine/task"
 	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
@@ -72,19 +73,19 @@ func (a *app) run(ctx context.Context, args []string) int {
 	}
 	err := root.ExecuteContext(ctx)
 	if err == nil {
-		return exitOK
+		return exit.OK
 	}
 	if !understood {
-		err = &exitError{exitUsage, err}
+		err = exit.With(exit.Usage, err)
 	}
 	a.complain(err)
-	return exitCode(err)
+	return exit.Code(err)
 }
 
 // complain tells a person what went wrong.
 func (a *app) complain(err error) {
-	var silent *exitError
-	if errors.As(err, &silent) && silent.err == nil {
+	var silent *exit.Error
+	if errors.As(err, &silent) && silent.Err == nil {
 		return // everything is said
 	}
 	var problems *config.Errors

@@ -8,6 +8,7 @@ import (
 	"github.com/taskengine/taskengine/bench/compare"
 	"github.com/taskengine/taskengine/bench/limits"
 	benchresult "github.com/taskengine/taskengine/bench/result"
+	"github.com/taskengine/taskengine/cmd/taskengine/internal/exit"
 	"github.com/taskengine/taskengine/internal/units"
 )
 
@@ -27,7 +28,7 @@ more runs are wanted is said below each table; ` + "`bench run --runs`" + ` make
 		Args: cobra.ExactArgs(2),
 		RunE: func(_ *cobra.Command, files []string) error {
 			if !(alpha > 0 && alpha < 1) {
-				return exit(exitUsage, "--alpha is %v; want a share above 0 and below 1, such as 0.05", alpha)
+				return exit.Errorf(exit.Usage, "--alpha is %v; want a share above 0 and below 1, such as 0.05", alpha)
 			}
 			return a.benchCompare(files[0], files[1], alpha, strict)
 		},
@@ -56,11 +57,11 @@ func (a *app) benchCompare(nameA, nameB string, alpha float64, strict bool) erro
 	}
 	switch {
 	case len(r.Pairs) == 0:
-		return exit(exitFailure, "nothing is compared: no result of %s has the scenario, subject, store and offered load of one of %s", nameB, nameA)
+		return exit.Errorf(exit.Failure, "nothing is compared: no result of %s has the scenario, subject, store and offered load of one of %s", nameB, nameA)
 	case strict && r.Failed:
-		return exit(exitFailure, "runs of %s failed their checks", nameB)
+		return exit.Errorf(exit.Failure, "runs of %s failed their checks", nameB)
 	case strict && r.Slower():
-		return exit(exitFailure, "%s is slower", nameB)
+		return exit.Errorf(exit.Failure, "%s is slower", nameB)
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/taskengine/taskengine/bench/limits"
 	benchresult "github.com/taskengine/taskengine/bench/result"
+	"github.com/taskengine/taskengine/cmd/taskengine/internal/exit"
 )
 
 func newBenchLimits(a *app) *cobra.Command {
@@ -55,9 +56,9 @@ func (a *app) benchLimits(ctx context.Context, o limits.Options) error {
 	case err == nil:
 		return a.showLimits(measured)
 	case n != 0:
-		return &exitError{exitSignal + n, err}
+		return exit.With(exit.Signal+n, err)
 	case errors.Is(err, limits.ErrOptions):
-		return &exitError{exitUsage, err}
+		return exit.With(exit.Usage, err)
 	}
 	return err
 }

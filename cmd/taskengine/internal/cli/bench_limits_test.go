@@ -7,13 +7,14 @@ import (
 	"testing"
 
 	"github.com/taskengine/taskengine/bench/limits"
+	"github.com/taskengine/taskengine/cmd/taskengine/internal/exit"
 )
 
 func TestLimitsAreShownToPeopleAndPrograms(t *testing.T) {
 	dir := t.TempDir()
 	got := cli(t, nil, "", "bench", "limits", "--dir", dir, "--budget", "100ms", "--only", "btree/1k,fsync/append")
 	rows := strings.Split(strings.TrimSpace(got.stdout), "\n")
-	if got.code != exitOK || len(rows) != 4 || got.stderr != "" {
+	if got.code != exit.OK || len(rows) != 4 || got.stderr != "" {
 		t.Fatalf("exit %d, %q, %q", got.code, got.stdout, got.stderr)
 	}
 	for i, text := range []string{"LIMIT", limits.Fsync, "fsync/append/p99", "btree/1k"} {
@@ -23,7 +24,7 @@ func TestLimitsAreShownToPeopleAndPrograms(t *testing.T) {
 	}
 
 	got = cli(t, nil, "", "bench", "limits", "-o", "json", "--dir", dir, "--budget", "100ms", "--only", "btree/1k", "--only", "mutex")
-	if got.code != exitOK {
+	if got.code != exit.OK {
 		t.Fatalf("exit %d, %q", got.code, got.stderr)
 	}
 	for i, o := range parse(t, got.stdout) {
@@ -49,11 +50,11 @@ func TestLimitsThatCannotBeMeasuredAreExplained(t *testing.T) {
 		code int
 		says string
 	}{
-		"unknown":     {[]string{"--only", "fsink"}, exitUsage, `no limit "fsink"`},
-		"too short":   {[]string{"--budget", "1ms"}, exitUsage, "at least 100ms"},
-		"no duration": {[]string{"--budget", "10"}, exitUsage, "such as"},
-		"no folder":   {[]string{"--dir", filepath.Join(dir, "none")}, exitFailure, filepath.Join(dir, "none")},
-		"an argument": {[]string{"fsync"}, exitUsage, "fsync"},
+		"unknown":     {[]string{"--only", "fsink"}, exit.Usage, `no limit "fsink"`},
+		"too short":   {[]string{"--budget", "1ms"}, exit.Usage, "at least 100ms"},
+		"no duration": {[]string{"--budget", "10"}, exit.Usage, "such as"},
+		"no folder":   {[]string{"--dir", filepath.Join(dir, "none")}, exit.Failure, filepath.Join(dir, "none")},
+		"an argument": {[]string{"fsync"}, exit.Usage, "fsync"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := cli(t, nil, "", append([]string{"bench", "limits"}, c.args...)...)

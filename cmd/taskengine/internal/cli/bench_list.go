@@ -4,6 +4,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/taskengine/taskengine/bench"
+	"github.com/taskengine/taskengine/cmd/taskengine/internal/exit"
 )
 
 func newBenchList(a *app) *cobra.Command {
@@ -19,7 +20,7 @@ func newBenchList(a *app) *cobra.Command {
 			if len(args) == 1 {
 				text, err := bench.Source(args[0])
 				if err != nil {
-					return &exitError{exitUsage, err}
+					return exit.With(exit.Usage, err)
 				}
 				_, err = a.stdout.Write(text)
 				return err

@@ -9,6 +9,7 @@ import (
 
 	"github.com/taskengine/taskengine/bench/report"
 	benchresult "github.com/taskengine/taskengine/bench/result"
+	"github.com/taskengine/taskengine/cmd/taskengine/internal/exit"
 )
 
 func newBenchReport(a *app) *cobra.Command {
@@ -22,7 +23,7 @@ side, what it cost and what was checked. Several files make one page.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, files []string) error {
 			if page == "" {
-				return exit(exitUsage, "--html FILE is missing: where is the page to go? (- is standard output)")
+				return exit.Errorf(exit.Usage, "--html FILE is missing: where is the page to go? (- is standard output)")
 			}
 			var all []*benchresult.Result
 			for _, name := range files {

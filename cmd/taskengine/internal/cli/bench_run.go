@@ -19,6 +19,8 @@ import (
 	"github.com/taskengine/taskengine/bench/limits"
 	"github.com/taskengine/taskengine/bench/report"
 	benchresult "github.com/taskengine/taskengine/bench/result"
+	"github.com/taskengine/taskengine/cmd/taskengine/internal/exit"
+	"github.com/taskengine/taskengine/cmd/taskengine/internal/stores"
 	"github.com/taskengine/taskengine/config"
 	"github.com/taskengine/taskengine/storage"
 )
@@ -92,7 +94,7 @@ func (f *benchFlags) scenarios(names []string) ([]*bench.Scenario, error) {
 		case errors.As(err, &problems):
 			return nil, err
 		case errors.Is(err, bench.ErrNoScenario), errors.Is(err, fs.ErrNotExist):
-			return nil, &exitError{exitUsage, err}
+			return nil, exit.With(exit.Usage, err)
 		default:
 			return nil, err
 		}
@@ -151,7 +153,7 @@ func (a *app) benchRun(ctx context.Context, scenarios []*bench.Scenario, f *benc
 	}
 	bar.clear()
 	if n := signals.number(); err != nil && n != 0 {
-		err = &exitError{exitSignal + n, errors.New("interrupted; what was measured before is shown")}
+		err = exit.With(exit.Signal+n, errors.New("interrupted; what was measured before is shown"))
 	}
 	return errors.Join(err, a.keepBench(results, f), verdict(results))
 }
@@ -206,9 +208,9 @@ func verdict(results []*benchresult.Result) error {
 	maps.DeleteFunc(met, func(_ string, met bool) bool { return met })
 	switch missed := slices.Sorted(maps.Keys(met)); {
 	case bad > 0:
-		return exit(exitFailure, "%s did not do what is promised: see the checks", benchresult.Counted(bad, "run"))
+		return exit.Errorf(exit.Failure, "%s did not do what is promised: see the checks", benchresult.Counted(bad, "run"))
 	case len(missed) > 0:
-		return exit(exitFailure, "the objective was missed: %s", strings.Join(missed, ", "))
+		return exit.Errorf(exit.Failure, "the objective was missed: %s", strings.Join(missed, ", "))
 	}
 	return nil
 }
@@ -223,7 +225,7 @@ func (f *benchFlags) options() (bench.Options, error) {
 	case "memory":
 		o.Durability = "none: everything is lost with the process"
 	default:
-		return o, exit(exitUsage, "--store: %q is no store; use pebble, bolt or memory", f.store)
+		return o, exit.Errorf(exit.Usage, "--store: %q is no store; use pebble, bolt or memory", f.store)
 	}
 	o.OpenStore = benchStore(f.store)
 	self, err := os.Executable()
@@ -252,7 +254,7 @@ func benchStore(driver string) func(dir string) (storage.Store, error) {
 	}
 	return func(dir string) (storage.Store, error) {
 		c.Path = dir
-		return openStore(context.Background(), c, nil)
+		return stores.Open(context.Background(), c, nil)
 	}
 }
 

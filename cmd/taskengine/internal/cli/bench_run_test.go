@@ -7,6 +7,7 @@ import (
 
 	"github.com/taskengine/taskengine/bench"
 	benchresult "github.com/taskengine/taskengine/bench/result"
+	"github.com/taskengine/taskengine/cmd/taskengine/internal/exit"
 )
 
 func TestAScenarioThatCannotBeRunIsRefusedBeforeAnythingRuns(t *testing.T) {
@@ -17,15 +18,15 @@ func TestAScenarioThatCannotBeRunIsRefusedBeforeAnythingRuns(t *testing.T) {
 		code int
 		says string
 	}{
-		"no scenario":      {nil, exitUsage, "SCENARIO is missing"},
-		"unknown":          {[]string{"nop"}, exitUsage, "noop"},
-		"no such file":     {[]string{"./nope.yaml"}, exitUsage, "nope.yaml"},
-		"a bad one":        {[]string{good, bad}, exitConfig, `bad.yaml:2:1: laod is no key here; did you mean load?`},
-		"a bad set":        {[]string{good, "--set", "runs=0"}, exitConfig, "--set runs: runs: "},
-		"a bad duration":   {[]string{good, "--duration", "5"}, exitConfig, "needs a unit"},
-		"a bad rate":       {[]string{good, "--rate", "5"}, exitConfig, "needs a unit"},
-		"no store":         {[]string{good, "--store", "redis"}, exitUsage, "use pebble, bolt or memory"},
-		"a backlog of air": {[]string{good, "--store", "memory", "--set", "backlog.tasks=5"}, exitFailure, "choose another store"},
+		"no scenario":      {nil, exit.Usage, "SCENARIO is missing"},
+		"unknown":          {[]string{"nop"}, exit.Usage, "noop"},
+		"no such file":     {[]string{"./nope.yaml"}, exit.Usage, "nope.yaml"},
+		"a bad one":        {[]string{good, bad}, exit.Config, "bad.yaml:2:1: laod is no key here; did you mean load?"},
+		"a bad set":        {[]string{good, "--set", "runs=0"}, exit.Config, "--set runs: runs: "},
+		"a bad duration":   {[]string{good, "--duration", "5"}, exit.Config, "needs a unit"},
+		"a bad rate":       {[]string{good, "--rate", "5"}, exit.Config, "needs a unit"},
+		"no store":         {[]string{good, "--store", "redis"}, exit.Usage, "use pebble, bolt or memory"},
+		"a backlog of air": {[]string{good, "--store", "memory", "--set", "backlog.tasks=5"}, exit.Failure, "choose another store"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := cli(t, nil, "", append([]string{"bench", "run"}, c.args...)...)
@@ -49,7 +50,7 @@ func TestACheckThatFailedIsLoud(t *testing.T) {
 	if got := out.String(); !strings.Contains(got, "run 2 FAILED: 3 lost, 0 doubled") || !strings.Contains(got, "task x was lost") || strings.Contains(got, "nothing lost") {
 		t.Errorf("it says\n%s", got)
 	}
-	if err := verdict([]*benchresult.Result{bad}); exitCode(err) != exitFailure {
+	if err := verdict([]*benchresult.Result{bad}); exit.Code(err) != exit.Failure {
 		t.Errorf("the exit code is that of %v", err)
 	}
 }
@@ -62,7 +63,7 @@ func TestOneRateThatMeetsTheObjectiveIsEnough(t *testing.T) {
 		t.Errorf("the error is %v", err)
 	}
 	err := verdict([]*benchresult.Result{at("sweep", false), at("sweep", false), at("noop", true)})
-	if exitCode(err) != exitFailure || !strings.HasSuffix(err.Error(), "missed: sweep") {
+	if exit.Code(err) != exit.Failure || !strings.HasSuffix(err.Error(), "missed: sweep") {
 		t.Errorf("the error is %v", err)
 	}
 }
@@ -82,17 +83,17 @@ func TestOthersOnTheMachineAreWarnedOf(t *testing.T) {
 
 func TestScenariosAreListedAndCanBeCopied(t *testing.T) {
 	all := cli(t, nil, "", "bench", "list")
-	if lines := strings.Count(all.stdout, "\n"); all.code != exitOK || lines != len(bench.Builtin())+1 {
+	if lines := strings.Count(all.stdout, "\n"); all.code != exit.OK || lines != len(bench.Builtin())+1 {
 		t.Errorf("%d lines, exit %d: %s", lines, all.code, all.stderr)
 	}
 	if list := parse(t, cli(t, nil, "", "bench", "list", "-o", "json").stdout); len(list) != len(bench.Builtin()) || list[0]["purpose"] == "" {
 		t.Errorf("the list is %v", list)
 	}
 	copied := cli(t, nil, "", "bench", "list", "noop")
-	if _, err := bench.LoadScenario(write(t, "copy.yaml", copied.stdout)); err != nil || copied.code != exitOK {
+	if _, err := bench.LoadScenario(write(t, "copy.yaml", copied.stdout)); err != nil || copied.code != exit.OK {
 		t.Errorf("the copy cannot be read: %v", err)
 	}
-	if r := cli(t, nil, "", "bench", "list", "nop"); r.code != exitUsage || !strings.Contains(r.stderr, "noop") {
+	if r := cli(t, nil, "", "bench", "list", "nop"); r.code != exit.Usage || !strings.Contains(r.stderr, "noop") {
 		t.Errorf("it ended with %d: %s", r.code, r.stderr)
 	}
 }

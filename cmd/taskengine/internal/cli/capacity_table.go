@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/capacity"
+	"github.com/taskengine/taskengine/cmd/taskengine/internal/exit"
 	"github.com/taskengine/taskengine/internal/units"
 )
 
@@ -23,7 +24,7 @@ func (a *app) showAnswer(x *capacity.Answer) error {
 		if x.BreaksFirst == "cpu" {
 			advice = "; a store in files has one node alone, so take a machine with more cores, or nodes that share PostgreSQL, of which this knows nothing"
 		}
-		return exit(exitFailure, "the objective %s cannot be met: %s stops it%s", x.Objective, x.BreaksFirst, advice)
+		return exit.Errorf(exit.Failure, "the objective %s cannot be met: %s stops it%s", x.Objective, x.BreaksFirst, advice)
 	}
 	return nil
 }

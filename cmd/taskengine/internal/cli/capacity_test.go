@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/capacity"
+	"github.com/taskengine/taskengine/cmd/taskengine/internal/exit"
 	"github.com/taskengine/taskengine/engine/sim"
 	"github.com/taskengine/taskengine/internal/machine"
 )
@@ -32,7 +33,7 @@ func TestCapacityAnswersFromALoadAndCurves(t *testing.T) {
 	curves := curvesFile(t)
 	load := write(t, "load.yaml", "objective: p99 start < 50ms\ntypes: {mail: {rate: 50/s, duration: 100ms}}\n")
 	got := cli(t, nil, "", "capacity", load, "--curves", curves)
-	if got.code != exitOK || got.stderr != "" {
+	if got.code != exit.OK || got.stderr != "" {
 		t.Fatalf("exit %d: %s", got.code, got.stderr)
 	}
 	for _, want := range []string{"objective", "slots", "head-room", "breaks first", "LATE TASKS WAIT FOR", "SIMULATED"} {
@@ -56,14 +57,14 @@ func TestCapacityThatCannotBeAnsweredIsExplained(t *testing.T) {
 		code int
 		says string
 	}{
-		"no load":         {nil, exitUsage, "LOAD.yaml is missing"},
-		"a load nowhere":  {[]string{"/nowhere"}, exitFailure, "/nowhere"},
-		"a wrong load":    {[]string{bad, "--curves", curves}, exitConfig, `bad.yaml:2:16: types.mail: rat is no key here; did you mean rate?`},
-		"no curves":       {[]string{good, "--curves", bad}, exitFailure, "read curves"},
-		"no such store":   {[]string{good, "--store", "paper"}, exitFailure, `no store "paper"`},
-		"it is never met": {[]string{good, "--curves", curves}, exitFailure, "cannot be met: the handlers themselves"},
-		"no such check":   {[]string{"verify", "--curves", curves, "--only", "x"}, exitFailure, "a-trickle"},
-		"nor of a model":  {[]string{"verify", "--only", "x"}, exitFailure, "a-trickle"},
+		"no load":         {nil, exit.Usage, "LOAD.yaml is missing"},
+		"a load nowhere":  {[]string{"/nowhere"}, exit.Failure, "/nowhere"},
+		"a wrong load":    {[]string{bad, "--curves", curves}, exit.Config, `bad.yaml:2:16: types.mail: rat is no key here; did you mean rate?`},
+		"no curves":       {[]string{good, "--curves", bad}, exit.Failure, "read curves"},
+		"no such store":   {[]string{good, "--store", "paper"}, exit.Failure, `no store "paper"`},
+		"it is never met": {[]string{good, "--curves", curves}, exit.Failure, "cannot be met: the handlers themselves"},
+		"no such check":   {[]string{"verify", "--curves", curves, "--only", "x"}, exit.Failure, "a-trickle"},
+		"nor of a model":  {[]string{"verify", "--only", "x"}, exit.Failure, "a-trickle"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := cli(t, nil, "", append([]string{"capacity"}, c.args...)...)

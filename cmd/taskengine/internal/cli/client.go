@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/url"
-	"strings"
 	"time"
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/taskengine/taskengine/cmd/taskengine/internal/address"
+	"github.com/taskengine/taskengine/cmd/taskengine/internal/exit"
 	"github.com/taskengine/taskengine/server/proto/taskengine/v1/taskenginev1connect"
 )
 
@@ -52,15 +52,12 @@ func (a *app) dial() (*client, error) {
 func (c *client) Close() { c.http.CloseIdleConnections() }
 
 // baseURL reads --address: host:port, or a URL.
-func baseURL(address string) (string, error) {
-	if !strings.Contains(address, "://") {
-		address = "http://" + address
+func baseURL(text string) (string, error) {
+	base, ok := address.URL(text)
+	if !ok {
+		return "", exit.Errorf(exit.Usage, "--address %.80q is neither host:port nor a URL of http or https", text)
 	}
-	u, err := url.Parse(address)
-	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
-		return "", exit(exitUsage, "--address %.80q is neither host:port nor a URL of http or https", address)
-	}
-	return strings.TrimSuffix(u.String(), "/"), nil
+	return base, nil
 }
 
 // with calls fn with a client of the node.
@@ -81,7 +78,7 @@ func call[Req, Res any](ctx context.Context, c *client, method func(context.Cont
 	c.heard, c.refused = c.heard || !isRefused(err), connect.IsWireError(err)
 	if connect.CodeOf(err) == connect.CodeInternal && !c.refused {
 		if m, ok := any(req).(proto.Message); ok && !isSendable(m) {
-			return nil, exit(exitUsage, "what was asked for has text that is not UTF-8, such as a key; nothing was sent")
+			return nil, exit.Errorf(exit.Usage, "what was asked for has text that is not UTF-8, such as a key; nothing was sent")
 		}
 	}
 	return res, c.explain(err)
@@ -109,19 +106,36 @@ func (c *client) explain(err error) error {
 	default:
 		said = fmt.Errorf("the node at %s: %w", c.address, remote.Unwrap())
 	}
-	return &exitError{remoteCode(remote.Code()), said}
+	return exit.With(remoteCode(remote.Code()), said)
 }
 
 // aboutTask replaces the error of a node that knows no task of an id.
 func aboutTask(id string, err error) error {
-	if exitCode(err) != exitNotFound {
+	if exit.Code(err) != exit.NotFound {
 		return err
 	}
-	return exit(exitNotFound, "task %.80s not found: it was never added, or has ended and is not kept any more", id)
+	return exit.Errorf(exit.NotFound, "task %.80s not found: it was never added, or has ended and is not kept any more", id)
 }
 
 // isRefused reports whether no connection was made.
 func isRefused(err error) bool {
 	var dial *net.OpError
 	return errors.As(err, &dial) && dial.Op == "dial"
+}
+
+// remoteCode returns the exit code of an error of the API.
+func remoteCode(code connect.Code) int {
+	switch code {
+	case connect.CodeInvalidArgument, connect.CodeResourceExhausted: // the latter is a request that is too large
+		return exit.Usage
+	case connect.CodeNotFound:
+		return exit.NotFound
+	case connect.CodeAborted, connect.CodeAlreadyExists:
+		return exit.Conflict
+	case connect.CodeFailedPrecondition, connect.CodePermissionDenied, connect.CodeUnauthenticated:
+		return exit.NotAllowed
+	case connect.CodeUnavailable, connect.CodeDeadlineExceeded:
+		return exit.Unavailable
+	}
+	return exit.Failure
 }

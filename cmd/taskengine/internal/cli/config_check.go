@@ -3,18 +3,16 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
-	"log/slog"
 	"maps"
 	"os"
 	"slices"
-	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/taskengine/taskengine/cmd/taskengine/internal/database"
+	"github.com/taskengine/taskengine/cmd/taskengine/internal/exit"
 	"github.com/taskengine/taskengine/config"
-	"github.com/taskengine/taskengine/storage/postgres"
 )
 
 // configFlags are those of the commands that read a configuration.
@@ -41,7 +39,7 @@ func (f *configFlags) find() error {
 	case err == nil:
 		f.file = ownConfig
 	case !errors.Is(err, fs.ErrNotExist):
-		return exit(exitConfig, "the configuration: %w", err)
+		return exit.Errorf(exit.Config, "the configuration: %w", err)
 	}
 	return nil
 }
@@ -50,7 +48,7 @@ func (f *configFlags) find() error {
 func (f *configFlags) load(a *app) (*config.Config, error) {
 	cfg, err := config.Load(f.file, f.sets, a.env)
 	if err != nil {
-		return nil, &exitError{exitConfig, err}
+		return nil, exit.With(exit.Config, err)
 	}
 	return cfg, nil
 }
@@ -99,38 +97,20 @@ do not fit.`,
 	return cmd
 }
 
-// probePatience is how long a database may take to answer.
-const probePatience = 5 * time.Second
-
 // probeDatabases returns what is wrong with the databases that the configuration names.
 func probeDatabases(ctx context.Context, c *config.Config) (found []config.Problem) {
 	if c.Storage.Driver != config.Postgres {
 		return nil
 	}
-	if err := probeDatabase(ctx, c.Storage, urlKey(config.Main)); err != nil {
+	if err := database.Probe(ctx, c.Storage, database.Key(config.Main)); err != nil {
 		found = append(found, c.ProblemAt(err.Error(), "storage", "url"))
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Storage.Databases)) {
 		other := c.Storage
 		other.URL = c.Storage.Databases[name]
-		if err := probeDatabase(ctx, other, urlKey(name)); err != nil {
+		if err := database.Probe(ctx, other, database.Key(name)); err != nil {
 			found = append(found, c.ProblemAt(err.Error(), "storage", "databases", name))
 		}
 	}
 	return found
-}
-
-// probeDatabase returns what is wrong with the database of c.URL, which the configuration has
-// as key.
-func probeDatabase(ctx context.Context, c config.Storage, key string) error {
-	ctx, cancel := context.WithTimeout(ctx, probePatience)
-	defer cancel()
-	store, err := tryPostgres(ctx, c, key, slog.New(slog.DiscardHandler))
-	switch {
-	case err == nil:
-		return store.Close()
-	case postgres.IsUnavailable(err):
-		return fmt.Errorf("%w; start the database, or correct the url", err)
-	}
-	return err
 }

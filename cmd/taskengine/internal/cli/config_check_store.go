@@ -7,7 +7,9 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/taskengine/taskengine/cmd/taskengine/internal/stores"
 	"github.com/taskengine/taskengine/config"
+	"github.com/taskengine/taskengine/internal/units"
 )
 
 // pebbleRoom is how many bytes of disk pebble takes beside the tasks that are kept: logs, which
@@ -19,11 +21,7 @@ func probeStore(c *config.Config) (found []config.Problem) {
 	if !inFiles(c.Storage.Driver) {
 		return nil
 	}
-	there, err := storesIn(c.Storage.Path)
-	if err == nil {
-		err = checkDriver(there, c.Storage.Driver, c.Storage.Path)
-	}
-	if err != nil {
+	if err := stores.CheckDriver(c.Storage.Path, c.Storage.Driver); err != nil {
 		found = append(found, c.ProblemAt(err.Error(), "storage", "driver"))
 	}
 	return found
@@ -36,7 +34,7 @@ func (a *app) noteRoom(c *config.Config) {
 	if c.Storage.Driver != config.Pebble {
 		return
 	}
-	a.note("storage: pebble needs about %s of disk beside the tasks that are kept", bytesText(pebbleRoom))
+	a.note("storage: pebble needs about %s of disk beside the tasks that are kept", units.WholeBytes(pebbleRoom))
 	folder, taken := c.Storage.Path, sizeOf(c.Storage.Path)
 	if _, err := os.Stat(folder); err != nil {
 		folder = filepath.Dir(folder) // it is made in there
@@ -55,7 +53,7 @@ func littleRoom(folder string, free uint64, taken int64) string {
 		return ""
 	}
 	return fmt.Sprintf("the disk of %s has %s free; a node on pebble may find it full before there are many tasks, and a store on a full disk stops",
-		folder, bytesText(int64(free)))
+		folder, units.WholeBytes(int64(free)))
 }
 
 // sizeOf returns how many bytes the files of a folder have, as far as they can be looked at.

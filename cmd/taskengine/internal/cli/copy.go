@@ -4,23 +4,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 
-	"github.com/taskengine/taskengine/config"
-	"github.com/taskengine/taskengine/storage"
-	"github.com/taskengine/taskengine/storage/postgres"
-	"github.com/taskengine/taskengine/storage/postgres/health"
+	"github.com/taskengine/taskengine/cmd/taskengine/internal/exit"
+	"github.com/taskengine/taskengine/cmd/taskengine/internal/storecopy"
 	"github.com/taskengine/taskengine/storage/transfer"
 )
 
 func newCopy(a *app) *cobra.Command {
-	var c copying
-	var fromSchema, toSchema string
+	var c storecopy.Copy
+	var from, to, fromSchema, toSchema string
+	var salvage bool
 	cmd := &cobra.Command{
 		Use:   "copy --from STORE --to STORE",
 		Short: "Copy all tasks from one store to another, of any kind",
@@ -40,26 +38,26 @@ was before the first change that cannot be read: later tasks are missing, and wh
 later runs again. Restore a backup rather than that, if there is a newer one.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			if c.from, err = a.placeOf(c.from.name, fromSchema); err != nil {
+			if c.From, err = a.placeOf(from, fromSchema); err != nil {
 				return err
 			}
-			if c.to, err = a.placeOf(c.to.name, toSchema); err != nil {
+			if c.To, err = a.placeOf(to, toSchema); err != nil {
 				return err
 			}
-			c.from.salvage = c.salvage
-			if c.from.name == c.to.name {
-				return exit(exitUsage, "the source and the destination are the same: %s", c.from.name)
+			c.From.Salvage = salvage
+			if c.From.Name == c.To.Name {
+				return exit.Errorf(exit.Usage, "the source and the destination are the same: %s", c.From.Name)
 			}
 			return untilSignalled(cmd.Context(), func(ctx context.Context) error { return a.copy(ctx, &c) })
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&c.from.name, "from", "", "the store to copy")
-	flags.StringVar(&c.to.name, "to", "", "the store to copy it to")
+	flags.StringVar(&from, "from", "", "the store to copy")
+	flags.StringVar(&to, "to", "", "the store to copy it to")
 	flags.StringVar(&fromSchema, "from-schema", "", "the schema of the source, if it is in PostgreSQL")
 	flags.StringVar(&toSchema, "to-schema", "", "the schema of the destination, likewise")
-	flags.BoolVar(&c.merge, "merge", false, "add to the tasks that the destination has; where both have one, keep its own")
-	flags.BoolVar(&c.salvage, "salvage", false, "of a store of pebble whose log is damaged, take over what is before the damage")
+	flags.BoolVar(&c.Merge, "merge", false, "add to the tasks that the destination has; where both have one, keep its own")
+	flags.BoolVar(&salvage, "salvage", false, "of a store of pebble whose log is damaged, take over what is before the damage")
 	for _, needed := range []string{"from", "to"} {
 		if err := cmd.MarkFlagRequired(needed); err != nil {
 			panic(err) // there is such a flag
@@ -68,137 +66,49 @@ later runs again. Restore a backup rather than that, if there is a newer one.`,
 	return cmd
 }
 
-// copying is what is to be copied.
-type copying struct {
-	from, to place
-	merge    bool
-	salvage  bool // the source may be damaged
-}
-
-// untilSignalled runs fn, whose context ends when a signal comes, and says what came of it.
-func untilSignalled(ctx context.Context, fn func(context.Context) error) error {
-	signals := listenToSignals(ctx, nil)
-	defer signals.close()
-	err := fn(signals.first)
-	if n := signals.number(); err != nil && n != 0 {
-		return exit(exitSignal+n, "interrupted: run the same command again")
+func (a *app) copy(ctx context.Context, c *storecopy.Copy) error {
+	c.Log = a.warnings()
+	c.Warn = func(warning string) { a.note("warning: %s", warning) }
+	if a.errTTY {
+		c.Progress = &copyBar{app: a}
 	}
-	return err
-}
-
-func (a *app) copy(ctx context.Context, c *copying) (err error) {
-	log := a.newLog(config.Log{Level: slog.LevelWarn})
-	if c.from.driver != config.Postgres {
-		if err := refuseDamagedBackup(ctx, c.from.path); err != nil {
-			return fmt.Errorf("the source: %w", err)
-		}
-	}
-	from, err := c.from.look(ctx, log)
-	if err != nil {
-		return fmt.Errorf("the source: %w", err)
-	}
-	defer func() { err = errors.Join(err, from.Close()) }()
-	to, err := c.to.open(ctx, log)
-	if err != nil {
-		return fmt.Errorf("the destination: %w", err)
-	}
-	defer func() { err = errors.Join(err, to.Close()) }()
-	if err := a.lookForNodes(ctx, from, to); err != nil {
+	report, err := c.Run(ctx)
+	if report == nil {
 		return err
 	}
-	total, err := a.rowsOf(ctx, from)
-	if err != nil {
-		return fmt.Errorf("the source: %w", err)
-	}
-	bar := a.copyBar(total)
-	report, err := transfer.Copy(ctx, from, to, transfer.Options{From: c.from.name, Merge: c.merge, Progress: bar.show})
-	bar.finish()
-	switch {
-	case errors.Is(err, transfer.ErrNotEmpty):
-		return fmt.Errorf("%w than those of %s, such as: %s; empty it, choose another one, or add to them by --merge",
-			err, c.from.name, firstDifference(report.Differences))
-	case err != nil:
-		return oneLine(err)
-	}
-	return a.showCopy(c, report)
+	return errors.Join(a.showCopy(c, report), err)
 }
 
-// lookForNodes refuses a destination that nodes use, and warns of a source.
-func (a *app) lookForNodes(ctx context.Context, from, to placed) error {
-	names, err := aliveOn(ctx, to)
-	if err == nil && len(names) > 0 {
-		err = fmt.Errorf("nodes use the destination: %s; stop them first, they would run the tasks that come", strings.Join(names, ", "))
-	}
-	if err != nil {
-		return err
-	}
-	if names, err = aliveOn(ctx, from); len(names) > 0 {
-		a.note("warning: nodes use the source: %s; what they do from now on is not copied, and what is copied they may run again",
-			strings.Join(names, ", "))
-	}
-	return err
-}
-
-// aliveOn returns the names of the nodes that use a store that several can use.
-func aliveOn(ctx context.Context, s storage.Store) (names []string, err error) {
-	shared, ok := s.(*postgres.Store)
-	if !ok {
-		return nil, nil // it is locked
-	}
-	nodes, err := health.Nodes(ctx, shared)
-	for _, n := range nodes {
-		if n.DiedAt.IsZero() {
-			names = append(names, n.Name)
-		}
-	}
-	return names, err
-}
-
-// rowsOf counts the rows of a store if somebody looks, else it returns -1.
-func (a *app) rowsOf(ctx context.Context, s storage.Inspector) (n int64, err error) {
-	if !a.errTTY {
-		return -1, nil
-	}
-	counts, err := s.Count(ctx, storage.Filter{})
-	for _, rows := range counts {
-		n += rows
-	}
-	return n, err
-}
-
-// copyBar shows how far a copy is: first how much is copied, then how much is verified.
+// copyBar shows the progress of a copy on a terminal.
 type copyBar struct {
+	app       *app
 	bar       *progressbar.ProgressBar
 	verifying bool
 }
 
-func (a *app) copyBar(total int64) *copyBar {
-	return &copyBar{bar: progressbar.NewOptions64(total,
-		progressbar.OptionSetWriter(a.stderr), progressbar.OptionSetVisibility(a.errTTY), progressbar.OptionShowCount(), progressbar.OptionShowIts(),
-		progressbar.OptionSetItsString("tasks"), progressbar.OptionSetDescription("copying"), progressbar.OptionClearOnFinish(), progressbar.OptionUseANSICodes(false))}
+var _ storecopy.Progress = (*copyBar)(nil)
+
+func (b *copyBar) Begin(rows int64) {
+	b.bar = progressbar.NewOptions64(rows,
+		progressbar.OptionSetWriter(b.app.stderr), progressbar.OptionShowCount(), progressbar.OptionShowIts(),
+		progressbar.OptionSetItsString("tasks"), progressbar.OptionSetDescription("copying"), progressbar.OptionClearOnFinish(), progressbar.OptionUseANSICodes(false))
 }
 
-func (b *copyBar) show(verifying bool, rows int64) {
+func (b *copyBar) Show(verifying bool, rows int64) {
 	if verifying && !b.verifying {
 		b.verifying = true
 		b.bar.Reset()
 		b.bar.Describe("verifying")
 	}
 	if most := b.bar.GetMax64(); most > 0 {
-		rows = min(rows, most) // some may have come meanwhile
+		rows = min(rows, most) // rows may have been added since they were counted
 	}
 	_ = b.bar.Set64(rows) // only a terminal that is gone fails
 }
 
-func (b *copyBar) finish() { _ = b.bar.Finish() }
+func (b *copyBar) End() { _ = b.bar.Finish() }
 
-func firstDifference(ds []transfer.Difference) string {
-	if len(ds) == 0 {
-		return "none"
-	}
-	return ds[0].String()
-}
-
+// copyJSON is the line of -o json, described in docs/cli.md.
 type copyJSON struct {
 	From           string           `json:"from"`
 	To             string           `json:"to"`
@@ -220,26 +130,26 @@ type copyDifference struct {
 }
 
 // showCopy shows what came of a copy. Its error says whether it is complete.
-func (a *app) showCopy(c *copying, r *transfer.Report) error {
+func (a *app) showCopy(c *storecopy.Copy, r *transfer.Report) error {
 	if err := a.printCopy(c, r); err != nil {
 		return err
 	}
 	told := int64(len(r.Differences)) + r.More
 	switch {
 	case !r.Complete:
-		return exit(exitFailure, "the copy is not complete, in %d places; run the same command again, and if that does not mend it, "+
+		return exit.Errorf(exit.Failure, "the copy is not complete, in %d places; run the same command again, and if that does not mend it, "+
 			"empty the destination and begin anew", told)
 	case told > 0:
-		return exit(exitFailure, "%d tasks and settings were not copied: the destination has others in their place", told)
+		return exit.Errorf(exit.Failure, "%d tasks and settings were not copied: the destination has others in their place", told)
 	case r.Nothing:
 		a.note("there was nothing to do: the destination has these tasks, and no others")
 	}
 	return nil
 }
 
-func (a *app) printCopy(c *copying, r *transfer.Report) error {
+func (a *app) printCopy(c *storecopy.Copy, r *transfer.Report) error {
 	j := copyJSON{
-		From: c.from.name, To: c.to.name, Tasks: r.Rows, Added: r.Added, Settings: r.Settings, Checksum: r.Source.String(),
+		From: c.From.Name, To: c.To.Name, Tasks: r.Rows, Added: r.Added, Settings: r.Settings, Checksum: r.Source.String(),
 		TargetChecksum: r.Target.String(), Complete: r.Complete, More: r.More, Counts: []countJSON{}, Differences: []copyDifference{},
 	}
 	var rows [][]string

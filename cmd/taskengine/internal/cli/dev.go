@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/taskengine/taskengine/cmd/taskengine/internal/node"
 	"github.com/taskengine/taskengine/config"
 	"github.com/taskengine/taskengine/engine/policy"
 	"github.com/taskengine/taskengine/engine/task"
@@ -37,9 +38,9 @@ read ./taskengine.yaml but handles three types of tasks by itself:
 				cfg.Node.Log.Format = config.LogText
 			}
 			log := a.newLog(cfg.Node.Log)
-			n := &node{config: cfg, log: log, build: server.ReadBuild(), name: nodeName(cfg), notify: func(string) {}}
+			n := &node.Node{Config: cfg, Log: log, Build: server.ReadBuild(), Name: node.NameOf(cfg), Notify: func(string) {}}
 			if flags.file == "" {
-				n.addSamples()
+				addSamples(n)
 				log.Info("try: taskengine task add echo --data '{\"hello\": \"world\"}' --wait")
 			}
 			return a.supervise(cmd.Context(), log, n)
@@ -51,12 +52,12 @@ read ./taskengine.yaml but handles three types of tasks by itself:
 
 // addSamples gives the node types to play with, unless a --set has made their names its
 // own.
-func (n *node) addSamples() {
-	n.extra = make(map[string]task.Handler)
+func addSamples(n *node.Node) {
+	n.Extra = make(map[string]task.Handler)
 	for name, h := range map[string]task.HandlerFunc{"echo": echo, "sleep": sleepFor, "fail": failTimes} {
-		if _, taken := n.config.Types[name]; !taken {
-			n.config.Types[name] = config.Type{Handler: name, Type: policy.DefaultType()}
-			n.extra[name] = h
+		if _, taken := n.Config.Types[name]; !taken {
+			n.Config.Types[name] = config.Type{Handler: name, Type: policy.DefaultType()}
+			n.Extra[name] = h
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/taskengine/taskengine/cmd/taskengine/internal/exit"
 	"github.com/taskengine/taskengine/plugins"
 )
 
@@ -34,7 +35,7 @@ func (f *programFlags) add(cmd *cobra.Command, typeUsage, payloadUsage string) {
 func (f *programFlags) environ() ([]string, error) {
 	for _, v := range f.env {
 		if name, _, ok := strings.Cut(v, "="); !ok || name == "" {
-			return nil, exit(exitUsage, "--env %.40q is not K=V", v)
+			return nil, exit.Errorf(exit.Usage, "--env %.40q is not K=V", v)
 		}
 	}
 	return append(plugins.DefaultEnv(), f.env...), nil

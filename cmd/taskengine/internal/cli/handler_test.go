@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
+
+	"github.com/taskengine/taskengine/cmd/taskengine/internal/exit"
+	"github.com/taskengine/taskengine/cmd/taskengine/internal/scaffold"
 )
 
 // obedient is a handler that answers with the frame in the payload of its task.
@@ -105,11 +107,11 @@ func TestATrialRefusesTheResultThatANodeWouldRefuse(t *testing.T) {
 		t.Errorf("it ended with %d and %q: %s", r.code, r.stdout, r.stderr)
 	}
 	r := cli(t, withPath(), "", obey(append(args, "--max-result", "6B")...)...)
-	if r.code != exitFailure || r.stdout != "" || !strings.Contains(r.stderr, "the handler succeeded, but its result has 7 bytes") || !strings.Contains(r.stderr, "result_too_large") {
+	if r.code != exit.Failure || r.stdout != "" || !strings.Contains(r.stderr, "the handler succeeded, but its result has 7 bytes") || !strings.Contains(r.stderr, "result_too_large") {
 		t.Errorf("it ended with %d and %q: %s", r.code, r.stdout, r.stderr)
 	}
 	for _, wrong := range []string{"0B", "65MiB", "5"} {
-		if r := cli(t, withPath(), "", obey(append(args, "--max-result", wrong)...)...); r.code != exitUsage {
+		if r := cli(t, withPath(), "", obey(append(args, "--max-result", wrong)...)...); r.code != exit.Usage {
 			t.Errorf("%s: it ended with %d: %s", wrong, r.code, r.stderr)
 		}
 	}
@@ -217,57 +219,15 @@ func TestNothingIsOverwrittenByAScaffold(t *testing.T) {
 	}
 }
 
-func TestAScaffoldHasTheSourcesOfItsPackage(t *testing.T) {
-	for lang, files := range map[string][]string{
-		"go":     {"sdk/go.mod", "sdk/engine/task/task.go", "sdk/plugins/handler/serve.go", "sdk/plugins/internal/wire/handler.pb.go", "go.sum"},
-		"python": {"taskengine/__init__.py", "taskengine/_wire.py", "taskengine/py.typed"},
-		"node":   {"sdk/package.json", "sdk/src/index.ts", "sdk/handler.proto", "sdk/buf.gen.yaml"},
-		"java":   {"sdk/pom.xml", "sdk/src/main/java/io/github/taskengine/handler/Handlers.java", "sdk/handler.proto"},
-	} {
-		folder, err := newScaffold(lang, t.TempDir(), "mailer")
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, name := range files {
-			if _, err := os.Stat(filepath.Join(folder, name)); err != nil {
-				t.Errorf("the scaffold for %s: %v", lang, err)
-			}
-		}
-		for _, name := range []string{"sdk/pom.xml", "sdk/buf.gen.yaml"} {
-			if text, err := os.ReadFile(filepath.Join(folder, name)); err == nil && strings.Contains(string(text), "../..") {
-				t.Errorf("in the scaffold for %s %s names a file outside of it", lang, name)
-			}
-		}
-	}
-}
-
 func TestTheConfigurationOfAScaffoldIsValidWhateverItsName(t *testing.T) {
-	for _, lang := range strings.Split(languages(), ", ") {
+	for _, lang := range scaffold.Languages() {
 		for _, name := range []string{"null", "true", "no", "on", "y"} { // YAML has other plans for these
-			folder, err := newScaffold(lang, t.TempDir(), name)
+			folder, err := scaffold.New(lang, t.TempDir(), name)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if r := cli(t, nil, "", "config", "check", "--probe=false", "-c", filepath.Join(folder, "taskengine.yaml")); r.code != 0 {
 				t.Errorf("in %s: %s", lang, r.stderr)
-			}
-		}
-	}
-}
-
-func TestEveryScaffoldHasWhatAProjectNeeds(t *testing.T) {
-	for _, lang := range strings.Split(languages(), ", ") {
-		folder, err := newScaffold(lang, t.TempDir(), "mailer")
-		if err != nil {
-			t.Fatal(err)
-		}
-		entries, err := os.ReadDir(folder)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, name := range []string{"README.md", "taskengine.yaml", ".gitignore"} {
-			if !slices.ContainsFunc(entries, func(e os.DirEntry) bool { return e.Name() == name }) {
-				t.Errorf("the scaffold for %s has no %s", lang, name)
 			}
 		}
 	}

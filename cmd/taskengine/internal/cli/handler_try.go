@@ -12,10 +12,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/taskengine/taskengine/cmd/taskengine/internal/exit"
 	"github.com/taskengine/taskengine/config"
 	"github.com/taskengine/taskengine/engine/policy"
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/terminal"
+	"github.com/taskengine/taskengine/internal/units"
 	"github.com/taskengine/taskengine/plugins"
 	"github.com/taskengine/taskengine/server"
 )
@@ -76,13 +78,13 @@ standard error. The exit code is 1 unless the task is done.
 func (t *trial) task(a *app, cmd *cobra.Command) (*task.Task, error) {
 	changed := cmd.Flags().Changed
 	if t.typ == "" {
-		return nil, exit(exitUsage, "name the type of the task by --type")
+		return nil, exit.Errorf(exit.Usage, "name the type of the task by --type")
 	}
 	if changed("payload") && changed("payload-file") {
-		return nil, exit(exitUsage, "--payload and --payload-file exclude one another")
+		return nil, exit.Errorf(exit.Usage, "--payload and --payload-file exclude one another")
 	}
 	if t.attempt == 0 {
-		return nil, exit(exitUsage, "--attempt is 0: the first is 1")
+		return nil, exit.Errorf(exit.Usage, "--attempt is 0: the first is 1")
 	}
 	payload := []byte(t.payload)
 	var err error
@@ -100,7 +102,7 @@ func (t *trial) task(a *app, cmd *cobra.Command) (*task.Task, error) {
 	for _, h := range t.headers {
 		k, v, ok := strings.Cut(h, "=")
 		if !ok || k == "" {
-			return nil, exit(exitUsage, "--header %.40q is not k=v", h)
+			return nil, exit.Errorf(exit.Usage, "--header %.40q is not k=v", h)
 		}
 		headers[k] = v
 	}
@@ -231,13 +233,13 @@ func (a *app) showVerdict(v task.Verdict, took time.Duration) error {
 		meaning += ", not retried if the type's delivery is at_most_once"
 	}
 	if done {
-		a.note("%s: %s, after %s", name, meaning, span(took))
+		a.note("%s: %s, after %s", name, meaning, units.Span(took))
 		return nil
 	}
 	if v.Error != "" {
 		meaning += ": " + cleanLines(v.Error)
 	}
-	return exit(exitFailure, "%s: %s", name, meaning)
+	return exit.Errorf(exit.Failure, "%s: %s", name, meaning)
 }
 
 // showResult writes a result, as it is unless a terminal would obey it.
@@ -262,7 +264,7 @@ func verdictOf(v task.Verdict) (name, meaning string) {
 		}
 		return "again", "the task is done for now, and due again at " + v.Again.Format(time.RFC3339)
 	case task.Snoozed:
-		return "snooze", "the task is to be called again in " + span(v.Delay)
+		return "snooze", "the task is to be called again in " + units.Span(v.Delay)
 	case task.Crashed:
 		return "crashed", "the program's process died"
 	case task.HandedBack:
@@ -274,9 +276,9 @@ func verdictOf(v task.Verdict) (name, meaning string) {
 	case v.GiveUp:
 		return "permanent", "the task failed for good"
 	case v.Delay >= 0 && v.AtLeast:
-		return "retryable", "the attempt failed, the next one follows in " + span(v.Delay) + ", or as the type's policy says if that is later"
+		return "retryable", "the attempt failed, the next one follows in " + units.Span(v.Delay) + ", or as the type's policy says if that is later"
 	case v.Delay >= 0:
-		return "retryable", "the attempt failed, the next one follows in " + span(v.Delay)
+		return "retryable", "the attempt failed, the next one follows in " + units.Span(v.Delay)
 	}
 	return "retryable", "the attempt failed, the next one follows as the type's policy says"
 }

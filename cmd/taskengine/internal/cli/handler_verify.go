@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/taskengine/taskengine/cmd/taskengine/internal/exit"
 	"github.com/taskengine/taskengine/plugins/conform"
 )
 
@@ -25,7 +26,7 @@ is skipped. It is also run with five million spaces behind its payload.
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if f.payload != "" && f.typ == "" {
-				return exit(exitUsage, "--payload needs a --type: that of the harmless task")
+				return exit.Errorf(exit.Usage, "--payload needs a --type: that of the harmless task")
 			}
 			env, err := f.environ()
 			if err != nil {
@@ -68,7 +69,7 @@ func (a *app) showReport(f *programFlags, r *conform.Report) error {
 	}
 	passed, failed, skipped := r.Count(conform.Passed), r.Count(conform.Failed), r.Count(conform.Skipped)
 	if failed > 0 {
-		return exit(exitFailure, "%d of %d checks failed", failed, passed+failed)
+		return exit.Errorf(exit.Failure, "%d of %d checks failed", failed, passed+failed)
 	}
 	if f.typ == "" && skipped > 0 {
 		a.note("%d checks passed and %d were skipped, since no task is named: whether it does its work is not examined; name a harmless task by --type and --payload", passed, skipped)

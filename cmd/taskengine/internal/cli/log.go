@@ -30,3 +30,7 @@ func readableDuration(_ []string, a slog.Attr) slog.Attr {
 func textLog(w io.Writer, level slog.Level, colour bool) *slog.Logger {
 	return slog.New(terminal.NewHandler(w, terminal.Options{Level: level, Colour: colour}))
 }
+
+// warnings returns the log of commands that work on a store without a node: it has warnings and
+// errors.
+func (a *app) warnings() *slog.Logger { return a.newLog(config.Log{Level: slog.LevelWarn}) }

@@ -8,8 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/taskengine/taskengine/cmd/taskengine/internal/exit"
+	"github.com/taskengine/taskengine/cmd/taskengine/internal/migrate"
 	"github.com/taskengine/taskengine/config"
-	"github.com/taskengine/taskengine/storage/postgres"
 	"github.com/taskengine/taskengine/storage/postgres/schema"
 )
 
@@ -32,13 +33,18 @@ func (f *databaseFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.database, "database", "", "one of storage.databases of a file; that of storage.url is "+config.Main)
 }
 
-// targets are which tables of which databases are meant.
+// targets are the schema and the databases that the flags name.
 type targets struct {
-	postgres.Options
-	urls map[string]string // by name; none if nothing says which
+	schema string
+	urls   map[string]string // by name; none if the flags name none
 }
 
-// load returns what is meant.
+// of returns the target of a name.
+func (d targets) of(name string) migrate.Target {
+	return migrate.Target{URL: d.urls[name], Schema: d.schema}
+}
+
+// load returns the targets.
 func (f *databaseFlags) load(a *app) (d targets, err error) {
 	d.urls = make(map[string]string)
 	if f.url == "" {
@@ -46,15 +52,15 @@ func (f *databaseFlags) load(a *app) (d targets, err error) {
 			return d, err
 		}
 	}
-	if d.Schema = schema.Default; f.file != "" || len(f.sets) > 0 {
+	if d.schema = schema.Default; f.file != "" || len(f.sets) > 0 {
 		cfg, err := f.configFlags.load(a)
 		if err != nil {
 			return d, err
 		}
 		if cfg.Storage.Driver == config.Postgres {
-			d.urls[config.Main], d.Schema = cfg.Storage.URL.Reveal(), cfg.Storage.Schema
+			d.urls[config.Main], d.schema = cfg.Storage.URL.Reveal(), cfg.Storage.Schema
 		} else if f.url == "" {
-			return d, exit(exitUsage, "the storage.driver of the configuration is not postgres, and the others need no migrations; name a database by --url")
+			return d, exit.Errorf(exit.Usage, "the storage.driver of the configuration is not postgres, and the others need no migrations; name a database by --url")
 		}
 		for name, url := range cfg.Storage.Databases {
 			d.urls[name] = url.Reveal()
@@ -63,21 +69,21 @@ func (f *databaseFlags) load(a *app) (d targets, err error) {
 	if f.database != "" {
 		url, ok := d.urls[f.database]
 		if !ok {
-			return d, exit(exitUsage, "--database: %q is none of the databases; want one of %s", f.database, strings.Join(d.names(), ", "))
+			return d, exit.Errorf(exit.Usage, "--database: %q is none of the databases; want one of %s", f.database, strings.Join(d.names(), ", "))
 		}
 		d.urls = map[string]string{f.database: url}
 	}
 	if f.url != "" {
 		if err := config.CheckDatabaseURL(f.url); err != nil {
-			return d, exit(exitUsage, "--url %w", err)
+			return d, exit.Errorf(exit.Usage, "--url %w", err)
 		}
 		d.urls = map[string]string{config.Main: f.url}
 	}
 	if f.schema != "" {
 		if err := config.CheckSchemaName(f.schema); err != nil {
-			return d, exit(exitUsage, "--schema: %w", err)
+			return d, exit.Errorf(exit.Usage, "--schema: %w", err)
 		}
-		d.Schema = f.schema
+		d.schema = f.schema
 	}
 	return d, nil
 }
@@ -88,44 +94,22 @@ func (d targets) names() []string { return slices.Sorted(maps.Keys(d.urls)) }
 func (f *databaseFlags) some(a *app) (targets, error) {
 	d, err := f.load(a)
 	if err == nil && len(d.urls) == 0 {
-		err = exit(exitUsage, "which database? name a configuration by --config, or a database by --url")
+		err = exit.Errorf(exit.Usage, "which database? name a configuration by --config, or a database by --url")
 	}
 	return d, err
 }
 
 // one is load for commands that need one database.
-func (f *databaseFlags) one(a *app) (url string, o postgres.Options, err error) {
+func (f *databaseFlags) one(a *app) (migrate.Target, error) {
 	d, err := f.some(a)
-	if err == nil && len(d.urls) > 1 {
-		err = exit(exitUsage, "which database? name one of %s by --database", strings.Join(d.names(), ", "))
+	if err != nil {
+		return migrate.Target{}, err
 	}
-	for _, only := range d.urls {
-		url = only
+	names := d.names()
+	if len(names) > 1 {
+		return migrate.Target{}, exit.Errorf(exit.Usage, "which database? name one of %s by --database", strings.Join(names, ", "))
 	}
-	return url, d.Options, err
-}
-
-// pending returns the migrations that a database does not have, after those that it has.
-func pending(applied []schema.Migration, o postgres.Options) []schema.Migration {
-	all := schema.Migrations(o.Schema)
-	return all[min(versionOf(applied), len(all)):]
-}
-
-// versionOf returns the version of tables that have these migrations.
-func versionOf(applied []schema.Migration) int {
-	if len(applied) == 0 {
-		return 0
-	}
-	return applied[len(applied)-1].Version
-}
-
-// standing says where a database is to which nothing is to be applied.
-func standing(applied []schema.Migration, o postgres.Options) string {
-	at, known := versionOf(applied), len(schema.Migrations(o.Schema))
-	if at > known {
-		return fmt.Sprintf("a newer program has brought the schema %s to version %d, and this one, which knows %d, works with it", o.Schema, at, known)
-	}
-	return fmt.Sprintf("the schema %s is at version %d, up to date", o.Schema, at)
+	return d.of(names[0]), nil
 }
 
 // showMigrations shows migrations; those that were not applied have no time.

@@ -5,8 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/taskengine/taskengine/storage/postgres"
-	"github.com/taskengine/taskengine/storage/postgres/schema"
+	"github.com/taskengine/taskengine/cmd/taskengine/internal/migrate"
 )
 
 func newMigrateApply(a *app) *cobra.Command {
@@ -28,7 +27,7 @@ brought up to date by itself, unless --database names one.`,
 				if len(d.urls) > 1 {
 					a.note("the database %s:", name)
 				}
-				if err := a.migrate(cmd.Context(), d.urls[name], d.Options); err != nil {
+				if err := a.migrate(cmd.Context(), d.of(name)); err != nil {
 					return err
 				}
 			}
@@ -40,18 +39,18 @@ brought up to date by itself, unless --database names one.`,
 }
 
 // migrate brings one database up to date.
-func (a *app) migrate(ctx context.Context, url string, o postgres.Options) error {
-	applied, err := schema.Migrate(ctx, url, o.Schema)
+func (a *app) migrate(ctx context.Context, t migrate.Target) error {
+	applied, err := t.Apply(ctx)
 	if err != nil {
-		return oneLine(err)
+		return err
 	}
 	if len(applied) > 0 {
 		return a.showMigrations(applied)
 	}
-	there, err := schema.Applied(ctx, url, o.Schema)
+	state, err := t.State(ctx)
 	if err != nil {
-		return oneLine(err)
+		return err
 	}
-	a.note("there is nothing to apply: %s", standing(there, o))
+	a.note("there is nothing to apply: %s", state.UpToDate())
 	return nil
 }

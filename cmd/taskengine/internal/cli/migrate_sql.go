@@ -1,11 +1,12 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
-	"github.com/taskengine/taskengine/storage/postgres/schema"
+	"github.com/taskengine/taskengine/cmd/taskengine/internal/migrate"
 )
 
 func newMigrateSQL(a *app) *cobra.Command {
@@ -22,9 +23,9 @@ It is one transaction, and refuses to run on tables of another version than it w
 written for. With --all it is for an empty database, and none is asked.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			migrations, name, err := flags.toCome(cmd, a, all)
+			sql, err := flags.script(cmd.Context(), a, all)
 			if err == nil {
-				_, err = fmt.Fprint(a.stdout, schema.Script(name, migrations))
+				_, err = fmt.Fprint(a.stdout, sql)
 			}
 			return err
 		},
@@ -34,27 +35,26 @@ written for. With --all it is for an empty database, and none is asked.`,
 	return cmd
 }
 
-// toCome returns the migrations that are to come, and the schema that they are for. It says
-// so if there are none.
-func (f *databaseFlags) toCome(cmd *cobra.Command, a *app, all bool) ([]schema.Migration, string, error) {
+// script returns the SQL of the migrations to come, or of all. It notes if there are none.
+func (f *databaseFlags) script(ctx context.Context, a *app, all bool) (string, error) {
 	if all {
 		d, err := f.load(a)
-		return schema.Migrations(d.Schema), d.Schema, err
+		if err != nil {
+			return "", err
+		}
+		return migrate.ScriptForNew(d.schema), nil
 	}
-	url, o, err := f.one(a)
+	t, err := f.one(a)
 	if err != nil {
-		return nil, "", err
+		return "", err
 	}
-	applied, err := schema.Applied(cmd.Context(), url, o.Schema)
+	state, err := t.State(ctx)
 	if err != nil {
-		return nil, "", oneLine(err)
+		return "", err
 	}
-	if err := schema.CheckVersion(versionOf(applied)); err != nil {
-		return nil, "", err
+	sql, err := state.Script()
+	if err == nil && len(state.Pending) == 0 {
+		a.note("nothing is to come: %s", state.UpToDate())
 	}
-	ahead := pending(applied, o)
-	if len(ahead) == 0 {
-		a.note("nothing is to come: %s", standing(applied, o))
-	}
-	return ahead, o.Schema, nil
+	return sql, err
 }

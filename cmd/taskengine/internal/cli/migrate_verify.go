@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/taskengine/taskengine/storage/postgres"
+	"github.com/taskengine/taskengine/cmd/taskengine/internal/exit"
 	"github.com/taskengine/taskengine/storage/postgres/schema"
 )
 
@@ -21,22 +21,22 @@ transaction that is rolled back: the role must be allowed to make one. Tables of
 that have ended come and go, and are not compared, nor are owners and grants.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			url, o, err := flags.one(a)
+			t, err := flags.one(a)
 			if err != nil {
 				return err
 			}
-			found, err := schema.Verify(cmd.Context(), url, o.Schema)
+			found, err := t.Verify(cmd.Context())
 			if err != nil {
-				return oneLine(err)
+				return err
 			}
-			return a.showDifferences(found, o)
+			return a.showDifferences(found, t.Schema)
 		},
 	}
 	flags.add(cmd)
 	return cmd
 }
 
-func (a *app) showDifferences(found []schema.Difference, o postgres.Options) error {
+func (a *app) showDifferences(found []schema.Difference, name string) error {
 	for _, d := range found {
 		var err error
 		if a.json() {
@@ -49,8 +49,8 @@ func (a *app) showDifferences(found []schema.Difference, o postgres.Options) err
 		}
 	}
 	if len(found) > 0 {
-		return exit(exitFailure, "the schema %s differs in %d places from what the migrations make", o.Schema, len(found))
+		return exit.Errorf(exit.Failure, "the schema %s differs in %d places from what the migrations make", name, len(found))
 	}
-	a.note("the schema %s is as the migrations make it", o.Schema)
+	a.note("the schema %s is as the migrations make it", name)
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 	"pgregory.net/rapid"
 
+	"github.com/taskengine/taskengine/cmd/taskengine/internal/exit"
 	"github.com/taskengine/taskengine/config"
 	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
 )
@@ -39,17 +40,6 @@ func TestAnyTextIsADurationThatIsNotNegativeOrNone(t *testing.T) {
 			t.Fatalf("%q is %v", text, d)
 		}
 	})
-}
-
-func TestSpansHaveOneOrTwoUnits(t *testing.T) {
-	for d, want := range map[time.Duration]string{
-		0: "0s", 1234 * time.Microsecond: "1ms", 12345 * time.Millisecond: "12.3s", 754 * time.Second: "12m34s",
-		3*time.Hour + 4*time.Minute + 5*time.Second: "3h4m", 50 * time.Hour: "2d2h", -time.Minute: "-1m0s",
-	} {
-		if got := span(d); got != want {
-			t.Errorf("%v is shown as %s, want %s", d, got, want)
-		}
-	}
 }
 
 func TestNothingATerminalObeysIsShown(t *testing.T) {
@@ -131,7 +121,7 @@ func TestWhatIsNotDoneHasItsExitCode(t *testing.T) {
 		"time over, by type": {&taskenginev1.WaitResponse{}, 7},
 		"ended meanwhile":    {&taskenginev1.WaitResponse{Tasks: []*taskenginev1.Task{task("done")}}, 7},
 	} {
-		if got := exitCode(settlement(c.res)); got != c.code {
+		if got := exit.Code(settlement(c.res)); got != c.code {
 			t.Errorf("%s: the exit code is %d, want %d", name, got, c.code)
 		}
 	}

@@ -73,3 +73,17 @@ func unknownCommand(cmd *cobra.Command, args []string) error {
 	}
 	return fmt.Errorf("%s has no command %q; %s", cmd.CommandPath(), args[0], advice)
 }
+
+const exitCodesHelp = `Exit codes:
+  0  ok
+  1  failure: the store cannot be opened, has failed or is not well, its tables are not
+     as they should be, a copy is not the same, or a task that was waited for did not end
+     done
+  2  usage: the command line, or a request, makes no sense
+  3  the configuration is invalid
+  4  there is no such task
+  5  conflict: the task has changed meanwhile
+  6  the task's state does not allow that
+  7  the node cannot be reached or is stopping, or the time is over
+  130, 143  a node was interrupted or terminated twice: it did not wait for its tasks;
+     or another command was, once`

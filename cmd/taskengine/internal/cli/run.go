@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/taskengine/taskengine/cmd/taskengine/internal/exit"
+	"github.com/taskengine/taskengine/cmd/taskengine/internal/node"
 	"github.com/taskengine/taskengine/config"
 	"github.com/taskengine/taskengine/server"
 )
@@ -45,9 +47,9 @@ a restart, and the log says so.`,
 			for _, advice := range cfg.Advice() {
 				log.Warn("the configuration may not say what was meant", "advice", advice.String())
 			}
-			return a.supervise(cmd.Context(), log, &node{
-				config: cfg, log: log, build: server.ReadBuild(), name: nodeName(cfg), notify: a.notifier(log),
-				again: func() (*config.Config, error) { return flags.load(a) }, reloads: make(chan struct{}, 1),
+			return a.supervise(cmd.Context(), log, &node.Node{
+				Config: cfg, Log: log, Build: server.ReadBuild(), Name: node.NameOf(cfg), Notify: a.notifier(log),
+				Again: func() (*config.Config, error) { return flags.load(a) }, Reloads: make(chan struct{}, 1),
 			})
 		},
 	}
@@ -66,18 +68,18 @@ func (f *configFlags) findForNode() error {
 			return nil
 		}
 	}
-	return exit(exitUsage, "there is no ./%s here: name a configuration by -c FILE, or say where tasks are kept by --set storage.path=FOLDER; taskengine dev runs a node to try things out", ownConfig)
+	return exit.Errorf(exit.Usage, "there is no ./%s here: name a configuration by -c FILE, or say where tasks are kept by --set storage.path=FOLDER; taskengine dev runs a node to try things out", ownConfig)
 }
 
 // hurried is how long a node that was told twice to stop may take to end in order.
 const hurried = 2 * time.Second
 
 // supervise runs a node and has signals stop it.
-func (a *app) supervise(ctx context.Context, log *slog.Logger, n *node) error {
-	signals := listenToSignals(ctx, n.reloads)
+func (a *app) supervise(ctx context.Context, log *slog.Logger, n *node.Node) error {
+	signals := listenToSignals(ctx, n.Reloads)
 	defer signals.close()
 	ended := make(chan error, 1)
-	go func() { ended <- n.run(signals.first, signals.second) }()
+	go func() { ended <- n.Run(signals.first, signals.second) }()
 	select {
 	case err := <-ended:
 		return err
@@ -89,5 +91,5 @@ func (a *app) supervise(ctx context.Context, log *slog.Logger, n *node) error {
 	case <-time.After(hurried):
 		log.Warn("some tasks did not end when they were cancelled; they are recovered when the node is back")
 	}
-	return &exitError{code: exitSignal + signals.number()}
+	return exit.With(exit.Signal+signals.number(), nil)
 }

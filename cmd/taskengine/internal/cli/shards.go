@@ -6,6 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/taskengine/taskengine/cmd/taskengine/internal/database"
+	"github.com/taskengine/taskengine/cmd/taskengine/internal/exit"
 	"github.com/taskengine/taskengine/storage"
 )
 
@@ -20,7 +22,7 @@ Where storage.databases names more databases than that of storage.url, each of t
 some of 256 shards: a part of the tasks, by their IDs.`
 
 // withParts runs fn on the databases of a configuration.
-func (a *app) withParts(ctx context.Context, flags *configFlags, fn func(ctx context.Context, ps parts) error) error {
+func (a *app) withParts(ctx context.Context, flags *configFlags, fn func(ctx context.Context, ds database.Databases) error) error {
 	if err := flags.find(); err != nil {
 		return err
 	}
@@ -29,23 +31,23 @@ func (a *app) withParts(ctx context.Context, flags *configFlags, fn func(ctx con
 		return err
 	}
 	if len(cfg.Storage.Databases) == 0 {
-		return exit(exitUsage, "the configuration has no storage.databases: one database holds all tasks, or none does")
+		return exit.Errorf(exit.Usage, "the configuration has no storage.databases: one database holds all tasks, or none does")
 	}
 	log := slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: slog.LevelInfo}))
 	return untilSignalled(ctx, func(ctx context.Context) error {
-		ps, err := openParts(ctx, cfg.Storage, log)
+		ds, err := database.OpenAll(ctx, cfg.Storage, log)
 		if err != nil {
 			return err
 		}
-		defer func() { _ = ps.close() }() // nothing is under way
-		return oneLine(fn(ctx, ps))
+		defer func() { _ = ds.Close() }() // nothing is under way
+		return database.OneLine(fn(ctx, ds))
 	})
 }
 
 // showHomes shows which shards databases hold.
-func (a *app) showHomes(ps parts, homes []storage.Holdings) error {
-	rows := make([][]string, len(ps))
-	for i, p := range ps {
+func (a *app) showHomes(ds database.Databases, homes []storage.Holdings) error {
+	rows := make([][]string, len(ds))
+	for i, p := range ds {
 		h := homes[i]
 		j := shardsJSON{Database: p.Name, Shards: h.Owned.String(), Leaving: h.Migrating.String(), To: h.To}
 		if a.json() {

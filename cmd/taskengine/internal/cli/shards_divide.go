@@ -4,7 +4,8 @@ import (
 	"context"
 
 	"github.com/spf13/cobra"
-	"github.com/taskengine/taskengine/storage/postgres/placement"
+
+	"github.com/taskengine/taskengine/cmd/taskengine/internal/database"
 )
 
 func newShardsDivide(a *app) *cobra.Command {
@@ -17,12 +18,12 @@ if there are no tasks; else the database that has them holds all shards, and tho
 new hold none until "taskengine shards move" moves some. No node starts before.` + shardsHelp,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withParts(cmd.Context(), &flags, func(ctx context.Context, ps parts) error {
-				homes, err := placement.Divide(ctx, ps...)
+			return a.withParts(cmd.Context(), &flags, func(ctx context.Context, ds database.Databases) error {
+				homes, err := ds.Divide(ctx)
 				if err != nil {
 					return err
 				}
-				return a.showHomes(ps, homes)
+				return a.showHomes(ds, homes)
 			})
 		},
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"github.com/spf13/cobra"
+
+	"github.com/taskengine/taskengine/cmd/taskengine/internal/database"
 )
 
 func newShardsList(a *app) *cobra.Command {
@@ -14,15 +16,15 @@ func newShardsList(a *app) *cobra.Command {
 		Long:  "Show which shards each database holds, and which are on their way to another one." + shardsHelp,
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withParts(cmd.Context(), &flags, func(ctx context.Context, ps parts) error {
-				homes, err := ps.homes(ctx)
+			return a.withParts(cmd.Context(), &flags, func(ctx context.Context, ds database.Databases) error {
+				homes, err := ds.Homes(ctx)
 				if err != nil {
 					return err
 				}
-				if err := a.showHomes(ps, homes); err != nil {
+				if err := a.showHomes(ds, homes); err != nil {
 					return err
 				}
-				if undivided := ps.divided(homes); undivided != nil { // a fact here, and no mistake
+				if undivided := ds.CheckDivided(homes); undivided != nil { // a fact here, and no mistake
 					a.note("%v", undivided)
 				}
 				return nil

@@ -6,8 +6,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/taskengine/taskengine/cmd/taskengine/internal/database"
+	"github.com/taskengine/taskengine/cmd/taskengine/internal/exit"
 	"github.com/taskengine/taskengine/engine/task"
-	"github.com/taskengine/taskengine/storage/postgres/placement"
 )
 
 func newShardsMove(a *app) *cobra.Command {
@@ -27,13 +28,13 @@ databases before, by storage.databases.` + shardsHelp,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			shards, err := task.ParseShards(args[0])
 			if err != nil {
-				return exit(exitUsage, "%w", err)
+				return exit.Errorf(exit.Usage, "%w", err)
 			}
 			if from == to {
-				return exit(exitUsage, "the shards are to be moved from %s to itself", from)
+				return exit.Errorf(exit.Usage, "the shards are to be moved from %s to itself", from)
 			}
-			return a.withParts(cmd.Context(), &flags, func(ctx context.Context, ps parts) error {
-				return a.moveShards(ctx, ps, from, to, shards)
+			return a.withParts(cmd.Context(), &flags, func(ctx context.Context, ds database.Databases) error {
+				return a.moveShards(ctx, ds, from, to, shards)
 			})
 		},
 	}
@@ -48,20 +49,12 @@ databases before, by storage.databases.` + shardsHelp,
 	return cmd
 }
 
-func (a *app) moveShards(ctx context.Context, ps parts, from, to string, shards task.Shards) error {
-	source, err := ps.find(from)
-	if err != nil {
-		return err
-	}
-	target, err := ps.find(to)
-	if err != nil {
-		return err
-	}
-	var at placement.Moved
+func (a *app) moveShards(ctx context.Context, ds database.Databases, from, to string, shards task.Shards) error {
 	began := time.Now()
-	if err := placement.Move(ctx, source, target, shards, func(m placement.Moved) { at = m }); err != nil {
+	delivered, err := ds.Move(ctx, from, to, shards)
+	if err != nil {
 		return err
 	}
-	a.note("the shards %s are in %s: %d tasks were delivered in %s", &shards, to, at.Delivered, time.Since(began).Round(time.Millisecond))
+	a.note("the shards %s are in %s: %d tasks were delivered in %s", &shards, to, delivered, time.Since(began).Round(time.Millisecond))
 	return nil
 }

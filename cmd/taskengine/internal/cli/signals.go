@@ -7,6 +7,8 @@ import (
 	"os/signal"
 	"sync/atomic"
 	"syscall"
+
+	"github.com/taskengine/taskengine/cmd/taskengine/internal/exit"
 )
 
 // signals are the requests of the outside to stop: the first one politely, the second
@@ -64,4 +66,16 @@ func (s *signals) close() {
 	for _, cancel := range s.cancel {
 		cancel(nil)
 	}
+}
+
+// untilSignalled runs fn with a context that ends with a signal. If fn fails after a signal, the
+// error has the exit code of the signal.
+func untilSignalled(ctx context.Context, fn func(context.Context) error) error {
+	signals := listenToSignals(ctx, nil)
+	defer signals.close()
+	err := fn(signals.first)
+	if n := signals.number(); err != nil && n != 0 {
+		return exit.Errorf(exit.Signal+n, "interrupted: run the same command again")
+	}
+	return err
 }

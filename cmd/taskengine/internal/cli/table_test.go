@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 	"pgregory.net/rapid"
 
+	"github.com/taskengine/taskengine/cmd/taskengine/internal/exit"
 	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
 )
 
@@ -137,7 +138,7 @@ func TestNoErrorTellsThePasswordOfAURL(t *testing.T) {
 		{"migrate", "plan", "--url", "postgres://u:hunter2@127.0.0.1:1/db?connect_timeout=1"},
 		{"task", "list", "--address", "http://u:hunter2@127.0.0.1:1"},
 	} {
-		if code, said := called(t, args...); code == exitOK || strings.Contains(said, "hunter2") {
+		if code, said := called(t, args...); code == exit.OK || strings.Contains(said, "hunter2") {
 			t.Errorf("%q ends with %d: %s", args, code, said)
 		}
 	}
@@ -148,7 +149,7 @@ func TestNoErrorOrNoteIsObeyedByATerminal(t *testing.T) {
 		var errs bytes.Buffer
 		a := &app{stderr: &errs, errTTY: tty}
 		a.note("type %s is\nwhat a client named it", "a\x1b]0;title\a")
-		a.complain(exit(exitFailure, "the handler said %s", "\x1b[2J\u202e"))
+		a.complain(exit.Errorf(exit.Failure, "the handler said %s", "\x1b[2J\u202e"))
 		if strings.ContainsAny(errs.String(), "\x1b\a\u202e") || strings.Count(errs.String(), "\n") != 3 {
 			t.Errorf("it wrote %q", errs.String())
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/taskengine/taskengine/internal/units"
 	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
 )
 
@@ -96,7 +97,7 @@ func (a *app) showTask(t *taskenginev1.Task) error {
 	for _, h := range t.GetHistory() {
 		took := h.GetEndedAt().AsTime().Sub(h.GetStartedAt().AsTime())
 		field("history", fmt.Sprintf("attempt %d %s at %s after %s: %s",
-			h.GetNumber(), h.GetOutcome(), when(h.GetEndedAt()), span(took), h.GetError()))
+			h.GetNumber(), h.GetOutcome(), when(h.GetEndedAt()), units.Span(took), h.GetError()))
 	}
 	_, err := fmt.Fprint(a.stdout, b.String())
 	return err

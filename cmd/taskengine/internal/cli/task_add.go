@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/taskengine/taskengine/cmd/taskengine/internal/exit"
 	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
 )
 
@@ -83,7 +84,7 @@ func onlyWithoutFile(cmd *cobra.Command) error {
 		"data", "id", "key", "ordering-key", "priority", "in", "at", "expires-at", "header", "wait", "timeout",
 	} {
 		if cmd.Flags().Changed(name) {
-			return exit(exitUsage, "--%s does not go with --file: say it in the lines", name)
+			return exit.Errorf(exit.Usage, "--%s does not go with --file: say it in the lines", name)
 		}
 	}
 	return nil
@@ -92,7 +93,7 @@ func onlyWithoutFile(cmd *cobra.Command) error {
 // add adds one task.
 func (a *app) add(cmd *cobra.Command, c *client, f *addFlags, typ string) error {
 	if cmd.Flags().Changed("timeout") && !f.wait {
-		return exit(exitUsage, "--timeout goes with --wait")
+		return exit.Errorf(exit.Usage, "--timeout goes with --wait")
 	}
 	t, err := f.task(cmd, a.stdin, typ)
 	if err != nil {
@@ -165,7 +166,7 @@ func (f *addFlags) task(cmd *cobra.Command, stdin io.Reader, typ string) (*taske
 	for _, h := range f.headers {
 		k, v, ok := strings.Cut(h, "=")
 		if !ok || k == "" {
-			return nil, exit(exitUsage, "--header %.40q is not k=v", h)
+			return nil, exit.Errorf(exit.Usage, "--header %.40q is not k=v", h)
 		}
 		if t.Headers == nil {
 			t.Headers = make(map[string]string)
@@ -183,7 +184,7 @@ func readData(data string, stdin io.Reader) ([]byte, error) {
 	case strings.HasPrefix(data, "@"):
 		return os.ReadFile(data[1:])
 	case !json.Valid([]byte(data)):
-		return nil, exit(exitUsage, "--data %.40q is not JSON; quote it for your shell, or give other bytes by @FILE or -", data)
+		return nil, exit.Errorf(exit.Usage, "--data %.40q is not JSON; quote it for your shell, or give other bytes by @FILE or -", data)
 	}
 	return []byte(data), nil
 }
@@ -205,7 +206,7 @@ func submit(ctx context.Context, c *client, tasks []*taskenginev1.NewTask, resta
 			}
 			return res.GetReceipts(), nil
 		}
-		unsure := exitCode(err) == exitUnavailable && c.heard && (restarts || !c.refused)
+		unsure := exit.Code(err) == exit.Unavailable && c.heard && (restarts || !c.refused)
 		if !unsure || time.Since(begin) > patience {
 			return nil, err
 		}

@@ -9,6 +9,8 @@ import (
 	"testing/iotest"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/taskengine/taskengine/cmd/taskengine/internal/exit"
 )
 
 func TestALineThatIsNoTaskIsToldInTheWordsOfTheFile(t *testing.T) {
@@ -52,7 +54,7 @@ func TestAnArgumentThatIsMissingIsNamed(t *testing.T) {
 		{"migrate plan now", `"now" is one argument too many; want taskengine migrate plan`},
 		{"task add", "want a TYPE, or --file"},
 	} {
-		if r := cli(t, nil, "", strings.Fields(c.args)...); r.code != exitUsage || !strings.Contains(r.stderr, c.says) {
+		if r := cli(t, nil, "", strings.Fields(c.args)...); r.code != exit.Usage || !strings.Contains(r.stderr, c.says) {
 			t.Errorf("%s ends with %d: %s", c.args, r.code, r.stderr)
 		}
 	}
@@ -80,7 +82,7 @@ func TestKeysOfAFileAreNeverMerged(t *testing.T) {
 			t.Errorf("%q gives the key %q, %v", text, got.GetKey(), err)
 		}
 	}
-	if r := cli(t, nil, "", "task", "add", "a", "--key", "k\xff"); r.code != exitUsage || !strings.Contains(r.stderr, "not UTF-8") {
+	if r := cli(t, nil, "", "task", "add", "a", "--key", "k\xff"); r.code != exit.Usage || !strings.Contains(r.stderr, "not UTF-8") {
 		t.Errorf("a key that is not UTF-8 ends with %d: %s", r.code, r.stderr)
 	}
 }

@@ -3,6 +3,7 @@ package cli
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/taskengine/taskengine/cmd/taskengine/internal/exit"
 	"github.com/taskengine/taskengine/server"
 	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
 )
@@ -26,7 +27,7 @@ func newTaskList(a *app) *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if limit < 1 {
-				return exit(exitUsage, "--limit is %d, and must be 1 or more", limit)
+				return exit.Errorf(exit.Usage, "--limit is %d, and must be 1 or more", limit)
 			}
 			return a.with(func(c *client) error {
 				pages := &pages{client: c, filter: filter, left: limit, all: all}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/schollz/progressbar/v3"
 
+	"github.com/taskengine/taskengine/cmd/taskengine/internal/exit"
 	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
 )
 
@@ -200,7 +201,7 @@ func (a *app) load(ctx context.Context, c *client, name, typ string) error {
 		return err
 	}
 	if l.count.Bad > 0 {
-		return exit(exitFailure, "lines that were no good and were left out: %d", l.count.Bad)
+		return exit.Errorf(exit.Failure, "lines that were no good and were left out: %d", l.count.Bad)
 	}
 	return nil
 }
@@ -341,7 +342,7 @@ func (l *loader) submit(ctx context.Context, tasks []numbered) error {
 			}
 		}
 		return nil
-	case exitCode(err) != exitUsage:
+	case exit.Code(err) != exit.Usage:
 		return fmt.Errorf("lines %d to %d: %w", tasks[0].line, tasks[len(tasks)-1].line, err)
 	case len(tasks) == 1:
 		return l.reject(badLine{tasks[0].line, err})
@@ -359,7 +360,7 @@ func (l *loader) reject(b badLine) error {
 	l.bar.Clear()
 	l.app.note("%s:%d: %v", l.name, b.line, b.err)
 	if l.count.Bad == loadMistake {
-		return exit(exitFailure, "line %d is the %dth that is no good, and the rest was not added: mend the file and load it again", b.line, loadMistake)
+		return exit.Errorf(exit.Failure, "line %d is the %dth that is no good, and the rest was not added: mend the file and load it again", b.line, loadMistake)
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/taskengine/taskengine/cmd/taskengine/internal/exit"
 	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
 )
 
@@ -19,7 +20,7 @@ func newTaskReschedule(a *app) *cobra.Command {
 			req := &taskenginev1.RescheduleRequest{Id: id, Version: e.version}
 			switch {
 			case cmd.Flags().Changed("in") == cmd.Flags().Changed("at"):
-				return nil, exit(exitUsage, "want either --in or --at")
+				return nil, exit.Errorf(exit.Usage, "want either --in or --at")
 			case time.Time(at).IsZero():
 				req.Time = &taskenginev1.RescheduleRequest_In{In: in.message()}
 			default:

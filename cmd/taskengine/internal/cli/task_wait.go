@@ -12,6 +12,8 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/taskengine/taskengine/cmd/taskengine/internal/exit"
+	"github.com/taskengine/taskengine/internal/units"
 	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
 )
 
@@ -94,13 +96,13 @@ func settlement(res *taskenginev1.WaitResponse) error {
 	}
 	switch {
 	case !res.GetSettled() && len(live) > 0:
-		return exit(exitUnavailable, "the time is over: %s", firstOf(live))
+		return exit.Errorf(exit.Unavailable, "the time is over: %s", firstOf(live))
 	case !res.GetSettled():
-		return exit(exitUnavailable, "the time is over, and some are live still")
+		return exit.Errorf(exit.Unavailable, "the time is over, and some are live still")
 	case len(undone) > 0:
-		return exit(exitFailure, "not done: %s", firstOf(undone))
+		return exit.Errorf(exit.Failure, "not done: %s", firstOf(undone))
 	case len(res.GetMissing()) > 0:
-		return exit(exitNotFound, "not there, or not kept after their end: %s", firstOf(res.GetMissing()))
+		return exit.Errorf(exit.NotFound, "not there, or not kept after their end: %s", firstOf(res.GetMissing()))
 	}
 	return nil
 }
@@ -155,7 +157,7 @@ func (w *waiter) tell(begin time.Time, res *taskenginev1.WaitResponse) {
 	if len(live) > 0 {
 		what = firstOf(live)
 	}
-	w.say("still waiting after %s: %s", span(time.Since(begin)), what)
+	w.say("still waiting after %s: %s", units.Span(time.Since(begin)), what)
 }
 
 // wait returns the last answer: settled, or not when the time is over.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/taskengine/taskengine/internal/units"
 	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
 )
 
@@ -47,7 +48,7 @@ func (a *app) whyText(res *taskenginev1.WhyResponse, now time.Time) string {
 	for _, r := range res.GetReasons() {
 		fmt.Fprintf(&b, "  %-10s  %s", clean(r.GetCode()), clean(r.GetText()))
 		if until := r.GetUntil(); until != nil && until.AsTime().After(now) {
-			fmt.Fprintf(&b, " (%s %s)", untilWord(r.GetCode()), span(until.AsTime().Sub(now)))
+			fmt.Fprintf(&b, " (%s %s)", untilWord(r.GetCode()), units.Span(until.AsTime().Sub(now)))
 		}
 		b.WriteByte('\n')
 		if holders := r.GetHolders(); len(holders) > 0 {

@@ -8,6 +8,8 @@ import (
 
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/taskengine/taskengine/internal/units"
 )
 
 // duration is a flag such as 1d12h30m. It is not negative.
@@ -102,27 +104,7 @@ func age(now time.Time, t *timestamppb.Timestamp) string {
 	if t == nil {
 		return ""
 	}
-	return span(now.Sub(t.AsTime()))
-}
-
-// span shows a duration as people say it: by its one or two largest units.
-func span(d time.Duration) string {
-	sign := ""
-	if d < 0 {
-		sign, d = "-", -d
-	}
-	switch {
-	case d < time.Second:
-		return sign + d.Round(time.Millisecond).String()
-	case d < time.Minute:
-		return sign + d.Round(time.Second/10).String()
-	case d < time.Hour:
-		return sign + d.Round(time.Second).String()
-	case d < 48*time.Hour:
-		return sign + strings.TrimSuffix(d.Round(time.Minute).String(), "0s")
-	}
-	days := d.Round(time.Hour) / (24 * time.Hour)
-	return fmt.Sprintf("%s%dd%dh", sign, days, (d.Round(time.Hour)-days*24*time.Hour)/time.Hour)
+	return units.Span(now.Sub(t.AsTime()))
 }
 
 func when(t *timestamppb.Timestamp) string {

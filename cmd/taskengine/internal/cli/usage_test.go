@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"github.com/taskengine/taskengine/cmd/taskengine/internal/exit"
 )
 
 // called returns the exit code of a command in this process, whose node cannot be reached.
@@ -37,7 +39,7 @@ func TestAUsageErrorHasTheSameExitCodeInEveryCommand(t *testing.T) {
 		path := strings.Fields(c.CommandPath())[1:]
 		with := func(more ...string) []string { return append(slices.Clone(path), more...) }
 		check := func(what string, args []string) {
-			if code, said := called(t, args...); code != exitUsage {
+			if code, said := called(t, args...); code != exit.Usage {
 				t.Errorf("%s: %q ends with %d: %s", what, args, code, said)
 			}
 		}
@@ -77,7 +79,7 @@ func TestAUsageErrorHasTheSameExitCodeInEveryCommand(t *testing.T) {
 		{"-o", "yaml", "version"},
 		{"no-such-command"},
 	} {
-		if code, said := called(t, args...); code != exitUsage {
+		if code, said := called(t, args...); code != exit.Usage {
 			t.Errorf("%q ends with %d: %s", args, code, said)
 		}
 	}

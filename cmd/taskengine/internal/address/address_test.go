@@ -1,0 +1,14 @@
+package address
+
+import "testing"
+
+func TestAnAddressIsAHostAndPortOrAURL(t *testing.T) {
+	for address, want := range map[string]string{
+		"127.0.0.1:7420": "http://127.0.0.1:7420", "https://tasks.example.com/api/": "https://tasks.example.com/api",
+		"ftp://x": "", "": "", "http://": "", "a b": "",
+	} {
+		if got, ok := URL(address); got != want || ok != (want != "") {
+			t.Errorf("%q is read as %q, %t", address, got, ok)
+		}
+	}
+}

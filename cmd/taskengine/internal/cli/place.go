@@ -1,0 +1,17 @@
+package cli
+
+import (
+	"github.com/taskengine/taskengine/cmd/taskengine/internal/stores"
+	"github.com/taskengine/taskengine/config"
+)
+
+const placeHelp = `A store is named by the configuration file whose storage it is, by pebble:FOLDER or
+bolt:FOLDER, or by the URL of a PostgreSQL database, whose schema is "taskengine" unless
+a flag says otherwise. Best leave the password of a URL to PGPASSWORD or ~/.pgpass.`
+
+// placeOf reads how a store is named on the command line; schema may be "".
+func (a *app) placeOf(arg, schema string) (stores.Place, error) {
+	return stores.Parse(arg, schema, func(file string) (*config.Config, error) {
+		return (&configFlags{file: file}).load(a)
+	})
+}

@@ -1,0 +1,167 @@
+// Package database opens the PostgreSQL databases that a configuration names: one, or several
+// that hold a part of the tasks each.
+package database
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/taskengine/taskengine/config"
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/storage/postgres"
+)
+
+const (
+	patience      = 10 * time.Second       // with a database that does not answer at the start
+	pause         = 250 * time.Millisecond // between two tries
+	probePatience = 5 * time.Second        // with a database that is only examined
+	oldestVersion = 140000                 // as server_version_num has it
+)
+
+// Open opens the store in PostgreSQL, of one database or of several.
+func Open(ctx context.Context, c config.Storage, log *slog.Logger) (storage.Store, error) {
+	if len(c.Databases) > 0 {
+		s, err := OpenSharded(ctx, c, log)
+		if err != nil {
+			return nil, err
+		}
+		return s, nil
+	}
+	store, err := await(ctx, c, Key(config.Main), log)
+	if err != nil {
+		return nil, err
+	}
+	if err := CheckWhole(ctx, store); err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
+	return store, nil
+}
+
+// CheckWhole returns an error if a database is one of several, each of which holds only some shards.
+func CheckWhole(ctx context.Context, store *postgres.Store) error {
+	home, err := store.Holdings(ctx)
+	if err == nil && home.Owned != task.AllShards() {
+		err = fmt.Errorf("the database of storage.url holds the shards %q only, and others hold the rest; name all of them in storage.databases", &home.Owned)
+	}
+	return OneLine(err)
+}
+
+// Key returns the key in the configuration that has the URL of a database.
+func Key(name string) string {
+	if name == config.Main {
+		return "storage.url"
+	}
+	return "storage.databases." + name
+}
+
+// await opens the store in the database of c.URL, which is at key in the configuration. It tries
+// a database that does not answer for a while: it may be starting together with this node.
+func await(ctx context.Context, c config.Storage, key string, log *slog.Logger) (*postgres.Store, error) {
+	return untilItAnswers(ctx, key, log, func(ctx context.Context) (*postgres.Store, error) { return tryOnce(ctx, c, key, log) })
+}
+
+// untilItAnswers calls try until its database answers or the patience is over. The error is
+// that of the last try that had the time to fail: one that was cut off knows no reason.
+func untilItAnswers[S any](ctx context.Context, key string, log *slog.Logger, try func(context.Context) (S, error)) (none S, err error) {
+	within, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	var reason error
+	for {
+		store, err := try(within)
+		switch {
+		case err == nil:
+			return store, nil
+		case ctx.Err() != nil:
+			return none, context.Cause(ctx)
+		case within.Err() != nil && reason != nil: // the try was cut off
+		case !postgres.IsUnavailable(err):
+			return none, err
+		default:
+			if reason == nil {
+				log.Warn("the database does not answer and is tried again", "for", patience, "error", OneLine(err))
+			}
+			reason = err
+		}
+		select {
+		case <-time.After(pause):
+		case <-within.Done():
+			return none, fmt.Errorf("the database did not answer for %v: %w; start it, or correct %s", patience, OneLine(reason), key)
+		}
+	}
+}
+
+// tryOnce opens the store in the database of c.URL, which is at key in the configuration, if the
+// database answers now.
+func tryOnce(ctx context.Context, c config.Storage, key string, log *slog.Logger) (*postgres.Store, error) {
+	store, err := postgres.Open(ctx, c.URL.Reveal(), postgres.Options{Schema: c.Schema, Log: log})
+	if err != nil {
+		return nil, OneLine(err)
+	}
+	if err := checkServer(ctx, store.Pool(), key, log); err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
+	return store, nil
+}
+
+// Probe returns what is wrong with the database of c.URL, which is at key in the configuration.
+// It waits a few seconds for an answer.
+func Probe(ctx context.Context, c config.Storage, key string) error {
+	ctx, cancel := context.WithTimeout(ctx, probePatience)
+	defer cancel()
+	store, err := tryOnce(ctx, c, key, slog.New(slog.DiscardHandler))
+	switch {
+	case err == nil:
+		return store.Close()
+	case postgres.IsUnavailable(err):
+		return fmt.Errorf("%w; start the database, or correct the url", err)
+	}
+	return err
+}
+
+// checkServer refuses a server that cannot be used, and warns of one that loses what it
+// has acknowledged.
+func checkServer(ctx context.Context, pool *pgxpool.Pool, key string, log *slog.Logger) error {
+	var version int
+	var readOnly bool
+	var off []string
+	err := pool.QueryRow(ctx, `
+select current_setting('server_version_num')::int, pg_is_in_recovery(),
+	array(select name from pg_settings where name in ('fsync', 'full_page_writes', 'synchronous_commit') and setting = 'off' order by name)`,
+	).Scan(&version, &readOnly, &off)
+	switch {
+	case err != nil:
+		return fmt.Errorf("look at the settings of the database: %w", OneLine(err))
+	case version < oldestVersion:
+		return fmt.Errorf("the database is PostgreSQL %d, and this program needs %d or newer; upgrade it", version/10000, oldestVersion/10000)
+	case readOnly:
+		return fmt.Errorf("the database is a standby, which takes no changes; name the primary in %s, "+
+			"or all servers and the option target_session_attrs=read-write", key)
+	case len(off) > 0:
+		log.Warn("tasks that were accepted may be lost when the database crashes: turn its settings on", "off", strings.Join(off, ", "))
+	}
+	return nil
+}
+
+// lineError is an error whose text has one line.
+type lineError struct{ error }
+
+// Error returns the lines of the error, put together.
+func (e lineError) Error() string { return strings.Join(strings.Fields(e.error.Error()), " ") }
+
+func (e lineError) Unwrap() error { return e.error }
+
+// OneLine returns an error of the database driver as one whose text has one line: the driver
+// writes a line for each address of a server. It returns nil for nil.
+func OneLine(err error) error {
+	if err == nil {
+		return nil
+	}
+	return lineError{err}
+}

@@ -1,0 +1,138 @@
+// Package doctor examines a store and explains what is wrong with it, why that matters and what to
+// do about it.
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/taskengine/taskengine/cmd/taskengine/internal/backup"
+	"github.com/taskengine/taskengine/cmd/taskengine/internal/database"
+	"github.com/taskengine/taskengine/cmd/taskengine/internal/stores"
+	"github.com/taskengine/taskengine/config"
+	"github.com/taskengine/taskengine/internal/units"
+	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/storage/postgres"
+	"github.com/taskengine/taskengine/storage/postgres/health"
+	"github.com/taskengine/taskengine/storage/postgres/schema"
+	"github.com/taskengine/taskengine/storage/transfer"
+)
+
+// Severity is how much a finding matters.
+type Severity string
+
+// The severities.
+const (
+	Info    Severity = "info"    // nothing to do
+	Warning Severity = "warning" // to be looked at
+	Error   Severity = "error"   // to be mended: tasks do not run, or can be lost
+)
+
+// Finding is one thing that an examination found.
+type Finding struct {
+	Severity Severity `json:"severity"`
+	Check    string   `json:"check"`
+	What     string   `json:"what"`
+	Why      string   `json:"why,omitempty"`
+	Do       string   `json:"do,omitempty"`
+}
+
+// Findings are those of an examination, in the order of its checks.
+type Findings []Finding
+
+func (f *Findings) info(check, format string, args ...any) {
+	*f = append(*f, Finding{Severity: Info, Check: check, What: fmt.Sprintf(format, args...)})
+}
+
+func (f *Findings) add(s Severity, check, what, why, do string) {
+	*f = append(*f, Finding{s, check, what, why, do})
+}
+
+// Examine examines the store at p, and each database if there are several. It changes nothing. An
+// error means that the store could not be examined.
+func Examine(ctx context.Context, p stores.Place, log *slog.Logger) (found Findings, err error) {
+	p.Part = true
+	if len(p.Config.Databases) == 0 {
+		return examineOne(ctx, p, log)
+	}
+	others := p.Config.Databases
+	p.Config.Databases = nil
+	look := func(name string, one stores.Place) error {
+		in, err := examineOne(ctx, one, log)
+		if ctx.Err() != nil {
+			return err
+		}
+		if err != nil { // the others can be looked at all the same
+			in.add(Error, "open", database.OneLine(err).Error(), "what is in it does not run, and nodes that start wait for it", "start it, or correct its URL")
+		}
+		for _, f := range in {
+			if name != config.Main {
+				f.Check = name + ": " + f.Check
+			}
+			found = append(found, f)
+		}
+		return nil
+	}
+	if err := look(config.Main, p); err != nil {
+		return nil, err
+	}
+	for _, name := range slices.Sorted(maps.Keys(others)) {
+		if err := look(name, stores.Place{Driver: p.Driver, URL: others[name].Reveal(), Schema: p.Schema, Part: true}); err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
+// examineOne opens a store and examines it.
+func examineOne(ctx context.Context, p stores.Place, log *slog.Logger) (found Findings, err error) {
+	var manifest *backup.Manifest
+	if p.Driver != config.Postgres {
+		if manifest, err = examineBackup(ctx, &found, p.Path); err != nil {
+			return nil, err
+		}
+	}
+	s, err := p.Look(ctx, log)
+	switch {
+	case err == nil:
+	case errors.Is(err, storage.ErrLocked), errors.Is(err, storage.ErrFormat), errors.Is(err, stores.ErrOtherDriver), errors.Is(err, stores.ErrNone) && manifest == nil, ctx.Err() != nil:
+		return nil, err
+	case errors.Is(err, schema.ErrMismatch):
+		found.add(Error, "schema", database.OneLine(err).Error(), "nodes of this version do not start on these tables", "do what it says, and see `taskengine migrate verify`")
+		return found, nil
+	case p.Driver == config.Postgres:
+		return nil, err
+	default:
+		found.add(Error, "open", err.Error(), "a node does not start on this store", "look at the disk, and then restore a backup to another folder")
+		return found, nil
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	if err := transfer.Unfinished(ctx, s); errors.Is(err, transfer.ErrUnfinished) {
+		found.add(Error, "copy", err.Error(), "no node starts on this store", "run the same copy again; or, if it is not wanted, empty the store")
+	} else if err != nil {
+		return nil, err
+	}
+	if db, ok := s.(*postgres.Store); ok {
+		h, err := health.Examine(ctx, db)
+		if err != nil {
+			return nil, err
+		}
+		judgeDatabase(&found, h)
+		home, err := db.Holdings(ctx)
+		if err != nil {
+			return nil, err
+		}
+		judgeHome(&found, home)
+		examineTables(ctx, &found, p, h)
+		return found, nil
+	}
+	return found, examineFiles(ctx, &found, p, s, manifest)
+}
+
+// ago writes how long before now t was.
+func ago(now, t time.Time) string { return units.Span(now.Sub(t)) }

@@ -1,0 +1,88 @@
+// Package migrate tells which version the schema of a database has, which migrations it lacks, and
+// applies them. The migrations are those of the package storage/postgres/schema.
+package migrate
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/taskengine/taskengine/cmd/taskengine/internal/database"
+	"github.com/taskengine/taskengine/storage/postgres/schema"
+)
+
+// Target is a schema in a database.
+type Target struct{ URL, Schema string }
+
+// State is what a target has and lacks.
+type State struct {
+	Schema  string
+	Applied []schema.Migration // oldest first; those of a newer program have no SQL
+	Pending []schema.Migration // those that this program knows and the target does not have
+}
+
+// State reads the state of t.
+func (t Target) State(ctx context.Context) (State, error) {
+	applied, err := schema.Applied(ctx, t.URL, t.Schema)
+	if err != nil {
+		return State{}, database.OneLine(err)
+	}
+	return stateOf(t.Schema, applied), nil
+}
+
+func stateOf(name string, applied []schema.Migration) State {
+	s := State{Schema: name, Applied: applied}
+	all := schema.Migrations(name)
+	s.Pending = all[min(s.version(), len(all)):]
+	return s
+}
+
+// Apply applies the pending migrations, all or none, and returns them.
+func (t Target) Apply(ctx context.Context) ([]schema.Migration, error) {
+	applied, err := schema.Migrate(ctx, t.URL, t.Schema)
+	if err != nil {
+		return nil, database.OneLine(err)
+	}
+	return applied, nil
+}
+
+// Verify returns what differs between t and what its migrations make.
+func (t Target) Verify(ctx context.Context) ([]schema.Difference, error) {
+	found, err := schema.Verify(ctx, t.URL, t.Schema)
+	if err != nil {
+		return nil, database.OneLine(err)
+	}
+	return found, nil
+}
+
+// Script returns the SQL that applies the pending migrations. It fails if the target is of a
+// program so new that this one must not change it.
+func (s State) Script() (string, error) {
+	if err := schema.CheckVersion(s.version()); err != nil {
+		return "", err
+	}
+	return schema.Script(s.Schema, s.Pending), nil
+}
+
+// ScriptForNew returns the SQL that makes a schema in an empty database.
+func ScriptForNew(name string) string { return schema.Script(name, schema.Migrations(name)) }
+
+// All returns the migrations that were applied and those that are pending, oldest first.
+func (s State) All() []schema.Migration { return slices.Concat(s.Applied, s.Pending) }
+
+// UpToDate describes a state that lacks no migration.
+func (s State) UpToDate() string {
+	at, known := s.version(), len(schema.Migrations(s.Schema))
+	if at > known {
+		return fmt.Sprintf("a newer program has brought the schema %s to version %d, and this one, which knows %d, works with it", s.Schema, at, known)
+	}
+	return fmt.Sprintf("the schema %s is at version %d, up to date", s.Schema, at)
+}
+
+// version returns the version that the applied migrations make.
+func (s State) version() int {
+	if len(s.Applied) == 0 {
+		return 0
+	}
+	return s.Applied[len(s.Applied)-1].Version
+}

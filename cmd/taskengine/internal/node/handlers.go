@@ -1,0 +1,194 @@
+package node
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/taskengine/taskengine/config"
+	"github.com/taskengine/taskengine/engine/policy"
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/handlers"
+	"github.com/taskengine/taskengine/plugins"
+	"github.com/taskengine/taskengine/server"
+)
+
+// handlerSet are the handlers of a node.
+type handlerSet struct {
+	byType map[string]task.Handler
+	hosts  map[string]*plugins.Host // by the name of the handler
+	turns  *plugins.Turns           // to start, of all plugins
+}
+
+// openHandlers starts the handlers that the configuration names. The caller closes the set.
+func openHandlers(ctx context.Context, c *config.Config, log *slog.Logger) (*handlerSet, error) {
+	set := &handlerSet{hosts: make(map[string]*plugins.Host)}
+	byName, err := builtIn(c, log)
+	if err == nil {
+		err = set.startPlugins(ctx, c, log)
+	}
+	for name, host := range set.hosts {
+		byName[name] = host
+	}
+	if err == nil {
+		err = addSplits(c, byName)
+	}
+	if err == nil {
+		set.byType = assign(c, byName)
+		return set, nil
+	}
+	set.Close(ctx)
+	return nil, err
+}
+
+// builtIn returns the handlers that are no processes of their own, by name.
+func builtIn(c *config.Config, log *slog.Logger) (map[string]task.Handler, error) {
+	byName := make(map[string]task.Handler)
+	for name, h := range c.Handlers {
+		var err error
+		switch {
+		case h.Exec != nil:
+			byName[name], err = handlers.NewExec(execConfig(h.Exec, log.With("handler", name)))
+		case h.HTTP != nil:
+			byName[name], err = handlers.NewHTTP(httpConfig(h.HTTP, atMostOnce(c, name)))
+		}
+		if err != nil {
+			return nil, fmt.Errorf("handler %s: %w", name, err)
+		}
+	}
+	return byName, nil
+}
+
+// atMostOnce reports whether a handler may be given tasks of a type with that delivery.
+func atMostOnce(c *config.Config, handler string) bool {
+	for _, t := range c.Types {
+		_, shared := c.Handlers[t.Handler].Split[handler]
+		if t.Delivery == policy.AtMostOnce && (t.Handler == handler || shared) {
+			return true
+		}
+	}
+	return false
+}
+
+// addSplits adds the handlers that divide tasks among others.
+func addSplits(c *config.Config, byName map[string]task.Handler) error {
+	splits := make(map[string]task.Handler)
+	for name, h := range c.Handlers {
+		if h.Split == nil {
+			continue
+		}
+		shares := make(map[string]handlers.Share, len(h.Split))
+		for other, weight := range h.Split {
+			shares[other] = handlers.Share{Handler: byName[other], Weight: weight}
+		}
+		split, err := handlers.NewSplit(name, shares)
+		if err != nil {
+			return fmt.Errorf("handler %s: %w", name, err)
+		}
+		splits[name] = split
+	}
+	maps.Copy(byName, splits)
+	return nil
+}
+
+// assign gives each type its handler.
+func assign(c *config.Config, byName map[string]task.Handler) map[string]task.Handler {
+	byType := make(map[string]task.Handler, len(c.Types))
+	for typ, t := range c.Types {
+		if h, ok := byName[t.Handler]; ok {
+			byType[typ] = h
+		}
+	}
+	return byType
+}
+
+// Close ends the processes of the handlers: at once when ctx ends.
+func (s *handlerSet) Close(ctx context.Context) error {
+	var wg sync.WaitGroup
+	results := make(chan error, len(s.hosts))
+	for _, host := range s.hosts {
+		wg.Go(func() { results <- host.Close(ctx) })
+	}
+	wg.Wait()
+	close(results)
+	var failed []error
+	for err := range results {
+		failed = append(failed, err)
+	}
+	return errors.Join(failed...)
+}
+
+// Status says how the handlers stand that are processes.
+func (s *handlerSet) Status() []server.HandlerStatus {
+	all := make([]server.HandlerStatus, 0, len(s.hosts))
+	for _, name := range slices.Sorted(maps.Keys(s.hosts)) {
+		st := s.hosts[name].Status()
+		all = append(all, server.HandlerStatus{
+			Name: name, Up: st.Up, Detail: cmp.Or(st.Down, st.LastCrash), Starts: st.Starts, Crashes: st.Crashes,
+		})
+	}
+	return all
+}
+
+// pluginConfig returns how the plugin of a handler is run.
+func pluginConfig(c *config.Config, name string, log *slog.Logger) plugins.Config {
+	p := c.Handlers[name].Plugin
+	// Not nil: the configuration says that there is no variable but these.
+	env := []string{}
+	for _, key := range slices.Sorted(maps.Keys(p.Env)) {
+		env = append(env, key+"="+p.Env[key].Reveal())
+	}
+	least := p.Processes.Min
+	if least == 0 {
+		least = -1 // none, where 0 would be the default
+	}
+	return plugins.Config{
+		Name: name, Command: p.Command, Dir: p.Dir, Env: append(env, p.PassEnv...), Slots: p.Slots,
+		Types: typesOf(c, name), MaxResult: maxResult(c, name), StartTimeout: p.StartTimeout, Grace: p.Grace, Liveness: p.Liveness, Logger: log, Host: "taskengine " + server.ReadBuild().Version,
+		MinProcesses: least, MaxProcesses: p.Processes.Max, Idle: p.Processes.Idle, PerTask: p.PerTask,
+		MaxTasks: p.Replace.Tasks, MaxAge: p.Replace.Age, MaxRSS: int64(p.Replace.RSS), User: p.User, SHA256: p.SHA256,
+		Limits: plugins.Limits{Memory: int64(p.Limits.Memory), CPU: p.Limits.CPU, Processes: p.Limits.Processes},
+	}
+}
+
+// maxResult returns the largest result that a type of the handler allows; the engine refuses
+// what is too large for the type of the task. 0 is the default.
+func maxResult(c *config.Config, handler string) int {
+	most := 0
+	for _, typ := range typesOf(c, handler) {
+		most = max(most, c.Types[typ].ResultLimit())
+	}
+	return most
+}
+
+func execConfig(e *config.Exec, log *slog.Logger) handlers.ExecConfig {
+	input := handlers.Stdin
+	if e.Payload == config.PayloadArgs {
+		input = handlers.Args
+	}
+	return handlers.ExecConfig{
+		Command: e.Command, Input: input, Dir: e.Dir, Env: reveal(e.Env), PassEnv: e.PassEnv,
+		MaxOutput: e.MaxOutput, Grace: e.Grace, User: e.User, Log: log,
+		Limits: handlers.Limits{Memory: int64(e.Limits.Memory), CPU: e.Limits.CPU, Processes: e.Limits.Processes},
+	}
+}
+
+func httpConfig(h *config.HTTP, newConnections bool) handlers.HTTPConfig {
+	return handlers.HTTPConfig{
+		URL: h.URL.Reveal(), Method: h.Method, Headers: reveal(h.Headers),
+		Timeout: h.Timeout, MaxResponse: h.MaxResponse, NewConnections: newConnections,
+	}
+}
+
+func reveal(texts map[string]config.Text) map[string]string {
+	plain := make(map[string]string, len(texts))
+	for k, t := range texts {
+		plain[k] = t.Reveal()
+	}
+	return plain
+}

@@ -1,0 +1,69 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/taskengine/taskengine/config"
+	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/tasklog"
+)
+
+// taskLog is the log of the tasks, and what keeps other processes from its folder.
+type taskLog struct {
+	*tasklog.Log           // nil if the configuration wants none
+	lock         io.Closer // nil if the store does it
+}
+
+// openTaskLog opens the log of the tasks. Within the folder of a store that is open nobody
+// else writes.
+func openTaskLog(c *config.Config, log *slog.Logger) (taskLog, error) {
+	if c.TaskLog.MaxSize == 0 {
+		return taskLog{}, nil
+	}
+	o := tasklog.Options{
+		Dir: c.TaskLog.Path, MaxBytes: int64(c.TaskLog.MaxSize),
+		AttemptLines: c.TaskLog.AttemptLines, AttemptBytes: c.TaskLog.AttemptSize, Log: log,
+	}
+	var l taskLog
+	switch {
+	case c.Storage.Driver == config.Memory:
+		o.Dir, o.MaxBytes = "", min(o.MaxBytes, tasklog.DefaultMemoryBytes)
+	case filepath.Dir(o.Dir) != c.Storage.Path:
+		var err error
+		if l.lock, err = lockFolder(o.Dir); err != nil {
+			return taskLog{}, fmt.Errorf("the folder %s of the logs of tasks: %w; write another task_log.path", o.Dir, err)
+		}
+	}
+	l.Log = tasklog.Open(o)
+	return l, nil
+}
+
+// lockFolder makes a folder this process's own until it ends or the lock is closed.
+func lockFolder(folder string) (io.Closer, error) {
+	if err := os.MkdirAll(folder, 0o750); err != nil {
+		return nil, err
+	}
+	lock, err := vfs.Default.Lock(filepath.Join(folder, "LOCK"))
+	if errors.Is(err, syscall.EAGAIN) {
+		return nil, storage.ErrLocked
+	}
+	return lock, err
+}
+
+// close closes the log and unlocks its folder.
+func (l taskLog) close(context.Context) error {
+	err := l.Log.Close()
+	if l.lock != nil {
+		err = errors.Join(err, l.lock.Close())
+	}
+	return err
+}

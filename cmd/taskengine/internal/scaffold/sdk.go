@@ -1,0 +1,88 @@
+package scaffold
+
+import (
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/taskengine/taskengine"
+)
+
+// sdkFolder is where a new project has the package that it is written with, which is in no
+// registry yet.
+const sdkFolder = "sdk"
+
+// vendored has the sources that a project in a language gets: files and folders of this
+// repository, and where they go in the project.
+var vendored = map[string]map[string]string{
+	"go": {
+		"go.mod": "sdk/go.mod", "go.sum": "sdk/go.sum", "engine/task": "sdk/engine/task",
+		"internal/wakeup": "sdk/internal/wakeup", "internal/workpool": "sdk/internal/workpool",
+		"plugins/handler": "sdk/plugins/handler", "plugins/internal/wire": "sdk/plugins/internal/wire",
+	},
+	"python": {"plugins/sdk/python/taskengine": "taskengine"}, // Python finds it there
+	"node":   {"plugins/sdk/node": sdkFolder, protocol: "sdk/handler.proto"},
+	"java":   {"plugins/sdk/java": sdkFolder, protocol: "sdk/handler.proto"},
+}
+
+// protocol is the file that describes the protocol, and protocolFrom its path in the packages.
+const (
+	protocol     = "plugins/internal/wire/handler.proto"
+	protocolFrom = "../../internal/wire/handler.proto"
+)
+
+// vendor puts the package of a language into a project.
+func vendor(folder, lang string) error {
+	for from, to := range vendored[lang] {
+		err := fs.WalkDir(taskengine.Sources, from, func(file string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.IsDir() || strings.HasSuffix(file, "_test.go") {
+				return err
+			}
+			content, err := taskengine.Sources.ReadFile(file)
+			if err != nil {
+				return err
+			}
+			target := filepath.Join(folder, filepath.FromSlash(path.Join(to, strings.TrimPrefix(file, from))))
+			if err := os.MkdirAll(filepath.Dir(target), 0o777); err != nil {
+				return err
+			}
+			text := strings.ReplaceAll(string(content), protocolFrom, "handler.proto")
+			return os.WriteFile(target, []byte(text), 0o666)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if lang == "go" {
+		return requireAll(folder)
+	}
+	return nil
+}
+
+// requireAll has the module in a folder require what the package requires, so that it can be
+// built at once.
+func requireAll(folder string) error {
+	own, err := taskengine.Sources.ReadFile("go.mod")
+	if err != nil {
+		return err
+	}
+	sums, err := taskengine.Sources.ReadFile("go.sum")
+	if err != nil {
+		return err
+	}
+	_, requirements, _ := strings.Cut(string(own), "\nrequire ")
+	mod, err := os.OpenFile(filepath.Join(folder, "go.mod"), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	if _, err := mod.WriteString("\nrequire " + requirements); err != nil {
+		mod.Close()
+		return err
+	}
+	if err := mod.Close(); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(folder, "go.sum"), sums, 0o666)
+}

@@ -1,0 +1,27 @@
+package units
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Span writes a duration by its one or two largest units, such as "12m34s" or "2d5h".
+func Span(d time.Duration) string {
+	sign := ""
+	if d < 0 {
+		sign, d = "-", -d
+	}
+	switch {
+	case d < time.Second:
+		return sign + d.Round(time.Millisecond).String()
+	case d < time.Minute:
+		return sign + d.Round(time.Second/10).String()
+	case d < time.Hour:
+		return sign + d.Round(time.Second).String()
+	case d < 48*time.Hour:
+		return sign + strings.TrimSuffix(d.Round(time.Minute).String(), "0s")
+	}
+	days := d.Round(time.Hour) / (24 * time.Hour)
+	return fmt.Sprintf("%s%dd%dh", sign, days, (d.Round(time.Hour)-days*24*time.Hour)/time.Hour)
+}
