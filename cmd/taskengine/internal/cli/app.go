@@ -1,6 +1,7 @@
 // Package cli is the command line of taskengine: the flags and arguments of each subcommand, and
-// what it prints. One file holds one subcommand. The files open*.go open the backends, and node.go
-// is the order in which the parts of a node open and close.
+// what it prints. One file holds one subcommand. The packages beside it do the work: node runs a
+// node, stores opens stores, and backup, doctor, storecopy, migrate and scaffold belong to the
+// commands of these names.
 package cli
 
 import (
@@ -28,7 +29,7 @@ func Main(ctx context.Context, args []string) int {
 	return fromOS().run(ctx, args)
 }
 
-// app is what all subcommands share: the world outside and the flags of the root.
+// app has what all subcommands share: streams, environment and the flags of the root.
 type app struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
@@ -82,11 +83,11 @@ func (a *app) run(ctx context.Context, args []string) int {
 	return exit.Code(err)
 }
 
-// complain tells a person what went wrong.
+// complain prints an error to the standard error.
 func (a *app) complain(err error) {
 	var silent *exit.Error
 	if errors.As(err, &silent) && silent.Err == nil {
-		return // everything is said
+		return // the error has nothing to print
 	}
 	var problems *config.Errors
 	switch {
@@ -99,12 +100,12 @@ func (a *app) complain(err error) {
 	}
 }
 
-// note tells a person something that is no data.
+// note prints a line that is not data to the standard error.
 func (a *app) note(format string, args ...any) {
 	fmt.Fprintln(a.stderr, cleanLines(fmt.Sprintf(format, args...)))
 }
 
-// colourful reports whether what is written to a terminal may have colours.
+// colourful reports whether text on the standard error may have colours.
 func (a *app) colourful() bool {
 	return a.errTTY && a.mayColour()
 }
@@ -114,8 +115,8 @@ func (a *app) getenv(name, otherwise string) string {
 	return cmp.Or(value, otherwise)
 }
 
-// name gives a task an id unless it has one: then it can be asked for again without being
-// doubled. Several databases that keep the tasks look for a key where the id of its task is.
+// name gives a task an ID unless it has one: then a request can be repeated without adding the task
+// twice. A store of several databases looks for a key in the shard of the ID of its task.
 func (a *app) name(t *taskenginev1.NewTask) {
 	if t.GetId() != "" {
 		return

@@ -114,7 +114,7 @@ func (a *app) showPair(p compare.Pair) error {
 	return a.printTable([]string{"FIGURE", "A", "B", "RATIO", "INTERVAL", "P", "VERDICT"}, rows)
 }
 
-// revision says what a side was.
+// revision writes the version of a side.
 func revision(s compare.Side) string {
 	const letters = 12
 	version := s.Version

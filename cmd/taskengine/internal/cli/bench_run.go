@@ -82,7 +82,7 @@ if it was missed at each of them.
 // defaultPythonSDK is where the package is within this repository.
 const defaultPythonSDK = "plugins/sdk/python"
 
-// scenarios reads what is to be run: all of it, before anything runs.
+// scenarios reads all scenarios before any of them runs.
 func (f *benchFlags) scenarios(names []string) ([]*bench.Scenario, error) {
 	var all []*bench.Scenario
 	for _, name := range names {
@@ -215,7 +215,7 @@ func verdict(results []*benchresult.Result) error {
 	return nil
 }
 
-// options are what the scenarios are run on.
+// options returns the store and the programs that scenarios run on.
 func (f *benchFlags) options() (bench.Options, error) {
 	o := bench.Options{Store: f.store, Dir: f.dir, Python: f.python, PythonPath: f.pySDK}
 	const synced = "written to the log and synced to disk; tasks that come together share a sync"
@@ -258,7 +258,7 @@ func benchStore(driver string) func(dir string) (storage.Store, error) {
 	}
 }
 
-// benchBar shows what a benchmark is doing, if somebody looks.
+// benchBar shows the progress of a benchmark on a terminal.
 type benchBar struct {
 	bar *progressbar.ProgressBar
 	app *app

@@ -217,7 +217,7 @@ func (a *app) showOthers(r *benchresult.Result) {
 	fmt.Fprintf(a.stdout, "WARNING: others used up to %s cores meanwhile; measure again when the machine has nothing else to do\n", plain(busy[len(busy)-1]))
 }
 
-// showChecks tells what was looked at, or what is wrong.
+// showChecks shows what was checked and what failed.
 func (a *app) showChecks(r *benchresult.Result) {
 	for i := range r.Runs {
 		run := &r.Runs[i]

@@ -53,7 +53,7 @@ Exit code 1: the objective cannot be met, whatever is given.`,
 	return cmd
 }
 
-// measuring are the flags of what measures this machine.
+// measuring are the flags of commands that measure this machine.
 type measuring struct {
 	store, dir       string
 	rounds, attempts int
@@ -86,7 +86,7 @@ func (m *measuring) calibrate(ctx context.Context, a *app) (*capacity.Curves, er
 	return c, nil
 }
 
-// warnOfOthers says if curves are not those of a machine alone.
+// warnOfOthers warns if other programs used the machine while curves were measured.
 func (a *app) warnOfOthers(c *capacity.Curves) {
 	if cores, much := c.Disturbed(); much {
 		a.note("others used up to %.1f cores while these curves were measured: do not rely on them, calibrate again when nothing else runs", cores)

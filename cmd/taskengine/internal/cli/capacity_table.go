@@ -10,7 +10,7 @@ import (
 	"github.com/taskengine/taskengine/internal/units"
 )
 
-// showAnswer shows what a load needs, and how that was found.
+// showAnswer shows the needs of a load and how they were found.
 func (a *app) showAnswer(x *capacity.Answer) error {
 	if a.json() {
 		if err := a.printJSON(x); err != nil {

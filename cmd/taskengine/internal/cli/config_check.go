@@ -26,11 +26,11 @@ func (f *configFlags) add(cmd *cobra.Command, usage string) {
 	cmd.Flags().StringArrayVar(&f.sets, "set", nil, "replace a value, such as node.slots=5; may be given more than once")
 }
 
-// ownConfig is the configuration of the commands that are told none, if it is there.
+// ownConfig is the configuration file that commands use if they are given none and it exists.
 const ownConfig = "taskengine.yaml"
 
-// find names the configuration file in the working folder if the command line names none
-// and there is one.
+// find takes the configuration file in the working folder, if there is one and the command line
+// names none.
 func (f *configFlags) find() error {
 	if f.file != "" {
 		return nil

@@ -129,7 +129,7 @@ type copyDifference struct {
 	Detail string        `json:"detail,omitempty"`
 }
 
-// showCopy shows what came of a copy. Its error says whether it is complete.
+// showCopy shows the report of a copy. It returns an error unless the destination is a copy.
 func (a *app) showCopy(c *storecopy.Copy, r *transfer.Report) error {
 	if err := a.printCopy(c, r); err != nil {
 		return err

@@ -47,7 +47,7 @@ of others.`,
 	return cmd
 }
 
-// showFindings shows what was found, the worst first. Its error says whether there is one.
+// showFindings shows findings, the worst first. It returns an error if one of them is an error.
 func (a *app) showFindings(p stores.Place, found doctor.Findings) error {
 	order := []doctor.Severity{doctor.Error, doctor.Warning, doctor.Info}
 	slices.SortStableFunc(found, func(a, b doctor.Finding) int {

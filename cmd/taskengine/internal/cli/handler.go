@@ -16,8 +16,8 @@ func newHandler(a *app) *cobra.Command {
 	return group("handler", "Write, try and examine handler programs", newHandlerNew(a), newHandlerTest(a), newHandlerVerify(a))
 }
 
-// programFlags are those of the commands that start a handler program, which is what
-// follows their flags.
+// programFlags are the flags of the commands that start a handler program. The program follows
+// the flags.
 type programFlags struct {
 	typ, payload string
 	env          []string
@@ -41,8 +41,8 @@ func (f *programFlags) environ() ([]string, error) {
 	return append(plugins.DefaultEnv(), f.env...), nil
 }
 
-// untilSignal returns a context that ends with the first signal to stop, so that no
-// process that was started is left.
+// untilSignal returns a context that ends with the first signal to stop, so that the command can
+// end the processes that it started.
 func untilSignal(ctx context.Context) (context.Context, context.CancelFunc) {
 	return signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 }

@@ -142,7 +142,7 @@ func (b *sizeFlag) Set(s string) error {
 // toClose is how long a program may take to end.
 const toClose = 10 * time.Second
 
-// try runs the task and shows what came of it.
+// try runs the task and shows its verdict.
 func (a *app) try(ctx context.Context, t *trial, given *task.Task, c plugins.Config) error {
 	host, err := plugins.Start(ctx, c)
 	if err != nil {
@@ -168,7 +168,7 @@ func (a *app) try(ctx context.Context, t *trial, given *task.Task, c plugins.Con
 	return a.showVerdict(v, took)
 }
 
-// teller tells a person what a handler says before its attempt ends.
+// teller prints the reports of a handler before its attempt ends.
 type teller struct{ *app }
 
 var _ task.Reporter = (*teller)(nil)
@@ -202,7 +202,7 @@ type verdictJSON struct {
 	At           *time.Time      `json:"at,omitempty"`
 }
 
-// showVerdict shows what came of an attempt, and ends in an error unless the task is done.
+// showVerdict shows the verdict on an attempt. It returns an error unless the task is done.
 func (a *app) showVerdict(v task.Verdict, took time.Duration) error {
 	name, meaning := verdictOf(v)
 	done := v.Outcome == task.Completed
@@ -255,7 +255,7 @@ func (a *app) showResult(result []byte) error {
 // cleanLines is clean for text such as a stack, whose lines matter.
 func cleanLines(s string) string { return terminal.Lines(s) }
 
-// verdictOf names a verdict and says what a node would do.
+// verdictOf returns the name of a verdict and what a node would do.
 func verdictOf(v task.Verdict) (name, meaning string) {
 	switch v.Outcome {
 	case task.Completed:

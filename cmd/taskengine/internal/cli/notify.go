@@ -5,8 +5,9 @@ import (
 	"net"
 )
 
-// notifier returns what tells the service manager how the node stands, as systemd wants
-// it: a datagram to the socket that NOTIFY_SOCKET names. Without one it does nothing.
+// notifier returns a function that sends the state of the node to the service manager by the
+// protocol of systemd: a datagram to the socket that NOTIFY_SOCKET names. Without that variable
+// the function does nothing.
 func (a *app) notifier(log *slog.Logger) func(state string) {
 	path := a.getenv("NOTIFY_SOCKET", "")
 	if path == "" {

@@ -45,8 +45,8 @@ func (a *app) printJSON(v any) error {
 	return e.Encode(v)
 }
 
-// clean makes text that comes from tasks fit for a terminal: on one line, and without
-// what a terminal would obey.
+// clean makes text that comes from tasks fit for a terminal: on one line, and without control
+// sequences.
 func clean(s string) string { return terminal.Line(s) }
 
 // short cuts text to n characters.

@@ -7,10 +7,10 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// defaultAddress is where a node's API is unless its configuration says otherwise.
+// defaultAddress is the address of a node's API unless its configuration names another.
 const defaultAddress = "127.0.0.1:7420"
 
-// suggestWithin is how many letters what was meant may differ from what was typed.
+// suggestWithin is the number of letters by which a suggested command may differ from a mistyped one.
 const suggestWithin = 2
 
 func newRoot(a *app) *cobra.Command {
@@ -52,7 +52,7 @@ func newRoot(a *app) *cobra.Command {
 	return root
 }
 
-// group is a command that only has others.
+// group returns a command that only has subcommands.
 func group(name, short string, commands ...*cobra.Command) *cobra.Command {
 	g := &cobra.Command{
 		Use: name, Short: short, Args: unknownCommand, SuggestionsMinimumDistance: suggestWithin,
@@ -62,7 +62,7 @@ func group(name, short string, commands ...*cobra.Command) *cobra.Command {
 	return g
 }
 
-// unknownCommand refuses the arguments of a command that only has others.
+// unknownCommand refuses the arguments of a command that only has subcommands.
 func unknownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil

@@ -11,19 +11,19 @@ import (
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/exit"
 )
 
-// signals are the requests of the outside to stop: the first one politely, the second
-// one for good. SIGHUP asks to reload instead, where somebody does that.
+// signals are requests to stop: the first one in order, the second one at once. SIGHUP asks for a
+// reload instead, if reload is not nil.
 type signals struct {
 	first, second context.Context // end with the signal; the cause names it
-	reload        chan<- struct{} // has room for one request; nil if nobody reloads
+	reload        chan<- struct{} // has room for one request; nil if the program reloads nothing
 	received      chan os.Signal
 	last          atomic.Int32 // number of the newest
 	cancel        []context.CancelCauseFunc
 	done          chan struct{}
 }
 
-// listenToSignals listens until the signals are closed. ctx ending counts as the first. If
-// reload is not nil, it is sent to for SIGHUP.
+// listenToSignals listens until the signals are closed. The end of ctx counts as the first signal.
+// SIGHUP sends to reload unless that is nil.
 func listenToSignals(ctx context.Context, reload chan<- struct{}) *signals {
 	s := &signals{reload: reload, received: make(chan os.Signal, 2), done: make(chan struct{})}
 	var first, second context.CancelCauseFunc
@@ -42,7 +42,7 @@ func (s *signals) listen() {
 		if sig == syscall.SIGHUP && s.reload != nil {
 			select {
 			case s.reload <- struct{}{}:
-			default: // there is one to come anyway, and it will see what this one is for
+			default: // a reload is pending, and it reads the configuration after this signal
 			}
 			continue
 		}

@@ -16,7 +16,7 @@ import (
 	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
 )
 
-// addFlags are what `task add` is told about the task.
+// addFlags are the flags of `task add` that describe the task.
 type addFlags struct {
 	id, key, orderingKey, data string
 	headers                    []string

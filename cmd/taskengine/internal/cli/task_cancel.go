@@ -14,7 +14,7 @@ type edits struct {
 	reason  string
 }
 
-// newEdit returns a command that changes one task and shows what became of it.
+// newEdit returns a command that changes one task and shows the changed task.
 func newEdit(a *app, use, short string, e *edits, do func(ctx context.Context, c *client, id string) (*taskenginev1.Task, error)) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: use, Short: short, Args: cobra.ExactArgs(1),

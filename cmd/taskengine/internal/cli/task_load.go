@@ -214,7 +214,7 @@ func (a *app) showLoaded(count loadedJSON) error {
 	return err
 }
 
-// progress shows how far a file is read, if somebody looks.
+// progress shows on a terminal how far a file is read.
 func (a *app) progress(size int64) *progressbar.ProgressBar {
 	return progressbar.NewOptions64(size,
 		progressbar.OptionSetWriter(a.stderr), progressbar.OptionSetVisibility(a.errTTY),

@@ -87,7 +87,7 @@ type tail struct {
 	show func(*taskenginev1.LogLine) error
 }
 
-// showError is what went wrong with showing, and not with the node.
+// showError is an error of showing lines, not of the node.
 type showError struct{ error }
 
 func (t *tail) run(ctx context.Context) error {
@@ -118,7 +118,7 @@ func (t *tail) mayComeBack(err error) bool {
 	return t.node.worthAnother(err)
 }
 
-// stream shows what one stream brings. It reports whether that was all there is.
+// stream shows the lines of one stream. It reports whether the log ended with them.
 func (t *tail) stream(ctx context.Context) (complete bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

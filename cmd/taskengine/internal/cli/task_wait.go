@@ -135,7 +135,7 @@ func (a *app) patient() func(format string, args ...any) {
 	return a.note
 }
 
-// tell says what is waited for; res is the last answer, nil before the first.
+// tell prints the tasks that it waits for; res is the last answer, nil before the first.
 func (w *waiter) tell(begin time.Time, res *taskenginev1.WaitResponse) {
 	if w.say == nil {
 		return

@@ -32,7 +32,7 @@ func newTaskWhy(a *app) *cobra.Command {
 	}
 }
 
-// whyText tells people what keeps a task from running.
+// whyText describes for people why a task does not run.
 func (a *app) whyText(res *taskenginev1.WhyResponse, now time.Time) string {
 	t := res.GetTask()
 	var b strings.Builder

@@ -67,8 +67,8 @@ func await(ctx context.Context, c config.Storage, key string, log *slog.Logger) 
 	return untilItAnswers(ctx, key, log, func(ctx context.Context) (*postgres.Store, error) { return tryOnce(ctx, c, key, log) })
 }
 
-// untilItAnswers calls try until its database answers or the patience is over. The error is
-// that of the last try that had the time to fail: one that was cut off knows no reason.
+// untilItAnswers calls try until its database answers or the patience is over. The error is that
+// of the last try that had the time to fail: one that was cut off has no reason to give.
 func untilItAnswers[S any](ctx context.Context, key string, log *slog.Logger, try func(context.Context) (S, error)) (none S, err error) {
 	within, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

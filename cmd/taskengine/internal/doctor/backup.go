@@ -7,7 +7,8 @@ import (
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/backup"
 )
 
-// examineBackup looks whether a store in files that is a backup is still as it was written.
+// examineBackup reports the files of a backup that have changed. It returns nil for a folder that
+// is no backup.
 func examineBackup(ctx context.Context, found *Findings, folder string) (*backup.Manifest, error) {
 	const why = "tasks may be missing that were in the backup, or be changed, and nothing else tells"
 	m, err := backup.ReadManifest(folder)

@@ -17,7 +17,7 @@ import (
 	"github.com/taskengine/taskengine/storage/postgres/schema"
 )
 
-// From when on something is worth a word.
+// The limits from which on something is reported.
 const (
 	maxSkew      = time.Second      // between clocks
 	maxSkewBeat  = 10 * time.Second // likewise, of a node that is behind: its heartbeat may have waited
@@ -30,7 +30,7 @@ const (
 	minBloated   = 64 << 20
 )
 
-// judgeDatabase says what a database lacks.
+// judgeDatabase reports the state of a database.
 func judgeDatabase(found *Findings, h *health.Report) {
 	found.info("server", "PostgreSQL %d.%d, %d of %s connections", h.Server/10000, h.Server%10000, h.Connections, h.Settings["max_connections"])
 	judgeSchema(found, h)
@@ -58,10 +58,10 @@ func judgeSchema(found *Findings, h *health.Report) {
 	}
 }
 
-// examineTables compares the tables with what the migrations make, if the role may.
+// examineTables compares the tables with those that the migrations make, if the role is allowed to.
 func examineTables(ctx context.Context, found *Findings, p stores.Place, h *health.Report) {
 	if h.Schema > h.Want {
-		return // nobody here knows what those should be like
+		return // this program does not know those migrations
 	}
 	differences, err := schema.Verify(ctx, p.URL, p.Schema)
 	if err != nil {
@@ -74,7 +74,7 @@ func examineTables(ctx context.Context, found *Findings, p stores.Place, h *heal
 	}
 }
 
-// judgeHome is about a database that is one of several.
+// judgeHome reports the shards of a database that is one of several.
 func judgeHome(found *Findings, home storage.Holdings) {
 	if home.Owned != task.AllShards() {
 		found.info("shards", "it holds the shards %s of 0-%d", cmp.Or(home.Owned.String(), "none"), task.ShardCount-1)
@@ -145,8 +145,8 @@ func judgeNodes(found *Findings, h *health.Report) {
 	}
 }
 
-// anybody reports whether a node is alive.
-func anybody(h *health.Report) bool {
+// anyAlive reports whether a node is alive.
+func anyAlive(h *health.Report) bool {
 	for _, n := range h.Nodes {
 		if n.DiedAt.IsZero() {
 			return true
@@ -155,8 +155,7 @@ func anybody(h *health.Report) bool {
 	return false
 }
 
-// judgeLive is about tasks that have not ended. Where no node is alive to see to them, they
-// are not stuck.
+// judgeLive reports tasks that have not ended. They are not stuck if no node is alive.
 func judgeLive(found *Findings, h *health.Report) {
 	r := &h.Rows
 	found.info("tasks", "%d have not ended, of which %d are ready and %d run", r.Live, r.Ready, r.Running)
@@ -165,7 +164,7 @@ func judgeLive(found *Findings, h *health.Report) {
 		found.info("oldest", "the task that has been ready for longest has been so for %s, of the type %q", ago(h.Now, r.OldestReady), r.OldestReadyType)
 	}
 	stuck := Info
-	if anybody(h) {
+	if anyAlive(h) {
 		stuck = Error
 	}
 	if r.Orphans > 0 {
@@ -188,7 +187,7 @@ func judgeLive(found *Findings, h *health.Report) {
 	}
 }
 
-// judgeCounts is about what dashboards and monitors are told, which nobody counts for them.
+// judgeCounts reports counters that differ from the rows: dashboards and monitors read them.
 func judgeCounts(found *Findings, h *health.Report) {
 	if len(h.Counts) == 0 {
 		return
@@ -198,7 +197,7 @@ func judgeCounts(found *Findings, h *health.Report) {
 		"somebody has changed tables with their triggers off, or the table tally", "run `select taskengine.recount()` in the database, with the name of its schema: it reads all tasks, and nobody waits for it")
 }
 
-// milder returns a severity that is no error.
+// milder returns s, or a warning for an error.
 func milder(s Severity) Severity {
 	if s == Error {
 		return Warning
@@ -236,7 +235,7 @@ func judgeEnded(found *Findings, h *health.Report) {
 	found.info("ended", "tasks that have ended take %s", units.WholeBytes(h.Ended))
 	if len(h.Over) > 0 {
 		s := Info
-		if anybody(h) {
+		if anyAlive(h) {
 			s = Warning
 		}
 		found.add(s, "retention", fmt.Sprintf("tables of tasks that nobody wants any more: %s", strings.Join(h.Over, ", ")),
@@ -257,7 +256,7 @@ func judgeHolders(found *Findings, h *health.Report) {
 	for _, o := range h.Holders {
 		held := h.Now.Sub(o.Since)
 		if o.Since.IsZero() {
-			held = 0 // nobody knows
+			held = 0 // unknown
 		}
 		if held < maxHeld && o.Age < maxHeldAge {
 			continue
@@ -288,7 +287,7 @@ func judgeHolders(found *Findings, h *health.Report) {
 func judgeIdle(found *Findings, h *health.Report) {
 	for _, i := range h.Idle {
 		idle := h.Now.Sub(i.Since)
-		// Nodes hold locks by such transactions, which keep nothing from being removed.
+		// Such a transaction holds back no vacuum: nodes hold locks by them.
 		if idle < maxIdle || !i.Held {
 			continue
 		}

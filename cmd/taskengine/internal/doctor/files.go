@@ -16,7 +16,7 @@ import (
 	"github.com/taskengine/taskengine/storage"
 )
 
-// files is what there is to know about a store in files that nobody uses.
+// files describes a store in files that is not in use.
 type files struct {
 	damage   error            // what is wrong with its records
 	manifest *backup.Manifest // nil if it is no backup
@@ -26,19 +26,19 @@ type files struct {
 	rows     survey
 }
 
-// survey is about the rows of a store.
+// survey describes the rows of a store.
 type survey struct {
 	now      time.Time
 	counts   map[storage.StateType]int64
 	dueLate  int64 // waiting, and due for some time
 	expired  int64 // submitted, and too late
-	future   int64 // changed at a time that is to come
+	future   int64 // changed at a time in the future
 	oldest   *task.Task
-	pastKeep int64 // ended, and not wanted any more
-	pastTold bool  // there are more of these
+	pastKeep int64 // ended, and past their retention
+	pastTold bool  // pastKeep is a lower bound
 }
 
-// pastKeepMost is how many rows are counted that are not wanted any more.
+// pastKeepMost is the number of rows past their retention that are counted.
 const pastKeepMost = 100_000
 
 // examineFiles reads all of a store in files; manifest is nil if it is no backup.
@@ -65,7 +65,7 @@ func examineFiles(ctx context.Context, found *Findings, p stores.Place, s stores
 	return ctx.Err()
 }
 
-// measure finds out how large the store is, and what is left of its disk.
+// measure reads the size of the store and the free space of its disk.
 func (f *files) measure(folder string) error {
 	err := filepath.WalkDir(folder, func(_ string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
@@ -139,13 +139,13 @@ func (v *survey) in(s task.State) (n int64) {
 	return n
 }
 
-// What is too little of a disk.
+// The free space below which a disk is reported.
 const (
 	leastFree    = 1 << 30 // bytes
 	leastFreePer = 5       // percent
 )
 
-// judgeFiles says what a store in files lacks.
+// judgeFiles reports the state of a store in files.
 func judgeFiles(found *Findings, f *files) {
 	judgeRecords(found, f.damage)
 	found.info("size", "%s, of a disk with %s free of %s", units.WholeBytes(f.size), units.WholeBytes(int64(f.free)), units.WholeBytes(int64(f.total)))

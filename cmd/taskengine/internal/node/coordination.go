@@ -9,22 +9,23 @@ import (
 
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/database"
 	"github.com/taskengine/taskengine/config"
-	coordination "github.com/taskengine/taskengine/coord/postgres"
+	pgcoord "github.com/taskengine/taskengine/coord/postgres"
 	"github.com/taskengine/taskengine/engine"
 )
 
-// togetherConns is how many connections a node has for agreeing with others: so that what
-// it does with tasks does not keep it from proving that it is alive.
-const togetherConns = 2
+// conns is the number of connections that a node has for coordination. They are its own, so that
+// queries about tasks cannot delay the renewal of its lease.
+const conns = 2
 
-// together is how a node agrees with others; nil if it is alone.
-type together struct {
+// coordination connects a node with the others; nil if its store has one node.
+type coordination struct {
 	pool  *pgxpool.Pool
-	coord *coordination.Coord
+	coord *pgcoord.Coord
 }
 
-// openTogether opens what a node needs to be one of several, nil if its store is its own.
-func openTogether(ctx context.Context, c *config.Config, log *slog.Logger) (*together, error) {
+// openCoordination opens the coordination of a store that several nodes can use. It returns nil
+// for other stores.
+func openCoordination(ctx context.Context, c *config.Config, log *slog.Logger) (*coordination, error) {
 	if c.Storage.Driver != config.Postgres {
 		return nil, nil
 	}
@@ -32,7 +33,7 @@ func openTogether(ctx context.Context, c *config.Config, log *slog.Logger) (*tog
 	if err != nil {
 		return nil, fmt.Errorf("storage.url: %w", err)
 	}
-	conf.MaxConns, conf.MinConns = togetherConns, 0
+	conf.MaxConns, conf.MinConns = conns, 0
 	conf.ShouldPing = func(_ context.Context, p pgxpool.ShouldPingParams) bool {
 		return p.IdleDuration > 3*c.Coordination.Lease
 	}
@@ -42,20 +43,20 @@ func openTogether(ctx context.Context, c *config.Config, log *slog.Logger) (*tog
 	}
 	listen := c.Bus.Listen.Reveal()
 	if listen == "none" {
-		listen = coordination.ListenOff
+		listen = pgcoord.ListenOff
 	}
-	coord, err := coordination.New(pool, coordination.Options{
+	coord, err := pgcoord.New(pool, pgcoord.Options{
 		Schema: c.Storage.Schema, Lease: c.Coordination.Lease, Listen: listen, Log: log,
 	})
 	if err != nil {
 		pool.Close()
 		return nil, fmt.Errorf("join the other nodes: %w", err)
 	}
-	return &together{pool, coord}, nil
+	return &coordination{pool, coord}, nil
 }
 
-// tell fills in how an engine agrees with others.
-func (t *together) tell(c *engine.Config, from config.Coordination) {
+// configure sets the coordination in the configuration of an engine.
+func (t *coordination) configure(c *engine.Config, from config.Coordination) {
 	if t == nil {
 		return
 	}
@@ -63,7 +64,7 @@ func (t *together) tell(c *engine.Config, from config.Coordination) {
 	c.Lease, c.Labels = from.Lease, from.Labels
 }
 
-func (t *together) close(context.Context) error {
+func (t *coordination) close(context.Context) error {
 	if t == nil {
 		return nil
 	}

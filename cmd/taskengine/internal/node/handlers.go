@@ -18,7 +18,7 @@ import (
 	"github.com/taskengine/taskengine/server"
 )
 
-// handlerSet are the handlers of a node.
+// handlerSet has the handlers of a node.
 type handlerSet struct {
 	byType map[string]task.Handler
 	hosts  map[string]*plugins.Host // by the name of the handler
@@ -46,7 +46,7 @@ func openHandlers(ctx context.Context, c *config.Config, log *slog.Logger) (*han
 	return nil, err
 }
 
-// builtIn returns the handlers that are no processes of their own, by name.
+// builtIn returns the handlers that are not plugins, by name.
 func builtIn(c *config.Config, log *slog.Logger) (map[string]task.Handler, error) {
 	byName := make(map[string]task.Handler)
 	for name, h := range c.Handlers {
@@ -75,7 +75,7 @@ func atMostOnce(c *config.Config, handler string) bool {
 	return false
 }
 
-// addSplits adds the handlers that divide tasks among others.
+// addSplits adds the handlers that divide tasks among other handlers.
 func addSplits(c *config.Config, byName map[string]task.Handler) error {
 	splits := make(map[string]task.Handler)
 	for name, h := range c.Handlers {
@@ -107,7 +107,7 @@ func assign(c *config.Config, byName map[string]task.Handler) map[string]task.Ha
 	return byType
 }
 
-// Close ends the processes of the handlers: at once when ctx ends.
+// Close ends the processes of the plugins, and kills them when ctx ends.
 func (s *handlerSet) Close(ctx context.Context) error {
 	var wg sync.WaitGroup
 	results := make(chan error, len(s.hosts))
@@ -123,7 +123,7 @@ func (s *handlerSet) Close(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
-// Status says how the handlers stand that are processes.
+// Status returns the state of the handlers that are plugins.
 func (s *handlerSet) Status() []server.HandlerStatus {
 	all := make([]server.HandlerStatus, 0, len(s.hosts))
 	for _, name := range slices.Sorted(maps.Keys(s.hosts)) {
@@ -135,7 +135,7 @@ func (s *handlerSet) Status() []server.HandlerStatus {
 	return all
 }
 
-// pluginConfig returns how the plugin of a handler is run.
+// pluginConfig returns the configuration of the plugin of a handler.
 func pluginConfig(c *config.Config, name string, log *slog.Logger) plugins.Config {
 	p := c.Handlers[name].Plugin
 	// Not nil: the configuration says that there is no variable but these.
@@ -156,8 +156,8 @@ func pluginConfig(c *config.Config, name string, log *slog.Logger) plugins.Confi
 	}
 }
 
-// maxResult returns the largest result that a type of the handler allows; the engine refuses
-// what is too large for the type of the task. 0 is the default.
+// maxResult returns the largest result that a type of the handler allows, 0 for the default. The
+// engine refuses a result that is too large for the type of its task.
 func maxResult(c *config.Config, handler string) int {
 	most := 0
 	for _, typ := range typesOf(c, handler) {

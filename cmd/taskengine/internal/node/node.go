@@ -23,8 +23,7 @@ import (
 	"github.com/taskengine/taskengine/server"
 )
 
-// closeTimeout is how long each part of a node may take to close, when everything it
-// waited for is over already.
+// closeTimeout is how long each part of a node may take to close. By then nothing uses it.
 const closeTimeout = 5 * time.Second
 
 // Node is a node of `taskengine run`. Its exported fields are set before Run and do not change.
@@ -78,11 +77,11 @@ func (n *Node) Run(stop, hurry context.Context) (err error) {
 	}
 	n.backups.Offer(n.Config.Storage.Path, store)
 
-	others, err := openTogether(stop, n.Config, n.Log)
+	others, err := openCoordination(stop, n.Config, n.Log)
 	if err != nil {
 		return err
 	}
-	defer n.close("what agrees with other nodes", others.close)
+	defer n.close("the coordination", others.close)
 
 	taskLog, err := openTaskLog(n.Config, n.Log)
 	if err != nil {
@@ -105,7 +104,7 @@ func (n *Node) Run(stop, hurry context.Context) (err error) {
 		Observer: server.Observers(n.metrics.Observer(), failures.Observer(), server.Ended(taskLog.Ended)),
 		TaskLog:  taskLog.Log,
 	}
-	others.tell(&conf, n.Config.Coordination)
+	others.configure(&conf, n.Config.Coordination)
 	e, err := engine.Open(stop, conf)
 	if err != nil {
 		return err
@@ -133,7 +132,7 @@ func (n *Node) Run(stop, hurry context.Context) (err error) {
 	return errors.Join(err, n.drain(hurry, e))
 }
 
-// serve reloads as it is asked to, until the node is told to stop or cannot go on.
+// serve reloads on request until stop ends or a part fails.
 func (n *Node) serve(stop context.Context, set *handlerSet, e *engine.Engine, api, admin *endpoint) error {
 	reloading, over := context.WithCancel(stop)
 	var reloads sync.WaitGroup
@@ -153,8 +152,8 @@ func (n *Node) serve(stop context.Context, set *handlerSet, e *engine.Engine, ap
 	}
 }
 
-// drain waits for the tasks that run. Meanwhile the API answers: it accepts nothing
-// more, and those who wait for tasks hear of their end.
+// drain waits for the tasks that run. Meanwhile the API answers: it accepts no tasks, and requests
+// that wait for tasks get their results.
 func (n *Node) drain(hurry context.Context, e *engine.Engine) error {
 	n.health.Draining()
 	begin := time.Now()
@@ -171,7 +170,7 @@ func (n *Node) drain(hurry context.Context, e *engine.Engine) error {
 	return nil
 }
 
-// close closes a part. What goes wrong then is told, and takes nothing back.
+// close closes a part. It logs an error, and the node goes on with closing.
 func (n *Node) close(what string, closer func(context.Context) error) {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
@@ -180,7 +179,7 @@ func (n *Node) close(what string, closer func(context.Context) error) {
 	}
 }
 
-// maxRequest leaves room for the largest payload that a type allows, in base64.
+// maxRequest returns a limit of requests with room for the largest payload of any type in base64.
 func (n *Node) maxRequest() int {
 	most := server.DefaultMaxRequest
 	for _, t := range n.Config.Types {

@@ -16,16 +16,16 @@ import (
 )
 
 const (
-	startsPerCore = 2                // plugins that start at a time, for each processor
-	firstStarts   = 30 * time.Second // how long a node waits for the first start of all plugins
+	startsPerCore = 2                // plugins that start at the same time, for each processor
+	firstStarts   = 30 * time.Second // the time that a node waits for the first start of all plugins
 )
 
-// errSlowStart is why a node does not wait any longer for the first start of a plugin.
+// errSlowStart is the error of a plugin whose first start takes longer than the node waits.
 var errSlowStart = fmt.Errorf("it has not started within %v", firstStarts)
 
 // startPlugins starts the plugins, a few at a time, and waits for the first start of each.
-// One that fails is tried again in the background; if the configuration is strict, it is an
-// error.
+// A plugin that fails is started again in the background; if the configuration is strict, the
+// failure is an error.
 func (s *handlerSet) startPlugins(ctx context.Context, c *config.Config, log *slog.Logger) error {
 	s.turns = plugins.NewTurns(startsPerCore * runtime.GOMAXPROCS(0))
 	for _, name := range slices.Sorted(maps.Keys(c.Handlers)) {
@@ -63,7 +63,7 @@ func (s *handlerSet) startPlugins(ctx context.Context, c *config.Config, log *sl
 	return nil
 }
 
-// firstStarts waits for the first start of each plugin, and returns why some have failed.
+// firstStarts waits for the first start of each plugin, and returns the errors by handler.
 func (s *handlerSet) firstStarts(ctx context.Context) map[string]error {
 	var mu sync.Mutex
 	failed := make(map[string]error) // guarded by mu
@@ -81,7 +81,8 @@ func (s *handlerSet) firstStarts(ctx context.Context) map[string]error {
 	return failed
 }
 
-// pluginConfig returns how the plugin of a handler is run among the others of the set.
+// pluginConfig returns the configuration of the plugin of a handler, which starts in turn with the
+// others of the set.
 func (s *handlerSet) pluginConfig(c *config.Config, name string, log *slog.Logger) plugins.Config {
 	out := pluginConfig(c, name, log)
 	out.Turns = s.turns

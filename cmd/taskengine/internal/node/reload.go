@@ -10,7 +10,7 @@ import (
 	"github.com/taskengine/taskengine/config"
 )
 
-// reloadAsAsked reloads the plugins whenever somebody asks, until ctx ends.
+// reloadAsAsked reloads the plugins for each value of n.Reloads, until ctx ends.
 func (n *Node) reloadAsAsked(ctx context.Context, set *handlerSet) {
 	for {
 		select {
@@ -22,8 +22,8 @@ func (n *Node) reloadAsAsked(ctx context.Context, set *handlerSet) {
 	}
 }
 
-// reload gives each plugin new processes, as the configuration now says. What goes wrong
-// is told, and leaves what there is as it was.
+// reload gives each plugin new processes, by the configuration as it is now. It logs errors; a
+// plugin that was not reloaded goes on as before.
 func (n *Node) reload(ctx context.Context, set *handlerSet) {
 	next, err := n.Again()
 	if err != nil {
@@ -50,14 +50,13 @@ func (n *Node) reload(ctx context.Context, set *handlerSet) {
 	all.Wait()
 }
 
-// sameButPlugins reports whether two configurations differ in nothing but what their
-// plugins are.
+// sameButPlugins reports whether two configurations differ in nothing but the settings of plugins.
 func sameButPlugins(a, b *config.Config) bool {
 	return reflect.DeepEqual(blanked(a), blanked(b))
 }
 
-// blanked returns what a configuration says, by the names of the fields, with all plugins
-// the same.
+// blanked returns the exported fields of a configuration by name, with the settings of all plugins
+// removed.
 func blanked(c *config.Config) map[string]any {
 	out := make(map[string]any)
 	v := reflect.ValueOf(*c)

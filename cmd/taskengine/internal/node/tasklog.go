@@ -17,14 +17,14 @@ import (
 	"github.com/taskengine/taskengine/tasklog"
 )
 
-// taskLog is the log of the tasks, and what keeps other processes from its folder.
+// taskLog is the log of the tasks and the lock of its folder.
 type taskLog struct {
 	*tasklog.Log           // nil if the configuration wants none
 	lock         io.Closer // nil if the store does it
 }
 
-// openTaskLog opens the log of the tasks. Within the folder of a store that is open nobody
-// else writes.
+// openTaskLog opens the log of the tasks. A folder within that of the open store needs no lock of
+// its own: the store has locked it.
 func openTaskLog(c *config.Config, log *slog.Logger) (taskLog, error) {
 	if c.TaskLog.MaxSize == 0 {
 		return taskLog{}, nil
@@ -47,7 +47,7 @@ func openTaskLog(c *config.Config, log *slog.Logger) (taskLog, error) {
 	return l, nil
 }
 
-// lockFolder makes a folder this process's own until it ends or the lock is closed.
+// lockFolder makes a folder and locks it until the lock is closed or this process ends.
 func lockFolder(folder string) (io.Closer, error) {
 	if err := os.MkdirAll(folder, 0o750); err != nil {
 		return nil, err

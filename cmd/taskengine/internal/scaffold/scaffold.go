@@ -71,7 +71,7 @@ func New(lang, dir, name string) (string, error) {
 	return folder, nil
 }
 
-// fill writes what the templates below root make for the program named.
+// fill executes the templates below root for a program of this name, and writes the files.
 func fill(folder, root, name string) error {
 	return fs.WalkDir(templates, root, func(file string, entry fs.DirEntry, err error) error {
 		if err != nil {

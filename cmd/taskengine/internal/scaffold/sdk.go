@@ -61,7 +61,7 @@ func vendor(folder, lang string) error {
 	return nil
 }
 
-// requireAll has the module in a folder require what the package requires, so that it can be
+// requireAll adds the requirements of the package to the module in a folder, so that it can be
 // built at once.
 func requireAll(folder string) error {
 	own, err := taskengine.Sources.ReadFile("go.mod")
