@@ -116,18 +116,18 @@ var rules = []rule{
 		Why: "a backend implements its port and brings one dependency; it checks its tables, and does not know what examines or divides it",
 	},
 	{
-		Of:  "storage/postgres/internal/partition",
+		Of:  "storage/postgres/internal/ended",
 		Why: "the names and bounds of partitions are arithmetic",
 	},
 	{
 		Of:  "storage/postgres/schema",
-		May: []string{"storage/postgres/internal/partition", "coord/postgres", "engine/task"},
+		May: []string{"storage/postgres/internal/ended", "coord/postgres", "engine/task"},
 		Out: []string{"github.com/jackc/pgx"},
 		Why: "the tables are made without the store; the migrations make those of the coordination, too",
 	},
 	{
 		Of:  "storage/postgres/health",
-		May: []string{"storage", "storage/postgres", "storage/postgres/internal/partition", "storage/postgres/schema", "coord/postgres", "engine/task"},
+		May: []string{"storage", "storage/postgres", "storage/postgres/internal/ended", "storage/postgres/schema", "coord/postgres", "engine/task"},
 		Out: []string{"github.com/jackc/pgx"},
 		Why: "an examination uses a store, and no store needs it",
 	},

@@ -11,15 +11,14 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// array is an argument of a statement: a one-dimensional array in PostgreSQL's binary
-// format. The driver takes slices, too; that is several times slower, and the arguments
-// are most of what is sent.
+// array is an argument of a statement: a one-dimensional array in PostgreSQL's binary format. The
+// driver accepts slices, too, and is several times slower to encode them; arguments are most of
+// what is sent.
 type array struct{ bytes []byte }
 
 const arrayHeader = 20
 
-// newArray returns an array of n elements that have not been added yet, of about size
-// bytes each.
+// newArray returns an array for n elements of about size bytes each, which the caller adds.
 func newArray(oid uint32, n, size int) *array {
 	b := make([]byte, 0, arrayHeader+n*(4+size))
 	if n == 0 {
@@ -78,7 +77,7 @@ func (a *array) bool(v bool) {
 	}
 }
 
-// columnOf returns an array of what add adds of each of some.
+// columnOf returns an array to which add adds one element for each of some.
 func columnOf[T any](oid uint32, size int, some []T, add func(*array, T)) *array {
 	a := newArray(oid, len(some), size)
 	for _, one := range some {
@@ -139,7 +138,7 @@ func bytesOrNull[T any](some []T, of func(T) []byte) *array {
 
 func itself[T any](one T) T { return one }
 
-// arrayCodec writes arrays as they are, and leaves all else to the codec of the driver.
+// arrayCodec encodes values of type array, and leaves all others to the codec of the driver.
 type arrayCodec struct{ pgtype.Codec }
 
 func (c arrayCodec) PlanEncode(m *pgtype.Map, oid uint32, format int16, value any) pgtype.EncodePlan {
@@ -158,8 +157,8 @@ func (arrayPlan) Encode(value any, b []byte) ([]byte, error) {
 	return append(b, value.(*array).bytes...), nil
 }
 
-// teach has a connection take arrays.
-func teach(_ context.Context, c *pgx.Conn) error {
+// registerArrays makes a connection accept values of type array.
+func registerArrays(_ context.Context, c *pgx.Conn) error {
 	m := c.TypeMap()
 	for _, oid := range []uint32{
 		pgtype.UUIDArrayOID, pgtype.Int8ArrayOID, pgtype.Int4ArrayOID, pgtype.Int2ArrayOID, pgtype.BoolArrayOID, pgtype.ByteaArrayOID,
@@ -168,7 +167,7 @@ func teach(_ context.Context, c *pgx.Conn) error {
 		if !ok {
 			return fmt.Errorf("the driver does not know the type %d", oid)
 		}
-		if _, taught := t.Codec.(arrayCodec); taught {
+		if _, done := t.Codec.(arrayCodec); done {
 			continue
 		}
 		m.RegisterType(&pgtype.Type{Name: t.Name, OID: oid, Codec: arrayCodec{t.Codec}})

@@ -11,23 +11,22 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 )
 
-// Attach returns a transaction of the store that is tx, which the caller has begun and
-// ends: what is done by its verbs is there if and only if tx commits. tx may be of any
-// connection to the store's database whose role has the rights of the store's own. It may
-// be a savepoint, too; then it has an Attach of its own.
+// Attach returns a transaction of the store that is part of tx, which the caller has begun and
+// ends: the changes of its verbs exist if and only if tx commits. tx may be on any connection to
+// the store's database whose role has the rights of the store's role. It may be a savepoint, for
+// which Attach is called again.
 //
-// The caller calls [Tx.Committed] after tx has committed. A verb that fails leaves tx as
-// any statement does that fails: it can only be rolled back. Insert needs the isolation
-// level read committed, and fails at another; the other verbs fail at a higher one with
-// the error 40001 where they would else answer that a row is stale. Rows that were changed
-// are locked until tx ends, and whoever else wants to change them waits: engines, too, and
-// with one of its tasks an engine may have others waiting. So tx should end soon.
+// The caller calls [Tx.Committed] after tx has committed. After a verb has failed, tx can only be
+// rolled back. Insert needs the isolation level read committed, and fails at any other. At a higher
+// level, other verbs fail with the code 40001 where they would otherwise report a stale row.
+// Changed rows are locked until tx ends. Other transactions that change them wait, those of an
+// engine with all tasks of a batch. So tx should end soon.
 //
-// The connection must not use the modes exec and simple_protocol of pgx. The planner's
-// settings that the caller has made are the same after each verb as before.
+// The connection must not use the modes exec and simple_protocol of pgx. Each verb restores the
+// planner's settings that the caller has made.
 func (s *Store) Attach(tx pgx.Tx) *Tx {
 	x := s.attached(func(ctx context.Context, b *pgx.Batch) error { return tx.SendBatch(ctx, b).Close() })
-	x.err = teachForeign(tx.Conn())
+	x.err = checkForeign(tx.Conn())
 	return x
 }
 
@@ -41,7 +40,7 @@ func (s *Store) AttachSQL(c *sql.Conn) *Tx {
 			if !ok {
 				return fmt.Errorf("the driver of the connection is %T; open it by github.com/jackc/pgx/v5/stdlib", driver)
 			}
-			if err := teachForeign(d.Conn()); err != nil {
+			if err := checkForeign(d.Conn()); err != nil {
 				return err
 			}
 			return d.Conn().SendBatch(ctx, b).Close()
@@ -49,8 +48,8 @@ func (s *Store) AttachSQL(c *sql.Conn) *Tx {
 	})
 }
 
-// attached returns a transaction that others begin and end. Nobody knows when it began,
-// so it takes no table for one that it can see without looking for it by name.
+// attached returns a transaction that the caller begins and ends. It is unknown when it began, so
+// it names each partition before it uses it.
 func (s *Store) attached(send func(context.Context, *pgx.Batch) error) *Tx {
 	x := &Tx{send: send, foreign: true, since: time.Time{}}
 	x.verbs = verbs{store: s, tx: x}
@@ -62,9 +61,9 @@ var (
 	errMode          = errors.New("the connection is in the mode exec or simple_protocol of pgx, which does not know the types of columns; behind PgBouncer use default_query_exec_mode=cache_describe")
 )
 
-// teachForeign has somebody else's connection, on which a transaction is under way, take
-// what the verbs send.
-func teachForeign(c *pgx.Conn) error {
+// checkForeign returns an error if the verbs cannot work with the caller's connection, and prepares
+// it for them.
+func checkForeign(c *pgx.Conn) error {
 	if c.PgConn().TxStatus() == 'I' {
 		return fmt.Errorf("postgres: %w", errNoTransaction)
 	}
@@ -72,13 +71,13 @@ func teachForeign(c *pgx.Conn) error {
 	case pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol:
 		return fmt.Errorf("postgres: %w", errMode)
 	}
-	return teach(context.Background(), c)
+	return registerArrays(context.Background(), c)
 }
 
-// Committed tells that the transaction has committed to which x is attached: what was
-// asked for by [Tx.OnCommit] is called. It does nothing when a verb has failed, or when it
-// was called before. If it is not called, as when the process dies before it can be, the
-// nodes of a cluster find what was added within about a second.
+// Committed says that the transaction to which x is attached has committed. It calls the functions
+// registered by [Tx.OnCommit]. It does nothing if a verb has failed or if it was called before. If
+// it is not called, for example because the process has died, the nodes of a cluster find the
+// added tasks within about a second.
 func (x *Tx) Committed() {
 	if !x.foreign || x.done {
 		return
@@ -97,9 +96,9 @@ type Beginner interface {
 	BeginTx(ctx context.Context, o pgx.TxOptions) (pgx.Tx, error)
 }
 
-// Within begins a transaction, calls fn with it and with a transaction of the store that
-// is attached to it, and commits, unless fn or a verb fails: then it rolls back and
-// returns that error.
+// Within begins a transaction on a connection of on, calls fn with it and with a transaction of the
+// store that is attached to it, and commits. If fn or a verb fails, it rolls back and returns that
+// error.
 func (s *Store) Within(ctx context.Context, on Beginner, fn func(tx pgx.Tx, x *Tx) error) error {
 	var x *Tx
 	err := pgx.BeginTxFunc(ctx, on, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
@@ -128,8 +127,8 @@ func (s *Store) WithinSQL(ctx context.Context, db *sql.DB, fn func(tx *sql.Tx, x
 	return x.end(tx.Commit())
 }
 
-// outcome returns why a transaction cannot commit: what its function said, or else what
-// that did not say.
+// outcome returns why a transaction cannot commit: the error of its function, or else the error of
+// a verb that the function has ignored.
 func (x *Tx) outcome(own error) error {
 	if own != nil {
 		return own
@@ -140,7 +139,7 @@ func (x *Tx) outcome(own error) error {
 // end ends an attached transaction, which has committed unless err says otherwise.
 func (x *Tx) end(err error) error {
 	switch {
-	case x == nil: // it did not begin
+	case x == nil: // the transaction did not begin
 	case err != nil:
 		x.done = true
 	default:

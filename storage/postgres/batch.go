@@ -10,8 +10,7 @@ import (
 	"github.com/taskengine/taskengine/storage"
 )
 
-// Commit implements [storage.Store]. Commits run beside each other, each while its caller
-// waits for it.
+// Commit implements [storage.Store]. A commit runs while its caller waits for it, and beside others.
 func (s *Store) Commit(ctx context.Context, b *storage.Batch) storage.Commit {
 	return storage.Later(func() (storage.Outcome, error) {
 		storage.NoteFirst(ctx, s, b)
@@ -19,10 +18,10 @@ func (s *Store) Commit(ctx context.Context, b *storage.Batch) storage.Commit {
 	})
 }
 
-// commit does all of b but its notes. What tasks usually go through is one round trip: that they
-// are added, grabbed and completed.
+// commit does a batch without its notes. A batch of what tasks usually go through is one round trip:
+// they are added, grabbed and completed.
 func (s *Store) commit(ctx context.Context, b *storage.Batch) (out storage.Outcome, err error) {
-	w := sort(b.Swap)
+	w := classify(b.Swap)
 	w.remove = b.Remove
 	if !oneTrip(b, w) {
 		err = s.atomically(ctx, "do a batch", func(v *verbs) (err error) {
@@ -34,7 +33,7 @@ func (s *Store) commit(ctx context.Context, b *storage.Batch) (out storage.Outco
 	careful := s.careful()
 	err = s.again(ctx, "do a batch", func() error {
 		out, err = s.doAtOnce(ctx, b, w, careful)
-		if isTaken(err) { // an id that is inserted
+		if isTaken(err) {
 			careful = true
 			s.wary.Store(waryFor)
 			out, err = s.doAtOnce(ctx, b, w, careful)
@@ -44,22 +43,22 @@ func (s *Store) commit(ctx context.Context, b *storage.Batch) (out storage.Outco
 	return out, err
 }
 
-// waryFor is for how many batches inserts are careful after one found an id taken: ids
-// that come again are often many.
+// waryFor is for how many batches inserts are careful after one found an id taken: repeated ids
+// often come in numbers.
 const waryFor = 1000
 
-// careful reports whether a batch had better be careful with its inserts.
+// careful reports whether the inserts of a batch should expect ids that are taken.
 func (s *Store) careful() bool {
 	return s.wary.Load() > 0 && s.wary.Add(-1) >= 0
 }
 
-// isTaken reports whether a row was in the way of one inserted without care.
+// isTaken reports whether an insert failed because an id is taken.
 func isTaken(err error) bool {
 	var e *pgconn.PgError
 	return errors.As(err, &e) && e.Code == "23505" && e.ConstraintName == "task_pkey"
 }
 
-// oneTrip reports whether a batch can be sent at once, without reading any row before.
+// oneTrip reports whether a batch can be done without reading rows first.
 func oneTrip(b *storage.Batch, w *swaps) bool {
 	if len(w.others) > 0 || len(runs(b.Insert, claims)) > 1 {
 		return false

@@ -9,17 +9,16 @@ import (
 
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
-	"github.com/taskengine/taskengine/storage/postgres/internal/partition"
+	"github.com/taskengine/taskengine/storage/postgres/internal/ended"
 	"github.com/taskengine/taskengine/storage/postgres/schema"
 )
 
-// How many rows there are is noted by triggers, in the table tally, with every statement
-// that changes rows: 5 to 8 % of the processor time of a whole life, mostly for copies of
-// rows that PostgreSQL makes for them. Statements that noted it themselves would take less,
-// and the counts would be wrong as soon as anybody else writes: a program of the version
-// before, SQL by hand.
+// Triggers note in the table tally how each statement changes the number of rows. That takes 5 to
+// 8 % of the processor time of a task's life, mostly for copies of rows that PostgreSQL makes for
+// triggers. Statements that wrote the notes themselves would take less, but counts would be wrong
+// after any other write: by a program of the version before, or by hand.
 
-// What is packed is in no other table: a task on its way to another database is not gone.
+// Tasks that are packed, on their way to another database, are in no other table.
 const selectCount = `
 select state, type, sum(n)::bigint from (
 	select state, type, n from {tally_now}
@@ -28,7 +27,7 @@ select state, type, sum(n)::bigint from (
 where state = any($1::smallint[]) and ($2::bytea[] is null or type = any($2))
 group by state, type having sum(n) <> 0`
 
-// Where nobody takes notes yet.
+// For tables of the version before the counts.
 const selectCountRows = `
 select state, type, count(*) from (
 	select state, type from {task}
@@ -39,9 +38,9 @@ select state, type, count(*) from (
 where state = any($1::smallint[]) and ($2::bytea[] is null or type = any($2))
 group by state, type`
 
-// Count implements [storage.Inspector]. It costs about as much as there are types, and
-// tables below ended: see [Store.Fold]. Tasks that [Move] has packed are counted too, each of
-// them, until it has forgotten them; those that have arrived are counted where they are by then.
+// Count implements [storage.Inspector]. Its cost grows with the number of types and of partitions of
+// the table ended, see [Store.Fold]. It reads the tasks that are packed to be moved to another
+// database. They are counted here until the move has forgotten them, and there from their arrival.
 func (s *Store) Count(ctx context.Context, f storage.Filter) (map[storage.StateType]int64, error) {
 	n := make(map[storage.StateType]int64)
 	count := func(sql string) error {
@@ -56,10 +55,10 @@ func (s *Store) Count(ctx context.Context, f storage.Filter) (map[storage.StateT
 	return n, err
 }
 
-// foldTally deletes notes and inserts their sums, in one statement: what it deletes is what
-// it adds up, whatever is noted meanwhile. Of two at a time the second finds no turn, or
-// rows that are gone. To fold is worth it when there are more notes than sums would be
-// written anew. A table below ended that is dropped takes its notes with it.
+// foldTally deletes notes and inserts their sums in one statement, so that it sums exactly the notes
+// that it deletes. Of two at a time the second does not get the lock, or finds the rows deleted. It
+// is worth it if there are more notes than sums that would be written again. The notes of a
+// partition of ended that was dropped are deleted.
 const foldTally = `
 with turn as (select pg_try_advisory_xact_lock($1) as mine),
 size as (select count(*) filter (where folded) as sums, count(*) filter (where not folded) as notes from {tally}),
@@ -74,34 +73,34 @@ sums as (
 		select from pg_catalog.pg_class c where c.relnamespace = to_regnamespace({schema_literal}) and c.relname ~ {slot_pattern})))
 select count(*) from gone where not folded`
 
-// foldFrom is from how many notes on they are folded.
+// foldFrom is the number of notes above which they are folded.
 const foldFrom = 100
 
-// Fold implements [storage.LiveCounter]. Nobody who takes notes waits for it.
+// Fold implements [storage.LiveCounter]. It does not block statements that write notes.
 func (s *Store) Fold(ctx context.Context) (notes int64, err error) {
 	err = s.query(ctx, "fold the notes of how many tasks there are", s.browse, func() { notes = 0 }, func(r *reader) {
 		notes = r.int64()
-	}, s.sql.fold, schema.Lock("tally", s.slots.schema), foldFrom)
+	}, s.sql.fold, schema.Lock("tally", s.partitions.schema), foldFrom)
 	if isUntallied(err) {
 		err = nil
 	}
 	return notes, err
 }
 
-// voidNotes deletes what was noted of a table below ended that was dropped and had the name
-// of this one, which is being made.
-func (s *slots) voidNotes(ctx context.Context, tx pgx.Tx, m partition.Slot) error {
+// deleteNotes deletes the notes of a partition that is being made: those of an earlier table of the
+// same name, which was dropped.
+func (s *partitions) deleteNotes(ctx context.Context, tx pgx.Tx, p ended.Partition) error {
 	fill := schema.Fill(s.schema)
 	var taken bool
 	if err := tx.QueryRow(ctx, "select to_regclass($1) is not null", fill("{tally}")).Scan(&taken); err != nil || !taken {
 		return err
 	}
-	_, err := tx.Exec(ctx, fill("delete from {tally} where keep = $1 and since = $2"), m.Number(), m.From/1e6)
+	_, err := tx.Exec(ctx, fill("delete from {tally} where keep = $1 and since = $2"), p.Number(), p.From/1e6)
 	return err
 }
 
-// isUntallied reports whether an error says that nobody takes notes: the tables are those
-// of the version before.
+// isUntallied reports whether an error says that the tables are those of the version before the
+// counts.
 func isUntallied(err error) bool {
 	var e *pgconn.PgError
 	return errors.As(err, &e) && e.Code == "42P01"

@@ -1,15 +1,31 @@
-// Package postgres keeps tasks in PostgreSQL, version 14 or newer, where several nodes
-// and the applications beside them can reach them.
+// Package postgres keeps tasks in PostgreSQL, version 14 or newer, where several nodes and other
+// applications can use them.
 //
-// Rows that are not finished are in the table task: what a grab changes is in no index,
-// so that it is an update within the page. What is finished moves to the table ended,
-// which is divided by how long its rows are kept and by when they ended: what nobody
-// wants any more is dropped as a whole and not deleted row by row. A unique key is held
-// by a row of its own in the table key, for as long as the task's row is kept, wherever
-// that is.
+// Tasks that have not ended are rows of the table task. A grab changes no indexed column, so that
+// PostgreSQL updates the row within its page. When a task ends, its row moves to the table ended,
+// which is partitioned by how long rows are kept and by when they ended, and whose partitions are
+// dropped as a whole. A unique key is a row of the table key, for as long as the row of its task is
+// kept in one of the two tables.
 //
-// Every verb is one statement, or a few in one pipeline, for any number of tasks: one
-// round trip. A verb on a Store is a transaction of its own without another round trip.
-// Nothing relies on the state of a session, so that connections may be pooled by
-// transaction, as PgBouncer does.
+// Every verb is one statement, or a few in one pipeline, for any number of tasks: one round trip. A
+// verb on a Store is a transaction of its own without another round trip. Nothing relies on the
+// state of a session, so that connections may be pooled by transaction, as PgBouncer does.
+//
+// To read it, begin at the top of this list:
+//
+//	postgres.go    Open, connections, errors
+//	verbs.go       how a verb becomes a round trip; get, delete, note
+//	insert.go, swap.go, rewrite.go, batch.go
+//	               adding and changing tasks
+//	query.go, inspect.go, count.go, export.go
+//	               reading tasks
+//	shared.go      what several nodes, and several databases, need
+//	tx.go, attach.go
+//	               transactions of the store, and of the application
+//	partitions.go, expire.go, future.go
+//	               the partitions of tasks that have ended
+//	statements.go  all SQL of the above; row.go, encode.go and array.go have its values
+//
+// Package schema makes the tables, package health examines a database, and package placement
+// divides shards among databases and moves them.
 package postgres

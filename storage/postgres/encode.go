@@ -10,9 +10,9 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// The columns that hold more than one value are sequences of fields: numbers of eight
-// bytes, most significant first, and texts with their length before them in four. The
-// SQL function that adds tasks writes headers in the same way.
+// Columns that have more than one value are sequences of fields: numbers of eight bytes, most
+// significant first, and texts after their length in four bytes. The SQL function add writes
+// headers in the same format.
 
 var errShort = errors.New("a column ends too soon")
 
@@ -21,7 +21,7 @@ func appendText(b []byte, s string) []byte {
 	return append(b, s...)
 }
 
-// fields takes such a sequence apart.
+// fields reads such a sequence.
 type fields struct {
 	left []byte
 	err  error
@@ -56,7 +56,7 @@ func (f *fields) id() (id task.ID) {
 	return id
 }
 
-// done notes a mistake in r.
+// done stores the error of f in r, if r has none.
 func (f *fields) done(what string, r *reader) {
 	if f.err != nil && r.err == nil {
 		r.err = fmt.Errorf("%s: %w", what, f.err)

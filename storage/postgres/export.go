@@ -11,7 +11,7 @@ import (
 
 var _ storage.Exporter = (*Store)(nil)
 
-// An export takes as long as whoever takes it.
+// An export may take as long as its caller takes.
 const patient = `
 select set_config(name, '0', true) from pg_settings
 where name in ('statement_timeout', 'idle_in_transaction_session_timeout', 'transaction_timeout')`
@@ -27,9 +27,8 @@ order by seq`
 
 const selectPacked = `select {narrow}, {heavy} from {packed} order by seq`
 
-// Export implements [storage.Exporter]. It takes one connection, and its snapshot keeps
-// the database from vacuuming what ends meanwhile. The server sorts the rows, on its disk
-// if they are many.
+// Export implements [storage.Exporter]. It uses one connection. Until it ends, its snapshot keeps
+// vacuum from removing rows that die. The server sorts the rows, on its disk if they are many.
 func (s *Store) Export(ctx context.Context, setting func(string, []byte) error, row func(*task.Task) error) error {
 	return s.snapshot(ctx, "export", func(ctx context.Context, tx pgx.Tx) error {
 		if err := s.each(ctx, tx, "export", selectSettings, func(rows pgx.Rows) error {
@@ -43,9 +42,9 @@ func (s *Store) Export(ctx context.Context, setting func(string, []byte) error, 
 	})
 }
 
-// Packed calls row with each task that is packed, on its way to another database, whole and in
-// the order of Seq: all as they were at one moment. It ends with the first error of row, and
-// returns it as it is.
+// Packed calls row with each task that is packed to be moved to another database, whole, in the
+// order of Seq. All of them are as they were at one moment. Packed ends with the first error of
+// row, and returns it as it is. Package placement uses it.
 func (s *Store) Packed(ctx context.Context, row func(*task.Task) error) error {
 	return s.snapshot(ctx, "read what is packed", func(ctx context.Context, tx pgx.Tx) error {
 		return s.each(ctx, tx, "read what is packed", selectPacked, s.taskTo(row))
@@ -79,8 +78,8 @@ func (s *Store) snapshot(ctx context.Context, doing string, fn func(context.Cont
 	return fn(ctx, tx)
 }
 
-// each calls fn for the rows of a query as they come. Its error breaks the query off, with
-// the connection: the rest of the rows is not waited for.
+// each calls fn with the rows of a query as they arrive. An error of fn ends the query with its
+// connection, without waiting for the other rows.
 func (s *Store) each(ctx context.Context, tx pgx.Tx, doing, sql string, fn func(pgx.Rows) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

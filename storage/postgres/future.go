@@ -7,23 +7,23 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/taskengine/taskengine/storage/postgres/internal/partition"
+	"github.com/taskengine/taskengine/storage/postgres/internal/ended"
 )
 
-// futureTables is how many tables of a time to come are dropped in one sweep.
+// futureTables is how many partitions of a time to come one call of Expire drops.
 const futureTables = 200
 
-// dropFuture drops the tables of what ended later than now, by the database's clock. Earlier versions made one for each
-// id whose time was to come, and no table is needed for that any more: their rows are put
-// where those belong that ended early. It reports whether some are left for the next sweep.
-func (s *Store) dropFuture(ctx context.Context, c *pgx.Conn, all []part) (left bool, err error) {
+// dropFuture drops the partitions of rows that end later than now, by the database's clock. Earlier
+// versions made one for each id whose time was to come. It moves their rows to the classes of rows
+// that ended early. It reports whether some are left for the next call.
+func (s *Store) dropFuture(ctx context.Context, c *pgx.Conn, all []table) (left bool, err error) {
 	var now time.Time
-	if err := c.QueryRow(ctx, "select clock_timestamp()").Scan(&now); err != nil || !s.slots.early {
+	if err := c.QueryRow(ctx, "select clock_timestamp()").Scan(&now); err != nil || !s.partitions.early {
 		return false, err
 	}
 	dropped := 0
 	for _, one := range all {
-		// Clocks may differ, and a table is as long as its span.
+		// Clocks may differ, and a partition may have begun before now.
 		if one.Early || one.From < micro(now)+2*maxEarly {
 			continue
 		}
@@ -39,25 +39,25 @@ func (s *Store) dropFuture(ctx context.Context, c *pgx.Conn, all []part) (left b
 	return left, nil
 }
 
-// dropFutureOne moves the rows of a table, and drops it in the same transaction: nobody
-// overlooks one of them meanwhile, and others wait for it.
-func (s *Store) dropFutureOne(ctx context.Context, c *pgx.Conn, one *part) error {
+// dropFutureOne moves the rows of a partition and drops it in one transaction, so that no other
+// transaction misses a row. Transactions that use the table ended wait for it.
+func (s *Store) dropFutureOne(ctx context.Context, c *pgx.Conn, one *table) error {
 	var ends []ending
-	rows, err := c.Query(ctx, "select id, updated_at from "+s.slots.quoted(one.name))
+	rows, err := c.Query(ctx, "select id, updated_at from "+s.partitions.quoted(one.name))
 	if err != nil {
 		return err
 	}
-	e := ending{Class: partition.Class{Keep: one.Keep, Early: true}}
-	if _, err := pgx.ForEachRow(rows, []any{(*[16]byte)(&e.id), &e.ended}, func() error {
+	e := ending{class: ended.Class{Keep: one.Keep, Early: true}}
+	if _, err := pgx.ForEachRow(rows, []any{(*[16]byte)(&e.id), &e.at}, func() error {
 		ends = append(ends, e)
 		return nil
 	}); err != nil {
 		return err
 	}
-	if _, err := s.slots.need(ctx, ends, time.Now()); err != nil {
+	if _, err := s.partitions.need(ctx, ends, time.Now()); err != nil {
 		return err
 	}
-	s.slots.forget(one.Slot)
+	s.partitions.forget(one.Partition)
 	ids := make([][16]byte, len(ends))
 	for i, e := range ends {
 		ids[i] = e.id
@@ -66,14 +66,15 @@ func (s *Store) dropFutureOne(ctx context.Context, c *pgx.Conn, one *part) error
 		if _, err := tx.Exec(ctx, "set local lock_timeout = '1s'"); err != nil {
 			return err
 		}
-		partition := s.slots.quoted(one.name)
-		if _, err := tx.Exec(ctx, fmt.Sprintf("alter table %s detach partition %s", s.slots.quoted(one.class), partition)); err != nil {
+		partition := s.partitions.quoted(one.name)
+		if _, err := tx.Exec(ctx, fmt.Sprintf("alter table %s detach partition %s", s.partitions.quoted(one.parent), partition)); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, s.fill(fmt.Sprintf("update %s set ended_at = updated_at, keep = $1 where id = any($2::uuid[])", partition)), e.Number(), ids); err != nil {
+		if _, err := tx.Exec(ctx, s.fill(fmt.Sprintf("update %s set ended_at = updated_at, keep = $1 where id = any($2::uuid[])", partition)), e.class.Number(), ids); err != nil {
 			return err
 		}
-		// What has come since its rows were read has no place yet: this fails, and the next sweep does it.
+		// For a row that has come since they were read, the partition may be missing. Then this fails,
+		// and the next call does it.
 		if _, err := tx.Exec(ctx, s.fill("insert into {ended} select * from "+partition)); err != nil {
 			return err
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/taskengine/taskengine/engine/task"
-	"github.com/taskengine/taskengine/storage/postgres/internal/partition"
+	"github.com/taskengine/taskengine/storage/postgres/internal/ended"
 )
 
 // idAt returns an id of version 7 with a time in it.
@@ -44,7 +44,7 @@ func end(t *testing.T, s *Store, id task.ID, keep time.Duration) {
 // tables returns the names of the tables below those that ended is divided in.
 func tables(t *testing.T, pool *pgxpool.Pool) (names []string) {
 	t.Helper()
-	if err := pool.QueryRow(t.Context(), "select coalesce(array_agg(relname::text order by relname), '{}') from pg_class where relname ~ $1 and relkind = 'r'", partition.SlotNames).Scan(&names); err != nil {
+	if err := pool.QueryRow(t.Context(), "select coalesce(array_agg(relname::text order by relname), '{}') from pg_class where relname ~ $1 and relkind = 'r'", ended.PartitionNames).Scan(&names); err != nil {
 		t.Fatal(err)
 	}
 	return names
@@ -134,7 +134,7 @@ func TestIDsOfAnyTimeNeedFewTables(t *testing.T) {
 // Earlier versions made a table for each id of a time to come.
 func TestTablesOfATimeToComeAreEmptiedAndDropped(t *testing.T) {
 	s, now := openEmpty(t), time.Now()
-	s.slots.early = false
+	s.partitions.early = false
 	var ids []task.ID
 	for i := range 5 {
 		id := idAt(now.AddDate(1+i, 0, 0), uint16(i))
@@ -144,7 +144,7 @@ func TestTablesOfATimeToComeAreEmptiedAndDropped(t *testing.T) {
 	if got := tables(t, s.pool); len(got) != 5 {
 		t.Fatalf("there are %q", got)
 	}
-	s.slots.early = true
+	s.partitions.early = true
 	if _, _, err := s.Expire(t.Context(), now); err != nil {
 		t.Fatal(err)
 	}

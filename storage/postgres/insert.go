@@ -43,7 +43,7 @@ func (v *verbs) Insert(ctx context.Context, ts ...*task.Task) ([]storage.Inserte
 	return out, nil
 }
 
-// claims tells what no two rows may share.
+// claims calls name with what no two rows may share.
 func claims(t *task.Task, name func(any)) {
 	name(t.ID)
 	if t.Key != "" {
@@ -51,8 +51,8 @@ func claims(t *task.Task, name func(any)) {
 	}
 }
 
-// insert adds rows that do not share anything. All of them go to the table task, where
-// an id can be taken once; what has ended moves on from there.
+// insert adds rows that do not share an id or a key. All of them go to the table task, where an id
+// is unique; from there those that have ended move to the table ended.
 func (v *verbs) insert(ctx context.Context, ts []*task.Task) ([]storage.Inserted, error) {
 	var p pipe
 	if v.tx != nil && v.tx.foreign {
@@ -66,7 +66,7 @@ func (v *verbs) insert(ctx context.Context, ts []*task.Task) ([]storage.Inserted
 	out := in.outcomes()
 	for i, t := range ts {
 		if out[i].Created() && finished(t.State) {
-			end = append(end, v.store.slots.endingOf(t.ID, t.UpdatedAt, t.NextEventAt))
+			end = append(end, v.store.partitions.endingOf(t.ID, t.UpdatedAt, t.NextEventAt))
 		}
 	}
 	return out, v.end(ctx, end)
@@ -76,11 +76,11 @@ func (v *verbs) insert(ctx context.Context, ts []*task.Task) ([]storage.Inserted
 type insertion struct {
 	ts      []*task.Task
 	created map[task.ID]uint64  // their numbers
-	holders map[task.ID]task.ID // who was in the way of those with a key
+	holders map[task.ID]task.ID // the rows that have the ids or keys of those with a key
 }
 
-// insertion queues that rows are added that do not share anything. If it is not careful
-// it fails where an id is taken, and costs less.
+// insertion queues statements that add rows that do not share an id or a key. If careful is not
+// set, they cost less, and fail if an id is taken.
 func (v *verbs) insertion(p *pipe, ts []*task.Task, careful bool) *insertion {
 	in := &insertion{ts: ts, created: make(map[task.ID]uint64, len(ts))}
 	var withKey []*task.Task
@@ -102,8 +102,8 @@ func (v *verbs) insertion(p *pipe, ts []*task.Task, careful bool) *insertion {
 		in.created[task.ID(values[0])] = binary.BigEndian.Uint64(values[1])
 		return nil
 	}, sql, args...)
-	// Only now: while a row of this id was in the table task, nobody could add another;
-	// and what has left it is seen by a new statement.
+	// In a statement after the insert: while a row of an id is in the table task, the insert finds the
+	// id taken, and a row that has moved to the table ended before is visible to a new statement.
 	p.add(func(rows pgx.Rows) error {
 		delete(in.created, task.ID(rows.RawValues()[0]))
 		return nil
@@ -119,7 +119,7 @@ func (v *verbs) insertion(p *pipe, ts []*task.Task, careful bool) *insertion {
 	return in
 }
 
-// outcomes returns what became of the rows, and writes their numbers into them.
+// outcomes returns the outcomes of the rows, and writes to the rows their Seq.
 func (in *insertion) outcomes() []storage.Inserted {
 	out := make([]storage.Inserted, len(in.ts))
 	for i, t := range in.ts {
@@ -141,7 +141,7 @@ func keyOf(t *task.Task) string  { return t.Key }
 
 // insertKind is one of the statements that insert.
 type insertKind struct {
-	fresh   bool // none of the rows has a past
+	fresh   bool // all rows are as a submit makes them
 	keyed   bool // some have keys
 	careful bool // leave out those whose ids are taken
 }
@@ -158,7 +158,7 @@ func allFresh(ts []*task.Task) bool {
 	})
 }
 
-// freshColumns returns the columns in which fresh rows may differ.
+// freshColumns returns the arguments for the columns in which fresh rows may differ.
 func freshColumns(ts []*task.Task) []any {
 	at := func(of func(*task.Task) time.Time) *array {
 		return bigints(ts, func(t *task.Task) int64 { return micro(task.Stamp(of(t))) })
@@ -191,7 +191,7 @@ func freshColumns(ts []*task.Task) []any {
 	}
 }
 
-// otherColumns returns the other columns.
+// otherColumns returns the arguments for the other columns.
 func otherColumns(ts []*task.Task) []any {
 	return []any{
 		bigints(ts, func(t *task.Task) int64 { return int64(t.Version) }),
@@ -205,8 +205,8 @@ func otherColumns(ts []*task.Task) []any {
 	}
 }
 
-// endedSince returns since when, at the earliest, tasks of these ids can have ended: see
-// endingOf.
+// endedSince returns the earliest time at which tasks of these ids can have ended, unless they ended
+// early: see endingOf.
 func endedSince(ts []*task.Task) int64 {
 	since := int64(math.MaxInt64)
 	for _, t := range ts {
@@ -215,7 +215,8 @@ func endedSince(ts []*task.Task) int64 {
 	return since
 }
 
-// madeAt returns the time in an id of version 7, and the beginning of time for others.
+// madeAt returns the time in an id of version 7, in microseconds, and the smallest number for other
+// ids.
 func madeAt(id task.ID) int64 {
 	if id[6]>>4 != 7 || id[8]>>6 != 2 {
 		return math.MinInt64

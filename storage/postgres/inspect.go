@@ -11,8 +11,8 @@ import (
 	"github.com/taskengine/taskengine/storage"
 )
 
-// List implements [storage.Inspector]. A filter of states that are not finished reads
-// what is not finished, and one of tasks in error these alone.
+// List implements [storage.Inspector]. For a filter of states that have not ended it reads the table
+// task only, and for tasks in error only these.
 func (s *Store) List(ctx context.Context, f storage.Filter, before task.ID, limit, scan int) (ts []*task.Task, next task.ID, err error) {
 	if limit < 1 || scan < 1 {
 		return nil, task.ID{}, nil

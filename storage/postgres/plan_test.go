@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/taskengine/taskengine/internal/pgtest"
-	"github.com/taskengine/taskengine/storage/postgres/internal/partition"
+	"github.com/taskengine/taskengine/storage/postgres/internal/ended"
 	"github.com/taskengine/taskengine/storage/postgres/schema"
 )
 
@@ -46,12 +46,12 @@ func crowded(t testing.TB) *pgx.Conn {
 	defer s.Close()
 	var ends []ending
 	for _, keep := range []int32{0, 86400, 7 * 86400} {
-		class := partition.Class{Keep: keep}
+		class := ended.Class{Keep: keep}
 		for n := range int64(4) {
-			ends = append(ends, ending{Class: class, ended: n * class.Slot(0).To()})
+			ends = append(ends, ending{class: class, at: n * class.Partition(0).To()})
 		}
 	}
-	if _, err := s.slots.need(t.Context(), ends, time.Time{}); err != nil {
+	if _, err := s.partitions.need(t.Context(), ends, time.Time{}); err != nil {
 		t.Fatal(err)
 	}
 	c := pgtest.Connect(t, url)

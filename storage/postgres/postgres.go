@@ -20,28 +20,28 @@ import (
 	"github.com/taskengine/taskengine/storage/postgres/schema"
 )
 
-// Options say how a store is opened. The zero value is a good choice.
+// Options of a store. The zero value is a good choice.
 type Options struct {
 	Schema string       // where the tables are; "" is [schema.Default]
 	Log    *slog.Logger // nil for none
 }
 
-// pingAfter is how long a connection may be idle and is used without being tried before.
-// A node uses one about every second.
+// pingAfter is how long a connection may have been idle to be used without a ping. A node uses one
+// about every second.
 const pingAfter = 5 * time.Second
 
 // Store is a [storage.Store] in PostgreSQL. It implements [storage.Inspector],
 // [storage.Settings], [storage.Shared], [storage.LiveCounter] and
 // [storage.ShardOwner] too. Make one with [Open].
 type Store struct {
-	pool   *pgxpool.Pool // for what reads, and for the owner of the store
-	writer *pgxpool.Pool // for what writes; pool itself, if there is one connection in all
-	lent   chan struct{} // holds a token while something reads by a connection of writer
-	sql    *statements
-	log    *slog.Logger
-	slots  slots
-	wary   atomic.Int64 // how many batches are careful from now on
-	closed atomic.Bool  // set before the pool is closed
+	pool       *pgxpool.Pool // for reads, and for callers of Pool
+	writer     *pgxpool.Pool // for writes; pool itself if there is one connection in all
+	lent       chan struct{} // holds a token while a read uses a connection of writer
+	sql        *statements
+	log        *slog.Logger
+	partitions partitions
+	wary       atomic.Int64 // how many batches are careful from now on
+	closed     atomic.Bool  // set before the pool is closed
 	verbs
 }
 
@@ -52,11 +52,11 @@ var (
 	_ storage.Shared    = (*Store)(nil)
 )
 
-// Open opens the store in the database that url names: a connection string of libpq, with
-// the options of pgxpool such as pool_max_conns. That is how many connections there are in all:
-// two of them are for what writes (one of 2 or 3), the others for what reads and for [Store.Pool]. The schema must have been made or brought
-// up to date by [schema.Migrate] before; else the error wraps [schema.ErrMismatch]. No connection is left
-// open when Open fails.
+// Open opens the store in the database that url names: a connection string of libpq with the options
+// of pgxpool. Its pool_max_conns is the number of connections in all. Two of them are for writes
+// (one if there are 2 or 3), the others for reads and for [Store.Pool]. If [schema.Migrate] has not
+// made the tables or brought them up to date, the error wraps [schema.ErrMismatch]. When Open fails
+// it leaves no connection open.
 func Open(ctx context.Context, url string, o Options) (*Store, error) {
 	name, err := schema.Name(o.Schema)
 	if err != nil {
@@ -66,7 +66,7 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("postgres: %w", err) // it names the url, without the password
 	}
-	config.AfterConnect = teach
+	config.AfterConnect = registerArrays
 	if config.ShouldPing == nil {
 		config.ShouldPing = func(_ context.Context, p pgxpool.ShouldPingParams) bool { return p.IdleDuration > pingAfter }
 	}
@@ -77,22 +77,22 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
-	s.slots.connect = func(ctx context.Context) (*pgx.Conn, error) { return pgx.ConnectConfig(ctx, config.ConnConfig.Copy()) }
-	s.slots.schema = name
+	s.partitions.connect = func(ctx context.Context) (*pgx.Conn, error) { return pgx.ConnectConfig(ctx, config.ConnConfig.Copy()) }
+	s.partitions.schema = name
 	s.verbs = verbs{store: s}
 	at, err := schema.Check(ctx, s.pool, name)
 	if err != nil {
 		_ = s.Close()
 		return nil, err
 	}
-	s.slots.early = at >= schema.EarlyEnds
+	s.partitions.early = at >= schema.EarlyEnds
 	return s, nil
 }
 
-// writers is how many connections are for what writes: the engine has two writers.
+// writers is how many connections are for writes: the engine has two writers.
 const writers = 2
 
-// connect makes the pools. None of them has connections yet, but for what config asks for.
+// connect makes the pools. They have no connections yet but those that config asks for.
 func (s *Store) connect(ctx context.Context, config *pgxpool.Config) (err error) {
 	all, writing := config.MaxConns, config.Copy()
 	writing.MaxConns, writing.MinConns, writing.MinIdleConns = min(writers, all/2), 0, 0
@@ -123,14 +123,15 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// Pool returns the connections of the store that are not kept for what it writes, for business
-// data beside the tasks. They are the store's: the caller does not close them.
+// Pool returns the connections that the store does not keep for its writes. The caller may use them
+// for its own data, and does not close them.
 func (s *Store) Pool() *pgxpool.Pool { return s.pool }
 
 // Schema returns the name of the schema where the tables are.
-func (s *Store) Schema() string { return s.slots.schema }
+func (s *Store) Schema() string { return s.partitions.schema }
 
-// failed says what could not be done, and why.
+// failed returns the error of an operation. It wraps an error of package storage that says what the
+// error of the driver means, if that is known.
 func (s *Store) failed(doing string, err error) error {
 	if s.closed.Load() {
 		err = storage.ErrClosed
@@ -141,15 +142,15 @@ func (s *Store) failed(doing string, err error) error {
 	if IsUnavailable(err) {
 		return fmt.Errorf("postgres: %s: %w: %w", doing, storage.ErrUnavailable, err)
 	}
-	if said := (*pgconn.PgError)(nil); errors.As(err, &said) && said.SeverityUnlocalized == "ERROR" { // it has rolled back
+	if said := (*pgconn.PgError)(nil); errors.As(err, &said) && said.SeverityUnlocalized == "ERROR" { // the transaction was rolled back
 		return fmt.Errorf("postgres: %s: %w: %w", doing, storage.ErrRefused, err)
 	}
 	return fmt.Errorf("postgres: %s: %w", doing, err)
 }
 
-// IsUnavailable reports whether an error of the driver says that the database could not be
-// reached, or has lost or refused the connection for reasons that may pass by themselves: it
-// starts or stops, has no connection left, or is behind a pool that waits for it.
+// IsUnavailable reports whether an error of the driver says that the database could not be reached,
+// or that the connection was lost or refused for a reason that may pass: the server starts or
+// stops, has no connection left, or is behind a pooler that waits for it.
 func IsUnavailable(err error) bool {
 	var url *pgconn.ParseConfigError
 	if errors.As(err, &url) {
@@ -167,16 +168,14 @@ func IsUnavailable(err error) bool {
 
 const pgQueryCanceled = "57014"
 
-// isLockTimeout reports whether a transaction was undone because another one had locked for too
-// long what it needed.
+// isLockTimeout reports whether a transaction was rolled back because it waited too long for a lock.
 func isLockTimeout(err error) bool {
 	var e *pgconn.PgError
 	return errors.As(err, &e) && e.Code == "55P03"
 }
 
-// isTransient reports whether PostgreSQL undid a transaction only because of what others
-// did at the same time, which includes to drop a table that was needed: it can simply be
-// made again.
+// isTransient reports whether a transaction was rolled back only because of concurrent transactions,
+// for example of one that has dropped a partition that it needed. It can be repeated.
 func isTransient(err error) bool {
 	var e *pgconn.PgError
 	return errors.As(err, &e) && !home.IsRefused(err) && (e.Code == "40001" || e.Code == "40P01" || e.Code == "23514")

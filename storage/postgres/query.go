@@ -11,7 +11,8 @@ import (
 	"github.com/taskengine/taskengine/storage/postgres/internal/home"
 )
 
-// query runs one statement by means of do, and calls row with each row of its answer.
+// query sends one statement by do, and calls row with each row of its answer. It calls begin before
+// each attempt.
 func (v *verbs) query(ctx context.Context, doing string, do func(context.Context, *pipe) error, begin func(), row func(*reader), sql string, args ...any) error {
 	return v.again(ctx, doing, func() error {
 		begin()
@@ -25,9 +26,9 @@ func (v *verbs) query(ctx context.Context, doing string, do func(context.Context
 	})
 }
 
-// Due implements [storage.Tasks]. Rows in the states waiting, submitted and error are
-// found by an index. Nobody asks for the others often: what runs is looked for when its
-// node has died, and what has ended is dropped by tables.
+// Due implements [storage.Tasks]. It finds rows in the states waiting, submitted and error by an
+// index. Other states are rarely asked for: processing when a node has died, and ended ones never,
+// as they are dropped by partition.
 func (v *verbs) Due(ctx context.Context, q storage.DueQuery) (page []storage.Due, err error) {
 	sql, do := v.store.sql.dueRunning, v.browse
 	switch {
@@ -56,7 +57,8 @@ func afterDue(after storage.Due) int64 {
 	return micro(after.At)
 }
 
-// dueOf reads scan rows at most, and returns where to go on: zero at the end.
+// dueOf is Due for the rows of some shards. It reads at most scan rows. last is where to go on from,
+// zero at the end.
 func (v *verbs) dueOf(ctx context.Context, q storage.DueQuery, scan int) (part []storage.Due, last storage.Due, err error) {
 	err = v.query(ctx, "due", v.read, func() { part, last = nil, storage.Due{} }, func(r *reader) {
 		n, hit := r.int64(), r.sized(1)[0] != 0
@@ -99,15 +101,15 @@ func (v *verbs) Ready(ctx context.Context, q storage.ReadyQuery) (page []task.Tr
 	return page, err
 }
 
-// How many rows one statement reads to find those of some shards.
+// How many rows one statement reads to find those of some shards, at least and at most.
 const (
 	leastScan = 1000
 	mostScan  = 20_000
 )
 
-// inParts returns the first rows that match, at most limit. It reads them in parts, each a
-// statement that reads a bounded number of rows, and so does not run into its time limit where
-// rows of others are in between.
+// inParts returns the first rows that match, at most limit. It reads them in parts. A part is one
+// statement that reads a bounded number of rows, so that it stays within its time limit if rows of
+// other shards are in between.
 func inParts[T any](limit int, part func(scan int) (rows []T, more bool, err error)) (page []T, err error) {
 	for scan := max(leastScan, min(limit, mostScan)); len(page) < limit; scan = min(4*scan, mostScan) {
 		rows, more, err := part(scan)

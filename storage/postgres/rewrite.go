@@ -9,16 +9,16 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// rewritten is a row that is changed here and written back.
+// rewritten is a row that is read, changed and written back.
 type rewritten struct {
 	row     *task.Task
-	was     task.State // what it is in the store
+	was     task.State // its state in the store
 	changed bool
-	drops   bool // its checkpoint
+	drops   bool // its checkpoint is deleted
 	results bool // it has a new result
 }
 
-// rewrite makes the changes that are no case by themselves, in a transaction.
+// rewrite makes the changes that have no statement of their own, in a transaction.
 func (v *verbs) rewrite(ctx context.Context, w *swaps) error {
 	if len(w.others) == 0 {
 		return nil
@@ -48,8 +48,8 @@ func (v *verbs) rewrite(ctx context.Context, w *swaps) error {
 	return v.writeBack(ctx, rows)
 }
 
-// lock returns the rows that are to be changed; nobody else changes them until the
-// transaction ends. Those that have ended are looked for only if one may come back.
+// lock reads the rows that are to be changed and locks them until the transaction ends. It reads the
+// table ended only for a change that can bring a row back.
 func (v *verbs) lock(ctx context.Context, w *swaps) (map[task.ID]*rewritten, error) {
 	rows := make(map[task.ID]*rewritten, len(w.others))
 	note := func(r pgx.Rows) error {
@@ -80,7 +80,7 @@ func (v *verbs) lock(ctx context.Context, w *swaps) (map[task.ID]*rewritten, err
 	return rows, v.do(ctx, &p)
 }
 
-// writeBack writes the rows that have changed, each where it belongs.
+// writeBack writes the rows that have changed, each to the table where it belongs.
 func (v *verbs) writeBack(ctx context.Context, rows map[task.ID]*rewritten) error {
 	var p pipe
 	var back []task.ID
@@ -95,7 +95,7 @@ func (v *verbs) writeBack(ctx context.Context, rows map[task.ID]*rewritten) erro
 			back = append(back, id)
 		}
 		if finished(r.row.State) {
-			ends = append(ends, v.store.slots.endingOf(id, r.row.UpdatedAt, r.row.NextEventAt))
+			ends = append(ends, v.store.partitions.endingOf(id, r.row.UpdatedAt, r.row.NextEventAt))
 		}
 	}
 	if len(changed) == 0 {
@@ -115,7 +115,7 @@ func (v *verbs) writeBack(ctx context.Context, rows map[task.ID]*rewritten) erro
 	return v.do(ctx, &p)
 }
 
-// update queues that rows of the table task are written back.
+// update queues the statement that writes rows of the table task back.
 func (v *verbs) update(p *pipe, changed []*rewritten) {
 	at := func(of func(*task.Task) time.Time) *array {
 		return bigints(changed, func(r *rewritten) int64 { return micro(of(r.row)) })

@@ -22,7 +22,7 @@ func moment(us int64) time.Time {
 	return time.UnixMicro(us).UTC()
 }
 
-// scanRow reads the narrow columns of a row, and as many of the heavy ones as there are.
+// scanRow reads the columns of a row: {narrow} of [schema.Fill], and as many of {heavy} as follow.
 func scanRow(rows pgx.Rows) (*task.Task, error) {
 	return scanTask(&reader{values: rows.RawValues()})
 }
@@ -68,11 +68,11 @@ func scanTrigger(v *reader) (t task.Trigger) {
 	return t
 }
 
-// reader takes the values of one row, in PostgreSQL's binary format, one after the other.
+// reader reads the values of one row one after the other, in PostgreSQL's binary format.
 type reader struct {
 	values [][]byte
 	at     int
-	err    error // the first value that is not what it should be
+	err    error // that of the first value that has the wrong size or is missing
 }
 
 func (r *reader) more() bool { return r.at < len(r.values) }
@@ -88,11 +88,11 @@ func (r *reader) next() []byte {
 
 func (r *reader) fail() {
 	if r.err == nil {
-		r.err = fmt.Errorf("column %d is not what it should be", r.at)
+		r.err = fmt.Errorf("column %d is missing or has the wrong size", r.at)
 	}
 }
 
-// sized returns the next value, which has n bytes.
+// sized returns the next value, which must have n bytes.
 func (r *reader) sized(n int) []byte {
 	v := r.next()
 	if len(v) != n {
@@ -116,8 +116,7 @@ func (r *reader) bytes() []byte {
 	return nil
 }
 
-// dueState returns the state by which a row is found when it is due, 0 if nobody looks
-// for it.
+// dueState returns the state by which the index of due rows has a row, 0 if it does not have it.
 func dueState(s task.State, nextEventAt time.Time) task.State {
 	if s == task.Waiting || s == task.Error || s == task.Submitted && !nextEventAt.IsZero() {
 		return s

@@ -14,13 +14,13 @@ import (
 // deep is how many rows of a queue are read to find the first one of some shards.
 const deep = 1000
 
-// Overlooked implements [storage.Shared].
+// Unclaimed implements [storage.Shared].
 func (s *Store) Unclaimed(ctx context.Context, q storage.UnclaimedQuery) (out storage.UnclaimedPage, err error) {
 	sql, queues := s.sql.unclaimed, 0
 	if q.After == (task.Queue{}) {
 		sql = s.sql.allUnclaimed
 	}
-	err = s.query(ctx, "look for what was unclaimed", s.browse, func() { out, queues = storage.UnclaimedPage{}, 0 }, func(r *reader) {
+	err = s.query(ctx, "look for unclaimed tasks", s.browse, func() { out, queues = storage.UnclaimedPage{}, 0 }, func(r *reader) {
 		h := task.Hint{State: task.Submitted}
 		h.Queue = task.Queue{Type: r.text(), Group: r.text()}
 		if queues++; queues == q.Limit {
@@ -37,13 +37,12 @@ func (s *Store) Unclaimed(ctx context.Context, q storage.UnclaimedQuery) (out st
 	return out, err
 }
 
-// Submitted implements [storage.Shared]. Rows that were grabbed since they were submitted are
-// read, too.
+// Submitted implements [storage.Shared]. Of the rows that it reads, some may have been grabbed.
 func (s *Store) Submitted(ctx context.Context, q storage.SubmittedQuery) (page []task.Hint, next storage.Place, err error) {
 	return s.submitted(ctx, s.sql.submitted, q)
 }
 
-// submitted is Submitted by a statement, which may be one about the rows of a queue alone.
+// submitted is Submitted by one of two statements: for all queues, or for the rows of one.
 func (v *verbs) submitted(ctx context.Context, sql string, q storage.SubmittedQuery) (page []task.Hint, next storage.Place, err error) {
 	if q.Scan < 1 {
 		return nil, next, ctx.Err()
@@ -105,4 +104,16 @@ func (s *Store) Orphans(ctx context.Context, alive []task.ID, after task.ID, sca
 		return s.browse(ctx, &p)
 	})
 	return ts, next, err
+}
+
+var _ storage.ShardOwner = (*Store)(nil)
+
+// Holdings implements [storage.ShardOwner].
+func (s *Store) Holdings(ctx context.Context) (storage.Holdings, error) {
+	var row home.Row
+	err := s.again(ctx, "read which shards it holds", func() (err error) {
+		row, err = home.Read(ctx, s.pool, s.partitions.schema)
+		return err
+	})
+	return row.Holdings, err
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/taskengine/taskengine/storage/postgres/schema"
 )
 
-// statements are what is sent, for one schema. In the texts below {task} is a table of the
-// schema, {narrow}, {heavy} and {trigger} are lists of columns, and {narrow:t} is such a
-// list of the table t. {mine:6} selects the rows of the shards in $6.
+// statements are the statements of a store, for one schema. The texts below have the placeholders of
+// [schema.Fill], and three of this package: {trigger} is the columns of a trigger, {mine:6} is true
+// for rows of the shards in the bitmap $6 and for all if it is null, and {deep} is a number.
 type statements struct {
 	get, lockTask, lockEnded                              string
 	inserts                                               map[insertKind]string
@@ -26,20 +26,19 @@ type statements struct {
 	setRules, rules, checkIsolation                       string
 }
 
-// plans goes before what every task goes through, for the time of its transaction. The
-// plans of these statements are made once, perhaps when the tables are still empty, and
-// must be right when they are not: by index, whatever the statistics say.
+// plans goes before the statements that every task goes through, for the time of their transaction.
+// Their plans are made once, perhaps when the tables are still empty, and must be right later: by
+// index, whatever the statistics say.
 const plans = `
 select set_config('plan_cache_mode', 'force_generic_plan', true), set_config('jit', 'off', true), set_config('enable_seqscan', 'off', true),
 	set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true)`
 
-// settings is that for transactions that are not somebody else's: nobody waits for long for
-// what others have locked. It is longer than a server waits before it looks for deadlocks,
-// by default, since those are told apart.
+// settings is plans for transactions of the store. It limits the time that they wait for a lock. The
+// limit is longer than the default of deadlock_timeout, so that deadlocks are reported as such.
 const settings = plans + `, set_config('lock_timeout', '2s', true)`
 
-// keepSettings goes before plans, and restoreSettings after what they are for, in a
-// transaction that has other statements, too.
+// keepSettings goes before plans, and restoreSettings after the statements, in a transaction of the
+// caller.
 const (
 	keepSettings = `
 select set_config('taskengine.' || name, current_setting(name), true)
@@ -67,18 +66,18 @@ from unnest({params}) as c ({given})
 {which}
 returning id, seq`
 
-// fresh are the columns in which tasks differ that were just submitted, with their
-// types, and others are the others.
+// fresh is the columns in which tasks that were just submitted may differ, with their types; others
+// is the other columns.
 const (
 	fresh = `id uuid, owner uuid, created_at bigint, ready_at bigint, next_event_at bigint, expires_at bigint, started_at bigint, due_at bigint,
 	shard integer, attempt integer, state smallint, priority smallint, due_state smallint,
 	type bytea, grp bytea, key bytea, ordering_key bytea, headers bytea, payload bytea`
 	others = `version bigint, updated_at bigint, crashes integer, progress bytea, error bytea, history bytea, checkpoint bytea, result bytea`
-	// of those that were just submitted
+	// noOthers is their values in a task that was just submitted.
 	noOthers = `1, created_at, 0, null, null, null, null, null`
 )
 
-// Of rows with a key those are added that hold it.
+// A row with a key is added only if it holds the key.
 const whichKeyed = `where key is null or exists (select from {key} k where k.type = c.type and k.key = c.key and k.id = c.id)`
 
 const insertKeys = `
@@ -86,7 +85,7 @@ insert into {key} (type, key, id)
 select type, key, id from unnest($1::bytea[], $2::bytea[], $3::uuid[]) as c (type, key, id) order by type, key
 on conflict do nothing`
 
-// A key belongs to the row that has it, and to nobody if there is no such row.
+// A key whose row does not exist is deleted.
 const deleteKeys = `
 delete from {key} k using unnest($1::bytea[], $2::bytea[], $3::uuid[]) as c (type, key, id)
 where k.type = c.type and k.key = c.key and k.id = c.id
@@ -94,14 +93,14 @@ where k.type = c.type and k.key = c.key and k.id = c.id
 	and not exists (select from {ended} e where e.id = c.id and e.ended_at >= $4 and e.key = c.key and e.type = c.type)
 	and not exists (select from {ended} e where e.id = c.id and e.keep < 0 and e.key = c.key and e.type = c.type)`
 
-// An id that is taken says more than a key that is.
+// If both the id and the key are taken, the answer is the task that has the id.
 const selectHolders = `
 select c.id, case when
 	exists (select from {task} t where t.id = c.id) or exists (select from {ended} e where e.id = c.id and e.ended_at >= $4)
 	or exists (select from {ended} e where e.id = c.id and e.keep < 0) then c.id else k.id end
 from {key} k join unnest($1::bytea[], $2::bytea[], $3::uuid[]) as c (type, key, id) on k.type = c.type and k.key = c.key`
 
-// What was just added is taken back where a task of this id has ended already.
+// A row that was just added is deleted if a task of its id has ended already.
 const deleteAddedAgain = `
 delete from {task} where id = any(array(
 	select id from {ended} where id = any($1::uuid[]) and ended_at >= $2
@@ -125,7 +124,7 @@ from unnest($1::uuid[], $2::bigint[], $3::boolean[], $4::bytea[], $5::boolean[],
 where t.id = c.id and t.version = c.version and t.state = 3
 returning t.id`
 
-// Unless the task could expire while it was queued, no column of an index changes.
+// It changes no indexed column, unless the task could expire while it was queued.
 const updateGrab = `
 update {task} t
 set version = t.version + 1, state = 3, attempt = t.attempt + 1, owner = c.owner,
@@ -206,7 +205,7 @@ select {trigger} from {task}
 where queued and state = 2 and type = $1 and grp = $2 and (priority, ready_at, seq) > ($3, $4, $5)
 order by priority, ready_at, seq limit $6`
 
-// From queue to queue: what is passed over are the rows within.
+// It goes from queue to queue and skips the rows within a queue.
 const selectQueues = `
 with recursive queue as (
 	(select type, grp from {task} where queued {after} order by type, grp limit 1)
@@ -218,8 +217,8 @@ select type, grp from queue
 where (select true from {task} t where t.queued and t.state = 2 and t.type = queue.type and t.grp = queue.grp limit 1)
 limit $3`
 
-// The first submitted row of each queue that is one of those selected. A queue is there though
-// it has no such row: the next page goes on from it.
+// The first submitted row of each queue that is of the shards. A queue without such a row is in the
+// answer, too: the next page goes on from it.
 const selectUnclaimed = `
 with recursive queue as (
 	(select type, grp from {task} where queued {after} order by type, grp limit 1)
@@ -235,8 +234,8 @@ select page.type, page.grp, h.id, h.version, h.priority, h.ready_at, h.seq, h.sh
 	where state = 2 and {mine:3}
 	order by priority, ready_at, seq limit 1) h on true`
 
-// A part has the rows that match, and the last one that was read. What is read is bounded,
-// whatever rows of others and running ones are between those that match.
+// The answer has the rows that match, and the last row that was read. The number of rows read is
+// bounded, whatever rows of other shards and running rows are between those that match.
 const selectSubmitted = `
 select n, hit, {trigger}, next_event_at from (
 	select row_number() over (order by type, grp, priority, ready_at, seq) as n, state = 2 and {mine:6} as hit, {trigger}, next_event_at
@@ -246,7 +245,7 @@ select n, hit, {trigger}, next_event_at from (
 where hit or n = $7
 order by n`
 
-// The same within a queue.
+// Likewise within a queue.
 const selectSubmittedOf = `
 select n, hit, {trigger}, next_event_at from (
 	select row_number() over (order by priority, ready_at, seq) as n, state = 2 and {mine:6} as hit, {trigger}, next_event_at
@@ -256,7 +255,7 @@ select n, hit, {trigger}, next_event_at from (
 where hit or n = $7
 order by n`
 
-// The same of rows with a time.
+// Likewise of rows with a time.
 const selectDueOf = `
 select n, hit, {trigger}, next_event_at from (
 	select row_number() over (order by due_at, id) as n, {mine:6} as hit, {trigger}, next_event_at
@@ -266,7 +265,7 @@ select n, hit, {trigger}, next_event_at from (
 where hit or n = $5
 order by n`
 
-// A page has the rows that match, and the last one that was looked at.
+// The answer has the rows that match, and the last row of the page.
 const selectOrphans = `
 with page as (select {narrow} from {task} where id > $1 order by id limit $2),
 numbered as (
@@ -280,7 +279,7 @@ const selectOutdated = `
 select c.n from unnest($1::uuid[], $2::bigint[]) with ordinality c (id, version, n)
 where not exists (select from {task} t where t.id = c.id and t.version = c.version and t.state = 3)`
 
-// A page has the rows that match, and the last two of those that were looked at.
+// The answer has the rows that match, and the last two rows of the page.
 const selectList = `
 with page as ({page}),
 numbered as (
@@ -363,8 +362,8 @@ func filler(name string) func(string) string {
 	return func(sql string) string { return names(own(sql)) }
 }
 
-// fill fills in one statement.
-func (s *Store) fill(sql string) string { return filler(s.slots.schema)(sql) }
+// fill replaces the placeholders of one statement.
+func (s *Store) fill(sql string) string { return filler(s.partitions.schema)(sql) }
 
 // insertsIn returns the statements that insert.
 func insertsIn(fill func(string) string) map[insertKind]string {
@@ -389,7 +388,7 @@ func insertsIn(fill func(string) string) map[insertKind]string {
 	return all
 }
 
-// namesIn returns the names of columns that are given with their types.
+// namesIn returns the names in a list of columns with their types.
 func namesIn(columns string) string {
 	names := strings.Split(columns, ",")
 	for i, c := range names {
@@ -398,7 +397,7 @@ func namesIn(columns string) string {
 	return strings.Join(names, ", ")
 }
 
-// paramsFor returns parameters that are arrays of columns that are given with their types.
+// paramsFor returns array parameters for a list of columns with their types.
 func paramsFor(columns string) string {
 	params := strings.Split(columns, ",")
 	for i, c := range params {

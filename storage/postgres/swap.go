@@ -9,11 +9,11 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// Swap implements [storage.Tasks]. The two changes that every task goes through, its grab
-// and its end, are a statement each. All others read the rows, lock them, have
-// [task.Change.Apply] change them and write them back: two round trips.
+// Swap implements [storage.Tasks]. The two changes that every task goes through, its grab and its
+// completion, are one statement each. For others it locks and reads the rows, applies
+// [task.Change.Apply] and writes them back, in two round trips.
 func (v *verbs) Swap(ctx context.Context, cs ...task.Change) ([]*task.Task, error) {
-	w := sort(cs)
+	w := classify(cs)
 	swap := func(v *verbs) error {
 		w.rows = make([]*task.Task, len(cs))
 		if err := v.swap(ctx, w); err != nil {
@@ -33,17 +33,17 @@ func (v *verbs) Swap(ctx context.Context, cs ...task.Change) ([]*task.Task, erro
 	return w.rows, nil
 }
 
-// swaps are the changes of one call by what is done about them: indexes of changes.
+// swaps are the changes of one call, by how they are made.
 type swaps struct {
 	changes             []task.Change
-	grabs, ends, others []int
-	remove              []bool       // for each change whether the row is deleted with it, if it ends
+	grabs, ends, others []int        // indexes of changes
+	remove              []bool       // for each change whether its row is deleted, if it ends
 	rows                []*task.Task // the answer
 }
 
-// sort tells the changes apart. Where one row is changed twice the order matters, and
-// nothing is a case by itself.
-func sort(cs []task.Change) *swaps {
+// classify sorts changes by how they are made. If a row is changed twice, the order of the changes
+// matters, and all of them are others.
+func classify(cs []task.Change) *swaps {
 	w := &swaps{changes: cs}
 	if len(runs(cs, func(c task.Change, name func(any)) { name(c.ID) })) > 1 {
 		for i := range cs {
@@ -62,15 +62,14 @@ func sort(cs []task.Change) *swaps {
 			w.others = append(w.others, i)
 		}
 	}
-	// Everybody locks rows in the order of their ids, so that nobody waits for one who
-	// waits for him.
+	// All transactions lock rows in the order of their ids, which avoids deadlocks.
 	for _, some := range [][]int{w.grabs, w.ends, w.others} {
 		slices.SortStableFunc(some, func(a, b int) int { return cs[a].ID.Compare(cs[b].ID) })
 	}
 	return w
 }
 
-// swap makes the grabs and the ends.
+// swap makes the grabs and the completions.
 func (v *verbs) swap(ctx context.Context, w *swaps) error {
 	var p pipe
 	if err := v.queue(ctx, &p, w); err != nil || p.batch.Len() == 0 {
@@ -79,7 +78,7 @@ func (v *verbs) swap(ctx context.Context, w *swaps) error {
 	return v.do(ctx, &p)
 }
 
-// queue queues the grabs and the ends.
+// queue queues the statements for the grabs and the completions.
 func (v *verbs) queue(ctx context.Context, p *pipe, w *swaps) error {
 	v.grab(p, w)
 	var keep, drop []int
@@ -94,7 +93,8 @@ func (v *verbs) queue(ctx context.Context, p *pipe, w *swaps) error {
 	return v.finish(ctx, p, w, keep)
 }
 
-// answers returns what notes a row as the answer to its change, of those in some.
+// answers returns a function that reads a row and stores it as the answer to its change, which is
+// one of some.
 func (w *swaps) answers(some []int) func(rows pgx.Rows) error {
 	at := make(map[task.ID]int, len(some))
 	for _, i := range some {
@@ -110,7 +110,7 @@ func (w *swaps) answers(some []int) func(rows pgx.Rows) error {
 	}
 }
 
-// grab queues what [task.Change.Apply] does when a task begins to be processed.
+// grab queues the statement that does what [task.Change.Apply] does for a grab.
 func (v *verbs) grab(p *pipe, w *swaps) {
 	if len(w.grabs) == 0 {
 		return
@@ -123,7 +123,7 @@ func (v *verbs) grab(p *pipe, w *swaps) {
 		bigints(w.grabs, func(i int) int64 { return micro(task.Stamp(change(i).NextEventAt)) }))
 }
 
-// finish queues what it does when a handler has completed a task: those in some.
+// finish queues the statement that does it for the completions in some.
 func (v *verbs) finish(ctx context.Context, p *pipe, w *swaps, some []int) error {
 	if len(some) == 0 {
 		return nil
@@ -131,7 +131,7 @@ func (v *verbs) finish(ctx context.Context, p *pipe, w *swaps, some []int) error
 	change := func(i int) *task.Change { return &w.changes[i] }
 	ends := make([]ending, len(some))
 	for j, i := range some {
-		ends[j] = v.store.slots.endingOf(change(i).ID, change(i).At, change(i).NextEventAt)
+		ends[j] = v.store.partitions.endingOf(change(i).ID, change(i).At, change(i).NextEventAt)
 	}
 	if err := v.makeRoom(ctx, p, ends); err != nil {
 		return err
@@ -144,8 +144,7 @@ func (v *verbs) finish(ctx context.Context, p *pipe, w *swaps, some []int) error
 	return nil
 }
 
-// drop queues that tasks are deleted when their handler has completed them: those in
-// some.
+// drop queues the statement that deletes the tasks of the completions in some.
 func (v *verbs) drop(p *pipe, w *swaps, some []int) {
 	if len(some) == 0 {
 		return

@@ -19,11 +19,11 @@ var errDone = errors.New("the transaction is over")
 type Tx struct {
 	verbs
 	send    func(context.Context, *pgx.Batch) error
-	since   time.Time // it began no earlier
-	foreign bool      // somebody else begins and ends it: see [Store.Attach]
+	since   time.Time // it began at this time or later
+	foreign bool      // the caller begins and ends it: see [Store.Attach]
 	begun   bool
 	hooks   []func()
-	err     error // the first error of a verb: the transaction is dead
+	err     error // the first error of a verb; the transaction can only be rolled back
 	done    bool
 }
 
@@ -32,7 +32,7 @@ var _ storage.Tx = (*Tx)(nil)
 // OnCommit implements [storage.Tx].
 func (x *Tx) OnCommit(fn func()) { x.hooks = append(x.hooks, fn) }
 
-// usable returns why the transaction cannot go on.
+// usable returns an error if the transaction is over, has failed, or ctx has ended.
 func (x *Tx) usable(ctx context.Context) error {
 	if x.done {
 		return fmt.Errorf("postgres: %w", errDone)
@@ -43,8 +43,8 @@ func (x *Tx) usable(ctx context.Context) error {
 	return x.err
 }
 
-// Update implements [storage.Store]. Transactions see what others have committed when
-// they look; rows that they get stay as they are until they end.
+// Update implements [storage.Store]. Each verb of a transaction sees what other transactions have
+// committed by then; rows that the transaction has got do not change until it ends.
 func (s *Store) Update(ctx context.Context, fn func(storage.Tx) error) error {
 	var own, verb error
 	var hooks []func()
@@ -73,7 +73,7 @@ func (s *Store) acquire(ctx context.Context) (*pgxpool.Conn, error) {
 	return s.writer.Acquire(ctx)
 }
 
-// rollbackTimeout is how long a transaction that failed may take to say so.
+// rollbackTimeout is how long a rollback may take.
 const rollbackTimeout = 5 * time.Second
 
 // transact calls fn within a transaction, and commits unless fn fails.
@@ -110,14 +110,14 @@ func (s *Store) transact(ctx context.Context, fn func(x *Tx) error) error {
 		return err
 	}
 	committed = true
-	if tag.String() != "COMMIT" { // it was dead, and was rolled back
+	if tag.String() != "COMMIT" { // a statement had failed, so it was rolled back
 		return pgx.ErrTxCommitRollback
 	}
 	return nil
 }
 
-// do sends p, the first together with the beginning of the transaction. One that is
-// somebody else's has settings of its own, which are put back.
+// do sends p, the first time with the begin of the transaction. It restores the settings of an
+// attached transaction, which are the caller's.
 func (x *Tx) do(ctx context.Context, p *pipe) error {
 	switch {
 	case x.foreign:

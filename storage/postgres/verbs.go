@@ -12,19 +12,18 @@ import (
 	"github.com/taskengine/taskengine/storage"
 )
 
-// verbs are the verbs on rows, of a store or within a transaction.
+// verbs implements [storage.Tasks] for a Store and for a Tx.
 type verbs struct {
 	store *Store
 	tx    *Tx // nil: each round trip is a transaction of its own
 }
 
-// pipe is what is sent in one round trip. All of it happens in the transaction, or
-// nothing.
+// pipe is the statements of one round trip. All of them are done, or none.
 type pipe struct {
 	batch pgx.Batch
 }
 
-// add queues a statement; each row of its answer is told to row, which may be nil.
+// add queues a statement, and calls row, unless it is nil, with each row of its answer.
 func (p *pipe) add(row func(pgx.Rows) error, sql string, args ...any) {
 	p.batch.Queue(sql, args...).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
@@ -39,9 +38,9 @@ func (p *pipe) add(row func(pgx.Rows) error, sql string, args ...any) {
 	})
 }
 
-// How long one round trip may take before the connection is given up: of what finds its
-// rows by index, and of what may read whole tables. Nobody else would notice that a
-// network swallows what is sent.
+// How long a round trip may take before its connection is closed: of statements that find their
+// rows by index, and of those that may read whole tables. Nothing else detects a network that
+// drops what is sent.
 const (
 	patience       = 10 * time.Second
 	browsePatience = time.Minute
@@ -57,13 +56,11 @@ func (v *verbs) do(ctx context.Context, p *pipe) error {
 	return v.store.writer.SendBatch(ctx, after(p, settings)).Close()
 }
 
-// lendAfter is how long something that reads waits for a connection before it may have one of
-// those for what writes.
+// lendAfter is how long a read waits for a connection before it may use one of those for writes.
 const lendAfter = 100 * time.Millisecond
 
-// read sends p, whose statements find what they need by index and write nothing. Whoever keeps
-// the other connections busy does not keep it from being done: one at a time has a connection
-// for what writes.
+// read sends p, whose statements find what they need by index and write nothing. If all connections
+// for reads are busy, one read at a time uses a connection for writes.
 func (v *verbs) read(ctx context.Context, p *pipe) error {
 	if v.tx != nil {
 		return v.do(ctx, p)
@@ -109,8 +106,8 @@ func after(p *pipe, statements ...string) *pgx.Batch {
 	return b
 }
 
-// atomically calls fn with the verbs of a transaction: that of v, or one of its own. Of
-// its own, it is made again when others were in the way.
+// atomically calls fn with the verbs of a transaction: that of v, or a new one. A new one is
+// repeated if it failed because of concurrent transactions.
 func (v *verbs) atomically(ctx context.Context, doing string, fn func(v *verbs) error) error {
 	return v.again(ctx, doing, func() error {
 		if v.tx != nil {
@@ -120,11 +117,11 @@ func (v *verbs) atomically(ctx context.Context, doing string, fn func(v *verbs) 
 	})
 }
 
-// attempts is how often a transaction of a verb is made when others are in its way.
+// attempts is how often a transaction of a verb is tried if it fails because of concurrent ones.
 const attempts = 20
 
-// again calls fn, which is a whole transaction, until others are not in its way. Within
-// a transaction it is called once.
+// again calls fn, which is a whole transaction, until it does not fail because of concurrent
+// transactions. Within a transaction it calls fn once.
 func (v *verbs) again(ctx context.Context, doing string, fn func() error) (err error) {
 	if v.tx != nil {
 		if err := v.tx.usable(ctx); err != nil {
@@ -137,7 +134,7 @@ func (v *verbs) again(ctx context.Context, doing string, fn func() error) (err e
 		if err = fn(); err == nil || v.tx != nil || !isTransient(err) {
 			break
 		}
-		v.store.slots.forgetAll() // one that is needed may be gone
+		v.store.partitions.forgetAll() // a partition that is needed may have been dropped
 	}
 	if err != nil {
 		err = v.store.failed(doing, err)
@@ -148,8 +145,8 @@ func (v *verbs) again(ctx context.Context, doing string, fn func() error) (err e
 	return err
 }
 
-// runs cuts n things into runs in which no two are the same by any of their names: a
-// statement sees none of what it does itself.
+// runs divides things into runs in which no two have a name in common: a statement does not see its
+// own changes.
 func runs[T any](things []T, names func(T, func(name any))) [][]T {
 	if len(things) < 2 {
 		return [][]T{things}
@@ -172,8 +169,7 @@ func runs[T any](things []T, names func(T, func(name any))) [][]T {
 	return append(out, things[from:])
 }
 
-// Get implements [storage.Tasks]. Within a transaction it keeps others from changing the
-// row until that ends.
+// Get implements [storage.Tasks]. Within a transaction it locks the row until the transaction ends.
 func (v *verbs) Get(ctx context.Context, id task.ID) (found *task.Task, err error) {
 	row := func(rows pgx.Rows) (err error) {
 		found, err = scanRow(rows)
@@ -183,7 +179,7 @@ func (v *verbs) Get(ctx context.Context, id task.ID) (found *task.Task, err erro
 		var p pipe
 		if v.tx == nil {
 			p.add(row, v.store.sql.get, id)
-		} else { // a row may come back from where it was not found
+		} else { // a row may return to the table task between the first two statements
 			p.add(row, v.store.sql.lockTask, uuids([]task.ID{id}, itself))
 			p.add(row, v.store.sql.lockEnded, uuids([]task.ID{id}, itself))
 			p.add(row, v.store.sql.lockTask, uuids([]task.ID{id}, itself))
@@ -253,9 +249,9 @@ func (v *verbs) Note(ctx context.Context, ns ...task.Note) ([]bool, error) {
 	return out, nil
 }
 
-// note writes notes of different rows.
+// note writes notes, each of another row.
 func (v *verbs) note(ctx context.Context, ns []task.Note) (map[task.ID]bool, error) {
-	rows := make([]task.Task, len(ns)) // applied to a row that has nothing, a note shows what it makes of one
+	rows := make([]task.Task, len(ns)) // a note is applied to an empty row to learn what it writes
 	indexes := make([]int, len(ns))
 	for i, n := range ns {
 		rows[i], indexes[i] = task.Task{ID: n.ID, Version: n.Version, State: task.Processing}, i

@@ -7,7 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
-	"github.com/taskengine/taskengine/storage/postgres/internal/partition"
+	"github.com/taskengine/taskengine/storage/postgres/internal/ended"
 )
 
 // Table is a table or an index.
@@ -43,12 +43,12 @@ func (e *examination) readPartitions(ctx context.Context, h *Report) error {
 	rows, _ := e.pool.Query(ctx, `
 select c.relname, i.inhrelid is null, pg_table_size(c.oid) + pg_indexes_size(c.oid) from pg_class c
 join pg_namespace n on n.oid = c.relnamespace left join pg_inherits i on i.inhrelid = c.oid
-where n.nspname = $1 and c.relname ~ $2 and c.relkind = 'r'`, e.schema, partition.SlotNames)
+where n.nspname = $1 and c.relname ~ $2 and c.relkind = 'r'`, e.schema, ended.PartitionNames)
 	var name string
 	var apart bool
 	var bytes int64
 	_, err := pgx.ForEachRow(rows, []any{&name, &apart, &bytes}, func() error {
-		one, ok := partition.SlotNamed(name)
+		one, ok := ended.PartitionNamed(name)
 		if !ok {
 			return nil
 		}

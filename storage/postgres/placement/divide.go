@@ -14,11 +14,11 @@ import (
 	"github.com/taskengine/taskengine/storage/postgres/internal/home"
 )
 
-// Divide decides which shards each of several databases holds, where nobody has: equal
-// parts, in their order, if there are no tasks yet; else the database that has them holds
-// all, until [Move] moves some. One that comes later holds none. It returns what each holds
-// then. If tasks are added meanwhile that would be in the wrong database, it fails and queues that
-// one as it was.
+// Divide decides which shards databases hold that have no such decision yet. If there are no tasks,
+// each holds an equal part, in their order; else the database that has tasks holds all shards, until
+// [Move] moves some. A database that is added later holds none. Divide returns what each holds then.
+// If a task is added meanwhile that would be in the wrong database, it fails and does not change that
+// database.
 func Divide(ctx context.Context, databases ...Database) ([]storage.Holdings, error) {
 	homes, err := divide(ctx, databases)
 	if err != nil {
@@ -57,11 +57,10 @@ func divide(ctx context.Context, parts []Database) ([]storage.Holdings, error) {
 	return out, nil
 }
 
-// decide fills in the homes of those that say nothing, of which full tells whether they have
-// tasks.
+// decide fills in the rows of the databases that have none. full tells which databases have tasks.
 func decide(parts []Database, homes []home.Row, full []bool) error {
 	var held task.Shards
-	equal := true // as a division leaves it that was interrupted, or did not begin
+	equal := true // no row but those that a division into equal parts writes, which may have been interrupted
 	settled := 0
 	for i, h := range homes {
 		if equal = equal && (h.Written || !full[i]); h.Written {
@@ -75,8 +74,8 @@ func decide(parts []Database, homes []home.Row, full []bool) error {
 		case h.Written:
 			continue
 		case full[i] && (settled > 0 || slices.Index(full, true) != i):
-			// Tasks may be of any shard, so who has some is given all of them: one database at most.
-			return fmt.Errorf("%s has tasks, and others hold some of the shards already: "+
+			// Its tasks may be of any shard, so it would have to hold all: one database at most can.
+			return fmt.Errorf("%s has tasks, and other databases hold some of the shards already: "+
 				"copy its tasks with taskengine copy, and name an empty database instead", parts[i].Name)
 		case full[i]:
 			h.Owned = task.AllShards()
@@ -94,8 +93,8 @@ func decide(parts []Database, homes []home.Row, full []bool) error {
 	return nil
 }
 
-// onlyHere returns an error if there are tasks of shards that a database does not hold: they
-// have come meanwhile.
+// onlyHere returns an error if the database has tasks of shards that it does not hold: they were added
+// meanwhile.
 func (d Database) onlyHere(ctx context.Context, tx pgx.Tx, is home.Row) error {
 	if is.Owned == task.AllShards() {
 		return nil
@@ -106,7 +105,7 @@ func (d Database) onlyHere(ctx context.Context, tx pgx.Tx, is home.Row) error {
 		return err
 	}
 	if others {
-		return errors.New("tasks were added meanwhile, of shards that it is not to hold: stop those who add them, and divide again")
+		return errors.New("tasks were added meanwhile, of shards that it is not to hold: stop the programs that add them, and divide again")
 	}
 	return nil
 }

@@ -13,20 +13,20 @@ import (
 	"github.com/taskengine/taskengine/storage/postgres/internal/home"
 )
 
-// Moved is how far a [Move] is.
+// Moved is the progress of a [Move].
 type Moved struct {
-	Packed    int // tasks that were taken out of the one database by this call
-	Delivered int // tasks that were put into the other
+	Packed    int // tasks that this call has packed in the source
+	Delivered int // tasks that this call has inserted in the target
 }
 
-// Move moves the tasks of some shards, finished ones included, from one of the databases of
-// an engine to another, while its nodes run. The tasks stand still meanwhile: those that run
-// are finished when they have arrived, and new ones of these shards are refused until then.
-// At every moment at most one of the databases lets anybody change them.
+// Move moves the tasks of some shards, ended ones included, from one of the databases of an engine to
+// another while nodes run. Meanwhile the tasks do not change: the end of a running task is written
+// when it has arrived, and new tasks of these shards are refused until then. At every moment at
+// most one of the databases accepts changes of them.
 //
-// A Move that was interrupted is finished by another one, of the same databases; it may be of
-// other shards: what is on its way arrives first. progress, which may be nil, is told how far
-// it is.
+// To finish a Move that was interrupted, call Move again for the same databases. It first finishes
+// the shards that are on their way, and then moves those that it is given. It calls progress,
+// unless that is nil, from time to time.
 func Move(ctx context.Context, from, to Database, shards task.Shards, progress func(Moved)) error {
 	m := &move{from: from, to: to, tell: progress}
 	if progress == nil {
@@ -38,13 +38,13 @@ func Move(ctx context.Context, from, to Database, shards task.Shards, progress f
 	return nil
 }
 
-// Moving is in this order: whoever looks at both databases finds a shard held by one of them,
-// or by none.
+// move is one call of Move. Its steps are in an order in which at every moment one database holds a
+// shard, or none:
 //
 //	                       from              to
-//	1. leave               leaving           -            nobody changes the rows any more, but finish or delete them
-//	2. pack                leaving, packed   -            nobody finishes them
-//	3. expect              leaving, packed   coming       the table takes them
+//	1. leave               leaving           -            rows change no more, except that they end or are deleted
+//	2. pack                leaving, packed   -            rows do not end any more
+//	3. expect              leaving, packed   coming       the table accepts the rows
 //	4. deliver             leaving, packed   here         in one transaction
 //	5. forget              -                 here
 type move struct {
@@ -53,8 +53,8 @@ type move struct {
 	at       Moved
 }
 
-// errStay says that shards cannot be moved.
-var errStay = errors.New("they are not there")
+// errNotThere says that the source does not hold shards that are to be moved.
+var errNotThere = errors.New("they are not there")
 
 func (m *move) run(ctx context.Context, shards task.Shards) error {
 	if err := m.keysFit(ctx, m.from.Pool(), shards); err != nil {
@@ -82,10 +82,10 @@ func (m *move) run(ctx context.Context, shards task.Shards) error {
 	}
 }
 
-// errOther says that another move has got ahead of this one.
+// errOther says that another move has changed what this one moves.
 var errOther = errors.New("another move has changed what is leaving: look at taskengine shards list, and run this one again if it is still wanted")
 
-// mine returns an error unless the shards are leaving for the other database.
+// mine returns an error unless the shards are on their way to the target.
 func (m *move) mine(ctx context.Context, shards task.Shards) error {
 	is, err := m.from.home(ctx)
 	if err == nil && (is.Migrating != shards || is.To != m.to.Name) {
@@ -94,15 +94,15 @@ func (m *move) mine(ctx context.Context, shards task.Shards) error {
 	return err
 }
 
-// arrived reports whether the other database holds the shards.
+// arrived reports whether the target holds the shards.
 func (m *move) arrived(ctx context.Context, shards task.Shards) (bool, error) {
 	there, err := m.to.home(ctx)
 	return there.Holds(shards), err
 }
 
-// keysFit returns an error if a task that is moved has a key that is looked for in another
-// shard, which stays, or the other way round: then two tasks could have the key. Engines that
-// know of several databases add no such tasks.
+// keysFit returns an error if the id of a task and its key are of different shards, of which one is
+// moved and the other stays: then two tasks could have the key. Engines on several databases do not
+// add such tasks.
 func (m *move) keysFit(ctx context.Context, q interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }, shards task.Shards,
@@ -128,17 +128,17 @@ func (m *move) keysFit(ctx context.Context, q interface {
 	return rows.Err()
 }
 
-// leave decides which shards go, and has nobody change their tasks any more. It returns
-// none when all of them have arrived.
+// leave decides which shards are moved now, and makes the source refuse changes of their tasks. It
+// returns none when all have arrived.
 func (m *move) leave(ctx context.Context, shards task.Shards) (under task.Shards, err error) {
 	err = m.from.settle(ctx, func(was home.Row) (home.Row, error) {
 		is := was
-		there, err := m.to.home(ctx) // asked alone: what a faster move took from here is there by now
+		there, err := m.to.home(ctx) // read under the lock of the row in the source: what a faster move took from it is there by now
 		if err != nil {
 			return is, err
 		}
 		under = was.Migrating
-		if !under.IsEmpty() { // somebody was interrupted, or does the same
+		if !under.IsEmpty() { // another move was interrupted, or is under way
 			if was.To != m.to.Name {
 				return is, fmt.Errorf("%s is on the way from there to %s: finish that before", &was.Migrating, was.To)
 			}
@@ -146,7 +146,7 @@ func (m *move) leave(ctx context.Context, shards task.Shards) (under task.Shards
 		}
 		under = shards.Without(&there.Owned)
 		if lost := under.Without(&was.Owned); !lost.IsEmpty() {
-			return is, fmt.Errorf("%s: %w", &lost, errStay)
+			return is, fmt.Errorf("%s: %w", &lost, errNotThere)
 		}
 		if !was.Written || !there.Written {
 			return is, errors.New("the databases are not divided: run taskengine shards divide")
@@ -162,8 +162,8 @@ func (m *move) leave(ctx context.Context, shards task.Shards) (under task.Shards
 // packPage is how many tasks are packed in one transaction.
 const packPage = 1000
 
-// What is picked is told, kept or not: others may pack the same, and there may be more. Only
-// shards are packed that are leaving for the database that is meant.
+// The answer has every row that was picked, packed or not: another move may pack the same rows, and
+// there may be more. Rows are packed only while their shards are on their way to the target.
 const (
 	packTasks = `
 with picked as (
@@ -185,8 +185,8 @@ select p.id, k.id is not null from picked p left join kept k on k.id = p.id orde
 	selectLeft = `select exists (select from {task} where {shards}) or exists (select from {ended} where {shards})`
 )
 
-// pack takes the tasks out of the tables in which others find them. None can come to the
-// table task, and from there some go to the table ended meanwhile.
+// pack moves the tasks from the tables task and ended to the table packed. No row is added to the
+// table task meanwhile; some move from it to the table ended, so it is packed first.
 func (m *move) pack(ctx context.Context, shards task.Shards) error {
 	if done, err := m.arrived(ctx, shards); err != nil || done {
 		return err
@@ -230,7 +230,7 @@ const noTimeouts = `
 select set_config(name, '0', true) from pg_settings
 where name in ('statement_timeout', 'idle_in_transaction_session_timeout', 'transaction_timeout')`
 
-// whole calls fn within a transaction that may take as long as it takes.
+// whole calls fn within a transaction without timeouts.
 func (m *move) whole(ctx context.Context, d Database, fn func(tx pgx.Tx) error) error {
 	return pgx.BeginTxFunc(ctx, d.Pool(), readCommitted, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, noTimeouts); err != nil {
@@ -240,8 +240,8 @@ func (m *move) whole(ctx context.Context, d Database, fn func(tx pgx.Tx) error) 
 	})
 }
 
-// expect has the table of the other database take the tasks, unless they have been delivered by
-// somebody else. If they are no longer on their way, nothing would ever stop it from taking them.
+// expect makes the target accept the tasks, unless another call has delivered them. It fails if they
+// are no longer on their way: then nothing would make the target refuse them again.
 func (m *move) expect(ctx context.Context, shards task.Shards) error {
 	return m.to.settle(ctx, func(was home.Row) (home.Row, error) {
 		is := was
@@ -262,9 +262,9 @@ const (
 	deliverBytes = 4 << 20
 )
 
-// deliver puts the packed tasks into the other database and has it hold their shards, unless it
-// does already. It is one transaction: one that did not end has done nothing, and of one whose end
-// nobody heard the next call sees whether it did.
+// deliver inserts the packed tasks in the target and makes it hold their shards, unless it does
+// already. It is one transaction. If the answer to its commit is lost, the next call sees whether it
+// was done.
 func (m *move) deliver(ctx context.Context, shards task.Shards) error {
 	return m.whole(ctx, m.to, func(tx pgx.Tx) error {
 		is, err := home.ReadForUpdate(ctx, tx, m.to.Schema())
@@ -306,8 +306,8 @@ func (m *move) unpack(ctx context.Context, x *postgres.Tx) error {
 	return insert()
 }
 
-// insert inserts rows. A key that another task has is left to it: two databases could not
-// know of each other's keys.
+// insert inserts rows. A row whose key another task has loses its key: neither database could know
+// the keys of the other.
 func (m *move) insert(ctx context.Context, x *postgres.Tx, ts []*task.Task) error {
 	for len(ts) > 0 {
 		done, err := x.Insert(ctx, ts...)
@@ -336,7 +336,7 @@ func (m *move) forget(ctx context.Context, shards task.Shards) error {
 	return pgx.BeginTxFunc(ctx, m.from.Pool(), readCommitted, func(tx pgx.Tx) error {
 		is, err := home.ReadForUpdate(ctx, tx, m.from.Schema())
 		if err != nil || is.Migrating != shards || is.To != m.to.Name {
-			return err // somebody else was faster
+			return err // another call has done it
 		}
 		if done, err := m.arrived(ctx, shards); err != nil || !done {
 			return errors.Join(err, errOther)

@@ -19,7 +19,7 @@ import (
 
 	coordination "github.com/taskengine/taskengine/coord/postgres"
 	"github.com/taskengine/taskengine/engine/task"
-	"github.com/taskengine/taskengine/storage/postgres/internal/partition"
+	"github.com/taskengine/taskengine/storage/postgres/internal/ended"
 )
 
 // Default is the name of the schema that has the tables if no other is given.
@@ -61,7 +61,7 @@ func Fill(name string) func(sql string) string {
 		"{schema}", quoted, "{schema_literal}", literal(quoted), "{none}", fmt.Sprint(time.Time{}.UnixMicro()),
 		"{channel}", literal(coordination.Channel(name)), "{shards}", fmt.Sprint(task.ShardCount),
 		"{narrow}", narrow, "{heavy}", heavy, "{narrow:t}", "t." + strings.ReplaceAll(strings.Join(strings.Fields(narrow), " "), ", ", ", t."),
-		"{slot_pattern}", partition.SlotPattern(),
+		"{slot_pattern}", ended.PartitionPattern(),
 	}
 	for _, table := range []string{"task", "task_seq", "ended", "key", "engine_setting", "migration", "type_policy", "home", "packed", "tally", "tally_now", "session", "member"} {
 		pairs = append(pairs, "{"+table+"}", pgx.Identifier{name, table}.Sanitize())

@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/taskengine/taskengine/internal/pgtest"
-	"github.com/taskengine/taskengine/storage/postgres/internal/partition"
+	"github.com/taskengine/taskengine/storage/postgres/internal/ended"
 	"github.com/taskengine/taskengine/storage/postgres/schema"
 )
 
@@ -22,13 +22,13 @@ func TestSQLNamesTheTablesOfEndedTasksAsGoDoes(t *testing.T) {
 	var at, want []int64
 	keeps := []int32{0, math.MaxInt32}
 	for hours := range 401 * 24 {
-		if k := partition.Keep(time.Duration(hours) * time.Hour); !slices.Contains(keeps, k) {
+		if k := ended.Keep(time.Duration(hours) * time.Hour); !slices.Contains(keeps, k) {
 			keeps = append(keeps, k)
 		}
 	}
 	for _, k := range keeps {
-		class := partition.Class{Keep: k}
-		span := class.Slot(0).To()
+		class := ended.Class{Keep: k}
+		span := class.Partition(0).To()
 		for n := range int64(60) {
 			ended := rand.Int64N(1<<54) - 1<<53
 			switch n % 3 {
@@ -37,7 +37,7 @@ func TestSQLNamesTheTablesOfEndedTasksAsGoDoes(t *testing.T) {
 			case 1:
 				ended = (n-30)*span - 1
 			}
-			keep, at, want = append(keep, k), append(at, ended), append(want, class.Slot(ended).From/1e6)
+			keep, at, want = append(keep, k), append(at, ended), append(want, class.Partition(ended).From/1e6)
 		}
 	}
 	rows, _ := c.Query(t.Context(), "select taskengine.since_of(keep, at) from unnest($1::integer[], $2::bigint[]) with ordinality as c (keep, at, n) order by n", keep, at)

@@ -11,36 +11,35 @@ import (
 
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
-	"github.com/taskengine/taskengine/storage/postgres/internal/partition"
+	"github.com/taskengine/taskengine/storage/postgres/internal/ended"
 	"github.com/taskengine/taskengine/storage/postgres/schema"
 )
 
-// keysPage is how many unique keys are given back in one transaction.
+// keysPage is how many unique keys are released in one transaction.
 const keysPage = 10_000
 
-// Expire implements [storage.Expirer]. It drops tables: a row is gone a quarter of the time
-// later than it could be, at most. One process does that at a time; another leaves it to
-// that.
+// Expire implements [storage.Expirer]. It drops partitions, so a row is removed up to a quarter of
+// its retention time late. One process does so at a time; a call in another does nothing.
 func (s *Store) Expire(ctx context.Context, now time.Time) (removed int64, next time.Time, err error) {
 	if s.closed.Load() {
-		return 0, next, fmt.Errorf("postgres: sweep: %w", storage.ErrClosed)
+		return 0, next, fmt.Errorf("postgres: expire: %w", storage.ErrClosed)
 	}
-	release, err := s.sweepAlone(ctx)
+	release, err := s.lockExpiry(ctx)
 	if err != nil {
-		return 0, next, s.failed("sweep", err)
+		return 0, next, s.failed("expire", err)
 	}
 	if release == nil {
 		return 0, now, nil
 	}
 	defer release()
-	c, err := s.slots.connect(ctx)
+	c, err := s.partitions.connect(ctx)
 	if err != nil {
-		return 0, next, s.failed("connect to sweep", err)
+		return 0, next, s.failed("connect to expire", err)
 	}
 	defer func() { _ = c.Close(context.WithoutCancel(ctx)) }()
-	all, err := s.listSlots(ctx, c, now)
+	all, err := s.listPartitions(ctx, c, now)
 	if err != nil {
-		return 0, next, s.failed("sweep", err)
+		return 0, next, s.failed("expire", err)
 	}
 	for _, old := range all {
 		over := old.Over()
@@ -53,10 +52,10 @@ func (s *Store) Expire(ctx context.Context, now time.Time) (removed int64, next 
 			}
 			continue
 		}
-		err := s.slots.detach(ctx, c, &old, "concurrently")
+		err := s.partitions.detach(ctx, c, &old, "concurrently")
 		if err == nil {
 			var n int64
-			n, err = s.dropApart(ctx, c, old.name)
+			n, err = s.dropDetached(ctx, c, old.name)
 			removed += n
 		}
 		if err != nil {
@@ -73,24 +72,24 @@ func (s *Store) Expire(ctx context.Context, now time.Time) (removed int64, next 
 	return removed, next, nil
 }
 
-// part is a table below ended.
-type part struct {
-	partition.Slot
-	name, class string // of the table, and of that which it is a part of
+// table is the table of a partition.
+type table struct {
+	ended.Partition
+	name, parent string // of the table, and of the one to which it is attached
 }
 
-// sweepAlone keeps other processes from sweeping until release is called; that is nil if
-// one of them does. The lock is a transaction's, which a pool of connections does not
-// confuse; it has no snapshot, and so keeps nothing from being done.
-func (s *Store) sweepAlone(ctx context.Context) (release func(), err error) {
-	c, err := s.slots.connect(ctx)
+// lockExpiry takes the lock of Expire. release gives it back, and is nil if another process has it.
+// The lock belongs to a transaction, so that it works behind a pooler; the transaction has no
+// snapshot, so that it does not hold back vacuum.
+func (s *Store) lockExpiry(ctx context.Context) (release func(), err error) {
+	c, err := s.partitions.connect(ctx)
 	if err != nil {
 		return nil, err
 	}
 	over := func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
 		defer cancel()
-		// A server notices that a connection was closed a while after, and keeps its locks till then.
+		// The server notices a closed connection later, and keeps its locks until then.
 		_, _ = c.Exec(ctx, "rollback", pgx.QueryExecModeSimpleProtocol)
 		_ = c.Close(ctx)
 	}
@@ -99,7 +98,7 @@ func (s *Store) sweepAlone(ctx context.Context) (release func(), err error) {
 		return nil, err
 	}
 	var mine bool
-	err = c.QueryRow(ctx, "select pg_try_advisory_xact_lock($1)", pgx.QueryExecModeSimpleProtocol, schema.Lock("sweep", s.slots.schema)).Scan(&mine)
+	err = c.QueryRow(ctx, "select pg_try_advisory_xact_lock($1)", pgx.QueryExecModeSimpleProtocol, schema.Lock("sweep", s.partitions.schema)).Scan(&mine)
 	if err != nil || !mine {
 		over()
 		return nil, err
@@ -107,33 +106,33 @@ func (s *Store) sweepAlone(ctx context.Context) (release func(), err error) {
 	return over, nil
 }
 
-const listSlots = `
+const listPartitions = `
 select c.relname, coalesce(p.relname, ''), i.inhrelid is null, coalesce(i.inhdetachpending, false) from pg_catalog.pg_class c
 join pg_catalog.pg_namespace n on n.oid = c.relnamespace
 left join pg_catalog.pg_inherits i on i.inhrelid = c.oid
 left join pg_catalog.pg_class p on p.oid = i.inhparent
 where n.nspname = $1 and c.relname ~ $2 and c.relkind = 'r'`
 
-// listSlots returns the tables that there are. It finishes what was interrupted while it was
-// taken away. A table that somebody has detached before its time is left alone: it is his.
-func (s *Store) listSlots(ctx context.Context, c *pgx.Conn, now time.Time) (all []part, err error) {
-	rows, err := c.Query(ctx, listSlots, s.slots.schema, partition.SlotNames)
+// listPartitions returns the partitions that are attached. It finishes the removal of those whose
+// removal was interrupted. It leaves a table alone that an operator has detached before its time.
+func (s *Store) listPartitions(ctx context.Context, c *pgx.Conn, now time.Time) (all []table, err error) {
+	rows, err := c.Query(ctx, listPartitions, s.partitions.schema, ended.PartitionNames)
 	if err != nil {
 		return nil, err
 	}
-	var half, apart []part
-	var one part
-	var isApart, isHalf bool
-	_, err = pgx.ForEachRow(rows, []any{&one.name, &one.class, &isApart, &isHalf}, func() error {
+	var pending, detached []table
+	var one table
+	var isDetached, isPending bool // pending: detaching it was interrupted
+	_, err = pgx.ForEachRow(rows, []any{&one.name, &one.parent, &isDetached, &isPending}, func() error {
 		var ok bool
-		if one.Slot, ok = partition.SlotNamed(one.name); !ok {
-			return nil // it is somebody else's
+		if one.Partition, ok = ended.PartitionNamed(one.name); !ok {
+			return nil // not a table of the store
 		}
 		switch {
-		case isApart:
-			apart = append(apart, one)
-		case isHalf:
-			half = append(half, one)
+		case isDetached:
+			detached = append(detached, one)
+		case isPending:
+			pending = append(pending, one)
 		default:
 			all = append(all, one)
 		}
@@ -142,36 +141,37 @@ func (s *Store) listSlots(ctx context.Context, c *pgx.Conn, now time.Time) (all 
 	if err != nil {
 		return nil, err
 	}
-	for _, h := range half {
-		if err := s.slots.detach(ctx, c, &h, "finalize"); err != nil {
+	for _, one := range pending {
+		if err := s.partitions.detach(ctx, c, &one, "finalize"); err != nil {
 			return nil, err
 		}
 	}
-	for _, one := range append(half, apart...) {
+	for _, one := range append(pending, detached...) {
 		if over := one.Over(); over.IsZero() || over.After(now) {
 			continue
 		}
-		if _, err := s.dropApart(ctx, c, one.name); err != nil {
+		if _, err := s.dropDetached(ctx, c, one.name); err != nil {
 			return nil, err
 		}
 	}
 	return all, nil
 }
 
-// detach takes a table out of the others without keeping anybody from using those.
-func (s *slots) detach(ctx context.Context, c *pgx.Conn, old *part, how string) error {
-	s.forget(old.Slot)
-	_, err := c.Exec(ctx, fmt.Sprintf("alter table %s detach partition %s %s", s.quoted(old.class), s.quoted(old.name), how), pgx.QueryExecModeSimpleProtocol)
+// detach detaches a partition; how is concurrently, which does not block statements that use the
+// table ended, or finalize, which finishes that.
+func (s *partitions) detach(ctx context.Context, c *pgx.Conn, old *table, how string) error {
+	s.forget(old.Partition)
+	_, err := c.Exec(ctx, fmt.Sprintf("alter table %s detach partition %s %s", s.quoted(old.parent), s.quoted(old.name), how), pgx.QueryExecModeSimpleProtocol)
 	if isGone(err) {
 		return nil
 	}
 	return err
 }
 
-// dropApart drops a table that is not one of the others any more: nobody adds to it. The
-// keys of its rows are free before.
-func (s *Store) dropApart(ctx context.Context, c *pgx.Conn, name string) (removed int64, err error) {
-	partition := s.slots.quoted(name)
+// dropDetached drops a detached table, to which no row is added any more. It releases the unique
+// keys of its rows first. removed is an estimate of the number of rows.
+func (s *Store) dropDetached(ctx context.Context, c *pgx.Conn, name string) (removed int64, err error) {
+	partition := s.partitions.quoted(name)
 	if err := s.freeKeys(ctx, c, partition); err != nil {
 		return 0, err
 	}
@@ -185,7 +185,8 @@ func (s *Store) dropApart(ctx context.Context, c *pgx.Conn, name string) (remove
 	return removed, err
 }
 
-// isGone reports whether another process was faster.
+// isGone reports whether an error says that a table is missing, or is not attached: another process
+// has removed it.
 func isGone(err error) bool {
 	var e *pgconn.PgError
 	return errors.As(err, &e) && (e.Code == "42P01" || e.Code == "55000")
@@ -196,7 +197,7 @@ with page as (select id, type, key from %s where key is not null and (id > $1 or
 gone as (delete from {key} k using page where k.type = page.type and k.key = page.key and k.id = page.id)
 select (select id from page order by id desc limit 1)`
 
-// freeKeys gives back the unique keys of the rows of a table, some at a time.
+// freeKeys releases the unique keys of the rows of a table, a page at a time.
 func (s *Store) freeKeys(ctx context.Context, c *pgx.Conn, partition string) error {
 	sql := fmt.Sprintf(s.fill(deleteKeysOf), partition)
 	var after task.ID
@@ -213,20 +214,6 @@ func (s *Store) freeKeys(ctx context.Context, c *pgx.Conn, partition string) err
 		}
 		after = *last
 	}
-}
-
-// forget has a table looked for when it is needed again.
-func (s *slots) forget(old partition.Slot) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.known, old)
-}
-
-// forgetAll does that for all of them.
-func (s *slots) forgetAll() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	clear(s.known)
 }
 
 var _ storage.Expirer = (*Store)(nil)
