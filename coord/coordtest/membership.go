@@ -15,7 +15,7 @@ import (
 // RunMembership runs the suite of [coord.Membership].
 func RunMembership(t *testing.T, b Backend[coord.Membership]) {
 	b.run(t, "a node that joins gets itself with all its fields", membersSelf)
-	b.run(t, "all members see joins and queues, sorted by incarnation", membersComeAndGo)
+	b.run(t, "all members see joins and leaves, sorted by incarnation", membersComeAndGo)
 	b.run(t, "a member that has left is not seen by later ones", membersLeft)
 	b.run(t, "a member that says something else is seen to", membersAnnounce)
 	b.run(t, "two members may share a name", membersSameName)
