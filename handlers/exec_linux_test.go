@@ -21,9 +21,8 @@ func systemRoles() map[string]func() {
 	return map[string]func(){"engine": playEngine}
 }
 
-// family is a script that starts a child, a grandchild of another shell, and a process that
-// leaves the session, and writes to the file $F who they are, after itself and before
-// whether they are in a control group of their own.
+// family is a script that starts a child, a grandchild by another shell, and a process that leaves the session. It writes
+// its own pid and theirs to the file $F, and whether they are in a control group of their own.
 const family = `sleep 1000 & child=$!
 sh -c 'sleep 1000 & echo $! > "$F.grandchild"; wait; echo' &
 setsid sh -c 'echo $$ > "$F.runaway"; exec sleep 1000' &
@@ -33,7 +32,7 @@ echo $$ $child $(cat "$F.grandchild") $(cat "$F.runaway") $caged > "$F.new"
 mv "$F.new" "$F"
 `
 
-// members waits for the file of a family and returns who must not outlive it, and who may.
+// members waits for the file of a family. It returns the processes that must not outlive it, and the one that may.
 func members(t *testing.T, file string) (all []int, runaway int, caged bool) {
 	t.Helper()
 	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {

@@ -65,8 +65,8 @@ export class Again {
 export class Cancelled extends Error {
   override readonly name: string = "Cancelled";
   /**
-   * "deadline": it ran too long. "cancelled": somebody cancelled the task, or the node
-   * stops. "host gone": there is nobody left to take an answer.
+   * "deadline": it ran too long. "cancelled": the task was cancelled, or the node stops.
+   * "host gone": the host no longer takes an answer.
    */
   readonly reason: "deadline" | "cancelled" | "host gone";
 

@@ -48,7 +48,7 @@ type Stream = ServerDuplexStream<ToHandler, FromHandler>;
 /**
  * Serves handlers until the host is done with the process or gone, and returns when the
  * last of them has. Two seconds after the host's end the process exits, whatever it does
- * then. Started by anybody but a host, it explains itself and exits with status 1.
+ * then. If no host has started the program, it prints what to do and exits with status 1.
  *
  * The standard output belongs to the host until this is called; afterwards
  * `console.log` goes to the host's log.

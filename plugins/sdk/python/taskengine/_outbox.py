@@ -35,15 +35,14 @@ class Host:
 
 
 class Notes:
-    """What a task's handler has said and nobody has sent yet: of each kind the newest. The
-    outbox's lock guards it."""
+    """The newest unsent report of each kind of a task's handler. The outbox's lock guards it."""
 
     __slots__ = ("said", "next", "timed", "due")
 
     def __init__(self) -> None:
         self.said: dict[int, bytes] = {}
         self.next = 0.0  # when progress and heartbeats may be sent again
-        self.timed = False  # somebody will see to that they are sent
+        self.timed = False  # a timer will send them
         self.due = False  # they may be sent now
 
 

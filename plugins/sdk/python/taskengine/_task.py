@@ -91,7 +91,7 @@ class Task:
 
     @property
     def traceparent(self) -> str | None:
-        """The W3C trace context of who submitted the task, from its headers."""
+        """The W3C trace context of the submitter, from the headers of the task."""
         return self._run.headers.get("traceparent")
 
     @property
@@ -204,7 +204,7 @@ class Task:
             raise ValueError("the priority is %r: give 0 to 9" % (priority,))
         at = 0 if run_at is None else unix_micros(run_at)
         child = _wire.child(task_type, key, ordering_key, to_bytes(payload), headers or {}, at, priority)
-        with _seldom:
+        with _state_lock:
             self._must_run("spawn a task")
             if self._children is None:
                 self._children = []
@@ -216,7 +216,7 @@ class Task:
         if not isinstance(task_id, uuid.UUID):
             task_id = uuid.UUID(task_id)
         signal = _wire.signal(task_id.bytes, name, to_bytes(payload))
-        with _seldom:
+        with _state_lock:
             self._must_run("send a signal")
             if self._signals is None:
                 self._signals = []
@@ -229,7 +229,7 @@ class Task:
 
     def _end(self) -> None:
         """Takes no more of what is sent with the answer."""
-        with _seldom:
+        with _state_lock:
             self._over = True
 
     # --- cancellation
@@ -238,7 +238,7 @@ class Task:
     def cancelled(self) -> threading.Event:
         """Is set when the task shall stop."""
         if self._event is None:
-            with _seldom:
+            with _state_lock:
                 if self._event is None:
                     self._event = threading.Event()
         return self._event
@@ -270,7 +270,7 @@ class Task:
         return "<Task %s %s version %d attempt %d>" % (self.type, self.id, self.version, self.attempt)
 
 
-_seldom = threading.Lock()  # guards _over, _children, _signals and the making of _event, of all tasks
+_state_lock = threading.Lock()  # guards _over, _children, _signals and the making of _event, of all tasks
 
 
 def to_bytes(value: object) -> bytes:

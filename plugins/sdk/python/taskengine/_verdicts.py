@@ -49,10 +49,10 @@ class Again(Exception):
 
 
 class Cancelled(BaseException):
-    """The task shall stop. It is no Exception, so that "except Exception" lets it by.
+    """The task must stop. It is no Exception, so that "except Exception" does not catch it.
 
-    Its text is for people. reason is "deadline" if the task ran for too long, "cancelled"
-    if somebody cancelled it or the node stops, "host gone" if nobody waits for its answer.
+    Its text is for display. reason is "deadline" if the task ran for too long, "cancelled" if
+    it was cancelled or the node stops, "host gone" if the host no longer takes its answer.
     """
 
     def __init__(self, message: str = "cancelled", reason: str = "cancelled") -> None:

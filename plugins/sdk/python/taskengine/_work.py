@@ -13,11 +13,11 @@ import grpc  # the slowest import by far: this module is imported only when a ho
 
 from . import _answer, _wire
 from ._batch import Gathering, Job, Served
-from ._crew import Crew
 from ._log import current
 from ._outbox import Host, Outbox
 from ._task import Task
 from ._version import VERSION
+from ._workpool import Pool
 
 _FEATURES = ("checkpoint", "children", "heartbeat", "progress", "signals")
 _REASONS = {_wire.REASON_DEADLINE: ("deadline", "the deadline is over")}
@@ -39,7 +39,7 @@ class Worker:
         self._loop = asyncio.get_running_loop()
         self._host = Host()
         self._outbox = Outbox(self._host, self._later)
-        self._crew = Crew(self._do)
+        self._pool = Pool(self._do)
         self._lock = threading.Lock()  # guards what follows
         self._taken = False  # the stream was opened
         self._ended = False  # the stream has ended
@@ -158,7 +158,7 @@ class Worker:
     def _start(self, jobs: list[Job]) -> None:
         coroutines = [job for job in jobs if job[0].asynchronous]
         if len(coroutines) < len(jobs):
-            self._crew.add(job for job in jobs if not job[0].asynchronous)
+            self._pool.add(job for job in jobs if not job[0].asynchronous)
         if coroutines:
             self._on_loop(self._start_coroutines, coroutines)
 
@@ -210,7 +210,7 @@ class Worker:
     # --- calls of handlers: whatever these do, every task gets its answer
 
     def _do(self, job: Job) -> None:
-        """Calls a function, on a thread of the crew."""
+        """Calls a function, on a thread of the pool."""
         served, tasks = job
         if served.batch:
             try:

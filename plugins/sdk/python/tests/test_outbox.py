@@ -5,7 +5,7 @@ import unittest
 from unittest import mock
 
 from taskengine import Task, _answer, _wire
-from taskengine._crew import Crew
+from taskengine._workpool import Pool
 from taskengine._outbox import Host, Outbox
 from tests.host import EVERYTHING, fields
 
@@ -99,16 +99,16 @@ class Outboxes(unittest.TestCase):
         )
 
 
-class Crews(unittest.TestCase):
+class Pools(unittest.TestCase):
     def test_jobs_that_wait_for_each_other_all_run(self):
         barrier, left = threading.Barrier(51), threading.Barrier(51)
-        crew = Crew(lambda job: (job.wait(20), left.wait(20)))
+        pool = Pool(lambda job: (job.wait(20), left.wait(20)))
         for _ in range(3):
-            crew.add([barrier] * 20)
-            crew.add([barrier] * 30)
+            pool.add([barrier] * 20)
+            pool.add([barrier] * 30)
             barrier.wait(20)
             left.wait(20)
-        self.assertLessEqual(crew._threads, 100)
+        self.assertLessEqual(pool._threads, 100)
 
     def test_without_more_threads_those_there_are_do_all_the_jobs(self):
         done, begun, go_on = [], threading.Event(), threading.Event()
@@ -122,11 +122,11 @@ class Crews(unittest.TestCase):
                 finished.set()
 
         finished = threading.Event()
-        crew = Crew(do)
-        crew.add([1])
+        pool = Pool(do)
+        pool.add([1])
         self.assertTrue(begun.wait(20))
         with mock.patch("threading.Thread.start", side_effect=RuntimeError("can't start new thread")):
-            crew.add([2, 3])
+            pool.add([2, 3])
             go_on.set()
             self.assertTrue(finished.wait(20))
         self.assertEqual(done, [1, 2, 3])
@@ -134,7 +134,7 @@ class Crews(unittest.TestCase):
     def test_without_any_thread_it_says_so(self):
         with mock.patch("threading.Thread.start", side_effect=RuntimeError("can't start new thread")):
             with self.assertRaises(RuntimeError):
-                Crew(print).add([1])
+                Pool(print).add([1])
 
 
 if __name__ == "__main__":

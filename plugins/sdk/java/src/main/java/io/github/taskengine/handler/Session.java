@@ -71,7 +71,7 @@ final class Session extends ServerCall.Listener<Wire.ToHandler> {
     for (Wire.Cancel cancel : frame.getCancelsList()) {
       cancel(cancel);
     }
-    if (frame.hasDrain() || running.size() >= slots) { // nobody comes to those who wait
+    if (frame.hasDrain() || running.size() >= slots) { // no further task can join a batch
       batches.values().forEach(Batch::release);
     }
     long ping = frame.getPing();

@@ -78,7 +78,7 @@ public interface Task {
   Map<String, String> headers();
 
   /**
-   * The W3C trace context of who submitted the task.
+   * The W3C trace context of the submitter.
    *
    * @return the header {@code traceparent}, if there is one
    */

@@ -1,4 +1,4 @@
-"""Threads that do jobs."""
+"""A pool of threads that runs jobs."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from typing import Generic, TypeVar
 J = TypeVar("J")
 
 
-class Crew(Generic[J]):
-    """Does every job on a thread of its own, if need be.
+class Pool(Generic[J]):
+    """Runs all jobs concurrently, without a limit on the number of threads.
 
-    Threads are woken one at a time: each that comes to work wakes the next if there are jobs
-    left. While jobs are short one thread does them all, which takes no switch of threads. A
-    job that waits, or computes for longer than the interpreter's switch interval, lets the
-    next thread come.
+    One thread is woken at a time: a thread that takes a job wakes the next one if there are more
+    jobs. While jobs are short, one thread runs them all without a switch of threads. A job that
+    waits, or computes for longer than the interpreter's switch interval, lets the next thread
+    start.
     """
 
     def __init__(self, do: Callable[[J], None]) -> None:
         self._do = do
         self._calls: queue.SimpleQueue[None] = queue.SimpleQueue()  # one for each thread to be woken
-        self._lock = threading.Lock()  # guards what follows
+        self._lock = threading.Lock()  # guards the fields below
         self._jobs: deque[J] = deque()
-        self._idle = 0  # threads that wait to be called
-        self._threads = 0  # that were started
-        self._coming = False  # a thread was called, or started, and has not come yet
+        self._idle = 0  # threads that wait to be woken
+        self._threads = 0  # threads that were started
+        self._coming = False  # a thread was woken or started and has not looked for a job yet
 
     def add(self, jobs: Iterable[J]) -> None:
         with self._lock:
