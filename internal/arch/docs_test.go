@@ -99,7 +99,7 @@ func TestTheDesignNamesFilesAndFunctionsThatExist(t *testing.T) {
 			if !found {
 				t.Errorf("docs/design.md names %s, and there is no such file", m[1])
 			}
-		case method != nil && method[2] != "mu":
+		case method != nil && method[2] != "mu" && method[2] != "turn":
 			declared := regexp.MustCompile(`func \(\w+ \*?` + method[1] + `(\[\w+\])?\) ` + method[2] + `\(`)
 			if !declared.MatchString(source.String()) {
 				t.Errorf("docs/design.md names %s, and there is no such method", m[1])
