@@ -13,8 +13,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestAMachineIsMeasuredAndItsLoadsPredicted is small: it shows that the parts fit, and
-// says nothing about how well.
+// TestAMachineIsMeasuredAndItsLoadsPredicted shows that the parts work together. It does not check the
+// quality of predictions.
 func TestAMachineIsMeasuredAndItsLoadsPredicted(t *testing.T) {
 	for _, store := range []string{"memory", "bolt"} {
 		t.Run(store, func(t *testing.T) {

@@ -154,8 +154,8 @@ func TestRowsTakeMemoryUntilALogIsFull(t *testing.T) {
 	}
 }
 
-// TestWhatIsSortedIsComputedByRowAndByte: of rows without payload twice as many are sorted at once
-// as of those whose payload takes as much memory as they do.
+// TestWhatIsSortedIsComputedByRowAndByte uses rows without payload, of which twice as many are sorted
+// at once as of rows whose payload takes as much memory as the row.
 func TestWhatIsSortedIsComputedByRowAndByte(t *testing.T) {
 	const rows, row, payload = 1000, 1000, 1000
 	flushed := func(size int, took time.Duration) observed {

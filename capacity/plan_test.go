@@ -16,7 +16,7 @@ import (
 	"github.com/taskengine/taskengine/internal/machine"
 )
 
-// curves are those of a machine with round numbers.
+// curves returns the curves of a machine with round numbers.
 func curves() *capacity.Curves {
 	us := time.Microsecond
 	return &capacity.Curves{

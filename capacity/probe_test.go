@@ -10,7 +10,7 @@ import (
 	"github.com/taskengine/taskengine/storage/pebble"
 )
 
-// observe makes a run with a store of pebble.
+// observe makes a run with pebble.
 func observe(t *testing.T, c calibration) observed {
 	t.Helper()
 	o := observed{calibration: c, arrivals: c.arrivals(1)}
@@ -24,11 +24,11 @@ func observe(t *testing.T, c calibration) observed {
 	return o
 }
 
-// few are some tasks, one after the other.
+// few returns a load of some tasks, one after the other.
 func few(size int) calibration { return calibration{callers: 1, batch: 1, size: size, tasks: 300} }
 
-// TestTheLogIsWhatTheModelTakesItFor keeps what the model knows of the store with the store:
-// when and by how much it fills its log, and which payloads are part of their row.
+// TestTheLogIsWhatTheModelTakesItFor compares the model with the store: when and by how much the store
+// fills its log ahead, and which payloads are part of their row.
 func TestTheLogIsWhatTheModelTakesItFor(t *testing.T) {
 	sum := func(o *observed) (bytes, filled int) {
 		for _, s := range o.syncs {
@@ -49,7 +49,7 @@ func TestTheLogIsWhatTheModelTakesItFor(t *testing.T) {
 	if bytes, filled := sum(&large); filled > 8*pebble.LogFillStep || bytes < 300*48<<10 { // each new log is filled once
 		t.Errorf("%d bytes of the log were filled ahead of %d that were written by large syncs", filled, bytes)
 	}
-	// A row takes the same, whether its payload is part of it or not.
+	// A row takes the same space, whether its payload is part of it or not.
 	within, beyond := observe(t, few(pebble.InlinePayload)), observe(t, few(pebble.InlinePayload+1))
 	for _, o := range []*observed{&within, &beyond} {
 		if row := logRow([]observed{*o}); row < 60 || row > 300 {

@@ -9,8 +9,8 @@ import (
 	"github.com/taskengine/taskengine/storage/storagetest"
 )
 
-// BenchmarkStore runs on a real disk: the temporary folder of many machines is memory,
-// where a sync costs nothing.
+// BenchmarkStore runs on a real disk: on many machines the temporary folder is in memory, where a sync
+// costs nothing.
 func BenchmarkStore(b *testing.B) {
 	storagetest.Benchmark(b, func(t testing.TB) storage.Store {
 		dir, err := os.MkdirTemp("/var/tmp", "bolt-bench-")

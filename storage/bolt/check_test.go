@@ -12,8 +12,8 @@ import (
 	"github.com/taskengine/taskengine/storage/bolt"
 )
 
-// TestACheckFindsWhateverMakesATaskUnreadable changes single bits of a file: where a check finds
-// nothing, every task can be read by its id, with its payload, and is what it was.
+// TestACheckFindsWhateverMakesATaskUnreadable changes single bits of a file: if a check finds nothing,
+// every task can be read by its id, with its payload, and is unchanged.
 func TestACheckFindsWhateverMakesATaskUnreadable(t *testing.T) {
 	path, ids := filled(t, 300)
 	content, err := os.ReadFile(path)
@@ -26,7 +26,7 @@ func TestACheckFindsWhateverMakesATaskUnreadable(t *testing.T) {
 	found := 0
 	for i := range 600 {
 		at := random.IntN(len(content))
-		if i%2 == 0 { // what a page says of its keys
+		if i%2 == 0 { // in the key headers of a page
 			at = at/page*page + random.IntN(300)
 		}
 		bad := bytes.Clone(content)

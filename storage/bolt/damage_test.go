@@ -20,8 +20,8 @@ import (
 	"github.com/taskengine/taskengine/storage/bolt"
 )
 
-// payload is one that a test finds in the file: it lies in the record, or in a key of its
-// own if far.
+// payload returns a payload that a test can find in the file. It is part of the record, or has a key of
+// its own if far.
 func payload(n int, far bool) []byte {
 	text := fmt.Appendf(nil, "<payload %d>", n)
 	if far {
@@ -30,7 +30,7 @@ func payload(n int, far bool) []byte {
 	return text
 }
 
-// filled makes a file with n tasks and returns where it is and what they are.
+// filled makes a file with n tasks and returns its path and the tasks.
 func filled(t *testing.T, n int) (path string, ids []task.ID) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "tasks.db")
@@ -56,7 +56,7 @@ func filled(t *testing.T, n int) (path string, ids []task.ID) {
 	return path, ids
 }
 
-// alter replaces every old in a file by now, which has as many bytes.
+// alter replaces every old in a file by now, which has the same length.
 func alter(t *testing.T, path string, old, now []byte) {
 	t.Helper()
 	content, err := os.ReadFile(path)
@@ -88,7 +88,7 @@ func TestAChangedByteIsNoticed(t *testing.T) {
 		if !errors.Is(err, bolt.ErrDamaged) || !strings.Contains(err.Error(), id.String()) {
 			t.Errorf("task %d, which is damaged: %v", i, err)
 		}
-		// A change of it would make what is damaged look well.
+		// A change of it would hide the damage.
 		_, err = s.Swap(t.Context(), task.Change{Ref: task.Ref{ID: id, Version: 1}, To: task.Processing})
 		if !errors.Is(err, bolt.ErrDamaged) {
 			t.Errorf("a change of task %d: %v", i, err)
@@ -111,8 +111,8 @@ func TestAChangedByteIsNoticed(t *testing.T) {
 	}
 }
 
-// within fails the test unless everything that is done with a damaged file ends: with an
-// error that says so, or in any way but a panic if may is set.
+// within fails the test unless every call on a damaged file returns: with an error that says so, or if
+// may is set in any way but a panic.
 func within(t *testing.T, path string, ids []task.ID, may bool) {
 	t.Helper()
 	judge := func(what string, err error) {
@@ -155,7 +155,7 @@ func TestAFileCutShortIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := db.View(func(tx *bbolt.Tx) error { whole = tx.Size(); return nil }); err != nil { // what is behind is not used
+	if err := db.View(func(tx *bbolt.Tx) error { whole = tx.Size(); return nil }); err != nil { // the rest of the file is not used
 		t.Fatal(err)
 	}
 	if err := db.Close(); err != nil {
@@ -231,7 +231,7 @@ func TestADamagedPageIsAnError(t *testing.T) {
 	}
 }
 
-// TestAFileThatIsDamagedWhileItIsOpen has memory that bbolt maps vanish.
+// TestAFileThatIsDamagedWhileItIsOpen truncates or overwrites a file that bbolt has mapped.
 func TestAFileThatIsDamagedWhileItIsOpen(t *testing.T) {
 	for name, spoil := range map[string]func(path string) error{
 		"cut short": func(path string) error { return os.Truncate(path, 2*4096) },
@@ -266,11 +266,11 @@ func TestAFileThatIsDamagedWhileItIsOpen(t *testing.T) {
 	}
 }
 
-// TestMemoryThatCannotBeReadIsNeverAnAbsence asks for what was in a file that is gone behind
-// its first pages.
+// TestMemoryThatCannotBeReadIsNeverAnAbsence reads tasks from a file that was truncated after its first
+// pages.
 func TestMemoryThatCannotBeReadIsNeverAnAbsence(t *testing.T) {
 	path, ids := filled(t, 50)
-	s := open(t, path) // anew, so that no row is remembered
+	s := open(t, path) // opened again, so that no row is cached
 	if err := os.Truncate(path, 2*4096); err != nil {
 		t.Fatal(err)
 	}

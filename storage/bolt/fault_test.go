@@ -12,7 +12,7 @@ import (
 	"github.com/taskengine/taskengine/storage/bolt"
 )
 
-// TestFullDisk fills a small file system, which takes the right to mount one.
+// TestFullDisk fills a small file system. It needs the permission to mount one.
 func TestFullDisk(t *testing.T) {
 	dir := t.TempDir()
 	if err := syscall.Mount("none", dir, "tmpfs", 0, "size=2m"); err != nil {
@@ -60,13 +60,13 @@ func TestFullDisk(t *testing.T) {
 	if _, err := s.Insert(t.Context(), &task.Task{ID: ids.Next(moment), Version: 1, State: task.Submitted, Type: "mail"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Close(); err != nil { // before the file system goes
+	if err := s.Close(); err != nil { // before the file system is unmounted
 		t.Fatal(err)
 	}
 }
 
-// TestKilledProcess reads a copy of the file that was taken while the store was open,
-// as a process that starts after a crash would find it.
+// TestKilledProcess reads a copy of the file that was made while the store was open, which is the file
+// that a process finds after a crash.
 func TestKilledProcess(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tasks.db")
 	s := open(t, path)

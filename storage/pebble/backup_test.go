@@ -15,7 +15,7 @@ import (
 	"github.com/taskengine/taskengine/storage/pebble"
 )
 
-// full is a disk on which there is no room for a backup.
+// full is a disk without room for a backup.
 type full struct{ vfs.FS }
 
 var errFull = errors.New("no space left")
@@ -75,8 +75,7 @@ func TestWhatIsLeftOfABackupGoesWhenTheStoreIsOpened(t *testing.T) {
 	}
 }
 
-// TestOpeningAStoreThatIsInUseLeavesItsBackupAlone opens the folder once more while a backup
-// of it is taken.
+// TestOpeningAStoreThatIsInUseLeavesItsBackupAlone opens the folder again while a backup is made.
 func TestOpeningAStoreThatIsInUseLeavesItsBackupAlone(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir, small)
@@ -106,7 +105,7 @@ func TestOpeningAStoreThatIsInUseLeavesItsBackupAlone(t *testing.T) {
 	}
 }
 
-// slowCopy is a disk on which something happens after each read of a log.
+// slowCopy is a disk that calls a function after each read of a log.
 type slowCopy struct {
 	vfs.FS
 	happens func()
@@ -131,8 +130,8 @@ func (f slowFile) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// TestABackupOfALogThatIsWrittenIsWhole writes tasks after each piece of the log that a backup
-// has copied: what it copies next is behind what it has missed.
+// TestABackupOfALogThatIsWrittenIsWhole writes tasks after each piece of the log that a backup has
+// copied: without a bound the next piece would have tasks that follow missing ones.
 func TestABackupOfALogThatIsWrittenIsWhole(t *testing.T) {
 	var s *pebble.Store
 	ids, added := task.NewIDs([32]byte{1}), 0

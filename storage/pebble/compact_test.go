@@ -16,14 +16,14 @@ import (
 	"github.com/taskengine/taskengine/storage"
 )
 
-// library asks for compactions as the real one does: once, and then it waits to be
-// called, with a lock of its own around everything.
+// library asks for compactions as the real library does: once, and then it waits to be called. It
+// holds a lock of its own meanwhile.
 type library struct {
 	c *compactions
 
 	mu      sync.Mutex
 	allowed int           // at a time; guarded by mu or c.mu: both are held to change it
-	takes   time.Duration // guarded by mu: how long each runs
+	takes   time.Duration // guarded by mu: duration of each compaction
 	todo    int           // guarded by mu
 	waiting bool          // guarded by mu: it was refused
 	running int           // guarded by mu
@@ -31,7 +31,7 @@ type library struct {
 	done    int           // guarded by mu
 
 	compacting sync.WaitGroup
-	scheduled  func() // if not nil, it is called before Schedule returns, without a lock
+	scheduled  func() // if not nil, called without a lock before Schedule returns
 }
 
 func newLibrary(allowed int) *library {
@@ -64,7 +64,7 @@ func (l *library) Schedule(h pebble.CompactionGrantHandle) bool {
 	return taken
 }
 
-// flush ends a flush that leaves work behind and sets what is allowed from now on.
+// flush ends a flush that adds compactions, and sets the number allowed from now on.
 func (l *library) flush(work, allowed int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -107,7 +107,7 @@ func (l *library) begin(h pebble.CompactionGrantHandle) {
 	})
 }
 
-// expect compares how many compactions run, wait and are done.
+// expect checks the numbers of compactions that run, wait and are done.
 func (l *library) expect(t interface{ Fatalf(string, ...any) }, running, todo, done int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -201,8 +201,8 @@ func TestAGrantEndsWhenTheStoreIsClosed(t *testing.T) {
 	})
 }
 
-// Whatever comes when, all that is asked for runs, and never more at a time than were
-// allowed at some time.
+// In every order of events, all requested compactions run, and never more at a time than were allowed
+// at some time.
 func TestEveryCompactionRunsAndNeverTooManyDo(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		steps := rapid.SliceOfN(rapid.Custom(func(r *rapid.T) [4]int {
@@ -232,7 +232,7 @@ func TestEveryCompactionRunsAndNeverTooManyDo(t *testing.T) {
 	})
 }
 
-// Flushes and ends of compactions at the same time, for the race detector.
+// Flushes and compactions end concurrently, for the race detector.
 func TestCompactionsOfManyGoroutines(t *testing.T) {
 	const flushers, flushes = 4, 500
 	synctest.Test(t, func(t *testing.T) {
@@ -279,7 +279,7 @@ func TestAStoreUnderLoadIsCompactedAndClosesInTheMiddle(t *testing.T) {
 	}
 }
 
-// churn inserts and deletes tasks until there is much to compact.
+// churn inserts and deletes tasks until many compactions are due.
 func churn(t *testing.T, s *Store, seed byte) {
 	t.Helper()
 	const batches, size = 40, 64

@@ -23,7 +23,7 @@ import (
 
 // badDisk fails every change of the disk from a given one on.
 type badDisk struct {
-	left   atomic.Int64 // how many changes still succeed
+	left   atomic.Int64 // number of changes that still succeed
 	failed atomic.Bool
 	with   error
 }
@@ -42,8 +42,8 @@ func (d *badDisk) MaybeError(op errorfs.Op) error {
 
 func (d *badDisk) String() string { return "bad disk" }
 
-// TestDiskFailsAtAnyMoment has the disk fail at the first change, at the second, and
-// so on, while memory tables overflow and files are sorted.
+// TestDiskFailsAtAnyMoment lets the disk fail at the first change, at the second, and so on, while
+// memtables are flushed and files are compacted.
 func TestDiskFailsAtAnyMoment(t *testing.T) {
 	for _, with := range []error{syscall.ENOSPC, syscall.EIO} {
 		t.Run(with.Error(), func(t *testing.T) {
@@ -111,7 +111,7 @@ func failAfter(t *testing.T, n int64, with error) bool {
 	return disk.failed.Load()
 }
 
-// loudLog keeps the warnings and errors that are logged.
+// loudLog keeps logged warnings and errors.
 type loudLog struct {
 	slog.Handler
 	mu    sync.Mutex
@@ -165,7 +165,7 @@ func TestDiskFailsWhileOpening(t *testing.T) {
 		}
 		_, getErr := s.Get(t.Context(), row.ID)
 		closeErr := s.Close()
-		if disk.failed.Load() { // behind the back of Open
+		if disk.failed.Load() { // Open has not noticed it
 			if closeErr == nil {
 				t.Fatalf("failing at change %d: Close did not say so", n)
 			}
@@ -241,7 +241,8 @@ func TestOpenExplainsItself(t *testing.T) {
 	})
 }
 
-// TestAFolderWithoutItsManifestIsNoNewStore removes what says which files belong to the store.
+// TestAFolderWithoutItsManifestIsNoNewStore removes the manifest, which says which files belong to the
+// store.
 func TestAFolderWithoutItsManifestIsNoNewStore(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	s, err := pebble.Open(dir, small)

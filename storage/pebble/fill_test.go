@@ -14,7 +14,7 @@ type noFill struct{ vfs.File }
 
 func (noFill) WriteAt([]byte, int64) (int, error) { return 0, errors.New("no space left") }
 
-// newLog returns a log of a disk in memory, and what is on that disk.
+// newLog returns a log on a disk in memory, and a function that returns its contents.
 func newLog(t *testing.T, old int, under func(vfs.File) vfs.File) (log vfs.File, onDisk func() []byte) {
 	t.Helper()
 	fs := vfs.NewMem()
@@ -59,7 +59,7 @@ func TestLogIsFilledAheadOfSmallWrites(t *testing.T) {
 	as := func(f vfs.File) vfs.File { return f }
 	for _, test := range []struct {
 		name     string
-		old      int // how long the log already is
+		old      int // length of the old log
 		n, size  int
 		under    func(vfs.File) vfs.File
 		wantSize int

@@ -18,7 +18,7 @@ import (
 	"github.com/taskengine/taskengine/storage/pebble"
 )
 
-// manyRows are those of one insert.
+// manyRows returns the rows of one insert.
 func manyRows(ids *task.IDs, n int) []*task.Task {
 	rows := make([]*task.Task, n)
 	for i := range rows {
@@ -27,8 +27,8 @@ func manyRows(ids *task.IDs, n int) []*task.Task {
 	return rows
 }
 
-// written returns a disk with a store in "db" whose tasks are in its log alone, how many they
-// are, and how many of those are not of the last few inserts.
+// written returns a disk with a store in "db" that has all tasks in its log, the number of tasks, and
+// the number without those of the last few inserts.
 func written(t *testing.T, closed bool) (fs *vfs.MemFS, all, before int) {
 	t.Helper()
 	mem := vfs.NewCrashableMem()
@@ -57,7 +57,7 @@ func written(t *testing.T, closed bool) (fs *vfs.MemFS, all, before int) {
 	return killed, all, before
 }
 
-// newestLog returns the name of the newest log in "db", and what is in it.
+// newestLog returns the name and the contents of the newest log in "db".
 func newestLog(t *testing.T, fs *vfs.MemFS) (name string, content []byte) {
 	t.Helper()
 	names, err := fs.List("db")
@@ -93,9 +93,9 @@ func overwrite(t *testing.T, fs *vfs.MemFS, name string, at int, with ...byte) {
 	}
 }
 
-// TestAChangedBitOfALogIsNoticed changes single bits of the log of a store that was closed, and
-// of one whose process was killed: the store is not opened, or has all tasks. Behind the last
-// few inserts before a kill nothing tells that they were whole.
+// TestAChangedBitOfALogIsNoticed changes single bits of the log of a store that was closed, and of one
+// whose process was killed: Open fails, or the store has all tasks. The last few inserts before a kill
+// are excepted, because nothing after them records that they were durable.
 func TestAChangedBitOfALogIsNoticed(t *testing.T) {
 	for _, closed := range []bool{true, false} {
 		t.Run(fmt.Sprintf("closed %t", closed), func(t *testing.T) {
@@ -137,7 +137,7 @@ func TestAChangedBitOfALogIsNoticed(t *testing.T) {
 	}
 }
 
-// TestADamagedLogIsReadAsFarAsItGoes salvages what is before the damage.
+// TestADamagedLogIsReadAsFarAsItGoes salvages the tasks before the damage.
 func TestADamagedLogIsReadAsFarAsItGoes(t *testing.T) {
 	disk, all, _ := written(t, true)
 	name, content := newestLog(t, disk)
@@ -162,8 +162,8 @@ func TestADamagedLogIsReadAsFarAsItGoes(t *testing.T) {
 	}
 }
 
-// TestATornLogIsNoDamage cuts the power while tasks are written, and has any part of what was
-// not synced survive.
+// TestATornLogIsNoDamage cuts the power while tasks are written. A random part of the unsynced data
+// survives.
 func TestATornLogIsNoDamage(t *testing.T) {
 	mem := vfs.NewCrashableMem()
 	s, err := pebble.Open("db", pebble.Options{FS: mem, CacheSize: 1 << 20, MemTableSize: 1 << 20})
@@ -233,8 +233,8 @@ func TestATornLogIsNoDamage(t *testing.T) {
 	}
 }
 
-// TestAStoreThatIsKilledAgainAndAgainOpens kills stores that have written nothing since they were
-// opened, or little, so that several logs are left that nothing has ended.
+// TestAStoreThatIsKilledAgainAndAgainOpens kills stores that have written little or nothing since they
+// were opened, so that several logs remain without an end.
 func TestAStoreThatIsKilledAgainAndAgainOpens(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 3))
 	for life := range 20 {
@@ -266,7 +266,7 @@ func TestAStoreThatIsKilledAgainAndAgainOpens(t *testing.T) {
 				}
 			}
 			left := disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: random.IntN(101), RNG: random})
-			if err := s.Close(); err != nil { // the disk of before is what is gone on with
+			if err := s.Close(); err != nil { // the test continues with the disk as it was before
 				t.Fatal(err)
 			}
 			disk = left

@@ -10,10 +10,10 @@ import (
 	"github.com/taskengine/taskengine/storage/pebble"
 )
 
-// folderOfParent tells the test binary, started by itself, which folder to open.
+// folderOfParent names the folder for a child process of this test binary to open.
 const folderOfParent = "TASKENGINE_TEST_PEBBLE_FOLDER"
 
-// lockedExit is the exit code of the child that found the folder locked.
+// lockedExit is the exit code of a child that found the folder locked.
 const lockedExit = 42
 
 func TestMain(m *testing.M) {

@@ -15,7 +15,7 @@ import (
 // moment is when the tests take place.
 var moment = time.Date(2024, time.March, 1, 12, 0, 0, 0, time.UTC)
 
-// small keeps tests light: memory for the tables is taken up front.
+// small keeps tests light: memory for memtables is allocated in advance.
 var small = pebble.Options{CacheSize: 1 << 20, MemTableSize: 1 << 20}
 
 func TestStoreOnDisk(t *testing.T) {

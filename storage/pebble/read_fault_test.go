@@ -24,8 +24,8 @@ import (
 
 // oneBadRead fails one read of the disk.
 type oneBadRead struct {
-	left   atomic.Int64 // how many reads succeed before it
-	failed atomic.Int64 // how many have failed
+	left   atomic.Int64 // number of reads that succeed before it
+	failed atomic.Int64 // number of failed reads
 }
 
 func (d *oneBadRead) MaybeError(op errorfs.Op) error {
@@ -45,7 +45,7 @@ func (d *oneBadRead) String() string { return "one bad read" }
 
 const faultRows = 120
 
-// onBadDisk returns a store whose rows are in files, large, and remembered by no cache.
+// onBadDisk returns a store with large rows in files, none of which is in a cache.
 func onBadDisk(t *testing.T) (pebble.Options, *oneBadRead, []task.Ref) {
 	t.Helper()
 	disk := new(oneBadRead)
@@ -79,7 +79,7 @@ func onBadDisk(t *testing.T) (pebble.Options, *oneBadRead, []task.Ref) {
 	if err := errors.Join(s.SetSetting(t.Context(), "paused", []byte("mail")), s.Close()); err != nil {
 		t.Fatal(err)
 	}
-	// At the next start, what is in the log goes to files.
+	// The next Open flushes the log to files.
 	again, err := pebble.Open("db", o)
 	if err != nil {
 		t.Fatal(err)
@@ -108,7 +108,7 @@ func undone[T any](ctx context.Context, s *pebble.Store, verb func(storage.Tx) (
 	return out, failed
 }
 
-// verbs are the calls of a store, as each of them answers.
+// verbs returns the calls of a store with their results.
 func verbs(refs []task.Ref) map[string]func(context.Context, *pebble.Store) (any, error) {
 	type call = func(context.Context, *pebble.Store) (any, error)
 	between := refs[50].ID
@@ -162,7 +162,7 @@ func verbs(refs []task.Ref) map[string]func(context.Context, *pebble.Store) (any
 			return bytes, err
 		},
 	}
-	for _, n := range []int{1, 20} { // one by one, and in one walk
+	for _, n := range []int{1, 20} { // one by one, and in one scan
 		all[fmt.Sprint("swap of ", n)] = func(ctx context.Context, s *pebble.Store) (any, error) {
 			var cs []task.Change
 			for i := range n {
@@ -206,8 +206,8 @@ func idsOf(ts []*task.Task) (out []string) {
 	return out
 }
 
-// TestAReadThatFailsIsNeverAnAbsence fails the first read of each verb, the second, and so
-// on: the verb returns that error, or the answer that it has without it.
+// TestAReadThatFailsIsNeverAnAbsence fails the first read of each verb, the second, and so on: the verb
+// returns the error, or the result that it returns without the failure.
 func TestAReadThatFailsIsNeverAnAbsence(t *testing.T) {
 	o, disk, refs := onBadDisk(t)
 	for name, verb := range verbs(refs) {
