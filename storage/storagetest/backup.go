@@ -12,8 +12,8 @@ import (
 	"github.com/taskengine/taskengine/storage"
 )
 
-// Restorer is implemented by a [storage.Backuper] under test. Restore opens the store that
-// the files in a folder are.
+// Restorer is implemented by a [storage.Backuper] under test. Restore opens the store from the
+// files in a folder.
 type Restorer interface {
 	Restore(t testing.TB, folder string) storage.Store
 }
@@ -64,7 +64,7 @@ var backupCases = []testCase{
 	{"a store goes on while it is backed up, and the backup is of one moment", func(f *fixture) {
 		f.put(f.rows(100, task.Submitted, nil)...)
 		var last *task.Task
-		copied := f.backup(func() { // no call waits for whom takes the files
+		copied := f.backup(func() { // no call waits for the copying of files
 			last = f.row(task.Submitted)
 			f.put(last)
 		})

@@ -61,7 +61,7 @@ var batchCases = []testCase{
 						return
 					}
 					if created <- out.Inserted[0].Created(); out.Inserted[0].Created() {
-						// It is gone from where it was inserted as soon as can be.
+						// It moves on from its state after the insert as soon as possible.
 						end := task.Change{Ref: t.Ref(), To: task.Done, At: at(1), Outcome: task.Completed}
 						if _, err := f.Commit(f.ctx(), &storage.Batch{Swap: []task.Change{end}}).Wait(); err != nil {
 							f.Error(err)
@@ -96,7 +96,7 @@ var batchCases = []testCase{
 	}},
 }
 
-// do does a batch.
+// do applies a batch.
 func (f *fixture) do(b *storage.Batch) storage.Outcome {
 	f.Helper()
 	out, err := f.Commit(f.ctx(), b).Wait()
@@ -106,8 +106,8 @@ func (f *fixture) do(b *storage.Batch) storage.Outcome {
 	return out
 }
 
-// batch does a random batch in both stores. Most of its changes are those that every task
-// goes through.
+// batch applies a random batch to both stores. Most of its changes are those that every task goes
+// through.
 func (m *model) batch() {
 	var b storage.Batch
 	for range m.rand.IntN(4) {

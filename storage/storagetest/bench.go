@@ -12,16 +12,16 @@ import (
 	"github.com/taskengine/taskengine/storage"
 )
 
-// inFlight is how many tasks are on their way at a time in [Benchmark], in batches of
+// inFlight is how many tasks are in progress at a time in [Benchmark], in batches of
 // inFlight/committers.
 const (
 	inFlight   = 512
 	committers = 2
 )
 
-// Benchmark measures the bare loop of the engine against a store: many tasks on their
-// way, every commit carries the changes of many, and each is synced. One operation is
-// the whole life of one task.
+// Benchmark measures the bare loop of the engine on a store: many tasks are in progress, every
+// commit has the changes of many tasks, and each commit is synced. One operation is the whole
+// life of one task.
 func Benchmark(b *testing.B, open func(testing.TB) storage.Store) {
 	for _, life := range []life{
 		{"fused", task.Processing, 0},
@@ -33,19 +33,19 @@ func Benchmark(b *testing.B, open func(testing.TB) storage.Store) {
 	}
 }
 
-// life is a way of tasks through the store: inserted as grabbed and finished, which is
-// two changes, or inserted, grabbed and finished. Somebody has to look at every task that
-// runs, and at a finished one to remove it if it is kept for some time only.
+// life is the sequence of changes of a task: inserted as grabbed and finished, which is two
+// changes, or inserted, grabbed and finished. Every running task has a NextEventAt, and so has a
+// finished one that is kept for a limited time only.
 type life struct {
 	name     string
 	first    task.State
 	keepDone time.Duration // zero is for ever
 }
 
-// timeout is how long after its grab somebody has to look at a task.
+// timeout is the time from the grab of a task to its NextEventAt.
 const timeout = time.Minute
 
-// in returns when somebody must look after d.
+// in returns the NextEventAt after d.
 func in(now time.Time, d time.Duration) time.Time {
 	if d == 0 {
 		return time.Time{}
@@ -89,7 +89,7 @@ func benchmarkLives(b *testing.B, s storage.Store, life life) {
 	b.ReportMetric(float64(cpu.Microseconds())/float64(b.N), "cpu-us/task")
 }
 
-// committer moves a batch of tasks one state on with every commit.
+// committer moves a batch of tasks to the next state with every commit.
 type committer struct {
 	store     storage.Store
 	ids       *task.IDs
@@ -100,7 +100,7 @@ type committer struct {
 
 var benchmarkPayload = []byte(`{"account":"NL91ABNA0417164300","amount":"12.50","currency":"EUR","reference":"invoice 2024-117"}`)
 
-// step inserts n tasks and moves those inserted before; it reports whether none is left.
+// step inserts n tasks and moves the earlier ones. It reports whether none is left.
 func (c *committer) step(ctx context.Context, n int) (done bool, err error) {
 	now := time.Now()
 	fresh := make([]*task.Task, n)

@@ -9,7 +9,7 @@ import (
 	"github.com/taskengine/taskengine/storage"
 )
 
-// export returns what a store that is an Exporter has.
+// export returns the content of a store that is an Exporter.
 func (f *fixture) export() (settings map[string]string, ts []*task.Task) {
 	f.Helper()
 	var names []string
@@ -101,7 +101,7 @@ var exportCases = []testCase{
 		f.put(ts...)
 		seen, others := 0, make(chan error, 1)
 		err := f.Store.(storage.Exporter).Export(f.ctx(), func(string, []byte) error { return nil }, func(*task.Task) error {
-			if seen++; seen == 1 { // and not waited for: it may have to wait itself
+			if seen++; seen == 1 { // without waiting for it: it may have to wait for the export
 				go func() {
 					_, err := f.Insert(f.ctx(), f.row(task.Submitted))
 					if err == nil {
@@ -137,7 +137,7 @@ var exportCases = []testCase{
 		if err != enough || calls != 2 {
 			f.Fatalf("after %d calls Export returned %v", calls, err)
 		}
-		_, ts := f.export() // the store is as good as before
+		_, ts := f.export() // the store still works
 		equal(f, "rows", len(ts), 2000)
 	}},
 }

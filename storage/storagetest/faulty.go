@@ -23,20 +23,19 @@ const (
 	Update Call = "update"
 )
 
-// Fault is how a call fails; the zero Fault is not at all.
+// Fault is how a call fails. With the zero Fault it does not.
 type Fault struct {
-	// Before is returned and nothing is done.
+	// Before is returned without doing anything.
 	Before error
-	// After is returned though everything was done: the caller cannot know. In a
-	// transaction that is undone with it.
+	// After is returned although everything was done, which the caller cannot know. In a
+	// transaction it is undone with the transaction.
 	After error
 }
 
-// Faulty returns a store that does what s does, unless decide says otherwise. Decide is
-// asked once for every call, from the goroutine that makes it; a verb on the store is
-// one call, a transaction is the call Update and one for each verb in it. Hooks of a
-// transaction that is said to have failed do not run. The result implements
-// [storage.Store] only, whatever else s does.
+// Faulty returns a store that behaves like s, with the faults that decide returns. It calls decide
+// once for every call, in the goroutine of the call. A verb on the store is one call; a
+// transaction is the call Update and one call for each verb in it. Hooks of a transaction that
+// returns an error do not run. The result implements only [storage.Store], whatever s implements.
 func Faulty(s storage.Store, decide func(Call) Fault) storage.Store {
 	return &faulty{faultyTasks{tasks: s, decide: decide}, s}
 }
@@ -75,7 +74,7 @@ func (f *faulty) Commit(ctx context.Context, b *storage.Batch) storage.Commit {
 	return storage.CommitIn(ctx, f.Update, b)
 }
 
-// faultyTx keeps the hooks back until it is known what the caller is told.
+// faultyTx keeps the hooks until the result of the transaction is known.
 type faultyTx struct {
 	faultyTasks
 	hooks []func()
@@ -96,14 +95,14 @@ func fail[T any](f Fault, call func() (T, error)) (T, error) {
 	return out, err
 }
 
-// faultyTasks are the verbs, on a store or in a transaction.
+// faultyTasks has the verbs, of a store or of a transaction.
 type faultyTasks struct {
 	tasks  storage.Tasks
 	decide func(Call) Fault
 	dead   *error // the first fault in a transaction, which ends it; nil on a store
 }
 
-// verb makes the call unless it shall fail, or the transaction has failed before.
+// verb makes the call unless it must fail or the transaction has failed before.
 func verb[T any](f *faultyTasks, c Call, call func() (T, error)) (T, error) {
 	if f.dead != nil && *f.dead != nil {
 		var none T

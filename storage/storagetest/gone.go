@@ -55,7 +55,7 @@ func asideOf(path string) string { return path + "-old" }
 
 func moveAway(path string) error { return os.Rename(path, asideOf(path)) }
 
-// makeLike makes an empty folder, or a file, as the one that was moved away.
+// makeLike creates an empty folder or file like the one that was moved away.
 func makeLike(path string) error {
 	info, err := os.Stat(asideOf(path))
 	if err != nil {

@@ -12,16 +12,15 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// historyCases look at what concurrent callers were answered. It must be what they would
-// have been answered one after the other, in an order that agrees with time: a change
-// that was answered is there for everybody who asks afterwards, and no version is grabbed
-// or ended twice.
+// historyCases check that the answers to concurrent callers are linearizable: they are those of
+// calls one after the other, in an order that agrees with time. A change that was answered is
+// visible to every later call, and no version is grabbed or ended twice.
 var historyCases = []testCase{
 	{"concurrent changes of a row are linearizable", func(f *fixture) {
 		const workers, each = 8, 40
 		rows := f.rows(3, task.Submitted, nil)
 		f.put(rows...)
-		var seen [3]atomic.Uint64 // the newest version that anybody knows of
+		var seen [3]atomic.Uint64 // the newest version that was returned by a call
 		for i := range seen {
 			seen[i].Store(1)
 		}
@@ -56,7 +55,7 @@ var historyCases = []testCase{
 		if !porcupine.CheckOperations(rowModel, history) {
 			f.Errorf("no order of %d changes explains how they were answered", len(history))
 		}
-		// The check can fail: a lie about one answer is found.
+		// The check can fail: it detects one wrong answer.
 		for i := range history {
 			if out := history[i].Output.(answered); out.made {
 				history[i].Output = answered{}
@@ -80,7 +79,7 @@ type answered struct {
 	version uint64
 }
 
-// rowModel is what a row does with changes that come one after the other.
+// rowModel is the behaviour of a row under changes one after the other.
 var rowModel = porcupine.Model{
 	Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
 		by := make(map[int][]porcupine.Operation)

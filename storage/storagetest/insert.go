@@ -111,7 +111,7 @@ var insertCases = []testCase{
 		f.put(second)
 	}},
 	{"the same key of another type is another key", func(f *fixture) {
-		// Type and key together are the same bytes in several of these.
+		// The concatenation of type and key is the same in several of these.
 		for _, k := range [][2]string{{"a", "b"}, {"ab", ""}, {"", "ab"}, {"a\x00", "b"}, {"a", "\x00b"}, {"a\x00b", "c"}, {"a", "b\x00c"}, {"a", "\xffb"}} {
 			f.put(f.row(task.Submitted, func(t *task.Task) { t.Type, t.Key = k[0], k[1] }))
 		}
@@ -176,7 +176,7 @@ var insertCases = []testCase{
 	}},
 }
 
-// remarkable returns changes to a row that stores may stumble over.
+// remarkable returns unusual values of a row, which stores may get wrong.
 func remarkable() map[string]func(*task.Task) {
 	odd := "\x00 \xff\x00\xff \x00\x00 é 日本 \x1f"
 	return map[string]func(*task.Task){
@@ -219,7 +219,7 @@ func remarkable() map[string]func(*task.Task) {
 	}
 }
 
-// everything changes a row in all the ways of remarkable that go together.
+// everything gives a row all values of remarkable that are compatible.
 func everything(t *task.Task) {
 	edits := maps.Clone(remarkable())
 	for _, name := range []string{
@@ -230,7 +230,7 @@ func everything(t *task.Task) {
 	}
 }
 
-// pattern returns n bytes that no compression makes small and none equals another part.
+// pattern returns n bytes that do not compress and do not repeat.
 func pattern(n int) []byte {
 	b := make([]byte, n)
 	x := uint64(n) | 1

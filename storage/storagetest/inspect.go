@@ -159,7 +159,7 @@ func (f *fixture) count(filter storage.Filter) map[storage.StateType]int64 {
 	return n
 }
 
-// subsets returns all of them, the empty one included.
+// subsets returns all subsets, including the empty one.
 func subsets[T any](of []T) [][]T {
 	all := [][]T{nil}
 	for _, one := range of {
@@ -170,8 +170,8 @@ func subsets[T any](of []T) [][]T {
 	return all
 }
 
-// compareInspector pages through the rows that filter selects in both stores, and counts
-// them. The stores may end their pages at different rows.
+// compareInspector compares the pages and the counts of the rows that filter selects in both
+// stores. The stores may end their pages at different rows.
 func (m *model) compareInspector(filter storage.Filter) {
 	m.f.Helper()
 	reference := &fixture{T: m.f.T, Store: m.want}

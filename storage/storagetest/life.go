@@ -23,7 +23,7 @@ var lifeCases = []testCase{
 				f.Errorf("%s: got %v, want storage.ErrClosed", name, err)
 			}
 		}
-		f.Store = nothing{} // there is nothing left to be checked
+		f.Store = nothing{} // there is no store left to check
 	}},
 	{"a context that has ended fails every call and nothing is done", func(f *fixture) {
 		t := f.row(task.Submitted)
@@ -62,10 +62,10 @@ var lifeCases = []testCase{
 	}},
 }
 
-// nothing stands for a store that a case has used up.
+// nothing replaces a store that a case has closed.
 type nothing struct{ storage.Store }
 
-// calls returns every call of a store, as it would be made for the row t.
+// calls returns every call of a store, with arguments for the row t.
 func calls(s storage.Store, t *task.Task) map[string]func(context.Context) error {
 	all := map[string]func(context.Context) error{
 		"Get": func(ctx context.Context) error { _, err := s.Get(ctx, t.ID); return err },

@@ -30,7 +30,7 @@ type model struct {
 	f    *fixture
 	rand *rand.Rand
 	want *memory.Store
-	ids  []task.ID // all that were ever inserted, and some that were not
+	ids  []task.ID // of all rows that were ever inserted, and some others
 	seqs map[task.ID][2]uint64
 }
 
@@ -42,7 +42,7 @@ func newModel(f *fixture, seed uint64) *model {
 	return m
 }
 
-// run makes n random steps and removes what is left, for the next run.
+// run makes n random steps and then removes all rows, for the next run.
 func (m *model) run(n int) {
 	for i := range n {
 		m.step()
@@ -63,7 +63,7 @@ func (m *model) run(n int) {
 	m.f.check()
 }
 
-// step runs one to four verbs, in a transaction or not, that succeeds or not.
+// step runs one to four verbs, with or without a transaction, which may fail.
 func (m *model) step() {
 	var steps []func(got, want storage.Tasks)
 	for range 1 + m.rand.IntN(4) {
@@ -96,7 +96,7 @@ func (m *model) step() {
 	}
 }
 
-// verb draws one call, to be made of both stores.
+// verb draws one call and makes it on both stores.
 func (m *model) verb() func(got, want storage.Tasks) {
 	switch n := 1 + m.rand.IntN(4); m.rand.IntN(6) {
 	case 0, 1:
@@ -162,7 +162,7 @@ func (m *model) randomChange() task.Change {
 		Ref: task.Ref{ID: pick(m, m.ids)}, To: pick(m, task.States()), At: m.randomTime(), NextEventAt: m.randomTime(),
 		ReadyAt: m.randomTime(), Owner: task.ID{byte(m.rand.IntN(3))}, Count: task.Count(m.rand.IntN(3)),
 		Outcome: task.Outcome(m.rand.IntN(7)), Result: pattern(pick(m, modelSizes)),
-		Error: strings.Repeat("e", pick(m, modelSizes)), // an overlong one is cut by Apply
+		Error: strings.Repeat("e", pick(m, modelSizes)), // Apply cuts one that is too long
 	}
 }
 
@@ -198,7 +198,7 @@ func (m *model) insert(got, want storage.Tasks, ts []*task.Task) {
 	}
 }
 
-// swap makes changes, most of them of the version that the row has.
+// swap makes changes, most of them to the present version of the row.
 func (m *model) swap(got, want storage.Tasks, cs []task.Change) {
 	for i := range cs {
 		if t, err := want.Get(m.f.ctx(), cs[i].ID); err == nil {
@@ -218,7 +218,7 @@ func (m *model) swap(got, want storage.Tasks, cs []task.Change) {
 	}
 }
 
-// note writes notes, most of them of the version that the row has.
+// note writes notes, most of them to the present version of the row.
 func (m *model) note(got, want storage.Tasks, ns []task.Note) {
 	for i := range ns {
 		if t, err := want.Get(m.f.ctx(), ns[i].ID); err == nil {
@@ -255,7 +255,7 @@ func (m *model) remove(got, want storage.Tasks, ids []task.ID) {
 	equal(m.f, "deleted", a, b)
 }
 
-// same compares rows but for their numbers, which each store assigns as it likes.
+// same compares rows without their Seq, which each store assigns itself.
 func (m *model) same(got, want *task.Task) {
 	m.f.Helper()
 	if got != nil && want != nil {
@@ -268,7 +268,7 @@ func (m *model) same(got, want *task.Task) {
 	m.f.same(got, want)
 }
 
-// compare looks at every row and every index of both stores.
+// compare compares every row and every index of both stores.
 func (m *model) compare() {
 	for _, id := range m.ids {
 		got, gotErr := m.f.Get(m.f.ctx(), id)
@@ -336,8 +336,8 @@ func (m *model) compareReady(reference *fixture, l task.Queue) {
 	}
 }
 
-// compareReadyDivided does so where numbers are not in the order of insertion: rows of a rank
-// that is the same but for them are in another order than those of the reference.
+// compareReadyDivided is compareReady for stores whose Seq is not in the order of insertion: rows
+// whose ranks differ only in Seq are in another order than in the reference.
 func (m *model) compareReadyDivided(reference *fixture, l task.Queue) {
 	want := reference.ready(storage.ReadyQuery{Queue: l, Limit: 1000})
 	for i := range want {

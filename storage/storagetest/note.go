@@ -81,7 +81,7 @@ var noteCases = []testCase{
 	}},
 }
 
-// note writes a note into the row and compares with what Apply does to t.
+// note writes a note to the row and compares the row with t after Apply.
 func (f *fixture) note(t *task.Task, n task.Note) {
 	f.Helper()
 	got, err := f.Note(f.ctx(), n)

@@ -62,7 +62,7 @@ var queryCases = []testCase{
 		for page := f.due(q); len(page) > 0; page = f.due(q) {
 			for i, d := range page {
 				seen[d.ID]++
-				if i%2 == 0 { // it leaves the index behind the position
+				if i%2 == 0 { // it leaves the index, before the position of the next page
 					f.swap(task.Change{Ref: d.Ref, To: task.Submitted, At: at(1)})
 				}
 			}
@@ -213,7 +213,7 @@ var queryCases = []testCase{
 	}},
 }
 
-// oddQueues returns queues that are easily taken for one another.
+// oddQueues returns queues with names that are easily confused.
 func oddQueues() []task.Queue {
 	return []task.Queue{
 		{Type: "a"},

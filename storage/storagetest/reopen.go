@@ -104,7 +104,7 @@ var reopenCases = []testCase{
 	}},
 }
 
-// reopen goes on with the store as it is found after closing it.
+// reopen closes the store and opens it again.
 func (f *fixture) reopen() {
 	f.Helper()
 	f.Store = f.Store.(Reopener).Reopen(f.T)
@@ -209,7 +209,7 @@ var crashCases = []testCase{
 		if err := r.UpdateNoSync(f.ctx(), func(tx storage.Tx) error { _, err := tx.Insert(f.ctx(), t); return err }); err != nil {
 			f.Fatal(err)
 		}
-		got, err := f.Insert(f.ctx(), t.Clone()) // told that it exists
+		got, err := f.Insert(f.ctx(), t.Clone()) // the answer says that it exists
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -219,7 +219,7 @@ var crashCases = []testCase{
 	}},
 }
 
-// crash goes on with what a power cut leaves of the store.
+// crash replaces the store by what a power failure leaves of it.
 func (f *fixture) crash() {
 	f.Helper()
 	f.Store = f.Store.(Crasher).Crash(f.T)

@@ -8,8 +8,8 @@ import (
 	"github.com/taskengine/taskengine/storage"
 )
 
-// settingNames are names that are easily taken for one another, or for something else
-// that a store keeps.
+// settingNames are names that are easily confused, with each other or with something else in a
+// store.
 var settingNames = []string{"a", "ab", "a/b", "A", "", "\x00", "a\x00", "\xff", "日本", "eq", "seq", "format", "etting/a", "setting/a"}
 
 var settingsCases = []testCase{
@@ -115,7 +115,7 @@ var settingsCases = []testCase{
 	}},
 }
 
-// changeSettings sets, replaces and removes settings and looks at them after each again.
+// changeSettings sets, replaces and removes settings, and calls again and checks them after each.
 func (f *fixture) changeSettings(again func()) {
 	f.Helper()
 	f.set("stays", []byte("here"))

@@ -193,7 +193,7 @@ var sharedCases = []testCase{
 					f.Fatal(err)
 				}
 				for _, t := range page {
-					t.Payload = []byte("hello") // it is left out
+					t.Payload = []byte("hello") // it is not in the result
 					f.same(t, f.get(t.ID))
 				}
 				got = append(got, idsOf(page)...)
@@ -204,8 +204,8 @@ var sharedCases = []testCase{
 	}},
 }
 
-// submittedQueues inserts rows of several queues and shards, one of which runs, and returns the queues
-// in their order, and the others by rank.
+// submittedQueues inserts rows of several queues and shards, one of which runs. It returns the
+// queues in their order, and the other rows by rank.
 func (f *fixture) submittedQueues() ([]task.Queue, map[task.Queue][]task.Hint) {
 	f.Helper()
 	queues := []task.Queue{{Type: "a"}, {Type: "a", Group: "x"}, {Type: "b"}, {Type: "\xff", Group: "\x00"}}

@@ -1,5 +1,5 @@
-// Package storagetest is the suite that every [storage.Store] passes, wrappers
-// included, the benchmark that compares them, and [Faulty], a store that fails on demand.
+// Package storagetest has the suite that every [storage.Store] passes, including wrappers, the
+// benchmark that compares them, and [Faulty], a store that fails on demand.
 package storagetest
 
 import (
@@ -13,34 +13,33 @@ import (
 	"github.com/taskengine/taskengine/storage"
 )
 
-// Reopener is implemented by a durable store under test, usually by wrapping it. Reopen
-// closes the store and opens it anew from what it kept.
+// Reopener is implemented by a durable store under test, usually by a wrapper. Reopen closes the
+// store and opens it again.
 type Reopener interface {
 	Reopen(t testing.TB) storage.Store
 }
 
 // Crasher is implemented by a durable store under test whose machine can lose power.
-// Crash opens what would be left of it now: everything durable and nothing else. The
-// store itself goes on.
+// Crash opens a store with everything that is durable now and nothing else. The store itself
+// is not changed.
 type Crasher interface {
 	Crash(t testing.TB) storage.Store
 }
 
-// Checker is implemented by a store that can tell whether its own records agree.
+// Checker is implemented by a store that can check its own consistency.
 type Checker interface {
 	Check(ctx context.Context) error
 }
 
-// Divided is implemented by a store under test that keeps rows in several places, by their
-// IDs. Some things it promises only of rows that are in one of them: that their numbers are in
-// the order of insertion, that no two have the same type and key, and that an export is of one
-// moment.
+// Divided is implemented by a store under test that keeps rows in several places, by their IDs.
+// It makes some promises only for rows in the same place: that Seq is in the order of insertion,
+// that no two rows have the same type and key, and that an export is consistent.
 type Divided interface {
 	Place(id task.ID) int
 }
 
-// Run tests the stores that open returns. Each call of open returns an empty store of
-// its own, and sees to it that it is closed in the end.
+// Run tests the stores that open returns. Each call of open returns a new empty store, which is
+// closed with the test.
 func Run(t *testing.T, open func(t testing.TB) storage.Store) {
 	probe := open(t)
 	_, inspector := probe.(storage.Inspector)
@@ -99,13 +98,13 @@ func Run(t *testing.T, open func(t testing.TB) storage.Store) {
 	}
 }
 
-// testCase is one property of a store, named by a sentence.
+// testCase tests one property of a store. Its name is a sentence.
 type testCase struct {
 	name string
 	run  func(f *fixture)
 }
 
-// fixture is one fresh store under test with what the cases need to use it.
+// fixture is a new store under test, with what cases need.
 type fixture struct {
 	*testing.T
 	storage.Store
@@ -113,7 +112,7 @@ type fixture struct {
 	near task.ID // see together
 }
 
-// epoch is when the tests take place.
+// epoch is the time of the tests.
 var epoch = time.Date(2024, time.March, 1, 12, 0, 0, 0, time.UTC)
 
 // at returns a moment n seconds into the tests.
@@ -122,7 +121,7 @@ func at(n int) time.Time { return epoch.Add(time.Duration(n) * time.Second) }
 // ctx returns the context of the test.
 func (f *fixture) ctx() context.Context { return f.T.Context() }
 
-// check has the store look at itself, if it can.
+// check calls Check if the store is a [Checker].
 func (f *fixture) check() {
 	f.Helper()
 	if c, ok := f.Store.(Checker); ok && !f.Failed() {
@@ -147,8 +146,8 @@ func (f *fixture) row(s task.State, edit ...func(*task.Task)) *task.Task {
 	return t
 }
 
-// together has the rows that are made from now on be in one place, for cases about what a
-// [Divided] store promises of such rows only. It changes nothing for other stores.
+// together makes all later rows belong to one place, for cases about promises that a [Divided]
+// store makes only for such rows. It changes nothing for other stores.
 func (f *fixture) together() { f.near = f.ids.Next(epoch) }
 
 // id returns a new ID.
@@ -174,7 +173,7 @@ func (f *fixture) rows(n int, s task.State, edit func(i int, t *task.Task)) []*t
 	return ts
 }
 
-// put inserts rows that nothing is in the way of.
+// put inserts rows and fails the test if one exists.
 func (f *fixture) put(ts ...*task.Task) {
 	f.Helper()
 	done, err := f.Insert(f.ctx(), ts...)
@@ -188,7 +187,7 @@ func (f *fixture) put(ts ...*task.Task) {
 	}
 }
 
-// get returns a row that exists.
+// get returns an existing row.
 func (f *fixture) get(id task.ID) *task.Task {
 	f.Helper()
 	t, err := f.Get(f.ctx(), id)
@@ -198,7 +197,7 @@ func (f *fixture) get(id task.ID) *task.Task {
 	return t
 }
 
-// swap makes one change and returns the row, nil if the change did not apply.
+// swap makes one change and returns the row, or nil if the change did not apply.
 func (f *fixture) swap(c task.Change) *task.Task {
 	f.Helper()
 	ts, err := f.Swap(f.ctx(), c)
@@ -219,7 +218,7 @@ func (f *fixture) same(got, want *task.Task) {
 	}
 }
 
-// difference names the first field in which rows differ. Nothing and empty are equal.
+// difference returns the first field in which rows differ. Nil and empty are equal.
 func difference(got, want *task.Task) string {
 	if got == nil || want == nil {
 		if got == want {

@@ -14,7 +14,7 @@ import (
 
 var swapCases = []testCase{
 	{"a change makes of a row what Apply does", func(f *fixture) {
-		// One row goes a long way; each step is compared with Apply.
+		// One row makes many steps; each is compared with Apply.
 		want := f.row(task.Submitted, everything)
 		want.Version, want.Attempt, want.Crashes, want.Owner = 1, 0, 0, task.ID{}
 		f.put(want)
@@ -266,8 +266,8 @@ func longWay() []task.Change {
 	}
 }
 
-// step makes one change of the row and of t, and compares what the store returns, and
-// then keeps, with what Apply makes of t.
+// step makes one change of the row and of t, and compares what the store returns and keeps with
+// what Apply makes of t.
 func (f *fixture) step(t *task.Task, c task.Change) {
 	f.Helper()
 	c.Ref = t.Ref()
@@ -293,7 +293,7 @@ func handedOut(t *task.Task) *task.Task {
 	return c
 }
 
-// live takes a row through its life, each change on its own.
+// live makes the changes of a life, each on its own.
 func (f *fixture) live(t *task.Task) error {
 	if _, err := f.Insert(f.ctx(), t); err != nil {
 		return err

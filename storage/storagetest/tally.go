@@ -72,7 +72,7 @@ var tallyCases = []testCase{
 	}},
 }
 
-// fold folds, and must be able to.
+// fold folds the counts, and fails the test if it cannot.
 func (f *fixture) fold() {
 	f.Helper()
 	if _, err := f.Store.(storage.LiveCounter).Fold(f.ctx()); err != nil {
@@ -80,7 +80,7 @@ func (f *fixture) fold() {
 	}
 }
 
-// toAndFro begins to process submitted rows and gives them back, some times.
+// toAndFro changes submitted rows to processing and back, several times.
 func (f *fixture) toAndFro(rows []*task.Task, times int) {
 	for range times {
 		for _, to := range []task.State{task.Processing, task.Submitted} {

@@ -142,7 +142,7 @@ var updateCases = []testCase{
 		old := f.row(task.Waiting, func(t *task.Task) { t.NextEventAt = at(1) })
 		f.put(old)
 		fresh := f.row(task.Submitted)
-		// Some stores have readers wait for the transaction, so it cannot wait for them.
+		// In some stores readers wait for the transaction, so it must not wait for them.
 		looked := make(chan error, 1)
 		look := func() error {
 			got, err := f.Get(f.ctx(), fresh.ID)
@@ -175,8 +175,8 @@ var updateCases = []testCase{
 		}
 	}},
 	{"transactions at once do not mix", func(f *fixture) {
-		// Each moves one unit between two rows that it reads first; the sum of what the
-		// rows count must come out.
+		// Each transaction reads two rows and moves one unit between them. The sum over all
+		// rows must not change.
 		const workers, each = 8, 10
 		counters := f.rows(2, task.Waiting, nil)
 		f.put(counters...)
@@ -211,7 +211,7 @@ var updateCases = []testCase{
 	}},
 }
 
-// bump changes all rows in one transaction, from the versions that it reads in it.
+// bump changes all rows in one transaction, which reads their versions.
 func (f *fixture) bump(rows []*task.Task) error {
 	return f.Update(f.ctx(), func(tx storage.Tx) error {
 		var cs []task.Change
@@ -232,8 +232,8 @@ func (f *fixture) bump(rows []*task.Task) error {
 	})
 }
 
-// undone gives attempt a function that changes all there is, has it fail, and checks
-// that nothing has changed.
+// undone calls attempt with a function that changes everything. attempt must fail, and nothing
+// may have changed.
 func (f *fixture) undone(attempt func(do func(tx storage.Tx) error)) {
 	f.Helper()
 	rows := f.rows(3, task.Submitted, func(i int, t *task.Task) {
@@ -275,7 +275,7 @@ func (f *fixture) update(fn func(storage.Tx) error) {
 	}
 }
 
-// inTx makes a transaction look like a store, to use the helpers of fixture in it.
+// inTx makes a transaction a [storage.Store], to use the helpers of fixture in it.
 type inTx struct{ storage.Tx }
 
 func (x inTx) Commit(ctx context.Context, b *storage.Batch) storage.Commit {

@@ -8,17 +8,17 @@ import (
 	"github.com/taskengine/taskengine/storage"
 )
 
-// markName is the setting that the destination of a copy has until that is complete.
+// markName is the setting of the destination of a copy that is not complete.
 const markName = "taskengine/copy"
 
-// mark says what a destination is incomplete of.
+// mark is the value of that setting.
 type mark struct {
 	From  string `json:"from"`
 	Merge bool   `json:"merge"`
 }
 
-// Unfinished returns an error that wraps [ErrUnfinished] if s is the destination of a copy
-// that is not complete: a node that ran the tasks that are there would spoil it.
+// Unfinished returns an error that wraps [ErrUnfinished] if s is the destination of a copy that is
+// not complete: a node must not run its tasks.
 func Unfinished(ctx context.Context, s storage.Settings) error {
 	m, err := readMark(ctx, s)
 	if err != nil || m == nil {

@@ -13,12 +13,11 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// Checksum stands for a number of rows in any order: it is the sum of the SHA-256 of each,
-// so that rows that are there twice do not cancel each other. The zero value is that of
-// no rows.
+// Checksum is a checksum of rows in any order: the sum of the SHA-256 of each row, so that equal
+// rows do not cancel each other. The zero value is the checksum of no rows.
 type Checksum [sha256.Size]byte
 
-// add adds what stands for one row.
+// add adds the SHA-256 of one row.
 func (c *Checksum) add(row [sha256.Size]byte) {
 	carry := uint16(0)
 	for i := len(c) - 1; i >= 0; i-- {
@@ -85,7 +84,7 @@ func appendBytes(b, value []byte) []byte {
 	return append(appendNumbers(b, uint64(len(value))), value...)
 }
 
-// fieldsThatDiffer names the fields of rows that are not the same, as people read them.
+// fieldsThatDiffer returns the names of the fields in which rows differ.
 func fieldsThatDiffer(a, b *task.Task) string {
 	var names []string
 	x, y := reflect.ValueOf(*a), reflect.ValueOf(*b)

@@ -1,10 +1,10 @@
-// Package transfer copies all that one store keeps to another one of any kind, and proves
-// that it is there: every row with its payload, result, checkpoint and history, in the
-// order of insertion, and the settings.
+// Package transfer copies the content of one store to another one of any kind, and verifies the
+// copy: every row with its payload, result, checkpoint and history, in the order of insertion,
+// and the settings.
 //
-// A copy may be killed at any moment and begun again: rows that are there are left alone,
-// and what is missing is added behind them. Until a copy is complete and verified the
-// destination has a mark, which keeps nodes and other copies away: see [Unfinished].
+// A copy may be killed at any time and started again: it keeps existing rows and adds the missing
+// rows after them. Until the copy is complete and verified, the destination has a mark, because of
+// which nodes and other copies refuse it: see [Unfinished].
 package transfer
 
 import (
@@ -31,7 +31,7 @@ type Source interface {
 	storage.Exporter
 }
 
-// Target is where it is copied to. Nobody else changes it meanwhile.
+// Target is the destination. Nothing else may change it meanwhile.
 type Target interface {
 	storage.Store
 	storage.Exporter
@@ -43,41 +43,41 @@ type Target interface {
 type Options struct {
 	// From names the source, the same for each try.
 	From string
-	// Merge adds to a destination that has other tasks. What it has is kept: a task whose
-	// id or key is taken there by another one is not copied, nor is a setting that is set.
+	// Merge allows a destination with other tasks. They are kept: a task whose id or key
+	// belongs to another task there is not copied, nor is a setting that exists there.
 	Merge bool
-	// Progress is told how many rows were copied, or read again to verify them; nil is
-	// nobody.
+	// Progress is called with the number of rows that were copied, or read again to verify
+	// them. It may be nil.
 	Progress func(verifying bool, rows int64)
 }
 
-// Report is what came of a copy.
+// Report is the result of a copy.
 type Report struct {
 	Rows     int64 // of the source
-	Added    int64 // of these, those that were not there before
+	Added    int64 // of these, rows that the destination did not have before
 	Settings int   // of the source
 	Counts   map[storage.StateType]int64
-	Nothing  bool // there was nothing to do: all of it was there, and nothing else
+	Nothing  bool // there was nothing to do: the destination had exactly the rows of the source
 
-	// The checksums of the rows of the source, and of those of the destination that it
-	// should have from there. They are equal if the rows are, in any order.
+	// The checksums of the rows of the source, and of the rows of the destination that should
+	// be copies of them. They are equal if the rows are equal, in any order.
 	Source, Target Checksum
 
 	Differences []Difference // the first of them
-	More        int64        // how many there are beyond those
-	Complete    bool         // nothing of what should be copied is missing or different
+	More        int64        // how many more there are
+	Complete    bool         // nothing is missing or different that should be copied
 }
 
-// What a call of Insert is given at most, but for the last row.
+// The bounds of one call of Insert. The last row may exceed them.
 const (
 	batchRows  = 1000
 	batchBytes = 4 << 20
 )
 
-// Copy copies all of from to an empty destination, or goes on with a copy, and verifies
-// it. Differences are no error: see [Report.Differences]. The report is of use even if
-// there is an error, which wraps [ErrNotEmpty] or [ErrUnfinished] if nothing was done
-// because of what the destination, or the source, is.
+// Copy copies all of from to an empty destination, or continues a copy, and verifies it.
+// Differences are not an error: see [Report.Differences]. The report is valid even with an error.
+// The error wraps [ErrNotEmpty] or [ErrUnfinished] if the state of the destination or of the source
+// does not allow a copy; then nothing was done.
 func Copy(ctx context.Context, from Source, to Target, o Options) (*Report, error) {
 	if o.Progress == nil {
 		o.Progress = func(bool, int64) {}
@@ -98,8 +98,8 @@ type copier struct {
 	settings []setting
 	batch    []*task.Task
 	bytes    int
-	taken    map[task.ID]task.ID // rows whose key another one has, and which
-	broken   bool                // something that was copied is not there, or not the same
+	taken    map[task.ID]task.ID // rows whose key belongs to another row, and the ID of that row
+	broken   bool                // a row that was copied is missing or different
 }
 
 type setting struct {
@@ -147,7 +147,7 @@ func (c *copier) run(ctx context.Context) error {
 	return c.to.SetSetting(ctx, markName, nil)
 }
 
-// compare looks whether everything is there already.
+// compare checks whether the destination has everything already.
 func (c *copier) compare(ctx context.Context) error {
 	if err := c.read(ctx, func(context.Context, *task.Task) error { return nil }); err != nil {
 		return err
@@ -167,7 +167,7 @@ func isEmpty(ctx context.Context, to storage.Inspector) (bool, error) {
 	return len(ts) == 0 && next.IsZero(), err
 }
 
-// read goes through the source and notes what is in it. It hands each row to use.
+// read reads the source into the index. It calls use with each row.
 func (c *copier) read(ctx context.Context, use func(context.Context, *task.Task) error) error {
 	err := c.from.Export(ctx, func(name string, value []byte) error {
 		if name == markName {
@@ -195,8 +195,8 @@ func (c *copier) add(ctx context.Context, t *task.Task) error {
 	return c.flush(ctx)
 }
 
-// flush copies the rows of the batch. Those that are there may be those of a try before,
-// or others with the same id: to verify tells which.
+// flush copies the rows of the batch. An existing row may be a copy of an earlier try, or another
+// row with the same id: verify finds out which.
 func (c *copier) flush(ctx context.Context) error {
 	if len(c.batch) == 0 {
 		return nil

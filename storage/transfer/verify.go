@@ -11,10 +11,10 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// Kind is what is wrong with something that was copied.
+// Kind is a kind of difference between source and destination.
 type Kind string
 
-// What can be wrong.
+// The kinds.
 const (
 	Missing   Kind = "missing"   // it is not in the destination
 	Taken     Kind = "taken"     // likewise, since another task has its key there
@@ -24,11 +24,11 @@ const (
 	Setting   Kind = "setting"   // a setting is missing or not the same
 )
 
-// Difference is something that the destination does not have as the source does.
+// Difference is one difference between the destination and the source.
 type Difference struct {
 	Kind   Kind
 	ID     task.ID // zero for a setting
-	Detail string  // what more there is to say; may be ""
+	Detail string  // more detail; may be ""
 }
 
 // String returns the difference in words.
@@ -48,7 +48,7 @@ func (d Difference) String() string {
 	return fmt.Sprintf("the setting %q is not the same in the destination", d.Detail)
 }
 
-// maxDifferences is how many differences are told one by one.
+// maxDifferences is how many differences are reported one by one.
 const maxDifferences = 100
 
 func (c *copier) differs(kind Kind, id task.ID, detail string) {
@@ -59,7 +59,7 @@ func (c *copier) differs(kind Kind, id task.ID, detail string) {
 	c.report.Differences = append(c.report.Differences, Difference{kind, id, detail})
 }
 
-// index knows the rows of the source.
+// index has the rows of the source.
 type index struct {
 	rows []entry
 	buf  []byte
@@ -67,13 +67,13 @@ type index struct {
 
 type entry struct {
 	id    task.ID
-	sum   [16]byte // the beginning of what stands for the row
+	sum   [16]byte // the beginning of the SHA-256 of the row
 	place int      // in the order of insertion
-	old   bool     // not copied this time: it was there, or another one in its place
+	old   bool     // not copied this time: the destination had it, or another row in its place
 	found bool     // in the destination
 }
 
-// add notes a row and returns what stands for it.
+// add adds a row and returns its SHA-256.
 func (x *index) add(t *task.Task) [sha256.Size]byte {
 	sum := x.sum(t)
 	x.rows = append(x.rows, entry{id: t.ID, sum: [16]byte(sum[:]), place: len(x.rows)})
@@ -85,10 +85,10 @@ func (x *index) sum(t *task.Task) [sha256.Size]byte {
 	return sha256.Sum256(x.buf)
 }
 
-// sort makes rows be found by their id.
+// sort sorts the rows by id, for find.
 func (x *index) sort() { slices.SortFunc(x.rows, func(a, b entry) int { return a.id.Compare(b.id) }) }
 
-// find returns the row with this id, nil if the source has none.
+// find returns the row with this id, or nil if the source has none.
 func (x *index) find(id task.ID) *entry {
 	at, ok := slices.BinarySearchFunc(x.rows, id, func(e entry, id task.ID) int { return e.id.Compare(id) })
 	if !ok {
@@ -97,7 +97,7 @@ func (x *index) find(id task.ID) *entry {
 	return &x.rows[at]
 }
 
-// verify reads the destination and holds it against the source.
+// verify reads the destination and compares it with the source.
 func (c *copier) verify(ctx context.Context) error {
 	c.index.sort()
 	var changed []task.ID
@@ -143,7 +143,7 @@ func (c *copier) verify(ctx context.Context) error {
 	return errors.Join(c.explain(ctx, changed), c.verifySettings(ctx))
 }
 
-// explain tells how rows differ, which are read again for that.
+// explain reads the changed rows again and reports the fields in which they differ.
 func (c *copier) explain(ctx context.Context, changed []task.ID) error {
 	for _, id := range changed {
 		is, err := c.to.Get(ctx, id)
