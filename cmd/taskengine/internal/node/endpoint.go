@@ -1,0 +1,52 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"github.com/taskengine/taskengine/config"
+	"github.com/taskengine/taskengine/server"
+)
+
+// endpoint is a listener, or nil if the configuration has none.
+type endpoint struct{ listener *server.Listener }
+
+func (n *Node) listen(ctx context.Context, c config.Listener, connections int, strict bool, h http.Handler) (*endpoint, error) {
+	if c.Listen == "" {
+		return &endpoint{}, nil
+	}
+	l, err := server.Listen(ctx, server.ListenConfig{Address: c.Listen, Handler: h, Strict: strict, Log: n.Log, MaxConnections: connections})
+	if err != nil {
+		return nil, fmt.Errorf("%w; is another node running here?", err)
+	}
+	switch {
+	case l.Loopback():
+	case strict:
+		n.Log.Info("other machines reach the health and the metrics of this node; backups and profiles ask who they are", "address", l.Addr().String())
+	default:
+		n.Log.Warn("other machines reach the API, and it asks nobody who they are", "address", l.Addr().String())
+	}
+	return &endpoint{l}, nil
+}
+
+func (e *endpoint) address() string {
+	if e.listener == nil {
+		return ""
+	}
+	return e.listener.Addr().String()
+}
+
+func (e *endpoint) ended() <-chan struct{} {
+	if e.listener == nil {
+		return nil
+	}
+	return e.listener.Ended()
+}
+
+func (e *endpoint) close(ctx context.Context) error {
+	if e.listener == nil {
+		return nil
+	}
+	return e.listener.Close(ctx)
+}

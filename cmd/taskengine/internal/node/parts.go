@@ -1,0 +1,172 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/taskengine/taskengine/cmd/taskengine/internal/descriptors"
+	"github.com/taskengine/taskengine/cmd/taskengine/internal/stores"
+	"github.com/taskengine/taskengine/engine"
+	"github.com/taskengine/taskengine/server"
+	"github.com/taskengine/taskengine/storage"
+)
+
+// closeTimeout is how long each part of a node may take to close. By then nothing uses it.
+const closeTimeout = 5 * time.Second
+
+// parts are the open parts of a node. One goroutine opens and closes them.
+type parts struct {
+	node *Node
+
+	admin    *endpoint
+	store    storage.Store
+	others   *coordination // nil if the store has one node
+	taskLog  taskLog
+	handlers *handlerSet
+	failures *server.FailureLog
+	engine   *engine.Engine
+	api      *endpoint
+
+	opened []part // in the order of opening
+}
+
+// part is an open part and how it is closed.
+type part struct {
+	name  string
+	close func(context.Context) error
+}
+
+// open opens the parts, each after those that it uses. The caller closes the parts after an error,
+// too.
+func (p *parts) open(ctx context.Context) error {
+	n := p.node
+	n.backups.Log = n.Log
+	n.metrics = server.NewMetrics(slices.Sorted(maps.Keys(n.Config.Types)), n.Build)
+	files := descriptors.Limit()
+	share := descriptors.Divide(files, n.Config.Node.Slots)
+	share.WarnOfFew(n.Log, files)
+	if err := p.openAdmin(ctx, share.Admin); err != nil {
+		return err
+	}
+	if err := p.openStore(ctx); err != nil {
+		return err
+	}
+	if err := p.openHandlers(ctx); err != nil {
+		return err
+	}
+	if err := p.openEngine(ctx); err != nil {
+		return err
+	}
+	return p.openAPI(ctx, share.API)
+}
+
+// add notes a part that is open.
+func (p *parts) add(name string, closer func(context.Context) error) {
+	p.opened = append(p.opened, part{name, closer})
+}
+
+// close closes the parts in the opposite order: no part is closed before the parts that use it. It
+// logs an error and goes on.
+func (p *parts) close() {
+	for _, one := range slices.Backward(p.opened) {
+		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+		if err := one.close(ctx); err != nil && !errors.Is(err, engine.ErrFailed) {
+			p.node.Log.Warn("closing did not go well", "what", one.name, "error", err)
+		}
+		cancel()
+	}
+}
+
+// openAdmin opens the admin listener first, so that it tells while the node opens that it is not
+// ready.
+func (p *parts) openAdmin(ctx context.Context, connections int) (err error) {
+	n := p.node
+	p.admin, err = n.listen(ctx, n.Config.Admin, connections, true, server.NewAdmin(server.AdminConfig{
+		Health: &n.health, Metrics: n.metrics, Build: n.Build, Backups: &n.backups,
+		Token: n.Config.Admin.Token.Reveal(),
+	}))
+	if err == nil {
+		p.add("the admin listener", p.admin.close)
+	}
+	return err
+}
+
+// openStore opens the store, and the coordination with other nodes that use it.
+func (p *parts) openStore(ctx context.Context) (err error) {
+	n := p.node
+	if p.store, err = stores.Open(ctx, n.Config.Storage, n.Log); err != nil {
+		return err
+	}
+	p.add("the store", func(context.Context) error { return p.store.Close() })
+	if err := stores.CheckCopied(ctx, p.store); err != nil {
+		return err
+	}
+	n.backups.Offer(n.Config.Storage.Path, p.store)
+	if p.others, err = openCoordination(ctx, n.Config, n.Log); err != nil {
+		return err
+	}
+	p.add("the coordination", p.others.close)
+	return nil
+}
+
+// openHandlers opens the log of the tasks and the handlers.
+func (p *parts) openHandlers(ctx context.Context) (err error) {
+	n := p.node
+	if p.taskLog, err = openTaskLog(n.Config, n.Log); err != nil {
+		return err
+	}
+	p.add("the task log", p.taskLog.close)
+	if p.handlers, err = openHandlers(ctx, n.Config, n.Log); err != nil {
+		return err
+	}
+	p.add("the handlers", p.handlers.Close)
+	maps.Copy(p.handlers.byType, n.Extra)
+	return nil
+}
+
+// openEngine opens the engine, which begins to run tasks.
+func (p *parts) openEngine(ctx context.Context) (err error) {
+	n := p.node
+	p.failures = server.NewFailureLog(n.Log)
+	p.add("the log of failures", func(context.Context) error {
+		p.failures.Close()
+		return nil
+	})
+	conf := engine.Config{
+		Store: p.store, Policies: n.Config.Policies(), Handlers: p.handlers.byType, Name: n.Name, Log: n.Log,
+		Observer: server.Observers(n.metrics.Observer(), p.failures.Observer(), server.Ended(p.taskLog.Ended)),
+		TaskLog:  p.taskLog.Log,
+	}
+	p.others.configure(&conf, n.Config.Coordination)
+	if p.engine, err = engine.Open(ctx, conf); err != nil {
+		return err
+	}
+	p.add("the engine", p.engine.Close) // it is drained by then, unless opening the API failed
+	n.metrics.Watch(p.engine, p.handlers.Status)
+	return nil
+}
+
+// openAPI opens the listener of the API last: the node accepts tasks from then on.
+func (p *parts) openAPI(ctx context.Context, connections int) (err error) {
+	n := p.node
+	p.api, err = n.listen(ctx, n.Config.API, connections, false, server.NewAPI(server.APIConfig{
+		Engine: p.engine, Build: n.Build, Node: n.Name, Log: n.Log, Metrics: n.metrics, MaxRequest: n.maxRequest(),
+		TaskLog: p.taskLog.Log,
+	}))
+	if err == nil {
+		p.add("the API", p.api.close)
+	}
+	return err
+}
+
+// maxRequest returns a limit of requests with room for the largest payload of any type in base64.
+func (n *Node) maxRequest() int {
+	most := server.DefaultMaxRequest
+	for _, t := range n.Config.Types {
+		most = max(most, 2*t.MaxPayload)
+	}
+	return most
+}
