@@ -170,10 +170,10 @@ func TestNodesThatAreKilledAndStoppedLoseNothing(t *testing.T) {
 	h.endure(t, onPostgres(database))
 }
 
-// pace is how long each of those rests who submit tasks to nodes: each task is a process.
+// pace is the pause of each submitter between two tasks: each task is a process.
 const pace = 100 * time.Millisecond
 
-// harassment is what nodes have to endure.
+// harassment is a series of faults of nodes and their database.
 type harassment struct {
 	server   *pgtest.Server
 	database string                      // of storage.url

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// wire is a network between a node and its database, which can be cut: nothing arrives,
-// and nobody is told.
+// wire is a network between a node and its database that can be cut: then no bytes arrive, and
+// neither side gets an error.
 type wire struct {
 	listener net.Listener
 	to       string

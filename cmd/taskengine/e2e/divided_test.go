@@ -21,8 +21,8 @@ func onSeveral(main string, others map[string]string) string {
 	return fmt.Sprintf("{driver: postgres, url: %q, databases: {%s}}", main, strings.Join(more, ", "))
 }
 
-// nobody returns the URL of a server that is not there.
-func nobody(t *testing.T) string {
+// noServer returns the URL of a server that does not exist.
+func noServer(t *testing.T) string {
 	t.Helper()
 	return "postgres:///tasks?user=nobody&host=" + t.TempDir()
 }
@@ -99,7 +99,7 @@ func TestSeveralDatabasesAreOneStore(t *testing.T) {
 	if r := cli(t, nil, "", "doctor", file); r.code != 0 || !strings.Contains(r.stdout, "other: shards: it holds the shards 0-6,8-99 of 0-255") {
 		t.Errorf("the doctor says: %s%s", r.stdout, r.stderr)
 	}
-	away := settingsFor(t, onSeveral(main, map[string]string{"other": nobody(t)}), g)
+	away := settingsFor(t, onSeveral(main, map[string]string{"other": noServer(t)}), g)
 	if r := cli(t, nil, "", "doctor", away); r.code != exitFailure || !strings.Contains(r.stdout, "other: open: ") || !strings.Contains(r.stdout, "shards: it holds the shards 7,100-255") {
 		t.Errorf("the doctor says of one that is away: %s%s", r.stdout, r.stderr)
 	}

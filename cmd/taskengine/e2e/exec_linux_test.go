@@ -11,8 +11,8 @@ import (
 )
 
 // execFamily is a handler whose first attempt starts a child, a grandchild of a shell that
-// waits for it, and a process that leaves the session, writes who they are to the file
-// $FAMILY and does not end. The second tells which of them live.
+// waits for it, and a process that leaves the session, writes their IDs to the file $FAMILY and
+// does not end. The second attempt tells which of them are alive.
 const execFamily = `
 storage: {driver: pebble, path: ./data}
 handlers:

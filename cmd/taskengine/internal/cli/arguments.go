@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// nameArguments has every command below c say which argument is missing, or is one too
-// many, before it checks them itself.
+// nameArguments makes each command below c name the argument that is missing or one too many,
+// before the command checks its arguments itself.
 func nameArguments(c *cobra.Command) {
 	for _, sub := range c.Commands() {
 		nameArguments(sub)

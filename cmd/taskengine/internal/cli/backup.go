@@ -13,7 +13,7 @@ import (
 	"github.com/taskengine/taskengine/internal/units"
 )
 
-// defaultAdmin is where a node's admin listener is unless its configuration says otherwise.
+// defaultAdmin is the address of a node's admin listener unless its configuration names another.
 const defaultAdmin = "127.0.0.1:7421"
 
 const backupDatabase = `%s is backed up by what PostgreSQL brings along:

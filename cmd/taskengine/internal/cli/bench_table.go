@@ -200,7 +200,7 @@ func (a *app) showObjective(r *benchresult.Result) {
 		quantileOf(r, o.Latency, o.Quantile).text(nanoseconds))
 }
 
-// showLate tells of submits that the machine had no time for when they were due.
+// showLate shows the submits that the machine was too busy to make when they were due.
 func (a *app) showLate(r *benchresult.Result) {
 	late := spreadOf(r, func(run *benchresult.Run) float64 { return 100 * float64(run.Late) / float64(max(1, run.Submitted)) })
 	if len(late) > 0 && late[len(late)-1] > 0 {

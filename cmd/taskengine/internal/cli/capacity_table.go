@@ -82,7 +82,7 @@ func (a *app) tellAnswer(x *capacity.Answer) error {
 	return nil
 }
 
-// marginText says how much more the slots and cores of an answer have room for.
+// marginText writes how much more load the slots and cores of an answer can take.
 func marginText(x *capacity.Answer) string {
 	switch {
 	case !x.Met:

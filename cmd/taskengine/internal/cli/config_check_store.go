@@ -29,7 +29,7 @@ func probeStore(c *config.Config) (found []config.Problem) {
 
 func inFiles(d config.Driver) bool { return d == config.Pebble || d == config.Bolt }
 
-// noteRoom says how much disk the store needs, and warns where there is less.
+// noteRoom prints how much disk the store needs, and warns if there is less.
 func (a *app) noteRoom(c *config.Config) {
 	if c.Storage.Driver != config.Pebble {
 		return

@@ -20,7 +20,7 @@ func (a *app) notifier(log *slog.Logger) func(state string) {
 			conn.Close()
 		}
 		if err != nil {
-			log.Warn("the service manager could not be told", "state", state, "error", err)
+			log.Warn("the service manager could not be notified", "state", state, "error", err)
 		}
 	}
 }

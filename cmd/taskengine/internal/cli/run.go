@@ -45,7 +45,7 @@ a restart, and the log says so.`,
 				log.Info("configured", "file", flags.file)
 			}
 			for _, advice := range cfg.Advice() {
-				log.Warn("the configuration may not say what was meant", "advice", advice.String())
+				log.Warn("the configuration may contain a mistake", "advice", advice.String())
 			}
 			return a.supervise(cmd.Context(), log, &node.Node{
 				Config: cfg, Log: log, Build: server.ReadBuild(), Name: node.NameOf(cfg), Notify: a.notifier(log),
@@ -57,8 +57,8 @@ a restart, and the log says so.`,
 	return cmd
 }
 
-// findForNode is find for a node. A node that is told nothing would make a folder for its
-// tasks wherever it was started: that is refused, unless a --set says where they are kept.
+// findForNode is find for a node. Without a configuration a node would make a folder for its tasks
+// in the working folder. That is refused unless a --set names the storage.
 func (f *configFlags) findForNode() error {
 	if err := f.find(); err != nil || f.file != "" {
 		return err
@@ -71,7 +71,7 @@ func (f *configFlags) findForNode() error {
 	return exit.Errorf(exit.Usage, "there is no ./%s here: name a configuration by -c FILE, or say where tasks are kept by --set storage.path=FOLDER; taskengine dev runs a node to try things out", ownConfig)
 }
 
-// hurried is how long a node that was told twice to stop may take to end in order.
+// hurried is how long a node may take to end in order after a second signal to stop.
 const hurried = 2 * time.Second
 
 // supervise runs a node and has signals stop it.

@@ -276,7 +276,7 @@ func (l *loader) read(ctx context.Context, input io.Reader, out chan<- batch) er
 	}
 }
 
-// take adds what a line says to a batch.
+// take adds the task of a line to a batch.
 func (l *loader) take(b *batch, n int, text []byte) {
 	t, err := parseLine(text, l.typ)
 	if err != nil {
@@ -354,7 +354,7 @@ func (l *loader) submit(ctx context.Context, tasks []numbered) error {
 	return l.submit(ctx, tasks[half:])
 }
 
-// reject tells of a bad line. Its error ends the loading.
+// reject reports a bad line. Its error ends the loading.
 func (l *loader) reject(b badLine) error {
 	l.count.Bad++
 	l.bar.Clear()

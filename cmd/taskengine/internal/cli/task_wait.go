@@ -126,7 +126,7 @@ type waiter struct {
 	say      func(format string, args ...any) // tells a person at a terminal; nil if there is none
 }
 
-// patient returns what tells a person why a command does not return; nil if the standard error
+// patient returns a function that prints why a command does not return; nil if the standard error
 // is no terminal.
 func (a *app) patient() func(format string, args ...any) {
 	if !a.errTTY {

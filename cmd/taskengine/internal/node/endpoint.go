@@ -23,9 +23,9 @@ func (n *Node) listen(ctx context.Context, c config.Listener, connections int, s
 	switch {
 	case l.Loopback():
 	case strict:
-		n.Log.Info("other machines reach the health and the metrics of this node; backups and profiles ask who they are", "address", l.Addr().String())
+		n.Log.Info("other machines can reach the health and the metrics of this node; for backups and profiles they need the admin.token", "address", l.Addr().String())
 	default:
-		n.Log.Warn("other machines reach the API, and it asks nobody who they are", "address", l.Addr().String())
+		n.Log.Warn("other machines can reach the API, which does not authenticate its callers", "address", l.Addr().String())
 	}
 	return &endpoint{l}, nil
 }

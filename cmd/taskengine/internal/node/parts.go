@@ -74,7 +74,7 @@ func (p *parts) close() {
 	for _, one := range slices.Backward(p.opened) {
 		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 		if err := one.close(ctx); err != nil && !errors.Is(err, engine.ErrFailed) {
-			p.node.Log.Warn("closing did not go well", "what", one.name, "error", err)
+			p.node.Log.Warn("a part did not close cleanly", "part", one.name, "error", err)
 		}
 		cancel()
 	}

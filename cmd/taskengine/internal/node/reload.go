@@ -27,7 +27,7 @@ func (n *Node) reloadAsAsked(ctx context.Context, set *handlerSet) {
 func (n *Node) reload(ctx context.Context, set *handlerSet) {
 	next, err := n.Again()
 	if err != nil {
-		n.Log.Error("not reloaded: the configuration is not right", "error", err)
+		n.Log.Error("not reloaded: the configuration is invalid", "error", err)
 		return
 	}
 	if !sameButPlugins(n.Config, next) {
@@ -36,7 +36,7 @@ func (n *Node) reload(ctx context.Context, set *handlerSet) {
 	var all sync.WaitGroup
 	for _, name := range slices.Sorted(maps.Keys(set.hosts)) {
 		if next.Handlers[name].Plugin == nil {
-			n.Log.Warn("the handler is no plugin any more, which needs a restart", "handler", name)
+			n.Log.Warn("the handler is no longer a plugin, which needs a restart", "handler", name)
 			continue
 		}
 		all.Go(func() {
