@@ -45,10 +45,10 @@ func (e *Engine) shutdown(ctx context.Context) {
 	if e.failure == nil {
 		e.inbox.refuse(ErrClosed)
 	}
-	e.listen()
+	e.drainInbox()
 	e.closing = true
 	e.core.Drain()
-	e.absorb()
+	e.dispatch()
 	e.mu.Unlock()
 	e.cluster.Drain() // others start what was this node's, which ends what it runs
 	select {
@@ -65,7 +65,7 @@ func (e *Engine) shutdown(ctx context.Context) {
 			e.log.Warn("handlers did not return after they were cancelled; their tasks are recovered at the next start")
 		}
 	}
-	e.board.close()
+	e.progress.close()
 	e.stop() // the writers finish what is pending
 	e.duties.Wait()
 	e.pools.leave()
@@ -76,7 +76,7 @@ func (e *Engine) shutdown(ctx context.Context) {
 // stopAll ends the contexts of all handlers, and of those that are still to begin. It
 // is called with mu held.
 func (e *Engine) stopAll(cause error) {
-	e.hurry = cause
+	e.stopCause = cause
 	for _, a := range e.attempts {
 		a.stop(cause)
 	}

@@ -35,7 +35,7 @@ func (e *Engine) works(now time.Time) {
 	if e.health.away {
 		e.health.away = false
 		e.limitGrabs(now)
-		signal(e.unstick)
+		e.unstick.Set()
 	}
 }
 
@@ -154,7 +154,7 @@ func (d *division) try(b *batch) {
 	err := e.transact(b, nil)
 	switch {
 	case err == nil, errors.As(err, &b.part):
-		e.settle(b, err)
+		e.answer(b, err)
 	case isOutage(err):
 		d.away = err
 		e.uncommitted(b, err)
@@ -170,7 +170,7 @@ func (e *Engine) mayBeWritten(b *batch, err error) {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.suspect(b, e.clock.now())
+	e.markUncertain(b, e.clock.now())
 	for _, ed := range b.edits {
 		ed.failed = err
 	}
@@ -208,7 +208,7 @@ func (e *Engine) refuse(b *batch, err error) {
 		}
 		e.health.refusals++
 	})
-	if e.refusing.due() {
+	if e.refusedLog.Allow() {
 		e.log.Error("the store refuses to write something by itself, and takes other things", "id", b.id(), "error", err)
 	}
 }
@@ -294,7 +294,7 @@ func (e *Engine) swapPieces(ctx context.Context, changes []task.Change) ([]*task
 		}
 		if half := (p.from + p.to) / 2; half > p.from {
 			todo = append(todo, piece{p.from, half}, piece{half, p.to})
-		} else if e.refusing.due() {
+		} else if e.refusedLog.Allow() {
 			e.log.Error("the store refuses to write what becomes of a task whose node is gone; it is tried again", "id", changes[p.from].ID, "error", err)
 		}
 	}

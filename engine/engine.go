@@ -17,6 +17,8 @@ import (
 	"github.com/taskengine/taskengine/engine/internal/core"
 	"github.com/taskengine/taskengine/engine/policy"
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/internal/ratelog"
+	"github.com/taskengine/taskengine/internal/wakeup"
 	"github.com/taskengine/taskengine/internal/workpool"
 	"github.com/taskengine/taskengine/storage"
 )
@@ -68,44 +70,44 @@ type Engine struct {
 	pools   pools            // handlers that run a limited number of tasks
 	cluster *cluster.Cluster // the other nodes
 
-	inbox   inbox                    // what nobody has told the core yet
-	workers *workpool.Pool[*attempt] // calls the handlers
-	board   board                    // has what handlers say of their progress written
+	inbox    inbox                    // what nobody has told the core yet
+	workers  *workpool.Pool[*attempt] // calls the handlers
+	progress progressBuffer           // has what handlers say of their progress written
 
 	turn sync.Mutex // held while a writer decides what is in a batch and gives it to the store; locked before mu
 
-	mu               sync.Mutex
-	core             *core.Core                 // guarded by mu
-	clock            clock                      // guarded by mu
-	effects          core.Ready                 // guarded by mu: buffers for core.Take
-	pending          batch                      // guarded by mu: what the writers take next
-	reads            reads                      // guarded by mu: what the reader takes next
-	attempts         map[task.ID]*attempt       // guarded by mu: the handlers that run
-	begun            []*attempt                 // guarded by mu: buffer of absorb
-	heardSubmissions []*submission              // guarded by mu: buffer of listen
-	heardEndings     []ending                   // guarded by mu: buffer of listen
-	waiters          waiters                    // guarded by mu
-	armed            time.Time                  // guarded by mu: when the ticker will wake
-	writing          [writers][]core.Save       // guarded by mu: what each writer is about to save
-	late             []core.Save                // guarded by mu: what is saved again after a rest
-	stuck            map[task.Ref]*stuck        // guarded by mu: what came of attempts that the store refuses to take
-	stuckBytes       int                        // guarded by mu: of the results in stuck
-	refusals         map[task.ID]*refusal       // guarded by mu: grabs that the store has refused, until it takes them
-	said             map[task.Ref]task.Progress // guarded by mu: the last progress of attempts that have ended, to be written before what came of them
-	health           health                     // guarded by mu: whether the store takes what is written
-	doubts           doubts                     // guarded by mu: tasks that may be other in the store than the core knows
-	finishes         map[task.Ref]*finishing    // guarded by mu: attempts of which a transaction may have finished the task, until their save is answered
-	closing          bool                       // guarded by mu: nothing new is accepted, nor begun
-	isSurveyed       bool                       // guarded by mu: surveyed is closed
-	isDrained        bool                       // guarded by mu: drained is closed
-	failure          error                      // guarded by mu: why the engine has failed
-	hurry            error                      // guarded by mu: why handlers are stopped as soon as they begin; nil if they are not
+	mu             sync.Mutex
+	core           *core.Core                 // guarded by mu
+	clock          clock                      // guarded by mu
+	effects        core.Ready                 // guarded by mu: buffers for core.Take
+	pending        batch                      // guarded by mu: what the writers take next
+	reads          reads                      // guarded by mu: what the reader takes next
+	attempts       map[task.ID]*attempt       // guarded by mu: the handlers that run
+	begun          []*attempt                 // guarded by mu: buffer of absorb
+	newSubmissions []*submission              // guarded by mu: buffer of listen
+	newEndings     []ending                   // guarded by mu: buffer of listen
+	waiters        waiters                    // guarded by mu
+	armed          time.Time                  // guarded by mu: when the ticker will wake
+	writing        [writers][]core.Save       // guarded by mu: what each writer is about to save
+	delayedSaves   []core.Save                // guarded by mu: what is saved again after a rest
+	stuck          map[task.Ref]*stuck        // guarded by mu: what came of attempts that the store refuses to take
+	stuckBytes     int                        // guarded by mu: of the results in stuck
+	refusals       map[task.ID]*refusal       // guarded by mu: grabs that the store has refused, until it takes them
+	lastProgress   map[task.Ref]task.Progress // guarded by mu: the last progress of attempts that have ended, to be written before what came of them
+	health         health                     // guarded by mu: whether the store takes what is written
+	uncertain      uncertainTasks             // guarded by mu: tasks that may be other in the store than the core knows
+	finishings     map[task.Ref]*finishing    // guarded by mu: attempts of which a transaction may have finished the task, until their save is answered
+	closing        bool                       // guarded by mu: nothing new is accepted, nor begun
+	isSurveyed     bool                       // guarded by mu: surveyed is closed
+	isDrained      bool                       // guarded by mu: drained is closed
+	failure        error                      // guarded by mu: why the engine has failed
+	stopCause      error                      // guarded by mu: why handlers are stopped as soon as they begin; nil if they are not
 
-	write    chan struct{} // wakes a writer; holds one token
-	read     chan struct{} // wakes the reader; holds one token
-	rearm    chan struct{} // wakes the ticker; holds one token
-	doubtful chan struct{} // wakes who looks at doubts; holds one token
-	unstick  chan struct{} // wakes who writes what is stuck; holds one token
+	write   wakeup.Signal // wakes a writer; holds one token
+	read    wakeup.Signal // wakes the reader; holds one token
+	rearm   wakeup.Signal // wakes the ticker; holds one token
+	check   wakeup.Signal // wakes who looks at doubts; holds one token
+	unstick wakeup.Signal // wakes who writes what is stuck; holds one token
 
 	failed   chan struct{} // closed with failure
 	surveyed chan struct{} // closed when the core has looked through the store
@@ -116,11 +118,11 @@ type Engine struct {
 	// writer may still have them.
 	submissions sync.Pool
 
-	down     atomic.Pointer[time.Time] // since when the store takes nothing; nil while it does
-	partDown seldom                    // told that a part of it takes nothing
-	unread   seldom                    // told that it cannot be read
-	slowed   seldom                    // told that a task asks to be called again and again
-	refusing seldom                    // told that it refuses to write something by itself
+	down        atomic.Pointer[time.Time] // since when the store takes nothing; nil while it does
+	partDownLog ratelog.Limiter           // told that a part of it takes nothing
+	unreadLog   ratelog.Limiter           // told that it cannot be read
+	slowedLog   ratelog.Limiter           // told that a task asks to be called again and again
+	refusedLog  ratelog.Limiter           // told that it refuses to write something by itself
 
 	stop   context.CancelFunc // ends the background work
 	duties sync.WaitGroup     // writers, reader, ticker, roles
@@ -175,7 +177,7 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	}
 	e.duties.Go(func() { e.readLoop(background) })
 	e.duties.Go(func() { e.tickLoop(background) })
-	e.duties.Go(func() { e.doubtLoop(background) })
+	e.duties.Go(func() { e.uncertainLoop(background) })
 	e.duties.Go(func() { e.reconcileLoop(background) })
 	e.duties.Go(func() { e.stuckLoop(background) })
 	e.duties.Go(func() { e.cluster.Lead(background, "cleaner", e.clean) })
@@ -222,11 +224,11 @@ func newEngine(ctx context.Context, c Config) (*Engine, error) {
 	chance := mathrand.New(mathrand.NewChaCha8(seed))
 	e := &Engine{
 		config: c, store: c.Store, log: c.Log, ids: ids,
-		types:    make(map[string]*typeInfo),
-		unknown:  newTypeInfo(policy.Set{}, policy.DefaultType(), nil),
-		attempts: make(map[task.ID]*attempt),
-		finishes: make(map[task.Ref]*finishing), stuck: make(map[task.Ref]*stuck), refusals: make(map[task.ID]*refusal), said: make(map[task.Ref]task.Progress),
-		write: make(chan struct{}, 1), read: make(chan struct{}, 1), rearm: make(chan struct{}, 1), doubtful: make(chan struct{}, 1), unstick: make(chan struct{}, 1),
+		types:      make(map[string]*typeInfo),
+		unknown:    newTypeInfo(policy.Set{}, policy.DefaultType(), nil),
+		attempts:   make(map[task.ID]*attempt),
+		finishings: make(map[task.Ref]*finishing), stuck: make(map[task.Ref]*stuck), refusals: make(map[task.ID]*refusal), lastProgress: make(map[task.Ref]task.Progress),
+		write: wakeup.New(), read: wakeup.New(), rearm: wakeup.New(), check: wakeup.New(), unstick: wakeup.New(),
 		failed: make(chan struct{}), surveyed: make(chan struct{}), drained: make(chan struct{}), gone: make(chan struct{}),
 	}
 	var err error
@@ -244,7 +246,7 @@ func newEngine(ctx context.Context, c Config) (*Engine, error) {
 	}
 	e.submissions.New = newSubmission
 	e.workers = workpool.New(e.handle)
-	e.board.store, e.board.log = c.Store, c.Log
+	e.progress.store, e.progress.log = c.Store, c.Log
 	for name, p := range c.Policies.Types {
 		e.types[name] = newTypeInfo(c.Policies, p, e.layouts[name])
 	}
@@ -261,23 +263,23 @@ func newEngine(ctx context.Context, c Config) (*Engine, error) {
 // decide tells the core facts and sees to what it wants done. fn must not wait.
 func (e *Engine) decide(fn func(c *core.Core, now time.Time)) {
 	e.mu.Lock()
-	e.listen()
+	e.drainInbox()
 	fn(e.core, e.clock.now())
-	e.absorb()
+	e.dispatch()
 	e.mu.Unlock()
 }
 
 // absorb hands what the core wants done to those who do it. It is called with mu held,
 // after everything that was told to the core.
-func (e *Engine) absorb() {
-	e.collect()
+func (e *Engine) dispatch() {
+	e.takeEffects()
 	if !e.pending.empty() {
-		signal(e.write)
+		e.write.Set()
 	}
 }
 
 // collect is absorb for a writer that is about to take what is pending.
-func (e *Engine) collect() {
+func (e *Engine) takeEffects() {
 	r := &e.effects
 	e.core.Take(r)
 	e.pending.grabs = append(e.pending.grabs, r.Grabs...)
@@ -285,7 +287,7 @@ func (e *Engine) collect() {
 	e.pending.saves = append(e.pending.saves, r.Saves...)
 	if len(r.Loads)+len(r.Scans)+len(r.DueLoads) > 0 {
 		e.reads.add(r)
-		signal(e.read)
+		e.read.Set()
 	}
 	if len(r.Hints) > 0 {
 		e.cluster.Hint(r.Hints)
@@ -310,20 +312,13 @@ func (e *Engine) collect() {
 		e.isSurveyed = true
 		close(e.surveyed)
 	}
-	if e.closing && !e.isDrained && e.core.Busy() == 0 && e.core.Saving() == len(e.stuck) && e.pending.empty() && len(e.late) == 0 {
+	if e.closing && !e.isDrained && e.core.Busy() == 0 && e.core.Saving() == len(e.stuck) && e.pending.empty() && len(e.delayedSaves) == 0 {
 		e.isDrained = true
 		close(e.drained)
 	}
 	if wake := e.core.Wake(); !wake.IsZero() && (e.armed.IsZero() || wake.Before(e.armed)) {
 		e.armed = wake
-		signal(e.rearm)
-	}
-}
-
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
+		e.rearm.Set()
 	}
 }
 

@@ -53,7 +53,7 @@ func (a *attempt) finish(ctx context.Context, tx storage.Tx, result []byte) erro
 	if most := e.policyOf(a.Type).ResultLimit(); len(result) > most {
 		return fmt.Errorf("the result has %d bytes, and max_result of the type %q allows %d", len(result), a.Type, most)
 	}
-	if p, said := e.board.take(a); said {
+	if p, said := e.progress.take(a); said {
 		if _, err := tx.Note(ctx, task.Note{Ref: a.ref, Progress: &p}); err != nil {
 			return err
 		}
@@ -105,11 +105,11 @@ func (e *Engine) concludes(now time.Time, a *attempt, v task.Verdict) {
 			e.log.Warn("a handler had finished its task in a transaction; what it returned later is not considered", "task_id", a.ID, "type", a.Type, "error", v.Error)
 		}
 	case e.core.Counts(a.ref):
-		e.finishes[a.ref] = f
+		e.finishings[a.ref] = f
 	}
 	before := e.core.Stats().Slowed
 	e.core.Handled(now, a.ID, v)
-	if e.core.Stats().Slowed != before && e.slowed.due() {
+	if e.core.Stats().Slowed != before && e.slowedLog.Allow() {
 		e.log.Warn("a handler asks again and again for its task to be called again at once; the task rests longer each time", "id", a.ID, "type", a.Type)
 	}
 }
@@ -117,12 +117,12 @@ func (e *Engine) concludes(now time.Time, a *attempt, v task.Verdict) {
 // finishesOf returns those of saves whose handlers may have finished the tasks themselves,
 // by their places; usually nil. It is called with mu held.
 func (e *Engine) finishesOf(saves []core.Save) map[int]*finishing {
-	if len(e.finishes) == 0 {
+	if len(e.finishings) == 0 {
 		return nil
 	}
 	found := make(map[int]*finishing)
 	for i, s := range saves {
-		if f, ok := e.finishes[s.Ref]; ok {
+		if f, ok := e.finishings[s.Ref]; ok {
 			found[i] = f
 		}
 	}

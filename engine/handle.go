@@ -25,8 +25,8 @@ func (e *Engine) begin(r core.Run) {
 	if _, ok := e.pools.of[r.Type]; ok {
 		a.made = time.Now()
 	}
-	if e.hurry != nil {
-		a.stop(e.hurry)
+	if e.stopCause != nil {
+		a.stop(e.stopCause)
 	}
 	if d := &a.Run.Deadline; !d.IsZero() { // with a monotonic reading: it stays when the wall clock is set
 		*d = time.Now().Add(d.Sub(e.clock.last))
@@ -71,12 +71,12 @@ func (e *Engine) mayNotBegin(a *attempt) error {
 func (e *Engine) handled(a *attempt, v task.Verdict) {
 	var said *task.Progress
 	if a.spoke.Load() {
-		if p, ok := e.board.take(a); ok {
+		if p, ok := e.progress.take(a); ok {
 			said = &p
 		}
 	}
 	if e.inbox.end(a, v, said) {
-		signal(e.write)
+		e.write.Set()
 	}
 	a.stop(context.Canceled) // what was derived from the context ends with the attempt
 }

@@ -93,15 +93,15 @@ func (in *inbox) size() int {
 
 // listen tells the core what was left in the inbox. It is called with mu held, before
 // anything else is told to the core.
-func (e *Engine) listen() {
+func (e *Engine) drainInbox() {
 	in := &e.inbox
 	in.mu.Lock()
-	e.heardSubmissions, in.submissions = in.submissions, e.heardSubmissions
-	e.heardEndings, in.endings = in.endings, e.heardEndings
+	e.newSubmissions, in.submissions = in.submissions, e.newSubmissions
+	e.newEndings, in.endings = in.endings, e.newEndings
 	begun, resizes := in.begun, in.resizes
 	in.begun, in.resizes = nil, nil
 	in.mu.Unlock()
-	if len(e.heardSubmissions)+len(e.heardEndings)+len(begun)+len(resizes) == 0 {
+	if len(e.newSubmissions)+len(e.newEndings)+len(begun)+len(resizes) == 0 {
 		return
 	}
 	now := e.clock.now()
@@ -113,21 +113,21 @@ func (e *Engine) listen() {
 	for _, r := range resizes {
 		e.resized(now, r)
 	}
-	for i := range e.heardEndings { // first: a slot that is free again may serve a submission
-		end := &e.heardEndings[i]
+	for i := range e.newEndings { // first: a slot that is free again may serve a submission
+		end := &e.newEndings[i]
 		delete(e.attempts, end.attempt.ID)
 		if end.said != nil && e.core.Counts(end.attempt.ref) {
-			e.said[end.attempt.ref] = *end.said
+			e.lastProgress[end.attempt.ref] = *end.said
 		}
 		e.concludes(now, end.attempt, end.verdict)
 	}
-	for _, s := range e.heardSubmissions {
+	for _, s := range e.newSubmissions {
 		for _, t := range s.rows {
 			e.core.Submit(now, t, true)
 		}
 	}
-	e.pending.submissions = append(e.pending.submissions, e.heardSubmissions...)
-	clear(e.heardSubmissions)
-	clear(e.heardEndings)
-	e.heardSubmissions, e.heardEndings = e.heardSubmissions[:0], e.heardEndings[:0]
+	e.pending.submissions = append(e.pending.submissions, e.newSubmissions...)
+	clear(e.newSubmissions)
+	clear(e.newEndings)
+	e.newSubmissions, e.newEndings = e.newSubmissions[:0], e.newEndings[:0]
 }

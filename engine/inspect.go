@@ -9,6 +9,7 @@ import (
 	"github.com/taskengine/taskengine/engine/internal/core"
 	"github.com/taskengine/taskengine/engine/internal/table"
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/internal/wakeup"
 	"github.com/taskengine/taskengine/storage"
 )
 
@@ -75,7 +76,7 @@ func (e *Engine) WaitTasks(ctx context.Context, ids ...task.ID) error {
 }
 
 func (e *Engine) waitTask(ctx context.Context, id task.ID) error {
-	ended := make(chan struct{}, 1)
+	ended := wakeup.New()
 	e.mu.Lock()
 	e.waiters.addTask(id, ended)
 	e.mu.Unlock()
@@ -112,7 +113,7 @@ func (e *Engine) mayRead(ctx context.Context, err error) bool {
 // when that ends first. While the store cannot be read it waits for that.
 func (e *Engine) WaitType(ctx context.Context, typ string) error {
 	live := storage.Filter{States: []task.State{task.Waiting, task.Submitted, task.Processing}, Types: []string{typ}}
-	ended := make(chan struct{}, 1)
+	ended := wakeup.New()
 	e.mu.Lock()
 	e.waiters.addType(typ, ended)
 	e.mu.Unlock()
@@ -139,13 +140,13 @@ func (e *Engine) WaitType(ctx context.Context, typ string) error {
 // elsewhereRest is how often those who wait look whether a task has ended on another node.
 const elsewhereRest = 100 * time.Millisecond
 
-func (e *Engine) await(ctx context.Context, ended <-chan struct{}) error {
+func (e *Engine) await(ctx context.Context, ended wakeup.Signal) error {
 	var elsewhere <-chan time.Time
 	if e.cluster.IsShared() {
 		elsewhere = time.After(elsewhereRest)
 	}
 	select {
-	case <-ended:
+	case <-ended.C():
 		return nil
 	case <-elsewhere:
 		return nil
@@ -168,27 +169,27 @@ func (e *Engine) forget(fn func(*waiters)) {
 
 // waiters are those who wait for tasks to end.
 type waiters struct {
-	tasks map[task.ID]map[chan struct{}]bool
-	types map[string]map[chan struct{}]bool
+	tasks map[task.ID]map[wakeup.Signal]bool
+	types map[string]map[wakeup.Signal]bool
 }
 
-func (w *waiters) addTask(id task.ID, c chan struct{}) {
+func (w *waiters) addTask(id task.ID, c wakeup.Signal) {
 	if w.tasks == nil {
-		w.tasks = make(map[task.ID]map[chan struct{}]bool)
+		w.tasks = make(map[task.ID]map[wakeup.Signal]bool)
 	}
 	addWaiter(w.tasks, id, c)
 }
 
-func (w *waiters) removeTask(id task.ID, c chan struct{}) { removeWaiter(w.tasks, id, c) }
+func (w *waiters) removeTask(id task.ID, c wakeup.Signal) { removeWaiter(w.tasks, id, c) }
 
-func (w *waiters) addType(typ string, c chan struct{}) {
+func (w *waiters) addType(typ string, c wakeup.Signal) {
 	if w.types == nil {
-		w.types = make(map[string]map[chan struct{}]bool)
+		w.types = make(map[string]map[wakeup.Signal]bool)
 	}
 	addWaiter(w.types, typ, c)
 }
 
-func (w *waiters) removeType(typ string, c chan struct{}) { removeWaiter(w.types, typ, c) }
+func (w *waiters) removeType(typ string, c wakeup.Signal) { removeWaiter(w.types, typ, c) }
 
 // ended tells of a task that was changed.
 func (w *waiters) ended(t *task.Task) {
@@ -196,33 +197,33 @@ func (w *waiters) ended(t *task.Task) {
 		return
 	}
 	for c := range w.tasks[t.ID] {
-		signal(c)
+		c.Set()
 	}
 	for c := range w.types[t.Type] {
-		signal(c)
+		c.Set()
 	}
 }
 
 // look has those look again who may wait for a task that is no longer as the core knew it.
 func (w *waiters) look(id task.ID) {
 	for c := range w.tasks[id] {
-		signal(c)
+		c.Set()
 	}
 	for _, some := range w.types {
 		for c := range some {
-			signal(c)
+			c.Set()
 		}
 	}
 }
 
-func addWaiter[K comparable](m map[K]map[chan struct{}]bool, k K, c chan struct{}) {
+func addWaiter[K comparable](m map[K]map[wakeup.Signal]bool, k K, c wakeup.Signal) {
 	if m[k] == nil {
-		m[k] = make(map[chan struct{}]bool)
+		m[k] = make(map[wakeup.Signal]bool)
 	}
 	m[k][c] = true
 }
 
-func removeWaiter[K comparable](m map[K]map[chan struct{}]bool, k K, c chan struct{}) {
+func removeWaiter[K comparable](m map[K]map[wakeup.Signal]bool, k K, c wakeup.Signal) {
 	delete(m[k], c)
 	if len(m[k]) == 0 {
 		delete(m, k)

@@ -118,7 +118,7 @@ func (e *Engine) swap(ctx context.Context, typ string, c task.Change) (*task.Tas
 		e.mu.Unlock()
 		return nil, err
 	}
-	e.listen()
+	e.drainInbox()
 	p := e.core.Policy(typ)
 	switch {
 	case !c.To.Live():
@@ -128,7 +128,7 @@ func (e *Engine) swap(ctx context.Context, typ string, c task.Change) (*task.Tas
 		ed.change.NextEventAt = c.At.Add(p.Timeout.Queue)
 	}
 	e.pending.edits = append(e.pending.edits, ed)
-	e.absorb()
+	e.dispatch()
 	e.mu.Unlock()
 	select {
 	case err := <-ed.done:

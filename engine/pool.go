@@ -9,6 +9,7 @@ import (
 	"github.com/taskengine/taskengine/engine/internal/core"
 	"github.com/taskengine/taskengine/engine/policy"
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/internal/wakeup"
 )
 
 // pools are the handlers that run a limited number of tasks at a time, by the names under
@@ -47,11 +48,11 @@ func newPools(handlers map[string]task.Handler) pools {
 
 // use has word left in the inbox of what the pools can have, from now on, and wake
 // signalled. It is called before the background work begins.
-func (ps *pools) use(in *inbox, wake chan struct{}) {
+func (ps *pools) use(in *inbox, wake wakeup.Signal) {
 	for name, p := range ps.byName {
 		ps.uses[name] = p.Use(func(c task.Capacity) {
 			if in.resize(resize{name, c}) {
-				signal(wake)
+				wake.Set()
 			}
 		})
 	}
@@ -103,7 +104,7 @@ func (a *attempt) Begin() (deadline time.Time, err error) {
 	deadline = a.Run.Deadline
 	a.mu.Unlock()
 	if a.engine.inbox.begin(a) {
-		signal(a.engine.write)
+		a.engine.write.Set()
 	}
 	return deadline, nil
 }

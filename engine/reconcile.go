@@ -47,7 +47,7 @@ func (e *Engine) reconcileLoop(ctx context.Context) {
 // no place among the doubts. What was sent to the store may be written late.
 func (e *Engine) findUnlisted(ctx context.Context) {
 	e.mu.Lock()
-	at := e.doubts.unlisted
+	at := e.uncertain.unlisted
 	e.mu.Unlock()
 	if at.IsZero() {
 		return
@@ -56,8 +56,8 @@ func (e *Engine) findUnlisted(ctx context.Context) {
 	e.cluster.ReadOwned(ctx)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.doubts.unlisted.Equal(at) && ctx.Err() == nil && began.Sub(at) > doubtLasts {
-		e.doubts.unlisted = time.Time{}
+	if e.uncertain.unlisted.Equal(at) && ctx.Err() == nil && began.Sub(at) > uncertainFor {
+		e.uncertain.unlisted = time.Time{}
 	}
 }
 
@@ -139,11 +139,11 @@ func (r *reconciler) compare(refs []task.Ref) {
 	e := r.e
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.listen()
-	e.absorb()
+	e.drainInbox()
+	e.dispatch()
 	var saving map[task.ID]bool
 	for _, ref := range refs {
-		if e.core.HasSlot(ref.ID) || e.doubts.of(ref.ID) != nil || len(r.found) >= maxUnheld {
+		if e.core.HasSlot(ref.ID) || e.uncertain.of(ref.ID) != nil || len(r.found) >= maxUnheld {
 			continue
 		}
 		if saving == nil {
@@ -168,7 +168,7 @@ func (e *Engine) savingIDs() map[task.ID]bool {
 		note(saves)
 	}
 	note(e.pending.saves)
-	note(e.late)
+	note(e.delayedSaves)
 	for ref := range e.stuck {
 		ids[ref.ID] = true
 	}
@@ -191,7 +191,7 @@ func (r *reconciler) reclaim(ctx context.Context, lost []task.ID) error {
 			continue
 		}
 		e.decide(func(c *core.Core, now time.Time) {
-			if t.Owner != e.cluster.Incarnation() || t.Version != r.before[id] || t.State != task.Processing || c.HasSlot(id) || e.doubts.of(id) != nil || e.isSaving(t.Ref()) {
+			if t.Owner != e.cluster.Incarnation() || t.Version != r.before[id] || t.State != task.Processing || c.HasSlot(id) || e.uncertain.of(id) != nil || e.isSaving(t.Ref()) {
 				return
 			}
 			c.Reclaim(now, t)

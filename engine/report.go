@@ -33,7 +33,7 @@ func (a *attempt) Progress(p task.Progress) {
 		p.At = time.Now()
 	}
 	a.spoke.Store(true)
-	a.engine.board.put(a, p)
+	a.engine.progress.put(a, p)
 }
 
 // Checkpoint implements [task.Reporter].
@@ -66,7 +66,7 @@ const progressPatience = 10 * time.Second
 
 // board collects what attempts say of their progress and writes it now and then, together
 // and without waiting for the disk: only people look at it.
-type board struct {
+type progressBuffer struct {
 	store storage.Store
 	log   *slog.Logger
 
@@ -78,7 +78,7 @@ type board struct {
 	ended   bool                       // guarded by mu: nothing is written any more
 }
 
-func (b *board) put(a *attempt, p task.Progress) {
+func (b *progressBuffer) put(a *attempt, p task.Progress) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.ended {
@@ -92,14 +92,14 @@ func (b *board) put(a *attempt, p task.Progress) {
 }
 
 // arm sees to it that what is said is written. It is called with mu held.
-func (b *board) arm() {
+func (b *progressBuffer) arm() {
 	if b.due == nil && b.idle == nil && len(b.said) > 0 {
 		b.due = time.AfterFunc(progressEvery, b.flush)
 	}
 }
 
 // flush writes what is said, and what is said meanwhile a while later.
-func (b *board) flush() {
+func (b *progressBuffer) flush() {
 	b.mu.Lock()
 	b.due = nil
 	if b.idle != nil {
@@ -121,7 +121,7 @@ func (b *board) flush() {
 
 // take returns what a said last, if that may not be written yet, for the engine to write with
 // what came of the attempt.
-func (b *board) take(a *attempt) (p task.Progress, said bool) {
+func (b *progressBuffer) take(a *attempt) (p task.Progress, said bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if p, said = b.said[a]; said {
@@ -132,7 +132,7 @@ func (b *board) take(a *attempt) (p task.Progress, said bool) {
 	return p, said
 }
 
-func (b *board) write(said map[*attempt]task.Progress) {
+func (b *progressBuffer) write(said map[*attempt]task.Progress) {
 	if len(said) == 0 {
 		return
 	}
@@ -157,7 +157,7 @@ func (b *board) write(said map[*attempt]task.Progress) {
 }
 
 // close writes what is said, and nothing after that.
-func (b *board) close() {
+func (b *progressBuffer) close() {
 	b.mu.Lock()
 	b.ended = true
 	due, idle := b.due, b.idle

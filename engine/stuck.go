@@ -41,7 +41,7 @@ func (e *Engine) keepStuck(s core.Save, err error, isAway bool, now time.Time) {
 	}
 	k.tries++
 	k.err, k.next = err, time.Now().Add(k.pause)
-	signal(e.unstick)
+	e.unstick.Set()
 }
 
 // stuckLoop writes what is stuck.
@@ -50,7 +50,7 @@ func (e *Engine) stuckLoop(ctx context.Context) {
 	defer timer.Stop()
 	for {
 		select {
-		case <-e.unstick:
+		case <-e.unstick.C():
 		case <-timer.C:
 		case <-ctx.Done():
 			e.unstickAll()
@@ -105,7 +105,7 @@ func (e *Engine) tryStuck(k *stuck) bool {
 		e.stuckBytes -= len(k.save.Result)
 		e.limitGrabs(e.clock.now())
 		e.mu.Unlock()
-		e.settle(b, nil)
+		e.answer(b, nil)
 		return true
 	}
 	if errors.Is(err, storage.ErrBroken) || errors.Is(err, storage.ErrClosed) {
@@ -116,10 +116,10 @@ func (e *Engine) tryStuck(k *stuck) bool {
 	defer e.mu.Unlock()
 	now := e.clock.now()
 	if !b.undone {
-		e.suspect(b, now)
+		e.markUncertain(b, now)
 	}
 	e.keepStuck(k.save, err, isAway, now)
-	if e.refusing.due() {
+	if e.refusedLog.Allow() {
 		e.log.Error("what came of a task cannot be written; it is tried again by itself",
 			"id", k.save.ID, "tries", k.tries, "since", k.since, "next", k.next, "stuck", len(e.stuck), "error", err)
 	}
@@ -172,7 +172,7 @@ func (e *Engine) unwritten(t *task.Task) (Reason, bool) {
 		return Reason{}, false
 	case e.isSaving(t.Ref()):
 		return unwritten("attempt %d has ended, and what came of it is being written", t.Attempt)
-	case e.doubts.of(t.ID) != nil:
+	case e.uncertain.of(t.ID) != nil:
 		return unwritten("the store did not answer whether it was started; it is looked at again")
 	}
 	return unwritten("it is processing on this node, and nothing of it is under way; it is decided about within a minute")

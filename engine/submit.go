@@ -67,7 +67,7 @@ func (e *Engine) Submit(ctx context.Context, reqs ...Request) ([]Receipt, error)
 		return nil, err
 	}
 	if wake {
-		signal(e.write)
+		e.write.Set()
 	}
 	select {
 	case err := <-s.done:
@@ -99,9 +99,9 @@ func (e *Engine) SubmitTx(ctx context.Context, tx storage.Tx, reqs ...Request) (
 	now := e.clock.now()
 	for _, t := range rows {
 		e.core.Submit(now, t, false)
-		e.doubts.add(t.ID, now, t.Version, false) // the answer to the commit may be lost
+		e.uncertain.add(t.ID, now, t.Version, false) // the answer to the commit may be lost
 	}
-	e.doubt()
+	e.checkSoon()
 	e.mu.Unlock()
 	inserted, err := tx.Insert(ctx, rows...)
 	if err != nil {
@@ -112,7 +112,7 @@ func (e *Engine) SubmitTx(ctx context.Context, tx storage.Tx, reqs ...Request) (
 		e.decide(func(c *core.Core, now time.Time) {
 			for i, t := range rows {
 				if inserted[i].Existing != t.ID { // else an earlier transaction added it, and may be in doubt still
-					e.known(t.Ref())
+					e.confirm(t.Ref())
 				}
 				e.inserted(c, now, t, inserted[i].Created())
 			}
@@ -132,9 +132,9 @@ func (e *Engine) mayCommitUnheard(rows []*task.Task) {
 	defer e.mu.Unlock()
 	now := e.clock.now()
 	for _, t := range rows {
-		e.doubts.add(t.ID, now, t.Version, false)
+		e.uncertain.add(t.ID, now, t.Version, false)
 	}
-	e.doubt()
+	e.checkSoon()
 }
 
 // submission is a call of Submit on its way through a writer.

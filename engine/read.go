@@ -34,7 +34,7 @@ var distantFuture = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)
 func (e *Engine) readLoop(ctx context.Context) {
 	for {
 		select {
-		case <-e.read:
+		case <-e.read.C():
 		case <-ctx.Done():
 			return
 		}
@@ -99,7 +99,7 @@ func (e *Engine) unanswered(ctx context.Context, what string, err error) bool {
 		return false
 	}
 	if ctx.Err() == nil {
-		if e.unread.due() {
+		if e.unreadLog.Allow() {
 			e.log.Error("cannot read from the store; it is tried again", "what", what, "error", err)
 		}
 		_ = sleep(ctx, readRetry)
@@ -119,13 +119,13 @@ func (e *Engine) tickLoop(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-e.rearm:
+		case <-e.rearm.C():
 		case <-timer.C:
 			e.mu.Lock()
 			e.armed = time.Time{}
-			e.listen()
+			e.drainInbox()
 			e.core.Tick(e.clock.now())
-			e.absorb()
+			e.dispatch()
 			e.mu.Unlock()
 		}
 		e.mu.Lock()

@@ -21,7 +21,7 @@ func (e *Engine) writeLoop(background context.Context, number int) {
 	b := &batch{writer: number}
 	for {
 		select {
-		case <-e.write:
+		case <-e.write.C():
 		case <-background.Done():
 			for e.commit(b) == written {
 			}
@@ -58,7 +58,7 @@ func (e *Engine) commit(b *batch) (out outcome) {
 	case errors.Is(err, errNothing):
 		out = nothing
 	default:
-		out = e.settle(b, err)
+		out = e.answer(b, err)
 	}
 	for _, g := range b.alone {
 		out = max(out, e.commitAlone(&batch{writer: b.writer, grabs: []task.Change{g}}))
@@ -75,7 +75,7 @@ func (e *Engine) commit(b *batch) (out outcome) {
 func (e *Engine) commitAlone(b *batch) outcome {
 	b.isPiece = true
 	b.fill()
-	return e.settle(b, e.transact(b, nil))
+	return e.answer(b, e.transact(b, nil))
 }
 
 // transact commits a batch. take, if it is not nil, fills the batch when it is its turn, and
@@ -97,8 +97,8 @@ func (e *Engine) transact(b *batch, take func(*batch) bool) (err error) {
 // anything to be written together.
 func (e *Engine) take(b *batch) bool {
 	e.mu.Lock()
-	e.listen()
-	e.collect()
+	e.drainInbox()
+	e.takeEffects()
 	left := b.takeFrom(&e.pending)
 	e.writing[b.writer] = b.saves
 	b.finishes, b.do.Notes = e.finishesOf(b.saves), e.notesOf(b.saves)
@@ -107,7 +107,7 @@ func (e *Engine) take(b *batch) bool {
 	e.separate(b)
 	e.mu.Unlock()
 	if left {
-		signal(e.write)
+		e.write.Set()
 	}
 	b.fill()
 	return !b.empty()
@@ -116,20 +116,20 @@ func (e *Engine) take(b *batch) bool {
 // notesOf returns the last progress of attempts whose ends are about to be saved. It is called
 // with mu held.
 func (e *Engine) notesOf(saves []core.Save) (notes []task.Note) {
-	if len(e.said) == 0 {
+	if len(e.lastProgress) == 0 {
 		return nil
 	}
 	for _, s := range saves {
-		if p, ok := e.said[s.Ref]; ok {
+		if p, ok := e.lastProgress[s.Ref]; ok {
 			notes = append(notes, task.Note{Ref: s.Ref, Progress: &p})
-			delete(e.said, s.Ref)
+			delete(e.lastProgress, s.Ref)
 		}
 	}
 	return notes
 }
 
 // settle tells the core and those who wait what came of a batch.
-func (e *Engine) settle(b *batch, err error) outcome {
+func (e *Engine) answer(b *batch, err error) outcome {
 	switch {
 	case err == nil:
 		if e.down.Load() != nil {
@@ -167,7 +167,7 @@ func (e *Engine) committed(b *batch) {
 	}
 	e.lookAtFinishes(b)
 	e.mu.Lock()
-	e.listen()
+	e.drainInbox()
 	now := e.clock.now()
 	for i, t := range b.do.Insert {
 		if b.lost(t.ID) {
@@ -178,14 +178,14 @@ func (e *Engine) committed(b *batch) {
 		}
 		created := b.done.Inserted[i].Created()
 		if created {
-			e.known(t.Ref())
+			e.confirm(t.Ref())
 		}
 		e.inserted(e.core, now, t, created)
 	}
 	swapped := b.done.Swapped
 	for i, s := range b.saves {
 		if !b.lost(s.ID) {
-			delete(e.finishes, s.Ref)
+			delete(e.finishings, s.Ref)
 			e.saved(now, s, swapped[i])
 		}
 	}
@@ -208,11 +208,11 @@ func (e *Engine) committed(b *batch) {
 		}
 	}
 	if b.part != nil {
-		e.suspect(b, now)
+		e.markUncertain(b, now)
 		e.postpone(b)
 	}
 	e.works(now)
-	e.absorb()
+	e.dispatch()
 	e.mu.Unlock()
 	runtime.Gosched() // handlers first: their tasks are late, receipts only wanted
 
@@ -251,11 +251,11 @@ func (e *Engine) postpone(b *batch) {
 	if len(late) == 0 {
 		return
 	}
-	e.late = append(e.late, late...)
+	e.delayedSaves = append(e.delayedSaves, late...)
 	time.AfterFunc(saveRetry, func() {
 		e.decide(func(*core.Core, time.Time) {
-			e.pending.saves = append(e.pending.saves, e.late...)
-			e.late = nil
+			e.pending.saves = append(e.pending.saves, e.delayedSaves...)
+			e.delayedSaves = nil
 		})
 	})
 }
@@ -272,7 +272,7 @@ func (e *Engine) inserted(c *core.Core, now time.Time, t *task.Task, created boo
 // held.
 func (e *Engine) grabbed(now time.Time, ref task.Ref, t *task.Task) {
 	if t != nil {
-		e.known(t.Ref())
+		e.confirm(t.Ref())
 	}
 	if len(e.refusals) > 0 {
 		delete(e.refusals, ref.ID)
@@ -303,9 +303,9 @@ func (e *Engine) uncommitted(b *batch, err error) {
 		e.outage(err)
 	}
 	e.mu.Lock()
-	e.listen()
+	e.drainInbox()
 	now := e.clock.now()
-	e.suspect(b, now)
+	e.markUncertain(b, now)
 	for _, s := range b.submissions {
 		for _, t := range s.rows {
 			e.core.Inserted(now, t, false)
@@ -315,10 +315,10 @@ func (e *Engine) uncommitted(b *batch, err error) {
 		e.core.Grabbed(now, g.Ref, nil, true)
 	}
 	e.fails(now)
-	e.absorb()
+	e.dispatch()
 	if len(b.saves) > 0 && !fatal {
 		e.pending.saves = append(append([]core.Save{}, b.saves...), e.pending.saves...)
-		time.AfterFunc(saveRetry, func() { signal(e.write) })
+		time.AfterFunc(saveRetry, func() { e.write.Set() })
 	}
 	e.mu.Unlock()
 	for _, s := range b.submissions {
@@ -340,7 +340,7 @@ func (e *Engine) outage(err error) {
 
 // partOutage tells, from time to time, that a part of the store takes nothing.
 func (e *Engine) partOutage(part *storage.PartError) {
-	if e.partDown.due() {
+	if e.partDownLog.Allow() {
 		e.log.Error("the store does not take what is written of some shards; it is tried again", "shards", part.Shards.String(), "error", part.Err)
 	}
 }
@@ -355,8 +355,8 @@ func (e *Engine) recovered() {
 // relax makes the grabs durable later that need not be durable now.
 func (e *Engine) relax(store storage.NoSyncer, b *batch) {
 	e.mu.Lock()
-	e.listen()
-	e.collect()
+	e.drainInbox()
+	e.takeEffects()
 	b.relaxed, e.pending.relaxed = e.pending.relaxed, b.relaxed
 	e.mu.Unlock()
 	if len(b.relaxed) == 0 {
@@ -372,7 +372,7 @@ func (e *Engine) relax(store storage.NoSyncer, b *batch) {
 	}
 	e.decide(func(_ *core.Core, now time.Time) {
 		if err != nil { // written as other grabs are, which are divided if the store refuses one
-			e.suspectGrabs(b.relaxed, now)
+			e.markGrabsUncertain(b.relaxed, now)
 			e.pending.grabs = append(e.pending.grabs, b.relaxed...)
 			return
 		}
