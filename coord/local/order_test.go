@@ -12,7 +12,7 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-func TestWhoWaitsLeadsInTheOrderOfComing(t *testing.T) {
+func TestCallersLeadInTheOrderOfTheirCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := local.New()
 		var order []int // written by one leader after the other
@@ -36,7 +36,7 @@ func TestWhoWaitsLeadsInTheOrderOfComing(t *testing.T) {
 	})
 }
 
-func TestPermitsAreGrantedInTheOrderOfComing(t *testing.T) {
+func TestPermitsAreGrantedInTheOrderOfTheRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := local.New()
 		held, err := node.Acquire(t.Context(), "limit", 3, 3)

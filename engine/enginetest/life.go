@@ -39,7 +39,7 @@ var lifeScenarios = []scenario{
 	}},
 	{"thousands of tasks of a node that died are all decided about", manyOrphans},
 	{"the cleaner removes what is over in pages, though it loses its leadership", cleaner},
-	{"whoever waits for a task is told when the engine is closed", func(n *node) {
+	{"waiting for a task ends when the engine is closed", func(n *node) {
 		n.start(types(5, nil, "mail"), map[string]handle{"mail": done})
 		id := n.submit(engine.Request{Type: "mail", At: distant()})[0]
 		e, told := n.Engine, make(chan error, 2)

@@ -68,7 +68,7 @@ var submitScenarios = []scenario{
 		})...)
 		n.ranOnce(ids...)
 	}},
-	{"a task that nobody handles waits until somebody does and delays nobody", func(n *node) {
+	{"a task without a handler waits for one and delays no other task", func(n *node) {
 		n.start(types(2, nil, "known"), map[string]handle{"known": done})
 		unknown := n.submit(repeat(20, func(int) engine.Request { return engine.Request{Type: "unknown"} })...)
 		n.ranOnce(n.submit(repeat(100, func(int) engine.Request { return engine.Request{Type: "known"} })...)...)
