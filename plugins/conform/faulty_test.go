@@ -113,7 +113,7 @@ func (f faulty) main() {
 	_ = server.Serve(listener)
 }
 
-// spawn starts a program that nobody waits for.
+// spawn starts a program and does not wait for it.
 func spawn(c *exec.Cmd) {
 	c.Stdout = os.Stdout
 	if err := c.Start(); err != nil {

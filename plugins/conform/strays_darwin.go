@@ -2,7 +2,7 @@ package conform
 
 import "syscall"
 
-// strays returns nothing: macOS shows the environment of processes to nobody. The process
+// strays returns nothing: macOS does not show the environment of processes. The process
 // group is looked at in any case.
 func strays(string) []stray { return nil }
 

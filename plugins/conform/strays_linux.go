@@ -10,7 +10,7 @@ import (
 )
 
 // strays returns the living processes that have inherited dir in their environment,
-// whatever process group they are in.
+// in any process group.
 func strays(dir string) []stray {
 	var out []stray
 	files, _ := filepath.Glob("/proc/[0-9]*/environ")

@@ -33,7 +33,7 @@ func TestADaemonIsToldAndKilled(t *testing.T) {
 	}
 }
 
-// TestADeadChildIsNotLeft examines a program whose dead child nobody reaps, as where the
+// TestADeadChildIsNotLeft examines a program whose dead child is not reaped, as where the
 // first process of a container is none that does.
 func TestADeadChildIsNotLeft(t *testing.T) {
 	adopt := func(orphans uintptr) {
