@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -32,19 +33,28 @@ func curvesFile(t *testing.T) string {
 func TestCapacityAnswersFromALoadAndCurves(t *testing.T) {
 	curves := curvesFile(t)
 	load := write(t, "load.yaml", "objective: p99 start < 50ms\ntypes: {mail: {rate: 50/s, duration: 100ms}}\n")
-	got := cli(t, nil, "", "capacity", load, "--curves", curves)
+	got := cli(t, nil, "", "capacity", load, "--curves", curves, "-o", "json")
 	if got.code != exit.OK || got.stderr != "" {
 		t.Fatalf("exit %d: %s", got.code, got.stderr)
 	}
-	for _, want := range []string{"objective", "slots", "head-room", "breaks first", "LATE TASKS WAIT FOR", "SIMULATED"} {
-		if !strings.Contains(got.stdout, want) {
-			t.Errorf("%s is not shown:\n%s", want, got.stdout)
-		}
-	}
-	got = cli(t, nil, "", "capacity", load, "--curves", curves, "-o", "json")
 	answers := parse(t, got.stdout)
 	if len(answers) != 1 || answers[0]["met"] != true || answers[0]["slots"].(float64) < 5 || answers[0]["breaks_first"] != "slots" {
 		t.Errorf("the answer is %v", answers)
+	}
+
+	// A table shows the same answer. It is not planned again: that takes a simulation.
+	var answer capacity.Answer
+	if err := json.Unmarshal([]byte(got.stdout), &answer); err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	if err := (&app{stdout: &out}).showAnswer(&answer); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"objective", "slots", "head-room", "breaks first", "LATE TASKS WAIT FOR", "SIMULATED"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%s is not shown:\n%s", want, out.String())
+		}
 	}
 }
 
