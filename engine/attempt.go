@@ -10,33 +10,33 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// attempt is a handler at work, and the context it is given. Most handlers never look
-// at theirs, so it is made to cost nothing until one does: the standard library's
-// would allocate twice and be entered with its parent.
+// attempt is a call of a handler, and the context of the call. Most handlers never use
+// their context, so it costs nothing until one does: a context of the standard library
+// would cost two allocations and an entry in its parent.
 type attempt struct {
-	core.Run // read only, but for its Deadline: guarded by mu
+	core.Run // read only, except its Deadline, which is guarded by mu
 	engine   *Engine
-	ref      task.Ref    // of the row that it runs
-	number   uint32      // which attempt of the task it is
-	spoke    atomic.Bool // it has said something of its progress
+	ref      task.Ref    // the row that it runs
+	number   uint32      // of the attempt, as the row counts them
+	reported atomic.Bool // the handler has reported progress
 
-	made     time.Time   // when it was given to its pool; zero without a pool
-	hasBegun atomic.Bool // its pool has begun with it
+	made     time.Time   // when the attempt was given to its pool; zero without a pool
+	hasBegun atomic.Bool // the pool has called Begin
 
-	finishing atomic.Pointer[finishing] // how its handler finished the task in a transaction; nil if it did not
+	finishing atomic.Pointer[finishing] // set when the handler finishes the task in a transaction
 
 	mu    sync.Mutex
-	cause error            // guarded by mu: why it ended, nil while it has not
-	done  chan struct{}    // guarded by mu: nil until somebody asks for it
-	after map[*hook]func() // guarded by mu: what to call when it ends; nil if nothing
+	cause error            // guarded by mu: why the context ended; nil before
+	done  chan struct{}    // guarded by mu: nil until the first call of Done
+	after map[*hook]func() // guarded by mu: called when the context ends; nil if empty
 }
 
-// hook tells calls of AfterFunc apart.
+// hook identifies a call of AfterFunc. It has a size, so that each hook has its own address.
 type hook struct{ _ byte }
 
 var _ context.Context = (*attempt)(nil)
 
-// stop ends the context, the first time it is called.
+// stop ends the context. Calls after the first have no effect.
 func (a *attempt) stop(cause error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -53,14 +53,14 @@ func (a *attempt) stop(cause error) {
 	a.after = nil
 }
 
-// why returns why the context ended, nil while it has not.
+// why returns why the context ended, or nil before that.
 func (a *attempt) why() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.cause
 }
 
-// Deadline implements [context.Context]: the core stops the attempt then.
+// Deadline implements [context.Context]. The core stops the attempt at this time.
 func (a *attempt) Deadline() (time.Time, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -91,7 +91,7 @@ func (a *attempt) Err() error {
 	return context.Canceled
 }
 
-// Value implements [context.Context]: there is nothing but the attempt, which is a
+// Value implements [context.Context]. The only value is the attempt itself, which is a
 // [task.Reporter].
 func (a *attempt) Value(key any) any {
 	if key == (task.ReporterKey{}) || key == (attemptKey{}) {
@@ -100,8 +100,8 @@ func (a *attempt) Value(key any) any {
 	return nil
 }
 
-// AfterFunc lets contexts that are derived from this one end with it without a
-// goroutine each: see [context.AfterFunc].
+// AfterFunc ends contexts that are derived from this one without a goroutine for each: see
+// [context.AfterFunc].
 func (a *attempt) AfterFunc(fn func()) (stop func() bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -8,20 +8,20 @@ import (
 	"github.com/taskengine/taskengine/storage"
 )
 
-// cleanPage is how many rows are removed in one transaction, and cleanPause how long
-// the cleaner rests between two, so that it does not compete with the tasks.
 const (
-	cleanPage  = 500
+	// cleanPage is how many rows the cleaner removes in one transaction.
+	cleanPage = 500
+	// cleanPause is how long it rests between two, so that it does not compete with the tasks.
 	cleanPause = 20 * time.Millisecond
 	// cleanEvery is how long the cleaner sleeps at most when nothing is due.
 	cleanEvery = time.Hour
 )
 
-// clean removes finished tasks when their retention is over. It is the duty of one
-// node; two doing it at once waste work and nothing else.
+// clean removes ended tasks when their retention is over. One node does it. If two nodes do
+// it at once they waste work, and cause no other harm.
 func (e *Engine) clean(ctx context.Context) error {
 	if s, ok := e.store.(storage.Expirer); ok {
-		return e.sweepEnded(ctx, s)
+		return e.expire(ctx, s)
 	}
 	for {
 		next := time.Now().Add(e.cleanEvery())
@@ -40,25 +40,25 @@ func (e *Engine) clean(ctx context.Context) error {
 	}
 }
 
-// sweepEvery is how long those rest at most, and at least, that have a store sweep.
+// How long the cleaner rests at least, and at most, between two calls of Expire.
 const (
-	sweepEvery = 10 * time.Minute
-	sweepRest  = time.Minute
+	minExpireRest = time.Minute
+	maxExpireRest = 10 * time.Minute
 )
 
-// sweepEnded has a store remove what it removes in a way of its own.
-func (e *Engine) sweepEnded(ctx context.Context, s storage.Expirer) error {
+// expire has the store remove the ended tasks whose retention is over.
+func (e *Engine) expire(ctx context.Context, s storage.Expirer) error {
 	for {
 		n, next, err := s.Expire(ctx, time.Now())
 		if err != nil {
 			return err
 		}
 		if n > 0 {
-			e.log.Info("removed what nobody wants any more", "tasks", n)
+			e.log.Info("removed tasks whose retention is over", "tasks", n)
 		}
-		wait := sweepEvery
+		wait := maxExpireRest
 		if !next.IsZero() {
-			wait = min(max(time.Until(next), sweepRest), sweepEvery)
+			wait = min(max(time.Until(next), minExpireRest), maxExpireRest)
 		}
 		if err := sleep(ctx, wait); err != nil {
 			return err
@@ -66,8 +66,8 @@ func (e *Engine) sweepEnded(ctx context.Context, s storage.Expirer) error {
 	}
 }
 
-// cleanEvery returns how long the cleaner sleeps at most: tasks that end meanwhile are
-// kept no longer than twice their retention for it.
+// cleanEvery returns how long the cleaner sleeps at most. It is not longer than the shortest
+// retention: so a task that ends meanwhile is kept for at most twice its retention.
 func (e *Engine) cleanEvery() time.Duration {
 	every := cleanEvery
 	for _, t := range e.config.Policies.Types {
@@ -80,8 +80,8 @@ func (e *Engine) cleanEvery() time.Duration {
 	return max(every, time.Second)
 }
 
-// cleanState removes the rows of one state whose time has come and returns when the
-// time of the next comes, zero if there is none.
+// cleanState removes the rows of one state whose retention is over. It returns when the next
+// row is due, zero if there is none.
 func (e *Engine) cleanState(ctx context.Context, s task.State) (time.Time, error) {
 	var after storage.Due
 	for {

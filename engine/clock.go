@@ -2,15 +2,16 @@ package engine
 
 import "time"
 
-// clock is the wall clock made fit to decide by. When the wall clock is set it follows at once,
-// ahead or back, and tells of the step, so that what lasts for some time lasts no longer and no
-// shorter. What is no more than a step of maxSlew is not told: then this clock never goes back,
-// but goes at half the speed until the two agree again.
+// clock is a wall clock that is safe to decide by. When the wall clock is set by more than
+// maxSlew, forward or back, clock follows at once and reports the step, so that durations become
+// neither longer nor shorter. It does not report a smaller step. It follows a smaller step
+// forward at once; after a smaller step back it does not go back, but runs at half speed until it
+// agrees with the wall clock again.
 type clock struct {
-	last    time.Time           // what was told last
-	read    time.Time           // when, with a monotonic reading
-	stepped func(time.Duration) // is told of steps; nil for nobody
-	skew    time.Duration       // what tests have set the wall clock by
+	last    time.Time           // last result of now
+	read    time.Time           // when that was, with a monotonic reading
+	stepped func(time.Duration) // called with each step; may be nil
+	skew    time.Duration       // by how much tests have set the wall clock
 }
 
 // maxSlew is how far this clock and the wall clock may differ.
@@ -23,7 +24,7 @@ func (c *clock) now() time.Time {
 		c.last, c.read = wall, t
 		return wall
 	}
-	elapsed := t.Sub(c.read) // monotonic: the sleep of the machine is a step
+	elapsed := t.Sub(c.read) // monotonic: the time that the machine sleeps is a step
 	c.read = t
 	switch ahead := wall.Sub(c.last.Add(elapsed)); {
 	case ahead > maxSlew || ahead < -maxSlew:

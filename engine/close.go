@@ -9,30 +9,31 @@ import (
 	"github.com/taskengine/taskengine/engine/policy"
 )
 
-// Failed is closed when the store has failed for good: the engine does nothing more,
-// and [Engine.Close] says why. What was accepted is in the store.
+// Failed returns a channel that is closed when the store has failed for good: the engine does
+// nothing more, and [Engine.Close] returns why. All accepted tasks are in the store.
 func (e *Engine) Failed() <-chan struct{} { return e.failed }
 
-// fail stops everything: the store cannot be written any more.
+// fail stops the engine: the store cannot be written any more.
 func (e *Engine) fail(err error) {
 	e.mu.Lock()
-	defer e.mu.Unlock()
 	if e.failure != nil {
+		e.mu.Unlock()
 		return
 	}
 	e.failure = fmt.Errorf("%w: %w", ErrFailed, err)
 	e.inbox.refuse(e.failure)
-	e.log.Error("the store has failed; the engine stops", "error", err)
 	e.closing = true
 	e.core.Drain()
 	e.stopAll(e.failure)
 	close(e.failed)
+	e.mu.Unlock()
+	e.log.Error("the store has failed; the engine stops", "error", err)
 }
 
-// Close stops the engine. It starts nothing more and waits for the handlers that run;
-// when ctx ends first, it cancels them and puts their tasks back, to be run when the
-// store is opened again. It returns the engine's failure, if it has failed. Later calls
-// wait for the first.
+// Close stops the engine. It starts no more tasks and waits for the handlers that run. If ctx
+// ends first, it cancels them and puts their tasks back, to be run when the store is opened
+// again. It returns the failure of the engine, if it has failed. Later calls wait for the
+// first.
 func (e *Engine) Close(ctx context.Context) error {
 	e.closed.Do(func() { e.shutdown(ctx) })
 	e.mu.Lock()
@@ -50,7 +51,7 @@ func (e *Engine) shutdown(ctx context.Context) {
 	e.core.Drain()
 	e.dispatch()
 	e.mu.Unlock()
-	e.cluster.Drain() // others start what was this node's, which ends what it runs
+	e.cluster.Drain() // other nodes start the tasks of this node; it ends those that run
 	select {
 	case <-e.drained:
 	case <-e.failed:
@@ -62,7 +63,7 @@ func (e *Engine) shutdown(ctx context.Context) {
 		case <-e.drained:
 		case <-e.failed:
 		case <-time.After(e.longestGrace()):
-			e.log.Warn("handlers did not return after they were cancelled; their tasks are recovered at the next start")
+			e.log.Warn("handlers did not return after they were cancelled; the next start recovers their tasks")
 		}
 	}
 	e.progress.close()
@@ -73,8 +74,8 @@ func (e *Engine) shutdown(ctx context.Context) {
 	close(e.gone)
 }
 
-// stopAll ends the contexts of all handlers, and of those that are still to begin. It
-// is called with mu held.
+// stopAll ends the contexts of all handlers, and of those that begin later. It is called with
+// mu held.
 func (e *Engine) stopAll(cause error) {
 	e.stopCause = cause
 	for _, a := range e.attempts {
@@ -82,7 +83,7 @@ func (e *Engine) stopAll(cause error) {
 	}
 }
 
-// longestGrace returns how long a handler may take to return once it was cancelled.
+// longestGrace returns how long a cancelled handler may take to return, over all types.
 func (e *Engine) longestGrace() time.Duration {
 	graces := []time.Duration{policy.DefaultType().Timeout.Grace}
 	for _, t := range e.config.Policies.Types {

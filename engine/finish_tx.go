@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/taskengine/taskengine/engine/internal/core"
@@ -11,25 +12,25 @@ import (
 	"github.com/taskengine/taskengine/storage"
 )
 
-// attemptKey is the key of a context's attempt.
+// attemptKey is the key under which a context has its attempt.
 type attemptKey struct{}
 
-var errNoAttempt = errors.New("the context is not that of a handler: give the one that the handler was given, or one derived from it")
+var errNoAttempt = errors.New("the context is not that of a handler: pass the context of the handler, or one derived from it")
 
 // FinishTx finishes a task within a transaction of the engine's store: the task is done,
 // with this result, if and only if the transaction commits. A handler calls it with the
-// context that it was given and returns after the commit; what it returns then no longer
-// matters. So what else the transaction does is done exactly once, however often the
-// handler is called.
+// context that it was given and returns after the commit; its return value is then ignored.
+// So the other writes of the transaction happen exactly once, however often the handler is
+// called.
 //
 // An error that wraps [ErrAttemptOver] says that the attempt no longer counts: the task was
-// cancelled, or is thought to have crashed or to have run out of time. Then, as after any
-// other error, the transaction must be rolled back. After a rollback the task is not
-// finished: FinishTx may be called again in another transaction, or what the handler
-// returns counts as if it had not been called.
+// cancelled, or the engine takes the attempt to have crashed or to have run out of time.
+// Then, as after any other error, the transaction must be rolled back. After a rollback the
+// task is not finished: the handler may call FinishTx again in another transaction, or its
+// return value counts as if it had not called FinishTx.
 //
-// Stores lock what a transaction has changed, and whoever else wants to change the task
-// waits. FinishTx should be the last that is done before the commit.
+// A store locks the rows that a transaction has changed, and other changes of the task wait.
+// FinishTx should be the last call before the commit.
 func FinishTx(ctx context.Context, tx storage.Tx, result []byte) error {
 	a, ok := ctx.Value(attemptKey{}).(*attempt)
 	if !ok {
@@ -41,11 +42,11 @@ func FinishTx(ctx context.Context, tx storage.Tx, result []byte) error {
 	return nil
 }
 
-// finishing is that a handler has finished its task in a transaction.
+// finishing describes a task that its handler has finished in a transaction.
 type finishing struct {
-	row       *task.Task // as the transaction made it
-	removed   bool       // and deleted it
-	committed bool       // guarded by Engine.mu: the transaction is known to have committed
+	row       *task.Task  // as the transaction wrote it
+	removed   bool        // the transaction also deleted the row
+	committed atomic.Bool // the transaction is known to have committed
 }
 
 func (a *attempt) finish(ctx context.Context, tx storage.Tx, result []byte) error {
@@ -78,10 +79,11 @@ func (a *attempt) finish(ctx context.Context, tx storage.Tx, result []byte) erro
 	return nil
 }
 
-// finished tells that the transaction has committed in which a handler finished its task.
+// finished tells the core that the transaction in which a handler finished its task has
+// committed.
 func (e *Engine) finished(a *attempt, f *finishing) {
 	e.decide(func(c *core.Core, now time.Time) {
-		f.committed = true
+		f.committed.Store(true)
 		if e.config.Observer.Saved != nil {
 			e.config.Observer.Saved(now, a.ref, f.row)
 		}
@@ -90,32 +92,26 @@ func (e *Engine) finished(a *attempt, f *finishing) {
 	})
 }
 
-// concludes tells the core what came of an attempt. It is called with mu held.
+// concludes tells the core the verdict of an attempt. It is called with mu held.
 //
-// If its handler finished the task in a transaction of which nobody said that it had
-// committed, it may have been rolled back, or the word was lost. What the handler returned
-// is saved as ever: if the transaction did commit that comes too late, and the writer
-// looks why.
+// If the handler finished the task in a transaction that is not known to have committed, the
+// transaction was rolled back, or the answer to its commit was lost. The verdict is saved as
+// usual: if the transaction did commit, the save comes too late, and the writer reads the task
+// to find out why.
 func (e *Engine) concludes(now time.Time, a *attempt, v task.Verdict) {
-	f := a.finishing.Load()
-	switch {
-	case f == nil:
-	case f.committed:
-		if v.Outcome != task.Completed || !v.Again.IsZero() {
-			e.log.Warn("a handler had finished its task in a transaction; what it returned later is not considered", "task_id", a.ID, "type", a.Type, "error", v.Error)
-		}
-	case e.core.Counts(a.ref):
+	if f := a.finishing.Load(); f != nil && !f.committed.Load() && e.core.Counts(a.ref) {
 		e.finishings[a.ref] = f
 	}
 	before := e.core.Stats().Slowed
 	e.core.Handled(now, a.ID, v)
 	if e.core.Stats().Slowed != before && e.slowedLog.Allow() {
-		e.log.Warn("a handler asks again and again for its task to be called again at once; the task rests longer each time", "id", a.ID, "type", a.Type)
+		// In a goroutine, because mu is held.
+		go e.log.Warn("a handler asks again and again to run its task again at once: the task rests longer each time", "id", a.ID, "type", a.Type)
 	}
 }
 
-// finishesOf returns those of saves whose handlers may have finished the tasks themselves,
-// by their places; usually nil. It is called with mu held.
+// finishesOf returns, by index into saves, the tasks that their handlers may have finished in
+// a transaction. It is usually nil. It is called with mu held.
 func (e *Engine) finishesOf(saves []core.Save) map[int]*finishing {
 	if len(e.finishings) == 0 {
 		return nil
@@ -129,8 +125,8 @@ func (e *Engine) finishesOf(saves []core.Save) map[int]*finishing {
 	return found
 }
 
-// lookAtFinishes finds out of saves that came too late whether that is because the handler
-// had finished the task: then it is the transaction's row that was saved.
+// lookAtFinishes reads the tasks of b.finishes whose saves came too late. If the handler had
+// finished the task in a transaction, the row of the transaction is the one that was saved.
 func (e *Engine) lookAtFinishes(b *batch) {
 	for i, f := range b.finishes {
 		if b.done.Swapped[i] != nil || b.lost(f.row.ID) {

@@ -12,14 +12,14 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// errShutdown is why handlers are cancelled when the engine cannot wait any longer.
+// errShutdown is why Close cancels the handlers for which it cannot wait any longer.
 var errShutdown = errors.New("the node is shutting down")
 
-// MaxResult is how many bytes a handler may return unless [policy.Type.MaxResult] of its type
-// says another number.
+// MaxResult is the default of [policy.Type.MaxResult], which limits the bytes that a handler
+// may return.
 const MaxResult = policy.DefaultMaxResult
 
-// begin has the handler called of a task that was grabbed. It is called with mu held.
+// begin queues a call of the handler of a grabbed task. It is called with mu held.
 func (e *Engine) begin(r core.Run) {
 	a := &attempt{Run: r, engine: e, ref: r.Task.Ref(), number: r.Task.Attempt}
 	if _, ok := e.pools.of[r.Type]; ok {
@@ -28,14 +28,14 @@ func (e *Engine) begin(r core.Run) {
 	if e.stopCause != nil {
 		a.stop(e.stopCause)
 	}
-	if d := &a.Run.Deadline; !d.IsZero() { // with a monotonic reading: it stays when the wall clock is set
+	if d := &a.Run.Deadline; !d.IsZero() { // with a monotonic reading: setting the wall clock does not move it
 		*d = time.Now().Add(d.Sub(e.clock.last))
 	}
 	e.attempts[r.ID] = a
 	e.begun = append(e.begun, a)
 }
 
-// handle calls the handler and queues word of what came of it.
+// handle calls the handler and puts its verdict into the inbox.
 func (e *Engine) handle(a *attempt) {
 	if why := e.mayNotBegin(a); why != nil {
 		e.handled(a, task.Verdict{Outcome: task.HandedBack, Error: why.Error(), Delay: -1})
@@ -46,7 +46,7 @@ func (e *Engine) handle(a *attempt) {
 	}
 	returned := false
 	defer func() {
-		if !returned { // runtime.Goexit: the slot must not end with the goroutine
+		if !returned { // runtime.Goexit: the attempt must free its slot all the same
 			e.handled(a, task.Verdict{Outcome: task.Errored, Error: "the handler ended its goroutine", Delay: -1, InDoubt: true})
 		}
 	}()
@@ -55,8 +55,8 @@ func (e *Engine) handle(a *attempt) {
 	e.handled(a, v)
 }
 
-// mayNotBegin returns why a handler must not be called any more for a task that was grabbed;
-// nil if it may be.
+// mayNotBegin returns why the handler of a grabbed task must not be called any more, or nil if
+// it may be called.
 func (e *Engine) mayNotBegin(a *attempt) error {
 	if why := a.why(); why != nil {
 		return why
@@ -67,10 +67,13 @@ func (e *Engine) mayNotBegin(a *attempt) error {
 	return nil
 }
 
-// handled leaves word of what came of an attempt for the core.
+// handled puts the verdict of an attempt into the inbox.
 func (e *Engine) handled(a *attempt, v task.Verdict) {
+	if f := a.finishing.Load(); f != nil && f.committed.Load() && (v.Outcome != task.Completed || !v.Again.IsZero()) {
+		e.log.Warn("the handler finished its task in a transaction: its later return value is ignored", "task_id", a.ID, "type", a.Type, "error", v.Error)
+	}
 	var said *task.Progress
-	if a.spoke.Load() {
+	if a.reported.Load() {
 		if p, ok := e.progress.take(a); ok {
 			said = &p
 		}
@@ -78,27 +81,27 @@ func (e *Engine) handled(a *attempt, v task.Verdict) {
 	if e.inbox.end(a, v, said) {
 		e.write.Set()
 	}
-	a.stop(context.Canceled) // what was derived from the context ends with the attempt
+	a.stop(context.Canceled) // contexts derived from it end with the attempt
 }
 
-// call calls the handler and reads what it returned in the light of what happened to
-// its context: an error that follows from being stopped says nothing about the task.
+// call calls the handler and returns its verdict. The verdict depends on why the context
+// ended, if it did: an error that follows from being stopped says nothing about the task.
 func call(a *attempt, h task.Handler) task.Verdict {
-	result, err := safely(a, h, a.Task)
+	result, err := callSafely(a, h, a.Task)
 	v := task.VerdictOf(result, err)
 	if n := len(v.Result); n > 0 {
 		if most := a.engine.policyOf(a.Type).ResultLimit(); n > most {
 			v = task.VerdictOf(nil, task.ResultTooLarge(a.Type, n, most))
 		}
 	}
-	if outOfRange(v.Again) { // no store could find it again
-		v = task.VerdictOf(nil, task.Permanent(fmt.Errorf("it is to run again at %v, and times must lie between the years 1970 and 9999", v.Again)))
+	if outOfRange(v.Again) { // a store could not find the task again
+		v = task.VerdictOf(nil, task.Permanent(fmt.Errorf("the handler asked to run again at %v: times must lie between the years 1970 and 9999", v.Again)))
 	}
 	cause := a.why()
 	switch v.Outcome {
 	case task.Completed, task.Snoozed:
 		return v
-	case task.HandedBack: // it had not begun, whatever ended its context
+	case task.HandedBack: // the handler had not begun, whatever ended its context
 		return v
 	}
 	switch {
@@ -111,8 +114,9 @@ func call(a *attempt, h task.Handler) task.Verdict {
 	return v
 }
 
-// safely turns a panic of the handler into an error. How far the handler came is unknown.
-func safely(ctx context.Context, h task.Handler, t *task.Task) (result []byte, err error) {
+// callSafely turns a panic of the handler into an error in doubt: how far the handler came is
+// unknown.
+func callSafely(ctx context.Context, h task.Handler, t *task.Task) (result []byte, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = task.InDoubt(fmt.Errorf("panic: %v\n%s", r, debug.Stack()))

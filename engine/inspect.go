@@ -21,12 +21,13 @@ func (e *Engine) Get(ctx context.Context, id task.ID) (*task.Task, error) {
 	return e.store.Get(ctx, id)
 }
 
-// listScan is how many rows List looks at for one page.
+// listScan is how many rows List reads at most for one page.
 const listScan = 200_000
 
-// List returns tasks without payload and result, the newest first: those before the
-// given id (zero: from the newest), at most limit. next is where to go on, zero at the
-// end; a page may be short, or empty, before that.
+// List returns at most limit tasks, the newest first, without payload and result. They are
+// older than the task before; if before is zero, List starts with the newest task. next is
+// the value of before for the next page, zero at the end. A page may be short, or empty,
+// before the end.
 func (e *Engine) List(ctx context.Context, f storage.Filter, before task.ID, limit int) (ts []*task.Task, next task.ID, err error) {
 	s, ok := e.store.(storage.Inspector)
 	if !ok {
@@ -36,8 +37,8 @@ func (e *Engine) List(ctx context.Context, f storage.Filter, before task.ID, lim
 }
 
 // Count returns the number of tasks per state and type. It costs little on a store that is
-// a [storage.LiveCounter]. Others read all that they count: there, counting what has ended is
-// for people, not for monitors.
+// a [storage.LiveCounter]. Other stores read all rows that they count: there, people may count
+// ended tasks, and monitors should not.
 func (e *Engine) Count(ctx context.Context, f storage.Filter) (map[storage.StateType]int64, error) {
 	s, ok := e.store.(storage.Inspector)
 	if !ok {
@@ -46,16 +47,16 @@ func (e *Engine) Count(ctx context.Context, f storage.Filter) (map[storage.State
 	return s.Count(ctx, f)
 }
 
-// Stats is what an engine has counted since it was opened, and how it stands.
+// Stats holds the counters of an engine since it was opened, and its current state.
 type Stats struct {
 	core.Stats
 	Running int    // tasks with a slot
 	Waiting int    // triggers in memory
-	Stuck   int    // changes that the store refuses by themselves, and that are tried again: what came of attempts, usually
-	Refused uint64 // writes that the store refused by themselves
+	Stuck   int    // changes that the store refuses even alone, and that are tried again: verdicts of attempts, usually
+	Refused uint64 // writes that the store refused even alone
 }
 
-// Stats returns what the engine has counted.
+// Stats returns the counters and the current state.
 func (e *Engine) Stats() (s Stats) {
 	e.decide(func(c *core.Core, _ time.Time) {
 		s = Stats{c.Stats(), c.Busy(), c.Waiting(), len(e.stuck), e.health.refusals}
@@ -64,8 +65,9 @@ func (e *Engine) Stats() (s Stats) {
 }
 
 // WaitTasks returns when none of the tasks is live any more: each has ended, or is not
-// (or no longer) in the store. It returns ctx's error when that ends first, and the
-// engine's when it fails or is closed. While the store cannot be read it waits for that.
+// (or no longer) in the store. It returns the error of ctx if ctx ends first, and the error
+// of the engine if the engine fails or is closed. While the store cannot be read it tries
+// again.
 func (e *Engine) WaitTasks(ctx context.Context, ids ...task.ID) error {
 	for _, id := range ids {
 		if err := e.waitTask(ctx, id); err != nil {
@@ -97,20 +99,22 @@ func (e *Engine) waitTask(ctx context.Context, id task.ID) error {
 	}
 }
 
-// countRest is how long WaitType lets tasks end before it counts again.
+// countRest is how long WaitType lets tasks end before it counts again, and how long a call
+// waits that could not read the store.
 const countRest = 100 * time.Millisecond
 
-// mayRead reports whether what could not be read now may be later, after a rest.
+// mayRead rests, and reports whether a read that failed with err is to be repeated.
 func (e *Engine) mayRead(ctx context.Context, err error) bool {
 	if errors.Is(err, storage.ErrBroken) || errors.Is(err, storage.ErrClosed) || errors.Is(err, ErrUnsupported) || ctx.Err() != nil {
 		return false
 	}
-	e.log.Debug("cannot read what is waited for from the store; it is tried again", "error", err)
+	e.log.Debug("cannot read awaited tasks from the store; the read is tried again", "error", err)
 	return sleep(ctx, countRest) == nil
 }
 
-// WaitType returns when no task of the type is live any more. It returns ctx's error
-// when that ends first. While the store cannot be read it waits for that.
+// WaitType returns when no task of the type is live any more. It returns the error of ctx if
+// ctx ends first, and the error of the engine if the engine fails or is closed. While the
+// store cannot be read it tries again.
 func (e *Engine) WaitType(ctx context.Context, typ string) error {
 	live := storage.Filter{States: []task.State{task.Waiting, task.Submitted, task.Processing}, Types: []string{typ}}
 	ended := wakeup.New()
@@ -137,9 +141,11 @@ func (e *Engine) WaitType(ctx context.Context, typ string) error {
 	}
 }
 
-// elsewhereRest is how often those who wait look whether a task has ended on another node.
+// elsewhereRest is how often a waiting call checks whether a task has ended on another node.
 const elsewhereRest = 100 * time.Millisecond
 
+// await returns nil when it is time to read again: ended is set, or another node may have ended
+// a task.
 func (e *Engine) await(ctx context.Context, ended wakeup.Signal) error {
 	var elsewhere <-chan time.Time
 	if e.cluster.IsShared() {
@@ -167,7 +173,7 @@ func (e *Engine) forget(fn func(*waiters)) {
 	e.mu.Unlock()
 }
 
-// waiters are those who wait for tasks to end.
+// waiters holds the wake-ups of calls that wait for tasks to end, by task and by type.
 type waiters struct {
 	tasks map[task.ID]map[wakeup.Signal]bool
 	types map[string]map[wakeup.Signal]bool
@@ -191,7 +197,7 @@ func (w *waiters) addType(typ string, c wakeup.Signal) {
 
 func (w *waiters) removeType(typ string, c wakeup.Signal) { removeWaiter(w.types, typ, c) }
 
-// ended tells of a task that was changed.
+// ended wakes the calls that wait for t, if t has ended.
 func (w *waiters) ended(t *task.Task) {
 	if t.State.Live() || len(w.tasks)+len(w.types) == 0 {
 		return
@@ -204,13 +210,14 @@ func (w *waiters) ended(t *task.Task) {
 	}
 }
 
-// look has those look again who may wait for a task that is no longer as the core knew it.
+// look wakes the calls that may wait for a task whose row differs from what the core knew. The
+// type of the task is not known, so it wakes the calls that wait for any type.
 func (w *waiters) look(id task.ID) {
 	for c := range w.tasks[id] {
 		c.Set()
 	}
-	for _, some := range w.types {
-		for c := range some {
+	for _, ofType := range w.types {
+		for c := range ofType {
 			c.Set()
 		}
 	}
@@ -230,16 +237,16 @@ func removeWaiter[K comparable](m map[K]map[wakeup.Signal]bool, k K, c wakeup.Si
 	}
 }
 
-// Reason is one thing that keeps a task from running, or says how it stands.
+// Reason is one thing that keeps a task from running, or the state of the task.
 type Reason struct {
 	Code    string    // stable, such as "limit"; see the constants
 	Text    string    // for people
-	Limit   string    // for CodeLimit and CodeRate: which; "" is the node's slots
+	Limit   string    // for CodeLimit and CodeRate: the name of the limit; "" is the node's slots
 	Value   string    // the value that the limit is per
 	Used    int       // of the limit
 	Max     int       // of the limit
-	Until   time.Time // when it is over, if that is known
-	Holders []task.ID // some of those who hold the limit
+	Until   time.Time // when the reason ends, if that is known
+	Holders []task.ID // some of the tasks that hold the limit
 }
 
 // The codes of reasons.
@@ -247,14 +254,14 @@ const (
 	CodeEnded     = "ended"      // the task is done, in error, failed or cancelled
 	CodeRunning   = "running"    // its handler runs
 	CodeStarting  = "starting"   // its grab is being written
-	CodeStuck     = "stuck"      // its last handler did not return though its time was over
+	CodeStuck     = "stuck"      // the handler of its last attempt ran out of time and has not returned
 	CodeScheduled = "scheduled"  // it waits for its time
 	CodeRetry     = "retry"      // it waits for its next attempt
 	CodePaused    = "paused"     // its type is paused
-	CodeNoHandler = "no_handler" // nobody handles its type
+	CodeNoHandler = "no_handler" // no handler of its type is configured
 	CodeLimit     = "limit"      // a limit has no free slot
 	CodeRate      = "rate"       // a rate is used up for the moment
-	CodeQueue     = "queue"      // others are before it
+	CodeQueue     = "queue"      // other tasks are before it
 	CodeDraining  = "draining"   // the node is stopping
 	CodeElsewhere = "elsewhere"  // another node is to start it
 	CodeNodeGone  = "node_gone"  // the node that ran it is gone
@@ -262,8 +269,8 @@ const (
 	CodeUnwritten = "unwritten"  // a change of it is not in the store yet: it is being written, was not answered, or is refused
 )
 
-// Why says what keeps a task from running: the exact blockers, the nearest first, from
-// the same data that the engine decides by. It returns the task with it.
+// Why returns a task and what keeps it from running: the exact blockers, the nearest first,
+// from the same data that the engine decides by.
 func (e *Engine) Why(ctx context.Context, id task.ID) (*task.Task, []Reason, error) {
 	t, err := e.store.Get(ctx, id)
 	if err != nil {
@@ -375,7 +382,7 @@ func queueText(x table.Explanation) string {
 	return fmt.Sprintf("%d others of its type and group are before it", x.Ahead)
 }
 
-// limitName returns what people call a limit.
+// limitName returns the name of a limit in texts for people.
 func limitName(u table.Usage) string {
 	name := "limit " + u.Name
 	if u.Name == "" {
@@ -400,7 +407,7 @@ func limitReason(u table.Usage, holders []task.ID) Reason {
 	return r
 }
 
-// beforeReason is about a limit that has room for a task, and none for another that ranks
+// beforeReason describes a limit that has room for a task, but not for another task that ranks
 // before it.
 func beforeReason(u table.Usage, holders []task.ID) Reason {
 	r := Reason{Code: CodeQueue, Limit: u.Name, Value: u.Value, Used: u.Used, Max: u.Max, Holders: holders}

@@ -13,18 +13,19 @@ import (
 	"github.com/taskengine/taskengine/storage"
 )
 
-// layoutsSetting is where the store keeps, for each type, where the values of its groups come
-// from, in their order: a limit finds its value there by its per, wherever the limit stands in
-// the configuration.
+// layoutsSetting is the setting that holds the layout of each type: the sources of the values of
+// its groups, in order. A limit finds its value by the source that its per names, independent of
+// the order of limits in the configuration.
 const layoutsSetting = "limit-values"
 
-// noValue stands in a layout for a value that is always empty: of a type that had none, so that
-// its older groups are known by their length, or that no limit looks at any more.
+// noValue stands in a layout for a value that is always empty. It is the first value of a type
+// that had no values, so that the length of a group tells older groups apart, and it replaces a
+// value that no limit uses any more.
 const noValue = "headers."
 
-// layouts returns the layouts for the types of a configuration, and keeps them in the store. A
-// layout only grows: rows that are stored were packed by it. isShared says whether other nodes may
-// use the store.
+// layouts returns the layouts of the types of a configuration, and stores them. A layout only
+// grows, because the groups of stored rows were packed by it. isShared says whether other nodes
+// may use the store.
 func layouts(ctx context.Context, c *Config, isShared bool) (map[string][]string, error) {
 	needed := make(map[string][]string)
 	for name := range c.Handlers {
@@ -44,7 +45,7 @@ func layouts(ctx context.Context, c *Config, isShared bool) (map[string][]string
 			err = json.Unmarshal(stored, &all)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("engine: read where the values of limits come from: %w", err)
+			return nil, fmt.Errorf("engine: read the sources of the values of limits: %w", err)
 		}
 		merged := mergeLayouts(all, needed, isShared)
 		if maps.EqualFunc(all, merged, slices.Equal) && stored != nil {
@@ -61,7 +62,7 @@ func layouts(ctx context.Context, c *Config, isShared bool) (map[string][]string
 			err = settings.SetSetting(ctx, layoutsSetting, value)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("engine: keep where the values of limits come from: %w", err)
+			return nil, fmt.Errorf("engine: store the sources of the values of limits: %w", err)
 		}
 		if swapped {
 			return merged, nil
@@ -69,8 +70,9 @@ func layouts(ctx context.Context, c *Config, isShared bool) (map[string][]string
 	}
 }
 
-// mergeLayouts returns the layouts that have what is needed at new places, if it is new. What is
-// not needed any more is emptied, unless the store is shared: limits of other nodes may look at it.
+// mergeLayouts returns the stored layouts with the needed values that they lack appended. A value
+// that is not needed any more becomes noValue, unless the store is shared: limits of other nodes
+// may use it.
 func mergeLayouts(stored, needed map[string][]string, isShared bool) map[string][]string {
 	merged := maps.Clone(stored)
 	if stored == nil {
@@ -106,8 +108,8 @@ func pers(limits []policy.Limit) []string {
 	return out
 }
 
-// keyedBy returns where the values of a group come from, and for the sake of errors the limits
-// that look at them: "" where none does.
+// keyedBy returns the sources of the values of a group, with the limits that use them: "" if no
+// limit does.
 func keyedBy(layout []string, limits []policy.Limit) []keyed {
 	var out []keyed
 	for _, per := range layout {
@@ -120,17 +122,18 @@ func keyedBy(layout []string, limits []policy.Limit) []keyed {
 	return out
 }
 
-// regroup returns the group of a task that was packed when its type had fewer values, and
-// whether it is such a one.
-func (e *Engine) regroup(t *task.Task) (group string, is bool) {
+// regroup reports whether the group of t was packed when its type had fewer values, and returns
+// the group that t has with the values of today.
+func (e *Engine) regroup(t *task.Task) (group string, isOld bool) {
 	info, ok := e.types[t.Type]
 	if !ok || task.GroupLen(t.Group) >= info.values {
 		return "", false
 	}
 	r := Request{Payload: t.Payload, Key: t.Key, OrderingKey: t.OrderingKey, Headers: t.Headers}
 	group, err := groupOf(info.keys, &r)
-	if err != nil { // what is not there counts as empty
-		e.log.Warn("a task has not the values that limits of its type look at: they count as empty", "task", t.ID, "type", t.Type, "error", err)
+	if err != nil { // missing values count as empty
+		// In a goroutine, because mu is held.
+		go e.log.Warn("a task lacks values that the limits of its type use: they count as empty", "task", t.ID, "type", t.Type, "error", err)
 		group = task.GroupOf(make([]string, len(info.keys))...)
 	}
 	return group, true

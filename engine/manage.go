@@ -11,20 +11,20 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// Errors of the verbs by which people manage tasks. [task.ErrNotFound] is another.
+// Errors of the methods by which people manage tasks. [task.ErrNotFound] is another.
 var (
 	// ErrStale says that the task is no longer at the version given.
 	ErrStale = errors.New("the task has changed meanwhile")
-	// ErrNotAllowed says that the task's state does not allow the verb.
+	// ErrNotAllowed says that the state of the task does not allow the change.
 	ErrNotAllowed = errors.New("the task's state does not allow that")
 )
 
-// The verbs below name a version of a task, and do nothing if the task is at another:
-// they return [ErrStale]. Version 0 means the task as it is now, whatever that is. They
-// return the task as it is afterwards, when that is durable.
+// The methods below take a version of a task. If the task is at another version they change
+// nothing and return [ErrStale]. Version 0 stands for the current version. They return when
+// the change is durable, with the task after the change.
 
-// Cancel ends a task that is no longer wanted. One that runs is stopped: its handler's
-// context ends, and what comes of it no longer counts.
+// Cancel ends a task that is no longer wanted. If the task runs, the context of its handler
+// ends, and the verdict of the handler is ignored.
 func (e *Engine) Cancel(ctx context.Context, ref task.Ref, reason string) (*task.Task, error) {
 	return e.edit(ctx, ref, "cancel", func(t *task.Task, c *task.Change) bool {
 		c.To, c.Outcome, c.Error = task.Cancelled, task.Overruled, reason
@@ -32,8 +32,8 @@ func (e *Engine) Cancel(ctx context.Context, ref task.Ref, reason string) (*task
 	})
 }
 
-// Fail ends a task that will not be tried again. For one in the state error this is the
-// acknowledgement: somebody has dealt with it.
+// Fail ends a task that will not be tried again. For a task in the state error this is the
+// acknowledgement that a person has dealt with it.
 func (e *Engine) Fail(ctx context.Context, ref task.Ref, reason string) (*task.Task, error) {
 	return e.edit(ctx, ref, "fail", func(t *task.Task, c *task.Change) bool {
 		c.To, c.Outcome, c.Error = task.Failed, task.Overruled, reason
@@ -41,8 +41,8 @@ func (e *Engine) Fail(ctx context.Context, ref task.Ref, reason string) (*task.T
 	})
 }
 
-// Resume makes a task ready now: one that waits for its time, or has ended without
-// being done. The latter starts anew, with all its attempts.
+// Resume makes a task ready now that waits for its time, or that has ended without being
+// done. A task that has ended starts anew, with all its attempts.
 func (e *Engine) Resume(ctx context.Context, ref task.Ref) (*task.Task, error) {
 	return e.edit(ctx, ref, "resume", func(t *task.Task, c *task.Change) bool {
 		c.To = task.Submitted
@@ -53,8 +53,8 @@ func (e *Engine) Resume(ctx context.Context, ref task.Ref) (*task.Task, error) {
 	})
 }
 
-// Reschedule sets the time when a task is to run that does not run now. One that has
-// ended in an error starts anew.
+// Reschedule sets the time when a task runs. The task must not be running. A task in the state
+// error starts anew.
 func (e *Engine) Reschedule(ctx context.Context, ref task.Ref, at time.Time) (*task.Task, error) {
 	if at.IsZero() || outOfRange(at) {
 		return nil, fmt.Errorf("%w: times must lie between the years 1970 and 9999", ErrInvalid)
@@ -68,21 +68,21 @@ func (e *Engine) Reschedule(ctx context.Context, ref task.Ref, at time.Time) (*t
 	})
 }
 
-// edit is a change by hand on its way through a writer.
+// edit is a change by a person that waits for a writer.
 type edit struct {
 	change task.Change
 	remove bool
 	after  *task.Task
-	failed error      // of a try that may have made the change; nil if there was none
-	done   chan error // holds one
+	failed error      // the error of an earlier write that may have made the change; nil if there was none
+	done   chan error // of capacity 1
 }
 
-// editTries is how often a verb without a version is tried when the task changes under
-// it.
+// editTries is how often a change without a version is tried while the task changes
+// concurrently.
 const editTries = 10
 
-// edit changes a task as a person wants it: fill completes the change, or returns
-// false if the task's state does not allow it.
+// edit makes a change that a person asked for. fill completes the change, or returns false
+// if the state of the task does not allow it.
 func (e *Engine) edit(ctx context.Context, ref task.Ref, verb string, fill func(*task.Task, *task.Change) bool) (*task.Task, error) {
 	for range editTries {
 		t, err := e.store.Get(ctx, ref.ID)
@@ -107,10 +107,11 @@ func (e *Engine) edit(ctx context.Context, ref task.Ref, verb string, fill func(
 			return nil, fmt.Errorf("%w: it is no longer at version %d", ErrStale, ref.Version)
 		}
 	}
-	return nil, fmt.Errorf("%w, time and again", ErrStale)
+	return nil, fmt.Errorf("%w, %d times in a row", ErrStale, editTries)
 }
 
-// swap makes a change through a writer, so that the core learns of it.
+// swap makes a change through a writer, so that the core learns of it. It returns nil if the
+// change came too late.
 func (e *Engine) swap(ctx context.Context, typ string, c task.Change) (*task.Task, error) {
 	ed := &edit{change: c, done: make(chan error, 1)}
 	e.mu.Lock()
@@ -139,8 +140,8 @@ func (e *Engine) swap(ctx context.Context, typ string, c task.Change) (*task.Tas
 }
 
 // Pause stops tasks of a type from being started, also after a restart, until [Engine.Unpause].
-// Other nodes of a cluster do the same as soon as they hear of it, and within half a minute at the
-// latest. Handlers that run go on, and new tasks are accepted.
+// Other nodes of a cluster do the same when they are told, and within half a minute at the latest.
+// Running handlers continue, and new tasks are accepted.
 func (e *Engine) Pause(ctx context.Context, typ string) error { return e.setPaused(ctx, typ, true) }
 
 // Unpause lets tasks of a type be started again.

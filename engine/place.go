@@ -10,14 +10,14 @@ import (
 	"github.com/taskengine/taskengine/storage"
 )
 
-// shardOf returns the shard of t, and gives it an ID if it has none, of one of some shards;
-// nil is of all.
+// shardOf returns the shard of t. If t has no ID it generates one: in the shard that the key
+// binds t to, if it does, otherwise in one of shards. nil stands for all shards.
 func (e *Engine) shardOf(t *task.Task, shards *task.Shards) uint16 {
 	shard, bound := task.BoundShard(t.Type, t.Key, t.OrderingKey)
 	given := !t.ID.IsZero()
 	switch now := time.Now(); {
 	case given && t.OrderingKey != "":
-		return shard // whatever its ID says
+		return shard // independent of the ID
 	case given:
 	case bound:
 		t.ID = e.ids.NextIn(now, shard)
@@ -30,17 +30,17 @@ func (e *Engine) shardOf(t *task.Task, shards *task.Shards) uint16 {
 	return t.ID.Shard()
 }
 
-// Errors of requests that several databases could not keep apart: none of them knows what
-// is in the others.
+// Errors of requests that several databases cannot accept: a database does not know the rows of
+// the others.
 var (
 	errKeyAndOrder   = errors.New("a task has a key or an ordering key, and not both, where several databases keep the tasks")
 	errKeyInTx       = errors.New("a task that is added in a transaction has no key or ordering key where several databases keep the tasks")
 	errNoShards      = errors.New("the database of the transaction holds no shards: move some to it first")
-	errOneOfSeveral  = errors.New("the store holds a part of the tasks only")
+	errOneOfSeveral  = errors.New("the store holds only a part of the tasks")
 	errIDOfElsewhere = fmt.Errorf("the id: %w", storage.ErrElsewhere)
 )
 
-// checkPlace refuses requests that several databases could not keep apart.
+// checkPlace returns an error for a request that several databases cannot accept.
 func (e *Engine) checkPlace(r *Request, shards *task.Shards) error {
 	if !e.divided {
 		return nil
@@ -63,15 +63,15 @@ func (e *Engine) checkPlace(r *Request, shards *task.Shards) error {
 	return nil
 }
 
-// checkHome refuses a store that is one of several.
+// checkHome returns an error if s is one of several databases that hold the tasks together.
 func checkHome(ctx context.Context, s storage.Store) error {
 	owner, ok := s.(storage.ShardOwner)
 	if !ok {
 		return nil
 	}
-	home, err := owner.Holdings(ctx)
-	if err == nil && home.Owned != task.AllShards() {
-		err = fmt.Errorf("%w: the shards %s, and others hold the rest; open all of them by package storage/sharded", errOneOfSeveral, &home.Owned)
+	held, err := owner.Holdings(ctx)
+	if err == nil && held.Owned != task.AllShards() {
+		err = fmt.Errorf("%w: the shards %s, and others hold the rest; open all of them by package storage/sharded", errOneOfSeveral, &held.Owned)
 	}
 	if err != nil {
 		return fmt.Errorf("engine: %w", err)

@@ -12,16 +12,16 @@ import (
 	"github.com/taskengine/taskengine/internal/wakeup"
 )
 
-// pools are the handlers that run a limited number of tasks at a time, by the names under
-// which the core counts their slots.
+// pools holds the handlers that run a limited number of tasks at a time. The core counts
+// their slots under the same names.
 type pools struct {
 	byName     map[string]task.Pool     // read only
-	of         map[string]string        // by type, the name of its pool; read only
+	of         map[string]string        // names of pools by type; read only
 	uses       map[string]task.PoolUse  // read only once the background work has begun
 	capacities map[string]task.Capacity // guarded by Engine.mu
 }
 
-// newPools finds the pools among the handlers. Two with one name get different ones.
+// newPools returns the pools among the handlers. Pools that share a name get different names.
 func newPools(handlers map[string]task.Handler) pools {
 	ps := pools{
 		byName: make(map[string]task.Pool), of: make(map[string]string),
@@ -46,8 +46,8 @@ func newPools(handlers map[string]task.Handler) pools {
 	return ps
 }
 
-// use has word left in the inbox of what the pools can have, from now on, and wake
-// signalled. It is called before the background work begins.
+// use subscribes to the capacities of the pools: each change goes into the inbox, and sets
+// wake. It is called before the background work begins.
 func (ps *pools) use(in *inbox, wake wakeup.Signal) {
 	for name, p := range ps.byName {
 		ps.uses[name] = p.Use(func(c task.Capacity) {
@@ -58,7 +58,7 @@ func (ps *pools) use(in *inbox, wake wakeup.Signal) {
 	}
 }
 
-// leave ends what use began. It is called when the background work has ended.
+// leave ends the subscriptions of use. It is called when the background work has ended.
 func (ps *pools) leave() {
 	for _, use := range ps.uses {
 		use.End()
@@ -71,14 +71,14 @@ type resize struct {
 	capacity task.Capacity
 }
 
-// resized tells the core of a change of a pool. It is called with mu held.
+// resized tells the core the capacity of a pool. It is called with mu held.
 func (e *Engine) resized(now time.Time, r resize) {
 	e.pools.capacities[r.pool] = r.capacity
 	e.core.Resize(now, r.pool, r.capacity.Slots, r.capacity.More)
 }
 
-// lateBegin is from how long a wait on the time of an attempt runs from the end of that
-// wait: shorter ones are not worth telling the core of each.
+// lateBegin is the shortest wait in a pool after which the time of an attempt runs from the
+// end of the wait. Telling the core of each shorter wait is not worth it.
 const lateBegin = 10 * time.Millisecond
 
 var _ task.Beginner = (*attempt)(nil)
@@ -109,8 +109,8 @@ func (a *attempt) Begin() (deadline time.Time, err error) {
 	return deadline, nil
 }
 
-// withPool adds to the reasons for a task what its pool knows: that the task still waits
-// there, or that the pool is down. It is called with mu held.
+// withPool adds the reasons of the task's pool: the task still waits there, or the pool is
+// down. It is called with mu held.
 func (e *Engine) withPool(t *task.Task, w core.Why, rs []Reason) []Reason {
 	name, ok := e.pools.of[t.Type]
 	if !ok {

@@ -12,39 +12,41 @@ import (
 )
 
 const (
-	// reconcileEvery is how often the store is compared with what is under way.
+	// reconcileEvery is the minimum rest between two comparisons of the store with the core.
 	reconcileEvery = 20 * time.Second
-	// reconcileShare is what part of the time all nodes together spend on that at most.
+	// reconcileShare bounds the load: all nodes together spend at most 1/reconcileShare of the
+	// time on comparisons.
 	reconcileShare = 20
 	// reconcilePage is how many processing rows are read at a time.
 	reconcilePage = 1000
 	// reconcileScan is how many rows of all states are read at a time where several nodes
 	// share the store: it has no index of what is processing.
 	reconcileScan = 10_000
-	// maxUnheld is how many rows are remembered from one look to the next.
+	// maxUnheld is how many rows are remembered from one pass to the next.
 	maxUnheld = 10_000
 )
 
-// reconcileLoop compares the rows that are processing and this node's in the store with
-// what the core has under way. A row that is found unheld at the same version in two looks
-// in a row is decided about. So a task that was lost track of, for whatever reason, does not
-// stay so.
+// reconcileLoop compares the rows of this node that are processing in the store with what the
+// core has under way. A row is unheld if nothing is under way for it. The core decides about a
+// row that was unheld at the same version in two passes in a row. So the engine recovers a task
+// that it lost track of, for whatever reason.
 func (e *Engine) reconcileLoop(ctx context.Context) {
 	r := reconciler{e: e}
 	for rest := reconcileEvery; sleep(ctx, rest) == nil; {
 		begin := time.Now()
 		e.findUnlisted(ctx)
 		e.cluster.HealRest(ctx)
-		if err := r.look(ctx); err != nil && ctx.Err() == nil {
-			e.unanswered(ctx, "what is processing", err)
+		if err := r.pass(ctx); err != nil && ctx.Err() == nil {
+			e.unanswered(ctx, "processing tasks", err)
 		}
 		nodes := max(1, len(e.Members()))
 		rest = max(reconcileEvery, time.Duration(reconcileShare*nodes)*time.Since(begin))
 	}
 }
 
-// findUnlisted tells the core of what rests in the store if some of it was in doubt and found
-// no place among the doubts. What was sent to the store may be written late.
+// findUnlisted reads the tasks that rest in the store if a task was uncertain and found no place
+// among the uncertain tasks. It does so until uncertainFor has passed since, because the store
+// may write late what it was sent.
 func (e *Engine) findUnlisted(ctx context.Context) {
 	e.mu.Lock()
 	at := e.uncertain.unlisted
@@ -61,24 +63,23 @@ func (e *Engine) findUnlisted(ctx context.Context) {
 	}
 }
 
-// reconciler finds rows that are this node's and held by nothing. It belongs to
-// reconcileLoop.
+// reconciler finds the rows of this node that are unheld. It belongs to reconcileLoop.
 type reconciler struct {
 	e      *Engine
-	before map[task.ID]uint64 // the versions of the rows that the last look found unheld
-	found  map[task.ID]uint64 // those of this look
+	before map[task.ID]uint64 // versions of the rows that the last pass found unheld
+	found  map[task.ID]uint64 // those of this pass
 }
 
-// look reads all that is processing and this node's, and decides about what it finds unheld
+// pass reads the rows of this node that are processing, and reclaims those that it finds unheld
 // for the second time.
-func (r *reconciler) look(ctx context.Context) error {
+func (r *reconciler) pass(ctx context.Context) error {
 	r.found = make(map[task.ID]uint64)
 	read := r.readOwn
 	if store, ok := r.e.store.(storage.Shared); ok {
 		read = func(ctx context.Context) error { return r.readShared(ctx, store) }
 	}
 	if err := read(ctx); err != nil {
-		return err // what was found before is compared with the next look
+		return err // the next pass compares with what was found before
 	}
 	var lost []task.ID
 	for id, version := range r.found {
@@ -134,7 +135,7 @@ func (r *reconciler) readShared(ctx context.Context, store storage.Shared) error
 	}
 }
 
-// compare notes those rows of which nothing is under way.
+// compare notes the rows that are unheld.
 func (r *reconciler) compare(refs []task.Ref) {
 	e := r.e
 	e.mu.Lock()
@@ -155,27 +156,27 @@ func (r *reconciler) compare(refs []task.Ref) {
 	}
 }
 
-// savingIDs returns the tasks of which something is on its way to the store. It is called
-// with mu held, after absorb.
+// savingIDs returns the tasks of which a save is on its way to the store. It is called with mu
+// held, after dispatch.
 func (e *Engine) savingIDs() map[task.ID]bool {
 	ids := make(map[task.ID]bool)
-	note := func(saves []core.Save) {
+	add := func(saves []core.Save) {
 		for _, s := range saves {
 			ids[s.ID] = true
 		}
 	}
 	for _, saves := range e.writing {
-		note(saves)
+		add(saves)
 	}
-	note(e.pending.saves)
-	note(e.delayedSaves)
+	add(e.pending.saves)
+	add(e.delayedSaves)
 	for ref := range e.stuck {
 		ids[ref.ID] = true
 	}
 	return ids
 }
 
-// reclaim decides about rows that were unheld in two looks.
+// reclaim has the core decide about rows that were unheld in two passes.
 func (r *reconciler) reclaim(ctx context.Context, lost []task.ID) error {
 	e, reclaimed := r.e, 0
 	var first *task.Task
@@ -187,7 +188,7 @@ func (r *reconciler) reclaim(ctx context.Context, lost []task.ID) error {
 		case err != nil && (isOutage(err) || ctx.Err() != nil):
 			return err
 		case err != nil:
-			e.unanswered(ctx, "a task that is processing", err)
+			e.unanswered(ctx, "a processing task", err)
 			continue
 		}
 		e.decide(func(c *core.Core, now time.Time) {
@@ -201,7 +202,7 @@ func (r *reconciler) reclaim(ctx context.Context, lost []task.ID) error {
 		})
 	}
 	if reclaimed > 0 {
-		e.log.Warn("tasks were processing on this node in the store, and nothing of them was under way; they run again, or are errors if they may run at most once",
+		e.log.Warn("tasks were processing on this node in the store, and nothing of them was under way; they run again, or end in error if they may run at most once",
 			"tasks", reclaimed, "first_id", first.ID, "first_type", first.Type)
 	}
 	return nil

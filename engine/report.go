@@ -12,15 +12,15 @@ import (
 	"github.com/taskengine/taskengine/storage"
 )
 
-// ErrAttemptOver says that a checkpoint was not kept because the task is no longer run by
-// the attempt that wanted to.
+// ErrAttemptOver says that an attempt cannot store a checkpoint or finish its task, because
+// the task is not run by this attempt any more.
 var ErrAttemptOver = errors.New("the attempt is over")
 
 // progressEvery is how often the progress of attempts is written.
 const progressEvery = time.Second
 
-// TaskLog keeps what handlers say about their tasks. Log is called from any goroutine; it
-// must be quick, and may keep the record.
+// TaskLog stores what handlers log about their tasks. Log is called from any goroutine. It
+// must be quick, and may retain the record.
 type TaskLog interface {
 	Log(id task.ID, attempt uint32, r slog.Record)
 }
@@ -32,7 +32,7 @@ func (a *attempt) Progress(p task.Progress) {
 	if p.At.IsZero() {
 		p.At = time.Now()
 	}
-	a.spoke.Store(true)
+	a.reported.Store(true)
 	a.engine.progress.put(a, p)
 }
 
@@ -47,9 +47,9 @@ func (a *attempt) Checkpoint(data []byte) error {
 	done, err := a.engine.store.Note(context.Background(), task.Note{Ref: a.ref, Checkpoint: data})
 	switch {
 	case err != nil:
-		return fmt.Errorf("keep the checkpoint: %w", err)
+		return fmt.Errorf("store the checkpoint: %w", err)
 	case !done[0]:
-		return fmt.Errorf("keep the checkpoint: %w", ErrAttemptOver)
+		return fmt.Errorf("store the checkpoint: %w", ErrAttemptOver)
 	}
 	return nil
 }
@@ -61,21 +61,21 @@ func (a *attempt) Log(r slog.Record) {
 	}
 }
 
-// progressPatience is for how long the store may be written to for the sake of progress.
-const progressPatience = 10 * time.Second
+// progressTimeout bounds a write of progress to the store.
+const progressTimeout = 10 * time.Second
 
-// board collects what attempts say of their progress and writes it now and then, together
-// and without waiting for the disk: only people look at it.
+// progressBuffer collects the progress of attempts. It writes it once in progressEvery, for
+// all attempts together and without a sync: only people read it.
 type progressBuffer struct {
 	store storage.Store
 	log   *slog.Logger
 
 	mu      sync.Mutex
-	said    map[*attempt]task.Progress // guarded by mu: that is not written
-	writing map[*attempt]task.Progress // guarded by mu: that is being written
-	idle    chan struct{}              // guarded by mu: closed when nothing is being written any more; nil if nothing is
-	due     *time.Timer                // guarded by mu: writes what is said; nil if nothing is or something is being written
-	ended   bool                       // guarded by mu: nothing is written any more
+	pending map[*attempt]task.Progress // guarded by mu: not written yet
+	writing map[*attempt]task.Progress // guarded by mu: being written
+	idle    chan struct{}              // guarded by mu: closed when the current write ends; nil if there is none
+	due     *time.Timer                // guarded by mu: calls flush; nil if nothing is pending or a write is under way
+	ended   bool                       // guarded by mu: nothing more is accepted
 }
 
 func (b *progressBuffer) put(a *attempt, p task.Progress) {
@@ -84,21 +84,21 @@ func (b *progressBuffer) put(a *attempt, p task.Progress) {
 	if b.ended {
 		return
 	}
-	if b.said == nil {
-		b.said = make(map[*attempt]task.Progress)
+	if b.pending == nil {
+		b.pending = make(map[*attempt]task.Progress)
 	}
-	b.said[a] = p
+	b.pending[a] = p
 	b.arm()
 }
 
-// arm sees to it that what is said is written. It is called with mu held.
+// arm schedules a flush if there is progress to write. It is called with mu held.
 func (b *progressBuffer) arm() {
-	if b.due == nil && b.idle == nil && len(b.said) > 0 {
+	if b.due == nil && b.idle == nil && len(b.pending) > 0 {
 		b.due = time.AfterFunc(progressEvery, b.flush)
 	}
 }
 
-// flush writes what is said, and what is said meanwhile a while later.
+// flush writes the pending progress. Progress that is put meanwhile is written by the next flush.
 func (b *progressBuffer) flush() {
 	b.mu.Lock()
 	b.due = nil
@@ -106,7 +106,7 @@ func (b *progressBuffer) flush() {
 		b.mu.Unlock()
 		return
 	}
-	b.writing, b.said = b.said, nil
+	b.writing, b.pending = b.pending, nil
 	b.idle = make(chan struct{})
 	b.mu.Unlock()
 	b.write(b.writing)
@@ -119,32 +119,32 @@ func (b *progressBuffer) flush() {
 	}
 }
 
-// take returns what a said last, if that may not be written yet, for the engine to write with
-// what came of the attempt.
-func (b *progressBuffer) take(a *attempt) (p task.Progress, said bool) {
+// take returns the last progress of a if it may not be written yet. The engine writes it with
+// the verdict of the attempt.
+func (b *progressBuffer) take(a *attempt) (p task.Progress, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if p, said = b.said[a]; said {
-		delete(b.said, a)
+	if p, ok = b.pending[a]; ok {
+		delete(b.pending, a)
 		return p, true
 	}
-	p, said = b.writing[a]
-	return p, said
+	p, ok = b.writing[a]
+	return p, ok
 }
 
-func (b *progressBuffer) write(said map[*attempt]task.Progress) {
-	if len(said) == 0 {
+func (b *progressBuffer) write(all map[*attempt]task.Progress) {
+	if len(all) == 0 {
 		return
 	}
-	notes := make([]task.Note, 0, len(said))
-	for a, p := range said {
+	notes := make([]task.Note, 0, len(all))
+	for a, p := range all {
 		notes = append(notes, task.Note{Ref: a.ref, Progress: &p})
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), progressPatience)
+	ctx, cancel := context.WithTimeout(context.Background(), progressTimeout)
 	defer cancel()
 	var err error
-	if relaxer, ok := b.store.(storage.NoSyncer); ok {
-		err = relaxer.UpdateNoSync(ctx, func(tx storage.Tx) error {
+	if store, ok := b.store.(storage.NoSyncer); ok {
+		err = store.UpdateNoSync(ctx, func(tx storage.Tx) error {
 			_, err := tx.Note(ctx, notes...)
 			return err
 		})
@@ -152,11 +152,11 @@ func (b *progressBuffer) write(said map[*attempt]task.Progress) {
 		_, err = b.store.Note(ctx, notes...)
 	}
 	if err != nil {
-		b.log.Warn("the progress of tasks was not written", "tasks", len(notes), "error", err)
+		b.log.Warn("cannot write the progress of tasks", "tasks", len(notes), "error", err)
 	}
 }
 
-// close writes what is said, and nothing after that.
+// close writes the pending progress. Progress that is put later is dropped.
 func (b *progressBuffer) close() {
 	b.mu.Lock()
 	b.ended = true

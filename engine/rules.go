@@ -10,8 +10,8 @@ import (
 	"github.com/taskengine/taskengine/storage"
 )
 
-// tellRules tells a store in which others may add tasks how this node treats the types.
-// Where nodes differ, the one that was opened last is right.
+// tellRules stores the rules of this node's types in a store to which other programs may add
+// tasks. If the rules of nodes differ, those of the node that was opened last hold.
 func (e *Engine) tellRules(ctx context.Context) error {
 	store, ok := e.store.(storage.Ruled)
 	if !ok {
@@ -23,7 +23,7 @@ func (e *Engine) tellRules(ctx context.Context) error {
 		rules = append(rules, rulesOf(name, set, set.Types[name], e.layouts[name]))
 	}
 	if err := store.SetRules(ctx, rules...); err != nil {
-		return fmt.Errorf("engine: tell the store of the types: %w", err)
+		return fmt.Errorf("engine: store the rules of the types: %w", err)
 	}
 	return nil
 }

@@ -18,10 +18,10 @@ import (
 	"github.com/taskengine/taskengine/storage"
 )
 
-// ErrInvalid wraps what is said about a request that cannot be accepted.
+// ErrInvalid is wrapped by the errors of requests that the engine cannot accept.
 var ErrInvalid = errors.New("invalid request")
 
-// What a request may hold at most, in bytes.
+// Limits of a request, in bytes.
 const (
 	MaxType    = 200
 	MaxKey     = 500
@@ -29,29 +29,29 @@ const (
 	MaxHeaders = 16 << 10
 )
 
-// Request asks for a task. Only Type is needed.
+// Request describes a task to add. Only Type is required.
 type Request struct {
-	ID          task.ID           // chosen by the caller to make the request repeatable; zero for a new one
+	ID          task.ID           // chosen by the caller to make the request repeatable; zero for a generated one
 	Type        string            // at most MaxType bytes
-	Payload     []byte            // at most what the type allows; kept as it is
-	Priority    *uint8            // task.HighestPriority..task.LowestPriority; nil for the type's
-	Key         string            // unique among the type's tasks while they are kept; at most MaxKey bytes
-	OrderingKey string            // recorded with the task; at most MaxKey bytes
-	At          time.Time         // not before; zero for now
-	ExpiresAt   time.Time         // too late from then on; zero for never
-	Headers     map[string]string // carried along; at most MaxHeaders bytes
+	Payload     []byte            // at most max_payload of the type; stored unchanged
+	Priority    *uint8            // task.HighestPriority..task.LowestPriority; nil for the priority of the type
+	Key         string            // unique among the stored tasks of the type; at most MaxKey bytes
+	OrderingKey string            // stored with the task; at most MaxKey bytes
+	At          time.Time         // earliest start; zero for now
+	ExpiresAt   time.Time         // the task is too late from this time on; zero for never
+	Headers     map[string]string // stored with the task; names and values have at most MaxHeaders bytes
 }
 
-// Receipt says what became of a request. The task is durable: no crash loses it.
+// Receipt is the result of a request. Its task is durable: a crash does not lose it.
 type Receipt struct {
-	ID      task.ID // of the task, or of the one that has its id or key already
-	Created bool    // false if there was such a task already: nothing was added
+	ID      task.ID // of the new task, or of the existing task with the same id or key
+	Created bool    // false if such a task existed: nothing was added
 }
 
-// Submit adds tasks, in order, and returns when they are durable. Either all requests
-// are valid and each is answered by its receipt, or nothing is added and the error
-// wraps [ErrInvalid]. Any other error, that of ctx included, leaves open whether the
-// tasks were added: a caller who gives ids or keys can simply ask again.
+// Submit adds tasks, in order, and returns when they are durable. If all requests are
+// valid it returns one receipt for each. Otherwise it adds nothing and returns an error
+// that wraps [ErrInvalid]. After any other error, including the error of ctx, the tasks
+// may have been added: a caller that sets ids or keys can repeat the call.
 func (e *Engine) Submit(ctx context.Context, reqs ...Request) ([]Receipt, error) {
 	if len(reqs) == 0 {
 		return nil, nil
@@ -81,8 +81,8 @@ func (e *Engine) Submit(ctx context.Context, reqs ...Request) ([]Receipt, error)
 }
 
 // SubmitTx adds tasks within a transaction of the engine's store: they exist, and are
-// triggered, if and only if it commits. Where several databases keep the tasks, those added
-// to the transaction of one of them have neither a key nor an ordering key.
+// triggered, if and only if it commits. If several databases hold the tasks, a task that is
+// added in the transaction of one of them can have neither a key nor an ordering key.
 func (e *Engine) SubmitTx(ctx context.Context, tx storage.Tx, reqs ...Request) ([]Receipt, error) {
 	var shards *task.Shards
 	if placed, ok := tx.(storage.ShardBound); ok {
@@ -107,11 +107,11 @@ func (e *Engine) SubmitTx(ctx context.Context, tx storage.Tx, reqs ...Request) (
 	if err != nil {
 		return nil, fmt.Errorf("engine: submit: %w", err)
 	}
-	e.mayCommitUnheard(rows)
+	e.markUncommitted(rows)
 	tx.OnCommit(func() {
 		e.decide(func(c *core.Core, now time.Time) {
 			for i, t := range rows {
-				if inserted[i].Existing != t.ID { // else an earlier transaction added it, and may be in doubt still
+				if inserted[i].Existing != t.ID { // otherwise an earlier transaction added it, and may still be uncertain
 					e.confirm(t.Ref())
 				}
 				e.inserted(c, now, t, inserted[i].Created())
@@ -121,10 +121,10 @@ func (e *Engine) SubmitTx(ctx context.Context, tx storage.Tx, reqs ...Request) (
 	return receipts(rows, inserted), nil
 }
 
-// mayCommitUnheard has rows looked for that are to be added in a transaction: if the answer to
-// its commit is lost, nothing calls its OnCommit. Where nodes share a store they look for such
-// rows anyway, and a store that no nodes could share has no answers to lose: it fails for good.
-func (e *Engine) mayCommitUnheard(rows []*task.Task) {
+// markUncommitted marks rows as uncertain that a transaction is about to add: if the answer to
+// its commit is lost, its OnCommit functions are not called. Nodes that share a store look for
+// such rows anyway. A store that nodes cannot share loses no answer: it fails for good.
+func (e *Engine) markUncommitted(rows []*task.Task) {
 	if _, mayLose := e.store.(storage.Shared); !mayLose || e.cluster.IsShared() {
 		return
 	}
@@ -137,11 +137,11 @@ func (e *Engine) mayCommitUnheard(rows []*task.Task) {
 	e.checkSoon()
 }
 
-// submission is a call of Submit on its way through a writer.
+// submission is a call of Submit that waits for a writer.
 type submission struct {
 	rows     []*task.Task
 	receipts []Receipt
-	done     chan error // holds one
+	done     chan error // of capacity 1
 }
 
 func newSubmission() any { return &submission{done: make(chan error, 1)} }
@@ -157,12 +157,12 @@ func receipts(rows []*task.Task, inserted []storage.Inserted) []Receipt {
 	return out
 }
 
-// typeInfo is what a submit needs to know of a type.
+// typeInfo is the part of a type's configuration that Submit uses.
 type typeInfo struct {
 	priority   uint8
 	maxPayload int
-	keys       []keyed // where its group comes from
-	values     int     // how many of those a group must have for its limits
+	keys       []keyed // sources of the values of a group
+	values     int     // number of values that a group must have for the limits of the type
 }
 
 func newTypeInfo(set policy.Set, p policy.Type, layout []string) *typeInfo {
@@ -175,7 +175,8 @@ func newTypeInfo(set policy.Set, p policy.Type, layout []string) *typeInfo {
 	return info
 }
 
-// rows makes the rows of valid requests, with ids of some shards; nil is of all.
+// rows returns the rows of reqs, or an error if a request is invalid. Generated ids belong to
+// shards; nil stands for all shards.
 func (e *Engine) rows(reqs []Request, shards *task.Shards) ([]*task.Task, error) {
 	if len(reqs) == 1 { // the usual case, in one allocation
 		only := new(struct {
@@ -190,7 +191,7 @@ func (e *Engine) rows(reqs []Request, shards *task.Shards) ([]*task.Task, error)
 	}
 	rows := make([]*task.Task, len(reqs))
 	for i := range reqs {
-		rows[i] = new(task.Task) // one by one: they end at different times
+		rows[i] = new(task.Task) // one by one: tasks end, and are freed, at different times
 		if err := e.fill(rows[i], &reqs[i], shards); err != nil {
 			return nil, fmt.Errorf("%w %d of %d: %w", ErrInvalid, i+1, len(reqs), err)
 		}
@@ -198,7 +199,7 @@ func (e *Engine) rows(reqs []Request, shards *task.Shards) ([]*task.Task, error)
 	return rows, nil
 }
 
-// fill makes t the row of a valid request.
+// fill sets t to the row of r, or returns an error if r is invalid.
 func (e *Engine) fill(t *task.Task, r *Request, shards *task.Shards) error {
 	info, known := e.types[r.Type]
 	if !known {
@@ -218,7 +219,7 @@ func (e *Engine) fill(t *task.Task, r *Request, shards *task.Shards) error {
 	t.Priority, t.Group = info.priority, group
 	t.ReadyAt, t.ExpiresAt = r.At, r.ExpiresAt
 	t.Headers = maps.Clone(r.Headers)
-	t.Payload = bytes.Clone(r.Payload) // the handler may run while the caller uses its own again
+	t.Payload = bytes.Clone(r.Payload) // the handler may run while the caller reuses its buffer
 	if r.Priority != nil {
 		t.Priority = *r.Priority
 	}
@@ -263,14 +264,14 @@ func printable(s string) bool {
 	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f })
 }
 
-// keyed is where one value of a type's group is found.
+// keyed is the source of one value of a type's group.
 type keyed struct {
-	limit string   // that looks at it; "" if none does any more
+	limit string   // the limit that uses the value; "" if none does any more
 	path  []string // "payload", then the names of JSON members; "headers", then a name; "key"; "ordering_key"
 }
 
-// groupOf reads the values that a request has for the keyed limits of its type. One
-// that is not there is the empty value, like any other.
+// groupOf returns the group of a request: its values for the keyed limits of its type. A
+// missing value is the empty value, which limits treat like any other.
 func groupOf(keys []keyed, r *Request) (string, error) {
 	if len(keys) == 0 {
 		return "", nil
@@ -314,7 +315,7 @@ func lookUp(document []byte, path []string) (string, error) {
 	}
 	var v any
 	d := json.NewDecoder(bytes.NewReader(raw))
-	d.UseNumber() // as it is written: large ones must not become the same
+	d.UseNumber() // keep all digits: different large numbers must stay different
 	if err := d.Decode(&v); err != nil {
 		return "", err
 	}

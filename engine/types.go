@@ -13,27 +13,27 @@ import (
 	"github.com/taskengine/taskengine/storage"
 )
 
-// TypeStatus is how things stand with one type.
+// TypeStatus is the state of one type.
 type TypeStatus = core.TypeStatus
 
-// Types returns how things stand with every type that is configured, or was paused or
-// resumed by hand, in the order of their names.
+// Types returns the state of every type that is configured, or was paused or unpaused by
+// a person, in the order of their names.
 func (e *Engine) Types() (types []TypeStatus) {
 	e.decide(func(c *core.Core, _ time.Time) { types = c.Types() })
 	return types
 }
 
-// Bounds of what AllTypes reads of a store that does not keep count.
+// Bounds of what AllTypes reads from a store that is not a [storage.LiveCounter].
 const (
 	typesOfNewest = 1000   // tasks among which it looks for types
 	typesScan     = 20_000 // rows it reads to find them
 )
 
 // AllTypes returns what Types does, and the types of tasks that are in the store, in the order
-// of their names. Anybody may make up types, so there are at most limit of those that Types
-// does not have, and more reports whether there may be others. A store that is a
-// [storage.LiveCounter] knows the types of all tasks. Of another one these are the types of tasks
-// that are ready, and of the newest thousand that wait, run or are in error.
+// of their names. A task may be submitted with any type, so AllTypes adds at most limit types to
+// those of Types; more reports whether there may be others. A store that is a
+// [storage.LiveCounter] knows the types of all tasks. For another store AllTypes finds the types
+// of the tasks that are ready, and of the newest thousand that wait, run or are in error.
 func (e *Engine) AllTypes(ctx context.Context, limit int) (types []TypeStatus, more bool, err error) {
 	types = e.Types()
 	known := make(map[string]bool, len(types))
@@ -106,7 +106,7 @@ func (e *Engine) typesOfReady(ctx context.Context, known map[string]bool, limit 
 	}
 }
 
-// policyOf returns how tasks of a type are treated.
+// policyOf returns the policy of a type, which is the default if the type is not configured.
 func (e *Engine) policyOf(typ string) policy.Type {
 	if p, ok := e.config.Policies.Types[typ]; ok {
 		return p
