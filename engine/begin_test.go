@@ -40,7 +40,7 @@ func TestAGrabThatIsAnsweredAfterTheNodeWasTakenForDeadIsNotRun(t *testing.T) {
 		})
 		time.Sleep(1500 * time.Millisecond)
 		a.expect(id, task.Processing)
-		a.coord.Sever() // it joins again after a second
+		a.coord.Sever() // the member joins again after a second
 		got := a.end(id)
 		if got.State != task.Done || string(got.Result) != "r" || len(g.ran(id)) != 1 || wrong.Load() != 0 {
 			t.Errorf("got %+v after runs on %v, %d of them under an incarnation that was dead", got, g.ran(id), wrong.Load())
@@ -48,7 +48,7 @@ func TestAGrabThatIsAnsweredAfterTheNodeWasTakenForDeadIsNotRun(t *testing.T) {
 	})
 }
 
-// doubtful is a membership that may not be able to prove that a member is alive.
+// doubtful is a membership that may fail to prove that a member is alive.
 type doubtful struct {
 	coord.Membership
 	proves atomic.Bool
@@ -56,7 +56,7 @@ type doubtful struct {
 
 func (d *doubtful) Proves(task.ID) bool { return d.proves.Load() }
 
-// startDoubtful opens an engine that is a member of a cluster and may not be able to prove it.
+// startDoubtful opens an engine that is a member of a cluster by d.
 func startDoubtful(t *testing.T, d *doubtful, h task.Handler) *node {
 	g := newGroup(t)
 	coordinator := g.first.Peer()
@@ -113,10 +113,10 @@ func TestAPoolDoesNotBeginWhileItsNodeCannotProveThatItIsAlive(t *testing.T) {
 	})
 }
 
-// stalling is a store in which what is written takes long, from some moment on.
+// stalling is a store whose writes can be made slow.
 type stalling struct {
 	storage.Store
-	notes, updates atomic.Int64 // how long it takes, in nanoseconds
+	notes, updates atomic.Int64 // how long each takes, in nanoseconds
 }
 
 func (s *stalling) Note(ctx context.Context, ns ...task.Note) ([]bool, error) {

@@ -11,11 +11,11 @@ import (
 	"github.com/taskengine/taskengine/storage/memory"
 )
 
-// sweeps is a store that removes what has ended in a way of its own.
+// sweeps is a store that is a [storage.Expirer].
 type sweeps struct {
 	storage.Store
 	mu    sync.Mutex
-	at    []time.Duration // guarded by mu: when it was asked to, since begin
+	at    []time.Duration // guarded by mu: times of the calls of Expire, since begin
 	begin time.Time
 }
 
@@ -25,9 +25,9 @@ func (s *sweeps) Expire(_ context.Context, now time.Time) (int64, time.Time, err
 	s.at = append(s.at, now.Sub(s.begin))
 	switch len(s.at) {
 	case 1:
-		return 0, now.Add(3 * time.Minute), nil // there will be something
+		return 0, now.Add(3 * time.Minute), nil // the next row is due in three minutes
 	case 2:
-		return 7, now, nil // and more is left
+		return 7, now, nil // more rows are due
 	}
 	return 0, time.Time{}, nil
 }

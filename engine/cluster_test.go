@@ -17,18 +17,18 @@ import (
 	"github.com/taskengine/taskengine/storage/memory"
 )
 
-// group is several nodes on one store in memory.
+// group is a cluster of nodes on one store in memory.
 type group struct {
 	t     *testing.T
 	store *memory.Store
 	first *local.Node
 	noBus bool
-	wrap  func(*memory.Store) storage.Store // how nodes see the store; nil: as it is
+	wrap  func(*memory.Store) storage.Store // wraps the store of each node; nil for no wrapper
 
 	mu   sync.Mutex
 	runs map[task.ID][]string // guarded by mu: the nodes on which a task's handler began
 
-	ids *task.IDs // of rows of which no node is told
+	ids *task.IDs // of rows that are added without a hint to a node
 }
 
 func newGroup(t *testing.T) *group {
@@ -42,7 +42,7 @@ type member struct {
 	name  string
 }
 
-// join starts a node whose handlers do work after the run was noted.
+// join starts a node. Its handlers note the run, and then do work.
 func (g *group) join(name string, set policy.Set, work func(context.Context, *task.Task) ([]byte, error), types ...string) *member {
 	g.t.Helper()
 	m := &member{coord: g.first.Peer(), name: name}
@@ -81,7 +81,7 @@ func (g *group) ran(id task.ID) []string {
 	return slices.Clone(g.runs[id])
 }
 
-// because checks what is said to keep a task from running.
+// because checks that code is what keeps a task from running.
 func (m *member) because(id task.ID, code string) {
 	m.t.Helper()
 	_, reasons, err := m.Why(context.Background(), id)
@@ -101,7 +101,7 @@ func takes(d time.Duration) func(context.Context, *task.Task) ([]byte, error) {
 	}
 }
 
-// elsewhere returns an ordering key that is for another node than m to start.
+// elsewhere returns an ordering key whose tasks another node than m starts.
 func (g *group) elsewhere(m *member, typ string, others ...*member) string {
 	g.t.Helper()
 	for i := range 1000 {
@@ -154,15 +154,15 @@ func TestNodesShareTheWork(t *testing.T) {
 func TestATaskForAnotherNodeStartsThere(t *testing.T) {
 	for name, c := range map[string]struct {
 		noBus bool
-		after time.Duration // when it is to run
+		after time.Duration // when the task is to run
 		most  time.Duration // how late it may be
 	}{
-		"at once, by a hint":                    {false, 0, 10 * time.Millisecond},
-		"at once, without a hint":               {true, 0, 1100 * time.Millisecond},
-		"at its time, by a hint":                {false, time.Hour, 10 * time.Millisecond},
-		"at its time, without a hint":           {true, time.Hour, 1100 * time.Millisecond},
-		"at its time, which comes in a moment":  {false, time.Millisecond, 10 * time.Millisecond},
-		"soon, and nobody could tell it before": {true, time.Millisecond, 1100 * time.Millisecond},
+		"at once, by a hint":                   {false, 0, 10 * time.Millisecond},
+		"at once, without a hint":              {true, 0, 1100 * time.Millisecond},
+		"at its time, by a hint":               {false, time.Hour, 10 * time.Millisecond},
+		"at its time, without a hint":          {true, time.Hour, 1100 * time.Millisecond},
+		"at its time, which comes in a moment": {false, time.Millisecond, 10 * time.Millisecond},
+		"soon, and it could not know before":   {true, time.Millisecond, 1100 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
@@ -204,9 +204,9 @@ func TestANodeThatIsExpelledCancelsWhatItRunsAndStartsNothing(t *testing.T) {
 		}
 		other := a.submit(engine.Request{Type: "work"})
 		if ran := g.ran(other); len(ran) != 0 {
-			t.Errorf("it ran on %v though nobody knows whether that lives", ran)
+			t.Errorf("it ran on %v though that node may be dead", ran)
 		}
-		time.Sleep(2 * time.Second) // it has joined again
+		time.Sleep(2 * time.Second) // the node has joined again
 		if a.Incarnation() == before || len(a.Members()) != 1 {
 			t.Errorf("it is %v, as before %v, among %v", a.Incarnation(), before, a.Members())
 		}
@@ -279,7 +279,7 @@ func TestATypeIsForThoseWhoHandleIt(t *testing.T) {
 func TestATaskIsCancelledWhereverItRuns(t *testing.T) {
 	for _, c := range []struct {
 		noBus bool
-		most  time.Duration // until its handler is told
+		most  time.Duration // until the context of its handler ends
 	}{{false, 10 * time.Millisecond}, {true, 1100 * time.Millisecond}} {
 		inBubble(t, func(t *testing.T) {
 			g := newGroup(t)
@@ -299,7 +299,7 @@ func TestATaskIsCancelledWhereverItRuns(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if now := a.expect(gone, task.Cancelled); c.noBus { // somebody sweeps it out at once
+			if now := a.expect(gone, task.Cancelled); c.noBus { // the row is deleted at once
 				if removed, err := g.store.Delete(t.Context(), now.Ref()); err != nil || !removed[0] {
 					t.Fatal(removed, err)
 				}
@@ -362,7 +362,7 @@ func TestNothingIsLostOrDoubledWhileNodesComeAndGo(t *testing.T) {
 }
 
 func TestAStoreThatNodesCannotShareIsRefused(t *testing.T) {
-	type alone struct{ storage.Store } // which hides all else
+	type alone struct{ storage.Store } // hides all other methods
 	_, err := engine.Open(t.Context(), engine.Config{Store: alone{memory.New()}, Policies: one("work", nil), Membership: local.New()})
 	if err == nil || !strings.Contains(err.Error(), "shared") {
 		t.Errorf("got %v", err)

@@ -19,7 +19,7 @@ import (
 
 var errRefused = errors.New("this row cannot be written")
 
-// picky is a store that refuses every transaction which writes certain rows.
+// picky is a store that refuses every transaction that writes certain rows.
 type picky struct {
 	storage.Store
 
@@ -29,7 +29,7 @@ type picky struct {
 	away     bool                   // guarded by mu: everything is refused
 	updates  int                    // guarded by mu: transactions so far
 	refusals int                    // guarded by mu: those that failed
-	grabs    int                    // guarded by mu: grabs that were asked for
+	grabs    int                    // guarded by mu: requested grabs
 	largest  int                    // guarded by mu: the bytes of results in one transaction
 }
 
@@ -111,7 +111,7 @@ func startPicky(t *testing.T, set policy.Set, handlers map[string]task.Handler) 
 	return n, s
 }
 
-// submitMany submits that many tasks at once and returns the errors there were.
+// submitMany submits many tasks at once. It returns the ids of tasks and the errors.
 func (n *node) submitMany(typ string, many int) (ids []task.ID, errs []error) {
 	var all sync.WaitGroup
 	var mu sync.Mutex
@@ -240,7 +240,7 @@ func TestATaskThatCannotBeStartedHoldsUpNothingElse(t *testing.T) {
 	}
 }
 
-// In an outage little is asked for, and all of it goes on afterwards.
+// In an outage the engine writes little. Afterwards all tasks run.
 func TestInAnOutageHardlyAnythingIsGrabbed(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		var j journal
@@ -267,8 +267,8 @@ func TestInAnOutageHardlyAnythingIsGrabbed(t *testing.T) {
 	})
 }
 
-// More tasks are in doubt than are remembered: the store is looked through instead.
-func TestWhatIsInDoubtBeyondMemoryIsFound(t *testing.T) {
+// More tasks are uncertain than the engine remembers: it reads the whole store instead.
+func TestUncertainTasksBeyondMemoryAreFound(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		var j journal
 		set := one("x", nil)
@@ -320,7 +320,7 @@ func TestABatchIsBoundedInBytes(t *testing.T) {
 	})
 }
 
-// The store writes a batch and says that it did not, also while the batch is divided.
+// The store commits a batch and returns an error, also while the batch is divided.
 func TestWhatWasWrittenAndDeniedWhileABatchWasDividedHappensOnce(t *testing.T) {
 	for seed := range 20 {
 		inBubble(t, func(t *testing.T) {
@@ -380,14 +380,14 @@ func TestATaskWhoseTimeIsOverDoesNotStartThoughItIsFoundLate(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		var j journal
 		n, s := startLossy(t, one("x", func(p *policy.Type) { p.Timeout.Queue, p.Concurrency = 500*time.Millisecond, 1 }), handle("x", j.work(800*time.Millisecond)))
-		n.submit(engine.Request{Type: "x"}) // it ends when the time of the other is over, and before that is looked at
+		n.submit(engine.Request{Type: "x"}) // it ends when the other has timed out, and before the engine checks that one
 		id := task.ID{1}
 		s.answer(func(inserted, _ int) bool { return inserted > 0 }, nil)
 		if _, err := n.Submit(t.Context(), engine.Request{ID: id, Type: "x"}); err == nil {
 			t.Fatal("the answer was not lost")
 		}
 		s.answer(nil, nil)
-		time.Sleep(time.Minute) // it is looked at after a second
+		time.Sleep(time.Minute) // the engine checks it after a second
 		if n.expect(id, task.Error); len(j.payloads()) != 1 {
 			t.Errorf("it ran %d times", len(j.payloads())-1)
 		}
@@ -416,7 +416,7 @@ func TestATaskAddedInATransactionWhoseAnswerWasLostRuns(t *testing.T) {
 	})
 }
 
-// untold is a transaction whose commit is not told.
+// untold is a transaction that does not call OnCommit functions.
 type untold struct{ storage.Tx }
 
 func (untold) OnCommit(func()) {}

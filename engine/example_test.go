@@ -14,7 +14,7 @@ import (
 	"github.com/taskengine/taskengine/storage/memory"
 )
 
-// A task is submitted, handled, and read back with its result. A program that means it
+// A task is submitted, handled, and read back with its result. A program in production
 // opens storage/pebble or storage/bolt instead of a store in memory.
 func Example() {
 	ctx := context.Background()
@@ -49,7 +49,7 @@ func Example() {
 	// Output: done: HELLO
 }
 
-// A handler says what is to happen next by the error it returns.
+// The error that a handler returns decides what happens next.
 func Example_verdicts() {
 	charge := func(ctx context.Context, t *task.Task) ([]byte, error) {
 		switch err := ctx.Err(); {

@@ -13,8 +13,8 @@ import (
 	"github.com/taskengine/taskengine/storage/memory"
 )
 
-// books is business data that shares its transactions with the tasks: a row of a type
-// that nobody handles is added for each payment.
+// books is the type of rows that stand for business data, which shares its transactions with
+// the tasks. It has no handler. Each payment adds a row.
 const books = "payment"
 
 // pay makes a payment and finishes the task, in one transaction of store.
@@ -40,7 +40,8 @@ func (n *node) paid() (payments int64) {
 	return payments
 }
 
-// hookless is a store that never tells of a commit, as when the word is lost.
+// hookless is a store that never calls OnCommit functions, as when the answer to a commit is
+// lost.
 type hookless struct{ storage.Store }
 
 type hooklessTx struct{ storage.Tx }
@@ -55,7 +56,7 @@ func (s hookless) Update(ctx context.Context, fn func(storage.Tx) error) error {
 func TestATaskFinishedInATransactionIsDoneWhateverItsHandlerReturns(t *testing.T) {
 	for name, c := range map[string]struct {
 		err    error
-		silent bool // nobody tells of the commit
+		silent bool // OnCommit functions are not called
 		kept   time.Duration
 	}{
 		"nothing":                              {kept: time.Hour},
@@ -171,7 +172,7 @@ func TestATransactionThatFailedCanBeMadeAgain(t *testing.T) {
 	})
 }
 
-// Somebody was faster: the business change is rolled back.
+// Another change of the task came first: the business change is rolled back.
 func TestAnAttemptThatIsOverFinishesNothing(t *testing.T) {
 	for name, over := range map[string]func(n *node, id task.ID){
 		"because it was cancelled": func(n *node, id task.ID) {
@@ -222,7 +223,7 @@ func TestAHandlerThatLingersAfterItsTransactionChangesNothing(t *testing.T) {
 			return nil, errors.Join(err, errNo)
 		}))
 		id := n.submit(engine.Request{Type: "pay"})
-		n.end(id) // those who wait are told at the commit
+		n.end(id) // waiting calls return at the commit
 		if s := n.Stats(); s.Running != 1 {
 			t.Errorf("its slot was given to another: %+v", s)
 		}
@@ -238,7 +239,7 @@ func TestAHandlerThatLingersAfterItsTransactionChangesNothing(t *testing.T) {
 	})
 }
 
-// The node dies between the commit and the handler's return: nobody runs the task again.
+// The node dies between the commit and the handler's return: the task does not run again.
 func TestATaskFinishedInATransactionStaysDoneWhenItsNodeDies(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		g := newGroup(t)

@@ -15,7 +15,7 @@ import (
 	"github.com/taskengine/taskengine/storage/memory"
 )
 
-// node is an engine under test, over a store in memory, in a bubble of its own time.
+// node is an engine under test, over a store in memory, in a bubble with fake time.
 type node struct {
 	*engine.Engine
 	t      *testing.T
@@ -23,8 +23,8 @@ type node struct {
 	config engine.Config
 }
 
-// inBubble runs fn where time is made up: a sleep of a day takes no time at all, and a
-// goroutine that is left behind fails the test.
+// inBubble runs fn with fake time: a sleep of a day takes no real time, and a goroutine
+// that is left behind fails the test.
 func inBubble(t *testing.T, fn func(t *testing.T)) {
 	t.Helper()
 	synctest.Test(t, fn)
@@ -95,7 +95,7 @@ func (n *node) expect(id task.ID, want task.State) *task.Task {
 	return t
 }
 
-// one returns a set with one type, changed as fn wants it.
+// one returns a set with one type, changed by fn.
 func one(name string, fn func(*policy.Type)) policy.Set {
 	p := policy.DefaultType()
 	p.Retry.Backoff.Jitter = 0
@@ -109,7 +109,7 @@ func handle(name string, fn func(context.Context, *task.Task) ([]byte, error)) m
 	return map[string]task.Handler{name: task.HandlerFunc(fn)}
 }
 
-// journal notes what handlers did, for tests to look at afterwards.
+// journal records the calls of handlers.
 type journal struct {
 	mu      sync.Mutex
 	began   []entry // guarded by mu
@@ -122,7 +122,7 @@ type entry struct {
 	at      time.Time
 }
 
-// work notes the task and takes d, or until the context ends.
+// work returns a handler that records the task and takes d, or returns when the context ends.
 func (j *journal) work(d time.Duration) func(context.Context, *task.Task) ([]byte, error) {
 	return func(ctx context.Context, t *task.Task) ([]byte, error) {
 		j.mu.Lock()

@@ -13,8 +13,8 @@ import (
 	"github.com/taskengine/taskengine/storage/memory"
 )
 
-// A node that hangs is taken for dead: its tasks run elsewhere, and what it makes of them
-// when it comes to comes too late.
+// A node that hangs is taken for dead: its tasks run elsewhere. When it continues, its saves
+// of these tasks come too late.
 func TestTheTasksOfADeadNodeRunElsewhere(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		g := newGroup(t)
@@ -24,13 +24,13 @@ func TestTheTasksOfADeadNodeRunElsewhere(t *testing.T) {
 		set.Types["once"] = once
 		release := make(chan struct{})
 		a := g.join("a", set, func(context.Context, *task.Task) ([]byte, error) {
-			<-release // whatever becomes of the context
+			<-release // ignores its context
 			return []byte("late"), nil
 		}, "work", "once")
 		again, once1 := a.submit(engine.Request{Type: "work"}), a.submit(engine.Request{Type: "once"})
 		b := g.join("b", set, func(context.Context, *task.Task) ([]byte, error) { return []byte("again"), nil }, "work", "once")
 		time.Sleep(10 * time.Second)
-		b.expect(again, task.Processing) // too long is not dead
+		b.expect(again, task.Processing) // a slow handler does not make its node dead
 		b.because(again, engine.CodeRunning)
 		died := time.Now()
 		if err := a.coord.Close(); err != nil { // for good
@@ -55,17 +55,17 @@ func TestTheTasksOfADeadNodeRunElsewhere(t *testing.T) {
 	})
 }
 
-// countingOrphans is a store that counts how often two nodes ask it for orphans, and takes a
-// while to find them.
+// countingOrphans is a store that counts the calls of Orphans by a cluster of two nodes, and
+// takes time to answer them.
 type countingOrphans struct {
 	*memory.Store
 	asked atomic.Int64
 	takes time.Duration
-	page  int // how much it reads at once; 0: as much as it is asked for
+	page  int // rows that a call reads; 0 for as many as the caller asks for
 }
 
 func (s *countingOrphans) Orphans(ctx context.Context, alive []task.ID, after task.ID, scan int) ([]*task.Task, task.ID, error) {
-	if len(alive) > 1 { // with one of the two nodes left out it is that node looking for rows of its own
+	if len(alive) > 1 { // if one of the two nodes is missing, that node looks for its own rows
 		s.asked.Add(1)
 	}
 	time.Sleep(s.takes)
@@ -75,7 +75,7 @@ func (s *countingOrphans) Orphans(ctx context.Context, alive []task.ID, after ta
 	return s.Store.Orphans(ctx, alive, after, scan)
 }
 
-// To look for the tasks of dead nodes is to read all tasks.
+// Looking for the tasks of dead nodes means to read all tasks.
 func TestTasksOfDeadNodesAreLookedForSeldomWhileNoneDies(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		g := newGroup(t)
@@ -105,7 +105,7 @@ func TestTasksOfDeadNodesAreLookedForSeldomWhileNoneDies(t *testing.T) {
 	})
 }
 
-// Wherever the healer is among a million tasks when a node dies.
+// The healer may be anywhere among a million tasks when a node dies.
 func TestTasksOfADeadNodeRunElsewhereSoonThoughItTakesLongToFindThem(t *testing.T) {
 	for phase := range 16 {
 		inBubble(t, func(t *testing.T) {
@@ -134,7 +134,7 @@ func TestTasksOfADeadNodeRunElsewhereSoonThoughItTakesLongToFindThem(t *testing.
 				t.Fatal(err)
 			}
 			b.end(id)
-			if took := time.Since(died); took > engine.DefaultLease { // it is another lease until the others see it
+			if took := time.Since(died); took > engine.DefaultLease { // the other nodes see it after another lease
 				t.Errorf("it took %v", took)
 			}
 			close(release)

@@ -38,7 +38,7 @@ func TestAHandlerThatDoesNotReturnLosesItsTaskButKeepsItsSlot(t *testing.T) {
 		})
 		n := start(t, set, handle("x", func(context.Context, *task.Task) ([]byte, error) {
 			if calls++; calls == 1 {
-				<-release // deaf to its context
+				<-release // ignores its context
 				return []byte("late"), nil
 			}
 			return []byte("second"), nil
@@ -194,7 +194,7 @@ func TestATaskWithoutAHandlerWaitsUntilThereIsOne(t *testing.T) {
 		id := n.submit(engine.Request{Type: "new"})
 		time.Sleep(24 * time.Hour)
 		if got := n.expect(id, task.Submitted); got.Attempt != 0 {
-			t.Errorf("attempt %d of a task that nobody handles", got.Attempt)
+			t.Errorf("attempt %d of a task without a handler", got.Attempt)
 		}
 		n.close()
 		n.config.Policies, n.config.Handlers = one("new", nil), handle("new", j.work(0))
@@ -248,7 +248,7 @@ func TestFinishedTasksAreKeptAsLongAsTheirTypeSays(t *testing.T) {
 	})
 }
 
-// flaky is a store that fails when it is told to.
+// flaky is a store that fails on demand.
 type flaky struct {
 	storage.Store
 	fail atomic.Pointer[error]

@@ -19,15 +19,15 @@ import (
 	"github.com/taskengine/taskengine/storage/memory"
 )
 
-// tallied is a store in memory that is told to fold. It has as many notes to fold as the
-// test says.
+// tallied is a store in memory that counts calls of Fold. The test sets how many notes it has
+// to fold.
 type tallied struct {
 	*memory.Store
 
 	mu    sync.Mutex
 	notes int64       // guarded by mu
 	folds []time.Time // guarded by mu
-	fails error       // guarded by mu: of a fold, once
+	fails error       // guarded by mu: error of the next fold
 }
 
 func (s *tallied) Fold(context.Context) (int64, error) {
@@ -39,7 +39,7 @@ func (s *tallied) Fold(context.Context) (int64, error) {
 	return s.notes, err
 }
 
-// foldedIn returns how often it was told to fold within a time.
+// foldedIn returns how often Fold is called within d.
 func (s *tallied) foldedIn(d time.Duration) int {
 	time.Sleep(d)
 	s.mu.Lock()
@@ -59,7 +59,7 @@ func (s *tallied) set(notes int64, fails error) {
 	s.notes, s.fails = notes, fails
 }
 
-// logs is what some nodes logged.
+// logs holds what some nodes logged.
 type logs struct {
 	mu   sync.Mutex
 	text bytes.Buffer // guarded by mu
@@ -140,12 +140,12 @@ func TestOneNodeTellsOnceThatNobodyHandlesAType(t *testing.T) {
 				t.Errorf("%s they said %q, want %q", when, got, want)
 			}
 		}
-		const nobody = `msg="tasks wait that no node handles; start one that does, or cancel them" type=rare`
+		const unhandled = `msg="tasks wait that no node handles; start one that does, or cancel them" type=rare`
 		tells("when all is handled")
 		b.close()
 		id := submit()
 		submit()
-		tells("when nobody handles it any more", nobody)
+		tells("when no node handles it any more", unhandled)
 		c := joinTallied(t, s, &l, first.Peer(), "rare")
 		c.end(id)
 		time.Sleep(time.Minute)
@@ -153,7 +153,7 @@ func TestOneNodeTellsOnceThatNobodyHandlesAType(t *testing.T) {
 		c.close()
 		tells("while there is no task")
 		submit()
-		tells("when nobody handles it again", nobody)
+		tells("when no node handles it again", unhandled)
 	})
 }
 
@@ -185,7 +185,7 @@ func TestOneNodeTellsThatTasksHaveBecomeErrors(t *testing.T) {
 		if _, err := a.Fail(t.Context(), task.Ref{ID: ids[0]}, ""); err != nil {
 			t.Fatal(err)
 		}
-		tells("when somebody has acknowledged one")
+		tells("when one was acknowledged")
 		fail("mail")
 		tells("when there are as many as before", errors+`"[mail: 2 (1 more)]"`)
 	})

@@ -24,7 +24,7 @@ type inParts struct {
 
 	mu    sync.Mutex
 	away  task.Shards // guarded by mu
-	blind bool        // guarded by mu: what is of them is done all the same, and nobody is told
+	blind bool        // guarded by mu: writes of shards that are away are done all the same, and return an error
 }
 
 func (s *inParts) set(away task.Shards, blind bool) {
@@ -47,7 +47,7 @@ func (s *inParts) Get(ctx context.Context, id task.ID) (*task.Task, error) {
 	return s.Store.Get(ctx, id)
 }
 
-// all returns what there is, away or not.
+// all returns all rows, also of shards that are away.
 func (s *inParts) all(t *testing.T) []*task.Task {
 	t.Helper()
 	rows, _, err := s.List(t.Context(), storage.Filter{}, task.ID{}, 1000, 1000)
@@ -71,7 +71,7 @@ func (s *inParts) do(ctx context.Context, b *storage.Batch) (storage.Outcome, er
 	s.mu.Unlock()
 	out := storage.Outcome{Inserted: make([]storage.Inserted, len(b.Insert)), Swapped: make([]*task.Task, len(b.Swap))}
 	var lost task.Shards
-	var parts [2]storage.Batch // here and away
+	var parts [2]storage.Batch // of shards that are here, and away
 	var inserts, swaps [2][]int
 	side := func(id task.ID) int {
 		if away.Has(id.Shard()) {
@@ -132,7 +132,7 @@ func half(t *testing.T) task.Shards {
 	return s
 }
 
-func TestWhatIsInDoubtIsSettledThoughAPartOfTheStoreStaysAway(t *testing.T) {
+func TestUncertainTasksAreResolvedThoughAPartOfTheStoreStaysAway(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		n, s := startInParts(t, one("pay", nil), handle("pay", func(context.Context, *task.Task) ([]byte, error) { return nil, nil }))
 		s.set(task.AllShards(), true)
@@ -147,8 +147,8 @@ func TestWhatIsInDoubtIsSettledThoughAPartOfTheStoreStaysAway(t *testing.T) {
 		}
 		away := half(t)
 		s.set(away, false)
-		time.Sleep(5 * time.Minute) // ten of those that are away are asked for in each look
-		ended := make(map[bool]int) // by whether they are away
+		time.Sleep(5 * time.Minute) // each check asks for ten of those that are away
+		ended := make(map[bool]int) // number of ended tasks, by whether their shards are away
 		for _, row := range s.all(t) {
 			if row.State == task.Done {
 				ended[away.Has(row.ID.Shard())]++
@@ -363,7 +363,7 @@ func TestAnEngineDoesNotOpenOneOfSeveralDatabases(t *testing.T) {
 	}
 }
 
-// deaf is a store that cannot be read now and then.
+// deaf is a store that sometimes cannot be read.
 type deaf struct {
 	*memory.Store
 	until time.Time

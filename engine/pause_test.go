@@ -20,7 +20,7 @@ func TestATypeIsPausedOnAllNodes(t *testing.T) {
 			g := newGroup(t)
 			g.noBus = !told
 			a, b := g.join("a", one("work", nil), takes(0), "work"), g.join("b", one("work", nil), takes(0), "work")
-			time.Sleep(3 * time.Second) // they know each other
+			time.Sleep(3 * time.Second) // the nodes know each other
 			paused := func(is bool) {
 				t.Helper()
 				wait := 100 * time.Millisecond
@@ -57,8 +57,8 @@ func TestATypeIsPausedOnAllNodes(t *testing.T) {
 	}
 }
 
-// contested is a store to which another node writes a pause whenever its pauses were read, as
-// often as left says.
+// contested is a store to which another node writes a pause after each read of the pauses, left
+// times.
 type contested struct {
 	*memory.Store
 	left int
@@ -112,7 +112,7 @@ func TestWhatKeepsATaskOnAllNodesIsSaidByEach(t *testing.T) {
 		if err := a.Pause(t.Context(), "work"); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Millisecond) // b hears of it
+		time.Sleep(time.Millisecond) // b receives the hint
 		later := a.submit(engine.Request{Type: "work", OrderingKey: key, At: time.Now().Add(time.Hour)})
 		for m, want := range map[*member][]string{
 			a: {engine.CodeScheduled, engine.CodePaused, engine.CodeElsewhere},

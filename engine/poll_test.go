@@ -13,7 +13,7 @@ import (
 	"github.com/taskengine/taskengine/storage/memory"
 )
 
-// countingOutdated is a store that counts how often it is asked what became of running tasks.
+// countingOutdated is a store that counts calls of Outdated.
 type countingOutdated struct {
 	*memory.Store
 	asked atomic.Int64
@@ -43,7 +43,7 @@ func TestRunningTasksAreLookedAtOnceInASecondHoweverOftenANodeIsWoken(t *testing
 	})
 }
 
-// put adds a row of which no node is told.
+// put adds a row without a hint to a node.
 func (g *group) put(change func(*task.Task)) *task.Task {
 	g.t.Helper()
 	t := &task.Task{ID: g.ids.Next(time.Now()), Type: "work", Priority: 5}
@@ -55,8 +55,8 @@ func (g *group) put(change func(*task.Task)) *task.Task {
 	return t
 }
 
-// A task may be in the store behind one that the node knows, and cannot start. Its node finds
-// it nevertheless, and gives it up when it has waited too long.
+// A task may be in the store behind one that the node knows and cannot start. Its node finds
+// the task all the same, and gives it up when it has waited too long.
 func TestATaskThatNodesWereNotToldOfIsFoundBehindAKnownOne(t *testing.T) {
 	for name, c := range map[string]struct{ queue, expires time.Duration }{
 		"its queue timeout":  {queue: 10 * time.Second},
@@ -69,7 +69,7 @@ func TestATaskThatNodesWereNotToldOfIsFoundBehindAKnownOne(t *testing.T) {
 				set.Slots = 1
 				a := g.join("a", set, takes(time.Hour), "work")
 				b := g.join("b", set, takes(time.Hour), "work")
-				for range 20 { // both nodes are full, and know of more
+				for range 20 { // both nodes are full, and know more tasks
 					a.submit(engine.Request{Type: "work"})
 				}
 				time.Sleep(5 * time.Second)
@@ -129,7 +129,7 @@ func TestATaskIsNotStartedAfterItsQueueTimeoutHoweverItsNodeLearntOfIt(t *testin
 	})
 }
 
-// Many scheduled tasks that become due at once start at once, though nodes were told of none.
+// Many scheduled tasks that become due at once start at once, though no hint names them.
 func TestManyDueTasksThatNodesWereNotToldOfStartTogether(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		g := newGroup(t)

@@ -14,8 +14,8 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// testPool is a pool whose handler is fn. It has each task wait for a while before it
-// begins with it.
+// testPool is a pool whose handler is fn. Each task waits for a while in the pool before it
+// begins.
 type testPool struct {
 	name string
 	wait time.Duration
@@ -24,7 +24,7 @@ type testPool struct {
 	mu      sync.Mutex
 	has     task.Capacity       // guarded by mu
 	changed func(task.Capacity) // guarded by mu
-	wanted  []int               // guarded by mu: all that it was told
+	wanted  []int               // guarded by mu: arguments of the calls of Want
 	ended   bool                // guarded by mu
 }
 
@@ -77,8 +77,8 @@ func atMostOnce(name string, run time.Duration) policy.Set {
 	})
 }
 
-// What waits for a slot of a handler waits in the engine: ready, not counted as an attempt,
-// in the order of its rank, and in nobody's way.
+// Tasks wait for a slot of a handler in the engine: ready, not counted as an attempt, in the
+// order of their rank, and without a slot that other tasks need.
 func TestTasksWaitInTheEngineForTheSlotsOfTheirHandler(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		var order journal
@@ -104,7 +104,7 @@ func TestTasksWaitInTheEngineForTheSlotsOfTheirHandler(t *testing.T) {
 				t.Fatalf("a task that waits has attempt %d", row.Attempt)
 			}
 		}
-		n.end(n.submit(engine.Request{Type: "mail"})) // what the pool stops is in nobody's way
+		n.end(n.submit(engine.Request{Type: "mail"})) // tasks of a full pool block no other tasks
 		_, why, err := n.Why(context.Background(), urgent)
 		if err != nil || len(why) == 0 || why[0].Limit != "handlers.py.slots" || why[0].Used != 2 || why[0].Max != 2 {
 			t.Errorf("why: %+v, %v", why, err)
@@ -171,7 +171,7 @@ func TestWhyATaskDoesNotRunWhoseHandlerIsDown(t *testing.T) {
 	})
 }
 
-// The time of an attempt runs from when the handler has the task, and so does its promise.
+// The timeout of an attempt runs from when the handler has the task.
 func TestAnAttemptBeginsWhenItsPoolBegins(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		p := &testPool{name: "py", has: task.Capacity{Slots: 9}, wait: 8 * time.Second}

@@ -14,8 +14,7 @@ import (
 	"github.com/taskengine/taskengine/storage/memory"
 )
 
-// unreadable is a store that does not say what may have been overlooked, which nodes ask every
-// second.
+// unreadable is a store that cannot list unclaimed tasks, for which nodes ask every second.
 type unreadable struct {
 	*memory.Store
 	away atomic.Bool
@@ -23,7 +22,7 @@ type unreadable struct {
 
 func (s *unreadable) Unclaimed(ctx context.Context, q storage.UnclaimedQuery) (storage.UnclaimedPage, error) {
 	if s.away.Load() {
-		return storage.UnclaimedPage{}, errors.New("nobody answers")
+		return storage.UnclaimedPage{}, errors.New("no answer")
 	}
 	return s.Store.Unclaimed(ctx, q)
 }
@@ -43,7 +42,7 @@ func TestWhatIsWrongForLongIsToldOnceInAMinute(t *testing.T) {
 		s.away.Store(false)
 		a.end(a.submit(engine.Request{Type: "work"}))
 		a.close()
-		if n := bytes.Count(said.Bytes(), []byte("nobody answers")); n < 9 || n > 11 {
+		if n := bytes.Count(said.Bytes(), []byte("no answer")); n < 9 || n > 11 {
 			t.Errorf("it was told %d times in ten minutes:\n%s", n, &said)
 		}
 	})

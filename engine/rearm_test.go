@@ -40,7 +40,7 @@ func TestATaskThatAsksToBeCalledAgainAtOnceRestsLongerEachTime(t *testing.T) {
 					t.Errorf("it was called %d times in an hour", got)
 				}
 				if n.Stats().Slowed == 0 || told.count("again and again") == 0 {
-					t.Errorf("nobody is told: %+v", n.Stats())
+					t.Errorf("nothing is logged: %+v", n.Stats())
 				}
 				if _, err := n.Cancel(t.Context(), task.Ref{ID: id}, ""); err != nil {
 					t.Error(err)

@@ -39,7 +39,7 @@ func TestProgressIsSeenWhileTheTaskRunsAndAfterIt(t *testing.T) {
 	})
 }
 
-// However often handlers report, the store is written once a second.
+// The engine writes progress once a second, however often handlers report.
 func TestProgressIsWrittenOnceASecondForAllTasks(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		var mu sync.Mutex

@@ -14,7 +14,7 @@ import (
 	"github.com/taskengine/taskengine/storage"
 )
 
-// shut is a store that can be shut: then no transaction begins.
+// shut is a store that can refuse all transactions.
 type shut struct {
 	storage.Store
 	because atomic.Pointer[error] // why it is shut; nil while it is not

@@ -16,7 +16,7 @@ import (
 	"github.com/taskengine/taskengine/storage/memory"
 )
 
-// lossy is a store whose answers can be lost or late: the transaction is done all the same.
+// lossy is a store whose answers can be lost or late. It commits the transaction all the same.
 type lossy struct {
 	storage.Store
 
@@ -114,8 +114,8 @@ func TestATaskWhoseAnswerWasLostRunsThoughItIsAskedForAgain(t *testing.T) {
 	})
 }
 
-// A node finds a row by itself before it is told that the row was inserted, and is not told
-// that it has grabbed it.
+// A node reads a row from the store before the insert is answered, and the answer to its grab
+// is lost.
 func TestATaskWhoseGrabWasNotAnsweredRunsThoughItsInsertIsAnsweredLater(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		g := newGroup(t)
@@ -133,7 +133,7 @@ func TestATaskWhoseGrabWasNotAnsweredRunsThoughItsInsertIsAnsweredLater(t *testi
 		s.answer(func(inserted, swapped int) bool {
 			return inserted == 0 && swapped > 0 && s.grabs.Load() == 1 && lost.CompareAndSwap(false, true)
 		}, func(inserted, _ int) time.Duration { return time.Duration(inserted) * 10500 * time.Millisecond })
-		id := m.submit(engine.Request{Type: "x"}) // answered half a second after the first has ended, and the doubts are looked at after a second
+		id := m.submit(engine.Request{Type: "x"}) // answered half a second after the first has ended; uncertain tasks are checked after a second
 		if !lost.Load() {
 			t.Fatal("the grab was answered")
 		}
@@ -203,7 +203,7 @@ func TestWhatIsProcessingHereAndHeldByNothingIsFoundAndDecidedAbout(t *testing.T
 		grabBehind(t, n, again)
 		grabBehind(t, n, once1)
 		time.Sleep(10 * time.Second)
-		n.expect(again, task.Processing) // it may be answered yet
+		n.expect(again, task.Processing) // the answer may still come
 		time.Sleep(time.Minute)
 		if got := n.expect(once1, task.Error); !strings.Contains(got.LastError, "may have taken effect") {
 			t.Errorf("it says %q", got.LastError)
@@ -255,7 +255,8 @@ func (l *logLines) count(part string) (n int) {
 	return n
 }
 
-// unheard is a store that does not say that a transaction has committed.
+// unheard is a store that commits transactions, but does not call OnCommit functions, and returns
+// an error.
 type unheard struct{ storage.Store }
 
 type unheardTx struct{ storage.Tx }
@@ -305,7 +306,7 @@ func TestATaskRunsThoughItsTransactionIsRepeatedAfterItsAnswerWasLost(t *testing
 	})
 }
 
-// losesOne is a store that does not say once that a transaction has committed.
+// losesOne is a store that loses the answer to one commit.
 type losesOne struct {
 	*memory.Store
 	now atomic.Bool // the next one
@@ -326,7 +327,7 @@ func (s *losesOne) Commit(ctx context.Context, b *storage.Batch) storage.Commit 
 func TestWhoWaitsIsToldThoughTheAnswerToTheLastSaveWasLost(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := &losesOne{Store: memory.New()}
-		set := one("x", func(p *policy.Type) { p.Retention.Done = 0 }) // its row goes with its end
+		set := one("x", func(p *policy.Type) { p.Retention.Done = 0 }) // the row is deleted when the task ends
 		n := &node{t: t, store: s, config: engine.Config{Store: s, Policies: set, Handlers: handle("x", new(journal).work(time.Second))}}
 		n.open()
 		t.Cleanup(n.close)
@@ -345,8 +346,8 @@ func TestWhoWaitsIsToldThoughTheAnswerToTheLastSaveWasLost(t *testing.T) {
 	})
 }
 
-// lateFirst is a store that says late that a transaction has committed, and not at all that
-// another has.
+// lateFirst is a store that answers the commit of one transaction late, and loses the answer to
+// another.
 type lateFirst struct {
 	*memory.Store
 	late, lose atomic.Bool // the next one
@@ -368,7 +369,7 @@ func (s *lateFirst) Commit(ctx context.Context, b *storage.Batch) storage.Commit
 	return storage.Later(func() (storage.Outcome, error) { return storage.CommitIn(ctx, s.Update, b).Wait() })
 }
 
-func TestAnInsertThatIsAnsweredLateSettlesNoDoubtAboutALaterChange(t *testing.T) {
+func TestALateAnswerToAnInsertConfirmsNoLaterChange(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := &lateFirst{Store: memory.New()}
 		n := &node{t: t, store: s, config: engine.Config{Store: s, Policies: one("x", nil), Handlers: handle("x", new(journal).work(0))}}
