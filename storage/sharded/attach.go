@@ -8,10 +8,10 @@ import (
 	"github.com/taskengine/taskengine/storage"
 )
 
-// In returns a transaction of the store that is t, one of the place of this name that the
-// caller has begun and ends, such as one attached to his own transaction of that database. It
-// takes rows of the shards that the place holds; those of others fail with
-// [storage.ErrElsewhere]. It implements [storage.ShardBound]. Queries see that place alone.
+// In returns a transaction of the store that is part of t, a transaction of the place of this name.
+// The caller begins and ends t, which may be attached to its own transaction of that database. It
+// accepts rows of the shards that the place holds; for rows of others it fails with
+// [storage.ErrElsewhere]. It implements [storage.ShardBound]. Its queries read that place only.
 func (s *Store) In(name string, t storage.Tx) (storage.Tx, error) {
 	var names []string
 	for i, p := range s.places {
@@ -41,5 +41,5 @@ func (x *attached) Shards() *task.Shards {
 	return &here
 }
 
-// Shards implements [storage.ShardBound]: rows can be of all.
+// Shards implements [storage.ShardBound]: new tasks may be of any shard.
 func (s *Store) Shards() *task.Shards { return nil }

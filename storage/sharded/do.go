@@ -39,8 +39,7 @@ func (s *Store) do(ctx context.Context, b *storage.Batch) (storage.Outcome, erro
 	return w.out, &storage.PartError{Shards: f.shards, Err: err}
 }
 
-// work is a batch that is done in parts. Its things are the rows to insert, and then the
-// changes.
+// work is a batch that is done in parts. Its things are the rows to insert, then the changes.
 type work struct {
 	batch *storage.Batch
 	mu    sync.Mutex
@@ -54,7 +53,7 @@ func (w *work) shard(i int) uint16 {
 	return w.batch.Swap[i-len(w.batch.Insert)].ID.Shard()
 }
 
-// doAll has one place do all of it.
+// doAll does the whole batch in one place.
 func (w *work) doAll(ctx context.Context, place int, on storage.Store) (unsure []int, err error) {
 	out, err := on.Commit(ctx, &storage.Batch{Insert: w.batch.Insert, Swap: w.batch.Swap, Remove: w.batch.Remove}).Wait()
 	if err != nil {
@@ -73,7 +72,7 @@ func (w *work) doAll(ctx context.Context, place int, on storage.Store) (unsure [
 	return unsure, nil
 }
 
-// doSome has one place do some of it.
+// doSome does some things of the batch in one place.
 func (w *work) doSome(ctx context.Context, place int, on storage.Store, some []int) (unsure []int, err error) {
 	inserts, part := len(w.batch.Insert), storage.Batch{}
 	for _, i := range some {

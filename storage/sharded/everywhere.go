@@ -9,7 +9,7 @@ import (
 	"github.com/taskengine/taskengine/storage"
 )
 
-// Expire implements [storage.Expirer]. What was removed is removed though another place failed.
+// Expire implements [storage.Expirer]. If one place fails, the others have removed their rows.
 func (s *Store) Expire(ctx context.Context, now time.Time) (removed int64, next time.Time, err error) {
 	type swept struct {
 		removed int64
@@ -34,7 +34,7 @@ func (s *Store) Expire(ctx context.Context, now time.Time) (removed int64, next 
 	return removed, next, err
 }
 
-// Fold implements [storage.LiveCounter]. What was folded is folded though another place failed.
+// Fold implements [storage.LiveCounter]. If one place fails, the others have folded their notes.
 func (s *Store) Fold(ctx context.Context) (notes int64, err error) {
 	folded, err := ask(ctx, &s.verbs, "fold counts", func(place int, _ storage.Tasks) (int64, error) {
 		return s.places[place].Store.Fold(ctx)
@@ -45,7 +45,7 @@ func (s *Store) Fold(ctx context.Context) (notes int64, err error) {
 	return notes, err
 }
 
-// SetRules implements [storage.Ruled]: every place has them.
+// SetRules implements [storage.Ruled]. It sets them in every place.
 func (s *Store) SetRules(ctx context.Context, rules ...storage.TypeRules) error {
 	_, err := ask(ctx, &s.verbs, "set the rules of types", func(place int, _ storage.Tasks) (struct{}, error) {
 		return struct{}{}, s.places[place].Store.SetRules(ctx, rules...)
@@ -62,8 +62,8 @@ func (s *Store) Rules(ctx context.Context, typ string) (storage.TypeRules, error
 	return rules, nil
 }
 
-// SetSetting implements [storage.Settings]: every place has it, so that none is missed when it
-// is taken out.
+// SetSetting implements [storage.Settings]. It sets it in every place, so that any place can be taken
+// out later.
 func (s *Store) SetSetting(ctx context.Context, name string, value []byte) error {
 	_, err := ask(ctx, &s.verbs, "write a setting", func(place int, _ storage.Tasks) (struct{}, error) {
 		return struct{}{}, s.places[place].Store.SetSetting(ctx, name, value)
@@ -71,8 +71,8 @@ func (s *Store) SetSetting(ctx context.Context, name string, value []byte) error
 	return err
 }
 
-// SwapSetting implements [storage.Shared]. The first place that has the setting decides; the
-// others get it for when that is taken out.
+// SwapSetting implements [storage.Shared]. The first place that has the setting decides. The others
+// are set to the same value, so that this place can be taken out later.
 func (s *Store) SwapSetting(ctx context.Context, name string, old, value []byte) (bool, error) {
 	first, _, err := s.setting(ctx, name)
 	if err != nil {
@@ -94,8 +94,8 @@ func (s *Store) SwapSetting(ctx context.Context, name string, old, value []byte)
 	return err == nil, err
 }
 
-// Setting implements [storage.Settings]. A place that was added later does not have those that
-// were set before.
+// Setting implements [storage.Settings]. A place does not have the settings that were set before it
+// was added.
 func (s *Store) Setting(ctx context.Context, name string) ([]byte, error) {
 	_, value, err := s.setting(ctx, name)
 	return value, err

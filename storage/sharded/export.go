@@ -18,9 +18,9 @@ var (
 	errEnough = errors.New("no more rows are wanted")
 )
 
-// Export implements [storage.Exporter], but for the moment: each place is read as it was at
-// one of its own, all of them at about the beginning. It fails with [ErrMoved] or [ErrMoving]
-// if that may have missed rows, after it has handed out others.
+// Export implements [storage.Exporter], except that each place is read as it was at another moment,
+// all of them close to the beginning. If it may have missed rows because of that, it fails with
+// [ErrMoved] or [ErrMoving], after it has called row for others.
 func (s *Store) Export(ctx context.Context, setting func(name string, value []byte) error, row func(*task.Task) error) error {
 	before, err := s.still(ctx)
 	if err != nil {
@@ -61,7 +61,7 @@ func (s *Store) Export(ctx context.Context, setting func(name string, value []by
 	return err
 }
 
-// still returns where the shards are, none of which may be on its way.
+// still returns where the shards are, or an error if one of them is on its way.
 func (s *Store) still(ctx context.Context) (*routes, error) {
 	r, err := s.look(ctx)
 	if err == nil {

@@ -24,16 +24,16 @@ func (moving) Is(target error) bool { return target == storage.ErrUnavailable }
 // nowhere is the place of a shard that none holds.
 const nowhere = -1
 
-// routes is which place holds which shard, as the places said. It does not change.
+// routes says which place holds which shard, by the answers of the places. It does not change.
 type routes struct {
 	names []string
 	homes []storage.Holdings
 	place [task.ShardCount]int8 // by shard
-	twice task.Shards           // that several claim, and nobody gets
+	twice task.Shards           // shards that several places claim, which are nowhere
 }
 
-// newRoutes makes routes of what the places said. What those said that are not fresh may be
-// outdated, and counts where no other place claims the same.
+// newRoutes makes routes of the answers of the places. An answer that is not fresh may be outdated,
+// and counts only for shards that no other place claims.
 func newRoutes(names []string, homes []storage.Holdings, fresh []bool) *routes {
 	r := &routes{names: names, homes: homes}
 	for shard := range uint16(task.ShardCount) {
@@ -60,7 +60,7 @@ func newRoutes(names []string, homes []storage.Holdings, fresh []bool) *routes {
 // of returns the place that holds a shard, or nowhere.
 func (r *routes) of(shard uint16) int { return int(r.place[shard]) }
 
-// leaving returns the shards that are on their way, and lost those that nobody speaks of.
+// leaving returns the shards that are on their way, and lost the shards that no place mentions.
 func (r *routes) leaving() (leaving, lost task.Shards) {
 	for shard := range uint16(task.ShardCount) {
 		if r.of(shard) != nowhere {
@@ -75,14 +75,14 @@ func (r *routes) leaving() (leaving, lost task.Shards) {
 	return leaving, lost
 }
 
-// wrong returns why the places cannot be used as they are, nil if they can.
+// wrong returns why the places cannot be used as they are, or nil.
 func (r *routes) wrong() error {
 	leaving, _ := r.leaving()
 	all := task.AllShards()
 	return r.why(all.Without(&leaving))
 }
 
-// why returns why none of the places holds some shards, nil if each is held.
+// why returns why no place holds some shards, or nil if each is held.
 func (r *routes) why(shards task.Shards) error {
 	var errs []error
 	leaving, lost := r.leaving()
@@ -110,8 +110,8 @@ func both(a, b task.Shards) task.Shards {
 	return a.Without(&rest)
 }
 
-// look has the places say what they hold, and returns what was said after the call. Who asks
-// while others do waits for them, and one answer is for all that wait.
+// look asks the places what they hold, and returns answers that were given after the call began.
+// Calls at the same time wait for each other, and those that wait share one round of answers.
 func (s *Store) look(ctx context.Context) (*routes, error) {
 	asked := s.asked.Load()
 	select {
@@ -143,12 +143,12 @@ func (s *Store) look(ctx context.Context) (*routes, error) {
 	return r, nil
 }
 
-// attempts is how often the places are asked at most until what they say agrees: they are
-// asked at different moments, between which a shard may be moved.
+// attempts is how often the places are asked at most until their answers agree: they answer at
+// different moments, between which a shard may be moved.
 const attempts = 3
 
-// ask asks all places what they hold. Those that do not answer hold what they did before, and
-// there is an error; if none does, or if there was nothing before, there are no routes.
+// ask asks all places what they hold. For a place that does not answer it takes its last answer, and
+// returns an error, too. If no place answers, or if there is no last answer, it returns no routes.
 func (s *Store) ask(ctx context.Context, was *routes) (*routes, error) {
 	for try := 1; ; try++ {
 		r, err := s.askOnce(ctx, was)

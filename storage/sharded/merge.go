@@ -8,9 +8,8 @@ import (
 	"github.com/taskengine/taskengine/storage"
 )
 
-// merge returns the rows of the pages of all places, by place, in one order. Of a row that
-// several have, since they were asked before and after its shard was moved, that is the newest
-// version.
+// merge returns the rows of the pages of all places, in one order. If several pages have a row, since
+// its shard was moved between the queries, it returns the newest version.
 func merge[T any](known *routes, pages [][]T, ref func(*T) task.Ref, compare func(a, b T) int) []T {
 	if len(pages) == 1 {
 		return pages[0]
@@ -36,8 +35,8 @@ func merge[T any](known *routes, pages [][]T, ref func(*T) task.Ref, compare fun
 	return all
 }
 
-// strays reports whether a row comes from where its shard is not known to be. No row is there
-// twice otherwise.
+// strays reports whether a row comes from a place that is not known to hold its shard. Only then can
+// there be a row twice.
 func strays[T any](known *routes, pages [][]T, ref func(*T) task.Ref) bool {
 	for place, page := range pages {
 		for i := range page {

@@ -15,8 +15,8 @@ import (
 // MaxPlaces is how many places a store may have.
 const MaxPlaces = 64
 
-// Place is one of the stores that keep the tasks together. Its name is that by which the
-// others call it, see [storage.Holdings.To]. Nodes of one cluster name the same places.
+// Place is one of the stores that keep the tasks together. Other places record its name, see
+// [storage.Holdings.To]. All nodes of a cluster use the same names.
 type Place struct {
 	Name  string
 	Store Backend
@@ -39,11 +39,11 @@ type Store struct {
 	verbs
 	places []Place // by name, so that all nodes number them alike: see outward
 	log    *slog.Logger
-	routes atomic.Pointer[routes] // what is known of the homes; set by who has the turn
+	routes atomic.Pointer[routes] // which place holds what; set by the holder of turn
 
-	turn   chan struct{} // holds one: who may ask the places what they hold
-	asked  atomic.Uint64 // how often that has begun
-	latest uint64        // owned by who has the turn: the newest of these that all of them answered
+	turn   chan struct{} // a semaphore of one: its holder may ask the places what they hold
+	asked  atomic.Uint64 // how many such rounds have begun
+	latest uint64        // owned by the holder of turn: the newest round that all places have answered
 }
 
 var (
@@ -57,8 +57,8 @@ var (
 	_ storage.ShardBound  = (*Store)(nil)
 )
 
-// Open returns the store that the places are, and that closes them. Each shard must be held
-// by one of them, or be on its way from one to another. A log that is nil says nothing.
+// Open returns the store of the places, whose Close closes them. Each shard must be held by one of
+// them, or be on its way from one to another. log may be nil.
 func Open(ctx context.Context, places []Place, log *slog.Logger) (*Store, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -108,7 +108,7 @@ func (s *Store) Close() error {
 	return errors.Join(errs...)
 }
 
-// failed says of an error, if it is one, in which place it came about.
+// failed adds the name of the place to an error, if it is not nil.
 func (s *Store) failed(place int, err error) error {
 	if err == nil {
 		return nil

@@ -11,13 +11,13 @@ import (
 	"github.com/taskengine/taskengine/storage"
 )
 
-// call is what is asked of the places about n things, each of which is of a shard.
+// call is a call about n things, such as rows or changes, each of which belongs to a shard.
 type call struct {
 	n     int
 	shard func(i int) uint16
-	// do has a place do some of the things, in ascending order; nil is all of them. It may be
-	// called for several places at once. It returns for which of them the place found nothing
-	// to do: that is an answer only if the place holds their shards.
+	// do does some of the things in a place, in ascending order; nil is all of them. It may be
+	// called for several places at once. It returns the things for which the place found nothing
+	// to do, which is an answer only if the place holds their shards.
 	do func(ctx context.Context, place int, some []int) (unsure []int, err error)
 }
 
@@ -38,7 +38,7 @@ func (c *call) list(some []int) []int {
 	return some
 }
 
-// failure is what of a call was not done, as far as is known; the zero value is nothing.
+// failure is the part of a call that was not done, as far as is known. The zero value is none.
 type failure struct {
 	shards task.Shards
 	errs   []error
@@ -61,10 +61,10 @@ func (f *failure) err() error {
 	return errors.Join(f.errs...)
 }
 
-// rounds is how often the things of a call are looked for at most.
+// rounds is how often route tries the things of a call at most.
 const rounds = 3
 
-// route has each of the things done where its shard is.
+// route does each of the things in the place that holds its shard.
 func (s *Store) route(ctx context.Context, c *call) *failure {
 	out := &failure{}
 	known, some := s.routes.Load(), []int(nil)
@@ -87,8 +87,9 @@ func (s *Store) route(ctx context.Context, c *call) *failure {
 	}
 }
 
-// try has some of the things done where their shards are known to be, and returns those that
-// are to be looked for anew. Those that are known to be nowhere are, if that may be outdated.
+// try does some of the things in the places that are known to hold their shards. It returns those to
+// be tried again after the places were asked: also things whose shard is nowhere, if that may be
+// outdated.
 func (s *Store) try(ctx context.Context, known *routes, c *call, some []int, outdated bool, out *failure) (again []int) {
 	if place, ok := known.only(c, some); ok {
 		return s.attempt(ctx, place, c, some, out)
@@ -127,7 +128,7 @@ func (s *Store) try(ctx context.Context, known *routes, c *call, some []int, out
 	return again
 }
 
-// atOnce calls do for each of the places, for all at once, and returns when it has returned.
+// atOnce calls do for all of the places concurrently, and waits for the calls.
 func atOnce(places []int, do func(place int)) {
 	var wg sync.WaitGroup
 	for i, place := range places {
@@ -160,8 +161,7 @@ func (r *routes) only(c *call, some []int) (place int, ok bool) {
 	return place, true
 }
 
-// attempt has one place do some of the things, and returns those of shards that it does not
-// hold.
+// attempt does some of the things in one place, and returns those of shards that it does not hold.
 func (s *Store) attempt(ctx context.Context, place int, c *call, some []int, out *failure) (again []int) {
 	unsure, err := c.do(ctx, place, some)
 	switch {

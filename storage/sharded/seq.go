@@ -2,12 +2,12 @@ package sharded
 
 import "github.com/taskengine/taskengine/engine/task"
 
-// Each place numbers its rows from 1, and ranks of rows of different places must differ. So
-// whoever uses the store sees numbers that begin with that of the place. They are told to
-// other nodes, too, but kept nowhere.
+// Each place numbers its rows from 1, and the ranks of rows of different places must differ. So the
+// store returns a Seq that begins with the number of the place. Hints carry it to other nodes, and
+// it is not stored.
 const seqBits = 56
 
-// outward returns what the number of a row of a place is to those who use the store.
+// outward returns the Seq that the store returns for a row with a Seq of a place.
 func outward(place int, seq uint64) uint64 { return uint64(place)<<seqBits | seq }
 
 // inward returns the rank in a place behind which all rows rank that rank behind r, and none
@@ -25,7 +25,7 @@ func inward(place int, r task.Rank) task.Rank {
 	return r
 }
 
-// outwardAll is outward for rows that are handed out; nil ones are left alone.
+// outwardAll is outward for rows that are returned; they may be nil.
 func outwardAll(place int, ts []*task.Task) {
 	for _, t := range ts {
 		if t != nil {

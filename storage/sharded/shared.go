@@ -8,7 +8,7 @@ import (
 	"github.com/taskengine/taskengine/storage"
 )
 
-// Overlooked implements [storage.Shared].
+// Unclaimed implements [storage.Shared].
 func (s *Store) Unclaimed(ctx context.Context, q storage.UnclaimedQuery) (out storage.UnclaimedPage, err error) {
 	parts, err := ask(ctx, &s.verbs, "look for what was unclaimed", func(place int, _ storage.Tasks) (storage.UnclaimedPage, error) {
 		part, err := s.places[place].Store.Unclaimed(ctx, q)
@@ -22,7 +22,7 @@ func (s *Store) Unclaimed(ctx context.Context, q storage.UnclaimedQuery) (out st
 	for _, p := range parts {
 		heads = append(heads, p.Heads)
 		if p.Next != (task.Queue{}) && (out.Next == (task.Queue{}) || compareQueue(p.Next, out.Next) < 0) {
-			out.Next = p.Next // which all places have looked up to
+			out.Next = p.Next // all places have read up to it
 		}
 	}
 	out.Heads = merge(s.routes.Load(), heads, refOfHint, compareHint)
@@ -64,7 +64,7 @@ func (s *Store) Submitted(ctx context.Context, q storage.SubmittedQuery) (page [
 	for _, p := range parts {
 		pages = append(pages, p.page)
 		if p.next != (storage.Place{}) && (next == (storage.Place{}) || comparePlace(p.next, next) < 0) {
-			next = p.next // which all places have looked up to
+			next = p.next // all places have read up to it
 		}
 	}
 	page = merge(s.routes.Load(), pages, refOfHint, compareHint)
@@ -100,10 +100,10 @@ func (s *Store) Outdated(ctx context.Context, refs ...task.Ref) ([]bool, error) 
 // page is a part of the rows of a place, in the order of their IDs.
 type page struct {
 	rows []*task.Task
-	next task.ID // up to and including which the place was read; zero is all of it
+	next task.ID // the last ID that was read; zero if all were
 }
 
-// share returns what part of the rows to read is that of each place.
+// share returns how many of the rows to read each place reads.
 func (s *Store) share(scan int) int {
 	if scan < 1 {
 		return scan
@@ -111,7 +111,7 @@ func (s *Store) share(scan int) int {
 	return max(1, scan/len(s.places))
 }
 
-// join returns the rows up to where all places were read, and where that is.
+// join returns the rows up to the ID up to which all places were read, and that ID.
 func (s *Store) join(pages []page, compare func(a, b *task.Task) int) (ts []*task.Task, next task.ID) {
 	var parts [][]*task.Task
 	end := &task.Task{}

@@ -7,18 +7,18 @@ import (
 	"github.com/taskengine/taskengine/storage"
 )
 
-// tx is a transaction that consists of one in each of some places.
+// tx is a transaction that consists of transactions of several places.
 type tx struct {
 	verbs
 	hook func(fn func()) // see OnCommit
-	err  error           // the first error of a verb: the transaction is dead
+	err  error           // the first error of a verb; the transaction can only be rolled back
 }
 
 // OnCommit implements [storage.Tx].
 func (x *tx) OnCommit(fn func()) { x.hook(fn) }
 
-// Update implements [storage.Store]. The transactions of the places are committed one after
-// the other: if that fails for one of them, others may have committed, or may not.
+// Update implements [storage.Store]. It commits the transactions of the places one after the other.
+// If a commit fails, those of other places may or may not have been done.
 func (s *Store) Update(ctx context.Context, fn func(storage.Tx) error) error {
 	var hooks []func()
 	x := &tx{hook: func(fn func()) { hooks = append(hooks, fn) }}
@@ -56,7 +56,7 @@ func (s *Store) within(ctx context.Context, x *tx, place int, fn func() error) e
 	return err
 }
 
-// usable returns why the transaction cannot go on.
+// usable returns an error if the transaction cannot go on.
 func (x *tx) usable(ctx context.Context) error {
 	if x.err == nil && ctx.Err() != nil {
 		x.err = fmt.Errorf("sharded: %w", ctx.Err())
@@ -64,8 +64,8 @@ func (x *tx) usable(ctx context.Context) error {
 	return x.err
 }
 
-// run makes a call within the transaction. It cannot be repeated there when shards were not
-// where they were expected.
+// run makes a call within the transaction, where it cannot be repeated if a shard was not where it
+// was expected.
 func (x *tx) run(ctx context.Context, c *call) error {
 	if err := x.usable(ctx); err != nil {
 		return err
@@ -88,7 +88,7 @@ func (x *tx) run(ctx context.Context, c *call) error {
 	if again := x.store.try(ctx, known, c, nil, false, &f); len(again) > 0 {
 		shards := c.shards(again)
 		f.add(shards, fmt.Errorf("the shards %s have just been moved, so make the transaction again: %w", &shards, storage.ErrElsewhere))
-		_, _ = x.store.look(ctx) // for that one; this one has failed
+		_, _ = x.store.look(ctx) // for the next transaction; this one has failed
 	}
 	if len(f.errs) > 0 {
 		return x.die(f.err())
@@ -103,8 +103,8 @@ func (x *tx) die(err error) error {
 	return err
 }
 
-// outside returns why the transaction cannot make a call: a shard of it is nowhere, or in a
-// place in which it is not.
+// outside returns why the transaction cannot make a call: a shard of the call is nowhere, or in a
+// place that is not part of the transaction.
 func (x *tx) outside(known *routes, c *call) error {
 	for i := range c.n {
 		shard := c.shard(i)

@@ -10,7 +10,7 @@ import (
 	"github.com/taskengine/taskengine/storage"
 )
 
-// verbs are the verbs on rows, of the store or within a transaction.
+// verbs implements [storage.Tasks] for a Store and for a transaction.
 type verbs struct {
 	store *Store
 	tx    *tx             // nil: each is a transaction of its own in each place
@@ -25,8 +25,8 @@ func (v *verbs) run(ctx context.Context, c *call) error {
 	return v.store.route(ctx, c).err()
 }
 
-// each makes a call about things and returns an answer for each of them. Those for which nope
-// holds are answers only if the place holds the shard.
+// each makes a call about things and returns an answer for each. An answer for which nope is true
+// counts only if the place holds the shard.
 func each[T, A any](ctx context.Context, v *verbs, doing string, things []T, id func(*T) task.ID,
 	do func(place int, in storage.Tasks, some []T) ([]A, error), nope func(A) bool,
 ) ([]A, error) {
@@ -108,7 +108,7 @@ func (v *verbs) Insert(ctx context.Context, ts ...*task.Task) ([]storage.Inserte
 		}, func(storage.Inserted) bool { return false })
 }
 
-// number writes into rows that were inserted what their numbers are outside of the place.
+// number writes to rows that were inserted the Seq that the store returns for them.
 func number(place int, ts []*task.Task, done []storage.Inserted) {
 	for i, d := range done {
 		if d.Created() {

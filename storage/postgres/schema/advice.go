@@ -11,9 +11,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// advised adds to what the database said what a person can do about it, if that is known.
-// The error is of a connection with the given configuration. What helps those who lack a
-// right depends on what they were doing: denied says it.
+// advised adds to an error of the database what an operator can do about it, if that is known. The
+// error is of a connection with this configuration. denied returns the advice for a role that lacks
+// a right, which depends on the operation.
 func advised(err error, c *pgx.ConnConfig, denied func(role, database string) string) error {
 	var said *pgconn.PgError
 	if !errors.As(err, &said) {
@@ -39,7 +39,7 @@ func advised(err error, c *pgx.ConnConfig, denied func(role, database string) st
 	return fmt.Errorf("%w; %s", err, advice)
 }
 
-// toMigrate says what the role needs that makes the tables.
+// toMigrate returns the advice for a role that makes the tables.
 func toMigrate(schema string) func(role, database string) string {
 	return func(role, database string) string {
 		return fmt.Sprintf("let the role make the schema %s: `grant create on database %s to %s`; or, if the schema is there, connect as the role that owns it and its tables",
@@ -47,7 +47,7 @@ func toMigrate(schema string) func(role, database string) string {
 	}
 }
 
-// toRead says what the role needs that looks at the tables.
+// toRead returns the advice for a role that reads the tables.
 func toRead(schema string) func(role, database string) string {
 	return func(role, _ string) string {
 		return fmt.Sprintf("connect as the role that owns the tables, as nodes must; or let this one read them: `grant usage on schema %[1]s to %[2]s; grant select on all tables in schema %[1]s to %[2]s`",
@@ -55,7 +55,7 @@ func toRead(schema string) func(role, database string) string {
 	}
 }
 
-// configOf returns how q is connected.
+// configOf returns the configuration of the connection of q.
 func configOf(q Querier) *pgx.ConnConfig {
 	switch q := q.(type) {
 	case *pgxpool.Pool:
@@ -68,7 +68,7 @@ func configOf(q Querier) *pgx.ConnConfig {
 
 var plainWord = regexp.MustCompile(`^[a-z_][a-z0-9_]*$`)
 
-// word returns a name as it is written in SQL, and without quotes if it needs none.
+// word returns a name as SQL has it, with quotes only if it needs them.
 func word(name string) string {
 	if plainWord.MatchString(name) {
 		return name

@@ -8,8 +8,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Applied returns the migrations that a database has, in their order; none if it has no
-// tables in the schema. Those that only a newer program knows have no SQL.
+// Applied returns the migrations that a database has, in their order; none if the schema has no
+// tables. Migrations of a newer program have no SQL.
 func Applied(ctx context.Context, url string, schema string) (applied []Migration, err error) {
 	err = look(ctx, url, schema, func(tx pgx.Tx, schema string) (err error) {
 		applied, err = appliedIn(ctx, tx, schema)
@@ -27,7 +27,7 @@ func look(ctx context.Context, url string, schema string, fn func(tx pgx.Tx, sch
 	if err != nil {
 		return err
 	}
-	config, err := pgxpool.ParseConfig(url) // it knows the options of a pool, and takes them away
+	config, err := pgxpool.ParseConfig(url) // it removes the options of a pool
 	if err != nil {
 		return err
 	}
@@ -44,8 +44,7 @@ func look(ctx context.Context, url string, schema string, fn func(tx pgx.Tx, sch
 	return fn(tx, schema)
 }
 
-// appliedIn is Applied within a transaction, which is of no use any more if there are no
-// tables.
+// appliedIn is Applied within a transaction. If there are no tables, the transaction has failed.
 func appliedIn(ctx context.Context, tx pgx.Tx, schema string) ([]Migration, error) {
 	// An error of Query is one of CollectRows, too.
 	rows, _ := tx.Query(ctx, Fill(schema)("select version, name, applied_at from {migration} order by version"))

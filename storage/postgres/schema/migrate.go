@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// A schema that somebody else has made takes no right to make one.
+// If the schema exists, the role does not need the right to create one.
 const beforeMigrations = `
 do $$ begin
 	if to_regnamespace({schema_literal}) is null then
@@ -17,9 +17,9 @@ do $$ begin
 end $$;
 create table if not exists {migration} (version integer primary key, name text not null, applied_at timestamptz not null default now());`
 
-// Migrate applies the migrations that have not been, in one transaction, and returns
-// them. Several may do so at once: one does it, and the others wait. Tables of the version
-// after this program's are left as they are, and newer ones are refused with [ErrMismatch].
+// Migrate applies the migrations that the database does not have, in one transaction, and returns
+// them. Of several concurrent calls one does so, and the others wait for it. It does not change
+// tables of the version after this program's. For newer tables the error wraps [ErrMismatch].
 func Migrate(ctx context.Context, url string, schema string) (applied []Migration, err error) {
 	schema, err = Name(schema)
 	if err != nil {

@@ -32,7 +32,7 @@ const (
 	livenessVersion     = 5 // brings them to their second version, too
 )
 
-// Migrations returns all of them for a schema, in their order, none of them applied.
+// Migrations returns all migrations for a schema, in their order, without times.
 func Migrations(schema string) []Migration {
 	entries, err := files.ReadDir("migrations")
 	if err != nil {

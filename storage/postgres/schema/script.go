@@ -5,16 +5,16 @@ import (
 	"strings"
 )
 
-// Script returns SQL that does what [Migrate] does for the given migrations of a schema,
-// which follow each other: for people who let no program change their tables. It refuses
-// to run on a database that has others than those before the first of them.
+// Script returns SQL that does what [Migrate] does for consecutive migrations of a schema, for
+// operators that do not let a program change their tables. The SQL fails on a database that does
+// not have exactly the migrations before the first of them.
 func Script(schema string, ms []Migration) string {
 	if len(ms) == 0 {
 		return ""
 	}
 	fill := Fill(schema)
 	var b strings.Builder
-	fmt.Fprintf(&b, "begin isolation level read committed;\n\n-- Those who run taskengine migrate apply wait.\ndo $$ begin perform pg_advisory_xact_lock(%d); end $$;\n", Lock("migrate", schema))
+	fmt.Fprintf(&b, "begin isolation level read committed;\n\n-- taskengine migrate apply waits for this transaction.\ndo $$ begin perform pg_advisory_xact_lock(%d); end $$;\n", Lock("migrate", schema))
 	b.WriteString(fill(beforeMigrations) + "\n")
 	b.WriteString(fill(fmt.Sprintf(`
 do $$

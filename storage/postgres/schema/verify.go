@@ -13,10 +13,10 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Difference is something in a schema that is not as the migrations make it.
+// Difference is an object in a schema that differs from what the migrations make.
 type Difference struct {
 	Object   string // such as "column task.owner" or "index task_ready"
-	Is, Want string // what it is like, and should be; "" if it is not there, or should not be
+	Is, Want string // its description, and what it should be; "" if it is missing, or should be
 }
 
 // String returns the difference in words.
@@ -30,11 +30,11 @@ func (d Difference) String() string {
 	return fmt.Sprintf("%s is: %s; it should be: %s", d.Object, d.Is, d.Want)
 }
 
-// Verify compares the tables of a database, with their columns, constraints, indexes and
-// triggers, the views, sequences and functions, with what the migrations that it has would
-// make in an empty schema, and returns what differs, by object. It makes such a schema, in
-// a transaction that is rolled back, for which the role must be allowed to create schemas
-// in the database. The tables below the table ended, owners and grants are not looked at.
+// Verify compares a schema with what its migrations make in an empty one: tables with their columns,
+// constraints, indexes and triggers, views, sequences and functions. It returns the differences by
+// object. For that it makes a schema in a transaction that is rolled back; the role must be allowed
+// to create schemas in the database. It does not compare the partitions of the table ended, owners
+// and grants.
 //
 // The error wraps [ErrMismatch] if there are no tables, or those of a newer program.
 func Verify(ctx context.Context, url string, schema string) (found []Difference, err error) {
@@ -96,9 +96,8 @@ func build(ctx context.Context, tx pgx.Tx, schema string, version int) error {
 	return nil
 }
 
-// describe returns the objects of a schema and what each is like, in words that are the
-// same for two schemas that were made by the same statements. In what it returns the
-// schema has the name that called says.
+// describe returns the objects of a schema with a description of each. Two schemas that were made by
+// the same statements have the same descriptions: in them the schema has the name called.
 func describe(ctx context.Context, tx pgx.Tx, schema, called string) (map[string]string, error) {
 	// Then definitions have names without the schema.
 	if _, err := tx.Exec(ctx, "select set_config('search_path', $1, true)", pgx.Identifier{schema}.Sanitize()); err != nil {
@@ -117,8 +116,8 @@ func describe(ctx context.Context, tx pgx.Tx, schema, called string) (map[string
 	return all, err
 }
 
-// compare returns what differs. Where columns are missing or too many, their order says
-// nothing more.
+// compare returns the differences. It ignores the order of columns if there are missing or additional
+// ones.
 func compare(is, want map[string]string) []Difference {
 	var found []Difference
 	objects := maps.Clone(is)
@@ -138,8 +137,8 @@ func sameWords(a, b string) bool {
 
 const columnOrder = "order of columns of "
 
-// selectObjects describes the objects of the schema $1; $2 is what it is called in the
-// texts of functions, which are compared by their checksum.
+// selectObjects describes the objects of the schema $1. The texts of functions, which are compared by
+// their checksum, have the name $2 instead.
 const selectObjects = `
 with rel as (
 	select * from pg_class where relnamespace = (select oid from pg_namespace where nspname = $1) and not relispartition
@@ -185,7 +184,7 @@ select format('function %s(%s)', proname, pg_get_function_identity_arguments(p.o
 from pg_proc p join pg_language l on l.oid = prolang
 where pronamespace = (select oid from pg_namespace where nspname = $1)`
 
-// unknown says that nobody here knows what tables of a version are like.
+// unknown returns the error for tables of a version that this program does not know.
 func unknown(at, known int) error {
 	return fmt.Errorf("%w: a newer program has made it, at version %d, and this one knows what it is like up to %d only; use the newer one", ErrMismatch, at, known)
 }
