@@ -9,33 +9,33 @@ import (
 	"github.com/taskengine/taskengine/storage"
 )
 
-// What a batch inserts at most, and what it changes at most, in rows and in bytes of payloads
-// and results. A single submission, or result, that has more is in a batch all the same.
+// Limits of the inserts of a batch, and of its changes: rows, and bytes of payloads and
+// results. A single submission or result that exceeds them makes a batch of its own.
 const (
 	maxBatchRows  = 8192
 	maxBatchBytes = 16 << 20
 )
 
-// batch is what a writer does in one transaction: everything that was asked for since
-// the one before. That is the engine's group commit: many tasks, one sync.
+// batch is what a writer commits in one transaction: all that was requested since the batch
+// before. This is group commit: many tasks share one sync.
 type batch struct {
-	writer      int  // whose it is
-	isPiece     bool // a piece of a batch that failed, or what is tried alone
-	undone      bool // the store failed, and nothing of it was written for certain
+	writer      int  // the number of the writer
+	isPiece     bool // it is a piece of a batch that failed, or an item that is tried separately
+	undone      bool // it failed, and nothing of it was written
 	submissions []*submission
 	grabs       []task.Change
 	relaxed     []task.Change
 	saves       []core.Save
 	edits       []*edit
-	alone       []task.Change    // grabs that the store has refused before: each is tried by itself
-	ids         map[task.ID]bool // of what is in it, if it is the rest of another
+	alone       []task.Change    // grabs that the store has refused before: each is committed separately
+	ids         map[task.ID]bool // the tasks in it, if it is the rest of another batch
 
-	// what that is for the store, and what came of it
+	// the same for the store, and the outcome
 	do   storage.Batch
 	done storage.Outcome
-	part *storage.PartError // what of it is not known to be done; nil if all of it has the same fate
+	part *storage.PartError // the part whose outcome is unknown; nil if the outcome is of the whole batch
 
-	rest     *batch             // of what is lost, what is to be tried again in pieces; nil if nothing is
+	rest     *batch             // the lost items that are tried again in pieces; nil if there are none
 	finishes map[int]*finishing // by the places of saves, see finishesOf; nil if there are none
 }
 
@@ -57,14 +57,13 @@ func (b *batch) reset() {
 	b.done, b.part, b.rest, b.finishes, b.undone = storage.Outcome{}, nil, nil, nil, false
 }
 
-// lost reports whether it is not known, though the rest of the batch was written, what became
-// of a task.
+// lost reports whether a task is in the part of the batch whose outcome is unknown.
 func (b *batch) lost(id task.ID) bool { return b.part != nil && b.part.Shards.Has(id.Shard()) }
 
 // retries reports whether a task is lost and is tried again.
 func (b *batch) retries(id task.ID) bool { return b.rest != nil && b.rest.ids[id] }
 
-// putAside makes b.rest of what was lost, but for submissions of which a part was written.
+// putAside moves the lost items to b.rest, except for submissions that were partly written.
 func (b *batch) putAside() {
 	r := &batch{isPiece: true, writer: b.writer, ids: make(map[task.ID]bool)}
 	for _, s := range b.submissions {
@@ -96,7 +95,7 @@ func (b *batch) putAside() {
 	}
 }
 
-// fill makes b.do of what was asked for: the saves, the grabs and the edits, in that order.
+// fill sets b.do. Its changes are the saves, the grabs and the edits, in that order.
 func (b *batch) fill() {
 	d := &b.do
 	for _, s := range b.submissions {
@@ -113,7 +112,7 @@ func (b *batch) fill() {
 	}
 }
 
-// piece returns the things of b from one place to another, counted in the order of
+// piece returns a batch of the items of b from one index to another, counted in the order of
 // submissions, saves, grabs and edits. It shares them with b.
 func (b *batch) piece(from, to int) *batch {
 	p := &batch{writer: b.writer, isPiece: true, undone: b.undone}
@@ -125,16 +124,17 @@ func (b *batch) piece(from, to int) *batch {
 	return p
 }
 
-// within returns what of all is between two places, and what these are behind it.
+// within returns the elements of all between two indexes, and the indexes relative to the end of
+// all.
 func within[T any](all []T, from, to int) (some []T, newFrom, newTo int) {
 	n := len(all)
 	return all[min(max(from, 0), n):min(max(to, 0), n)], from - n, to - n
 }
 
-// room is what still fits into a batch.
+// room is the space that a batch has left.
 type room struct{ rows, bytes int }
 
-// take reports whether there is room, and makes it less. Whatever comes first fits.
+// take reports whether an item fits, and takes its room if so. The first item always fits.
 func (r *room) take(rows, bytes int) bool {
 	if r.rows < maxBatchRows && (rows > r.rows || bytes > r.bytes) {
 		return false
@@ -144,7 +144,7 @@ func (r *room) take(rows, bytes int) bool {
 }
 
 // takeFrom moves what fits into one batch from p to b, which is empty, and reports whether
-// some of it is left. If all of it fits the buffers are exchanged.
+// anything is left in p. If all of it fits, the buffers are exchanged.
 func (b *batch) takeFrom(p *batch) (left bool) {
 	one := func(*task.Change) (int, int) { return 1, 0 }
 	changes, rows := room{maxBatchRows, maxBatchBytes}, room{maxBatchRows, maxBatchBytes}
@@ -165,7 +165,7 @@ func (b *batch) takeFrom(p *batch) (left bool) {
 	return true
 }
 
-// fitting returns how many of all fit.
+// fitting returns how many elements of all fit.
 func fitting[T any](r *room, all []T, size func(*T) (rows, bytes int)) (n int) {
 	for n < len(all) && r.take(size(&all[n])) {
 		n++
@@ -173,13 +173,13 @@ func fitting[T any](r *room, all []T, size func(*T) (rows, bytes int)) (n int) {
 	return n
 }
 
-// cut moves the first n of from to the end of to.
+// cut moves the first n elements of from to the end of to.
 func cut[T any](to, from []T, n int) (newTo, newFrom []T) {
 	to = append(to, from[:n]...)
 	return to, slices.Delete(from, 0, n)
 }
 
-// size returns how many rows a submission has, and how many bytes.
+// size returns the number of rows of a submission, and the bytes of their payloads.
 func (s *submission) size() (rows, bytes int) {
 	for _, t := range s.rows {
 		bytes += len(t.Payload)
@@ -187,5 +187,5 @@ func (s *submission) size() (rows, bytes int) {
 	return len(s.rows), bytes
 }
 
-// errNothing ends a transaction that found nothing to do.
-var errNothing = errors.New("nothing to do")
+// errNothing says that there is nothing to commit.
+var errNothing = errors.New("nothing to commit")

@@ -13,7 +13,7 @@ import (
 	"github.com/taskengine/taskengine/storage"
 )
 
-// saveRetry is how long a writer rests when the store could not, before it tries again.
+// saveRetry is the pause of a writer after a failed commit.
 const saveRetry = 250 * time.Millisecond
 
 // writeLoop commits what is pending until background ends and nothing is left.
@@ -25,7 +25,7 @@ func (e *Engine) writeLoop(background context.Context, number int) {
 		case <-background.Done():
 			for e.commit(b) == written {
 			}
-			return // what the store did not take is recovered at the next start
+			return // the next start recovers what was not written
 		}
 		workpool.Gather(e.inbox.count)
 		if e.noSyncer != nil {
@@ -37,20 +37,20 @@ func (e *Engine) writeLoop(background context.Context, number int) {
 	}
 }
 
-// outcome is what came of a commit.
+// outcome is the outcome of a commit.
 type outcome uint8
 
 const (
-	nothing outcome = iota // there was nothing to write
+	nothing outcome = iota // nothing was to be written
 	written
-	failed // the store did not take it
+	failed
 )
 
-// commit writes what is pending and tells the core.
+// commit writes what is pending and passes the outcome to the core and to the callers.
 func (e *Engine) commit(b *batch) (out outcome) {
 	defer b.reset()
 	err := e.transact(b, e.take)
-	if len(b.do.Notes) > 0 && b.undone && !isOutage(err) { // perhaps because of what only people look at
+	if len(b.do.Notes) > 0 && b.undone && !isOutage(err) { // perhaps because of the notes, which only people read
 		b.do.Notes = nil
 		err = e.transact(b, nil)
 	}
@@ -71,18 +71,19 @@ func (e *Engine) commit(b *batch) (out outcome) {
 	return out
 }
 
-// commitAlone writes one thing that the store has refused before.
+// commitAlone commits one item that the store has refused before.
 func (e *Engine) commitAlone(b *batch) outcome {
 	b.isPiece = true
 	b.fill()
 	return e.answer(b, e.transact(b, nil))
 }
 
-// transact commits a batch. take, if it is not nil, fills the batch when it is its turn, and
-// reports whether there is anything to do.
+// transact commits a batch. If take is not nil, transact calls it to fill the batch when the
+// other writer has passed its batch to the store, so that the batch has all that arrived
+// until then. take reports whether there is anything to commit.
 func (e *Engine) transact(b *batch, take func(*batch) bool) (err error) {
 	e.turn.Lock()
-	if take != nil && !take(b) { // only now: while another was applied, more has come together
+	if take != nil && !take(b) {
 		e.turn.Unlock()
 		return errNothing
 	}
@@ -93,8 +94,8 @@ func (e *Engine) transact(b *batch, take func(*batch) bool) (err error) {
 	return err
 }
 
-// take moves what is pending into b, and b's buffers back. It reports whether there is
-// anything to be written together.
+// take moves what is pending into b, and the buffers of b back. It reports whether there is
+// anything to commit.
 func (e *Engine) take(b *batch) bool {
 	e.mu.Lock()
 	e.drainInbox()
@@ -113,8 +114,7 @@ func (e *Engine) take(b *batch) bool {
 	return !b.empty()
 }
 
-// notesOf returns the last progress of attempts whose ends are about to be saved. It is called
-// with mu held.
+// notesOf returns the last progress of the attempts that saves end. It is called with mu held.
 func (e *Engine) notesOf(saves []core.Save) (notes []task.Note) {
 	if len(e.lastProgress) == 0 {
 		return nil
@@ -128,7 +128,8 @@ func (e *Engine) notesOf(saves []core.Save) (notes []task.Note) {
 	return notes
 }
 
-// settle tells the core and those who wait what came of a batch.
+// answer passes the outcome of a batch to the core and to the callers. If the store works and
+// refuses the batch, answer divides it.
 func (e *Engine) answer(b *batch, err error) outcome {
 	switch {
 	case err == nil:
@@ -156,10 +157,10 @@ func (e *Engine) answer(b *batch, err error) outcome {
 	return e.divide(b, err)
 }
 
-// committed tells the core, and then those who wait, what was written.
+// committed passes the outcome of a batch to the core, and then to the callers.
 func (e *Engine) committed(b *batch) {
 	row := 0
-	for _, s := range b.submissions { // before a handler gets hold of the rows
+	for _, s := range b.submissions { // before a handler may change the rows
 		if s.receipts = nil; !slices.ContainsFunc(s.rows, func(t *task.Task) bool { return b.lost(t.ID) }) {
 			s.receipts = receipts(s.rows, b.done.Inserted[row:row+len(s.rows)])
 		}
@@ -214,7 +215,7 @@ func (e *Engine) committed(b *batch) {
 	e.works(now)
 	e.dispatch()
 	e.mu.Unlock()
-	runtime.Gosched() // handlers first: their tasks are late, receipts only wanted
+	runtime.Gosched() // handlers start before callers get their receipts
 
 	for _, s := range b.submissions {
 		var err error
@@ -234,13 +235,13 @@ func (e *Engine) committed(b *batch) {
 		case b.lost(ed.change.ID):
 			err = b.part.Err
 		case ed.after == nil:
-			err = ed.failed // it may have been made then
+			err = ed.failed // an earlier try may have made it
 		}
 		ed.done <- err
 	}
 }
 
-// postpone has those saves tried again that were lost. It is called with mu held.
+// postpone schedules another try of the saves that were lost. It is called with mu held.
 func (e *Engine) postpone(b *batch) {
 	var late []core.Save
 	for _, s := range b.saves {
@@ -260,7 +261,7 @@ func (e *Engine) postpone(b *batch) {
 	})
 }
 
-// inserted tells the core of an insert. It is called with mu held.
+// inserted passes the outcome of an insert to the core. It is called with mu held.
 func (e *Engine) inserted(c *core.Core, now time.Time, t *task.Task, created bool) {
 	if created && e.config.Observer.Inserted != nil {
 		e.config.Observer.Inserted(now, t)
@@ -268,8 +269,7 @@ func (e *Engine) inserted(c *core.Core, now time.Time, t *task.Task, created boo
 	c.Inserted(now, t, created)
 }
 
-// grabbed tells the core of a grab that the store has answered. It is called with mu
-// held.
+// grabbed passes the outcome of a grab to the core. It is called with mu held.
 func (e *Engine) grabbed(now time.Time, ref task.Ref, t *task.Task) {
 	if t != nil {
 		e.confirm(t.Ref())
@@ -280,7 +280,7 @@ func (e *Engine) grabbed(now time.Time, ref task.Ref, t *task.Task) {
 	e.core.Grabbed(now, ref, t, false)
 }
 
-// saved tells the core of a save. It is called with mu held.
+// saved passes the outcome of a save to the core. It is called with mu held.
 func (e *Engine) saved(now time.Time, s core.Save, t *task.Task) {
 	if e.config.Observer.Saved != nil {
 		e.config.Observer.Saved(now, s.Ref, t)
@@ -288,13 +288,14 @@ func (e *Engine) saved(now time.Time, s core.Save, t *task.Task) {
 	e.core.Saved(now, s, t)
 	if t != nil {
 		e.waiters.ended(t)
-	} else { // it may have been written before, and the answer lost
+	} else { // an earlier try may have written it, and the answer was lost
 		e.waiters.look(s.ID)
 	}
 }
 
-// uncommitted sees to a batch that the store did not take: submitters are told, grabs
-// are given up for now, and what came of tasks is kept until the store takes it.
+// uncommitted handles a batch that failed in an outage. It returns the error to callers of
+// Submit and of changes by hand, drops the grabs for now, and keeps the saves until the store
+// writes them. All tasks of the batch are uncertain.
 func (e *Engine) uncommitted(b *batch, err error) {
 	fatal := errors.Is(err, storage.ErrBroken) || errors.Is(err, storage.ErrClosed)
 	if fatal {
@@ -329,30 +330,30 @@ func (e *Engine) uncommitted(b *batch, err error) {
 	}
 }
 
-// outage tells once that the store takes nothing.
+// outage logs once that the store cannot be written.
 func (e *Engine) outage(err error) {
 	if e.down.CompareAndSwap(nil, new(time.Now())) {
-		e.log.Error("the store does not take what is written; it is tried again", "error", err)
+		e.log.Error("the store cannot be written; the engine tries again", "error", err)
 	} else {
-		e.log.Debug("the store does not take what is written", "error", err)
+		e.log.Debug("the store cannot be written", "error", err)
 	}
 }
 
-// partOutage tells, from time to time, that a part of the store takes nothing.
+// partOutage logs, at most once a minute, that a part of the store cannot be written.
 func (e *Engine) partOutage(part *storage.PartError) {
 	if e.partDownLog.Allow() {
-		e.log.Error("the store does not take what is written of some shards; it is tried again", "shards", part.Shards.String(), "error", part.Err)
+		e.log.Error("a part of the store cannot be written; the engine tries again", "shards", part.Shards.String(), "error", part.Err)
 	}
 }
 
-// recovered tells that it takes something again.
+// recovered logs that the store can be written again.
 func (e *Engine) recovered() {
 	if since := e.down.Swap(nil); since != nil {
-		e.log.Info("the store takes what is written again", "after", time.Since(*since))
+		e.log.Info("the store can be written again", "after", time.Since(*since))
 	}
 }
 
-// relax makes the grabs durable later that need not be durable now.
+// relax makes the grabs of relaxed types in a transaction without a sync.
 func (e *Engine) relax(store storage.NoSyncer, b *batch) {
 	e.mu.Lock()
 	e.drainInbox()
@@ -368,10 +369,10 @@ func (e *Engine) relax(store storage.NoSyncer, b *batch) {
 		return err
 	})
 	if err != nil {
-		e.log.Error("the store did not take a batch of relaxed grabs; they are tried as others are", "error", err)
+		e.log.Error("the store refused a batch of relaxed grabs; they are committed like other grabs", "error", err)
 	}
 	e.decide(func(_ *core.Core, now time.Time) {
-		if err != nil { // written as other grabs are, which are divided if the store refuses one
+		if err != nil { // commit them with the other grabs, whose batch is divided if the store refuses one
 			e.markGrabsUncertain(b.relaxed, now)
 			e.pending.grabs = append(e.pending.grabs, b.relaxed...)
 			return

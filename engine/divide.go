@@ -10,27 +10,27 @@ import (
 	"github.com/taskengine/taskengine/storage"
 )
 
-// isOutage reports whether an error says that the store takes nothing at all, now or any more.
-// Any other may be about one thing in the batch.
+// isOutage reports whether an error says that the store cannot be written at all, at present or
+// for good. Any other error may be about one item of the batch.
 func isOutage(err error) bool {
 	return errors.Is(err, storage.ErrUnavailable) || errors.Is(err, storage.ErrBroken) || errors.Is(err, storage.ErrClosed)
 }
 
-// health is whether the store takes what is written.
+// health is whether the store can be written.
 type health struct {
-	away     bool   // nothing was written since the store was found to be away
-	probing  bool   // a timer will let some grabs be tried
-	refusals uint64 // things that were refused, each by itself
+	away     bool   // nothing was written since the last outage began
+	probing  bool   // a timer runs that permits some grabs
+	refusals uint64 // items that the store refused when they were committed separately
 }
 
-// While the store is away nothing is grabbed, but for a few tasks now and then: they find out
-// whether it is back.
+// During an outage nothing is grabbed except for a few tasks in each interval, which find out
+// whether the store can be written again.
 const (
 	probeEvery = time.Second
 	probeGrabs = 8
 )
 
-// works notes that the store has written something. It is called with mu held.
+// works ends an outage: the store has written something. It is called with mu held.
 func (e *Engine) works(now time.Time) {
 	if e.health.away {
 		e.health.away = false
@@ -39,7 +39,7 @@ func (e *Engine) works(now time.Time) {
 	}
 }
 
-// fails notes that the store is away. It is called with mu held.
+// fails begins an outage. It is called with mu held.
 func (e *Engine) fails(now time.Time) {
 	e.health.away = true
 	e.limitGrabs(now)
@@ -49,7 +49,7 @@ func (e *Engine) fails(now time.Time) {
 	}
 }
 
-// probe lets some grabs be tried while the store is away.
+// probe permits some grabs during an outage.
 func (e *Engine) probe() {
 	e.decide(func(c *core.Core, now time.Time) {
 		h := &e.health
@@ -60,8 +60,8 @@ func (e *Engine) probe() {
 	})
 }
 
-// limitGrabs has nothing grabbed while that would make things worse: the store is away, or
-// refuses to take what comes of tasks. It is called with mu held.
+// limitGrabs stops grabs during an outage, and while the store refuses many saves. It is called
+// with mu held.
 func (e *Engine) limitGrabs(now time.Time) {
 	if e.health.away || len(e.stuck) >= maxStuck || e.stuckBytes >= maxStuckBytes {
 		e.core.LimitGrabs(now, 0)
@@ -70,24 +70,24 @@ func (e *Engine) limitGrabs(now time.Time) {
 	}
 }
 
-// division finds out what the store refuses of a batch that failed, and has it write the rest.
+// division finds the items of a failed batch that the store refuses, and commits the others.
 type division struct {
 	e       *Engine
-	away    error     // why nothing more is tried; nil while something is
-	failed  []failure // pieces that are yet to be divided
-	refused []failure // things that the store refused by themselves
+	away    error     // the outage that ends the division; nil if there is none
+	failed  []failure // pieces to be divided
+	refused []failure // single items that the store refused
 }
 
-// failure is a piece of a batch that the store did not take.
+// failure is a piece of a batch that failed.
 type failure struct {
 	b   *batch
 	err error
 }
 
-// divide tries the halves of a batch that failed, and then the halves of those that failed,
-// until what the store refuses is alone.
+// divide commits the halves of a batch that failed, and the halves of those that fail, until
+// each refused item is alone.
 func (e *Engine) divide(b *batch, err error) outcome {
-	if b.ids == nil && !e.worksAfter(err) { // of the rest of a batch it is known
+	if b.ids == nil && !e.worksAfter(err) { // the rest of a batch failed in a store that works
 		e.uncommitted(b, err)
 		return failed
 	}
@@ -113,8 +113,8 @@ func (e *Engine) divide(b *batch, err error) outcome {
 	return written
 }
 
-// worksAfter reports whether the store works though it failed with err: it says so, or writes a
-// transaction in which nothing is done.
+// worksAfter reports whether the store works although it failed with err: the error says so, or
+// the store commits an empty batch.
 func (e *Engine) worksAfter(err error) bool {
 	return errors.Is(err, storage.ErrRefused) || e.commitNothing() == nil
 }
@@ -125,8 +125,8 @@ func (e *Engine) commitNothing() error {
 	return err
 }
 
-// note keeps a piece that failed. Submissions that may have been written are not tried again:
-// their tasks may have run meanwhile, and been removed.
+// note adds a piece that failed. It denies submissions that may have been written: their tasks
+// may have run and been removed meanwhile, so another try could run them twice.
 func (d *division) note(b *batch, err error) {
 	if n := len(b.submissions); n > 0 && !b.undone {
 		d.e.deny(b.piece(0, n), err)
@@ -141,7 +141,7 @@ func (d *division) note(b *batch, err error) {
 	}
 }
 
-// try writes a piece of a batch.
+// try commits a piece of a batch.
 func (d *division) try(b *batch) {
 	e := d.e
 	if d.away != nil {
@@ -163,7 +163,7 @@ func (d *division) try(b *batch) {
 	}
 }
 
-// mayBeWritten notes that a batch failed whose pieces are tried: any of it may be in the store.
+// mayBeWritten marks the tasks of a failed batch uncertain before its pieces are tried.
 func (e *Engine) mayBeWritten(b *batch, err error) {
 	if b.undone {
 		return
@@ -176,8 +176,8 @@ func (e *Engine) mayBeWritten(b *batch, err error) {
 	}
 }
 
-// deny tells submitters and editors that what they asked for was not written, or may not have
-// been.
+// deny returns err to callers of Submit and of changes by hand: their request was not written,
+// or may not have been.
 func (e *Engine) deny(b *batch, err error) {
 	e.mayBeWritten(b, err)
 	e.decide(func(c *core.Core, now time.Time) {
@@ -195,8 +195,8 @@ func (e *Engine) deny(b *batch, err error) {
 	}
 }
 
-// refuse sees to one thing that the store refused by itself: submitters and editors are told,
-// and what the engine wants is tried again, by itself and seldom.
+// refuse handles one item that the store refused. Callers get the error. A save or a grab is
+// tried again separately, after pauses that grow.
 func (e *Engine) refuse(b *batch, err error) {
 	e.deny(b, err)
 	e.decide(func(c *core.Core, now time.Time) {
@@ -209,11 +209,11 @@ func (e *Engine) refuse(b *batch, err error) {
 		e.health.refusals++
 	})
 	if e.refusedLog.Allow() {
-		e.log.Error("the store refuses to write something by itself, and takes other things", "id", b.id(), "error", err)
+		e.log.Error("the store refuses to write an item, and writes others", "id", b.id(), "error", err)
 	}
 }
 
-// id returns the task that a batch of one thing is about; the first, if it is a submission.
+// id returns the task of a batch with one item; of a submission, the first.
 func (b *batch) id() task.ID {
 	if len(b.do.Insert) > 0 {
 		return b.do.Insert[0].ID
@@ -221,7 +221,7 @@ func (b *batch) id() task.ID {
 	return b.do.Swap[0].ID
 }
 
-// refusal is that the store has refused to write a grab by itself.
+// refusal is a grab or a save that the store has refused.
 type refusal struct {
 	since time.Time
 	pause time.Duration // before it is tried again
@@ -229,18 +229,17 @@ type refusal struct {
 	err   error
 }
 
-// How long what the store refuses rests before it is tried again: twice as long after each
-// time.
+// The pause before a refused item is tried again. It doubles after each try.
 const (
 	firstPause = saveRetry
 	mostPause  = time.Minute
 )
 
-// maxRefusals is how many refused grabs are remembered.
+// maxRefusals is how many refused grabs the engine keeps.
 const maxRefusals = 10_000
 
-// refusedGrab notes that a grab was refused, and returns how long it rests. It is called with
-// mu held.
+// refusedGrab records that a grab was refused, and returns the pause before the next try. It is
+// called with mu held.
 func (e *Engine) refusedGrab(id task.ID, err error) time.Duration {
 	r := e.refusals[id]
 	if r == nil {
@@ -255,8 +254,7 @@ func (e *Engine) refusedGrab(id task.ID, err error) time.Duration {
 	return r.pause
 }
 
-// separate moves those grabs out of b that were refused before: each is tried by itself. It
-// is called with mu held.
+// separate moves the grabs of b that were refused before to b.alone. It is called with mu held.
 func (e *Engine) separate(b *batch) {
 	if len(e.refusals) == 0 {
 		return
@@ -272,9 +270,9 @@ func (e *Engine) separate(b *batch) {
 	b.grabs = kept
 }
 
-// swapPieces makes changes that no writer makes. If the store refuses them together they are
-// divided; what it refuses by itself is left as it is, as if it had come too late. An error says
-// that the store takes none of them.
+// swapPieces makes changes outside of the writers. If the store refuses them together, it
+// divides them. A change that is refused alone is treated like a stale one: its result is nil.
+// An error says that the store cannot be written.
 func (e *Engine) swapPieces(ctx context.Context, changes []task.Change) ([]*task.Task, error) {
 	if len(changes) == 0 {
 		return nil, nil
@@ -295,7 +293,7 @@ func (e *Engine) swapPieces(ctx context.Context, changes []task.Change) ([]*task
 		if half := (p.from + p.to) / 2; half > p.from {
 			todo = append(todo, piece{p.from, half}, piece{half, p.to})
 		} else if e.refusedLog.Allow() {
-			e.log.Error("the store refuses to write what becomes of a task whose node is gone; it is tried again", "id", changes[p.from].ID, "error", err)
+			e.log.Error("the store refuses the change of a task whose node is gone; the engine tries again", "id", changes[p.from].ID, "error", err)
 		}
 	}
 	return out, nil

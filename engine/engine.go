@@ -31,14 +31,14 @@ var (
 	ErrFailed = errors.New("the engine has stopped because its store failed")
 )
 
-// Config is what an engine works with.
+// Config configures an engine.
 type Config struct {
 	Store    storage.Store           // where the tasks are; the engine does not close it
-	Policies policy.Set              // how tasks are treated
-	Handlers map[string]task.Handler // by type: who does the work
+	Policies policy.Set              // what types and limits there are
+	Handlers map[string]task.Handler // by type
 	Elector  coord.Elector           // who does what one node should do; nil for this one
-	Name     string                  // of the node, for people
-	Labels   map[string]string       // what else people say about it
+	Name     string                  // name of the node, shown to people
+	Labels   map[string]string       // other facts about the node, shown to people
 
 	// Several nodes may share a store that is a [storage.Shared]. Membership reports which of them
 	// are alive; it is nil if this is the only node. Bus carries hints between nodes. If it is nil,
@@ -48,8 +48,8 @@ type Config struct {
 	Lease      time.Duration // how long a member is believed to be alive; 0 is DefaultLease
 
 	Log      *slog.Logger // nil for none
-	Observer Observer     // what to call when something happens
-	TaskLog  TaskLog      // where what handlers log about their tasks goes; nil for nowhere
+	Observer Observer     // called at events
+	TaskLog  TaskLog      // gets what handlers log about their tasks; nil for none
 
 	LookAhead      int // triggers in memory at most; 0 is 100 000
 	QueueLookAhead int // triggers of one type and group in memory at most; 0 is 1000
@@ -62,67 +62,67 @@ type Engine struct {
 	log      *slog.Logger
 	ids      *task.IDs
 	types    map[string]*typeInfo // read only
-	unknown  *typeInfo            // of types that are not configured; read only
+	unknown  *typeInfo            // for types that are not configured; read only
 	noSyncer storage.NoSyncer     // makes relaxed grabs; nil if no type is relaxed, or the store cannot; read only
-	divided  bool                 // several databases keep the tasks; read only
-	layouts  map[string][]string  // by type, where the values of groups come from; read only
+	divided  bool                 // several databases hold the tasks; read only
+	layouts  map[string][]string  // by type, the sources of the values of groups; read only
 
-	pools   pools            // handlers that run a limited number of tasks
+	pools   pools            // handlers with a limited number of slots
 	cluster *cluster.Cluster // the other nodes
 
-	inbox    inbox                    // what nobody has told the core yet
-	workers  *workpool.Pool[*attempt] // calls the handlers
-	progress progressBuffer           // has what handlers say of their progress written
+	inbox    inbox                    // events that the core does not know yet
+	workers  *workpool.Pool[*attempt] // call the handlers
+	progress progressBuffer           // writes the progress that handlers report
 
 	turn sync.Mutex // held while a writer decides what is in a batch and gives it to the store; locked before mu
 
 	mu             sync.Mutex
 	core           *core.Core                 // guarded by mu
 	clock          clock                      // guarded by mu
-	effects        core.Ready                 // guarded by mu: buffers for core.Take
-	pending        batch                      // guarded by mu: what the writers take next
-	reads          reads                      // guarded by mu: what the reader takes next
-	attempts       map[task.ID]*attempt       // guarded by mu: the handlers that run
-	begun          []*attempt                 // guarded by mu: buffer of absorb
-	newSubmissions []*submission              // guarded by mu: buffer of listen
-	newEndings     []ending                   // guarded by mu: buffer of listen
+	effects        core.Ready                 // guarded by mu: buffers of takeEffects
+	pending        batch                      // guarded by mu: what the next batch is filled from
+	reads          reads                      // guarded by mu: what the reader is to read
+	attempts       map[task.ID]*attempt       // guarded by mu: attempts whose handlers run
+	begun          []*attempt                 // guarded by mu: buffer of takeEffects
+	newSubmissions []*submission              // guarded by mu: buffer of drainInbox
+	newEndings     []ending                   // guarded by mu: buffer of drainInbox
 	waiters        waiters                    // guarded by mu
-	armed          time.Time                  // guarded by mu: when the ticker will wake
-	writing        [writers][]core.Save       // guarded by mu: what each writer is about to save
-	delayedSaves   []core.Save                // guarded by mu: what is saved again after a rest
-	stuck          map[task.Ref]*stuck        // guarded by mu: what came of attempts that the store refuses to take
+	armed          time.Time                  // guarded by mu: when the ticker wakes
+	writing        [writers][]core.Save       // guarded by mu: by writer, the saves in its batch
+	delayedSaves   []core.Save                // guarded by mu: saves that are tried again after saveRetry
+	stuck          map[task.Ref]*stuck        // guarded by mu: saves that the store refuses
 	stuckBytes     int                        // guarded by mu: of the results in stuck
-	refusals       map[task.ID]*refusal       // guarded by mu: grabs that the store has refused, until it takes them
-	lastProgress   map[task.Ref]task.Progress // guarded by mu: the last progress of attempts that have ended, to be written before what came of them
-	health         health                     // guarded by mu: whether the store takes what is written
-	uncertain      uncertainTasks             // guarded by mu: tasks that may be other in the store than the core knows
-	finishings     map[task.Ref]*finishing    // guarded by mu: attempts of which a transaction may have finished the task, until their save is answered
-	closing        bool                       // guarded by mu: nothing new is accepted, nor begun
+	refusals       map[task.ID]*refusal       // guarded by mu: grabs that the store has refused and has not made since
+	lastProgress   map[task.Ref]task.Progress // guarded by mu: of attempts that have ended, until their save is written
+	health         health                     // guarded by mu: whether the store can be written
+	uncertain      uncertainTasks             // guarded by mu: tasks whose rows may differ from what the core knows
+	finishings     map[task.Ref]*finishing    // guarded by mu: attempts whose tasks a transaction may have finished, until their save is answered
+	closing        bool                       // guarded by mu: no task is accepted or started
 	isSurveyed     bool                       // guarded by mu: surveyed is closed
 	isDrained      bool                       // guarded by mu: drained is closed
 	failure        error                      // guarded by mu: why the engine has failed
-	stopCause      error                      // guarded by mu: why handlers are stopped as soon as they begin; nil if they are not
+	stopCause      error                      // guarded by mu: why new attempts are stopped at once; nil if they are not
 
-	write   wakeup.Signal // wakes a writer; holds one token
-	read    wakeup.Signal // wakes the reader; holds one token
-	rearm   wakeup.Signal // wakes the ticker; holds one token
-	check   wakeup.Signal // wakes who looks at doubts; holds one token
-	unstick wakeup.Signal // wakes who writes what is stuck; holds one token
+	write   wakeup.Signal // wakes a writer
+	read    wakeup.Signal // wakes the reader
+	rearm   wakeup.Signal // wakes the ticker
+	check   wakeup.Signal // wakes uncertainLoop
+	unstick wakeup.Signal // wakes stuckLoop
 
 	failed   chan struct{} // closed with failure
-	surveyed chan struct{} // closed when the core has looked through the store
-	drained  chan struct{} // closed when closing and nothing has a slot or is being saved
-	gone     chan struct{} // closed when Close is done with the work
+	surveyed chan struct{} // closed when the core has surveyed the store
+	drained  chan struct{} // closed when the engine is closing and no task has a slot or a pending save
+	gone     chan struct{} // closed when Close has ended all work
 
-	// Used again for the sake of their channels, but for those whose caller went away: a
-	// writer may still have them.
+	// Reused for their channels. A submission whose caller has gone is not reused: a writer may
+	// still have it.
 	submissions sync.Pool
 
-	down        atomic.Pointer[time.Time] // since when the store takes nothing; nil while it does
-	partDownLog ratelog.Limiter           // told that a part of it takes nothing
-	unreadLog   ratelog.Limiter           // told that it cannot be read
-	slowedLog   ratelog.Limiter           // told that a task asks to be called again and again
-	refusedLog  ratelog.Limiter           // told that it refuses to write something by itself
+	down        atomic.Pointer[time.Time] // since when the store cannot be written; nil while it can
+	partDownLog ratelog.Limiter           // a part of the store cannot be written
+	unreadLog   ratelog.Limiter           // the store cannot be read
+	slowedLog   ratelog.Limiter           // a task asks to run again at once, repeatedly
+	refusedLog  ratelog.Limiter           // the store refuses an item that is committed separately
 
 	stop   context.CancelFunc // ends the background work
 	duties sync.WaitGroup     // writers, reader, ticker, roles
@@ -135,13 +135,13 @@ const (
 	DefaultQueueLookAhead = 1000
 )
 
-// writers is how many commits may be under way at once: one waits for its sync while
-// the next is being prepared.
+// writers is how many commits may be under way at once: one waits for its sync while the next
+// is prepared.
 const writers = 2
 
-// Open starts an engine on the tasks of a store. What ran when the store was last used
-// is decided about before Open returns. ctx bounds the opening, not the engine, which
-// runs until [Engine.Close].
+// Open starts an engine on the tasks of a store. Before Open returns, it decides about the tasks
+// that ran when the store was last used. ctx bounds the opening, not the engine, which runs
+// until [Engine.Close].
 func Open(ctx context.Context, c Config) (*Engine, error) {
 	if problems := c.Policies.Check(); len(problems) > 0 {
 		return nil, fmt.Errorf("engine: %d problems with the policies, the first: %s", len(problems), problems[0])
@@ -260,7 +260,7 @@ func newEngine(ctx context.Context, c Config) (*Engine, error) {
 	return e, nil
 }
 
-// decide tells the core facts and sees to what it wants done. fn must not wait.
+// decide calls fn to pass events to the core, and dispatches the effects. fn must not wait.
 func (e *Engine) decide(fn func(c *core.Core, now time.Time)) {
 	e.mu.Lock()
 	e.drainInbox()
@@ -269,8 +269,8 @@ func (e *Engine) decide(fn func(c *core.Core, now time.Time)) {
 	e.mu.Unlock()
 }
 
-// absorb hands what the core wants done to those who do it. It is called with mu held,
-// after everything that was told to the core.
+// dispatch passes the effects of the core to the goroutines that carry them out. It is called
+// with mu held, after every event that was passed to the core.
 func (e *Engine) dispatch() {
 	e.takeEffects()
 	if !e.pending.empty() {
@@ -278,7 +278,7 @@ func (e *Engine) dispatch() {
 	}
 }
 
-// collect is absorb for a writer that is about to take what is pending.
+// takeEffects is dispatch for a writer, which takes what is pending itself.
 func (e *Engine) takeEffects() {
 	r := &e.effects
 	e.core.Take(r)
@@ -322,7 +322,7 @@ func (e *Engine) takeEffects() {
 	}
 }
 
-// sleep waits for d, or returns ctx's error when that ends first.
+// sleep waits for d. It returns the error of ctx if that ends first.
 func sleep(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()

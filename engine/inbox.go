@@ -6,27 +6,27 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// inbox is where callers and handlers leave what they have to say and go on: its lock is
-// held for moments, whatever the core is busy with. Whoever enters the core listens to
-// it first, so the core hears of everything in order.
+// inbox collects submissions, verdicts and other events for the core, so that callers and
+// handlers do not wait for Engine.mu: the lock of the inbox is held for moments only. The
+// goroutine that locks Engine.mu drains the inbox first, so the core gets all events in order.
 type inbox struct {
 	mu          sync.Mutex
-	refusal     error         // guarded by mu: why nothing new is accepted; nil while it is
+	refusal     error         // guarded by mu: why submissions are refused; nil while they are accepted
 	submissions []*submission // guarded by mu
 	endings     []ending      // guarded by mu
-	begun       []*attempt    // guarded by mu: those whose handlers had them wait
+	begun       []*attempt    // guarded by mu: attempts whose handlers have begun late
 	resizes     []resize      // guarded by mu: of pools, in order
 }
 
-// ending is what came of an attempt.
+// ending is the end of an attempt.
 type ending struct {
 	attempt *attempt
 	verdict task.Verdict
-	said    *task.Progress // of the attempt, which may not be written yet; nil if there is none
+	said    *task.Progress // the last progress of the attempt, if it may not be written yet; nil if there is none
 }
 
-// submit leaves s, unless nothing is accepted any more. wake says that nothing had been
-// left before: somebody must be told to look.
+// submit appends s, unless the inbox refuses submissions. wake reports whether the inbox was
+// empty: the caller must wake a writer then.
 func (in *inbox) submit(s *submission) (wake bool, err error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -38,7 +38,7 @@ func (in *inbox) submit(s *submission) (wake bool, err error) {
 	return wake, nil
 }
 
-// end leaves what came of an attempt; wake is as in submit.
+// end appends the verdict of an attempt; wake is as in submit.
 func (in *inbox) end(a *attempt, v task.Verdict, said *task.Progress) (wake bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -47,7 +47,7 @@ func (in *inbox) end(a *attempt, v task.Verdict, said *task.Progress) (wake bool
 	return wake
 }
 
-// begin leaves word that the handler of a has begun only now; wake is as in submit.
+// begin appends that the handler of a has begun only now; wake is as in submit.
 func (in *inbox) begin(a *attempt) (wake bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -56,7 +56,7 @@ func (in *inbox) begin(a *attempt) (wake bool) {
 	return wake
 }
 
-// resize leaves word of the capacity of a pool; wake is as in submit.
+// resize appends the new capacity of a pool; wake is as in submit.
 func (in *inbox) resize(r resize) (wake bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -65,34 +65,34 @@ func (in *inbox) resize(r resize) (wake bool) {
 	return wake
 }
 
-// refuse has nothing new accepted from now on. What was left before is still heard.
+// refuse makes submit return why from now on. Events that are in the inbox remain.
 func (in *inbox) refuse(why error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.refusal = why
 }
 
-// accepting returns why nothing new is accepted, or nil.
+// accepting returns why submissions are refused, or nil.
 func (in *inbox) accepting() error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	return in.refusal
 }
 
-// count returns how much was left.
+// count returns the number of events in the inbox.
 func (in *inbox) count() int {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	return in.size()
 }
 
-// size is count for those who hold mu.
+// size is count for callers that hold mu.
 func (in *inbox) size() int {
 	return len(in.submissions) + len(in.endings) + len(in.begun) + len(in.resizes)
 }
 
-// listen tells the core what was left in the inbox. It is called with mu held, before
-// anything else is told to the core.
+// drainInbox passes the events in the inbox to the core. It is called with mu held, before
+// any other event is passed to the core.
 func (e *Engine) drainInbox() {
 	in := &e.inbox
 	in.mu.Lock()
@@ -113,7 +113,7 @@ func (e *Engine) drainInbox() {
 	for _, r := range resizes {
 		e.resized(now, r)
 	}
-	for i := range e.newEndings { // first: a slot that is free again may serve a submission
+	for i := range e.newEndings { // first: a slot that is freed may serve a submission
 		end := &e.newEndings[i]
 		delete(e.attempts, end.attempt.ID)
 		if end.said != nil && e.core.Counts(end.attempt.ref) {

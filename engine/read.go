@@ -10,7 +10,7 @@ import (
 	"github.com/taskengine/taskengine/storage"
 )
 
-// reads is what the core wants to know of the store.
+// reads is what the core has asked to be read from the store.
 type reads struct {
 	loads    []table.Load
 	scans    []table.Scan
@@ -23,14 +23,13 @@ func (r *reads) add(wants *core.Ready) {
 	r.dueLoads = append(r.dueLoads, wants.DueLoads...)
 }
 
-// readRetry is how long the reader waits after the store could not answer.
+// readRetry is the pause of the reader after a failed read.
 const readRetry = time.Second
 
 // distantFuture is after every time that a row can have.
 var distantFuture = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// readLoop reads from the store what the core asks for, so that memory holds what runs
-// next and not everything there is.
+// readLoop reads from the store what the core asks for: pages of the windows in memory.
 func (e *Engine) readLoop(ctx context.Context) {
 	for {
 		select {
@@ -93,25 +92,25 @@ func (e *Engine) loadDue(ctx context.Context, l core.DueLoad) {
 	e.decide(func(c *core.Core, now time.Time) { c.DueLoaded(now, l.State, page, end) })
 }
 
-// unanswered reports whether the store could not answer, after a rest.
+// unanswered reports whether err is not nil. It logs err and pauses then.
 func (e *Engine) unanswered(ctx context.Context, what string, err error) bool {
 	if err == nil {
 		return false
 	}
 	if ctx.Err() == nil {
 		if e.unreadLog.Allow() {
-			e.log.Error("cannot read from the store; it is tried again", "what", what, "error", err)
+			e.log.Error("cannot read from the store; the engine tries again", "what", what, "error", err)
 		}
 		_ = sleep(ctx, readRetry)
 	}
 	return true
 }
 
-// maxTick is how long the ticker sleeps at most. Timers do not count the time that the
-// machine sleeps, and know nothing of a wall clock that is set forward.
+// maxTick is how long the ticker sleeps at most. Timers do not count the time that the machine
+// sleeps, and do not follow a wall clock that is set.
 const maxTick = time.Minute
 
-// tickLoop tells the core the time when it wants to know.
+// tickLoop tells the core the time when the core has something to do then.
 func (e *Engine) tickLoop(ctx context.Context) {
 	timer := time.NewTimer(maxTick)
 	defer timer.Stop()

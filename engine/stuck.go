@@ -11,22 +11,22 @@ import (
 	"github.com/taskengine/taskengine/storage"
 )
 
-// What may be stuck before nothing more is grabbed.
+// Limits of what is stuck. Beyond them nothing is grabbed.
 const (
 	maxStuck      = 1000
 	maxStuckBytes = 64 << 20 // of results
 )
 
-// stuck is a change that the store refuses by itself: what came of an attempt, usually. It is
-// tried again by itself, so that it holds up nothing else.
+// stuck is a save that the store refuses, usually the end of an attempt. It is tried again
+// separately, so that it delays nothing else.
 type stuck struct {
 	refusal
 	save core.Save
 	next time.Time // when it is tried again
 }
 
-// keepStuck keeps a save that was refused; isAway says that the store takes nothing else
-// either. It is called with mu held.
+// keepStuck keeps a save that was refused. isAway says that the store cannot be written at all.
+// It is called with mu held.
 func (e *Engine) keepStuck(s core.Save, err error, isAway bool, now time.Time) {
 	k := e.stuck[s.Ref]
 	if k == nil {
@@ -34,7 +34,7 @@ func (e *Engine) keepStuck(s core.Save, err error, isAway bool, now time.Time) {
 		e.stuck[s.Ref] = k
 		e.stuckBytes += len(s.Result)
 		e.limitGrabs(now)
-	} else if isAway { // and may be back at any moment
+	} else if isAway { // the outage may end at any moment
 		k.pause = min(2*k.pause, 2*firstPause)
 	} else {
 		k.pause = min(2*k.pause, mostPause)
@@ -44,7 +44,7 @@ func (e *Engine) keepStuck(s core.Save, err error, isAway bool, now time.Time) {
 	e.unstick.Set()
 }
 
-// stuckLoop writes what is stuck.
+// stuckLoop tries to write stuck saves.
 func (e *Engine) stuckLoop(ctx context.Context) {
 	timer := time.NewTimer(mostPause)
 	defer timer.Stop()
@@ -61,7 +61,7 @@ func (e *Engine) stuckLoop(ctx context.Context) {
 			if !e.tryStuck(k) {
 				continue
 			}
-			due, next = nil, time.Now() // the others may be taken, too
+			due, next = nil, time.Now() // the store may accept the others, too
 			e.mu.Lock()
 			for _, k := range e.stuck {
 				k.next = next
@@ -73,7 +73,7 @@ func (e *Engine) stuckLoop(ctx context.Context) {
 	}
 }
 
-// stuckDue returns what is to be tried now, and when more is.
+// stuckDue returns the saves that are due, and when the next one is.
 func (e *Engine) stuckDue() (due []*stuck, next time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -91,7 +91,7 @@ func (e *Engine) stuckDue() (due []*stuck, next time.Time) {
 	return due, next
 }
 
-// tryStuck tries to write one thing by itself, and reports whether the store took it.
+// tryStuck tries to write one save, and reports whether it was written.
 func (e *Engine) tryStuck(k *stuck) bool {
 	b := &batch{isPiece: true, saves: []core.Save{k.save}}
 	b.fill()
@@ -120,13 +120,13 @@ func (e *Engine) tryStuck(k *stuck) bool {
 	}
 	e.keepStuck(k.save, err, isAway, now)
 	if e.refusedLog.Allow() {
-		e.log.Error("what came of a task cannot be written; it is tried again by itself",
+		e.log.Error("the end of an attempt cannot be written; the engine tries it again separately",
 			"id", k.save.ID, "tries", k.tries, "since", k.since, "next", k.next, "stuck", len(e.stuck), "error", err)
 	}
 	return false
 }
 
-// unstickAll tries everything that is stuck a last time.
+// unstickAll tries all stuck saves a last time.
 func (e *Engine) unstickAll() {
 	e.mu.Lock()
 	var all []*stuck
@@ -144,12 +144,12 @@ func (e *Engine) unstickAll() {
 		}
 	}
 	if left > 0 {
-		e.log.Error("what came of some tasks could not be written before the end; they are decided about at the next start, as after a crash", "tasks", left)
+		e.log.Error("the ends of some attempts could not be written before the node stopped; the next start decides about these tasks as after a crash", "tasks", left)
 	}
 }
 
-// unwritten returns why a task stands still if that is because a change of it is not in the
-// store, or may be. It is called with mu held.
+// unwritten returns why a task makes no progress if a change of it is not in the store, or if
+// that is uncertain. It is called with mu held.
 func (e *Engine) unwritten(t *task.Task) (Reason, bool) {
 	unwritten := func(format string, args ...any) (Reason, bool) {
 		return Reason{Code: CodeUnwritten, Text: fmt.Sprintf(format, args...)}, true

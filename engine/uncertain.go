@@ -11,34 +11,33 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// doubt is about a task that was in a batch of which the store said that it failed. It
-// may have been written all the same: a connection can be lost after the commit. Nobody
-// told the core, so until the row is looked at a task may seem to be grabbed that nobody
-// runs, or to rest without a trigger.
+// uncertain is a task of a batch that failed. The batch may have been written all the same: a
+// connection can be lost after the commit. The core does not know, so until the row is read
+// the task may be processing without an attempt, or ready without a trigger.
 type uncertain struct {
 	id      task.ID
 	since   time.Time
-	version uint64 // the latest that it has if everything was written
-	grabbed uint64 // the version that it has if it was grabbed; 0 if that was not asked for
-	inVain  bool   // the store could not say when it was last asked
+	version uint64 // the latest version that it has if everything was written
+	grabbed uint64 // the version that it has if it was grabbed; 0 if no grab was requested
+	inVain  bool   // the last read of its row failed
 }
 
-// maxUncertain is how many tasks are in doubt at most, not counting those that may have been
-// grabbed: these are bounded by the slots.
+// maxUncertain is the greatest number of uncertain tasks, without those that may have been
+// grabbed: the slots bound these.
 const maxUncertain = 10_000
 
-// doubts are the tasks in doubt, in the order in which they are looked at. Tasks that the
-// store could not answer about come last: they may be in a database that is away.
+// uncertainTasks are the uncertain tasks, in the order in which their rows are read. Tasks whose
+// last read failed come last: they may be in a database that does not answer.
 type uncertainTasks struct {
 	places   map[task.ID]*list.Element // of *uncertain, in one of the lists
 	first    list.List
-	last     list.List // those that were looked at in vain
-	unlisted time.Time // when a task last found no place; zero is never
+	last     list.List // those whose last read failed
+	unlisted time.Time // when maxUncertain last kept a task out; zero is never
 }
 
 func (q *uncertainTasks) len() int { return len(q.places) }
 
-// of returns the doubt about a task, nil if there is none.
+// of returns the uncertain task of that ID, or nil.
 func (q *uncertainTasks) of(id task.ID) *uncertain {
 	if at, ok := q.places[id]; ok {
 		return at.Value.(*uncertain)
@@ -46,9 +45,9 @@ func (q *uncertainTasks) of(id task.ID) *uncertain {
 	return nil
 }
 
-// add notes one task, by the version that it has if what was asked for was written. The latest
-// version that it may have been grabbed at is not forgotten over other doubts, such as whether
-// an older hint was grabbed again in vain.
+// add adds a task with the version that it has if the request was written. A task that may have
+// been grabbed keeps the latest version of its grabs, whatever else is uncertain about it, such
+// as a grab by an older hint.
 func (q *uncertainTasks) add(id task.ID, now time.Time, version uint64, isGrab bool) {
 	grabbed := uint64(0)
 	if isGrab {
@@ -80,23 +79,23 @@ func (q *uncertainTasks) listOf(d *uncertain) *list.List {
 	return &q.first
 }
 
-// later puts a doubt that remains at the end of its list, or of the last one if it was looked
-// at in vain.
+// later moves a task that remains uncertain to the end of its list, or of the last list if its
+// read has failed.
 func (q *uncertainTasks) later(d *uncertain, inVain bool) {
 	q.listOf(d).Remove(q.places[d.id])
 	d.inVain = inVain
 	q.places[d.id] = q.listOf(d).PushBack(d)
 }
 
-// How long the doubts are left alone after the store failed: each rest is twice as long
-// as the one before. A commit that was under way when its connection was lost may still
-// happen, so nothing is forgotten before uncertainFor is over.
+// The first pause before uncertain tasks are read; each pause is twice as long as the one before.
+// A commit that was under way when its connection was lost may still happen, so a task remains
+// uncertain for uncertainFor at least.
 const (
 	firstCheck   = time.Second
 	uncertainFor = 2 * time.Minute
 )
 
-// suspect notes the tasks of a batch that failed, or of the part of it that did. It is
+// markUncertain adds the tasks of a batch that failed, or of the part of it that did. It is
 // called with mu held.
 func (e *Engine) markUncertain(b *batch, now time.Time) {
 	mark := func(id task.ID, version uint64, isGrab bool) {
@@ -119,7 +118,7 @@ func (e *Engine) markUncertain(b *batch, now time.Time) {
 	e.checkSoon()
 }
 
-// markGrabsUncertain is suspect for grabs alone.
+// markGrabsUncertain is markUncertain for grabs.
 func (e *Engine) markGrabsUncertain(grabs []task.Change, now time.Time) {
 	for _, g := range grabs {
 		e.uncertain.add(g.ID, now, g.Version+1, true)
@@ -127,16 +126,16 @@ func (e *Engine) markGrabsUncertain(grabs []task.Change, now time.Time) {
 	e.checkSoon()
 }
 
-// doubt has the doubts looked at, if there are any.
+// checkSoon wakes uncertainLoop if there are uncertain tasks.
 func (e *Engine) checkSoon() {
 	if e.uncertain.len() > 0 {
 		e.check.Set()
 	}
 }
 
-// known tells that a row is known to have been written at a version. That settles what
-// was in doubt up to that version, and nothing later: an insert may be answered after
-// the grab, or another change, that followed it. It is called with mu held.
+// confirm removes a task that was certainly written at a version, unless a later version is
+// uncertain: the answer to an insert may arrive after the answer to the grab, or to another
+// change, that followed it. It is called with mu held.
 func (e *Engine) confirm(ref task.Ref) {
 	if e.uncertain.len() == 0 {
 		return
@@ -146,7 +145,7 @@ func (e *Engine) confirm(ref task.Ref) {
 	}
 }
 
-// uncertainLoop looks at the tasks in doubt until there are none.
+// uncertainLoop reads the rows of uncertain tasks until there are none.
 func (e *Engine) uncertainLoop(ctx context.Context) {
 	for {
 		select {
@@ -170,11 +169,11 @@ func (e *Engine) uncertainLoop(ctx context.Context) {
 	}
 }
 
-// maxInVain is how often a look asks the store in vain.
+// maxInVain is how many reads may fail in one round.
 const maxInVain = 10
 
-// checkUncertain tells the core of the tasks in doubt as they are in the store, and
-// returns how many remain.
+// checkUncertain reads the rows of uncertain tasks, passes them to the core, and returns how
+// many tasks remain uncertain.
 func (e *Engine) checkUncertain(ctx context.Context) (remain int) {
 	q := &e.uncertain
 	e.mu.Lock()
@@ -187,8 +186,8 @@ func (e *Engine) checkUncertain(ctx context.Context) (remain int) {
 	return q.len()
 }
 
-// checkSome looks at the first n tasks of a list, until the store could not answer about
-// most of them. It returns how many these are.
+// checkSome reads the rows of the first n tasks of a list, until most of these reads have
+// failed. It returns how many have.
 func (e *Engine) checkSome(ctx context.Context, some *list.List, n, most int) (inVain int) {
 	for ; n > 0 && inVain < most; n-- {
 		var id task.ID
@@ -220,10 +219,10 @@ func (e *Engine) checkSome(ctx context.Context, some *list.List, n, most int) (i
 	return inVain
 }
 
-// isSaving reports whether what came of an attempt at a row is on its way to the store:
-// then the row was run, though an older hint made it doubtful. It is called with mu held.
+// isSaving reports whether a save of a row is pending or being written: then an attempt has run
+// it, although an older hint made it uncertain. It is called with mu held.
 func (e *Engine) isSaving(ref task.Ref) bool {
-	e.dispatch() // so that nothing is left in the core
+	e.dispatch() // so that no save is left in the core
 	same := func(s core.Save) bool { return s.Ref == ref }
 	for _, saves := range e.writing {
 		if slices.ContainsFunc(saves, same) {
@@ -234,14 +233,14 @@ func (e *Engine) isSaving(ref task.Ref) bool {
 	return isStuck || slices.ContainsFunc(e.pending.saves, same) || slices.ContainsFunc(e.delayedSaves, same)
 }
 
-// resolve tells the core of a row in doubt, nil if there is none, and reports whether
-// the doubt is over. It is called with mu held.
+// resolve passes the row of an uncertain task to the core, nil if there is no row, and reports
+// whether the task is certain now. It is called with mu held.
 func (e *Engine) resolve(c *core.Core, now time.Time, t *task.Task, d *uncertain) bool {
 	switch {
 	case t == nil, c.HasSlot(t.ID):
-		return false // it may still come; or the core learns by itself
+		return false // it may still be inserted; or the core gets its next event anyway
 	case t.Version+1 == d.grabbed && e.refusals[t.ID] != nil:
-		return false // it is as it was, and rests before it is grabbed again
+		return false // it is unchanged, and pauses before the next grab
 	case t.State != task.Processing:
 		c.Changed(now, t)
 		e.waiters.ended(t)
@@ -249,9 +248,9 @@ func (e *Engine) resolve(c *core.Core, now time.Time, t *task.Task, d *uncertain
 	case !e.cluster.IsOurs(t.Owner):
 		return true
 	case t.Version == d.grabbed && !e.isSaving(t.Ref()):
-		e.log.Warn("a task was grabbed though the store did not say so; it is put back", "task_id", t.ID, "type", t.Type)
+		e.log.Warn("a task was grabbed by a commit that failed; it is handed back", "task_id", t.ID, "type", t.Type)
 		c.HandBack(now, t)
 		return true
 	}
-	return false // its save is tried until the store takes it
+	return false // its save is tried until it is written
 }
