@@ -113,15 +113,16 @@ func (e *Engine) tryStuck(k *stuck) bool {
 	}
 	isAway := isOutage(err) || !e.worksAfter(err)
 	e.mu.Lock()
-	defer e.mu.Unlock()
 	now := e.clock.now()
 	if !b.undone {
 		e.markUncertain(b, now)
 	}
 	e.keepStuck(k.save, err, isAway, now)
+	was, total := *k, len(e.stuck)
+	e.mu.Unlock()
 	if e.refusedLog.Allow() {
 		e.log.Error("the end of an attempt cannot be written; the engine tries it again separately",
-			"id", k.save.ID, "tries", k.tries, "since", k.since, "next", k.next, "stuck", len(e.stuck), "error", err)
+			"id", was.save.ID, "tries", was.tries, "since", was.since, "next", was.next, "stuck", total, "error", err)
 	}
 	return false
 }

@@ -205,16 +205,25 @@ func (e *Engine) checkSome(ctx context.Context, some *list.List, n, most int) (i
 		if unknown {
 			inVain++
 		}
+		handedBack := false
 		e.decide(func(c *core.Core, now time.Time) {
 			d := e.uncertain.of(id)
-			switch {
-			case d == nil:
-			case !unknown && (e.resolve(c, now, t, d) || now.Sub(d.since) > uncertainFor):
+			if d == nil {
+				return
+			}
+			certain := false
+			if !unknown {
+				certain, handedBack = e.resolve(c, now, t, d)
+			}
+			if certain || !unknown && now.Sub(d.since) > uncertainFor {
 				e.uncertain.remove(d)
-			default:
+			} else {
 				e.uncertain.later(d, unknown)
 			}
 		})
+		if handedBack {
+			e.log.Warn("a task was grabbed by a commit that failed; it is handed back", "task_id", t.ID, "type", t.Type)
+		}
 	}
 	return inVain
 }
@@ -233,24 +242,24 @@ func (e *Engine) isSaving(ref task.Ref) bool {
 	return isStuck || slices.ContainsFunc(e.pending.saves, same) || slices.ContainsFunc(e.delayedSaves, same)
 }
 
-// resolve passes the row of an uncertain task to the core, nil if there is no row, and reports
-// whether the task is certain now. It is called with mu held.
-func (e *Engine) resolve(c *core.Core, now time.Time, t *task.Task, d *uncertain) bool {
+// resolve passes the row of an uncertain task to the core, nil if there is no row. It reports
+// whether the task is certain now, and whether it is handed back: it was grabbed, and the core
+// does not run it. It is called with mu held.
+func (e *Engine) resolve(c *core.Core, now time.Time, t *task.Task, d *uncertain) (certain, handedBack bool) {
 	switch {
 	case t == nil, c.HasSlot(t.ID):
-		return false // it may still be inserted; or the core gets its next event anyway
+		return false, false // it may still be inserted; or the core gets its next event anyway
 	case t.Version+1 == d.grabbed && e.refusals[t.ID] != nil:
-		return false // it is unchanged, and pauses before the next grab
+		return false, false // it is unchanged, and pauses before the next grab
 	case t.State != task.Processing:
 		c.Changed(now, t)
 		e.waiters.ended(t)
-		return t.Version >= d.grabbed
+		return t.Version >= d.grabbed, false
 	case !e.cluster.IsOurs(t.Owner):
-		return true
+		return true, false
 	case t.Version == d.grabbed && !e.isSaving(t.Ref()):
-		e.log.Warn("a task was grabbed by a commit that failed; it is handed back", "task_id", t.ID, "type", t.Type)
 		c.HandBack(now, t)
-		return true
+		return true, true
 	}
-	return false // its save is tried until it is written
+	return false, false // its save is tried until it is written
 }
