@@ -123,7 +123,7 @@ func (e *Engine) drainInbox() {
 	}
 	for _, s := range e.newSubmissions {
 		for _, t := range s.rows {
-			e.core.Submit(now, t, true)
+			e.core.Submit(now, t)
 		}
 	}
 	e.pending.submissions = append(e.pending.submissions, e.newSubmissions...)

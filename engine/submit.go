@@ -98,7 +98,7 @@ func (e *Engine) SubmitTx(ctx context.Context, tx storage.Tx, reqs ...Request) (
 	e.mu.Lock()
 	now := e.clock.now()
 	for _, t := range rows {
-		e.core.Submit(now, t, false)
+		core.Create(now, e.policyOf(t.Type), t)
 		e.uncertain.add(t.ID, now, t.Version, false) // the answer to the commit may be lost
 	}
 	e.checkSoon()

@@ -250,7 +250,7 @@ func (s *simulation) listen() {
 		s.core.Handled(now, l.row.ID, l.verdict())
 	}
 	for _, l := range submissions {
-		s.core.Submit(now, l.row, true)
+		s.core.Submit(now, l.row)
 		if l.row.State == task.Processing {
 			s.book(l)
 		}

@@ -137,7 +137,7 @@ func TestANodeThatLosesItsLeaseStopsEverythingAndJoinsAsAnother(t *testing.T) {
 			t.Error("it starts a task though it cannot prove that it is alive")
 		}
 		submitted := ready(8)
-		n.decide(func(c *core.Core, now time.Time) { c.Submit(now, submitted, true) })
+		n.decide(func(c *core.Core, now time.Time) { c.Submit(now, submitted) })
 		if submitted.State != task.Submitted {
 			t.Error("it starts a task with its submit though it cannot prove that it is alive")
 		}

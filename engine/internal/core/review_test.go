@@ -23,7 +23,7 @@ func TestAWaitingTaskWhoseGrabFailedIsTriedAgainHoweverManyAreDue(t *testing.T) 
 	c.DueLoaded(now, task.Submitted, nil, true)
 	delay := func(n int, d time.Duration) *task.Task {
 		row := &task.Task{ID: task.ID{0: byte(n >> 16), 1: byte(n >> 8), 2: byte(n)}, Type: "x", ReadyAt: now.Add(d)}
-		c.Submit(now, row, true)
+		c.Submit(now, row)
 		c.Inserted(now, row, true)
 		return row
 	}
@@ -81,7 +81,7 @@ func TestALateStopStillLeavesTheGracePeriod(t *testing.T) {
 	c.DueLoaded(now, task.Waiting, nil, true)
 	c.DueLoaded(now, task.Submitted, nil, true)
 	row := &task.Task{ID: task.ID{1}, Type: "x"}
-	c.Submit(now, row, true)
+	c.Submit(now, row)
 	c.Inserted(now, row, true)
 	now = now.Add(time.Hour)
 	for range 3 {

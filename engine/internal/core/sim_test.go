@@ -124,7 +124,11 @@ func (s *sim) submit() {
 	if s.rng.IntN(4) == 0 {
 		t.ReadyAt = s.now.Add(time.Duration(s.rng.IntN(int(10 * time.Second))))
 	}
-	s.core.Submit(s.now, t, s.rng.IntN(5) > 0)
+	if s.rng.IntN(5) > 0 {
+		s.core.Submit(s.now, t)
+	} else { // in a transaction of the caller
+		Create(s.now, s.core.Policy(t.Type), t)
+	}
 	s.later(func() {
 		_, taken := s.rows[t.ID]
 		created := !taken && s.rng.IntN(20) > 0

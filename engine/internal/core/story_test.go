@@ -256,7 +256,11 @@ func (s *story) submit(a args) error {
 	if _, ok := a.value("expires"); ok {
 		t.ExpiresAt = s.now.Add(a.duration("expires", 0))
 	}
-	s.core.Submit(s.now, t, !a.has("tx"))
+	if a.has("tx") {
+		Create(s.now, s.core.Policy(t.Type), t)
+	} else {
+		s.core.Submit(s.now, t)
+	}
 	s.inserts = append(s.inserts, t)
 	s.printf("insert %s\n", s.row(t))
 	return nil

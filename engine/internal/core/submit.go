@@ -8,22 +8,30 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// Submit makes t the row that is to be inserted. t has what its submitter decides. The row is waiting
-// if its time is in the future, and submitted otherwise. With mayFuse it may be processing already
-// (fused), if there is a free slot and no other task has a better claim to it. The effect is the
-// insert of the row, and is answered by Inserted.
-func (c *Core) Submit(now time.Time, t *task.Task, mayFuse bool) {
-	k := c.kind(t.Type)
-	if limit := k.policy.Timeout.Total; limit > 0 {
+// Create makes t the row that is to be inserted for a task of policy p. t has what its submitter
+// decides. The row is waiting if its time is in the future, and submitted otherwise.
+func Create(now time.Time, p policy.Type, t *task.Task) {
+	if limit := p.Timeout.Total; limit > 0 {
 		t.ExpiresAt = earlier(t.ExpiresAt, now.Add(limit))
 	}
 	if t.ReadyAt.After(now) {
 		t.Create(task.Waiting, now, t.ReadyAt)
+	} else {
+		t.Create(task.Submitted, now, queueDeadline(p.Timeout, now))
+	}
+}
+
+// Submit makes t the row that is to be inserted, like Create. The row is processing already (fused) if
+// it may start now, there is a free slot, and no other task has a better claim to it. The effect is
+// the insert of the row, and is answered by Inserted.
+func (c *Core) Submit(now time.Time, t *task.Task) {
+	k := c.kind(t.Type)
+	Create(now, k.policy, t)
+	if t.State == task.Waiting {
 		return
 	}
-	t.Create(task.Submitted, now, queueDeadline(k.policy.Timeout, now))
 	owned := c.Owns(t.Type, t.Shard)
-	if _, taken := c.runs[t.ID]; taken || !mayFuse || t.IsOverdue(now) || !c.mayStart() || !c.mayGrab() || !owned && t.OrderingKey != "" {
+	if _, taken := c.runs[t.ID]; taken || t.IsOverdue(now) || !c.mayStart() || !c.mayGrab() || !owned && t.OrderingKey != "" {
 		return
 	}
 	rank := t.Rank()
