@@ -25,13 +25,16 @@ func (e *Engine) writeLoop(background context.Context, number int) {
 		case <-background.Done():
 			for e.commit(b) == written {
 			}
+			e.warnings.log(e.log)
 			return // the next start recovers what was not written
 		}
 		workpool.Gather(e.inbox.count)
 		if e.noSyncer != nil {
 			e.relax(e.noSyncer, b)
 		}
-		if e.commit(b) == failed {
+		out := e.commit(b)
+		e.warnings.log(e.log)
+		if out == failed {
 			_ = sleep(background, saveRetry)
 		}
 	}

@@ -70,6 +70,8 @@ type Engine struct {
 	pools   pools            // handlers with a limited number of slots
 	cluster *cluster.Cluster // the other nodes
 
+	warnings warnings // found with mu held, to be logged without it
+
 	inbox    inbox                    // events that the core does not know yet
 	workers  *workpool.Pool[*attempt] // call the handlers
 	progress progressBuffer           // writes the progress that handlers report

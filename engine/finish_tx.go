@@ -105,8 +105,7 @@ func (e *Engine) concludes(now time.Time, a *attempt, v task.Verdict) {
 	before := e.core.Stats().Slowed
 	e.core.Handled(now, a.ID, v)
 	if e.core.Stats().Slowed != before && e.slowedLog.Allow() {
-		// In a goroutine, because mu is held.
-		go e.log.Warn("a handler asks again and again to run its task again at once: the task rests longer each time", "id", a.ID, "type", a.Type)
+		e.warnings.add("a handler asks again and again to run its task again at once: the task rests longer each time", "id", a.ID, "type", a.Type)
 	}
 }
 

@@ -132,8 +132,7 @@ func (e *Engine) regroup(t *task.Task) (group string, isOld bool) {
 	r := Request{Payload: t.Payload, Key: t.Key, OrderingKey: t.OrderingKey, Headers: t.Headers}
 	group, err := groupOf(info.keys, &r)
 	if err != nil { // missing values count as empty
-		// In a goroutine, because mu is held.
-		go e.log.Warn("a task lacks values that the limits of its type use: they count as empty", "task", t.ID, "type", t.Type, "error", err)
+		e.warnings.add("a task lacks values that the limits of its type use: they count as empty", "task", t.ID, "type", t.Type, "error", err)
 		group = task.GroupOf(make([]string, len(info.keys))...)
 	}
 	return group, true
