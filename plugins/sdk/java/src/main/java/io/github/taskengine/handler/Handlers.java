@@ -120,8 +120,8 @@ public final class Handlers {
 
   /**
    * Serves the handlers until the host ends the process or goes away; the program should end then,
-   * and is ended soon after. If no host has started the program, it prints what to do and exits with
-   * status 1.
+   * and is ended soon after. If no host has started the program, it prints what to do and exits
+   * with status 1.
    *
    * <p>Nothing may be printed before. From here on what is printed to the standard output and error
    * goes to the host's log.
