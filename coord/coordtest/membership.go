@@ -82,7 +82,7 @@ func (j *joined) sees(e *env[coord.Membership], want ...coord.Member) {
 	})
 }
 
-func (j *joined) queues(e *env[coord.Membership]) {
+func (j *joined) leaves(e *env[coord.Membership]) {
 	e.Helper()
 	j.leave()
 	if err := receive(e, "Join to return", j.result); err != nil {
@@ -94,7 +94,7 @@ func membersSelf(e *env[coord.Membership]) {
 	self := member(1)
 	j := join(e, e.connect(), self)
 	j.sees(e, self)
-	j.queues(e)
+	j.leaves(e)
 
 	plain := coord.Member{Incarnation: task.ID{1}} // everything else may be missing
 	told := make(chan coord.Member, 100)
@@ -116,10 +116,10 @@ func membersComeAndGo(e *env[coord.Membership]) {
 	for _, j := range []*joined{one, two, three} {
 		j.sees(e, member(1), member(2), member(3))
 	}
-	two.queues(e)
+	two.leaves(e)
 	one.sees(e, member(1), member(3))
 	three.sees(e, member(1), member(3))
-	one.queues(e)
+	one.leaves(e)
 	three.sees(e, member(3))
 }
 
@@ -132,7 +132,7 @@ func membersLeft(e *env[coord.Membership]) {
 			e.Errorf("a newcomer was first told of %v, want %v", j.first, want)
 		}
 		j.mu.Unlock()
-		j.queues(e)
+		j.leaves(e)
 	}
 }
 
@@ -149,7 +149,7 @@ func membersAnnounce(e *env[coord.Membership]) {
 	two.sees(e, other, member(2))
 	near.Announce(member(1))
 	two.sees(e, member(1), member(2))
-	one.queues(e)
+	one.leaves(e)
 	two.sees(e, member(2))
 }
 
@@ -159,7 +159,7 @@ func membersSameName(e *env[coord.Membership]) {
 	first, second := join(e, e.connect(), a), join(e, e.connect(), b)
 	first.sees(e, a, b)
 	second.sees(e, a, b)
-	first.queues(e)
+	first.leaves(e)
 	second.sees(e, b)
 }
 
@@ -167,7 +167,7 @@ func membersOneNode(e *env[coord.Membership]) {
 	node := e.connect()
 	first, second := join(e, node, member(1)), join(e, node, member(2))
 	first.sees(e, member(1), member(2))
-	second.queues(e)
+	second.leaves(e)
 	first.sees(e, member(1))
 }
 
