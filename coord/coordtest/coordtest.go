@@ -9,6 +9,7 @@ package coordtest
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -40,13 +41,24 @@ type Backend[P any] struct {
 	Bubble bool
 }
 
-// env is the environment of one test.
+// env is the environment of one attempt at a test.
 type env[P any] struct {
 	*testing.T
 	Backend[P]
+	ctx     context.Context // ends with the attempt
 	connect func() P
 	wg      sync.WaitGroup
+	lapsed  atomic.Bool // a node has lost its lease, and the test did not sever it
 }
+
+// attempts is how often a test is tried if leases end by themselves, because the machine is slow.
+const attempts = 5
+
+// lapse is what a test panics with that cannot go on because a lease has lapsed.
+type lapse struct{}
+
+// Context returns the context of the attempt. It hides that of the test.
+func (e *env[P]) Context() context.Context { return e.ctx }
 
 // run runs one test on a cluster of its own.
 func (b Backend[P]) run(t *testing.T, name string, test func(*env[P])) {
@@ -55,9 +67,12 @@ func (b Backend[P]) run(t *testing.T, name string, test func(*env[P])) {
 		b.Patience = 10 * time.Second
 	}
 	body := func(t *testing.T) {
-		e := &env[P]{T: t, Backend: b, connect: b.New(t)}
-		t.Cleanup(func() { e.finish() }) // the test's context has ended by then
-		test(e)
+		for n := 1; !b.attempt(t, test); n++ {
+			if n == attempts {
+				t.Fatalf("leases lapsed in all of %d attempts", attempts)
+			}
+			t.Log("a lease lapsed, because the machine is slow: the test begins again")
+		}
 	}
 	t.Run(name, func(t *testing.T) {
 		if b.Bubble {
@@ -66,6 +81,28 @@ func (b Backend[P]) run(t *testing.T, name string, test func(*env[P])) {
 		}
 		body(t)
 	})
+}
+
+// attempt runs a test, and reports whether it came to an end: not if a lease lapsed.
+func (b Backend[P]) attempt(t *testing.T, test func(*env[P])) (ended bool) {
+	ctx, cancel := context.WithCancel(t.Context())
+	e := &env[P]{T: t, Backend: b, ctx: ctx, connect: b.New(t)}
+	defer func() {
+		cancel()
+		e.finish()
+		if r := recover(); r != nil && r != any(lapse{}) {
+			panic(r)
+		}
+	}()
+	test(e)
+	return true
+}
+
+// check ends the attempt if a lease has lapsed.
+func (e *env[P]) check() {
+	if e.lapsed.Load() {
+		panic(lapse{})
+	}
 }
 
 // start runs fn in a goroutine that the test waits for at its end.
@@ -102,6 +139,7 @@ func receive[P, T any](e *env[P], what string, ch <-chan T) T {
 	case v := <-ch:
 		return v
 	case <-time.After(e.Patience):
+		e.check()
 		e.Fatalf("waited %v in vain for %s", e.Patience, what)
 		panic("unreachable")
 	}
@@ -113,6 +151,7 @@ func silent[P, T any](e *env[P], what string, ch <-chan T) {
 	e.settle()
 	select {
 	case <-ch:
+		e.check()
 		e.Fatalf("%s, and should not have", what)
 	default:
 	}
@@ -122,6 +161,7 @@ func silent[P, T any](e *env[P], what string, ch <-chan T) {
 func (e *env[P]) eventually(what string, ok func() bool) {
 	e.Helper()
 	for deadline := time.Now().Add(e.Patience); !ok(); time.Sleep(5 * time.Millisecond) {
+		e.check()
 		if time.Now().After(deadline) {
 			e.Fatalf("waited %v in vain for %s", e.Patience, what)
 		}

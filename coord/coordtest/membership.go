@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/taskengine/taskengine/coord"
@@ -29,7 +30,8 @@ func RunMembership(t *testing.T, b Backend[coord.Membership]) {
 // joined is one call of Join.
 type joined struct {
 	self   coord.Member
-	result chan error // what Join returned
+	cut    atomic.Bool // the test is about to sever its node
+	result chan error  // what Join returned
 	leave  context.CancelFunc
 
 	mu    sync.Mutex
@@ -52,7 +54,7 @@ func join(e *env[coord.Membership], node coord.Membership, self coord.Member) *j
 	j.leave = leave
 	e.start(func(context.Context) {
 		defer leave()
-		j.result <- node.Join(ctx, self, func(list []coord.Member) {
+		err := node.Join(ctx, self, func(list []coord.Member) {
 			j.mu.Lock()
 			defer j.mu.Unlock()
 			if j.first == nil {
@@ -60,6 +62,10 @@ func join(e *env[coord.Membership], node coord.Membership, self coord.Member) *j
 			}
 			j.list = list
 		})
+		if err != nil && !j.cut.Load() {
+			e.lapsed.Store(true)
+		}
+		j.result <- err
 	})
 	return j
 }
@@ -86,6 +92,7 @@ func (j *joined) leaves(e *env[coord.Membership]) {
 	e.Helper()
 	j.leave()
 	if err := receive(e, "Join to return", j.result); err != nil {
+		e.check()
 		e.Errorf("Join returned %v after its context had ended, want nil", err)
 	}
 }
@@ -223,6 +230,7 @@ func membersSevered(e *env[coord.Membership]) {
 	first, second := join(e, node, member(1)), join(e, e.connect(), member(2))
 	first.sees(e, member(1), member(2))
 	second.sees(e, member(1), member(2))
+	first.cut.Store(true)
 	e.Sever(e.T, node)
 	second.sees(e, member(2))
 	if err := receive(e, "Join to return", first.result); err == nil {
@@ -237,6 +245,7 @@ func membersAgain(e *env[coord.Membership]) {
 	for i := range byte(3) {
 		j := join(e, node, member(i+1))
 		witness.sees(e, member(i+1), member(100))
+		j.cut.Store(true)
 		e.Sever(e.T, node)
 		witness.sees(e, member(100))
 		if err := receive(e, "Join to return", j.result); err == nil {
