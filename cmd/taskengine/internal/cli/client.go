@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"syscall"
 	"time"
 
 	"connectrpc.com/connect"
@@ -106,7 +107,7 @@ func (c *client) explain(err error) error {
 	default:
 		said = fmt.Errorf("the node at %s: %w", c.address, remote.Unwrap())
 	}
-	return exit.With(remoteCode(remote.Code()), said)
+	return exit.With(remoteCode(codeOf(err)), said)
 }
 
 // aboutTask replaces the error of a node that knows no task of an id.
@@ -115,6 +116,15 @@ func aboutTask(id string, err error) error {
 		return err
 	}
 	return exit.Errorf(exit.NotFound, "task %.80s not found: it was never added, or has ended and is not kept any more", id)
+}
+
+// codeOf returns the code of an error of a request. A connection that the node's system has reset
+// is an unavailable node: package connect says that the request was cancelled then.
+func codeOf(err error) connect.Code {
+	if !connect.IsWireError(err) && (errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)) {
+		return connect.CodeUnavailable
+	}
+	return connect.CodeOf(err)
 }
 
 // isRefused reports whether no connection was made.

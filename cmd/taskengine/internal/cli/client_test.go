@@ -1,0 +1,52 @@
+package cli
+
+import (
+	"bufio"
+	"net"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/taskengine/taskengine/cmd/taskengine/internal/exit"
+	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
+)
+
+// resets is the address of a node that resets each connection when it has read a request, as the
+// system does for a node that is killed.
+func resets(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = http.ReadRequest(bufio.NewReader(c))
+			_ = c.(*net.TCPConn).SetLinger(0)
+			c.Close()
+		}
+	}()
+	return l.Addr().String()
+}
+
+func TestANodeWhoseConnectionIsResetIsUnavailable(t *testing.T) {
+	a := &app{address: resets(t)}
+	c, err := a.dial()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	w := waiter{client: c, req: &taskenginev1.WaitRequest{Type: "mail"}, heard: time.Now()}
+	_, err = w.poll(t.Context())
+	if err == nil || !w.worthAnother(err) {
+		t.Errorf("a wait ends with %v, want another try", err)
+	}
+	if err := c.explain(err); exit.Code(err) != exit.Unavailable {
+		t.Errorf("the exit code is %d (%v), want %d", exit.Code(err), err, exit.Unavailable)
+	}
+}
