@@ -124,7 +124,7 @@ func TestAMillionRowsAreNotReadForOne(t *testing.T) {
 	// These read what they are to count, or look for, on purpose.
 	whole := map[string]bool{"countRows": true, "dueRunning": true, "dueEnded": true}
 	// These begin at the beginning of an index, and read one entry there.
-	first := map[string]bool{"allLeaves": true, "allUnclaimed": true}
+	first := map[string]bool{"allQueues": true, "allUnclaimed": true}
 	// These read what was noted of rows, and no rows.
 	noTasks, tasks := map[string]bool{"count": true, "fold": true}, regexp.MustCompile(`Scan.* on (task|ended)`)
 	// Small tables are read as a whole. Nothing is packed but during a move.
