@@ -28,7 +28,7 @@ func (s *faultyStore) Update(ctx context.Context, fn func(storage.Tx) error) err
 }
 
 func (s *faultyStore) Commit(ctx context.Context, b *storage.Batch) storage.Commit {
-	return storage.Later(func() (storage.Outcome, error) { return storage.CommitIn(ctx, s.Update, b).Wait() })
+	return storage.CommitLaterIn(ctx, s.Update, b)
 }
 
 func (s *faultyStore) Get(ctx context.Context, id task.ID) (*task.Task, error) {

@@ -31,7 +31,7 @@ type commit struct {
 // Commit implements [storage.Store].
 func (p *probe) Commit(ctx context.Context, b *storage.Batch) storage.Commit {
 	if _, overlaps := p.Store.(storage.NoSyncer); overlaps { // one is applied while another waits for the disk
-		return storage.Later(func() (storage.Outcome, error) { return storage.CommitIn(ctx, p.Update, b).Wait() })
+		return storage.CommitLaterIn(ctx, p.Update, b)
 	}
 	return storage.CommitIn(ctx, p.Update, b)
 }

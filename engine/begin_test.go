@@ -131,7 +131,7 @@ func (s *stalling) Update(ctx context.Context, fn func(storage.Tx) error) error 
 
 // Commit implements [storage.Store].
 func (s *stalling) Commit(ctx context.Context, b *storage.Batch) storage.Commit {
-	return storage.Later(func() (storage.Outcome, error) { return storage.CommitIn(ctx, s.Update, b).Wait() })
+	return storage.CommitLaterIn(ctx, s.Update, b)
 }
 
 func TestAResultThatIsReturnedInTimeCountsHoweverLongTheStoreTakes(t *testing.T) {

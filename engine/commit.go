@@ -57,10 +57,7 @@ func (e *Engine) commit(b *batch) (out outcome) {
 		b.do.Notes = nil
 		err = e.transact(b, nil)
 	}
-	switch {
-	case errors.Is(err, errNothing):
-		out = nothing
-	default:
+	if !errors.Is(err, errNothing) {
 		out = e.answer(b, err)
 	}
 	for _, g := range b.alone {

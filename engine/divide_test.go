@@ -57,7 +57,7 @@ func (s *picky) Update(ctx context.Context, fn func(storage.Tx) error) error {
 
 // Commit implements [storage.Store].
 func (s *picky) Commit(ctx context.Context, b *storage.Batch) storage.Commit {
-	return storage.Later(func() (storage.Outcome, error) { return storage.CommitIn(ctx, s.Update, b).Wait() })
+	return storage.CommitLaterIn(ctx, s.Update, b)
 }
 
 func (s *picky) Swap(ctx context.Context, cs ...task.Change) (out []*task.Task, err error) {

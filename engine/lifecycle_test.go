@@ -268,7 +268,7 @@ func (f *flaky) Update(ctx context.Context, fn func(storage.Tx) error) error {
 
 // Commit implements [storage.Store].
 func (f *flaky) Commit(ctx context.Context, b *storage.Batch) storage.Commit {
-	return storage.Later(func() (storage.Outcome, error) { return storage.CommitIn(ctx, f.Update, b).Wait() })
+	return storage.CommitLaterIn(ctx, f.Update, b)
 }
 
 func TestAnOutageOfTheStoreLosesNoResult(t *testing.T) {

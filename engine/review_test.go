@@ -29,7 +29,7 @@ func (s *shut) Update(ctx context.Context, fn func(storage.Tx) error) error {
 
 // Commit implements [storage.Store].
 func (s *shut) Commit(ctx context.Context, b *storage.Batch) storage.Commit {
-	return storage.Later(func() (storage.Outcome, error) { return storage.CommitIn(ctx, s.Update, b).Wait() })
+	return storage.CommitLaterIn(ctx, s.Update, b)
 }
 
 func (s *shut) shut(why error) { s.because.Store(&why) }

@@ -54,7 +54,7 @@ func (s *lossy) Update(ctx context.Context, fn func(storage.Tx) error) error {
 
 // Commit implements [storage.Store].
 func (s *lossy) Commit(ctx context.Context, b *storage.Batch) storage.Commit {
-	return storage.Later(func() (storage.Outcome, error) { return storage.CommitIn(ctx, s.Update, b).Wait() })
+	return storage.CommitLaterIn(ctx, s.Update, b)
 }
 
 // countingTx counts the rows that were really inserted and swapped.
@@ -157,7 +157,7 @@ func (s *lossyShared) Update(ctx context.Context, fn func(storage.Tx) error) err
 }
 
 func (s *lossyShared) Commit(ctx context.Context, b *storage.Batch) storage.Commit {
-	return storage.Later(func() (storage.Outcome, error) { return storage.CommitIn(ctx, s.Update, b).Wait() })
+	return storage.CommitLaterIn(ctx, s.Update, b)
 }
 
 type grabCountingTx struct {
@@ -321,7 +321,7 @@ func (s *losesOne) Update(ctx context.Context, fn func(storage.Tx) error) error 
 }
 
 func (s *losesOne) Commit(ctx context.Context, b *storage.Batch) storage.Commit {
-	return storage.Later(func() (storage.Outcome, error) { return storage.CommitIn(ctx, s.Update, b).Wait() })
+	return storage.CommitLaterIn(ctx, s.Update, b)
 }
 
 func TestWhoWaitsIsToldThoughTheAnswerToTheLastSaveWasLost(t *testing.T) {
@@ -366,7 +366,7 @@ func (s *lateFirst) Update(ctx context.Context, fn func(storage.Tx) error) error
 }
 
 func (s *lateFirst) Commit(ctx context.Context, b *storage.Batch) storage.Commit {
-	return storage.Later(func() (storage.Outcome, error) { return storage.CommitIn(ctx, s.Update, b).Wait() })
+	return storage.CommitLaterIn(ctx, s.Update, b)
 }
 
 func TestALateAnswerToAnInsertConfirmsNoLaterChange(t *testing.T) {

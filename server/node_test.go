@@ -44,7 +44,7 @@ func (b *breakable) Update(ctx context.Context, fn func(storage.Tx) error) error
 }
 
 func (b *breakable) Commit(ctx context.Context, batch *storage.Batch) storage.Commit {
-	return storage.Later(func() (storage.Outcome, error) { return storage.CommitIn(ctx, b.Update, batch).Wait() })
+	return storage.CommitLaterIn(ctx, b.Update, batch)
 }
 
 // node is an engine behind an API, over a real connection.

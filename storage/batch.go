@@ -68,6 +68,12 @@ func CommitIn(ctx context.Context, update func(context.Context, func(Tx) error) 
 	return Committed(Outcome{}, err)
 }
 
+// CommitLaterIn is CommitIn for a store in which transactions run beside each other: Wait runs the
+// transaction.
+func CommitLaterIn(ctx context.Context, update func(context.Context, func(Tx) error) error, b *Batch) Commit {
+	return Later(func() (Outcome, error) { return CommitIn(ctx, update, b).Wait() })
+}
+
 // notePatience bounds how long a batch waits for its notes where these are written apart.
 const notePatience = time.Second
 

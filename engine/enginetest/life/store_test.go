@@ -46,7 +46,7 @@ func (parts) Shards() *task.Shards { return nil }
 
 // Commit implements [storage.Store]: one batch after the other.
 func (l *link) Commit(ctx context.Context, b *storage.Batch) storage.Commit {
-	return storage.Later(func() (storage.Outcome, error) { return storage.CommitIn(ctx, l.Update, b).Wait() })
+	return storage.CommitLaterIn(ctx, l.Update, b)
 }
 
 // Commit implements [storage.Store]: all of a batch at once.
