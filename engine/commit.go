@@ -89,7 +89,9 @@ func (e *Engine) transact(b *batch, take func(*batch) bool) (err error) {
 	}
 	c := e.store.Commit(context.Background(), &b.do)
 	e.turn.Unlock()
-	b.done, err = c.Wait()
+	if b.done, err = c.Wait(); b.done.Lost != nil {
+		e.log.Warn("the last progress of tasks was not written", "tasks", len(b.do.Notes), "error", b.done.Lost)
+	}
 	b.undone = errors.Is(err, storage.ErrUndone) || errors.Is(err, storage.ErrRefused)
 	return err
 }

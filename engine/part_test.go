@@ -60,7 +60,7 @@ func (s *inParts) all(t *testing.T) []*task.Task {
 // Commit implements [storage.Store].
 func (s *inParts) Commit(ctx context.Context, b *storage.Batch) storage.Commit {
 	return storage.Later(func() (storage.Outcome, error) {
-		storage.NoteFirst(ctx, s, b)
+		_ = storage.NoteFirst(ctx, s, b)
 		return s.do(ctx, b)
 	})
 }

@@ -22,6 +22,7 @@ func (b *Batch) Removes(i int) bool { return i < len(b.Remove) && b.Remove[i] }
 type Outcome struct {
 	Inserted []Inserted   // as by [Tasks.Insert]
 	Swapped  []*task.Task // as by [Tasks.Swap]; also rows that were deleted then
+	Lost     error        // why the notes were not written though the rest was; nil if they were
 }
 
 // Commit is a batch that [Store.Commit] has begun to commit.
@@ -78,14 +79,15 @@ func CommitLaterIn(ctx context.Context, update func(context.Context, func(Tx) er
 const notePatience = time.Second
 
 // NoteFirst writes the notes of b in a transaction of their own, for a store that writes the rest
-// in one round trip. It waits for at most a second. Notes that cannot be written are lost.
-func NoteFirst(ctx context.Context, s Tasks, b *Batch) {
+// in one round trip. It waits for at most a second, and returns why the notes are lost, or nil.
+func NoteFirst(ctx context.Context, s Tasks, b *Batch) error {
 	if len(b.Notes) == 0 {
-		return
+		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, notePatience)
 	defer cancel()
-	_, _ = s.Note(ctx, b.Notes...)
+	_, err := s.Note(ctx, b.Notes...)
+	return err
 }
 
 // Do does b by the verbs of tx.

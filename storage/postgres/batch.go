@@ -13,8 +13,10 @@ import (
 // Commit implements [storage.Store]. A commit runs while its caller waits for it, and beside others.
 func (s *Store) Commit(ctx context.Context, b *storage.Batch) storage.Commit {
 	return storage.Later(func() (storage.Outcome, error) {
-		storage.NoteFirst(ctx, s, b)
-		return s.commit(ctx, b)
+		lost := storage.NoteFirst(ctx, s, b)
+		out, err := s.commit(ctx, b)
+		out.Lost = lost
+		return out, err
 	})
 }
 

@@ -13,8 +13,10 @@ import (
 // fails in some of them the error is a [storage.PartError].
 func (s *Store) Commit(ctx context.Context, b *storage.Batch) storage.Commit {
 	return storage.Later(func() (storage.Outcome, error) {
-		storage.NoteFirst(ctx, s, b)
-		return s.do(ctx, b)
+		lost := storage.NoteFirst(ctx, s, b)
+		out, err := s.do(ctx, b)
+		out.Lost = lost
+		return out, err
 	})
 }
 

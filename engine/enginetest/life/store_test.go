@@ -52,7 +52,7 @@ func (l *link) Commit(ctx context.Context, b *storage.Batch) storage.Commit {
 // Commit implements [storage.Store]: all of a batch at once.
 func (l remote) Commit(ctx context.Context, b *storage.Batch) storage.Commit {
 	return storage.Later(func() (storage.Outcome, error) {
-		storage.NoteFirst(ctx, l, b)
+		_ = storage.NoteFirst(ctx, l, b)
 		return l.do(ctx, &storage.Batch{Insert: b.Insert, Swap: b.Swap, Remove: b.Remove})
 	})
 }
