@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"time"
 
@@ -235,7 +236,7 @@ func (c *Coord) applyMembers(q beatRequest, a beatAnswer) {
 	}
 	for _, e := range q.Joining {
 		if m := c.members[e.Incarnation]; m != nil && !slices.Contains(a.Strangers, e.Incarnation) {
-			m.live = true
+			m.live = reflect.DeepEqual(e, entryOf(m.self)) // otherwise it was announced anew during the heartbeat
 			m.changed.Set()
 		}
 	}
