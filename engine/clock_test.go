@@ -7,7 +7,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/internal/core"
 	"github.com/taskengine/taskengine/engine/policy"
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage/memory"
@@ -69,7 +68,7 @@ func stepped(t *testing.T, p policy.Type, h task.HandlerFunc) (e *Engine, set fu
 	if err != nil {
 		t.Fatal(err)
 	}
-	return e, func(skew time.Duration) { e.decide(func(*core.Core, time.Time) { e.clock.skew = skew }) }
+	return e, func(skew time.Duration) { e.tell(func(s *state, _ time.Time) { s.clock.skew = skew }) }
 }
 
 func TestAStepOfTheWallClockTimesOutNothingThatRuns(t *testing.T) {

@@ -16,15 +16,16 @@ func (e *Engine) Failed() <-chan struct{} { return e.failed }
 // fail stops the engine: the store cannot be written any more.
 func (e *Engine) fail(err error) {
 	e.mu.Lock()
-	if e.failure != nil {
+	s := &e.state
+	if s.failure != nil {
 		e.mu.Unlock()
 		return
 	}
-	e.failure = fmt.Errorf("%w: %w", ErrFailed, err)
-	e.inbox.refuse(e.failure)
-	e.closing = true
-	e.core.Drain()
-	e.stopAll(e.failure)
+	s.failure = fmt.Errorf("%w: %w", ErrFailed, err)
+	e.inbox.refuse(s.failure)
+	s.isClosing = true
+	s.Close()
+	s.stopAll(s.failure)
 	close(e.failed)
 	e.mu.Unlock()
 	e.log.Error("the store has failed; the engine stops", "error", err)
@@ -38,27 +39,23 @@ func (e *Engine) Close(ctx context.Context) error {
 	e.closed.Do(func() { e.shutdown(ctx) })
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.failure
+	return e.state.failure
 }
 
 func (e *Engine) shutdown(ctx context.Context) {
-	e.mu.Lock()
-	if e.failure == nil {
-		e.inbox.refuse(ErrClosed)
-	}
-	e.drainInbox()
-	e.closing = true
-	e.core.Drain()
-	e.dispatch()
-	e.mu.Unlock()
+	e.tell(func(s *state, _ time.Time) {
+		if s.failure == nil {
+			e.inbox.refuse(ErrClosed)
+		}
+		s.isClosing = true
+		s.Close()
+	})
 	e.cluster.Drain() // other nodes start the tasks of this node; it ends those that run
 	select {
 	case <-e.drained:
 	case <-e.failed:
 	case <-ctx.Done():
-		e.mu.Lock()
-		e.stopAll(errShutdown)
-		e.mu.Unlock()
+		e.tell(func(s *state, _ time.Time) { s.stopAll(errShutdown) })
 		select {
 		case <-e.drained:
 		case <-e.failed:
@@ -67,8 +64,12 @@ func (e *Engine) shutdown(ctx context.Context) {
 		}
 	}
 	e.progress.close()
+	e.tell(func(s *state, now time.Time) { s.Retry(now) })
 	e.stop() // the writers finish what is pending
 	e.duties.Wait()
+	if n := e.state.Stuck(); n > 0 {
+		e.log.Error("the ends of some attempts could not be written before the node stopped; the next start decides about these tasks as after a crash", "tasks", n)
+	}
 	e.pools.leave()
 	e.workers.Close()
 	close(e.gone)
@@ -76,9 +77,9 @@ func (e *Engine) shutdown(ctx context.Context) {
 
 // stopAll ends the contexts of all handlers, and of those that begin later. It is called with
 // mu held.
-func (e *Engine) stopAll(cause error) {
-	e.stopCause = cause
-	for _, a := range e.attempts {
+func (s *state) stopAll(cause error) {
+	s.stopCause = cause
+	for _, a := range s.attempts {
 		a.stop(cause)
 	}
 }

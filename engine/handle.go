@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/engine/internal/core"
+	"github.com/taskengine/taskengine/engine/internal/shell"
 	"github.com/taskengine/taskengine/engine/policy"
 	"github.com/taskengine/taskengine/engine/task"
 )
@@ -19,20 +20,20 @@ var errShutdown = errors.New("the node is shutting down")
 // may return.
 const MaxResult = policy.DefaultMaxResult
 
-// begin queues a call of the handler of a grabbed task. It is called with mu held.
-func (e *Engine) begin(r core.Run) {
+// begin makes the attempt of a task that was grabbed. It is called with mu held.
+func (e *Engine) begin(r core.Run) *attempt {
 	a := &attempt{Run: r, engine: e, ref: r.Task.Ref(), number: r.Task.Attempt}
 	if _, ok := e.pools.of[r.Type]; ok {
 		a.made = time.Now()
 	}
-	if e.stopCause != nil {
-		a.stop(e.stopCause)
+	if e.state.stopCause != nil {
+		a.stop(e.state.stopCause)
 	}
 	if d := &a.Run.Deadline; !d.IsZero() { // with a monotonic reading: setting the wall clock does not move it
-		*d = time.Now().Add(d.Sub(e.clock.last))
+		*d = time.Now().Add(d.Sub(e.state.clock.last))
 	}
-	e.attempts[r.ID] = a
-	e.begun = append(e.begun, a)
+	e.state.attempts[r.ID] = a
+	return a
 }
 
 // handle calls the handler and puts its verdict into the inbox.
@@ -69,17 +70,22 @@ func (e *Engine) mayNotBegin(a *attempt) error {
 
 // handled puts the verdict of an attempt into the inbox.
 func (e *Engine) handled(a *attempt, v task.Verdict) {
-	if f := a.finishing.Load(); f != nil && f.committed.Load() && (v.Outcome != task.Completed || !v.Again.IsZero()) {
+	end := shell.Ending{Ref: a.ref, Type: a.Type, Verdict: v}
+	f := a.finishing.Load()
+	switch {
+	case f == nil:
+	case !f.committed.Load():
+		end.Finish = &f.Finish
+	case v.Outcome != task.Completed || !v.Again.IsZero():
 		e.log.Warn("the handler finished its task in a transaction: its later return value is ignored", "task_id", a.ID, "type", a.Type, "error", v.Error)
 	}
-	var said *task.Progress
 	if a.reported.Load() {
 		if p, ok := e.progress.take(a); ok {
-			said = &p
+			end.Progress = &p
 		}
 	}
-	if e.inbox.end(a, v, said) {
-		e.write.Set()
+	if e.inbox.end(&end) {
+		e.arrived.Set()
 	}
 	a.stop(context.Canceled) // contexts derived from it end with the attempt
 }
@@ -90,7 +96,7 @@ func call(a *attempt, h task.Handler) task.Verdict {
 	result, err := callSafely(a, h, a.Task)
 	v := task.VerdictOf(result, err)
 	if n := len(v.Result); n > 0 {
-		if most := a.engine.policyOf(a.Type).ResultLimit(); n > most {
+		if most := a.engine.catalog.policyOf(a.Type).ResultLimit(); n > most {
 			v = task.VerdictOf(nil, task.ResultTooLarge(a.Type, n, most))
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/engine/internal/cluster"
-	"github.com/taskengine/taskengine/engine/internal/core"
+	"github.com/taskengine/taskengine/engine/internal/shell"
 	"github.com/taskengine/taskengine/engine/task"
 )
 
@@ -68,15 +68,6 @@ func (e *Engine) Reschedule(ctx context.Context, ref task.Ref, at time.Time) (*t
 	})
 }
 
-// edit is a change by a person that waits for a writer.
-type edit struct {
-	change task.Change
-	remove bool
-	after  *task.Task
-	failed error      // the error of an earlier write that may have made the change; nil if there was none
-	done   chan error // of capacity 1
-}
-
 // editTries is how often a change without a version is tried while the task changes
 // concurrently.
 const editTries = 10
@@ -113,27 +104,19 @@ func (e *Engine) edit(ctx context.Context, ref task.Ref, verb string, fill func(
 // swap makes a change through a writer, so that the core learns of it. It returns nil if the
 // change came too late.
 func (e *Engine) swap(ctx context.Context, typ string, c task.Change) (*task.Task, error) {
-	ed := &edit{change: c, done: make(chan error, 1)}
-	e.mu.Lock()
-	if err := e.inbox.accepting(); err != nil {
-		e.mu.Unlock()
+	ed := &shell.Edit{Change: c, Done: make(chan error, 1)}
+	err := ErrClosed
+	e.tell(func(s *state, _ time.Time) {
+		if err = e.inbox.accepting(); err == nil {
+			s.Edit(typ, ed)
+		}
+	})
+	if err != nil {
 		return nil, err
 	}
-	e.drainInbox()
-	p := e.core.Policy(typ)
-	switch {
-	case !c.To.Live():
-		ed.change.NextEventAt = core.KeepUntil(p.Retention, c.To, c.At)
-		ed.remove = p.Retention.Of(c.To) == 0
-	case c.To == task.Submitted && p.Timeout.Queue > 0:
-		ed.change.NextEventAt = c.At.Add(p.Timeout.Queue)
-	}
-	e.pending.edits = append(e.pending.edits, ed)
-	e.dispatch()
-	e.mu.Unlock()
 	select {
-	case err := <-ed.done:
-		return ed.after, err
+	case err := <-ed.Done:
+		return ed.After, err
 	case <-ctx.Done():
 		return nil, fmt.Errorf("the change may have been made: %w", context.Cause(ctx))
 	}

@@ -57,62 +57,30 @@ func (s *inParts) all(t *testing.T) []*task.Task {
 	return rows
 }
 
-// Commit implements [storage.Store].
-func (s *inParts) Commit(ctx context.Context, b *storage.Batch) storage.Commit {
-	return storage.Later(func() (storage.Outcome, error) {
-		_ = storage.NoteFirst(ctx, s, b)
-		return s.do(ctx, b)
-	})
-}
+// Databases implements [storage.Divided].
+func (s *inParts) Databases() int { return 2 }
 
-func (s *inParts) do(ctx context.Context, b *storage.Batch) (storage.Outcome, error) {
-	s.mu.Lock()
-	away, blind := s.away, s.blind
-	s.mu.Unlock()
-	out := storage.Outcome{Inserted: make([]storage.Inserted, len(b.Insert)), Swapped: make([]*task.Task, len(b.Swap))}
-	var lost task.Shards
-	var parts [2]storage.Batch // of shards that are here, and away
-	var inserts, swaps [2][]int
-	side := func(id task.ID) int {
-		if away.Has(id.Shard()) {
-			lost.Add(id.Shard())
-			return 1
+// DatabaseOf implements [storage.Divided]. The second database has the shards of half.
+func (s *inParts) DatabaseOf(shard uint16) int { return int(shard / (task.ShardCount / 2)) }
+
+// Without implements [storage.Divided].
+func (s *inParts) Without(...int) storage.Tasks { return s.Store }
+
+// CommitIn implements [storage.Divided].
+func (s *inParts) CommitIn(ctx context.Context, database int, b *storage.Batch) storage.Commit {
+	return storage.Later(func() (storage.Outcome, error) {
+		s.mu.Lock()
+		isAway, blind := s.away.Has(uint16(database*task.ShardCount/2)), s.blind
+		s.mu.Unlock()
+		if isAway && !blind {
+			return storage.Outcome{}, errAway
 		}
-		return 0
-	}
-	for i, t := range b.Insert {
-		at := side(t.ID)
-		parts[at].Insert, inserts[at] = append(parts[at].Insert, t), append(inserts[at], i)
-	}
-	for i, c := range b.Swap {
-		at := side(c.ID)
-		parts[at].Swap, parts[at].Remove, swaps[at] = append(parts[at].Swap, c), append(parts[at].Remove, b.Removes(i)), append(swaps[at], i)
-	}
-	for at := range parts {
-		if at == 1 && !blind {
-			continue
+		out, err := s.Store.Commit(ctx, b).Wait()
+		if isAway {
+			return storage.Outcome{}, errAway
 		}
-		err := s.Update(ctx, func(tx storage.Tx) error {
-			got, err := storage.Do(ctx, tx, &parts[at])
-			if err != nil || at == 1 {
-				return err
-			}
-			for j, i := range inserts[0] {
-				out.Inserted[i] = got.Inserted[j]
-			}
-			for j, i := range swaps[0] {
-				out.Swapped[i] = got.Swapped[j]
-			}
-			return nil
-		})
-		if err != nil {
-			return out, err
-		}
-	}
-	if !lost.IsEmpty() {
-		return out, &storage.PartError{Shards: lost, Err: errAway}
-	}
-	return out, nil
+		return out, err
+	})
 }
 
 func startInParts(t *testing.T, set policy.Set, handlers map[string]task.Handler) (*node, *inParts) {

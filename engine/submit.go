@@ -1,46 +1,15 @@
 package engine
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"maps"
-	"strconv"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/taskengine/taskengine/engine/internal/core"
-	"github.com/taskengine/taskengine/engine/policy"
+	"github.com/taskengine/taskengine/engine/internal/shell"
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
 )
-
-// ErrInvalid is wrapped by the errors of requests that the engine cannot accept.
-var ErrInvalid = errors.New("invalid request")
-
-// Limits of a request, in bytes.
-const (
-	MaxType    = 200
-	MaxKey     = 500
-	MaxGroup   = 1000
-	MaxHeaders = 16 << 10
-)
-
-// Request describes a task to add. Only Type is required.
-type Request struct {
-	ID          task.ID           // chosen by the caller to make the request repeatable; zero for a generated one
-	Type        string            // at most MaxType bytes
-	Payload     []byte            // at most max_payload of the type; stored unchanged
-	Priority    *uint8            // task.HighestPriority..task.LowestPriority; nil for the priority of the type
-	Key         string            // unique among the stored tasks of the type; at most MaxKey bytes
-	OrderingKey string            // stored with the task; at most MaxKey bytes
-	At          time.Time         // earliest start; zero for now
-	ExpiresAt   time.Time         // the task is too late from this time on; zero for never
-	Headers     map[string]string // stored with the task; names and values have at most MaxHeaders bytes
-}
 
 // Receipt is the result of a request. Its task is durable: a crash does not lose it.
 type Receipt struct {
@@ -56,26 +25,30 @@ func (e *Engine) Submit(ctx context.Context, reqs ...Request) ([]Receipt, error)
 	if len(reqs) == 0 {
 		return nil, nil
 	}
-	rows, err := e.rows(reqs, nil)
+	rows, err := e.catalog.rows(reqs, nil)
 	if err != nil {
 		return nil, err
 	}
-	s := e.submissions.Get().(*submission)
-	s.rows = rows
-	wake, err := e.inbox.submit(s)
+	receipts := receiptsOf(rows) // now: a handler may change its row
+	s := e.submissions.Get().(*shell.Submission)
+	s.Rows = rows
+	wasEmpty, err := e.inbox.submit(s)
 	if err != nil {
 		return nil, err
 	}
-	if wake {
-		e.write.Set()
+	if wasEmpty {
+		e.arrived.Set()
 	}
 	select {
-	case err := <-s.done:
-		receipts := s.receipts
-		s.rows, s.receipts = nil, nil
+	case err := <-s.Done:
+		inserted := s.Inserted
+		s.Rows, s.Inserted = nil, nil
 		e.submissions.Put(s)
-		return receipts, err
-	case <-ctx.Done():
+		if err != nil {
+			return nil, err
+		}
+		return complete(receipts, inserted), nil
+	case <-ctx.Done(): // a writer may still have s, which is not reused
 		return nil, fmt.Errorf("engine: submit: the tasks may have been added: %w", context.Cause(ctx))
 	}
 }
@@ -88,37 +61,35 @@ func (e *Engine) SubmitTx(ctx context.Context, tx storage.Tx, reqs ...Request) (
 	if placed, ok := tx.(storage.ShardBound); ok {
 		shards = placed.Shards()
 	}
-	rows, err := e.rows(reqs, shards)
+	rows, err := e.catalog.rows(reqs, shards)
 	if err != nil {
 		return nil, err
 	}
 	if err := e.inbox.accepting(); err != nil {
 		return nil, err
 	}
-	e.mu.Lock()
-	now := e.clock.now()
-	for _, t := range rows {
-		core.Create(now, e.policyOf(t.Type), t)
-		e.uncertain.add(t.ID, now, t.Version, false) // the answer to the commit may be lost
-	}
-	e.checkSoon()
-	e.mu.Unlock()
+	e.tell(func(s *state, now time.Time) {
+		for _, t := range rows {
+			core.Create(now, e.catalog.policyOf(t.Type), t)
+		}
+		s.InsertUncertain(now, rows) // the answer to the commit may be lost
+	})
 	inserted, err := tx.Insert(ctx, rows...)
 	if err != nil {
 		return nil, fmt.Errorf("engine: submit: %w", err)
 	}
 	e.markUncommitted(rows)
 	tx.OnCommit(func() {
-		e.decide(func(c *core.Core, now time.Time) {
+		e.tell(func(s *state, now time.Time) {
 			for i, t := range rows {
-				if inserted[i].Existing != t.ID { // otherwise an earlier transaction added it, and may still be uncertain
-					e.confirm(t.Ref())
+				if inserted[i].Created() && e.config.Observer.Inserted != nil {
+					e.config.Observer.Inserted(now, t)
 				}
-				e.inserted(c, now, t, inserted[i].Created())
+				s.Inserted(now, t, inserted[i])
 			}
 		})
 	})
-	return receipts(rows, inserted), nil
+	return complete(receiptsOf(rows), inserted), nil
 }
 
 // markUncommitted marks rows as uncertain that a transaction is about to add: if the answer to
@@ -128,206 +99,26 @@ func (e *Engine) markUncommitted(rows []*task.Task) {
 	if _, mayLose := e.store.(storage.Shared); !mayLose || e.cluster.IsShared() {
 		return
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	now := e.clock.now()
-	for _, t := range rows {
-		e.uncertain.add(t.ID, now, t.Version, false)
-	}
-	e.checkSoon()
+	e.tell(func(s *state, now time.Time) { s.InsertUncertain(now, rows) })
 }
 
-// submission is a call of Submit that waits for a writer.
-type submission struct {
-	rows     []*task.Task
-	receipts []Receipt
-	done     chan error // of capacity 1
-}
+func newSubmission() any { return &shell.Submission{Done: make(chan error, 1)} }
 
-func newSubmission() any { return &submission{done: make(chan error, 1)} }
-
-func receipts(rows []*task.Task, inserted []storage.Inserted) []Receipt {
+// receiptsOf returns the receipts of rows, without their outcome.
+func receiptsOf(rows []*task.Task) []Receipt {
 	out := make([]Receipt, len(rows))
-	for i, in := range inserted {
-		out[i] = Receipt{ID: rows[i].ID, Created: in.Created()}
-		if !in.Created() {
-			out[i].ID = in.Existing
-		}
+	for i, t := range rows {
+		out[i].ID = t.ID
 	}
 	return out
 }
 
-// typeInfo is the part of a type's configuration that Submit uses.
-type typeInfo struct {
-	priority   uint8
-	maxPayload int
-	keys       []keyed // sources of the values of a group
-	values     int     // number of values that a group must have for the limits of the type
-}
-
-func newTypeInfo(set policy.Set, p policy.Type, layout []string) *typeInfo {
-	info := &typeInfo{priority: p.Priority, maxPayload: p.MaxPayload, keys: keyedBy(layout, set.Keyed(p))}
-	for i, k := range info.keys {
-		if k.limit != "" {
-			info.values = i + 1
+// complete sets the outcome of receipts.
+func complete(receipts []Receipt, inserted []storage.Inserted) []Receipt {
+	for i, in := range inserted {
+		if receipts[i].Created = in.Created(); !in.Created() {
+			receipts[i].ID = in.Existing
 		}
 	}
-	return info
-}
-
-// rows returns the rows of reqs, or an error if a request is invalid. Generated ids belong to
-// shards; nil stands for all shards.
-func (e *Engine) rows(reqs []Request, shards *task.Shards) ([]*task.Task, error) {
-	if len(reqs) == 1 { // the usual case, in one allocation
-		only := new(struct {
-			row  task.Task
-			rows [1]*task.Task
-		})
-		only.rows[0] = &only.row
-		if err := e.fill(&only.row, &reqs[0], shards); err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
-		}
-		return only.rows[:], nil
-	}
-	rows := make([]*task.Task, len(reqs))
-	for i := range reqs {
-		rows[i] = new(task.Task) // one by one: tasks end, and are freed, at different times
-		if err := e.fill(rows[i], &reqs[i], shards); err != nil {
-			return nil, fmt.Errorf("%w %d of %d: %w", ErrInvalid, i+1, len(reqs), err)
-		}
-	}
-	return rows, nil
-}
-
-// fill sets t to the row of r, or returns an error if r is invalid.
-func (e *Engine) fill(t *task.Task, r *Request, shards *task.Shards) error {
-	info, known := e.types[r.Type]
-	if !known {
-		info = e.unknown
-	}
-	if err := check(r, info.maxPayload); err != nil {
-		return err
-	}
-	if err := e.checkPlace(r, shards); err != nil {
-		return err
-	}
-	group, err := groupOf(info.keys, r)
-	if err != nil {
-		return err
-	}
-	t.ID, t.Type, t.Key, t.OrderingKey = r.ID, r.Type, r.Key, r.OrderingKey
-	t.Priority, t.Group = info.priority, group
-	t.ReadyAt, t.ExpiresAt = r.At, r.ExpiresAt
-	t.Headers = maps.Clone(r.Headers)
-	t.Payload = bytes.Clone(r.Payload) // the handler may run while the caller reuses its buffer
-	if r.Priority != nil {
-		t.Priority = *r.Priority
-	}
-	t.Shard = e.shardOf(t, shards)
-	return nil
-}
-
-func check(r *Request, maxPayload int) error {
-	headers, text := 0, utf8.ValidString(r.Key) && utf8.ValidString(r.OrderingKey)
-	for k, v := range r.Headers {
-		headers += len(k) + len(v)
-		text = text && utf8.ValidString(k) && utf8.ValidString(v)
-	}
-	switch {
-	case r.Type == "":
-		return errors.New("type is missing")
-	case len(r.Type) > MaxType:
-		return fmt.Errorf("type has %d bytes, of %d allowed", len(r.Type), MaxType)
-	case !printable(r.Type):
-		return errors.New("type has characters that cannot be printed")
-	case len(r.Key) > MaxKey:
-		return fmt.Errorf("key has %d bytes, of %d allowed", len(r.Key), MaxKey)
-	case len(r.OrderingKey) > MaxKey:
-		return fmt.Errorf("ordering key has %d bytes, of %d allowed", len(r.OrderingKey), MaxKey)
-	case !text:
-		return errors.New("keys and headers must be UTF-8 text")
-	case len(r.Payload) > maxPayload:
-		return fmt.Errorf("payload has %d bytes, of %d allowed by max_payload of type %s", len(r.Payload), maxPayload, r.Type)
-	case headers > MaxHeaders:
-		return fmt.Errorf("headers have %d bytes, of %d allowed", headers, MaxHeaders)
-	case r.Priority != nil && *r.Priority > task.LowestPriority:
-		return fmt.Errorf("priority is %d, of 0 (sooner) to 9 (later)", *r.Priority)
-	case outOfRange(r.At) || outOfRange(r.ExpiresAt):
-		return errors.New("times must lie between the years 1970 and 9999")
-	}
-	return nil
-}
-
-func outOfRange(t time.Time) bool { return !t.IsZero() && (t.Unix() < 0 || t.Year() > 9999) }
-
-func printable(s string) bool {
-	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f })
-}
-
-// keyed is the source of one value of a type's group.
-type keyed struct {
-	limit string   // the limit that uses the value; "" if none does any more
-	path  []string // "payload", then the names of JSON members; "headers", then a name; "key"; "ordering_key"
-}
-
-// groupOf returns the group of a request: its values for the keyed limits of its type. A
-// missing value is the empty value, which limits treat like any other.
-func groupOf(keys []keyed, r *Request) (string, error) {
-	if len(keys) == 0 {
-		return "", nil
-	}
-	values := make([]string, len(keys))
-	for i, k := range keys {
-		switch k.path[0] {
-		case "key":
-			values[i] = r.Key
-		case "ordering_key":
-			values[i] = r.OrderingKey
-		case "headers":
-			values[i] = r.Headers[strings.Join(k.path[1:], ".")]
-		default:
-			v, err := lookUp(r.Payload, k.path[1:])
-			if err != nil && k.limit != "" {
-				return "", fmt.Errorf("limit %s needs %s of the payload: %w", k.limit, strings.Join(k.path[1:], "."), err)
-			}
-			values[i] = v
-		}
-	}
-	group := task.GroupOf(values...)
-	if len(group) > MaxGroup {
-		return "", fmt.Errorf("the values that its limits look at have %d bytes, of %d allowed", len(group), MaxGroup)
-	}
-	return group, nil
-}
-
-// lookUp returns a member of a JSON document as text.
-func lookUp(document []byte, path []string) (string, error) {
-	raw := json.RawMessage(document)
-	for _, name := range path {
-		var members map[string]json.RawMessage
-		if err := json.Unmarshal(raw, &members); err != nil {
-			return "", fmt.Errorf("it is not a JSON object: %w", err)
-		}
-		raw = members[name]
-		if raw == nil {
-			return "", nil
-		}
-	}
-	var v any
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.UseNumber() // keep all digits: different large numbers must stay different
-	if err := d.Decode(&v); err != nil {
-		return "", err
-	}
-	switch v := v.(type) {
-	case string:
-		return v, nil
-	case json.Number:
-		return v.String(), nil
-	case bool:
-		return strconv.FormatBool(v), nil
-	case nil:
-		return "", nil
-	}
-	return "", errors.New("it is neither text, a number nor a boolean")
+	return receipts
 }

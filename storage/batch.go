@@ -23,6 +23,11 @@ type Outcome struct {
 	Inserted []Inserted   // as by [Tasks.Insert]
 	Swapped  []*task.Task // as by [Tasks.Swap]; also rows that were deleted then
 	Lost     error        // why the notes were not written though the rest was; nil if they were
+
+	// Elsewhere has the rows of a batch of [Divided.CommitIn] of which nothing was done, and which
+	// are to be committed again, in ascending order: by index into Insert or, from len(Insert) on,
+	// into Swap.
+	Elsewhere []int
 }
 
 // Commit is a batch that [Store.Commit] has begun to commit.

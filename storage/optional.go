@@ -2,7 +2,6 @@ package storage
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"math"
 	"time"
@@ -97,19 +96,32 @@ type NoSyncer interface {
 	UpdateNoSync(ctx context.Context, fn func(Tx) error) error
 }
 
-// PartError is the error of a [Commit] of which a part was done. All of it was done except
-// for the rows of some shards, of which it is unknown whether they were written. In the [Outcome]
-// the elements of these rows are zero.
-type PartError struct {
-	Shards task.Shards // by task.ID.Shard
-	Err    error
+// Divided is a [Store] over several databases, which fail one by one. The engine commits what belongs
+// to each database apart, so that a database that does not answer delays its own tasks only.
+type Divided interface {
+	ShardBound
+
+	// Databases returns how many there are.
+	Databases() int
+
+	// DatabaseOf returns the number of the database that holds the tasks of a shard, from 0 on. It
+	// is Databases() while the shard is moved from one database to another. It does not wait.
+	DatabaseOf(shard uint16) int
+
+	// CommitIn is [Store.Commit] in one database. It does nothing of rows whose shards the
+	// database does not hold, and returns them in [Outcome.Elsewhere]: also changes that did
+	// nothing, if the database may not have held their shards at that moment. Then DatabaseOf
+	// returns where the shards are, if the databases have answered.
+	//
+	// If the database is Databases(), CommitIn does nothing. It returns all rows in
+	// Outcome.Elsewhere or, if no database holds the shard of any of them, fails with
+	// [ErrUnavailable] and [ErrUndone]. An empty batch fails so while any shard is moved.
+	CommitIn(ctx context.Context, database int, b *Batch) Commit
+
+	// Without returns the tasks of the other databases, for [Tasks.Ready], [Tasks.Due] and
+	// [Tasks.Queues] only.
+	Without(databases ...int) Tasks
 }
-
-// Error implements [error].
-func (e *PartError) Error() string { return fmt.Sprintf("a part of the batch: %v", e.Err) }
-
-// Unwrap returns why the part was not done.
-func (e *PartError) Unwrap() error { return e.Err }
 
 // Expirer is a [Store] that removes ended tasks in a better way than row by row. One node calls
 // it. Without it, that node finds the rows by [Tasks.Due] and deletes them.
@@ -249,6 +261,7 @@ type Holdings struct {
 	Owned     task.Shards // their rows are in the store
 	Migrating task.Shards // their rows are on their way to another store, and no store owns them
 	To        string      // the name of that store
+	Revision  uint64      // another one after each change of the above, also if they are changed back
 }
 
 // ShardBound is a [Store] whose tasks are kept by several stores, or a [Tx] of one of them. The

@@ -42,6 +42,12 @@ var (
 	ErrElsewhere = errors.New("the tasks of this shard are kept in another database")
 )
 
+// IsOutage reports whether an error says that the store cannot be written at all, at present or for
+// good. Any other error may be about one row of the call.
+func IsOutage(err error) bool {
+	return errors.Is(err, ErrUnavailable) || errors.Is(err, ErrBroken) || errors.Is(err, ErrClosed)
+}
+
 // Undone returns an error with the text of err that wraps err and [ErrUndone].
 func Undone(err error) error { return &undone{err} }
 
@@ -115,7 +121,7 @@ type Store interface {
 	// durable; [Commit.Wait] waits for that. Two commits may overlap and be done in either order,
 	// unless the first one's Wait had returned before the second began. Commit writes the Seq of
 	// inserted rows as [Tasks.Insert] does. A store that keeps rows in several places may do a
-	// part of b, and then the error is a [PartError]. b belongs to the store until Wait returns.
+	// part of b. b belongs to the store until Wait returns.
 	Commit(ctx context.Context, b *Batch) Commit
 
 	// Update runs fn in one transaction. If Update returns nil, all of it is durable; if fn or

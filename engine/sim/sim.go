@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/engine/internal/core"
+	"github.com/taskengine/taskengine/engine/internal/shell"
 	"github.com/taskengine/taskengine/engine/policy"
 	"github.com/taskengine/taskengine/engine/task"
 )
@@ -86,8 +87,8 @@ func Run(c Config, arrivals iter.Seq[Arrival]) (*Result, error) {
 	next, stop := iter.Pull(arrivals)
 	defer stop()
 	s.next = next
-	s.absorb()
-	for !s.core.Surveyed() { // it looks through an empty store
+	s.tell()
+	for !s.shell.Core().Surveyed() { // it looks through an empty store
 		if !s.step() {
 			return nil, errors.New("sim: the core never looked through the store")
 		}
@@ -112,14 +113,12 @@ func Run(c Config, arrivals iter.Seq[Arrival]) (*Result, error) {
 type simulation struct {
 	config Config
 	clock
-	began   int64
-	core    *core.Core
-	effects core.Ready
-	rng     *rand.Rand
-	cores   cores
-	disk    disk
-	store   store
-	shell
+	began int64
+	rng   *rand.Rand
+	cores cores
+	disk  disk
+	store store
+	driver
 	use   usage
 	lives map[task.ID]*life
 
@@ -164,14 +163,14 @@ func newSim(c Config) (*simulation, error) {
 	rng := rand.New(rand.NewPCG(c.Seed, 0x7461736b))
 	s := &simulation{config: c, rng: rng, lives: make(map[task.ID]*life)}
 	s.clock.now = epoch().UnixNano()
-	s.core = core.New(core.Config{
+	s.shell = shell.New(shell.Config{Core: core.New(core.Config{
 		Owner: task.ID{1}, Policies: c.Policies, Handled: handled,
 		Capacity: c.LookAhead, QueueCapacity: c.QueueAhead, Chance: rng.Float64,
-	})
+	})})
 	s.cores = cores{clock: &s.clock, rng: rng, costs: &s.config.Costs, all: c.Cores, free: c.Cores}
 	s.disk = disk{clock: &s.clock, rng: rng, costs: &s.config.Costs, cores: &s.cores}
 	s.store = newStore()
-	s.shell.idle = writers
+	s.idle = writers
 	s.use = newUsage(c.Policies)
 	return s, nil
 }
@@ -221,7 +220,9 @@ func (s *simulation) submit(a Arrival) {
 	s.lives[l.row.ID] = l
 	s.use.submitted++
 	s.cores.doOnEvent(s.config.Costs.Submit, func() {
-		if s.inbox.submit(l) {
+		wasEmpty := s.inbox.Len() == 0
+		s.inbox.Submissions = append(s.inbox.Submissions, &shell.Submission{Rows: []*task.Task{l.row}})
+		if wasEmpty {
 			s.signal()
 		}
 	})
@@ -237,7 +238,7 @@ func idOf(n uint64) (id task.ID) {
 
 func (s *simulation) sample() {
 	s.config.Sampled(Sample{
-		At: s.since(), Queued: s.store.ready, Running: s.core.Busy(),
+		At: s.since(), Queued: s.store.ready, Running: s.shell.Core().Busy(),
 		CPU: s.cores.busy, Commits: s.use.commits, Written: s.disk.written,
 	})
 	s.at(s.now+int64(s.config.SampleEvery), s.sample)

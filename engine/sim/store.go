@@ -6,6 +6,7 @@ import (
 	"github.com/taskengine/taskengine/engine/internal/core"
 	"github.com/taskengine/taskengine/engine/internal/table"
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
 )
 
 // store keeps the rows of tasks that have not ended, in the orders in which the core asks
@@ -49,14 +50,13 @@ func before(a, b task.Queue) bool {
 	return a.Group < b.Group
 }
 
-// insert adds a row, gives it its place in the order, and returns it as it is kept.
-func (s *store) insert(t *task.Task) *task.Task {
+// insert adds a row, and gives it its place in the order.
+func (s *store) insert(t *task.Task) {
 	s.seq++
 	t.Seq = s.seq
-	kept, told := *t, *t
+	kept := *t
 	s.rows[t.ID] = &kept
 	s.index(&kept)
-	return &told
 }
 
 // swap applies a change and returns the row as it is then.
@@ -73,6 +73,17 @@ func (s *store) swap(c task.Change) *task.Task {
 	}
 	told := *row
 	return &told
+}
+
+// commit does a batch, and sets the outcome. Later transactions see it, durable or not.
+func (s *store) commit(b *storage.Batch, out *storage.Outcome) {
+	for _, t := range b.Insert {
+		s.insert(t)
+		out.Inserted = append(out.Inserted, storage.Inserted{})
+	}
+	for _, c := range b.Swap {
+		out.Swapped = append(out.Swapped, s.swap(c))
+	}
 }
 
 // forget drops a row that has ended.

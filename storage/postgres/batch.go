@@ -91,9 +91,6 @@ func (s *Store) doAtOnce(ctx context.Context, b *storage.Batch, w *swaps, carefu
 	if err := s.queue(ctx, &p, w); err != nil {
 		return out, err
 	}
-	if p.batch.Len() == 0 {
-		return out, nil
-	}
 	if err := s.do(ctx, &p); err != nil {
 		return out, err
 	}

@@ -174,3 +174,26 @@ func TestARowThatIsLockedFailsNoUnrelatedSubmit(t *testing.T) {
 		t.Errorf("when it is not locked any more: %+v, %v", got, err)
 	}
 }
+
+func TestAnEmptyBatchFindsOutWhetherTheDatabaseAnswers(t *testing.T) {
+	own, err := pgtest.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := own.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	s := postgrestest.Open(t, own.Database(t))
+	for _, answers := range []bool{true, false} {
+		if _, err := s.Commit(t.Context(), new(storage.Batch)).Wait(); answers == storage.IsOutage(err) {
+			t.Errorf("the database answers: %v, and a batch ends with %v", answers, err)
+		}
+		if answers {
+			if err := own.Crash(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}

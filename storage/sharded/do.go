@@ -9,8 +9,8 @@ import (
 	"github.com/taskengine/taskengine/storage"
 )
 
-// Commit implements [storage.Store]. Each place does its part wholly or not at all; if that
-// fails in some of them the error is a [storage.PartError].
+// Commit implements [storage.Store]. Each place does its part wholly or not at all. After an error,
+// which of them have is unknown.
 func (s *Store) Commit(ctx context.Context, b *storage.Batch) storage.Commit {
 	return storage.Later(func() (storage.Outcome, error) {
 		lost := storage.NoteFirst(ctx, s, b)
@@ -32,13 +32,7 @@ func (s *Store) do(ctx context.Context, b *storage.Batch) (storage.Outcome, erro
 	if f.shards.IsEmpty() {
 		return w.out, nil
 	}
-	err := fmt.Errorf("sharded: do a batch: %w", f.err())
-	asked := c.shards(nil)
-	if done := asked.Without(&f.shards); done.IsEmpty() {
-		return storage.Outcome{}, err
-	}
-	w.forget(&f.shards)
-	return w.out, &storage.PartError{Shards: f.shards, Err: err}
+	return storage.Outcome{}, fmt.Errorf("sharded: do a batch: %w", f.err())
 }
 
 // work is a batch that is done in parts. Its things are the rows to insert, then the changes.
@@ -48,12 +42,7 @@ type work struct {
 	out   storage.Outcome // guarded by mu
 }
 
-func (w *work) shard(i int) uint16 {
-	if i < len(w.batch.Insert) {
-		return w.batch.Insert[i].ID.Shard()
-	}
-	return w.batch.Swap[i-len(w.batch.Insert)].ID.Shard()
-}
+func (w *work) shard(i int) uint16 { return shardIn(w.batch, i) }
 
 // doAll does the whole batch in one place.
 func (w *work) doAll(ctx context.Context, place int, on storage.Store) (unsure []int, err error) {
@@ -114,22 +103,5 @@ func (w *work) spread() {
 	}
 	if w.out.Swapped == nil {
 		w.out.Swapped = make([]*task.Task, len(w.batch.Swap))
-	}
-}
-
-// forget clears the outcomes of some shards.
-func (w *work) forget(shards *task.Shards) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.spread()
-	for i := range w.out.Inserted {
-		if shards.Has(w.shard(i)) {
-			w.out.Inserted[i] = storage.Inserted{}
-		}
-	}
-	for i := range w.out.Swapped {
-		if shards.Has(w.shard(len(w.batch.Insert) + i)) {
-			w.out.Swapped[i] = nil
-		}
 	}
 }

@@ -60,6 +60,16 @@ func newRoutes(names []string, homes []storage.Holdings, fresh []bool) *routes {
 // of returns the place that holds a shard, or nowhere.
 func (r *routes) of(shard uint16) int { return int(r.place[shard]) }
 
+// missing returns those of some shards that no place holds.
+func (r *routes) missing(shards task.Shards) (missing task.Shards) {
+	for shard := range uint16(task.ShardCount) {
+		if shards.Has(shard) && r.of(shard) == nowhere {
+			missing.Add(shard)
+		}
+	}
+	return missing
+}
+
 // leaving returns the shards that are on their way, and lost the shards that no place mentions.
 func (r *routes) leaving() (leaving, lost task.Shards) {
 	for shard := range uint16(task.ShardCount) {
@@ -129,7 +139,7 @@ func (s *Store) look(ctx context.Context) (*routes, error) {
 		return nil, err
 	}
 	for i, h := range r.homes {
-		if h != was.homes[i] {
+		if h.Owned != was.homes[i].Owned || h.Migrating != was.homes[i].Migrating {
 			s.log.Info("a database holds other shards than before", "database", r.names[i], "shards", h.Owned.String(), "leaving", h.Migrating.String(), "for", h.To)
 		}
 	}
@@ -143,16 +153,30 @@ func (s *Store) look(ctx context.Context) (*routes, error) {
 	return r, nil
 }
 
+// heldSince returns the shards that a place holds now and held at every moment since it said so for
+// known. It returns none if the place has been part of a move since then: a shard may have left it
+// and come back.
+func (s *Store) heldSince(ctx context.Context, known *routes, place int) (task.Shards, error) {
+	home, err := s.places[place].Store.Holdings(ctx)
+	if err != nil || home.Revision != known.homes[place].Revision {
+		return task.Shards{}, err
+	}
+	return home.Owned, nil
+}
+
 // attempts is how often the places are asked at most until their answers agree: they answer at
 // different moments, between which a shard may be moved.
 const attempts = 3
 
 // ask asks all places what they hold. For a place that does not answer it takes its last answer, and
 // returns an error, too. If no place answers, or if there is no last answer, it returns no routes.
-func (s *Store) ask(ctx context.Context, was *routes) (*routes, error) {
+func (s *Store) ask(ctx context.Context, was *routes) (r *routes, err error) {
 	for try := 1; ; try++ {
-		r, err := s.askOnce(ctx, was)
-		if r == nil || try == attempts || r.wrong() == nil {
+		next, failed := s.askOnce(ctx, was)
+		if next == nil && r != nil {
+			return r, failed // what some have said before
+		}
+		if r, err = next, failed; r == nil || try == attempts || r.wrong() == nil {
 			return r, err
 		}
 	}

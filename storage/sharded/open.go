@@ -54,7 +54,7 @@ var (
 	_ storage.Expirer     = (*Store)(nil)
 	_ storage.Ruled       = (*Store)(nil)
 	_ storage.Exporter    = (*Store)(nil)
-	_ storage.ShardBound  = (*Store)(nil)
+	_ storage.Divided     = (*Store)(nil)
 )
 
 // Open returns the store of the places, whose Close closes them. Each shard must be held by one of

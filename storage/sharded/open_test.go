@@ -88,6 +88,10 @@ type waiting struct {
 }
 
 func (w *waiting) Holdings(ctx context.Context) (storage.Holdings, error) {
-	<-w.asked
-	return w.place.Holdings(ctx)
+	select {
+	case <-w.asked:
+		return w.place.Holdings(ctx)
+	case <-ctx.Done():
+		return storage.Holdings{}, ctx.Err()
+	}
 }

@@ -101,6 +101,7 @@ func (p *place) settle(change func(h *storage.Holdings)) {
 	defer p.gate.Unlock()
 	h := *p.home.Load()
 	change(&h)
+	h.Revision++
 	p.home.Store(&h)
 }
 

@@ -1,7 +1,6 @@
 package sharded_test
 
 import (
-	"errors"
 	"os"
 	"sync/atomic"
 	"testing"
@@ -97,42 +96,30 @@ func TestTasksLiveOnWhileTheirShardsAreMovedBetweenDatabases(t *testing.T) {
 	}
 }
 
-// live takes rows through their lives, by batches of which the part is done again that was not
-// done, and reports whether it could.
+// live takes rows through their lives, and reports whether it could.
 func live(t *testing.T, s *sharded.Store, rows []*task.Task) bool {
 	for _, to := range []task.State{task.Submitted, task.Processing, task.Done} {
-		for left := rows; len(left) > 0; {
-			b := &storage.Batch{}
-			for _, r := range left {
-				if to == task.Submitted {
-					b.Insert = append(b.Insert, r)
-				} else {
-					b.Swap = append(b.Swap, task.Change{Ref: r.Ref(), To: to, At: epoch, Owner: task.ID{1}, Outcome: task.Completed})
-				}
+		b := &storage.Batch{}
+		for _, r := range rows {
+			if to == task.Submitted {
+				b.Insert = append(b.Insert, r)
+			} else {
+				b.Swap = append(b.Swap, task.Change{Ref: r.Ref(), To: to, At: epoch, Owner: task.ID{1}, Outcome: task.Completed})
 			}
-			out, err := s.Commit(t.Context(), b).Wait()
-			var part *storage.PartError
+		}
+		out, err := commit(t.Context(), s, b)
+		if err != nil {
+			t.Error(err)
+			return false
+		}
+		for i, r := range rows {
 			switch {
-			case errors.As(err, &part):
-			case errors.Is(err, sharded.ErrMoving):
-				continue // all that is left is being moved
-			case err != nil:
-				t.Error(err)
+			case to == task.Submitted && !out.Inserted[i].Created() || to != task.Submitted && out.Swapped[i] == nil:
+				t.Errorf("%v could not become %v", r.ID, to)
 				return false
+			case to != task.Submitted:
+				r.Version = out.Swapped[i].Version
 			}
-			var again []*task.Task
-			for i, r := range left {
-				switch {
-				case part != nil && part.Shards.Has(r.ID.Shard()):
-					again = append(again, r)
-				case to == task.Submitted && !out.Inserted[i].Created() || to != task.Submitted && out.Swapped[i] == nil:
-					t.Errorf("%v could not become %v", r.ID, to)
-					return false
-				case to != task.Submitted:
-					r.Version = out.Swapped[i].Version
-				}
-			}
-			left = again
 		}
 	}
 	return true

@@ -92,7 +92,7 @@ func (s *Store) route(ctx context.Context, c *call) *failure {
 // outdated.
 func (s *Store) try(ctx context.Context, known *routes, c *call, some []int, outdated bool, out *failure) (again []int) {
 	if place, ok := known.only(c, some); ok {
-		return s.attempt(ctx, place, c, some, out)
+		return s.attempt(ctx, known, place, c, some, out)
 	}
 	parts, lost := make([][]int, len(s.places)), []int(nil)
 	for _, i := range c.list(some) {
@@ -118,7 +118,7 @@ func (s *Store) try(ctx context.Context, known *routes, c *call, some []int, out
 	var mu sync.Mutex // guards again and out
 	atOnce(places, func(place int) {
 		var f failure
-		more := s.attempt(ctx, place, c, parts[place], &f)
+		more := s.attempt(ctx, known, place, c, parts[place], &f)
 		mu.Lock()
 		defer mu.Unlock()
 		again = append(again, more...)
@@ -161,8 +161,9 @@ func (r *routes) only(c *call, some []int) (place int, ok bool) {
 	return place, true
 }
 
-// attempt does some of the things in one place, and returns those of shards that it does not hold.
-func (s *Store) attempt(ctx context.Context, place int, c *call, some []int, out *failure) (again []int) {
+// attempt does some of the things in one place, and returns those of shards that it does not hold, or
+// may not have held all the time since known.
+func (s *Store) attempt(ctx context.Context, known *routes, place int, c *call, some []int, out *failure) (again []int) {
 	unsure, err := c.do(ctx, place, some)
 	switch {
 	case errors.Is(err, storage.ErrElsewhere):
@@ -173,10 +174,10 @@ func (s *Store) attempt(ctx context.Context, place int, c *call, some []int, out
 	case len(unsure) == 0:
 		return nil
 	}
-	home, err := s.places[place].Store.Holdings(ctx)
+	held, err := s.heldSince(ctx, known, place)
 	if err != nil {
 		out.add(c.shards(unsure), s.failed(place, err))
 		return nil
 	}
-	return slices.DeleteFunc(unsure, func(i int) bool { return home.Owned.Has(c.shard(i)) })
+	return slices.DeleteFunc(unsure, func(i int) bool { return held.Has(c.shard(i)) })
 }

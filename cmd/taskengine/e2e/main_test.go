@@ -311,6 +311,9 @@ func servePlugin() {
 	if open := gate(os.Getenv("SCAN")); open != "" {
 		handlers["scan"] = handler.Func(open.scan)
 	}
+	if stamps := stamper(os.Getenv("STAMPS")); stamps != "" {
+		handlers["ping"], handlers["bulk"] = handler.Func(stamps.stamp), handler.Func(stamps.stamp)
+	}
 	if journal := os.Getenv("JOURNAL"); journal != "" {
 		for _, typ := range []string{"least", "later", "most"} {
 			handlers[typ] = handler.Func(func(_ context.Context, t *task.Task) ([]byte, error) { return nil, note(journal, t) })

@@ -1,8 +1,8 @@
 // Package life holds one test: random lives of a cluster. Several engines share a store in
-// virtual time. Answers of the store are lost, late or errors; nodes lose their leases, are
-// closed, killed and replaced; people cancel, resume and reschedule; callers repeat their
-// requests. In the end the faults stop, and every task that was accepted must have ended as
-// its type promises.
+// virtual time. Answers of the store are lost, late or errors; one of two databases is away while
+// shards are moved between them; nodes lose their leases, are closed, killed and replaced; people
+// cancel, resume and reschedule; callers repeat their requests. In the end the faults stop, and
+// every task that was accepted must have ended as its type promises.
 //
 // A life is drawn from a seed. A failure prints the seed and the history of the task
 // concerned:

@@ -102,6 +102,7 @@ type world struct {
 	plan    plan
 	begin   time.Time
 	base    *memory.Store
+	homes   *homes
 	first   *local.Node
 	ids     *task.IDs
 	born    int           // how many nodes there have been
@@ -142,7 +143,7 @@ func newWorld(seed uint64) *world {
 	p := drawPlan(rng)
 	p.spare(*flagSpare)
 	w := &world{
-		seed: seed, rng: rng, plan: p, begin: time.Now(), base: memory.New(), first: local.New(),
+		seed: seed, rng: rng, plan: p, begin: time.Now(), base: memory.New(), homes: newHomes(), first: local.New(),
 		ids: task.NewIDs([32]byte{1, byte(seed), byte(seed >> 8)}), over: make(chan struct{}),
 		stories: make(map[task.ID]*story), incarnations: make(map[task.ID]*node), ended: make(map[task.ID]time.Time),
 		victims: make(map[task.ID]verbs), unpaused: make(map[string]int), awaited: make(map[task.ID]int),
@@ -235,7 +236,7 @@ func (w *world) tell(b *strings.Builder, s *story) {
 	typ := w.plan.typeOf(s.row.Type)
 	fmt.Fprintf(b, "    task %v, shard %d, type %s: %s, limits %v, concurrency %d, weight %d, timeout %+v, max %d, crashes %d, retention %v, relaxed %t\n", s.id, s.row.Shard,
 		s.row.Type, typ.Delivery, typ.Limits, typ.Concurrency, typ.Weight, typ.Timeout, typ.Retry.Max, typ.MaxCrashes, typ.Retention.Done, typ.Relaxed)
-	lines := slices.Clone(s.notes)
+	lines := append(slices.Clone(s.notes), w.homes.remarks(s.id.Shard())...)
 	for _, st := range s.steps {
 		by := "SQL"
 		if st.by != nil {

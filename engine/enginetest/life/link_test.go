@@ -36,9 +36,19 @@ type weather struct {
 	down     bool          // errors say that the store is not there, and not that it refuses
 	slow     int           // how many take their time
 	most     time.Duration // that they take
-	away     task.Shards   // of these shards of several databases nothing is done,
-	blind    bool          // or it succeeds, and the caller is not told
+	away     int           // which of several databases is away, from 1; 0 is none
+	fate     fate          // of what is committed there
 }
+
+// fate is what becomes of a commit in a database that is away.
+type fate int
+
+const (
+	fails fate = iota // nothing is done
+	blind             // it is done, and the caller is not told
+	hangs             // it takes long, and the answer may be lost
+	fates
+)
 
 var (
 	errStorm  = errors.New("storm: it was not done")
@@ -71,6 +81,7 @@ type link struct {
 
 	mu    sync.Mutex
 	now   weather // guarded by mu
+	known known   // guarded by mu
 	calls int     // guarded by mu: those under way that change something
 }
 
@@ -254,6 +265,11 @@ func (l *link) update(ctx context.Context, hasty bool, fn func(storage.Tx) error
 		}
 		if err := l.w.poisoned(x.touched); err != nil {
 			return err
+		}
+		for _, at := range x.touched {
+			if err := l.reach(at.verb, at.id); err != nil {
+				return err
+			}
 		}
 		if f.fails && f.on&x.verbs != 0 {
 			return f.err(errStorm)

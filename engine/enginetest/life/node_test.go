@@ -59,6 +59,7 @@ func (w *world) start(all bool) {
 		running: make(map[task.ID]*run), used: make(map[counted]int), paused: make(map[string]pauses),
 	}
 	n.link = &link{w: w, n: n}
+	n.link.look()
 	if w.plan.pool > 0 {
 		n.pool = newPool(n, w.plan.pool)
 	}

@@ -228,7 +228,13 @@ func (w *world) addBySQL() {
 	default:
 		t.Create(task.Submitted, now, time.Time{})
 	}
-	_, _ = w.do(nil, &storage.Batch{Insert: []*task.Task{t}})
+	b := &storage.Batch{Insert: []*task.Task{t}}
+	switch at := w.homes.get(t.ID.Shard()); {
+	case !w.plan.divided:
+		_, _ = w.do(nil, b)
+	case at != databases:
+		_, _ = w.doIn(nil, at, b, func() bool { return true })
+	}
 }
 
 // meddle changes a task like a person does.

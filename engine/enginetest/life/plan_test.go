@@ -50,7 +50,9 @@ func drawPlan(rng *rand.Rand) plan {
 	if p.cluster {
 		p.nodes = 1 + rng.IntN(3)
 		p.batcher = rng.IntN(3) > 0
-		p.divided = p.batcher && rng.IntN(4) == 0
+		if p.divided = p.batcher && rng.IntN(4) == 0; p.divided {
+			p.steps *= 2
+		}
 		p.noBus = rng.IntN(4) == 0
 		p.proves = rng.IntN(2) == 0
 	}

@@ -10,19 +10,17 @@ import (
 
 // The stores that a node may have. All of them are its link, with different abilities.
 type (
-	nearby struct{ *link }  // relaxes
-	remote struct{ *link }  // takes whole batches
-	parts  struct{ remote } // is of several databases
+	nearby struct{ *link } // relaxes
+	remote struct{ *link } // takes whole batches
 )
 
 var (
-	_ storage.Store      = nearby{}
-	_ storage.NoSyncer   = nearby{}
-	_ storage.Shared     = nearby{}
-	_ storage.Settings   = nearby{}
-	_ storage.Inspector  = nearby{}
-	_ storage.Store      = remote{}
-	_ storage.ShardBound = parts{}
+	_ storage.Store     = nearby{}
+	_ storage.NoSyncer  = nearby{}
+	_ storage.Shared    = nearby{}
+	_ storage.Settings  = nearby{}
+	_ storage.Inspector = nearby{}
+	_ storage.Store     = remote{}
 )
 
 // store returns the store of the node.
@@ -40,9 +38,6 @@ func (l *link) store() storage.Store {
 func (l nearby) UpdateNoSync(ctx context.Context, fn func(storage.Tx) error) error {
 	return l.update(ctx, true, fn)
 }
-
-// Shards implements [storage.ShardBound].
-func (parts) Shards() *task.Shards { return nil }
 
 // Commit implements [storage.Store]: one batch after the other.
 func (l *link) Commit(ctx context.Context, b *storage.Batch) storage.Commit {
@@ -62,11 +57,9 @@ func (l remote) do(ctx context.Context, b *storage.Batch) (out storage.Outcome, 
 	now := l.now
 	l.mu.Unlock()
 	v := verbsOf(b)
-	if !now.away.IsEmpty() && l.w.plan.divided && now.on&v != 0 {
-		return l.part(ctx, b, now)
-	}
-	if now.on&v != 0 && now.overtake > 0 && l.w.roll(100) < now.overtake {
-		l.w.later(l.n, clone(b))
+	if now.on&v != 0 && now.overtake > 0 && l.w.roll(100) < now.overtake && !l.n.isDead() {
+		c := clone(b)
+		l.w.later(func() { _, _ = l.w.do(l.n, c) })
 		if err := l.travel(ctx, time.Duration(l.w.roll(int(time.Second)))); err != nil {
 			return out, err
 		}
@@ -80,52 +73,6 @@ func (l remote) do(ctx context.Context, b *storage.Batch) (out storage.Outcome, 
 		return storage.Outcome{}, err
 	}
 	return out, nil
-}
-
-// part does the part of b on shards that can be reached.
-func (l remote) part(ctx context.Context, b *storage.Batch, now weather) (storage.Outcome, error) {
-	out := storage.Outcome{Inserted: make([]storage.Inserted, len(b.Insert)), Swapped: make([]*task.Task, len(b.Swap))}
-	var lost task.Shards
-	var halves [2]storage.Batch // here and away
-	var inserted, swapped [2][]int
-	side := func(id task.ID) int {
-		if now.away.Has(id.Shard()) {
-			lost.Add(id.Shard())
-			return 1
-		}
-		return 0
-	}
-	for i, t := range b.Insert {
-		at := side(t.ID)
-		halves[at].Insert, inserted[at] = append(halves[at].Insert, t), append(inserted[at], i)
-	}
-	for i, c := range b.Swap {
-		at := side(c.ID)
-		halves[at].Swap, halves[at].Remove = append(halves[at].Swap, c), append(halves[at].Remove, b.Removes(i))
-		swapped[at] = append(swapped[at], i)
-	}
-	err := l.write(ctx, verbsOf(&halves[0]), func() error {
-		got, err := l.w.do(l.n, &halves[0])
-		if err != nil {
-			return err
-		}
-		for j, i := range inserted[0] {
-			out.Inserted[i] = got.Inserted[j]
-		}
-		for j, i := range swapped[0] {
-			out.Swapped[i] = got.Swapped[j]
-		}
-		return nil
-	})
-	switch {
-	case err != nil:
-		return storage.Outcome{}, err
-	case lost.IsEmpty():
-		return out, nil
-	case now.blind:
-		_, _ = l.w.do(l.n, &halves[1])
-	}
-	return out, &storage.PartError{Shards: lost, Err: (&fault{down: now.down}).err(errStorm)}
 }
 
 // clone returns a copy of b that the caller may keep.
@@ -153,13 +100,13 @@ func (w *world) do(n *node, b *storage.Batch) (out storage.Outcome, err error) {
 	return out, err
 }
 
-// later applies a batch some time after its caller got an error.
-func (w *world) later(n *node, b *storage.Batch) {
+// later calls a function that applies a batch, some time after the caller of that got an error.
+func (w *world) later(do func()) {
 	after := time.Duration(w.roll(int(8 * time.Second)))
 	w.lates.Add(1)
 	w.flights.Go(func() {
 		time.Sleep(after)
-		_, _ = w.do(n, b)
+		do()
 		w.lates.Add(-1)
 	})
 }
@@ -220,7 +167,7 @@ func (l *link) Queues(ctx context.Context, after task.Queue, limit int) ([]task.
 	return read(ctx, l, reads, func() ([]task.Queue, error) { return l.w.base.Queues(ctx, after, limit) })
 }
 
-// Overlooked implements [storage.Shared].
+// Unclaimed implements [storage.Shared].
 func (l *link) Unclaimed(ctx context.Context, q storage.UnclaimedQuery) (storage.UnclaimedPage, error) {
 	return read(ctx, l, reads, func() (storage.UnclaimedPage, error) { return l.w.base.Unclaimed(ctx, q) })
 }

@@ -44,6 +44,8 @@ func (w *world) happen() {
 		if n := w.anyNode(); n != nil && n.pool != nil {
 			n.pool.resize(w.roll(n.pool.most + 1))
 		}
+	case chance < 86 && w.plan.divided && w.roll(2) == 0:
+		w.move()
 	case chance < 86:
 		w.turn()
 	case chance < 91:
@@ -104,7 +106,11 @@ func (w *world) weather() weather {
 	if now.slowOn = now.on; w.roll(2) == 0 {
 		now.slowOn = some[w.roll(len(some))]
 	}
-	switch w.roll(9) {
+	kind := w.roll(9)
+	if w.plan.divided && w.roll(3) == 0 {
+		kind = 8
+	}
+	switch kind {
 	case 0:
 		return weather{}
 	case 1:
@@ -122,10 +128,7 @@ func (w *world) weather() weather {
 	case 7: // a row is found, and grabbed, before its insert is answered
 		return weather{on: grabs, lost: 20 + w.roll(80), slowOn: inserts, slow: 50, most: 4 * time.Second}
 	case 8:
-		now.blind = w.roll(2) == 0
-		for range 1 + w.roll(200) {
-			now.away.Add(uint16(w.roll(task.ShardCount)))
-		}
+		now.away, now.fate = 1+w.roll(databases), fate(w.roll(int(fates)))
 	}
 	return now
 }
@@ -138,6 +141,9 @@ func (w *world) settle() {
 		if n.pool != nil {
 			n.pool.resize(n.pool.most)
 		}
+	}
+	for *w.homes.held(nil) != task.AllShards() { // moves end soon now
+		time.Sleep(50 * time.Millisecond)
 	}
 	if !w.hasAll() {
 		w.start(true)

@@ -10,6 +10,7 @@
 //	gain.go     reading from the store the rows of shards that the node has gained
 //	running.go  stopping attempts whose rows other nodes have changed
 //	heal.go     deciding about tasks whose nodes are gone
+//	swap.go     changing the rows of tasks that no node runs
 //	lead.go     duties that one node does for all
 //	monitor.go  the duty of counting the tasks and of reporting what needs a person
 //	pause.go    the types that are paused, on all nodes
@@ -48,6 +49,7 @@ import (
 	"github.com/taskengine/taskengine/coord/local"
 	"github.com/taskengine/taskengine/engine/internal/core"
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/internal/ratelog"
 	"github.com/taskengine/taskengine/internal/wakeup"
 	"github.com/taskengine/taskengine/storage"
 )
@@ -79,21 +81,12 @@ type Engine struct {
 	// asks for, and unlocks the engine. fn must not block, and must not call Decide.
 	Decide func(fn func(c *core.Core, now time.Time))
 
-	// Swap makes changes in the store and returns the rows as they then are: nil for a change
-	// that came too late, or that the store refuses even alone. After an error, which changes
-	// were made is unknown.
-	Swap func(ctx context.Context, changes []task.Change) ([]*task.Task, error)
-
 	// Orphaned returns what becomes of a task whose node is gone.
 	Orphaned func(now time.Time, t *task.Task) task.Change
 
 	// Unanswered reports whether err is not nil: the store could not read what was asked for. If
 	// so, it logs that, and returns after a rest or when ctx ends.
 	Unanswered func(ctx context.Context, what string, err error) bool
-
-	// IsOutage reports whether an error means that the store takes nothing at all. Any other
-	// error may be about one task.
-	IsOutage func(err error) bool
 
 	// IsConfigured reports whether the engine's configuration names a type.
 	IsConfigured func(typ string) bool
@@ -134,12 +127,13 @@ type Cluster struct {
 	isJoined bool                 // owned by the goroutine of memberLoop: joined is closed
 	joined   chan struct{}        // closed when the node has joined for the first time
 
-	outbox   outbox        // hints to be published
-	requests requests      // what pollLoop is asked to read
-	reheal   wakeup.Signal // wakes the healer: the members have changed
-	repause  wakeup.Signal // wakes pausesLoop: the paused types may have changed
-	pausing  sync.Mutex    // held while the paused types are read or changed
-	unhealed unhealed      // owned by the caller of Heal and HealRest
+	outbox     outbox          // hints to be published
+	requests   requests        // what pollLoop is asked to read
+	reheal     wakeup.Signal   // wakes the healer: the members have changed
+	repause    wakeup.Signal   // wakes pausesLoop: the paused types may have changed
+	pausing    sync.Mutex      // held while the paused types are read or changed
+	unhealed   unhealed        // owned by the caller of Heal and HealRest
+	refusedLog ratelog.Limiter // the store refuses a change of a task whose node is gone
 }
 
 // New returns a Cluster whose node is no member yet: see [Cluster.Run]. It calls no function of

@@ -71,14 +71,14 @@ func (k *Cluster) healSome(ctx context.Context, now time.Time, page []storage.Du
 		switch {
 		case err == nil:
 			changes = append(changes, k.engine.Orphaned(now, t))
-		case k.engine.IsOutage(err) || ctx.Err() != nil:
+		case storage.IsOutage(err) || ctx.Err() != nil:
 			return 0, err
 		default:
 			k.unhealed.refs = append(k.unhealed.refs, d.Ref)
 			k.log.Error("a task that ran when the engine last stopped cannot be read", "id", d.ID, "error", err)
 		}
 	}
-	rows, err := k.engine.Swap(ctx, changes)
+	rows, err := k.swap(ctx, changes)
 	if err != nil {
 		return 0, err
 	}
@@ -115,7 +115,7 @@ func (k *Cluster) HealRest(ctx context.Context) {
 // recover makes the changes of tasks whose nodes are gone, and tells the core of those made.
 func (k *Cluster) recover(ctx context.Context, changes []task.Change) error {
 	for page := range slices.Chunk(changes, healPage) {
-		rows, err := k.engine.Swap(ctx, page)
+		rows, err := k.swap(ctx, page)
 		if err != nil {
 			return err
 		}

@@ -39,7 +39,6 @@ type node struct {
 	draining bool                // guarded by mu
 	ticker   *time.Timer         // guarded by mu: tells the core the time
 	closed   bool                // guarded by mu: nothing ticks any more
-	swapped  int                 // guarded by mu: changes made by Swap
 }
 
 // open starts a node on a store. change, if it is not nil, changes its configuration first.
@@ -52,8 +51,7 @@ func open(t *testing.T, store storage.Store, change func(*Config)) *node {
 		Store: store, Lease: 4 * time.Second, Name: "a", Handlers: []string{"work"},
 		IDs: task.NewIDs(seed), Log: slog.New(slog.DiscardHandler),
 		Engine: Engine{
-			Decide: n.decide, Swap: n.swap, Unanswered: n.unanswered,
-			IsOutage:     func(error) bool { return false },
+			Decide: n.decide, Unanswered: n.unanswered,
 			Orphaned:     func(now time.Time, t *task.Task) task.Change { return core.Orphaned(now, policy.DefaultType(), t) },
 			IsConfigured: func(typ string) bool { return typ == "work" },
 			IsDraining:   n.isDraining,
@@ -183,13 +181,6 @@ func (n *node) must(err error) {
 	if err != nil {
 		n.t.Error(err)
 	}
-}
-
-func (n *node) swap(ctx context.Context, changes []task.Change) ([]*task.Task, error) {
-	n.mu.Lock()
-	n.swapped += len(changes)
-	n.mu.Unlock()
-	return n.store.Swap(ctx, changes...)
 }
 
 func (n *node) unanswered(ctx context.Context, _ string, err error) bool {

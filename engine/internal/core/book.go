@@ -20,6 +20,11 @@ func (c *Core) book(now time.Time) {
 			c.table.Return(c.steady(now), slot)
 			continue
 		}
+		if c.isHeld(tr.ID) {
+			c.table.Return(c.steady(now), slot)
+			c.putAside(now, tr, toStart)
+			continue
+		}
 		if old, ok := c.runs[tr.ID]; ok {
 			c.table.Return(c.steady(now), slot)
 			old.follow(tr)
@@ -55,7 +60,10 @@ func (c *Core) Grabbed(now time.Time, ref task.Ref, t *task.Task, failed bool) {
 	c.book(now)
 }
 
-const notAlive = "its node could not prove that it is alive"
+const (
+	notAlive    = "its node could not prove that it is alive"
+	noSlotAgain = "its slot was given to another task while the store wrote that it starts"
+)
 
 func expired(t *task.Task) string {
 	return "it expired at " + t.ExpiresAt.Format(time.RFC3339Nano) + ", before it could run"
@@ -86,12 +94,20 @@ func (c *Core) begin(now time.Time, r *run, t *task.Task) {
 			handBack.Error = notAlive
 		}
 		c.save(handBack, false)
+	case !c.hasSlotAgain(now, r, t):
+		c.end(now, r, false)
+		handBack.To, handBack.NextEventAt = task.Submitted, queueDeadline(r.kind.policy.Timeout, now)
+		handBack.Error = noSlotAgain
+		c.save(handBack, false)
 	default:
-		if group, is := c.regroup(t); is {
+		if group, missing, is := c.regroup(t); is {
 			c.end(now, r, false)
 			handBack.To, handBack.NextEventAt = task.Submitted, queueDeadline(r.kind.policy.Timeout, now)
 			regrouped := group // group escapes only here, so other paths do not allocate
 			handBack.Group, handBack.Error = &regrouped, "the limits of its type have changed, and its values for them were read"
+			if missing != nil {
+				handBack.Error += ", those that it lacks as empty: " + missing.Error()
+			}
 			c.save(handBack, false)
 			break
 		}
@@ -103,9 +119,9 @@ func (c *Core) begin(now time.Time, r *run, t *task.Task) {
 
 // regroup reports whether the group of a row was packed when its type had fewer values, and returns
 // the group with all of them. Such a row was booked without the limits of the other values.
-func (c *Core) regroup(t *task.Task) (group string, is bool) {
+func (c *Core) regroup(t *task.Task) (group string, missing error, is bool) {
 	if c.config.Regroup == nil {
-		return "", false
+		return "", nil, false
 	}
 	return c.config.Regroup(t)
 }

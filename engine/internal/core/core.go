@@ -6,7 +6,7 @@
 // Invariants:
 //
 //  1. A slot is booked before anything is done for a task and freed exactly once, in
-//     Core.end.
+//     Core.end or, while a grab takes long, in Core.Yield. A handler runs only with a slot.
 //  2. Every effect gets exactly one reply: an insert by Inserted, a grab by Grabbed, a run by
 //     Handled, a save by Saved, a load by Loaded, a scan by Scanned, a load of due rows by
 //     DueLoaded. A reply without an effect is a bug of the shell and panics.
@@ -35,8 +35,9 @@ type Config struct {
 	Layouts       map[string][]string // see table.Config
 
 	// Regroup reports whether the group of a row was packed when its type had fewer values, and
-	// returns the group with all of them. nil means that there is no such row.
-	Regroup func(t *task.Task) (group string, is bool)
+	// returns the group with all of them. missing says which value the row lacks, if it lacks one:
+	// it counts as empty. A nil Regroup means that there is no such row.
+	Regroup func(t *task.Task) (group string, missing error, is bool)
 
 	Chance func() float64 // returns a random number in [0,1), for jitter
 }
@@ -53,6 +54,7 @@ type Core struct {
 
 	timers     timers
 	owned      Ownership
+	held       holding
 	nextTimeUp time.Time // not after the first time at which a run is to be stopped or given up; zero is never
 	saving     int       // number of saves under way
 	draining   bool
@@ -91,6 +93,7 @@ type run struct {
 	phase       phase
 	trigger     task.Trigger // how it was booked
 	fromWaiting bool         // booked by a timer: its row was waiting, not submitted
+	yielded     bool         // its slot was freed, see Core.Yield
 	next        task.Trigger // a newer version of the task that has become ready; zero if none
 	changed     uint64       // a version made by a user before the reply to the grab; 0 if none
 	attempt     uint32
@@ -123,6 +126,7 @@ func New(c Config) *Core {
 		kinds:  make(map[string]*kind),
 		runs:   make(map[task.ID]*run),
 		pools:  make(map[string]*pool),
+		held:   holding{aside: make(map[task.ID]aside)},
 		grabs:  unlimited,
 	}
 	for _, name := range c.Pools {
@@ -269,11 +273,14 @@ func (c *Core) newRun(k *kind, slot table.Slot, tr task.Trigger, p phase) *run {
 
 const maxSpare = 1024
 
-// end frees the slot of r. No other function frees slots. begun says whether the handler was called.
+// end frees the slot of r. Besides Yield no other function does. begun says whether the handler was
+// called.
 func (c *Core) end(now time.Time, r *run, begun bool) {
-	if begun {
+	switch {
+	case r.yielded:
+	case begun:
 		c.table.Free(c.steady(now), r.slot)
-	} else {
+	default:
 		c.table.Return(c.steady(now), r.slot)
 	}
 	delete(c.runs, r.ref.ID)
@@ -328,6 +335,9 @@ func (c *Core) Changed(now time.Time, t *task.Task) {
 func (c *Core) overrule(now time.Time, h task.Hint) {
 	if h.State != task.Submitted {
 		c.table.Drop(c.steady(now), h.Trigger)
+	}
+	if a, ok := c.held.aside[h.ID]; ok && a.trigger.Version < h.Version {
+		delete(c.held.aside, h.ID)
 	}
 	r, held := c.runs[h.ID]
 	if !held || r.ref.Version >= h.Version {

@@ -72,6 +72,9 @@ func (c *Core) save(change task.Change, remove bool) {
 	c.ready.Saves = append(c.ready.Saves, Save{Change: change, Remove: remove})
 }
 
+// Saves returns the saves that were not taken yet. The caller must not change them.
+func (c *Core) Saves() []Save { return c.ready.Saves }
+
 // KeepUntil returns when a row may be removed that ended in state s at the given time. The zero time
 // is never.
 func KeepUntil(r policy.Retention, s task.State, at time.Time) time.Time {

@@ -154,14 +154,14 @@ func (s *story) sorted(state task.State, order func(a, b *task.Task) int) []*tas
 }
 
 func (s *story) loaded(a args) error {
-	queue := task.Queue{Type: a.at(0)}
-	queue.Group, _ = a.value("group")
+	queue := task.Queue{Type: a.At(0)}
+	queue.Group, _ = a.Value("group")
 	l, ok := s.loads[queue]
 	if !ok {
 		return errors.New("no load of it is under way")
 	}
 	delete(s.loads, queue)
-	if a.has("failed") {
+	if a.Has("failed") {
 		s.core.Loaded(s.now, queue, nil, false)
 		return nil
 	}
@@ -193,7 +193,7 @@ func (s *story) scanned(args) error {
 }
 
 func (s *story) dueLoaded(a args) error {
-	state, _ := task.ParseState(a.at(0))
+	state, _ := task.ParseState(a.At(0))
 	l, ok := s.dueLoads[state]
 	if !ok {
 		return errors.New("no look for them is under way")
@@ -215,7 +215,7 @@ const maxTicks = 3
 
 // advance lets time pass, and calls Tick at the times of Core.Wake, as the shell does.
 func (s *story) advance(a args) error {
-	d, err := time.ParseDuration(a.at(0))
+	d, err := time.ParseDuration(a.At(0))
 	if err != nil {
 		return err
 	}
@@ -245,7 +245,7 @@ func (s *story) advance(a args) error {
 }
 
 func (s *story) sleep(a args) error {
-	d, err := time.ParseDuration(a.at(0))
+	d, err := time.ParseDuration(a.At(0))
 	s.now = s.now.Add(d)
 	s.core.Tick(s.now)
 	return err
@@ -307,6 +307,26 @@ func (s *story) die(args) error {
 	return nil
 }
 
+// hold has the core hold the shards of tasks. A task of a story has a shard of its own.
+func (s *story) hold(a args) error {
+	var held task.Shards
+	for i := range a.Words {
+		held.Add(uint16(a.Numbered(i)))
+	}
+	s.core.Hold(s.now, held)
+	return nil
+}
+
+func (s *story) unclaim(a args) error {
+	i := slices.IndexFunc(s.inserts, func(t *task.Task) bool { return t.ID == a.id() })
+	if i < 0 {
+		return errors.New("it was not submitted")
+	}
+	s.core.Unclaim(s.now, s.inserts[i])
+	s.printf("insert %s\n", s.row(s.inserts[i]))
+	return nil
+}
+
 func (s *story) list(args) error {
 	for _, id := range slices.SortedFunc(maps.Keys(s.rows), task.ID.Compare) {
 		s.printf("%s\n", s.row(s.rows[id]))
@@ -336,6 +356,7 @@ func (s *story) why(a args) error {
 		{w.Abandoned, "it was abandoned"},
 		{w.Paused, "its type is paused"},
 		{w.NoHandler, "nobody handles its type"},
+		{w.Held, "its database does not answer"},
 		{w.Draining, "the node is stopping"},
 		{w.Ahead > 0, fmt.Sprintf("%d of its queue rank before it", w.Ahead)},
 		{w.Stored, "it, or others before it, are in the store only"},

@@ -73,6 +73,9 @@ func (c *Core) Knows(tr task.Trigger) bool {
 	if r, held := c.runs[tr.ID]; held {
 		return !r.isNews(tr) || r.next.Version >= tr.Version
 	}
+	if a, held := c.held.aside[tr.ID]; held && a.trigger.Version >= tr.Version {
+		return true
+	}
 	return c.table.Knows(tr)
 }
 

@@ -50,11 +50,11 @@ func (c *Core) want() {
 	}
 }
 
-// Began tells the core that the handler of a running task has begun with it only now, because it had
+// Began tells the core that the handler of a running row has begun with it only now, because it had
 // no room before. The run timeout starts now.
-func (c *Core) Began(now time.Time, id task.ID) {
-	r, ok := c.runs[id]
-	if !ok || r.phase != running || r.stopped {
+func (c *Core) Began(now time.Time, ref task.Ref) {
+	r, ok := c.runs[ref.ID]
+	if !ok || r.ref != ref || r.phase != running || r.stopped {
 		return
 	}
 	if limit := r.kind.policy.Timeout.Run; limit > 0 {

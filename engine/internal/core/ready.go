@@ -10,6 +10,7 @@ import (
 // Ready has all effects that the shell must produce now. Effects in one slice are to be produced in
 // their order. The slices are independent of each other.
 type Ready struct {
+	Inserts  []*task.Task  // rows to be inserted, durably, those of one submission together; each is answered by Inserted
 	Grabs    []task.Change // to be made, durably; each is answered by Grabbed
 	Relaxed  []task.Change // to be made, durably or not; each is answered by Grabbed
 	Saves    []Save        // to be made, durably; each is answered by Saved
@@ -69,9 +70,10 @@ func (c *Core) Take(r *Ready) {
 }
 
 func (r *Ready) reset() {
+	clear(r.Inserts)
 	clear(r.Runs)
 	clear(r.Saves)
-	r.Grabs, r.Relaxed, r.Saves, r.Runs = r.Grabs[:0], r.Relaxed[:0], r.Saves[:0], r.Runs[:0]
+	r.Inserts, r.Grabs, r.Relaxed, r.Saves, r.Runs = r.Inserts[:0], r.Grabs[:0], r.Relaxed[:0], r.Saves[:0], r.Runs[:0]
 	r.Stops, r.Loads, r.Scans, r.DueLoads = r.Stops[:0], r.Loads[:0], r.Scans[:0], r.DueLoads[:0]
 	r.Hints, r.Wants = r.Hints[:0], r.Wants[:0]
 }

@@ -3,6 +3,7 @@ package core
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -33,6 +34,8 @@ type sim struct {
 	crashed map[task.ID]bool
 	stopped map[task.ID]bool
 	done    map[task.ID]int
+	grabs   map[task.ID]bool // under way, those with an insert included
+	held    task.Shards      // whose database does not answer
 }
 
 func TestRandomLivesOfACore(t *testing.T) {
@@ -61,12 +64,17 @@ func live(t *testing.T, seed uint64) {
 		case op < 18:
 			s.core.Pause(s.now, "plain", s.rng.IntN(2) == 0)
 			s.absorb()
+		case op < 19:
+			s.hold()
 		case s.rng.IntN(40) == 0:
 			s.die()
 		}
 		s.check()
 	}
 	s.core.Pause(s.now, "plain", false)
+	s.held = task.Shards{}
+	s.core.Hold(s.now, s.held)
+	s.absorb()
 	s.finish()
 }
 
@@ -104,8 +112,41 @@ func (s *sim) start() {
 		Owner: s.id(), Policies: s.set, Handled: handled, Capacity: 8 + s.rng.IntN(60), QueueCapacity: 2 + s.rng.IntN(20),
 		Chance: s.rng.Float64,
 	})
-	s.running, s.stopped, s.todo = map[task.ID]*task.Task{}, map[task.ID]bool{}, nil
+	s.running, s.stopped, s.todo, s.grabs = map[task.ID]*task.Task{}, map[task.ID]bool{}, nil, map[task.ID]bool{}
+	s.held = task.Shards{}
 	s.absorb()
+}
+
+// hold has half of the tasks held, or none, or yields the slots of those that are being grabbed.
+func (s *sim) hold() {
+	switch s.rng.IntN(3) {
+	case 0:
+		s.held = task.Shards{}
+		for shard := range uint16(task.ShardCount) {
+			if s.rng.IntN(2) == 0 {
+				s.held.Add(shard)
+			}
+		}
+		s.core.Hold(s.now, s.held)
+	case 1:
+		s.held = task.Shards{}
+		s.core.Hold(s.now, s.held)
+	case 2:
+		for _, id := range slices.SortedFunc(maps.Keys(s.grabs), task.ID.Compare) {
+			if s.held.Has(id.Shard()) {
+				s.core.Yield(s.now, id)
+			}
+		}
+	}
+	s.absorb()
+}
+
+// grabbed marks a task that is being grabbed.
+func (s *sim) grabbed(id task.ID) {
+	if s.held.Has(id.Shard()) {
+		s.t.Fatalf("task %v is grabbed while it is held", id)
+	}
+	s.grabs[id] = true
 }
 
 func (s *sim) id() task.ID {
@@ -126,6 +167,9 @@ func (s *sim) submit() {
 	}
 	if s.rng.IntN(5) > 0 {
 		s.core.Submit(s.now, t)
+		if t.State == task.Processing {
+			s.grabbed(t.ID)
+		}
 	} else { // in a transaction of the caller
 		Create(s.now, s.core.Policy(t.Type), t)
 	}
@@ -138,7 +182,12 @@ func (s *sim) submit() {
 			s.rows[t.ID] = t.Clone()
 			s.order = append(s.order, t.ID)
 		}
-		s.tell(func() { s.core.Inserted(s.now, t, created) })
+		s.tell(func() {
+			if t.State == task.Processing {
+				delete(s.grabs, t.ID)
+			}
+			s.core.Inserted(s.now, t, created)
+		})
 	})
 	s.absorb()
 }
@@ -176,13 +225,18 @@ func (s *sim) absorb() {
 	var r Ready
 	s.core.Take(&r)
 	for _, c := range append(slices.Clone(r.Grabs), r.Relaxed...) {
+		s.grabbed(c.ID)
 		s.later(func() {
 			if s.rng.IntN(20) == 0 {
+				delete(s.grabs, c.ID)
 				s.core.Grabbed(s.now, c.Ref, nil, true)
 				return
 			}
 			row := s.swap(c)
-			s.tell(func() { s.core.Grabbed(s.now, c.Ref, row, false) })
+			s.tell(func() {
+				delete(s.grabs, c.ID)
+				s.core.Grabbed(s.now, c.Ref, row, false)
+			})
 		})
 	}
 	for _, sv := range slices.Clone(r.Saves) {

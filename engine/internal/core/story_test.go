@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/taskengine/taskengine/engine/internal/script"
 	"github.com/taskengine/taskengine/engine/internal/table"
 	"github.com/taskengine/taskengine/engine/policy"
 	"github.com/taskengine/taskengine/engine/task"
@@ -52,22 +53,19 @@ type story struct {
 //	advance D                    time passes, with a Tick at each time of Core.Wake
 //	sleep D                      the same, but the machine sleeps: one Tick when it wakes
 //	pause TYPE, unpause TYPE, drain
+//	hold NUM...                  the database of these tasks alone does not answer; none: all do
+//	unclaim NUM, yield NUM       its slot is taken back: its insert was not given to the store, or
+//	                             its grab takes long
 //	die                          the node dies and starts again: running tasks are orphaned
 //	why NUM, rows, stats         print something
-func (s *story) do(command []string) (out string, err error) {
-	defer func() {
-		if r := recover(); r != nil { // of the core, or of args
-			err = fmt.Errorf("panic: %v", r)
-		}
-	}()
+func (s *story) do(command string, words script.Args, lines []string) (out string, err error) {
 	s.out.Reset()
-	words := strings.Fields(command[0])
-	a := args{words: words[1:]}
-	if words[0] == "world" {
-		if err := s.world(a, command[1:]); err != nil {
+	a := args{words}
+	if command == "world" {
+		if err := s.world(a, lines); err != nil {
 			return "", err
 		}
-	} else if fn, ok := scriptCommands[words[0]]; !ok {
+	} else if fn, ok := scriptCommands[command]; !ok {
 		return "", errors.New("no such command")
 	} else if err := fn(s, a); err != nil {
 		return "", err
@@ -75,9 +73,6 @@ func (s *story) do(command []string) (out string, err error) {
 	s.absorb()
 	if wants := len(s.grabs) + len(s.running) + s.fused(); s.core.Busy() != wants {
 		return "", fmt.Errorf("%d slots are taken, and %d replies will free one", s.core.Busy(), wants)
-	}
-	if s.out.Len() == 0 {
-		return "nothing\n", nil
 	}
 	return s.out.String(), nil
 }
@@ -98,69 +93,21 @@ var scriptCommands = map[string]func(*story, args) error{
 	"looked": (*story).dueLoaded, "finish": (*story).finish, "cancel": (*story).cancel, "resume": (*story).resume, "trigger": (*story).trigger,
 	"advance": (*story).advance, "why": (*story).why, "rows": (*story).list, "stats": (*story).stats, "die": (*story).die,
 	"sleep":   (*story).sleep,
-	"pause":   func(s *story, a args) error { s.core.Pause(s.now, a.at(0), true); return nil },
-	"unpause": func(s *story, a args) error { s.core.Pause(s.now, a.at(0), false); return nil },
+	"pause":   func(s *story, a args) error { s.core.Pause(s.now, a.At(0), true); return nil },
+	"unpause": func(s *story, a args) error { s.core.Pause(s.now, a.At(0), false); return nil },
 	"pool": func(s *story, a args) error {
-		s.core.Resize(s.now, a.at(0), a.number("slots", 0), a.number("more", 0))
+		s.core.Resize(s.now, a.At(0), a.Number("slots", 0), a.Number("more", 0))
 		return nil
 	},
-	"began": func(s *story, a args) error { s.core.Began(s.now, a.id()); return nil },
-	"drain": func(s *story, a args) error { s.core.Drain(); return nil },
-}
-
-// args are the words of a command: plain ones, and some with a value.
-type args struct{ words []string }
-
-func (a args) at(i int) string {
-	if i < len(a.words) {
-		return a.words[i]
-	}
-	return ""
-}
-
-func (a args) has(word string) bool { return slices.Contains(a.words, word) }
-
-func (a args) value(key string) (string, bool) {
-	for _, w := range a.words {
-		if v, ok := strings.CutPrefix(w, key+"="); ok {
-			return v, true
+	"began": func(s *story, a args) error {
+		if row, ok := s.rows[a.id()]; ok {
+			s.core.Began(s.now, row.Ref())
 		}
-	}
-	return "", false
-}
-
-// duration and number panic if the value is invalid; do reports where.
-func (a args) duration(key string, otherwise time.Duration) time.Duration {
-	v, ok := a.value(key)
-	if !ok {
-		return otherwise
-	}
-	d, err := time.ParseDuration(v)
-	if err != nil {
-		panic(err)
-	}
-	return d
-}
-
-func (a args) number(key string, otherwise int) int {
-	v, ok := a.value(key)
-	if !ok {
-		return otherwise
-	}
-	n, err := strconv.Atoi(v)
-	if err != nil {
-		panic(err)
-	}
-	return n
-}
-
-// id returns the id of the task whose number is the first word.
-func (a args) id() task.ID {
-	n, err := strconv.Atoi(a.at(0))
-	if err != nil || n < 1 || n > 255 {
-		panic(fmt.Sprintf("%q is not the number of a task", a.at(0)))
-	}
-	return task.ID{15: byte(n)}
+		return nil
+	},
+	"drain": func(s *story, a args) error { s.core.Drain(); return nil },
+	"hold":  (*story).hold, "unclaim": (*story).unclaim,
+	"yield": func(s *story, a args) error { s.core.Yield(s.now, a.id()); return nil },
 }
 
 func number(id task.ID) int { return int(id[15]) }
@@ -175,7 +122,7 @@ func (s *story) world(a args, lines []string) error {
 	}
 	for _, line := range lines {
 		words := strings.Fields(line)
-		if err := s.declare(words[0], args{words[1:]}); err != nil {
+		if err := s.declare(words[0], args{script.Args{Words: words[1:]}}); err != nil {
 			return fmt.Errorf("%s: %w", line, err)
 		}
 	}
@@ -184,11 +131,11 @@ func (s *story) world(a args, lines []string) error {
 	}
 	s.now, s.rows = beginning, map[task.ID]*task.Task{}
 	s.start()
-	if a.has("blind") {
+	if a.Has("blind") {
 		return nil
 	}
 	s.absorb()
-	err := errors.Join(s.scanned(args{}), s.dueLoaded(args{[]string{"waiting"}}), s.dueLoaded(args{[]string{"submitted"}}))
+	err := errors.Join(s.scanned(args{}), s.dueLoaded(word("waiting")), s.dueLoaded(word("submitted")))
 	s.absorb()
 	s.out.Reset()
 	return err
@@ -205,41 +152,41 @@ func (s *story) start() {
 func (s *story) declare(what string, a args) error {
 	switch what {
 	case "slots":
-		n, err := strconv.Atoi(a.at(0))
+		n, err := strconv.Atoi(a.At(0))
 		s.config.Policies.Slots = n
 		return err
 	case "capacity":
-		s.config.Capacity, s.config.QueueCapacity = a.number("all", 1000), a.number("queue", 1000)
+		s.config.Capacity, s.config.QueueCapacity = a.Number("all", 1000), a.Number("queue", 1000)
 	case "limit":
-		l := policy.Limit{Name: a.at(0), Max: a.number("max", 0)}
-		l.Of, _ = a.value("of")
-		l.Per, _ = a.value("per")
-		if n := a.number("rate", 0); n > 0 {
-			l.Rate = policy.Rate{Count: n, Per: a.duration("each", time.Second), Burst: a.number("burst", 0)}
+		l := policy.Limit{Name: a.At(0), Max: a.Number("max", 0)}
+		l.Of, _ = a.Value("of")
+		l.Per, _ = a.Value("per")
+		if n := a.Number("rate", 0); n > 0 {
+			l.Rate = policy.Rate{Count: n, Per: a.Duration("each", time.Second), Burst: a.Number("burst", 0)}
 		}
 		s.config.Policies.Limits[l.Name] = l
 	case "type":
 		p := policy.DefaultType()
-		p.Concurrency, p.Weight, p.Relaxed, p.Paused = a.number("concurrency", 0), a.number("weight", 1), a.has("relaxed"), a.has("paused")
-		p.MaxCrashes = uint32(a.number("crashes", 5))
+		p.Concurrency, p.Weight, p.Relaxed, p.Paused = a.Number("concurrency", 0), a.Number("weight", 1), a.Has("relaxed"), a.Has("paused")
+		p.MaxCrashes = uint32(a.Number("crashes", 5))
 		p.Timeout = policy.Timeout{
-			Run: a.duration("run", 0), Grace: a.duration("grace", 10*time.Second),
-			Queue: a.duration("queue", 0), Total: a.duration("total", 0),
+			Run: a.Duration("run", 0), Grace: a.Duration("grace", 10*time.Second),
+			Queue: a.Duration("queue", 0), Total: a.Duration("total", 0),
 		}
-		p.Retry.Max, p.Retry.Backoff.Initial = a.number("attempts", 3), a.duration("backoff", time.Second)
-		if a.has("at_most_once") {
+		p.Retry.Max, p.Retry.Backoff.Initial = a.Number("attempts", 3), a.Duration("backoff", time.Second)
+		if a.Has("at_most_once") {
 			p.Delivery = policy.AtMostOnce
 		}
-		if a.has("gone") {
+		if a.Has("gone") {
 			p.Retention.Done = 0
 		}
-		if v, ok := a.value("limits"); ok {
+		if v, ok := a.Value("limits"); ok {
 			p.Limits = strings.Split(v, ",")
 		}
-		s.config.Policies.Types[a.at(0)] = p
-		s.config.Handled[a.at(0)] = !a.has("unhandled")
-		if pool, ok := a.value("pool"); ok {
-			s.config.Pools[a.at(0)] = pool
+		s.config.Policies.Types[a.At(0)] = p
+		s.config.Handled[a.At(0)] = !a.Has("unhandled")
+		if pool, ok := a.Value("pool"); ok {
+			s.config.Pools[a.At(0)] = pool
 		}
 	default:
 		return errors.New("want slots, capacity, limit or type")
@@ -248,15 +195,15 @@ func (s *story) declare(what string, a args) error {
 }
 
 func (s *story) submit(a args) error {
-	t := &task.Task{ID: a.id(), Type: a.at(1), Priority: uint8(a.number("priority", 5))}
-	t.Group, _ = a.value("group")
-	if d := a.duration("in", 0); d > 0 {
+	t := &task.Task{ID: a.id(), Type: a.At(1), Priority: uint8(a.Number("priority", 5))}
+	t.Group, _ = a.Value("group")
+	if d := a.Duration("in", 0); d > 0 {
 		t.ReadyAt = s.now.Add(d)
 	}
-	if _, ok := a.value("expires"); ok {
-		t.ExpiresAt = s.now.Add(a.duration("expires", 0))
+	if _, ok := a.Value("expires"); ok {
+		t.ExpiresAt = s.now.Add(a.Duration("expires", 0))
 	}
-	if a.has("tx") {
+	if a.Has("tx") {
 		Create(s.now, s.core.Policy(t.Type), t)
 	} else {
 		s.core.Submit(s.now, t)
@@ -274,7 +221,7 @@ func (s *story) inserted(a args) error {
 	t := s.inserts[i]
 	s.inserts = slices.Delete(s.inserts, i, i+1)
 	_, taken := s.rows[t.ID]
-	created := !taken && !a.has("duplicate")
+	created := !taken && !a.Has("duplicate")
 	if created {
 		s.seq++
 		t.Seq = s.seq
@@ -307,15 +254,15 @@ func (s *story) grabbed(a args) error {
 		return errors.New("no grab of it is under way")
 	}
 	t, held := s.held[c.ID]
-	if !held && !a.has("failed") && !a.has("lost") {
+	if !held && !a.Has("failed") && !a.Has("lost") {
 		t = s.swap(c)
 	}
 	delete(s.grabs, c.ID)
 	delete(s.held, c.ID)
-	if t == nil && !a.has("failed") {
+	if t == nil && !a.Has("failed") {
 		s.printf("too late\n")
 	}
-	s.core.Grabbed(s.now, c.Ref, t, a.has("failed"))
+	s.core.Grabbed(s.now, c.Ref, t, a.Has("failed"))
 	return nil
 }
 
@@ -324,16 +271,16 @@ func (s *story) handled(a args) error {
 		return errors.New("it does not run")
 	}
 	delete(s.running, a.id())
-	v := task.Verdict{Error: a.at(1), Delay: -1}
-	switch word, value, _ := strings.Cut(a.at(1), "="); word {
+	v := task.Verdict{Error: a.At(1), Delay: -1}
+	switch word, value, _ := strings.Cut(a.At(1), "="); word {
 	case "ok":
 		v = task.Verdict{Outcome: task.Completed, Result: []byte("ok")}
 	case "again":
-		v = task.Verdict{Outcome: task.Completed, Again: s.now.Add(a.duration("again", 0))}
+		v = task.Verdict{Outcome: task.Completed, Again: s.now.Add(a.Duration("again", 0))}
 	case "snooze":
-		v = task.Verdict{Outcome: task.Snoozed, Delay: a.duration("snooze", 0)}
+		v = task.Verdict{Outcome: task.Snoozed, Delay: a.Duration("snooze", 0)}
 	case "in":
-		v.Outcome, v.Delay, v.Error = task.Errored, a.duration("in", 0), "not for "+value
+		v.Outcome, v.Delay, v.Error = task.Errored, a.Duration("in", 0), "not for "+value
 	case "error":
 		v.Outcome = task.Errored
 	case "permanent":
@@ -362,7 +309,7 @@ func (s *story) saved(a args) error {
 	}
 	s.saves[a.id()] = saves[1:]
 	var t *task.Task
-	if !a.has("stale") {
+	if !a.Has("stale") {
 		t = s.swap(saves[0].Change)
 	}
 	switch {

@@ -27,11 +27,12 @@ func Create(now time.Time, p policy.Type, t *task.Task) {
 func (c *Core) Submit(now time.Time, t *task.Task) {
 	k := c.kind(t.Type)
 	Create(now, k.policy, t)
+	c.ready.Inserts = append(c.ready.Inserts, t)
 	if t.State == task.Waiting {
 		return
 	}
 	owned := c.Owns(t.Type, t.Shard)
-	if _, taken := c.runs[t.ID]; taken || t.IsOverdue(now) || !c.mayStart() || !c.mayGrab() || !owned && t.OrderingKey != "" {
+	if _, taken := c.runs[t.ID]; taken || c.isHeld(t.ID) || t.IsOverdue(now) || !c.mayStart() || !c.mayGrab() || !owned && t.OrderingKey != "" {
 		return
 	}
 	rank := t.Rank()

@@ -86,7 +86,9 @@ func (c *Core) Tick(now time.Time) {
 		if !ok {
 			break
 		}
-		if c.Owns(t.trigger.Type, t.trigger.Shard) {
+		if c.isHeld(t.trigger.ID) {
+			c.putAside(now, t.trigger, toMove)
+		} else if c.Owns(t.trigger.Type, t.trigger.Shard) {
 			c.move(task.Change{Ref: t.trigger.Ref, To: task.Error, At: now, Error: "it was not started in time"})
 		}
 	}
@@ -102,6 +104,10 @@ func (c *Core) fire(now time.Time, tr task.Trigger) {
 		return
 	}
 	if !c.Owns(tr.Type, tr.Shard) {
+		return
+	}
+	if c.isHeld(tr.ID) {
+		c.putAside(now, tr, toFire)
 		return
 	}
 	k := c.kind(tr.Type)

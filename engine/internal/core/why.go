@@ -19,6 +19,7 @@ type Why struct {
 	NoHandler bool      // this node has no handler for its type
 	Unknown   bool      // its type is not configured on this node
 	Draining  bool      // the node is shutting down
+	Held      bool      // its database does not answer, see Core.Hold
 	table.Explanation
 	Holders map[int][]task.ID // see Core.Why
 }
@@ -37,6 +38,7 @@ func (c *Core) Why(now time.Time, t *task.Task) Why {
 		w.Deadline = r.deadline
 		return w
 	}
+	w.Held = c.isHeld(t.ID)
 	w.Explanation = c.table.Explain(c.steady(now), t.Queue(), t.Rank())
 	for i := range w.Limits {
 		if u := &w.Limits[i]; u.OpenAt != 0 {
@@ -63,7 +65,7 @@ func (c *Core) configured(name string) bool {
 func (c *Core) holders(u table.Usage) []task.ID {
 	var held []*run
 	for _, r := range c.runs {
-		if r.slot.Counts(u.Name, u.Value) {
+		if !r.yielded && r.slot.Counts(u.Name, u.Value) {
 			held = append(held, r)
 		}
 	}

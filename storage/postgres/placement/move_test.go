@@ -156,8 +156,32 @@ func TestAMoveTakesEverythingAlong(t *testing.T) {
 		t.Fatal(err)
 	}
 	same(t, content(t, ps[0].Store), all)
-	if home, err := ps[1].Holdings(t.Context()); err != nil || home != (storage.Holdings{}) {
+	if home, err := ps[1].Holdings(t.Context()); err != nil || home != (storage.Holdings{Revision: home.Revision}) {
 		t.Errorf("b holds %+v, %v", home, err)
+	}
+}
+
+func TestAShardThatHasLeftAndComeBackIsSeenByTheRevisionOfWhatADatabaseHolds(t *testing.T) {
+	ps := parts(t, "a", "b")
+	divide(t, ps...)
+	read := func(p placement.Database) storage.Holdings {
+		home, err := p.Holdings(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return home
+	}
+	before, shards := read(ps[0]), set(t, "7")
+	crowd(t, ps[0].Store, 10)
+	if again := read(ps[0]); again != before {
+		t.Errorf("nothing was moved, and %+v has become %+v", before, again)
+	}
+	if err := errors.Join(placement.Move(t.Context(), ps[0], ps[1], shards, nil), placement.Move(t.Context(), ps[1], ps[0], shards, nil)); err != nil {
+		t.Fatal(err)
+	}
+	after := read(ps[0])
+	if after.Owned != before.Owned || after.Revision == before.Revision {
+		t.Errorf("before it held %s, revision %d, and then %s, revision %d", &before.Owned, before.Revision, &after.Owned, after.Revision)
 	}
 }
 

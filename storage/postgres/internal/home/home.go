@@ -35,7 +35,7 @@ func Read(ctx context.Context, q schema.Querier, name string) (r Row, err error)
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	var here, coming, leaving []byte
-	err = q.QueryRow(ctx, schema.Fill(name)("select here, coming, leaving, to_name from {home}")).Scan(&here, &coming, &leaving, &r.To)
+	err = q.QueryRow(ctx, schema.Fill(name)("select here, coming, leaving, to_name, xmin::text::bigint from {home}")).Scan(&here, &coming, &leaving, &r.To, &r.Revision)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		r.Owned = task.AllShards()

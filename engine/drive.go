@@ -1,0 +1,182 @@
+package engine
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/taskengine/taskengine/engine/internal/core"
+	"github.com/taskengine/taskengine/engine/internal/shell"
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/internal/workpool"
+)
+
+// state is what the mutex of the engine guards: the shell with its core, and what belongs to the
+// tasks that the core knows.
+type state struct {
+	*shell.Shell
+	clock    clock
+	attempts map[task.ID]*attempt // whose handlers run
+	begun    []*attempt           // buffer of perform
+	waiters  waiters
+	effects  shell.Effects // buffer of tell
+	events   shell.Events  // buffer of drain
+	armed    time.Time     // when the ticker wakes
+
+	stopCause  error // why new attempts are stopped at once; nil if they are not
+	failure    error // why the engine has failed
+	isClosing  bool  // no task is accepted or started
+	isSurveyed bool  // Engine.surveyed is closed
+	isDrained  bool  // Engine.drained is closed
+}
+
+// news is what callers and the log are told once the mutex is unlocked.
+type news struct {
+	replies []shell.Reply
+	logs    []shell.Log
+	failure error
+}
+
+// tell calls fn to pass events to the shell, and performs the effects. fn must not wait.
+func (e *Engine) tell(fn func(s *state, now time.Time)) {
+	e.mu.Lock()
+	now := e.drain()
+	fn(&e.state, now)
+	n := e.perform(&e.state.effects)
+	n.replies, n.logs = slices.Clone(n.replies), slices.Clone(n.logs)
+	e.wakeWriters()
+	e.mu.Unlock()
+	e.deliver(n)
+}
+
+// decide is tell for events of the core.
+func (e *Engine) decide(fn func(c *core.Core, now time.Time)) {
+	e.tell(func(s *state, now time.Time) { fn(s.Core(), now) })
+}
+
+// drain passes what is in the inbox to the shell, and returns the time. It is called with mu held,
+// before any other event is passed to the shell.
+func (e *Engine) drain() (now time.Time) {
+	now = e.state.clock.now()
+	s := &e.state
+	if e.inbox.take(&s.events); s.events.Len() > 0 {
+		for i := range s.events.Endings {
+			delete(s.attempts, s.events.Endings[i].Ref.ID)
+		}
+		s.Pass(now, &s.events)
+		s.events.Reset()
+	}
+	return now
+}
+
+// perform collects the effects of the shell, and passes them to the goroutines that carry them out.
+// What it returns is for deliver, and is valid until the next call with the same ef. It is called
+// with mu held, after every event.
+func (e *Engine) perform(ef *shell.Effects) news {
+	s := &e.state
+	s.Collect(ef)
+	if len(ef.Loads)+len(ef.Scans)+len(ef.DueLoads) > 0 {
+		e.reader.add(&ef.Ready)
+	}
+	if len(ef.Hints) > 0 {
+		e.cluster.Hint(ef.Hints)
+	}
+	for _, stop := range ef.Stops {
+		if a, ok := s.attempts[stop.ID]; ok {
+			a.stop(stop.Cause)
+		}
+	}
+	for _, w := range ef.Wants {
+		e.pools.uses[w.Pool].Want(w.Tasks)
+	}
+	if len(ef.Runs) > 0 {
+		for _, run := range ef.Runs {
+			s.begun = append(s.begun, e.begin(run))
+		}
+		e.workers.Add(s.begun...)
+		clear(s.begun)
+		s.begun = s.begun[:0]
+	}
+	if !s.isSurveyed && s.Core().Surveyed() {
+		s.isSurveyed = true
+		close(e.surveyed)
+	}
+	if s.isClosing && !s.isDrained && s.IsDrained() {
+		s.isDrained = true
+		close(e.drained)
+	}
+	if ef.Check {
+		e.check.Set()
+	}
+	if ef.Held {
+		lanes := s.Held(s.clock.last)
+		e.reader.use(e.divided.Without(lanes...), len(lanes) > 0)
+	}
+	if ef.Released {
+		e.reader.release()
+	}
+	if wake := s.Wake(); !wake.IsZero() && (s.armed.IsZero() || wake.Before(s.armed)) {
+		s.armed = wake
+		e.rearm.Set()
+	}
+	return news{ef.Replies, ef.Logs, ef.Failure}
+}
+
+// deliver sends replies to callers, and logs. It is called without mu.
+func (e *Engine) deliver(n news) {
+	for _, r := range n.replies {
+		r.Send()
+	}
+	for _, l := range n.logs {
+		e.log.Log(context.Background(), levels[l.Level], l.Text, l.Args...)
+	}
+	if n.failure != nil {
+		e.fail(n.failure)
+	}
+}
+
+var levels = [...]slog.Level{shell.Debug: slog.LevelDebug, shell.Info: slog.LevelInfo, shell.Warn: slog.LevelWarn, shell.Error: slog.LevelError}
+
+// maxTick is how long the ticker sleeps at most. Timers do not count the time that the machine
+// sleeps, and do not follow a wall clock that is set.
+const maxTick = time.Minute
+
+// tickLoop tells the shell the time when it has something to do then.
+func (e *Engine) tickLoop(ctx context.Context) {
+	timer := time.NewTimer(maxTick)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-e.rearm.C():
+		case <-timer.C:
+			e.tell(func(s *state, now time.Time) {
+				s.armed = time.Time{}
+				s.Tick(now)
+			})
+		}
+		e.mu.Lock()
+		wait := maxTick
+		if s := &e.state; !s.armed.IsZero() {
+			wait = min(wait, max(0, s.armed.Sub(s.clock.now())))
+		}
+		e.mu.Unlock()
+		timer.Reset(wait)
+	}
+}
+
+// drainLoop has the shell told what is in the inbox, where several databases keep the tasks: the
+// writers of one of them may wait for it.
+func (e *Engine) drainLoop(ctx context.Context) {
+	for {
+		select {
+		case <-e.arrived.C():
+			workpool.Gather(e.inbox.count)
+			e.tell(func(*state, time.Time) {})
+		case <-ctx.Done():
+			return
+		}
+	}
+}

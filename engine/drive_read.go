@@ -1,0 +1,197 @@
+package engine
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/taskengine/taskengine/engine/internal/core"
+	"github.com/taskengine/taskengine/engine/internal/table"
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/internal/ratelog"
+	"github.com/taskengine/taskengine/internal/wakeup"
+	"github.com/taskengine/taskengine/storage"
+)
+
+// reader reads from the store what the core asks for: pages of the windows in memory. It leaves out
+// databases that do not answer. When they answer again, all that they keep is read.
+type reader struct {
+	wake     wakeup.Signal
+	released wakeup.Signal   // wakes releaseLoop
+	log      ratelog.Limiter // the store cannot be read
+
+	mu        sync.Mutex         // locked after Engine.mu
+	loads     []table.Load       // guarded by mu
+	scans     []table.Scan       // guarded by mu
+	dueLoads  []core.DueLoad     // guarded by mu
+	from      storage.Tasks      // guarded by mu: what is read
+	isPart    bool               // guarded by mu: from lacks databases that do not answer
+	lacks     bool               // guarded by mu: rows were left out of reads since the last release
+	interrupt context.CancelFunc // guarded by mu: ends the read that is under way; nil if there is none
+}
+
+// use sets what is read from now on. A read that is under way ends, and the core asks for it again.
+func (r *reader) use(from storage.Tasks, isPart bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.from, r.isPart = from, isPart
+	if r.interrupt != nil {
+		r.interrupt()
+	}
+}
+
+// release has all tasks read if some were left out of reads: a database answers again.
+func (r *reader) release() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.lacks {
+		r.lacks = false
+		r.released.Set()
+	}
+}
+
+// begin returns what is to be read, and a context for one read. The caller calls end after it.
+func (r *reader) begin(ctx context.Context) (read context.Context, from storage.Tasks, end func()) {
+	read, cancel := context.WithCancel(ctx)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.interrupt, r.lacks = cancel, r.lacks || r.isPart
+	return read, r.from, func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		cancel()
+		r.interrupt = nil
+	}
+}
+
+// add asks for reads.
+func (r *reader) add(wants *core.Ready) {
+	r.mu.Lock()
+	r.loads = append(r.loads, wants.Loads...)
+	r.scans = append(r.scans, wants.Scans...)
+	r.dueLoads = append(r.dueLoads, wants.DueLoads...)
+	r.mu.Unlock()
+	r.wake.Set()
+}
+
+// take returns what was asked for since the last call.
+func (r *reader) take() (scans []table.Scan, dueLoads []core.DueLoad, loads []table.Load) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	scans, dueLoads, loads = r.scans, r.dueLoads, r.loads
+	r.scans, r.dueLoads, r.loads = nil, nil, nil
+	return scans, dueLoads, loads
+}
+
+// readRetry is the pause of the reader after a failed read.
+const readRetry = time.Second
+
+// distantFuture is after every time that a row can have.
+var distantFuture = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// slowRead is how long a read may take before the databases are asked whether they answer, if there
+// are several.
+const slowRead = time.Second
+
+// read calls fn for one read, and reports whether it was answered. If databases are left out from now
+// on, it ends the read.
+func (e *Engine) read(ctx context.Context, what string, fn func(ctx context.Context, from storage.Tasks) error) bool {
+	read, from, end := e.reader.begin(ctx)
+	if e.divided != nil {
+		slow := time.AfterFunc(slowRead, func() { e.tell(func(s *state, _ time.Time) { s.Probe() }) })
+		defer slow.Stop()
+	}
+	err := fn(read, from)
+	interrupted := read.Err() != nil && ctx.Err() == nil
+	end()
+	if err != nil && !interrupted {
+		e.unanswered(ctx, what, err)
+	}
+	return err == nil
+}
+
+// releaseLoop reads all tasks of this node when a database answers again that reads have left out.
+func (e *Engine) releaseLoop(ctx context.Context) {
+	for {
+		select {
+		case <-e.reader.released.C():
+			e.cluster.ReadOwned(ctx)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// readLoop reads what the core asks for.
+func (e *Engine) readLoop(ctx context.Context) {
+	for {
+		select {
+		case <-e.reader.wake.C():
+		case <-ctx.Done():
+			return
+		}
+		scans, dueLoads, loads := e.reader.take()
+		for _, s := range scans {
+			e.scan(ctx, s)
+		}
+		for _, l := range dueLoads {
+			e.loadDue(ctx, l)
+		}
+		for _, l := range loads {
+			e.load(ctx, l)
+		}
+	}
+}
+
+func (e *Engine) scan(ctx context.Context, s table.Scan) {
+	var queues []task.Queue
+	end := e.read(ctx, "the types of ready tasks", func(ctx context.Context, from storage.Tasks) (err error) {
+		queues, err = from.Queues(ctx, s.After, s.Limit)
+		return err
+	}) && len(queues) < s.Limit
+	e.decide(func(c *core.Core, _ time.Time) { c.Scanned(queues, end) })
+}
+
+func (e *Engine) load(ctx context.Context, l table.Load) {
+	owned := e.cluster.Owned()
+	q := storage.ReadyQuery{Queue: l.Queue, Shards: owned.Of(l.Queue.Type), Limit: l.Limit}
+	if l.After != (task.Rank{}) {
+		q.After = &l.After
+	}
+	var page []task.Trigger
+	end := e.read(ctx, "ready tasks", func(ctx context.Context, from storage.Tasks) (err error) {
+		page, err = from.Ready(ctx, q)
+		return err
+	}) && len(page) < l.Limit
+	e.decide(func(c *core.Core, now time.Time) { c.Loaded(now, l.Queue, page, end) })
+}
+
+func (e *Engine) loadDue(ctx context.Context, l core.DueLoad) {
+	owned := e.cluster.Owned()
+	q := storage.DueQuery{State: l.State, Shards: owned.Any(), Before: distantFuture, Limit: l.Limit}
+	q.After.At, q.After.ID = l.AfterAt, l.AfterID
+	var rows []storage.Due
+	end := e.read(ctx, "due tasks", func(ctx context.Context, from storage.Tasks) (err error) {
+		rows, err = from.Due(ctx, q)
+		return err
+	}) && len(rows) < l.Limit
+	page := make([]core.Due, len(rows))
+	for i, r := range rows {
+		page[i] = core.Due{Trigger: r.Trigger, At: r.At}
+	}
+	e.decide(func(c *core.Core, now time.Time) { c.DueLoaded(now, l.State, page, end) })
+}
+
+// unanswered reports whether err is not nil. It logs err and pauses then.
+func (e *Engine) unanswered(ctx context.Context, what string, err error) bool {
+	if err == nil {
+		return false
+	}
+	if ctx.Err() == nil {
+		if e.reader.log.Allow() {
+			e.log.Error("cannot read from the store; the engine tries again", "what", what, "error", err)
+		}
+		_ = sleep(ctx, readRetry)
+	}
+	return true
+}

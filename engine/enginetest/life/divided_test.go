@@ -1,0 +1,298 @@
+package life
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+)
+
+// databases is how many databases keep the tasks of a divided plan.
+const databases = 2
+
+// errMoving is the error of calls that need tasks of a shard that is being moved.
+var errMoving = fmt.Errorf("storm: the shard is being moved: %w", storage.ErrUnavailable)
+
+// doIn applies in a database what it holds of a batch, in a transaction, and records the outcomes.
+// isSure says that a change that did nothing has come too late if the database holds its shard.
+func (w *world) doIn(n *node, database int, b *storage.Batch, isSure func() bool) (storage.Outcome, error) {
+	out := storage.Outcome{Inserted: make([]storage.Inserted, len(b.Insert)), Swapped: make([]*task.Task, len(b.Swap))}
+	err := w.base.Update(context.Background(), func(under storage.Tx) error {
+		part := &storage.Batch{}
+		var inserts, swaps []int // by index into b
+		for i, t := range b.Insert {
+			if w.homes.get(t.ID.Shard()) == database {
+				part.Insert, inserts = append(part.Insert, t), append(inserts, i)
+			} else {
+				out.Elsewhere = append(out.Elsewhere, i)
+			}
+		}
+		for i, c := range b.Swap {
+			if w.homes.get(c.ID.Shard()) == database {
+				part.Swap, part.Remove, swaps = append(part.Swap, c), append(part.Remove, b.Removes(i)), append(swaps, i)
+			} else {
+				out.Elsewhere = append(out.Elsewhere, len(b.Insert)+i)
+			}
+		}
+		x := &tx{Tx: under, n: n}
+		done, err := storage.Do(context.Background(), x, part)
+		if err != nil {
+			return err
+		}
+		if err := w.poisoned(x.touched); err != nil {
+			return err
+		}
+		w.journal(n, x.steps)
+		sure := len(out.Elsewhere) == 0 && isSure()
+		for k, i := range inserts {
+			out.Inserted[i] = done.Inserted[k]
+		}
+		for k, i := range swaps {
+			if out.Swapped[i] = done.Swapped[k]; done.Swapped[k] == nil && !sure {
+				out.Elsewhere = append(out.Elsewhere, len(b.Insert)+i)
+			}
+		}
+		slices.Sort(out.Elsewhere)
+		return nil
+	})
+	if err != nil {
+		return storage.Outcome{}, err
+	}
+	return out, nil
+}
+
+// parts is a store that consists of several databases.
+type parts struct{ remote }
+
+var _ storage.Divided = parts{}
+
+// Shards implements [storage.ShardBound].
+func (parts) Shards() *task.Shards { return nil }
+
+// Databases implements [storage.Divided].
+func (parts) Databases() int { return databases }
+
+// known is where a node believes the shards to be.
+type known struct {
+	of       [task.ShardCount]int
+	revision [databases]int
+}
+
+// look asks the databases what they hold.
+func (l *link) look() {
+	h := l.w.homes
+	h.mu.Lock()
+	now := known{h.of, h.revision}
+	h.mu.Unlock()
+	l.mu.Lock()
+	l.known = now
+	l.mu.Unlock()
+}
+
+// DatabaseOf implements [storage.Divided].
+func (l parts) DatabaseOf(shard uint16) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.known.of[shard]
+}
+
+// CommitIn implements [storage.Divided].
+func (l parts) CommitIn(ctx context.Context, database int, b *storage.Batch) storage.Commit {
+	return storage.Later(func() (storage.Outcome, error) {
+		if database == databases {
+			return l.leaveOut(b)
+		}
+		_ = storage.NoteFirst(ctx, l, b)
+		out, err := l.commitIn(ctx, database, &storage.Batch{Insert: b.Insert, Swap: b.Swap, Remove: b.Remove})
+		if len(out.Elsewhere) > 0 && (l.w.calm.Load() || l.w.roll(4) > 0) {
+			l.look()
+		}
+		return out, err
+	})
+}
+
+// leaveOut leaves out all of a batch, unless all of it is being moved.
+func (l parts) leaveOut(b *storage.Batch) (storage.Outcome, error) {
+	if l.n.isDead() {
+		return storage.Outcome{}, errKilled
+	}
+	l.look()
+	out := storage.Outcome{Inserted: make([]storage.Inserted, len(b.Insert)), Swapped: make([]*task.Task, len(b.Swap))}
+	isHeld := false
+	leave := func(id task.ID) {
+		out.Elsewhere = append(out.Elsewhere, len(out.Elsewhere))
+		isHeld = isHeld || l.DatabaseOf(id.Shard()) != databases
+	}
+	for _, t := range b.Insert {
+		leave(t.ID)
+	}
+	for _, c := range b.Swap {
+		leave(c.ID)
+	}
+	if len(out.Elsewhere) == 0 {
+		isHeld = *l.w.homes.held(nil) == task.AllShards()
+	}
+	if !isHeld {
+		return storage.Outcome{}, storage.Undone(errMoving)
+	}
+	return out, nil
+}
+
+// commitIn commits a batch in a database, in the weather that there is.
+func (l parts) commitIn(ctx context.Context, database int, b *storage.Batch) (out storage.Outcome, err error) {
+	l.mu.Lock()
+	now, revision := l.now, l.known.revision[database]
+	l.mu.Unlock()
+	v := verbsOf(b)
+	do := func() error {
+		out, err = l.w.doIn(l.n, database, b, func() bool { return l.w.homes.at(database) == revision })
+		return err
+	}
+	failed := func(err error) error { return (&fault{down: now.down}).err(err) }
+	switch isProbe := v == 0; {
+	case now.away == database+1 && (now.on&v != 0 || isProbe && l.w.roll(2) == 0):
+		err = l.away(now, do)
+	case now.on&v != 0 && now.overtake > 0 && l.w.roll(100) < now.overtake && !l.n.isDead():
+		c := clone(b)
+		l.w.later(func() { _, _ = l.w.doIn(l.n, database, c, func() bool { return true }) })
+		if err = l.travel(ctx, time.Duration(l.w.roll(int(time.Second)))); err == nil {
+			err = failed(errLost)
+		}
+	default:
+		err = l.write(ctx, v, do)
+	}
+	if err != nil {
+		return storage.Outcome{}, err
+	}
+	return out, nil
+}
+
+// away is a commit in a database that is away.
+func (l *link) away(now weather, do func() error) error {
+	f := fault{down: now.down}
+	if !l.enter() {
+		return errKilled
+	}
+	defer l.leave()
+	switch now.fate {
+	case fails:
+		if l.w.roll(3) == 0 {
+			return storage.Undone(f.err(errStorm))
+		}
+		return f.err(errStorm)
+	case hangs:
+		if err := l.travel(context.Background(), l.w.span(0, 20*time.Second)); err != nil {
+			if l.w.roll(2) == 0 { // it had left the node before that was killed
+				_ = do()
+			}
+			return err
+		}
+		if l.w.roll(3) == 0 {
+			return f.err(errStorm)
+		}
+	}
+	if err := do(); err != nil {
+		return err
+	}
+	if now.fate == hangs && l.w.roll(2) == 0 {
+		return l.travel(context.Background(), l.w.span(0, 5*time.Second))
+	}
+	return f.err(errLost)
+}
+
+// reach returns why the rows of some tasks cannot be read or changed at present, or nil. It is nil
+// if one database keeps all tasks.
+func (l *link) reach(v verbs, ids ...task.ID) error {
+	switch {
+	case !l.w.plan.divided:
+		return nil
+	case l.n.isDead():
+		return errKilled
+	}
+	l.mu.Lock()
+	now := l.now
+	l.mu.Unlock()
+	for _, id := range ids {
+		switch at := l.w.homes.get(id.Shard()); {
+		case at == databases:
+			return errMoving
+		case at+1 == now.away && now.on&v != 0 && now.fate != blind:
+			return (&fault{down: now.down}).err(errStorm)
+		}
+	}
+	return nil
+}
+
+// ask asks the database of a task, or all of them if there is none, and returns why they do not answer.
+// A database that hangs takes its time for that.
+func (l *link) ask(ctx context.Context, ids ...task.ID) error {
+	l.mu.Lock()
+	now := l.now
+	l.mu.Unlock()
+	err := l.reach(reads, ids...)
+	if len(ids) == 0 && now.away > 0 && now.on&reads != 0 && now.fate != blind {
+		err = (&fault{down: now.down}).err(errStorm)
+	}
+	if err == nil || now.fate != hangs {
+		return err
+	}
+	return errors.Join(l.travel(ctx, l.w.span(0, 5*time.Second)), err)
+}
+
+// Get implements [storage.Tasks].
+func (l parts) Get(ctx context.Context, id task.ID) (*task.Task, error) {
+	if err := l.ask(ctx, id); err != nil {
+		return nil, err
+	}
+	return l.link.Get(ctx, id)
+}
+
+// Due implements [storage.Tasks].
+func (l parts) Due(ctx context.Context, q storage.DueQuery) ([]storage.Due, error) {
+	q.Shards = l.w.homes.held(q.Shards)
+	out, err := l.link.Due(ctx, q)
+	return out, errors.Join(err, l.ask(ctx))
+}
+
+// Ready implements [storage.Tasks].
+func (l parts) Ready(ctx context.Context, q storage.ReadyQuery) ([]task.Trigger, error) {
+	q.Shards = l.w.homes.held(q.Shards)
+	out, err := l.link.Ready(ctx, q)
+	return out, errors.Join(err, l.ask(ctx))
+}
+
+// Unclaimed implements [storage.Shared].
+func (l parts) Unclaimed(ctx context.Context, q storage.UnclaimedQuery) (storage.UnclaimedPage, error) {
+	q.Shards = l.w.homes.held(q.Shards)
+	out, err := l.link.Unclaimed(ctx, q)
+	return out, errors.Join(err, l.ask(ctx))
+}
+
+// Submitted implements [storage.Shared].
+func (l parts) Submitted(ctx context.Context, q storage.SubmittedQuery) ([]task.Hint, storage.Place, error) {
+	q.Shards = l.w.homes.held(q.Shards)
+	page, next, err := l.link.Submitted(ctx, q)
+	return page, next, errors.Join(err, l.ask(ctx))
+}
+
+// Orphans implements [storage.Shared].
+func (l parts) Orphans(ctx context.Context, alive []task.ID, after task.ID, scan int) ([]*task.Task, task.ID, error) {
+	rows, next, err := l.link.Orphans(ctx, alive, after, scan)
+	held := l.w.homes.held(nil)
+	rows = slices.DeleteFunc(rows, func(t *task.Task) bool { return !held.Has(t.ID.Shard()) })
+	return rows, next, errors.Join(err, l.ask(ctx))
+}
+
+// Outdated implements [storage.Shared].
+func (l parts) Outdated(ctx context.Context, refs ...task.Ref) ([]bool, error) {
+	for _, ref := range refs {
+		if err := l.ask(ctx, ref.ID); err != nil {
+			return nil, err
+		}
+	}
+	return l.link.Outdated(ctx, refs...)
+}

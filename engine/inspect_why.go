@@ -1,0 +1,280 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/taskengine/taskengine/engine/internal/cluster"
+	"github.com/taskengine/taskengine/engine/internal/core"
+	"github.com/taskengine/taskengine/engine/internal/shell"
+	"github.com/taskengine/taskengine/engine/internal/table"
+	"github.com/taskengine/taskengine/engine/policy"
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+)
+
+// Reason is one thing that keeps a task from running, or the state of the task.
+type Reason struct {
+	Code    string    // stable, such as "limit"; see the constants
+	Text    string    // for people
+	Limit   string    // for CodeLimit and CodeRate: the name of the limit; "" is the node's slots
+	Value   string    // the value that the limit is per
+	Used    int       // of the limit
+	Max     int       // of the limit
+	Until   time.Time // when the reason ends, if that is known
+	Holders []task.ID // some of the tasks that hold the limit
+}
+
+// The codes of reasons.
+const (
+	CodeEnded     = "ended"      // the task is done, in error, failed or cancelled
+	CodeRunning   = "running"    // its handler runs
+	CodeStarting  = "starting"   // its grab is being written
+	CodeStuck     = "stuck"      // the handler of its last attempt ran out of time and has not returned
+	CodeScheduled = "scheduled"  // it waits for its time
+	CodeRetry     = "retry"      // it waits for its next attempt
+	CodePaused    = "paused"     // its type is paused
+	CodeNoHandler = "no_handler" // no handler of its type is configured
+	CodeLimit     = "limit"      // a limit has no free slot
+	CodeRate      = "rate"       // a rate is used up for the moment
+	CodeQueue     = "queue"      // other tasks are before it
+	CodeDraining  = "draining"   // the node is stopping
+	CodeElsewhere = "elsewhere"  // another node is to start it
+	CodeNodeGone  = "node_gone"  // the node that ran it is gone
+	CodeHandler   = "handler"    // its handler is down
+	CodeDatabase  = "database"   // its database, one of several, does not answer
+	CodeUnwritten = "unwritten"  // a change of it is not in the store yet: it is being written, was not answered, or is refused
+)
+
+// heldPatience is how long Why waits for a database that does not answer.
+const heldPatience = time.Second
+
+// Why returns a task and what keeps it from running: the exact blockers, the nearest first,
+// from the same data that the engine decides by.
+func (e *Engine) Why(ctx context.Context, id task.ID) (*task.Task, []Reason, error) {
+	isHeld := false
+	e.tell(func(s *state, _ time.Time) { isHeld = s.IsHeld(id.Shard()) })
+	if isHeld {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, heldPatience)
+		defer cancel()
+	}
+	t, err := e.store.Get(ctx, id)
+	switch {
+	case err == nil:
+	case isHeld && !errors.Is(err, task.ErrNotFound):
+		return nil, nil, fmt.Errorf("engine: %w: the database that keeps the task %v, and nothing of that database is started until it does: %w", storage.ErrUnavailable, id, err)
+	default:
+		return nil, nil, err
+	}
+	if !t.State.Live() {
+		return t, []Reason{{Code: CodeEnded, Text: endedText(t)}}, nil
+	}
+	var rs []Reason
+	e.decide(func(c *core.Core, now time.Time) {
+		w := c.Why(now, t)
+		if r, ok := e.unwritten(t); ok {
+			rs = append(rs, r)
+			return
+		}
+		r, ok := e.elsewhere(t)
+		if !ok {
+			rs = e.withPool(t, w, reasons(now, t, w))
+			return
+		}
+		if t.State != task.Processing {
+			rs = waits(now, t, w)
+		}
+		rs = append(rs, r)
+	})
+	return t, rs, nil
+}
+
+func endedText(t *task.Task) string {
+	text := "it is " + t.State.String() + " since " + t.UpdatedAt.Format(time.RFC3339)
+	if t.LastError != "" {
+		text += ": " + t.LastError
+	}
+	return text
+}
+
+func reasons(now time.Time, t *task.Task, w core.Why) []Reason {
+	var rs []Reason
+	add := func(r Reason) { rs = append(rs, r) }
+	switch {
+	case w.Abandoned:
+		add(Reason{Code: CodeStuck, Until: time.Time{}, Text: "its last attempt ran out of time, and the handler has not returned yet"})
+		return rs
+	case w.Grabbing:
+		add(Reason{Code: CodeStarting, Text: "it has a slot and is being started"})
+		return rs
+	case w.Running:
+		add(Reason{Code: CodeRunning, Until: w.Deadline, Text: fmt.Sprintf("attempt %d runs since %s", t.Attempt, t.StartedAt.Format(time.RFC3339))})
+		return rs
+	}
+	rs = waits(now, t, w)
+	if w.Held {
+		add(Reason{Code: CodeDatabase, Text: "the database that keeps it does not answer"})
+	}
+	if w.Draining {
+		add(Reason{Code: CodeDraining, Text: "the node is stopping"})
+	}
+	if w.NoHandler {
+		add(Reason{Code: CodeNoHandler, Text: noHandlerText(t.Type, w.Unknown)})
+	}
+	if t.State == task.Submitted {
+		for i, u := range w.Limits {
+			switch {
+			case u.Full:
+				add(limitReason(u, w.Holders[i]))
+			case !u.Before.ID.IsZero():
+				add(beforeReason(u, w.Holders[i]))
+			}
+		}
+		if w.Ahead > 0 || w.Stored || w.Unlisted {
+			add(Reason{Code: CodeQueue, Used: w.Ahead, Text: queueText(w.Explanation)})
+		}
+	}
+	if len(rs) == 0 {
+		add(Reason{Code: CodeQueue, Text: "nothing stands in its way: it is about to start, or others have a better claim to the next slot"})
+	}
+	return rs
+}
+
+// waits returns what keeps a task from running on any node.
+func waits(now time.Time, t *task.Task, w core.Why) (rs []Reason) {
+	if t.State == task.Waiting && t.NextEventAt.After(now) {
+		r := Reason{Code: CodeScheduled, Until: t.NextEventAt, Text: "it is scheduled for " + t.NextEventAt.Format(time.RFC3339)}
+		if t.Attempt > 0 {
+			r.Code, r.Text = CodeRetry, fmt.Sprintf("attempt %d follows at %s, after: %s", t.Attempt+1, t.NextEventAt.Format(time.RFC3339), t.LastError)
+		}
+		rs = append(rs, r)
+	}
+	if w.Paused {
+		rs = append(rs, Reason{Code: CodePaused, Text: "type " + t.Type + " is paused"})
+	}
+	return rs
+}
+
+// noHandlerText says why this node runs no task of a type.
+func noHandlerText(typ string, unknown bool) string {
+	if unknown {
+		return "type " + typ + " is not configured on this node: types must name it and its handler"
+	}
+	return "no handler for type " + typ + " is configured on this node"
+}
+
+func queueText(x table.Explanation) string {
+	switch {
+	case x.Unlisted:
+		return "its queue is not in memory: its type has more queues than memory holds, or they are still being read from the store; it is read in its turn"
+	case x.Stored && x.Ahead == 0:
+		return "its queue is being read from the store"
+	case x.Stored:
+		return fmt.Sprintf("at least %d others of its type and group are before it", x.Ahead)
+	}
+	return fmt.Sprintf("%d others of its type and group are before it", x.Ahead)
+}
+
+// limitName returns the name of a limit in texts for people.
+func limitName(u table.Usage) string {
+	name := "limit " + u.Name
+	if u.Name == "" {
+		name = "the node's slots"
+	}
+	if u.Value != "" {
+		name += " for " + u.Value
+	}
+	return name
+}
+
+func limitReason(u table.Usage, holders []task.ID) Reason {
+	r := Reason{Code: CodeLimit, Limit: u.Name, Value: u.Value, Used: u.Used, Max: u.Max, Holders: holders}
+	r.Text = fmt.Sprintf("%s: %d of %d used", limitName(u), u.Used, u.Max)
+	switch {
+	case u.OpenAt != 0:
+		r.Code, r.Until = CodeRate, time.Unix(0, u.OpenAt).UTC()
+		r.Text = limitName(u) + ": its rate is used up until " + r.Until.Format(time.RFC3339Nano)
+	case u.Need > 1:
+		r.Text += fmt.Sprintf("; it takes %d, and %d are free", u.Need, max(0, u.Max-u.Used))
+	}
+	return r
+}
+
+// beforeReason describes a limit that has room for a task, but not for another task that ranks
+// before it.
+func beforeReason(u table.Usage, holders []task.ID) Reason {
+	r := Reason{Code: CodeQueue, Limit: u.Name, Value: u.Value, Used: u.Used, Max: u.Max, Holders: holders}
+	r.Text = fmt.Sprintf("%s: task %v of type %s is before it and takes %d, of which %d are free", limitName(u), u.Before.ID, u.Before.Type, u.Before.Need, max(0, u.Max-u.Used))
+	return r
+}
+
+// unwritten returns why a task makes no progress if a change of it is not in the store, or if
+// that is uncertain. It is called with mu held.
+func (e *Engine) unwritten(t *task.Task) (Reason, bool) {
+	unwritten := func(format string, args ...any) (Reason, bool) {
+		return Reason{Code: CodeUnwritten, Text: fmt.Sprintf(format, args...)}, true
+	}
+	since := func(r shell.Refusal) string {
+		return fmt.Sprintf("tried %d times since %s: %v", r.Tries, r.Since.Format(time.RFC3339), r.Err)
+	}
+	s := &e.state
+	if r, ok := s.StuckSave(t.Ref()); ok {
+		return unwritten("the store refuses to write what came of it, %s", since(r))
+	}
+	if s.Core().HasSlot(t.ID) {
+		return Reason{}, false
+	}
+	switch r, refused := s.RefusedGrab(t.ID); {
+	case refused && t.State != task.Processing:
+		return unwritten("the store refuses to write that it starts, %s", since(r))
+	case t.State == task.Processing && !e.cluster.IsShared() && !e.cluster.IsOurs(t.Owner):
+		return unwritten("it ran in a process before this one, and what becomes of it could not be written yet")
+	case t.State != task.Processing || !e.cluster.IsOurs(t.Owner):
+		return Reason{}, false
+	case s.IsSaving(t.Ref()):
+		return unwritten("attempt %d has ended, and what came of it is being written", t.Attempt)
+	case s.IsUncertain(t.ID):
+		return unwritten("the store did not answer whether it was started; it is looked at again")
+	}
+	return unwritten("it is processing on this node, and nothing of it is under way; it is decided about within a minute")
+}
+
+// elsewhere returns why a task does not run on this node if it runs on another node, or another
+// node is to start it. It is called with mu held.
+func (e *Engine) elsewhere(t *task.Task) (Reason, bool) {
+	if e.state.Core().HasSlot(t.ID) {
+		return Reason{}, false
+	}
+	since := t.StartedAt.Format(time.RFC3339)
+	switch at, node := e.cluster.Locate(t); at {
+	case cluster.RunsThere:
+		return Reason{Code: CodeRunning, Text: fmt.Sprintf("attempt %d runs on node %s since %s", t.Attempt, node, since)}, true
+	case cluster.RunnerGone:
+		return Reason{Code: CodeNodeGone, Text: fmt.Sprintf("attempt %d ran since %s on a node that is gone; what becomes of it is decided when that is certain", t.Attempt, since)}, true
+	case cluster.StartsThere:
+		return Reason{Code: CodeElsewhere, Text: "node " + node + " is to start it, and knows why it does not"}, true
+	}
+	return Reason{}, false
+}
+
+// withPool adds the reasons of the task's pool: the task still waits there, or the pool is
+// down. It is called with mu held.
+func (e *Engine) withPool(t *task.Task, w core.Why, rs []Reason) []Reason {
+	name, ok := e.pools.of[t.Type]
+	if !ok {
+		return rs
+	}
+	if a, ok := e.state.attempts[t.ID]; ok && w.Running && !w.Abandoned && !a.hasBegun.Load() {
+		return []Reason{{Code: CodeStarting, Text: "it waits for a process of handler " + name}}
+	}
+	if down := e.state.Capacity(name).Down; down != "" && !w.Running {
+		full := policy.PoolName(name)
+		rs = slices.DeleteFunc(rs, func(r Reason) bool { return r.Limit == full })
+		rs = append([]Reason{{Code: CodeHandler, Text: fmt.Sprintf("handler %s is down: %s", name, down)}}, rs...)
+	}
+	return rs
+}

@@ -1,0 +1,73 @@
+package shell
+
+import (
+	"time"
+
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+)
+
+// Events are what callers and handlers say, in their order.
+type Events struct {
+	Submissions []*Submission
+	Endings     []Ending
+	Begun       []task.Ref // rows whose handlers have begun late
+	Resizes     []Resize   // of pools
+}
+
+// Len returns how many events there are.
+func (e *Events) Len() int {
+	return len(e.Submissions) + len(e.Endings) + len(e.Begun) + len(e.Resizes)
+}
+
+// Reset empties e and keeps its memory.
+func (e *Events) Reset() {
+	e.Submissions, e.Endings, e.Begun, e.Resizes = clean(e.Submissions), clean(e.Endings), clean(e.Begun), clean(e.Resizes)
+}
+
+// Submission is a request to add tasks that waits for its answer.
+type Submission struct {
+	Rows     []*task.Task       // to be inserted; they belong to the Shell from Submit on
+	Inserted []storage.Inserted // by index into Rows, when the answer is nil
+	Done     chan error         // of capacity 1; gets the answer
+
+	left int   // rows that are not answered
+	err  error // why some of them were not inserted
+}
+
+// Ending is the end of an attempt.
+type Ending struct {
+	Ref      task.Ref // the row that it ran
+	Type     string
+	Verdict  task.Verdict
+	Progress *task.Progress // the last progress of the attempt, if it may not be written yet; nil if there is none
+	Finish   *Finish        // the transaction in which the handler finished the task, if it is not known to have committed
+}
+
+// Resize is a change of the number of tasks that the handler of a pool can run.
+type Resize struct {
+	Pool     string
+	Capacity task.Capacity
+}
+
+// Pass passes events to the core. The caller does so before it passes any other event, so that the
+// core gets all events in their order.
+func (s *Shell) Pass(now time.Time, e *Events) {
+	for _, ref := range e.Begun {
+		s.core.Began(now, ref)
+	}
+	for _, r := range e.Resizes {
+		s.core.Resize(now, r.Pool, r.Capacity.Slots, r.Capacity.More)
+		s.capacities[r.Pool] = r.Capacity
+	}
+	for i := range e.Endings { // first: a slot that is freed may serve a submission
+		s.end(now, &e.Endings[i])
+	}
+	for _, sub := range e.Submissions {
+		sub.left, sub.err = len(sub.Rows), nil
+		for _, t := range sub.Rows {
+			s.core.Submit(now, t)
+		}
+	}
+	s.submitted = append(s.submitted, e.Submissions...)
+}

@@ -1,0 +1,186 @@
+package shell
+
+import (
+	"errors"
+	"time"
+
+	"github.com/taskengine/taskengine/engine/internal/core"
+	"github.com/taskengine/taskengine/storage"
+)
+
+// saveRetry is the rest of a lane after a failed commit.
+const saveRetry = 250 * time.Millisecond
+
+// During an outage nothing is grabbed except for a few tasks in each interval, which find out
+// whether the store can be written again.
+const (
+	probeEvery = time.Second
+	probeGrabs = 8
+)
+
+// failure is a batch that failed.
+type failure struct {
+	b   *Batch
+	err error
+}
+
+// Failed answers a batch that failed. An error that says that the store cannot be written begins an
+// outage. If the store works all the same, the batch is divided until each refused item is alone.
+func (s *Shell) Failed(now time.Time, b *Batch, err error) {
+	l := &s.lanes[b.Lane]
+	l.answered(b)
+	refused := errors.Is(err, storage.ErrRefused)
+	b.undone = refused || errors.Is(err, storage.ErrUndone)
+	switch {
+	case b.probe != nil: // not even an empty batch is committed
+		s.outage(now, l, b.probe.b, b.probe.err)
+	case b.NoSync: // commit them with the other grabs, whose batch is divided if the store refuses one
+		s.log(Error, "the store refused a batch of relaxed grabs; they are committed like other grabs", "error", err)
+		s.markUncertain(b, now)
+		l.pending.grabs = append(l.pending.grabs, b.grabs...)
+	case storage.IsOutage(err):
+		s.outage(now, l, b, err)
+	case len(b.Do.Notes) > 0 && b.undone: // perhaps because of the notes, which only people read
+		b.Do.Notes = nil
+		l.again = append(l.again, b)
+	case refused || b.isTried:
+		s.divide(now, l, b, err)
+	default:
+		l.doubts = append(l.doubts, failure{b, err})
+	}
+}
+
+// outage begins or continues an outage of a lane, in which the batch and everything that waits to be
+// tried again have failed.
+func (s *Shell) outage(now time.Time, l *lane, b *Batch, err error) {
+	isFatal := errors.Is(err, storage.ErrBroken) || errors.Is(err, storage.ErrClosed)
+	level, text := Debug, "the store cannot be written"
+	switch {
+	case isFatal && s.failure == nil:
+		s.failure = err
+	case !isFatal && !l.isAway:
+		l.awaySince = s.steady(now)
+		level, text = Error, text+"; the engine tries again"
+	}
+	if !isFatal {
+		s.log(level, text, "error", err)
+	}
+	failed := append([]failure{{b, err}}, l.doubts...)
+	for _, b := range l.again {
+		failed = append(failed, failure{b, err})
+	}
+	l.doubts, l.again = nil, nil
+	var saves []core.Save
+	for _, f := range failed {
+		s.postpone(now, f)
+		saves = append(saves, f.b.saves...)
+	}
+	l.isAway, l.restsUntil = true, s.steady(now).Add(saveRetry)
+	if l.probeAt.IsZero() {
+		l.probeAt = s.steady(now).Add(probeEvery)
+	}
+	s.limitGrabs(now)
+	s.hold(now)
+	if isFatal {
+		return
+	}
+	for _, save := range saves {
+		if k := s.stuck[save.Ref]; k != nil {
+			s.keepStuck(now, save, err, true)
+		}
+	}
+	l.pending.saves = append(s.withoutStuck(saves), l.pending.saves...)
+}
+
+// postpone handles a batch that failed in an outage: callers get the error, grabs are dropped for
+// now, and all tasks are uncertain unless nothing was written. The saves are for the caller of
+// postpone to keep.
+func (s *Shell) postpone(now time.Time, f failure) {
+	b := f.b
+	if !b.undone {
+		s.markUncertain(b, now)
+	}
+	s.deny(now, b, f.err)
+	for _, g := range b.grabs {
+		s.core.Grabbed(now, g.Ref, nil, true)
+	}
+}
+
+// deny tells the callers of a batch that their requests were not written, or may not have been.
+func (s *Shell) deny(now time.Time, b *Batch, err error) {
+	for i := range b.parts {
+		for _, t := range b.parts[i].rows {
+			s.core.Inserted(now, t, false)
+		}
+		s.answer(&b.parts[i], err)
+	}
+	for _, ed := range b.edits {
+		s.effects.Replies = append(s.effects.Replies, Reply{Edit: ed, Err: err})
+	}
+}
+
+// divide has the halves of a batch committed that failed in a store that works, and the halves of
+// those that fail, until each refused item is alone. It denies submissions that may have been
+// written: their tasks may have run and been removed meanwhile, so another try could run them twice.
+func (s *Shell) divide(now time.Time, l *lane, b *Batch, err error) {
+	b.isTried = true
+	if !b.undone {
+		s.markUncertain(b, now)
+		for _, ed := range b.edits {
+			ed.failed = err
+		}
+		if n := len(b.parts); n > 0 {
+			s.deny(now, b.piece(0, n), err)
+			b = b.piece(n, b.size())
+		}
+	}
+	switch n := b.size(); n {
+	case 0:
+	case 1:
+		s.refuse(now, b, err)
+	default:
+		l.again = append(l.again, b.piece(0, n/2), b.piece(n/2, n))
+	}
+}
+
+// refuse handles one item that the store refused. A caller gets the error. A save or a grab is
+// tried again alone, after pauses that grow.
+func (s *Shell) refuse(now time.Time, b *Batch, err error) {
+	s.deny(now, b, err)
+	for _, save := range b.saves {
+		s.keepStuck(now, save, err, false)
+	}
+	for _, g := range b.grabs {
+		s.core.Refused(now, g.Ref, s.refusedGrab(now, g.ID, err))
+	}
+	s.refused++
+	if s.refusedLine.allow(s.steady(now)) {
+		s.log(Error, "the store refuses to write an item, and writes others", "id", b.first(), "error", err)
+	}
+}
+
+// probe tries whether an outage is over: it permits some grabs or, where there are other lanes,
+// commits an empty batch.
+func (s *Shell) probe(now time.Time, l *lane) {
+	if l.probeAt = (time.Time{}); !l.isAway || s.closing {
+		return
+	}
+	l.probeAt = s.steady(now).Add(probeEvery)
+	if len(s.lanes) == 1 {
+		s.core.LimitGrabs(now, probeGrabs)
+	} else if len(l.again)+len(l.doubts)+len(l.underWay) == 0 && l.pending.empty() {
+		l.again = append(l.again, &Batch{Lane: l.pending.Lane})
+	}
+}
+
+// limitGrabs stops grabs during an outage, and while the store refuses many saves.
+func (s *Shell) limitGrabs(now time.Time) {
+	limit := -1
+	if len(s.lanes) == 1 && s.lanes[0].isAway {
+		limit = 0
+	}
+	if len(s.stuck) >= maxStuck || s.stuckBytes >= maxStuckBytes {
+		limit = 0
+	}
+	s.core.LimitGrabs(now, limit)
+}

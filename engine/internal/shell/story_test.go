@@ -1,0 +1,312 @@
+package shell
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/taskengine/taskengine/engine/internal/script"
+	"github.com/taskengine/taskengine/engine/policy"
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+)
+
+// TestScripts plays the stories in testdata. scriptCommands has their commands.
+func TestScripts(t *testing.T) { script.PlayAll(t, func() script.Machine { return new(story).do }) }
+
+// story is the state of one script: a world in which the script says what happens. Tasks are named
+// by numbers, and batches by their numbers among those that are not answered. The task n is of the
+// database n modulo the number of databases.
+type story struct {
+	*world
+	broken  string // the first promise that the shell broke
+	hadWork []bool // by lane, as last printed
+	stopped bool   // it was printed that all is drained
+	out     strings.Builder
+}
+
+// scriptCommands are the commands of a script. NUM is the number of a task, and N that of a batch.
+//
+//	world [lanes=2] [nosync]     starts again with the slots and types in the lines below
+//	submit NUM TYPE [with NUM]   a caller adds one task, or two at once
+//	tx NUM TYPE [lost|never]     a caller adds it in a transaction, and the answer to its commit is
+//	                             lost, or it does not commit
+//	ended NUM ok|error [note] [finish|rollback]
+//	                             the handler returns; it has reported a progress; or it has finished
+//	                             the task in a transaction whose answer was lost
+//	cancel NUM, resume NUM       a person changes the task
+//	next [LANE]                  a writer takes the next batch
+//	written N                    the database has made it, and said so
+//	done N                       the database has made it
+//	failed N away|lost|refused|broken [undone]
+//	                             the database did not make it, or did not say so
+//	move NUM LANE                another database keeps the task from now on
+//	advance D                    time passes, with a Tick at each time of Wake
+//	step D                       the clock is set
+//	resolve, unread              the row of the next uncertain task was read, or could not be
+//	probe, retry, close
+//	rows, state                  print something
+var scriptCommands = map[string]func(*story, script.Args) error{
+	"submit": (*story).submits, "tx": (*story).tx, "ended": (*story).ended, "next": (*story).gives, "written": (*story).written,
+	"done": (*story).isMade, "failed": (*story).failed, "advance": (*story).advance, "rows": (*story).list, "state": (*story).state,
+	"cancel":  func(s *story, a script.Args) error { return s.changes(a, task.Cancelled) },
+	"resume":  func(s *story, a script.Args) error { return s.changes(a, task.Submitted) },
+	"resolve": func(s *story, a script.Args) error { return s.reads(true) },
+	"unread":  func(s *story, a script.Args) error { return s.reads(false) },
+	"move": func(s *story, a script.Args) error {
+		s.keeps[a.Numbered(0)] = a.Numbered(1)
+		return nil
+	},
+	"step":  func(s *story, a script.Args) error { d, err := time.ParseDuration(a.At(0)); s.step(d); return err },
+	"probe": func(s *story, _ script.Args) error { s.shell.Probe(); return nil },
+	"retry": func(s *story, _ script.Args) error { s.shell.Retry(s.now); return nil },
+	"close": func(s *story, _ script.Args) error { s.shell.Close(); return nil },
+}
+
+func (s *story) do(command string, a script.Args, lines []string) (string, error) {
+	s.out.Reset()
+	if command == "world" {
+		if err := s.start(a, lines); err != nil {
+			return "", err
+		}
+	} else if fn, ok := scriptCommands[command]; !ok {
+		return "", errors.New("no such command")
+	} else if err := fn(s, a); err != nil {
+		return "", err
+	}
+	s.collect()
+	s.narrate()
+	if s.broken != "" {
+		return "", errors.New(s.broken)
+	}
+	return s.out.String(), nil
+}
+
+func (s *story) start(a script.Args, lines []string) error {
+	set := policy.Set{Types: map[string]policy.Type{}}
+	for _, line := range lines {
+		words := script.Args{Words: strings.Fields(line)}
+		switch words.At(0) {
+		case "slots":
+			set.Slots = words.Numbered(1)
+		case "type":
+			p := policy.DefaultType()
+			p.Retry = policy.Retry{Max: 3, Backoff: policy.Backoff{Kind: policy.Fixed, Initial: time.Second}}
+			p.Relaxed, p.Timeout.Queue = words.Has("relaxed"), words.Duration("queue", 0)
+			set.Types[words.At(1)] = p
+		default:
+			return errors.New("want slots or type")
+		}
+	}
+	s.world = newWorld(a.Number("lanes", 1), a.Has("nosync"), set, s.breaks)
+	s.hadWork, s.stopped = make([]bool, s.lanes), false
+	s.collect()
+	return nil
+}
+
+func (s *story) breaks(format string, args ...any) {
+	if s.broken == "" {
+		s.broken = fmt.Sprintf(format, args...)
+	}
+}
+
+func (s *story) printf(format string, args ...any) { fmt.Fprintf(&s.out, format+"\n", args...) }
+
+func id(n int) task.ID { return task.ID{15: byte(n)} }
+
+func number(id task.ID) int { return int(id[15]) }
+
+func (s *story) submits(a script.Args) error {
+	rows := []*task.Task{s.row(a.Numbered(0), a.At(1))}
+	if a.Has("with") {
+		rows = append(rows, s.row(a.Numbered(3), a.At(1)))
+	}
+	s.submit(rows...)
+	return nil
+}
+
+func (s *story) row(n int, typ string) *task.Task {
+	return &task.Task{ID: id(n), Type: typ, Priority: 5, Shard: id(n).Shard()}
+}
+
+func (s *story) tx(a script.Args) error {
+	t := s.row(a.Numbered(0), a.At(1))
+	createdAs(s.world, t)
+	s.shell.InsertUncertain(s.now, []*task.Task{t})
+	if a.Has("never") {
+		return nil
+	}
+	s.insert(t)
+	if !a.Has("lost") {
+		s.shell.Inserted(s.now, t, storage.Inserted{})
+	}
+	return nil
+}
+
+func (s *story) ended(a script.Args) error {
+	n := id(a.Numbered(0))
+	if _, ok := s.running[n]; !ok {
+		return errors.New("it does not run")
+	}
+	v := task.Verdict{Outcome: task.Completed, Result: []byte("ok")}
+	if a.At(1) == "error" {
+		v = task.Verdict{Outcome: task.Errored, Error: "no", Delay: -1}
+	}
+	s.end(n, v, a.Words...)
+	return nil
+}
+
+func (s *story) changes(a script.Args, to task.State) error {
+	row, ok := s.rows[id(a.Numbered(0))]
+	if !ok {
+		return errors.New("there is no such row")
+	}
+	s.edit(row, to)
+	return nil
+}
+
+func (s *story) gives(a script.Args) error {
+	lane := 0
+	if a.At(0) != "" {
+		lane = a.Numbered(0)
+	}
+	c := s.next(lane)
+	if c == nil {
+		return nil
+	}
+	var items []string
+	for _, t := range c.Do.Insert {
+		items = append(items, fmt.Sprintf("insert %d %s", number(t.ID), t.State))
+	}
+	for i := range c.Do.Swap {
+		items = append(items, fmt.Sprintf("change %d to %s", number(c.Do.Swap[i].ID), c.Do.Swap[i].To))
+	}
+	switch {
+	case len(c.Do.Notes) > 0:
+		items = append(items, fmt.Sprintf("%d notes", len(c.Do.Notes)))
+	case c.NoSync:
+		items = append(items, "without a sync")
+	case items == nil:
+		items = append(items, "nothing")
+	}
+	s.printf("batch %d: %s", c.number, strings.Join(items, ", "))
+	return nil
+}
+
+func (s *story) commit(a script.Args) (*commit, error) {
+	i := slices.IndexFunc(s.underWay, func(c *commit) bool { return c.number == a.Numbered(0) })
+	if i < 0 {
+		return nil, errors.New("no such batch is under way")
+	}
+	return s.underWay[i], nil
+}
+
+func (s *story) written(a script.Args) error {
+	c, err := s.commit(a)
+	if err == nil {
+		s.answer(c, nil)
+	}
+	return err
+}
+
+func (s *story) isMade(a script.Args) error {
+	c, err := s.commit(a)
+	if err == nil {
+		s.world.do(c)
+	}
+	return err
+}
+
+func (s *story) failed(a script.Args) error {
+	c, err := s.commit(a)
+	if err != nil {
+		return err
+	}
+	why, ok := map[string]error{
+		"away": errAway, "lost": errLost, "refused": errRefused, "broken": fmt.Errorf("the disk is gone: %w", storage.ErrBroken),
+	}[a.At(1)]
+	if !ok {
+		return errors.New("no such failure")
+	}
+	if a.Has("undone") {
+		why = storage.Undone(why)
+	}
+	s.answer(c, why)
+	return nil
+}
+
+// maxTicks is how many times Wake may return the same time.
+const maxTicks = 3
+
+func (s *story) advance(a script.Args) error {
+	d, err := time.ParseDuration(a.At(0))
+	ticks := 0
+	for end := s.now.Add(d); err == nil; {
+		wake := s.shell.Wake()
+		if wake.IsZero() || wake.After(end) {
+			s.now = end
+			break
+		}
+		if ticks++; wake.After(s.now) {
+			s.now, ticks = wake, 1
+		}
+		if ticks > maxTicks {
+			return fmt.Errorf("the shell wants to be woken again and again at %v", s.now.Sub(beginning))
+		}
+		before := s.out.Len()
+		s.printf("at %v:", s.now.Sub(beginning))
+		began := s.out.Len()
+		s.tick()
+		if s.narrate(); s.out.Len() == began {
+			text := s.out.String()[:before]
+			s.out.Reset()
+			s.out.WriteString(text)
+		}
+	}
+	return err
+}
+
+func (s *story) reads(canRead bool) error {
+	n := s.shell.NextUncertain(false)
+	if n.IsZero() {
+		n = s.shell.NextUncertain(true)
+	}
+	if n.IsZero() {
+		return errors.New("no task is uncertain")
+	}
+	s.printf("task %d:", number(n))
+	if !s.resolve(false, canRead) {
+		s.resolve(true, canRead)
+	}
+	if s.shell.IsUncertain(n) {
+		s.printf("it remains uncertain")
+	}
+	return nil
+}
+
+func (s *story) list(script.Args) error {
+	for _, n := range slices.SortedFunc(maps.Keys(s.rows), task.ID.Compare) {
+		row := s.rows[n]
+		text := fmt.Sprintf("%d: %s, version %d", number(n), row.State, row.Version)
+		if row.LastError != "" {
+			text += ": " + row.LastError
+		}
+		s.printf("%s", text)
+	}
+	return nil
+}
+
+func (s *story) state(script.Args) error {
+	all, inVain := s.shell.Uncertain()
+	c := s.shell.Core()
+	s.printf("%d have slots or are grabbed, %d saves not written, %d stuck, %d refused, %d uncertain, %d of them read in vain",
+		c.Busy(), c.Saving(), s.shell.Stuck(), s.shell.Refused(), all, inVain)
+	if held := s.shell.held.List(); len(held) > 0 {
+		s.printf("%d shards are held, the first is %d", len(held), held[0])
+	}
+	return nil
+}

@@ -1,0 +1,127 @@
+package shell
+
+import (
+	"time"
+
+	"github.com/taskengine/taskengine/engine/internal/core"
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+)
+
+// Written answers a batch that the store has committed.
+func (s *Shell) Written(now time.Time, b *Batch, out storage.Outcome) {
+	l := &s.lanes[b.Lane]
+	l.answered(b)
+	if b.probe != nil { // the store works, and something in the batch is refused
+		s.divide(now, l, b.probe.b, b.probe.err)
+		return
+	}
+	if len(out.Elsewhere) > 0 {
+		s.requeue(now, b, &out)
+	}
+	s.inserted(now, b, out.Inserted)
+	swapped := out.Swapped
+	for i, save := range b.saves {
+		s.saved(now, save, swapped[i])
+	}
+	swapped = swapped[len(b.saves):]
+	for i, g := range b.grabs {
+		s.grabbed(now, g.Ref, swapped[i])
+	}
+	swapped = swapped[len(b.grabs):]
+	for i, ed := range b.edits {
+		s.edited(now, ed, swapped[i])
+	}
+	if !b.NoSync {
+		s.works(now, l)
+	}
+}
+
+// inserted passes the outcome of the inserts of a batch to the core, and answers submissions whose
+// rows are all answered.
+func (s *Shell) inserted(now time.Time, b *Batch, inserted []storage.Inserted) {
+	for i := range b.parts {
+		p := &b.parts[i]
+		n := len(p.rows)
+		for j, t := range p.rows {
+			s.Inserted(now, t, inserted[j])
+		}
+		if p.places == nil {
+			p.sub.Inserted = inserted[:n:n]
+		}
+		for j, place := range p.places {
+			p.sub.Inserted[place] = inserted[j]
+		}
+		inserted = inserted[n:]
+		s.answer(p, nil)
+	}
+}
+
+// answer answers the submission of p if p is its last part.
+func (s *Shell) answer(p *part, err error) {
+	sub := p.sub
+	if err != nil && sub.err == nil {
+		sub.err = err
+	}
+	if sub.left -= len(p.rows); sub.left == 0 {
+		s.effects.Replies = append(s.effects.Replies, Reply{Submission: sub, Err: sub.err})
+	}
+}
+
+// Inserted tells the core that a row was inserted, or that the store has another task of its ID or
+// key. The caller calls it for the rows of its own transactions.
+func (s *Shell) Inserted(now time.Time, t *task.Task, in storage.Inserted) {
+	if in.Existing != t.ID { // otherwise an earlier transaction added it, and may still be uncertain
+		s.confirm(t.Ref())
+	}
+	s.core.Inserted(now, t, in.Created())
+}
+
+// Finished tells the core that the transaction in which a handler finished its task has committed.
+func (s *Shell) Finished(ref task.Ref) { s.core.Finished(ref) }
+
+// grabbed passes the outcome of a grab to the core.
+func (s *Shell) grabbed(now time.Time, ref task.Ref, t *task.Task) {
+	if t != nil {
+		s.confirm(t.Ref())
+	}
+	if len(s.refusals) > 0 {
+		delete(s.refusals, ref.ID)
+	}
+	s.core.Grabbed(now, ref, t, false)
+}
+
+// saved passes the outcome of a save to the core.
+func (s *Shell) saved(now time.Time, save core.Save, t *task.Task) {
+	if len(s.finishes) > 0 {
+		delete(s.finishes, save.Ref)
+	}
+	if len(s.stuck) > 0 {
+		s.unstick(now, save.Ref)
+	}
+	s.core.Saved(now, save, t)
+}
+
+// edited passes the outcome of a change by a person to the core, and answers the person.
+func (s *Shell) edited(now time.Time, ed *Edit, t *task.Task) {
+	if ed.After = t; t != nil {
+		s.core.Changed(now, t)
+		ed.failed = nil
+	}
+	s.effects.Replies = append(s.effects.Replies, Reply{Edit: ed, Err: ed.failed}) // an earlier try may have made it
+}
+
+// works ends an outage of a lane: its store has written something.
+func (s *Shell) works(now time.Time, l *lane) {
+	if !l.isAway {
+		if !s.held.IsEmpty() {
+			s.hold(now)
+		}
+		return
+	}
+	s.log(Info, "the store can be written again", "after", s.steady(now).Sub(l.awaySince))
+	l.isAway, l.probeAt = false, time.Time{}
+	s.limitGrabs(now)
+	s.hold(now)
+	s.retryAllStuck(now)
+}

@@ -1,0 +1,254 @@
+package engine
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	mathrand "math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/taskengine/taskengine/coord"
+	"github.com/taskengine/taskengine/engine/internal/cluster"
+	"github.com/taskengine/taskengine/engine/internal/core"
+	"github.com/taskengine/taskengine/engine/internal/shell"
+	"github.com/taskengine/taskengine/engine/policy"
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/internal/wakeup"
+	"github.com/taskengine/taskengine/internal/workpool"
+	"github.com/taskengine/taskengine/storage"
+)
+
+// Errors that callers match with [errors.Is].
+var (
+	// ErrClosed says that the engine was closed, or is draining.
+	ErrClosed = errors.New("the engine is closed")
+	// ErrFailed says that the store failed for good; see [Engine.Failed].
+	ErrFailed = errors.New("the engine has stopped because its store failed")
+)
+
+// Config configures an engine.
+type Config struct {
+	Store    storage.Store           // where the tasks are; the engine does not close it
+	Policies policy.Set              // what types and limits there are
+	Handlers map[string]task.Handler // by type
+	Elector  coord.Elector           // who does what one node should do; nil for this one
+	Name     string                  // name of the node, shown to people
+	Labels   map[string]string       // other facts about the node, shown to people
+
+	// Several nodes may share a store that is a [storage.Shared]. Membership reports which of them
+	// are alive; it is nil if this is the only node. Bus carries hints between nodes. If it is nil,
+	// a node finds within about a second the tasks that other nodes have added for it.
+	Membership coord.Membership
+	Bus        coord.Bus
+	Lease      time.Duration // how long a member is believed to be alive; 0 is DefaultLease
+
+	Log      *slog.Logger // nil for none
+	Observer Observer     // called at events
+	TaskLog  TaskLog      // gets what handlers log about their tasks; nil for none
+
+	LookAhead      int // triggers in memory at most; 0 is 100 000
+	QueueLookAhead int // triggers of one type and group in memory at most; 0 is 1000
+}
+
+// Observer has functions that the engine calls when something happens to one of its tasks.
+// Every field may be nil. The engine calls them from its own goroutines, some of them with its
+// mutex locked: they must be quick, must not call the engine, and must not change or retain
+// the task.
+type Observer struct {
+	Inserted func(at time.Time, t *task.Task)               // a task became durable: submitted, waiting, or grabbed at once
+	Started  func(at time.Time, t *task.Task)               // the handler of a task is called now
+	Saved    func(at time.Time, was task.Ref, t *task.Task) // a change became durable; t is nil if the change came too late
+}
+
+// Engine runs tasks. Its methods are safe for concurrent use.
+type Engine struct {
+	config   Config
+	store    storage.Store
+	log      *slog.Logger
+	catalog  *catalog         // what requests are checked by
+	pools    pools            // handlers with a limited number of slots
+	cluster  *cluster.Cluster // the other nodes
+	noSyncer storage.NoSyncer // makes relaxed grabs; nil if no type is relaxed, or the store cannot; read only
+
+	inbox       inbox                    // what the shell was not told yet
+	workers     *workpool.Pool[*attempt] // call the handlers
+	progress    progressBuffer           // writes the progress that handlers report
+	submissions sync.Pool                // of *shell.Submission, reused for their channels
+
+	mu    sync.Mutex
+	state state // guarded by mu
+
+	divided storage.Divided // the store if several databases keep the tasks, else nil
+	lanes   []*lane         // what writes: one for each database; read only
+	arrived wakeup.Signal   // set when the inbox is not empty any more; with one lane that lane's wake
+	reader  reader          // what reads from the store as memory has room
+	rearm   wakeup.Signal   // wakes tickLoop
+	check   wakeup.Signal   // wakes uncertainLoop
+	ends
+}
+
+// ends are the signs of how far the engine has come, and what ends it.
+type ends struct {
+	failed   chan struct{} // closed with failure
+	surveyed chan struct{} // closed when the core has surveyed the store
+	drained  chan struct{} // closed when the engine is closing and no task has a slot or a pending save
+	gone     chan struct{} // closed when Close has ended all work
+
+	stop   context.CancelFunc // ends the background work
+	duties sync.WaitGroup     // writers, reader, ticker, roles
+	closed sync.Once
+}
+
+// Defaults of [Config].
+const (
+	DefaultLookAhead      = 100_000
+	DefaultQueueLookAhead = 1000
+)
+
+// Open starts an engine on the tasks of a store. Before Open returns, it decides about the tasks
+// that ran when the store was last used. ctx bounds the opening, not the engine, which runs
+// until [Engine.Close].
+func Open(ctx context.Context, c Config) (*Engine, error) {
+	if problems := c.Policies.Check(); len(problems) > 0 {
+		return nil, fmt.Errorf("engine: %d problems with the policies, the first: %s", len(problems), problems[0])
+	}
+	e, err := newEngine(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkHome(ctx, e.store); err != nil {
+		return nil, err
+	}
+	if err := e.cluster.Heal(ctx); err != nil {
+		return nil, fmt.Errorf("engine: recover what ran before: %w", err)
+	}
+	if err := e.cluster.LoadPauses(ctx); err != nil {
+		return nil, fmt.Errorf("engine: %w", err)
+	}
+	if err := e.catalog.store(ctx, e.store); err != nil {
+		return nil, err
+	}
+	e.pools.use(&e.inbox, e.arrived)
+	background, stop := context.WithCancel(context.Background())
+	e.stop = stop
+	e.duties.Go(func() { e.cluster.Run(background) })
+	if err := e.cluster.Joined(ctx); err != nil {
+		stop()
+		e.duties.Wait()
+		e.pools.leave()
+		return nil, fmt.Errorf("engine: %w", err)
+	}
+	for _, l := range e.lanes {
+		for range writers {
+			w := &writer{Engine: e, lane: l}
+			e.duties.Go(func() { w.run(background) })
+		}
+	}
+	if e.divided != nil {
+		e.duties.Go(func() { e.drainLoop(background) })
+		e.duties.Go(func() { e.releaseLoop(background) })
+	}
+	e.duties.Go(func() { e.readLoop(background) })
+	e.duties.Go(func() { e.tickLoop(background) })
+	e.duties.Go(func() { e.uncertainLoop(background) })
+	e.duties.Go(func() { e.reconcileLoop(background) })
+	e.duties.Go(func() { e.cluster.Lead(background, "cleaner", e.clean) })
+	e.duties.Go(func() { e.cluster.Monitor(background) })
+	e.decide(func(*core.Core, time.Time) {})
+	select {
+	case <-e.surveyed:
+		return e, nil
+	case <-ctx.Done():
+		_ = e.Close(ctx)
+		return nil, fmt.Errorf("engine: look through the store: %w", context.Cause(ctx))
+	}
+}
+
+func newEngine(ctx context.Context, c Config) (*Engine, error) {
+	if c.LookAhead == 0 {
+		c.LookAhead = DefaultLookAhead
+	}
+	if c.QueueLookAhead == 0 {
+		c.QueueLookAhead = DefaultQueueLookAhead
+	}
+	if c.LookAhead < 1 || c.QueueLookAhead < 2 {
+		return nil, fmt.Errorf("engine: Config.LookAhead is %d (want 1 or more) and QueueLookAhead %d (want 2 or more)", c.LookAhead, c.QueueLookAhead)
+	}
+	if c.Lease == 0 {
+		c.Lease = DefaultLease
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Store == nil {
+		return nil, errors.New("engine: Config.Store is missing")
+	}
+	handled, types := make(map[string]bool), make(map[string]policy.Type)
+	for name := range c.Handlers {
+		handled[name], types[name] = true, policy.DefaultType()
+	}
+	maps.Copy(types, c.Policies.Types)
+	c.Policies.Types = types
+	var seed [32]byte
+	rand.Read(seed[:])
+	ids := task.NewIDs(seed)
+	rand.Read(seed[:])
+	chance := mathrand.New(mathrand.NewChaCha8(seed))
+	e := &Engine{
+		config: c, store: c.Store, log: c.Log,
+		pools:  newPools(c.Handlers),
+		reader: reader{wake: wakeup.New(), released: wakeup.New(), from: c.Store}, rearm: wakeup.New(), check: wakeup.New(),
+		ends: ends{
+			failed: make(chan struct{}), surveyed: make(chan struct{}), drained: make(chan struct{}), gone: make(chan struct{}),
+		},
+	}
+	var err error
+	if e.cluster, err = e.newCluster(ids); err != nil {
+		return nil, err
+	}
+	if e.catalog, err = newCatalog(ctx, &c, ids, e.cluster.IsShared()); err != nil {
+		return nil, err
+	}
+	for _, p := range c.Policies.Types {
+		if p.Relaxed {
+			e.noSyncer, _ = c.Store.(storage.NoSyncer)
+		}
+	}
+	shellConfig := shell.Config{NoSync: e.noSyncer != nil}
+	e.lanes = []*lane{{wake: wakeup.New()}}
+	e.arrived = e.lanes[0].wake
+	if s, ok := c.Store.(storage.Divided); ok {
+		shellConfig.Lanes, shellConfig.LaneOf = s.Databases()+1, s.DatabaseOf
+		for n := 1; n <= s.Databases(); n++ {
+			e.lanes = append(e.lanes, &lane{number: n, wake: wakeup.New()})
+		}
+		e.divided, e.arrived = s, wakeup.New()
+	}
+	e.submissions.New = newSubmission
+	e.workers = workpool.New(e.handle)
+	e.progress.store, e.progress.log = c.Store, c.Log
+	shellConfig.Core = core.New(core.Config{
+		Owner: e.cluster.Incarnation(), Policies: c.Policies, Handled: handled, Pools: e.pools.of,
+		Capacity: c.LookAhead, QueueCapacity: c.QueueLookAhead, Chance: chance.Float64,
+		Layouts: e.catalog.layouts, Regroup: e.catalog.regroup,
+	})
+	e.state = state{attempts: make(map[task.ID]*attempt), Shell: shell.New(shellConfig)}
+	e.state.clock.stepped = e.state.Step
+	return e, nil
+}
+
+// sleep waits for d. It returns the error of ctx if that ends first.
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}

@@ -1,0 +1,83 @@
+package engine
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/taskengine/taskengine/coord"
+	"github.com/taskengine/taskengine/engine/internal/cluster"
+	"github.com/taskengine/taskengine/engine/internal/core"
+	"github.com/taskengine/taskengine/engine/task"
+)
+
+// ErrLeaseLost is why handlers are cancelled when their node can no longer prove that it is
+// alive: other nodes may take it for dead, and run its tasks.
+var ErrLeaseLost = errors.New("the node could not prove that it is alive")
+
+// DefaultLease is how long a node is believed to be alive after it has proved it.
+const DefaultLease = 4 * time.Second
+
+// newCluster returns the part of e that deals with other nodes. It is not running yet.
+func (e *Engine) newCluster(ids *task.IDs) (*cluster.Cluster, error) {
+	c := &e.config
+	return cluster.New(cluster.Config{
+		Store: c.Store, Membership: c.Membership, Elector: c.Elector, Bus: c.Bus, Lease: c.Lease,
+		Name: c.Name, Labels: c.Labels, Handlers: slices.Sorted(maps.Keys(c.Handlers)), IDs: ids, Log: c.Log,
+		Engine: cluster.Engine{
+			Decide: e.decide, Unanswered: e.unanswered,
+			Orphaned: func(now time.Time, t *task.Task) task.Change {
+				return core.Orphaned(now, e.catalog.policyOf(t.Type), t)
+			},
+			IsConfigured: func(typ string) bool { return e.catalog.types[typ] != nil },
+			IsDraining:   e.isClosing,
+			StopAll:      e.stopRunning,
+			Running:      e.running,
+			GoesOn:       e.goesOn,
+			Ended:        func(t *task.Task) { e.state.waiters.ended(t) },
+		},
+	})
+}
+
+// Incarnation returns the id under which this engine owns the tasks it runs: fresh with
+// every Open, and whenever it could not prove that it is alive.
+func (e *Engine) Incarnation() task.ID { return e.cluster.Incarnation() }
+
+// Members returns the nodes that are alive, sorted by incarnation. It returns nil while this
+// node cannot prove that it is alive, and if it was opened without a Membership.
+func (e *Engine) Members() []coord.Member { return e.cluster.Members() }
+
+// IsMember reports whether the node is a member of the cluster, so that it can prove that it is
+// alive. If not, it starts nothing. A node that was opened without a Membership is a member.
+func (e *Engine) IsMember() bool { return e.cluster.IsMember() }
+
+// isClosing reports whether nothing new is accepted, nor begun.
+func (e *Engine) isClosing() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.state.isClosing
+}
+
+// stopRunning ends the contexts of all handlers that run, because the node has lost its lease.
+// It is called with mu held.
+func (e *Engine) stopRunning() {
+	for _, a := range e.state.attempts {
+		a.stop(ErrLeaseLost)
+	}
+}
+
+// running returns the rows whose handlers run. It is called with mu held.
+func (e *Engine) running() (refs []task.Ref) {
+	for _, a := range e.state.attempts {
+		refs = append(refs, a.ref)
+	}
+	return refs
+}
+
+// goesOn reports whether the attempt at this version of a row runs, has not been stopped, and has
+// not finished the task in a transaction. It is called with mu held.
+func (e *Engine) goesOn(ref task.Ref) bool {
+	a, ok := e.state.attempts[ref.ID]
+	return ok && a.ref == ref && a.why() == nil && a.finishing.Load() == nil
+}

@@ -1,0 +1,85 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/taskengine/taskengine/engine/task"
+)
+
+// firstCheck is the first pause before uncertain tasks are read. Each pause is twice as long as the
+// one before.
+const firstCheck = time.Second
+
+// uncertainLoop reads the rows of uncertain tasks until there are none.
+func (e *Engine) uncertainLoop(ctx context.Context) {
+	for {
+		select {
+		case <-e.check.C():
+		case <-ctx.Done():
+			return
+		}
+		for rest := firstCheck; rest > 0; rest *= 2 {
+			if sleep(ctx, rest) != nil {
+				return
+			}
+			select {
+			case <-e.check.C():
+				rest = firstCheck / 2
+			default:
+			}
+			if e.checkUncertain(ctx) == 0 {
+				break
+			}
+		}
+	}
+}
+
+// maxInVain is how many reads may fail in one round.
+const maxInVain = 10
+
+// checkUncertain reads the rows of uncertain tasks, passes them to the shell, and returns how
+// many tasks remain uncertain. It reads those last whose last read failed: they may be in a database
+// that does not answer.
+func (e *Engine) checkUncertain(ctx context.Context) (remain int) {
+	e.mu.Lock()
+	all, late := e.state.Uncertain()
+	e.mu.Unlock()
+	inVain := e.checkSome(ctx, false, all-late, maxInVain)
+	e.checkSome(ctx, true, late, maxInVain-inVain)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	remain, _ = e.state.Uncertain()
+	return remain
+}
+
+// checkSome reads the rows of the next n uncertain tasks, of those whose last read failed or of the
+// others, until most of these reads have failed. It returns how many have.
+func (e *Engine) checkSome(ctx context.Context, areLate bool, n, most int) (inVain int) {
+	for ; n > 0 && inVain < most; n-- {
+		e.mu.Lock()
+		id := e.state.NextUncertain(areLate)
+		e.mu.Unlock()
+		if id.IsZero() {
+			break
+		}
+		t, err := e.store.Get(ctx, id)
+		if err != nil && !errors.Is(err, task.ErrNotFound) {
+			inVain++
+			e.tell(func(s *state, _ time.Time) { s.Unread(id) })
+			continue
+		}
+		handedBack := false
+		e.tell(func(s *state, now time.Time) {
+			handedBack = s.Resolve(now, id, t, t != nil && e.cluster.IsOurs(t.Owner))
+			if t != nil {
+				s.waiters.ended(t)
+			}
+		})
+		if handedBack {
+			e.log.Warn("a task was grabbed by a commit that failed; it is handed back", "task_id", t.ID, "type", t.Type)
+		}
+	}
+	return inVain
+}

@@ -1,0 +1,96 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/taskengine/taskengine/engine/policy"
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+)
+
+// catalog is what the engine knows of types before a task of them exists: it makes the rows of
+// requests. It is read only, except for ids, which is safe for concurrent use.
+type catalog struct {
+	policies  policy.Set
+	types     map[string]*typeInfo // those that are configured
+	unknown   *typeInfo            // for the others
+	layouts   map[string][]string  // by type, the sources of the values of groups
+	isDivided bool                 // several databases hold the tasks
+	ids       *task.IDs
+}
+
+// newCatalog returns the catalog of a configuration. isShared says whether other nodes may use the
+// store.
+func newCatalog(ctx context.Context, c *Config, ids *task.IDs, isShared bool) (*catalog, error) {
+	layouts, err := layouts(ctx, c, isShared)
+	if err != nil {
+		return nil, err
+	}
+	k := &catalog{
+		policies: c.Policies, types: make(map[string]*typeInfo), unknown: newTypeInfo(policy.Set{}, policy.DefaultType(), nil),
+		layouts: layouts, ids: ids,
+	}
+	_, k.isDivided = c.Store.(storage.ShardBound)
+	for name, p := range c.Policies.Types {
+		k.types[name] = newTypeInfo(c.Policies, p, layouts[name])
+	}
+	return k, nil
+}
+
+// typeInfo is the part of a type's configuration that Submit uses.
+type typeInfo struct {
+	priority   uint8
+	maxPayload int
+	keys       []keyed // sources of the values of a group
+	values     int     // number of values that a group must have for the limits of the type
+}
+
+func newTypeInfo(set policy.Set, p policy.Type, layout []string) *typeInfo {
+	info := &typeInfo{priority: p.Priority, maxPayload: p.MaxPayload, keys: keyedBy(layout, set.Keyed(p))}
+	for i, k := range info.keys {
+		if k.limit != "" {
+			info.values = i + 1
+		}
+	}
+	return info
+}
+
+// policyOf returns the policy of a type, which is the default if the type is not configured.
+func (c *catalog) policyOf(typ string) policy.Type {
+	if p, ok := c.policies.Types[typ]; ok {
+		return p
+	}
+	return policy.DefaultType()
+}
+
+// store stores the rules of this node's types in a store to which other programs may add
+// tasks. If the rules of nodes differ, those of the node that was opened last hold.
+func (c *catalog) store(ctx context.Context, in storage.Store) error {
+	store, ok := in.(storage.Ruled)
+	if !ok {
+		return nil
+	}
+	set := c.policies
+	rules := []storage.TypeRules{rulesOf("", policy.Set{}, policy.DefaultType(), nil)}
+	for _, name := range slices.Sorted(maps.Keys(set.Types)) {
+		rules = append(rules, rulesOf(name, set, set.Types[name], c.layouts[name]))
+	}
+	if err := store.SetRules(ctx, rules...); err != nil {
+		return fmt.Errorf("engine: store the rules of the types: %w", err)
+	}
+	return nil
+}
+
+func rulesOf(name string, set policy.Set, p policy.Type, layout []string) storage.TypeRules {
+	r := storage.TypeRules{
+		Type: name, Priority: p.Priority, MaxPayload: p.MaxPayload,
+		QueueTimeout: p.Timeout.Queue, TotalTimeout: p.Timeout.Total,
+	}
+	for _, k := range keyedBy(layout, set.Keyed(p)) {
+		r.Keyed = append(r.Keyed, storage.Keyed{Limit: k.limit, Path: k.path})
+	}
+	return r
+}

@@ -1,0 +1,139 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/taskengine/taskengine/engine/policy"
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+)
+
+// layoutsSetting is the setting that holds the layout of each type: the sources of the values of
+// its groups, in order. A limit finds its value by the source that its per names, independent of
+// the order of limits in the configuration.
+const layoutsSetting = "limit-values"
+
+// noValue stands in a layout for a value that is always empty. It is the first value of a type
+// that had no values, so that the length of a group tells older groups apart, and it replaces a
+// value that no limit uses any more.
+const noValue = "headers."
+
+// layouts returns the layouts of the types of a configuration, and stores them. A layout only
+// grows, because the groups of stored rows were packed by it. isShared says whether other nodes
+// may use the store.
+func layouts(ctx context.Context, c *Config, isShared bool) (map[string][]string, error) {
+	needed := make(map[string][]string)
+	for name := range c.Handlers {
+		needed[name] = nil
+	}
+	for name, p := range c.Policies.Types {
+		needed[name] = pers(c.Policies.Keyed(p))
+	}
+	settings, ok := c.Store.(storage.Settings)
+	if !ok {
+		return needed, nil
+	}
+	for {
+		stored, err := settings.Setting(ctx, layoutsSetting)
+		var all map[string][]string
+		if err == nil && stored != nil {
+			err = json.Unmarshal(stored, &all)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("engine: read the sources of the values of limits: %w", err)
+		}
+		merged := mergeLayouts(all, needed, isShared)
+		if maps.EqualFunc(all, merged, slices.Equal) && stored != nil {
+			return merged, nil
+		}
+		value, err := json.Marshal(merged)
+		if err != nil {
+			return nil, err
+		}
+		swapped := true
+		if shared, ok := c.Store.(storage.Shared); ok {
+			swapped, err = shared.SwapSetting(ctx, layoutsSetting, stored, value)
+		} else {
+			err = settings.SetSetting(ctx, layoutsSetting, value)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("engine: store the sources of the values of limits: %w", err)
+		}
+		if swapped {
+			return merged, nil
+		}
+	}
+}
+
+// mergeLayouts returns the stored layouts with the needed values that they lack appended. A value
+// that is not needed any more becomes noValue, unless the store is shared: limits of other nodes
+// may use it.
+func mergeLayouts(stored, needed map[string][]string, isShared bool) map[string][]string {
+	merged := maps.Clone(stored)
+	if stored == nil {
+		return maps.Clone(needed) // older versions packed the values in the order of the limits
+	}
+	for name, need := range needed {
+		layout := append([]string{}, stored[name]...)
+		if !isShared {
+			for i, per := range layout {
+				if !slices.Contains(need, per) {
+					layout[i] = noValue
+				}
+			}
+		}
+		if len(layout) == 0 && len(need) > 0 {
+			layout = append(layout, noValue)
+		}
+		for _, per := range need {
+			if !slices.Contains(layout, per) {
+				layout = append(layout, per)
+			}
+		}
+		merged[name] = layout
+	}
+	return merged
+}
+
+func pers(limits []policy.Limit) []string {
+	out := make([]string, len(limits))
+	for i, l := range limits {
+		out[i] = l.Per
+	}
+	return out
+}
+
+// keyedBy returns the sources of the values of a group, with the limits that use them: "" if no
+// limit does.
+func keyedBy(layout []string, limits []policy.Limit) []keyed {
+	var out []keyed
+	for _, per := range layout {
+		k := keyed{path: strings.Split(per, ".")}
+		if i := slices.IndexFunc(limits, func(l policy.Limit) bool { return l.Per == per }); i >= 0 {
+			k.limit = limits[i].Name
+		}
+		out = append(out, k)
+	}
+	return out
+}
+
+// regroup reports whether the group of t was packed when its type had fewer values, and returns
+// the group that t has with the values of today. missing says which value t lacks, if it lacks one:
+// it counts as empty.
+func (c *catalog) regroup(t *task.Task) (group string, missing error, isOld bool) {
+	info, ok := c.types[t.Type]
+	if !ok || task.GroupLen(t.Group) >= info.values {
+		return "", nil, false
+	}
+	r := Request{Payload: t.Payload, Key: t.Key, OrderingKey: t.OrderingKey, Headers: t.Headers}
+	group, missing = groupOf(info.keys, &r)
+	if missing != nil {
+		group = task.GroupOf(make([]string, len(info.keys))...)
+	}
+	return group, missing, true
+}

@@ -1,0 +1,196 @@
+package engine
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/taskengine/taskengine/engine/task"
+)
+
+// ErrInvalid is wrapped by the errors of requests that the engine cannot accept.
+var ErrInvalid = errors.New("invalid request")
+
+// Limits of a request, in bytes.
+const (
+	MaxType    = 200
+	MaxKey     = 500
+	MaxGroup   = 1000
+	MaxHeaders = 16 << 10
+)
+
+// Request describes a task to add. Only Type is required.
+type Request struct {
+	ID          task.ID           // chosen by the caller to make the request repeatable; zero for a generated one
+	Type        string            // at most MaxType bytes
+	Payload     []byte            // at most max_payload of the type; stored unchanged
+	Priority    *uint8            // task.HighestPriority..task.LowestPriority; nil for the priority of the type
+	Key         string            // unique among the stored tasks of the type; at most MaxKey bytes
+	OrderingKey string            // stored with the task; at most MaxKey bytes
+	At          time.Time         // earliest start; zero for now
+	ExpiresAt   time.Time         // the task is too late from this time on; zero for never
+	Headers     map[string]string // stored with the task; names and values have at most MaxHeaders bytes
+}
+
+// rows returns the rows of reqs, or an error if a request is invalid. Generated ids belong to
+// shards; nil stands for all shards.
+func (c *catalog) rows(reqs []Request, shards *task.Shards) ([]*task.Task, error) {
+	if len(reqs) == 1 { // the usual case, in one allocation
+		only := new(struct {
+			row  task.Task
+			rows [1]*task.Task
+		})
+		only.rows[0] = &only.row
+		if err := c.fill(&only.row, &reqs[0], shards); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+		}
+		return only.rows[:], nil
+	}
+	rows := make([]*task.Task, len(reqs))
+	for i := range reqs {
+		rows[i] = new(task.Task) // one by one: tasks end, and are freed, at different times
+		if err := c.fill(rows[i], &reqs[i], shards); err != nil {
+			return nil, fmt.Errorf("%w %d of %d: %w", ErrInvalid, i+1, len(reqs), err)
+		}
+	}
+	return rows, nil
+}
+
+// fill sets t to the row of r, or returns an error if r is invalid.
+func (c *catalog) fill(t *task.Task, r *Request, shards *task.Shards) error {
+	info, known := c.types[r.Type]
+	if !known {
+		info = c.unknown
+	}
+	if err := check(r, info.maxPayload); err != nil {
+		return err
+	}
+	if err := c.checkPlace(r, shards); err != nil {
+		return err
+	}
+	group, err := groupOf(info.keys, r)
+	if err != nil {
+		return err
+	}
+	t.ID, t.Type, t.Key, t.OrderingKey = r.ID, r.Type, r.Key, r.OrderingKey
+	t.Priority, t.Group = info.priority, group
+	t.ReadyAt, t.ExpiresAt = r.At, r.ExpiresAt
+	t.Headers = maps.Clone(r.Headers)
+	t.Payload = bytes.Clone(r.Payload) // the handler may run while the caller reuses its buffer
+	if r.Priority != nil {
+		t.Priority = *r.Priority
+	}
+	t.Shard = c.shardOf(t, shards)
+	return nil
+}
+
+func check(r *Request, maxPayload int) error {
+	headers, text := 0, utf8.ValidString(r.Key) && utf8.ValidString(r.OrderingKey)
+	for k, v := range r.Headers {
+		headers += len(k) + len(v)
+		text = text && utf8.ValidString(k) && utf8.ValidString(v)
+	}
+	switch {
+	case r.Type == "":
+		return errors.New("type is missing")
+	case len(r.Type) > MaxType:
+		return fmt.Errorf("type has %d bytes, of %d allowed", len(r.Type), MaxType)
+	case !printable(r.Type):
+		return errors.New("type has characters that cannot be printed")
+	case len(r.Key) > MaxKey:
+		return fmt.Errorf("key has %d bytes, of %d allowed", len(r.Key), MaxKey)
+	case len(r.OrderingKey) > MaxKey:
+		return fmt.Errorf("ordering key has %d bytes, of %d allowed", len(r.OrderingKey), MaxKey)
+	case !text:
+		return errors.New("keys and headers must be UTF-8 text")
+	case len(r.Payload) > maxPayload:
+		return fmt.Errorf("payload has %d bytes, of %d allowed by max_payload of type %s", len(r.Payload), maxPayload, r.Type)
+	case headers > MaxHeaders:
+		return fmt.Errorf("headers have %d bytes, of %d allowed", headers, MaxHeaders)
+	case r.Priority != nil && *r.Priority > task.LowestPriority:
+		return fmt.Errorf("priority is %d, of 0 (sooner) to 9 (later)", *r.Priority)
+	case outOfRange(r.At) || outOfRange(r.ExpiresAt):
+		return errors.New("times must lie between the years 1970 and 9999")
+	}
+	return nil
+}
+
+func outOfRange(t time.Time) bool { return !t.IsZero() && (t.Unix() < 0 || t.Year() > 9999) }
+
+func printable(s string) bool {
+	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f })
+}
+
+// keyed is the source of one value of a type's group.
+type keyed struct {
+	limit string   // the limit that uses the value; "" if none does any more
+	path  []string // "payload", then the names of JSON members; "headers", then a name; "key"; "ordering_key"
+}
+
+// groupOf returns the group of a request: its values for the keyed limits of its type. A
+// missing value is the empty value, which limits treat like any other.
+func groupOf(keys []keyed, r *Request) (string, error) {
+	if len(keys) == 0 {
+		return "", nil
+	}
+	values := make([]string, len(keys))
+	for i, k := range keys {
+		switch k.path[0] {
+		case "key":
+			values[i] = r.Key
+		case "ordering_key":
+			values[i] = r.OrderingKey
+		case "headers":
+			values[i] = r.Headers[strings.Join(k.path[1:], ".")]
+		default:
+			v, err := lookUp(r.Payload, k.path[1:])
+			if err != nil && k.limit != "" {
+				return "", fmt.Errorf("limit %s needs %s of the payload: %w", k.limit, strings.Join(k.path[1:], "."), err)
+			}
+			values[i] = v
+		}
+	}
+	group := task.GroupOf(values...)
+	if len(group) > MaxGroup {
+		return "", fmt.Errorf("the values that its limits look at have %d bytes, of %d allowed", len(group), MaxGroup)
+	}
+	return group, nil
+}
+
+// lookUp returns a member of a JSON document as text.
+func lookUp(document []byte, path []string) (string, error) {
+	raw := json.RawMessage(document)
+	for _, name := range path {
+		var members map[string]json.RawMessage
+		if err := json.Unmarshal(raw, &members); err != nil {
+			return "", fmt.Errorf("it is not a JSON object: %w", err)
+		}
+		raw = members[name]
+		if raw == nil {
+			return "", nil
+		}
+	}
+	var v any
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber() // keep all digits: different large numbers must stay different
+	if err := d.Decode(&v); err != nil {
+		return "", err
+	}
+	switch v := v.(type) {
+	case string:
+		return v, nil
+	case json.Number:
+		return v.String(), nil
+	case bool:
+		return strconv.FormatBool(v), nil
+	case nil:
+		return "", nil
+	}
+	return "", errors.New("it is neither text, a number nor a boolean")
+}

@@ -1,0 +1,204 @@
+package sharded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+)
+
+// Databases implements [storage.Divided].
+func (s *Store) Databases() int { return len(s.places) }
+
+// DatabaseOf implements [storage.Divided].
+func (s *Store) DatabaseOf(shard uint16) int {
+	if place := s.routes.Load().of(shard); place != nowhere {
+		return place
+	}
+	return len(s.places)
+}
+
+// Without implements [storage.Divided].
+func (s *Store) Without(databases ...int) storage.Tasks {
+	v := &verbs{store: s, in: slices.Clone(s.in)}
+	for _, database := range databases {
+		if database < len(v.in) {
+			v.in[database] = nil
+		}
+	}
+	return v
+}
+
+// CommitIn implements [storage.Divided].
+func (s *Store) CommitIn(ctx context.Context, database int, b *storage.Batch) storage.Commit {
+	return storage.Later(func() (out storage.Outcome, err error) {
+		if database == len(s.places) {
+			out, err = s.leaveOut(ctx, b)
+		} else {
+			out, err = s.commitIn(ctx, database, b)
+			err = s.failed(database, err)
+		}
+		if err != nil {
+			return storage.Outcome{}, fmt.Errorf("sharded: commit a batch: %w", err)
+		}
+		return out, nil
+	})
+}
+
+// leaveOut leaves out all rows of a batch whose shards no place held. It fails if none does now.
+func (s *Store) leaveOut(ctx context.Context, b *storage.Batch) (storage.Outcome, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookPatience)
+	defer cancel()
+	known, err := s.look(ctx)
+	if err != nil {
+		return storage.Outcome{}, unavailable(err)
+	}
+	shards, n := task.AllShards(), len(b.Insert)+len(b.Swap)
+	if n > 0 {
+		shards = shardsIn(b)
+	}
+	missing := known.missing(shards)
+	if n == 0 && !missing.IsEmpty() || n > 0 && missing == shards {
+		return storage.Outcome{}, unavailable(known.why(missing))
+	}
+	return leftOut(b), nil
+}
+
+// unavailable returns an error for a batch of which nothing was done, because the places of its rows
+// are not known.
+func unavailable(err error) error {
+	if !errors.Is(err, storage.ErrUnavailable) {
+		err = fmt.Errorf("%w: %w", storage.ErrUnavailable, err)
+	}
+	return storage.Undone(err)
+}
+
+// leftOut returns the outcome of a batch of which nothing was done.
+func leftOut(b *storage.Batch) storage.Outcome {
+	out := storage.Outcome{Inserted: make([]storage.Inserted, len(b.Insert)), Swapped: make([]*task.Task, len(b.Swap))}
+	for i := range len(b.Insert) + len(b.Swap) {
+		out.Elsewhere = append(out.Elsewhere, i)
+	}
+	return out
+}
+
+// commitIn commits what one place holds of a batch.
+func (s *Store) commitIn(ctx context.Context, place int, b *storage.Batch) (storage.Outcome, error) {
+	known := s.routes.Load()
+	out, err := s.places[place].Store.Commit(ctx, b).Wait()
+	for round := 1; errors.Is(err, storage.ErrElsewhere); round++ { // nothing was done
+		if round == rounds {
+			err = unavailable(fmt.Errorf("shards are moved over and over: %w", err))
+			break
+		}
+		out, err = s.commitHeld(ctx, place, b)
+		if err == nil {
+			return out, nil
+		}
+	}
+	if err != nil {
+		return storage.Outcome{}, err
+	}
+	number(place, b.Insert, out.Inserted)
+	outwardAll(place, out.Swapped)
+	if !slices.Contains(out.Swapped, nil) {
+		return out, nil
+	}
+	held, err := s.heldSince(ctx, known, place)
+	if err != nil { // what was done is known, so the batch has not failed
+		s.log.Warn("a database does not say which shards it holds; changes that it has not found are tried again", "database", s.places[place].Name, "error", err)
+	}
+	for i, t := range out.Swapped {
+		if t == nil && !held.Has(b.Swap[i].ID.Shard()) {
+			out.Elsewhere = append(out.Elsewhere, len(b.Insert)+i)
+		}
+	}
+	if len(out.Elsewhere) > 0 {
+		s.lookSoon(ctx)
+	}
+	return out, nil
+}
+
+// commitHeld is commitIn for a batch of which the place has refused some shards. It wraps
+// [storage.ErrElsewhere] if the place refuses others now.
+func (s *Store) commitHeld(ctx context.Context, place int, b *storage.Batch) (storage.Outcome, error) {
+	defer s.lookSoon(ctx)
+	home, err := s.places[place].Store.Holdings(ctx)
+	if err != nil {
+		return storage.Outcome{}, storage.Undone(err)
+	}
+	out, held := leftOut(b), &storage.Batch{}
+	out.Elsewhere = nil
+	for _, n := range b.Notes {
+		if home.Owned.Has(n.ID.Shard()) {
+			held.Notes = append(held.Notes, n)
+		}
+	}
+	var at []int // of the rows of held in b
+	for i := range len(b.Insert) + len(b.Swap) {
+		switch k := i - len(b.Insert); {
+		case !home.Owned.Has(shardIn(b, i)):
+			out.Elsewhere = append(out.Elsewhere, i)
+			continue
+		case k < 0:
+			held.Insert = append(held.Insert, b.Insert[i])
+		default:
+			held.Swap, held.Remove = append(held.Swap, b.Swap[k]), append(held.Remove, b.Removes(k))
+		}
+		at = append(at, i)
+	}
+	if len(at) == 0 {
+		return out, nil
+	}
+	done, err := s.places[place].Store.Commit(ctx, held).Wait()
+	if err != nil {
+		return storage.Outcome{}, err
+	}
+	number(place, held.Insert, done.Inserted)
+	outwardAll(place, done.Swapped)
+	for k, i := range at {
+		if k < len(held.Insert) {
+			out.Inserted[i] = done.Inserted[k]
+			continue
+		}
+		t := done.Swapped[k-len(held.Insert)]
+		if out.Swapped[i-len(b.Insert)] = t; t == nil { // its shard may have left meanwhile: another try finds out
+			out.Elsewhere = append(out.Elsewhere, i)
+		}
+	}
+	slices.Sort(out.Elsewhere)
+	out.Lost = done.Lost
+	return out, nil
+}
+
+// lookPatience is how long a commit waits for other places to say which shards they hold.
+const lookPatience = 2 * time.Second
+
+// lookSoon finds out where the shards are now. If it cannot, the next call that needs to know does.
+func (s *Store) lookSoon(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, lookPatience)
+	defer cancel()
+	if _, err := s.look(ctx); err != nil {
+		s.log.Debug("cannot find out which databases hold the shards", "error", err)
+	}
+}
+
+// shardsIn returns the shards of the rows of a batch.
+func shardsIn(b *storage.Batch) (shards task.Shards) {
+	for i := range len(b.Insert) + len(b.Swap) {
+		shards.Add(shardIn(b, i))
+	}
+	return shards
+}
+
+// shardIn returns the shard of a row of a batch: first of Insert, then of Swap.
+func shardIn(b *storage.Batch, i int) uint16 {
+	if i < len(b.Insert) {
+		return b.Insert[i].ID.Shard()
+	}
+	return b.Swap[i-len(b.Insert)].ID.Shard()
+}
