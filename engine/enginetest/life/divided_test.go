@@ -66,7 +66,10 @@ func (w *world) doIn(n *node, database int, b *storage.Batch, isSure func() bool
 }
 
 // parts is a store that consists of several databases.
-type parts struct{ remote }
+type parts struct {
+	remote
+	left []int // which are left out of reads
+}
 
 var _ storage.Divided = parts{}
 
@@ -75,6 +78,9 @@ func (parts) Shards() *task.Shards { return nil }
 
 // Databases implements [storage.Divided].
 func (parts) Databases() int { return databases }
+
+// Without implements [storage.Divided].
+func (l parts) Without(some ...int) storage.Tasks { return parts{l.remote, slices.Clone(some)} }
 
 // known is where a node believes the shards to be.
 type known struct {
@@ -227,25 +233,31 @@ func (l *link) reach(v verbs, ids ...task.ID) error {
 	return nil
 }
 
-// ask asks the database of a task, or all of them if there is none, and returns why they do not answer.
-// A database that hangs takes its time for that.
-func (l *link) ask(ctx context.Context, ids ...task.ID) error {
+// late returns why databases do not answer. One that hangs takes its time for that.
+func (l *link) late(ctx context.Context, err error) error {
 	l.mu.Lock()
-	now := l.now
+	hangs := l.now.fate == hangs
 	l.mu.Unlock()
-	err := l.reach(reads, ids...)
-	if len(ids) == 0 && now.away > 0 && now.on&reads != 0 && now.fate != blind {
-		err = (&fault{down: now.down}).err(errStorm)
-	}
-	if err == nil || now.fate != hangs {
+	if err == nil || !hangs {
 		return err
 	}
 	return errors.Join(l.travel(ctx, l.w.span(0, 5*time.Second)), err)
 }
 
+// ask asks all databases that are not left out, and returns why they do not answer.
+func (l parts) ask(ctx context.Context) error {
+	l.mu.Lock()
+	now := l.now
+	l.mu.Unlock()
+	if now.away > 0 && !slices.Contains(l.left, now.away-1) && now.on&reads != 0 && now.fate != blind {
+		return l.late(ctx, (&fault{down: now.down}).err(errStorm))
+	}
+	return nil
+}
+
 // Get implements [storage.Tasks].
 func (l parts) Get(ctx context.Context, id task.ID) (*task.Task, error) {
-	if err := l.ask(ctx, id); err != nil {
+	if err := l.late(ctx, l.reach(reads, id)); err != nil {
 		return nil, err
 	}
 	return l.link.Get(ctx, id)
@@ -253,28 +265,34 @@ func (l parts) Get(ctx context.Context, id task.ID) (*task.Task, error) {
 
 // Due implements [storage.Tasks].
 func (l parts) Due(ctx context.Context, q storage.DueQuery) ([]storage.Due, error) {
-	q.Shards = l.w.homes.held(q.Shards)
+	q.Shards = l.w.homes.held(q.Shards, l.left...)
 	out, err := l.link.Due(ctx, q)
 	return out, errors.Join(err, l.ask(ctx))
 }
 
 // Ready implements [storage.Tasks].
 func (l parts) Ready(ctx context.Context, q storage.ReadyQuery) ([]task.Trigger, error) {
-	q.Shards = l.w.homes.held(q.Shards)
+	q.Shards = l.w.homes.held(q.Shards, l.left...)
 	out, err := l.link.Ready(ctx, q)
+	return out, errors.Join(err, l.ask(ctx))
+}
+
+// Queues implements [storage.Tasks].
+func (l parts) Queues(ctx context.Context, after task.Queue, limit int) ([]task.Queue, error) {
+	out, err := l.link.Queues(ctx, after, limit)
 	return out, errors.Join(err, l.ask(ctx))
 }
 
 // Unclaimed implements [storage.Shared].
 func (l parts) Unclaimed(ctx context.Context, q storage.UnclaimedQuery) (storage.UnclaimedPage, error) {
-	q.Shards = l.w.homes.held(q.Shards)
+	q.Shards = l.w.homes.held(q.Shards, l.left...)
 	out, err := l.link.Unclaimed(ctx, q)
 	return out, errors.Join(err, l.ask(ctx))
 }
 
 // Submitted implements [storage.Shared].
 func (l parts) Submitted(ctx context.Context, q storage.SubmittedQuery) ([]task.Hint, storage.Place, error) {
-	q.Shards = l.w.homes.held(q.Shards)
+	q.Shards = l.w.homes.held(q.Shards, l.left...)
 	page, next, err := l.link.Submitted(ctx, q)
 	return page, next, errors.Join(err, l.ask(ctx))
 }
@@ -290,7 +308,7 @@ func (l parts) Orphans(ctx context.Context, alive []task.ID, after task.ID, scan
 // Outdated implements [storage.Shared].
 func (l parts) Outdated(ctx context.Context, refs ...task.Ref) ([]bool, error) {
 	for _, ref := range refs {
-		if err := l.ask(ctx, ref.ID); err != nil {
+		if err := l.late(ctx, l.reach(reads, ref.ID)); err != nil {
 			return nil, err
 		}
 	}

@@ -3,6 +3,7 @@ package life
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -40,13 +41,13 @@ func (h *homes) get(shard uint16) int {
 	return h.of[shard]
 }
 
-// held returns those of some shards that are not being moved; nil is all.
-func (h *homes) held(of *task.Shards) *task.Shards {
+// held returns those of some shards that databases hold, without those that are left out; nil is all.
+func (h *homes) held(of *task.Shards, left ...int) *task.Shards {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	held := task.Shards{}
 	for shard, at := range h.of {
-		if at != databases && (of == nil || of.Has(uint16(shard))) {
+		if at != databases && !slices.Contains(left, at) && (of == nil || of.Has(uint16(shard))) {
 			held.Add(uint16(shard))
 		}
 	}

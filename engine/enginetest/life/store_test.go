@@ -27,7 +27,7 @@ var (
 func (l *link) store() storage.Store {
 	switch {
 	case l.w.plan.divided:
-		return parts{remote{l}}
+		return parts{remote: remote{l}}
 	case l.w.plan.batcher:
 		return remote{l}
 	}
