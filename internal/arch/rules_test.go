@@ -62,6 +62,10 @@ var rules = []rule{
 		Why: "the core decides by what it is told; the shell in package engine talks to stores and nodes",
 	},
 	{
+		Of:  "engine/internal/scripttest",
+		Why: "a script does not depend on the machine that plays it",
+	},
+	{
 		Of:  "engine/internal/cluster",
 		May: []string{"engine/internal/core", "engine/task", "storage", "coord", "coord/local", "internal/ratelog", "internal/wakeup"},
 		Why: "what deals with other nodes knows the ports and the core, and the engine by functions alone; a node alone is one of a cluster in memory",

@@ -4,14 +4,16 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/taskengine/taskengine/engine/internal/script"
+	"github.com/taskengine/taskengine/engine/internal/scripttest"
 	"github.com/taskengine/taskengine/engine/task"
 )
 
 // TestScripts plays the stories in testdata. scriptCommands has their commands.
-func TestScripts(t *testing.T) { script.PlayAll(t, func() script.Machine { return new(story).do }) }
+func TestScripts(t *testing.T) {
+	scripttest.PlayAll(t, func() scripttest.Machine { return new(story).do })
+}
 
-type args struct{ script.Args }
+type args struct{ scripttest.Args }
 
 // id returns the id of the task whose number is the first word.
 func (a args) id() task.ID {
@@ -22,4 +24,4 @@ func (a args) id() task.ID {
 }
 
 // word returns the words of a command that has one.
-func word(w string) args { return args{script.Args{Words: []string{w}}} }
+func word(w string) args { return args{scripttest.Args{Words: []string{w}}} }

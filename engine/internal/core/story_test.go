@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/internal/script"
+	"github.com/taskengine/taskengine/engine/internal/scripttest"
 	"github.com/taskengine/taskengine/engine/internal/table"
 	"github.com/taskengine/taskengine/engine/policy"
 	"github.com/taskengine/taskengine/engine/task"
@@ -58,7 +58,7 @@ type story struct {
 //	                             its grab takes long
 //	die                          the node dies and starts again: running tasks are orphaned
 //	why NUM, rows, stats         print something
-func (s *story) do(command string, words script.Args, lines []string) (out string, err error) {
+func (s *story) do(command string, words scripttest.Args, lines []string) (out string, err error) {
 	s.out.Reset()
 	a := args{words}
 	if command == "world" {
@@ -122,7 +122,7 @@ func (s *story) world(a args, lines []string) error {
 	}
 	for _, line := range lines {
 		words := strings.Fields(line)
-		if err := s.declare(words[0], args{script.Args{Words: words[1:]}}); err != nil {
+		if err := s.declare(words[0], args{scripttest.Args{Words: words[1:]}}); err != nil {
 			return fmt.Errorf("%s: %w", line, err)
 		}
 	}

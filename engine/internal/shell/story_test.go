@@ -9,14 +9,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/internal/script"
+	"github.com/taskengine/taskengine/engine/internal/scripttest"
 	"github.com/taskengine/taskengine/engine/policy"
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
 )
 
 // TestScripts plays the stories in testdata. scriptCommands has their commands.
-func TestScripts(t *testing.T) { script.PlayAll(t, func() script.Machine { return new(story).do }) }
+func TestScripts(t *testing.T) {
+	scripttest.PlayAll(t, func() scripttest.Machine { return new(story).do })
+}
 
 // story is the state of one script: a world in which the script says what happens. Tasks are named
 // by numbers, and batches by their numbers among those that are not answered. The task n is of the
@@ -26,6 +28,7 @@ type story struct {
 	broken  string // the first promise that the shell broke
 	hadWork []bool // by lane, as last printed
 	stopped bool   // it was printed that all is drained
+	late    []func()
 	out     strings.Builder
 }
 
@@ -42,32 +45,45 @@ type story struct {
 //	next [LANE]                  a writer takes the next batch
 //	written N                    the database has made it, and said so
 //	done N                       the database has made it
-//	failed N away|lost|refused|broken [undone]
-//	                             the database did not make it, or did not say so
+//	failed N away|lost|refused|broken [undone|late]
+//	                             the database did not make it, or did not say so, or will make it
+//	late                         it makes such a batch now
+//	observe NUM                  another reader tells the core when the time of the row comes
 //	move NUM LANE                another database keeps the task from now on
 //	advance D                    time passes, with a Tick at each time of Wake
 //	step D                       the clock is set
 //	resolve, unread              the row of the next uncertain task was read, or could not be
 //	probe, retry, close
 //	rows, state                  print something
-var scriptCommands = map[string]func(*story, script.Args) error{
+var scriptCommands = map[string]func(*story, scripttest.Args) error{
 	"submit": (*story).submits, "tx": (*story).tx, "ended": (*story).ended, "next": (*story).gives, "written": (*story).written,
 	"done": (*story).isMade, "failed": (*story).failed, "advance": (*story).advance, "rows": (*story).list, "state": (*story).state,
-	"cancel":  func(s *story, a script.Args) error { return s.changes(a, task.Cancelled) },
-	"resume":  func(s *story, a script.Args) error { return s.changes(a, task.Submitted) },
-	"resolve": func(s *story, a script.Args) error { return s.reads(true) },
-	"unread":  func(s *story, a script.Args) error { return s.reads(false) },
-	"move": func(s *story, a script.Args) error {
+	"cancel":  func(s *story, a scripttest.Args) error { return s.changes(a, task.Cancelled) },
+	"resume":  func(s *story, a scripttest.Args) error { return s.changes(a, task.Submitted) },
+	"resolve": func(s *story, a scripttest.Args) error { return s.reads(true) },
+	"unread":  func(s *story, a scripttest.Args) error { return s.reads(false) },
+	"move": func(s *story, a scripttest.Args) error {
 		s.keeps[a.Numbered(0)] = a.Numbered(1)
 		return nil
 	},
-	"step":  func(s *story, a script.Args) error { d, err := time.ParseDuration(a.At(0)); s.step(d); return err },
-	"probe": func(s *story, _ script.Args) error { s.shell.Probe(); return nil },
-	"retry": func(s *story, _ script.Args) error { s.shell.Retry(s.now); return nil },
-	"close": func(s *story, _ script.Args) error { s.shell.Close(); return nil },
+	"step": func(s *story, a scripttest.Args) error { d, err := time.ParseDuration(a.At(0)); s.step(d); return err },
+	"late": func(s *story, _ scripttest.Args) error {
+		for _, do := range s.late {
+			do()
+		}
+		s.late = nil
+		return nil
+	},
+	"observe": func(s *story, a scripttest.Args) error {
+		s.shell.Core().ObserveDue(s.rows[id(a.Numbered(0))].Hint())
+		return nil
+	},
+	"probe": func(s *story, _ scripttest.Args) error { s.shell.Probe(); return nil },
+	"retry": func(s *story, _ scripttest.Args) error { s.shell.Retry(s.now); return nil },
+	"close": func(s *story, _ scripttest.Args) error { s.shell.Close(); return nil },
 }
 
-func (s *story) do(command string, a script.Args, lines []string) (string, error) {
+func (s *story) do(command string, a scripttest.Args, lines []string) (string, error) {
 	s.out.Reset()
 	if command == "world" {
 		if err := s.start(a, lines); err != nil {
@@ -86,10 +102,10 @@ func (s *story) do(command string, a script.Args, lines []string) (string, error
 	return s.out.String(), nil
 }
 
-func (s *story) start(a script.Args, lines []string) error {
+func (s *story) start(a scripttest.Args, lines []string) error {
 	set := policy.Set{Types: map[string]policy.Type{}}
 	for _, line := range lines {
-		words := script.Args{Words: strings.Fields(line)}
+		words := scripttest.Args{Words: strings.Fields(line)}
 		switch words.At(0) {
 		case "slots":
 			set.Slots = words.Numbered(1)
@@ -120,7 +136,7 @@ func id(n int) task.ID { return task.ID{15: byte(n)} }
 
 func number(id task.ID) int { return int(id[15]) }
 
-func (s *story) submits(a script.Args) error {
+func (s *story) submits(a scripttest.Args) error {
 	rows := []*task.Task{s.row(a.Numbered(0), a.At(1))}
 	if a.Has("with") {
 		rows = append(rows, s.row(a.Numbered(3), a.At(1)))
@@ -133,7 +149,7 @@ func (s *story) row(n int, typ string) *task.Task {
 	return &task.Task{ID: id(n), Type: typ, Priority: 5, Shard: id(n).Shard()}
 }
 
-func (s *story) tx(a script.Args) error {
+func (s *story) tx(a scripttest.Args) error {
 	t := s.row(a.Numbered(0), a.At(1))
 	createdAs(s.world, t)
 	s.shell.InsertUncertain(s.now, []*task.Task{t})
@@ -147,7 +163,7 @@ func (s *story) tx(a script.Args) error {
 	return nil
 }
 
-func (s *story) ended(a script.Args) error {
+func (s *story) ended(a scripttest.Args) error {
 	n := id(a.Numbered(0))
 	if _, ok := s.running[n]; !ok {
 		return errors.New("it does not run")
@@ -160,7 +176,7 @@ func (s *story) ended(a script.Args) error {
 	return nil
 }
 
-func (s *story) changes(a script.Args, to task.State) error {
+func (s *story) changes(a scripttest.Args, to task.State) error {
 	row, ok := s.rows[id(a.Numbered(0))]
 	if !ok {
 		return errors.New("there is no such row")
@@ -169,7 +185,7 @@ func (s *story) changes(a script.Args, to task.State) error {
 	return nil
 }
 
-func (s *story) gives(a script.Args) error {
+func (s *story) gives(a scripttest.Args) error {
 	lane := 0
 	if a.At(0) != "" {
 		lane = a.Numbered(0)
@@ -197,7 +213,7 @@ func (s *story) gives(a script.Args) error {
 	return nil
 }
 
-func (s *story) commit(a script.Args) (*commit, error) {
+func (s *story) commit(a scripttest.Args) (*commit, error) {
 	i := slices.IndexFunc(s.underWay, func(c *commit) bool { return c.number == a.Numbered(0) })
 	if i < 0 {
 		return nil, errors.New("no such batch is under way")
@@ -205,7 +221,7 @@ func (s *story) commit(a script.Args) (*commit, error) {
 	return s.underWay[i], nil
 }
 
-func (s *story) written(a script.Args) error {
+func (s *story) written(a scripttest.Args) error {
 	c, err := s.commit(a)
 	if err == nil {
 		s.answer(c, nil)
@@ -213,7 +229,7 @@ func (s *story) written(a script.Args) error {
 	return err
 }
 
-func (s *story) isMade(a script.Args) error {
+func (s *story) isMade(a scripttest.Args) error {
 	c, err := s.commit(a)
 	if err == nil {
 		s.world.do(c)
@@ -221,7 +237,7 @@ func (s *story) isMade(a script.Args) error {
 	return err
 }
 
-func (s *story) failed(a script.Args) error {
+func (s *story) failed(a scripttest.Args) error {
 	c, err := s.commit(a)
 	if err != nil {
 		return err
@@ -235,6 +251,9 @@ func (s *story) failed(a script.Args) error {
 	if a.Has("undone") {
 		why = storage.Undone(why)
 	}
+	if a.Has("late") {
+		s.late = append(s.late, s.later(c))
+	}
 	s.answer(c, why)
 	return nil
 }
@@ -242,7 +261,7 @@ func (s *story) failed(a script.Args) error {
 // maxTicks is how many times Wake may return the same time.
 const maxTicks = 3
 
-func (s *story) advance(a script.Args) error {
+func (s *story) advance(a scripttest.Args) error {
 	d, err := time.ParseDuration(a.At(0))
 	ticks := 0
 	for end := s.now.Add(d); err == nil; {
@@ -288,7 +307,7 @@ func (s *story) reads(canRead bool) error {
 	return nil
 }
 
-func (s *story) list(script.Args) error {
+func (s *story) list(scripttest.Args) error {
 	for _, n := range slices.SortedFunc(maps.Keys(s.rows), task.ID.Compare) {
 		row := s.rows[n]
 		text := fmt.Sprintf("%d: %s, version %d", number(n), row.State, row.Version)
@@ -300,7 +319,7 @@ func (s *story) list(script.Args) error {
 	return nil
 }
 
-func (s *story) state(script.Args) error {
+func (s *story) state(scripttest.Args) error {
 	all, inVain := s.shell.Uncertain()
 	c := s.shell.Core()
 	s.printf("%d have slots or are grabbed, %d saves not written, %d stuck, %d refused, %d uncertain, %d of them read in vain",

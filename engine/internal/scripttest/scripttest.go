@@ -1,4 +1,4 @@
-// Package script plays scripts in tests of state machines. A script is a list of blocks with a blank
+// Package scripttest plays scripts in tests of state machines. A script is a list of blocks with a blank
 // line between them. Each is a command, a line of four dashes, and what the machine does after it:
 //
 //	submit 1 mail
@@ -7,7 +7,7 @@
 //
 // Lines that begin with # are comments. After an intended change of behaviour run the test with
 // -rewrite, and review the difference line by line.
-package script
+package scripttest
 
 import (
 	"flag"
