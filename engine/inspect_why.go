@@ -13,7 +13,6 @@ import (
 	"github.com/taskengine/taskengine/engine/internal/table"
 	"github.com/taskengine/taskengine/engine/policy"
 	"github.com/taskengine/taskengine/engine/task"
-	"github.com/taskengine/taskengine/storage"
 )
 
 // Reason is one thing that keeps a task from running, or the state of the task.
@@ -66,7 +65,7 @@ func (e *Engine) Why(ctx context.Context, id task.ID) (*task.Task, []Reason, err
 	switch {
 	case err == nil:
 	case isHeld && !errors.Is(err, task.ErrNotFound):
-		return nil, nil, fmt.Errorf("engine: %w: the database that keeps the task %v, and nothing of that database is started until it does: %w", storage.ErrUnavailable, id, err)
+		return nil, nil, fmt.Errorf("engine: the database that keeps the task %v does not answer: none of its tasks is started until it does: %w", id, err)
 	default:
 		return nil, nil, err
 	}

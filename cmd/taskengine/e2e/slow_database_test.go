@@ -206,7 +206,7 @@ func (d *twoDatabases) why() {
 	asked := time.Now()
 	got := d.cli(d.t, "task", "why", one)
 	d.t.Logf("task why ends with %d after %v: %s%s", got.code, time.Since(asked), got.stdout, got.stderr)
-	if !strings.Contains(got.stdout+got.stderr, "nothing of that database is started until it does") {
+	if !strings.Contains(got.stdout+got.stderr, "does not answer: none of its tasks is started until it does") {
 		d.t.Errorf("task why says %s%s", got.stdout, got.stderr)
 	}
 }
