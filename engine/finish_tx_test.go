@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/taskengine/taskengine/engine"
@@ -298,6 +299,7 @@ func TestATransactionOfANodeThatWasTakenForDeadIsRolledBack(t *testing.T) {
 		close(release)
 		b.end(id)
 		time.Sleep(time.Minute)
+		synctest.Wait() // the handler has written late
 		if got := b.expect(id, task.Done); string(got.Result) != "again" || b.paid() != 1 || !errors.Is(late, engine.ErrAttemptOver) {
 			t.Errorf("%d payments, %q; the late one: %v", b.paid(), got.Result, late)
 		}
