@@ -54,6 +54,15 @@ func (s *hung) CommitIn(ctx context.Context, database int, b *storage.Batch) sto
 	})
 }
 
+func (s *hung) Get(ctx context.Context, id task.ID) (*task.Task, error) {
+	if id.Shard() >= task.ShardCount/2 {
+		if err := s.await(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return s.inParts.Get(ctx, id)
+}
+
 func (s *hung) Ready(ctx context.Context, q storage.ReadyQuery) ([]task.Trigger, error) {
 	if err := s.await(ctx); err != nil {
 		return nil, err
@@ -151,4 +160,41 @@ func TestTheBacklogOfADatabaseIsReadWhileAnotherHangs(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestUncertainTasksAreResolvedWhileAnotherDatabaseHangs(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := &hung{inParts: inParts{Store: memory.New()}}
+		n := &node{t: t, store: s, config: engine.Config{Store: s, Policies: one("pay", nil), Handlers: handle("pay", func(context.Context, *task.Task) ([]byte, error) {
+			return nil, nil
+		})}}
+		n.open()
+		t.Cleanup(n.close)
+		s.set(task.AllShards(), true) // what is written is done, and not answered
+		for range 100 {
+			if _, err := n.Submit(t.Context(), engine.Request{Type: "pay"}); err == nil {
+				t.Fatal("a submit is answered")
+			}
+		}
+		answer := s.hang()
+		s.set(task.Shards{}, false)
+		ended := func() map[bool]int { // by whether they are in the second database
+			ends := make(map[bool]int)
+			for _, row := range s.all(t) {
+				if row.State == task.Done {
+					ends[row.ID.Shard() >= task.ShardCount/2]++
+				}
+			}
+			return ends
+		}
+		time.Sleep(5 * time.Minute)
+		if got := ended(); got[false] < 20 || got[true] > 0 {
+			t.Errorf("of the database that answers %d tasks are done, and %d of the other", got[false], got[true])
+		}
+		answer()
+		time.Sleep(5 * time.Minute)
+		if got := ended(); got[false]+got[true] != 100 {
+			t.Errorf("%d and %d tasks are done", got[false], got[true])
+		}
+	})
 }

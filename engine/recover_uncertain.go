@@ -60,9 +60,17 @@ func (e *Engine) checkSome(ctx context.Context, areLate bool, n, most int) (inVa
 	for ; n > 0 && inVain < most; n-- {
 		e.mu.Lock()
 		id := e.state.NextUncertain(areLate)
+		isHeld := e.state.IsHeld(id.Shard())
 		e.mu.Unlock()
 		if id.IsZero() {
 			break
+		}
+		if isHeld { // its database does not answer: its row is read when that does
+			if areLate {
+				inVain++
+			}
+			e.tell(func(s *state, _ time.Time) { s.Unread(id) })
+			continue
 		}
 		t, err := e.store.Get(ctx, id)
 		if err != nil && !errors.Is(err, task.ErrNotFound) {
