@@ -239,7 +239,7 @@ func TestNothingIsLostWhenTheNodeIsKilled(t *testing.T) {
 	}
 }
 
-func TestANodeThatCannotStartIsToldWithWhatItSaid(t *testing.T) {
+func TestANodeThatCannotStartIsReportedWithItsOutput(t *testing.T) {
 	o := on(t, "pebble")
 	o.NodeEnv = append(o.NodeEnv, nodeStore+"=none")
 	_, err := Run(t.Context(), parsed(t, small, "runs=1", "faults={kill_node: 20s}"), o)
@@ -269,7 +269,7 @@ func TestARunEndsWithItsContext(t *testing.T) {
 	}
 }
 
-func TestTheProgressIsTold(t *testing.T) {
+func TestProgressIsReported(t *testing.T) {
 	o := on(t, "memory")
 	var seen []Phase
 	o.Progress = func(p Progress) {

@@ -91,7 +91,7 @@ func TestSetsReplaceValues(t *testing.T) {
 	}
 }
 
-func TestWhatIsWrongIsToldWithItsPlaceAndWhatToDo(t *testing.T) {
+func TestMistakesAreReportedWithTheirPlaceAndACorrection(t *testing.T) {
 	const head = "name: x\npurpose: p\nduration: 1s\n"
 	for name, c := range map[string]struct{ text, says string }{
 		"nothing":            {"", "t.yaml:1:1: needs the key name"},
@@ -165,7 +165,7 @@ func TestWhatIsWrongIsToldWithItsPlaceAndWhatToDo(t *testing.T) {
 	}
 }
 
-func TestAllThatIsWrongIsToldAtOnce(t *testing.T) {
+func TestAllMistakesAreReportedTogether(t *testing.T) {
 	_, err := Parse("t.yaml", []byte("name: a b\nruns: x\nwarm_up: 4\nload: {shape: idle}\n"))
 	var problems *config.Errors
 	if !errors.As(err, &problems) || len(problems.Problems) != 4 {
@@ -176,7 +176,7 @@ func TestAllThatIsWrongIsToldAtOnce(t *testing.T) {
 	}
 }
 
-func TestASetThatIsNoGoodIsToldAsIs(t *testing.T) {
+func TestAnInvalidSettingIsReportedAsItWasGiven(t *testing.T) {
 	for set, says := range map[string]string{
 		"x":                 "--set x: has no value",
 		"=5":                "has an empty part in its path",

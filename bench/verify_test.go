@@ -139,7 +139,7 @@ func TestAHandlerThatIsNeverCalledIsFound(t *testing.T) {
 	}
 }
 
-func TestAnErrorNobodyExpectedIsFound(t *testing.T) {
+func TestAnUnexpectedErrorIsFound(t *testing.T) {
 	var seen atomic.Int32
 	o := on(t, Memory)
 	o.tamper.handler = func(h task.Handler) task.Handler {

@@ -85,7 +85,7 @@ func TestTheRarestIsNotMadeMoreOften(t *testing.T) {
 	}
 }
 
-func TestSyncsAreToldFromWhatComesBeforeAndAfterThem(t *testing.T) {
+func TestSyncsAreSeparatedFromTheWorkBeforeAndAfterThem(t *testing.T) {
 	zero := time.Unix(1000, 0)
 	at := func(us int) time.Time { return zero.Add(time.Duration(us) * time.Microsecond) }
 	us := func(n int) time.Duration { return time.Duration(n) * time.Microsecond }

@@ -63,7 +63,7 @@ types:
 	}
 }
 
-func TestWhatIsWrongWithALoadIsToldWithItsPlace(t *testing.T) {
+func TestMistakesInALoadAreReportedWithTheirPlaces(t *testing.T) {
 	const types = "types: {a: {rate: 1/s, duration: 1ms}}\n"
 	for name, c := range map[string]struct{ text, says string }{
 		"nothing":             {"", "load.yaml:1:1: has no objective"},

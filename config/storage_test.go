@@ -60,7 +60,7 @@ func TestHiddenPasswordsLeaveTheRestOfALineWhereItIs(t *testing.T) {
 	}
 }
 
-func TestTheLogsOfTasksAreBesideTheTasksUnlessToldOtherwise(t *testing.T) {
+func TestTheLogsOfTasksAreBesideTheTasksUnlessConfiguredOtherwise(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                       "data/task-logs",
 		"storage: {path: db}":    "db/task-logs",

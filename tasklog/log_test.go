@@ -304,7 +304,7 @@ func TestAnAttemptLogsNoMoreThanItsShare(t *testing.T) {
 	}
 }
 
-func TestWhatIsDroppedIsToldInTheEndEvenIfNobodySaysThatAnAttemptHasEnded(t *testing.T) {
+func TestDroppedLinesAreReportedAlsoIfTheEndOfTheAttemptIsNot(t *testing.T) {
 	id := ids(40_000)
 	l := open(t, tasklog.Options{AttemptLines: 1, MaxBytes: 64 << 20})
 	for range 3 {

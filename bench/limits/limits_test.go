@@ -135,7 +135,7 @@ func TestOnlyWhatIsAskedForIsMeasured(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeMeasuredIsToldBeforeAnythingIs(t *testing.T) {
+func TestWhatCannotBeMeasuredIsReportedFirst(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)

@@ -51,7 +51,7 @@ func TestManyLoadsAreThinnedOutButInTheTable(t *testing.T) {
 	}
 }
 
-func TestSubjectsAreToldApart(t *testing.T) {
+func TestSubjectsAreDistinguished(t *testing.T) {
 	m := newMaker(10)
 	older := ours
 	older.Version = "v0.3.0"

@@ -24,7 +24,7 @@ func swept(m *maker, subject result.Subject, loads []float64, misses ...float64)
 	return out
 }
 
-func TestTheHighestLoadThatMetTheObjectiveIsTold(t *testing.T) {
+func TestTheHighestLoadThatMetTheObjectiveIsShown(t *testing.T) {
 	loads := []float64{1e3, 20e3, 40e3, 60e3}
 	for name, c := range map[string]struct {
 		results []*result.Result

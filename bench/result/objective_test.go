@@ -29,7 +29,7 @@ func TestObjectivesAreReadAndWritten(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoObjectiveIsToldWithWhatToWrite(t *testing.T) {
+func TestATextThatIsNoObjectiveIsRefusedWithAnExample(t *testing.T) {
 	for text, says := range map[string]string{
 		"":                       "write it such as p99 start < 50ms",
 		"fast":                   "write it such as p99 start < 50ms",

@@ -241,7 +241,7 @@ func TestAnIncarnationJoinsOnce(t *testing.T) {
 	}
 }
 
-func TestAWatchIsNotToldWhatChangesNothing(t *testing.T) {
+func TestAWatchIsNotCalledForAChangeWithoutEffect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := local.New()
 		set := func(scope, value string) {

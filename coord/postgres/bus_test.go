@@ -129,7 +129,7 @@ func TestManyHintsAreOneStatement(t *testing.T) {
 	}
 }
 
-func TestNothingIsSentWhenNobodyElseIsThere(t *testing.T) {
+func TestNothingIsSentToANodeThatIsAlone(t *testing.T) {
 	url := database(t)
 	var sent statements
 	n := connect(t, url, setup{tracer: &sent})
@@ -148,7 +148,7 @@ func TestNothingIsSentWhenNobodyElseIsThere(t *testing.T) {
 	}
 }
 
-func TestALostConnectionIsMadeAnewAndTold(t *testing.T) {
+func TestALostConnectionIsReportedAndReplaced(t *testing.T) {
 	url := database(t)
 	_, s := listener(t, url)
 	for range 3 {

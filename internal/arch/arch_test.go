@@ -109,7 +109,7 @@ func TestPackagesImportOnlyWhatTheirLayerMay(t *testing.T) {
 	}
 }
 
-func TestTheOutermostPackagesAreImportedByNobodyElse(t *testing.T) {
+func TestTheOutermostPackagesAreImportedOnlyAsListed(t *testing.T) {
 	for _, p := range packages(t) {
 		for _, i := range p.Inside {
 			for room, by := range onlyBy {

@@ -15,7 +15,7 @@ func TestDatabasesAreSeparate(t *testing.T) {
 	}
 }
 
-func TestADatabaseIsDroppedThoughSomebodyIsConnected(t *testing.T) {
+func TestADatabaseIsDroppedDespiteConnections(t *testing.T) {
 	count := "SELECT count(*) FROM pg_database WHERE datname LIKE 'test%'"
 	admin := connect(t, server.URL("postgres"))
 	before := ask[int](t, admin, count)

@@ -93,7 +93,7 @@ func TestJobsThatEndTheirGoroutineDoNoHarm(t *testing.T) {
 	})
 }
 
-func TestWhoComesBackAfterClosealGoesHome(t *testing.T) {
+func TestAGoroutineThatReturnsAfterCloseEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		var done atomic.Int32

@@ -312,7 +312,7 @@ func TestEveryCheckOfTheSuiteCanFail(t *testing.T) {
 	}
 }
 
-func TestWhatAChattererPrintsIsTold(t *testing.T) {
+func TestOutputThatIsNotOfTheProtocolIsReported(t *testing.T) {
 	o := self(t, "chatters", transport+"=grpc")
 	o.Type = "echo"
 	r := examine(t, o)

@@ -10,7 +10,7 @@ import (
 
 const noneLeft = "no process is left when it has exited"
 
-func TestADaemonIsToldAndKilled(t *testing.T) {
+func TestADaemonIsReportedAndKilled(t *testing.T) {
 	dir := t.TempDir()
 	o := self(t, "leaves a daemon", transport+"=json", elsewhere+"="+dir)
 	o.Type = "echo"

@@ -99,7 +99,7 @@ func TestAFinishedRunEnds(t *testing.T) {
 	}
 }
 
-func TestARunNobodyLooksAtLeavesNoTrace(t *testing.T) {
+func TestTheContextOfARunCostsNothingUnlessItIsUsed(t *testing.T) {
 	parent := &countingContext{Context: t.Context()}
 	r := newRun(&wire.Run{RunId: 1, Deadline: 1}, nil, &session{ctx: parent})
 	if at, ok := r.Deadline(); !ok || !at.Equal(time.UnixMicro(1)) {

@@ -180,7 +180,7 @@ func TestAddAnswersWithTheTaskThatHasTheKeyOrTheID(t *testing.T) {
 	}
 }
 
-func TestOfManyWhoAddAKeyAtOnceOneDoes(t *testing.T) {
+func TestOfManyConcurrentAddsOfAKeyOneSucceeds(t *testing.T) {
 	url := server.Database(t)
 	postgrestest.Open(t, url)
 	for range 5 {

@@ -160,7 +160,7 @@ func TestATaskAddedInTheCallersTransactionRunsIfAndOnlyIfThatCommits(t *testing.
 }
 
 // The caller dies, or forgets to tell, after its commit: the nodes find the task.
-func TestATaskOfWhoseCommitNobodyTellsIsFound(t *testing.T) {
+func TestATaskIsFoundThoughItsCommitIsNotReported(t *testing.T) {
 	url := server.Database(t)
 	n := join(t, url, types("ship"), map[string]work{"ship": nothing})
 	var ids []task.ID
@@ -220,7 +220,7 @@ func TestInsertNeedsReadCommitted(t *testing.T) {
 	}
 }
 
-func TestATransactionInWhichAVerbFailedTellsNobody(t *testing.T) {
+func TestATransactionInWhichAVerbFailedCallsNoHooks(t *testing.T) {
 	url := server.Database(t)
 	n := alone(t, url, types("ship"), nil)
 	told := false

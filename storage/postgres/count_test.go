@@ -48,7 +48,7 @@ func execIn(t *testing.T, s *postgres.Store, sql string, args ...any) {
 	}
 }
 
-func TestCountsAreRightWhoeverChangesTheTables(t *testing.T) {
+func TestCountsAreRightWhateverChangesTheTables(t *testing.T) {
 	url := server.Database(t)
 	s := postgrestest.Open(t, url)
 	ids := task.NewIDs([32]byte{1})

@@ -164,7 +164,7 @@ func TestASweepThatWasInterruptedIsFinished(t *testing.T) {
 	}
 }
 
-func TestATableThatSomebodyHasDetachedIsLeftAlone(t *testing.T) {
+func TestATableThatWasDetachedByHandIsLeftAlone(t *testing.T) {
 	s := postgrestest.Open(t, server.Database(t))
 	finish(t, s, task.NewIDs([32]byte{1}), moment, time.Hour, "")
 	var table string

@@ -64,7 +64,7 @@ func addMany(t *testing.T, s *postgres.Store, n int, args string) (ids []task.ID
 
 // A node that was not told of its tasks finds them behind any number of tasks of another
 // node in the same queue, and behind those that run.
-func TestTasksThatNodesWereNotToldOfAreFoundBehindAnyBacklog(t *testing.T) {
+func TestTasksWithoutAHintAreFoundBehindAnyBacklog(t *testing.T) {
 	url := server.Database(t)
 	hold := make(chan struct{})
 	set := types("work")

@@ -48,7 +48,7 @@ func TestANetworkThatSwallowsEverythingIsNotWaitedForForever(t *testing.T) {
 // What somebody else's transaction has locked fails the batch that needs it, before the
 // connection is given up, and says so. All of the batch is undone, and the rest of it succeeds
 // by itself.
-func TestARowThatIsLockedFailsItsBatchAndIsTold(t *testing.T) {
+func TestALockedRowFailsItsBatchAndIsReported(t *testing.T) {
 	url := server.Database(t)
 	s := postgrestest.Open(t, url)
 	row := func(id byte) *task.Task {
@@ -92,7 +92,7 @@ func TestARowThatIsLockedFailsItsBatchAndIsTold(t *testing.T) {
 
 // Whoever keeps all connections busy that are not for what writes does not keep tasks from
 // being added, found and changed.
-func TestSlowQueriesOfOthersKeepNobodyFromWriting(t *testing.T) {
+func TestSlowQueriesOfOthersTakeNoConnectionFromWrites(t *testing.T) {
 	for _, conns := range []int{2, 4, 6} {
 		t.Run(fmt.Sprint(conns, " connections"), func(t *testing.T) {
 			url := server.Database(t)
@@ -140,7 +140,7 @@ func TestSlowQueriesOfOthersKeepNobodyFromWriting(t *testing.T) {
 
 // A row that somebody has locked fails what needs it, and nothing that happens to be in the same
 // batch.
-func TestARowThatIsLockedFailsNoUnrelatedSubmit(t *testing.T) {
+func TestALockedRowFailsNoUnrelatedSubmit(t *testing.T) {
 	url := server.Database(t)
 	n := alone(t, url, types("work"), map[string]work{"work": nothing})
 	id := n.submit(engine.Request{Type: "work", At: time.Now().Add(time.Hour)})

@@ -165,7 +165,7 @@ type prover struct {
 
 func (p *prover) Proves(task.ID) bool { return p.proves.Load() }
 
-func TestANodeThatCannotProveThatItIsAliveKnowsNotWhoIs(t *testing.T) {
+func TestANodeThatCannotProveThatItIsAliveKnowsNoLivingNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &prover{Membership: local.New()}
 		n := open(t, newStore(t), func(c *Config) { c.Membership = p })

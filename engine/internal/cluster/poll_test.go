@@ -56,7 +56,7 @@ func TestHintsAreKeptForOtherNodesOnlyAndUpToABound(t *testing.T) {
 	})
 }
 
-func TestAPollFindsWhatNoHintToldOf(t *testing.T) {
+func TestAPollFindsTasksWithoutAHint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, first := newStore(t), local.New()
 		a := join(t, store, first.Peer(), nil)

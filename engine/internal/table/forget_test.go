@@ -8,7 +8,7 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-func TestTypesThatNobodyKnowsTakeNoRoomOnceTheyAreEmpty(t *testing.T) {
+func TestTypesThatAreNotConfiguredTakeNoMemoryOnceTheyAreEmpty(t *testing.T) {
 	const capacity = 20
 	set := policy.Set{
 		Types:  map[string]policy.Type{"mail": typeOf("partner")},

@@ -131,7 +131,7 @@ func (d *desk) expect(trs ...task.Trigger) {
 	}
 }
 
-func TestABacklogOfWhateverShapeDelaysNobodyElse(t *testing.T) {
+func TestABacklogOfWhateverShapeDelaysNoOtherType(t *testing.T) {
 	for _, s := range shapes() {
 		for _, before := range []bool{true, false} {
 			name := s.name + ", there before the table"

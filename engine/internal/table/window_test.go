@@ -226,7 +226,7 @@ func TestAClaimHidesNothingOfATypeThatIsNotListed(t *testing.T) {
 	}
 }
 
-func TestClaimOvertakesNobody(t *testing.T) {
+func TestClaimOvertakesNoTask(t *testing.T) {
 	mail, sms := task.Queue{Type: "mail"}, task.Queue{Type: "sms"}
 	heavy := policy.DefaultType()
 	heavy.Weight = 2

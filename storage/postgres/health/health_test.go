@@ -235,7 +235,7 @@ func TestHealthTellsCountsThatAreWrong(t *testing.T) {
 	}
 }
 
-func TestHealthIsToldToARoleThatSeesLittle(t *testing.T) {
+func TestHealthIsReportedToARoleWithFewRights(t *testing.T) {
 	url := server.Database(t)
 	postgrestest.Open(t, url)
 	c := pgtest.Connect(t, url)

@@ -36,7 +36,7 @@ func rowOf(shard uint16) *task.Task {
 	return t
 }
 
-func TestNobodyChangesTasksOfAShardThatIsElsewhere(t *testing.T) {
+func TestTasksOfAShardThatIsElsewhereCannotBeChanged(t *testing.T) {
 	ps := parts(t, "a", "b")
 	here, there := rowOf(0), rowOf(200)
 	if _, err := ps[0].Insert(t.Context(), here, there); err != nil {

@@ -117,7 +117,7 @@ func TestATrialRefusesTheResultThatANodeWouldRefuse(t *testing.T) {
 	}
 }
 
-func TestAProgramThatDiesUnderItsTaskIsTold(t *testing.T) {
+func TestAProgramThatDiesDuringItsTaskIsReported(t *testing.T) {
 	const script = `echo '1|1|stdio||json|'; read -r welcome; echo '{"hello":{"protocol":1,"types":["a"],"slots":1},"credits":1}'; read -r run; echo farewell >&2; exit 9`
 	r := cli(t, withPath(), "", "handler", "test", "--type", "a", "--", "/bin/sh", "-c", script)
 	if r.code != 1 || !strings.Contains(r.stderr, "taskengine: crashed: ") || !strings.Contains(r.stderr, "exit status 9") || !strings.Contains(r.stderr, "farewell") {

@@ -110,7 +110,7 @@ func TestNoTableIsTornOrObeyed(t *testing.T) {
 	})
 }
 
-func TestWhoWaitsAtATerminalIsToldForWhat(t *testing.T) {
+func TestATerminalShowsWhatACommandWaitsFor(t *testing.T) {
 	var errs bytes.Buffer
 	a := &app{stderr: &errs}
 	if a.patient() != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/exit"
 )
 
-func TestALineThatIsNoTaskIsToldInTheWordsOfTheFile(t *testing.T) {
+func TestALineThatIsNoTaskIsReportedInTheWordsOfTheFile(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"priority": "high"}`:     "no task: priority is a string; want a number from 0 (sooner) to 9 (later)",
 		`{"priority": -1}`:         "no task: priority is -1; want a number from 0 (sooner) to 9 (later)",

@@ -20,7 +20,7 @@ import (
 // errRefused is an error of a database that does not answer.
 var errRefused = fmt.Errorf("connection refused: %w", io.EOF)
 
-func TestADatabaseIsTriedUntilItAnswersAndTheReasonIsTold(t *testing.T) {
+func TestADatabaseIsTriedUntilItAnswersAndTheReasonIsReported(t *testing.T) {
 	// cutOff is a try that takes as long as it is let.
 	cutOff := func(ctx context.Context) (int, error) { <-ctx.Done(); return 0, ctx.Err() }
 	refused := func(context.Context) (int, error) { return 0, errRefused }

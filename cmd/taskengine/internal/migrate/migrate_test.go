@@ -7,7 +7,7 @@ import (
 	"github.com/taskengine/taskengine/storage/postgres/schema"
 )
 
-func TestTheStateOfASchemaIsTold(t *testing.T) {
+func TestTheStateOfASchemaIsReported(t *testing.T) {
 	all := schema.Migrations("work")
 	newer := append(append([]schema.Migration{}, all...), schema.Migration{Version: len(all) + 1, Name: "of tomorrow"})
 	newest := append(append([]schema.Migration{}, newer...), schema.Migration{Version: len(all) + 2, Name: "of the day after"})
