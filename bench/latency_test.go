@@ -106,7 +106,7 @@ func handOver(b *testing.B, store storage.Store) {
 	b.ReportMetric(float64(quantile(gaps, 0.5))/float64(sync), "gap-p50/sync")
 }
 
-// openLoop submits one task every millisecond: who is late does not hold up the others.
+// openLoop submits one task every millisecond; a submit that is late does not delay the others.
 func openLoop(b *testing.B, e *engine.Engine, watch *records) {
 	const interval = time.Millisecond
 	payload := make([]byte, payloadSize)

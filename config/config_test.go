@@ -48,7 +48,7 @@ func TestAnEmptyFileGivesTheDefaults(t *testing.T) {
 	}
 }
 
-// Every default that the table tells must be what the code does without the key.
+// Every default in the table must be what the code does without the key.
 func TestTheDefaultsOfTheTableAreThoseOfTheCode(t *testing.T) {
 	const typed = "handlers: {h: {exec: [h]}}\ntypes: {t: {handler: h, %s}}"
 	around := func(outer, inner string) string { return fmt.Sprintf(outer, inner) }

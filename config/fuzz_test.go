@@ -12,8 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// FuzzLoad checks that whatever is written, Load ends with a configuration that the
-// engine accepts and that survives its own dump, or with problems that have a place.
+// FuzzLoad checks that Load returns, for any text, a configuration that the engine accepts and that can be
+// written and read again, or problems that have a place.
 func FuzzLoad(f *testing.F) {
 	for _, pattern := range []string{"testdata/valid/*.yaml", "testdata/wrong/*.yaml"} {
 		paths, err := filepath.Glob(pattern)
@@ -105,7 +105,7 @@ func TestFilesThatAreMadeToHurtAreDealtWithQuickly(t *testing.T) {
 		"dashes in dashes":                   strings.Repeat("- ", maxFile/2),
 		"aliases in aliases":                 "a: &a [" + strings.Repeat("*a, ", maxFile/8) + "]",
 		"one key over and over":              strings.Repeat("a: b\n", maxFile/5),
-		"many keys that nobody knows":        manyKeys(maxFile / 12),
+		"many unknown keys":                  manyKeys(maxFile / 12),
 		"one long word":                      strings.Repeat("a", maxFile),
 		"one long key":                       strings.Repeat("a", maxFile-8) + ": b",
 	}

@@ -70,7 +70,7 @@ func TestWrongFilesAreRefusedWithAllTheirProblems(t *testing.T) {
 	}
 }
 
-// alike compares configurations by what they say.
+// alike are the options by which the tests compare configurations.
 var alike = cmp.Options{cmpopts.IgnoreUnexported(Config{}), cmpopts.EquateEmpty()}
 
 func TestValidFilesGiveTheSameConfigurationAgainWhenDumped(t *testing.T) {

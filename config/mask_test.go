@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// secretFile has a secret, always called hunter2, in every place that can hold one.
+// secretFile has the secret hunter2 in every place that can have a secret.
 const secretFile = `
 admin: {token: hunter2-hunter2-hunter2}
 handlers:

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// pause is what the texts of these tests are read into.
+// pause is the type into which these tests read texts.
 type pause struct {
 	Name string
 	Of   time.Duration

@@ -45,7 +45,7 @@ func TestFilesThatLoadAreValidBySchema(t *testing.T) {
 	}
 }
 
-// What a schema can see, ours sees: kinds, unknown keys, missing units, words.
+// The schema refuses what a schema can refuse: wrong kinds, unknown keys, missing units, unknown words.
 func TestFilesThatAreWrongByThemselvesAreInvalidBySchema(t *testing.T) {
 	schema := compiled(t)
 	for _, name := range []string{

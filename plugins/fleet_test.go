@@ -172,7 +172,7 @@ func TestTasksThatAProcessDiedUnderAreTriedAlone(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	}
-	// Somebody else's tasks go on in company while the two are tried again.
+	// Other tasks continue to share a process while the two are tried again.
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	bystander := handle(ctx, h, numbered("wait", "", 3))

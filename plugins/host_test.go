@@ -82,7 +82,7 @@ func TestATaskAndItsResultArriveUnchanged(t *testing.T) {
 		}
 	})
 
-	t.Run("the host knows whom it runs", func(t *testing.T) {
+	t.Run("the host knows its program", func(t *testing.T) {
 		st := h.Status()
 		if !st.Up || st.SDK != "go 1.0.0" || st.Version != "v7" || st.Slots != 64 || st.Starts != 1 || st.Crashes != 0 {
 			t.Errorf("%+v", st)

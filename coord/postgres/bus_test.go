@@ -202,7 +202,7 @@ func TestWhatTheDatabaseCannotStoreIsRefused(t *testing.T) {
 		"name":    n.Join(ctx, coord.Member{Incarnation: task.ID{1}, Name: bad}, func([]coord.Member) {}),
 		"handler": n.Join(ctx, coord.Member{Incarnation: task.ID{1}, Handlers: []string{bad}}, func([]coord.Member) {}),
 		"label":   n.Join(ctx, coord.Member{Incarnation: task.ID{1}, Labels: map[string]string{"a": bad}}, func([]coord.Member) {}),
-		"nobody":  n.Join(ctx, coord.Member{Name: "a"}, func([]coord.Member) {}),
+		"member":  n.Join(ctx, coord.Member{Name: "a"}, func([]coord.Member) {}),
 		"setting": n.Set(ctx, bad, "", nil),
 		"watch":   n.Watch(ctx, "name", bad, func([]byte) {}),
 		"limit":   acquired,

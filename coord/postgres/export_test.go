@@ -4,7 +4,7 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// Session returns what the process holds things by, or zero if it holds nothing now.
+// Session returns the session by which the process holds leases, or zero if it has none now.
 func (c *Coord) Session() task.ID {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -14,7 +14,7 @@ func (c *Coord) Session() task.ID {
 	return c.session.id
 }
 
-// Listening returns whether notifications come.
+// Listening reports whether the process receives notifications.
 func (c *Coord) Listening() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -96,8 +96,8 @@ func TestALateRequestForPermitsTakesNone(t *testing.T) {
 }
 
 // TestPermitsGivenBackAtOnceAreSeenByEachOther has two sessions give back one permit each
-// while a third waits for both: the second one has to wait for the first one's commit to
-// see that there is room.
+// while a third waits for both: the second one sees the free permits only after the commit of the
+// first.
 func TestPermitsGivenBackAtOnceAreSeenByEachOther(t *testing.T) {
 	url := database(t)
 	const order = "SELECT taskengine.coord_permits($1::text::jsonb)::text"
@@ -176,7 +176,7 @@ func TestAnotherIsolationLevelIsRefused(t *testing.T) {
 // reign is one leadership.
 type reign struct{ ctx context.Context }
 
-// lead leads until the test ends, and tells of every reign.
+// lead campaigns until the test ends, and sends every reign.
 func lead(t *testing.T, n *node, role string) <-chan reign {
 	reigns := make(chan reign)
 	done := make(chan struct{})
@@ -196,7 +196,7 @@ func lead(t *testing.T, n *node, role string) <-chan reign {
 	return reigns
 }
 
-// join joins until the test ends, and tells the newest list and what Join returned.
+// join joins until the test ends. list returns the newest list of members, and result gets what Join returns.
 func join(t *testing.T, n *node, id task.ID) (list func() []coord.Member, result <-chan error) {
 	var mu sync.Mutex
 	var newest []coord.Member
@@ -237,9 +237,8 @@ func TestALeaseLastsAsLongAsItIsRenewed(t *testing.T) {
 	}
 }
 
-// A clock that is set back is the same as ends that are later. Those of sessions that no process
-// renews are one lease away from the next heartbeat of another, and those that are renewed
-// stay.
+// The test moves the ends of leases instead of setting the clock back. A session that no process renews
+// ends one lease after the next heartbeat of another, and a session that is renewed stays.
 func TestAClockThatIsSetBackKeepsNoDeadSessionAlive(t *testing.T) {
 	url := database(t)
 	dead, alive, me := task.ID{1}.String(), task.ID{2}.String(), task.ID{3}.String()
@@ -472,7 +471,7 @@ func TestACrashOfTheServerEndsLeasesAndEverythingBeginsAnewAfterIt(t *testing.T)
 	}
 }
 
-// statements notes what a node sends.
+// statements records what a node sends.
 type statements struct {
 	mu  sync.Mutex
 	all []statement // guarded by mu
@@ -505,8 +504,8 @@ func (s *statements) forget() {
 	s.all = nil
 }
 
-// TestAnIdleNodeSendsHeartbeatsAlone counts what nodes that use everything, but have
-// nothing to do, send. A third of the default lease is 1.3 s.
+// TestAnIdleNodeSendsHeartbeatsAlone counts the statements of idle nodes that use every port. A third of
+// the default lease is 1.3 s.
 func TestAnIdleNodeSendsHeartbeatsAlone(t *testing.T) {
 	const beats = 6
 	url := database(t)

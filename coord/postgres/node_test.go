@@ -36,14 +36,14 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// patience is how long to wait for what must happen.
+// patience is how long a test waits for an event that must happen.
 const patience = 30 * time.Second
 
-// testLease is short, for tests that wait for its end, but leaves a busy machine the
-// time to end contexts before it.
+// testLease is short, since tests wait for its end, and long enough for a busy machine to end contexts
+// before it.
 const testLease = 1500 * time.Millisecond
 
-// node is one process' coordination, whose network can be cut.
+// node is the coordination of one process. Its network can be cut.
 type node struct {
 	*postgres.Coord
 	pool *pgxpool.Pool
@@ -53,7 +53,7 @@ type node struct {
 	severed int            // how often; of the test's goroutine
 }
 
-// database makes a database that is ready for coordination and returns its URL.
+// database returns the URL of a new database with the tables of the coordination.
 func database(t *testing.T) string {
 	t.Helper()
 	url := server.Database(t)
@@ -97,7 +97,7 @@ func ask[T any](t *testing.T, url, query string, args ...any) T {
 	return v
 }
 
-// setup is how a test wants a node; the zero value is a node like any other.
+// setup has the options of a node; the zero value has the defaults.
 type setup struct {
 	postgres.Options
 	tracer pgx.QueryTracer
@@ -143,9 +143,8 @@ func connect(t *testing.T, url string, s setup) *node {
 	return n
 }
 
-// sever freezes the node's network until it has given up all that it holds, and does not
-// wait for that. Every other time it stays frozen until others have noticed, too; else it
-// is back before.
+// sever freezes the network of the node until the node has given up all leases, and does not wait for
+// that. Every other call leaves it frozen until the other nodes have noticed, too.
 func (n *node) sever(t *testing.T) {
 	before := n.Session()
 	if before.IsZero() || !n.net.freeze() {
@@ -167,8 +166,8 @@ func (n *node) sever(t *testing.T) {
 	})
 }
 
-// network is a node's way to the server. While it is frozen, what the node sends is kept,
-// even after the node has hung up, and reaches the server late.
+// network connects a node to the server. While it is frozen it keeps what the node sends, even after the
+// node has closed the connection, and delivers it late.
 type network struct {
 	mu     sync.Mutex
 	frozen bool             // guarded by mu
@@ -183,7 +182,7 @@ func (n *network) dial(ctx context.Context, kind, address string) (net.Conn, err
 	return &frozen{Conn: conn, of: n}, nil
 }
 
-// freeze reports whether it was not frozen already.
+// freeze freezes the network. It reports whether it was not frozen before.
 func (n *network) freeze() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

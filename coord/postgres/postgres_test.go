@@ -11,7 +11,7 @@ import (
 	"github.com/taskengine/taskengine/internal/pgtest"
 )
 
-// backend gives a port's suite nodes of one cluster.
+// backend makes nodes of one cluster for the suite of a port.
 func backend[P any](direct func(*testing.T) (url string, s setup)) coordtest.Backend[P] {
 	nodes := map[any]*node{}
 	return coordtest.Backend[P]{
@@ -30,7 +30,7 @@ func backend[P any](direct func(*testing.T) (url string, s setup)) coordtest.Bac
 	}
 }
 
-// way is one of the ways to use a server.
+// way is a way to connect to a server.
 type way struct {
 	name   string
 	listen bool
@@ -63,7 +63,7 @@ func TestPorts(t *testing.T) {
 	}
 }
 
-// suite runs the suite of one port beside the others: most of it is waiting for leases.
+// suite runs the suite of one port in parallel with the others: they mostly wait for leases.
 func suite[P any](t *testing.T, name string, w way, run func(*testing.T, coordtest.Backend[P])) {
 	t.Run(name, func(t *testing.T) {
 		t.Parallel()

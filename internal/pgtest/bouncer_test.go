@@ -56,7 +56,7 @@ func TestABouncerEndsWithItsTest(t *testing.T) {
 	t.Run("user", func(t *testing.T) { bouncer = server.Bouncer(t) })
 	if conn, err := net.Dial("tcp", bouncer); err == nil {
 		conn.Close()
-		t.Errorf("somebody still listens on %s", bouncer)
+		t.Errorf("a process still listens on %s", bouncer)
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 
 const roleOwner = "owner"
 
-// own has a server and a bouncer, says in which folder, and waits until it is killed.
+// own starts a server and a bouncer, prints their folder, and waits until it is killed.
 func own() {
 	s, err := Start()
 	if err != nil {
@@ -51,8 +51,8 @@ func TestNothingOutlivesAnOwnerThatIsKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The owner's programs inherit the end that is written to, for it is not marked to be
-	// closed there. They get their own pipe as file 3, so this one is file 4.
+	// The programs that the owner starts inherit the end for writing, since it is not marked as
+	// close-on-exec. They get their own pipe as file 3, so this one is file 4.
 	left, inherited, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)

@@ -16,7 +16,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// roleVariable tells a copy of this test program what to be instead of tests.
+// roleVariable is the variable that makes a copy of this test program play a role instead of running tests.
 const roleVariable = "PGTEST_ROLE"
 
 // server is set once, by TestMain.
@@ -204,13 +204,13 @@ func ask[T any](t *testing.T, conn *pgx.Conn, question string) T {
 	return answer
 }
 
-// drained returns when nobody is left who could write to r.
+// drained returns when no process has the other end of r open.
 func drained(t *testing.T, r *os.File) {
 	t.Helper()
 	if err := r.SetReadDeadline(time.Now().Add(patience)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := io.Copy(io.Discard, r); err != nil {
-		t.Fatalf("somebody is left: %v", err)
+		t.Fatalf("a process still has the pipe open: %v", err)
 	}
 }

@@ -7,7 +7,7 @@ func TestGatherWaitsWhileMoreComeAndNotForEver(t *testing.T) {
 		waiting func(call int) int
 		calls   int
 	}{
-		"nobody":        {func(int) int { return 0 }, 2},
+		"no goroutine":  {func(int) int { return 0 }, 2},
 		"two more":      {func(call int) int { return min(call, 3) }, 4},
 		"ever more":     {func(call int) int { return call }, maxGather},
 		"some are gone": {func(call int) int { return max(0, 2-call) }, 3},

@@ -38,17 +38,17 @@ func TestEveryJobIsBegunWhileOthersBlock(t *testing.T) {
 		if c.idle != maxIdle || c.coming != 0 {
 			t.Errorf("%d goroutines are idle (want %d), %d on their way", c.idle, maxIdle, c.coming)
 		}
-		c.Add(jobs(1000)...) // for those who were idle
+		c.Add(jobs(1000)...) // for the idle goroutines
 		synctest.Wait()
 		if got := done.Load(); got != 2*maxIdle+5+1000 {
 			t.Errorf("%d jobs were done", got)
 		}
-		c.Close() // or synctest finds those who stayed
+		c.Close() // otherwise synctest reports the idle goroutines
 	})
 }
 
-// However long the line, few goroutines are called to it at a time: those who are there
-// already may take all of it. Who is first in it is first.
+// However many jobs wait, few goroutines are started or woken at a time: those that work already may take
+// all of them. Jobs begin in the order in which they were added.
 func TestFewGoroutinesAreCalledAtATimeAndJobsKeepTheirOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var done, coming atomic.Int32
@@ -74,7 +74,7 @@ func TestFewGoroutinesAreCalledAtATimeAndJobsKeepTheirOrder(t *testing.T) {
 	})
 }
 
-// A goroutine that a job ends takes nobody's turn with it.
+// A job that ends its goroutine does not keep other jobs from being called.
 func TestJobsThatEndTheirGoroutineDoNoHarm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var done atomic.Int32

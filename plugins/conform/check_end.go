@@ -45,7 +45,7 @@ func endChecks() []check {
 			},
 		},
 		{
-			name: "nothing comes that nobody asked for", needs: []string{saysHello},
+			name: "nothing comes that was not asked for", needs: []string{saysHello},
 			asks: "answers are for runs and pings that were sent, the hello is in the first frame only, and in a stream of lines each is a frame",
 			see:  seeOddities,
 		},

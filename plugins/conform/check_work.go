@@ -114,7 +114,7 @@ func withTask(see func(s *session, task func() *wire.Run) error) func(*exam) err
 
 func seeStrangeCancel(s *session) error {
 	f := s.ping()
-	f.Cancels = []*wire.Cancel{{RunId: 999_999, Reason: wire.Cancel_REASON_CANCELLED, Message: "nobody wants it"}}
+	f.Cancels = []*wire.Cancel{{RunId: 999_999, Reason: wire.Cancel_REASON_CANCELLED, Message: "it is not wanted any more"}}
 	if err := s.send(f); err != nil {
 		return err
 	}
@@ -147,7 +147,7 @@ func (s *session) sendStrange(f *wire.ToHandler) error {
 }
 
 func seeUnknownType(s *session) error {
-	f, err := s.do(newRun("a-type-that-nobody-serves", nil))
+	f, err := s.do(newRun("a-type-that-is-not-served", nil))
 	if err != nil {
 		return err
 	}

@@ -185,7 +185,7 @@ const (
 	finish      = "a run gets exactly one finish, which has an outcome"
 	greets      = "its first frame is a hello"
 	unknownType = "a run of a type that it does not serve is refused or fails"
-	nothingElse = "nothing comes that nobody asked for"
+	nothingElse = "nothing comes that was not asked for"
 )
 
 func TestEachFaultFailsItsCheckAndNoOther(t *testing.T) {

@@ -23,7 +23,7 @@ import (
 	"github.com/taskengine/taskengine/storage/postgres/postgrestest"
 )
 
-// added is what the function add answers.
+// added is the answer of the SQL function add.
 type added struct {
 	id      task.ID
 	created bool
@@ -93,7 +93,7 @@ func TestATaskAddedFromSQLRunsIfAndOnlyIfItsTransactionCommits(t *testing.T) {
 	}
 }
 
-// What wakes the nodes is sent at the commit, once for each shard.
+// The notifications that wake the nodes are sent at the commit, one for each shard.
 func TestAddWakesNodesAtTheCommit(t *testing.T) {
 	url := server.Database(t)
 	postgrestest.Open(t, url)
@@ -162,7 +162,7 @@ func TestAddAnswersWithTheTaskThatHasTheKeyOrTheID(t *testing.T) {
 	for _, when := range []string{"while they are live", "when they have ended"} {
 		for args, want := range map[string]added{
 			"'ship', key => 'k'": {first.id, false},
-			"'ship', key => 'k', id => '" + live.id.String() + "'": {live.id, false}, // an id says more
+			"'ship', key => 'k', id => '" + live.id.String() + "'": {live.id, false}, // the id decides
 			"'ship', id => '" + id + "'":                           {chosen.id, false},
 			"'late', id => '" + id + "', key => 'other'":           {chosen.id, false},
 			"'late', key => 'k'":                                   {live.id, false},
@@ -213,8 +213,8 @@ func TestOfManyConcurrentAddsOfAKeyOneSucceeds(t *testing.T) {
 	}
 }
 
-// An isolation level at which ids that were used meanwhile are not seen is good enough for
-// an id that is made now.
+// A transaction that does not see ids which were used meanwhile may add a task with an id that is
+// generated now.
 func TestAddAtHigherIsolation(t *testing.T) {
 	url := server.Database(t)
 	postgrestest.Open(t, url)
@@ -260,7 +260,7 @@ func asSQL(r engine.Request) string {
 	return strings.Join(args, ", ")
 }
 
-// addRequest adds from SQL what an engine would submit.
+// addRequest adds a request of an engine from SQL.
 func addRequest(ctx context.Context, q querier, r engine.Request) (a added, err error) {
 	var id string
 	err = q.QueryRow(ctx, "select id::text, created from taskengine.add_bytes("+asSQL(r)+")").Scan(&id, &a.created)
@@ -311,7 +311,7 @@ func TestARequestThatIsNoGoodIsRefusedInTheWordsOfTheEngine(t *testing.T) {
 			continue
 		}
 		said := strings.TrimPrefix(want.Error(), engine.ErrInvalid.Error()+": ")
-		if strings.Contains(said, "not a JSON object: ") { // what the parser says differs
+		if strings.Contains(said, "not a JSON object: ") { // the texts of the two parsers differ
 			if !strings.HasPrefix(e.Message, "limit partner needs order.partner of the payload: ") {
 				t.Errorf("%.100s: it says %q", asSQL(r), e.Message)
 			}
@@ -339,7 +339,7 @@ func TestARequestThatIsNoGoodIsRefusedInTheWordsOfTheEngine(t *testing.T) {
 	}
 }
 
-// A row that is added from SQL is the one that the engine would have made.
+// A row that is added from SQL equals the row that the engine would have made.
 func TestAddMakesTheRowsOfTheEngine(t *testing.T) {
 	url := server.Database(t)
 	set := types("plain", "timed")
@@ -402,8 +402,8 @@ func TestAddMakesTheRowsOfTheEngine(t *testing.T) {
 	}
 }
 
-// sinceItsSubmit returns a row with those of its times that count from its submit as if
-// that had been in 1970, and without its number.
+// sinceItsSubmit returns a row without its number, and with the times that count from its submit as if
+// it had been submitted in 1970.
 func sinceItsSubmit(t *task.Task) *task.Task {
 	c := t.Clone()
 	c.Seq = 0
@@ -443,7 +443,7 @@ func TestAnIDFromSQLIsOfVersion7AndOfNow(t *testing.T) {
 	}
 }
 
-// Who may execute the function, and nothing else, can add tasks and nothing else.
+// A role that may only execute the function can add tasks, and can do nothing else.
 func TestARoleThatMayOnlyAddCanOnlyAdd(t *testing.T) {
 	url := server.Database(t)
 	n := join(t, url, types("ship"), map[string]work{"ship": nothing})

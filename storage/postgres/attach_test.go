@@ -133,7 +133,7 @@ func openSQL(t *testing.T, url string) *sql.DB {
 	return db
 }
 
-// The node is alone: it would never find a task by itself that it was not told of.
+// The node is alone, so it does not poll: it finds a task only if the commit is reported.
 func TestATaskAddedInTheCallersTransactionRunsIfAndOnlyIfThatCommits(t *testing.T) {
 	for name, way := range ways {
 		t.Run(name, func(t *testing.T) {
@@ -159,7 +159,7 @@ func TestATaskAddedInTheCallersTransactionRunsIfAndOnlyIfThatCommits(t *testing.
 	}
 }
 
-// The caller dies, or forgets to tell, after its commit: the nodes find the task.
+// The caller dies after its commit, or does not report it: the nodes find the task.
 func TestATaskIsFoundThoughItsCommitIsNotReported(t *testing.T) {
 	url := server.Database(t)
 	n := join(t, url, types("ship"), map[string]work{"ship": nothing})
@@ -204,8 +204,8 @@ func TestTheCallersSettingsAreLeftAlone(t *testing.T) {
 	}
 }
 
-// Where a transaction does not see what others have committed meanwhile, an id could be
-// taken twice.
+// In a transaction that does not see what others have committed meanwhile, an id could be used
+// twice.
 func TestInsertNeedsReadCommitted(t *testing.T) {
 	url := server.Database(t)
 	n := alone(t, url, types("ship"), nil)
@@ -258,7 +258,7 @@ func TestWithinRollsBackWhatAVerbFailedIn(t *testing.T) {
 			return err
 		}
 		_, _ = n.SubmitTx(ended, x, engine.Request{Type: "ship"})
-		return nil // though nothing was added
+		return nil // although nothing was added
 	})
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)

@@ -9,8 +9,8 @@ import (
 	"github.com/taskengine/taskengine/storage"
 )
 
-// BenchmarkCount is what it costs to count a million rows and more by type and state, with
-// notes that are not folded and without any, and what it costs to read the rows for it.
+// BenchmarkCount counts more than a million rows by type and state: with notes that are not folded,
+// without notes, and by reading the rows.
 func BenchmarkCount(b *testing.B) {
 	c := crowded(b)
 	s, err := Open(b.Context(), c.Config().ConnString(), Options{})
@@ -48,8 +48,7 @@ select convert_to('type ' || i % 10, 'UTF8'), 2, 1, false from generate_series(1
 	})
 }
 
-// BenchmarkOrphans is what it costs to look once for the tasks of nodes that are gone among a
-// million that have not ended.
+// BenchmarkOrphans finds the tasks of dead nodes once, among a million tasks that have not ended.
 func BenchmarkOrphans(b *testing.B) {
 	c := crowded(b)
 	s, err := Open(b.Context(), c.Config().ConnString(), Options{})

@@ -32,7 +32,7 @@ group by state, type`)
 	return n, err
 }
 
-// countsAre fails the test unless what is counted is what there is.
+// countsAre fails the test unless the counts equal the rows.
 func countsAre(t *testing.T, s *postgres.Store, when string) {
 	t.Helper()
 	if err := (underTest{Store: s}).Check(t.Context()); err != nil {
@@ -90,7 +90,7 @@ func notes(t *testing.T, s *postgres.Store) int {
 	return one[int](t, s.Pool(), "select count(*) from taskengine.tally")
 }
 
-// noteMany has more notes taken than are left alone.
+// noteMany causes more notes than Fold leaves alone.
 func noteMany(t *testing.T, s *postgres.Store) {
 	t.Helper()
 	execIn(t, s, "do $$ begin for i in 1 .. 120 loop perform taskengine.add('ship', wake => false); end loop; end $$")
@@ -124,7 +124,7 @@ func TestNotesAreFoldedWhenThereAreMany(t *testing.T) {
 	}
 }
 
-// A fold is killed when it has deleted notes and waits for one that somebody else holds.
+// A fold is killed when it has deleted notes and waits for a note that another transaction holds.
 func TestAFoldThatIsKilledHasDoneNothing(t *testing.T) {
 	url := server.Database(t)
 	s, c := postgrestest.Open(t, url), pgtest.Connect(t, url)
@@ -171,7 +171,7 @@ func TestOneFoldsAtATime(t *testing.T) {
 	if n := fold(t, s); n != 0 {
 		t.Errorf("a second one folds %d notes", n)
 	}
-	mustAdd(t, s.Pool(), "'ship'") // those who take notes go on
+	mustAdd(t, s.Pool(), "'ship'") // a fold does not stop writers
 	pgtest.Exec(t, c, "rollback")
 	if n := <-folded; n != 120 {
 		t.Errorf("%d notes were folded", n)

@@ -28,8 +28,8 @@ type node struct {
 
 type work = func(ctx context.Context, n *node, t *task.Task) ([]byte, error)
 
-// alone starts a node that knows of no other, and so finds nothing by itself that it was
-// not told of.
+// alone starts a node that is the only one. It does not poll, so it finds only tasks that are reported
+// to it.
 func alone(t *testing.T, url string, set policy.Set, do map[string]work) *node {
 	return start(t, url, set, do, false)
 }
@@ -113,7 +113,7 @@ func (n *node) submit(r engine.Request) task.ID {
 	return receipts[0].ID
 }
 
-// types returns policies for types of default treatment that are tried again at once.
+// types returns the default policies for types, with retries at once.
 func types(names ...string) policy.Set {
 	set := policy.Set{Slots: 20, Types: make(map[string]policy.Type), Limits: make(map[string]policy.Limit)}
 	for _, name := range names {

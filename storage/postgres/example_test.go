@@ -11,7 +11,7 @@ import (
 	"github.com/taskengine/taskengine/storage/postgres"
 )
 
-// An order and the task that ships it are there together, or not at all.
+// An order and the task that ships it are added together, or not at all.
 func ExampleStore_Attach() {
 	var (
 		ctx   = context.Background()

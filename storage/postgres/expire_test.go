@@ -16,7 +16,7 @@ import (
 	"github.com/taskengine/taskengine/storage/postgres/postgrestest"
 )
 
-// moment is when the tests take place.
+// moment is the time of the tests.
 var moment = time.Date(2024, time.March, 1, 12, 0, 0, 0, time.UTC)
 
 // finish adds a task and completes it, to be kept for some time; 0 is for ever.
@@ -137,8 +137,7 @@ func TestASweepThatWasInterruptedIsFinished(t *testing.T) {
 	s := postgrestest.Open(t, server.Database(t))
 	ids := task.NewIDs([32]byte{1})
 	finish(t, s, ids, moment, time.Hour, "")
-	// Somebody has looked at the rows and has not ended his transaction: a sweep has to
-	// wait for him, and is stopped.
+	// A transaction that has read the rows does not end: Expire has to wait for it, and is cancelled.
 	holder, err := s.Pool().Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)

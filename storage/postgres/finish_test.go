@@ -26,18 +26,18 @@ func pay(ctx context.Context, tx pgx.Tx, x *postgres.Tx, t *task.Task) error {
 	return engine.FinishTx(ctx, x, fmt.Append(nil, "paid by attempt ", t.Attempt))
 }
 
-// clumsy pays, and is wrong about it in every way.
+// clumsy pays, and makes each mistake that a handler can make with its transaction.
 func clumsy(ctx context.Context, n *node, t *task.Task) ([]byte, error) {
 	chance := rand.IntN(8)
 	switch chance {
 	case 0:
 		return nil, errDeclined
-	case 1: // rolled back, and the handler does not care
+	case 1: // rolled back, and the handler ignores that
 		_ = n.store.Within(ctx, n.store.Pool(), func(tx pgx.Tx, x *postgres.Tx) error {
 			return errors.Join(pay(ctx, tx, x, t), errDeclined)
 		})
 		return nil, errDeclined
-	case 2: // committed, and nobody is told
+	case 2: // committed, and not reported
 		return nil, pgx.BeginFunc(ctx, n.store.Pool(), func(tx pgx.Tx) error { return pay(ctx, tx, n.store.Attach(tx), t) })
 	}
 	err := n.store.Within(ctx, n.store.Pool(), func(tx pgx.Tx, x *postgres.Tx) error { return pay(ctx, tx, x, t) })
@@ -91,8 +91,8 @@ func TestWhatHandlersDoInTheirTransactionsHappensExactlyOnce(t *testing.T) {
 	}
 }
 
-// stand lets a handler stand between FinishTx and the end of its transaction, and between
-// that and its answer.
+// stand stops a handler between FinishTx and the end of its transaction, and between that and its
+// return.
 type stand struct {
 	finished chan task.Ref
 	commit   chan bool
@@ -118,8 +118,8 @@ func (s stand) work(ctx context.Context, n *node, t *task.Task) ([]byte, error) 
 	return nil, err
 }
 
-// Whoever wants to change a task waits for the transaction that finishes it, and is right
-// if that does not commit.
+// Another change of a task waits for the transaction that finishes it, and is made if that does not
+// commit.
 func TestOfATransactionAndAnotherChangeOneCounts(t *testing.T) {
 	for name, change := range map[string]func(ctx context.Context, n *node, ref task.Ref) (changed bool, err error){
 		"of a person": func(ctx context.Context, n *node, ref task.Ref) (bool, error) {
@@ -176,7 +176,7 @@ func TestOfATransactionAndAnotherChangeOneCounts(t *testing.T) {
 }
 
 // A handler that loses its connection does not know whether it has committed: the payment
-// is there if and only if the task is done with it.
+// exists if and only if the task is done with it.
 func TestACommitWhoseAnswerIsLostCountsOnce(t *testing.T) {
 	url := server.Database(t)
 	pgtest.Exec(t, pgtest.Connect(t, url), payments)

@@ -24,7 +24,7 @@ func idAt(at time.Time, n uint16) (id task.ID) {
 	return id
 }
 
-// end adds a task and has it end.
+// end adds a task and ends it.
 func end(t *testing.T, s *Store, id task.ID, keep time.Duration) {
 	t.Helper()
 	now := time.Now()
@@ -41,7 +41,7 @@ func end(t *testing.T, s *Store, id task.ID, keep time.Duration) {
 	}
 }
 
-// tables returns the names of the tables below those that ended is divided in.
+// tables returns the names of the partitions of the partitions of ended.
 func tables(t *testing.T, pool *pgxpool.Pool) (names []string) {
 	t.Helper()
 	if err := pool.QueryRow(t.Context(), "select coalesce(array_agg(relname::text order by relname), '{}') from pg_class where relname ~ $1 and relkind = 'r'", ended.PartitionNames).Scan(&names); err != nil {
@@ -106,7 +106,7 @@ func TestIDsOfAnyTimeNeedFewTables(t *testing.T) {
 		taken(t, s, id)
 	}
 	got := tables(t, s.pool)
-	if len(got) > 12 { // for each time to be kept one, and one of those that ended early; two if a span ends meanwhile
+	if len(got) > 12 { // one for each retention, and one for early ends; two if a span ends meanwhile
 		t.Errorf("%d tables: %q", len(got), got)
 	}
 	if wrong := recount(t, s.Pool()); wrong != 0 {
@@ -131,7 +131,7 @@ func TestIDsOfAnyTimeNeedFewTables(t *testing.T) {
 	}
 }
 
-// Earlier versions made a table for each id of a time to come.
+// Earlier versions made a table for each id with a time in the future.
 func TestTablesOfATimeToComeAreEmptiedAndDropped(t *testing.T) {
 	s, now := openEmpty(t), time.Now()
 	s.partitions.early = false
@@ -161,7 +161,7 @@ func TestTablesOfATimeToComeAreEmptiedAndDropped(t *testing.T) {
 	}
 }
 
-// Somebody may detach a table to keep what is in it. Tasks of its time end nevertheless.
+// A person may detach a table to keep its rows. Tasks of its time can end all the same.
 func TestTasksEndThoughTheTableOfTheirTimeIsDetached(t *testing.T) {
 	for _, parent := range []string{"ended_86400", "ended"} {
 		t.Run(parent, func(t *testing.T) {

@@ -18,18 +18,18 @@ import (
 	"github.com/taskengine/taskengine/storage"
 )
 
-// scalars are values as they may stand in a document.
+// scalars are values of JSON documents.
 var scalars = []string{
 	`""`, `"a"`, `"a b"`, `"\u001e"`, `"\u001f"`, `"\u001e0\u001e1"`, `"\u00e9"`, `"é日本"`, `"\ud83d\ude00"`, `"\"\\\/\b\f\n\r\t"`, `"%_'"`, `"\u007f"`,
 	"0", "-0", "1", "1.0", "1.50", "1e3", "1E+3", "-1.25e-7", "12345678901234567890123", "1e400", "true", "false", "null",
 }
 
-// hostile are documents, or parts of them, that somebody may refuse.
+// hostile are documents, or parts of them, that a parser may refuse.
 var hostile = []string{
 	`"\u0000"`, `"\ud800"`, `"\udc00x"`, "\"\xff\"", "\"\x01\"", `01`, `+1`, `.5`, `1.`, `nul`, `"a`, `{`, `[1,`, `{"a":1,}`, `{"a" 1}`, `{a:1}`, ``, ` `, `1 2`, "\ufeff1", `"\x"`, `NaN`,
 }
 
-// document writes a random document whose members are often those that are looked at.
+// document returns a random document whose members are often those that the limits use.
 func document(depth int) string {
 	switch n := rand.IntN(20); {
 	case n == 0:
@@ -40,15 +40,15 @@ func document(depth int) string {
 		return "[" + document(depth-1) + ", " + document(depth-1) + "]"
 	}
 	var members []string
-	for range 1 + rand.IntN(4) { // a name may come twice
+	for range 1 + rand.IntN(4) { // a name may occur twice
 		name := []string{`"a"`, `"b"`, `"\u0062"`, `"A"`, `""`, `"c.d"`, `"é"`}[rand.IntN(7)]
 		members = append(members, name+[]string{":", " : ", ":\n\t"}[rand.IntN(3)]+document(depth-1))
 	}
 	return "{" + strings.Join(members, ",") + "}"
 }
 
-// From SQL a task gets the very group that the engine gives it, or is refused. It is
-// refused where the engine refuses it, and where PostgreSQL cannot say a text.
+// A task that is added from SQL gets the group that the engine would give it, or is refused: where the
+// engine refuses it, and where PostgreSQL cannot represent a text.
 func TestAddGivesTheGroupsOfTheEngine(t *testing.T) {
 	url := server.Database(t)
 	set := types("t")
@@ -98,7 +98,7 @@ func TestAddGivesTheGroupsOfTheEngine(t *testing.T) {
 	}
 }
 
-// rowBySubmit returns the row that the engine makes of a request, of which nothing is left.
+// rowBySubmit returns the row that the engine makes of a request, and removes it.
 func (n *node) rowBySubmit(r engine.Request) (row *task.Task, refusal error) {
 	n.t.Helper()
 	err := n.store.Update(n.t.Context(), func(tx storage.Tx) error {
@@ -115,13 +115,13 @@ func (n *node) rowBySubmit(r engine.Request) (row *task.Task, refusal error) {
 	return row, refusal
 }
 
-// mayBeRefused reports whether a document holds what PostgreSQL cannot say in a text.
+// mayBeRefused reports whether a document has a text that PostgreSQL cannot represent.
 func mayBeRefused(document []byte) bool {
 	return !utf8.Valid(document) || strings.Contains(string(document), `\u0000`) ||
 		strings.Contains(string(document), `\ud800`) || strings.Contains(string(document), `\udc00`)
 }
 
-// What is added as JSON has the group of the document that is stored.
+// A task that is added as JSON has the group of the document that is stored.
 func TestTheGroupOfJSONIsThatOfWhatIsStored(t *testing.T) {
 	url := server.Database(t)
 	set := types("t")

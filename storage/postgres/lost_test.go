@@ -18,9 +18,8 @@ import (
 	"github.com/taskengine/taskengine/storage/postgres/postgrestest"
 )
 
-// losing passes on what is sent to a database and back, until one statement is sent that
-// contains a marker: what that connection was told to do is done, and its answer is lost
-// with it.
+// losing is a proxy of a database. When a statement contains the marker, the database executes it, and
+// the connection is closed before the answer arrives.
 type losing struct {
 	listener net.Listener
 	to       string

@@ -17,7 +17,7 @@ import (
 	"github.com/taskengine/taskengine/storage/postgres/postgrestest"
 )
 
-// A connection that swallows what is sent is given up. The store then works with another.
+// A connection that does not answer is given up. The store then works with another one.
 func TestANetworkThatSwallowsEverythingIsNotWaitedForForever(t *testing.T) {
 	url := server.Database(t)
 	s := postgrestest.Open(t, url)
@@ -25,7 +25,7 @@ func TestANetworkThatSwallowsEverythingIsNotWaitedForForever(t *testing.T) {
 	if _, err := s.Insert(t.Context(), row); err != nil {
 		t.Fatal(err)
 	}
-	// A server that does not answer is the same as a network that is silent.
+	// A server that does not answer is like a network that drops all packets.
 	c := pgtest.Connect(t, url)
 	pgtest.Exec(t, c, `create function taskengine.sleep() returns trigger language plpgsql as 'begin perform pg_sleep(600); return new; end'`,
 		"create trigger sleep before update on taskengine.task for each row execute function taskengine.sleep()")
@@ -36,7 +36,7 @@ func TestANetworkThatSwallowsEverythingIsNotWaitedForForever(t *testing.T) {
 	}
 	pgtest.Exec(t, c, "select pg_terminate_backend(pid) from pg_stat_activity where pid <> pg_backend_pid() and wait_event = 'PgSleep'",
 		"drop trigger sleep on taskengine.task")
-	// Whether the first one was made is in doubt: it may have been on its way.
+	// It is unknown whether the first one was made.
 	if _, err := s.Swap(t.Context(), grab); err != nil {
 		t.Error(err)
 	}
@@ -45,9 +45,9 @@ func TestANetworkThatSwallowsEverythingIsNotWaitedForForever(t *testing.T) {
 	}
 }
 
-// What somebody else's transaction has locked fails the batch that needs it, before the
-// connection is given up, and says so. All of the batch is undone, and the rest of it succeeds
-// by itself.
+// A row that another transaction has locked fails the batch that needs it, with an error that says so,
+// before the connection is given up. Nothing of the batch is done, and the rest of it succeeds on its
+// own.
 func TestALockedRowFailsItsBatchAndIsReported(t *testing.T) {
 	url := server.Database(t)
 	s := postgrestest.Open(t, url)
@@ -90,8 +90,8 @@ func TestALockedRowFailsItsBatchAndIsReported(t *testing.T) {
 	}
 }
 
-// Whoever keeps all connections busy that are not for what writes does not keep tasks from
-// being added, found and changed.
+// Tasks can be added, found and changed while queries use all connections that are not reserved for
+// writes.
 func TestSlowQueriesOfOthersTakeNoConnectionFromWrites(t *testing.T) {
 	for _, conns := range []int{2, 4, 6} {
 		t.Run(fmt.Sprint(conns, " connections"), func(t *testing.T) {
@@ -138,7 +138,7 @@ func TestSlowQueriesOfOthersTakeNoConnectionFromWrites(t *testing.T) {
 	}
 }
 
-// A row that somebody has locked fails what needs it, and nothing that happens to be in the same
+// A row that another transaction has locked fails the changes that need it, and no others of the same
 // batch.
 func TestALockedRowFailsNoUnrelatedSubmit(t *testing.T) {
 	url := server.Database(t)

@@ -79,7 +79,7 @@ from generate_series(1, 80000) i, (values (0, 120 * 86400 / 4 * 1000000::bigint)
 
 var parameter = regexp.MustCompile(`\$(\d+)`)
 
-// plan returns the plan of a statement that is made without knowing its arguments.
+// plan returns the plan that PostgreSQL makes of a statement without knowing its arguments.
 func plan(t *testing.T, c *pgx.Conn, sql string, set ...string) string {
 	t.Helper()
 	tx, err := c.Begin(t.Context())
@@ -117,15 +117,15 @@ func plan(t *testing.T, c *pgx.Conn, sql string, set ...string) string {
 
 var reads = regexp.MustCompile(`Seq Scan on \S+`)
 
-// What a task goes through must cost what it is about, not what there is.
+// The cost of a step in the life of a task must not grow with the number of rows.
 func TestAMillionRowsAreNotReadForOne(t *testing.T) {
 	c := crowded(t)
 	sql := statementsIn(schema.Default)
-	// These read what they are to count, or look for, on purpose.
+	// These read the rows that they count or search, on purpose.
 	whole := map[string]bool{"countRows": true, "dueRunning": true, "dueEnded": true}
-	// These begin at the beginning of an index, and read one entry there.
+	// These read the first entry of an index.
 	first := map[string]bool{"allQueues": true, "allUnclaimed": true}
-	// These read what was noted of rows, and no rows.
+	// These read notes about rows, and no rows.
 	noTasks, tasks := map[string]bool{"count": true, "fold": true}, regexp.MustCompile(`Scan.* on (task|ended)`)
 	// Small tables are read as a whole. Nothing is packed but during a move.
 	small := regexp.MustCompile(`Seq Scan on (engine_setting|type_policy|pulse|tally|packed|pg_inherits|pg_class)`)

@@ -40,7 +40,7 @@ func (s underTest) Reopen(t testing.TB) storage.Store {
 	return underTest{postgrestest.Open(t, s.url), s.url}
 }
 
-// Check holds what is counted against the rows.
+// Check compares the counts with the rows.
 func (s underTest) Check(ctx context.Context) error {
 	got, err := s.Count(ctx, storage.Filter{})
 	if err != nil {

@@ -108,7 +108,7 @@ var backupCases = []testCase{
 		close(stop)
 		load.Wait()
 	}},
-	{"an error of whom it calls ends a backup and harms nothing", func(f *fixture) {
+	{"an error of its function ends a backup and harms nothing", func(f *fixture) {
 		f.put(f.row(task.Submitted))
 		enough := errors.New("enough")
 		err := f.Store.(storage.Backuper).Backup(f.ctx(), func(string, int64, io.Reader) error { return enough })

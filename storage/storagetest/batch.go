@@ -48,7 +48,7 @@ var batchCases = []testCase{
 		out := f.do(&storage.Batch{})
 		equal(f, "outcomes", len(out.Inserted)+len(out.Swapped), 0)
 	}},
-	{"of many who insert one id at once exactly one does", func(f *fixture) {
+	{"of many concurrent inserts of an id exactly one is made", func(f *fixture) {
 		for round := range 20 {
 			t := f.row(task.Processing)
 			created, wg := make(chan bool, 4), sync.WaitGroup{}

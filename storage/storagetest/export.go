@@ -119,7 +119,7 @@ var exportCases = []testCase{
 		_, after := f.export()
 		equal(f, "rows now", len(after), 499)
 	}},
-	{"the error of whom it calls ends an export and is returned", func(f *fixture) {
+	{"the error of a function ends an export and is returned", func(f *fixture) {
 		f.put(f.rows(2000, task.Submitted, nil)...)
 		if s, ok := f.Store.(storage.Settings); ok {
 			if err := s.SetSetting(f.ctx(), "a", []byte("x")); err != nil {

@@ -74,7 +74,7 @@ var insertCases = []testCase{
 		f.put(early)
 		f.same(f.get(early.ID), early)
 	}},
-	{"a key is inserted once per type and names who has it", func(f *fixture) {
+	{"a key is inserted once per type and names the task that has it", func(f *fixture) {
 		f.together()
 		keyed := func(t *task.Task) { t.Key = "invoice-1" }
 		first, second := f.row(task.Submitted, keyed), f.row(task.Submitted, keyed)

@@ -173,7 +173,7 @@ var swapCases = []testCase{
 		}
 		equal(f, "attempts remembered", len(f.get(t.ID).History), task.MaxHistory)
 	}},
-	{"of many who swap one version exactly one wins", func(f *fixture) {
+	{"of many swaps of one version exactly one is made", func(f *fixture) {
 		t := f.row(task.Submitted)
 		f.put(t)
 		var won atomic.Int64
@@ -310,7 +310,7 @@ func (f *fixture) live(t *task.Task) error {
 			return err
 		}
 		if got[0] == nil {
-			return errors.New("a change that nobody else made was stale")
+			return errors.New("a change was stale although no other had been made")
 		}
 	}
 	return nil

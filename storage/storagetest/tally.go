@@ -59,7 +59,7 @@ var tallyCases = []testCase{
 		looking.Wait()
 		equal(f, "count", f.count(storage.Filter{}), map[storage.StateType]int64{{State: task.Submitted, Type: "mail"}: writers * each})
 	}},
-	{"one who gives up a fold changes no count", func(f *fixture) {
+	{"a fold that is cancelled changes no count", func(f *fixture) {
 		row := f.row(task.Submitted)
 		f.put(row)
 		f.toAndFro([]*task.Task{row}, 200)

@@ -138,7 +138,7 @@ var updateCases = []testCase{
 		})
 		equal(f, "ran", ran, true)
 	}},
-	{"nobody sees a transaction before it is committed", func(f *fixture) {
+	{"a transaction is not seen before it is committed", func(f *fixture) {
 		old := f.row(task.Waiting, func(t *task.Task) { t.NextEventAt = at(1) })
 		f.put(old)
 		fresh := f.row(task.Submitted)

@@ -24,8 +24,8 @@ var (
 	ErrUnfinished = errors.New("a copy to this store is not complete")
 )
 
-// Source is what is copied. Nobody else changes it meanwhile, or what was in it when the
-// copy began is copied.
+// Source is a store to copy from. If it changes meanwhile, the copy has what was in it when the copy
+// began.
 type Source interface {
 	storage.Tasks
 	storage.Exporter

@@ -264,7 +264,7 @@ func has(t *testing.T, store storage.Store, id task.ID, want task.State) {
 	}
 }
 
-// incarnations returns who is alive, sorted.
+// incarnations returns the incarnations of members, sorted.
 func incarnations(members []coord.Member) (all []task.ID) {
 	for _, m := range members {
 		all = append(all, m.Incarnation)

@@ -355,7 +355,7 @@ func (s *story) why(a args) error {
 		{w.Running && !w.Grabbing && !w.Abandoned, "it runs"},
 		{w.Abandoned, "it was abandoned"},
 		{w.Paused, "its type is paused"},
-		{w.NoHandler, "nobody handles its type"},
+		{w.NoHandler, "no handler of its type"},
 		{w.Held, "its database does not answer"},
 		{w.Draining, "the node is stopping"},
 		{w.Ahead > 0, fmt.Sprintf("%d of its queue rank before it", w.Ahead)},

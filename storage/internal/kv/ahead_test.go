@@ -9,7 +9,7 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// forgotten returns a store with n submitted rows none of which are remembered.
+// forgotten returns a store with n submitted rows that are not in its cache.
 func forgotten(t *testing.T, n int) (*sorted, *DB, []task.Ref) {
 	t.Helper()
 	s, db := filled(t, 0)

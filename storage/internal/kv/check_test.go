@@ -14,7 +14,7 @@ import (
 	"github.com/taskengine/taskengine/storage"
 )
 
-// sorted is a plain ReadWriter that counts what is done to it.
+// sorted is a ReadWriter that counts its calls.
 type sorted struct {
 	keys map[string][]byte
 	gets int
@@ -242,7 +242,7 @@ func TestRowsJustWrittenAreNotReadAgain(t *testing.T) {
 	if n := len(db.recent.rows); n > recentRows {
 		t.Errorf("%d rows are remembered", n)
 	}
-	// Those forgotten are read, and known to be there.
+	// Rows that are not in the cache are read.
 	tx := db.Begin(s)
 	again := &task.Task{ID: refs[0].ID, Version: 1, State: task.Submitted, Type: "a"}
 	if got, err := tx.Insert(t.Context(), again); err != nil || got[0].Created() || s.gets == 0 {

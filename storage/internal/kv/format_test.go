@@ -34,7 +34,7 @@ func TestAStoreOfANewerProgramIsRefused(t *testing.T) {
 	}
 }
 
-// TestAStoreOfAnOlderFormatGetsThisOne has programs before this one refuse it from then on.
+// TestAStoreOfAnOlderFormatGetsThisOne also checks that older programs refuse the store from then on.
 func TestAStoreOfAnOlderFormatGetsThisOne(t *testing.T) {
 	s, _ := filled(t, 1)
 	s.keys[string(keyFormat)] = []byte{1}

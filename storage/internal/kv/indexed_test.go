@@ -11,8 +11,8 @@ import (
 	"github.com/taskengine/taskengine/storage"
 )
 
-// history returns a store with many rows that are done and, spread among them, a few
-// in each of the other states, with times and without, and of two types.
+// history returns a store with many rows that are done and, among them, a few rows in each of the other
+// states, with and without times, of two types.
 func history(t *testing.T, done, few int) (*sorted, *DB) {
 	t.Helper()
 	s := &sorted{keys: make(map[string][]byte)}

@@ -11,7 +11,7 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// text draws strings of the bytes that escaping is about.
+// text draws strings of the bytes that are escaped.
 var text = rapid.Map(rapid.SliceOfN(rapid.SampledFrom([]byte{0, 1, 'a', 0xfe, 0xff}), 0, 6),
 	func(b []byte) string { return string(b) })
 

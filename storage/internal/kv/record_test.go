@@ -13,7 +13,7 @@ import (
 
 var moment = time.Date(2024, time.March, 1, 12, 0, 0, 123456000, time.UTC)
 
-// typical is a row as most are when they change.
+// typical is a row like most rows that are changed.
 func typical() *row {
 	return &row{Task: task.Task{
 		ID: task.ID{1, 2, 3}, Version: 2, State: task.Processing, Type: "payout", Shard: 7, Priority: 5, Seq: 1 << 20,
@@ -95,7 +95,7 @@ func FuzzDecodeRecord(f *testing.F) {
 			}
 			return
 		}
-		// What can be read is a row, and that row comes back.
+		// A record that can be read is a row, and that row can be written and read again.
 		again, err := decodeRecord(task.ID{1}, appendRecord(nil, r), &in)
 		if err != nil {
 			t.Fatal(err)
@@ -106,7 +106,7 @@ func FuzzDecodeRecord(f *testing.F) {
 	})
 }
 
-// normal makes nothing of what is empty: records do not tell the two apart.
+// normal replaces empty values by nil: records do not distinguish them.
 func normal(r *row) *row {
 	if len(r.Headers) == 0 {
 		r.Headers = nil

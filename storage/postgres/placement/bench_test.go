@@ -8,7 +8,7 @@ import (
 	"github.com/taskengine/taskengine/storage/postgres/postgrestest"
 )
 
-// BenchmarkMove moves tasks to another database of the same server and back. Nine of ten have
+// BenchmarkMove moves tasks to another database of the same server and back. Nine tenths of them have
 // ended.
 func BenchmarkMove(b *testing.B) {
 	const tasks = 100_000

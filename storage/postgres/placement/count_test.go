@@ -11,7 +11,7 @@ import (
 	"github.com/taskengine/taskengine/storage/postgres/placement"
 )
 
-// total returns how many of the tasks there are that are of some shards, by what they are.
+// total returns the number of tasks of some shards, by state and type.
 func total(ts map[task.ID]*task.Task, shards task.Shards) map[storage.StateType]int64 {
 	n := make(map[storage.StateType]int64)
 	for id, r := range ts {
@@ -73,7 +73,7 @@ func TestTasksThatAreMovedAreCountedInOneOfTheDatabasesAtLeast(t *testing.T) {
 	}
 }
 
-// counted returns what a store counts.
+// counted returns the counts of a store.
 func counted(t *testing.T, s *postgres.Store) map[storage.StateType]int64 {
 	n, err := s.Count(t.Context(), storage.Filter{})
 	if err != nil {
@@ -82,7 +82,7 @@ func counted(t *testing.T, s *postgres.Store) map[storage.StateType]int64 {
 	return n
 }
 
-// again calls fn again and again until stop is called, which waits for the last call.
+// again calls fn repeatedly until stop is called, which waits for the last call.
 func again(fn func()) (stop func()) {
 	over, done := make(chan struct{}), make(chan struct{})
 	go func() {

@@ -18,7 +18,7 @@ import (
 	"github.com/taskengine/taskengine/storage/postgres/postgrestest"
 )
 
-// parts returns databases with these names that are not divided yet.
+// parts returns databases with these names, among which no shards are divided yet.
 func parts(t *testing.T, names ...string) []placement.Database {
 	t.Helper()
 	out := make([]placement.Database, len(names))
@@ -136,7 +136,7 @@ func connectionTo(t *testing.T, p placement.Database) *pgx.Conn {
 	return pgtest.Connect(t, p.Pool().Config().ConnString())
 }
 
-// waitUntilBlocked waits until somebody waits for a lock that c has.
+// waitUntilBlocked waits until another connection waits for a lock that c has.
 func waitUntilBlocked(t *testing.T, c *pgx.Conn) {
 	t.Helper()
 	for one[int](t, c, "select count(*) from pg_locks where not granted and $1 = any(pg_blocking_pids(pid))", c.PgConn().PID()) == 0 {
@@ -183,7 +183,7 @@ type adders struct {
 	added map[string][]task.ID // guarded by mu: by the name of the database
 }
 
-// addTo has tasks added to these databases until the adders are told to end.
+// addTo has tasks added to these databases until end is called.
 func addTo(t *testing.T, ps ...placement.Database) *adders {
 	a := &adders{stop: make(chan struct{}), added: make(map[string][]task.ID)}
 	for _, p := range ps {
@@ -226,7 +226,7 @@ func (a *adders) note(t *testing.T, name string, add func(uint16) (task.ID, erro
 	}
 }
 
-// end waits until nobody adds any more, and returns what was added.
+// end stops the adders and returns what they have added.
 func (a *adders) end() map[string][]task.ID {
 	close(a.stop)
 	a.done.Wait()
@@ -303,8 +303,7 @@ func TestADivisionAtAnyMomentLosesNothing(t *testing.T) {
 	}
 }
 
-// areWhereTheyBelong fails the test unless the databases have what was added, each of them
-// tasks of the shards that it holds.
+// areWhereTheyBelong fails the test unless all added tasks are in the database that holds their shard.
 func areWhereTheyBelong(t *testing.T, added map[string][]task.ID, ps ...placement.Database) {
 	t.Helper()
 	for _, p := range ps {

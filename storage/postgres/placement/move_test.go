@@ -281,8 +281,8 @@ func TestAMoveNeedsLittleOfItsConnections(t *testing.T) {
 	}
 }
 
-// overtaken moves shards, and has overtake called when the move has told n times how far it is,
-// but for the moment at which it keeps others away. It reports whether that was called.
+// overtaken moves shards, and calls overtake when the move has reported its progress n times, unless
+// the move locks the tables then. It reports whether overtake was called.
 func overtaken(t *testing.T, from, to placement.Database, shards task.Shards, n int, overtake func()) (called bool, err error) {
 	t.Helper()
 	told, delivered := 0, 0
@@ -379,7 +379,7 @@ func TestATaskIsNotMovedAwayFromItsKey(t *testing.T) {
 	}
 }
 
-// Engines add no tasks that could come to this.
+// Engines add no tasks that could cause this.
 func TestAKeyThatIsTakenWhereATaskGoesStaysWhereItIs(t *testing.T) {
 	ps := parts(t, "a", "b")
 	home := task.ShardOf("mail\x00k")

@@ -57,10 +57,10 @@ func TestErrorsOfTheDatabaseSayWhatToDo(t *testing.T) {
 		says []string
 	}{
 		"no schema, and no right to make one": {migrate, userOf(empty, "stranger"), []string{"permission denied", "grant create on database " + database + " to stranger", owns}},
-		"a schema of somebody else":           {migrate, userOf(foreign, "stranger"), []string{"permission denied", owns}},
-		"tables of somebody else, planned":    {applied, userOf(own, "stranger"), []string{"permission denied", owns, reads}},
-		"tables of somebody else, verified":   {verify, userOf(own, "stranger"), []string{"permission denied", owns, reads}},
-		"tables of somebody else, used":       {use, userOf(own, "stranger"), []string{"permission denied", owns, reads}},
+		"a schema of another role":            {migrate, userOf(foreign, "stranger"), []string{"permission denied", owns}},
+		"tables of another role, planned":     {applied, userOf(own, "stranger"), []string{"permission denied", owns, reads}},
+		"tables of another role, verified":    {verify, userOf(own, "stranger"), []string{"permission denied", owns, reads}},
+		"tables of another role, used":        {use, userOf(own, "stranger"), []string{"permission denied", owns, reads}},
 		"no database to migrate":              {migrate, userOf(nowhere, "stranger"), []string{`database "nodb" does not exist`, "create database nodb owner stranger"}},
 		"no database to look at":              {applied, nowhere, []string{`database "nodb" does not exist`, "create database nodb"}},
 		"no database to verify":               {verify, nowhere, []string{`database "nodb" does not exist`, "create database nodb"}},
@@ -83,7 +83,7 @@ func TestErrorsOfTheDatabaseSayWhatToDo(t *testing.T) {
 	}
 }
 
-// refusing returns the URL of a server that lets nobody in: those of the tests trust everybody.
+// refusing returns the URL of a server that refuses all connections: the servers of the tests accept all.
 func refusing(t *testing.T, code, message string) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

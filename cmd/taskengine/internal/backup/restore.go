@@ -47,7 +47,7 @@ func backupIn(folder string) (*Manifest, error) {
 		return nil, missing
 	}
 	return nil, fmt.Errorf("%w: not all of a backup is there, or it is a store that was copied by hand. If its node was stopped then, "+
-		"`taskengine copy --from %s:%s` takes over the tasks in it; whether any are missing nobody can tell", err, stores.Name(driver), folder)
+		"`taskengine copy --from %s:%s` takes over the tasks in it; it cannot find out whether any are missing", err, stores.Name(driver), folder)
 }
 
 // filesIn passes the files of a backup on.

@@ -14,7 +14,7 @@ func newMigrateSQL(a *app) *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use:   "sql",
-		Short: "Write the SQL of the migrations to come, for somebody else to run",
+		Short: "Write the SQL of the migrations to come, to be run by hand",
 		Long: `Write the SQL of the migrations to come. Running it does what migrate apply does:
 
   taskengine migrate sql -c taskengine.yaml | psql -v ON_ERROR_STOP=1 "$DATABASE_URL"

@@ -69,7 +69,7 @@ func examineTables(ctx context.Context, found *Findings, p stores.Place, h *heal
 		return
 	}
 	for _, d := range differences {
-		found.add(Warning, "tables", d.String(), "somebody has changed it by hand; without an index every query reads whole tables",
+		found.add(Warning, "tables", d.String(), "it was changed by hand; without an index every query reads whole tables",
 			"make it as it should be, see `taskengine migrate verify` and `taskengine migrate sql`")
 	}
 }
@@ -174,7 +174,7 @@ func judgeLive(found *Findings, h *health.Report) {
 	}
 	if r.LateWaiting > 0 {
 		found.add(stuck, "due", fmt.Sprintf("%d tasks are due and still wait, for up to %s", r.LateWaiting, ago(h.Now, r.LateWaitingSince)),
-			"nobody makes them ready", "start a node; if there is one, look at its log")
+			"no node makes them ready", "start a node; if there is one, look at its log")
 	}
 	if r.LateReady > 0 {
 		found.add(milder(stuck), "expired", fmt.Sprintf("%d tasks have not begun in time and still wait", r.LateReady),
@@ -194,7 +194,7 @@ func judgeCounts(found *Findings, h *health.Report) {
 	}
 	c := h.Counts[0]
 	found.add(Warning, "counts", fmt.Sprintf("%d of the numbers of tasks that nodes tell are wrong: %d tasks of the type %q are %v, and %d are told", len(h.Counts), c.There, c.Type, c.State, c.Counted),
-		"somebody has changed tables with their triggers off, or the table tally", "run `select taskengine.recount()` in the database, with the name of its schema: it reads all tasks, and nobody waits for it")
+		"tables were changed with their triggers off, or the table tally was changed", "run `select taskengine.recount()` in the database, with the name of its schema: it reads all tasks, and delays no other work")
 }
 
 // milder returns s, or a warning for an error.
@@ -238,12 +238,12 @@ func judgeEnded(found *Findings, h *health.Report) {
 		if anyAlive(h) {
 			s = Warning
 		}
-		found.add(s, "retention", fmt.Sprintf("tables of tasks that nobody wants any more: %s", strings.Join(h.Over, ", ")),
+		found.add(s, "retention", fmt.Sprintf("tables of tasks whose retention is over: %s", strings.Join(h.Over, ", ")),
 			"they should have been dropped within the hour", "start a node; if there is one, look at its log for errors of the role `cleaner`")
 	}
 	if len(h.Apart) > 0 {
 		found.add(Warning, "partitions", fmt.Sprintf("tables that are no part of the table ended: %s", strings.Join(h.Apart, ", ")),
-			"the tasks in them are not found; a cleaner was interrupted, and its next round drops them, or somebody has detached them",
+			"the tasks in them are not found; a cleaner was interrupted, and its next round drops them, or they were detached by hand",
 			"look at this again in an hour; then attach them, insert their rows into the table ended if another one has taken the place of theirs, or drop them")
 	}
 }

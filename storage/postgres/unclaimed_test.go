@@ -11,7 +11,7 @@ import (
 	"github.com/taskengine/taskengine/storage/postgres"
 )
 
-// keysOf returns an ordering key whose tasks are for a to start, and one whose are for b.
+// keysOf returns an ordering key whose tasks a owns, and one whose tasks b owns.
 func keysOf(t *testing.T, a, b *node, typ string) (ofA, ofB string) {
 	t.Helper()
 	for i := 0; ofA == "" || ofB == ""; i++ {
@@ -27,7 +27,7 @@ func keysOf(t *testing.T, a, b *node, typ string) (ofA, ofB string) {
 	return ofA, ofB
 }
 
-// waitBoth waits until two nodes know of each other.
+// waitBoth waits until two nodes know each other.
 func waitBoth(t *testing.T, nodes ...*node) {
 	t.Helper()
 	for _, n := range nodes {
@@ -41,7 +41,7 @@ func waitBoth(t *testing.T, nodes ...*node) {
 	}
 }
 
-// addMany adds tasks from SQL, of which no node is told.
+// addMany adds tasks from SQL, without a hint to any node.
 func addMany(t *testing.T, s *postgres.Store, n int, args string) (ids []task.ID) {
 	t.Helper()
 	rows, err := s.Pool().Query(t.Context(), fmt.Sprintf("select (taskengine.add(%s, wake => false)).id from generate_series(1, %d)", args, n))
@@ -62,8 +62,8 @@ func addMany(t *testing.T, s *postgres.Store, n int, args string) (ids []task.ID
 	return ids
 }
 
-// A node that was not told of its tasks finds them behind any number of tasks of another
-// node in the same queue, and behind those that run.
+// A node finds its tasks without a hint behind any number of tasks of another node in the same queue,
+// and behind tasks that run.
 func TestTasksWithoutAHintAreFoundBehindAnyBacklog(t *testing.T) {
 	url := server.Database(t)
 	hold := make(chan struct{})
