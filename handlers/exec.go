@@ -22,9 +22,8 @@ import (
 
 // Exit codes with a meaning, from sysexits.h. 0 is success. Any other code is an error that is retried.
 const (
-	ExitUsage    = 64 // the command was called wrongly: not retried
-	ExitDataErr  = 65 // the payload is not valid: not retried
-	ExitTempFail = 75 // a temporary failure: retried, as any other code is
+	ExitUsage   = 64 // the command was called wrongly: not retried
+	ExitDataErr = 65 // the payload is not valid: not retried
 )
 
 // A shell exits with exitSignal plus the number of the signal that killed its command.

@@ -102,9 +102,6 @@ func newHost(cfg *Config) *Host {
 	return h
 }
 
-// Types returns the task types that the program serves, sorted.
-func (h *Host) Types() []string { return h.Status().Types }
-
 // Handle runs t in one of the processes. It waits for a free slot, and for a process that is being started, until ctx
 // ends. Progress, checkpoints and log lines go to the [task.Reporter] of ctx.
 func (h *Host) Handle(ctx context.Context, t *task.Task) ([]byte, error) {

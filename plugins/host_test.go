@@ -90,8 +90,8 @@ func TestATaskAndItsResultArriveUnchanged(t *testing.T) {
 		if pid := must(t, h, "pid", ""); pid != strconv.Itoa(st.PID) {
 			t.Errorf("the status says process %d, the process %s", st.PID, pid)
 		}
-		if !slices.IsSorted(h.Types()) || !slices.Contains(h.Types(), "upper") {
-			t.Errorf("types: %v", h.Types())
+		if !slices.IsSorted(st.Types) || !slices.Contains(st.Types, "upper") {
+			t.Errorf("types: %v", st.Types)
 		}
 	})
 }

@@ -169,12 +169,6 @@ func (c *Core) Pause(now time.Time, name string, paused bool) {
 	c.book(now)
 }
 
-// Trigger tells the core that a task is ready.
-func (c *Core) Trigger(now time.Time, tr task.Trigger) {
-	c.add(now, tr)
-	c.book(now)
-}
-
 // add adds a trigger to the table. It reports whether the trigger is in memory. If not, it was left
 // to the store.
 func (c *Core) add(now time.Time, tr task.Trigger) (kept bool) {
@@ -247,9 +241,6 @@ const errReclaimed = "it was processing, and nothing of it was under way on its 
 // Surveyed reports whether the core has read the store for the first time. Before that, no task is
 // grabbed with its submit, because the store may have older tasks.
 func (c *Core) Surveyed() bool { return c.table.Surveyed() && c.timers.started() }
-
-// Idle reports whether no task has a slot and no save is under way.
-func (c *Core) Idle() bool { return len(c.runs) == 0 && c.saving == 0 }
 
 // Stats returns the counts so far.
 func (c *Core) Stats() Stats { return c.stats }

@@ -292,7 +292,8 @@ func (s *story) trigger(a args) error {
 	if !ok {
 		return errors.New("there is no such row")
 	}
-	s.core.Trigger(s.now, row.Trigger())
+	s.core.add(s.now, row.Trigger()) // as an old hint does
+	s.core.book(s.now)
 	return nil
 }
 

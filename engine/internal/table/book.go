@@ -102,7 +102,6 @@ func (t *Table) takeSlot(now int64, q *queue) {
 		t.countIdle(q, -1)
 	}
 	q.running++
-	t.running++
 	t.repositionAll(now, q)
 }
 
@@ -141,7 +140,6 @@ func (t *Table) freeSlot(now int64, s Slot, refund bool) {
 		t.markRoomy(now, n)
 	}
 	q.running--
-	t.running--
 	if q.running == 0 {
 		t.countIdle(q, 1)
 	}

@@ -114,11 +114,8 @@ func (t *Table) trackIncomplete(k *kind) {
 	t.reads.mayScan = t.reads.mayScan || is
 }
 
-// Complete reports whether the best trigger of each queue of each open type is in the table.
-func (t *Table) Complete() bool { return len(t.reads.incomplete) == 0 }
-
-// Surveyed reports whether the table has read the store for the first time: it is complete, or as full
-// as it gets.
+// Surveyed reports whether the table has read the store for the first time: it has the best trigger of
+// each queue of each open type, or is as full as it gets.
 func (t *Table) Surveyed() bool {
 	return t.idle > t.config.Capacity/2 || !slices.ContainsFunc(t.reads.incomplete, func(k *kind) bool {
 		return !k.surveyed || !k.unlisted // a type that is listed is waiting for its first rows

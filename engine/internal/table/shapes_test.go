@@ -99,7 +99,11 @@ func (d *desk) round() (booked []task.Trigger) {
 			d.tab.Return(d.now, slot)
 		}
 	}
-	if most := shapeCapacity + d.tab.running + d.tab.probes() + maxLoads; d.tab.Len() > most || len(d.tab.queues) > most+len(d.tab.order) || len(d.tab.kinds) > 3 {
+	running := 0
+	for _, slots := range d.held {
+		running += len(slots)
+	}
+	if most := shapeCapacity + running + d.tab.probes() + maxLoads; d.tab.Len() > most || len(d.tab.queues) > most+len(d.tab.order) || len(d.tab.kinds) > 3 {
 		d.Fatalf("the table holds %d triggers, %d queues, %d types", d.tab.Len(), len(d.tab.queues), len(d.tab.kinds))
 	}
 	return booked

@@ -52,7 +52,6 @@ type Table struct {
 	active    int // number of kinds that have triggers
 	idle      int // number of queues of which no task runs, except permanent ones
 	idleKinds int // number of kinds that have such queues
-	running   int // number of booked tasks
 	serial    uint64
 	now       int64 // the latest time that a method was given
 
@@ -155,9 +154,6 @@ func (t *Table) newKind(name string, p policy.Type) *kind {
 
 // Len returns the number of triggers in the table.
 func (t *Table) Len() int { return t.size }
-
-// Running returns the number of tasks that were booked and not freed.
-func (t *Table) Running() int { return t.running }
 
 // Open opens or closes a type. Tasks of a closed type are not booked; those that are booked stay
 // booked. The table has no triggers of a closed type, and reads them from the store when the type is
