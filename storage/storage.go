@@ -161,6 +161,9 @@ type DueQuery struct {
 	Limit  int
 }
 
+// DistantFuture is after every time that a row can have: a [DueQuery] with it asks for all rows.
+var DistantFuture = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)
+
 // Due is a row with its NextEventAt. At and ID are its position in the answer to a [DueQuery].
 type Due struct {
 	task.Trigger

@@ -1,5 +1,10 @@
-// Package wakeup tells a goroutine that there is work for it.
+// Package wakeup has what goroutines wait by: a [Signal] that there is work, and [Sleep].
 package wakeup
+
+import (
+	"context"
+	"time"
+)
 
 // Signal wakes a goroutine that waits for work. It carries no data: the goroutine looks for its work itself, under
 // the lock that guards it. A producer adds work first and calls Set afterwards, so that no work is missed:
@@ -42,3 +47,13 @@ func (s Signal) Set() {
 // C returns the channel that delivers one value each time the signal is set. Receiving from it clears the signal. The
 // channel is never closed.
 func (s Signal) C() <-chan struct{} { return s.c }
+
+// Sleep waits for d. It returns the error of ctx if that ends first.
+func Sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}

@@ -1,6 +1,8 @@
 package wakeup
 
 import (
+	"context"
+	"errors"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -108,4 +110,18 @@ func BenchmarkSet(b *testing.B) {
 	for b.Loop() {
 		s.Set()
 	}
+}
+
+func TestASleepEndsWithItsContextOrItsTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		if err := Sleep(t.Context(), time.Hour); err != nil || time.Since(began) != time.Hour {
+			t.Errorf("it ended after %v with the error %v", time.Since(began), err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := Sleep(ctx, time.Hour); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("the error is %v", err)
+		}
+	})
 }

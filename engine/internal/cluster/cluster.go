@@ -194,15 +194,3 @@ func (k *Cluster) Joined(ctx context.Context) error {
 		return fmt.Errorf("join the other nodes: %w", context.Cause(ctx))
 	}
 }
-
-// sleep waits for d, or returns ctx's error when that ends first.
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
-	}
-}

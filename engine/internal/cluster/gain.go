@@ -47,14 +47,11 @@ func (k *Cluster) ReadOwned(ctx context.Context) {
 	k.readGained(ctx, &gain{before: none(), now: k.Owned()})
 }
 
-// distantFuture is after every time that a row can have.
-var distantFuture = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)
-
 // readGained tells the core of all rows in the store that were gained, as far as the core keeps them
 // in memory.
 func (k *Cluster) readGained(ctx context.Context, g *gain) {
 	for _, state := range timedStates {
-		for !k.readDue(ctx, state, g.ofAny(), distantFuture) {
+		for !k.readDue(ctx, state, g.ofAny(), storage.DistantFuture) {
 			if ctx.Err() != nil {
 				return
 			}

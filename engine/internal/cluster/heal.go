@@ -9,6 +9,7 @@ import (
 	"github.com/taskengine/taskengine/engine/internal/core"
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/ratelog"
+	"github.com/taskengine/taskengine/internal/wakeup"
 	"github.com/taskengine/taskengine/storage"
 )
 
@@ -42,7 +43,7 @@ func (k *Cluster) Heal(ctx context.Context) error {
 	healed, begin := 0, time.Now()
 	var after storage.Due
 	for {
-		page, err := k.store.Due(ctx, storage.DueQuery{State: task.Processing, After: after, Before: distantFuture, Limit: healPage})
+		page, err := k.store.Due(ctx, storage.DueQuery{State: task.Processing, After: after, Before: storage.DistantFuture, Limit: healPage})
 		if err != nil {
 			return err
 		}
@@ -260,7 +261,7 @@ func (h *healer) decideEarly(ctx context.Context) error {
 			latest = since
 		}
 	}
-	if err := sleep(ctx, time.Until(latest.Add(h.k.config.Lease/2))); err != nil {
+	if err := wakeup.Sleep(ctx, time.Until(latest.Add(h.k.config.Lease/2))); err != nil {
 		return err
 	}
 	alive := h.k.Alive()

@@ -77,7 +77,7 @@ func (k *Cluster) subscribeLoop(ctx context.Context) {
 		if failures.Allow() {
 			k.log.Warn("cannot hear the hints of other nodes; it is tried again", "error", err)
 		}
-		if sleep(ctx, time.Second) != nil {
+		if wakeup.Sleep(ctx, time.Second) != nil {
 			return
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/internal/ratelog"
+	"github.com/taskengine/taskengine/internal/wakeup"
 )
 
 // Lead calls duty whenever this node is elected for the role, until ctx ends. If duty returns before
@@ -19,7 +20,7 @@ func (k *Cluster) Lead(ctx context.Context, role string, duty func(context.Conte
 		if interruptions.Allow() {
 			k.log.Warn("a duty was interrupted and begins again", "role", role, "error", err)
 		}
-		if sleep(ctx, time.Second) != nil {
+		if wakeup.Sleep(ctx, time.Second) != nil {
 			return
 		}
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/taskengine/taskengine/coord"
 	"github.com/taskengine/taskengine/engine/internal/core"
+	"github.com/taskengine/taskengine/internal/wakeup"
 )
 
 // rejoinAfter is how long a node rests before it joins anew.
@@ -21,7 +22,7 @@ func (k *Cluster) memberLoop(ctx context.Context) {
 		}
 		k.log.Error("the node cannot prove that it is alive; it starts nothing, and joins anew", "error", err)
 		k.expelled()
-		if sleep(ctx, rejoinAfter) != nil {
+		if wakeup.Sleep(ctx, rejoinAfter) != nil {
 			return
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/taskengine/taskengine/coord"
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/internal/wakeup"
 	"github.com/taskengine/taskengine/storage"
 )
 
@@ -52,7 +53,7 @@ func (k *Cluster) monitor(ctx context.Context, store storage.LiveCounter, w *wat
 		if rest = min(2*rest, watchEvery); notes > 0 {
 			rest = foldEvery
 		}
-		if err := sleep(ctx, max(rest, monitorShare*time.Since(begin))); err != nil {
+		if err := wakeup.Sleep(ctx, max(rest, monitorShare*time.Since(begin))); err != nil {
 			return err
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/taskengine/taskengine/engine/internal/core"
 	"github.com/taskengine/taskengine/engine/policy"
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/internal/wakeup"
 	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/storage/memory"
 )
@@ -156,7 +157,7 @@ func (n *node) read(r *core.Ready) {
 		n.core.Scanned(queues, len(queues) < s.Limit)
 	}
 	for _, l := range r.DueLoads {
-		q := storage.DueQuery{State: l.State, Shards: owned.Any(), Before: distantFuture, Limit: l.Limit}
+		q := storage.DueQuery{State: l.State, Shards: owned.Any(), Before: storage.DistantFuture, Limit: l.Limit}
 		q.After.At, q.After.ID = l.AfterAt, l.AfterID
 		rows, err := n.store.Due(ctx, q)
 		n.must(err)
@@ -185,7 +186,7 @@ func (n *node) must(err error) {
 
 func (n *node) unanswered(ctx context.Context, _ string, err error) bool {
 	if err != nil {
-		_ = sleep(ctx, time.Second)
+		_ = wakeup.Sleep(ctx, time.Second)
 	}
 	return err != nil
 }

@@ -8,8 +8,9 @@ import (
 	"github.com/taskengine/taskengine/storage"
 )
 
-// swap makes changes in the store. If the store refuses them together, swap divides them. A change that is refused alone is treated like a stale one: its result is nil.
-// An error says that the store cannot be written.
+// swap makes changes in the store. If the store refuses them together, swap divides them. A change
+// that is refused alone is treated like a stale one: its result is nil. An error says that the store
+// cannot be written.
 func (k *Cluster) swap(ctx context.Context, changes []task.Change) ([]*task.Task, error) {
 	if len(changes) == 0 {
 		return nil, nil
