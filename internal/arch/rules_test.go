@@ -29,6 +29,10 @@ var rules = []rule{
 		Why: "numbers are written alike wherever they come from",
 	},
 	{
+		Of:  "internal/objective",
+		Why: "an objective is read alike whatever is measured or planned by it",
+	},
+	{
 		Of:  "internal/ratelog",
 		Why: "how often a line may be logged does not depend on what it says",
 	},
@@ -257,7 +261,7 @@ var rules = []rule{
 	},
 	{
 		Of:  "bench/result",
-		May: []string{"internal/machine"},
+		May: []string{"internal/machine", "internal/objective"},
 		Out: []string{"github.com/HdrHistogram/hdrhistogram-go"},
 		Why: "a result knows nothing of what was measured",
 	},
@@ -280,7 +284,7 @@ var rules = []rule{
 	},
 	{
 		Of:  "capacity",
-		May: []string{"engine", "engine/sim", "engine/policy", "engine/task", "storage", "storage/bolt", "storage/memory", "storage/pebble", "config", "internal/machine"},
+		May: []string{"engine", "engine/sim", "engine/policy", "engine/task", "storage", "storage/bolt", "storage/memory", "storage/pebble", "config", "internal/machine", "internal/objective"},
 		Out: []string{"github.com/cockroachdb/pebble", "golang.org/x/sys"},
 		Why: "planning needs the engine and its simulation, and none of the benchmarks",
 	},
