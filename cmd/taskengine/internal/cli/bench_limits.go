@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"strconv"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 	"github.com/taskengine/taskengine/bench/limits"
 	benchresult "github.com/taskengine/taskengine/bench/result"
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/exit"
+	"github.com/taskengine/taskengine/internal/units"
 )
 
 func newBenchLimits(a *app) *cobra.Command {
@@ -87,36 +87,19 @@ func (a *app) showLimits(measured []benchresult.Limit) error {
 
 // humanLimit writes a value with three digits that count.
 func humanLimit(v float64, unit string) string {
-	v = threeDigits(v)
 	if unit == limits.Nanoseconds {
-		for _, u := range []struct {
-			name string
-			size float64
-		}{{"s", 1e9}, {"ms", 1e6}, {"us", 1e3}} {
-			if math.Abs(v) >= u.size {
-				return plain(v/u.size) + " " + u.name
-			}
-		}
-		return plain(v) + " ns"
+		return units.Scaled(v, " ", "ns", units.Unit{Size: 1e9, Name: "s"}, units.Unit{Size: 1e6, Name: "ms"}, units.Unit{Size: 1e3, Name: "us"})
+	}
+	if rounded, err := strconv.ParseFloat(strconv.FormatFloat(v, 'g', 3, 64), 64); err == nil {
+		v = rounded
 	}
 	return grouped(v) + "/s"
 }
 
-// threeDigits rounds a value to three digits that count.
-func threeDigits(v float64) float64 {
-	rounded, err := strconv.ParseFloat(strconv.FormatFloat(v, 'g', 3, 64), 64)
-	if err != nil {
-		return v
-	}
-	return rounded
-}
-
-func plain(v float64) string { return strconv.FormatFloat(threeDigits(v), 'f', -1, 64) }
-
 // grouped writes a value with its thousands apart.
 func grouped(v float64) string {
 	if v < 1000 {
-		return plain(v)
+		return units.Digits(v)
 	}
 	whole := int64(v)
 	if whole < 1_000_000 {

@@ -90,7 +90,7 @@ func figureRows(r *benchresult.Result) [][]string {
 	}
 	add("rate, tasks/s", grouped, func(run *benchresult.Run) float64 { return run.Rate })
 	if limit := ownLimit(r); limit > 0 {
-		add("rate/store's own", plain, func(run *benchresult.Run) float64 { return run.Rate / limit })
+		add("rate/store's own", units.Digits, func(run *benchresult.Run) float64 { return run.Rate / limit })
 	}
 	add("tasks", grouped, func(run *benchresult.Run) float64 { return float64(run.Finished + run.Failed) })
 	if busy := spreadOf(r, func(run *benchresult.Run) float64 { return float64(run.Finished) }); busy.median() > 0 {
@@ -98,7 +98,7 @@ func figureRows(r *benchresult.Result) [][]string {
 		add("written a task", units.Bytes, perTask(func(run *benchresult.Run) float64 { return float64(run.Cost.Written) }))
 		add("allocated a task", units.Bytes, perTask(func(run *benchresult.Run) float64 { return float64(run.Cost.Allocated) }))
 	} else {
-		add("CPU of one core", func(v float64) string { return plain(100*v) + " %" }, func(run *benchresult.Run) float64 {
+		add("CPU of one core", func(v float64) string { return units.Digits(100*v) + " %" }, func(run *benchresult.Run) float64 {
 			return float64(run.Cost.CPU) / float64(max(1, run.Elapsed))
 		})
 		add("written a second", units.Bytes, func(run *benchresult.Run) float64 {
@@ -108,7 +108,7 @@ func figureRows(r *benchresult.Result) [][]string {
 	add("wake-ups/s", grouped, func(run *benchresult.Run) float64 { return run.Cost.Wakeups })
 	add("memory", units.Bytes, func(run *benchresult.Run) float64 { return float64(run.Cost.Resident) })
 	add("store", units.Bytes, func(run *benchresult.Run) float64 { return float64(run.Cost.StoreSize) })
-	add("cores of others", plain, func(run *benchresult.Run) float64 { return run.Others })
+	add("cores of others", units.Digits, func(run *benchresult.Run) float64 { return run.Others })
 	add("first start", nanoseconds, func(run *benchresult.Run) float64 { return float64(run.Restart) })
 	return rows
 }
@@ -129,7 +129,7 @@ func latencyRows(r *benchresult.Result) [][]string {
 		}
 		row = append(row, quantileOf(r, name, 0.5).text(nanoseconds), quantileOf(r, name, 0.99).text(nanoseconds))
 		if s := fsyncOf(r); s > 0 {
-			row = append(row, plain(quantileOf(r, name, 0.5).median()/s))
+			row = append(row, units.Digits(quantileOf(r, name, 0.5).median()/s))
 		}
 		if o := r.Objective; o != nil {
 			came := "-"
@@ -204,7 +204,7 @@ func (a *app) showObjective(r *benchresult.Result) {
 func (a *app) showLate(r *benchresult.Result) {
 	late := spreadOf(r, func(run *benchresult.Run) float64 { return 100 * float64(run.Late) / float64(max(1, run.Submitted)) })
 	if len(late) > 0 && late[len(late)-1] > 0 {
-		fmt.Fprintf(a.stdout, "pacing: %s %% of the submits were called more than 1 ms late; their latencies count from the intended time\n", late.text(plain))
+		fmt.Fprintf(a.stdout, "pacing: %s %% of the submits were called more than 1 ms late; their latencies count from the intended time\n", late.text(units.Digits))
 	}
 }
 
@@ -214,7 +214,7 @@ func (a *app) showOthers(r *benchresult.Result) {
 	if len(busy) == 0 || busy[len(busy)-1] <= benchresult.Disturbed {
 		return
 	}
-	fmt.Fprintf(a.stdout, "WARNING: others used up to %s cores meanwhile; measure again when the machine has nothing else to do\n", plain(busy[len(busy)-1]))
+	fmt.Fprintf(a.stdout, "WARNING: others used up to %s cores meanwhile; measure again when the machine has nothing else to do\n", units.Digits(busy[len(busy)-1]))
 }
 
 // showChecks shows what was checked and what failed.

@@ -39,13 +39,13 @@ func (a *app) tellAnswer(x *capacity.Answer) error {
 		{"objective", fmt.Sprintf("%s: %s, %s", x.Objective, met, short3(x.At))},
 		{"load", grouped(x.Rate) + " tasks/s in the busiest time"},
 		{"slots", fmt.Sprint(x.Slots)},
-		{"cores", fmt.Sprintf("%d of %d, %s in use", x.Cores, x.OfCores, plain(p.CPU))},
+		{"cores", fmt.Sprintf("%d of %d, %s in use", x.Cores, x.OfCores, units.Digits(p.CPU))},
 		{"margin", marginText(x)},
 		{"disk", fmt.Sprintf("%s commits/s, %s/s", grouped(p.Commits), units.Bytes(p.Bytes))},
 		{"store", units.Bytes(x.StoreBytes) + " once as much is removed as comes"},
 		{"memory", units.Bytes(x.MemoryBytes)},
 		{"start", fmt.Sprintf("p50 %s, p99 %s", short3(p.P50), short3(p.P99))},
-		{"head-room", fmt.Sprintf("%s times these rates", plain(x.HeadRoom))},
+		{"head-room", fmt.Sprintf("%s times these rates", units.Digits(x.HeadRoom))},
 		{"breaks first", x.BreaksFirst},
 	}
 	if err := a.printTable([]string{"WHAT", "ANSWER"}, rows); err != nil {
@@ -64,7 +64,7 @@ func (a *app) tellAnswer(x *capacity.Answer) error {
 		if s.Slots == 0 {
 			slots = "any"
 		}
-		steps = append(steps, []string{s.Why, slots, fmt.Sprint(s.Cores), plain(s.Factor), short3(s.Took), yesNo(s.Met)})
+		steps = append(steps, []string{s.Why, slots, fmt.Sprint(s.Cores), units.Digits(s.Factor), short3(s.Took), yesNo(s.Met)})
 	}
 	for _, t := range []struct {
 		head []string
@@ -88,9 +88,9 @@ func marginText(x *capacity.Answer) string {
 	case !x.Met:
 		return "none"
 	case x.Margin > 1:
-		return fmt.Sprintf("slots and cores have room for %s times these rates", plain(x.Margin))
+		return fmt.Sprintf("slots and cores have room for %s times these rates", units.Digits(x.Margin))
 	}
-	return fmt.Sprintf("none: the objective holds up to %s times these rates", plain(x.HeadRoom))
+	return fmt.Sprintf("none: the objective holds up to %s times these rates", units.Digits(x.HeadRoom))
 }
 
 // showChecked shows predictions beside what was measured.
@@ -115,7 +115,7 @@ func (a *app) showChecked(all []capacity.Checked) error {
 		}
 		row := []string{
 			c.Load, short3(c.Predicted.P50) + " / " + short3(c.Measured.P50), short3(c.Predicted.P99) + " / " + short3(c.Measured.P99),
-			plain(c.Predicted.CPU) + " / " + plain(c.Measured.CPU), grouped(c.Predicted.Commits) + " / " + grouped(c.Measured.Commits),
+			units.Digits(c.Predicted.CPU) + " / " + units.Digits(c.Measured.CPU), grouped(c.Predicted.Commits) + " / " + grouped(c.Measured.Commits),
 			units.Bytes(c.Predicted.Bytes) + " / " + units.Bytes(c.Measured.Bytes),
 		}
 		var errs, beyond []string
@@ -123,7 +123,7 @@ func (a *app) showChecked(all []capacity.Checked) error {
 			errs = append(errs, share(c.Errors, q))
 			beyond = append(beyond, share(c.Beyond, q))
 		}
-		rows = append(rows, append(row, strings.Join(errs, " "), strings.Join(beyond, " "), plain(foreign)))
+		rows = append(rows, append(row, strings.Join(errs, " "), strings.Join(beyond, " "), units.Digits(foreign)))
 	}
 	if err := a.printTable([]string{"LOAD", "START P50", "START P99", "CORES", "COMMITS/S", "BYTES/S", "ERRORS", "BEYOND THE RUNS", "OTHERS' CORES"}, rows); err != nil {
 		return err
@@ -143,7 +143,7 @@ func share(errors map[string]float64, quantity string) string {
 
 func percent(share float64) string { return fmt.Sprintf("%.0f%%", 100*share) }
 
-// short3 writes a duration with three digits that count.
+// short3 writes a duration with at most two digits behind the point.
 func short3(d time.Duration) string {
 	unit := time.Duration(1)
 	for _, u := range []time.Duration{time.Second, time.Millisecond, time.Microsecond} {
