@@ -24,7 +24,8 @@
 //	               transactions of the store, and of the application
 //	partitions.go, expire.go, future.go
 //	               the partitions of tasks that have ended
-//	statements.go  all SQL of the above; row.go, encode.go and array.go have its values
+//	statements.go  the SQL that writes, statements_query.go that which reads; row.go, encode.go and
+//	               array.go have the values
 //
 // Package schema makes the tables, package health examines a database, and package placement
 // divides shards among databases and moves them.

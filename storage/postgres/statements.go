@@ -48,11 +48,6 @@ select set_config(name, current_setting('taskengine.' || name), true)
 from unnest(array['plan_cache_mode', 'jit', 'enable_seqscan', 'enable_hashjoin', 'enable_mergejoin']) name`
 )
 
-const selectGet = `
-select {narrow}, {heavy} from {task} where id = $1
-union all
-select {narrow}, {heavy} from {ended} where id = $1`
-
 const selectLockTask = `
 select {narrow}, {heavy} from {task} where id = any($1::uuid[]) order by id for no key update`
 
@@ -184,122 +179,6 @@ const moveBack = `
 with gone as (delete from {ended} where id = any($1::uuid[]) returning {narrow}, {heavy})
 insert into {task} ({narrow}, {heavy}, queued)
 select {narrow}, {heavy}, false from gone`
-
-const selectDue = `
-select {trigger}, next_event_at from {task}
-where due_state = $1 and due_at <= $2 and (due_at, id) > ($3, $4) and {mine:6}
-order by due_at, id limit $5`
-
-const selectDueRunning = `
-select {trigger}, next_event_at from {task}
-where state = $1 and next_event_at <> {none} and next_event_at <= $2 and (next_event_at, id) > ($3, $4) and {mine:6}
-order by next_event_at, id limit $5`
-
-const selectDueEnded = `
-select {trigger}, next_event_at from {ended}
-where state = $1 and next_event_at <> {none} and next_event_at <= $2 and (next_event_at, id) > ($3, $4) and {mine:6}
-order by next_event_at, id limit $5`
-
-const selectReady = `
-select {trigger} from {task}
-where queued and state = 2 and type = $1 and grp = $2 and (priority, ready_at, seq) > ($3, $4, $5)
-order by priority, ready_at, seq limit $6`
-
-// It goes from queue to queue and skips the rows within a queue.
-const selectQueues = `
-with recursive queue as (
-	(select type, grp from {task} where queued {after} order by type, grp limit 1)
-	union all
-	select n.* from queue cross join lateral (
-		select t.type, t.grp from {task} t where t.queued and (t.type, t.grp) > (queue.type, queue.grp)
-		order by t.type, t.grp limit 1) n)
-select type, grp from queue
-where (select true from {task} t where t.queued and t.state = 2 and t.type = queue.type and t.grp = queue.grp limit 1)
-limit $3`
-
-// The first submitted row of each queue that is of the shards. A queue without such a row is in the
-// answer, too: the next page goes on from it.
-const selectUnclaimed = `
-with recursive queue as (
-	(select type, grp from {task} where queued {after} order by type, grp limit 1)
-	union all
-	select n.* from queue cross join lateral (
-		select t.type, t.grp from {task} t where t.queued and (t.type, t.grp) > (queue.type, queue.grp)
-		order by t.type, t.grp limit 1) n),
-page as (select * from queue limit $4)
-select page.type, page.grp, h.id, h.version, h.priority, h.ready_at, h.seq, h.shard, h.next_event_at from page left join lateral (
-	select * from (
-		select * from {task} t where t.queued and t.type = page.type and t.grp = page.grp
-		order by t.priority, t.ready_at, t.seq limit {deep}) first
-	where state = 2 and {mine:3}
-	order by priority, ready_at, seq limit 1) h on true`
-
-// The answer has the rows that match, and the last row that was read. The number of rows read is
-// bounded, whatever rows of other shards and running rows are between those that match.
-const selectSubmitted = `
-select n, hit, {trigger}, next_event_at from (
-	select row_number() over (order by type, grp, priority, ready_at, seq) as n, state = 2 and {mine:6} as hit, {trigger}, next_event_at
-	from (select {trigger}, state, next_event_at from {task}
-		where queued and (type, grp, priority, ready_at, seq) > ($1, $2, $3, $4, $5)
-		order by type, grp, priority, ready_at, seq limit $7) part) numbered
-where hit or n = $7
-order by n`
-
-// Likewise within a queue.
-const selectSubmittedOf = `
-select n, hit, {trigger}, next_event_at from (
-	select row_number() over (order by priority, ready_at, seq) as n, state = 2 and {mine:6} as hit, {trigger}, next_event_at
-	from (select {trigger}, state, next_event_at from {task}
-		where queued and type = $1 and grp = $2 and (priority, ready_at, seq) > ($3, $4, $5)
-		order by priority, ready_at, seq limit $7) part) numbered
-where hit or n = $7
-order by n`
-
-// Likewise of rows with a time.
-const selectDueOf = `
-select n, hit, {trigger}, next_event_at from (
-	select row_number() over (order by due_at, id) as n, {mine:6} as hit, {trigger}, next_event_at
-	from (select {trigger}, next_event_at, due_at from {task}
-		where due_state = $1 and due_at <= $2 and (due_at, id) > ($3, $4)
-		order by due_at, id limit $5) part) numbered
-where hit or n = $5
-order by n`
-
-// The answer has the rows that match, and the last row of the page.
-const selectOrphans = `
-with page as (select {narrow} from {task} where id > $1 order by id limit $2),
-numbered as (
-	select row_number() over (order by id) as n, state = 3 and (owner is null or not owner = any($3::uuid[])) as hit, *
-	from page)
-select n, hit, {narrow} from numbered
-where hit or n = $2
-order by n`
-
-const selectOutdated = `
-select c.n from unnest($1::uuid[], $2::bigint[]) with ordinality c (id, version, n)
-where not exists (select from {task} t where t.id = c.id and t.version = c.version and t.state = 3)`
-
-// The answer has the rows that match, and the last two rows of the page.
-const selectList = `
-with page as ({page}),
-numbered as (
-	select row_number() over (order by id desc) as n, state = any($3::smallint[]) and ($4::bytea[] is null or type = any($4)) as hit, *
-	from page)
-select n, hit, {narrow} from numbered
-where hit or n >= $2
-order by n limit $5 + 2`
-
-const pageAll = `
-	(select {narrow} from {task} where id < $1 order by id desc limit $2 + 1)
-	union all
-	(select {narrow} from {ended} where id < $1 order by id desc limit $2 + 1)
-	order by id desc limit $2 + 1`
-
-const pageLive = `select {narrow} from {task} where id < $1 order by id desc limit $2 + 1`
-
-const pageErrors = `
-	select {narrow} from (select * from {task} where due_state = 5 offset 0) t
-	where id < $1 order by id desc limit $2 + 1`
 
 const upsertRules = `
 insert into {type_policy} as t (type, priority, max_payload, queue_timeout, total_timeout, keyed)

@@ -1,0 +1,268 @@
+package kv
+
+import (
+	"context"
+	"slices"
+
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+)
+
+// Insert implements [storage.Tasks].
+func (tx *Tx) Insert(ctx context.Context, ts ...*task.Task) (out []storage.Inserted, err error) {
+	err = tx.do(ctx, "insert", func() error {
+		out = make([]storage.Inserted, len(ts))
+		for i, t := range ts {
+			if out[i].Existing, err = tx.insert(t); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// insert adds one row. If a row has its ID or unique key, insert returns the ID of that row.
+func (s *state) insert(t *task.Task) (existing task.ID, err error) {
+	if old, err := s.row(t.ID); err != nil || old != nil {
+		return t.ID, err
+	}
+	if t.Key != "" {
+		if existing, err = s.takeKey(t); err != nil || !existing.IsZero() {
+			return existing, err
+		}
+	}
+	if t.Seq, err = s.nextSeq(); err != nil {
+		return task.ID{}, err
+	}
+	r := &row{Task: *t}
+	r.Type = s.db.intern.share(t.Type)
+	stamp(&r.Task)
+	if len(t.Headers) > 0 {
+		r.Headers = cloneHeaders(t.Headers)
+	}
+	if err := s.putHistory(r, t.History); err != nil {
+		return task.ID{}, err
+	}
+	if err := s.putPart(r, farPayload, &r.Payload); err != nil {
+		return task.ID{}, err
+	}
+	if err := s.putPart(r, farResult, &r.Result); err != nil {
+		return task.ID{}, err
+	}
+	if r.Notes != nil {
+		if err := s.putCheckpoint(r); err != nil {
+			return task.ID{}, err
+		}
+	}
+	if err := s.putRecord(r); err != nil {
+		return task.ID{}, err
+	}
+	s.is.of(&r.Task)
+	if err := s.putEntries(); err != nil {
+		return task.ID{}, err
+	}
+	s.note(r.ID, r)
+	return task.ID{}, nil
+}
+
+// takeKey records the unique key of t, or returns the ID of the task that has it.
+func (s *state) takeKey(t *task.Task) (holder task.ID, err error) {
+	s.key = appendUniqueKey(s.key[:0], t.Type, t.Key)
+	holder, touched := s.keys[string(s.key)]
+	if !touched {
+		value, found, err := s.r.Get(s.key)
+		if err != nil {
+			return task.ID{}, err
+		}
+		if found {
+			holder, err = idOfValue(s.key, value)
+			return holder, err
+		}
+	}
+	if !holder.IsZero() {
+		return holder, nil
+	}
+	s.keys[string(s.key)] = t.ID
+	return task.ID{}, s.rw.Put(s.key, t.ID[:])
+}
+
+// nextSeq returns the next sequence number. It reserves a block of them when none is left.
+func (s *state) nextSeq() (uint64, error) {
+	db := s.db
+	db.seq++
+	if db.seq > db.ceiling {
+		db.ceiling = db.seq + seqBlock
+		s.value = appendNumber(s.value[:0], db.ceiling)
+		if err := s.rw.Put(keySeq, s.value); err != nil {
+			return 0, err
+		}
+	}
+	return db.seq, nil
+}
+
+// Swap implements [storage.Tasks].
+func (tx *Tx) Swap(ctx context.Context, cs ...task.Change) (out []*task.Task, err error) {
+	err = tx.do(ctx, "swap", func() error {
+		if err := tx.readAhead(cs); err != nil {
+			return err
+		}
+		out = make([]*task.Task, len(cs))
+		for i := range cs {
+			if out[i], err = tx.swap(&cs[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// swap makes one change and returns the caller's copy of the row.
+func (s *state) swap(c *task.Change) (*task.Task, error) {
+	old, err := s.row(c.ID)
+	if err != nil || old == nil || old.Version != c.Version {
+		return nil, err
+	}
+	out := new(task.Task)
+	*out = old.Task
+	if old.far&farHistory != 0 {
+		if out.History, err = s.farHistory(old); err != nil {
+			return nil, err
+		}
+	}
+	before := out.History
+	if !c.Apply(out) {
+		return nil, nil
+	}
+	now := &row{Task: *out, far: old.far}
+	now.History = old.History
+	if !slices.Equal(before, out.History) {
+		if err := s.putHistory(now, out.History); err != nil {
+			return nil, err
+		}
+	}
+	if c.Completes(old.State) {
+		if err := s.recall(now, farCheckpoint); err != nil {
+			return nil, err
+		}
+		if err := s.putPart(now, farResult, &now.Result); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.putRecord(now); err != nil {
+		return nil, err
+	}
+	s.was.of(&old.Task)
+	s.is.of(&now.Task)
+	if err := s.moveEntries(); err != nil {
+		return nil, err
+	}
+	s.note(now.ID, now)
+	return out, s.handOut(out, now)
+}
+
+// handOut makes t, which shares memory with r, a copy that the caller owns: with the payload and
+// the checkpoint if it was grabbed now, and without a result.
+func (s *state) handOut(t *task.Task, r *row) (err error) {
+	t.Result, t.Payload, t.Notes = nil, nil, task.NewNotes(r.Progress(), nil)
+	if t.State == task.Processing {
+		if t.Payload, err = s.part(r, farPayload, r.Payload); err != nil {
+			return err
+		}
+		if t.Notes, err = s.notes(r); err != nil {
+			return err
+		}
+	}
+	t.Headers = cloneHeaders(t.Headers)
+	t.History = slices.Clone(t.History)
+	return nil
+}
+
+// Note implements [storage.Tasks].
+func (tx *Tx) Note(ctx context.Context, ns ...task.Note) (out []bool, err error) {
+	err = tx.do(ctx, "note", func() error {
+		out = make([]bool, len(ns))
+		for i := range ns {
+			if out[i], err = tx.jot(&ns[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// jot writes one note to its row.
+func (s *state) jot(n *task.Note) (bool, error) {
+	old, err := s.row(n.ID)
+	if err != nil || old == nil {
+		return false, err
+	}
+	now := &row{Task: old.Task, far: old.far}
+	if !n.Apply(&now.Task) {
+		return false, nil
+	}
+	if n.Checkpoint != nil {
+		if err := s.putCheckpoint(now); err != nil {
+			return false, err
+		}
+	}
+	s.note(now.ID, now)
+	return true, s.putRecord(now)
+}
+
+// Delete implements [storage.Tasks].
+func (tx *Tx) Delete(ctx context.Context, rs ...task.Ref) (out []bool, err error) {
+	err = tx.do(ctx, "delete", func() error {
+		out = make([]bool, len(rs))
+		for i, ref := range rs {
+			if out[i], err = tx.remove(ref); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// remove deletes one row with its parts, its entries and its unique key.
+func (s *state) remove(ref task.Ref) (bool, error) {
+	old, err := s.row(ref.ID)
+	if err != nil || old == nil || old.Version != ref.Version {
+		return false, err
+	}
+	s.was.of(&old.Task)
+	if err := s.dropEntries(); err != nil {
+		return false, err
+	}
+	for _, bit := range [...]fields{farHistory, farPayload, farResult, farCheckpoint} {
+		if old.far&bit != 0 {
+			if err := s.dropPart(old, bit); err != nil {
+				return false, err
+			}
+		}
+	}
+	if old.Key != "" {
+		s.key = appendUniqueKey(s.key[:0], old.Type, old.Key)
+		s.keys[string(s.key)] = task.ID{}
+		if err := s.rw.Delete(s.key); err != nil {
+			return false, err
+		}
+	}
+	s.note(ref.ID, nil)
+	s.key = appendIDKey(s.key[:0], prefixRecord, ref.ID)
+	return true, s.rw.Delete(s.key)
+}
