@@ -8,8 +8,7 @@ import (
 	"testing"
 )
 
-// tellsWrites reports whether the system says how much a process has had written to the
-// disk of a folder.
+// tellsWrites reports whether the system counts what a process writes to the disk of a folder.
 func tellsWrites(t *testing.T, dir string) bool {
 	t.Helper()
 	before := used(nil).written

@@ -13,8 +13,8 @@ import (
 	"github.com/taskengine/taskengine/storage"
 )
 
-// BenchmarkDrain measures how fast a backlog is worked off that does not fit into memory:
-// b.N tasks of a paused type, from the moment that it goes on.
+// BenchmarkDrain measures how fast a backlog that does not fit into memory is finished: b.N tasks of a
+// paused type, from the moment at which the type is resumed.
 func BenchmarkDrain(b *testing.B) {
 	benchmarkBacklog(b, func(b *testing.B, e *engine.Engine) (release func() error) {
 		fillPaused(b, e, b.N)
@@ -22,7 +22,7 @@ func BenchmarkDrain(b *testing.B) {
 	})
 }
 
-// BenchmarkDue measures how fast b.N tasks are worked off that are due at the same moment.
+// BenchmarkDue measures how fast b.N tasks that are due at the same moment are finished.
 func BenchmarkDue(b *testing.B) {
 	benchmarkBacklog(b, func(b *testing.B, e *engine.Engine) (release func() error) {
 		const enough = 20 * time.Microsecond // to submit each
@@ -39,12 +39,12 @@ func BenchmarkDue(b *testing.B) {
 			}
 		}
 		machine.Pause(time.Until(due))
-		return func() error { return nil } // the time has come
+		return func() error { return nil } // they are due
 	})
 }
 
-// benchmarkBacklog measures on every store how fast b.N tasks are worked off that fill has
-// submitted, from release on until the last is done.
+// benchmarkBacklog measures on every store how fast the b.N tasks that fill has submitted are finished,
+// from release until the last one is done.
 func benchmarkBacklog(b *testing.B, fill func(b *testing.B, e *engine.Engine) (release func() error)) {
 	for _, s := range stores {
 		b.Run("store="+s.name, func(b *testing.B) {
@@ -63,8 +63,8 @@ func benchmarkBacklog(b *testing.B, fill func(b *testing.B, e *engine.Engine) (r
 	}
 }
 
-// BenchmarkOffered measures what is done of more than can be: b.N tasks, 60 000 of them a
-// second, each submitted in a goroutine of its own whatever becomes of the others.
+// BenchmarkOffered measures the throughput when more is offered than possible: b.N tasks at 60 000 a
+// second, each submitted by a goroutine of its own, independently of the others.
 func BenchmarkOffered(b *testing.B) {
 	for _, s := range stores {
 		b.Run("store="+s.name, func(b *testing.B) {
@@ -92,8 +92,7 @@ func BenchmarkOffered(b *testing.B) {
 	}
 }
 
-// drained returns an engine of which b.N tasks are expected; over is closed when that many
-// are done.
+// drained returns an engine, and a channel that is closed when b.N tasks are done.
 func drained(b *testing.B, open func(dir string) (storage.Store, error)) (e *engine.Engine, over chan struct{}) {
 	over = make(chan struct{})
 	var ended atomic.Int64

@@ -14,12 +14,12 @@ import (
 )
 
 // BenchmarkLatency submits 1000 tasks in a second, each at its time and in its own
-// goroutine, whatever becomes of the others, so that no delay hides another:
+// goroutine, independently of the others, so that no delay hides another:
 //
 //   - grab: trigger-to-grab, from when the task's row is durable to the call of its
 //     handler;
 //   - start: insert-to-start, from the call of Submit to the call of the handler;
-//   - pacing: how late Submit was called, which is the machine's timer and scheduler.
+//   - pacing: how late Submit was called, because of the timers and the scheduler.
 //
 // sync is the median of writing and syncing one block before and after, in the same
 // run. Run it with -benchtime 10000x or more.

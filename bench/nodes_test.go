@@ -21,12 +21,12 @@ import (
 	"github.com/taskengine/taskengine/storage/postgres/schema"
 )
 
-// nodesOn are nodes on one database, all in this process: they share its cores.
+// nodesOn are nodes on one database, all in this process, so that they share its cores.
 type nodesOn struct {
 	server  *pgtest.Server
 	url     string
 	engines []*engine.Engine
-	began   atomic.Pointer[func(node int, t *task.Task)] // told of every start
+	began   atomic.Pointer[func(node int, t *task.Task)] // called at every start
 	done    atomic.Int64
 }
 
@@ -44,7 +44,7 @@ func openNodes(tb testing.TB, n, slots int, settings ...string) *nodesOn {
 	for i := range n {
 		o.engines = append(o.engines, o.open(tb, i, slots))
 	}
-	for _, e := range o.engines { // until all of them know all
+	for _, e := range o.engines { // until each of them knows all others
 		for len(e.Members()) != n {
 			time.Sleep(10 * time.Millisecond)
 		}
@@ -103,7 +103,7 @@ func (o *nodesOn) open(tb testing.TB, i, slots int) *engine.Engine {
 	return e
 }
 
-// live has n tasks go through their whole lives, submitted in batches to all nodes alike.
+// live submits n tasks in batches, evenly to all nodes, and waits until they are done.
 func (o *nodesOn) live(tb testing.TB, n int) {
 	before := o.done.Load()
 	var left atomic.Int64
@@ -133,7 +133,7 @@ func (o *nodesOn) live(tb testing.TB, n int) {
 	}
 }
 
-// BenchmarkNodes is the throughput of whole lives on one database, by nodes.
+// BenchmarkNodes measures the throughput of whole lives on one database, by the number of nodes.
 func BenchmarkNodes(b *testing.B) {
 	for _, n := range []int{1, 2, 4} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
@@ -152,7 +152,7 @@ func BenchmarkNodes(b *testing.B) {
 	}
 }
 
-// wal returns how many bytes of WAL there were so far.
+// wal returns the number of bytes of WAL so far.
 func (o *nodesOn) wal(b *testing.B) (bytes float64) {
 	c, err := pgx.Connect(b.Context(), o.url)
 	if err != nil {
@@ -175,8 +175,8 @@ func (o *nodesOn) stats() (sum engine.Stats) {
 	return sum
 }
 
-// BenchmarkStartElsewhere is how long tasks wait that are submitted to a node for itself,
-// and for another, at 500 of each in a second.
+// BenchmarkStartElsewhere measures how long tasks wait that the node which accepts them starts, and tasks
+// that another node starts, at 500 of each a second.
 func BenchmarkStartElsewhere(b *testing.B) {
 	o := openNodes(b, 2, 256)
 	var mu sync.Mutex
@@ -193,7 +193,7 @@ func BenchmarkStartElsewhere(b *testing.B) {
 		}
 	}
 	o.began.Store(&began)
-	for i := range 64 { // which keys are whose
+	for i := range 64 { // which node owns which key
 		if _, err := o.engines[0].Submit(b.Context(), engine.Request{Type: "noop", OrderingKey: fmt.Sprint(i)}); err != nil {
 			b.Fatal(err)
 		}
@@ -235,7 +235,7 @@ func BenchmarkStartElsewhere(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// BenchmarkIdleNodes is how many statements a node sends that has nothing to do.
+// BenchmarkIdleNodes counts the statements that an idle node sends.
 func BenchmarkIdleNodes(b *testing.B) {
 	o := openNodes(b, 3, 256, "shared_preload_libraries=pg_stat_statements")
 	pool, err := pgxpool.New(b.Context(), o.url)
@@ -252,7 +252,7 @@ func BenchmarkIdleNodes(b *testing.B) {
 	if _, err := pool.Exec(b.Context(), "create extension pg_stat_statements"); err != nil {
 		b.Fatal(err)
 	}
-	time.Sleep(10 * time.Second) // until all is settled
+	time.Sleep(10 * time.Second) // until the start is over
 	begin, before := time.Now(), calls()
 	time.Sleep(time.Duration(b.N) * time.Second)
 	if testing.Verbose() {

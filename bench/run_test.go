@@ -26,7 +26,7 @@ func parsed(t *testing.T, text string, sets ...string) *Scenario {
 	return s
 }
 
-// on returns the options for a store; memory is one, too.
+// on returns the options for a store, which may be that in memory.
 func on(t *testing.T, store string) Options {
 	t.Helper()
 	self, err := os.Executable()
@@ -47,7 +47,7 @@ func on(t *testing.T, store string) Options {
 	return o
 }
 
-// ran runs a scenario and returns its results, which have to be right.
+// ran runs a scenario and returns its results, whose checks must have passed.
 func ran(t *testing.T, s *Scenario, o Options) []*result.Result {
 	t.Helper()
 	results, err := Run(t.Context(), s, o)

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// arrivalsOf returns what is to come in a scenario.
+// arrivalsOf returns the arrivals of a scenario.
 func arrivalsOf(t *testing.T, s *Scenario) []arrival {
 	t.Helper()
 	rate := 0.0

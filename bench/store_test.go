@@ -50,7 +50,7 @@ func openStore(tb testing.TB, open func(string) (storage.Store, error)) storage.
 	return s
 }
 
-// cpuTime returns how much the process has computed.
+// cpuTime returns the CPU time of the process.
 func cpuTime(tb testing.TB) time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -59,8 +59,7 @@ func cpuTime(tb testing.TB) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// residentMB returns how much memory of the process is in use, in MB; 0 where the
-// system does not tell.
+// residentMB returns the resident memory of the process in MB, and 0 where the system does not report it.
 func residentMB() float64 {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {

@@ -16,10 +16,10 @@ import (
 	"github.com/taskengine/taskengine/storage/memory"
 )
 
-// faultyStore is a store in memory that does wrong on purpose.
+// faultyStore is a store in memory that makes mistakes on purpose.
 type faultyStore struct {
 	*memory.Store
-	insert func(*task.Task) bool // false: the row is said to be added, and is not
+	insert func(*task.Task) bool // false: the row is reported as added, and is not
 	get    func(*task.Task)
 }
 
@@ -57,7 +57,7 @@ func (x *faultyTx) Insert(ctx context.Context, ts ...*task.Task) ([]storage.Inse
 	return make([]storage.Inserted, len(ts)), nil
 }
 
-// onFaulty returns options for a store that does wrong.
+// onFaulty returns options for a faulty store.
 func onFaulty(t *testing.T, s *faultyStore) Options {
 	o := on(t, Memory)
 	o.Patience = 300 * time.Millisecond
@@ -69,8 +69,7 @@ func onFaulty(t *testing.T, s *faultyStore) Options {
 	return o
 }
 
-// failed runs a scenario once, and returns what the check says, which must not be that
-// all is well.
+// failed runs a scenario once, and returns the result of the check, which must have failed.
 func failed(t *testing.T, s *Scenario, o Options) result.Check {
 	t.Helper()
 	results, err := Run(t.Context(), s, o)
@@ -170,10 +169,10 @@ tasks: [{name: step, keys: 2, limits: [one-per-key], handler: {sleep: 5ms}}]
 
 func TestABrokenOrderIsFound(t *testing.T) {
 	s := parsed(t, inOrder)
-	ran(t, s, on(t, Memory)) // the order that is broken below is kept
+	ran(t, s, on(t, Memory)) // without the fault below, the order is kept
 	var seen atomic.Int32
 	o := onFaulty(t, &faultyStore{insert: func(t *task.Task) bool {
-		t.Priority = uint8(seen.Add(1) % 10) // overtakes, or is overtaken
+		t.Priority = uint8(seen.Add(1) % 10) // changes the order
 		return true
 	}})
 	o.Patience = 30 * time.Second
@@ -204,10 +203,10 @@ func TestAnExceededLimitIsFound(t *testing.T) {
 					"{name: sent, keys: 2, limits: [partner]}, {name: heavy, weight: 2, limits: [pair], handler: {sleep: 2ms}}]",
 				"limits=[{name: one-per-key, max: 1, per: ordering_key}, {name: pair, max: 2},"+
 					"{name: gateway, rate: {count: 100, per: 1s, burst: 3}}, {name: partner, of: gateway, rate: 80/s, per: ordering_key}]")
-			ran(t, s, on(t, Memory)) // the limits that are lifted below hold
+			ran(t, s, on(t, Memory)) // without the fault below, the limits hold
 			o := on(t, Memory)
 			o.tamper.policies = lift
-			// Whether more do run than may is up to chance, on a machine that is busy.
+			// On a busy machine it depends on chance whether a limit is exceeded.
 			var check result.Check
 			for try := 0; try < 10 && check.Exceeded == 0; try++ {
 				results, err := Run(t.Context(), s, o)

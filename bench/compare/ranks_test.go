@@ -214,7 +214,7 @@ func subsets(n, k int) (out [][]float64) {
 }
 
 // The example of Benjamini and Hochberg (1995), section 3.2: at 0.05, the four smallest
-// of fifteen are believed.
+// of fifteen are accepted.
 func TestAdjustedAsInThePaper(t *testing.T) {
 	ps := []float64{0.0001, 0.0004, 0.0019, 0.0095, 0.0201, 0.0278, 0.0298, 0.0344, 0.0459, 0.3240, 0.4262, 0.5719, 0.6528, 0.7590, 1.000}
 	believed := 0
