@@ -20,10 +20,10 @@ export interface BatchHandler extends Readonly<BatchOptions> {
 
 /**
  * Makes a handler that is called with up to `size` tasks: once there are so many, `wait`
- * after the first of them came, or when all slots are taken, because then no other can
- * come. It returns an array with an answer per task, in
- * their order: what a handler of one task may return, or an Error if this task failed.
- * What it throws fails all of them, and each is tried again.
+ * after the first of them arrived, or when all slots are taken, because then no other task can
+ * arrive. It returns an array with an answer for each task, in their order: what a handler of
+ * one task may return, or an Error if this task failed. An exception fails all of the tasks,
+ * and each is tried again.
  *
  * Tasks that wait for a call have a slot already: a process with fewer slots than `size`
  * gets calls of as many tasks as it has slots.
@@ -56,13 +56,13 @@ export class Gathering<T> {
     else this.#timer ??= setTimeout(() => this.flush(), this.#wait);
   }
 
-  /** Takes back an item that waits. */
+  /** Removes an item that waits. */
   remove(item: T): void {
     this.#items = this.#items.filter((other) => other !== item);
     if (this.#items.length === 0) this.#stop();
   }
 
-  /** Calls with what there is, because nothing more will come soon. */
+  /** Calls with the items that wait, because no others are expected soon. */
   flush(): void {
     this.#stop();
     if (this.#items.length === 0) return;

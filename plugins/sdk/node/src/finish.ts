@@ -1,4 +1,4 @@
-// The answer to a run, made of what came of it.
+// The answer to a run, made from the outcome of its handler.
 
 import { create } from "@bufbuild/protobuf";
 import { Again, Permanent, RetryIn, Snooze } from "./answers.js";
@@ -33,14 +33,14 @@ export function succeed(run: Run, value: unknown): Answer {
   }
 }
 
-/** The answer to a run whose handler threw, whatever that is. */
+/** The answer to a run whose handler threw any value. */
 export function fail(run: Run, thrown: unknown): Answer {
   if (isAnswer(thrown)) return succeed(run, thrown);
   const error = errorOf(run, thrown);
   return answer(run, { case: "error", value: error }, error.message.length);
 }
 
-/** The answer to a run of a batch that failed as a whole: no error of one may give up the others. */
+/** The answer to a run of a batch that failed as a whole, which is never a permanent error. */
 export function failInBatch(run: Run, thrown: unknown): Answer {
   const error = errorOf(run, thrown);
   error.permanent = false;
@@ -67,7 +67,7 @@ function delay(milliseconds: number): bigint {
   return micros(Math.max(0, milliseconds));
 }
 
-/** What was thrown may be anything, even what throws when it is looked at. */
+/** A thrown value may be anything, even an object whose properties throw. */
 function isAnswer(thrown: unknown): boolean {
   try {
     return thrown instanceof Snooze || thrown instanceof Again;
@@ -118,7 +118,7 @@ function sizeOf(text: string): number {
   return Buffer.byteLength(text);
 }
 
-/** To drop a task or a signal would lose it, so the host must be able to take them. */
+/** Tasks and signals must not be dropped, so the host must support them. */
 function refuseUnsupported({ children, signals, link: { features } }: Run): void {
   const missing = [];
   if (children.length > 0 && !features.has("children")) missing.push("child tasks");

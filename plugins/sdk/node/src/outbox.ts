@@ -1,4 +1,4 @@
-// What is to be sent: it gathers while the sender is busy, and goes in frames.
+// The messages to be sent: they are collected while the sender is busy, and sent in frames.
 
 import { create } from "@bufbuild/protobuf";
 import { type FromHandler, FromHandlerSchema, type LogLine } from "./gen/handler_pb.js";
@@ -20,12 +20,12 @@ export interface Entry {
   sent: boolean;
 }
 
-/** Hands a frame to the stream, and calls `sent` once that has room for the next. */
+/** Writes a frame to the stream, and calls `sent` once the stream has room for the next. */
 export type Send = (frame: FromHandler, sent: () => void) => void;
 
 /**
- * The messages that wait to be sent, in order: what a run said never comes after its
- * finish. One frame is under way at a time, with all that was there when it set out.
+ * The messages that wait to be sent, in order: a message of a run never follows its
+ * finish. One frame is under way at a time, with all messages that waited when it was made.
  */
 export class Outbox {
   readonly #send: Send;
@@ -33,7 +33,7 @@ export class Outbox {
   #lines = 0; // of the log among them
   #dropped = 0; // lines of the log since the last that was sent
   #pong = 0n; // to be sent, if not 0
-  #busy = false; // a frame is under way, or sets out at the end of this turn of the event loop
+  #busy = false; // a frame is under way, or is made at the end of this turn of the event loop
 
   constructor(send: Send) {
     this.#send = send;
@@ -47,12 +47,12 @@ export class Outbox {
     return entry;
   }
 
-  /** Takes back a message, if it is not sent. */
+  /** Removes a message that is not sent. */
   remove(entry: Entry | undefined): void {
     if (entry && !entry.sent) this.#entries.splice(this.#entries.indexOf(entry), 1);
   }
 
-  /** Adds a line of the log, unless so many wait that they would fill the memory. */
+  /** Adds a line of the log, unless too many wait. */
   log(line: LogLine, bytes: number): void {
     if (this.#lines === MAX_LINES) {
       this.#dropped++;
@@ -83,7 +83,7 @@ export class Outbox {
     if (this.#busy) this.#send(this.#frame(), this.#sendFrame);
   };
 
-  /** Takes as many messages as go into a frame; every finish gives a credit for a new run. */
+  /** Removes as many messages as fit into a frame; every finish gives a credit for a new run. */
   #frame(): FromHandler {
     const frame = create(FromHandlerSchema, { pong: this.#pong });
     for (const entry of this.#entries.splice(0, this.#fit())) {

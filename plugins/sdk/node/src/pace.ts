@@ -1,10 +1,10 @@
-// Progress, at the pace at which people can read it.
+// Limits how often progress is sent.
 
 import type { Progress } from "./gen/handler_pb.js";
 
 const INTERVAL = 100; // milliseconds between two reports of a run
 
-/** What the reports of one run are paced by. It belongs to its {@link Pace}. */
+/** The progress of one run. It belongs to its {@link Pace}. */
 export class Paced {
   /** The newest report, if it is not sent. */
   newest: Progress | undefined;
@@ -13,8 +13,8 @@ export class Paced {
 }
 
 /**
- * Sends the first report of a run at once and then the newest every 100 ms. One timer
- * does for all runs, because all of them wait equally long.
+ * Sends the first report of a run at once, and then the newest every 100 ms. All runs share
+ * one timer, because all of them wait equally long.
  */
 export class Pace {
   readonly #send: (progress: Progress) => void;
@@ -34,7 +34,7 @@ export class Pace {
     this.#wait();
   }
 
-  /** Sends what is left of a run that is about to be answered. */
+  /** Sends the newest report of a run that is about to be answered. */
   finish(paced: Paced): void {
     if (paced.newest) this.#send(paced.newest);
     paced.newest = undefined;

@@ -1,4 +1,4 @@
-// A handler at work: its task, and what it says while it runs.
+// A run of a handler: its task, and what it sends while it runs.
 
 import { inspect } from "node:util";
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
@@ -20,7 +20,7 @@ import type { Child, Task, TaskLog } from "./task.js";
 import { clip, decode, describe, encode, isError } from "./text.js";
 import { micros } from "./time.js";
 
-/** What runs share with their stream. */
+/** What runs know of their stream. */
 export interface Link {
   readonly outbox: Outbox;
   readonly pace: Pace;
@@ -34,7 +34,7 @@ const LEVELS = { debug: -4, info: 0, warn: 4, error: 8 };
 const MAX_CHECKPOINT = 1 << 20; // bytes
 const FIELDS_BYTES = 64 << 10; // of the fields of one line; more are left out
 
-/** One run: the task as its handler sees it, and what the stream has to know of it. */
+/** One run: the task for its handler, and what the stream needs to know of it. */
 export class Run implements Task {
   /** Why it was cancelled, if it was. */
   cancelled: Cancelled | undefined;
@@ -228,7 +228,7 @@ export class Run implements Task {
     this.signals.push(create(SignalSchema, signal));
   }
 
-  /** Throws if what is to be sent with the result would come too late, and be lost. */
+  /** Throws if the run is answered already: what is sent with the result would be lost. */
   #mustRun(what: string): void {
     if (this.over) throw new Error(`task ${this.id} cannot ${what}: it has its answer already`);
   }

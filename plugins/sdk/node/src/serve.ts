@@ -17,7 +17,7 @@ import { Shift } from "./shift.js";
 import type { Handlers } from "./task.js";
 import { VERSION } from "./version.js";
 
-/** What a program says of itself besides its handlers. */
+/** Settings of a program besides its handlers. */
 export interface ServeOptions {
   /** The program's own version, for people. */
   version?: string;
@@ -28,12 +28,12 @@ export interface ServeOptions {
   slots?: number;
 }
 
-const COOKIE = ["TASKENGINE_HANDLER", "1f0d6bb2-handler"] as const; // no secret: it tells a host from a person
+const COOKIE = ["TASKENGINE_HANDLER", "1f0d6bb2-handler"] as const; // no secret: it distinguishes a host from a person
 const PROTOCOL = 1;
 const FEATURES = ["checkpoint", "children", "heartbeat", "progress", "signals"];
 const DEFAULT_SLOTS = 64;
 const MAX_SLOTS = 1 << 16;
-const FIRST_CONTACT = 60_000; // milliseconds until a host must have connected
+const FIRST_CONTACT = 60_000; // milliseconds within which a host must connect
 const LAST_MOMENTS = 2_000; // milliseconds for the program to end once the host is gone
 
 /** What is served. */
@@ -46,9 +46,9 @@ interface Program {
 type Stream = ServerDuplexStream<ToHandler, FromHandler>;
 
 /**
- * Serves handlers until the host is done with the process or gone, and returns when the
- * last of them has. Two seconds after the host's end the process exits, whatever it does
- * then. If no host has started the program, it prints what to do and exits with status 1.
+ * Serves handlers until the host ends the process or is gone, and returns when the last of
+ * them has returned. Two seconds after the end of the host the process exits in any case. If no host
+ * has started the program, it prints what to do and exits with status 1.
  *
  * The standard output belongs to the host until this is called; afterwards
  * `console.log` goes to the host's log.
@@ -80,7 +80,7 @@ function slotsFor(handlers: Handlers): number {
   return Math.min(MAX_SLOTS, Math.max(DEFAULT_SLOTS, ...batches));
 }
 
-/** What keeps a program from running, for a person to read. */
+/** Why a program cannot run, for people. */
 function problemOf({ handlers, slots }: Program): string | undefined {
   const entries = Object.entries(handlers);
   if (entries.length === 0) return 'the program has no handler: serve({ "some.type": (task) => ... })';
@@ -138,9 +138,9 @@ function bufferOf(bytes: Uint8Array): Buffer {
 }
 
 /**
- * Tells the host where the program listens. What is printed from then on goes to the
- * standard error, so that it cannot get between the host and this line. Node.js has no
- * means to redirect the descriptor: what child processes write to it the host logs too.
+ * Prints for the host where the program listens. Later output goes to the standard error, so
+ * that it cannot be mixed with this line. Node.js cannot redirect the descriptor: the host
+ * also logs what child processes write to it.
  */
 function shakeHands(path: string): void {
   writeSync(1, `1|${PROTOCOL}|unix|${path}|grpc|\n`);
@@ -161,7 +161,7 @@ async function work(stream: Stream, program: Program): Promise<void> {
   setImmediate(() => stream.end()); // after the last answers
 }
 
-/** Answers the host's welcome, and begins to work for it. */
+/** Answers the welcome of the host, and begins to accept runs. */
 function greet(stream: Stream, welcome: Welcome | undefined, program: Program): Shift | undefined {
   if (welcome?.protocol !== PROTOCOL) {
     const theirs = welcome ? `version ${welcome.protocol} of the protocol` : "no welcome";

@@ -1,4 +1,4 @@
-// What a program does on its stream: runs come in, answers go out.
+// The stream of a program: runs arrive, and answers are sent.
 
 import { performance } from "node:perf_hooks";
 import { Cancelled } from "./answers.js";
@@ -23,7 +23,7 @@ export class Shift {
   readonly #begin = new Map<string, Begin>(); // by task type
   readonly #gatherings: Gathering<Run>[] = [];
   readonly #running = new Map<bigint, Run>();
-  #calls: (() => void)[] = []; // of handlers, that wait for their turn
+  #calls: (() => void)[] = []; // of handlers that wait to be made
   #calling = false;
   #idle: (() => void) | undefined; // called when nothing runs any more
 
@@ -42,11 +42,11 @@ export class Shift {
     for (const [type, handler] of Object.entries(handlers)) this.#begin.set(type, this.#beginOf(handler));
   }
 
-  /** Does what a frame of the host asks for. */
+  /** Processes a frame of the host. */
   take(frame: ToHandler): void {
     for (const run of frame.runs) this.#admit(run);
     for (const cancel of frame.cancels) this.#cancel(cancel);
-    // No more come once there is no slot, or the host says so: none waits for others then.
+    // No more runs arrive if no slot is free or the host drains: then no batch waits for others.
     const last = frame.drain || this.#running.size >= this.#slots;
     if (last) for (const gathering of this.#gatherings) gathering.flush();
     if (frame.ping !== 0n) this.#link.outbox.pong(frame.ping);
@@ -93,11 +93,11 @@ export class Shift {
     if (cancel.reason === Cancel_Reason.DEADLINE) {
       this.#stop(run, new Cancelled("deadline", cancel.message || "the deadline is over"));
     } else {
-      this.#stop(run, new Cancelled("cancelled", cancel.message || "somebody cancelled the task"));
+      this.#stop(run, new Cancelled("cancelled", cancel.message || "the task was cancelled"));
     }
   }
 
-  /** Asks a run to stop; one that has not begun never will. */
+  /** Asks a run to stop. A run that has not begun never begins. */
   #stop(run: Run, why: Cancelled): void {
     run.cancel(why);
     if (run.begun) return;
@@ -112,7 +112,7 @@ export class Shift {
     queueMicrotask(this.#callAll);
   }
 
-  /** Calls handlers one after the other; however many there are, frames go on coming and going. */
+  /** Calls handlers one after the other, in turns, so that frames are sent and received meanwhile. */
   readonly #callAll = (): void => {
     const until = performance.now() + TURN;
     let n = 0;

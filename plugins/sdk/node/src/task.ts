@@ -1,4 +1,4 @@
-// What a handler sees of its task.
+// The task of a handler.
 
 import type { Again, Cancelled, Permanent, RetryIn, Snooze } from "./answers.js";
 import type { BatchHandler } from "./batch.js";
@@ -15,7 +15,7 @@ export interface Task {
   readonly type: string;
   /** 1 for the first. */
   readonly attempt: number;
-  /** How many earlier attempts took their process with them. */
+  /** How many earlier attempts crashed their process. */
   readonly crashes: number;
   /** 0 (highest) to 9. */
   readonly priority: number;
@@ -54,29 +54,29 @@ export interface Task {
   /** Logs for this task, to the host's log. */
   readonly log: TaskLog;
   /**
-   * Tells people how far the task is. Call it as often as you like: the host gets the
-   * newest every 100 ms. Does nothing if the host does not show progress.
+   * Reports how far the task is, for people. Call it as often as you like: the newest report is
+   * sent every 100 ms. It does nothing if the host does not show progress.
    */
   progress(done: number, total?: number, message?: string): void;
   /**
-   * Keeps data for the task's next attempt, should this one fail; the newest counts. Does
-   * nothing if the host keeps no checkpoints.
+   * Keeps data for the next attempt of the task, if this one fails. The newest data counts. It
+   * does nothing if the host keeps no checkpoints.
    *
    * @param data bytes, text or a JSON value, at most 1 MiB of it
    */
   saveCheckpoint(data: unknown): void;
-  /** Says that the task is alive, for types that demand it. */
+  /** Reports that the task is alive, for types that require it. */
   heartbeat(): void;
 
   /**
-   * Adds a task that shall exist if and only if this one succeeds. It is sent with the
-   * result, also with that of an {@link Again}; if the host takes no children, the task
-   * fails for good, with class "unsupported".
+   * Adds a task that exists if and only if this one succeeds. It is sent with the result, also
+   * with that of an {@link Again}. If the host does not support children, the task fails
+   * permanently, with class "unsupported".
    */
   spawn(child: Child): void;
   /**
-   * Sends a signal to another task if this one succeeds. It is sent with the result; if the
-   * host takes no signals, the task fails for good, with class "unsupported".
+   * Sends a signal to another task if this one succeeds. It is sent with the result. If the
+   * host does not support signals, the task fails permanently, with class "unsupported".
    *
    * @param taskId the id of the task that gets the signal, a UUID
    * @param payload bytes, text, a JSON value or nothing

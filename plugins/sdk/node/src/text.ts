@@ -1,4 +1,4 @@
-// Texts and bytes as they fit on the wire.
+// Texts and bytes as the protocol represents them.
 
 import { isUtf8 } from "node:buffer";
 import { inspect, types } from "node:util";
@@ -40,8 +40,8 @@ const STACK_LINES = 8;
 const MAX_CAUSES = 4;
 
 /**
- * The text of whatever was thrown, without its stack: a person reads it first, and
- * only the start of a text is kept.
+ * The text of a thrown value, without its stack. It comes first, since only the start of a
+ * text is kept.
  */
 export function headline(thrown: unknown): string {
   try {
@@ -54,7 +54,7 @@ export function headline(thrown: unknown): string {
   }
 }
 
-/** The text of whatever was thrown, with its causes and the top of its stack. */
+/** The text of a thrown value, with its causes and the top of its stack. */
 export function describe(thrown: unknown): string {
   const lines = [headline(thrown)];
   try {
@@ -65,12 +65,12 @@ export function describe(thrown: unknown): string {
     }
     if (isError(thrown)) lines.push(...stackOf(thrown));
   } catch {
-    // An error may be anything, even one that throws when it is looked at.
+    // An error may be anything, even an object whose properties throw.
   }
   return lines.join("\n");
 }
 
-const OWN = new URL(".", import.meta.url).href; // where this package's calls are
+const OWN = new URL(".", import.meta.url).href; // the folder of this package, to recognise its frames
 
 function stackOf(error: Error): string[] {
   const calls = String(error.stack)
@@ -79,7 +79,7 @@ function stackOf(error: Error): string[] {
   return calls.slice(0, STACK_LINES);
 }
 
-/** What the retry policy's rules know an error by: its name. */
+/** The class of an error for the rules of the retry policy: its name. */
 export function classOf(thrown: unknown): string {
   try {
     return isError(thrown) ? String(thrown.name) : "";
@@ -88,7 +88,7 @@ export function classOf(thrown: unknown): string {
   }
 }
 
-/** Reports whether a value is an Error, be it another realm's. What cannot be told is none. */
+/** Reports whether a value is an Error, also of another realm; false if that cannot be found out. */
 export function isError(value: unknown): value is Error {
   try {
     return value instanceof Error || types.isNativeError(value);

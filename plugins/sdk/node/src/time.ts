@@ -3,8 +3,8 @@
 const MOST = 9_223_372_036_854_774_000; // of 64 bits, and below the end of them
 
 /**
- * The microseconds of some milliseconds, rounded up, because a delay asked for is never cut
- * short; less than a nanosecond is an error of the floating point.
+ * Converts milliseconds to microseconds. It rounds up, because a delay is a minimum; less than a
+ * nanosecond is an error of the floating point.
  */
 export function micros(milliseconds: number): bigint {
   const exact = Math.max(-MOST, Math.min(milliseconds * 1000, MOST));

@@ -1,2 +1,2 @@
-/** The version of this package, as the host gets to know it. */
+/** The version of this package, which is sent to the host. */
 export const VERSION = "0.1.0";

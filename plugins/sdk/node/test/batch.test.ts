@@ -32,7 +32,7 @@ suite("a gathering", () => {
     assert.equal(calls.length, 1);
   });
 
-  test("lets go of who is removed, and of its time", (t) => {
+  test("forgets an item that is removed, and its timer", (t) => {
     const { gathering, calls, timers } = newGathering(t);
     gathering.add("a");
     gathering.remove("a");

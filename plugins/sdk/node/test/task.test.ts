@@ -60,7 +60,7 @@ suite("a task", () => {
 suite("a signal", () => {
   const why = new Cancelled("deadline", "too long");
 
-  test("aborts with the reason, whether somebody had looked at it or not", () => {
+  test("aborts with the reason, whether the signal was read before or not", () => {
     for (const lookBefore of [true, false]) {
       const { run } = newRun();
       if (lookBefore) assert.equal(run.signal.aborted, false);

@@ -9,10 +9,10 @@ import java.nio.channels.ClosedByInterruptException;
 import java.util.concurrent.CancellationException;
 import org.jspecify.annotations.Nullable;
 
-/** Makes the answer to a run of whatever its handler did. */
+/** Makes the answer to a run from what its handler returned or threw. */
 final class Answers {
   private static final int MAX_ERROR_BYTES = 8 << 10;
-  private static final int MAX_CAUSES = 64; // that are looked at: they may go round in a circle
+  private static final int MAX_CAUSES = 64; // that are read: causes may form a cycle
 
   private final Codec codec;
   private final Host host;
@@ -31,7 +31,7 @@ final class Answers {
       }
       if (outcome instanceof Snooze snooze) {
         long delay = Codec.micros(snooze.delay());
-        finish.clearChildren().clearSignals(); // it will be called again, and say so again
+        finish.clearChildren().clearSignals(); // the next call will send them again
         return finish.setSnooze(Wire.Snooze.newBuilder().setDelay(delay)).build();
       }
       if (outcome instanceof Again again) {
@@ -42,7 +42,7 @@ final class Answers {
       }
       ByteString result = codec.bytes(outcome);
       return success(run, finish.setResult(result), result.size());
-    } catch (Throwable thrown) { // a value that no JSON can say, for example
+    } catch (Throwable thrown) { // for example a value that JSON cannot represent
       return failure(run, thrown);
     }
   }
@@ -128,7 +128,7 @@ final class Answers {
     return e.getCause() == null ? message : message + "\nCaused by: " + stackOf(e.getCause());
   }
 
-  /** The text of an exception and its stack: what a person needs first comes first. */
+  /** The text of an exception and its stack, the most important part first. */
   private static String stackOf(Throwable thrown) {
     try {
       StringWriter stack = new StringWriter();

@@ -9,7 +9,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
 import org.jspecify.annotations.Nullable;
 
-/** The runs of a type that wait for others, to share a call. It belongs to the event loop. */
+/** The runs of a type that wait to share a call. It belongs to the event loop. */
 final class Batch {
   private final int most;
   private final long waitNanos;
@@ -17,9 +17,9 @@ final class Batch {
   private final Consumer<List<Run>> caller;
 
   private List<Run> runs = new ArrayList<>();
-  private @Nullable ScheduledFuture<?> timer; // runs while there is a run
+  private @Nullable ScheduledFuture<?> timer; // set while a run waits
 
-  /** Gives the caller up to most runs once they are there, or the first has waited for so long. */
+  /** Calls with up to most runs: once there are so many, or the first has waited so long. */
   Batch(int most, Duration wait, EventLoop loop, Consumer<List<Run>> caller) {
     this.most = most;
     this.waitNanos = TimeUnit.MICROSECONDS.toNanos(Codec.micros(wait));
@@ -47,7 +47,7 @@ final class Batch {
     }
   }
 
-  /** Waits for no more. */
+  /** Calls with the runs that wait now. */
   void release() {
     stopTimer();
     if (!runs.isEmpty()) {

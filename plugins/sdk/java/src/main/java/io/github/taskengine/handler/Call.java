@@ -46,12 +46,12 @@ final class Call implements Runnable {
 
   private synchronized void enter() {
     thread = Thread.currentThread();
-    interruptIfCancelled(); // it may have come sooner than the thread
+    interruptIfCancelled(); // the cancellation may have come before the thread
   }
 
   private synchronized void leave() {
     thread = null;
-    Thread.interrupted(); // it was meant for this call, and others come after it
+    Thread.interrupted(); // the interrupt was for this call, and the thread may be reused
   }
 
   synchronized void interruptIfCancelled() {

@@ -1,7 +1,7 @@
 package io.github.taskengine.handler;
 
 /**
- * Why a task shall stop.
+ * Why a task is to stop.
  *
  * @param reason what kind of end it is
  * @param message for people; it may be empty
@@ -11,7 +11,7 @@ public record Cancellation(Reason reason, String message) {
   public enum Reason {
     /** The attempt's deadline is over. */
     DEADLINE,
-    /** Somebody cancelled the task, or the node stops or is gone. */
+    /** The task was cancelled, or the node stops or is gone. */
     CANCELLED
   }
 

@@ -8,7 +8,7 @@ import org.jspecify.annotations.Nullable;
 import tools.jackson.core.JacksonException;
 import tools.jackson.databind.json.JsonMapper;
 
-/** Between Java's values and those of the wire. */
+/** Converts between values of Java and of the protocol. */
 final class Codec {
   private static final long MICROS = 1_000_000;
   private static final int NANOS = 1_000;
@@ -51,7 +51,7 @@ final class Codec {
     return new PermanentException(message, "bad_payload", cause);
   }
 
-  /** A delay in microseconds: never cut short, never less than none. */
+  /** A delay in microseconds, rounded up, and not negative. */
   static long micros(Duration delay) {
     if (delay.isNegative()) {
       return 0;
@@ -75,7 +75,7 @@ final class Codec {
         Math.floorDiv(micros, MICROS), Math.floorMod(micros, MICROS) * NANOS);
   }
 
-  /** A text as it is: one that the wire cannot carry unchanged would become another. */
+  /** A text, if the protocol can represent it unchanged. */
   static String valid(String what, String text) {
     if (!StandardCharsets.UTF_8.newEncoder().canEncode(text)) {
       throw new IllegalArgumentException("the " + what + " has half a surrogate pair");
@@ -83,7 +83,7 @@ final class Codec {
     return text;
   }
 
-  /** The start of a text: no more than so many bytes, and valid whatever it was. */
+  /** The start of a text: at most so many bytes, and always valid UTF-8. */
   static String cut(String text, int most) {
     byte[] bytes = text.getBytes(StandardCharsets.UTF_8);
     int end = Math.min(bytes.length, most);

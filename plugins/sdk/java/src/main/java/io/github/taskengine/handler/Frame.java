@@ -11,7 +11,7 @@ final class Frame {
   private int messages;
   private int bytes;
 
-  /** Something that shall be sent. It is called on the event loop, and may have nothing to add. */
+  /** A part of a frame. It is called on the event loop, and may add nothing. */
   @FunctionalInterface
   interface Part {
     void addTo(Frame frame);
@@ -34,7 +34,7 @@ final class Frame {
     count(hello.getSerializedSize());
   }
 
-  /** Answers a run, and makes room for another. */
+  /** Answers a run, and gives a credit for another. */
   void finish(Wire.Finish finish) {
     frame.addFinishes(finish).setCredits(frame.getCredits() + 1);
     count(finish.getSerializedSize());

@@ -147,7 +147,7 @@ public final class Handlers {
     return Math.min(needed, MOST_SLOTS);
   }
 
-  /** How the tasks of a type get to their handler. */
+  /** How the tasks of a type are passed to their handler. */
   record Route(int most, Duration patience, BatchHandler handler) {
     static Route single(Handler handler) {
       return new Route(1, Duration.ZERO, tasks -> one(handler.handle(tasks.get(0))));

@@ -4,7 +4,7 @@ import io.github.taskengine.handler.internal.Wire;
 import java.util.Set;
 
 /**
- * What the host said of itself.
+ * What the host sent about itself.
  *
  * @param features optional parts of the protocol that it serves
  * @param maxResult bytes of the largest result; 0 if there is no limit
@@ -24,7 +24,7 @@ record Host(Set<String> features, long maxResult) {
     return features.contains(feature);
   }
 
-  /** Whether so many bytes are more than a result may have. */
+  /** Whether so many bytes are too many for a result. */
   boolean refuses(long bytes) {
     return maxResult != 0 && Long.compareUnsigned(bytes, maxResult) > 0;
   }

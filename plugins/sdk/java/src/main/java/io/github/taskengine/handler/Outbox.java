@@ -19,7 +19,7 @@ final class Outbox {
   private final ServerCall<?, Wire.FromHandler> call;
   private final EventLoop loop;
   private final Queue<Frame.Part> parts = new ConcurrentLinkedQueue<>();
-  private final AtomicBoolean called = new AtomicBoolean(); // the event loop comes to flush
+  private final AtomicBoolean called = new AtomicBoolean(); // a flush is scheduled
   private final AtomicInteger logs = new AtomicInteger(); // lines among the parts
   private final AtomicInteger droppedLogs = new AtomicInteger(); // since the last that was posted
   private boolean closed; // owned by the event loop
@@ -59,7 +59,7 @@ final class Outbox {
         });
   }
 
-  /** Sends what there is. It is called on the event loop. */
+  /** Sends all parts that wait. It is called on the event loop. */
   void flush() {
     called.set(false);
     while (!closed && call.isReady()) {

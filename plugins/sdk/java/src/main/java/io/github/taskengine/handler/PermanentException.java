@@ -2,7 +2,7 @@ package io.github.taskengine.handler;
 
 import org.jspecify.annotations.Nullable;
 
-/** A task failed and no retry can mend it: it waits for a person. */
+/** The task failed, and a retry cannot succeed: it waits for a person. */
 public class PermanentException extends HandlerException {
   private static final long serialVersionUID = 1L;
 

@@ -37,7 +37,7 @@ final class Program implements ServerCallHandler<Wire.ToHandler, Wire.FromHandle
   private static final String COOKIE_VALUE = "1f0d6bb2-handler";
   private static final int HANDSHAKE_VERSION = 1;
   private static final int WINDOW_BYTES = 4 << 20;
-  private static final int FIRST_CONTACT = 60; // seconds until a host must have connected
+  private static final int FIRST_CONTACT = 60; // seconds within which a host must connect
   private static final int LAST_MOMENTS = 2; // seconds for handlers to return without a host
 
   private static final Logger NETTY_LOG = Logger.getLogger("io.netty.bootstrap");
@@ -169,7 +169,7 @@ final class Program implements ServerCallHandler<Wire.ToHandler, Wire.FromHandle
         .build();
   }
 
-  /** Prints to the standard error, as what is printed to the output must not meet the handshake. */
+  /** Prints to the standard error, since the standard output has the handshake. */
   private static void sendPrintsToLog() {
     System.out.flush();
     FileOutputStream err = new FileOutputStream(FileDescriptor.err);
@@ -193,7 +193,7 @@ final class Program implements ServerCallHandler<Wire.ToHandler, Wire.FromHandle
     new FileOutputStream(FileDescriptor.out).write(line.getBytes(StandardCharsets.UTF_8));
   }
 
-  /** Takes the stream that the host opens. */
+  /** Accepts the stream that the host opens. */
   @Override
   public ServerCall.Listener<Wire.ToHandler> startCall(
       ServerCall<Wire.ToHandler, Wire.FromHandler> call, Metadata headers) {
@@ -206,7 +206,7 @@ final class Program implements ServerCallHandler<Wire.ToHandler, Wire.FromHandle
     return new Session(this, call, loop);
   }
 
-  /** Says that the stream has ended; the first to say so knows why. It is called by the session. */
+  /** Records that the stream has ended; the first status counts. It is called by the session. */
   void over(Status status) {
     if (over.getCount() > 0) {
       this.status = status;
@@ -214,7 +214,7 @@ final class Program implements ServerCallHandler<Wire.ToHandler, Wire.FromHandle
     }
   }
 
-  /** Ends the process even if a thread of the program's keeps it from that. */
+  /** Ends the process even if a thread of the program keeps it alive. */
   private static void exitSoon() {
     Thread end =
         new Thread(

@@ -4,7 +4,7 @@ import java.time.Duration;
 import java.util.Objects;
 import org.jspecify.annotations.Nullable;
 
-/** An attempt failed, and the handler knows better than the policy when to try again. */
+/** An attempt failed, and the handler decides when the next one begins. */
 public class RetryInException extends HandlerException {
   private static final long serialVersionUID = 1L;
 

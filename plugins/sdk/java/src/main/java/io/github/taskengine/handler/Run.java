@@ -16,7 +16,7 @@ import java.util.concurrent.atomic.AtomicReference;
 import org.jspecify.annotations.Nullable;
 import org.slf4j.Logger;
 
-/** The task that a handler sees: a run of the host's, and what is told to the host about it. */
+/** The task of a handler: a run of the host, and what is sent to the host about it. */
 final class Run implements Task {
   private static final long PROGRESS_PAUSE = TimeUnit.MILLISECONDS.toNanos(100);
   private static final int MAX_MESSAGE_BYTES = 8 << 10;
@@ -28,7 +28,7 @@ final class Run implements Task {
   private final Outbox outbox;
 
   private volatile @Nullable Cancellation cancellation; // written by the event loop
-  private volatile boolean over; // what a handler says from now on comes too late
+  private volatile boolean over; // what a handler sends from now on is too late
 
   // The newest of what is to be sent, while there is a part in the outbox that takes it.
   private final AtomicReference<Wire.@Nullable Progress> progress = new AtomicReference<>();
@@ -183,7 +183,7 @@ final class Run implements Task {
     }
   }
 
-  /** Adds the newest progress when its time has come. */
+  /** Adds the newest progress when it is due. */
   private void report(Frame frame) {
     long pause = reported ? reportedAt + PROGRESS_PAUSE - System.nanoTime() : 0;
     if (pause > 0) {
@@ -298,12 +298,12 @@ final class Run implements Task {
     return "task " + id() + " of type " + type() + ", attempt " + attempt();
   }
 
-  /** Whether the host has asked for the end. */
+  /** Whether the host has asked the run to stop. */
   boolean isToldToStop() {
     return cancellation != null;
   }
 
-  /** Says that the run is part of a call. It is called on the event loop. */
+  /** Sets the call that the run is part of. It is called on the event loop. */
   void begin(Call call) {
     this.call = call;
   }
@@ -333,7 +333,7 @@ final class Run implements Task {
         .addAllSignals(signals);
   }
 
-  /** Adds the answer, after what is still to be said. It is called on the event loop. */
+  /** Adds the answer, after all other parts. It is called on the event loop. */
   void answer(Frame frame, Wire.Finish finish) {
     addProgress(frame);
     answered = true;

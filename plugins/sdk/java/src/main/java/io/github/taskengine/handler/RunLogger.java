@@ -14,7 +14,7 @@ import org.slf4j.helpers.AbstractLogger;
 import org.slf4j.helpers.MessageFormatter;
 import org.slf4j.spi.LoggingEventAware;
 
-/** Sends what is logged for a run to the host, which decides what of it is kept. */
+/** Sends the log lines of a run to the host, which decides which it keeps. */
 final class RunLogger extends AbstractLogger implements LoggingEventAware {
   private static final long serialVersionUID = 1L;
   private static final int MAX_TEXT_BYTES = 8 << 10;

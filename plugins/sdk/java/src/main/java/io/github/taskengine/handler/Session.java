@@ -25,10 +25,10 @@ final class Session extends ServerCall.Listener<Wire.ToHandler> {
   private final ServerCall<Wire.ToHandler, Wire.FromHandler> call;
   private final EventLoop loop;
   private final Outbox outbox;
-  private final Map<Long, Run> running = new HashMap<>(); // all that are not answered
+  private final Map<Long, Run> running = new HashMap<>(); // those that are not answered
   private final Map<String, Batch> batches = new HashMap<>();
 
-  // Known once the host has greeted.
+  // Set by the welcome of the host.
   private @Nullable Host host;
   private volatile @Nullable Answers answers;
   private int slots;
@@ -81,7 +81,7 @@ final class Session extends ServerCall.Listener<Wire.ToHandler> {
     call.request(1);
   }
 
-  /** Answers the host's welcome, or ends the stream if nothing can come of it. */
+  /** Answers the welcome of the host, or ends the stream if they cannot work together. */
   private boolean greet(Wire.Welcome welcome) {
     if (welcome.getProtocol() != PROTOCOL) {
       String why =
@@ -172,7 +172,7 @@ final class Session extends ServerCall.Listener<Wire.ToHandler> {
     end(null);
   }
 
-  /** Ends everything, with a status for the host if it can still be told one. */
+  /** Ends everything, and sends a status to the host if that is still possible. */
   private void end(@Nullable Status status) {
     outbox.close();
     Cancellation gone = new Cancellation(Cancellation.Reason.CANCELLED, "the host is gone");

@@ -43,7 +43,7 @@ public interface Task {
   int attempt();
 
   /**
-   * How many earlier attempts took their process with them.
+   * How many earlier attempts crashed their process.
    *
    * @return the number
    */
@@ -143,7 +143,7 @@ public interface Task {
    */
   void progress(long done, long total, String message);
 
-  /** Says that the work goes on, for types that demand it. */
+  /** Reports that the work continues, for types that require it. */
   void heartbeat();
 
   /**
@@ -173,14 +173,14 @@ public interface Task {
   Logger log();
 
   /**
-   * Whether the work shall stop: because it was cancelled, or because its deadline is over.
+   * Whether the work is to stop: because it was cancelled, or because its deadline is over.
    *
    * @return true if so
    */
   boolean isCancelled();
 
   /**
-   * Why the work shall stop.
+   * Why the work is to stop.
    *
    * @return the cancellation, if {@link #isCancelled}
    */

@@ -6,11 +6,11 @@ import java.util.concurrent.ThreadFactory;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.jspecify.annotations.Nullable;
 
-/** The threads that tasks run in. */
+/** The threads in which tasks run. */
 final class Threads {
   private Threads() {}
 
-  /** Runs whatever it is given at once, in threads of the factory's if there is one. */
+  /** Runs each job at once in a thread, of the factory if there is one. */
   static ExecutorService executor(@Nullable ThreadFactory factory) {
     if (factory != null) {
       return Executors.newCachedThreadPool(factory);

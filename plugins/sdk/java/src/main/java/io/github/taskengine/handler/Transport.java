@@ -21,7 +21,7 @@ record Transport(
     Class<? extends ServerChannel> channel,
     Function<String, SocketAddress> address) {
 
-  /** The platform's own if its library can be loaded, and else Java's, which is slower. */
+  /** That of the platform if its library can be loaded, else that of Java, which is slower. */
   static Transport best() {
     if (Epoll.isAvailable()) {
       return new Transport(

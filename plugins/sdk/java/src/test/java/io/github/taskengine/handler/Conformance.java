@@ -109,7 +109,7 @@ final class Conformance {
 
   private static Object await(Task task) throws InterruptedException {
     TimeUnit.DAYS.sleep(1);
-    return "nobody cancelled";
+    return "not cancelled";
   }
 
   private static Object hang(Task task) {
