@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/internal/supervise/supervisetest"
 )
 
 func TestAProgramThatCannotStartSaysWhy(t *testing.T) {
@@ -202,12 +203,12 @@ func TestATaskThatWillNotStopIsKilledWithItsGrandchild(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !alive(pid) || !alive(grandchild) {
+	if !supervisetest.Alive(pid) || !supervisetest.Alive(grandchild) {
 		t.Fatal("they should live")
 	}
 	cancel(context.DeadlineExceeded)
 	r := <-hanging
-	if alive(pid) {
+	if supervisetest.Alive(pid) {
 		t.Error("Handle returned while its process lived")
 	}
 	if v := task.VerdictOf(nil, r.err); v.Outcome != task.Errored || !strings.Contains(v.Error, "did not stop") {
@@ -216,7 +217,7 @@ func TestATaskThatWillNotStopIsKilledWithItsGrandchild(t *testing.T) {
 	if r := <-bystander; !errors.Is(r.err, task.ErrInterrupted) || errors.Is(r.err, task.ErrCrashed) {
 		t.Errorf("the other task: %v", r.err)
 	}
-	eventually(t, "the grandchild's end", func() bool { return !alive(grandchild) })
+	eventually(t, "the grandchild's end", func() bool { return !supervisetest.Alive(grandchild) })
 	must(t, h, "noop", "")
 	if st := h.Status(); st.Starts != 2 || st.Crashes != 0 {
 		t.Errorf("%+v", st)
@@ -320,7 +321,7 @@ func TestAKilledHostLeavesNoGrandchild(t *testing.T) {
 	eventually(t, "the grandchildren", func() bool { _, err := os.Stat(file); return err == nil })
 	handler, child, runaway, caged := forked(t, file)
 	for _, pid := range []int{handler, child, runaway} {
-		if !alive(pid) {
+		if !supervisetest.Alive(pid) {
 			t.Fatalf("process %d should live", pid)
 		}
 	}
@@ -329,7 +330,7 @@ func TestAKilledHostLeavesNoGrandchild(t *testing.T) {
 	}
 	_ = host.Wait()
 	eventually(t, "the end of the handler and of what it started", func() bool {
-		return !alive(handler) && !alive(child) && (!caged || !alive(runaway))
+		return !supervisetest.Alive(handler) && !supervisetest.Alive(child) && (!caged || !supervisetest.Alive(runaway))
 	})
 	_ = syscall.Kill(runaway, syscall.SIGKILL) // where nothing holds it
 }
@@ -342,7 +343,7 @@ func TestAProcessThatLeavesTheProcessGroupEndsWithTheHandler(t *testing.T) {
 	if err := h.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the end of what the handler started", func() bool { return !alive(child) && (!caged || !alive(runaway)) })
+	eventually(t, "the end of what the handler started", func() bool { return !supervisetest.Alive(child) && (!caged || !supervisetest.Alive(runaway)) })
 	_ = syscall.Kill(runaway, syscall.SIGKILL)
 }
 
@@ -364,14 +365,14 @@ func TestAKilledHostLeavesNoProcess(t *testing.T) {
 				t.Fatal(err)
 			}
 			var pid int
-			if _, err := fmt.Fscanf(out, "ready %d\n", &pid); err != nil || !alive(pid) {
+			if _, err := fmt.Fscanf(out, "ready %d\n", &pid); err != nil || !supervisetest.Alive(pid) {
 				t.Fatalf("the host of process %d: %v", pid, err)
 			}
 			if err := host.Process.Kill(); err != nil {
 				t.Fatal(err)
 			}
 			_ = host.Wait()
-			eventually(t, "the handler's end", func() bool { return !alive(pid) })
+			eventually(t, "the handler's end", func() bool { return !supervisetest.Alive(pid) })
 		})
 	}
 }

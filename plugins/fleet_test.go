@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/internal/supervise/supervisetest"
 )
 
 // numbered returns a task with an id of its own.
@@ -251,7 +252,7 @@ func TestReloadFailsNoTask(t *testing.T) {
 		t.Errorf("another name: %v", err)
 	}
 	stop()
-	eventually(t, "the end of the old ones", func() bool { return len(h.Status().Processes) == 1 && !alive(old) })
+	eventually(t, "the end of the old ones", func() bool { return len(h.Status().Processes) == 1 && !supervisetest.Alive(old) })
 	if st := h.Status(); st.Crashes != 0 {
 		t.Errorf("%+v", st)
 	}

@@ -3,14 +3,10 @@ package plugins
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"os/exec"
-	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -82,19 +78,6 @@ func eventually(tb testing.TB, what string, ok func() bool) {
 			tb.Fatalf("it did not happen within 20 s: %s", what)
 		}
 	}
-}
-
-// alive reports whether pid is a process that has not ended; a zombie has.
-func alive(pid int) bool {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		if _, noProc := os.Stat("/proc/self/stat"); noProc != nil {
-			return !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH)
-		}
-		return false
-	}
-	_, after, _ := strings.Cut(string(stat), ") ")
-	return !strings.HasPrefix(after, "Z") && !strings.HasPrefix(after, "X")
 }
 
 // systemPython is the interpreter that the packages of Debian belong to, or the one that PYTHON names.

@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/internal/supervise/supervisetest"
 )
 
 func TestATaskAndItsResultArriveUnchanged(t *testing.T) {
@@ -278,7 +279,7 @@ func TestClose(t *testing.T) {
 		if err := <-closed; err != nil {
 			t.Error(err)
 		}
-		if alive(pid) {
+		if supervisetest.Alive(pid) {
 			t.Errorf("process %d lives", pid)
 		}
 	})

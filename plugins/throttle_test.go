@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/internal/logtest"
 )
 
 func TestAPluginsLinesAreCutAndCounted(t *testing.T) {
@@ -88,7 +89,7 @@ while read -r frame; do case $frame in
 	i=0; while [ $i -lt %[1]d ]; do i=$((i+1)); echo '{"finishes":[{"run_id":99}]}'; done
 	echo '{"finishes":[{"run_id":1,"result":""}],"credits":1}' ;;
 esac done`, lines))
-	var out safeBuffer
+	var out logtest.Buffer
 	c.Logger = textLogger(&out)
 	h := start(t, c)
 	j := new(journal)
@@ -112,22 +113,4 @@ esac done`, lines))
 	if len(told) > 50 || sum != lines {
 		t.Errorf("the log tells %d times of %d strange answers, want %d", len(told), sum, lines)
 	}
-}
-
-// safeBuffer is a buffer that several goroutines use.
-type safeBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer // guarded by mu
-}
-
-func (b *safeBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *safeBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
 }

@@ -1,37 +1,18 @@
 package server_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/internal/logtest"
 	"github.com/taskengine/taskengine/server"
 )
-
-// logBuffer is a log that may be read while it is written.
-type logBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer // guarded by mu
-}
-
-func (l *logBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
 
 // warnings returns the lines of a log at the level warn.
 func warnings(t *testing.T, log string) (all []map[string]any) {
@@ -50,7 +31,7 @@ func warnings(t *testing.T, log string) (all []map[string]any) {
 
 func TestTasksInErrorAreSummarizedAsAWarning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var out logBuffer
+		var out logtest.Buffer
 		f := server.NewFailureLog(slog.New(slog.NewJSONHandler(&out, nil)))
 		fail := func(n byte, typ string, state task.State) {
 			x := failed(state)
@@ -98,7 +79,7 @@ func TestTasksInErrorAreSummarizedAsAWarning(t *testing.T) {
 
 func TestFailuresAreLoggedOneByOneUpToABound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var out logBuffer
+		var out logtest.Buffer
 		f := server.NewFailureLog(slog.New(slog.NewJSONHandler(&out, nil)))
 		burst := func() {
 			for range 250 {

@@ -10,12 +10,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/taskengine/taskengine/internal/logtest"
 	"github.com/taskengine/taskengine/internal/pgtest"
 	"github.com/taskengine/taskengine/storage/postgres/schema"
 )
@@ -24,24 +24,6 @@ var server *pgtest.Server // set once, before the tests
 
 func TestMain(m *testing.M) {
 	os.Exit(pgtest.Run(m, func(s *pgtest.Server) { server = s }))
-}
-
-// output is what a process has written so far.
-type output struct {
-	mu   sync.Mutex
-	text bytes.Buffer // guarded by mu
-}
-
-func (o *output) Write(b []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.Write(b)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.String()
 }
 
 // build makes the program of a folder and returns its path.
@@ -57,7 +39,7 @@ func build(t *testing.T, folder string) string {
 // launch starts a service, which is killed with the test, and waits until it says so.
 func launch(t *testing.T, path, database string) *exec.Cmd {
 	t.Helper()
-	said := new(output)
+	said := new(logtest.Buffer)
 	c := exec.CommandContext(t.Context(), path, "-database", database)
 	c.Stdout, c.Stderr = said, said
 	if err := c.Start(); err != nil {

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/taskengine/taskengine/internal/supervise/supervisetest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -143,7 +145,7 @@ func TestNoProcessOfTheGroupIsLeft(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.Wait()
-	eventually(t, "the end of the child", func() bool { return !alive(child) })
+	eventually(t, "the end of the child", func() bool { return !supervisetest.Alive(child) })
 }
 
 func TestAUserThatIsNotThereIsAnError(t *testing.T) {

@@ -1,6 +1,7 @@
-//go:build linux || darwin
+//go:build unix
 
-package supervise
+// Package supervisetest examines processes in tests.
+package supervisetest
 
 import (
 	"errors"
@@ -10,8 +11,8 @@ import (
 	"syscall"
 )
 
-// alive reports whether pid is a process that has not ended; a zombie has.
-func alive(pid int) bool {
+// Alive reports whether pid is a process that has not ended; a zombie has.
+func Alive(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		if _, noProc := os.Stat("/proc/self/stat"); noProc != nil {

@@ -1,0 +1,27 @@
+// Package logtest has a log for tests.
+package logtest
+
+import (
+	"bytes"
+	"sync"
+)
+
+// Buffer keeps what is written to it. It may be read while it is written.
+type Buffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer // guarded by mu
+}
+
+// Write implements [io.Writer].
+func (b *Buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+// String returns what was written so far.
+func (b *Buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
