@@ -107,7 +107,7 @@ func calls(s storage.Store, t *task.Task) map[string]func(context.Context) error
 	return all
 }
 
-var relaxCases = []testCase{
+var noSyncCases = []testCase{
 	{"a relaxed change is seen at once and its hooks have run", func(f *fixture) {
 		t := f.row(task.Submitted)
 		f.put(t)

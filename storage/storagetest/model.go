@@ -150,7 +150,7 @@ func (m *model) randomTask() *task.Task {
 	}
 	if m.rand.IntN(2) == 0 {
 		t.Key = fmt.Sprint("key", m.rand.IntN(5))
-		if d, ok := m.f.Store.(Divided); ok {
+		if d, ok := m.f.Store.(Placer); ok {
 			t.Key += fmt.Sprint(" of ", d.Place(t.ID))
 		}
 	}
@@ -315,8 +315,8 @@ func (m *model) compare() {
 
 // compareReady pages through one queue of both stores. Cursors differ in the number.
 func (m *model) compareReady(reference *fixture, l task.Queue) {
-	if _, ok := m.f.Store.(Divided); ok {
-		m.compareReadyDivided(reference, l)
+	if _, ok := m.f.Store.(Placer); ok {
+		m.compareReadyByRank(reference, l)
 		return
 	}
 	q := storage.ReadyQuery{Queue: l, Limit: 1 + m.rand.IntN(5)}
@@ -336,9 +336,9 @@ func (m *model) compareReady(reference *fixture, l task.Queue) {
 	}
 }
 
-// compareReadyDivided is compareReady for stores whose Seq is not in the order of insertion: rows
+// compareReadyByRank is compareReady for stores whose Seq is not in the order of insertion: rows
 // whose ranks differ only in Seq are in another order than in the reference.
-func (m *model) compareReadyDivided(reference *fixture, l task.Queue) {
+func (m *model) compareReadyByRank(reference *fixture, l task.Queue) {
 	want := reference.ready(storage.ReadyQuery{Queue: l, Limit: 1000})
 	for i := range want {
 		want[i].Seq = m.seqs[want[i].ID][0]

@@ -31,10 +31,10 @@ type Checker interface {
 	Check(ctx context.Context) error
 }
 
-// Divided is implemented by a store under test that keeps rows in several places, by their IDs.
+// Placer is implemented by a store under test that keeps rows in several places, by their IDs.
 // It makes some promises only for rows in the same place: that Seq is in the order of insertion,
 // that no two rows have the same type and key, and that an export is consistent.
-type Divided interface {
+type Placer interface {
 	Place(id task.ID) int
 }
 
@@ -43,8 +43,8 @@ type Divided interface {
 func Run(t *testing.T, open func(t testing.TB) storage.Store) {
 	probe := open(t)
 	_, inspector := probe.(storage.Inspector)
-	_, tallier := probe.(storage.LiveCounter)
-	_, relaxer := probe.(storage.NoSyncer)
+	_, liveCounter := probe.(storage.LiveCounter)
+	_, noSyncer := probe.(storage.NoSyncer)
 	_, settings := probe.(storage.Settings)
 	_, shared := probe.(storage.Shared)
 	_, exporter := probe.(storage.Exporter)
@@ -53,8 +53,8 @@ func Run(t *testing.T, open func(t testing.TB) storage.Store) {
 	_, reopener := probe.(Reopener)
 	_, crasher := probe.(Crasher)
 	_, checker := probe.(Checker)
-	t.Logf("exercising %T: inspector %t, tallier %t, relaxer %t, settings %t, shared %t, exporter %t, ruled %t, reopener %t, crasher %t, checker %t",
-		probe, inspector, tallier, relaxer, settings, shared, exporter, ruled, reopener, crasher, checker)
+	t.Logf("exercising %T: inspector %t, live counter %t, no-syncer %t, settings %t, shared %t, exporter %t, ruled %t, reopener %t, crasher %t, checker %t",
+		probe, inspector, liveCounter, noSyncer, settings, shared, exporter, ruled, reopener, crasher, checker)
 
 	sections := []struct {
 		name  string
@@ -71,8 +71,8 @@ func Run(t *testing.T, open func(t testing.TB) storage.Store) {
 		{"model", true, modelCases},
 		{"history", true, historyCases},
 		{"inspect", inspector, inspectCases},
-		{"tally", tallier, tallyCases},
-		{"relax", relaxer, relaxCases},
+		{"live counter", liveCounter, liveCounterCases},
+		{"no sync", noSyncer, noSyncCases},
 		{"settings", settings, settingsCases},
 		{"batch", true, batchCases},
 		{"shared", shared, sharedCases},
@@ -146,14 +146,14 @@ func (f *fixture) row(s task.State, edit ...func(*task.Task)) *task.Task {
 	return t
 }
 
-// together makes all later rows belong to one place, for cases about promises that a [Divided]
+// together makes all later rows belong to one place, for cases about promises that a [Placer]
 // store makes only for such rows. It changes nothing for other stores.
 func (f *fixture) together() { f.near = f.ids.Next(epoch) }
 
 // id returns a new ID.
 func (f *fixture) id() task.ID {
 	id := f.ids.Next(epoch)
-	if d, ok := f.Store.(Divided); ok && !f.near.IsZero() {
+	if d, ok := f.Store.(Placer); ok && !f.near.IsZero() {
 		for d.Place(id) != d.Place(f.near) {
 			id = f.ids.Next(epoch)
 		}

@@ -8,7 +8,7 @@ import (
 	"github.com/taskengine/taskengine/storage"
 )
 
-var tallyCases = []testCase{
+var liveCounterCases = []testCase{
 	{"counts are the same before and after a fold", func(f *fixture) {
 		m := newModel(f, 2)
 		for range 10 {
