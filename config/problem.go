@@ -113,18 +113,18 @@ func (f *findings) problems() []Problem {
 		return cmp.Or(cmp.Compare(a.at.in.order, b.at.in.order), cmp.Compare(a.at.line, b.at.line),
 			cmp.Compare(a.at.column, b.at.column))
 	})
-	var told []Problem
+	var shown []Problem
 	for i, found := range f.list {
 		if i == maxProblems {
-			told = append(told, Problem{
+			shown = append(shown, Problem{
 				File: f.list[0].at.in.name,
 				Text: fmt.Sprintf("%d more problems are not shown; correct these first", len(f.list)-maxProblems+f.beyond),
 			})
 			break
 		}
-		told = append(told, found.at.in.problem(found.at.line, found.at.column, found.text))
+		shown = append(shown, found.at.in.problem(found.at.line, found.at.column, found.text))
 	}
-	return told
+	return shown
 }
 
 func (f *findings) err() error {

@@ -27,28 +27,28 @@ const family = `sleep 1000 & child=$!
 sh -c 'sleep 1000 & echo $! > "$F.grandchild"; wait; echo' &
 setsid sh -c 'echo $$ > "$F.runaway"; exec sleep 1000' &
 while ! [ -s "$F.grandchild" ] || ! [ -s "$F.runaway" ]; do sleep 0.01; done
-caged=0; if grep -q /taskengine- /proc/self/cgroup; then caged=1; fi
-echo $$ $child $(cat "$F.grandchild") $(cat "$F.runaway") $caged > "$F.new"
+grouped=0; if grep -q /taskengine- /proc/self/cgroup; then grouped=1; fi
+echo $$ $child $(cat "$F.grandchild") $(cat "$F.runaway") $grouped > "$F.new"
 mv "$F.new" "$F"
 `
 
 // members waits for the file of a family. It returns the processes that must not outlive it, and the one that may.
-func members(t *testing.T, file string) (all []int, runaway int, caged bool) {
+func members(t *testing.T, file string) (all []int, runaway int, grouped bool) {
 	t.Helper()
 	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
 		text, err := os.ReadFile(file)
 		if err == nil {
-			var command, child, grandchild, inCage int
-			if _, err := fmt.Sscan(string(text), &command, &child, &grandchild, &runaway, &inCage); err != nil {
+			var command, child, grandchild, inGroup int
+			if _, err := fmt.Sscan(string(text), &command, &child, &grandchild, &runaway, &inGroup); err != nil {
 				t.Fatalf("%q: %v", text, err)
 			}
 			all = []int{command, child, grandchild}
-			if caged = inCage == 1; caged {
+			if grouped = inGroup == 1; grouped {
 				all = append(all, runaway)
 			}
-			t.Logf("the command is in a control group of its own: %t", caged)
+			t.Logf("the command is in a control group of its own: %t", grouped)
 			t.Cleanup(func() { _ = syscall.Kill(runaway, syscall.SIGKILL) })
-			return all, runaway, caged
+			return all, runaway, grouped
 		}
 		if time.Now().After(end) {
 			t.Fatal("there is no family")
@@ -91,11 +91,11 @@ func TestNothingOfACommandOutlivesIt(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "family")
 			h := shell(t, family+end, func(c *handlers.ExecConfig) { c.Env = map[string]string{"F": file} })
 			h.Handle(t.Context(), newTask(""))
-			all, runaway, caged := members(t, file)
+			all, runaway, grouped := members(t, file)
 			for _, pid := range all {
 				isGone(t, pid)
 			}
-			if !caged && syscall.Kill(runaway, syscall.SIGKILL) != nil {
+			if !grouped && syscall.Kill(runaway, syscall.SIGKILL) != nil {
 				t.Error("nothing holds the process that left, and it is gone all the same")
 			}
 		})

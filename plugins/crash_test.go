@@ -296,17 +296,17 @@ func hostUntilKilled() {
 const forkTo = "PLUGINS_TEST_FORK_TO"
 
 // forked reads what a handler of the type fork has written to a file.
-func forked(t *testing.T, file string) (handler, child, runaway int, caged bool) {
+func forked(t *testing.T, file string) (handler, child, runaway int, grouped bool) {
 	t.Helper()
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := fmt.Sscan(string(text), &handler, &child, &runaway, &caged); err != nil {
+	if _, err := fmt.Sscan(string(text), &handler, &child, &runaway, &grouped); err != nil {
 		t.Fatalf("%q: %v", text, err)
 	}
-	t.Logf("the handler is in a control group of its own: %t", caged)
-	return handler, child, runaway, caged
+	t.Logf("the handler is in a control group of its own: %t", grouped)
+	return handler, child, runaway, grouped
 }
 
 func TestAKilledHostLeavesNoGrandchild(t *testing.T) {
@@ -319,7 +319,7 @@ func TestAKilledHostLeavesNoGrandchild(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "the grandchildren", func() bool { _, err := os.Stat(file); return err == nil })
-	handler, child, runaway, caged := forked(t, file)
+	handler, child, runaway, grouped := forked(t, file)
 	for _, pid := range []int{handler, child, runaway} {
 		if !supervisetest.Alive(pid) {
 			t.Fatalf("process %d should live", pid)
@@ -330,7 +330,7 @@ func TestAKilledHostLeavesNoGrandchild(t *testing.T) {
 	}
 	_ = host.Wait()
 	eventually(t, "the end of the handler and of what it started", func() bool {
-		return !supervisetest.Alive(handler) && !supervisetest.Alive(child) && (!caged || !supervisetest.Alive(runaway))
+		return !supervisetest.Alive(handler) && !supervisetest.Alive(child) && (!grouped || !supervisetest.Alive(runaway))
 	})
 	_ = syscall.Kill(runaway, syscall.SIGKILL) // where nothing holds it
 }
@@ -339,11 +339,11 @@ func TestAProcessThatLeavesTheProcessGroupEndsWithTheHandler(t *testing.T) {
 	h := start(t, self(t, "handlers"))
 	file := filepath.Join(t.TempDir(), "pids")
 	must(t, h, "fork", file)
-	_, child, runaway, caged := forked(t, file)
+	_, child, runaway, grouped := forked(t, file)
 	if err := h.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the end of what the handler started", func() bool { return !supervisetest.Alive(child) && (!caged || !supervisetest.Alive(runaway)) })
+	eventually(t, "the end of what the handler started", func() bool { return !supervisetest.Alive(child) && (!grouped || !supervisetest.Alive(runaway)) })
 	_ = syscall.Kill(runaway, syscall.SIGKILL)
 }
 

@@ -14,7 +14,7 @@ import (
 // RunBus runs the suite of [coord.Bus]. A hint may be lost, so a hint that must arrive is
 // published repeatedly until it has.
 func RunBus(t *testing.T, b Backend[coord.Bus]) {
-	b.run(t, "every subscriber is told all of a hint", busEveryone)
+	b.run(t, "every subscriber gets every field of a hint", busEveryone)
 	b.run(t, "a hint may name no task but a shard, or all of them", busWakes)
 	b.run(t, "a publisher needs no subscriber", busNobody)
 	b.run(t, "a subscriber gets only what was published", busInventsNothing)
@@ -22,7 +22,7 @@ func RunBus(t *testing.T, b Backend[coord.Bus]) {
 	b.run(t, "fn is called one at a time", busOneCall)
 	b.run(t, "a slow subscriber holds up neither publisher nor others", busSlow)
 	b.run(t, "Subscribe returns nil when its context has ended", busEnds)
-	b.run(t, "a severed subscriber is told what comes later", busSevered)
+	b.run(t, "a severed subscriber gets what comes later", busSevered)
 }
 
 // subscribed is one call of Subscribe.
@@ -30,12 +30,12 @@ type subscribed struct {
 	result chan error // what Subscribe returned
 	cancel context.CancelFunc
 
-	mu   sync.Mutex
-	told map[task.Hint]int // guarded by mu: how often
+	mu  sync.Mutex
+	got map[task.Hint]int // guarded by mu: how often
 }
 
 func subscribe(e *env[coord.Bus], node coord.Bus) *subscribed {
-	s := &subscribed{result: make(chan error, 1), told: map[task.Hint]int{}}
+	s := &subscribed{result: make(chan error, 1), got: map[task.Hint]int{}}
 	ctx, cancel := context.WithCancel(e.Context())
 	s.cancel = cancel
 	e.start(func(context.Context) {
@@ -44,7 +44,7 @@ func subscribe(e *env[coord.Bus], node coord.Bus) *subscribed {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			for i := range ts {
-				s.told[ts[i]]++
+				s.got[ts[i]]++
 				ts[i] = task.Hint{} // it is fn's during the call
 			}
 		})
@@ -55,7 +55,7 @@ func subscribe(e *env[coord.Bus], node coord.Bus) *subscribed {
 func (s *subscribed) has(tr task.Hint) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.told[tr] > 0
+	return s.got[tr] > 0
 }
 
 // hint returns a trigger whose fields are all set, different for every number.
@@ -145,8 +145,8 @@ func busInventsNothing(e *env[coord.Bus]) {
 	reach(e, e.connect(), last, s)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.told, coord.WakeAll()) // it is the bus's to say
-	for tr := range s.told {
+	delete(s.got, coord.WakeAll()) // it is the bus's to say
+	for tr := range s.got {
 		if tr.Seq > publishers*hints || tr != hint(tr.Seq) {
 			e.Errorf("received %+v, which was not published", tr)
 		}
@@ -166,7 +166,7 @@ func busOwnSlice(e *env[coord.Bus]) {
 		})
 	}
 	if s.has(hint(1000)) {
-		e.Error("a subscriber was told what was written to the slice after Publish")
+		e.Error("a subscriber got what was written to the slice after Publish")
 	}
 }
 
@@ -210,7 +210,7 @@ func busSlow(e *env[coord.Bus]) {
 	busy, gate := make(chan struct{}), make(chan struct{})
 	var once sync.Once
 	var mu sync.Mutex
-	awake := false // guarded by mu: told of the last hint
+	awake := false // guarded by mu: it got the last hint
 	last := hint(1 << 20)
 	e.start(func(ctx context.Context) {
 		_ = node.Subscribe(ctx, func(ts []task.Hint) {

@@ -14,9 +14,9 @@ import (
 
 // RunConfig runs the suite of [coord.Config].
 func RunConfig(t *testing.T, b Backend[coord.Config]) {
-	b.run(t, "a watch is told at once that there is no value", configNone)
-	b.run(t, "a watch is told at once what was set before", configBefore)
-	b.run(t, "a change on one node is told on the others", configChange)
+	b.run(t, "a watch is called at once although there is no value", configNone)
+	b.run(t, "a watch is called at once with the value that was set before", configBefore)
+	b.run(t, "a change on one node is reported on the others", configChange)
 	b.run(t, "a scope's value comes before the default, and its removal falls back", configScope)
 	b.run(t, "names and scopes are independent", configIndependent)
 	b.run(t, "an empty value is a value", configEmpty)
@@ -34,8 +34,8 @@ type watched struct {
 	result chan error // what Watch returned
 	cancel context.CancelFunc
 
-	mu   sync.Mutex
-	told [][]byte // guarded by mu
+	mu  sync.Mutex
+	got [][]byte // guarded by mu
 }
 
 func watch(e *env[coord.Config], node coord.Config, name, scope string) *watched {
@@ -47,23 +47,23 @@ func watch(e *env[coord.Config], node coord.Config, name, scope string) *watched
 		w.result <- node.Watch(ctx, name, scope, func(value []byte) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			w.told = append(w.told, value)
+			w.got = append(w.got, value)
 		})
 	})
 	return w
 }
 
-// all returns what w was told so far.
+// all returns the values that w got so far.
 func (w *watched) all() [][]byte {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return slices.Clone(w.told)
+	return slices.Clone(w.got)
 }
 
-// knows waits until the newest value told is want.
+// knows waits until the newest value is want.
 func (w *watched) knows(e *env[coord.Config], want []byte) {
 	e.Helper()
-	e.eventually(fmt.Sprintf("a watch to be told %s", show(want)), func() bool {
+	e.eventually(fmt.Sprintf("a watch to get %s", show(want)), func() bool {
 		all := w.all()
 		return len(all) > 0 && show(all[len(all)-1]) == show(want)
 	})
@@ -97,7 +97,7 @@ func configBefore(e *env[coord.Config]) {
 		w1 := watch(e, e.connect(), "name", w.scope)
 		e.eventually("the first value", func() bool { return len(w1.all()) > 0 })
 		if first := w1.all()[0]; string(first) != w.want {
-			e.Errorf("a watch of scope %q was told %s first, want %q", w.scope, show(first), w.want)
+			e.Errorf("a watch of scope %q got %s first, want %q", w.scope, show(first), w.want)
 		}
 	}
 }
@@ -130,7 +130,7 @@ func configScope(e *env[coord.Config]) {
 	all.knows(e, nil)
 	for _, v := range one.all() {
 		if v != nil && !slices.Contains([]string{"default", "override", "new default"}, string(v)) {
-			e.Errorf("a watch was told %s, which was never set", show(v))
+			e.Errorf("a watch got %s, which was never set", show(v))
 		}
 	}
 }
@@ -167,14 +167,14 @@ func configOwnValue(e *env[coord.Config]) {
 	value := []byte("mine")
 	set(e, node, "name", "", value)
 	copy(value, "XXXX")
-	told := make(chan struct{}, 100)
+	got := make(chan struct{}, 100)
 	e.start(func(ctx context.Context) {
 		_ = node.Watch(ctx, "name", "", func(v []byte) {
 			copy(v, "YYYY")
-			told <- struct{}{}
+			got <- struct{}{}
 		})
 	})
-	receive(e, "the first value", told)
+	receive(e, "the first value", got)
 	watch(e, node, "name", "").knows(e, []byte("mine"))
 	watch(e, e.connect(), "name", "").knows(e, []byte("mine"))
 }
@@ -201,7 +201,7 @@ func configRapid(e *env[coord.Config]) {
 		}
 		n, err := strconv.Atoi(string(v))
 		if err != nil || n < last {
-			e.Errorf("a watch was told %s after %d", show(v), last)
+			e.Errorf("a watch got %s after %d", show(v), last)
 		}
 		last = n
 	}

@@ -35,7 +35,7 @@ type joined struct {
 	leave  context.CancelFunc
 
 	mu    sync.Mutex
-	first []coord.Member // guarded by mu: the first list it was told
+	first []coord.Member // guarded by mu: the first list that it got
 	list  []coord.Member // guarded by mu: the newest
 }
 
@@ -77,7 +77,7 @@ func (j *joined) sees(e *env[coord.Membership], want ...coord.Member) {
 	var got []coord.Member
 	defer func() {
 		if e.Failed() {
-			e.Logf("%s was last told of %v, want %v", j.self.Name, got, want)
+			e.Logf("%s last got %v, want %v", j.self.Name, got, want)
 		}
 	}()
 	e.eventually("the list of members", func() bool {
@@ -104,14 +104,14 @@ func membersSelf(e *env[coord.Membership]) {
 	j.leaves(e)
 
 	plain := coord.Member{Incarnation: task.ID{1}} // everything else may be missing
-	told := make(chan coord.Member, 100)
+	lists := make(chan coord.Member, 100)
 	node := e.connect()
 	e.start(func(ctx context.Context) {
-		_ = node.Join(ctx, plain, func(list []coord.Member) { told <- list[0] })
+		_ = node.Join(ctx, plain, func(list []coord.Member) { lists <- list[0] })
 	})
-	got := receive(e, "the list of members", told)
+	got := receive(e, "the list of members", lists)
 	if got.Incarnation != plain.Incarnation || got.Name != "" || len(got.Handlers)+len(got.Labels) > 0 {
-		e.Errorf("told of %+v, want %+v", got, plain)
+		e.Errorf("got %+v, want %+v", got, plain)
 	}
 }
 
@@ -136,7 +136,7 @@ func membersLeft(e *env[coord.Membership]) {
 		j.sees(e, member(i+1))
 		j.mu.Lock()
 		if want := []coord.Member{member(i + 1)}; !reflect.DeepEqual(j.first, want) {
-			e.Errorf("a newcomer was first told of %v, want %v", j.first, want)
+			e.Errorf("a newcomer first got %v, want %v", j.first, want)
 		}
 		j.mu.Unlock()
 		j.leaves(e)

@@ -76,7 +76,7 @@ type Coord struct {
 
 	mu        sync.Mutex
 	session   session                // guarded by mu
-	abandoned []task.ID              // guarded by mu: sessions that the database has to be told of
+	abandoned []task.ID              // guarded by mu: sessions that must still be ended in the database
 	roles     map[string]*candidate  // guarded by mu
 	members   map[task.ID]*member    // guarded by mu
 	list      []coord.Member         // guarded by mu: never changed in place
@@ -85,7 +85,7 @@ type Coord struct {
 	watches   map[wakeup.Signal]bool // guarded by mu: set when settings may have changed
 	waiting   []*permit              // guarded by mu: in the order of arrival
 	held      map[task.ID]*permit    // guarded by mu
-	drops     []task.ID              // guarded by mu: permits that the database has to be told to free
+	drops     []task.ID              // guarded by mu: permits that must still be freed in the database
 	outbox    []task.Hint            // guarded by mu; at most Backlog
 	peers     bool                   // guarded by mu: other processes may be listening
 	listening bool                   // guarded by mu

@@ -169,7 +169,7 @@ func (c *Coord) nextPoll(poll *backoff) time.Duration {
 	return poll.next()
 }
 
-// nextPermits returns what the database has to be told, and reports whether there is anything.
+// nextPermits returns what must be changed in the database, and reports whether there is anything.
 func (c *Coord) nextPermits() (permitsRequest, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

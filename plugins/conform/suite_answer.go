@@ -101,7 +101,7 @@ func seeAgain(s *session) error {
 
 // cancelChecks returns the checks of cancelled runs, and of other runs at the same time.
 func cancelChecks() []check {
-	const told = "on a cancel ask the run to stop; it still needs its finish"
+	const asked = "on a cancel ask the run to stop; it still needs its finish"
 	return []check{
 		in(wide, "wait", "a ping is answered while a task runs", "reading goes on while tasks run", func(s *session) error {
 			run := newRun("wait", nil)
@@ -113,14 +113,14 @@ func cancelChecks() []check {
 			}
 			return s.stop(run, wire.Cancel_REASON_CANCELLED)
 		}),
-		in(wide, "wait", "a handler that is cancelled stops", told, func(s *session) error {
+		in(wide, "wait", "a handler that is cancelled stops", asked, func(s *session) error {
 			run := newRun("wait", nil)
 			if err := s.submit(run); err != nil {
 				return err
 			}
 			return s.stop(run, wire.Cancel_REASON_CANCELLED)
 		}),
-		in(wide, "wait", "a handler whose deadline is over stops", told, func(s *session) error {
+		in(wide, "wait", "a handler whose deadline is over stops", asked, func(s *session) error {
 			run := newRun("wait", nil)
 			run.Deadline = time.Now().Add(200 * time.Millisecond).UnixMicro()
 			if err := s.submit(run); err != nil {
@@ -132,7 +132,7 @@ func cancelChecks() []check {
 			}
 			return s.stop(run, wire.Cancel_REASON_DEADLINE)
 		}),
-		in(wide, "wait", "a cancel that comes with its run, or twice, does no harm", told, seeHastyCancel),
+		in(wide, "wait", "a cancel that comes with its run, or twice, does no harm", asked, seeHastyCancel),
 		alone(wide, "hang", "a ping is answered while a task ignores its cancellation", "a ping is answered soon, whatever tasks do", seeHang),
 		alone(wide, "wait", "it exits when its host vanishes while a task runs", "exit when the stream ends, for whatever reason", func(x *exam, s *session) error {
 			if err := s.submit(newRun("wait", nil)); err != nil {

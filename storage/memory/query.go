@@ -73,7 +73,7 @@ func compareQueue(a, b task.Queue) int {
 
 func first[T any](some []T, limit int) []T { return some[:min(len(some), max(0, limit))] }
 
-// Overlooked implements [storage.Shared].
+// Unclaimed implements [storage.Shared].
 func (s *Store) Unclaimed(ctx context.Context, q storage.UnclaimedQuery) (storage.UnclaimedPage, error) {
 	return view(ctx, s, func() (out storage.UnclaimedPage, err error) {
 		queues := s.queues(q.After, q.Limit)

@@ -187,14 +187,14 @@ func TestCountsOfATableThatIsDroppedAreGoneWithIt(t *testing.T) {
 		finish(t, s, ids, moment.Add(time.Duration(i)*24*time.Hour), time.Hour, "")
 		finish(t, s, ids, moment, 0, "")
 	}
-	sweep(t, s, moment.Add(2*time.Hour))
-	countsAre(t, s, "after a sweep")
+	expire(t, s, moment.Add(2*time.Hour))
+	countsAre(t, s, "after rows have expired")
 	finish(t, s, ids, moment, time.Hour, "") // in a table of the same name
 	countsAre(t, s, "in a new table")
 	noteMany(t, s)
 	fold(t, s)
-	sweep(t, s, moment.Add(25*time.Hour+time.Hour))
-	countsAre(t, s, "after a sweep of what was folded")
+	expire(t, s, moment.Add(25*time.Hour+time.Hour))
+	countsAre(t, s, "after rows that were folded have expired")
 	noteMany(t, s)
 	fold(t, s)
 	countsAre(t, s, "after a fold")

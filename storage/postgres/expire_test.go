@@ -37,7 +37,7 @@ func finish(t *testing.T, s *postgres.Store, ids *task.IDs, at time.Time, keep t
 	return got[0]
 }
 
-func sweep(t *testing.T, s *postgres.Store, now time.Time) time.Time {
+func expire(t *testing.T, s *postgres.Store, now time.Time) time.Time {
 	t.Helper()
 	_, next, err := s.Expire(t.Context(), now)
 	if err != nil {
@@ -58,7 +58,7 @@ func TestWhatHasEndedIsKeptAsLongAsItShouldBeAndALittleLonger(t *testing.T) {
 		if keep == 0 {
 			continue
 		}
-		sweep(t, s, moment.Add(keep))
+		expire(t, s, moment.Add(keep))
 		if _, err := s.Get(t.Context(), row.ID); err != nil {
 			t.Errorf("what is kept for %v: %v", keep, err)
 		}
@@ -69,13 +69,13 @@ func TestWhatHasEndedIsKeptAsLongAsItShouldBeAndALittleLonger(t *testing.T) {
 		}
 		longest := map[time.Duration]time.Duration{36 * time.Hour: 48 * time.Hour}[keep] // the next longer one that there is
 		longest = max(longest, keep)
-		sweep(t, s, moment.Add(longest+longest/4))
+		expire(t, s, moment.Add(longest+longest/4))
 		if _, err := s.Get(t.Context(), row.ID); !errors.Is(err, task.ErrNotFound) {
 			t.Errorf("what is kept for %v is there after %v: %v", keep, longest+longest/4, err)
 		}
 	}
-	if next := sweep(t, s, moment.Add(1e5*time.Hour)); !next.IsZero() {
-		t.Errorf("there is more to sweep at %v", next)
+	if next := expire(t, s, moment.Add(1e5*time.Hour)); !next.IsZero() {
+		t.Errorf("there is more to expire at %v", next)
 	}
 	if _, err := s.Get(t.Context(), kept[0].ID); err != nil {
 		t.Errorf("what is kept for ever: %v", err)
@@ -89,11 +89,11 @@ func TestWhatHasEndedIsKeptAsLongAsItShouldBeAndALittleLonger(t *testing.T) {
 	}
 }
 
-func TestASweepIsNotInTheWayOfTheNext(t *testing.T) {
+func TestConcurrentCallsOfExpireDoNotDisturbEachOther(t *testing.T) {
 	s := postgrestest.Open(t, server.Database(t))
 	for range 100 {
-		if next := sweep(t, s, moment); !next.IsZero() {
-			t.Fatalf("of an empty store there is something to sweep at %v", next)
+		if next := expire(t, s, moment); !next.IsZero() {
+			t.Fatalf("of an empty store there is something to expire at %v", next)
 		}
 	}
 }
@@ -105,9 +105,9 @@ func TestTasksEndWhileOthersAreSwept(t *testing.T) {
 	var clock atomic.Int64 // minutes since the moment
 	now := func() time.Time { return moment.Add(time.Duration(clock.Load()) * time.Minute) }
 	ctx, stop := context.WithCancel(t.Context())
-	var sweeping sync.WaitGroup
+	var expiring sync.WaitGroup
 	for _, one := range []*postgres.Store{s, other} {
-		sweeping.Go(func() {
+		expiring.Go(func() {
 			for ctx.Err() == nil {
 				if _, _, err := one.Expire(t.Context(), now()); err != nil {
 					t.Error(err)
@@ -125,15 +125,15 @@ func TestTasksEndWhileOthersAreSwept(t *testing.T) {
 		clock.Add(10)
 	}
 	stop()
-	sweeping.Wait()
-	sweep(t, s, now().Add(2*time.Hour))
+	expiring.Wait()
+	expire(t, s, now().Add(2*time.Hour))
 	var left int
 	if err := s.Pool().QueryRow(t.Context(), "select (select count(*) from taskengine.ended) + (select count(*) from taskengine.key)").Scan(&left); err != nil || left != 0 {
 		t.Errorf("%d rows are left: %v", left, err)
 	}
 }
 
-func TestASweepThatWasInterruptedIsFinished(t *testing.T) {
+func TestACallOfExpireThatWasInterruptedIsFinishedByTheNext(t *testing.T) {
 	s := postgrestest.Open(t, server.Database(t))
 	ids := task.NewIDs([32]byte{1})
 	finish(t, s, ids, moment, time.Hour, "")
@@ -156,7 +156,7 @@ func TestASweepThatWasInterruptedIsFinished(t *testing.T) {
 	if err := holder.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	sweep(t, s, moment.Add(2*time.Hour))
+	expire(t, s, moment.Add(2*time.Hour))
 	var tables int
 	if err := s.Pool().QueryRow(t.Context(), "select count(*) from pg_class where relname like 'ended\\_3600\\_%' and relkind = 'r'").Scan(&tables); err != nil || tables != 1 {
 		t.Errorf("%d tables are left, %v; want that of the other day", tables, err)
@@ -173,7 +173,7 @@ func TestATableThatWasDetachedByHandIsLeftAlone(t *testing.T) {
 	if _, err := s.Pool().Exec(t.Context(), "alter table taskengine.ended_3600 detach partition "+table); err != nil {
 		t.Fatal(err)
 	}
-	sweep(t, s, moment.Add(time.Minute))
+	expire(t, s, moment.Add(time.Minute))
 	var rows int
 	if err := s.Pool().QueryRow(t.Context(), "select count(*) from "+table).Scan(&rows); err != nil || rows != 1 {
 		t.Errorf("%d rows are in it: %v", rows, err)

@@ -6,7 +6,7 @@
 //	view.go     what the node knows of itself and of the other members
 //	assign.go   which shards belong to which member
 //	hint.go     hints, published to the other nodes and heard from them
-//	poll.go     polling: reading from the store the rows of which no hint told
+//	poll.go     polling: reading rows from the store for which no hint arrived
 //	gain.go     reading from the store the rows of shards that the node has gained
 //	running.go  stopping attempts whose rows other nodes have changed
 //	heal.go     deciding about tasks whose nodes are gone

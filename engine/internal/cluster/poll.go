@@ -60,7 +60,7 @@ func (r *requests) take() (gained []gain, isPoll bool) {
 	return gained, isPoll
 }
 
-// pollLoop finds unclaimed tasks: those for this node to start of which no hint told it. Either the
+// pollLoop finds unclaimed tasks: those that this node owns and for which no hint arrived. Either the
 // node has just gained the shard, or the hint was lost, or a program that is not a node added the
 // task.
 func (k *Cluster) pollLoop(ctx context.Context) {

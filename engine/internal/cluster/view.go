@@ -16,7 +16,7 @@ type view struct {
 	past        []task.ID             // incarnations that this node had before
 	members     []coord.Member        // that are alive, this node included, sorted by incarnation; nil while the node cannot prove that it is
 	left        map[task.ID]time.Time // incarnations that were members within the last hour, and when the node learned that they had left
-	owned       core.Ownership        // what the core was told to own
+	owned       core.Ownership        // what the core owns
 }
 
 // goneFor is how long a view remembers an incarnation that is no longer a member.

@@ -8,12 +8,12 @@ import (
 	"slices"
 )
 
-// toldDamages is how many damaged places the error of Check names.
-const toldDamages = 20
+// maxDamages is how many damaged places the error of Check names.
+const maxDamages = 20
 
 // damages are what a check has found so far.
 type damages struct {
-	told []error
+	kept []error
 	more int
 }
 
@@ -22,8 +22,8 @@ func (d *damages) add(err error) error {
 	switch {
 	case !errors.Is(err, ErrDamaged):
 		return err
-	case len(d.told) < toldDamages:
-		d.told = append(d.told, err)
+	case len(d.kept) < maxDamages:
+		d.kept = append(d.kept, err)
 	default:
 		d.more++
 	}
@@ -33,7 +33,7 @@ func (d *damages) add(err error) error {
 // Check reads the whole store and returns an error if it is damaged. Every value must be
 // readable, by a scan and by a lookup. Every row must have exactly its index entries, its unique
 // key and its parts, and each of these must have a row. The error joins one error for each
-// damaged place, up to toldDamages.
+// damaged place, up to maxDamages.
 func (v *View) Check() error {
 	var found damages
 	want, err := v.expected(&found)
@@ -44,12 +44,12 @@ func (v *View) Check() error {
 		return v.db.fail("check", err)
 	}
 	if found.more > 0 {
-		found.told = append(found.told, fmt.Errorf("and in %d more places: %w", found.more, ErrDamaged))
+		found.kept = append(found.kept, fmt.Errorf("and in %d more places: %w", found.more, ErrDamaged))
 	}
-	for i, err := range found.told {
-		found.told[i] = v.db.fail("check", err)
+	for i, err := range found.kept {
+		found.kept[i] = v.db.fail("check", err)
 	}
-	return errors.Join(found.told...)
+	return errors.Join(found.kept...)
 }
 
 // expectation is the keys that must exist because of the rows.

@@ -40,8 +40,8 @@ func (a *app) noteRoom(c *config.Config) {
 		folder = filepath.Dir(folder) // it is made in there
 	}
 	if usage, err := vfs.Default.GetDiskUsage(folder); err == nil {
-		if told := littleRoom(folder, usage.AvailBytes, taken); told != "" {
-			a.note("warning: %s", told)
+		if warning := littleRoom(folder, usage.AvailBytes, taken); warning != "" {
+			a.note("warning: %s", warning)
 		}
 	}
 }

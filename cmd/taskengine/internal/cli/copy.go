@@ -134,13 +134,13 @@ func (a *app) showCopy(c *storecopy.Copy, r *transfer.Report) error {
 	if err := a.printCopy(c, r); err != nil {
 		return err
 	}
-	told := int64(len(r.Differences)) + r.More
+	differing := int64(len(r.Differences)) + r.More
 	switch {
 	case !r.Complete:
 		return exit.Errorf(exit.Failure, "the copy is not complete, in %d places; run the same command again, and if that does not mend it, "+
-			"empty the destination and begin anew", told)
-	case told > 0:
-		return exit.Errorf(exit.Failure, "%d tasks and settings were not copied: the destination has others in their place", told)
+			"empty the destination and begin anew", differing)
+	case differing > 0:
+		return exit.Errorf(exit.Failure, "%d tasks and settings were not copied: the destination has others in their place", differing)
 	case r.Nothing:
 		a.note("there was nothing to do: the destination has these tasks, and no others")
 	}

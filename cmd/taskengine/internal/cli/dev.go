@@ -87,7 +87,7 @@ func failTimes(_ context.Context, t *task.Task) ([]byte, error) {
 		return nil, task.Permanent(fmt.Errorf("the payload must be such as {\"times\": 2}: %w", err))
 	}
 	if t.Attempt <= in.Times {
-		return nil, errors.New("failed, as it was told")
+		return nil, errors.New("failed, as the payload asks")
 	}
 	return []byte(fmt.Sprint(t.Attempt)), nil
 }

@@ -19,7 +19,7 @@ func newRun(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run",
 		Short: "Run a node",
-		Long: `Run a node until it is told to stop.
+		Long: `Run a node until it is asked to stop.
 
 The configuration is the file that -c names, or ./taskengine.yaml. Without both nothing is
 started, unless --set says where tasks are kept, as --set storage.path=FOLDER does.

@@ -42,7 +42,7 @@ JSON object:
 
 Its fields are type, data (any JSON) or payload_base64 (any bytes), id, key,
 ordering_key, priority, at, in, expires_at and headers. TYPE is that of lines without
-one. Lines that are no good are told with their numbers and left out. The same file may
+one. Invalid lines are reported with their numbers and left out. The same file may
 be loaded again: what has an id or a key is not added twice.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 || len(args) == 0 && f.file == "" {

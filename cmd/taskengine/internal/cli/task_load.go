@@ -201,7 +201,7 @@ func (a *app) load(ctx context.Context, c *client, name, typ string) error {
 		return err
 	}
 	if l.count.Bad > 0 {
-		return exit.Errorf(exit.Failure, "lines that were no good and were left out: %d", l.count.Bad)
+		return exit.Errorf(exit.Failure, "invalid lines that were left out: %d", l.count.Bad)
 	}
 	return nil
 }
@@ -360,7 +360,7 @@ func (l *loader) reject(b badLine) error {
 	l.bar.Clear()
 	l.app.note("%s:%d: %v", l.name, b.line, b.err)
 	if l.count.Bad == loadMistake {
-		return exit.Errorf(exit.Failure, "line %d is the %dth that is no good, and the rest was not added: mend the file and load it again", b.line, loadMistake)
+		return exit.Errorf(exit.Failure, "line %d is the %dth invalid line, and the rest was not added: correct the file and load it again", b.line, loadMistake)
 	}
 	return nil
 }

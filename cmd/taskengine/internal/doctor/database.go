@@ -182,7 +182,7 @@ func judgeLive(found *Findings, h *health.Report) {
 	}
 	if r.LateRunning > 0 {
 		found.add(Warning, "overdue", fmt.Sprintf("%d tasks run though they expired more than %s ago", r.LateRunning, units.Span(health.Late)),
-			"their handlers were told to stop and have not returned, or their nodes cannot save what became of them",
+			"their handlers were asked to stop and have not returned, or their nodes cannot save the outcome",
 			"see `taskengine task list --state processing`, and the logs of those tasks and of their nodes")
 	}
 }
@@ -193,7 +193,7 @@ func judgeCounts(found *Findings, h *health.Report) {
 		return
 	}
 	c := h.Counts[0]
-	found.add(Warning, "counts", fmt.Sprintf("%d of the numbers of tasks that nodes tell are wrong: %d tasks of the type %q are %v, and %d are told", len(h.Counts), c.There, c.Type, c.State, c.Counted),
+	found.add(Warning, "counts", fmt.Sprintf("%d counts of tasks are wrong: %d tasks of the type %q are %v, and the count is %d", len(h.Counts), c.There, c.Type, c.State, c.Counted),
 		"tables were changed with their triggers off, or the table tally was changed", "run `select taskengine.recount()` in the database, with the name of its schema: it reads all tasks, and delays no other work")
 }
 

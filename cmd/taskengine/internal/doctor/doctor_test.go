@@ -74,7 +74,7 @@ func TestTheDoctorExplainsWhatIsWrongWithADatabase(t *testing.T) {
 		{func(h *health.Report) { h.Rows.Errors = 3 }, Warning, "errors", "3 tasks"},
 		{func(h *health.Report) {
 			h.Counts = []health.Count{{State: task.Submitted, Type: "mail", Counted: 7, There: 8}, {State: task.Error, Type: "mail", Counted: 1}}
-		}, Warning, "counts", `2 of the numbers of tasks that nodes tell are wrong: 8 tasks of the type "mail" are submitted, and 7 are told`},
+		}, Warning, "counts", `2 counts of tasks are wrong: 8 tasks of the type "mail" are submitted, and the count is 7`},
 		{func(h *health.Report) { h.Rows.Orphans, h.Rows.OrphansSince = 4, now.Add(-time.Hour) }, Error, "orphans", "4 tasks run on nodes that are not alive, for up to 1h0m"},
 		{func(h *health.Report) { h.Rows.Orphans, h.Nodes = 4, nil }, Info, "orphans", "4 tasks"},
 		{func(h *health.Report) { h.Rows.LateWaiting, h.Rows.LateWaitingSince = 5, now.Add(-time.Hour) }, Error, "due", "5 tasks are due"},
