@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/internal/wakeup"
 	"github.com/taskengine/taskengine/storage"
 )
 
@@ -34,7 +35,7 @@ func (e *Engine) clean(ctx context.Context) error {
 				next = at
 			}
 		}
-		if err := sleep(ctx, max(time.Second, time.Until(next))); err != nil {
+		if err := wakeup.Sleep(ctx, max(time.Second, time.Until(next))); err != nil {
 			return err
 		}
 	}
@@ -60,7 +61,7 @@ func (e *Engine) expire(ctx context.Context, s storage.Expirer) error {
 		if !next.IsZero() {
 			wait = min(max(time.Until(next), minExpireRest), maxExpireRest)
 		}
-		if err := sleep(ctx, wait); err != nil {
+		if err := wakeup.Sleep(ctx, wait); err != nil {
 			return err
 		}
 	}
@@ -85,7 +86,7 @@ func (e *Engine) cleanEvery() time.Duration {
 func (e *Engine) cleanState(ctx context.Context, s task.State) (time.Time, error) {
 	var after storage.Due
 	for {
-		page, err := e.store.Due(ctx, storage.DueQuery{State: s, After: after, Before: distantFuture, Limit: cleanPage})
+		page, err := e.store.Due(ctx, storage.DueQuery{State: s, After: after, Before: storage.DistantFuture, Limit: cleanPage})
 		if err != nil || len(page) == 0 {
 			return time.Time{}, err
 		}
@@ -107,7 +108,7 @@ func (e *Engine) cleanState(ctx context.Context, s task.State) (time.Time, error
 		if !next.IsZero() {
 			return next, nil
 		}
-		if err := sleep(ctx, cleanPause); err != nil {
+		if err := wakeup.Sleep(ctx, cleanPause); err != nil {
 			return time.Time{}, err
 		}
 	}

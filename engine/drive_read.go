@@ -86,9 +86,6 @@ func (r *reader) take() (scans []table.Scan, dueLoads []core.DueLoad, loads []ta
 // readRetry is the pause of the reader after a failed read.
 const readRetry = time.Second
 
-// distantFuture is after every time that a row can have.
-var distantFuture = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)
-
 // slowRead is how long a read may take before the databases are asked whether they answer, if there
 // are several.
 const slowRead = time.Second
@@ -168,7 +165,7 @@ func (e *Engine) load(ctx context.Context, l table.Load) {
 
 func (e *Engine) loadDue(ctx context.Context, l core.DueLoad) {
 	owned := e.cluster.Owned()
-	q := storage.DueQuery{State: l.State, Shards: owned.Any(), Before: distantFuture, Limit: l.Limit}
+	q := storage.DueQuery{State: l.State, Shards: owned.Any(), Before: storage.DistantFuture, Limit: l.Limit}
 	q.After.At, q.After.ID = l.AfterAt, l.AfterID
 	var rows []storage.Due
 	end := e.read(ctx, "due tasks", func(ctx context.Context, from storage.Tasks) (err error) {
@@ -191,7 +188,7 @@ func (e *Engine) unanswered(ctx context.Context, what string, err error) bool {
 		if e.reader.log.Allow() {
 			e.log.Error("cannot read from the store; the engine tries again", "what", what, "error", err)
 		}
-		_ = sleep(ctx, readRetry)
+		_ = wakeup.Sleep(ctx, readRetry)
 	}
 	return true
 }

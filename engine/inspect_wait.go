@@ -55,7 +55,7 @@ func (e *Engine) mayRead(ctx context.Context, err error) bool {
 		return false
 	}
 	e.log.Debug("cannot read awaited tasks from the store; the read is tried again", "error", err)
-	return sleep(ctx, countRest) == nil
+	return wakeup.Sleep(ctx, countRest) == nil
 }
 
 // WaitType returns when no task of the type is live any more. It returns the error of ctx if
@@ -81,7 +81,7 @@ func (e *Engine) WaitType(ctx context.Context, typ string) error {
 		if err := e.await(ctx, ended); err != nil {
 			return err
 		}
-		if err := sleep(ctx, countRest); err != nil {
+		if err := wakeup.Sleep(ctx, countRest); err != nil {
 			return err
 		}
 	}

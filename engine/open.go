@@ -240,15 +240,3 @@ func newEngine(ctx context.Context, c Config) (*Engine, error) {
 	e.state.clock.stepped = e.state.Step
 	return e, nil
 }
-
-// sleep waits for d. It returns the error of ctx if that ends first.
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
-	}
-}

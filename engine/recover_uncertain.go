@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/internal/wakeup"
 )
 
 // firstCheck is the first pause before uncertain tasks are read. Each pause is twice as long as the
@@ -21,7 +22,7 @@ func (e *Engine) uncertainLoop(ctx context.Context) {
 			return
 		}
 		for rest := firstCheck; rest > 0; rest *= 2 {
-			if sleep(ctx, rest) != nil {
+			if wakeup.Sleep(ctx, rest) != nil {
 				return
 			}
 			select {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/taskengine/taskengine/engine/internal/shell"
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/internal/wakeup"
 	"github.com/taskengine/taskengine/storage"
 )
 
@@ -32,7 +33,7 @@ const (
 // that it lost track of, for whatever reason.
 func (e *Engine) reconcileLoop(ctx context.Context) {
 	r := reconciler{e: e}
-	for rest := reconcileEvery; sleep(ctx, rest) == nil; {
+	for rest := reconcileEvery; wakeup.Sleep(ctx, rest) == nil; {
 		begin := time.Now()
 		e.findUnlisted(ctx)
 		e.cluster.HealRest(ctx)
@@ -91,7 +92,7 @@ func (r *reconciler) pass(ctx context.Context) error {
 
 // readOwn reads a store that belongs to this process alone.
 func (r *reconciler) readOwn(ctx context.Context) error {
-	q := storage.DueQuery{State: task.Processing, Before: distantFuture, Limit: reconcilePage}
+	q := storage.DueQuery{State: task.Processing, Before: storage.DistantFuture, Limit: reconcilePage}
 	for {
 		page, err := r.e.store.Due(ctx, q)
 		if err != nil {

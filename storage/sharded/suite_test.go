@@ -17,7 +17,7 @@ type divided struct {
 	places []*place
 }
 
-// Place implements [storagetest.Divided].
+// Place implements [storagetest.Placer].
 func (d divided) Place(id task.ID) int {
 	return slices.IndexFunc(d.places, func(p *place) bool { return p.home.Load().Owned.Has(id.Shard()) })
 }

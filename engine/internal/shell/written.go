@@ -77,9 +77,6 @@ func (s *Shell) Inserted(now time.Time, t *task.Task, in storage.Inserted) {
 	s.core.Inserted(now, t, in.Created())
 }
 
-// Finished tells the core that the transaction in which a handler finished its task has committed.
-func (s *Shell) Finished(ref task.Ref) { s.core.Finished(ref) }
-
 // grabbed passes the outcome of a grab to the core.
 func (s *Shell) grabbed(now time.Time, ref task.Ref, t *task.Task) {
 	if t != nil {
