@@ -34,9 +34,10 @@ func (e *Engine) waitTask(ctx context.Context, id task.ID) error {
 		switch {
 		case errors.Is(err, task.ErrNotFound), err == nil && !t.State.Live():
 			return nil
-		case err != nil && !e.mayRead(ctx, err):
-			return err
 		case err != nil:
+			if err := e.readAgain(ctx, err); err != nil {
+				return err
+			}
 			continue // it may have ended already
 		}
 		if err := e.await(ctx, ended); err != nil {
@@ -49,13 +50,27 @@ func (e *Engine) waitTask(ctx context.Context, id task.ID) error {
 // waits that could not read the store.
 const countRest = 100 * time.Millisecond
 
-// mayRead rests, and reports whether a read that failed with err is to be repeated.
-func (e *Engine) mayRead(ctx context.Context, err error) bool {
+// readAgain rests, and returns nil if a read that failed with err is to be repeated, or the error that
+// the caller gets: err, that of ctx, or that of an engine that fails or is closed meanwhile.
+func (e *Engine) readAgain(ctx context.Context, err error) error {
 	if errors.Is(err, storage.ErrBroken) || errors.Is(err, storage.ErrClosed) || errors.Is(err, ErrUnsupported) || ctx.Err() != nil {
-		return false
+		return err
 	}
 	e.log.Debug("cannot read awaited tasks from the store; the read is tried again", "error", err)
-	return wakeup.Sleep(ctx, countRest) == nil
+	rest := time.NewTimer(countRest)
+	defer rest.Stop()
+	select {
+	case <-rest.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-e.failed:
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		return e.state.failure
+	case <-e.gone:
+		return ErrClosed
+	}
 }
 
 // WaitType returns when no task of the type is live any more. It returns the error of ctx if
@@ -73,9 +88,10 @@ func (e *Engine) WaitType(ctx context.Context, typ string) error {
 		switch {
 		case err == nil && len(counts) == 0:
 			return nil
-		case err != nil && !e.mayRead(ctx, err):
-			return err
 		case err != nil:
+			if err := e.readAgain(ctx, err); err != nil {
+				return err
+			}
 			continue // the last of them may have ended already
 		}
 		if err := e.await(ctx, ended); err != nil {

@@ -380,3 +380,23 @@ func TestWhoWaitsForTasksWaitsForTheStoreToo(t *testing.T) {
 		n.expect(id, task.Done)
 	})
 }
+
+func TestAWaitForATaskThatCannotBeReadEndsWithTheEngine(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		n, s := startInParts(t, one("pay", nil), nil)
+		id := n.submit(engine.Request{Type: "pay"})
+		s.set(task.AllShards(), false)
+		for what, wait := range map[string]func() error{
+			"tasks":  func() error { return n.WaitTasks(t.Context(), id) },
+			"a type": func() error { return n.WaitType(t.Context(), "pay") },
+		} {
+			waited := make(chan error, 1)
+			go func() { waited <- wait() }()
+			time.AfterFunc(time.Second, n.close)
+			if err := <-waited; !errors.Is(err, engine.ErrClosed) {
+				t.Errorf("a wait for %s ends with %v", what, err)
+			}
+			n.open()
+		}
+	})
+}
