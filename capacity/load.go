@@ -178,7 +178,9 @@ func (r reader) limit(n config.Value) policy.Limit {
 	var l policy.Limit
 	var rate float64
 	r.Object(n, config.Keys{
-		"max": r.Whole(&l.Max, 1, maxSlots), "of": r.Text(&l.Of), "per": r.Text(&l.Per),
+		"max": r.Whole(&l.Max, 1, maxSlots), "of": r.Text(&l.Of),
+		"per": config.Scalar(r.Reader, &l.Per, "a place, such as payload.partner or key",
+			func(s string) (string, error) { return s, config.CheckPlace(s) }),
 		"rate": r.Rate(&rate, 0, maxRate), "burst": r.Whole(&l.Rate.Burst, 1, maxSlots),
 	})
 	if l.Per != "" {

@@ -86,6 +86,7 @@ func TestMistakesInALoadAreReportedWithTheirPlaces(t *testing.T) {
 		"other arrivals":      {"types: {a: {arrivals: often}}", "poisson, constant"},
 		"no such limit":       {"objective: p99 start < 5ms\ntypes: {a: {rate: 1/s, duration: 1ms, limits: [x]}}", "there is no limit \"x\""},
 		"an empty limit":      {"limits: {x: {}}", "limits nothing"},
+		"a limit per nothing": {"limits: {x: {max: 1, per: partner}}", "load.yaml:1:27: limits.x.per: \"partner\" is not a place in a task; write payload.NAME, headers.NAME, key or ordering_key"},
 		"a circle":            {"objective: p99 start < 5ms\nlimits: {x: {max: 1, of: y}, y: {max: 1, of: x}}\n" + types, "circle"},
 		"a size without unit": {"types: {a: {payload: 20}}", "20 needs a unit, such as 64KiB"},
 		"a list":              {"- a", "is a list; write keys such as"},

@@ -133,8 +133,30 @@ func TestTheFileBecomesPolicies(t *testing.T) {
 	if diff := cmp.Diff(limit, set.Limits["partner"]); diff != "" {
 		t.Errorf("limit (-want +got)\n%s", diff)
 	}
+	for name, per := range map[string]string{"total": "", "tenant": "headers.tenant.id", "document": "key", "account": "ordering_key"} {
+		if got := set.Limits[name].Per; got != per {
+			t.Errorf("the limit %s counts per %q, want %q", name, got, per)
+		}
+	}
 	if set.Slots != 100 || c.Types["mail"].Handler != "checksum" || c.Types["shell"].Handler != "shell" {
 		t.Errorf("slots %d, handlers %q and %q", set.Slots, c.Types["mail"].Handler, c.Types["shell"].Handler)
+	}
+}
+
+func TestTheExamplesOfTheDocumentationAreValid(t *testing.T) {
+	text, err := os.ReadFile("../docs/config.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	examples := strings.Split(string(text), "```yaml\n")[1:]
+	if len(examples) < 2 {
+		t.Fatalf("the documentation has %d examples", len(examples))
+	}
+	for _, example := range examples {
+		example, _, _ = strings.Cut(example, "```")
+		if _, err := Load(write(t, example), nil, func(string) (string, bool) { return exampleURL, true }); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

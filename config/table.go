@@ -112,7 +112,7 @@ var limitTable = &object{what: "a limit", fields: []field{
 	{name: "of", doc: "The parent limit.", otherwise: "none, it is the root of a tree", is: words("the name of a limit", notEmpty), at: in(func(l *policy.Limit) *string { return &l.Of })},
 	{name: "max", doc: "How many tasks may run at once, each counted with its weight. 0 is no limit.", def: "0", is: whole[int](0, maxCount, "a number"), at: in(func(l *policy.Limit) *int { return &l.Max })},
 	{name: "rate", doc: "How many tasks may start in a time, such as `20/1s`.", otherwise: "without limit", is: short{rateText(), rateTable}, at: in(func(l *policy.Limit) *policy.Rate { return &l.Rate })},
-	{name: "per", doc: "Makes a separate limit for each value at this place: `payload.NAME` for a field of a JSON payload, or `headers.NAME`.", otherwise: "one limit for all", is: words("a place, such as payload.partner", isPlace), at: in(func(l *policy.Limit) *string { return &l.Per })},
+	{name: "per", doc: "Makes a separate limit for each value at this place: `payload.NAME` for a field of a JSON payload, `headers.NAME`, `key` or `ordering_key`. A task without a value there counts for the empty value.", otherwise: "one limit for all", is: words("a place, such as payload.partner or key", CheckPlace), at: in(func(l *policy.Limit) *string { return &l.Per })},
 	{name: "overrides", doc: "A different `max` for single values of `per`.", is: table[int]{of: "numbers", likely: "VALUE", is: whole[int](0, maxCount, "a number")}, at: in(func(l *policy.Limit) *map[string]int { return &l.Overrides })},
 }}
 

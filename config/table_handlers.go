@@ -132,11 +132,13 @@ func address() value[string] {
 	}}
 }
 
-var place = regexp.MustCompile(`^(payload|headers)(\.[A-Za-z0-9_-]+)+$`)
+var place = regexp.MustCompile(`^(key|ordering_key|(payload|headers)(\.[A-Za-z0-9_-]+)+)$`)
 
-func isPlace(s string) error {
+// CheckPlace returns an error if s does not name the place in a task of a value by which a limit
+// counts.
+func CheckPlace(s string) error {
 	if !place.MatchString(s) {
-		return fmt.Errorf("%.40q is not a place in a task; write payload.NAME or headers.NAME", s)
+		return fmt.Errorf("%.40q is not a place in a task; write payload.NAME, headers.NAME, key or ordering_key", s)
 	}
 	return nil
 }
