@@ -83,6 +83,39 @@ type Prover interface {
 	Proves(incarnation task.ID) bool
 }
 
+// Identified is implemented by a [Membership] that can tell its cluster from others. Nodes that use
+// one store must be members of one cluster: members of two take each other for dead.
+type Identified interface {
+	// Identity returns the identity of the cluster. All nodes of a cluster get the same Driver and
+	// ID, also after all of them were restarted.
+	Identity(ctx context.Context) (Identity, error)
+}
+
+// Identity tells the cluster of a [Membership] from others.
+type Identity struct {
+	Driver string `json:"driver"`         // the kind of membership, such as "postgres"
+	ID     string `json:"id,omitempty"`   // of the cluster, among those of the same driver
+	Name   string `json:"name,omitempty"` // where the cluster is, for people; it may differ between nodes
+}
+
+// LocalIdentity is the identity of a cluster whose members are in one process.
+var LocalIdentity = Identity{Driver: "local", Name: "one process"}
+
+// Is reports whether i and other are identities of the same cluster.
+func (i Identity) Is(other Identity) bool { return i.Driver == other.Driver && i.ID == other.ID }
+
+// String returns the identity for people.
+func (i Identity) String() string {
+	text := i.Driver
+	if i.Name != "" {
+		text += ", " + i.Name
+	}
+	if i.ID != "" {
+		text += ", id " + i.ID
+	}
+	return text
+}
+
 // Config keeps settings that may change while nodes run. A setting has a value for one scope,
 // or else the default for all scopes.
 type Config interface {

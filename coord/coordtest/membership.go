@@ -25,6 +25,7 @@ func RunMembership(t *testing.T, b Backend[coord.Membership]) {
 	b.run(t, "fn is called one at a time", membersOneCall)
 	b.run(t, "a severed member vanishes and its Join returns an error", membersSevered)
 	b.run(t, "a severed node can join again under a new incarnation", membersAgain)
+	b.run(t, "all nodes of a cluster have its identity", membersIdentity)
 }
 
 // joined is one call of Join.
@@ -250,6 +251,22 @@ func membersAgain(e *env[coord.Membership]) {
 		witness.sees(e, member(100))
 		if err := receive(e, "Join to return", j.result); err == nil {
 			e.Error("Join of a severed node returned nil, want an error")
+		}
+	}
+}
+
+func membersIdentity(e *env[coord.Membership]) {
+	var first coord.Identity
+	for i := range 3 {
+		id, err := e.connect().(coord.Identified).Identity(e.Context())
+		if err != nil {
+			e.Fatal(err)
+		}
+		if i == 0 {
+			first = id
+		}
+		if id.Driver == "" || !id.Is(first) {
+			e.Errorf("a node is of %v, and the first of %v", id, first)
 		}
 	}
 }
