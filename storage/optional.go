@@ -186,6 +186,23 @@ type Keyed struct {
 	Path  []string `json:"path"`  // "payload", then names of JSON members; "headers", then a name; "key"; "ordering_key"
 }
 
+// CoordinationSetting is the setting in which a [Shared] store records how its nodes coordinate: see
+// package coord/record. It is about the nodes of this store. A copy of the tasks to another store
+// leaves it out.
+const CoordinationSetting = "taskengine/coordination"
+
+// Replicated is a [Shared] store that keeps each setting in several databases. The copies may
+// differ if a database belonged to another store before, or after a write that was interrupted.
+type Replicated interface {
+	// SettingCopies returns the value of a setting in each database, nil where it is not set.
+	SettingCopies(ctx context.Context, name string) ([][]byte, error)
+
+	// SwapSettingCopies does in each database by itself what [Shared.SwapSetting] does, and
+	// changes none where another value than old is stored. After an error it may have been done
+	// in any of them.
+	SwapSettingCopies(ctx context.Context, name string, old, value []byte) error
+}
+
 // Shared is a [Store] that several nodes use at once. Nodes tell each other by hints which tasks
 // are ready and which have changed. Hints may be lost, so a node also reads from the store what no
 // hint has told. Without it the store belongs to one process: an engine that is configured with

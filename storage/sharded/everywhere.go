@@ -101,6 +101,21 @@ func (s *Store) Setting(ctx context.Context, name string) ([]byte, error) {
 	return value, err
 }
 
+// SettingCopies implements [storage.Replicated].
+func (s *Store) SettingCopies(ctx context.Context, name string) ([][]byte, error) {
+	return ask(ctx, &s.verbs, "read a setting", func(place int, _ storage.Tasks) ([]byte, error) {
+		return s.places[place].Store.Setting(ctx, name)
+	})
+}
+
+// SwapSettingCopies implements [storage.Replicated].
+func (s *Store) SwapSettingCopies(ctx context.Context, name string, old, value []byte) error {
+	_, err := ask(ctx, &s.verbs, "write a setting", func(place int, _ storage.Tasks) (bool, error) {
+		return s.places[place].Store.SwapSetting(ctx, name, old, value)
+	})
+	return err
+}
+
 // setting returns a setting and the first place that has it; that is 0 if none has.
 func (s *Store) setting(ctx context.Context, name string) (first int, value []byte, err error) {
 	for i, p := range s.places {

@@ -55,6 +55,25 @@ func TestSettingsOutliveAnyPlace(t *testing.T) {
 	}
 }
 
+func TestTheCopiesOfASettingAreThoseOfThePlaces(t *testing.T) {
+	ps := places(3)
+	s := open(t, ps...)
+	for i, value := range []string{"old", "new"} {
+		if err := ps[i+1].SetSetting(t.Context(), "x", []byte(value)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, want := range [][][]byte{{nil, []byte("old"), []byte("new")}, {[]byte("mine"), []byte("old"), []byte("new")}} {
+		copies, err := s.SettingCopies(t.Context(), "x")
+		if d := cmp.Diff(want, copies); d != "" || err != nil {
+			t.Errorf("%v, %s", err, d)
+		}
+		if err := s.SwapSettingCopies(t.Context(), "x", nil, []byte("mine")); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestAnExportHasTheRowsOfAllPlacesInTheOrderOfTheirNumbers(t *testing.T) {
 	s := open(t, places(3)...)
 	want := put(t, s, 200, 1, 100, 2, 101, 201)

@@ -1,6 +1,7 @@
 // Package transfer copies the content of one store to another one of any kind, and verifies the
 // copy: every row with its payload, result, checkpoint and history, in the order of insertion,
-// and the settings.
+// and the settings. How the nodes of the source coordinate is not copied: it says nothing about the
+// nodes that will use the destination.
 //
 // A copy may be killed at any time and started again: it keeps existing rows and adds the missing
 // rows after them. Until the copy is complete and verified, the destination has a mark, because of
@@ -173,7 +174,9 @@ func (c *copier) read(ctx context.Context, use func(context.Context, *task.Task)
 		if name == markName {
 			return fmt.Errorf("%w: it is no source; complete that copy first", ErrUnfinished)
 		}
-		c.settings = append(c.settings, setting{name, value})
+		if name != storage.CoordinationSetting {
+			c.settings = append(c.settings, setting{name, value})
+		}
 		return nil
 	}, func(t *task.Task) error {
 		c.report.Rows++

@@ -272,6 +272,31 @@ func TestADestinationWithOtherTasksIsRefused(t *testing.T) {
 	}
 }
 
+func TestHowTheNodesOfTheSourceCoordinateIsNotCopied(t *testing.T) {
+	source := filled(t, kinds["bolt"](t), 50)
+	if err := source.SetSetting(t.Context(), storage.CoordinationSetting, []byte("that of the source")); err != nil {
+		t.Fatal(err)
+	}
+	for kind, open := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			for _, own := range [][]byte{nil, []byte("its own")} {
+				target := open(t)
+				if err := target.SetSetting(t.Context(), storage.CoordinationSetting, own); err != nil {
+					t.Fatal(err)
+				}
+				for range 2 { // the second copy has nothing to do
+					if report := copied(t, source, target, transfer.Options{}); !report.Complete || len(report.Differences) > 0 || report.Settings != 2 {
+						t.Errorf("the copy is %+v", report)
+					}
+					if got, err := target.Setting(t.Context(), storage.CoordinationSetting); err != nil || string(got) != string(own) {
+						t.Errorf("the destination has %q, %v, want %q", got, err, own)
+					}
+				}
+			}
+		})
+	}
+}
+
 func TestAMergeKeepsWhatTheDestinationHas(t *testing.T) {
 	source := filled(t, kinds["bolt"](t), 50)
 	all := rows(t, source)
