@@ -40,7 +40,9 @@ type Config struct {
 	Labels   map[string]string       // other facts about the node, shown to people
 
 	// Several nodes may share a store that is a [storage.Shared]. Membership reports which of them
-	// are alive; it is nil if this is the only node. Bus carries hints between nodes. If it is nil,
+	// are alive; it is nil if this is the only node. The store records to which cluster its nodes
+	// belong if Membership is a [coord.Identified], or that there is only one process, and Open
+	// refuses any other: see package coord/record. Bus carries hints between nodes. If it is nil,
 	// a node finds within about a second the tasks that other nodes have added for it.
 	Membership coord.Membership
 	Bus        coord.Bus
@@ -116,11 +118,14 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	if problems := c.Policies.Check(); len(problems) > 0 {
 		return nil, fmt.Errorf("engine: %d problems with the policies, the first: %s", len(problems), problems[0])
 	}
-	e, err := newEngine(ctx, c)
-	if err != nil {
+	if err := checkHome(ctx, c.Store); err != nil {
 		return nil, err
 	}
-	if err := checkHome(ctx, e.store); err != nil {
+	if err := checkCoordination(ctx, &c); err != nil {
+		return nil, err
+	}
+	e, err := newEngine(ctx, c)
+	if err != nil {
 		return nil, err
 	}
 	if err := e.cluster.Heal(ctx); err != nil {

@@ -81,7 +81,7 @@ var rules = []rule{
 	},
 	{
 		Of:  "engine",
-		May: []string{"engine/...", "storage", "coord", "internal/workpool", "internal/ratelog", "internal/wakeup"},
+		May: []string{"engine/...", "storage", "coord", "coord/record", "internal/workpool", "internal/ratelog", "internal/wakeup"},
 		Why: "the engine knows ports; cmd/taskengine chooses the backends",
 	},
 	{
@@ -181,6 +181,11 @@ var rules = []rule{
 		Of:  "coord",
 		May: []string{"engine/task"},
 		Why: "a port speaks engine/task and nothing else",
+	},
+	{
+		Of:  "coord/record",
+		May: []string{"coord", "storage"},
+		Why: "what the nodes of a store have in common is recorded by the two ports, and no backend",
 	},
 	{
 		Of:  "coord/internal",
