@@ -338,6 +338,13 @@ var rules = []rule{
 		Why: "it opens databases and knows no other store",
 	},
 	{
+		Of: "cmd/taskengine/internal/coordination",
+		May: []string{
+			"cmd/taskengine/internal/stores", "config", "coord", "coord/postgres", "coord/record", "storage/postgres/...",
+		},
+		Why: "it reads and removes the record of a store whose nodes are stopped; nodes write it",
+	},
+	{
 		Of: "cmd/taskengine/internal/backup",
 		May: []string{
 			"cmd/taskengine/internal/address", "cmd/taskengine/internal/exit", "cmd/taskengine/internal/folder", "cmd/taskengine/internal/stores",
@@ -349,7 +356,7 @@ var rules = []rule{
 		Of: "cmd/taskengine/internal/doctor",
 		May: []string{
 			"cmd/taskengine/internal/backup", "cmd/taskengine/internal/database", "cmd/taskengine/internal/stores", "config", "engine/task",
-			"internal/units", "storage", "storage/postgres/...", "storage/transfer",
+			"coord/record", "internal/units", "storage", "storage/postgres/...", "storage/transfer",
 		},
 		Out: []string{"github.com/cockroachdb/pebble"},
 		Why: "what it finds is data; the command line prints it",

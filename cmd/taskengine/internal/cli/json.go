@@ -66,6 +66,13 @@ type shardsJSON struct {
 	To       string `json:"to,omitempty"`
 }
 
+type coordinationJSON struct {
+	Database string `json:"database"`
+	Driver   string `json:"driver,omitempty"`
+	ID       string `json:"id,omitempty"`
+	Name     string `json:"name,omitempty"`
+}
+
 type receiptJSON struct {
 	ID      string `json:"id"`
 	Created bool   `json:"created"`

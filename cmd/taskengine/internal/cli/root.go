@@ -42,7 +42,7 @@ func newRoot(a *app) *cobra.Command {
 			newTaskAdd(a), newTaskGet(a), newTaskList(a), newTaskCount(a), newTaskWait(a), newTaskWhy(a), newTaskLogs(a),
 			newTaskCancel(a), newTaskResume(a), newTaskFail(a), newTaskReschedule(a)),
 		group("type", "Look at, pause and resume types of tasks", newTypeList(a), newTypePause(a), newTypeResume(a)),
-		newMigrate(a), newShards(a), newCopy(a), newBackup(a), newRestore(a), newDoctor(a),
+		newMigrate(a), newShards(a), newCoordination(a), newCopy(a), newBackup(a), newRestore(a), newDoctor(a),
 		newHandler(a),
 		newBench(a),
 		newCapacity(a),

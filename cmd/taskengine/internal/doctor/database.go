@@ -10,9 +10,11 @@ import (
 
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/database"
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/stores"
+	"github.com/taskengine/taskengine/coord/record"
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/units"
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/storage/postgres"
 	"github.com/taskengine/taskengine/storage/postgres/health"
 	"github.com/taskengine/taskengine/storage/postgres/schema"
 )
@@ -143,6 +145,21 @@ func judgeNodes(found *Findings, h *health.Report) {
 	if len(dead) > 0 {
 		found.info("nodes", "died within the last hour: %s", strings.Join(dead, "; "))
 	}
+}
+
+// examineCoordination reports how the nodes of a database coordinate. Nodes that do so elsewhere are
+// not seen in it.
+func examineCoordination(ctx context.Context, found *Findings, db *postgres.Store) error {
+	recorded, isRecorded, err := record.Read(ctx, db)
+	switch {
+	case err != nil:
+		return err
+	case isRecorded:
+		found.info("coordination", "nodes coordinate by (%v)", recorded)
+	default:
+		found.info("coordination", "not recorded: the next node that starts records how it coordinates")
+	}
+	return nil
 }
 
 // anyAlive reports whether a node is alive.

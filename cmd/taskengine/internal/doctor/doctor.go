@@ -123,6 +123,9 @@ func examineOne(ctx context.Context, p stores.Place, log *slog.Logger) (found Fi
 			return nil, err
 		}
 		judgeDatabase(&found, h)
+		if err := examineCoordination(ctx, &found, db); err != nil {
+			return nil, err
+		}
 		home, err := db.Holdings(ctx)
 		if err != nil {
 			return nil, err

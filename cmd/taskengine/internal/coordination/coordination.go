@@ -1,0 +1,162 @@
+// Package coordination reads and removes the record, in the databases of a store, of how its nodes
+// coordinate.
+package coordination
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/taskengine/taskengine/cmd/taskengine/internal/stores"
+	"github.com/taskengine/taskengine/config"
+	"github.com/taskengine/taskengine/coord"
+	pgcoord "github.com/taskengine/taskengine/coord/postgres"
+	"github.com/taskengine/taskengine/coord/record"
+	"github.com/taskengine/taskengine/storage/postgres"
+	"github.com/taskengine/taskengine/storage/postgres/health"
+)
+
+// Errors that callers match with [errors.Is].
+var (
+	// ErrUnshared says that one process uses the store, which therefore has no record.
+	ErrUnshared = errors.New("a store in files has one node, which coordinates with no other")
+	// ErrAlive says that nodes use the store.
+	ErrAlive = errors.New("nodes use the store")
+	// ErrUnseen says that the nodes of the recorded cluster cannot be seen in the store.
+	ErrUnseen = errors.New("whether nodes of the recorded coordination are alive cannot be seen in this store")
+)
+
+// Record is the record in one database of a store.
+type Record struct {
+	Database string // its name in the configuration
+	Found    bool
+	Is       coord.Identity // zero if there is no record
+}
+
+// database is one of the databases of a store.
+type database struct {
+	name  string
+	store *postgres.Store
+}
+
+// open opens the databases of a store, that of storage.url first. The caller closes them.
+func open(ctx context.Context, p stores.Place, log *slog.Logger) (all []database, err error) {
+	if p.Driver != config.Postgres {
+		return nil, ErrUnshared
+	}
+	others := p.Config.Databases
+	p.Config.Databases = nil
+	p.Part = len(others) > 0
+	places := map[string]stores.Place{config.Main: p}
+	for name, url := range others {
+		places[name] = stores.Place{Driver: p.Driver, URL: url.Reveal(), Schema: p.Schema, Part: true}
+	}
+	for _, name := range append([]string{config.Main}, slices.Sorted(maps.Keys(others))...) {
+		s, err := places[name].Look(ctx, log)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("the database %s: %w", name, err), closeAll(all))
+		}
+		all = append(all, database{name, s.(*postgres.Store)})
+	}
+	return all, nil
+}
+
+func closeAll(all []database) error {
+	var errs []error
+	for _, d := range all {
+		errs = append(errs, d.store.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Read returns the record in each database of a store.
+func Read(ctx context.Context, p stores.Place, log *slog.Logger) (rs []Record, err error) {
+	all, err := open(ctx, p, log)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, closeAll(all)) }()
+	return readAll(ctx, all)
+}
+
+func readAll(ctx context.Context, all []database) ([]Record, error) {
+	rs := make([]Record, len(all))
+	for i, d := range all {
+		rs[i].Database = d.name
+		var err error
+		if rs[i].Is, rs[i].Found, err = record.Read(ctx, d.store); err != nil {
+			return nil, fmt.Errorf("the database %s: %w", d.name, err)
+		}
+	}
+	return rs, nil
+}
+
+// Reset removes the record from each database of a store, and returns the records that it has
+// removed. It refuses a store that nodes use, with an error that wraps ErrAlive. If the nodes of
+// the record could not be seen in the store, it also refuses, with ErrUnseen, unless isStopped says
+// that all of them are stopped.
+func Reset(ctx context.Context, p stores.Place, isStopped bool, log *slog.Logger) (removed []Record, err error) {
+	all, err := open(ctx, p, log)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, closeAll(all)) }()
+	rs, err := readAll(ctx, all)
+	if err != nil {
+		return nil, err
+	}
+	seen, err := examine(ctx, all)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range rs {
+		isSeen := func(id coord.Identity) bool { return id.Is(r.Is) }
+		if r.Found && !isStopped && !slices.ContainsFunc(seen, isSeen) {
+			return nil, fmt.Errorf("%w: the database %s records (%v)", ErrUnseen, r.Database, r.Is)
+		}
+	}
+	for i, d := range all {
+		if !rs[i].Found {
+			continue
+		}
+		if err := record.Remove(ctx, d.store, rs[i].Is); err != nil {
+			return removed, fmt.Errorf("the database %s: %w", d.name, err)
+		}
+		removed = append(removed, rs[i])
+	}
+	return removed, nil
+}
+
+// examine returns the clusters that databases are the coordination of. It refuses members that are
+// alive.
+func examine(ctx context.Context, all []database) (seen []coord.Identity, err error) {
+	var alive []string
+	for _, d := range all {
+		nodes, err := health.Nodes(ctx, d.store)
+		if err != nil {
+			return nil, err
+		}
+		for _, n := range nodes {
+			if n.DiedAt.IsZero() {
+				alive = append(alive, n.Name)
+			}
+		}
+		c, err := pgcoord.New(d.store.Pool(), pgcoord.Options{Schema: d.store.Schema(), Listen: pgcoord.ListenOff})
+		if err != nil {
+			return nil, err
+		}
+		id, err := c.Identity(ctx)
+		if err = errors.Join(err, c.Close()); err != nil {
+			return nil, fmt.Errorf("the database %s: %w", d.name, err)
+		}
+		seen = append(seen, id)
+	}
+	if len(alive) > 0 {
+		return nil, fmt.Errorf("%w: %s", ErrAlive, strings.Join(alive, ", "))
+	}
+	return seen, nil
+}
