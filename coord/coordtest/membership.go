@@ -13,7 +13,7 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// RunMembership runs the suite of [coord.Membership].
+// RunMembership runs the suite of [coord.Membership]. The nodes are [coord.Identified], too.
 func RunMembership(t *testing.T, b Backend[coord.Membership]) {
 	b.run(t, "a node that joins gets itself with all its fields", membersSelf)
 	b.run(t, "all members see joins and leaves, sorted by incarnation", membersComeAndGo)
