@@ -342,7 +342,7 @@ var rules = []rule{
 		May: []string{
 			"cmd/taskengine/internal/stores", "config", "coord", "coord/postgres", "coord/record", "storage/postgres/...",
 		},
-		Why: "it reads and removes the record of a store whose nodes are stopped; nodes write it",
+		Why: "it tells which nodes use a store, and reads and removes their record; nodes write it",
 	},
 	{
 		Of: "cmd/taskengine/internal/backup",
@@ -364,8 +364,8 @@ var rules = []rule{
 	{
 		Of: "cmd/taskengine/internal/storecopy",
 		May: []string{
-			"cmd/taskengine/internal/backup", "cmd/taskengine/internal/database", "cmd/taskengine/internal/stores", "config", "storage",
-			"storage/postgres/...", "storage/transfer",
+			"cmd/taskengine/internal/backup", "cmd/taskengine/internal/coordination", "cmd/taskengine/internal/database",
+			"cmd/taskengine/internal/stores", "config", "storage", "storage/transfer",
 		},
 		Why: "it opens two stores and leaves the copying to storage/transfer",
 	},

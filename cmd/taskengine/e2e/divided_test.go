@@ -108,6 +108,9 @@ func TestSeveralDatabasesAreOneStore(t *testing.T) {
 	}
 	folder := t.TempDir()
 	succeeds(t, "copy", "--from", file, "--to", "pebble:"+folder)
+	if r := cli(t, nil, "", "copy", "--from", boltOf(t, 1), "--to", file, "--merge"); r.code != exitFailure || !strings.Contains(r.stderr, "nodes use the destination: n0, n1") {
+		t.Errorf("a copy to databases that nodes use ended with %d: %s", r.code, r.stderr)
+	}
 	if r := cli(t, nil, "", "copy", "--from", other, "--to", "pebble:"+t.TempDir()); r.code == 0 || !strings.Contains(r.stderr, "holds the shards") {
 		t.Errorf("a copy of one of them ended with %d: %s", r.code, r.stderr)
 	}

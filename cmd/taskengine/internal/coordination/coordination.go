@@ -1,5 +1,5 @@
-// Package coordination reads and removes the record, in the databases of a store, of how its nodes
-// coordinate.
+// Package coordination tells which nodes use a store. It reads and removes the record, in the
+// databases of the store, of how its nodes coordinate.
 package coordination
 
 import (
@@ -131,10 +131,21 @@ func Reset(ctx context.Context, p stores.Place, isStopped bool, log *slog.Logger
 	return removed, nil
 }
 
-// examine returns the clusters that databases are the coordination of. It refuses members that are
-// alive.
-func examine(ctx context.Context, all []database) (seen []coord.Identity, err error) {
-	var alive []string
+// Alive returns the names of the nodes that are alive and coordinate in one of the databases of a
+// store; none for a store in files.
+func Alive(ctx context.Context, p stores.Place, log *slog.Logger) (names []string, err error) {
+	all, err := open(ctx, p, log)
+	if errors.Is(err, ErrUnshared) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, closeAll(all)) }()
+	return alive(ctx, all)
+}
+
+func alive(ctx context.Context, all []database) (names []string, err error) {
 	for _, d := range all {
 		nodes, err := health.Nodes(ctx, d.store)
 		if err != nil {
@@ -142,9 +153,24 @@ func examine(ctx context.Context, all []database) (seen []coord.Identity, err er
 		}
 		for _, n := range nodes {
 			if n.DiedAt.IsZero() {
-				alive = append(alive, n.Name)
+				names = append(names, n.Name)
 			}
 		}
+	}
+	return names, nil
+}
+
+// examine returns the clusters that databases are the coordination of. It refuses members that are
+// alive.
+func examine(ctx context.Context, all []database) (seen []coord.Identity, err error) {
+	names, err := alive(ctx, all)
+	if err == nil && len(names) > 0 {
+		err = fmt.Errorf("%w: %s", ErrAlive, strings.Join(names, ", "))
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range all {
 		c, err := pgcoord.New(d.store.Pool(), pgcoord.Options{Schema: d.store.Schema(), Listen: pgcoord.ListenOff})
 		if err != nil {
 			return nil, err
@@ -154,9 +180,6 @@ func examine(ctx context.Context, all []database) (seen []coord.Identity, err er
 			return nil, fmt.Errorf("the database %s: %w", d.name, err)
 		}
 		seen = append(seen, id)
-	}
-	if len(alive) > 0 {
-		return nil, fmt.Errorf("%w: %s", ErrAlive, strings.Join(alive, ", "))
 	}
 	return seen, nil
 }

@@ -10,12 +10,11 @@ import (
 	"strings"
 
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/backup"
+	"github.com/taskengine/taskengine/cmd/taskengine/internal/coordination"
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/database"
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/stores"
 	"github.com/taskengine/taskengine/config"
 	"github.com/taskengine/taskengine/storage"
-	"github.com/taskengine/taskengine/storage/postgres"
-	"github.com/taskengine/taskengine/storage/postgres/health"
 	"github.com/taskengine/taskengine/storage/transfer"
 )
 
@@ -54,7 +53,7 @@ func (c *Copy) Run(ctx context.Context) (report *transfer.Report, err error) {
 		return nil, fmt.Errorf("the destination: %w", err)
 	}
 	defer func() { err = errors.Join(err, to.Close()) }()
-	if err := c.checkNodes(ctx, from, to); err != nil {
+	if err := c.checkNodes(ctx); err != nil {
 		return nil, err
 	}
 	o := transfer.Options{From: c.From.Name, Merge: c.Merge, Progress: func(bool, int64) {}}
@@ -79,34 +78,19 @@ func (c *Copy) Run(ctx context.Context) (report *transfer.Report, err error) {
 }
 
 // checkNodes refuses a destination that nodes use, and warns of a source that they use.
-func (c *Copy) checkNodes(ctx context.Context, from, to storage.Store) error {
-	names, err := aliveOn(ctx, to)
+func (c *Copy) checkNodes(ctx context.Context) error {
+	names, err := coordination.Alive(ctx, c.To, c.Log)
 	if err == nil && len(names) > 0 {
 		err = fmt.Errorf("nodes use the destination: %s; stop them first, they would run the tasks that come", strings.Join(names, ", "))
 	}
 	if err != nil {
 		return err
 	}
-	if names, err = aliveOn(ctx, from); len(names) > 0 {
+	if names, err = coordination.Alive(ctx, c.From, c.Log); len(names) > 0 {
 		c.Warn(fmt.Sprintf("nodes use the source: %s; what they do from now on is not copied, and what is copied they may run again",
 			strings.Join(names, ", ")))
 	}
 	return err
-}
-
-// aliveOn returns the names of the nodes that use a database. A store in files is locked instead.
-func aliveOn(ctx context.Context, s storage.Store) (names []string, err error) {
-	shared, ok := s.(*postgres.Store)
-	if !ok {
-		return nil, nil
-	}
-	nodes, err := health.Nodes(ctx, shared)
-	for _, n := range nodes {
-		if n.DiedAt.IsZero() {
-			names = append(names, n.Name)
-		}
-	}
-	return names, err
 }
 
 // rowsOf counts the rows of a store.
