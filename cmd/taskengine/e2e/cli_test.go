@@ -112,7 +112,7 @@ func TestBadLinesAreToldByTheirNumbersAndTheOthersAreAdded(t *testing.T) {
 	}
 
 	all := cli(t, []string{"TASKENGINE_ADDRESS=" + n.api}, strings.Repeat("nonsense\n", 1000), "task", "add", "--file", "-")
-	if all.code != 1 || strings.Count(all.stderr, "(standard input):") != 100 || !strings.Contains(all.stderr, "mend the file") {
+	if all.code != 1 || strings.Count(all.stderr, "(standard input):") != 100 || !strings.Contains(all.stderr, "correct the file") {
 		t.Errorf("a file of nonsense ends with %d: %s", all.code, all.stderr)
 	}
 }
