@@ -57,20 +57,7 @@ func (e *Engine) readAgain(ctx context.Context, err error) error {
 		return err
 	}
 	e.log.Debug("cannot read awaited tasks from the store; the read is tried again", "error", err)
-	rest := time.NewTimer(countRest)
-	defer rest.Stop()
-	select {
-	case <-rest.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-e.failed:
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		return e.state.failure
-	case <-e.gone:
-		return ErrClosed
-	}
+	return e.rest(ctx, nil, time.After(countRest))
 }
 
 // WaitType returns when no task of the type is live any more. It returns the error of ctx if
@@ -113,10 +100,16 @@ func (e *Engine) await(ctx context.Context, ended wakeup.Signal) error {
 	if e.cluster.IsShared() {
 		elsewhere = time.After(elsewhereRest)
 	}
+	return e.rest(ctx, ended.C(), elsewhere)
+}
+
+// rest returns nil when one of the channels delivers, or the error of ctx, or that of an engine that
+// fails or is closed meanwhile.
+func (e *Engine) rest(ctx context.Context, ended <-chan struct{}, over <-chan time.Time) error {
 	select {
-	case <-ended.C():
+	case <-ended:
 		return nil
-	case <-elsewhere:
+	case <-over:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
