@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -114,8 +115,9 @@ func TestTasksWaitInTheEngineForTheSlotsOfTheirHandler(t *testing.T) {
 				t.Errorf("a task is %v after attempt %d: %s", row.State, row.Attempt, row.LastError)
 			}
 		}
-		if third := order.payloads()[2]; order.most > 2 || third != "urgent" {
-			t.Errorf("%d ran at once, and the third was %q", order.most, third)
+		// The first two end at the same moment, so the third and the fourth start together.
+		if next := order.payloads()[2:4]; order.most > 2 || !slices.Contains(next, "urgent") {
+			t.Errorf("%d ran at once, and the next two were %q", order.most, next)
 		}
 	})
 }
