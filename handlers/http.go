@@ -29,7 +29,7 @@ type HTTPConfig struct {
 	Headers     map[string]string // besides those that describe the task
 	Timeout     time.Duration     // of one request with its response; 0 for no other than that of the attempt
 	MaxResponse int               // bytes of the body of a response
-	Now         func() time.Time  // for dates in Retry-After; nil for time.Now
+	Now         func() time.Time  // for dates in Retry-After of responses without a Date; nil for time.Now
 
 	// NewConnections opens a connection for each request. That is slower, but no request is in doubt because the server
 	// closed an idle connection.

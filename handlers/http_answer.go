@@ -38,10 +38,18 @@ func (h *HTTP) refusal(response *http.Response) error {
 	default:
 		return task.Permanent(err)
 	}
-	if wait, ok := retryAfter(response.Header.Get("Retry-After"), h.config.Now()); ok {
+	if wait, ok := retryAfter(response.Header.Get("Retry-After"), h.answeredAt(response)); ok {
 		return task.RetryAfter(wait, err)
 	}
 	return err
+}
+
+// answeredAt returns when a response was sent, by the clock of its server: a date in Retry-After is by that clock, too.
+func (h *HTTP) answeredAt(response *http.Response) time.Time {
+	if date, err := http.ParseTime(response.Header.Get("Date")); err == nil {
+		return date
+	}
+	return h.config.Now()
 }
 
 // isLost reports whether code means that a gateway forwarded the request and got no response. 520, 522 and 524 are not

@@ -114,6 +114,7 @@ func TestTheAnswerSaysWhatToDoNext(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint(test.code, " ", test.after), func(t *testing.T) {
 			h := sending(t, func(w http.ResponseWriter, _ *http.Request) {
+				w.Header()["Date"] = nil
 				if test.after != "" {
 					w.Header().Set("Retry-After", test.after)
 				}
@@ -126,6 +127,18 @@ func TestTheAnswerSaysWhatToDoNext(t *testing.T) {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestADateInRetryAfterIsByTheClockOfTheServer(t *testing.T) {
+	now := time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
+	h := sending(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Date", now.Format(http.TimeFormat))
+		w.Header().Set("Retry-After", now.Add(time.Minute).Format(http.TimeFormat))
+		w.WriteHeader(503)
+	}, func(c *handlers.HTTPConfig) { c.Now = func() time.Time { return now.Add(10 * time.Minute) } })
+	if got := verdict(h.Handle(t.Context(), newTask(""))); got.Delay != time.Minute {
+		t.Errorf("after a response that asks for a minute, the handler is called again after %v", got.Delay)
 	}
 }
 
