@@ -88,11 +88,21 @@ func (c *cursor) Close() error {
 // writer is a [kv.ReadWriter] that collects writes in a batch. Get reads the store without the
 // batch, as kv demands, which is much faster than an indexed batch. Only a scan in a transaction
 // that has written needs the index, which is then built.
+//
+// The entries of each index are collected apart, and follow the records: the library inserts a key
+// at once that follows the key before it, and has to search for the place of any other.
 type writer struct {
 	db      *pebble.DB
 	batch   *pebble.Batch
+	indexes []index // those that are collected apart
 	indexed bool
 	held    reader
+}
+
+// index has the writes to an index.
+type index struct {
+	prefix byte
+	batch  *pebble.Batch
 }
 
 func (w *writer) Get(key []byte) ([]byte, bool, error) {
@@ -101,8 +111,11 @@ func (w *writer) Get(key []byte) ([]byte, bool, error) {
 }
 
 func (w *writer) Scan(lower, upper []byte) (kv.Cursor, error) {
-	if !w.indexed && w.batch.Empty() {
+	if !w.indexed && w.batch.Empty() && len(w.indexes) == 0 {
 		return (&reader{from: w.db}).Scan(lower, upper)
+	}
+	if err := w.join(); err != nil {
+		return nil, err
 	}
 	if !w.indexed {
 		b := w.db.NewIndexedBatch()
@@ -121,13 +134,43 @@ func (w *writer) ScanCommitted(lower, upper []byte) (kv.Cursor, error) {
 	return (&reader{from: w.db}).Scan(lower, upper)
 }
 
-func (w *writer) Put(key, value []byte) error { return w.batch.Set(key, value, nil) }
-func (w *writer) Delete(key []byte) error     { return w.batch.Delete(key, nil) }
-func (w *writer) DeleteOnce(key []byte) error { return w.batch.SingleDelete(key, nil) }
+func (w *writer) Put(key, value []byte) error { return w.of(key).Set(key, value, nil) }
+func (w *writer) Delete(key []byte) error     { return w.of(key).Delete(key, nil) }
+func (w *writer) DeleteOnce(key []byte) error { return w.of(key).SingleDelete(key, nil) }
+
+// of returns the batch that collects the writes of a key. Those of one key are always in order.
+func (w *writer) of(key []byte) *pebble.Batch {
+	if w.indexed || !kv.IsEntry(key) {
+		return w.batch
+	}
+	for _, x := range w.indexes {
+		if x.prefix == key[0] {
+			return x.batch
+		}
+	}
+	b := w.db.NewBatch()
+	w.indexes = append(w.indexes, index{key[0], b})
+	return b
+}
+
+// join moves all writes to one batch.
+func (w *writer) join() error {
+	for len(w.indexes) > 0 {
+		b := w.indexes[0].batch
+		w.indexes = w.indexes[1:]
+		if err := errors.Join(w.batch.Apply(b, nil), b.Close()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // close releases what the writer holds, and the batch unless keepBatch.
 func (w *writer) close(keepBatch bool) {
 	_ = w.held.release()
+	for _, x := range w.indexes {
+		_ = x.batch.Close()
+	}
 	if !keepBatch {
 		_ = w.batch.Close()
 	}

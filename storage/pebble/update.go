@@ -127,6 +127,9 @@ func (s *Store) apply(durable bool, fn func(storage.Tx) error) (c commit, err er
 		done = true
 		return commit{hooks: tx.Committed()}, nil
 	}
+	if err := w.join(); err != nil {
+		return commit{}, fmt.Errorf("pebble: %w", err)
+	}
 	if err := s.putMark(w.batch); err != nil {
 		return commit{}, fmt.Errorf("pebble: %w", err)
 	}

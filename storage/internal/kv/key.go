@@ -277,3 +277,8 @@ func getNumber(r Reader, key []byte) (n uint64, found bool, err error) {
 	}
 	return n, true, nil
 }
+
+// IsEntry reports whether key is an entry of an index. The first byte of key tells the index.
+func IsEntry(key []byte) bool {
+	return key[0] == prefixDue || key[0] == prefixNever || key[0] == prefixReady
+}
