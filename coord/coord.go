@@ -1,17 +1,19 @@
-// Package coord has the ports by which nodes coordinate: which node does a duty, which may use
-// a shared limit, which are alive, what is configured, and where tasks are ready. Package local
-// implements all of them in one process, package postgres among processes.
+// Package coord has the ports by which nodes coordinate: which node does a duty, how much of a
+// shared limit or rate each may use, which are alive, what is configured, and where tasks are ready.
+// Package local implements all of them in one process, package postgres among processes.
 //
-// None of it is needed for safety: a row is changed by compare-and-swap, so two leaders, a lost
-// hint or an outdated member list cost work, never a task. Package coordtest has the suites that
-// every implementation passes.
+// None of it is needed for the safety of tasks: a row is changed by compare-and-swap, so two leaders,
+// a lost hint or an outdated member list cost work, never a task. Limits that all nodes share are as
+// exact as [Semaphore] and [Rates]. Package coordtest has the suites that every implementation passes.
 package coord
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/taskengine/taskengine/engine/task"
 )
@@ -26,22 +28,6 @@ type Elector interface {
 	// leadership ended before fn did, Lead waits for it again and calls fn again. It returns
 	// ctx's error once ctx has ended.
 	Lead(ctx context.Context, role string, fn func(ctx context.Context) error) error
-}
-
-// Semaphore grants permits of limits that all nodes share.
-type Semaphore interface {
-	// Acquire waits until n of the limit permits of name are free and takes them. All callers
-	// give the same limit for a name; if they do not, the newest applies. Acquire returns an
-	// error when ctx ends, or at once if n is more than limit or less than one.
-	Acquire(ctx context.Context, name string, n, limit int) (Permit, error)
-}
-
-// Permit is a number of permits, held until Release or until they are lost.
-type Permit interface {
-	// Lost is closed when the permits are no longer held though Release was not called.
-	Lost() <-chan struct{}
-	// Release returns the permits. Calls after the first do nothing.
-	Release()
 }
 
 // Member is a node as the others see it.
@@ -83,6 +69,16 @@ type Prover interface {
 	Proves(incarnation task.ID) bool
 }
 
+// Clock is implemented by a [Membership] whose members share a clock, such as that of their database.
+type Clock interface {
+	// ClockAt returns what the shared clock says at the moment t of this process, and by how much that
+	// may be wrong. t is a result of [time.Now], or a time derived from one, with its monotonic reading:
+	// setting the wall clock of the process does not change what ClockAt returns. It reports false
+	// before the clock was read for the first time. From the first call of the function that is passed
+	// to Join on, it reports true. ClockAt does not wait.
+	ClockAt(t time.Time) (shared time.Time, within time.Duration, ok bool)
+}
+
 // Identified is implemented by a [Membership] that can tell its cluster from others. Nodes that use
 // one store must be members of one cluster: members of two take each other for dead.
 type Identified interface {
@@ -116,15 +112,43 @@ func (i Identity) String() string {
 	return text
 }
 
-// Config keeps settings that may change while nodes run. A setting has a value for one scope,
-// or else the default for all scopes.
+// Setting is the value of a setting for one scope.
+type Setting struct {
+	Scope   string
+	Value   []byte // an empty one is a value; nil: there is no setting
+	Version uint64 // it grows with every change of the settings of a name, also over a removal; 0: there is no setting
+}
+
+// Clone returns a copy of s that shares no memory with it.
+func (s Setting) Clone() Setting {
+	s.Value = bytes.Clone(s.Value)
+	return s
+}
+
+// LimitsSetting is the name of the settings by which people change limits while nodes run. Package
+// engine defines their scopes and values.
+const LimitsSetting = "limits"
+
+// Config keeps settings that may change while nodes run. A setting has a name, and a value for each
+// of some scopes. A name and a scope may be any valid UTF-8 without NUL, "" included.
 type Config interface {
-	// Set stores value for name in scope ("" is the default scope); nil removes it.
-	Set(ctx context.Context, name, scope string, value []byte) error
-	// Watch calls fn with the effective value of name in scope (nil if there is none), at
-	// once and after every change of it, one call at a time, until ctx ends. There may be one
-	// call for several changes in quick succession. Watch returns nil when ctx has ended.
-	Watch(ctx context.Context, name, scope string, fn func(value []byte)) error
+	// Settings returns the settings of a name for all scopes, sorted by scope. They belong to the
+	// caller.
+	Settings(ctx context.Context, name string) ([]Setting, error)
+
+	// Swap stores a copy of value for name in scope if the setting has the given version (0: there
+	// is none), and returns the new setting. A value of nil removes the setting; then the new one
+	// is none, with the version 0. If the setting has another version, Swap changes nothing, and
+	// reports false with the setting as it is. Removing what is not there changes nothing, and
+	// reports true. After an error the value may have been stored.
+	Swap(ctx context.Context, name, scope string, version uint64, value []byte) (now Setting, swapped bool, err error)
+
+	// Watch calls fn with the settings of a name for all scopes, sorted by scope, at once and after
+	// every change, one call at a time, each with a slice that fn may keep, until ctx ends. There
+	// may be one call for several changes in quick succession. No call has an older setting than
+	// the call before. Watch returns nil when ctx has ended. It returns an error before that if it
+	// cannot go on.
+	Watch(ctx context.Context, name string, fn func([]Setting)) error
 }
 
 // Bus carries hints about changes of tasks to the nodes that may run them. A hint may be lost,

@@ -191,6 +191,11 @@ type Keyed struct {
 // leaves it out.
 const CoordinationSetting = "taskengine/coordination"
 
+// LiveSettings begins the names of the settings in which package coord/stored keeps what people change
+// while nodes run, if the nodes do not keep it elsewhere. A copy of the tasks to another store leaves
+// them out.
+const LiveSettings = "taskengine/settings/"
+
 // Replicated is a [Shared] store that keeps each setting in several databases. The copies may
 // differ if a database belonged to another store before, or after a write that was interrupted.
 type Replicated interface {

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"pgregory.net/rapid"
 )
 
 // Backend makes clusters of the backend under test, whose nodes implement the port P.
@@ -103,6 +105,22 @@ func (e *env[P]) check() {
 	if e.lapsed.Load() {
 		panic(lapse{})
 	}
+}
+
+// random checks a property with random values, until a lease lapses. It hides from rapid that the test
+// may be in a bubble.
+func (e *env[P]) random(property func(*rapid.T)) {
+	rapid.Check(e, func(t *rapid.T) {
+		defer func() {
+			if r := recover(); r != nil && r != any(lapse{}) {
+				panic(r)
+			}
+		}()
+		if !e.lapsed.Load() {
+			property(t)
+		}
+	})
+	e.check()
 }
 
 // start runs fn in a goroutine that the test waits for at its end.

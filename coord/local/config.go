@@ -2,6 +2,7 @@ package local
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"slices"
 
@@ -9,54 +10,71 @@ import (
 	"github.com/taskengine/taskengine/internal/wakeup"
 )
 
-// setting names one stored value; scope "" is the default of all scopes.
-type setting struct{ name, scope string }
+// scopes has the settings of one name by their scope. Their values are never changed in place.
+type scopes map[string]coord.Setting
 
-// Set implements [coord.Config].
-func (n *Node) Set(ctx context.Context, name, scope string, value []byte) error {
+// Settings implements [coord.Config].
+func (n *Node) Settings(ctx context.Context, name string) ([]coord.Setting, error) {
 	if err := ctx.Err(); err != nil {
-		return err
+		return nil, err
+	}
+	if n.isClosed() {
+		return nil, coord.ErrClosed
+	}
+	return n.cluster.settingsOf(name), nil
+}
+
+// Swap implements [coord.Config]. Of all settings of the cluster no two have the same version.
+func (n *Node) Swap(ctx context.Context, name, scope string, version uint64, value []byte) (coord.Setting, bool, error) {
+	if err := ctx.Err(); err != nil {
+		return coord.Setting{}, false, err
 	}
 	c := n.cluster
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if n.isClosed() {
-		return coord.ErrClosed
+		return coord.Setting{}, false, coord.ErrClosed
 	}
-	if at := (setting{name, scope}); value == nil {
-		delete(c.settings, at)
+	now := c.settings[name][scope]
+	now.Scope = scope
+	if now.Version != version || version == 0 && value == nil {
+		return now.Clone(), now.Version == version, nil
+	}
+	c.changes++
+	if value == nil {
+		now = coord.Setting{Scope: scope}
+		delete(c.settings[name], scope)
 	} else {
-		c.settings[at] = slices.Clone(value)
+		now = coord.Setting{Scope: scope, Value: bytes.Clone(value), Version: c.changes}
+		if c.settings[name] == nil {
+			c.settings[name] = scopes{}
+		}
+		c.settings[name][scope] = now
 	}
 	for changed := range c.watches[name] {
 		changed.Set()
 	}
-	return nil
+	return now.Clone(), true, nil
 }
 
-// Watch implements [coord.Config]. fn may keep and change the value that it is given.
-func (n *Node) Watch(ctx context.Context, name, scope string, fn func(value []byte)) error {
+// Watch implements [coord.Config]. fn may change the values that it is given.
+func (n *Node) Watch(ctx context.Context, name string, fn func([]coord.Setting)) error {
 	changed := wakeup.New()
+	changed.Set()
 	n.cluster.watch(name, changed)
 	defer n.cluster.unwatch(name, changed)
-
-	var last []byte // that fn was called with
-	for first := true; ctx.Err() == nil; first = false {
-		if n.isClosed() {
-			return coord.ErrClosed
-		}
-		now := n.cluster.effective(name, scope)
-		if first || !same(last, now) {
-			last = now
-			fn(slices.Clone(now))
-		}
+	for {
 		select {
 		case <-ctx.Done():
-		case <-changed.C():
+			return nil
 		case <-n.closed:
+			return coord.ErrClosed
+		case <-changed.C():
+			if ctx.Err() == nil && !n.isClosed() {
+				fn(n.cluster.settingsOf(name))
+			}
 		}
 	}
-	return nil
 }
 
 func (c *cluster) watch(name string, changed wakeup.Signal) {
@@ -77,15 +95,14 @@ func (c *cluster) unwatch(name string, changed wakeup.Signal) {
 	}
 }
 
-// effective returns the value of scope, else the default, else nil.
-func (c *cluster) effective(name, scope string) []byte {
+// settingsOf returns a copy of the settings of a name, sorted by scope.
+func (c *cluster) settingsOf(name string) []coord.Setting {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if v, ok := c.settings[setting{name, scope}]; ok {
-		return v
+	all := make([]coord.Setting, 0, len(c.settings[name]))
+	for _, s := range c.settings[name] {
+		all = append(all, s.Clone())
 	}
-	return c.settings[setting{name, ""}]
+	slices.SortFunc(all, func(a, b coord.Setting) int { return cmp.Compare(a.Scope, b.Scope) })
+	return all
 }
-
-// same reports whether two values are equal; an empty one differs from none.
-func same(a, b []byte) bool { return (a == nil) == (b == nil) && bytes.Equal(a, b) }

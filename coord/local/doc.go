@@ -6,7 +6,7 @@
 // What it promises beyond the ports:
 //
 //  1. A role has at most one leader at any time. Callers of Lead lead in the order of their calls.
-//  2. Permits are granted in the order of the requests, so a large request is never starved.
+//  2. Nothing waits: an order of permits is applied when Order returns, and a grant is exact at any moment.
 //  3. A hint reaches every subscriber exactly once and in the order it was published,
 //     unless a subscriber lags behind by more than [Backlog] hints: then the newest are
 //     dropped and counted (see [Node.Dropped]).

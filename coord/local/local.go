@@ -4,6 +4,7 @@ import (
 	"errors"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/taskengine/taskengine/coord"
 	"github.com/taskengine/taskengine/engine/task"
@@ -16,11 +17,16 @@ var ErrSevered = errors.New("the node was severed from its cluster")
 
 // cluster is what its nodes share.
 type cluster struct {
-	mu        sync.Mutex
-	resources map[resource]*units               // guarded by mu; only those that are held or waited for
-	members   map[task.ID]*member               // guarded by mu
-	settings  map[setting][]byte                // guarded by mu; values are never changed in place
-	watches   map[string]map[wakeup.Signal]bool // guarded by mu: by the setting's name; set after every Set of it
+	mu         sync.Mutex
+	roles      map[string]*role      // guarded by mu; only those that are held or waited for
+	semaphores map[string]*semaphore // guarded by mu; only those that are held or waited for
+	fence      uint64                // guarded by mu: of the latest grant of a permit
+	holders    map[task.ID]*holder   // guarded by mu
+	rates      buckets
+	members    map[task.ID]*member               // guarded by mu
+	settings   map[string]scopes                 // guarded by mu, by name
+	changes    uint64                            // guarded by mu: how often a setting was changed; the version of the newest
+	watches    map[string]map[wakeup.Signal]bool // guarded by mu: by the setting's name; set after every change of it
 
 	subscribers atomic.Pointer[[]*subscriber] // replaced under mu, never changed in place
 	dropped     atomic.Uint64                 // hints that found a subscriber's backlog full
@@ -36,6 +42,7 @@ type Node struct {
 var (
 	_ coord.Elector    = (*Node)(nil)
 	_ coord.Semaphore  = (*Node)(nil)
+	_ coord.Rates      = (*Node)(nil)
 	_ coord.Membership = (*Node)(nil)
 	_ coord.Config     = (*Node)(nil)
 	_ coord.Bus        = (*Node)(nil)
@@ -44,10 +51,13 @@ var (
 // New returns the only node of a new cluster.
 func New() *Node {
 	c := &cluster{
-		resources: map[resource]*units{},
-		members:   map[task.ID]*member{},
-		settings:  map[setting][]byte{},
-		watches:   map[string]map[wakeup.Signal]bool{},
+		roles:      map[string]*role{},
+		semaphores: map[string]*semaphore{},
+		holders:    map[task.ID]*holder{},
+		rates:      buckets{start: time.Now(), due: map[string]int64{}, sweep: minSweep},
+		members:    map[task.ID]*member{},
+		settings:   map[string]scopes{},
+		watches:    map[string]map[wakeup.Signal]bool{},
 	}
 	c.subscribers.Store(&[]*subscriber{})
 	return c.node()
@@ -83,7 +93,8 @@ func (n *Node) Close() error {
 
 // lose is called with cluster.mu held.
 func (n *Node) lose(why error) {
-	n.cluster.loseLeases(n, why)
+	n.cluster.loseRoles(n, why)
+	n.cluster.loseHolders(n, why)
 	n.cluster.loseMembers(n, why)
 }
 

@@ -37,6 +37,7 @@ func TestPorts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Run("Elector", func(t *testing.T) { coordtest.RunElector(t, backend[coord.Elector](bubble)) })
 			t.Run("Semaphore", func(t *testing.T) { coordtest.RunSemaphore(t, backend[coord.Semaphore](bubble)) })
+			t.Run("Rates", func(t *testing.T) { coordtest.RunRates(t, backend[coord.Rates](bubble)) })
 			t.Run("Membership", func(t *testing.T) { coordtest.RunMembership(t, backend[coord.Membership](bubble)) })
 			t.Run("Config", func(t *testing.T) { coordtest.RunConfig(t, backend[coord.Config](bubble)) })
 			t.Run("Bus", func(t *testing.T) { coordtest.RunBus(t, backend[coord.Bus](bubble)) })

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 
 	"github.com/taskengine/taskengine/coord"
+	"github.com/taskengine/taskengine/coord/coordtest"
 	"github.com/taskengine/taskengine/coord/local"
 	"github.com/taskengine/taskengine/engine/task"
 )
@@ -33,61 +34,6 @@ func TestCallersLeadInTheOrderOfTheirCalls(t *testing.T) {
 		if !slices.Equal(order, []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}) {
 			t.Errorf("led in the order %v", order)
 		}
-	})
-}
-
-func TestPermitsAreGrantedInTheOrderOfTheRequests(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		node := local.New()
-		held, err := node.Acquire(t.Context(), "limit", 3, 3)
-		if err != nil {
-			t.Fatal(err)
-		}
-		granted := make(chan int, 10)
-		for i, n := range []int{2, 3, 2, 3, 2} { // no two fit at once
-			go func() {
-				p, err := node.Peer().Acquire(t.Context(), "limit", n, 3)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				granted <- i
-				p.Release()
-			}()
-			synctest.Wait()
-		}
-		held.Release()
-		synctest.Wait()
-		for want := range 5 {
-			if got := <-granted; got != want {
-				t.Errorf("request %d was granted when it was the turn of %d", got, want)
-			}
-		}
-	})
-}
-
-func TestALoweredLimitRefusesWaitersThatNoLongerFit(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		node := local.New()
-		held, err := node.Acquire(t.Context(), "limit", 1, 3)
-		if err != nil {
-			t.Fatal(err)
-		}
-		refused := make(chan error, 1)
-		go func() {
-			_, err := node.Acquire(t.Context(), "limit", 3, 3)
-			refused <- err
-		}()
-		synctest.Wait()
-		other, err := node.Acquire(t.Context(), "limit", 1, 2)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := <-refused; err == nil {
-			t.Error("a request for 3 under a limit of 2 was granted")
-		}
-		other.Release()
-		held.Release()
 	})
 }
 
@@ -144,15 +90,14 @@ func calls(n *local.Node) map[string]func(ctx context.Context) error {
 		"Lead in wait": func(ctx context.Context) error {
 			return n.Lead(ctx, "taken", func(context.Context) error { return errors.New("led beside another") })
 		},
-		"Acquire": func(ctx context.Context) error {
-			_, err := n.Acquire(ctx, "taken", 1, 1)
-			return err
+		"Hold": func(ctx context.Context) error {
+			return n.Hold(ctx, task.ID{1}, func([]coord.Holding) {})
 		},
 		"Join": func(ctx context.Context) error {
 			return n.Join(ctx, coord.Member{Incarnation: task.ID{1}}, func([]coord.Member) {})
 		},
 		"Watch": func(ctx context.Context) error {
-			return n.Watch(ctx, "name", "", func([]byte) {})
+			return n.Watch(ctx, "name", func([]coord.Setting) {})
 		},
 		"Subscribe": func(ctx context.Context) error {
 			return n.Subscribe(ctx, func([]task.Hint) {})
@@ -169,10 +114,9 @@ func TestCloseEndsEveryCall(t *testing.T) {
 				go func() {
 					_ = other.Lead(ctx, "taken", func(ctx context.Context) error { <-ctx.Done(); return nil })
 				}()
-				held, err := other.Acquire(ctx, "taken", 1, 1)
-				if err != nil {
-					t.Fatal(err)
-				}
+				go func() {
+					_ = other.Hold(ctx, task.ID{2}, func([]coord.Holding) {})
+				}()
 				synctest.Wait()
 
 				node := other.Peer()
@@ -191,10 +135,8 @@ func TestCloseEndsEveryCall(t *testing.T) {
 				if err := call(ctx); !errors.Is(err, coord.ErrClosed) {
 					t.Errorf("a later call returned %v, want %v", err, coord.ErrClosed)
 				}
-				select {
-				case <-held.Lost():
-					t.Error("closing one node lost another's permit")
-				default:
+				if !other.Holds(task.ID{2}) {
+					t.Error("closing one node ended another's holder")
 				}
 				cancel()
 			})
@@ -202,23 +144,20 @@ func TestCloseEndsEveryCall(t *testing.T) {
 	}
 }
 
-func TestAClosedNodeNeitherPublishesNorSets(t *testing.T) {
+func TestAClosedNodeNeitherPublishesNorSwaps(t *testing.T) {
 	node := local.New()
 	_ = node.Close()
 	if err := node.Publish(t.Context(), task.Hint{}); !errors.Is(err, coord.ErrClosed) {
 		t.Errorf("Publish returned %v", err)
 	}
-	if err := node.Set(t.Context(), "name", "", []byte("v")); !errors.Is(err, coord.ErrClosed) {
-		t.Errorf("Set returned %v", err)
+	if _, _, err := node.Swap(t.Context(), "name", "", 0, []byte("v")); !errors.Is(err, coord.ErrClosed) {
+		t.Errorf("Swap returned %v", err)
 	}
-	told := false
-	ctx, cancel := context.WithCancel(t.Context())
-	_ = node.Peer().Watch(ctx, "name", "", func(value []byte) {
-		told = value != nil
-		cancel()
-	})
-	if told {
-		t.Error("Set of a closed node took effect")
+	if _, err := node.Settings(t.Context(), "name"); !errors.Is(err, coord.ErrClosed) {
+		t.Errorf("Settings returned %v", err)
+	}
+	if all, err := node.Peer().Settings(t.Context(), "name"); err != nil || len(all) > 0 {
+		t.Errorf("Swap of a closed node took effect: %v, %v", all, err)
 	}
 }
 
@@ -241,27 +180,34 @@ func TestAnIncarnationJoinsOnce(t *testing.T) {
 	}
 }
 
-func TestAWatchIsNotCalledForAChangeWithoutEffect(t *testing.T) {
+func TestAWatchIsNotCalledIfNothingHasChanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := local.New()
-		set := func(scope, value string) {
-			if err := node.Set(t.Context(), "name", scope, []byte(value)); err != nil {
+		calls := 0 // read after Wait only
+		go func() { _ = node.Watch(t.Context(), "name", func([]coord.Setting) { calls++ }) }()
+		for i, c := range []struct {
+			name    string
+			version uint64
+			value   []byte
+			calls   int
+		}{
+			{"name", 0, []byte("v"), 2},
+			{"other", 0, []byte("v"), 2},
+			{"name", 7, nil, 2},
+			{"nothing", 0, nil, 2},
+			{"name", 1, []byte("v"), 3},
+			{"name", 1, []byte("w"), 3},
+			{"name", 3, nil, 4},
+			{"name", 0, nil, 4},
+		} {
+			synctest.Wait()
+			if _, _, err := node.Swap(t.Context(), c.name, "scope", c.version, c.value); err != nil {
 				t.Fatal(err)
 			}
 			synctest.Wait()
-		}
-		set("scope", "override")
-		var told []string // read after Wait only
-		go func() {
-			_ = node.Watch(t.Context(), "name", "scope", func(v []byte) { told = append(told, string(v)) })
-		}()
-		synctest.Wait()
-		set("", "default")
-		set("scope", "override")
-		set("other", "else")
-		set("scope", "new")
-		if !slices.Equal(told, []string{"override", "new"}) {
-			t.Errorf("told %q", told)
+			if calls != c.calls {
+				t.Errorf("after %d swaps it was called %d times, want %d", i+1, calls, c.calls)
+			}
 		}
 	})
 }
@@ -343,17 +289,7 @@ func BenchmarkPublish(b *testing.B) {
 	}
 }
 
-func BenchmarkAcquire(b *testing.B) {
-	node := local.New()
-	b.ReportAllocs()
-	for b.Loop() {
-		p, err := node.Acquire(b.Context(), "limit", 1, 10)
-		if err != nil {
-			b.Fatal(err)
-		}
-		p.Release()
-	}
-}
+func BenchmarkSemaphore(b *testing.B) { coordtest.BenchmarkSemaphore(b, local.New()) }
 
 // hint returns the hint of this number.
 func hint(number uint64) task.Hint {

@@ -20,25 +20,26 @@ func TestNothingIsKeptOfWhatHasEnded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := n.Acquire(ctx, "limit", 1, 1)
-	if err != nil {
-		t.Fatal(err)
+	for _, end := range []func(stop func()){func(stop func()) { stop() }, func(func()) { n.Sever() }} {
+		held, stop := context.WithCancel(ctx)
+		id := task.ID{1}
+		_ = n.Hold(held, id, func(told []coord.Holding) {
+			if len(told) > 0 {
+				end(stop)
+				return
+			}
+			go n.Order(id, coord.Order{Name: "limit", Want: 2, Max: 1}, coord.Order{Name: "a\x00", Want: 1, Max: 1})
+		})
+		stop()
 	}
-	n.Sever()
-	p.Release()
-	p, err = n.Acquire(ctx, "limit", 1, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.Release()
 
 	cancel()
 	_ = n.Join(ctx, coord.Member{Incarnation: task.ID{1}}, func([]coord.Member) {})
-	_ = n.Watch(ctx, "name", "", func([]byte) {})
+	_ = n.Watch(ctx, "name", func([]coord.Setting) {})
 	_ = n.Subscribe(ctx, func([]task.Hint) {})
 
 	c := n.cluster
-	if kept := len(c.resources) + len(c.members) + len(c.watches) + len(*c.subscribers.Load()); kept != 0 {
+	if kept := len(c.roles) + len(c.semaphores) + len(c.holders) + len(c.members) + len(c.watches) + len(*c.subscribers.Load()); kept != 0 {
 		t.Errorf("kept %d entries", kept)
 	}
 }

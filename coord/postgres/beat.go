@@ -20,13 +20,14 @@ type session struct {
 	id        task.ID
 	open      bool          // the database has confirmed it
 	beat      int64         // number of the newest heartbeat: see nextBeat
-	order     int64         // number of the newest request for permits
+	order     int64         // number of the newest request of orders
+	answered  int64         // number of the newest request of orders that was answered
 	until     time.Time     // when it ends unless it is renewed
 	suspended time.Duration // how long the machine had been suspended when the last successful heartbeat began
 	end       *time.Timer   // takes everything away at until
 }
 
-// beatRequest and beatAnswer are what coord_beat in schema.sql describes.
+// beatRequest and beatAnswer are what coord_beat in schema.sql and coord_renew in limits.sql describe.
 type beatRequest struct {
 	Session task.ID       `json:"session"`
 	Beat    int64         `json:"beat"`
@@ -38,6 +39,7 @@ type beatRequest struct {
 	Leaving []task.ID     `json:"leaving,omitempty"`
 	Roles   []string      `json:"roles,omitempty"`
 	Seen    *int64        `json:"seen,omitempty"`
+	Orders  int64         `json:"orders"`
 
 	leaders []*candidate // those that led when the request was made
 }
@@ -50,6 +52,7 @@ type beatAnswer struct {
 	Settings  int64         `json:"settings"`
 	Version   int64         `json:"version"`
 	List      []memberEntry `json:"list"`
+	News      bool          `json:"news"`
 }
 
 // beatLoop renews the session until Close.
@@ -59,11 +62,11 @@ func (c *Coord) beatLoop() {
 	}
 	pause := backoff{most: c.maxPause}
 	for !c.isClosed() {
-		var a beatAnswer
 		least, _ := suspended()
 		start := time.Now()
 		q := c.nextBeat(start)
-		if err := c.call("coord_beat", q, &a); err != nil {
+		a, err := c.callBeat(q)
+		if err != nil {
 			c.outage.failed("renewing the lease", err)
 			c.sleep(pause.next(), wakeup.Signal{})
 			continue
@@ -74,6 +77,20 @@ func (c *Coord) beatLoop() {
 		c.sleep(minPause, wakeup.Signal{})
 		c.sleep(c.lease/3-time.Since(start)-rand.N(c.lease/100), c.beatSoon)
 	}
+}
+
+// callBeat calls coord_renew. If the tables are of a version that has no permits, it calls coord_beat, and
+// looks for the other one again after some time.
+func (c *Coord) callBeat(q beatRequest) (beatAnswer, error) {
+	if c.undefined.IsZero() || time.Since(c.undefined) > 10*c.lease {
+		a, err := c.callTimed("coord_renew", q)
+		if !isUndefined(err) {
+			c.undefined = time.Time{}
+			return a, err
+		}
+		c.undefined = time.Now()
+	}
+	return c.callTimed("coord_beat", q)
 }
 
 // nextBeat returns a heartbeat that begins now and names everything that the process wants to
@@ -87,7 +104,7 @@ func (c *Coord) nextBeat(now time.Time) beatRequest {
 		s.id = newID()
 	}
 	s.beat = max(s.beat+1, now.Add(c.lease).UnixMicro())
-	q := beatRequest{Session: s.id, Beat: s.beat, Lease: c.lease.Milliseconds(), Open: !s.open, Former: slices.Clone(c.abandoned)}
+	q := beatRequest{Session: s.id, Beat: s.beat, Lease: c.lease.Milliseconds(), Open: !s.open, Former: slices.Clone(c.abandoned), Orders: s.answered}
 	for role, cand := range c.roles {
 		if cand.lost { // its function has not returned yet
 			continue
@@ -150,6 +167,10 @@ func (c *Coord) applyBeat(q beatRequest, a beatAnswer, start time.Time, suspende
 		c.settings = a.Settings
 		c.wakeWatches()
 	}
+	if a.News {
+		c.news = true
+		c.ordersSoon.Set()
+	}
 	c.applyRoles(q, a.Held)
 	c.applyMembers(q, a)
 }
@@ -171,7 +192,7 @@ func (c *Coord) renew(start time.Time) bool {
 	}
 	if !s.open {
 		s.open = true
-		c.permitsSoon.Set()
+		c.openHolders()
 	}
 	return true
 }
@@ -185,11 +206,14 @@ func (c *Coord) expire(id task.ID) {
 	}
 }
 
-// lose takes away what is held and abandons the session. It is called with mu held.
+// lose takes away what is held and abandons the session. If the session has permits, it lasts in the
+// database until its lease is over: what uses them needs time to stop. It is called with mu held.
 func (c *Coord) lose(why error) {
 	if c.session.open {
 		c.session.end.Stop()
-		c.abandoned = append(c.abandoned, c.session.id)
+		if !c.usesPermits() {
+			c.abandoned = append(c.abandoned, c.session.id)
+		}
 	}
 	c.session = session{}
 	c.peers = true // until a heartbeat says otherwise
@@ -199,7 +223,7 @@ func (c *Coord) lose(why error) {
 		}
 	}
 	c.loseMembers(why)
-	c.losePermits(why)
+	c.loseHolders(why)
 	c.beatSoon.Set()
 }
 

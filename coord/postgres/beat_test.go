@@ -12,7 +12,7 @@ import (
 func TestAnAnnouncementDuringAHeartbeatIsInTheNextOne(t *testing.T) {
 	self := coord.Member{Incarnation: task.ID{1}, Name: "a"}
 	m := &member{self: self, changed: wakeup.New(), lost: make(chan error, 1), gone: make(chan struct{})}
-	c := &Coord{lease: time.Hour, members: map[task.ID]*member{self.Incarnation: m}, beatSoon: wakeup.New(), permitsSoon: wakeup.New(), closed: make(chan struct{})}
+	c := &Coord{lease: time.Hour, members: map[task.ID]*member{self.Incarnation: m}, beatSoon: wakeup.New(), ordersSoon: wakeup.New(), closed: make(chan struct{})}
 	start := time.Now()
 	q := c.nextBeat(start)
 	self.Draining = true

@@ -141,8 +141,8 @@ func TestNothingIsSentToANodeThatIsAlone(t *testing.T) {
 		}
 	}
 	eventually(t, "the hints", func() bool { return s.count(hint(99)) > 0 })
-	beats := len(sent.with("coord_beat"))
-	eventually(t, "more heartbeats", func() bool { return len(sent.with("coord_beat")) > beats+1 })
+	beats := len(sent.with("coord_renew"))
+	eventually(t, "more heartbeats", func() bool { return len(sent.with("coord_renew")) > beats+1 })
 	if notified := sent.with("pg_notify"); len(notified) > 0 {
 		t.Errorf("%d statements were sent without a listener", len(notified))
 	}
@@ -196,16 +196,21 @@ func TestWhatTheDatabaseCannotStoreIsRefused(t *testing.T) {
 	n := connect(t, database(t), setup{})
 	const bad = "a\x00b"
 	ctx := t.Context()
-	_, acquired := n.Acquire(ctx, "\xff", 1, 1)
+	_, holders := n.Holders(ctx, "\xff")
+	_, read := n.Settings(ctx, bad)
+	_, _, swappedName := n.Swap(ctx, bad, "", 0, nil)
+	_, _, swappedScope := n.Swap(ctx, "name", bad, 0, nil)
 	for what, err := range map[string]error{
 		"role":    n.Lead(ctx, bad, func(context.Context) error { return nil }),
 		"name":    n.Join(ctx, coord.Member{Incarnation: task.ID{1}, Name: bad}, func([]coord.Member) {}),
 		"handler": n.Join(ctx, coord.Member{Incarnation: task.ID{1}, Handlers: []string{bad}}, func([]coord.Member) {}),
 		"label":   n.Join(ctx, coord.Member{Incarnation: task.ID{1}, Labels: map[string]string{"a": bad}}, func([]coord.Member) {}),
 		"member":  n.Join(ctx, coord.Member{Name: "a"}, func([]coord.Member) {}),
-		"setting": n.Set(ctx, bad, "", nil),
-		"watch":   n.Watch(ctx, "name", bad, func([]byte) {}),
-		"limit":   acquired,
+		"setting": swappedName,
+		"scope":   swappedScope,
+		"read":    read,
+		"watch":   n.Watch(ctx, bad, func([]coord.Setting) {}),
+		"limit":   holders,
 	} {
 		if err == nil {
 			t.Errorf("%s: taken", what)

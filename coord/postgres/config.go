@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,30 +8,64 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/taskengine/taskengine/coord"
 	"github.com/taskengine/taskengine/internal/wakeup"
 )
 
-// Set implements [coord.Config].
-func (c *Coord) Set(ctx context.Context, name, scope string, value []byte) error {
-	if err := checkText("setting", name, scope); err != nil {
-		return err
+// ErrNoVersions says that the tables are of a version in which settings have no versions, so that
+// they cannot be swapped. They have none of the settings that are swapped.
+var ErrNoVersions = errors.New("the tables of the database are too old for that; run `taskengine migrate apply`")
+
+// The codes of errors of the database for what older tables do not have.
+const (
+	codeUndefinedColumn   = "42703"
+	codeUndefinedFunction = "42883"
+)
+
+// Settings implements [coord.Config].
+func (c *Coord) Settings(ctx context.Context, name string) ([]coord.Setting, error) {
+	if err := checkText("setting", name); err != nil {
+		return nil, err
 	}
 	if c.isClosed() {
-		return coord.ErrClosed
+		return nil, coord.ErrClosed
 	}
-	_, err := c.pool.Exec(ctx, c.sql("SELECT {schema}.coord_set($1::text, $2::text, $3::bytea)"), name, scope, value)
+	all, err := c.settingsOf(ctx, name)
 	if err != nil {
-		return fmt.Errorf("set %q in scope %q: %w", name, scope, err)
+		return nil, fmt.Errorf("read the settings %q: %w", name, err)
 	}
-	return nil
+	return all, nil
 }
 
-// Watch implements [coord.Config]. fn may keep and change the value that it is given. While the
-// database cannot be used, Watch waits.
-func (c *Coord) Watch(ctx context.Context, name, scope string, fn func(value []byte)) error {
+// Swap implements [coord.Config]. Of all settings of the cluster no two get the same version. With
+// tables that have no versions the error is [ErrNoVersions].
+func (c *Coord) Swap(ctx context.Context, name, scope string, version uint64, value []byte) (coord.Setting, bool, error) {
 	if err := checkText("setting", name, scope); err != nil {
+		return coord.Setting{}, false, err
+	}
+	if c.isClosed() {
+		return coord.Setting{}, false, coord.ErrClosed
+	}
+	now, swapped, after := coord.Setting{Scope: scope}, false, int64(0)
+	err := c.pool.QueryRow(ctx, c.sql(`SELECT swapped, version, value
+		FROM {schema}.coord_swap($1::text, $2::text, $3::bigint, $4::bytea)`), name, scope, int64(version), value).
+		Scan(&swapped, &after, &now.Value)
+	if isCode(err, codeUndefinedFunction) {
+		err = ErrNoVersions
+	}
+	if err != nil {
+		return coord.Setting{}, false, fmt.Errorf("set %q in scope %q: %w", name, scope, err)
+	}
+	now.Version = uint64(after)
+	return now, swapped, nil
+}
+
+// Watch implements [coord.Config]. fn may change the values that it is given. While the database
+// cannot be used, Watch waits.
+func (c *Coord) Watch(ctx context.Context, name string, fn func([]coord.Setting)) error {
+	if err := checkText("setting", name); err != nil {
 		return err
 	}
 	changed := wakeup.New()
@@ -43,9 +76,9 @@ func (c *Coord) Watch(ctx context.Context, name, scope string, fn func(value []b
 	defer c.outage.worked("reading settings") // or is not tried any more
 
 	retry := backoff{most: c.maxPause}
-	var last []byte // that fn was called with
+	var last []coord.Setting // that fn was called with
 	for first := true; ctx.Err() == nil; {
-		now, err := c.effective(ctx, name, scope)
+		now, err := c.readSettings(ctx, name)
 		if c.isClosed() {
 			return coord.ErrClosed
 		}
@@ -58,9 +91,9 @@ func (c *Coord) Watch(ctx context.Context, name, scope string, fn func(value []b
 		}
 		c.outage.worked("reading settings")
 		retry.reset()
-		if first || (last == nil) != (now == nil) || !bytes.Equal(last, now) {
-			first, last = false, now
-			fn(slices.Clone(now))
+		if first || !slices.EqualFunc(last, now, sameSetting) {
+			first, last = false, withoutValues(now)
+			fn(now)
 		}
 		select {
 		case <-ctx.Done():
@@ -69,6 +102,18 @@ func (c *Coord) Watch(ctx context.Context, name, scope string, fn func(value []b
 		}
 	}
 	return nil
+}
+
+// sameSetting compares by scope and version, which is another one after every change.
+func sameSetting(a, b coord.Setting) bool { return a.Scope == b.Scope && a.Version == b.Version }
+
+// withoutValues returns a copy that keeps no values.
+func withoutValues(all []coord.Setting) []coord.Setting {
+	all = slices.Clone(all)
+	for i := range all {
+		all[i].Value = nil
+	}
+	return all
 }
 
 func (c *Coord) watch(changed wakeup.Signal) error {
@@ -91,17 +136,33 @@ func (c *Coord) wakeWatches() {
 	}
 }
 
-// effective returns the value of scope, else the default, else nil.
-func (c *Coord) effective(ctx context.Context, name, scope string) ([]byte, error) {
+// readSettings is settingsOf within a third of the lease.
+func (c *Coord) readSettings(ctx context.Context, name string) ([]coord.Setting, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.lease/3)
 	defer cancel()
-	var value []byte
-	err := c.pool.QueryRow(ctx, c.sql(`SELECT value FROM {schema}.setting
-		WHERE name = $1::text AND scope IN ($2::text, '') ORDER BY scope = '' LIMIT 1`), name, scope).Scan(&value)
-	if errors.Is(err, pgx.ErrNoRows) {
+	return c.settingsOf(ctx, name)
+}
+
+// settingsOf reads the settings of a name. Tables that have no versions have none.
+func (c *Coord) settingsOf(ctx context.Context, name string) ([]coord.Setting, error) {
+	rows, _ := c.pool.Query(ctx, c.sql(`SELECT scope, version, value FROM {schema}.setting
+		WHERE name = $1::text ORDER BY scope COLLATE "C"`), name)
+	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (s coord.Setting, err error) {
+		var version int64
+		err = row.Scan(&s.Scope, &version, &s.Value)
+		s.Version = uint64(version)
+		return s, err
+	})
+	if isCode(err, codeUndefinedColumn) {
 		return nil, nil
 	}
-	return value, err
+	return all, err
+}
+
+// isCode reports whether the database has returned an error with this code.
+func isCode(err error, code string) bool {
+	var e *pgconn.PgError
+	return errors.As(err, &e) && e.Code == code
 }
 
 // sleepUnless waits until d has passed, ctx has ended, or Close.

@@ -6,24 +6,24 @@
 // Only the database's clock decides whether a lease has ended. A session ends by a change made
 // under the lock of its row, so a process that wakes up late finds nothing to renew. A process
 // counts by its monotonic clock from the time before it sent its last renewal, and gives up a
-// sixth of the lease before the database would: contexts of leaders end, permits are lost, and
-// Join returns an error before other processes may get what became free. Then it begins a new
-// session; a member stays lost.
+// sixth of the lease before the database would: contexts of leaders end, and Join and Hold return
+// an error before other processes may get what became free. Then it begins a new session; a member
+// and a holder stay lost. Every heartbeat also reads the database's clock, so that all processes
+// have one time: see [Coord.ClockAt].
 //
 // Everything but LISTEN works through PgBouncer in transaction mode. Notifications make things
 // faster, and nothing depends on them: without them roles, members and settings change with the
-// heartbeats, requests for permits are repeated, and the bus carries hints within the process
-// only.
+// heartbeats, news of permits is asked for while a holder waits for some, and comes with heartbeats
+// otherwise, and the bus carries hints within the process only.
 //
 // What it promises beyond the ports:
 //
-//  1. Permits are granted in the order of the requests, so a large request is never starved.
-//  2. The death of a process is known to the others within four thirds of the lease, and a
+//  1. The death of a process is known to the others within four thirds of the lease, and a
 //     lease later if the database's clock is set back meanwhile (see [Upgrade]).
-//  3. While the database cannot be used, all calls wait and try again; only Set returns the
-//     error at once.
+//  2. While the database cannot be used, all calls wait and try again; only Settings, Swap, Holders
+//     and Draw return the error at once.
 //
 // A failover to a replica that lacks the last commits may undo a grant that its holder relies on
-// until its next heartbeat. The monotonic clock does not run while a machine is suspended.
+// until its next heartbeat, or the next order of any of its holders. The monotonic clock does not run while a machine is suspended.
 // Package coord says why neither costs a task.
 package postgres

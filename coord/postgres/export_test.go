@@ -1,6 +1,8 @@
 package postgres
 
 import (
+	"time"
+
 	"github.com/taskengine/taskengine/engine/task"
 )
 
@@ -19,6 +21,13 @@ func (c *Coord) Listening() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.listening
+}
+
+// SweepSoon makes the next Draw remove full buckets.
+func (c *Coord) SweepSoon() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.swept = time.Time{}
 }
 
 var (

@@ -72,88 +72,6 @@ func TestASessionThatIsOverIsNotRenewed(t *testing.T) {
 	}
 }
 
-func TestALateRequestForPermitsTakesNone(t *testing.T) {
-	url, me, id := database(t), task.ID{1}.String(), task.ID{2}.String()
-	if !ask[bool](t, url, beat, me, 1, 60_000, true, []string{}) {
-		t.Fatal("a session does not begin")
-	}
-	const order = `SELECT taskengine.coord_permits($1::text::jsonb)->>'alive' = 'true'`
-	wants := func(number int) string {
-		return fmt.Sprintf(`{"session": %q, "order": %d, "asks": [{"id": %q, "name": "limit", "n": 1, "most": 1}]}`, me, number, id)
-	}
-	drops := fmt.Sprintf(`{"session": %q, "order": 2, "drops": [%q]}`, me, id)
-	for _, c := range []struct {
-		request string
-		alive   bool
-	}{{drops, true}, {wants(1), false}, {wants(2), false}} {
-		if alive := ask[bool](t, url, order, c.request); alive != c.alive {
-			t.Errorf("%s: alive is %v", c.request, alive)
-		}
-	}
-	if n := ask[int](t, url, "SELECT count(*) FROM taskengine.permit"); n != 0 {
-		t.Errorf("there are %d permits, all given back", n)
-	}
-}
-
-// TestPermitsGivenBackAtOnceAreSeenByEachOther has two sessions give back one permit each
-// while a third waits for both: the second one sees the free permits only after the commit of the
-// first.
-func TestPermitsGivenBackAtOnceAreSeenByEachOther(t *testing.T) {
-	url := database(t)
-	const order = "SELECT taskengine.coord_permits($1::text::jsonb)::text"
-	session := func(n byte) string { return task.ID{n}.String() }
-	for n := range byte(3) {
-		if !ask[bool](t, url, beat, session(n+1), 1, 60_000, true, []string{}) {
-			t.Fatal("a session does not begin")
-		}
-		ask[string](t, url, order, fmt.Sprintf(`{"session": %q, "order": 1, "asks": [{"id": %q, "name": "limit", "n": %d, "most": 2}]}`,
-			session(n+1), session(n+1), max(1, n)))
-	}
-	drop := func(n byte) string {
-		return fmt.Sprintf(`{"session": %q, "order": 2, "drops": [%q]}`, session(n), session(n))
-	}
-	conn, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = conn.Close(context.Background()) }()
-	first, err := conn.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := first.Exec(t.Context(), order, drop(1)); err != nil {
-		t.Fatal(err)
-	}
-	other, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = other.Close(context.Background()) }()
-	second := make(chan struct{})
-	go func() {
-		defer close(second)
-		if _, err := other.Exec(t.Context(), order, drop(2)); err != nil {
-			t.Error(err)
-		}
-	}()
-	eventually(t, "the second one to wait, or to end", func() bool {
-		select {
-		case <-second:
-			return true
-		default:
-			return ask[bool](t, url, `SELECT count(*) > 0 FROM pg_stat_activity
-				WHERE datname = current_database() AND wait_event_type = 'Lock'`)
-		}
-	})
-	if err := first.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	receive(t, "the second one to end", second)
-	if !ask[bool](t, url, "SELECT bool_and(granted_at IS NOT NULL) AND count(*) = 1 FROM taskengine.permit") {
-		t.Error("both permits were released, and the waiting request was not granted")
-	}
-}
-
 func TestAnotherIsolationLevelIsRefused(t *testing.T) {
 	url := database(t)
 	conn, err := pgx.Connect(t.Context(), url)
@@ -165,7 +83,7 @@ func TestAnotherIsolationLevelIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, function := range []string{"coord_beat", "coord_permits"} {
+	for _, function := range []string{"coord_beat", "coord_renew", "coord_orders", "coord_draw"} {
 		_, err := conn.Exec(t.Context(), "SELECT taskengine."+function+"('{}')")
 		if err == nil || !strings.Contains(err.Error(), "read committed") {
 			t.Errorf("%s returned %v", function, err)
@@ -336,10 +254,9 @@ func TestCloseGivesEverythingBackAtOnce(t *testing.T) {
 	b := connect(t, url, setup{Options: postgres.Options{Lease: never}})
 	mine := receive(t, "the leadership", lead(t, a, "role"))
 	_, result := join(t, a, task.ID{1})
-	permit, err := a.Acquire(t.Context(), "limit", 2, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	permits := hold(t, a)
+	permits.order("limit", 2, 2)
+	permits.gets(t, "limit", 2)
 	theirs := lead(t, b, "role")
 	list, _ := join(t, b, task.ID{2})
 	eventually(t, "both members", func() bool { return len(list()) == 2 })
@@ -348,32 +265,35 @@ func TestCloseGivesEverythingBackAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	receive(t, "the end of the leader's context", mine.ctx.Done())
-	receive(t, "the loss of the permit", permit.Lost())
+	if err := receive(t, "Hold to return", permits.result); !errors.Is(err, coord.ErrClosed) {
+		t.Errorf("Hold returned %v, want %v", err, coord.ErrClosed)
+	}
 	if err := receive(t, "Join to return", result); !errors.Is(err, coord.ErrClosed) {
 		t.Errorf("Join returned %v, want %v", err, coord.ErrClosed)
 	}
 	receive(t, "the leadership of another", theirs)
 	eventually(t, "the list of members", func() bool { return len(list()) == 1 })
-	other, err := b.Acquire(t.Context(), "limit", 2, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
-	other.Release()
+	other := hold(t, b)
+	other.order("limit", 2, 2)
+	other.gets(t, "limit", 2)
 
+	_, noHolders := a.Holders(t.Context(), "limit")
+	_, noDraw := a.Draw(t.Context(), coord.Draw{Name: "rate", Interval: time.Second, Burst: 1, Tokens: 1})
 	for what, err := range map[string]error{
 		"Lead":      a.Lead(t.Context(), "role", func(context.Context) error { return nil }),
 		"Join":      a.Join(t.Context(), coord.Member{Incarnation: task.ID{3}}, func([]coord.Member) {}),
-		"Set":       a.Set(t.Context(), "name", "", nil),
-		"Watch":     a.Watch(t.Context(), "name", "", func([]byte) {}),
+		"Hold":      a.Hold(t.Context(), task.ID{4}, func([]coord.Holding) {}),
+		"Holders":   noHolders,
+		"Draw":      noDraw,
+		"Swap":      swap(a, "v"),
+		"Settings":  settings(a),
+		"Watch":     a.Watch(t.Context(), "name", func([]coord.Setting) {}),
 		"Publish":   a.Publish(t.Context(), coord.WakeAll()),
 		"Subscribe": a.Subscribe(t.Context(), func([]task.Hint) {}),
 	} {
 		if !errors.Is(err, coord.ErrClosed) {
 			t.Errorf("%s returned %v, want %v", what, err, coord.ErrClosed)
 		}
-	}
-	if _, err := a.Acquire(t.Context(), "limit", 1, 1); !errors.Is(err, coord.ErrClosed) {
-		t.Errorf("Acquire returned %v, want %v", err, coord.ErrClosed)
 	}
 }
 
@@ -416,14 +336,13 @@ func TestACrashOfTheServerEndsLeasesAndEverythingBeginsAnewAfterIt(t *testing.T)
 	before := receive(t, "the leadership", reigns)
 	list, result := join(t, n, task.ID{1})
 	eventually(t, "the member", func() bool { return len(list()) == 1 })
-	permit, err := n.Acquire(t.Context(), "limit", 1, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	values := make(chan string, 100)
+	permits := hold(t, n)
+	permits.order("limit", 1, 1)
+	permits.gets(t, "limit", 1)
+	values := make(chan []coord.Setting, 100)
 	watching := make(chan error, 1)
 	go func() {
-		watching <- n.Watch(t.Context(), "name", "", func(v []byte) { values <- string(v) })
+		watching <- n.Watch(t.Context(), "name", func(all []coord.Setting) { values <- all })
 	}()
 	receive(t, "the first value", values)
 
@@ -431,39 +350,37 @@ func TestACrashOfTheServerEndsLeasesAndEverythingBeginsAnewAfterIt(t *testing.T)
 		t.Fatal(err)
 	}
 	receive(t, "the end of the leader's context", before.ctx.Done())
-	receive(t, "the loss of the permit", permit.Lost())
+	if err := receive(t, "Hold to return", permits.result); !errors.Is(err, postgres.ErrLeaseOver) {
+		t.Errorf("Hold returned %v", err)
+	}
 	if err := receive(t, "Join to return", result); !errors.Is(err, postgres.ErrLeaseOver) {
 		t.Errorf("Join returned %v", err)
 	}
-	if err := n.Set(t.Context(), "name", "", []byte("lost")); err == nil {
-		t.Error("Set returned nil though the server is down")
+	if err := swap(n, "lost"); err == nil {
+		t.Error("Swap returned nil though the server is down")
+	}
+	if err := settings(n); err == nil {
+		t.Error("Settings returned nil though the server is down")
 	}
 	if err := n.Publish(t.Context(), hint(1)); err != nil {
 		t.Errorf("Publish returned %v: a hint may be lost", err)
 	}
-	waiting := make(chan error, 1)
-	go func() {
-		p, err := n.Acquire(t.Context(), "limit", 1, 1)
-		if err == nil {
-			p.Release()
-		}
-		waiting <- err
-	}()
+	again := holdLater(t, n) // the database is down
 	list, _ = join(t, n, task.ID{2})
 
 	if err := own.Restart(); err != nil {
 		t.Fatal(err)
 	}
 	receive(t, "the leadership", reigns)
-	if err := receive(t, "Acquire to return", waiting); err != nil {
-		t.Errorf("Acquire returned %v", err)
-	}
+	receive(t, "the first call of fn", again.lives)
+	again.order("limit", 1, 1)
+	again.gets(t, "limit", 1)
 	eventually(t, "the new member alone", func() bool { return len(list()) == 1 && list()[0].Incarnation == task.ID{2} })
-	if err := n.Set(t.Context(), "name", "", []byte("new")); err != nil {
-		t.Errorf("Set returned %v", err)
+	if err := swap(n, "new"); err != nil {
+		t.Errorf("Swap returned %v", err)
 	}
-	if v := receive(t, "the new value", values); v != "new" {
-		t.Errorf("the watch was told %q", v)
+	if all := receive(t, "the new value", values); len(all) != 1 || string(all[0].Value) != "new" {
+		t.Errorf("the watch was told %v", all)
 	}
 	eventually(t, "the news that the server is back", func() bool { return records.of(slog.LevelInfo) > 0 })
 	if warned, back := records.of(slog.LevelWarn), records.of(slog.LevelInfo); warned > back+1 || warned > 3 {
@@ -516,30 +433,32 @@ func TestAnIdleNodeSendsHeartbeatsAlone(t *testing.T) {
 		for _, role := range []string{"timer", "healer", "cleaner", "monitor"} {
 			lead(t, n, role)
 		}
-		if _, err := n.Acquire(t.Context(), "limit", 1, 3); err != nil {
-			t.Fatal(err)
-		}
+		h := hold(t, n)
+		h.order("limit", 1, 2) // the third one waits
+		h.gets(t, "limit", 1-i/2)
+		h.order(fmt.Sprint("limit ", i), 1, 1)
+		h.gets(t, fmt.Sprint("limit ", i), 1)
 		subscribe(t, n)
 		watched := make(chan struct{}, 1)
-		go func() { _ = n.Watch(t.Context(), "name", "", func([]byte) { watched <- struct{}{} }) }()
+		go func() { _ = n.Watch(t.Context(), "name", func([]coord.Setting) { watched <- struct{}{} }) }()
 		receive(t, "the first value", watched)
 		eventually(t, "the list of members", func() bool { return len(list()) == i+1 && n.Listening() })
 	}
 	for i := range sent { // what all of this made them do is done after two heartbeats
-		start := len(sent[i].with("coord_beat"))
-		eventually(t, "heartbeats", func() bool { return len(sent[i].with("coord_beat")) > start+2 })
+		start := len(sent[i].with("coord_renew"))
+		eventually(t, "heartbeats", func() bool { return len(sent[i].with("coord_renew")) > start+2 })
 	}
 	for i := range sent {
 		sent[i].forget()
 	}
 	for i := range sent {
-		eventually(t, "heartbeats", func() bool { return len(sent[i].with("coord_beat")) >= beats })
+		eventually(t, "heartbeats", func() bool { return len(sent[i].with("coord_renew")) >= beats })
 		for _, s := range sent[i].with("") {
-			if !strings.Contains(s.sql, "coord_beat") && s.sql != "-- ping" { // every five leases
+			if !strings.Contains(s.sql, "coord_renew") && s.sql != "-- ping" { // every five leases
 				t.Errorf("an idle node sends %s", s.sql)
 			}
 		}
-		all := sent[i].with("coord_beat")
+		all := sent[i].with("coord_renew")
 		for j := range all[1:] {
 			if gap := all[j+1].at.Sub(all[j].at); gap < testLease*31/100 {
 				t.Errorf("a heartbeat %v after another, with a lease of %v", gap, testLease)

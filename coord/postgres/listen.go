@@ -62,7 +62,7 @@ func (c *Coord) listenOnce(ctx context.Context) (ok bool, err error) {
 		_ = conn.Close(bye)
 	}()
 	if err := c.withTimeout(ctx, func(ctx context.Context) error {
-		_, err := conn.Exec(ctx, "LISTEN "+quote(Channel(c.schema)))
+		_, err := conn.Exec(ctx, "LISTEN "+quote(Channel(c.schema))+"; LISTEN "+quote(c.own), pgx.QueryExecModeSimpleProtocol)
 		return err
 	}); err != nil {
 		return false, err
@@ -125,7 +125,7 @@ func (c *Coord) setListening(yes bool) {
 		c.wakeWatches()
 	}
 	c.mu.Unlock()
-	c.permitsSoon.Set()
+	c.ordersSoon.Set()
 	if yes {
 		c.beatSoon.Set()
 		_ = c.inProcess.Publish(context.Background(), coord.WakeAll())
@@ -161,9 +161,8 @@ func (c *Coord) handleControl(what string) {
 			}
 		}
 	case "permit":
-		if len(c.waiting) > 0 {
-			c.permitsSoon.Set()
-		}
+		c.news = c.session.open
+		c.ordersSoon.Set()
 	case "setting":
 		c.wakeWatches()
 	}

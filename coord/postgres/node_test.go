@@ -66,6 +66,7 @@ func prepare(t *testing.T, url, schema string) {
 	execute(t, url, `CREATE SCHEMA "`+schema+`"`)
 	execute(t, url, postgres.DDL(schema))
 	execute(t, url, postgres.Upgrade(schema))
+	execute(t, url, postgres.Limits(schema))
 }
 
 // execute runs statements on a connection of its own.

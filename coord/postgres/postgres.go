@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -62,16 +63,20 @@ type Coord struct {
 	maxPause      time.Duration // between two attempts while the database cannot be used
 	schema        string
 	self          string          // the sender of its payloads on the bus, which it ignores itself
+	own           string          // the channel for what concerns this process alone
 	listen        *pgx.ConnConfig // nil: do not
 	stopListening func()
 	outage        outage
-	inProcess     *local.Node // orders the candidates of this process, and passes hints to its subscribers
+	clock         atomic.Pointer[clockReading] // replaced by beatLoop; nil before the first heartbeat
+	inProcess     *local.Node                  // orders the candidates of this process, and passes hints to its subscribers
+
+	undefined time.Time // of beatLoop: when the database had no function coord_renew; zero: it has one
 
 	started      chan struct{} // closed under mu by the first use
 	closed       chan struct{} // closed under mu by the first Close
 	loops        sync.WaitGroup
 	beatSoon     wakeup.Signal // set when a heartbeat should not wait
-	permitsSoon  wakeup.Signal // set when there may be something to tell about permits
+	ordersSoon   wakeup.Signal // set when there may be orders to send, or news of permits
 	outboxFilled wakeup.Signal // set when outbox has something
 
 	mu        sync.Mutex
@@ -83,9 +88,12 @@ type Coord struct {
 	version   int64                  // guarded by mu: of list; -1 before the first one
 	settings  int64                  // guarded by mu: their version
 	watches   map[wakeup.Signal]bool // guarded by mu: set when settings may have changed
-	waiting   []*permit              // guarded by mu: in the order of arrival
-	held      map[task.ID]*permit    // guarded by mu
-	drops     []task.ID              // guarded by mu: permits that must still be freed in the database
+	holders   map[task.ID]*holder    // guarded by mu
+	orders    []*standing            // guarded by mu: those whose orders must be sent, in their order
+	ended     []*holder              // guarded by mu: those that must still give back what they have
+	news      bool                   // guarded by mu: the database has news of permits
+	unsure    bool                   // guarded by mu: an answer about permits may have been lost
+	swept     time.Time              // guarded by mu: when full buckets of rates were removed last
 	outbox    []task.Hint            // guarded by mu; at most Backlog
 	peers     bool                   // guarded by mu: other processes may be listening
 	listening bool                   // guarded by mu
@@ -94,6 +102,7 @@ type Coord struct {
 var (
 	_ coord.Elector    = (*Coord)(nil)
 	_ coord.Semaphore  = (*Coord)(nil)
+	_ coord.Rates      = (*Coord)(nil)
 	_ coord.Membership = (*Coord)(nil)
 	_ coord.Config     = (*Coord)(nil)
 	_ coord.Bus        = (*Coord)(nil)
@@ -119,31 +128,34 @@ func New(pool *pgxpool.Pool, o Options) (*Coord, error) {
 	if err != nil {
 		return nil, err
 	}
+	self := newID().String()
 	c := &Coord{
 		pool:         pool,
 		lease:        o.Lease,
 		maxPause:     min(o.Lease/3, longestPause),
 		schema:       o.Schema,
-		self:         newID().String(),
+		self:         self,
+		own:          "taskengine:" + self,
 		listen:       listen,
 		outage:       outage{log: o.Log, failing: map[string]bool{}},
 		inProcess:    local.New(),
 		started:      make(chan struct{}),
 		closed:       make(chan struct{}),
 		beatSoon:     wakeup.New(),
-		permitsSoon:  wakeup.New(),
+		ordersSoon:   wakeup.New(),
 		outboxFilled: wakeup.New(),
 		roles:        map[string]*candidate{},
 		members:      map[task.ID]*member{},
 		version:      -1,
 		watches:      map[wakeup.Signal]bool{},
-		held:         map[task.ID]*permit{},
+		holders:      map[task.ID]*holder{},
+		swept:        time.Now(),
 		peers:        true,
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	c.stopListening = stop
 	c.loops.Go(c.beatLoop)
-	c.loops.Go(c.permitLoop)
+	c.loops.Go(c.orderLoop)
 	c.loops.Go(c.sendLoop)
 	if listen != nil {
 		c.loops.Go(func() { c.listenLoop(ctx) })

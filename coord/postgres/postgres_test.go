@@ -54,6 +54,7 @@ func TestPorts(t *testing.T) {
 			t.Parallel()
 			suite(t, "Elector", w, coordtest.RunElector)
 			suite(t, "Semaphore", w, coordtest.RunSemaphore)
+			suite(t, "Rates", w, coordtest.RunRates)
 			suite(t, "Membership", w, coordtest.RunMembership)
 			suite(t, "Config", w, coordtest.RunConfig)
 			if w.listen {

@@ -4,11 +4,14 @@ import (
 	"context"
 	cryptorand "crypto/rand"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/wakeup"
@@ -80,6 +83,12 @@ func (c *Coord) call(function string, request, answer any) error {
 		return err
 	}
 	return json.Unmarshal([]byte(a), answer)
+}
+
+// isUndefined reports whether err says that the database has no such function.
+func isUndefined(err error) bool {
+	var from *pgconn.PgError
+	return errors.As(err, &from) && from.Code == "42883"
 }
 
 // sleep waits until d has passed, wake is set, or Close. The zero Signal is never set.

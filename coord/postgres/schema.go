@@ -19,6 +19,9 @@ var schemaSQL string
 //go:embed schema2.sql
 var upgradeSQL string
 
+//go:embed limits.sql
+var limitsSQL string
+
 // identifier matches names of schemas that need no escaping in any place where they are used.
 var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}$`)
 
@@ -39,6 +42,11 @@ func DDL(schema string) string { return fill(schema, schemaSQL) }
 // Programs of this version work without them, too, but then end the sessions of dead processes
 // late if the database's clock is set back.
 func Upgrade(schema string) string { return fill(schema, upgradeSQL) }
+
+// Limits returns the statements that make version 3 of what [Upgrade] has made of it: permits, rates, and
+// settings with versions. They must run as one. Without them programs of this version grant no permits, draw
+// no tokens, and have no settings. Programs that do not know them work on as before.
+func Limits(schema string) string { return fill(schema, limitsSQL) }
 
 func fill(schema, sql string) string {
 	return strings.NewReplacer("{schema}", quote(schema), "{channel}", "'"+Channel(schema)+"'").Replace(sql)

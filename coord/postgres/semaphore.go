@@ -2,229 +2,259 @@ package postgres
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
-	"slices"
+	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/taskengine/taskengine/coord"
-	"github.com/taskengine/taskengine/coord/internal/lease"
+	"github.com/taskengine/taskengine/coord/internal/limits"
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/wakeup"
 )
 
-// permit is a request for n permits, and once granted the permits.
-type permit struct {
-	*lease.Lease
-	of   *Coord
-	name string
-	n    int
-	most int
-	lost chan struct{} // closed when the permits are taken away
+// holder is one call of Hold.
+type holder struct {
+	id      task.ID
+	changed wakeup.Signal // set when live or news has changed
+	lost    chan error    // receives why the holder has lost everything; holds one
+	gone    chan struct{} // closed when the database has nothing of the holder any more
 
-	id    task.ID // guarded by Coord.mu: fresh with every session
-	sent  bool    // guarded by Coord.mu: the database may have it
-	known bool    // guarded by Coord.mu: the database has it
+	live   bool                 // guarded by Coord.mu: it holds by the session
+	sent   bool                 // guarded by Coord.mu: the database may have something of it
+	orders map[string]*standing // guarded by Coord.mu: by the key of the limit's name
+	news   []*standing          // guarded by Coord.mu: those to tell of; each once
 }
 
-// permitsRequest and permitsAnswer are what coord_permits in schema.sql describes.
-type permitsRequest struct {
-	Session task.ID   `json:"session"`
-	Order   int64     `json:"order"`
-	Asks    []ask     `json:"asks,omitempty"`
-	Drops   []task.ID `json:"drops,omitempty"`
-	Waiting []task.ID `json:"waiting,omitempty"`
+// standing is what a holder has ordered and has of a limit. All of it is guarded by Coord.mu.
+type standing struct {
+	of      *holder
+	key     string
+	order   coord.Order   // the latest
+	keep    int           // the lowest Want since the newest request was made, and in it
+	queued  bool          // whether it is in Coord.orders
+	now     coord.Holding // as it is to be told
+	telling bool          // whether it is in of.news
 }
 
-type ask struct {
-	ID   task.ID `json:"id"`
-	Name string  `json:"name"`
-	N    int     `json:"n"`
-	Most int     `json:"most"`
-}
-
-type permitsAnswer struct {
-	Alive   bool      `json:"alive"`
-	Granted []task.ID `json:"granted"`
-	Refused []task.ID `json:"refused"`
-}
-
-// Acquire implements [coord.Semaphore]. A waiting request that does not fit into a newer, lower
-// limit is refused like one that comes after it. A request that waits when the session is lost
-// is made again, and so comes after those of other nodes.
-func (c *Coord) Acquire(ctx context.Context, name string, n, limit int) (coord.Permit, error) {
-	if err := lease.CheckPermits(name, n, limit); err != nil {
-		return nil, err
+// Hold implements [coord.Semaphore]. An id that holds by this connection already is refused. At the
+// end Hold waits for at most a third of the lease until the database has taken everything back. If
+// that takes longer, it is taken back when the database can be used again, or when the lease is over.
+func (c *Coord) Hold(ctx context.Context, id task.ID, fn func([]coord.Holding)) error {
+	h := &holder{
+		id: id, changed: wakeup.New(), lost: make(chan error, 1), gone: make(chan struct{}), orders: map[string]*standing{},
 	}
+	if err := c.addHolder(h); err != nil {
+		return err
+	}
+	defer c.removeHolder(h)
+	for first := true; ; {
+		select {
+		case <-ctx.Done():
+			return nil
+		case why := <-h.lost:
+			return why
+		case <-h.changed.C():
+			news, live := c.takeNews(h)
+			if live && first && ctx.Err() == nil {
+				first = false
+				fn(nil)
+			}
+			if len(news) > 0 && ctx.Err() == nil {
+				fn(news)
+			}
+		}
+	}
+}
+
+// Order implements [coord.Semaphore]. Many orders share a request, and those that come while a request
+// is under way are in the next one.
+func (c *Coord) Order(id task.ID, orders ...coord.Order) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	h := c.holders[id]
+	if h == nil {
+		return
+	}
+	for _, o := range orders {
+		o.Want, o.Least, o.Max = limits.Clamp(o.Want, o.Least, o.Max, coord.MaxPermits)
+		if !limits.IsName(o.Name) {
+			c.outage.log.Error("no permits are granted of a limit whose name is not valid UTF-8 without NUL", "limit", fmt.Sprintf("%q", o.Name))
+			h.tell(&standing{of: h, order: o, now: coord.Holding{Name: o.Name, Number: o.Number}})
+			continue
+		}
+		st := h.orders[keyOf(o.Name)]
+		if st == nil {
+			st = &standing{of: h, key: keyOf(o.Name), keep: o.Want}
+			h.orders[st.key] = st
+		}
+		st.order, st.keep = o, min(st.keep, o.Want)
+		st.now.Name = o.Name
+		st.clamp()
+		c.queue(st)
+	}
+	c.ordersSoon.Set()
+}
+
+// clamp makes st tell of no more than the holder keeps. It is called with Coord.mu held.
+func (st *standing) clamp() {
+	if st.now.Held = min(st.now.Held, st.keep); st.now.Held == 0 {
+		st.now.Fence = 0
+	}
+}
+
+// queue adds st to those whose orders must be sent. It is called with mu held.
+func (c *Coord) queue(st *standing) {
+	if !st.queued {
+		st.queued = true
+		c.orders = append(c.orders, st)
+	}
+}
+
+// tell makes the holder be told of st. It is called with Coord.mu held.
+func (h *holder) tell(st *standing) {
+	if !st.telling {
+		st.telling = true
+		h.news = append(h.news, st)
+		h.changed.Set()
+	}
+}
+
+// Holds implements [coord.Semaphore].
+func (c *Coord) Holds(id task.ID) bool {
+	now := time.Now()
+	_, most := suspended()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	h := c.holders[id]
+	return h != nil && h.live && c.session.holds(now, most)
+}
+
+// Holders implements [coord.Semaphore]. The times are those of the database's clock.
+func (c *Coord) Holders(ctx context.Context, name string) ([]coord.Holder, error) {
 	if err := checkText("limit", name); err != nil {
 		return nil, err
 	}
-	if err := ctx.Err(); err != nil {
-		return nil, err
+	if c.isClosed() {
+		return nil, coord.ErrClosed
 	}
-	p := &permit{of: c, name: name, n: n, most: limit, lost: make(chan struct{})}
-	p.Lease = lease.New(func(error) { close(p.lost) })
-	if err := c.enqueue(p); err != nil {
-		return nil, err
+	rows, _ := c.pool.Query(ctx, c.sql(`SELECT holder::text, held, wanted, CASE WHEN held > 0 THEN fence ELSE 0 END, since FROM {schema}.permit
+		WHERE name = $1::text ORDER BY held = 0, CASE WHEN held > 0 THEN fence ELSE place END`), keyOf(name))
+	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (h coord.Holder, err error) {
+		var id string
+		if err = row.Scan(&id, &h.Held, &h.Want, &h.Fence, &h.Since); err != nil {
+			return h, err
+		}
+		h.Holder, err = task.ParseID(id)
+		return h, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the holders of limit %q: %w", name, err)
 	}
-	if err := p.Wait(ctx); err != nil {
-		p.Release()
-		return nil, err
-	}
-	return p, nil
+	return list, nil
 }
 
-// enqueue appends p to the waiting requests.
-func (c *Coord) enqueue(p *permit) error {
+// longName is the length in bytes above which a name is not stored as it is: an index of PostgreSQL takes
+// entries of up to 2704 bytes.
+const longName = 1000
+
+// keyOf returns what stands for a name in the database.
+func keyOf(name string) string {
+	if len(name) <= longName {
+		return name
+	}
+	return fmt.Sprintf("%s#%x", strings.ToValidUTF8(name[:longName], ""), sha256.Sum256([]byte(name)))
+}
+
+func (c *Coord) addHolder(h *holder) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := c.start(); err != nil {
 		return err
 	}
-	c.waiting = append(c.waiting, p)
-	c.permitsSoon.Set()
+	if h.id.IsZero() || c.holders[h.id] != nil {
+		return fmt.Errorf("hold permits as %v: the id must be new with every call", h.id)
+	}
+	c.holders[h.id] = h
+	if c.session.open {
+		h.live = true
+		h.changed.Set()
+	}
 	return nil
 }
 
-// Lost implements [coord.Permit].
-func (p *permit) Lost() <-chan struct{} { return p.lost }
+// openHolders makes the holders live that waited for a session. It is called with mu held.
+func (c *Coord) openHolders() {
+	for _, h := range c.holders {
+		h.live = true
+		h.changed.Set()
+	}
+	c.ordersSoon.Set()
+}
 
-// Release implements [coord.Permit]. It does not wait for the database.
-func (p *permit) Release() {
-	c := p.of
+// removeHolder gives back what h has, unless it has lost that, and waits for that.
+func (c *Coord) removeHolder(h *holder) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	i := slices.Index(c.waiting, p)
-	switch {
-	case i >= 0:
-		c.waiting = slices.Delete(c.waiting, i, i+1)
-	case c.held[p.id] == p:
-		delete(c.held, p.id)
-	default:
-		return // it was released, lost or refused
-	}
-	if p.sent {
-		c.drops = append(c.drops, p.id)
-		c.permitsSoon.Set()
-	}
-}
-
-// losePermits is called with mu held.
-func (c *Coord) losePermits(why error) {
-	for _, p := range c.held {
-		p.Lose(why)
-	}
-	clear(c.held)
-	c.drops = nil
-	if c.isClosed() {
-		for _, p := range c.waiting {
-			p.Refuse(why)
-		}
-		c.waiting = nil
-	}
-	for _, p := range c.waiting {
-		p.id, p.sent, p.known = task.ID{}, false, false
-	}
-}
-
-// permitLoop tells the database of requests for permits and applies its answers until Close.
-func (c *Coord) permitLoop() {
-	if !c.waitStart() {
+	if c.holders[h.id] != h {
+		c.mu.Unlock()
 		return
 	}
-	retry := backoff{most: c.maxPause}
-	poll := backoff{most: c.maxPause}
-	for !c.isClosed() {
-		q, ok := c.nextPermits()
-		if !ok {
-			c.outage.worked("asking for permits") // nothing waits, so nothing fails
-			c.sleep(time.Hour, c.permitsSoon)
-			poll.reset()
-			continue
-		}
-		var a permitsAnswer
-		if err := c.call("coord_permits", q, &a); err != nil {
-			c.outage.failed("asking for permits", err)
-			c.sleep(retry.next(), wakeup.Signal{})
-			continue
-		}
-		c.outage.worked("asking for permits")
-		retry.reset()
-		if c.applyPermits(q, a) {
-			poll.reset()
-		}
-		c.sleep(c.nextPoll(&poll), c.permitsSoon)
+	delete(c.holders, h.id)
+	if !h.sent {
+		c.mu.Unlock()
+		return
+	}
+	c.ended = append(c.ended, h)
+	c.ordersSoon.Set()
+	c.mu.Unlock()
+	t := time.NewTimer(c.lease / 3)
+	defer t.Stop()
+	select {
+	case <-h.gone:
+	case <-t.C:
 	}
 }
 
-// nextPoll returns when to ask again for the permits that are waited for if nothing is notified.
-func (c *Coord) nextPoll(poll *backoff) time.Duration {
+// usesPermits reports whether a holder has permits. It is called with mu held.
+func (c *Coord) usesPermits() bool {
+	for _, h := range c.holders {
+		for _, st := range h.orders {
+			if st.now.Held > 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// loseHolders ends all holders but those that the session did not have; after Close those, too. It is
+// called with mu held.
+func (c *Coord) loseHolders(why error) {
+	for id, h := range c.holders {
+		if h.live || c.isClosed() {
+			delete(c.holders, id)
+			h.lost <- why
+		}
+	}
+	for _, h := range c.ended {
+		close(h.gone)
+	}
+	c.ended, c.news, c.unsure = nil, false, false
+}
+
+// takeNews returns what h is to be told, and reports whether it lives.
+func (c *Coord) takeNews(h *holder) (told []coord.Holding, live bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch {
-	case len(c.waiting) == 0:
-		return time.Hour
-	case c.listening:
-		return c.lease / 3
+	if c.holders[h.id] != h || !h.live {
+		return nil, false
 	}
-	return poll.next()
-}
-
-// nextPermits returns what must be changed in the database, and reports whether there is anything.
-func (c *Coord) nextPermits() (permitsRequest, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.session.open || len(c.waiting)+len(c.drops) == 0 {
-		return permitsRequest{}, false
+	for _, st := range h.news {
+		st.telling = false
+		told = append(told, st.now)
 	}
-	c.session.order++
-	q := permitsRequest{Session: c.session.id, Order: c.session.order, Drops: slices.Clone(c.drops)}
-	for _, p := range c.waiting {
-		if p.id.IsZero() {
-			p.id = newID()
-		}
-		if !p.known {
-			p.sent = true
-			q.Asks = append(q.Asks, ask{p.id, p.name, p.n, p.most})
-		}
-		q.Waiting = append(q.Waiting, p.id)
-	}
-	return q, true
-}
-
-// applyPermits applies the answer, and reports whether it changed anything.
-func (c *Coord) applyPermits(q permitsRequest, a permitsAnswer) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.session.id != q.Session {
-		return false // this session was lost meanwhile
-	}
-	if !a.Alive {
-		c.beatSoon.Set()
-		return false
-	}
-	c.drops = slices.DeleteFunc(c.drops, func(id task.ID) bool { return slices.Contains(q.Drops, id) })
-	granted, refused := setOf(a.Granted), setOf(a.Refused)
-	asked := setOf(q.Waiting)
-	c.waiting = slices.DeleteFunc(c.waiting, func(p *permit) bool {
-		p.known = p.known || asked[p.id]
-		switch {
-		case granted[p.id]:
-			c.held[p.id] = p
-			p.Grant()
-		case refused[p.id]:
-			p.Refuse(fmt.Errorf("limit %q: %d permits asked for, but the limit is lower now", p.name, p.n))
-		default:
-			return false
-		}
-		return true
-	})
-	return len(q.Drops)+len(a.Granted)+len(a.Refused) > 0
-}
-
-func setOf(ids []task.ID) map[task.ID]bool {
-	set := make(map[task.ID]bool, len(ids))
-	for _, id := range ids {
-		set[id] = true
-	}
-	return set
+	h.news = nil
+	return told, true
 }

@@ -29,6 +29,10 @@ var rules = []rule{
 		Why: "numbers are written alike wherever they come from",
 	},
 	{
+		Of:  "internal/suggest",
+		Why: "a name is looked for alike wherever it may be misspelled",
+	},
+	{
 		Of:  "internal/objective",
 		Why: "an objective is read alike whatever is measured or planned by it",
 	},
@@ -76,12 +80,12 @@ var rules = []rule{
 	},
 	{
 		Of:  "engine/internal/cluster",
-		May: []string{"engine/internal/core", "engine/task", "storage", "coord", "coord/local", "internal/ratelog", "internal/wakeup"},
+		May: []string{"engine/internal/core", "engine/task", "storage", "coord", "coord/local", "coord/stored", "internal/ratelog", "internal/wakeup"},
 		Why: "what deals with other nodes knows the ports and the core, and the engine by functions alone; a node alone is one of a cluster in memory",
 	},
 	{
 		Of:  "engine",
-		May: []string{"engine/...", "storage", "coord", "coord/record", "internal/workpool", "internal/ratelog", "internal/wakeup"},
+		May: []string{"engine/...", "storage", "coord", "coord/record", "internal/workpool", "internal/ratelog", "internal/suggest", "internal/wakeup"},
 		Why: "the engine knows ports; cmd/taskengine chooses the backends",
 	},
 	{
@@ -203,8 +207,14 @@ var rules = []rule{
 		Why: "a backend implements its ports and brings one dependency, and asks the system how long it was suspended; within one process callers agree by coord/local",
 	},
 	{
+		Of:  "coord/stored",
+		May: []string{"coord", "storage", "internal/wakeup"},
+		Why: "settings are kept by the port of stores, in any of them",
+	},
+	{
 		Of:  "coord/coordtest",
 		May: []string{"coord", "engine/task"},
+		Out: []string{"pgregory.net/rapid"},
 		Why: "a suite knows its port, not the backends that run it",
 	},
 	{
@@ -238,7 +248,7 @@ var rules = []rule{
 	},
 	{
 		Of:  "server",
-		May: []string{"server/proto/...", "engine", "engine/task", "storage", "tasklog", "internal/ratelog", "internal/terminal"},
+		May: []string{"server/proto/...", "engine", "engine/policy", "engine/task", "storage", "tasklog", "internal/ratelog", "internal/suggest", "internal/terminal"},
 		Out: []string{"connectrpc.com/connect", "github.com/prometheus/client_golang", "google.golang.org/protobuf"},
 		Why: "the API translates between messages and the engine; it knows no backend, no handler and no configuration",
 	},
@@ -295,7 +305,7 @@ var rules = []rule{
 	},
 	{
 		Of:  "config",
-		May: []string{"engine/task", "engine/policy"},
+		May: []string{"engine/task", "engine/policy", "internal/suggest"},
 		Out: []string{"*"},
 		Why: "a configuration is read into policies; cmd/taskengine builds things from it",
 	},
@@ -340,9 +350,9 @@ var rules = []rule{
 	{
 		Of: "cmd/taskengine/internal/coordination",
 		May: []string{
-			"cmd/taskengine/internal/stores", "config", "coord", "coord/postgres", "coord/record", "storage/postgres/...",
+			"cmd/taskengine/internal/stores", "config", "coord", "coord/postgres", "coord/record", "coord/stored", "storage", "storage/postgres/...",
 		},
-		Why: "it tells which nodes use a store, and reads and removes their record; nodes write it",
+		Why: "it tells which nodes use a store and where they keep settings, and reads and removes their record; nodes write it",
 	},
 	{
 		Of: "cmd/taskengine/internal/backup",
@@ -365,7 +375,7 @@ var rules = []rule{
 		Of: "cmd/taskengine/internal/storecopy",
 		May: []string{
 			"cmd/taskengine/internal/backup", "cmd/taskengine/internal/coordination", "cmd/taskengine/internal/database",
-			"cmd/taskengine/internal/stores", "config", "storage", "storage/transfer",
+			"cmd/taskengine/internal/stores", "config", "coord", "storage", "storage/transfer",
 		},
 		Why: "it opens two stores and leaves the copying to storage/transfer",
 	},

@@ -1,14 +1,10 @@
-// Package lease has what the elector and the semaphore of a backend share: a request that is
-// answered once, may be withdrawn, and once granted may be lost. A role is a resource of one
-// unit, a limit a resource of as many units as it has permits.
+// Package lease has what the electors of backends share: a request for a role that is answered
+// once, may be withdrawn, and once granted may be lost.
 package lease
 
-import (
-	"context"
-	"fmt"
-)
+import "context"
 
-// Lease is a request for units of a resource, and once it is granted the right to them. The
+// Lease is a request for a role, and once it is granted the leadership. The
 // backend keeps it and calls its methods: either Grant or Refuse, once, and after Grant at
 // most one Lose. None of them waits, so that the backend may call them while it holds a lock.
 type Lease struct {
@@ -22,13 +18,13 @@ func New(lost func(why error)) *Lease {
 	return &Lease{answer: make(chan error, 1), lost: lost}
 }
 
-// Grant says that the units are the caller's.
+// Grant says that the role is the caller's.
 func (l *Lease) Grant() { l.answer <- nil }
 
-// Refuse says that the units will never be granted.
+// Refuse says that the role will never be granted.
 func (l *Lease) Refuse(why error) { l.answer <- why }
 
-// Lose says that the units were taken away though they were not released.
+// Lose says that the role was taken away though it was not released.
 func (l *Lease) Lose(why error) { l.lost(why) }
 
 // Wait waits for Grant, Refuse or the end of ctx, and returns nil, the reason, or ctx's error.
@@ -59,15 +55,4 @@ func Lead(ctx context.Context, request func(*Lease), release func() bool, fn fun
 		return false, err
 	}
 	return false, fn(term)
-}
-
-// CheckPermits returns an error if n permits of a limit can never be granted.
-func CheckPermits(name string, n, limit int) error {
-	switch {
-	case n < 1:
-		return fmt.Errorf("limit %q: %d permits asked for, want 1 or more", name, n)
-	case n > limit:
-		return fmt.Errorf("limit %q: %d permits asked for, but the limit is %d", name, n, limit)
-	}
-	return nil
 }

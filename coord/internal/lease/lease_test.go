@@ -68,14 +68,3 @@ func TestALeaseIsReleasedAfterAPanic(t *testing.T) {
 	_, _ = Lead(t.Context(), (*Lease).Grant, func() bool { released = true; return true },
 		func(context.Context) error { panic("oops") })
 }
-
-func TestPermitsMustFitIntoTheLimit(t *testing.T) {
-	for _, c := range []struct {
-		n, limit int
-		ok       bool
-	}{{1, 1, true}, {2, 3, true}, {0, 1, false}, {-1, 1, false}, {2, 1, false}, {1, 0, false}} {
-		if err := CheckPermits("limit", c.n, c.limit); (err == nil) != c.ok {
-			t.Errorf("%d permits of %d: %v", c.n, c.limit, err)
-		}
-	}
-}

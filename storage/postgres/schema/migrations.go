@@ -30,6 +30,7 @@ const EarlyEnds = 5
 const (
 	coordinationVersion = 3 // makes all of its tables
 	livenessVersion     = 5 // brings them to their second version, too
+	limitsVersion       = 6 // and to their third: permits, rates, and settings with versions
 )
 
 // Migrations returns all migrations for a schema, in their order, without times.
@@ -56,8 +57,11 @@ func Migrations(schema string) []Migration {
 			panic(fmt.Sprintf("migration %s is not number %d", e.Name(), len(out)+1))
 		}
 		sql := Fill(schema)(string(text))
-		if version == livenessVersion {
+		switch version {
+		case livenessVersion:
 			sql += coordination.Upgrade(schema)
+		case limitsVersion:
+			sql += coordination.Limits(schema)
 		}
 		add(strings.ReplaceAll(name, "_", " "), sql)
 	}

@@ -1,0 +1,142 @@
+package local
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/taskengine/taskengine/coord"
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/internal/wakeup"
+)
+
+// holder is a call of Hold.
+type holder struct {
+	id      task.ID
+	node    *Node
+	orders  map[string]*standing // guarded by cluster.mu: by the limit's name
+	news    []*standing          // guarded by cluster.mu: those to tell of
+	changed wakeup.Signal        // set when news has something
+	lost    chan error           // receives why the holder has lost everything; holds one
+}
+
+// Hold implements [coord.Semaphore]. An id that is a holder's already is refused.
+func (n *Node) Hold(ctx context.Context, id task.ID, fn func([]coord.Holding)) error {
+	h := &holder{id: id, node: n, orders: map[string]*standing{}, changed: wakeup.New(), lost: make(chan error, 1)}
+	if err := n.cluster.addHolder(h); err != nil {
+		return err
+	}
+	defer n.cluster.removeHolder(h)
+	if ctx.Err() == nil {
+		fn(nil)
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case why := <-h.lost:
+			return why
+		case <-h.changed.C():
+			if news := n.cluster.takeNews(h); len(news) > 0 && ctx.Err() == nil {
+				fn(news)
+			}
+		}
+	}
+}
+
+// Holds implements [coord.Semaphore].
+func (n *Node) Holds(id task.ID) bool {
+	n.cluster.mu.Lock()
+	defer n.cluster.mu.Unlock()
+	h := n.cluster.holders[id]
+	return h != nil && h.node == n
+}
+
+func (c *cluster) addHolder(h *holder) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if h.node.isClosed() {
+		return coord.ErrClosed
+	}
+	if c.holders[h.id] != nil || h.id.IsZero() {
+		return fmt.Errorf("hold permits as %v: the id must be new with every call", h.id)
+	}
+	c.holders[h.id] = h
+	return nil
+}
+
+func (c *cluster) removeHolder(h *holder) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.holders[h.id] == h {
+		delete(c.holders, h.id)
+		c.giveBack(h)
+	}
+}
+
+// giveBack takes all permits and orders of holders that were removed. It is called with mu held.
+func (c *cluster) giveBack(hs ...*holder) {
+	names := map[string]bool{}
+	for _, h := range hs {
+		for name, st := range h.orders {
+			c.semaphores[name].remove(st)
+			names[name] = true
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		c.serve(name, c.semaphores[name])
+	}
+}
+
+// loseHolders is called with mu held.
+func (c *cluster) loseHolders(n *Node, why error) {
+	var lost []*holder
+	for id, h := range c.holders {
+		if h.node == n {
+			delete(c.holders, id)
+			h.lost <- why
+			lost = append(lost, h)
+		}
+	}
+	c.giveBack(lost...)
+}
+
+// tell makes the holder be told of st. It is called with mu held.
+func (c *cluster) tell(st *standing) {
+	if !st.telling {
+		st.telling = true
+		st.of.news = append(st.of.news, st)
+		st.of.changed.Set()
+	}
+}
+
+// takeNews returns what h is to be told, or nothing if it has lost its permits.
+func (c *cluster) takeNews(h *holder) []coord.Holding {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.holders[h.id] != h {
+		return nil
+	}
+	told := make([]coord.Holding, 0, len(h.news))
+	for _, st := range h.news {
+		st.telling = false
+		told = append(told, c.holding(st))
+	}
+	h.news = nil
+	return told
+}
+
+// holding returns what the holder of st is told of it. It is called with mu held.
+func (c *cluster) holding(st *standing) coord.Holding {
+	told := coord.Holding{Name: st.name, Number: st.number}
+	if st.want == 0 {
+		return told
+	}
+	told.Share, told.Waiting, told.Needed = c.semaphores[st.name].others(st)
+	st.toldWaiting, st.toldNeeded = told.Waiting > 0, told.Needed > 0 && st.held > told.Share
+	if st.held > 0 {
+		told.Held, told.Fence = st.held, st.fence
+	}
+	return told
+}

@@ -1,0 +1,316 @@
+-- Settings get versions, by which they are swapped. The newest version of all settings is in pulse.
+ALTER TABLE {schema}.setting ADD COLUMN version bigint NOT NULL DEFAULT 1;
+UPDATE {schema}.pulse SET settings = settings + 1;
+
+-- coord_swap stores a setting, or removes it if p_value is NULL, if it has a version (0: there is none). It
+-- returns the setting after that, or as it is.
+CREATE FUNCTION {schema}.coord_swap(p_name text, p_scope text, p_version bigint, p_value bytea,
+    OUT swapped boolean, OUT version bigint, OUT value bytea) LANGUAGE plpgsql AS $$
+DECLARE
+    newest bigint;
+BEGIN
+    PERFORM {schema}.coord_check();
+    LOOP
+        SELECT s.version, s.value INTO version, value FROM {schema}.setting s
+            WHERE s.name = p_name AND s.scope = p_scope FOR UPDATE;
+        version := coalesce(version, 0);
+        swapped := version = p_version;
+        IF NOT swapped OR version = 0 AND p_value IS NULL THEN
+            RETURN;
+        END IF;
+        EXIT WHEN version > 0;
+        INSERT INTO {schema}.setting (name, scope, value) VALUES (p_name, p_scope, p_value)
+            ON CONFLICT DO NOTHING;
+        EXIT WHEN FOUND;
+    END LOOP;
+    UPDATE {schema}.pulse p SET settings = p.settings + 1 RETURNING p.settings INTO newest;
+    IF p_value IS NULL THEN
+        DELETE FROM {schema}.setting s WHERE s.name = p_name AND s.scope = p_scope;
+        newest := 0;
+    ELSE
+        UPDATE {schema}.setting s SET value = p_value, version = newest WHERE s.name = p_name AND s.scope = p_scope;
+    END IF;
+    version := newest;
+    value := p_value;
+    PERFORM pg_notify({channel}, 'c:setting');
+END $$;
+
+-- coord_set is what programs call that do not know versions.
+CREATE OR REPLACE FUNCTION {schema}.coord_set(p_name text, p_scope text, p_value bytea) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    newest bigint;
+BEGIN
+    IF p_value IS NULL THEN
+        DELETE FROM {schema}.setting WHERE name = p_name AND scope = p_scope;
+    ELSE
+        INSERT INTO {schema}.setting AS s (name, scope, value) VALUES (p_name, p_scope, p_value)
+            ON CONFLICT (name, scope) DO UPDATE SET value = excluded.value;
+    END IF;
+    UPDATE {schema}.pulse p SET settings = p.settings + 1 RETURNING p.settings INTO newest;
+    UPDATE {schema}.setting SET version = newest WHERE name = p_name AND scope = p_scope;
+    PERFORM pg_notify({channel}, 'c:setting');
+END $$;
+
+-- Permits are ordered by name, in batches, and there are rates. The tables semaphore and permit of before had
+-- one row for each request; no program has ever used them, nor the functions coord_permits and coord_grant.
+DROP FUNCTION {schema}.coord_permits(jsonb);
+DROP FUNCTION {schema}.coord_grant(text, uuid);
+DROP TABLE {schema}.permit;
+DROP TABLE {schema}.semaphore;
+
+ALTER TABLE {schema}.session ADD COLUMN channel text; -- on which the process listens; NULL: on none
+
+-- A semaphore's row is there while permits of it are held or wanted. It is locked by whoever changes
+-- anything of its permits; of several, in the order of their names.
+CREATE TABLE {schema}.semaphore (
+    name    text COLLATE "C" PRIMARY KEY,
+    most    bigint NOT NULL,
+    version bigint NOT NULL               -- of most
+) WITH (fillfactor = 50);
+
+-- What a holder has and wants of a semaphore. It waits if held < wanted.
+CREATE TABLE {schema}.permit (
+    name         text COLLATE "C" NOT NULL,
+    holder       uuid NOT NULL,
+    session      uuid NOT NULL,
+    held         bigint NOT NULL,
+    wanted       bigint NOT NULL,         -- more than 0
+    at_least     bigint NOT NULL,         -- from 1 to wanted
+    place        bigint NOT NULL,         -- in the line of those that wait
+    fence        bigint NOT NULL,         -- of the latest grant
+    since        timestamptz NOT NULL,    -- the latest grant, or the beginning of the wait if there was none
+    news         boolean NOT NULL,        -- its session is to be told of it
+    told_waiting boolean NOT NULL,        -- its session was told last that others wait,
+    told_needed  boolean NOT NULL,        -- and that they need some of what it has above its share
+    PRIMARY KEY (name, holder)
+) WITH (fillfactor = 50);
+CREATE INDEX permit_session ON {schema}.permit (session);
+CREATE INDEX permit_news ON {schema}.permit (session) WHERE news;
+
+-- The numbers of places and grants. They never start again.
+CREATE SEQUENCE {schema}.permit_number;
+
+-- A rate that has been used lately, by the generic cell rate algorithm. Times are nanoseconds since 1970.
+CREATE TABLE {schema}.rate (
+    name  text COLLATE "C" PRIMARY KEY,
+    due   bigint NOT NULL,                -- when all of its burst is there again
+    step  bigint NOT NULL,                -- between two tokens at the full rate
+    slack bigint NOT NULL,                -- by how much a burst may be early
+    at    bigint NOT NULL,                -- the latest draw,
+    drawn bigint NOT NULL                 -- and how many tokens it got
+) WITH (fillfactor = 50);
+
+-- coord_standing returns what the holders of semaphores have, and what they are told of the others. An order
+-- for more than there is waits, and is not counted.
+CREATE FUNCTION {schema}.coord_standing(names text[]) RETURNS TABLE (name text, holder uuid, session uuid,
+    held bigint, fence bigint, share bigint, waiting bigint, needed bigint) LANGUAGE sql STABLE AS $$
+    WITH permits AS (
+        SELECT p.*, s.most, p.held < p.wanted AND p.at_least <= s.most AS waits
+        FROM {schema}.permit p JOIN {schema}.semaphore s ON s.name = p.name
+        WHERE p.name = ANY (names) AND s.name = ANY (names)
+    ), shares AS (
+        SELECT p.*, p.most / greatest(1, count(*) FILTER (WHERE p.held > 0 OR p.waits) OVER w) AS share,
+            greatest(0, sum(p.held) OVER w - p.most) AS above
+        FROM permits p WINDOW w AS (PARTITION BY p.name)
+    ), lacks AS (
+        SELECT p.*, CASE WHEN p.waits THEN p.wanted - p.held ELSE 0 END AS lacks,
+            CASE WHEN NOT p.waits THEN 0 WHEN p.held = 0 THEN least(p.wanted, greatest(p.share, p.at_least))
+                ELSE greatest(0, least(p.wanted, p.share) - p.held) END AS needs
+        FROM shares p
+    )
+    SELECT p.name, p.holder, p.session, p.held, p.fence, p.share,
+        (sum(p.lacks) OVER w - p.lacks)::bigint, (sum(p.needs) OVER w - p.needs + p.above)::bigint
+    FROM lacks p WINDOW w AS (PARTITION BY p.name)
+$$;
+
+-- coord_serve grants free permits of semaphores, each to the first ones in its line, and tells the sessions
+-- concerned, but not p_me, which learns by itself. Its caller has locked the semaphores. The settings make one
+-- plan for any number of names, which finds the rows by their names, and compares none of them with all others.
+CREATE FUNCTION {schema}.coord_serve(names text[], p_me uuid) RETURNS void LANGUAGE plpgsql
+    SET plan_cache_mode = force_generic_plan SET enable_nestloop = off SET enable_seqscan = off AS $$
+DECLARE
+    granted uuid[];
+    told    uuid[];
+BEGIN
+    WITH room AS (
+        SELECT s.name, s.most, s.most - sum(p.held) AS free
+        FROM {schema}.semaphore s JOIN {schema}.permit p ON p.name = s.name WHERE s.name = ANY (names) AND p.name = ANY (names)
+        GROUP BY s.name HAVING s.most > sum(p.held) AND bool_or(p.held < p.wanted)
+    ), line AS ( -- what is free when it is the turn of a place; nothing, if one before it got less than it wanted
+        SELECT p.name, p.holder, p.place, p.held, p.wanted, p.at_least,
+            r.free + p.wanted - p.held - sum(p.wanted - p.held) OVER (PARTITION BY p.name ORDER BY p.place) AS free
+        FROM room r JOIN {schema}.permit p ON p.name = r.name WHERE p.name = ANY (names) AND p.held < p.wanted AND p.at_least <= r.most
+    ), served AS (
+        SELECT l.name, l.holder, least(l.wanted, l.held + l.free) AS held FROM line l
+        WHERE l.free > 0 AND l.held + l.free >= l.at_least ORDER BY l.name, l.place
+    ), numbered AS (
+        SELECT s.name, s.holder, s.held, nextval('{schema}.permit_number') AS fence FROM served s
+    ), changed AS (
+        UPDATE {schema}.permit p SET held = n.held, fence = n.fence, since = clock_timestamp(),
+            news = p.news OR p.session IS DISTINCT FROM p_me
+        FROM numbered n WHERE p.name = ANY (names) AND p.name = n.name AND p.holder = n.holder
+        RETURNING p.session
+    )
+    SELECT array_agg(c.session) INTO granted FROM changed c;
+
+    WITH changed AS (
+        UPDATE {schema}.permit p SET news = true FROM {schema}.coord_standing(names) s
+        WHERE p.name = ANY (names) AND p.name = s.name AND p.holder = s.holder AND p.held > 0 AND NOT p.news AND p.session IS DISTINCT FROM p_me
+            AND (s.waiting > 0 AND NOT p.told_waiting OR s.needed > 0 AND s.held > s.share AND NOT p.told_needed)
+        RETURNING p.session
+    )
+    SELECT array_agg(c.session) INTO told FROM changed c;
+
+    PERFORM pg_notify(s.channel, 'c:permit') FROM {schema}.session s
+        WHERE s.id = ANY (granted || told) AND s.id IS DISTINCT FROM p_me AND s.channel IS NOT NULL;
+    DELETE FROM {schema}.semaphore s WHERE s.name = ANY (names)
+        AND s.name NOT IN (SELECT p.name FROM {schema}.permit p WHERE p.name = ANY (names));
+END $$;
+
+-- coord_orders replaces orders of permits. The request:
+--   session, number  whose request it is, and its number: an older one is refused
+--   known            the number of the newest request that was answered
+--   channel          on which the process listens, if it does
+--   orders           those to replace: i (their order), holder, name, keep (how many of the permits held before are kept),
+--                    wanted, at_least, most, version
+--   ended            holders that give everything back
+--   all              whether to answer with all that the session has
+-- The answer is {"alive": false}, also if the database has lost what it had answered, or alive and
+--   holdings         what the session has and wants of the semaphores ordered, and of those of which there is news
+CREATE FUNCTION {schema}.coord_orders(q jsonb) RETURNS jsonb LANGUAGE plpgsql
+    SET plan_cache_mode = force_generic_plan SET enable_nestloop = off SET enable_seqscan = off AS $$
+DECLARE
+    me     uuid := (q->>'session')::uuid;
+    ended  uuid[] := ARRAY(SELECT jsonb_array_elements_text(q->'ended')::uuid);
+    names  text[];
+    answer jsonb;
+BEGIN
+    PERFORM {schema}.coord_check();
+    UPDATE {schema}.session SET orders = (q->>'number')::bigint, channel = q->>'channel'
+        WHERE id = me AND orders >= (q->>'known')::bigint AND orders < (q->>'number')::bigint AND expires_at > clock_timestamp();
+    IF NOT FOUND THEN
+        RETURN '{"alive": false}';
+    END IF;
+
+    names := ARRAY(
+        SELECT o.name FROM jsonb_to_recordset(q->'orders') AS o (name text)
+        UNION SELECT p.name FROM {schema}.permit p WHERE p.session = me AND p.news
+        UNION SELECT p.name FROM {schema}.permit p WHERE p.session = me AND cardinality(ended) > 0 AND p.holder = ANY (ended)
+        UNION SELECT p.name FROM {schema}.permit p WHERE p.session = me AND (q->>'all')::boolean);
+    -- Of rows that are there already all are locked, also those that are not changed.
+    INSERT INTO {schema}.semaphore AS s (name, most, version)
+        SELECT n.name, coalesce(o.most, 0), coalesce(o.version, -1) FROM unnest(names) AS n (name)
+        LEFT JOIN (SELECT DISTINCT ON (o.name) o.* FROM jsonb_to_recordset(q->'orders')
+                AS o (i bigint, name text, most bigint, version bigint) ORDER BY o.name, o.version DESC, o.i DESC) o
+            ON o.name = n.name
+        ORDER BY n.name COLLATE "C"
+        ON CONFLICT (name) DO UPDATE SET most = excluded.most, version = excluded.version
+        WHERE excluded.version > s.version OR excluded.version = s.version AND excluded.most <> s.most;
+
+    DELETE FROM {schema}.permit p WHERE p.session = me AND cardinality(ended) > 0 AND p.holder = ANY (ended);
+    -- IS NOT DISTINCT FROM uses no index, so rows are found by their names, not among all of the session.
+    DELETE FROM {schema}.permit p USING jsonb_to_recordset(q->'orders') AS o (holder uuid, name text, wanted bigint)
+        WHERE p.name = ANY (names) AND p.name = o.name AND p.holder = o.holder AND p.session IS NOT DISTINCT FROM me AND o.wanted = 0;
+    UPDATE {schema}.permit p SET
+            held = least(p.held, o.keep), wanted = o.wanted, at_least = o.at_least,
+            place = CASE WHEN p.held < p.wanted AND p.held <= o.keep THEN p.place ELSE o.place END,
+            since = CASE WHEN p.held < p.wanted AND p.held <= o.keep OR least(p.held, o.keep) > 0 THEN p.since ELSE clock_timestamp() END
+        FROM (SELECT o.*, nextval('{schema}.permit_number') AS place
+            FROM (SELECT * FROM jsonb_to_recordset(q->'orders')
+                AS o (i bigint, holder uuid, name text, keep bigint, wanted bigint, at_least bigint) WHERE o.wanted > 0 ORDER BY o.i) o) o
+        WHERE p.name = ANY (names) AND p.name = o.name AND p.holder = o.holder AND p.session IS NOT DISTINCT FROM me;
+    INSERT INTO {schema}.permit (name, holder, session, held, wanted, at_least, place, fence, since, news, told_waiting, told_needed)
+        SELECT o.name, o.holder, me, 0, o.wanted, o.at_least, nextval('{schema}.permit_number'), 0, clock_timestamp(), false, false, false
+        FROM (SELECT * FROM jsonb_to_recordset(q->'orders') AS o (i bigint, holder uuid, name text, wanted bigint, at_least bigint)
+            WHERE o.wanted > 0 ORDER BY o.i) o
+        ON CONFLICT DO NOTHING;
+    PERFORM {schema}.coord_serve(names, me);
+
+    WITH mine AS MATERIALIZED (
+        SELECT * FROM {schema}.coord_standing(names) s WHERE s.session = me
+    ), told AS (
+        UPDATE {schema}.permit p SET news = false, told_waiting = m.waiting > 0, told_needed = m.needed > 0 AND m.held > m.share
+        FROM mine m WHERE p.name = ANY (names) AND p.name = m.name AND p.holder = m.holder
+            AND (p.news OR p.told_waiting <> (m.waiting > 0) OR p.told_needed <> (m.needed > 0 AND m.held > m.share))
+    )
+    SELECT jsonb_build_object('alive', true, 'holdings', jsonb_agg(jsonb_build_object('holder', m.holder, 'name', m.name,
+        'held', m.held, 'fence', m.fence, 'share', m.share, 'waiting', m.waiting, 'needed', m.needed)))
+        INTO answer FROM mine m;
+    RETURN answer;
+END $$;
+
+-- coord_renew is coord_beat for processes that order permits. The request says in addition
+--   orders   the number of the newest request to coord_orders that was answered
+-- The answer is {"alive": false} also if the database has lost that, and says in addition
+--   news     whether coord_orders has news for the session
+CREATE FUNCTION {schema}.coord_renew(q jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$
+DECLARE
+    me     uuid := (q->>'session')::uuid;
+    answer jsonb;
+BEGIN
+    IF EXISTS (SELECT FROM {schema}.session WHERE id = me AND orders < (q->>'orders')::bigint) THEN
+        RETURN '{"alive": false}';
+    END IF;
+    answer := {schema}.coord_beat(q);
+    RETURN answer || jsonb_build_object('news', EXISTS (SELECT FROM {schema}.permit WHERE session = me AND news));
+END $$;
+
+-- coord_reap ends the sessions whose lease is over, with all that they hold, and returns
+-- whether members died. Who is just being renewed or served is left for later.
+CREATE OR REPLACE FUNCTION {schema}.coord_reap() RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+    dead  uuid[];
+    names text[];
+BEGIN
+    SELECT array_agg(s.id) INTO dead FROM (
+        SELECT id FROM {schema}.session WHERE expires_at <= clock_timestamp() FOR UPDATE SKIP LOCKED) s;
+    IF dead IS NULL THEN
+        RETURN false;
+    END IF;
+    DELETE FROM {schema}.session WHERE id = ANY (dead);
+    UPDATE {schema}.leader SET session = NULL WHERE session = ANY (dead);
+    IF FOUND THEN
+        PERFORM pg_notify({channel}, 'c:leader');
+    END IF;
+    names := ARRAY(SELECT DISTINCT p.name FROM {schema}.permit p WHERE p.session = ANY (dead));
+    IF cardinality(names) > 0 THEN
+        PERFORM FROM {schema}.semaphore s WHERE s.name = ANY (names) ORDER BY s.name FOR UPDATE;
+        DELETE FROM {schema}.permit p WHERE p.session = ANY (dead);
+        PERFORM {schema}.coord_serve(names, NULL);
+    END IF;
+    DELETE FROM {schema}.member WHERE died_at < clock_timestamp() - interval '1 hour';
+    UPDATE {schema}.member SET died_at = clock_timestamp() WHERE session = ANY (dead);
+    RETURN FOUND;
+END $$;
+
+-- coord_nanos returns the time in nanoseconds since 1970.
+CREATE FUNCTION {schema}.coord_nanos() RETURNS bigint LANGUAGE sql VOLATILE AS $$
+    SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint * 1000
+$$;
+
+-- coord_draw takes tokens of rates. The request has name, step, slack and tokens of different rates, and the
+-- answer name, tokens and next (nanoseconds until there is another token). The rows are locked in the order
+-- of their names, and the clock is read after that: so it does not go back for a rate.
+CREATE FUNCTION {schema}.coord_draw(q jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$
+DECLARE
+    answer jsonb;
+BEGIN
+    PERFORM {schema}.coord_check();
+    WITH drawn AS (
+        INSERT INTO {schema}.rate AS r (name, due, step, slack, at, drawn)
+            SELECT d.name, t.now + t.n * d.step, d.step, d.slack, t.now, t.n
+            FROM jsonb_to_recordset(q) AS d (name text, step bigint, slack bigint, tokens bigint)
+            CROSS JOIN LATERAL (SELECT {schema}.coord_nanos() AS now, least(d.tokens, d.slack / d.step + 1) AS n OFFSET 0) t
+            ORDER BY d.name COLLATE "C"
+            ON CONFLICT (name) DO UPDATE SET (due, step, slack, at, drawn) = (
+                SELECT c.due + c.n * excluded.step, excluded.step, excluded.slack, c.now, c.n FROM (
+                    SELECT b.now, b.due, least(excluded.drawn, (b.now + excluded.slack + excluded.step - b.due) / excluded.step) AS n FROM (
+                        -- If the rate was changed, due may be later than it allows by now.
+                        SELECT t.now, least(greatest(r.due, t.now), t.now + excluded.slack + excluded.step) AS due
+                        FROM (SELECT {schema}.coord_nanos() AS now OFFSET 0) t) b) c)
+            RETURNING r.name, r.due, r.slack, r.at, r.drawn
+    )
+    SELECT jsonb_agg(jsonb_build_object('name', d.name, 'tokens', d.drawn, 'next', greatest(0, d.due - d.slack - d.at)))
+        INTO answer FROM drawn d;
+    RETURN answer;
+END $$;

@@ -1,0 +1,218 @@
+package postgres
+
+import (
+	"slices"
+	"time"
+
+	"github.com/taskengine/taskengine/coord"
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/internal/wakeup"
+)
+
+// maxOrders is how many orders are in one request.
+const maxOrders = 1000
+
+// ordersRequest and ordersAnswer are what coord_orders in limits.sql describes.
+type ordersRequest struct {
+	Session task.ID      `json:"session"`
+	Number  int64        `json:"number"`
+	Known   int64        `json:"known"`
+	Channel *string      `json:"channel"`
+	Orders  []orderEntry `json:"orders"`
+	Ended   []task.ID    `json:"ended,omitempty"`
+	All     bool         `json:"all"`
+
+	sent []*standing // those of Orders
+}
+
+type orderEntry struct {
+	I       int     `json:"i"`
+	Holder  task.ID `json:"holder"`
+	Name    string  `json:"name"`
+	Keep    int     `json:"keep"`
+	Wanted  int     `json:"wanted"`
+	AtLeast int     `json:"at_least"`
+	Most    int     `json:"most"`
+	Version int64   `json:"version"`
+
+	number uint64 // of the order
+}
+
+type ordersAnswer struct {
+	Alive    bool           `json:"alive"`
+	Holdings []holdingEntry `json:"holdings"`
+}
+
+type holdingEntry struct {
+	Holder  task.ID `json:"holder"`
+	Name    string  `json:"name"`
+	Held    int     `json:"held"`
+	Fence   uint64  `json:"fence"`
+	Share   int     `json:"share"`
+	Waiting int     `json:"waiting"`
+	Needed  int     `json:"needed"`
+}
+
+// orderLoop sends orders to the database and tells the holders of its answers, until Close.
+func (c *Coord) orderLoop() {
+	if !c.waitStart() {
+		return
+	}
+	retry := backoff{most: c.maxPause}
+	poll := backoff{most: c.maxPause}
+	for !c.isClosed() {
+		q, ok := c.nextOrders()
+		if !ok {
+			c.outage.worked("ordering permits") // nothing is to be sent, so nothing fails
+			c.awaitOrders(&poll)
+			continue
+		}
+		var a ordersAnswer
+		if err := c.call("coord_orders", q, &a); err != nil {
+			c.outage.failed("ordering permits", err)
+			c.requeue(q)
+			c.sleep(retry.next(), wakeup.Signal{})
+			continue
+		}
+		c.outage.worked("ordering permits")
+		retry.reset()
+		if c.applyOrders(q, a) {
+			poll.reset()
+		}
+	}
+}
+
+// awaitOrders waits until there may be something to send. Without notifications it asks for news again
+// and again while something is waited for. Other news is reported with a heartbeat.
+func (c *Coord) awaitOrders(poll *backoff) {
+	if !c.mustPoll() {
+		poll.reset()
+		c.sleep(time.Hour, c.ordersSoon)
+		return
+	}
+	c.sleep(poll.next(), c.ordersSoon)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.news = c.session.open
+}
+
+// mustPoll reports whether holders wait for permits and notifications do not arrive.
+func (c *Coord) mustPoll() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.listening || !c.session.open {
+		return false
+	}
+	for _, h := range c.holders {
+		for _, st := range h.orders {
+			if st.now.Held < st.order.Want {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// nextOrders returns what the database must be told or asked, and reports whether there is anything.
+func (c *Coord) nextOrders() (ordersRequest, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.session.open || len(c.orders) == 0 && len(c.ended) == 0 && !c.news && !c.unsure {
+		return ordersRequest{}, false
+	}
+	c.session.order++
+	q := ordersRequest{Session: c.session.id, Number: c.session.order, Known: c.session.answered, All: c.unsure, Orders: []orderEntry{}}
+	if c.listen != nil {
+		q.Channel = &c.own
+	}
+	c.news, c.unsure = false, false
+	for _, h := range c.ended {
+		q.Ended = append(q.Ended, h.id)
+	}
+	n := 0
+	for ; n < len(c.orders) && len(q.sent) < maxOrders; n++ {
+		st := c.orders[n]
+		st.queued = false
+		if c.holders[st.of.id] != st.of { // it has ended, or was lost
+			continue
+		}
+		o := st.order
+		q.Orders = append(q.Orders, orderEntry{
+			I: n, Holder: st.of.id, Name: st.key, Keep: st.keep, Wanted: o.Want, AtLeast: o.Least, Most: o.Max,
+			Version: int64(min(o.Version, 1<<62)), number: o.Number,
+		})
+		q.sent = append(q.sent, st)
+		st.keep, st.of.sent = o.Want, true
+	}
+	c.orders = slices.Delete(c.orders, 0, n)
+	return q, true
+}
+
+// requeue makes the orders of a request be sent again that failed or whose outcome is unknown. Then the
+// answer may have had news, too.
+func (c *Coord) requeue(q ordersRequest) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.session.id != q.Session {
+		return // this session was lost meanwhile
+	}
+	c.unsure = true
+	later := c.orders
+	c.orders = nil
+	for i, st := range q.sent {
+		st.keep = min(st.keep, q.Orders[i].Keep)
+		if !st.queued {
+			c.queue(st)
+		}
+	}
+	c.orders = append(c.orders, later...)
+}
+
+// applyOrders applies the answer, and reports whether it had any holdings.
+func (c *Coord) applyOrders(q ordersRequest, a ordersAnswer) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.session.id != q.Session {
+		return false // this session was lost meanwhile
+	}
+	if !a.Alive {
+		c.lose(ErrLeaseOver)
+		return false
+	}
+	c.session.answered = q.Number
+	for _, h := range c.ended[:len(q.Ended)] { // newer ones were appended
+		close(h.gone)
+	}
+	c.ended = slices.Delete(c.ended, 0, len(q.Ended))
+	for i, st := range q.sent {
+		st.now = coord.Holding{Name: st.order.Name, Number: q.Orders[i].number}
+		st.of.tell(st)
+	}
+	for _, e := range a.Holdings {
+		c.applyHolding(e)
+	}
+	for _, st := range q.sent {
+		if st.order.Want == 0 && !st.queued && st.of.orders[st.key] == st {
+			delete(st.of.orders, st.key)
+		}
+	}
+	return len(a.Holdings) > 0
+}
+
+// applyHolding is called with mu held.
+func (c *Coord) applyHolding(e holdingEntry) {
+	h := c.holders[e.Holder]
+	if h == nil {
+		return
+	}
+	st := h.orders[e.Name]
+	if st == nil {
+		return
+	}
+	before := st.now
+	st.now.Held, st.now.Fence, st.now.Share, st.now.Waiting, st.now.Needed = e.Held, e.Fence, e.Share, e.Waiting, e.Needed
+	st.clamp()
+	if st.now != before {
+		h.tell(st)
+	}
+}

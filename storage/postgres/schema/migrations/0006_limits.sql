@@ -1,0 +1,1 @@
+-- Nodes share limits, rates, and settings with versions. Package coord/postgres has the statements.
