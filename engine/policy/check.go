@@ -73,6 +73,9 @@ func (c *checker) limit(name string, l Limit) {
 		c.add("overrides need `per`: they are for particular values", at("overrides")...)
 	}
 	for _, value := range slices.Sorted(maps.Keys(l.Overrides)) {
+		if err := CheckOverride(value); err != nil {
+			c.add(err.Error(), append(at("overrides"), value)...)
+		}
 		if l.Overrides[value] < 0 {
 			c.add("must be 0 (no limit) or more", append(at("overrides"), value)...)
 		}
@@ -113,6 +116,9 @@ func (c *checker) typ(name string, t Type) {
 	}
 	if t.Weight < 1 {
 		c.add("must be 1 or more", at("weight")...)
+	}
+	if t.MaxBacklog.Max < 0 {
+		c.add("must be 0 (no limit) or more", at("max_backlog")...)
 	}
 	if t.MaxPayload < 0 {
 		c.add("must be 0 or more", at("max_payload")...)

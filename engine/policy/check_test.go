@@ -144,6 +144,15 @@ func TestEveryProblemIsFoundOnceAndWhereItIs(t *testing.T) {
 		"negative override": {
 			limit("tenant", func(l *policy.Limit) { l.Overrides = map[string]int{"a": -1} }), "limits.tenant.overrides.a", "or more",
 		},
+		"pattern with a * in the middle": {
+			limit("tenant", func(l *policy.Limit) { l.Overrides = map[string]int{"a*b": 1} }), "limits.tenant.overrides.a*b", "before its end",
+		},
+		"pattern with two *": {
+			limit("tenant", func(l *policy.Limit) { l.Overrides = map[string]int{"a**": 1} }), "limits.tenant.overrides.a**", "before its end",
+		},
+		"pattern that matches everything": {
+			limit("tenant", func(l *policy.Limit) { l.Overrides = map[string]int{"*": 1} }), "limits.tenant.overrides.*", "write max",
+		},
 		"limit without a name": {limit("", func(l *policy.Limit) { l.Max = 1 }), "limits", "needs a name"},
 		"limit without a name under another": {
 			limit("", func(l *policy.Limit) { l.Of = "mail" }), "limits", "needs a name",
@@ -269,6 +278,39 @@ func TestAValuesOverrideComesBeforeTheMaximum(t *testing.T) {
 	if !(policy.Rate{Per: time.Second}).IsZero() || (policy.Rate{Count: 1}).IsZero() {
 		t.Error("a rate is zero if it counts nothing")
 	}
+}
+
+func TestAnExactOverrideComesBeforePatternsAndALongerPatternBeforeAShorterOne(t *testing.T) {
+	l := policy.Limit{Max: 1, Overrides: map[string]int{"acme-*": 2, "acme-eu-*": 3, "acme-eu-1": 4, "acme": 5, "ü*": 0, "": 6}}
+	for value, want := range map[string]int{
+		"acme": 5, "acme-": 2, "acme-us": 2, "acme-eu": 2, "acme-eu-": 3, "acme-eu-2": 3, "acme-eu-1": 4, "acme-eu-11": 3,
+		"acm": 1, "x-acme-eu-1": 1, "über": 0, "": 6, "acme-*": 2, "acme-eu-*": 3, "*": 1,
+	} {
+		if got := l.MaxFor(value); got != want {
+			t.Errorf("the maximum for %q is %d, want %d", value, got, want)
+		}
+	}
+}
+
+func TestTheMaximumIsThatOfTheNaiveSearch(t *testing.T) {
+	text := rapid.StringMatching(`[ab*]{0,4}`)
+	rapid.Check(t, func(t *rapid.T) {
+		l := policy.Limit{Max: -1, Overrides: rapid.MapOf(text.Filter(func(s string) bool { return policy.CheckOverride(s) == nil }), rapid.IntRange(0, 9)).Draw(t, "overrides")}
+		value := text.Draw(t, "value")
+		want, longest := l.Max, -1
+		for key, n := range l.Overrides {
+			prefix, isPattern := strings.CutSuffix(key, "*")
+			switch {
+			case !isPattern && key == value:
+				want, longest = n, math.MaxInt
+			case isPattern && len(prefix) > longest && strings.HasPrefix(value, prefix):
+				want, longest = n, len(prefix)
+			}
+		}
+		if got := l.MaxFor(value); got != want {
+			t.Fatalf("the maximum for %q is %d, want %d", value, got, want)
+		}
+	})
 }
 
 func TestAChainLeadsFromALimitToItsRoot(t *testing.T) {

@@ -1,7 +1,10 @@
 package policy
 
 import (
+	"errors"
+	"net/url"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -14,7 +17,8 @@ type Limit struct {
 	Max       int            // number of slots; 0 is no limit
 	Rate      Rate           // how many tasks may start within some time; the zero Rate is no limit
 	Per       string         // where the value of a task is found, such as "payload.partner"; "" if there is one limit for all
-	Overrides map[string]int // Max for particular values of Per
+	Overrides map[string]int // Max for particular values of Per: exact values, and patterns such as acme-*, which stand for all values that begin with acme-
+	Cluster   bool           // Max and Rate count the tasks of all nodes together, and not those of each node
 }
 
 // Rate is a token bucket: it allows Count starts in each Per, and up to Burst starts at once. Burst 0
@@ -28,12 +32,41 @@ type Rate struct {
 // IsZero reports whether r is no limit.
 func (r Rate) IsZero() bool { return r.Count == 0 }
 
-// MaxFor returns the number of slots for one value of Per.
+// MaxFor returns the number of slots for one value of Per: that of the value in Overrides, else that of the longest
+// pattern in Overrides that the value matches, else Max.
 func (l Limit) MaxFor(value string) int {
-	if n, ok := l.Overrides[value]; ok {
+	if n, ok := l.overrideFor(value); ok {
 		return n
 	}
 	return l.Max
+}
+
+// overrideFor returns the number in Overrides for one value of Per, if there is one.
+func (l Limit) overrideFor(value string) (n int, ok bool) {
+	if len(l.Overrides) == 0 {
+		return 0, false
+	}
+	if n, ok = l.Overrides[value]; ok {
+		return n, true
+	}
+	for end := len(value); end >= 0; end-- {
+		if n, ok = l.Overrides[value[:end]+"*"]; ok {
+			return n, true
+		}
+	}
+	return 0, false
+}
+
+// CheckOverride returns what is wrong with a key of Overrides. An asterisk makes it a pattern: only one is allowed, as the
+// last character, after at least one other.
+func CheckOverride(key string) error {
+	switch star := strings.IndexByte(key, '*'); {
+	case star < 0 || star > 0 && star == len(key)-1:
+		return nil
+	case key == "*":
+		return errors.New("stands for every value; write max instead")
+	}
+	return errors.New("has a * before its end; write an exact value, or a pattern with one * at its end, such as acme-*")
 }
 
 // Chain returns the limit called name and those above it, nearest first. It ends before a name that
@@ -80,3 +113,28 @@ func ConcurrencyName(typ string) string { return "types." + typ + ".concurrency"
 
 // PoolName returns the name of the limit that is the slots of a handler.
 func PoolName(handler string) string { return "handlers." + handler + ".slots" }
+
+// maxSharded is the Max of a limit up to which tasks are in the shard of their value.
+const maxSharded = 64
+
+// ShardedBy returns the index, in the order of Keyed, of the limit by whose values the tasks of type t
+// are divided into shards, and whether there is one: the first limit of the cluster with values that
+// has few slots. All tasks of a value are then started by one node, so that its permits need not move.
+// A value with many slots has enough permits for several nodes.
+func (s Set) ShardedBy(t Type) (index int, ok bool) {
+	for i, l := range s.Keyed(t) {
+		if l.Cluster && l.Max > 0 && l.Max <= maxSharded {
+			return i, true
+		}
+	}
+	return 0, false
+}
+
+// ClusterName returns the name by which a coordinator knows a limit of the cluster. values are that of
+// the limit, and those of the limits with Per above it, nearest first.
+func ClusterName(limit string, values ...string) string {
+	for _, v := range values {
+		limit += "/" + url.PathEscape(v)
+	}
+	return limit
+}

@@ -15,6 +15,7 @@ type Type struct {
 	Weight      int      // how many slots of each limit one task takes, at least 1
 	Limits      []string // names of limits; the first one is the parent of the type in the tree of limits, the others cut across the tree
 	Paused      bool     // the type is paused at the start: tasks are accepted and wait
+	MaxBacklog  Backlog  // how many tasks may be waiting or submitted
 	MaxPayload  int      // in bytes; larger payloads are refused
 	MaxResult   int      // in bytes, at most [LargestResult]; 0 is [DefaultMaxResult]; larger results are errors
 	MaxCrashes  uint32   // after this many crashed attempts in a row the task becomes an error; 0 is never
@@ -35,6 +36,13 @@ func (t Type) ResultLimit() int {
 		return DefaultMaxResult
 	}
 	return t.MaxResult
+}
+
+// Backlog bounds the backlog of a type: its tasks that are waiting or submitted. These are the tasks
+// that have not started, and those that are to run again.
+type Backlog struct {
+	Max        int  // 0 is no bound
+	DropOldest bool // cancel the oldest tasks that have never started when new ones find no place, instead of refusing the new ones
 }
 
 // Delivery says what happens to a task after an attempt that ended without an answer.

@@ -111,6 +111,9 @@ func Snooze(d time.Duration) error {
 // until the next run completes. A time that is in the past, or in the very near future, is treated
 // as [Snooze] treats a short delay, unless the task catches up with a schedule: each time is then at
 // least a second closer to the present than the one before.
+//
+// A time that was derived from [time.Now], and still has its monotonic reading, means that moment. Any
+// other is a time by the clock of the nodes, which the clock of this machine may differ from.
 func Again(at time.Time) error {
 	return &verdict{error: errors.New("runs again"), wish: wishAgain, at: at}
 }

@@ -94,6 +94,11 @@ func (c *Core) begin(now time.Time, r *run, t *task.Task) {
 			handBack.Error = notAlive
 		}
 		c.save(handBack, false)
+	case c.config.Permits && r.losses != c.losses && r.slot.NeedsPermits():
+		c.end(now, r, false)
+		handBack.To, handBack.NextEventAt = task.Submitted, queueDeadline(r.kind.policy.Timeout, now)
+		handBack.Error = ErrPermitsLost.Error()
+		c.save(handBack, false)
 	case !c.hasSlotAgain(now, r, t):
 		c.end(now, r, false)
 		handBack.To, handBack.NextEventAt = task.Submitted, queueDeadline(r.kind.policy.Timeout, now)
@@ -138,5 +143,8 @@ func (c *Core) handle(now time.Time, r *run, t *task.Task) {
 	if r.deadline = earlier(r.runsUntil, r.expires); !r.deadline.IsZero() {
 		c.nextTimeUp = earlier(c.nextTimeUp, r.timeUp())
 	}
-	c.ready.Runs = append(c.ready.Runs, Run{ID: t.ID, Type: t.Type, Deadline: r.deadline, Task: t})
+	c.ready.Runs = append(c.ready.Runs, Run{
+		ID: t.ID, Type: t.Type, Deadline: r.deadline, Task: t,
+		NeedsPermits: c.config.Permits && r.slot.NeedsPermits(),
+	})
 }

@@ -33,6 +33,7 @@ type Config struct {
 	Capacity      int                 // triggers in the table, see table.Config
 	QueueCapacity int                 // triggers of one queue
 	Layouts       map[string][]string // see table.Config
+	Permits       bool                // see table.Config
 
 	// Regroup reports whether the group of a row was packed when its type had fewer values, and
 	// returns the group with all of them. missing says which value the row lacks, if it lacks one:
@@ -59,6 +60,7 @@ type Core struct {
 	saving     int       // number of saves under way
 	draining   bool
 	suspended  bool
+	losses     uint64        // how often the node has lost its permits
 	stepped    time.Duration // the sum of the steps of the clock, see Step
 	grabs      int           // how many more may be asked for, see LimitGrabs
 	ready      Ready
@@ -71,6 +73,7 @@ type kind struct {
 	policy  policy.Type
 	handled bool
 	paused  bool
+	sharded bool // its tasks are in the shard of a value, see policy.Set.ShardedBy
 	running int
 }
 
@@ -91,6 +94,7 @@ type run struct {
 	kind        *kind
 	slot        table.Slot
 	phase       phase
+	losses      uint64       // Core.losses when it was booked
 	trigger     task.Trigger // how it was booked
 	fromWaiting bool         // booked by a timer: its row was waiting, not submitted
 	yielded     bool         // its slot was freed, see Core.Yield
@@ -122,7 +126,7 @@ type Stats struct {
 func New(c Config) *Core {
 	core := &Core{
 		config: c,
-		table:  table.New(table.Config{Capacity: c.Capacity, QueueCapacity: c.QueueCapacity, Policies: c.Policies, Pools: c.Pools, Layouts: c.Layouts}),
+		table:  table.New(table.Config{Capacity: c.Capacity, QueueCapacity: c.QueueCapacity, Policies: c.Policies, Pools: c.Pools, Layouts: c.Layouts, Permits: c.Permits}),
 		kinds:  make(map[string]*kind),
 		runs:   make(map[task.ID]*run),
 		pools:  make(map[string]*pool),
@@ -136,6 +140,7 @@ func New(c Config) *Core {
 	core.timers = timers{waiting: newDueRows(task.Waiting), submitted: newDueRows(task.Submitted), retries: newTimers()}
 	for name, p := range c.Policies.Types {
 		k := &kind{name: name, policy: p, handled: c.Handled[name], paused: p.Paused}
+		_, k.sharded = c.Policies.ShardedBy(p)
 		core.kinds[name] = k
 		core.table.Open(0, name, k.open())
 	}
@@ -197,7 +202,10 @@ func (r *run) follow(tr task.Trigger) {
 }
 
 // Drain stops the start of tasks. Running tasks continue, and their results are saved.
-func (c *Core) Drain() { c.draining = true }
+func (c *Core) Drain() {
+	c.draining = true
+	c.table.Drain()
+}
 
 // Busy returns the number of tasks that have a slot.
 func (c *Core) Busy() int { return len(c.runs) }
@@ -256,7 +264,7 @@ func (c *Core) newRun(k *kind, slot table.Slot, tr task.Trigger, p phase) *run {
 	} else {
 		r = new(run)
 	}
-	*r = run{ref: tr.Ref, kind: k, slot: slot, phase: p, trigger: tr}
+	*r = run{ref: tr.Ref, kind: k, slot: slot, phase: p, trigger: tr, losses: c.losses}
 	c.runs[tr.ID] = r
 	k.running++
 	return r

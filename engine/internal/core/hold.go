@@ -121,7 +121,7 @@ func (c *Core) hasSlotAgain(now time.Time, r *run, t *task.Task) bool {
 		if !ok {
 			return false
 		}
-		r.slot, r.yielded = slot, false
+		r.slot, r.yielded, r.losses = slot, false, c.losses
 	}
 	return true
 }

@@ -21,6 +21,8 @@ type Ready struct {
 	DueLoads []DueLoad     // due rows to be read; each is answered by DueLoaded
 	Hints    []task.Hint   // for other nodes, about rows of theirs; not answered
 	Wants    []Want        // for the handlers of pools; not answered
+	Orders   []table.Order // for the coordinator of limits of the cluster; each is answered by Hold, and replaces earlier ones of its limit
+	Draws    []table.Draw  // for the same; each is answered by Drawn
 }
 
 // Save is a change that ends an attempt, or moves a task that does not run.
@@ -30,12 +32,17 @@ type Save struct {
 	moves  bool // it is of a task that does not run, see Core.move
 }
 
+// Moves reports whether the change is of a task that does not run: it was waiting or submitted.
+func (s *Save) Moves() bool { return s.moves }
+
 // Run asks to call the handler of a task that was grabbed.
 type Run struct {
 	ID       task.ID
 	Type     string
 	Deadline time.Time // when the core will stop it; zero is never
 	Task     *task.Task
+
+	NeedsPermits bool // it counts for a limit of the cluster
 }
 
 // Stop asks to cancel the context of a run.
@@ -65,6 +72,7 @@ func (c *Core) Take(r *Ready) {
 		c.timers.submitted.refill(&c.ready)
 	}
 	c.want()
+	c.ready.Orders, c.ready.Draws = c.table.TakeOrders(c.ready.Orders, c.ready.Draws)
 	r.reset()
 	c.ready, *r = *r, c.ready
 }
@@ -76,4 +84,5 @@ func (r *Ready) reset() {
 	r.Inserts, r.Grabs, r.Relaxed, r.Saves, r.Runs = r.Inserts[:0], r.Grabs[:0], r.Relaxed[:0], r.Saves[:0], r.Runs[:0]
 	r.Stops, r.Loads, r.Scans, r.DueLoads = r.Stops[:0], r.Loads[:0], r.Scans[:0], r.DueLoads[:0]
 	r.Hints, r.Wants = r.Hints[:0], r.Wants[:0]
+	r.Orders, r.Draws = r.Orders[:0], r.Draws[:0]
 }

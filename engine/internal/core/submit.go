@@ -32,7 +32,7 @@ func (c *Core) Submit(now time.Time, t *task.Task) {
 		return
 	}
 	owned := c.Owns(t.Type, t.Shard)
-	if _, taken := c.runs[t.ID]; taken || c.isHeld(t.ID) || t.IsOverdue(now) || !c.mayStart() || !c.mayGrab() || !owned && t.OrderingKey != "" {
+	if _, taken := c.runs[t.ID]; taken || c.isHeld(t.ID) || t.IsOverdue(now) || !c.mayStart() || !c.mayGrab() || !owned && (t.OrderingKey != "" || k.sharded) {
 		return
 	}
 	rank := t.Rank()

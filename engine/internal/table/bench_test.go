@@ -97,3 +97,74 @@ func BenchmarkClaim(b *testing.B) {
 		tab.Free(0, slot)
 	}
 }
+
+// BenchmarkLevels measures what the table does for one task under three limits, those of a node and those
+// of the cluster. The cycle includes the orders of permits.
+func BenchmarkLevels(b *testing.B) {
+	for _, of := range []string{"node", "cluster", "cluster, scarce"} {
+		b.Run("of="+of, func(b *testing.B) {
+			isCluster := of != "node"
+			typ := policy.DefaultType()
+			typ.Limits = []string{"partner"}
+			set := policy.Set{
+				Limits: map[string]policy.Limit{
+					"total":   {Name: "total", Max: 1000, Cluster: isCluster},
+					"payouts": {Name: "payouts", Of: "total", Max: 900, Cluster: isCluster},
+					"partner": {Name: "partner", Of: "payouts", Max: 60, Per: "payload.partner", Cluster: isCluster},
+				},
+				Types: map[string]policy.Type{"mail": typ},
+			}
+			tab := New(Config{Capacity: 1 << 20, QueueCapacity: 1 << 19, Policies: set, Permits: isCluster})
+			finishScan(tab)
+			seq, now := uint64(0), int64(1e18)
+			var orders []Order
+			grant := func() {
+				for len(orders) > 0 {
+					all := orders
+					orders = nil
+					for _, o := range all {
+						h := Holding{Limit: o.Limit, Number: o.Number, Held: o.Want, Share: 1}
+						if of == "cluster, scarce" { // others wait, and have less than their share
+							h.Held, h.Waiting, h.Needed = min(o.Want, max(o.Least, 1)), 5, 5
+						}
+						tab.Hold(now, h)
+					}
+					orders, _ = tab.TakeOrders(orders, nil)
+				}
+			}
+			put := func() {
+				seq++
+				q := task.Queue{Type: "mail", Group: task.GroupOf(fmt.Sprint(seq % 50))}
+				tab.Add(now, task.Trigger{Ref: task.Ref{Version: 1}, Queue: q, Rank: task.Rank{ReadyAt: int64(seq), Seq: seq}})
+			}
+			var slots []Slot
+			for range 10_000 {
+				put()
+			}
+			cycle := func() {
+				now += 2000
+				put()
+				orders, _ = tab.TakeOrders(orders[:0], nil)
+				grant()
+				for len(slots) < 200 {
+					_, slot, ok := tab.Book(now)
+					if !ok {
+						break
+					}
+					slots = append(slots, slot)
+				}
+				if len(slots) > 0 {
+					tab.Free(now, slots[0])
+					slots = slots[1:]
+				}
+			}
+			for range 20_000 {
+				cycle()
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				cycle()
+			}
+		})
+	}
+}

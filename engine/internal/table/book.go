@@ -14,6 +14,8 @@ type Slot struct {
 // Book removes the best trigger from the table whose limits all have room, and takes a slot for it. It
 // returns false if there is none.
 func (t *Table) Book(now int64) (task.Trigger, Slot, bool) {
+	t.now = now
+	t.review(now)
 	for {
 		q := t.next(now)
 		if q == nil {
@@ -56,6 +58,8 @@ func (t *Table) Claim(now int64, name task.Queue, rank task.Rank) (Slot, bool) {
 	if !t.IsOpen(name.Type) || !t.isKnown(now) {
 		return Slot{}, false
 	}
+	t.now = now
+	t.review(now)
 	t.wakeParked(now)
 	q, known := t.queues[name]
 	if !known {
@@ -93,10 +97,16 @@ func (t *Table) takeSlot(now int64, q *queue) {
 	for n := &q.node; n != nil; n = n.parent {
 		n.used += weight
 		n.bucket.take(now)
+		if n.permits != nil {
+			t.takePermit(now, n)
+		}
 	}
 	for _, n := range q.across {
 		n.used += n.cost(weight)
 		n.bucket.take(now)
+		if n.permits != nil {
+			t.takePermit(now, n)
+		}
 	}
 	if q.running == 0 {
 		t.countIdle(q, -1)
@@ -123,21 +133,16 @@ func (t *Table) Free(now int64, s Slot) { t.freeSlot(now, s, false) }
 func (t *Table) Return(now int64, s Slot) { t.freeSlot(now, s, true) }
 
 func (t *Table) freeSlot(now int64, s Slot, refund bool) {
+	t.now = now
 	q := s.queue
 	weight := q.kind.policy.Weight
 	for n := &q.node; n != nil; n = n.parent {
 		n.used -= weight
-		if refund {
-			n.bucket.refund(s.at)
-		}
-		t.markRoomy(now, n)
+		t.freed(now, n, s, refund)
 	}
 	for _, n := range q.across {
 		n.used -= n.cost(weight)
-		if refund {
-			n.bucket.refund(s.at)
-		}
-		t.markRoomy(now, n)
+		t.freed(now, n, s, refund)
 	}
 	q.running--
 	if q.running == 0 {
@@ -147,6 +152,17 @@ func (t *Table) freeSlot(now int64, s Slot, refund bool) {
 	if !t.release(now, q) {
 		t.evictExcess(now)
 	}
+}
+
+// freed is called when a slot of n was freed.
+func (t *Table) freed(now int64, n *node, s Slot, refund bool) {
+	if refund {
+		n.bucket.refund(s.at)
+	}
+	if n.permits != nil {
+		t.freePermit(now, n, refund)
+	}
+	t.markRoomy(now, n)
 }
 
 // fullAcross returns the first limit that cuts across q and has no room for a task of the given rank,
@@ -172,6 +188,7 @@ func (t *Table) park(now int64, q *queue, n *node) {
 	t.reposition(now, &q.node)
 	q.shown = offer
 	n.parked.insert(t.freeChildren, offer)
+	t.lack(now, n, offer.need)
 }
 
 // unpark puts q back into the tree. n may have room for the queues that are parked behind it.
@@ -203,9 +220,14 @@ func (t *Table) markRoomy(now int64, n *node) {
 	if n.roomy {
 		return
 	}
-	if first, ok := n.parked.Min(); ok && t.room(now, n, first.need) {
+	first, ok := n.parked.Min()
+	switch {
+	case !ok:
+	case t.room(now, n, first.need):
 		n.roomy = true
 		t.roomy = append(t.roomy, n)
+	default:
+		t.lack(now, n, first.need)
 	}
 }
 
@@ -217,7 +239,11 @@ func (t *Table) wakeParked(now int64) {
 		n.roomy = false
 		for {
 			first, ok := n.parked.Min()
-			if !ok || !t.room(now, n, first.need) {
+			if !ok {
+				break
+			}
+			if !t.room(now, n, first.need) {
+				t.lack(now, n, first.need)
 				break
 			}
 			q := first.node.queue

@@ -41,6 +41,15 @@ func newBucket(r policy.Rate) bucket {
 // next returns the earliest time of the next start. It may be in the past.
 func (b *bucket) next() int64 { return b.due - b.slack }
 
+// spent sets the time of the next start at the full rate, which an earlier bucket of the same limit had.
+// The rate of that may have been another one: b never waits longer than if its own burst was used up
+// now. The latest start may have been as late as now.
+func (b *bucket) spent(now, due int64) {
+	if b.interval != 0 {
+		b.due, b.last = min(due, now+b.slack+b.interval), now
+	}
+}
+
 func (b *bucket) take(now int64) {
 	if b.interval == 0 {
 		return

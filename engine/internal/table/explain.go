@@ -21,6 +21,13 @@ type Usage struct {
 	Full   bool  // it has no room for the task now
 	Need   int   // number of slots that the task takes
 	Before Claim // a task that ranks before it and has no room here, and so blocks it; zero if none
+	Paused bool  // nothing starts under it
+
+	// Cluster says that it counts the tasks of all nodes. Used is what this node uses then, Max the
+	// maximum for all nodes, Held how many permits this node has, and Waiting how many permits other
+	// nodes wait for.
+	Cluster       bool
+	Held, Waiting int
 }
 
 // Claim is a task that waits for room in a limit.
@@ -93,7 +100,14 @@ func (t *Table) before(now int64, n *node, waiting *offers, q *queue, rank task.
 
 func (t *Table) usage(now int64, n *node, k *kind) Usage {
 	u := Usage{Name: n.limitName(), Value: n.value, Used: n.used, Max: n.max, Need: n.cost(k.policy.Weight)}
-	u.Full = n.limited() && n.used+u.Need > n.max
+	u.Paused = n.paused
+	u.Full = n.paused || n.limited() && n.used+u.Need > n.capacity()
+	if p := n.permits; p != nil {
+		u.Cluster, u.Held, u.Waiting = true, p.held, p.waiting
+		if p.interval > 0 && p.left == 0 {
+			u.OpenAt, u.Full = max(now, p.drawAt), true
+		}
+	}
 	if at := n.bucket.next(); at > now {
 		u.OpenAt, u.Full = at, true
 	}

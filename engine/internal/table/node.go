@@ -27,6 +27,9 @@ type node struct {
 	used   int
 	bucket bucket
 	alarm  int64 // its time in Table.alarms; 0 if it has none
+	paused bool  // nothing starts under it
+
+	permits *permits // of a limit of the cluster, which has max slots on all nodes; else nil
 
 	children offers // empty for queues
 	parked   offers // queues that wait for room in this limit, which cuts across them
@@ -55,7 +58,7 @@ func (t *Table) newNode(parent *node, l policy.Limit, value string) *node {
 	t.serial++
 	n := &node{
 		serial: t.serial, name: l.Name, value: value, keyed: l.Per != "" || parent != nil && parent.keyed, parent: parent,
-		max: l.MaxFor(value), bucket: newBucket(l.Rate),
+		max: l.Max,
 	}
 	if parent != nil {
 		parent.users++
@@ -66,7 +69,10 @@ func (t *Table) newNode(parent *node, l policy.Limit, value string) *node {
 // room reports whether n has room for a task of weight need now. If the rate of n does not allow a
 // start, room sets the alarm.
 func (t *Table) room(now int64, n *node, need int) bool {
-	if n.limited() && n.used+n.cost(need) > n.max {
+	if n.paused || n.limited() && n.used+n.cost(need) > n.capacity() {
+		return false
+	}
+	if p := n.permits; p != nil && p.interval > 0 && p.left == 0 {
 		return false
 	}
 	if at := n.bucket.next(); at > now {
@@ -93,6 +99,10 @@ func (t *Table) reposition(now int64, n *node) {
 		offer.node = n
 		if ok && !t.room(now, n, offer.need) {
 			ok = false
+			t.lack(now, n, offer.need)
+		} else if p := n.permits; p != nil && p.least > 0 && n.parked.Len() == 0 {
+			p.least = 0
+			t.changePermits(n)
 		}
 		if ok == n.offered && (!ok || offer == n.shown) {
 			continue
@@ -123,8 +133,16 @@ func (t *Table) limitNode(chain []policy.Limit, values []string) *node {
 	}
 	n := t.newNode(t.limitNode(chain[1:], values), l, value)
 	n.key = key
+	if l.Cluster && t.config.Permits {
+		own := values
+		if l.Per != "" {
+			own = append([]string{value}, values...)
+		}
+		t.addPermits(n, own)
+	}
+	n.limit(l.For(value, t.live))
 	if due, ok := t.spentByKey[key]; ok {
-		n.bucket.due = due
+		n.bucket.spent(t.now, due)
 		delete(t.spentByKey, key)
 		t.spentByTime.Delete(spentRate{due, key})
 	}
@@ -151,7 +169,7 @@ func nodeKey(chain []policy.Limit, values []string) string {
 // retire removes n, and then the nodes above it, as long as they are not in use. If the bucket of a
 // node is not full, the table keeps the time at which it will be.
 func (t *Table) retire(now int64, n *node) {
-	for n != t.root && n.queue == nil && n.users == 0 && n.used == 0 {
+	for n != t.root && n.queue == nil && n.users == 0 && n.used == 0 && !n.holdsPermits() {
 		if !n.bucket.full(now) {
 			t.keepSpent(n.key, n.bucket.due)
 		}
@@ -159,8 +177,17 @@ func (t *Table) retire(now int64, n *node) {
 			t.alarms.Delete(alarm{n.alarm, n})
 			n.alarm = 0
 		}
+		if n.permits != nil {
+			delete(t.permits, n.permits.name)
+		}
 		delete(t.nodes, n.key)
 		n = n.parent
 		n.users--
 	}
+}
+
+// holdsPermits reports whether the table needs n because of its permits or tokens.
+func (n *node) holdsPermits() bool {
+	p := n.permits
+	return p != nil && (p.held > 0 || p.ordered.Want > 0 || p.dirty || p.reviewAt != 0 || p.drawing)
 }

@@ -50,7 +50,7 @@ func (q *queue) bookable(pool *node) int {
 	count, weight := q.len(), q.kind.policy.Weight
 	admit := func(n *node) {
 		if n != pool && n.limited() {
-			count = min(count, max(0, n.max-n.used)/n.cost(weight))
+			count = min(count, max(0, n.capacity()-n.used)/n.cost(weight))
 		}
 	}
 	for n := &q.node; n != nil; n = n.parent {

@@ -34,6 +34,10 @@ type Config struct {
 	// each limit, in the order of policy.Set.Keyed.
 	Layouts map[string][]string
 	Pools   map[string]string // by type: the pool whose slots its tasks take; a type without a pool takes none
+
+	// Permits says that a coordinator grants the permits of limits of the cluster, see permits.go.
+	// Otherwise they are limits like others.
+	Permits bool
 }
 
 // Table is the trigger table. Its methods take the time as Unix nanoseconds. The time must not
@@ -44,8 +48,18 @@ type Table struct {
 	kinds  map[string]*kind
 	nodes  map[string]*node // every limit in use except the root, by node.key
 	pools  map[string]*node // the limits for the slots of pools, by pool; they are never retired
-	order  []*kind          // all kinds, sorted by name
-	hand   int              // position in order of the search for a kind that has more than its share
+
+	permits  map[string]*node     // the limits of the cluster, by permits.name
+	changed  []*node              // those that may need another Order
+	ordered  uint64               // the number of the last Order
+	draws    []Draw               // to be taken by TakeOrders
+	reviews  *btree.BTreeG[alarm] // limits of the cluster whose permits or tokens are looked at later
+	live     policy.Live
+	version  uint64 // of live
+	draining bool
+
+	order  []*kind // all kinds, sorted by name
+	hand   int     // position in order of the search for a kind that has more than its share
 	queues map[task.Queue]*queue
 
 	size      int // number of triggers in all queues
@@ -104,11 +118,12 @@ func New(c Config) *Table {
 		kinds:        make(map[string]*kind),
 		nodes:        make(map[string]*node),
 		pools:        make(map[string]*node),
+		permits:      make(map[string]*node),
 		queues:       make(map[task.Queue]*queue),
 		freeChildren: btree.NewFreeListG[child](1024),
 		freeItems:    btree.NewFreeListG[item](1024),
 	}
-	t.alarms = btree.NewG(degree, alarm.before)
+	t.alarms, t.reviews = btree.NewG(degree, alarm.before), btree.NewG(degree, alarm.before)
 	t.spentByTime, t.spentByKey = btree.NewG(degree, spentRate.before), make(map[string]int64)
 	t.root = t.newNode(nil, policy.Limit{Max: c.Policies.Slots}, "")
 	for _, name := range slices.Sorted(maps.Keys(c.Policies.Types)) {
@@ -186,10 +201,13 @@ func (t *Table) IsOpen(name string) bool {
 }
 
 // Wake returns the next time at which [Table.Advance] has something to do: the rate of a limit allows
-// a start again, or the pass over the queues of a type continues. It returns false if there is no
-// such time.
+// a start again, permits are to be given back, or the pass over the queues of a type continues. It
+// returns false if there is no such time.
 func (t *Table) Wake() (int64, bool) {
 	a, ok := t.alarms.Min()
+	if r, some := t.reviews.Min(); some && (!ok || r.at < a.at) {
+		a.at, ok = r.at, true
+	}
 	if at := t.reads.scanAt; at != 0 && (!ok || at < a.at) {
 		a.at, ok = at, true
 	}
@@ -203,6 +221,7 @@ func (t *Table) Wake() (int64, bool) {
 func (t *Table) Advance(now int64) {
 	t.now = now
 	t.dropFull(now)
+	t.review(now)
 	if wake := t.reads.scanAt; wake != 0 && wake <= now {
 		t.reads.scanAt, t.reads.mayScan = 0, true
 	}

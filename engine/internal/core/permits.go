@@ -1,0 +1,60 @@
+package core
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/taskengine/taskengine/engine/internal/table"
+	"github.com/taskengine/taskengine/engine/policy"
+)
+
+// What the core asks of the coordinator of limits of the cluster, and what it is told, see package table.
+type (
+	Order   = table.Order
+	Holding = table.Holding
+	Draw    = table.Draw
+	Drawn   = table.Drawn
+)
+
+// ErrPermitsLost is why tasks under a limit of the cluster are stopped when their node has lost its
+// permits: other nodes may have them.
+var ErrPermitsLost = errors.New("the node has lost its permits of a limit of the cluster")
+
+// Permits tells the core of the permits of this node: the answers to Orders, and changes.
+func (c *Core) Permits(now time.Time, holdings []Holding) {
+	for _, h := range holdings {
+		c.table.Hold(c.steady(now), h)
+	}
+	c.book(now)
+}
+
+// Drawn answers Draws.
+func (c *Core) Drawn(now time.Time, drawn []Drawn) {
+	for _, d := range drawn {
+		c.table.Drawn(c.steady(now), d)
+	}
+	c.book(now)
+}
+
+// LosePermits tells the core that this node has lost all permits. Tasks that need some are stopped, and
+// keep their slots until their handlers return. Those that are being grabbed are handed back. The
+// Orders that follow from it are for a new holder.
+func (c *Core) LosePermits(now time.Time) {
+	c.losses++
+	c.table.LosePermits(c.steady(now))
+	var stops []Stop
+	for _, r := range c.runs {
+		if r.phase == running && r.slot.NeedsPermits() {
+			stops = append(stops, Stop{r.ref.ID, ErrPermitsLost})
+		}
+	}
+	slices.SortFunc(stops, func(a, b Stop) int { return a.ID.Compare(b.ID) })
+	c.ready.Stops = append(c.ready.Stops, stops...)
+}
+
+// Override replaces the overrides of all limits, see table.Table.Override.
+func (c *Core) Override(now time.Time, version uint64, live policy.Live) {
+	c.table.Override(c.steady(now), version, live)
+	c.book(now)
+}

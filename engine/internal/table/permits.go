@@ -1,0 +1,394 @@
+package table
+
+import (
+	"hash/fnv"
+
+	"github.com/taskengine/taskengine/engine/policy"
+)
+
+// A limit of the cluster counts the tasks of all nodes. A coordinator keeps its permits, and grants
+// them to nodes. In the table of a node, such a limit has as many slots as the node holds permits:
+// booking a task needs no message. The table asks for permits by an Order when a task waits for one,
+// and gives them back by another:
+//
+//   - those that were not used for idleTime,
+//   - those that are not used, if other nodes wait for some, and
+//   - those of tasks that have ended, if other nodes have less than their share. A node that uses
+//     permits keeps them for quantum, so that they do not move with each task.
+//
+// It orders more permits than it needs at once, as many again as it uses, while no other node waits.
+// Tokens of rates are drawn in the same way, but are used up.
+type permits struct {
+	name   string // of the limit, with its values, for the coordinator
+	spread int64  // see grace; depends on the name
+
+	held    int    // permits that this node has
+	least   int    // how many it must have to start the task that waits; 0 if none waits
+	ordered Order  // the last Order
+	holding bool   // it orders no more until the last Order is answered, because that gave permits back
+	lowered uint64 // the number of the last Order that gave permits back, or of the first one
+	dirty   bool   // it is in Table.changed
+
+	share, waiting, needed int // as the coordinator said last, see Holding
+
+	fresh       bool  // none of the permits that came last was used
+	unused      int   // how often in a row permits were given back that were not used; at most maxUnused
+	grownAt     int64 // when permits came last
+	usedAt      int64 // when a task took or freed a slot last
+	scarceUntil int64 // until then no more permits are ordered than are needed at once
+	reviewAt    int64 // its time in Table.reviews; 0 if it has none
+
+	tokens
+}
+
+// tokens are those of the rate of a limit of the cluster that were drawn and not used yet.
+type tokens struct {
+	interval int64 // nanoseconds between two tokens at the full rate; 0 is no rate
+	burst    int
+	left     int
+	until    int64 // when those that are left are given up
+	chunk    int   // how many the next Draw asks for
+	drawing  bool  // a Draw is under way
+	drawAt   int64 // not before this time
+}
+
+const (
+	idleTime    = int64(10e9)  // how long permits are kept that are not used, in nanoseconds
+	quantum     = int64(200e6) // how long a node uses permits before it gives them to others that have less than their share
+	grace       = int64(20e6)  // see permits.grace
+	maxUnused   = 8            // see permits.unused
+	scarceTime  = int64(1e9)   // how long permits are scarce for a node after it got fewer than it wanted
+	drawAhead   = int64(100e6) // the time at the full rate for which tokens are drawn at once
+	tokenTime   = int64(1e9)   // how long tokens are kept, or for an interval if that is longer
+	maxDrawWait = int64(60e9)  // after this time a Draw is made again that got no token: the rate may have been changed
+)
+
+// Order asks the coordinator for permits of a limit, or gives some back.
+type Order struct {
+	Limit   string // its name for the coordinator
+	Number  uint64 // of the Order: it grows with each of them
+	Want    int    // how many the node wants to have in all
+	Least   int    // with how many it can start a task; not more than it has if none waits
+	Max     int    // how many there are for all nodes
+	Version uint64 // of Max
+}
+
+// Holding is what the coordinator says of the permits of this node. It answers an Order, or tells of
+// a change.
+type Holding struct {
+	Limit   string
+	Number  uint64 // of the latest Order for the limit that the coordinator knew
+	Held    int    // permits of this node
+	Share   int    // what each node has if all that use the limit have the same
+	Waiting int    // how many permits other nodes wait for
+	Needed  int    // how many of those they need to have their share, and how many all nodes have above the limit's maximum
+}
+
+// Draw asks the coordinator for tokens of a rate. It is answered by exactly one Drawn.
+type Draw struct {
+	Limit    string
+	Interval int64 // nanoseconds between two tokens at the full rate
+	Burst    int
+	Tokens   int
+}
+
+// Drawn answers a Draw.
+type Drawn struct {
+	Limit  string
+	Tokens int
+	Next   int64 // nanoseconds until there is another token, if fewer were granted than asked for
+}
+
+// addPermits makes n a limit of the cluster. values are its own value and those above it.
+func (t *Table) addPermits(n *node, values []string) {
+	n.permits = &permits{name: policy.ClusterName(n.name, values...), lowered: t.ordered + 1}
+	h := fnv.New32a()
+	h.Write([]byte(n.permits.name))
+	n.permits.spread = int64(4 + h.Sum32()%16)
+	t.permits[n.permits.name] = n
+}
+
+// setRate sets the rate of a limit of the cluster.
+func (k *tokens) setRate(r policy.Rate) {
+	b := newBucket(r)
+	if k.interval = b.interval; b.interval == 0 {
+		*k = tokens{drawing: k.drawing}
+		return
+	}
+	k.burst = int(b.slack/b.interval) + 1
+	k.chunk = max(1, k.chunk)
+	k.left = min(k.left, k.burst)
+}
+
+// capacity returns how many slots of n this node may use.
+func (n *node) capacity() int {
+	if n.permits != nil {
+		return min(n.max, n.permits.held)
+	}
+	return n.max
+}
+
+// lack records that a task waits which needs some slots of n, and that n has no room for it.
+func (t *Table) lack(now int64, n *node, need int) {
+	p := n.permits
+	if p == nil || n.paused {
+		return
+	}
+	if n.max > 0 {
+		switch after := n.used + need; {
+		case after > n.max:
+			return
+		case after > p.held:
+			if p.least != after {
+				p.least = after
+				t.changePermits(n)
+			}
+			return
+		}
+	}
+	if k := &p.tokens; k.interval > 0 && k.left == 0 && !k.drawing && now >= k.drawAt {
+		k.drawing = true
+		t.draws = append(t.draws, Draw{Limit: p.name, Interval: k.interval, Burst: k.burst, Tokens: k.chunk})
+	}
+}
+
+// takePermit is called when a task has taken a slot of n.
+func (t *Table) takePermit(now int64, n *node) {
+	p := n.permits
+	p.usedAt, p.fresh, p.unused = now, false, 0
+	if p.interval > 0 {
+		if p.left--; p.left == 0 {
+			p.chunk = min(2*p.chunk, p.burst, int(max(1, drawAhead/p.interval)))
+		}
+	}
+	if first, ok := n.parked.Min(); ok && !t.room(now, n, first.need) {
+		t.lack(now, n, first.need)
+	}
+}
+
+// freePermit is called when a task has freed its slot of n, before another task can take it.
+func (t *Table) freePermit(now int64, n *node, refund bool) {
+	p := n.permits
+	p.usedAt = now
+	if refund && p.interval > 0 && now < p.until {
+		p.left++
+		t.reviewAt(n, p.until)
+	}
+	if give := min(p.held-n.used, p.held-p.share, p.needed); give > 0 && now-p.grownAt >= quantum {
+		p.held -= give
+		p.needed -= give
+		p.holding = true
+	}
+	t.changePermits(n)
+}
+
+// changePermits has the next TakeOrders look at n.
+func (t *Table) changePermits(n *node) {
+	if !n.permits.dirty {
+		n.permits.dirty = true
+		t.changed = append(t.changed, n)
+	}
+}
+
+// TakeOrders appends the Orders and Draws that are to be made now, and returns both.
+func (t *Table) TakeOrders(orders []Order, draws []Draw) ([]Order, []Draw) {
+	for len(t.changed) > 0 {
+		n := t.changed[len(t.changed)-1]
+		t.changed = t.changed[:len(t.changed)-1]
+		p := n.permits
+		p.dirty = false
+		o := t.orderFor(n)
+		if o != p.ordered {
+			t.ordered++
+			o.Number = t.ordered
+			if o.Want > 0 || p.ordered.Want > 0 {
+				orders = append(orders, o)
+			}
+			if o.Want < p.ordered.Want {
+				p.lowered = o.Number
+			}
+			p.ordered = o
+		}
+		if o.Want < p.held {
+			p.held, p.holding = o.Want, true
+			t.capacityChanged(t.now, n)
+		}
+		t.retire(t.now, n)
+	}
+	draws = append(draws, t.draws...)
+	t.draws = t.draws[:0]
+	return orders, draws
+}
+
+// orderFor returns the Order that n needs.
+func (t *Table) orderFor(n *node) Order {
+	p := n.permits
+	o := Order{Limit: p.name, Number: p.ordered.Number, Want: n.used, Max: n.max, Version: t.version}
+	if n.max == 0 {
+		o.Want = 0
+		return o
+	}
+	if idle := p.held - n.used; idle > 0 {
+		o.Want = p.held - t.excess(n, idle)
+	}
+	if p.least > p.held && o.Want >= p.held && !p.holding && !t.draining {
+		if o.Least = p.least; p.waiting == 0 && t.now >= p.scarceUntil {
+			o.Want = min(2*n.used, n.max)
+		}
+		o.Want = max(o.Want, p.least)
+	}
+	return o
+}
+
+// excess returns how many of the idle permits of n are to be given back now. If some are to be given
+// back later, it sets the time to look at n again.
+func (t *Table) excess(n *node, idle int) int {
+	p := n.permits
+	at, give := p.usedAt+idleTime, idle
+	switch {
+	case t.draining:
+		return idle
+	case p.waiting > 0 && p.fresh:
+		if at, give = p.grownAt+p.grace(), min(idle, p.waiting); at <= t.now {
+			p.unused = min(p.unused+1, maxUnused)
+		}
+	case p.waiting > 0:
+		at, give = t.now, min(idle, p.waiting)
+	}
+	if at <= t.now {
+		return give
+	}
+	t.reviewAt(n, at)
+	return 0
+}
+
+// grace returns how long permits are kept that came and were not used, because the task that they are for
+// waits for another limit, while other nodes wait for them. Two nodes may each have a permit that the
+// other one needs, too. If both gave theirs back at the same time, they would exchange them for ever.
+// So the time differs from limit to limit, and it is longer each time.
+func (p *permits) grace() int64 { return grace << p.unused * p.spread / 4 }
+
+// reviewAt has n looked at again at the given time, or earlier if that was set before.
+func (t *Table) reviewAt(n *node, at int64) {
+	p := n.permits
+	if p.reviewAt != 0 {
+		if p.reviewAt <= at {
+			return
+		}
+		t.reviews.Delete(alarm{p.reviewAt, n})
+	}
+	p.reviewAt = at
+	t.reviews.ReplaceOrInsert(alarm{at, n})
+}
+
+// review looks at the permits and tokens whose time has come.
+func (t *Table) review(now int64) {
+	for {
+		a, ok := t.reviews.Min()
+		if !ok || a.at > now {
+			return
+		}
+		t.reviews.DeleteMin()
+		p := a.node.permits
+		p.reviewAt = 0
+		if p.left > 0 && p.until <= now {
+			p.left, p.chunk = 0, 1
+			t.reposition(now, a.node)
+		} else if p.left > 0 {
+			t.reviewAt(a.node, p.until)
+		}
+		t.changePermits(a.node)
+	}
+}
+
+// Hold tells the table of the permits of this node.
+func (t *Table) Hold(now int64, h Holding) {
+	t.now = now
+	n, ok := t.permits[h.Limit]
+	if !ok {
+		return
+	}
+	p := n.permits
+	if h.Number < p.lowered { // it may tell of permits that were given back since
+		return
+	}
+	p.share, p.waiting, p.needed, p.holding = h.Share, h.Waiting, h.Needed, false
+	if h.Held < p.ordered.Want {
+		p.scarceUntil = now + scarceTime
+	}
+	held := min(h.Held, p.ordered.Want)
+	if held > p.held {
+		p.fresh, p.grownAt, p.usedAt = true, now, now
+	}
+	if p.held = held; held >= p.least {
+		p.least = 0
+	}
+	t.changePermits(n)
+	t.capacityChanged(now, n)
+}
+
+// capacityChanged restores the order after the capacity of n, or its tokens, have changed.
+func (t *Table) capacityChanged(now int64, n *node) {
+	t.reposition(now, n)
+	t.markRoomy(now, n)
+}
+
+// Drawn answers a Draw.
+func (t *Table) Drawn(now int64, d Drawn) {
+	t.now = now
+	n, ok := t.permits[d.Limit]
+	if !ok || !n.permits.drawing {
+		return
+	}
+	k := &n.permits.tokens
+	k.drawing = false
+	if k.interval == 0 {
+		return
+	}
+	if k.left += d.Tokens; d.Tokens > 0 {
+		k.until = now + max(tokenTime, k.interval)
+		t.reviewAt(n, k.until)
+	} else {
+		k.chunk, k.drawAt = 1, now+min(max(1, d.Next), maxDrawWait)
+		t.setAlarm(n, k.drawAt)
+	}
+	t.capacityChanged(now, n)
+}
+
+// LosePermits tells the table that this node has lost all permits. Booked tasks stay booked.
+func (t *Table) LosePermits(now int64) {
+	t.now = now
+	for _, n := range t.sortedPermits() {
+		p := n.permits
+		p.held, p.ordered, p.holding, p.lowered = 0, Order{Limit: p.name}, false, t.ordered+1
+		p.share, p.waiting, p.needed = 0, 0, 0
+		t.changePermits(n)
+		t.capacityChanged(now, n)
+	}
+}
+
+// Drain has the table give back permits as soon as they are not used, and order no more.
+func (t *Table) Drain() {
+	t.draining = true
+	for _, n := range t.sortedPermits() {
+		t.changePermits(n)
+	}
+}
+
+// NeedsPermits reports whether a booked slot is under a limit of the cluster on concurrency.
+func (s Slot) NeedsPermits() bool {
+	if s.queue == nil {
+		return false
+	}
+	for n := &s.queue.node; n != nil; n = n.parent {
+		if n.permits != nil && n.max > 0 {
+			return true
+		}
+	}
+	for _, n := range s.queue.across {
+		if n.permits != nil && n.max > 0 {
+			return true
+		}
+	}
+	return false
+}

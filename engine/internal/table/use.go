@@ -1,0 +1,70 @@
+package table
+
+import "slices"
+
+// Use is what is used of some limits, and what waits below them.
+type Use struct {
+	Used   int            // slots taken
+	Held   int            // permits of limits of the cluster
+	OpenAt int64          // when a rate allows the next start, in Unix nanoseconds: of several limits the latest; 0 if all allow one now
+	Queued map[string]int // by type, the number of triggers in memory that count for one of the limits
+	Names  []string       // of the limits of the cluster among them, for the coordinator, sorted
+}
+
+// Limits calls fn with every limit in use that has a name: its name, its value, the number of slots
+// taken and the number of permits. A limit below a keyed one may be in use for several values of that.
+func (t *Table) Limits(fn func(name, value string, used, held int)) {
+	for _, n := range t.nodes {
+		held := 0
+		if n.permits != nil {
+			held = n.permits.held
+		}
+		fn(n.name, n.value, n.used, held)
+	}
+}
+
+// Use returns the use of the limits that match. It looks at all limits in use and at all queues.
+func (t *Table) Use(now int64, match func(name, value string) bool) Use {
+	u := Use{Queued: make(map[string]int)}
+	for _, n := range t.nodes {
+		if !match(n.name, n.value) {
+			continue
+		}
+		u.Used += n.used
+		if at := n.bucket.next(); at > now {
+			u.OpenAt = max(u.OpenAt, at)
+		}
+		if p := n.permits; p != nil {
+			u.Held += p.held
+			u.Names = append(u.Names, p.name)
+			if p.interval > 0 && p.left == 0 && p.drawAt > now {
+				u.OpenAt = max(u.OpenAt, p.drawAt)
+			}
+		}
+	}
+	slices.Sort(u.Names)
+	for _, q := range t.queues {
+		if count := q.len(); count > 0 && q.counts(match) {
+			u.Queued[q.kind.name] += count
+		}
+	}
+	return u
+}
+
+// CountsFor reports whether a booked slot counts for a limit that matches.
+func (s Slot) CountsFor(match func(name, value string) bool) bool { return s.queue.counts(match) }
+
+// counts reports whether the tasks of q count for a limit that matches.
+func (q *queue) counts(match func(name, value string) bool) bool {
+	for n := q.node.parent; n != nil; n = n.parent {
+		if match(n.name, n.value) {
+			return true
+		}
+	}
+	for _, n := range q.across {
+		if match(n.name, n.value) {
+			return true
+		}
+	}
+	return false
+}
