@@ -26,18 +26,30 @@ type nodesOn struct {
 	server  *pgtest.Server
 	url     string
 	engines []*engine.Engine
+	limits  map[string]policy.Limit                      // of the tasks; nil for none
+	under   []string                                     // the limits that count the tasks
+	work    time.Duration                                // how long a task takes
 	began   atomic.Pointer[func(node int, t *task.Task)] // called at every start
 	done    atomic.Int64
+	orders  atomic.Int64 // of permits
 }
 
 func openNodes(tb testing.TB, n, slots int, settings ...string) *nodesOn {
+	tb.Helper()
+	o := new(nodesOn)
+	o.start(tb, n, slots, settings...)
+	return o
+}
+
+// start starts the database and the nodes.
+func (o *nodesOn) start(tb testing.TB, n, slots int, settings ...string) {
 	tb.Helper()
 	server, err := pgtest.Start(append([]string{"shared_buffers=1GB", "max_wal_size=4GB", "checkpoint_timeout=15min", "wal_compression=lz4", "max_connections=300"}, settings...)...)
 	if err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { must(tb, server.Close()) })
-	o := &nodesOn{server: server, url: server.Database(tb)}
+	o.server, o.url = server, server.Database(tb)
 	if _, err := schema.Migrate(tb.Context(), o.url, schema.Default); err != nil {
 		tb.Fatal(err)
 	}
@@ -49,7 +61,6 @@ func openNodes(tb testing.TB, n, slots int, settings ...string) *nodesOn {
 			time.Sleep(10 * time.Millisecond)
 		}
 	}
-	return o
 }
 
 func must(tb testing.TB, err error) {
@@ -81,12 +92,17 @@ func (o *nodesOn) open(tb testing.TB, i, slots int) *engine.Engine {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { must(tb, coord.Close()) })
+	typ := policy.DefaultType()
+	typ.Limits = o.under
 	e, err := engine.Open(tb.Context(), engine.Config{
-		Store: store, Elector: coord, Membership: coord, Bus: coord, Name: fmt.Sprint("node ", i),
-		Policies: policy.Set{Slots: slots, Types: map[string]policy.Type{"noop": policy.DefaultType()}},
+		Store: store, Elector: coord, Membership: coord, Bus: coord, Semaphore: countedOrders{coord, &o.orders}, Rates: coord, Settings: coord, Name: fmt.Sprint("node ", i),
+		Policies: policy.Set{Slots: slots, Limits: o.limits, Types: map[string]policy.Type{"noop": typ}},
 		Handlers: map[string]task.Handler{"noop": task.HandlerFunc(func(_ context.Context, t *task.Task) ([]byte, error) {
 			if began := o.began.Load(); began != nil {
 				(*began)(i, t)
+			}
+			if o.work > 0 {
+				time.Sleep(o.work)
 			}
 			return nil, nil
 		})},
@@ -105,19 +121,24 @@ func (o *nodesOn) open(tb testing.TB, i, slots int) *engine.Engine {
 
 // live submits n tasks in batches, evenly to all nodes, and waits until they are done.
 func (o *nodesOn) live(tb testing.TB, n int) {
+	tb.Helper()
+	o.liveAs(tb, n, func(int) engine.Request { return engine.Request{Type: "noop", Payload: make([]byte, 256)} })
+}
+
+// liveAs is live for tasks that depend on their number.
+func (o *nodesOn) liveAs(tb testing.TB, n int, request func(i int) engine.Request) {
 	before := o.done.Load()
 	var left atomic.Int64
 	left.Store(int64(n))
-	payload := make([]byte, 256)
 	var wg sync.WaitGroup
 	for _, e := range o.engines {
 		for range max(1, 4/len(o.engines)) {
 			wg.Go(func() {
 				const batch = 200
-				for left.Add(-batch) > -batch {
-					reqs := make([]engine.Request, batch)
+				for end := left.Add(-batch); end > -batch; end = left.Add(-batch) {
+					reqs := make([]engine.Request, min(batch, end+batch))
 					for i := range reqs {
-						reqs[i] = engine.Request{Type: "noop", Payload: payload}
+						reqs[i] = request(int(end) + batch - len(reqs) + i)
 					}
 					if _, err := e.Submit(tb.Context(), reqs...); err != nil {
 						tb.Error(err)

@@ -25,7 +25,7 @@ func (e *Engine) clean(ctx context.Context) error {
 		return e.expire(ctx, s)
 	}
 	for {
-		next := time.Now().Add(e.cleanEvery())
+		next := e.Now().Add(e.cleanEvery())
 		for _, s := range []task.State{task.Done, task.Failed, task.Cancelled} {
 			at, err := e.cleanState(ctx, s)
 			if err != nil {
@@ -35,7 +35,7 @@ func (e *Engine) clean(ctx context.Context) error {
 				next = at
 			}
 		}
-		if err := wakeup.Sleep(ctx, max(time.Second, time.Until(next))); err != nil {
+		if err := wakeup.Sleep(ctx, max(time.Second, next.Sub(e.Now()))); err != nil {
 			return err
 		}
 	}
@@ -50,7 +50,7 @@ const (
 // expire has the store remove the ended tasks whose retention is over.
 func (e *Engine) expire(ctx context.Context, s storage.Expirer) error {
 	for {
-		n, next, err := s.Expire(ctx, time.Now())
+		n, next, err := s.Expire(ctx, e.Now())
 		if err != nil {
 			return err
 		}
@@ -59,7 +59,7 @@ func (e *Engine) expire(ctx context.Context, s storage.Expirer) error {
 		}
 		wait := maxExpireRest
 		if !next.IsZero() {
-			wait = min(max(time.Until(next), minExpireRest), maxExpireRest)
+			wait = min(max(next.Sub(e.Now()), minExpireRest), maxExpireRest)
 		}
 		if err := wakeup.Sleep(ctx, wait); err != nil {
 			return err
@@ -93,7 +93,7 @@ func (e *Engine) cleanState(ctx context.Context, s task.State) (time.Time, error
 		var refs []task.Ref
 		var next time.Time
 		for _, d := range page {
-			if d.At.After(time.Now()) {
+			if d.At.After(e.Now()) {
 				next = d.At
 				break
 			}

@@ -145,3 +145,21 @@ func TestATaskStartsByTheWallClockAlsoAfterAGlitch(t *testing.T) {
 		}
 	})
 }
+
+// slow is a shared clock that is an hour behind the wall clock.
+type slow struct{}
+
+func (slow) ClockAt(t time.Time) (time.Time, time.Duration, bool) { return t.Add(-time.Hour), 0, true }
+
+// In a bubble of testing/synctest no time has a monotonic reading.
+func TestATimeThatAHandlerDerivedFromTheWallClockIsConverted(t *testing.T) {
+	e := &Engine{base: timebase{slow{}}}
+	at := time.Now().Add(time.Minute)
+	if got := e.byTimebase(at); !got.Equal(at.Add(-time.Hour)) {
+		t.Errorf("%v is %v by a clock that is an hour behind", at, got)
+	}
+	at = at.Round(0)
+	if got := e.byTimebase(at); !got.Equal(at) {
+		t.Errorf("a time of the day, %v, becomes %v", at, got)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,11 +20,14 @@ import (
 
 // group is a cluster of nodes on one store in memory.
 type group struct {
-	t     *testing.T
-	store *memory.Store
-	first *local.Node
-	noBus bool
-	wrap  func(*memory.Store) storage.Store // wraps the store of each node; nil for no wrapper
+	t        *testing.T
+	store    *memory.Store
+	first    *local.Node
+	noBus    bool
+	ahead    *atomic.Int64 // how far the wall clock is ahead of the clock that the nodes share; nil if they share none
+	observer engine.Observer
+	settings bool                              // the nodes share settings by the coordinator, and not by the store
+	wrap     func(*memory.Store) storage.Store // wraps the store of each node; nil for no wrapper
 
 	mu   sync.Mutex
 	runs map[task.ID][]string // guarded by mu: the nodes on which a task's handler began
@@ -57,9 +61,16 @@ func (g *group) join(name string, set policy.Set, work func(context.Context, *ta
 	}
 	m.node = &node{t: g.t, store: g.store, config: engine.Config{
 		Store: g.store, Policies: set, Handlers: handlers, Name: name, Elector: m.coord, Membership: m.coord, Bus: m.coord,
+		Semaphore: m.coord, Rates: m.coord, Settings: m.coord, Observer: g.observer,
 	}}
 	if g.noBus {
 		m.config.Bus = nil
+	}
+	if g.ahead != nil {
+		m.config.Membership = clocked{m.coord, g.ahead}
+	}
+	if g.settings {
+		m.config.Settings = m.coord
 	}
 	if g.wrap != nil {
 		m.config.Store = g.wrap(g.store)

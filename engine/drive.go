@@ -23,6 +23,7 @@ type state struct {
 	effects  shell.Effects // buffer of tell
 	events   shell.Events  // buffer of drain
 	armed    time.Time     // when the ticker wakes
+	inTx     transactionRows
 
 	stopCause  error // why new attempts are stopped at once; nil if they are not
 	failure    error // why the engine has failed
@@ -87,6 +88,9 @@ func (e *Engine) perform(ef *shell.Effects) news {
 			a.stop(stop.Cause)
 		}
 	}
+	if len(ef.Orders)+len(ef.Draws) > 0 {
+		e.cluster.Order(ef.Orders, ef.Draws)
+	}
 	for _, w := range ef.Wants {
 		e.pools.uses[w.Pool].Want(w.Tasks)
 	}
@@ -142,11 +146,16 @@ var levels = [...]slog.Level{shell.Debug: slog.LevelDebug, shell.Info: slog.Leve
 // sleeps, and do not follow a wall clock that is set.
 const maxTick = time.Minute
 
-// tickLoop tells the shell the time when it has something to do then.
+// tickLoop tells the shell the time when it has something to do then. It also watches the offset of
+// the wall clock.
 func (e *Engine) tickLoop(ctx context.Context) {
 	timer := time.NewTimer(maxTick)
 	defer timer.Stop()
+	watch := clockWatch{log: e.log}
 	for {
+		if o, ok := e.ClockOffset(); ok {
+			watch.look(o)
+		}
 		select {
 		case <-ctx.Done():
 			return
@@ -165,6 +174,12 @@ func (e *Engine) tickLoop(ctx context.Context) {
 		e.mu.Unlock()
 		timer.Reset(wait)
 	}
+}
+
+// stepped tells the shell, and the ticker, of a step of the clock. It is called with mu held.
+func (e *Engine) stepped(by time.Duration) {
+	e.state.Step(by)
+	e.rearm.Set() // what the ticker waits for may be due now
 }
 
 // drainLoop has the shell told what is in the inbox, where several databases keep the tasks: the

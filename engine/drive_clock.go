@@ -1,41 +1,65 @@
 package engine
 
-import "time"
+import (
+	"time"
 
-// clock is a wall clock that is safe to decide by. When the wall clock is set by more than
-// maxSlew, forward or back, clock follows at once and reports the step, so that durations become
-// neither longer nor shorter. It does not report a smaller step. It follows a smaller step
-// forward at once; after a smaller step back it does not go back, but runs at half speed until it
-// agrees with the wall clock again.
+	"github.com/taskengine/taskengine/coord"
+)
+
+// timebase is the clock by which the tasks of an engine go. It is read only.
+type timebase struct {
+	shared coord.Clock // that of the cluster; nil for the wall clock of the machine
+}
+
+// at returns what the clock says at the moment t, a result of [time.Now].
+func (b timebase) at(t time.Time) time.Time {
+	if b.shared != nil {
+		if shared, _, ok := b.shared.ClockAt(t); ok {
+			return shared.Round(0)
+		}
+	}
+	return t.Round(0)
+}
+
+// Now returns the time by which the tasks of the engine go: by the clock that the members of its
+// cluster share, if its Membership is a [coord.Clock], and otherwise by the wall clock of the machine.
+func (e *Engine) Now() time.Time { return e.base.at(time.Now()) }
+
+// clock is a timebase that is safe to decide by. When the timebase is set by more than maxSlew, forward
+// or back, clock follows at once and reports the step, so that durations become neither longer nor
+// shorter. It does not report a smaller step. It follows a smaller step forward at once; after a
+// smaller step back it does not go back, but runs at half speed until it agrees with the timebase
+// again.
 type clock struct {
 	last    time.Time           // last result of now
 	read    time.Time           // when that was, with a monotonic reading
 	stepped func(time.Duration) // called with each step; may be nil
-	skew    time.Duration       // by how much tests have set the wall clock
+	base    timebase            // what it follows
+	skew    time.Duration       // by how much tests have set the timebase
 }
 
-// maxSlew is how far this clock and the wall clock may differ.
+// maxSlew is how far this clock and the timebase may differ.
 const maxSlew = time.Second
 
 func (c *clock) now() time.Time {
 	t := time.Now()
-	wall := t.Round(0).Add(c.skew)
+	now := c.base.at(t).Add(c.skew)
 	if c.last.IsZero() {
-		c.last, c.read = wall, t
-		return wall
+		c.last, c.read = now, t
+		return now
 	}
 	elapsed := t.Sub(c.read) // monotonic: the time that the machine sleeps is a step
 	c.read = t
-	switch ahead := wall.Sub(c.last.Add(elapsed)); {
+	switch ahead := now.Sub(c.last.Add(elapsed)); {
 	case ahead > maxSlew || ahead < -maxSlew:
-		c.last = wall
+		c.last = now
 		if c.stepped != nil {
 			c.stepped(ahead)
 		}
 	case ahead < 0:
-		c.last = later(wall, c.last.Add(elapsed/2))
+		c.last = later(now, c.last.Add(elapsed/2))
 	default:
-		c.last = wall
+		c.last = now
 	}
 	return c.last
 }

@@ -30,7 +30,7 @@ func (e *Engine) begin(r core.Run) *attempt {
 		a.stop(e.state.stopCause)
 	}
 	if d := &a.Run.Deadline; !d.IsZero() { // with a monotonic reading: setting the wall clock does not move it
-		*d = time.Now().Add(d.Sub(e.state.clock.last))
+		*d = e.state.clock.read.Add(d.Sub(e.state.clock.last))
 	}
 	e.state.attempts[r.ID] = a
 	return a
@@ -43,7 +43,7 @@ func (e *Engine) handle(a *attempt) {
 		return
 	}
 	if e.config.Observer.Started != nil {
-		e.config.Observer.Started(time.Now(), a.Task)
+		e.config.Observer.Started(e.Now(), a.Task)
 	}
 	returned := false
 	defer func() {
@@ -64,6 +64,9 @@ func (e *Engine) mayNotBegin(a *attempt) error {
 	}
 	if !e.cluster.Proves(a.Task.Owner) {
 		return ErrLeaseLost
+	}
+	if a.NeedsPermits && !e.cluster.HoldsPermits() {
+		return core.ErrPermitsLost
 	}
 	return nil
 }
@@ -100,6 +103,7 @@ func call(a *attempt, h task.Handler) task.Verdict {
 			v = task.VerdictOf(nil, task.ResultTooLarge(a.Type, n, most))
 		}
 	}
+	v.Again = a.engine.byTimebase(v.Again)
 	if outOfRange(v.Again) { // a store could not find the task again
 		v = task.VerdictOf(nil, task.Permanent(fmt.Errorf("the handler asked to run again at %v: times must lie between the years 1970 and 9999", v.Again)))
 	}
@@ -114,10 +118,19 @@ func call(a *attempt, h task.Handler) task.Verdict {
 	case cause == nil:
 	case errors.Is(cause, core.ErrTimeout):
 		v.Outcome = task.TimedOut
-	case errors.Is(cause, errShutdown), errors.Is(cause, ErrFailed), errors.Is(cause, ErrLeaseLost):
+	case errors.Is(cause, errShutdown), errors.Is(cause, ErrFailed), errors.Is(cause, ErrLeaseLost), errors.Is(cause, core.ErrPermitsLost):
 		v.Outcome, v.Error = task.Interrupted, fmt.Sprintf("%v: %s", cause, v.Error)
 	}
 	return v
+}
+
+// byTimebase returns the time at which a handler wants to run again. A time with a monotonic reading
+// was derived from [time.Now], so that the wall clock of the machine is in it.
+func (e *Engine) byTimebase(t time.Time) time.Time {
+	if t == t.Round(0) {
+		return t
+	}
+	return e.base.at(t)
 }
 
 // callSafely turns a panic of the handler into an error in doubt: how far the handler came is

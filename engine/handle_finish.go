@@ -50,7 +50,7 @@ type finishing struct {
 }
 
 func (a *attempt) finish(ctx context.Context, tx storage.Tx, result []byte) error {
-	e, now := a.engine, time.Now()
+	e, now := a.engine, a.engine.Now()
 	if most := e.catalog.policyOf(a.Type).ResultLimit(); len(result) > most {
 		return fmt.Errorf("the result has %d bytes, and max_result of the type %q allows %d", len(result), a.Type, most)
 	}

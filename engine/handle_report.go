@@ -29,9 +29,7 @@ var _ task.Reporter = (*attempt)(nil)
 
 // Progress implements [task.Reporter].
 func (a *attempt) Progress(p task.Progress) {
-	if p.At.IsZero() {
-		p.At = time.Now()
-	}
+	p.At = a.engine.Now()
 	a.reported.Store(true)
 	a.engine.progress.put(a, p)
 }

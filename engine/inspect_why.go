@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,12 +20,18 @@ import (
 type Reason struct {
 	Code    string    // stable, such as "limit"; see the constants
 	Text    string    // for people
-	Limit   string    // for CodeLimit and CodeRate: the name of the limit; "" is the node's slots
+	Limit   string    // for CodeLimit, CodeRate and CodePaused: the name of the limit; "" is the node's slots, or the type that is paused
 	Value   string    // the value that the limit is per
 	Used    int       // of the limit
 	Max     int       // of the limit
 	Until   time.Time // when the reason ends, if that is known
-	Holders []task.ID // some of the tasks that hold the limit
+	Holders []task.ID // some of the tasks of this node that hold the limit
+
+	// Cluster says that the limit counts the tasks of all nodes. Used is what those of this node take
+	// then, Max what all nodes have together, Held how many permits this node has, and Waiting how many
+	// permits other nodes wait for.
+	Cluster       bool
+	Held, Waiting int
 }
 
 // The codes of reasons.
@@ -35,7 +42,7 @@ const (
 	CodeStuck     = "stuck"      // the handler of its last attempt ran out of time and has not returned
 	CodeScheduled = "scheduled"  // it waits for its time
 	CodeRetry     = "retry"      // it waits for its next attempt
-	CodePaused    = "paused"     // its type is paused
+	CodePaused    = "paused"     // its type, or a limit, is paused
 	CodeNoHandler = "no_handler" // no handler of its type is configured
 	CodeLimit     = "limit"      // a limit has no free slot
 	CodeRate      = "rate"       // a rate is used up for the moment
@@ -81,7 +88,7 @@ func (e *Engine) Why(ctx context.Context, id task.ID) (*task.Task, []Reason, err
 		}
 		r, ok := e.elsewhere(t)
 		if !ok {
-			rs = e.withPool(t, w, reasons(now, t, w))
+			rs = e.withPauses(e.withPool(t, w, reasons(now, t, w)))
 			return
 		}
 		if t.State != task.Processing {
@@ -191,23 +198,53 @@ func limitName(u table.Usage) string {
 }
 
 func limitReason(u table.Usage, holders []task.ID) Reason {
-	r := Reason{Code: CodeLimit, Limit: u.Name, Value: u.Value, Used: u.Used, Max: u.Max, Holders: holders}
-	r.Text = fmt.Sprintf("%s: %d of %d used", limitName(u), u.Used, u.Max)
+	r := reasonOf(CodeLimit, u, holders)
+	r.Text = fmt.Sprintf("%s: %s", limitName(u), usedText(u))
 	switch {
+	case u.Paused:
+		r.Code, r.Text = CodePaused, limitName(u)+" is paused"
 	case u.OpenAt != 0:
 		r.Code, r.Until = CodeRate, time.Unix(0, u.OpenAt).UTC()
 		r.Text = limitName(u) + ": its rate is used up until " + r.Until.Format(time.RFC3339Nano)
 	case u.Need > 1:
-		r.Text += fmt.Sprintf("; it takes %d, and %d are free", u.Need, max(0, u.Max-u.Used))
+		r.Text += fmt.Sprintf("; it takes %d, and %d are free", u.Need, freeSlots(u))
 	}
 	return r
+}
+
+// reasonOf returns a reason with the use of a limit.
+func reasonOf(code string, u table.Usage, holders []task.ID) Reason {
+	return Reason{
+		Code: code, Limit: u.Name, Value: u.Value, Used: u.Used, Max: u.Max, Holders: holders,
+		Cluster: u.Cluster, Held: u.Held, Waiting: u.Waiting,
+	}
+}
+
+// usedText says how much of a limit is used.
+func usedText(u table.Usage) string {
+	if !u.Cluster {
+		return fmt.Sprintf("%d of %d used", u.Used, u.Max)
+	}
+	text := fmt.Sprintf("this node uses %d of the %d permits that it has, of %d in the cluster", u.Used, u.Held, u.Max)
+	if u.Waiting > 0 {
+		text += fmt.Sprintf("; other nodes wait for %d", u.Waiting)
+	}
+	return text
+}
+
+// freeSlots returns how many slots of a limit tasks of this node can take now.
+func freeSlots(u table.Usage) int {
+	if u.Cluster {
+		return max(0, min(u.Held, u.Max)-u.Used)
+	}
+	return max(0, u.Max-u.Used)
 }
 
 // beforeReason describes a limit that has room for a task, but not for another task that ranks
 // before it.
 func beforeReason(u table.Usage, holders []task.ID) Reason {
-	r := Reason{Code: CodeQueue, Limit: u.Name, Value: u.Value, Used: u.Used, Max: u.Max, Holders: holders}
-	r.Text = fmt.Sprintf("%s: task %v of type %s is before it and takes %d, of which %d are free", limitName(u), u.Before.ID, u.Before.Type, u.Before.Need, max(0, u.Max-u.Used))
+	r := reasonOf(CodeQueue, u, holders)
+	r.Text = fmt.Sprintf("%s: task %v of type %s is before it and takes %d, of which %d are free", limitName(u), u.Before.ID, u.Before.Type, u.Before.Need, freeSlots(u))
 	return r
 }
 
@@ -258,6 +295,22 @@ func (e *Engine) elsewhere(t *task.Task) (Reason, bool) {
 		return Reason{Code: CodeElsewhere, Text: "node " + node + " is to start it, and knows why it does not"}, true
 	}
 	return Reason{}, false
+}
+
+// withPauses adds to reasons who paused the limits.
+func (e *Engine) withPauses(rs []Reason) []Reason {
+	view, _ := e.limits.get()
+	for i := range rs {
+		if r := &rs[i]; r.Code == CodePaused && r.Limit != "" {
+			for _, s := range view.settingsOf(r.Limit, r.Value) {
+				if s.Paused {
+					r.Text += fmt.Sprintf(", by %s since %s", cmp.Or(s.By, "a person"), s.At.Format(time.RFC3339))
+					break
+				}
+			}
+		}
+	}
+	return rs
 }
 
 // withPool adds the reasons of the task's pool: the task still waits there, or the pool is

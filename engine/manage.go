@@ -83,11 +83,11 @@ func (e *Engine) edit(ctx context.Context, ref task.Ref, verb string, fill func(
 		if ref.Version != 0 && ref.Version != t.Version {
 			return t, fmt.Errorf("%w: it is at version %d, not %d", ErrStale, t.Version, ref.Version)
 		}
-		c := task.Change{Ref: t.Ref(), At: time.Now()}
+		c := task.Change{Ref: t.Ref(), At: e.Now()}
 		if !fill(t, &c) || !t.State.CanBecome(c.To) {
 			return t, fmt.Errorf("%w: cannot %s a task that is %s", ErrNotAllowed, verb, t.State)
 		}
-		after, err := e.swap(ctx, t.Type, c)
+		after, err := e.swap(ctx, t, c)
 		if err != nil {
 			return nil, fmt.Errorf("engine: %s %v: %w", verb, ref.ID, err)
 		}
@@ -101,14 +101,14 @@ func (e *Engine) edit(ctx context.Context, ref task.Ref, verb string, fill func(
 	return nil, fmt.Errorf("%w, %d times in a row", ErrStale, editTries)
 }
 
-// swap makes a change through a writer, so that the core learns of it. It returns nil if the
+// swap makes a change of a row through a writer, so that the core learns of it. It returns nil if the
 // change came too late.
-func (e *Engine) swap(ctx context.Context, typ string, c task.Change) (*task.Task, error) {
-	ed := &shell.Edit{Change: c, Done: make(chan error, 1)}
+func (e *Engine) swap(ctx context.Context, t *task.Task, c task.Change) (*task.Task, error) {
+	ed := &shell.Edit{Change: c, From: t.State, Done: make(chan error, 1)}
 	err := ErrClosed
 	e.tell(func(s *state, _ time.Time) {
 		if err = e.inbox.accepting(); err == nil {
-			s.Edit(typ, ed)
+			s.Edit(t.Type, ed)
 		}
 	})
 	if err != nil {

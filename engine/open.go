@@ -40,13 +40,25 @@ type Config struct {
 	Labels   map[string]string       // other facts about the node, shown to people
 
 	// Several nodes may share a store that is a [storage.Shared]. Membership reports which of them
-	// are alive; it is nil if this is the only node. The store records to which cluster its nodes
-	// belong if Membership is a [coord.Identified], or that there is only one process, and Open
+	// are alive; it is nil if this is the only node. If it is a [coord.Clock], tasks go by that clock.
+	// The store records to which cluster its nodes belong if Membership is a [coord.Identified], or that there is only one process, and Open
 	// refuses any other: see package coord/record. Bus carries hints between nodes. If it is nil,
 	// a node finds within about a second the tasks that other nodes have added for it.
 	Membership coord.Membership
 	Bus        coord.Bus
 	Lease      time.Duration // how long a member is believed to be alive; 0 is DefaultLease
+
+	// Settings keeps how people change limits while nodes run, see [Engine.SetLimit]. All nodes that
+	// share a store need the same. If it is nil, they are kept in the store, see package coord/stored:
+	// then other nodes learn of a change within half a minute. A store that is no [storage.Settings]
+	// keeps none, and they end with the process.
+	Settings coord.Config
+
+	// Semaphore and Rates grant what limits of the cluster allow, see [policy.Limit]. Nodes with the
+	// same Semaphore and Rates share such limits, by their names. They are needed with Membership
+	// if there is such a limit. If both are nil and this is the only node, its tasks alone count.
+	Semaphore coord.Semaphore
+	Rates     coord.Rates
 
 	Log      *slog.Logger // nil for none
 	Observer Observer     // called at events
@@ -71,10 +83,14 @@ type Engine struct {
 	config   Config
 	store    storage.Store
 	log      *slog.Logger
-	catalog  *catalog         // what requests are checked by
-	pools    pools            // handlers with a limited number of slots
-	cluster  *cluster.Cluster // the other nodes
-	noSyncer storage.NoSyncer // makes relaxed grabs; nil if no type is relaxed, or the store cannot; read only
+	catalog  *catalog            // what requests are checked by
+	pools    pools               // handlers with a limited number of slots
+	cluster  *cluster.Cluster    // the other nodes
+	limits   liveLimits          // how people have changed limits
+	capped   []string            // types with a maximum of their backlog, sorted; read only
+	droppers map[string]*dropper // by type, of those whose oldest tasks are dropped; read only
+	noSyncer storage.NoSyncer    // makes relaxed grabs; nil if no type is relaxed, or the store cannot; read only
+	base     timebase            // the clock by which the tasks go
 
 	inbox       inbox                    // what the shell was not told yet
 	workers     *workpool.Pool[*attempt] // call the handlers
@@ -118,6 +134,9 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	if problems := c.Policies.Check(); len(problems) > 0 {
 		return nil, fmt.Errorf("engine: %d problems with the policies, the first: %s", len(problems), problems[0])
 	}
+	if err := checkShared(&c); err != nil {
+		return nil, err
+	}
 	if err := checkHome(ctx, c.Store); err != nil {
 		return nil, err
 	}
@@ -134,8 +153,14 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	if err := e.cluster.LoadPauses(ctx); err != nil {
 		return nil, fmt.Errorf("engine: %w", err)
 	}
+	if err := e.cluster.LoadLimits(ctx); err != nil {
+		return nil, fmt.Errorf("engine: %w", err)
+	}
 	if err := e.catalog.store(ctx, e.store); err != nil {
 		return nil, err
+	}
+	if err := e.countBacklogs(ctx); err != nil {
+		return nil, fmt.Errorf("engine: count the backlogs: %w", err)
 	}
 	e.pools.use(&e.inbox, e.arrived)
 	background, stop := context.WithCancel(context.Background())
@@ -163,6 +188,7 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	e.duties.Go(func() { e.reconcileLoop(background) })
 	e.duties.Go(func() { e.cluster.Lead(background, "cleaner", e.clean) })
 	e.duties.Go(func() { e.cluster.Monitor(background) })
+	e.duties.Go(func() { e.recountLoop(background) })
 	e.decide(func(*core.Core, time.Time) {})
 	select {
 	case <-e.surveyed:
@@ -198,24 +224,22 @@ func newEngine(ctx context.Context, c Config) (*Engine, error) {
 	}
 	maps.Copy(types, c.Policies.Types)
 	c.Policies.Types = types
-	var seed [32]byte
-	rand.Read(seed[:])
-	ids := task.NewIDs(seed)
-	rand.Read(seed[:])
-	chance := mathrand.New(mathrand.NewChaCha8(seed))
+	chance := mathrand.New(mathrand.NewChaCha8(seed()))
 	e := &Engine{
 		config: c, store: c.Store, log: c.Log,
 		pools:  newPools(c.Handlers),
+		limits: newLiveLimits(), droppers: make(map[string]*dropper),
 		reader: reader{wake: wakeup.New(), released: wakeup.New(), from: c.Store}, rearm: wakeup.New(), check: wakeup.New(),
 		ends: ends{
 			failed: make(chan struct{}), surveyed: make(chan struct{}), drained: make(chan struct{}), gone: make(chan struct{}),
 		},
 	}
 	var err error
-	if e.cluster, err = e.newCluster(ids); err != nil {
+	if e.cluster, err = e.newCluster(); err != nil {
 		return nil, err
 	}
-	if e.catalog, err = newCatalog(ctx, &c, ids, e.cluster.IsShared()); err != nil {
+	e.base.shared, _ = c.Membership.(coord.Clock)
+	if e.catalog, err = newCatalog(ctx, &c, e.Now, e.cluster.IsShared()); err != nil {
 		return nil, err
 	}
 	for _, p := range c.Policies.Types {
@@ -223,7 +247,11 @@ func newEngine(ctx context.Context, c Config) (*Engine, error) {
 			e.noSyncer, _ = c.Store.(storage.NoSyncer)
 		}
 	}
-	shellConfig := shell.Config{NoSync: e.noSyncer != nil}
+	backlogs, err := e.useBacklogs(c.Policies.Types)
+	if err != nil {
+		return nil, err
+	}
+	shellConfig := shell.Config{NoSync: e.noSyncer != nil, Backlogs: backlogs}
 	e.lanes = []*lane{{wake: wakeup.New()}}
 	e.arrived = e.lanes[0].wake
 	if s, ok := c.Store.(storage.Divided); ok {
@@ -239,9 +267,15 @@ func newEngine(ctx context.Context, c Config) (*Engine, error) {
 	shellConfig.Core = core.New(core.Config{
 		Owner: e.cluster.Incarnation(), Policies: c.Policies, Handled: handled, Pools: e.pools.of,
 		Capacity: c.LookAhead, QueueCapacity: c.QueueLookAhead, Chance: chance.Float64,
-		Layouts: e.catalog.layouts, Regroup: e.catalog.regroup,
+		Layouts: e.catalog.layouts, Regroup: e.catalog.regroup, Permits: c.Semaphore != nil,
 	})
 	e.state = state{attempts: make(map[task.ID]*attempt), Shell: shell.New(shellConfig)}
-	e.state.clock.stepped = e.state.Step
+	e.state.clock = clock{base: e.base, stepped: e.stepped}
 	return e, nil
+}
+
+// seed returns a seed that cannot be predicted.
+func seed() (s [32]byte) {
+	rand.Read(s[:])
+	return s
 }

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -20,24 +21,44 @@ var ErrLeaseLost = errors.New("the node could not prove that it is alive")
 const DefaultLease = 4 * time.Second
 
 // newCluster returns the part of e that deals with other nodes. It is not running yet.
-func (e *Engine) newCluster(ids *task.IDs) (*cluster.Cluster, error) {
+func (e *Engine) newCluster() (*cluster.Cluster, error) {
 	c := &e.config
+	ids := task.NewIDs(seed()) // not those of tasks: incarnations go by the wall clock, and ids never go back
 	return cluster.New(cluster.Config{
-		Store: c.Store, Membership: c.Membership, Elector: c.Elector, Bus: c.Bus, Lease: c.Lease,
+		Store: c.Store, Membership: c.Membership, Elector: c.Elector, Bus: c.Bus, Settings: c.Settings, Lease: c.Lease,
+		Semaphore: c.Semaphore, Rates: c.Rates,
 		Name: c.Name, Labels: c.Labels, Handlers: slices.Sorted(maps.Keys(c.Handlers)), IDs: ids, Log: c.Log,
 		Engine: cluster.Engine{
 			Decide: e.decide, Unanswered: e.unanswered,
-			Orphaned: func(now time.Time, t *task.Task) task.Change {
-				return core.Orphaned(now, e.catalog.policyOf(t.Type), t)
+			Orphaned: func(t *task.Task) task.Change {
+				return core.Orphaned(e.Now(), e.catalog.policyOf(t.Type), t)
 			},
 			IsConfigured: func(typ string) bool { return e.catalog.types[typ] != nil },
+			Limit:        e.applyLimits,
 			IsDraining:   e.isClosing,
 			StopAll:      e.stopRunning,
 			Running:      e.running,
 			GoesOn:       e.goesOn,
 			Ended:        func(t *task.Task) { e.state.waiters.ended(t) },
+			Recovered:    func(t *task.Task) { e.state.Recovered(t) },
 		},
 	})
+}
+
+// checkShared returns an error if a limit of the cluster has nothing that grants it.
+func checkShared(c *Config) error {
+	if (c.Semaphore == nil) != (c.Rates == nil) {
+		return errors.New("engine: Config.Semaphore and Config.Rates: set both, or none")
+	}
+	if c.Semaphore != nil || c.Membership == nil {
+		return nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Policies.Limits)) {
+		if c.Policies.Limits[name].Cluster {
+			return fmt.Errorf("engine: limit %q is one of the cluster: set Config.Semaphore and Config.Rates, which grant it", name)
+		}
+	}
+	return nil
 }
 
 // Incarnation returns the id under which this engine owns the tasks it runs: fresh with

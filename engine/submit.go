@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -19,7 +20,8 @@ type Receipt struct {
 
 // Submit adds tasks, in order, and returns when they are durable. If all requests are
 // valid it returns one receipt for each. Otherwise it adds nothing and returns an error
-// that wraps [ErrInvalid]. After any other error, including the error of ctx, the tasks
+// that wraps [ErrInvalid], or [ErrBacklog] if a type has no room for all of them; requests of tasks
+// that exist need no room. After any other error, including the error of ctx, the tasks
 // may have been added: a caller that sets ids or keys can repeat the call.
 func (e *Engine) Submit(ctx context.Context, reqs ...Request) ([]Receipt, error) {
 	if len(reqs) == 0 {
@@ -30,6 +32,20 @@ func (e *Engine) Submit(ctx context.Context, reqs ...Request) ([]Receipt, error)
 		return nil, err
 	}
 	receipts := receiptsOf(rows) // now: a handler may change its row
+	inserted, err := e.insert(ctx, rows)
+	var full *shell.Full
+	switch {
+	case err == nil:
+		return complete(receipts, inserted), nil
+	case errors.As(err, &full):
+		return e.submitFull(ctx, reqs, rows, full)
+	}
+	return nil, err
+}
+
+// insert has rows inserted, and returns when they are durable. If its error is a [shell.Full], the
+// rows are unchanged and belong to the caller again.
+func (e *Engine) insert(ctx context.Context, rows []*task.Task) ([]storage.Inserted, error) {
 	s := e.submissions.Get().(*shell.Submission)
 	s.Rows = rows
 	wasEmpty, err := e.inbox.submit(s)
@@ -47,7 +63,7 @@ func (e *Engine) Submit(ctx context.Context, reqs ...Request) ([]Receipt, error)
 		if err != nil {
 			return nil, err
 		}
-		return complete(receipts, inserted), nil
+		return inserted, nil
 	case <-ctx.Done(): // a writer may still have s, which is not reused
 		return nil, fmt.Errorf("engine: submit: the tasks may have been added: %w", context.Cause(ctx))
 	}
@@ -55,7 +71,8 @@ func (e *Engine) Submit(ctx context.Context, reqs ...Request) ([]Receipt, error)
 
 // SubmitTx adds tasks within a transaction of the engine's store: they exist, and are
 // triggered, if and only if it commits. If several databases hold the tasks, a task that is
-// added in the transaction of one of them can have neither a key nor an ordering key.
+// added in the transaction of one of them can have neither a key nor an ordering key. It returns
+// [ErrBacklog] if a type has no room for the tasks that the transaction adds, and drops no others.
 func (e *Engine) SubmitTx(ctx context.Context, tx storage.Tx, reqs ...Request) ([]Receipt, error) {
 	var shards *task.Shards
 	if placed, ok := tx.(storage.ShardBound); ok {
@@ -66,6 +83,9 @@ func (e *Engine) SubmitTx(ctx context.Context, tx storage.Tx, reqs ...Request) (
 		return nil, err
 	}
 	if err := e.inbox.accepting(); err != nil {
+		return nil, err
+	}
+	if err := e.admitTx(ctx, tx, reqs, rows); err != nil {
 		return nil, err
 	}
 	e.tell(func(s *state, now time.Time) {
@@ -81,6 +101,7 @@ func (e *Engine) SubmitTx(ctx context.Context, tx storage.Tx, reqs ...Request) (
 	e.markUncommitted(rows)
 	tx.OnCommit(func() {
 		e.tell(func(s *state, now time.Time) {
+			s.inTx = transactionRows{}
 			for i, t := range rows {
 				if inserted[i].Created() && e.config.Observer.Inserted != nil {
 					e.config.Observer.Inserted(now, t)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/taskengine/taskengine/engine/policy"
 	"github.com/taskengine/taskengine/engine/task"
@@ -18,20 +19,22 @@ type catalog struct {
 	types     map[string]*typeInfo // those that are configured
 	unknown   *typeInfo            // for the others
 	layouts   map[string][]string  // by type, the sources of the values of groups
+	heaviest  map[string]heaviest  // by limit
 	isDivided bool                 // several databases hold the tasks
 	ids       *task.IDs
+	now       func() time.Time // for ids
 }
 
 // newCatalog returns the catalog of a configuration. isShared says whether other nodes may use the
 // store.
-func newCatalog(ctx context.Context, c *Config, ids *task.IDs, isShared bool) (*catalog, error) {
+func newCatalog(ctx context.Context, c *Config, now func() time.Time, isShared bool) (*catalog, error) {
 	layouts, err := layouts(ctx, c, isShared)
 	if err != nil {
 		return nil, err
 	}
 	k := &catalog{
 		policies: c.Policies, types: make(map[string]*typeInfo), unknown: newTypeInfo(policy.Set{}, policy.DefaultType(), nil),
-		layouts: layouts, ids: ids,
+		layouts: layouts, heaviest: heaviestOf(c.Policies), ids: task.NewIDs(seed()), now: now,
 	}
 	_, k.isDivided = c.Store.(storage.ShardBound)
 	for name, p := range c.Policies.Types {
@@ -46,6 +49,8 @@ type typeInfo struct {
 	maxPayload int
 	keys       []keyed // sources of the values of a group
 	values     int     // number of values that a group must have for the limits of the type
+	shardedBy  string  // the limit whose value determines the shard, unless an ordering key does; "" if there is none
+	shardKey   int     // the index of that value in keys
 }
 
 func newTypeInfo(set policy.Set, p policy.Type, layout []string) *typeInfo {
@@ -54,6 +59,10 @@ func newTypeInfo(set policy.Set, p policy.Type, layout []string) *typeInfo {
 		if k.limit != "" {
 			info.values = i + 1
 		}
+	}
+	if n, ok := set.ShardedBy(p); ok {
+		l := set.Keyed(p)[n]
+		info.shardedBy, info.shardKey = l.Name, slices.Index(layout, l.Per)
 	}
 	return info
 }

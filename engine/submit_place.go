@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
@@ -15,7 +14,7 @@ import (
 func (c *catalog) shardOf(t *task.Task, shards *task.Shards) uint16 {
 	shard, bound := task.BoundShard(t.Type, t.Key, t.OrderingKey)
 	given := !t.ID.IsZero()
-	switch now := time.Now(); {
+	switch now := c.now(); {
 	case given && t.OrderingKey != "":
 		return shard // independent of the ID
 	case given:

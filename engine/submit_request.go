@@ -33,7 +33,7 @@ type Request struct {
 	Priority    *uint8            // task.HighestPriority..task.LowestPriority; nil for the priority of the type
 	Key         string            // unique among the stored tasks of the type; at most MaxKey bytes
 	OrderingKey string            // stored with the task; at most MaxKey bytes
-	At          time.Time         // earliest start; zero for now
+	At          time.Time         // earliest start, by the clock of Engine.Now; zero for now
 	ExpiresAt   time.Time         // the task is too late from this time on; zero for never
 	Headers     map[string]string // stored with the task; names and values have at most MaxHeaders bytes
 }
@@ -87,6 +87,9 @@ func (c *catalog) fill(t *task.Task, r *Request, shards *task.Shards) error {
 		t.Priority = *r.Priority
 	}
 	t.Shard = c.shardOf(t, shards)
+	if info.shardedBy != "" && t.OrderingKey == "" {
+		t.Shard = task.ShardOf(info.shardedBy + "\x00" + task.GroupValues(group, len(info.keys))[info.shardKey])
+	}
 	return nil
 }
 

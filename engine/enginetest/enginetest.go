@@ -54,6 +54,7 @@ func Run(t *testing.T, c Config) {
 		{"attempts", attemptScenarios},
 		{"limits", limitScenarios},
 		{"backlogs", backlogScenarios},
+		{"maximum of a backlog", maxBacklogScenarios},
 		{"verbs", verbScenarios},
 		{"races", raceScenarios},
 		{"life", lifeScenarios},

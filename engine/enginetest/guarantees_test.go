@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -65,9 +66,9 @@ func find(folder, name string) error {
 		_, err := os.Stat(filepath.Join(dir, "testdata", name))
 		return err
 	}
-	pattern, want := "*.go", fmt.Sprintf("{%q, ", name)
+	pattern, wants := "*.go", []string{fmt.Sprintf("{%q, ", name), fmt.Sprintf(".run(t, %q, ", name)}
 	if strings.HasPrefix(name, "Test") {
-		pattern, want = "*_test.go", "func "+name+"("
+		pattern, wants = "*_test.go", []string{"func " + name + "("}
 	}
 	files, err := filepath.Glob(filepath.Join(dir, pattern))
 	if err != nil {
@@ -78,7 +79,7 @@ func find(folder, name string) error {
 		if err != nil {
 			return err
 		}
-		if strings.Contains(string(text), want) {
+		if slices.ContainsFunc(wants, func(want string) bool { return strings.Contains(string(text), want) }) {
 			return nil
 		}
 	}
@@ -90,6 +91,7 @@ func TestANameThatDoesNotExistIsNoticed(t *testing.T) {
 		{"engine", "TestThatNobodyHasWritten"},
 		{"engine/enginetest", "nothing ever fails"},
 		{"engine/internal/core", "none.txt"},
+		{"coord/coordtest", "nothing is shared"},
 		{"nowhere", "TestScripts"},
 	} {
 		if find(test[0], test[1]) == nil {

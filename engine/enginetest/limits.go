@@ -19,6 +19,7 @@ var limitScenarios = []scenario{
 	{"a rate admits its burst and then its share", rate},
 	{"a full value with twenty thousand tasks delays no other and memory stays bounded", blockedValue},
 	{"no limit is exceeded after the limits have changed", changedLimits},
+	{"a limit that is changed live stays so over restarts", changedLive},
 }
 
 func partner(name string) []byte { return fmt.Appendf(nil, `{"partner":%q}`, name) }

@@ -56,7 +56,7 @@ func start(t *testing.T, url string, set policy.Set, do map[string]work, cluster
 		if err != nil {
 			t.Fatal(err)
 		}
-		config.Elector, config.Membership, config.Bus = c, c, c
+		config.Elector, config.Membership, config.Bus, config.Settings = c, c, c, c
 		t.Cleanup(func() {
 			if err := c.Close(); err != nil {
 				t.Error(err)

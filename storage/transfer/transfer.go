@@ -1,7 +1,8 @@
 // Package transfer copies the content of one store to another one of any kind, and verifies the
 // copy: every row with its payload, result, checkpoint and history, in the order of insertion,
 // and the settings. How the nodes of the source coordinate is not copied: it says nothing about the
-// nodes that will use the destination.
+// nodes that will use the destination. Nor are the settings that change while nodes run, because nodes
+// may keep them elsewhere: see [Options].Finish.
 //
 // A copy may be killed at any time and started again: it keeps existing rows and adds the missing
 // rows after them. Until the copy is complete and verified, the destination has a mark, because of
@@ -12,6 +13,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
@@ -47,6 +49,9 @@ type Options struct {
 	// Merge allows a destination with other tasks. They are kept: a task whose id or key
 	// belongs to another task there is not copied, nor is a setting that exists there.
 	Merge bool
+	// Finish is called when all rows and settings are copied, before the mark is removed. If the copy is
+	// killed after that, Finish is called again by the next try. It may be nil.
+	Finish func(context.Context) error
 	// Progress is called with the number of rows that were copied, or read again to verify
 	// them. It may be nil.
 	Progress func(verifying bool, rows int64)
@@ -138,6 +143,11 @@ func (c *copier) run(ctx context.Context) error {
 	if err := c.set(ctx); err != nil {
 		return err
 	}
+	if c.Finish != nil {
+		if err := c.Finish(ctx); err != nil {
+			return err
+		}
+	}
 	if err := c.verify(ctx); err != nil {
 		return err
 	}
@@ -174,7 +184,7 @@ func (c *copier) read(ctx context.Context, use func(context.Context, *task.Task)
 		if name == markName {
 			return fmt.Errorf("%w: it is no source; complete that copy first", ErrUnfinished)
 		}
-		if name != storage.CoordinationSetting {
+		if name != storage.CoordinationSetting && !strings.HasPrefix(name, storage.LiveSettings) {
 			c.settings = append(c.settings, setting{name, value})
 		}
 		return nil

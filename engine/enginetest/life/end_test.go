@@ -48,14 +48,26 @@ func (w *world) lastNode() (last *node) {
 	if last == nil {
 		return nil
 	}
-	for range 100 { // abandoned handlers keep their slots until they return
-		if last.e.Load().Stats().Running == 0 {
+	for range 600 { // abandoned handlers, and nodes that are being closed, keep slots until they return
+		if last.e.Load().Stats().Running == 0 && w.isAlone(last) {
 			return last
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
 	w.fail("%s holds %d slots, and nothing is to be run", last.name, last.e.Load().Stats().Running)
 	return nil
+}
+
+// isAlone reports whether all other nodes have ended.
+func (w *world) isAlone(n *node) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, of := range w.incarnations {
+		if of != n && !of.isDead() {
+			return false
+		}
+	}
+	return true
 }
 
 // fill runs as many tasks of a type on a node as fit.

@@ -60,8 +60,29 @@ func (n *node) begin(ctx context.Context, t *task.Task) (*run, *story) {
 		if n.used[at] += typ.Weight; n.used[at] > most {
 			w.failAt(s, "%d run under limit %q of %q on %s, of %d", n.used[at], at.limit, at.value, n.name, most)
 		}
+		if used := w.usedOfCluster(at); w.plan.set.Limits[at.limit].Cluster && used > most {
+			w.failAt(s, "%d run under limit %q of %q on all nodes, of %d", used, at.limit, at.value, most)
+		}
 	}
 	return r, s
+}
+
+// usedOfCluster returns how many slots of a limit the tasks on all nodes use. Those of a node that has lost
+// its permits since they began do not count: they were told to stop. It is called with mu held.
+func (w *world) usedOfCluster(limit counted) (used int) {
+	for _, n := range w.nodes {
+		if n.isDead() || n.closing.Load() {
+			continue
+		}
+		for id, r := range n.running {
+			if r.began.After(n.severed) {
+				if _, counts := w.plan.limitsOf(&w.stories[id].row)[limit]; counts {
+					used += w.plan.typeOf(w.stories[id].row.Type).Weight
+				}
+			}
+		}
+	}
+	return used
 }
 
 // checkBegin checks that the call of a handler is allowed.

@@ -31,6 +31,7 @@ type node struct {
 	once    sync.Once     // closes dead
 	last    sync.Once     // closes gone
 
+	severed time.Time         // guarded by world.mu: when it lost its lease last
 	running map[task.ID]*run  // guarded by world.mu
 	used    map[counted]int   // guarded by world.mu
 	paused  map[string]pauses // guarded by world.mu
@@ -98,7 +99,7 @@ func (n *node) open() bool {
 		}
 	}
 	if w.plan.cluster {
-		c.Membership = n
+		c.Membership, c.Semaphore, c.Rates = n, n.coord, n.coord
 		if w.plan.proves {
 			c.Membership = prover{n}
 		}
@@ -179,6 +180,9 @@ func (w *world) gone(n *node) {
 func (n *node) sever() {
 	n.w.say(n, "loses its lease")
 	n.w.gone(n)
+	n.w.mu.Lock()
+	n.severed = time.Now()
+	n.w.mu.Unlock()
 	n.coord.Sever()
 }
 

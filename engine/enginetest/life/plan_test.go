@@ -25,6 +25,7 @@ type plan struct {
 	divided    bool          // several databases keep the tasks
 	proves     bool          // nodes know at every moment whether they are alive
 	noBus      bool          // nodes are not told of the tasks of others
+	shared     bool          // limits are of the cluster
 	poison     verbs         // what cannot be written of some task until the end; 0 is nothing
 	pool       int           // slots of a handler that types share; 0 is none
 	pooled     []string      // these types
@@ -69,6 +70,12 @@ func drawPlan(rng *rand.Rand) plan {
 		p.crowd, p.strangers, p.tenants, p.lookAhead = true, 8+rng.IntN(30), 20, 3+rng.IntN(10)
 	}
 	p.set = drawPolicies(rng, !p.batcher)
+	if p.shared = p.cluster && rng.IntN(2) == 0; p.shared {
+		for name, l := range p.set.Limits {
+			l.Cluster = true
+			p.set.Limits[name] = l
+		}
+	}
 	p.stalls = rng.IntN(3) == 0
 	p.types = slices.Sorted(maps.Keys(p.set.Types))
 	if rng.IntN(3) == 0 {

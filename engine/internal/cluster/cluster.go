@@ -14,6 +14,8 @@
 //	lead.go     duties that one node does for all
 //	monitor.go  the duty of counting the tasks and of reporting what needs a person
 //	pause.go    the types that are paused, on all nodes
+//	limits.go   the settings by which people change limits, on all nodes
+//	permits.go  permits and tokens of limits of the cluster
 //	locate.go   on which node a task is
 //
 // A node without a Membership is the only member of a cluster in memory (package coord/local). It
@@ -33,7 +35,7 @@
 //
 //  1. Cluster.pausing, while the paused types are read or changed in the store and in the core
 //  2. the engine's own, by Decide
-//  3. outbox.mu or requests.mu; nothing is called while one of them is held
+//  3. outbox.mu, requests.mu or permits.mu; nothing is called while one of them is held
 package cluster
 
 import (
@@ -65,6 +67,14 @@ type Config struct {
 	Elector    coord.Elector
 	Bus        coord.Bus
 
+	// Settings keeps how people change limits. If it is nil, Store does, or memory if Store is no
+	// [storage.Settings].
+	Settings coord.Config
+
+	// Semaphore and Rates grant what limits of the cluster allow. Both are nil, or none.
+	Semaphore coord.Semaphore
+	Rates     coord.Rates
+
 	Lease    time.Duration     // how long a member is believed to be alive after it has proved it
 	Name     string            // of the node, for people
 	Labels   map[string]string // of the node, for people
@@ -81,8 +91,8 @@ type Engine struct {
 	// asks for, and unlocks the engine. fn must not block, and must not call Decide.
 	Decide func(fn func(c *core.Core, now time.Time))
 
-	// Orphaned returns what becomes of a task whose node is gone.
-	Orphaned func(now time.Time, t *task.Task) task.Change
+	// Orphaned returns what becomes now of a task whose node is gone.
+	Orphaned func(t *task.Task) task.Change
 
 	// Unanswered reports whether err is not nil: the store could not read what was asked for. If
 	// so, it logs that, and returns after a rest or when ctx ends.
@@ -90,6 +100,9 @@ type Engine struct {
 
 	// IsConfigured reports whether the engine's configuration names a type.
 	IsConfigured func(typ string) bool
+
+	// Limit applies the settings of limits, sorted by scope. It is called by one goroutine at a time.
+	Limit func(settings []coord.Setting)
 
 	// IsDraining reports whether the engine starts nothing any more. It locks the engine.
 	IsDraining func() bool
@@ -108,6 +121,8 @@ type Engine struct {
 
 	// Ended wakes the callers that wait for the end of a task, if it has ended.
 	Ended func(t *task.Task)
+	// Recovered is told the row of a task whose node is gone, after the change that was decided.
+	Recovered func(t *task.Task)
 }
 
 // Cluster is one node's part in a cluster. Its methods may be called by any goroutine at any time,
@@ -122,6 +137,9 @@ type Cluster struct {
 	prover     coord.Prover // the membership, if it depends on a lease; else nil
 	elector    coord.Elector
 	bus        coord.Bus
+	settings   coord.Config
+	semaphore  coord.Semaphore // nil if limits of the cluster are limits of this node
+	rates      coord.Rates     // nil with semaphore
 
 	view     atomic.Pointer[view] // replaced by the goroutine of memberLoop, within Decide
 	isJoined bool                 // owned by the goroutine of memberLoop: joined is closed
@@ -129,11 +147,13 @@ type Cluster struct {
 
 	outbox     outbox          // hints to be published
 	requests   requests        // what pollLoop is asked to read
+	permits    permits         // what is asked of semaphore and rates
 	reheal     wakeup.Signal   // wakes the healer: the members have changed
 	repause    wakeup.Signal   // wakes pausesLoop: the paused types may have changed
 	pausing    sync.Mutex      // held while the paused types are read or changed
 	unhealed   unhealed        // owned by the caller of Heal and HealRest
 	refusedLog ratelog.Limiter // the store refuses a change of a task whose node is gone
+	limitsLog  ratelog.Limiter // the settings of limits cannot be watched
 }
 
 // New returns a Cluster whose node is no member yet: see [Cluster.Run]. It calls no function of
@@ -141,9 +161,10 @@ type Cluster struct {
 func New(c Config) (*Cluster, error) {
 	k := &Cluster{
 		config: c, engine: c.Engine, log: c.Log, store: c.Store,
-		membership: c.Membership, elector: c.Elector, bus: c.Bus,
+		membership: c.Membership, elector: c.Elector, bus: c.Bus, settings: c.Settings, semaphore: c.Semaphore, rates: c.Rates,
 		joined: make(chan struct{}), outbox: outbox{filled: wakeup.New()}, requests: requests{made: wakeup.New()},
-		reheal: wakeup.New(), repause: wakeup.New(),
+		permits: newPermits(),
+		reheal:  wakeup.New(), repause: wakeup.New(),
 	}
 	alone := local.New()
 	if k.membership == nil {
@@ -159,6 +180,9 @@ func New(c Config) (*Cluster, error) {
 	if k.bus == nil {
 		k.bus = alone
 	}
+	if k.settings == nil {
+		k.settings = settingsOf(c.Store, k.shared != nil, alone)
+	}
 	k.prover, _ = k.membership.(coord.Prover)
 	k.view.Store(&view{incarnation: c.IDs.Next(time.Now()), owned: none()})
 	return k, nil
@@ -170,13 +194,16 @@ func New(c Config) (*Cluster, error) {
 func (k *Cluster) IsShared() bool { return k.shared != nil }
 
 // Run takes part in the cluster until ctx ends. It returns when every goroutine that it started
-// has ended. It must be called once. If the store is not shared, Run starts one goroutine, which
-// joins and then waits.
+// has ended. It must be called once. If the store is not shared and no limit is of the cluster, Run
+// starts two goroutines: one joins and then waits, and one watches the settings of limits.
 func (k *Cluster) Run(ctx context.Context) {
 	k.engine.Decide(func(c *core.Core, now time.Time) { c.Own(now, k.view.Load().owned) })
-	loops := []func(context.Context){k.memberLoop}
+	loops := []func(context.Context){k.memberLoop, k.limitsLoop}
 	if k.shared != nil {
 		loops = append(loops, k.pollLoop, k.pausesLoop, k.publishLoop, k.subscribeLoop, k.healLoop)
+	}
+	if k.semaphore != nil {
+		loops = append(loops, k.holdLoop, k.orderLoop, k.drawLoop)
 	}
 	var running sync.WaitGroup
 	defer running.Wait()

@@ -50,7 +50,7 @@ func (k *Cluster) Heal(ctx context.Context) error {
 		if len(page) == 0 {
 			break
 		}
-		n, err := k.healSome(ctx, begin, page)
+		n, err := k.healSome(ctx, page)
 		if err != nil {
 			return err
 		}
@@ -65,13 +65,13 @@ func (k *Cluster) Heal(ctx context.Context) error {
 
 // healSome decides about one page of tasks, and returns about how many it did. It keeps the
 // others for HealRest.
-func (k *Cluster) healSome(ctx context.Context, now time.Time, page []storage.Due) (healed int, err error) {
+func (k *Cluster) healSome(ctx context.Context, page []storage.Due) (healed int, err error) {
 	var changes []task.Change
 	for _, d := range page {
 		t, err := k.store.Get(ctx, d.ID)
 		switch {
 		case err == nil:
-			changes = append(changes, k.engine.Orphaned(now, t))
+			changes = append(changes, k.engine.Orphaned(t))
 		case storage.IsOutage(err) || ctx.Err() != nil:
 			return 0, err
 		default:
@@ -103,7 +103,7 @@ func (k *Cluster) HealRest(ctx context.Context) {
 		case errors.Is(err, task.ErrNotFound), err == nil && t.Ref() != ref:
 			continue // it has been decided about
 		case err == nil:
-			err = k.recover(ctx, []task.Change{k.engine.Orphaned(time.Now(), t)})
+			err = k.recover(ctx, []task.Change{k.engine.Orphaned(t)})
 		}
 		if err != nil && k.unhealed.failures.Allow() {
 			k.log.Error("a task that ran when the engine last stopped cannot be read or written; it is tried again", "id", ref.ID, "error", err)
@@ -126,6 +126,7 @@ func (k *Cluster) recover(ctx context.Context, changes []task.Change) error {
 				if t != nil {
 					c.Changed(now, t)
 					k.engine.Ended(t)
+					k.engine.Recovered(t)
 					n++
 				}
 			}
@@ -242,7 +243,7 @@ func (h *healer) decide(ctx context.Context, rows []*task.Task) error {
 		}
 		switch {
 		case now.Sub(since) >= h.k.config.Lease/2:
-			changes = append(changes, h.k.engine.Orphaned(now, t))
+			changes = append(changes, h.k.engine.Orphaned(t))
 		case len(h.early) < healScan:
 			h.early = append(h.early, t)
 		}
@@ -271,7 +272,7 @@ func (h *healer) decideEarly(ctx context.Context) error {
 	var changes []task.Change
 	for _, t := range h.early {
 		if !slices.Contains(alive, t.Owner) {
-			changes = append(changes, h.k.engine.Orphaned(time.Now(), t))
+			changes = append(changes, h.k.engine.Orphaned(t))
 		}
 	}
 	return h.k.recover(ctx, changes)

@@ -53,8 +53,9 @@ func open(t *testing.T, store storage.Store, change func(*Config)) *node {
 		IDs: task.NewIDs(seed), Log: slog.New(slog.DiscardHandler),
 		Engine: Engine{
 			Decide: n.decide, Unanswered: n.unanswered,
-			Orphaned:     func(now time.Time, t *task.Task) task.Change { return core.Orphaned(now, policy.DefaultType(), t) },
+			Orphaned:     func(t *task.Task) task.Change { return core.Orphaned(time.Now(), policy.DefaultType(), t) },
 			IsConfigured: func(typ string) bool { return typ == "work" },
+			Limit:        func([]coord.Setting) {},
 			IsDraining:   n.isDraining,
 			StopAll:      func() { n.stops++; clear(n.running) },
 			Running: func() (refs []task.Ref) {
@@ -63,7 +64,8 @@ func open(t *testing.T, store storage.Store, change func(*Config)) *node {
 				}
 				return refs
 			},
-			GoesOn: func(ref task.Ref) bool { return n.running[ref] },
+			GoesOn:    func(ref task.Ref) bool { return n.running[ref] },
+			Recovered: func(*task.Task) {},
 			Ended: func(t *task.Task) {
 				if !t.State.Live() {
 					n.finished = append(n.finished, t.ID)

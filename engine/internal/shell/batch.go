@@ -30,6 +30,7 @@ type Batch struct {
 	edits   []*Edit
 
 	since    time.Time       // steady: when it was given out
+	number   uint64          // of the batches that were given out
 	finishes map[int]*Finish // by the places of saves, see finishesOf; nil if there are none
 	isTried  bool            // it failed before in a store that works
 	undone   bool            // it failed, and nothing of it was written
@@ -47,6 +48,7 @@ type part struct {
 // Edit is a change by a person that waits for its answer.
 type Edit struct {
 	Change task.Change
+	From   task.State // the state of the row at the version of Change
 	Remove bool       // delete the row with the change
 	After  *task.Task // the row after the change, when the answer is nil; nil if the change came too late
 	Done   chan error // of capacity 1; gets the answer

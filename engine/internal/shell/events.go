@@ -31,8 +31,9 @@ type Submission struct {
 	Inserted []storage.Inserted // by index into Rows, when the answer is nil
 	Done     chan error         // of capacity 1; gets the answer
 
-	left int   // rows that are not answered
-	err  error // why some of them were not inserted
+	left   int     // rows that are not answered
+	err    error   // why some of them were not inserted
+	claims []claim // its places in backlogs
 }
 
 // Ending is the end of an attempt.
@@ -65,9 +66,15 @@ func (s *Shell) Pass(now time.Time, e *Events) {
 	}
 	for _, sub := range e.Submissions {
 		sub.left, sub.err = len(sub.Rows), nil
+		if len(s.backlogs) > 0 {
+			if full := s.admit(sub); full != nil {
+				s.effects.Replies = append(s.effects.Replies, Reply{Submission: sub, Err: full})
+				continue
+			}
+		}
 		for _, t := range sub.Rows {
 			s.core.Submit(now, t)
 		}
+		s.submitted = append(s.submitted, sub)
 	}
-	s.submitted = append(s.submitted, e.Submissions...)
 }

@@ -46,6 +46,8 @@ func (s *Shell) Next(now time.Time, lane int, spare *Batch) *Batch {
 		}
 	}
 	b.since = s.steady(now)
+	s.batches++
+	b.number = s.batches
 	l.underWay = append(l.underWay, b)
 	return b
 }

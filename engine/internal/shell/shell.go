@@ -11,6 +11,7 @@
 //	failed.go     what follows from a batch that failed: an outage, or a refused item
 //	stuck.go      items that the store refuses alone, and when they are tried again
 //	uncertain.go  tasks whose rows may differ from what the core knows
+//	backlog.go    how many tasks a type may have that have not started
 //	finish.go     tasks that handlers have finished in transactions
 //
 // A caller passes events, and calls Collect after each:
@@ -35,6 +36,7 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/engine/internal/core"
+	"github.com/taskengine/taskengine/engine/policy"
 	"github.com/taskengine/taskengine/engine/task"
 )
 
@@ -46,6 +48,8 @@ type Config struct {
 	// of a shard, from 0 to Lanes-1. The answer may change. LaneOf is not called if there is one.
 	Lanes  int // 0 is 1
 	LaneOf func(shard uint16) int
+
+	Backlogs map[string]policy.Backlog // by type; types without a maximum may be left out
 
 	NoSync bool // grabs of relaxed types are in batches of their own, see Batch.NoSync
 }
@@ -67,15 +71,20 @@ type Shell struct {
 	finishes     map[task.Ref]*Finish       // attempts whose tasks a transaction may have finished, until their save is answered
 	lastProgress map[task.Ref]task.Progress // of attempts that have ended, until their save is written
 	capacities   map[string]task.Capacity   // of pools
+	batches      uint64                     // how many were given out
+	counted      uint64                     // batches when the backlogs were counted
+	isOvertaken  bool                       // the batch that is being answered was given out before that
+	backlogs     map[string]*backlog        // by type, of those that have a maximum
 
-	held        task.Shards   // which the core holds
-	stepped     time.Duration // the sum of the steps of the clock, see Step
-	ticked      time.Time     // steady: the time of the last Tick
-	closing     bool
-	failure     error // the store has failed for good; nil if not
-	effects     Effects
-	refusedLine rarely
-	slowedLine  rarely
+	held         task.Shards   // which the core holds
+	stepped      time.Duration // the sum of the steps of the clock, see Step
+	ticked       time.Time     // steady: the time of the last Tick
+	closing      bool
+	isMiscounted bool  // the outcome of a commit was unknown, and the backlogs were not counted since
+	failure      error // the store has failed for good; nil if not
+	effects      Effects
+	refusedLine  rarely
+	slowedLine   rarely
 }
 
 // Effects are what the caller is to do. The slices of Ready that ask for changes are in batches
@@ -130,7 +139,7 @@ func New(c Config) *Shell {
 		config: c, core: c.Core, lanes: make([]lane, max(1, c.Lanes)),
 		stuck: make(map[task.Ref]*stuck), refusals: make(map[task.ID]*refusal),
 		finishes: make(map[task.Ref]*Finish), lastProgress: make(map[task.Ref]task.Progress),
-		capacities: make(map[string]task.Capacity),
+		capacities: make(map[string]task.Capacity), backlogs: newBacklogs(c.Backlogs),
 	}
 	for i := range s.lanes {
 		s.lanes[i].pending = &Batch{Lane: i}

@@ -105,6 +105,7 @@ func (s *Shell) markUncertain(b *Batch, now time.Time) {
 		s.uncertain.add(g.ID, at, g.Version+1, true)
 	}
 	s.effects.Check = s.uncertain.len() > 0
+	s.isMiscounted = true
 }
 
 // InsertUncertain tells the shell that a transaction of the caller may insert rows, and that the

@@ -12,6 +12,7 @@ import (
 func (s *Shell) Written(now time.Time, b *Batch, out storage.Outcome) {
 	l := &s.lanes[b.Lane]
 	l.answered(b)
+	s.isOvertaken = b.number <= s.counted
 	if b.probe != nil { // the store works, and something in the batch is refused
 		s.divide(now, l, b.probe.b, b.probe.err)
 		return
@@ -64,6 +65,7 @@ func (s *Shell) answer(p *part, err error) {
 		sub.err = err
 	}
 	if sub.left -= len(p.rows); sub.left == 0 {
+		s.unclaim(sub)
 		s.effects.Replies = append(s.effects.Replies, Reply{Submission: sub, Err: sub.err})
 	}
 }
@@ -74,6 +76,9 @@ func (s *Shell) Inserted(now time.Time, t *task.Task, in storage.Inserted) {
 	if in.Existing != t.ID { // otherwise an earlier transaction added it, and may still be uncertain
 		s.confirm(t.Ref())
 	}
+	if in.Created() {
+		s.follow(task.Processing, t)
+	}
 	s.core.Inserted(now, t, in.Created())
 }
 
@@ -81,6 +86,7 @@ func (s *Shell) Inserted(now time.Time, t *task.Task, in storage.Inserted) {
 func (s *Shell) grabbed(now time.Time, ref task.Ref, t *task.Task) {
 	if t != nil {
 		s.confirm(t.Ref())
+		s.follow(task.Submitted, t)
 	}
 	if len(s.refusals) > 0 {
 		delete(s.refusals, ref.ID)
@@ -96,12 +102,18 @@ func (s *Shell) saved(now time.Time, save core.Save, t *task.Task) {
 	if len(s.stuck) > 0 {
 		s.unstick(now, save.Ref)
 	}
+	if save.Moves() {
+		s.follow(task.Submitted, t)
+	} else {
+		s.follow(task.Processing, t)
+	}
 	s.core.Saved(now, save, t)
 }
 
 // edited passes the outcome of a change by a person to the core, and answers the person.
 func (s *Shell) edited(now time.Time, ed *Edit, t *task.Task) {
 	if ed.After = t; t != nil {
+		s.follow(ed.From, t)
 		s.core.Changed(now, t)
 		ed.failed = nil
 	}

@@ -1,0 +1,52 @@
+package engine
+
+import (
+	"log/slog"
+	"time"
+)
+
+// ClockOffset is how far the wall clock of a machine is off the clock of its cluster.
+type ClockOffset struct {
+	Ahead  time.Duration // how far the wall clock is ahead; negative if it is behind
+	Within time.Duration // by how much Ahead may be wrong
+}
+
+// maxOffset is how far a wall clock may certainly be off before that is reported.
+const maxOffset = time.Second
+
+// IsOff reports whether the wall clock is certainly off by more than a second.
+func (o ClockOffset) IsOff() bool { return o.Ahead.Abs()-o.Within > maxOffset }
+
+// ClockOffset returns how far the wall clock of this machine is off the clock of the cluster. It
+// reports false if the tasks go by the wall clock: see [Engine.Now].
+func (e *Engine) ClockOffset() (o ClockOffset, ok bool) {
+	if e.base.shared == nil {
+		return o, false
+	}
+	now := time.Now()
+	shared, within, ok := e.base.shared.ClockAt(now)
+	if !ok {
+		return o, false
+	}
+	return ClockOffset{now.Round(0).Sub(shared.Round(0)), within}, true
+}
+
+// clockWatch logs that the wall clock is off the clock of the cluster, once, and that it agrees again.
+// One goroutine uses it.
+type clockWatch struct {
+	log   *slog.Logger
+	isOff bool // that was logged
+}
+
+// look logs what has changed with the offset o.
+func (w *clockWatch) look(o ClockOffset) {
+	switch agrees := o.Ahead.Abs()+o.Within < maxOffset; {
+	case o.IsOff() && !w.isOff:
+		w.isOff = true
+		w.log.Warn("the clock of this machine is not that of the cluster; tasks go by the clock of the cluster and are not affected; "+
+			"find out which of the two is wrong, and have it set by NTP", "ahead", o.Ahead.Round(time.Millisecond), "within", o.Within.Round(time.Millisecond))
+	case agrees && w.isOff:
+		w.isOff = false
+		w.log.Info("the clock of this machine agrees with that of the cluster again", "ahead", o.Ahead.Round(time.Millisecond), "within", o.Within.Round(time.Millisecond))
+	}
+}

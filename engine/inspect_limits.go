@@ -1,0 +1,165 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/taskengine/taskengine/engine/internal/core"
+	"github.com/taskengine/taskengine/engine/policy"
+)
+
+// LimitStatus is a limit, or one of its values, as this node has it.
+type LimitStatus struct {
+	Name  string
+	Value string // a value, or a pattern of values such as acme-*; "" for the limit as a whole, which holds for values of which nothing more particular is said
+
+	Configured bool         // it is configured on this node; if not, something is set for it that has no effect here
+	Base       policy.Limit // as it is configured, with the Max for Value
+
+	// Settings are those that change it, the most particular first: a setting of its own, if there is
+	// one, then those of patterns that match it, then that of the limit as a whole.
+	Settings []LimitSetting
+
+	// Max, Rate and Paused are those that hold: those of Base, changed by Settings. A pause of the
+	// limit as a whole, or of a pattern, pauses all values that it is for.
+	Max    int         // number of slots; 0 is no limit
+	Rate   policy.Rate // the zero Rate is no limit
+	Paused bool        // no task that counts for it is started
+
+	Used int // slots that tasks of this node take, of all its values
+	Held int // permits of this node, of all its values; 0 if each node counts its own tasks
+}
+
+// Setting returns the setting of the limit and value themselves, nil if there is none.
+func (s *LimitStatus) Setting() *LimitSetting {
+	if len(s.Settings) > 0 && s.Settings[0].Value == s.Value {
+		return &s.Settings[0]
+	}
+	return nil
+}
+
+// Limits returns each limit that is configured, and each limit, value or pattern of values that has a
+// setting, sorted by name and value.
+func (e *Engine) Limits(context.Context) ([]LimitStatus, error) {
+	view, _ := e.limits.get()
+	var all []LimitStatus
+	for name := range e.catalog.policies.Limits {
+		if _, isSet := view.find(name, ""); !isSet {
+			all = append(all, e.limitStatus(view, name, ""))
+		}
+	}
+	for _, s := range view.settings {
+		all = append(all, e.limitStatus(view, s.Limit, s.Value))
+	}
+	slices.SortFunc(all, func(a, b LimitStatus) int {
+		return compareLimits(LimitSetting{Limit: a.Name, Value: a.Value}, LimitSetting{Limit: b.Name, Value: b.Value})
+	})
+	e.countUsed(all)
+	return all, nil
+}
+
+// Limit returns one limit, or one of its values. The error wraps [ErrInvalid]: and [ErrNoLimit], too, if it is neither
+// configured nor set, and [ErrInvalid] if it has no such value.
+func (e *Engine) Limit(_ context.Context, name, value string) (LimitStatus, error) {
+	view, _ := e.limits.get()
+	if err := e.hasLimit(view, name, value); err != nil {
+		return LimitStatus{}, err
+	}
+	one := []LimitStatus{e.limitStatus(view, name, value)}
+	e.countUsed(one)
+	return one[0], nil
+}
+
+// hasLimit returns an error for a limit and value that can have no setting, and have none.
+func (e *Engine) hasLimit(view *limitsView, name, value string) error {
+	_, err := e.catalog.limit(name, value)
+	if _, isSet := view.find(name, value); err == nil || isSet {
+		return nil
+	}
+	return invalid(err)
+}
+
+// limitStatus returns a limit without its use.
+func (e *Engine) limitStatus(view *limitsView, name, value string) LimitStatus {
+	base, err := e.catalog.limit(name, value)
+	s := LimitStatus{Name: name, Value: value, Configured: err == nil, Settings: view.settingsOf(name, value)}
+	if err != nil {
+		base = policy.Limit{Name: name}
+	}
+	s.Base = base
+	if value == "" {
+		base.Per = "" // its overrides are not for the limit as a whole
+	} else {
+		s.Base.Max = base.MaxFor(sampleOf(value))
+		base.Per = cmp.Or(base.Per, "value")
+	}
+	now := base.For(sampleOf(value), view.live)
+	s.Max, s.Rate, s.Paused = now.Max, now.Rate, now.Paused
+	return s
+}
+
+// sampleOf returns a value that a setting is for: of a pattern one that no exact value is.
+func sampleOf(value string) string {
+	if prefix, isPattern := strings.CutSuffix(value, "*"); isPattern {
+		return prefix + "\x00"
+	}
+	return value
+}
+
+// settingsOf returns the settings that change a limit or value, the most particular first.
+func (v *limitsView) settingsOf(name, value string) []LimitSetting {
+	var found []LimitSetting
+	add := func(of string) {
+		if i, ok := slices.BinarySearchFunc(v.settings, LimitSetting{Limit: name, Value: of}, compareLimits); ok {
+			found = append(found, v.settings[i])
+		}
+	}
+	if value != "" {
+		add(value)
+		prefix := strings.TrimSuffix(value, "*")
+		for end := len(prefix); end > 0; end-- {
+			if pattern := prefix[:end] + "*"; pattern != value {
+				add(pattern)
+			}
+		}
+	}
+	add("")
+	return found
+}
+
+// countUsed fills in the use of limits, which are sorted.
+func (e *Engine) countUsed(all []LimitStatus) {
+	type at struct{ name, value string }
+	exact, patterns := make(map[at]*LimitStatus), make(map[string][]*LimitStatus)
+	for i := range all {
+		s := &all[i]
+		if strings.HasSuffix(s.Value, "*") {
+			patterns[s.Name] = append(patterns[s.Name], s)
+		} else {
+			exact[at{s.Name, s.Value}] = s
+		}
+	}
+	e.decide(func(c *core.Core, _ time.Time) {
+		c.Limits(func(name, value string, used, held int) {
+			if s := exact[at{name, value}]; s != nil {
+				s.count(used, held)
+			}
+			if s := exact[at{name, ""}]; s != nil && value != "" {
+				s.count(used, held)
+			}
+			for _, s := range patterns[name] {
+				if strings.HasPrefix(value, strings.TrimSuffix(s.Value, "*")) {
+					s.count(used, held)
+				}
+			}
+		})
+	})
+}
+
+func (s *LimitStatus) count(used, held int) {
+	s.Used += used
+	s.Held += held
+}

@@ -1,0 +1,207 @@
+package cluster
+
+import (
+	"context"
+	"encoding/binary"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/taskengine/taskengine/coord"
+	"github.com/taskengine/taskengine/engine/internal/core"
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/internal/ratelog"
+	"github.com/taskengine/taskengine/internal/wakeup"
+)
+
+// permits carries what the core asks of the coordinator of limits of the cluster.
+type permits struct {
+	ordered wakeup.Signal // there are orders to be sent, or a holder to send them for
+	drawn   wakeup.Signal // there are draws to be made
+
+	mu     sync.Mutex
+	holder task.ID               // guarded by mu: under which this node holds permits; zero while it holds none
+	losses uint32                // guarded by mu: how often the permits were lost
+	orders map[string]core.Order // guarded by mu: the latest order of each limit that was not sent
+	draws  []core.Draw           // guarded by mu: not made yet
+}
+
+func newPermits() permits {
+	return permits{ordered: wakeup.New(), drawn: wakeup.New(), orders: make(map[string]core.Order)}
+}
+
+// Order passes orders and draws on to the coordinator. It does not wait, and may be called with the
+// engine's lock held. It does not keep the slices.
+func (k *Cluster) Order(orders []core.Order, draws []core.Draw) {
+	p := &k.permits
+	p.mu.Lock()
+	for _, o := range orders {
+		p.orders[o.Limit] = o
+	}
+	p.draws = append(p.draws, draws...)
+	p.mu.Unlock()
+	if len(orders) > 0 {
+		p.ordered.Set()
+	}
+	if len(draws) > 0 {
+		p.drawn.Set()
+	}
+}
+
+// HoldsPermits reports whether the node holds its permits at this moment, so that no other node can
+// have them.
+func (k *Cluster) HoldsPermits() bool {
+	k.permits.mu.Lock()
+	holder := k.permits.holder
+	k.permits.mu.Unlock()
+	return !holder.IsZero() && k.semaphore.Holds(holder)
+}
+
+// holdLoop makes the node a holder of permits. When the node has lost them, what runs under limits of
+// the cluster is stopped, and the node becomes another holder.
+func (k *Cluster) holdLoop(ctx context.Context) {
+	var failures ratelog.Limiter
+	for {
+		holder := k.nextHolder()
+		err := k.semaphore.Hold(ctx, holder, func(all []coord.Holding) { k.hold(holder, all) })
+		if ctx.Err() != nil {
+			return
+		}
+		if failures.Allow() {
+			k.log.Error("the node has lost its permits; nothing starts under limits of the cluster until it gets others", "error", err)
+		}
+		k.losePermits()
+		if wakeup.Sleep(ctx, rejoinAfter) != nil {
+			return
+		}
+	}
+}
+
+// nextHolder returns the id of another holder: that of the incarnation at first, and after each loss one
+// that differs in the last four bytes. See [Cluster.memberOfHolder].
+func (k *Cluster) nextHolder() task.ID {
+	k.permits.mu.Lock()
+	defer k.permits.mu.Unlock()
+	holder := k.Incarnation()
+	last := binary.BigEndian.Uint32(holder[12:])
+	binary.BigEndian.PutUint32(holder[12:], last+k.permits.losses)
+	return holder
+}
+
+// MemberOfHolder returns the name of the node that holds permits under an id, or "" if it is not known.
+func (k *Cluster) MemberOfHolder(holder task.ID) string {
+	for _, m := range k.view.Load().members {
+		if slices.Equal(m.Incarnation[:12], holder[:12]) {
+			return m.Name
+		}
+	}
+	return ""
+}
+
+// hold tells the core of the permits of this node.
+func (k *Cluster) hold(holder task.ID, all []coord.Holding) {
+	p := &k.permits
+	p.mu.Lock()
+	isNew := p.holder != holder
+	p.holder = holder
+	p.mu.Unlock()
+	if isNew {
+		p.ordered.Set()
+	}
+	if len(all) == 0 {
+		return
+	}
+	holdings := make([]core.Holding, len(all))
+	for i, h := range all {
+		holdings[i] = core.Holding{Limit: h.Name, Number: h.Number, Held: h.Held, Share: h.Share, Waiting: h.Waiting, Needed: h.Needed}
+	}
+	k.engine.Decide(func(c *core.Core, now time.Time) { c.Permits(now, holdings) })
+}
+
+// losePermits tells the core that the permits are lost. The orders that follow from that are for the
+// next holder, and replace all orders that were not sent.
+func (k *Cluster) losePermits() {
+	p := &k.permits
+	k.engine.Decide(func(c *core.Core, now time.Time) {
+		p.mu.Lock()
+		p.holder = task.ID{}
+		p.losses++
+		clear(p.orders)
+		p.mu.Unlock()
+		c.LosePermits(now)
+	})
+}
+
+// orderLoop sends the orders of the core.
+func (k *Cluster) orderLoop(ctx context.Context) {
+	for {
+		select {
+		case <-k.permits.ordered.C():
+		case <-ctx.Done():
+			return
+		}
+		if holder, orders := k.permits.takeOrders(); len(orders) > 0 {
+			k.semaphore.Order(holder, orders...)
+		}
+	}
+}
+
+// takeOrders returns the orders to be sent, and for which holder. There are none without a holder.
+func (p *permits) takeOrders() (holder task.ID, orders []coord.Order) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.holder.IsZero() {
+		return task.ID{}, nil
+	}
+	for _, o := range p.orders {
+		orders = append(orders, coord.Order{Name: o.Limit, Number: o.Number, Want: o.Want, Least: o.Least, Max: o.Max, Version: o.Version})
+	}
+	clear(p.orders)
+	return p.holder, orders
+}
+
+// drawLoop makes the draws of the core.
+func (k *Cluster) drawLoop(ctx context.Context) {
+	var failures ratelog.Limiter
+	for {
+		select {
+		case <-k.permits.drawn.C():
+		case <-ctx.Done():
+			return
+		}
+		k.permits.mu.Lock()
+		draws := k.permits.draws
+		k.permits.draws = nil
+		k.permits.mu.Unlock()
+		if len(draws) == 0 {
+			continue
+		}
+		drawn, err := k.draw(ctx, draws)
+		if err != nil && ctx.Err() == nil && failures.Allow() {
+			k.log.Warn("the node cannot draw tokens of rates of the cluster; nothing starts under them until it can", "error", err)
+		}
+		k.engine.Decide(func(c *core.Core, now time.Time) { c.Drawn(now, drawn) })
+	}
+}
+
+// redrawAfter is how long the core waits before it draws anew after the coordinator has failed.
+const redrawAfter = time.Second
+
+// draw makes draws, and returns what was drawn: nothing with an error.
+func (k *Cluster) draw(ctx context.Context, draws []core.Draw) ([]core.Drawn, error) {
+	asked, drawn := make([]coord.Draw, len(draws)), make([]core.Drawn, len(draws))
+	for i, d := range draws {
+		asked[i] = coord.Draw{Name: d.Limit, Interval: time.Duration(d.Interval), Burst: d.Burst, Tokens: d.Tokens}
+		drawn[i] = core.Drawn{Limit: d.Limit, Next: redrawAfter.Nanoseconds()}
+	}
+	ctx, cancel := context.WithTimeout(ctx, k.config.Lease)
+	defer cancel()
+	answers, err := k.rates.Draw(ctx, asked...)
+	if err != nil {
+		return drawn, err
+	}
+	for i, a := range answers {
+		drawn[i].Tokens, drawn[i].Next = a.Tokens, a.Next.Nanoseconds()
+	}
+	return drawn, nil
+}

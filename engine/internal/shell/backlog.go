@@ -1,0 +1,222 @@
+package shell
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/taskengine/taskengine/engine/policy"
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+)
+
+// backlog is what the shell knows of the backlog of a type that has a maximum: of its tasks that are
+// waiting or submitted.
+//
+// The shell is told the number once, by Recounted, and then follows every change that it commits or
+// is told of. If no other process changes the rows, and the outcome of every commit is known, stored
+// is exact. Otherwise the caller counts again from time to time.
+type backlog struct {
+	policy.Backlog
+	name    string // of the type
+	stored  int    // rows that are waiting or submitted
+	claimed int    // rows of submissions that are not answered
+	gained  int    // rows added since Recount; the count may have them or not
+	refused uint64 // tasks that were not accepted
+	dropped uint64 // tasks that were cancelled for newer ones
+	line    rarely
+}
+
+// Full is the answer to a submission that would exceed the maximum of a type. Nothing of the
+// submission was passed to the core: its rows are unchanged.
+type Full struct {
+	Type       string
+	Count      int // tasks of the backlog, with those that are being added
+	New        int // tasks of the type in the submission
+	Max        int
+	DropOldest bool
+}
+
+// Error implements error.
+func (f *Full) Error() string {
+	return fmt.Sprintf("the backlog of type %s has %d tasks, and %d new ones exceed its max_backlog of %d", f.Type, f.Count, f.New, f.Max)
+}
+
+// BacklogStatus is the backlog of one type.
+type BacklogStatus struct {
+	Type    string
+	Tasks   int    // that are waiting or submitted, as far as this node knows
+	Max     int    // of Tasks
+	Refused uint64 // tasks that this node has not accepted since its start
+	Dropped uint64 // tasks that this node has cancelled for newer ones since its start
+}
+
+func newBacklogs(types map[string]policy.Backlog) map[string]*backlog {
+	var bs map[string]*backlog
+	for name, p := range types {
+		if p.Max <= 0 {
+			continue
+		}
+		if bs == nil {
+			bs = make(map[string]*backlog)
+		}
+		bs[name] = &backlog{Backlog: p, name: name}
+	}
+	return bs
+}
+
+// claim is places in a backlog that a submission has until it is answered.
+type claim struct {
+	*backlog
+	rows int
+}
+
+// claimsOf returns the places that rows need. It is nil if no type of theirs has a maximum.
+func (s *Shell) claimsOf(rows []*task.Task) (claims []claim) {
+	if len(s.backlogs) == 0 {
+		return nil
+	}
+	for _, t := range rows {
+		b := s.backlogs[t.Type]
+		if b == nil {
+			continue
+		}
+		at := slices.IndexFunc(claims, func(c claim) bool { return c.backlog == b })
+		if at < 0 {
+			at, claims = len(claims), append(claims, claim{b, 0})
+		}
+		claims[at].rows++
+	}
+	return claims
+}
+
+// fullOf returns why backlogs have no room for claims, or nil. A type that refuses goes before one that
+// drops, so that nothing is dropped for a submission that is refused.
+func fullOf(claims []claim) (full *Full) {
+	for _, c := range claims {
+		if count := c.stored + c.claimed; count+c.rows > c.Max && (full == nil || full.DropOldest && !c.DropOldest) {
+			full = &Full{Type: c.name, Count: count, New: c.rows, Max: c.Max, DropOldest: c.DropOldest}
+		}
+	}
+	return full
+}
+
+// admit claims places in the backlogs for the rows of a submission. If one has no room it claims
+// nothing and returns why.
+func (s *Shell) admit(sub *Submission) *Full {
+	claims := s.claimsOf(sub.Rows)
+	if full := fullOf(claims); full != nil {
+		return full
+	}
+	for _, c := range claims {
+		c.claimed += c.rows
+	}
+	sub.claims = claims
+	return nil
+}
+
+// unclaim gives back the places of a submission, which is answered.
+func (s *Shell) unclaim(sub *Submission) {
+	for _, c := range sub.claims {
+		c.claimed -= c.rows
+	}
+	sub.claims = nil
+}
+
+// Room returns a [Full] if the backlogs have no room for the rows that a transaction of the caller
+// adds. before are the rows that it has added already. Room claims no places: the transaction may
+// never commit.
+func (s *Shell) Room(before, rows []*task.Task) *Full {
+	for _, c := range s.claimsOf(before) {
+		c.claimed += c.rows
+		defer func() { c.claimed -= c.rows }()
+	}
+	return fullOf(s.claimsOf(rows))
+}
+
+// isBacklog reports whether tasks of a state belong to the backlog of their type.
+func isBacklog(s task.State) bool { return s == task.Waiting || s == task.Submitted }
+
+// follow counts a row that changed from a state, or was inserted (from Processing, which is not
+// counted either), and is t now.
+func (s *Shell) follow(from task.State, t *task.Task) {
+	if len(s.backlogs) == 0 || t == nil {
+		return
+	}
+	b := s.backlogs[t.Type]
+	switch was, is := isBacklog(from), isBacklog(t.State); {
+	case b == nil || was == is:
+	case is:
+		b.stored++
+		b.gained++
+	case !s.isOvertaken: // otherwise the count may have it already
+		b.stored--
+	}
+}
+
+// Recovered tells the shell that the caller has changed a row in the store that was processing. t is
+// the row now.
+func (s *Shell) Recovered(t *task.Task) { s.follow(task.Processing, t) }
+
+// Recount begins a count of the backlogs, which Recounted ends.
+func (s *Shell) Recount() {
+	for _, b := range s.backlogs {
+		b.gained = 0
+	}
+}
+
+// Recounted tells the shell how many tasks the store had at a moment since Recount. Rows that were
+// added since Recount are counted on top: the backlogs seem too long rather than too short.
+func (s *Shell) Recounted(counts map[storage.StateType]int64) {
+	stored := make(map[string]int64)
+	for of, n := range counts {
+		if isBacklog(of.State) {
+			stored[of.Type] += n
+		}
+	}
+	for name, b := range s.backlogs {
+		b.stored = int(stored[name]) + b.gained
+	}
+	s.isMiscounted, s.counted = false, s.batches
+}
+
+// IsMiscounted reports whether the outcome of a commit was unknown since the last Recounted, so that
+// the backlogs are to be counted again.
+func (s *Shell) IsMiscounted() bool { return s.isMiscounted }
+
+// Excess returns by how many tasks the backlog of a type would exceed its maximum if some were added;
+// 0 if there is room.
+func (s *Shell) Excess(typ string, added int) int {
+	b := s.backlogs[typ]
+	if b == nil {
+		return 0
+	}
+	return max(0, b.stored+b.claimed+added-b.Max)
+}
+
+// Rejected counts tasks that were not accepted.
+func (s *Shell) Rejected(now time.Time, f *Full) {
+	b := s.backlogs[f.Type]
+	b.refused += uint64(f.New)
+	if b.line.allow(s.steady(now)) {
+		s.log(Warn, "tasks are refused because the backlog of their type is full", "type", f.Type, "tasks", f.Count, "max_backlog", f.Max)
+	}
+}
+
+// Dropped counts tasks that were cancelled for newer ones.
+func (s *Shell) Dropped(now time.Time, typ string, n int) {
+	b := s.backlogs[typ]
+	b.dropped += uint64(n)
+	if n > 0 && b.line.allow(s.steady(now)) {
+		s.log(Warn, "old tasks are cancelled because the backlog of their type is full", "type", typ, "max_backlog", b.Max)
+	}
+}
+
+// Backlog returns the status of the backlog of a type. ok is false if it has no maximum.
+func (s *Shell) Backlog(typ string) (status BacklogStatus, ok bool) {
+	b := s.backlogs[typ]
+	if b == nil {
+		return status, false
+	}
+	return BacklogStatus{Type: typ, Tasks: b.stored, Max: b.Max, Refused: b.refused, Dropped: b.dropped}, true
+}

@@ -1,0 +1,192 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/taskengine/taskengine/coord"
+	"github.com/taskengine/taskengine/engine/policy"
+)
+
+// Errors of the methods that change limits. [ErrInvalid] and [ErrStale] are others.
+var (
+	// ErrNoLimit says that no limit of this name is configured on this node.
+	ErrNoLimit = errors.New("there is no such limit")
+	// ErrNotSet says that people have not changed the limit.
+	ErrNotSet = errors.New("the limit is as it is configured")
+)
+
+// MaxLimitSettings is how many limits and values of limits can be changed at a time.
+const MaxLimitSettings = 10_000
+
+// maxBy is how many bytes [LimitSetting].By may have.
+const maxBy = 200
+
+// LimitSetting says how a person has changed a limit of the configuration. It holds on all nodes, and
+// until it is unset.
+type LimitSetting struct {
+	Limit string // its name
+	// Value is the value for which the setting is, of a limit with [policy.Limit].Per. One that ends in
+	// an asterisk, such as acme-*, is for all values that begin with the rest. It is "" for the limit as
+	// a whole: that is what holds for values of which nothing more particular is said.
+	Value string
+
+	Max    *int         // replaces the number of slots; 0 is no limit; nil keeps what is configured
+	Rate   *policy.Rate // replaces the rate; the zero Rate is no limit; nil keeps what is configured
+	Paused bool         // no task that counts for the limit is started
+
+	Version uint64    // grows with every change of any limit; 0: the limit, or the value, is not changed
+	By      string    // who changed it, as the caller said; at most 200 bytes
+	Node    string    // the name of the node that made the change
+	At      time.Time // when, see Engine.Now
+
+	// Problem says what is wrong with the setting on this node, for people: the limit is not
+	// configured, a task would never fit, or a newer program wrote what this one cannot read. It is ""
+	// if nothing is.
+	Problem string
+}
+
+// changesNothing reports whether the limit is with s as it is without it.
+func (s *LimitSetting) changesNothing() bool { return s.Max == nil && s.Rate == nil && !s.Paused }
+
+// LimitSettings returns how limits were changed, sorted by limit and value.
+func (e *Engine) LimitSettings(ctx context.Context) ([]LimitSetting, error) {
+	all, err := e.cluster.Limits(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("engine: %w", err)
+	}
+	return e.readLimits(all).settings, nil
+}
+
+// SetLimit changes a limit, or one of its values, on all nodes, until [Engine.UnsetLimit]. It replaces
+// an earlier setting of the same limit and value as a whole; one that changes nothing is removed. If
+// onlyIf is not nil, SetLimit changes the setting only if it has that version (0: there is none), and
+// returns [ErrStale] otherwise. Version, At, Node and Problem of s are ignored.
+//
+// When SetLimit returns, the change is durable and holds on this node. Other nodes follow as soon as
+// they are told, see [Config].Settings. Tasks that run go on, also above a lower limit. It returns the
+// setting; its Version is 0 if there is none now. After any error but [ErrInvalid], [ErrStale] and
+// [ErrClosed] the change may have been made.
+func (e *Engine) SetLimit(ctx context.Context, s LimitSetting, onlyIf *uint64) (LimitSetting, error) {
+	if err := e.catalog.checkLimit(&s); err != nil {
+		return LimitSetting{}, invalid(err)
+	}
+	return e.changeLimit(ctx, s, onlyIf)
+}
+
+// UnsetLimit removes the setting of a limit, or of one of its values, so that the limit is again as it
+// is configured. If nothing is set, it returns [ErrNotSet]. onlyIf and errors are those of
+// [Engine.SetLimit]. The limit need not be configured.
+func (e *Engine) UnsetLimit(ctx context.Context, limit, value string, onlyIf *uint64) error {
+	_, err := e.changeLimit(ctx, LimitSetting{Limit: limit, Value: value}, onlyIf)
+	return err
+}
+
+// invalid returns the error of a request with something wrong about a limit.
+func invalid(err error) error { return fmt.Errorf("%w: %w", ErrInvalid, err) }
+
+// changeLimit stores s, or removes the setting if s changes nothing.
+func (e *Engine) changeLimit(ctx context.Context, s LimitSetting, onlyIf *uint64) (LimitSetting, error) {
+	if e.isClosing() {
+		return LimitSetting{}, ErrClosed
+	}
+	s.Problem, s.Version = "", 0
+	s.Node, s.At = e.config.Name, e.Now().UTC().Truncate(time.Microsecond)
+	value, err := encodeLimit(&s)
+	if err != nil {
+		return LimitSetting{}, fmt.Errorf("engine: %w", err)
+	}
+	for range editTries {
+		all, err := e.cluster.Limits(ctx)
+		if err != nil {
+			return LimitSetting{}, fmt.Errorf("engine: %w", err)
+		}
+		view := e.readLimits(all)
+		was, isSet := view.find(s.Limit, s.Value)
+		if err := mayChange(was, isSet, &s, onlyIf); err != nil {
+			return LimitSetting{}, err
+		}
+		if !isSet && len(view.settings) >= MaxLimitSettings {
+			return LimitSetting{}, fmt.Errorf("%w: %d limits and values of limits are changed already; unset some, or change the configuration", ErrInvalid, len(view.settings))
+		}
+		now, swapped, err := e.cluster.SwapLimit(ctx, was.Scope, was.Version, value)
+		if err != nil {
+			return LimitSetting{}, fmt.Errorf("engine: %w", err)
+		}
+		if swapped {
+			return e.limitChanged(ctx, s, now.Version, view)
+		}
+	}
+	return LimitSetting{}, fmt.Errorf("engine: change the limit %s: %w, %d times in a row", s.Limit, errStaleLimit("its setting has changed meanwhile"), editTries)
+}
+
+// limitChanged returns the setting that was stored with a version, when this node applies it. view is what was
+// stored before.
+func (e *Engine) limitChanged(ctx context.Context, s LimitSetting, version uint64, view *limitsView) (LimitSetting, error) {
+	// Of what was unset only the newest is needed: see limitRecord.
+	for _, old := range view.unset {
+		_, _, _ = e.cluster.SwapLimit(ctx, old.Scope, old.Version, nil)
+	}
+	if err := e.limits.reaches(ctx, version, e.gone); err != nil {
+		return LimitSetting{}, fmt.Errorf("engine: the change of the limit %s is stored, but this node has not learned of it: %w", s.Limit, err)
+	}
+	if s.changesNothing() {
+		return LimitSetting{Limit: s.Limit, Value: s.Value}, nil
+	}
+	s.Version = version
+	return s, nil
+}
+
+// mayChange returns an error if a setting must not be replaced by s.
+func mayChange(was coord.Setting, isSet bool, s *LimitSetting, onlyIf *uint64) error {
+	version := was.Version
+	if !isSet {
+		version = 0
+	}
+	switch {
+	case onlyIf != nil && *onlyIf != version && version == 0:
+		return errStaleLimit(fmt.Sprintf("%s is not set any more, and was at version %d", limitText(s), *onlyIf))
+	case onlyIf != nil && *onlyIf != version:
+		return errStaleLimit(fmt.Sprintf("the setting of %s is at version %d, not %d", limitText(s), version, *onlyIf))
+	case !isSet && s.changesNothing():
+		return fmt.Errorf("%w: %s", ErrNotSet, limitText(s))
+	}
+	return nil
+}
+
+// limitText names a limit and its value for people.
+func limitText(s *LimitSetting) string {
+	if s.Value == "" {
+		return "limit " + s.Limit
+	}
+	return "limit " + s.Limit + " for " + s.Value
+}
+
+// errStaleLimit is an [ErrStale] of a setting.
+type errStaleLimit string
+
+func (e errStaleLimit) Error() string { return string(e) }
+
+// Is reports whether target is [ErrStale].
+func (errStaleLimit) Is(target error) bool { return target == ErrStale }
+
+// WatchLimits calls fn with the settings of limits that hold on this node, sorted by limit and value,
+// at once and after every change, one call at a time, until ctx ends; then it returns nil. It returns
+// [ErrClosed] when the engine has closed. fn may keep the slice, and must not change what it points
+// to.
+func (e *Engine) WatchLimits(ctx context.Context, fn func([]LimitSetting)) error {
+	for ctx.Err() == nil {
+		view, changed := e.limits.get()
+		fn(slices.Clone(view.settings))
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		case <-e.gone:
+			return ErrClosed
+		}
+	}
+	return nil
+}

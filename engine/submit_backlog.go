@@ -1,0 +1,185 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/taskengine/taskengine/engine/internal/core"
+	"github.com/taskengine/taskengine/engine/internal/shell"
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+)
+
+// ErrBacklog is wrapped by the errors of requests that would exceed max_backlog of a type, see
+// [policy.Backlog]. Nothing was added, and the call can be repeated later.
+var ErrBacklog = errors.New("the backlog is full")
+
+// refuse counts a request that finds no place, and returns its error.
+func (e *Engine) refuse(f *shell.Full) error {
+	e.tell(func(s *state, now time.Time) { s.Rejected(now, f) })
+	if f.New > f.Max {
+		return fmt.Errorf("%w: %d tasks of type %s were to be added at once, of %d allowed by max_backlog; submit fewer", ErrBacklog, f.New, f.Type, f.Max)
+	}
+	return fmt.Errorf("%w: type %s has %d tasks that have not started, of %d allowed by max_backlog, and %d more were to be added; submit again when some have started",
+		ErrBacklog, f.Type, f.Count, f.Max, f.New)
+}
+
+// submitFull submits rows that found no place in a backlog: without those that exist already, and
+// after dropping others if the type is configured so.
+func (e *Engine) submitFull(ctx context.Context, reqs []Request, rows []*task.Task, full *shell.Full) ([]Receipt, error) {
+	receipts := receiptsOf(rows)
+	existing, err := e.existing(ctx, reqs, rows)
+	if err != nil {
+		return nil, fmt.Errorf("engine: submit: look for tasks that exist: %w", err)
+	}
+	var fresh []*task.Task
+	var places []int // of fresh in rows
+	for i, id := range existing {
+		if id.IsZero() {
+			fresh, places = append(fresh, rows[i]), append(places, i)
+		} else {
+			receipts[i] = Receipt{ID: id}
+		}
+	}
+	if len(fresh) == 0 {
+		return receipts, nil
+	}
+	isFirst := len(fresh) == len(rows) // full is about the same rows
+	for {
+		if !isFirst {
+			inserted, err := e.insert(ctx, fresh)
+			if err == nil {
+				for i, r := range complete(receiptsOf(fresh), inserted) {
+					receipts[places[i]] = r
+				}
+				return receipts, nil
+			}
+			if !errors.As(err, &full) {
+				return nil, err
+			}
+		}
+		isFirst = false
+		hasRoom := false
+		if full.DropOldest && full.New <= full.Max {
+			if hasRoom, err = e.droppers[full.Type].makeRoom(ctx, e, full); err != nil {
+				return nil, err
+			}
+		}
+		if !hasRoom {
+			return nil, e.refuse(full)
+		}
+	}
+}
+
+// errLookedUp ends a transaction that was to find out what exists.
+var errLookedUp = errors.New("nothing is to be added")
+
+// existing returns for each row the task that has its ID or key; zero if there is none, or only an
+// earlier row of the same call.
+func (e *Engine) existing(ctx context.Context, reqs []Request, rows []*task.Task) (found []task.ID, err error) {
+	if !slices.ContainsFunc(reqs, mayExist) {
+		return make([]task.ID, len(rows)), nil
+	}
+	err = e.store.Update(ctx, func(tx storage.Tx) (err error) {
+		if found, err = e.existingIn(ctx, tx, reqs, rows); err != nil {
+			return err
+		}
+		return errLookedUp
+	})
+	if !errors.Is(err, errLookedUp) {
+		return nil, err
+	}
+	return found, nil
+}
+
+// mayExist reports whether the request may have been made before.
+func mayExist(r Request) bool { return r.Key != "" || !r.ID.IsZero() }
+
+// existingIn is existing within a transaction. The port has no look-up by key, so rows without their
+// payloads are inserted, and those that were added are deleted.
+func (e *Engine) existingIn(ctx context.Context, tx storage.Tx, reqs []Request, rows []*task.Task) ([]task.ID, error) {
+	found := make([]task.ID, len(rows))
+	var probes []*task.Task
+	var places []int // of probes in rows
+	for i, t := range rows {
+		if mayExist(reqs[i]) {
+			p := &task.Task{ID: t.ID, Type: t.Type, Key: t.Key, OrderingKey: t.OrderingKey, Shard: t.Shard, Priority: t.Priority, Group: t.Group}
+			core.Create(e.Now(), e.catalog.policyOf(t.Type), p)
+			probes, places = append(probes, p), append(places, i)
+		}
+	}
+	if len(probes) == 0 {
+		return found, nil
+	}
+	inserted, err := tx.Insert(ctx, probes...)
+	if err != nil {
+		return nil, err
+	}
+	added := make(map[task.ID]bool)
+	var refs []task.Ref
+	for i, in := range inserted {
+		switch {
+		case in.Created():
+			added[probes[i].ID] = true
+			refs = append(refs, probes[i].Ref())
+		case !added[in.Existing]:
+			found[places[i]] = in.Existing
+		}
+	}
+	if len(refs) == 0 {
+		return found, nil
+	}
+	_, err = tx.Delete(ctx, refs...)
+	return found, err
+}
+
+// transactionRows are the rows that the transaction of the last SubmitTx has added, while it has not
+// committed. A call for another transaction forgets them.
+type transactionRows struct {
+	tx   storage.Tx
+	rows []*task.Task
+}
+
+// admitTx returns an error if the rows of a transaction exceed a maximum. It claims no places.
+func (e *Engine) admitTx(ctx context.Context, tx storage.Tx, reqs []Request, rows []*task.Task) error {
+	if len(e.capped) == 0 {
+		return nil
+	}
+	full := e.roomInTx(tx, rows)
+	if full == nil {
+		return nil
+	}
+	found, err := e.existingIn(ctx, tx, reqs, rows)
+	if err != nil {
+		return fmt.Errorf("engine: submit: look for tasks that exist: %w", err)
+	}
+	var fresh []*task.Task
+	for i, id := range found {
+		if id.IsZero() {
+			fresh = append(fresh, rows[i])
+		}
+	}
+	if len(fresh) < len(rows) {
+		full = e.roomInTx(tx, fresh)
+	}
+	if full != nil {
+		return e.refuse(full)
+	}
+	return nil
+}
+
+// roomInTx returns why the backlogs have no room for the rows that a transaction adds, or nil.
+func (e *Engine) roomInTx(tx storage.Tx, rows []*task.Task) (full *shell.Full) {
+	e.tell(func(s *state, _ time.Time) {
+		if s.inTx.tx != tx {
+			s.inTx = transactionRows{tx: tx}
+		}
+		if full = s.Room(s.inTx.rows, rows); full == nil {
+			s.inTx.rows = append(s.inTx.rows, rows...)
+		}
+	})
+	return full
+}
