@@ -7,12 +7,13 @@ import (
 )
 
 // Advice returns what is allowed but probably a mistake, with its place: handlers that no type
-// uses, and types that start tasks before the start is durable although their handler passes on a
-// fencing token.
+// uses, types that start tasks before the start is durable although their handler passes on a
+// fencing token, and limits of the cluster that limit nothing.
 func (c *Config) Advice() []Problem {
 	a := adviser{config: c, tree: c.written()}
 	a.idleHandlers()
 	a.fencing()
+	a.scopes()
 	return a.found.problems()
 }
 
@@ -82,4 +83,14 @@ func (a *adviser) sends(name string) bool {
 		}
 	}
 	return false
+}
+
+// scopes reports limits of the cluster that have nothing to count.
+func (a *adviser) scopes() {
+	for _, name := range slices.Sorted(maps.Keys(a.config.Limits)) {
+		l := a.config.Limits[name]
+		if l.Cluster && l.Max == 0 && l.Rate.IsZero() && len(l.Overrides) == 0 {
+			a.add("has neither max nor rate, so it limits nothing, on a node or in the cluster; add one of them, or remove scope", "limits", name, "scope")
+		}
+	}
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/taskengine/taskengine/engine/policy"
+	"github.com/taskengine/taskengine/internal/suggest"
 )
 
 // check compares the parts of the configuration with each other.
@@ -23,10 +24,10 @@ func (d *decoder) check() {
 			continue // it exists and has problems of its own
 		}
 		advice := "add it to handlers"
-		if near := nearest(want, handlers); near != "" {
+		if near := suggest.Nearest(want, handlers); near != "" {
 			advice += fmt.Sprintf(", or did you mean %s?", near)
 		} else if len(handlers) > 0 {
-			advice += ", or name " + either(handlers)
+			advice += ", or name " + suggest.Either(handlers)
 		}
 		d.conflict([]string{"types", name, "handler"}, fmt.Sprintf("there is no handler %q; %s", want, advice))
 	}

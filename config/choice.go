@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/engine/policy"
+	"github.com/taskengine/taskengine/internal/suggest"
 )
 
 // short is an object with a short form: a single value.
@@ -46,7 +47,7 @@ func (vs variants) keys() []string {
 	return keys
 }
 
-func (vs variants) words() string { return "a mapping with " + either(vs.keys()) }
+func (vs variants) words() string { return "a mapping with " + suggest.Either(vs.keys()) }
 
 func (vs variants) decode(d *decoder, n *node, into any) {
 	if !d.is(n, mapping, vs.words()) {
@@ -69,7 +70,7 @@ func (vs variants) decode(d *decoder, n *node, into any) {
 		return
 	}
 	for _, e := range n.entries {
-		if near := nearest(e.key, vs.keys()); near != "" {
+		if near := suggest.Nearest(e.key, vs.keys()); near != "" {
 			d.fault(e.at, "%s is no key of a handler; did you mean %s?", name(e.key), near)
 			return
 		}
@@ -108,6 +109,15 @@ func ParseRate(s string) (policy.Rate, error) {
 		return policy.Rate{}, errors.New("needs a time of more than 0, such as 20/1s")
 	}
 	return policy.Rate{Count: int(n), Per: d}, nil
+}
+
+// backlogMax is the maximum of a backlog, whose new tasks are refused.
+func backlogMax() value[policy.Backlog] {
+	n := whole[int](0, maxCount, "a number")
+	return value[policy.Backlog]{want: n.want, json: n.json, parse: func(t text) (policy.Backlog, error) {
+		most, err := n.parse(t)
+		return policy.Backlog{Max: most}, err
+	}}
 }
 
 // word is a value that must be the word w, which stands for is. It has an alternative.

@@ -71,6 +71,7 @@ func TestTheDefaultsOfTheTableAreThoseOfTheCode(t *testing.T) {
 		"`handlers.NAME.limits`":                   "handlers: {NAME: {plugin: [a], limits: {%s}}}",
 		"`handlers.NAME`: a handler with exec":     "handlers: {NAME: {exec: [a], %s}}",
 		"`handlers.NAME.http`":                     "handlers: {NAME: {http: {url: http://h, %s}}}",
+		"`types.TYPE.max_backlog`":                 around(typed, "max_backlog: {max: 1, %s}"),
 		"`types.TYPE.timeout`":                     around(typed, "timeout: {%s}"),
 		"`types.TYPE.retry`":                       around(typed, "retry: {%s}"),
 		"`types.TYPE.retry.backoff`":               around(typed, "retry: {backoff: {%s}}"),
@@ -113,7 +114,8 @@ func TestTheFileBecomesPolicies(t *testing.T) {
 	}
 	hour := time.Hour
 	want := policy.Type{
-		Priority: 5, Concurrency: 20, Weight: 1, Limits: []string{"partner"}, MaxPayload: 1 << 20, MaxResult: 2 << 20, MaxCrashes: 3,
+		MaxBacklog: policy.Backlog{Max: 100000, DropOldest: true},
+		Priority:   5, Concurrency: 20, Weight: 1, Limits: []string{"partner"}, MaxPayload: 1 << 20, MaxResult: 2 << 20, MaxCrashes: 3,
 		Timeout: policy.Timeout{Run: 10 * time.Minute, Grace: 10 * time.Second, Queue: hour, Total: 24 * hour},
 		Retry: policy.Retry{
 			Max:     8,
@@ -127,8 +129,8 @@ func TestTheFileBecomesPolicies(t *testing.T) {
 		t.Errorf("type (-want +got)\n%s", diff)
 	}
 	limit := policy.Limit{
-		Name: "partner", Of: "payouts", Max: 3, Per: "payload.partner", Overrides: map[string]int{"ACME": 5},
-		Rate: policy.Rate{Count: 20, Per: time.Second},
+		Name: "partner", Of: "payouts", Max: 3, Per: "payload.partner", Overrides: map[string]int{"ACME": 5, "ACME-*": 4},
+		Rate: policy.Rate{Count: 20, Per: time.Second}, Cluster: true,
 	}
 	if diff := cmp.Diff(limit, set.Limits["partner"]); diff != "" {
 		t.Errorf("limit (-want +got)\n%s", diff)

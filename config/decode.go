@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/taskengine/taskengine/internal/suggest"
 )
 
 // shape is what a value of the file may look like, and how it becomes data.
@@ -248,7 +250,7 @@ func (o *object) unknown(d *decoder, e entry) {
 	for i, f := range o.fields {
 		names[i] = f.name
 	}
-	advice := didYouMean(e.key, names)
+	advice := suggest.Advice(e.key, names)
 	if home, ok := homes()[e.key]; ok {
 		advice = "it belongs to " + home
 	}

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/taskengine/taskengine/internal/suggest"
 )
 
 // Reader reads a YAML text that is not a configuration, such as a scenario of the benchmarks,
@@ -72,7 +74,7 @@ func (r *Reader) Object(v Value, keys Keys) map[string]Value {
 		read, known := keys[e.key]
 		switch {
 		case !known:
-			r.fault(e.at, "%s is no key here; %s", name(e.key), didYouMean(e.key, names))
+			r.fault(e.at, "%s is no key here; %s", name(e.key), suggest.Advice(e.key, names))
 		case e.value.kind == nothing:
 			r.fault(e.at, "%s has no value; write one, or remove the key", name(e.key))
 			there[e.key] = Value{e.value}
@@ -128,9 +130,9 @@ func Choice[T ~string](r *Reader, into *T, words ...T) func(Value) {
 	for i, w := range words {
 		names[i] = string(w)
 	}
-	return Scalar(r, into, either(names), func(s string) (T, error) {
+	return Scalar(r, into, suggest.Either(names), func(s string) (T, error) {
 		if !slices.Contains(words, T(s)) {
-			return "", fmt.Errorf("%.40q is none of them; %s", s, didYouMean(s, names))
+			return "", fmt.Errorf("%.40q is none of them; %s", s, suggest.Advice(s, names))
 		}
 		return T(s), nil
 	})

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/engine/policy"
+	"github.com/taskengine/taskengine/internal/suggest"
 )
 
 // value is a scalar that is read by parse. Errors of parse complete a sentence about
@@ -215,7 +216,7 @@ func keeping() value[time.Duration] {
 				return policy.Forever, nil
 			}
 			d, err := parsePeriod(t, false)
-			if err != nil && nearest(t.value, []string{"forever"}) != "" {
+			if err != nil && suggest.Nearest(t.value, []string{"forever"}) != "" {
 				err = fmt.Errorf("%s is neither a duration nor forever; did you mean forever?", t.shown())
 			}
 			return d, err
@@ -235,7 +236,7 @@ func liveness() value[time.Duration] {
 				return LivenessOff, nil
 			}
 			d, err := parsePeriod(t, true)
-			if err != nil && nearest(t.value, []string{"off"}) != "" {
+			if err != nil && suggest.Nearest(t.value, []string{"off"}) != "" {
 				err = fmt.Errorf("%s is neither a duration nor off; did you mean off?", t.shown())
 			}
 			return d, err
@@ -278,15 +279,15 @@ func oneOf[T any](later map[string]string, options ...option[T]) value[T] {
 	for i, o := range options {
 		names[i] = o.word
 	}
-	return value[T]{want: either(names), json: orReference(document{"enum": names}), parse: func(t text) (none T, err error) {
+	return value[T]{want: suggest.Either(names), json: orReference(document{"enum": names}), parse: func(t text) (none T, err error) {
 		for _, o := range options {
 			if o.word == t.value {
 				return o.is, nil
 			}
 		}
 		if advice, ok := later[t.value]; ok {
-			return none, fmt.Errorf("%s is %s; use %s", t.value, advice, either(names))
+			return none, fmt.Errorf("%s is %s; use %s", t.value, advice, suggest.Either(names))
 		}
-		return none, fmt.Errorf("%s is not known; %s", name(t.value), didYouMean(t.value, names))
+		return none, fmt.Errorf("%s is not known; %s", name(t.value), suggest.Advice(t.value, names))
 	}}
 }

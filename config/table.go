@@ -113,7 +113,8 @@ var limitTable = &object{what: "a limit", fields: []field{
 	{name: "max", doc: "How many tasks may run at once, each counted with its weight. 0 is no limit.", def: "0", is: whole[int](0, maxCount, "a number"), at: in(func(l *policy.Limit) *int { return &l.Max })},
 	{name: "rate", doc: "How many tasks may start in a time, such as `20/1s`.", otherwise: "without limit", is: short{rateText(), rateTable}, at: in(func(l *policy.Limit) *policy.Rate { return &l.Rate })},
 	{name: "per", doc: "Makes a separate limit for each value at this place: `payload.NAME` for a field of a JSON payload, `headers.NAME`, `key` or `ordering_key`. A task without a value there counts for the empty value.", otherwise: "one limit for all", is: words("a place, such as payload.partner or key", CheckPlace), at: in(func(l *policy.Limit) *string { return &l.Per })},
-	{name: "overrides", doc: "A different `max` for single values of `per`.", is: table[int]{of: "numbers", likely: "VALUE", is: whole[int](0, maxCount, "a number")}, at: in(func(l *policy.Limit) *map[string]int { return &l.Overrides })},
+	{name: "scope", doc: "What `max` and `rate` count: the tasks of each `node` for itself, or those of all nodes of the `cluster` together.", def: "node", is: oneOf(nil, option[bool]{"node", false}, option[bool]{"cluster", true}), at: in(func(l *policy.Limit) *bool { return &l.Cluster })},
+	{name: "overrides", doc: "A different `max` for single values of `per`. A key with `*` at its end, such as `acme-*`, stands for all values that begin so. An exact value goes before patterns, and a longer pattern before a shorter one.", is: table[int]{of: "numbers", keys: policy.CheckOverride, likely: "VALUE", is: whole[int](0, maxCount, "a number")}, at: in(func(l *policy.Limit) *map[string]int { return &l.Overrides })},
 }}
 
 var rateTable = &object{what: "a rate", fields: []field{
@@ -144,8 +145,14 @@ var typeTable = &object{what: "a type", fields: []field{
 	{name: "retention", doc: "How long finished tasks are kept.", is: retentionTable(true), at: in(func(t *Type) *policy.Retention { return &t.Retention })},
 	{name: "max_payload", doc: "The largest payload; larger payloads are refused.", def: "1MiB", is: size(0, 1<<30, "a size, such as 64KiB"), at: in(func(t *Type) *int { return &t.MaxPayload })},
 	{name: "max_result", doc: "The largest result of a task, at most 64MiB. A larger result is lost: the task becomes an error that says so, and is not tried again.", def: "1MiB", is: size(1, policy.LargestResult, "a size, such as 64KiB"), at: in(func(t *Type) *int { return &t.MaxResult })},
+	{name: "max_backlog", doc: "How many tasks may be waiting or submitted, such as `100000`, or `{max: 100000, when_full: drop_oldest}`. Those that are to be tried again count. 0 is no limit.", def: "0", is: short{backlogMax(), backlogTable}, at: in(func(t *Type) *policy.Backlog { return &t.MaxBacklog })},
 	{name: "max_crashes", doc: "After this number of crashed attempts in a row, a task becomes an error. 0 is never.", def: "5", is: whole[uint32](0, maxCount, "a number"), at: in(func(t *Type) *uint32 { return &t.MaxCrashes })},
 	{name: "paused", doc: "Whether the type starts paused: its tasks are accepted and wait.", def: "false", is: boolean(), at: in(func(t *Type) *bool { return &t.Paused })},
+}}
+
+var backlogTable = &object{what: "max_backlog", fields: []field{
+	{name: "max", doc: "The number of tasks. 0 is no limit.", required: true, is: whole[int](0, maxCount, "a number"), at: in(func(b *policy.Backlog) *int { return &b.Max })},
+	{name: "when_full", doc: "What happens to tasks that would exceed `max`. `reject` refuses to add them. `drop_oldest` cancels the tasks that have been ready for the longest time, whatever their priority, and adds the new ones. It never cancels a task that has started before. If not enough tasks can be cancelled, it refuses the new ones.", def: "reject", is: oneOf(nil, option[bool]{"reject", false}, option[bool]{"drop_oldest", true}), at: in(func(b *policy.Backlog) *bool { return &b.DropOldest })},
 }}
 
 var timeoutTable = &object{what: "timeout", fields: []field{

@@ -6,6 +6,8 @@ import (
 	"math/big"
 	"strings"
 	"time"
+
+	"github.com/taskengine/taskengine/internal/suggest"
 )
 
 // unit is a suffix of a number and what it stands for.
@@ -119,7 +121,7 @@ func unitSize(s, name, rest string, units []unit, example string) (int64, error)
 	case name == "":
 		return 0, fmt.Errorf("%q has %q where a unit is needed; write it without spaces and signs, such as %s", s, string([]rune(rest)[0]), example)
 	}
-	return 0, fmt.Errorf("%s has the unknown unit %s; use %s", s, name, either(names))
+	return 0, fmt.Errorf("%s has the unknown unit %s; use %s", s, name, suggest.Either(names))
 }
 
 func smallest(units []unit) string {

@@ -56,23 +56,3 @@ func TestSizesThatAreShownAreReadAsTheSame(t *testing.T) {
 		}
 	})
 }
-
-func TestDistanceCountsTheLettersToChange(t *testing.T) {
-	for _, test := range []struct {
-		a, b string
-		want int
-	}{
-		{"", "", 0},
-		{"", "abc", 3},
-		{"abc", "", 3},
-		{"slot", "slots", 1},
-		{"lsots", "slots", 1},
-		{"concurency", "concurrency", 1},
-		{"kitten", "sitting", 3},
-		{"ä", "a", 1},
-	} {
-		if got := distance(test.a, test.b); got != test.want {
-			t.Errorf("distance(%q, %q) = %d, want %d", test.a, test.b, got, test.want)
-		}
-	}
-}

@@ -51,14 +51,13 @@ type API struct {
 	log     *slog.Logger
 	metrics *Metrics     // nil for none
 	taskLog *tasklog.Log // nil for none
-	now     func() time.Time
 }
 
 var _ taskenginev1connect.TaskServiceHandler = (*API)(nil)
 
 // NewAPI returns the handler of the listener of the API.
 func NewAPI(c APIConfig) http.Handler {
-	api := &API{engine: c.Engine, build: c.Build, node: c.Node, log: c.Log, metrics: c.Metrics, taskLog: c.TaskLog, now: time.Now}
+	api := &API{engine: c.Engine, build: c.Build, node: c.Node, log: c.Log, metrics: c.Metrics, taskLog: c.TaskLog}
 	if api.log == nil {
 		api.log = slog.New(slog.DiscardHandler)
 	}

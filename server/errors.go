@@ -17,7 +17,10 @@ var codes = []struct {
 	err  error
 	code connect.Code
 }{
+	{engine.ErrNoLimit, connect.CodeNotFound},
+	{engine.ErrNotSet, connect.CodeNotFound},
 	{engine.ErrInvalid, connect.CodeInvalidArgument},
+	{engine.ErrBacklog, connect.CodeResourceExhausted},
 	{task.ErrNotFound, connect.CodeNotFound},
 	{engine.ErrStale, connect.CodeAborted},
 	{engine.ErrNotAllowed, connect.CodeFailedPrecondition},
@@ -32,6 +35,10 @@ var codes = []struct {
 	{storage.ErrUnavailable, connect.CodeUnavailable},
 }
 
+// FullHeader is a header of answers. Its value is "backlog" if the request was refused because it exceeds max_backlog of a
+// type. So a client distinguishes it from a request that is too large, which has the same code.
+const FullHeader = "Taskengine-Full"
+
 // invalid returns the error of a request that is not valid.
 func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", engine.ErrInvalid, fmt.Errorf(format, args...))
@@ -41,7 +48,11 @@ func invalid(format string, args ...any) error {
 func (a *API) answer(err error) error {
 	for _, c := range codes {
 		if errors.Is(err, c.err) {
-			return connect.NewError(c.code, err)
+			answer := connect.NewError(c.code, err)
+			if c.err == engine.ErrBacklog {
+				answer.Meta().Set(FullHeader, "backlog")
+			}
+			return answer
 		}
 	}
 	a.log.Error("a request failed", "error", err)

@@ -24,7 +24,7 @@ import (
 
 var methods = []string{
 	"Submit", "Get", "List", "Count", "Wait", "Why", "Cancel", "Resume", "Fail", "Reschedule",
-	"ListTypes", "PauseType", "ResumeType", "Version",
+	"ListTypes", "PauseType", "ResumeType", "Version", "ListLimits", "GetLimit", "SetLimit", "UnsetLimit", "WhyLimit",
 }
 
 // FuzzAPI sends arbitrary bodies to every method, as JSON and as protobuf. The code of the response is never internal.
@@ -98,6 +98,13 @@ func seed(f *testing.F) {
 		&taskenginev1.PauseTypeRequest{Type: "idle"},
 		&taskenginev1.ResumeTypeRequest{Type: "idle"},
 		&taskenginev1.VersionRequest{},
+		&taskenginev1.ListLimitsRequest{},
+		&taskenginev1.GetLimitRequest{Name: "l", Value: "a"},
+		&taskenginev1.SetLimitRequest{
+			Name: "l", Value: "a*", Max: &priority, Rate: &taskenginev1.Rate{Count: 1, Per: durationpb.New(time.Second), Burst: 2}, IfVersion: new(uint64), By: "b",
+		},
+		&taskenginev1.UnsetLimitRequest{Name: "l", By: "b"},
+		&taskenginev1.WhyLimitRequest{Name: "l", Value: "a"},
 	} {
 		binary, err := proto.Marshal(m)
 		if err != nil {

@@ -2,6 +2,8 @@ package server
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/taskengine/taskengine/engine"
 )
 
 // HandlerStatus is the state of one handler.
@@ -48,7 +50,11 @@ func (g gatherer) Collect(out chan<- prometheus.Metric) {
 	}
 	gauge(desc("triggers_waiting", "Ready tasks that are in memory and wait for a slot."), float64(s.Waiting))
 	gauge(desc("writes_stuck", "Changes that the store refuses by themselves, which are tried again: what came of attempts, usually."), float64(s.Stuck))
+	if o, ok := node.engine.ClockOffset(); ok {
+		gauge(desc("clock_offset_seconds", "How far the wall clock of the machine is ahead of the clock of the cluster, by which tasks go."), o.Ahead.Seconds())
+	}
 	g.perType(node, gauge)
+	backlogs(node.engine.Backlogs(), out)
 	if node.handlers != nil {
 		handlers(node.handlers(), out)
 	}
@@ -67,6 +73,19 @@ func (g gatherer) perType(node *nodeParts, gauge func(d *prometheus.Desc, v floa
 		gauge(paused, truth(t.Paused), t.Name)
 	}
 	gauge(running, float64(other), otherType)
+}
+
+func backlogs(all []engine.BacklogStatus, out chan<- prometheus.Metric) {
+	tasks := desc("backlog_tasks", "Tasks that are waiting or submitted, as far as the node knows, of types with a max_backlog.", "type")
+	most := desc("backlog_max", "The max_backlog of the type.", "type")
+	refused := desc("backlog_refused_total", "Tasks that the node did not accept because the backlog of their type was full.", "type")
+	dropped := desc("backlog_dropped_total", "Tasks that the node cancelled because newer ones exceeded the max_backlog of their type.", "type")
+	for _, b := range all {
+		out <- prometheus.MustNewConstMetric(tasks, prometheus.GaugeValue, float64(b.Tasks), b.Type)
+		out <- prometheus.MustNewConstMetric(most, prometheus.GaugeValue, float64(b.Max), b.Type)
+		out <- prometheus.MustNewConstMetric(refused, prometheus.CounterValue, float64(b.Refused), b.Type)
+		out <- prometheus.MustNewConstMetric(dropped, prometheus.CounterValue, float64(b.Dropped), b.Type)
+	}
 }
 
 func handlers(all []HandlerStatus, out chan<- prometheus.Metric) {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"sync/atomic"
+	"time"
 
 	"github.com/taskengine/taskengine/engine"
 	"github.com/taskengine/taskengine/internal/terminal"
@@ -28,9 +29,10 @@ func (h *Health) Draining() { h.draining.Store(true) }
 
 // check is the result of one check. A node is not ready if a fatal check has an error.
 type check struct {
-	name  string
-	err   error
-	fatal bool
+	name   string
+	detail string // what was found, if it is no error; may be empty
+	err    error
+	fatal  bool
 }
 
 var (
@@ -42,7 +44,7 @@ var (
 func (h *Health) checks() []check {
 	node := h.node.Load()
 	if node == nil {
-		return []check{{"started", errStarting, true}}
+		return []check{{name: "started", err: errStarting, fatal: true}}
 	}
 	draining := check{name: "accepting", fatal: true}
 	if h.draining.Load() {
@@ -59,6 +61,9 @@ func (h *Health) checks() []check {
 		member.err = errNotMember
 	}
 	all := []check{{name: "started", fatal: true}, draining, failed, member}
+	if o, ok := node.engine.ClockOffset(); ok {
+		all = append(all, checkClock(o))
+	}
 	if node.handlers == nil {
 		return all
 	}
@@ -72,8 +77,23 @@ func (h *Health) checks() []check {
 	return all
 }
 
+// checkClock reports how far the wall clock is off the clock of the cluster. Tasks go by the latter, so a node whose wall
+// clock is off is ready.
+func checkClock(o engine.ClockOffset) check {
+	relation := "ahead of"
+	if o.Ahead < 0 {
+		relation = "behind"
+	}
+	c := check{name: "clock", detail: fmt.Sprintf("%v %s the clock of the cluster, give or take %v",
+		o.Ahead.Abs().Round(time.Microsecond), relation, o.Within.Round(time.Microsecond))}
+	if o.IsOff() {
+		c.err = fmt.Errorf("%s; tasks go by the clock of the cluster", c.detail)
+	}
+	return c
+}
+
 // ready answers 200 if the node is ready, and otherwise 503 with the reason. With ?verbose it lists all checks. A handler
-// that is down is listed there only, because its tasks wait while others run.
+// that is down and a wall clock that is off are listed there only: other tasks run, and tasks do not go by that clock.
 func (h *Health) ready(w http.ResponseWriter, r *http.Request) {
 	code, verbose := http.StatusOK, r.URL.Query().Has("verbose")
 	var lines []string
@@ -82,6 +102,8 @@ func (h *Health) ready(w http.ResponseWriter, r *http.Request) {
 			code = http.StatusServiceUnavailable
 		}
 		switch {
+		case c.err == nil && verbose && c.detail != "":
+			lines = append(lines, fmt.Sprintf("[+] %s: ok, %s\n", c.name, c.detail))
 		case c.err == nil && verbose:
 			lines = append(lines, fmt.Sprintf("[+] %s: ok\n", c.name))
 		case c.err != nil && (c.fatal || verbose):

@@ -62,7 +62,7 @@ func (a *API) Fail(ctx context.Context, req *taskenginev1.FailRequest) (*taskeng
 
 // Reschedule sets the time at which a task is due.
 func (a *API) Reschedule(ctx context.Context, req *taskenginev1.RescheduleRequest) (*taskenginev1.RescheduleResponse, error) {
-	at, err := moment(req.GetAt(), req.GetIn(), a.now())
+	at, err := moment(req.GetAt(), req.GetIn(), a.engine.Now())
 	if err == nil && at.IsZero() {
 		err = invalid("neither at nor in is given")
 	}

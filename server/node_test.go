@@ -14,6 +14,7 @@ import (
 	"connectrpc.com/connect"
 	"go.uber.org/goleak"
 
+	"github.com/taskengine/taskengine/coord"
 	"github.com/taskengine/taskengine/engine"
 	"github.com/taskengine/taskengine/engine/policy"
 	"github.com/taskengine/taskengine/engine/task"
@@ -60,16 +61,24 @@ type node struct {
 }
 
 // newNode starts a node with the types echo, fail (for good), retry (waits an hour for
-// its second attempt), hold (waits to be released, one at a time, and logs that) and idle,
-// which has no handler. An attempt may log three lines.
+// its second attempt), hold (waits to be released, one at a time, and logs that), and idle and
+// full, which have no handler. full has a backlog of two tasks at most. An attempt may log three lines.
 func newNode(t testing.TB) *node {
 	t.Helper()
+	return newMember(t, nil)
+}
+
+// newMember is newNode of a cluster.
+func newMember(t testing.TB, cluster coord.Membership) *node {
+	t.Helper()
 	n := &node{store: &breakable{Store: memory.New()}, health: new(server.Health), release: make(chan struct{})}
-	hold, retry := policy.DefaultType(), policy.DefaultType()
+	hold, retry, full := policy.DefaultType(), policy.DefaultType(), policy.DefaultType()
+	full.MaxBacklog.Max = 2
 	hold.Concurrency = 1
 	retry.Retry.Backoff = policy.Backoff{Kind: policy.Fixed, Delays: []time.Duration{time.Hour}}
 	types := map[string]policy.Type{
 		"echo": policy.DefaultType(), "fail": policy.DefaultType(), "retry": retry, "hold": hold, "idle": policy.DefaultType(),
+		"full": full,
 	}
 	n.log = tasklog.Open(tasklog.Options{AttemptLines: 3})
 	t.Cleanup(func() {
@@ -80,7 +89,7 @@ func newNode(t testing.TB) *node {
 	n.metrics = server.NewMetrics([]string{"echo", "fail", "retry", "hold", "idle"}, server.Build{Version: "v0"})
 	var err error
 	n.engine, err = engine.Open(t.Context(), engine.Config{
-		Store: n.store, Policies: policy.Set{Slots: 8, Types: types}, TaskLog: n.log,
+		Store: n.store, Policies: policy.Set{Slots: 8, Types: types}, TaskLog: n.log, Membership: cluster,
 		Observer: server.Observers(n.metrics.Observer(), server.Ended(n.log.Ended)),
 		Handlers: map[string]task.Handler{
 			"echo":  task.HandlerFunc(func(_ context.Context, t *task.Task) ([]byte, error) { return t.Payload, nil }),

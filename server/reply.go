@@ -71,6 +71,7 @@ func reasonsOf(rs []engine.Reason) []*taskenginev1.Reason {
 		ms[i] = &taskenginev1.Reason{
 			Code: r.Code, Text: text(r.Text), Limit: r.Limit, Value: text(r.Value),
 			Used: int64(r.Used), Max: int64(r.Max), Until: stamp(r.Until), Holders: idTexts(r.Holders),
+			Cluster: r.Cluster, Held: int64(r.Held), Waiting: int64(r.Waiting),
 		}
 	}
 	return ms

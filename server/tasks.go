@@ -15,7 +15,7 @@ import (
 
 // Submit adds tasks.
 func (a *API) Submit(ctx context.Context, req *taskenginev1.SubmitRequest) (*taskenginev1.SubmitResponse, error) {
-	reqs, err := requestsOf(req.GetTasks(), a.now())
+	reqs, err := requestsOf(req.GetTasks(), a.engine.Now())
 	if err != nil {
 		return nil, a.answer(err)
 	}

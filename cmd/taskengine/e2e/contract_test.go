@@ -17,6 +17,7 @@ const (
 	exitUsage       = 2
 	exitConfig      = 3
 	exitNotFound    = 4
+	exitConflict    = 5
 	exitNotAllowed  = 6
 	exitUnavailable = 7
 	exitSignal      = 128 // plus the number of the signal

@@ -60,12 +60,13 @@ func copies(t *testing.T, code int, args ...string) copyJSON {
 }
 
 func TestTasksMoveFromANodeToPostgreSQLAndBack(t *testing.T) {
-	const types = "\nhandlers: {copy: {exec: [/bin/cat]}}\ntypes: {copy: {}, later: {handler: copy}}\n"
+	const types = "\nhandlers: {copy: {exec: [/bin/cat]}}\nlimits: {all: {max: 9}}\ntypes: {copy: {limits: [all]}, later: {handler: copy}}\n"
 	folder := filepath.Join(t.TempDir(), "data")
 	file := write(t, "taskengine.yaml", fmt.Sprintf("storage: {driver: pebble, path: %q}%s", folder, types))
 	n := start(t, nil, "run", "-c", file)
 	done := n.objects(t, "task", "add", "copy", "--data", `{"a": 1}`, "--wait")[0]["id"].(string)
 	n.ok(t, "type", "pause", "later")
+	n.ok(t, "limit", "set", "all", "--max", "7")
 	paused := n.objects(t, "task", "add", "later", "--data", "2", "--key", "k")[0]["id"].(string)
 	waits := n.objects(t, "task", "add", "copy", "--in", "99h")[0]["id"].(string)
 	var before []object
@@ -83,10 +84,22 @@ func TestTasksMoveFromANodeToPostgreSQLAndBack(t *testing.T) {
 	if report := copies(t, exitOK, "--from", file, "--to", database); report.Tasks != 3 || report.Added != 3 || !report.Complete || report.Checksum != report.TargetChecksum {
 		t.Errorf("the first report is %+v", report)
 	}
-	if report := copies(t, exitOK, "--from", url, "--to", "bolt:"+filepath.Join(t.TempDir(), "back")); report.Tasks != 3 || report.Settings != 2 { // what is paused, and where the values of limits are
+	forth := filepath.Join(t.TempDir(), "forth")
+	if report := copies(t, exitOK, "--from", url, "--to", "bolt:"+forth); report.Tasks != 3 || report.Settings != 2 { // what is paused, and where the values of limits are
 		t.Errorf("the report of the way back is %+v", report)
 	}
+	limited := func(n *running, most float64) {
+		t.Helper()
+		if got := n.objects(t, "limit", "get", "all")[0]; got["max"] != most {
+			t.Errorf("the limit that was changed to %v is %v", most, got)
+		}
+	}
+	n = start(t, nil, "run", "-c", write(t, "forth.yaml", fmt.Sprintf("storage: {driver: bolt, path: %q}%s", forth, types)))
+	limited(n, 7)
+	n.signal(t, syscall.SIGTERM)
+	n.exit(t)
 	n = start(t, nil, "run", "-c", database)
+	limited(n, 7)
 	for _, want := range before {
 		if got := n.objects(t, "task", "get", want["id"].(string))[0]; fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("in the database it is %v, before it was %v", got, want)

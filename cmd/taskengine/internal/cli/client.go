@@ -14,6 +14,7 @@ import (
 
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/address"
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/exit"
+	"github.com/taskengine/taskengine/server"
 	"github.com/taskengine/taskengine/server/proto/taskengine/v1/taskenginev1connect"
 )
 
@@ -99,6 +100,8 @@ func (c *client) explain(err error) error {
 	}
 	said := errors.New(remote.Message())
 	switch {
+	case remote.Meta().Get(server.FullHeader) != "":
+		return exit.With(exit.Backlog, said)
 	case remote.Code() == connect.CodeResourceExhausted:
 		said = fmt.Errorf("the request is too large for the node: %s bytes; max_payload of its type allows more", remote.Message())
 	case connect.IsWireError(err): // the node's own words

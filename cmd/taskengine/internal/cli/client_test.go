@@ -2,12 +2,16 @@ package cli
 
 import (
 	"bufio"
+	"errors"
 	"net"
 	"net/http"
 	"testing"
 	"time"
 
+	"connectrpc.com/connect"
+
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/exit"
+	"github.com/taskengine/taskengine/server"
 	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
 )
 
@@ -48,5 +52,16 @@ func TestANodeWhoseConnectionIsResetIsUnavailable(t *testing.T) {
 	}
 	if err := c.explain(err); exit.Code(err) != exit.Unavailable {
 		t.Errorf("the exit code is %d (%v), want %d", exit.Code(err), err, exit.Unavailable)
+	}
+}
+
+func TestAFullBacklogHasAnExitCodeOfItsOwn(t *testing.T) {
+	full := connect.NewError(connect.CodeResourceExhausted, errors.New("the backlog is full"))
+	full.Meta().Set(server.FullHeader, "backlog")
+	tooLarge := connect.NewError(connect.CodeResourceExhausted, errors.New("message size 9 is larger than 8"))
+	for err, code := range map[error]int{full: exit.Backlog, tooLarge: exit.Usage} {
+		if got := exit.Code(new(client).explain(err)); got != code {
+			t.Errorf("%v: the exit code is %d, want %d", err, got, code)
+		}
 	}
 }

@@ -111,6 +111,9 @@ type reasonJSON struct {
 	Max     int64      `json:"max,omitempty"`
 	Until   *time.Time `json:"until,omitempty"`
 	Holders []string   `json:"holders,omitempty"`
+	Cluster bool       `json:"cluster,omitempty"`
+	Held    int64      `json:"held,omitempty"`
+	Waiting int64      `json:"waiting,omitempty"`
 }
 
 type typeJSON struct {
@@ -119,6 +122,41 @@ type typeJSON struct {
 	Handled    bool   `json:"handled"`
 	Paused     bool   `json:"paused"`
 	Running    uint32 `json:"running"`
+}
+
+// limitJSON is a limit as it is in force. Rates are like 20/1s.
+type limitJSON struct {
+	Name            string             `json:"name"`
+	Value           string             `json:"value,omitempty"`
+	Configured      bool               `json:"configured"`
+	Of              string             `json:"of,omitempty"`
+	Per             string             `json:"per,omitempty"`
+	Scope           string             `json:"scope,omitempty"`
+	Max             uint32             `json:"max"`
+	Rate            string             `json:"rate,omitempty"`
+	Burst           uint32             `json:"burst,omitempty"`
+	Paused          bool               `json:"paused"`
+	ConfiguredMax   uint32             `json:"configured_max"`
+	ConfiguredRate  string             `json:"configured_rate,omitempty"`
+	ConfiguredBurst uint32             `json:"configured_burst,omitempty"`
+	Used            *int64             `json:"used,omitempty"`
+	Held            int64              `json:"held,omitempty"`
+	Setting         *limitSettingJSON  `json:"setting,omitempty"`
+	Inherited       []limitSettingJSON `json:"inherited,omitempty"`
+	Removed         bool               `json:"removed,omitempty"`
+}
+
+type limitSettingJSON struct {
+	Value   string     `json:"value,omitempty"`
+	Max     *uint32    `json:"max,omitempty"`
+	Rate    string     `json:"rate,omitempty"`
+	Burst   uint32     `json:"burst,omitempty"`
+	Paused  bool       `json:"paused"`
+	Version uint64     `json:"version"`
+	By      string     `json:"by,omitempty"`
+	Node    string     `json:"node,omitempty"`
+	At      *time.Time `json:"at,omitempty"`
+	Problem string     `json:"problem,omitempty"`
 }
 
 type migrationJSON struct {
@@ -207,7 +245,83 @@ func whyToJSON(res *taskenginev1.WhyResponse) whyJSON {
 		j.Reasons = append(j.Reasons, reasonJSON{
 			Code: r.GetCode(), Text: r.GetText(), Limit: r.GetLimit(), Value: r.GetValue(),
 			Used: r.GetUsed(), Max: r.GetMax(), Until: timeToJSON(r.GetUntil()), Holders: r.GetHolders(),
+			Cluster: r.GetCluster(), Held: r.GetHeld(), Waiting: r.GetWaiting(),
 		})
+	}
+	return j
+}
+
+func limitToJSON(l *taskenginev1.Limit) limitJSON {
+	j := limitJSON{
+		Name: l.GetName(), Value: l.GetValue(), Configured: l.GetConfigured(), Of: l.GetOf(), Per: l.GetPer(), Scope: l.GetScope(),
+		Max: l.GetMax(), Rate: rateText(l.GetRate()), Burst: l.GetRate().GetBurst(), Paused: l.GetPaused(),
+		ConfiguredMax: l.GetConfiguredMax(), ConfiguredRate: rateText(l.GetConfiguredRate()), ConfiguredBurst: l.GetConfiguredRate().GetBurst(),
+	}
+	used := l.GetUsed()
+	j.Used, j.Held = &used, l.GetHeld()
+	if s := l.GetSetting(); s != nil {
+		setting := limitSettingToJSON(s)
+		j.Setting = &setting
+	}
+	for _, s := range l.GetInherited() {
+		j.Inherited = append(j.Inherited, limitSettingToJSON(s))
+	}
+	return j
+}
+
+func limitSettingToJSON(s *taskenginev1.LimitSetting) limitSettingJSON {
+	j := limitSettingJSON{
+		Value: s.GetValue(), Max: s.Max, Rate: rateText(s.GetRate()), Burst: s.GetRate().GetBurst(), Paused: s.GetPaused(),
+		Version: s.GetVersion(), By: s.GetBy(), Node: s.GetNode(), At: timeToJSON(s.GetAt()), Problem: s.GetProblem(),
+	}
+	if s.Rate != nil && j.Rate == "" {
+		j.Rate = noRate
+	}
+	return j
+}
+
+// whyLimitJSON is what a limit counts at the moment.
+type whyLimitJSON struct {
+	Limit     limitJSON        `json:"limit"`
+	Tasks     []limitTaskJSON  `json:"tasks"`
+	Queued    []limitQueueJSON `json:"queued"`
+	NextStart *time.Time       `json:"next_start,omitempty"`
+	Nodes     []limitNodeJSON  `json:"nodes,omitempty"`
+	Problem   string           `json:"nodes_problem,omitempty"`
+}
+
+type limitNodeJSON struct {
+	Node  string     `json:"node"`
+	Held  int64      `json:"held"`
+	Want  int64      `json:"want"`
+	Since *time.Time `json:"since,omitempty"`
+}
+
+type limitTaskJSON struct {
+	ID        string     `json:"id"`
+	Type      string     `json:"type"`
+	Slots     uint32     `json:"slots"`
+	StartedAt *time.Time `json:"started_at,omitempty"`
+}
+
+type limitQueueJSON struct {
+	Type  string `json:"type"`
+	Tasks int64  `json:"tasks"`
+}
+
+func whyLimitToJSON(res *taskenginev1.WhyLimitResponse) whyLimitJSON {
+	j := whyLimitJSON{
+		Limit: limitToJSON(res.GetLimit()), NextStart: timeToJSON(res.GetNextStart()),
+		Tasks: []limitTaskJSON{}, Queued: []limitQueueJSON{}, Problem: res.GetNodesProblem(),
+	}
+	for _, t := range res.GetTasks() {
+		j.Tasks = append(j.Tasks, limitTaskJSON{t.GetId(), t.GetType(), t.GetSlots(), timeToJSON(t.GetStartedAt())})
+	}
+	for _, q := range res.GetQueued() {
+		j.Queued = append(j.Queued, limitQueueJSON{q.GetType(), q.GetTasks()})
+	}
+	for _, n := range res.GetNodes() {
+		j.Nodes = append(j.Nodes, limitNodeJSON{n.GetNode(), n.GetHeld(), n.GetWant(), timeToJSON(n.GetSince())})
 	}
 	return j
 }

@@ -91,9 +91,9 @@ func TestATaskInJSONIsTheContract(t *testing.T) {
 			`"history":[{"number":1,"outcome":"errored","started_at":"1970-01-01T00:00:01.000005Z","ended_at":"1970-01-01T00:00:02.000005Z","error":"e"}]}`},
 		"empty": {taskToJSON(&taskenginev1.Task{}), `{"id":"","type":"","state":"","version":0,"attempt":0,"crashes":0,"priority":0}`},
 		"why": {whyToJSON(&taskenginev1.WhyResponse{Task: &taskenginev1.Task{Id: "i"}, Reasons: []*taskenginev1.Reason{
-			{Code: "limit", Text: "x", Limit: "l", Value: "v", Used: 1, Max: 2, Until: at(1), Holders: []string{"a"}},
+			{Code: "limit", Text: "x", Limit: "l", Value: "v", Used: 1, Max: 2, Until: at(1), Holders: []string{"a"}, Cluster: true, Held: 3, Waiting: 4},
 		}}), `{"task":{"id":"i","type":"","state":"","version":0,"attempt":0,"crashes":0,"priority":0},` +
-			`"reasons":[{"code":"limit","text":"x","limit":"l","value":"v","used":1,"max":2,"until":"1970-01-01T00:00:01.000005Z","holders":["a"]}]}`},
+			`"reasons":[{"code":"limit","text":"x","limit":"l","value":"v","used":1,"max":2,"until":"1970-01-01T00:00:01.000005Z","holders":["a"],"cluster":true,"held":3,"waiting":4}]}`},
 	} {
 		got, err := json.Marshal(c.value)
 		if err != nil {

@@ -42,6 +42,8 @@ func newRoot(a *app) *cobra.Command {
 			newTaskAdd(a), newTaskGet(a), newTaskList(a), newTaskCount(a), newTaskWait(a), newTaskWhy(a), newTaskLogs(a),
 			newTaskCancel(a), newTaskResume(a), newTaskFail(a), newTaskReschedule(a)),
 		group("type", "Look at, pause and resume types of tasks", newTypeList(a), newTypePause(a), newTypeResume(a)),
+		group("limit", "Look at limits of tasks, and change them while nodes run",
+			newLimitList(a), newLimitGet(a), newLimitSet(a), newLimitUnset(a), newLimitPause(a), newLimitResume(a), newLimitWatch(a), newLimitWhy(a)),
 		newMigrate(a), newShards(a), newCoordination(a), newCopy(a), newBackup(a), newRestore(a), newDoctor(a),
 		newHandler(a),
 		newBench(a),
@@ -81,9 +83,10 @@ const exitCodesHelp = `Exit codes:
      done
   2  usage: the command line, or a request, makes no sense
   3  the configuration is invalid
-  4  there is no such task
-  5  conflict: the task has changed meanwhile
+  4  there is no such task or limit
+  5  conflict: the task or the limit has changed meanwhile
   6  the task's state does not allow that
   7  the node cannot be reached or is stopping, or the time is over
+  8  the backlog of a type is full: nothing was added
   130, 143  a node was interrupted or terminated twice: it did not wait for its tasks;
      or another command was, once`

@@ -322,7 +322,8 @@ func (l *loader) send(ctx context.Context, batches <-chan batch) error {
 }
 
 // submit adds the tasks of a batch. A node takes all of them or none; one that takes
-// none because some are invalid is asked again with each half, until it is known which.
+// none because some are invalid is asked again with each half, until it is known which. So is one
+// that has no room for all.
 func (l *loader) submit(ctx context.Context, tasks []numbered) error {
 	if len(tasks) == 0 {
 		return nil
@@ -342,6 +343,7 @@ func (l *loader) submit(ctx context.Context, tasks []numbered) error {
 			}
 		}
 		return nil
+	case exit.Code(err) == exit.Backlog && len(tasks) > 1: // some of them may find room
 	case exit.Code(err) != exit.Usage:
 		return fmt.Errorf("lines %d to %d: %w", tasks[0].line, tasks[len(tasks)-1].line, err)
 	case len(tasks) == 1:

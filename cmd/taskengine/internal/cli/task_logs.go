@@ -3,9 +3,7 @@ package cli
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"time"
 
 	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
@@ -29,14 +27,23 @@ node that restarts meanwhile is waited for.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.with(func(c *client) error {
 				shown := 0
-				t := &tail{
+				req := &taskenginev1.TaskLogsRequest{
+					Id: args[0], Attempt: attempt, Follow: follow, Timeout: durationpb.New(pollFor),
+				}
+				t := &streams[taskenginev1.TaskLogsResponse]{
 					node: waiter{client: c},
-					req: &taskenginev1.TaskLogsRequest{
-						Id: args[0], Attempt: attempt, Follow: follow, Timeout: durationpb.New(pollFor),
+					open: func(ctx context.Context) (*connect.ServerStreamForClient[taskenginev1.TaskLogsResponse], error) {
+						return c.TaskLogs(ctx, req)
 					},
-					show: func(line *taskenginev1.LogLine) error {
-						shown++
-						return a.showLogLine(line)
+					show: func(res *taskenginev1.TaskLogsResponse) (complete bool, err error) {
+						for _, line := range res.GetLines() {
+							shown++
+							if err := a.showLogLine(line); err != nil {
+								return false, err
+							}
+						}
+						req.Cursor = res.GetCursor()
+						return res.GetComplete(), nil
 					},
 				}
 				err := t.run(cmd.Context())
@@ -78,67 +85,4 @@ func logLineToJSON(l *taskenginev1.LogLine) logLineJSON {
 		j.Attrs = attrs
 	}
 	return j
-}
-
-// tail shows the log of a task, by one stream after another.
-type tail struct {
-	node waiter // knows how long the node may be away
-	req  *taskenginev1.TaskLogsRequest
-	show func(*taskenginev1.LogLine) error
-}
-
-// showError is an error of showing lines, not of the node.
-type showError struct{ error }
-
-func (t *tail) run(ctx context.Context) error {
-	for {
-		complete, err := t.stream(ctx)
-		var shown showError
-		switch {
-		case errors.As(err, &shown):
-			return shown.error
-		case err == nil && complete:
-			return nil
-		case err == nil:
-			continue
-		case ctx.Err() != nil || !t.mayComeBack(err):
-			return t.node.client.explain(err)
-		}
-		if err := pause(ctx, retryAfter); err != nil {
-			return err
-		}
-	}
-}
-
-// mayComeBack reports whether a node may go on where a stream broke off.
-func (t *tail) mayComeBack(err error) bool {
-	if !connect.IsWireError(err) && !isRefused(err) && !t.node.heard.IsZero() { // broken off amid a stream
-		return time.Since(t.node.heard) < pollFor+patience
-	}
-	return t.node.worthAnother(err)
-}
-
-// stream shows the lines of one stream. It reports whether the log ended with them.
-func (t *tail) stream(ctx context.Context) (complete bool, err error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	silence := time.AfterFunc(pollFor+pollGrace, cancel) // showing may take as long as it likes
-	defer silence.Stop()
-	stream, err := t.node.client.TaskLogs(ctx, t.req)
-	if err != nil {
-		return false, err
-	}
-	defer stream.Close()
-	for stream.Receive() {
-		silence.Stop()
-		for _, line := range stream.Msg().GetLines() {
-			if err := t.show(line); err != nil {
-				return false, showError{err}
-			}
-		}
-		t.node.heard = time.Now()
-		t.req.Cursor, complete = stream.Msg().GetCursor(), stream.Msg().GetComplete()
-		silence.Reset(pollFor + pollGrace)
-	}
-	return complete, stream.Err()
 }

@@ -43,7 +43,7 @@ func TestStreamsThatBreakOffAreTakenUpAgain(t *testing.T) {
 		"long ago":                 {broken, 2 * (pollFor + patience), false},
 		"while the node stops":     {refused, time.Second, true},
 	} {
-		tail := &tail{}
+		tail := &streams[taskenginev1.TaskLogsResponse]{}
 		if c.heard > 0 {
 			tail.node.heard = time.Now().Add(-c.heard)
 		}

@@ -1,5 +1,5 @@
-// Package coordination tells which nodes use a store. It reads and removes the record, in the
-// databases of the store, of how its nodes coordinate.
+// Package coordination tells which nodes use a store, and where they keep settings. It reads and
+// removes the record, in the databases of the store, of how its nodes coordinate.
 package coordination
 
 import (
@@ -16,6 +16,8 @@ import (
 	"github.com/taskengine/taskengine/coord"
 	pgcoord "github.com/taskengine/taskengine/coord/postgres"
 	"github.com/taskengine/taskengine/coord/record"
+	"github.com/taskengine/taskengine/coord/stored"
+	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/storage/postgres"
 	"github.com/taskengine/taskengine/storage/postgres/health"
 )
@@ -158,6 +160,24 @@ func alive(ctx context.Context, all []database) (names []string, err error) {
 		}
 	}
 	return names, nil
+}
+
+// Settings returns where the nodes of a store keep what people change while they run. s is the open
+// store at p. The caller calls done after the last use.
+func Settings(ctx context.Context, p stores.Place, s storage.Settings, log *slog.Logger) (c coord.Config, done func() error, err error) {
+	all, err := open(ctx, p, log)
+	if errors.Is(err, ErrUnshared) {
+		return stored.New(s), func() error { return nil }, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	main := all[0].store
+	pg, err := pgcoord.New(main.Pool(), pgcoord.Options{Schema: main.Schema(), Listen: pgcoord.ListenOff})
+	if err != nil {
+		return nil, nil, errors.Join(err, closeAll(all))
+	}
+	return pg, func() error { return errors.Join(pg.Close(), closeAll(all)) }, nil
 }
 
 // examine returns the clusters that databases are the coordination of. It refuses members that are

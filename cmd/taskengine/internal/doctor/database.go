@@ -111,21 +111,34 @@ func judgeSettings(found *Findings, h *health.Report) {
 func judgeClocks(found *Findings, h *health.Report) {
 	off := h.Skew.Abs() - h.SkewWithin
 	if off > maxSkew {
-		judgeFuture(found, fmt.Sprintf("the clock of this machine is off that of the database by %s", units.Span(h.Skew.Abs())))
+		judgeClock(found, fmt.Sprintf("the clock of this machine is off that of the database by %s, give or take %s", units.Span(h.Skew.Abs()), units.Span(h.SkewWithin)))
 	} else {
 		found.info("clock", "this machine and the database agree within %s", units.Span(h.Skew.Abs()+h.SkewWithin))
 	}
 	if ahead := h.Rows.Newest.Sub(h.Now); ahead > maxSkew {
-		judgeFuture(found, fmt.Sprintf("a node has changed a task %s after now, by the clock of the database", units.Span(ahead)))
+		found.add(Warning, "clock", fmt.Sprintf("a node has changed a task %s after now, by the clock of the database", units.Span(ahead)),
+			"the clock of the database was ahead then and was set back, or a node of an earlier version works on it, by its own clock, and the clock of its machine is ahead",
+			"have the clocks of all machines set by NTP, and replace nodes of earlier versions")
 	}
 	for _, n := range h.Clocks {
 		switch {
 		case n.Ahead > maxSkew:
-			judgeFuture(found, fmt.Sprintf("the clock of the node %s is ahead of that of the database by %s, or was until lately", n.Name, units.Span(n.Ahead)))
+			judgeClock(found, fmt.Sprintf("the clock of the node %s is ahead of that of the database by %s, or was until lately", n.Name, units.Span(n.Ahead)))
 		case -n.Ahead > maxSkewBeat:
-			judgeFuture(found, fmt.Sprintf("the clock of the node %s is behind that of the database by up to %s", n.Name, units.Span(-n.Ahead)))
+			judgeClock(found, fmt.Sprintf("the clock of the node %s is behind that of the database by up to %s", n.Name, units.Span(-n.Ahead)))
+		case n.Ahead >= 0:
+			found.info("clock", "the clock of the node %s is about %s ahead of that of the database; `/readyz?verbose` of the node has the exact difference", n.Name, units.Span(n.Ahead))
+		default:
+			found.info("clock", "the clock of the node %s is at most %s behind that of the database; `/readyz?verbose` of the node has the exact difference", n.Name, units.Span(-n.Ahead))
 		}
 	}
+}
+
+// judgeClock reports that the clock of a machine differs from that of the database.
+func judgeClock(found *Findings, what string) {
+	found.add(Warning, "clock", what,
+		"nodes start tasks by the clock of the database, neither early nor late; but the times in logs are off, and so are the times that programs on this machine reckon from its clock",
+		"have the clocks of all machines, and that of the database, set by NTP")
 }
 
 func judgeNodes(found *Findings, h *health.Report) {

@@ -67,10 +67,12 @@ func TestTheDoctorExplainsWhatIsWrongWithADatabase(t *testing.T) {
 		{func(h *health.Report) { h.Settings["autovacuum"] = "off" }, Error, "settings", "autovacuum is off"},
 		{func(h *health.Report) { h.Settings["default_transaction_isolation"] = "serializable" }, Error, "settings", "serializable"},
 		{func(h *health.Report) { h.Connections = 95 }, Warning, "connections", "95 of 100"},
-		{func(h *health.Report) { h.Skew = -3 * time.Second }, Warning, "clock", "this machine is off that of the database by 3s"},
+		{func(h *health.Report) { h.Skew = -3 * time.Second }, Warning, "clock", "this machine is off that of the database by 3s, give or take 1ms"},
 		{func(h *health.Report) { h.Rows.Newest = now.Add(time.Minute) }, Warning, "clock", "1m0s after now"},
 		{func(h *health.Report) { h.Clocks[0].Ahead = 2 * time.Second }, Warning, "clock", "the clock of the node alice is ahead of that of the database by 2s"},
 		{func(h *health.Report) { h.Clocks[0].Ahead = -time.Minute }, Warning, "clock", "the clock of the node alice is behind that of the database by up to 1m0s"},
+		{func(h *health.Report) {}, Info, "clock", "the clock of the node alice is at most 2s behind"},
+		{func(h *health.Report) { h.Clocks[0].Ahead = 3 * time.Millisecond }, Info, "clock", "the clock of the node alice is about 3ms ahead"},
 		{func(h *health.Report) { h.Rows.Errors = 3 }, Warning, "errors", "3 tasks"},
 		{func(h *health.Report) {
 			h.Counts = []health.Count{{State: task.Submitted, Type: "mail", Counted: 7, There: 8}, {State: task.Error, Type: "mail", Counted: 1}}

@@ -226,6 +226,6 @@ func judgeErrors(found *Findings, n int64) {
 }
 
 func judgeFuture(found *Findings, what string) {
-	found.add(Warning, "clock", what, "retries, delays and time limits go by the clocks of the nodes: some was wrong, or this one is",
+	found.add(Warning, "clock", what, "retries, delays and time limits go by the clock of the node: it was wrong, or the clock of this machine is",
 		"have the clocks of all machines set by NTP")
 }

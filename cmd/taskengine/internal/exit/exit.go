@@ -20,6 +20,7 @@ const (
 	Conflict    = 5
 	NotAllowed  = 6
 	Unavailable = 7
+	Backlog     = 8
 	Signal      = 128 // plus the number of the signal
 )
 

@@ -60,7 +60,8 @@ func (t *coordination) configure(c *engine.Config, from config.Coordination) {
 	if t == nil {
 		return
 	}
-	c.Elector, c.Membership, c.Bus = t.coord, t.coord, t.coord
+	c.Elector, c.Membership, c.Bus, c.Settings = t.coord, t.coord, t.coord, t.coord
+	c.Semaphore, c.Rates = t.coord, t.coord
 	c.Lease, c.Labels = from.Lease, from.Labels
 }
 

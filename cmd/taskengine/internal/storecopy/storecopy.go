@@ -3,6 +3,7 @@
 package storecopy
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/database"
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/stores"
 	"github.com/taskengine/taskengine/config"
+	"github.com/taskengine/taskengine/coord"
 	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/storage/transfer"
 )
@@ -56,7 +58,10 @@ func (c *Copy) Run(ctx context.Context) (report *transfer.Report, err error) {
 	if err := c.checkNodes(ctx); err != nil {
 		return nil, err
 	}
-	o := transfer.Options{From: c.From.Name, Merge: c.Merge, Progress: func(bool, int64) {}}
+	o := transfer.Options{
+		From: c.From.Name, Merge: c.Merge, Progress: func(bool, int64) {},
+		Finish: func(ctx context.Context) error { return c.copyLimits(ctx, from, to) },
+	}
 	if c.Progress != nil {
 		rows, err := rowsOf(ctx, from)
 		if err != nil {
@@ -75,6 +80,38 @@ func (c *Copy) Run(ctx context.Context) (report *transfer.Report, err error) {
 		return nil, database.OneLine(err)
 	}
 	return report, nil
+}
+
+// copyLimits copies how people have changed limits, from where the nodes of the source keep it to where
+// those of the destination do. A merge keeps the changes of the destination.
+func (c *Copy) copyLimits(ctx context.Context, from, to storage.Settings) (err error) {
+	source, done, err := coordination.Settings(ctx, c.From, from, c.Log)
+	if err != nil {
+		return fmt.Errorf("the source: %w", err)
+	}
+	defer func() { err = errors.Join(err, done()) }()
+	all, err := source.Settings(ctx, coord.LimitsSetting)
+	if err != nil || len(all) == 0 {
+		return err
+	}
+	target, finished, err := coordination.Settings(ctx, c.To, to, c.Log)
+	if err != nil {
+		return fmt.Errorf("the destination: %w", err)
+	}
+	defer func() { err = errors.Join(err, finished()) }()
+	for _, s := range all {
+		was := coord.Setting{}
+		for swapped := false; !swapped; {
+			was, swapped, err = target.Swap(ctx, coord.LimitsSetting, s.Scope, was.Version, s.Value)
+			if err != nil {
+				return fmt.Errorf("copy how the limit %s was changed: %w", s.Scope, err)
+			}
+			if c.Merge || bytes.Equal(was.Value, s.Value) {
+				break
+			}
+		}
+	}
+	return nil
 }
 
 // checkNodes refuses a destination that nodes use, and warns of a source that they use.

@@ -2,6 +2,7 @@ package storecopy
 
 import (
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,6 +11,8 @@ import (
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/backup"
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/stores"
 	"github.com/taskengine/taskengine/config"
+	"github.com/taskengine/taskengine/coord"
+	"github.com/taskengine/taskengine/coord/stored"
 	"github.com/taskengine/taskengine/engine/task"
 )
 
@@ -67,6 +70,54 @@ func TestACopyHasTheTasksOfItsSource(t *testing.T) {
 	}
 	if r, err := c.Run(t.Context()); err != nil || !r.Nothing {
 		t.Errorf("again, the report is %+v, %v", r, err)
+	}
+}
+
+// changed sets how limits of a store were changed, by their names, and returns what is set then.
+func changed(t *testing.T, p stores.Place, values map[string]string) map[string]string {
+	t.Helper()
+	s, err := p.Open(t.Context(), silent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	c := stored.New(s)
+	for scope, value := range values {
+		if _, swapped, err := c.Swap(t.Context(), coord.LimitsSetting, scope, 0, []byte(value)); err != nil || !swapped {
+			t.Fatal(swapped, err)
+		}
+	}
+	all, err := c.Settings(t.Context(), coord.LimitsSetting)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := make(map[string]string)
+	for _, s := range all {
+		now[s.Scope] = string(s.Value)
+	}
+	return now
+}
+
+func TestACopyHasTheChangedLimitsOfItsSource(t *testing.T) {
+	for _, merge := range []bool{false, true} {
+		from, to := storeWith(t, config.Bolt, 1), storeWith(t, config.Pebble)
+		changed(t, from, map[string]string{"mail": "1", "bank/acme": "2"})
+		changed(t, to, map[string]string{"mail": "3", "other": "4"})
+		c := &Copy{From: from, To: to, Log: silent, Merge: merge}
+		if r, err := c.Run(t.Context()); err != nil || !r.Complete {
+			t.Fatalf("the report is %+v, %v", r, err)
+		}
+		want := map[string]string{"mail": "1", "bank/acme": "2", "other": "4"}
+		if merge {
+			want["mail"] = "3"
+		}
+		if got := changed(t, to, nil); !maps.Equal(got, want) {
+			t.Errorf("with merge %t the limits are %v, want %v", merge, got, want)
+		}
 	}
 }
 

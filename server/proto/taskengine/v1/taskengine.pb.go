@@ -1319,14 +1319,21 @@ type Reason struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// ended, running, starting, stuck, scheduled, retry, paused, no_handler, limit, rate,
 	// queue or draining.
-	Code          string                 `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"`
-	Text          string                 `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`       // for display
-	Limit         string                 `protobuf:"bytes,3,opt,name=limit,proto3" json:"limit,omitempty"`     // for limit and rate: the name of the limit; empty for the node's slots
-	Value         string                 `protobuf:"bytes,4,opt,name=value,proto3" json:"value,omitempty"`     // the value that the limit is per
-	Used          int64                  `protobuf:"varint,5,opt,name=used,proto3" json:"used,omitempty"`      // of the limit; for queue: how many tasks are before it
-	Max           int64                  `protobuf:"varint,6,opt,name=max,proto3" json:"max,omitempty"`        // of the limit
-	Until         *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=until,proto3" json:"until,omitempty"`     // when it ends, if that is known
-	Holders       []string               `protobuf:"bytes,8,rep,name=holders,proto3" json:"holders,omitempty"` // some of the tasks that hold the limit
+	Code string `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"`
+	Text string `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"` // for display
+	// For limit, rate and paused: the name of the limit; empty for the node's slots, and for
+	// a type that is paused.
+	Limit   string                 `protobuf:"bytes,3,opt,name=limit,proto3" json:"limit,omitempty"`
+	Value   string                 `protobuf:"bytes,4,opt,name=value,proto3" json:"value,omitempty"`     // the value that the limit is per
+	Used    int64                  `protobuf:"varint,5,opt,name=used,proto3" json:"used,omitempty"`      // of the limit, by tasks of this node; for queue: how many tasks are before it
+	Max     int64                  `protobuf:"varint,6,opt,name=max,proto3" json:"max,omitempty"`        // of the limit
+	Until   *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=until,proto3" json:"until,omitempty"`     // when it ends, if that is known
+	Holders []string               `protobuf:"bytes,8,rep,name=holders,proto3" json:"holders,omitempty"` // some of the tasks of this node that hold the limit
+	// The limit counts the tasks of all nodes. This node uses as many of its slots as it has
+	// permits, and max is what all nodes have together.
+	Cluster       bool  `protobuf:"varint,9,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	Held          int64 `protobuf:"varint,10,opt,name=held,proto3" json:"held,omitempty"`       // permits of this node
+	Waiting       int64 `protobuf:"varint,11,opt,name=waiting,proto3" json:"waiting,omitempty"` // permits that other nodes wait for
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1415,6 +1422,27 @@ func (x *Reason) GetHolders() []string {
 		return x.Holders
 	}
 	return nil
+}
+
+func (x *Reason) GetCluster() bool {
+	if x != nil {
+		return x.Cluster
+	}
+	return false
+}
+
+func (x *Reason) GetHeld() int64 {
+	if x != nil {
+		return x.Held
+	}
+	return 0
+}
+
+func (x *Reason) GetWaiting() int64 {
+	if x != nil {
+		return x.Waiting
+	}
+	return 0
 }
 
 type TaskLogsRequest struct {
@@ -2545,6 +2573,1198 @@ func (x *VersionResponse) GetNode() string {
 	return ""
 }
 
+// Rate says how many tasks may start in a time.
+type Rate struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Count         uint32                 `protobuf:"varint,1,opt,name=count,proto3" json:"count,omitempty"` // 0: no limit
+	Per           *durationpb.Duration   `protobuf:"bytes,2,opt,name=per,proto3" json:"per,omitempty"`
+	Burst         uint32                 `protobuf:"varint,3,opt,name=burst,proto3" json:"burst,omitempty"` // how many may start at once after a pause; 0: count
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Rate) Reset() {
+	*x = Rate{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Rate) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Rate) ProtoMessage() {}
+
+func (x *Rate) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Rate.ProtoReflect.Descriptor instead.
+func (*Rate) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *Rate) GetCount() uint32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *Rate) GetPer() *durationpb.Duration {
+	if x != nil {
+		return x.Per
+	}
+	return nil
+}
+
+func (x *Rate) GetBurst() uint32 {
+	if x != nil {
+		return x.Burst
+	}
+	return 0
+}
+
+// Limit is a limit as it is in force, as a whole or for one of its values.
+type Limit struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// A value, or a pattern of values: acme-* stands for all that begin with acme-. Empty:
+	// the limit as a whole, which is what values are subject to that have nothing of their own.
+	Value string `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
+	// False: something is set for a limit that the configuration of this node does not have,
+	// or for values of a limit that has none.
+	Configured bool   `protobuf:"varint,3,opt,name=configured,proto3" json:"configured,omitempty"`
+	Of         string `protobuf:"bytes,4,opt,name=of,proto3" json:"of,omitempty"`       // the limit above it; empty if there is none
+	Per        string `protobuf:"bytes,5,opt,name=per,proto3" json:"per,omitempty"`     // the place of the value in a task; empty: one limit for all tasks
+	Scope      string `protobuf:"bytes,6,opt,name=scope,proto3" json:"scope,omitempty"` // node or cluster
+	// In force. Only what is set, if it is not configured.
+	Max    uint32 `protobuf:"varint,7,opt,name=max,proto3" json:"max,omitempty"`       // 0: no limit
+	Rate   *Rate  `protobuf:"bytes,8,opt,name=rate,proto3" json:"rate,omitempty"`      // absent: no limit
+	Paused bool   `protobuf:"varint,9,opt,name=paused,proto3" json:"paused,omitempty"` // tasks that count for it are not started
+	// What the configuration says.
+	ConfiguredMax  uint32 `protobuf:"varint,10,opt,name=configured_max,json=configuredMax,proto3" json:"configured_max,omitempty"`   // 0: no limit
+	ConfiguredRate *Rate  `protobuf:"bytes,11,opt,name=configured_rate,json=configuredRate,proto3" json:"configured_rate,omitempty"` // absent: no limit
+	// What is set for this name and value; absent if nothing is.
+	Setting *LimitSetting `protobuf:"bytes,12,opt,name=setting,proto3" json:"setting,omitempty"`
+	// What is set for patterns that match the value, and for the limit as a whole, the most
+	// particular first. It is in force where what is more particular sets nothing.
+	Inherited []*LimitSetting `protobuf:"bytes,13,rep,name=inherited,proto3" json:"inherited,omitempty"`
+	// How many slots of it the tasks of this node take; for the limit as a whole those of all
+	// values together.
+	Used int64 `protobuf:"varint,14,opt,name=used,proto3" json:"used,omitempty"`
+	// With scope cluster: how many permits this node has, of these values.
+	Held          int64 `protobuf:"varint,15,opt,name=held,proto3" json:"held,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Limit) Reset() {
+	*x = Limit{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Limit) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Limit) ProtoMessage() {}
+
+func (x *Limit) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Limit.ProtoReflect.Descriptor instead.
+func (*Limit) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *Limit) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Limit) GetValue() string {
+	if x != nil {
+		return x.Value
+	}
+	return ""
+}
+
+func (x *Limit) GetConfigured() bool {
+	if x != nil {
+		return x.Configured
+	}
+	return false
+}
+
+func (x *Limit) GetOf() string {
+	if x != nil {
+		return x.Of
+	}
+	return ""
+}
+
+func (x *Limit) GetPer() string {
+	if x != nil {
+		return x.Per
+	}
+	return ""
+}
+
+func (x *Limit) GetScope() string {
+	if x != nil {
+		return x.Scope
+	}
+	return ""
+}
+
+func (x *Limit) GetMax() uint32 {
+	if x != nil {
+		return x.Max
+	}
+	return 0
+}
+
+func (x *Limit) GetRate() *Rate {
+	if x != nil {
+		return x.Rate
+	}
+	return nil
+}
+
+func (x *Limit) GetPaused() bool {
+	if x != nil {
+		return x.Paused
+	}
+	return false
+}
+
+func (x *Limit) GetConfiguredMax() uint32 {
+	if x != nil {
+		return x.ConfiguredMax
+	}
+	return 0
+}
+
+func (x *Limit) GetConfiguredRate() *Rate {
+	if x != nil {
+		return x.ConfiguredRate
+	}
+	return nil
+}
+
+func (x *Limit) GetSetting() *LimitSetting {
+	if x != nil {
+		return x.Setting
+	}
+	return nil
+}
+
+func (x *Limit) GetInherited() []*LimitSetting {
+	if x != nil {
+		return x.Inherited
+	}
+	return nil
+}
+
+func (x *Limit) GetUsed() int64 {
+	if x != nil {
+		return x.Used
+	}
+	return 0
+}
+
+func (x *Limit) GetHeld() int64 {
+	if x != nil {
+		return x.Held
+	}
+	return 0
+}
+
+// LimitSetting is what people have set for a limit. It replaces what the configuration says.
+type LimitSetting struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Max    *uint32                `protobuf:"varint,1,opt,name=max,proto3,oneof" json:"max,omitempty"` // absent: not set. 0: no limit
+	Rate   *Rate                  `protobuf:"bytes,2,opt,name=rate,proto3" json:"rate,omitempty"`      // absent: not set. Count 0: no limit
+	Paused bool                   `protobuf:"varint,3,opt,name=paused,proto3" json:"paused,omitempty"`
+	// Grows with every change of any limit, also over UnsetLimit.
+	Version uint64                 `protobuf:"varint,4,opt,name=version,proto3" json:"version,omitempty"`
+	By      string                 `protobuf:"bytes,5,opt,name=by,proto3" json:"by,omitempty"`     // who set it, as the client said
+	Node    string                 `protobuf:"bytes,6,opt,name=node,proto3" json:"node,omitempty"` // the node that took the request
+	At      *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=at,proto3" json:"at,omitempty"`
+	Value   string                 `protobuf:"bytes,8,opt,name=value,proto3" json:"value,omitempty"` // the value, or pattern, for which it is set; empty: the limit as a whole
+	// Why it has no effect on this node, or not the wanted one; empty if there is no problem.
+	Problem       string `protobuf:"bytes,9,opt,name=problem,proto3" json:"problem,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LimitSetting) Reset() {
+	*x = LimitSetting{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LimitSetting) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LimitSetting) ProtoMessage() {}
+
+func (x *LimitSetting) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LimitSetting.ProtoReflect.Descriptor instead.
+func (*LimitSetting) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *LimitSetting) GetMax() uint32 {
+	if x != nil && x.Max != nil {
+		return *x.Max
+	}
+	return 0
+}
+
+func (x *LimitSetting) GetRate() *Rate {
+	if x != nil {
+		return x.Rate
+	}
+	return nil
+}
+
+func (x *LimitSetting) GetPaused() bool {
+	if x != nil {
+		return x.Paused
+	}
+	return false
+}
+
+func (x *LimitSetting) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *LimitSetting) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *LimitSetting) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *LimitSetting) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *LimitSetting) GetValue() string {
+	if x != nil {
+		return x.Value
+	}
+	return ""
+}
+
+func (x *LimitSetting) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
+type ListLimitsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListLimitsRequest) Reset() {
+	*x = ListLimitsRequest{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[42]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListLimitsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListLimitsRequest) ProtoMessage() {}
+
+func (x *ListLimitsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[42]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListLimitsRequest.ProtoReflect.Descriptor instead.
+func (*ListLimitsRequest) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{42}
+}
+
+type ListLimitsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Limits        []*Limit               `protobuf:"bytes,1,rep,name=limits,proto3" json:"limits,omitempty"` // by name and value
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListLimitsResponse) Reset() {
+	*x = ListLimitsResponse{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListLimitsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListLimitsResponse) ProtoMessage() {}
+
+func (x *ListLimitsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListLimitsResponse.ProtoReflect.Descriptor instead.
+func (*ListLimitsResponse) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{43}
+}
+
+func (x *ListLimitsResponse) GetLimits() []*Limit {
+	if x != nil {
+		return x.Limits
+	}
+	return nil
+}
+
+type GetLimitRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Value         string                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"` // empty: the limit as a whole
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetLimitRequest) Reset() {
+	*x = GetLimitRequest{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetLimitRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetLimitRequest) ProtoMessage() {}
+
+func (x *GetLimitRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetLimitRequest.ProtoReflect.Descriptor instead.
+func (*GetLimitRequest) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *GetLimitRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *GetLimitRequest) GetValue() string {
+	if x != nil {
+		return x.Value
+	}
+	return ""
+}
+
+type GetLimitResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Limit         *Limit                 `protobuf:"bytes,1,opt,name=limit,proto3" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetLimitResponse) Reset() {
+	*x = GetLimitResponse{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetLimitResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetLimitResponse) ProtoMessage() {}
+
+func (x *GetLimitResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetLimitResponse.ProtoReflect.Descriptor instead.
+func (*GetLimitResponse) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{45}
+}
+
+func (x *GetLimitResponse) GetLimit() *Limit {
+	if x != nil {
+		return x.Limit
+	}
+	return nil
+}
+
+type SetLimitRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// A value, or a pattern of values; empty: the limit as a whole.
+	Value string `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
+	// What is absent stays as it is set, or not set. At least one is given.
+	Max    *uint32 `protobuf:"varint,3,opt,name=max,proto3,oneof" json:"max,omitempty"` // 0: no limit
+	Rate   *Rate   `protobuf:"bytes,4,opt,name=rate,proto3" json:"rate,omitempty"`      // count 0: no limit
+	Paused *bool   `protobuf:"varint,5,opt,name=paused,proto3,oneof" json:"paused,omitempty"`
+	// Only if the setting is at this version; 0: only if nothing is set. Absent: any.
+	IfVersion     *uint64 `protobuf:"varint,6,opt,name=if_version,json=ifVersion,proto3,oneof" json:"if_version,omitempty"`
+	By            string  `protobuf:"bytes,7,opt,name=by,proto3" json:"by,omitempty"` // who asks; kept with the setting
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetLimitRequest) Reset() {
+	*x = SetLimitRequest{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetLimitRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetLimitRequest) ProtoMessage() {}
+
+func (x *SetLimitRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetLimitRequest.ProtoReflect.Descriptor instead.
+func (*SetLimitRequest) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{46}
+}
+
+func (x *SetLimitRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *SetLimitRequest) GetValue() string {
+	if x != nil {
+		return x.Value
+	}
+	return ""
+}
+
+func (x *SetLimitRequest) GetMax() uint32 {
+	if x != nil && x.Max != nil {
+		return *x.Max
+	}
+	return 0
+}
+
+func (x *SetLimitRequest) GetRate() *Rate {
+	if x != nil {
+		return x.Rate
+	}
+	return nil
+}
+
+func (x *SetLimitRequest) GetPaused() bool {
+	if x != nil && x.Paused != nil {
+		return *x.Paused
+	}
+	return false
+}
+
+func (x *SetLimitRequest) GetIfVersion() uint64 {
+	if x != nil && x.IfVersion != nil {
+		return *x.IfVersion
+	}
+	return 0
+}
+
+func (x *SetLimitRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+type SetLimitResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Limit         *Limit                 `protobuf:"bytes,1,opt,name=limit,proto3" json:"limit,omitempty"` // after the change
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetLimitResponse) Reset() {
+	*x = SetLimitResponse{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[47]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetLimitResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetLimitResponse) ProtoMessage() {}
+
+func (x *SetLimitResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[47]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetLimitResponse.ProtoReflect.Descriptor instead.
+func (*SetLimitResponse) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{47}
+}
+
+func (x *SetLimitResponse) GetLimit() *Limit {
+	if x != nil {
+		return x.Limit
+	}
+	return nil
+}
+
+type UnsetLimitRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Value         string                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`                                 // empty: the limit as a whole
+	IfVersion     *uint64                `protobuf:"varint,3,opt,name=if_version,json=ifVersion,proto3,oneof" json:"if_version,omitempty"` // only if the setting is at this version; absent: any
+	By            string                 `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`                                       // who asks; written to the log of the node
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UnsetLimitRequest) Reset() {
+	*x = UnsetLimitRequest{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[48]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UnsetLimitRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UnsetLimitRequest) ProtoMessage() {}
+
+func (x *UnsetLimitRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[48]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UnsetLimitRequest.ProtoReflect.Descriptor instead.
+func (*UnsetLimitRequest) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{48}
+}
+
+func (x *UnsetLimitRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *UnsetLimitRequest) GetValue() string {
+	if x != nil {
+		return x.Value
+	}
+	return ""
+}
+
+func (x *UnsetLimitRequest) GetIfVersion() uint64 {
+	if x != nil && x.IfVersion != nil {
+		return *x.IfVersion
+	}
+	return 0
+}
+
+func (x *UnsetLimitRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+type UnsetLimitResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Limit         *Limit                 `protobuf:"bytes,1,opt,name=limit,proto3" json:"limit,omitempty"` // after the change
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UnsetLimitResponse) Reset() {
+	*x = UnsetLimitResponse{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[49]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UnsetLimitResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UnsetLimitResponse) ProtoMessage() {}
+
+func (x *UnsetLimitResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[49]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UnsetLimitResponse.ProtoReflect.Descriptor instead.
+func (*UnsetLimitResponse) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{49}
+}
+
+func (x *UnsetLimitResponse) GetLimit() *Limit {
+	if x != nil {
+		return x.Limit
+	}
+	return nil
+}
+
+type WatchLimitsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The stream ends after this duration. Default 30 s, at most 60 s.
+	Timeout       *durationpb.Duration `protobuf:"bytes,1,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchLimitsRequest) Reset() {
+	*x = WatchLimitsRequest{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[50]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchLimitsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchLimitsRequest) ProtoMessage() {}
+
+func (x *WatchLimitsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[50]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchLimitsRequest.ProtoReflect.Descriptor instead.
+func (*WatchLimitsRequest) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{50}
+}
+
+func (x *WatchLimitsRequest) GetTimeout() *durationpb.Duration {
+	if x != nil {
+		return x.Timeout
+	}
+	return nil
+}
+
+type WatchLimitsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Limits        []*Limit               `protobuf:"bytes,1,rep,name=limits,proto3" json:"limits,omitempty"` // all of them, by name and value, without used and held
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchLimitsResponse) Reset() {
+	*x = WatchLimitsResponse{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[51]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchLimitsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchLimitsResponse) ProtoMessage() {}
+
+func (x *WatchLimitsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[51]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchLimitsResponse.ProtoReflect.Descriptor instead.
+func (*WatchLimitsResponse) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{51}
+}
+
+func (x *WatchLimitsResponse) GetLimits() []*Limit {
+	if x != nil {
+		return x.Limits
+	}
+	return nil
+}
+
+type WhyLimitRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Value         string                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"` // empty: the limit as a whole
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WhyLimitRequest) Reset() {
+	*x = WhyLimitRequest{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[52]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WhyLimitRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WhyLimitRequest) ProtoMessage() {}
+
+func (x *WhyLimitRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[52]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WhyLimitRequest.ProtoReflect.Descriptor instead.
+func (*WhyLimitRequest) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{52}
+}
+
+func (x *WhyLimitRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *WhyLimitRequest) GetValue() string {
+	if x != nil {
+		return x.Value
+	}
+	return ""
+}
+
+type WhyLimitResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Limit *Limit                 `protobuf:"bytes,1,opt,name=limit,proto3" json:"limit,omitempty"`
+	// The tasks of this node that take slots of it, at most 100.
+	Tasks []*LimitTask `protobuf:"bytes,2,rep,name=tasks,proto3" json:"tasks,omitempty"`
+	// The ready tasks that count for it and wait in the memory of this node, by type. The
+	// store may have more.
+	Queued []*LimitQueue `protobuf:"bytes,3,rep,name=queued,proto3" json:"queued,omitempty"`
+	// When its rate allows the next start: of several values the latest. Absent: now, or there
+	// is no rate.
+	NextStart *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=next_start,json=nextStart,proto3" json:"next_start,omitempty"`
+	// With scope cluster: the nodes that have permits, in the order in which they last got
+	// some, and then those that wait, in their order. Of several values the sums, by node.
+	Nodes         []*LimitNode `protobuf:"bytes,5,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	NodesProblem  string       `protobuf:"bytes,6,opt,name=nodes_problem,json=nodesProblem,proto3" json:"nodes_problem,omitempty"` // why nodes is not known; empty if it is
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WhyLimitResponse) Reset() {
+	*x = WhyLimitResponse{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[53]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WhyLimitResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WhyLimitResponse) ProtoMessage() {}
+
+func (x *WhyLimitResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[53]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WhyLimitResponse.ProtoReflect.Descriptor instead.
+func (*WhyLimitResponse) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{53}
+}
+
+func (x *WhyLimitResponse) GetLimit() *Limit {
+	if x != nil {
+		return x.Limit
+	}
+	return nil
+}
+
+func (x *WhyLimitResponse) GetTasks() []*LimitTask {
+	if x != nil {
+		return x.Tasks
+	}
+	return nil
+}
+
+func (x *WhyLimitResponse) GetQueued() []*LimitQueue {
+	if x != nil {
+		return x.Queued
+	}
+	return nil
+}
+
+func (x *WhyLimitResponse) GetNextStart() *timestamppb.Timestamp {
+	if x != nil {
+		return x.NextStart
+	}
+	return nil
+}
+
+func (x *WhyLimitResponse) GetNodes() []*LimitNode {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+func (x *WhyLimitResponse) GetNodesProblem() string {
+	if x != nil {
+		return x.NodesProblem
+	}
+	return ""
+}
+
+// LimitTask is a task that takes slots of a limit.
+type LimitTask struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Type          string                 `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"`
+	Slots         uint32                 `protobuf:"varint,3,opt,name=slots,proto3" json:"slots,omitempty"`                         // how many it takes: its weight
+	StartedAt     *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"` // absent: it is being started
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LimitTask) Reset() {
+	*x = LimitTask{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[54]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LimitTask) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LimitTask) ProtoMessage() {}
+
+func (x *LimitTask) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[54]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LimitTask.ProtoReflect.Descriptor instead.
+func (*LimitTask) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{54}
+}
+
+func (x *LimitTask) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *LimitTask) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *LimitTask) GetSlots() uint32 {
+	if x != nil {
+		return x.Slots
+	}
+	return 0
+}
+
+func (x *LimitTask) GetStartedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StartedAt
+	}
+	return nil
+}
+
+// LimitNode is a node that has permits of a limit, or waits for some.
+type LimitNode struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Node  string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`  // its name; empty if the node that answers does not know it
+	Held  int64                  `protobuf:"varint,2,opt,name=held,proto3" json:"held,omitempty"` // permits
+	Want  int64                  `protobuf:"varint,3,opt,name=want,proto3" json:"want,omitempty"` // permits that it wants to have in all
+	// When it last got permits, or if it has none, since when it waits.
+	Since         *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=since,proto3" json:"since,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LimitNode) Reset() {
+	*x = LimitNode{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[55]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LimitNode) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LimitNode) ProtoMessage() {}
+
+func (x *LimitNode) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[55]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LimitNode.ProtoReflect.Descriptor instead.
+func (*LimitNode) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{55}
+}
+
+func (x *LimitNode) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *LimitNode) GetHeld() int64 {
+	if x != nil {
+		return x.Held
+	}
+	return 0
+}
+
+func (x *LimitNode) GetWant() int64 {
+	if x != nil {
+		return x.Want
+	}
+	return 0
+}
+
+func (x *LimitNode) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+// LimitQueue is what waits of one type.
+type LimitQueue struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Type          string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
+	Tasks         int64                  `protobuf:"varint,2,opt,name=tasks,proto3" json:"tasks,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LimitQueue) Reset() {
+	*x = LimitQueue{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[56]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LimitQueue) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LimitQueue) ProtoMessage() {}
+
+func (x *LimitQueue) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[56]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LimitQueue.ProtoReflect.Descriptor instead.
+func (*LimitQueue) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{56}
+}
+
+func (x *LimitQueue) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *LimitQueue) GetTasks() int64 {
+	if x != nil {
+		return x.Tasks
+	}
+	return 0
+}
+
 var File_taskengine_v1_taskengine_proto protoreflect.FileDescriptor
 
 const file_taskengine_v1_taskengine_proto_rawDesc = "" +
@@ -2661,7 +3881,7 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tR\x02id\"g\n" +
 	"\vWhyResponse\x12'\n" +
 	"\x04task\x18\x01 \x01(\v2\x13.taskengine.v1.TaskR\x04task\x12/\n" +
-	"\areasons\x18\x02 \x03(\v2\x15.taskengine.v1.ReasonR\areasons\"\xce\x01\n" +
+	"\areasons\x18\x02 \x03(\v2\x15.taskengine.v1.ReasonR\areasons\"\x96\x02\n" +
 	"\x06Reason\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x12\x14\n" +
@@ -2670,7 +3890,11 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\x04used\x18\x05 \x01(\x03R\x04used\x12\x10\n" +
 	"\x03max\x18\x06 \x01(\x03R\x03max\x120\n" +
 	"\x05until\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12\x18\n" +
-	"\aholders\x18\b \x03(\tR\aholders\"\xa0\x01\n" +
+	"\aholders\x18\b \x03(\tR\aholders\x12\x18\n" +
+	"\acluster\x18\t \x01(\bR\acluster\x12\x12\n" +
+	"\x04held\x18\n" +
+	" \x01(\x03R\x04held\x12\x18\n" +
+	"\awaiting\x18\v \x01(\x03R\awaiting\"\xa0\x01\n" +
 	"\x0fTaskLogsRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x16\n" +
@@ -2738,7 +3962,102 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\x06commit\x18\x02 \x01(\tR\x06commit\x12\x12\n" +
 	"\x04date\x18\x03 \x01(\tR\x04date\x12\x0e\n" +
 	"\x02go\x18\x04 \x01(\tR\x02go\x12\x12\n" +
-	"\x04node\x18\x05 \x01(\tR\x04node2\xc4\b\n" +
+	"\x04node\x18\x05 \x01(\tR\x04node\"_\n" +
+	"\x04Rate\x12\x14\n" +
+	"\x05count\x18\x01 \x01(\rR\x05count\x12+\n" +
+	"\x03per\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x03per\x12\x14\n" +
+	"\x05burst\x18\x03 \x01(\rR\x05burst\"\xdb\x03\n" +
+	"\x05Limit\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value\x12\x1e\n" +
+	"\n" +
+	"configured\x18\x03 \x01(\bR\n" +
+	"configured\x12\x0e\n" +
+	"\x02of\x18\x04 \x01(\tR\x02of\x12\x10\n" +
+	"\x03per\x18\x05 \x01(\tR\x03per\x12\x14\n" +
+	"\x05scope\x18\x06 \x01(\tR\x05scope\x12\x10\n" +
+	"\x03max\x18\a \x01(\rR\x03max\x12'\n" +
+	"\x04rate\x18\b \x01(\v2\x13.taskengine.v1.RateR\x04rate\x12\x16\n" +
+	"\x06paused\x18\t \x01(\bR\x06paused\x12%\n" +
+	"\x0econfigured_max\x18\n" +
+	" \x01(\rR\rconfiguredMax\x12<\n" +
+	"\x0fconfigured_rate\x18\v \x01(\v2\x13.taskengine.v1.RateR\x0econfiguredRate\x125\n" +
+	"\asetting\x18\f \x01(\v2\x1b.taskengine.v1.LimitSettingR\asetting\x129\n" +
+	"\tinherited\x18\r \x03(\v2\x1b.taskengine.v1.LimitSettingR\tinherited\x12\x12\n" +
+	"\x04used\x18\x0e \x01(\x03R\x04used\x12\x12\n" +
+	"\x04held\x18\x0f \x01(\x03R\x04held\"\x88\x02\n" +
+	"\fLimitSetting\x12\x15\n" +
+	"\x03max\x18\x01 \x01(\rH\x00R\x03max\x88\x01\x01\x12'\n" +
+	"\x04rate\x18\x02 \x01(\v2\x13.taskengine.v1.RateR\x04rate\x12\x16\n" +
+	"\x06paused\x18\x03 \x01(\bR\x06paused\x12\x18\n" +
+	"\aversion\x18\x04 \x01(\x04R\aversion\x12\x0e\n" +
+	"\x02by\x18\x05 \x01(\tR\x02by\x12\x12\n" +
+	"\x04node\x18\x06 \x01(\tR\x04node\x12*\n" +
+	"\x02at\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x14\n" +
+	"\x05value\x18\b \x01(\tR\x05value\x12\x18\n" +
+	"\aproblem\x18\t \x01(\tR\aproblemB\x06\n" +
+	"\x04_max\"\x13\n" +
+	"\x11ListLimitsRequest\"B\n" +
+	"\x12ListLimitsResponse\x12,\n" +
+	"\x06limits\x18\x01 \x03(\v2\x14.taskengine.v1.LimitR\x06limits\";\n" +
+	"\x0fGetLimitRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value\">\n" +
+	"\x10GetLimitResponse\x12*\n" +
+	"\x05limit\x18\x01 \x01(\v2\x14.taskengine.v1.LimitR\x05limit\"\xee\x01\n" +
+	"\x0fSetLimitRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value\x12\x15\n" +
+	"\x03max\x18\x03 \x01(\rH\x00R\x03max\x88\x01\x01\x12'\n" +
+	"\x04rate\x18\x04 \x01(\v2\x13.taskengine.v1.RateR\x04rate\x12\x1b\n" +
+	"\x06paused\x18\x05 \x01(\bH\x01R\x06paused\x88\x01\x01\x12\"\n" +
+	"\n" +
+	"if_version\x18\x06 \x01(\x04H\x02R\tifVersion\x88\x01\x01\x12\x0e\n" +
+	"\x02by\x18\a \x01(\tR\x02byB\x06\n" +
+	"\x04_maxB\t\n" +
+	"\a_pausedB\r\n" +
+	"\v_if_version\">\n" +
+	"\x10SetLimitResponse\x12*\n" +
+	"\x05limit\x18\x01 \x01(\v2\x14.taskengine.v1.LimitR\x05limit\"\x80\x01\n" +
+	"\x11UnsetLimitRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value\x12\"\n" +
+	"\n" +
+	"if_version\x18\x03 \x01(\x04H\x00R\tifVersion\x88\x01\x01\x12\x0e\n" +
+	"\x02by\x18\x04 \x01(\tR\x02byB\r\n" +
+	"\v_if_version\"@\n" +
+	"\x12UnsetLimitResponse\x12*\n" +
+	"\x05limit\x18\x01 \x01(\v2\x14.taskengine.v1.LimitR\x05limit\"I\n" +
+	"\x12WatchLimitsRequest\x123\n" +
+	"\atimeout\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\atimeout\"C\n" +
+	"\x13WatchLimitsResponse\x12,\n" +
+	"\x06limits\x18\x01 \x03(\v2\x14.taskengine.v1.LimitR\x06limits\";\n" +
+	"\x0fWhyLimitRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value\"\xb1\x02\n" +
+	"\x10WhyLimitResponse\x12*\n" +
+	"\x05limit\x18\x01 \x01(\v2\x14.taskengine.v1.LimitR\x05limit\x12.\n" +
+	"\x05tasks\x18\x02 \x03(\v2\x18.taskengine.v1.LimitTaskR\x05tasks\x121\n" +
+	"\x06queued\x18\x03 \x03(\v2\x19.taskengine.v1.LimitQueueR\x06queued\x129\n" +
+	"\n" +
+	"next_start\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tnextStart\x12.\n" +
+	"\x05nodes\x18\x05 \x03(\v2\x18.taskengine.v1.LimitNodeR\x05nodes\x12#\n" +
+	"\rnodes_problem\x18\x06 \x01(\tR\fnodesProblem\"\x80\x01\n" +
+	"\tLimitTask\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
+	"\x04type\x18\x02 \x01(\tR\x04type\x12\x14\n" +
+	"\x05slots\x18\x03 \x01(\rR\x05slots\x129\n" +
+	"\n" +
+	"started_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\"y\n" +
+	"\tLimitNode\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x12\n" +
+	"\x04held\x18\x02 \x01(\x03R\x04held\x12\x12\n" +
+	"\x04want\x18\x03 \x01(\x03R\x04want\x120\n" +
+	"\x05since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"6\n" +
+	"\n" +
+	"LimitQueue\x12\x12\n" +
+	"\x04type\x18\x01 \x01(\tR\x04type\x12\x14\n" +
+	"\x05tasks\x18\x02 \x01(\x03R\x05tasks2\xa9\f\n" +
 	"\vTaskService\x12E\n" +
 	"\x06Submit\x12\x1c.taskengine.v1.SubmitRequest\x1a\x1d.taskengine.v1.SubmitResponse\x12<\n" +
 	"\x03Get\x12\x19.taskengine.v1.GetRequest\x1a\x1a.taskengine.v1.GetResponse\x12?\n" +
@@ -2755,7 +4074,15 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\tListTypes\x12\x1f.taskengine.v1.ListTypesRequest\x1a .taskengine.v1.ListTypesResponse\x12N\n" +
 	"\tPauseType\x12\x1f.taskengine.v1.PauseTypeRequest\x1a .taskengine.v1.PauseTypeResponse\x12Q\n" +
 	"\n" +
-	"ResumeType\x12 .taskengine.v1.ResumeTypeRequest\x1a!.taskengine.v1.ResumeTypeResponse\x12H\n" +
+	"ResumeType\x12 .taskengine.v1.ResumeTypeRequest\x1a!.taskengine.v1.ResumeTypeResponse\x12Q\n" +
+	"\n" +
+	"ListLimits\x12 .taskengine.v1.ListLimitsRequest\x1a!.taskengine.v1.ListLimitsResponse\x12K\n" +
+	"\bGetLimit\x12\x1e.taskengine.v1.GetLimitRequest\x1a\x1f.taskengine.v1.GetLimitResponse\x12K\n" +
+	"\bSetLimit\x12\x1e.taskengine.v1.SetLimitRequest\x1a\x1f.taskengine.v1.SetLimitResponse\x12Q\n" +
+	"\n" +
+	"UnsetLimit\x12 .taskengine.v1.UnsetLimitRequest\x1a!.taskengine.v1.UnsetLimitResponse\x12V\n" +
+	"\vWatchLimits\x12!.taskengine.v1.WatchLimitsRequest\x1a\".taskengine.v1.WatchLimitsResponse0\x01\x12K\n" +
+	"\bWhyLimit\x12\x1e.taskengine.v1.WhyLimitRequest\x1a\x1f.taskengine.v1.WhyLimitResponse\x12H\n" +
 	"\aVersion\x12\x1d.taskengine.v1.VersionRequest\x1a\x1e.taskengine.v1.VersionResponseBJZHgithub.com/taskengine/taskengine/server/proto/taskengine/v1;taskenginev1b\x06proto3"
 
 var (
@@ -2770,7 +4097,7 @@ func file_taskengine_v1_taskengine_proto_rawDescGZIP() []byte {
 	return file_taskengine_v1_taskengine_proto_rawDescData
 }
 
-var file_taskengine_v1_taskengine_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
+var file_taskengine_v1_taskengine_proto_msgTypes = make([]protoimpl.MessageInfo, 59)
 var file_taskengine_v1_taskengine_proto_goTypes = []any{
 	(*NewTask)(nil),               // 0: taskengine.v1.NewTask
 	(*SubmitRequest)(nil),         // 1: taskengine.v1.SubmitRequest
@@ -2811,83 +4138,134 @@ var file_taskengine_v1_taskengine_proto_goTypes = []any{
 	(*ResumeTypeResponse)(nil),    // 36: taskengine.v1.ResumeTypeResponse
 	(*VersionRequest)(nil),        // 37: taskengine.v1.VersionRequest
 	(*VersionResponse)(nil),       // 38: taskengine.v1.VersionResponse
-	nil,                           // 39: taskengine.v1.NewTask.HeadersEntry
-	nil,                           // 40: taskengine.v1.Task.HeadersEntry
-	(*timestamppb.Timestamp)(nil), // 41: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 42: google.protobuf.Duration
+	(*Rate)(nil),                  // 39: taskengine.v1.Rate
+	(*Limit)(nil),                 // 40: taskengine.v1.Limit
+	(*LimitSetting)(nil),          // 41: taskengine.v1.LimitSetting
+	(*ListLimitsRequest)(nil),     // 42: taskengine.v1.ListLimitsRequest
+	(*ListLimitsResponse)(nil),    // 43: taskengine.v1.ListLimitsResponse
+	(*GetLimitRequest)(nil),       // 44: taskengine.v1.GetLimitRequest
+	(*GetLimitResponse)(nil),      // 45: taskengine.v1.GetLimitResponse
+	(*SetLimitRequest)(nil),       // 46: taskengine.v1.SetLimitRequest
+	(*SetLimitResponse)(nil),      // 47: taskengine.v1.SetLimitResponse
+	(*UnsetLimitRequest)(nil),     // 48: taskengine.v1.UnsetLimitRequest
+	(*UnsetLimitResponse)(nil),    // 49: taskengine.v1.UnsetLimitResponse
+	(*WatchLimitsRequest)(nil),    // 50: taskengine.v1.WatchLimitsRequest
+	(*WatchLimitsResponse)(nil),   // 51: taskengine.v1.WatchLimitsResponse
+	(*WhyLimitRequest)(nil),       // 52: taskengine.v1.WhyLimitRequest
+	(*WhyLimitResponse)(nil),      // 53: taskengine.v1.WhyLimitResponse
+	(*LimitTask)(nil),             // 54: taskengine.v1.LimitTask
+	(*LimitNode)(nil),             // 55: taskengine.v1.LimitNode
+	(*LimitQueue)(nil),            // 56: taskengine.v1.LimitQueue
+	nil,                           // 57: taskengine.v1.NewTask.HeadersEntry
+	nil,                           // 58: taskengine.v1.Task.HeadersEntry
+	(*timestamppb.Timestamp)(nil), // 59: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 60: google.protobuf.Duration
 }
 var file_taskengine_v1_taskengine_proto_depIdxs = []int32{
-	41, // 0: taskengine.v1.NewTask.at:type_name -> google.protobuf.Timestamp
-	42, // 1: taskengine.v1.NewTask.in:type_name -> google.protobuf.Duration
-	41, // 2: taskengine.v1.NewTask.expires_at:type_name -> google.protobuf.Timestamp
-	39, // 3: taskengine.v1.NewTask.headers:type_name -> taskengine.v1.NewTask.HeadersEntry
+	59, // 0: taskengine.v1.NewTask.at:type_name -> google.protobuf.Timestamp
+	60, // 1: taskengine.v1.NewTask.in:type_name -> google.protobuf.Duration
+	59, // 2: taskengine.v1.NewTask.expires_at:type_name -> google.protobuf.Timestamp
+	57, // 3: taskengine.v1.NewTask.headers:type_name -> taskengine.v1.NewTask.HeadersEntry
 	0,  // 4: taskengine.v1.SubmitRequest.tasks:type_name -> taskengine.v1.NewTask
 	3,  // 5: taskengine.v1.SubmitResponse.receipts:type_name -> taskengine.v1.Receipt
-	40, // 6: taskengine.v1.Task.headers:type_name -> taskengine.v1.Task.HeadersEntry
-	41, // 7: taskengine.v1.Task.created_at:type_name -> google.protobuf.Timestamp
-	41, // 8: taskengine.v1.Task.ready_at:type_name -> google.protobuf.Timestamp
-	41, // 9: taskengine.v1.Task.next_event_at:type_name -> google.protobuf.Timestamp
-	41, // 10: taskengine.v1.Task.expires_at:type_name -> google.protobuf.Timestamp
-	41, // 11: taskengine.v1.Task.started_at:type_name -> google.protobuf.Timestamp
-	41, // 12: taskengine.v1.Task.updated_at:type_name -> google.protobuf.Timestamp
+	58, // 6: taskengine.v1.Task.headers:type_name -> taskengine.v1.Task.HeadersEntry
+	59, // 7: taskengine.v1.Task.created_at:type_name -> google.protobuf.Timestamp
+	59, // 8: taskengine.v1.Task.ready_at:type_name -> google.protobuf.Timestamp
+	59, // 9: taskengine.v1.Task.next_event_at:type_name -> google.protobuf.Timestamp
+	59, // 10: taskengine.v1.Task.expires_at:type_name -> google.protobuf.Timestamp
+	59, // 11: taskengine.v1.Task.started_at:type_name -> google.protobuf.Timestamp
+	59, // 12: taskengine.v1.Task.updated_at:type_name -> google.protobuf.Timestamp
 	6,  // 13: taskengine.v1.Task.history:type_name -> taskengine.v1.Attempt
 	5,  // 14: taskengine.v1.Task.progress:type_name -> taskengine.v1.Progress
-	41, // 15: taskengine.v1.Progress.at:type_name -> google.protobuf.Timestamp
-	41, // 16: taskengine.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
-	41, // 17: taskengine.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
+	59, // 15: taskengine.v1.Progress.at:type_name -> google.protobuf.Timestamp
+	59, // 16: taskengine.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
+	59, // 17: taskengine.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
 	4,  // 18: taskengine.v1.GetResponse.task:type_name -> taskengine.v1.Task
 	4,  // 19: taskengine.v1.ListResponse.tasks:type_name -> taskengine.v1.Task
 	13, // 20: taskengine.v1.CountResponse.counts:type_name -> taskengine.v1.StateCount
-	42, // 21: taskengine.v1.WaitRequest.timeout:type_name -> google.protobuf.Duration
+	60, // 21: taskengine.v1.WaitRequest.timeout:type_name -> google.protobuf.Duration
 	4,  // 22: taskengine.v1.WaitResponse.tasks:type_name -> taskengine.v1.Task
 	4,  // 23: taskengine.v1.WhyResponse.task:type_name -> taskengine.v1.Task
 	18, // 24: taskengine.v1.WhyResponse.reasons:type_name -> taskengine.v1.Reason
-	41, // 25: taskengine.v1.Reason.until:type_name -> google.protobuf.Timestamp
-	42, // 26: taskengine.v1.TaskLogsRequest.timeout:type_name -> google.protobuf.Duration
+	59, // 25: taskengine.v1.Reason.until:type_name -> google.protobuf.Timestamp
+	60, // 26: taskengine.v1.TaskLogsRequest.timeout:type_name -> google.protobuf.Duration
 	21, // 27: taskengine.v1.TaskLogsResponse.lines:type_name -> taskengine.v1.LogLine
-	41, // 28: taskengine.v1.LogLine.time:type_name -> google.protobuf.Timestamp
+	59, // 28: taskengine.v1.LogLine.time:type_name -> google.protobuf.Timestamp
 	4,  // 29: taskengine.v1.CancelResponse.task:type_name -> taskengine.v1.Task
 	4,  // 30: taskengine.v1.ResumeResponse.task:type_name -> taskengine.v1.Task
 	4,  // 31: taskengine.v1.FailResponse.task:type_name -> taskengine.v1.Task
-	41, // 32: taskengine.v1.RescheduleRequest.at:type_name -> google.protobuf.Timestamp
-	42, // 33: taskengine.v1.RescheduleRequest.in:type_name -> google.protobuf.Duration
+	59, // 32: taskengine.v1.RescheduleRequest.at:type_name -> google.protobuf.Timestamp
+	60, // 33: taskengine.v1.RescheduleRequest.in:type_name -> google.protobuf.Duration
 	4,  // 34: taskengine.v1.RescheduleResponse.task:type_name -> taskengine.v1.Task
 	32, // 35: taskengine.v1.ListTypesResponse.types:type_name -> taskengine.v1.Type
-	1,  // 36: taskengine.v1.TaskService.Submit:input_type -> taskengine.v1.SubmitRequest
-	7,  // 37: taskengine.v1.TaskService.Get:input_type -> taskengine.v1.GetRequest
-	9,  // 38: taskengine.v1.TaskService.List:input_type -> taskengine.v1.ListRequest
-	11, // 39: taskengine.v1.TaskService.Count:input_type -> taskengine.v1.CountRequest
-	14, // 40: taskengine.v1.TaskService.Wait:input_type -> taskengine.v1.WaitRequest
-	16, // 41: taskengine.v1.TaskService.Why:input_type -> taskengine.v1.WhyRequest
-	19, // 42: taskengine.v1.TaskService.TaskLogs:input_type -> taskengine.v1.TaskLogsRequest
-	22, // 43: taskengine.v1.TaskService.Cancel:input_type -> taskengine.v1.CancelRequest
-	24, // 44: taskengine.v1.TaskService.Resume:input_type -> taskengine.v1.ResumeRequest
-	26, // 45: taskengine.v1.TaskService.Fail:input_type -> taskengine.v1.FailRequest
-	28, // 46: taskengine.v1.TaskService.Reschedule:input_type -> taskengine.v1.RescheduleRequest
-	30, // 47: taskengine.v1.TaskService.ListTypes:input_type -> taskengine.v1.ListTypesRequest
-	33, // 48: taskengine.v1.TaskService.PauseType:input_type -> taskengine.v1.PauseTypeRequest
-	35, // 49: taskengine.v1.TaskService.ResumeType:input_type -> taskengine.v1.ResumeTypeRequest
-	37, // 50: taskengine.v1.TaskService.Version:input_type -> taskengine.v1.VersionRequest
-	2,  // 51: taskengine.v1.TaskService.Submit:output_type -> taskengine.v1.SubmitResponse
-	8,  // 52: taskengine.v1.TaskService.Get:output_type -> taskengine.v1.GetResponse
-	10, // 53: taskengine.v1.TaskService.List:output_type -> taskengine.v1.ListResponse
-	12, // 54: taskengine.v1.TaskService.Count:output_type -> taskengine.v1.CountResponse
-	15, // 55: taskengine.v1.TaskService.Wait:output_type -> taskengine.v1.WaitResponse
-	17, // 56: taskengine.v1.TaskService.Why:output_type -> taskengine.v1.WhyResponse
-	20, // 57: taskengine.v1.TaskService.TaskLogs:output_type -> taskengine.v1.TaskLogsResponse
-	23, // 58: taskengine.v1.TaskService.Cancel:output_type -> taskengine.v1.CancelResponse
-	25, // 59: taskengine.v1.TaskService.Resume:output_type -> taskengine.v1.ResumeResponse
-	27, // 60: taskengine.v1.TaskService.Fail:output_type -> taskengine.v1.FailResponse
-	29, // 61: taskengine.v1.TaskService.Reschedule:output_type -> taskengine.v1.RescheduleResponse
-	31, // 62: taskengine.v1.TaskService.ListTypes:output_type -> taskengine.v1.ListTypesResponse
-	34, // 63: taskengine.v1.TaskService.PauseType:output_type -> taskengine.v1.PauseTypeResponse
-	36, // 64: taskengine.v1.TaskService.ResumeType:output_type -> taskengine.v1.ResumeTypeResponse
-	38, // 65: taskengine.v1.TaskService.Version:output_type -> taskengine.v1.VersionResponse
-	51, // [51:66] is the sub-list for method output_type
-	36, // [36:51] is the sub-list for method input_type
-	36, // [36:36] is the sub-list for extension type_name
-	36, // [36:36] is the sub-list for extension extendee
-	0,  // [0:36] is the sub-list for field type_name
+	60, // 36: taskengine.v1.Rate.per:type_name -> google.protobuf.Duration
+	39, // 37: taskengine.v1.Limit.rate:type_name -> taskengine.v1.Rate
+	39, // 38: taskengine.v1.Limit.configured_rate:type_name -> taskengine.v1.Rate
+	41, // 39: taskengine.v1.Limit.setting:type_name -> taskengine.v1.LimitSetting
+	41, // 40: taskengine.v1.Limit.inherited:type_name -> taskengine.v1.LimitSetting
+	39, // 41: taskengine.v1.LimitSetting.rate:type_name -> taskengine.v1.Rate
+	59, // 42: taskengine.v1.LimitSetting.at:type_name -> google.protobuf.Timestamp
+	40, // 43: taskengine.v1.ListLimitsResponse.limits:type_name -> taskengine.v1.Limit
+	40, // 44: taskengine.v1.GetLimitResponse.limit:type_name -> taskengine.v1.Limit
+	39, // 45: taskengine.v1.SetLimitRequest.rate:type_name -> taskengine.v1.Rate
+	40, // 46: taskengine.v1.SetLimitResponse.limit:type_name -> taskengine.v1.Limit
+	40, // 47: taskengine.v1.UnsetLimitResponse.limit:type_name -> taskengine.v1.Limit
+	60, // 48: taskengine.v1.WatchLimitsRequest.timeout:type_name -> google.protobuf.Duration
+	40, // 49: taskengine.v1.WatchLimitsResponse.limits:type_name -> taskengine.v1.Limit
+	40, // 50: taskengine.v1.WhyLimitResponse.limit:type_name -> taskengine.v1.Limit
+	54, // 51: taskengine.v1.WhyLimitResponse.tasks:type_name -> taskengine.v1.LimitTask
+	56, // 52: taskengine.v1.WhyLimitResponse.queued:type_name -> taskengine.v1.LimitQueue
+	59, // 53: taskengine.v1.WhyLimitResponse.next_start:type_name -> google.protobuf.Timestamp
+	55, // 54: taskengine.v1.WhyLimitResponse.nodes:type_name -> taskengine.v1.LimitNode
+	59, // 55: taskengine.v1.LimitTask.started_at:type_name -> google.protobuf.Timestamp
+	59, // 56: taskengine.v1.LimitNode.since:type_name -> google.protobuf.Timestamp
+	1,  // 57: taskengine.v1.TaskService.Submit:input_type -> taskengine.v1.SubmitRequest
+	7,  // 58: taskengine.v1.TaskService.Get:input_type -> taskengine.v1.GetRequest
+	9,  // 59: taskengine.v1.TaskService.List:input_type -> taskengine.v1.ListRequest
+	11, // 60: taskengine.v1.TaskService.Count:input_type -> taskengine.v1.CountRequest
+	14, // 61: taskengine.v1.TaskService.Wait:input_type -> taskengine.v1.WaitRequest
+	16, // 62: taskengine.v1.TaskService.Why:input_type -> taskengine.v1.WhyRequest
+	19, // 63: taskengine.v1.TaskService.TaskLogs:input_type -> taskengine.v1.TaskLogsRequest
+	22, // 64: taskengine.v1.TaskService.Cancel:input_type -> taskengine.v1.CancelRequest
+	24, // 65: taskengine.v1.TaskService.Resume:input_type -> taskengine.v1.ResumeRequest
+	26, // 66: taskengine.v1.TaskService.Fail:input_type -> taskengine.v1.FailRequest
+	28, // 67: taskengine.v1.TaskService.Reschedule:input_type -> taskengine.v1.RescheduleRequest
+	30, // 68: taskengine.v1.TaskService.ListTypes:input_type -> taskengine.v1.ListTypesRequest
+	33, // 69: taskengine.v1.TaskService.PauseType:input_type -> taskengine.v1.PauseTypeRequest
+	35, // 70: taskengine.v1.TaskService.ResumeType:input_type -> taskengine.v1.ResumeTypeRequest
+	42, // 71: taskengine.v1.TaskService.ListLimits:input_type -> taskengine.v1.ListLimitsRequest
+	44, // 72: taskengine.v1.TaskService.GetLimit:input_type -> taskengine.v1.GetLimitRequest
+	46, // 73: taskengine.v1.TaskService.SetLimit:input_type -> taskengine.v1.SetLimitRequest
+	48, // 74: taskengine.v1.TaskService.UnsetLimit:input_type -> taskengine.v1.UnsetLimitRequest
+	50, // 75: taskengine.v1.TaskService.WatchLimits:input_type -> taskengine.v1.WatchLimitsRequest
+	52, // 76: taskengine.v1.TaskService.WhyLimit:input_type -> taskengine.v1.WhyLimitRequest
+	37, // 77: taskengine.v1.TaskService.Version:input_type -> taskengine.v1.VersionRequest
+	2,  // 78: taskengine.v1.TaskService.Submit:output_type -> taskengine.v1.SubmitResponse
+	8,  // 79: taskengine.v1.TaskService.Get:output_type -> taskengine.v1.GetResponse
+	10, // 80: taskengine.v1.TaskService.List:output_type -> taskengine.v1.ListResponse
+	12, // 81: taskengine.v1.TaskService.Count:output_type -> taskengine.v1.CountResponse
+	15, // 82: taskengine.v1.TaskService.Wait:output_type -> taskengine.v1.WaitResponse
+	17, // 83: taskengine.v1.TaskService.Why:output_type -> taskengine.v1.WhyResponse
+	20, // 84: taskengine.v1.TaskService.TaskLogs:output_type -> taskengine.v1.TaskLogsResponse
+	23, // 85: taskengine.v1.TaskService.Cancel:output_type -> taskengine.v1.CancelResponse
+	25, // 86: taskengine.v1.TaskService.Resume:output_type -> taskengine.v1.ResumeResponse
+	27, // 87: taskengine.v1.TaskService.Fail:output_type -> taskengine.v1.FailResponse
+	29, // 88: taskengine.v1.TaskService.Reschedule:output_type -> taskengine.v1.RescheduleResponse
+	31, // 89: taskengine.v1.TaskService.ListTypes:output_type -> taskengine.v1.ListTypesResponse
+	34, // 90: taskengine.v1.TaskService.PauseType:output_type -> taskengine.v1.PauseTypeResponse
+	36, // 91: taskengine.v1.TaskService.ResumeType:output_type -> taskengine.v1.ResumeTypeResponse
+	43, // 92: taskengine.v1.TaskService.ListLimits:output_type -> taskengine.v1.ListLimitsResponse
+	45, // 93: taskengine.v1.TaskService.GetLimit:output_type -> taskengine.v1.GetLimitResponse
+	47, // 94: taskengine.v1.TaskService.SetLimit:output_type -> taskengine.v1.SetLimitResponse
+	49, // 95: taskengine.v1.TaskService.UnsetLimit:output_type -> taskengine.v1.UnsetLimitResponse
+	51, // 96: taskengine.v1.TaskService.WatchLimits:output_type -> taskengine.v1.WatchLimitsResponse
+	53, // 97: taskengine.v1.TaskService.WhyLimit:output_type -> taskengine.v1.WhyLimitResponse
+	38, // 98: taskengine.v1.TaskService.Version:output_type -> taskengine.v1.VersionResponse
+	78, // [78:99] is the sub-list for method output_type
+	57, // [57:78] is the sub-list for method input_type
+	57, // [57:57] is the sub-list for extension type_name
+	57, // [57:57] is the sub-list for extension extendee
+	0,  // [0:57] is the sub-list for field type_name
 }
 
 func init() { file_taskengine_v1_taskengine_proto_init() }
@@ -2903,13 +4281,16 @@ func file_taskengine_v1_taskengine_proto_init() {
 		(*RescheduleRequest_At)(nil),
 		(*RescheduleRequest_In)(nil),
 	}
+	file_taskengine_v1_taskengine_proto_msgTypes[41].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[46].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[48].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_taskengine_v1_taskengine_proto_rawDesc), len(file_taskengine_v1_taskengine_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   41,
+			NumMessages:   59,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -71,6 +71,18 @@ const (
 	TaskServicePauseTypeProcedure = "/taskengine.v1.TaskService/PauseType"
 	// TaskServiceResumeTypeProcedure is the fully-qualified name of the TaskService's ResumeType RPC.
 	TaskServiceResumeTypeProcedure = "/taskengine.v1.TaskService/ResumeType"
+	// TaskServiceListLimitsProcedure is the fully-qualified name of the TaskService's ListLimits RPC.
+	TaskServiceListLimitsProcedure = "/taskengine.v1.TaskService/ListLimits"
+	// TaskServiceGetLimitProcedure is the fully-qualified name of the TaskService's GetLimit RPC.
+	TaskServiceGetLimitProcedure = "/taskengine.v1.TaskService/GetLimit"
+	// TaskServiceSetLimitProcedure is the fully-qualified name of the TaskService's SetLimit RPC.
+	TaskServiceSetLimitProcedure = "/taskengine.v1.TaskService/SetLimit"
+	// TaskServiceUnsetLimitProcedure is the fully-qualified name of the TaskService's UnsetLimit RPC.
+	TaskServiceUnsetLimitProcedure = "/taskengine.v1.TaskService/UnsetLimit"
+	// TaskServiceWatchLimitsProcedure is the fully-qualified name of the TaskService's WatchLimits RPC.
+	TaskServiceWatchLimitsProcedure = "/taskengine.v1.TaskService/WatchLimits"
+	// TaskServiceWhyLimitProcedure is the fully-qualified name of the TaskService's WhyLimit RPC.
+	TaskServiceWhyLimitProcedure = "/taskengine.v1.TaskService/WhyLimit"
 	// TaskServiceVersionProcedure is the fully-qualified name of the TaskService's Version RPC.
 	TaskServiceVersionProcedure = "/taskengine.v1.TaskService/Version"
 )
@@ -119,6 +131,29 @@ type TaskServiceClient interface {
 	PauseType(context.Context, *v1.PauseTypeRequest) (*v1.PauseTypeResponse, error)
 	// ResumeType lets tasks of a type be started again.
 	ResumeType(context.Context, *v1.ResumeTypeRequest) (*v1.ResumeTypeResponse, error)
+	// ListLimits returns every limit of the node's configuration as it is in force, and every
+	// value, or pattern of values, of a limit for which something is set.
+	ListLimits(context.Context, *v1.ListLimitsRequest) (*v1.ListLimitsResponse, error)
+	// GetLimit returns a limit as it is in force, as a whole or for one of its values. It
+	// answers not_found if the configuration has no such limit.
+	GetLimit(context.Context, *v1.GetLimitRequest) (*v1.GetLimitResponse, error)
+	// SetLimit changes a limit, as a whole or for one of its values, until UnsetLimit. The
+	// change is kept over restarts, and replaces what the configuration says. When SetLimit
+	// returns, the change is durable, and in force on this node. Other nodes that share the
+	// store follow within a second if they can listen to the database, and with the next
+	// renewal of their lease if not. Running tasks go on, also above a lower limit.
+	SetLimit(context.Context, *v1.SetLimitRequest) (*v1.SetLimitResponse, error)
+	// UnsetLimit removes what SetLimit has set, so that the configuration holds again. It
+	// answers not_found if nothing is set.
+	UnsetLimit(context.Context, *v1.UnsetLimitRequest) (*v1.UnsetLimitResponse, error)
+	// WatchLimits sends what ListLimits returns, at once and after each change of a setting.
+	// Several changes in quick succession may make one response. The stream ends after its
+	// timeout, or when the node stops: call WatchLimits again.
+	WatchLimits(context.Context, *v1.WatchLimitsRequest) (*connect.ServerStreamForClient[v1.WatchLimitsResponse], error)
+	// WhyLimit says what a limit, as a whole or for one of its values, counts at the moment:
+	// which tasks and nodes hold it, what waits for it, and when its rate allows the next
+	// start.
+	WhyLimit(context.Context, *v1.WhyLimitRequest) (*v1.WhyLimitResponse, error)
 	// Version returns the version of the program.
 	Version(context.Context, *v1.VersionRequest) (*v1.VersionResponse, error)
 }
@@ -218,6 +253,42 @@ func NewTaskServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			connect.WithSchema(taskServiceMethods.ByName("ResumeType")),
 			connect.WithClientOptions(opts...),
 		),
+		listLimits: connect.NewClient[v1.ListLimitsRequest, v1.ListLimitsResponse](
+			httpClient,
+			baseURL+TaskServiceListLimitsProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("ListLimits")),
+			connect.WithClientOptions(opts...),
+		),
+		getLimit: connect.NewClient[v1.GetLimitRequest, v1.GetLimitResponse](
+			httpClient,
+			baseURL+TaskServiceGetLimitProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("GetLimit")),
+			connect.WithClientOptions(opts...),
+		),
+		setLimit: connect.NewClient[v1.SetLimitRequest, v1.SetLimitResponse](
+			httpClient,
+			baseURL+TaskServiceSetLimitProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("SetLimit")),
+			connect.WithClientOptions(opts...),
+		),
+		unsetLimit: connect.NewClient[v1.UnsetLimitRequest, v1.UnsetLimitResponse](
+			httpClient,
+			baseURL+TaskServiceUnsetLimitProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("UnsetLimit")),
+			connect.WithClientOptions(opts...),
+		),
+		watchLimits: connect.NewClient[v1.WatchLimitsRequest, v1.WatchLimitsResponse](
+			httpClient,
+			baseURL+TaskServiceWatchLimitsProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("WatchLimits")),
+			connect.WithClientOptions(opts...),
+		),
+		whyLimit: connect.NewClient[v1.WhyLimitRequest, v1.WhyLimitResponse](
+			httpClient,
+			baseURL+TaskServiceWhyLimitProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("WhyLimit")),
+			connect.WithClientOptions(opts...),
+		),
 		version: connect.NewClient[v1.VersionRequest, v1.VersionResponse](
 			httpClient,
 			baseURL+TaskServiceVersionProcedure,
@@ -229,21 +300,27 @@ func NewTaskServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 
 // taskServiceClient implements TaskServiceClient.
 type taskServiceClient struct {
-	submit     *connect.Client[v1.SubmitRequest, v1.SubmitResponse]
-	get        *connect.Client[v1.GetRequest, v1.GetResponse]
-	list       *connect.Client[v1.ListRequest, v1.ListResponse]
-	count      *connect.Client[v1.CountRequest, v1.CountResponse]
-	wait       *connect.Client[v1.WaitRequest, v1.WaitResponse]
-	why        *connect.Client[v1.WhyRequest, v1.WhyResponse]
-	taskLogs   *connect.Client[v1.TaskLogsRequest, v1.TaskLogsResponse]
-	cancel     *connect.Client[v1.CancelRequest, v1.CancelResponse]
-	resume     *connect.Client[v1.ResumeRequest, v1.ResumeResponse]
-	fail       *connect.Client[v1.FailRequest, v1.FailResponse]
-	reschedule *connect.Client[v1.RescheduleRequest, v1.RescheduleResponse]
-	listTypes  *connect.Client[v1.ListTypesRequest, v1.ListTypesResponse]
-	pauseType  *connect.Client[v1.PauseTypeRequest, v1.PauseTypeResponse]
-	resumeType *connect.Client[v1.ResumeTypeRequest, v1.ResumeTypeResponse]
-	version    *connect.Client[v1.VersionRequest, v1.VersionResponse]
+	submit      *connect.Client[v1.SubmitRequest, v1.SubmitResponse]
+	get         *connect.Client[v1.GetRequest, v1.GetResponse]
+	list        *connect.Client[v1.ListRequest, v1.ListResponse]
+	count       *connect.Client[v1.CountRequest, v1.CountResponse]
+	wait        *connect.Client[v1.WaitRequest, v1.WaitResponse]
+	why         *connect.Client[v1.WhyRequest, v1.WhyResponse]
+	taskLogs    *connect.Client[v1.TaskLogsRequest, v1.TaskLogsResponse]
+	cancel      *connect.Client[v1.CancelRequest, v1.CancelResponse]
+	resume      *connect.Client[v1.ResumeRequest, v1.ResumeResponse]
+	fail        *connect.Client[v1.FailRequest, v1.FailResponse]
+	reschedule  *connect.Client[v1.RescheduleRequest, v1.RescheduleResponse]
+	listTypes   *connect.Client[v1.ListTypesRequest, v1.ListTypesResponse]
+	pauseType   *connect.Client[v1.PauseTypeRequest, v1.PauseTypeResponse]
+	resumeType  *connect.Client[v1.ResumeTypeRequest, v1.ResumeTypeResponse]
+	listLimits  *connect.Client[v1.ListLimitsRequest, v1.ListLimitsResponse]
+	getLimit    *connect.Client[v1.GetLimitRequest, v1.GetLimitResponse]
+	setLimit    *connect.Client[v1.SetLimitRequest, v1.SetLimitResponse]
+	unsetLimit  *connect.Client[v1.UnsetLimitRequest, v1.UnsetLimitResponse]
+	watchLimits *connect.Client[v1.WatchLimitsRequest, v1.WatchLimitsResponse]
+	whyLimit    *connect.Client[v1.WhyLimitRequest, v1.WhyLimitResponse]
+	version     *connect.Client[v1.VersionRequest, v1.VersionResponse]
 }
 
 // Submit calls taskengine.v1.TaskService.Submit.
@@ -368,6 +445,56 @@ func (c *taskServiceClient) ResumeType(ctx context.Context, req *v1.ResumeTypeRe
 	return nil, err
 }
 
+// ListLimits calls taskengine.v1.TaskService.ListLimits.
+func (c *taskServiceClient) ListLimits(ctx context.Context, req *v1.ListLimitsRequest) (*v1.ListLimitsResponse, error) {
+	response, err := c.listLimits.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// GetLimit calls taskengine.v1.TaskService.GetLimit.
+func (c *taskServiceClient) GetLimit(ctx context.Context, req *v1.GetLimitRequest) (*v1.GetLimitResponse, error) {
+	response, err := c.getLimit.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// SetLimit calls taskengine.v1.TaskService.SetLimit.
+func (c *taskServiceClient) SetLimit(ctx context.Context, req *v1.SetLimitRequest) (*v1.SetLimitResponse, error) {
+	response, err := c.setLimit.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// UnsetLimit calls taskengine.v1.TaskService.UnsetLimit.
+func (c *taskServiceClient) UnsetLimit(ctx context.Context, req *v1.UnsetLimitRequest) (*v1.UnsetLimitResponse, error) {
+	response, err := c.unsetLimit.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// WatchLimits calls taskengine.v1.TaskService.WatchLimits.
+func (c *taskServiceClient) WatchLimits(ctx context.Context, req *v1.WatchLimitsRequest) (*connect.ServerStreamForClient[v1.WatchLimitsResponse], error) {
+	return c.watchLimits.CallServerStream(ctx, connect.NewRequest(req))
+}
+
+// WhyLimit calls taskengine.v1.TaskService.WhyLimit.
+func (c *taskServiceClient) WhyLimit(ctx context.Context, req *v1.WhyLimitRequest) (*v1.WhyLimitResponse, error) {
+	response, err := c.whyLimit.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // Version calls taskengine.v1.TaskService.Version.
 func (c *taskServiceClient) Version(ctx context.Context, req *v1.VersionRequest) (*v1.VersionResponse, error) {
 	response, err := c.version.CallUnary(ctx, connect.NewRequest(req))
@@ -421,6 +548,29 @@ type TaskServiceHandler interface {
 	PauseType(context.Context, *v1.PauseTypeRequest) (*v1.PauseTypeResponse, error)
 	// ResumeType lets tasks of a type be started again.
 	ResumeType(context.Context, *v1.ResumeTypeRequest) (*v1.ResumeTypeResponse, error)
+	// ListLimits returns every limit of the node's configuration as it is in force, and every
+	// value, or pattern of values, of a limit for which something is set.
+	ListLimits(context.Context, *v1.ListLimitsRequest) (*v1.ListLimitsResponse, error)
+	// GetLimit returns a limit as it is in force, as a whole or for one of its values. It
+	// answers not_found if the configuration has no such limit.
+	GetLimit(context.Context, *v1.GetLimitRequest) (*v1.GetLimitResponse, error)
+	// SetLimit changes a limit, as a whole or for one of its values, until UnsetLimit. The
+	// change is kept over restarts, and replaces what the configuration says. When SetLimit
+	// returns, the change is durable, and in force on this node. Other nodes that share the
+	// store follow within a second if they can listen to the database, and with the next
+	// renewal of their lease if not. Running tasks go on, also above a lower limit.
+	SetLimit(context.Context, *v1.SetLimitRequest) (*v1.SetLimitResponse, error)
+	// UnsetLimit removes what SetLimit has set, so that the configuration holds again. It
+	// answers not_found if nothing is set.
+	UnsetLimit(context.Context, *v1.UnsetLimitRequest) (*v1.UnsetLimitResponse, error)
+	// WatchLimits sends what ListLimits returns, at once and after each change of a setting.
+	// Several changes in quick succession may make one response. The stream ends after its
+	// timeout, or when the node stops: call WatchLimits again.
+	WatchLimits(context.Context, *v1.WatchLimitsRequest, *connect.ServerStream[v1.WatchLimitsResponse]) error
+	// WhyLimit says what a limit, as a whole or for one of its values, counts at the moment:
+	// which tasks and nodes hold it, what waits for it, and when its rate allows the next
+	// start.
+	WhyLimit(context.Context, *v1.WhyLimitRequest) (*v1.WhyLimitResponse, error)
 	// Version returns the version of the program.
 	Version(context.Context, *v1.VersionRequest) (*v1.VersionResponse, error)
 }
@@ -516,6 +666,42 @@ func NewTaskServiceHandler(svc TaskServiceHandler, opts ...connect.HandlerOption
 		connect.WithSchema(taskServiceMethods.ByName("ResumeType")),
 		connect.WithHandlerOptions(opts...),
 	)
+	taskServiceListLimitsHandler := connect.NewUnaryHandlerSimple(
+		TaskServiceListLimitsProcedure,
+		svc.ListLimits,
+		connect.WithSchema(taskServiceMethods.ByName("ListLimits")),
+		connect.WithHandlerOptions(opts...),
+	)
+	taskServiceGetLimitHandler := connect.NewUnaryHandlerSimple(
+		TaskServiceGetLimitProcedure,
+		svc.GetLimit,
+		connect.WithSchema(taskServiceMethods.ByName("GetLimit")),
+		connect.WithHandlerOptions(opts...),
+	)
+	taskServiceSetLimitHandler := connect.NewUnaryHandlerSimple(
+		TaskServiceSetLimitProcedure,
+		svc.SetLimit,
+		connect.WithSchema(taskServiceMethods.ByName("SetLimit")),
+		connect.WithHandlerOptions(opts...),
+	)
+	taskServiceUnsetLimitHandler := connect.NewUnaryHandlerSimple(
+		TaskServiceUnsetLimitProcedure,
+		svc.UnsetLimit,
+		connect.WithSchema(taskServiceMethods.ByName("UnsetLimit")),
+		connect.WithHandlerOptions(opts...),
+	)
+	taskServiceWatchLimitsHandler := connect.NewServerStreamHandlerSimple(
+		TaskServiceWatchLimitsProcedure,
+		svc.WatchLimits,
+		connect.WithSchema(taskServiceMethods.ByName("WatchLimits")),
+		connect.WithHandlerOptions(opts...),
+	)
+	taskServiceWhyLimitHandler := connect.NewUnaryHandlerSimple(
+		TaskServiceWhyLimitProcedure,
+		svc.WhyLimit,
+		connect.WithSchema(taskServiceMethods.ByName("WhyLimit")),
+		connect.WithHandlerOptions(opts...),
+	)
 	taskServiceVersionHandler := connect.NewUnaryHandlerSimple(
 		TaskServiceVersionProcedure,
 		svc.Version,
@@ -552,6 +738,18 @@ func NewTaskServiceHandler(svc TaskServiceHandler, opts ...connect.HandlerOption
 			taskServicePauseTypeHandler.ServeHTTP(w, r)
 		case TaskServiceResumeTypeProcedure:
 			taskServiceResumeTypeHandler.ServeHTTP(w, r)
+		case TaskServiceListLimitsProcedure:
+			taskServiceListLimitsHandler.ServeHTTP(w, r)
+		case TaskServiceGetLimitProcedure:
+			taskServiceGetLimitHandler.ServeHTTP(w, r)
+		case TaskServiceSetLimitProcedure:
+			taskServiceSetLimitHandler.ServeHTTP(w, r)
+		case TaskServiceUnsetLimitProcedure:
+			taskServiceUnsetLimitHandler.ServeHTTP(w, r)
+		case TaskServiceWatchLimitsProcedure:
+			taskServiceWatchLimitsHandler.ServeHTTP(w, r)
+		case TaskServiceWhyLimitProcedure:
+			taskServiceWhyLimitHandler.ServeHTTP(w, r)
 		case TaskServiceVersionProcedure:
 			taskServiceVersionHandler.ServeHTTP(w, r)
 		default:
@@ -617,6 +815,30 @@ func (UnimplementedTaskServiceHandler) PauseType(context.Context, *v1.PauseTypeR
 
 func (UnimplementedTaskServiceHandler) ResumeType(context.Context, *v1.ResumeTypeRequest) (*v1.ResumeTypeResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.ResumeType is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) ListLimits(context.Context, *v1.ListLimitsRequest) (*v1.ListLimitsResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.ListLimits is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) GetLimit(context.Context, *v1.GetLimitRequest) (*v1.GetLimitResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.GetLimit is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) SetLimit(context.Context, *v1.SetLimitRequest) (*v1.SetLimitResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.SetLimit is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) UnsetLimit(context.Context, *v1.UnsetLimitRequest) (*v1.UnsetLimitResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.UnsetLimit is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) WatchLimits(context.Context, *v1.WatchLimitsRequest, *connect.ServerStream[v1.WatchLimitsResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.WatchLimits is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) WhyLimit(context.Context, *v1.WhyLimitRequest) (*v1.WhyLimitResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.WhyLimit is not implemented"))
 }
 
 func (UnimplementedTaskServiceHandler) Version(context.Context, *v1.VersionRequest) (*v1.VersionResponse, error) {
