@@ -84,6 +84,7 @@ func (e *Engine) recountLoop(ctx context.Context) {
 	_, isOpen := e.store.(storage.Ruled) // other programs add tasks
 	counts := e.cluster.IsShared() || isOpen
 	var failures ratelog.Limiter
+	var cost wakeup.Cost
 	rest := recountEvery
 	for wakeup.Sleep(ctx, rest) == nil {
 		if !counts {
@@ -94,9 +95,10 @@ func (e *Engine) recountLoop(ctx context.Context) {
 			continue
 		}
 		begin := time.Now()
-		if err := e.countBacklogs(ctx); err != nil && !errors.Is(err, context.Canceled) && failures.Allow() {
+		err := e.countBacklogs(ctx)
+		if err != nil && !errors.Is(err, context.Canceled) && failures.Allow() {
 			e.log.Error("the backlogs cannot be counted; the engine tries again", "error", err)
 		}
-		rest = max(rest, recountShare*time.Since(begin))
+		rest = max(rest, recountShare*cost.After(time.Since(begin), err == nil))
 	}
 }

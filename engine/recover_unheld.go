@@ -33,15 +33,17 @@ const (
 // that it lost track of, for whatever reason.
 func (e *Engine) reconcileLoop(ctx context.Context) {
 	r := reconciler{e: e}
+	var cost wakeup.Cost
 	for rest := reconcileEvery; wakeup.Sleep(ctx, rest) == nil; {
-		begin := time.Now()
 		e.findUnlisted(ctx)
 		e.cluster.HealRest(ctx)
-		if err := r.pass(ctx); err != nil && ctx.Err() == nil {
+		begin := time.Now()
+		err := r.pass(ctx)
+		if err != nil && ctx.Err() == nil {
 			e.unanswered(ctx, "processing tasks", err)
 		}
 		nodes := max(1, len(e.Members()))
-		rest = max(reconcileEvery, time.Duration(reconcileShare*nodes)*time.Since(begin))
+		rest = max(reconcileEvery, time.Duration(reconcileShare*nodes)*cost.After(time.Since(begin), err == nil))
 	}
 }
 

@@ -1,4 +1,5 @@
-// Package wakeup has what goroutines wait by: a [Signal] that there is work, and [Sleep].
+// Package wakeup has what goroutines wait by: a [Signal] that there is work, [Sleep], and the [Cost] of a round to which
+// they proportion a rest.
 package wakeup
 
 import (

@@ -151,6 +151,7 @@ type healer struct {
 	missing map[task.ID]time.Time // owners of tasks that are not among the members, and since when
 	seen    map[task.ID]bool      // owners of which the present round has found tasks
 	early   []*task.Task          // found in the present round when it was too early to decide
+	cost    wakeup.Cost           // of a round
 }
 
 func newHealer(k *Cluster) *healer {
@@ -185,7 +186,7 @@ func (h *healer) rest(begin time.Time) time.Duration {
 	if begin.Sub(h.changed) < healLeases*lease {
 		rest = lease
 	}
-	rest = max(rest, healShare*time.Since(begin))
+	rest = max(rest, healShare*h.cost.After(time.Since(begin), true))
 	for owner := range h.missing {
 		if !h.seen[owner] {
 			delete(h.missing, owner)

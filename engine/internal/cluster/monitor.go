@@ -36,6 +36,7 @@ func (k *Cluster) Monitor(ctx context.Context) {
 
 func (k *Cluster) monitor(ctx context.Context, store storage.LiveCounter, w *watch) error {
 	rest, watched := foldEvery, time.Time{}
+	var cost wakeup.Cost
 	for {
 		begin := time.Now()
 		notes, err := store.Fold(ctx)
@@ -53,7 +54,7 @@ func (k *Cluster) monitor(ctx context.Context, store storage.LiveCounter, w *wat
 		if rest = min(2*rest, watchEvery); notes > 0 {
 			rest = foldEvery
 		}
-		if err := wakeup.Sleep(ctx, max(rest, monitorShare*time.Since(begin))); err != nil {
+		if err := wakeup.Sleep(ctx, max(rest, monitorShare*cost.After(time.Since(begin), true))); err != nil {
 			return err
 		}
 	}

@@ -69,6 +69,7 @@ func (k *Cluster) pollLoop(ctx context.Context) {
 	var running []task.Ref  // the attempts that were under way when that was last checked
 	var checked time.Time   // when that was: polls may be more frequent
 	var place storage.Place // where the survey goes on
+	var cost wakeup.Cost
 	for {
 		isDue := false
 		select {
@@ -79,41 +80,42 @@ func (k *Cluster) pollLoop(ctx context.Context) {
 			return
 		}
 		gained, isPoll := k.requests.take()
-		begin := time.Now()
 		for _, g := range gained {
 			k.readGained(ctx, &g)
 		}
 		if !isDue && !isPoll {
 			continue
 		}
-		k.pollHeads(ctx)
+		begin := time.Now()
+		heads, surveyed, compared := k.pollHeads(ctx), true, true
 		if begin.Sub(checked) >= pollEvery {
-			place = k.survey(ctx, place)
-			running, checked = k.checkRunning(ctx, running), begin
+			place, surveyed = k.survey(ctx, place)
+			running, compared = k.checkRunning(ctx, running)
+			checked = begin
 		}
-		timer.Reset(max(pollEvery, pollShare*time.Since(begin)))
+		timer.Reset(max(pollEvery, pollShare*cost.After(time.Since(begin), heads && surveyed && compared)))
 	}
 }
 
 // pollHeads looks at the most urgent rows: those whose time has come, and the first ready row of
-// each queue.
-func (k *Cluster) pollHeads(ctx context.Context) {
+// each queue. It returns false, after a rest, if the store could not be read.
+func (k *Cluster) pollHeads(ctx context.Context) bool {
 	var now time.Time
 	k.engine.Decide(func(_ *core.Core, at time.Time) { now = at })
 	owned := k.Owned()
 	q := storage.UnclaimedQuery{Shards: owned.Any(), Limit: pollPage}
 	if q.Shards.IsEmpty() {
-		return
+		return true
 	}
 	for _, state := range timedStates {
 		if !k.readDue(ctx, state, q.Shards, now) {
-			return // the next poll tries it again
+			return false // the next poll tries it again
 		}
 	}
 	for {
 		found, err := k.shared.Unclaimed(ctx, q)
 		if k.engine.Unanswered(ctx, "unclaimed tasks", err) {
-			return // the next poll tries it again
+			return false // the next poll tries it again
 		}
 		var unknown []task.Queue
 		k.engine.Decide(func(c *core.Core, _ time.Time) {
@@ -127,34 +129,35 @@ func (k *Cluster) pollHeads(ctx context.Context) {
 			k.readQueue(ctx, queue, owned.Of(queue.Type))
 		}
 		if q.After = found.Next; found.Next == (task.Queue{}) {
-			return
+			return true
 		}
 	}
 }
 
 // survey looks at all ready rows, one part with each call: it starts at a place and returns the place
 // where the next call starts. So it finds rows behind a head that the core knows, and rows far
-// behind those of other nodes. A call takes little time unless it finds unclaimed tasks.
-func (k *Cluster) survey(ctx context.Context, from storage.Place) storage.Place {
+// behind those of other nodes. A call takes little time unless it finds unclaimed tasks. It returns
+// false, after a rest, if the store could not be read.
+func (k *Cluster) survey(ctx context.Context, from storage.Place) (storage.Place, bool) {
 	owned := k.Owned()
 	q := storage.SubmittedQuery{Shards: owned.Any(), After: from, Scan: surveyScan}
 	if q.Shards.IsEmpty() {
-		return from
+		return from, true
 	}
 	for begin := time.Now(); ; {
 		page, next, err := k.shared.Submitted(ctx, q)
 		if k.engine.Unanswered(ctx, "unclaimed tasks", err) {
-			return q.After // the next poll tries it again
+			return q.After, false // the next poll tries it again
 		}
 		found, left := k.observe(page)
 		switch {
 		case next == storage.Place{}:
-			return next
+			return next, true
 		case left != nil && *left == next.Queue:
 			next = storage.Behind(next.Queue)
 		}
 		if q.After = next; found == 0 && time.Since(begin) >= surveyTakes {
-			return next
+			return next, true
 		}
 	}
 }

@@ -1,7 +1,10 @@
 package cluster
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,6 +13,8 @@ import (
 	"github.com/taskengine/taskengine/coord/local"
 	"github.com/taskengine/taskengine/engine/internal/core"
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/storage/memory"
 )
 
 // other returns a shard that belongs to another node.
@@ -74,6 +79,74 @@ func TestAPollFindsTasksWithoutAHint(t *testing.T) {
 					t.Errorf("a %v task of shard %d is started by a: %t, by b: %t; it belongs to a: %t", row.State, shard, a.wants(row.ID), b.wants(row.ID), isOurs)
 				}
 			}
+		}
+	})
+}
+
+// hanging is a store that answers late what a poll asks, while it hangs.
+type hanging struct {
+	*memory.Store
+	takes atomic.Int64 // how long an answer takes
+	fails atomic.Bool  // it is an error
+}
+
+func (s *hanging) Unclaimed(ctx context.Context, q storage.UnclaimedQuery) (storage.UnclaimedPage, error) {
+	takes, fails := time.Duration(s.takes.Load()), s.fails.Load()
+	time.Sleep(takes)
+	if fails {
+		return storage.UnclaimedPage{}, errors.New("no connection")
+	}
+	return s.Store.Unclaimed(ctx, q)
+}
+
+func TestAPollIsNotPutOffByAnOutageThatIsOver(t *testing.T) {
+	const takes = 15 * time.Second
+	for name, c := range map[string]struct {
+		fails  bool
+		outage time.Duration
+	}{
+		"answers fail":     {true, 10 * time.Minute},
+		"one answer fails": {true, takes},
+		"answers are late": {false, takes},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := &hanging{Store: newStore(t)}
+				n := join(t, store, local.New().Peer(), nil)
+				time.Sleep(time.Minute)
+				store.takes.Store(int64(takes))
+				store.fails.Store(c.fails)
+				time.Sleep(c.outage)
+				store.takes.Store(0)
+				store.fails.Store(false)
+				time.Sleep(takes + 2*time.Second) // the last answer of the outage has come
+				row := insert(t, store, ready(0))
+				time.Sleep(3 * time.Second)
+				synctest.Wait()
+				if !n.wants(row.ID) {
+					t.Error("a task without a hint is not found")
+				}
+			})
+		})
+	}
+}
+
+func TestPollsOfABusyStoreAreRare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &hanging{Store: newStore(t)}
+		n := join(t, store, local.New().Peer(), nil)
+		store.takes.Store(int64(10 * time.Second))
+		time.Sleep(time.Minute)
+		row := insert(t, store, ready(0))
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		if n.wants(row.ID) {
+			t.Error("it polls more than a twentieth of the time")
+		}
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		if !n.wants(row.ID) {
+			t.Error("a task without a hint is not found")
 		}
 	})
 }

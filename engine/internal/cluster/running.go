@@ -12,8 +12,9 @@ import (
 
 // checkRunning stops attempts whose rows are no longer at their version: another node cancelled the
 // task, or took this node for dead. It checks those of before that still run, so that it asks nothing
-// about short attempts, and returns those that run now.
-func (k *Cluster) checkRunning(ctx context.Context, before []task.Ref) (running []task.Ref) {
+// about short attempts, and returns those that run now. It returns false, after a rest, if the store
+// could not be read.
+func (k *Cluster) checkRunning(ctx context.Context, before []task.Ref) (running []task.Ref, isWhole bool) {
 	var long []task.Ref
 	k.engine.Decide(func(*core.Core, time.Time) {
 		for _, ref := range before {
@@ -23,27 +24,29 @@ func (k *Cluster) checkRunning(ctx context.Context, before []task.Ref) (running 
 		}
 		running = k.engine.Running()
 	})
+	isWhole = true
 	for page := range slices.Chunk(long, pollPage) {
 		outdated, err := k.shared.Outdated(ctx, page...)
 		if k.engine.Unanswered(ctx, "what became of running tasks", err) {
-			break // the next poll tries it again
+			return running, false // the next poll tries it again
 		}
 		for i, ref := range page {
 			if outdated[i] {
-				k.reread(ctx, ref)
+				isWhole = k.reread(ctx, ref) && isWhole
 			}
 		}
 	}
-	return running
+	return running, isWhole
 }
 
-// reread tells the core what has become of a row whose attempt runs.
-func (k *Cluster) reread(ctx context.Context, was task.Ref) {
+// reread tells the core what has become of a row whose attempt runs. It returns false, after a rest,
+// if the row could not be read.
+func (k *Cluster) reread(ctx context.Context, was task.Ref) bool {
 	t, err := k.store.Get(ctx, was.ID)
 	if errors.Is(err, task.ErrNotFound) {
 		t = &task.Task{ID: was.ID, Version: was.Version + 1, State: task.Cancelled}
 	} else if k.engine.Unanswered(ctx, "a task", err) {
-		return
+		return false
 	}
 	k.engine.Decide(func(c *core.Core, now time.Time) {
 		if k.engine.GoesOn(was) {
@@ -51,4 +54,5 @@ func (k *Cluster) reread(ctx context.Context, was task.Ref) {
 			k.engine.Ended(t)
 		}
 	})
+	return true
 }
