@@ -38,6 +38,10 @@ type Backend[P any] struct {
 	// node was granted meanwhile; 0 is not at all.
 	Overlap time.Duration
 
+	// Parallel runs the tests of a suite in parallel: for backends whose tests mostly wait. Then
+	// New and Sever are called by several goroutines.
+	Parallel bool
+
 	// Bubble runs every test in a bubble of testing/synctest: time is simulated, and
 	// Settle is exact. Only for backends that wait for nothing outside the process.
 	Bubble bool
@@ -77,6 +81,9 @@ func (b Backend[P]) run(t *testing.T, name string, test func(*env[P])) {
 		}
 	}
 	t.Run(name, func(t *testing.T) {
+		if b.Parallel {
+			t.Parallel()
+		}
 		if b.Bubble {
 			synctest.Test(t, body)
 			return

@@ -3,6 +3,7 @@ package coordtest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -316,29 +317,52 @@ func leadStress(e *env[coord.Elector]) {
 	}
 }
 
+// leadSeveredStress severs the leaders of several roles at the same time: the end of a lease may take long.
 func leadSeveredStress(e *env[coord.Elector]) {
-	const reigns = 20
-	nodes := []coord.Elector{e.connect(), e.connect(), e.connect()}
-	var h throne
-	begun := make(chan coord.Elector)
-	for _, node := range nodes {
-		e.start(func(ctx context.Context) {
-			err := node.Lead(ctx, "role", func(ctx context.Context) error {
-				rise := h.sit(e, ctx)
-				defer rise()
-				select {
-				case begun <- node:
-				case <-ctx.Done():
-				}
-				<-ctx.Done()
-				return nil
-			})
-			if !errors.Is(err, context.Canceled) {
-				e.Errorf("Lead returned %v, want %v", err, context.Canceled)
-			}
-		})
+	const roles, nodes = 5, 3
+	var all sync.WaitGroup
+	for role := range roles {
+		begun := make(chan coord.Elector)
+		var h throne
+		for range nodes {
+			leadAgainAndAgain(e, fmt.Sprint("role ", role), &h, begun)
+		}
+		all.Go(func() { severLeaders(e, begun) })
 	}
+	all.Wait()
+	e.check()
+}
+
+// leadAgainAndAgain has another node campaign until the test ends. It sends the node at the start of every reign.
+func leadAgainAndAgain(e *env[coord.Elector], role string, h *throne, begun chan<- coord.Elector) {
+	node := e.connect()
+	e.start(func(ctx context.Context) {
+		err := node.Lead(ctx, role, func(ctx context.Context) error {
+			rise := h.sit(e, ctx)
+			defer rise()
+			select {
+			case begun <- node:
+			case <-ctx.Done():
+			}
+			<-ctx.Done()
+			return nil
+		})
+		if !errors.Is(err, context.Canceled) {
+			e.Errorf("Lead returned %v, want %v", err, context.Canceled)
+		}
+	})
+}
+
+// severLeaders severs some leaders, one after the other.
+func severLeaders(e *env[coord.Elector], begun <-chan coord.Elector) {
+	const reigns = 4
 	for range reigns {
-		e.Sever(e.T, receive(e, "a leader", begun))
+		select {
+		case node := <-begun:
+			e.Sever(e.T, node)
+		case <-time.After(e.Patience):
+			e.Error("no node leads")
+			return
+		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/taskengine/taskengine/coord/postgres"
+	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/pgtest"
 )
 
@@ -50,7 +51,7 @@ type node struct {
 	net  *network
 
 	thaws   sync.WaitGroup // what sever began
-	severed int            // how often; of the test's goroutine
+	severed int            // how often; of the goroutine that severs it
 }
 
 // database returns the URL of a new database with the tables of the coordination.
@@ -63,22 +64,21 @@ func database(t *testing.T) string {
 
 func prepare(t *testing.T, url, schema string) {
 	t.Helper()
-	execute(t, url, `CREATE SCHEMA "`+schema+`"`)
-	execute(t, url, postgres.DDL(schema))
-	execute(t, url, postgres.Upgrade(schema))
-	execute(t, url, postgres.Limits(schema))
+	execute(t, url, `CREATE SCHEMA "`+schema+`"`, postgres.DDL(schema), postgres.Upgrade(schema), postgres.Limits(schema))
 }
 
-// execute runs statements on a connection of its own.
-func execute(t *testing.T, url, statements string) {
+// execute runs texts, each of several statements, on a connection of its own.
+func execute(t *testing.T, url string, texts ...string) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = conn.Close(context.Background()) }()
-	if _, err := conn.PgConn().Exec(t.Context(), statements).ReadAll(); err != nil {
-		t.Fatal(err)
+	for _, text := range texts {
+		if _, err := conn.PgConn().Exec(t.Context(), text).ReadAll(); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -145,9 +145,10 @@ func connect(t *testing.T, url string, s setup) *node {
 }
 
 // sever freezes the network of the node until the node has given up all leases, and does not wait for
-// that. Every other call leaves it frozen until the other nodes have noticed, too.
+// that. Every other call leaves it frozen until the other nodes have noticed, too. The node must have
+// used a port: others may know of what it does before it has learned that it has a lease.
 func (n *node) sever(t *testing.T) {
-	before := n.Session()
+	before := n.lease(t)
 	if before.IsZero() || !n.net.freeze() {
 		return
 	}
@@ -165,6 +166,17 @@ func (n *node) sever(t *testing.T) {
 			}
 		}
 	})
+}
+
+// lease waits until the node has a lease, and returns its session.
+func (n *node) lease(t *testing.T) task.ID {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		if id := n.Session(); !id.IsZero() {
+			return id
+		}
+	}
+	t.Error("a node that is to be cut off has no lease")
+	return task.ID{}
 }
 
 // network connects a node to the server. While it is frozen it keeps what the node sends, even after the

@@ -3,6 +3,9 @@
 package postgres_test
 
 import (
+	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -11,45 +14,53 @@ import (
 	"github.com/taskengine/taskengine/internal/pgtest"
 )
 
-// backend makes nodes of one cluster for the suite of a port.
-func backend[P any](direct func(*testing.T) (url string, s setup)) coordtest.Backend[P] {
-	nodes := map[any]*node{}
+// backend makes clusters for the suite of a port, each in a schema of its own in one database.
+func backend[P any](t *testing.T, w way) coordtest.Backend[P] {
+	url := server.Database(t)
+	var schemas atomic.Int64
+	var nodes sync.Map // from P to *node
 	return coordtest.Backend[P]{
 		New: func(t *testing.T) func() P {
-			url, s := direct(t)
+			s := w.setup(url)
+			s.Schema = fmt.Sprint("cluster_", schemas.Add(1))
+			prepare(t, url, s.Schema)
 			return func() P {
-				n := connect(t, url, s)
+				n := connect(t, w.to(url), s)
 				p := any(n.Coord).(P)
-				nodes[p] = n
+				nodes.Store(p, n)
 				return p
 			}
 		},
-		Sever:    func(t *testing.T, p P) { nodes[p].sever(t) },
+		Sever: func(t *testing.T, p P) {
+			n, _ := nodes.Load(p)
+			n.(*node).sever(t)
+		},
 		Patience: patience,
 		Settle:   20 * time.Millisecond,
+		Parallel: true,
 	}
 }
 
-// way is a way to connect to a server.
+// way is a way to connect to the database with a URL.
 type way struct {
 	name   string
 	listen bool
-	to     func(t *testing.T) (url string, s setup)
-}
-
-var ways = []way{
-	{"direct", true, func(t *testing.T) (string, setup) { return database(t), setup{} }},
-	{"by PgBouncer, and listening beside it", true, func(t *testing.T) (string, setup) {
-		url := database(t)
-		return pgtest.Through(server.Bouncer(t), url), setup{Options: postgres.Options{Listen: url}}
-	}},
-	{"by PgBouncer alone, with simple statements", false, func(t *testing.T) (string, setup) {
-		return pgtest.Through(server.Bouncer(t), database(t)), setup{Options: postgres.Options{Listen: postgres.ListenOff}, simple: true}
-	}},
+	to     func(url string) string
+	setup  func(url string) setup
 }
 
 func TestPorts(t *testing.T) {
-	for _, w := range ways {
+	bouncer := server.Bouncer(t, "default_pool_size=60")
+	bounce := func(url string) string { return pgtest.Through(bouncer, url) }
+	for _, w := range []way{
+		{"direct", true, func(url string) string { return url }, func(string) setup { return setup{} }},
+		{"by PgBouncer, and listening beside it", true, bounce, func(url string) setup {
+			return setup{Options: postgres.Options{Listen: url}}
+		}},
+		{"by PgBouncer alone, with simple statements", false, bounce, func(string) setup {
+			return setup{Options: postgres.Options{Listen: postgres.ListenOff}, simple: true}
+		}},
+	} {
 		t.Run(w.name, func(t *testing.T) {
 			t.Parallel()
 			suite(t, "Elector", w, coordtest.RunElector)
@@ -68,6 +79,6 @@ func TestPorts(t *testing.T) {
 func suite[P any](t *testing.T, name string, w way, run func(*testing.T, coordtest.Backend[P])) {
 	t.Run(name, func(t *testing.T) {
 		t.Parallel()
-		run(t, backend[P](w.to))
+		run(t, backend[P](t, w))
 	})
 }
