@@ -115,7 +115,7 @@ func (c *chaos) settle() map[string]*taskenginev1.Task {
 }
 
 // descendants returns the processes that the node has started, and those started by them.
-func (c *chaos) descendants() []int {
+func (n *running) descendants() []int {
 	parents := make(map[int]int)
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, file := range stats {
@@ -123,14 +123,14 @@ func (c *chaos) descendants() []int {
 		pid, rest, _ := bytes.Cut(text, []byte(" "))
 		_, rest, _ = bytes.Cut(rest, []byte(") "))
 		if fields := strings.Fields(string(rest)); len(fields) > 1 {
-			n, _ := strconv.Atoi(string(pid))
-			parents[n], _ = strconv.Atoi(fields[1])
+			child, _ := strconv.Atoi(string(pid))
+			parents[child], _ = strconv.Atoi(fields[1])
 		}
 	}
 	var out []int
 	for pid := range parents {
 		for up := parents[pid]; up > 1; up = parents[up] {
-			if up == c.cmd.Process.Pid {
+			if up == n.cmd.Process.Pid {
 				out = append(out, pid)
 				break
 			}
@@ -148,15 +148,15 @@ func (c *chaos) plugins() []int {
 }
 
 // goneAll waits until none of these processes lives.
-func (c *chaos) goneAll(pids []int) {
-	c.t.Helper()
+func goneAll(t *testing.T, pids []int) {
+	t.Helper()
 	for begin := time.Now(); ; time.Sleep(5 * time.Millisecond) {
 		left := slices.DeleteFunc(slices.Clone(pids), func(pid int) bool { return syscall.Kill(pid, 0) != nil })
 		if len(left) == 0 {
 			return
 		}
 		if time.Since(begin) > limit {
-			c.t.Fatalf("processes %v live on", left)
+			t.Fatalf("processes %v live on", left)
 		}
 	}
 }
@@ -211,7 +211,7 @@ func TestPluginsThatAreKilledAtRandomCostNoTask(t *testing.T) {
 	if code := c.exit(t); code != 0 {
 		t.Errorf("the node ended with %d", code)
 	}
-	c.goneAll(family)
+	goneAll(t, family)
 }
 
 func TestPluginsAreReloadedUnderLoadAndNoTaskNoticesIt(t *testing.T) {
@@ -231,7 +231,7 @@ func TestPluginsAreReloadedUnderLoadAndNoTaskNoticesIt(t *testing.T) {
 			t.Errorf("task %s is %s in attempt %d: %v", id, task.GetState(), task.GetAttempt(), task.GetHistory())
 		}
 	}
-	c.goneAll(old)
+	goneAll(t, old)
 	c.signal(t, syscall.SIGTERM)
 	if code := c.exit(t); code != 0 {
 		t.Errorf("the node ended with %d", code)
@@ -251,5 +251,5 @@ func TestANodeThatIsKilledLeavesNoProcess(t *testing.T) {
 	}
 	<-c.ended
 	c.load.wait()
-	c.goneAll(family)
+	goneAll(t, family)
 }
