@@ -188,7 +188,7 @@ func TestAnOrderWhoseOutcomeIsUnknownIsMadeAgain(t *testing.T) {
 	for _, done := range []bool{true, false} {
 		t.Run(fmt.Sprint("done ", done), func(t *testing.T) {
 			url := database(t)
-			h := hold(t, connect(t, url, setup{}))
+			h := hold(t, connect(t, url, setup{Options: postgres.Options{Lease: time.Minute}})) // requests do not time out
 			h.order("limit", 3, 3)
 			h.gets(t, "limit", 3)
 			conn := pgtest.Connect(t, url)
@@ -263,7 +263,7 @@ func TestManyOrdersShareAStatement(t *testing.T) {
 	const many = 3000
 	url := database(t)
 	var sent statements
-	n := connect(t, url, setup{tracer: &sent})
+	n := connect(t, url, setup{tracer: &sent, Options: postgres.Options{Lease: time.Minute}}) // requests do not time out
 	h := hold(t, n)
 	var all []coord.Order
 	for i := range many {

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/url"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -18,8 +19,24 @@ import (
 // together with its open connections.
 func (s *Server) Database(tb testing.TB) string {
 	tb.Helper()
+	return s.make(tb, "template0")
+}
+
+// Copy creates a database with everything that another one has, whose URL it takes. To that there must be
+// no connections meanwhile, other than those of Copy. See [Server.Database] for the rest.
+func (s *Server) Copy(tb testing.TB, databaseURL string) string {
+	tb.Helper()
+	u, err := url.Parse(databaseURL)
+	if err != nil {
+		tb.Fatalf("pgtest: %q is not the URL of a database: %v", databaseURL, err)
+	}
+	return s.make(tb, strings.TrimPrefix(u.Path, "/"))
+}
+
+func (s *Server) make(tb testing.TB, template string) string {
+	tb.Helper()
 	name := fmt.Sprint("test_", s.made.Add(1))
-	if err := s.administer("CREATE DATABASE " + name + " TEMPLATE template0"); err != nil {
+	if err := s.administer("CREATE DATABASE " + name + " TEMPLATE " + template); err != nil {
 		tb.Fatalf("pgtest: making a database: %v", err)
 	}
 	tb.Cleanup(func() {

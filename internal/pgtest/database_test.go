@@ -2,7 +2,11 @@
 
 package pgtest
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+)
 
 func TestDatabasesAreSeparate(t *testing.T) {
 	a, b := server.Database(t), server.Database(t)
@@ -12,6 +16,23 @@ func TestDatabasesAreSeparate(t *testing.T) {
 	execute(t, connect(t, a), "CREATE TABLE things (n int)")
 	if n := ask[int](t, connect(t, b), "SELECT count(*) FROM pg_tables WHERE tablename = 'things'"); n != 0 {
 		t.Error("what was made in one database is in another")
+	}
+}
+
+func TestACopyHasWhatTheDatabaseHasAndIsApart(t *testing.T) {
+	first := server.Database(t)
+	conn, err := pgx.Connect(t.Context(), first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	execute(t, conn, "CREATE TABLE things (n int)")
+	if err := conn.Close(t.Context()); err != nil { // a copy is made of a database without connections
+		t.Fatal(err)
+	}
+	second := server.Copy(t, first)
+	execute(t, connect(t, second), "INSERT INTO things VALUES (1)")
+	if n := ask[int](t, connect(t, first), "SELECT count(*) FROM things"); n != 0 {
+		t.Error("what was inserted into the copy is in the database that it was made of")
 	}
 }
 

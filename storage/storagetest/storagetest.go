@@ -40,7 +40,13 @@ type Placer interface {
 
 // Run tests the stores that open returns. Each call of open returns a new empty store, which is
 // closed with the test.
-func Run(t *testing.T, open func(t testing.TB) storage.Store) {
+func Run(t *testing.T, open func(t testing.TB) storage.Store) { run(t, open, false) }
+
+// RunParallel is [Run] with all cases in parallel: for stores that mostly wait. It calls open from
+// several goroutines.
+func RunParallel(t *testing.T, open func(t testing.TB) storage.Store) { run(t, open, true) }
+
+func run(t *testing.T, open func(t testing.TB) storage.Store, parallel bool) {
 	probe := open(t)
 	_, inspector := probe.(storage.Inspector)
 	_, liveCounter := probe.(storage.LiveCounter)
@@ -87,8 +93,14 @@ func Run(t *testing.T, open func(t testing.TB) storage.Store) {
 			continue
 		}
 		t.Run(section.name, func(t *testing.T) {
+			if parallel {
+				t.Parallel()
+			}
 			for _, c := range section.cases {
 				t.Run(c.name, func(t *testing.T) {
+					if parallel {
+						t.Parallel()
+					}
 					f := &fixture{T: t, Store: open(t), ids: task.NewIDs([32]byte{7})}
 					c.run(f)
 					f.check()
