@@ -110,6 +110,10 @@ demo: build ## run examples/checksum on this repository, and verify the result
 outbox: ## run examples/outbox on a PostgreSQL server of its own, and verify it
 	go test -count=1 -v ./examples/outbox
 
+.PHONY: cluster
+cluster: ## run examples/cluster: three nodes, one killed, under a limit that is changed
+	go test -count=1 -v -run TestTheLimitHolds ./examples/cluster
+
 .PHONY: clean
 clean: ## remove build results
 	rm -rf bin dist

@@ -1,0 +1,269 @@
+//go:build unix
+
+// Package cluster_test runs three nodes on a PostgreSQL server of its own, kills one, and changes a limit of
+// all of them. It tells what happens, and looks at what the handlers have noted themselves.
+package cluster_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/taskengine/taskengine/internal/logtest"
+	"github.com/taskengine/taskengine/internal/pgtest"
+)
+
+const (
+	partners = 15
+	each     = 12 // payouts for each of them
+)
+
+var server *pgtest.Server // set once, before the tests
+
+func TestMain(m *testing.M) {
+	os.Exit(pgtest.Run(m, func(s *pgtest.Server) { server = s }))
+}
+
+// example is what all nodes have in common.
+type example struct {
+	program string // taskengine
+	env     []string
+	journal journal
+	gate    string
+}
+
+// node is a process.
+type node struct {
+	*exec.Cmd
+	name, api string
+	log       *logtest.Buffer
+}
+
+func newExample(t *testing.T) *example {
+	t.Helper()
+	folder := t.TempDir()
+	x := &example{program: filepath.Join(folder, "taskengine"), journal: journal(filepath.Join(folder, "journal")), gate: filepath.Join(folder, "gate")}
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", x.program, "../../cmd/taskengine").CombinedOutput(); err != nil {
+		t.Fatalf("build taskengine: %v: %s", err, out)
+	}
+	if err := syscall.Mkfifo(x.gate, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	x.env = []string{"PATH=" + os.Getenv("PATH"), "DATABASE=" + server.Database(t), "JOURNAL=" + string(x.journal), "GATE=" + x.gate}
+	x.run(t, &node{name: "none"}, "migrate", "apply", "-c", "taskengine.yaml")
+	return x
+}
+
+// run runs a command of taskengine, and returns what it prints.
+func (x *example) run(t *testing.T, n *node, args ...string) string {
+	t.Helper()
+	c := exec.CommandContext(t.Context(), x.program, args...)
+	c.Env = append([]string{"NODE=" + n.name, "TASKENGINE_ADDRESS=" + n.api}, x.env...)
+	out, err := c.CombinedOutput()
+	if err != nil {
+		t.Fatalf("taskengine %s: %v: %s", strings.Join(args, " "), err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// start runs a node, which is killed with the test, and returns when it is ready.
+func (x *example) start(t *testing.T, name string) *node {
+	t.Helper()
+	n := &node{name: name, log: new(logtest.Buffer)}
+	n.Cmd = exec.CommandContext(t.Context(), x.program, "run", "-c", "taskengine.yaml", "--set", "task_log.path="+t.TempDir(),
+		"--set", "api.listen=127.0.0.1:0", "--set", "admin.listen=127.0.0.1:0", "--set", "node.log.format=json")
+	n.Env = append([]string{"NODE=" + name}, x.env...)
+	n.Stderr = n.log
+	if err := n.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = n.Process.Kill()
+		_ = n.Wait()
+		if t.Failed() {
+			t.Logf("%s said:\n%s", name, n.log)
+		}
+	})
+	await(t, name+" is ready", func() bool {
+		for s := bufio.NewScanner(strings.NewReader(n.log.String())); s.Scan(); {
+			var entry struct{ Msg, API string }
+			if json.Unmarshal(s.Bytes(), &entry) == nil && entry.Msg == "ready" {
+				n.api = entry.API
+			}
+		}
+		return n.api != ""
+	})
+	return n
+}
+
+// await returns when something has come about.
+func await(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for begin := time.Now(); !is(); time.Sleep(20 * time.Millisecond) {
+		if time.Since(begin) > time.Minute {
+			t.Fatalf("not within a minute: %s", what)
+		}
+	}
+}
+
+// say tells the reader what happens.
+func say(format string, args ...any) { fmt.Printf("== "+format+"\n", args...) }
+
+// show prints what a command prints, but not its lines about single tasks.
+func (x *example) show(t *testing.T, n *node, args ...string) {
+	t.Helper()
+	fmt.Println("   $ taskengine", strings.Join(args, " "))
+	for s := range strings.Lines(x.run(t, n, args...)) {
+		if !strings.HasPrefix(strings.TrimSpace(s), "task ") {
+			fmt.Println("  ", strings.TrimSuffix(s, "\n"))
+		}
+	}
+}
+
+func TestTheLimitHoldsThoughANodeIsKilledAndTheLimitIsChanged(t *testing.T) {
+	x := newExample(t)
+	say("three nodes on one PostgreSQL; at most 30 payouts at once in all, and 3 for each partner")
+	nodes := []*node{x.start(t, "n1"), x.start(t, "n2"), x.start(t, "n3")}
+	x.journal.note(t, "limit 30")
+	x.submit(t, nodes[0])
+	x.awaitRunning(t, 30)
+	x.show(t, nodes[0], "limit", "why", "payouts")
+
+	nodes, killed := x.kill(t, nodes)
+	begin := time.Now()
+	x.awaitRunning(t, 30)
+	say("%.1f s later 30 run again, on two nodes: they got the %d permits of the dead node when its lease was over", time.Since(begin).Seconds(), killed)
+	x.show(t, nodes[0], "limit", "why", "payouts")
+
+	x.show(t, nodes[0], "limit", "set", "payouts", "--max", "10")
+	gate := x.openGate(t)
+	defer gate.Close()
+	await(t, "no more than 10 permits are held", func() bool { return x.held(t, nodes[0]) <= 10 })
+	x.journal.note(t, "limit 10")
+	before := x.journal.examine(t).begun
+	await(t, "40 more payouts begin", func() bool { return x.journal.examine(t).begun >= before+40 })
+	say("what ran when the limit was lowered has ended, and 40 more have begun: at most %d at once", x.journal.examine(t).mostAtLast)
+	for _, l := range x.journal.examine(t).running {
+		x.show(t, nodes[1], "limit", "why", "partner/"+l.partner)
+		break
+	}
+	x.journal.note(t, "limit 30")
+	x.show(t, nodes[1], "limit", "unset", "payouts")
+	x.run(t, nodes[0], "task", "wait", "--type", "payout", "--timeout", "50s")
+	x.verify(t, nodes[0])
+}
+
+// submit adds the payouts.
+func (x *example) submit(t *testing.T, n *node) {
+	t.Helper()
+	var file strings.Builder
+	for i := range partners * each {
+		fmt.Fprintf(&file, `{"type": "payout", "data": {"partner": "partner-%d"}, "key": "payout-%d"}`+"\n", i%partners, i)
+	}
+	path := filepath.Join(t.TempDir(), "payouts.jsonl")
+	if err := os.WriteFile(path, []byte(file.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	say("%d payouts for %d partners", partners*each, partners)
+	x.run(t, n, "task", "add", "--file", path)
+}
+
+// awaitRunning waits until so many payouts run.
+func (x *example) awaitRunning(t *testing.T, want int) {
+	t.Helper()
+	await(t, fmt.Sprint(want, " payouts run"), func() bool { return len(x.journal.examine(t).running) == want })
+}
+
+// kill kills the node that runs most payouts, and returns the others, and how many it ran.
+func (x *example) kill(t *testing.T, nodes []*node) (left []*node, ran int) {
+	t.Helper()
+	running := make(map[string][]int) // processes, by node
+	for _, l := range x.journal.examine(t).running {
+		running[l.node] = append(running[l.node], l.process)
+	}
+	victim := nodes[0]
+	for _, n := range nodes {
+		if len(running[n.name]) > len(running[victim.name]) {
+			victim = n
+		}
+	}
+	say("kill -9 %s, which runs %d payouts; nothing of it lives on", victim.name, len(running[victim.name]))
+	if err := victim.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the processes of the node are gone", func() bool {
+		for _, process := range running[victim.name] {
+			if syscall.Kill(process, 0) == nil {
+				return false
+			}
+		}
+		return true
+	})
+	x.journal.note(t, "gone "+victim.name)
+	for _, n := range nodes {
+		if n != victim {
+			left = append(left, n)
+		}
+	}
+	return left, len(running[victim.name])
+}
+
+// openGate lets payouts end while the file that it returns is open.
+func (x *example) openGate(t *testing.T) *os.File {
+	t.Helper()
+	f, err := os.OpenFile(x.gate, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// held returns how many permits of the limit payouts all nodes have.
+func (x *example) held(t *testing.T, n *node) (sum int) {
+	t.Helper()
+	var why struct{ Nodes []struct{ Held int } }
+	if out := x.run(t, n, "limit", "why", "payouts", "-o", "json"); json.Unmarshal([]byte(out), &why) != nil {
+		t.Fatalf("limit why prints %s", out)
+	}
+	for _, one := range why.Nodes {
+		sum += one.Held
+	}
+	return sum
+}
+
+// verify compares what the handlers have noted with what was promised, and tells of it.
+func (x *example) verify(t *testing.T, n *node) {
+	t.Helper()
+	x.show(t, n, "task", "count")
+	c := x.journal.examine(t)
+	say("the handlers' own records: at most %d ran at once, and at most %d for one partner; %d payouts began %d times, never twice at once", c.most, c.mostOfOne, len(c.paid), c.begun)
+	for _, wrong := range c.wrong {
+		t.Error(wrong)
+	}
+	if len(c.paid) != partners*each || len(c.running) > 0 || c.most != 30 {
+		t.Errorf("%d payouts were paid, %d still run, and at most %d ran at once", len(c.paid), len(c.running), c.most)
+	}
+	var done []struct {
+		State string
+		Count int
+	}
+	for text := range strings.Lines(x.run(t, n, "task", "count", "-o", "json")) {
+		done = append(done, struct {
+			State string
+			Count int
+		}{})
+		if err := json.Unmarshal([]byte(text), &done[len(done)-1]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(done) != 1 || done[0].State != "done" || done[0].Count != partners*each {
+		t.Errorf("the tasks are %v", done)
+	}
+}
