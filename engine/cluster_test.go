@@ -27,6 +27,7 @@ type group struct {
 	ahead    *atomic.Int64 // how far the wall clock is ahead of the clock that the nodes share; nil if they share none
 	observer engine.Observer
 	settings bool                              // the nodes share settings by the coordinator, and not by the store
+	change   func(*engine.Config)              // changes the configuration of each node; nil for no change
 	wrap     func(*memory.Store) storage.Store // wraps the store of each node; nil for no wrapper
 
 	mu   sync.Mutex
@@ -74,6 +75,9 @@ func (g *group) join(name string, set policy.Set, work func(context.Context, *ta
 	}
 	if g.wrap != nil {
 		m.config.Store = g.wrap(g.store)
+	}
+	if g.change != nil {
+		g.change(&m.config)
 	}
 	m.open()
 	g.t.Cleanup(func() {

@@ -7,20 +7,44 @@ import (
 	"slices"
 	"time"
 
+	"github.com/taskengine/taskengine/engine/internal/cluster"
 	"github.com/taskengine/taskengine/engine/internal/core"
+	"github.com/taskengine/taskengine/engine/policy"
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
 )
 
-// TypeStatus is the state of one type.
-type TypeStatus = core.TypeStatus
+// TypeStatus is the state of one type. Nodes is what is wanted, and RunBy what is so.
+type TypeStatus struct {
+	core.TypeStatus
+	Nodes policy.Nodes // which nodes may run it, by the configuration of this node; none is all
+	RunBy []string     // names of the live nodes that start its tasks, sorted; a node without a name is called by its incarnation
+}
 
 // Types returns the state of every type that is configured, or was paused or unpaused by
 // a person, in the order of their names.
 func (e *Engine) Types() (types []TypeStatus) {
-	e.decide(func(c *core.Core, _ time.Time) { types = c.Types() })
+	e.decide(func(c *core.Core, _ time.Time) {
+		for _, s := range c.Types() {
+			types = append(types, e.placement(s))
+		}
+	})
 	return types
 }
+
+// placement adds where a type runs to its state.
+func (e *Engine) placement(s core.TypeStatus) TypeStatus {
+	return TypeStatus{TypeStatus: s, Nodes: e.catalog.policyOf(s.Name).Nodes, RunBy: e.cluster.RunBy(s.Name)}
+}
+
+// UnhandledType is a type of which tasks are ready and that no live node runs.
+type UnhandledType = cluster.Unhandled
+
+// Unhandled returns the types of which tasks are ready and that no live node runs: none has a handler
+// for them, or none that has one matches their Nodes. One of the nodes that share a store looks for
+// them every half minute; the others return nil. On a store that is not a [storage.LiveCounter] it
+// finds at most a hundred types, and counts at most a hundred tasks of each.
+func (e *Engine) Unhandled() []UnhandledType { return e.cluster.Unhandled() }
 
 // Bounds of what AllTypes reads from a store that is not a [storage.LiveCounter].
 const (
@@ -44,7 +68,7 @@ func (e *Engine) AllTypes(ctx context.Context, limit int) (types []TypeStatus, m
 		return nil, false, err
 	}
 	for _, name := range found {
-		types = append(types, TypeStatus{Name: name})
+		types = append(types, e.placement(core.TypeStatus{Name: name}))
 	}
 	slices.SortFunc(types, func(a, b TypeStatus) int { return cmp.Compare(a.Name, b.Name) })
 	return types, more, nil
@@ -88,19 +112,17 @@ func (e *Engine) typesOfTasks(ctx context.Context, known map[string]bool, limit 
 // typesOfReady adds the types of tasks that are ready to found, until there are limit of them
 // besides the known ones. It reads one queue of each type.
 func (e *Engine) typesOfReady(ctx context.Context, known map[string]bool, limit int, found map[string]bool) (more bool, err error) {
-	var after task.Queue
-	for n := 0; ; {
-		queues, err := e.store.Queues(ctx, after, 1)
-		if err != nil || len(queues) == 0 {
-			return false, err
+	n := 0
+	err = cluster.EachReadyType(ctx, e.store, func(first task.Queue) (bool, error) {
+		if known[first.Type] {
+			return true, nil
 		}
-		name := queues[0].Type
-		if !known[name] {
-			if n++; n > limit {
-				return true, nil
-			}
-			found[name] = true
+		if n++; n > limit {
+			more = true
+			return false, nil
 		}
-		after = task.Queue{Type: name + "\x00"} // behind all groups of the type, and before every other type
-	}
+		found[first.Type] = true
+		return true, nil
+	})
+	return more, err
 }

@@ -44,6 +44,7 @@ const (
 	CodeRetry     = "retry"      // it waits for its next attempt
 	CodePaused    = "paused"     // its type, or a limit, is paused
 	CodeNoHandler = "no_handler" // no handler of its type is configured
+	CodeNoNode    = "no_node"    // no live node may run its type, see policy.Type.Nodes
 	CodeLimit     = "limit"      // a limit has no free slot
 	CodeRate      = "rate"       // a rate is used up for the moment
 	CodeQueue     = "queue"      // other tasks are before it
@@ -88,7 +89,7 @@ func (e *Engine) Why(ctx context.Context, id task.ID) (*task.Task, []Reason, err
 		}
 		r, ok := e.elsewhere(t)
 		if !ok {
-			rs = e.withPauses(e.withPool(t, w, reasons(now, t, w)))
+			rs = e.withPauses(e.withPool(t, w, e.withNodes(t, reasons(now, t, w))))
 			return
 		}
 		if t.State != task.Processing {
@@ -292,9 +293,33 @@ func (e *Engine) elsewhere(t *task.Task) (Reason, bool) {
 	case cluster.RunnerGone:
 		return Reason{Code: CodeNodeGone, Text: fmt.Sprintf("attempt %d ran since %s on a node that is gone; what becomes of it is decided when that is certain", t.Attempt, since)}, true
 	case cluster.StartsThere:
+		if !e.cluster.IsRun(t.Type) {
+			return Reason{}, false // it owns the shard, as no node runs the type
+		}
 		return Reason{Code: CodeElsewhere, Text: "node " + node + " is to start it, and knows why it does not"}, true
 	}
 	return Reason{}, false
+}
+
+// withNodes says of a type that this node does not run why no node does, or that others do.
+func (e *Engine) withNodes(t *task.Task, rs []Reason) []Reason {
+	for i := range rs {
+		if rs[i].Code != CodeNoHandler {
+			continue
+		}
+		switch text, isMatched := e.cluster.Unplaced(t.Type); {
+		case text != "":
+			rs[i].Text = text
+			if !isMatched {
+				rs[i].Code = CodeNoNode
+			}
+		case !e.config.mayRun(t.Type, e.config.Name, e.config.Labels):
+			rs[i].Code, rs[i].Text = CodeNoNode, fmt.Sprintf("this node does not match nodes: %s", e.catalog.policyOf(t.Type).Nodes)
+		case len(e.cluster.Members()) > 1 && !e.cluster.IsRun(t.Type):
+			rs[i].Text += ", and on no other node that is alive"
+		}
+	}
+	return rs
 }
 
 // withPauses adds to reasons who paused the limits.

@@ -140,12 +140,12 @@ func TestOneNodeTellsOnceThatNobodyHandlesAType(t *testing.T) {
 				t.Errorf("%s they said %q, want %q", when, got, want)
 			}
 		}
-		const unhandled = `msg="tasks wait that no node handles; start one that does, or cancel them" type=rare`
+		const unhandled = `msg="tasks wait that no node handles; start one that does, or cancel them" type=rare tasks=`
 		tells("when all is handled")
 		b.close()
 		id := submit()
 		submit()
-		tells("when no node handles it any more", unhandled)
+		tells("when no node handles it any more", unhandled+"2")
 		c := joinTallied(t, s, &l, first.Peer(), "rare")
 		c.end(id)
 		time.Sleep(time.Minute)
@@ -153,7 +153,7 @@ func TestOneNodeTellsOnceThatNobodyHandlesAType(t *testing.T) {
 		c.close()
 		tells("while there is no task")
 		submit()
-		tells("when no node handles it again", unhandled)
+		tells("when no node handles it again", unhandled+"1")
 	})
 }
 
@@ -191,17 +191,48 @@ func TestOneNodeTellsThatTasksHaveBecomeErrors(t *testing.T) {
 	})
 }
 
-func TestANodeThatIsAloneTellsWhatItDoesNotHandle(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		var l logs
-		n := &node{t: t, store: &tallied{Store: memory.New()}}
-		n.config = engine.Config{Store: n.store, Policies: one("mail", nil), Log: slog.New(slog.NewTextHandler(&l, nil))}
-		n.open()
-		t.Cleanup(n.close)
-		n.submit(engine.Request{Type: "mail"})
-		time.Sleep(time.Hour)
-		if got := l.warnings(); len(got) != 1 || !strings.Contains(got[0], "type=mail") {
-			t.Errorf("it said %q", got)
-		}
-	})
+// Of a store that does not count its tasks, the monitor reads the queues.
+func TestANodeThatIsAloneTellsWhatIsNotHandled(t *testing.T) {
+	const none = `msg="tasks wait that no node handles; start one that does, or cancel them" type=mail tasks=`
+	for name, c := range map[string]struct {
+		store storage.Store
+		many  string // how it tells of 150 tasks
+	}{"by its counts": {&tallied{Store: memory.New()}, "150"}, "by reading": {memory.New(), `"100 or more"`}} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				var l logs
+				n := &node{t: t, store: c.store}
+				set := one("mail", nil)
+				export := policy.DefaultType()
+				export.Nodes = policy.Nodes{"zone": {"eu"}, "gpu": {"a100", "h100"}}
+				set.Types["export"] = export
+				n.config = engine.Config{
+					Store: n.store, Policies: set, Handlers: handle("export", takes(0)), Name: "a", Labels: map[string]string{"zone": "us"},
+					Log: slog.New(slog.NewTextHandler(&l, nil)),
+				}
+				n.open()
+				t.Cleanup(n.close)
+				time.Sleep(time.Hour)
+				if got := l.warnings(); len(got) > 0 || len(n.Unhandled()) > 0 {
+					t.Errorf("without tasks it said %q and found %+v", got, n.Unhandled())
+				}
+				for range 150 {
+					n.submit(engine.Request{Type: "mail"})
+				}
+				n.submit(engine.Request{Type: "export"})
+				time.Sleep(time.Hour)
+				want := []string{
+					`msg="tasks wait that no live node may run; start a node that matches, or change the nodes of their type" type=export tasks=1` +
+						` why="no live node matches nodes: gpu=a100|h100, zone=eu; nodes that are alive: a (zone=us)"`,
+					none + c.many,
+				}
+				if got := l.warnings(); !slices.Equal(got, want) {
+					t.Errorf("it said %q, want %q", got, want)
+				}
+				if found := n.Unhandled(); len(found) != 2 || found[0] != (engine.UnhandledType{Type: "export", Tasks: 1}) {
+					t.Errorf("it found %+v", found)
+				}
+			})
+		})
+	}
 }

@@ -34,10 +34,10 @@ var (
 type Config struct {
 	Store    storage.Store           // where the tasks are; the engine does not close it
 	Policies policy.Set              // what types and limits there are
-	Handlers map[string]task.Handler // by type
+	Handlers map[string]task.Handler // by type; those that this node may not run by the Nodes of their policy are not used
 	Elector  coord.Elector           // who does what one node should do; nil for this one
-	Name     string                  // name of the node, shown to people
-	Labels   map[string]string       // other facts about the node, shown to people
+	Name     string                  // name of the node, shown to people; types may choose their nodes by it, see [policy.Type]
+	Labels   map[string]string       // other facts about the node, likewise
 
 	// Several nodes may share a store that is a [storage.Shared]. Membership reports which of them
 	// are alive; it is nil if this is the only node. If it is a [coord.Clock], tasks go by that clock.
@@ -218,12 +218,16 @@ func newEngine(ctx context.Context, c Config) (*Engine, error) {
 	if c.Store == nil {
 		return nil, errors.New("engine: Config.Store is missing")
 	}
-	handled, types := make(map[string]bool), make(map[string]policy.Type)
+	types := make(map[string]policy.Type)
 	for name := range c.Handlers {
-		handled[name], types[name] = true, policy.DefaultType()
+		types[name] = policy.DefaultType()
 	}
 	maps.Copy(types, c.Policies.Types)
-	c.Policies.Types = types
+	c.Policies.Types, c.Handlers = types, placed(&c)
+	handled := make(map[string]bool)
+	for name := range c.Handlers {
+		handled[name] = true
+	}
 	chance := mathrand.New(mathrand.NewChaCha8(seed()))
 	e := &Engine{
 		config: c, store: c.Store, log: c.Log,

@@ -34,6 +34,8 @@ func (e *Engine) newCluster() (*cluster.Cluster, error) {
 				return core.Orphaned(e.Now(), e.catalog.policyOf(t.Type), t)
 			},
 			IsConfigured: func(typ string) bool { return e.catalog.types[typ] != nil },
+			Nodes:        func(typ string) string { return e.catalog.policyOf(typ).Nodes.String() },
+			MayRun:       c.mayRun,
 			Limit:        e.applyLimits,
 			IsDraining:   e.isClosing,
 			StopAll:      e.stopRunning,

@@ -332,7 +332,7 @@ func TestAPausedTypeStartsNothingUntilItIsResumed(t *testing.T) {
 			echo = typ
 		}
 	}
-	if want := (&taskenginev1.Type{Name: "echo", Configured: true, Handled: true, Paused: true}); !proto.Equal(echo, want) {
+	if want := (&taskenginev1.Type{Name: "echo", Configured: true, Handled: true, Paused: true, Nodes: "name=n1", RunBy: []string{"n1"}}); !proto.Equal(echo, want) {
 		t.Errorf("the type is %v, want %v", echo, want)
 	}
 	if _, err := c.ResumeType(t.Context(), &taskenginev1.ResumeTypeRequest{Type: "echo"}); err != nil {

@@ -54,6 +54,7 @@ func (g gatherer) Collect(out chan<- prometheus.Metric) {
 		gauge(desc("clock_offset_seconds", "How far the wall clock of the machine is ahead of the clock of the cluster, by which tasks go."), o.Ahead.Seconds())
 	}
 	g.perType(node, gauge)
+	g.unhandled(node, gauge)
 	backlogs(node.engine.Backlogs(), out)
 	if node.handlers != nil {
 		handlers(node.handlers(), out)
@@ -73,6 +74,22 @@ func (g gatherer) perType(node *nodeParts, gauge func(d *prometheus.Desc, v floa
 		gauge(paused, truth(t.Paused), t.Name)
 	}
 	gauge(running, float64(other), otherType)
+}
+
+// unhandled adds the ready tasks that no live node runs. Only the node that looks for them has any.
+func (g gatherer) unhandled(node *nodeParts, gauge func(d *prometheus.Desc, v float64, labels ...string)) {
+	tasks := make(map[string]int64)
+	for _, u := range node.engine.Unhandled() {
+		name := u.Type
+		if _, ok := g.types[name]; !ok {
+			name = otherType
+		}
+		tasks[name] += u.Tasks
+	}
+	d := desc("tasks_unhandled", "Ready tasks of types that no live node runs. Of the nodes that share a store, one looks for them, every half minute; a store in files counts at most a hundred of each type.", "type")
+	for name, n := range tasks {
+		gauge(d, float64(n), name)
+	}
 }
 
 func backlogs(all []engine.BacklogStatus, out chan<- prometheus.Metric) {

@@ -72,12 +72,13 @@ func newNode(t testing.TB) *node {
 func newMember(t testing.TB, cluster coord.Membership) *node {
 	t.Helper()
 	n := &node{store: &breakable{Store: memory.New()}, health: new(server.Health), release: make(chan struct{})}
-	hold, retry, full := policy.DefaultType(), policy.DefaultType(), policy.DefaultType()
+	echo, hold, retry, full := policy.DefaultType(), policy.DefaultType(), policy.DefaultType(), policy.DefaultType()
+	echo.Nodes = policy.Nodes{policy.NodeName: {"n1"}}
 	full.MaxBacklog.Max = 2
 	hold.Concurrency = 1
 	retry.Retry.Backoff = policy.Backoff{Kind: policy.Fixed, Delays: []time.Duration{time.Hour}}
 	types := map[string]policy.Type{
-		"echo": policy.DefaultType(), "fail": policy.DefaultType(), "retry": retry, "hold": hold, "idle": policy.DefaultType(),
+		"echo": echo, "fail": policy.DefaultType(), "retry": retry, "hold": hold, "idle": policy.DefaultType(),
 		"full": full,
 	}
 	n.log = tasklog.Open(tasklog.Options{AttemptLines: 3})
@@ -89,7 +90,7 @@ func newMember(t testing.TB, cluster coord.Membership) *node {
 	n.metrics = server.NewMetrics([]string{"echo", "fail", "retry", "hold", "idle"}, server.Build{Version: "v0"})
 	var err error
 	n.engine, err = engine.Open(t.Context(), engine.Config{
-		Store: n.store, Policies: policy.Set{Slots: 8, Types: types}, TaskLog: n.log, Membership: cluster,
+		Name: "n1", Store: n.store, Policies: policy.Set{Slots: 8, Types: types}, TaskLog: n.log, Membership: cluster,
 		Observer: server.Observers(n.metrics.Observer(), server.Ended(n.log.Ended)),
 		Handlers: map[string]task.Handler{
 			"echo":  task.HandlerFunc(func(_ context.Context, t *task.Task) ([]byte, error) { return t.Payload, nil }),

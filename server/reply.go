@@ -15,6 +15,14 @@ import (
 // anything.
 func text(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
+func texts(all []string) []string {
+	valid := make([]string, len(all))
+	for i, s := range all {
+		valid[i] = text(s)
+	}
+	return valid
+}
+
 func stamp(t time.Time) *timestamppb.Timestamp {
 	if t.IsZero() {
 		return nil

@@ -20,6 +20,7 @@ func (a *API) ListTypes(ctx context.Context, _ *taskenginev1.ListTypesRequest) (
 	for _, t := range types {
 		res.Types = append(res.Types, &taskenginev1.Type{
 			Name: text(t.Name), Configured: t.Known, Handled: t.Handled, Paused: t.Paused, Running: uint32(t.Running),
+			Nodes: text(t.Nodes.String()), RunBy: texts(t.RunBy),
 		})
 	}
 	return res, nil

@@ -137,6 +137,7 @@ func (c *checker) typ(name string, t Type) {
 			c.add("must be 0 (remove at once) or more, or for ever", at("retention", s.String())...)
 		}
 	}
+	c.nodes(t.Nodes, at)
 	c.typeLimits(t, at)
 	c.durations(t, at)
 	c.retry(t.Retry, at)

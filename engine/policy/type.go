@@ -14,6 +14,7 @@ type Type struct {
 	Concurrency int      // how many tasks may run at once on a node; 0 is no limit
 	Weight      int      // how many slots of each limit one task takes, at least 1
 	Limits      []string // names of limits; the first one is the parent of the type in the tree of limits, the others cut across the tree
+	Nodes       Nodes    // which nodes may run the tasks; empty is all
 	Paused      bool     // the type is paused at the start: tasks are accepted and wait
 	MaxBacklog  Backlog  // how many tasks may be waiting or submitted
 	MaxPayload  int      // in bytes; larger payloads are refused

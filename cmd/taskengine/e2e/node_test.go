@@ -153,7 +153,7 @@ func TestTimesAndPausesAreObeyed(t *testing.T) {
 	}
 	n.ok(t, "type", "pause", "copy")
 	n.ok(t, "task", "resume", id)
-	if types := n.ok(t, "type", "list", "-o", "json"); !strings.Contains(types, `{"name":"copy","configured":true,"handled":true,"paused":true,"running":0}`) {
+	if types := n.ok(t, "type", "list", "-o", "json"); !strings.Contains(types, `{"name":"copy","configured":true,"handled":true,"paused":true,"running":0,`) {
 		t.Errorf("the types are %s", types)
 	}
 	if why := n.objects(t, "task", "why", id)[0]["reasons"].([]any)[0].(map[string]any); why["code"] != "paused" {

@@ -13,6 +13,8 @@
 //	swap.go     changing the rows of tasks that no node runs
 //	lead.go     duties that one node does for all
 //	monitor.go  the duty of counting the tasks and of reporting what needs a person
+//	unhandled.go  tasks that no node runs
+//	placement.go  which nodes run a type, and why none does
 //	pause.go    the types that are paused, on all nodes
 //	limits.go   the settings by which people change limits, on all nodes
 //	permits.go  permits and tokens of limits of the cluster
@@ -77,8 +79,8 @@ type Config struct {
 
 	Lease    time.Duration     // how long a member is believed to be alive after it has proved it
 	Name     string            // of the node, for people
-	Labels   map[string]string // of the node, for people
-	Handlers []string          // types that the node can run, sorted
+	Labels   map[string]string // of the node
+	Handlers []string          // types that the node runs, sorted
 
 	IDs    *task.IDs // for incarnations
 	Log    *slog.Logger
@@ -100,6 +102,12 @@ type Engine struct {
 
 	// IsConfigured reports whether the engine's configuration names a type.
 	IsConfigured func(typ string) bool
+
+	// Nodes describes which nodes may run a type, by the engine's configuration; "" is all.
+	Nodes func(typ string) string
+
+	// MayRun reports whether a node of this name, with these labels, may run a type, likewise.
+	MayRun func(typ, name string, labels map[string]string) bool
 
 	// Limit applies the settings of limits, sorted by scope. It is called by one goroutine at a time.
 	Limit func(settings []coord.Setting)
@@ -144,6 +152,8 @@ type Cluster struct {
 	view     atomic.Pointer[view] // replaced by the goroutine of memberLoop, within Decide
 	isJoined bool                 // owned by the goroutine of memberLoop: joined is closed
 	joined   chan struct{}        // closed when the node has joined for the first time
+
+	unhandled atomic.Pointer[[]Unhandled] // what Monitor found last; nil while it does not run
 
 	outbox     outbox          // hints to be published
 	requests   requests        // what pollLoop is asked to read

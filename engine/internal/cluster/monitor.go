@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/taskengine/taskengine/coord"
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/wakeup"
 	"github.com/taskengine/taskengine/storage"
@@ -15,40 +14,40 @@ import (
 const (
 	// foldEvery is how often the monitor makes the store fold its notes while there are any.
 	foldEvery = 5 * time.Second
-	// watchEvery is how often it counts the tasks.
+	// watchEvery is how often it looks at the tasks.
 	watchEvery = 30 * time.Second
 	// monitorShare limits the time during which it keeps the store busy to one part in monitorShare.
 	monitorShare = 50
 )
 
-// Monitor keeps it cheap to count the tasks, and logs what a person should know of all of them,
-// until ctx ends. It is the duty of one node; two that do it at once waste work and log it twice.
-// Only a store that is a [storage.LiveCounter] needs it: of other stores a count may cost much, and
-// Monitor returns at once.
+// Monitor looks for tasks that no node runs, and logs what a person should know of all tasks, until
+// ctx ends. It is the duty of one node; two that do it at once waste work and log it twice. On a store
+// that is a [storage.LiveCounter] it keeps it cheap to count the tasks, and looks for errors as well.
 func (k *Cluster) Monitor(ctx context.Context) {
-	store, ok := k.store.(storage.LiveCounter)
-	if !ok {
-		return
-	}
 	w := new(watch) // it outlives an interruption, so that nothing is logged twice
-	k.Lead(ctx, "monitor", func(ctx context.Context) error { return k.monitor(ctx, store, w) })
+	k.Lead(ctx, "monitor", func(ctx context.Context) error {
+		defer k.unhandled.Store(nil)
+		return k.monitor(ctx, w)
+	})
 }
 
-func (k *Cluster) monitor(ctx context.Context, store storage.LiveCounter, w *watch) error {
+func (k *Cluster) monitor(ctx context.Context, w *watch) error {
+	counter, _ := k.store.(storage.LiveCounter)
 	rest, watched := foldEvery, time.Time{}
 	var cost wakeup.Cost
 	for {
 		begin := time.Now()
-		notes, err := store.Fold(ctx)
-		if err != nil {
-			return err
-		}
-		if begin.Sub(watched) >= watchEvery {
-			counts, err := store.Count(ctx, storage.Filter{States: []task.State{task.Submitted, task.Error}})
-			if err != nil {
+		notes := int64(0)
+		if counter != nil {
+			var err error
+			if notes, err = counter.Fold(ctx); err != nil {
 				return err
 			}
-			k.logNews(w.compare(counts, k.view.Load().handles()))
+		}
+		if begin.Sub(watched) >= watchEvery {
+			if err := k.look(ctx, counter, w); err != nil {
+				return err
+			}
 			watched = begin
 		}
 		if rest = min(2*rest, watchEvery); notes > 0 {
@@ -60,62 +59,89 @@ func (k *Cluster) monitor(ctx context.Context, store storage.LiveCounter, w *wat
 	}
 }
 
-// handles returns whether a member handles a type; nil if the members are not known.
-func (v *view) handles() func(typ string) bool {
+// look looks at the tasks once. counter is the store, or nil if the store does not count.
+func (k *Cluster) look(ctx context.Context, counter storage.LiveCounter, w *watch) (err error) {
+	v := k.view.Load()
+	var found []Unhandled
+	if counter == nil {
+		if found, err = findUnhandled(ctx, k.store, v.isRun); err != nil {
+			return fmt.Errorf("look for tasks that no node handles: %w", err)
+		}
+	} else {
+		counts, err := counter.Count(ctx, storage.Filter{States: []task.State{task.Submitted, task.Error}})
+		if err != nil {
+			return err
+		}
+		if more := w.moreErrors(counts); len(more) > 0 {
+			k.log.Warn("tasks have become errors and wait for a person; see why, then resume or fail them", "types", more)
+		}
+		found = unhandledOf(counts, v.isRun)
+	}
 	if len(v.members) == 0 {
-		return nil
+		return nil // which nodes there are is not known
 	}
-	return func(typ string) bool {
-		return slices.ContainsFunc(v.members, func(m coord.Member) bool { return slices.Contains(m.Handlers, typ) })
+	k.unhandled.Store(&found)
+	for _, u := range w.newlyUnhandled(found) {
+		k.logUnhandled(u)
 	}
+	return nil
 }
 
-// logNews logs what a person should know.
-func (k *Cluster) logNews(n news) {
-	if len(n.errors) > 0 {
-		k.log.Warn("tasks have become errors and wait for a person; see why, then resume or fail them", "types", n.errors)
+func (k *Cluster) logUnhandled(u Unhandled) {
+	what, details := "tasks wait that no node handles; start one that does, or cancel them", []any{"type", u.Type, "tasks", u.count()}
+	if why, isMatched := k.Unplaced(u.Type); why != "" {
+		details = append(details, "why", why)
+		if !isMatched {
+			what = "tasks wait that no live node may run; start a node that matches, or change the nodes of their type"
+		}
 	}
-	for _, typ := range n.unhandled {
-		k.log.Warn("tasks wait that no node handles; start one that does, or cancel them", "type", typ)
-	}
+	k.log.Warn(what, details...)
 }
 
-// watch is what the monitor saw when it last counted. It belongs to one goroutine.
+// Unhandled returns the types that no node ran, and of which tasks were ready, when this node looked
+// last: within the last half minute, unless the store is slow. It returns nil if the duty of Monitor
+// is another node's. On a store that does not count its tasks while they change it finds at most a
+// hundred types, and counts at most a hundred tasks of each.
+func (k *Cluster) Unhandled() []Unhandled {
+	if found := k.unhandled.Load(); found != nil {
+		return slices.Clone(*found)
+	}
+	return nil
+}
+
+// watch is what the monitor saw when it last looked. It belongs to one goroutine.
 type watch struct {
 	errors    map[string]int64 // tasks in error, by type
 	unhandled map[string]bool  // types that had ready tasks and that no node handled, and whether that was logged
 }
 
-// news is what a person should know, by type and sorted.
-type news struct {
-	errors    []string // of which more tasks are in error than before, and how many
-	unhandled []string // that no node handles
-}
-
-// compare compares counts with those before. It names a type that no node handles once, and not
-// at the first count: a node may just be starting anew. handled says which types a node handles;
-// it is nil if that is not known.
-func (w *watch) compare(counts map[storage.StateType]int64, handled func(typ string) bool) (n news) {
-	failed, unhandled := make(map[string]int64), make(map[string]bool)
+// moreErrors returns the types of which more tasks are in error than before, and how many, sorted.
+func (w *watch) moreErrors(counts map[storage.StateType]int64) (more []string) {
+	failed := make(map[string]int64)
 	for of, tasks := range counts {
-		switch {
-		case of.State == task.Error:
-			failed[of.Type] = tasks
-			if more := tasks - w.errors[of.Type]; more > 0 {
-				n.errors = append(n.errors, fmt.Sprintf("%s: %d (%d more)", of.Type, tasks, more))
-			}
-		case of.State == task.Submitted && handled != nil && !handled(of.Type):
-			logged, seen := w.unhandled[of.Type]
-			if unhandled[of.Type] = seen; seen && !logged {
-				n.unhandled = append(n.unhandled, of.Type)
-			}
+		if of.State != task.Error {
+			continue
+		}
+		failed[of.Type] = tasks
+		if added := tasks - w.errors[of.Type]; added > 0 {
+			more = append(more, fmt.Sprintf("%s: %d (%d more)", of.Type, tasks, added))
 		}
 	}
-	slices.Sort(n.errors)
-	slices.Sort(n.unhandled)
+	slices.Sort(more)
 	w.errors = failed
-	if handled != nil {
-		w.unhandled = unhandled
+	return more
+}
+
+// newlyUnhandled returns those that are to be logged. It returns a type once, and not when it is
+// first found: a node may just be starting anew.
+func (w *watch) newlyUnhandled(found []Unhandled) (news []Unhandled) {
+	unhandled := make(map[string]bool)
+	for _, u := range found {
+		logged, seen := w.unhandled[u.Type]
+		if unhandled[u.Type] = seen; seen && !logged {
+			news = append(news, u)
+		}
 	}
-	return n
+	w.unhandled = unhandled
+	return news
 }

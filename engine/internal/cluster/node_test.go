@@ -55,6 +55,8 @@ func open(t *testing.T, store storage.Store, change func(*Config)) *node {
 			Decide: n.decide, Unanswered: n.unanswered,
 			Orphaned:     func(t *task.Task) task.Change { return core.Orphaned(time.Now(), policy.DefaultType(), t) },
 			IsConfigured: func(typ string) bool { return typ == "work" },
+			Nodes:        func(string) string { return "" },
+			MayRun:       func(string, string, map[string]string) bool { return true },
 			Limit:        func([]coord.Setting) {},
 			IsDraining:   n.isDraining,
 			StopAll:      func() { n.stops++; clear(n.running) },

@@ -122,6 +122,9 @@ type typeJSON struct {
 	Handled    bool   `json:"handled"`
 	Paused     bool   `json:"paused"`
 	Running    uint32 `json:"running"`
+
+	Nodes string   `json:"nodes,omitempty"`
+	RunBy []string `json:"run_by,omitempty"`
 }
 
 // limitJSON is a limit as it is in force. Rates are like 20/1s.

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -35,17 +36,17 @@ func (a *app) showTypes(types []*taskenginev1.Type) error {
 	rows := make([][]string, len(types))
 	for i, t := range types {
 		if a.json() {
-			j := typeJSON{t.GetName(), t.GetConfigured(), t.GetHandled(), t.GetPaused(), t.GetRunning()}
+			j := typeJSON{t.GetName(), t.GetConfigured(), t.GetHandled(), t.GetPaused(), t.GetRunning(), t.GetNodes(), t.GetRunBy()}
 			if err := a.printJSON(j); err != nil {
 				return err
 			}
 		}
-		rows[i] = []string{t.GetName(), yesNo(t.GetConfigured()), yesNo(t.GetHandled()), yesNo(t.GetPaused()), fmt.Sprint(t.GetRunning())}
+		rows[i] = []string{t.GetName(), yesNo(t.GetConfigured()), yesNo(t.GetHandled()), yesNo(t.GetPaused()), fmt.Sprint(t.GetRunning()), strings.Join(t.GetRunBy(), ", "), t.GetNodes()}
 	}
 	if a.json() {
 		return nil
 	}
-	return a.printTable([]string{"TYPE", "CONFIGURED", "HANDLED", "PAUSED", "RUNNING"}, rows)
+	return a.printTable([]string{"TYPE", "CONFIGURED", "HANDLED", "PAUSED", "RUNNING", "RUN BY", "NODES"}, rows)
 }
 
 func yesNo(b bool) string {

@@ -62,7 +62,7 @@ func (t *coordination) configure(c *engine.Config, from config.Coordination) {
 	}
 	c.Elector, c.Membership, c.Bus, c.Settings = t.coord, t.coord, t.coord, t.coord
 	c.Semaphore, c.Rates = t.coord, t.coord
-	c.Lease, c.Labels = from.Lease, from.Labels
+	c.Lease = from.Lease
 }
 
 func (t *coordination) close(context.Context) error {

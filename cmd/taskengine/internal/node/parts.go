@@ -119,7 +119,7 @@ func (p *parts) openHandlers(ctx context.Context) (err error) {
 		return err
 	}
 	p.add("the task log", p.taskLog.close)
-	if p.handlers, err = openHandlers(ctx, n.Config, n.Log); err != nil {
+	if p.handlers, err = openHandlers(ctx, placed(n.Config, n.Name, n.Log), n.Log); err != nil {
 		return err
 	}
 	p.add("the handlers", p.handlers.Close)
@@ -136,7 +136,7 @@ func (p *parts) openEngine(ctx context.Context) (err error) {
 		return nil
 	})
 	conf := engine.Config{
-		Store: p.store, Policies: n.Config.Policies(), Handlers: p.handlers.byType, Name: n.Name, Log: n.Log,
+		Store: p.store, Policies: n.Config.Policies(), Handlers: p.handlers.byType, Name: n.Name, Labels: n.Config.Coordination.Labels, Log: n.Log,
 		Observer: server.Observers(n.metrics.Observer(), p.failures.Observer(), server.Ended(p.taskLog.Ended)),
 		TaskLog:  p.taskLog.Log,
 	}

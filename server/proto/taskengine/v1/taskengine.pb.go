@@ -1317,8 +1317,8 @@ func (x *WhyResponse) GetReasons() []*Reason {
 // Reason is one reason why a task does not run, or its present state.
 type Reason struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// ended, running, starting, stuck, scheduled, retry, paused, no_handler, limit, rate,
-	// queue or draining.
+	// ended, running, starting, stuck, scheduled, retry, paused, no_handler, no_node, limit,
+	// rate, queue or draining.
 	Code string `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"`
 	Text string `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"` // for display
 	// For limit, rate and paused: the name of the limit; empty for the node's slots, and for
@@ -2226,12 +2226,16 @@ func (x *ListTypesResponse) GetMore() bool {
 }
 
 type Type struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Configured    bool                   `protobuf:"varint,2,opt,name=configured,proto3" json:"configured,omitempty"`
-	Handled       bool                   `protobuf:"varint,3,opt,name=handled,proto3" json:"handled,omitempty"` // this node has a handler for the type
-	Paused        bool                   `protobuf:"varint,4,opt,name=paused,proto3" json:"paused,omitempty"`
-	Running       uint32                 `protobuf:"varint,5,opt,name=running,proto3" json:"running,omitempty"` // tasks with a slot
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Name       string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Configured bool                   `protobuf:"varint,2,opt,name=configured,proto3" json:"configured,omitempty"`
+	Handled    bool                   `protobuf:"varint,3,opt,name=handled,proto3" json:"handled,omitempty"` // this node has a handler for the type
+	Paused     bool                   `protobuf:"varint,4,opt,name=paused,proto3" json:"paused,omitempty"`
+	Running    uint32                 `protobuf:"varint,5,opt,name=running,proto3" json:"running,omitempty"` // tasks with a slot
+	// Which nodes may run the type, by the configuration of this node: labels and their values,
+	// such as "gpu=true, zone=eu|us". Empty is all nodes.
+	Nodes         string   `protobuf:"bytes,6,opt,name=nodes,proto3" json:"nodes,omitempty"`
+	RunBy         []string `protobuf:"bytes,7,rep,name=run_by,json=runBy,proto3" json:"run_by,omitempty"` // the names of the live nodes that start tasks of the type
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2299,6 +2303,20 @@ func (x *Type) GetRunning() uint32 {
 		return x.Running
 	}
 	return 0
+}
+
+func (x *Type) GetNodes() string {
+	if x != nil {
+		return x.Nodes
+	}
+	return ""
+}
+
+func (x *Type) GetRunBy() []string {
+	if x != nil {
+		return x.RunBy
+	}
+	return nil
 }
 
 type PauseTypeRequest struct {
@@ -3941,7 +3959,7 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\x10ListTypesRequest\"R\n" +
 	"\x11ListTypesResponse\x12)\n" +
 	"\x05types\x18\x01 \x03(\v2\x13.taskengine.v1.TypeR\x05types\x12\x12\n" +
-	"\x04more\x18\x02 \x01(\bR\x04more\"\x86\x01\n" +
+	"\x04more\x18\x02 \x01(\bR\x04more\"\xb3\x01\n" +
 	"\x04Type\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1e\n" +
 	"\n" +
@@ -3949,7 +3967,9 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"configured\x12\x18\n" +
 	"\ahandled\x18\x03 \x01(\bR\ahandled\x12\x16\n" +
 	"\x06paused\x18\x04 \x01(\bR\x06paused\x12\x18\n" +
-	"\arunning\x18\x05 \x01(\rR\arunning\"&\n" +
+	"\arunning\x18\x05 \x01(\rR\arunning\x12\x14\n" +
+	"\x05nodes\x18\x06 \x01(\tR\x05nodes\x12\x15\n" +
+	"\x06run_by\x18\a \x03(\tR\x05runBy\"&\n" +
 	"\x10PauseTypeRequest\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\"\x13\n" +
 	"\x11PauseTypeResponse\"'\n" +

@@ -1,0 +1,91 @@
+package cluster
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/taskengine/taskengine/coord"
+)
+
+// maxNodesTold is how many nodes a text for people names at most.
+const maxNodesTold = 10
+
+// IsRun reports whether a node that is alive announces that it runs the tasks of a type. It returns
+// true while the nodes that are alive are not known.
+func (k *Cluster) IsRun(typ string) bool {
+	v := k.view.Load()
+	return len(v.members) == 0 || v.isRun(typ)
+}
+
+// RunBy returns the names of the nodes that start tasks of a type, sorted: those that are alive and
+// not draining, have a handler for it and match its nodes.
+func (k *Cluster) RunBy(typ string) (names []string) {
+	for _, m := range k.view.Load().members {
+		if !m.Draining && slices.Contains(m.Handlers, typ) {
+			names = append(names, nameOf(m))
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Unplaced says why no node runs a type whose nodes the configuration names: which nodes are wanted,
+// and which there are. isMatched reports whether a node that is alive matches, and lacks a handler. The
+// text is "" if a node runs the type, if all nodes may, or while the nodes that are alive are not known.
+func (k *Cluster) Unplaced(typ string) (text string, isMatched bool) {
+	v, want := k.view.Load(), k.engine.Nodes(typ)
+	if want == "" || len(v.members) == 0 || v.isRun(typ) {
+		return "", false
+	}
+	if matching := k.matching(v, typ); len(matching) > 0 {
+		return fmt.Sprintf("no live node that matches nodes: %s has a handler for type %s; those that match: %s", want, typ, told(matching)), true
+	}
+	return fmt.Sprintf("no live node matches nodes: %s; nodes that are alive: %s", want, told(v.described())), false
+}
+
+// isRun reports whether a member runs the tasks of a type. One that drains counts: it is about to be
+// replaced.
+func (v *view) isRun(typ string) bool {
+	return slices.ContainsFunc(v.members, func(m coord.Member) bool { return slices.Contains(m.Handlers, typ) })
+}
+
+// matching returns the names of the members that may run a type.
+func (k *Cluster) matching(v *view, typ string) (names []string) {
+	for _, m := range v.members {
+		if k.engine.MayRun(typ, m.Name, m.Labels) {
+			names = append(names, nameOf(m))
+		}
+	}
+	return names
+}
+
+// described returns the names of the members with their labels.
+func (v *view) described() (all []string) {
+	for _, m := range v.members {
+		text := nameOf(m)
+		if len(m.Labels) > 0 {
+			labels := make([]string, 0, len(m.Labels))
+			for _, key := range slices.Sorted(maps.Keys(m.Labels)) {
+				labels = append(labels, key+"="+m.Labels[key])
+			}
+			text += " (" + strings.Join(labels, ", ") + ")"
+		}
+		all = append(all, text)
+	}
+	return all
+}
+
+// told returns a list for people, in order and not too long.
+func told(all []string) string {
+	all = slices.Sorted(slices.Values(all))
+	if more := len(all) - maxNodesTold; more > 0 {
+		all = append(all[:maxNodesTold], fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(all, ", ")
+}
+
+// nameOf returns the name of a member; one without a name is called by its incarnation.
+func nameOf(m coord.Member) string { return cmp.Or(m.Name, m.Incarnation.String()) }

@@ -1,0 +1,94 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+)
+
+// Bounds of what the monitor reads, each time, from a store that does not count while rows change.
+const (
+	maxUnhandled = 100 // types that no node handles
+	maxCounted   = 100 // ready tasks of each
+)
+
+// Unhandled is a type of which tasks are ready and that no node runs.
+type Unhandled struct {
+	Type  string
+	Tasks int64 // how many are ready
+	More  bool  // there may be more of them
+}
+
+// count returns the number of tasks for people.
+func (u Unhandled) count() string {
+	if u.More {
+		return fmt.Sprintf("%d or more", u.Tasks)
+	}
+	return fmt.Sprint(u.Tasks)
+}
+
+// EachReadyType calls visit with the first queue of each type of which tasks are ready, in the order
+// of the types, until visit returns false or an error. Its cost grows with the number of types, not
+// with that of tasks.
+func EachReadyType(ctx context.Context, store storage.Tasks, visit func(first task.Queue) (more bool, err error)) error {
+	for after, more := (task.Queue{}), true; more; {
+		queues, err := store.Queues(ctx, after, 1)
+		if err != nil || len(queues) == 0 {
+			return err
+		}
+		if more, err = visit(queues[0]); err != nil {
+			return err
+		}
+		after = task.Queue{Type: queues[0].Type + "\x00"} // behind all groups of the type, and before every other type
+	}
+	return nil
+}
+
+// findUnhandled returns the types of which tasks are ready and that no node runs, by the names of the
+// types: of each store at most maxUnhandled, the first ones.
+func findUnhandled(ctx context.Context, store storage.Tasks, isRun func(typ string) bool) (found []Unhandled, err error) {
+	err = EachReadyType(ctx, store, func(first task.Queue) (bool, error) {
+		if isRun(first.Type) {
+			return true, nil
+		}
+		u, err := countReady(ctx, store, first)
+		found = append(found, u)
+		return len(found) < maxUnhandled, err
+	})
+	return found, err
+}
+
+// countReady counts the ready tasks of the type of a queue, which is the first one of the type.
+func countReady(ctx context.Context, store storage.Tasks, first task.Queue) (Unhandled, error) {
+	u := Unhandled{Type: first.Type}
+	for q := first; ; {
+		page, err := store.Ready(ctx, storage.ReadyQuery{Queue: q, Limit: maxCounted - int(u.Tasks)})
+		if err != nil {
+			return u, err
+		}
+		if u.Tasks += int64(len(page)); u.Tasks >= maxCounted {
+			u.More = true
+			return u, nil
+		}
+		next, err := store.Queues(ctx, q, 1)
+		if err != nil || len(next) == 0 || next[0].Type != u.Type {
+			return u, err
+		}
+		q = next[0]
+	}
+}
+
+// unhandledOf returns the types in counts that no node runs, sorted.
+func unhandledOf(counts map[storage.StateType]int64, isRun func(typ string) bool) (found []Unhandled) {
+	for of, tasks := range counts {
+		if of.State == task.Submitted && !isRun(of.Type) {
+			found = append(found, Unhandled{Type: of.Type, Tasks: tasks})
+		}
+	}
+	slices.SortFunc(found, func(a, b Unhandled) int { return cmp.Compare(a.Type, b.Type) })
+	return found
+}
