@@ -45,15 +45,10 @@ func (e *Engine) handle(a *attempt) {
 	if e.config.Observer.Started != nil {
 		e.config.Observer.Started(e.Now(), a.Task)
 	}
-	returned := false
-	defer func() {
-		if !returned { // runtime.Goexit: the attempt must free its slot all the same
-			e.handled(a, task.Verdict{Outcome: task.Errored, Error: "the handler ended its goroutine", Delay: -1, InDoubt: true})
-		}
-	}()
-	v := call(a, e.config.Handlers[a.Type])
-	returned = true
-	e.handled(a, v)
+	v := task.Verdict{Outcome: task.Errored, Error: "the handler ended its goroutine", Delay: -1, InDoubt: true}
+	defer func() { e.handled(a, v) }() // also after runtime.Goexit: the attempt must free its slot all the same
+	v = call(a, e.config.Handlers[a.Type])
+	v = e.decided(a, v)
 }
 
 // mayNotBegin returns why the handler of a grabbed task must not be called any more, or nil if

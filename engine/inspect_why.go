@@ -89,7 +89,7 @@ func (e *Engine) Why(ctx context.Context, id task.ID) (*task.Task, []Reason, err
 		}
 		r, ok := e.elsewhere(t)
 		if !ok {
-			rs = e.withPauses(e.withPool(t, w, e.withNodes(t, reasons(now, t, w))))
+			rs = e.withPauses(e.withPool(t, w, reasons(now, t, w)))
 			return
 		}
 		if t.State != task.Processing {
@@ -97,7 +97,7 @@ func (e *Engine) Why(ctx context.Context, id task.ID) (*task.Task, []Reason, err
 		}
 		rs = append(rs, r)
 	})
-	return t, rs, nil
+	return t, e.withNodes(t, rs), nil
 }
 
 func endedText(t *task.Task) string {
@@ -314,7 +314,7 @@ func (e *Engine) withNodes(t *task.Task, rs []Reason) []Reason {
 				rs[i].Code = CodeNoNode
 			}
 		case !e.config.mayRun(t.Type, e.config.Name, e.config.Labels):
-			rs[i].Code, rs[i].Text = CodeNoNode, fmt.Sprintf("this node does not match nodes: %s", e.catalog.policyOf(t.Type).Nodes)
+			rs[i].Code, rs[i].Text = CodeNoNode, "this node does not match nodes: "+e.config.nodesOf(t.Type)
 		case len(e.cluster.Members()) > 1 && !e.cluster.IsRun(t.Type):
 			rs[i].Text += ", and on no other node that is alive"
 		}

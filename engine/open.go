@@ -17,6 +17,7 @@ import (
 	"github.com/taskengine/taskengine/engine/internal/shell"
 	"github.com/taskengine/taskengine/engine/policy"
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/internal/ratelog"
 	"github.com/taskengine/taskengine/internal/wakeup"
 	"github.com/taskengine/taskengine/internal/workpool"
 	"github.com/taskengine/taskengine/storage"
@@ -60,6 +61,33 @@ type Config struct {
 	Semaphore coord.Semaphore
 	Rates     coord.Rates
 
+	// Functions by which the program decides instead of Policies. Each depends on its arguments only,
+	// is called by several goroutines at once, and neither changes nor keeps what it is given. A panic
+	// stops nothing and loses no task: see each of them.
+
+	// Retry decides what follows a failed attempt, in place of the Retry of its type. It is called by
+	// the goroutine of the handler, and a slow one keeps the slot of its task and nothing else. It is
+	// not asked if an attempt completed, snoozed or was interrupted, for attempts that were given up
+	// because their handler did not return, and for tasks of nodes that died: the policy of the type
+	// decides about these. It cannot overrule AtMostOnce, MaxCrashes, and the time of a task at which
+	// it is too late. If it is nil, panics, or returns a zero Decision or one that cannot be, the
+	// policy of the type decides.
+	Retry func(Failure) Decision
+
+	// Values compute values of limits, by name: a limit whose Per is "func.NAME" is separate for each
+	// value that the function called NAME returns. It is called when a task is submitted, by the
+	// submitter, and the value is stored with the task. A task that was stored before a limit of its
+	// type had this Per is asked about when its turn comes, with the engine's mutex locked: the
+	// function must be quick. If it panics, or returns what is not UTF-8 or too long, a submit is
+	// refused with [ErrInvalid], and a stored task counts by the empty value. Nodes that share a store
+	// need the same functions; to compute another value, give it another name.
+	Values map[string]func(*Request) string
+
+	// MayRun decides whether a node with this name and these labels may run a type, in addition to the
+	// Nodes of its policy. Open asks it once for each handler of this node, and fails if it panics.
+	// Later it is asked about other nodes for texts for people; a panic then stands for no.
+	MayRun func(typ, name string, labels map[string]string) bool
+
 	Log      *slog.Logger // nil for none
 	Observer Observer     // called at events
 	TaskLog  TaskLog      // gets what handlers log about their tasks; nil for none
@@ -94,6 +122,7 @@ type Engine struct {
 
 	inbox       inbox                    // what the shell was not told yet
 	workers     *workpool.Pool[*attempt] // call the handlers
+	badRetries  ratelog.Limiter          // Config.Retry panics, or decides what cannot be
 	progress    progressBuffer           // writes the progress that handlers report
 	submissions sync.Pool                // of *shell.Submission, reused for their channels
 
@@ -223,7 +252,14 @@ func newEngine(ctx context.Context, c Config) (*Engine, error) {
 		types[name] = policy.DefaultType()
 	}
 	maps.Copy(types, c.Policies.Types)
-	c.Policies.Types, c.Handlers = types, placed(&c)
+	c.Policies.Types = types
+	if err := checkValues(&c); err != nil {
+		return nil, err
+	}
+	var err error
+	if c.Handlers, err = placed(&c); err != nil {
+		return nil, err
+	}
 	handled := make(map[string]bool)
 	for name := range c.Handlers {
 		handled[name] = true
@@ -238,7 +274,6 @@ func newEngine(ctx context.Context, c Config) (*Engine, error) {
 			failed: make(chan struct{}), surveyed: make(chan struct{}), drained: make(chan struct{}), gone: make(chan struct{}),
 		},
 	}
-	var err error
 	if e.cluster, err = e.newCluster(); err != nil {
 		return nil, err
 	}

@@ -34,7 +34,7 @@ func (e *Engine) newCluster() (*cluster.Cluster, error) {
 				return core.Orphaned(e.Now(), e.catalog.policyOf(t.Type), t)
 			},
 			IsConfigured: func(typ string) bool { return e.catalog.types[typ] != nil },
-			Nodes:        func(typ string) string { return e.catalog.policyOf(typ).Nodes.String() },
+			Nodes:        c.nodesOf,
 			MayRun:       c.mayRun,
 			Limit:        e.applyLimits,
 			IsDraining:   e.isClosing,

@@ -33,12 +33,12 @@ func newCatalog(ctx context.Context, c *Config, now func() time.Time, isShared b
 		return nil, err
 	}
 	k := &catalog{
-		policies: c.Policies, types: make(map[string]*typeInfo), unknown: newTypeInfo(policy.Set{}, policy.DefaultType(), nil),
+		policies: c.Policies, types: make(map[string]*typeInfo), unknown: newTypeInfo(policy.Set{}, policy.DefaultType(), nil, nil),
 		layouts: layouts, heaviest: heaviestOf(c.Policies), ids: task.NewIDs(seed()), now: now,
 	}
 	_, k.isDivided = c.Store.(storage.ShardBound)
 	for name, p := range c.Policies.Types {
-		k.types[name] = newTypeInfo(c.Policies, p, layouts[name])
+		k.types[name] = newTypeInfo(c.Policies, p, layouts[name], c.Values)
 	}
 	return k, nil
 }
@@ -53,13 +53,14 @@ type typeInfo struct {
 	shardKey   int     // the index of that value in keys
 }
 
-func newTypeInfo(set policy.Set, p policy.Type, layout []string) *typeInfo {
+func newTypeInfo(set policy.Set, p policy.Type, layout []string, values map[string]valueFunc) *typeInfo {
 	info := &typeInfo{priority: p.Priority, maxPayload: p.MaxPayload, keys: keyedBy(layout, set.Keyed(p))}
 	for i, k := range info.keys {
 		if k.limit != "" {
 			info.values = i + 1
 		}
 	}
+	info.keys = compute(info.keys, info.values, values)
 	if n, ok := set.ShardedBy(p); ok {
 		l := set.Keyed(p)[n]
 		info.shardedBy, info.shardKey = l.Name, slices.Index(layout, l.Per)
@@ -99,6 +100,9 @@ func rulesOf(name string, set policy.Set, p policy.Type, layout []string) storag
 		QueueTimeout: p.Timeout.Queue, TotalTimeout: p.Timeout.Total,
 	}
 	for _, k := range keyedBy(layout, set.Keyed(p)) {
+		if k.path[0] == computed {
+			break // the group is too short then, and a node computes it when the turn of the task comes
+		}
 		r.Keyed = append(r.Keyed, storage.Keyed{Limit: k.limit, Path: k.path})
 	}
 	return r

@@ -33,6 +33,10 @@ func layouts(ctx context.Context, c *Config, isShared bool) (map[string][]string
 	}
 	for name, p := range c.Policies.Types {
 		needed[name] = pers(c.Policies.Keyed(p))
+		if len(needed[name]) > 0 && strings.HasPrefix(needed[name][0], computed+".") {
+			// Without this a group that lacks the value, such as one that SQL made, were as long as one with it.
+			needed[name] = append([]string{noValue}, needed[name]...)
+		}
 	}
 	settings, ok := c.Store.(storage.Settings)
 	if !ok {

@@ -132,8 +132,9 @@ func printable(s string) bool {
 
 // keyed is the source of one value of a type's group.
 type keyed struct {
-	limit string   // the limit that uses the value; "" if none does any more
-	path  []string // "payload", then the names of JSON members; "headers", then a name; "key"; "ordering_key"
+	limit string    // the limit that uses the value; "" if none does any more
+	path  []string  // "payload", then the names of JSON members; "headers", then a name; "key"; "ordering_key"; "func", then a name
+	value valueFunc // with "func": computes the value; nil if this program does not have it
 }
 
 // groupOf returns the group of a request: its values for the keyed limits of its type. A
@@ -149,6 +150,12 @@ func groupOf(keys []keyed, r *Request) (string, error) {
 			values[i] = r.Key
 		case "ordering_key":
 			values[i] = r.OrderingKey
+		case computed:
+			v, err := k.compute(r)
+			if err != nil {
+				return "", err
+			}
+			values[i] = v
 		case "headers":
 			values[i] = r.Headers[strings.Join(k.path[1:], ".")]
 		default:

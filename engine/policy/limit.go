@@ -16,7 +16,7 @@ type Limit struct {
 	Of        string         // the name of the limit above; "" if there is none
 	Max       int            // number of slots; 0 is no limit
 	Rate      Rate           // how many tasks may start within some time; the zero Rate is no limit
-	Per       string         // where the value of a task is found, such as "payload.partner"; "" if there is one limit for all
+	Per       string         // where the value of a task is found, such as "payload.partner", or "func.NAME" for what a function of engine.Config computes; "" if there is one limit for all
 	Overrides map[string]int // Max for particular values of Per: exact values, and patterns such as acme-*, which stand for all values that begin with acme-
 	Cluster   bool           // Max and Rate count the tasks of all nodes together, and not those of each node
 }

@@ -49,6 +49,8 @@ func (r Retry) Next(n uint32, v task.Verdict, chance float64) (delay time.Durati
 		rule = Rule{}
 	}
 	switch {
+	case v.Next != 0:
+		return max(0, v.Delay), v.Next == task.Waiting
 	case v.GiveUp, rule.Never, int64(n) >= int64(r.Max):
 		return 0, false
 	case v.Delay >= 0 && !v.AtLeast:

@@ -144,6 +144,11 @@ type Verdict struct {
 	AtLeast bool          // if Errored: the policy's delay is taken instead of Delay if it is longer
 	InDoubt bool          // if Errored: whether the work was done is unknown
 	Again   time.Time     // if Completed: when to run again; zero if not
+
+	// Next is the state that a function of the program has chosen after an attempt that failed, whatever
+	// the policy of the type says of the number of attempts, delays and classes: Waiting for Delay,
+	// Error, Failed or Cancelled. Zero if none has. Handlers and plugins do not set it.
+	Next State
 }
 
 // VerdictOf returns the verdict for what a handler returned.

@@ -59,9 +59,10 @@ func (c *Core) conclude(now time.Time, r *run, v task.Verdict) {
 		c.stats.Slowed++
 	}
 	remove := false
-	if change.To == task.Done {
-		change.NextEventAt = KeepUntil(p.Retention, task.Done, now)
-		remove = p.Retention.Done == 0
+	switch change.To {
+	case task.Done, task.Failed, task.Cancelled:
+		change.NextEventAt = KeepUntil(p.Retention, change.To, now)
+		remove = p.Retention.Of(change.To) == 0
 	}
 	c.save(change, remove)
 }
@@ -139,6 +140,10 @@ func decide(now time.Time, p *policy.Type, a attempt, v task.Verdict, chance fun
 		}
 	}
 	delay, again := p.Retry.Next(a.number, v, chance())
+	if !again && v.Next != 0 {
+		c.To = v.Next
+		return c
+	}
 	if !again {
 		if !v.GiveUp && int64(a.number) >= int64(p.Retry.Max) {
 			return giveUp(fmt.Sprintf("attempt %d of %d", a.number, p.Retry.Max))
