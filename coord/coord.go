@@ -69,6 +69,16 @@ type Prover interface {
 	Proves(incarnation task.ID) bool
 }
 
+// Leased is implemented by every [Membership] that is a [Prover].
+type Leased interface {
+	// Lease returns for how long the others believe that a member that has joined by this connection
+	// is alive after it last proved it. That is what the coordinator really does, which may be another
+	// time than the one that was asked for: some have leases of whole seconds, or from a range. It
+	// returns 0 before that is known. From the first call of the function that is passed to Join on,
+	// it is known. Lease does not wait.
+	Lease() time.Duration
+}
+
 // Clock is implemented by a [Membership] whose members share a clock, such as that of their database.
 type Clock interface {
 	// ClockAt returns what the shared clock says at the moment t of this process, and by how much that

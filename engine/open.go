@@ -47,7 +47,7 @@ type Config struct {
 	// a node finds within about a second the tasks that other nodes have added for it.
 	Membership coord.Membership
 	Bus        coord.Bus
-	Lease      time.Duration // how long a member is believed to be alive; 0 is DefaultLease
+	Lease      time.Duration // that a Membership was asked for, and has if it is no [coord.Leased]; 0 is DefaultLease
 
 	// Settings keeps how people change limits while nodes run, see [Engine.SetLimit]. All nodes that
 	// share a store need the same. If it is nil, they are kept in the store, see package coord/stored:

@@ -75,6 +75,13 @@ func (e *Engine) Members() []coord.Member { return e.cluster.Members() }
 // alive. If not, it starts nothing. A node that was opened without a Membership is a member.
 func (e *Engine) IsMember() bool { return e.cluster.IsMember() }
 
+// Lease returns for how long the other nodes believe that this one is alive after it has proved it. That is
+// what the Membership says if it is [coord.Leased], and otherwise [Config].Lease. It reports false if the
+// engine was opened without a Membership.
+func (e *Engine) Lease() (lease time.Duration, ok bool) {
+	return e.cluster.Lease(), e.cluster.IsShared()
+}
+
 // isClosing reports whether nothing new is accepted, nor begun.
 func (e *Engine) isClosing() bool {
 	e.mu.Lock()

@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/taskengine/taskengine/coord"
 	"github.com/taskengine/taskengine/coord/local"
 	"github.com/taskengine/taskengine/engine/task"
 	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
@@ -71,5 +72,20 @@ func TestATimeFromNowIsByTheClockOfTheCluster(t *testing.T) {
 	}
 	if got := due(); got < 2*time.Hour || got > 2*time.Hour+5*time.Minute {
 		t.Errorf("a task that was put off by two hours is due after %v", got)
+	}
+}
+
+// leased is a membership whose lease is not the one that was asked for.
+type leased struct {
+	coord.Membership
+	lease time.Duration
+}
+
+func (l leased) Lease() time.Duration { return l.lease }
+
+func TestANodeTellsTheLeaseThatItReallyHas(t *testing.T) {
+	n := newMember(t, leased{local.New(), 7 * time.Second})
+	if _, body := get(t, admin(t, n.health, n.metrics), "/readyz?verbose", ""); !strings.Contains(body, "[+] member: ok, its lease is 7s\n") {
+		t.Errorf("the answer is %s", body)
 	}
 }

@@ -60,6 +60,9 @@ func (h *Health) checks() []check {
 	if !node.engine.IsMember() {
 		member.err = errNotMember
 	}
+	if lease, ok := node.engine.Lease(); ok {
+		member.detail = fmt.Sprintf("its lease is %v", lease)
+	}
 	all := []check{{name: "started", fatal: true}, draining, failed, member}
 	if o, ok := node.engine.ClockOffset(); ok {
 		all = append(all, checkClock(o))

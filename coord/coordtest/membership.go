@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/taskengine/taskengine/coord"
 	"github.com/taskengine/taskengine/engine/task"
@@ -26,6 +27,7 @@ func RunMembership(t *testing.T, b Backend[coord.Membership]) {
 	b.run(t, "a severed member vanishes and its Join returns an error", membersSevered)
 	b.run(t, "a severed node can join again under a new incarnation", membersAgain)
 	b.run(t, "all nodes of a cluster have its identity", membersIdentity)
+	b.run(t, "a member that must prove that it is alive knows its lease", membersLease)
 }
 
 // joined is one call of Join.
@@ -268,5 +270,26 @@ func membersIdentity(e *env[coord.Membership]) {
 		if id.Driver == "" || !id.Is(first) {
 			e.Errorf("a node is of %v, and the first of %v", id, first)
 		}
+	}
+}
+
+func membersLease(e *env[coord.Membership]) {
+	node := e.connect()
+	leased, isLeased := node.(coord.Leased)
+	if _, proves := node.(coord.Prover); proves != isLeased {
+		e.Fatalf("it is a Prover: %t, and Leased: %t", proves, isLeased)
+	}
+	known := make(chan time.Duration, 1)
+	e.start(func(ctx context.Context) {
+		_ = node.Join(ctx, member(1), func([]coord.Member) {
+			if isLeased {
+				known <- leased.Lease()
+			} else {
+				known <- 0
+			}
+		})
+	})
+	if lease := receive(e, "the list of members", known); isLeased != (lease > 0) {
+		e.Errorf("a member has a lease of %v", lease)
 	}
 }

@@ -104,6 +104,8 @@ var (
 	_ coord.Semaphore  = (*Coord)(nil)
 	_ coord.Rates      = (*Coord)(nil)
 	_ coord.Membership = (*Coord)(nil)
+	_ coord.Prover     = (*Coord)(nil)
+	_ coord.Leased     = (*Coord)(nil)
 	_ coord.Config     = (*Coord)(nil)
 	_ coord.Bus        = (*Coord)(nil)
 )

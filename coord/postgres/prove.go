@@ -15,6 +15,9 @@ func (c *Coord) Proves(incarnation task.ID) bool {
 	return c.members[incarnation] != nil && c.session.holds(now, most)
 }
 
+// Lease implements [coord.Leased]. It is that of the [Options].
+func (c *Coord) Lease() time.Duration { return c.lease }
+
 // holds reports whether the session has not ended at a time of the monotonic clock. That clock
 // stops while the machine is suspended, and the database's clock does not: suspended is for how
 // long the machine was suspended since it was started.

@@ -77,7 +77,7 @@ type Config struct {
 	Semaphore coord.Semaphore
 	Rates     coord.Rates
 
-	Lease    time.Duration     // how long a member is believed to be alive after it has proved it
+	Lease    time.Duration     // that was asked for; see Cluster.Lease
 	Name     string            // of the node, for people
 	Labels   map[string]string // of the node
 	Handlers []string          // types that the node runs, sorted
@@ -143,6 +143,7 @@ type Cluster struct {
 	shared     storage.Shared // the store, if other nodes may use it; nil if only this node does
 	membership coord.Membership
 	prover     coord.Prover // the membership, if it depends on a lease; else nil
+	leased     coord.Leased // the membership, if it tells its lease; else nil
 	elector    coord.Elector
 	bus        coord.Bus
 	settings   coord.Config
@@ -194,6 +195,7 @@ func New(c Config) (*Cluster, error) {
 		k.settings = settingsOf(c.Store, k.shared != nil, alone)
 	}
 	k.prover, _ = k.membership.(coord.Prover)
+	k.leased, _ = k.membership.(coord.Leased)
 	k.view.Store(&view{incarnation: c.IDs.Next(time.Now()), owned: none()})
 	return k, nil
 }

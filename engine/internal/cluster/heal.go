@@ -181,7 +181,7 @@ func (h *healer) run(ctx context.Context) error {
 // rest returns how long the healer rests after a round that began at a time. It forgets the owners
 // of which the round found no task.
 func (h *healer) rest(begin time.Time) time.Duration {
-	lease := h.k.config.Lease
+	lease := h.k.Lease()
 	rest := healEvery
 	if begin.Sub(h.changed) < healLeases*lease {
 		rest = lease
@@ -243,7 +243,7 @@ func (h *healer) decide(ctx context.Context, rows []*task.Task) error {
 			h.missing[t.Owner] = since
 		}
 		switch {
-		case now.Sub(since) >= h.k.config.Lease/2:
+		case now.Sub(since) >= h.k.Lease()/2:
 			changes = append(changes, h.k.engine.Orphaned(t))
 		case len(h.early) < healScan:
 			h.early = append(h.early, t)
@@ -263,7 +263,7 @@ func (h *healer) decideEarly(ctx context.Context) error {
 			latest = since
 		}
 	}
-	if err := wakeup.Sleep(ctx, time.Until(latest.Add(h.k.config.Lease/2))); err != nil {
+	if err := wakeup.Sleep(ctx, time.Until(latest.Add(h.k.Lease()/2))); err != nil {
 		return err
 	}
 	alive := h.k.Alive()

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/taskengine/taskengine/coord"
 	"github.com/taskengine/taskengine/coord/local"
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage/memory"
@@ -84,6 +85,39 @@ func TestTheTasksOfAMemberAreHealedWhenItIsGone(t *testing.T) {
 		time.Sleep(a.config.Lease)
 		has(t, store, row.ID, task.Submitted)
 		has(t, store, kept.ID, task.Processing)
+	})
+}
+
+// leased is a membership with a lease of its own.
+type leased struct {
+	coord.Membership
+	lease time.Duration
+}
+
+func (l leased) Lease() time.Duration { return l.lease }
+
+func TestAHealerWaitsForTheLeaseThatTheMembershipReallyHas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore(t)
+		row := grabbed(t, store, task.ID{9})
+		n := open(t, store, func(c *Config) { c.Membership = leased{local.New(), 10 * c.Lease} })
+		if n.Lease() != 10*n.config.Lease {
+			t.Errorf("its lease is %v", n.Lease())
+		}
+		time.Sleep(4 * n.config.Lease) // half of the lease is more
+		has(t, store, row.ID, task.Processing)
+		time.Sleep(2 * n.config.Lease)
+		has(t, store, row.ID, task.Submitted)
+	})
+}
+
+func TestALeaseThatIsNotKnownIsTheOneThatWasAskedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, m := range []coord.Membership{local.New(), leased{local.New(), 0}} {
+			if n := open(t, newStore(t), func(c *Config) { c.Membership = m }); n.Lease() != n.config.Lease {
+				t.Errorf("with a %T the lease is %v", m, n.Lease())
+			}
+		}
 	})
 }
 

@@ -49,9 +49,21 @@ func (k *Cluster) see(members []coord.Member) {
 		k.requests.gain(gain{before.owned, after.owned})
 	} else { // the core reads everything anyway: it knows nothing yet
 		k.isJoined = true
+		k.logLease()
 		close(k.joined)
 	}
 	k.reheal.Set()
+}
+
+// logLease logs the lease of a node that shares its store.
+func (k *Cluster) logLease() {
+	switch lease := k.Lease(); {
+	case k.shared == nil:
+	case lease == k.config.Lease:
+		k.log.Info("the node is a member of its cluster", "lease", lease)
+	default:
+		k.log.Info("the node is a member of its cluster, with another lease than it asked for", "lease", lease, "asked", k.config.Lease)
+	}
 }
 
 // expelled stops the node from starting tasks, and stops those that run: other nodes may take this

@@ -194,7 +194,7 @@ func (k *Cluster) draw(ctx context.Context, draws []core.Draw) ([]core.Drawn, er
 		asked[i] = coord.Draw{Name: d.Limit, Interval: time.Duration(d.Interval), Burst: d.Burst, Tokens: d.Tokens}
 		drawn[i] = core.Drawn{Limit: d.Limit, Next: redrawAfter.Nanoseconds()}
 	}
-	ctx, cancel := context.WithTimeout(ctx, k.config.Lease)
+	ctx, cancel := context.WithTimeout(ctx, k.Lease())
 	defer cancel()
 	answers, err := k.rates.Draw(ctx, asked...)
 	if err != nil {

@@ -92,6 +92,17 @@ func (k *Cluster) Proves(incarnation task.ID) bool {
 	return k.prover == nil || k.prover.Proves(incarnation)
 }
 
+// Lease returns for how long other nodes believe that this one is alive after it has proved it: what the
+// membership says, or else what it was asked for.
+func (k *Cluster) Lease() time.Duration {
+	if k.leased != nil {
+		if lease := k.leased.Lease(); lease > 0 {
+			return lease
+		}
+	}
+	return k.config.Lease
+}
+
 // Alive returns the incarnations that are alive. It returns nil if this node cannot prove that it
 // is alive itself: then its view of the others may be out of date.
 func (k *Cluster) Alive() []task.ID {
