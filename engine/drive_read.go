@@ -20,23 +20,26 @@ type reader struct {
 	released wakeup.Signal   // wakes releaseLoop
 	log      ratelog.Limiter // the store cannot be read
 
-	mu        sync.Mutex         // locked after Engine.mu
-	loads     []table.Load       // guarded by mu
-	scans     []table.Scan       // guarded by mu
-	dueLoads  []core.DueLoad     // guarded by mu
-	from      storage.Tasks      // guarded by mu: what is read
-	isPart    bool               // guarded by mu: from lacks databases that do not answer
-	lacks     bool               // guarded by mu: rows were left out of reads since the last release
-	interrupt context.CancelFunc // guarded by mu: ends the read that is under way; nil if there is none
+	mu       sync.Mutex     // locked after Engine.mu
+	loads    []table.Load   // guarded by mu
+	scans    []table.Scan   // guarded by mu
+	dueLoads []core.DueLoad // guarded by mu
+	from     storage.Tasks  // guarded by mu: what is read
+	isPart   bool           // guarded by mu: from lacks databases that do not answer
+	lacks    bool           // guarded by mu: rows were left out of reads since the last release
+	reads    map[*read]bool // guarded by mu: those under way
 }
 
-// use sets what is read from now on. A read that is under way ends, and the core asks for it again.
+// read is a read that is under way.
+type read struct{ interrupt context.CancelFunc }
+
+// use sets what is read from now on. Reads that are under way end, and their callers ask for them again.
 func (r *reader) use(from storage.Tasks, isPart bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.from, r.isPart = from, isPart
-	if r.interrupt != nil {
-		r.interrupt()
+	for under := range r.reads {
+		under.interrupt()
 	}
 }
 
@@ -51,16 +54,18 @@ func (r *reader) release() {
 }
 
 // begin returns what is to be read, and a context for one read. The caller calls end after it.
-func (r *reader) begin(ctx context.Context) (read context.Context, from storage.Tasks, end func()) {
-	read, cancel := context.WithCancel(ctx)
+func (r *reader) begin(ctx context.Context) (reading context.Context, from storage.Tasks, end func()) {
+	reading, cancel := context.WithCancel(ctx)
+	this := &read{cancel}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.interrupt, r.lacks = cancel, r.lacks || r.isPart
-	return read, r.from, func() {
+	r.reads[this] = true
+	r.lacks = r.lacks || r.isPart
+	return reading, r.from, func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		cancel()
-		r.interrupt = nil
+		delete(r.reads, this)
 	}
 }
 
@@ -90,18 +95,22 @@ const readRetry = time.Second
 // are several.
 const slowRead = time.Second
 
-// read calls fn for one read, and reports whether it was answered. If databases are left out from now
-// on, it ends the read.
+// read calls fn for one read, and reports whether it was answered; if not, it has rested. If other databases
+// are left out from now on, it ends the read, and does not rest. Several goroutines may read at a time.
 func (e *Engine) read(ctx context.Context, what string, fn func(ctx context.Context, from storage.Tasks) error) bool {
-	read, from, end := e.reader.begin(ctx)
+	reading, from, end := e.reader.begin(ctx)
+	probe := func() { e.tell(func(s *state, _ time.Time) { s.Probe() }) }
 	if e.divided != nil {
-		slow := time.AfterFunc(slowRead, func() { e.tell(func(s *state, _ time.Time) { s.Probe() }) })
+		slow := time.AfterFunc(slowRead, probe)
 		defer slow.Stop()
 	}
-	err := fn(read, from)
-	interrupted := read.Err() != nil && ctx.Err() == nil
+	err := fn(reading, from)
+	interrupted := reading.Err() != nil && ctx.Err() == nil
 	end()
 	if err != nil && !interrupted {
+		if e.divided != nil && ctx.Err() == nil {
+			probe()
+		}
 		e.unanswered(ctx, what, err)
 	}
 	return err == nil

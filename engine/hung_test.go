@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/taskengine/taskengine/coord/local"
 	"github.com/taskengine/taskengine/engine"
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
@@ -18,7 +19,8 @@ import (
 // hung is a store in two databases, the second of which may hang: what needs it waits.
 type hung struct {
 	inParts
-	gate atomic.Pointer[chan struct{}] // closed when it answers again; nil while it answers
+	gate  atomic.Pointer[chan struct{}] // closed when it answers again; nil while it answers
+	fails atomic.Bool                   // instead of hanging, what needs the second database fails
 }
 
 // hang has the second database hang until the function that it returns is called.
@@ -31,8 +33,11 @@ func (s *hung) hang() (answer func()) {
 	}
 }
 
-// await returns when both databases answer.
+// await returns when both databases answer, or with an error if one is away.
 func (s *hung) await(ctx context.Context) error {
+	if s.fails.Load() {
+		return errAway
+	}
 	if gate := s.gate.Load(); gate != nil {
 		select {
 		case <-*gate:
@@ -84,6 +89,38 @@ func (s *hung) Queues(ctx context.Context, after task.Queue, limit int) ([]task.
 	return s.inParts.Queues(ctx, after, limit)
 }
 
+func (s *hung) Unclaimed(ctx context.Context, q storage.UnclaimedQuery) (storage.UnclaimedPage, error) {
+	if err := s.await(ctx); err != nil {
+		return storage.UnclaimedPage{}, err
+	}
+	return s.inParts.Unclaimed(ctx, q)
+}
+
+func (s *hung) Submitted(ctx context.Context, q storage.SubmittedQuery) ([]task.Hint, storage.Place, error) {
+	if err := s.await(ctx); err != nil {
+		return nil, storage.Place{}, err
+	}
+	return s.inParts.Submitted(ctx, q)
+}
+
+func (s *hung) Orphans(ctx context.Context, alive []task.ID, after task.ID, scan int) ([]*task.Task, task.ID, error) {
+	if err := s.await(ctx); err != nil {
+		return nil, task.ID{}, err
+	}
+	return s.inParts.Orphans(ctx, alive, after, scan)
+}
+
+func (s *hung) Outdated(ctx context.Context, refs ...task.Ref) ([]bool, error) {
+	for _, ref := range refs {
+		if ref.ID.Shard() >= task.ShardCount/2 {
+			if err := s.await(ctx); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return s.inParts.Outdated(ctx, refs...)
+}
+
 func (s *hung) Without(databases ...int) storage.Tasks {
 	if slices.Contains(databases, 1) {
 		return &firstHalf{s.Store}
@@ -108,6 +145,93 @@ func (s *firstHalf) Due(ctx context.Context, q storage.DueQuery) ([]storage.Due,
 	page, err := s.Store.Due(ctx, q)
 	page = slices.DeleteFunc(page, func(d storage.Due) bool { return d.ID.Shard() >= task.ShardCount/2 })
 	return page[:min(len(page), limit)], err
+}
+
+func (s *firstHalf) Unclaimed(ctx context.Context, q storage.UnclaimedQuery) (storage.UnclaimedPage, error) {
+	first := task.AllShards()
+	second, err := task.ParseShards("128-255")
+	if err != nil {
+		return storage.UnclaimedPage{}, err
+	}
+	first = first.Without(&second)
+	q.Shards = &first // the rows of the tests have the shards of their IDs
+	return s.Store.Unclaimed(ctx, q)
+}
+
+func (s *firstHalf) Submitted(ctx context.Context, q storage.SubmittedQuery) ([]task.Hint, storage.Place, error) {
+	page, next, err := s.Store.Submitted(ctx, q)
+	return slices.DeleteFunc(page, func(h task.Hint) bool { return h.ID.Shard() >= task.ShardCount/2 }), next, err
+}
+
+func (s *firstHalf) Orphans(ctx context.Context, alive []task.ID, after task.ID, scan int) ([]*task.Task, task.ID, error) {
+	page, next, err := s.Store.Orphans(ctx, alive, after, scan)
+	return slices.DeleteFunc(page, func(t *task.Task) bool { return t.ID.Shard() >= task.ShardCount/2 }), next, err
+}
+
+// No hint tells of the tasks: a node finds them by polling, and those of a dead node by healing.
+func TestTasksOfWhichNoHintToldAreFoundWhileAnotherDatabaseIsAway(t *testing.T) {
+	for _, hangs := range []bool{true, false} { // or its calls fail
+		inBubble(t, func(t *testing.T) {
+			s := &hung{inParts: inParts{Store: memory.New()}}
+			n := &node{t: t, store: s, config: engine.Config{
+				Store: s, Policies: one("pay", nil), Membership: local.New(),
+				Handlers: handle("pay", func(context.Context, *task.Task) ([]byte, error) { return nil, nil }),
+			}}
+			n.open()
+			t.Cleanup(n.close)
+			var answer func()
+			if hangs {
+				answer = s.hang()
+			} else {
+				s.set(half(t), false)
+				s.fails.Store(true)
+				answer = func() {
+					s.set(task.Shards{}, false)
+					s.fails.Store(false)
+				}
+			}
+			time.Sleep(3 * time.Second)                                      // a poll is under way when the tasks are added
+			fresh, ids := task.NewIDs([32]byte{1}), make(map[bool][]task.ID) // by whether they are of the second database
+			for i := range 40 {
+				for _, state := range []task.State{task.Submitted, task.Waiting, task.Processing} {
+					shard := uint16(i * 6)
+					row := s.byAnother(t, fresh.NextIn(time.Now(), shard), state)
+					ids[shard >= task.ShardCount/2] = append(ids[shard >= task.ShardCount/2], row.ID)
+				}
+			}
+			time.Sleep(30 * time.Second)
+			for _, row := range s.all(t) {
+				if isThere := slices.Contains(ids[false], row.ID); isThere != (row.State == task.Done) {
+					t.Fatalf("hangs: %t; a task whose database is there: %t, is %s", hangs, isThere, row.State)
+				}
+			}
+			answer()
+			time.Sleep(30 * time.Second)
+			for _, id := range append(ids[false], ids[true]...) {
+				n.expect(id, task.Done)
+			}
+		})
+	}
+}
+
+// byAnother inserts a task as another program does, or a node that has died.
+func (s *hung) byAnother(t *testing.T, id task.ID, state task.State) *task.Task {
+	t.Helper()
+	now := time.Now()
+	row := &task.Task{
+		ID: id, Version: 1, Type: "pay", State: state, Shard: id.Shard(), Priority: task.DefaultPriority,
+		CreatedAt: now, UpdatedAt: now, ReadyAt: now,
+	}
+	switch state {
+	case task.Waiting:
+		row.NextEventAt = now
+	case task.Processing:
+		row.Owner, row.Attempt = task.ID{9}, 1
+	}
+	if _, err := s.Store.Insert(t.Context(), row); err != nil {
+		t.Fatal(err)
+	}
+	return row
 }
 
 func TestTheBacklogOfADatabaseIsReadWhileAnotherHangs(t *testing.T) {

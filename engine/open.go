@@ -269,7 +269,7 @@ func newEngine(ctx context.Context, c Config) (*Engine, error) {
 		config: c, store: c.Store, log: c.Log,
 		pools:  newPools(c.Handlers),
 		limits: newLiveLimits(), droppers: make(map[string]*dropper),
-		reader: reader{wake: wakeup.New(), released: wakeup.New(), from: c.Store}, rearm: wakeup.New(), check: wakeup.New(),
+		reader: reader{wake: wakeup.New(), released: wakeup.New(), from: c.Store, reads: make(map[*read]bool)}, rearm: wakeup.New(), check: wakeup.New(),
 		ends: ends{
 			failed: make(chan struct{}), surveyed: make(chan struct{}), drained: make(chan struct{}), gone: make(chan struct{}),
 		},

@@ -29,7 +29,7 @@ func (e *Engine) newCluster() (*cluster.Cluster, error) {
 		Semaphore: c.Semaphore, Rates: c.Rates,
 		Name: c.Name, Labels: c.Labels, Handlers: slices.Sorted(maps.Keys(c.Handlers)), IDs: ids, Log: c.Log,
 		Engine: cluster.Engine{
-			Decide: e.decide, Unanswered: e.unanswered,
+			Decide: e.decide, Unanswered: e.unanswered, Read: e.read,
 			Orphaned: func(t *task.Task) task.Change {
 				return core.Orphaned(e.Now(), e.catalog.policyOf(t.Type), t)
 			},
@@ -41,6 +41,7 @@ func (e *Engine) newCluster() (*cluster.Cluster, error) {
 			StopAll:      e.stopRunning,
 			Running:      e.running,
 			GoesOn:       e.goesOn,
+			IsAway:       func(shard uint16) bool { return e.state.IsHeld(shard) },
 			Ended:        func(t *task.Task) { e.state.waiters.ended(t) },
 			Recovered:    func(t *task.Task) { e.state.Recovered(t) },
 		},

@@ -120,7 +120,7 @@ type Divided interface {
 	CommitIn(ctx context.Context, database int, b *Batch) Commit
 
 	// Without returns the tasks of the other databases, for [Tasks.Ready], [Tasks.Due] and
-	// [Tasks.Queues] only.
+	// [Tasks.Queues] only. If the store is a [Shared], it returns a [Finder], too.
 	Without(databases ...int) Tasks
 }
 
@@ -215,6 +215,18 @@ type Replicated interface {
 // other nodes does not open, and when an engine opens, every Processing row was left by a process
 // that has ended. A Shared store is a [Settings], too.
 type Shared interface {
+	Finder
+
+	// Outdated returns for each ref whether there is no Processing row of that ID and version.
+	Outdated(ctx context.Context, refs ...task.Ref) ([]bool, error)
+
+	// SwapSetting does what [Settings.SetSetting] does if the stored value equals old (nil: none
+	// is stored), and reports whether it did. After an error it may have been done.
+	SwapSetting(ctx context.Context, name string, old, value []byte) (bool, error)
+}
+
+// Finder finds rows of a [Shared] store of which a node may know nothing.
+type Finder interface {
 	// Unclaimed returns the first Submitted row of each queue.
 	Unclaimed(ctx context.Context, q UnclaimedQuery) (UnclaimedPage, error)
 
@@ -227,13 +239,6 @@ type Shared interface {
 	// the order of their IDs, without payload, checkpoint and result. It reads at most scan rows.
 	// next is the ID to go on from, zero at the end.
 	Orphans(ctx context.Context, alive []task.ID, after task.ID, scan int) (ts []*task.Task, next task.ID, err error)
-
-	// Outdated returns for each ref whether there is no Processing row of that ID and version.
-	Outdated(ctx context.Context, refs ...task.Ref) ([]bool, error)
-
-	// SwapSetting does what [Settings.SetSetting] does if the stored value equals old (nil: none
-	// is stored), and reports whether it did. After an error it may have been done.
-	SwapSetting(ctx context.Context, name string, old, value []byte) (bool, error)
 }
 
 // UnclaimedQuery selects Submitted rows.

@@ -8,10 +8,10 @@ import (
 	"github.com/taskengine/taskengine/storage"
 )
 
-// Unclaimed implements [storage.Shared].
-func (s *Store) Unclaimed(ctx context.Context, q storage.UnclaimedQuery) (out storage.UnclaimedPage, err error) {
-	parts, err := ask(ctx, &s.verbs, "look for what was unclaimed", func(place int, _ storage.Tasks) (storage.UnclaimedPage, error) {
-		part, err := s.places[place].Store.Unclaimed(ctx, q)
+// Unclaimed implements [storage.Finder].
+func (v *verbs) Unclaimed(ctx context.Context, q storage.UnclaimedQuery) (out storage.UnclaimedPage, err error) {
+	parts, err := ask(ctx, v, "look for what was unclaimed", func(place int, _ storage.Tasks) (storage.UnclaimedPage, error) {
+		part, err := v.store.places[place].Store.Unclaimed(ctx, q)
 		outwardHints(place, part.Heads)
 		return part, err
 	})
@@ -25,7 +25,7 @@ func (s *Store) Unclaimed(ctx context.Context, q storage.UnclaimedQuery) (out st
 			out.Next = p.Next // all places have read up to it
 		}
 	}
-	out.Heads = merge(s.routes.Load(), heads, refOfHint, compareHint)
+	out.Heads = merge(v.store.routes.Load(), heads, refOfHint, compareHint)
 	out.Heads = slices.CompactFunc(out.Heads, func(a, b task.Hint) bool { return a.Queue == b.Queue })
 	if out.Next != (task.Queue{}) {
 		out.Heads = slices.DeleteFunc(out.Heads, func(h task.Hint) bool { return compareQueue(h.Queue, out.Next) > 0 })
@@ -37,20 +37,20 @@ func (s *Store) Unclaimed(ctx context.Context, q storage.UnclaimedQuery) (out st
 	return out, nil
 }
 
-// Submitted implements [storage.Shared]. Each place reads its share of the rows, but one at
+// Submitted implements [storage.Finder]. Each place reads its share of the rows, but one at
 // least.
-func (s *Store) Submitted(ctx context.Context, q storage.SubmittedQuery) (page []task.Hint, next storage.Place, err error) {
+func (v *verbs) Submitted(ctx context.Context, q storage.SubmittedQuery) (page []task.Hint, next storage.Place, err error) {
 	type part struct {
 		page []task.Hint
 		next storage.Place
 	}
-	parts, err := ask(ctx, &s.verbs, "submitted", func(place int, _ storage.Tasks) (p part, err error) {
+	parts, err := ask(ctx, v, "submitted", func(place int, _ storage.Tasks) (p part, err error) {
 		of := q
-		of.Scan = s.share(q.Scan)
+		of.Scan = v.store.share(q.Scan)
 		if q.After.Rank != (task.Rank{}) {
 			of.After.Rank = inward(place, q.After.Rank)
 		}
-		p.page, p.next, err = s.places[place].Store.Submitted(ctx, of)
+		p.page, p.next, err = v.store.places[place].Store.Submitted(ctx, of)
 		outwardHints(place, p.page)
 		if p.next != (storage.Place{}) {
 			p.next.Seq = outward(place, p.next.Seq)
@@ -67,25 +67,25 @@ func (s *Store) Submitted(ctx context.Context, q storage.SubmittedQuery) (page [
 			next = p.next // all places have read up to it
 		}
 	}
-	page = merge(s.routes.Load(), pages, refOfHint, compareHint)
+	page = merge(v.store.routes.Load(), pages, refOfHint, compareHint)
 	if next != (storage.Place{}) {
 		page = slices.DeleteFunc(page, func(h task.Hint) bool { return comparePlace(placeOf(h), next) > 0 })
 	}
 	return page, next, nil
 }
 
-// Orphans implements [storage.Shared]. Each place reads its share of scan, but one row at
+// Orphans implements [storage.Finder]. Each place reads its share of scan, but one row at
 // least.
-func (s *Store) Orphans(ctx context.Context, alive []task.ID, after task.ID, scan int) ([]*task.Task, task.ID, error) {
-	pages, err := ask(ctx, &s.verbs, "look for orphans", func(place int, _ storage.Tasks) (p page, err error) {
-		p.rows, p.next, err = s.places[place].Store.Orphans(ctx, alive, after, s.share(scan))
+func (v *verbs) Orphans(ctx context.Context, alive []task.ID, after task.ID, scan int) ([]*task.Task, task.ID, error) {
+	pages, err := ask(ctx, v, "look for orphans", func(place int, _ storage.Tasks) (p page, err error) {
+		p.rows, p.next, err = v.store.places[place].Store.Orphans(ctx, alive, after, v.store.share(scan))
 		outwardAll(place, p.rows)
 		return p, err
 	})
 	if err != nil {
 		return nil, task.ID{}, err
 	}
-	ts, next := s.join(pages, compareID)
+	ts, next := v.store.join(pages, compareID)
 	return ts, next, nil
 }
 

@@ -100,6 +100,12 @@ type Engine struct {
 	// so, it logs that, and returns after a rest or when ctx ends.
 	Unanswered func(ctx context.Context, what string, err error) bool
 
+	// Read calls fn for one read, with what can be read now: the store or, of several databases, those
+	// that answer. It reports whether the read was answered. If not, it has logged that and rested, or
+	// other databases can be read now than before. What a read leaves out is told by
+	// [Cluster.ReadOwned] when its database answers again.
+	Read func(ctx context.Context, what string, fn func(ctx context.Context, from storage.Tasks) error) bool
+
 	// IsConfigured reports whether the engine's configuration names a type.
 	IsConfigured func(typ string) bool
 
@@ -122,6 +128,9 @@ type Engine struct {
 
 	// Running returns the versions of the rows whose attempts are under way.
 	Running func() []task.Ref
+
+	// IsAway reports whether the database of a shard does not answer.
+	IsAway func(shard uint16) bool
 
 	// GoesOn reports whether the attempt at this version of a row is under way, has not been
 	// stopped, and has not finished the task in a transaction of its own.

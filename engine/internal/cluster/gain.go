@@ -42,8 +42,9 @@ func (g *gain) ofAny() *task.Shards {
 }
 
 // ReadOwned tells the core of all rows in the store that are for this node to start, as far as the
-// core keeps them in memory. It returns early when ctx ends.
+// core keeps them in memory, and wakes the healer. It returns early when ctx ends.
 func (k *Cluster) ReadOwned(ctx context.Context) {
+	k.reheal.Set()
 	k.readGained(ctx, &gain{before: none(), now: k.Owned()})
 }
 
@@ -59,8 +60,12 @@ func (k *Cluster) readGained(ctx context.Context, g *gain) {
 	}
 	var after task.Queue
 	for {
-		queues, err := k.store.Queues(ctx, after, pollPage)
-		if k.engine.Unanswered(ctx, "the types of ready tasks", err) {
+		var queues []task.Queue
+		isRead := k.engine.Read(ctx, "the types of ready tasks", func(ctx context.Context, from storage.Tasks) (err error) {
+			queues, err = from.Queues(ctx, after, pollPage)
+			return err
+		})
+		if !isRead {
 			if ctx.Err() != nil {
 				return
 			}
@@ -94,8 +99,12 @@ func (k *Cluster) isOpen(typ string) (open bool) {
 func (k *Cluster) readQueue(ctx context.Context, queue task.Queue, shards *task.Shards) {
 	q := storage.ReadyQuery{Queue: queue, Shards: shards, Limit: pollPage}
 	for more := !shards.IsEmpty(); more; {
-		page, err := k.store.Ready(ctx, q)
-		if k.engine.Unanswered(ctx, "ready tasks", err) {
+		var page []task.Trigger
+		isRead := k.engine.Read(ctx, "ready tasks", func(ctx context.Context, from storage.Tasks) (err error) {
+			page, err = from.Ready(ctx, q)
+			return err
+		})
+		if !isRead {
 			more = ctx.Err() == nil
 			continue
 		}
@@ -124,8 +133,12 @@ var timedStates = []task.State{task.Waiting, task.Submitted}
 func (k *Cluster) readDue(ctx context.Context, state task.State, shards *task.Shards, before time.Time) bool {
 	q := storage.DueQuery{State: state, Shards: shards, Before: before, Limit: pollPage}
 	for more := !shards.IsEmpty(); more; {
-		page, err := k.store.Due(ctx, q)
-		if k.engine.Unanswered(ctx, "due tasks", err) {
+		var page []storage.Due
+		isRead := k.engine.Read(ctx, "due tasks", func(ctx context.Context, from storage.Tasks) (err error) {
+			page, err = from.Due(ctx, q)
+			return err
+		})
+		if !isRead {
 			return false
 		}
 		more = len(page) == pollPage

@@ -214,7 +214,7 @@ func (h *healer) round(ctx context.Context) error {
 		if alive == nil {
 			return nil // this node does not know which nodes are alive
 		}
-		rows, next, err := h.k.shared.Orphans(ctx, alive, after, healScan)
+		rows, next, err := h.orphans(ctx, alive, after)
 		if err != nil {
 			return err
 		}
@@ -227,6 +227,19 @@ func (h *healer) round(ctx context.Context) error {
 		case after.IsZero():
 			wrapped = true
 		}
+	}
+}
+
+// orphans returns the next rows whose nodes are not alive. It leaves out databases that do not answer.
+func (h *healer) orphans(ctx context.Context, alive []task.ID, after task.ID) (rows []*task.Task, next task.ID, err error) {
+	for {
+		isRead := h.k.find(ctx, "the tasks of nodes that are gone", func(ctx context.Context, in storage.Finder) error {
+			rows, next, err = in.Orphans(ctx, alive, after, healScan)
+			return err
+		})
+		if isRead || ctx.Err() != nil || !errors.Is(err, context.Canceled) {
+			return rows, next, err
+		} // another database does not answer, or answers again
 	}
 }
 

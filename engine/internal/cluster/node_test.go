@@ -52,7 +52,8 @@ func open(t *testing.T, store storage.Store, change func(*Config)) *node {
 		Store: store, Lease: 4 * time.Second, Name: "a", Handlers: []string{"work"},
 		IDs: task.NewIDs(seed), Log: slog.New(slog.DiscardHandler),
 		Engine: Engine{
-			Decide: n.decide, Unanswered: n.unanswered,
+			Decide: n.decide, Unanswered: n.unanswered, Read: n.readFrom,
+			IsAway:       func(uint16) bool { return false },
 			Orphaned:     func(t *task.Task) task.Change { return core.Orphaned(time.Now(), policy.DefaultType(), t) },
 			IsConfigured: func(typ string) bool { return typ == "work" },
 			Nodes:        func(string) string { return "" },
@@ -294,4 +295,9 @@ func newStore(t *testing.T) *memory.Store {
 		}
 	})
 	return s
+}
+
+// readFrom is [Engine].Read of a store that is one database.
+func (n *node) readFrom(ctx context.Context, what string, fn func(ctx context.Context, from storage.Tasks) error) bool {
+	return !n.unanswered(ctx, what, fn(ctx, n.store))
 }

@@ -97,6 +97,11 @@ func (k *Cluster) pollLoop(ctx context.Context) {
 	}
 }
 
+// find calls fn for one read. It returns what [Engine].Read does.
+func (k *Cluster) find(ctx context.Context, what string, fn func(ctx context.Context, in storage.Finder) error) bool {
+	return k.engine.Read(ctx, what, func(ctx context.Context, from storage.Tasks) error { return fn(ctx, from.(storage.Finder)) })
+}
+
 // pollHeads looks at the most urgent rows: those whose time has come, and the first ready row of
 // each queue. It returns false, after a rest, if the store could not be read.
 func (k *Cluster) pollHeads(ctx context.Context) bool {
@@ -113,8 +118,12 @@ func (k *Cluster) pollHeads(ctx context.Context) bool {
 		}
 	}
 	for {
-		found, err := k.shared.Unclaimed(ctx, q)
-		if k.engine.Unanswered(ctx, "unclaimed tasks", err) {
+		var found storage.UnclaimedPage
+		isRead := k.find(ctx, "unclaimed tasks", func(ctx context.Context, in storage.Finder) (err error) {
+			found, err = in.Unclaimed(ctx, q)
+			return err
+		})
+		if !isRead {
 			return false // the next poll tries it again
 		}
 		var unknown []task.Queue
@@ -145,8 +154,13 @@ func (k *Cluster) survey(ctx context.Context, from storage.Place) (storage.Place
 		return from, true
 	}
 	for begin := time.Now(); ; {
-		page, next, err := k.shared.Submitted(ctx, q)
-		if k.engine.Unanswered(ctx, "unclaimed tasks", err) {
+		var page []task.Hint
+		var next storage.Place
+		isRead := k.find(ctx, "unclaimed tasks", func(ctx context.Context, in storage.Finder) (err error) {
+			page, next, err = in.Submitted(ctx, q)
+			return err
+		})
+		if !isRead {
 			return q.After, false // the next poll tries it again
 		}
 		found, left := k.observe(page)

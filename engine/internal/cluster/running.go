@@ -8,17 +8,18 @@ import (
 
 	"github.com/taskengine/taskengine/engine/internal/core"
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
 )
 
 // checkRunning stops attempts whose rows are no longer at their version: another node cancelled the
 // task, or took this node for dead. It checks those of before that still run, so that it asks nothing
-// about short attempts, and returns those that run now. It returns false, after a rest, if the store
+// about short attempts, nor about those whose database does not answer, and returns those that run now. It returns false, after a rest, if the store
 // could not be read.
 func (k *Cluster) checkRunning(ctx context.Context, before []task.Ref) (running []task.Ref, isWhole bool) {
 	var long []task.Ref
 	k.engine.Decide(func(*core.Core, time.Time) {
 		for _, ref := range before {
-			if k.engine.GoesOn(ref) {
+			if k.engine.GoesOn(ref) && !k.engine.IsAway(ref.ID.Shard()) {
 				long = append(long, ref)
 			}
 		}
@@ -26,8 +27,12 @@ func (k *Cluster) checkRunning(ctx context.Context, before []task.Ref) (running 
 	})
 	isWhole = true
 	for page := range slices.Chunk(long, pollPage) {
-		outdated, err := k.shared.Outdated(ctx, page...)
-		if k.engine.Unanswered(ctx, "what became of running tasks", err) {
+		var outdated []bool
+		isRead := k.engine.Read(ctx, "what became of running tasks", func(ctx context.Context, _ storage.Tasks) (err error) {
+			outdated, err = k.shared.Outdated(ctx, page...)
+			return err
+		})
+		if !isRead {
 			return running, false // the next poll tries it again
 		}
 		for i, ref := range page {
