@@ -93,7 +93,7 @@ func (e *Engine) Why(ctx context.Context, id task.ID) (*task.Task, []Reason, err
 			return
 		}
 		if t.State != task.Processing {
-			rs = waits(now, t, w)
+			rs = e.withPauses(append(waits(now, t, w), pausedLimits(t, w)...))
 		}
 		rs = append(rs, r)
 	})
@@ -162,6 +162,19 @@ func waits(now time.Time, t *task.Task, w core.Why) (rs []Reason) {
 	}
 	if w.Paused {
 		rs = append(rs, Reason{Code: CodePaused, Text: "type " + t.Type + " is paused"})
+	}
+	return rs
+}
+
+// pausedLimits returns the paused limits of a ready task: every node knows them.
+func pausedLimits(t *task.Task, w core.Why) (rs []Reason) {
+	if t.State != task.Submitted {
+		return nil
+	}
+	for _, u := range w.Limits {
+		if u.Paused {
+			rs = append(rs, limitReason(u, nil))
+		}
 	}
 	return rs
 }

@@ -225,6 +225,57 @@ func TestAPausedValueOfALimitStopsItsTasksAndNoOthers(t *testing.T) {
 	n.ok(t, "task", "wait", stopped, "--timeout", "1m")
 }
 
+// The limit is there only to be paused: it has neither max nor rate.
+func TestAnOrderingKeyIsPausedOnAllNodesAndOverRestarts(t *testing.T) {
+	file := write(t, "taskengine.yaml", fmt.Sprintf(`
+node: {drain_timeout: 0s}
+storage: %s
+handlers:
+  mail: {exec: [/bin/true]}
+types:
+  mail: {limits: order}
+limits:
+  order: {per: ordering_key}
+`, onPostgres(tables(t))))
+	all := nodes(t, file, 2)
+	all[0].ok(t, "limit", "pause", "order/acme")
+	all[1].isPaused(t, "order/acme")
+	stopped := all[1].ok(t, "task", "add", "mail", "--ordering-key", "acme")
+	for _, n := range all { // also the node that is not to start it
+		n.saysWhy(t, stopped, "limit order for acme is paused, by ")
+	}
+	for i := range 6 { // keys of both nodes
+		all[i%2].ok(t, "task", "add", "mail", "--ordering-key", fmt.Sprint(i), "--wait", "--timeout", "1m")
+	}
+	for _, n := range all {
+		n.signal(t, syscall.SIGTERM)
+		n.exit(t)
+	}
+	all = nodes(t, file, 2)
+	all[1].isPaused(t, "order/acme")
+	later := all[0].ok(t, "task", "add", "mail", "--ordering-key", "acme")
+	for _, n := range all {
+		n.ok(t, "task", "add", "mail", "--ordering-key", "other", "--wait", "--timeout", "1m")
+	}
+	for _, id := range []string{stopped, later} {
+		if got := all[0].objects(t, "task", "get", id)[0]; got["state"] != "submitted" {
+			t.Errorf("after the restart a task of the paused key is %v", got["state"])
+		}
+	}
+	all[1].ok(t, "limit", "resume", "order/acme")
+	all[0].ok(t, "task", "wait", stopped, later, "--timeout", "1m")
+}
+
+// isPaused waits until a node knows that a limit is paused.
+func (n *running) isPaused(t *testing.T, limitArg string) {
+	t.Helper()
+	for begin := time.Now(); n.objects(t, "limit", "get", limitArg)[0]["paused"] != true; time.Sleep(10 * time.Millisecond) {
+		if time.Since(begin) > limit {
+			t.Fatalf("the node does not learn that %s is paused", limitArg)
+		}
+	}
+}
+
 func TestBadInputOfALimitIsRefusedByTheNode(t *testing.T) {
 	n := start(t, nil, "run", "-c", liveLimits(t, "{driver: memory}", newGate(t)))
 	n.ok(t, "limit", "set", "payouts", "--max", "3")
