@@ -48,6 +48,7 @@ func TestASoundHistoryIsSound(t *testing.T) {
 			h.maxima = append(h.maxima, maximum{"total", 1, 1400, 2900}, maximum{"total", 2, 2900, never})
 		},
 		"a pause in which begins what had a permit": func(h *history) { h.pauses = []pause{{950, 2000}} },
+		"a waiting holder without a member":         func(h *history) { h.changes = append(h.changes, change{5100, "total", "hc", "", 0, 2}) },
 		"a pause after which something begins":      func(h *history) { h.pauses = []pause{{1000, 3500}} },
 	} {
 		t.Run(name, func(t *testing.T) {

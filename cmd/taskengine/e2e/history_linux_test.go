@@ -72,7 +72,7 @@ func (f *fleet) carryOut(t *testing.T, p plan) {
 		n.awaitReady(t)
 	}
 	load.Wait()
-	for done := false; !done; {
+	for done := false; !done; rest(ctx, 20*time.Millisecond) {
 		var err error
 		if done, err = f.states(ctx); err != nil {
 			f.explain(t)

@@ -49,7 +49,7 @@ func newPlan(seed uint64) (p plan) {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	p.drawFaults(rng)
 	for range 7 {
-		p.bursts = append(p.bursts, step[[]*taskenginev1.NewTask]{within(rng, 0, planTime), drawTasks(rng, 5)})
+		p.bursts = append(p.bursts, step[[]*taskenginev1.NewTask]{within(rng, 0, planTime), drawTasks(rng, 4)})
 	}
 	p.bursts = append(p.bursts, step[[]*taskenginev1.NewTask]{0, drawTasks(rng, 20)})
 	p.drawChanges(rng)
@@ -73,10 +73,13 @@ func (p *plan) drawFaults(rng *rand.Rand) {
 	var free [planNodes + 1]time.Duration // the last one is the database
 	for range 3 + rng.IntN(4) {
 		f := fault{kind: faultKinds[rng.IntN(len(faultKinds))], node: rng.IntN(planNodes)}
-		at, lasts := within(rng, 300*time.Millisecond, planTime-time.Second), within(rng, 100*time.Millisecond, 2*planLease)
+		at, lasts := within(rng, 300*time.Millisecond, planTime-time.Second), within(rng, 100*time.Millisecond, planLease)
+		if rng.IntN(3) > 0 {
+			lasts += planLease
+		}
 		place := f.node
 		if f.kind == faultKinds[len(faultKinds)-1] {
-			place, lasts = planNodes, lasts/3
+			place = planNodes
 		}
 		if at = max(at, free[place]); at > planTime {
 			continue
@@ -90,10 +93,10 @@ func (p *plan) drawFaults(rng *rand.Rand) {
 
 // drawTasks returns at least so many tasks of a few partners. Most are short, and some run longer than a lease.
 func drawTasks(rng *rand.Rand, least int) (all []*taskenginev1.NewTask) {
-	for range least + rng.IntN(15) {
+	for range least + rng.IntN(7) {
 		partner, millis := fmt.Sprint("p", rng.IntN(4)), 10+rng.IntN(250)
-		if rng.IntN(6) == 0 {
-			millis = 1000 + rng.IntN(2000)
+		if rng.IntN(7) == 0 {
+			millis = 2000 + rng.IntN(4500)
 		}
 		payload, err := json.Marshal(map[string]any{"partner": partner, "millis": millis})
 		if err != nil {

@@ -163,9 +163,7 @@ func (h *history) readAudit(t *testing.T, url string) {
 		if at, ok := dead[sessions[i]]; ok {
 			h.deaths[h.changes[i].holder] = at
 		}
-		if h.changes[i].node = nodes[sessions[i]]; h.changes[i].node == "" {
-			t.Fatalf("the session of %v has no member", h.changes[i])
-		}
+		h.changes[i].node = nodes[sessions[i]] // a node that is not a member yet may order permits, but starts nothing
 	}
 	slices.SortStableFunc(h.changes, func(a, b change) int { return cmp.Compare(a.at, b.at) })
 	slices.SortStableFunc(h.draws, func(a, b draw) int { return cmp.Compare(a.at, b.at) })

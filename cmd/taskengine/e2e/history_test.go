@@ -46,7 +46,7 @@ type change struct {
 	at     int64
 	limit  string
 	holder string // by which a node holds permits until it loses all of them
-	node   string // whose holder it is
+	node   string // whose holder it is; "" if the node has not become a member
 	held   int
 	most   int // how many the limit had by the database
 }
@@ -303,7 +303,7 @@ func (h *history) checkPauses() (wrong []string) {
 				begun++
 			}
 		}
-		if begun > total(held)-running {
+		if begun > max(0, total(held)-running) {
 			wrong = append(wrong, fmt.Sprintf("during the pause %v %d attempts begin; %d permits were held, for %d that ran", p, begun, total(held), running))
 		}
 	}
