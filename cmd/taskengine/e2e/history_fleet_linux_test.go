@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -54,9 +55,11 @@ type fleet struct {
 	accepted map[string]string // guarded by mu while tasks are submitted: the states of the accepted tasks, by id
 }
 
-// newFleet starts nodes on a new database of a server.
-func newFleet(t *testing.T, server *pgtest.Server) *fleet {
+// newFleet starts nodes on a server of their own.
+func newFleet(t *testing.T) *fleet {
 	t.Helper()
+	// A server that is crashing waits so long for connections that never say anything: those of a node that is cut off.
+	server := own(t, "authentication_timeout=2s")
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -75,10 +78,46 @@ func newFleet(t *testing.T, server *pgtest.Server) *fleet {
 		f.wires = append(f.wires, newWire(t, u.Host))
 		f.launch(t, i)
 	}
-	for _, n := range f.nodes {
-		n.awaitReady(t)
-	}
+	f.awaitReady(t)
 	return f
+}
+
+// awaitReady waits until all nodes are ready. One that has ended because the database crashed while it started
+// is started again, as a supervisor does.
+func (f *fleet) awaitReady(t *testing.T) {
+	t.Helper()
+	for i, n := range f.nodes {
+		select {
+		case <-n.ready:
+		case <-n.ended:
+		case <-time.After(limit):
+		}
+		if isClosed(n.ended) && !isClosed(n.ready) {
+			f.ended(f.names[i])
+			f.launch(t, i)
+		}
+		f.nodes[i].awaitReady(t)
+	}
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// ended records that a process has ended.
+func (f *fleet) ended(name string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i := range f.observed.lifetimes {
+		if l := &f.observed.lifetimes[i]; l.node == name {
+			l.ended = now()
+		}
+	}
 }
 
 // launch starts the process of a node, and does not wait for it.
@@ -130,19 +169,16 @@ func (f *fleet) kill(t *testing.T, what fault, n *running) {
 		f.launch(t, what.node)
 		return
 	}
+	if isClosed(n.ended) && isClosed(n.ready) {
+		t.Errorf("a node has ended: %v", n.cmd.ProcessState)
+	}
 	family := n.descendants()
-	if err := n.cmd.Process.Kill(); err != nil {
+	if err := n.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		t.Fatal(err)
 	}
 	<-n.ended
 	goneAll(t, family)
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for i := range f.observed.lifetimes {
-		if l := &f.observed.lifetimes[i]; l.node == f.names[what.node] {
-			l.ended = now()
-		}
-	}
+	f.ended(f.names[what.node])
 }
 
 // freeze stops the processes of a node, or only that of the node itself, or lets them go on.
