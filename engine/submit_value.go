@@ -26,8 +26,8 @@ func checkValues(c *Config) error {
 }
 
 // compute sets the functions of the keys. used is how many of the values the limits of this program
-// need. A value after those that a function of another program computes is left out with all that
-// follow: the group of a task is too short then, and the other program computes it.
+// need. Behind those, a value whose function only other programs have is left out with all that follow:
+// the group of a task is too short then, and a node of such a program completes it.
 func compute(keys []keyed, used int, values map[string]valueFunc) []keyed {
 	for i := range keys {
 		k := &keys[i]

@@ -14,6 +14,24 @@ import (
 // middle is the chance that does not change a delay, whatever the jitter is.
 const middle = 0.5
 
+func TestAStateThatWasChosenComesBeforeThePolicy(t *testing.T) {
+	r := policy.Retry{Max: 1, On: map[string]policy.Rule{"bad": {Never: true}}}
+	for _, c := range []struct {
+		v     task.Verdict
+		delay time.Duration
+		again bool
+	}{
+		{task.Verdict{Next: task.Waiting, Delay: time.Hour, Class: "bad", GiveUp: true}, time.Hour, true},
+		{task.Verdict{Next: task.Waiting, Delay: -1}, 0, true},
+		{task.Verdict{Next: task.Failed, Delay: -1}, 0, false},
+		{task.Verdict{Delay: time.Hour}, 0, false},
+	} {
+		if delay, again := r.Next(7, c.v, 0.5); delay != c.delay || again != c.again {
+			t.Errorf("after %+v: %v, %v, want %v, %v", c.v, delay, again, c.delay, c.again)
+		}
+	}
+}
+
 func TestABackoffGrowsAsItsKindSays(t *testing.T) {
 	const s = time.Second
 	for name, c := range map[string]struct {

@@ -10,8 +10,7 @@ import (
 	"time"
 )
 
-// placed returns a configuration whose tasks of type export are for nodes of the zone eu. Their handler
-// is a program that no node of another zone may start: it does not exist there.
+// placed returns a configuration whose tasks of type export are for nodes of the zones eu and ch.
 func placed(t *testing.T, storage, folder string) string {
 	return write(t, "taskengine.yaml", fmt.Sprintf(`
 node: {name: n1, drain_timeout: 10s}
