@@ -57,7 +57,8 @@ type Config struct {
 
 	// Semaphore and Rates grant what limits of the cluster allow, see [policy.Limit]. Nodes with the
 	// same Semaphore and Rates share such limits, by their names. They are needed with Membership
-	// if there is such a limit. If both are nil and this is the only node, its tasks alone count.
+	// if there is such a limit. If both are nil and this is the only node, its tasks alone count, and
+	// what is used up of rates is kept in the store, if it is a [storage.Settings].
 	Semaphore coord.Semaphore
 	Rates     coord.Rates
 
@@ -163,6 +164,7 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	if problems := c.Policies.Check(); len(problems) > 0 {
 		return nil, fmt.Errorf("engine: %d problems with the policies, the first: %s", len(problems), problems[0])
 	}
+	shareAlone(&c)
 	if err := checkShared(&c); err != nil {
 		return nil, err
 	}

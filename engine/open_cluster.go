@@ -48,6 +48,20 @@ func (e *Engine) newCluster() (*cluster.Cluster, error) {
 	})
 }
 
+// shareAlone has limits of the cluster granted to a node alone, so that their rates stay used up when the
+// process restarts, or crashes again and again.
+func shareAlone(c *Config) {
+	if c.Membership != nil || c.Semaphore != nil || c.Rates != nil {
+		return
+	}
+	for _, l := range c.Policies.Limits {
+		if l.Cluster {
+			c.Semaphore, c.Rates = cluster.GrantAlone(c.Store)
+			return
+		}
+	}
+}
+
 // checkShared returns an error if a limit of the cluster has nothing that grants it.
 func checkShared(c *Config) error {
 	if (c.Semaphore == nil) != (c.Rates == nil) {

@@ -197,6 +197,10 @@ const CoordinationSetting = "taskengine/coordination"
 // them out.
 const LiveSettings = "taskengine/settings/"
 
+// RatesSettings begins the names of the settings in which package coord/stored keeps what is used up of
+// rates. A copy of the tasks to another store leaves them out.
+const RatesSettings = "taskengine/rates/"
+
 // Replicated is a [Shared] store that keeps each setting in several databases. The copies may
 // differ if a database belonged to another store before, or after a write that was interrupted.
 type Replicated interface {

@@ -1,5 +1,5 @@
-// Package stored implements [coord.Config] in the store of the tasks, so that settings last as long as
-// the tasks. It passes the suite of coordtest.
+// Package stored implements [coord.Config] and [coord.Rates] in the store of the tasks, so that settings,
+// and what is used up of rates, last as long as the tasks. It passes the suites of coordtest.
 //
 // The settings of a name are one value of [storage.Settings], which a change writes as a whole. So it
 // is for up to some thousands of settings that people change.

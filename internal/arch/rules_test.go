@@ -208,8 +208,8 @@ var rules = []rule{
 	},
 	{
 		Of:  "coord/stored",
-		May: []string{"coord", "storage", "internal/wakeup"},
-		Why: "settings are kept by the port of stores, in any of them",
+		May: []string{"coord", "coord/internal/...", "storage", "internal/wakeup"},
+		Why: "settings and rates are kept by the port of stores, in any of them",
 	},
 	{
 		Of:  "coord/coordtest",

@@ -184,7 +184,7 @@ func (c *copier) read(ctx context.Context, use func(context.Context, *task.Task)
 		if name == markName {
 			return fmt.Errorf("%w: it is no source; complete that copy first", ErrUnfinished)
 		}
-		if name != storage.CoordinationSetting && !strings.HasPrefix(name, storage.LiveSettings) {
+		if name != storage.CoordinationSetting && !strings.HasPrefix(name, storage.LiveSettings) && !strings.HasPrefix(name, storage.RatesSettings) {
 			c.settings = append(c.settings, setting{name, value})
 		}
 		return nil

@@ -75,3 +75,12 @@ func (k *Cluster) SwapLimit(ctx context.Context, scope string, version uint64, v
 	}
 	return now, swapped, err
 }
+
+// GrantAlone returns what grants limits of the cluster to a node alone. What is used up of rates is kept in
+// the store, if it can keep settings; if not, it returns nil, and they are limits of the node.
+func GrantAlone(store storage.Store) (coord.Semaphore, coord.Rates) {
+	if settings, ok := store.(storage.Settings); ok {
+		return local.New(), stored.NewRates(settings)
+	}
+	return nil, nil
+}
