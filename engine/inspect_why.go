@@ -139,6 +139,8 @@ func reasons(now time.Time, t *task.Task, w core.Why) []Reason {
 				add(limitReason(u, w.Holders[i]))
 			case !u.Before.ID.IsZero():
 				add(beforeReason(u, w.Holders[i]))
+			case u.IsTurnOf:
+				add(turnReason(u, w.Holders[i]))
 			}
 		}
 		if w.Ahead > 0 || w.Stored || w.Unlisted {
@@ -259,6 +261,14 @@ func freeSlots(u table.Usage) int {
 func beforeReason(u table.Usage, holders []task.ID) Reason {
 	r := reasonOf(CodeQueue, u, holders)
 	r.Text = fmt.Sprintf("%s: task %v of type %s is before it and takes %d, of which %d are free", limitName(u), u.Before.ID, u.Before.Type, u.Before.Need, freeSlots(u))
+	return r
+}
+
+// turnReason describes a fair limit whose values take turns, when it is the turn of another value.
+func turnReason(u table.Usage, holders []task.ID) Reason {
+	r := reasonOf(CodeQueue, u, holders)
+	turn := cmp.Or(u.Turn, "the tasks without a value")
+	r.Text = fmt.Sprintf("%s: its values take turns, and it is the turn of %s", limitName(u), turn)
 	return r
 }
 

@@ -12,6 +12,7 @@ import (
 func TestWhySaysWhatThisNodeHasOfALimitOfTheCluster(t *testing.T) {
 	u := table.Usage{Name: "payouts", Used: 2, Max: 10, Need: 3, Full: true, Cluster: true, Held: 4, Waiting: 5}
 	before := u
+	turn := table.Usage{Name: "partner", Value: "small", Used: 1, IsTurnOf: true, Turn: "large"}
 	before.Before = table.Claim{ID: task.ID{15: 1}, Type: "mail", Need: 4}
 	lone := u
 	lone.Held, lone.Waiting, lone.Need = 2, 0, 1
@@ -33,6 +34,10 @@ func TestWhySaysWhatThisNodeHasOfALimitOfTheCluster(t *testing.T) {
 		"behind another": {beforeReason(before, nil), Reason{
 			Code: CodeQueue, Limit: "payouts", Used: 2, Max: 10, Cluster: true, Held: 4, Waiting: 5,
 			Text: "limit payouts: task " + before.Before.ID.String() + " of type mail is before it and takes 4, of which 2 are free",
+		}},
+		"not its turn": {turnReason(turn, nil), Reason{
+			Code: CodeQueue, Limit: "partner", Value: "small", Used: 1,
+			Text: "limit partner for small: its values take turns, and it is the turn of large",
 		}},
 	} {
 		if diff := cmp.Diff(c.want, c.got); diff != "" {

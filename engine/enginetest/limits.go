@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/taskengine/taskengine/engine"
@@ -18,6 +19,7 @@ var limitScenarios = []scenario{
 	{"no limit of a tree is ever exceeded and none is left unused", limitTree},
 	{"a rate admits its burst and then its share", rate},
 	{"a full value with twenty thousand tasks delays no other and memory stays bounded", blockedValue},
+	{"the values of a fair limit take turns however large the backlog of one is", fairValues},
 	{"no limit is exceeded after the limits have changed", changedLimits},
 	{"a limit that is changed live stays so over restarts", changedLive},
 }
@@ -162,6 +164,44 @@ func blockedValue(n *node) {
 	}
 	if most > lookAhead {
 		n.Errorf("%d triggers were in memory, of %d allowed", most, lookAhead)
+	}
+}
+
+// fairValues has a backlog of one value in the store before some tasks of another.
+func fairValues(n *node) {
+	const backlog, others, slots, window = 1000, 10, 2, 50
+	set := func(paused bool) policy.Set {
+		set := types(slots, func(p *policy.Type) { p.Limits, p.Paused, p.Retention.Done = []string{"partner"}, paused, 0 }, "pay")
+		set.Limits["partner"] = policy.Limit{Name: "partner", Per: "payload.partner", Fair: true}
+		return set
+	}
+	n.config.LookAhead, n.config.QueueLookAhead = 2*window, window
+	var mu sync.Mutex
+	ahead, small := 0, 0 // tasks of the backlog that began before the last of the others, and the others
+	pay := func(_ context.Context, t *task.Task) ([]byte, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		switch {
+		case partnerOf(t) == "small":
+			small++
+		case small < others:
+			ahead++
+		}
+		return nil, nil
+	}
+	n.start(set(true), map[string]handle{"pay": pay})
+	n.submit(repeat(backlog, func(int) engine.Request { return engine.Request{Type: "pay", Payload: partner("large")} })...)
+	n.submit(repeat(others, func(int) engine.Request { return engine.Request{Type: "pay", Payload: partner("small")} })...)
+	n.close()
+	n.start(set(false), map[string]handle{"pay": pay})
+	if err := n.WaitType(n.ctx, "pay"); err != nil {
+		n.Fatal(err)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	// Each of the others has its turn after one of the backlog, once the first rows of both are read.
+	if most := window + others + slots; small != others || ahead > most {
+		n.Errorf("%d tasks of the backlog began before the last of the %d others, of which %d began; at most %d are fair", ahead, others, small, most)
 	}
 }
 

@@ -80,12 +80,31 @@ func (c *checker) limit(name string, l Limit) {
 			c.add("must be 0 (no limit) or more", append(at("overrides"), value)...)
 		}
 	}
+	c.fair(l, at)
 	if r := l.Rate; !r.IsZero() {
 		if r.Count < 0 || r.Burst < 0 {
 			c.add("must be positive", at("rate")...)
 		}
 		if r.Per <= 0 {
 			c.add("needs a time, such as 20/1s", at("rate")...)
+		}
+	}
+}
+
+func (c *checker) fair(l Limit, at func(string) []string) {
+	if l.Fair && l.Per == "" {
+		c.add("needs `per`: the values of a limit take turns", at("fair")...)
+	}
+	if len(l.Shares) > 0 && !l.Fair {
+		c.add("shares need `fair: true`: they say how often a value has its turn", at("shares")...)
+	}
+	for _, value := range slices.Sorted(maps.Keys(l.Shares)) {
+		key := append(at("shares"), value)
+		switch err, n := CheckShare(value), l.Shares[value]; {
+		case err != nil:
+			c.add(err.Error(), key...)
+		case n < 1 || n > LargestShare:
+			c.add(fmt.Sprintf("must be 1 to %d", LargestShare), key...)
 		}
 	}
 }
@@ -160,6 +179,9 @@ func (c *checker) typeLimits(t Type, at func(...string) []string) {
 				break
 			}
 			through[up] = name
+			if l := c.set.Limits[up]; i > 0 && l.Fair && l.Per != "" {
+				c.add(fmt.Sprintf("limit %q is fair, so it must come first: name %q before the other limits", up, name), at("limits", strconv.Itoa(i))...)
+			}
 			if most := c.set.Limits[up].Max; most > 0 && t.Weight > most {
 				c.add(fmt.Sprintf("a task of weight %d never fits into limit %q of %d", t.Weight, up, most), at("weight")...)
 			}

@@ -156,7 +156,24 @@ func TestEveryProblemIsFoundOnceAndWhereItIs(t *testing.T) {
 		"pattern that matches everything": {
 			limit("tenant", func(l *policy.Limit) { l.Overrides = map[string]int{"*": 1} }), "limits.tenant.overrides.*", "write max",
 		},
-		"limit without a name": {limit("", func(l *policy.Limit) { l.Max = 1 }), "limits", "needs a name"},
+		"fair without values": {limit("mail", func(l *policy.Limit) { l.Fair = true }), "limits.mail.fair", "`per`"},
+		"shares of no fair limit": {
+			limit("partner", func(l *policy.Limit) { l.Shares = map[string]int{"a": 2} }), "limits.partner.shares", "`fair: true`",
+		},
+		"share of nothing": {
+			limit("partner", func(l *policy.Limit) { l.Fair, l.Shares = true, map[string]int{"a": 0} }), "limits.partner.shares.a", "1 to 1000",
+		},
+		"share that is too large": {
+			limit("partner", func(l *policy.Limit) { l.Fair, l.Shares = true, map[string]int{"a": 1001} }), "limits.partner.shares.a", "1 to 1000",
+		},
+		"share of everything": {
+			limit("partner", func(l *policy.Limit) { l.Fair, l.Shares = true, map[string]int{"*": 2} }), "limits.partner.shares.*", "relative",
+		},
+		"share of a pattern with a * in the middle": {
+			limit("partner", func(l *policy.Limit) { l.Fair, l.Shares = true, map[string]int{"a*b": 2} }), "limits.partner.shares.a*b", "before its end",
+		},
+		"fair limit that cuts across": {limit("tenant", func(l *policy.Limit) { l.Fair = true }), "types.mail.limits.1", "must come first"},
+		"limit without a name":        {limit("", func(l *policy.Limit) { l.Max = 1 }), "limits", "needs a name"},
 		"limit without a name under another": {
 			limit("", func(l *policy.Limit) { l.Of = "mail" }), "limits", "needs a name",
 		},
@@ -291,6 +308,24 @@ func TestAnExactOverrideComesBeforePatternsAndALongerPatternBeforeAShorterOne(t 
 	} {
 		if got := l.MaxFor(value); got != want {
 			t.Errorf("the maximum for %q is %d, want %d", value, got, want)
+		}
+	}
+}
+
+func TestSharesAreFoundLikeOverrides(t *testing.T) {
+	l := policy.Limit{Shares: map[string]int{"acme": 5, "acme-*": 2}}
+	for value, want := range map[string]int{"acme": 5, "acme-eu": 2, "other": 1, "": 1} {
+		if got := l.ShareFor(value); got != want {
+			t.Errorf("the share of %q is %d, want %d", value, got, want)
+		}
+	}
+}
+
+func TestTheLargestWeightIsThatOfTheTypesThatCountForALimit(t *testing.T) {
+	s := clean()
+	for limit, want := range map[string]int{"partner": 2, "payout": 2, "all": 2, "mail": 1, "tenant": 1, "unknown": 1} {
+		if got := s.LargestWeight(limit); got != want {
+			t.Errorf("the largest weight under %q is %d, want %d", limit, got, want)
 		}
 	}
 }

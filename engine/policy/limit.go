@@ -19,6 +19,8 @@ type Limit struct {
 	Per       string         // where the value of a task is found, such as "payload.partner", or "func.NAME" for what a function of engine.Config computes; "" if there is one limit for all
 	Overrides map[string]int // Max for particular values of Per: exact values, and patterns such as acme-*, which stand for all values that begin with acme-
 	Cluster   bool           // Max and Rate count the tasks of all nodes together, and not those of each node
+	Fair      bool           // the values of Per take turns; otherwise the task that has been ready for longer goes first, whatever its value is
+	Shares    map[string]int // of a fair limit: how many turns particular values get while another value gets one; the keys are like those of Overrides
 }
 
 // Rate is a token bucket: it allows Count starts in each Per, and up to Burst starts at once. Burst 0
@@ -35,27 +37,39 @@ func (r Rate) IsZero() bool { return r.Count == 0 }
 // MaxFor returns the number of slots for one value of Per: that of the value in Overrides, else that of the longest
 // pattern in Overrides that the value matches, else Max.
 func (l Limit) MaxFor(value string) int {
-	if n, ok := l.overrideFor(value); ok {
+	if n, ok := lookUp(l.Overrides, value); ok {
 		return n
 	}
 	return l.Max
 }
 
-// overrideFor returns the number in Overrides for one value of Per, if there is one.
-func (l Limit) overrideFor(value string) (n int, ok bool) {
-	if len(l.Overrides) == 0 {
+// ShareFor returns the share of one value of Per. It is found in Shares as MaxFor finds its number in
+// Overrides. A value that is not there has a share of 1.
+func (l Limit) ShareFor(value string) int {
+	if n, ok := lookUp(l.Shares, value); ok {
+		return n
+	}
+	return 1
+}
+
+// lookUp returns the number for one value of Per, if there is one. The keys are values and patterns.
+func lookUp(numbers map[string]int, value string) (n int, ok bool) {
+	if len(numbers) == 0 {
 		return 0, false
 	}
-	if n, ok = l.Overrides[value]; ok {
+	if n, ok = numbers[value]; ok {
 		return n, true
 	}
 	for end := len(value); end >= 0; end-- {
-		if n, ok = l.Overrides[value[:end]+"*"]; ok {
+		if n, ok = numbers[value[:end]+"*"]; ok {
 			return n, true
 		}
 	}
 	return 0, false
 }
+
+// LargestShare is the largest number in Limit.Shares. A value with a share of n may start n tasks in a row.
+const LargestShare = 1000
 
 // CheckOverride returns what is wrong with a key of Overrides. An asterisk makes it a pattern: only one is allowed, as the
 // last character, after at least one other.
@@ -67,6 +81,14 @@ func CheckOverride(key string) error {
 		return errors.New("stands for every value; write max instead")
 	}
 	return errors.New("has a * before its end; write an exact value, or a pattern with one * at its end, such as acme-*")
+}
+
+// CheckShare returns what is wrong with a key of Shares.
+func CheckShare(key string) error {
+	if key == "*" {
+		return errors.New("stands for every value, and shares are relative; remove it")
+	}
+	return CheckOverride(key)
 }
 
 // Chain returns the limit called name and those above it, nearest first. It ends before a name that
@@ -106,6 +128,18 @@ func (s Set) Keyed(t Type) []Limit {
 		}
 	}
 	return keyed
+}
+
+// LargestWeight returns the largest weight of the types whose tasks count for the limit called name, and
+// 1 if there is none.
+func (s Set) LargestWeight(name string) int {
+	most := 1
+	for _, t := range s.Types {
+		if slices.ContainsFunc(t.Limits, func(l string) bool { return slices.Contains(s.names(l), name) }) {
+			most = max(most, t.Weight)
+		}
+	}
+	return most
 }
 
 // ConcurrencyName returns the name of the limit that is the concurrency of a type.

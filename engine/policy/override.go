@@ -76,7 +76,7 @@ func (l Limit) For(value string, live Live) Effective {
 	if l.Per == "" {
 		return e
 	}
-	if most, ok := l.overrideFor(value); ok {
+	if most, ok := lookUp(l.Overrides, value); ok {
 		e.Max = most
 	}
 	if all == nil {

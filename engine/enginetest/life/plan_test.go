@@ -125,6 +125,11 @@ func drawPolicies(rng *rand.Rand, relaxer bool) policy.Set {
 		l.Of = "all"
 		s.Limits["tenant"] = l
 	}
+	if rng.IntN(2) == 0 {
+		l := s.Limits["tenant"]
+		l.Fair, l.Shares = true, map[string]int{"0": 2}
+		s.Limits["tenant"] = l
+	}
 	for i := range 3 + rng.IntN(3) {
 		s.Types[fmt.Sprintf("t%d", i)] = drawType(rng, relaxer, s.Slots)
 	}

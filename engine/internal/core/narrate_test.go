@@ -371,6 +371,9 @@ func (s *story) why(a args) error {
 		if u.Full {
 			s.printf("%s\n", s.usage(u, w.Holders[i]))
 		}
+		if u.IsTurnOf {
+			s.printf("limit %q of %s: it is the turn of %s\n", u.Name, u.Value, u.Turn)
+		}
 	}
 	return nil
 }

@@ -161,6 +161,7 @@ func (s *story) declare(what string, a args) error {
 		l := policy.Limit{Name: a.At(0), Max: a.Number("max", 0)}
 		l.Of, _ = a.Value("of")
 		l.Per, _ = a.Value("per")
+		l.Fair = a.Has("fair")
 		if n := a.Number("rate", 0); n > 0 {
 			l.Rate = policy.Rate{Count: n, Per: a.Duration("each", time.Second), Burst: a.Number("burst", 0)}
 		}

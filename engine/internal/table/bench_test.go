@@ -168,3 +168,66 @@ func BenchmarkLevels(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkValues measures what the table does for one task of a keyed limit, of which many values wait for
+// a slot: in the order of their tasks, and in turns.
+func BenchmarkValues(b *testing.B) {
+	for _, waitFor := range []string{"limit", "handler"} {
+		for _, values := range []int{100, 10_000} {
+			for _, isFair := range []bool{false, true} {
+				b.Run(fmt.Sprintf("for=%s/values=%d/fair=%v", waitFor, values, isFair), func(b *testing.B) {
+					benchmarkValues(b, waitFor, values, isFair)
+				})
+			}
+		}
+	}
+}
+
+func benchmarkValues(b *testing.B, waitFor string, values int, isFair bool) {
+	typ := policy.DefaultType()
+	typ.Limits = []string{"partner"}
+	set := policy.Set{
+		Limits: map[string]policy.Limit{
+			"total":   {Name: "total", Max: 100},
+			"partner": {Name: "partner", Of: "total", Max: 60, Per: "payload.partner", Fair: isFair},
+		},
+		Types: map[string]policy.Type{"mail": typ},
+	}
+	c := Config{Capacity: 1 << 20, QueueCapacity: 1 << 19, Policies: set}
+	if waitFor == "handler" {
+		set.Limits["total"] = policy.Limit{Name: "total"}
+		c.Pools = map[string]string{"mail": "handler"}
+	}
+	tab := New(c)
+	tab.Resize(0, "handler", 100)
+	finishScan(tab)
+	seq := uint64(0)
+	put := func() {
+		seq++
+		q := task.Queue{Type: "mail", Group: task.GroupOf(fmt.Sprint(seq * 7 % uint64(values)))}
+		tab.Add(0, task.Trigger{Ref: task.Ref{Version: 1}, Queue: q, Rank: task.Rank{ReadyAt: int64(seq), Seq: seq}})
+	}
+	for range 2*values + 1000 {
+		put()
+	}
+	var slots fifo[Slot]
+	cycle := func() {
+		put()
+		for {
+			_, slot, ok := tab.Book(0)
+			if !ok {
+				break
+			}
+			slots.push(slot)
+		}
+		s, _ := slots.pop()
+		tab.Free(0, s)
+	}
+	for range 1000 {
+		cycle()
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		cycle()
+	}
+}

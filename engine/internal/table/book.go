@@ -25,6 +25,12 @@ func (t *Table) Book(now int64) (task.Trigger, Slot, bool) {
 			t.park(now, q, full)
 			continue
 		}
+		if len(q.values) > 0 {
+			if other := q.ahead(q.head.rank); other != nil {
+				t.unpark(now, other)
+				continue
+			}
+		}
 		i := q.pop()
 		t.countTriggers(q, -1)
 		t.takeSlot(now, q)
@@ -43,12 +49,7 @@ func (t *Table) next(now int64) *queue {
 	if !ok || !t.room(now, t.root, top.need) {
 		return nil
 	}
-	n := top.node
-	for n.queue == nil {
-		k, _ := n.children.Min()
-		n = k.node
-	}
-	return n.queue
+	return top.node.leaf()
 }
 
 // Claim takes a slot for a task that is ready but not in the table. It does so only if Book would
@@ -80,15 +81,26 @@ func (t *Table) Claim(now int64, name task.Queue, rank task.Rank) (Slot, bool) {
 // rank waits for one of these limits.
 func (t *Table) admits(now int64, q *queue, rank task.Rank) bool {
 	need := q.kind.policy.Weight
-	for n := &q.node; n != nil; n = n.parent {
+	var below *node
+	for n := &q.node; n != nil; below, n = n, n.parent {
 		if !t.room(now, n, need) {
 			return false
 		}
-		if first, ok := n.children.Min(); ok && first.rank.Compare(rank) < 0 {
+		if n.children.any && n.goesFirst(below, rank) {
 			return false
 		}
 	}
-	return t.fullAcross(now, q, rank) == nil
+	return t.fullAcross(now, q, rank) == nil && (len(q.values) == 0 || q.ahead(rank) == nil)
+}
+
+// goesFirst reports whether a child of n goes before a task of the given rank, which is below the child
+// below. n has a child.
+func (n *node) goesFirst(below *node, rank task.Rank) bool {
+	first := &n.children.first
+	if n.fair != nil && n.fair.isGroup && first.node != below {
+		return first.rank.Priority <= rank.Priority // a value that waits already has its turn before
+	}
+	return first.rank.Compare(rank) < 0
 }
 
 // takeSlot books one task of q in every limit.
@@ -107,6 +119,9 @@ func (t *Table) takeSlot(now int64, q *queue) {
 		if n.permits != nil {
 			t.takePermit(now, n)
 		}
+	}
+	if len(q.values) > 0 {
+		t.spendTurns(now, q)
 	}
 	if q.running == 0 {
 		t.countIdle(q, -1)
@@ -166,14 +181,14 @@ func (t *Table) freed(now int64, n *node, s Slot, refund bool) {
 }
 
 // fullAcross returns the first limit that cuts across q and has no room for a task of the given rank,
-// or nil. A queue with a better rank that is parked there comes first. Otherwise light tasks could
-// overtake a heavy one forever.
+// or nil. A queue that is parked there and comes first has the room, even if the room is too small for
+// it. Otherwise light tasks could overtake a heavy one forever.
 func (t *Table) fullAcross(now int64, q *queue, rank task.Rank) *node {
 	for _, n := range q.across {
 		if !t.room(now, n, q.kind.policy.Weight) {
 			return n
 		}
-		if first, ok := n.parked.Min(); ok && first.rank.Compare(rank) < 0 {
+		if first, ok := n.parked.Min(); ok && t.isBehind(now, q, rank, n, first) {
 			return n
 		}
 	}
@@ -187,7 +202,13 @@ func (t *Table) park(now int64, q *queue, n *node) {
 	q.parkedOn = n
 	t.reposition(now, &q.node)
 	q.shown = offer
-	n.parked.insert(t.freeChildren, offer)
+	if len(q.values) == 0 {
+		n.parked.insert(t.freeChildren, offer)
+	} else {
+		stand := t.standOf(n, q.values[0])
+		stand.children.insert(t.freeChildren, offer)
+		t.raise(n, stand)
+	}
 	t.lack(now, n, offer.need)
 }
 
@@ -200,8 +221,15 @@ func (t *Table) unpark(now int64, q *queue) {
 
 // bringBack is unpark for a caller that handles the other parked queues itself.
 func (t *Table) bringBack(now int64, q *queue) {
-	q.parkedOn.parked.remove(q.shown)
+	n := q.parkedOn
 	q.parkedOn = nil
+	if len(q.values) == 0 {
+		n.parked.remove(q.shown)
+	} else {
+		stand := q.values[0].fair.stand(n)
+		stand.children.remove(q.shown)
+		t.raise(n, stand)
+	}
 	t.reposition(now, &q.node)
 }
 
@@ -246,7 +274,7 @@ func (t *Table) wakeParked(now int64) {
 				t.lack(now, n, first.need)
 				break
 			}
-			q := first.node.queue
+			q := first.node.leaf()
 			t.bringBack(now, q)
 			if q.reachable() {
 				if n.parked.Len() > 0 {

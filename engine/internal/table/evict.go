@@ -1,6 +1,10 @@
 package table
 
-import "github.com/taskengine/taskengine/engine/task"
+import (
+	"cmp"
+
+	"github.com/taskengine/taskengine/engine/task"
+)
 
 // This file decides which triggers and queues leave the table when it is full. What leaves it stays in
 // the store.
@@ -57,7 +61,10 @@ func (t *Table) admitQueue(now int64, k *kind, tr task.Trigger) bool {
 		return true
 	}
 	worst := t.worst(k, nil)
-	if worst == nil || worst.any && !worst.isStopped() && worst.head.rank.Compare(tr.Rank) < 0 || !worst.any {
+	if worst == nil || !worst.any {
+		return false
+	}
+	if !worst.isStopped() && worst.head.rank.Compare(tr.Rank) < 0 && worst.crowd() <= t.crowdOf(k, tr.Group)+1 {
 		return false
 	}
 	t.evict(now, worst)
@@ -125,8 +132,9 @@ func (t *Table) evict(now int64, q *queue) {
 }
 
 // worst returns the worst queue of k that may be evicted, except other, or nil. It chooses among up to
-// maxTried queues: one that a limit for its values stops, or else the one that ranks last. It returns
-// a queue that is empty, and waits to be loaded, only if there is no other.
+// maxTried queues: one that a limit for its values stops, or else one of the value of a fair limit that
+// has most queues, or else the one that ranks last. It returns a queue that is empty, and waits to be
+// loaded, only if there is no other.
 func (t *Table) worst(k *kind, other *queue) *queue {
 	var worst *queue
 	stopped, tried := false, 0
@@ -142,7 +150,9 @@ func (t *Table) worst(k *kind, other *queue) *queue {
 		s := q.isStopped()
 		switch {
 		case worst == nil, !worst.any:
-		case !q.any, stopped && !s, stopped == s && q.head.rank.Compare(worst.head.rank) < 0:
+		case !q.any, stopped && !s:
+			continue
+		case stopped == s && cmp.Or(cmp.Compare(q.crowd(), worst.crowd()), q.head.rank.Compare(worst.head.rank)) < 0:
 			continue
 		}
 		worst, stopped = q, s

@@ -23,6 +23,11 @@ type Usage struct {
 	Before Claim // a task that ranks before it and has no room here, and so blocks it; zero if none
 	Paused bool  // nothing starts under it
 
+	// IsTurnOf says that the values of the limit take turns, and that it is the turn of another value,
+	// which is Turn.
+	IsTurnOf bool
+	Turn     string
+
 	// Cluster says that it counts the tasks of all nodes. Used is what this node uses then, Max the
 	// maximum for all nodes, Held how many permits this node has, and Waiting how many permits other
 	// nodes wait for.
@@ -66,9 +71,10 @@ func (t *Table) Explain(now int64, name task.Queue, rank task.Rank) Explanation 
 		})
 	}
 	for n := &q.node; n != nil; n = n.parent {
-		if n.queue == nil || n.max > 0 {
+		if n.queue == nil && (n.fair == nil || !n.fair.isGroup) || n.max > 0 {
 			u := t.usage(now, n, k)
 			u.Before = t.before(now, n, &n.children, q, rank)
+			u.Turn, u.IsTurnOf = q.otherTurn(n)
 			x.Limits = append(x.Limits, u)
 		}
 	}
@@ -87,15 +93,11 @@ func (t *Table) before(now int64, n *node, waiting *offers, q *queue, rank task.
 	if !ok || first.rank.Compare(rank) >= 0 || t.room(now, n, first.need) {
 		return Claim{}
 	}
-	at := first.node
-	for at.queue == nil {
-		k, _ := at.children.Min()
-		at = k.node
-	}
-	if at.queue == q {
+	other := first.node.leaf()
+	if other == q {
 		return Claim{}
 	}
-	return Claim{ID: at.queue.head.ref.ID, Type: at.queue.kind.name, Need: n.cost(first.need)}
+	return Claim{ID: other.head.ref.ID, Type: other.kind.name, Need: n.cost(first.need)}
 }
 
 func (t *Table) usage(now int64, n *node, k *kind) Usage {

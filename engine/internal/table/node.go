@@ -16,7 +16,7 @@ import (
 type node struct {
 	serial uint64 // orders nodes of equal rank
 	name   string // of the limit; "" for the root and for a queue
-	key    string // in Table.nodes; "" for queues, pools and the root
+	key    string // in Table.nodes; of a group the name of its limit; "" for queues, pools and the root
 	value  string // of policy.Limit.Per; "" if there is one limit for all
 	keyed  bool   // it, or a node above it, is for one value of several
 	parent *node
@@ -32,12 +32,14 @@ type node struct {
 	permits *permits // of a limit of the cluster, which has max slots on all nodes; else nil
 
 	children offers // empty for queues
-	parked   offers // queues that wait for room in this limit, which cuts across them
+	parked   offers // queues that wait for room in this limit, which cuts across them, or stands of them
 	roomy    bool   // it is in Table.roomy
 	users    int    // number of children, offered or not, and of queues that it cuts across
 
+	fair *fair // of a value of a fair limit, of a group of values, and of their stands; else nil
+
 	offered bool
-	shown   child // how it is in the children of its parent, or in the parked of queue.parkedOn
+	shown   child // how it is in the children of its parent, or where it is parked
 }
 
 // child is a node as its parent orders it: by the best trigger below it.
@@ -85,10 +87,26 @@ func (t *Table) room(now int64, n *node, need int) bool {
 // best returns the best child of n, or the queue itself, whether or not n and those above it have
 // room. It returns false if there is none.
 func (n *node) best() (child, bool) {
-	if n.queue != nil {
+	switch {
+	case n.queue != nil:
 		return n.queue.best()
+	case n.fair != nil && n.fair.isGroup:
+		first, ok := n.children.Min()
+		if !ok {
+			return child{}, false
+		}
+		return first.node.best()
 	}
 	return n.children.Min()
+}
+
+// leaf returns the queue that is the best below n. There must be one.
+func (n *node) leaf() *queue {
+	for n.queue == nil {
+		first, _ := n.children.Min()
+		n = first.node
+	}
+	return n.queue
 }
 
 // reposition restores invariants 1 and 2 for n and the nodes above it after a change of n: it updates
@@ -104,17 +122,28 @@ func (t *Table) reposition(now int64, n *node) {
 			p.least = 0
 			t.changePermits(n)
 		}
-		if ok == n.offered && (!ok || offer == n.shown) {
+		if !ok && !n.offered {
 			continue
 		}
-		if n.offered {
-			n.parent.children.remove(n.shown)
+		if ok && n.fair != nil && !n.fair.isGroup {
+			offer.rank = n.fair.place(offer.rank.Priority)
 		}
-		if ok {
-			n.parent.children.insert(t.freeChildren, offer)
-		}
-		n.offered, n.shown = ok, offer
+		t.show(n, &n.parent.children, offer, ok)
 	}
+}
+
+// show puts n into the set that orders it, as offer, or removes it from there if ok is false.
+func (t *Table) show(n *node, in *offers, offer child, ok bool) {
+	if ok == n.offered && (!ok || offer == n.shown) {
+		return
+	}
+	if n.offered {
+		in.remove(n.shown)
+	}
+	if ok {
+		in.insert(t.freeChildren, offer)
+	}
+	n.offered, n.shown = ok, offer
 }
 
 // limitNode returns the node of the first limit of chain for the values of a group. It makes the node,
@@ -131,8 +160,15 @@ func (t *Table) limitNode(chain []policy.Limit, values []string) *node {
 	if l.Per != "" {
 		value, values = values[0], values[1:]
 	}
-	n := t.newNode(t.limitNode(chain[1:], values), l, value)
+	parent := t.limitNode(chain[1:], values)
+	if l.Fair {
+		parent = t.groupOf(parent, l)
+	}
+	n := t.newNode(parent, l, value)
 	n.key = key
+	if l.Fair {
+		n.fair = t.newFair(l, value)
+	}
 	if l.Cluster && t.config.Permits {
 		own := values
 		if l.Per != "" {
@@ -180,7 +216,11 @@ func (t *Table) retire(now int64, n *node) {
 		if n.permits != nil {
 			delete(t.permits, n.permits.name)
 		}
-		delete(t.nodes, n.key)
+		if n.fair != nil && n.fair.isGroup {
+			delete(t.groups, groupKey{n.parent, n.key})
+		} else {
+			delete(t.nodes, n.key)
+		}
 		n = n.parent
 		n.users--
 	}

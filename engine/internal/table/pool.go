@@ -38,10 +38,16 @@ func (t *Table) Wanted(pool string, atMost int) int {
 		return 0
 	}
 	wanted := 0
-	n.parked.ascend(func(k child) bool {
-		wanted += min(k.node.queue.bookable(n), atMost-wanted)
+	var count func(child) bool
+	count = func(k child) bool {
+		if k.node.queue == nil {
+			k.node.children.ascend(count)
+		} else {
+			wanted += min(k.node.queue.bookable(n), atMost-wanted)
+		}
 		return wanted < atMost
-	})
+	}
+	n.parked.ascend(count)
 	return wanted
 }
 

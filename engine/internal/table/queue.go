@@ -15,13 +15,15 @@ type queue struct {
 	name   task.Queue
 	kind   *kind
 	across []*node // the limits that cut across the tree
+	values []*node // the values of fair limits above it in the tree, nearest first
 	index  int     // its position in kind.queues
 
 	head     item                // the first trigger
 	any      bool                // there is a head
 	rest     *btree.BTreeG[item] // the other triggers; nil until there were two
 	running  int                 // number of booked tasks
-	parkedOn *node               // the limit in whose parked it is, or nil
+	waits    bool                // it is counted in the turns of its values; meaningful if it has some
+	parkedOn *node               // the limit in whose parked it is, or a stand of it; or nil
 
 	window    window.Window[task.Rank] // which of its rows in the store are in memory
 	wantsLoad bool                     // it is in kind.toLoad; entries there without it are skipped
@@ -109,14 +111,19 @@ func (t *Table) newQueue(name task.Queue) *queue {
 	parent := t.limitNode(values.take(k.tree))
 
 	q := t.spareQueue()
-	rest, across := q.rest, q.across[:0]
-	*q = queue{name: name, kind: k, index: len(k.queues), rest: rest, across: across}
+	rest, across, fairs := q.rest, q.across[:0], q.values[:0]
+	*q = queue{name: name, kind: k, index: len(k.queues), rest: rest, across: across, values: fairs}
 	if k.unlisted {
 		q.window.Reset()
 	}
 	t.serial++
 	q.node = node{serial: t.serial, parent: parent, queue: q}
 	parent.users++
+	for n := parent; k.fair && n != nil; n = n.parent {
+		if n.fair != nil && !n.fair.isGroup {
+			q.values = append(q.values, n)
+		}
+	}
 	for _, chain := range k.across {
 		for n := t.limitNode(values.take(chain)); n != t.root; n = n.parent {
 			q.cross(n)
@@ -243,7 +250,7 @@ func (t *Table) countIdle(q *queue, n int) {
 	}
 }
 
-// countTriggers adds n to the number of triggers in q.
+// countTriggers adds n to the number of triggers in q, which has changed.
 func (t *Table) countTriggers(q *queue, n int) {
 	k := q.kind
 	if k.size == 0 {
@@ -256,6 +263,9 @@ func (t *Table) countTriggers(q *queue, n int) {
 	}
 	if n < 0 {
 		t.reads.roomFreed()
+	}
+	if q.any != q.waits && len(q.values) > 0 {
+		t.countWaiting(q)
 	}
 }
 
@@ -271,11 +281,12 @@ func (t *Table) release(now int64, q *queue) bool {
 
 // unload leaves all triggers of q to the store, and removes q from the table if it may.
 func (t *Table) unload(now int64, q *queue) {
-	t.countTriggers(q, -q.len())
+	size := q.len()
 	q.head, q.any = item{}, false
 	if q.rest != nil {
 		q.rest.Clear(true)
 	}
+	t.countTriggers(q, -size)
 	q.window.Reset()
 	q.wantsLoad = false
 	t.headChanged(now, q)

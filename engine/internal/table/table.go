@@ -46,8 +46,9 @@ type Table struct {
 	config Config
 	root   *node
 	kinds  map[string]*kind
-	nodes  map[string]*node // every limit in use except the root, by node.key
-	pools  map[string]*node // the limits for the slots of pools, by pool; they are never retired
+	nodes  map[string]*node   // every limit in use except the root, by node.key
+	groups map[groupKey]*node // of the fair limits in use
+	pools  map[string]*node   // the limits for the slots of pools, by pool; they are never retired
 
 	permits  map[string]*node     // the limits of the cluster, by permits.name
 	changed  []*node              // those that may need another Order
@@ -68,6 +69,10 @@ type Table struct {
 	idleKinds int // number of kinds that have such queues
 	serial    uint64
 	now       int64 // the latest time that a method was given
+
+	turns       uint64         // the last place in an order of turns that was given
+	largest     map[string]int // by fair limit, the largest weight of its tasks
+	spareStands []*node        // stands that were removed, for reuse
 
 	roomy        []*node                  // nodes that have parked queues and got room
 	alarms       *btree.BTreeG[alarm]     // nodes that wait for their rate
@@ -93,6 +98,7 @@ type kind struct {
 	strict bool             // a group may have fewer values; the values that it lacks are unknown
 	shared []string         // the keys of its limits without values
 	closed bool             // it is paused or has no handler
+	fair   bool             // a limit above its queues in the tree is fair
 
 	queues []*queue // its queues in the table, in no particular order
 	hand   int      // position in queues of the searches among them
@@ -117,6 +123,8 @@ func New(c Config) *Table {
 		config:       c,
 		kinds:        make(map[string]*kind),
 		nodes:        make(map[string]*node),
+		groups:       make(map[groupKey]*node),
+		largest:      make(map[string]int),
 		pools:        make(map[string]*node),
 		permits:      make(map[string]*node),
 		queues:       make(map[task.Queue]*queue),
@@ -126,6 +134,11 @@ func New(c Config) *Table {
 	t.alarms, t.reviews = btree.NewG(degree, alarm.before), btree.NewG(degree, alarm.before)
 	t.spentByTime, t.spentByKey = btree.NewG(degree, spentRate.before), make(map[string]int64)
 	t.root = t.newNode(nil, policy.Limit{Max: c.Policies.Slots}, "")
+	for name, l := range c.Policies.Limits {
+		if l.Fair {
+			t.largest[name] = c.Policies.LargestWeight(name)
+		}
+	}
 	for _, name := range slices.Sorted(maps.Keys(c.Policies.Types)) {
 		k := t.newKind(name, c.Policies.Types[name])
 		t.kinds[name] = k
@@ -141,6 +154,7 @@ func (t *Table) newKind(name string, p policy.Type) *kind {
 		chain := t.config.Policies.Chain(l)
 		if i == 0 {
 			k.tree = chain
+			k.fair = slices.ContainsFunc(chain, func(l policy.Limit) bool { return l.Fair })
 		} else {
 			k.across = append(k.across, chain)
 		}

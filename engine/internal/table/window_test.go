@@ -36,22 +36,25 @@ func (s shelf) take(tr task.Trigger) bool {
 	if at < 0 {
 		return false
 	}
-	if s[tr.Queue] = slices.Delete(ts, at, at+1); len(ts) == 1 {
+	if at == 0 {
+		s[tr.Queue] = ts[1:]
+	} else {
+		s[tr.Queue] = slices.Delete(ts, at, at+1)
+	}
+	if len(ts) == 1 {
 		delete(s, tr.Queue)
 	}
 	return true
 }
 
 func (s shelf) load(l Load) (page []task.Trigger, end bool) {
-	for _, tr := range s[l.Queue] {
-		if tr.Rank.Compare(l.After) > 0 {
-			page = append(page, tr)
-		}
+	page = s[l.Queue]
+	after, found := slices.BinarySearchFunc(page, l.After, func(t task.Trigger, r task.Rank) int { return t.Rank.Compare(r) })
+	if found {
+		after++
 	}
-	if len(page) > l.Limit {
-		return slices.Clone(page[:l.Limit]), false
-	}
-	return page, true
+	page = page[after:]
+	return slices.Clone(page[:min(l.Limit, len(page))]), len(page) <= l.Limit
 }
 
 func (s shelf) scan(sc Scan) (queues []task.Queue, end bool) {
