@@ -6,9 +6,9 @@ import (
 	"context"
 	"flag"
 	"log/slog"
-	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,6 +19,7 @@ import (
 	"github.com/taskengine/taskengine/coord/postgres"
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/pgtest"
+	"github.com/taskengine/taskengine/internal/wiretest"
 )
 
 // server is set once, by TestMain.
@@ -48,9 +49,10 @@ const testLease = 1500 * time.Millisecond
 type node struct {
 	*postgres.Coord
 	pool *pgxpool.Pool
-	net  *network
+	wire *wiretest.Wire
 
 	thaws   sync.WaitGroup // what sever began
+	stalled atomic.Bool    // sever has stalled the network
 	severed int            // how often; of the goroutine that severs it
 }
 
@@ -113,14 +115,14 @@ func connect(t *testing.T, url string, s setup) *node {
 	if s.Log == nil {
 		s.Log = slog.New(slog.NewTextHandler(t.Output(), nil))
 	}
-	config, err := pgxpool.ParseConfig(url)
+	w := wiretest.New(t, url)
+	config, err := pgxpool.ParseConfig(w.URL())
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := &node{net: &network{lines: map[*frozen]bool{}}}
+	n := &node{wire: w}
 	config.MaxConns = 2
 	config.MinIdleConns = 0
-	config.ConnConfig.DialFunc = n.net.dial
 	config.ConnConfig.Tracer = s.tracer
 	config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
 	if s.simple {
@@ -144,18 +146,23 @@ func connect(t *testing.T, url string, s setup) *node {
 	return n
 }
 
-// sever freezes the network of the node until the node has given up all leases, and does not wait for
-// that. Every other call leaves it frozen until the other nodes have noticed, too. The node must have
-// used a port: others may know of what it does before it has learned that it has a lease.
+// sever stalls the network of the node until the node has given up all leases, and does not wait for
+// that. Every other call leaves it stalled until the other nodes have noticed, too. What the node has
+// sent arrives late. The node must have used a port: others may know of what it does before it has
+// learned that it has a lease.
 func (n *node) sever(t *testing.T) {
 	before := n.lease(t)
-	if before.IsZero() || !n.net.freeze() {
+	if before.IsZero() || !n.stalled.CompareAndSwap(false, true) {
 		return
 	}
+	n.wire.Stall()
 	n.severed++
 	long := n.severed%2 == 1
 	n.thaws.Go(func() {
-		defer n.net.thaw()
+		defer func() {
+			n.wire.Resume()
+			n.stalled.Store(false)
+		}()
 		if long {
 			defer time.Sleep(testLease / 2)
 		}
@@ -177,78 +184,6 @@ func (n *node) lease(t *testing.T) task.ID {
 	}
 	t.Error("a node that is to be cut off has no lease")
 	return task.ID{}
-}
-
-// network connects a node to the server. While it is frozen it keeps what the node sends, even after the
-// node has closed the connection, and delivers it late.
-type network struct {
-	mu     sync.Mutex
-	frozen bool             // guarded by mu
-	lines  map[*frozen]bool // guarded by mu: those that hold something back
-}
-
-func (n *network) dial(ctx context.Context, kind, address string) (net.Conn, error) {
-	conn, err := (&net.Dialer{}).DialContext(ctx, kind, address)
-	if err != nil {
-		return nil, err
-	}
-	return &frozen{Conn: conn, of: n}, nil
-}
-
-// freeze freezes the network. It reports whether it was not frozen before.
-func (n *network) freeze() bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	was := n.frozen
-	n.frozen = true
-	return !was
-}
-
-func (n *network) thaw() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.frozen = false
-	for line := range n.lines {
-		_, _ = line.Conn.Write(line.kept)
-		line.kept = nil
-		if line.hungUp {
-			_ = line.Conn.Close()
-		}
-	}
-	clear(n.lines)
-}
-
-// frozen is a connection that keeps what is written while its network is frozen.
-type frozen struct {
-	net.Conn
-	of     *network
-	kept   []byte // guarded by of.mu
-	hungUp bool   // guarded by of.mu
-}
-
-func (f *frozen) Write(b []byte) (int, error) {
-	f.of.mu.Lock()
-	defer f.of.mu.Unlock()
-	switch {
-	case f.hungUp:
-		return 0, net.ErrClosed
-	case !f.of.frozen:
-		return f.Conn.Write(b)
-	}
-	f.of.lines[f] = true
-	f.kept = append(f.kept, b...)
-	return len(b), nil
-}
-
-func (f *frozen) Close() error {
-	f.of.mu.Lock()
-	defer f.of.mu.Unlock()
-	if !f.of.frozen {
-		return f.Conn.Close()
-	}
-	f.of.lines[f] = true
-	f.hungUp = true
-	return f.Conn.SetReadDeadline(time.Unix(1, 0)) // ends a read in progress
 }
 
 func eventually(t *testing.T, what string, ok func() bool) {

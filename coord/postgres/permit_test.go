@@ -411,12 +411,12 @@ func TestPermitsThatANodeHasGivenUpAreFreeOnlyAtTheEndOfItsLease(t *testing.T) {
 	a.gets(t, "limit", 1)
 	b.order("limit", 1, 1)
 	b.gets(t, "limit", 0)
-	n.net.freeze()
+	n.wire.Stall()
 	lease := ask[time.Time](t, url, "SELECT expires_at FROM taskengine.session s JOIN taskengine.permit p ON p.session = s.id WHERE p.held > 0")
 	if err := receive(t, "Hold to return", a.result); !errors.Is(err, postgres.ErrLeaseOver) {
 		t.Errorf("Hold returned %v", err)
 	}
-	n.net.thaw()
+	n.wire.Resume()
 	b.gets(t, "limit", 1)
 	granted := ask[time.Time](t, url, "SELECT since FROM taskengine.permit WHERE held > 0")
 	if granted.Before(lease) {

@@ -55,6 +55,10 @@ var rules = []rule{
 		Why: "a server for tests does not depend on the tests",
 	},
 	{
+		Of:  "internal/wiretest",
+		Why: "a network passes on bytes, whatever they mean",
+	},
+	{
 		Of:  "engine/policy",
 		May: []string{"engine/task"},
 		Why: "policies are plain data",

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/internal/pgtest"
+	"github.com/taskengine/taskengine/internal/wiretest"
 )
 
 // nodes starts nodes that share a database. Each has its own folder for logs.
@@ -103,21 +103,17 @@ func TestANodeThatIsCutOffIsNotAlone(t *testing.T) {
 	g := newGate(t)
 	database := tablesOn(t, s)
 	file := settingsFor(t, onPostgres(database), g)
-	u, err := url.Parse(database)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := newWire(t, u.Host)
-	cut := nodeOf(t, file, 0, "storage.url="+w.through(t, database))
+	w := wiretest.New(t, database)
+	cut := nodeOf(t, file, 0, "storage.url="+w.URL())
 	id := cut.ok(t, "task", "add", "hold")
 	cut.until(t, id, "processing")
 	other := nodeOf(t, file, 1)
-	w.cut()
+	w.Stall()
 	cut.says(t, "the node cannot prove that it is alive")
 	other.says(t, "recovered tasks whose nodes are gone")
 	g.open(t)
 	other.ok(t, "task", "wait", id, "--timeout", "1m")
-	w.mend()
+	w.Heal()
 	for i := range 10 { // some of them are for the node that was cut off, again
 		other.ok(t, "task", "add", "copy", "--ordering-key", fmt.Sprint(i), "--wait", "--timeout", "1m")
 	}
@@ -182,7 +178,7 @@ type harassment struct {
 
 	n     []*running
 	loads []*load
-	wires []*wire
+	wires []*wiretest.Wire
 	done  map[string]int
 }
 
@@ -198,13 +194,9 @@ func (h *harassment) endure(t *testing.T, storage string) {
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 1))
 	acknowledged := make(map[string]string) // id to type
-	u, err := url.Parse(h.database)
-	if err != nil {
-		t.Fatal(err)
-	}
 	h.done = make(map[string]int)
 	for i := range 3 {
-		h.wires = append(h.wires, newWire(t, u.Host))
+		h.wires = append(h.wires, wiretest.New(t, h.database))
 		h.n = append(h.n, h.begin(t, i))
 		h.loads = append(h.loads, submitUntilKilled(h.n[i], rng.Uint64(), pace))
 	}
@@ -250,7 +242,7 @@ func (h *harassment) explain(t *testing.T) {
 
 func (h *harassment) begin(t *testing.T, i int) *running {
 	t.Helper()
-	return nodeOf(t, h.file, i, "storage.url="+h.wires[i].through(t, h.database))
+	return nodeOf(t, h.file, i, "storage.url="+h.wires[i].URL())
 }
 
 // harass does one thing.
@@ -274,9 +266,9 @@ func (h *harassment) harass(t *testing.T, rng *rand.Rand, acknowledged map[strin
 		time.Sleep(time.Duration(500+rng.IntN(5000)) * time.Millisecond)
 		h.n[victim].signal(t, syscall.SIGCONT)
 	case "cut of the network":
-		h.wires[victim].cut()
+		h.wires[victim].Stall()
 		time.Sleep(time.Duration(500+rng.IntN(5000)) * time.Millisecond)
-		h.wires[victim].mend()
+		h.wires[victim].Heal()
 	case "crash of the database":
 		if err := h.server.Crash(); err != nil {
 			t.Fatal(err)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,6 +16,7 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/taskengine/taskengine/internal/pgtest"
+	"github.com/taskengine/taskengine/internal/wiretest"
 	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
 	"github.com/taskengine/taskengine/server/proto/taskengine/v1/taskenginev1connect"
 )
@@ -43,7 +43,7 @@ type fleet struct {
 	database string // its URL
 	file     string // the configuration
 	journal  string
-	wires    []*wire
+	wires    []*wiretest.Wire
 	starts   []int         // of processes, by node
 	frozen   map[int][]int // processes that stand still, by node
 
@@ -69,13 +69,9 @@ func newFleet(t *testing.T) *fleet {
 	f.journal = filepath.Join(t.TempDir(), "journal")
 	f.file = write(t, "taskengine.yaml", fmt.Sprintf(fleetConfig, onPostgres(f.database), planLease, self, role, f.journal,
 		planTotal, planPartner, planRate, planBurst))
-	u, err := url.Parse(f.database)
-	if err != nil {
-		t.Fatal(err)
-	}
 	f.nodes, f.names, f.starts = make([]*running, planNodes), make([]string, planNodes), make([]int, planNodes)
 	for i := range planNodes {
-		f.wires = append(f.wires, newWire(t, u.Host))
+		f.wires = append(f.wires, wiretest.New(t, f.database))
 		f.launch(t, i)
 	}
 	f.awaitReady(t)
@@ -126,7 +122,7 @@ func (f *fleet) launch(t *testing.T, i int) {
 	f.starts[i]++
 	name, born := fmt.Sprintf("n%d.%d", i, f.starts[i]), now()
 	n := launch(t, "127.0.0.1:0", []string{"PATH=" + os.Getenv("PATH")}, "run", "-c", f.file,
-		"--set", "storage.url="+f.wires[i].through(t, f.database), "--set", "node.name="+name,
+		"--set", "storage.url="+f.wires[i].URL(), "--set", "node.name="+name,
 		"--set", "handlers.witness.env.NODE="+name, "--set", "task_log.path="+t.TempDir())
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -147,9 +143,9 @@ func (f *fleet) do(t *testing.T, what fault) {
 		f.freeze(t, what, n)
 	case "cut":
 		if what.ends {
-			f.wires[what.node].mend()
+			f.wires[what.node].Heal()
 		} else {
-			f.wires[what.node].cut()
+			f.wires[what.node].Stall()
 		}
 	default:
 		act := f.server.Crash
