@@ -1,7 +1,8 @@
-// Package enginetest is the suite that the whole engine passes on every store: scenarios with
-// real time, real goroutines and real disks, of an engine that is the only node. The decisions of
-// the engine have closer tests, in virtual time, in the packages of the engine. This suite shows
-// that the parts keep their promises together.
+// Package enginetest has the suites that the whole engine passes: scenarios with real time, real
+// goroutines, real disks and networks. [Run] has those of an engine that is the only node, for every
+// store. [RunCluster] has those of several nodes, for every pair of a store and a coordination. The
+// decisions of the engine have closer tests, in virtual time, in the packages of the engine. These
+// suites show that the parts keep their promises together.
 //
 // Scenarios wait for what must happen, and never sleep and hope. Every scenario also checks that
 // no version of a task is handled twice, that no task has two attempts at once, and that in the
@@ -81,16 +82,15 @@ type node struct {
 	store  storage.Store
 	config engine.Config // of the next open
 	alone  *local.Node   // the only node of its cluster
-	ledger ledger
+	ledger *ledger
 	ctx    context.Context // ends after Config.Patience
 }
 
 func newNode(t *testing.T, c Config) *node {
-	n := &node{T: t, store: c.Open(t), alone: local.New()}
+	n := &node{T: t, store: c.Open(t), alone: local.New(), ledger: newLedger(t.Errorf)}
 	ctx, cancel := context.WithTimeout(t.Context(), c.Patience)
 	t.Cleanup(cancel)
 	n.ctx = ctx
-	n.ledger.init(t)
 	n.config.Store = n.store
 	n.config.Elector = n.alone
 	t.Cleanup(func() {
@@ -112,7 +112,7 @@ func (n *node) start(set policy.Set, handlers map[string]handle) {
 	n.config.Policies = set
 	n.config.Handlers = make(map[string]task.Handler)
 	for name, h := range handlers {
-		n.config.Handlers[name] = n.ledger.watch(h)
+		n.config.Handlers[name] = n.ledger.watch("", h)
 	}
 	n.open()
 }

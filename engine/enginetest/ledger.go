@@ -3,62 +3,75 @@ package enginetest
 import (
 	"context"
 	"maps"
+	"slices"
 	"sync"
-	"testing"
 
 	"github.com/taskengine/taskengine/engine/task"
 )
 
 // ledger records every call of a handler, and reports calls that must not happen.
 type ledger struct {
-	t *testing.T
+	report func(format string, args ...any)
 
-	mu      sync.Mutex
-	began   map[task.ID]int   // guarded by mu: how often it was handled
-	seen    map[task.Ref]bool // guarded by mu
-	running map[task.ID]bool  // guarded by mu
-	order   []task.ID         // guarded by mu: in the order of their starts
+	mu     sync.Mutex
+	on     map[task.ID][]string // guarded by mu: the nodes that have handled it, in their order
+	seen   map[task.Ref]bool    // guarded by mu
+	active map[task.ID]bool     // guarded by mu: it runs
+	order  []task.ID            // guarded by mu: in the order of their starts
 }
 
-func (l *ledger) init(t *testing.T) {
-	l.t = t
-	l.began, l.seen, l.running = make(map[task.ID]int), make(map[task.Ref]bool), make(map[task.ID]bool)
+func newLedger(report func(format string, args ...any)) *ledger {
+	return &ledger{report: report, on: make(map[task.ID][]string), seen: make(map[task.Ref]bool), active: make(map[task.ID]bool)}
 }
 
-// watch returns a handler that records its calls and calls h.
-func (l *ledger) watch(h handle) task.Handler {
+// watch returns a handler that records its calls on a node and calls h.
+func (l *ledger) watch(node string, h handle) task.Handler {
 	return task.HandlerFunc(func(ctx context.Context, t *task.Task) ([]byte, error) {
-		l.begin(t)
+		l.begin(node, t)
 		defer l.end(t.ID)
 		return h(ctx, t)
 	})
 }
 
-func (l *ledger) begin(t *task.Task) {
+func (l *ledger) begin(node string, t *task.Task) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.seen[t.Ref()] {
-		l.t.Errorf("version %d of task %v was handled twice", t.Version, t.ID)
+		l.report("version %d of task %v was handled twice, on %s and on %v", t.Version, t.ID, node, l.on[t.ID])
 	}
-	if l.running[t.ID] {
-		l.t.Errorf("task %v is run while it runs", t.ID)
+	if l.active[t.ID] {
+		l.report("task %v is run on %s while it runs on %v", t.ID, node, l.on[t.ID])
 	}
-	l.seen[t.Ref()], l.running[t.ID] = true, true
-	l.began[t.ID]++
+	l.seen[t.Ref()], l.active[t.ID] = true, true
+	l.on[t.ID] = append(l.on[t.ID], node)
 	l.order = append(l.order, t.ID)
 }
 
 func (l *ledger) end(id task.ID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.running, id)
+	delete(l.active, id)
 }
 
 // runs returns how often the task was handled.
 func (l *ledger) runs(id task.ID) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.began[id]
+	return len(l.on[id])
+}
+
+// nodes returns the nodes that have handled the task, in their order.
+func (l *ledger) nodes(id task.ID) []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.on[id])
+}
+
+// running returns how many tasks are handled now.
+func (l *ledger) running() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.active)
 }
 
 // total returns how often any task was handled.
@@ -77,16 +90,16 @@ func (l *ledger) sequence() []task.ID {
 
 // gauge measures how many tasks run at once under each name, by weight.
 type gauge struct {
-	t   *testing.T
-	max map[string]int // what must not be exceeded, by name
+	report func(format string, args ...any)
+	max    map[string]int // what must not be exceeded, by name
 
 	mu   sync.Mutex
 	now  map[string]int // guarded by mu
 	most map[string]int // guarded by mu
 }
 
-func newGauge(t *testing.T, limits map[string]int) *gauge {
-	return &gauge{t: t, max: limits, now: make(map[string]int), most: make(map[string]int)}
+func newGauge(report func(format string, args ...any), limits map[string]int) *gauge {
+	return &gauge{report: report, max: limits, now: make(map[string]int), most: make(map[string]int)}
 }
 
 // enter adds a task of this weight under all names and returns a function that removes it.
@@ -97,7 +110,7 @@ func (g *gauge) enter(weight int, names ...string) (leave func()) {
 		g.now[name] += weight
 		g.most[name] = max(g.most[name], g.now[name])
 		if limit := g.max[name]; g.now[name] > limit {
-			g.t.Errorf("%d run at once under %s, of %d allowed", g.now[name], name, limit)
+			g.report("%d run at once under %s, of %d allowed", g.now[name], name, limit)
 		}
 	}
 	return func() {

@@ -47,7 +47,7 @@ func limitTree(n *node) {
 	mail.Weight, mail.Concurrency, mail.Paused = 2, limits["mail"], true
 	set.Types["payout"], set.Types["mail"] = payout, mail
 
-	g := newGauge(n.T, limits)
+	g := newGauge(n.Errorf, limits)
 	gate := make(chan struct{})
 	n.start(set, map[string]handle{
 		"payout": func(_ context.Context, t *task.Task) ([]byte, error) {
@@ -227,7 +227,7 @@ func changedLimits(n *node) {
 	for i := range 4 {
 		limits[fmt.Sprint("from ", i)], limits[fmt.Sprint("to ", i)] = 2, 3
 	}
-	g := newGauge(n.T, limits)
+	g := newGauge(n.Errorf, limits)
 	gate := make(chan struct{})
 	pay := func(ctx context.Context, t *task.Task) ([]byte, error) {
 		var p struct{ From, To string }

@@ -19,7 +19,7 @@ func changedLive(n *node) {
 	set.Types["pay"] = p
 	set.Limits["all"] = policy.Limit{Name: "all", Max: 50}
 	set.Limits["partner"] = policy.Limit{Name: "partner", Of: "all", Max: 1, Per: "payload.partner"}
-	g := newGauge(n.T, limits)
+	g := newGauge(n.Errorf, limits)
 	gate := make(chan struct{})
 	n.start(set, map[string]handle{"pay": func(ctx context.Context, t *task.Task) ([]byte, error) {
 		defer g.enter(1, partnerOf(t))()

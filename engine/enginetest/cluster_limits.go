@@ -1,0 +1,240 @@
+package enginetest
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/taskengine/taskengine/engine"
+	"github.com/taskengine/taskengine/engine/policy"
+	"github.com/taskengine/taskengine/engine/task"
+)
+
+// shared returns policies of two types: "pay" is under the first of these limits of the cluster, and "mail"
+// under none.
+func shared(limits ...policy.Limit) policy.Set {
+	set := types(50, nil, "pay", "mail")
+	for _, l := range limits {
+		l.Cluster = true
+		set.Limits[l.Name] = l
+	}
+	pay := set.Types["pay"]
+	pay.Limits = []string{limits[0].Name}
+	set.Types["pay"] = pay
+	return set
+}
+
+// held is a handler that counts in a gauge the tasks that run, in all and of their partner, until a gate is
+// opened. A task whose context has ended counts no more.
+func (g *gauge) held(gate <-chan struct{}) handle {
+	return func(ctx context.Context, t *task.Task) ([]byte, error) {
+		defer g.enter(1, "all", partnerOf(t))()
+		return until(gate)(ctx, t)
+	}
+}
+
+func payTo(partners ...string) func(int) engine.Request {
+	return func(i int) engine.Request {
+		return engine.Request{Type: "pay", OrderingKey: fmt.Sprint(i), Payload: partner(partners[i%len(partners)])}
+	}
+}
+
+// sharedLimitScenarios are about limits of the cluster.
+var sharedLimitScenarios = []clusterScenario{
+	{"a limit of the cluster holds over all nodes, and all of it is used", longLease, func(c *cluster) {
+		const most = 4
+		g, gate := c.gauge(map[string]int{"all": most, "acme": most}), make(chan struct{})
+		nodes := c.joinAll(3, shared(policy.Limit{Name: "few", Max: most}), map[string]handle{"pay": g.held(gate), "mail": done})
+		ids := c.spread(nodes, 60, payTo("acme"))
+		nodes[0].eventually("the limit is used up", func() bool { return g.running("all") == most })
+		nodes[1].ranOnce(c.spread(nodes, 30, ofType("mail"))...)
+		close(gate)
+		nodes[2].ranOnce(ids...)
+		c.haveAllRun(ids, nodes...)
+	}},
+	{"limits of three levels hold over all nodes for each value and in all", longLease, func(c *cluster) {
+		limits := map[string]int{"all": 6, "acme": 3, "beta": 1, "gamma": 1, "delta": 1, "eps": 1}
+		g, gate := c.gauge(limits), make(chan struct{})
+		nodes := c.joinAll(3, shared(
+			policy.Limit{Name: "partner", Of: "payouts", Max: 1, Per: "payload.partner", Overrides: map[string]int{"acme": 3}},
+			policy.Limit{Name: "payouts", Of: "money", Max: 6},
+			policy.Limit{Name: "money", Max: 8},
+		), map[string]handle{"pay": g.held(gate)})
+		ids := c.spread(nodes, 100, payTo("acme", "beta", "gamma", "delta", "eps"))
+		nodes[0].eventually("the limit of all partners is used up", func() bool { return g.running("all") == 6 })
+		close(gate)
+		nodes[1].ranOnce(ids...)
+		for name, most := range g.peaks() {
+			if name == "acme" && most < 2 {
+				c.Errorf("%d of %s ran at once", most, name)
+			}
+		}
+	}},
+	{"a rate of the cluster holds over all nodes", longLease, func(c *cluster) {
+		const tasks, burst, perSecond = 60, 5, 40
+		nodes := c.joinAll(3, shared(policy.Limit{Name: "slow", Rate: policy.Rate{Count: perSecond, Per: time.Second, Burst: burst}}), map[string]handle{"pay": done})
+		begin := time.Now()
+		ids := c.spread(nodes, tasks, payTo("acme"))
+		nodes[0].ranOnce(ids...)
+		if took, least := time.Since(begin), (tasks-burst)*time.Second/perSecond; took < least {
+			c.Errorf("%d tasks took %v; the rate allows %v", tasks, took, least)
+		}
+		c.haveAllRun(ids, nodes...)
+	}},
+	{"a limit that is changed on one node is changed on all, up, down and back", longLease, func(c *cluster) {
+		g, gate := c.gauge(map[string]int{"all": 6, "acme": 6}), make(chan struct{})
+		nodes := c.joinAll(3, shared(policy.Limit{Name: "few", Max: 2}), map[string]handle{"pay": g.held(gate)})
+		ids := c.spread(nodes, 30, payTo("acme"))
+		runs := func(want int) {
+			c.Helper()
+			nodes[0].eventually(fmt.Sprint(want, " run"), func() bool { return g.running("all") == want })
+			for _, p := range nodes {
+				p.eventually("every node has the limit", func() bool {
+					l, err := p.Limit(c.ctx, "few", "")
+					return err == nil && l.Max == want
+				})
+			}
+		}
+		runs(2)
+		six := 6
+		if _, err := nodes[1].SetLimit(c.ctx, engine.LimitSetting{Limit: "few", Max: &six}, nil); err != nil {
+			c.Fatal(err)
+		}
+		runs(6)
+		one := 1
+		if _, err := nodes[2].SetLimit(c.ctx, engine.LimitSetting{Limit: "few", Max: &one}, nil); err != nil {
+			c.Fatal(err)
+		}
+		for _, p := range nodes {
+			p.eventually("every node has the lower limit", func() bool {
+				l, err := p.Limit(c.ctx, "few", "")
+				return err == nil && l.Max == 1
+			})
+		}
+		if running := g.running("all"); running != 6 {
+			c.Errorf("%d run after the limit was lowered: what runs goes on", running)
+		}
+		close(gate)
+		nodes[0].ranOnce(ids...)
+	}},
+	{"a value that is paused starts nothing on any node, and the others go on", longLease, func(c *cluster) {
+		nodes := c.joinAll(3, shared(policy.Limit{Name: "partner", Max: 3, Per: "payload.partner"}), map[string]handle{"pay": done})
+		if _, err := nodes[0].SetLimit(c.ctx, engine.LimitSetting{Limit: "partner", Value: "acme", Paused: true}, nil); err != nil {
+			c.Fatal(err)
+		}
+		for _, p := range nodes {
+			p.eventually("the value is paused", func() bool {
+				l, err := p.Limit(c.ctx, "partner", "acme")
+				return err == nil && l.Paused
+			})
+		}
+		paused, others := c.spread(nodes, 20, payTo("acme")), c.spread(nodes, 40, payTo("beta", "gamma"))
+		nodes[1].ranOnce(others...)
+		if ran := c.ledger.total(); ran != len(others) {
+			c.Errorf("%d tasks of a paused value were run", ran-len(others))
+		}
+		if err := nodes[2].UnsetLimit(c.ctx, "partner", "acme", nil); err != nil {
+			c.Fatal(err)
+		}
+		nodes[1].ranOnce(paused...)
+	}},
+	{"a changed limit stays so though all nodes are restarted", longLease, func(c *cluster) {
+		g, gate := c.gauge(map[string]int{"all": 3, "acme": 3}), make(chan struct{})
+		set, three := shared(policy.Limit{Name: "few", Max: 1}), 3
+		for _, p := range c.joinAll(2, set, nil) {
+			if p.name == "node 1" {
+				if _, err := p.SetLimit(c.ctx, engine.LimitSetting{Limit: "few", Max: &three, By: "me"}, nil); err != nil {
+					c.Fatal(err)
+				}
+			}
+			p.leave()
+		}
+		c.join(set, map[string]handle{"pay": g.held(gate)}, nil)
+		c.join(set, map[string]handle{"pay": g.held(gate)}, nil)
+		nodes := c.living()
+		c.meet()
+		ids := c.spread(nodes, 20, payTo("acme"))
+		nodes[0].eventually("the changed limit is used up", func() bool { return g.running("all") == three })
+		all, err := nodes[1].LimitSettings(c.ctx)
+		if err != nil || len(all) != 1 || all[0].By != "me" || all[0].Node != "node 1" {
+			c.Errorf("the settings are %+v, %v", all, err)
+		}
+		close(gate)
+		nodes[0].ranOnce(ids...)
+	}},
+	{"why of a limit names the nodes that hold it, on every node", longLease, func(c *cluster) {
+		g, gate := c.gauge(map[string]int{"all": 3, "acme": 3}), make(chan struct{})
+		nodes := c.joinAll(3, shared(policy.Limit{Name: "few", Max: 3}), map[string]handle{"pay": g.held(gate)})
+		ids := c.spread(nodes, 30, payTo("acme"))
+		for _, p := range nodes {
+			p.eventually("it names who holds all permits", func() bool {
+				why, err := p.WhyLimit(c.ctx, "few", "")
+				held := 0
+				for _, n := range why.Nodes {
+					held += n.Held
+				}
+				return err == nil && why.NodesProblem == "" && held == 3 && len(why.Nodes) == len(nodes)
+			})
+		}
+		close(gate)
+		nodes[0].ranOnce(ids...)
+	}},
+}
+
+// permitScenarios are about limits of the cluster when nodes are lost.
+var permitScenarios = []clusterScenario{
+	{"the permits of a node that is killed are free for the others", shortLease, func(c *cluster) {
+		set, never := shared(policy.Limit{Name: "few", Max: 2}), make(chan struct{})
+		g := c.gauge(map[string]int{"all": 2, "acme": 2})
+		a := c.join(set, map[string]handle{"pay": g.held(never)}, nil)
+		first := a.submit(repeat(2, payTo("acme"))...)
+		a.eventually("it holds all permits", func() bool { return g.running("all") == 2 })
+		b := c.join(set, map[string]handle{"pay": g.held(closed())}, nil)
+		c.meet()
+		ids := append(first, b.submit(repeat(10, payTo("acme"))...)...)
+		a.kill()
+		for _, id := range ids {
+			b.expect(id, task.Done)
+		}
+	}},
+	{"a node without permits starts nothing under a limit of the cluster, and everything else, and goes on by itself", shortLease, func(c *cluster) {
+		set := shared(policy.Limit{Name: "few", Max: 2})
+		g := c.gauge(map[string]int{"all": 2, "acme": 2})
+		stopped, never := make(chan error, 10), make(chan struct{})
+		a := c.join(set, map[string]handle{"mail": done, "pay": func(ctx context.Context, t *task.Task) ([]byte, error) {
+			if c.ledger.total() > 2 {
+				return g.held(closed())(ctx, t)
+			}
+			_, err := g.held(never)(ctx, t)
+			stopped <- err
+			return nil, err
+		}}, nil)
+		ids := a.submit(repeat(2, payTo("acme"))...)
+		a.eventually("it holds all permits", func() bool { return g.running("all") == 2 })
+		a.ToLimits.Cut()
+		for range ids {
+			receive(a.node, "it stops what needs permits", stopped)
+		}
+		before := c.ledger.total()
+		more := a.submit(repeat(5, payTo("acme"))...)
+		mails := a.submit(repeat(20, ofType("mail"))...)
+		a.ranOnce(mails...)
+		if ran := c.ledger.total() - before; ran != len(mails) {
+			c.Errorf("%d tasks were started without a permit", ran-len(mails))
+		}
+		if !a.IsMember() {
+			c.Log("it is no member any more: the machine is slow")
+		}
+		a.ToLimits.Heal()
+		for _, id := range append(ids, more...) {
+			a.expect(id, task.Done)
+		}
+	}},
+}
+
+// closed returns a gate that is open.
+func closed() <-chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}

@@ -1,0 +1,146 @@
+package pairs
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/taskengine/taskengine/coord"
+	"github.com/taskengine/taskengine/coord/local"
+	"github.com/taskengine/taskengine/engine/enginetest"
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage/memory"
+)
+
+func TestMemoryAndLocal(t *testing.T) {
+	enginetest.RunCluster(t, enginetest.Cluster{New: func(t *testing.T, s enginetest.Setup) func() *enginetest.Member {
+		store, first := memory.New(), local.New()
+		t.Cleanup(func() {
+			if err := first.Close(); err != nil {
+				t.Error(err)
+			}
+			if err := store.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		return func() *enginetest.Member {
+			toStore, toMembers, toBus, toLimits := newLink(), newLink(), newLink(), newLink()
+			n := first.Peer()
+			c := coordinator{n, toMembers, toBus, toLimits}
+			m := &enginetest.Member{
+				Store:      &linked{Store: store, link: toStore},
+				Membership: c, Elector: c, Bus: c, Settings: c, Semaphore: c, Rates: c,
+				ToStore: toStore, ToCoordinator: toMembers, ToBus: toBus, ToLimits: toLimits,
+				Disconnect: func() {
+					if err := n.Close(); err != nil {
+						t.Error(err)
+					}
+				},
+			}
+			if s.Ahead != 0 {
+				m.Membership = clocked{c, s.Ahead}
+			}
+			return m
+		}
+	}})
+}
+
+// clocked is a membership whose members share a clock.
+type clocked struct {
+	coordinator
+	ahead time.Duration // of that of this process
+}
+
+// ClockAt implements [coord.Clock].
+func (c clocked) ClockAt(t time.Time) (time.Time, time.Duration, bool) {
+	return t.Add(c.ahead), time.Millisecond, true
+}
+
+// coordinator is a node of a cluster in memory, with links that can be cut. What is cut off loses at once
+// what it holds.
+type coordinator struct {
+	*local.Node
+	members, bus, limits *link
+}
+
+var _ coord.Identified = coordinator{}
+
+// Identity implements [coord.Identified].
+func (coordinator) Identity(context.Context) (coord.Identity, error) { return coord.LocalIdentity, nil }
+
+// Join implements [coord.Membership].
+func (c coordinator) Join(ctx context.Context, self coord.Member, fn func([]coord.Member)) error {
+	return c.members.hold(ctx, func(ctx context.Context) error { return c.Node.Join(ctx, self, fn) })
+}
+
+// Lead implements [coord.Elector].
+func (c coordinator) Lead(ctx context.Context, role string, fn func(context.Context) error) error {
+	for {
+		if err := c.members.wait(ctx); err != nil {
+			return err
+		}
+		err := c.members.hold(ctx, func(ctx context.Context) error { return c.Node.Lead(ctx, role, fn) })
+		if ctx.Err() != nil || c.members.err() == nil {
+			return err
+		}
+	}
+}
+
+// Settings implements [coord.Config].
+func (c coordinator) Settings(ctx context.Context, name string) ([]coord.Setting, error) {
+	if err := c.members.err(); err != nil {
+		return nil, err
+	}
+	return c.Node.Settings(ctx, name)
+}
+
+// Swap implements [coord.Config].
+func (c coordinator) Swap(ctx context.Context, name, scope string, version uint64, value []byte) (coord.Setting, bool, error) {
+	if err := c.members.err(); err != nil {
+		return coord.Setting{}, false, err
+	}
+	return c.Node.Swap(ctx, name, scope, version, value)
+}
+
+// Watch implements [coord.Config].
+func (c coordinator) Watch(ctx context.Context, name string, fn func([]coord.Setting)) error {
+	return c.members.hold(ctx, func(ctx context.Context) error { return c.Node.Watch(ctx, name, fn) })
+}
+
+// Subscribe implements [coord.Bus].
+func (c coordinator) Subscribe(ctx context.Context, fn func([]task.Hint)) error {
+	for {
+		err := c.bus.hold(ctx, func(ctx context.Context) error { return c.Node.Subscribe(ctx, fn) })
+		if ctx.Err() != nil || c.bus.err() == nil {
+			return err
+		}
+		if err := c.bus.wait(ctx); err != nil {
+			return nil
+		}
+		fn([]task.Hint{coord.WakeAll()})
+	}
+}
+
+// Hold implements [coord.Semaphore].
+func (c coordinator) Hold(ctx context.Context, holder task.ID, fn func([]coord.Holding)) error {
+	if err := c.limits.wait(ctx); err != nil {
+		return nil
+	}
+	return c.limits.hold(ctx, func(ctx context.Context) error { return c.Node.Hold(ctx, holder, fn) })
+}
+
+// Holders implements [coord.Semaphore].
+func (c coordinator) Holders(ctx context.Context, name string) ([]coord.Holder, error) {
+	if err := c.limits.err(); err != nil {
+		return nil, err
+	}
+	return c.Node.Holders(ctx, name)
+}
+
+// Draw implements [coord.Rates].
+func (c coordinator) Draw(ctx context.Context, draws ...coord.Draw) ([]coord.Drawn, error) {
+	if err := c.limits.err(); err != nil {
+		return nil, err
+	}
+	return c.Node.Draw(ctx, draws...)
+}
