@@ -153,7 +153,7 @@ func (slow) ClockAt(t time.Time) (time.Time, time.Duration, bool) { return t.Add
 
 // In a bubble of testing/synctest no time has a monotonic reading.
 func TestATimeThatAHandlerDerivedFromTheWallClockIsConverted(t *testing.T) {
-	e := &Engine{base: timebase{slow{}}}
+	e := &Engine{base: timebase{shared: slow{}}}
 	at := time.Now().Add(time.Minute)
 	if got := e.byTimebase(at); !got.Equal(at.Add(-time.Hour)) {
 		t.Errorf("%v is %v by a clock that is an hour behind", at, got)

@@ -24,7 +24,8 @@ type group struct {
 	store    *memory.Store
 	first    *local.Node
 	noBus    bool
-	ahead    *atomic.Int64 // how far the wall clock is ahead of the clock that the nodes share; nil if they share none
+	ahead    *atomic.Int64 // how far the clock of the test is ahead of the clock that the nodes share; nil if they share none
+	apart    time.Duration // how far the wall clock of the next node is ahead of the clock of the test; that of the one after it is behind
 	observer engine.Observer
 	settings bool                              // the nodes share settings by the coordinator, and not by the store
 	change   func(*engine.Config)              // changes the configuration of each node; nil for no change
@@ -51,13 +52,14 @@ type member struct {
 func (g *group) join(name string, set policy.Set, work func(context.Context, *task.Task) ([]byte, error), types ...string) *member {
 	g.t.Helper()
 	m := &member{coord: g.first.Peer(), name: name}
+	apart := g.apart
 	handlers := make(map[string]task.Handler)
 	for _, typ := range types {
 		handlers[typ] = task.HandlerFunc(func(ctx context.Context, t *task.Task) ([]byte, error) {
 			g.mu.Lock()
 			g.runs[t.ID] = append(g.runs[t.ID], name)
 			g.mu.Unlock()
-			return work(ctx, t)
+			return work(context.WithValue(ctx, wallKey{}, apart), t)
 		})
 	}
 	m.node = &node{t: g.t, store: g.store, config: engine.Config{
@@ -68,7 +70,9 @@ func (g *group) join(name string, set policy.Set, work func(context.Context, *ta
 		m.config.Bus = nil
 	}
 	if g.ahead != nil {
-		m.config.Membership = clocked{m.coord, g.ahead}
+		m.config.Membership = clocked{m.coord, g.ahead, apart}
+		m.config.SetWall(func() time.Time { return time.Now().Add(apart) })
+		g.apart = -apart
 	}
 	if g.settings {
 		m.config.Settings = m.coord

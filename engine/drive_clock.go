@@ -8,10 +8,19 @@ import (
 
 // timebase is the clock by which the tasks of an engine go. It is read only.
 type timebase struct {
-	shared coord.Clock // that of the cluster; nil for the wall clock of the machine
+	shared coord.Clock      // that of the cluster; nil for the wall clock of the machine
+	wall   func() time.Time // that of the machine; nil for time.Now
 }
 
-// at returns what the clock says at the moment t, a result of [time.Now].
+// moment returns what the wall clock of the machine says.
+func (b timebase) moment() time.Time {
+	if b.wall != nil {
+		return b.wall()
+	}
+	return time.Now()
+}
+
+// at returns what the clock says at a moment t.
 func (b timebase) at(t time.Time) time.Time {
 	if b.shared != nil {
 		if shared, _, ok := b.shared.ClockAt(t); ok {
@@ -23,7 +32,7 @@ func (b timebase) at(t time.Time) time.Time {
 
 // Now returns the time by which the tasks of the engine go: by the clock that the members of its
 // cluster share, if its Membership is a [coord.Clock], and otherwise by the wall clock of the machine.
-func (e *Engine) Now() time.Time { return e.base.at(time.Now()) }
+func (e *Engine) Now() time.Time { return e.base.at(e.base.moment()) }
 
 // clock is a timebase that is safe to decide by. When the timebase is set by more than maxSlew, forward
 // or back, clock follows at once and reports the step, so that durations become neither longer nor
@@ -42,7 +51,7 @@ type clock struct {
 const maxSlew = time.Second
 
 func (c *clock) now() time.Time {
-	t := time.Now()
+	t := c.base.moment()
 	now := c.base.at(t).Add(c.skew)
 	if c.last.IsZero() {
 		c.last, c.read = now, t

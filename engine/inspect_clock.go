@@ -23,7 +23,7 @@ func (e *Engine) ClockOffset() (o ClockOffset, ok bool) {
 	if e.base.shared == nil {
 		return o, false
 	}
-	now := time.Now()
+	now := e.base.moment()
 	shared, within, ok := e.base.shared.ClockAt(now)
 	if !ok {
 		return o, false

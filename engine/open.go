@@ -95,6 +95,8 @@ type Config struct {
 
 	LookAhead      int // triggers in memory at most; 0 is 100 000
 	QueueLookAhead int // triggers of one type and group in memory at most; 0 is 1000
+
+	wall func() time.Time // the wall clock of the machine, if a test has set it
 }
 
 // Observer has functions that the engine calls when something happens to one of its tasks.
@@ -280,6 +282,7 @@ func newEngine(ctx context.Context, c Config) (*Engine, error) {
 		return nil, err
 	}
 	e.base.shared, _ = c.Membership.(coord.Clock)
+	e.base.wall = c.wall
 	if e.catalog, err = newCatalog(ctx, &c, e.Now, e.cluster.IsShared()); err != nil {
 		return nil, err
 	}

@@ -21,33 +21,43 @@ import (
 	"github.com/taskengine/taskengine/storage/memory"
 )
 
-// clocked is a membership whose members share a clock. The clock of the machine, which is that of
-// every call of [time.Now] in the test, is ahead of it.
+// clocked is a membership whose members share a clock. The wall clock of the machine is ahead of it.
 type clocked struct {
 	*local.Node
-	ahead *atomic.Int64
+	ahead *atomic.Int64 // how far the clock of the test is, which is that of every call of [time.Now]
+	more  time.Duration // how much further that of the machine is
 }
 
 var _ coord.Clock = clocked{}
+
+// wallKey is the key of how far the wall clock of a node is ahead of the clock of the test, in the context of
+// its handlers.
+type wallKey struct{}
+
+func wallOf(ctx context.Context) time.Duration { return ctx.Value(wallKey{}).(time.Duration) }
 
 // within is what a clocked membership says of how wrong it may be.
 const within = time.Millisecond
 
 func (c clocked) ClockAt(t time.Time) (time.Time, time.Duration, bool) {
-	return t.Add(-time.Duration(c.ahead.Load())), within, true
+	return t.Add(-time.Duration(c.ahead.Load()) - c.more), within, true
 }
 
-// off runs a test with nodes whose wall clock is ten minutes ahead, and with such that are behind. The
-// test gets what the clock that they share says, and sets how far the wall clock is ahead of it.
+// off runs a test with nodes whose wall clock is ten minutes ahead, with such that are behind, and with
+// nodes of which one is ahead and the next is behind. The test gets what the clock that they share says, and sets how far the wall clock is ahead of it.
 func off(t *testing.T, test func(g *group, now func() time.Time, set func(time.Duration))) {
 	t.Helper()
-	for name, ahead := range map[string]time.Duration{"ahead": 10 * time.Minute, "behind": -10 * time.Minute} {
+	for name, c := range map[string]struct{ ahead, apart time.Duration }{
+		"ahead":  {ahead: 10 * time.Minute},
+		"behind": {ahead: -10 * time.Minute},
+		"apart":  {apart: 10 * time.Minute},
+	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
 				g := newGroup(t)
-				g.ahead = new(atomic.Int64)
+				g.ahead, g.apart = new(atomic.Int64), c.apart
 				set := func(d time.Duration) { g.ahead.Store(int64(d)) }
-				set(ahead)
+				set(c.ahead)
 				test(g, func() time.Time { return time.Now().Round(0).Add(-time.Duration(g.ahead.Load())) }, set)
 			})
 		})
@@ -164,7 +174,7 @@ func TestEveryTimeOfATaskIsOfTheClockThatTheNodesShare(t *testing.T) {
 				return nil, err
 			}
 			deadline, _ := ctx.Deadline()
-			switch left := time.Until(deadline); {
+			switch left := time.Until(deadline) - wallOf(ctx); {
 			case left <= 0 || left > 8*time.Second:
 				return nil, task.Permanent(errNo)
 			case t.Attempt == 1:
@@ -346,11 +356,13 @@ func TestATaskThatAStepOfTheSharedClockHasMadeDueStartsAtOnce(t *testing.T) {
 }
 
 func TestAWallClockThatIsOffIsLoggedOnceAndReported(t *testing.T) {
-	off(t, func(g *group, _ func() time.Time, set func(time.Duration)) {
-		ahead := time.Duration(g.ahead.Load())
+	off(t, func(g *group, _ func() time.Time, setTest func(time.Duration)) {
+		apart := g.apart
+		ahead, set := time.Duration(g.ahead.Load())+apart, func(d time.Duration) { setTest(d - apart) }
 		var lines bytes.Buffer
 		n := &node{t: g.t, store: g.store}
-		n.config = engine.Config{Store: g.store, Membership: clocked{g.first.Peer(), g.ahead}, Log: slog.New(slog.NewTextHandler(&lines, nil))}
+		n.config = engine.Config{Store: g.store, Membership: clocked{g.first.Peer(), g.ahead, apart}, Log: slog.New(slog.NewTextHandler(&lines, nil))}
+		n.config.SetWall(func() time.Time { return time.Now().Add(apart) })
 		n.open()
 		offset := func() engine.ClockOffset {
 			g.t.Helper()

@@ -1,0 +1,6 @@
+package engine
+
+import "time"
+
+// SetWall sets the wall clock of the machine for an engine that is not open yet.
+func (c *Config) SetWall(wall func() time.Time) { c.wall = wall }
