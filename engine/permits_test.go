@@ -106,34 +106,6 @@ func TestALimitOfTheClusterHoldsOverAllNodesAndIsUsedUp(t *testing.T) {
 	}
 }
 
-func TestALimitOfTheClusterHoldsForEachValue(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		g, load := newGroup(t), newGauge()
-		nodes := g.joinAll(3, clusterLimits(
-			policy.Limit{Name: "partner", Of: "payouts", Max: 1, Per: "payload", Overrides: map[string]int{"p3": 2, "q*": 3}},
-			policy.Limit{Name: "payouts", Max: 6},
-		), load.work(20*time.Millisecond))
-		name := func(i int) string { return fmt.Sprintf("%q", []string{"p", "q"}[i/2%2]+fmt.Sprint(i%7)) }
-		for _, id := range backlog(nodes, 400, name) {
-			nodes[0].end(id)
-		}
-		for i := range 28 {
-			want := 1
-			if payload := name(i); strings.HasPrefix(payload, `"q`) {
-				want = 3
-			} else if payload == `"p3"` {
-				want = 2
-			}
-			if most := load.peak(name(i)); most > want {
-				t.Errorf("%d of %s ran at once, of %d", most, name(i), want)
-			}
-		}
-		if most := load.peak(""); most != 6 {
-			t.Errorf("%d ran at once, of 6", most)
-		}
-	})
-}
-
 func TestTasksOfAValueWithFewSlotsAreStartedByOneNode(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		g, load := newGroup(t), newGauge()
@@ -176,44 +148,6 @@ func TestARateOfTheClusterHoldsOverAllNodes(t *testing.T) {
 		}
 		if took := time.Since(begin); took < 9500*time.Millisecond || took > 13*time.Second {
 			t.Errorf("205 tasks at 20 a second took %v", took)
-		}
-	})
-}
-
-func TestANodeThatLosesItsPermitsStopsItsTasks(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		g := newGroup(t)
-		j := new(journal)
-		set := clusterLimits(policy.Limit{Name: "few", Max: 2})
-		a := g.join("a", set, func(ctx context.Context, tk *task.Task) ([]byte, error) {
-			if string(tk.Payload) == `"long"` && len(g.ran(tk.ID)) == 1 {
-				return j.work(time.Minute)(ctx, tk)
-			}
-			return j.work(time.Second)(ctx, tk) // a is back soon after it has lost its permits
-		}, "work")
-		first := backlog([]*member{a}, 2, func(int) string { return `"long"` })
-		time.Sleep(5 * time.Second)
-		if got := len(j.payloads()); got != 2 {
-			t.Fatalf("%d began, want 2", got)
-		}
-		b := g.join("b", set, j.work(time.Second), "work")
-		ids := backlog([]*member{b}, 6, func(int) string { return "" })
-		time.Sleep(10 * time.Second)
-		if got := len(j.payloads()); got != 2 {
-			t.Fatalf("%d began while a has all permits, want 2", got)
-		}
-		a.coord.Sever()
-		severed := time.Now()
-		for _, id := range ids {
-			b.end(id)
-		}
-		if took := time.Since(severed); took > 30*time.Second {
-			t.Errorf("tasks that waited for the permits of a were done %v after it had lost them", took)
-		}
-		for _, id := range first {
-			if done := b.end(id); done.State != task.Done || len(g.ran(id)) != 2 {
-				t.Errorf("a task that was stopped is %v, and ran on %v", done.State, g.ran(id))
-			}
 		}
 	})
 }

@@ -3,6 +3,7 @@ package enginetest
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/taskengine/taskengine/engine"
@@ -53,10 +54,10 @@ var sharedLimitScenarios = []clusterScenario{
 		c.haveAllRun(ids, nodes...)
 	}},
 	{"limits of three levels hold over all nodes for each value and in all", longLease, func(c *cluster) {
-		limits := map[string]int{"all": 6, "acme": 3, "beta": 1, "gamma": 1, "delta": 1, "eps": 1}
+		limits := map[string]int{"all": 6, "acme": 3, "beta": 2, "gamma": 1, "delta": 1, "eps": 1}
 		g, gate := c.gauge(limits), make(chan struct{})
 		nodes := c.joinAll(3, shared(
-			policy.Limit{Name: "partner", Of: "payouts", Max: 1, Per: "payload.partner", Overrides: map[string]int{"acme": 3}},
+			policy.Limit{Name: "partner", Of: "payouts", Max: 1, Per: "payload.partner", Overrides: map[string]int{"acme": 3, "be*": 2}},
 			policy.Limit{Name: "payouts", Of: "money", Max: 6},
 			policy.Limit{Name: "money", Max: 8},
 		), map[string]handle{"pay": g.held(gate)})
@@ -88,32 +89,18 @@ var sharedLimitScenarios = []clusterScenario{
 		runs := func(want int) {
 			c.Helper()
 			nodes[0].eventually(fmt.Sprint(want, " run"), func() bool { return g.running("all") == want })
-			for _, p := range nodes {
-				p.eventually("every node has the limit", func() bool {
-					l, err := p.Limit(c.ctx, "few", "")
-					return err == nil && l.Max == want
-				})
-			}
 		}
 		runs(2)
-		six := 6
-		if _, err := nodes[1].SetLimit(c.ctx, engine.LimitSetting{Limit: "few", Max: &six}, nil); err != nil {
-			c.Fatal(err)
-		}
+		c.setMax(nodes[1], 6)
 		runs(6)
-		one := 1
-		if _, err := nodes[2].SetLimit(c.ctx, engine.LimitSetting{Limit: "few", Max: &one}, nil); err != nil {
-			c.Fatal(err)
-		}
-		for _, p := range nodes {
-			p.eventually("every node has the lower limit", func() bool {
-				l, err := p.Limit(c.ctx, "few", "")
-				return err == nil && l.Max == 1
-			})
-		}
+		c.setMax(nodes[2], 1)
 		if running := g.running("all"); running != 6 {
 			c.Errorf("%d run after the limit was lowered: what runs goes on", running)
 		}
+		if err := nodes[0].UnsetLimit(c.ctx, "few", "", nil); err != nil {
+			c.Fatal(err)
+		}
+		c.haveMax(2)
 		close(gate)
 		nodes[0].ranOnce(ids...)
 	}},
@@ -230,6 +217,86 @@ var permitScenarios = []clusterScenario{
 			a.expect(id, task.Done)
 		}
 	}},
+	{"a limit of the cluster holds while one node after the other is cut off from what grants it", shortLease, func(c *cluster) {
+		const most = 3
+		g := c.gauge(map[string]int{"all": most, "acme": most})
+		nodes := c.joinAll(3, shared(policy.Limit{Name: "few", Max: most}), map[string]handle{"pay": func(ctx context.Context, t *task.Task) ([]byte, error) {
+			rest := make(chan struct{})
+			timer := time.AfterFunc(20*time.Millisecond, func() { close(rest) })
+			defer timer.Stop()
+			return g.held(rest)(ctx, t)
+		}})
+		ids := c.spread(nodes, 30, payTo("acme"))
+		for i, p := range nodes {
+			other := nodes[(i+1)%len(nodes)]
+			before := c.ledger.begunOn(other.name)
+			p.ToLimits.Cut()
+			ids = append(ids, c.spread(nodes, 60, payTo("acme"))...)
+			other.eventually("the other nodes go on", func() bool { return c.ledger.begunOn(other.name) > before+3 })
+			before = c.ledger.begunOn(p.name)
+			p.ToLimits.Heal()
+			ids = append(ids, c.spread(nodes, 60, payTo("acme"))...)
+			p.eventually("it goes on by itself", func() bool { return c.ledger.begunOn(p.name) > before+3 })
+		}
+		for _, id := range ids {
+			nodes[0].expect(id, task.Done)
+		}
+	}},
+	{"a rate of the cluster holds while a node is cut off from what grants it, and the node goes on by itself", shortLease, func(c *cluster) {
+		const tasks, burst, perSecond = 60, 5, 40
+		set := shared(policy.Limit{Name: "slow", Rate: policy.Rate{Count: perSecond, Per: time.Second, Burst: burst}})
+		nodes := c.joinAll(2, set, map[string]handle{"pay": done, "mail": done})
+		a, b := nodes[0], nodes[1]
+		a.ToLimits.Cut()
+		begin := time.Now()
+		ids := c.spread(nodes, tasks, payTo("acme"))
+		b.eventually("the other node runs its own", func() bool { return c.ledger.begunOn(b.name) > 10 })
+		mails := c.spread(nodes, 20, ofType("mail"))
+		b.ranOnce(mails...)
+		c.haveAllRun(mails, a, b)
+		for _, id := range ids {
+			if slices.Contains(c.ledger.nodes(id), a.name) {
+				c.Error("a task was started without a token")
+			}
+		}
+		a.ToLimits.Heal()
+		a.ranOnce(ids...)
+		if took, least := time.Since(begin), (tasks-burst)*time.Second/perSecond; took < least {
+			c.Errorf("%d tasks took %v; the rate allows %v", tasks, took, least)
+		}
+		c.haveAllRun(ids, a, b)
+	}},
+	{"a change of a limit that a node missed while it was cut off from the coordinator reaches it afterwards", shortLease, func(c *cluster) {
+		nodes := c.joinAll(2, shared(policy.Limit{Name: "few", Max: 2}), nil)
+		nodes[0].ToCoordinator.Cut()
+		five := 5
+		if _, err := nodes[1].SetLimit(c.ctx, engine.LimitSetting{Limit: "few", Max: &five}, nil); err != nil {
+			c.Fatal(err)
+		}
+		nodes[0].eventually("it has noticed that it is cut off", func() bool { return !nodes[0].IsMember() })
+		nodes[0].ToCoordinator.Heal()
+		c.haveMax(five)
+	}},
+}
+
+// setMax sets the maximum of the limit "few" at a node, and waits until all nodes have it.
+func (c *cluster) setMax(at *peer, most int) {
+	c.Helper()
+	if _, err := at.SetLimit(c.ctx, engine.LimitSetting{Limit: "few", Max: &most}, nil); err != nil {
+		c.Fatal(err)
+	}
+	c.haveMax(most)
+}
+
+// haveMax waits until all nodes have this maximum of the limit "few".
+func (c *cluster) haveMax(most int) {
+	c.Helper()
+	for _, p := range c.living() {
+		p.eventually("every node has the limit", func() bool {
+			l, err := p.Limit(c.ctx, "few", "")
+			return err == nil && l.Max == most
+		})
+	}
 }
 
 // closed returns a gate that is open.

@@ -67,6 +67,20 @@ func (l *ledger) nodes(id task.ID) []string {
 	return slices.Clone(l.on[id])
 }
 
+// begunOn returns how many calls a node has begun.
+func (l *ledger) begunOn(node string) (calls int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, nodes := range l.on {
+		for _, on := range nodes {
+			if on == node {
+				calls++
+			}
+		}
+	}
+	return calls
+}
+
 // running returns how many tasks are handled now.
 func (l *ledger) running() int {
 	l.mu.Lock()
