@@ -65,11 +65,6 @@ var sharedLimitScenarios = []clusterScenario{
 		nodes[0].eventually("the limit of all partners is used up", func() bool { return g.running("all") == 6 })
 		close(gate)
 		nodes[1].ranOnce(ids...)
-		for name, most := range g.peaks() {
-			if name == "acme" && most < 2 {
-				c.Errorf("%d of %s ran at once", most, name)
-			}
-		}
 	}},
 	{"a rate of the cluster holds over all nodes", longLease, func(c *cluster) {
 		const tasks, burst, perSecond = 60, 5, 40

@@ -83,8 +83,11 @@ func (l *link) wait(ctx context.Context) error {
 // hold makes a call that goes on until ctx ends or the link is cut.
 func (l *link) hold(ctx context.Context, call func(context.Context) error) error {
 	l.mu.Lock()
-	cut := l.cut
+	cut, isWhole := l.cut, l.isWhole()
 	l.mu.Unlock()
+	if !isWhole {
+		return errCut
+	}
 	held, end := context.WithCancel(ctx)
 	defer end()
 	watched := make(chan struct{})
