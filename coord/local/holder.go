@@ -15,15 +15,15 @@ import (
 type holder struct {
 	id      task.ID
 	node    *Node
-	orders  map[string]*standing // guarded by cluster.mu: by the limit's name
-	news    []*standing          // guarded by cluster.mu: those to tell of
-	changed wakeup.Signal        // set when news has something
-	lost    chan error           // receives why the holder has lost everything; holds one
+	orders  map[string]*ordered // guarded by cluster.mu: by the limit's name
+	news    []*ordered          // guarded by cluster.mu: those to tell of
+	changed wakeup.Signal       // set when news has something
+	lost    chan error          // receives why the holder has lost everything; holds one
 }
 
 // Hold implements [coord.Semaphore]. An id that is a holder's already is refused.
 func (n *Node) Hold(ctx context.Context, id task.ID, fn func([]coord.Holding)) error {
-	h := &holder{id: id, node: n, orders: map[string]*standing{}, changed: wakeup.New(), lost: make(chan error, 1)}
+	h := &holder{id: id, node: n, orders: map[string]*ordered{}, changed: wakeup.New(), lost: make(chan error, 1)}
 	if err := n.cluster.addHolder(h); err != nil {
 		return err
 	}
@@ -79,8 +79,8 @@ func (c *cluster) removeHolder(h *holder) {
 func (c *cluster) giveBack(hs ...*holder) {
 	names := map[string]bool{}
 	for _, h := range hs {
-		for name, st := range h.orders {
-			c.semaphores[name].remove(st)
+		for name := range h.orders {
+			c.semaphores[name].Remove(h.id)
 			names[name] = true
 		}
 	}
@@ -102,12 +102,12 @@ func (c *cluster) loseHolders(n *Node, why error) {
 	c.giveBack(lost...)
 }
 
-// tell makes the holder be told of st. It is called with mu held.
-func (c *cluster) tell(st *standing) {
-	if !st.telling {
-		st.telling = true
-		st.of.news = append(st.of.news, st)
-		st.of.changed.Set()
+// tell makes the holder be told of or. It is called with mu held.
+func (c *cluster) tell(or *ordered) {
+	if !or.telling {
+		or.telling = true
+		or.of.news = append(or.of.news, or)
+		or.of.changed.Set()
 	}
 }
 
@@ -119,24 +119,26 @@ func (c *cluster) takeNews(h *holder) []coord.Holding {
 		return nil
 	}
 	told := make([]coord.Holding, 0, len(h.news))
-	for _, st := range h.news {
-		st.telling = false
-		told = append(told, c.holding(st))
+	for _, or := range h.news {
+		or.telling = false
+		told = append(told, c.holding(or))
 	}
 	h.news = nil
 	return told
 }
 
-// holding returns what the holder of st is told of it. It is called with mu held.
-func (c *cluster) holding(st *standing) coord.Holding {
-	told := coord.Holding{Name: st.name, Number: st.number}
-	if st.want == 0 {
+// holding returns what the holder of or is told of it. It is called with mu held.
+func (c *cluster) holding(or *ordered) coord.Holding {
+	told := coord.Holding{Name: or.name, Number: or.number}
+	if or.of.orders[or.name] != or {
 		return told
 	}
-	told.Share, told.Waiting, told.Needed = c.semaphores[st.name].others(st)
-	st.toldWaiting, st.toldNeeded = told.Waiting > 0, told.Needed > 0 && st.held > told.Share
-	if st.held > 0 {
-		told.Held, told.Fence = st.held, st.fence
+	s := c.semaphores[or.name]
+	st := s.Find(or.of.id)
+	told.Share, told.Waiting, told.Needed = s.Others(st)
+	or.toldWaiting, or.toldNeeded = told.Waiting > 0, told.Needed > 0 && st.Held > told.Share
+	if st.Held > 0 {
+		told.Held, told.Fence = st.Held, st.Fence
 	}
 	return told
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/coord"
+	"github.com/taskengine/taskengine/coord/internal/limits"
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/wakeup"
 )
@@ -18,10 +19,10 @@ var ErrSevered = errors.New("the node was severed from its cluster")
 // cluster is what its nodes share.
 type cluster struct {
 	mu         sync.Mutex
-	roles      map[string]*role      // guarded by mu; only those that are held or waited for
-	semaphores map[string]*semaphore // guarded by mu; only those that are held or waited for
-	fence      uint64                // guarded by mu: of the latest grant of a permit
-	holders    map[task.ID]*holder   // guarded by mu
+	roles      map[string]*role             // guarded by mu; only those that are held or waited for
+	semaphores map[string]*limits.Semaphore // guarded by mu; only those that are held or waited for
+	fence      uint64                       // guarded by mu: of the latest grant of a permit
+	holders    map[task.ID]*holder          // guarded by mu
 	rates      buckets
 	members    map[task.ID]*member               // guarded by mu
 	settings   map[string]scopes                 // guarded by mu, by name
@@ -52,7 +53,7 @@ var (
 func New() *Node {
 	c := &cluster{
 		roles:      map[string]*role{},
-		semaphores: map[string]*semaphore{},
+		semaphores: map[string]*limits.Semaphore{},
 		holders:    map[task.ID]*holder{},
 		rates:      buckets{start: time.Now(), due: map[string]int64{}, sweep: minSweep},
 		members:    map[task.ID]*member{},

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/coord"
+	"github.com/taskengine/taskengine/coord/internal/lease"
+	"github.com/taskengine/taskengine/coord/internal/retry"
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/wakeup"
 )
@@ -60,19 +62,19 @@ func (c *Coord) beatLoop() {
 	if !c.waitStart() {
 		return
 	}
-	pause := backoff{most: c.maxPause}
+	pause := retry.Backoff{Most: c.maxPause}
 	for !c.isClosed() {
-		least, _ := suspended()
+		least, _ := lease.Suspended()
 		start := time.Now()
 		q := c.nextBeat(start)
 		a, err := c.callBeat(q)
 		if err != nil {
-			c.outage.failed("renewing the lease", err)
-			c.sleep(pause.next(), wakeup.Signal{})
+			c.outage.Failed("renewing the lease", err)
+			c.sleep(pause.Next(), wakeup.Signal{})
 			continue
 		}
-		c.outage.worked("renewing the lease")
-		pause.reset()
+		c.outage.Worked("renewing the lease")
+		pause.Reset()
 		c.applyBeat(q, a, start, least)
 		c.sleep(minPause, wakeup.Signal{})
 		c.sleep(c.lease/3-time.Since(start)-rand.N(c.lease/100), c.beatSoon)

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/taskengine/taskengine/coord/internal/retry"
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/wakeup"
 )
@@ -61,17 +62,17 @@ func (c *Coord) sendLoop() {
 	if !c.waitStart() {
 		return
 	}
-	pause := backoff{most: c.maxPause}
+	pause := retry.Backoff{Most: c.maxPause}
 	for !c.isClosed() {
 		c.sleep(time.Hour, c.outboxFilled)
 		c.sleep(linger, wakeup.Signal{})
 		for payloads := range slices.Chunk(pack(c.self, c.takeOutbox()), perSend) {
 			if err := c.send(payloads); err != nil {
-				c.outage.log.Debug("hints are lost", "error", err) // at debug only: a failing heartbeat is logged as well
-				c.sleep(pause.next(), wakeup.Signal{})
+				c.log.Debug("hints are lost", "error", err) // at debug only: a failing heartbeat is logged as well
+				c.sleep(pause.Next(), wakeup.Signal{})
 				break
 			}
-			pause.reset()
+			pause.Reset()
 		}
 	}
 }

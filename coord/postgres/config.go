@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/taskengine/taskengine/coord"
+	"github.com/taskengine/taskengine/coord/internal/retry"
 	"github.com/taskengine/taskengine/internal/wakeup"
 )
 
@@ -73,9 +74,9 @@ func (c *Coord) Watch(ctx context.Context, name string, fn func([]coord.Setting)
 		return err
 	}
 	defer c.unwatch(changed)
-	defer c.outage.worked("reading settings") // or is not tried any more
+	defer c.outage.Worked("reading settings") // or is not tried any more
 
-	retry := backoff{most: c.maxPause}
+	again := retry.Backoff{Most: c.maxPause}
 	var last []coord.Setting // that fn was called with
 	for first := true; ctx.Err() == nil; {
 		now, err := c.readSettings(ctx, name)
@@ -84,13 +85,13 @@ func (c *Coord) Watch(ctx context.Context, name string, fn func([]coord.Setting)
 		}
 		if err != nil {
 			if ctx.Err() == nil {
-				c.outage.failed("reading settings", err)
-				c.sleepUnless(ctx, retry.next())
+				c.outage.Failed("reading settings", err)
+				c.sleepUnless(ctx, again.Next())
 			}
 			continue
 		}
-		c.outage.worked("reading settings")
-		retry.reset()
+		c.outage.Worked("reading settings")
+		again.Reset()
 		if first || !slices.EqualFunc(last, now, sameSetting) {
 			first, last = false, withoutValues(now)
 			fn(now)

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/taskengine/taskengine/coord"
+	"github.com/taskengine/taskengine/coord/internal/retry"
 	"github.com/taskengine/taskengine/internal/wakeup"
 )
 
@@ -34,17 +35,17 @@ func (c *Coord) listenLoop(ctx context.Context) {
 	if !c.waitStart() {
 		return
 	}
-	pause := backoff{most: c.maxPause}
+	pause := retry.Backoff{Most: c.maxPause}
 	for ctx.Err() == nil {
 		listened, err := c.listenOnce(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		c.outage.failed("listening", err)
+		c.outage.Failed("listening", err)
 		if listened {
-			pause.reset()
+			pause.Reset()
 		}
-		c.sleep(pause.next(), wakeup.Signal{})
+		c.sleep(pause.Next(), wakeup.Signal{})
 	}
 }
 
@@ -67,7 +68,7 @@ func (c *Coord) listenOnce(ctx context.Context) (ok bool, err error) {
 	}); err != nil {
 		return false, err
 	}
-	c.outage.worked("listening")
+	c.outage.Worked("listening")
 	c.setListening(true)
 	for {
 		n, err := c.wait(ctx, conn)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/coord"
+	"github.com/taskengine/taskengine/coord/internal/retry"
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/wakeup"
 )
@@ -58,39 +59,39 @@ func (c *Coord) orderLoop() {
 	if !c.waitStart() {
 		return
 	}
-	retry := backoff{most: c.maxPause}
-	poll := backoff{most: c.maxPause}
+	again := retry.Backoff{Most: c.maxPause}
+	poll := retry.Backoff{Most: c.maxPause}
 	for !c.isClosed() {
 		q, ok := c.nextOrders()
 		if !ok {
-			c.outage.worked("ordering permits") // nothing is to be sent, so nothing fails
+			c.outage.Worked("ordering permits") // nothing is to be sent, so nothing fails
 			c.awaitOrders(&poll)
 			continue
 		}
 		var a ordersAnswer
 		if err := c.call("coord_orders", q, &a); err != nil {
-			c.outage.failed("ordering permits", err)
+			c.outage.Failed("ordering permits", err)
 			c.requeue(q)
-			c.sleep(retry.next(), wakeup.Signal{})
+			c.sleep(again.Next(), wakeup.Signal{})
 			continue
 		}
-		c.outage.worked("ordering permits")
-		retry.reset()
+		c.outage.Worked("ordering permits")
+		again.Reset()
 		if c.applyOrders(q, a) {
-			poll.reset()
+			poll.Reset()
 		}
 	}
 }
 
 // awaitOrders waits until there may be something to send. Without notifications it asks for news again
 // and again while something is waited for. Other news is reported with a heartbeat.
-func (c *Coord) awaitOrders(poll *backoff) {
+func (c *Coord) awaitOrders(poll *retry.Backoff) {
 	if !c.mustPoll() {
-		poll.reset()
+		poll.Reset()
 		c.sleep(time.Hour, c.ordersSoon)
 		return
 	}
-	c.sleep(poll.next(), c.ordersSoon)
+	c.sleep(poll.Next(), c.ordersSoon)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.news = c.session.open

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/taskengine/taskengine/coord"
+	"github.com/taskengine/taskengine/coord/internal/retry"
 	"github.com/taskengine/taskengine/coord/local"
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/wakeup"
@@ -66,7 +67,8 @@ type Coord struct {
 	own           string          // the channel for what concerns this process alone
 	listen        *pgx.ConnConfig // nil: do not
 	stopListening func()
-	outage        outage
+	log           *slog.Logger
+	outage        *retry.Outage
 	clock         atomic.Pointer[clockReading] // replaced by beatLoop; nil before the first heartbeat
 	inProcess     *local.Node                  // orders the candidates of this process, and passes hints to its subscribers
 
@@ -139,7 +141,8 @@ func New(pool *pgxpool.Pool, o Options) (*Coord, error) {
 		self:         self,
 		own:          "taskengine:" + self,
 		listen:       listen,
-		outage:       outage{log: o.Log, failing: map[string]bool{}},
+		log:          o.Log,
+		outage:       retry.NewOutage(o.Log, "the database"),
 		inProcess:    local.New(),
 		started:      make(chan struct{}),
 		closed:       make(chan struct{}),
@@ -185,7 +188,7 @@ func (c *Coord) Close() error {
 		defer cancel()
 		_, err := c.pool.Exec(ctx, c.sql("SELECT {schema}.coord_end($1::text::uuid)"), last.String())
 		if err != nil {
-			c.outage.log.Warn("what this node held is free only when its lease is over", "lease", c.lease, "error", err)
+			c.log.Warn("what this node held is free only when its lease is over", "lease", c.lease, "error", err)
 		}
 	}
 	return nil

@@ -3,13 +3,14 @@ package postgres
 import (
 	"time"
 
+	"github.com/taskengine/taskengine/coord/internal/lease"
 	"github.com/taskengine/taskengine/engine/task"
 )
 
 // Proves implements [coord.Prover].
 func (c *Coord) Proves(incarnation task.ID) bool {
 	now := time.Now()
-	_, most := suspended()
+	_, most := lease.Suspended()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.members[incarnation] != nil && c.session.holds(now, most)

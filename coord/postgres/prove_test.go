@@ -3,6 +3,8 @@ package postgres
 import (
 	"testing"
 	"time"
+
+	"github.com/taskengine/taskengine/coord/internal/lease"
 )
 
 func TestALeaseIsOverAfterTheMachineHasSlept(t *testing.T) {
@@ -28,8 +30,8 @@ func TestALeaseIsOverAfterTheMachineHasSlept(t *testing.T) {
 }
 
 func TestWhatTheMachineHasSleptDoesNotChangeWhileItIsAwake(t *testing.T) {
-	least, _ := suspended()
-	_, most := suspended()
+	least, _ := lease.Suspended()
+	_, most := lease.Suspended()
 	if least > most {
 		t.Errorf("it has slept for at least %v, and then for at most %v", least, most)
 	}

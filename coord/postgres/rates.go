@@ -122,6 +122,6 @@ func (c *Coord) sweepRates(ctx context.Context) {
 	_, err := c.pool.Exec(ctx, c.sql(`DELETE FROM {schema}.rate WHERE name IN (
 		SELECT name FROM {schema}.rate WHERE due < {schema}.coord_nanos() FOR UPDATE SKIP LOCKED)`))
 	if err != nil {
-		c.outage.log.Debug("rates that are not used stay in the database", "error", err) // until the next time
+		c.log.Debug("rates that are not used stay in the database", "error", err) // until the next time
 	}
 }

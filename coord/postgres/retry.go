@@ -5,10 +5,7 @@ import (
 	cryptorand "crypto/rand"
 	"encoding/json"
 	"errors"
-	"log/slog"
-	"math/rand/v2"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -16,51 +13,6 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/wakeup"
 )
-
-// outage logs once when the database cannot be used, and once when it can be used again.
-type outage struct {
-	log *slog.Logger
-
-	mu      sync.Mutex
-	failing map[string]bool // guarded by mu: what fails at present
-	since   time.Time       // guarded by mu
-}
-
-func (o *outage) failed(what string, err error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if len(o.failing) == 0 {
-		o.since = time.Now()
-		o.log.Warn("coordination cannot use the database and tries again", "while", what, "error", err)
-	}
-	o.failing[what] = true
-}
-
-func (o *outage) worked(what string) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if !o.failing[what] {
-		return
-	}
-	delete(o.failing, what)
-	if len(o.failing) == 0 {
-		o.log.Info("coordination can use the database again", "after", time.Since(o.since).Round(time.Millisecond))
-	}
-}
-
-// backoff is how long to wait after a failure: from a hundredth of most up to most, doubled each
-// time, less a random part of up to a half.
-type backoff struct {
-	most time.Duration
-	last time.Duration // 0: no failure before
-}
-
-func (b *backoff) next() time.Duration {
-	b.last = min(max(2*b.last, b.most/100), b.most)
-	return b.last/2 + rand.N(b.last/2+1)
-}
-
-func (b *backoff) reset() { b.last = 0 }
 
 // sql replaces {schema} by the name of the schema.
 func (c *Coord) sql(text string) string {

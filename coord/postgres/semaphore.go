@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/taskengine/taskengine/coord"
+	"github.com/taskengine/taskengine/coord/internal/lease"
 	"github.com/taskengine/taskengine/coord/internal/limits"
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/wakeup"
@@ -81,7 +82,7 @@ func (c *Coord) Order(id task.ID, orders ...coord.Order) {
 	for _, o := range orders {
 		o.Want, o.Least, o.Max = limits.Clamp(o.Want, o.Least, o.Max, coord.MaxPermits)
 		if !limits.IsName(o.Name) {
-			c.outage.log.Error("no permits are granted of a limit whose name is not valid UTF-8 without NUL", "limit", fmt.Sprintf("%q", o.Name))
+			c.log.Error("no permits are granted of a limit whose name is not valid UTF-8 without NUL", "limit", fmt.Sprintf("%q", o.Name))
 			h.tell(&standing{of: h, order: o, now: coord.Holding{Name: o.Name, Number: o.Number}})
 			continue
 		}
@@ -125,7 +126,7 @@ func (h *holder) tell(st *standing) {
 // Holds implements [coord.Semaphore].
 func (c *Coord) Holds(id task.ID) bool {
 	now := time.Now()
-	_, most := suspended()
+	_, most := lease.Suspended()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	h := c.holders[id]

@@ -1,4 +1,4 @@
-package postgres
+package lease
 
 import (
 	"time"
@@ -6,9 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// suspended returns for how long the machine was suspended since it was started, as a lower and
+// Suspended returns for how long the machine was suspended since it was started, as a lower and
 // an upper bound: CLOCK_BOOTTIME counts that time, CLOCK_MONOTONIC does not.
-func suspended() (least, most time.Duration) {
+func Suspended() (least, most time.Duration) {
 	var before, with, after unix.Timespec
 	for _, c := range [...]struct {
 		id   int32
