@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/taskengine/taskengine/internal/servertest"
 )
 
 // Bouncer starts a PgBouncer before the server and returns its address as host:port. It
@@ -28,8 +30,8 @@ func (s *Server) Bouncer(tb testing.TB, settings ...string) string {
 	if err != nil {
 		tb.Fatalf("pgtest: %v", err)
 	}
-	var bouncer *process
-	port, err := atFreePort(func(port int) (err error) {
+	var bouncer *servertest.Process
+	port, err := servertest.AtFreePort(func(port int) (err error) {
 		bouncer, err = s.launchBouncer(path, port, settings)
 		return err
 	})
@@ -37,7 +39,7 @@ func (s *Server) Bouncer(tb testing.TB, settings ...string) string {
 		tb.Fatalf("pgtest: starting PgBouncer: %v", err)
 	}
 	tb.Cleanup(func() {
-		if err := bouncer.end(syscall.SIGTERM); err != nil {
+		if err := bouncer.End(syscall.SIGTERM); err != nil {
 			tb.Errorf("pgtest: stopping PgBouncer: %v", err)
 		}
 	})
@@ -54,10 +56,10 @@ func Through(bouncer, databaseURL string) string {
 	return u.String()
 }
 
-func (s *Server) launchBouncer(path string, port int, settings []string) (*process, error) {
+func (s *Server) launchBouncer(path string, port int, settings []string) (*servertest.Process, error) {
 	name := fmt.Sprint("pgbouncer-", port)
 	// Only this bouncer has this database, so another program on the same port is noticed.
-	own := filepath.Base(s.group.folder)
+	own := filepath.Base(s.group.Folder())
 	lines := append([]string{
 		"[databases]",
 		fmt.Sprintf("%s = host=127.0.0.1 port=%d user=postgres dbname=postgres", own, s.port),
@@ -71,16 +73,16 @@ func (s *Server) launchBouncer(path string, port int, settings []string) (*proce
 		"max_client_conn = 1000",
 		"server_login_retry = 0.1",
 	}, settings...)
-	file := filepath.Join(s.group.folder, name+".ini")
+	file := filepath.Join(s.group.Folder(), name+".ini")
 	if err := os.WriteFile(file, []byte(strings.Join(lines, "\n")+"\n"), 0o644); err != nil {
 		return nil, err
 	}
-	p, err := s.group.start(name, path, file)
+	p, err := s.group.Start(name, path, file)
 	if err != nil {
 		return nil, err
 	}
 	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-	err = p.await(func(ctx context.Context) error { return ping(ctx, databaseURL(address, own)) })
+	err = p.Await(func(ctx context.Context) error { return ping(ctx, databaseURL(address, own)) })
 	if err != nil {
 		return nil, err
 	}

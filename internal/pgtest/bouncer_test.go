@@ -8,6 +8,8 @@ import (
 	"net/url"
 	"testing"
 	"time"
+
+	"github.com/taskengine/taskengine/internal/servertest"
 )
 
 func TestClientsOfABouncerShareAConnectionToTheServer(t *testing.T) {
@@ -43,7 +45,7 @@ func TestABouncerFindsAServerThatWasRestarted(t *testing.T) {
 	if err := s.Restart(); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), servertest.Patience)
 	defer cancel()
 	conn := connect(t, pooled) // the bouncer has it wait for a server
 	if _, err := conn.Exec(ctx, "SELECT 1"); err != nil {

@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/taskengine/taskengine/internal/servertest"
 )
 
 // Database creates an empty database and returns its URL. It is dropped when the test ends,
@@ -56,7 +58,7 @@ func (s *Server) URL(database string) string {
 }
 
 func (s *Server) administer(statement string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), servertest.Patience)
 	defer cancel()
 	conn, err := s.connect(ctx, s.port)
 	if err != nil {
@@ -78,7 +80,7 @@ func (s *Server) connect(ctx context.Context, port int) (*pgx.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	config.Host, config.Port = s.group.folder, uint16(port)
+	config.Host, config.Port = s.group.Folder(), uint16(port)
 	return pgx.ConnectConfig(ctx, config)
 }
 

@@ -6,14 +6,13 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
+	"os/user"
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
+	"syscall"
 )
 
 const (
@@ -79,32 +78,22 @@ func findBouncer() (string, error) {
 	return "", errors.New("there is no pgbouncer; install it with `apt-get install pgbouncer` or `brew install pgbouncer`")
 }
 
-// Ports are chosen below those that systems use for outgoing connections (32768 and up on Linux,
-// 49152 and up on macOS). So no outgoing connection takes the port of a server that is down for
-// a moment, and a client that dials it then cannot connect to itself.
-const firstPort, lastPort = 20000, 31999
-
-// atFreePort calls listen with free ports until one was not taken meanwhile.
-func atFreePort(listen func(port int) error) (int, error) {
-	var err error
-	for range 100 {
-		port := firstPort + rand.IntN(lastPort-firstPort+1)
-		var probe net.Listener
-		if probe, err = net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err != nil {
-			continue
-		}
-		if err = probe.Close(); err != nil {
-			return 0, err
-		}
-		if err = listen(port); err == nil || !portTaken(err) {
-			return port, err
-		}
+// unprivileged returns the user for processes if this process runs as root, else nil.
+func unprivileged() (*syscall.Credential, error) {
+	if os.Getuid() != 0 {
+		return nil, nil
 	}
-	return 0, err
-}
-
-// portTaken reports whether a program ended because another program listens on its port.
-func portTaken(err error) bool {
-	var ended *endedError
-	return errors.As(err, &ended) && strings.Contains(ended.said, "Address already in use")
+	u, err := user.Lookup("postgres")
+	if err != nil {
+		return nil, fmt.Errorf("PostgreSQL does not run as root, and there is no user postgres to run it as: %w; run the tests as another user", err)
+	}
+	uid, err := strconv.ParseUint(u.Uid, 10, 32)
+	if err != nil {
+		return nil, err
+	}
+	gid, err := strconv.ParseUint(u.Gid, 10, 32)
+	if err != nil {
+		return nil, err
+	}
+	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
 }

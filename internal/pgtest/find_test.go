@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/taskengine/taskengine/internal/servertest"
 )
 
 func TestTheNewestVersionIsTaken(t *testing.T) {
@@ -52,7 +54,7 @@ func TestAPortThatIsTakenIsNoticed(t *testing.T) {
 	if err := s.Crash(); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.launch(server.port); !portTaken(err) {
+	if err := s.launch(server.port); !servertest.PortTaken(err) {
 		t.Errorf("the server on a port that is taken: %v", err)
 	}
 	if err := s.Restart(); err != nil {
@@ -62,7 +64,7 @@ func TestAPortThatIsTakenIsNoticed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.launchBouncer(path, server.port, nil); !portTaken(err) {
+	if _, err := s.launchBouncer(path, server.port, nil); !servertest.PortTaken(err) {
 		t.Errorf("a bouncer on a port that is taken: %v", err)
 	}
 }

@@ -26,7 +26,7 @@ func (s *Server) signalAll(signal syscall.Signal) error {
 	if s.postgres == nil {
 		return errors.New("pgtest: the server is not running")
 	}
-	parent := s.postgres.cmd.Process.Pid
+	parent := s.postgres.PID()
 	sent := []int{parent}
 	if err := syscall.Kill(parent, signal); err != nil {
 		return fmt.Errorf("pgtest: %v: %w", signal, err)

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/taskengine/taskengine/internal/servertest"
 )
 
 const roleOwner = "owner"
@@ -27,14 +29,14 @@ func own() {
 		fmt.Println(err)
 		return
 	}
-	if _, err := atFreePort(func(port int) error {
+	if _, err := servertest.AtFreePort(func(port int) error {
 		_, err := s.launchBouncer(path, port, nil)
 		return err
 	}); err != nil {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println(s.group.folder)
+	fmt.Println(s.group.Folder())
 	_, _ = io.Copy(io.Discard, os.Stdin)
 }
 
@@ -92,7 +94,7 @@ func TestAnyFolderWillDo(t *testing.T) {
 	for what, name := range map[string]string{
 		"odd":  `it's a "folder"`,
 		"list": "one,two",
-		"long": strings.Repeat("x", longestPath),
+		"long": strings.Repeat("x", 100),
 	} {
 		t.Run(what, func(t *testing.T) {
 			folder := filepath.Join(root, name)
@@ -103,7 +105,7 @@ func TestAnyFolderWillDo(t *testing.T) {
 			s := startOne(t)
 			s.Database(t)
 			s.Bouncer(t)
-			if in := filepath.Dir(s.group.folder); (in == folder) != (what != "long") {
+			if in := filepath.Dir(s.group.Folder()); (in == folder) != (what != "long") {
 				t.Errorf("the server is in %s", in)
 			}
 		})

@@ -28,6 +28,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+
+	"github.com/taskengine/taskengine/internal/servertest"
 )
 
 // oldest is the first version that ends the connections to a database that it drops.
@@ -41,14 +43,14 @@ const oldest = 130000
 type Server struct {
 	bin      string   // the folder of initdb and postgres
 	settings []string // name=value, later ones win
-	group    *processGroup
+	group    *servertest.Group
 	port     int
 	version  int
 	made     atomic.Int64 // databases so far
 
 	mu       sync.Mutex
-	postgres *process // guarded by mu: nil while the server is down
-	closed   bool     // guarded by mu
+	postgres *servertest.Process // guarded by mu: nil while the server is down
+	closed   bool                // guarded by mu
 }
 
 // Start starts a new server with settings such as "max_connections=500" and returns when it
@@ -70,13 +72,17 @@ func start(settings []string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := newProcessGroup()
+	as, err := unprivileged()
+	if err != nil {
+		return nil, err
+	}
+	c, err := servertest.NewGroup("pgtest", as)
 	if err != nil {
 		return nil, err
 	}
 	s := &Server{bin: bin, group: c, settings: append([]string{
 		"listen_addresses=127.0.0.1",
-		`unix_socket_directories="` + strings.ReplaceAll(c.folder, `"`, `""`) + `"`, // it is a list
+		`unix_socket_directories="` + strings.ReplaceAll(c.Folder(), `"`, `""`) + `"`, // it is a list
 		"max_connections=200",
 		"shared_buffers=128MB",
 		"fsync=on",
@@ -110,16 +116,16 @@ func Run(m *testing.M, use func(*Server)) int {
 
 // create creates the cluster, starts it for the first time, and reads its version.
 func (s *Server) create() error {
-	err := s.group.run(filepath.Join(s.bin, "initdb"), "--pgdata="+s.data(), "--username=postgres",
+	err := s.group.Run(filepath.Join(s.bin, "initdb"), "--pgdata="+s.data(), "--username=postgres",
 		"--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync")
 	if err != nil {
 		return err
 	}
-	s.port, err = atFreePort(s.launch)
+	s.port, err = servertest.AtFreePort(s.launch)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), servertest.Patience)
 	defer cancel()
 	conn, err := s.connect(ctx, s.port)
 	if err != nil {
@@ -151,11 +157,11 @@ func (s *Server) launch(port int) error {
 	for _, setting := range s.settings {
 		args = append(args, "-c", setting)
 	}
-	p, err := s.group.start("postgres", filepath.Join(s.bin, "postgres"), args...)
+	p, err := s.group.Start("postgres", filepath.Join(s.bin, "postgres"), args...)
 	if err != nil {
 		return err
 	}
-	err = p.await(func(ctx context.Context) error {
+	err = p.Await(func(ctx context.Context) error {
 		conn, err := s.connect(ctx, port)
 		if err != nil {
 			return err
@@ -178,7 +184,7 @@ func (s *Server) stop(signal syscall.Signal) error {
 	}
 	p := s.postgres
 	s.postgres = nil
-	return p.end(signal)
+	return p.End(signal)
 }
 
 func (s *Server) running() bool {
@@ -220,13 +226,13 @@ func (s *Server) Close() error {
 	s.closed = true
 	var stopped error
 	if s.postgres != nil {
-		stopped = s.postgres.end(syscall.SIGINT)
+		stopped = s.postgres.End(syscall.SIGINT)
 		s.postgres = nil
 	}
-	if err := errors.Join(stopped, s.group.close()); err != nil {
+	if err := errors.Join(stopped, s.group.Close()); err != nil {
 		return fmt.Errorf("pgtest: stopping PostgreSQL: %w", err)
 	}
 	return nil
 }
 
-func (s *Server) data() string { return filepath.Join(s.group.folder, "data") }
+func (s *Server) data() string { return filepath.Join(s.group.Folder(), "data") }

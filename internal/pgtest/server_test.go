@@ -14,6 +14,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"go.uber.org/goleak"
+
+	"github.com/taskengine/taskengine/internal/servertest"
 )
 
 // roleVariable is the variable that makes a copy of this test program play a role instead of running tests.
@@ -90,7 +92,7 @@ func TestACrashLosesNothingThatWasCommitted(t *testing.T) {
 	if !slices.Equal(kept, want) {
 		t.Errorf("after the crash there are %v", kept)
 	}
-	log, err := os.ReadFile(filepath.Join(s.group.folder, "postgres.log"))
+	log, err := os.ReadFile(filepath.Join(s.group.Folder(), "postgres.log"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,8 +128,8 @@ func TestCloseRemovesTheFolderAndMayBeRepeated(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := os.Stat(s.group.folder); !os.IsNotExist(err) {
-		t.Errorf("%s is still there: %v", s.group.folder, err)
+	if _, err := os.Stat(s.group.Folder()); !os.IsNotExist(err) {
+		t.Errorf("%s is still there: %v", s.group.Folder(), err)
 	}
 	if err := ping(t.Context(), s.URL("postgres")); err == nil {
 		t.Error("a closed server answers")
@@ -207,7 +209,7 @@ func ask[T any](t *testing.T, conn *pgx.Conn, question string) T {
 // drained returns when no process has the other end of r open.
 func drained(t *testing.T, r *os.File) {
 	t.Helper()
-	if err := r.SetReadDeadline(time.Now().Add(patience)); err != nil {
+	if err := r.SetReadDeadline(time.Now().Add(servertest.Patience)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := io.Copy(io.Discard, r); err != nil {

@@ -1,6 +1,7 @@
 //go:build unix
 
-package pgtest
+// Package servertest starts the processes of servers for tests, and ends them with the test process, however that ends.
+package servertest
 
 import (
 	"bytes"
@@ -10,19 +11,17 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"os/user"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
 )
 
 const (
-	patience    = time.Minute // how long to wait for a program to answer or to end
-	longestPath = 100         // of a socket: the kernel takes 104 bytes on macOS, 108 on Linux
-	longestName = "/.s.PGSQL.65535.lock"
+	Patience    = time.Minute            // how long to wait for a program to answer or to end
+	longestPath = 100                    // of a socket: the kernel takes 104 bytes on macOS, 108 on Linux
+	longestName = "/.s.PGSQL.65535.lock" // of a socket in a folder
 	tailBytes   = 4 << 10
 )
 
@@ -39,26 +38,25 @@ until rm -rf "$1" 2>/dev/null; do
 	sleep 0.1
 done`
 
-// processGroup is a folder and the processes that work in it. They have a process group of their own. Its
+// Group is a folder and the processes that work in it. They have a process group of their own. Its
 // leader, the watchdog, ends them and removes the folder when this process has ended, for whatever
 // reason. So Ctrl-C reaches them only through the watchdog.
-type processGroup struct {
+type Group struct {
 	folder   string
+	name     string              // of the package that uses it
 	as       *syscall.Credential // the user of all processes but the watchdog; nil is the user of this process
 	watchdog *exec.Cmd
 	lifeline *os.File // the other end of the watchdog's standard input
 }
 
-func newProcessGroup() (*processGroup, error) {
-	as, err := unprivileged()
+// NewGroup returns a group without processes. Its folder begins with a name. Its processes run as the given user; nil is
+// the user of this process. The caller closes it.
+func NewGroup(name string, as *syscall.Credential) (*Group, error) {
+	folder, err := newFolder(name)
 	if err != nil {
 		return nil, err
 	}
-	folder, err := newFolder()
-	if err != nil {
-		return nil, err
-	}
-	c := &processGroup{folder: folder, as: as}
+	c := &Group{folder: folder, name: name, as: as}
 	if err := c.startWatchdog(); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(folder))
 	}
@@ -67,39 +65,19 @@ func newProcessGroup() (*processGroup, error) {
 
 // newFolder creates the folder where it should be, or in /tmp if the paths of sockets would
 // be too long there.
-func newFolder() (string, error) {
-	folder, err := os.MkdirTemp("", "pgtest-")
+func newFolder(name string) (string, error) {
+	folder, err := os.MkdirTemp("", name+"-")
 	if err != nil || len(folder+longestName) <= longestPath {
 		return folder, err
 	}
 	if err := os.Remove(folder); err != nil {
 		return "", err
 	}
-	return os.MkdirTemp("/tmp", "pgtest-")
-}
-
-// unprivileged returns the user for processes if this process runs as root, else nil.
-func unprivileged() (*syscall.Credential, error) {
-	if os.Getuid() != 0 {
-		return nil, nil
-	}
-	u, err := user.Lookup("postgres")
-	if err != nil {
-		return nil, fmt.Errorf("PostgreSQL does not run as root, and there is no user postgres to run it as: %w; run the tests as another user", err)
-	}
-	uid, err := strconv.ParseUint(u.Uid, 10, 32)
-	if err != nil {
-		return nil, err
-	}
-	gid, err := strconv.ParseUint(u.Gid, 10, 32)
-	if err != nil {
-		return nil, err
-	}
-	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
+	return os.MkdirTemp("/tmp", name+"-")
 }
 
 // startWatchdog gives the folder to the user of the processes and starts the watchdog.
-func (c *processGroup) startWatchdog() error {
+func (c *Group) startWatchdog() error {
 	if c.as != nil {
 		if err := os.Chown(c.folder, int(c.as.Uid), int(c.as.Gid)); err != nil {
 			return err
@@ -111,7 +89,7 @@ func (c *processGroup) startWatchdog() error {
 	}
 	defer watched.Close()
 	c.lifeline = lifeline
-	c.watchdog = exec.Command("/bin/sh", "-c", watchdogScript, "pgtest-watchdog", c.folder)
+	c.watchdog = exec.Command("/bin/sh", "-c", watchdogScript, c.name+"-watchdog", c.folder)
 	c.watchdog.Dir = "/"
 	c.watchdog.Stdin = watched
 	c.watchdog.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -121,8 +99,11 @@ func (c *processGroup) startWatchdog() error {
 	return nil
 }
 
-// close lets the watchdog end the remaining processes and returns when the folder is gone.
-func (c *processGroup) close() error {
+// Folder returns the folder in which the processes work.
+func (c *Group) Folder() string { return c.folder }
+
+// Close lets the watchdog end the remaining processes and returns when the folder is gone.
+func (c *Group) Close() error {
 	if err := c.lifeline.Close(); err != nil {
 		return err
 	}
@@ -132,7 +113,7 @@ func (c *processGroup) close() error {
 	return nil
 }
 
-func (c *processGroup) command(path string, args ...string) *exec.Cmd {
+func (c *Group) command(path string, args ...string) *exec.Cmd {
 	cmd := exec.Command(path, args...)
 	cmd.Dir = c.folder
 	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "PG") }),
@@ -141,16 +122,16 @@ func (c *processGroup) command(path string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// run runs a program to its end.
-func (c *processGroup) run(path string, args ...string) error {
+// Run runs a program to its end.
+func (c *Group) Run(path string, args ...string) error {
 	if said, err := c.command(path, args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w\n%s", path, err, bytes.TrimSpace(said))
 	}
 	return nil
 }
 
-// process is a running program with the processes that it started.
-type process struct {
+// Process is a running program with the processes that it started.
+type Process struct {
 	name  string
 	cmd   *exec.Cmd
 	log   string   // the file that it writes to
@@ -158,9 +139,9 @@ type process struct {
 	alive *os.File // ends when the process and all that it started are gone
 }
 
-// start starts a program that writes to NAME.log in the folder.
-func (c *processGroup) start(name, path string, args ...string) (*process, error) {
-	p := &process{name: name, log: filepath.Join(c.folder, name+".log"), cmd: c.command(path, args...)}
+// Start starts a program that writes to NAME.log in the folder.
+func (c *Group) Start(name, path string, args ...string) (*Process, error) {
+	p := &Process{name: name, log: filepath.Join(c.folder, name+".log"), cmd: c.command(path, args...)}
 	log, err := os.OpenFile(p.log, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o666)
 	if err != nil {
 		return nil, err
@@ -186,19 +167,19 @@ func (c *processGroup) start(name, path string, args ...string) (*process, error
 	return p, nil
 }
 
-// endedError says that a program ended unexpectedly or did not answer.
-type endedError struct{ name, what, said string }
+// EndedError says that a program ended unexpectedly or did not answer.
+type EndedError struct{ Name, what, Said string }
 
-func (e *endedError) Error() string {
-	return fmt.Sprintf("%s %s; the end of its log:\n%s", e.name, e.what, e.said)
+func (e *EndedError) Error() string {
+	return fmt.Sprintf("%s %s; the end of its log:\n%s", e.Name, e.what, e.Said)
 }
 
-// await returns nil as soon as answers does. If answers does not in time, await ends the process.
-func (p *process) await(answers func(context.Context) error) error {
+// Await returns nil as soon as answers does. If answers does not in time, Await ends the process.
+func (p *Process) Await(answers func(context.Context) error) error {
 	begin := time.Now()
 	for {
 		// Another program may have the port, accept the connection and never answer.
-		ctx, cancel := context.WithTimeout(context.Background(), patience/10)
+		ctx, cancel := context.WithTimeout(context.Background(), Patience/10)
 		err := answers(ctx)
 		cancel()
 		if err == nil {
@@ -207,19 +188,19 @@ func (p *process) await(answers func(context.Context) error) error {
 		gone, broken := p.gone(20 * time.Millisecond)
 		switch {
 		case broken != nil:
-			return errors.Join(broken, p.end(syscall.SIGKILL))
+			return errors.Join(broken, p.End(syscall.SIGKILL))
 		case gone:
-			failed := &endedError{name: p.name, what: "ended", said: p.tail()}
-			return errors.Join(failed, p.end(syscall.SIGKILL))
-		case time.Since(begin) > patience:
-			failed := &endedError{name: p.name, what: fmt.Sprintf("did not answer within %v (%v)", patience, err), said: p.tail()}
-			return errors.Join(failed, p.end(syscall.SIGKILL))
+			failed := &EndedError{Name: p.name, what: "ended", Said: p.tail()}
+			return errors.Join(failed, p.End(syscall.SIGKILL))
+		case time.Since(begin) > Patience:
+			failed := &EndedError{Name: p.name, what: fmt.Sprintf("did not answer within %v (%v)", Patience, err), Said: p.tail()}
+			return errors.Join(failed, p.End(syscall.SIGKILL))
 		}
 	}
 }
 
 // gone waits for the end of the process and all that it started, and reports whether it came.
-func (p *process) gone(wait time.Duration) (bool, error) {
+func (p *Process) gone(wait time.Duration) (bool, error) {
 	if err := p.alive.SetReadDeadline(time.Now().Add(wait)); err != nil {
 		return false, err
 	}
@@ -233,15 +214,15 @@ func (p *process) gone(wait time.Duration) (bool, error) {
 	return false, fmt.Errorf("watching %s: %w", p.name, err)
 }
 
-// end sends a signal to the process and returns when it and all that it started have ended.
-func (p *process) end(signal syscall.Signal) error {
+// End sends a signal to the process and returns when it and all that it started have ended.
+func (p *Process) End(signal syscall.Signal) error {
 	defer p.alive.Close()
 	if err := p.cmd.Process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("sending %v to %s: %w", signal, p.name, err)
 	}
-	gone, err := p.gone(patience)
+	gone, err := p.gone(Patience)
 	if err == nil && !gone {
-		err = &endedError{name: p.name, what: fmt.Sprintf("did not end within %v of %v", patience, signal), said: p.tail()}
+		err = &EndedError{Name: p.name, what: fmt.Sprintf("did not end within %v of %v", Patience, signal), Said: p.tail()}
 		err = errors.Join(err, p.cmd.Process.Kill())
 	}
 	var exit *exec.ExitError
@@ -251,8 +232,11 @@ func (p *process) end(signal syscall.Signal) error {
 	return err
 }
 
+// PID returns the process id of the program.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
 // tail returns the end of the output of the process since its start.
-func (p *process) tail() string {
+func (p *Process) tail() string {
 	said, err := os.ReadFile(p.log)
 	if err != nil {
 		return err.Error()
