@@ -51,12 +51,27 @@ var rules = []rule{
 	},
 	{
 		Of:  "internal/pgtest",
+		May: []string{"internal/servertest"},
 		Out: []string{"github.com/jackc/pgx"},
 		Why: "a server for tests does not depend on the tests",
 	},
 	{
 		Of:  "internal/wiretest",
 		Why: "a network passes on bytes, whatever they mean",
+	},
+	{
+		Of:  "internal/servertest",
+		Why: "processes for tests do not depend on the tests",
+	},
+	{
+		Of:  "internal/zktest",
+		May: []string{"internal/servertest"},
+		Why: "a server for tests does not depend on the tests",
+	},
+	{
+		Of:  "internal/etcdtest",
+		May: []string{"internal/servertest"},
+		Why: "a server for tests does not depend on the tests",
 	},
 	{
 		Of:  "engine/policy",
@@ -197,6 +212,8 @@ var rules = []rule{
 	},
 	{
 		Of:  "coord/internal",
+		May: []string{"coord", "coord/internal/...", "coord/local", "engine/task", "internal/wakeup"},
+		Out: []string{"golang.org/x/sys"},
 		Why: "what backends share knows no particular one",
 	},
 	{
@@ -207,8 +224,20 @@ var rules = []rule{
 	{
 		Of:  "coord/postgres",
 		May: []string{"coord", "coord/internal/...", "coord/local", "engine/task", "internal/wakeup"},
-		Out: []string{"github.com/jackc/pgx", "golang.org/x/sys"},
-		Why: "a backend implements its ports and brings one dependency, and asks the system how long it was suspended; within one process callers agree by coord/local",
+		Out: []string{"github.com/jackc/pgx"},
+		Why: "a backend implements its ports and brings one dependency; within one process callers agree by coord/local",
+	},
+	{
+		Of:  "coord/etcd",
+		May: []string{"coord", "coord/internal/..."},
+		Out: []string{"go.etcd.io/etcd", "go.uber.org/zap"},
+		Why: "a backend is a store of cells for coord/internal/kv, and brings one dependency",
+	},
+	{
+		Of:  "coord/zk",
+		May: []string{"coord", "coord/internal/...", "internal/wakeup"},
+		Out: []string{"github.com/go-zookeeper/zk"},
+		Why: "a backend is a store of cells for coord/internal/kv, and brings one dependency",
 	},
 	{
 		Of:  "coord/stored",

@@ -1,0 +1,99 @@
+// Package etcd implements the ports of package coord on etcd: membership, elections, permits of limits, rates and
+// settings. Package coord/internal/kv decides; this package is its store.
+//
+// Everything is below one prefix, so that clusters can share an etcd. A session is a lease of etcd with a key that
+// lasts as long. A member, a leader or a holder of permits is a key with the lease of its node.
+//
+// After the loss of its leader, etcd begins all leases anew. So what a dead node held can be free later than its lease
+// demands then, and never earlier.
+package etcd
+
+import (
+	"cmp"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/taskengine/taskengine/coord/internal/kv"
+)
+
+// ErrLeaseOver says that the node did not renew its lease in time, or found it ended: other nodes may hold by now what
+// it held. It is the cause of a leader's context, and what Join and Hold return.
+var ErrLeaseOver = kv.ErrLeaseOver
+
+// DefaultLease is the lease if [Options] have none.
+const DefaultLease = 4 * time.Second
+
+// DefaultPrefix begins all keys if [Options] have no other prefix.
+const DefaultPrefix = "taskengine"
+
+// minLease is the shortest lease that can be asked for: those of etcd are whole seconds.
+const minLease = time.Second
+
+// Options say how to use etcd.
+type Options struct {
+	Endpoints []string // of the members, as host:port; at least one
+	Prefix    string   // of all keys, without the slash that follows it; "" is [DefaultPrefix]
+
+	// Lease is how long other nodes wait for the heartbeat of this one before they treat it as dead; 0 is
+	// [DefaultLease]. It is rounded up to seconds, and to what etcd demands, which is 1.5 times its election timeout.
+	Lease time.Duration
+
+	TLS            *tls.Config // nil: connections are not encrypted
+	User, Password string      // "": no authentication
+
+	// Now is the clock of rates, which should be that of all nodes; nil is that of the machine.
+	Now func() time.Time
+
+	// Log gets a line when etcd cannot be used and when it can be used again; nil is not to log.
+	Log *slog.Logger
+}
+
+// Coord is the connection of one node to its cluster. It is safe for concurrent use.
+type Coord struct {
+	*kv.Node
+	client *clientv3.Client
+}
+
+// New returns a connection to a cluster. It does not wait for etcd. The result must be closed.
+func New(o Options) (*Coord, error) {
+	o.Lease = cmp.Or(o.Lease, DefaultLease)
+	o.Prefix = cmp.Or(o.Prefix, DefaultPrefix)
+	if len(o.Endpoints) == 0 {
+		return nil, errors.New("etcd: no endpoints")
+	}
+	if o.Lease < minLease {
+		return nil, fmt.Errorf("etcd: a lease of %v: want %v or more", o.Lease, minLease)
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	client, err := clientv3.New(clientv3.Config{
+		Endpoints: o.Endpoints, TLS: o.TLS, Username: o.User, Password: o.Password,
+		DialTimeout: o.Lease, DialKeepAliveTime: max(o.Lease, minKeepAlive), DialKeepAliveTimeout: o.Lease / 2,
+		Logger: zap.NewNop(), // what matters is in the errors
+	})
+	if err != nil {
+		return nil, fmt.Errorf("etcd: %w", err)
+	}
+	prefix := strings.TrimSuffix(o.Prefix, "/") + "/"
+	n := kv.New(&store{client: client, prefix: prefix}, kv.Options{
+		Driver: "etcd", Name: strings.Join(o.Endpoints, ",") + "/" + prefix, Lease: o.Lease, Now: o.Now, Log: o.Log,
+	})
+	return &Coord{Node: n, client: client}, nil
+}
+
+// minKeepAlive is the shortest time between two probes of an idle connection: etcd ends connections with more.
+const minKeepAlive = 5 * time.Second
+
+// Close gives back what the node holds, as [kv.Node.Close] says, and closes the connection.
+func (c *Coord) Close() error { return errors.Join(c.Node.Close(), c.client.Close()) }

@@ -1,0 +1,217 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/taskengine/taskengine/coord/internal/kv"
+)
+
+// maxOps is how many operations are in one transaction: etcd takes 128 by default.
+const maxOps = 100
+
+// store is a [kv.Store]. The version of a cell is the revision of etcd in which it was changed.
+type store struct {
+	client *clientv3.Client
+	prefix string
+}
+
+// Open implements [kv.Store].
+func (s *store) Open(ctx context.Context, lease time.Duration) (kv.Session, error) {
+	granted, err := s.client.Grant(ctx, int64((lease+time.Second-1)/time.Second))
+	if err != nil {
+		return nil, fmt.Errorf("get a lease: %w", err)
+	}
+	n := &session{store: s, id: granted.ID, lease: time.Duration(granted.TTL) * time.Second}
+	n.key = s.prefix + fmt.Sprintf("session/%016x", int64(granted.ID))
+	if _, err := s.client.Put(ctx, n.key, " ", clientv3.WithLease(n.id)); err != nil {
+		return nil, fmt.Errorf("open a session: %w", err)
+	}
+	return n, nil
+}
+
+// Read implements [kv.Store].
+func (s *store) Read(ctx context.Context, keys ...string) ([]kv.Cell, error) {
+	cells := make([]kv.Cell, 0, len(keys))
+	for len(cells) < len(keys) {
+		some := keys[len(cells):min(len(cells)+maxOps, len(keys))]
+		ops := make([]clientv3.Op, len(some))
+		for i, key := range some {
+			ops[i] = clientv3.OpGet(s.prefix + key)
+		}
+		answer, err := s.client.Txn(ctx).Then(ops...).Commit()
+		if err != nil {
+			return nil, fmt.Errorf("read %d cells: %w", len(keys), err)
+		}
+		for i, key := range some {
+			cells = append(cells, cellOf(key, answer.Responses[i].GetResponseRange(), answer.Header.Revision))
+		}
+	}
+	return cells, nil
+}
+
+// cellOf returns a cell as it was read at a revision.
+func cellOf(key string, found *etcdserverpb.RangeResponse, revision int64) kv.Cell {
+	c := kv.Cell{Key: key}
+	if len(found.GetKvs()) == 0 {
+		c.Version = uint64(revision)
+		return c
+	}
+	c.Value, c.Version = found.Kvs[0].Value, uint64(found.Kvs[0].ModRevision)
+	return c
+}
+
+// Swap implements [kv.Store].
+func (s *store) Swap(ctx context.Context, changes ...kv.Change) ([]kv.Outcome, error) {
+	return s.swap(ctx, nil, changes)
+}
+
+// swap makes changes, and only while a session lasts, unless that is nil. Each change is a transaction within the
+// transaction of the request, so all of them cost one entry of etcd's log, and do not depend on each other.
+func (s *store) swap(ctx context.Context, by *session, changes []kv.Change) ([]kv.Outcome, error) {
+	outcomes := make([]kv.Outcome, 0, len(changes))
+	for len(outcomes) < len(changes) {
+		some := changes[len(outcomes):min(len(outcomes)+maxOps, len(changes))]
+		ops := make([]clientv3.Op, len(some))
+		for i, c := range some {
+			ops[i] = s.op(by, c)
+		}
+		txn := s.client.Txn(ctx)
+		if by != nil {
+			txn = txn.If(clientv3.Compare(clientv3.CreateRevision(by.key), ">", 0))
+		}
+		answer, err := txn.Then(ops...).Commit()
+		if err != nil {
+			return nil, fmt.Errorf("change %d cells: %w", len(changes), err)
+		}
+		if !answer.Succeeded {
+			return nil, kv.ErrOver
+		}
+		for i, c := range some {
+			outcomes = append(outcomes, outcomeOf(c, answer.Responses[i].GetResponseTxn(), answer.Header.Revision))
+		}
+	}
+	return outcomes, nil
+}
+
+// op returns the operation of a change.
+func (s *store) op(by *session, c kv.Change) clientv3.Op {
+	key := s.prefix + c.Was.Key
+	is := clientv3.Compare(clientv3.CreateRevision(key), "=", 0)
+	if c.Was.Exists() {
+		is = clientv3.Compare(clientv3.ModRevision(key), "=", int64(c.Was.Version))
+	}
+	var change clientv3.Op
+	switch {
+	case c.Value == nil:
+		change = clientv3.OpDelete(key)
+	case c.Was.Exists():
+		change = clientv3.OpPut(key, string(c.Value), clientv3.WithIgnoreLease())
+	case c.Ephemeral:
+		change = clientv3.OpPut(key, string(c.Value), clientv3.WithLease(by.id))
+	default:
+		change = clientv3.OpPut(key, string(c.Value))
+	}
+	return clientv3.OpTxn([]clientv3.Cmp{is}, []clientv3.Op{change}, []clientv3.Op{clientv3.OpGet(key)})
+}
+
+func outcomeOf(c kv.Change, answer *etcdserverpb.TxnResponse, revision int64) kv.Outcome {
+	if answer.Succeeded {
+		return kv.Outcome{Swapped: true, Now: kv.Cell{Key: c.Was.Key, Value: c.Value, Version: uint64(revision)}}
+	}
+	return kv.Outcome{Now: cellOf(c.Was.Key, answer.Responses[0].GetResponseRange(), revision)}
+}
+
+// Watch implements [kv.Store]. A member of etcd that has lost the others ends the watch.
+func (s *store) Watch(ctx context.Context, prefix string, fn func(kv.Update)) error {
+	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
+	defer cancel()
+	whole, err := s.client.Get(ctx, s.prefix+prefix, clientv3.WithPrefix())
+	if err != nil {
+		return ended(ctx, fmt.Errorf("read what is watched: %w", err))
+	}
+	u := kv.Update{Whole: true, At: uint64(whole.Header.Revision)}
+	for _, found := range whole.Kvs {
+		u.Cells = append(u.Cells, kv.Cell{Key: string(found.Key[len(s.prefix):]), Value: found.Value, Version: uint64(found.ModRevision)})
+	}
+	changes := s.client.Watch(ctx, s.prefix+prefix, clientv3.WithPrefix(), clientv3.WithRev(whole.Header.Revision+1), clientv3.WithFragment())
+	fn(u)
+	for answer := range changes {
+		if err := answer.Err(); err != nil {
+			return ended(ctx, fmt.Errorf("watch: %w", err))
+		}
+		u := kv.Update{}
+		for _, e := range answer.Events {
+			c := kv.Cell{Key: string(e.Kv.Key[len(s.prefix):]), Version: uint64(e.Kv.ModRevision)}
+			if e.Type == clientv3.EventTypePut {
+				c.Value = e.Kv.Value
+			}
+			u.Cells = append(u.Cells, c)
+		}
+		if len(u.Cells) > 0 {
+			fn(u)
+		}
+	}
+	return ended(ctx, errors.New("the watch was closed"))
+}
+
+// ended returns nil if ctx has ended, and err otherwise.
+func ended(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// session is a [kv.Session]: a lease with a key that is there as long as it lasts.
+type session struct {
+	*store
+	id    clientv3.LeaseID
+	lease time.Duration
+	key   string
+}
+
+// Lease implements [kv.Session].
+func (n *session) Lease() time.Duration { return n.lease }
+
+// Renew implements [kv.Session].
+func (n *session) Renew(ctx context.Context) error {
+	if _, err := n.client.KeepAliveOnce(ctx, n.id); err != nil {
+		return fmt.Errorf("renew the lease: %w", overIfGone(err))
+	}
+	return nil
+}
+
+// overIfGone returns [kv.ErrOver] for the error that a lease has ended.
+func overIfGone(err error) error {
+	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		return kv.ErrOver
+	}
+	return err
+}
+
+// Swap implements [kv.Session].
+func (n *session) Swap(ctx context.Context, changes ...kv.Change) ([]kv.Outcome, error) {
+	outcomes, err := n.swap(ctx, n, changes)
+	if err != nil {
+		return nil, overIfGone(err)
+	}
+	return outcomes, nil
+}
+
+// Abandon implements [kv.Session]. Only Renew renews a lease.
+func (n *session) Abandon() {}
+
+// End implements [kv.Session].
+func (n *session) End(ctx context.Context) error {
+	if _, err := n.client.Revoke(ctx, n.id); err != nil {
+		return fmt.Errorf("end the lease: %w", overIfGone(err))
+	}
+	return nil
+}

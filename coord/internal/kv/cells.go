@@ -1,0 +1,122 @@
+package kv
+
+import (
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/taskengine/taskengine/coord/internal/retry"
+	"github.com/taskengine/taskengine/internal/wakeup"
+)
+
+// The keys. A name in a key is escaped, so that it has no slash and no control character, and is not empty.
+const (
+	live       = "live/" // begins all keys that are watched
+	memberKey  = live + "member/"
+	roleKey    = live + "role/"
+	holderKey  = live + "holder/"
+	permitKey  = live + "permit/"
+	settingKey = live + "setting/"
+	rateKey    = "rate/"
+	identity   = "identity"
+)
+
+// Folders are what the keys of cells begin with, without the slash that follows: for stores that have folders.
+var Folders = []string{
+	strings.TrimSuffix(memberKey, "/"), strings.TrimSuffix(roleKey, "/"), strings.TrimSuffix(holderKey, "/"),
+	strings.TrimSuffix(permitKey, "/"), strings.TrimSuffix(settingKey, "/"), strings.TrimSuffix(rateKey, "/"),
+}
+
+// escape returns a name as a part of a key.
+func escape(name string) string { return "=" + url.PathEscape(name) }
+
+// unescape returns the name that escape has made a part of a key.
+func unescape(part string) string {
+	name, _ := url.PathUnescape(strings.TrimPrefix(part, "=")) // what others have written there is no name of ours
+	return name
+}
+
+// watchLoop learns of changes of cells, until Close.
+func (n *Node) watchLoop() {
+	if !n.waitStart() {
+		return
+	}
+	pause := retry.Backoff{Most: n.maxPause}
+	for n.ctx.Err() == nil {
+		err := n.store.Watch(n.ctx, live, func(u Update) {
+			n.update(u)
+			n.outage.Worked("watching")
+			pause.Reset()
+		})
+		if n.ctx.Err() == nil {
+			if err != nil {
+				n.outage.Failed("watching", err)
+			}
+			n.sleep(pause.Next(), wakeup.Signal{})
+		}
+	}
+}
+
+// update applies what a watch reports.
+func (n *Node) update(u Update) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if u.Whole {
+		there := make(map[string]bool, len(u.Cells))
+		for _, c := range u.Cells {
+			there[c.Key] = true
+		}
+		for key, c := range n.cells {
+			if c.Exists() && c.Version <= u.At && !there[key] {
+				u.Cells = append(u.Cells, Cell{Key: key, Version: max(u.At, c.Version+1)})
+			}
+		}
+	}
+	for _, c := range u.Cells {
+		n.learn(c)
+	}
+	if u.Whole && !n.seen {
+		n.seen = true
+		n.wakeMembers()
+		n.wakeWatches()
+	}
+	n.bury()
+	n.syncSoon.Set()
+}
+
+// learn applies the state of a cell, which may be older than what is known. It is called with mu held.
+func (n *Node) learn(c Cell) {
+	was := n.cells[c.Key]
+	if c.Version <= was.Version || !strings.HasPrefix(c.Key, live) {
+		return
+	}
+	n.cells[c.Key] = c
+	if !c.Exists() {
+		n.graves = append(n.graves, grave{key: c.Key, version: c.Version, since: time.Now()})
+	}
+	kind, rest, _ := strings.Cut(c.Key[len(live):], "/")
+	switch live + kind + "/" {
+	case memberKey:
+		n.learnMember(rest, was, c)
+	case roleKey:
+		n.learnRole(unescape(rest), c)
+	case holderKey:
+		n.learnHolder(rest, c)
+	case permitKey:
+		n.learnPermits(c)
+	case settingKey:
+		n.wakeWatches()
+	}
+}
+
+// bury forgets removed cells of which no older state can arrive any more: what is on its way arrives within a lease, or
+// the watch begins again. It is called with mu held.
+func (n *Node) bury() {
+	for len(n.graves) > 0 && time.Since(n.graves[0].since) > 2*n.lease {
+		g := n.graves[0]
+		n.graves = n.graves[1:]
+		if c := n.cells[g.key]; c.Version == g.version {
+			delete(n.cells, g.key)
+		}
+	}
+}

@@ -1,0 +1,306 @@
+package kv_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/taskengine/taskengine/coord/internal/kv"
+)
+
+// memory is a coordinator in memory.
+type memory struct {
+	mu       sync.Mutex
+	version  uint64            // guarded by mu: of the newest change
+	cells    map[string]*entry // guarded by mu: removed ones, too
+	watchers map[*watcher]bool // guarded by mu
+}
+
+type entry struct {
+	kv.Cell
+	owner *memorySession // nil: not ephemeral
+}
+
+type watcher struct {
+	prefix string
+	queue  []kv.Update   // guarded by memory.mu
+	more   chan struct{} // holds one: queue has something
+}
+
+func newMemory() *memory {
+	return &memory{cells: map[string]*entry{}, watchers: map[*watcher]bool{}}
+}
+
+// swap is called with mu held. owner is nil for a change by no session.
+func (m *memory) swap(owner *memorySession, c kv.Change) kv.Outcome {
+	key := c.Was.Key
+	e := m.cells[key]
+	if e == nil {
+		e = &entry{Cell: kv.Cell{Key: key}}
+		m.cells[key] = e
+	}
+	if e.Exists() != c.Was.Exists() || e.Exists() && e.Version != c.Was.Version {
+		return kv.Outcome{Now: e.Cell}
+	}
+	if e.Exists() || c.Value != nil {
+		if !e.Exists() {
+			if e.owner = nil; c.Ephemeral {
+				e.owner = owner
+			}
+		}
+		m.set(e, c.Value)
+	}
+	return kv.Outcome{Swapped: true, Now: e.Cell}
+}
+
+// set is called with mu held.
+func (m *memory) set(e *entry, value []byte) {
+	m.version++
+	e.Cell = kv.Cell{Key: e.Key, Value: bytes.Clone(value), Version: m.version}
+	for w := range m.watchers {
+		if strings.HasPrefix(e.Key, w.prefix) {
+			w.queue = append(w.queue, kv.Update{Cells: []kv.Cell{e.Cell}})
+			select {
+			case w.more <- struct{}{}:
+			default:
+			}
+		}
+	}
+}
+
+// expire ends a session. It is called with mu held.
+func (m *memory) expire(s *memorySession) {
+	if s.over {
+		return
+	}
+	s.over = true
+	for _, key := range slices.Sorted(maps.Keys(m.cells)) {
+		if e := m.cells[key]; e.owner == s && e.Exists() {
+			m.set(e, nil)
+		}
+	}
+}
+
+// client is the connection of one node to a coordinator in memory.
+type client struct {
+	*memory
+	faults *rand.Rand    // nil: none
+	late   time.Duration // guarded by memory.mu: by how much the next change of a session is late, after an error; 0: it is not
+	lost   bool          // guarded by memory.mu: the answer to the next change of a session is lost
+	calls  int           // guarded by memory.mu: so far, of all kinds
+
+	gate sync.Mutex
+	cut  chan struct{} // guarded by gate: closed while the connection is cut
+	heal chan struct{} // guarded by gate: closed while it is not
+}
+
+func (m *memory) connect(faults *rand.Rand) *client {
+	c := &client{memory: m, faults: faults, cut: make(chan struct{}), heal: make(chan struct{})}
+	close(c.heal)
+	return c
+}
+
+// sever cuts the connection for a time.
+func (c *client) sever(d time.Duration) {
+	c.gate.Lock()
+	defer c.gate.Unlock()
+	close(c.cut)
+	c.heal = make(chan struct{})
+	time.AfterFunc(d, func() {
+		c.gate.Lock()
+		defer c.gate.Unlock()
+		c.cut = make(chan struct{})
+		close(c.heal)
+	})
+}
+
+func (c *client) state() (cut, heal chan struct{}) {
+	c.gate.Lock()
+	defer c.gate.Unlock()
+	return c.cut, c.heal
+}
+
+var errFault = errors.New("the answer was lost")
+
+// reach waits until the connection is not cut.
+func (c *client) reach(ctx context.Context) error {
+	_, heal := c.state()
+	select {
+	case <-heal:
+		return ctx.Err()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// call calls fn with the lock of the coordinator. Now and then, if there may be faults, it does so and returns an error,
+// or does so some time after it has returned one, or does not at all.
+func (c *client) call(ctx context.Context, faulty bool, fn func()) error {
+	if err := c.reach(ctx); err != nil {
+		return err
+	}
+	late := func() { c.mu.Lock(); defer c.mu.Unlock(); fn() }
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.calls++
+	if faulty && c.faults != nil {
+		switch c.faults.IntN(20) {
+		case 0:
+			return errFault
+		case 1:
+			fn()
+			return errFault
+		case 2:
+			time.AfterFunc(time.Duration(c.faults.IntN(100))*time.Millisecond, late)
+			return errFault
+		}
+	}
+	fn()
+	return nil
+}
+
+func (c *client) Open(ctx context.Context, lease time.Duration) (kv.Session, error) {
+	s := &memorySession{client: c, lease: lease}
+	err := c.call(ctx, true, func() {
+		s.end = time.AfterFunc(lease, func() { c.mu.Lock(); defer c.mu.Unlock(); c.expire(s) })
+	})
+	return s, err
+}
+
+func (c *client) Read(ctx context.Context, keys ...string) ([]kv.Cell, error) {
+	var cells []kv.Cell
+	err := c.call(ctx, len(keys) > 1, func() { // the callers of calls that read one cell get the error
+		for _, key := range keys {
+			if e := c.cells[key]; e != nil {
+				cells = append(cells, e.Cell)
+			} else {
+				cells = append(cells, kv.Cell{Key: key})
+			}
+		}
+	})
+	if err != nil {
+		return nil, err // what is late may still add to them
+	}
+	return cells, nil
+}
+
+func (c *client) Swap(ctx context.Context, changes ...kv.Change) ([]kv.Outcome, error) {
+	return c.change(ctx, nil, changes)
+}
+
+// misbehaves makes a change late or loses the answer to it, if a test wants that.
+func (c *client) misbehaves(by *memorySession, changes []kv.Change) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	late, lost := c.late, c.lost
+	c.late, c.lost = 0, false
+	apply := func() {
+		for _, change := range changes {
+			c.swap(by, change)
+		}
+	}
+	switch {
+	case late > 0:
+		time.AfterFunc(late, func() { c.mu.Lock(); defer c.mu.Unlock(); apply() })
+	case lost:
+		apply()
+	}
+	return late > 0 || lost
+}
+
+func (c *client) change(ctx context.Context, by *memorySession, changes []kv.Change) (outcomes []kv.Outcome, err error) {
+	over := false
+	if by != nil && c.misbehaves(by, changes) {
+		return nil, errFault
+	}
+	err = c.call(ctx, by != nil, func() {
+		if over = by != nil && by.over; over {
+			return
+		}
+		made := make([]kv.Outcome, 0, len(changes))
+		for _, change := range changes {
+			made = append(made, c.swap(by, change))
+		}
+		outcomes = made
+	})
+	if err != nil {
+		return nil, err
+	}
+	if over {
+		return nil, kv.ErrOver
+	}
+	return outcomes, nil
+}
+
+func (c *client) Watch(ctx context.Context, prefix string, fn func(kv.Update)) error {
+	if err := c.reach(ctx); err != nil {
+		return nil
+	}
+	w := &watcher{prefix: prefix, more: make(chan struct{}, 1)}
+	c.mu.Lock()
+	whole := kv.Update{Whole: true, At: c.version}
+	for key, e := range c.cells {
+		if strings.HasPrefix(key, prefix) && e.Exists() {
+			whole.Cells = append(whole.Cells, e.Cell)
+		}
+	}
+	c.watchers[w] = true
+	c.mu.Unlock()
+	defer func() { c.mu.Lock(); defer c.mu.Unlock(); delete(c.watchers, w) }()
+	fn(whole)
+	for {
+		cut, _ := c.state()
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-cut:
+			return errors.New("the connection was cut")
+		case <-w.more:
+			c.mu.Lock()
+			queue := w.queue
+			w.queue = nil
+			c.mu.Unlock()
+			for _, u := range queue {
+				fn(u)
+			}
+		}
+	}
+}
+
+type memorySession struct {
+	*client
+	lease time.Duration
+	end   *time.Timer
+	over  bool // guarded by memory.mu
+}
+
+func (s *memorySession) Lease() time.Duration { return s.lease }
+
+func (s *memorySession) Renew(ctx context.Context) error {
+	over := false
+	err := s.call(ctx, true, func() {
+		if over = s.over; !over {
+			s.end.Reset(s.lease)
+		}
+	})
+	if err == nil && over {
+		return kv.ErrOver
+	}
+	return err
+}
+
+func (s *memorySession) Swap(ctx context.Context, changes ...kv.Change) ([]kv.Outcome, error) {
+	return s.change(ctx, s, changes)
+}
+
+func (s *memorySession) Abandon() {}
+
+func (s *memorySession) End(ctx context.Context) error {
+	return s.call(ctx, true, func() { s.end.Stop(); s.expire(s) })
+}

@@ -1,0 +1,336 @@
+package kv
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/taskengine/taskengine/coord"
+	"github.com/taskengine/taskengine/coord/internal/limits"
+	"github.com/taskengine/taskengine/engine/task"
+)
+
+// permitCells is how many cells have the permits of all limits. More cells are changed by fewer nodes at once, and
+// fewer are changed by fewer requests. Every node of a cluster must have the same number.
+const permitCells = 1024
+
+// permits is the value of a cell that has the permits of some limits. It stays there when nothing is held or wanted
+// of them, so that fences never start again.
+type permits struct {
+	Fence  uint64                       `json:"fence"` // of the latest grant
+	Limits map[string]*limits.Semaphore `json:"limits"`
+}
+
+// permitCell returns the key of the cell that has the permits of a limit.
+func permitCell(limit string) string {
+	return fmt.Sprintf("%s%03x", permitKey, bucket(limit, permitCells))
+}
+
+// bucket returns in which of a number of cells a name is.
+func bucket(name string, of uint32) uint32 {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(name)) // it never fails
+	return h.Sum32() % of
+}
+
+// cutKey returns what follows a prefix in a key.
+func cutKey(key, prefix string) (string, bool) { return strings.CutPrefix(key, prefix) }
+
+// parsePermits returns the value of a cell.
+func parsePermits(c Cell) (*permits, error) {
+	p := &permits{Limits: map[string]*limits.Semaphore{}}
+	if !c.Exists() {
+		return p, nil
+	}
+	if err := json.Unmarshal(c.Value, p); err != nil {
+		return nil, fmt.Errorf("cell %s has no permits: %w", c.Key, err)
+	}
+	return p, nil
+}
+
+// clone returns a copy that shares no memory with p.
+func (p *permits) clone() *permits {
+	next := &permits{Fence: p.Fence, Limits: make(map[string]*limits.Semaphore, len(p.Limits))}
+	for name, s := range p.Limits {
+		c := *s
+		c.Standings = slices.Clone(s.Standings)
+		next.Limits[name] = &c
+	}
+	return next
+}
+
+// standing returns what a holder has and wants of a limit, and nil if that is nothing.
+func (p *permits) standing(limit string, holder task.ID) (*limits.Semaphore, *limits.Standing) {
+	if p == nil || p.Limits[limit] == nil {
+		return nil, nil
+	}
+	s := p.Limits[limit]
+	return s, s.Find(holder)
+}
+
+// hasStandings reports whether a holder has or wants permits, as far as is known. It is called with mu held.
+func (n *Node) hasStandings(id task.ID) bool {
+	for _, p := range n.permits {
+		if p.has(id) {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *permits) has(id task.ID) bool {
+	for _, s := range p.Limits {
+		if s.Find(id) != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// depart makes all permits of a holder be taken back that lives no more. It is called with mu held.
+func (n *Node) depart(id task.ID) {
+	for key, p := range n.permits {
+		if p.has(id) {
+			n.gone[id] = true
+			n.dirty[key] = true
+		}
+	}
+	n.syncSoon.Set()
+}
+
+// learnPermits tells holders of what is new in a cell of permits. It is called with mu held.
+func (n *Node) learnPermits(c Cell) {
+	now, err := parsePermits(c)
+	if err != nil {
+		n.options.Log.Error("permits of some limits cannot be granted", "error", err)
+		delete(n.permits, c.Key)
+		return
+	}
+	n.permits[c.Key] = now
+	for name, s := range now.Limits {
+		for _, st := range s.Standings {
+			n.checkStanding(c.Key, name, st)
+		}
+	}
+	for or := range n.orders[c.Key] {
+		n.tellIfNew(or)
+	}
+}
+
+// checkStanding notices a standing of a holder that may be gone, and one of a holder of this node that has ordered
+// something else meanwhile: a request that was in doubt can be applied late. It is called with mu held.
+func (n *Node) checkStanding(key, limit string, st limits.Standing) {
+	h := n.holders[st.Holder]
+	if h == nil {
+		if !n.cells[holderKey+st.Holder.String()].Exists() && !n.gone[st.Holder] {
+			n.suspect[st.Holder] = true
+		}
+		return
+	}
+	or := h.orders[limit]
+	if or == nil {
+		or = &ordered{of: h, key: key, order: coord.Order{Name: limit}, sent: maxKeep}
+		h.orders[limit] = or
+		n.addOrdered(or)
+	} else if or.order.Want == st.Want || or.sent < maxKeep {
+		return
+	}
+	or.pending = true
+	n.dirty[key] = true
+}
+
+// suspectAll looks for standings of holders that may be gone. It is called with mu held.
+func (n *Node) suspectAll() {
+	for key, p := range n.permits {
+		for name, s := range p.Limits {
+			for _, st := range s.Standings {
+				n.checkStanding(key, name, st)
+			}
+		}
+	}
+}
+
+// tellIfNew is called with mu held.
+func (n *Node) tellIfNew(or *ordered) {
+	now, told := n.holding(or), or.told
+	if now.Held != told.Held || now.Fence != told.Fence ||
+		now.Held > 0 && (now.Waiting > 0 && told.Waiting == 0 || now.Needed > 0 && now.Held > now.Share && (told.Needed == 0 || told.Held <= told.Share)) {
+		or.of.tell(or)
+	}
+}
+
+// holding returns what the holder of or is told of it. It is called with mu held.
+func (n *Node) holding(or *ordered) coord.Holding {
+	told := coord.Holding{Name: or.order.Name, Number: or.number}
+	s, st := n.permits[or.key].standing(or.order.Name, or.of.id)
+	if st == nil || or.order.Want == 0 {
+		return told
+	}
+	told.Share, told.Waiting, told.Needed = s.Others(st)
+	if told.Held = min(st.Held, or.keep, or.sent); told.Held > 0 {
+		told.Fence = st.Fence
+	}
+	return told
+}
+
+// planPermits adds the changes of the cells in which orders are not taken into account yet, or holders have something
+// that are gone. It is called with mu held.
+func (n *Node) planPermits(p *plan) {
+	for _, key := range slices.Sorted(maps.Keys(n.dirty)) {
+		if len(p.changes) >= maxCells {
+			n.syncSoon.Set()
+			return
+		}
+		delete(n.dirty, key)
+		n.planCell(p, key)
+	}
+	clear(n.gone) // nothing of them is left, or it is in the plan
+}
+
+// planCell is called with mu held.
+func (n *Node) planCell(p *plan, key string) {
+	c := n.cellOf(key)
+	was := n.permits[key]
+	switch {
+	case was == nil && c.Exists():
+		return // it is not known what it says
+	case was == nil:
+		was = &permits{}
+	}
+	next := was.clone()
+	touched := map[string]bool{}
+	departed := n.takeBack(next, touched)
+	var sent []*ordered
+	for or := range n.orders[key] {
+		if or.pending && or.of.live {
+			sent = append(sent, or)
+		}
+	}
+	slices.SortFunc(sent, func(a, b *ordered) int { return cmp.Compare(a.turn, b.turn) })
+	for _, or := range sent {
+		n.apply(next, or)
+		touched[or.order.Name] = true
+	}
+	now := n.options.Now()
+	for _, name := range slices.Sorted(maps.Keys(touched)) {
+		s := next.Limits[name]
+		s.Serve(now, &next.Fence)
+		if len(s.Standings) == 0 {
+			delete(next.Limits, name)
+		}
+	}
+	n.commit(p, c, next, sent, departed)
+}
+
+// takeBack removes the standings of holders that are gone, and returns these.
+func (n *Node) takeBack(next *permits, touched map[string]bool) (departed []task.ID) {
+	for id := range n.gone {
+		for name, s := range next.Limits {
+			if s.Find(id) != nil {
+				s.Remove(id)
+				touched[name] = true
+				departed = append(departed, id)
+			}
+		}
+	}
+	return departed
+}
+
+// apply applies the latest order of a holder to what a cell will be. It is called with mu held.
+func (n *Node) apply(next *permits, or *ordered) {
+	s := next.Limits[or.order.Name]
+	if s == nil {
+		s = &limits.Semaphore{}
+		next.Limits[or.order.Name] = s
+	}
+	now := n.options.Now()
+	if keep := min(or.keep, or.sent); keep < or.order.Want { // what was given back in between is granted to others first
+		if st := s.Find(or.of.id); st != nil && st.Held > keep {
+			less := or.order
+			less.Want = keep
+			s.Order(or.of.id, less, now)
+			s.Serve(now, &next.Fence)
+		}
+	}
+	s.Order(or.of.id, or.order, now)
+}
+
+// commit adds the change of a cell to a plan, unless it is none. It is called with mu held.
+func (n *Node) commit(p *plan, c Cell, next *permits, sent []*ordered, departed []task.ID) {
+	value, _ := json.Marshal(next) // text, numbers and times can be marshalled
+	if bytes.Equal(value, c.Value) || !c.Exists() && len(next.Limits) == 0 {
+		for _, or := range sent {
+			or.sent = maxKeep
+			n.answer(or, or.order)
+		}
+		return
+	}
+	orders := make([]coord.Order, len(sent))
+	for i, or := range sent {
+		orders[i] = or.order
+		or.sent = min(or.sent, or.keep)
+		or.keep, or.pending = or.order.Want, false
+	}
+	p.add(Change{Was: c, Value: value}, func(swapped bool, err error) {
+		for i, or := range sent {
+			if swapped {
+				or.sent = maxKeep
+				n.answer(or, orders[i])
+				continue
+			}
+			or.pending = true // if the request is in doubt, sent stays
+			if err == nil {
+				or.keep, or.sent = min(or.keep, or.sent), maxKeep
+			}
+		}
+		if !swapped {
+			for _, id := range departed {
+				n.gone[id] = true
+			}
+			n.dirty[c.Key] = true
+			n.syncSoon.Set()
+		}
+	})
+}
+
+// answer tells the holder that the cell takes an order into account. It is called with mu held.
+func (n *Node) answer(or *ordered, o coord.Order) {
+	or.number = o.Number
+	if or.order.Number == o.Number {
+		or.pending = false
+		or.keep = o.Want
+		if o.Want == 0 {
+			n.removeOrdered(or)
+		}
+	}
+	or.of.tell(or)
+}
+
+// Holders implements [coord.Semaphore].
+func (n *Node) Holders(ctx context.Context, name string) ([]coord.Holder, error) {
+	if err := checkText("limit", name); err != nil {
+		return nil, err
+	}
+	if n.isClosed() {
+		return nil, coord.ErrClosed
+	}
+	cells, err := n.store.Read(ctx, permitCell(name))
+	if err != nil {
+		return nil, fmt.Errorf("read the holders of limit %q: %w", name, err)
+	}
+	p, err := parsePermits(cells[0])
+	if err != nil {
+		return nil, err
+	}
+	s := p.Limits[name]
+	if s == nil {
+		return nil, nil
+	}
+	return s.Holders(), nil
+}

@@ -1,0 +1,95 @@
+// Package kv implements the ports of coordination on a key-value store that changes cells by compare-and-swap, has
+// sessions that end with their process, and reports changes. Such a store is etcd or ZooKeeper.
+//
+//	store.go    what a coordinator must offer
+//	node.go     a node's connection to its cluster
+//	session.go  the session by which a node holds roles, permits and members
+//	sync.go     how the cells of a node are brought to what it wants
+//	cells.go    what is known of the cells, and what follows from their changes
+//	member.go   who is alive
+//	elector.go  who does a duty
+//	holder.go   who holds permits
+//	permits.go  the permits of limits
+//	config.go   settings
+//	rates.go    tokens of rates
+//
+// Nothing is decided by a leader. A node computes the next state of a cell, such as who holds the permits of a limit,
+// and stores it if the cell has not changed meanwhile.
+package kv
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// ErrOver says that a session has ended: all of its ephemeral cells are removed, and it changes nothing any more.
+var ErrOver = errors.New("the session is over")
+
+// Cell is a key with a value.
+type Cell struct {
+	Key     string
+	Value   []byte // nil: there is no such cell. It must not be changed
+	Version uint64 // it grows with every change of the cell, also over a removal; 0: there has never been such a cell, or that is forgotten
+}
+
+// Exists reports whether the cell is there.
+func (c Cell) Exists() bool { return c.Value != nil }
+
+// Change is a change of a cell that is made if the cell is still in a certain state.
+type Change struct {
+	Was       Cell   // with this Version if it exists; otherwise there must be no cell
+	Value     []byte // nil removes the cell
+	Ephemeral bool   // a new cell is removed with the session that makes it
+}
+
+// Outcome is what came of a change.
+type Outcome struct {
+	Swapped bool
+	Now     Cell // after the change; if it was not made, the cell as it is
+}
+
+// Update is what a watch reports.
+type Update struct {
+	Whole bool   // all cells of the prefix are in Cells; there are no others
+	At    uint64 // if Whole: a cell that was changed since has a higher Version
+	Cells []Cell // those that have changed, in the order of the changes
+}
+
+// Store is the key-value store of a coordinator. Each call ends soon after its context. After an error of a change it
+// may have been made, or may be made later.
+type Store interface {
+	// Open opens a session, which lasts for lease after each renewal, or longer if the store demands it.
+	Open(ctx context.Context, lease time.Duration) (Session, error)
+
+	// Read returns cells in the order of their keys in the call, as they are after all changes that were made
+	// before it.
+	Read(ctx context.Context, keys ...string) ([]Cell, error)
+
+	// Swap makes each of the changes of different cells, or none of it, independently of the others.
+	Swap(ctx context.Context, changes ...Change) ([]Outcome, error)
+
+	// Watch calls fn with all cells whose keys begin with a prefix, and then with changes of such cells, one call
+	// at a time, until ctx ends. It returns an error before that when it has missed changes.
+	Watch(ctx context.Context, prefix string, fn func(Update)) error
+}
+
+// Session is a session of a [Store].
+type Session interface {
+	// Lease returns how long the session really lasts after the beginning of a renewal.
+	Lease() time.Duration
+
+	// Renew begins the lease anew. The error wraps [ErrOver] if the session has ended.
+	Renew(ctx context.Context) error
+
+	// Swap does what that of the store does while the session lasts. The error wraps [ErrOver] if it has ended;
+	// then nothing was changed.
+	Swap(ctx context.Context, changes ...Change) ([]Outcome, error)
+
+	// End ends the session and removes its ephemeral cells.
+	End(ctx context.Context) error
+
+	// Abandon stops everything that renews the session, so that it ends when its lease is over. It does not wait.
+	// No other call follows.
+	Abandon()
+}

@@ -1,0 +1,137 @@
+package kv
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/taskengine/taskengine/coord/internal/retry"
+	"github.com/taskengine/taskengine/internal/wakeup"
+)
+
+// maxPermits is how many cells of permits are changed by one request.
+const maxCells = 256
+
+// plan is a request that brings cells to what the node wants.
+type plan struct {
+	session *session
+	changes []Change
+	then    []func(swapped bool, err error) // called with mu held, after the cell was learned; after an error the change may have been made
+}
+
+// add adds a change to a plan.
+func (p *plan) add(c Change, then func(swapped bool, err error)) {
+	p.changes = append(p.changes, c)
+	p.then = append(p.then, then)
+}
+
+// syncLoop changes the cells of the node until they are as the node wants, whenever something has changed, until Close.
+// Only one request is under way at a time.
+func (n *Node) syncLoop() {
+	if !n.waitStart() {
+		return
+	}
+	pause := retry.Backoff{Most: n.maxPause}
+	for !n.isClosed() {
+		busy, err := n.sync()
+		switch {
+		case err != nil:
+			n.outage.Failed("changing cells", err)
+			n.sleep(pause.Next(), wakeup.Signal{})
+		case busy:
+			pause.Reset()
+			n.outage.Worked("changing cells")
+		default:
+			n.outage.Worked("changing cells") // nothing is to be changed, so nothing fails
+			n.sleep(time.Hour, n.syncSoon)
+		}
+	}
+}
+
+// sync makes one request, and reports whether there was one to make.
+func (n *Node) sync() (busy bool, err error) {
+	ctx, cancel := n.call()
+	defer cancel()
+	if read, err := n.readDoubted(ctx); read || err != nil {
+		return read, err
+	}
+	p := n.plan()
+	if p == nil {
+		return false, nil
+	}
+	outcomes, err := p.session.Swap(ctx, p.changes...)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.session != p.session { // it was lost meanwhile, and what it did is over
+		return true, nil
+	}
+	if errors.Is(err, ErrOver) {
+		n.lose(ErrLeaseOver)
+		return true, nil
+	}
+	for i, then := range p.then {
+		if err != nil {
+			n.doubted[p.changes[i].Was.Key] = true
+			then(false, err)
+			continue
+		}
+		n.learn(outcomes[i].Now)
+		then(outcomes[i].Swapped, nil)
+	}
+	return true, err
+}
+
+// readDoubted reads the cells of which it is not known how they are, and reports whether there were any.
+func (n *Node) readDoubted(ctx context.Context) (bool, error) {
+	n.mu.Lock()
+	var keys []string
+	for key := range n.doubted {
+		keys = append(keys, key)
+	}
+	suspects := 0
+	if n.seen {
+		for id := range n.suspect {
+			keys = append(keys, holderKey+id.String())
+			suspects++
+		}
+	}
+	n.mu.Unlock()
+	if len(keys) == 0 {
+		return false, nil
+	}
+	slices.Sort(keys)
+	cells, err := n.store.Read(ctx, keys...)
+	if err != nil {
+		return true, err
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, c := range cells {
+		delete(n.doubted, c.Key)
+		if was := n.cells[c.Key]; !c.Exists() && was.Exists() {
+			c.Version = max(c.Version, was.Version+1)
+		}
+		n.learn(c)
+	}
+	n.settleSuspects(cells)
+	return true, nil
+}
+
+// plan returns the next request, or nil if everything is as the node wants it.
+func (n *Node) plan() *plan {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.session == nil || n.isClosed() {
+		return nil
+	}
+	p := &plan{session: n.session}
+	n.planMembers(p)
+	n.planRoles(p)
+	n.planHolders(p)
+	n.planPermits(p)
+	if len(p.changes) == 0 {
+		return nil
+	}
+	return p
+}

@@ -1,0 +1,189 @@
+package zk
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// conn is a connection of the library with its session. The library connects again by itself while the session lasts.
+type conn struct {
+	*zk.Conn
+	timeout atomic.Int64 // of the session, as the server has set it, in milliseconds; 0: not known yet
+	session chan int64   // the id of the first session; holds one
+	once    sync.Once    // of closeNow
+
+	mu     sync.Mutex
+	wire   net.Conn // guarded by mu: the newest connection
+	hungUp bool     // guarded by mu: there are no more connections
+}
+
+// dial returns a connection, which need not be there yet. The caller closes it.
+func dial(o Options) (*conn, error) {
+	c := &conn{session: make(chan int64, 1)}
+	var first sync.Once
+	dialer := func(network, address string, timeout time.Duration) (net.Conn, error) {
+		d := net.Dialer{Timeout: min(timeout, o.Lease/3)}
+		raw, err := d.Dial(network, address)
+		if err == nil && o.TLS != nil {
+			raw, err = handshake(raw, address, o.TLS, o.Lease/3)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return c.connected(&wire{Conn: raw, longest: o.Lease / 3, timeout: &c.timeout})
+	}
+	ready := make(chan struct{})
+	library, _, err := zk.Connect(o.Endpoints, o.Lease, zk.WithDialer(dialer), zk.WithLogInfo(false), zk.WithLogger(quiet{}),
+		zk.WithEventCallback(func(e zk.Event) {
+			if e.State == zk.StateHasSession {
+				<-ready
+				first.Do(func() { c.session <- c.SessionID() })
+			}
+		}))
+	if err != nil {
+		return nil, fmt.Errorf("zookeeper: %w", err)
+	}
+	c.Conn = library
+	close(ready)
+	if o.User != "" {
+		go func() { _ = library.AddAuth("digest", []byte(o.User+":"+o.Password)) }() // it waits for the connection, and is repeated with each later one
+	}
+	return c, nil
+}
+
+// handshake makes a connection an encrypted one.
+func handshake(raw net.Conn, address string, config *tls.Config, limit time.Duration) (net.Conn, error) {
+	if config.ServerName == "" {
+		config = config.Clone()
+		config.ServerName, _, _ = net.SplitHostPort(address)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	encrypted := tls.Client(raw, config)
+	if err := encrypted.HandshakeContext(ctx); err != nil {
+		_ = raw.Close()
+		return nil, err
+	}
+	return encrypted, nil
+}
+
+// await waits for the first session, and returns its id.
+func (c *conn) await(ctx context.Context) (int64, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, silence, errSilent)
+	defer cancel()
+	select {
+	case id := <-c.session:
+		c.session <- id
+		return id, nil
+	case <-ctx.Done():
+		return 0, fmt.Errorf("connect: %w", context.Cause(ctx))
+	}
+}
+
+// connected returns a new connection, unless there are to be no more.
+func (c *conn) connected(w *wire) (net.Conn, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.hungUp {
+		_ = w.Close()
+		return nil, errors.New("the session is abandoned")
+	}
+	c.wire = w
+	return w, nil
+}
+
+// hangUp ends the connection to the server, so that the session ends by its timeout.
+func (c *conn) hangUp() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.hungUp = true
+	if c.wire != nil {
+		_ = c.wire.Close()
+	}
+}
+
+// close closes the connection and ends the session. It does not wait, because the library may for very long.
+func (c *conn) close() { go c.closeNow() }
+
+// closeNow closes the connection and ends the session.
+func (c *conn) closeNow() { c.once.Do(c.Conn.Close) }
+
+// quiet is a logger that logs nothing: what matters is in the errors.
+type quiet struct{}
+
+func (quiet) Printf(string, ...any) {}
+
+// wire is a network connection that reads the timeout of the session from the first answer of the server, which the
+// library keeps for itself. It waits for that answer no longer than for any other: the library waits for more than six
+// timeouts, also if the server hangs while others could answer.
+type wire struct {
+	net.Conn
+	longest time.Duration
+	timeout *atomic.Int64
+
+	head []byte // what was read so far of the first answer: its length, the version of the protocol, and the timeout
+}
+
+const headSize = 12
+
+func (w *wire) Read(p []byte) (int, error) {
+	n, err := w.Conn.Read(p)
+	if missing := headSize - len(w.head); missing > 0 {
+		w.head = append(w.head, p[:min(n, missing)]...)
+		if len(w.head) == headSize {
+			w.timeout.Store(int64(binary.BigEndian.Uint32(w.head[8:])))
+		}
+	}
+	return n, err
+}
+
+func (w *wire) SetReadDeadline(t time.Time) error {
+	if len(w.head) < headSize && time.Until(t) > w.longest {
+		t = time.Now().Add(w.longest)
+	}
+	return w.Conn.SetReadDeadline(t)
+}
+
+// silence is after which time without an answer a connection is given up.
+const silence = 10 * time.Second
+
+// errSilent says that the library has not answered in time. It may never answer.
+var errSilent = errors.New("no answer")
+
+// do calls fn, which uses the library, and returns when it has ended, or ctx has, or there is silence: the library knows no
+// contexts, and a request can get lost in it. Do calls fn again if no server could be reached, so that nothing was sent.
+func do[T any](ctx context.Context, fn func() (T, error)) (T, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, silence, errSilent)
+	defer cancel()
+	type result struct {
+		value T
+		err   error
+	}
+	done := make(chan result, 1)
+	go func() {
+		for {
+			v, err := fn()
+			if errors.Is(err, zk.ErrNoServer) && ctx.Err() == nil {
+				continue // the library has waited for a second
+			}
+			done <- result{v, err}
+			return
+		}
+	}()
+	select {
+	case r := <-done:
+		return r.value, r.err
+	case <-ctx.Done():
+		var zero T
+		return zero, context.Cause(ctx)
+	}
+}

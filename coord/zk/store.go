@@ -1,0 +1,407 @@
+package zk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/taskengine/taskengine/coord/internal/kv"
+)
+
+// store is a [kv.Store]. The version of a cell is the number of the transaction that has changed it (mzxid). The
+// changes of a node are compared by its own version, which the store remembers.
+type store struct {
+	options Options
+	acl     []zk.ACL
+
+	mu     sync.Mutex
+	base   *conn              // guarded by mu: for what no session does; nil: not opened yet, or it did not answer in time
+	made   bool               // guarded by mu: the folders are there
+	known  map[string]version // guarded by mu: by path
+	closed bool               // guarded by mu
+}
+
+// version is a state of a node.
+type version struct {
+	mzxid int64
+	data  int32 // how often the node was changed since it was created
+}
+
+func newStore(o Options) *store {
+	s := &store{options: o, acl: zk.WorldACL(zk.PermAll), known: map[string]version{}}
+	if o.User != "" {
+		s.acl = zk.DigestACL(zk.PermAll, o.User, o.Password)
+	}
+	return s
+}
+
+func (s *store) path(key string) string { return s.options.Prefix + "/" + key }
+
+// conn returns the connection for what no session does, with the folders made.
+func (s *store) conn(ctx context.Context) (*conn, error) {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return nil, zk.ErrClosing
+	}
+	if s.base == nil {
+		c, err := dial(s.options)
+		if err != nil {
+			s.mu.Unlock()
+			return nil, err
+		}
+		s.base = c
+	}
+	c, made := s.base, s.made
+	s.mu.Unlock()
+	if made {
+		return c, nil
+	}
+	if _, err := c.await(ctx); err != nil {
+		return nil, s.noticed(c, err)
+	}
+	_, err := do(ctx, func() (struct{}, error) { return struct{}{}, s.makeFolders(c) })
+	if err != nil {
+		return nil, s.noticed(c, fmt.Errorf("create the nodes of the cluster: %w", err))
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.made = true
+	return c, nil
+}
+
+// noticed drops a connection that did not answer in time, so that the next call opens another one. It returns err.
+func (s *store) noticed(c *conn, err error) error {
+	if errors.Is(err, errSilent) {
+		s.mu.Lock()
+		if s.base == c {
+			s.base = nil
+		}
+		s.mu.Unlock()
+		c.close()
+	}
+	return err
+}
+
+func (s *store) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	if s.base != nil {
+		s.base.close()
+	}
+}
+
+// clockNode is changed to learn the number of the latest transaction.
+const clockNode = "clock"
+
+// sessionFolder has a node for each session.
+const sessionFolder = "session"
+
+func (s *store) makeFolders(c *conn) error {
+	for _, folder := range append([]string{clockNode, sessionFolder}, kv.Folders...) {
+		path := s.path(folder)
+		for i := 1; i <= len(path); i++ {
+			if i < len(path) && path[i] != '/' {
+				continue
+			}
+			_, err := c.Create(path[:i], nil, 0, s.acl)
+			if err != nil && !errors.Is(err, zk.ErrNodeExists) {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// see remembers the state of a node and returns its cell.
+func (s *store) see(key string, data []byte, stat *zk.Stat) kv.Cell {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	path := s.path(key)
+	if s.known[path].mzxid <= stat.Mzxid {
+		s.known[path] = version{stat.Mzxid, stat.Version}
+	}
+	return kv.Cell{Key: key, Value: data, Version: uint64(stat.Mzxid)}
+}
+
+// miss forgets a node that is not there, and returns its cell.
+func (s *store) miss(key string) kv.Cell {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	path := s.path(key)
+	c := kv.Cell{Key: key}
+	if was, ok := s.known[path]; ok {
+		c.Version = uint64(was.mzxid) + 1
+		delete(s.known, path)
+	}
+	return c
+}
+
+// dataVersion returns the version of a node's data in the state of a cell, and reports whether that is known.
+func (s *store) dataVersion(c kv.Cell) (int32, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v, ok := s.known[s.path(c.Key)]
+	return v.data, ok && uint64(v.mzxid) == c.Version
+}
+
+// Read implements [kv.Store]. A server that is behind the others gets their changes first.
+func (s *store) Read(ctx context.Context, keys ...string) ([]kv.Cell, error) {
+	for {
+		cells, err := s.read(ctx, keys)
+		lost := errors.Is(err, errSilent) || errors.Is(err, zk.ErrConnectionClosed) || errors.Is(err, zk.ErrSessionExpired)
+		if !lost || ctx.Err() != nil {
+			return cells, err
+		}
+	}
+}
+
+func (s *store) read(ctx context.Context, keys []string) ([]kv.Cell, error) {
+	c, err := s.conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	cells, err := do(ctx, func() ([]kv.Cell, error) {
+		if _, err := c.Sync(s.options.Prefix); err != nil {
+			return nil, err
+		}
+		return each(keys, func(key string) (kv.Cell, error) { return s.get(c, key) })
+	})
+	if err != nil {
+		return nil, s.noticed(c, fmt.Errorf("read %d nodes: %w", len(keys), err))
+	}
+	return cells, nil
+}
+
+func (s *store) get(c *conn, key string) (kv.Cell, error) {
+	data, stat, err := c.Get(s.path(key))
+	switch {
+	case errors.Is(err, zk.ErrNoNode):
+		return s.miss(key), nil
+	case err != nil:
+		return kv.Cell{}, err
+	}
+	return s.see(key, data, stat), nil
+}
+
+// each calls fn for each of some values, many at once: the library sends requests before the earlier ones are answered.
+func each[T, R any](values []T, fn func(T) (R, error)) ([]R, error) {
+	results := make([]R, len(values))
+	errs := make([]error, len(values))
+	var wg sync.WaitGroup
+	room := make(chan struct{}, 64)
+	for i, v := range values {
+		room <- struct{}{}
+		wg.Go(func() {
+			results[i], errs[i] = fn(v)
+			<-room
+		})
+	}
+	wg.Wait()
+	return results, errors.Join(errs...)
+}
+
+// Swap implements [kv.Store].
+func (s *store) Swap(ctx context.Context, changes ...kv.Change) ([]kv.Outcome, error) {
+	c, err := s.conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	outcomes, err := do(ctx, func() ([]kv.Outcome, error) { return s.swap(c, nil, changes) })
+	if err != nil {
+		return nil, s.noticed(c, fmt.Errorf("change %d nodes: %w", len(changes), err))
+	}
+	return outcomes, nil
+}
+
+// swap makes changes, after a check in the same transaction unless that is nil. If all of them can be made, they are
+// one transaction.
+func (s *store) swap(c *conn, check *zk.CheckVersionRequest, changes []kv.Change) ([]kv.Outcome, error) {
+	if len(changes) > 1 {
+		if outcomes, err := s.swapAll(c, check, changes); outcomes != nil || err != nil {
+			return outcomes, err
+		}
+	}
+	return each(changes, func(change kv.Change) (kv.Outcome, error) {
+		outcomes, err := s.swapAll(c, check, []kv.Change{change})
+		if outcomes != nil || err != nil {
+			return first(outcomes), err
+		}
+		now, err := s.get(c, change.Was.Key)
+		return kv.Outcome{Now: now}, err
+	})
+}
+
+func first(outcomes []kv.Outcome) (o kv.Outcome) {
+	if len(outcomes) > 0 {
+		o = outcomes[0]
+	}
+	return o
+}
+
+// swapAll makes all changes or none of them. It returns nil if one of them cannot be made, because the node has
+// changed.
+func (s *store) swapAll(c *conn, check *zk.CheckVersionRequest, changes []kv.Change) ([]kv.Outcome, error) {
+	var ops []any
+	if check != nil {
+		ops = append(ops, check)
+	}
+	last := make([]int, len(changes)) // which operation of each change is the last
+	for i, change := range changes {
+		more, ok := s.ops(change)
+		if !ok {
+			return nil, nil
+		}
+		ops = append(ops, more...)
+		last[i] = len(ops) - 1
+	}
+	answers, err := c.Multi(ops...)
+	switch {
+	case check != nil && len(answers) > 0 && errors.Is(answers[0].Error, zk.ErrNoNode):
+		return nil, kv.ErrOver
+	case errors.Is(err, zk.ErrSessionExpired) && check != nil:
+		return nil, kv.ErrOver
+	case errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrNodeExists), errors.Is(err, zk.ErrBadVersion):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case len(answers) != len(ops):
+		return nil, fmt.Errorf("%d answers to %d operations", len(answers), len(ops))
+	}
+	outcomes := make([]kv.Outcome, len(changes))
+	for i, change := range changes {
+		outcomes[i].Swapped = true
+		if change.Value == nil {
+			outcomes[i].Now = s.miss(change.Was.Key)
+		} else {
+			outcomes[i].Now = s.see(change.Was.Key, change.Value, answers[last[i]].Stat)
+		}
+	}
+	return outcomes, nil
+}
+
+// ops returns the operations of a change. It reports false if the state that it expects is not known to be that of the
+// node.
+func (s *store) ops(c kv.Change) ([]any, bool) {
+	path := s.path(c.Was.Key)
+	if !c.Was.Exists() {
+		if c.Value == nil {
+			return nil, true
+		}
+		flags := int32(0)
+		if c.Ephemeral {
+			flags = zk.FlagEphemeral
+		}
+		// Only the answer to a change of data has the number of the transaction.
+		return []any{
+			&zk.CreateRequest{Path: path, Acl: s.acl, Flags: flags},
+			&zk.SetDataRequest{Path: path, Data: c.Value, Version: 0},
+		}, true
+	}
+	v, ok := s.dataVersion(c.Was)
+	if !ok {
+		return nil, false
+	}
+	if c.Value == nil {
+		return []any{&zk.DeleteRequest{Path: path, Version: v}}, true
+	}
+	return []any{&zk.SetDataRequest{Path: path, Data: c.Value, Version: v}}, true
+}
+
+// Open implements [kv.Store].
+func (s *store) Open(ctx context.Context, _ time.Duration) (kv.Session, error) {
+	if _, err := s.conn(ctx); err != nil {
+		return nil, err
+	}
+	c, err := dial(s.options)
+	if err != nil {
+		return nil, err
+	}
+	id, err := c.await(ctx)
+	if err != nil {
+		c.close()
+		return nil, err
+	}
+	n := &session{store: s, conn: c, id: id, path: s.path(fmt.Sprintf("%s/%016x", sessionFolder, uint64(id)))}
+	n.lease = time.Duration(c.timeout.Load()) * time.Millisecond
+	_, err = do(ctx, func() (string, error) { return c.Create(n.path, nil, zk.FlagEphemeral, s.acl) })
+	if err == nil {
+		err = n.check()
+	}
+	if err != nil {
+		c.close()
+		return nil, fmt.Errorf("open a session: %w", err)
+	}
+	return n, nil
+}
+
+// session is a [kv.Session]: that of a connection of its own, with a node that is there as long as it lasts.
+type session struct {
+	*store
+	conn  *conn
+	id    int64
+	lease time.Duration
+	path  string
+}
+
+// check returns [kv.ErrOver] if the library has opened another session.
+func (n *session) check() error {
+	if n.conn.SessionID() != n.id {
+		return kv.ErrOver
+	}
+	return nil
+}
+
+// Lease implements [kv.Session].
+func (n *session) Lease() time.Duration { return n.lease }
+
+// Renew implements [kv.Session]. Any request renews a session.
+func (n *session) Renew(ctx context.Context) error {
+	exists, err := do(ctx, func() (bool, error) {
+		exists, _, err := n.conn.Exists(n.path)
+		return exists, err
+	})
+	switch {
+	case n.check() != nil, errors.Is(err, zk.ErrSessionExpired):
+		return kv.ErrOver
+	case err != nil:
+		return fmt.Errorf("renew the session: %w", err)
+	case !exists:
+		return kv.ErrOver
+	}
+	return nil
+}
+
+// Swap implements [kv.Session].
+func (n *session) Swap(ctx context.Context, changes ...kv.Change) ([]kv.Outcome, error) {
+	if err := n.check(); err != nil {
+		return nil, err
+	}
+	outcomes, err := do(ctx, func() ([]kv.Outcome, error) {
+		return n.swap(n.conn, &zk.CheckVersionRequest{Path: n.path, Version: -1}, changes)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("change %d nodes: %w", len(changes), err)
+	}
+	return outcomes, nil
+}
+
+// Abandon implements [kv.Session]. The library renews the session as long as it is connected.
+func (n *session) Abandon() {
+	n.conn.hangUp()
+	time.AfterFunc(2*n.lease, n.conn.close)
+}
+
+// End implements [kv.Session].
+func (n *session) End(ctx context.Context) error {
+	_, err := do(ctx, func() (struct{}, error) { n.conn.closeNow(); return struct{}{}, nil })
+	if err != nil {
+		return fmt.Errorf("end the session: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,207 @@
+package zk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/taskengine/taskengine/coord/internal/kv"
+	"github.com/taskengine/taskengine/internal/wakeup"
+)
+
+// Watch implements [kv.Store]. ZooKeeper tells once that a node has changed, so each node is read again after that by a
+// goroutine of its own. Of several changes in quick succession the last one is reported.
+func (s *store) Watch(ctx context.Context, prefix string, fn func(kv.Update)) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	c, err := s.conn(ctx)
+	if err != nil {
+		cancel(nil)
+		return ended(ctx, err)
+	}
+	w := &watch{store: s, conn: c, ctx: ctx, fail: cancel, cells: make(chan kv.Cell, 64), running: map[string]bool{}}
+	defer w.wg.Wait()
+	defer cancel(nil)
+	whole, err := w.begin(prefix)
+	if err != nil {
+		return ended(ctx, s.noticed(c, err))
+	}
+	fn(whole)
+	for {
+		select {
+		case <-ctx.Done():
+			if why := context.Cause(ctx); !errors.Is(why, context.Canceled) {
+				return fmt.Errorf("watch: %w", why)
+			}
+			return nil
+		case cell := <-w.cells:
+			fn(kv.Update{Cells: []kv.Cell{cell}})
+		}
+	}
+}
+
+// ended returns nil if ctx has ended, and err otherwise.
+func ended(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// watch is one call of Watch.
+type watch struct {
+	*store
+	conn  *conn
+	ctx   context.Context // ends with the watch
+	fail  context.CancelCauseFunc
+	cells chan kv.Cell
+	wg    sync.WaitGroup
+
+	mu      sync.Mutex
+	running map[string]bool // guarded by mu: keys of the nodes that are watched
+}
+
+// folder is a node whose children are cells.
+type folder struct {
+	key   string
+	again wakeup.Signal // set when the children must be listed again
+}
+
+// begin starts to watch all nodes, and returns their cells.
+func (w *watch) begin(prefix string) (kv.Update, error) {
+	now, err := do(w.ctx, func() (*zk.Stat, error) { return w.conn.Set(w.path(clockNode), nil, -1) })
+	if err != nil {
+		return kv.Update{}, fmt.Errorf("read the latest transaction: %w", err)
+	}
+	u := kv.Update{Whole: true, At: uint64(now.Mzxid)}
+	if _, err := do(w.ctx, func() (string, error) { return w.conn.Sync(w.options.Prefix) }); err != nil {
+		return kv.Update{}, err
+	}
+	for _, key := range kv.Folders {
+		if len(key) < len(prefix) || key[:len(prefix)] != prefix {
+			continue
+		}
+		f := &folder{key: key, again: wakeup.New()}
+		changed, cells, err := w.list(f)
+		if err != nil {
+			return kv.Update{}, err
+		}
+		u.Cells = append(u.Cells, cells...)
+		w.wg.Go(func() { w.follow(f, changed) })
+	}
+	return u, nil
+}
+
+// children is the answer to a request for the children of a node, or for a node.
+type answer struct {
+	children []string
+	cell     kv.Cell
+	missing  bool
+	changed  <-chan zk.Event
+}
+
+// list starts to watch the children of a folder that are not watched yet, and returns their cells.
+func (w *watch) list(f *folder) (<-chan zk.Event, []kv.Cell, error) {
+	a, err := do(w.ctx, func() (answer, error) {
+		children, _, changed, err := w.conn.ChildrenW(w.path(f.key))
+		return answer{children: children, changed: changed}, err
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("list %s: %w", f.key, err)
+	}
+	var fresh []string
+	w.mu.Lock()
+	for _, child := range a.children {
+		if key := f.key + "/" + child; !w.running[key] {
+			w.running[key] = true
+			fresh = append(fresh, key)
+		}
+	}
+	w.mu.Unlock()
+	answers, err := each(fresh, w.get)
+	if err != nil {
+		return nil, nil, err
+	}
+	var cells []kv.Cell
+	for i, key := range fresh {
+		cells = append(cells, answers[i].cell)
+		w.wg.Go(func() { w.followNode(f, key, answers[i]) })
+	}
+	return a.changed, cells, nil
+}
+
+// get reads a node and has changes of it reported.
+func (w *watch) get(key string) (answer, error) {
+	return do(w.ctx, func() (answer, error) {
+		data, stat, changed, err := w.conn.GetW(w.path(key))
+		switch {
+		case errors.Is(err, zk.ErrNoNode):
+			return answer{cell: w.miss(key), missing: true}, nil
+		case err != nil:
+			return answer{}, fmt.Errorf("read %s: %w", key, err)
+		}
+		return answer{cell: w.see(key, data, stat), changed: changed}, nil
+	})
+}
+
+// follow lists a folder again whenever its children have changed.
+func (w *watch) follow(f *folder, changed <-chan zk.Event) {
+	for {
+		if !w.wait(changed, f.again) {
+			return
+		}
+		var cells []kv.Cell
+		var err error
+		if changed, cells, err = w.list(f); err != nil {
+			w.fail(err)
+			return
+		}
+		for _, c := range cells {
+			w.report(c)
+		}
+	}
+}
+
+// followNode reports the states of a node until it is removed.
+func (w *watch) followNode(f *folder, key string, a answer) {
+	for !a.missing {
+		if !w.wait(a.changed, wakeup.Signal{}) {
+			return
+		}
+		var err error
+		if a, err = w.get(key); err != nil {
+			w.fail(err)
+			return
+		}
+		w.report(a.cell)
+	}
+	w.mu.Lock()
+	delete(w.running, key)
+	w.mu.Unlock()
+	f.again.Set() // it may have been created again meanwhile
+}
+
+func (w *watch) report(c kv.Cell) {
+	select {
+	case w.cells <- c:
+	case <-w.ctx.Done():
+	}
+}
+
+// wait waits for a change, and reports false if the watch has ended instead.
+func (w *watch) wait(changed <-chan zk.Event, again wakeup.Signal) bool {
+	select {
+	case e := <-changed:
+		if e.Err != nil || e.Type == zk.EventNotWatching {
+			w.fail(errors.Join(errors.New("changes are not reported any more"), e.Err))
+			return false
+		}
+		return true
+	case <-again.C():
+		return true
+	case <-w.ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,89 @@
+// Package zk implements the ports of package coord on ZooKeeper: membership, elections, permits of limits, rates and
+// settings. Package coord/internal/kv decides; this package is its store.
+//
+// Everything is below one node, so that clusters can share a ZooKeeper. A cell is a node; those of members, leaders
+// and holders of permits are ephemeral.
+//
+// The client library opens a new session by itself when the old one has expired. Here that is the end of the session:
+// each change that a session makes checks that a node of that session is there, in the same transaction.
+package zk
+
+import (
+	"cmp"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/taskengine/taskengine/coord/internal/kv"
+)
+
+// ErrLeaseOver says that the node did not renew its lease in time, or found it ended: other nodes may hold by now what
+// it held. It is the cause of a leader's context, and what Join and Hold return.
+var ErrLeaseOver = kv.ErrLeaseOver
+
+// DefaultLease is the lease if [Options] have none.
+const DefaultLease = 4 * time.Second
+
+// DefaultPrefix is the node above all others if [Options] have no other prefix.
+const DefaultPrefix = "/taskengine"
+
+// minLease leaves time for a few attempts at a renewal.
+const minLease = 100 * time.Millisecond
+
+// Options say how to use ZooKeeper.
+type Options struct {
+	Endpoints []string // of the servers, as host:port; at least one
+	Prefix    string   // the path of the node above all others; "" is [DefaultPrefix]
+
+	// Lease is how long other nodes wait for the heartbeat of this one before they treat it as dead; 0 is
+	// [DefaultLease]. It is the timeout of the session, which ZooKeeper brings into the range of 2 to 20 of its ticks.
+	Lease time.Duration
+
+	TLS            *tls.Config // nil: connections are not encrypted
+	User, Password string      // for the scheme digest, and then only this user may use the nodes; "": everybody may
+
+	// Now is the clock of rates, which should be that of all nodes; nil is that of the machine.
+	Now func() time.Time
+
+	// Log gets a line when ZooKeeper cannot be used and when it can be used again; nil is not to log.
+	Log *slog.Logger
+}
+
+// Coord is the connection of one node to its cluster. It is safe for concurrent use.
+type Coord struct {
+	*kv.Node
+	store *store
+}
+
+// New returns a connection to a cluster. It does not wait for ZooKeeper. The result must be closed.
+func New(o Options) (*Coord, error) {
+	o.Lease = cmp.Or(o.Lease, DefaultLease)
+	o.Prefix = "/" + strings.Trim(cmp.Or(o.Prefix, DefaultPrefix), "/")
+	if len(o.Endpoints) == 0 {
+		return nil, errors.New("zookeeper: no endpoints")
+	}
+	if o.Lease < minLease {
+		return nil, fmt.Errorf("zookeeper: a lease of %v: want %v or more", o.Lease, minLease)
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	s := newStore(o)
+	n := kv.New(s, kv.Options{
+		Driver: "zookeeper", Name: strings.Join(o.Endpoints, ",") + o.Prefix, Lease: o.Lease, Now: o.Now, Log: o.Log,
+	})
+	return &Coord{Node: n, store: s}, nil
+}
+
+// Close gives back what the node holds, as [kv.Node.Close] says, and closes the connection.
+func (c *Coord) Close() error {
+	err := c.Node.Close()
+	c.store.close()
+	return err
+}

@@ -1,0 +1,197 @@
+//go:build unix
+
+// Package etcdtest starts real etcd servers for tests: clusters of one or more members, which can be killed, paused and
+// started again. Nothing of them outlives the test process, however that ends.
+package etcdtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/taskengine/taskengine/internal/servertest"
+)
+
+// binVariable names the program if that of the PATH is not to be used.
+const binVariable = "TASKENGINE_ETCD"
+
+// Cluster is a cluster of etcd servers that belongs to this process, without authentication. Its writes are durable. It
+// elects a leader within a second, so that leases of a second are possible. One goroutine at a time calls its methods.
+type Cluster struct {
+	path    string
+	group   *servertest.Group
+	members []*member
+}
+
+type member struct {
+	name         string
+	client, peer string              // URLs
+	process      *servertest.Process // nil while it is down
+}
+
+// Start starts a cluster of a number of members, and returns when it answers. The caller closes it. The program is that
+// of $TASKENGINE_ETCD if that is set, else that of the PATH.
+func Start(members int) (*Cluster, error) {
+	path := os.Getenv(binVariable)
+	if path == "" {
+		var err error
+		if path, err = exec.LookPath("etcd"); err != nil {
+			return nil, errors.New("etcdtest: there is no etcd; install it with `apt-get install etcd-server` or `brew install etcd`, or set " + binVariable)
+		}
+	}
+	group, err := servertest.NewGroup("etcdtest", nil)
+	if err != nil {
+		return nil, fmt.Errorf("etcdtest: %w", err)
+	}
+	c := &Cluster{path: path, group: group}
+	if _, err := servertest.AtFreePort(func(int) error { return c.create(members) }); err != nil {
+		return nil, errors.Join(fmt.Errorf("etcdtest: starting etcd: %w", err), c.Close())
+	}
+	return c, nil
+}
+
+// Run is for TestMain: see that of package pgtest.
+func Run(m *testing.M, members int, use func(*Cluster)) int {
+	c, err := Start(members)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	use(c)
+	code := m.Run()
+	if err := c.Close(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return max(code, 1)
+	}
+	return code
+}
+
+// create starts new members at free ports.
+func (c *Cluster) create(members int) error {
+	c.members = nil
+	for i := range members {
+		m := &member{name: fmt.Sprint("m", i+1)}
+		for _, url := range []*string{&m.client, &m.peer} {
+			port, err := servertest.AtFreePort(func(int) error { return nil })
+			if err != nil {
+				return err
+			}
+			*url = fmt.Sprint("http://127.0.0.1:", port)
+		}
+		c.members = append(c.members, m)
+	}
+	var failed error
+	for i := range c.members {
+		failed = errors.Join(failed, os.RemoveAll(c.data(i)), c.launch(i, "new"))
+	}
+	for i := range c.members {
+		if failed == nil {
+			failed = c.await(i)
+		}
+	}
+	if failed != nil {
+		for i := range c.members {
+			failed = errors.Join(failed, c.stop(i, syscall.SIGKILL))
+		}
+	}
+	return failed
+}
+
+func (c *Cluster) data(i int) string { return filepath.Join(c.group.Folder(), c.members[i].name) }
+
+func (c *Cluster) launch(i int, state string) error {
+	var all []string
+	for _, m := range c.members {
+		all = append(all, m.name+"="+m.peer)
+	}
+	m := c.members[i]
+	p, err := c.group.Start(m.name, c.path, "--name", m.name, "--data-dir", c.data(i),
+		"--listen-client-urls", m.client, "--advertise-client-urls", m.client,
+		"--listen-peer-urls", m.peer, "--initial-advertise-peer-urls", m.peer,
+		"--initial-cluster", strings.Join(all, ","), "--initial-cluster-state", state,
+		"--heartbeat-interval", "50", "--election-timeout", "500")
+	if err != nil {
+		return err
+	}
+	m.process = p
+	return nil
+}
+
+// await waits until a member answers as one of a cluster with a leader.
+func (c *Cluster) await(i int) error {
+	m := c.members[i]
+	err := m.process.Await(func(ctx context.Context) error {
+		q, err := http.NewRequestWithContext(ctx, http.MethodGet, m.client+"/health", nil)
+		if err != nil {
+			return err
+		}
+		a, err := http.DefaultClient.Do(q)
+		if err != nil {
+			return err
+		}
+		defer a.Body.Close()
+		if a.StatusCode != http.StatusOK {
+			return fmt.Errorf("it is not healthy: %s", a.Status)
+		}
+		return nil
+	})
+	if err != nil {
+		m.process = nil
+	}
+	return err
+}
+
+// Endpoints returns the addresses of the members as host:port.
+func (c *Cluster) Endpoints() []string {
+	var all []string
+	for _, m := range c.members {
+		all = append(all, strings.TrimPrefix(m.client, "http://"))
+	}
+	return all
+}
+
+// Kill kills a member, which can be restarted.
+func (c *Cluster) Kill(i int) error { return c.stop(i, syscall.SIGKILL) }
+
+// Restart starts a member that was killed on its data, and returns when it answers.
+func (c *Cluster) Restart(i int) error {
+	if err := c.launch(i, "existing"); err != nil {
+		return err
+	}
+	return c.await(i)
+}
+
+// Pause stops a member until Resume, as a machine that hangs.
+func (c *Cluster) Pause(i int) error {
+	return syscall.Kill(c.members[i].process.PID(), syscall.SIGSTOP)
+}
+
+// Resume lets a member go on.
+func (c *Cluster) Resume(i int) error {
+	return syscall.Kill(c.members[i].process.PID(), syscall.SIGCONT)
+}
+
+func (c *Cluster) stop(i int, signal syscall.Signal) error {
+	p := c.members[i].process
+	if p == nil {
+		return nil
+	}
+	c.members[i].process = nil
+	return p.End(signal)
+}
+
+// Close ends all members and removes their data.
+func (c *Cluster) Close() error {
+	var failed error
+	for i := range c.members {
+		failed = errors.Join(failed, c.stop(i, syscall.SIGKILL))
+	}
+	return errors.Join(failed, c.group.Close())
+}

@@ -1,0 +1,220 @@
+//go:build unix
+
+// Package zktest starts real ZooKeeper servers for tests: ensembles of one or more servers, which can be killed, paused
+// and started again. Nothing of them outlives the test process, however that ends.
+package zktest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/taskengine/taskengine/internal/servertest"
+)
+
+// jarVariable names the class path if that of Debian's package is not to be used.
+const (
+	jarVariable = "TASKENGINE_ZOOKEEPER"
+	debianJar   = "/usr/share/java/zookeeper.jar"
+)
+
+// Ensemble is an ensemble of ZooKeeper servers that belongs to this process, without authentication. Its writes are
+// durable. A tick is 100 ms, so that sessions last from 200 ms to 20 s. One goroutine at a time calls its methods.
+type Ensemble struct {
+	jar     string
+	group   *servertest.Group
+	servers []*server
+}
+
+type server struct {
+	name                   string
+	client, peer, election int                 // ports
+	process                *servertest.Process // nil while it is down
+}
+
+// Start starts an ensemble of a number of servers, and returns when it answers. The caller closes it. The class path is
+// that of $TASKENGINE_ZOOKEEPER if that is set, else that of Debian's package zookeeper.
+func Start(servers int) (*Ensemble, error) {
+	jar := os.Getenv(jarVariable)
+	if jar == "" {
+		jar = debianJar
+		if _, err := os.Stat(jar); err != nil {
+			return nil, errors.New("zktest: there is no ZooKeeper; install it with `apt-get install zookeeper`, or set " + jarVariable)
+		}
+	}
+	group, err := servertest.NewGroup("zktest", nil)
+	if err != nil {
+		return nil, fmt.Errorf("zktest: %w", err)
+	}
+	e := &Ensemble{jar: jar, group: group}
+	if _, err := servertest.AtFreePort(func(int) error { return e.create(servers) }); err != nil {
+		return nil, errors.Join(fmt.Errorf("zktest: starting ZooKeeper: %w", err), e.Close())
+	}
+	return e, nil
+}
+
+// Run is for TestMain: see that of package pgtest.
+func Run(m *testing.M, servers int, use func(*Ensemble)) int {
+	e, err := Start(servers)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	use(e)
+	code := m.Run()
+	if err := e.Close(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return max(code, 1)
+	}
+	return code
+}
+
+// create starts new servers at free ports.
+func (e *Ensemble) create(servers int) error {
+	e.servers = nil
+	for i := range servers {
+		s := &server{name: fmt.Sprint("s", i+1)}
+		for _, port := range []*int{&s.client, &s.peer, &s.election} {
+			var err error
+			if *port, err = servertest.AtFreePort(func(int) error { return nil }); err != nil {
+				return err
+			}
+		}
+		e.servers = append(e.servers, s)
+	}
+	var failed error
+	for i := range e.servers {
+		failed = errors.Join(failed, e.configure(i), e.launch(i))
+	}
+	for i := range e.servers {
+		if failed == nil {
+			failed = e.await(i)
+		}
+	}
+	if failed != nil {
+		for i := range e.servers {
+			failed = errors.Join(failed, e.Kill(i))
+		}
+	}
+	return failed
+}
+
+func (e *Ensemble) data(i int) string { return filepath.Join(e.group.Folder(), e.servers[i].name) }
+
+func (e *Ensemble) configure(i int) error {
+	s := e.servers[i]
+	lines := []string{
+		"tickTime=100", "initLimit=100", "syncLimit=20", "maxSessionTimeout=20000",
+		"dataDir=" + e.data(i), fmt.Sprint("clientPort=", s.client), "clientPortAddress=127.0.0.1",
+		"admin.enableServer=false", "maxClientCnxns=0", "4lw.commands.whitelist=srvr",
+	}
+	if len(e.servers) > 1 {
+		for n, o := range e.servers {
+			lines = append(lines, fmt.Sprintf("server.%d=127.0.0.1:%d:%d", n+1, o.peer, o.election))
+		}
+	}
+	if err := os.RemoveAll(e.data(i)); err != nil {
+		return err
+	}
+	if err := os.Mkdir(e.data(i), 0o700); err != nil {
+		return err
+	}
+	return errors.Join(
+		os.WriteFile(filepath.Join(e.data(i), "myid"), []byte(strconv.Itoa(i+1)), 0o600),
+		os.WriteFile(e.data(i)+".cfg", []byte(strings.Join(lines, "\n")+"\n"), 0o600),
+	)
+}
+
+func (e *Ensemble) launch(i int) error {
+	p, err := e.group.Start(e.servers[i].name, "java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+		"-cp", e.jar, "org.apache.zookeeper.server.quorum.QuorumPeerMain", e.data(i)+".cfg")
+	if err != nil {
+		return err
+	}
+	e.servers[i].process = p
+	return nil
+}
+
+// await waits until a server says what it is in the ensemble: before that it refuses clients.
+func (e *Ensemble) await(i int) error {
+	s := e.servers[i]
+	err := s.process.Await(func(ctx context.Context) error {
+		var d net.Dialer
+		c, err := d.DialContext(ctx, "tcp", fmt.Sprint("127.0.0.1:", s.client))
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		if deadline, ok := ctx.Deadline(); ok {
+			if err := c.SetDeadline(deadline); err != nil {
+				return err
+			}
+		}
+		if _, err := io.WriteString(c, "srvr"); err != nil {
+			return err
+		}
+		said, err := io.ReadAll(c)
+		if err == nil && !strings.Contains(string(said), "Mode:") {
+			err = fmt.Errorf("it says %q", said)
+		}
+		return err
+	})
+	if err != nil {
+		s.process = nil
+	}
+	return err
+}
+
+// Endpoints returns the addresses of the servers as host:port.
+func (e *Ensemble) Endpoints() []string {
+	var all []string
+	for _, s := range e.servers {
+		all = append(all, fmt.Sprint("127.0.0.1:", s.client))
+	}
+	return all
+}
+
+// Kill kills a server, which can be restarted.
+func (e *Ensemble) Kill(i int) error {
+	p := e.servers[i].process
+	if p == nil {
+		return nil
+	}
+	e.servers[i].process = nil
+	return p.End(syscall.SIGKILL)
+}
+
+// Restart starts a server that was killed on its data, and returns when it answers.
+func (e *Ensemble) Restart(i int) error {
+	if err := e.launch(i); err != nil {
+		return err
+	}
+	return e.await(i)
+}
+
+// Pause stops a server until Resume, as a machine that hangs.
+func (e *Ensemble) Pause(i int) error {
+	return syscall.Kill(e.servers[i].process.PID(), syscall.SIGSTOP)
+}
+
+// Resume lets a server go on.
+func (e *Ensemble) Resume(i int) error {
+	return syscall.Kill(e.servers[i].process.PID(), syscall.SIGCONT)
+}
+
+// Close ends all servers and removes their data.
+func (e *Ensemble) Close() error {
+	var failed error
+	for i := range e.servers {
+		failed = errors.Join(failed, e.Kill(i))
+	}
+	return errors.Join(failed, e.group.Close())
+}
