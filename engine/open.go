@@ -42,9 +42,10 @@ type Config struct {
 
 	// Several nodes may share a store that is a [storage.Shared]. Membership reports which of them
 	// are alive; it is nil if this is the only node. If it is a [coord.Clock], tasks go by that clock.
-	// The store records to which cluster its nodes belong if Membership is a [coord.Identified], or that there is only one process, and Open
-	// refuses any other: see package coord/record. Bus carries hints between nodes. If it is nil,
-	// a node finds within about a second the tasks that other nodes have added for it.
+	// The store records to which cluster its nodes belong if Membership is a [coord.Identified], or that
+	// there is only one process, and Open refuses any other: see package coord/record. Bus carries hints
+	// between nodes. If it is nil, a node finds within about a second the tasks that other nodes have
+	// added for it.
 	Membership coord.Membership
 	Bus        coord.Bus
 	Lease      time.Duration // that a Membership was asked for, and has if it is no [coord.Leased]; 0 is DefaultLease

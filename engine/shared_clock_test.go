@@ -44,7 +44,8 @@ func (c clocked) ClockAt(t time.Time) (time.Time, time.Duration, bool) {
 }
 
 // off runs a test with nodes whose wall clock is ten minutes ahead, with such that are behind, and with
-// nodes of which one is ahead and the next is behind. The test gets what the clock that they share says, and sets how far the wall clock is ahead of it.
+// nodes of which one is ahead and the next is behind. The test gets what the clock that they share says,
+// and sets how far the wall clock is ahead of it.
 func off(t *testing.T, test func(g *group, now func() time.Time, set func(time.Duration))) {
 	t.Helper()
 	for name, c := range map[string]struct{ ahead, apart time.Duration }{

@@ -24,6 +24,6 @@
 //     and Draw return the error at once.
 //
 // A failover to a replica that lacks the last commits may undo a grant that its holder relies on
-// until its next heartbeat, or the next order of any of its holders. The monotonic clock does not run while a machine is suspended.
-// Package coord says why neither costs a task.
+// until its next heartbeat, or the next order of any of its holders. The monotonic clock does not run
+// while a machine is suspended. Package coord says why neither costs a task.
 package postgres

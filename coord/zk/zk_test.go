@@ -48,8 +48,8 @@ func connect(t *testing.T, prefix string) (*zk.Coord, *wiretest.Wire) {
 	return c, wire
 }
 
-// backend makes nodes of one cluster for the suite of a port. A node is severed by a cut of its network until it has lost its lease
-// by its own clock.
+// backend makes nodes of one cluster for the suite of a port. A node is severed by a cut of its network until it has
+// lost its lease by its own clock.
 func backend[P any]() coordtest.Backend[P] {
 	var wires sync.Map // a *wiretest.Wire for each node
 	return coordtest.Backend[P]{

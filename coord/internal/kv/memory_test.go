@@ -214,12 +214,13 @@ func (c *client) misbehaves(by *memorySession, changes []kv.Change) bool {
 	return late > 0 || lost
 }
 
-func (c *client) change(ctx context.Context, by *memorySession, changes []kv.Change) (outcomes []kv.Outcome, err error) {
-	over := false
+func (c *client) change(ctx context.Context, by *memorySession, changes []kv.Change) ([]kv.Outcome, error) {
 	if by != nil && c.misbehaves(by, changes) {
 		return nil, errFault
 	}
-	err = c.call(ctx, by != nil, func() {
+	var outcomes []kv.Outcome // this and over belong to the function when it may be late
+	over := false
+	err := c.call(ctx, by != nil, func() {
 		if over = by != nil && by.over; over {
 			return
 		}

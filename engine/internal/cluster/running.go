@@ -13,8 +13,8 @@ import (
 
 // checkRunning stops attempts whose rows are no longer at their version: another node cancelled the
 // task, or took this node for dead. It checks those of before that still run, so that it asks nothing
-// about short attempts, nor about those whose database does not answer, and returns those that run now. It returns false, after a rest, if the store
-// could not be read.
+// about short attempts, nor about those whose database does not answer, and returns those that run now. It
+// returns false, after a rest, if the store could not be read.
 func (k *Cluster) checkRunning(ctx context.Context, before []task.Ref) (running []task.Ref, isWhole bool) {
 	var long []task.Ref
 	k.engine.Decide(func(*core.Core, time.Time) {
