@@ -87,6 +87,36 @@ func TestAMemberWhoseJoinWasNotAnsweredLeaves(t *testing.T) {
 	})
 }
 
+// The request that makes the cell of a member takes effect after the member has left.
+func TestAMemberWhoseJoinIsLateLeaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		c := m.connect(nil)
+		a, b := node(t, c), node(t, m.connect(nil))
+		holding(t, a, task.ID{9}) // opens a session
+		var members atomic.Int64
+		go func() {
+			_ = b.Join(t.Context(), coord.Member{Incarnation: task.ID{2}}, func(all []coord.Member) { members.Store(int64(len(all))) })
+		}()
+		synctest.Wait()
+		c.mu.Lock()
+		c.late = 100 * time.Millisecond
+		c.mu.Unlock()
+		ctx, leave := context.WithCancel(t.Context())
+		joined := make(chan error)
+		go func() { joined <- a.Join(ctx, coord.Member{Incarnation: task.ID{1}}, func([]coord.Member) {}) }()
+		synctest.Wait()
+		leave()
+		if err := <-joined; err != nil {
+			t.Errorf("Join returned %v", err)
+		}
+		time.Sleep(time.Minute)
+		if members.Load() != 1 {
+			t.Errorf("there are %d members", members.Load())
+		}
+	})
+}
+
 func TestANodeAtRestOnlyRenewsItsLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()

@@ -280,6 +280,7 @@ func (n *Node) learnHolder(part string, now Cell) {
 	if err != nil {
 		return
 	}
+	n.learnStray(now, string(now.Value))
 	if now.Exists() {
 		delete(n.suspect, id)
 		return

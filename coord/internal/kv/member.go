@@ -31,14 +31,15 @@ type member struct {
 
 // memberValue is the value of the cell of a member.
 type memberValue struct {
+	Session  task.ID           `json:"session"`
 	Name     string            `json:"name"`
 	Handlers []string          `json:"handlers,omitempty"`
 	Labels   map[string]string `json:"labels,omitempty"`
 	Draining bool              `json:"draining,omitempty"`
 }
 
-func valueOf(m coord.Member) []byte {
-	text, err := json.Marshal(memberValue{Name: m.Name, Handlers: m.Handlers, Labels: m.Labels, Draining: m.Draining})
+func valueOf(session task.ID, m coord.Member) []byte {
+	text, err := json.Marshal(memberValue{Session: session, Name: m.Name, Handlers: m.Handlers, Labels: m.Labels, Draining: m.Draining})
 	if err != nil {
 		panic(err) // it has only text
 	}
@@ -186,7 +187,7 @@ func (n *Node) listFor(m *member) []coord.Member {
 func (n *Node) planMembers(p *plan) {
 	for id, m := range n.members {
 		c := n.cellOf(memberKey + id.String())
-		switch value := valueOf(m.self); {
+		switch value := valueOf(p.session.id, m.self); {
 		case m.leaving && !c.Exists():
 			n.withdraw(m)
 		case m.leaving:
@@ -215,6 +216,9 @@ func (n *Node) cellOf(key string) Cell {
 
 // learnMember is called with mu held.
 func (n *Node) learnMember(part string, was, now Cell) {
+	var v memberValue
+	_ = json.Unmarshal(now.Value, &v) // a cell that is not a member's is no stray one
+	n.learnStray(now, v.Session.String())
 	if id, err := task.ParseID(part); err == nil && was.Exists() && !now.Exists() {
 		if m := n.members[id]; m != nil && m.live && !m.leaving && n.session != nil {
 			n.lose(ErrLeaseOver)

@@ -15,10 +15,12 @@ type session struct {
 	Session
 	id task.ID // in the values of its cells
 
-	roles     map[string]bool // guarded by Node.mu: those whose cells have its id
-	until     time.Time       // guarded by Node.mu: when it ends unless it is renewed
-	suspended time.Duration   // guarded by Node.mu: how long the machine had been suspended when the last successful renewal began
-	end       *time.Timer     // takes everything away at until
+	roles  map[string]bool // guarded by Node.mu: those whose cells have its id
+	strays map[string]bool // guarded by Node.mu: keys of its cells of members and holders, which may be gone
+
+	until     time.Time     // guarded by Node.mu: when it ends unless it is renewed
+	suspended time.Duration // guarded by Node.mu: how long the machine had been suspended when the last successful renewal began
+	end       *time.Timer   // takes everything away at until
 }
 
 // holds reports whether the session has not ended at a time of the monotonic clock. That clock stops while the machine
@@ -95,7 +97,7 @@ func (n *Node) open() error {
 	start := time.Now()
 	ctx, cancel := n.call()
 	defer cancel()
-	s := &session{Session: opened, id: newID(), roles: map[string]bool{}}
+	s := &session{Session: opened, id: newID(), roles: map[string]bool{}, strays: map[string]bool{}}
 	if err := s.Renew(ctx); err != nil {
 		n.endSession(s)
 		return err

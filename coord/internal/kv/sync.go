@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/taskengine/taskengine/coord/internal/retry"
+	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/wakeup"
 )
 
@@ -129,9 +131,44 @@ func (n *Node) plan() *plan {
 	n.planMembers(p)
 	n.planRoles(p)
 	n.planHolders(p)
+	n.planStrays(p)
 	n.planPermits(p)
 	if len(p.changes) == 0 {
 		return nil
 	}
 	return p
+}
+
+// learnStray notes a cell of the session. A request that is late may make one when its member or holder has ended. It is
+// called with mu held.
+func (n *Node) learnStray(c Cell, owner string) {
+	if s := n.session; s != nil && c.Exists() && owner == s.id.String() {
+		s.strays[c.Key] = true
+	}
+}
+
+// planStrays removes cells of the session whose members and holders have ended. It is called with mu held, after
+// planMembers and planHolders.
+func (n *Node) planStrays(p *plan) {
+	for key := range p.session.strays {
+		delete(p.session.strays, key)
+		if c := n.cellOf(key); c.Exists() && !n.isWanted(key) {
+			p.add(Change{Was: c}, func(swapped bool, _ error) {
+				if !swapped && n.session == p.session {
+					p.session.strays[key] = true
+				}
+				n.syncSoon.Set()
+			})
+		}
+	}
+}
+
+// isWanted reports whether a cell is that of a member or of a holder of the node. It is called with mu held.
+func (n *Node) isWanted(key string) bool {
+	if part, isMember := strings.CutPrefix(key, memberKey); isMember {
+		id, err := task.ParseID(part)
+		return err != nil || n.members[id] != nil
+	}
+	id, err := task.ParseID(strings.TrimPrefix(key, holderKey))
+	return err != nil || n.holders[id] != nil || slices.ContainsFunc(n.ended, func(h *holder) bool { return h.id == id })
 }
