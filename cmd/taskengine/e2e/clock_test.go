@@ -30,6 +30,7 @@ func TestNodesWhoseClockIsOffThatOfTheDatabaseStartTasksNeitherEarlyNorLate(t *t
 		"behind": {10 * time.Minute, "behind"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			url := tables(t)
 			pgtest.SetClock(t, url, c.ahead)
 			db := pgtest.Connect(t, url)
