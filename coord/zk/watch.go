@@ -94,7 +94,7 @@ func (w *watch) begin(prefix string) (kv.Update, error) {
 	return u, nil
 }
 
-// children is the answer to a request for the children of a node, or for a node.
+// answer is the answer to a request for the children of a node, or for a node.
 type answer struct {
 	children []string
 	cell     kv.Cell

@@ -20,7 +20,7 @@ import (
 	"github.com/taskengine/taskengine/internal/servertest"
 )
 
-// jarVariable names the class path if that of Debian's package is not to be used.
+// The class path: that which the variable names, or that of Debian's package.
 const (
 	jarVariable = "TASKENGINE_ZOOKEEPER"
 	debianJar   = "/usr/share/java/zookeeper.jar"

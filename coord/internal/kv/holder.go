@@ -3,6 +3,7 @@ package kv
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/taskengine/taskengine/coord"
@@ -297,7 +298,7 @@ func (n *Node) learnHolder(part string, now Cell) {
 // is called with mu held.
 func (n *Node) settleSuspects(cells []Cell) {
 	for _, c := range cells {
-		part, isHolder := cutKey(c.Key, holderKey)
+		part, isHolder := strings.CutPrefix(c.Key, holderKey)
 		if !isHolder {
 			continue
 		}

@@ -9,7 +9,6 @@ import (
 	"hash/fnv"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/taskengine/taskengine/coord"
 	"github.com/taskengine/taskengine/coord/internal/limits"
@@ -38,9 +37,6 @@ func bucket(name string, of uint32) uint32 {
 	_, _ = h.Write([]byte(name)) // it never fails
 	return h.Sum32() % of
 }
-
-// cutKey returns what follows a prefix in a key.
-func cutKey(key, prefix string) (string, bool) { return strings.CutPrefix(key, prefix) }
 
 // parsePermits returns the value of a cell.
 func parsePermits(c Cell) (*permits, error) {

@@ -12,7 +12,7 @@ import (
 	"github.com/taskengine/taskengine/internal/wakeup"
 )
 
-// maxPermits is how many cells of permits are changed by one request.
+// maxCells is how many cells one request changes at most, but for those of members, roles and holders.
 const maxCells = 256
 
 // plan is a request that brings cells to what the node wants.
