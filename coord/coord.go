@@ -79,13 +79,15 @@ type Leased interface {
 	Lease() time.Duration
 }
 
-// Clock is implemented by a [Membership] whose members share a clock, such as that of their database.
+// Clock is a clock that nodes share, such as that of their database. It is implemented by a [Membership] whose
+// members share one, and may be another thing than the Membership.
 type Clock interface {
 	// ClockAt returns what the shared clock says at the moment t of this process, and by how much that
 	// may be wrong. t is a result of [time.Now], or a time derived from one, with its monotonic reading:
 	// setting the wall clock of the process does not change what ClockAt returns. It reports false
-	// before the clock was read for the first time. From the first call of the function that is passed
-	// to Join on, it reports true. ClockAt does not wait.
+	// before the clock was read for the first time, and true from then on. If the clock is a [Membership],
+	// it has been read when the function that is passed to Join is called for the first time. ClockAt does
+	// not wait.
 	ClockAt(t time.Time) (shared time.Time, within time.Duration, ok bool)
 }
 

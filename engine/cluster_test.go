@@ -27,6 +27,7 @@ type group struct {
 	ahead    *atomic.Int64 // how far the clock of the test is ahead of the clock that the nodes share; nil if they share none
 	apart    time.Duration // how far the wall clock of the next node is ahead of the clock of the test; that of the one after it is behind
 	observer engine.Observer
+	clock    bool                              // the clock that the nodes share is not that of their membership
 	settings bool                              // the nodes share settings by the coordinator, and not by the store
 	change   func(*engine.Config)              // changes the configuration of each node; nil for no change
 	wrap     func(*memory.Store) storage.Store // wraps the store of each node; nil for no wrapper
@@ -70,7 +71,11 @@ func (g *group) join(name string, set policy.Set, work func(context.Context, *ta
 		m.config.Bus = nil
 	}
 	if g.ahead != nil {
-		m.config.Membership = clocked{m.coord, g.ahead, apart}
+		if g.clock {
+			m.config.Clock = common{g.ahead, apart}
+		} else {
+			m.config.Membership = clocked{m.coord, common{g.ahead, apart}}
+		}
 		m.config.SetWall(func() time.Time { return time.Now().Add(apart) })
 		g.apart = -apart
 	}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"time"
 
 	"github.com/taskengine/taskengine/coord"
@@ -10,6 +11,19 @@ import (
 type timebase struct {
 	shared coord.Clock      // that of the cluster; nil for the wall clock of the machine
 	wall   func() time.Time // that of the machine; nil for time.Now
+}
+
+// timebaseOf returns the clock that a configuration says.
+func timebaseOf(c *Config) (timebase, error) {
+	b := timebase{shared: c.Clock, wall: c.wall}
+	if b.shared == nil {
+		b.shared, _ = c.Membership.(coord.Clock)
+		return b, nil
+	}
+	if _, _, ok := b.shared.ClockAt(b.moment()); !ok {
+		return b, errors.New("engine: Config.Clock does not know the time yet: wait until it was read")
+	}
+	return b, nil
 }
 
 // moment returns what the wall clock of the machine says.
@@ -30,8 +44,8 @@ func (b timebase) at(t time.Time) time.Time {
 	return t.Round(0)
 }
 
-// Now returns the time by which the tasks of the engine go: by the clock that the members of its
-// cluster share, if its Membership is a [coord.Clock], and otherwise by the wall clock of the machine.
+// Now returns the time by which the tasks of the engine go: by the clock that the nodes of its store
+// share, see [Config].Clock, and otherwise by the wall clock of the machine.
 func (e *Engine) Now() time.Time { return e.base.at(e.base.moment()) }
 
 // clock is a timebase that is safe to decide by. When the timebase is set by more than maxSlew, forward

@@ -41,14 +41,18 @@ type Config struct {
 	Labels   map[string]string       // other facts about the node, likewise
 
 	// Several nodes may share a store that is a [storage.Shared]. Membership reports which of them
-	// are alive; it is nil if this is the only node. If it is a [coord.Clock], tasks go by that clock.
-	// The store records to which cluster its nodes belong if Membership is a [coord.Identified], or that
-	// there is only one process, and Open refuses any other: see package coord/record. Bus carries hints
-	// between nodes. If it is nil, a node finds within about a second the tasks that other nodes have
-	// added for it.
+	// are alive; it is nil if this is the only node. The store records to which cluster its nodes belong if
+	// Membership is a [coord.Identified], or that there is only one process, and Open refuses any other: see
+	// package coord/record. Bus carries hints between nodes. If it is nil, a node finds within about a second
+	// the tasks that other nodes have added for it.
 	Membership coord.Membership
 	Bus        coord.Bus
 	Lease      time.Duration // that a Membership was asked for, and has if it is no [coord.Leased]; 0 is DefaultLease
+
+	// Clock is the clock by which tasks go, which all nodes of the store share. It must have been read
+	// before Open. If it is nil, they go by Membership if that is a [coord.Clock], and otherwise by the
+	// wall clock of the machine.
+	Clock coord.Clock
 
 	// Settings keeps how people change limits while nodes run, see [Engine.SetLimit]. All nodes that
 	// share a store need the same. If it is nil, they are kept in the store, see package coord/stored:
@@ -282,8 +286,9 @@ func newEngine(ctx context.Context, c Config) (*Engine, error) {
 	if e.cluster, err = e.newCluster(); err != nil {
 		return nil, err
 	}
-	e.base.shared, _ = c.Membership.(coord.Clock)
-	e.base.wall = c.wall
+	if e.base, err = timebaseOf(&c); err != nil {
+		return nil, err
+	}
 	if e.catalog, err = newCatalog(ctx, &c, e.Now, e.cluster.IsShared()); err != nil {
 		return nil, err
 	}

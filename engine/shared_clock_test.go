@@ -21,11 +21,16 @@ import (
 	"github.com/taskengine/taskengine/storage/memory"
 )
 
-// clocked is a membership whose members share a clock. The wall clock of the machine is ahead of it.
-type clocked struct {
-	*local.Node
+// common is a clock that nodes share. The wall clock of the machine is ahead of it.
+type common struct {
 	ahead *atomic.Int64 // how far the clock of the test is, which is that of every call of [time.Now]
 	more  time.Duration // how much further that of the machine is
+}
+
+// clocked is a membership whose members share a clock.
+type clocked struct {
+	*local.Node
+	common
 }
 
 var _ coord.Clock = clocked{}
@@ -36,10 +41,10 @@ type wallKey struct{}
 
 func wallOf(ctx context.Context) time.Duration { return ctx.Value(wallKey{}).(time.Duration) }
 
-// within is what a clocked membership says of how wrong it may be.
+// within is what a common clock says of how wrong it may be.
 const within = time.Millisecond
 
-func (c clocked) ClockAt(t time.Time) (time.Time, time.Duration, bool) {
+func (c common) ClockAt(t time.Time) (time.Time, time.Duration, bool) {
 	return t.Add(-time.Duration(c.ahead.Load()) - c.more), within, true
 }
 
@@ -48,15 +53,19 @@ func (c clocked) ClockAt(t time.Time) (time.Time, time.Duration, bool) {
 // and sets how far the wall clock is ahead of it.
 func off(t *testing.T, test func(g *group, now func() time.Time, set func(time.Duration))) {
 	t.Helper()
-	for name, c := range map[string]struct{ ahead, apart time.Duration }{
+	for name, c := range map[string]struct {
+		ahead, apart time.Duration
+		clock        bool
+	}{
 		"ahead":  {ahead: 10 * time.Minute},
 		"behind": {ahead: -10 * time.Minute},
 		"apart":  {apart: 10 * time.Minute},
+		"apart, by a clock that is not the membership": {apart: 10 * time.Minute, clock: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
 				g := newGroup(t)
-				g.ahead, g.apart = new(atomic.Int64), c.apart
+				g.ahead, g.apart, g.clock = new(atomic.Int64), c.apart, c.clock
 				set := func(d time.Duration) { g.ahead.Store(int64(d)) }
 				set(c.ahead)
 				test(g, func() time.Time { return time.Now().Round(0).Add(-time.Duration(g.ahead.Load())) }, set)
@@ -362,7 +371,7 @@ func TestAWallClockThatIsOffIsLoggedOnceAndReported(t *testing.T) {
 		ahead, set := time.Duration(g.ahead.Load())+apart, func(d time.Duration) { setTest(d - apart) }
 		var lines bytes.Buffer
 		n := &node{t: g.t, store: g.store}
-		n.config = engine.Config{Store: g.store, Membership: clocked{g.first.Peer(), g.ahead, apart}, Log: slog.New(slog.NewTextHandler(&lines, nil))}
+		n.config = engine.Config{Store: g.store, Membership: g.first.Peer(), Clock: common{g.ahead, apart}, Log: slog.New(slog.NewTextHandler(&lines, nil))}
 		n.config.SetWall(func() time.Time { return time.Now().Add(apart) })
 		n.open()
 		offset := func() engine.ClockOffset {
@@ -409,4 +418,16 @@ func TestANodeAloneGoesByItsWallClock(t *testing.T) {
 			t.Errorf("its time is %v at %v", now, time.Now())
 		}
 	})
+}
+
+// unread is a clock that was not read yet.
+type unread struct{}
+
+func (unread) ClockAt(time.Time) (shared time.Time, within time.Duration, ok bool) { return }
+
+func TestAClockThatWasNotReadIsRefused(t *testing.T) {
+	_, err := engine.Open(t.Context(), engine.Config{Store: memory.New(), Clock: unread{}})
+	if err == nil || !strings.Contains(err.Error(), "Config.Clock") {
+		t.Errorf("the engine opens with %v", err)
+	}
 }

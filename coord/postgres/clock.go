@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"time"
 
@@ -63,7 +64,31 @@ func (c *Coord) ClockAt(t time.Time) (shared time.Time, within time.Duration, ok
 	return r.low.Add(passed + r.wide/2), r.wide/2 + passed.Abs()/driftOne, true
 }
 
-// callTimed calls a function for heartbeats, and reads the database's clock before and after that.
+// ReadClock waits until the database's clock was read once. From then on ClockAt reports true, and now returns what
+// that clock says now. So a Coord that has no members has a clock, too. If the database cannot be reached, ReadClock
+// waits for it. It returns the cause of ctx's end, or [coord.ErrClosed].
+func (c *Coord) ReadClock(ctx context.Context) (now func() time.Time, err error) {
+	c.mu.Lock()
+	err = c.start()
+	c.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-c.clockRead:
+	case <-c.closed:
+		return nil, coord.ErrClosed
+	case <-ctx.Done():
+		return nil, fmt.Errorf("read the clock of the database: %w", context.Cause(ctx))
+	}
+	return func() time.Time {
+		shared, _, _ := c.ClockAt(time.Now())
+		return shared
+	}, nil
+}
+
+// callTimed calls a function for heartbeats, and reads the database's clock before and after that. It is called by
+// beatLoop.
 func (c *Coord) callTimed(function string, q beatRequest) (a beatAnswer, err error) {
 	text, err := json.Marshal(q)
 	if err != nil {
@@ -78,7 +103,11 @@ func (c *Coord) callTimed(function string, q beatRequest) (a beatAnswer, err err
 	if err != nil {
 		return a, err
 	}
-	c.clock.Store(readingOf(c.clock.Load(), begin, time.Now(), time.UnixMicro(first), time.UnixMicro(second)))
+	before := c.clock.Load()
+	c.clock.Store(readingOf(before, begin, time.Now(), time.UnixMicro(first), time.UnixMicro(second)))
+	if before == nil {
+		close(c.clockRead)
+	}
 	return a, json.Unmarshal([]byte(answer), &a)
 }
 

@@ -4,6 +4,7 @@ package postgres_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -62,5 +63,83 @@ func TestNodesKnowWhatTheClockOfTheDatabaseSays(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestAProgramThatUsesOnlyTheBusAndTheClockHasBoth(t *testing.T) {
+	url := database(t)
+	pgtest.SetClock(t, url, 10*time.Minute)
+	sessions := func() int { return ask[int](t, url, "SELECT count(*)::int FROM taskengine.session") }
+	a, first := listener(t, url)
+	b, second := listener(t, url)
+	for _, n := range []*node{a, b} {
+		now, err := n.ReadClock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, ok := n.ClockAt(time.Now()); !ok || !agrees(t, n, url) {
+			t.Error("the clock was read, and is not that of the database")
+		}
+		before := ask[time.Time](t, url, "SELECT clock_timestamp()")
+		if off := now().Sub(before); off < -time.Second || off > patience {
+			t.Errorf("the time is %v off", off)
+		}
+	}
+	if n := sessions(); n != 2 {
+		t.Errorf("%d programs have a session, want 2", n)
+	}
+	for i, from := range []*node{a, b} {
+		h := hint(i)
+		eventually(t, "a hint on both sides", func() bool { // it may be lost
+			if err := from.Publish(t.Context(), h); err != nil {
+				t.Fatal(err)
+			}
+			return first.count(h) > 0 && second.count(h) > 0
+		})
+	}
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if n := sessions(); n != 1 {
+		t.Errorf("after one of two has closed, %d have a session", n)
+	}
+	pgtest.SetClock(t, url, -10*time.Minute)
+	eventually(t, "the new time of the database", func() bool { return agrees(t, a, url) })
+}
+
+func TestReadClockWaitsForTheDatabase(t *testing.T) {
+	url := database(t)
+	n := connect(t, url, setup{})
+	n.wire.Cut()
+	errOver := errors.New("it is over")
+	over, cancel := context.WithCancelCause(t.Context())
+	cancel(errOver)
+	if _, err := n.ReadClock(over); !errors.Is(err, errOver) {
+		t.Errorf("when its context has ended, it returns %v", err)
+	}
+	read := make(chan error, 1)
+	go func() {
+		_, err := n.ReadClock(t.Context())
+		read <- err
+	}()
+	n.wire.Heal()
+	if err := receive(t, "the clock", read); err != nil {
+		t.Error(err)
+	}
+
+	never := connect(t, url, setup{})
+	never.wire.Cut()
+	go func() {
+		_, err := never.ReadClock(t.Context())
+		read <- err
+	}()
+	if err := never.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := receive(t, "the end", read); !errors.Is(err, coord.ErrClosed) {
+		t.Errorf("when it is closed, it returns %v", err)
+	}
+	if _, err := n.ReadClock(t.Context()); err != nil {
+		t.Error(err)
 	}
 }

@@ -11,6 +11,9 @@
 // and a holder stay lost. Every heartbeat also reads the database's clock, so that all processes
 // have one time: see [Coord.ClockAt].
 //
+// A program may use the bus and the clock alone, with the other ports of another coordinator: see
+// [Coord.ReadClock]. It has a session then, too, without members, roles and permits.
+//
 // Everything but LISTEN works through PgBouncer in transaction mode. Notifications make things
 // faster, and nothing depends on them: without them roles, members and settings change with the
 // heartbeats, news of permits is asked for while a holder waits for some, and comes with heartbeats

@@ -70,6 +70,7 @@ type Coord struct {
 	log           *slog.Logger
 	outage        *retry.Outage
 	clock         atomic.Pointer[clockReading] // replaced by beatLoop; nil before the first heartbeat
+	clockRead     chan struct{}                // closed by beatLoop when clock is not nil any more
 	inProcess     *local.Node                  // orders the candidates of this process, and passes hints to its subscribers
 
 	undefined time.Time // of beatLoop: when the database had no function coord_renew; zero: it has one
@@ -143,6 +144,7 @@ func New(pool *pgxpool.Pool, o Options) (*Coord, error) {
 		listen:       listen,
 		log:          o.Log,
 		outage:       retry.NewOutage(o.Log, "the database"),
+		clockRead:    make(chan struct{}),
 		inProcess:    local.New(),
 		started:      make(chan struct{}),
 		closed:       make(chan struct{}),
