@@ -8,6 +8,7 @@ import (
 
 	"github.com/taskengine/taskengine/coord"
 	"github.com/taskengine/taskengine/coord/internal/limits"
+	"github.com/taskengine/taskengine/coord/internal/mailbox"
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/wakeup"
 )
@@ -28,6 +29,8 @@ type cluster struct {
 	settings   map[string]scopes                 // guarded by mu, by name
 	changes    uint64                            // guarded by mu: how often a setting was changed; the version of the newest
 	watches    map[string]map[wakeup.Signal]bool // guarded by mu: by the setting's name; set after every change of it
+
+	messages mailbox.Boxes
 
 	subscribers atomic.Pointer[[]*subscriber] // replaced under mu, never changed in place
 	dropped     atomic.Uint64                 // hints that found a subscriber's backlog full

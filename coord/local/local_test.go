@@ -40,6 +40,7 @@ func TestPorts(t *testing.T) {
 			t.Run("Rates", func(t *testing.T) { coordtest.RunRates(t, backend[coord.Rates](bubble)) })
 			t.Run("Membership", func(t *testing.T) { coordtest.RunMembership(t, backend[coord.Membership](bubble)) })
 			t.Run("Config", func(t *testing.T) { coordtest.RunConfig(t, backend[coord.Config](bubble)) })
+			t.Run("Messages", func(t *testing.T) { coordtest.RunMessages(t, backend[coord.Messages](bubble)) })
 			t.Run("Bus", func(t *testing.T) { coordtest.RunBus(t, backend[coord.Bus](bubble)) })
 		})
 	}

@@ -57,7 +57,7 @@ func (c *Coord) Subscribe(ctx context.Context, fn func([]task.Hint)) error {
 	return c.inProcess.Subscribe(ctx, fn)
 }
 
-// sendLoop sends what is published until Close.
+// sendLoop sends what is published, and messages, until Close, and then what is left.
 func (c *Coord) sendLoop() {
 	if !c.waitStart() {
 		return
@@ -66,29 +66,36 @@ func (c *Coord) sendLoop() {
 	for !c.isClosed() {
 		c.sleep(time.Hour, c.outboxFilled)
 		c.sleep(linger, wakeup.Signal{})
-		for payloads := range slices.Chunk(pack(c.self, c.takeOutbox()), perSend) {
+		for payloads := range slices.Chunk(c.takeOutbox(), perSend) {
 			if err := c.send(payloads); err != nil {
-				c.log.Debug("hints are lost", "error", err) // at debug only: a failing heartbeat is logged as well
+				c.log.Debug("hints and messages are lost", "error", err) // at debug only: a failing heartbeat is logged as well
 				c.sleep(pause.Next(), wakeup.Signal{})
 				break
 			}
 			pause.Reset()
 		}
 	}
+	for payloads := range slices.Chunk(c.takeOutbox(), perSend) { // such as the message that a leader resigns
+		if c.send(payloads) != nil {
+			return
+		}
+	}
 }
 
-func (c *Coord) takeOutbox() []task.Hint {
+// takeOutbox returns the payloads of the messages and hints that are to be sent. Messages are first: they are few, and
+// nothing else brings what they say.
+func (c *Coord) takeOutbox() []string {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	ts := c.outbox
-	c.outbox = nil
-	return ts
+	unsent, ts := c.unsent, c.outbox
+	c.unsent, c.outbox = nil, nil
+	c.mu.Unlock()
+	return append(unsent, pack(c.self, ts)...)
 }
 
 func (c *Coord) send(payloads []string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), sendTimeout)
 	defer cancel()
-	// Losing a hint is cheaper than a sync.
+	// Losing one is cheaper than a sync.
 	_, err := c.pool.Exec(ctx, "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1::text, p) FROM unnest($2::text[]) p", Channel(c.schema), payloads)
 	return err
 }

@@ -15,9 +15,9 @@
 // [Coord.ReadClock]. It has a session then, too, without members, roles and permits.
 //
 // Everything but LISTEN works through PgBouncer in transaction mode. Notifications make things
-// faster, and nothing depends on them: without them roles, members and settings change with the
-// heartbeats, news of permits is asked for while a holder waits for some, and comes with heartbeats
-// otherwise, and the bus carries hints within the process only.
+// faster, and nothing but messages (see [Coord.Messages]) depends on them: without them roles, members
+// and settings change with the heartbeats, news of permits is asked for while a holder waits for some,
+// and comes with heartbeats otherwise, and the bus carries hints within the process only.
 //
 // What it promises beyond the ports:
 //

@@ -124,6 +124,7 @@ func (c *Coord) setListening(yes bool) {
 	c.listening = yes
 	if yes {
 		c.wakeWatches()
+		c.received.Begin()
 	}
 	c.mu.Unlock()
 	c.ordersSoon.Set()
@@ -143,6 +144,10 @@ func (c *Coord) handle(payload string) {
 		from, text, _ := strings.Cut(rest, ":")
 		if ts, _ := unpack(text); from != c.self { // the hints before the first mistake
 			_ = c.inProcess.Publish(context.Background(), ts...)
+		}
+	case kindMessage:
+		if topic, message, err := unpackMessage(rest); err == nil {
+			c.received.Deliver(topic, message)
 		}
 	case kindControl:
 		c.handleControl(rest)

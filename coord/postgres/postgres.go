@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/taskengine/taskengine/coord"
+	"github.com/taskengine/taskengine/coord/internal/mailbox"
 	"github.com/taskengine/taskengine/coord/internal/retry"
 	"github.com/taskengine/taskengine/coord/local"
 	"github.com/taskengine/taskengine/engine/task"
@@ -73,6 +74,8 @@ type Coord struct {
 	clockRead     chan struct{}                // closed by beatLoop when clock is not nil any more
 	inProcess     *local.Node                  // orders the candidates of this process, and passes hints to its subscribers
 
+	received mailbox.Boxes // of messages
+
 	undefined time.Time // of beatLoop: when the database had no function coord_renew; zero: it has one
 
 	started      chan struct{} // closed under mu by the first use
@@ -80,7 +83,7 @@ type Coord struct {
 	loops        sync.WaitGroup
 	beatSoon     wakeup.Signal // set when a heartbeat should not wait
 	ordersSoon   wakeup.Signal // set when there may be orders to send, or news of permits
-	outboxFilled wakeup.Signal // set when outbox has something
+	outboxFilled wakeup.Signal // set when outbox or unsent has something
 
 	mu        sync.Mutex
 	session   session                // guarded by mu
@@ -98,6 +101,7 @@ type Coord struct {
 	unsure    bool                   // guarded by mu: an answer about permits may have been lost
 	swept     time.Time              // guarded by mu: when full buckets of rates were removed last
 	outbox    []task.Hint            // guarded by mu; at most Backlog
+	unsent    []string               // guarded by mu: payloads of messages; at most maxMessages
 	peers     bool                   // guarded by mu: other processes may be listening
 	listening bool                   // guarded by mu
 }
@@ -222,8 +226,12 @@ func (c *Coord) start() error {
 func (c *Coord) waitStart() bool {
 	select {
 	case <-c.started:
-		return true
 	case <-c.closed:
+	}
+	select {
+	case <-c.started:
+		return true
+	default:
 		return false
 	}
 }

@@ -9,16 +9,17 @@ import (
 	"testing"
 	"time"
 
+	"github.com/taskengine/taskengine/coord"
 	"github.com/taskengine/taskengine/coord/coordtest"
 	"github.com/taskengine/taskengine/coord/postgres"
 	"github.com/taskengine/taskengine/internal/pgtest"
 )
 
 // backend makes clusters for the suite of a port, each in a schema of its own in one database.
-func backend[P any](t *testing.T, w way) coordtest.Backend[P] {
+func backend[P any](t *testing.T, w way, port func(*testing.T, *postgres.Coord) P) coordtest.Backend[P] {
 	url := server.Database(t)
 	var schemas atomic.Int64
-	var nodes sync.Map // from P to *node
+	var nodes sync.Map // from any(P) to *node
 	return coordtest.Backend[P]{
 		New: func(t *testing.T) func() P {
 			s := w.setup(url)
@@ -26,7 +27,7 @@ func backend[P any](t *testing.T, w way) coordtest.Backend[P] {
 			prepare(t, url, s.Schema)
 			return func() P {
 				n := connect(t, w.to(url), s)
-				p := any(n.Coord).(P)
+				p := port(t, n.Coord)
 				nodes.Store(p, n)
 				return p
 			}
@@ -70,6 +71,7 @@ func TestPorts(t *testing.T) {
 			suite(t, "Config", w, coordtest.RunConfig)
 			if w.listen {
 				suite(t, "Bus", w, coordtest.RunBus)
+				suiteOf(t, "Messages", w, messages, coordtest.RunMessages)
 			}
 		})
 	}
@@ -77,8 +79,21 @@ func TestPorts(t *testing.T) {
 
 // suite runs the suite of one port in parallel with the others: they mostly wait for leases.
 func suite[P any](t *testing.T, name string, w way, run func(*testing.T, coordtest.Backend[P])) {
+	suiteOf(t, name, w, func(_ *testing.T, c *postgres.Coord) P { return any(c).(P) }, run)
+}
+
+func suiteOf[P any](t *testing.T, name string, w way, port func(*testing.T, *postgres.Coord) P, run func(*testing.T, coordtest.Backend[P])) {
 	t.Run(name, func(t *testing.T) {
 		t.Parallel()
-		run(t, backend[P](t, w))
+		run(t, backend(t, w, port))
 	})
+}
+
+func messages(t *testing.T, c *postgres.Coord) coord.Messages {
+	t.Helper()
+	m, err := c.Messages()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
 }

@@ -16,10 +16,12 @@ import (
 //
 //	w:3,17       tasks may be ready in these shards; any statement may notify it
 //	t1:ID:TEXT   hints, in base64, from the process with this ID
+//	m:TOPIC:TEXT a message and its topic, each in base64
 //	c:WORD       a change that a heartbeat or a watch should read
 const (
 	kindWake    = "w"
 	kindHints   = "t1"
+	kindMessage = "m"
 	kindControl = "c"
 )
 
