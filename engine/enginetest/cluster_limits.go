@@ -120,6 +120,7 @@ var sharedLimitScenarios = []clusterScenario{
 		}
 		nodes[1].ranOnce(paused...)
 	}},
+	{"a value of a fair limit that comes late is not kept waiting by the backlog of another on any node", longLease, fairOverNodes},
 	{"a changed limit stays so though all nodes are restarted", longLease, func(c *cluster) {
 		g, gate := c.gauge(map[string]int{"all": 3, "acme": 3}), make(chan struct{})
 		set, three := shared(policy.Limit{Name: "few", Max: 1}), 3
@@ -161,6 +162,68 @@ var sharedLimitScenarios = []clusterScenario{
 		close(gate)
 		nodes[0].ranOnce(ids...)
 	}},
+}
+
+// fairOverNodes has a value begin to wait behind a large backlog of another. Each node takes turns among the tasks that
+// it starts: before its task number k of the late value begin at most k of the backlog, and those that it was starting.
+func fairOverNodes(c *cluster) {
+	const backlog, late, most = 2400, 45, 6
+	gate, set := make(chan struct{}), shared(
+		policy.Limit{Name: "partner", Of: "few", Per: "payload.partner", Fair: true},
+		policy.Limit{Name: "few", Max: most},
+	)
+	for range 3 {
+		c.join(set, nil, func(p *peer) {
+			p.config.QueueLookAhead = backlog // so that one can see when the nodes know all tasks
+			p.config.Handlers["pay"] = c.ledger.watch(p.name, until(gate))
+		})
+	}
+	c.meet()
+	nodes, known := c.peers, 0
+	isLate := make(map[task.ID]bool)
+	submit := func(count int, value string) {
+		for _, p := range nodes {
+			for _, id := range p.submit(repeat(count/len(nodes), payTo(value))...) {
+				isLate[id] = value == "late"
+			}
+		}
+		known += count
+		nodes[0].eventually("the nodes know all tasks", func() bool {
+			sum := 0
+			for _, p := range nodes {
+				s := p.Stats()
+				sum += s.Running + s.Waiting
+			}
+			return sum == known
+		})
+	}
+	submit(backlog, "early")
+	nodes[0].eventually("the limit is used up", func() bool { return c.ledger.running() == most })
+	submit(late, "late")
+	close(gate)
+	begun := func() (count int) {
+		for _, id := range c.ledger.sequence() {
+			if isLate[id] {
+				count++
+			}
+		}
+		return count
+	}
+	nodes[0].eventually("all of the late value have begun", func() bool { return begun() == late })
+	c.setMax(nodes[0], backlog)
+	nodes[0].eventually("all have begun", func() bool { return c.ledger.total() == known })
+	before, of := make(map[string]int), make(map[string]int) // by node: of the backlog, and of the late value
+	for _, id := range c.ledger.sequence()[most:] {
+		on := c.ledger.nodes(id)[0]
+		if !isLate[id] {
+			before[on]++
+			continue
+		}
+		if of[on]++; before[on] > of[on]+most {
+			c.Errorf("on %s %d of the backlog began before number %d of the late value", on, before[on], of[on])
+		}
+	}
+	c.Logf("of the late value began %v", of)
 }
 
 // permitScenarios are about limits of the cluster when nodes are lost.
