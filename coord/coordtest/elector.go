@@ -15,6 +15,15 @@ import (
 
 // RunElector runs the suite of [coord.Elector].
 func RunElector(t *testing.T, b Backend[coord.Elector]) {
+	RunTurns(t, b)
+	b.run(t, "a severed leader's context ends and another takes over", leadSevered)
+	b.run(t, "a severed leader waits anew and leads again", leadAgain)
+	b.run(t, "there are never two leaders though they are severed", leadSeveredStress)
+}
+
+// RunTurns runs the part of the suite of [coord.Elector] in which no node is severed, for electors by which a node that
+// is severed leads. It does not call [Backend].Sever.
+func RunTurns(t *testing.T, b Backend[coord.Elector]) {
 	b.run(t, "Lead returns what fn returned", leadReturns)
 	b.run(t, "a context that has ended already leads nowhere", leadEnded)
 	b.run(t, "the end of Lead's context ends the leadership after fn returned", leadResigns)
@@ -23,10 +32,7 @@ func RunElector(t *testing.T, b Backend[coord.Elector]) {
 	b.run(t, "all waiting callers lead in the end", leadAll)
 	b.run(t, "roles are independent", leadRoles)
 	b.run(t, "two callers on one node exclude each other", leadOneNode)
-	b.run(t, "a severed leader's context ends and another takes over", leadSevered)
-	b.run(t, "a severed leader waits anew and leads again", leadAgain)
 	b.run(t, "there are never two leaders", leadStress)
-	b.run(t, "there are never two leaders though they are severed", leadSeveredStress)
 }
 
 // reign is one call of a leader's fn.

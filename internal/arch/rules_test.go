@@ -245,6 +245,16 @@ var rules = []rule{
 		Why: "settings and rates are kept by the port of stores, in any of them",
 	},
 	{
+		Of:  "coord/guid",
+		May: []string{"coord", "coord/internal/...", "coord/guid/internal/...", "coord/local", "engine/task"},
+		Why: "an election needs messages, whichever backend carries them; within one process callers agree by coord/local",
+	},
+	{
+		Of:  "coord/guid/internal/election",
+		May: []string{"engine/task"},
+		Why: "what decides who leads neither waits nor sends",
+	},
+	{
 		Of:  "coord/coordtest",
 		May: []string{"coord", "engine/task"},
 		Out: []string{"pgregory.net/rapid"},
@@ -452,7 +462,7 @@ var onlyBy = map[string][]string{
 
 // deterministic packages decide, so they do no I/O and do not wait: time and chance are passed
 // in. Forbidden are whole packages, and the functions of package time that read a clock or wait.
-var deterministic = []string{"engine/internal/core", "engine/internal/shell", "engine/internal/table", "engine/internal/window", "engine/policy"}
+var deterministic = []string{"coord/guid/internal/election", "engine/internal/core", "engine/internal/shell", "engine/internal/table", "engine/internal/window", "engine/policy"}
 
 var (
 	forbiddenImports = []string{"context", "crypto/rand", "database/sql", "io", "log", "log/slog", "net", "os", "sync", "sync/atomic", "syscall"}
