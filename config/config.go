@@ -77,16 +77,36 @@ type Storage struct {
 
 // The drivers of coordination and bus.
 const (
-	Local    = "local"    // for a single node
-	Database = "postgres" // by the database of the storage
+	Local     = "local"    // for a single node
+	Database  = "postgres" // by the database of the storage
+	Etcd      = "etcd"
+	ZooKeeper = "zookeeper"
 )
 
 // Coordination is how nodes coordinate.
 type Coordination struct {
-	Driver string        // Local or Database; "" is chosen by the storage
-	Lease  time.Duration // how long a node counts as alive without a heartbeat
-	Labels map[string]string
+	Driver    string        // Local, Database, Etcd or ZooKeeper; "" is chosen by the storage
+	Endpoints []string      // of etcd or ZooKeeper, as host:port
+	Prefix    string        // of all keys in etcd or ZooKeeper, without a slash at either end
+	Lease     time.Duration // how long a node counts as alive without a heartbeat
+	User      string        // of etcd or ZooKeeper; "": no authentication
+	Password  Text
+	TLS       TLS // of the connections with etcd or ZooKeeper
+	Labels    map[string]string
 }
+
+// IsExternal reports whether the nodes coordinate by a coordinator that is no database.
+func (c Coordination) IsExternal() bool { return c.Driver == Etcd || c.Driver == ZooKeeper }
+
+// TLS is how connections with a coordinator are encrypted.
+type TLS struct {
+	CA         string // file of the certificates that are trusted, or SystemCA; "": connections are not encrypted
+	Cert, Key  string // files of the client's certificate and its key; "": it has none
+	ServerName string // that the server's certificate must have; "" is the host of the endpoint
+}
+
+// SystemCA as [TLS].CA trusts the certificates that the system trusts.
+const SystemCA = "system"
 
 // Bus is how nodes notify each other of ready tasks.
 type Bus struct {
@@ -208,7 +228,7 @@ const taskLogFolder = "task-logs"
 func Default() *Config {
 	return &Config{
 		Node:         Node{Slots: 100, DrainTimeout: 30 * time.Second},
-		Coordination: Coordination{Lease: 4 * time.Second},
+		Coordination: Coordination{Lease: 4 * time.Second, Prefix: "taskengine"},
 		Storage:      Storage{Path: "data", Schema: "taskengine"},
 		TaskLog:      TaskLog{Path: filepath.Join("data", taskLogFolder), MaxSize: 256 << 20, AttemptLines: 10_000, AttemptSize: 1 << 20},
 		API:          Listener{Listen: "127.0.0.1:7420"},

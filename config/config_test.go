@@ -58,7 +58,7 @@ func TestTheDefaultsOfTheTableAreThoseOfTheCode(t *testing.T) {
 		"`storage`":      "storage: {%s}",
 		"storage.schema": "storage: {driver: postgres, url: 'postgres:///', %s}",
 		"`task_log`":     "task_log: {%s}",
-		"`coordination`": "coordination: {%s}",
+		"`coordination`": "coordination: {driver: zookeeper, endpoints: 'zk:2181', %s}",
 		"`bus`":          "bus: {%s}",
 		"`api`":          "api: {%s}",
 		"`admin`":        "admin: {%s}",

@@ -70,6 +70,11 @@ func (d *decoder) resolvePaths() {
 	c := d.cfg
 	c.TaskLog.Path = d.within(cmp.Or(c.TaskLog.Path, filepath.Join(c.Storage.Path, taskLogFolder)))
 	c.Storage.Path = d.within(c.Storage.Path)
+	for _, file := range c.Coordination.TLS.files() {
+		if *file != "" {
+			*file = d.within(*file)
+		}
+	}
 	if c.Storage.Driver == Postgres {
 		c.Storage.Path = ""
 	}

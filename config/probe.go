@@ -23,6 +23,7 @@ func (c *Config) Probe() []Problem {
 	if c.Storage.Driver != Memory && c.TaskLog.MaxSize > 0 && elsewhere {
 		p.folder(c.TaskLog.Path, "task_log", "path")
 	}
+	p.certificates(c.Coordination.TLS)
 	for _, name := range slices.Sorted(maps.Keys(c.Handlers)) {
 		switch h := c.Handlers[name]; {
 		case h.Plugin != nil:
@@ -75,6 +76,21 @@ func (p *prober) command(command []string, dir, key, name string) {
 	}
 	if _, err := exec.LookPath(command[0]); err != nil {
 		p.add(fmt.Errorf("%w; install the program, or write its path with a slash", err), "handlers", name, key, "0")
+	}
+}
+
+// certificates looks for the files of certificates.
+func (p *prober) certificates(t TLS) {
+	for key, path := range map[string]string{"ca": t.CA, "cert": t.Cert, "key": t.Key} {
+		if path == "" || key == "ca" && path == SystemCA {
+			continue
+		}
+		f, err := os.Open(path)
+		if err != nil {
+			p.add(fmt.Errorf("%w; correct the path or the rights of the file", err), "coordination", "tls", key)
+			continue
+		}
+		_ = f.Close() // nothing was written
 	}
 }
 

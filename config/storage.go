@@ -19,7 +19,7 @@ func (d *decoder) storage() {
 	if d.found.at(d.cfg.tree.locate(driver)) && written.child("driver") != nil {
 		return // the driver is not known
 	}
-	d.together()
+	d.coordination()
 	switch d.cfg.Storage.Driver {
 	case Postgres:
 		if written.child("path") != nil {
@@ -48,19 +48,6 @@ func (d *decoder) different() {
 			d.conflict([]string{"storage", "databases", name}, "is the same database as storage."+other+"; each holds a part of the tasks")
 		}
 		seen[url] = "databases." + name
-	}
-}
-
-// together refuses drivers of coordination and bus that do not fit the storage.
-func (d *decoder) together() {
-	want := Local
-	if d.cfg.Storage.Driver == Postgres {
-		want = Database
-	}
-	for key, driver := range map[string]string{"coordination": d.cfg.Coordination.Driver, "bus": d.cfg.Bus.Driver} {
-		if driver != "" && driver != want && d.cfg.Storage.Driver != Memory {
-			d.conflict([]string{key, "driver"}, "does not go with storage.driver; remove it, or write driver: "+want)
-		}
 	}
 }
 

@@ -66,17 +66,6 @@ var taskLogTable = &object{fields: []field{
 	{name: "attempt_size", doc: "The size of the lines of one attempt, as stored.", def: "1MiB", is: size(16<<10, 1<<30, "a size, such as 1MiB"), at: in(func(l *TaskLog) *int { return &l.AttemptSize })},
 }}
 
-var coordinationTable = &object{fields: []field{
-	{name: "driver", doc: "`local` is for a single node, and `postgres` for nodes that share a database. It must fit the storage.", otherwise: "`postgres` with that storage, else `local`", is: oneOf(map[string]string{"etcd": "not in this build", "zookeeper": "not in this build"}, option[string]{"local", Local}, option[string]{"postgres", Database}), at: in(func(c *Coordination) *string { return &c.Driver })},
-	{name: "lease", doc: "How long other nodes consider a node alive after its last heartbeat. A node sends a heartbeat every third of this time. After the death of a node its tasks run elsewhere within two leases. Only for `postgres`.", def: "4s", is: lease(), at: in(func(c *Coordination) *time.Duration { return &c.Lease })},
-	{name: "labels", doc: "Further attributes of the node. Types choose their nodes by them, see `nodes` of a type. A label `name` cannot be chosen by: that is the name of the node.", otherwise: "none", is: table[string]{of: "labels", keys: notEmpty, likely: "LABEL", is: words("text", notEmpty)}, at: in(func(c *Coordination) *map[string]string { return &c.Labels })},
-}}
-
-var busTable = &object{fields: []field{
-	{name: "driver", doc: "As for `coordination`.", otherwise: "`postgres` with that storage, else `local`", is: oneOf(map[string]string{"kafka": "not in this build"}, option[string]{"local", Local}, option[string]{"postgres", Database}), at: in(func(b *Bus) *string { return &b.Driver })},
-	{name: "listen", doc: "Only for `postgres`: a URL of the same database for LISTEN, which a pool of connections such as PgBouncer does not support, or `none`.", otherwise: "`storage.url`", is: databaseURL{or: "none"}, at: in(func(b *Bus) *Text { return &b.Listen })},
-}}
-
 func listenerTable(def string) *object {
 	return &object{fields: []field{
 		{name: "listen", doc: "The address as host:port. `:port` is every interface; `none` does not listen.", def: def, is: address(), at: in(func(l *Listener) *string { return &l.Listen })},

@@ -45,6 +45,10 @@ type Options struct {
 	// [DefaultLease]. It is rounded up to seconds, and to what etcd demands, which is 1.5 times its election timeout.
 	Lease time.Duration
 
+	// Store tells the store of tasks that this node shares with others from other stores. Members and leaders are those
+	// of one store. Permits, rates and settings are those of all nodes with the same Prefix.
+	Store string
+
 	TLS            *tls.Config // nil: connections are not encrypted
 	User, Password string      // "": no authentication
 
@@ -87,7 +91,7 @@ func New(o Options) (*Coord, error) {
 	}
 	prefix := strings.TrimSuffix(o.Prefix, "/") + "/"
 	n := kv.New(&store{client: client, prefix: prefix}, kv.Options{
-		Driver: "etcd", Name: strings.Join(o.Endpoints, ",") + "/" + prefix, Lease: o.Lease, Now: o.Now, Log: o.Log,
+		Driver: "etcd", Name: strings.Join(o.Endpoints, ",") + "/" + prefix, Lease: o.Lease, Store: o.Store, Now: o.Now, Log: o.Log,
 	})
 	return &Coord{Node: n, client: client}, nil
 }

@@ -42,6 +42,10 @@ type Options struct {
 	// [DefaultLease]. It is the timeout of the session, which ZooKeeper brings into the range of 2 to 20 of its ticks.
 	Lease time.Duration
 
+	// Store tells the store of tasks that this node shares with others from other stores. Members and leaders are those
+	// of one store. Permits, rates and settings are those of all nodes with the same Prefix.
+	Store string
+
 	TLS            *tls.Config // nil: connections are not encrypted
 	User, Password string      // for the scheme digest, and then only this user may use the nodes; "": everybody may
 
@@ -76,7 +80,7 @@ func New(o Options) (*Coord, error) {
 	}
 	s := newStore(o)
 	n := kv.New(s, kv.Options{
-		Driver: "zookeeper", Name: strings.Join(o.Endpoints, ",") + o.Prefix, Lease: o.Lease, Now: o.Now, Log: o.Log,
+		Driver: "zookeeper", Name: strings.Join(o.Endpoints, ",") + o.Prefix, Lease: o.Lease, Store: o.Store, Now: o.Now, Log: o.Log,
 	})
 	return &Coord{Node: n, store: s}, nil
 }

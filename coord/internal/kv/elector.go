@@ -15,10 +15,14 @@ type candidate struct {
 }
 
 // Lead implements [coord.Elector]. Callers in one process get a role in the order of their calls; of several
-// processes, the first that asks while it is free. The role is given up when fn has returned.
+// processes that use the same store of tasks, the first that asks while it is free. The role is given up when fn has
+// returned.
 func (n *Node) Lead(ctx context.Context, role string, fn func(ctx context.Context) error) error {
 	if err := checkText("role", role); err != nil {
 		return err
+	}
+	if n.options.Store != "" {
+		role = n.options.Store + "/" + role
 	}
 	return n.inProcess.Lead(ctx, role, func(ctx context.Context) error { // ctx ends with Close, too
 		for ctx.Err() == nil {

@@ -7,7 +7,8 @@ import (
 	"github.com/taskengine/taskengine/coord"
 )
 
-// Identity implements [coord.Identified]. The first node of a cluster makes its id.
+// Identity implements [coord.Identified]. The first node of a prefix makes its id. The store of tasks is a part of it:
+// nodes with different stores are no members of one cluster.
 func (n *Node) Identity(ctx context.Context) (coord.Identity, error) {
 	id := coord.Identity{Driver: n.options.Driver, Name: n.options.Name}
 	if n.isClosed() {
@@ -24,5 +25,8 @@ func (n *Node) Identity(ctx context.Context) (coord.Identity, error) {
 		return id, fmt.Errorf("read the identity of the cluster: %w", err)
 	}
 	id.ID = string(cells[0].Value)
+	if n.options.Store != "" {
+		id.ID += "/" + n.options.Store
+	}
 	return id, nil
 }

@@ -32,21 +32,22 @@ type member struct {
 // memberValue is the value of the cell of a member.
 type memberValue struct {
 	Session  task.ID           `json:"session"`
+	Store    string            `json:"store,omitempty"` // that the node uses
 	Name     string            `json:"name"`
 	Handlers []string          `json:"handlers,omitempty"`
 	Labels   map[string]string `json:"labels,omitempty"`
 	Draining bool              `json:"draining,omitempty"`
 }
 
-func valueOf(session task.ID, m coord.Member) []byte {
-	text, err := json.Marshal(memberValue{Session: session, Name: m.Name, Handlers: m.Handlers, Labels: m.Labels, Draining: m.Draining})
+func (n *Node) valueOf(session task.ID, m coord.Member) []byte {
+	text, err := json.Marshal(memberValue{Session: session, Store: n.options.Store, Name: m.Name, Handlers: m.Handlers, Labels: m.Labels, Draining: m.Draining})
 	if err != nil {
 		panic(err) // it has only text
 	}
 	return text
 }
 
-// Join implements [coord.Membership]. After changes during a call of fn there is one more call. An incarnation that is
+// Join implements [coord.Membership]. The members are the nodes that use the same store of tasks. After changes during a call of fn there is one more call. An incarnation that is
 // a member already is refused. If the store cannot be used at the start, Join waits for it. At the end it waits for the
 // withdrawal for at most a third of the lease.
 func (n *Node) Join(ctx context.Context, self coord.Member, fn func([]coord.Member)) error {
@@ -178,6 +179,9 @@ func (n *Node) listFor(m *member) []coord.Member {
 			n.options.Log.Warn("a cell is not that of a member", "key", key, "error", err)
 			continue
 		}
+		if v.Store != n.options.Store {
+			continue
+		}
 		list = append(list, coord.Member{Incarnation: id, Name: v.Name, Handlers: v.Handlers, Labels: v.Labels, Draining: v.Draining})
 	}
 	return list
@@ -187,7 +191,7 @@ func (n *Node) listFor(m *member) []coord.Member {
 func (n *Node) planMembers(p *plan) {
 	for id, m := range n.members {
 		c := n.cellOf(memberKey + id.String())
-		switch value := valueOf(p.session.id, m.self); {
+		switch value := n.valueOf(p.session.id, m.self); {
 		case m.leaving && !c.Exists():
 			n.withdraw(m)
 		case m.leaving:

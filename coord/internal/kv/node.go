@@ -22,8 +22,9 @@ var ErrLeaseOver = errors.New("the lease at the coordinator is over")
 // longestPause is how long the store may be back before that is noticed, at most.
 const longestPause = 2 * time.Second
 
-// Options configure a Node. All fields must be set.
+// Options configure a Node. All fields but Store must be set.
 type Options struct {
+	Store  string           // which store of tasks the node uses: members and leaders are those of one store
 	Driver string           // the kind of coordinator, such as "etcd"
 	Name   string           // where the cluster is, for people
 	Lease  time.Duration    // that is asked for

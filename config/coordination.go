@@ -1,0 +1,141 @@
+package config
+
+import (
+	"fmt"
+	"net"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+var coordinationTable = &object{fields: []field{
+	{name: "driver", doc: "`local` is for a single node, and `postgres` for nodes that share a database. `etcd` and `zookeeper` are for nodes that share a database, and for nodes with a store each: these share limits and what people change while they run, and no tasks.", otherwise: "`postgres` with that storage, else `local`", is: oneOf(nil, option[string]{"local", Local}, option[string]{"postgres", Database}, option[string]{"etcd", Etcd}, option[string]{"zookeeper", ZooKeeper}), at: in(func(c *Coordination) *string { return &c.Driver })},
+	{name: "endpoints", doc: "The servers of `etcd` or `zookeeper`, for which it is required. A node uses another one when one fails.", otherwise: "none", is: sequence[string]{is: endpoint(), single: true, least: 1, most: 100}, at: in(func(c *Coordination) *[]string { return &c.Endpoints })},
+	{name: "prefix", doc: "What all keys in `etcd`, or the paths in `zookeeper`, begin with. Clusters with different prefixes can share the servers.", def: "taskengine", holds: func(c *Config) bool { return c.Coordination.IsExternal() }, is: prefix(), at: in(func(c *Coordination) *string { return &c.Prefix })},
+	{name: "lease", doc: "How long other nodes consider a node alive after its last heartbeat. A node sends a heartbeat every third of this time. After the death of a node its tasks run elsewhere within two leases. `etcd` rounds it up to seconds, and `zookeeper` brings it into the range that its servers allow: the node logs the lease that it really has. Not for `local`.", def: "4s", is: lease(), at: in(func(c *Coordination) *time.Duration { return &c.Lease })},
+	{name: "user", doc: "The user of `etcd` or `zookeeper` (scheme `digest`). Only this user can use what the nodes create in `zookeeper`.", otherwise: "none", is: words("the name of a user", notEmpty), at: in(func(c *Coordination) *string { return &c.User })},
+	{name: "password", doc: "The password of `user`. Write a reference.", otherwise: "none", is: guarded{secret("a password", notEmpty), masked}, at: in(func(c *Coordination) *Text { return &c.Password })},
+	{name: "tls", doc: "Encrypts the connections with `etcd` or `zookeeper`.", is: tlsTable, at: in(func(c *Coordination) *TLS { return &c.TLS })},
+	{name: "labels", doc: "Further attributes of the node. Types choose their nodes by them, see `nodes` of a type. A label `name` cannot be chosen by: that is the name of the node.", otherwise: "none", is: table[string]{of: "labels", keys: notEmpty, likely: "LABEL", is: words("text", notEmpty)}, at: in(func(c *Coordination) *map[string]string { return &c.Labels })},
+}}
+
+var tlsTable = &object{what: "tls", fields: []field{
+	{name: "ca", doc: "A file with the certificates of the authorities that the servers' certificates must be from, in PEM, or `system` for those that the system trusts.", required: true, is: words("a file, or system", notEmpty), at: in(func(t *TLS) *string { return &t.CA })},
+	{name: "cert", doc: "A file with the certificate of the node, in PEM. The node reads it again for each connection, so it can be replaced while the node runs.", otherwise: "none", is: words("a file", notEmpty), at: in(func(t *TLS) *string { return &t.Cert })},
+	{name: "key", doc: "A file with the key of `cert`, in PEM.", otherwise: "none", is: words("a file", notEmpty), at: in(func(t *TLS) *string { return &t.Key })},
+	{name: "server_name", doc: "The name that the certificates of the servers must have.", otherwise: "the host of the endpoint", is: words("the name of a host", notEmpty), at: in(func(t *TLS) *string { return &t.ServerName })},
+}}
+
+var busTable = &object{fields: []field{
+	{name: "driver", doc: "`local` is for a single node, and `postgres` for nodes that share a database.", otherwise: "`postgres` with that storage, else `local`", is: oneOf(map[string]string{"kafka": "not in this build"}, option[string]{"local", Local}, option[string]{"postgres", Database}), at: in(func(b *Bus) *string { return &b.Driver })},
+	{name: "listen", doc: "Only for `postgres`: a URL of the same database for LISTEN, which a pool of connections such as PgBouncer does not support, or `none`.", otherwise: "`storage.url`", is: databaseURL{or: "none"}, at: in(func(b *Bus) *Text { return &b.Listen })},
+}}
+
+// endpoint is the address of a server.
+func endpoint() value[string] {
+	const example = "etcd1.example.com:2379"
+	return value[string]{want: "a server, such as " + example, json: orReference(document{"type": "string"}), parse: func(t text) (string, error) {
+		if scheme, rest, ok := strings.Cut(t.value, "://"); ok {
+			return "", fmt.Errorf("%.60q begins with %s://; write host:port, such as %s, and coordination.tls for encrypted connections", t.value, scheme, strings.Trim(rest, "/"))
+		}
+		host, port, err := net.SplitHostPort(t.value)
+		if err != nil {
+			return "", fmt.Errorf("%.60q is not an address; write host:port, such as %s", t.value, example)
+		}
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+			return "", fmt.Errorf("the port %.20q is not a number of 1 to 65535", port)
+		}
+		if host == "" || strings.ContainsAny(host, " /@,") {
+			return "", fmt.Errorf("%.60q is not the name of a host", host)
+		}
+		return t.value, nil
+	}}
+}
+
+var prefixParts = regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9._-]*(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*$`)
+
+// prefix is what keys begin with. A slash at either end is left out.
+func prefix() value[string] {
+	return value[string]{want: "a prefix, such as taskengine", json: orReference(document{"type": "string"}), parse: func(t text) (string, error) {
+		s, err := literal(t)
+		if err != nil {
+			return "", err
+		}
+		s = strings.TrimSuffix(strings.TrimPrefix(s, "/"), "/")
+		if !prefixParts.MatchString(s) || len(s) > 200 {
+			return "", fmt.Errorf("%.40q cannot be the beginning of keys; write names of letters, digits, - and _, with slashes between them, such as prod/taskengine", t.value)
+		}
+		return s, nil
+	}}
+}
+
+// coordination refuses drivers of coordination and bus that do not fit the storage, and keys that do
+// not fit the driver.
+func (d *decoder) coordination() {
+	if d.cfg.Storage.Driver == Memory {
+		return
+	}
+	own := Local
+	if d.cfg.Storage.Driver == Postgres {
+		own = Database
+	}
+	c, written := &d.cfg.Coordination, d.cfg.tree.find("coordination")
+	for key, driver := range map[string]string{"coordination": c.Driver, "bus": d.cfg.Bus.Driver} {
+		if driver != "" && driver != own && (key == "bus" || !c.IsExternal()) {
+			d.conflict([]string{key, "driver"}, "does not go with storage.driver; remove it, or write driver: "+own)
+		}
+	}
+	if !c.IsExternal() {
+		for _, key := range []string{"endpoints", "prefix", "user", "password", "tls"} {
+			if written.child(key) != nil && !d.found.at(d.cfg.tree.locate([]string{"coordination", "driver"})) {
+				d.conflict([]string{"coordination", key}, "belongs to the drivers etcd and zookeeper; remove it, or write driver: etcd")
+			}
+		}
+		return
+	}
+	c.misfits(written.child("endpoints") != nil, func(key, text string) { d.conflict([]string{"coordination", key}, text) })
+}
+
+// misfits calls found with each key that does not fit the driver etcd or zookeeper, and with what to do.
+func (c *Coordination) misfits(hasEndpoints bool, found func(key, text string)) {
+	if !hasEndpoints {
+		found("driver", fmt.Sprintf("%s needs coordination.endpoints, such as [%[1]s1.example.com:%s]", c.Driver, defaultPort(c.Driver)))
+	}
+	if c.User != "" && c.Password.Reveal() == "" {
+		found("user", "needs coordination.password")
+	}
+	if c.User == "" && c.Password.Reveal() != "" {
+		found("password", "needs coordination.user")
+	}
+	if c.TLS.Cert != "" && c.TLS.Key == "" {
+		found("tls", "has a certificate without its key; add key")
+	}
+	if c.TLS.Cert == "" && c.TLS.Key != "" {
+		found("tls", "has a key without its certificate; add cert")
+	}
+	if c.Driver == Etcd && c.Lease < time.Second {
+		found("lease", "must be 1s or more: leases of etcd are whole seconds")
+	}
+	if first, _, _ := strings.Cut(c.Prefix, "/"); c.Driver == ZooKeeper && first == "zookeeper" {
+		found("prefix", "is the path that ZooKeeper keeps for itself; write another one")
+	}
+	if c.Driver == ZooKeeper && strings.Contains(c.User, ":") {
+		found("user", "has a colon, which ends the name of a user in ZooKeeper; write another name")
+	}
+}
+
+func defaultPort(driver string) string {
+	if driver == ZooKeeper {
+		return "2181"
+	}
+	return "2379"
+}
+
+// files returns the paths of files.
+func (t *TLS) files() []*string {
+	if t.CA == SystemCA {
+		return []*string{&t.Cert, &t.Key}
+	}
+	return []*string{&t.CA, &t.Cert, &t.Key}
+}
