@@ -73,12 +73,13 @@ func (n *Node) renew(start time.Time) error {
 	err := s.Renew(ctx)
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	isOver := errors.Is(err, ErrOver)
 	switch {
-	case n.session != s:
-	case errors.Is(err, ErrOver):
-		n.lose(ErrLeaseOver)
-	case err != nil:
+	case err != nil && !isOver:
 		return err
+	case n.session != s: // it was lost meanwhile
+	case isOver:
+		n.lose(ErrLeaseOver)
 	default:
 		n.prolong(s, start, least)
 	}
