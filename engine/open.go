@@ -67,6 +67,10 @@ type Config struct {
 	Semaphore coord.Semaphore
 	Rates     coord.Rates
 
+	// Peers reports which nodes share Settings, Semaphore and Rates with this one and have stores of their
+	// own. It is for people: such nodes have no tasks in common. It may be nil.
+	Peers coord.Membership
+
 	// Functions by which the program decides instead of Policies. Each depends on its arguments only,
 	// is called by several goroutines at once, and neither changes nor keeps what it is given. A panic
 	// stops nothing and loses no task: see each of them.

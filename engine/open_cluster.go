@@ -25,7 +25,7 @@ func (e *Engine) newCluster() (*cluster.Cluster, error) {
 	c := &e.config
 	ids := task.NewIDs(seed()) // not those of tasks: incarnations go by the wall clock, and ids never go back
 	return cluster.New(cluster.Config{
-		Store: c.Store, Membership: c.Membership, Elector: c.Elector, Bus: c.Bus, Settings: c.Settings, Lease: c.Lease,
+		Store: c.Store, Membership: c.Membership, Elector: c.Elector, Bus: c.Bus, Peers: c.Peers, Settings: c.Settings, Lease: c.Lease,
 		Semaphore: c.Semaphore, Rates: c.Rates,
 		Name: c.Name, Labels: c.Labels, Handlers: slices.Sorted(maps.Keys(c.Handlers)), IDs: ids, Log: c.Log,
 		Engine: cluster.Engine{
@@ -85,6 +85,10 @@ func (e *Engine) Incarnation() task.ID { return e.cluster.Incarnation() }
 // Members returns the nodes that are alive, sorted by incarnation. It returns nil while this
 // node cannot prove that it is alive, and if it was opened without a Membership.
 func (e *Engine) Members() []coord.Member { return e.cluster.Members() }
+
+// Peers returns the nodes of Config.Peers that are alive, this one included, sorted by incarnation. It
+// returns nil while it cannot know them, and if the engine was opened without Peers.
+func (e *Engine) Peers() []coord.Member { return slices.Clone(e.cluster.Peers()) }
 
 // IsMember reports whether the node is a member of the cluster, so that it can prove that it is
 // alive. If not, it starts nothing. A node that was opened without a Membership is a member.

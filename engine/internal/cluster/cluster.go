@@ -69,6 +69,10 @@ type Config struct {
 	Elector    coord.Elector
 	Bus        coord.Bus
 
+	// Peers reports which nodes share Settings, Semaphore and Rates and have stores of their own; nil if
+	// that does not matter.
+	Peers coord.Membership
+
 	// Settings keeps how people change limits. If it is nil, Store does, or memory if Store is no
 	// [storage.Settings].
 	Settings coord.Config
@@ -163,7 +167,8 @@ type Cluster struct {
 	isJoined bool                 // owned by the goroutine of memberLoop: joined is closed
 	joined   chan struct{}        // closed when the node has joined for the first time
 
-	unhandled atomic.Pointer[[]Unhandled] // what Monitor found last; nil while it does not run
+	peers     atomic.Pointer[[]coord.Member] // replaced by the goroutine of peersLoop; nil while it knows none
+	unhandled atomic.Pointer[[]Unhandled]    // what Monitor found last; nil while it does not run
 
 	outbox     outbox          // hints to be published
 	requests   requests        // what pollLoop is asked to read
@@ -225,6 +230,9 @@ func (k *Cluster) Run(ctx context.Context) {
 	}
 	if k.semaphore != nil {
 		loops = append(loops, k.holdLoop, k.orderLoop, k.drawLoop)
+	}
+	if k.config.Peers != nil {
+		loops = append(loops, k.peersLoop)
 	}
 	var running sync.WaitGroup
 	defer running.Wait()

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"encoding/binary"
 	"slices"
 	"sync"
 	"time"
@@ -82,15 +81,12 @@ func (k *Cluster) holdLoop(ctx context.Context) {
 func (k *Cluster) nextHolder() task.ID {
 	k.permits.mu.Lock()
 	defer k.permits.mu.Unlock()
-	holder := k.Incarnation()
-	last := binary.BigEndian.Uint32(holder[12:])
-	binary.BigEndian.PutUint32(holder[12:], last+k.permits.losses)
-	return holder
+	return derived(k.Incarnation(), k.permits.losses)
 }
 
 // MemberOfHolder returns the name of the node that holds permits under an id, or "" if it is not known.
 func (k *Cluster) MemberOfHolder(holder task.ID) string {
-	for _, m := range k.view.Load().members {
+	for _, m := range slices.Concat(k.view.Load().members, k.Peers()) {
 		if slices.Equal(m.Incarnation[:12], holder[:12]) {
 			return m.Name
 		}

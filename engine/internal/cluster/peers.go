@@ -1,0 +1,48 @@
+package cluster
+
+import (
+	"context"
+	"encoding/binary"
+
+	"github.com/taskengine/taskengine/coord"
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/internal/ratelog"
+	"github.com/taskengine/taskengine/internal/wakeup"
+)
+
+// peersLoop shows this node to the nodes that have stores of their own, and learns of them. Nothing that a
+// node does depends on it: it gives names to the holders of permits.
+func (k *Cluster) peersLoop(ctx context.Context) {
+	var failures ratelog.Limiter
+	for losses := uint32(0); ; losses++ {
+		self := k.self()
+		self.Incarnation = derived(self.Incarnation, losses)
+		err := k.config.Peers.Join(ctx, self, func(members []coord.Member) { k.peers.Store(&members) })
+		if ctx.Err() != nil {
+			return
+		}
+		k.peers.Store(nil)
+		if failures.Allow() {
+			k.log.Warn("the nodes that share limits with this one do not see it, until it can prove again that it is alive", "error", err)
+		}
+		if wakeup.Sleep(ctx, rejoinAfter) != nil {
+			return
+		}
+	}
+}
+
+// Peers returns the nodes with stores of their own that share limits with this one, itself included, sorted by
+// incarnation; nil if it does not know them.
+func (k *Cluster) Peers() []coord.Member {
+	if known := k.peers.Load(); known != nil {
+		return *known
+	}
+	return nil
+}
+
+// derived returns an id that differs from that of an incarnation in the last four bytes, unless n is 0.
+func derived(incarnation task.ID, n uint32) task.ID {
+	last := binary.BigEndian.Uint32(incarnation[12:])
+	binary.BigEndian.PutUint32(incarnation[12:], last+n)
+	return incarnation
+}

@@ -1,0 +1,107 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/taskengine/taskengine/coord/local"
+	"github.com/taskengine/taskengine/engine"
+	"github.com/taskengine/taskengine/engine/policy"
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage/memory"
+)
+
+// apart starts nodes that have a store each, and share limits.
+func apart(t *testing.T, count int, set policy.Set, work func(context.Context, *task.Task) ([]byte, error)) (nodes []*node, coords []*local.Node) {
+	first := local.New()
+	for i := range count {
+		c := first.Peer()
+		n := &node{t: t, store: memory.New(), config: engine.Config{
+			Policies: set, Handlers: map[string]task.Handler{"work": task.HandlerFunc(work)}, Name: fmt.Sprint("node ", i+1),
+			Settings: c, Semaphore: c, Rates: c, Peers: c,
+		}}
+		n.config.Store = n.store
+		n.open()
+		t.Cleanup(n.close)
+		nodes, coords = append(nodes, n), append(coords, c)
+	}
+	return nodes, coords
+}
+
+func (n *node) states(ids []task.ID) map[task.State]int {
+	found := map[task.State]int{}
+	for _, id := range ids {
+		found[n.get(id).State]++
+	}
+	return found
+}
+
+func TestNodesWithAStoreEachShareLimitsAndSettings(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		nodes, _ := apart(t, 2, clusterLimits(policy.Limit{Name: "few", Max: 3}), takes(time.Minute))
+		ids := make([][]task.ID, 2)
+		for i, n := range nodes {
+			for range 5 {
+				ids[i] = append(ids[i], n.submit(engine.Request{Type: "work"}))
+			}
+		}
+		running := func() int {
+			synctest.Wait()
+			return nodes[0].states(ids[0])[task.Processing] + nodes[1].states(ids[1])[task.Processing]
+		}
+		time.Sleep(10 * time.Second)
+		if n := running(); n != 3 {
+			t.Errorf("%d tasks run, want the 3 of the limit", n)
+		}
+		for _, n := range nodes {
+			why, err := n.WhyLimit(t.Context(), "few", "")
+			if err != nil || len(why.Nodes) != 2 || why.Nodes[0].Node+why.Nodes[1].Node != "node 1node 2" && why.Nodes[0].Node+why.Nodes[1].Node != "node 2node 1" {
+				t.Errorf("the limit is held by %+v, %v, want both nodes", why.Nodes, err)
+			}
+			if len(n.Peers()) != 2 || n.Members() != nil {
+				t.Errorf("a node has the peers %v and the members %v", n.Peers(), n.Members())
+			}
+		}
+		more := 6
+		if _, err := nodes[0].SetLimit(t.Context(), engine.LimitSetting{Limit: "few", Max: &more}, nil); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		if n := running(); n != 6 {
+			t.Errorf("%d tasks run after the limit was raised to 6 on one node", n)
+		}
+		for i, n := range nodes {
+			for _, id := range ids[i] {
+				if got := n.end(id); got.State != task.Done {
+					t.Errorf("a task of node %d ends in the state %v", i+1, got.State)
+				}
+			}
+		}
+	})
+}
+
+func TestANodeWithAStoreOfItsOwnLosesItsPermitsAndNothingElse(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		nodes, coords := apart(t, 2, clusterLimits(policy.Limit{Name: "few", Max: 1}), takes(time.Minute))
+		n := nodes[0]
+		limited := n.submit(engine.Request{Type: "work"})
+		time.Sleep(10 * time.Second)
+		coords[0].Sever()
+		synctest.Wait()
+		if got := n.get(limited); got.State == task.Processing {
+			t.Errorf("the task whose permit is lost is in the state %v", got.State)
+		}
+		if !n.IsMember() {
+			t.Error("the node does not take itself for alive, and no other node uses its store")
+		}
+		if got := n.end(limited); got.State != task.Done {
+			t.Errorf("the task ends in the state %v", got.State)
+		}
+		if len(n.Peers()) != 2 {
+			t.Errorf("after the loss the peers are %v", n.Peers())
+		}
+	})
+}
