@@ -369,11 +369,17 @@ var rules = []rule{
 	{
 		Of: "cmd/taskengine/internal/node",
 		May: []string{
-			"cmd/taskengine/internal/database", "cmd/taskengine/internal/descriptors", "cmd/taskengine/internal/stores", "config", "coord/...",
+			"cmd/taskengine/internal/coordinator", "cmd/taskengine/internal/database", "cmd/taskengine/internal/descriptors",
+			"cmd/taskengine/internal/stores", "config", "coord/postgres",
 			"engine", "engine/policy", "engine/task", "handlers", "plugins", "server", "storage", "tasklog",
 		},
 		Out: []string{"github.com/cockroachdb/pebble", "github.com/jackc/pgx"},
 		Why: "a node is put together here: the engine, its store, its handlers and its server",
+	},
+	{
+		Of:  "cmd/taskengine/internal/coordinator",
+		May: []string{"config", "coord", "coord/etcd", "coord/zk"},
+		Why: "a connection is made here from what a configuration says",
 	},
 	{
 		Of: "cmd/taskengine/internal/stores",

@@ -39,6 +39,10 @@ func closeServer(code int) {
 			code = max(code, 1)
 		}
 	}
+	if err := closeCoordinators(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = max(code, 1)
+	}
 	os.Exit(code)
 }
 

@@ -2,11 +2,13 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/taskengine/taskengine/cmd/taskengine/internal/coordinator"
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/database"
 	"github.com/taskengine/taskengine/config"
 	pgcoord "github.com/taskengine/taskengine/coord/postgres"
@@ -17,59 +19,103 @@ import (
 // queries about tasks cannot delay the renewal of its lease.
 const conns = 2
 
-// coordination connects a node with the others; nil if its store has one node.
+// coordination connects a node with the others. A node alone has neither part.
 type coordination struct {
-	pool  *pgxpool.Pool
-	coord *pgcoord.Coord
+	pool     *pgxpool.Pool
+	database *pgcoord.Coord          // of the nodes that share the store; nil: the store has one node
+	external coordinator.Coordinator // etcd or ZooKeeper; nil: none
 }
 
-// openCoordination opens the coordination of a store that several nodes can use. It returns nil
-// for other stores.
+// openCoordination opens what a configuration names. The caller closes the result after an error,
+// too.
 func openCoordination(ctx context.Context, c *config.Config, log *slog.Logger) (*coordination, error) {
-	if c.Storage.Driver != config.Postgres {
-		return nil, nil
+	t := &coordination{}
+	if c.Storage.Driver == config.Postgres {
+		if err := t.openDatabase(ctx, c, log); err != nil {
+			return t, err
+		}
 	}
+	if c.Storage.Driver != config.Memory && c.Coordination.IsExternal() {
+		return t, t.openExternal(ctx, c.Coordination, log)
+	}
+	return t, nil
+}
+
+// openDatabase opens the coordination in the database of the tasks.
+func (t *coordination) openDatabase(ctx context.Context, c *config.Config, log *slog.Logger) error {
 	conf, err := pgxpool.ParseConfig(c.Storage.URL.Reveal())
 	if err != nil {
-		return nil, fmt.Errorf("storage.url: %w", err)
+		return fmt.Errorf("storage.url: %w", err)
 	}
 	conf.MaxConns, conf.MinConns = conns, 0
 	conf.ShouldPing = func(_ context.Context, p pgxpool.ShouldPingParams) bool {
 		return p.IdleDuration > 3*c.Coordination.Lease
 	}
-	pool, err := pgxpool.NewWithConfig(ctx, conf)
-	if err != nil {
-		return nil, fmt.Errorf("storage.url: %w", database.OneLine(err))
+	if t.pool, err = pgxpool.NewWithConfig(ctx, conf); err != nil {
+		return fmt.Errorf("storage.url: %w", database.OneLine(err))
 	}
 	listen := c.Bus.Listen.Reveal()
 	if listen == "none" {
 		listen = pgcoord.ListenOff
 	}
-	coord, err := pgcoord.New(pool, pgcoord.Options{
+	t.database, err = pgcoord.New(t.pool, pgcoord.Options{
 		Schema: c.Storage.Schema, Lease: c.Coordination.Lease, Listen: listen, Log: log,
 	})
 	if err != nil {
-		pool.Close()
-		return nil, fmt.Errorf("join the other nodes: %w", err)
+		return fmt.Errorf("join the other nodes: %w", err)
 	}
-	return &coordination{pool, coord}, nil
+	return nil
+}
+
+// openExternal connects to etcd or ZooKeeper. The nodes of a database are told from those of others by the identity
+// that is in the database.
+func (t *coordination) openExternal(ctx context.Context, c config.Coordination, log *slog.Logger) error {
+	use := coordinator.Use{Log: log}
+	if t.database != nil {
+		id, err := t.database.Identity(ctx)
+		if err != nil {
+			return err
+		}
+		if use.Now, err = t.database.ReadClock(ctx); err != nil {
+			return err
+		}
+		use.Store = id.ID
+	}
+	var err error
+	t.external, err = coordinator.Open(ctx, c, use)
+	return err
 }
 
 // configure sets the coordination in the configuration of an engine.
 func (t *coordination) configure(c *engine.Config, from config.Coordination) {
-	if t == nil {
+	switch {
+	case t.database != nil && t.external != nil:
+		c.Elector, c.Membership, c.Settings = t.external, t.external, t.external
+		c.Semaphore, c.Rates = t.external, t.external
+		c.Bus, c.Clock = t.database, t.database
+	case t.database != nil:
+		c.Elector, c.Membership, c.Settings = t.database, t.database, t.database
+		c.Semaphore, c.Rates = t.database, t.database
+		c.Bus = t.database
+	case t.external != nil: // the store is this node's own, and so are the duties about it
+		c.Settings, c.Semaphore, c.Rates = t.external, t.external, t.external
+		c.Peers = t.external
+	default:
 		return
 	}
-	c.Elector, c.Membership, c.Bus, c.Settings = t.coord, t.coord, t.coord, t.coord
-	c.Semaphore, c.Rates = t.coord, t.coord
 	c.Lease = from.Lease
 }
 
 func (t *coordination) close(context.Context) error {
-	if t == nil {
-		return nil
+	var errs []error
+	if t.external != nil {
+		errs = append(errs, t.external.Close())
 	}
-	err := t.coord.Close()
-	t.pool.Close()
-	return err
+	if t.database != nil {
+		errs = append(errs, t.database.Close())
+	}
+	if t.pool != nil {
+		t.pool.Close()
+	}
+	return errors.Join(errs...)
 }

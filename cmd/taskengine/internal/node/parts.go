@@ -23,7 +23,7 @@ type parts struct {
 
 	admin    *endpoint
 	store    storage.Store
-	others   *coordination // nil if the store has one node
+	others   *coordination
 	taskLog  taskLog
 	handlers *handlerSet
 	failures *server.FailureLog
@@ -105,11 +105,9 @@ func (p *parts) openStore(ctx context.Context) (err error) {
 		return err
 	}
 	n.backups.Offer(n.Config.Storage.Path, p.store)
-	if p.others, err = openCoordination(ctx, n.Config, n.Log); err != nil {
-		return err
-	}
+	p.others, err = openCoordination(ctx, n.Config, n.Log)
 	p.add("the coordination", p.others.close)
-	return nil
+	return err
 }
 
 // openHandlers opens the log of the tasks and the handlers.

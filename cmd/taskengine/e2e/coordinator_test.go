@@ -1,0 +1,217 @@
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/taskengine/taskengine/config"
+	"github.com/taskengine/taskengine/internal/etcdtest"
+	"github.com/taskengine/taskengine/internal/wiretest"
+	"github.com/taskengine/taskengine/internal/zktest"
+)
+
+// servers are those of a coordinator.
+type servers interface {
+	Endpoints() []string
+	Close() error
+}
+
+// external are the coordinators of all tests, one server each. The first test that needs one starts it, and
+// TestMain closes it.
+var external struct {
+	mu      sync.Mutex
+	servers map[string]servers // guarded by mu: by driver
+}
+
+// endpoint returns the address of a server of a driver.
+func endpoint(t *testing.T, driver string) string {
+	t.Helper()
+	external.mu.Lock()
+	defer external.mu.Unlock()
+	if external.servers[driver] == nil {
+		var s servers
+		var err error
+		if driver == config.Etcd {
+			s, err = etcdtest.Start(1)
+		} else {
+			s, err = zktest.Start(1)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if external.servers == nil {
+			external.servers = map[string]servers{}
+		}
+		external.servers[driver] = s
+	}
+	return strings.TrimPrefix(external.servers[driver].Endpoints()[0], "http://")
+}
+
+func closeCoordinators() error {
+	var errs []error
+	for _, s := range external.servers {
+		errs = append(errs, s.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// through is a network to a server of a coordinator.
+type through struct{ *wiretest.Wire }
+
+func newThrough(t *testing.T, driver string) through {
+	return through{wiretest.New(t, "tcp://"+endpoint(t, driver))}
+}
+
+func (w through) address() string { return strings.TrimPrefix(w.URL(), "tcp://") }
+
+// coordinated returns a part of a configuration: coordination below a prefix of its own.
+func coordinated(driver, endpoint, prefix string) string {
+	return fmt.Sprintf("\ncoordination: {driver: %s, endpoints: %q, prefix: %s, lease: 2s}", driver, endpoint, prefix)
+}
+
+// prefixOf returns a prefix that no other test has.
+func prefixOf(t *testing.T) string {
+	return strings.NewReplacer("/", "-").Replace(t.Name()) + fmt.Sprint(time.Now().UnixNano())
+}
+
+// onEach runs a test with each coordinator that is no database.
+func onEach(t *testing.T, test func(t *testing.T, driver string)) {
+	for _, driver := range []string{config.Etcd, config.ZooKeeper} {
+		t.Run(driver, func(t *testing.T) { test(t, driver) })
+	}
+}
+
+func TestNodesOfADatabaseCoordinateElsewhere(t *testing.T) {
+	onEach(t, func(t *testing.T, driver string) {
+		g := newGate(t)
+		database := tables(t)
+		file := settingsFor(t, onPostgres(database)+coordinated(driver, endpoint(t, driver), prefixOf(t)), g)
+		n := nodes(t, file, 1)
+		id := n[0].ok(t, "task", "add", "hold")
+		n[0].until(t, id, "processing")
+		n = append(n, nodeOf(t, file, 1), nodeOf(t, file, 2))
+		for i := range 10 {
+			n[i%3].ok(t, "task", "add", "copy", "--data", fmt.Sprint(i), "--ordering-key", fmt.Sprint(i), "--wait", "--timeout", "1m")
+		}
+		coordinatesOtherwise(t, settingsFor(t, onPostgres(database), g))
+		if text := succeeds(t, "coordination", "show", file); !strings.Contains(text, driver) {
+			t.Errorf("the record is %s", text)
+		}
+		if err := n[0].cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		<-n[0].ended
+		g.open(t)
+		n[1].ok(t, "task", "wait", id, "--timeout", "1m")
+		if got := n[2].objects(t, "task", "get", id)[0]; got["attempt"] != 2.0 {
+			t.Errorf("the task of the node that was killed is %v", got)
+		}
+	})
+}
+
+func TestANodeThatIsCutOffItsCoordinatorStartsNothing(t *testing.T) {
+	onEach(t, func(t *testing.T, driver string) {
+		g := newGate(t)
+		prefix, database, wire := prefixOf(t), onPostgres(tables(t)), newThrough(t, driver)
+		cut := nodeOf(t, settingsFor(t, database+coordinated(driver, wire.address(), prefix), g), 0)
+		id := cut.ok(t, "task", "add", "hold")
+		cut.until(t, id, "processing")
+		other := nodeOf(t, settingsFor(t, database+coordinated(driver, endpoint(t, driver), prefix), g), 1)
+		wire.Stall()
+		cut.says(t, "the node cannot prove that it is alive")
+		for begin := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+			got := other.objects(t, "task", "get", id)[0]
+			if got["state"] == "processing" && got["history"] != nil { // its first attempt was interrupted
+				break
+			}
+			if time.Since(begin) > limit {
+				t.Fatalf("the task was not started anew: %v", got)
+			}
+		}
+		if code, text := cut.readiness(t); code != http.StatusServiceUnavailable {
+			t.Errorf("the node that is cut off is ready: %d %s", code, text)
+		}
+		g.open(t)
+		other.ok(t, "task", "wait", id, "--timeout", "1m")
+		wire.Heal()
+		for i := range 10 { // some of them are for the node that was cut off
+			other.ok(t, "task", "add", "copy", "--ordering-key", fmt.Sprint(i), "--wait", "--timeout", "1m")
+		}
+	})
+}
+
+// Nodes with a store each share limits and what people change, and no tasks.
+func TestNodesWithAStoreEachShareALimit(t *testing.T) {
+	onEach(t, func(t *testing.T, driver string) {
+		g := newGate(t)
+		prefix, wire := prefixOf(t), newThrough(t, driver)
+		file := func(endpoint, store string) string {
+			return write(t, "taskengine.yaml", fmt.Sprintf(`
+node: {drain_timeout: 1s}
+storage: {driver: %s, path: ./data}%s
+handlers:
+  hold: {exec: [/bin/sh, -c, 'while ! [ -e "$GATE" ]; do /bin/sleep 0.01; done'], env: {GATE: %q}, grace: 100ms}
+  copy: {exec: [/bin/cat]}
+types:
+  hold: {limits: payouts}
+  copy: {}
+limits:
+  payouts: {max: 1, scope: cluster}
+`, store, coordinated(driver, endpoint, prefix), string(g)))
+		}
+		n := []*running{nodeOf(t, file(wire.address(), "pebble"), 0), nodeOf(t, file(endpoint(t, driver), "bolt"), 1)}
+		first := n[0].ok(t, "task", "add", "hold")
+		n[0].until(t, first, "processing")
+		second := n[1].ok(t, "task", "add", "hold")
+		n[1].ok(t, "task", "add", "copy", "--wait", "--timeout", "1m")
+		why := n[1].objects(t, "task", "why", second)[0]["reasons"].([]any)[0].(map[string]any)
+		if why["code"] != "limit" || why["limit"] != "payouts" {
+			t.Errorf("why says %v", why)
+		}
+		if text := n[1].ok(t, "limit", "why", "payouts"); !strings.Contains(text, "n0") {
+			t.Errorf("the limit is held by\n%s", text)
+		}
+
+		n[0].ok(t, "limit", "set", "payouts", "--max", "2")
+		n[1].limitIs(t, "payouts", 2)
+		n[1].until(t, second, "processing")
+
+		wire.Stall() // what needs the coordinator waits, and what does not goes on
+		n[0].says(t, "the node has lost its permits")
+		n[0].ok(t, "task", "add", "copy", "--wait", "--timeout", "1m")
+		why = n[0].objects(t, "task", "why", first)[0]["reasons"].([]any)[0].(map[string]any)
+		if why["code"] != "limit" {
+			t.Errorf("without the coordinator why says %v", why)
+		}
+		if code, text := n[0].readiness(t); code != http.StatusOK {
+			t.Errorf("the node is not ready: %d %s", code, text)
+		}
+		wire.Heal()
+		n[0].until(t, first, "processing")
+		g.open(t)
+		n[0].ok(t, "task", "wait", first, "--timeout", "1m")
+		n[1].ok(t, "task", "wait", second, "--timeout", "1m")
+		for _, one := range n {
+			one.signal(t, syscall.SIGTERM)
+			if code := one.exit(t); code != exitOK {
+				t.Errorf("a node ended with %d", code)
+			}
+		}
+	})
+}
+
+func TestACoordinatorThatIsNotThereIsNamed(t *testing.T) {
+	onEach(t, func(t *testing.T, driver string) {
+		file := settingsFor(t, storageOf(t, "pebble")+coordinated(driver, "127.0.0.1:1", "none"), newGate(t))
+		r := runUntilEnd(t, file)
+		if r.code != exitFailure || !strings.Contains(r.stderr, driver+" at 127.0.0.1:1 did not answer for 10s") {
+			t.Errorf("it ended with %d: %s", r.code, r.stderr)
+		}
+	})
+}

@@ -1,0 +1,98 @@
+// Package coordinator connects to the coordinator that a configuration names: etcd or ZooKeeper.
+package coordinator
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/taskengine/taskengine/config"
+	"github.com/taskengine/taskengine/coord"
+	"github.com/taskengine/taskengine/coord/etcd"
+	"github.com/taskengine/taskengine/coord/zk"
+)
+
+// Coordinator is a connection to etcd or ZooKeeper.
+type Coordinator interface {
+	coord.Elector
+	coord.Membership
+	coord.Config
+	coord.Semaphore
+	coord.Rates
+	coord.Identified
+	Close() error
+}
+
+// Use says what a connection is used for.
+type Use struct {
+	Store string           // id of the store of tasks that the node shares with others; "": it shares none
+	Now   func() time.Time // the clock of rates; nil for that of the machine
+	Log   *slog.Logger
+}
+
+const (
+	patience = 10 * time.Second       // with a coordinator that does not answer at the start
+	pause    = 250 * time.Millisecond // between two tries
+)
+
+// Open connects to the coordinator of a configuration, and waits until it answers, but not for long. The caller closes
+// the result.
+func Open(ctx context.Context, c config.Coordination, u Use) (Coordinator, error) {
+	opened, err := connect(c, u)
+	if err != nil {
+		return nil, err
+	}
+	if err := await(ctx, c, opened, u.Log); err != nil {
+		_ = opened.Close() // the first error says more
+		return nil, err
+	}
+	return opened, nil
+}
+
+// connect returns a connection that was not used yet.
+func connect(c config.Coordination, u Use) (Coordinator, error) {
+	encryption, err := encryption(c.TLS)
+	if err != nil {
+		return nil, err
+	}
+	if c.Driver == config.ZooKeeper {
+		return zk.New(zk.Options{
+			Endpoints: c.Endpoints, Prefix: c.Prefix, Lease: c.Lease, Store: u.Store, TLS: encryption,
+			User: c.User, Password: c.Password.Reveal(), Now: u.Now, Log: u.Log,
+		})
+	}
+	return etcd.New(etcd.Options{
+		Endpoints: c.Endpoints, Prefix: c.Prefix, Lease: c.Lease, Store: u.Store, TLS: encryption,
+		User: c.User, Password: c.Password.Reveal(), Now: u.Now, Log: u.Log,
+	})
+}
+
+// await waits until the coordinator answers: it may be starting together with this node.
+func await(ctx context.Context, c config.Coordination, opened Coordinator, log *slog.Logger) error {
+	within, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	var reason error
+	for {
+		_, err := opened.Identity(within)
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case within.Err() != nil && reason != nil: // the try was cut off
+		default:
+			if reason == nil {
+				log.Warn("the coordinator does not answer and is tried again", "driver", c.Driver, "for", patience, "error", err)
+			}
+			reason = err
+		}
+		select {
+		case <-time.After(pause):
+		case <-within.Done():
+			return fmt.Errorf("%s at %s did not answer for %v: %v; start it, or correct coordination.endpoints",
+				c.Driver, strings.Join(c.Endpoints, ", "), patience, reason)
+		}
+	}
+}
