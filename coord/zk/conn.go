@@ -14,11 +14,14 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// conn is a connection of the library with its session. The library connects again by itself while the session lasts.
+// conn is a connection of the library with its session. The library connects again by itself while the session lasts,
+// unless lost is set.
 type conn struct {
 	*zk.Conn
 	timeout atomic.Int64 // of the session, as the server has set it, in milliseconds; 0: not known yet
 	session chan int64   // the id of the first session; holds one
+	lost    func(*conn)  // called when a connection with a session was lost, after which there is no other one; may be nil
+	opened  bool         // of the library's goroutine: there was a session
 	once    sync.Once    // of closeNow
 
 	mu     sync.Mutex
@@ -26,10 +29,9 @@ type conn struct {
 	hungUp bool     // guarded by mu: there are no more connections
 }
 
-// dial returns a connection, which need not be there yet. The caller closes it.
-func dial(o Options) (*conn, error) {
-	c := &conn{session: make(chan int64, 1)}
-	var first sync.Once
+// dial returns a connection, which need not be there yet. The caller closes it. lost is that of the conn.
+func dial(o Options, lost func(*conn)) (*conn, error) {
+	c := &conn{session: make(chan int64, 1), lost: lost}
 	dialer := func(network, address string, timeout time.Duration) (net.Conn, error) {
 		d := net.Dialer{Timeout: min(timeout, o.Lease/3)}
 		raw, err := d.Dial(network, address)
@@ -44,9 +46,15 @@ func dial(o Options) (*conn, error) {
 	ready := make(chan struct{})
 	library, _, err := zk.Connect(o.Endpoints, o.Lease, zk.WithDialer(dialer), zk.WithLogInfo(false), zk.WithLogger(quiet{}),
 		zk.WithEventCallback(func(e zk.Event) {
-			if e.State == zk.StateHasSession {
+			switch e.State {
+			case zk.StateHasSession:
 				<-ready
-				first.Do(func() { c.session <- c.SessionID() })
+				if !c.opened {
+					c.opened = true
+					c.session <- c.SessionID()
+				}
+			case zk.StateDisconnected:
+				c.disconnected()
 			}
 		}))
 	if err != nil {
@@ -99,6 +107,14 @@ func (c *conn) connected(w *wire) (net.Conn, error) {
 	}
 	c.wire = w
 	return w, nil
+}
+
+// disconnected is called by the library's goroutine, which would connect again.
+func (c *conn) disconnected() {
+	if c.opened && c.lost != nil {
+		c.hangUp()
+		c.lost(c)
+	}
 }
 
 // hangUp ends the connection to the server, so that the session ends by its timeout.

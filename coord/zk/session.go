@@ -16,7 +16,7 @@ func (s *store) Open(ctx context.Context, _ time.Duration) (kv.Session, error) {
 	if _, err := s.conn(ctx); err != nil {
 		return nil, err
 	}
-	c, err := dial(s.options)
+	c, err := dial(s.options, nil)
 	if err != nil {
 		return nil, err
 	}

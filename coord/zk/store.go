@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/taskengine/taskengine/coord"
 	"github.com/taskengine/taskengine/coord/internal/kv"
 )
 
@@ -18,7 +19,7 @@ type store struct {
 	acl     []zk.ACL
 
 	mu     sync.Mutex
-	base   *conn              // guarded by mu: for what no session does; nil: not opened yet, or it did not answer in time
+	base   *conn              // guarded by mu: for what no session does; nil: not opened yet, or it was dropped
 	made   bool               // guarded by mu: the folders are there
 	known  map[string]version // guarded by mu: by path
 	closed bool               // guarded by mu
@@ -45,10 +46,10 @@ func (s *store) conn(ctx context.Context) (*conn, error) {
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
-		return nil, zk.ErrClosing
+		return nil, coord.ErrClosed
 	}
 	if s.base == nil {
-		c, err := dial(s.options)
+		c, err := dial(s.options, s.drop)
 		if err != nil {
 			s.mu.Unlock()
 			return nil, err
@@ -76,14 +77,21 @@ func (s *store) conn(ctx context.Context) (*conn, error) {
 // noticed drops a connection that did not answer in time, so that the next call opens another one. It returns err.
 func (s *store) noticed(c *conn, err error) error {
 	if errors.Is(err, errSilent) {
-		s.mu.Lock()
-		if s.base == c {
-			s.base = nil
-		}
-		s.mu.Unlock()
-		c.close()
+		s.drop(c)
 	}
 	return err
+}
+
+// drop closes a connection, so that the next call opens another one. The one for what no session does is also dropped
+// when the connection to the server was lost. The library would connect again and set watches anew, for the changes
+// after the latest that it has seen. But that may be from an answer on the new connection, so that changes are missed.
+func (s *store) drop(c *conn) {
+	s.mu.Lock()
+	if s.base == c {
+		s.base = nil
+	}
+	s.mu.Unlock()
+	c.close()
 }
 
 func (s *store) close() {
@@ -153,7 +161,7 @@ func (s *store) dataVersion(c kv.Cell) (int32, bool) {
 func (s *store) Read(ctx context.Context, keys ...string) ([]kv.Cell, error) {
 	for {
 		cells, err := s.read(ctx, keys)
-		lost := errors.Is(err, errSilent) || errors.Is(err, zk.ErrConnectionClosed) || errors.Is(err, zk.ErrSessionExpired)
+		lost := errors.Is(err, errSilent) || errors.Is(err, zk.ErrConnectionClosed) || errors.Is(err, zk.ErrSessionExpired) || errors.Is(err, zk.ErrClosing)
 		if !lost || ctx.Err() != nil {
 			return cells, err
 		}

@@ -3,6 +3,7 @@
 package zk_test
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"strings"
@@ -89,3 +90,50 @@ func suite[P any](t *testing.T, name string, run func(*testing.T, coordtest.Back
 }
 
 var _ coord.Semaphore = (*zk.Coord)(nil)
+
+// The library sets watches anew when it has connected again, beside requests whose answers change what it has seen.
+func TestNoChangeIsMissedWhenConnectionsBreak(t *testing.T) {
+	prefix := fmt.Sprint("test", prefixes.Add(1))
+	a, wire := connect(t, prefix)
+	b, _ := connect(t, prefix)
+	for i := range 500 { // nodes to be watched
+		if _, ok, err := b.Swap(t.Context(), fmt.Sprint("other", i), "scope", 0, []byte("value")); err != nil || !ok {
+			t.Fatal(err)
+		}
+	}
+	var seen atomic.Uint64
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer stop()
+	running.Go(func() {
+		if err := a.Watch(ctx, "name", func(all []coord.Setting) {
+			for _, s := range all {
+				seen.Store(s.Version)
+			}
+		}); err != nil {
+			t.Error(err)
+		}
+	})
+	for range 8 {
+		running.Go(func() {
+			for ctx.Err() == nil {
+				_, _ = a.Settings(ctx, "name") // it may fail when the connection breaks
+			}
+		})
+	}
+	var version uint64
+	for range 10 {
+		wire.Heal() // what was connected before is lost
+		s, ok, err := b.Swap(ctx, "name", "scope", version, []byte("value"))
+		if err != nil || !ok {
+			t.Fatalf("the setting is not changed: %v, %v", s, err)
+		}
+		version = s.Version
+		for deadline := time.Now().Add(patience); seen.Load() != version; time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("waited %v in vain for change %d; the last one that was seen is %d", patience, version, seen.Load())
+			}
+		}
+	}
+}

@@ -27,7 +27,7 @@ const (
 )
 
 // Ensemble is an ensemble of ZooKeeper servers that belongs to this process, without authentication. Its writes are
-// durable. A tick is 100 ms, so that sessions last from 200 ms to 20 s. One goroutine at a time calls its methods.
+// durable. A tick is 100 ms, so that sessions last from 200 ms to 200 s. One goroutine at a time calls its methods.
 type Ensemble struct {
 	jar     string
 	group   *servertest.Group
@@ -112,7 +112,7 @@ func (e *Ensemble) data(i int) string { return filepath.Join(e.group.Folder(), e
 func (e *Ensemble) configure(i int) error {
 	s := e.servers[i]
 	lines := []string{
-		"tickTime=100", "initLimit=100", "syncLimit=20", "maxSessionTimeout=20000",
+		"tickTime=100", "initLimit=100", "syncLimit=20", "maxSessionTimeout=200000",
 		"dataDir=" + e.data(i), fmt.Sprint("clientPort=", s.client), "clientPortAddress=127.0.0.1",
 		"admin.enableServer=false", "maxClientCnxns=0", "4lw.commands.whitelist=srvr",
 	}
