@@ -35,6 +35,7 @@ type Setup struct {
 // Member has the connections of one node. It shares none with another node.
 type Member struct {
 	Store      storage.Store
+	Clock      coord.Clock // nil: the Membership, if it is one
 	Membership coord.Membership
 	Elector    coord.Elector
 	Bus        coord.Bus
@@ -84,10 +85,10 @@ func RunCluster(t *testing.T, c Cluster) {
 			t.Run(s.name, func(t *testing.T) {
 				t.Parallel()
 				ctx, cancel := context.WithTimeout(t.Context(), c.Patience)
-				defer cancel()
 				all := &cluster{T: t, ctx: ctx, setup: s.setup, connect: c.New(t, s.setup)}
 				all.ledger = newLedger(all.report)
-				t.Cleanup(all.end)
+				defer all.end() // before the links end, which do so with the test
+				defer cancel()
 				if s.setup.Lease == shortLease.Lease {
 					all.watching.Go(func() { all.watch(ctx) })
 				}
@@ -128,7 +129,7 @@ func (c *cluster) join(set policy.Set, handlers map[string]handle, change func(*
 	p.node = &node{T: c.T, store: p.Store, ledger: c.ledger, ctx: c.ctx}
 	p.config = engine.Config{
 		Store: p.Store, Name: p.name, Lease: c.setup.Lease, Policies: set, Handlers: make(map[string]task.Handler),
-		Membership: p.Membership, Elector: p.Elector, Bus: p.Bus, Settings: p.Settings, Semaphore: p.Semaphore, Rates: p.Rates,
+		Clock: p.Clock, Membership: p.Membership, Elector: p.Elector, Bus: p.Bus, Settings: p.Settings, Semaphore: p.Semaphore, Rates: p.Rates,
 	}
 	for typ, h := range handlers {
 		p.config.Handlers[typ] = c.ledger.watch(p.name, h)
@@ -208,6 +209,7 @@ func (c *cluster) finish() {
 
 // end closes what is left: nodes that were killed, and all nodes of a scenario that failed.
 func (c *cluster) end() {
+	c.watching.Wait()
 	over, cancel := context.WithCancel(context.Background())
 	cancel()
 	for _, p := range c.peers {

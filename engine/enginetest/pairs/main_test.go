@@ -1,32 +1,78 @@
 package pairs
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
+	"github.com/taskengine/taskengine/internal/etcdtest"
 	"github.com/taskengine/taskengine/internal/pgtest"
+	"github.com/taskengine/taskengine/internal/zktest"
 )
 
-var server *pgtest.Server // set once, before the tests
+// The servers are set once, before the tests.
+var (
+	server    *pgtest.Server
+	etcds     *etcdtest.Cluster
+	zookeeper *zktest.Ensemble
+)
 
 func TestMain(m *testing.M) {
 	flag.Parse()
 	_ = flag.Set("test.parallel", "8") // most of it is waiting for leases
-	s, err := pgtest.Start("max_connections=400")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
+	if err := start(); err != nil {
+		fmt.Fprintln(os.Stderr, errors.Join(err, stop()))
 		os.Exit(1)
 	}
-	server = s
-	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
-		if err := s.Close(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			code = max(code, 1)
+	code := m.Run()
+	failed := stop()
+	if code == 0 {
+		failed = errors.Join(failed, leak())
+	}
+	if failed != nil {
+		fmt.Fprintln(os.Stderr, failed)
+		code = max(code, 1)
+	}
+	os.Exit(code)
+}
+
+// leak returns an error if goroutines are left. Those that close a connection to ZooKeeper end by themselves, within
+// some seconds.
+func leak() (err error) {
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); {
+		if err = goleak.Find(); err == nil {
+			return nil
 		}
-		os.Exit(code)
-	}))
+	}
+	return fmt.Errorf("goroutines are left: %w", err)
+}
+
+func start() (err error) {
+	if server, err = pgtest.Start("max_connections=400"); err != nil {
+		return err
+	}
+	if etcds, err = etcdtest.Start(1); err != nil {
+		return err
+	}
+	zookeeper, err = zktest.Start(1)
+	return err
+}
+
+// stop ends those of the servers that were started.
+func stop() (failed error) {
+	if zookeeper != nil {
+		failed = errors.Join(failed, zookeeper.Close())
+	}
+	if etcds != nil {
+		failed = errors.Join(failed, etcds.Close())
+	}
+	if server != nil {
+		failed = errors.Join(failed, server.Close())
+	}
+	return failed
 }

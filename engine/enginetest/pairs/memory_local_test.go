@@ -13,6 +13,7 @@ import (
 )
 
 func TestMemoryAndLocal(t *testing.T) {
+	t.Parallel()
 	enginetest.RunCluster(t, enginetest.Cluster{New: func(t *testing.T, s enginetest.Setup) func() *enginetest.Member {
 		store, first := memory.New(), local.New()
 		t.Cleanup(func() {

@@ -16,6 +16,7 @@ import (
 )
 
 func TestPostgresAndPostgres(t *testing.T) {
+	t.Parallel()
 	enginetest.RunCluster(t, enginetest.Cluster{New: func(t *testing.T, s enginetest.Setup) func() *enginetest.Member {
 		database := server.Database(t)
 		if _, err := schema.Migrate(t.Context(), database, schema.Default); err != nil {
@@ -26,7 +27,7 @@ func TestPostgresAndPostgres(t *testing.T) {
 		}
 		return func() *enginetest.Member {
 			m := new(enginetest.Member)
-			closeStore := openStore(t, m, database)
+			closeStore := openStore(t, m, wiretest.New(t, database))
 			toCoordinator, toBus, toLimits := wiretest.New(t, database), wiretest.New(t, database), wiretest.New(t, database)
 			members, closeMembers := coordinate(t, toCoordinator, postgres.Options{Lease: s.Lease, Listen: toBus.URL()})
 			limits, closeLimits := coordinate(t, toLimits, postgres.Options{Lease: s.Lease})
@@ -53,9 +54,8 @@ func (s silent) Cut() { s.wire.Stall() }
 func (s silent) Heal() { s.wire.Heal() }
 
 // openStore connects a member to the store.
-func openStore(t *testing.T, m *enginetest.Member, database string) (disconnect func()) {
+func openStore(t *testing.T, m *enginetest.Member, w *wiretest.Wire) (disconnect func()) {
 	t.Helper()
-	w := wiretest.New(t, database)
 	u, err := url.Parse(w.URL())
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,95 @@
+package pairs
+
+import (
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/taskengine/taskengine/coord"
+	"github.com/taskengine/taskengine/coord/etcd"
+	"github.com/taskengine/taskengine/coord/postgres"
+	"github.com/taskengine/taskengine/coord/zk"
+	"github.com/taskengine/taskengine/engine/enginetest"
+	"github.com/taskengine/taskengine/internal/pgtest"
+	"github.com/taskengine/taskengine/internal/wiretest"
+	"github.com/taskengine/taskengine/storage/postgres/schema"
+)
+
+func TestPostgresAndEtcd(t *testing.T) {
+	t.Parallel()
+	enginetest.RunCluster(t, besidePostgres(etcds.Endpoints()[0], func(at, prefix string, lease time.Duration, now func() time.Time) (remote, error) {
+		return etcd.New(etcd.Options{Endpoints: []string{at}, Prefix: prefix, Lease: lease, Now: now})
+	}))
+}
+
+func TestPostgresAndZooKeeper(t *testing.T) {
+	t.Parallel()
+	enginetest.RunCluster(t, besidePostgres(zookeeper.Endpoints()[0], func(at, prefix string, lease time.Duration, now func() time.Time) (remote, error) {
+		return zk.New(zk.Options{Endpoints: []string{at}, Prefix: prefix, Lease: lease, Now: now})
+	}))
+}
+
+// remote has the ports that PostgreSQL does not implement for these pairs.
+type remote interface {
+	coord.Membership
+	coord.Elector
+	coord.Config
+	coord.Semaphore
+	coord.Rates
+	Close() error
+}
+
+// clusters is how many clusters share the coordinators so far.
+var clusters atomic.Int64
+
+// besidePostgres returns what nodes are tested on that keep their tasks in PostgreSQL and coordinate by another server.
+// The bus and the clock are those of PostgreSQL. A cut of the network to the store is one of both, too.
+func besidePostgres(endpoint string, connect func(endpoint, prefix string, lease time.Duration, now func() time.Time) (remote, error)) enginetest.Cluster {
+	return enginetest.Cluster{New: func(t *testing.T, s enginetest.Setup) func() *enginetest.Member {
+		database := server.Database(t)
+		if _, err := schema.Migrate(t.Context(), database, schema.Default); err != nil {
+			t.Fatal(err)
+		}
+		if s.Ahead != 0 {
+			pgtest.SetClock(t, database, s.Ahead)
+		}
+		prefix := fmt.Sprint("cluster", clusters.Add(1))
+		return func() *enginetest.Member {
+			m := new(enginetest.Member)
+			toStore, toBus := wiretest.New(t, database), wiretest.New(t, database)
+			closeStore := openStore(t, m, toStore)
+			hints, closeHints := coordinate(t, toStore, postgres.Options{Lease: s.Lease, Listen: toBus.URL()})
+			now, err := hints.ReadClock(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			to := func(w *wiretest.Wire) (remote, func()) {
+				c, err := connect(strings.TrimPrefix(w.URL(), "tcp://"), prefix, s.Lease, now)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return c, func() {
+					if err := c.Close(); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+			toCoordinator, toLimits := wiretest.New(t, "tcp://"+endpoint), wiretest.New(t, "tcp://"+endpoint)
+			members, closeMembers := to(toCoordinator)
+			limits, closeLimits := to(toLimits)
+			m.Bus, m.Clock = hints, hints
+			m.Membership, m.Elector, m.Settings = members, members, members
+			m.Semaphore, m.Rates = limits, limits
+			m.ToCoordinator, m.ToBus, m.ToLimits = silent{toCoordinator}, silent{toBus}, silent{toLimits}
+			m.Disconnect = func() {
+				closeLimits()
+				closeMembers()
+				closeHints()
+				closeStore()
+			}
+			return m
+		}
+	}}
+}
