@@ -9,30 +9,37 @@ import (
 	"github.com/taskengine/taskengine/internal/wakeup"
 )
 
-// firstCheck is the first pause before uncertain tasks are read. Each pause is twice as long as the
-// one before.
-const firstCheck = time.Second
+const (
+	// firstCheck is the first pause before uncertain tasks are read. Each pause is twice as long as
+	// the one before, up to longestCheck: what they wait for may be an outage that lasts for hours.
+	firstCheck   = time.Second
+	longestCheck = 15 * time.Second
+	// checkShare limits the time spent reading them to one part in checkShare.
+	checkShare = 20
+)
 
 // uncertainLoop reads the rows of uncertain tasks until there are none.
 func (e *Engine) uncertainLoop(ctx context.Context) {
+	var cost wakeup.Cost
 	for {
 		select {
 		case <-e.check.C():
 		case <-ctx.Done():
 			return
 		}
-		for rest := firstCheck; rest > 0; rest *= 2 {
-			if wakeup.Sleep(ctx, rest) != nil {
+		pause, least := firstCheck, time.Duration(0)
+		for remain := 1; remain > 0; pause = min(2*pause, longestCheck) {
+			if wakeup.Sleep(ctx, max(pause, least)) != nil {
 				return
 			}
 			select {
 			case <-e.check.C():
-				rest = firstCheck / 2
+				pause = firstCheck / 2
 			default:
 			}
-			if e.checkUncertain(ctx) == 0 {
-				break
-			}
+			begin, inVain := time.Now(), 0
+			remain, inVain = e.checkUncertain(ctx)
+			least = checkShare * cost.After(time.Since(begin), inVain == 0)
 		}
 	}
 }
@@ -41,18 +48,18 @@ func (e *Engine) uncertainLoop(ctx context.Context) {
 const maxInVain = 10
 
 // checkUncertain reads the rows of uncertain tasks, passes them to the shell, and returns how
-// many tasks remain uncertain. It reads those last whose last read failed: they may be in a database
-// that does not answer.
-func (e *Engine) checkUncertain(ctx context.Context) (remain int) {
+// many tasks remain uncertain, and how many reads have failed. It reads those last whose last read
+// failed: they may be in a database that does not answer.
+func (e *Engine) checkUncertain(ctx context.Context) (remain, inVain int) {
 	e.mu.Lock()
 	all, late := e.state.Uncertain()
 	e.mu.Unlock()
-	inVain := e.checkSome(ctx, false, all-late, maxInVain)
-	e.checkSome(ctx, true, late, maxInVain-inVain)
+	inVain = e.checkSome(ctx, false, all-late, maxInVain)
+	inVain += e.checkSome(ctx, true, late, maxInVain-inVain)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	remain, _ = e.state.Uncertain()
-	return remain
+	return remain, inVain
 }
 
 // checkSome reads the rows of the next n uncertain tasks, of those whose last read failed or of the

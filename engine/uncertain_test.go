@@ -114,6 +114,39 @@ func TestATaskWhoseAnswerWasLostRunsThoughItIsAskedForAgain(t *testing.T) {
 	})
 }
 
+// rowless is a store whose rows cannot be read one by one during an outage.
+type rowless struct {
+	storage.Store
+	out atomic.Bool
+}
+
+func (s *rowless) Get(ctx context.Context, id task.ID) (*task.Task, error) {
+	if s.out.Load() {
+		return nil, errNo
+	}
+	return s.Store.Get(ctx, id)
+}
+
+func TestAnUncertainTaskRunsSoonAfterALongOutage(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		rows := &rowless{Store: memory.New()}
+		s := &lossy{Store: rows}
+		n := &node{t: t, store: s, config: engine.Config{Store: s, Policies: one("x", nil), Handlers: handle("x", new(journal).work(0))}}
+		n.open()
+		t.Cleanup(n.close)
+		rows.out.Store(true)
+		s.answer(func(inserted, _ int) bool { return inserted > 0 }, nil)
+		id := task.ID{1}
+		if _, err := n.Submit(t.Context(), engine.Request{ID: id, Type: "x"}); err == nil {
+			t.Fatal("the answer was not lost")
+		}
+		time.Sleep(3 * time.Hour)
+		rows.out.Store(false)
+		time.Sleep(30 * time.Second)
+		n.expect(id, task.Done)
+	})
+}
+
 // A node reads a row from the store before the insert is answered, and the answer to its grab
 // is lost.
 func TestATaskWhoseGrabWasNotAnsweredRunsThoughItsInsertIsAnsweredLater(t *testing.T) {
