@@ -27,6 +27,19 @@ func (g gate) open(t *testing.T) {
 	}
 }
 
+// awaitFile waits until a file is there.
+func awaitFile(t *testing.T, path string) {
+	t.Helper()
+	for begin := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		if _, err := os.Stat(path); err == nil {
+			return
+		}
+		if time.Since(begin) > limit {
+			t.Fatalf("there is no file %s", path)
+		}
+	}
+}
+
 // settings returns the configuration of the tests: tasks of type copy return their
 // payload, those of type hold wait for the gate, one at a time, and those of type fail
 // fail.

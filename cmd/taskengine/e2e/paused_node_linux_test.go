@@ -120,19 +120,6 @@ func (p *payers) has(want, sql string) {
 	}
 }
 
-// awaitFile waits until a file is there.
-func awaitFile(t *testing.T, path string) {
-	t.Helper()
-	for begin := time.Now(); ; time.Sleep(10 * time.Millisecond) {
-		if _, err := os.Stat(path); err == nil {
-			return
-		}
-		if time.Since(begin) > limit {
-			t.Fatalf("there is no file %s", path)
-		}
-	}
-}
-
 // areOf reports whether a node has made some of the effects.
 func areOf(node string, effects map[string]effect) bool {
 	for _, e := range effects {

@@ -201,6 +201,33 @@ func TestADatabaseThatStartsLaterIsWaitedFor(t *testing.T) {
 	n.ok(t, "task", "add", "copy", "--wait", "--timeout", "1m")
 }
 
+// The database crashes when the node has opened its store, and waits for its plugin.
+func TestADatabaseThatCrashesWhileANodeStartsIsWaitedFor(t *testing.T) {
+	s := own(t)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := newGate(t)
+	n := launch(t, "127.0.0.1:0", nil, "run", "-c", write(t, "taskengine.yaml", fmt.Sprintf(`
+storage: %s
+handlers:
+  late: {plugin: [/bin/sh, -c, ': > "$GATE.begun"; while ! [ -e "$GATE" ]; do /bin/sleep 0.01; done; exec %s'], env: {%s: plugin, GATE: %q}, start_timeout: 2m}
+types: {shout: {handler: late}}
+`, onPostgres(tablesOn(t, s)), self, role, string(g))))
+	awaitFile(t, string(g)+".begun")
+	if err := s.Crash(); err != nil {
+		t.Fatal(err)
+	}
+	g.open(t)
+	n.says(t, "the database does not answer and is tried again")
+	if err := s.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	n.awaitReady(t)
+	n.ok(t, "task", "add", "shout", "--wait", "--timeout", "1m")
+}
+
 // own starts a server that the test may crash.
 func own(t *testing.T, settings ...string) *pgtest.Server {
 	t.Helper()

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -38,7 +40,7 @@ func Open(ctx context.Context, c config.Storage, log *slog.Logger) (storage.Stor
 	if err != nil {
 		return nil, err
 	}
-	if err := CheckWhole(ctx, store); err != nil {
+	if err := Retry(ctx, c, log, func(ctx context.Context) error { return CheckWhole(ctx, store) }); err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
 	return store, nil
@@ -85,16 +87,58 @@ func untilItAnswers[S any](ctx context.Context, key string, log *slog.Logger, tr
 			return none, err
 		default:
 			if reason == nil {
-				log.Warn("the database does not answer and is tried again", "for", patience, "error", OneLine(err))
+				warn(log, err)
 			}
 			reason = err
 		}
 		select {
 		case <-time.After(pause):
 		case <-within.Done():
-			return none, fmt.Errorf("the database did not answer for %v: %w; start it, or correct %s", patience, OneLine(reason), key)
+			return none, silent(reason, key)
 		}
 	}
+}
+
+// silent returns the error of a database that was tried until the patience was over.
+func silent(reason error, key string) error {
+	return fmt.Errorf("the database did not answer for %v: %w; start it, or correct %s", patience, OneLine(reason), key)
+}
+
+// warn logs that the database is tried again.
+func warn(log *slog.Logger, reason error) {
+	log.Warn("the database does not answer and is tried again", "for", patience, "error", OneLine(reason))
+}
+
+// Retry calls use, and again for a while if the databases of c do not answer: they were open, and may have crashed
+// since. use may take as long as it needs.
+func Retry(ctx context.Context, c config.Storage, log *slog.Logger, use func(context.Context) error) error {
+	var end time.Time // of the patience, which begins with the first failure
+	for {
+		err := use(ctx)
+		switch {
+		case err == nil, ctx.Err() != nil, !postgres.IsUnavailable(err) && !errors.Is(err, storage.ErrUnavailable):
+			return err
+		case end.IsZero():
+			end = time.Now().Add(patience)
+			warn(log, err)
+		case time.Now().After(end):
+			return silent(err, strings.Join(keys(c), ", or "))
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// keys returns the keys in the configuration that have the URLs of the databases.
+func keys(c config.Storage) []string {
+	all := []string{Key(config.Main)}
+	for _, name := range slices.Sorted(maps.Keys(c.Databases)) {
+		all = append(all, Key(name))
+	}
+	return all
 }
 
 // tryOnce opens the store in the database of c.URL, which is at key in the configuration, if the

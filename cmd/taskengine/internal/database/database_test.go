@@ -15,6 +15,7 @@ import (
 
 	"github.com/taskengine/taskengine/config"
 	coordination "github.com/taskengine/taskengine/coord/postgres"
+	"github.com/taskengine/taskengine/storage"
 )
 
 // errRefused is an error of a database that does not answer.
@@ -49,6 +50,35 @@ func TestADatabaseIsTriedUntilItAnswersAndTheReasonIsReported(t *testing.T) {
 				}
 				if took := time.Since(begin); took != c.took {
 					t.Errorf("it took %v, want %v", took, c.took)
+				}
+			})
+		})
+	}
+}
+
+func TestADatabaseThatCrashesAfterItWasOpenedIsTriedForAWhile(t *testing.T) {
+	away := fmt.Errorf("the store: %w", storage.ErrUnavailable)
+	for name, c := range map[string]struct {
+		errs []error // of each use; the last one again and again
+		uses int
+		says string
+	}{
+		"one that answers":              {[]error{nil}, 1, ""},
+		"one that comes back":           {[]error{away, errRefused, nil}, 3, ""},
+		"one that does not come back":   {[]error{away}, int(patience/pause) + 2, "did not answer for 10s: the store: the store does not answer; start it, or correct storage.url, or storage.databases.b"},
+		"one that cannot be used":       {[]error{errors.New("no tables")}, 1, "no tables"},
+		"one that comes back in a mess": {[]error{away, errors.New("no tables")}, 2, "no tables"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := 0
+				databases := config.Storage{Databases: map[string]config.Text{"b": {}}}
+				err := Retry(t.Context(), databases, slog.New(slog.DiscardHandler), func(context.Context) error {
+					n++
+					return c.errs[min(n, len(c.errs))-1]
+				})
+				if n != c.uses || (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
+					t.Errorf("after %d uses it is %v; want %d and %q", n, err, c.uses, c.says)
 				}
 			})
 		})

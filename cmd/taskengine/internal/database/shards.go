@@ -117,7 +117,11 @@ func OpenSharded(ctx context.Context, c config.Storage, log *slog.Logger) (*shar
 	if err != nil {
 		return nil, err
 	}
-	homes, err := ds.Homes(ctx)
+	var homes []storage.Holdings
+	err = Retry(ctx, c, log, func(ctx context.Context) (err error) {
+		homes, err = ds.Homes(ctx)
+		return err
+	})
 	if err != nil {
 		return nil, errors.Join(OneLine(err), ds.Close())
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/taskengine/taskengine/cmd/taskengine/internal/database"
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/descriptors"
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/stores"
 	"github.com/taskengine/taskengine/engine"
@@ -101,7 +102,7 @@ func (p *parts) openStore(ctx context.Context) (err error) {
 		return err
 	}
 	p.add("the store", func(context.Context) error { return p.store.Close() })
-	if err := stores.CheckCopied(ctx, p.store); err != nil {
+	if err := database.Retry(ctx, n.Config.Storage, n.Log, func(ctx context.Context) error { return stores.CheckCopied(ctx, p.store) }); err != nil {
 		return err
 	}
 	n.backups.Offer(n.Config.Storage.Path, p.store)
@@ -139,7 +140,11 @@ func (p *parts) openEngine(ctx context.Context) (err error) {
 		TaskLog:  p.taskLog.Log,
 	}
 	p.others.configure(&conf, n.Config.Coordination)
-	if p.engine, err = engine.Open(ctx, conf); err != nil {
+	err = database.Retry(ctx, n.Config.Storage, n.Log, func(ctx context.Context) (err error) {
+		p.engine, err = engine.Open(ctx, conf)
+		return err
+	})
+	if err != nil {
 		return err
 	}
 	p.add("the engine", p.engine.Close) // it is drained by then, unless opening the API failed
