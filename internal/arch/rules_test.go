@@ -69,6 +69,10 @@ var rules = []rule{
 		Why: "a server for tests does not depend on the tests",
 	},
 	{
+		Of:  "internal/certtest",
+		Why: "certificates for tests do not depend on the tests",
+	},
+	{
 		Of:  "internal/etcdtest",
 		May: []string{"internal/servertest"},
 		Why: "a server for tests does not depend on the tests",
@@ -230,8 +234,8 @@ var rules = []rule{
 	{
 		Of:  "coord/etcd",
 		May: []string{"coord", "coord/internal/..."},
-		Out: []string{"go.etcd.io/etcd", "go.uber.org/zap"},
-		Why: "a backend is a store of cells for coord/internal/kv, and brings one dependency",
+		Out: []string{"go.etcd.io/etcd", "go.uber.org/zap", "google.golang.org/grpc"},
+		Why: "a backend is a store of cells for coord/internal/kv, and brings one dependency, which is based on the others",
 	},
 	{
 		Of:  "coord/zk",
@@ -256,7 +260,7 @@ var rules = []rule{
 	},
 	{
 		Of:  "coord/coordtest",
-		May: []string{"coord", "engine/task"},
+		May: []string{"coord", "engine/task", "internal/wiretest"},
 		Out: []string{"pgregory.net/rapid"},
 		Why: "a suite knows its port, not the backends that run it",
 	},

@@ -26,19 +26,38 @@ const binVariable = "TASKENGINE_ETCD"
 // elects a leader within a second, so that leases of a second are possible. One goroutine at a time calls its methods.
 type Cluster struct {
 	path    string
+	flags   []string // of all members
+	scheme  string   // of the URLs for clients
 	group   *servertest.Group
 	members []*member
 }
 
 type member struct {
-	name         string
-	client, peer string              // URLs
-	process      *servertest.Process // nil while it is down
+	name                 string
+	client, health, peer string              // URLs
+	process              *servertest.Process // nil while it is down
+}
+
+// Option changes how the members of a cluster are started.
+type Option func(*Cluster)
+
+// WithFlags passes further flags to each member.
+func WithFlags(flags ...string) Option {
+	return func(c *Cluster) { c.flags = append(c.flags, flags...) }
+}
+
+// WithTLS has members demand a certificate of an authority from their clients. They present a certificate themselves.
+// Everything is in files as PEM.
+func WithTLS(cert, key, authority string) Option {
+	return func(c *Cluster) {
+		c.scheme = "https://"
+		c.flags = append(c.flags, "--cert-file", cert, "--key-file", key, "--client-cert-auth", "--trusted-ca-file", authority)
+	}
 }
 
 // Start starts a cluster of a number of members, and returns when it answers. The caller closes it. The program is that
 // of $TASKENGINE_ETCD if that is set, else that of the PATH.
-func Start(members int) (*Cluster, error) {
+func Start(members int, options ...Option) (*Cluster, error) {
 	path := os.Getenv(binVariable)
 	if path == "" {
 		var err error
@@ -50,7 +69,10 @@ func Start(members int) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("etcdtest: %w", err)
 	}
-	c := &Cluster{path: path, group: group}
+	c := &Cluster{path: path, scheme: "http://", group: group}
+	for _, option := range options {
+		option(c)
+	}
 	if _, err := servertest.AtFreePort(func(int) error { return c.create(members) }); err != nil {
 		return nil, errors.Join(fmt.Errorf("etcdtest: starting etcd: %w", err), c.Close())
 	}
@@ -78,13 +100,14 @@ func (c *Cluster) create(members int) error {
 	c.members = nil
 	for i := range members {
 		m := &member{name: fmt.Sprint("m", i+1)}
-		for _, url := range []*string{&m.client, &m.peer} {
+		for _, url := range []*string{&m.client, &m.health, &m.peer} {
 			port, err := servertest.AtFreePort(func(int) error { return nil })
 			if err != nil {
 				return err
 			}
 			*url = fmt.Sprint("http://127.0.0.1:", port)
 		}
+		m.client = c.scheme + m.address()
 		c.members = append(c.members, m)
 	}
 	var failed error
@@ -104,6 +127,12 @@ func (c *Cluster) create(members int) error {
 	return failed
 }
 
+// address returns where clients connect to, as host:port.
+func (m *member) address() string {
+	_, address, _ := strings.Cut(m.client, "://")
+	return address
+}
+
 func (c *Cluster) data(i int) string { return filepath.Join(c.group.Folder(), c.members[i].name) }
 
 func (c *Cluster) launch(i int, state string) error {
@@ -112,11 +141,14 @@ func (c *Cluster) launch(i int, state string) error {
 		all = append(all, m.name+"="+m.peer)
 	}
 	m := c.members[i]
-	p, err := c.group.Start(m.name, c.path, "--name", m.name, "--data-dir", c.data(i),
-		"--listen-client-urls", m.client, "--advertise-client-urls", m.client,
+	flags := append([]string{
+		"--name", m.name, "--data-dir", c.data(i),
+		"--listen-client-urls", m.client, "--advertise-client-urls", m.client, "--listen-metrics-urls", m.health,
 		"--listen-peer-urls", m.peer, "--initial-advertise-peer-urls", m.peer,
 		"--initial-cluster", strings.Join(all, ","), "--initial-cluster-state", state,
-		"--heartbeat-interval", "50", "--election-timeout", "500")
+		"--heartbeat-interval", "50", "--election-timeout", "500",
+	}, c.flags...)
+	p, err := c.group.Start(m.name, c.path, flags...)
 	if err != nil {
 		return err
 	}
@@ -128,7 +160,7 @@ func (c *Cluster) launch(i int, state string) error {
 func (c *Cluster) await(i int) error {
 	m := c.members[i]
 	err := m.process.Await(func(ctx context.Context) error {
-		q, err := http.NewRequestWithContext(ctx, http.MethodGet, m.client+"/health", nil)
+		q, err := http.NewRequestWithContext(ctx, http.MethodGet, m.health+"/health", nil)
 		if err != nil {
 			return err
 		}
@@ -152,7 +184,7 @@ func (c *Cluster) await(i int) error {
 func (c *Cluster) Endpoints() []string {
 	var all []string
 	for _, m := range c.members {
-		all = append(all, strings.TrimPrefix(m.client, "http://"))
+		all = append(all, m.address())
 	}
 	return all
 }

@@ -20,16 +20,20 @@ import (
 	"github.com/taskengine/taskengine/internal/servertest"
 )
 
-// The class path: that which the variable names, or that of Debian's package.
+// The class path: that which the variable names, or that of Debian's package. The manifest of Debian's zookeeper.jar
+// lacks two jars that TLS needs.
 const (
 	jarVariable = "TASKENGINE_ZOOKEEPER"
 	debianJar   = "/usr/share/java/zookeeper.jar"
+	debianTLS   = "/usr/share/java/netty-codec.jar:/usr/share/java/netty-resolver.jar"
 )
 
 // Ensemble is an ensemble of ZooKeeper servers that belongs to this process, without authentication. Its writes are
 // durable. A tick is 100 ms, so that sessions last from 200 ms to 200 s. One goroutine at a time calls its methods.
 type Ensemble struct {
 	jar     string
+	lines   []string // of the configuration of all servers
+	secure  bool     // clients connect by TLS
 	group   *servertest.Group
 	servers []*server
 }
@@ -37,16 +41,32 @@ type Ensemble struct {
 type server struct {
 	name                   string
 	client, peer, election int                 // ports
+	secure                 int                 // the port for clients by TLS
 	process                *servertest.Process // nil while it is down
+}
+
+// Option changes how the servers of an ensemble are started.
+type Option func(*Ensemble)
+
+// WithTLS has clients connect by TLS. They must have a certificate of an authority, and the servers present one, whose
+// file has the key as well. Everything is in files as PEM.
+func WithTLS(certAndKey, authority string) Option {
+	return func(e *Ensemble) {
+		e.secure = true
+		e.lines = append(e.lines, "serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory",
+			"ssl.keyStore.location="+certAndKey, "ssl.keyStore.type=PEM",
+			"ssl.trustStore.location="+authority, "ssl.trustStore.type=PEM",
+			"ssl.clientAuth=need", "ssl.hostnameVerification=false")
+	}
 }
 
 // Start starts an ensemble of a number of servers, and returns when it answers. The caller closes it. The class path is
 // that of $TASKENGINE_ZOOKEEPER if that is set, else that of Debian's package zookeeper.
-func Start(servers int) (*Ensemble, error) {
+func Start(servers int, options ...Option) (*Ensemble, error) {
 	jar := os.Getenv(jarVariable)
 	if jar == "" {
-		jar = debianJar
-		if _, err := os.Stat(jar); err != nil {
+		jar = debianJar + ":" + debianTLS
+		if _, err := os.Stat(debianJar); err != nil {
 			return nil, errors.New("zktest: there is no ZooKeeper; install it with `apt-get install zookeeper`, or set " + jarVariable)
 		}
 	}
@@ -55,6 +75,9 @@ func Start(servers int) (*Ensemble, error) {
 		return nil, fmt.Errorf("zktest: %w", err)
 	}
 	e := &Ensemble{jar: jar, group: group}
+	for _, option := range options {
+		option(e)
+	}
 	if _, err := servertest.AtFreePort(func(int) error { return e.create(servers) }); err != nil {
 		return nil, errors.Join(fmt.Errorf("zktest: starting ZooKeeper: %w", err), e.Close())
 	}
@@ -82,7 +105,7 @@ func (e *Ensemble) create(servers int) error {
 	e.servers = nil
 	for i := range servers {
 		s := &server{name: fmt.Sprint("s", i+1)}
-		for _, port := range []*int{&s.client, &s.peer, &s.election} {
+		for _, port := range []*int{&s.client, &s.secure, &s.peer, &s.election} {
 			var err error
 			if *port, err = servertest.AtFreePort(func(int) error { return nil }); err != nil {
 				return err
@@ -115,6 +138,10 @@ func (e *Ensemble) configure(i int) error {
 		"tickTime=100", "initLimit=100", "syncLimit=20", "maxSessionTimeout=200000",
 		"dataDir=" + e.data(i), fmt.Sprint("clientPort=", s.client), "clientPortAddress=127.0.0.1",
 		"admin.enableServer=false", "maxClientCnxns=0", "4lw.commands.whitelist=srvr",
+	}
+	lines = append(lines, e.lines...)
+	if e.secure {
+		lines = append(lines, fmt.Sprint("secureClientPort=", s.secure))
 	}
 	if len(e.servers) > 1 {
 		for n, o := range e.servers {
@@ -177,7 +204,11 @@ func (e *Ensemble) await(i int) error {
 func (e *Ensemble) Endpoints() []string {
 	var all []string
 	for _, s := range e.servers {
-		all = append(all, fmt.Sprint("127.0.0.1:", s.client))
+		port := s.client
+		if e.secure {
+			port = s.secure
+		}
+		all = append(all, fmt.Sprint("127.0.0.1:", port))
 	}
 	return all
 }
