@@ -21,6 +21,10 @@ import (
 // ErrClosed is returned by a coordination backend that was closed.
 var ErrClosed = errors.New("the coordination backend is closed")
 
+// ErrRefused says that a coordinator refuses a node, or the node its coordinator, because of a certificate, a user or
+// what the user may do. To try again helps only when the configuration of one of them has changed.
+var ErrRefused = errors.New("the coordinator refuses this node")
+
 // Elector elects the node that does a duty, the leader of a role.
 type Elector interface {
 	// Lead waits for the leadership of role, calls fn, and returns what fn returned. The

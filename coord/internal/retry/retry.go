@@ -2,14 +2,17 @@
 package retry
 
 import (
+	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"sync"
 	"time"
+
+	"github.com/taskengine/taskengine/coord/internal/reason"
 )
 
-// Outage logs once when the coordinator cannot be used, and once when it can be used again. It is safe for concurrent
-// use.
+// Outage logs once when the coordinator cannot be used, once for each [reason.Error] that follows, and once when it can be
+// used again. It is safe for concurrent use.
 type Outage struct {
 	log         *slog.Logger
 	coordinator string
@@ -17,6 +20,7 @@ type Outage struct {
 	mu      sync.Mutex
 	failing map[string]bool // guarded by mu: what fails at present
 	since   time.Time       // guarded by mu
+	told    map[string]bool // guarded by mu: what the log has said of the reasons since then
 }
 
 // NewOutage returns an Outage in which nothing fails. The name of the coordinator is that in the messages, such as "the
@@ -29,8 +33,16 @@ func NewOutage(log *slog.Logger, coordinator string) *Outage {
 func (o *Outage) Failed(what string, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if len(o.failing) == 0 {
-		o.since = time.Now()
+	tell := len(o.failing) == 0
+	if tell {
+		o.since, o.told = time.Now(), map[string]bool{}
+	}
+	var known *reason.Error
+	if errors.As(err, &known) && !o.told[known.What] {
+		o.told[known.What] = true
+		tell = true
+	}
+	if tell {
 		o.log.Warn("coordination cannot use "+o.coordinator+" and tries again", "while", what, "error", err)
 	}
 	o.failing[what] = true

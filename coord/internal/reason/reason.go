@@ -1,0 +1,23 @@
+// Package reason has errors of coordinators that say what is to be done, and finds out why servers refuse connections.
+package reason
+
+import (
+	"fmt"
+
+	"github.com/taskengine/taskengine/coord"
+)
+
+// Error is an error that a person can do something about.
+type Error struct {
+	What    string // is wrong, where, and what to do about it
+	Refused bool   // the error is a [coord.ErrRefused]
+	Cause   error
+}
+
+func (e *Error) Error() string { return fmt.Sprintf("%s (%v)", e.What, e.Cause) }
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Cause }
+
+// Is implements what [errors.Is] asks for.
+func (e *Error) Is(target error) bool { return e.Refused && target == coord.ErrRefused }
