@@ -75,10 +75,11 @@ func (h *client) want(n int) {
 
 func (h *client) gets(t *testing.T, n int64) {
 	t.Helper()
-	await(t, fmt.Sprintf("%d permits", n), func() bool { return h.held.Load() == n })
+	Await(t, fmt.Sprintf("%d permits", n), func() bool { return h.held.Load() == n })
 }
 
-func await(t *testing.T, what string, ok func() bool) {
+// Await waits until ok returns true.
+func Await(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(serverPatience); !ok(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {

@@ -4,6 +4,15 @@
 // Everything is below one prefix, so that clusters can share an etcd. A session is a lease of etcd with a key that
 // lasts as long. A member, a leader or a holder of permits is a key with the lease of its node.
 //
+// If etcd has users, that of the [Options] must be permitted to read and change all keys that begin with the prefix and a
+// slash, and needs no other permission:
+//
+//	etcdctl role grant-permission ROLE --prefix=true readwrite taskengine/
+//
+// With client certificates and without a user in the Options, etcd takes the common name of the certificate for the user.
+// A node that runs while its password is changed goes on trying, and logs why it is refused; [Coord.Check] is for the
+// start of a program. Tokens of users that expire are replaced.
+//
 // After the loss of its leader, etcd begins all leases anew. So what a dead node held can be free later than its lease
 // demands then, and never earlier.
 package etcd
@@ -19,8 +28,12 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/taskengine/taskengine/coord/internal/kv"
+	"github.com/taskengine/taskengine/coord/internal/reason"
 )
 
 // ErrLeaseOver says that the node did not renew its lease in time, or found it ended: other nodes may hold by now what
@@ -49,8 +62,8 @@ type Options struct {
 	// of one store. Permits, rates and settings are those of all nodes with the same Prefix.
 	Store string
 
-	TLS            *tls.Config // nil: connections are not encrypted
-	User, Password string      // "": no authentication
+	TLS            *tls.Config // with the client certificate, if etcd demands one; nil: connections are not encrypted
+	User, Password string      // "": no authentication but by certificate
 
 	// Now is the clock of rates, which should be that of all nodes; nil is that of the machine.
 	Now func() time.Time
@@ -63,6 +76,8 @@ type Options struct {
 type Coord struct {
 	*kv.Node
 	client *clientv3.Client
+	store  *store
+	name   string // where the cluster is, for people
 }
 
 // New returns a connection to a cluster. It does not wait for etcd. The result must be closed.
@@ -81,19 +96,39 @@ func New(o Options) (*Coord, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	client, servers, err := connect(o)
+	if err != nil {
+		return nil, err
+	}
+	c := &Coord{client: client}
+	c.store = &store{client: client, prefix: strings.TrimSuffix(o.Prefix, "/") + "/", user: o.User, servers: servers}
+	c.name = strings.Join(o.Endpoints, ",") + "/" + c.store.prefix
+	c.Node = kv.New(c.store, kv.Options{
+		Driver: "etcd", Name: c.name, Lease: o.Lease, Store: o.Store, Now: o.Now, Log: o.Log,
+	})
+	return c, nil
+}
+
+// connect returns a client, which need not be connected yet, and the record of its connections.
+func connect(o Options) (*clientv3.Client, *reason.Servers, error) {
+	servers := reason.NewServers(len(o.Endpoints), o.TLS)
+	transport := noting{insecure.NewCredentials(), o.TLS, servers}
+	if o.TLS != nil {
+		transport.TransportCredentials = credentials.NewTLS(o.TLS)
+	}
+	dial := []grpc.DialOption{grpc.WithTransportCredentials(transport), grpc.WithContextDialer(transport.dial)}
+	if o.User != "" {
+		dial = append(dial, newLogin(o.User, o.Password).options()...)
+	}
 	client, err := clientv3.New(clientv3.Config{
-		Endpoints: o.Endpoints, TLS: o.TLS, Username: o.User, Password: o.Password,
-		DialTimeout: o.Lease, DialKeepAliveTime: max(o.Lease, minKeepAlive), DialKeepAliveTimeout: o.Lease / 2,
+		Endpoints: o.Endpoints, DialTimeout: o.Lease, DialOptions: dial,
+		DialKeepAliveTime: max(o.Lease, minKeepAlive), DialKeepAliveTimeout: o.Lease / 2,
 		Logger: zap.NewNop(), // what matters is in the errors
 	})
 	if err != nil {
-		return nil, fmt.Errorf("etcd: %w", err)
+		return nil, nil, fmt.Errorf("etcd: %w", err)
 	}
-	prefix := strings.TrimSuffix(o.Prefix, "/") + "/"
-	n := kv.New(&store{client: client, prefix: prefix}, kv.Options{
-		Driver: "etcd", Name: strings.Join(o.Endpoints, ",") + "/" + prefix, Lease: o.Lease, Store: o.Store, Now: o.Now, Log: o.Log,
-	})
-	return &Coord{Node: n, client: client}, nil
+	return client, servers, nil
 }
 
 // minKeepAlive is the shortest time between two probes of an idle connection: etcd ends connections with more.

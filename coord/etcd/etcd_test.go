@@ -3,40 +3,25 @@
 package etcd_test
 
 import (
-	"fmt"
 	"os"
-	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/taskengine/taskengine/coord"
 	"github.com/taskengine/taskengine/coord/coordtest"
 	"github.com/taskengine/taskengine/coord/etcd"
 	"github.com/taskengine/taskengine/internal/etcdtest"
-	"github.com/taskengine/taskengine/internal/wiretest"
 )
 
-const (
-	lease    = time.Second
-	patience = time.Minute
-)
-
-var (
-	cluster  *etcdtest.Cluster
-	prefixes atomic.Int64 // so far
-)
+var cluster *etcdtest.Cluster
 
 func TestMain(m *testing.M) {
 	os.Exit(etcdtest.Run(m, 1, func(c *etcdtest.Cluster) { cluster = c }))
 }
 
-// connect returns a node whose network can be cut.
-func connect(t *testing.T, prefix string) (*etcd.Coord, *wiretest.Wire) {
+// start starts members of etcd that end with the test.
+func start(t *testing.T, members int, options ...etcdtest.Option) *etcdtest.Cluster {
 	t.Helper()
-	wire := wiretest.New(t, "http://"+cluster.Endpoints()[0])
-	c, err := etcd.New(etcd.Options{Endpoints: []string{strings.TrimPrefix(wire.URL(), "http://")}, Prefix: prefix, Lease: lease})
+	c, err := etcdtest.Start(members, options...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,47 +30,19 @@ func connect(t *testing.T, prefix string) (*etcd.Coord, *wiretest.Wire) {
 			t.Error(err)
 		}
 	})
-	return c, wire
+	return c
 }
 
-// backend makes nodes of one cluster for the suite of a port. A node is severed by a cut of its network until it has
-// lost its lease by its own clock.
-func backend[P any]() coordtest.Backend[P] {
-	var wires sync.Map // a *wiretest.Wire for each node
-	return coordtest.Backend[P]{
-		New: func(t *testing.T) func() P {
-			prefix := fmt.Sprint("test", prefixes.Add(1))
-			return func() P {
-				c, wire := connect(t, prefix)
-				wires.Store(any(c), wire)
-				return any(c).(P)
-			}
-		},
-		Sever: func(_ *testing.T, node P) {
-			wire, _ := wires.Load(any(node))
-			wire.(*wiretest.Wire).Cut()
-			time.AfterFunc(lease+lease/2, wire.(*wiretest.Wire).Heal)
-		},
-		Patience: patience,
-		Settle:   20 * time.Millisecond,
-		Parallel: true,
-	}
+// connect returns a node that is closed at the end of the test.
+func connect(t *testing.T, o etcd.Options) *etcd.Coord {
+	t.Helper()
+	c, err := etcd.New(o)
+	return coordtest.Connected(t, c, err)
 }
 
 func TestPorts(t *testing.T) {
-	suite(t, "Elector", coordtest.RunElector)
-	suite(t, "Semaphore", coordtest.RunSemaphore)
-	suite(t, "Rates", coordtest.RunRates)
-	suite(t, "Membership", coordtest.RunMembership)
-	suite(t, "Config", coordtest.RunConfig)
-}
-
-// suite runs the suite of one port in parallel with the others: they mostly wait for leases.
-func suite[P any](t *testing.T, name string, run func(*testing.T, coordtest.Backend[P])) {
-	t.Run(name, func(t *testing.T) {
-		t.Parallel()
-		run(t, backend[P]())
+	const lease = time.Second
+	coordtest.RunPorts(t, cluster.Endpoints()[0], lease, func(t *testing.T, address, prefix string) coordtest.Node {
+		return connect(t, etcd.Options{Endpoints: []string{address}, Prefix: prefix, Lease: lease})
 	})
 }
-
-var _ coord.Semaphore = (*etcd.Coord)(nil)

@@ -11,6 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/taskengine/taskengine/coord/internal/kv"
+	"github.com/taskengine/taskengine/coord/internal/reason"
 )
 
 // maxOps is how many operations are in one transaction: etcd takes 128 by default.
@@ -18,20 +19,22 @@ const maxOps = 100
 
 // store is a [kv.Store]. The version of a cell is the revision of etcd in which it was changed.
 type store struct {
-	client *clientv3.Client
-	prefix string
+	client  *clientv3.Client
+	prefix  string
+	user    string          // that etcd knows this node as; "" is none, or that of the certificate
+	servers *reason.Servers // why connections fail
 }
 
 // Open implements [kv.Store].
 func (s *store) Open(ctx context.Context, lease time.Duration) (kv.Session, error) {
 	granted, err := s.client.Grant(ctx, int64((lease+time.Second-1)/time.Second))
 	if err != nil {
-		return nil, fmt.Errorf("get a lease: %w", err)
+		return nil, fmt.Errorf("get a lease: %w", s.explain(err))
 	}
 	n := &session{store: s, id: granted.ID, lease: time.Duration(granted.TTL) * time.Second}
 	n.key = s.prefix + fmt.Sprintf("session/%016x", int64(granted.ID))
 	if _, err := s.client.Put(ctx, n.key, " ", clientv3.WithLease(n.id)); err != nil {
-		return nil, fmt.Errorf("open a session: %w", err)
+		return nil, fmt.Errorf("open a session: %w", s.explain(err))
 	}
 	return n, nil
 }
@@ -47,7 +50,7 @@ func (s *store) Read(ctx context.Context, keys ...string) ([]kv.Cell, error) {
 		}
 		answer, err := s.client.Txn(ctx).Then(ops...).Commit()
 		if err != nil {
-			return nil, fmt.Errorf("read %d cells: %w", len(keys), err)
+			return nil, fmt.Errorf("read %d cells: %w", len(keys), s.explain(err))
 		}
 		for i, key := range some {
 			cells = append(cells, cellOf(key, answer.Responses[i].GetResponseRange(), answer.Header.Revision))
@@ -88,7 +91,7 @@ func (s *store) swap(ctx context.Context, by *session, changes []kv.Change) ([]k
 		}
 		answer, err := txn.Then(ops...).Commit()
 		if err != nil {
-			return nil, fmt.Errorf("change %d cells: %w", len(changes), err)
+			return nil, fmt.Errorf("change %d cells: %w", len(changes), s.explain(err))
 		}
 		if !answer.Succeeded {
 			return nil, kv.ErrOver
@@ -134,7 +137,7 @@ func (s *store) Watch(ctx context.Context, prefix string, fn func(kv.Update)) er
 	defer cancel()
 	whole, err := s.client.Get(ctx, s.prefix+prefix, clientv3.WithPrefix())
 	if err != nil {
-		return ended(ctx, fmt.Errorf("read what is watched: %w", err))
+		return ended(ctx, fmt.Errorf("read what is watched: %w", s.explain(err)))
 	}
 	u := kv.Update{Whole: true, At: uint64(whole.Header.Revision)}
 	for _, found := range whole.Kvs {
@@ -144,7 +147,7 @@ func (s *store) Watch(ctx context.Context, prefix string, fn func(kv.Update)) er
 	fn(u)
 	for answer := range changes {
 		if err := answer.Err(); err != nil {
-			return ended(ctx, fmt.Errorf("watch: %w", err))
+			return ended(ctx, fmt.Errorf("watch: %w", s.explain(err)))
 		}
 		u := kv.Update{}
 		for _, e := range answer.Events {
@@ -183,7 +186,7 @@ func (n *session) Lease() time.Duration { return n.lease }
 // Renew implements [kv.Session].
 func (n *session) Renew(ctx context.Context) error {
 	if _, err := n.client.KeepAliveOnce(ctx, n.id); err != nil {
-		return fmt.Errorf("renew the lease: %w", overIfGone(err))
+		return fmt.Errorf("renew the lease: %w", n.explain(overIfGone(err)))
 	}
 	return nil
 }

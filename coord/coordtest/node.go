@@ -1,0 +1,182 @@
+package coordtest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/taskengine/taskengine/coord"
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/internal/wiretest"
+)
+
+// Node is the connection of a node to a coordinator whose servers are other processes.
+type Node interface {
+	coord.Elector
+	coord.Semaphore
+	coord.Rates
+	coord.Membership
+	coord.Config
+
+	Check(ctx context.Context) error
+	Close() error
+}
+
+// Connected returns a node that is closed at the end of the test. It takes the results of a constructor.
+func Connected[N Node](t *testing.T, n N, err error) N {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := n.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return n
+}
+
+// prefixes is a source of prefixes, each of which is given out once.
+var prefixes atomic.Int64
+
+// Prefix returns a prefix that no other test of this process has.
+func Prefix() string { return fmt.Sprint("test", prefixes.Add(1)) }
+
+// RunPorts runs the suites of all ports but the bus in parallel: they mostly wait for leases. connect connects a node
+// with a lease to the server at an address, below a prefix, and closes it at the end of the test. The network of a node
+// is cut to sever it, until it has lost its lease by its own clock.
+func RunPorts(t *testing.T, server string, lease time.Duration, connect func(t *testing.T, address, prefix string) Node) {
+	suite(t, "Elector", RunElector, server, lease, connect)
+	suite(t, "Semaphore", RunSemaphore, server, lease, connect)
+	suite(t, "Rates", RunRates, server, lease, connect)
+	suite(t, "Membership", RunMembership, server, lease, connect)
+	suite(t, "Config", RunConfig, server, lease, connect)
+}
+
+func suite[P any](
+	t *testing.T, name string, run func(*testing.T, Backend[P]),
+	server string, lease time.Duration, connect func(t *testing.T, address, prefix string) Node,
+) {
+	var wires sync.Map // a *wiretest.Wire for each node
+	b := Backend[P]{
+		New: func(t *testing.T) func() P {
+			prefix := Prefix()
+			return func() P {
+				wire, address := Wire(t, server)
+				n := connect(t, address, prefix)
+				wires.Store(any(n), wire)
+				return any(n).(P)
+			}
+		},
+		Sever: func(_ *testing.T, node P) {
+			wire, _ := wires.Load(any(node))
+			wire.(*wiretest.Wire).Cut()
+			time.AfterFunc(lease+lease/2, wire.(*wiretest.Wire).Heal)
+		},
+		Patience: time.Minute,
+		Settle:   20 * time.Millisecond,
+		Parallel: true,
+	}
+	t.Run(name, func(t *testing.T) {
+		t.Parallel()
+		run(t, b)
+	})
+}
+
+// Wire returns a network to the server at an address, and the address of the server by way of it.
+func Wire(t *testing.T, server string) (wire *wiretest.Wire, address string) {
+	t.Helper()
+	wire = wiretest.New(t, "tcp://"+server)
+	return wire, strings.TrimPrefix(wire.URL(), "tcp://")
+}
+
+// Use uses several ports of a node, and waits until they have worked.
+func Use(t *testing.T, n Node) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), serverPatience)
+	defer cancel()
+	if err := n.Lead(ctx, "role", func(context.Context) error { return nil }); err != nil {
+		t.Fatalf("leading a role: %v", err)
+	}
+	Set(t, n, []byte("value"))
+	held := make(chan struct{})
+	holding, stop := context.WithCancel(ctx)
+	defer stop()
+	ended := make(chan error, 1)
+	var id task.ID
+	copy(id[:], fmt.Sprint(prefixes.Add(1)))
+	var first, got sync.Once
+	go func() {
+		ended <- n.Hold(holding, id, func(told []coord.Holding) {
+			first.Do(func() { n.Order(id, coord.Order{Name: "limit", Number: 1, Want: 1, Max: 1}) })
+			for _, h := range told {
+				if h.Held > 0 {
+					got.Do(func() { close(held) })
+				}
+			}
+		})
+	}()
+	select {
+	case <-held:
+	case err := <-ended:
+		t.Fatalf("holding a permit: %v", err)
+	case <-ctx.Done():
+		t.Fatal("no permit was granted")
+	}
+}
+
+// Set stores a setting and reads it.
+func Set(t *testing.T, n coord.Config, value []byte) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), serverPatience)
+	defer cancel()
+	all, err := n.Settings(ctx, "name")
+	if err != nil {
+		t.Fatalf("reading settings: %v", err)
+	}
+	var was coord.Setting
+	for _, s := range all {
+		was = s
+	}
+	now, swapped, err := n.Swap(ctx, "name", "", was.Version, value)
+	if err != nil || !swapped || !bytes.Equal(now.Value, value) {
+		t.Fatalf("swapping a setting: %v, %v, %v", now, swapped, err)
+	}
+}
+
+// Refused checks that the coordinator refuses a node, and that the error has certain words.
+func Refused(t *testing.T, n Node, words ...string) {
+	t.Helper()
+	err := n.Check(t.Context())
+	if !errors.Is(err, coord.ErrRefused) {
+		t.Fatalf("the error is %v, want a refusal", err)
+	}
+	t.Log(err)
+	hasWords(t, err, words)
+}
+
+// Unreachable checks that a node cannot use its coordinator but is not refused, and that the error has certain words.
+func Unreachable(t *testing.T, n Node, words ...string) {
+	t.Helper()
+	err := n.Check(t.Context())
+	if err == nil || errors.Is(err, coord.ErrRefused) {
+		t.Fatalf("the error is %v, want one that is no refusal", err)
+	}
+	t.Log(err)
+	hasWords(t, err, words)
+}
+
+func hasWords(t *testing.T, err error, words []string) {
+	t.Helper()
+	for _, w := range words {
+		if !strings.Contains(err.Error(), w) {
+			t.Errorf("the error is %q, and lacks %q", err, w)
+		}
+	}
+}

@@ -1,0 +1,157 @@
+//go:build unix
+
+package etcd_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/taskengine/taskengine/coord"
+	"github.com/taskengine/taskengine/coord/coordtest"
+	"github.com/taskengine/taskengine/coord/etcd"
+	"github.com/taskengine/taskengine/internal/etcdtest"
+	"github.com/taskengine/taskengine/internal/logtest"
+)
+
+// patience is how long these tests wait for what must happen.
+const patience = time.Minute
+
+// client returns a client of the library.
+func client(t *testing.T, c clientv3.Config) *clientv3.Client {
+	t.Helper()
+	c.Logger = zap.NewNop()
+	n, err := clientv3.New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = n.Close() })
+	return n
+}
+
+// withUsers starts a server whose tokens expire after a second. It has the users root, app, who may use the prefix "app",
+// and guest, who may only read it. Their passwords are their names.
+func withUsers(t *testing.T) *etcdtest.Cluster {
+	t.Helper()
+	c := start(t, 1, etcdtest.WithFlags("--auth-token-ttl", "1", "--bcrypt-cost", "4"))
+	open := client(t, clientv3.Config{Endpoints: c.Endpoints()})
+	must := func(_ any, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, end := context.WithTimeout(t.Context(), patience)
+	defer end()
+	must(open.RoleAdd(ctx, "uses"))
+	must(open.RoleGrantPermission(ctx, "uses", "app/", clientv3.GetPrefixRangeEnd("app/"), clientv3.PermissionType(clientv3.PermReadWrite)))
+	must(open.RoleAdd(ctx, "reads"))
+	must(open.RoleGrantPermission(ctx, "reads", "app/", clientv3.GetPrefixRangeEnd("app/"), clientv3.PermissionType(clientv3.PermRead)))
+	for user, role := range map[string]string{"root": "root", "app": "uses", "guest": "reads"} {
+		must(open.UserAdd(ctx, user, user))
+		must(open.UserGrantRole(ctx, user, role))
+	}
+	must(open.AuthEnable(ctx))
+	return c
+}
+
+// root returns a client of the user root, which must be used before its token expires: the library does not get another
+// one from etcd 3.4.
+func root(t *testing.T, c *etcdtest.Cluster) *clientv3.Client {
+	t.Helper()
+	return client(t, clientv3.Config{Endpoints: c.Endpoints(), Username: "root", Password: "root"})
+}
+
+func TestUsers(t *testing.T) {
+	c := withUsers(t)
+	as := func(t *testing.T, user, password, prefix string) *etcd.Coord {
+		t.Helper()
+		return connect(t, etcd.Options{Endpoints: c.Endpoints(), User: user, Password: password, Prefix: prefix})
+	}
+	t.Run("a user who may use the prefix", func(t *testing.T) {
+		n := as(t, "app", "app", "app")
+		if err := n.Check(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		coordtest.Use(t, n)
+	})
+	t.Run("a wrong password", func(t *testing.T) {
+		coordtest.Refused(t, as(t, "app", "wrong", "app"), c.Endpoints()[0], `no user "app" with this password`)
+	})
+	t.Run("no user", func(t *testing.T) {
+		coordtest.Refused(t, as(t, "", "", "app"), "demands a user")
+	})
+	t.Run("another prefix", func(t *testing.T) {
+		n := as(t, "app", "app", "other")
+		coordtest.Refused(t, n, `user "app"`, `"other/"`, "grant")
+		if _, err := n.Settings(t.Context(), "name"); !errors.Is(err, coord.ErrRefused) {
+			t.Errorf("reading a setting: %v", err)
+		}
+	})
+	t.Run("a user who may only read", func(t *testing.T) {
+		coordtest.Refused(t, as(t, "guest", "guest", "app"), `user "guest"`, `"app/"`, "grant")
+	})
+	t.Run("a token that has expired", func(t *testing.T) {
+		n := as(t, "app", "app", "app")
+		coordtest.Set(t, n, []byte("before"))
+		expire(t, c)
+		coordtest.Set(t, n, []byte("after"))
+	})
+	t.Run("a password that changes", func(t *testing.T) { passwordChanges(t, c) })
+}
+
+// expire waits until tokens expire that are not used.
+func expire(t *testing.T, c *etcdtest.Cluster) {
+	t.Helper()
+	answer, err := root(t, c).Authenticate(t.Context(), "root", "root")
+	if err != nil {
+		t.Fatal(err)
+	}
+	idle := client(t, clientv3.Config{Endpoints: c.Endpoints(), Token: answer.Token})
+	for deadline := time.Now().Add(patience); ; {
+		time.Sleep(3 * time.Second) // a request renews the token, which lasts for a second
+		_, err := idle.Get(t.Context(), "key")
+		if errors.Is(err, rpctypes.ErrInvalidAuthToken) {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the token is still valid: %v", err)
+		}
+	}
+}
+
+// passwordChanges has a node run while its user gets another password, and then the old one.
+func passwordChanges(t *testing.T, c *etcdtest.Cluster) {
+	var log logtest.Buffer
+	o := etcd.Options{
+		Endpoints: c.Endpoints(), User: "app", Password: "app", Prefix: "app",
+		Log: slog.New(slog.NewTextHandler(&log, nil)),
+	}
+	n := connect(t, o)
+	coordtest.Use(t, n)
+	if _, err := root(t, c).UserChangePassword(t.Context(), "app", "new"); err != nil {
+		t.Fatal(err)
+	}
+	o.Password = "new"
+	if err := connect(t, o).Check(t.Context()); err != nil {
+		t.Errorf("with the new password: %v", err)
+	}
+	coordtest.Refused(t, n, `no user "app" with this password`)
+	if _, err := root(t, c).UserChangePassword(t.Context(), "app", "app"); err != nil {
+		t.Fatal(err)
+	}
+	coordtest.Use(t, n)
+	if _, err := root(t, c).UserDelete(t.Context(), "app"); err != nil {
+		t.Fatal(err)
+	}
+	coordtest.Refused(t, n, `no user "app" with this password`)
+	go func() { _ = n.Lead(t.Context(), "role", func(context.Context) error { return nil }) }()
+	coordtest.Await(t, "the reason in the log", func() bool { return strings.Contains(log.String(), "with this password") })
+}
