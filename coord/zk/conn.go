@@ -12,12 +12,15 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/taskengine/taskengine/coord/internal/reason"
 )
 
 // conn is a connection of the library with its session. The library connects again by itself while the session lasts,
 // unless lost is set.
 type conn struct {
 	*zk.Conn
+	servers *reason.Servers
 	timeout atomic.Int64 // of the session, as the server has set it, in milliseconds; 0: not known yet
 	session chan int64   // the id of the first session; holds one
 	lost    func(*conn)  // called when a connection with a session was lost, after which there is no other one; may be nil
@@ -30,22 +33,19 @@ type conn struct {
 }
 
 // dial returns a connection, which need not be there yet. The caller closes it. lost is that of the conn.
-func dial(o Options, lost func(*conn)) (*conn, error) {
-	c := &conn{session: make(chan int64, 1), lost: lost}
+func dial(o Options, servers *reason.Servers, lost func(*conn)) (*conn, error) {
+	c := &conn{servers: servers, session: make(chan int64, 1), lost: lost}
 	dialer := func(network, address string, timeout time.Duration) (net.Conn, error) {
-		d := net.Dialer{Timeout: min(timeout, o.Lease/3)}
-		raw, err := d.Dial(network, address)
-		if err == nil && o.TLS != nil {
-			raw, err = handshake(raw, address, o.TLS, o.Lease/3)
-		}
+		w, err := c.connect(o, network, address, timeout)
 		if err != nil {
+			servers.Note(address, err)
 			return nil, err
 		}
-		return c.connected(&wire{Conn: raw, longest: o.Lease / 3, timeout: &c.timeout})
+		return c.connected(w)
 	}
 	ready := make(chan struct{})
-	library, _, err := zk.Connect(o.Endpoints, o.Lease, zk.WithDialer(dialer), zk.WithLogInfo(false), zk.WithLogger(quiet{}),
-		zk.WithEventCallback(func(e zk.Event) {
+	library, _, err := zk.Connect(o.Endpoints, o.Lease, zk.WithDialer(dialer), zk.WithHostProvider(new(names)),
+		zk.WithLogInfo(false), zk.WithLogger(quiet{}), zk.WithEventCallback(func(e zk.Event) {
 			switch e.State {
 			case zk.StateHasSession:
 				<-ready
@@ -62,10 +62,25 @@ func dial(o Options, lost func(*conn)) (*conn, error) {
 	}
 	c.Conn = library
 	close(ready)
-	if o.User != "" {
-		go func() { _ = library.AddAuth("digest", []byte(o.User+":"+o.Password)) }() // it waits for the connection, and is repeated with each later one
-	}
 	return c, nil
+}
+
+// connect connects to a server.
+func (c *conn) connect(o Options, network, address string, timeout time.Duration) (*wire, error) {
+	longest := min(o.Lease/3, silence/3)
+	d := net.Dialer{Timeout: min(timeout, longest)}
+	raw, err := d.Dial(network, address)
+	if err == nil && o.TLS != nil {
+		raw, err = handshake(raw, address, o.TLS, longest)
+	}
+	if err != nil {
+		return nil, err
+	}
+	w := &wire{Conn: c.servers.Watch(address, raw), longest: longest, timeout: &c.timeout}
+	if o.User != "" {
+		w.auth = authRequest(o.User + ":" + o.Password)
+	}
+	return w, nil
 }
 
 // handshake makes a connection an encrypted one.
@@ -140,13 +155,16 @@ func (quiet) Printf(string, ...any) {}
 
 // wire is a network connection that reads the timeout of the session from the first answer of the server, which the
 // library keeps for itself. It waits for that answer no longer than for any other: the library waits for more than six
-// timeouts, also if the server hangs while others could answer.
+// timeouts, also if the server hangs while others could answer. And it tells the server the user before the first
+// request: the library does so only on connections after the one on which that was asked for.
 type wire struct {
 	net.Conn
 	longest time.Duration
 	timeout *atomic.Int64
+	auth    []byte // the request that tells the user; nil: there is none, or it was sent
 
 	head []byte // what was read so far of the first answer: its length, the version of the protocol, and the timeout
+	open bool   // the request for a session was sent
 }
 
 const headSize = 12
@@ -160,6 +178,33 @@ func (w *wire) Read(p []byte) (int, error) {
 		}
 	}
 	return n, err
+}
+
+// Write sends one request: the library writes each at once, and the second one when the session is open.
+func (w *wire) Write(p []byte) (int, error) {
+	if w.open && w.auth != nil {
+		if _, err := w.Conn.Write(w.auth); err != nil {
+			return 0, err
+		}
+		w.auth = nil
+	}
+	w.open = true
+	return w.Conn.Write(p)
+}
+
+// authRequest returns a request that tells a server the user. Its number is the one that ZooKeeper's own client takes for
+// that; the library ignores the answer.
+func authRequest(userAndPassword string) []byte {
+	const number, kind = -4, 100
+	var p []byte
+	add := func(n int32) { p = binary.BigEndian.AppendUint32(p, uint32(n)) }
+	addText := func(s string) { add(int32(len(s))); p = append(p, s...) }
+	add(number)
+	add(kind)
+	add(0)
+	addText("digest")
+	addText(userAndPassword)
+	return append(binary.BigEndian.AppendUint32(nil, uint32(len(p))), p...)
 }
 
 func (w *wire) SetReadDeadline(t time.Time) error {

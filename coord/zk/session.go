@@ -16,14 +16,14 @@ func (s *store) Open(ctx context.Context, _ time.Duration) (kv.Session, error) {
 	if _, err := s.conn(ctx); err != nil {
 		return nil, err
 	}
-	c, err := dial(s.options, nil)
+	c, err := dial(s.options, s.servers, nil)
 	if err != nil {
 		return nil, err
 	}
 	id, err := c.await(ctx)
 	if err != nil {
 		c.close()
-		return nil, err
+		return nil, s.explain(err)
 	}
 	n := &session{store: s, conn: c, id: id, path: s.path(fmt.Sprintf("%s/%016x", sessionFolder, uint64(id)))}
 	n.lease = time.Duration(c.timeout.Load()) * time.Millisecond
@@ -33,7 +33,7 @@ func (s *store) Open(ctx context.Context, _ time.Duration) (kv.Session, error) {
 	}
 	if err != nil {
 		c.close()
-		return nil, fmt.Errorf("open a session: %w", err)
+		return nil, fmt.Errorf("open a session: %w", s.explain(err))
 	}
 	return n, nil
 }
@@ -68,7 +68,7 @@ func (n *session) Renew(ctx context.Context) error {
 	case n.check() != nil, errors.Is(err, zk.ErrSessionExpired):
 		return kv.ErrOver
 	case err != nil:
-		return fmt.Errorf("renew the session: %w", err)
+		return fmt.Errorf("renew the session: %w", n.explain(err))
 	case !exists:
 		return kv.ErrOver
 	}
@@ -84,7 +84,7 @@ func (n *session) Swap(ctx context.Context, changes ...kv.Change) ([]kv.Outcome,
 		return n.swap(n.conn, &zk.CheckVersionRequest{Path: n.path, Version: -1}, changes)
 	})
 	if err != nil {
-		return nil, fmt.Errorf("change %d nodes: %w", len(changes), err)
+		return nil, fmt.Errorf("change %d nodes: %w", len(changes), n.explain(err))
 	}
 	return outcomes, nil
 }

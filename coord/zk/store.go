@@ -10,6 +10,7 @@ import (
 
 	"github.com/taskengine/taskengine/coord"
 	"github.com/taskengine/taskengine/coord/internal/kv"
+	"github.com/taskengine/taskengine/coord/internal/reason"
 )
 
 // store is a [kv.Store]. The version of a cell is the number of the transaction that has changed it (mzxid). The
@@ -17,6 +18,7 @@ import (
 type store struct {
 	options Options
 	acl     []zk.ACL
+	servers *reason.Servers // why connections fail
 
 	mu     sync.Mutex
 	base   *conn              // guarded by mu: for what no session does; nil: not opened yet, or it was dropped
@@ -33,6 +35,7 @@ type version struct {
 
 func newStore(o Options) *store {
 	s := &store{options: o, acl: zk.WorldACL(zk.PermAll), known: map[string]version{}}
+	s.servers = reason.NewServers(len(o.Endpoints), o.TLS)
 	if o.User != "" {
 		s.acl = zk.DigestACL(zk.PermAll, o.User, o.Password)
 	}
@@ -49,7 +52,7 @@ func (s *store) conn(ctx context.Context) (*conn, error) {
 		return nil, coord.ErrClosed
 	}
 	if s.base == nil {
-		c, err := dial(s.options, s.drop)
+		c, err := dial(s.options, s.servers, s.drop)
 		if err != nil {
 			s.mu.Unlock()
 			return nil, err
@@ -74,12 +77,13 @@ func (s *store) conn(ctx context.Context) (*conn, error) {
 	return c, nil
 }
 
-// noticed drops a connection that did not answer in time, so that the next call opens another one. It returns err.
+// noticed drops a connection that did not answer in time, so that the next call opens another one. It returns err with
+// what it means.
 func (s *store) noticed(c *conn, err error) error {
 	if errors.Is(err, errSilent) {
 		s.drop(c)
 	}
-	return err
+	return s.explain(err)
 }
 
 // drop closes a connection, so that the next call opens another one. The one for what no session does is also dropped
@@ -116,13 +120,28 @@ func (s *store) makeFolders(c *conn) error {
 			if i < len(path) && path[i] != '/' {
 				continue
 			}
-			_, err := c.Create(path[:i], nil, 0, s.acl)
-			if err != nil && !errors.Is(err, zk.ErrNodeExists) {
+			if err := s.makeFolder(c, path[:i]); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// makeFolder creates a node that may be there. ZooKeeper refuses that first if it is in one in which this node may create
+// nothing.
+func (s *store) makeFolder(c *conn, path string) error {
+	_, err := c.Create(path, nil, 0, s.acl)
+	switch {
+	case errors.Is(err, zk.ErrNodeExists):
+		return nil
+	case errors.Is(err, zk.ErrNoAuth):
+		if exists, _, failed := c.Exists(path); failed == nil && exists {
+			return nil
+		}
+		return s.mayNotCreate(err, path)
+	}
+	return err
 }
 
 // see remembers the state of a node and returns its cell.

@@ -33,7 +33,7 @@ func (s *store) Watch(ctx context.Context, prefix string, fn func(kv.Update)) er
 		select {
 		case <-ctx.Done():
 			if why := context.Cause(ctx); !errors.Is(why, context.Canceled) {
-				return fmt.Errorf("watch: %w", why)
+				return fmt.Errorf("watch: %w", s.explain(why))
 			}
 			return nil
 		case cell := <-w.cells:

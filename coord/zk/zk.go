@@ -6,6 +6,14 @@
 //
 // The client library opens a new session by itself when the old one has expired. Here that is the end of the session:
 // each change that a session makes checks that a node of that session is there, in the same transaction.
+//
+// With a user, all nodes are created with an ACL by which only this user may use them (digest, cdrwa). So all nodes of a
+// cluster have the same user and password. ACLs of nodes that are there already are not changed. The user must be
+// permitted to create the nodes of the prefix, or they must be there and permit everything to the user. The library has
+// no SASL: users are those of the scheme digest, to which ZooKeeper gets the password as it is, so use TLS with it.
+//
+// A node that runs while it is refused goes on trying, and logs why; [Coord.Check] is for the start of a program. TLS
+// needs a port of its own in ZooKeeper (secureClientPort).
 package zk
 
 import (
@@ -46,7 +54,7 @@ type Options struct {
 	// of one store. Permits, rates and settings are those of all nodes with the same Prefix.
 	Store string
 
-	TLS            *tls.Config // nil: connections are not encrypted
+	TLS            *tls.Config // with the client certificate, if ZooKeeper demands one; nil: connections are not encrypted
 	User, Password string      // for the scheme digest, and then only this user may use the nodes; "": everybody may
 
 	// Now is the clock of rates, which should be that of all nodes; nil is that of the machine.
@@ -60,6 +68,7 @@ type Options struct {
 type Coord struct {
 	*kv.Node
 	store *store
+	name  string // where the cluster is, for people
 }
 
 // New returns a connection to a cluster. It does not wait for ZooKeeper. The result must be closed.
@@ -78,11 +87,11 @@ func New(o Options) (*Coord, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	s := newStore(o)
-	n := kv.New(s, kv.Options{
-		Driver: "zookeeper", Name: strings.Join(o.Endpoints, ",") + o.Prefix, Lease: o.Lease, Store: o.Store, Now: o.Now, Log: o.Log,
+	c := &Coord{store: newStore(o), name: strings.Join(o.Endpoints, ",") + o.Prefix}
+	c.Node = kv.New(c.store, kv.Options{
+		Driver: "zookeeper", Name: c.name, Lease: o.Lease, Store: o.Store, Now: o.Now, Log: o.Log,
 	})
-	return &Coord{Node: n, store: s}, nil
+	return c, nil
 }
 
 // Close gives back what the node holds, as [kv.Node.Close] says, and closes the connection.
