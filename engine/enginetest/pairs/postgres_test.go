@@ -1,12 +1,16 @@
 package pairs
 
 import (
+	"log/slog"
 	"net/url"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/taskengine/taskengine/coord"
+	"github.com/taskengine/taskengine/coord/guid"
 	"github.com/taskengine/taskengine/coord/postgres"
 	"github.com/taskengine/taskengine/engine/enginetest"
 	"github.com/taskengine/taskengine/internal/pgtest"
@@ -17,7 +21,28 @@ import (
 
 func TestPostgresAndPostgres(t *testing.T) {
 	t.Parallel()
-	enginetest.RunCluster(t, enginetest.Cluster{New: func(t *testing.T, s enginetest.Setup) func() *enginetest.Member {
+	enginetest.RunCluster(t, onPostgres(func(_ *testing.T, c *postgres.Coord) coord.Elector { return c }))
+}
+
+// A node that is cut off goes on to lead, beside another one: no scenario depends on who leads.
+func TestPostgresAndPostgresWithRolesByMessages(t *testing.T) {
+	t.Parallel()
+	enginetest.RunCluster(t, onPostgres(func(t *testing.T, c *postgres.Coord) coord.Elector {
+		messages, err := c.Messages()
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := guid.New(messages, guid.Options{Lease: 3 * time.Second, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return e
+	}))
+}
+
+// onPostgres returns clusters on PostgreSQL. elector returns that of a member.
+func onPostgres(elector func(*testing.T, *postgres.Coord) coord.Elector) enginetest.Cluster {
+	return enginetest.Cluster{New: func(t *testing.T, s enginetest.Setup) func() *enginetest.Member {
 		database := server.Database(t)
 		if _, err := schema.Migrate(t.Context(), database, schema.Default); err != nil {
 			t.Fatal(err)
@@ -31,7 +56,8 @@ func TestPostgresAndPostgres(t *testing.T) {
 			toCoordinator, toBus, toLimits := wiretest.New(t, database), wiretest.New(t, database), wiretest.New(t, database)
 			members, closeMembers := coordinate(t, toCoordinator, postgres.Options{Lease: s.Lease, Listen: toBus.URL()})
 			limits, closeLimits := coordinate(t, toLimits, postgres.Options{Lease: s.Lease})
-			m.Membership, m.Elector, m.Bus, m.Settings = members, members, members, members
+			m.Membership, m.Bus, m.Settings = members, members, members
+			m.Elector = elector(t, members)
 			m.Semaphore, m.Rates = limits, limits
 			m.ToCoordinator, m.ToBus, m.ToLimits = silent{toCoordinator}, silent{toBus}, silent{toLimits}
 			m.Disconnect = func() {
@@ -41,7 +67,7 @@ func TestPostgresAndPostgres(t *testing.T) {
 			}
 			return m
 		}
-	}})
+	}}
 }
 
 // silent is a network by whose cut neither side gets an error.
