@@ -22,6 +22,7 @@ type candidate struct {
 
 	machine *election.Machine // of run
 	state   election.State    // of run: what lease was told
+	isDeaf  bool              // of run: what was logged
 
 	led    bool  // set when loops have ended: it led until it was stopped
 	failed error // set when loops have ended: why no more messages come; nil: they do
@@ -104,6 +105,20 @@ func (c *candidate) receive(message []byte) {
 func (c *candidate) apply(out []election.Message) {
 	c.tell(c.machine.Why())
 	c.send(out)
+	c.noteDeafness()
+}
+
+// noteDeafness logs that a leader may not be the only one, and that it knows again.
+func (c *candidate) noteDeafness() {
+	deaf := c.machine.IsDeaf()
+	if deaf == c.isDeaf || c.state != election.Leading {
+		return
+	}
+	if c.isDeaf = deaf; deaf {
+		c.log.Warn("messages do not arrive, not even this node's own: it leads, and others may do so as well", "role", c.role)
+	} else {
+		c.log.Info("messages arrive again", "role", c.role)
+	}
 }
 
 // tell passes a new state on. why is the reason if the candidacy is over.

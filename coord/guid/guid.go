@@ -36,7 +36,8 @@ type Options struct {
 	// comment says what follows.
 	MustHear bool
 
-	// Log gets a line when a leadership ends that was not given up; nil is not to log.
+	// Log gets a line when a leadership ends that was not given up, and when a leader does not receive its own messages;
+	// nil is not to log.
 	Log *slog.Logger
 }
 

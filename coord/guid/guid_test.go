@@ -14,6 +14,7 @@ import (
 	"github.com/taskengine/taskengine/coord/coordtest"
 	"github.com/taskengine/taskengine/coord/guid"
 	"github.com/taskengine/taskengine/coord/local"
+	"github.com/taskengine/taskengine/internal/logtest"
 )
 
 const lease = guid.DefaultLease
@@ -153,6 +154,28 @@ func TestADeafNodeLeadsUnlessItMustHearItself(t *testing.T) {
 		case <-r.ctx.Done():
 		case <-time.After(lease):
 			t.Error("a deaf node goes on to lead")
+		}
+	})
+}
+
+func TestALeaderThatIsDeafSaysSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log logtest.Buffer
+		w := &wire{messages: local.New()}
+		e, err := guid.New(w, guid.Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		reigns := campaign(t, &node{e, w}, "role")
+		begins(t, reigns, soon)
+		time.Sleep(10 * lease)
+		if got := log.String(); got != "" {
+			t.Errorf("logged: %s", got)
+		}
+		w.cut(time.Hour)
+		time.Sleep(time.Hour + lease)
+		if got := log.String(); strings.Count(got, "not even this node's own") != 1 || strings.Count(got, "arrive again") != 1 {
+			t.Errorf("logged: %s", got)
 		}
 	})
 }

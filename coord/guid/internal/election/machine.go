@@ -32,7 +32,7 @@ type Machine struct {
 	isFirst bool          // no older candidate is known
 	since   time.Duration // when the time to settle began
 	isHeard bool          // a message sent since then has come back
-	heard   time.Duration // when the newest message was sent that has come back
+	heard   time.Duration // when the newest message was sent that has come back; before the first one, when it began
 
 	out []Message
 }
@@ -44,7 +44,7 @@ type sentMessage struct {
 
 // New returns a candidate, which stands from now on. Its id must be new.
 func New(now time.Duration, self task.ID, r Rules, chance *rand.Rand) *Machine {
-	m := &Machine{rules: r, self: self, rand: chance, now: now, lastSent: now}
+	m := &Machine{rules: r, self: self, rand: chance, now: now, lastSent: now, heard: now}
 	m.announce = now + r.gap() // the first one, unless it is connected before
 	m.next = m.announce
 	return m
@@ -55,6 +55,9 @@ func (m *Machine) State() State { return m.state }
 
 // Why returns the reason why the candidacy is over, or nil if it is not, or was stopped.
 func (m *Machine) Why() error { return m.why }
+
+// IsDeaf reports whether the candidate has not received its own messages for a lease.
+func (m *Machine) IsDeaf() bool { return m.now >= m.heard+m.rules.Lease }
 
 // Next returns when Tick should be called. It may be called at any other time as well.
 func (m *Machine) Next() time.Duration { return m.next }
@@ -167,7 +170,7 @@ func (m *Machine) decide() {
 	switch {
 	case m.state == Waiting && m.now >= m.since+m.rules.settle() && (m.isHeard || !m.rules.MustHear):
 		m.state = Leading
-	case m.state == Leading && m.rules.MustHear && m.now >= m.heard+m.rules.Lease:
+	case m.state == Leading && m.rules.MustHear && m.IsDeaf():
 		m.end(ErrDeaf)
 	}
 }
