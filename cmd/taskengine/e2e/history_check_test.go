@@ -108,6 +108,41 @@ func TestAHistoryIsRefused(t *testing.T) {
 	}
 }
 
+// What was granted is not known if the coordinator does not record it. Then a node that stood still, and has noticed
+// that it had been dead for the others, may have run what others ran, too.
+func TestWhatANodeRanWhileItStoodStillIsNotCountedIfItNoticedTheEnd(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(h *history)
+		says   string // "": nothing is wrong
+	}{
+		"it noticed":                    {func(*history) {}, ""},
+		"the machine stood still":       {func(h *history) { h.stops[0].node = "" }, ""},
+		"it did not notice":             {func(h *history) { h.losses = nil }, "of one task at once"},
+		"another node noticed":          {func(h *history) { h.losses[0].node = "b" }, "of one task at once"},
+		"it stood still before":         {func(h *history) { h.stops[0] = stop{"a", 900, 1000} }, "of one task at once"},
+		"it noticed before the attempt": {func(h *history) { h.losses[0].at = 990 }, "of one task at once"},
+		"more ran than the limit":       {func(h *history) { h.maxima[0].most = 1 }, "is number 2 under total, of 1"},
+		"more ran than a limit that is lowered": {func(h *history) {
+			h.maxima = nil
+			h.addLimits(&observed{settings: []setting{{limit: "total", most: 1, asked: 10, answered: 20}}}, "total", 2)
+			h.attempts[1].typ = "mail"
+			h.attempts[2].typ = "mail"
+			h.attempts = append(h.attempts, attempt{task: "w", node: "b", version: 2, typ: "mail", begin: 3700, last: 3800})
+		}, "is number 3 under total, of 2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := sound()
+			h.isUnseen, h.changes, h.deaths, h.draws = true, nil, nil, nil
+			h.losses = []loss{{"a", 3550}}
+			c.change(h)
+			wrong := strings.Join(h.check(), "\n")
+			if !strings.Contains(wrong, c.says) || c.says == "" && wrong != "" {
+				t.Errorf("want %q:\n%s", c.says, wrong)
+			}
+		})
+	}
+}
+
 // A maximum that was lowered holds as soon as all nodes know of it and no more permits are held.
 func TestAMaximumHoldsUntilAllNodesKnowTheNext(t *testing.T) {
 	seen := observed{

@@ -25,7 +25,7 @@ import (
 const fleetConfig = `
 node: {slots: 32}
 storage: %s
-coordination: {lease: %s}
+coordination: {driver: %s, lease: %s}
 handlers:
   witness: {plugin: [%q], env: {%s: plugin, WITNESS: %q, NODE: none}, slots: 32, processes: {min: 1, max: 1}}
 types:
@@ -39,24 +39,26 @@ limits:
 
 // fleet is a cluster of nodes that come to harm.
 type fleet struct {
-	server   *pgtest.Server
-	database string // its URL
-	file     string // the configuration
-	journal  string
-	wires    []*wiretest.Wire
-	starts   []int         // of processes, by node
-	frozen   map[int][]int // processes that stand still, by node
+	server    *pgtest.Server
+	database  string     // its URL
+	elsewhere *elsewhere // nil: the nodes coordinate by the database
+	file      string     // the configuration
+	journal   string
+	wires     []*wiretest.Wire
+	starts    []int         // of processes, by node
+	frozen    map[int][]int // processes that stand still, by node
 
 	mu       sync.Mutex
 	nodes    []*running        // guarded by mu
 	names    []string          // guarded by mu: of the nodes' processes
+	logs     map[string]*lines // guarded by mu while nodes are started: by the name of the process
 	observed observed          // guarded by mu
 	stops    []stop            // guarded by mu
 	accepted map[string]string // guarded by mu while tasks are submitted: the states of the accepted tasks, by id
 }
 
-// newFleet starts nodes on a server of their own.
-func newFleet(t *testing.T) *fleet {
+// newFleet starts nodes on a server of their own, which coordinate by a driver.
+func newFleet(t *testing.T, driver string) *fleet {
 	t.Helper()
 	// A server that is crashing waits so long for connections that never say anything: those of a node that is cut off.
 	server := own(t, "authentication_timeout=2s")
@@ -64,10 +66,13 @@ func newFleet(t *testing.T) *fleet {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &fleet{server: server, database: tablesOn(t, server), frozen: make(map[int][]int), accepted: make(map[string]string)}
+	f := &fleet{
+		server: server, database: tablesOn(t, server), elsewhere: newElsewhere(t, driver),
+		frozen: make(map[int][]int), accepted: make(map[string]string), logs: make(map[string]*lines),
+	}
 	query(t, f.database, auditSQL)
 	f.journal = filepath.Join(t.TempDir(), "journal")
-	f.file = write(t, "taskengine.yaml", fmt.Sprintf(fleetConfig, onPostgres(f.database), planLease, self, role, f.journal,
+	f.file = write(t, "taskengine.yaml", fmt.Sprintf(fleetConfig, onPostgres(f.database), driver, planLease, self, role, f.journal,
 		planTotal, planPartner, planRate, planBurst))
 	f.nodes, f.names, f.starts = make([]*running, planNodes), make([]string, planNodes), make([]int, planNodes)
 	for i := range planNodes {
@@ -121,12 +126,14 @@ func (f *fleet) launch(t *testing.T, i int) {
 	t.Helper()
 	f.starts[i]++
 	name, born := fmt.Sprintf("n%d.%d", i, f.starts[i]), now()
-	n := launch(t, "127.0.0.1:0", []string{"PATH=" + os.Getenv("PATH")}, "run", "-c", f.file,
-		"--set", "storage.url="+f.wires[i].URL(), "--set", "node.name="+name,
-		"--set", "handlers.witness.env.NODE="+name, "--set", "task_log.path="+t.TempDir())
+	args := append([]string{
+		"run", "-c", f.file, "--set", "storage.url=" + f.wires[i].URL(), "--set", "node.name=" + name,
+		"--set", "handlers.witness.env.NODE=" + name, "--set", "task_log.path=" + t.TempDir(),
+	}, f.elsewhere.settings(i)...)
+	n := launch(t, "127.0.0.1:0", []string{"PATH=" + os.Getenv("PATH")}, args...)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.nodes[i], f.names[i] = n, name
+	f.nodes[i], f.names[i], f.logs[name] = n, name, n.log
 	f.observed.lifetimes = append(f.observed.lifetimes, lifetime{name, born, never})
 }
 
@@ -147,6 +154,8 @@ func (f *fleet) do(t *testing.T, what fault) {
 		} else {
 			f.wires[what.node].Stall()
 		}
+	case cutOff, "crash of the coordinator":
+		f.elsewhere.do(t, what)
 	default:
 		act := f.server.Crash
 		if what.ends {

@@ -76,8 +76,11 @@ func (h *history) addLimits(o *observed, limit string, configured int) {
 }
 
 // settled returns when no more permits of a limit are held than its new maximum, after all nodes knew that, and
-// the database, too, if it has permits.
+// the database, too, if it has permits. That is never if it is not known what is held.
 func (h *history) settled(limit string, most int, known int64) int64 {
+	if h.isUnseen {
+		return never
+	}
 	held, of := make(map[string]int), most
 	fits := func() bool { return total(held) <= most && (of == most || total(held) == 0) }
 	for _, c := range h.changes {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
@@ -25,15 +26,21 @@ type step[T any] struct {
 	do T
 }
 
-// fault is the begin of something that harms a node or the database, or its end.
+// fault is the begin of something that harms a node or a server, or its end.
 type fault struct {
-	kind string // one of faultKinds
+	kind string // one of faultKinds or faultsElsewhere
 	node int
 	ends bool
 }
 
 // faultKinds are what harms a node, and the crash of the database.
 var faultKinds = []string{"kill", "freeze", "freeze of the node alone", "cut", "crash of the database"}
+
+// cutOff cuts a node off the coordinator, if that is not the database.
+const cutOff = "cut off the coordinator"
+
+// faultsElsewhere are what happens in addition if the coordinator is not the database. These are most of the faults.
+var faultsElsewhere = []string{cutOff, cutOff, "crash of the coordinator", "crash of the coordinator"}
 
 const (
 	planNodes   = 3
@@ -45,9 +52,10 @@ const (
 	planBurst   = 5
 )
 
-func newPlan(seed uint64) (p plan) {
+// newPlan draws a plan with faults of some kinds.
+func newPlan(seed uint64, kinds []string) (p plan) {
 	rng := rand.New(rand.NewPCG(seed, 1))
-	p.drawFaults(rng)
+	p.drawFaults(rng, kinds)
 	for range 7 {
 		p.bursts = append(p.bursts, step[[]*taskenginev1.NewTask]{within(rng, 0, planTime), drawTasks(rng, 4)})
 	}
@@ -68,18 +76,18 @@ func within(rng *rand.Rand, from, to time.Duration) time.Duration {
 	return from + time.Duration(rng.Int64N(int64(to-from)))
 }
 
-// drawFaults adds some faults, at most one at a time for each node and for the database.
-func (p *plan) drawFaults(rng *rand.Rand) {
-	var free [planNodes + 1]time.Duration // the last one is the database
+// drawFaults adds some faults, at most one at a time for each node and for each server.
+func (p *plan) drawFaults(rng *rand.Rand, kinds []string) {
+	free := make(map[string]time.Duration) // by the node, or the server
 	for range 3 + rng.IntN(4) {
-		f := fault{kind: faultKinds[rng.IntN(len(faultKinds))], node: rng.IntN(planNodes)}
+		f := fault{kind: kinds[rng.IntN(len(kinds))], node: rng.IntN(planNodes)}
 		at, lasts := within(rng, 300*time.Millisecond, planTime-time.Second), within(rng, 100*time.Millisecond, planLease)
 		if rng.IntN(3) > 0 {
 			lasts += planLease
 		}
-		place := f.node
-		if f.kind == faultKinds[len(faultKinds)-1] {
-			place = planNodes
+		place := fmt.Sprint(f.node)
+		if strings.HasPrefix(f.kind, "crash") {
+			place = f.kind
 		}
 		if at = max(at, free[place]); at > planTime {
 			continue

@@ -22,6 +22,16 @@ type history struct {
 	rate     pacing            // of the limit pace
 	draws    []draw            // of tokens of the limit pace, by time
 	tasks    map[string]string // the states of all accepted tasks in the end, by id
+
+	// isUnseen says that it is not known what was granted: there are no changes, deaths, pauses and draws.
+	isUnseen bool
+	losses   []loss // if isUnseen: when nodes have noticed that they are dead for the others
+}
+
+// loss is when a node has noticed that it is dead for the others.
+type loss struct {
+	node string
+	at   int64
 }
 
 // attempt is what a handler has noted of one of its calls. It certainly ran from begin to last.
@@ -85,7 +95,11 @@ const never = int64(math.MaxInt64)
 
 // check returns what a history shows that must not have happened.
 func (h *history) check() (wrong []string) {
-	for _, of := range []func() []string{h.checkTasks, h.checkAlone, h.checkGrants, h.checkHeld, h.checkMost, h.checkLapsed, h.checkPauses, h.checkDraws, h.checkStarts} {
+	all := []func() []string{h.checkTasks, h.checkAlone, h.checkMost, h.checkLapsed, h.checkStarts}
+	if !h.isUnseen {
+		all = append(all, h.checkGrants, h.checkHeld, h.checkPauses, h.checkDraws)
+	}
+	for _, of := range all {
 		wrong = append(wrong, of()...)
 	}
 	return wrong
@@ -119,8 +133,13 @@ func (h *history) lapse(a attempt) (at, until int64) {
 	return at, until
 }
 
-// permitsEnd returns when the holder was dead for the database that had the permits of an attempt.
+// permitsEnd returns when the holder was dead for the coordinator that had the permits of an attempt. If that is not
+// known, it is the earliest time at which it can have been: a node whose permits were lost after it stood still may
+// have lost them from the beginning of that on.
 func (h *history) permitsEnd(a attempt) int64 {
+	if h.isUnseen {
+		return h.earliestEnd(a)
+	}
 	holder := ""
 	for _, c := range h.changes {
 		if c.node == a.node && c.limit == "total" && c.held > 0 && c.at <= a.begin {
@@ -131,6 +150,20 @@ func (h *history) permitsEnd(a attempt) int64 {
 		return at
 	}
 	return never
+}
+
+// earliestEnd returns when a node that stood still can have lost the permits of an attempt, if it has lost them.
+func (h *history) earliestEnd(a attempt) int64 {
+	earliest := never
+	for _, l := range h.losses {
+		for _, s := range h.stops {
+			isNear := s.from <= l.at+h.lease/3 && s.until >= l.at-h.lease/6
+			if isNear && l.node == a.node && l.at >= a.begin && (s.node == "" || s.node == a.node) {
+				earliest = min(earliest, max(s.from, a.begin))
+			}
+		}
+	}
+	return earliest
 }
 
 // counted returns until when an attempt counts: to its end, unless its node stood still when it lost the
