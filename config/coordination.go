@@ -1,12 +1,15 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"regexp"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/taskengine/taskengine/engine/policy"
 )
 
 var coordinationTable = &object{fields: []field{
@@ -17,7 +20,7 @@ var coordinationTable = &object{fields: []field{
 	{name: "user", doc: "The user of `etcd` or `zookeeper` (scheme `digest`). Only this user can use what the nodes create in `zookeeper`.", otherwise: "none", is: words("the name of a user", notEmpty), at: in(func(c *Coordination) *string { return &c.User })},
 	{name: "password", doc: "The password of `user`. Write a reference.", otherwise: "none", is: guarded{secret("a password", notEmpty), masked}, at: in(func(c *Coordination) *Text { return &c.Password })},
 	{name: "tls", doc: "Encrypts the connections with `etcd` or `zookeeper`.", is: tlsTable, at: in(func(c *Coordination) *TLS { return &c.TLS })},
-	{name: "labels", doc: "Further attributes of the node. Types choose their nodes by them, see `nodes` of a type. A label `name` cannot be chosen by: that is the name of the node.", otherwise: "none", is: table[string]{of: "labels", keys: notEmpty, likely: "LABEL", is: words("text", notEmpty)}, at: in(func(c *Coordination) *map[string]string { return &c.Labels })},
+	{name: "labels", doc: "Further attributes of the node. Types choose their nodes by them, see `nodes` of a type. No label can be called `name`: there that is the name of the node.", otherwise: "none", is: table[string]{of: "labels", keys: isLabel, likely: "LABEL", is: words("text", notEmpty)}, at: in(func(c *Coordination) *map[string]string { return &c.Labels })},
 }}
 
 var tlsTable = &object{what: "tls", fields: []field{
@@ -31,6 +34,14 @@ var busTable = &object{fields: []field{
 	{name: "driver", doc: "`local` is for a single node, and `postgres` for nodes that share a database.", otherwise: "`postgres` with that storage, else `local`", is: oneOf(map[string]string{"kafka": "not in this build"}, option[string]{"local", Local}, option[string]{"postgres", Database}), at: in(func(b *Bus) *string { return &b.Driver })},
 	{name: "listen", doc: "Only for `postgres`: a URL of the same database for LISTEN, which a pool of connections such as PgBouncer does not support, or `none`.", otherwise: "`storage.url`", is: databaseURL{or: "none"}, at: in(func(b *Bus) *Text { return &b.Listen })},
 }}
+
+// isLabel accepts what a label can be called.
+func isLabel(s string) error {
+	if s == policy.NodeName {
+		return errors.New("is what types call the name of the node, which node.name sets; write another label, or remove it")
+	}
+	return notEmpty(s)
+}
 
 // endpoint is the address of a server.
 func endpoint() value[string] {
