@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -179,4 +180,22 @@ func hasWords(t *testing.T, err error, words []string) {
 			t.Errorf("the error is %q, and lacks %q", err, w)
 		}
 	}
+}
+
+// RunFailover checks that a node uses a server that comes after one that accepts connections and is silent, and one that
+// is away.
+func RunFailover(t *testing.T, server string, connect func(t *testing.T, endpoints []string) Node) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // the system accepts connections
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = silent.Close() })
+	wire, away := Wire(t, server)
+	wire.Cut()
+	n := connect(t, []string{silent.Addr().String(), away, server})
+	if err := n.Check(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	Use(t, n)
+	Unreachable(t, connect(t, []string{silent.Addr().String(), away}), "no answer within", away)
 }

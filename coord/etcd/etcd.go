@@ -13,6 +13,11 @@
 // A node that runs while its password is changed goes on trying, and logs why it is refused; [Coord.Check] is for the
 // start of a program. Tokens of users that expire are replaced.
 //
+// When etcd has used up its space (--quota-backend-bytes), nodes that run go on, because etcd does not count what they
+// change: transactions within a transaction. So its data goes on growing. Nodes that start wait for a lease until a
+// person has made space and ended the alarm, and log that. Compaction is the business of etcd
+// (--auto-compaction-retention): no node needs old revisions for long, and one whose watch has missed some reads all anew.
+//
 // After the loss of its leader, etcd begins all leases anew. So what a dead node held can be free later than its lease
 // demands then, and never earlier.
 package etcd

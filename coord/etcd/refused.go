@@ -68,7 +68,7 @@ func (s *store) explain(err error) error {
 	case errors.Is(err, rpctypes.ErrUserEmpty):
 		return refused("etcd demands a user: configure a user and a password")
 	case errors.Is(err, rpctypes.ErrNoSpace):
-		return &reason.Error{Cause: err, What: "etcd has used up its space (--quota-backend-bytes), and makes no changes: " +
+		return &reason.Error{Cause: err, What: "etcd has used up its space (--quota-backend-bytes), and gives no leases to nodes that start: " +
 			"compact and defragment it, and end its alarm (etcdctl compact, defrag, alarm disarm)"}
 	}
 	return err

@@ -4,6 +4,7 @@ package etcd_test
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"log/slog"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	"github.com/taskengine/taskengine/coord"
 	"github.com/taskengine/taskengine/coord/coordtest"
 	"github.com/taskengine/taskengine/coord/etcd"
+	"github.com/taskengine/taskengine/internal/certtest"
 	"github.com/taskengine/taskengine/internal/etcdtest"
 	"github.com/taskengine/taskengine/internal/logtest"
 )
@@ -38,10 +40,10 @@ func client(t *testing.T, c clientv3.Config) *clientv3.Client {
 
 // withUsers starts a server whose tokens expire after a second. It has the users root, app, who may use the prefix "app",
 // and guest, who may only read it. Their passwords are their names.
-func withUsers(t *testing.T) *etcdtest.Cluster {
+func withUsers(t *testing.T, config *tls.Config, options ...etcdtest.Option) *etcdtest.Cluster {
 	t.Helper()
-	c := start(t, 1, etcdtest.WithFlags("--auth-token-ttl", "1", "--bcrypt-cost", "4"))
-	open := client(t, clientv3.Config{Endpoints: c.Endpoints()})
+	c := start(t, 1, append(options, etcdtest.WithFlags("--auth-token-ttl", "1", "--bcrypt-cost", "4"))...)
+	open := client(t, clientv3.Config{Endpoints: c.Endpoints(), TLS: config})
 	must := func(_ any, err error) {
 		t.Helper()
 		if err != nil {
@@ -70,7 +72,7 @@ func root(t *testing.T, c *etcdtest.Cluster) *clientv3.Client {
 }
 
 func TestUsers(t *testing.T) {
-	c := withUsers(t)
+	c := withUsers(t, nil)
 	as := func(t *testing.T, user, password, prefix string) *etcd.Coord {
 		t.Helper()
 		return connect(t, etcd.Options{Endpoints: c.Endpoints(), User: user, Password: password, Prefix: prefix})
@@ -104,7 +106,26 @@ func TestUsers(t *testing.T) {
 		expire(t, c)
 		coordtest.Set(t, n, []byte("after"))
 	})
+	t.Run("etcd is away at first", func(t *testing.T) {
+		wire, address := coordtest.Wire(t, c.Endpoints()[0])
+		wire.Cut()
+		n := connect(t, etcd.Options{Endpoints: []string{address}, User: "app", Password: "app", Prefix: "app"})
+		coordtest.Unreachable(t, n, address)
+		wire.Heal()
+		coordtest.Use(t, n)
+	})
 	t.Run("a password that changes", func(t *testing.T) { passwordChanges(t, c) })
+}
+
+func TestUsersByCertificate(t *testing.T) {
+	authority := certtest.New(t)
+	server := authority.Issue(t, "server", "127.0.0.1")
+	c := withUsers(t, authority.Client(authority.Issue(t, "root")), etcdtest.WithTLS(server.File, server.KeyFile, authority.File))
+	as := func(user string) *etcd.Coord {
+		return connect(t, etcd.Options{Endpoints: c.Endpoints(), TLS: authority.Client(authority.Issue(t, user)), Prefix: "app"})
+	}
+	coordtest.Use(t, as("app"))
+	coordtest.Refused(t, as("guest"), "the user of the client certificate", `"app/"`, "grant")
 }
 
 // expire waits until tokens expire that are not used.

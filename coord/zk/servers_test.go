@@ -19,3 +19,10 @@ func TestServersAway(t *testing.T) {
 		}
 	})
 }
+
+func TestServersThatDoNotAnswer(t *testing.T) {
+	t.Parallel()
+	coordtest.RunFailover(t, cluster.Endpoints()[0], func(t *testing.T, endpoints []string) coordtest.Node {
+		return connect(t, zk.Options{Endpoints: endpoints, Prefix: coordtest.Prefix(), User: "app", Password: "secret"})
+	})
+}
