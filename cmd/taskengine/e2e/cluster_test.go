@@ -37,6 +37,7 @@ func nodeOf(t *testing.T, file string, i int, sets ...string) *running {
 }
 
 func TestNodesOnOneDatabaseAreOneEngine(t *testing.T) {
+	t.Parallel()
 	bouncer := databases(t).Bouncer(t, "default_pool_size=10")
 	for name, through := range map[string]func(string) string{
 		"directly": func(url string) string { return onPostgres(url) },
@@ -77,6 +78,7 @@ func TestNodesOnOneDatabaseAreOneEngine(t *testing.T) {
 }
 
 func TestTasksOfAKilledNodeRunElsewhere(t *testing.T) {
+	t.Parallel()
 	g := newGate(t)
 	file := settingsFor(t, onPostgres(tables(t)), g)
 	n := nodes(t, file, 1)
@@ -99,6 +101,7 @@ func TestTasksOfAKilledNodeRunElsewhere(t *testing.T) {
 // A node that cannot reach the database starts nothing and cancels what it runs, before
 // another takes it for dead and runs that.
 func TestANodeThatIsCutOffIsNotAlone(t *testing.T) {
+	t.Parallel()
 	s := own(t)
 	g := newGate(t)
 	database := tablesOn(t, s)
@@ -125,6 +128,7 @@ func TestANodeThatIsCutOffIsNotAlone(t *testing.T) {
 
 // What a handler returned while the database was away is kept until it is back.
 func TestADatabaseThatIsAwayForAWhileLosesNothing(t *testing.T) {
+	t.Parallel()
 	s := own(t)
 	g := newGate(t)
 	file := settingsFor(t, onPostgres(tablesOn(t, s)), g)
@@ -160,6 +164,7 @@ func TestADatabaseThatIsAwayForAWhileLosesNothing(t *testing.T) {
 const mischief = 12
 
 func TestNodesThatAreKilledAndStoppedLoseNothing(t *testing.T) {
+	t.Parallel()
 	s := own(t)
 	database := tablesOn(t, s)
 	h := &harassment{server: s, database: database, file: filepath.Join(t.TempDir(), "taskengine.yaml")}

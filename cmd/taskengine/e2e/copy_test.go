@@ -122,6 +122,7 @@ func TestTasksMoveFromANodeToPostgreSQLAndBack(t *testing.T) {
 }
 
 func TestACopyThatIsKilledGoesOn(t *testing.T) {
+	t.Parallel()
 	const n = 4000
 	source, url := boltOf(t, n), tables(t)
 	for kind, target := range map[string]string{

@@ -38,6 +38,7 @@ func shardsIn(t *testing.T, args ...string) map[string]string {
 }
 
 func TestSeveralDatabasesAreOneStore(t *testing.T) {
+	t.Parallel()
 	main, other := databases(t).Database(t), databases(t).Database(t)
 	g := newGate(t)
 	file := settingsFor(t, onSeveral(main, map[string]string{"other": other}), g)
@@ -117,6 +118,7 @@ func TestSeveralDatabasesAreOneStore(t *testing.T) {
 }
 
 func TestNodesWhoseShardsAreMovedLoseNothing(t *testing.T) {
+	t.Parallel()
 	s := own(t)
 	main, other := tablesOn(t, s), tablesOn(t, s)
 	h := &harassment{server: s, database: main, file: filepath.Join(t.TempDir(), "taskengine.yaml")}

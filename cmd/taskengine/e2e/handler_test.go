@@ -45,6 +45,7 @@ func repository(t *testing.T) string {
 }
 
 func TestEachScaffoldIsAHandlerProgram(t *testing.T) {
+	t.Parallel()
 	python := cmp.Or(os.Getenv("PYTHON"), "/usr/bin/python3")
 	for _, p := range []*project{
 		{lang: "go", prepare: (*project).useGo, test: []string{"go", "test", "."}, program: []string{"./mailer"}, runs: true},

@@ -36,6 +36,7 @@ limits:
 `
 
 func TestALimitForEachValueHoldsWhereverTheValueIs(t *testing.T) {
+	t.Parallel()
 	for _, driver := range []string{"pebble", "postgres"} {
 		t.Run(driver, func(t *testing.T) {
 			g := newGate(t)

@@ -106,6 +106,7 @@ func TestALimitThatIsChangedLiveHoldsAfterARestart(t *testing.T) {
 }
 
 func TestALimitThatIsChangedOnOneNodeIsChangedOnAll(t *testing.T) {
+	t.Parallel()
 	g := newGate(t)
 	all := nodes(t, liveLimits(t, onPostgres(tables(t)), g), 2)
 	watch := watchLimits(t, all[1])
@@ -144,6 +145,7 @@ func TestALimitThatIsChangedOnOneNodeIsChangedOnAll(t *testing.T) {
 }
 
 func TestALimitOfTheClusterIsChangedAndExplained(t *testing.T) {
+	t.Parallel()
 	for _, driver := range []string{"pebble", "postgres"} {
 		t.Run(driver, func(t *testing.T) {
 			g := newGate(t)
@@ -227,6 +229,7 @@ func TestAPausedValueOfALimitStopsItsTasksAndNoOthers(t *testing.T) {
 
 // The limit is there only to be paused: it has neither max nor rate.
 func TestAnOrderingKeyIsPausedOnAllNodesAndOverRestarts(t *testing.T) {
+	t.Parallel()
 	file := write(t, "taskengine.yaml", fmt.Sprintf(`
 node: {drain_timeout: 0s}
 storage: %s

@@ -9,6 +9,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -39,6 +40,8 @@ func TestMain(m *testing.M) {
 	case "plugin":
 		servePlugin()
 	default:
+		flag.Parse()
+		_ = flag.Set("test.parallel", "6") // most of these tests wait for other processes
 		goleak.VerifyTestMain(m, goleak.Cleanup(closeServer))
 	}
 }

@@ -42,6 +42,7 @@ func (n *running) metric(t *testing.T, series, value string) {
 }
 
 func TestTasksWaitForANodeThatTheirTypeNames(t *testing.T) {
+	t.Parallel()
 	for _, driver := range []string{"pebble", "bolt", "postgres"} {
 		t.Run(driver, func(t *testing.T) {
 			storage := fmt.Sprintf("{driver: %s, path: %q}", driver, t.TempDir())

@@ -25,7 +25,7 @@ var shared struct {
 
 func databases(t *testing.T) *pgtest.Server {
 	t.Helper()
-	shared.once.Do(func() { shared.server, shared.err = pgtest.Start() })
+	shared.once.Do(func() { shared.server, shared.err = pgtest.Start("max_connections=400") })
 	if shared.err != nil {
 		t.Fatal(shared.err)
 	}
@@ -168,6 +168,7 @@ func TestADatabaseThatFitsPassesTheCheck(t *testing.T) {
 }
 
 func TestADatabaseThatDoesNotAnswerIsTriedForAWhile(t *testing.T) {
+	t.Parallel()
 	nowhere := "postgres://taskengine:hunter2@127.0.0.1:1/tasks"
 	check := cli(t, nil, "", "config", "check", "-c", onDatabase(t, nowhere))
 	run := runUntilEnd(t, onDatabase(t, nowhere))
@@ -187,6 +188,7 @@ func TestADatabaseThatDoesNotAnswerIsTriedForAWhile(t *testing.T) {
 }
 
 func TestADatabaseThatStartsLaterIsWaitedFor(t *testing.T) {
+	t.Parallel()
 	s := own(t)
 	file := onDatabase(t, tablesOn(t, s))
 	if err := s.Crash(); err != nil {
@@ -203,6 +205,7 @@ func TestADatabaseThatStartsLaterIsWaitedFor(t *testing.T) {
 
 // The database crashes when the node has opened its store, and waits for its plugin.
 func TestADatabaseThatCrashesWhileANodeStartsIsWaitedFor(t *testing.T) {
+	t.Parallel()
 	s := own(t)
 	self, err := os.Executable()
 	if err != nil {
