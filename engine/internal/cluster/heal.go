@@ -142,13 +142,11 @@ func (k *Cluster) healLoop(ctx context.Context) {
 }
 
 // healer decides about tasks whose nodes are gone. That is the duty of one node; two nodes that do
-// it at once waste work and do no harm. A node is gone if it was not among the members for half a
-// lease: this node may not see yet that another has just joined, and after an outage of the
-// database all nodes come back. One goroutine owns a healer.
+// it at once waste work and do no harm. One goroutine owns a healer.
 type healer struct {
 	k       *Cluster
 	changed time.Time             // when the members last changed
-	missing map[task.ID]time.Time // owners of tasks that are not among the members, and since when
+	missing map[task.ID]time.Time // owners of tasks that are not among the members, and from when on they are gone
 	seen    map[task.ID]bool      // owners of which the present round has found tasks
 	early   []*task.Task          // found in the present round when it was too early to decide
 	cost    wakeup.Cost           // of a round
@@ -243,6 +241,16 @@ func (h *healer) orphans(ctx context.Context, alive []task.ID, after task.ID) (r
 	}
 }
 
+// goneAt returns from when on a node is gone that is not among the members. One that has left them is gone after half
+// a lease: after an outage of the coordinator all nodes come back. One that this node has not seen may have just joined.
+// If it has not, this node has renewed its own lease after it saw the task, when a lease has passed, and so knows that.
+func (h *healer) goneAt(v *view, owner task.ID, now time.Time) time.Time {
+	if left, ok := v.left[owner]; ok {
+		return left.Add(h.k.Lease() / 2)
+	}
+	return now.Add(h.k.Lease())
+}
+
 // decide decides about those rows whose nodes have been missing for long enough.
 func (h *healer) decide(ctx context.Context, rows []*task.Task) error {
 	now := time.Now()
@@ -250,13 +258,13 @@ func (h *healer) decide(ctx context.Context, rows []*task.Task) error {
 	var changes []task.Change
 	for _, t := range rows {
 		h.seen[t.Owner] = true
-		since, ok := h.missing[t.Owner]
+		gone, ok := h.missing[t.Owner]
 		if !ok {
-			since = v.leftAt(t.Owner, now)
-			h.missing[t.Owner] = since
+			gone = h.goneAt(v, t.Owner, now)
+			h.missing[t.Owner] = gone
 		}
 		switch {
-		case now.Sub(since) >= h.k.Lease()/2:
+		case !now.Before(gone):
 			changes = append(changes, h.k.engine.Orphaned(t))
 		case len(h.early) < healScan:
 			h.early = append(h.early, t)
@@ -272,11 +280,11 @@ func (h *healer) decideEarly(ctx context.Context) error {
 	}
 	var latest time.Time
 	for _, t := range h.early {
-		if since := h.missing[t.Owner]; since.After(latest) {
-			latest = since
+		if gone := h.missing[t.Owner]; gone.After(latest) {
+			latest = gone
 		}
 	}
-	if err := wakeup.Sleep(ctx, time.Until(latest.Add(h.k.Lease()/2))); err != nil {
+	if err := wakeup.Sleep(ctx, time.Until(latest)); err != nil {
 		return err
 	}
 	alive := h.k.Alive()

@@ -104,9 +104,9 @@ func TestAHealerWaitsForTheLeaseThatTheMembershipReallyHas(t *testing.T) {
 		if n.Lease() != 10*n.config.Lease {
 			t.Errorf("its lease is %v", n.Lease())
 		}
-		time.Sleep(4 * n.config.Lease) // half of the lease is more
+		time.Sleep(9 * n.config.Lease) // its node may have joined, and this one may not have heard of that yet
 		has(t, store, row.ID, task.Processing)
-		time.Sleep(2 * n.config.Lease)
+		time.Sleep(3 * n.config.Lease)
 		has(t, store, row.ID, task.Submitted)
 	})
 }

@@ -116,12 +116,3 @@ func (k *Cluster) Alive() []task.ID {
 	}
 	return ids
 }
-
-// leftAt returns when an incarnation was found to be no longer a member, or now if v does not know
-// that.
-func (v *view) leftAt(incarnation task.ID, now time.Time) time.Time {
-	if at, ok := v.left[incarnation]; ok {
-		return at
-	}
-	return now
-}
