@@ -9,7 +9,6 @@ import (
 	"io"
 	"maps"
 	"net"
-	"os"
 	"slices"
 	"sync"
 	"syscall"
@@ -146,9 +145,9 @@ func (s *Servers) explain(address string, err error) error {
 		return refused("the certificate of %s is not signed by a known authority: configure the certificate of the authority that signed it")
 	case errors.As(err, &verify):
 		return refused("the certificate of %s is not valid: replace it")
-	case !transient(err) && !s.presents():
+	case isAlert(err) && !s.presents():
 		return refused("%s refuses the connection, and no client certificate is configured: configure one that is signed by an authority that the server trusts")
-	case !transient(err):
+	case isAlert(err):
 		return refused("%s refuses the connection with the client certificate: use one that is signed by an authority that the server trusts")
 	case isEnd(err) && s.config == nil:
 		return fmt.Errorf("%s closes connections without an answer: it may demand TLS, which is not configured, or be without a majority of servers (%w)", address, err)
@@ -163,11 +162,10 @@ func (s *Servers) presents() bool {
 	return s.config != nil && (len(s.config.Certificates) > 0 || s.config.GetClientCertificate != nil)
 }
 
-// transient reports whether a connection failed because of the network, and not because one side refused the other.
-func transient(err error) bool {
-	var number syscall.Errno
-	return isEnd(err) || errors.Is(err, net.ErrClosed) || errors.Is(err, os.ErrDeadlineExceeded) ||
-		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) || errors.As(err, &number)
+// isAlert reports whether the other side of a TLS connection has refused it.
+func isAlert(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "remote error"
 }
 
 // isEnd reports whether the other side ended a connection.
