@@ -1,6 +1,7 @@
 // Package coord has the ports by which nodes coordinate: which node does a duty, how much of a
-// shared limit or rate each may use, which are alive, what is configured, and where tasks are ready.
-// Package local implements all of them in one process, package postgres among processes.
+// shared limit or rate each may use, which are alive, what is configured, where tasks are ready, and what
+// else they tell each other. Package local implements all of them in one process, package postgres among
+// processes, and package guid elects leaders by [Messages] alone.
 //
 // None of it is needed for the safety of tasks: a row is changed by compare-and-swap, so two leaders,
 // a lost hint or an outdated member list cost work, never a task. Limits that all nodes share are as

@@ -49,9 +49,9 @@ var prefixes atomic.Int64
 // Prefix returns a prefix that no other test of this process has.
 func Prefix() string { return fmt.Sprint("test", prefixes.Add(1)) }
 
-// RunPorts runs the suites of all ports but the bus in parallel: they mostly wait for leases. connect connects a node
-// with a lease to the server at an address, below a prefix, and closes it at the end of the test. The network of a node
-// is cut to sever it, until it has lost its lease by its own clock.
+// RunPorts runs the suites of all ports but [coord.Bus] and [coord.Messages] in parallel: they mostly wait for leases.
+// connect connects a node with a lease to the server at an address, below a prefix, and closes it at the end of the test.
+// The network of a node is cut to sever it, until it has lost its lease by its own clock.
 func RunPorts(t *testing.T, server string, lease time.Duration, connect func(t *testing.T, address, prefix string) Node) {
 	suite(t, "Elector", RunElector, server, lease, connect)
 	suite(t, "Semaphore", RunSemaphore, server, lease, connect)
