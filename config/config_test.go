@@ -124,6 +124,7 @@ func TestTheFileBecomesPolicies(t *testing.T) {
 			On:      map[string]policy.Rule{"partner_down": {Delay: &hour}, "invalid": {Never: true}},
 		},
 		Retention: policy.Retention{Done: 7 * 24 * hour, Failed: 30 * 24 * hour, Cancelled: policy.Forever},
+		Ageing:    10 * time.Minute,
 	}
 	set := c.Policies()
 	if diff := cmp.Diff(want, set.Types["mail"]); diff != "" {

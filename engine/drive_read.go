@@ -160,15 +160,15 @@ func (e *Engine) scan(ctx context.Context, s table.Scan) {
 
 func (e *Engine) load(ctx context.Context, l table.Load) {
 	owned := e.cluster.Owned()
-	q := storage.ReadyQuery{Queue: l.Queue, Shards: owned.Of(l.Queue.Type), Limit: l.Limit}
-	if l.After != (task.Rank{}) {
-		q.After = &l.After
-	}
+	shards := owned.Of(l.Queue.Type)
 	var page []task.Trigger
-	end := e.read(ctx, "ready tasks", func(ctx context.Context, from storage.Tasks) (err error) {
-		page, err = from.Ready(ctx, q)
+	end := false
+	e.read(ctx, "ready tasks", func(ctx context.Context, from storage.Tasks) (err error) {
+		page, end, err = l.Read(func(after *task.Rank, limit int) ([]task.Trigger, error) {
+			return from.Ready(ctx, storage.ReadyQuery{Queue: l.Queue, Shards: shards, After: after, Limit: limit})
+		})
 		return err
-	}) && len(page) < l.Limit
+	})
 	e.decide(func(c *core.Core, now time.Time) { c.Loaded(now, l.Queue, page, end) })
 }
 

@@ -196,9 +196,17 @@ func queueText(x table.Explanation) string {
 	case x.Stored && x.Ahead == 0:
 		return "its queue is being read from the store"
 	case x.Stored:
-		return fmt.Sprintf("at least %d others of its type and group are before it", x.Ahead)
+		return fmt.Sprintf("at least %d others of its type and group are before it", x.Ahead) + ageingText(x.Ageing)
 	}
-	return fmt.Sprintf("%d others of its type and group are before it", x.Ahead)
+	return fmt.Sprintf("%d others of its type and group are before it", x.Ahead) + ageingText(x.Ageing)
+}
+
+// ageingText says what the order of a type with ageing is; it returns "" for a type without.
+func ageingText(ageing time.Duration) string {
+	if ageing == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; with ageing, a level of priority counts like %v of waiting", ageing)
 }
 
 // limitName returns the name of a limit in texts for people.

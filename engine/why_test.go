@@ -95,3 +95,21 @@ func TestOnlySoManyTypesThatAreNotConfiguredCanBePaused(t *testing.T) {
 		}
 	})
 }
+
+func TestWhySaysThatATypeHasAgeing(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		var j journal
+		set := one("work", func(p *policy.Type) { p.Ageing = 10 * time.Minute })
+		set.Slots = 1
+		n := start(t, set, handle("work", j.work(time.Hour)))
+		n.submit(engine.Request{Type: "work"})
+		n.submit(engine.Request{Type: "work", Priority: new(uint8(0))})
+		id := n.submit(engine.Request{Type: "work"})
+		synctest.Wait()
+		_, why, err := n.Why(t.Context(), id)
+		want := "1 others of its type and group are before it; with ageing, a level of priority counts like 10m0s of waiting"
+		if err != nil || len(why) != 2 || why[1].Code != engine.CodeQueue || why[1].Text != want {
+			t.Errorf("why: %+v %v, want %q", why, err, want)
+		}
+	})
+}

@@ -3,7 +3,6 @@ package storage
 import (
 	"context"
 	"io"
-	"math"
 	"time"
 
 	"github.com/taskengine/taskengine/engine/task"
@@ -270,15 +269,12 @@ type SubmittedQuery struct {
 	Scan int
 }
 
-// Place is the place of a Submitted row among those of all queues. A zero Rank is before all rows
-// of the queue.
+// Place is a place among the Submitted rows of all queues, which need not be that of a row. A zero Rank
+// is before all rows of the queue.
 type Place struct {
 	task.Queue
 	task.Rank
 }
-
-// Behind returns the place behind all rows of a queue.
-func Behind(q task.Queue) Place { return Place{q, task.Rank{Priority: math.MaxUint8}} }
 
 // ShardOwner is a [Store] that may hold a part of the tasks, by [task.ID.Shard], while other stores
 // hold the rest. An engine does not open such a part; package sharded makes one store of all

@@ -174,6 +174,6 @@ type Due struct {
 type ReadyQuery struct {
 	Queue  task.Queue
 	Shards *task.Shards // nil for all
-	After  *task.Rank   // only rows that rank behind this; nil: from the first
+	After  *task.Rank   // only rows that rank behind this, which need not be the rank of a row; nil: from the first
 	Limit  int
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/taskengine/taskengine/engine"
 	"github.com/taskengine/taskengine/engine/policy"
@@ -47,6 +48,52 @@ var orderScenarios = []scenario{
 	}},
 	{"types that share a limit take turns in the order of their submits", fairness},
 	{"a busy type does not starve another that shares its limit", refills},
+	{"with ageing an old task of a low priority starts before a new one of a high priority", ageing},
+}
+
+// ageing adds many more tasks than memory may hold, half of them before a restart.
+func ageing(n *node) {
+	set := types(1, nil, "mail")
+	mail := set.Types["mail"]
+	mail.Ageing = time.Minute
+	set.Types["mail"] = mail
+	n.config.QueueLookAhead = 20
+	n.start(set, map[string]handle{"mail": done})
+	if err := n.Pause(n.ctx, "mail"); err != nil {
+		n.Fatal(err)
+	}
+	type placed struct {
+		id task.ID
+		at time.Time // when it would have become ready if its priority were the best
+	}
+	var want []placed
+	now := time.Now().Truncate(time.Second)
+	add := func(first, count int) {
+		reqs := repeat(count, func(i int) engine.Request {
+			i += first
+			return engine.Request{Type: "mail", Priority: new(uint8(7 * i % 10)), At: now.Add(-time.Duration(i*37%1500) * time.Second)}
+		})
+		for i, id := range n.submit(reqs...) {
+			want = append(want, placed{id, reqs[i].At.Add(time.Duration(*reqs[i].Priority) * time.Minute)})
+		}
+	}
+	add(0, 200)
+	n.close()
+	n.reopenStore()
+	n.open()
+	add(200, 200)
+	if err := n.Unpause(n.ctx, "mail"); err != nil {
+		n.Fatal(err)
+	}
+	slices.SortStableFunc(want, func(a, b placed) int { return a.at.Compare(b.at) })
+	var ids []task.ID
+	for _, w := range want {
+		ids = append(ids, w.id)
+	}
+	n.ranOnce(ids...)
+	if got := n.ledger.sequence(); !slices.Equal(got, ids) {
+		n.Error("they did not start in the order of their times and priorities")
+	}
 }
 
 // sharing returns types that share a limit of one running task.

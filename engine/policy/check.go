@@ -127,6 +127,9 @@ func (c *checker) typ(name string, t Type) {
 	if t.Priority > task.LowestPriority {
 		c.add("must be 0 (sooner) to 9 (later)", at("priority")...)
 	}
+	if t.Ageing != 0 && (t.Ageing < ShortestAgeing || t.Ageing > LongestAgeing) {
+		c.add("must be 0 (a better priority always starts first), or 1ms to 365d", at("ageing")...)
+	}
 	if t.Relaxed && t.Delivery == AtMostOnce {
 		c.add("relaxed forgets in a crash that a task had begun, so it cannot go with at_most_once", at("relaxed")...)
 	}

@@ -76,6 +76,9 @@ func TestEveryProblemIsFoundOnceAndWhereItIs(t *testing.T) {
 	}{
 		"slots":       {func(s *policy.Set) { s.Slots = -1 }, "node.slots", "0 (no limit) or more"},
 		"priority":    {edit(func(t *policy.Type) { t.Priority = 10 }), "types.mail.priority", "0 (sooner) to 9 (later)"},
+		"ageing":      {edit(func(t *policy.Type) { t.Ageing = time.Millisecond - 1 }), "types.mail.ageing", "1ms to 365d"},
+		"long ageing": {edit(func(t *policy.Type) { t.Ageing = policy.LongestAgeing + 1 }), "types.mail.ageing", "1ms to 365d"},
+		"past ageing": {edit(func(t *policy.Type) { t.Ageing = late }), "types.mail.ageing", "1ms to 365d"},
 		"relaxed":     {edit(func(t *policy.Type) { t.Relaxed, t.Delivery = true, policy.AtMostOnce }), "types.mail.relaxed", "at_most_once"},
 		"concurrency": {edit(func(t *policy.Type) { t.Concurrency = -1 }), "types.mail.concurrency", "or more"},
 		"weight":      {edit(func(t *policy.Type) { t.Weight = 0 }), "types.mail.weight", "1 or more"},

@@ -23,7 +23,20 @@ type Type struct {
 	Timeout     Timeout
 	Retry       Retry
 	Retention   Retention
+
+	// Ageing is what a level of priority is worth: of two tasks with ageing that wait for the same, one that
+	// is a level lower starts first if it became ready earlier by more than this. Such a task has its place
+	// among tasks without ageing as if it had the default priority, and had become ready earlier by Ageing
+	// for each level above, or later for each level below. 0 is no ageing: a better priority starts first,
+	// however long others wait.
+	Ageing time.Duration
 }
+
+// Bounds of [Type.Ageing] that is not 0.
+const (
+	ShortestAgeing = time.Millisecond
+	LongestAgeing  = 365 * 24 * time.Hour
+)
 
 // Bounds of [Type.MaxResult], in bytes.
 const (

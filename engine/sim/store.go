@@ -138,13 +138,20 @@ func (s *store) load(q table.Load) (page []task.Trigger, end bool) {
 	if !ok {
 		return nil, true
 	}
-	l.rows.AscendGreaterOrEqual(task.Trigger{Rank: q.After}, func(t task.Trigger) bool {
-		if t.Rank != q.After {
-			page = append(page, t)
+	page, end, _ = q.Read(func(after *task.Rank, limit int) (rows []task.Trigger, err error) {
+		var from task.Trigger
+		if after != nil {
+			from.Rank = *after
 		}
-		return len(page) < q.Limit
+		l.rows.AscendGreaterOrEqual(from, func(t task.Trigger) bool {
+			if t.Rank != from.Rank {
+				rows = append(rows, t)
+			}
+			return len(rows) < limit
+		})
+		return rows, nil
 	})
-	return page, len(page) < q.Limit
+	return page, end
 }
 
 // due answers a Look.

@@ -2,6 +2,7 @@ package storagetest
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"time"
 
@@ -95,6 +96,19 @@ var queryCases = []testCase{
 			q.After = &page[len(page)-1].Rank
 		}
 		equal(f, "ready by pages", pages, want)
+		every := new(task.Shards)
+		for _, t := range ts {
+			every.Add(t.Shard)
+		}
+		for _, q.Shards = range []*task.Shards{nil, every} {
+			for p := range uint8(10) {
+				q.After, q.Limit = &task.Rank{Priority: p, ReadyAt: math.MinInt64}, 1000
+				from := slices.IndexFunc(want, func(tr task.Trigger) bool { return tr.Priority >= p })
+				equal(f, "ready from a priority on", f.ready(q), want[from:])
+			}
+			q.After = &task.Rank{Priority: 10, ReadyAt: math.MinInt64}
+			equal(f, "ready behind all priorities", len(f.ready(q)), 0)
+		}
 		q.After, q.Limit = nil, 0
 		equal(f, "none", len(f.ready(q)), 0)
 	}},

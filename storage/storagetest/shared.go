@@ -2,6 +2,7 @@ package storagetest
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -63,8 +64,15 @@ var sharedCases = []testCase{
 				for i, l := range queues {
 					at := slices.DeleteFunc(slices.Clone(all), func(h task.Hint) bool { return others(h) || slices.Contains(queues[:i], h.Queue) })
 					equal(f, "from a queue on", from(storage.SubmittedQuery{Shards: shards, Scan: scan, After: storage.Place{Queue: l}}), at)
+					for _, p := range []uint8{7, 9} {
+						better := func(h task.Hint) bool { return h.Queue == l && h.Priority < p }
+						place := storage.Place{Queue: l, Rank: task.Rank{Priority: p, ReadyAt: math.MinInt64}}
+						got := from(storage.SubmittedQuery{Shards: shards, Scan: scan, After: place})
+						equal(f, "from a priority on", got, slices.DeleteFunc(slices.Clone(at), better))
+					}
 					behind := slices.DeleteFunc(at, func(h task.Hint) bool { return h.Queue == l })
-					equal(f, "behind a queue", from(storage.SubmittedQuery{Shards: shards, Scan: scan, After: storage.Behind(l)}), behind)
+					end := storage.Place{Queue: l, Rank: task.Rank{Priority: math.MaxUint8}}
+					equal(f, "behind a queue", from(storage.SubmittedQuery{Shards: shards, Scan: scan, After: end}), behind)
 				}
 			}
 		}

@@ -166,6 +166,9 @@ func drawType(rng *rand.Rand, relaxer bool, slots int) policy.Type {
 	if rng.IntN(6) == 0 {
 		p.Retention.Done = 0
 	}
+	if rng.IntN(2) == 0 {
+		p.Ageing = between(rng, 10*time.Millisecond, 5*time.Second)
+	}
 	return p
 }
 

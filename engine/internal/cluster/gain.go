@@ -93,8 +93,8 @@ func (k *Cluster) isOpen(typ string) (open bool) {
 	return open
 }
 
-// readQueue tells the core of the ready rows of a queue, in some shards, until the core leaves one to
-// the store, and with it all that rank behind it. readDue tells of the times at which they have
+// readQueue tells the core of the ready rows of a queue, in some shards. If the core leaves one to the
+// store, it skips those that are then left to it, too. readDue tells of the times at which they have
 // waited too long.
 func (k *Cluster) readQueue(ctx context.Context, queue task.Queue, shards *task.Shards) {
 	q := storage.ReadyQuery{Queue: queue, Shards: shards, Limit: pollPage}
@@ -108,18 +108,22 @@ func (k *Cluster) readQueue(ctx context.Context, queue task.Queue, shards *task.
 			more = ctx.Err() == nil
 			continue
 		}
-		more = len(page) == pollPage
-		k.engine.Decide(func(c *core.Core, now time.Time) {
-			for i := range page {
-				if !c.Observe(now, task.Hint{Trigger: page[i], State: task.Submitted}) {
-					more = false
-					return
-				}
-			}
-		})
-		if more {
+		if more = len(page) == pollPage; more {
 			q.After = &page[len(page)-1].Rank
 		}
+		k.engine.Decide(func(c *core.Core, now time.Time) {
+			var skipTo task.Rank
+			for _, tr := range page {
+				if tr.Rank.Compare(skipTo) < 0 || c.Observe(now, task.Hint{Trigger: tr, State: task.Submitted}) {
+					continue
+				}
+				skipTo = c.SkipTo(tr)
+			}
+			if more && q.After.Compare(skipTo) < 0 {
+				q.After = &skipTo
+				more = skipTo.Priority <= task.LowestPriority
+			}
+		})
 	}
 }
 

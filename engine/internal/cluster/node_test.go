@@ -45,6 +45,12 @@ type node struct {
 // open starts a node on a store. change, if it is not nil, changes its configuration first.
 func open(t *testing.T, store storage.Store, change func(*Config)) *node {
 	t.Helper()
+	return openWith(t, store, policy.Set{Slots: 100, Types: map[string]policy.Type{"work": policy.DefaultType()}}, change)
+}
+
+// openWith is open with other policies.
+func openWith(t *testing.T, store storage.Store, set policy.Set, change func(*Config)) *node {
+	t.Helper()
 	n := &node{t: t, store: store, grabs: make(map[task.ID]task.ID), running: make(map[task.Ref]bool)}
 	var seed [32]byte
 	rand.Read(seed[:])
@@ -85,8 +91,7 @@ func open(t *testing.T, store storage.Store, change func(*Config)) *node {
 	}
 	n.Cluster = k
 	n.core = core.New(core.Config{
-		Owner: k.Incarnation(), Policies: policy.Set{Slots: 100, Types: map[string]policy.Type{"work": policy.DefaultType()}},
-		Handled: map[string]bool{"work": true}, Capacity: 1000, QueueCapacity: 100, Chance: func() float64 { return 0.5 },
+		Owner: k.Incarnation(), Policies: set, Handled: map[string]bool{"work": true}, Capacity: 1000, QueueCapacity: 100, Chance: func() float64 { return 0.5 },
 	})
 	if err := n.Heal(t.Context()); err != nil {
 		t.Fatal(err)
@@ -105,7 +110,22 @@ func open(t *testing.T, store storage.Store, change func(*Config)) *node {
 // join starts a node that is one of several.
 func join(t *testing.T, store storage.Store, peer *local.Node, change func(*Config)) *node {
 	t.Helper()
-	n := open(t, store, func(c *Config) {
+	return joined(peer, change, func(change func(*Config)) *node { return open(t, store, change) })
+}
+
+// joinAgeing starts a node that is one of several and runs one task at a time, of a type with ageing.
+func joinAgeing(t *testing.T, store storage.Store, peer *local.Node) *node {
+	t.Helper()
+	typ := policy.DefaultType()
+	typ.Ageing = time.Second
+	return joined(peer, nil, func(change func(*Config)) *node {
+		return openWith(t, store, policy.Set{Slots: 1, Types: map[string]policy.Type{"work": typ}}, change)
+	})
+}
+
+// joined opens a node that uses peer.
+func joined(peer *local.Node, change func(*Config), open func(change func(*Config)) *node) *node {
+	n := open(func(c *Config) {
 		c.Membership, c.Elector, c.Bus = peer, peer, peer
 		if change != nil {
 			change(c)
@@ -173,13 +193,11 @@ func (n *node) read(r *core.Ready) {
 		n.core.DueLoaded(time.Now(), l.State, page, len(page) < l.Limit)
 	}
 	for _, l := range r.Loads {
-		q := storage.ReadyQuery{Queue: l.Queue, Shards: owned.Of(l.Queue.Type), Limit: l.Limit}
-		if l.After != (task.Rank{}) {
-			q.After = &l.After
-		}
-		page, err := n.store.Ready(ctx, q)
+		page, end, err := l.Read(func(after *task.Rank, limit int) ([]task.Trigger, error) {
+			return n.store.Ready(ctx, storage.ReadyQuery{Queue: l.Queue, Shards: owned.Of(l.Queue.Type), After: after, Limit: limit})
+		})
 		n.must(err)
-		n.core.Loaded(time.Now(), l.Queue, page, len(page) < l.Limit)
+		n.core.Loaded(time.Now(), l.Queue, page, end)
 	}
 }
 

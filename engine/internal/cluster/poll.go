@@ -167,8 +167,8 @@ func (k *Cluster) survey(ctx context.Context, from storage.Place) (storage.Place
 		switch {
 		case next == storage.Place{}:
 			return next, true
-		case left != nil && *left == next.Queue:
-			next = storage.Behind(next.Queue)
+		case left.Queue == next.Queue && next.Rank.Compare(left.Rank) < 0:
+			next = left
 		}
 		if q.After = next; found == 0 && time.Since(begin) >= surveyTakes {
 			return next, true
@@ -177,16 +177,16 @@ func (k *Cluster) survey(ctx context.Context, from storage.Place) (storage.Place
 }
 
 // observe tells the core of the ready rows of a page that it does not know. It returns the number of
-// those that the core has taken. left is the last queue whose remaining rows the core leaves to the
-// store, nil if there is none.
-func (k *Cluster) observe(page []task.Hint) (found int, left *task.Queue) {
+// those that the core has taken. left is the last place up to which the core leaves rows of a queue to the
+// store, zero if there is none.
+func (k *Cluster) observe(page []task.Hint) (found int, left storage.Place) {
 	for some := range slices.Chunk(page, pollPage) {
 		k.engine.Decide(func(c *core.Core, now time.Time) {
 			for _, h := range some {
 				switch {
-				case left != nil && *left == h.Queue || !c.Owns(h.Type, h.Shard):
+				case left.Queue == h.Queue && h.Rank.Compare(left.Rank) < 0 || !c.Owns(h.Type, h.Shard):
 				case c.Behind(h.Trigger):
-					left = &h.Queue
+					left = storage.Place{Queue: h.Queue, Rank: c.SkipTo(h.Trigger)}
 				case !c.Knows(h.Trigger) && c.Observe(now, h):
 					found++
 				}

@@ -224,6 +224,50 @@ func TestASurveyFindsWhatIsBehindAHeadThatIsKnown(t *testing.T) {
 	})
 }
 
+// knows reports whether a ready row is in the memory of the core.
+func (n *node) knows(row *task.Task) (known bool) {
+	n.decide(func(c *core.Core, _ time.Time) { known = c.Knows(row.Trigger()) && !c.Behind(row.Trigger()) })
+	return known
+}
+
+// Rows of the best priority do not fit into memory. Those of a lower one come after them in the store,
+// and are to start before.
+func TestTasksThatHaveAgedAreFoundBehindRowsThatAreLeftToTheStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, first := newStore(t), local.New()
+		a := joinAgeing(t, store, first.Peer())
+		b := joinAgeing(t, store, first.Peer())
+		synctest.Wait()
+		backlog := func(shard uint16) {
+			for range 300 {
+				row := ready(shard)
+				row.Priority = 0
+				insert(t, store, row)
+			}
+		}
+		old := func(shard uint16) *task.Task {
+			row := ready(shard)
+			row.Priority, row.ReadyAt = 9, time.Now().Add(-time.Hour)
+			return insert(t, store, row)
+		}
+		own, other := b.other(), a.other()
+		backlog(own)
+		time.Sleep(3 * time.Second)
+		if row := old(own); a.knows(row) {
+			t.Error("a row is known before it can be")
+		} else if time.Sleep(3 * time.Second); !a.knows(row) {
+			t.Error("a survey did not find it")
+		}
+		backlog(other)
+		row := old(other)
+		b.close()
+		synctest.Wait()
+		if !a.knows(row) {
+			t.Error("it was not read when its shard was gained")
+		}
+	})
+}
+
 func TestAnAttemptIsStoppedWhoseRowAnotherNodeHasChanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, first := newStore(t), local.New()

@@ -50,7 +50,7 @@ func (c *Core) mayStart() bool { return !c.draining && !c.suspended }
 
 // Observe tells the core the state of a row in the store, which any node may have changed. It reports
 // whether the core knows now what it must know of the row. It returns false if the row was left to the
-// store; all rows that rank behind it are then left to the store, too.
+// store; the rows that follow it in the store up to SkipTo are then left to it, too.
 func (c *Core) Observe(now time.Time, h task.Hint) (known bool) {
 	known = true
 	c.overrule(now, h)
@@ -79,9 +79,13 @@ func (c *Core) Knows(tr task.Trigger) bool {
 	return c.table.Knows(tr)
 }
 
-// Behind reports whether a task that is ready is left to the store, and with it all tasks that rank
-// behind it in its queue: they are loaded when their turn comes.
+// Behind reports whether a task that is ready is left to the store, and with it the tasks that follow it in
+// its queue up to SkipTo: they are loaded when their turn comes.
 func (c *Core) Behind(tr task.Trigger) bool { return c.table.Behind(tr) }
+
+// SkipTo returns where a reader of the queue of tr goes on, in the order of the store, if tr is left to the
+// store. Of a type without ageing that is behind all of its rows, and else behind those of its priority.
+func (c *Core) SkipTo(tr task.Trigger) task.Rank { return c.table.SkipTo(tr) }
 
 // adopt moves a task that is about to be inserted and started here into a shard of this node.
 // Nothing may bind the task to another shard.

@@ -14,13 +14,16 @@ func (s *sim) load(l table.Load) (page []task.Trigger, end bool) {
 	if s.rng.IntN(20) == 0 {
 		return nil, false
 	}
-	for _, row := range s.rows {
-		if row.State == task.Submitted && row.Queue() == l.Queue && row.Rank().Compare(l.After) > 0 {
-			page = append(page, row.Trigger())
+	page, end, _ = l.Read(func(after *task.Rank, limit int) (rows []task.Trigger, err error) {
+		for _, row := range s.rows {
+			if row.State == task.Submitted && row.Queue() == l.Queue && (after == nil || row.Rank().Compare(*after) > 0) {
+				rows = append(rows, row.Trigger())
+			}
 		}
-	}
-	slices.SortFunc(page, func(a, b task.Trigger) int { return a.Rank.Compare(b.Rank) })
-	return page[:min(len(page), l.Limit)], len(page) < l.Limit
+		slices.SortFunc(rows, func(a, b task.Trigger) int { return a.Rank.Compare(b.Rank) })
+		return rows[:min(len(rows), limit)], nil
+	})
+	return page, end
 }
 
 func (s *sim) scan(sc table.Scan) (queues []task.Queue, end bool) {

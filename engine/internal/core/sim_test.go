@@ -83,6 +83,7 @@ func simPolicies(rng *rand.Rand) policy.Set {
 		p.Retry = policy.Retry{Max: 4, Backoff: policy.Backoff{Kind: policy.Exponential, Initial: time.Second, Factor: 2}}
 		p.Timeout = policy.Timeout{Run: 5 * time.Second, Grace: time.Second}
 		p.MaxCrashes = 0
+		p.Ageing = time.Duration(rng.IntN(3)) * time.Second
 		set(&p)
 		return p
 	}

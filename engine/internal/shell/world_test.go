@@ -172,14 +172,16 @@ func (w *world) read() bool {
 		c.DueLoaded(w.now, l.State, page, true)
 	}
 	for _, l := range e.Loads {
-		var page []task.Trigger
-		for _, row := range w.rows {
-			if row.State == task.Submitted && row.Queue() == l.Queue && row.Rank().Compare(l.After) > 0 {
-				page = append(page, row.Trigger())
+		page, end, _ := l.Read(func(after *task.Rank, limit int) (rows []task.Trigger, err error) {
+			for _, row := range w.rows {
+				if row.State == task.Submitted && row.Queue() == l.Queue && (after == nil || row.Rank().Compare(*after) > 0) {
+					rows = append(rows, row.Trigger())
+				}
 			}
-		}
-		slices.SortFunc(page, func(a, b task.Trigger) int { return a.Rank.Compare(b.Rank) })
-		c.Loaded(w.now, l.Queue, page[:min(len(page), l.Limit)], len(page) <= l.Limit)
+			slices.SortFunc(rows, func(a, b task.Trigger) int { return a.Rank.Compare(b.Rank) })
+			return rows[:min(len(rows), limit)], nil
+		})
+		c.Loaded(w.now, l.Queue, page, end)
 	}
 	return len(e.Scans)+len(e.DueLoads)+len(e.Loads) > 0
 }

@@ -3,6 +3,7 @@ package table
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/taskengine/taskengine/engine/policy"
 	"github.com/taskengine/taskengine/engine/task"
@@ -12,14 +13,15 @@ import (
 // number of triggers in the table, or with the number of full queues beside the open one.
 func BenchmarkAddBookFree(b *testing.B) {
 	for _, pending := range []int{1_000, 100_000, 1_000_000} {
-		b.Run(fmt.Sprintf("pending=%d", pending), func(b *testing.B) { benchmarkCycle(b, pending, 0) })
+		b.Run(fmt.Sprintf("pending=%d", pending), func(b *testing.B) { benchmarkCycle(b, pending, 0, 0) })
 	}
 	for _, full := range []int{100, 10_000} {
-		b.Run(fmt.Sprintf("full=%d", full), func(b *testing.B) { benchmarkCycle(b, 1_000, full) })
+		b.Run(fmt.Sprintf("full=%d", full), func(b *testing.B) { benchmarkCycle(b, 1_000, full, 0) })
 	}
+	b.Run("ageing", func(b *testing.B) { benchmarkCycle(b, 1_000, 0, time.Minute) })
 }
 
-func benchmarkCycle(b *testing.B, pending, full int) {
+func benchmarkCycle(b *testing.B, pending, full int, ageing time.Duration) {
 	set := policy.Set{
 		Slots:  1 << 20,
 		Limits: map[string]policy.Limit{"total": {Name: "total", Max: 1 << 20}, "payouts": {Name: "payouts", Of: "total", Max: 1 << 20}},
@@ -27,7 +29,7 @@ func benchmarkCycle(b *testing.B, pending, full int) {
 	}
 	add := func(name string, concurrency int) task.Queue {
 		typ := policy.DefaultType()
-		typ.Limits, typ.Concurrency = []string{"payouts"}, concurrency
+		typ.Limits, typ.Concurrency, typ.Ageing = []string{"payouts"}, concurrency, ageing
 		set.Types[name] = typ
 		return task.Queue{Type: name}
 	}

@@ -35,7 +35,7 @@ func (t *Table) Book(now int64) (task.Trigger, Slot, bool) {
 		t.countTriggers(q, -1)
 		t.takeSlot(now, q)
 		t.refill(q)
-		return task.Trigger{Ref: i.ref, Queue: q.name, Rank: i.rank, Shard: i.shard}, Slot{q, now}, true
+		return task.Trigger{Ref: i.ref, Queue: q.name, Rank: q.kind.rank(i), Shard: i.shard}, Slot{q, now}, true
 	}
 }
 
@@ -56,15 +56,17 @@ func (t *Table) next(now int64) *queue {
 // return that task next if it were added, so the task overtakes no other. If the table cannot know
 // that, because rows are in the store only, Claim returns false.
 func (t *Table) Claim(now int64, name task.Queue, rank task.Rank) (Slot, bool) {
-	if !t.IsOpen(name.Type) || !t.isKnown(now) {
+	k, ok := t.kinds[name.Type]
+	if !ok || k.closed || !t.isKnown(now) {
 		return Slot{}, false
 	}
+	rank = k.place(rank)
 	t.now = now
 	t.review(now)
 	t.wakeParked(now)
 	q, known := t.queues[name]
 	if !known {
-		if t.kinds[name.Type].unlisted {
+		if k.unlisted {
 			return Slot{}, false
 		}
 		q = t.newQueue(name)

@@ -64,7 +64,7 @@ func (t *Table) admitQueue(now int64, k *kind, tr task.Trigger) bool {
 	if worst == nil || !worst.any {
 		return false
 	}
-	if !worst.isStopped() && worst.head.rank.Compare(tr.Rank) < 0 && worst.crowd() <= t.crowdOf(k, tr.Group)+1 {
+	if !worst.isStopped() && worst.head.rank.Compare(k.place(tr.Rank)) < 0 && worst.crowd() <= t.crowdOf(k, tr.Group)+1 {
 		return false
 	}
 	t.evict(now, worst)

@@ -1,14 +1,21 @@
 package table
 
-import "github.com/taskengine/taskengine/engine/task"
+import (
+	"time"
+
+	"github.com/taskengine/taskengine/engine/task"
+)
 
 // Explanation says why a ready task has no slot.
 type Explanation struct {
-	Closed   bool    // its type is paused, has no handler or is not configured
-	Ahead    int     // number of triggers in memory of the same queue that rank before it
-	Stored   bool    // the task, or a task before it, is in the store only
-	Unlisted bool    // its queue is not in the table: its type has too many queues, or they are being read
-	Limits   []Usage // those that count for it: in the tree, nearest first, then those that cut across
+	Closed   bool // its type is paused, has no handler or is not configured
+	Ahead    int  // number of triggers in memory of the same queue that rank before it
+	Stored   bool // the task, or a task before it, is in the store only
+	Unlisted bool // its queue is not in the table: its type has too many queues, or they are being read
+
+	Ageing time.Duration // of its type; 0 is none
+
+	Limits []Usage // those that count for it: in the tree, nearest first, then those that cut across
 }
 
 // Usage is the use of a limit.
@@ -48,12 +55,13 @@ func (t *Table) Explain(now int64, name task.Queue, rank task.Rank) Explanation 
 	if !ok {
 		return Explanation{Closed: true}
 	}
+	rank = k.place(rank)
 	q, known := t.queues[name]
 	if !known {
 		q = t.newQueue(name)
 		defer t.forget(now, q) // if q stayed, a scan would skip it, and its rows in the store
 	}
-	x := Explanation{Closed: k.closed}
+	x := Explanation{Closed: k.closed, Ageing: k.policy.Ageing}
 	if !k.closed {
 		x.Unlisted = !known && k.unlisted
 		x.Stored = known && !q.window.Covers(rank)

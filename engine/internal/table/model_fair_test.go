@@ -23,7 +23,7 @@ type turnOfModel struct{ at, credit int }
 // goesFirst reports whether a goes before b, which are of two values of a group. depth is that of the
 // values in the tree.
 func (m *turnsOfModel) goesFirst(a, b claim, depth int) bool {
-	if p, q := a.trigger.Priority, b.trigger.Priority; p != q {
+	if p, q := a.rank.Priority, b.rank.Priority; p != q {
 		return p < q
 	}
 	at := func(c claim) int {

@@ -51,6 +51,9 @@ func (q *queue) best() (child, bool) {
 
 func (i item) before(j item) bool { return i.rank.Compare(j.rank) < 0 }
 
+// itemAt returns the item of a trigger with its place.
+func itemAt(place task.Rank, tr task.Trigger) item { return item{place, tr.Ref, tr.Shard, tr.Priority} }
+
 // put adds i and reports whether q has one trigger more now. Of two versions of the same task the
 // newer stays: a trigger may be older than what is in memory.
 func (q *queue) put(t *Table, i item) bool {

@@ -99,6 +99,7 @@ type kind struct {
 	shared []string         // the keys of its limits without values
 	closed bool             // it is paused or has no handler
 	fair   bool             // a limit above its queues in the tree is fair
+	ageing int64            // what a level of priority is worth, in microseconds; 0 is strict
 
 	queues []*queue // its queues in the table, in no particular order
 	hand   int      // position in queues of the searches among them
@@ -110,9 +111,10 @@ type kind struct {
 
 // item is a trigger in a queue.
 type item struct {
-	rank  task.Rank
-	ref   task.Ref
-	shard uint16
+	rank     task.Rank // its place, see kind.place
+	ref      task.Ref
+	shard    uint16
+	priority uint8 // of the task
 }
 
 const degree = 16
@@ -149,7 +151,7 @@ func New(c Config) *Table {
 }
 
 func (t *Table) newKind(name string, p policy.Type) *kind {
-	k := &kind{name: name, policy: p}
+	k := &kind{name: name, policy: p, ageing: p.Ageing.Microseconds()}
 	for i, l := range p.Limits {
 		chain := t.config.Policies.Chain(l)
 		if i == 0 {

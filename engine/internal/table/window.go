@@ -1,6 +1,10 @@
 package table
 
-import "github.com/taskengine/taskengine/engine/task"
+import (
+	"time"
+
+	"github.com/taskengine/taskengine/engine/task"
+)
 
 // The table holds of each queue a window of its rows in the store: those that rank first. Package
 // window says which rows are in memory and proves that none is lost: a trigger is a notice in its
@@ -10,12 +14,13 @@ import "github.com/taskengine/taskengine/engine/task"
 // A queue that is not in the table has no ready rows, unless its type is unlisted (see list.go) or
 // is not configured.
 
-// Load asks for the rows of a queue that rank after After, at most Limit. It is answered by exactly
-// one call of [Table.Loaded].
+// Load asks for the rows of a queue that come behind After in the order of the table, at most Limit.
+// [Load.Read] reads them. It is answered by exactly one call of [Table.Loaded].
 type Load struct {
-	Queue task.Queue
-	After task.Rank // the zero Rank is before all rows
-	Limit int
+	Queue  task.Queue
+	After  task.Rank // the zero Rank is before all rows
+	Limit  int
+	Ageing time.Duration // of the type; 0 is none: the order of the table is that of the store
 }
 
 // maxLoads is the maximum number of Loads under way. The types take turns, so that a type waits for a
@@ -39,12 +44,13 @@ func (t *Table) Add(now int64, tr task.Trigger) bool {
 		}
 		q = t.newQueue(tr.Queue)
 	}
-	if !q.window.Admit(tr.Rank) { // the window of a queue whose type is closed is at its start
+	place := q.kind.place(tr.Rank)
+	if !q.window.Admit(place) { // the window of a queue whose type is closed is at its start
 		t.refill(q)
 		return false
 	}
 	had, head := q.any, q.head.rank
-	kept := t.insert(now, q, item{tr.Rank, tr.Ref, tr.Shard})
+	kept := t.insert(now, q, itemAt(place, tr))
 	if !had || q.head.rank != head {
 		t.headChanged(now, q)
 	}
@@ -60,8 +66,9 @@ func (t *Table) Drop(now int64, tr task.Trigger) {
 		return
 	}
 	outdated := func(i item) bool { return i.ref.ID == tr.ID && i.ref.Version < tr.Version }
+	place := q.kind.place(tr.Rank)
 	switch {
-	case q.any && q.head.rank == tr.Rank:
+	case q.any && q.head.rank == place:
 		if !outdated(q.head) {
 			return
 		}
@@ -69,10 +76,10 @@ func (t *Table) Drop(now int64, tr task.Trigger) {
 	case q.rest == nil:
 		return
 	default:
-		if i, ok := q.rest.Get(item{rank: tr.Rank}); !ok || !outdated(i) {
+		if i, ok := q.rest.Get(item{rank: place}); !ok || !outdated(i) {
 			return
 		}
-		q.rest.Delete(item{rank: tr.Rank})
+		q.rest.Delete(item{rank: place})
 	}
 	t.countTriggers(q, -1)
 	t.headChanged(now, q)
@@ -88,28 +95,29 @@ func (t *Table) Knows(tr task.Trigger) bool {
 		k, known := t.kinds[tr.Type]
 		return !known || k.unlisted
 	}
-	if !q.window.Covers(tr.Rank) {
+	place := q.kind.place(tr.Rank)
+	if !q.window.Covers(place) {
 		return true
 	}
-	if q.any && q.head.rank == tr.Rank {
+	if q.any && q.head.rank == place {
 		return q.head.ref.Version >= tr.Version
 	}
 	if q.rest == nil {
 		return false
 	}
-	i, ok := q.rest.Get(item{rank: tr.Rank})
+	i, ok := q.rest.Get(item{rank: place})
 	return ok && i.ref.Version >= tr.Version
 }
 
-// Behind reports whether a trigger ranks behind the window of its queue: it, and all that rank behind
-// it, will be loaded when their turn comes.
+// Behind reports whether a trigger is behind the window of its queue: it, and the rows that follow it in
+// the store up to SkipTo, will be loaded when their turn comes.
 func (t *Table) Behind(tr task.Trigger) bool {
 	q, ok := t.queues[tr.Queue]
 	if !ok {
 		k, known := t.kinds[tr.Type]
 		return !known || k.unlisted || k.closed
 	}
-	return !q.window.Covers(tr.Rank)
+	return !q.window.Covers(q.kind.place(tr.Rank))
 }
 
 // insert adds i to q and keeps the table within its bounds. It reports whether i stays.
@@ -202,13 +210,13 @@ func (t *Table) TakeLoads(buf []Load) []Load {
 		}
 		q.wantsLoad = false
 		t.reads.loading++
-		buf = append(buf, Load{Queue: q.name, After: q.window.Ask(), Limit: max(1, t.capacityOf(q)-q.len())})
+		buf = append(buf, Load{Queue: q.name, After: q.window.Ask(), Limit: max(1, t.capacityOf(q)-q.len()), Ageing: q.kind.policy.Ageing})
 	}
 	return buf
 }
 
-// Loaded answers a Load. page has the rows, and end says that the store has no rows behind them. A Load
-// that failed is answered with no rows and end false; the table asks for it again.
+// Loaded answers a Load. page has the rows, in the order of the table, and end says that the store has no
+// rows behind them. A Load that failed is answered with no rows and end false; the table asks for it again.
 func (t *Table) Loaded(now int64, name task.Queue, page []task.Trigger, end bool) {
 	t.now = now
 	q, ok := t.queues[name]
@@ -223,7 +231,7 @@ func (t *Table) Loaded(now int64, name task.Queue, page []task.Trigger, end bool
 	}
 	q.window.Answer(end)
 	for _, tr := range page {
-		if !q.window.Extend(tr.Rank) || !t.insert(now, q, item{tr.Rank, tr.Ref, tr.Shard}) {
+		if place := q.kind.place(tr.Rank); !q.window.Extend(place) || !t.insert(now, q, itemAt(place, tr)) {
 			break // this row and those behind it stay in the store
 		}
 	}

@@ -23,7 +23,8 @@
 //     [Window.Shrink]. It may also remove all rows and call [Window.Reset].
 //   - It reads at most one page at a time. The page is read after [Window.Ask] and before
 //     [Window.Answer]. It holds the rows that follow the position that Ask returned, in order and
-//     without holes, as the store had them at one moment.
+//     without holes, as the store had them at one moment. It may be merged from several reads, if
+//     each row has one of them that would see it: the moment T below is then that of the read of r.
 //   - When it could not use a row that it has taken, it gives a notice of the row again.
 //
 // A row in memory that the store has changed or removed meanwhile does no harm: the owner uses a
