@@ -52,7 +52,7 @@ func (m *model) edit(rng *rand.Rand, tab *Table) {
 	m.wait(nil)
 	tab.Drop(0, task.Trigger{Ref: tr.Ref, Queue: old.Queue, Rank: old.Rank})
 	if rng.IntN(2) == 0 {
-		tr.ReadyAt = int64(rng.IntN(8))
+		tr.ReadyAt = 1000 * int64(rng.IntN(8))
 	}
 	m.add(tab, tr)
 }
@@ -62,7 +62,7 @@ func age(rng *rand.Rand, set policy.Set) policy.Set {
 	for _, name := range slices.Sorted(maps.Keys(set.Types)) {
 		t := set.Types[name]
 		if rng.IntN(3) > 0 {
-			t.Ageing = time.Duration(1+rng.IntN(3)) * time.Microsecond
+			t.Ageing = time.Duration(1+rng.IntN(3)) * time.Millisecond
 			set.Types[name] = t
 		}
 	}

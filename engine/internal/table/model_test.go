@@ -280,7 +280,7 @@ func followModel(t *testing.T, seed uint64, p plan) {
 			tr := task.Trigger{
 				Ref:   task.Ref{ID: task.ID{byte(seq), byte(seq >> 8)}, Version: 1},
 				Queue: randomQueue(rng, set),
-				Rank:  task.Rank{Priority: uint8(rng.IntN(priorities)), ReadyAt: int64(rng.IntN(5)), Seq: seq},
+				Rank:  task.Rank{Priority: uint8(rng.IntN(priorities)), ReadyAt: 1000 * int64(rng.IntN(5)), Seq: seq},
 			}
 			want, ok := m.claim(tr)
 			ok = ok || p.anyOrder && m.fits(tr)

@@ -141,7 +141,7 @@ func driveWindow(t *testing.T, seed uint64, policies func(*rand.Rand) policy.Set
 		return task.Trigger{
 			Ref:   task.Ref{ID: task.ID{byte(seq), byte(seq >> 8)}, Version: 1},
 			Queue: randomQueue(rng, set),
-			Rank:  task.Rank{Priority: uint8(rng.IntN(3)), ReadyAt: int64(1 + rng.IntN(50)), Seq: seq},
+			Rank:  task.Rank{Priority: uint8(rng.IntN(3)), ReadyAt: 1000 * int64(1+rng.IntN(50)), Seq: seq},
 		}
 	}
 	for range rng.IntN(300) {
