@@ -1,0 +1,159 @@
+package kv
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/taskengine/taskengine/coord"
+	"github.com/taskengine/taskengine/engine/task"
+)
+
+var _ coord.Keeper = (*Node)(nil)
+
+// Contents implements [coord.Keeper].
+func (n *Node) Contents(ctx context.Context) (coord.Contents, error) {
+	cells, err := n.readAll(ctx)
+	if err != nil {
+		return coord.Contents{}, fmt.Errorf("read what is kept: %w", err)
+	}
+	return contentsOf(cells, n.options.Now()), nil
+}
+
+// Clean implements [coord.Keeper].
+func (n *Node) Clean(ctx context.Context) (coord.Contents, error) {
+	cells, err := n.readAll(ctx)
+	if err != nil {
+		return coord.Contents{}, fmt.Errorf("read what is kept: %w", err)
+	}
+	all := contentsOf(cells, n.options.Now())
+	for _, m := range all.Members {
+		return all, fmt.Errorf("%w, such as %q", coord.ErrInUse, m.Name)
+	}
+	changes := make([]Change, 0, len(cells))
+	for _, c := range cells {
+		if isOf(c, memberKey) || isOf(c, roleKey) || isOf(c, holderKey) {
+			return all, fmt.Errorf("%w: %s", coord.ErrInUse, c.Key)
+		}
+		if c.Exists() {
+			changes = append(changes, Change{Was: c})
+		}
+	}
+	outcomes, err := n.store.Swap(ctx, changes...)
+	if err != nil {
+		return all, fmt.Errorf("remove what is kept: %w", err)
+	}
+	if slices.ContainsFunc(outcomes, func(o Outcome) bool { return !o.Swapped }) {
+		return all, fmt.Errorf("%w: they have changed what was to be removed", coord.ErrInUse)
+	}
+	return all, nil
+}
+
+// readAll returns all cells that are there.
+func (n *Node) readAll(ctx context.Context) ([]Cell, error) {
+	if n.isClosed() {
+		return nil, coord.ErrClosed
+	}
+	keys := []string{identity}
+	for i := range rateCells {
+		keys = append(keys, fmt.Sprintf("%s%03x", rateKey, i))
+	}
+	cells, err := n.store.Read(ctx, keys...)
+	if err != nil {
+		return nil, err
+	}
+	cells = slices.DeleteFunc(cells, func(c Cell) bool { return !c.Exists() })
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	seen := false
+	err = n.store.Watch(watching, live, func(u Update) {
+		if !seen {
+			seen, cells = true, append(cells, u.Cells...)
+		}
+		stop()
+	})
+	if !seen {
+		return nil, cmp.Or(err, context.Cause(ctx), errors.New("there was no answer"))
+	}
+	return cells, nil
+}
+
+func isOf(c Cell, kind string) bool { return strings.HasPrefix(c.Key, kind) }
+
+// contentsOf returns what cells mean. Cells that cannot be read mean nothing.
+func contentsOf(cells []Cell, now time.Time) coord.Contents {
+	all := coord.Contents{Settings: map[string][]coord.Setting{}}
+	nodes := map[string]string{} // names, by session
+	for _, c := range cells {
+		var v memberValue
+		id, err := task.ParseID(strings.TrimPrefix(c.Key, memberKey))
+		if !isOf(c, memberKey) || err != nil || json.Unmarshal(c.Value, &v) != nil {
+			continue
+		}
+		nodes[v.Session.String()] = v.Name
+		all.Members = append(all.Members, coord.StoreMember{Store: v.Store, Member: coord.Member{
+			Incarnation: id, Name: v.Name, Handlers: v.Handlers, Labels: v.Labels, Draining: v.Draining,
+		}})
+	}
+	for _, c := range cells {
+		switch rest, _ := strings.CutPrefix(c.Key, live); {
+		case c.Key == identity:
+			all.Cluster = string(c.Value)
+		case isOf(c, roleKey):
+			l := coord.Leader{Role: unescape(strings.TrimPrefix(c.Key, roleKey)), Node: nodes[string(c.Value)]}
+			if store, role, ok := strings.Cut(l.Role, "/"); ok {
+				l.Store, l.Role = store, role
+			}
+			all.Leaders = append(all.Leaders, l)
+		case isOf(c, settingKey):
+			if s, err := parseSettings(c); err == nil && len(s.Scopes) > 0 {
+				all.Settings[unescape(strings.TrimPrefix(rest, "setting/"))] = s.list()
+			}
+		case isOf(c, permitKey):
+			all.Limits = append(all.Limits, limitsOf(c)...)
+		case isOf(c, rateKey):
+			all.Rates = append(all.Rates, ratesOf(c, now)...)
+		}
+	}
+	slices.SortFunc(all.Members, func(a, b coord.StoreMember) int { return a.Incarnation.Compare(b.Incarnation) })
+	slices.SortFunc(all.Leaders, func(a, b coord.Leader) int {
+		return cmp.Or(cmp.Compare(a.Role, b.Role), cmp.Compare(a.Store, b.Store))
+	})
+	slices.SortFunc(all.Limits, func(a, b coord.LimitContents) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(all.Rates, func(a, b coord.RateContents) int { return cmp.Compare(a.Name, b.Name) })
+	return all
+}
+
+// limitsOf returns the limits of a cell of which permits are held or wanted.
+func limitsOf(c Cell) (all []coord.LimitContents) {
+	p, err := parsePermits(c)
+	if err != nil {
+		return nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.Limits)) {
+		if s := p.Limits[name]; s != nil && len(s.Standings) > 0 {
+			all = append(all, coord.LimitContents{Name: name, Max: s.Max, Holders: s.Holders()})
+		}
+	}
+	return all
+}
+
+// ratesOf returns the rates of a cell that are not full.
+func ratesOf(c Cell, now time.Time) (all []coord.RateContents) {
+	b, err := parseBuckets(c)
+	if err != nil {
+		return nil
+	}
+	for name, full := range b {
+		if at := time.Unix(0, full); at.After(now) {
+			all = append(all, coord.RateContents{Name: name, Full: at})
+		}
+	}
+	return all
+}
