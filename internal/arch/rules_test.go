@@ -364,7 +364,7 @@ var rules = []rule{
 	{
 		Of: "cmd/taskengine/internal/cli",
 		May: []string{
-			"bench/...", "capacity", "cmd/taskengine/internal/...", "config", "engine/policy", "engine/task", "internal/machine", "internal/terminal",
+			"bench/...", "capacity", "cmd/taskengine/internal/...", "config", "coord", "engine/policy", "engine/task", "internal/machine", "internal/terminal",
 			"internal/units", "plugins", "plugins/conform", "server/...", "storage", "storage/postgres/schema", "storage/transfer",
 		},
 		Out: []string{"*"},
@@ -403,7 +403,8 @@ var rules = []rule{
 	{
 		Of: "cmd/taskengine/internal/coordination",
 		May: []string{
-			"cmd/taskengine/internal/stores", "config", "coord", "coord/postgres", "coord/record", "coord/stored", "storage", "storage/postgres/...",
+			"cmd/taskengine/internal/coordinator", "cmd/taskengine/internal/stores", "config", "coord", "coord/postgres", "coord/record", "coord/stored",
+			"storage", "storage/postgres/...",
 		},
 		Why: "it tells which nodes use a store and where they keep settings, and reads and removes their record; nodes write it",
 	},

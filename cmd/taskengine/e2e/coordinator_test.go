@@ -107,11 +107,70 @@ func TestNodesOfADatabaseCoordinateElsewhere(t *testing.T) {
 			t.Fatal(err)
 		}
 		<-n[0].ended
+		if r := cli(t, nil, "", "coordination", "reset", file); r.code != exitFailure || !strings.Contains(r.stderr, "that coordinate elsewhere") {
+			t.Errorf("the record of nodes that are alive: %d, %s", r.code, r.stderr)
+		}
+		if r := cli(t, nil, "", "copy", "--from", boltOf(t, 1), "--to", file); r.code != exitFailure || !strings.Contains(r.stderr, "nodes use the destination") {
+			t.Errorf("a copy to a store that nodes use: %d, %s", r.code, r.stderr)
+		}
 		g.open(t)
 		n[1].ok(t, "task", "wait", id, "--timeout", "1m")
 		if got := n[2].objects(t, "task", "get", id)[0]; got["attempt"] != 2.0 {
 			t.Errorf("the task of the node that was killed is %v", got)
 		}
+	})
+}
+
+// kept returns what is kept below a prefix, as kind and name, each with how often.
+func kept(t *testing.T, file string) map[string]int {
+	t.Helper()
+	all := map[string]int{}
+	for _, one := range parse(t, succeeds(t, "coordination", "show", file, "-o", "json")) {
+		if one["kind"] != nil {
+			all[fmt.Sprint(one["kind"], " ", one["name"])]++
+		}
+	}
+	return all
+}
+
+func TestWhatNodesHaveLeftIsShownAndRemoved(t *testing.T) {
+	onEach(t, func(t *testing.T, driver string) {
+		g := newGate(t)
+		part := coordinated(driver, endpoint(t, driver), prefixOf(t))
+		shared := settingsFor(t, onPostgres(tables(t))+part, g)
+		own := liveLimits(t, "{driver: bolt, path: ./data}"+part, g)
+		n := []*running{nodeOf(t, shared, 0), nodeOf(t, own, 1)}
+		n[1].ok(t, "limit", "set", "payouts", "--max", "7")
+		all := kept(t, shared)
+		for _, one := range []string{"member n0", "member n1", "leader cleaner", "setting limits"} {
+			if all[one] != 1 {
+				t.Errorf("%q is kept %d times: %v", one, all[one], all)
+			}
+		}
+		if text := succeeds(t, "coordination", "show", own); !strings.Contains(text, driver+" at ") || !strings.Contains(text, "payouts = ") {
+			t.Errorf("it is shown\n%s", text)
+		}
+		if r := cli(t, nil, "", "coordination", "clean", own); r.code != exitFailure || !strings.Contains(r.stderr, "nodes are alive") {
+			t.Errorf("while nodes are alive it is cleaned: %d, %s", r.code, r.stderr)
+		}
+		for _, one := range n {
+			one.signal(t, syscall.SIGTERM)
+			one.exit(t)
+		}
+		if r := cli(t, nil, "", "coordination", "clean", shared); r.code != exitOK || !strings.Contains(r.stderr, "1 settings") {
+			t.Errorf("it is cleaned: %d, %s", r.code, r.stderr)
+		}
+		if all := kept(t, shared); len(all) > 0 {
+			t.Errorf("after that it is kept: %v", all)
+		}
+		if r := runUntilEnd(t, shared); r.code != exitFailure || !strings.Contains(r.stderr, "the nodes of this store coordinate in another way") {
+			t.Errorf("a node of another cluster ended with %d: %s", r.code, r.stderr)
+		}
+		if r := cli(t, nil, "", "coordination", "reset", shared); r.code != exitOK {
+			t.Errorf("the reset ended with %d: %s", r.code, r.stderr)
+		}
+		again := nodeOf(t, shared, 0)
+		again.ok(t, "task", "add", "copy", "--wait", "--timeout", "1m")
 	})
 }
 

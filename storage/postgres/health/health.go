@@ -30,6 +30,7 @@ type Report struct {
 	Connections int           // of all clients of the server
 
 	Nodes   []Node
+	Others  int       // nodes that are alive and coordinate elsewhere: see [Elsewhere]
 	Clocks  []Clock   // of the nodes that are alive and tell theirs, in the order in which they joined
 	Rows    Rows      // the tasks that have not ended
 	Counts  []Count   // the counts of tasks that have not ended and that are wrong
@@ -57,7 +58,9 @@ func Examine(ctx context.Context, s *postgres.Store) (*Report, error) {
 		{"its settings", e.readSettings},
 		{"its clock", e.readClock},
 		{"the nodes", func(ctx context.Context, h *Report) (err error) {
-			h.Nodes, err = Nodes(ctx, s)
+			if h.Nodes, err = Nodes(ctx, s); err == nil {
+				h.Others, err = Elsewhere(ctx, s)
+			}
 			return err
 		}},
 		{"the clocks of the nodes", e.readClocks},

@@ -35,8 +35,8 @@ from {member} m left join {session} s on s.id = m.session
 order by m.joined_at, m.incarnation`
 
 // Nodes returns the nodes that use the schema of a store and coordinate by it, in the order in
-// which they joined, and those that died within the last hour. Nodes that coordinate elsewhere
-// are not known in the database.
+// which they joined, and those that died within the last hour. Nodes that coordinate elsewhere are
+// not among them: see [Elsewhere].
 func Nodes(ctx context.Context, s *postgres.Store) ([]Node, error) {
 	// An error of Query is one of CollectRows, too.
 	rows, _ := s.Pool().Query(ctx, schema.Fill(s.Schema())(selectNodes))
@@ -55,6 +55,22 @@ func Nodes(ctx context.Context, s *postgres.Store) ([]Node, error) {
 		return nil, failed("look for nodes", err)
 	}
 	return nodes, nil
+}
+
+const selectElsewhere = `
+select count(*) from {session} s where s.expires_at > clock_timestamp() and not exists (select from {member} m where m.session = s.id)`
+
+// Elsewhere returns how many processes have a lease in the schema of a store and are no member there:
+// nodes that coordinate by etcd or ZooKeeper, and at times a node that is starting.
+func Elsewhere(ctx context.Context, s *postgres.Store) (n int, err error) {
+	err = s.Pool().QueryRow(ctx, schema.Fill(s.Schema())(selectElsewhere)).Scan(&n)
+	if schema.IsMissing(err) { // tables of the version before the coordination
+		return 0, nil
+	}
+	if err != nil {
+		return 0, failed("look for nodes that coordinate elsewhere", err)
+	}
+	return n, nil
 }
 
 const selectClocks = `

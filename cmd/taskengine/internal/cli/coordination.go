@@ -15,8 +15,8 @@ import (
 )
 
 func newCoordination(a *app) *cobra.Command {
-	return group("coordination", "Show and reset how the nodes of a store coordinate",
-		newCoordinationShow(a), newCoordinationReset(a))
+	return group("coordination", "Show, reset and clean up how nodes coordinate",
+		newCoordinationShow(a), newCoordinationReset(a), newCoordinationClean(a))
 }
 
 const coordinationHelp = `
@@ -32,15 +32,24 @@ func newCoordinationShow(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show STORE",
 		Short: "Show how the nodes of a store coordinate",
-		Long:  "Show for each database of a store how its nodes coordinate, as they have recorded it." + coordinationHelp,
-		Args:  cobra.ExactArgs(1),
+		Long: `Show for each database of a store how its nodes coordinate, as they have recorded it. If the
+configuration names etcd or ZooKeeper, show what is kept there below its prefix.` + coordinationHelp,
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withCoordination(cmd.Context(), args[0], schema, func(ctx context.Context, p stores.Place, log *slog.Logger) error {
 				records, err := coordination.Read(ctx, p, log)
+				isAlone := errors.Is(err, coordination.ErrUnshared) && p.Coordination.IsExternal()
+				if err != nil && !isAlone {
+					return err
+				}
+				if err := a.showCoordination(records); err != nil || !p.Coordination.IsExternal() {
+					return err
+				}
+				c, err := coordination.Contents(ctx, p, log)
 				if err != nil {
 					return err
 				}
-				return a.showCoordination(records)
+				return a.showContents(p, c)
 			})
 		},
 	}
@@ -110,7 +119,7 @@ func (a *app) showCoordination(records []coordination.Record) error {
 		}
 		rows[i] = []string{j.Database, cmp.Or(j.Driver, "not recorded"), j.Name, j.ID}
 	}
-	if a.json() {
+	if a.json() || len(records) == 0 {
 		return nil
 	}
 	return a.printTable([]string{"DATABASE", "COORDINATION", "WHERE", "ID"}, rows)

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/taskengine/taskengine/cmd/taskengine/internal/coordinator"
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/stores"
 	"github.com/taskengine/taskengine/config"
 	"github.com/taskengine/taskengine/coord"
@@ -100,7 +101,8 @@ func readAll(ctx context.Context, all []database) ([]Record, error) {
 // Reset removes the record from each database of a store, and returns the records that it has
 // removed. It refuses a store that nodes use, with an error that wraps ErrAlive. If the nodes of
 // the record could not be seen in the store, it also refuses, with ErrUnseen, unless isStopped says
-// that all of them are stopped.
+// that all of them are stopped. Nodes that coordinate by etcd or ZooKeeper are seen, too: they hold a
+// lease in the first database of their store, whose id is the second part of that of their cluster.
 func Reset(ctx context.Context, p stores.Place, isStopped bool, log *slog.Logger) (removed []Record, err error) {
 	all, err := open(ctx, p, log)
 	if err != nil {
@@ -116,7 +118,7 @@ func Reset(ctx context.Context, p stores.Place, isStopped bool, log *slog.Logger
 		return nil, err
 	}
 	for _, r := range rs {
-		isSeen := func(id coord.Identity) bool { return id.Is(r.Is) }
+		isSeen := func(id coord.Identity) bool { return id.Is(r.Is) || strings.HasSuffix(r.Is.ID, "/"+id.ID) }
 		if r.Found && !isStopped && !slices.ContainsFunc(seen, isSeen) {
 			return nil, fmt.Errorf("%w: the database %s records (%v)", ErrUnseen, r.Database, r.Is)
 		}
@@ -133,8 +135,8 @@ func Reset(ctx context.Context, p stores.Place, isStopped bool, log *slog.Logger
 	return removed, nil
 }
 
-// Alive returns the names of the nodes that are alive and coordinate in one of the databases of a
-// store; none for a store in files.
+// Alive returns the names of the nodes that are alive and use one of the databases of a store, and how
+// many coordinate elsewhere; none for a store in files.
 func Alive(ctx context.Context, p stores.Place, log *slog.Logger) (names []string, err error) {
 	all, err := open(ctx, p, log)
 	if errors.Is(err, ErrUnshared) {
@@ -158,6 +160,13 @@ func alive(ctx context.Context, all []database) (names []string, err error) {
 				names = append(names, n.Name)
 			}
 		}
+		others, err := health.Elsewhere(ctx, d.store)
+		if err != nil {
+			return nil, err
+		}
+		if others > 0 {
+			names = append(names, fmt.Sprintf("%d that coordinate elsewhere", others))
+		}
 	}
 	return names, nil
 }
@@ -165,6 +174,13 @@ func alive(ctx context.Context, all []database) (names []string, err error) {
 // Settings returns where the nodes of a store keep what people change while they run. s is the open
 // store at p. The caller calls done after the last use.
 func Settings(ctx context.Context, p stores.Place, s storage.Settings, log *slog.Logger) (c coord.Config, done func() error, err error) {
+	if p.Coordination.IsExternal() {
+		c, err := coordinator.Look(p.Coordination, log)
+		if err != nil {
+			return nil, nil, err
+		}
+		return c, c.Close, nil
+	}
 	all, err := open(ctx, p, log)
 	if errors.Is(err, ErrUnshared) {
 		return stored.New(s), func() error { return nil }, nil

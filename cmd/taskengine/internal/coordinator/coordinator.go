@@ -22,6 +22,7 @@ type Coordinator interface {
 	coord.Semaphore
 	coord.Rates
 	coord.Identified
+	coord.Keeper
 	Close() error
 }
 
@@ -49,6 +50,12 @@ func Open(ctx context.Context, c config.Coordination, u Use) (Coordinator, error
 		return nil, err
 	}
 	return opened, nil
+}
+
+// Look returns a connection to the coordinator of a configuration for a command, which joins nothing. It does not wait
+// for the coordinator. The caller closes the result.
+func Look(c config.Coordination, log *slog.Logger) (Coordinator, error) {
+	return connect(c, Use{Log: log})
 }
 
 // connect returns a connection that was not used yet.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -150,9 +151,13 @@ func judgeNodes(found *Findings, h *health.Report) {
 			dead = append(dead, fmt.Sprintf("%s, %s ago", n.Name, ago(h.Now, n.DiedAt)))
 		}
 	}
-	if len(alive) == 0 {
+	switch {
+	case h.Others > 0:
+		found.info("nodes", "%d use the database and coordinate elsewhere", h.Others)
+	case len(alive) == 0:
 		found.info("nodes", "none is alive")
-	} else {
+	}
+	if len(alive) > 0 {
 		found.info("nodes", "alive: %s", strings.Join(alive, "; "))
 	}
 	if len(dead) > 0 {
@@ -177,12 +182,7 @@ func examineCoordination(ctx context.Context, found *Findings, db *postgres.Stor
 
 // anyAlive reports whether a node is alive.
 func anyAlive(h *health.Report) bool {
-	for _, n := range h.Nodes {
-		if n.DiedAt.IsZero() {
-			return true
-		}
-	}
-	return false
+	return h.Others > 0 || slices.ContainsFunc(h.Nodes, func(n health.Node) bool { return n.DiedAt.IsZero() })
 }
 
 // judgeLive reports tasks that have not ended. They are not stuck if no node is alive.
@@ -197,7 +197,7 @@ func judgeLive(found *Findings, h *health.Report) {
 	if anyAlive(h) {
 		stuck = Error
 	}
-	if r.Orphans > 0 {
+	if r.Orphans > 0 && h.Others == 0 { // those that coordinate elsewhere may run them
 		found.add(stuck, "orphans", fmt.Sprintf("%d tasks run on nodes that are not alive, for up to %s", r.Orphans, ago(h.Now, r.OrphansSince)),
 			"they do not run really; the nodes that are alive should have recovered them within seconds, if there are any",
 			"start a node; if there is one, look at its log for errors of the role `healer`")

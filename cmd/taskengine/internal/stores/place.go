@@ -32,6 +32,8 @@ type Place struct {
 	Admin  string         // the address of the admin listener in its configuration; "" is unknown
 	Token  string         // of that listener; "" is none
 
+	Coordination config.Coordination // of its configuration; zero without one
+
 	Part    bool // one of several databases is accepted by itself
 	Salvage bool // Look reads damaged logs as far as they go
 }
@@ -88,6 +90,7 @@ func parse(arg string, load func(file string) (*config.Config, error)) (Place, e
 	p := Place{
 		Driver: cfg.Storage.Driver, Path: cfg.Storage.Path, URL: cfg.Storage.URL.Reveal(), Schema: cfg.Storage.Schema,
 		Config: cfg.Storage, Admin: cfg.Admin.Listen, Token: cfg.Admin.Token.Reveal(),
+		Coordination: cfg.Coordination,
 	}
 	if p.Driver == config.Memory {
 		return Place{}, exit.Errorf(exit.Usage, "the tasks of %s are in the memory of its node: they cannot be reached from here", arg)

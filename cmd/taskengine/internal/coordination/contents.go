@@ -1,0 +1,43 @@
+package coordination
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/taskengine/taskengine/cmd/taskengine/internal/coordinator"
+	"github.com/taskengine/taskengine/cmd/taskengine/internal/stores"
+	"github.com/taskengine/taskengine/coord"
+)
+
+// patience is how long a coordinator may take to answer a command.
+const patience = 20 * time.Second
+
+// Contents returns what the coordinator of a configuration keeps below its prefix. The configuration must
+// name etcd or ZooKeeper.
+func Contents(ctx context.Context, p stores.Place, log *slog.Logger) (coord.Contents, error) {
+	return keeping(ctx, p, log, coord.Keeper.Contents)
+}
+
+// Clean removes what the coordinator of a configuration keeps below its prefix, and returns what that was.
+// It refuses with an error that wraps [coord.ErrInUse] if a node is alive.
+func Clean(ctx context.Context, p stores.Place, log *slog.Logger) (coord.Contents, error) {
+	return keeping(ctx, p, log, coord.Keeper.Clean)
+}
+
+func keeping(ctx context.Context, p stores.Place, log *slog.Logger, call func(coord.Keeper, context.Context) (coord.Contents, error)) (all coord.Contents, err error) {
+	c, err := coordinator.Look(p.Coordination, log)
+	if err != nil {
+		return coord.Contents{}, err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	within, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if all, err = call(c, within); err != nil {
+		return all, fmt.Errorf("%s at %s: %w", p.Coordination.Driver, strings.Join(p.Coordination.Endpoints, ", "), err)
+	}
+	return all, nil
+}
