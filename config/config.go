@@ -81,6 +81,7 @@ const (
 	Database  = "postgres" // by the database of the storage
 	Etcd      = "etcd"
 	ZooKeeper = "zookeeper"
+	GUID      = "guid" // of roles alone
 )
 
 // Coordination is how nodes coordinate.
@@ -91,7 +92,8 @@ type Coordination struct {
 	Lease     time.Duration // how long a node counts as alive without a heartbeat
 	User      string        // of etcd or ZooKeeper; "": no authentication
 	Password  Text
-	TLS       TLS // of the connections with etcd or ZooKeeper
+	TLS       TLS    // of the connections with etcd or ZooKeeper
+	Roles     string // GUID: elected by messages; "": by the driver
 	Labels    map[string]string
 }
 

@@ -20,6 +20,7 @@ var coordinationTable = &object{fields: []field{
 	{name: "user", doc: "The user of `etcd` or `zookeeper` (scheme `digest`). Only this user can use what the nodes create in `zookeeper`.", otherwise: "none", is: words("the name of a user", notEmpty), at: in(func(c *Coordination) *string { return &c.User })},
 	{name: "password", doc: "The password of `user`. Write a reference.", otherwise: "none", is: guarded{secret("a password", notEmpty), masked}, at: in(func(c *Coordination) *Text { return &c.Password })},
 	{name: "tls", doc: "Encrypts the connections with `etcd` or `zookeeper`.", is: tlsTable, at: in(func(c *Coordination) *TLS { return &c.TLS })},
+	{name: "roles", doc: "`guid` elects the nodes that have roles, such as the one that removes old tasks, by messages over the bus, and not by the driver. Only with the storage `postgres`, and not with `bus.listen: none`.", otherwise: "elected by the driver", is: oneOf(nil, option[string]{"guid", GUID}), at: in(func(c *Coordination) *string { return &c.Roles })},
 	{name: "labels", doc: "Further attributes of the node. Types choose their nodes by them, see `nodes` of a type. No label can be called `name`: there that is the name of the node.", otherwise: "none", is: table[string]{of: "labels", keys: isLabel, likely: "LABEL", is: words("text", notEmpty)}, at: in(func(c *Coordination) *map[string]string { return &c.Labels })},
 }}
 
@@ -96,6 +97,12 @@ func (d *decoder) coordination() {
 		if driver != "" && driver != own && (key == "bus" || !c.IsExternal()) {
 			d.conflict([]string{key, "driver"}, "does not go with storage.driver; remove it, or write driver: "+own)
 		}
+	}
+	if c.Roles == GUID && own == Local {
+		d.conflict([]string{"coordination", "roles"}, "needs nodes that share a bus, which those with storage.driver: postgres do; remove it")
+	}
+	if c.Roles == GUID && d.cfg.Bus.Listen.Reveal() == "none" {
+		d.conflict([]string{"coordination", "roles"}, "needs messages between nodes, and bus.listen is none; remove one of them")
 	}
 	if !c.IsExternal() {
 		for _, key := range []string{"endpoints", "prefix", "user", "password", "tls"} {

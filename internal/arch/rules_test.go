@@ -374,7 +374,7 @@ var rules = []rule{
 		Of: "cmd/taskengine/internal/node",
 		May: []string{
 			"cmd/taskengine/internal/coordinator", "cmd/taskengine/internal/database", "cmd/taskengine/internal/descriptors",
-			"cmd/taskengine/internal/stores", "config", "coord/postgres",
+			"cmd/taskengine/internal/stores", "config", "coord/guid", "coord/postgres",
 			"engine", "engine/policy", "engine/task", "handlers", "plugins", "server", "storage", "tasklog",
 		},
 		Out: []string{"github.com/cockroachdb/pebble", "github.com/jackc/pgx"},

@@ -79,22 +79,27 @@ func TestNodesOnOneDatabaseAreOneEngine(t *testing.T) {
 
 func TestTasksOfAKilledNodeRunElsewhere(t *testing.T) {
 	t.Parallel()
-	g := newGate(t)
-	file := settingsFor(t, onPostgres(tables(t)), g)
-	n := nodes(t, file, 1)
-	id := n[0].ok(t, "task", "add", "hold")
-	n[0].until(t, id, "processing")
-	n = append(n, nodeOf(t, file, 1))
-	if err := n[0].cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	<-n[0].ended
-	n[1].says(t, "recovered tasks whose nodes are gone")
-	g.open(t)
-	n[1].ok(t, "task", "wait", id, "--timeout", "1m")
-	got := n[1].objects(t, "task", "get", id)[0]
-	if got["state"] != "done" || fmt.Sprint(got["attempt"]) != "2" {
-		t.Errorf("got %v", got)
+	for name, part := range map[string]string{"roles by the database": "", "roles by messages": "\ncoordination: {roles: guid}"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := newGate(t)
+			file := settingsFor(t, onPostgres(tables(t))+part, g)
+			n := nodes(t, file, 1)
+			id := n[0].ok(t, "task", "add", "hold")
+			n[0].until(t, id, "processing")
+			n = append(n, nodeOf(t, file, 1))
+			if err := n[0].cmd.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			<-n[0].ended
+			n[1].says(t, "recovered tasks whose nodes are gone")
+			g.open(t)
+			n[1].ok(t, "task", "wait", id, "--timeout", "1m")
+			got := n[1].objects(t, "task", "get", id)[0]
+			if got["state"] != "done" || fmt.Sprint(got["attempt"]) != "2" {
+				t.Errorf("got %v", got)
+			}
+		})
 	}
 }
 

@@ -3,6 +3,7 @@ package coordinator
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -23,6 +24,10 @@ type Coordinator interface {
 	coord.Rates
 	coord.Identified
 	coord.Keeper
+
+	// Check asks the coordinator once whether the node can use it. The error wraps [coord.ErrRefused] if it cannot
+	// before a configuration changes.
+	Check(ctx context.Context) error
 	Close() error
 }
 
@@ -82,10 +87,10 @@ func await(ctx context.Context, c config.Coordination, opened Coordinator, log *
 	defer cancel()
 	var reason error
 	for {
-		_, err := opened.Identity(within)
+		err := opened.Check(within)
 		switch {
-		case err == nil:
-			return nil
+		case err == nil, errors.Is(err, coord.ErrRefused):
+			return err
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case within.Err() != nil && reason != nil: // the try was cut off

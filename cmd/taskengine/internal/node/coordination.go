@@ -11,6 +11,7 @@ import (
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/coordinator"
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/database"
 	"github.com/taskengine/taskengine/config"
+	"github.com/taskengine/taskengine/coord/guid"
 	pgcoord "github.com/taskengine/taskengine/coord/postgres"
 	"github.com/taskengine/taskengine/engine"
 )
@@ -24,6 +25,7 @@ type coordination struct {
 	pool     *pgxpool.Pool
 	database *pgcoord.Coord          // of the nodes that share the store; nil: the store has one node
 	external coordinator.Coordinator // etcd or ZooKeeper; nil: none
+	messages *guid.Elector           // elects by messages; nil: the others elect
 }
 
 // openCoordination opens what a configuration names. The caller closes the result after an error,
@@ -36,9 +38,19 @@ func openCoordination(ctx context.Context, c *config.Config, log *slog.Logger) (
 		}
 	}
 	if c.Storage.Driver != config.Memory && c.Coordination.IsExternal() {
-		return t, t.openExternal(ctx, c.Coordination, log)
+		if err := t.openExternal(ctx, c.Coordination, log); err != nil {
+			return t, err
+		}
 	}
-	return t, nil
+	if t.database == nil || c.Coordination.Roles != config.GUID {
+		return t, nil
+	}
+	messages, err := t.database.Messages()
+	if err != nil {
+		return t, fmt.Errorf("coordination.roles: %w", err)
+	}
+	t.messages, err = guid.New(messages, guid.Options{Log: log})
+	return t, err
 }
 
 // openDatabase opens the coordination in the database of the tasks.
@@ -102,6 +114,9 @@ func (t *coordination) configure(c *engine.Config, from config.Coordination) {
 		c.Peers = t.external
 	default:
 		return
+	}
+	if t.messages != nil {
+		c.Elector = t.messages
 	}
 	c.Lease = from.Lease
 }
