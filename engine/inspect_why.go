@@ -51,6 +51,7 @@ const (
 	CodeDraining  = "draining"   // the node is stopping
 	CodeElsewhere = "elsewhere"  // another node is to start it
 	CodeNodeGone  = "node_gone"  // the node that ran it is gone
+	CodeNoProof   = "no_proof"   // the node cannot prove that it is alive, so it starts nothing
 	CodeHandler   = "handler"    // its handler is down
 	CodeDatabase  = "database"   // its database, one of several, does not answer
 	CodeUnwritten = "unwritten"  // a change of it is not in the store yet: it is being written, was not answered, or is refused
@@ -97,7 +98,21 @@ func (e *Engine) Why(ctx context.Context, id task.ID) (*task.Task, []Reason, err
 		}
 		rs = append(rs, r)
 	})
-	return t, e.withNodes(t, rs), nil
+	return t, e.withProof(e.withNodes(t, rs)), nil
+}
+
+// withProof adds what the node cannot prove at present: nothing starts without it.
+func (e *Engine) withProof(rs []Reason) []Reason {
+	holds, ok := e.HoldsPermits()
+	for i, r := range rs {
+		if ok && !holds && r.Cluster && (r.Code == CodeLimit || r.Code == CodeRate) {
+			rs[i].Text += "; the node cannot prove to the coordinator that it is alive, so it has no permits"
+		}
+	}
+	if !e.IsMember() {
+		rs = append([]Reason{{Code: CodeNoProof, Text: "the node cannot prove that it is alive, so it starts nothing; others may start the task"}}, rs...)
+	}
+	return rs
 }
 
 func endedText(t *task.Task) string {

@@ -94,6 +94,15 @@ func (e *Engine) Peers() []coord.Member { return slices.Clone(e.cluster.Peers())
 // alive. If not, it starts nothing. A node that was opened without a Membership is a member.
 func (e *Engine) IsMember() bool { return e.cluster.IsMember() }
 
+// HoldsPermits reports whether the node holds its permits of limits of the cluster at this moment, so that it
+// may use them. It reports false for ok if the engine has no Semaphore.
+func (e *Engine) HoldsPermits() (holds, ok bool) {
+	if e.config.Semaphore == nil {
+		return false, false
+	}
+	return e.cluster.HoldsPermits(), true
+}
+
 // Lease returns for how long the other nodes believe that this one is alive after it has proved it. That is
 // what the Membership says if it is [coord.Leased], and otherwise [Config].Lease. It reports false if the
 // engine was opened without a Membership.

@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -93,6 +94,13 @@ func TestANodeWithAStoreOfItsOwnLosesItsPermitsAndNothingElse(t *testing.T) {
 		synctest.Wait()
 		if got := n.get(limited); got.State == task.Processing {
 			t.Errorf("the task whose permit is lost is in the state %v", got.State)
+		}
+		_, reasons, err := n.Why(t.Context(), limited)
+		if err != nil || len(reasons) == 0 || !strings.Contains(reasons[0].Text, "cannot prove to the coordinator") {
+			t.Errorf("why says %+v, %v", reasons, err)
+		}
+		if holds, ok := n.HoldsPermits(); holds || !ok {
+			t.Errorf("it holds permits: %v, %v", holds, ok)
 		}
 		if !n.IsMember() {
 			t.Error("the node does not take itself for alive, and no other node uses its store")

@@ -53,6 +53,10 @@ func (g gatherer) Collect(out chan<- prometheus.Metric) {
 	if o, ok := node.engine.ClockOffset(); ok {
 		gauge(desc("clock_offset_seconds", "How far the wall clock of the machine is ahead of the clock of the cluster, by which tasks go."), o.Ahead.Seconds())
 	}
+	gauge(desc("member", "1 if the node can prove that it is alive: otherwise it starts no task."), truth(node.engine.IsMember()))
+	if holds, ok := node.engine.HoldsPermits(); ok {
+		gauge(desc("permits_usable", "1 if the node can prove to the coordinator that it holds its permits: otherwise it starts no task under a limit of the cluster."), truth(holds))
+	}
 	g.perType(node, gauge)
 	g.unhandled(node, gauge)
 	backlogs(node.engine.Backlogs(), out)

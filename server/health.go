@@ -39,6 +39,7 @@ var (
 	errStarting  = errors.New("the node is starting")
 	errDraining  = errors.New("the node is stopping")
 	errNotMember = errors.New("the node cannot prove that it is alive, and starts nothing")
+	errNoPermits = errors.New("the node cannot prove to the coordinator that it is alive, and starts nothing under limits of the cluster")
 )
 
 func (h *Health) checks() []check {
@@ -64,6 +65,13 @@ func (h *Health) checks() []check {
 		member.detail = fmt.Sprintf("its lease is %v", lease)
 	}
 	all := []check{{name: "started", fatal: true}, draining, failed, member}
+	if holds, ok := node.engine.HoldsPermits(); ok {
+		permits := check{name: "permits"}
+		if !holds {
+			permits.err = errNoPermits
+		}
+		all = append(all, permits)
+	}
 	if o, ok := node.engine.ClockOffset(); ok {
 		all = append(all, checkClock(o))
 	}
@@ -96,7 +104,8 @@ func checkClock(o engine.ClockOffset) check {
 }
 
 // ready answers 200 if the node is ready, and otherwise 503 with the reason. With ?verbose it lists all checks. A handler
-// that is down and a wall clock that is off are listed there only: other tasks run, and tasks do not go by that clock.
+// that is down, permits that are lost and a wall clock that is off are listed there only: other tasks run, and tasks do
+// not go by that clock.
 func (h *Health) ready(w http.ResponseWriter, r *http.Request) {
 	code, verbose := http.StatusOK, r.URL.Query().Has("verbose")
 	var lines []string

@@ -196,6 +196,9 @@ func TestANodeThatIsCutOffItsCoordinatorStartsNothing(t *testing.T) {
 		if code, text := cut.readiness(t); code != http.StatusServiceUnavailable {
 			t.Errorf("the node that is cut off is ready: %d %s", code, text)
 		}
+		if why := cut.objects(t, "task", "why", id)[0]["reasons"].([]any)[0].(map[string]any); why["code"] != "no_proof" {
+			t.Errorf("on the node that is cut off why says %v", why)
+		}
 		g.open(t)
 		other.ok(t, "task", "wait", id, "--timeout", "1m")
 		wire.Heal()
@@ -245,7 +248,7 @@ limits:
 		n[0].says(t, "the node has lost its permits")
 		n[0].ok(t, "task", "add", "copy", "--wait", "--timeout", "1m")
 		why = n[0].objects(t, "task", "why", first)[0]["reasons"].([]any)[0].(map[string]any)
-		if why["code"] != "limit" {
+		if why["code"] != "limit" || !strings.Contains(fmt.Sprint(why["text"]), "cannot prove to the coordinator") {
 			t.Errorf("without the coordinator why says %v", why)
 		}
 		if code, text := n[0].readiness(t); code != http.StatusOK {
