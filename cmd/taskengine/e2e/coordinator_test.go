@@ -199,6 +199,8 @@ func TestANodeThatIsCutOffItsCoordinatorStartsNothing(t *testing.T) {
 		if why := cut.objects(t, "task", "why", id)[0]["reasons"].([]any)[0].(map[string]any); why["code"] != "no_proof" {
 			t.Errorf("on the node that is cut off why says %v", why)
 		}
+		accepted := cut.ok(t, "task", "add", "copy") // by the database, which other nodes use
+		other.ok(t, "task", "wait", accepted, "--timeout", "1m")
 		g.open(t)
 		other.ok(t, "task", "wait", id, "--timeout", "1m")
 		wire.Heal()
