@@ -272,9 +272,14 @@ limits:
 
 func TestACoordinatorThatIsNotThereIsNamed(t *testing.T) {
 	onEach(t, func(t *testing.T, driver string) {
+		good := settingsFor(t, storageOf(t, "pebble")+coordinated(driver, endpoint(t, driver), "none"), newGate(t))
+		succeeds(t, "config", "check", "-c", good)
 		file := settingsFor(t, storageOf(t, "pebble")+coordinated(driver, "127.0.0.1:1", "none"), newGate(t))
+		if r := cli(t, nil, "", "config", "check", "-c", file); r.code != exitConfig || !strings.Contains(r.stderr, ": coordination.driver: "+driver+" at 127.0.0.1:1/none") {
+			t.Errorf("the check ended with %d: %s", r.code, r.stderr)
+		}
 		r := runUntilEnd(t, file)
-		if r.code != exitFailure || !strings.Contains(r.stderr, driver+" at 127.0.0.1:1 did not answer for 10s") {
+		if r.code != exitFailure || !strings.Contains(r.stderr, "the coordinator did not answer for 10s: "+driver+" at 127.0.0.1:1/none") {
 			t.Errorf("it ended with %d: %s", r.code, r.stderr)
 		}
 	})

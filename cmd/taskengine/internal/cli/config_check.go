@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/taskengine/taskengine/cmd/taskengine/internal/coordinator"
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/database"
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/exit"
 	"github.com/taskengine/taskengine/config"
@@ -74,7 +75,7 @@ do not fit.`,
 				return err
 			}
 			if probe {
-				if problems := slices.Concat(cfg.Probe(), probeStore(cfg), probeDatabases(cmd.Context(), cfg)); len(problems) > 0 {
+				if problems := slices.Concat(cfg.Probe(), probeStore(cfg), probeDatabases(cmd.Context(), cfg), probeCoordinator(cmd.Context(), cfg)); len(problems) > 0 {
 					return &config.Errors{Problems: problems}
 				}
 			}
@@ -93,8 +94,19 @@ do not fit.`,
 		},
 	}
 	flags.add(cmd, configUsage)
-	cmd.Flags().BoolVar(&probe, "probe", true, "look at this machine and the database, too; --probe=false does not")
+	cmd.Flags().BoolVar(&probe, "probe", true, "look at this machine, the database and the coordinator, too; --probe=false does not")
 	return cmd
+}
+
+// probeCoordinator returns why a node cannot use the coordinator that the configuration names.
+func probeCoordinator(ctx context.Context, c *config.Config) (found []config.Problem) {
+	if c.Storage.Driver == config.Memory || !c.Coordination.IsExternal() {
+		return nil
+	}
+	if err := coordinator.Probe(ctx, c.Coordination); err != nil {
+		found = append(found, c.ProblemAt(err.Error(), "coordination", "driver"))
+	}
+	return found
 }
 
 // probeDatabases returns what is wrong with the databases that the configuration names.

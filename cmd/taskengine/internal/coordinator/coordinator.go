@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"time"
 
 	"github.com/taskengine/taskengine/config"
@@ -41,6 +40,10 @@ type Use struct {
 const (
 	patience = 10 * time.Second       // with a coordinator that does not answer at the start
 	pause    = 250 * time.Millisecond // between two tries
+
+	probePatience = 5 * time.Second // with a coordinator that is only examined
+
+	adviceIfAway = "start it, or correct coordination.endpoints"
 )
 
 // Open connects to the coordinator of a configuration, and waits until it answers, but not for long. The caller closes
@@ -50,7 +53,7 @@ func Open(ctx context.Context, c config.Coordination, u Use) (Coordinator, error
 	if err != nil {
 		return nil, err
 	}
-	if err := await(ctx, c, opened, u.Log); err != nil {
+	if err := await(ctx, opened, u.Log); err != nil {
 		_ = opened.Close() // the first error says more
 		return nil, err
 	}
@@ -61,6 +64,22 @@ func Open(ctx context.Context, c config.Coordination, u Use) (Coordinator, error
 // for the coordinator. The caller closes the result.
 func Look(c config.Coordination, log *slog.Logger) (Coordinator, error) {
 	return connect(c, Use{Log: log})
+}
+
+// Probe returns why a node cannot use the coordinator of a configuration. It waits a few seconds for an answer.
+func Probe(ctx context.Context, c config.Coordination) error {
+	opened, err := connect(c, Use{Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, probePatience, fmt.Errorf("no answer within %v", probePatience))
+	defer cancel()
+	err = opened.Check(ctx)
+	_ = opened.Close() // it holds nothing
+	if err != nil && !errors.Is(err, coord.ErrRefused) {
+		err = fmt.Errorf("%w; %s", err, adviceIfAway)
+	}
+	return err
 }
 
 // connect returns a connection that was not used yet.
@@ -82,7 +101,7 @@ func connect(c config.Coordination, u Use) (Coordinator, error) {
 }
 
 // await waits until the coordinator answers: it may be starting together with this node.
-func await(ctx context.Context, c config.Coordination, opened Coordinator, log *slog.Logger) error {
+func await(ctx context.Context, opened Coordinator, log *slog.Logger) error {
 	within, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	var reason error
@@ -96,15 +115,14 @@ func await(ctx context.Context, c config.Coordination, opened Coordinator, log *
 		case within.Err() != nil && reason != nil: // the try was cut off
 		default:
 			if reason == nil {
-				log.Warn("the coordinator does not answer and is tried again", "driver", c.Driver, "for", patience, "error", err)
+				log.Warn("the coordinator does not answer and is tried again", "for", patience, "error", err)
 			}
 			reason = err
 		}
 		select {
 		case <-time.After(pause):
 		case <-within.Done():
-			return fmt.Errorf("%s at %s did not answer for %v: %v; start it, or correct coordination.endpoints",
-				c.Driver, strings.Join(c.Endpoints, ", "), patience, reason)
+			return fmt.Errorf("the coordinator did not answer for %v: %v; %s", patience, reason, adviceIfAway)
 		}
 	}
 }
