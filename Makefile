@@ -111,8 +111,8 @@ outbox: ## run examples/outbox on a PostgreSQL server of its own, and verify it
 	go test -count=1 -v ./examples/outbox
 
 .PHONY: cluster
-cluster: ## run examples/cluster: three nodes, one killed, under a limit that is changed
-	go test -count=1 -v -run TestTheLimitHolds ./examples/cluster
+cluster: ## run examples/cluster: three nodes, one killed, under a limit that is changed; COORD=etcd or zookeeper
+	COORD="$${COORD:-postgres}" go test -count=1 -v -run TestTheLimitHolds ./examples/cluster
 
 .PHONY: clean
 clean: ## remove build results

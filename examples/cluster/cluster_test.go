@@ -1,12 +1,15 @@
 //go:build unix
 
 // Package cluster_test runs three nodes on a PostgreSQL server of its own, kills one, and changes a limit of
-// all of them. It tells what happens, and looks at what the handlers have noted themselves.
+// all of them. The nodes coordinate by that server, by etcd or by ZooKeeper. It tells what happens, and looks at what the
+// handlers have noted themselves.
 package cluster_test
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -16,8 +19,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/taskengine/taskengine/internal/logtest"
 	"github.com/taskengine/taskengine/internal/pgtest"
+	"github.com/taskengine/taskengine/internal/servertest"
 )
 
 const (
@@ -25,15 +28,26 @@ const (
 	each     = 12 // payouts for each of them
 )
 
-var server *pgtest.Server // set once, before the tests
+var ( // set once, before the tests
+	server  *pgtest.Server
+	drivers []string // by which nodes coordinate, one example for each
+)
 
 func TestMain(m *testing.M) {
+	var err error
+	if drivers, err = chosen(os.Getenv("COORD")); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 	os.Exit(pgtest.Run(m, func(s *pgtest.Server) { server = s }))
 }
 
 // example is what all nodes have in common.
 type example struct {
-	program string // taskengine
+	program string            // taskengine
+	driver  string            // by which they coordinate
+	group   *servertest.Group // ends the nodes with this process, and removes their files
+	file    string            // their configuration
 	env     []string
 	journal journal
 	gate    string
@@ -41,23 +55,48 @@ type example struct {
 
 // node is a process.
 type node struct {
-	*exec.Cmd
+	*servertest.Process
 	name, api string
-	log       *logtest.Buffer
+	log       string // a file
+	ended     bool
 }
 
-func newExample(t *testing.T) *example {
+// newGroup returns a group that ends with the test, or with this process if that is killed.
+func newGroup(t *testing.T) *servertest.Group {
 	t.Helper()
-	folder := t.TempDir()
-	x := &example{program: filepath.Join(folder, "taskengine"), journal: journal(filepath.Join(folder, "journal")), gate: filepath.Join(folder, "gate")}
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", x.program, "../../cmd/taskengine").CombinedOutput(); err != nil {
+	g, err := servertest.NewGroup("cluster", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := g.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return g
+}
+
+// build returns the path of taskengine.
+func build(t *testing.T) string {
+	t.Helper()
+	program := filepath.Join(newGroup(t).Folder(), "taskengine")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "../../cmd/taskengine").CombinedOutput(); err != nil {
 		t.Fatalf("build taskengine: %v: %s", err, out)
 	}
+	return program
+}
+
+func newExample(t *testing.T, program, driver string) *example {
+	t.Helper()
+	group := newGroup(t)
+	in := func(name string) string { return filepath.Join(group.Folder(), name) }
+	x := &example{program: program, driver: driver, group: group, file: in("taskengine.yaml"), journal: journal(in("journal")), gate: in("gate")}
+	x.prepare(t)
 	if err := syscall.Mkfifo(x.gate, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	x.env = []string{"PATH=" + os.Getenv("PATH"), "DATABASE=" + server.Database(t), "JOURNAL=" + string(x.journal), "GATE=" + x.gate}
-	x.run(t, &node{name: "none"}, "migrate", "apply", "-c", "taskengine.yaml")
+	x.run(t, &node{name: "none"}, "migrate", "apply", "-c", x.file)
 	return x
 }
 
@@ -73,34 +112,58 @@ func (x *example) run(t *testing.T, n *node, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// start runs a node, which is killed with the test, and returns when it is ready.
+// start runs a node, which ends with the test, and returns when it is ready.
 func (x *example) start(t *testing.T, name string) *node {
 	t.Helper()
-	n := &node{name: name, log: new(logtest.Buffer)}
-	n.Cmd = exec.CommandContext(t.Context(), x.program, "run", "-c", "taskengine.yaml", "--set", "task_log.path="+t.TempDir(),
+	n := &node{name: name, log: filepath.Join(x.group.Folder(), name+".log")}
+	command := append([]string{"-i", "NODE=" + name}, x.env...)
+	command = append(command, x.program, "run", "-c", x.file, "--set", "task_log.path="+name+"-tasks",
 		"--set", "api.listen=127.0.0.1:0", "--set", "admin.listen=127.0.0.1:0", "--set", "node.log.format=json")
-	n.Env = append([]string{"NODE=" + name}, x.env...)
-	n.Stderr = n.log
-	if err := n.Start(); err != nil {
+	var err error
+	if n.Process, err = x.group.Start(name, "env", command...); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Await(n.ready); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = n.Process.Kill()
-		_ = n.Wait()
 		if t.Failed() {
-			t.Logf("%s said:\n%s", name, n.log)
+			said, err := os.ReadFile(n.log)
+			t.Logf("%s said (%v):\n%s", name, err, said)
 		}
-	})
-	await(t, name+" is ready", func() bool {
-		for s := bufio.NewScanner(strings.NewReader(n.log.String())); s.Scan(); {
-			var entry struct{ Msg, API string }
-			if json.Unmarshal(s.Bytes(), &entry) == nil && entry.Msg == "ready" {
-				n.api = entry.API
-			}
-		}
-		return n.api != ""
+		n.end(t, syscall.SIGKILL)
 	})
 	return n
+}
+
+// ready returns nil when the log says that the node is ready, and notes the address of its API.
+func (n *node) ready(context.Context) error {
+	f, err := os.Open(n.log)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	s := bufio.NewScanner(f)
+	for s.Scan() {
+		var entry struct{ Msg, API string }
+		if json.Unmarshal(s.Bytes(), &entry) == nil && entry.Msg == "ready" {
+			n.api = entry.API
+			return nil
+		}
+	}
+	return errors.Join(s.Err(), errors.New("it is not ready"))
+}
+
+// end sends a signal to the node if it runs, and returns when it and its handlers are gone.
+func (n *node) end(t *testing.T, signal syscall.Signal) {
+	t.Helper()
+	if n.ended {
+		return
+	}
+	n.ended = true
+	if err := n.End(signal); err != nil {
+		t.Errorf("the end of %s: %v", n.name, err)
+	}
 }
 
 // await returns when something has come about.
@@ -119,7 +182,7 @@ func say(format string, args ...any) { fmt.Printf("== "+format+"\n", args...) }
 // show prints what a command prints, but not its lines about single tasks.
 func (x *example) show(t *testing.T, n *node, args ...string) {
 	t.Helper()
-	fmt.Println("   $ taskengine", strings.Join(args, " "))
+	fmt.Println("   $ taskengine", strings.ReplaceAll(strings.Join(args, " "), x.file, filepath.Base(x.file)))
 	for s := range strings.Lines(x.run(t, n, args...)) {
 		if !strings.HasPrefix(strings.TrimSpace(s), "task ") {
 			fmt.Println("  ", strings.TrimSuffix(s, "\n"))
@@ -128,8 +191,15 @@ func (x *example) show(t *testing.T, n *node, args ...string) {
 }
 
 func TestTheLimitHoldsThoughANodeIsKilledAndTheLimitIsChanged(t *testing.T) {
-	x := newExample(t)
-	say("three nodes on one PostgreSQL; at most 30 payouts at once in all, and 3 for each partner")
+	program := build(t)
+	for _, driver := range drivers {
+		t.Run(driver, func(t *testing.T) { newExample(t, program, driver).play(t) })
+	}
+}
+
+// play does what the README tells.
+func (x *example) play(t *testing.T) {
+	t.Helper()
 	nodes := []*node{x.start(t, "n1"), x.start(t, "n2"), x.start(t, "n3")}
 	x.journal.note(t, "limit 30")
 	x.submit(t, nodes[0])
@@ -158,6 +228,11 @@ func TestTheLimitHoldsThoughANodeIsKilledAndTheLimitIsChanged(t *testing.T) {
 	x.show(t, nodes[1], "limit", "unset", "payouts")
 	x.run(t, nodes[0], "task", "wait", "--type", "payout", "--timeout", "50s")
 	x.verify(t, nodes[0])
+	x.coordination(t, nodes)
+	for _, n := range nodes {
+		n.end(t, syscall.SIGTERM)
+	}
+	say("the nodes have stopped")
 }
 
 // submit adds the payouts.
@@ -167,7 +242,7 @@ func (x *example) submit(t *testing.T, n *node) {
 	for i := range partners * each {
 		fmt.Fprintf(&file, `{"type": "payout", "data": {"partner": "partner-%d"}, "key": "payout-%d"}`+"\n", i%partners, i)
 	}
-	path := filepath.Join(t.TempDir(), "payouts.jsonl")
+	path := filepath.Join(x.group.Folder(), "payouts.jsonl")
 	if err := os.WriteFile(path, []byte(file.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -184,35 +259,25 @@ func (x *example) awaitRunning(t *testing.T, want int) {
 // kill kills the node that runs most payouts, and returns the others, and how many it ran.
 func (x *example) kill(t *testing.T, nodes []*node) (left []*node, ran int) {
 	t.Helper()
-	running := make(map[string][]int) // processes, by node
+	running := make(map[string]int) // payouts, by node
 	for _, l := range x.journal.examine(t).running {
-		running[l.node] = append(running[l.node], l.process)
+		running[l.node]++
 	}
 	victim := nodes[0]
 	for _, n := range nodes {
-		if len(running[n.name]) > len(running[victim.name]) {
+		if running[n.name] > running[victim.name] {
 			victim = n
 		}
 	}
-	say("kill -9 %s, which runs %d payouts; nothing of it lives on", victim.name, len(running[victim.name]))
-	if err := victim.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	await(t, "the processes of the node are gone", func() bool {
-		for _, process := range running[victim.name] {
-			if syscall.Kill(process, 0) == nil {
-				return false
-			}
-		}
-		return true
-	})
+	say("kill -9 %s, which runs %d payouts; nothing of it lives on", victim.name, running[victim.name])
+	victim.end(t, syscall.SIGKILL)
 	x.journal.note(t, "gone "+victim.name)
 	for _, n := range nodes {
 		if n != victim {
 			left = append(left, n)
 		}
 	}
-	return left, len(running[victim.name])
+	return left, running[victim.name]
 }
 
 // openGate lets payouts end while the file that it returns is open.

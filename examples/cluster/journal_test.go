@@ -17,7 +17,6 @@ type line struct {
 	kind          string // begin, paid, stopped; gone; limit
 	partner, task string
 	node          string
-	process       int
 	most          int // of the limit payouts
 }
 
@@ -31,9 +30,8 @@ func parse(text string) (all []line, err error) {
 			l.most, err = strconv.Atoi(words[1])
 		case l.kind == "gone" && len(words) == 2:
 			l.node = words[1]
-		case slices.Contains([]string{"begin", "paid", "stopped"}, l.kind) && len(words) == 5:
+		case slices.Contains([]string{"begin", "paid", "stopped"}, l.kind) && len(words) == 4:
 			l.partner, l.task, l.node = words[1], words[2], words[3]
-			l.process, err = strconv.Atoi(words[4])
 		default:
 			err = fmt.Errorf("it has the line %q", s)
 		}
@@ -101,14 +99,14 @@ func examine(all []line, perPartner int) count {
 }
 
 func TestAJournalIsExamined(t *testing.T) {
-	const sound = "limit 2\nbegin a 1 n1 7\nbegin b 2 n2 8\ngone n1\nbegin c 3 n2 9\npaid b 2 n2 8\nlimit 1\nstopped c 3 n2 9\nbegin a 1 n2 9\npaid a 1 n2 9\n"
+	const sound = "limit 2\nbegin a 1 n1\nbegin b 2 n2\ngone n1\nbegin c 3 n2\npaid b 2 n2\nlimit 1\nstopped c 3 n2\nbegin a 1 n2\npaid a 1 n2\n"
 	for name, c := range map[string]struct{ old, changed, says string }{
 		"sound":                         {"limit 2\n", "limit 2\n", ""},
 		"with too many":                 {"gone n1\n", "", "3 payouts run, of 2"},
-		"with too many of the new":      {"stopped c 3 n2 9\n", "", "2 payouts run, of 1"},
+		"with too many of the new":      {"stopped c 3 n2\n", "", "2 payouts run, of 1"},
 		"with too many for one partner": {"begin b 2", "begin a 2", "2 for a, of 1"},
 		"with one that runs twice":      {"begin b 2", "begin a 1", "1 runs twice"},
-		"with an end without begin":     {"begin c 3 n2 9\n", "", "3 ended on n2 and did not run"},
+		"with an end without begin":     {"begin c 3 n2\n", "", "3 ended on n2 and did not run"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			all, err := parse(strings.Replace(sound, c.old, c.changed, 1))
