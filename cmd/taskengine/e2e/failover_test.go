@@ -34,6 +34,7 @@ const (
 	failoverNodes = 3
 	failoverLease = 4 * time.Second // the default of coordination.lease
 	failoverRole  = "healer"        // decides about the tasks of nodes that are gone
+	failoverLook  = 2 * time.Millisecond
 )
 
 // failoverConfig makes nodes whose tasks note that they were started, and where, and run until they are let go.
@@ -193,11 +194,11 @@ func (f *failover) measure(t *testing.T, depart func(*testing.T, *victim)) (role
 	return role, task
 }
 
-// lookUntil looks again and again until something is so, and returns how long that is after begin. Any goroutine may
+// lookUntil looks every failoverLook until something is so, and returns how long that is after begin. Any goroutine may
 // call it.
 func lookUntil(t *testing.T, begin time.Time, isNot string, look func() (isSo bool, err error)) time.Duration {
 	t.Helper()
-	for ; time.Since(begin) < limit; time.Sleep(2 * time.Millisecond) {
+	for ; time.Since(begin) < limit; time.Sleep(failoverLook) {
 		isSo, err := look()
 		after := time.Since(begin)
 		if err != nil {
