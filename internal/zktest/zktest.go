@@ -11,6 +11,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -69,6 +70,9 @@ func Start(servers int, options ...Option) (*Ensemble, error) {
 		if _, err := os.Stat(debianJar); err != nil {
 			return nil, errors.New("zktest: there is no ZooKeeper; install it with `apt-get install zookeeper`, or set " + jarVariable)
 		}
+	}
+	if _, err := exec.LookPath("java"); err != nil {
+		return nil, errors.New("zktest: there is no java, which ZooKeeper needs; install it with `apt-get install default-jre-headless` or `brew install openjdk`")
 	}
 	group, err := servertest.NewGroup("zktest", nil)
 	if err != nil {
