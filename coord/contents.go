@@ -14,8 +14,9 @@ type Keeper interface {
 	// Contents returns what is kept below the prefix.
 	Contents(ctx context.Context) (Contents, error)
 
-	// Clean removes all that is kept below the prefix, for nodes of all stores, and returns what it was. The error
-	// wraps [ErrInUse] if one of the nodes is alive; then nothing is removed. No node may start meanwhile.
+	// Clean removes all that is kept below the prefix, for nodes of all stores, and returns what it was. All nodes must
+	// be stopped, and none may start meanwhile. The error wraps [ErrInUse] if one is alive nevertheless: then nothing is
+	// removed, unless the node has come at the last moment.
 	Clean(ctx context.Context) (Contents, error)
 }
 

@@ -18,7 +18,7 @@ import (
 // sends the old token with the request for another one, which etcd 3.4 refuses, so that it asks for ever.
 type login struct {
 	user, password string
-	turn           chan struct{} // holds one: who put it there may replace the token
+	turn           chan struct{} // holds one: the goroutine that put it there may replace the token
 	token          atomic.Pointer[string]
 }
 

@@ -31,9 +31,9 @@ func (c *Coord) Check(ctx context.Context) error {
 	ctx, release := c.store.servers.Guard(ctx)
 	defer release()
 	key := c.store.prefix + "check"
-	_, err := c.client.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(key), "<", 0)). // never
-												Then(clientv3.OpPut(key, "")).
-												Else(clientv3.OpGet(c.store.prefix, clientv3.WithPrefix(), clientv3.WithCountOnly())).Commit()
+	never := clientv3.Compare(clientv3.CreateRevision(key), "<", 0)
+	_, err := c.client.Txn(ctx).If(never).Then(clientv3.OpPut(key, "")).
+		Else(clientv3.OpGet(c.store.prefix, clientv3.WithPrefix(), clientv3.WithCountOnly())).Commit()
 	if why := context.Cause(ctx); err != nil && why != nil {
 		err = why
 	}

@@ -1,5 +1,5 @@
 // Package guid elects leaders by messages alone. It needs a [coord.Messages], and no database, quorum or list of nodes.
-// It says who does a duty, and not who is alive.
+// It says which node does a duty, and not which nodes are alive.
 //
 // The callers of Lead for a role are its candidates. Each has an id that is unique and grows with time, and announces
 // it every quarter of the lease. A candidate that knows of no older one (with a lower id) for a sixth of the lease

@@ -78,10 +78,10 @@ func (s *store) refused(cause error, format string, values ...any) error {
 
 // mayNotCreate returns the error of a node that this node may not create.
 func (s *store) mayNotCreate(cause error, path string) error {
-	who := "a client without a user"
+	by := "a client without a user"
 	rights := "world:anyone"
 	if s.options.User != "" {
-		who, rights = fmt.Sprintf("user %q", s.options.User), "the user"
+		by, rights = fmt.Sprintf("user %q", s.options.User), "the user"
 	}
-	return s.refused(cause, "%s may not create %s: create it with the ACL cdrwa for %s, or permit the creation of nodes in the one above it", who, path, rights)
+	return s.refused(cause, "%s may not create %s: create it with the ACL cdrwa for %s, or permit the creation of nodes in the one above it", by, path, rights)
 }

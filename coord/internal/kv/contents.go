@@ -13,6 +13,7 @@ import (
 
 	"github.com/taskengine/taskengine/coord"
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/internal/wakeup"
 )
 
 var _ coord.Keeper = (*Node)(nil)
@@ -26,33 +27,67 @@ func (n *Node) Contents(ctx context.Context) (coord.Contents, error) {
 	return contentsOf(cells, n.options.Now()), nil
 }
 
-// Clean implements [coord.Keeper].
+// joinWithin is longer than a node rests that has lost its lease, before it joins anew.
+const joinWithin = 3 * time.Second
+
+// Clean implements [coord.Keeper]. It takes a few seconds, in which a node that has lost its lease joins anew.
 func (n *Node) Clean(ctx context.Context) (coord.Contents, error) {
+	_, all, err := n.readUnused(ctx)
+	if err != nil {
+		return all, err
+	}
+	if err := wakeup.Sleep(ctx, joinWithin); err != nil {
+		return all, err
+	}
+	cells, all, err := n.readUnused(ctx)
+	if err != nil {
+		return all, err
+	}
+	// The id is removed last: while it is there, nodes of stores that have recorded it can start.
+	isID := func(c Cell) bool { return c.Key == identity }
+	for _, some := range [][]Cell{slices.DeleteFunc(slices.Clone(cells), isID), slices.DeleteFunc(cells, func(c Cell) bool { return !isID(c) })} {
+		if err := n.remove(ctx, some); err != nil {
+			return all, err
+		}
+	}
+	return all, nil
+}
+
+// readUnused returns all cells. The error wraps [coord.ErrInUse] if a node is alive.
+func (n *Node) readUnused(ctx context.Context) ([]Cell, coord.Contents, error) {
 	cells, err := n.readAll(ctx)
 	if err != nil {
-		return coord.Contents{}, fmt.Errorf("read what is kept: %w", err)
+		return nil, coord.Contents{}, fmt.Errorf("read what is kept: %w", err)
 	}
 	all := contentsOf(cells, n.options.Now())
-	for _, m := range all.Members {
-		return all, fmt.Errorf("%w, such as %q", coord.ErrInUse, m.Name)
+	if len(all.Members) > 0 {
+		return nil, all, fmt.Errorf("%w, such as %q", coord.ErrInUse, all.Members[0].Name)
 	}
-	changes := make([]Change, 0, len(cells))
 	for _, c := range cells {
 		if isOf(c, memberKey) || isOf(c, roleKey) || isOf(c, holderKey) {
-			return all, fmt.Errorf("%w: %s", coord.ErrInUse, c.Key)
+			return nil, all, fmt.Errorf("%w: %s", coord.ErrInUse, c.Key)
 		}
-		if c.Exists() {
-			changes = append(changes, Change{Was: c})
-		}
+	}
+	return cells, all, nil
+}
+
+// remove removes cells that have not changed.
+func (n *Node) remove(ctx context.Context, cells []Cell) error {
+	changes := make([]Change, 0, len(cells))
+	for _, c := range cells {
+		changes = append(changes, Change{Was: c})
+	}
+	if len(changes) == 0 {
+		return nil
 	}
 	outcomes, err := n.store.Swap(ctx, changes...)
 	if err != nil {
-		return all, fmt.Errorf("remove what is kept: %w", err)
+		return fmt.Errorf("remove what is kept: %w", err)
 	}
 	if slices.ContainsFunc(outcomes, func(o Outcome) bool { return !o.Swapped }) {
-		return all, fmt.Errorf("%w: they have changed what was to be removed", coord.ErrInUse)
+		return fmt.Errorf("%w: they have changed what was to be removed, and some of it is removed", coord.ErrInUse)
 	}
-	return all, nil
+	return nil
 }
 
 // readAll returns all cells that are there.
@@ -150,9 +185,9 @@ func ratesOf(c Cell, now time.Time) (all []coord.RateContents) {
 	if err != nil {
 		return nil
 	}
-	for name, full := range b {
-		if at := time.Unix(0, full); at.After(now) {
-			all = append(all, coord.RateContents{Name: name, Full: at})
+	for name, full := range b.Full {
+		if left := time.Duration(full - max(b.Time, now.UnixNano())); left > 0 {
+			all = append(all, coord.RateContents{Name: name, Full: now.Add(left).Round(0)})
 		}
 	}
 	return all

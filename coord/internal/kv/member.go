@@ -47,9 +47,9 @@ func (n *Node) valueOf(session task.ID, m coord.Member) []byte {
 	return text
 }
 
-// Join implements [coord.Membership]. The members are the nodes that use the same store of tasks. After changes during a call of fn there is one more call. An incarnation that is
-// a member already is refused. If the store cannot be used at the start, Join waits for it. At the end it waits for the
-// withdrawal for at most a third of the lease.
+// Join implements [coord.Membership]. The members are the nodes that use the same store of tasks. After changes during
+// a call of fn there is one more call. An incarnation that is a member already is refused. If the store cannot be used
+// at the start, Join waits for it. At the end it waits for the withdrawal for at most a third of the lease.
 func (n *Node) Join(ctx context.Context, self coord.Member, fn func([]coord.Member)) error {
 	if err := checkMember(self); err != nil {
 		return err

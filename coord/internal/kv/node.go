@@ -68,6 +68,7 @@ type Node struct {
 	gone    map[task.ID]bool             // guarded by mu: holders that are gone, and had or wanted permits
 	watches map[wakeup.Signal]bool       // guarded by mu: set when settings may have changed
 	rates   map[string]Cell              // guarded by mu: as they were last, by key
+	ahead   int64                        // guarded by mu: by how many nanoseconds the time of rates is ahead of options.Now; it never shrinks
 }
 
 // grave is a cell that is not there any more.

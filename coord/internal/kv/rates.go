@@ -15,16 +15,21 @@ import (
 // rateCells is how many cells have the rates: see permitCells.
 const rateCells = 1024
 
-// buckets is the value of a cell that has some rates: when the bucket of each is full again, in nanoseconds since 1970.
-// A rate that is not among them has all of its burst.
-type buckets map[string]int64
+// buckets is the value of a cell that has some rates. Times are in nanoseconds since 1970.
+type buckets struct {
+	Time int64            `json:"time"` // of the latest draw
+	Full map[string]int64 `json:"full"` // when the bucket of each rate is full again; a rate that is missing has all of its burst
+}
 
-func parseBuckets(c Cell) (buckets, error) {
-	b := buckets{}
+func parseBuckets(c Cell) (*buckets, error) {
+	b := &buckets{}
 	if c.Exists() {
 		if err := json.Unmarshal(c.Value, &b); err != nil {
 			return nil, fmt.Errorf("cell %s has no rates: %w", c.Key, err)
 		}
+	}
+	if b.Full == nil {
+		b.Full = map[string]int64{}
 	}
 	return b, nil
 }
@@ -70,18 +75,18 @@ func (n *Node) draw(ctx context.Context, draws []coord.Draw, latest map[string]c
 	if err != nil {
 		return err
 	}
-	now := n.options.Now().UnixNano()
 	changes := make([]Change, len(keys))
 	for i, key := range keys {
 		b, err := parseBuckets(cells[i])
 		if err != nil {
 			return err
 		}
+		b.Time = n.timeSince(b.Time)
 		for _, at := range wanted[key] {
-			drawn[at] = b.draw(now, latest[draws[at].Name], draws[at].Tokens)
+			drawn[at] = b.draw(latest[draws[at].Name], draws[at].Tokens)
 		}
-		maps.DeleteFunc(b, func(_ string, due int64) bool { return due <= now }) // a full bucket is as one that was never used
-		value, _ := json.Marshal(b)                                              // text and numbers can be marshalled
+		maps.DeleteFunc(b.Full, func(_ string, due int64) bool { return due <= b.Time }) // a full bucket is as one that was never used
+		value, _ := json.Marshal(b)                                                      // text and numbers can be marshalled
 		changes[i] = Change{Was: cells[i], Value: value}
 	}
 	outcomes, err := n.store.Swap(ctx, changes...)
@@ -124,10 +129,22 @@ func (n *Node) forgetRates(keys []string) {
 	}
 }
 
-func (b buckets) draw(now int64, d coord.Draw, tokens int) coord.Drawn {
+// timeSince returns the time of rates, which is not before that of another draw. The clocks of nodes may differ, and be
+// set back: a draw at an earlier time would give back what was drawn later. So the time of rates is that of the clock
+// that is furthest ahead of those that have drawn: a node that finds a later time than its own adds the difference to
+// its clock from then on.
+func (n *Node) timeSince(latest int64) int64 {
+	own := n.options.Now().UnixNano()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.ahead = max(n.ahead, latest-own)
+	return own + n.ahead
+}
+
+func (b *buckets) draw(d coord.Draw, tokens int) coord.Drawn {
 	step, slack := limits.Bucket(d.Interval, d.Burst)
-	granted, due, next := limits.Draw(now, b[d.Name], step, slack, int64(tokens))
-	b[d.Name] = due
+	granted, due, next := limits.Draw(b.Time, b.Full[d.Name], step, slack, int64(tokens))
+	b.Full[d.Name] = due
 	if granted == int64(tokens) {
 		next = 0
 	}

@@ -13,6 +13,7 @@
 //	config.go   settings
 //	rates.go    tokens of rates
 //	identity.go the id of the cluster
+//	contents.go what is kept, for people
 //
 // Nothing is decided by a leader. A node computes the next state of a cell, such as who holds the permits of a limit,
 // and stores it if the cell has not changed meanwhile.

@@ -2,7 +2,7 @@
 // go in as method calls with the time, and messages and the [State] come out.
 //
 // Candidates announce themselves to each other again and again. The one with the lowest id leads, once it has been the
-// lowest for the time to settle. A candidacy ends with its leadership: who leads again does so as another candidate,
+// lowest for the time to settle. A candidacy ends with its leadership: a leader that leads again does so as another candidate,
 // with a new id. Since ids grow, the oldest candidate leads, and one that comes back disturbs none.
 package election
 
