@@ -98,21 +98,7 @@ func (e *Engine) Why(ctx context.Context, id task.ID) (*task.Task, []Reason, err
 		}
 		rs = append(rs, r)
 	})
-	return t, e.withProof(e.withNodes(t, rs)), nil
-}
-
-// withProof adds what the node cannot prove at present: nothing starts without it.
-func (e *Engine) withProof(rs []Reason) []Reason {
-	holds, ok := e.HoldsPermits()
-	for i, r := range rs {
-		if ok && !holds && r.Cluster && (r.Code == CodeLimit || r.Code == CodeRate) {
-			rs[i].Text += "; the node cannot prove to the coordinator that it is alive, so it has no permits"
-		}
-	}
-	if !e.IsMember() {
-		rs = append([]Reason{{Code: CodeNoProof, Text: "the node cannot prove that it is alive, so it starts nothing; others may start the task"}}, rs...)
-	}
-	return rs
+	return t, e.withProof(t, e.withNodes(t, rs)), nil
 }
 
 func endedText(t *task.Task) string {

@@ -86,10 +86,6 @@ func (e *Engine) Incarnation() task.ID { return e.cluster.Incarnation() }
 // node cannot prove that it is alive, and if it was opened without a Membership.
 func (e *Engine) Members() []coord.Member { return e.cluster.Members() }
 
-// Peers returns the nodes of Config.Peers that are alive, this one included, sorted by incarnation. It
-// returns nil while it cannot know them, and if the engine was opened without Peers.
-func (e *Engine) Peers() []coord.Member { return slices.Clone(e.cluster.Peers()) }
-
 // IsMember reports whether the node is a member of the cluster, so that it can prove that it is
 // alive. If not, it starts nothing. A node that was opened without a Membership is a member.
 func (e *Engine) IsMember() bool { return e.cluster.IsMember() }

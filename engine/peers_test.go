@@ -2,12 +2,15 @@ package engine_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/taskengine/taskengine/coord"
 	"github.com/taskengine/taskengine/coord/local"
 	"github.com/taskengine/taskengine/engine"
 	"github.com/taskengine/taskengine/engine/policy"
@@ -62,8 +65,8 @@ func TestNodesWithAStoreEachShareLimitsAndSettings(t *testing.T) {
 			if err != nil || len(why.Nodes) != 2 || why.Nodes[0].Node+why.Nodes[1].Node != "node 1node 2" && why.Nodes[0].Node+why.Nodes[1].Node != "node 2node 1" {
 				t.Errorf("the limit is held by %+v, %v, want both nodes", why.Nodes, err)
 			}
-			if len(n.Peers()) != 2 || n.Members() != nil {
-				t.Errorf("a node has the peers %v and the members %v", n.Peers(), n.Members())
+			if n.Members() != nil {
+				t.Errorf("a node has the members %v", n.Members())
 			}
 		}
 		more := 6
@@ -108,8 +111,51 @@ func TestANodeWithAStoreOfItsOwnLosesItsPermitsAndNothingElse(t *testing.T) {
 		if got := n.end(limited); got.State != task.Done {
 			t.Errorf("the task ends in the state %v", got.State)
 		}
-		if len(n.Peers()) != 2 {
-			t.Errorf("after the loss the peers are %v", n.Peers())
+		again := n.submit(engine.Request{Type: "work"})
+		time.Sleep(10 * time.Second)
+		if why, err := nodes[1].WhyLimit(t.Context(), "few", ""); err != nil || len(why.Nodes) != 1 || why.Nodes[0].Node != "node 1" {
+			t.Errorf("after the loss the limit is held by %+v, %v, want the first node", why.Nodes, err)
+		}
+		n.end(again)
+	})
+}
+
+func TestPeersLearnThatANodeDrains(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		nodes, coords := apart(t, 1, clusterLimits(policy.Limit{Name: "few", Max: 1}), takes(time.Minute))
+		var peers []coord.Member
+		ctx, leave := context.WithCancel(t.Context())
+		left := make(chan error, 1)
+		go func() {
+			left <- coords[0].Peer().Join(ctx, coord.Member{Incarnation: task.ID{1}, Name: "other"}, func(all []coord.Member) { peers = all })
+		}()
+		nodes[0].submit(engine.Request{Type: "work"})
+		time.Sleep(time.Second)
+		closed := make(chan error, 1)
+		go func() { closed <- nodes[0].Close(context.Background()) }()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		i := slices.IndexFunc(peers, func(m coord.Member) bool { return m.Name == "node 1" })
+		if i < 0 || !peers[i].Draining {
+			t.Errorf("while it drains the peers are %+v", peers)
+		}
+		leave()
+		if err := errors.Join(<-left, <-closed); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestANodeThatIsNoMemberSaysSo(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		m := newGroup(t).join("node 1", one("work", nil), takes(time.Minute), "work")
+		if err := m.coord.Close(); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		_, reasons, err := m.Why(t.Context(), m.submit(engine.Request{Type: "work"}))
+		if err != nil || len(reasons) == 0 || reasons[0].Code != engine.CodeNoProof {
+			t.Errorf("why says %+v, %v", reasons, err)
 		}
 	})
 }

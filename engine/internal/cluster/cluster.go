@@ -168,6 +168,7 @@ type Cluster struct {
 	joined   chan struct{}        // closed when the node has joined for the first time
 
 	peers     atomic.Pointer[[]coord.Member] // replaced by the goroutine of peersLoop; nil while it knows none
+	peer      atomic.Pointer[task.ID]        // likewise: under which id the node is one of them; nil before
 	unhandled atomic.Pointer[[]Unhandled]    // what Monitor found last; nil while it does not run
 
 	outbox     outbox          // hints to be published

@@ -85,4 +85,5 @@ func (k *Cluster) Drain() {
 	if k.shared != nil {
 		k.membership.Announce(k.self())
 	}
+	k.drainPeer()
 }

@@ -17,7 +17,12 @@ func (k *Cluster) peersLoop(ctx context.Context) {
 	for losses := uint32(0); ; losses++ {
 		self := k.self()
 		self.Incarnation = derived(self.Incarnation, losses)
-		err := k.config.Peers.Join(ctx, self, func(members []coord.Member) { k.peers.Store(&members) })
+		k.peer.Store(&self.Incarnation)
+		err := k.config.Peers.Join(ctx, self, func(members []coord.Member) {
+			if before := k.peers.Swap(&members); before == nil {
+				k.logPeers()
+			}
+		})
 		if ctx.Err() != nil {
 			return
 		}
@@ -31,9 +36,27 @@ func (k *Cluster) peersLoop(ctx context.Context) {
 	}
 }
 
-// Peers returns the nodes with stores of their own that share limits with this one, itself included, sorted by
-// incarnation; nil if it does not know them.
-func (k *Cluster) Peers() []coord.Member {
+// logPeers logs the lease by which the node shares limits.
+func (k *Cluster) logPeers() {
+	attributes := []any{"asked", k.config.Lease}
+	if leased, ok := k.config.Peers.(coord.Leased); ok {
+		attributes = append(attributes, "lease", leased.Lease())
+	}
+	k.log.Info("the node shares limits with nodes that have stores of their own", attributes...)
+}
+
+// drainPeer tells the peers that this node starts nothing any more.
+func (k *Cluster) drainPeer() {
+	if id := k.peer.Load(); id != nil {
+		self := k.self()
+		self.Incarnation = *id
+		k.config.Peers.Announce(self)
+	}
+}
+
+// peerMembers returns the nodes with stores of their own that share limits with this one, itself included; nil if it
+// does not know them.
+func (k *Cluster) peerMembers() []coord.Member {
 	if known := k.peers.Load(); known != nil {
 		return *known
 	}

@@ -86,7 +86,7 @@ func (k *Cluster) nextHolder() task.ID {
 
 // MemberOfHolder returns the name of the node that holds permits under an id, or "" if it is not known.
 func (k *Cluster) MemberOfHolder(holder task.ID) string {
-	for _, m := range slices.Concat(k.view.Load().members, k.Peers()) {
+	for _, m := range slices.Concat(k.view.Load().members, k.peerMembers()) {
 		if slices.Equal(m.Incarnation[:12], holder[:12]) {
 			return m.Name
 		}
