@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -40,4 +41,19 @@ func keeping(ctx context.Context, p stores.Place, log *slog.Logger, call func(co
 		return all, fmt.Errorf("%s at %s: %w", p.Coordination.Driver, strings.Join(p.Coordination.Endpoints, ", "), err)
 	}
 	return all, nil
+}
+
+// checkGone returns an error that wraps ErrAlive if nodes of one of some databases are members at the coordinator: they
+// may be cut off from the database.
+func checkGone(ctx context.Context, p stores.Place, databases []coord.Identity, log *slog.Logger) error {
+	c, err := Contents(ctx, p, log)
+	if err != nil {
+		return err
+	}
+	for _, m := range c.Members {
+		if slices.ContainsFunc(databases, func(id coord.Identity) bool { return id.ID == m.Store }) {
+			return fmt.Errorf("%w: %s, at the coordinator", ErrAlive, m.Name)
+		}
+	}
+	return nil
 }

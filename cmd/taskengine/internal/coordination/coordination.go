@@ -117,6 +117,11 @@ func Reset(ctx context.Context, p stores.Place, isStopped bool, log *slog.Logger
 	if err != nil {
 		return nil, err
 	}
+	if p.Coordination.IsExternal() && !isStopped {
+		if err := checkGone(ctx, p, seen, log); err != nil {
+			return nil, err
+		}
+	}
 	for _, r := range rs {
 		isSeen := func(id coord.Identity) bool { return id.Is(r.Is) || strings.HasSuffix(r.Is.ID, "/"+id.ID) }
 		if r.Found && !isStopped && !slices.ContainsFunc(seen, isSeen) {

@@ -43,7 +43,7 @@ const (
 
 	probePatience = 5 * time.Second // with a coordinator that is only examined
 
-	adviceIfAway = "start it, or correct coordination.endpoints"
+	adviceIfAway = "start or mend it, or correct coordination.endpoints"
 )
 
 // Open connects to the coordinator of a configuration, and waits until it answers, but not for long. The caller closes
@@ -115,14 +115,14 @@ func await(ctx context.Context, opened Coordinator, log *slog.Logger) error {
 		case within.Err() != nil && reason != nil: // the try was cut off
 		default:
 			if reason == nil {
-				log.Warn("the coordinator does not answer and is tried again", "for", patience, "error", err)
+				log.Warn("the coordinator cannot be used and is tried again", "for", patience, "error", err)
 			}
 			reason = err
 		}
 		select {
 		case <-time.After(pause):
 		case <-within.Done():
-			return fmt.Errorf("the coordinator did not answer for %v: %v; %s", patience, reason, adviceIfAway)
+			return fmt.Errorf("the coordinator could not be used for %v: %v; %s", patience, reason, adviceIfAway)
 		}
 	}
 }

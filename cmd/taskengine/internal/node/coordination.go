@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -38,9 +39,12 @@ func openCoordination(ctx context.Context, c *config.Config, log *slog.Logger) (
 		}
 	}
 	if c.Storage.Driver != config.Memory && c.Coordination.IsExternal() {
-		if err := t.openExternal(ctx, c.Coordination, log); err != nil {
+		if err := t.openExternal(ctx, c, log); err != nil {
 			return t, err
 		}
+	}
+	if c.Storage.Driver == config.Memory && c.Coordination.Driver != "" && c.Coordination.Driver != config.Local {
+		log.Warn("a node whose tasks are in memory is alone: coordination.driver has no effect", "driver", c.Coordination.Driver)
 	}
 	if t.database == nil || c.Coordination.Roles != config.GUID {
 		return t, nil
@@ -81,21 +85,35 @@ func (t *coordination) openDatabase(ctx context.Context, c *config.Config, log *
 
 // openExternal connects to etcd or ZooKeeper. The nodes of a database are told from those of others by the identity
 // that is in the database.
-func (t *coordination) openExternal(ctx context.Context, c config.Coordination, log *slog.Logger) error {
+func (t *coordination) openExternal(ctx context.Context, c *config.Config, log *slog.Logger) error {
 	use := coordinator.Use{Log: log}
 	if t.database != nil {
-		id, err := t.database.Identity(ctx)
+		err := database.Retry(ctx, c.Storage, log, func(ctx context.Context) (err error) {
+			use.Store, use.Now, err = t.lookAtDatabase(ctx)
+			return err
+		})
 		if err != nil {
 			return err
 		}
-		if use.Now, err = t.database.ReadClock(ctx); err != nil {
-			return err
-		}
-		use.Store = id.ID
 	}
 	var err error
-	t.external, err = coordinator.Open(ctx, c, use)
+	t.external, err = coordinator.Open(ctx, c.Coordination, use)
 	return err
+}
+
+// clockPatience is how long the first reading of the database's clock may take.
+const clockPatience = 10 * time.Second
+
+// lookAtDatabase returns the identity of the store, and the clock of its nodes.
+func (t *coordination) lookAtDatabase(ctx context.Context) (store string, now func() time.Time, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, clockPatience, fmt.Errorf("the database did not answer for %v", clockPatience))
+	defer cancel()
+	id, err := t.database.Identity(ctx)
+	if err != nil {
+		return "", nil, err
+	}
+	now, err = t.database.ReadClock(ctx)
+	return id.ID, now, err
 }
 
 // configure sets the coordination in the configuration of an engine.
