@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"sync"
 
 	"github.com/go-zookeeper/zk"
@@ -180,11 +182,18 @@ func (s *store) dataVersion(c kv.Cell) (int32, bool) {
 func (s *store) Read(ctx context.Context, keys ...string) ([]kv.Cell, error) {
 	for {
 		cells, err := s.read(ctx, keys)
-		lost := errors.Is(err, errSilent) || errors.Is(err, zk.ErrConnectionClosed) || errors.Is(err, zk.ErrSessionExpired) || errors.Is(err, zk.ErrClosing)
-		if !lost || ctx.Err() != nil {
+		if !isLost(err) || ctx.Err() != nil {
 			return cells, err
 		}
 	}
+}
+
+// isLost reports whether a request has no answer because its connection was lost. The library passes on the error of the
+// network if that is what the request itself has met.
+func isLost(err error) bool {
+	var network *net.OpError
+	return errors.Is(err, errSilent) || errors.Is(err, zk.ErrConnectionClosed) || errors.Is(err, zk.ErrSessionExpired) ||
+		errors.Is(err, zk.ErrClosing) || errors.Is(err, io.EOF) || errors.As(err, &network)
 }
 
 func (s *store) read(ctx context.Context, keys []string) ([]kv.Cell, error) {
