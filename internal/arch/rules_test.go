@@ -306,6 +306,10 @@ var rules = []rule{
 		Why: "clients import the messages without the server",
 	},
 	{
+		Of:  "schedule/calendar",
+		Why: "when a schedule fires follows from its calendar and a time alone",
+	},
+	{
 		Of:  "tasklog",
 		May: []string{"engine/task", "internal/wakeup"},
 		Why: "lines are kept by task; cmd/taskengine connects the code that logs and reads them",
@@ -473,7 +477,7 @@ var onlyBy = map[string][]string{
 
 // deterministic packages decide, so they do no I/O and do not wait: time and chance are passed
 // in. Forbidden are whole packages, and the functions of package time that read a clock or wait.
-var deterministic = []string{"coord/guid/internal/election", "engine/internal/core", "engine/internal/shell", "engine/internal/table", "engine/internal/window", "engine/policy"}
+var deterministic = []string{"coord/guid/internal/election", "engine/internal/core", "engine/internal/shell", "engine/internal/table", "engine/internal/window", "engine/policy", "schedule/calendar"}
 
 var (
 	forbiddenImports = []string{"context", "crypto/rand", "database/sql", "io", "log", "log/slog", "net", "os", "sync", "sync/atomic", "syscall"}
