@@ -98,7 +98,7 @@ var rules = []rule{
 		Why: "the shell decides about batches and their outcomes, and knows a store by its data alone; package engine does the I/O",
 	},
 	{
-		Of:  "engine/internal/scripttest",
+		Of:  "internal/scripttest",
 		Why: "a script does not depend on the machine that plays it",
 	},
 	{

@@ -8,10 +8,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/internal/scripttest"
 	"github.com/taskengine/taskengine/engine/internal/table"
 	"github.com/taskengine/taskengine/engine/policy"
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/internal/scripttest"
 )
 
 // story is the state of one script: a core, and a store that makes the effects of the core when the

@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/internal/scripttest"
 	"github.com/taskengine/taskengine/engine/policy"
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/internal/scripttest"
 	"github.com/taskengine/taskengine/storage"
 )
 
