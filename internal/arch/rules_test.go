@@ -288,6 +288,10 @@ var rules = []rule{
 		Why: "the SDK speaks the protocol and knows no host",
 	},
 	{
+		Of:  "alert",
+		Why: "what is told, and when, is decided without an engine, a clock and a network",
+	},
+	{
 		Of:  "handlers",
 		May: []string{"engine/task", "internal/ratelog", "internal/supervise"},
 		Out: []string{"golang.org/x/net"},

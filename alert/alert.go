@@ -1,0 +1,118 @@
+package alert
+
+import (
+	"fmt"
+	"time"
+)
+
+// Status is the state of an alert.
+type Status string
+
+// The states.
+const (
+	Pending  Status = "pending"  // the fact holds, and not for long enough yet
+	Firing   Status = "firing"   // the fact holds
+	Resolved Status = "resolved" // it held, and a target is still to be told that it does not any more
+)
+
+// Key tells alerts apart.
+type Key struct {
+	Rule    string `json:"rule"`
+	Subject string `json:"subject,omitempty"`
+	Node    string `json:"node,omitempty"`
+}
+
+// Alert is one rule about one subject.
+type Alert struct {
+	Key
+	When       Kind            `json:"when"`
+	Status     Status          `json:"status"`
+	Since      time.Time       `json:"since"`                // since when the fact holds
+	FiredAt    time.Time       `json:"fired_at,omitzero"`    // when it began to fire
+	ResolvedAt time.Time       `json:"resolved_at,omitzero"` // when it was resolved
+	Grown      int             `json:"grown,omitempty"`      // how often there was more of it than before, after it fired
+	GrownAt    time.Time       `json:"grown_at,omitzero"`    // when that was so last
+	Value      float64         `json:"value"`                // when the fact held last
+	More       bool            `json:"more,omitempty"`       // the value may be larger
+	News       int64           `json:"news,omitempty"`       // see [Fact]
+	Detail     string          `json:"detail,omitempty"`     // for people; it may have any text of a task
+	Told       map[string]Told `json:"told,omitempty"`       // by target that was told that it fires
+}
+
+// Told says what a target was told of an alert that fires.
+type Told struct {
+	At    time.Time `json:"at"`
+	Grown int       `json:"grown,omitempty"` // the alert's, at that time
+}
+
+// Labels returns the labels of the alert, except the rule: its subject and its node.
+func (a *Alert) Labels() map[string]string { return labelsOf(a.When, a.Key) }
+
+func labelsOf(when Kind, k Key) map[string]string {
+	labels := make(map[string]string, 2)
+	if label := when.Label(); label != "" {
+		labels[label] = k.Subject
+	}
+	if k.Node != "" {
+		labels["node"] = k.Node
+	}
+	return labels
+}
+
+// Summary says what the alert is about, in a few words without a line break, if its subject has none.
+func (a *Alert) Summary() string {
+	text := a.what()
+	if a.Status == Resolved {
+		return "resolved: " + text
+	}
+	return text
+}
+
+func (a *Alert) what() string {
+	on := ""
+	if a.Node != "" {
+		on = " on node " + a.Node
+	}
+	switch a.When {
+	case Errors:
+		return fmt.Sprintf("%s of type %s %s in error", a.number(), a.Subject, a.are())
+	case Unhandled:
+		return fmt.Sprintf("no node runs type %s, of which %s %s ready", a.Subject, a.number(), a.are())
+	case QueueAge:
+		return fmt.Sprintf("a task of type %s has been ready for %v", a.Subject, (time.Duration(a.Value) * time.Second).String())
+	case LimitFull:
+		return fmt.Sprintf("limit %s is full%s: %.0f slots are taken", a.Subject, on, a.Value)
+	case NodeDown:
+		return fmt.Sprintf("node %s left without draining", a.Node)
+	case StoreFailing:
+		return fmt.Sprintf("node %s cannot use its store", a.Node)
+	case CoordinatorFailing:
+		return fmt.Sprintf("node %s cannot prove to its coordinator that it is alive", a.Node)
+	case HandlerDown:
+		return fmt.Sprintf("handler %s takes no tasks%s", a.Subject, on)
+	case CrashLoop:
+		return fmt.Sprintf("handler %s crashed %.0f times in ten minutes%s", a.Subject, a.Value, on)
+	case DiskFull:
+		return fmt.Sprintf("the disk of %s is %.0f %% full%s", a.Subject, a.Value, on)
+	}
+	return fmt.Sprintf("rule %s about %s%s", a.Rule, a.Subject, on)
+}
+
+// number returns the value as a number of tasks, for people.
+func (a *Alert) number() string {
+	text := fmt.Sprintf("%.0f", a.Value)
+	switch {
+	case a.More:
+		return text + " or more tasks"
+	case a.Value == 1:
+		return "1 task"
+	}
+	return text + " tasks"
+}
+
+func (a *Alert) are() string {
+	if a.Value == 1 && !a.More {
+		return "is"
+	}
+	return "are"
+}

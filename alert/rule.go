@@ -1,0 +1,194 @@
+package alert
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Kind is what a rule is about.
+type Kind uint8
+
+// The kinds. Their subjects are types of tasks, limits, handlers or paths; those that have none are about a
+// node. What is observed on one node has its name in [Fact].Node.
+const (
+	Errors             Kind = iota + 1 // tasks of a type are in error; the value is how many
+	Unhandled                          // tasks of a type are ready and no node runs the type; the value is how many
+	QueueAge                           // the oldest ready task of a type; the value is for how many seconds it has been ready
+	LimitFull                          // a limit is full; the value is how many slots are taken
+	NodeDown                           // a node left without draining; the value is 1
+	StoreFailing                       // a node cannot use its store; the value is 1
+	CoordinatorFailing                 // a node cannot prove to its coordinator that it is alive; the value is 1
+	HandlerDown                        // a handler takes no tasks on a node; the value is 1
+	CrashLoop                          // the processes of a handler crash on a node; the value is how often in ten minutes
+	DiskFull                           // a disk of a node fills up; the value is the percentage that is used
+)
+
+// kindInfo is what is said of a kind.
+type kindInfo struct {
+	name  string
+	label string // of its subject
+}
+
+var kinds = [...]kindInfo{
+	Errors: {"errors", "type"}, Unhandled: {"unhandled", "type"}, QueueAge: {"queue_age", "type"},
+	LimitFull: {"limit_full", "limit"}, NodeDown: {"node_down", ""},
+	StoreFailing: {"store_failing", ""}, CoordinatorFailing: {"coordinator_failing", ""},
+	HandlerDown: {"handler_down", "handler"}, CrashLoop: {"crash_loop", "handler"}, DiskFull: {"disk_full", "path"},
+}
+
+// Kinds returns all kinds.
+func Kinds() (all []Kind) {
+	for k := Errors; int(k) < len(kinds); k++ {
+		all = append(all, k)
+	}
+	return all
+}
+
+// String returns the name of the kind, as configurations write it.
+func (k Kind) String() string {
+	if k == 0 || int(k) >= len(kinds) {
+		return fmt.Sprintf("kind %d", uint8(k))
+	}
+	return kinds[k].name
+}
+
+// Label returns the name of the label that the subject of the kind has; "" if the node is the subject.
+func (k Kind) Label() string {
+	if int(k) >= len(kinds) {
+		return ""
+	}
+	return kinds[k].label
+}
+
+// MarshalJSON writes the name of the kind.
+func (k Kind) MarshalJSON() ([]byte, error) { return json.Marshal(k.String()) }
+
+// UnmarshalJSON reads the name of a kind. A kind that is not known is 0.
+func (k *Kind) UnmarshalJSON(text []byte) error {
+	var name string
+	if err := json.Unmarshal(text, &name); err != nil {
+		return err
+	}
+	*k = 0
+	for _, one := range Kinds() {
+		if one.String() == name {
+			*k = one
+		}
+	}
+	return nil
+}
+
+// Rule says when an alert fires, and who is told.
+type Rule struct {
+	Name    string
+	When    Kind
+	Match   []string      // patterns of subjects, or of nodes for kinds without a subject: a name, or a beginning and *; none is all
+	AtLeast float64       // the value from which on the fact counts
+	For     time.Duration // how long it must hold before the alert fires
+
+	GroupWait time.Duration // from when something is to be told until it is: more may come
+	Interval  time.Duration // the least time between two notifications that tell something new
+	Repeat    time.Duration // after which what goes on is told again; 0 is never
+	Targets   []string
+}
+
+// matches reports whether the rule is about a subject, or about a node if its kind has no subjects.
+func (r *Rule) matches(subject, node string) bool {
+	if len(r.Match) == 0 {
+		return true
+	}
+	if r.When.Label() == "" {
+		subject = node
+	}
+	for _, pattern := range r.Match {
+		if matches(pattern, subject) {
+			return true
+		}
+	}
+	return false
+}
+
+// matches reports whether a text is what a pattern says: the same, or with * at the end, a text that
+// begins so.
+func matches(pattern, text string) bool {
+	if prefix, ok := strings.CutSuffix(pattern, "*"); ok {
+		return strings.HasPrefix(text, prefix)
+	}
+	return pattern == text
+}
+
+// Target is what the machine must know of a target.
+type Target struct {
+	Name   string
+	Rate   Rate
+	GiveUp time.Duration // for how long a notification is tried; 0 is for ever
+}
+
+// Rate bounds how many notifications are made for a target. The zero Rate is no bound.
+type Rate struct {
+	Count int
+	Per   time.Duration
+}
+
+// take takes one of the rate at a time. due is when the rate is unused again; take returns the next due. If
+// none is left, it returns when one is.
+func (r Rate) take(due, at time.Time) (next time.Time, ok bool, free time.Time) {
+	if r.Count <= 0 {
+		return due, true, at
+	}
+	step := r.Per / time.Duration(r.Count)
+	if free = due.Add(step - r.Per); free.After(at) {
+		return due, false, free
+	}
+	if due.Before(at) {
+		due = at
+	}
+	return due.Add(step), true, at
+}
+
+// Fact is something that was observed.
+type Fact struct {
+	Kind    Kind
+	Subject string
+	Node    string  // on which it was observed; "" if it is about all nodes
+	Value   float64 // see Kind
+	More    bool    // the value may be larger
+	News    int64   // of Errors: it is larger than before if a task has become an error
+	Detail  string  // for people
+}
+
+// Look is what was observed at a time.
+type Look struct {
+	At    time.Time
+	Whole []Kind // of these, what is not in Facts does not hold; of others it is not known
+	Facts []Fact
+}
+
+// Silence keeps alerts out of notifications until a time. That a target is told of the end of an alert
+// does not depend on silences.
+type Silence struct {
+	ID      string            `json:"id"`
+	Rule    string            `json:"rule,omitempty"`   // "" is any
+	Labels  map[string]string `json:"labels,omitempty"` // patterns, by label; an alert must match all
+	Until   time.Time         `json:"until"`
+	Comment string            `json:"comment,omitempty"`
+	By      string            `json:"by,omitempty"`
+	At      time.Time         `json:"at"`
+}
+
+// covers reports whether the silence is for an alert at a time.
+func (s *Silence) covers(a *Alert, at time.Time) bool {
+	if !at.Before(s.Until) || s.Rule != "" && s.Rule != a.Rule {
+		return false
+	}
+	labels := a.Labels()
+	for name, pattern := range s.Labels {
+		value, ok := labels[name]
+		if !ok || !matches(pattern, value) {
+			return false
+		}
+	}
+	return true
+}
