@@ -297,7 +297,7 @@ func roleInDatabase(t *testing.T, url string) func(context.Context) (string, err
 // roleInCoordinator is roleInDatabase for etcd and ZooKeeper.
 func roleInCoordinator(t *testing.T, c config.Coordination) func(context.Context) (string, error) {
 	t.Helper()
-	looker, err := coordinator.Look(c, slog.New(slog.DiscardHandler))
+	looker, err := coordinator.Open(t.Context(), c, coordinator.Use{Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

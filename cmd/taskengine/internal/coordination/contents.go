@@ -30,7 +30,7 @@ func Clean(ctx context.Context, p stores.Place, log *slog.Logger) (coord.Content
 }
 
 func keeping(ctx context.Context, p stores.Place, log *slog.Logger, call func(coord.Keeper, context.Context) (coord.Contents, error)) (all coord.Contents, err error) {
-	c, err := coordinator.Look(p.Coordination, log)
+	c, err := coordinator.Open(ctx, p.Coordination, coordinator.Use{Log: log})
 	if err != nil {
 		return coord.Contents{}, err
 	}

@@ -180,7 +180,7 @@ func alive(ctx context.Context, all []database) (names []string, err error) {
 // store at p. The caller calls done after the last use.
 func Settings(ctx context.Context, p stores.Place, s storage.Settings, log *slog.Logger) (c coord.Config, done func() error, err error) {
 	if p.Coordination.IsExternal() {
-		c, err := coordinator.Look(p.Coordination, log)
+		c, err := coordinator.Open(ctx, p.Coordination, coordinator.Use{Log: log})
 		if err != nil {
 			return nil, nil, err
 		}

@@ -60,12 +60,6 @@ func Open(ctx context.Context, c config.Coordination, u Use) (Coordinator, error
 	return opened, nil
 }
 
-// Look returns a connection to the coordinator of a configuration for a command, which joins nothing. It does not wait
-// for the coordinator. The caller closes the result.
-func Look(c config.Coordination, log *slog.Logger) (Coordinator, error) {
-	return connect(c, Use{Log: log})
-}
-
 // Probe returns why a node cannot use the coordinator of a configuration. It waits a few seconds for an answer.
 func Probe(ctx context.Context, c config.Coordination) error {
 	opened, err := connect(c, Use{Log: slog.New(slog.DiscardHandler)})
