@@ -11,6 +11,7 @@ package coord
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"maps"
 	"slices"
@@ -43,6 +44,17 @@ type Member struct {
 	Labels      map[string]string // of the node; types choose their nodes by them
 	Draining    bool              // it is alive, starts no tasks and is about to stop
 }
+
+// Derived returns an id that a node uses beside its incarnation, such as that of a holder of permits. The ids for
+// different n differ in their last four bytes alone, and the id for 0 is the incarnation: see [Member.Uses].
+func Derived(incarnation task.ID, n uint32) task.ID {
+	last := binary.BigEndian.Uint32(incarnation[12:])
+	binary.BigEndian.PutUint32(incarnation[12:], last+n)
+	return incarnation
+}
+
+// Uses reports whether id is derived from the incarnation of m, see [Derived].
+func (m *Member) Uses(id task.ID) bool { return bytes.Equal(m.Incarnation[:12], id[:12]) }
 
 // Clone returns a copy of m that shares no memory with it.
 func (m Member) Clone() Member {

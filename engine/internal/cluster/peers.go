@@ -2,10 +2,8 @@ package cluster
 
 import (
 	"context"
-	"encoding/binary"
 
 	"github.com/taskengine/taskengine/coord"
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/ratelog"
 	"github.com/taskengine/taskengine/internal/wakeup"
 )
@@ -16,7 +14,7 @@ func (k *Cluster) peersLoop(ctx context.Context) {
 	var failures ratelog.Limiter
 	for losses := uint32(0); ; losses++ {
 		self := k.self()
-		self.Incarnation = derived(self.Incarnation, losses)
+		self.Incarnation = coord.Derived(self.Incarnation, losses)
 		k.peer.Store(&self.Incarnation)
 		err := k.config.Peers.Join(ctx, self, func(members []coord.Member) {
 			if before := k.peers.Swap(&members); before == nil {
@@ -61,11 +59,4 @@ func (k *Cluster) peerMembers() []coord.Member {
 		return *known
 	}
 	return nil
-}
-
-// derived returns an id that differs from that of an incarnation in the last four bytes, unless n is 0.
-func derived(incarnation task.ID, n uint32) task.ID {
-	last := binary.BigEndian.Uint32(incarnation[12:])
-	binary.BigEndian.PutUint32(incarnation[12:], last+n)
-	return incarnation
 }

@@ -77,17 +77,17 @@ func (k *Cluster) holdLoop(ctx context.Context) {
 }
 
 // nextHolder returns the id of another holder: that of the incarnation at first, and after each loss one
-// that differs in the last four bytes. See [Cluster.memberOfHolder].
+// that is derived from it.
 func (k *Cluster) nextHolder() task.ID {
 	k.permits.mu.Lock()
 	defer k.permits.mu.Unlock()
-	return derived(k.Incarnation(), k.permits.losses)
+	return coord.Derived(k.Incarnation(), k.permits.losses)
 }
 
 // MemberOfHolder returns the name of the node that holds permits under an id, or "" if it is not known.
 func (k *Cluster) MemberOfHolder(holder task.ID) string {
 	for _, m := range slices.Concat(k.view.Load().members, k.peerMembers()) {
-		if slices.Equal(m.Incarnation[:12], holder[:12]) {
+		if m.Uses(holder) {
 			return m.Name
 		}
 	}

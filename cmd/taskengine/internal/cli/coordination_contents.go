@@ -24,10 +24,10 @@ func newCoordinationClean(a *app) *cobra.Command {
 		Use:   "clean CONFIGURATION",
 		Short: "Remove what nodes that are gone have left in etcd or ZooKeeper",
 		Long: `Remove all that is kept below coordination.prefix in etcd or ZooKeeper, for the nodes of all
-stores: permits, rates, what people have changed about limits, and the id of the cluster. The
-command refuses that while a node is alive. Tasks are not touched. Before a node with a store
-in PostgreSQL starts again, the record in that store must be reset ("taskengine coordination
-reset"), because its cluster is gone.`,
+stores: permits, rates, what people have changed about limits, and the id of the cluster. Stop
+all nodes before: the command refuses if it finds one alive. Tasks are not touched. Before a
+node with a store in PostgreSQL starts again, the record in that store must be reset
+("taskengine coordination reset"), because its cluster is gone.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withCoordination(cmd.Context(), args[0], "", func(ctx context.Context, p stores.Place, log *slog.Logger) error {
@@ -110,10 +110,10 @@ func keptOf(c coord.Contents) (all []keptJSON) {
 	return all
 }
 
-// holderName returns the name of the node that holds permits, whose ids differ in the last four bytes.
+// holderName returns the name of the node that holds permits, or "" if it is not known.
 func holderName(c coord.Contents, h coord.Holder) string {
 	for _, m := range c.Members {
-		if slices.Equal(m.Incarnation[:12], h.Holder[:12]) {
+		if m.Uses(h.Holder) {
 			return m.Name
 		}
 	}
