@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -15,28 +14,18 @@ import (
 	"github.com/taskengine/taskengine/coord/internal/reason"
 )
 
-// checkWithin is how long a check waits for an answer.
-const checkWithin = 10 * time.Second
-
-// errSilent says that a check had no answer.
-var errSilent = fmt.Errorf("no answer within %v", checkWithin)
-
 // Check asks etcd once whether this node can use it: whether it is there, and lets the node read and change keys below the
 // prefix. It changes nothing. The error is a [coord.ErrRefused] if the node cannot use etcd before the configuration of
 // one of them changes, such as a wrong password; it says where and what to do. Other errors can end by themselves: no
 // server answers within ten seconds, a majority of them is away, or etcd is out of space.
 func (c *Coord) Check(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, checkWithin, errSilent)
-	defer cancel()
-	ctx, release := c.store.servers.Guard(ctx)
-	defer release()
-	key := c.store.prefix + "check"
-	never := clientv3.Compare(clientv3.CreateRevision(key), "<", 0)
-	_, err := c.client.Txn(ctx).If(never).Then(clientv3.OpPut(key, "")).
-		Else(clientv3.OpGet(c.store.prefix, clientv3.WithPrefix(), clientv3.WithCountOnly())).Commit()
-	if why := context.Cause(ctx); err != nil && why != nil {
-		err = why
-	}
+	err := c.store.servers.Check(ctx, func(ctx context.Context) error {
+		key := c.store.prefix + "check"
+		never := clientv3.Compare(clientv3.CreateRevision(key), "<", 0)
+		_, err := c.client.Txn(ctx).If(never).Then(clientv3.OpPut(key, "")).
+			Else(clientv3.OpGet(c.store.prefix, clientv3.WithPrefix(), clientv3.WithCountOnly())).Commit()
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("etcd at %s: %w", c.name, c.store.explain(err))
 	}

@@ -4,34 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/taskengine/taskengine/coord/internal/reason"
 )
 
-// checkWithin is how long a check waits for an answer.
-const checkWithin = 10 * time.Second
-
-// errUnanswered says that a check had no answer.
-var errUnanswered = fmt.Errorf("no answer within %v", checkWithin)
-
 // Check asks ZooKeeper once whether this node can use it: whether it is there, and lets the node read and change the nodes
 // below the prefix, which it creates. The error is a [coord.ErrRefused] if the node cannot use ZooKeeper before the
 // configuration of one of them changes, such as a wrong password; it says where and what to do. Other errors can end by
 // themselves: no server answers within ten seconds, or a majority of them is away.
 func (c *Coord) Check(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, checkWithin, errUnanswered)
-	defer cancel()
-	ctx, release := c.store.servers.Guard(ctx)
-	defer release()
-	err := c.store.check(ctx)
-	if why := context.Cause(ctx); err != nil && why != nil {
-		err = c.store.explain(why)
-	}
-	if err != nil {
-		return fmt.Errorf("zookeeper at %s: %w", c.name, err)
+	if err := c.store.servers.Check(ctx, c.store.check); err != nil {
+		return fmt.Errorf("zookeeper at %s: %w", c.name, c.store.explain(err))
 	}
 	return nil
 }

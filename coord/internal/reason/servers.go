@@ -12,6 +12,7 @@ import (
 	"slices"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/taskengine/taskengine/coord"
 )
@@ -81,6 +82,26 @@ func (s *Servers) Guard(ctx context.Context) (context.Context, context.CancelFun
 		}
 	}()
 	return ctx, func() { cancel(context.Canceled) }
+}
+
+// checkWithin is how long a check waits for an answer.
+const checkWithin = 10 * time.Second
+
+// errUnanswered says that a check had no answer.
+var errUnanswered = fmt.Errorf("no answer within %v", checkWithin)
+
+// Check asks the servers something by a function. If that fails because connections to all servers are refused, or because
+// there is no answer within ten seconds, the error says so.
+func (s *Servers) Check(ctx context.Context, ask func(context.Context) error) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, checkWithin, errUnanswered)
+	defer cancel()
+	ctx, release := s.Guard(ctx)
+	defer release()
+	err := ask(ctx)
+	if why := context.Cause(ctx); err != nil && why != nil {
+		return why
+	}
+	return err
 }
 
 // Note notes what came of the newest connection to a server; nil is that the server has answered.
