@@ -20,9 +20,9 @@ type candidate struct {
 	loops sync.WaitGroup
 	start time.Time // the times of machine count from here
 
-	machine *election.Machine // of run
-	state   election.State    // of run: what lease was told
-	isDeaf  bool              // of run: what was logged
+	machine    *election.Machine // of run
+	state      election.State    // of run: what lease was told
+	isIsolated bool              // of run: what was logged
 
 	led    bool  // set when loops have ended: it led until it was stopped
 	failed error // set when loops have ended: why no more messages come; nil: they do
@@ -105,16 +105,16 @@ func (c *candidate) receive(message []byte) {
 func (c *candidate) apply(out []election.Message) {
 	c.tell(c.machine.Why())
 	c.send(out)
-	c.noteDeafness()
+	c.noteIsolation()
 }
 
-// noteDeafness logs that a leader may not be the only one, and that it knows again.
-func (c *candidate) noteDeafness() {
-	deaf := c.machine.IsDeaf()
-	if deaf == c.isDeaf || c.state != election.Leading {
+// noteIsolation logs that a leader may not be the only one, and that it knows again.
+func (c *candidate) noteIsolation() {
+	isolated := c.machine.IsIsolated()
+	if isolated == c.isIsolated || c.state != election.Leading {
 		return
 	}
-	if c.isDeaf = deaf; deaf {
+	if c.isIsolated = isolated; isolated {
 		c.log.Warn("messages do not arrive, not even this node's own: it leads, and others may do so as well", "role", c.role)
 	} else {
 		c.log.Info("messages arrive again", "role", c.role)
@@ -132,7 +132,7 @@ func (c *candidate) tell(why error) {
 		c.lease.Grant()
 		return
 	}
-	if errors.Is(why, election.ErrTwin) {
+	if errors.Is(why, election.ErrDuplicate) {
 		c.log.Warn("another process has the id of a candidate of this one; was the machine copied while it ran? A new id is used", "role", c.role)
 	}
 	if was == election.Leading {

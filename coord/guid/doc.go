@@ -28,12 +28,12 @@
 // with effort wasted and no harm done. The duties of the engine are such: every change of a task is a compare-and-swap,
 // and the second leader's fails. If "at most one" must hold, use coord/postgres, coord/etcd or coord/zk.
 //
-// A node that does not even receive its own messages is deaf: it cannot know of others. By default a deaf node leads,
-// because it may be the only one, and a duty done twice is better than one that is not done. With [Options].MustHear a
-// candidate leads only if it has received its own question, and gives up a lease after it has sent the newest message
-// that it received. On a bus that passes a message to all that are connected or to none, such as PostgreSQL, it has then
-// given up before one that has heard it leads; only a candidate that was not connected before the leader was cut off
-// may lead beside it, for less than a lease.
+// A node that does not even receive its own messages is isolated: it cannot know of others. By default an isolated node
+// leads, because it may be the only one, and a duty done twice is better than one that is not done. With
+// [Options].MustHear a candidate leads only if it has received its own question, and gives up a lease after it has sent
+// the newest message that it received. On a bus that passes a message to all that are connected or to none, such as
+// PostgreSQL, it has then given up before one that has heard it leads; only a candidate that was not connected before
+// the leader was cut off may lead beside it, for less than a lease.
 //
 // A process that was stopped (SIGSTOP, a suspended virtual machine, a garbage collector that takes long) cannot give up
 // meanwhile. Another one leads a lease after its last message, and the function of the stopped one may go on beside it

@@ -60,7 +60,7 @@ func TestTheSuiteHoldsForNodesThatMustHearThemselves(t *testing.T) {
 	coordtest.RunElector(t, backend(guid.Options{MustHear: true}))
 }
 
-// By default a node that is severed leads, which TestADeafNodeLeadsUnlessItMustHearItself shows. So the rest of the
+// By default a node that is severed leads, which TestAnIsolatedNodeLeadsUnlessItMustHearItself shows. So the rest of the
 // suite, which demands the opposite, does not hold.
 func TestThePartOfTheSuiteWithoutSeveredNodesHoldsByDefault(t *testing.T) {
 	b := backend(guid.Options{})
@@ -121,7 +121,7 @@ func none(t *testing.T, reigns <-chan reign, within time.Duration) {
 }
 
 // E1, E5 of a shell
-func TestADeafNodeLeadsUnlessItMustHearItself(t *testing.T) {
+func TestAnIsolatedNodeLeadsUnlessItMustHearItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first := local.New()
 		old, young := connect(t, first, guid.Options{}), connect(t, first, guid.Options{})
@@ -153,12 +153,12 @@ func TestADeafNodeLeadsUnlessItMustHearItself(t *testing.T) {
 		select {
 		case <-r.ctx.Done():
 		case <-time.After(lease):
-			t.Error("a deaf node goes on to lead")
+			t.Error("an isolated node goes on to lead")
 		}
 	})
 }
 
-func TestALeaderThatIsDeafSaysSo(t *testing.T) {
+func TestALeaderThatIsIsolatedSaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log logtest.Buffer
 		w := &wire{messages: local.New()}

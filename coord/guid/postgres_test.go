@@ -143,7 +143,7 @@ func TestElectionsByNotificationsOfADatabase(t *testing.T) {
 }
 
 // A duty must not stop because no connection can LISTEN any more.
-func TestADeafNodeLeadsThoughItsDatabaseIsGone(t *testing.T) {
+func TestAnIsolatedNodeLeadsThoughItsDatabaseIsGone(t *testing.T) {
 	n := remotes(t, server.Database(t), "taskengine", guid.Options{Lease: testLease})()
 	n.wire.Cut()
 	done := errors.New("done")

@@ -25,10 +25,10 @@ const (
 
 // The reasons for which a candidacy is over.
 var (
-	ErrOlder = errors.New("an older candidate has announced itself")
-	ErrDeaf  = errors.New("the node does not receive its own messages, so it cannot know whether another one leads")
-	ErrLate  = errors.New("the node was silent for longer than its lease, so another one may lead")
-	ErrTwin  = errors.New("another process announces itself by the id of this candidate, as a copy of a running machine does")
+	ErrOlder     = errors.New("an older candidate has announced itself")
+	ErrIsolated  = errors.New("the node does not receive its own messages, so it cannot know whether another one leads")
+	ErrLate      = errors.New("the node was silent for longer than its lease, so another one may lead")
+	ErrDuplicate = errors.New("another process announces itself by the id of this candidate, as a copy of a running machine does")
 )
 
 // Rules are what a candidate goes by. Candidates with different rules may stand for one role.

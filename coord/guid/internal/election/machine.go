@@ -56,8 +56,8 @@ func (m *Machine) State() State { return m.state }
 // Why returns the reason why the candidacy is over, or nil if it is not, or was stopped.
 func (m *Machine) Why() error { return m.why }
 
-// IsDeaf reports whether the candidate has not received its own messages for a lease.
-func (m *Machine) IsDeaf() bool { return m.now >= m.heard+m.rules.Lease }
+// IsIsolated reports whether the candidate has not received its own messages for a lease.
+func (m *Machine) IsIsolated() bool { return m.now >= m.heard+m.rules.Lease }
 
 // Next returns when Tick should be called. It may be called at any other time as well.
 func (m *Machine) Next() time.Duration { return m.next }
@@ -137,7 +137,7 @@ func (m *Machine) notePause() {
 // echo handles a message that comes from the id of this candidate.
 func (m *Machine) echo(msg Message) {
 	if msg.Seq > m.seq {
-		m.state, m.why = Over, ErrTwin // without a Bye, which would be about the other one as well
+		m.state, m.why = Over, ErrDuplicate // without a Bye, which would be about the other one as well
 		return
 	}
 	i := slices.IndexFunc(m.sent, func(s sentMessage) bool { return s.seq == msg.Seq })
@@ -170,8 +170,8 @@ func (m *Machine) decide() {
 	switch {
 	case m.state == Waiting && m.now >= m.since+m.rules.settle() && (m.isHeard || !m.rules.MustHear):
 		m.state = Leading
-	case m.state == Leading && m.rules.MustHear && m.IsDeaf():
-		m.end(ErrDeaf)
+	case m.state == Leading && m.rules.MustHear && m.IsIsolated():
+		m.end(ErrIsolated)
 	}
 }
 

@@ -167,7 +167,7 @@ func TestTwoAnnouncementsMayBeLostInSuccession(t *testing.T) {
 		w.run(w.within())
 		if r.MustHear {
 			w.want(1)
-			if why := leader.why; len(why) != 1 || !errors.Is(why[0], ErrDeaf) {
+			if why := leader.why; len(why) != 1 || !errors.Is(why[0], ErrIsolated) {
 				t.Errorf("the one that led gave up because of %v", why)
 			}
 		} else {
@@ -281,16 +281,16 @@ func TestACopyOfARunningCandidateIsNoticedAndBothGoOn(t *testing.T) {
 	copied := *original
 	copied.sent, copied.others = slices.Clone(original.sent), slices.Clone(original.others)
 	copied.rand = rand.New(rand.NewPCG(99, 99))
-	twin := &node{w: w, name: 2, rules: usual, m: &copied}
-	w.nodes = append(w.nodes, twin)
+	duplicate := &node{w: w, name: 2, rules: usual, m: &copied}
+	w.nodes = append(w.nodes, duplicate)
 	w.leaders++
-	twin.schedule()
+	duplicate.schedule()
 	w.run(w.within())
 	w.want(w.lowest(0))
-	if why := append(w.nodes[0].why, twin.why...); len(why) != 1 || !errors.Is(why[0], ErrTwin) {
+	if why := append(w.nodes[0].why, duplicate.why...); len(why) != 1 || !errors.Is(why[0], ErrDuplicate) {
 		t.Errorf("candidates gave up because of %v", why)
 	}
-	if w.nodes[0].m.self == twin.m.self {
+	if w.nodes[0].m.self == duplicate.m.self {
 		t.Error("two have the same id")
 	}
 }
