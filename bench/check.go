@@ -186,7 +186,7 @@ func policies(s *Scenario) policy.Set {
 		f := &s.Tasks[i]
 		t := policy.DefaultType()
 		t.Priority, t.Weight, t.Concurrency, t.Limits, t.Relaxed = f.Priority, f.Weight, f.Concurrency, f.Limits, f.Relaxed
-		t.MaxPayload, t.MaxCrashes, t.Retry = maxPayload, 0, policy.Retry{Max: 1_000_000, Backoff: policy.Backoff{Kind: policy.None}}
+		t.MaxPayload, t.MaxCrashes, t.Retry = maxPayload, 0, policy.Retry{Max: policy.Forever, Backoff: policy.Backoff{Kind: policy.None}}
 		if f.AtMostOnce {
 			t.Delivery = policy.AtMostOnce
 		}

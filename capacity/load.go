@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -131,7 +132,7 @@ func (r reader) typ(n config.Value) Type {
 		"arrivals": func(n config.Value) { r.arrivals(n, &t) },
 		"duration": func(n config.Value) { t.Duration = r.distribution(n) },
 		"cpu":      r.Number(&t.CPU, 0, 1), "payload": r.Size(&t.Payload, maxSize),
-		"retries": r.Number(&t.Retries, 0, 0.99), "attempts": r.Whole(&attempts, 1, maxAttempts),
+		"retries": r.Number(&t.Retries, 0, 0.99), "attempts": r.attempts(&attempts, maxAttempts),
 		"retry_after": func(n config.Value) {
 			var after time.Duration
 			r.Duration(&after, longest)(n)
@@ -159,6 +160,21 @@ func (r reader) typ(n config.Value) Type {
 		r.Fault(n, "has no duration; write one such as duration: 20ms")
 	}
 	return t
+}
+
+// attempts reads a number of attempts of 1 to most, or forever.
+func (r reader) attempts(into *int, most int) func(config.Value) {
+	want := fmt.Sprintf("a whole number from 1 to %d, or forever", most)
+	return config.Scalar(r.Reader, into, want, func(s string) (int, error) {
+		if s == "forever" {
+			return policy.Forever, nil
+		}
+		n, err := strconv.Atoi(strings.ReplaceAll(s, "_", ""))
+		if err != nil || n < 1 || n > most {
+			return 0, fmt.Errorf("%.40q does not fit; write %s", s, want)
+		}
+		return n, nil
+	})
 }
 
 func (r reader) arrivals(n config.Value, t *Type) {
@@ -237,5 +253,13 @@ func (t *Type) attempts() float64 {
 	if t.Retries == 0 {
 		return 1
 	}
-	return (1 - math.Pow(t.Retries, float64(t.Policy.Retry.Max))) / (1 - t.Retries)
+	return (1 - t.lost()) / (1 - t.Retries)
+}
+
+// lost returns the share of the tasks that use up their attempts.
+func (t *Type) lost() float64 {
+	if t.Policy.Retry.Max == policy.Forever {
+		return 0
+	}
+	return math.Pow(t.Retries, float64(t.Policy.Retry.Max))
 }

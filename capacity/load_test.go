@@ -2,6 +2,7 @@ package capacity_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/taskengine/taskengine/capacity"
 	"github.com/taskengine/taskengine/config"
+	"github.com/taskengine/taskengine/engine/policy"
 )
 
 func read(t testing.TB, text string) *capacity.Load {
@@ -63,6 +65,18 @@ types:
 	}
 }
 
+func TestALoadThatIsRetriedForeverLosesNothing(t *testing.T) {
+	const text = "objective: p99 start < 50ms\ntypes: {a: {rate: 200/s, duration: 20ms, retries: 0.5, attempts: %s}}\n"
+	forever, often := fmt.Sprintf(text, "forever"), fmt.Sprintf(text, "1000")
+	if m := read(t, forever).Types["a"].Policy.Retry.Max; m != policy.Forever {
+		t.Errorf("the attempts are %d", m)
+	}
+	one, other := plan(t, forever), plan(t, often)
+	if one.StoreBytes != other.StoreBytes || one.Slots != other.Slots {
+		t.Errorf("forever needs %v bytes and %d slots, a thousand attempts %v and %d", one.StoreBytes, one.Slots, other.StoreBytes, other.Slots)
+	}
+}
+
 func TestMistakesInALoadAreReportedWithTheirPlaces(t *testing.T) {
 	const types = "types: {a: {rate: 1/s, duration: 1ms}}\n"
 	for name, c := range map[string]struct{ text, says string }{
@@ -75,6 +89,7 @@ func TestMistakesInALoadAreReportedWithTheirPlaces(t *testing.T) {
 		"a key twice":         {types + types, "load.yaml:2:1: types is here a second time"},
 		"no rate":             {"types: {a: {duration: 1ms}}", "has no rate"},
 		"no duration":         {"types: {a: {rate: 1/s}}", "has no duration"},
+		"attempts of none":    {"types: {a: {attempts: for ever}}", "1 to 1000, or forever"},
 		"a rate of nothing":   {"types: {a: {rate: 200}}", "load.yaml:1:19: types.a.rate: \"200\" needs a unit"},
 		"a rate too high":     {"types: {a: {rate: 1/1ns}}", "is no rate up to"},
 		"a wrong unit":        {"types: {a: {duration: 20}}", "20 needs a unit, such as 30s"},

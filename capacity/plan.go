@@ -266,8 +266,7 @@ func (p *planner) sizes(m *modelled) {
 	running := 0.0
 	for _, name := range p.load.names() {
 		t := p.load.Types[name]
-		lost := math.Pow(t.Retries, float64(t.Policy.Retry.Max))
-		kept := (1-lost)*t.KeepDone.Seconds() + lost*t.KeepError.Seconds()
+		kept := (1-t.lost())*t.KeepDone.Seconds() + t.lost()*t.KeepError.Seconds()
 		a.StoreBytes += t.Rate * p.load.Growth * kept * (c.KeptRow + c.KeptPayload*float64(t.Payload))
 		running = max(running, float64(t.Payload))
 	}

@@ -42,7 +42,7 @@ func (l *Load) during(seed uint64, length time.Duration, factor float64) []sim.A
 				a.CPU = time.Duration(float64(took) * t.CPU)
 				a.Wait = took - a.CPU
 				a.Group = group(keyed, rng.IntN(t.Values))
-				for t.Retries > 0 && a.Fails < t.Policy.Retry.Max && rng.Float64() < t.Retries {
+				for t.Retries > 0 && !t.Policy.Retry.Exhausted(uint32(a.Fails)) && rng.Float64() < t.Retries {
 					a.Fails++
 				}
 				all = append(all, a)

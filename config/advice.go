@@ -4,15 +4,19 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"github.com/taskengine/taskengine/engine/policy"
 )
 
 // Advice returns what is allowed but probably a mistake, with its place: handlers that no type
 // uses, types that start tasks before the start is durable although their handler passes on a
-// fencing token, and limits of the cluster that limit nothing.
+// fencing token, types that try a task again without end and without a delay, and limits of the
+// cluster that limit nothing.
 func (c *Config) Advice() []Problem {
 	a := adviser{config: c, tree: c.written()}
 	a.idleHandlers()
 	a.fencing()
+	a.restless()
 	a.scopes()
 	return a.found.problems()
 }
@@ -68,6 +72,15 @@ func (a *adviser) fencing() {
 			continue
 		}
 		a.add("when the node is killed, the same version of a task may run twice, so the header Taskengine-Version does not tell the two runs apart; remove relaxed if the server relies on it as a fencing token", "types", name, "relaxed")
+	}
+}
+
+// restless reports types that try a failing task again at once, without end.
+func (a *adviser) restless() {
+	for _, name := range slices.Sorted(maps.Keys(a.config.Types)) {
+		if r := a.config.Types[name].Retry; r.Max == policy.Forever && r.Backoff.Kind == policy.None {
+			a.add("a task that always fails is tried again at once, without end, and takes a slot and commits all the time; give it a backoff, such as {fixed: [1m]}", "types", name, "retry", "backoff")
+		}
 	}
 }
 

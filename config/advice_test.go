@@ -19,6 +19,7 @@ func TestAdviceIsGivenAboutWhatIsAllowedAndNotMeant(t *testing.T) {
 		"a relaxed type that sends nothing":   {handlers + "types: {half: {}, cat: {relaxed: true}}", nil},
 		"a type of an HTTP handler, as usual": {handlers + "types: {half: {}, web: {}}", nil},
 		"a limit of the cluster that is none": {"limits:\n  a: {max: 1, scope: cluster}\n  b: {rate: 1/s, scope: cluster}\n  c: {scope: cluster}\n  d: {per: key, overrides: {x: 1}, scope: cluster}\n  e: {scope: node}", []string{":4:7: limits.c.scope: has neither max nor rate"}},
+		"retries without end and pause":       {handlers + "types:\n  half: {retry: {max: forever, backoff: none}}\n  cat: {retry: {max: forever}}\n  web: {retry: {backoff: none}}", []string{":6:32: types.half.retry.backoff: a task that always fails"}},
 		"nothing":                             {"", nil},
 	} {
 		advice := mustLoad(t, c.text).Advice()

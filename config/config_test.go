@@ -176,6 +176,21 @@ retention: {done: 3d, failed: forever}`)
 	}
 }
 
+func TestRetriesForeverAreReadShownAndReadAgain(t *testing.T) {
+	c := mustLoad(t, `
+types: {a: {handler: h, retry: {max: forever}}, b: {handler: h}}
+handlers: {h: {exec: [h]}}`, "types.b.retry.max=forever")
+	again := mustLoad(t, c.String())
+	for name, c := range map[string]*Config{"read": c, "read again": again} {
+		if got := [2]int{c.Types["a"].Retry.Max, c.Types["b"].Retry.Max}; got != [2]int{policy.Forever, policy.Forever} {
+			t.Errorf("%s, the attempts are %v", name, got)
+		}
+	}
+	if n := strings.Count(c.String(), "max: forever\n"); n != 2 {
+		t.Errorf("it is shown %d times:\n%s", n, c)
+	}
+}
+
 func TestSetReplacesWhatTheFileSays(t *testing.T) {
 	const file = `
 handlers: {h: {exec: [h]}}

@@ -224,6 +224,21 @@ func keeping() value[time.Duration] {
 	}
 }
 
+// tries is a number of attempts, or forever.
+func tries() value[int] {
+	n := whole[int](1, maxCount, "a number, or forever")
+	return value[int]{want: n.want, json: document{"anyOf": []document{{"const": "forever"}, n.json}}, parse: func(t text) (int, error) {
+		if t.value == "forever" {
+			return policy.Forever, nil
+		}
+		most, err := n.parse(t)
+		if err != nil && suggest.Nearest(t.value, []string{"forever"}) != "" {
+			err = fmt.Errorf("%s is neither a number nor forever; did you mean forever?", t.shown())
+		}
+		return most, err
+	}}
+}
+
 // LivenessOff is the liveness of a plugin that may send nothing for any time.
 const LivenessOff time.Duration = -1
 

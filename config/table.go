@@ -156,7 +156,7 @@ var timeoutTable = &object{what: "timeout", fields: []field{
 }}
 
 var retryTable = &object{what: "retry", fields: []field{
-	{name: "max", doc: "The number of attempts, including the first.", def: "10", is: whole[int](1, maxCount, "a number"), at: in(func(r *policy.Retry) *int { return &r.Max })},
+	{name: "max", doc: "The number of attempts, including the first. With `forever` a task is tried again until it succeeds, is cancelled, expires, has an error that is permanent or `never` retried, or becomes an error by `max_crashes` or `at_most_once`.", def: "10", is: tries(), at: in(func(r *policy.Retry) *int { return &r.Max })},
 	{name: "backoff", doc: "How long to wait between two attempts; `none` is no wait.", def: "{exponential: {initial: 1s, factor: 2, max: 1h}, jitter: 0.2}", is: short{word("none", policy.Backoff{Kind: policy.None}, "{fixed: [1s, 10s]}"), backoffTable}, at: in(func(r *policy.Retry) *policy.Backoff { return &r.Backoff })},
 	{name: "on", doc: "Exceptions for classes of errors, which handlers set: `never` does not retry.", is: table[policy.Rule]{of: "rules", keys: isName, likely: "CLASS", is: short{word("never", policy.Rule{Never: true}, "{delay: 1h}"), ruleTable}}, at: in(func(r *policy.Retry) *map[string]policy.Rule { return &r.On })},
 }}

@@ -90,11 +90,11 @@ func (e *Engine) Why(ctx context.Context, id task.ID) (*task.Task, []Reason, err
 		}
 		r, ok := e.elsewhere(t)
 		if !ok {
-			rs = e.withPauses(e.withPool(t, w, reasons(now, t, w)))
+			rs = e.withPauses(e.withPool(t, w, reasons(now, t, w, e.attemptsOf(t))))
 			return
 		}
 		if t.State != task.Processing {
-			rs = e.withPauses(append(waits(now, t, w), pausedLimits(t, w)...))
+			rs = e.withPauses(append(waits(now, t, w, e.attemptsOf(t)), pausedLimits(t, w)...))
 		}
 		rs = append(rs, r)
 	})
@@ -109,7 +109,17 @@ func endedText(t *task.Task) string {
 	return text
 }
 
-func reasons(now time.Time, t *task.Task, w core.Why) []Reason {
+// attemptsOf returns how many attempts the policy of this node allows a task, as in " of 10". It returns ""
+// if the type is not configured here, or [Config.Retry] has allowed more.
+func (e *Engine) attemptsOf(t *task.Task) string {
+	p, ok := e.catalog.policies.Types[t.Type]
+	if !ok || p.Retry.Exhausted(t.Attempt) {
+		return ""
+	}
+	return " of " + p.Retry.Attempts()
+}
+
+func reasons(now time.Time, t *task.Task, w core.Why, attempts string) []Reason {
 	var rs []Reason
 	add := func(r Reason) { rs = append(rs, r) }
 	switch {
@@ -123,7 +133,7 @@ func reasons(now time.Time, t *task.Task, w core.Why) []Reason {
 		add(Reason{Code: CodeRunning, Until: w.Deadline, Text: fmt.Sprintf("attempt %d runs since %s", t.Attempt, t.StartedAt.Format(time.RFC3339))})
 		return rs
 	}
-	rs = waits(now, t, w)
+	rs = waits(now, t, w, attempts)
 	if w.Held {
 		add(Reason{Code: CodeDatabase, Text: "the database that keeps it does not answer"})
 	}
@@ -154,12 +164,12 @@ func reasons(now time.Time, t *task.Task, w core.Why) []Reason {
 	return rs
 }
 
-// waits returns what keeps a task from running on any node.
-func waits(now time.Time, t *task.Task, w core.Why) (rs []Reason) {
+// waits returns what keeps a task from running on any node. attempts is that of attemptsOf.
+func waits(now time.Time, t *task.Task, w core.Why, attempts string) (rs []Reason) {
 	if t.State == task.Waiting && t.NextEventAt.After(now) {
 		r := Reason{Code: CodeScheduled, Until: t.NextEventAt, Text: "it is scheduled for " + t.NextEventAt.Format(time.RFC3339)}
 		if t.Attempt > 0 {
-			r.Code, r.Text = CodeRetry, fmt.Sprintf("attempt %d follows at %s, after: %s", t.Attempt+1, t.NextEventAt.Format(time.RFC3339), t.LastError)
+			r.Code, r.Text = CodeRetry, fmt.Sprintf("attempt %d%s follows at %s, after: %s", t.Attempt+1, attempts, t.NextEventAt.Format(time.RFC3339), t.LastError)
 		}
 		rs = append(rs, r)
 	}

@@ -214,8 +214,8 @@ func (c *checker) durations(t Type, at func(...string) []string) {
 }
 
 func (c *checker) retry(r Retry, at func(...string) []string) {
-	if r.Max < 1 {
-		c.add("must be 1 (no second attempt) or more", at("retry", "max")...)
+	if r.Max < 1 && r.Max != Forever {
+		c.add("must be 1 (no second attempt) or more, or forever", at("retry", "max")...)
 	}
 	b := r.Backoff
 	if b.Kind == Exponential && !(b.Factor >= 1 && b.Factor <= math.MaxFloat64) { // NaN fails both

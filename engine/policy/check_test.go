@@ -20,6 +20,7 @@ func clean() policy.Set {
 	soon := time.Second
 	mail, payout := policy.DefaultType(), policy.DefaultType()
 	mail.Limits = []string{"mail", "tenant"}
+	mail.Retry.Max = policy.Forever
 	mail.Retry.On = map[string]policy.Rule{"busy": {Delay: &soon}, "bad": {Never: true}}
 	payout.Limits = []string{"partner"}
 	payout.Weight, payout.Concurrency = 2, 4
@@ -121,6 +122,7 @@ func TestEveryProblemIsFoundOnceAndWhereItIs(t *testing.T) {
 		"timeout queue":        {edit(func(t *policy.Type) { t.Timeout.Queue = late }), "types.mail.timeout.queue", "negative"},
 		"timeout total":        {edit(func(t *policy.Type) { t.Timeout.Total = late }), "types.mail.timeout.total", "negative"},
 		"no attempt":           {edit(func(t *policy.Type) { t.Retry.Max = 0 }), "types.mail.retry.max", "1 (no second attempt) or more"},
+		"attempts below none":  {edit(func(t *policy.Type) { t.Retry.Max = -2 }), "types.mail.retry.max", "or forever"},
 		"factor":               {edit(func(t *policy.Type) { t.Retry.Backoff.Factor = 0.5 }), "types.mail.retry.backoff.factor", "1 or more"},
 		"factor that is none":  {edit(func(t *policy.Type) { t.Retry.Backoff.Factor = nan }), "types.mail.retry.backoff.factor", "1 or more"},
 		"endless factor":       {edit(func(t *policy.Type) { t.Retry.Backoff.Factor = inf }), "types.mail.retry.backoff.factor", "1 or more"},

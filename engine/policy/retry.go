@@ -2,6 +2,7 @@ package policy
 
 import (
 	"math"
+	"strconv"
 	"time"
 
 	"github.com/taskengine/taskengine/engine/task"
@@ -9,9 +10,20 @@ import (
 
 // Retry says whether and when another attempt follows a failed one.
 type Retry struct {
-	Max     int             // maximum number of attempts, including the first; at least 1
+	Max     int             // maximum number of attempts, including the first; at least 1, or [Forever]
 	Backoff Backoff         // the delay between two attempts
 	On      map[string]Rule // rules for classes of errors, by class
+}
+
+// Exhausted reports whether attempt n was the last one that Max allows. The first attempt is number 1.
+func (r Retry) Exhausted(n uint32) bool { return r.Max != Forever && int64(n) >= int64(r.Max) }
+
+// Attempts returns Max as text: a number, or "forever".
+func (r Retry) Attempts() string {
+	if r.Max == Forever {
+		return "forever"
+	}
+	return strconv.Itoa(r.Max)
 }
 
 // Rule is an exception for one class of errors.
@@ -51,7 +63,7 @@ func (r Retry) Next(n uint32, v task.Verdict, chance float64) (delay time.Durati
 	switch {
 	case v.Next != 0:
 		return max(0, v.Delay), v.Next == task.Waiting
-	case v.GiveUp, rule.Never, int64(n) >= int64(r.Max):
+	case v.GiveUp, rule.Never, r.Exhausted(n):
 		return 0, false
 	case v.Delay >= 0 && !v.AtLeast:
 		return v.Delay, true
@@ -76,7 +88,7 @@ func (b Backoff) After(n uint32, chance float64) time.Duration {
 		d = float64(b.Initial) * float64(n)
 	case Fixed:
 		if len(b.Delays) > 0 {
-			d = float64(b.Delays[min(int(n), len(b.Delays))-1])
+			d = float64(b.Delays[min(int64(n), int64(len(b.Delays)))-1])
 		}
 	}
 	ceiling := float64(math.MaxInt64 / 2) // leaves room for the jitter

@@ -219,3 +219,32 @@ func TestTheDefaultRetriesForHoursAndThenStops(t *testing.T) {
 		t.Errorf("%d attempts in %v", attempts, total)
 	}
 }
+
+func TestForeverIsFollowedByAnotherAttemptUnlessTheErrorForbidsIt(t *testing.T) {
+	r := policy.Retry{Max: policy.Forever, Backoff: policy.Backoff{Initial: time.Second, Factor: 2, Max: time.Hour}, On: map[string]policy.Rule{"bad": {Never: true}}}
+	for _, n := range []uint32{0, 1, 10, 1000, math.MaxInt32, math.MaxInt32 + 1, math.MaxUint32} {
+		if delay, again := r.Next(n, task.Verdict{Delay: -1}, middle); !again || delay < time.Second || n > 100 && delay != time.Hour {
+			t.Errorf("after attempt %d: %v, %v", n, delay, again)
+		}
+		for _, v := range []task.Verdict{{Delay: -1, GiveUp: true}, {Delay: -1, Class: "bad"}, {Next: task.Failed, Delay: -1}} {
+			if _, again := r.Next(n, v, middle); again {
+				t.Errorf("after attempt %d another one follows %+v", n, v)
+			}
+		}
+		if r.Exhausted(n) {
+			t.Errorf("attempt %d of %s is the last one", n, r.Attempts())
+		}
+	}
+	if r.Attempts() != "forever" || (policy.Retry{Max: 7}).Attempts() != "7" {
+		t.Errorf("the attempts are %q", r.Attempts())
+	}
+}
+
+func TestTheLastOfTheFixedDelaysIsRepeatedForEver(t *testing.T) {
+	b := policy.Backoff{Kind: policy.Fixed, Delays: []time.Duration{time.Second, time.Minute}}
+	for _, n := range []uint32{2, 3, math.MaxInt32, math.MaxInt32 + 1, math.MaxUint32} {
+		if d := b.After(n, middle); d != time.Minute {
+			t.Errorf("after attempt %d the delay is %v", n, d)
+		}
+	}
+}

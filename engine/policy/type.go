@@ -95,8 +95,9 @@ type Retention struct {
 	Done, Failed, Cancelled time.Duration
 }
 
-// Forever is the retention of rows that are never removed.
-const Forever time.Duration = -1
+// Forever is the retention of rows that are never removed, and the [Retry.Max] of tasks that are tried
+// again without end.
+const Forever = -1
 
 // Of returns how long a task that ended in state s is kept.
 func (r Retention) Of(s task.State) time.Duration {

@@ -96,7 +96,7 @@ func (c Change) Apply(t *Task) bool {
 		}
 		switch c.Outcome {
 		case Crashed:
-			t.Crashes++
+			t.Crashes = min(t.Crashes, MaxCount-1) + 1
 		case Completed, Errored, Snoozed:
 			t.Crashes = 0
 		}
@@ -113,7 +113,7 @@ func (c Change) Apply(t *Task) bool {
 	}
 	switch {
 	case c.To == Processing:
-		t.Attempt++
+		t.Attempt = min(t.Attempt, MaxCount-1) + 1
 		t.Owner, t.StartedAt = c.Owner, at
 		t.Notes = NewNotes(Progress{}, t.Checkpoint())
 	case c.To == Done:

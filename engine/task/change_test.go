@@ -1,6 +1,7 @@
 package task_test
 
 import (
+	"math"
 	"reflect"
 	"slices"
 	"strings"
@@ -230,6 +231,20 @@ func TestAttemptsAreCountedByGrabsAndRefunded(t *testing.T) {
 		step(t, row, s.change)
 		if row.Attempt != s.attempt || row.Crashes != s.crashes {
 			t.Errorf("%s: %d attempts and %d crashes, want %d and %d", s.what, row.Attempt, row.Crashes, s.attempt, s.crashes)
+		}
+	}
+}
+
+func TestTheNumbersOfAttemptsAndCrashesStopWhereEveryStoreCanKeepThem(t *testing.T) {
+	for _, from := range []uint32{task.MaxCount - 1, task.MaxCount, math.MaxUint32} {
+		row := submitted()
+		row.Attempt, row.Crashes = from, from
+		for range 3 {
+			step(t, row, task.Change{To: task.Processing})
+			step(t, row, task.Change{To: task.Submitted, Outcome: task.Crashed})
+			if row.Attempt != task.MaxCount || row.Crashes != task.MaxCount || row.History[len(row.History)-1].Number != task.MaxCount {
+				t.Fatalf("from %d it went to attempt %d with %d crashes", from, row.Attempt, row.Crashes)
+			}
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"maps"
+	"math"
 	"slices"
 	"time"
 )
@@ -17,6 +18,9 @@ const (
 	DefaultPriority uint8 = 5
 	LowestPriority  uint8 = 9
 )
+
+// MaxCount is where the numbers of attempts and of crashes of a task stop: every store can keep it.
+const MaxCount = math.MaxInt32
 
 // MaxHistory is the maximum number of past attempts in a row. The newest are kept.
 const MaxHistory = 20

@@ -122,7 +122,7 @@ returning t.id`
 // It changes no indexed column, unless the task could expire while it was queued.
 const updateGrab = `
 update {task} t
-set version = t.version + 1, state = 3, attempt = t.attempt + 1, owner = c.owner,
+set version = t.version + 1, state = 3, attempt = least(t.attempt, 2147483646) + 1, owner = c.owner,
 	started_at = c.at, updated_at = c.at, next_event_at = c.next, due_state = null, due_at = null, progress = null
 from unnest($1::uuid[], $2::bigint[], $3::uuid[], $4::bigint[], $5::bigint[]) as c (id, version, owner, at, next)
 where t.id = c.id and t.version = c.version

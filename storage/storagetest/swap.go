@@ -128,6 +128,18 @@ var swapCases = []testCase{
 			f.Fatalf("got %+v", got)
 		}
 	}},
+	{"the numbers of attempts and crashes stop before they overflow", func(f *fixture) {
+		t := f.row(task.Submitted, func(t *task.Task) { t.Attempt, t.Crashes = task.MaxCount-1, task.MaxCount-1 })
+		f.put(t)
+		for range 2 {
+			t = f.swap(task.Change{Ref: t.Ref(), To: task.Processing, At: at(1), Owner: task.ID{4}})
+			equal(f, "attempt", t.Attempt, task.MaxCount)
+			t = f.swap(task.Change{Ref: t.Ref(), To: task.Submitted, At: at(2), Outcome: task.Crashed})
+			got := f.get(t.ID)
+			equal(f, "stored attempt", got.Attempt, task.MaxCount)
+			equal(f, "stored crashes", got.Crashes, task.MaxCount)
+		}
+	}},
 	{"results of any size are kept", func(f *fixture) {
 		for _, size := range []int{0, 1, 300, 1000, 1 << 20} {
 			t := f.row(task.Processing)

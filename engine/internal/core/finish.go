@@ -145,7 +145,7 @@ func decide(now time.Time, p *policy.Type, a attempt, v task.Verdict, chance fun
 		return c
 	}
 	if !again {
-		if !v.GiveUp && int64(a.number) >= int64(p.Retry.Max) {
+		if !v.GiveUp && p.Retry.Exhausted(a.number) {
 			return giveUp(fmt.Sprintf("attempt %d of %d", a.number, p.Retry.Max))
 		}
 		return giveUp("")
