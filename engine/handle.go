@@ -99,8 +99,8 @@ func call(a *attempt, h task.Handler) task.Verdict {
 		}
 	}
 	v.Again = a.engine.byTimebase(v.Again)
-	if outOfRange(v.Again) { // a store could not find the task again
-		v = task.VerdictOf(nil, task.Permanent(fmt.Errorf("the handler asked to run again at %v: times must lie between the years 1970 and 9999", v.Again)))
+	if err := a.checkRerun(&v); err != nil {
+		v = task.VerdictOf(nil, err)
 	}
 	cause := a.why()
 	switch v.Outcome {

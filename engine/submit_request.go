@@ -64,10 +64,7 @@ func (c *catalog) rows(reqs []Request, shards *task.Shards) ([]*task.Task, error
 
 // fill sets t to the row of r, or returns an error if r is invalid.
 func (c *catalog) fill(t *task.Task, r *Request, shards *task.Shards) error {
-	info, known := c.types[r.Type]
-	if !known {
-		info = c.unknown
-	}
+	info := c.infoOf(r.Type)
 	if err := check(r, info.maxPayload); err != nil {
 		return err
 	}
@@ -88,7 +85,7 @@ func (c *catalog) fill(t *task.Task, r *Request, shards *task.Shards) error {
 	}
 	t.Shard = c.shardOf(t, shards)
 	if info.shardedBy != "" && t.OrderingKey == "" {
-		t.Shard = task.ShardOf(info.shardedBy + "\x00" + task.GroupValues(group, len(info.keys))[info.shardKey])
+		t.Shard = info.shardOfValue(info.shardValue(group))
 	}
 	return nil
 }

@@ -61,6 +61,7 @@ func Run(t *testing.T, c Config) {
 		{"life", lifeScenarios},
 		{"faults", faultScenarios},
 		{"finish", finishScenarios},
+		{"again", againScenarios},
 	} {
 		t.Run(section.name, func(t *testing.T) {
 			for _, s := range section.scenarios {

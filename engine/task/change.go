@@ -59,6 +59,8 @@ type Change struct {
 	Result      []byte    // what the handler returned; used only if the change Completes
 	Error       string    // becomes LastError unless it is empty
 	Group       *string   // the new Group; nil keeps the old one
+	Payload     *[]byte   // the new Payload; nil keeps the old one
+	Checkpoint  *[]byte   // the new checkpoint; nil keeps the old one, unless the change Completes
 }
 
 // Create makes t a new row in state to, at version 1 and without attempts. Besides Apply it is the
@@ -80,7 +82,7 @@ func (t *Task) Create(to State, at, nextEventAt time.Time) {
 // Apply applies c to t and reports whether it did. It does nothing and returns false if t is at
 // another version, if the state of t cannot become c.To, or if c grabs t and t is overdue at c.At,
 // see [Task.IsOverdue]. Times are stamped, and an error that is too long is cut. t keeps no
-// reference to c except to its Result.
+// reference to c except to its Result, its Payload and its Checkpoint.
 func (c Change) Apply(t *Task) bool {
 	if t.Ref() != c.Ref || !t.State.CanBecome(c.To) {
 		return false
@@ -104,6 +106,12 @@ func (c Change) Apply(t *Task) bool {
 	}
 	if c.Completes(t.State) {
 		t.Result, t.Notes = c.Result, NewNotes(t.Progress(), nil)
+	}
+	if c.Payload != nil {
+		t.Payload = *c.Payload
+	}
+	if c.Checkpoint != nil {
+		t.Notes = NewNotes(t.Progress(), *c.Checkpoint)
 	}
 	switch c.Count {
 	case Refund:
@@ -142,9 +150,21 @@ func (t *Task) IsOverdue(at time.Time) bool {
 
 // Completes reports whether c, applied to a row in state from, ends an attempt that has done its
 // work: the task is done, or runs again at a later time. The row then has the result of that
-// attempt and no checkpoint, because the next attempt does not continue this one.
+// attempt. It has no checkpoint but that of c, because the next attempt does not continue this one.
 func (c *Change) Completes(from State) bool {
 	return from == Processing && (c.To == Done || c.Outcome == Completed && c.To == Waiting)
+}
+
+// Bytes returns the size of what c writes into the row: a result, a payload and a checkpoint.
+func (c *Change) Bytes() int {
+	n := len(c.Result)
+	if c.Payload != nil {
+		n += len(*c.Payload)
+	}
+	if c.Checkpoint != nil {
+		n += len(*c.Checkpoint)
+	}
+	return n
 }
 
 // schedule sets NextEventAt. For a task that is Waiting or Submitted it is not after ExpiresAt.

@@ -45,6 +45,12 @@ func changes(t *task.Task) *rapid.Generator[task.Change] {
 		if group := rapid.StringN(0, 3, 9).Draw(r, "group"); group != "" {
 			c.Group = &group
 		}
+		if rapid.Bool().Draw(r, "new payload") {
+			c.Payload = new(rapid.SliceOf(rapid.Byte()).Draw(r, "payload"))
+		}
+		if rapid.Bool().Draw(r, "new checkpoint") {
+			c.Checkpoint = new(rapid.SliceOf(rapid.Byte()).Draw(r, "checkpoint"))
+		}
 		switch rapid.IntRange(0, 9).Draw(r, "spoil") {
 		case 0:
 			c.Version += uint64(rapid.IntRange(-1, 2).Draw(r, "off"))
@@ -136,6 +142,12 @@ func checkApplied(t *rapid.T, before *task.Task, c task.Change, now *task.Task) 
 	runsAgain := c.To == task.Waiting && c.Outcome == task.Completed
 	if before.State == task.Processing && (c.To == task.Done || runsAgain) {
 		want.Result, want.Notes = c.Result, task.NewNotes(want.Progress(), nil)
+	}
+	if c.Payload != nil {
+		want.Payload = *c.Payload
+	}
+	if c.Checkpoint != nil {
+		want.Notes = task.NewNotes(want.Progress(), *c.Checkpoint)
 	}
 	if c.To == task.Done {
 		want.LastError = ""
@@ -386,7 +398,7 @@ func TestACreatedRowHasNoPast(t *testing.T) {
 }
 
 func TestEveryFieldOfAChangeIsKnownToTheseTests(t *testing.T) {
-	const known = 11
+	const known = 13
 	if n := reflect.TypeFor[task.Change]().NumField(); n != known {
 		t.Errorf("task.Change has %d fields, the tests know %d", n, known)
 	}

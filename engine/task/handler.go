@@ -61,6 +61,7 @@ type verdict struct {
 	class string
 	least bool // delay is a minimum, not an exact delay
 	doubt bool
+	rerun *Rerun // with wishAgain
 }
 
 type wish uint8
@@ -106,18 +107,6 @@ func Snooze(d time.Duration) error {
 	return &verdict{error: errors.New("snoozed"), wish: wishSnooze, delay: max(0, d)}
 }
 
-// Again says that the work is done for now and is due again at the given time. The count of attempts
-// starts again. Recurring tasks return it. The result that is returned with it stays in the task
-// until the next run completes. A time that is in the past, or in the very near future, is treated
-// as [Snooze] treats a short delay, unless the task catches up with a schedule: each time is then at
-// least a second closer to the present than the one before.
-//
-// A time that was derived from [time.Now], and still has its monotonic reading, means that moment. Any
-// other is a time by the clock of the nodes, which the clock of this machine may differ from.
-func Again(at time.Time) error {
-	return &verdict{error: errors.New("runs again"), wish: wishAgain, at: at}
-}
-
 func mark(err error, set func(*verdict)) error {
 	if err == nil {
 		return nil
@@ -126,7 +115,7 @@ func mark(err error, set func(*verdict)) error {
 	var inner *verdict
 	if errors.As(err, &inner) {
 		v.wish, v.delay, v.at, v.class = inner.wish, inner.delay, inner.at, inner.class
-		v.least, v.doubt = inner.least, inner.doubt
+		v.least, v.doubt, v.rerun = inner.least, inner.doubt, inner.rerun
 	}
 	set(v)
 	return v
@@ -144,6 +133,7 @@ type Verdict struct {
 	AtLeast bool          // if Errored: the policy's delay is taken instead of Delay if it is longer
 	InDoubt bool          // if Errored: whether the work was done is unknown
 	Again   time.Time     // if Completed: when to run again; zero if not
+	Rerun   *Rerun        // with Again: what the task has then; nil keeps what it has
 
 	// Next is the state that a function of the program has chosen after an attempt that failed, whatever
 	// the policy of the type says of the number of attempts, delays and classes: Waiting for Delay,
@@ -168,7 +158,7 @@ func VerdictOf(result []byte, err error) Verdict {
 		case wishSnooze:
 			return Verdict{Outcome: Snoozed, Delay: v.delay}
 		case wishAgain:
-			return Verdict{Outcome: Completed, Result: result, Again: v.at}
+			return Verdict{Outcome: Completed, Result: result, Again: v.at, Rerun: v.rerun}
 		}
 	}
 	switch {

@@ -37,6 +37,12 @@ func TestAVerdictIsWhatTheHandlerAskedFor(t *testing.T) {
 		{"Snooze comes back later", task.Snooze(time.Minute), task.Verdict{Outcome: task.Snoozed, Delay: time.Minute}},
 		{"Snooze before now is at once", task.Snooze(-1), task.Verdict{Outcome: task.Snoozed}},
 		{"Again finishes and recurs", task.Again(at), task.Verdict{Outcome: task.Completed, Result: []byte("r"), Again: at}},
+		{"Again with options says what the task has then", task.Again(at, task.WithPayload([]byte("p")), task.WithCheckpoint([]byte("c"))), task.Verdict{
+			Outcome: task.Completed, Result: []byte("r"), Again: at, Rerun: &task.Rerun{Payload: new([]byte("p")), Checkpoint: new([]byte("c"))},
+		}},
+		{"a class on Again keeps its options", task.WithClass("c", task.Again(at, task.WithPayload(nil))), task.Verdict{
+			Outcome: task.Completed, Result: []byte("r"), Again: at, Rerun: &task.Rerun{Payload: new([]byte(nil))},
+		}},
 		{"ErrCrashed is a crash", fmt.Errorf("pid 7: %w", task.ErrCrashed), task.Verdict{Outcome: task.Crashed, Error: "pid 7: the handler's process died", Delay: policy}},
 		{"ErrInterrupted is an interruption", fmt.Errorf("pool: %w", task.ErrInterrupted), task.Verdict{Outcome: task.Interrupted, Error: "pool: the attempt was interrupted", Delay: policy}},
 		{"ErrUnavailable hands back", fmt.Errorf("pool: %w", task.ErrUnavailable), task.Verdict{Outcome: task.HandedBack, Error: "pool: the handler is not available", Delay: policy}},

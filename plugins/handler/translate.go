@@ -1,6 +1,7 @@
 package handler
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -31,6 +32,10 @@ func finishOf(runID uint64, v task.Verdict, x *extras, maxResult uint64) *wire.F
 		if v.Outcome == task.Completed {
 			f.Children, f.Signals = x.children, x.signals
 		}
+	}
+	if v.Outcome == task.Completed && !v.Again.IsZero() && v.Rerun != nil {
+		v = task.VerdictOf(nil, task.Permanent(task.WithClass("unsupported", errors.New(
+			"the handler asked to run again with another payload or a checkpoint, which the protocol between handler programs and nodes does not carry"))))
 	}
 	switch {
 	case v.Outcome == task.Completed && v.Again.IsZero():

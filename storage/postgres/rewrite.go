@@ -14,8 +14,9 @@ type rewritten struct {
 	row     *task.Task
 	was     task.State // its state in the store
 	changed bool
-	drops   bool // its checkpoint is deleted
 	results bool // it has a new result
+	loads   bool // it has a new payload
+	marks   bool // it has a new checkpoint, or none any more
 }
 
 // rewrite makes the changes that have no statement of their own, in a transaction.
@@ -37,7 +38,8 @@ func (v *verbs) rewrite(ctx context.Context, w *swaps) error {
 		if !c.Apply(r.row) {
 			continue
 		}
-		r.changed, r.drops, r.results = true, r.drops || completes, r.results || completes
+		r.changed, r.results = true, r.results || completes
+		r.loads, r.marks = r.loads || c.Payload != nil, r.marks || completes || c.Checkpoint != nil
 		answer := r.row.Clone()
 		if answer.State != task.Processing {
 			answer.Payload, answer.Notes = nil, task.NewNotes(answer.Progress(), nil)
@@ -133,7 +135,17 @@ func (v *verbs) update(p *pipe, changed []*rewritten) {
 		bytesOrNull(changed, func(r *rewritten) []byte { return encodeProgress(r.row.Progress()) }),
 		textsOrNull(changed, func(r *rewritten) string { return r.row.LastError }),
 		bytesOrNull(changed, func(r *rewritten) []byte { return encodeHistory(r.row.History) }),
-		booleans(changed, func(r *rewritten) bool { return r.drops }), booleans(changed, func(r *rewritten) bool { return r.results }),
+		booleans(changed, func(r *rewritten) bool { return r.marks }), booleans(changed, func(r *rewritten) bool { return r.results }),
 		bytesOrNull(changed, func(r *rewritten) []byte { return r.row.Result }),
-		texts(changed, func(r *rewritten) string { return r.row.Group }))
+		texts(changed, func(r *rewritten) string { return r.row.Group }),
+		bytesOrNull(changed, func(r *rewritten) []byte { return given(r.marks, r.row.Checkpoint()) }),
+		booleans(changed, func(r *rewritten) bool { return r.loads }), bytesOrNull(changed, func(r *rewritten) []byte { return given(r.loads, r.row.Payload) }))
+}
+
+// given returns a part of a row if it is new: what stays is not sent again.
+func given(isNew bool, part []byte) []byte {
+	if isNew {
+		return part
+	}
+	return nil
 }

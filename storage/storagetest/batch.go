@@ -117,6 +117,7 @@ func (m *model) batch() {
 		c := m.randomChange()
 		if m.rand.IntN(3) > 0 {
 			c.Count, c.Error, c.ReadyAt, c.Outcome = task.Keep, "", time.Time{}, task.Completed
+			c.Payload, c.Checkpoint = nil, nil
 			c.To = pick(m, []task.State{task.Processing, task.Done, task.Done})
 		}
 		if t, err := m.want.Get(m.f.ctx(), c.ID); err == nil && m.rand.IntN(5) > 0 {

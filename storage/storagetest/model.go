@@ -158,12 +158,19 @@ func (m *model) randomTask() *task.Task {
 }
 
 func (m *model) randomChange() task.Change {
-	return task.Change{
+	c := task.Change{
 		Ref: task.Ref{ID: pick(m, m.ids)}, To: pick(m, task.States()), At: m.randomTime(), NextEventAt: m.randomTime(),
 		ReadyAt: m.randomTime(), Owner: task.ID{byte(m.rand.IntN(3))}, Count: task.Count(m.rand.IntN(3)),
 		Outcome: task.Outcome(m.rand.IntN(7)), Result: pattern(pick(m, modelSizes)),
 		Error: strings.Repeat("e", pick(m, modelSizes)), // Apply cuts one that is too long
 	}
+	if m.rand.IntN(4) == 0 {
+		c.Payload = new(pattern(pick(m, modelSizes)))
+	}
+	if m.rand.IntN(4) == 0 {
+		c.Checkpoint = new(pattern(pick(m, modelSizes)))
+	}
+	return c
 }
 
 func (m *model) randomNote() task.Note {

@@ -117,6 +117,9 @@ func decide(now time.Time, p *policy.Type, a attempt, v task.Verdict, chance fun
 		c.To, c.Result = task.Done, v.Result
 		if !v.Again.IsZero() {
 			c.To, c.NextEventAt, c.ReadyAt, c.Count = task.Waiting, v.Again, v.Again, task.Reset
+			if r := v.Rerun; r != nil {
+				c.Payload, c.Checkpoint, c.Group = r.Payload, r.Checkpoint, r.Group
+			}
 		}
 		return c
 	case task.Snoozed:

@@ -8,8 +8,8 @@ import (
 	"github.com/taskengine/taskengine/storage"
 )
 
-// Limits of the inserts of a batch, and of its changes: rows, and bytes of payloads and
-// results. A single submission or result that exceeds them makes a batch of its own.
+// Limits of the inserts of a batch, and of its changes: rows, and bytes of payloads, results and
+// checkpoints. A single submission or change that exceeds them makes a batch of its own.
 const (
 	maxBatchRows  = 8192
 	maxBatchBytes = 16 << 20
@@ -147,8 +147,8 @@ func (r *room) take(rows, bytes int) bool {
 func (b *Batch) fits() (parts, saves, grabs, edits int, all bool) {
 	one := func(*task.Change) (int, int) { return 1, 0 }
 	changes, rows := room{maxBatchRows, maxBatchBytes}, room{maxBatchRows, maxBatchBytes}
-	saves = fitting(&changes, b.saves, func(s *core.Save) (int, int) { return 1, len(s.Result) })
-	edits = fitting(&changes, b.edits, func(**Edit) (int, int) { return 1, 0 })
+	saves = fitting(&changes, b.saves, func(s *core.Save) (int, int) { return 1, s.Bytes() })
+	edits = fitting(&changes, b.edits, func(ed **Edit) (int, int) { return 1, (*ed).Change.Bytes() })
 	grabs = fitting(&changes, b.grabs, one)
 	parts = fitting(&rows, b.parts, (*part).size)
 	all = saves == len(b.saves) && edits == len(b.edits) && grabs == len(b.grabs) && parts == len(b.parts)

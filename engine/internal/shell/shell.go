@@ -63,7 +63,7 @@ type Shell struct {
 	submitted []*Submission // whose rows the core has not asked to insert yet
 
 	stuck        map[task.Ref]*stuck
-	stuckBytes   int                        // of the results in stuck
+	stuckBytes   int                        // of the results, payloads and checkpoints in stuck
 	stuckAt      time.Time                  // steady: not after the next try of a stuck save; zero is never
 	refusals     map[task.ID]*refusal       // grabs that the store has refused and has not made since
 	refused      uint64                     // items that the store refused when they were committed alone

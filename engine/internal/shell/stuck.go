@@ -12,7 +12,7 @@ import (
 // Limits of what is stuck. Beyond them nothing is grabbed.
 const (
 	maxStuck      = 1000
-	maxStuckBytes = 64 << 20 // of results
+	maxStuckBytes = 64 << 20 // of results, payloads and checkpoints
 )
 
 // The pause before a refused item is tried again. It doubles after each try.
@@ -76,7 +76,7 @@ func (s *Shell) keepStuck(now time.Time, save core.Save, err error, isOutage boo
 		k = &stuck{save: save}
 		k.Since, k.pause = now, firstPause
 		s.stuck[save.Ref] = k
-		s.stuckBytes += len(save.Result)
+		s.stuckBytes += save.Bytes()
 		s.limitGrabs(now)
 	case !k.tried: // another save of the same version: one of them is enough
 		s.core.Saved(now, save, nil)
@@ -102,7 +102,7 @@ func (s *Shell) unstick(now time.Time, ref task.Ref) {
 		return
 	}
 	delete(s.stuck, ref)
-	s.stuckBytes -= len(k.save.Result)
+	s.stuckBytes -= k.save.Bytes()
 	s.limitGrabs(now)
 	s.retryAllStuck(now)
 }

@@ -156,6 +156,16 @@ func (s *state) swap(c *task.Change) (*task.Task, error) {
 			return nil, err
 		}
 	}
+	if c.Payload != nil {
+		if err := s.putPart(now, farPayload, &now.Payload); err != nil {
+			return nil, err
+		}
+	}
+	if c.Checkpoint != nil {
+		if err := s.putCheckpoint(now); err != nil {
+			return nil, err
+		}
+	}
 	if err := s.putRecord(now); err != nil {
 		return nil, err
 	}

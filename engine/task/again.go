@@ -1,0 +1,74 @@
+package task
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Again says that the work is done for now and is due again at the given time. The count of attempts
+// starts again. Recurring tasks return it. The result that is returned with it stays in the task
+// until the next run completes. A time that is in the past, or in the very near future, is treated
+// as [Snooze] treats a short delay, unless the task catches up with a schedule: each time is then at
+// least a second closer to the present than the one before.
+//
+// A time that was derived from [time.Now], and still has its monotonic reading, means that moment. Any
+// other is a time by the clock of the nodes, which the clock of this machine may differ from.
+//
+// The task keeps its payload, and has no checkpoint, unless an option says otherwise. All of it is
+// one change of the row: the task runs again with what the options say, or this attempt has not ended.
+func Again(at time.Time, options ...AgainOption) error {
+	v := &verdict{error: errors.New("runs again"), wish: wishAgain, at: at}
+	for _, set := range options {
+		if v.rerun == nil {
+			v.rerun = new(Rerun)
+		}
+		set(v.rerun)
+	}
+	return v
+}
+
+// AgainOption is an option of [Again].
+type AgainOption func(*Rerun)
+
+// WithPayload gives the task a new payload. The limit is max_payload of its type: a longer payload is
+// a permanent error of the attempt. The payload belongs to the engine from then on.
+func WithPayload(payload []byte) AgainOption {
+	return func(r *Rerun) { r.Payload = &payload }
+}
+
+// WithCheckpoint gives the task a checkpoint, which the next run finds in [Task.Checkpoint]. The limit
+// is MaxCheckpoint: a longer one is a permanent error of the attempt. The checkpoint belongs to the
+// engine from then on.
+func WithCheckpoint(data []byte) AgainOption {
+	return func(r *Rerun) { r.Checkpoint = &data }
+}
+
+// Rerun says what a task has when it runs again, see [Again].
+type Rerun struct {
+	Payload    *[]byte // the new payload; nil keeps the old one
+	Checkpoint *[]byte // the checkpoint; nil is none
+
+	// Group is the Group of the new payload, nil for the old one. The engine computes it; handlers and
+	// plugins do not set it.
+	Group *string
+}
+
+// TooLarge returns the error of an attempt that did the work of a task of type typ, and asks to run
+// again with a payload or checkpoint that exceeds its limit, or nil. most is max_payload of the type.
+// The error is permanent, because another attempt would do the work once more. Its class is
+// "payload_too_large" or "checkpoint_too_large".
+func (r *Rerun) TooLarge(typ string, most int) error {
+	switch {
+	case r == nil:
+	case r.Payload != nil && len(*r.Payload) > most:
+		return Permanent(WithClass("payload_too_large", fmt.Errorf(
+			"the handler asked to run again with a payload of %d bytes, and max_payload of type %q allows %d: the task does not run again; raise max_payload of the type, or have the handler ask for less",
+			len(*r.Payload), typ, most)))
+	case r.Checkpoint != nil && len(*r.Checkpoint) > MaxCheckpoint:
+		return Permanent(WithClass("checkpoint_too_large", fmt.Errorf(
+			"the handler asked to run again with a checkpoint of %d bytes, of %d allowed: the task does not run again; have the handler keep less",
+			len(*r.Checkpoint), MaxCheckpoint)))
+	}
+	return nil
+}
