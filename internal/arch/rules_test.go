@@ -292,6 +292,15 @@ var rules = []rule{
 		Why: "what is told, and when, is decided without an engine, a clock and a network",
 	},
 	{
+		Of:  "alert/target",
+		May: []string{"alert", "internal/supervise", "internal/terminal"},
+		Why: "a target sends what it is given, and knows no engine",
+	},
+	{
+		Of:  "internal/smtptest",
+		Why: "a server for tests does not depend on the tests",
+	},
+	{
 		Of:  "handlers",
 		May: []string{"engine/task", "internal/ratelog", "internal/supervise"},
 		Out: []string{"golang.org/x/net"},
