@@ -46,6 +46,28 @@ type UnhandledType = cluster.Unhandled
 // finds at most a hundred types, and counts at most a hundred tasks of each.
 func (e *Engine) Unhandled() []UnhandledType { return e.cluster.Unhandled() }
 
+// Depth is how many tasks of a type have not ended and do not run, in [Depths].
+type Depth = cluster.Depth
+
+// Depths is what [Engine.Depths] returns.
+type Depths = cluster.Depths
+
+// Depths returns how many tasks of each type are waiting, submitted or in error, and since when the oldest
+// submitted one has been ready. It reads nothing: of the nodes that share a store the one with the role
+// "monitor" looks every half minute, or less often if the store is slow. On the others, and while the store
+// cannot be read, Depths reports false. A task that is tried again has been ready since its first attempt
+// was due.
+//
+// On a store that is a [storage.LiveCounter] the numbers are those of the store. Of another store at most
+// 10 000 submitted tasks of a type are counted, 10 000 waiting tasks and 1000 tasks in error of all types,
+// and besides the types that are configured or handled at most 100 others. The oldest task is looked for in
+// some of the groups of a type if it has very many.
+func (e *Engine) Depths() (Depths, bool) { return e.cluster.Depths() }
+
+// Roles returns the roles for which this node stands, and whether it has them now: "cleaner" and "monitor",
+// and "healer" if nodes share the store. After a node was cut off, two may take themselves for the holder.
+func (e *Engine) Roles() map[string]bool { return e.cluster.Roles() }
+
 // Bounds of what AllTypes reads from a store that is not a [storage.LiveCounter].
 const (
 	typesOfNewest = 1000   // tasks among which it looks for types

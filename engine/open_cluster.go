@@ -27,7 +27,7 @@ func (e *Engine) newCluster() (*cluster.Cluster, error) {
 	return cluster.New(cluster.Config{
 		Store: c.Store, Membership: c.Membership, Elector: c.Elector, Bus: c.Bus, Peers: c.Peers, Settings: c.Settings, Lease: c.Lease,
 		Semaphore: c.Semaphore, Rates: c.Rates,
-		Name: c.Name, Labels: c.Labels, Handlers: slices.Sorted(maps.Keys(c.Handlers)), IDs: ids, Log: c.Log,
+		Name: c.Name, Labels: c.Labels, Handlers: slices.Sorted(maps.Keys(c.Handlers)), Types: slices.Sorted(maps.Keys(c.Policies.Types)), IDs: ids, Log: c.Log,
 		Engine: cluster.Engine{
 			Decide: e.decide, Unanswered: e.unanswered, Read: e.read,
 			Orphaned: func(t *task.Task) task.Change {

@@ -14,6 +14,7 @@ import (
 )
 
 var lifeScenarios = []scenario{
+	{"after a restart the node knows how many tasks there are and since when the oldest is ready", countedAnew},
 	{"closing and opening under load loses nothing and repeats only what was interrupted", reopenUnderLoad},
 	{"tasks that a node accepted and never started all run once after its death", func(n *node) {
 		n.start(types(100, nil, "mail"), map[string]handle{"mail": done})

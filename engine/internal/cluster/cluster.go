@@ -14,6 +14,7 @@
 //	lead.go     duties that one node does for all
 //	monitor.go  the duty of counting the tasks and of reporting what needs a person
 //	unhandled.go  tasks that no node runs
+//	depth.go    how many tasks there are, for metrics and alerts
 //	placement.go  which nodes run a type, and why none does
 //	pause.go    the types that are paused, on all nodes
 //	limits.go   the settings by which people change limits, on all nodes
@@ -33,11 +34,11 @@
 // it, within [Engine.Decide], so a function that Decide calls sees the view that the core was told
 // of. Other code loads the view without a lock.
 //
-// There are four mutexes. They are locked in this order:
+// There are five mutexes. They are locked in this order:
 //
 //  1. Cluster.pausing, while the paused types are read or changed in the store and in the core
 //  2. the engine's own, by Decide
-//  3. outbox.mu, requests.mu or permits.mu; nothing is called while one of them is held
+//  3. outbox.mu, requests.mu, permits.mu or roles.mu; nothing is called while one of them is held
 package cluster
 
 import (
@@ -85,6 +86,7 @@ type Config struct {
 	Name     string            // of the node, for people
 	Labels   map[string]string // of the node
 	Handlers []string          // types that the node runs, sorted
+	Types    []string          // types that the engine's configuration names, sorted
 
 	IDs    *task.IDs // for incarnations
 	Log    *slog.Logger
@@ -170,6 +172,7 @@ type Cluster struct {
 	peers     atomic.Pointer[[]coord.Member] // replaced by the goroutine of peersLoop; nil while it knows none
 	peer      atomic.Pointer[task.ID]        // likewise: under which id the node is one of them; nil before
 	unhandled atomic.Pointer[[]Unhandled]    // what Monitor found last; nil while it does not run
+	depths    atomic.Pointer[Depths]         // likewise
 
 	outbox     outbox          // hints to be published
 	requests   requests        // what pollLoop is asked to read
@@ -180,6 +183,8 @@ type Cluster struct {
 	unhealed   unhealed        // owned by the caller of Heal and HealRest
 	refusedLog ratelog.Limiter // the store refuses a change of a task whose node is gone
 	limitsLog  ratelog.Limiter // the settings of limits cannot be watched
+	depthsLog  ratelog.Limiter // the depths cannot be read
+	roles      roles           // what this node leads
 }
 
 // New returns a Cluster whose node is no member yet: see [Cluster.Run]. It calls no function of

@@ -27,6 +27,7 @@ func (k *Cluster) Monitor(ctx context.Context) {
 	w := new(watch) // it outlives an interruption, so that nothing is logged twice
 	k.Lead(ctx, "monitor", func(ctx context.Context) error {
 		defer k.unhandled.Store(nil)
+		defer k.depths.Store(nil)
 		return k.monitor(ctx, w)
 	})
 }
@@ -67,8 +68,9 @@ func (k *Cluster) look(ctx context.Context, counter storage.LiveCounter, w *watc
 		if found, err = findUnhandled(ctx, k.store, v.isRun); err != nil {
 			return fmt.Errorf("look for tasks that no node handles: %w", err)
 		}
+		k.lookForDepths(ctx, nil)
 	} else {
-		counts, err := counter.Count(ctx, storage.Filter{States: []task.State{task.Submitted, task.Error}})
+		counts, err := counter.Count(ctx, storage.Filter{States: []task.State{task.Waiting, task.Submitted, task.Error}})
 		if err != nil {
 			return err
 		}
@@ -76,6 +78,7 @@ func (k *Cluster) look(ctx context.Context, counter storage.LiveCounter, w *watc
 			k.log.Warn("tasks have become errors and wait for a person; see why, then resume or fail them", "types", more)
 		}
 		found = unhandledOf(counts, v.isRun)
+		k.lookForDepths(ctx, counts)
 	}
 	if len(v.members) == 0 {
 		return nil // which nodes there are is not known

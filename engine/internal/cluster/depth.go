@@ -1,0 +1,251 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/taskengine/taskengine/engine/internal/core"
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+)
+
+// Bounds of what the monitor reads to find the depths, each time.
+const (
+	mostTypes = 100 // types that are not configured
+	mostHeads = 100 // reads to find the oldest task of a type
+	queuePage = 100 // queues that are listed at once
+
+	// For a store that does not count while rows change.
+	mostReady   = 10_000 // submitted tasks of a type
+	mostPages   = 500    // reads to count them
+	mostWaiting = 10_000 // waiting tasks of all types
+	mostErrors  = 1_000  // tasks in error of all types
+	mostScanned = 20_000 // rows that are read to find them
+
+	depthsPatience = 10 * time.Second // for all reads together
+)
+
+// Depths says how many tasks have not ended and do not run, as the monitor saw last.
+type Depths struct {
+	At    time.Time // when it looked, by the clock of the tasks
+	Types []Depth   // of each type that has such tasks, sorted by type
+}
+
+// Depth is the part of [Depths] of one type.
+type Depth struct {
+	Type                      string
+	Waiting, Submitted, Error int64     // tasks in these states
+	Oldest                    time.Time // the least Rank.ReadyAt of its submitted tasks; zero if there is none, or it was not looked for
+	More                      bool      // a bound was met: there may be more tasks, or an older one
+}
+
+// Depths returns what Monitor saw last: within the last half minute, unless the store is slow. It reports
+// false if the duty of Monitor is another node's, or the store could not be read.
+func (k *Cluster) Depths() (Depths, bool) {
+	if d := k.depths.Load(); d != nil {
+		return Depths{d.At, slices.Clone(d.Types)}, true
+	}
+	return Depths{}, false
+}
+
+// lookForDepths replaces the depths. counts are those of the store, or nil if it does not count.
+func (k *Cluster) lookForDepths(ctx context.Context, counts map[storage.StateType]int64) {
+	bounded, cancel := context.WithTimeout(ctx, depthsPatience)
+	defer cancel()
+	d := depths{store: k.store, types: make(map[string]*Depth)}
+	k.engine.Decide(func(_ *core.Core, now time.Time) { d.at = now })
+	var err error
+	if counts == nil {
+		err = d.count(bounded, k.config.Types)
+	} else {
+		err = d.complete(bounded, counts, k.config.Types)
+	}
+	if err != nil {
+		k.depths.Store(nil)
+		if ctx.Err() == nil && k.depthsLog.Allow() {
+			k.log.Warn("how many tasks there are could not be read; metrics and alerts lack it until the next try", "error", err)
+		}
+		return
+	}
+	k.depths.Store(&Depths{At: d.at, Types: d.sorted()})
+}
+
+// depths are found by one goroutine.
+type depths struct {
+	store storage.Store
+	at    time.Time
+	types map[string]*Depth
+	left  int // how many reads of the type that is being read may follow
+}
+
+func (d *depths) of(typ string) *Depth {
+	if d.types[typ] == nil {
+		d.types[typ] = &Depth{Type: typ}
+	}
+	return d.types[typ]
+}
+
+func (d *depths) sorted() []Depth {
+	all := make([]Depth, 0, len(d.types))
+	for _, typ := range slices.Sorted(maps.Keys(d.types)) {
+		all = append(all, *d.types[typ])
+	}
+	return all
+}
+
+// complete takes the counts of the store, and looks for the oldest task of each configured type, and of
+// some others.
+func (d *depths) complete(ctx context.Context, counts map[storage.StateType]int64, configured []string) error {
+	var others []string
+	for of, tasks := range counts {
+		switch t := d.of(of.Type); of.State {
+		case task.Waiting:
+			t.Waiting = tasks
+		case task.Submitted:
+			t.Submitted = tasks
+			if _, ok := slices.BinarySearch(configured, of.Type); !ok {
+				others = append(others, of.Type)
+			}
+		case task.Error:
+			t.Error = tasks
+		}
+	}
+	slices.Sort(others)
+	for i, typ := range slices.Concat(configured, others) {
+		t := d.types[typ]
+		switch {
+		case t == nil || t.Submitted == 0:
+		case i >= len(configured)+mostTypes:
+			t.More = true
+		default:
+			if err := d.findOldest(ctx, typ); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// count counts the tasks of a store that does not count them itself, up to the bounds.
+func (d *depths) count(ctx context.Context, configured []string) error {
+	if err := d.countReady(ctx, configured); err != nil {
+		return err
+	}
+	waiting, err := d.store.Due(ctx, storage.DueQuery{State: task.Waiting, Before: storage.DistantFuture, Limit: mostWaiting})
+	if err != nil {
+		return fmt.Errorf("count waiting tasks: %w", err)
+	}
+	for _, w := range waiting {
+		t := d.of(w.Type)
+		t.Waiting++
+		t.More = t.More || len(waiting) == mostWaiting
+	}
+	s, ok := d.store.(storage.Inspector)
+	if !ok {
+		return nil
+	}
+	failed, rest, err := s.List(ctx, storage.Filter{States: []task.State{task.Error}}, task.ID{}, mostErrors, mostScanned)
+	if err != nil {
+		return fmt.Errorf("count tasks in error: %w", err)
+	}
+	for _, f := range failed {
+		t := d.of(f.Type)
+		t.Error++
+		t.More = t.More || !rest.IsZero()
+	}
+	return nil
+}
+
+// countReady counts the submitted tasks of each configured type, and of some others.
+func (d *depths) countReady(ctx context.Context, configured []string) error {
+	count := func(typ string) (err error) {
+		d.left = mostPages
+		return d.eachQueue(ctx, typ, func(q task.Queue) (bool, error) {
+			n := 0
+			if t := d.types[typ]; t != nil {
+				n = int(t.Submitted)
+			}
+			found, err := d.readQueue(ctx, q, mostReady-n)
+			if found > 0 {
+				d.of(typ).Submitted += int64(found)
+			}
+			return n+found < mostReady, err
+		})
+	}
+	for _, typ := range configured {
+		if err := count(typ); err != nil {
+			return err
+		}
+	}
+	others := 0
+	return EachReadyType(ctx, d.store, func(first task.Queue) (bool, error) {
+		if _, ok := slices.BinarySearch(configured, first.Type); ok {
+			return true, nil
+		}
+		others++
+		return others < mostTypes, count(first.Type)
+	})
+}
+
+// findOldest finds the oldest submitted task of a type.
+func (d *depths) findOldest(ctx context.Context, typ string) error {
+	d.left = mostHeads
+	return d.eachQueue(ctx, typ, func(q task.Queue) (bool, error) {
+		_, err := d.readQueue(ctx, q, 1)
+		return true, err
+	})
+}
+
+// eachQueue calls visit with the queues of a type, and with one that may be empty, until visit returns false
+// or an error, or no read is left. If it stops before the end, the type has more.
+func (d *depths) eachQueue(ctx context.Context, typ string, visit func(task.Queue) (bool, error)) error {
+	queues := []task.Queue{{Type: typ}} // the first one that there may be
+	for len(queues) > 0 {
+		for _, q := range queues {
+			if q.Type != typ {
+				return nil
+			}
+			goesOn, err := visit(q)
+			if err != nil {
+				return fmt.Errorf("read ready tasks of type %s: %w", typ, err)
+			}
+			if !goesOn || d.left <= 0 {
+				d.of(typ).More = true
+				return nil
+			}
+		}
+		var err error
+		if queues, err = d.store.Queues(ctx, queues[len(queues)-1], queuePage); err != nil {
+			return fmt.Errorf("list the queues of type %s: %w", typ, err)
+		}
+	}
+	return nil
+}
+
+// readQueue reads the first tasks of a queue, at most limit, and of each priority below them the first one,
+// which is the oldest of its priority.
+func (d *depths) readQueue(ctx context.Context, q task.Queue, limit int) (n int, err error) {
+	page, err := d.read(ctx, q, nil, limit)
+	for n = len(page); err == nil && len(page) == limit; limit = 1 {
+		last := task.Rank{Priority: page[len(page)-1].Priority, ReadyAt: math.MaxInt64}
+		page, err = d.read(ctx, q, &last, 1)
+	}
+	return n, err
+}
+
+// read reads some tasks of a queue, and notes the oldest.
+func (d *depths) read(ctx context.Context, q task.Queue, after *task.Rank, limit int) ([]task.Trigger, error) {
+	d.left--
+	page, err := d.store.Ready(ctx, storage.ReadyQuery{Queue: q, After: after, Limit: limit})
+	for _, tr := range page {
+		t := d.of(q.Type)
+		if at := time.UnixMicro(tr.ReadyAt); t.Oldest.IsZero() || at.Before(t.Oldest) {
+			t.Oldest = at
+		}
+	}
+	return page, err
+}
