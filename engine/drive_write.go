@@ -65,9 +65,13 @@ func (w *writer) commit() bool {
 		w.lane.turn.Unlock()
 		return false
 	}
+	begin := time.Now()
 	c := w.begin(b)
 	w.lane.turn.Unlock()
 	out, err := c.Wait()
+	if told := w.config.Observer.Committed; told != nil {
+		told(time.Since(begin), err)
+	}
 	if out.Lost != nil {
 		w.log.Warn("the last progress of tasks was not written", "tasks", len(b.Do.Notes), "error", out.Lost)
 	}

@@ -49,6 +49,7 @@ type Stats struct {
 	core.Stats
 	Running int    // tasks with a slot
 	Waiting int    // triggers in memory
+	Timers  int    // tasks in memory that have a time: delayed tasks, retries, queue timeouts
 	Stuck   int    // changes that the store refuses even alone, and that are tried again: verdicts of attempts, usually
 	Refused uint64 // writes that the store refused even alone
 }
@@ -57,7 +58,7 @@ type Stats struct {
 func (e *Engine) Stats() (s Stats) {
 	e.tell(func(st *state, _ time.Time) {
 		c := st.Core()
-		s = Stats{c.Stats(), c.Busy(), c.Waiting(), st.Stuck(), st.Refused()}
+		s = Stats{c.Stats(), c.Busy(), c.Waiting(), c.Timers(), st.Stuck(), st.Refused()}
 	})
 	return s
 }

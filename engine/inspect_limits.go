@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -59,6 +60,37 @@ func (e *Engine) Limits(context.Context) ([]LimitStatus, error) {
 	})
 	e.countUsed(all)
 	return all, nil
+}
+
+// LimitTotal is a configured limit with all its values, as this node has it.
+type LimitTotal struct {
+	Name    string // "" for the slots of the node
+	Max     int    // number of slots that hold now, of each value if the limit is for values; 0 is no limit
+	Paused  bool   // no task that counts for it is started
+	Cluster bool   // it counts the tasks of all nodes
+	Used    int    // slots that tasks of this node take
+	Held    int    // permits of this node; 0 if each node counts its own tasks
+	Wanted  int    // permits that this node has ordered, Held of which were granted
+}
+
+// LimitTotals returns each limit that is configured, sorted by name, after the slots of the node. Unlike
+// that of [Engine.Limits], its cost does not depend on how many values are in use.
+func (e *Engine) LimitTotals() []LimitTotal {
+	view, _ := e.limits.get()
+	all := []LimitTotal{{Max: e.catalog.policies.Slots}}
+	for _, name := range slices.Sorted(maps.Keys(e.catalog.policies.Limits)) {
+		l := e.catalog.policies.Limits[name]
+		l.Per = "" // settings of single values are not those of the limit as a whole
+		now := l.For("", view.live)
+		all = append(all, LimitTotal{Name: name, Max: now.Max, Paused: now.Paused, Cluster: l.Cluster})
+	}
+	e.tell(func(s *state, _ time.Time) {
+		for i := range all {
+			t := s.Core().LimitTotal(all[i].Name)
+			all[i].Used, all[i].Held, all[i].Wanted = t.Used, t.Held, t.Wanted
+		}
+	})
+	return all
 }
 
 // Limit returns one limit, or one of its values. The error wraps [ErrInvalid]: and [ErrNoLimit], too, if it is neither

@@ -46,7 +46,7 @@ type UnhandledType = cluster.Unhandled
 // finds at most a hundred types, and counts at most a hundred tasks of each.
 func (e *Engine) Unhandled() []UnhandledType { return e.cluster.Unhandled() }
 
-// Depth is how many tasks of a type have not ended and do not run, in [Depths].
+// Depth is how many tasks of a type are waiting, submitted or in error, in [Depths].
 type Depth = cluster.Depth
 
 // Depths is what [Engine.Depths] returns.

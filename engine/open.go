@@ -116,6 +116,10 @@ type Observer struct {
 	Inserted func(at time.Time, t *task.Task)               // a task became durable: submitted, waiting, or grabbed at once
 	Started  func(at time.Time, t *task.Task)               // the handler of a task is called now
 	Saved    func(at time.Time, was task.Ref, t *task.Task) // a change became durable; t is nil if the change came too late
+
+	// Committed is told how long the store took to make a batch durable, or to fail. It is called without the
+	// mutex of the engine, by several goroutines at once.
+	Committed func(took time.Duration, err error)
 }
 
 // Engine runs tasks. Its methods are safe for concurrent use.

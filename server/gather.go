@@ -13,6 +13,7 @@ type HandlerStatus struct {
 	Detail  string // why it is not up
 	Starts  int    // processes started so far
 	Crashes int    // processes that died without being asked to
+	Running int    // processes that have not ended
 }
 
 // gatherer is the collector of metrics that the engine and the handlers count themselves. It reads them at each scrape.
@@ -22,12 +23,21 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc(namespace+"_"+name, help, labels, nil)
 }
 
+// gaugeFunc adds a gauge to what is collected.
+type gaugeFunc = func(d *prometheus.Desc, v float64, labels ...string)
+
 // Describe implements [prometheus.Collector]. It sends nothing, because the series depend on the node. No other collector
 // uses their names.
 func (g gatherer) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements [prometheus.Collector].
 func (g gatherer) Collect(out chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	if h := g.health.Load(); h != nil {
+		gauge(desc("ready", "1 if the node is ready for work, as /readyz says."), truth(h.isReady()))
+	}
 	node := g.node.Load()
 	if node == nil {
 		return
@@ -45,10 +55,9 @@ func (g gatherer) Collect(out chan<- prometheus.Metric) {
 	counter("rearms_slowed_total", "Attempts that asked again and again for their task to be called again at once; it rested longer.", s.Slowed)
 	counter("tasks_reclaimed_total", "Tasks that were processing on this node in the store though nothing of them was under way, and were decided about.", s.Reclaimed)
 	counter("writes_refused_total", "Changes and submits that the store refused by themselves, though it took others.", s.Refused)
-	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
-		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
-	}
 	gauge(desc("triggers_waiting", "Ready tasks that are in memory and wait for a slot."), float64(s.Waiting))
+	gauge(desc("timers_waiting", "Tasks in memory that have a time: delayed tasks, retries, queue timeouts."), float64(s.Timers))
+	gauge(desc("store_failed", "1 if the node has stopped all work because its store failed for good."), truth(isClosed(node.engine.Failed())))
 	gauge(desc("writes_stuck", "Changes that the store refuses by themselves, which are tried again: what came of attempts, usually."), float64(s.Stuck))
 	if o, ok := node.engine.ClockOffset(); ok {
 		gauge(desc("clock_offset_seconds", "How far the wall clock of the machine is ahead of the clock of the cluster, by which tasks go."), o.Ahead.Seconds())
@@ -59,13 +68,16 @@ func (g gatherer) Collect(out chan<- prometheus.Metric) {
 	}
 	g.perType(node, gauge)
 	g.unhandled(node, gauge)
+	g.depths(node, gauge)
+	roles(node.engine.Roles(), gauge)
+	limits(node.engine.LimitTotals(), gauge)
 	backlogs(node.engine.Backlogs(), out)
 	if node.handlers != nil {
 		handlers(node.handlers(), out)
 	}
 }
 
-func (g gatherer) perType(node *nodeParts, gauge func(d *prometheus.Desc, v float64, labels ...string)) {
+func (g gatherer) perType(node *nodeParts, gauge gaugeFunc) {
 	running := desc("tasks_running", "Tasks that have a slot.", "type")
 	paused := desc("type_paused", "1 if tasks of the type are not started.", "type")
 	other := 0
@@ -81,7 +93,7 @@ func (g gatherer) perType(node *nodeParts, gauge func(d *prometheus.Desc, v floa
 }
 
 // unhandled adds the ready tasks that no live node runs. Only the node that looks for them has any.
-func (g gatherer) unhandled(node *nodeParts, gauge func(d *prometheus.Desc, v float64, labels ...string)) {
+func (g gatherer) unhandled(node *nodeParts, gauge gaugeFunc) {
 	tasks := make(map[string]int64)
 	for _, u := range node.engine.Unhandled() {
 		name := u.Type
@@ -112,11 +124,22 @@ func backlogs(all []engine.BacklogStatus, out chan<- prometheus.Metric) {
 func handlers(all []HandlerStatus, out chan<- prometheus.Metric) {
 	up := desc("handler_up", "1 if the handler takes tasks.", "handler")
 	starts := desc("handler_starts_total", "Processes of the handler that were started.", "handler")
+	running := desc("handler_processes", "Processes of the handler that have not ended.", "handler")
 	crashes := desc("handler_crashes_total", "Processes of the handler that died unasked.", "handler")
 	for _, h := range all {
 		out <- prometheus.MustNewConstMetric(up, prometheus.GaugeValue, truth(h.Up), h.Name)
+		out <- prometheus.MustNewConstMetric(running, prometheus.GaugeValue, float64(h.Running), h.Name)
 		out <- prometheus.MustNewConstMetric(starts, prometheus.CounterValue, float64(h.Starts), h.Name)
 		out <- prometheus.MustNewConstMetric(crashes, prometheus.CounterValue, float64(h.Crashes), h.Name)
+	}
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -86,6 +87,11 @@ func (h *Health) checks() []check {
 		all = append(all, c)
 	}
 	return all
+}
+
+// isReady reports what /readyz answers.
+func (h *Health) isReady() bool {
+	return !slices.ContainsFunc(h.checks(), func(c check) bool { return c.fatal && c.err != nil })
 }
 
 // checkClock reports how far the wall clock is off the clock of the cluster. Tasks go by the latter, so a node whose wall

@@ -30,7 +30,11 @@ type Metrics struct {
 	other    *typeMetrics            // of types that are not configured
 	requests *prometheus.HistogramVec
 
-	node atomic.Pointer[nodeParts] // read at each scrape; nil before Watch
+	commits       prometheus.Observer
+	commitsFailed prometheus.Counter
+
+	node   atomic.Pointer[nodeParts] // read at each scrape; nil before Watch
+	health atomic.Pointer[Health]    // likewise; nil before WatchHealth
 }
 
 // nodeParts are the parts of a running node that health and metrics read.
@@ -60,13 +64,16 @@ func NewMetrics(types []string, build Build) *Metrics {
 		run:        histograms("run_seconds", "How long attempts took, from the grab to the answer.", "type"),
 	}
 	m.requests = histograms("api_request_seconds", "How long requests to the API took.", "method", "code")
+	commits := histograms("store_commit_seconds", "How long the store took to make a batch of changes durable, or to fail. The wait for the disk is a part of it.")
+	failed := counters("store_commits_failed_total", "Batches of changes that the store did not take, or of which it is not known whether it did. They are tried again.")
+	m.commits, m.commitsFailed = commits.WithLabelValues(), failed.WithLabelValues()
 	info := prometheus.NewGauge(prometheus.GaugeOpts{
 		Namespace: namespace, Name: "build_info", Help: "Which program this is; always 1.",
 		ConstLabels: prometheus.Labels{"version": build.Version, "commit": build.Commit, "go": build.Go},
 	})
 	info.Set(1)
 	m.registry.MustRegister(
-		f.submitted, f.started, f.finished, f.attempts, f.startDelay, f.run, m.requests, info, gatherer{m},
+		f.submitted, f.started, f.finished, f.attempts, f.startDelay, f.run, m.requests, commits, failed, info, gatherer{m},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
 	m.other = f.of(otherType)
@@ -80,6 +87,9 @@ func NewMetrics(types []string, build Build) *Metrics {
 func (m *Metrics) Watch(e *engine.Engine, handlers func() []HandlerStatus) {
 	m.node.Store(&nodeParts{e, handlers})
 }
+
+// WatchHealth adds whether the node is ready.
+func (m *Metrics) WatchHealth(h *Health) { m.health.Store(h) }
 
 // Handler serves the metrics to Prometheus.
 func (m *Metrics) Handler() http.Handler {

@@ -48,7 +48,7 @@ func seriesOf(t *testing.T, text string) map[string]float64 {
 
 func TestMetricsCountWhatHappensToTasks(t *testing.T) {
 	n := newNode(t)
-	n.handlers = []server.HandlerStatus{{Name: "a", Up: true, Starts: 3, Crashes: 2}}
+	n.handlers = []server.HandlerStatus{{Name: "a", Up: true, Starts: 3, Crashes: 2, Running: 1}}
 	for range 3 {
 		n.settle(t, n.submit(t, &taskenginev1.NewTask{Type: "echo"}))
 	}
@@ -92,6 +92,7 @@ func TestMetricsCountWhatHappensToTasks(t *testing.T) {
 		`taskengine_handler_up{handler="a"}`:                                         1,
 		`taskengine_handler_starts_total{handler="a"}`:                               3,
 		`taskengine_handler_crashes_total{handler="a"}`:                              2,
+		`taskengine_handler_processes{handler="a"}`:                                  1,
 		`taskengine_grabs_total`:                                                     6,
 		`taskengine_results_stale_total`:                                             0,
 		`taskengine_build_info{commit="",go="",version="v0"}`:                        1,
@@ -230,19 +231,22 @@ func TestObserversCallsAllOfThemForEverything(t *testing.T) {
 			Inserted: func(time.Time, *task.Task) { calls = append(calls, name+" inserted") },
 			Started:  func(time.Time, *task.Task) { calls = append(calls, name+" started") },
 			Saved:    func(time.Time, task.Ref, *task.Task) { calls = append(calls, name+" saved") },
+
+			Committed: func(time.Duration, error) { calls = append(calls, name+" committed") },
 		}
 	}
-	if n := reflect.TypeFor[engine.Observer]().NumField(); n != 3 {
-		t.Errorf("an observer has %d fields; Observers and this test know 3", n)
+	if n := reflect.TypeFor[engine.Observer]().NumField(); n != 4 {
+		t.Errorf("an observer has %d fields; Observers and this test know 4", n)
 	}
 	all := server.Observers(engine.Observer{}, observer("a"), engine.Observer{}, observer("b"))
 	all.Inserted(time.Time{}, nil)
 	all.Started(time.Time{}, nil)
 	all.Saved(time.Time{}, task.Ref{}, nil)
-	if got := strings.Join(calls, ", "); got != "a inserted, b inserted, a started, b started, a saved, b saved" {
+	all.Committed(0, nil)
+	if got := strings.Join(calls, ", "); got != "a inserted, b inserted, a started, b started, a saved, b saved, a committed, b committed" {
 		t.Errorf("called were %s", got)
 	}
-	if none := server.Observers(); none.Inserted != nil || none.Started != nil || none.Saved != nil {
+	if none := server.Observers(); none.Inserted != nil || none.Started != nil || none.Saved != nil || none.Committed != nil {
 		t.Error("no observers make one that is called")
 	}
 }

@@ -14,6 +14,7 @@ func Observers(all ...engine.Observer) engine.Observer {
 		o.Inserted = both(o.Inserted, next.Inserted)
 		o.Started = both(o.Started, next.Started)
 		o.Saved = bothSaved(o.Saved, next.Saved)
+		o.Committed = bothCommitted(o.Committed, next.Committed)
 	}
 	return o
 }
@@ -42,6 +43,16 @@ func bothSaved(a, b func(time.Time, task.Ref, *task.Task)) func(time.Time, task.
 	return func(at time.Time, was task.Ref, t *task.Task) { a(at, was, t); b(at, was, t) }
 }
 
+func bothCommitted(a, b func(time.Duration, error)) func(time.Duration, error) {
+	switch {
+	case a == nil:
+		return b
+	case b == nil:
+		return a
+	}
+	return func(took time.Duration, err error) { a(took, err); b(took, err) }
+}
+
 // Ended returns an observer that calls fn for every attempt that has ended, while the engine holds its lock.
 func Ended(fn func(id task.ID, attempt uint32)) engine.Observer {
 	return engine.Observer{Saved: func(_ time.Time, _ task.Ref, t *task.Task) {
@@ -56,7 +67,14 @@ func Ended(fn func(id task.ID, attempt uint32)) engine.Observer {
 
 // Observer returns the observer that counts the tasks of an engine.
 func (m *Metrics) Observer() engine.Observer {
-	return engine.Observer{Inserted: m.inserted, Started: m.started, Saved: m.saved}
+	return engine.Observer{Inserted: m.inserted, Started: m.started, Saved: m.saved, Committed: m.committed}
+}
+
+func (m *Metrics) committed(took time.Duration, err error) {
+	m.commits.Observe(took.Seconds())
+	if err != nil {
+		m.commitsFailed.Inc()
+	}
 }
 
 func (m *Metrics) inserted(_ time.Time, t *task.Task) { m.of(t.Type).submitted.Inc() }

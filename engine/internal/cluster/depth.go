@@ -29,7 +29,7 @@ const (
 	depthsPatience = 10 * time.Second // for all reads together
 )
 
-// Depths says how many tasks have not ended and do not run, as the monitor saw last.
+// Depths says how many tasks are waiting, submitted or in error, as the monitor saw last.
 type Depths struct {
 	At    time.Time // when it looked, by the clock of the tasks
 	Types []Depth   // of each type that has such tasks, sorted by type

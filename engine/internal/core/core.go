@@ -253,6 +253,11 @@ func (c *Core) Surveyed() bool { return c.table.Surveyed() && c.timers.started()
 // Stats returns the counts so far.
 func (c *Core) Stats() Stats { return c.stats }
 
+// Timers returns the number of tasks in memory that have a time: delayed tasks, retries, queue timeouts.
+func (c *Core) Timers() int {
+	return c.timers.waiting.timers.Len() + c.timers.submitted.timers.Len() + c.timers.retries.Len()
+}
+
 // Waiting returns the number of triggers in the table.
 func (c *Core) Waiting() int { return c.table.Len() }
 

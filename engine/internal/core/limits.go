@@ -26,6 +26,10 @@ type SlotOwner struct {
 // Limits calls fn with every limit in use, see table.Table.Limits.
 func (c *Core) Limits(fn func(name, value string, used, held int)) { c.table.Limits(fn) }
 
+// LimitTotal returns what the tasks of this node take of a limit, with all its values, or for "" of the
+// slots of the node. Its cost does not depend on the number of values.
+func (c *Core) LimitTotal(name string) table.Total { return c.table.Total(name) }
+
 // LimitUse returns the use of the limits that match, with at most most holders.
 func (c *Core) LimitUse(now time.Time, most int, match func(name, value string) bool) LimitUse {
 	u := LimitUse{Use: c.table.Use(c.steady(now), match)}

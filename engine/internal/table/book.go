@@ -109,14 +109,14 @@ func (n *node) goesFirst(below *node, rank task.Rank) bool {
 func (t *Table) takeSlot(now int64, q *queue) {
 	weight := q.kind.policy.Weight
 	for n := &q.node; n != nil; n = n.parent {
-		n.used += weight
+		n.use(weight)
 		n.bucket.take(now)
 		if n.permits != nil {
 			t.takePermit(now, n)
 		}
 	}
 	for _, n := range q.across {
-		n.used += n.cost(weight)
+		n.use(n.cost(weight))
 		n.bucket.take(now)
 		if n.permits != nil {
 			t.takePermit(now, n)
@@ -154,11 +154,11 @@ func (t *Table) freeSlot(now int64, s Slot, refund bool) {
 	q := s.queue
 	weight := q.kind.policy.Weight
 	for n := &q.node; n != nil; n = n.parent {
-		n.used -= weight
+		n.use(-weight)
 		t.freed(now, n, s, refund)
 	}
 	for _, n := range q.across {
-		n.used -= n.cost(weight)
+		n.use(-n.cost(weight))
 		t.freed(now, n, s, refund)
 	}
 	q.running--

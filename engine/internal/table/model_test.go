@@ -301,6 +301,23 @@ func (t *Table) check(tb testing.TB) (running int) {
 			tb.Fatalf("limit %s%s: used %d of %d", n.name, n.value, n.used, n.max)
 		}
 	}
+	totals := make(map[string]Total)
+	for _, n := range t.nodes {
+		sum := totals[n.name]
+		sum.Used += n.used
+		if p := n.permits; p != nil {
+			sum.Held, sum.Wanted = sum.Held+p.counted.Held, sum.Wanted+p.counted.Wanted
+			if !p.dirty && (p.held != p.counted.Held || p.ordered.Want != p.counted.Wanted) {
+				tb.Fatalf("limit %s%s: %d permits of %d, counted %+v", n.name, n.value, p.held, p.ordered.Want, p.counted)
+			}
+		}
+		totals[n.name] = sum
+	}
+	for name := range t.totals {
+		if got := t.Total(name); got != totals[name] {
+			tb.Fatalf("limit %s takes %+v, counted %+v", name, got, totals[name])
+		}
+	}
 	for _, n := range t.groups {
 		if n.offered {
 			children[n.parent]++

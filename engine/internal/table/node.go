@@ -25,6 +25,7 @@ type node struct {
 	max    int  // number of slots; 0 is no limit, unless isPool is set
 	isPool bool // max may be 0, and each task takes one slot whatever its weight is
 	used   int
+	total  *Total // of the limit, with all its values; nil for the root, queues, pools, groups and stands
 	bucket bucket
 	alarm  int64 // its time in Table.alarms; 0 if it has none
 	paused bool  // nothing starts under it
@@ -165,7 +166,7 @@ func (t *Table) limitNode(chain []policy.Limit, values []string) *node {
 		parent = t.groupOf(parent, l)
 	}
 	n := t.newNode(parent, l, value)
-	n.key = key
+	n.key, n.total = key, t.totalOf(l.Name)
 	if l.Fair {
 		n.fair = t.newFair(l, value)
 	}

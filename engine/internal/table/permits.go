@@ -23,6 +23,7 @@ type permits struct {
 	spread int64  // see grace; depends on the name
 
 	held    int    // permits that this node has
+	counted Total  // what Total of the limit has of this one; Used is not set
 	least   int    // how many it must have to start the task that waits; 0 if none waits
 	ordered Order  // the last Order
 	holding bool   // it orders no more until the last Order is answered, because that gave permits back
@@ -213,6 +214,7 @@ func (t *Table) TakeOrders(orders []Order, draws []Draw) ([]Order, []Draw) {
 			p.held, p.holding = o.Want, true
 			t.capacityChanged(t.now, n)
 		}
+		n.total.count(p)
 		t.retire(t.now, n)
 	}
 	draws = append(draws, t.draws...)

@@ -74,6 +74,8 @@ type Table struct {
 	largest     map[string]int // by fair limit, the largest weight of its tasks
 	spareStands []*node        // stands that were removed, for reuse
 
+	totals map[string]*Total // by limit that has been in use
+
 	roomy        []*node                  // nodes that have parked queues and got room
 	alarms       *btree.BTreeG[alarm]     // nodes that wait for their rate
 	spentByTime  *btree.BTreeG[spentRate] // rates of retired nodes, until their buckets are full again
@@ -126,6 +128,7 @@ func New(c Config) *Table {
 		kinds:        make(map[string]*kind),
 		nodes:        make(map[string]*node),
 		groups:       make(map[groupKey]*node),
+		totals:       make(map[string]*Total),
 		largest:      make(map[string]int),
 		pools:        make(map[string]*node),
 		permits:      make(map[string]*node),

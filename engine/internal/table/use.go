@@ -68,3 +68,46 @@ func (q *queue) counts(match func(name, value string) bool) bool {
 	}
 	return false
 }
+
+// Total is what the tasks of this node take of a limit, with all its values.
+type Total struct {
+	Used   int // slots taken
+	Held   int // permits of a limit of the cluster
+	Wanted int // permits that the node has ordered, of which it has Held
+}
+
+// Total returns what is taken of a limit, or for "" of the slots of the node. Permits are those of the
+// last [Table.TakeOrders].
+func (t *Table) Total(limit string) Total {
+	if limit == "" {
+		return Total{Used: t.root.used}
+	}
+	if total := t.totals[limit]; total != nil {
+		return *total
+	}
+	return Total{}
+}
+
+func (t *Table) totalOf(limit string) *Total {
+	total := t.totals[limit]
+	if total == nil {
+		total = new(Total)
+		t.totals[limit] = total
+	}
+	return total
+}
+
+// use counts slots of n that were taken or, if it is negative, freed.
+func (n *node) use(slots int) {
+	n.used += slots
+	if n.total != nil {
+		n.total.Used += slots
+	}
+}
+
+// count replaces what the total has of some permits.
+func (t *Total) count(p *permits) {
+	t.Held += p.held - p.counted.Held
+	t.Wanted += p.ordered.Want - p.counted.Wanted
+	p.counted.Held, p.counted.Wanted = p.held, p.ordered.Want
+}

@@ -129,7 +129,7 @@ func (s *handlerSet) Status() []server.HandlerStatus {
 	for _, name := range slices.Sorted(maps.Keys(s.hosts)) {
 		st := s.hosts[name].Status()
 		all = append(all, server.HandlerStatus{
-			Name: name, Up: st.Up, Detail: cmp.Or(st.Down, st.LastCrash), Starts: st.Starts, Crashes: st.Crashes,
+			Name: name, Up: st.Up, Detail: cmp.Or(st.Down, st.LastCrash), Starts: st.Starts, Crashes: st.Crashes, Running: len(st.Processes),
 		})
 	}
 	return all

@@ -46,6 +46,7 @@ func (p *parts) open(ctx context.Context) error {
 	n := p.node
 	n.backups.Log = n.Log
 	n.metrics = server.NewMetrics(slices.Sorted(maps.Keys(n.Config.Types)), n.Build)
+	n.metrics.WatchHealth(&n.health)
 	files := descriptors.Limit()
 	share := descriptors.Divide(files, n.Config.Node.Slots)
 	share.WarnOfFew(n.Log, files)
