@@ -29,10 +29,14 @@ func parse(tb testing.TB, expr string, o calendar.Options) *calendar.Calendar {
 }
 
 // fires returns the times after one and before another, as text.
-func fires(c *calendar.Calendar, after, before time.Time) []string {
+func fires(tb testing.TB, c *calendar.Calendar, after, before time.Time) []string {
+	tb.Helper()
 	var all []string
 	for {
 		next, ok := c.Next(after)
+		if ok && !next.After(after) {
+			tb.Fatalf("%v fires at %v, which is not after %v", c, next, after)
+		}
 		if !ok || !next.Before(before) {
 			return all
 		}
@@ -88,7 +92,7 @@ func TestAClockChangeMovesNamedTimesAndNoOthers(t *testing.T) {
 			}
 			return at
 		}
-		got := strings.Join(fires(parse(t, c.expr, calendar.Options{Location: in, Gap: c.gap, Repeat: c.repeat}), local(c.from), local(c.to)), ", ")
+		got := strings.Join(fires(t, parse(t, c.expr, calendar.Options{Location: in, Gap: c.gap, Repeat: c.repeat}), local(c.from), local(c.to)), ", ")
 		if got != c.want {
 			t.Errorf("%s (%s in %s, %v, %v):\n got %s\nwant %s", c.name, c.expr, c.zone, c.gap, c.repeat, got, c.want)
 		}
@@ -163,6 +167,16 @@ func TestAScheduleThatOnlyNamesGapsNeverFires(t *testing.T) {
 	c := parse(t, "* * 2 * 3 SUN#2", calendar.Options{Location: in, Gap: calendar.Skip})
 	if at, ok := c.Next(time.Date(2026, 1, 1, 0, 0, 0, 0, in)); ok {
 		t.Errorf("it fires at %v", at)
+	}
+}
+
+// Package time says for the last day of a distant leap year that its offset has ended.
+func TestTheLastDayOfADistantLeapYearIsLikeAnyOther(t *testing.T) {
+	in := load(t, "America/New_York")
+	c := parse(t, "0 */6 * * *", calendar.Options{Location: in})
+	got := strings.Join(fires(t, c, time.Date(2096, 12, 30, 20, 0, 0, 0, in), time.Date(2097, 1, 1, 1, 0, 0, 0, in)), ", ")
+	if want := "2096-12-31 00:00 -05, 2096-12-31 06:00 -05, 2096-12-31 12:00 -05, 2096-12-31 18:00 -05, 2097-01-01 00:00 -05"; got != want {
+		t.Errorf("got %s\nwant %s", got, want)
 	}
 }
 
