@@ -49,8 +49,8 @@ func New(c Config) *Machine {
 		config: c, rules: make(map[string]*Rule), targets: make(map[string]Target), alerts: make(map[Key]*Alert),
 		state: State{Last: make(map[string]time.Time), Rates: make(map[string]time.Time)},
 	}
-	for i := range c.Rules {
-		m.rules[c.Rules[i].Name] = &c.Rules[i]
+	for _, r := range c.Rules {
+		m.rules[r.Name] = &r
 	}
 	for _, t := range c.Targets {
 		m.targets[t.Name] = t
@@ -110,6 +110,14 @@ func (m *Machine) Unsaved() { m.changed = true }
 
 // Silence replaces the silences.
 func (m *Machine) Silence(all []Silence) { m.silences = all }
+
+// Hurry says that this is the end of the machine: from now on nothing waits for more to come, nor for the
+// time of its rule.
+func (m *Machine) Hurry() {
+	for _, r := range m.rules {
+		r.For, r.GroupWait, r.Interval = 0, 0, 0
+	}
+}
 
 // Alerts returns the alerts, sorted by rule, subject and node. They belong to the machine.
 func (m *Machine) Alerts() []*Alert { return m.sorted() }

@@ -297,6 +297,11 @@ var rules = []rule{
 		Why: "a target sends what it is given, and knows no engine",
 	},
 	{
+		Of:  "alert/duty",
+		May: []string{"alert", "alert/target", "coord", "internal/ratelog", "internal/wakeup"},
+		Why: "what observes is passed in; states are kept by a port, in any store",
+	},
+	{
 		Of:  "internal/smtptest",
 		Why: "a server for tests does not depend on the tests",
 	},
