@@ -191,6 +191,27 @@ func TestOneNodeTellsThatTasksHaveBecomeErrors(t *testing.T) {
 	})
 }
 
+// Of a store that does not count its tasks, the monitor reads those in error.
+func TestErrorsAreToldOfAStoreThatDoesNotCount(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		var l logs
+		e := joinTallied(t, memory.New(), &l, local.New(), "mail")
+		tells := func(when string, want ...string) {
+			t.Helper()
+			time.Sleep(time.Minute)
+			if got := l.warnings(); !slices.Equal(got, want) {
+				t.Errorf("%s it said %q, want %q", when, got, want)
+			}
+		}
+		const errors = `msg="tasks have become errors and wait for a person; see why, then resume or fail them" types=`
+		tells("at first")
+		e.submit(engine.Request{Type: "mail"})
+		tells("when one has failed", errors+`"[mail: 1 (1 more)]"`)
+		e.submit(engine.Request{Type: "mail"})
+		tells("when another one has", errors+`"[mail: 2 (1 more)]"`)
+	})
+}
+
 // Of a store that does not count its tasks, the monitor reads the queues.
 func TestANodeThatIsAloneTellsWhatIsNotHandled(t *testing.T) {
 	const none = `msg="tasks wait that no node handles; start one that does, or cancel them" type=mail tasks=`

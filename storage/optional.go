@@ -59,9 +59,8 @@ type StateType struct {
 
 // LiveCounter is a [Store] that counts while rows change: each change of rows adds notes of how
 // many more or fewer there are, and Count adds up the notes. One node calls Fold, and logs which
-// types have tasks that nothing handles and how many tasks are in error. Without it errors are not
-// logged, types that nothing handles are looked for by [Tasks.Queues], and a count is made only for
-// callers of Engine.Count.
+// types have tasks that nothing handles and how many tasks are in error. Without it types that nothing
+// handles are looked for by [Tasks.Queues], and tasks in error by [Inspector.List].
 type LiveCounter interface {
 	Inspector
 

@@ -35,6 +35,17 @@ type Depths struct {
 	Types []Depth   // of each type that has such tasks, sorted by type
 }
 
+// errors returns how many tasks are in error, as a store counts them.
+func (d *Depths) errors() map[storage.StateType]int64 {
+	counts := make(map[storage.StateType]int64)
+	for _, t := range d.Types {
+		if t.Error > 0 {
+			counts[storage.StateType{State: task.Error, Type: t.Type}] = t.Error
+		}
+	}
+	return counts
+}
+
 // Depth is the part of [Depths] of one type.
 type Depth struct {
 	Type                      string

@@ -22,7 +22,7 @@ const (
 
 // Monitor looks for tasks that no node runs, and logs what a person should know of all tasks, until
 // ctx ends. It is the duty of one node; two that do it at once waste work and log it twice. On a store
-// that is a [storage.LiveCounter] it keeps it cheap to count the tasks, and looks for errors as well.
+// that is a [storage.LiveCounter] it keeps it cheap to count the tasks.
 func (k *Cluster) Monitor(ctx context.Context) {
 	w := new(watch) // it outlives an interruption, so that nothing is logged twice
 	k.Lead(ctx, "monitor", func(ctx context.Context) error {
@@ -69,14 +69,15 @@ func (k *Cluster) look(ctx context.Context, counter storage.LiveCounter, w *watc
 			return fmt.Errorf("look for tasks that no node handles: %w", err)
 		}
 		k.lookForDepths(ctx, nil)
+		if d := k.depths.Load(); d != nil {
+			k.logErrors(w, d.errors())
+		}
 	} else {
 		counts, err := counter.Count(ctx, storage.Filter{States: []task.State{task.Waiting, task.Submitted, task.Error}})
 		if err != nil {
 			return err
 		}
-		if more := w.moreErrors(counts); len(more) > 0 {
-			k.log.Warn("tasks have become errors and wait for a person; see why, then resume or fail them", "types", more)
-		}
+		k.logErrors(w, counts)
 		found = unhandledOf(counts, v.isRun)
 		k.lookForDepths(ctx, counts)
 	}
@@ -88,6 +89,13 @@ func (k *Cluster) look(ctx context.Context, counter storage.LiveCounter, w *watc
 		k.logUnhandled(u)
 	}
 	return nil
+}
+
+// logErrors logs which types have more tasks in error than before.
+func (k *Cluster) logErrors(w *watch, counts map[storage.StateType]int64) {
+	if more := w.moreErrors(counts); len(more) > 0 {
+		k.log.Warn("tasks have become errors and wait for a person; see why, then resume or fail them", "types", more)
+	}
 }
 
 func (k *Cluster) logUnhandled(u Unhandled) {
