@@ -41,6 +41,7 @@ func (d *decoder) check() {
 	d.listeners()
 	d.splits(handlers)
 	d.results()
+	d.alerts()
 	set := d.cfg.Policies()
 	d.depth(set.Limits)
 	for _, p := range set.Check() {

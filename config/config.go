@@ -25,6 +25,7 @@ type Config struct {
 	Retention policy.Retention // of types without their own
 	Limits    map[string]policy.Limit
 	Types     map[string]Type
+	Alerts    Alerts
 
 	tree *node // of the file, for String and for the places of problems
 }

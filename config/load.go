@@ -78,6 +78,7 @@ func (d *decoder) resolvePaths() {
 	if c.Storage.Driver == Postgres {
 		c.Storage.Path = ""
 	}
+	d.alertPaths()
 	for _, h := range c.Handlers {
 		switch {
 		case h.Plugin != nil:
@@ -91,6 +92,16 @@ func (d *decoder) resolvePaths() {
 		case h.Exec != nil:
 			h.Exec.Dir = d.within(h.Exec.Dir)
 			d.program(h.Exec.Command)
+		}
+	}
+}
+
+// alertPaths makes the paths of targets of alerts valid for this process.
+func (d *decoder) alertPaths() {
+	for _, t := range d.cfg.Alerts.Targets {
+		if t.Exec != nil {
+			t.Exec.Dir = d.within(t.Exec.Dir)
+			d.program(t.Exec.Command)
 		}
 	}
 }

@@ -27,9 +27,14 @@ func (c *Config) Probe() []Problem {
 	for _, name := range slices.Sorted(maps.Keys(c.Handlers)) {
 		switch h := c.Handlers[name]; {
 		case h.Plugin != nil:
-			p.command(h.Plugin.Command, h.Plugin.Dir, "plugin", name)
+			p.command(h.Plugin.Command, h.Plugin.Dir, "plugin", "handlers", name)
 		case h.Exec != nil:
-			p.command(h.Exec.Command, h.Exec.Dir, "exec", name)
+			p.command(h.Exec.Command, h.Exec.Dir, "exec", "handlers", name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Alerts.Targets)) {
+		if e := c.Alerts.Targets[name].Exec; e != nil {
+			p.command(e.Command, e.Dir, "command", "alerts", "targets", name, "exec")
 		}
 	}
 	return p.found.problems()
@@ -65,17 +70,19 @@ func (p *prober) folder(folder string, path ...string) {
 	}
 }
 
-func (p *prober) command(command []string, dir, key, name string) {
+// command looks for the program of a command, and for its folder. The command is at key below path.
+func (p *prober) command(command []string, dir, key string, path ...string) {
+	below := func(keys ...string) []string { return slices.Concat(path, keys) }
 	if info, err := os.Stat(dir); err != nil {
-		p.add(fmt.Errorf("%w; make the folder or correct the path", err), "handlers", name, "dir")
+		p.add(fmt.Errorf("%w; make the folder or correct the path", err), below("dir")...)
 	} else if !info.IsDir() {
-		p.add(fmt.Errorf("%s is not a folder; correct the path", dir), "handlers", name, "dir")
+		p.add(fmt.Errorf("%s is not a folder; correct the path", dir), below("dir")...)
 	}
 	if len(command) == 0 {
 		return
 	}
 	if _, err := exec.LookPath(command[0]); err != nil {
-		p.add(fmt.Errorf("%w; install the program, or write its path with a slash", err), "handlers", name, key, "0")
+		p.add(fmt.Errorf("%w; install the program, or write its path with a slash", err), below(key, "0")...)
 	}
 }
 

@@ -30,6 +30,7 @@ var root = &object{
 		{name: "retention", doc: "How long finished tasks are kept, unless their type sets another time. Tasks in the state `error` are kept until a person deals with them.", is: retentionTable(false), at: in(func(c *Config) *policy.Retention { return &c.Retention })},
 		{name: "limits", doc: "Limits of concurrency and rate, by name. Limits form trees: a task that runs under a limit counts for all limits above it.", is: limitsTable, at: in(func(c *Config) *map[string]policy.Limit { return &c.Limits })},
 		{name: "types", doc: "The settings of tasks, by type.", is: typesTable, at: in(func(c *Config) *map[string]Type { return &c.Types })},
+		{name: "alerts", doc: "What people are told about: tasks in error, nodes that are down and the like. See the section about alerts in [operations.md](operations.md#alerts). Without this section the log says which types have new tasks in error, and there are no alerts.", is: alertsTable, at: in(func(c *Config) *Alerts { return &c.Alerts })},
 		{name: "schedules", doc: "Tasks that recur. Not in this version.", is: refused{"are not in this version; remove them, and submit recurring tasks from cron until then"}, at: in(func(c *Config) *Config { return c })},
 	},
 	later: map[string]string{

@@ -374,7 +374,7 @@ var rules = []rule{
 	},
 	{
 		Of:  "config",
-		May: []string{"engine/task", "engine/policy", "internal/suggest"},
+		May: []string{"alert", "engine/task", "engine/policy", "internal/suggest"},
 		Out: []string{"*"},
 		Why: "a configuration is read into policies; cmd/taskengine builds things from it",
 	},
@@ -393,9 +393,17 @@ var rules = []rule{
 		Why: "the command line reads flags and prints; the packages beside it open stores and run nodes",
 	},
 	{
+		Of: "cmd/taskengine/internal/alerting",
+		May: []string{
+			"alert", "alert/duty", "alert/target", "config", "coord", "coord/local", "coord/stored", "engine", "engine/task", "internal/machine",
+			"internal/wakeup", "server", "storage",
+		},
+		Why: "what a node observes becomes facts here; package alert decides",
+	},
+	{
 		Of: "cmd/taskengine/internal/node",
 		May: []string{
-			"cmd/taskengine/internal/coordinator", "cmd/taskengine/internal/database", "cmd/taskengine/internal/descriptors",
+			"cmd/taskengine/internal/alerting", "cmd/taskengine/internal/coordinator", "cmd/taskengine/internal/database", "cmd/taskengine/internal/descriptors",
 			"cmd/taskengine/internal/stores", "config", "coord/guid", "coord/postgres",
 			"engine", "engine/policy", "engine/task", "handlers", "plugins", "server", "storage", "tasklog",
 		},

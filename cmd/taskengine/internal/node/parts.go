@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/taskengine/taskengine/cmd/taskengine/internal/alerting"
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/database"
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/descriptors"
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/stores"
@@ -29,6 +30,7 @@ type parts struct {
 	handlers *handlerSet
 	failures *server.FailureLog
 	engine   *engine.Engine
+	alerts   *alerting.Alerting
 	api      *endpoint
 
 	opened []part // in the order of opening
@@ -62,6 +64,7 @@ func (p *parts) open(ctx context.Context) error {
 	if err := p.openEngine(ctx); err != nil {
 		return err
 	}
+	p.openAlerts()
 	return p.openAPI(ctx, share.API)
 }
 
@@ -151,6 +154,22 @@ func (p *parts) openEngine(ctx context.Context) (err error) {
 	p.add("the engine", p.engine.Close) // it is drained by then, unless opening the API failed
 	n.metrics.Watch(p.engine, p.handlers.Status)
 	return nil
+}
+
+// openAlerts begins with the alerts, which observe the engine and the handlers.
+func (p *parts) openAlerts() {
+	n := p.node
+	p.alerts = alerting.Start(alerting.Config{Config: n.Config, Node: n.Name, Store: p.store, Engine: p.engine, Handlers: p.handlers.Status, Log: n.Log})
+	p.add("the alerts", func(ctx context.Context) error {
+		p.alerts.Stop()
+		select {
+		case <-p.engine.Failed():
+			p.alerts.StoreFailed(engine.ErrFailed)
+		default:
+			p.alerts.Leave(ctx)
+		}
+		return nil
+	})
 }
 
 // openAPI opens the listener of the API last: the node accepts tasks from then on.

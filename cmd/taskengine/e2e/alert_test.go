@@ -1,0 +1,136 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/taskengine/taskengine/alert"
+	"github.com/taskengine/taskengine/internal/smtptest"
+)
+
+// receiver is a webhook that refuses until it is opened.
+type receiver struct {
+	mu       sync.Mutex
+	open     bool                 // guarded by mu
+	refused  []alert.Notification // guarded by mu
+	accepted []alert.Notification // guarded by mu
+}
+
+func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	var n alert.Notification
+	if err := json.NewDecoder(req.Body).Decode(&n); err != nil {
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.open {
+		r.refused = append(r.refused, n)
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return
+	}
+	r.accepted = append(r.accepted, n)
+}
+
+func (r *receiver) accept() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.open = true
+}
+
+// got returns what was refused and accepted.
+func (r *receiver) got() (refused, accepted []alert.Notification) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.refused), slices.Clone(r.accepted)
+}
+
+// await waits until so many notifications were refused and accepted.
+func (r *receiver) await(t *testing.T, refused, accepted int) {
+	t.Helper()
+	for begin := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+		no, yes := r.got()
+		if len(no) >= refused && len(yes) >= accepted {
+			return
+		}
+		if time.Since(begin) > limit {
+			t.Fatalf("%d notifications were refused and %d accepted, want %d and %d", len(no), len(yes), refused, accepted)
+		}
+	}
+}
+
+func alertSettings(t *testing.T, storage, hook, mail string) string {
+	return write(t, "taskengine.yaml", fmt.Sprintf(`
+storage: %s
+handlers: {fail: {exec: [/bin/sh, -c, 'echo sorry >&2; exit 65']}}
+types: {fail: {}}
+alerts:
+  targets:
+    hook: {webhook: {url: %q, headers: {X-Secret: "${SECRET}"}}}
+    mail: {smtp: {server: %q, tls: none, from: taskengine@example.com, to: ops@example.com}}
+  rules:
+    errors: {when: errors, group_wait: 0s, interval: 0s}
+`, storage, hook, mail))
+}
+
+// The targets refuse while the node is killed, and get each notification once when they accept.
+func TestANotificationSurvivesAKilledNode(t *testing.T) {
+	for _, driver := range []string{"pebble", "postgres"} {
+		t.Run(driver, func(t *testing.T) {
+			t.Parallel()
+			hook := new(receiver)
+			server := httptest.NewServer(hook)
+			defer server.Close()
+			mails := smtptest.Server{}
+			mails.Start(t)
+			config, env := alertSettings(t, storageOf(t, driver), server.URL, mails.Addr), []string{"SECRET=x"}
+
+			n := start(t, env, "run", "-c", config)
+			id := parse(t, n.cli(t, "task", "add", "fail", "--wait", "--timeout", "1m", "-o", "json").stdout)[0]["id"].(string)
+			hook.await(t, 1, 0)
+			n.signal(t, syscall.SIGKILL)
+			n.exit(t)
+
+			n = start(t, env, "run", "-c", config)
+			hook.await(t, 2, 0)
+			n.signal(t, syscall.SIGKILL)
+			n.exit(t)
+
+			hook.accept()
+			n = start(t, env, "run", "-c", config)
+			hook.await(t, 2, 1)
+			n.ok(t, "task", "cancel", id)
+			hook.await(t, 2, 2)
+			n.signal(t, syscall.SIGTERM)
+			if code := n.exit(t); code != 0 {
+				t.Errorf("the node ended with %d", code)
+			}
+
+			refused, accepted := hook.got()
+			if len(accepted) != 2 || accepted[0].Status != alert.Firing || accepted[1].Status != alert.Resolved {
+				t.Fatalf("accepted are %+v", accepted)
+			}
+			for _, n := range refused {
+				if n.ID != accepted[0].ID {
+					t.Errorf("a notification was sent with the IDs %s and %s", n.ID, accepted[0].ID)
+				}
+			}
+			if a := accepted[0].Alerts[0]; a.Labels["type"] != "fail" || a.Value != 1 || !strings.Contains(a.Detail, id) || !strings.Contains(a.Detail, "sorry") {
+				t.Errorf("the alert is %+v", a)
+			}
+			// A mail may come twice: the node may be killed before it has stored that the mail was accepted.
+			got := mails.Mails()
+			if len(got) < 2 || !strings.Contains(got[0].Data, "in error") || !strings.Contains(got[len(got)-1].Data, "resolved") {
+				t.Errorf("the mails are %+v", got)
+			}
+		})
+	}
+}

@@ -1,0 +1,229 @@
+package alerting
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/taskengine/taskengine/alert"
+	"github.com/taskengine/taskengine/alert/duty"
+	"github.com/taskengine/taskengine/config"
+	"github.com/taskengine/taskengine/engine"
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/internal/machine"
+	"github.com/taskengine/taskengine/storage"
+)
+
+const (
+	// newestErrors is how many tasks in error are read for what is told of them.
+	newestErrors = 100
+	// mostErrors is how many tasks in error the engine counts on a store that does not count.
+	mostErrors = 1000
+	// crashWindow is the time within which crashes are counted.
+	crashWindow = 10 * time.Minute
+	// readPatience bounds each read of a look.
+	readPatience = 5 * time.Second
+)
+
+// look observes. One goroutine uses it.
+type look struct {
+	config  *Config
+	wanted  map[alert.Kind]bool // kinds for which there are rules
+	errors  errorsSeen
+	crashes map[string][]crash // by handler, the oldest first
+}
+
+// errorsSeen is what was read of tasks in error.
+type errorsSeen struct {
+	at     time.Time // of the depths for which it was read
+	news   map[string]int64
+	detail map[string]string
+}
+
+// crash is how many crashes a handler had at a time.
+type crash struct {
+	at    time.Time
+	count int
+}
+
+func newLook(c *Config, rules []alert.Rule) look {
+	l := look{config: c, wanted: make(map[alert.Kind]bool), crashes: make(map[string][]crash)}
+	for _, r := range rules {
+		l.wanted[r.When] = true
+	}
+	return l
+}
+
+// all observes what all nodes share.
+func (l *look) all(ctx context.Context, o duty.Overview, storeErr error) alert.Look {
+	e := l.config.Engine
+	seen := alert.Look{At: e.Now()}
+	if depths, ok := e.Depths(); ok {
+		l.tasks(ctx, &seen, depths)
+	}
+	if names, known := live(e, l.config.Node); known && storeErr == nil {
+		seen.Whole = append(seen.Whole, alert.NodeDown)
+		for _, name := range o.Gone(names) {
+			seen.Facts = append(seen.Facts, alert.Fact{Kind: alert.NodeDown, Node: name, Value: 1})
+		}
+	}
+	if l.wanted[alert.LimitFull] {
+		l.clusterLimits(ctx, &seen)
+	}
+	return seen
+}
+
+// tasks adds what the engine has counted.
+func (l *look) tasks(ctx context.Context, seen *alert.Look, depths engine.Depths) {
+	inError := int64(0)
+	for _, d := range depths.Types {
+		inError += d.Error
+	}
+	if l.wanted[alert.Errors] && inError > 0 && !depths.At.Equal(l.errors.at) {
+		l.readErrors(ctx, depths.At)
+	}
+	_, isExact := l.config.Store.(storage.LiveCounter)
+	isCut := !isExact && inError >= mostErrors
+	for _, d := range depths.Types {
+		if d.Error > 0 {
+			seen.Facts = append(seen.Facts, alert.Fact{
+				Kind: alert.Errors, Subject: d.Type, Value: float64(d.Error), More: isCut, News: l.errors.news[d.Type], Detail: l.errors.detail[d.Type],
+			})
+		}
+		if !d.Oldest.IsZero() {
+			seen.Facts = append(seen.Facts, alert.Fact{Kind: alert.QueueAge, Subject: d.Type, Value: seen.At.Sub(d.Oldest).Truncate(time.Second).Seconds()})
+		}
+	}
+	for _, u := range l.config.Engine.Unhandled() {
+		seen.Facts = append(seen.Facts, alert.Fact{Kind: alert.Unhandled, Subject: u.Type, Value: float64(u.Tasks), More: u.More})
+	}
+	seen.Whole = append(seen.Whole, alert.QueueAge, alert.Unhandled)
+	if !isCut {
+		seen.Whole = append(seen.Whole, alert.Errors)
+	}
+}
+
+// readErrors reads the newest tasks in error. If that fails, what was read before stays.
+func (l *look) readErrors(ctx context.Context, at time.Time) {
+	ctx, cancel := context.WithTimeout(ctx, readPatience)
+	defer cancel()
+	ts, _, err := l.config.Engine.List(ctx, storage.Filter{States: []task.State{task.Error}}, task.ID{}, newestErrors)
+	if err != nil {
+		return // the numbers are known all the same
+	}
+	l.errors = errorsSeen{at: at, news: make(map[string]int64), detail: make(map[string]string)}
+	for _, t := range ts {
+		if now := t.UpdatedAt.UnixMicro(); now > l.errors.news[t.Type] {
+			l.errors.news[t.Type] = now
+			l.errors.detail[t.Type] = detailOf(t)
+		}
+	}
+}
+
+// detailOf names a task and its last error.
+func detailOf(t *task.Task) string {
+	text := "the last one is " + t.ID.String()
+	if n := len(t.History); n > 0 && t.History[n-1].Error != "" {
+		text += ": " + t.History[n-1].Error
+	}
+	return text
+}
+
+// clusterLimits adds the limits of the cluster of which all permits are held.
+func (l *look) clusterLimits(ctx context.Context, seen *alert.Look) {
+	ctx, cancel := context.WithTimeout(ctx, readPatience)
+	defer cancel()
+	all, err := l.config.Engine.Limits(ctx)
+	isWhole := err == nil
+	for i := range all {
+		if s := &all[i]; !isPlain(s) || !s.Base.Cluster {
+			continue
+		}
+		why, err := l.config.Engine.WhyLimit(ctx, all[i].Name, "")
+		if err != nil || why.NodesProblem != "" {
+			isWhole = false
+			continue
+		}
+		held := 0
+		for _, n := range why.Nodes {
+			held += n.Held
+		}
+		addLimit(seen, all[i].Name, "", held, all[i].Max)
+	}
+	if isWhole {
+		seen.Whole = append(seen.Whole, alert.LimitFull)
+	}
+}
+
+// isPlain reports whether a limit is one for all its tasks, and has a maximum.
+func isPlain(s *engine.LimitStatus) bool {
+	return s.Configured && s.Value == "" && s.Base.Per == "" && s.Max > 0
+}
+
+func addLimit(seen *alert.Look, name, node string, used, most int) {
+	if used >= most {
+		seen.Facts = append(seen.Facts, alert.Fact{Kind: alert.LimitFull, Subject: name, Node: node, Value: float64(used)})
+	}
+}
+
+// node observes this node.
+func (l *look) node(ctx context.Context, _ duty.Overview, storeErr error) alert.Look {
+	e, name := l.config.Engine, l.config.Node
+	seen := alert.Look{At: e.Now(), Whole: []alert.Kind{
+		alert.StoreFailing, alert.CoordinatorFailing, alert.HandlerDown, alert.CrashLoop, alert.DiskFull, alert.LimitFull,
+	}}
+	add := func(kind alert.Kind, subject, detail string, value float64) {
+		seen.Facts = append(seen.Facts, alert.Fact{Kind: kind, Subject: subject, Node: name, Value: value, Detail: detail})
+	}
+	if storeErr != nil {
+		add(alert.StoreFailing, "", storeErr.Error(), 1)
+	}
+	if holds, ok := e.HoldsPermits(); ok && !holds || !e.IsMember() {
+		add(alert.CoordinatorFailing, "", "", 1)
+	}
+	for _, h := range l.config.Handlers() {
+		if !h.Up {
+			add(alert.HandlerDown, h.Name, h.Detail, 1)
+		}
+		add(alert.CrashLoop, h.Name, h.Detail, float64(l.crashed(seen.At, h.Name, h.Crashes)))
+	}
+	for _, path := range folders(l.config.Config) {
+		used, err := machine.DiskUsed(path)
+		if err != nil {
+			continue // a folder that is not there yet
+		}
+		add(alert.DiskFull, path, fmt.Sprintf("%.1f %% are used", used), used)
+	}
+	all, _ := e.Limits(ctx) // it never fails
+	for i := range all {
+		if s := &all[i]; isPlain(s) && !s.Base.Cluster {
+			addLimit(&seen, s.Name, name, s.Used, s.Max)
+		}
+	}
+	return seen
+}
+
+// crashed returns how many crashes a handler has had within the window.
+func (l *look) crashed(at time.Time, handler string, count int) int {
+	all := append(l.crashes[handler], crash{at, count})
+	begin := at.Add(-crashWindow)
+	first := 0
+	for first+1 < len(all) && !all[first+1].at.After(begin) {
+		first++
+	}
+	all = slices.Clone(all[first:])
+	l.crashes[handler] = all
+	return count - all[0].count
+}
+
+// folders returns the folders with data of a node.
+func folders(c *config.Config) (paths []string) {
+	if c.Storage.Driver == config.Pebble || c.Storage.Driver == config.Bolt {
+		paths = append(paths, c.Storage.Path)
+	}
+	if c.Storage.Driver != config.Memory && c.TaskLog.MaxSize > 0 {
+		paths = append(paths, c.TaskLog.Path)
+	}
+	return paths
+}
