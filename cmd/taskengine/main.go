@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"os"
+	_ "time/tzdata" // the time zones, for systems that have none
 
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/cli"
 )
