@@ -154,6 +154,13 @@ func (e *Engine) observe(now time.Time, b *shell.Batch, out *storage.Outcome) {
 		if i < len(saves) && o.Saved != nil {
 			o.Saved(now, saves[i].Ref, t)
 		}
+		if o.Inserted != nil {
+			for j, in := range out.FollowedBy(i) {
+				if in.Created() {
+					o.Inserted(now, saves[i].Follow[j])
+				}
+			}
+		}
 		switch {
 		case t != nil:
 			e.state.waiters.ended(t)

@@ -2,7 +2,9 @@ package engine
 
 import (
 	"fmt"
+	"time"
 
+	"github.com/taskengine/taskengine/engine/internal/shell"
 	"github.com/taskengine/taskengine/engine/task"
 )
 
@@ -12,13 +14,68 @@ func (a *attempt) checkRerun(v *task.Verdict) error {
 	if outOfRange(v.Again) { // a store could not find the task again
 		return task.Permanent(fmt.Errorf("the handler asked to run again at %v: times must lie between the years 1970 and 9999", v.Again))
 	}
-	if v.Rerun == nil || v.Again.IsZero() {
-		v.Rerun = nil
+	if v.Rerun == nil {
 		return nil
 	}
 	r := *v.Rerun // the handler may return the same error again
 	v.Rerun = &r
-	return a.engine.catalog.checkRerun(a.Task, &r)
+	if v.Again.IsZero() {
+		r.Payload, r.Checkpoint = nil, nil
+	} else if err := a.engine.catalog.checkRerun(a.Task, &r); err != nil {
+		return err
+	}
+	if len(r.Tasks) == 0 {
+		return nil
+	}
+	rows, err := a.following(r.Tasks)
+	if err != nil {
+		return fmt.Errorf("the handler asked to add tasks when its own runs again, which does not run again now: %w", err)
+	}
+	r.Rows = rows
+	return nil
+}
+
+// following returns the rows of tasks that are added with the end of the attempt.
+func (a *attempt) following(reqs []Request) ([]*task.Task, error) {
+	e := a.engine
+	var shards *task.Shards
+	if e.catalog.isDivided { // only of one shard it is certain that it is always where the task is
+		shards = new(task.Shards)
+		shards.Add(a.ref.ID.Shard())
+	}
+	rows, err := e.catalog.rows(reqs, shards)
+	if err != nil {
+		return nil, err
+	}
+	full := e.roomFor(rows)
+	if full == nil {
+		return rows, nil
+	}
+	existing, err := e.existing(a, reqs, rows)
+	if err != nil {
+		return nil, fmt.Errorf("look for tasks that exist: %w", err)
+	}
+	var fresh []*task.Task
+	for i, id := range existing {
+		if id.IsZero() {
+			fresh = append(fresh, rows[i])
+		}
+	}
+	if len(fresh) < len(rows) {
+		full = e.roomFor(fresh)
+	}
+	if full != nil {
+		return nil, e.refuse(full)
+	}
+	return rows, nil
+}
+
+// roomFor returns why the backlogs have no room for rows, or nil. It claims no places.
+func (e *Engine) roomFor(rows []*task.Task) (full *shell.Full) {
+	if len(e.capped) > 0 {
+		e.tell(func(s *state, _ time.Time) { full = s.Room(nil, rows) })
+	}
+	return full
 }
 
 // checkRerun returns an error if a task of this row cannot have what r says. Otherwise it sets the

@@ -26,17 +26,7 @@ const (
 )
 
 // Request describes a task to add. Only Type is required.
-type Request struct {
-	ID          task.ID           // chosen by the caller to make the request repeatable; zero for a generated one
-	Type        string            // at most MaxType bytes
-	Payload     []byte            // at most max_payload of the type; stored unchanged
-	Priority    *uint8            // task.HighestPriority..task.LowestPriority; nil for the priority of the type
-	Key         string            // unique among the stored tasks of the type; at most MaxKey bytes
-	OrderingKey string            // stored with the task; at most MaxKey bytes
-	At          time.Time         // earliest start, by the clock of Engine.Now; zero for now
-	ExpiresAt   time.Time         // the task is too late from this time on; zero for never
-	Headers     map[string]string // stored with the task; names and values have at most MaxHeaders bytes
-}
+type Request = task.Request
 
 // rows returns the rows of reqs, or an error if a request is invalid. Generated ids belong to
 // shards; nil stands for all shards.

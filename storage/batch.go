@@ -7,27 +7,50 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// Batch is the work of one transaction: notes, then inserts, then swaps, then deletes.
+// Batch is the work of one transaction: notes, then inserts, then swaps, then deletes, then the rows
+// that follow.
 type Batch struct {
 	Notes  []task.Note   // as by [Tasks.Note]; they may be lost though the rest is durable
 	Insert []*task.Task  // as by [Tasks.Insert]
 	Swap   []task.Change // as by [Tasks.Swap]
 	Remove []bool        // for each change, whether the row that it makes is deleted; nil for none
+
+	// Follow has for each change the rows that are inserted, as by [Tasks.Insert], if and only if the
+	// change is made; nil for none. They are in the shard of the changed row, by [task.ID.Shard], where
+	// several stores hold the rows.
+	Follow [][]*task.Task
 }
 
 // Removes reports whether the row that the i-th change makes is deleted.
 func (b *Batch) Removes(i int) bool { return i < len(b.Remove) && b.Remove[i] }
 
+// Follows returns the rows that follow the i-th change.
+func (b *Batch) Follows(i int) []*task.Task {
+	if i < len(b.Follow) {
+		return b.Follow[i]
+	}
+	return nil
+}
+
 // Outcome is the outcome of a [Batch].
 type Outcome struct {
 	Inserted []Inserted   // as by [Tasks.Insert]
 	Swapped  []*task.Task // as by [Tasks.Swap]; also rows that were deleted then
+	Followed [][]Inserted // for each change that was made, its rows of Follow; nil if no rows followed
 	Lost     error        // why the notes were not written though the rest was; nil if they were
 
 	// Elsewhere has the rows of a batch of [Divided.CommitIn] of which nothing was done, and which
 	// are to be committed again, in ascending order: by index into Insert or, from len(Insert) on,
 	// into Swap.
 	Elsewhere []int
+}
+
+// FollowedBy returns the outcome of the rows that follow the i-th change; nil if it was not made.
+func (o *Outcome) FollowedBy(i int) []Inserted {
+	if i < len(o.Followed) {
+		return o.Followed[i]
+	}
+	return nil
 }
 
 // Commit is a batch that [Store.Commit] has begun to commit.
@@ -119,7 +142,36 @@ func Do(ctx context.Context, tx Tasks, b *Batch) (out Outcome, err error) {
 		}
 	}
 	if len(gone) > 0 {
-		_, err = tx.Delete(ctx, gone...)
+		if _, err = tx.Delete(ctx, gone...); err != nil {
+			return out, err
+		}
+	}
+	if len(b.Follow) > 0 {
+		out.Followed, err = follow(ctx, tx, b, out.Swapped)
 	}
 	return out, err
+}
+
+// follow inserts the rows that follow the changes of b that were made.
+func follow(ctx context.Context, tx Tasks, b *Batch, swapped []*task.Task) ([][]Inserted, error) {
+	var rows []*task.Task
+	for i, t := range swapped {
+		if t != nil {
+			rows = append(rows, b.Follows(i)...)
+		}
+	}
+	if len(rows) == 0 {
+		return nil, nil
+	}
+	inserted, err := tx.Insert(ctx, rows...)
+	if err != nil {
+		return nil, err
+	}
+	followed := make([][]Inserted, len(swapped))
+	for i, t := range swapped {
+		if n := len(b.Follows(i)); t != nil && n > 0 {
+			followed[i], inserted = inserted[:n:n], inserted[n:]
+		}
+	}
+	return followed, nil
 }

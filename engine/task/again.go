@@ -44,14 +44,32 @@ func WithCheckpoint(data []byte) AgainOption {
 	return func(r *Rerun) { r.Checkpoint = &data }
 }
 
-// Rerun says what a task has when it runs again, see [Again].
+// WithTasks adds tasks in the same transaction: either the task runs again and they exist, or neither.
+// So a task that adds others each time loses none and adds none twice, whatever fails: an attempt that
+// does not count any more adds nothing. A request whose id or key is taken adds nothing, and is no
+// error. If at is the zero time, the tasks are added with the change that makes the task done.
+//
+// If a request is invalid, or a type has no room for the tasks in its backlog (max_backlog), nothing is
+// added, and the attempt has failed with an error that says so: the retry policy of the type decides.
+// No other tasks are dropped for them. Where several databases keep the tasks, they can have neither
+// a key nor an ordering key, and an id must be in the shard of the task: see [ID.Child].
+//
+// Several options of this kind add all of their tasks. The requests belong to the engine from then on.
+func WithTasks(requests ...Request) AgainOption {
+	return func(r *Rerun) { r.Tasks = append(r.Tasks, requests...) }
+}
+
+// Rerun says what a task has when it runs again, and what is added with that, see [Again].
 type Rerun struct {
 	Payload    *[]byte // the new payload; nil keeps the old one
 	Checkpoint *[]byte // the checkpoint; nil is none
 
-	// Group is the Group of the new payload, nil for the old one. The engine computes it; handlers and
-	// plugins do not set it.
+	Tasks []Request // to be added
+
+	// Group is the Group of the new payload, nil for the old one, and Rows are the rows of Tasks. The
+	// engine makes them; handlers and plugins do not set them.
 	Group *string
+	Rows  []*Task
 }
 
 // TooLarge returns the error of an attempt that did the work of a task of type typ, and asks to run

@@ -133,7 +133,7 @@ type Verdict struct {
 	AtLeast bool          // if Errored: the policy's delay is taken instead of Delay if it is longer
 	InDoubt bool          // if Errored: whether the work was done is unknown
 	Again   time.Time     // if Completed: when to run again; zero if not
-	Rerun   *Rerun        // with Again: what the task has then; nil keeps what it has
+	Rerun   *Rerun        // if Completed: what the task has when it runs again, and what is added; nil if nothing
 
 	// Next is the state that a function of the program has chosen after an attempt that failed, whatever
 	// the policy of the type says of the number of attempts, delays and classes: Waiting for Delay,

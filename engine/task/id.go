@@ -2,6 +2,8 @@ package task
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -70,6 +72,29 @@ func (id ID) IsZero() bool { return id == ID{} }
 
 // Compare orders ids bytewise. For version 7 that is the order in which they were made.
 func (id ID) Compare(other ID) int { return bytes.Compare(id[:], other[:]) }
+
+// Child returns the id of what follows from the task id at a time, by a name that tells apart what
+// follows at the same time, such as one fire of a schedule. The same arguments give the same id, so
+// that a task that is added twice under it exists once. It is a UUID of version 8 (RFC 9562): the
+// milliseconds of at, like those of version 7, and then a part of the SHA-256 of id, at in Unix
+// microseconds and name. It is in the shard of id, see [ID.Shard].
+func (id ID) Child(at time.Time, name string) ID {
+	h := sha256.New()
+	h.Write(id[:])
+	h.Write(binary.BigEndian.AppendUint64(nil, uint64(at.UnixMicro())))
+	h.Write([]byte(name))
+	sum := h.Sum(nil)
+
+	var child ID
+	ms := uint64(max(0, at.UnixMilli()))
+	for i := range 6 {
+		child[i] = byte(ms >> (8 * (5 - i)))
+	}
+	copy(child[6:], sum)
+	child[6] = child[6]&0x0f | 0x80
+	child[8] = child[8]&0x3f | 0x80
+	return child.in(id.Shard())
+}
 
 // IDs makes version 7 UUIDs that strictly increase, whatever the clock does. The twelve bits after
 // the millisecond hold the fraction of it (RFC 9562, section 6.2, method 3). While the clock stands

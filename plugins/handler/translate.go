@@ -33,9 +33,9 @@ func finishOf(runID uint64, v task.Verdict, x *extras, maxResult uint64) *wire.F
 			f.Children, f.Signals = x.children, x.signals
 		}
 	}
-	if v.Outcome == task.Completed && !v.Again.IsZero() && v.Rerun != nil {
+	if v.Outcome == task.Completed && v.Rerun != nil {
 		v = task.VerdictOf(nil, task.Permanent(task.WithClass("unsupported", errors.New(
-			"the handler asked to run again with another payload or a checkpoint, which the protocol between handler programs and nodes does not carry"))))
+			"the handler asked to run again with another payload, a checkpoint or tasks to be added, which the protocol between handler programs and nodes does not carry"))))
 	}
 	switch {
 	case v.Outcome == task.Completed && v.Again.IsZero():

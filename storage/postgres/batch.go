@@ -27,7 +27,7 @@ func (s *Store) commit(ctx context.Context, b *storage.Batch) (out storage.Outco
 	w.remove = b.Remove
 	if !oneTrip(b, w) {
 		err = s.atomically(ctx, "do a batch", func(v *verbs) (err error) {
-			out, err = storage.Do(ctx, v, &storage.Batch{Insert: b.Insert, Swap: b.Swap, Remove: b.Remove})
+			out, err = storage.Do(ctx, v, &storage.Batch{Insert: b.Insert, Swap: b.Swap, Remove: b.Remove, Follow: b.Follow})
 			return err
 		})
 		return out, err
@@ -62,7 +62,7 @@ func isTaken(err error) bool {
 
 // oneTrip reports whether a batch can be done without reading rows first.
 func oneTrip(b *storage.Batch, w *swaps) bool {
-	if len(w.others) > 0 || len(runs(b.Insert, claims)) > 1 {
+	if len(w.others) > 0 || len(b.Follow) > 0 || len(runs(b.Insert, claims)) > 1 {
 		return false
 	}
 	fresh := make(map[task.ID]bool, len(b.Insert))

@@ -105,6 +105,7 @@ func (s *Store) commitIn(ctx context.Context, place int, b *storage.Batch) (stor
 	}
 	number(place, b.Insert, out.Inserted)
 	outwardAll(place, out.Swapped)
+	numberFollowing(place, b, &out)
 	if !slices.Contains(out.Swapped, nil) {
 		return out, nil
 	}
@@ -148,6 +149,9 @@ func (s *Store) commitHeld(ctx context.Context, place int, b *storage.Batch) (st
 			held.Insert = append(held.Insert, b.Insert[i])
 		default:
 			held.Swap, held.Remove = append(held.Swap, b.Swap[k]), append(held.Remove, b.Removes(k))
+			if len(b.Follow) > 0 {
+				held.Follow = append(held.Follow, b.Follows(k))
+			}
 		}
 		at = append(at, i)
 	}
@@ -160,12 +164,19 @@ func (s *Store) commitHeld(ctx context.Context, place int, b *storage.Batch) (st
 	}
 	number(place, held.Insert, done.Inserted)
 	outwardAll(place, done.Swapped)
+	numberFollowing(place, held, &done)
+	if done.Followed != nil {
+		out.Followed = make([][]storage.Inserted, len(b.Swap))
+	}
 	for k, i := range at {
 		if k < len(held.Insert) {
 			out.Inserted[i] = done.Inserted[k]
 			continue
 		}
 		t := done.Swapped[k-len(held.Insert)]
+		if followed := done.FollowedBy(k - len(held.Insert)); followed != nil {
+			out.Followed[i-len(b.Insert)] = followed
+		}
 		if out.Swapped[i-len(b.Insert)] = t; t == nil { // its shard may have left meanwhile: another try finds out
 			out.Elsewhere = append(out.Elsewhere, i)
 		}

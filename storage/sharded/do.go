@@ -46,12 +46,13 @@ func (w *work) shard(i int) uint16 { return shardIn(w.batch, i) }
 
 // doAll does the whole batch in one place.
 func (w *work) doAll(ctx context.Context, place int, on storage.Store) (unsure []int, err error) {
-	out, err := on.Commit(ctx, &storage.Batch{Insert: w.batch.Insert, Swap: w.batch.Swap, Remove: w.batch.Remove}).Wait()
+	out, err := on.Commit(ctx, &storage.Batch{Insert: w.batch.Insert, Swap: w.batch.Swap, Remove: w.batch.Remove, Follow: w.batch.Follow}).Wait()
 	if err != nil {
 		return nil, err
 	}
 	number(place, w.batch.Insert, out.Inserted)
 	outwardAll(place, out.Swapped)
+	numberFollowing(place, w.batch, &out)
 	for i, t := range out.Swapped {
 		if t == nil {
 			unsure = append(unsure, len(w.batch.Insert)+i)
@@ -73,6 +74,10 @@ func (w *work) doSome(ctx context.Context, place int, on storage.Store, some []i
 		}
 		part.Swap = append(part.Swap, w.batch.Swap[i-inserts])
 		part.Remove = append(part.Remove, w.batch.Removes(i-inserts))
+		part.Follow = append(part.Follow, w.batch.Follows(i-inserts))
+	}
+	if len(w.batch.Follow) == 0 {
+		part.Follow = nil
 	}
 	out, err := on.Commit(ctx, &part).Wait()
 	if err != nil {
@@ -80,6 +85,7 @@ func (w *work) doSome(ctx context.Context, place int, on storage.Store, some []i
 	}
 	number(place, part.Insert, out.Inserted)
 	outwardAll(place, out.Swapped)
+	numberFollowing(place, &part, &out)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.spread()
@@ -89,6 +95,9 @@ func (w *work) doSome(ctx context.Context, place int, on storage.Store, some []i
 			continue
 		}
 		t := out.Swapped[k-len(part.Insert)]
+		if followed := out.FollowedBy(k - len(part.Insert)); followed != nil {
+			w.out.Followed[i-inserts] = followed
+		}
 		if w.out.Swapped[i-inserts] = t; t == nil {
 			unsure = append(unsure, i)
 		}
@@ -103,5 +112,8 @@ func (w *work) spread() {
 	}
 	if w.out.Swapped == nil {
 		w.out.Swapped = make([]*task.Task, len(w.batch.Swap))
+	}
+	if w.out.Followed == nil && len(w.batch.Follow) > 0 {
+		w.out.Followed = make([][]storage.Inserted, len(w.batch.Swap))
 	}
 }

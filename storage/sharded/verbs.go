@@ -117,6 +117,13 @@ func number(place int, ts []*task.Task, done []storage.Inserted) {
 	}
 }
 
+// numberFollowing is number for the rows that follow the changes of a batch.
+func numberFollowing(place int, b *storage.Batch, out *storage.Outcome) {
+	for i, done := range out.Followed {
+		number(place, b.Follows(i), done)
+	}
+}
+
 // Swap implements [storage.Tasks].
 func (v *verbs) Swap(ctx context.Context, cs ...task.Change) ([]*task.Task, error) {
 	return each(ctx, v, "swap", cs, func(c *task.Change) task.ID { return c.ID },

@@ -3,6 +3,7 @@ package storagetest
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -124,8 +125,15 @@ func (m *model) batch() {
 			c.Version = t.Version
 		}
 		b.Swap, b.Remove = append(b.Swap, c), append(b.Remove, m.rand.IntN(3) == 0)
+		b.Follow = append(b.Follow, m.randomFollow(c.ID))
+	}
+	if m.rand.IntN(2) == 0 {
+		b.Follow = nil
 	}
 	other := storage.Batch{Swap: b.Swap, Remove: b.Remove}
+	for _, rows := range b.Follow {
+		other.Follow = append(other.Follow, cloned(rows))
+	}
 	for _, t := range b.Insert {
 		other.Insert = append(other.Insert, t.Clone())
 	}
@@ -145,5 +153,34 @@ func (m *model) batch() {
 	}
 	for i := range want.Swapped {
 		m.same(got.Swapped[i], want.Swapped[i])
+		equal(m.f, "followed", append([]storage.Inserted{}, got.FollowedBy(i)...), append([]storage.Inserted{}, want.FollowedBy(i)...))
+		for j, in := range got.FollowedBy(i) {
+			if in.Created() {
+				t := b.Follow[i][j]
+				m.seqs[t.ID] = [2]uint64{t.Seq, other.Follow[i][j].Seq}
+			}
+		}
 	}
+}
+
+// randomFollow returns rows that may follow a change of a row: without keys, in its place.
+func (m *model) randomFollow(parent task.ID) (rows []*task.Task) {
+	for range m.rand.IntN(3) {
+		t := m.randomTask()
+		t.Key = ""
+		t.ID = parent.Child(epoch, fmt.Sprint(m.rand.IntN(3)))
+		if !slices.Contains(m.ids, t.ID) {
+			m.ids = append(m.ids, t.ID)
+		}
+		rows = append(rows, t)
+	}
+	return rows
+}
+
+func cloned(rows []*task.Task) []*task.Task {
+	out := make([]*task.Task, len(rows))
+	for i, t := range rows {
+		out[i] = t.Clone()
+	}
+	return out
 }

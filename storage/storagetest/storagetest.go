@@ -82,6 +82,7 @@ func run(t *testing.T, open func(t testing.TB) storage.Store, parallel bool) {
 		{"no sync", noSyncer, noSyncCases},
 		{"settings", settings, settingsCases},
 		{"batch", true, batchCases},
+		{"follow", true, followCases},
 		{"shared", shared, sharedCases},
 		{"export", exporter, exportCases},
 		{"rules", ruled, rulesCases},

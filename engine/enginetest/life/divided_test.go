@@ -34,6 +34,7 @@ func (w *world) doIn(n *node, database int, b *storage.Batch, isSure func() bool
 		for i, c := range b.Swap {
 			if w.homes.get(c.ID.Shard()) == database {
 				part.Swap, part.Remove, swaps = append(part.Swap, c), append(part.Remove, b.Removes(i)), append(swaps, i)
+				part.Follow = append(part.Follow, b.Follows(i))
 			} else {
 				out.Elsewhere = append(out.Elsewhere, len(b.Insert)+i)
 			}
@@ -51,7 +52,9 @@ func (w *world) doIn(n *node, database int, b *storage.Batch, isSure func() bool
 		for k, i := range inserts {
 			out.Inserted[i] = done.Inserted[k]
 		}
+		out.Followed = make([][]storage.Inserted, len(b.Swap))
 		for k, i := range swaps {
+			out.Followed[i] = done.FollowedBy(k)
 			if out.Swapped[i] = done.Swapped[k]; done.Swapped[k] == nil && !sure {
 				out.Elsewhere = append(out.Elsewhere, len(b.Insert)+i)
 			}
@@ -113,7 +116,7 @@ func (l parts) CommitIn(ctx context.Context, database int, b *storage.Batch) sto
 			return l.leaveOut(b)
 		}
 		_ = storage.NoteFirst(ctx, l, b)
-		out, err := l.commitIn(ctx, database, &storage.Batch{Insert: b.Insert, Swap: b.Swap, Remove: b.Remove})
+		out, err := l.commitIn(ctx, database, &storage.Batch{Insert: b.Insert, Swap: b.Swap, Remove: b.Remove, Follow: b.Follow})
 		if len(out.Elsewhere) > 0 && (l.w.calm.Load() || l.w.roll(4) > 0) {
 			l.look()
 		}

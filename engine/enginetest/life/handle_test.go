@@ -171,7 +171,7 @@ func (n *node) behave(ctx context.Context, s *story, t *task.Task, r *run) ([]by
 	case 2:
 		return nil, task.Snooze(w.span(50*time.Millisecond, time.Second))
 	case 3:
-		return nil, task.Again(time.Now().Add(w.span(50*time.Millisecond, time.Second)))
+		return nil, task.Again(time.Now().Add(w.span(50*time.Millisecond, time.Second)), task.WithTasks(n.children(t)...))
 	case 4: // waits to be stopped
 		return nil, n.rest(ctx, time.Hour)
 	case 5: // does not hear
@@ -200,6 +200,28 @@ func (n *node) behave(ctx context.Context, s *story, t *task.Task, r *run) ([]by
 		return result, n.rest(ctx, w.span(0, typ.Timeout.Run))
 	}
 	return result, n.rest(ctx, w.span(0, 200*time.Millisecond))
+}
+
+// children returns requests of up to two tasks to be added when t runs again. They add no others.
+func (n *node) children(t *task.Task) (reqs []engine.Request) {
+	if t.Headers["parent"] != "" {
+		return nil
+	}
+	for i := range n.w.roll(3) {
+		r := engine.Request{Type: t.Type, Headers: map[string]string{
+			"request": fmt.Sprintf("child %d of %v at version %d", i, t.ID, t.Version), "tenant": t.Headers["tenant"],
+			"parent": t.ID.String(), "after": fmt.Sprint(t.Version),
+		}}
+		r.Payload = []byte("payload of " + r.Headers["request"])
+		if n.w.roll(2) == 0 {
+			r.ID = t.ID.Child(time.Now(), r.Headers["request"])
+		}
+		if n.w.roll(3) == 0 {
+			r.At = time.Now().Add(n.w.span(0, 2*time.Second))
+		}
+		reqs = append(reqs, r)
+	}
+	return reqs
 }
 
 // finish finishes the task in a transaction.

@@ -111,6 +111,10 @@ func (w *world) journal(n *node, steps []step) {
 			if n == nil {
 				s.accepted = true
 			}
+			if st.row.Headers["parent"] != "" {
+				s.accepted = true
+				w.checkChild(s, steps)
+			}
 		case st.removed:
 			if s.live() {
 				w.failAt(s, "it was removed though it had not ended")
@@ -128,9 +132,43 @@ func (w *world) journal(n *node, steps []step) {
 				}
 			}
 			w.checkChange(s, &before, st)
+			w.checkChildren(s, &before, st, steps)
 		}
 		s.steps = append(s.steps, *st)
 	}
+}
+
+// checkChild checks that a task which another has added is added together with the change of that.
+func (w *world) checkChild(s *story, steps []step) {
+	for i := range steps {
+		if p := &steps[i]; isChild(&s.row, p.change.Ref) && p.change.To == task.Waiting && p.change.Outcome == task.Completed {
+			return
+		}
+	}
+	w.failAt(s, "it was added, and its parent does not run again by that transaction")
+}
+
+// checkChildren checks that a task which runs again adds all tasks that its handler asked for, and that
+// no other change does.
+func (w *world) checkChildren(s *story, before *task.Task, st *step, steps []step) {
+	added, asked := 0, 0
+	for i := range steps {
+		if steps[i].change.ID.IsZero() && isChild(&steps[i].row, before.Ref()) {
+			added++
+		}
+	}
+	if r := s.runOf(before.Ref()); r != nil && st.change.To == task.Waiting && st.change.Outcome == task.Completed && r.verdict.Rerun != nil {
+		asked = len(r.verdict.Rerun.Tasks)
+	}
+	if added != asked {
+		w.failAt(s, "%d tasks were added after version %d, and its handler asked for %d", added, before.Version, asked)
+	}
+	w.children += added
+}
+
+// isChild reports whether a row was added after a version of another task.
+func isChild(row *task.Task, parent task.Ref) bool {
+	return row.Headers["parent"] == parent.ID.String() && row.Headers["after"] == fmt.Sprint(parent.Version)
 }
 
 // checkChange checks one change of a row.

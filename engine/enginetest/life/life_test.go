@@ -32,14 +32,19 @@ var (
 func TestRandomLivesOfACluster(t *testing.T) {
 	stop := watch()
 	defer stop()
-	failures := 0
+	failures, children := 0, 0
 	for seed := *flagSeed; seed < *flagSeed+*flagCount && failures < *flagMost; seed++ {
 		for range *flagRepeat {
-			if !lead(t, seed) {
+			isGood, added := lead(t, seed)
+			children += added
+			if !isGood {
 				failures++
 				break
 			}
 		}
+	}
+	if failures == 0 && *flagCount >= 20 && children == 0 {
+		t.Error("no task was added when another was to run again")
 	}
 }
 
@@ -68,8 +73,9 @@ func watch() (stop func()) {
 	return func() { close(done) }
 }
 
-// lead runs one life and reports whether it passed.
-func lead(t *testing.T, seed uint64) bool {
+// lead runs one life. It reports whether it passed, and how many tasks were added when others were to run
+// again.
+func lead(t *testing.T, seed uint64) (isGood bool, children int) {
 	current.Store(seed)
 	begun.Add(1)
 	defer func() {
@@ -86,6 +92,7 @@ func lead(t *testing.T, seed uint64) bool {
 		w.settle()
 		w.fillUp()
 		w.end()
+		children = w.children
 		if len(w.failures) > 0 {
 			report = w.report()
 		}
@@ -93,7 +100,7 @@ func lead(t *testing.T, seed uint64) bool {
 	if report != "" {
 		t.Error(report)
 	}
-	return report == ""
+	return report == "", children
 }
 
 // world has all participants of one life.
@@ -114,6 +121,7 @@ type world struct {
 	waiters sync.WaitGroup
 	lates   atomic.Int64 // how many changes, and ends of leases, have not arrived
 
+	children int // guarded by mu: tasks that were added when another was to run again
 	requests int // by the goroutine of the life only
 
 	mu           sync.Mutex

@@ -236,6 +236,9 @@ func verbsOf(b *storage.Batch) (v verbs) {
 	for _, c := range b.Swap {
 		v |= verbOf(&c)
 	}
+	if len(b.Follow) > 0 {
+		v |= inserts
+	}
 	return v
 }
 

@@ -48,7 +48,7 @@ func (l *link) Commit(ctx context.Context, b *storage.Batch) storage.Commit {
 func (l remote) Commit(ctx context.Context, b *storage.Batch) storage.Commit {
 	return storage.Later(func() (storage.Outcome, error) {
 		_ = storage.NoteFirst(ctx, l, b)
-		return l.do(ctx, &storage.Batch{Insert: b.Insert, Swap: b.Swap, Remove: b.Remove})
+		return l.do(ctx, &storage.Batch{Insert: b.Insert, Swap: b.Swap, Remove: b.Remove, Follow: b.Follow})
 	})
 }
 
@@ -80,6 +80,13 @@ func clone(b *storage.Batch) *storage.Batch {
 	c := &storage.Batch{Swap: append([]task.Change(nil), b.Swap...), Remove: append([]bool(nil), b.Remove...)}
 	for _, t := range b.Insert {
 		c.Insert = append(c.Insert, t.Clone())
+	}
+	for _, rows := range b.Follow {
+		var follow []*task.Task
+		for _, t := range rows {
+			follow = append(follow, t.Clone())
+		}
+		c.Follow = append(c.Follow, follow)
 	}
 	return c
 }

@@ -229,7 +229,9 @@ func (w *world) isStranger(s *story) bool {
 
 // isBlocked reports whether a task cannot start or end for a known reason.
 func (w *world) isBlocked(s *story) bool {
-	return w.isStranger(s) || w.victims[s.id] != 0 || w.unpaused[s.row.Type] > 0
+	r := s.runOf(s.row.Ref())
+	addsVictim := r != nil && r.verdict.Rerun != nil && len(w.victims) > 0 // perhaps: ids of children are not known
+	return w.isStranger(s) || w.victims[s.id] != 0 || addsVictim || w.unpaused[s.row.Type] > 0
 }
 
 // patience is how long tasks may take to end without faults. Uncertain rows are read again after

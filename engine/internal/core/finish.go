@@ -65,6 +65,12 @@ func (c *Core) conclude(now time.Time, r *run, v task.Verdict) {
 		remove = p.Retention.Of(change.To) == 0
 	}
 	c.save(change, remove)
+	if r := v.Rerun; r != nil && v.Outcome == task.Completed {
+		for _, t := range r.Rows {
+			Create(now, c.Policy(t.Type), t)
+		}
+		c.ready.Saves[len(c.ready.Saves)-1].Follow = r.Rows
+	}
 }
 
 // save asks to make a change, and to delete the row with it if remove is set.

@@ -30,6 +30,19 @@ type Save struct {
 	task.Change
 	Remove bool // delete the row with the change
 	moves  bool // it is of a task that does not run, see Core.move
+
+	// Follow has rows that are to be inserted if and only if the change is made. Each is answered by
+	// Inserted, after Saved, if it is made.
+	Follow []*task.Task
+}
+
+// Size returns how many rows the save writes, and the bytes of their payloads, results and checkpoints.
+func (s *Save) Size() (rows, bytes int) {
+	bytes = s.Bytes()
+	for _, t := range s.Follow {
+		bytes += len(t.Payload)
+	}
+	return 1 + len(s.Follow), bytes
 }
 
 // Moves reports whether the change is of a task that does not run: it was waiting or submitted.

@@ -242,7 +242,22 @@ func (s *sim) absorb() {
 	for _, sv := range slices.Clone(r.Saves) {
 		s.later(func() {
 			row := s.swap(sv.Change)
-			s.tell(func() { s.core.Saved(s.now, sv, row) })
+			if row == nil {
+				s.tell(func() { s.core.Saved(s.now, sv, nil) })
+				return
+			}
+			for _, t := range sv.Follow {
+				s.seq++
+				t.Seq = s.seq
+				s.rows[t.ID] = t.Clone()
+				s.order = append(s.order, t.ID)
+			}
+			s.tell(func() {
+				s.core.Saved(s.now, sv, row)
+				for _, t := range sv.Follow {
+					s.core.Inserted(s.now, t, true)
+				}
+			})
 		})
 	}
 	for _, run := range slices.Clone(r.Runs) {
@@ -312,7 +327,14 @@ func (s *sim) verdict() task.Verdict {
 	case 6:
 		return task.Verdict{Outcome: task.Errored, Error: "soon", Delay: 0}
 	}
-	return task.Verdict{Outcome: task.Completed, Result: []byte("ok")}
+	v := task.Verdict{Outcome: task.Completed, Result: []byte("ok")}
+	if s.rng.IntN(8) == 0 {
+		v.Rerun = &task.Rerun{Rows: []*task.Task{{ID: s.id(), Type: "plain"}, {ID: s.id(), Type: "hasty", ReadyAt: s.now.Add(time.Second)}}}
+		if s.rng.IntN(2) == 0 {
+			v.Again = s.now.Add(2 * time.Second)
+		}
+	}
+	return v
 }
 
 // step makes one effect.

@@ -96,6 +96,9 @@ func (b *Batch) Fill() {
 	}
 	for i := range b.saves {
 		d.Swap, d.Remove = append(d.Swap, b.saves[i].Change), append(d.Remove, b.saves[i].Remove)
+		if follow := b.saves[i].Follow; len(follow) > 0 {
+			d.Follow = append(append(d.Follow, make([][]*task.Task, i-len(d.Follow))...), follow)
+		}
 	}
 	for _, g := range b.grabs {
 		d.Swap, d.Remove = append(d.Swap, g), append(d.Remove, false)
@@ -147,7 +150,7 @@ func (r *room) take(rows, bytes int) bool {
 func (b *Batch) fits() (parts, saves, grabs, edits int, all bool) {
 	one := func(*task.Change) (int, int) { return 1, 0 }
 	changes, rows := room{maxBatchRows, maxBatchBytes}, room{maxBatchRows, maxBatchBytes}
-	saves = fitting(&changes, b.saves, func(s *core.Save) (int, int) { return 1, s.Bytes() })
+	saves = fitting(&changes, b.saves, (*core.Save).Size)
 	edits = fitting(&changes, b.edits, func(ed **Edit) (int, int) { return 1, (*ed).Change.Bytes() })
 	grabs = fitting(&changes, b.grabs, one)
 	parts = fitting(&rows, b.parts, (*part).size)

@@ -239,6 +239,9 @@ func (s *Shell) requeue(now time.Time, b *Batch, out *storage.Outcome) {
 	}
 	b.saves, b.grabs, b.edits = without(b.saves, saves), without(b.grabs, grabs), without(b.edits, edits)
 	out.Swapped = without(out.Swapped, swaps)
+	if out.Followed != nil {
+		out.Followed = without(out.Followed, swaps)
+	}
 	if isBack {
 		s.lanes[b.Lane].putBack(s.steady(now))
 	}

@@ -260,10 +260,26 @@ func (m *model) endOne() {
 		return
 	}
 	v := task.Verdict{Outcome: task.Completed}
-	if m.draw("verdict", 4) == 0 {
+	switch m.draw("verdict", 4) {
+	case 0:
 		v = task.Verdict{Outcome: task.Errored, Error: "no", Delay: -1}
+	case 1:
+		v.Rerun = &task.Rerun{Rows: m.children(m.running[id].Task)}
+		if m.draw("again", 2) == 0 {
+			v.Again = m.now.Add(time.Second)
+		}
 	}
 	m.end(id, v, []string{"", "note", "finish", "rollback"}[m.draw("how", 4)])
+}
+
+// children returns rows that are to follow the end of an attempt of t.
+func (m *model) children(t *task.Task) (rows []*task.Task) {
+	for i := range m.draw("children", 3) {
+		child := &task.Task{ID: t.ID.Child(m.now, fmt.Sprint(t.Version, i)), Type: "plain", Priority: 5}
+		child.Shard = child.ID.Shard()
+		rows = append(rows, child)
+	}
+	return rows
 }
 
 // advance lets time pass, with a Tick at each time of Wake.

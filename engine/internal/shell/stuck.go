@@ -76,7 +76,7 @@ func (s *Shell) keepStuck(now time.Time, save core.Save, err error, isOutage boo
 		k = &stuck{save: save}
 		k.Since, k.pause = now, firstPause
 		s.stuck[save.Ref] = k
-		s.stuckBytes += save.Bytes()
+		s.stuckBytes += bytesOf(&save)
 		s.limitGrabs(now)
 	case !k.tried: // another save of the same version: one of them is enough
 		s.core.Saved(now, save, nil)
@@ -102,9 +102,14 @@ func (s *Shell) unstick(now time.Time, ref task.Ref) {
 		return
 	}
 	delete(s.stuck, ref)
-	s.stuckBytes -= k.save.Bytes()
+	s.stuckBytes -= bytesOf(&k.save)
 	s.limitGrabs(now)
 	s.retryAllStuck(now)
+}
+
+func bytesOf(save *core.Save) int {
+	_, bytes := save.Size()
+	return bytes
 }
 
 // Retry has everything tried now that rests, stuck saves included.

@@ -97,6 +97,9 @@ func (s *Shell) markUncertain(b *Batch, now time.Time) {
 	}
 	for i := range b.saves {
 		s.uncertain.add(b.saves[i].ID, at, b.saves[i].Version+1, false)
+		for _, t := range b.saves[i].Follow {
+			s.uncertain.add(t.ID, at, t.Version, false)
+		}
 	}
 	for _, ed := range b.edits {
 		s.uncertain.add(ed.Change.ID, at, ed.Change.Version+1, false)

@@ -35,6 +35,7 @@ type world struct {
 	rows    map[task.ID]*task.Task
 	seq     uint64
 	made    map[task.ID]bool // rows that were inserted, also if they were deleted since
+	follows map[task.Ref]int // how many rows are to follow the end of an attempt
 
 	spare    *Batch    // a batch for reuse
 	underWay []*commit // in the order in which Next has given them out
@@ -62,7 +63,7 @@ type commit struct {
 func newWorld(lanes int, noSync bool, set policy.Set, fail func(string, ...any)) *world {
 	w := &world{
 		fail: fail, now: beginning, owner: task.ID{0xff}, lanes: lanes,
-		rows: map[task.ID]*task.Task{}, made: map[task.ID]bool{},
+		rows: map[task.ID]*task.Task{}, made: map[task.ID]bool{}, follows: map[task.Ref]int{},
 		running: map[task.ID]core.Run{}, ran: map[task.Ref]bool{}, open: map[any]bool{},
 	}
 	handled := map[string]bool{}
@@ -211,6 +212,9 @@ func (w *world) end(id task.ID, v task.Verdict, how ...string) {
 	run := w.running[id]
 	delete(w.running, id)
 	ending := Ending{Ref: run.Task.Ref(), Type: run.Type, Verdict: v}
+	if v.Rerun != nil {
+		w.follows[ending.Ref] = len(v.Rerun.Rows)
+	}
 	if slices.Contains(how, "note") {
 		ending.Progress = new(task.Progress)
 	}
@@ -308,6 +312,9 @@ func (w *world) apply(database int, b *storage.Batch) storage.Outcome {
 		} else if out.Swapped[i] = w.swap(c); out.Swapped[i] != nil && b.Removes(i) {
 			delete(w.rows, c.ID)
 		}
+		if out.Swapped[i] != nil {
+			w.follow(i, b, &out)
+		}
 	}
 	for _, i := range out.Elsewhere {
 		id := task.ID{}
@@ -319,6 +326,24 @@ func (w *world) apply(database int, b *storage.Batch) storage.Outcome {
 		w.believe[id.Shard()] = w.keeps[id.Shard()]
 	}
 	return out
+}
+
+// follow inserts the rows that follow a change which was made.
+func (w *world) follow(i int, b *storage.Batch, out *storage.Outcome) {
+	c := &b.Swap[i]
+	if got, want := len(b.Follows(i)), w.follows[c.Ref]; c.Outcome == task.Completed && got != want {
+		w.fail("%d rows follow the end of %v, of %d", got, c.Ref, want)
+	}
+	for _, t := range b.Follows(i) {
+		if w.made[t.ID] {
+			w.fail("row %v follows twice", t.ID)
+		}
+		w.insert(t)
+		if out.Followed == nil {
+			out.Followed = make([][]storage.Inserted, len(b.Swap))
+		}
+		out.Followed[i] = append(out.Followed[i], storage.Inserted{})
+	}
 }
 
 func (w *world) insert(t *task.Task) {
@@ -339,6 +364,13 @@ func (w *world) later(c *commit) func() {
 	b := storage.Batch{Swap: slices.Clone(c.Do.Swap), Remove: slices.Clone(c.Do.Remove)}
 	for _, t := range c.Do.Insert {
 		b.Insert = append(b.Insert, t.Clone())
+	}
+	for _, rows := range c.Do.Follow {
+		var follow []*task.Task
+		for _, t := range rows {
+			follow = append(follow, t.Clone())
+		}
+		b.Follow = append(b.Follow, follow)
 	}
 	return func() { w.apply(c.Lane, &b) }
 }

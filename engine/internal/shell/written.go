@@ -24,6 +24,9 @@ func (s *Shell) Written(now time.Time, b *Batch, out storage.Outcome) {
 	swapped := out.Swapped
 	for i, save := range b.saves {
 		s.saved(now, save, swapped[i])
+		for j, in := range out.FollowedBy(i) {
+			s.Inserted(now, save.Follow[j], in)
+		}
 	}
 	swapped = swapped[len(b.saves):]
 	for i, g := range b.grabs {
