@@ -166,6 +166,9 @@ func reasons(now time.Time, t *task.Task, w core.Why, attempts string) []Reason 
 
 // waits returns what keeps a task from running on any node. attempts is that of attemptsOf.
 func waits(now time.Time, t *task.Task, w core.Why, attempts string) (rs []Reason) {
+	if t.State == task.Waiting && t.NextEventAt.IsZero() {
+		rs = append(rs, Reason{Code: CodeScheduled, Text: "it has no time: it waits until it gets one"})
+	}
 	if t.State == task.Waiting && t.NextEventAt.After(now) {
 		r := Reason{Code: CodeScheduled, Until: t.NextEventAt, Text: "it is scheduled for " + t.NextEventAt.Format(time.RFC3339)}
 		if t.Attempt > 0 {

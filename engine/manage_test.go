@@ -22,6 +22,9 @@ var verbs = map[string]func(*node, task.Ref) (*task.Task, error){
 	"reschedule": func(n *node, r task.Ref) (*task.Task, error) {
 		return n.Reschedule(context.Background(), r, time.Now().Add(time.Hour))
 	},
+	"edit": func(n *node, r task.Ref) (*task.Task, error) {
+		return n.Edit(context.Background(), r, engine.Edit{At: new(time.Now().Add(time.Hour)), Payload: new([]byte("edited"))})
+	},
 }
 
 func TestVerbsRefuseAStaleVersionAndAnUnknownTask(t *testing.T) {
@@ -49,6 +52,7 @@ func TestVerbsAreAllowedInTheStatesThatFitThem(t *testing.T) {
 		"fail":       "yes yes yes no yes no no",
 		"resume":     "yes no no no yes yes yes",
 		"reschedule": "yes yes no no yes no no",
+		"edit":       "yes yes no no yes no no",
 	}
 	for name, verb := range verbs {
 		for i, want := range strings.Fields(allowed[name]) {
