@@ -18,10 +18,11 @@ type Calendar struct {
 // Options are what a cron expression does not say.
 type Options struct {
 	// Location is the time zone of the wall clock; nil is UTC. time.Local is refused, because a
-	// schedule must not depend on the machine. LoadLocation finds a zone by its name.
+	// schedule must not depend on the machine. LoadLocation finds a zone by its name. Its offset
+	// from UTC is at most 26 hours, as RFC 8536 has it.
 	Location *time.Location
-	Gap      Gap
-	Repeat   Repeat
+	Gap      Gap    // of the times that the clock jumps over
+	Repeat   Repeat // of the times that the clock shows again
 	// Hash is the name from which H is derived, such as the name of the schedule. An expression
 	// with H needs one.
 	Hash string

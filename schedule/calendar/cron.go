@@ -12,12 +12,9 @@ const (
 	end       = 2932897 * int64(day) // the local time 10000-01-01 00:00:00
 )
 
-// No zone is more than 26 hours from UTC (RFC 8536). So a clock that shows a time shows an earlier
-// one, or has shown a later one, only within twice that.
-const (
-	maxOffset = 26 * 60 * 60
-	vicinity  = 3 * day // more than twice maxOffset
-)
+// No zone is more than 26 hours from UTC (RFC 8536). So what a clock has shown is less than twice
+// that ahead of what it shows, and vicinity is more than that.
+const vicinity = 3 * day
 
 // cron fires at the local times of an expression.
 type cron struct {
@@ -28,10 +25,9 @@ type cron struct {
 	repeats bool // fires at each pass of a repeat
 }
 
-// next walks over the stretches of time that have one offset, beginning before the time in
-// question: the local times that the clock has shown until then are reached, and do not come
-// again. The loop ends, because each stretch begins where the one before ends, and stretches
-// without a match are left out.
+// next walks over the stretches of time that have one offset. It begins by vicinity before the time
+// in question, to know which local times are reached: all those before the latest that the clock
+// has shown. Each stretch begins where the one before ends, and those without a match are left out.
 func (c *cron) next(after time.Time) (time.Time, bool) {
 	sec := after.Unix()
 	if sec >= end+vicinity {
@@ -56,11 +52,11 @@ func (c *cron) next(after time.Time) (time.Time, bool) {
 			if ok && x < until+offset {
 				return c.instant(x - offset), true
 			}
-			if until-begins > vicinity { // what follows shows no time before local
+			if until-begins > vicinity { // no later stretch shows a time before local
 				if !ok {
 					return time.Time{}, false
 				}
-				if near := x - 2*day; near > until {
+				if near := x - 2*day; near > until { // no clock shows x as early as that
 					from, at, reached = near, near-vicinity, none
 					continue
 				}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 )
 
 // An expression that is accepted has a text that means the same, and an error points into the
@@ -31,6 +32,14 @@ func FuzzParseCron(f *testing.F) {
 		}
 		if *again.cron != *c.cron || again.String() != c.String() {
 			t.Fatalf("%q is written %q, which is written %q", expr, c, again)
+		}
+		at := time.Time{}
+		for range 3 {
+			next, ok := c.Next(at)
+			if !ok || !next.After(at) {
+				t.Fatalf("%q fires at %v after %v (%v)", c, next, at, ok)
+			}
+			at = next
 		}
 	})
 }

@@ -60,8 +60,11 @@ func TestFiresAreThoseOfTheOracle(t *testing.T) {
 			requests = append(requests, o.someChange())
 		}
 	}
-	fires := 0
+	fires, done := 0, 0
 	ask(t, requests, func(r request, answers [][]int64) {
+		if done++; done%1000 == 0 {
+			t.Logf("%d of %d times near a change", done, len(requests))
+		}
 		for i, c := range r.Cases {
 			in := all[r.File]
 			e, err := calendar.ParseCron(c.Expr, calendar.Options{Location: in, Gap: c.Gap, Repeat: c.Repeat, Hash: c.Hash})
@@ -164,15 +167,15 @@ func (o *oracle) near(file string, at int64) request {
 	hour := time.Unix(at, 0).In(o.zones[file]).Hour()
 	exprs := o.exprs[hour]
 	r := request{File: file}
-	before, after := int64(4+o.random.IntN(26))*3600, int64(26*3600)
-	for range 4 {
+	before, after := int64(1+o.random.IntN(12))*3600, int64(26*3600)
+	for range 3 {
 		expr := exprs[o.random.IntN(len(exprs))]
 		r.Cases = append(r.Cases, oracleCase{
 			Expr: expr, Hash: fmt.Sprint(o.random.IntN(1000)),
 			Gap: calendar.Gap(o.random.IntN(2)), Repeat: calendar.Repeat(o.random.IntN(2)),
 		})
 		if len(strings.Fields(expr)) == 6 {
-			before, after = 2*3600, 2*3600
+			before, after = 3600, 2*3600
 		}
 	}
 	r.From, r.To = max(at-before, 2*86400)/60*60, at+after

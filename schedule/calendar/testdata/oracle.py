@@ -150,8 +150,8 @@ class Expression:
 
 def walk(zone, first, last, step):
     """Pairs of an instant and what the clock shows at it. It begins before the first one, to
-    know what the clock has shown; no clock is put back by that much."""
-    before = 26 * 3600
+    know what the clock has shown; since 1970 no clock was put back by that much."""
+    before = 8 * 3600
     start = first - before
     for at in range(start, last, step):
         yield at, datetime.datetime.fromtimestamp(at, zone).replace(tzinfo=None)
