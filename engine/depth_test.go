@@ -159,5 +159,13 @@ func TestOneOfTheNodesKnowsHowManyTasksThereAreAndHasTheRole(t *testing.T) {
 		if !maps.Equal(held, map[string]int{"cleaner": 1, "healer": 1, "monitor": 1}) {
 			t.Errorf("the roles are held by so many nodes: %v", held)
 		}
+		nodes[0].close()
+		time.Sleep(time.Minute)
+		for i, isHeld := range []bool{false, true} {
+			_, knows := nodes[i].Depths()
+			if roles := nodes[i].Roles(); roles["monitor"] != isHeld || roles["cleaner"] != isHeld || roles["healer"] != isHeld || knows != isHeld {
+				t.Errorf("after the first node was closed, node %d knows how many tasks there are: %v, and its roles are %v", i, knows, roles)
+			}
+		}
 	})
 }
