@@ -1,0 +1,217 @@
+package schedule
+
+import (
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/taskengine/taskengine/engine/task"
+)
+
+const (
+	// lookAgain is how soon a schedule looks whether the task has ended that its next one waits for.
+	lookAgain = time.Second
+	// maxFires is how many tasks are added in one transaction.
+	maxFires = 1000
+)
+
+// Run is one run of a schedule: what it does at a time. It has no effects by itself.
+type Run struct {
+	Schedule  Named // as it is after the run
+	State     State // likewise
+	Redefined bool  // Schedule has another definition than before
+
+	Fires   []Start   // the tasks to be added
+	Cancels []Fire    // whose tasks are to be cancelled before
+	Next    time.Time // when to run again; zero is not before there is another order
+
+	id    task.ID // of the schedule
+	times times
+	now   time.Time
+}
+
+// Start is a task to be added.
+type Start struct {
+	Fire
+	At time.Time // when the task may start
+}
+
+// Decide returns what a schedule does at a time. id is the id of its task, and created when that was submitted. The tasks of
+// s.Running have not ended. An error says that the definition cannot be used.
+func Decide(id task.ID, n Named, s State, created, now time.Time) (*Run, error) {
+	if s.Decided.IsZero() {
+		s.Decided = created
+	}
+	d := &Run{id: id, Schedule: n, State: s, now: task.Stamp(now)}
+	d.State.Running, d.State.Waiting = slices.Clone(s.Running), slices.Clone(s.Waiting)
+	var err error
+	if d.times, err = n.Definition.times(n.Name); err != nil {
+		return nil, fmt.Errorf("schedule %s: %w", n.Name, err)
+	}
+	d.catchUp()
+	if err := d.obey(); err != nil {
+		return nil, fmt.Errorf("schedule %s: %w", n.Name, err)
+	}
+	d.rearm()
+	return d, nil
+}
+
+// catchUp decides about the times that have come.
+func (d *Run) catchUp() {
+	from := d.State.Decided
+	if now := d.now; now.After(from) {
+		d.State.Decided = now
+	}
+	if d.State.Paused != nil || d.State.Deleted {
+		return
+	}
+	due, missed := d.times.due(d.Schedule.Definition.CatchUp, from, d.State.Decided)
+	d.State.Missed += missed
+	due = append(d.State.Waiting, due...)
+	d.State.Waiting = nil
+	switch d.Schedule.Definition.Overlap {
+	case Allow:
+		d.fire(due...)
+	case Skip:
+		if len(d.State.Running) == 0 && len(due) > 0 {
+			d.fire(due[0])
+			due = due[1:]
+		}
+		d.State.Overlapped += uint64(len(due))
+	case Queue:
+		if len(d.State.Running) == 0 && len(due) > 0 {
+			d.fire(due[0])
+			due = due[1:]
+		}
+		fit := min(len(due), MaxWaiting)
+		d.State.Overlapped += uint64(len(due) - fit)
+		d.State.Waiting = due[:fit]
+	case CancelOld:
+		if n := len(due); n > 0 {
+			d.Cancels, d.State.Running = d.State.Running, nil
+			d.State.Overlapped += uint64(n - 1)
+			d.fire(due[n-1])
+		}
+	}
+}
+
+// fire adds tasks for times of the calendar.
+func (d *Run) fire(all ...time.Time) {
+	for _, at := range all {
+		f := Fire{d.id.Child(at, ""), task.Stamp(at)}
+		d.add(Start{f, at.Add(jitter(f.Task, d.Schedule.Definition.Jitter))})
+		if d.Schedule.Definition.Overlap != Allow {
+			d.State.Running = append(d.State.Running, f)
+		}
+	}
+}
+
+func (d *Run) add(s Start) {
+	d.Fires = append(d.Fires, s)
+	d.State.Last = s.Fire
+	d.State.Fires++
+}
+
+// jitter returns the delay of a task: a part of most that depends on its id.
+func jitter(id task.ID, most time.Duration) time.Duration {
+	if most <= 0 {
+		return 0
+	}
+	h := fnv.New64a()
+	h.Write(id[:])
+	return time.Duration(h.Sum64() % uint64(most+1)).Truncate(time.Microsecond)
+}
+
+// obey carries out the orders of people, as far as there is room in one transaction.
+func (d *Run) obey() error {
+	orders := d.State.Orders
+	d.State.Orders = nil
+	for i := range orders {
+		o := &orders[i]
+		switch {
+		case o.Define != nil:
+			if err := d.define(*o.Define); err != nil {
+				return err
+			}
+		case o.Pause != nil:
+			d.State.Paused = o.Pause
+		case o.Resume:
+			d.State.Paused = nil
+		case o.Delete:
+			d.State.Deleted, d.State.Waiting = true, nil
+		case o.Trigger:
+			at := task.Stamp(o.At)
+			d.add(Start{Fire{TriggeredID(d.id, at), at}, d.now})
+		case o.Backfill != nil:
+			if rest := d.backfill(o); rest != nil {
+				d.State.Orders = append([]Order{*rest}, orders[i+1:]...)
+				return nil
+			}
+		}
+	}
+	return nil
+}
+
+// define replaces the definition. Times before now are not decided about again.
+func (d *Run) define(to Definition) error {
+	all, err := to.times(d.Schedule.Name)
+	if err != nil {
+		return err
+	}
+	d.Schedule.Definition, d.times, d.Redefined, d.State.Deleted = to, all, true, false
+	return nil
+}
+
+// backfill adds tasks for the times of an order. It returns an order for the rest if there are too many for one
+// transaction.
+func (d *Run) backfill(o *Order) (rest *Order) {
+	after := o.Backfill.From.Add(-1)
+	for range maxFires {
+		at, ok := d.times.next(after)
+		if !ok || at.After(o.Backfill.To) {
+			return nil
+		}
+		d.add(Start{Fire{d.id.Child(at, "backfill "+o.At.UTC().Format(time.RFC3339Nano)), task.Stamp(at)}, d.now})
+		after = at
+	}
+	return &Order{At: o.At, Backfill: &Backfill{From: after.Add(1), To: o.Backfill.To}}
+}
+
+// rearm says when the schedule runs again.
+func (d *Run) rearm() {
+	if len(d.State.Orders) > 0 {
+		d.Next = d.now
+		return
+	}
+	if d.State.Paused != nil || d.State.Deleted {
+		return
+	}
+	if at, ok := d.times.next(d.State.Decided); ok {
+		d.Next = at
+	}
+	if look := d.now.Add(lookAgain); len(d.State.Waiting) > 0 && (d.Next.IsZero() || look.Before(d.Next)) {
+		d.Next = look
+	}
+}
+
+// Request returns the task of a fire.
+func (d *Run) Request(f Start) task.Request {
+	t, at := &d.Schedule.Definition.Task, f.Time
+	if zone, err := d.Schedule.Definition.zone(); err == nil { // otherwise it would have no times
+		at = at.In(zone)
+	}
+	r := task.Request{
+		ID: f.Task, Type: t.Type, Priority: t.Priority, At: f.At, Headers: maps.Clone(t.Headers),
+		Payload: []byte(fill(t.Payload, d.Schedule.Name, f.Task, at)),
+	}
+	if r.Headers == nil {
+		r.Headers = make(map[string]string, 2)
+	}
+	r.Headers[HeaderName], r.Headers[HeaderTime] = d.Schedule.Name, at.Format(time.RFC3339)
+	if t.Expires > 0 {
+		r.ExpiresAt = f.At.Add(t.Expires)
+	}
+	return r
+}

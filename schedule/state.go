@@ -1,0 +1,75 @@
+package schedule
+
+import (
+	"time"
+
+	"github.com/taskengine/taskengine/engine/task"
+)
+
+// State is how far a schedule has come.
+type State struct {
+	Decided time.Time   `json:"decided,omitzero"`  // the times up to this one were decided about; zero before the first run
+	Waiting []time.Time `json:"waiting,omitempty"` // times whose tasks wait for the end of an earlier one, the oldest first
+	Running []Fire      `json:"running,omitempty"` // the fires whose tasks had not ended when they were looked at
+	Orders  []Order     `json:"orders,omitempty"`  // what people have asked for and is not done yet
+	Paused  *Pause      `json:"paused,omitempty"`  // nil if the schedule is not paused
+	Deleted bool        `json:"deleted,omitempty"` // the schedule does not fire, and only an Apply can revive it
+
+	Last       Fire   `json:"last,omitzero"`        // the newest fire
+	Fires      uint64 `json:"fires,omitempty"`      // how many tasks were added
+	Missed     uint64 `json:"missed,omitempty"`     // times that were missed and not caught up with, see CountedMisses
+	Overlapped uint64 `json:"overlapped,omitempty"` // times that were left out because of an earlier task
+}
+
+// CountedMisses is how many missed times are counted after one pause at most.
+const CountedMisses = 10_000
+
+// Fire is a task that a schedule has added.
+type Fire struct {
+	Task task.ID   `json:"task"`
+	Time time.Time `json:"time"` // of the calendar, or when the task was triggered
+}
+
+// Pause says when and why a schedule was paused.
+type Pause struct {
+	At     time.Time `json:"at"`
+	Reason string    `json:"reason,omitempty"`
+}
+
+// Order is what a person wants of a schedule. Exactly one of the fields apart from At is set.
+type Order struct {
+	At       time.Time   `json:"at"` // when it was given
+	Define   *Definition `json:"define,omitempty"`
+	Pause    *Pause      `json:"pause,omitempty"`
+	Resume   bool        `json:"resume,omitempty"`
+	Delete   bool        `json:"delete,omitempty"`
+	Trigger  bool        `json:"trigger,omitempty"`
+	Backfill *Backfill   `json:"backfill,omitempty"`
+}
+
+// Backfill asks for tasks for all times from one time to another, both included.
+type Backfill struct {
+	From time.Time `json:"from"`
+	To   time.Time `json:"to"`
+}
+
+// Foresee returns the definition and the state as they are when the orders of s are carried out, without what is due until
+// then.
+func (s State) Foresee(d Definition) (Definition, State) {
+	for _, o := range s.Orders {
+		switch {
+		case o.Define != nil:
+			d, s.Deleted = *o.Define, false
+		case o.Pause != nil:
+			s.Paused = o.Pause
+		case o.Resume:
+			s.Paused = nil
+		case o.Delete:
+			s.Deleted = true
+		}
+	}
+	return d, s
+}
+
+// TriggeredID returns the id of the task that a schedule adds because a person has triggered it at a time.
+func TriggeredID(schedule task.ID, at time.Time) task.ID { return schedule.Child(at, "trigger") }
