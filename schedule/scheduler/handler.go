@@ -1,0 +1,89 @@
+// Package scheduler runs the schedules of package schedule on an engine, and gives them the orders of people.
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/taskengine/taskengine/engine"
+	"github.com/taskengine/taskengine/engine/policy"
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/schedule"
+)
+
+// TypePolicy returns the policy of [schedule.Type]: a schedule that cannot run is tried again until it can, and it is kept when it has
+// been cancelled, because its id is made of its name and must not be given to another task.
+func TypePolicy() policy.Type {
+	p := policy.DefaultType()
+	p.Priority = task.HighestPriority
+	p.MaxCrashes = 0
+	p.Retry = policy.Retry{Max: policy.Forever, Backoff: policy.Backoff{Kind: policy.Exponential, Initial: time.Second, Factor: 2, Max: time.Minute}}
+	p.Retention = policy.Retention{Done: policy.Forever, Failed: policy.Forever, Cancelled: policy.Forever}
+	return p
+}
+
+// Handler is the handler of [schedule.Type]. Every engine whose store may have schedules has it.
+var Handler task.HandlerFunc = handle
+
+// handle runs a schedule.
+func handle(ctx context.Context, t *task.Task) ([]byte, error) {
+	e, ok := engine.FromContext(ctx)
+	if !ok {
+		return nil, errors.New("a schedule must be run by an engine")
+	}
+	r, s, err := schedule.Decode(t.Payload, t.Checkpoint())
+	if err != nil {
+		return nil, task.Permanent(err)
+	}
+	if s.Running, err = running(ctx, e, s.Running); err != nil {
+		return nil, fmt.Errorf("schedule %s: look at its tasks: %w", r.Name, err)
+	}
+	d, err := schedule.Decide(t.ID, r, s, t.CreatedAt, e.Now())
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range d.Cancels {
+		_, err := e.Cancel(ctx, task.Ref{ID: f.Task}, "the schedule "+r.Name+" has fired again")
+		if err != nil && !errors.Is(err, engine.ErrNotAllowed) && !errors.Is(err, task.ErrNotFound) {
+			return nil, fmt.Errorf("schedule %s: cancel the task of %v: %w", r.Name, f.Time, err)
+		}
+	}
+	return nil, again(d)
+}
+
+// running returns those of some fires whose tasks have not ended.
+func running(ctx context.Context, e *engine.Engine, fires []schedule.Fire) (live []schedule.Fire, err error) {
+	for _, f := range fires {
+		t, err := e.Get(ctx, f.Task)
+		switch {
+		case errors.Is(err, task.ErrNotFound): // it has ended, and was removed
+		case err != nil:
+			return nil, err
+		case t.State.Live():
+			live = append(live, f)
+		}
+	}
+	return live, nil
+}
+
+// never is when a schedule runs again that has no time left: an order of a person makes it run earlier.
+var never = time.Date(9999, time.December, 31, 0, 0, 0, 0, time.UTC)
+
+// again returns what the handler returns: when the schedule runs again, with what state and which new tasks.
+func again(d *schedule.Run) error {
+	at := d.Next
+	if at.IsZero() {
+		at = never
+	}
+	requests := make([]engine.Request, len(d.Fires))
+	for i, f := range d.Fires {
+		requests[i] = d.Request(f)
+	}
+	options := []task.AgainOption{task.WithCheckpoint(d.State.Encode()), task.WithTasks(requests...)}
+	if d.Redefined {
+		options = append(options, task.WithPayload(d.Schedule.Encode()))
+	}
+	return task.Again(at, options...)
+}

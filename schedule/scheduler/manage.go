@@ -1,0 +1,258 @@
+package scheduler
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/taskengine/taskengine/engine"
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/schedule"
+	"github.com/taskengine/taskengine/storage"
+)
+
+// Errors that callers match with [errors.Is].
+var (
+	// ErrUnknown says that there is no schedule with the name.
+	ErrUnknown = errors.New("there is no schedule with this name")
+	// ErrInvalid says that a definition or a time cannot be.
+	ErrInvalid = errors.New("invalid schedule")
+	// ErrBusy says that a schedule did not stand still for long enough to be changed.
+	ErrBusy = errors.New("the schedule is running")
+)
+
+// Schedules are the schedules of an engine. It is safe for concurrent use.
+type Schedules struct{ engine *engine.Engine }
+
+// Of returns the schedules that an engine runs. The engine must have the [Handler] and the [TypePolicy].
+func Of(e *engine.Engine) Schedules { return Schedules{e} }
+
+// Schedule is a schedule as it is stored.
+type Schedule struct {
+	Name       string
+	Definition schedule.Definition // as it is when its Orders are carried out
+	State      schedule.State      // likewise
+	Next       time.Time           // when it runs next, which is usually its next fire; zero is never
+	Task       *task.Task          // without payload and checkpoint
+
+	stored schedule.State
+}
+
+// IDOf returns the id of the task that is the schedule with a name. It begins with six zero bytes, so that all schedules are
+// together in the order of ids.
+func IDOf(name string) (id task.ID) {
+	sum := sha256.Sum256([]byte(schedule.Type + "\x00" + name))
+	copy(id[6:], sum[:])
+	id[6] = 0x80 | id[6]&0x0f // UUID version 8
+	id[8] = 0x80 | id[8]&0x3f
+	return id
+}
+
+// afterSchedules is an id above those of all schedules.
+var afterSchedules = task.ID{5: 1}
+
+// Outcome says what an Apply has done.
+type Outcome uint8
+
+// The outcomes of Apply.
+const (
+	Unchanged Outcome = iota
+	Created
+	Updated
+)
+
+// String returns the name of the outcome.
+func (o Outcome) String() string {
+	return [...]string{Unchanged: "unchanged", Created: "created", Updated: "updated"}[o]
+}
+
+// Apply makes a schedule be as d says. A new schedule fires for times after now, and so does one with another definition:
+// what was due before is decided about by the old one. Apply revives a deleted schedule. It does not end a pause.
+func (s Schedules) Apply(ctx context.Context, name string, d schedule.Definition) (Outcome, error) {
+	if _, err := d.Calendar(name); err != nil {
+		return Unchanged, fmt.Errorf("%w: %s: %w", ErrInvalid, name, err)
+	}
+	id := IDOf(name)
+	receipts, err := s.engine.Submit(ctx, engine.Request{ID: id, Type: schedule.Type, Payload: schedule.Named{Name: name, Definition: d}.Encode()})
+	if err != nil {
+		return Unchanged, fmt.Errorf("apply schedule %s: %w", name, err)
+	}
+	if receipts[0].Created {
+		return Created, nil
+	}
+	outcome := Updated
+	err = s.change(ctx, name, "apply", func(now time.Time, at *Schedule) *schedule.Order {
+		if !at.State.Deleted && bytes.Equal(schedule.Named{Definition: at.Definition}.Encode(), schedule.Named{Definition: d}.Encode()) {
+			outcome = Unchanged
+			return nil
+		}
+		return &schedule.Order{Define: &d}
+	})
+	return outcome, err
+}
+
+// Get returns a schedule.
+func (s Schedules) Get(ctx context.Context, name string) (*Schedule, error) {
+	at, err := s.get(ctx, name)
+	if err == nil && at.State.Deleted {
+		err = fmt.Errorf("%w: %s", ErrUnknown, name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return at, nil
+}
+
+// get is Get for deleted schedules, too.
+func (s Schedules) get(ctx context.Context, name string) (*Schedule, error) {
+	if err := schedule.CheckName(name); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	t, err := s.engine.Get(ctx, IDOf(name))
+	if errors.Is(err, task.ErrNotFound) {
+		return nil, fmt.Errorf("%w: %s", ErrUnknown, name)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read schedule %s: %w", name, err)
+	}
+	return scheduleOf(t)
+}
+
+func scheduleOf(t *task.Task) (*Schedule, error) {
+	r, state, err := schedule.Decode(t.Payload, t.Checkpoint())
+	if err != nil {
+		return nil, fmt.Errorf("%w (task %v)", err, t.ID)
+	}
+	s := &Schedule{Name: r.Name, Task: t}
+	s.Definition, s.State = state.Foresee(r.Definition)
+	if t.State.Live() && t.NextEventAt.Before(never) {
+		s.Next = t.NextEventAt
+	}
+	s.stored = state
+	t.Payload, t.Notes = nil, nil
+	return s, nil
+}
+
+// List returns at most limit schedules, in an order of their ids. They are those after the one with the id after; if it is
+// zero, List starts with the first. next is the value of after for the next page, zero at the end. A page may be short, or
+// empty, before the end.
+func (s Schedules) List(ctx context.Context, after task.ID, limit int) (all []*Schedule, next task.ID, err error) {
+	before := after
+	if after.IsZero() {
+		before = afterSchedules
+	}
+	rows, next, err := s.engine.List(ctx, storage.Filter{Types: []string{schedule.Type}}, before, limit)
+	if err != nil {
+		return nil, task.ID{}, fmt.Errorf("list the schedules: %w", err)
+	}
+	for _, row := range rows {
+		t, err := s.engine.Get(ctx, row.ID)
+		if errors.Is(err, task.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, task.ID{}, fmt.Errorf("list the schedules: %w", err)
+		}
+		one, err := scheduleOf(t)
+		if err != nil {
+			return nil, task.ID{}, err
+		}
+		if !one.State.Deleted {
+			all = append(all, one)
+		}
+	}
+	return all, next, nil
+}
+
+// Pause stops a schedule from firing until Resume. Times that come meanwhile are left out. Tasks that were added before are
+// not affected.
+func (s Schedules) Pause(ctx context.Context, name, reason string) error {
+	return s.change(ctx, name, "pause", func(now time.Time, at *Schedule) *schedule.Order {
+		if at.State.Paused != nil {
+			return nil
+		}
+		return &schedule.Order{Pause: &schedule.Pause{At: now, Reason: reason}}
+	})
+}
+
+// Resume ends a pause.
+func (s Schedules) Resume(ctx context.Context, name string) error {
+	return s.change(ctx, name, "resume", func(_ time.Time, at *Schedule) *schedule.Order {
+		if at.State.Paused == nil {
+			return nil
+		}
+		return &schedule.Order{Resume: true}
+	})
+}
+
+// Delete ends a schedule. Tasks that it has added are not affected.
+func (s Schedules) Delete(ctx context.Context, name string) error {
+	return s.change(ctx, name, "delete", func(time.Time, *Schedule) *schedule.Order { return &schedule.Order{Delete: true} })
+}
+
+// Trigger has a schedule add a task now, also if it is paused, and whatever its Overlap is. It returns the id of the task,
+// which the schedule adds as soon as it runs.
+func (s Schedules) Trigger(ctx context.Context, name string) (id task.ID, err error) {
+	err = s.change(ctx, name, "trigger", func(now time.Time, at *Schedule) *schedule.Order {
+		id = schedule.TriggeredID(at.Task.ID, now)
+		return &schedule.Order{Trigger: true}
+	})
+	return id, err
+}
+
+// Backfill has a schedule add tasks for its times between two times, both included, also if it has added some for them
+// before, and whatever its Overlap is.
+func (s Schedules) Backfill(ctx context.Context, name string, b schedule.Backfill) error {
+	if b.To.Before(b.From) || b.From.IsZero() {
+		return fmt.Errorf("%w: the times of a backfill are from the earlier to the later one", ErrInvalid)
+	}
+	return s.change(ctx, name, "backfill", func(time.Time, *Schedule) *schedule.Order { return &schedule.Order{Backfill: &b} })
+}
+
+const (
+	maxOrders   = 100                   // that a schedule can have at a time
+	changeTries = 50                    // how often a change is tried
+	changePause = 20 * time.Millisecond // between two tries: a run of a schedule is short
+)
+
+// change gives a schedule the order that give returns, at a time that no other order of it has, and has it run now. If give
+// returns nil, there is nothing to do.
+func (s Schedules) change(ctx context.Context, name, verb string, give func(now time.Time, at *Schedule) *schedule.Order) error {
+	for range changeTries {
+		at, err := s.get(ctx, name)
+		if err != nil {
+			return err
+		}
+		if at.State.Deleted && verb != "apply" {
+			return fmt.Errorf("%w: %s", ErrUnknown, name)
+		}
+		state, now := at.stored, task.Stamp(s.engine.Now())
+		if n := len(state.Orders); n > 0 && !now.After(state.Orders[n-1].At) {
+			now = state.Orders[n-1].At.Add(time.Microsecond)
+		}
+		o := give(now, at)
+		if o == nil {
+			return nil
+		}
+		o.At = now
+		state.Orders = append(slices.Clone(state.Orders), *o)
+		checkpoint := state.Encode()
+		if len(state.Orders) > maxOrders || len(checkpoint) > task.MaxCheckpoint {
+			return fmt.Errorf("%s schedule %s: %w: %d orders wait to be carried out", verb, name, ErrBusy, len(state.Orders)-1)
+		}
+		_, err = s.engine.Edit(ctx, at.Task.Ref(), engine.Edit{At: &now, Checkpoint: &checkpoint})
+		if err == nil || !errors.Is(err, engine.ErrStale) && !errors.Is(err, engine.ErrNotAllowed) {
+			return err
+		}
+		select {
+		case <-time.After(changePause):
+		case <-ctx.Done():
+			return fmt.Errorf("%s schedule %s: %w", verb, name, context.Cause(ctx))
+		}
+	}
+	return fmt.Errorf("%s schedule %s: %w", verb, name, ErrBusy)
+}
