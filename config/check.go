@@ -42,6 +42,7 @@ func (d *decoder) check() {
 	d.splits(handlers)
 	d.results()
 	d.alerts()
+	d.schedules()
 	set := d.cfg.Policies()
 	d.depth(set.Limits)
 	for _, p := range set.Check() {

@@ -130,21 +130,6 @@ func word[T any](w string, is T, alternative string) value[T] {
 	}}
 }
 
-// refused is a part of the file that this version does not read.
-type refused struct{ advice string }
-
-func (r refused) decode(d *decoder, n *node, _ any) {
-	if n.kind == nothing || n.kind == mapping && len(n.entries) == 0 {
-		return
-	}
-	d.fault(n.at, "%s", r.advice)
-}
-
-func (r refused) words() string { return "nothing yet" }
-func (r refused) schema() document {
-	return document{"type": []string{"object", "null"}, "maxProperties": 0}
-}
-
 // backoffOf returns a backoff of a kind with the default values.
 func backoffOf(kind policy.BackoffKind) func(any) any {
 	return in(func(b *policy.Backoff) *policy.Backoff {

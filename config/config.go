@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/engine/policy"
+	"github.com/taskengine/taskengine/schedule"
 )
 
 // Config is the configuration of a node. Load returns it complete: with defaults, with references
@@ -26,6 +27,7 @@ type Config struct {
 	Limits    map[string]policy.Limit
 	Types     map[string]Type
 	Alerts    Alerts
+	Schedules map[string]schedule.Definition
 
 	tree *node // of the file, for String and for the places of problems
 }

@@ -51,20 +51,23 @@ func TestAnEmptyFileGivesTheDefaults(t *testing.T) {
 // Every default in the table must be what the code does without the key.
 func TestTheDefaultsOfTheTableAreThoseOfTheCode(t *testing.T) {
 	const typed = "handlers: {h: {exec: [h]}}\ntypes: {t: {handler: h, %s}}"
+	const scheduled = "handlers: {t: {exec: [h]}}\ntypes: {t: {}}\nschedules: {NAME: {every: 1m, type: t, %s}}"
 	around := func(outer, inner string) string { return fmt.Sprintf(outer, inner) }
 	templates := map[string]string{ // a file with nothing in the section but what it needs
-		"`node`":         "node: {%s}",
-		"`node.log`":     "node: {log: {%s}}",
-		"`storage`":      "storage: {%s}",
-		"storage.schema": "storage: {driver: postgres, url: 'postgres:///', %s}",
-		"`task_log`":     "task_log: {%s}",
-		"`coordination`": "coordination: {driver: zookeeper, endpoints: 'zk:2181', %s}",
-		"`bus`":          "bus: {%s}",
-		"`api`":          "api: {%s}",
-		"`admin`":        "admin: {%s}",
-		"`retention`":    "retention: {%s}",
-		"`limits.NAME`":  "limits: {NAME: {%s}}",
-		"`types.TYPE`":   typed,
+		"`node`":                    "node: {%s}",
+		"`node.log`":                "node: {log: {%s}}",
+		"`storage`":                 "storage: {%s}",
+		"storage.schema":            "storage: {driver: postgres, url: 'postgres:///', %s}",
+		"`task_log`":                "task_log: {%s}",
+		"`coordination`":            "coordination: {driver: zookeeper, endpoints: 'zk:2181', %s}",
+		"`bus`":                     "bus: {%s}",
+		"`api`":                     "api: {%s}",
+		"`admin`":                   "admin: {%s}",
+		"`retention`":               "retention: {%s}",
+		"`limits.NAME`":             "limits: {NAME: {%s}}",
+		"`types.TYPE`":              typed,
+		"`schedules.NAME`":          around(scheduled, "%s"),
+		"`schedules.NAME.catch_up`": around(scheduled, "catch_up: {%s}"),
 		"`handlers.NAME`: a handler with a plugin": "handlers: {NAME: {plugin: [a], %s}}",
 		"`handlers.NAME.processes`":                "handlers: {NAME: {plugin: [a], processes: {%s}}}",
 		"`handlers.NAME.replace`":                  "handlers: {NAME: {plugin: [a], replace: {%s}}}",

@@ -50,7 +50,7 @@ func TestFilesThatAreWrongByThemselvesAreInvalidBySchema(t *testing.T) {
 	schema := compiled(t)
 	for _, name := range []string{
 		"an_unknown_key_with_a_likely_name", "a_number_without_a_unit", "values_of_another_kind", "words_that_are_not_known",
-		"numbers_out_of_range", "handlers_of_no_or_several_sorts", "backoffs_that_contradict_themselves", "schedules_before_their_time",
+		"numbers_out_of_range", "handlers_of_no_or_several_sorts", "backoffs_that_contradict_themselves", "schedules_of_wrong_values",
 		"a_list_at_the_top",
 	} {
 		var value any

@@ -9,6 +9,7 @@ import (
 
 	"github.com/taskengine/taskengine/engine/policy"
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/schedule"
 )
 
 // maxCount bounds every number of things, so that sums of them never overflow.
@@ -31,7 +32,7 @@ var root = &object{
 		{name: "limits", doc: "Limits of concurrency and rate, by name. Limits form trees: a task that runs under a limit counts for all limits above it.", is: limitsTable, at: in(func(c *Config) *map[string]policy.Limit { return &c.Limits })},
 		{name: "types", doc: "The settings of tasks, by type.", is: typesTable, at: in(func(c *Config) *map[string]Type { return &c.Types })},
 		{name: "alerts", doc: "What people are told about: tasks in error, nodes that are down and the like. See the section about alerts in [operations.md](operations.md#alerts). Without this section the log says which types have new tasks in error, and there are no alerts.", is: alertsTable, at: in(func(c *Config) *Alerts { return &c.Alerts })},
-		{name: "schedules", doc: "Tasks that recur. Not in this version.", is: refused{"are not in this version; remove them, and submit recurring tasks from cron until then"}, at: in(func(c *Config) *Config { return c })},
+		{name: "schedules", doc: "Tasks that recur, by the names of their schedules: see [Schedules](schedules.md). A node applies them when it starts. A schedule that was removed from the file goes on until `taskengine schedule delete` ends it.", is: schedulesTable, at: in(func(c *Config) *map[string]schedule.Definition { return &c.Schedules })},
 	},
 	later: map[string]string{
 		"cluster": "not a section of this version; remove it: nodes that share a database need no other setting",

@@ -324,6 +324,16 @@ var rules = []rule{
 		Why: "clients import the messages without the server",
 	},
 	{
+		Of:  "schedule",
+		May: []string{"engine/task", "schedule", "schedule/calendar"},
+		Why: "what a schedule does at a time is decided without an engine and a clock",
+	},
+	{
+		Of:  "schedule/scheduler",
+		May: []string{"engine", "engine/policy", "engine/task", "schedule", "storage"},
+		Why: "a schedule is a task like any other: the scheduler is a handler, and uses what every program can",
+	},
+	{
 		Of:  "schedule/calendar",
 		Why: "when a schedule fires follows from its calendar and a time alone",
 	},
@@ -374,9 +384,9 @@ var rules = []rule{
 	},
 	{
 		Of:  "config",
-		May: []string{"alert", "engine/task", "engine/policy", "internal/suggest"},
+		May: []string{"alert", "engine/task", "engine/policy", "schedule", "schedule/calendar", "internal/suggest"},
 		Out: []string{"*"},
-		Why: "a configuration is read into policies; cmd/taskengine builds things from it",
+		Why: "a configuration is read into policies and definitions of schedules; cmd/taskengine builds things from it",
 	},
 	{
 		Of:  "cmd/taskengine",
@@ -405,7 +415,7 @@ var rules = []rule{
 		May: []string{
 			"cmd/taskengine/internal/alerting", "cmd/taskengine/internal/coordinator", "cmd/taskengine/internal/database", "cmd/taskengine/internal/descriptors",
 			"cmd/taskengine/internal/stores", "config", "coord/guid", "coord/postgres",
-			"engine", "engine/policy", "engine/task", "handlers", "plugins", "server", "storage", "tasklog",
+			"engine", "engine/policy", "engine/task", "handlers", "plugins", "schedule", "schedule/scheduler", "server", "storage", "tasklog",
 		},
 		Out: []string{"github.com/cockroachdb/pebble", "github.com/jackc/pgx"},
 		Why: "a node is put together here: the engine, its store, its handlers and its server",
@@ -503,7 +513,7 @@ var onlyBy = map[string][]string{
 
 // deterministic packages decide, so they do no I/O and do not wait: time and chance are passed
 // in. Forbidden are whole packages, and the functions of package time that read a clock or wait.
-var deterministic = []string{"coord/guid/internal/election", "engine/internal/core", "engine/internal/shell", "engine/internal/table", "engine/internal/window", "engine/policy", "schedule/calendar"}
+var deterministic = []string{"coord/guid/internal/election", "engine/internal/core", "engine/internal/shell", "engine/internal/table", "engine/internal/window", "engine/policy", "schedule", "schedule/calendar"}
 
 var (
 	forbiddenImports = []string{"context", "crypto/rand", "database/sql", "io", "log", "log/slog", "net", "os", "sync", "sync/atomic", "syscall"}

@@ -12,6 +12,8 @@ import (
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/descriptors"
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/stores"
 	"github.com/taskengine/taskengine/engine"
+	"github.com/taskengine/taskengine/schedule"
+	"github.com/taskengine/taskengine/schedule/scheduler"
 	"github.com/taskengine/taskengine/server"
 	"github.com/taskengine/taskengine/storage"
 )
@@ -127,6 +129,7 @@ func (p *parts) openHandlers(ctx context.Context) (err error) {
 	}
 	p.add("the handlers", p.handlers.Close)
 	maps.Copy(p.handlers.byType, n.Extra)
+	p.handlers.byType[schedule.Type] = scheduler.Handler
 	return nil
 }
 
@@ -138,8 +141,10 @@ func (p *parts) openEngine(ctx context.Context) (err error) {
 		p.failures.Close()
 		return nil
 	})
+	policies := n.Config.Policies()
+	policies.Types[schedule.Type] = scheduler.TypePolicy()
 	conf := engine.Config{
-		Store: p.store, Policies: n.Config.Policies(), Handlers: p.handlers.byType, Name: n.Name, Labels: n.Config.Coordination.Labels, Log: n.Log,
+		Store: p.store, Policies: policies, Handlers: p.handlers.byType, Name: n.Name, Labels: n.Config.Coordination.Labels, Log: n.Log,
 		Observer: server.Observers(n.metrics.Observer(), p.failures.Observer(), server.Ended(p.taskLog.Ended)),
 		TaskLog:  p.taskLog.Log,
 	}
@@ -153,6 +158,21 @@ func (p *parts) openEngine(ctx context.Context) (err error) {
 	}
 	p.add("the engine", p.engine.Close) // it is drained by then, unless opening the API failed
 	n.metrics.Watch(p.engine, p.handlers.Status)
+	return database.Retry(ctx, n.Config.Storage, n.Log, p.applySchedules)
+}
+
+// applySchedules makes the schedules be as the configuration says.
+func (p *parts) applySchedules(ctx context.Context) error {
+	all := scheduler.Of(p.engine)
+	for _, name := range slices.Sorted(maps.Keys(p.node.Config.Schedules)) {
+		outcome, err := all.Apply(ctx, name, p.node.Config.Schedules[name])
+		if err != nil {
+			return err
+		}
+		if outcome != scheduler.Unchanged {
+			p.node.Log.Info("applied a schedule of the configuration", "schedule", name, "outcome", outcome)
+		}
+	}
 	return nil
 }
 

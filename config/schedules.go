@@ -1,0 +1,144 @@
+package config
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/taskengine/taskengine/internal/suggest"
+	"github.com/taskengine/taskengine/schedule/calendar"
+)
+
+// schedules reports schedules that cannot be, or add tasks of types that do not exist.
+func (d *decoder) schedules() {
+	types := slices.Sorted(maps.Keys(d.cfg.Types))
+	for _, name := range slices.Sorted(maps.Keys(d.cfg.Schedules)) {
+		s := d.cfg.Schedules[name]
+		written := d.cfg.tree.find("schedules").child(name)
+		if _, known := d.cfg.Types[s.Task.Type]; !known && s.Task.Type != "" && d.cfg.tree.find("types").child(s.Task.Type) == nil {
+			d.conflict([]string{"schedules", name, "type"}, fmt.Sprintf("there is no type %q; add it to types%s", s.Task.Type, orNearest(s.Task.Type, types)))
+		}
+		if s.Task.Type == "" || d.isWrongBelow(written) {
+			continue // that was reported
+		}
+		if _, err := s.Calendar(name); err != nil {
+			path := []string{"schedules", name}
+			var wrong *calendar.ExpressionError
+			if errors.As(err, &wrong) {
+				path = append(path, "cron")
+			}
+			d.conflict(path, err.Error())
+		}
+	}
+}
+
+// orNearest advises a name that may be meant.
+func orNearest(word string, names []string) string {
+	if near := suggest.Nearest(word, names); near != "" {
+		return ", or did you mean " + near + "?"
+	}
+	return ""
+}
+
+// isWrongBelow reports whether there is a problem with a value in the mapping of e.
+func (d *decoder) isWrongBelow(e *entry) bool {
+	if e == nil || e.value.kind != mapping {
+		return true
+	}
+	return slices.ContainsFunc(e.value.entries, func(f entry) bool { return d.found.at(f.at) || d.found.at(f.value.at) })
+}
+
+// moment is a time of the calendar.
+func moment() value[time.Time] {
+	return value[time.Time]{
+		want: "a time, such as 2027-01-31T18:00:00Z", json: orReference(document{"type": "string", "format": "date-time"}),
+		parse: func(t text) (time.Time, error) {
+			at, err := time.Parse(time.RFC3339, t.value)
+			if err != nil {
+				return at, fmt.Errorf("%s is no time with a zone; write one such as 2027-01-31T18:00:00Z or 2027-01-31T18:00:00+01:00", t.shown())
+			}
+			return at, nil
+		},
+	}
+}
+
+// maybe is a value that need not be given: the target is a pointer.
+type maybe[T any] struct{ value[T] }
+
+func (m maybe[T]) decode(d *decoder, n *node, into any) {
+	read := new(T)
+	m.value.decode(d, n, read)
+	*into.(**T) = read
+}
+
+// anything is a value of any kind, which is written as JSON.
+type anything struct{}
+
+func (anything) decode(d *decoder, n *node, into any) {
+	v, ok := d.plain(n)
+	if !ok {
+		return
+	}
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		d.fault(n.at, "cannot be written as JSON: %v", err)
+		return
+	}
+	*into.(*string) = string(bytes.TrimSuffix(b.Bytes(), []byte("\n")))
+}
+
+func (anything) words() string    { return "any value" }
+func (anything) schema() document { return document{} }
+
+// plain returns a value as encoding/json takes it.
+func (d *decoder) plain(n *node) (any, bool) {
+	switch n.kind {
+	case nothing:
+		return nil, true
+	case list:
+		all := make([]any, len(n.items))
+		for i, item := range n.items {
+			v, ok := d.plain(item)
+			if !ok {
+				return nil, false
+			}
+			all[i] = v
+		}
+		return all, true
+	case mapping:
+		all := make(map[string]any, len(n.entries))
+		for _, e := range n.entries {
+			v, ok := d.plain(e.value)
+			if !ok {
+				return nil, false
+			}
+			all[e.key] = v
+		}
+		return all, true
+	}
+	t, err := d.resolve(n)
+	if err != nil {
+		d.fault(n.at, "%v", err)
+		return nil, false
+	}
+	if t.ref != "" || n.quoted {
+		return t.value, true
+	}
+	switch n.tag {
+	case "!!int", "!!float", "!!bool":
+		if json.Valid([]byte(t.value)) {
+			return json.RawMessage(t.value), true
+		}
+		d.fault(n.at, "%s is no number of JSON; write another one, or text in quotes", t.value)
+		return nil, false
+	case "!!null":
+		return nil, true
+	}
+	return t.value, true
+}
