@@ -95,7 +95,8 @@ func (c *catalog) checkRerun(t *task.Task, r *task.Rerun) error {
 	return nil
 }
 
-// groupWith returns the group that a task has with another payload, nil if its type has no groups.
+// groupWith returns the group that a task has with another payload, nil if its type has no groups. The
+// task stays in its shard, also if the tasks of its new value are in another: only permits move then.
 func (c *catalog) groupWith(t *task.Task, payload []byte) (*string, error) {
 	info := c.infoOf(t.Type)
 	if len(info.keys) == 0 {
@@ -104,12 +105,6 @@ func (c *catalog) groupWith(t *task.Task, payload []byte) (*string, error) {
 	group, err := groupOf(info.keys, &Request{Type: t.Type, Payload: payload, Key: t.Key, OrderingKey: t.OrderingKey, Headers: t.Headers})
 	if err != nil {
 		return nil, err
-	}
-	if info.shardedBy != "" && t.OrderingKey == "" {
-		is, was := info.shardValue(group), info.shardValue(t.Group)
-		if is != was && info.shardOfValue(is) != t.Shard {
-			return nil, fmt.Errorf("the value for limit %s would be %.40q instead of %.40q, and this value decides which node runs the task", info.shardedBy, is, was)
-		}
 	}
 	return &group, nil
 }

@@ -76,16 +76,6 @@ func (c *catalog) infoOf(typ string) *typeInfo {
 	return c.unknown
 }
 
-// shardValue returns the value of a group that determines the shard.
-func (i *typeInfo) shardValue(group string) string {
-	return task.GroupValues(group, len(i.keys))[i.shardKey]
-}
-
-// shardOfValue returns the shard that a value determines.
-func (i *typeInfo) shardOfValue(value string) uint16 {
-	return task.ShardOf(i.shardedBy + "\x00" + value)
-}
-
 // policyOf returns the policy of a type, which is the default if the type is not configured.
 func (c *catalog) policyOf(typ string) policy.Type {
 	if p, ok := c.policies.Types[typ]; ok {

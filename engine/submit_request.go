@@ -75,7 +75,7 @@ func (c *catalog) fill(t *task.Task, r *Request, shards *task.Shards) error {
 	}
 	t.Shard = c.shardOf(t, shards)
 	if info.shardedBy != "" && t.OrderingKey == "" {
-		t.Shard = info.shardOfValue(info.shardValue(group))
+		t.Shard = task.ShardOf(info.shardedBy + "\x00" + task.GroupValues(group, len(info.keys))[info.shardKey])
 	}
 	return nil
 }

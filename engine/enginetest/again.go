@@ -19,29 +19,15 @@ import (
 var againScenarios = []scenario{
 	{"a task runs again with the payload and the checkpoint that its handler asked for, also over restarts", countsInItsRow},
 	{"tasks that are added when another runs again are added exactly once, though the store fails now and then", func(n *node) {
-		w := newWeather(8, func(call storagetest.Call, fault error) storagetest.Fault {
+		addThrough(n, newWeather(8, func(call storagetest.Call, fault error) storagetest.Fault {
 			if call == storagetest.Get {
 				return storagetest.Fault{}
 			}
 			return storagetest.Fault{Before: fault}
-		})
-		f := newFires(n)
-		ids := stormy(n, w, f.handle)
-		w.clear()
-		n.wait(ids...)
-		n.close()
-		reopenHealthy(n)
-		f.expect(ids)
+		}))
 	}},
 	{"tasks that are added when another runs again are added exactly once, though the store does not say whether it failed", func(n *node) {
-		w := newWeather(4, unsaid)
-		f := newFires(n)
-		ids := stormy(n, w, f.handle)
-		w.clear()
-		n.wait(ids...)
-		n.close()
-		reopenHealthy(n)
-		f.expect(ids)
+		addThrough(n, newWeather(4, unsaid))
 	}},
 	{"tasks that are added when another runs again are added exactly once, though the store breaks", func(n *node) {
 		w := newWeather(4, func(call storagetest.Call, fault error) storagetest.Fault {
@@ -61,6 +47,17 @@ var againScenarios = []scenario{
 		f.expect(ids)
 	}},
 	{"an attempt that was cancelled adds no tasks", cancelledFires},
+}
+
+// addThrough has tasks run again and add others in a storm, and checks what was added.
+func addThrough(n *node, w *weather) {
+	f := newFires(n)
+	ids := stormy(n, w, f.handle)
+	w.clear()
+	n.wait(ids...)
+	n.close()
+	reopenHealthy(n)
+	f.expect(ids)
 }
 
 // firesEach is how often a task of fires runs again.

@@ -9,7 +9,8 @@
 //	}
 //
 // A handler is written as if it ran in the process of the engine: [task.Snooze], [task.Permanent], [task.RetryIn],
-// [task.WithClass] and [task.Again] have the same meaning. [Batch] makes a handler of a function that takes many tasks at
+// [task.WithClass] and [task.Again] have the same meaning. The options of [task.Again] do not reach the host: an attempt
+// that asks for one is a permanent error of class "unsupported". [Batch] makes a handler of a function that takes many tasks at
 // a time. [Spawn] and [Signal], which work in programs only, take effect if the task succeeds.
 //
 // A handler gets the fields of the task that its submitter set, the fencing token t.Ref(), Attempt and Crashes. Its
