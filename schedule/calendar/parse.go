@@ -158,14 +158,15 @@ func split(p part, separates func(byte) bool) []part {
 	return parts
 }
 
-// lower changes the letters from A to Z alone, so that the length stays.
+// lower changes the letters from A to Z alone. The length stays, also of text that is not UTF-8.
 func lower(s string) string {
-	return strings.Map(func(r rune) rune {
-		if 'A' <= r && r <= 'Z' {
-			return r + 'a' - 'A'
+	b := []byte(s)
+	for i, c := range b {
+		if 'A' <= c && c <= 'Z' {
+			b[i] = c + 'a' - 'A'
 		}
-		return r
-	}, s)
+	}
+	return string(b)
 }
 
 func plural(n int, of string) string {

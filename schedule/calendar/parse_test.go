@@ -63,6 +63,8 @@ func TestAnErrorSaysWhatIsWrongWhereAndWhatToWrite(t *testing.T) {
 		"0 0 L-30 2-2 *":          `the schedule would never fire`,
 		"0 0 31 2 */6":            `the schedule would never fire`,
 		"0 0 * 2 * *\u00a0":       `day of week "*\u00a0" at character 11: want 0 to 7`,
+		"0 0 \xffW * *":           `day of month "\xff" at character 5: want 1 to 31`,
+		"0 0 * * \xff\xffL":       `day of week "\xff\xff" at character 9: want 0 to 7`,
 		"99999999999 * * * *":     `minute "99999999999" at character 1: want 0 to 59`,
 		"* * * * * * * * * * * *": `the expression has 12 fields`,
 	} {
