@@ -201,7 +201,7 @@ func (m *Machine) ends(at time.Time, key Key) {
 
 // isSilenced reports whether a silence covers an alert at a time.
 func (m *Machine) isSilenced(a *Alert, at time.Time) bool {
-	return slices.ContainsFunc(m.silences, func(s Silence) bool { return s.covers(a, at) })
+	return slices.ContainsFunc(m.silences, func(s Silence) bool { return s.Covers(a, at) })
 }
 
 // cut returns the beginning of a text, of at most n bytes, and valid if the text is.

@@ -46,9 +46,9 @@ func Kinds() (all []Kind) {
 	return all
 }
 
-// String returns the name of the kind, as configurations write it.
+// String returns the name of the kind, as configurations write it; "" for none.
 func (k Kind) String() string {
-	if k == 0 || int(k) >= len(kinds) {
+	if int(k) >= len(kinds) {
 		return fmt.Sprintf("kind %d", uint8(k))
 	}
 	return kinds[k].name
@@ -178,8 +178,8 @@ type Silence struct {
 	At      time.Time         `json:"at"`
 }
 
-// covers reports whether the silence is for an alert at a time.
-func (s *Silence) covers(a *Alert, at time.Time) bool {
+// Covers reports whether the silence is for an alert at a time.
+func (s *Silence) Covers(a *Alert, at time.Time) bool {
 	if !at.Before(s.Until) || s.Rule != "" && s.Rule != a.Rule {
 		return false
 	}

@@ -41,6 +41,7 @@ type APIConfig struct {
 	Metrics    *Metrics     // counts the requests; nil for none
 	MaxRequest int          // bytes of a request, uncompressed; 0 is DefaultMaxRequest
 	TaskLog    *tasklog.Log // lines that handlers log about tasks; nil if they are not kept
+	Alerts     Alerts       // nil if the node has none
 }
 
 // API serves proto/taskengine/v1 over gRPC, gRPC-Web and Connect.
@@ -51,13 +52,14 @@ type API struct {
 	log     *slog.Logger
 	metrics *Metrics     // nil for none
 	taskLog *tasklog.Log // nil for none
+	alerts  Alerts       // nil for none
 }
 
 var _ taskenginev1connect.TaskServiceHandler = (*API)(nil)
 
 // NewAPI returns the handler of the listener of the API.
 func NewAPI(c APIConfig) http.Handler {
-	api := &API{engine: c.Engine, build: c.Build, node: c.Node, log: c.Log, metrics: c.Metrics, taskLog: c.TaskLog}
+	api := &API{engine: c.Engine, build: c.Build, node: c.Node, log: c.Log, metrics: c.Metrics, taskLog: c.TaskLog, alerts: c.Alerts}
 	if api.log == nil {
 		api.log = slog.New(slog.DiscardHandler)
 	}

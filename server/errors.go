@@ -19,6 +19,9 @@ var codes = []struct {
 }{
 	{engine.ErrNoLimit, connect.CodeNotFound},
 	{engine.ErrNotSet, connect.CodeNotFound},
+	{ErrNoTarget, connect.CodeNotFound},
+	{ErrNoSilence, connect.CodeNotFound},
+	{ErrNoAlerts, connect.CodeFailedPrecondition},
 	{engine.ErrInvalid, connect.CodeInvalidArgument},
 	{engine.ErrBacklog, connect.CodeResourceExhausted},
 	{task.ErrNotFound, connect.CodeNotFound},

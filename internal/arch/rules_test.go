@@ -313,7 +313,7 @@ var rules = []rule{
 	},
 	{
 		Of:  "server",
-		May: []string{"server/proto/...", "engine", "engine/policy", "engine/task", "storage", "tasklog", "internal/ratelog", "internal/suggest", "internal/terminal"},
+		May: []string{"server/proto/...", "alert", "engine", "engine/policy", "engine/task", "storage", "tasklog", "internal/ratelog", "internal/suggest", "internal/terminal"},
 		Out: []string{"connectrpc.com/connect", "github.com/prometheus/client_golang", "google.golang.org/protobuf"},
 		Why: "the API translates between messages and the engine; it knows no backend, no handler and no configuration",
 	},

@@ -134,3 +134,85 @@ func TestANotificationSurvivesAKilledNode(t *testing.T) {
 		})
 	}
 }
+
+func TestAlertsAreListedTestedAndSilenced(t *testing.T) {
+	t.Parallel()
+	hook := new(receiver)
+	server := httptest.NewServer(hook)
+	defer server.Close()
+	mails := smtptest.Server{}
+	mails.Start(t)
+	config, env := alertSettings(t, storageOf(t, "pebble"), server.URL, mails.Addr), []string{"SECRET=x"}
+	n := start(t, env, "run", "-c", config)
+
+	// The webhook refuses, and the mail server does not.
+	r := n.cli(t, "alert", "test", "-o", "json")
+	tests := decode[alertTestJSON](t, r.stdout)
+	if r.code != exitFailure || !strings.Contains(r.stderr, "1 of 2 targets did not accept") || len(tests) != 2 ||
+		tests[0].Target != "hook" || tests[0].Accepted || !strings.Contains(tests[0].Problem, "503") || !tests[1].Accepted {
+		t.Errorf("the test ended with %d: %s %+v", r.code, r.stderr, tests)
+	}
+	if refused, _ := hook.got(); len(refused) != 1 || !refused[0].Test || len(mails.Mails()) != 1 || !strings.Contains(mails.Mails()[0].Data, "This is a test") {
+		t.Errorf("the targets got %+v and %+v", refused, mails.Mails())
+	}
+	if r := n.cli(t, "alert", "test", "hok"); r.code != exitNotFound || !strings.Contains(r.stderr, "hook, mail") {
+		t.Errorf("a target that is not there ends with %d: %s", r.code, r.stderr)
+	}
+
+	for _, args := range [][]string{{"silence"}, {"silence", "errors"}, {"silence", "errors", "--for", "0s"}, {"silence", "errors", "type", "--for", "1h"}, {"silence", "errors", "--for", "400d"}} {
+		if r := n.cli(t, append([]string{"alert"}, args...)...); r.code != exitUsage {
+			t.Errorf("%v ends with %d: %s", args, r.code, r.stderr)
+		}
+	}
+	silence := decode[silenceJSON](t, n.ok(t, "alert", "silence", "errors", "type=fa*", "--for", "2h", "--comment", "known", "-o", "json"))[0]
+	if silence.Rule != "errors" || silence.Labels["type"] != "fa*" || silence.Comment != "known" || silence.By == "" || silence.Until.Sub(silence.At) != 2*time.Hour {
+		t.Errorf("the silence is %+v", silence)
+	}
+	n.cli(t, "task", "add", "fail", "--wait", "--timeout", "1m")
+	n.signal(t, syscall.SIGTERM) // the next one looks at once
+	n.exit(t)
+	n = start(t, env, "run", "-c", config)
+	list := awaitAlerts(t, n, func(l alertsJSON) bool { return len(l.Alerts) == 1 })
+	if a := list.Alerts[0]; a.Rule != "errors" || a.When != "errors" || a.Status != "firing" || a.Labels["type"] != "fail" || a.Value != 1 || a.Silence != silence.ID || len(a.Told) > 0 || a.FiredAt.IsZero() {
+		t.Errorf("the alert is %+v", a)
+	}
+	if len(list.Silences) != 1 || list.Silences[0].ID != silence.ID || len(list.Unsent) > 0 {
+		t.Errorf("the list is %+v", list)
+	}
+	if text := n.ok(t, "alert", "list"); !strings.Contains(text, "silence "+silence.ID) || !strings.Contains(text, "1 task of type fail is in error") || !strings.Contains(text, "known") {
+		t.Errorf("the list is\n%s", text)
+	}
+	n.ok(t, "alert", "unsilence", silence.ID)
+	if r := n.cli(t, "alert", "unsilence", silence.ID); r.code != exitNotFound {
+		t.Errorf("ending a silence twice ends with %d: %s", r.code, r.stderr)
+	}
+	list = awaitAlerts(t, n, func(l alertsJSON) bool { return len(l.Unsent) == 1 })
+	if u := list.Unsent[0]; u.Target != "hook" || u.Rule != "errors" || !slices.Equal(list.Alerts[0].Told, []string{"hook", "mail"}) {
+		t.Errorf("the list is %+v", list)
+	}
+	hook.accept()
+	hook.await(t, 2, 1)
+}
+
+// awaitAlerts lists the alerts until they are as they should be.
+func awaitAlerts(t *testing.T, n *running, isSo func(alertsJSON) bool) alertsJSON {
+	t.Helper()
+	for begin := time.Now(); ; time.Sleep(50 * time.Millisecond) {
+		list := decode[alertsJSON](t, n.ok(t, "alert", "list", "-o", "json"))[0]
+		if isSo(list) {
+			return list
+		}
+		if time.Since(begin) > limit {
+			t.Fatalf("the alerts stay %+v", list)
+		}
+	}
+}
+
+func TestANodeWithoutAlertsSaysSo(t *testing.T) {
+	n := start(t, nil, "run", "-c", settings(t, "memory", newGate(t)))
+	for _, args := range [][]string{{"list"}, {"test"}, {"silence", "x", "--for", "1h"}, {"unsilence", "x"}} {
+		if r := n.cli(t, append([]string{"alert"}, args...)...); r.code != exitNotAllowed || !strings.Contains(r.stderr, "has no alerts") {
+			t.Errorf("%v ends with %d: %s", args, r.code, r.stderr)
+		}
+	}
+}

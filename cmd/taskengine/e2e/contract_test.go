@@ -84,3 +84,35 @@ type copyJSON struct {
 	Complete       bool
 	Differences    []struct{ Kind, ID, Detail string }
 }
+
+// alertsJSON is what `alert list -o json` writes.
+type alertsJSON struct {
+	Alerts []struct {
+		Rule, When, Status, Summary, Detail, Silence string
+		Labels                                       map[string]string
+		Since                                        time.Time
+		FiredAt                                      time.Time `json:"fired_at"`
+		Value                                        float64
+		Told                                         []string
+	}
+	Silences []silenceJSON
+	Unsent   []struct {
+		ID, Target, Rule, Summary string
+		At                        time.Time
+	}
+}
+
+// silenceJSON is what `alert silence -o json` writes.
+type silenceJSON struct {
+	ID, Rule, Comment, By string
+	Labels                map[string]string
+	Until, At             time.Time
+}
+
+// alertTestJSON is what `alert test -o json` writes for each target.
+type alertTestJSON struct {
+	Target   string
+	Accepted bool
+	Problem  string
+	TookMs   int64 `json:"took_ms"`
+}

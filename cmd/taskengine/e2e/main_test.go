@@ -270,13 +270,19 @@ func (n *running) objects(t *testing.T, args ...string) []object {
 
 func parse(t *testing.T, text string) []object {
 	t.Helper()
-	var all []object
+	return decode[object](t, text)
+}
+
+// decode reads lines of JSON.
+func decode[T any](t *testing.T, text string) []T {
+	t.Helper()
+	var all []T
 	for line := range strings.Lines(text) {
-		var o object
-		if err := json.Unmarshal([]byte(line), &o); err != nil {
+		var one T
+		if err := json.Unmarshal([]byte(line), &one); err != nil {
 			t.Fatalf("%q is no JSON: %v", line, err)
 		}
-		all = append(all, o)
+		all = append(all, one)
 	}
 	return all
 }

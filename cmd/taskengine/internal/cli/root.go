@@ -44,6 +44,8 @@ func newRoot(a *app) *cobra.Command {
 		group("type", "Look at, pause and resume types of tasks", newTypeList(a), newTypePause(a), newTypeResume(a)),
 		group("limit", "Look at limits of tasks, and change them while nodes run",
 			newLimitList(a), newLimitGet(a), newLimitSet(a), newLimitUnset(a), newLimitPause(a), newLimitResume(a), newLimitWatch(a), newLimitWhy(a)),
+		group("alert", "Look at alerts, silence them, and test where they go",
+			newAlertList(a), newAlertTest(a), newAlertSilence(a), newAlertUnsilence(a)),
 		newMigrate(a), newShards(a), newCoordination(a), newCopy(a), newBackup(a), newRestore(a), newDoctor(a),
 		newHandler(a),
 		newBench(a),
@@ -83,7 +85,7 @@ const exitCodesHelp = `Exit codes:
      done
   2  usage: the command line, or a request, makes no sense
   3  the configuration is invalid
-  4  there is no such task or limit
+  4  there is no such task, limit, silence or target of alerts
   5  conflict: the task or the limit has changed meanwhile
   6  the task's state does not allow that
   7  the node cannot be reached or is stopping, or the time is over

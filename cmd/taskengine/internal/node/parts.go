@@ -197,7 +197,7 @@ func (p *parts) openAPI(ctx context.Context, connections int) (err error) {
 	n := p.node
 	p.api, err = n.listen(ctx, n.Config.API, connections, false, server.NewAPI(server.APIConfig{
 		Engine: p.engine, Build: n.Build, Node: n.Name, Log: n.Log, Metrics: n.metrics, MaxRequest: n.maxRequest(),
-		TaskLog: p.taskLog.Log,
+		TaskLog: p.taskLog.Log, Alerts: p.alerts.Managed(),
 	}))
 	if err == nil {
 		p.add("the API", p.api.close)

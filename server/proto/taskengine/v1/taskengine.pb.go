@@ -17,13 +17,14 @@
 package taskenginev1
 
 import (
+	reflect "reflect"
+	sync "sync"
+	unsafe "unsafe"
+
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
-	reflect "reflect"
-	sync "sync"
-	unsafe "unsafe"
 )
 
 const (
@@ -3783,6 +3784,755 @@ func (x *LimitQueue) GetTasks() int64 {
 	return 0
 }
 
+// Alert is one rule of the configuration about one type, limit, node, handler or directory.
+type Alert struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Rule          string                 `protobuf:"bytes,1,opt,name=rule,proto3" json:"rule,omitempty"`
+	When          string                 `protobuf:"bytes,2,opt,name=when,proto3" json:"when,omitempty"`                                                                               // what the rule is about, as the configuration says: errors, queue_age, ...
+	Labels        map[string]string      `protobuf:"bytes,3,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // type, limit, handler or path; node if it is about a node
+	Status        string                 `protobuf:"bytes,4,opt,name=status,proto3" json:"status,omitempty"`                                                                           // firing, or resolved if its end is still to be told
+	Since         *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=since,proto3" json:"since,omitempty"`                                                                             // since when it is so
+	FiredAt       *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=fired_at,json=firedAt,proto3" json:"fired_at,omitempty"`                                                          // when it began to fire
+	ResolvedAt    *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=resolved_at,json=resolvedAt,proto3" json:"resolved_at,omitempty"`                                                 // absent while it fires
+	Value         float64                `protobuf:"fixed64,8,opt,name=value,proto3" json:"value,omitempty"`                                                                           // when a notification was made last, or it began to fire
+	Summary       string                 `protobuf:"bytes,9,opt,name=summary,proto3" json:"summary,omitempty"`                                                                         // for people
+	Detail        string                 `protobuf:"bytes,10,opt,name=detail,proto3" json:"detail,omitempty"`                                                                          // for people; it may have any text of a task
+	Told          []string               `protobuf:"bytes,11,rep,name=told,proto3" json:"told,omitempty"`                                                                              // targets that were told, or are about to be, that it fires; sorted
+	Silence       string                 `protobuf:"bytes,12,opt,name=silence,proto3" json:"silence,omitempty"`                                                                        // the id of a silence that covers it; empty: none does
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Alert) Reset() {
+	*x = Alert{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[57]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Alert) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Alert) ProtoMessage() {}
+
+func (x *Alert) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[57]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Alert.ProtoReflect.Descriptor instead.
+func (*Alert) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{57}
+}
+
+func (x *Alert) GetRule() string {
+	if x != nil {
+		return x.Rule
+	}
+	return ""
+}
+
+func (x *Alert) GetWhen() string {
+	if x != nil {
+		return x.When
+	}
+	return ""
+}
+
+func (x *Alert) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *Alert) GetStatus() string {
+	if x != nil {
+		return x.Status
+	}
+	return ""
+}
+
+func (x *Alert) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *Alert) GetFiredAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FiredAt
+	}
+	return nil
+}
+
+func (x *Alert) GetResolvedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ResolvedAt
+	}
+	return nil
+}
+
+func (x *Alert) GetValue() float64 {
+	if x != nil {
+		return x.Value
+	}
+	return 0
+}
+
+func (x *Alert) GetSummary() string {
+	if x != nil {
+		return x.Summary
+	}
+	return ""
+}
+
+func (x *Alert) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
+}
+
+func (x *Alert) GetTold() []string {
+	if x != nil {
+		return x.Told
+	}
+	return nil
+}
+
+func (x *Alert) GetSilence() string {
+	if x != nil {
+		return x.Silence
+	}
+	return ""
+}
+
+// AlertSilence keeps alerts out of notifications.
+type AlertSilence struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Rule  string                 `protobuf:"bytes,2,opt,name=rule,proto3" json:"rule,omitempty"` // empty: any
+	// The labels that an alert must have. A value with * at its end stands for all that begin so.
+	Labels        map[string]string      `protobuf:"bytes,3,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Until         *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=until,proto3" json:"until,omitempty"`
+	Comment       string                 `protobuf:"bytes,5,opt,name=comment,proto3" json:"comment,omitempty"`
+	By            string                 `protobuf:"bytes,6,opt,name=by,proto3" json:"by,omitempty"` // who made it, as the request said
+	At            *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=at,proto3" json:"at,omitempty"` // when it was made
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AlertSilence) Reset() {
+	*x = AlertSilence{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[58]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AlertSilence) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AlertSilence) ProtoMessage() {}
+
+func (x *AlertSilence) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[58]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AlertSilence.ProtoReflect.Descriptor instead.
+func (*AlertSilence) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{58}
+}
+
+func (x *AlertSilence) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *AlertSilence) GetRule() string {
+	if x != nil {
+		return x.Rule
+	}
+	return ""
+}
+
+func (x *AlertSilence) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *AlertSilence) GetUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Until
+	}
+	return nil
+}
+
+func (x *AlertSilence) GetComment() string {
+	if x != nil {
+		return x.Comment
+	}
+	return ""
+}
+
+func (x *AlertSilence) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *AlertSilence) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+// UnsentAlerts is a notification that its target has not accepted yet.
+type UnsentAlerts struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Target        string                 `protobuf:"bytes,2,opt,name=target,proto3" json:"target,omitempty"`
+	Rule          string                 `protobuf:"bytes,3,opt,name=rule,proto3" json:"rule,omitempty"`
+	Summary       string                 `protobuf:"bytes,4,opt,name=summary,proto3" json:"summary,omitempty"`
+	At            *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=at,proto3" json:"at,omitempty"` // when it was made
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UnsentAlerts) Reset() {
+	*x = UnsentAlerts{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[59]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UnsentAlerts) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UnsentAlerts) ProtoMessage() {}
+
+func (x *UnsentAlerts) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[59]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UnsentAlerts.ProtoReflect.Descriptor instead.
+func (*UnsentAlerts) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{59}
+}
+
+func (x *UnsentAlerts) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *UnsentAlerts) GetTarget() string {
+	if x != nil {
+		return x.Target
+	}
+	return ""
+}
+
+func (x *UnsentAlerts) GetRule() string {
+	if x != nil {
+		return x.Rule
+	}
+	return ""
+}
+
+func (x *UnsentAlerts) GetSummary() string {
+	if x != nil {
+		return x.Summary
+	}
+	return ""
+}
+
+func (x *UnsentAlerts) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+type ListAlertsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListAlertsRequest) Reset() {
+	*x = ListAlertsRequest{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[60]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListAlertsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListAlertsRequest) ProtoMessage() {}
+
+func (x *ListAlertsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[60]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListAlertsRequest.ProtoReflect.Descriptor instead.
+func (*ListAlertsRequest) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{60}
+}
+
+type ListAlertsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Alerts        []*Alert               `protobuf:"bytes,1,rep,name=alerts,proto3" json:"alerts,omitempty"`     // by rule and labels
+	Silences      []*AlertSilence        `protobuf:"bytes,2,rep,name=silences,proto3" json:"silences,omitempty"` // that have not ended, by their end
+	Unsent        []*UnsentAlerts        `protobuf:"bytes,3,rep,name=unsent,proto3" json:"unsent,omitempty"`     // the oldest first
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListAlertsResponse) Reset() {
+	*x = ListAlertsResponse{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[61]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListAlertsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListAlertsResponse) ProtoMessage() {}
+
+func (x *ListAlertsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[61]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListAlertsResponse.ProtoReflect.Descriptor instead.
+func (*ListAlertsResponse) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{61}
+}
+
+func (x *ListAlertsResponse) GetAlerts() []*Alert {
+	if x != nil {
+		return x.Alerts
+	}
+	return nil
+}
+
+func (x *ListAlertsResponse) GetSilences() []*AlertSilence {
+	if x != nil {
+		return x.Silences
+	}
+	return nil
+}
+
+func (x *ListAlertsResponse) GetUnsent() []*UnsentAlerts {
+	if x != nil {
+		return x.Unsent
+	}
+	return nil
+}
+
+type TestAlertsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Targets       []string               `protobuf:"bytes,1,rep,name=targets,proto3" json:"targets,omitempty"` // empty: all
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TestAlertsRequest) Reset() {
+	*x = TestAlertsRequest{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[62]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TestAlertsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TestAlertsRequest) ProtoMessage() {}
+
+func (x *TestAlertsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[62]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TestAlertsRequest.ProtoReflect.Descriptor instead.
+func (*TestAlertsRequest) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{62}
+}
+
+func (x *TestAlertsRequest) GetTargets() []string {
+	if x != nil {
+		return x.Targets
+	}
+	return nil
+}
+
+type TestAlertsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Tests         []*AlertTest           `protobuf:"bytes,1,rep,name=tests,proto3" json:"tests,omitempty"` // by target
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TestAlertsResponse) Reset() {
+	*x = TestAlertsResponse{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[63]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TestAlertsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TestAlertsResponse) ProtoMessage() {}
+
+func (x *TestAlertsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[63]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TestAlertsResponse.ProtoReflect.Descriptor instead.
+func (*TestAlertsResponse) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{63}
+}
+
+func (x *TestAlertsResponse) GetTests() []*AlertTest {
+	if x != nil {
+		return x.Tests
+	}
+	return nil
+}
+
+// AlertTest is what became of a test.
+type AlertTest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Target        string                 `protobuf:"bytes,1,opt,name=target,proto3" json:"target,omitempty"`
+	Problem       string                 `protobuf:"bytes,2,opt,name=problem,proto3" json:"problem,omitempty"` // why the target did not accept it; empty if it did
+	Took          *durationpb.Duration   `protobuf:"bytes,3,opt,name=took,proto3" json:"took,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AlertTest) Reset() {
+	*x = AlertTest{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[64]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AlertTest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AlertTest) ProtoMessage() {}
+
+func (x *AlertTest) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[64]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AlertTest.ProtoReflect.Descriptor instead.
+func (*AlertTest) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{64}
+}
+
+func (x *AlertTest) GetTarget() string {
+	if x != nil {
+		return x.Target
+	}
+	return ""
+}
+
+func (x *AlertTest) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
+func (x *AlertTest) GetTook() *durationpb.Duration {
+	if x != nil {
+		return x.Took
+	}
+	return nil
+}
+
+type SilenceAlertsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Rule          string                 `protobuf:"bytes,1,opt,name=rule,proto3" json:"rule,omitempty"`                                                                               // empty: any; then labels is required
+	Labels        map[string]string      `protobuf:"bytes,2,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // see AlertSilence
+	For           *durationpb.Duration   `protobuf:"bytes,3,opt,name=for,proto3" json:"for,omitempty"`                                                                                 // at most a year
+	Comment       string                 `protobuf:"bytes,4,opt,name=comment,proto3" json:"comment,omitempty"`                                                                         // at most 500 bytes
+	By            string                 `protobuf:"bytes,5,opt,name=by,proto3" json:"by,omitempty"`                                                                                   // at most 200 bytes
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SilenceAlertsRequest) Reset() {
+	*x = SilenceAlertsRequest{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[65]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SilenceAlertsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SilenceAlertsRequest) ProtoMessage() {}
+
+func (x *SilenceAlertsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[65]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SilenceAlertsRequest.ProtoReflect.Descriptor instead.
+func (*SilenceAlertsRequest) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{65}
+}
+
+func (x *SilenceAlertsRequest) GetRule() string {
+	if x != nil {
+		return x.Rule
+	}
+	return ""
+}
+
+func (x *SilenceAlertsRequest) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *SilenceAlertsRequest) GetFor() *durationpb.Duration {
+	if x != nil {
+		return x.For
+	}
+	return nil
+}
+
+func (x *SilenceAlertsRequest) GetComment() string {
+	if x != nil {
+		return x.Comment
+	}
+	return ""
+}
+
+func (x *SilenceAlertsRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+type SilenceAlertsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Silence       *AlertSilence          `protobuf:"bytes,1,opt,name=silence,proto3" json:"silence,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SilenceAlertsResponse) Reset() {
+	*x = SilenceAlertsResponse{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[66]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SilenceAlertsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SilenceAlertsResponse) ProtoMessage() {}
+
+func (x *SilenceAlertsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[66]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SilenceAlertsResponse.ProtoReflect.Descriptor instead.
+func (*SilenceAlertsResponse) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{66}
+}
+
+func (x *SilenceAlertsResponse) GetSilence() *AlertSilence {
+	if x != nil {
+		return x.Silence
+	}
+	return nil
+}
+
+type UnsilenceAlertsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UnsilenceAlertsRequest) Reset() {
+	*x = UnsilenceAlertsRequest{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[67]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UnsilenceAlertsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UnsilenceAlertsRequest) ProtoMessage() {}
+
+func (x *UnsilenceAlertsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[67]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UnsilenceAlertsRequest.ProtoReflect.Descriptor instead.
+func (*UnsilenceAlertsRequest) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{67}
+}
+
+func (x *UnsilenceAlertsRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+type UnsilenceAlertsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UnsilenceAlertsResponse) Reset() {
+	*x = UnsilenceAlertsResponse{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[68]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UnsilenceAlertsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UnsilenceAlertsResponse) ProtoMessage() {}
+
+func (x *UnsilenceAlertsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[68]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UnsilenceAlertsResponse.ProtoReflect.Descriptor instead.
+func (*UnsilenceAlertsResponse) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{68}
+}
+
 var File_taskengine_v1_taskengine_proto protoreflect.FileDescriptor
 
 const file_taskengine_v1_taskengine_proto_rawDesc = "" +
@@ -4077,7 +4827,69 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\n" +
 	"LimitQueue\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x14\n" +
-	"\x05tasks\x18\x02 \x01(\x03R\x05tasks2\xa9\f\n" +
+	"\x05tasks\x18\x02 \x01(\x03R\x05tasks\"\xd8\x03\n" +
+	"\x05Alert\x12\x12\n" +
+	"\x04rule\x18\x01 \x01(\tR\x04rule\x12\x12\n" +
+	"\x04when\x18\x02 \x01(\tR\x04when\x128\n" +
+	"\x06labels\x18\x03 \x03(\v2 .taskengine.v1.Alert.LabelsEntryR\x06labels\x12\x16\n" +
+	"\x06status\x18\x04 \x01(\tR\x06status\x120\n" +
+	"\x05since\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x125\n" +
+	"\bfired_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\afiredAt\x12;\n" +
+	"\vresolved_at\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"resolvedAt\x12\x14\n" +
+	"\x05value\x18\b \x01(\x01R\x05value\x12\x18\n" +
+	"\asummary\x18\t \x01(\tR\asummary\x12\x16\n" +
+	"\x06detail\x18\n" +
+	" \x01(\tR\x06detail\x12\x12\n" +
+	"\x04told\x18\v \x03(\tR\x04told\x12\x18\n" +
+	"\asilence\x18\f \x01(\tR\asilence\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb6\x02\n" +
+	"\fAlertSilence\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
+	"\x04rule\x18\x02 \x01(\tR\x04rule\x12?\n" +
+	"\x06labels\x18\x03 \x03(\v2'.taskengine.v1.AlertSilence.LabelsEntryR\x06labels\x120\n" +
+	"\x05until\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12\x18\n" +
+	"\acomment\x18\x05 \x01(\tR\acomment\x12\x0e\n" +
+	"\x02by\x18\x06 \x01(\tR\x02by\x12*\n" +
+	"\x02at\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x90\x01\n" +
+	"\fUnsentAlerts\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
+	"\x06target\x18\x02 \x01(\tR\x06target\x12\x12\n" +
+	"\x04rule\x18\x03 \x01(\tR\x04rule\x12\x18\n" +
+	"\asummary\x18\x04 \x01(\tR\asummary\x12*\n" +
+	"\x02at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"\x13\n" +
+	"\x11ListAlertsRequest\"\xb0\x01\n" +
+	"\x12ListAlertsResponse\x12,\n" +
+	"\x06alerts\x18\x01 \x03(\v2\x14.taskengine.v1.AlertR\x06alerts\x127\n" +
+	"\bsilences\x18\x02 \x03(\v2\x1b.taskengine.v1.AlertSilenceR\bsilences\x123\n" +
+	"\x06unsent\x18\x03 \x03(\v2\x1b.taskengine.v1.UnsentAlertsR\x06unsent\"-\n" +
+	"\x11TestAlertsRequest\x12\x18\n" +
+	"\atargets\x18\x01 \x03(\tR\atargets\"D\n" +
+	"\x12TestAlertsResponse\x12.\n" +
+	"\x05tests\x18\x01 \x03(\v2\x18.taskengine.v1.AlertTestR\x05tests\"l\n" +
+	"\tAlertTest\x12\x16\n" +
+	"\x06target\x18\x01 \x01(\tR\x06target\x12\x18\n" +
+	"\aproblem\x18\x02 \x01(\tR\aproblem\x12-\n" +
+	"\x04took\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x04took\"\x85\x02\n" +
+	"\x14SilenceAlertsRequest\x12\x12\n" +
+	"\x04rule\x18\x01 \x01(\tR\x04rule\x12G\n" +
+	"\x06labels\x18\x02 \x03(\v2/.taskengine.v1.SilenceAlertsRequest.LabelsEntryR\x06labels\x12+\n" +
+	"\x03for\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x03for\x12\x18\n" +
+	"\acomment\x18\x04 \x01(\tR\acomment\x12\x0e\n" +
+	"\x02by\x18\x05 \x01(\tR\x02by\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"N\n" +
+	"\x15SilenceAlertsResponse\x125\n" +
+	"\asilence\x18\x01 \x01(\v2\x1b.taskengine.v1.AlertSilenceR\asilence\"(\n" +
+	"\x16UnsilenceAlertsRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"\x19\n" +
+	"\x17UnsilenceAlertsResponse2\x8d\x0f\n" +
 	"\vTaskService\x12E\n" +
 	"\x06Submit\x12\x1c.taskengine.v1.SubmitRequest\x1a\x1d.taskengine.v1.SubmitResponse\x12<\n" +
 	"\x03Get\x12\x19.taskengine.v1.GetRequest\x1a\x1a.taskengine.v1.GetResponse\x12?\n" +
@@ -4102,7 +4914,13 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\n" +
 	"UnsetLimit\x12 .taskengine.v1.UnsetLimitRequest\x1a!.taskengine.v1.UnsetLimitResponse\x12V\n" +
 	"\vWatchLimits\x12!.taskengine.v1.WatchLimitsRequest\x1a\".taskengine.v1.WatchLimitsResponse0\x01\x12K\n" +
-	"\bWhyLimit\x12\x1e.taskengine.v1.WhyLimitRequest\x1a\x1f.taskengine.v1.WhyLimitResponse\x12H\n" +
+	"\bWhyLimit\x12\x1e.taskengine.v1.WhyLimitRequest\x1a\x1f.taskengine.v1.WhyLimitResponse\x12Q\n" +
+	"\n" +
+	"ListAlerts\x12 .taskengine.v1.ListAlertsRequest\x1a!.taskengine.v1.ListAlertsResponse\x12Q\n" +
+	"\n" +
+	"TestAlerts\x12 .taskengine.v1.TestAlertsRequest\x1a!.taskengine.v1.TestAlertsResponse\x12Z\n" +
+	"\rSilenceAlerts\x12#.taskengine.v1.SilenceAlertsRequest\x1a$.taskengine.v1.SilenceAlertsResponse\x12`\n" +
+	"\x0fUnsilenceAlerts\x12%.taskengine.v1.UnsilenceAlertsRequest\x1a&.taskengine.v1.UnsilenceAlertsResponse\x12H\n" +
 	"\aVersion\x12\x1d.taskengine.v1.VersionRequest\x1a\x1e.taskengine.v1.VersionResponseBJZHgithub.com/taskengine/taskengine/server/proto/taskengine/v1;taskenginev1b\x06proto3"
 
 var (
@@ -4117,175 +4935,217 @@ func file_taskengine_v1_taskengine_proto_rawDescGZIP() []byte {
 	return file_taskengine_v1_taskengine_proto_rawDescData
 }
 
-var file_taskengine_v1_taskengine_proto_msgTypes = make([]protoimpl.MessageInfo, 59)
-var file_taskengine_v1_taskengine_proto_goTypes = []any{
-	(*NewTask)(nil),               // 0: taskengine.v1.NewTask
-	(*SubmitRequest)(nil),         // 1: taskengine.v1.SubmitRequest
-	(*SubmitResponse)(nil),        // 2: taskengine.v1.SubmitResponse
-	(*Receipt)(nil),               // 3: taskengine.v1.Receipt
-	(*Task)(nil),                  // 4: taskengine.v1.Task
-	(*Progress)(nil),              // 5: taskengine.v1.Progress
-	(*Attempt)(nil),               // 6: taskengine.v1.Attempt
-	(*GetRequest)(nil),            // 7: taskengine.v1.GetRequest
-	(*GetResponse)(nil),           // 8: taskengine.v1.GetResponse
-	(*ListRequest)(nil),           // 9: taskengine.v1.ListRequest
-	(*ListResponse)(nil),          // 10: taskengine.v1.ListResponse
-	(*CountRequest)(nil),          // 11: taskengine.v1.CountRequest
-	(*CountResponse)(nil),         // 12: taskengine.v1.CountResponse
-	(*StateCount)(nil),            // 13: taskengine.v1.StateCount
-	(*WaitRequest)(nil),           // 14: taskengine.v1.WaitRequest
-	(*WaitResponse)(nil),          // 15: taskengine.v1.WaitResponse
-	(*WhyRequest)(nil),            // 16: taskengine.v1.WhyRequest
-	(*WhyResponse)(nil),           // 17: taskengine.v1.WhyResponse
-	(*Reason)(nil),                // 18: taskengine.v1.Reason
-	(*TaskLogsRequest)(nil),       // 19: taskengine.v1.TaskLogsRequest
-	(*TaskLogsResponse)(nil),      // 20: taskengine.v1.TaskLogsResponse
-	(*LogLine)(nil),               // 21: taskengine.v1.LogLine
-	(*CancelRequest)(nil),         // 22: taskengine.v1.CancelRequest
-	(*CancelResponse)(nil),        // 23: taskengine.v1.CancelResponse
-	(*ResumeRequest)(nil),         // 24: taskengine.v1.ResumeRequest
-	(*ResumeResponse)(nil),        // 25: taskengine.v1.ResumeResponse
-	(*FailRequest)(nil),           // 26: taskengine.v1.FailRequest
-	(*FailResponse)(nil),          // 27: taskengine.v1.FailResponse
-	(*RescheduleRequest)(nil),     // 28: taskengine.v1.RescheduleRequest
-	(*RescheduleResponse)(nil),    // 29: taskengine.v1.RescheduleResponse
-	(*ListTypesRequest)(nil),      // 30: taskengine.v1.ListTypesRequest
-	(*ListTypesResponse)(nil),     // 31: taskengine.v1.ListTypesResponse
-	(*Type)(nil),                  // 32: taskengine.v1.Type
-	(*PauseTypeRequest)(nil),      // 33: taskengine.v1.PauseTypeRequest
-	(*PauseTypeResponse)(nil),     // 34: taskengine.v1.PauseTypeResponse
-	(*ResumeTypeRequest)(nil),     // 35: taskengine.v1.ResumeTypeRequest
-	(*ResumeTypeResponse)(nil),    // 36: taskengine.v1.ResumeTypeResponse
-	(*VersionRequest)(nil),        // 37: taskengine.v1.VersionRequest
-	(*VersionResponse)(nil),       // 38: taskengine.v1.VersionResponse
-	(*Rate)(nil),                  // 39: taskengine.v1.Rate
-	(*Limit)(nil),                 // 40: taskengine.v1.Limit
-	(*LimitSetting)(nil),          // 41: taskengine.v1.LimitSetting
-	(*ListLimitsRequest)(nil),     // 42: taskengine.v1.ListLimitsRequest
-	(*ListLimitsResponse)(nil),    // 43: taskengine.v1.ListLimitsResponse
-	(*GetLimitRequest)(nil),       // 44: taskengine.v1.GetLimitRequest
-	(*GetLimitResponse)(nil),      // 45: taskengine.v1.GetLimitResponse
-	(*SetLimitRequest)(nil),       // 46: taskengine.v1.SetLimitRequest
-	(*SetLimitResponse)(nil),      // 47: taskengine.v1.SetLimitResponse
-	(*UnsetLimitRequest)(nil),     // 48: taskengine.v1.UnsetLimitRequest
-	(*UnsetLimitResponse)(nil),    // 49: taskengine.v1.UnsetLimitResponse
-	(*WatchLimitsRequest)(nil),    // 50: taskengine.v1.WatchLimitsRequest
-	(*WatchLimitsResponse)(nil),   // 51: taskengine.v1.WatchLimitsResponse
-	(*WhyLimitRequest)(nil),       // 52: taskengine.v1.WhyLimitRequest
-	(*WhyLimitResponse)(nil),      // 53: taskengine.v1.WhyLimitResponse
-	(*LimitTask)(nil),             // 54: taskengine.v1.LimitTask
-	(*LimitNode)(nil),             // 55: taskengine.v1.LimitNode
-	(*LimitQueue)(nil),            // 56: taskengine.v1.LimitQueue
-	nil,                           // 57: taskengine.v1.NewTask.HeadersEntry
-	nil,                           // 58: taskengine.v1.Task.HeadersEntry
-	(*timestamppb.Timestamp)(nil), // 59: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 60: google.protobuf.Duration
-}
+var (
+	file_taskengine_v1_taskengine_proto_msgTypes = make([]protoimpl.MessageInfo, 74)
+	file_taskengine_v1_taskengine_proto_goTypes  = []any{
+		(*NewTask)(nil),                 // 0: taskengine.v1.NewTask
+		(*SubmitRequest)(nil),           // 1: taskengine.v1.SubmitRequest
+		(*SubmitResponse)(nil),          // 2: taskengine.v1.SubmitResponse
+		(*Receipt)(nil),                 // 3: taskengine.v1.Receipt
+		(*Task)(nil),                    // 4: taskengine.v1.Task
+		(*Progress)(nil),                // 5: taskengine.v1.Progress
+		(*Attempt)(nil),                 // 6: taskengine.v1.Attempt
+		(*GetRequest)(nil),              // 7: taskengine.v1.GetRequest
+		(*GetResponse)(nil),             // 8: taskengine.v1.GetResponse
+		(*ListRequest)(nil),             // 9: taskengine.v1.ListRequest
+		(*ListResponse)(nil),            // 10: taskengine.v1.ListResponse
+		(*CountRequest)(nil),            // 11: taskengine.v1.CountRequest
+		(*CountResponse)(nil),           // 12: taskengine.v1.CountResponse
+		(*StateCount)(nil),              // 13: taskengine.v1.StateCount
+		(*WaitRequest)(nil),             // 14: taskengine.v1.WaitRequest
+		(*WaitResponse)(nil),            // 15: taskengine.v1.WaitResponse
+		(*WhyRequest)(nil),              // 16: taskengine.v1.WhyRequest
+		(*WhyResponse)(nil),             // 17: taskengine.v1.WhyResponse
+		(*Reason)(nil),                  // 18: taskengine.v1.Reason
+		(*TaskLogsRequest)(nil),         // 19: taskengine.v1.TaskLogsRequest
+		(*TaskLogsResponse)(nil),        // 20: taskengine.v1.TaskLogsResponse
+		(*LogLine)(nil),                 // 21: taskengine.v1.LogLine
+		(*CancelRequest)(nil),           // 22: taskengine.v1.CancelRequest
+		(*CancelResponse)(nil),          // 23: taskengine.v1.CancelResponse
+		(*ResumeRequest)(nil),           // 24: taskengine.v1.ResumeRequest
+		(*ResumeResponse)(nil),          // 25: taskengine.v1.ResumeResponse
+		(*FailRequest)(nil),             // 26: taskengine.v1.FailRequest
+		(*FailResponse)(nil),            // 27: taskengine.v1.FailResponse
+		(*RescheduleRequest)(nil),       // 28: taskengine.v1.RescheduleRequest
+		(*RescheduleResponse)(nil),      // 29: taskengine.v1.RescheduleResponse
+		(*ListTypesRequest)(nil),        // 30: taskengine.v1.ListTypesRequest
+		(*ListTypesResponse)(nil),       // 31: taskengine.v1.ListTypesResponse
+		(*Type)(nil),                    // 32: taskengine.v1.Type
+		(*PauseTypeRequest)(nil),        // 33: taskengine.v1.PauseTypeRequest
+		(*PauseTypeResponse)(nil),       // 34: taskengine.v1.PauseTypeResponse
+		(*ResumeTypeRequest)(nil),       // 35: taskengine.v1.ResumeTypeRequest
+		(*ResumeTypeResponse)(nil),      // 36: taskengine.v1.ResumeTypeResponse
+		(*VersionRequest)(nil),          // 37: taskengine.v1.VersionRequest
+		(*VersionResponse)(nil),         // 38: taskengine.v1.VersionResponse
+		(*Rate)(nil),                    // 39: taskengine.v1.Rate
+		(*Limit)(nil),                   // 40: taskengine.v1.Limit
+		(*LimitSetting)(nil),            // 41: taskengine.v1.LimitSetting
+		(*ListLimitsRequest)(nil),       // 42: taskengine.v1.ListLimitsRequest
+		(*ListLimitsResponse)(nil),      // 43: taskengine.v1.ListLimitsResponse
+		(*GetLimitRequest)(nil),         // 44: taskengine.v1.GetLimitRequest
+		(*GetLimitResponse)(nil),        // 45: taskengine.v1.GetLimitResponse
+		(*SetLimitRequest)(nil),         // 46: taskengine.v1.SetLimitRequest
+		(*SetLimitResponse)(nil),        // 47: taskengine.v1.SetLimitResponse
+		(*UnsetLimitRequest)(nil),       // 48: taskengine.v1.UnsetLimitRequest
+		(*UnsetLimitResponse)(nil),      // 49: taskengine.v1.UnsetLimitResponse
+		(*WatchLimitsRequest)(nil),      // 50: taskengine.v1.WatchLimitsRequest
+		(*WatchLimitsResponse)(nil),     // 51: taskengine.v1.WatchLimitsResponse
+		(*WhyLimitRequest)(nil),         // 52: taskengine.v1.WhyLimitRequest
+		(*WhyLimitResponse)(nil),        // 53: taskengine.v1.WhyLimitResponse
+		(*LimitTask)(nil),               // 54: taskengine.v1.LimitTask
+		(*LimitNode)(nil),               // 55: taskengine.v1.LimitNode
+		(*LimitQueue)(nil),              // 56: taskengine.v1.LimitQueue
+		(*Alert)(nil),                   // 57: taskengine.v1.Alert
+		(*AlertSilence)(nil),            // 58: taskengine.v1.AlertSilence
+		(*UnsentAlerts)(nil),            // 59: taskengine.v1.UnsentAlerts
+		(*ListAlertsRequest)(nil),       // 60: taskengine.v1.ListAlertsRequest
+		(*ListAlertsResponse)(nil),      // 61: taskengine.v1.ListAlertsResponse
+		(*TestAlertsRequest)(nil),       // 62: taskengine.v1.TestAlertsRequest
+		(*TestAlertsResponse)(nil),      // 63: taskengine.v1.TestAlertsResponse
+		(*AlertTest)(nil),               // 64: taskengine.v1.AlertTest
+		(*SilenceAlertsRequest)(nil),    // 65: taskengine.v1.SilenceAlertsRequest
+		(*SilenceAlertsResponse)(nil),   // 66: taskengine.v1.SilenceAlertsResponse
+		(*UnsilenceAlertsRequest)(nil),  // 67: taskengine.v1.UnsilenceAlertsRequest
+		(*UnsilenceAlertsResponse)(nil), // 68: taskengine.v1.UnsilenceAlertsResponse
+		nil,                             // 69: taskengine.v1.NewTask.HeadersEntry
+		nil,                             // 70: taskengine.v1.Task.HeadersEntry
+		nil,                             // 71: taskengine.v1.Alert.LabelsEntry
+		nil,                             // 72: taskengine.v1.AlertSilence.LabelsEntry
+		nil,                             // 73: taskengine.v1.SilenceAlertsRequest.LabelsEntry
+		(*timestamppb.Timestamp)(nil),   // 74: google.protobuf.Timestamp
+		(*durationpb.Duration)(nil),     // 75: google.protobuf.Duration
+	}
+)
+
 var file_taskengine_v1_taskengine_proto_depIdxs = []int32{
-	59, // 0: taskengine.v1.NewTask.at:type_name -> google.protobuf.Timestamp
-	60, // 1: taskengine.v1.NewTask.in:type_name -> google.protobuf.Duration
-	59, // 2: taskengine.v1.NewTask.expires_at:type_name -> google.protobuf.Timestamp
-	57, // 3: taskengine.v1.NewTask.headers:type_name -> taskengine.v1.NewTask.HeadersEntry
+	74, // 0: taskengine.v1.NewTask.at:type_name -> google.protobuf.Timestamp
+	75, // 1: taskengine.v1.NewTask.in:type_name -> google.protobuf.Duration
+	74, // 2: taskengine.v1.NewTask.expires_at:type_name -> google.protobuf.Timestamp
+	69, // 3: taskengine.v1.NewTask.headers:type_name -> taskengine.v1.NewTask.HeadersEntry
 	0,  // 4: taskengine.v1.SubmitRequest.tasks:type_name -> taskengine.v1.NewTask
 	3,  // 5: taskengine.v1.SubmitResponse.receipts:type_name -> taskengine.v1.Receipt
-	58, // 6: taskengine.v1.Task.headers:type_name -> taskengine.v1.Task.HeadersEntry
-	59, // 7: taskengine.v1.Task.created_at:type_name -> google.protobuf.Timestamp
-	59, // 8: taskengine.v1.Task.ready_at:type_name -> google.protobuf.Timestamp
-	59, // 9: taskengine.v1.Task.next_event_at:type_name -> google.protobuf.Timestamp
-	59, // 10: taskengine.v1.Task.expires_at:type_name -> google.protobuf.Timestamp
-	59, // 11: taskengine.v1.Task.started_at:type_name -> google.protobuf.Timestamp
-	59, // 12: taskengine.v1.Task.updated_at:type_name -> google.protobuf.Timestamp
+	70, // 6: taskengine.v1.Task.headers:type_name -> taskengine.v1.Task.HeadersEntry
+	74, // 7: taskengine.v1.Task.created_at:type_name -> google.protobuf.Timestamp
+	74, // 8: taskengine.v1.Task.ready_at:type_name -> google.protobuf.Timestamp
+	74, // 9: taskengine.v1.Task.next_event_at:type_name -> google.protobuf.Timestamp
+	74, // 10: taskengine.v1.Task.expires_at:type_name -> google.protobuf.Timestamp
+	74, // 11: taskengine.v1.Task.started_at:type_name -> google.protobuf.Timestamp
+	74, // 12: taskengine.v1.Task.updated_at:type_name -> google.protobuf.Timestamp
 	6,  // 13: taskengine.v1.Task.history:type_name -> taskengine.v1.Attempt
 	5,  // 14: taskengine.v1.Task.progress:type_name -> taskengine.v1.Progress
-	59, // 15: taskengine.v1.Progress.at:type_name -> google.protobuf.Timestamp
-	59, // 16: taskengine.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
-	59, // 17: taskengine.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
+	74, // 15: taskengine.v1.Progress.at:type_name -> google.protobuf.Timestamp
+	74, // 16: taskengine.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
+	74, // 17: taskengine.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
 	4,  // 18: taskengine.v1.GetResponse.task:type_name -> taskengine.v1.Task
 	4,  // 19: taskengine.v1.ListResponse.tasks:type_name -> taskengine.v1.Task
 	13, // 20: taskengine.v1.CountResponse.counts:type_name -> taskengine.v1.StateCount
-	60, // 21: taskengine.v1.WaitRequest.timeout:type_name -> google.protobuf.Duration
+	75, // 21: taskengine.v1.WaitRequest.timeout:type_name -> google.protobuf.Duration
 	4,  // 22: taskengine.v1.WaitResponse.tasks:type_name -> taskengine.v1.Task
 	4,  // 23: taskengine.v1.WhyResponse.task:type_name -> taskengine.v1.Task
 	18, // 24: taskengine.v1.WhyResponse.reasons:type_name -> taskengine.v1.Reason
-	59, // 25: taskengine.v1.Reason.until:type_name -> google.protobuf.Timestamp
-	60, // 26: taskengine.v1.TaskLogsRequest.timeout:type_name -> google.protobuf.Duration
+	74, // 25: taskengine.v1.Reason.until:type_name -> google.protobuf.Timestamp
+	75, // 26: taskengine.v1.TaskLogsRequest.timeout:type_name -> google.protobuf.Duration
 	21, // 27: taskengine.v1.TaskLogsResponse.lines:type_name -> taskengine.v1.LogLine
-	59, // 28: taskengine.v1.LogLine.time:type_name -> google.protobuf.Timestamp
+	74, // 28: taskengine.v1.LogLine.time:type_name -> google.protobuf.Timestamp
 	4,  // 29: taskengine.v1.CancelResponse.task:type_name -> taskengine.v1.Task
 	4,  // 30: taskengine.v1.ResumeResponse.task:type_name -> taskengine.v1.Task
 	4,  // 31: taskengine.v1.FailResponse.task:type_name -> taskengine.v1.Task
-	59, // 32: taskengine.v1.RescheduleRequest.at:type_name -> google.protobuf.Timestamp
-	60, // 33: taskengine.v1.RescheduleRequest.in:type_name -> google.protobuf.Duration
+	74, // 32: taskengine.v1.RescheduleRequest.at:type_name -> google.protobuf.Timestamp
+	75, // 33: taskengine.v1.RescheduleRequest.in:type_name -> google.protobuf.Duration
 	4,  // 34: taskengine.v1.RescheduleResponse.task:type_name -> taskengine.v1.Task
 	32, // 35: taskengine.v1.ListTypesResponse.types:type_name -> taskengine.v1.Type
-	60, // 36: taskengine.v1.Rate.per:type_name -> google.protobuf.Duration
+	75, // 36: taskengine.v1.Rate.per:type_name -> google.protobuf.Duration
 	39, // 37: taskengine.v1.Limit.rate:type_name -> taskengine.v1.Rate
 	39, // 38: taskengine.v1.Limit.configured_rate:type_name -> taskengine.v1.Rate
 	41, // 39: taskengine.v1.Limit.setting:type_name -> taskengine.v1.LimitSetting
 	41, // 40: taskengine.v1.Limit.inherited:type_name -> taskengine.v1.LimitSetting
 	39, // 41: taskengine.v1.LimitSetting.rate:type_name -> taskengine.v1.Rate
-	59, // 42: taskengine.v1.LimitSetting.at:type_name -> google.protobuf.Timestamp
+	74, // 42: taskengine.v1.LimitSetting.at:type_name -> google.protobuf.Timestamp
 	40, // 43: taskengine.v1.ListLimitsResponse.limits:type_name -> taskengine.v1.Limit
 	40, // 44: taskengine.v1.GetLimitResponse.limit:type_name -> taskengine.v1.Limit
 	39, // 45: taskengine.v1.SetLimitRequest.rate:type_name -> taskengine.v1.Rate
 	40, // 46: taskengine.v1.SetLimitResponse.limit:type_name -> taskengine.v1.Limit
 	40, // 47: taskengine.v1.UnsetLimitResponse.limit:type_name -> taskengine.v1.Limit
-	60, // 48: taskengine.v1.WatchLimitsRequest.timeout:type_name -> google.protobuf.Duration
+	75, // 48: taskengine.v1.WatchLimitsRequest.timeout:type_name -> google.protobuf.Duration
 	40, // 49: taskengine.v1.WatchLimitsResponse.limits:type_name -> taskengine.v1.Limit
 	40, // 50: taskengine.v1.WhyLimitResponse.limit:type_name -> taskengine.v1.Limit
 	54, // 51: taskengine.v1.WhyLimitResponse.tasks:type_name -> taskengine.v1.LimitTask
 	56, // 52: taskengine.v1.WhyLimitResponse.queued:type_name -> taskengine.v1.LimitQueue
-	59, // 53: taskengine.v1.WhyLimitResponse.next_start:type_name -> google.protobuf.Timestamp
+	74, // 53: taskengine.v1.WhyLimitResponse.next_start:type_name -> google.protobuf.Timestamp
 	55, // 54: taskengine.v1.WhyLimitResponse.nodes:type_name -> taskengine.v1.LimitNode
-	59, // 55: taskengine.v1.LimitTask.started_at:type_name -> google.protobuf.Timestamp
-	59, // 56: taskengine.v1.LimitNode.since:type_name -> google.protobuf.Timestamp
-	1,  // 57: taskengine.v1.TaskService.Submit:input_type -> taskengine.v1.SubmitRequest
-	7,  // 58: taskengine.v1.TaskService.Get:input_type -> taskengine.v1.GetRequest
-	9,  // 59: taskengine.v1.TaskService.List:input_type -> taskengine.v1.ListRequest
-	11, // 60: taskengine.v1.TaskService.Count:input_type -> taskengine.v1.CountRequest
-	14, // 61: taskengine.v1.TaskService.Wait:input_type -> taskengine.v1.WaitRequest
-	16, // 62: taskengine.v1.TaskService.Why:input_type -> taskengine.v1.WhyRequest
-	19, // 63: taskengine.v1.TaskService.TaskLogs:input_type -> taskengine.v1.TaskLogsRequest
-	22, // 64: taskengine.v1.TaskService.Cancel:input_type -> taskengine.v1.CancelRequest
-	24, // 65: taskengine.v1.TaskService.Resume:input_type -> taskengine.v1.ResumeRequest
-	26, // 66: taskengine.v1.TaskService.Fail:input_type -> taskengine.v1.FailRequest
-	28, // 67: taskengine.v1.TaskService.Reschedule:input_type -> taskengine.v1.RescheduleRequest
-	30, // 68: taskengine.v1.TaskService.ListTypes:input_type -> taskengine.v1.ListTypesRequest
-	33, // 69: taskengine.v1.TaskService.PauseType:input_type -> taskengine.v1.PauseTypeRequest
-	35, // 70: taskengine.v1.TaskService.ResumeType:input_type -> taskengine.v1.ResumeTypeRequest
-	42, // 71: taskengine.v1.TaskService.ListLimits:input_type -> taskengine.v1.ListLimitsRequest
-	44, // 72: taskengine.v1.TaskService.GetLimit:input_type -> taskengine.v1.GetLimitRequest
-	46, // 73: taskengine.v1.TaskService.SetLimit:input_type -> taskengine.v1.SetLimitRequest
-	48, // 74: taskengine.v1.TaskService.UnsetLimit:input_type -> taskengine.v1.UnsetLimitRequest
-	50, // 75: taskengine.v1.TaskService.WatchLimits:input_type -> taskengine.v1.WatchLimitsRequest
-	52, // 76: taskengine.v1.TaskService.WhyLimit:input_type -> taskengine.v1.WhyLimitRequest
-	37, // 77: taskengine.v1.TaskService.Version:input_type -> taskengine.v1.VersionRequest
-	2,  // 78: taskengine.v1.TaskService.Submit:output_type -> taskengine.v1.SubmitResponse
-	8,  // 79: taskengine.v1.TaskService.Get:output_type -> taskengine.v1.GetResponse
-	10, // 80: taskengine.v1.TaskService.List:output_type -> taskengine.v1.ListResponse
-	12, // 81: taskengine.v1.TaskService.Count:output_type -> taskengine.v1.CountResponse
-	15, // 82: taskengine.v1.TaskService.Wait:output_type -> taskengine.v1.WaitResponse
-	17, // 83: taskengine.v1.TaskService.Why:output_type -> taskengine.v1.WhyResponse
-	20, // 84: taskengine.v1.TaskService.TaskLogs:output_type -> taskengine.v1.TaskLogsResponse
-	23, // 85: taskengine.v1.TaskService.Cancel:output_type -> taskengine.v1.CancelResponse
-	25, // 86: taskengine.v1.TaskService.Resume:output_type -> taskengine.v1.ResumeResponse
-	27, // 87: taskengine.v1.TaskService.Fail:output_type -> taskengine.v1.FailResponse
-	29, // 88: taskengine.v1.TaskService.Reschedule:output_type -> taskengine.v1.RescheduleResponse
-	31, // 89: taskengine.v1.TaskService.ListTypes:output_type -> taskengine.v1.ListTypesResponse
-	34, // 90: taskengine.v1.TaskService.PauseType:output_type -> taskengine.v1.PauseTypeResponse
-	36, // 91: taskengine.v1.TaskService.ResumeType:output_type -> taskengine.v1.ResumeTypeResponse
-	43, // 92: taskengine.v1.TaskService.ListLimits:output_type -> taskengine.v1.ListLimitsResponse
-	45, // 93: taskengine.v1.TaskService.GetLimit:output_type -> taskengine.v1.GetLimitResponse
-	47, // 94: taskengine.v1.TaskService.SetLimit:output_type -> taskengine.v1.SetLimitResponse
-	49, // 95: taskengine.v1.TaskService.UnsetLimit:output_type -> taskengine.v1.UnsetLimitResponse
-	51, // 96: taskengine.v1.TaskService.WatchLimits:output_type -> taskengine.v1.WatchLimitsResponse
-	53, // 97: taskengine.v1.TaskService.WhyLimit:output_type -> taskengine.v1.WhyLimitResponse
-	38, // 98: taskengine.v1.TaskService.Version:output_type -> taskengine.v1.VersionResponse
-	78, // [78:99] is the sub-list for method output_type
-	57, // [57:78] is the sub-list for method input_type
-	57, // [57:57] is the sub-list for extension type_name
-	57, // [57:57] is the sub-list for extension extendee
-	0,  // [0:57] is the sub-list for field type_name
+	74, // 55: taskengine.v1.LimitTask.started_at:type_name -> google.protobuf.Timestamp
+	74, // 56: taskengine.v1.LimitNode.since:type_name -> google.protobuf.Timestamp
+	71, // 57: taskengine.v1.Alert.labels:type_name -> taskengine.v1.Alert.LabelsEntry
+	74, // 58: taskengine.v1.Alert.since:type_name -> google.protobuf.Timestamp
+	74, // 59: taskengine.v1.Alert.fired_at:type_name -> google.protobuf.Timestamp
+	74, // 60: taskengine.v1.Alert.resolved_at:type_name -> google.protobuf.Timestamp
+	72, // 61: taskengine.v1.AlertSilence.labels:type_name -> taskengine.v1.AlertSilence.LabelsEntry
+	74, // 62: taskengine.v1.AlertSilence.until:type_name -> google.protobuf.Timestamp
+	74, // 63: taskengine.v1.AlertSilence.at:type_name -> google.protobuf.Timestamp
+	74, // 64: taskengine.v1.UnsentAlerts.at:type_name -> google.protobuf.Timestamp
+	57, // 65: taskengine.v1.ListAlertsResponse.alerts:type_name -> taskengine.v1.Alert
+	58, // 66: taskengine.v1.ListAlertsResponse.silences:type_name -> taskengine.v1.AlertSilence
+	59, // 67: taskengine.v1.ListAlertsResponse.unsent:type_name -> taskengine.v1.UnsentAlerts
+	64, // 68: taskengine.v1.TestAlertsResponse.tests:type_name -> taskengine.v1.AlertTest
+	75, // 69: taskengine.v1.AlertTest.took:type_name -> google.protobuf.Duration
+	73, // 70: taskengine.v1.SilenceAlertsRequest.labels:type_name -> taskengine.v1.SilenceAlertsRequest.LabelsEntry
+	75, // 71: taskengine.v1.SilenceAlertsRequest.for:type_name -> google.protobuf.Duration
+	58, // 72: taskengine.v1.SilenceAlertsResponse.silence:type_name -> taskengine.v1.AlertSilence
+	1,  // 73: taskengine.v1.TaskService.Submit:input_type -> taskengine.v1.SubmitRequest
+	7,  // 74: taskengine.v1.TaskService.Get:input_type -> taskengine.v1.GetRequest
+	9,  // 75: taskengine.v1.TaskService.List:input_type -> taskengine.v1.ListRequest
+	11, // 76: taskengine.v1.TaskService.Count:input_type -> taskengine.v1.CountRequest
+	14, // 77: taskengine.v1.TaskService.Wait:input_type -> taskengine.v1.WaitRequest
+	16, // 78: taskengine.v1.TaskService.Why:input_type -> taskengine.v1.WhyRequest
+	19, // 79: taskengine.v1.TaskService.TaskLogs:input_type -> taskengine.v1.TaskLogsRequest
+	22, // 80: taskengine.v1.TaskService.Cancel:input_type -> taskengine.v1.CancelRequest
+	24, // 81: taskengine.v1.TaskService.Resume:input_type -> taskengine.v1.ResumeRequest
+	26, // 82: taskengine.v1.TaskService.Fail:input_type -> taskengine.v1.FailRequest
+	28, // 83: taskengine.v1.TaskService.Reschedule:input_type -> taskengine.v1.RescheduleRequest
+	30, // 84: taskengine.v1.TaskService.ListTypes:input_type -> taskengine.v1.ListTypesRequest
+	33, // 85: taskengine.v1.TaskService.PauseType:input_type -> taskengine.v1.PauseTypeRequest
+	35, // 86: taskengine.v1.TaskService.ResumeType:input_type -> taskengine.v1.ResumeTypeRequest
+	42, // 87: taskengine.v1.TaskService.ListLimits:input_type -> taskengine.v1.ListLimitsRequest
+	44, // 88: taskengine.v1.TaskService.GetLimit:input_type -> taskengine.v1.GetLimitRequest
+	46, // 89: taskengine.v1.TaskService.SetLimit:input_type -> taskengine.v1.SetLimitRequest
+	48, // 90: taskengine.v1.TaskService.UnsetLimit:input_type -> taskengine.v1.UnsetLimitRequest
+	50, // 91: taskengine.v1.TaskService.WatchLimits:input_type -> taskengine.v1.WatchLimitsRequest
+	52, // 92: taskengine.v1.TaskService.WhyLimit:input_type -> taskengine.v1.WhyLimitRequest
+	60, // 93: taskengine.v1.TaskService.ListAlerts:input_type -> taskengine.v1.ListAlertsRequest
+	62, // 94: taskengine.v1.TaskService.TestAlerts:input_type -> taskengine.v1.TestAlertsRequest
+	65, // 95: taskengine.v1.TaskService.SilenceAlerts:input_type -> taskengine.v1.SilenceAlertsRequest
+	67, // 96: taskengine.v1.TaskService.UnsilenceAlerts:input_type -> taskengine.v1.UnsilenceAlertsRequest
+	37, // 97: taskengine.v1.TaskService.Version:input_type -> taskengine.v1.VersionRequest
+	2,  // 98: taskengine.v1.TaskService.Submit:output_type -> taskengine.v1.SubmitResponse
+	8,  // 99: taskengine.v1.TaskService.Get:output_type -> taskengine.v1.GetResponse
+	10, // 100: taskengine.v1.TaskService.List:output_type -> taskengine.v1.ListResponse
+	12, // 101: taskengine.v1.TaskService.Count:output_type -> taskengine.v1.CountResponse
+	15, // 102: taskengine.v1.TaskService.Wait:output_type -> taskengine.v1.WaitResponse
+	17, // 103: taskengine.v1.TaskService.Why:output_type -> taskengine.v1.WhyResponse
+	20, // 104: taskengine.v1.TaskService.TaskLogs:output_type -> taskengine.v1.TaskLogsResponse
+	23, // 105: taskengine.v1.TaskService.Cancel:output_type -> taskengine.v1.CancelResponse
+	25, // 106: taskengine.v1.TaskService.Resume:output_type -> taskengine.v1.ResumeResponse
+	27, // 107: taskengine.v1.TaskService.Fail:output_type -> taskengine.v1.FailResponse
+	29, // 108: taskengine.v1.TaskService.Reschedule:output_type -> taskengine.v1.RescheduleResponse
+	31, // 109: taskengine.v1.TaskService.ListTypes:output_type -> taskengine.v1.ListTypesResponse
+	34, // 110: taskengine.v1.TaskService.PauseType:output_type -> taskengine.v1.PauseTypeResponse
+	36, // 111: taskengine.v1.TaskService.ResumeType:output_type -> taskengine.v1.ResumeTypeResponse
+	43, // 112: taskengine.v1.TaskService.ListLimits:output_type -> taskengine.v1.ListLimitsResponse
+	45, // 113: taskengine.v1.TaskService.GetLimit:output_type -> taskengine.v1.GetLimitResponse
+	47, // 114: taskengine.v1.TaskService.SetLimit:output_type -> taskengine.v1.SetLimitResponse
+	49, // 115: taskengine.v1.TaskService.UnsetLimit:output_type -> taskengine.v1.UnsetLimitResponse
+	51, // 116: taskengine.v1.TaskService.WatchLimits:output_type -> taskengine.v1.WatchLimitsResponse
+	53, // 117: taskengine.v1.TaskService.WhyLimit:output_type -> taskengine.v1.WhyLimitResponse
+	61, // 118: taskengine.v1.TaskService.ListAlerts:output_type -> taskengine.v1.ListAlertsResponse
+	63, // 119: taskengine.v1.TaskService.TestAlerts:output_type -> taskengine.v1.TestAlertsResponse
+	66, // 120: taskengine.v1.TaskService.SilenceAlerts:output_type -> taskengine.v1.SilenceAlertsResponse
+	68, // 121: taskengine.v1.TaskService.UnsilenceAlerts:output_type -> taskengine.v1.UnsilenceAlertsResponse
+	38, // 122: taskengine.v1.TaskService.Version:output_type -> taskengine.v1.VersionResponse
+	98, // [98:123] is the sub-list for method output_type
+	73, // [73:98] is the sub-list for method input_type
+	73, // [73:73] is the sub-list for extension type_name
+	73, // [73:73] is the sub-list for extension extendee
+	0,  // [0:73] is the sub-list for field type_name
 }
 
 func init() { file_taskengine_v1_taskengine_proto_init() }
@@ -4310,7 +5170,7 @@ func file_taskengine_v1_taskengine_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_taskengine_v1_taskengine_proto_rawDesc), len(file_taskengine_v1_taskengine_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   59,
+			NumMessages:   74,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -15,12 +15,13 @@
 package taskenginev1connect
 
 import (
-	connect "connectrpc.com/connect"
 	context "context"
 	errors "errors"
-	v1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
 	http "net/http"
 	strings "strings"
+
+	connect "connectrpc.com/connect"
+	v1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
 )
 
 // This is a compile-time assertion to ensure that this generated file and the connect package are
@@ -83,6 +84,16 @@ const (
 	TaskServiceWatchLimitsProcedure = "/taskengine.v1.TaskService/WatchLimits"
 	// TaskServiceWhyLimitProcedure is the fully-qualified name of the TaskService's WhyLimit RPC.
 	TaskServiceWhyLimitProcedure = "/taskengine.v1.TaskService/WhyLimit"
+	// TaskServiceListAlertsProcedure is the fully-qualified name of the TaskService's ListAlerts RPC.
+	TaskServiceListAlertsProcedure = "/taskengine.v1.TaskService/ListAlerts"
+	// TaskServiceTestAlertsProcedure is the fully-qualified name of the TaskService's TestAlerts RPC.
+	TaskServiceTestAlertsProcedure = "/taskengine.v1.TaskService/TestAlerts"
+	// TaskServiceSilenceAlertsProcedure is the fully-qualified name of the TaskService's SilenceAlerts
+	// RPC.
+	TaskServiceSilenceAlertsProcedure = "/taskengine.v1.TaskService/SilenceAlerts"
+	// TaskServiceUnsilenceAlertsProcedure is the fully-qualified name of the TaskService's
+	// UnsilenceAlerts RPC.
+	TaskServiceUnsilenceAlertsProcedure = "/taskengine.v1.TaskService/UnsilenceAlerts"
 	// TaskServiceVersionProcedure is the fully-qualified name of the TaskService's Version RPC.
 	TaskServiceVersionProcedure = "/taskengine.v1.TaskService/Version"
 )
@@ -154,6 +165,18 @@ type TaskServiceClient interface {
 	// which tasks and nodes hold it, what waits for it, and when its rate allows the next
 	// start.
 	WhyLimit(context.Context, *v1.WhyLimitRequest) (*v1.WhyLimitResponse, error)
+	// ListAlerts returns the alerts that fire, those whose end is still to be told, the
+	// silences, and the notifications that no target has accepted yet: of all nodes that share
+	// the store.
+	ListAlerts(context.Context, *v1.ListAlertsRequest) (*v1.ListAlertsResponse, error)
+	// TestAlerts sends a notification that says that it is a test to targets of the node's
+	// configuration, once, and returns what became of it.
+	TestAlerts(context.Context, *v1.TestAlertsRequest) (*v1.TestAlertsResponse, error)
+	// SilenceAlerts keeps alerts out of notifications for a time, on all nodes and over
+	// restarts. That an alert is resolved is told all the same.
+	SilenceAlerts(context.Context, *v1.SilenceAlertsRequest) (*v1.SilenceAlertsResponse, error)
+	// UnsilenceAlerts ends a silence.
+	UnsilenceAlerts(context.Context, *v1.UnsilenceAlertsRequest) (*v1.UnsilenceAlertsResponse, error)
 	// Version returns the version of the program.
 	Version(context.Context, *v1.VersionRequest) (*v1.VersionResponse, error)
 }
@@ -289,6 +312,30 @@ func NewTaskServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			connect.WithSchema(taskServiceMethods.ByName("WhyLimit")),
 			connect.WithClientOptions(opts...),
 		),
+		listAlerts: connect.NewClient[v1.ListAlertsRequest, v1.ListAlertsResponse](
+			httpClient,
+			baseURL+TaskServiceListAlertsProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("ListAlerts")),
+			connect.WithClientOptions(opts...),
+		),
+		testAlerts: connect.NewClient[v1.TestAlertsRequest, v1.TestAlertsResponse](
+			httpClient,
+			baseURL+TaskServiceTestAlertsProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("TestAlerts")),
+			connect.WithClientOptions(opts...),
+		),
+		silenceAlerts: connect.NewClient[v1.SilenceAlertsRequest, v1.SilenceAlertsResponse](
+			httpClient,
+			baseURL+TaskServiceSilenceAlertsProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("SilenceAlerts")),
+			connect.WithClientOptions(opts...),
+		),
+		unsilenceAlerts: connect.NewClient[v1.UnsilenceAlertsRequest, v1.UnsilenceAlertsResponse](
+			httpClient,
+			baseURL+TaskServiceUnsilenceAlertsProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("UnsilenceAlerts")),
+			connect.WithClientOptions(opts...),
+		),
 		version: connect.NewClient[v1.VersionRequest, v1.VersionResponse](
 			httpClient,
 			baseURL+TaskServiceVersionProcedure,
@@ -300,27 +347,31 @@ func NewTaskServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 
 // taskServiceClient implements TaskServiceClient.
 type taskServiceClient struct {
-	submit      *connect.Client[v1.SubmitRequest, v1.SubmitResponse]
-	get         *connect.Client[v1.GetRequest, v1.GetResponse]
-	list        *connect.Client[v1.ListRequest, v1.ListResponse]
-	count       *connect.Client[v1.CountRequest, v1.CountResponse]
-	wait        *connect.Client[v1.WaitRequest, v1.WaitResponse]
-	why         *connect.Client[v1.WhyRequest, v1.WhyResponse]
-	taskLogs    *connect.Client[v1.TaskLogsRequest, v1.TaskLogsResponse]
-	cancel      *connect.Client[v1.CancelRequest, v1.CancelResponse]
-	resume      *connect.Client[v1.ResumeRequest, v1.ResumeResponse]
-	fail        *connect.Client[v1.FailRequest, v1.FailResponse]
-	reschedule  *connect.Client[v1.RescheduleRequest, v1.RescheduleResponse]
-	listTypes   *connect.Client[v1.ListTypesRequest, v1.ListTypesResponse]
-	pauseType   *connect.Client[v1.PauseTypeRequest, v1.PauseTypeResponse]
-	resumeType  *connect.Client[v1.ResumeTypeRequest, v1.ResumeTypeResponse]
-	listLimits  *connect.Client[v1.ListLimitsRequest, v1.ListLimitsResponse]
-	getLimit    *connect.Client[v1.GetLimitRequest, v1.GetLimitResponse]
-	setLimit    *connect.Client[v1.SetLimitRequest, v1.SetLimitResponse]
-	unsetLimit  *connect.Client[v1.UnsetLimitRequest, v1.UnsetLimitResponse]
-	watchLimits *connect.Client[v1.WatchLimitsRequest, v1.WatchLimitsResponse]
-	whyLimit    *connect.Client[v1.WhyLimitRequest, v1.WhyLimitResponse]
-	version     *connect.Client[v1.VersionRequest, v1.VersionResponse]
+	submit          *connect.Client[v1.SubmitRequest, v1.SubmitResponse]
+	get             *connect.Client[v1.GetRequest, v1.GetResponse]
+	list            *connect.Client[v1.ListRequest, v1.ListResponse]
+	count           *connect.Client[v1.CountRequest, v1.CountResponse]
+	wait            *connect.Client[v1.WaitRequest, v1.WaitResponse]
+	why             *connect.Client[v1.WhyRequest, v1.WhyResponse]
+	taskLogs        *connect.Client[v1.TaskLogsRequest, v1.TaskLogsResponse]
+	cancel          *connect.Client[v1.CancelRequest, v1.CancelResponse]
+	resume          *connect.Client[v1.ResumeRequest, v1.ResumeResponse]
+	fail            *connect.Client[v1.FailRequest, v1.FailResponse]
+	reschedule      *connect.Client[v1.RescheduleRequest, v1.RescheduleResponse]
+	listTypes       *connect.Client[v1.ListTypesRequest, v1.ListTypesResponse]
+	pauseType       *connect.Client[v1.PauseTypeRequest, v1.PauseTypeResponse]
+	resumeType      *connect.Client[v1.ResumeTypeRequest, v1.ResumeTypeResponse]
+	listLimits      *connect.Client[v1.ListLimitsRequest, v1.ListLimitsResponse]
+	getLimit        *connect.Client[v1.GetLimitRequest, v1.GetLimitResponse]
+	setLimit        *connect.Client[v1.SetLimitRequest, v1.SetLimitResponse]
+	unsetLimit      *connect.Client[v1.UnsetLimitRequest, v1.UnsetLimitResponse]
+	watchLimits     *connect.Client[v1.WatchLimitsRequest, v1.WatchLimitsResponse]
+	whyLimit        *connect.Client[v1.WhyLimitRequest, v1.WhyLimitResponse]
+	listAlerts      *connect.Client[v1.ListAlertsRequest, v1.ListAlertsResponse]
+	testAlerts      *connect.Client[v1.TestAlertsRequest, v1.TestAlertsResponse]
+	silenceAlerts   *connect.Client[v1.SilenceAlertsRequest, v1.SilenceAlertsResponse]
+	unsilenceAlerts *connect.Client[v1.UnsilenceAlertsRequest, v1.UnsilenceAlertsResponse]
+	version         *connect.Client[v1.VersionRequest, v1.VersionResponse]
 }
 
 // Submit calls taskengine.v1.TaskService.Submit.
@@ -495,6 +546,42 @@ func (c *taskServiceClient) WhyLimit(ctx context.Context, req *v1.WhyLimitReques
 	return nil, err
 }
 
+// ListAlerts calls taskengine.v1.TaskService.ListAlerts.
+func (c *taskServiceClient) ListAlerts(ctx context.Context, req *v1.ListAlertsRequest) (*v1.ListAlertsResponse, error) {
+	response, err := c.listAlerts.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// TestAlerts calls taskengine.v1.TaskService.TestAlerts.
+func (c *taskServiceClient) TestAlerts(ctx context.Context, req *v1.TestAlertsRequest) (*v1.TestAlertsResponse, error) {
+	response, err := c.testAlerts.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// SilenceAlerts calls taskengine.v1.TaskService.SilenceAlerts.
+func (c *taskServiceClient) SilenceAlerts(ctx context.Context, req *v1.SilenceAlertsRequest) (*v1.SilenceAlertsResponse, error) {
+	response, err := c.silenceAlerts.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// UnsilenceAlerts calls taskengine.v1.TaskService.UnsilenceAlerts.
+func (c *taskServiceClient) UnsilenceAlerts(ctx context.Context, req *v1.UnsilenceAlertsRequest) (*v1.UnsilenceAlertsResponse, error) {
+	response, err := c.unsilenceAlerts.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // Version calls taskengine.v1.TaskService.Version.
 func (c *taskServiceClient) Version(ctx context.Context, req *v1.VersionRequest) (*v1.VersionResponse, error) {
 	response, err := c.version.CallUnary(ctx, connect.NewRequest(req))
@@ -571,6 +658,18 @@ type TaskServiceHandler interface {
 	// which tasks and nodes hold it, what waits for it, and when its rate allows the next
 	// start.
 	WhyLimit(context.Context, *v1.WhyLimitRequest) (*v1.WhyLimitResponse, error)
+	// ListAlerts returns the alerts that fire, those whose end is still to be told, the
+	// silences, and the notifications that no target has accepted yet: of all nodes that share
+	// the store.
+	ListAlerts(context.Context, *v1.ListAlertsRequest) (*v1.ListAlertsResponse, error)
+	// TestAlerts sends a notification that says that it is a test to targets of the node's
+	// configuration, once, and returns what became of it.
+	TestAlerts(context.Context, *v1.TestAlertsRequest) (*v1.TestAlertsResponse, error)
+	// SilenceAlerts keeps alerts out of notifications for a time, on all nodes and over
+	// restarts. That an alert is resolved is told all the same.
+	SilenceAlerts(context.Context, *v1.SilenceAlertsRequest) (*v1.SilenceAlertsResponse, error)
+	// UnsilenceAlerts ends a silence.
+	UnsilenceAlerts(context.Context, *v1.UnsilenceAlertsRequest) (*v1.UnsilenceAlertsResponse, error)
 	// Version returns the version of the program.
 	Version(context.Context, *v1.VersionRequest) (*v1.VersionResponse, error)
 }
@@ -702,6 +801,30 @@ func NewTaskServiceHandler(svc TaskServiceHandler, opts ...connect.HandlerOption
 		connect.WithSchema(taskServiceMethods.ByName("WhyLimit")),
 		connect.WithHandlerOptions(opts...),
 	)
+	taskServiceListAlertsHandler := connect.NewUnaryHandlerSimple(
+		TaskServiceListAlertsProcedure,
+		svc.ListAlerts,
+		connect.WithSchema(taskServiceMethods.ByName("ListAlerts")),
+		connect.WithHandlerOptions(opts...),
+	)
+	taskServiceTestAlertsHandler := connect.NewUnaryHandlerSimple(
+		TaskServiceTestAlertsProcedure,
+		svc.TestAlerts,
+		connect.WithSchema(taskServiceMethods.ByName("TestAlerts")),
+		connect.WithHandlerOptions(opts...),
+	)
+	taskServiceSilenceAlertsHandler := connect.NewUnaryHandlerSimple(
+		TaskServiceSilenceAlertsProcedure,
+		svc.SilenceAlerts,
+		connect.WithSchema(taskServiceMethods.ByName("SilenceAlerts")),
+		connect.WithHandlerOptions(opts...),
+	)
+	taskServiceUnsilenceAlertsHandler := connect.NewUnaryHandlerSimple(
+		TaskServiceUnsilenceAlertsProcedure,
+		svc.UnsilenceAlerts,
+		connect.WithSchema(taskServiceMethods.ByName("UnsilenceAlerts")),
+		connect.WithHandlerOptions(opts...),
+	)
 	taskServiceVersionHandler := connect.NewUnaryHandlerSimple(
 		TaskServiceVersionProcedure,
 		svc.Version,
@@ -750,6 +873,14 @@ func NewTaskServiceHandler(svc TaskServiceHandler, opts ...connect.HandlerOption
 			taskServiceWatchLimitsHandler.ServeHTTP(w, r)
 		case TaskServiceWhyLimitProcedure:
 			taskServiceWhyLimitHandler.ServeHTTP(w, r)
+		case TaskServiceListAlertsProcedure:
+			taskServiceListAlertsHandler.ServeHTTP(w, r)
+		case TaskServiceTestAlertsProcedure:
+			taskServiceTestAlertsHandler.ServeHTTP(w, r)
+		case TaskServiceSilenceAlertsProcedure:
+			taskServiceSilenceAlertsHandler.ServeHTTP(w, r)
+		case TaskServiceUnsilenceAlertsProcedure:
+			taskServiceUnsilenceAlertsHandler.ServeHTTP(w, r)
 		case TaskServiceVersionProcedure:
 			taskServiceVersionHandler.ServeHTTP(w, r)
 		default:
@@ -839,6 +970,22 @@ func (UnimplementedTaskServiceHandler) WatchLimits(context.Context, *v1.WatchLim
 
 func (UnimplementedTaskServiceHandler) WhyLimit(context.Context, *v1.WhyLimitRequest) (*v1.WhyLimitResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.WhyLimit is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) ListAlerts(context.Context, *v1.ListAlertsRequest) (*v1.ListAlertsResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.ListAlerts is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) TestAlerts(context.Context, *v1.TestAlertsRequest) (*v1.TestAlertsResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.TestAlerts is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) SilenceAlerts(context.Context, *v1.SilenceAlertsRequest) (*v1.SilenceAlertsResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.SilenceAlerts is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) UnsilenceAlerts(context.Context, *v1.UnsilenceAlertsRequest) (*v1.UnsilenceAlertsResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.UnsilenceAlerts is not implemented"))
 }
 
 func (UnimplementedTaskServiceHandler) Version(context.Context, *v1.VersionRequest) (*v1.VersionResponse, error) {

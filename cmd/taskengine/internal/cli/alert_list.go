@@ -1,0 +1,69 @@
+package cli
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
+)
+
+func newAlertList(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List the alerts that fire, the silences, and what no target has accepted yet",
+		Long: `List the alerts that fire and those whose end is still to be told, the silences, and the
+notifications that no target has accepted yet: of all nodes that share the store.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.with(func(c *client) error {
+				res, err := call(cmd.Context(), c, c.ListAlerts, &taskenginev1.ListAlertsRequest{})
+				if err != nil {
+					return err
+				}
+				return a.showAlerts(res)
+			})
+		},
+	}
+}
+
+// showAlerts writes alerts, silences and unsent notifications.
+func (a *app) showAlerts(res *taskenginev1.ListAlertsResponse) error {
+	if a.json() {
+		all := alertsJSON{Alerts: []alertJSON{}, Silences: []silenceJSON{}, Unsent: []unsentJSON{}}
+		for _, one := range res.GetAlerts() {
+			all.Alerts = append(all.Alerts, alertToJSON(one))
+		}
+		for _, one := range res.GetSilences() {
+			all.Silences = append(all.Silences, silenceToJSON(one))
+		}
+		for _, one := range res.GetUnsent() {
+			all.Unsent = append(all.Unsent, unsentJSON{one.GetId(), one.GetTarget(), one.GetRule(), one.GetSummary(), timeToJSON(one.GetAt())})
+		}
+		return a.printJSON(all)
+	}
+	now := time.Now()
+	rows := make([][]string, len(res.GetAlerts()))
+	for i, one := range res.GetAlerts() {
+		rows[i] = []string{one.GetRule(), one.GetStatus(), age(now, one.GetSince()), one.GetSummary(), alertWords(one)}
+	}
+	if err := a.printTable([]string{"RULE", "STATUS", "SINCE", "ALERT", "TOLD"}, rows); err != nil {
+		return err
+	}
+	if len(res.GetSilences()) > 0 {
+		fmt.Fprintln(a.stdout)
+		if err := a.showSilences(res.GetSilences()...); err != nil {
+			return err
+		}
+	}
+	if len(res.GetUnsent()) == 0 {
+		return nil
+	}
+	fmt.Fprintln(a.stdout)
+	rows = make([][]string, len(res.GetUnsent()))
+	for i, one := range res.GetUnsent() {
+		rows[i] = []string{one.GetTarget(), age(now, one.GetAt()), one.GetRule(), one.GetSummary()}
+	}
+	return a.printTable([]string{"UNSENT TO", "AGE", "RULE", "ALERTS"}, rows)
+}

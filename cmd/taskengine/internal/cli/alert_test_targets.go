@@ -1,0 +1,65 @@
+package cli
+
+import (
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/taskengine/taskengine/cmd/taskengine/internal/exit"
+	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
+)
+
+// testJSON is what `alert test -o json` writes for each target.
+type testJSON struct {
+	Target   string `json:"target"`
+	Accepted bool   `json:"accepted"`
+	Problem  string `json:"problem,omitempty"`
+	TookMs   int64  `json:"took_ms"`
+}
+
+func newAlertTest(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "test [TARGET...]",
+		Short: "Send a test to targets of alerts, and say whether they accepted it",
+		Long: `Send a notification that says that it is a test to targets of the node's configuration, or to
+all of them, and say whether they accepted it. It is tried once.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.with(func(c *client) error {
+				res, err := call(cmd.Context(), c, c.TestAlerts, &taskenginev1.TestAlertsRequest{Targets: args})
+				if err != nil {
+					return err
+				}
+				return a.showTests(res.GetTests())
+			})
+		},
+	}
+}
+
+// showTests writes what became of tests. It returns an error if a target did not accept.
+func (a *app) showTests(tests []*taskenginev1.AlertTest) error {
+	failed := 0
+	rows := make([][]string, len(tests))
+	for i, t := range tests {
+		took := t.GetTook().AsDuration().Round(time.Millisecond)
+		said := "accepted"
+		if t.GetProblem() != "" {
+			said = t.GetProblem()
+			failed++
+		}
+		rows[i] = []string{t.GetTarget(), took.String(), said}
+		if a.json() {
+			if err := a.printJSON(testJSON{t.GetTarget(), t.GetProblem() == "", t.GetProblem(), took.Milliseconds()}); err != nil {
+				return err
+			}
+		}
+	}
+	if !a.json() {
+		if err := a.printTable([]string{"TARGET", "TOOK", "OUTCOME"}, rows); err != nil {
+			return err
+		}
+	}
+	if failed > 0 {
+		return exit.Errorf(exit.Failure, "%d of %d targets did not accept the test", failed, len(tests))
+	}
+	return nil
+}
