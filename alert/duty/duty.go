@@ -235,8 +235,8 @@ func (d *Duty) Last(ctx context.Context, l alert.Look) {
 
 // Leave stores that the node has ended as it should. It is called after Run has returned.
 func (d *Duty) Leave(ctx context.Context) {
-	if d.machine == nil {
-		return
+	if d.machine == nil { // Run was not called, and an earlier process may have ended otherwise
+		d.begin(ctx)
 	}
 	d.part.running = false
 	d.machine.Unsaved()

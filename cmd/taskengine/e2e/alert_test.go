@@ -216,3 +216,68 @@ func TestANodeWithoutAlertsSaysSo(t *testing.T) {
 		}
 	}
 }
+
+// nodes returns what was told of nodes, such as "firing a".
+func (r *receiver) nodes() (told []string) {
+	_, accepted := r.got()
+	for _, n := range accepted {
+		for _, a := range n.Alerts {
+			told = append(told, string(a.Status)+" "+a.Labels["node"])
+		}
+	}
+	return told
+}
+
+// awaitNodes waits until a node was told of.
+func (r *receiver) awaitNodes(t *testing.T, want string) {
+	t.Helper()
+	for begin := time.Now(); !slices.Contains(r.nodes(), want); time.Sleep(50 * time.Millisecond) {
+		if time.Since(begin) > limit {
+			t.Fatalf("what was told of nodes is %q, want %q", r.nodes(), want)
+		}
+	}
+}
+
+func TestANodeThatDiesIsToldAndOneThatDrainsIsNot(t *testing.T) {
+	t.Parallel()
+	hook := &receiver{open: true}
+	server := httptest.NewServer(hook)
+	defer server.Close()
+	url := tables(t)
+	config := write(t, "taskengine.yaml", fmt.Sprintf(`
+storage: %s
+coordination: {lease: 2s}
+task_log: {max_size: 0B}
+alerts:
+  targets: {hook: {webhook: {url: %q}}}
+  rules: {node: {when: node_down, for: 0s, group_wait: 0s, interval: 0s, repeat: 0s}}
+`, onPostgres(url), server.URL))
+	node := func(name string) *running { return start(t, nil, "run", "-c", config, "--set", "node.name="+name) }
+	node("a")
+	// A node is known to the others once it has stored that it has begun.
+	begin := func(name string) *running {
+		n := node(name)
+		const known = "SELECT count(*) FROM taskengine.engine_setting WHERE name = convert_to('taskengine/settings/alerts', 'UTF8') AND convert_from(value, 'UTF8') LIKE '%%\"node/%s\"%%'"
+		for begin := time.Now(); query(t, url, fmt.Sprintf(known, name)) == "0"; time.Sleep(20 * time.Millisecond) {
+			if time.Since(begin) > limit {
+				t.Fatalf("node %s does not store that it has begun", name)
+			}
+		}
+		return n
+	}
+	b := begin("b")
+	b.signal(t, syscall.SIGKILL)
+	b.exit(t)
+	hook.awaitNodes(t, "firing b")
+	b = begin("b")
+	hook.awaitNodes(t, "resolved b")
+	b.signal(t, syscall.SIGTERM)
+	b.exit(t)
+	c := begin("c")
+	c.signal(t, syscall.SIGKILL)
+	c.exit(t)
+	hook.awaitNodes(t, "firing c")
+	if got := hook.nodes(); !slices.Equal(got, []string{"firing b", "resolved b", "firing c"}) {
+		t.Errorf("what was told of nodes is %q", got)
+	}
+}

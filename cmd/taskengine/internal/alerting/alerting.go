@@ -75,7 +75,7 @@ func Start(c Config) *Alerting {
 	}
 	a.shared, a.self = newLook(&a.config, a.rules), newLook(&a.config, a.rules)
 	a.own = duty.New(a.duty(duty.NodeScope(c.Node), a.self.node))
-	if len(a.rules) == 0 {
+	if !a.isConfigured() {
 		return a
 	}
 	ctx, stop := context.WithCancel(context.Background())
@@ -84,6 +84,9 @@ func Start(c Config) *Alerting {
 	a.running.Go(func() { a.lead(ctx) })
 	return a
 }
+
+// isConfigured reports whether there are alerts. With targets and no rules, what fired by earlier rules ends.
+func (a *Alerting) isConfigured() bool { return len(a.targets) > 0 }
 
 // settingsOf returns where the state of alerts is kept: in the store of the tasks, or in memory if that keeps
 // nothing.
@@ -150,14 +153,14 @@ func (a *Alerting) Stop() {
 
 // Leave stores that the node has ended as it should. It is called after Stop.
 func (a *Alerting) Leave(ctx context.Context) {
-	if len(a.rules) > 0 {
+	if a.isConfigured() {
 		a.own.Leave(ctx)
 	}
 }
 
 // StoreFailed tells that the node ends because its store has failed for good. It is called after Stop.
 func (a *Alerting) StoreFailed(cause error) {
-	if len(a.rules) == 0 {
+	if !a.isConfigured() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), lastPatience)

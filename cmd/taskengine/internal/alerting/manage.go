@@ -27,7 +27,7 @@ var _ server.Alerts = managed{}
 
 // Managed returns what people may do with the alerts; nil if the configuration has none.
 func (a *Alerting) Managed() server.Alerts {
-	if len(a.rules)+len(a.targets) == 0 {
+	if !a.isConfigured() {
 		return nil
 	}
 	return managed{a}
