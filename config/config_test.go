@@ -382,7 +382,8 @@ func TestProbeTellsWhatTheMachineDoesNotHave(t *testing.T) {
 handlers:
   ok: {exec: [sh]}
   gone: {exec: [no-such-program-anywhere], dir: nowhere}
-  path: {plugin: [./no-such-file]}`)
+  path: {plugin: [./no-such-file]}
+alerts: {targets: {pager: {exec: {command: [no-such-pager]}}}}`)
 	c, err := Load(file, nil, testEnv)
 	if err != nil {
 		t.Fatal(err)
@@ -396,6 +397,7 @@ handlers:
 		`taskengine.yaml:4:17: handlers.gone.exec.0: exec: "no-such-program-anywhere": executable file not found in $PATH; install the program, or write its path with a slash`,
 		"taskengine.yaml:4:49: handlers.gone.dir: stat nowhere: no such file or directory; make the folder or correct the path",
 		`taskengine.yaml:5:19: handlers.path.plugin.0: exec: "no-such-file": stat no-such-file: no such file or directory; install the program, or write its path with a slash`,
+		`taskengine.yaml:6:45: alerts.targets.pager.exec.command.0: exec: "no-such-pager": executable file not found in $PATH; install the program, or write its path with a slash`,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)

@@ -281,3 +281,35 @@ alerts:
 		t.Errorf("what was told of nodes is %q", got)
 	}
 }
+
+// A node whose database does not answer tells that, though the notification cannot be stored. Its end is told when
+// the database is back.
+func TestADatabaseThatIsAwayIsTold(t *testing.T) {
+	t.Parallel()
+	hook := &receiver{open: true}
+	server := httptest.NewServer(hook)
+	defer server.Close()
+	database := own(t)
+	config := write(t, "taskengine.yaml", fmt.Sprintf(`
+storage: %s
+coordination: {lease: 2s}
+node: {name: a}
+alerts:
+  targets: {hook: {webhook: {url: %q}}}
+  rules: {store: {when: store_failing, for: 0s, group_wait: 0s, interval: 0s}}
+`, onPostgres(tablesOn(t, database)), server.URL))
+	n := start(t, nil, "run", "-c", config)
+	n.ok(t, "alert", "test")
+	hook.await(t, 0, 1)
+	if err := database.Crash(); err != nil {
+		t.Fatal(err)
+	}
+	hook.awaitNodes(t, "firing a")
+	if err := database.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	hook.awaitNodes(t, "resolved a")
+	if got := hook.nodes(); !slices.Equal(got, []string{"firing a", "resolved a"}) {
+		t.Errorf("what was told is %q", got)
+	}
+}
