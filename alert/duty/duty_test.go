@@ -190,8 +190,9 @@ func TestASecondDutyOfTheSameScopeTakesOver(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		ended := make(chan error, 2)
+		c := w.config(duty.SharedScope) // with one store: its changes are compared with what is stored
 		for range 2 {
-			go func() { ended <- duty.New(w.config(duty.SharedScope)).Run(ctx) }()
+			go func() { ended <- duty.New(c).Run(ctx) }()
 		}
 		if err := <-ended; err == nil || errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("the duty that came too late returned %v", err)
