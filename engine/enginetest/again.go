@@ -36,7 +36,7 @@ var againScenarios = []scenario{
 			}
 			return storagetest.Fault{}
 		})
-		w.after.Store(100)
+		w.after.Store(30)
 		f := newFires(n)
 		ids := stormy(n, w, f.handle)
 		receive(n, "the engine has failed", n.Failed())
