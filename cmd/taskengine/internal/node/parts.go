@@ -170,7 +170,7 @@ func (p *parts) applySchedules(ctx context.Context) error {
 			return err
 		}
 		if outcome != scheduler.Unchanged {
-			p.node.Log.Info("applied a schedule of the configuration", "schedule", name, "outcome", outcome)
+			p.node.Log.Info("applied a schedule of the configuration", "schedule", name, "outcome", outcome.String())
 		}
 	}
 	return nil
