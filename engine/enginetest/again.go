@@ -43,6 +43,7 @@ var againScenarios = []scenario{
 		if err := n.Close(n.ctx); !errors.Is(err, engine.ErrFailed) {
 			n.Errorf("close: %v", err)
 		}
+		n.eventually("the handlers have returned, for which an engine that has failed does not wait", n.ledger.isIdle)
 		reopenHealthy(n)
 		f.expect(ids)
 	}},

@@ -53,6 +53,13 @@ func (l *ledger) end(id task.ID) {
 	delete(l.active, id)
 }
 
+// isIdle reports whether no handler runs.
+func (l *ledger) isIdle() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.active) == 0
+}
+
 // runs returns how often the task was handled.
 func (l *ledger) runs(id task.ID) int {
 	l.mu.Lock()
