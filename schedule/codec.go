@@ -8,7 +8,7 @@ import (
 	"github.com/taskengine/taskengine/schedule/calendar"
 )
 
-// stored is a [Definition] as it is stored. Durations are texts.
+// stored is a [Definition] as it is stored. Durations are texts, and times are in UTC, so that equal definitions are stored alike.
 type stored struct {
 	Cron     string          `json:"cron,omitempty"`
 	TimeZone string          `json:"timezone,omitempty"`
@@ -54,8 +54,8 @@ func (s *span) UnmarshalText(text []byte) error {
 // MarshalJSON implements [json.Marshaler].
 func (d Definition) MarshalJSON() ([]byte, error) {
 	return json.Marshal(stored{
-		Cron: d.Cron, TimeZone: d.TimeZone, Gap: d.Gap, Repeat: d.Repeat, Every: span(d.Every), Anchor: d.Anchor,
-		Start: d.Start, End: d.End, Jitter: span(d.Jitter), Overlap: d.Overlap,
+		Cron: d.Cron, TimeZone: d.TimeZone, Gap: d.Gap, Repeat: d.Repeat, Every: span(d.Every), Anchor: d.Anchor.UTC(),
+		Start: d.Start.UTC(), End: d.End.UTC(), Jitter: span(d.Jitter), Overlap: d.Overlap,
 		CatchUp: storedCatchUp{d.CatchUp.Policy, d.CatchUp.Max, span(d.CatchUp.Window)},
 		Task:    storedTemplate{d.Task.Type, d.Task.Payload, d.Task.Priority, d.Task.Headers, span(d.Task.Expires)},
 	})
