@@ -14,6 +14,7 @@ import (
 
 	"github.com/taskengine/taskengine/engine"
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/schedule/scheduler"
 	"github.com/taskengine/taskengine/server/proto/taskengine/v1/taskenginev1connect"
 	"github.com/taskengine/taskengine/tasklog"
 )
@@ -53,13 +54,18 @@ type API struct {
 	metrics *Metrics     // nil for none
 	taskLog *tasklog.Log // nil for none
 	alerts  Alerts       // nil for none
+
+	schedules scheduler.Schedules
 }
 
 var _ taskenginev1connect.TaskServiceHandler = (*API)(nil)
 
 // NewAPI returns the handler of the listener of the API.
 func NewAPI(c APIConfig) http.Handler {
-	api := &API{engine: c.Engine, build: c.Build, node: c.Node, log: c.Log, metrics: c.Metrics, taskLog: c.TaskLog, alerts: c.Alerts}
+	api := &API{
+		engine: c.Engine, build: c.Build, node: c.Node, log: c.Log, metrics: c.Metrics, taskLog: c.TaskLog, alerts: c.Alerts,
+		schedules: scheduler.Of(c.Engine),
+	}
 	if api.log == nil {
 		api.log = slog.New(slog.DiscardHandler)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/taskengine/taskengine/engine"
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/schedule/scheduler"
 	"github.com/taskengine/taskengine/storage"
 )
 
@@ -22,6 +23,9 @@ var codes = []struct {
 	{ErrNoTarget, connect.CodeNotFound},
 	{ErrNoSilence, connect.CodeNotFound},
 	{ErrNoAlerts, connect.CodeFailedPrecondition},
+	{scheduler.ErrUnknown, connect.CodeNotFound},
+	{scheduler.ErrInvalid, connect.CodeInvalidArgument},
+	{scheduler.ErrBusy, connect.CodeAborted},
 	{engine.ErrInvalid, connect.CodeInvalidArgument},
 	{engine.ErrBacklog, connect.CodeResourceExhausted},
 	{task.ErrNotFound, connect.CodeNotFound},

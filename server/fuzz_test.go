@@ -25,6 +25,8 @@ import (
 var methods = []string{
 	"Submit", "Get", "List", "Count", "Wait", "Why", "Cancel", "Resume", "Fail", "Reschedule",
 	"ListTypes", "PauseType", "ResumeType", "Version", "ListLimits", "GetLimit", "SetLimit", "UnsetLimit", "WhyLimit",
+	"ListSchedules", "GetSchedule", "ApplySchedule", "PreviewSchedule", "DeleteSchedule", "PauseSchedule", "ResumeSchedule",
+	"TriggerSchedule", "BackfillSchedule",
 }
 
 // FuzzAPI sends arbitrary bodies to every method, as JSON and as protobuf. The code of the response is never internal.
@@ -73,6 +75,12 @@ func FuzzAPI(f *testing.F) {
 // fuzzedID is the id of the task that exists when a request comes.
 const fuzzedID = "0190a6f0-7c3e-7cc0-8b5e-3f1d2c4b5a69"
 
+var fuzzedSchedule = &taskenginev1.ScheduleDefinition{
+	Cron: "H/5 2 * * MON-FRI", Timezone: "Europe/Berlin", Gap: "skip", Repeat: "both", Start: timestamppb.New(time.Unix(1, 0)),
+	Jitter: durationpb.New(time.Minute), CatchUp: &taskenginev1.ScheduleCatchUp{Policy: "all", Max: 3, Window: durationpb.New(time.Hour)},
+	Overlap: "queue", Task: &taskenginev1.ScheduleTask{Type: "idle", Payload: "{{date}}", Headers: map[string]string{"a": "b"}},
+}
+
 // seed gives the fuzzer a request of every method, in both encodings.
 func seed(f *testing.F) {
 	f.Helper()
@@ -105,6 +113,15 @@ func seed(f *testing.F) {
 		},
 		&taskenginev1.UnsetLimitRequest{Name: "l", By: "b"},
 		&taskenginev1.WhyLimitRequest{Name: "l", Value: "a"},
+		&taskenginev1.ListSchedulesRequest{Limit: 5, PageToken: fuzzedID},
+		&taskenginev1.GetScheduleRequest{Name: "s"},
+		&taskenginev1.ApplyScheduleRequest{Name: "s", Definition: fuzzedSchedule},
+		&taskenginev1.PreviewScheduleRequest{Name: "s", Definition: fuzzedSchedule, From: timestamppb.New(time.Unix(1<<33, 0)), Count: 3},
+		&taskenginev1.DeleteScheduleRequest{Name: "s"},
+		&taskenginev1.PauseScheduleRequest{Name: "s", Reason: "r"},
+		&taskenginev1.ResumeScheduleRequest{Name: "s"},
+		&taskenginev1.TriggerScheduleRequest{Name: "s"},
+		&taskenginev1.BackfillScheduleRequest{Name: "s", From: timestamppb.New(time.Unix(1, 0)), To: timestamppb.New(time.Unix(1<<20, 0))},
 	} {
 		binary, err := proto.Marshal(m)
 		if err != nil {

@@ -312,8 +312,11 @@ var rules = []rule{
 		Why: "a built-in handler is a task.Handler and knows no engine",
 	},
 	{
-		Of:  "server",
-		May: []string{"server/proto/...", "alert", "engine", "engine/policy", "engine/task", "storage", "tasklog", "internal/ratelog", "internal/suggest", "internal/terminal"},
+		Of: "server",
+		May: []string{
+			"server/proto/...", "alert", "engine", "engine/policy", "engine/task", "schedule", "schedule/scheduler", "storage", "tasklog",
+			"internal/ratelog", "internal/suggest", "internal/terminal",
+		},
 		Out: []string{"connectrpc.com/connect", "github.com/prometheus/client_golang", "google.golang.org/protobuf"},
 		Why: "the API translates between messages and the engine; it knows no backend, no handler and no configuration",
 	},
@@ -397,7 +400,8 @@ var rules = []rule{
 		Of: "cmd/taskengine/internal/cli",
 		May: []string{
 			"bench/...", "capacity", "cmd/taskengine/internal/...", "config", "coord", "engine/policy", "engine/task", "internal/machine", "internal/terminal",
-			"internal/units", "plugins", "plugins/conform", "server/...", "storage", "storage/postgres/schema", "storage/transfer",
+			"internal/suggest", "internal/units", "plugins", "plugins/conform", "schedule", "schedule/calendar", "server/...", "storage", "storage/postgres/schema",
+			"storage/transfer",
 		},
 		Out: []string{"*"},
 		Why: "the command line reads flags and prints; the packages beside it open stores and run nodes",

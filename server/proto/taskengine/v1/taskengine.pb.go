@@ -4533,6 +4533,1482 @@ func (*UnsilenceAlertsResponse) Descriptor() ([]byte, []int) {
 	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{68}
 }
 
+// ScheduleDefinition says when a schedule fires and what it adds. Either cron or every is
+// given.
+type ScheduleDefinition struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Cron     string                 `protobuf:"bytes,1,opt,name=cron,proto3" json:"cron,omitempty"`         // an expression with five fields, or six with the seconds first
+	Timezone string                 `protobuf:"bytes,2,opt,name=timezone,proto3" json:"timezone,omitempty"` // of cron: a name of the IANA time zone database; empty: UTC
+	// Of cron: what happens to a time of the day that a clock change leaves out: run_after (the
+	// default) or skip.
+	Gap string `protobuf:"bytes,3,opt,name=gap,proto3" json:"gap,omitempty"`
+	// Of cron: at which of the times that a clock change repeats it fires: first (the default)
+	// or both.
+	Repeat string                 `protobuf:"bytes,4,opt,name=repeat,proto3" json:"repeat,omitempty"`
+	Every  *durationpb.Duration   `protobuf:"bytes,5,opt,name=every,proto3" json:"every,omitempty"`   // a fixed interval, of at least a second
+	Anchor *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=anchor,proto3" json:"anchor,omitempty"` // one of the times of every; absent: the beginning of 1970, UTC
+	Start  *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=start,proto3" json:"start,omitempty"`   // it does not fire before; absent: no bound
+	End    *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=end,proto3" json:"end,omitempty"`       // it does not fire after; absent: no bound
+	// A task starts later by a part of this, which depends on the schedule and the time.
+	Jitter  *durationpb.Duration `protobuf:"bytes,9,opt,name=jitter,proto3" json:"jitter,omitempty"`
+	CatchUp *ScheduleCatchUp     `protobuf:"bytes,10,opt,name=catch_up,json=catchUp,proto3" json:"catch_up,omitempty"`
+	// What happens when it fires while the task of an earlier fire has not ended: skip (the
+	// default), queue, cancel_old or allow.
+	Overlap       string        `protobuf:"bytes,11,opt,name=overlap,proto3" json:"overlap,omitempty"`
+	Task          *ScheduleTask `protobuf:"bytes,12,opt,name=task,proto3" json:"task,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ScheduleDefinition) Reset() {
+	*x = ScheduleDefinition{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[69]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ScheduleDefinition) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ScheduleDefinition) ProtoMessage() {}
+
+func (x *ScheduleDefinition) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[69]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ScheduleDefinition.ProtoReflect.Descriptor instead.
+func (*ScheduleDefinition) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{69}
+}
+
+func (x *ScheduleDefinition) GetCron() string {
+	if x != nil {
+		return x.Cron
+	}
+	return ""
+}
+
+func (x *ScheduleDefinition) GetTimezone() string {
+	if x != nil {
+		return x.Timezone
+	}
+	return ""
+}
+
+func (x *ScheduleDefinition) GetGap() string {
+	if x != nil {
+		return x.Gap
+	}
+	return ""
+}
+
+func (x *ScheduleDefinition) GetRepeat() string {
+	if x != nil {
+		return x.Repeat
+	}
+	return ""
+}
+
+func (x *ScheduleDefinition) GetEvery() *durationpb.Duration {
+	if x != nil {
+		return x.Every
+	}
+	return nil
+}
+
+func (x *ScheduleDefinition) GetAnchor() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Anchor
+	}
+	return nil
+}
+
+func (x *ScheduleDefinition) GetStart() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Start
+	}
+	return nil
+}
+
+func (x *ScheduleDefinition) GetEnd() *timestamppb.Timestamp {
+	if x != nil {
+		return x.End
+	}
+	return nil
+}
+
+func (x *ScheduleDefinition) GetJitter() *durationpb.Duration {
+	if x != nil {
+		return x.Jitter
+	}
+	return nil
+}
+
+func (x *ScheduleDefinition) GetCatchUp() *ScheduleCatchUp {
+	if x != nil {
+		return x.CatchUp
+	}
+	return nil
+}
+
+func (x *ScheduleDefinition) GetOverlap() string {
+	if x != nil {
+		return x.Overlap
+	}
+	return ""
+}
+
+func (x *ScheduleDefinition) GetTask() *ScheduleTask {
+	if x != nil {
+		return x.Task
+	}
+	return nil
+}
+
+// ScheduleCatchUp says what happens to times at which the schedule could not run.
+type ScheduleCatchUp struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A task is added for the latest one (the default), for none (skip), or for all.
+	Policy        string               `protobuf:"bytes,1,opt,name=policy,proto3" json:"policy,omitempty"`
+	Max           uint32               `protobuf:"varint,2,opt,name=max,proto3" json:"max,omitempty"`      // of all: how many tasks at most, at most 1000; 0: 100
+	Window        *durationpb.Duration `protobuf:"bytes,3,opt,name=window,proto3" json:"window,omitempty"` // times longer ago are left out; absent or 0: no bound
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ScheduleCatchUp) Reset() {
+	*x = ScheduleCatchUp{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[70]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ScheduleCatchUp) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ScheduleCatchUp) ProtoMessage() {}
+
+func (x *ScheduleCatchUp) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[70]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ScheduleCatchUp.ProtoReflect.Descriptor instead.
+func (*ScheduleCatchUp) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{70}
+}
+
+func (x *ScheduleCatchUp) GetPolicy() string {
+	if x != nil {
+		return x.Policy
+	}
+	return ""
+}
+
+func (x *ScheduleCatchUp) GetMax() uint32 {
+	if x != nil {
+		return x.Max
+	}
+	return 0
+}
+
+func (x *ScheduleCatchUp) GetWindow() *durationpb.Duration {
+	if x != nil {
+		return x.Window
+	}
+	return nil
+}
+
+// ScheduleTask describes the tasks that a schedule adds.
+type ScheduleTask struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Type  string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
+	// Text, which may have placeholders such as {{date}}. At most 65536 bytes. Not in lists.
+	Payload  string            `protobuf:"bytes,2,opt,name=payload,proto3" json:"payload,omitempty"`
+	Priority *uint32           `protobuf:"varint,3,opt,name=priority,proto3,oneof" json:"priority,omitempty"` // absent: that of the type
+	Headers  map[string]string `protobuf:"bytes,4,rep,name=headers,proto3" json:"headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// A task that has not begun this long after its time becomes an error; absent or 0: no bound.
+	Expires       *durationpb.Duration `protobuf:"bytes,5,opt,name=expires,proto3" json:"expires,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ScheduleTask) Reset() {
+	*x = ScheduleTask{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[71]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ScheduleTask) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ScheduleTask) ProtoMessage() {}
+
+func (x *ScheduleTask) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[71]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ScheduleTask.ProtoReflect.Descriptor instead.
+func (*ScheduleTask) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{71}
+}
+
+func (x *ScheduleTask) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *ScheduleTask) GetPayload() string {
+	if x != nil {
+		return x.Payload
+	}
+	return ""
+}
+
+func (x *ScheduleTask) GetPriority() uint32 {
+	if x != nil && x.Priority != nil {
+		return *x.Priority
+	}
+	return 0
+}
+
+func (x *ScheduleTask) GetHeaders() map[string]string {
+	if x != nil {
+		return x.Headers
+	}
+	return nil
+}
+
+func (x *ScheduleTask) GetExpires() *durationpb.Duration {
+	if x != nil {
+		return x.Expires
+	}
+	return nil
+}
+
+// Schedule is a schedule with its state, as it is when its pending orders are carried out.
+type Schedule struct {
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Name       string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Definition *ScheduleDefinition    `protobuf:"bytes,2,opt,name=definition,proto3" json:"definition,omitempty"`
+	Next       *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=next,proto3" json:"next,omitempty"`              // its next time; absent: it has none, or is paused
+	Paused     *SchedulePause         `protobuf:"bytes,4,opt,name=paused,proto3" json:"paused,omitempty"`          // absent: it is not paused
+	Last       *ScheduleFire          `protobuf:"bytes,5,opt,name=last,proto3" json:"last,omitempty"`              // what it has added last; absent: nothing yet
+	Fires      uint64                 `protobuf:"varint,6,opt,name=fires,proto3" json:"fires,omitempty"`           // how many tasks it has added
+	Missed     uint64                 `protobuf:"varint,7,opt,name=missed,proto3" json:"missed,omitempty"`         // times that were missed and not caught up with
+	Overlapped uint64                 `protobuf:"varint,8,opt,name=overlapped,proto3" json:"overlapped,omitempty"` // times that were left out because of an earlier task
+	// Times whose tasks wait for the end of an earlier one, the oldest first. Not in lists.
+	Waiting []*timestamppb.Timestamp `protobuf:"bytes,9,rep,name=waiting,proto3" json:"waiting,omitempty"`
+	// Fires whose tasks had not ended when the schedule last ran; none with the overlap allow.
+	// Not in lists.
+	Running []*ScheduleFire `protobuf:"bytes,10,rep,name=running,proto3" json:"running,omitempty"`
+	Orders  uint32          `protobuf:"varint,11,opt,name=orders,proto3" json:"orders,omitempty"`              // requests that were accepted and are not carried out yet
+	TaskId  string          `protobuf:"bytes,12,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"` // of the task that is the schedule
+	// Why the schedule cannot run; empty if it can.
+	Error         string `protobuf:"bytes,13,opt,name=error,proto3" json:"error,omitempty"`
+	Attempt       uint32 `protobuf:"varint,14,opt,name=attempt,proto3" json:"attempt,omitempty"` // how many attempts to run it have failed since it last ran
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Schedule) Reset() {
+	*x = Schedule{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[72]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Schedule) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Schedule) ProtoMessage() {}
+
+func (x *Schedule) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[72]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Schedule.ProtoReflect.Descriptor instead.
+func (*Schedule) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{72}
+}
+
+func (x *Schedule) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Schedule) GetDefinition() *ScheduleDefinition {
+	if x != nil {
+		return x.Definition
+	}
+	return nil
+}
+
+func (x *Schedule) GetNext() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Next
+	}
+	return nil
+}
+
+func (x *Schedule) GetPaused() *SchedulePause {
+	if x != nil {
+		return x.Paused
+	}
+	return nil
+}
+
+func (x *Schedule) GetLast() *ScheduleFire {
+	if x != nil {
+		return x.Last
+	}
+	return nil
+}
+
+func (x *Schedule) GetFires() uint64 {
+	if x != nil {
+		return x.Fires
+	}
+	return 0
+}
+
+func (x *Schedule) GetMissed() uint64 {
+	if x != nil {
+		return x.Missed
+	}
+	return 0
+}
+
+func (x *Schedule) GetOverlapped() uint64 {
+	if x != nil {
+		return x.Overlapped
+	}
+	return 0
+}
+
+func (x *Schedule) GetWaiting() []*timestamppb.Timestamp {
+	if x != nil {
+		return x.Waiting
+	}
+	return nil
+}
+
+func (x *Schedule) GetRunning() []*ScheduleFire {
+	if x != nil {
+		return x.Running
+	}
+	return nil
+}
+
+func (x *Schedule) GetOrders() uint32 {
+	if x != nil {
+		return x.Orders
+	}
+	return 0
+}
+
+func (x *Schedule) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+func (x *Schedule) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+func (x *Schedule) GetAttempt() uint32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+type SchedulePause struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Since         *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=since,proto3" json:"since,omitempty"`
+	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SchedulePause) Reset() {
+	*x = SchedulePause{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[73]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SchedulePause) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SchedulePause) ProtoMessage() {}
+
+func (x *SchedulePause) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[73]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SchedulePause.ProtoReflect.Descriptor instead.
+func (*SchedulePause) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{73}
+}
+
+func (x *SchedulePause) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *SchedulePause) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// ScheduleFire is a task that a schedule has added.
+type ScheduleFire struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Time          *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"` // of the calendar, or when it was triggered
+	TaskId        string                 `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ScheduleFire) Reset() {
+	*x = ScheduleFire{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[74]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ScheduleFire) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ScheduleFire) ProtoMessage() {}
+
+func (x *ScheduleFire) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[74]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ScheduleFire.ProtoReflect.Descriptor instead.
+func (*ScheduleFire) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{74}
+}
+
+func (x *ScheduleFire) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
+func (x *ScheduleFire) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+type ListSchedulesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Limit         uint32                 `protobuf:"varint,1,opt,name=limit,proto3" json:"limit,omitempty"`                         // default 100, at most 1000
+	PageToken     string                 `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"` // from the response before; empty for the first page
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListSchedulesRequest) Reset() {
+	*x = ListSchedulesRequest{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[75]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListSchedulesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListSchedulesRequest) ProtoMessage() {}
+
+func (x *ListSchedulesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[75]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListSchedulesRequest.ProtoReflect.Descriptor instead.
+func (*ListSchedulesRequest) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{75}
+}
+
+func (x *ListSchedulesRequest) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *ListSchedulesRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+type ListSchedulesResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Schedules     []*Schedule            `protobuf:"bytes,1,rep,name=schedules,proto3" json:"schedules,omitempty"`                                // a page before the last may have few or none
+	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"` // empty at the end
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListSchedulesResponse) Reset() {
+	*x = ListSchedulesResponse{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[76]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListSchedulesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListSchedulesResponse) ProtoMessage() {}
+
+func (x *ListSchedulesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[76]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListSchedulesResponse.ProtoReflect.Descriptor instead.
+func (*ListSchedulesResponse) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{76}
+}
+
+func (x *ListSchedulesResponse) GetSchedules() []*Schedule {
+	if x != nil {
+		return x.Schedules
+	}
+	return nil
+}
+
+func (x *ListSchedulesResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+type GetScheduleRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetScheduleRequest) Reset() {
+	*x = GetScheduleRequest{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[77]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetScheduleRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetScheduleRequest) ProtoMessage() {}
+
+func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[77]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetScheduleRequest.ProtoReflect.Descriptor instead.
+func (*GetScheduleRequest) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{77}
+}
+
+func (x *GetScheduleRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+type GetScheduleResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Schedule      *Schedule              `protobuf:"bytes,1,opt,name=schedule,proto3" json:"schedule,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetScheduleResponse) Reset() {
+	*x = GetScheduleResponse{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[78]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetScheduleResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetScheduleResponse) ProtoMessage() {}
+
+func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[78]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetScheduleResponse.ProtoReflect.Descriptor instead.
+func (*GetScheduleResponse) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{78}
+}
+
+func (x *GetScheduleResponse) GetSchedule() *Schedule {
+	if x != nil {
+		return x.Schedule
+	}
+	return nil
+}
+
+type ApplyScheduleRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Definition    *ScheduleDefinition    `protobuf:"bytes,2,opt,name=definition,proto3" json:"definition,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ApplyScheduleRequest) Reset() {
+	*x = ApplyScheduleRequest{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[79]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ApplyScheduleRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ApplyScheduleRequest) ProtoMessage() {}
+
+func (x *ApplyScheduleRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[79]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ApplyScheduleRequest.ProtoReflect.Descriptor instead.
+func (*ApplyScheduleRequest) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{79}
+}
+
+func (x *ApplyScheduleRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ApplyScheduleRequest) GetDefinition() *ScheduleDefinition {
+	if x != nil {
+		return x.Definition
+	}
+	return nil
+}
+
+type ApplyScheduleResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Outcome       string                 `protobuf:"bytes,1,opt,name=outcome,proto3" json:"outcome,omitempty"` // created, updated or unchanged
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ApplyScheduleResponse) Reset() {
+	*x = ApplyScheduleResponse{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[80]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ApplyScheduleResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ApplyScheduleResponse) ProtoMessage() {}
+
+func (x *ApplyScheduleResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[80]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ApplyScheduleResponse.ProtoReflect.Descriptor instead.
+func (*ApplyScheduleResponse) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{80}
+}
+
+func (x *ApplyScheduleResponse) GetOutcome() string {
+	if x != nil {
+		return x.Outcome
+	}
+	return ""
+}
+
+type PreviewScheduleRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Of a schedule, or of a definition: H in an expression depends on it.
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Definition    *ScheduleDefinition    `protobuf:"bytes,2,opt,name=definition,proto3" json:"definition,omitempty"` // absent: that of the schedule
+	From          *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=from,proto3" json:"from,omitempty"`             // the first time that may be returned; absent: now
+	Count         uint32                 `protobuf:"varint,4,opt,name=count,proto3" json:"count,omitempty"`          // how many times; default 10, at most 1000
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PreviewScheduleRequest) Reset() {
+	*x = PreviewScheduleRequest{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[81]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PreviewScheduleRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PreviewScheduleRequest) ProtoMessage() {}
+
+func (x *PreviewScheduleRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[81]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PreviewScheduleRequest.ProtoReflect.Descriptor instead.
+func (*PreviewScheduleRequest) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{81}
+}
+
+func (x *PreviewScheduleRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *PreviewScheduleRequest) GetDefinition() *ScheduleDefinition {
+	if x != nil {
+		return x.Definition
+	}
+	return nil
+}
+
+func (x *PreviewScheduleRequest) GetFrom() *timestamppb.Timestamp {
+	if x != nil {
+		return x.From
+	}
+	return nil
+}
+
+func (x *PreviewScheduleRequest) GetCount() uint32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+type PreviewScheduleResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Times         []*ScheduleTime        `protobuf:"bytes,1,rep,name=times,proto3" json:"times,omitempty"` // fewer than asked for if there are no more
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PreviewScheduleResponse) Reset() {
+	*x = PreviewScheduleResponse{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[82]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PreviewScheduleResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PreviewScheduleResponse) ProtoMessage() {}
+
+func (x *PreviewScheduleResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[82]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PreviewScheduleResponse.ProtoReflect.Descriptor instead.
+func (*PreviewScheduleResponse) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{82}
+}
+
+func (x *PreviewScheduleResponse) GetTimes() []*ScheduleTime {
+	if x != nil {
+		return x.Times
+	}
+	return nil
+}
+
+// ScheduleTime is a time at which a schedule fires.
+type ScheduleTime struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Time  *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"`
+	Local string                 `protobuf:"bytes,2,opt,name=local,proto3" json:"local,omitempty"` // by the clock in the zone of the schedule, such as 2026-03-29T03:00:00+02:00
+	// The time of the day that the expression names, if the clock jumps over it, such as
+	// 2026-03-29T02:30:00. Then the schedule fires at the end of the gap instead.
+	MovedFrom     string `protobuf:"bytes,3,opt,name=moved_from,json=movedFrom,proto3" json:"moved_from,omitempty"`
+	Repeated      bool   `protobuf:"varint,4,opt,name=repeated,proto3" json:"repeated,omitempty"` // the clock was put back, and shows the time of the day for the second time
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ScheduleTime) Reset() {
+	*x = ScheduleTime{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[83]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ScheduleTime) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ScheduleTime) ProtoMessage() {}
+
+func (x *ScheduleTime) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[83]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ScheduleTime.ProtoReflect.Descriptor instead.
+func (*ScheduleTime) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{83}
+}
+
+func (x *ScheduleTime) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
+func (x *ScheduleTime) GetLocal() string {
+	if x != nil {
+		return x.Local
+	}
+	return ""
+}
+
+func (x *ScheduleTime) GetMovedFrom() string {
+	if x != nil {
+		return x.MovedFrom
+	}
+	return ""
+}
+
+func (x *ScheduleTime) GetRepeated() bool {
+	if x != nil {
+		return x.Repeated
+	}
+	return false
+}
+
+type DeleteScheduleRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteScheduleRequest) Reset() {
+	*x = DeleteScheduleRequest{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[84]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteScheduleRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteScheduleRequest) ProtoMessage() {}
+
+func (x *DeleteScheduleRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[84]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteScheduleRequest.ProtoReflect.Descriptor instead.
+func (*DeleteScheduleRequest) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{84}
+}
+
+func (x *DeleteScheduleRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+type DeleteScheduleResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteScheduleResponse) Reset() {
+	*x = DeleteScheduleResponse{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[85]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteScheduleResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteScheduleResponse) ProtoMessage() {}
+
+func (x *DeleteScheduleResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[85]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteScheduleResponse.ProtoReflect.Descriptor instead.
+func (*DeleteScheduleResponse) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{85}
+}
+
+type PauseScheduleRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"` // at most 1000 bytes
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PauseScheduleRequest) Reset() {
+	*x = PauseScheduleRequest{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[86]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PauseScheduleRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PauseScheduleRequest) ProtoMessage() {}
+
+func (x *PauseScheduleRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[86]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PauseScheduleRequest.ProtoReflect.Descriptor instead.
+func (*PauseScheduleRequest) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{86}
+}
+
+func (x *PauseScheduleRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *PauseScheduleRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type PauseScheduleResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Schedule      *Schedule              `protobuf:"bytes,1,opt,name=schedule,proto3" json:"schedule,omitempty"` // after the change
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PauseScheduleResponse) Reset() {
+	*x = PauseScheduleResponse{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[87]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PauseScheduleResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PauseScheduleResponse) ProtoMessage() {}
+
+func (x *PauseScheduleResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[87]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PauseScheduleResponse.ProtoReflect.Descriptor instead.
+func (*PauseScheduleResponse) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{87}
+}
+
+func (x *PauseScheduleResponse) GetSchedule() *Schedule {
+	if x != nil {
+		return x.Schedule
+	}
+	return nil
+}
+
+type ResumeScheduleRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumeScheduleRequest) Reset() {
+	*x = ResumeScheduleRequest{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[88]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeScheduleRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeScheduleRequest) ProtoMessage() {}
+
+func (x *ResumeScheduleRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[88]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeScheduleRequest.ProtoReflect.Descriptor instead.
+func (*ResumeScheduleRequest) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{88}
+}
+
+func (x *ResumeScheduleRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+type ResumeScheduleResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Schedule      *Schedule              `protobuf:"bytes,1,opt,name=schedule,proto3" json:"schedule,omitempty"` // after the change
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumeScheduleResponse) Reset() {
+	*x = ResumeScheduleResponse{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[89]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeScheduleResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeScheduleResponse) ProtoMessage() {}
+
+func (x *ResumeScheduleResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[89]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeScheduleResponse.ProtoReflect.Descriptor instead.
+func (*ResumeScheduleResponse) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{89}
+}
+
+func (x *ResumeScheduleResponse) GetSchedule() *Schedule {
+	if x != nil {
+		return x.Schedule
+	}
+	return nil
+}
+
+type TriggerScheduleRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TriggerScheduleRequest) Reset() {
+	*x = TriggerScheduleRequest{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[90]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TriggerScheduleRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TriggerScheduleRequest) ProtoMessage() {}
+
+func (x *TriggerScheduleRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[90]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TriggerScheduleRequest.ProtoReflect.Descriptor instead.
+func (*TriggerScheduleRequest) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{90}
+}
+
+func (x *TriggerScheduleRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+type TriggerScheduleResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	TaskId        string                 `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"` // of the task, which is added as soon as the schedule runs
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TriggerScheduleResponse) Reset() {
+	*x = TriggerScheduleResponse{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[91]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TriggerScheduleResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TriggerScheduleResponse) ProtoMessage() {}
+
+func (x *TriggerScheduleResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[91]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TriggerScheduleResponse.ProtoReflect.Descriptor instead.
+func (*TriggerScheduleResponse) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{91}
+}
+
+func (x *TriggerScheduleResponse) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+type BackfillScheduleRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	From          *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=from,proto3" json:"from,omitempty"`                    // the first time that may be among them
+	To            *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=to,proto3" json:"to,omitempty"`                        // the last one
+	DryRun        bool                   `protobuf:"varint,4,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"` // only count the times
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BackfillScheduleRequest) Reset() {
+	*x = BackfillScheduleRequest{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[92]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BackfillScheduleRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BackfillScheduleRequest) ProtoMessage() {}
+
+func (x *BackfillScheduleRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[92]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BackfillScheduleRequest.ProtoReflect.Descriptor instead.
+func (*BackfillScheduleRequest) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{92}
+}
+
+func (x *BackfillScheduleRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *BackfillScheduleRequest) GetFrom() *timestamppb.Timestamp {
+	if x != nil {
+		return x.From
+	}
+	return nil
+}
+
+func (x *BackfillScheduleRequest) GetTo() *timestamppb.Timestamp {
+	if x != nil {
+		return x.To
+	}
+	return nil
+}
+
+func (x *BackfillScheduleRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+type BackfillScheduleResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Tasks         uint64                 `protobuf:"varint,1,opt,name=tasks,proto3" json:"tasks,omitempty"` // how many tasks will be added; the schedule adds up to 1000 in each of its runs
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BackfillScheduleResponse) Reset() {
+	*x = BackfillScheduleResponse{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[93]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BackfillScheduleResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BackfillScheduleResponse) ProtoMessage() {}
+
+func (x *BackfillScheduleResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[93]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BackfillScheduleResponse.ProtoReflect.Descriptor instead.
+func (*BackfillScheduleResponse) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{93}
+}
+
+func (x *BackfillScheduleResponse) GetTasks() uint64 {
+	if x != nil {
+		return x.Tasks
+	}
+	return 0
+}
+
 var File_taskengine_v1_taskengine_proto protoreflect.FileDescriptor
 
 const file_taskengine_v1_taskengine_proto_rawDesc = "" +
@@ -4889,7 +6365,117 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\asilence\x18\x01 \x01(\v2\x1b.taskengine.v1.AlertSilenceR\asilence\"(\n" +
 	"\x16UnsilenceAlertsRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\"\x19\n" +
-	"\x17UnsilenceAlertsResponse2\x8d\x0f\n" +
+	"\x17UnsilenceAlertsResponse\"\xec\x03\n" +
+	"\x12ScheduleDefinition\x12\x12\n" +
+	"\x04cron\x18\x01 \x01(\tR\x04cron\x12\x1a\n" +
+	"\btimezone\x18\x02 \x01(\tR\btimezone\x12\x10\n" +
+	"\x03gap\x18\x03 \x01(\tR\x03gap\x12\x16\n" +
+	"\x06repeat\x18\x04 \x01(\tR\x06repeat\x12/\n" +
+	"\x05every\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x05every\x122\n" +
+	"\x06anchor\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x06anchor\x120\n" +
+	"\x05start\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\x05start\x12,\n" +
+	"\x03end\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x03end\x121\n" +
+	"\x06jitter\x18\t \x01(\v2\x19.google.protobuf.DurationR\x06jitter\x129\n" +
+	"\bcatch_up\x18\n" +
+	" \x01(\v2\x1e.taskengine.v1.ScheduleCatchUpR\acatchUp\x12\x18\n" +
+	"\aoverlap\x18\v \x01(\tR\aoverlap\x12/\n" +
+	"\x04task\x18\f \x01(\v2\x1b.taskengine.v1.ScheduleTaskR\x04task\"n\n" +
+	"\x0fScheduleCatchUp\x12\x16\n" +
+	"\x06policy\x18\x01 \x01(\tR\x06policy\x12\x10\n" +
+	"\x03max\x18\x02 \x01(\rR\x03max\x121\n" +
+	"\x06window\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x06window\"\x9f\x02\n" +
+	"\fScheduleTask\x12\x12\n" +
+	"\x04type\x18\x01 \x01(\tR\x04type\x12\x18\n" +
+	"\apayload\x18\x02 \x01(\tR\apayload\x12\x1f\n" +
+	"\bpriority\x18\x03 \x01(\rH\x00R\bpriority\x88\x01\x01\x12B\n" +
+	"\aheaders\x18\x04 \x03(\v2(.taskengine.v1.ScheduleTask.HeadersEntryR\aheaders\x123\n" +
+	"\aexpires\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\aexpires\x1a:\n" +
+	"\fHeadersEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\v\n" +
+	"\t_priority\"\x94\x04\n" +
+	"\bSchedule\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12A\n" +
+	"\n" +
+	"definition\x18\x02 \x01(\v2!.taskengine.v1.ScheduleDefinitionR\n" +
+	"definition\x12.\n" +
+	"\x04next\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x04next\x124\n" +
+	"\x06paused\x18\x04 \x01(\v2\x1c.taskengine.v1.SchedulePauseR\x06paused\x12/\n" +
+	"\x04last\x18\x05 \x01(\v2\x1b.taskengine.v1.ScheduleFireR\x04last\x12\x14\n" +
+	"\x05fires\x18\x06 \x01(\x04R\x05fires\x12\x16\n" +
+	"\x06missed\x18\a \x01(\x04R\x06missed\x12\x1e\n" +
+	"\n" +
+	"overlapped\x18\b \x01(\x04R\n" +
+	"overlapped\x124\n" +
+	"\awaiting\x18\t \x03(\v2\x1a.google.protobuf.TimestampR\awaiting\x125\n" +
+	"\arunning\x18\n" +
+	" \x03(\v2\x1b.taskengine.v1.ScheduleFireR\arunning\x12\x16\n" +
+	"\x06orders\x18\v \x01(\rR\x06orders\x12\x17\n" +
+	"\atask_id\x18\f \x01(\tR\x06taskId\x12\x14\n" +
+	"\x05error\x18\r \x01(\tR\x05error\x12\x18\n" +
+	"\aattempt\x18\x0e \x01(\rR\aattempt\"Y\n" +
+	"\rSchedulePause\x120\n" +
+	"\x05since\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"W\n" +
+	"\fScheduleFire\x12.\n" +
+	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x17\n" +
+	"\atask_id\x18\x02 \x01(\tR\x06taskId\"K\n" +
+	"\x14ListSchedulesRequest\x12\x14\n" +
+	"\x05limit\x18\x01 \x01(\rR\x05limit\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x02 \x01(\tR\tpageToken\"v\n" +
+	"\x15ListSchedulesResponse\x125\n" +
+	"\tschedules\x18\x01 \x03(\v2\x17.taskengine.v1.ScheduleR\tschedules\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"(\n" +
+	"\x12GetScheduleRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"J\n" +
+	"\x13GetScheduleResponse\x123\n" +
+	"\bschedule\x18\x01 \x01(\v2\x17.taskengine.v1.ScheduleR\bschedule\"m\n" +
+	"\x14ApplyScheduleRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12A\n" +
+	"\n" +
+	"definition\x18\x02 \x01(\v2!.taskengine.v1.ScheduleDefinitionR\n" +
+	"definition\"1\n" +
+	"\x15ApplyScheduleResponse\x12\x18\n" +
+	"\aoutcome\x18\x01 \x01(\tR\aoutcome\"\xb5\x01\n" +
+	"\x16PreviewScheduleRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12A\n" +
+	"\n" +
+	"definition\x18\x02 \x01(\v2!.taskengine.v1.ScheduleDefinitionR\n" +
+	"definition\x12.\n" +
+	"\x04from\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x04from\x12\x14\n" +
+	"\x05count\x18\x04 \x01(\rR\x05count\"L\n" +
+	"\x17PreviewScheduleResponse\x121\n" +
+	"\x05times\x18\x01 \x03(\v2\x1b.taskengine.v1.ScheduleTimeR\x05times\"\x8f\x01\n" +
+	"\fScheduleTime\x12.\n" +
+	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x14\n" +
+	"\x05local\x18\x02 \x01(\tR\x05local\x12\x1d\n" +
+	"\n" +
+	"moved_from\x18\x03 \x01(\tR\tmovedFrom\x12\x1a\n" +
+	"\brepeated\x18\x04 \x01(\bR\brepeated\"+\n" +
+	"\x15DeleteScheduleRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"\x18\n" +
+	"\x16DeleteScheduleResponse\"B\n" +
+	"\x14PauseScheduleRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"L\n" +
+	"\x15PauseScheduleResponse\x123\n" +
+	"\bschedule\x18\x01 \x01(\v2\x17.taskengine.v1.ScheduleR\bschedule\"+\n" +
+	"\x15ResumeScheduleRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"M\n" +
+	"\x16ResumeScheduleResponse\x123\n" +
+	"\bschedule\x18\x01 \x01(\v2\x17.taskengine.v1.ScheduleR\bschedule\",\n" +
+	"\x16TriggerScheduleRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"2\n" +
+	"\x17TriggerScheduleResponse\x12\x17\n" +
+	"\atask_id\x18\x01 \x01(\tR\x06taskId\"\xa2\x01\n" +
+	"\x17BackfillScheduleRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12.\n" +
+	"\x04from\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04from\x12*\n" +
+	"\x02to\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x02to\x12\x17\n" +
+	"\adry_run\x18\x04 \x01(\bR\x06dryRun\"0\n" +
+	"\x18BackfillScheduleResponse\x12\x14\n" +
+	"\x05tasks\x18\x01 \x01(\x04R\x05tasks2\xde\x15\n" +
 	"\vTaskService\x12E\n" +
 	"\x06Submit\x12\x1c.taskengine.v1.SubmitRequest\x1a\x1d.taskengine.v1.SubmitResponse\x12<\n" +
 	"\x03Get\x12\x19.taskengine.v1.GetRequest\x1a\x1a.taskengine.v1.GetResponse\x12?\n" +
@@ -4920,7 +6506,16 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\n" +
 	"TestAlerts\x12 .taskengine.v1.TestAlertsRequest\x1a!.taskengine.v1.TestAlertsResponse\x12Z\n" +
 	"\rSilenceAlerts\x12#.taskengine.v1.SilenceAlertsRequest\x1a$.taskengine.v1.SilenceAlertsResponse\x12`\n" +
-	"\x0fUnsilenceAlerts\x12%.taskengine.v1.UnsilenceAlertsRequest\x1a&.taskengine.v1.UnsilenceAlertsResponse\x12H\n" +
+	"\x0fUnsilenceAlerts\x12%.taskengine.v1.UnsilenceAlertsRequest\x1a&.taskengine.v1.UnsilenceAlertsResponse\x12Z\n" +
+	"\rListSchedules\x12#.taskengine.v1.ListSchedulesRequest\x1a$.taskengine.v1.ListSchedulesResponse\x12T\n" +
+	"\vGetSchedule\x12!.taskengine.v1.GetScheduleRequest\x1a\".taskengine.v1.GetScheduleResponse\x12Z\n" +
+	"\rApplySchedule\x12#.taskengine.v1.ApplyScheduleRequest\x1a$.taskengine.v1.ApplyScheduleResponse\x12`\n" +
+	"\x0fPreviewSchedule\x12%.taskengine.v1.PreviewScheduleRequest\x1a&.taskengine.v1.PreviewScheduleResponse\x12]\n" +
+	"\x0eDeleteSchedule\x12$.taskengine.v1.DeleteScheduleRequest\x1a%.taskengine.v1.DeleteScheduleResponse\x12Z\n" +
+	"\rPauseSchedule\x12#.taskengine.v1.PauseScheduleRequest\x1a$.taskengine.v1.PauseScheduleResponse\x12]\n" +
+	"\x0eResumeSchedule\x12$.taskengine.v1.ResumeScheduleRequest\x1a%.taskengine.v1.ResumeScheduleResponse\x12`\n" +
+	"\x0fTriggerSchedule\x12%.taskengine.v1.TriggerScheduleRequest\x1a&.taskengine.v1.TriggerScheduleResponse\x12c\n" +
+	"\x10BackfillSchedule\x12&.taskengine.v1.BackfillScheduleRequest\x1a'.taskengine.v1.BackfillScheduleResponse\x12H\n" +
 	"\aVersion\x12\x1d.taskengine.v1.VersionRequest\x1a\x1e.taskengine.v1.VersionResponseBJZHgithub.com/taskengine/taskengine/server/proto/taskengine/v1;taskenginev1b\x06proto3"
 
 var (
@@ -4936,216 +6531,289 @@ func file_taskengine_v1_taskengine_proto_rawDescGZIP() []byte {
 }
 
 var (
-	file_taskengine_v1_taskengine_proto_msgTypes = make([]protoimpl.MessageInfo, 74)
+	file_taskengine_v1_taskengine_proto_msgTypes = make([]protoimpl.MessageInfo, 100)
 	file_taskengine_v1_taskengine_proto_goTypes  = []any{
-		(*NewTask)(nil),                 // 0: taskengine.v1.NewTask
-		(*SubmitRequest)(nil),           // 1: taskengine.v1.SubmitRequest
-		(*SubmitResponse)(nil),          // 2: taskengine.v1.SubmitResponse
-		(*Receipt)(nil),                 // 3: taskengine.v1.Receipt
-		(*Task)(nil),                    // 4: taskengine.v1.Task
-		(*Progress)(nil),                // 5: taskengine.v1.Progress
-		(*Attempt)(nil),                 // 6: taskengine.v1.Attempt
-		(*GetRequest)(nil),              // 7: taskengine.v1.GetRequest
-		(*GetResponse)(nil),             // 8: taskengine.v1.GetResponse
-		(*ListRequest)(nil),             // 9: taskengine.v1.ListRequest
-		(*ListResponse)(nil),            // 10: taskengine.v1.ListResponse
-		(*CountRequest)(nil),            // 11: taskengine.v1.CountRequest
-		(*CountResponse)(nil),           // 12: taskengine.v1.CountResponse
-		(*StateCount)(nil),              // 13: taskengine.v1.StateCount
-		(*WaitRequest)(nil),             // 14: taskengine.v1.WaitRequest
-		(*WaitResponse)(nil),            // 15: taskengine.v1.WaitResponse
-		(*WhyRequest)(nil),              // 16: taskengine.v1.WhyRequest
-		(*WhyResponse)(nil),             // 17: taskengine.v1.WhyResponse
-		(*Reason)(nil),                  // 18: taskengine.v1.Reason
-		(*TaskLogsRequest)(nil),         // 19: taskengine.v1.TaskLogsRequest
-		(*TaskLogsResponse)(nil),        // 20: taskengine.v1.TaskLogsResponse
-		(*LogLine)(nil),                 // 21: taskengine.v1.LogLine
-		(*CancelRequest)(nil),           // 22: taskengine.v1.CancelRequest
-		(*CancelResponse)(nil),          // 23: taskengine.v1.CancelResponse
-		(*ResumeRequest)(nil),           // 24: taskengine.v1.ResumeRequest
-		(*ResumeResponse)(nil),          // 25: taskengine.v1.ResumeResponse
-		(*FailRequest)(nil),             // 26: taskengine.v1.FailRequest
-		(*FailResponse)(nil),            // 27: taskengine.v1.FailResponse
-		(*RescheduleRequest)(nil),       // 28: taskengine.v1.RescheduleRequest
-		(*RescheduleResponse)(nil),      // 29: taskengine.v1.RescheduleResponse
-		(*ListTypesRequest)(nil),        // 30: taskengine.v1.ListTypesRequest
-		(*ListTypesResponse)(nil),       // 31: taskengine.v1.ListTypesResponse
-		(*Type)(nil),                    // 32: taskengine.v1.Type
-		(*PauseTypeRequest)(nil),        // 33: taskengine.v1.PauseTypeRequest
-		(*PauseTypeResponse)(nil),       // 34: taskengine.v1.PauseTypeResponse
-		(*ResumeTypeRequest)(nil),       // 35: taskengine.v1.ResumeTypeRequest
-		(*ResumeTypeResponse)(nil),      // 36: taskengine.v1.ResumeTypeResponse
-		(*VersionRequest)(nil),          // 37: taskengine.v1.VersionRequest
-		(*VersionResponse)(nil),         // 38: taskengine.v1.VersionResponse
-		(*Rate)(nil),                    // 39: taskengine.v1.Rate
-		(*Limit)(nil),                   // 40: taskengine.v1.Limit
-		(*LimitSetting)(nil),            // 41: taskengine.v1.LimitSetting
-		(*ListLimitsRequest)(nil),       // 42: taskengine.v1.ListLimitsRequest
-		(*ListLimitsResponse)(nil),      // 43: taskengine.v1.ListLimitsResponse
-		(*GetLimitRequest)(nil),         // 44: taskengine.v1.GetLimitRequest
-		(*GetLimitResponse)(nil),        // 45: taskengine.v1.GetLimitResponse
-		(*SetLimitRequest)(nil),         // 46: taskengine.v1.SetLimitRequest
-		(*SetLimitResponse)(nil),        // 47: taskengine.v1.SetLimitResponse
-		(*UnsetLimitRequest)(nil),       // 48: taskengine.v1.UnsetLimitRequest
-		(*UnsetLimitResponse)(nil),      // 49: taskengine.v1.UnsetLimitResponse
-		(*WatchLimitsRequest)(nil),      // 50: taskengine.v1.WatchLimitsRequest
-		(*WatchLimitsResponse)(nil),     // 51: taskengine.v1.WatchLimitsResponse
-		(*WhyLimitRequest)(nil),         // 52: taskengine.v1.WhyLimitRequest
-		(*WhyLimitResponse)(nil),        // 53: taskengine.v1.WhyLimitResponse
-		(*LimitTask)(nil),               // 54: taskengine.v1.LimitTask
-		(*LimitNode)(nil),               // 55: taskengine.v1.LimitNode
-		(*LimitQueue)(nil),              // 56: taskengine.v1.LimitQueue
-		(*Alert)(nil),                   // 57: taskengine.v1.Alert
-		(*AlertSilence)(nil),            // 58: taskengine.v1.AlertSilence
-		(*UnsentAlerts)(nil),            // 59: taskengine.v1.UnsentAlerts
-		(*ListAlertsRequest)(nil),       // 60: taskengine.v1.ListAlertsRequest
-		(*ListAlertsResponse)(nil),      // 61: taskengine.v1.ListAlertsResponse
-		(*TestAlertsRequest)(nil),       // 62: taskengine.v1.TestAlertsRequest
-		(*TestAlertsResponse)(nil),      // 63: taskengine.v1.TestAlertsResponse
-		(*AlertTest)(nil),               // 64: taskengine.v1.AlertTest
-		(*SilenceAlertsRequest)(nil),    // 65: taskengine.v1.SilenceAlertsRequest
-		(*SilenceAlertsResponse)(nil),   // 66: taskengine.v1.SilenceAlertsResponse
-		(*UnsilenceAlertsRequest)(nil),  // 67: taskengine.v1.UnsilenceAlertsRequest
-		(*UnsilenceAlertsResponse)(nil), // 68: taskengine.v1.UnsilenceAlertsResponse
-		nil,                             // 69: taskengine.v1.NewTask.HeadersEntry
-		nil,                             // 70: taskengine.v1.Task.HeadersEntry
-		nil,                             // 71: taskengine.v1.Alert.LabelsEntry
-		nil,                             // 72: taskengine.v1.AlertSilence.LabelsEntry
-		nil,                             // 73: taskengine.v1.SilenceAlertsRequest.LabelsEntry
-		(*timestamppb.Timestamp)(nil),   // 74: google.protobuf.Timestamp
-		(*durationpb.Duration)(nil),     // 75: google.protobuf.Duration
+		(*NewTask)(nil),                  // 0: taskengine.v1.NewTask
+		(*SubmitRequest)(nil),            // 1: taskengine.v1.SubmitRequest
+		(*SubmitResponse)(nil),           // 2: taskengine.v1.SubmitResponse
+		(*Receipt)(nil),                  // 3: taskengine.v1.Receipt
+		(*Task)(nil),                     // 4: taskengine.v1.Task
+		(*Progress)(nil),                 // 5: taskengine.v1.Progress
+		(*Attempt)(nil),                  // 6: taskengine.v1.Attempt
+		(*GetRequest)(nil),               // 7: taskengine.v1.GetRequest
+		(*GetResponse)(nil),              // 8: taskengine.v1.GetResponse
+		(*ListRequest)(nil),              // 9: taskengine.v1.ListRequest
+		(*ListResponse)(nil),             // 10: taskengine.v1.ListResponse
+		(*CountRequest)(nil),             // 11: taskengine.v1.CountRequest
+		(*CountResponse)(nil),            // 12: taskengine.v1.CountResponse
+		(*StateCount)(nil),               // 13: taskengine.v1.StateCount
+		(*WaitRequest)(nil),              // 14: taskengine.v1.WaitRequest
+		(*WaitResponse)(nil),             // 15: taskengine.v1.WaitResponse
+		(*WhyRequest)(nil),               // 16: taskengine.v1.WhyRequest
+		(*WhyResponse)(nil),              // 17: taskengine.v1.WhyResponse
+		(*Reason)(nil),                   // 18: taskengine.v1.Reason
+		(*TaskLogsRequest)(nil),          // 19: taskengine.v1.TaskLogsRequest
+		(*TaskLogsResponse)(nil),         // 20: taskengine.v1.TaskLogsResponse
+		(*LogLine)(nil),                  // 21: taskengine.v1.LogLine
+		(*CancelRequest)(nil),            // 22: taskengine.v1.CancelRequest
+		(*CancelResponse)(nil),           // 23: taskengine.v1.CancelResponse
+		(*ResumeRequest)(nil),            // 24: taskengine.v1.ResumeRequest
+		(*ResumeResponse)(nil),           // 25: taskengine.v1.ResumeResponse
+		(*FailRequest)(nil),              // 26: taskengine.v1.FailRequest
+		(*FailResponse)(nil),             // 27: taskengine.v1.FailResponse
+		(*RescheduleRequest)(nil),        // 28: taskengine.v1.RescheduleRequest
+		(*RescheduleResponse)(nil),       // 29: taskengine.v1.RescheduleResponse
+		(*ListTypesRequest)(nil),         // 30: taskengine.v1.ListTypesRequest
+		(*ListTypesResponse)(nil),        // 31: taskengine.v1.ListTypesResponse
+		(*Type)(nil),                     // 32: taskengine.v1.Type
+		(*PauseTypeRequest)(nil),         // 33: taskengine.v1.PauseTypeRequest
+		(*PauseTypeResponse)(nil),        // 34: taskengine.v1.PauseTypeResponse
+		(*ResumeTypeRequest)(nil),        // 35: taskengine.v1.ResumeTypeRequest
+		(*ResumeTypeResponse)(nil),       // 36: taskengine.v1.ResumeTypeResponse
+		(*VersionRequest)(nil),           // 37: taskengine.v1.VersionRequest
+		(*VersionResponse)(nil),          // 38: taskengine.v1.VersionResponse
+		(*Rate)(nil),                     // 39: taskengine.v1.Rate
+		(*Limit)(nil),                    // 40: taskengine.v1.Limit
+		(*LimitSetting)(nil),             // 41: taskengine.v1.LimitSetting
+		(*ListLimitsRequest)(nil),        // 42: taskengine.v1.ListLimitsRequest
+		(*ListLimitsResponse)(nil),       // 43: taskengine.v1.ListLimitsResponse
+		(*GetLimitRequest)(nil),          // 44: taskengine.v1.GetLimitRequest
+		(*GetLimitResponse)(nil),         // 45: taskengine.v1.GetLimitResponse
+		(*SetLimitRequest)(nil),          // 46: taskengine.v1.SetLimitRequest
+		(*SetLimitResponse)(nil),         // 47: taskengine.v1.SetLimitResponse
+		(*UnsetLimitRequest)(nil),        // 48: taskengine.v1.UnsetLimitRequest
+		(*UnsetLimitResponse)(nil),       // 49: taskengine.v1.UnsetLimitResponse
+		(*WatchLimitsRequest)(nil),       // 50: taskengine.v1.WatchLimitsRequest
+		(*WatchLimitsResponse)(nil),      // 51: taskengine.v1.WatchLimitsResponse
+		(*WhyLimitRequest)(nil),          // 52: taskengine.v1.WhyLimitRequest
+		(*WhyLimitResponse)(nil),         // 53: taskengine.v1.WhyLimitResponse
+		(*LimitTask)(nil),                // 54: taskengine.v1.LimitTask
+		(*LimitNode)(nil),                // 55: taskengine.v1.LimitNode
+		(*LimitQueue)(nil),               // 56: taskengine.v1.LimitQueue
+		(*Alert)(nil),                    // 57: taskengine.v1.Alert
+		(*AlertSilence)(nil),             // 58: taskengine.v1.AlertSilence
+		(*UnsentAlerts)(nil),             // 59: taskengine.v1.UnsentAlerts
+		(*ListAlertsRequest)(nil),        // 60: taskengine.v1.ListAlertsRequest
+		(*ListAlertsResponse)(nil),       // 61: taskengine.v1.ListAlertsResponse
+		(*TestAlertsRequest)(nil),        // 62: taskengine.v1.TestAlertsRequest
+		(*TestAlertsResponse)(nil),       // 63: taskengine.v1.TestAlertsResponse
+		(*AlertTest)(nil),                // 64: taskengine.v1.AlertTest
+		(*SilenceAlertsRequest)(nil),     // 65: taskengine.v1.SilenceAlertsRequest
+		(*SilenceAlertsResponse)(nil),    // 66: taskengine.v1.SilenceAlertsResponse
+		(*UnsilenceAlertsRequest)(nil),   // 67: taskengine.v1.UnsilenceAlertsRequest
+		(*UnsilenceAlertsResponse)(nil),  // 68: taskengine.v1.UnsilenceAlertsResponse
+		(*ScheduleDefinition)(nil),       // 69: taskengine.v1.ScheduleDefinition
+		(*ScheduleCatchUp)(nil),          // 70: taskengine.v1.ScheduleCatchUp
+		(*ScheduleTask)(nil),             // 71: taskengine.v1.ScheduleTask
+		(*Schedule)(nil),                 // 72: taskengine.v1.Schedule
+		(*SchedulePause)(nil),            // 73: taskengine.v1.SchedulePause
+		(*ScheduleFire)(nil),             // 74: taskengine.v1.ScheduleFire
+		(*ListSchedulesRequest)(nil),     // 75: taskengine.v1.ListSchedulesRequest
+		(*ListSchedulesResponse)(nil),    // 76: taskengine.v1.ListSchedulesResponse
+		(*GetScheduleRequest)(nil),       // 77: taskengine.v1.GetScheduleRequest
+		(*GetScheduleResponse)(nil),      // 78: taskengine.v1.GetScheduleResponse
+		(*ApplyScheduleRequest)(nil),     // 79: taskengine.v1.ApplyScheduleRequest
+		(*ApplyScheduleResponse)(nil),    // 80: taskengine.v1.ApplyScheduleResponse
+		(*PreviewScheduleRequest)(nil),   // 81: taskengine.v1.PreviewScheduleRequest
+		(*PreviewScheduleResponse)(nil),  // 82: taskengine.v1.PreviewScheduleResponse
+		(*ScheduleTime)(nil),             // 83: taskengine.v1.ScheduleTime
+		(*DeleteScheduleRequest)(nil),    // 84: taskengine.v1.DeleteScheduleRequest
+		(*DeleteScheduleResponse)(nil),   // 85: taskengine.v1.DeleteScheduleResponse
+		(*PauseScheduleRequest)(nil),     // 86: taskengine.v1.PauseScheduleRequest
+		(*PauseScheduleResponse)(nil),    // 87: taskengine.v1.PauseScheduleResponse
+		(*ResumeScheduleRequest)(nil),    // 88: taskengine.v1.ResumeScheduleRequest
+		(*ResumeScheduleResponse)(nil),   // 89: taskengine.v1.ResumeScheduleResponse
+		(*TriggerScheduleRequest)(nil),   // 90: taskengine.v1.TriggerScheduleRequest
+		(*TriggerScheduleResponse)(nil),  // 91: taskengine.v1.TriggerScheduleResponse
+		(*BackfillScheduleRequest)(nil),  // 92: taskengine.v1.BackfillScheduleRequest
+		(*BackfillScheduleResponse)(nil), // 93: taskengine.v1.BackfillScheduleResponse
+		nil,                              // 94: taskengine.v1.NewTask.HeadersEntry
+		nil,                              // 95: taskengine.v1.Task.HeadersEntry
+		nil,                              // 96: taskengine.v1.Alert.LabelsEntry
+		nil,                              // 97: taskengine.v1.AlertSilence.LabelsEntry
+		nil,                              // 98: taskengine.v1.SilenceAlertsRequest.LabelsEntry
+		nil,                              // 99: taskengine.v1.ScheduleTask.HeadersEntry
+		(*timestamppb.Timestamp)(nil),    // 100: google.protobuf.Timestamp
+		(*durationpb.Duration)(nil),      // 101: google.protobuf.Duration
 	}
 )
 
 var file_taskengine_v1_taskengine_proto_depIdxs = []int32{
-	74, // 0: taskengine.v1.NewTask.at:type_name -> google.protobuf.Timestamp
-	75, // 1: taskengine.v1.NewTask.in:type_name -> google.protobuf.Duration
-	74, // 2: taskengine.v1.NewTask.expires_at:type_name -> google.protobuf.Timestamp
-	69, // 3: taskengine.v1.NewTask.headers:type_name -> taskengine.v1.NewTask.HeadersEntry
-	0,  // 4: taskengine.v1.SubmitRequest.tasks:type_name -> taskengine.v1.NewTask
-	3,  // 5: taskengine.v1.SubmitResponse.receipts:type_name -> taskengine.v1.Receipt
-	70, // 6: taskengine.v1.Task.headers:type_name -> taskengine.v1.Task.HeadersEntry
-	74, // 7: taskengine.v1.Task.created_at:type_name -> google.protobuf.Timestamp
-	74, // 8: taskengine.v1.Task.ready_at:type_name -> google.protobuf.Timestamp
-	74, // 9: taskengine.v1.Task.next_event_at:type_name -> google.protobuf.Timestamp
-	74, // 10: taskengine.v1.Task.expires_at:type_name -> google.protobuf.Timestamp
-	74, // 11: taskengine.v1.Task.started_at:type_name -> google.protobuf.Timestamp
-	74, // 12: taskengine.v1.Task.updated_at:type_name -> google.protobuf.Timestamp
-	6,  // 13: taskengine.v1.Task.history:type_name -> taskengine.v1.Attempt
-	5,  // 14: taskengine.v1.Task.progress:type_name -> taskengine.v1.Progress
-	74, // 15: taskengine.v1.Progress.at:type_name -> google.protobuf.Timestamp
-	74, // 16: taskengine.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
-	74, // 17: taskengine.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
-	4,  // 18: taskengine.v1.GetResponse.task:type_name -> taskengine.v1.Task
-	4,  // 19: taskengine.v1.ListResponse.tasks:type_name -> taskengine.v1.Task
-	13, // 20: taskengine.v1.CountResponse.counts:type_name -> taskengine.v1.StateCount
-	75, // 21: taskengine.v1.WaitRequest.timeout:type_name -> google.protobuf.Duration
-	4,  // 22: taskengine.v1.WaitResponse.tasks:type_name -> taskengine.v1.Task
-	4,  // 23: taskengine.v1.WhyResponse.task:type_name -> taskengine.v1.Task
-	18, // 24: taskengine.v1.WhyResponse.reasons:type_name -> taskengine.v1.Reason
-	74, // 25: taskengine.v1.Reason.until:type_name -> google.protobuf.Timestamp
-	75, // 26: taskengine.v1.TaskLogsRequest.timeout:type_name -> google.protobuf.Duration
-	21, // 27: taskengine.v1.TaskLogsResponse.lines:type_name -> taskengine.v1.LogLine
-	74, // 28: taskengine.v1.LogLine.time:type_name -> google.protobuf.Timestamp
-	4,  // 29: taskengine.v1.CancelResponse.task:type_name -> taskengine.v1.Task
-	4,  // 30: taskengine.v1.ResumeResponse.task:type_name -> taskengine.v1.Task
-	4,  // 31: taskengine.v1.FailResponse.task:type_name -> taskengine.v1.Task
-	74, // 32: taskengine.v1.RescheduleRequest.at:type_name -> google.protobuf.Timestamp
-	75, // 33: taskengine.v1.RescheduleRequest.in:type_name -> google.protobuf.Duration
-	4,  // 34: taskengine.v1.RescheduleResponse.task:type_name -> taskengine.v1.Task
-	32, // 35: taskengine.v1.ListTypesResponse.types:type_name -> taskengine.v1.Type
-	75, // 36: taskengine.v1.Rate.per:type_name -> google.protobuf.Duration
-	39, // 37: taskengine.v1.Limit.rate:type_name -> taskengine.v1.Rate
-	39, // 38: taskengine.v1.Limit.configured_rate:type_name -> taskengine.v1.Rate
-	41, // 39: taskengine.v1.Limit.setting:type_name -> taskengine.v1.LimitSetting
-	41, // 40: taskengine.v1.Limit.inherited:type_name -> taskengine.v1.LimitSetting
-	39, // 41: taskengine.v1.LimitSetting.rate:type_name -> taskengine.v1.Rate
-	74, // 42: taskengine.v1.LimitSetting.at:type_name -> google.protobuf.Timestamp
-	40, // 43: taskengine.v1.ListLimitsResponse.limits:type_name -> taskengine.v1.Limit
-	40, // 44: taskengine.v1.GetLimitResponse.limit:type_name -> taskengine.v1.Limit
-	39, // 45: taskengine.v1.SetLimitRequest.rate:type_name -> taskengine.v1.Rate
-	40, // 46: taskengine.v1.SetLimitResponse.limit:type_name -> taskengine.v1.Limit
-	40, // 47: taskengine.v1.UnsetLimitResponse.limit:type_name -> taskengine.v1.Limit
-	75, // 48: taskengine.v1.WatchLimitsRequest.timeout:type_name -> google.protobuf.Duration
-	40, // 49: taskengine.v1.WatchLimitsResponse.limits:type_name -> taskengine.v1.Limit
-	40, // 50: taskengine.v1.WhyLimitResponse.limit:type_name -> taskengine.v1.Limit
-	54, // 51: taskengine.v1.WhyLimitResponse.tasks:type_name -> taskengine.v1.LimitTask
-	56, // 52: taskengine.v1.WhyLimitResponse.queued:type_name -> taskengine.v1.LimitQueue
-	74, // 53: taskengine.v1.WhyLimitResponse.next_start:type_name -> google.protobuf.Timestamp
-	55, // 54: taskengine.v1.WhyLimitResponse.nodes:type_name -> taskengine.v1.LimitNode
-	74, // 55: taskengine.v1.LimitTask.started_at:type_name -> google.protobuf.Timestamp
-	74, // 56: taskengine.v1.LimitNode.since:type_name -> google.protobuf.Timestamp
-	71, // 57: taskengine.v1.Alert.labels:type_name -> taskengine.v1.Alert.LabelsEntry
-	74, // 58: taskengine.v1.Alert.since:type_name -> google.protobuf.Timestamp
-	74, // 59: taskengine.v1.Alert.fired_at:type_name -> google.protobuf.Timestamp
-	74, // 60: taskengine.v1.Alert.resolved_at:type_name -> google.protobuf.Timestamp
-	72, // 61: taskengine.v1.AlertSilence.labels:type_name -> taskengine.v1.AlertSilence.LabelsEntry
-	74, // 62: taskengine.v1.AlertSilence.until:type_name -> google.protobuf.Timestamp
-	74, // 63: taskengine.v1.AlertSilence.at:type_name -> google.protobuf.Timestamp
-	74, // 64: taskengine.v1.UnsentAlerts.at:type_name -> google.protobuf.Timestamp
-	57, // 65: taskengine.v1.ListAlertsResponse.alerts:type_name -> taskengine.v1.Alert
-	58, // 66: taskengine.v1.ListAlertsResponse.silences:type_name -> taskengine.v1.AlertSilence
-	59, // 67: taskengine.v1.ListAlertsResponse.unsent:type_name -> taskengine.v1.UnsentAlerts
-	64, // 68: taskengine.v1.TestAlertsResponse.tests:type_name -> taskengine.v1.AlertTest
-	75, // 69: taskengine.v1.AlertTest.took:type_name -> google.protobuf.Duration
-	73, // 70: taskengine.v1.SilenceAlertsRequest.labels:type_name -> taskengine.v1.SilenceAlertsRequest.LabelsEntry
-	75, // 71: taskengine.v1.SilenceAlertsRequest.for:type_name -> google.protobuf.Duration
-	58, // 72: taskengine.v1.SilenceAlertsResponse.silence:type_name -> taskengine.v1.AlertSilence
-	1,  // 73: taskengine.v1.TaskService.Submit:input_type -> taskengine.v1.SubmitRequest
-	7,  // 74: taskengine.v1.TaskService.Get:input_type -> taskengine.v1.GetRequest
-	9,  // 75: taskengine.v1.TaskService.List:input_type -> taskengine.v1.ListRequest
-	11, // 76: taskengine.v1.TaskService.Count:input_type -> taskengine.v1.CountRequest
-	14, // 77: taskengine.v1.TaskService.Wait:input_type -> taskengine.v1.WaitRequest
-	16, // 78: taskengine.v1.TaskService.Why:input_type -> taskengine.v1.WhyRequest
-	19, // 79: taskengine.v1.TaskService.TaskLogs:input_type -> taskengine.v1.TaskLogsRequest
-	22, // 80: taskengine.v1.TaskService.Cancel:input_type -> taskengine.v1.CancelRequest
-	24, // 81: taskengine.v1.TaskService.Resume:input_type -> taskengine.v1.ResumeRequest
-	26, // 82: taskengine.v1.TaskService.Fail:input_type -> taskengine.v1.FailRequest
-	28, // 83: taskengine.v1.TaskService.Reschedule:input_type -> taskengine.v1.RescheduleRequest
-	30, // 84: taskengine.v1.TaskService.ListTypes:input_type -> taskengine.v1.ListTypesRequest
-	33, // 85: taskengine.v1.TaskService.PauseType:input_type -> taskengine.v1.PauseTypeRequest
-	35, // 86: taskengine.v1.TaskService.ResumeType:input_type -> taskengine.v1.ResumeTypeRequest
-	42, // 87: taskengine.v1.TaskService.ListLimits:input_type -> taskengine.v1.ListLimitsRequest
-	44, // 88: taskengine.v1.TaskService.GetLimit:input_type -> taskengine.v1.GetLimitRequest
-	46, // 89: taskengine.v1.TaskService.SetLimit:input_type -> taskengine.v1.SetLimitRequest
-	48, // 90: taskengine.v1.TaskService.UnsetLimit:input_type -> taskengine.v1.UnsetLimitRequest
-	50, // 91: taskengine.v1.TaskService.WatchLimits:input_type -> taskengine.v1.WatchLimitsRequest
-	52, // 92: taskengine.v1.TaskService.WhyLimit:input_type -> taskengine.v1.WhyLimitRequest
-	60, // 93: taskengine.v1.TaskService.ListAlerts:input_type -> taskengine.v1.ListAlertsRequest
-	62, // 94: taskengine.v1.TaskService.TestAlerts:input_type -> taskengine.v1.TestAlertsRequest
-	65, // 95: taskengine.v1.TaskService.SilenceAlerts:input_type -> taskengine.v1.SilenceAlertsRequest
-	67, // 96: taskengine.v1.TaskService.UnsilenceAlerts:input_type -> taskengine.v1.UnsilenceAlertsRequest
-	37, // 97: taskengine.v1.TaskService.Version:input_type -> taskengine.v1.VersionRequest
-	2,  // 98: taskengine.v1.TaskService.Submit:output_type -> taskengine.v1.SubmitResponse
-	8,  // 99: taskengine.v1.TaskService.Get:output_type -> taskengine.v1.GetResponse
-	10, // 100: taskengine.v1.TaskService.List:output_type -> taskengine.v1.ListResponse
-	12, // 101: taskengine.v1.TaskService.Count:output_type -> taskengine.v1.CountResponse
-	15, // 102: taskengine.v1.TaskService.Wait:output_type -> taskengine.v1.WaitResponse
-	17, // 103: taskengine.v1.TaskService.Why:output_type -> taskengine.v1.WhyResponse
-	20, // 104: taskengine.v1.TaskService.TaskLogs:output_type -> taskengine.v1.TaskLogsResponse
-	23, // 105: taskengine.v1.TaskService.Cancel:output_type -> taskengine.v1.CancelResponse
-	25, // 106: taskengine.v1.TaskService.Resume:output_type -> taskengine.v1.ResumeResponse
-	27, // 107: taskengine.v1.TaskService.Fail:output_type -> taskengine.v1.FailResponse
-	29, // 108: taskengine.v1.TaskService.Reschedule:output_type -> taskengine.v1.RescheduleResponse
-	31, // 109: taskengine.v1.TaskService.ListTypes:output_type -> taskengine.v1.ListTypesResponse
-	34, // 110: taskengine.v1.TaskService.PauseType:output_type -> taskengine.v1.PauseTypeResponse
-	36, // 111: taskengine.v1.TaskService.ResumeType:output_type -> taskengine.v1.ResumeTypeResponse
-	43, // 112: taskengine.v1.TaskService.ListLimits:output_type -> taskengine.v1.ListLimitsResponse
-	45, // 113: taskengine.v1.TaskService.GetLimit:output_type -> taskengine.v1.GetLimitResponse
-	47, // 114: taskengine.v1.TaskService.SetLimit:output_type -> taskengine.v1.SetLimitResponse
-	49, // 115: taskengine.v1.TaskService.UnsetLimit:output_type -> taskengine.v1.UnsetLimitResponse
-	51, // 116: taskengine.v1.TaskService.WatchLimits:output_type -> taskengine.v1.WatchLimitsResponse
-	53, // 117: taskengine.v1.TaskService.WhyLimit:output_type -> taskengine.v1.WhyLimitResponse
-	61, // 118: taskengine.v1.TaskService.ListAlerts:output_type -> taskengine.v1.ListAlertsResponse
-	63, // 119: taskengine.v1.TaskService.TestAlerts:output_type -> taskengine.v1.TestAlertsResponse
-	66, // 120: taskengine.v1.TaskService.SilenceAlerts:output_type -> taskengine.v1.SilenceAlertsResponse
-	68, // 121: taskengine.v1.TaskService.UnsilenceAlerts:output_type -> taskengine.v1.UnsilenceAlertsResponse
-	38, // 122: taskengine.v1.TaskService.Version:output_type -> taskengine.v1.VersionResponse
-	98, // [98:123] is the sub-list for method output_type
-	73, // [73:98] is the sub-list for method input_type
-	73, // [73:73] is the sub-list for extension type_name
-	73, // [73:73] is the sub-list for extension extendee
-	0,  // [0:73] is the sub-list for field type_name
+	100, // 0: taskengine.v1.NewTask.at:type_name -> google.protobuf.Timestamp
+	101, // 1: taskengine.v1.NewTask.in:type_name -> google.protobuf.Duration
+	100, // 2: taskengine.v1.NewTask.expires_at:type_name -> google.protobuf.Timestamp
+	94,  // 3: taskengine.v1.NewTask.headers:type_name -> taskengine.v1.NewTask.HeadersEntry
+	0,   // 4: taskengine.v1.SubmitRequest.tasks:type_name -> taskengine.v1.NewTask
+	3,   // 5: taskengine.v1.SubmitResponse.receipts:type_name -> taskengine.v1.Receipt
+	95,  // 6: taskengine.v1.Task.headers:type_name -> taskengine.v1.Task.HeadersEntry
+	100, // 7: taskengine.v1.Task.created_at:type_name -> google.protobuf.Timestamp
+	100, // 8: taskengine.v1.Task.ready_at:type_name -> google.protobuf.Timestamp
+	100, // 9: taskengine.v1.Task.next_event_at:type_name -> google.protobuf.Timestamp
+	100, // 10: taskengine.v1.Task.expires_at:type_name -> google.protobuf.Timestamp
+	100, // 11: taskengine.v1.Task.started_at:type_name -> google.protobuf.Timestamp
+	100, // 12: taskengine.v1.Task.updated_at:type_name -> google.protobuf.Timestamp
+	6,   // 13: taskengine.v1.Task.history:type_name -> taskengine.v1.Attempt
+	5,   // 14: taskengine.v1.Task.progress:type_name -> taskengine.v1.Progress
+	100, // 15: taskengine.v1.Progress.at:type_name -> google.protobuf.Timestamp
+	100, // 16: taskengine.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
+	100, // 17: taskengine.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
+	4,   // 18: taskengine.v1.GetResponse.task:type_name -> taskengine.v1.Task
+	4,   // 19: taskengine.v1.ListResponse.tasks:type_name -> taskengine.v1.Task
+	13,  // 20: taskengine.v1.CountResponse.counts:type_name -> taskengine.v1.StateCount
+	101, // 21: taskengine.v1.WaitRequest.timeout:type_name -> google.protobuf.Duration
+	4,   // 22: taskengine.v1.WaitResponse.tasks:type_name -> taskengine.v1.Task
+	4,   // 23: taskengine.v1.WhyResponse.task:type_name -> taskengine.v1.Task
+	18,  // 24: taskengine.v1.WhyResponse.reasons:type_name -> taskengine.v1.Reason
+	100, // 25: taskengine.v1.Reason.until:type_name -> google.protobuf.Timestamp
+	101, // 26: taskengine.v1.TaskLogsRequest.timeout:type_name -> google.protobuf.Duration
+	21,  // 27: taskengine.v1.TaskLogsResponse.lines:type_name -> taskengine.v1.LogLine
+	100, // 28: taskengine.v1.LogLine.time:type_name -> google.protobuf.Timestamp
+	4,   // 29: taskengine.v1.CancelResponse.task:type_name -> taskengine.v1.Task
+	4,   // 30: taskengine.v1.ResumeResponse.task:type_name -> taskengine.v1.Task
+	4,   // 31: taskengine.v1.FailResponse.task:type_name -> taskengine.v1.Task
+	100, // 32: taskengine.v1.RescheduleRequest.at:type_name -> google.protobuf.Timestamp
+	101, // 33: taskengine.v1.RescheduleRequest.in:type_name -> google.protobuf.Duration
+	4,   // 34: taskengine.v1.RescheduleResponse.task:type_name -> taskengine.v1.Task
+	32,  // 35: taskengine.v1.ListTypesResponse.types:type_name -> taskengine.v1.Type
+	101, // 36: taskengine.v1.Rate.per:type_name -> google.protobuf.Duration
+	39,  // 37: taskengine.v1.Limit.rate:type_name -> taskengine.v1.Rate
+	39,  // 38: taskengine.v1.Limit.configured_rate:type_name -> taskengine.v1.Rate
+	41,  // 39: taskengine.v1.Limit.setting:type_name -> taskengine.v1.LimitSetting
+	41,  // 40: taskengine.v1.Limit.inherited:type_name -> taskengine.v1.LimitSetting
+	39,  // 41: taskengine.v1.LimitSetting.rate:type_name -> taskengine.v1.Rate
+	100, // 42: taskengine.v1.LimitSetting.at:type_name -> google.protobuf.Timestamp
+	40,  // 43: taskengine.v1.ListLimitsResponse.limits:type_name -> taskengine.v1.Limit
+	40,  // 44: taskengine.v1.GetLimitResponse.limit:type_name -> taskengine.v1.Limit
+	39,  // 45: taskengine.v1.SetLimitRequest.rate:type_name -> taskengine.v1.Rate
+	40,  // 46: taskengine.v1.SetLimitResponse.limit:type_name -> taskengine.v1.Limit
+	40,  // 47: taskengine.v1.UnsetLimitResponse.limit:type_name -> taskengine.v1.Limit
+	101, // 48: taskengine.v1.WatchLimitsRequest.timeout:type_name -> google.protobuf.Duration
+	40,  // 49: taskengine.v1.WatchLimitsResponse.limits:type_name -> taskengine.v1.Limit
+	40,  // 50: taskengine.v1.WhyLimitResponse.limit:type_name -> taskengine.v1.Limit
+	54,  // 51: taskengine.v1.WhyLimitResponse.tasks:type_name -> taskengine.v1.LimitTask
+	56,  // 52: taskengine.v1.WhyLimitResponse.queued:type_name -> taskengine.v1.LimitQueue
+	100, // 53: taskengine.v1.WhyLimitResponse.next_start:type_name -> google.protobuf.Timestamp
+	55,  // 54: taskengine.v1.WhyLimitResponse.nodes:type_name -> taskengine.v1.LimitNode
+	100, // 55: taskengine.v1.LimitTask.started_at:type_name -> google.protobuf.Timestamp
+	100, // 56: taskengine.v1.LimitNode.since:type_name -> google.protobuf.Timestamp
+	96,  // 57: taskengine.v1.Alert.labels:type_name -> taskengine.v1.Alert.LabelsEntry
+	100, // 58: taskengine.v1.Alert.since:type_name -> google.protobuf.Timestamp
+	100, // 59: taskengine.v1.Alert.fired_at:type_name -> google.protobuf.Timestamp
+	100, // 60: taskengine.v1.Alert.resolved_at:type_name -> google.protobuf.Timestamp
+	97,  // 61: taskengine.v1.AlertSilence.labels:type_name -> taskengine.v1.AlertSilence.LabelsEntry
+	100, // 62: taskengine.v1.AlertSilence.until:type_name -> google.protobuf.Timestamp
+	100, // 63: taskengine.v1.AlertSilence.at:type_name -> google.protobuf.Timestamp
+	100, // 64: taskengine.v1.UnsentAlerts.at:type_name -> google.protobuf.Timestamp
+	57,  // 65: taskengine.v1.ListAlertsResponse.alerts:type_name -> taskengine.v1.Alert
+	58,  // 66: taskengine.v1.ListAlertsResponse.silences:type_name -> taskengine.v1.AlertSilence
+	59,  // 67: taskengine.v1.ListAlertsResponse.unsent:type_name -> taskengine.v1.UnsentAlerts
+	64,  // 68: taskengine.v1.TestAlertsResponse.tests:type_name -> taskengine.v1.AlertTest
+	101, // 69: taskengine.v1.AlertTest.took:type_name -> google.protobuf.Duration
+	98,  // 70: taskengine.v1.SilenceAlertsRequest.labels:type_name -> taskengine.v1.SilenceAlertsRequest.LabelsEntry
+	101, // 71: taskengine.v1.SilenceAlertsRequest.for:type_name -> google.protobuf.Duration
+	58,  // 72: taskengine.v1.SilenceAlertsResponse.silence:type_name -> taskengine.v1.AlertSilence
+	101, // 73: taskengine.v1.ScheduleDefinition.every:type_name -> google.protobuf.Duration
+	100, // 74: taskengine.v1.ScheduleDefinition.anchor:type_name -> google.protobuf.Timestamp
+	100, // 75: taskengine.v1.ScheduleDefinition.start:type_name -> google.protobuf.Timestamp
+	100, // 76: taskengine.v1.ScheduleDefinition.end:type_name -> google.protobuf.Timestamp
+	101, // 77: taskengine.v1.ScheduleDefinition.jitter:type_name -> google.protobuf.Duration
+	70,  // 78: taskengine.v1.ScheduleDefinition.catch_up:type_name -> taskengine.v1.ScheduleCatchUp
+	71,  // 79: taskengine.v1.ScheduleDefinition.task:type_name -> taskengine.v1.ScheduleTask
+	101, // 80: taskengine.v1.ScheduleCatchUp.window:type_name -> google.protobuf.Duration
+	99,  // 81: taskengine.v1.ScheduleTask.headers:type_name -> taskengine.v1.ScheduleTask.HeadersEntry
+	101, // 82: taskengine.v1.ScheduleTask.expires:type_name -> google.protobuf.Duration
+	69,  // 83: taskengine.v1.Schedule.definition:type_name -> taskengine.v1.ScheduleDefinition
+	100, // 84: taskengine.v1.Schedule.next:type_name -> google.protobuf.Timestamp
+	73,  // 85: taskengine.v1.Schedule.paused:type_name -> taskengine.v1.SchedulePause
+	74,  // 86: taskengine.v1.Schedule.last:type_name -> taskengine.v1.ScheduleFire
+	100, // 87: taskengine.v1.Schedule.waiting:type_name -> google.protobuf.Timestamp
+	74,  // 88: taskengine.v1.Schedule.running:type_name -> taskengine.v1.ScheduleFire
+	100, // 89: taskengine.v1.SchedulePause.since:type_name -> google.protobuf.Timestamp
+	100, // 90: taskengine.v1.ScheduleFire.time:type_name -> google.protobuf.Timestamp
+	72,  // 91: taskengine.v1.ListSchedulesResponse.schedules:type_name -> taskengine.v1.Schedule
+	72,  // 92: taskengine.v1.GetScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
+	69,  // 93: taskengine.v1.ApplyScheduleRequest.definition:type_name -> taskengine.v1.ScheduleDefinition
+	69,  // 94: taskengine.v1.PreviewScheduleRequest.definition:type_name -> taskengine.v1.ScheduleDefinition
+	100, // 95: taskengine.v1.PreviewScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	83,  // 96: taskengine.v1.PreviewScheduleResponse.times:type_name -> taskengine.v1.ScheduleTime
+	100, // 97: taskengine.v1.ScheduleTime.time:type_name -> google.protobuf.Timestamp
+	72,  // 98: taskengine.v1.PauseScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
+	72,  // 99: taskengine.v1.ResumeScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
+	100, // 100: taskengine.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	100, // 101: taskengine.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
+	1,   // 102: taskengine.v1.TaskService.Submit:input_type -> taskengine.v1.SubmitRequest
+	7,   // 103: taskengine.v1.TaskService.Get:input_type -> taskengine.v1.GetRequest
+	9,   // 104: taskengine.v1.TaskService.List:input_type -> taskengine.v1.ListRequest
+	11,  // 105: taskengine.v1.TaskService.Count:input_type -> taskengine.v1.CountRequest
+	14,  // 106: taskengine.v1.TaskService.Wait:input_type -> taskengine.v1.WaitRequest
+	16,  // 107: taskengine.v1.TaskService.Why:input_type -> taskengine.v1.WhyRequest
+	19,  // 108: taskengine.v1.TaskService.TaskLogs:input_type -> taskengine.v1.TaskLogsRequest
+	22,  // 109: taskengine.v1.TaskService.Cancel:input_type -> taskengine.v1.CancelRequest
+	24,  // 110: taskengine.v1.TaskService.Resume:input_type -> taskengine.v1.ResumeRequest
+	26,  // 111: taskengine.v1.TaskService.Fail:input_type -> taskengine.v1.FailRequest
+	28,  // 112: taskengine.v1.TaskService.Reschedule:input_type -> taskengine.v1.RescheduleRequest
+	30,  // 113: taskengine.v1.TaskService.ListTypes:input_type -> taskengine.v1.ListTypesRequest
+	33,  // 114: taskengine.v1.TaskService.PauseType:input_type -> taskengine.v1.PauseTypeRequest
+	35,  // 115: taskengine.v1.TaskService.ResumeType:input_type -> taskengine.v1.ResumeTypeRequest
+	42,  // 116: taskengine.v1.TaskService.ListLimits:input_type -> taskengine.v1.ListLimitsRequest
+	44,  // 117: taskengine.v1.TaskService.GetLimit:input_type -> taskengine.v1.GetLimitRequest
+	46,  // 118: taskengine.v1.TaskService.SetLimit:input_type -> taskengine.v1.SetLimitRequest
+	48,  // 119: taskengine.v1.TaskService.UnsetLimit:input_type -> taskengine.v1.UnsetLimitRequest
+	50,  // 120: taskengine.v1.TaskService.WatchLimits:input_type -> taskengine.v1.WatchLimitsRequest
+	52,  // 121: taskengine.v1.TaskService.WhyLimit:input_type -> taskengine.v1.WhyLimitRequest
+	60,  // 122: taskengine.v1.TaskService.ListAlerts:input_type -> taskengine.v1.ListAlertsRequest
+	62,  // 123: taskengine.v1.TaskService.TestAlerts:input_type -> taskengine.v1.TestAlertsRequest
+	65,  // 124: taskengine.v1.TaskService.SilenceAlerts:input_type -> taskengine.v1.SilenceAlertsRequest
+	67,  // 125: taskengine.v1.TaskService.UnsilenceAlerts:input_type -> taskengine.v1.UnsilenceAlertsRequest
+	75,  // 126: taskengine.v1.TaskService.ListSchedules:input_type -> taskengine.v1.ListSchedulesRequest
+	77,  // 127: taskengine.v1.TaskService.GetSchedule:input_type -> taskengine.v1.GetScheduleRequest
+	79,  // 128: taskengine.v1.TaskService.ApplySchedule:input_type -> taskengine.v1.ApplyScheduleRequest
+	81,  // 129: taskengine.v1.TaskService.PreviewSchedule:input_type -> taskengine.v1.PreviewScheduleRequest
+	84,  // 130: taskengine.v1.TaskService.DeleteSchedule:input_type -> taskengine.v1.DeleteScheduleRequest
+	86,  // 131: taskengine.v1.TaskService.PauseSchedule:input_type -> taskengine.v1.PauseScheduleRequest
+	88,  // 132: taskengine.v1.TaskService.ResumeSchedule:input_type -> taskengine.v1.ResumeScheduleRequest
+	90,  // 133: taskengine.v1.TaskService.TriggerSchedule:input_type -> taskengine.v1.TriggerScheduleRequest
+	92,  // 134: taskengine.v1.TaskService.BackfillSchedule:input_type -> taskengine.v1.BackfillScheduleRequest
+	37,  // 135: taskengine.v1.TaskService.Version:input_type -> taskengine.v1.VersionRequest
+	2,   // 136: taskengine.v1.TaskService.Submit:output_type -> taskengine.v1.SubmitResponse
+	8,   // 137: taskengine.v1.TaskService.Get:output_type -> taskengine.v1.GetResponse
+	10,  // 138: taskengine.v1.TaskService.List:output_type -> taskengine.v1.ListResponse
+	12,  // 139: taskengine.v1.TaskService.Count:output_type -> taskengine.v1.CountResponse
+	15,  // 140: taskengine.v1.TaskService.Wait:output_type -> taskengine.v1.WaitResponse
+	17,  // 141: taskengine.v1.TaskService.Why:output_type -> taskengine.v1.WhyResponse
+	20,  // 142: taskengine.v1.TaskService.TaskLogs:output_type -> taskengine.v1.TaskLogsResponse
+	23,  // 143: taskengine.v1.TaskService.Cancel:output_type -> taskengine.v1.CancelResponse
+	25,  // 144: taskengine.v1.TaskService.Resume:output_type -> taskengine.v1.ResumeResponse
+	27,  // 145: taskengine.v1.TaskService.Fail:output_type -> taskengine.v1.FailResponse
+	29,  // 146: taskengine.v1.TaskService.Reschedule:output_type -> taskengine.v1.RescheduleResponse
+	31,  // 147: taskengine.v1.TaskService.ListTypes:output_type -> taskengine.v1.ListTypesResponse
+	34,  // 148: taskengine.v1.TaskService.PauseType:output_type -> taskengine.v1.PauseTypeResponse
+	36,  // 149: taskengine.v1.TaskService.ResumeType:output_type -> taskengine.v1.ResumeTypeResponse
+	43,  // 150: taskengine.v1.TaskService.ListLimits:output_type -> taskengine.v1.ListLimitsResponse
+	45,  // 151: taskengine.v1.TaskService.GetLimit:output_type -> taskengine.v1.GetLimitResponse
+	47,  // 152: taskengine.v1.TaskService.SetLimit:output_type -> taskengine.v1.SetLimitResponse
+	49,  // 153: taskengine.v1.TaskService.UnsetLimit:output_type -> taskengine.v1.UnsetLimitResponse
+	51,  // 154: taskengine.v1.TaskService.WatchLimits:output_type -> taskengine.v1.WatchLimitsResponse
+	53,  // 155: taskengine.v1.TaskService.WhyLimit:output_type -> taskengine.v1.WhyLimitResponse
+	61,  // 156: taskengine.v1.TaskService.ListAlerts:output_type -> taskengine.v1.ListAlertsResponse
+	63,  // 157: taskengine.v1.TaskService.TestAlerts:output_type -> taskengine.v1.TestAlertsResponse
+	66,  // 158: taskengine.v1.TaskService.SilenceAlerts:output_type -> taskengine.v1.SilenceAlertsResponse
+	68,  // 159: taskengine.v1.TaskService.UnsilenceAlerts:output_type -> taskengine.v1.UnsilenceAlertsResponse
+	76,  // 160: taskengine.v1.TaskService.ListSchedules:output_type -> taskengine.v1.ListSchedulesResponse
+	78,  // 161: taskengine.v1.TaskService.GetSchedule:output_type -> taskengine.v1.GetScheduleResponse
+	80,  // 162: taskengine.v1.TaskService.ApplySchedule:output_type -> taskengine.v1.ApplyScheduleResponse
+	82,  // 163: taskengine.v1.TaskService.PreviewSchedule:output_type -> taskengine.v1.PreviewScheduleResponse
+	85,  // 164: taskengine.v1.TaskService.DeleteSchedule:output_type -> taskengine.v1.DeleteScheduleResponse
+	87,  // 165: taskengine.v1.TaskService.PauseSchedule:output_type -> taskengine.v1.PauseScheduleResponse
+	89,  // 166: taskengine.v1.TaskService.ResumeSchedule:output_type -> taskengine.v1.ResumeScheduleResponse
+	91,  // 167: taskengine.v1.TaskService.TriggerSchedule:output_type -> taskengine.v1.TriggerScheduleResponse
+	93,  // 168: taskengine.v1.TaskService.BackfillSchedule:output_type -> taskengine.v1.BackfillScheduleResponse
+	38,  // 169: taskengine.v1.TaskService.Version:output_type -> taskengine.v1.VersionResponse
+	136, // [136:170] is the sub-list for method output_type
+	102, // [102:136] is the sub-list for method input_type
+	102, // [102:102] is the sub-list for extension type_name
+	102, // [102:102] is the sub-list for extension extendee
+	0,   // [0:102] is the sub-list for field type_name
 }
 
 func init() { file_taskengine_v1_taskengine_proto_init() }
@@ -5164,13 +6832,14 @@ func file_taskengine_v1_taskengine_proto_init() {
 	file_taskengine_v1_taskengine_proto_msgTypes[41].OneofWrappers = []any{}
 	file_taskengine_v1_taskengine_proto_msgTypes[46].OneofWrappers = []any{}
 	file_taskengine_v1_taskengine_proto_msgTypes[48].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[71].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_taskengine_v1_taskengine_proto_rawDesc), len(file_taskengine_v1_taskengine_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   74,
+			NumMessages:   100,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

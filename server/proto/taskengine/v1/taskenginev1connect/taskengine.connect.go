@@ -94,6 +94,32 @@ const (
 	// TaskServiceUnsilenceAlertsProcedure is the fully-qualified name of the TaskService's
 	// UnsilenceAlerts RPC.
 	TaskServiceUnsilenceAlertsProcedure = "/taskengine.v1.TaskService/UnsilenceAlerts"
+	// TaskServiceListSchedulesProcedure is the fully-qualified name of the TaskService's ListSchedules
+	// RPC.
+	TaskServiceListSchedulesProcedure = "/taskengine.v1.TaskService/ListSchedules"
+	// TaskServiceGetScheduleProcedure is the fully-qualified name of the TaskService's GetSchedule RPC.
+	TaskServiceGetScheduleProcedure = "/taskengine.v1.TaskService/GetSchedule"
+	// TaskServiceApplyScheduleProcedure is the fully-qualified name of the TaskService's ApplySchedule
+	// RPC.
+	TaskServiceApplyScheduleProcedure = "/taskengine.v1.TaskService/ApplySchedule"
+	// TaskServicePreviewScheduleProcedure is the fully-qualified name of the TaskService's
+	// PreviewSchedule RPC.
+	TaskServicePreviewScheduleProcedure = "/taskengine.v1.TaskService/PreviewSchedule"
+	// TaskServiceDeleteScheduleProcedure is the fully-qualified name of the TaskService's
+	// DeleteSchedule RPC.
+	TaskServiceDeleteScheduleProcedure = "/taskengine.v1.TaskService/DeleteSchedule"
+	// TaskServicePauseScheduleProcedure is the fully-qualified name of the TaskService's PauseSchedule
+	// RPC.
+	TaskServicePauseScheduleProcedure = "/taskengine.v1.TaskService/PauseSchedule"
+	// TaskServiceResumeScheduleProcedure is the fully-qualified name of the TaskService's
+	// ResumeSchedule RPC.
+	TaskServiceResumeScheduleProcedure = "/taskengine.v1.TaskService/ResumeSchedule"
+	// TaskServiceTriggerScheduleProcedure is the fully-qualified name of the TaskService's
+	// TriggerSchedule RPC.
+	TaskServiceTriggerScheduleProcedure = "/taskengine.v1.TaskService/TriggerSchedule"
+	// TaskServiceBackfillScheduleProcedure is the fully-qualified name of the TaskService's
+	// BackfillSchedule RPC.
+	TaskServiceBackfillScheduleProcedure = "/taskengine.v1.TaskService/BackfillSchedule"
 	// TaskServiceVersionProcedure is the fully-qualified name of the TaskService's Version RPC.
 	TaskServiceVersionProcedure = "/taskengine.v1.TaskService/Version"
 )
@@ -177,6 +203,33 @@ type TaskServiceClient interface {
 	SilenceAlerts(context.Context, *v1.SilenceAlertsRequest) (*v1.SilenceAlertsResponse, error)
 	// UnsilenceAlerts ends a silence.
 	UnsilenceAlerts(context.Context, *v1.UnsilenceAlertsRequest) (*v1.UnsilenceAlertsResponse, error)
+	// ListSchedules returns schedules without the payloads of their tasks, and without what
+	// waits and runs. Their order is fixed, but is not that of their names.
+	ListSchedules(context.Context, *v1.ListSchedulesRequest) (*v1.ListSchedulesResponse, error)
+	// GetSchedule returns one schedule. It answers not_found if there is none with the name.
+	GetSchedule(context.Context, *v1.GetScheduleRequest) (*v1.GetScheduleResponse, error)
+	// ApplySchedule makes a schedule be as a definition says. A new schedule fires for times
+	// that come after the request, and so does a schedule that is given another definition. It
+	// may be repeated. It does not end a pause.
+	ApplySchedule(context.Context, *v1.ApplyScheduleRequest) (*v1.ApplyScheduleResponse, error)
+	// PreviewSchedule returns the next times of a schedule, or of a definition, which need not
+	// be stored. They are those of its calendar, whether it is paused or not.
+	PreviewSchedule(context.Context, *v1.PreviewScheduleRequest) (*v1.PreviewScheduleResponse, error)
+	// DeleteSchedule ends a schedule. Tasks that it has added are not affected.
+	DeleteSchedule(context.Context, *v1.DeleteScheduleRequest) (*v1.DeleteScheduleResponse, error)
+	// PauseSchedule stops a schedule from firing until ResumeSchedule. Times that come meanwhile
+	// are left out. Tasks that it has added are not affected. For a paused schedule it does
+	// nothing.
+	PauseSchedule(context.Context, *v1.PauseScheduleRequest) (*v1.PauseScheduleResponse, error)
+	// ResumeSchedule ends a pause. For a schedule that is not paused it does nothing.
+	ResumeSchedule(context.Context, *v1.ResumeScheduleRequest) (*v1.ResumeScheduleResponse, error)
+	// TriggerSchedule has a schedule add a task now, also if it is paused, and whatever its
+	// overlap is. Each request adds another task.
+	TriggerSchedule(context.Context, *v1.TriggerScheduleRequest) (*v1.TriggerScheduleResponse, error)
+	// BackfillSchedule has a schedule add tasks for its times between two times, also if it has
+	// added some for them before, if it is paused, and whatever its overlap is. Each request
+	// adds other tasks. It answers invalid_argument for more than 50000 times.
+	BackfillSchedule(context.Context, *v1.BackfillScheduleRequest) (*v1.BackfillScheduleResponse, error)
 	// Version returns the version of the program.
 	Version(context.Context, *v1.VersionRequest) (*v1.VersionResponse, error)
 }
@@ -336,6 +389,60 @@ func NewTaskServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			connect.WithSchema(taskServiceMethods.ByName("UnsilenceAlerts")),
 			connect.WithClientOptions(opts...),
 		),
+		listSchedules: connect.NewClient[v1.ListSchedulesRequest, v1.ListSchedulesResponse](
+			httpClient,
+			baseURL+TaskServiceListSchedulesProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("ListSchedules")),
+			connect.WithClientOptions(opts...),
+		),
+		getSchedule: connect.NewClient[v1.GetScheduleRequest, v1.GetScheduleResponse](
+			httpClient,
+			baseURL+TaskServiceGetScheduleProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("GetSchedule")),
+			connect.WithClientOptions(opts...),
+		),
+		applySchedule: connect.NewClient[v1.ApplyScheduleRequest, v1.ApplyScheduleResponse](
+			httpClient,
+			baseURL+TaskServiceApplyScheduleProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("ApplySchedule")),
+			connect.WithClientOptions(opts...),
+		),
+		previewSchedule: connect.NewClient[v1.PreviewScheduleRequest, v1.PreviewScheduleResponse](
+			httpClient,
+			baseURL+TaskServicePreviewScheduleProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("PreviewSchedule")),
+			connect.WithClientOptions(opts...),
+		),
+		deleteSchedule: connect.NewClient[v1.DeleteScheduleRequest, v1.DeleteScheduleResponse](
+			httpClient,
+			baseURL+TaskServiceDeleteScheduleProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("DeleteSchedule")),
+			connect.WithClientOptions(opts...),
+		),
+		pauseSchedule: connect.NewClient[v1.PauseScheduleRequest, v1.PauseScheduleResponse](
+			httpClient,
+			baseURL+TaskServicePauseScheduleProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("PauseSchedule")),
+			connect.WithClientOptions(opts...),
+		),
+		resumeSchedule: connect.NewClient[v1.ResumeScheduleRequest, v1.ResumeScheduleResponse](
+			httpClient,
+			baseURL+TaskServiceResumeScheduleProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("ResumeSchedule")),
+			connect.WithClientOptions(opts...),
+		),
+		triggerSchedule: connect.NewClient[v1.TriggerScheduleRequest, v1.TriggerScheduleResponse](
+			httpClient,
+			baseURL+TaskServiceTriggerScheduleProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("TriggerSchedule")),
+			connect.WithClientOptions(opts...),
+		),
+		backfillSchedule: connect.NewClient[v1.BackfillScheduleRequest, v1.BackfillScheduleResponse](
+			httpClient,
+			baseURL+TaskServiceBackfillScheduleProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("BackfillSchedule")),
+			connect.WithClientOptions(opts...),
+		),
 		version: connect.NewClient[v1.VersionRequest, v1.VersionResponse](
 			httpClient,
 			baseURL+TaskServiceVersionProcedure,
@@ -347,31 +454,40 @@ func NewTaskServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 
 // taskServiceClient implements TaskServiceClient.
 type taskServiceClient struct {
-	submit          *connect.Client[v1.SubmitRequest, v1.SubmitResponse]
-	get             *connect.Client[v1.GetRequest, v1.GetResponse]
-	list            *connect.Client[v1.ListRequest, v1.ListResponse]
-	count           *connect.Client[v1.CountRequest, v1.CountResponse]
-	wait            *connect.Client[v1.WaitRequest, v1.WaitResponse]
-	why             *connect.Client[v1.WhyRequest, v1.WhyResponse]
-	taskLogs        *connect.Client[v1.TaskLogsRequest, v1.TaskLogsResponse]
-	cancel          *connect.Client[v1.CancelRequest, v1.CancelResponse]
-	resume          *connect.Client[v1.ResumeRequest, v1.ResumeResponse]
-	fail            *connect.Client[v1.FailRequest, v1.FailResponse]
-	reschedule      *connect.Client[v1.RescheduleRequest, v1.RescheduleResponse]
-	listTypes       *connect.Client[v1.ListTypesRequest, v1.ListTypesResponse]
-	pauseType       *connect.Client[v1.PauseTypeRequest, v1.PauseTypeResponse]
-	resumeType      *connect.Client[v1.ResumeTypeRequest, v1.ResumeTypeResponse]
-	listLimits      *connect.Client[v1.ListLimitsRequest, v1.ListLimitsResponse]
-	getLimit        *connect.Client[v1.GetLimitRequest, v1.GetLimitResponse]
-	setLimit        *connect.Client[v1.SetLimitRequest, v1.SetLimitResponse]
-	unsetLimit      *connect.Client[v1.UnsetLimitRequest, v1.UnsetLimitResponse]
-	watchLimits     *connect.Client[v1.WatchLimitsRequest, v1.WatchLimitsResponse]
-	whyLimit        *connect.Client[v1.WhyLimitRequest, v1.WhyLimitResponse]
-	listAlerts      *connect.Client[v1.ListAlertsRequest, v1.ListAlertsResponse]
-	testAlerts      *connect.Client[v1.TestAlertsRequest, v1.TestAlertsResponse]
-	silenceAlerts   *connect.Client[v1.SilenceAlertsRequest, v1.SilenceAlertsResponse]
-	unsilenceAlerts *connect.Client[v1.UnsilenceAlertsRequest, v1.UnsilenceAlertsResponse]
-	version         *connect.Client[v1.VersionRequest, v1.VersionResponse]
+	submit           *connect.Client[v1.SubmitRequest, v1.SubmitResponse]
+	get              *connect.Client[v1.GetRequest, v1.GetResponse]
+	list             *connect.Client[v1.ListRequest, v1.ListResponse]
+	count            *connect.Client[v1.CountRequest, v1.CountResponse]
+	wait             *connect.Client[v1.WaitRequest, v1.WaitResponse]
+	why              *connect.Client[v1.WhyRequest, v1.WhyResponse]
+	taskLogs         *connect.Client[v1.TaskLogsRequest, v1.TaskLogsResponse]
+	cancel           *connect.Client[v1.CancelRequest, v1.CancelResponse]
+	resume           *connect.Client[v1.ResumeRequest, v1.ResumeResponse]
+	fail             *connect.Client[v1.FailRequest, v1.FailResponse]
+	reschedule       *connect.Client[v1.RescheduleRequest, v1.RescheduleResponse]
+	listTypes        *connect.Client[v1.ListTypesRequest, v1.ListTypesResponse]
+	pauseType        *connect.Client[v1.PauseTypeRequest, v1.PauseTypeResponse]
+	resumeType       *connect.Client[v1.ResumeTypeRequest, v1.ResumeTypeResponse]
+	listLimits       *connect.Client[v1.ListLimitsRequest, v1.ListLimitsResponse]
+	getLimit         *connect.Client[v1.GetLimitRequest, v1.GetLimitResponse]
+	setLimit         *connect.Client[v1.SetLimitRequest, v1.SetLimitResponse]
+	unsetLimit       *connect.Client[v1.UnsetLimitRequest, v1.UnsetLimitResponse]
+	watchLimits      *connect.Client[v1.WatchLimitsRequest, v1.WatchLimitsResponse]
+	whyLimit         *connect.Client[v1.WhyLimitRequest, v1.WhyLimitResponse]
+	listAlerts       *connect.Client[v1.ListAlertsRequest, v1.ListAlertsResponse]
+	testAlerts       *connect.Client[v1.TestAlertsRequest, v1.TestAlertsResponse]
+	silenceAlerts    *connect.Client[v1.SilenceAlertsRequest, v1.SilenceAlertsResponse]
+	unsilenceAlerts  *connect.Client[v1.UnsilenceAlertsRequest, v1.UnsilenceAlertsResponse]
+	listSchedules    *connect.Client[v1.ListSchedulesRequest, v1.ListSchedulesResponse]
+	getSchedule      *connect.Client[v1.GetScheduleRequest, v1.GetScheduleResponse]
+	applySchedule    *connect.Client[v1.ApplyScheduleRequest, v1.ApplyScheduleResponse]
+	previewSchedule  *connect.Client[v1.PreviewScheduleRequest, v1.PreviewScheduleResponse]
+	deleteSchedule   *connect.Client[v1.DeleteScheduleRequest, v1.DeleteScheduleResponse]
+	pauseSchedule    *connect.Client[v1.PauseScheduleRequest, v1.PauseScheduleResponse]
+	resumeSchedule   *connect.Client[v1.ResumeScheduleRequest, v1.ResumeScheduleResponse]
+	triggerSchedule  *connect.Client[v1.TriggerScheduleRequest, v1.TriggerScheduleResponse]
+	backfillSchedule *connect.Client[v1.BackfillScheduleRequest, v1.BackfillScheduleResponse]
+	version          *connect.Client[v1.VersionRequest, v1.VersionResponse]
 }
 
 // Submit calls taskengine.v1.TaskService.Submit.
@@ -582,6 +698,87 @@ func (c *taskServiceClient) UnsilenceAlerts(ctx context.Context, req *v1.Unsilen
 	return nil, err
 }
 
+// ListSchedules calls taskengine.v1.TaskService.ListSchedules.
+func (c *taskServiceClient) ListSchedules(ctx context.Context, req *v1.ListSchedulesRequest) (*v1.ListSchedulesResponse, error) {
+	response, err := c.listSchedules.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// GetSchedule calls taskengine.v1.TaskService.GetSchedule.
+func (c *taskServiceClient) GetSchedule(ctx context.Context, req *v1.GetScheduleRequest) (*v1.GetScheduleResponse, error) {
+	response, err := c.getSchedule.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// ApplySchedule calls taskengine.v1.TaskService.ApplySchedule.
+func (c *taskServiceClient) ApplySchedule(ctx context.Context, req *v1.ApplyScheduleRequest) (*v1.ApplyScheduleResponse, error) {
+	response, err := c.applySchedule.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// PreviewSchedule calls taskengine.v1.TaskService.PreviewSchedule.
+func (c *taskServiceClient) PreviewSchedule(ctx context.Context, req *v1.PreviewScheduleRequest) (*v1.PreviewScheduleResponse, error) {
+	response, err := c.previewSchedule.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// DeleteSchedule calls taskengine.v1.TaskService.DeleteSchedule.
+func (c *taskServiceClient) DeleteSchedule(ctx context.Context, req *v1.DeleteScheduleRequest) (*v1.DeleteScheduleResponse, error) {
+	response, err := c.deleteSchedule.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// PauseSchedule calls taskengine.v1.TaskService.PauseSchedule.
+func (c *taskServiceClient) PauseSchedule(ctx context.Context, req *v1.PauseScheduleRequest) (*v1.PauseScheduleResponse, error) {
+	response, err := c.pauseSchedule.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// ResumeSchedule calls taskengine.v1.TaskService.ResumeSchedule.
+func (c *taskServiceClient) ResumeSchedule(ctx context.Context, req *v1.ResumeScheduleRequest) (*v1.ResumeScheduleResponse, error) {
+	response, err := c.resumeSchedule.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// TriggerSchedule calls taskengine.v1.TaskService.TriggerSchedule.
+func (c *taskServiceClient) TriggerSchedule(ctx context.Context, req *v1.TriggerScheduleRequest) (*v1.TriggerScheduleResponse, error) {
+	response, err := c.triggerSchedule.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// BackfillSchedule calls taskengine.v1.TaskService.BackfillSchedule.
+func (c *taskServiceClient) BackfillSchedule(ctx context.Context, req *v1.BackfillScheduleRequest) (*v1.BackfillScheduleResponse, error) {
+	response, err := c.backfillSchedule.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // Version calls taskengine.v1.TaskService.Version.
 func (c *taskServiceClient) Version(ctx context.Context, req *v1.VersionRequest) (*v1.VersionResponse, error) {
 	response, err := c.version.CallUnary(ctx, connect.NewRequest(req))
@@ -670,6 +867,33 @@ type TaskServiceHandler interface {
 	SilenceAlerts(context.Context, *v1.SilenceAlertsRequest) (*v1.SilenceAlertsResponse, error)
 	// UnsilenceAlerts ends a silence.
 	UnsilenceAlerts(context.Context, *v1.UnsilenceAlertsRequest) (*v1.UnsilenceAlertsResponse, error)
+	// ListSchedules returns schedules without the payloads of their tasks, and without what
+	// waits and runs. Their order is fixed, but is not that of their names.
+	ListSchedules(context.Context, *v1.ListSchedulesRequest) (*v1.ListSchedulesResponse, error)
+	// GetSchedule returns one schedule. It answers not_found if there is none with the name.
+	GetSchedule(context.Context, *v1.GetScheduleRequest) (*v1.GetScheduleResponse, error)
+	// ApplySchedule makes a schedule be as a definition says. A new schedule fires for times
+	// that come after the request, and so does a schedule that is given another definition. It
+	// may be repeated. It does not end a pause.
+	ApplySchedule(context.Context, *v1.ApplyScheduleRequest) (*v1.ApplyScheduleResponse, error)
+	// PreviewSchedule returns the next times of a schedule, or of a definition, which need not
+	// be stored. They are those of its calendar, whether it is paused or not.
+	PreviewSchedule(context.Context, *v1.PreviewScheduleRequest) (*v1.PreviewScheduleResponse, error)
+	// DeleteSchedule ends a schedule. Tasks that it has added are not affected.
+	DeleteSchedule(context.Context, *v1.DeleteScheduleRequest) (*v1.DeleteScheduleResponse, error)
+	// PauseSchedule stops a schedule from firing until ResumeSchedule. Times that come meanwhile
+	// are left out. Tasks that it has added are not affected. For a paused schedule it does
+	// nothing.
+	PauseSchedule(context.Context, *v1.PauseScheduleRequest) (*v1.PauseScheduleResponse, error)
+	// ResumeSchedule ends a pause. For a schedule that is not paused it does nothing.
+	ResumeSchedule(context.Context, *v1.ResumeScheduleRequest) (*v1.ResumeScheduleResponse, error)
+	// TriggerSchedule has a schedule add a task now, also if it is paused, and whatever its
+	// overlap is. Each request adds another task.
+	TriggerSchedule(context.Context, *v1.TriggerScheduleRequest) (*v1.TriggerScheduleResponse, error)
+	// BackfillSchedule has a schedule add tasks for its times between two times, also if it has
+	// added some for them before, if it is paused, and whatever its overlap is. Each request
+	// adds other tasks. It answers invalid_argument for more than 50000 times.
+	BackfillSchedule(context.Context, *v1.BackfillScheduleRequest) (*v1.BackfillScheduleResponse, error)
 	// Version returns the version of the program.
 	Version(context.Context, *v1.VersionRequest) (*v1.VersionResponse, error)
 }
@@ -825,6 +1049,60 @@ func NewTaskServiceHandler(svc TaskServiceHandler, opts ...connect.HandlerOption
 		connect.WithSchema(taskServiceMethods.ByName("UnsilenceAlerts")),
 		connect.WithHandlerOptions(opts...),
 	)
+	taskServiceListSchedulesHandler := connect.NewUnaryHandlerSimple(
+		TaskServiceListSchedulesProcedure,
+		svc.ListSchedules,
+		connect.WithSchema(taskServiceMethods.ByName("ListSchedules")),
+		connect.WithHandlerOptions(opts...),
+	)
+	taskServiceGetScheduleHandler := connect.NewUnaryHandlerSimple(
+		TaskServiceGetScheduleProcedure,
+		svc.GetSchedule,
+		connect.WithSchema(taskServiceMethods.ByName("GetSchedule")),
+		connect.WithHandlerOptions(opts...),
+	)
+	taskServiceApplyScheduleHandler := connect.NewUnaryHandlerSimple(
+		TaskServiceApplyScheduleProcedure,
+		svc.ApplySchedule,
+		connect.WithSchema(taskServiceMethods.ByName("ApplySchedule")),
+		connect.WithHandlerOptions(opts...),
+	)
+	taskServicePreviewScheduleHandler := connect.NewUnaryHandlerSimple(
+		TaskServicePreviewScheduleProcedure,
+		svc.PreviewSchedule,
+		connect.WithSchema(taskServiceMethods.ByName("PreviewSchedule")),
+		connect.WithHandlerOptions(opts...),
+	)
+	taskServiceDeleteScheduleHandler := connect.NewUnaryHandlerSimple(
+		TaskServiceDeleteScheduleProcedure,
+		svc.DeleteSchedule,
+		connect.WithSchema(taskServiceMethods.ByName("DeleteSchedule")),
+		connect.WithHandlerOptions(opts...),
+	)
+	taskServicePauseScheduleHandler := connect.NewUnaryHandlerSimple(
+		TaskServicePauseScheduleProcedure,
+		svc.PauseSchedule,
+		connect.WithSchema(taskServiceMethods.ByName("PauseSchedule")),
+		connect.WithHandlerOptions(opts...),
+	)
+	taskServiceResumeScheduleHandler := connect.NewUnaryHandlerSimple(
+		TaskServiceResumeScheduleProcedure,
+		svc.ResumeSchedule,
+		connect.WithSchema(taskServiceMethods.ByName("ResumeSchedule")),
+		connect.WithHandlerOptions(opts...),
+	)
+	taskServiceTriggerScheduleHandler := connect.NewUnaryHandlerSimple(
+		TaskServiceTriggerScheduleProcedure,
+		svc.TriggerSchedule,
+		connect.WithSchema(taskServiceMethods.ByName("TriggerSchedule")),
+		connect.WithHandlerOptions(opts...),
+	)
+	taskServiceBackfillScheduleHandler := connect.NewUnaryHandlerSimple(
+		TaskServiceBackfillScheduleProcedure,
+		svc.BackfillSchedule,
+		connect.WithSchema(taskServiceMethods.ByName("BackfillSchedule")),
+		connect.WithHandlerOptions(opts...),
+	)
 	taskServiceVersionHandler := connect.NewUnaryHandlerSimple(
 		TaskServiceVersionProcedure,
 		svc.Version,
@@ -881,6 +1159,24 @@ func NewTaskServiceHandler(svc TaskServiceHandler, opts ...connect.HandlerOption
 			taskServiceSilenceAlertsHandler.ServeHTTP(w, r)
 		case TaskServiceUnsilenceAlertsProcedure:
 			taskServiceUnsilenceAlertsHandler.ServeHTTP(w, r)
+		case TaskServiceListSchedulesProcedure:
+			taskServiceListSchedulesHandler.ServeHTTP(w, r)
+		case TaskServiceGetScheduleProcedure:
+			taskServiceGetScheduleHandler.ServeHTTP(w, r)
+		case TaskServiceApplyScheduleProcedure:
+			taskServiceApplyScheduleHandler.ServeHTTP(w, r)
+		case TaskServicePreviewScheduleProcedure:
+			taskServicePreviewScheduleHandler.ServeHTTP(w, r)
+		case TaskServiceDeleteScheduleProcedure:
+			taskServiceDeleteScheduleHandler.ServeHTTP(w, r)
+		case TaskServicePauseScheduleProcedure:
+			taskServicePauseScheduleHandler.ServeHTTP(w, r)
+		case TaskServiceResumeScheduleProcedure:
+			taskServiceResumeScheduleHandler.ServeHTTP(w, r)
+		case TaskServiceTriggerScheduleProcedure:
+			taskServiceTriggerScheduleHandler.ServeHTTP(w, r)
+		case TaskServiceBackfillScheduleProcedure:
+			taskServiceBackfillScheduleHandler.ServeHTTP(w, r)
 		case TaskServiceVersionProcedure:
 			taskServiceVersionHandler.ServeHTTP(w, r)
 		default:
@@ -986,6 +1282,42 @@ func (UnimplementedTaskServiceHandler) SilenceAlerts(context.Context, *v1.Silenc
 
 func (UnimplementedTaskServiceHandler) UnsilenceAlerts(context.Context, *v1.UnsilenceAlertsRequest) (*v1.UnsilenceAlertsResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.UnsilenceAlerts is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) ListSchedules(context.Context, *v1.ListSchedulesRequest) (*v1.ListSchedulesResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.ListSchedules is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) GetSchedule(context.Context, *v1.GetScheduleRequest) (*v1.GetScheduleResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.GetSchedule is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) ApplySchedule(context.Context, *v1.ApplyScheduleRequest) (*v1.ApplyScheduleResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.ApplySchedule is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) PreviewSchedule(context.Context, *v1.PreviewScheduleRequest) (*v1.PreviewScheduleResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.PreviewSchedule is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) DeleteSchedule(context.Context, *v1.DeleteScheduleRequest) (*v1.DeleteScheduleResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.DeleteSchedule is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) PauseSchedule(context.Context, *v1.PauseScheduleRequest) (*v1.PauseScheduleResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.PauseSchedule is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) ResumeSchedule(context.Context, *v1.ResumeScheduleRequest) (*v1.ResumeScheduleResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.ResumeSchedule is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) TriggerSchedule(context.Context, *v1.TriggerScheduleRequest) (*v1.TriggerScheduleResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.TriggerSchedule is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) BackfillSchedule(context.Context, *v1.BackfillScheduleRequest) (*v1.BackfillScheduleResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.BackfillSchedule is not implemented"))
 }
 
 func (UnimplementedTaskServiceHandler) Version(context.Context, *v1.VersionRequest) (*v1.VersionResponse, error) {
