@@ -76,13 +76,7 @@ func rateText(r *taskenginev1.Rate) string {
 	if r.GetCount() == 0 {
 		return ""
 	}
-	per := r.GetPer().AsDuration().String()
-	for _, zero := range []string{"m0s", "h0m"} {
-		if strings.HasSuffix(per, zero) {
-			per = per[:len(per)-2]
-		}
-	}
-	return fmt.Sprintf("%d/%s", r.GetCount(), per)
+	return fmt.Sprintf("%d/%s", r.GetCount(), durationText(r.GetPer()))
 }
 
 // rateWords writes the rate of a limit for people.

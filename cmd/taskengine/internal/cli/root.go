@@ -46,6 +46,9 @@ func newRoot(a *app) *cobra.Command {
 			newLimitList(a), newLimitGet(a), newLimitSet(a), newLimitUnset(a), newLimitPause(a), newLimitResume(a), newLimitWatch(a), newLimitWhy(a)),
 		group("alert", "Look at alerts, silence them, and test where they go",
 			newAlertList(a), newAlertTest(a), newAlertSilence(a), newAlertUnsilence(a)),
+		group("schedule", "Look at schedules, and change them while nodes run",
+			newScheduleList(a), newScheduleShow(a), newSchedulePreview(a), newScheduleApply(a), newScheduleDelete(a),
+			newSchedulePause(a), newScheduleResume(a), newScheduleTrigger(a), newScheduleBackfill(a)),
 		newMigrate(a), newShards(a), newCoordination(a), newCopy(a), newBackup(a), newRestore(a), newDoctor(a),
 		newHandler(a),
 		newBench(a),
@@ -85,8 +88,8 @@ const exitCodesHelp = `Exit codes:
      done
   2  usage: the command line, or a request, makes no sense
   3  the configuration is invalid
-  4  there is no such task, limit, silence or target of alerts
-  5  conflict: the task or the limit has changed meanwhile
+  4  there is no such task, limit, schedule, silence or target of alerts
+  5  conflict: the task, the limit or the schedule has changed meanwhile
   6  the task's state does not allow that
   7  the node cannot be reached or is stopping, or the time is over
   8  the backlog of a type is full: nothing was added

@@ -113,3 +113,14 @@ func when(t *timestamppb.Timestamp) string {
 	}
 	return t.AsTime().Format(time.RFC3339)
 }
+
+// durationText writes a duration as configurations have it, such as 1h30m.
+func durationText(d *durationpb.Duration) string {
+	text := d.AsDuration().String()
+	for _, zero := range []string{"m0s", "h0m"} {
+		if strings.HasSuffix(text, zero) {
+			text = text[:len(text)-2]
+		}
+	}
+	return text
+}

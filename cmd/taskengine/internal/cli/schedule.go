@@ -1,0 +1,92 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/taskengine/taskengine/schedule/calendar"
+	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
+)
+
+// What the subcommands of schedule have in common.
+
+// newScheduleEdit returns a command that changes one schedule and shows it.
+func newScheduleEdit(a *app, verb, short, long string, do func(ctx context.Context, c *client, name string) (*taskenginev1.Schedule, error)) *cobra.Command {
+	return &cobra.Command{
+		Use: verb + " NAME", Short: short, Long: long, Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.with(func(c *client) error {
+				s, err := do(cmd.Context(), c, args[0])
+				if err != nil {
+					return err
+				}
+				return a.showScheduleRows(s)
+			})
+		},
+	}
+}
+
+// showScheduleRows writes schedules as rows, or each as a line of JSON.
+func (a *app) showScheduleRows(schedules ...*taskenginev1.Schedule) error {
+	if a.json() {
+		for _, s := range schedules {
+			if err := a.printJSON(scheduleToJSON(s)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	rows := make([][]string, len(schedules))
+	for i, s := range schedules {
+		rows[i] = []string{
+			s.GetName(), s.GetDefinition().GetTask().GetType(), whenWords(s.GetDefinition()), when(s.GetNext()), when(s.GetLast().GetTime()),
+			fmt.Sprint(s.GetFires()), fmt.Sprint(s.GetMissed()), fmt.Sprint(s.GetOverlapped()), yesNo(s.GetPaused() != nil), s.GetError(),
+		}
+	}
+	return a.printTable([]string{"SCHEDULE", "TYPE", "WHEN", "NEXT", "LAST", "FIRES", "MISSED", "OVERLAPPED", "PAUSED", "ERROR"}, rows)
+}
+
+// whenWords says at which times a schedule fires.
+func whenWords(d *taskenginev1.ScheduleDefinition) string {
+	if d.GetCron() != "" {
+		return d.GetCron() + " " + cmp.Or(d.GetTimezone(), "UTC")
+	}
+	text := "every " + durationText(d.GetEvery())
+	if d.GetAnchor() != nil {
+		text += " from " + when(d.GetAnchor())
+	}
+	return text
+}
+
+// timeWords writes a time in UTC, and by the clock in the zone of a schedule if that is another one.
+func timeWords(t *timestamppb.Timestamp, d *taskenginev1.ScheduleDefinition) string {
+	zone, err := calendar.LoadLocation(cmp.Or(d.GetTimezone(), "UTC"))
+	if t == nil || err != nil || zone == time.UTC {
+		return when(t)
+	}
+	return fmt.Sprintf("%s (%s in %s)", when(t), t.AsTime().In(zone).Format(time.RFC3339), d.GetTimezone())
+}
+
+// scheduleOutcome says what a command has done to a schedule: created, updated, unchanged or deleted.
+type scheduleOutcome struct{ name, outcome string }
+
+// showOutcomes writes what was done to schedules.
+func (a *app) showOutcomes(all ...scheduleOutcome) error {
+	rows := make([][]string, len(all))
+	for i, o := range all {
+		if rows[i] = []string{o.name, o.outcome}; a.json() {
+			if err := a.printJSON(scheduleOutcomeJSON{o.name, o.outcome}); err != nil {
+				return err
+			}
+		}
+	}
+	if a.json() || len(rows) == 0 {
+		return nil
+	}
+	return a.printTable([]string{"SCHEDULE", "OUTCOME"}, rows)
+}
