@@ -124,7 +124,8 @@ func jitter(id task.ID, most time.Duration) time.Duration {
 	return time.Duration(h.Sum64() % uint64(most+1)).Truncate(time.Microsecond)
 }
 
-// obey carries out the orders of people, as far as there is room in one transaction.
+// obey carries out the orders of people, as far as there is room in one transaction. An order to delete the schedule ends a
+// backfill that needs more of them.
 func (d *Run) obey() error {
 	orders := d.State.Orders
 	d.State.Orders = nil
@@ -145,7 +146,8 @@ func (d *Run) obey() error {
 			at := task.Stamp(o.At)
 			d.add(Start{Fire{TriggeredID(d.id, at), at}, d.now})
 		case o.Backfill != nil:
-			if rest := d.backfill(o); rest != nil {
+			rest := d.backfill(o)
+			if isDeleted := func(o Order) bool { return o.Delete }; rest != nil && !slices.ContainsFunc(orders[i+1:], isDeleted) {
 				d.State.Orders = append([]Order{*rest}, orders[i+1:]...)
 				return nil
 			}
@@ -165,10 +167,10 @@ func (d *Run) define(to Definition) error {
 }
 
 // backfill adds tasks for the times of an order. It returns an order for the rest if there are too many for one
-// transaction.
+// transaction, together with those that the run adds anyway.
 func (d *Run) backfill(o *Order) (rest *Order) {
 	after := o.Backfill.From.Add(-1)
-	for range maxFires {
+	for len(d.Fires) < maxFires {
 		at, ok := d.times.next(after)
 		if !ok || at.After(o.Backfill.To) {
 			return nil

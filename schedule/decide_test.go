@@ -185,6 +185,40 @@ func TestALongBackfillIsDoneInParts(t *testing.T) {
 	}
 }
 
+func TestSeveralBackfillsShareOneTransaction(t *testing.T) {
+	l := begin(t, "2026-05-01 10:50:00", Definition{Cron: "0 0 * * *", Overlap: Allow})
+	var orders []Order
+	for range 4 {
+		orders = append(orders, Order{Backfill: &Backfill{at(t, "2020-01-01 00:00:00"), at(t, "2022-01-01 00:00:00")}})
+	}
+	l.state.Orders = orders
+	for i := range orders {
+		orders[i].At = at(t, "2026-05-01 10:50:00").Add(time.Duration(i) * time.Microsecond) // no two have the same time
+	}
+	all := 0
+	for first := true; first || len(l.state.Orders) > 0; first = false {
+		l.at("2026-05-01 10:50:01")
+		if n := len(l.last.Fires); n > maxFires {
+			t.Errorf("%d tasks are added at once", n)
+		}
+		all += len(l.last.Fires)
+	}
+	if all != 4*732 {
+		t.Errorf("%d tasks are added, not four times 732", all)
+	}
+}
+
+// A backfill of all times there are would otherwise go on for years.
+func TestDeletingAScheduleEndsItsBackfill(t *testing.T) {
+	l := begin(t, "2026-05-01 10:50:00", Definition{Every: time.Second, Overlap: Allow})
+	l.at("2026-05-01 10:50:00", Order{Backfill: &Backfill{at(t, "1980-01-01 00:00:00"), at(t, "9000-01-01 00:00:00")}})
+	l.at("2026-05-01 10:50:00", Order{Trigger: true})
+	l.at("2026-05-01 10:50:00", Order{Delete: true})
+	if len(l.state.Orders) > 0 || !l.state.Deleted || !l.last.Next.IsZero() {
+		t.Errorf("the schedule runs again at %v, with %d orders", l.last.Next, len(l.state.Orders))
+	}
+}
+
 func TestAScheduleEnds(t *testing.T) {
 	l := begin(t, "2026-05-01 10:50:00", Definition{Cron: "0 * * * *", End: at(t, "2026-05-01 12:00:00"), Overlap: Allow})
 	l.wants(l.at("2026-05-01 11:00:00"), "11:00", "12:00:00")
