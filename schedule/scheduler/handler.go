@@ -34,8 +34,8 @@ func handle(ctx context.Context, t *task.Task) ([]byte, error) {
 		return nil, errors.New("a schedule must be run by an engine")
 	}
 	r, s, err := schedule.Decode(t.Payload, t.Checkpoint())
-	if err != nil {
-		return nil, task.Permanent(err)
+	if err != nil { // another node may have a newer program, which has written it
+		return nil, err
 	}
 	if s.Running, err = running(ctx, e, s.Running); err != nil {
 		return nil, fmt.Errorf("schedule %s: look at its tasks: %w", r.Name, err)

@@ -21,6 +21,8 @@ var (
 	ErrUnknown = errors.New("there is no schedule with this name")
 	// ErrInvalid says that a definition or a time cannot be.
 	ErrInvalid = errors.New("invalid schedule")
+	// ErrEnded says that the task of a schedule was cancelled or failed by hand. Apply revives it.
+	ErrEnded = errors.New("the task of the schedule was ended by hand; apply the schedule again")
 	// ErrBusy says that a schedule did not stand still for long enough to be changed.
 	ErrBusy = errors.New("the schedule is running")
 )
@@ -71,7 +73,8 @@ func (o Outcome) String() string {
 }
 
 // Apply makes a schedule be as d says. A new schedule fires for times after now, and so does one with another definition:
-// what was due before is decided about by the old one. Apply revives a deleted schedule. It does not end a pause.
+// what was due before is decided about by the old one. Apply revives a deleted schedule. It does not end a pause. It also
+// revives a schedule whose task was ended by hand: that was not the schedule's will, so it catches up with what it missed.
 func (s Schedules) Apply(ctx context.Context, name string, d schedule.Definition) (Outcome, error) {
 	if _, err := d.Calendar(name); err != nil {
 		return Unchanged, fmt.Errorf("%w: %s: %w", ErrInvalid, name, err)
@@ -84,16 +87,37 @@ func (s Schedules) Apply(ctx context.Context, name string, d schedule.Definition
 	if receipts[0].Created {
 		return Created, nil
 	}
+	revived, err := s.revive(ctx, name)
+	if err != nil {
+		return Unchanged, err
+	}
 	outcome := Updated
 	err = s.change(ctx, name, "apply", func(now time.Time, at *Schedule) *schedule.Order {
-		if !at.State.Deleted && bytes.Equal(schedule.Named{Definition: at.Definition}.Encode(), schedule.Named{Definition: d}.Encode()) {
-			outcome = Unchanged
+		if !at.State.Deleted && at.Task.State.Live() && bytes.Equal(schedule.Named{Definition: at.Definition}.Encode(), schedule.Named{Definition: d}.Encode()) {
+			if !revived {
+				outcome = Unchanged
+			}
 			return nil
 		}
 		return &schedule.Order{Define: &d}
 	})
 	return outcome, err
 }
+
+// revive has the task of a schedule run again if it was ended by hand, and reports whether it was.
+func (s Schedules) revive(ctx context.Context, name string) (revived bool, err error) {
+	at, err := s.get(ctx, name)
+	if err != nil || !endedByHand(at.Task) {
+		return false, err
+	}
+	_, err = s.engine.Resume(ctx, at.Task.Ref())
+	if err != nil && !errors.Is(err, engine.ErrStale) && !errors.Is(err, engine.ErrNotAllowed) {
+		return false, fmt.Errorf("revive schedule %s: %w", name, err)
+	}
+	return true, nil
+}
+
+func endedByHand(t *task.Task) bool { return t.State == task.Cancelled || t.State == task.Failed }
 
 // Get returns a schedule.
 func (s Schedules) Get(ctx context.Context, name string) (*Schedule, error) {
@@ -207,14 +231,15 @@ func (s Schedules) Trigger(ctx context.Context, name string) (id task.ID, err er
 // Backfill has a schedule add tasks for its times between two times, both included, also if it has added some for them
 // before, and whatever its Overlap is.
 func (s Schedules) Backfill(ctx context.Context, name string, b schedule.Backfill) error {
-	if b.To.Before(b.From) || b.From.IsZero() {
-		return fmt.Errorf("%w: the times of a backfill are from the earlier to the later one", ErrInvalid)
+	if b.To.Before(b.From) || b.From.IsZero() || b.From.Unix() < 0 || b.To.UTC().Year() > 9999 {
+		return fmt.Errorf("%w: the times of a backfill are from the earlier to the later one, between the years 1970 and 9999", ErrInvalid)
 	}
 	return s.change(ctx, name, "backfill", func(time.Time, *Schedule) *schedule.Order { return &schedule.Order{Backfill: &b} })
 }
 
 const (
 	maxOrders   = 100                   // that a schedule can have at a time
+	spare       = 128 << 10             // bytes of a checkpoint that are kept for what a run adds to the state: waiting times, tasks
 	changeTries = 50                    // how often a change is tried
 	changePause = 20 * time.Millisecond // between two tries: a run of a schedule is short
 )
@@ -230,6 +255,9 @@ func (s Schedules) change(ctx context.Context, name, verb string, give func(now 
 		if at.State.Deleted && verb != "apply" {
 			return fmt.Errorf("%w: %s", ErrUnknown, name)
 		}
+		if endedByHand(at.Task) {
+			return fmt.Errorf("%s schedule %s: %w", verb, name, ErrEnded)
+		}
 		state, now := at.stored, task.Stamp(s.engine.Now())
 		if n := len(state.Orders); n > 0 && !now.After(state.Orders[n-1].At) {
 			now = state.Orders[n-1].At.Add(time.Microsecond)
@@ -241,7 +269,7 @@ func (s Schedules) change(ctx context.Context, name, verb string, give func(now 
 		o.At = now
 		state.Orders = append(slices.Clone(state.Orders), *o)
 		checkpoint := state.Encode()
-		if len(state.Orders) > maxOrders || len(checkpoint) > task.MaxCheckpoint {
+		if len(state.Orders) > maxOrders || len(checkpoint) > task.MaxCheckpoint-spare {
 			return fmt.Errorf("%s schedule %s: %w: %d orders wait to be carried out", verb, name, ErrBusy, len(state.Orders)-1)
 		}
 		_, err = s.engine.Edit(ctx, at.Task.Ref(), engine.Edit{At: &now, Checkpoint: &checkpoint})

@@ -1,0 +1,82 @@
+package scheduler_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/taskengine/taskengine/engine"
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/schedule"
+	"github.com/taskengine/taskengine/schedule/scheduler"
+	"github.com/taskengine/taskengine/storage/memory"
+)
+
+// A schedule whose task was ended by hand is silent, and must not stay so when somebody applies it.
+func TestApplyRevivesAScheduleThatWasEndedByHand(t *testing.T) {
+	for name, end := range map[string]func(*engine.Engine, context.Context, task.Ref, string) (*task.Task, error){
+		"cancelled": (*engine.Engine).Cancel, "failed": (*engine.Engine).Fail,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				noted, ctx := new(book), t.Context()
+				e, s := open(t, memory.New(), noted)
+				defer shut(t, e)
+				d := schedule.Definition{Every: time.Hour, Task: schedule.Template{Type: "report"}}
+				for _, every := range []time.Duration{time.Hour, 2 * time.Hour} { // as it was, and another
+					if _, err := s.Apply(ctx, "hourly", d); err != nil {
+						t.Fatal(err)
+					}
+					time.Sleep(time.Second)
+					if _, err := end(e, ctx, task.Ref{ID: scheduler.IDOf("hourly")}, "by hand"); err != nil {
+						t.Fatal(err)
+					}
+					if _, err := s.Trigger(ctx, "hourly"); !errors.Is(err, scheduler.ErrEnded) {
+						t.Errorf("Trigger returns %v", err)
+					}
+					d.Every = every
+					if out, err := s.Apply(ctx, "hourly", d); out != scheduler.Updated || err != nil {
+						t.Errorf("Apply returns %v, %v", out, err)
+					}
+					time.Sleep(2 * time.Hour)
+					if noted.take() == "" {
+						t.Error("the schedule does not fire")
+					}
+				}
+			})
+		})
+	}
+}
+
+// A program that cannot read a schedule is perhaps older than the one that has written it: the schedule waits for that.
+func TestAScheduleThatCannotBeReadIsTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		noted, ctx := new(book), t.Context()
+		e, s := open(t, memory.New(), noted)
+		defer shut(t, e)
+		d := schedule.Definition{Every: time.Hour, Task: schedule.Template{Type: "report"}}
+		if _, err := s.Apply(ctx, "hourly", d); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		ref := task.Ref{ID: scheduler.IDOf("hourly")}
+		old, unread, now := schedule.Named{Name: "hourly", Definition: d}.Encode(), []byte(`{"definition": {"overlap": "of the future"}}`), e.Now()
+		if _, err := e.Edit(ctx, ref, engine.Edit{At: &now, Payload: &unread}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Minute)
+		at, err := e.Get(ctx, ref.ID)
+		if err != nil || at.State != task.Waiting || at.LastError == "" {
+			t.Fatalf("the schedule is %+v, %v", at, err)
+		}
+		if _, err := e.Edit(ctx, ref, engine.Edit{Payload: &old}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		if got := noted.take(); got != "2000-01-01T01:00:00Z" {
+			t.Errorf("there are reports of %q", got)
+		}
+	})
+}
