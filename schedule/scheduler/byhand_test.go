@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/engine"
+	"github.com/taskengine/taskengine/engine/policy"
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/schedule"
 	"github.com/taskengine/taskengine/schedule/scheduler"
@@ -77,6 +78,38 @@ func TestAScheduleThatCannotBeReadIsTriedAgain(t *testing.T) {
 		time.Sleep(time.Hour)
 		if got := noted.take(); got != "2000-01-01T01:00:00Z" {
 			t.Errorf("there are reports of %q", got)
+		}
+	})
+}
+
+// A schedule that ran on a node that was killed runs until the others know that the node is dead. A node that starts
+// with another definition waits for that.
+func TestApplyLaterWaitsForAScheduleThatRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		slow := task.HandlerFunc(func(ctx context.Context, t *task.Task) ([]byte, error) {
+			time.Sleep(30 * time.Second)
+			return scheduler.Handler(ctx, t)
+		})
+		e, err := engine.Open(ctx, engine.Config{
+			Store: memory.New(), Policies: policy.Set{Types: map[string]policy.Type{"report": policy.DefaultType(), schedule.Type: scheduler.TypePolicy()}},
+			Handlers: map[string]task.Handler{schedule.Type: slow},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer shut(t, e)
+		s, d := scheduler.Of(e), schedule.Definition{Every: time.Hour, Task: schedule.Template{Type: "report"}}
+		if out, err := s.ApplyLater(ctx, "hourly", d); out != scheduler.Created || err != nil {
+			t.Fatal(out, err)
+		}
+		time.Sleep(time.Second)
+		d.Every = time.Minute
+		if _, err := s.Apply(ctx, "hourly", d); !errors.Is(err, scheduler.ErrBusy) {
+			t.Errorf("Apply returns %v", err)
+		}
+		if out, err := s.ApplyLater(ctx, "hourly", d); out != scheduler.Updated || err != nil {
+			t.Errorf("ApplyLater returns %v, %v", out, err)
 		}
 	})
 }

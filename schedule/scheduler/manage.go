@@ -104,6 +104,24 @@ func (s Schedules) Apply(ctx context.Context, name string, d schedule.Definition
 	return outcome, err
 }
 
+// busyPatience is how long ApplyLater waits for a schedule that runs: on a node that has died, it runs until the others know.
+const busyPatience = 2 * time.Minute
+
+// ApplyLater is Apply for a program that starts. While the schedule runs, it waits, for two minutes at most.
+func (s Schedules) ApplyLater(ctx context.Context, name string, d schedule.Definition) (Outcome, error) {
+	for end := time.Now().Add(busyPatience); ; {
+		outcome, err := s.Apply(ctx, name, d)
+		if !errors.Is(err, ErrBusy) || time.Now().After(end) {
+			return outcome, err
+		}
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+			return outcome, fmt.Errorf("apply schedule %s: %w", name, context.Cause(ctx))
+		}
+	}
+}
+
 // revive has the task of a schedule run again if it was ended by hand, and reports whether it was.
 func (s Schedules) revive(ctx context.Context, name string) (revived bool, err error) {
 	at, err := s.get(ctx, name)

@@ -165,7 +165,7 @@ func (p *parts) openEngine(ctx context.Context) (err error) {
 func (p *parts) applySchedules(ctx context.Context) error {
 	all := scheduler.Of(p.engine)
 	for _, name := range slices.Sorted(maps.Keys(p.node.Config.Schedules)) {
-		outcome, err := all.Apply(ctx, name, p.node.Config.Schedules[name])
+		outcome, err := all.ApplyLater(ctx, name, p.node.Config.Schedules[name])
 		if err != nil {
 			return err
 		}
