@@ -92,6 +92,8 @@ func (a *Alert) what() string {
 		return fmt.Sprintf("handler %s takes no tasks%s", a.Subject, on)
 	case CrashLoop:
 		return fmt.Sprintf("handler %s crashed %.0f times in ten minutes%s", a.Subject, a.Value, on)
+	case ScheduleOverdue:
+		return fmt.Sprintf("schedule %s has not run for %v although its time has come", a.Subject, (time.Duration(a.Value) * time.Second).String())
 	case DiskFull:
 		return fmt.Sprintf("the disk of %s is %.0f %% full%s", a.Subject, a.Value, on)
 	}

@@ -10,7 +10,7 @@ import (
 // Kind is what a rule is about.
 type Kind uint8
 
-// The kinds. Their subjects are types of tasks, limits, handlers or paths; those that have none are about a
+// The kinds. Their subjects are types of tasks, limits, handlers, paths or schedules; those that have none are about a
 // node. What is observed on one node has its name in [Fact].Node.
 const (
 	Errors             Kind = iota + 1 // tasks of a type are in error; the value is how many
@@ -23,6 +23,7 @@ const (
 	HandlerDown                        // a handler takes no tasks on a node; the value is 1
 	CrashLoop                          // the processes of a handler crash on a node; the value is how often in ten minutes
 	DiskFull                           // a disk of a node fills up; the value is the percentage that is used
+	ScheduleOverdue                    // a schedule has not run although its time has come; the value is how late it is, in seconds
 )
 
 // kindInfo is what is said of a kind.
@@ -36,6 +37,7 @@ var kinds = [...]kindInfo{
 	LimitFull: {"limit_full", "limit"}, NodeDown: {"node_down", ""},
 	StoreFailing: {"store_failing", ""}, CoordinatorFailing: {"coordinator_failing", ""},
 	HandlerDown: {"handler_down", "handler"}, CrashLoop: {"crash_loop", "handler"}, DiskFull: {"disk_full", "path"},
+	ScheduleOverdue: {"schedule_overdue", "schedule"},
 }
 
 // Kinds returns all kinds.

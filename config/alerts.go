@@ -72,7 +72,7 @@ type AlertRule struct {
 	When      alert.Kind
 	Match     []string
 	Count     int           // of Errors, Unhandled and CrashLoop
-	OlderThan time.Duration // of QueueAge
+	OlderThan time.Duration // of QueueAge and ScheduleOverdue
 	Used      int           // of DiskFull, in percent
 	For       time.Duration
 	GroupWait time.Duration
@@ -140,10 +140,10 @@ var alertSMTPTable = &object{what: "smtp", fields: []field{
 }}
 
 var alertRuleTable = &object{what: "a rule of alerts", fields: []field{
-	{name: "when", doc: "What the rule is about. `errors`: tasks in the state `error`, by type. `unhandled`: ready tasks of a type that no node runs. `queue_age`: a ready task that waits for long, by type. `limit_full`: a limit whose `max` is used up; limits with `per` are not looked at. `node_down`: a node that left without draining. `store_failing`: a node that cannot use its store. `coordinator_failing`: a node that cannot prove to its coordinator that it is alive. `handler_down`: a plugin that takes no tasks. `crash_loop`: a plugin whose processes crash. `disk_full`: a disk with data of the node.", required: true, is: oneOf(nil, alertKinds()...), at: in(func(r *AlertRule) *alert.Kind { return &r.When })},
+	{name: "when", doc: "What the rule is about. `errors`: tasks in the state `error`, by type. `unhandled`: ready tasks of a type that no node runs. `queue_age`: a ready task that waits for long, by type. `limit_full`: a limit whose `max` is used up; limits with `per` are not looked at. `node_down`: a node that left without draining. `store_failing`: a node that cannot use its store. `coordinator_failing`: a node that cannot prove to its coordinator that it is alive. `handler_down`: a plugin that takes no tasks. `crash_loop`: a plugin whose processes crash. `disk_full`: a disk with data of the node. `schedule_overdue`: a schedule whose time has come and that has not run, because it fails or nothing runs it.", required: true, is: oneOf(nil, alertKinds()...), at: in(func(r *AlertRule) *alert.Kind { return &r.When })},
 	{name: "match", doc: "The types, limits, handlers or directories that the rule is about, or else the nodes. A name with `*` at its end stands for all that begin so.", otherwise: "all", is: sequence[string]{is: words("text", notEmpty), single: true, least: 1, most: 100}, at: in(func(r *AlertRule) *[]string { return &r.Match })},
 	{name: "count", doc: "For `errors` and `unhandled`: from how many tasks of a type on. For `crash_loop`: from how many crashes within ten minutes on.", otherwise: "1; for `crash_loop` 5", is: whole[int](1, maxCount, "a number"), at: in(func(r *AlertRule) *int { return &r.Count })},
-	{name: "older_than", doc: "For `queue_age`: for how long the oldest ready task has waited.", otherwise: "10m", is: period(aDuration, true), at: in(func(r *AlertRule) *time.Duration { return &r.OlderThan })},
+	{name: "older_than", doc: "For `queue_age`: for how long the oldest ready task has waited. For `schedule_overdue`: how late the schedule is.", otherwise: "10m", is: period(aDuration, true), at: in(func(r *AlertRule) *time.Duration { return &r.OlderThan })},
 	{name: "used", doc: "For `disk_full`: from which percentage on.", otherwise: "90", is: whole[int](1, 100, "a number"), at: in(func(r *AlertRule) *int { return &r.Used })},
 	{name: "for", doc: "How long it must be so before the alert fires.", otherwise: "0s; for `unhandled`, `node_down`, `handler_down` and `disk_full` 1m, for `store_failing` and `coordinator_failing` 30s, for `limit_full` 10m", is: period(aDuration, false), at: in(func(r *AlertRule) *time.Duration { return &r.For })},
 	{name: "group_wait", doc: "How long a notification waits for further alerts of the rule.", def: "30s", is: period(aDuration, false), at: in(func(r *AlertRule) *time.Duration { return &r.GroupWait })},
@@ -194,7 +194,7 @@ func (r *AlertRule) complete() (wrong []string) {
 	if r.Count != notGiven && !counts {
 		wrong = append(wrong, "count")
 	}
-	if r.OlderThan != notGiven && r.When != alert.QueueAge {
+	if r.OlderThan != notGiven && r.When != alert.QueueAge && r.When != alert.ScheduleOverdue {
 		wrong = append(wrong, "older_than")
 	}
 	if r.Used != notGiven && r.When != alert.DiskFull {
@@ -253,7 +253,7 @@ func (r *AlertRule) Rule(name string) alert.Rule {
 	switch r.When {
 	case alert.Errors, alert.Unhandled, alert.CrashLoop:
 		rule.AtLeast = float64(r.Count)
-	case alert.QueueAge:
+	case alert.QueueAge, alert.ScheduleOverdue:
 		rule.AtLeast = r.OlderThan.Seconds()
 	case alert.DiskFull:
 		rule.AtLeast = float64(r.Used)

@@ -410,7 +410,7 @@ var rules = []rule{
 		Of: "cmd/taskengine/internal/alerting",
 		May: []string{
 			"alert", "alert/duty", "alert/target", "config", "coord", "coord/local", "coord/stored", "engine", "engine/task", "internal/machine",
-			"internal/wakeup", "server", "storage",
+			"internal/wakeup", "schedule/scheduler", "server", "storage",
 		},
 		Why: "what a node observes becomes facts here; package alert decides",
 	},

@@ -183,13 +183,9 @@ func scheduleOf(t *task.Task) (*Schedule, error) {
 // zero, List starts with the first. next is the value of after for the next page, zero at the end. A page may be short, or
 // empty, before the end.
 func (s Schedules) List(ctx context.Context, after task.ID, limit int) (all []*Schedule, next task.ID, err error) {
-	before := after
-	if after.IsZero() {
-		before = afterSchedules
-	}
-	rows, next, err := s.engine.List(ctx, storage.Filter{Types: []string{schedule.Type}}, before, limit)
+	rows, next, err := s.rows(ctx, after, limit)
 	if err != nil {
-		return nil, task.ID{}, fmt.Errorf("list the schedules: %w", err)
+		return nil, task.ID{}, err
 	}
 	for _, row := range rows {
 		t, err := s.engine.Get(ctx, row.ID)
@@ -301,4 +297,51 @@ func (s Schedules) change(ctx context.Context, name, verb string, give func(now 
 		}
 	}
 	return fmt.Errorf("%s schedule %s: %w", verb, name, ErrBusy)
+}
+
+// Late is a schedule that is late.
+type Late struct {
+	Name  string
+	Since time.Time  // the time for which it has not run
+	Task  *task.Task // without payload and checkpoint
+}
+
+// Late returns those of limit schedules whose time was before now and that have not run for it, because their attempts fail
+// or nothing runs them. after and next are as those of List.
+func (s Schedules) Late(ctx context.Context, now time.Time, after task.ID, limit int) (all []Late, next task.ID, err error) {
+	rows, next, err := s.rows(ctx, after, limit)
+	if err != nil {
+		return nil, task.ID{}, err
+	}
+	for _, t := range rows {
+		if !t.State.Live() && t.State != task.Error || !t.ReadyAt.Before(now) {
+			continue
+		}
+		one, err := s.engine.Get(ctx, t.ID)
+		if err != nil && !errors.Is(err, task.ErrNotFound) {
+			return nil, task.ID{}, fmt.Errorf("look for late schedules: %w", err)
+		}
+		if err != nil || one.Version != t.Version {
+			continue // it has run meanwhile
+		}
+		name := t.ID.String()
+		if n, _, err := schedule.Decode(one.Payload, one.Checkpoint()); err == nil {
+			name = n.Name
+		}
+		all = append(all, Late{Name: name, Since: t.ReadyAt, Task: t})
+	}
+	return all, next, nil
+}
+
+// rows returns the tasks of a page of schedules.
+func (s Schedules) rows(ctx context.Context, after task.ID, limit int) ([]*task.Task, task.ID, error) {
+	before := after
+	if after.IsZero() {
+		before = afterSchedules
+	}
+	rows, next, err := s.engine.List(ctx, storage.Filter{Types: []string{schedule.Type}}, before, limit)
+	if err != nil {
+		return nil, task.ID{}, fmt.Errorf("list the schedules: %w", err)
+	}
+	return rows, next, nil
 }

@@ -43,7 +43,7 @@ func (b *book) take() string {
 }
 
 // open starts an engine with schedules. Tasks of type report are noted, and run for the duration in their header.
-func open(t testing.TB, store storage.Store, noted *book) (*engine.Engine, scheduler.Schedules) {
+func open(t testing.TB, store storage.Store, noted *book, edits ...func(*policy.Type)) (*engine.Engine, scheduler.Schedules) {
 	t.Helper()
 	report := func(ctx context.Context, t *task.Task) ([]byte, error) {
 		noted.note("%s", t.Headers[schedule.HeaderTime])
@@ -61,6 +61,9 @@ func open(t testing.TB, store storage.Store, noted *book) (*engine.Engine, sched
 	}
 	long := policy.DefaultType()
 	long.Timeout.Run = 0
+	for _, edit := range edits {
+		edit(&long)
+	}
 	types := map[string]policy.Type{"report": long, schedule.Type: scheduler.TypePolicy()}
 	e, err := engine.Open(t.Context(), engine.Config{
 		Store: store, Policies: policy.Set{Types: types},
@@ -224,4 +227,35 @@ func TestWhatCannotBeIsRefused(t *testing.T) {
 	if err := s.Backfill(t.Context(), "x", schedule.Backfill{}); !errors.Is(err, scheduler.ErrInvalid) {
 		t.Errorf("Backfill of nothing returns %v", err)
 	}
+}
+
+// A schedule whose task is refused is late until there is room for it, and its fire is not lost.
+func TestAScheduleThatCannotAddItsTaskIsLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		noted, ctx := new(book), t.Context()
+		e, s := open(t, memory.New(), noted, func(p *policy.Type) { p.MaxBacklog.Max = 1 })
+		defer shut(t, e)
+		receipts, err := e.Submit(ctx, engine.Request{Type: "report", At: e.Now().Add(24 * time.Hour)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Apply(ctx, "hourly", schedule.Definition{Every: time.Hour, Task: schedule.Template{Type: "report"}}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(90 * time.Minute)
+		late, next, err := s.Late(ctx, e.Now(), task.ID{}, 10)
+		if err != nil || !next.IsZero() || len(late) != 1 || late[0].Name != "hourly" || e.Now().Sub(late[0].Since) != 30*time.Minute {
+			t.Fatalf("late are %+v, %v, %v", late, next, err)
+		}
+		if _, err := e.Cancel(ctx, task.Ref{ID: receipts[0].ID}, "not wanted"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Minute)
+		if late, _, err := s.Late(ctx, e.Now(), task.ID{}, 10); err != nil || len(late) != 0 {
+			t.Errorf("late are %+v, %v", late, err)
+		}
+		if got := noted.take(); got != "2000-01-01T01:00:00Z" {
+			t.Errorf("there are reports of %q", got)
+		}
+	})
 }

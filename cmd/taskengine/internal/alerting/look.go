@@ -31,6 +31,7 @@ type look struct {
 	config  *Config
 	wanted  map[alert.Kind]bool // kinds for which there are rules
 	errors  errorsSeen
+	late    lateSeen
 	crashes map[string][]crash // by handler, the oldest first
 }
 
@@ -70,6 +71,9 @@ func (l *look) all(ctx context.Context, o duty.Overview, storeErr error) alert.L
 	}
 	if l.wanted[alert.LimitFull] {
 		l.clusterLimits(ctx, &seen)
+	}
+	if l.wanted[alert.ScheduleOverdue] {
+		l.schedules(ctx, &seen)
 	}
 	return seen
 }

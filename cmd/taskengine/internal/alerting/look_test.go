@@ -15,6 +15,8 @@ import (
 	"github.com/taskengine/taskengine/engine"
 	"github.com/taskengine/taskengine/engine/policy"
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/schedule"
+	"github.com/taskengine/taskengine/schedule/scheduler"
 	"github.com/taskengine/taskengine/server"
 	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/storage/memory"
@@ -62,6 +64,10 @@ func openLooks(t *testing.T) *looks {
 			t.Fatal(err)
 		}
 	}
+	everyHour := schedule.Definition{Every: time.Hour, Task: schedule.Template{Type: "hold"}}
+	if _, err := scheduler.Of(e).Apply(t.Context(), "hourly", everyHour); err != nil { // nothing runs it
+		t.Fatal(err)
+	}
 	for begin := time.Now(); ; time.Sleep(time.Millisecond) {
 		ts, _, err := e.List(t.Context(), storage.Filter{States: []task.State{task.Error}}, task.ID{}, 10)
 		if err != nil || time.Since(begin) > time.Minute {
@@ -79,7 +85,7 @@ func openLooks(t *testing.T) *looks {
 	l := &looks{}
 	c := &Config{Config: config.Default(), Node: "a", Store: store, Engine: e, Handlers: func() []server.HandlerStatus { return l.handlers }}
 	c.Config.Storage.Path, c.Config.TaskLog.MaxSize = t.TempDir(), 0
-	made := newLook(c, []alert.Rule{{When: alert.Errors}, {When: alert.LimitFull}})
+	made := newLook(c, []alert.Rule{{When: alert.Errors}, {When: alert.LimitFull}, {When: alert.ScheduleOverdue}})
 	l.look = &made
 	return l
 }
@@ -122,10 +128,13 @@ func TestTasksAndLimitsAreSeen(t *testing.T) {
 	if f, ok := shared["queue_age rare"]; !ok || f.Value < 0 || f.Value > 600 {
 		t.Errorf("its age is %+v", f)
 	}
+	if f, ok := shared["schedule_overdue hourly"]; !ok || f.Value < 0 || f.Value > 600 || !strings.HasPrefix(f.Detail, "its task is 00000000-0000-8") {
+		t.Errorf("the schedule that is late is %+v (%v)", f, ok)
+	}
 	if f := shared["node_down"]; f.Node != "gone" {
 		t.Errorf("the node that is gone is %+v", f)
 	}
-	for _, k := range []alert.Kind{alert.Errors, alert.Unhandled, alert.QueueAge, alert.NodeDown, alert.LimitFull} {
+	for _, k := range []alert.Kind{alert.Errors, alert.Unhandled, alert.QueueAge, alert.NodeDown, alert.LimitFull, alert.ScheduleOverdue} {
 		if !slices.Contains(whole, k) {
 			t.Errorf("it does not know all of %v", k)
 		}
