@@ -3,6 +3,7 @@ package schedule
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -149,6 +150,8 @@ func (d *Definition) check() error {
 		return errors.New("end is before start")
 	case d.Jitter < 0 || d.CatchUp.Window < 0 || d.Task.Expires < 0:
 		return errors.New("jitter, window and expires must not be negative")
+	case !d.Start.IsZero() && d.Start.Unix() < 0, !d.End.IsZero() && d.End.Unix() < 0, d.Start.UTC().Year() > 9999, d.End.UTC().Year() > 9999:
+		return errors.New("start and end must lie between the years 1970 and 9999")
 	case d.CatchUp.Max < 0 || d.CatchUp.Max > MaxWaiting:
 		return fmt.Errorf("max of catch_up is %d, of %d allowed", d.CatchUp.Max, MaxWaiting)
 	case d.CatchUp.Policy > All:
@@ -172,6 +175,8 @@ func (t *Template) check() error {
 		return errors.New("the type of the tasks is missing")
 	case t.Type == Type:
 		return errors.New("a schedule cannot add schedules")
+	case strings.ContainsFunc(t.Type, func(r rune) bool { return r < ' ' || r == 0x7f }):
+		return errors.New("type has characters that cannot be printed")
 	case len(t.Type) > MaxType || !utf8.ValidString(t.Type):
 		return fmt.Errorf("type has %d bytes, of %d of UTF-8 text allowed", len(t.Type), MaxType)
 	case t.Priority != nil && *t.Priority > task.LowestPriority:

@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"slices"
 	"time"
 
 	"github.com/taskengine/taskengine/engine/task"
@@ -69,6 +70,18 @@ func (s State) Foresee(d Definition) (Definition, State) {
 		}
 	}
 	return d, s
+}
+
+// DeletedFirst returns the state of a schedule that could not run the last time: what was ordered before the schedule was
+// deleted, and what is due, may be the reason, so that it could never be deleted. Without such an order it returns s.
+func (s State) DeletedFirst() State {
+	for i := range slices.Backward(s.Orders) {
+		if s.Orders[i].Delete {
+			s.Deleted, s.Waiting, s.Orders = true, nil, s.Orders[i+1:]
+			break
+		}
+	}
+	return s
 }
 
 // TriggeredID returns the id of the task that a schedule adds because a person has triggered it at a time.

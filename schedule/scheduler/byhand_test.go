@@ -113,3 +113,35 @@ func TestApplyLaterWaitsForAScheduleThatRuns(t *testing.T) {
 		}
 	})
 }
+
+// The task of a schedule may be refused for ever. It must be possible to end that.
+func TestAScheduleWhoseTasksAreRefusedCanBeDeleted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, small := t.Context(), policy.DefaultType()
+		small.MaxPayload = 3
+		e, err := engine.Open(ctx, engine.Config{
+			Store: memory.New(), Policies: policy.Set{Types: map[string]policy.Type{"report": small, schedule.Type: scheduler.TypePolicy()}},
+			Handlers: map[string]task.Handler{schedule.Type: scheduler.Handler},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer shut(t, e)
+		s, d := scheduler.Of(e), schedule.Definition{Every: time.Hour, Task: schedule.Template{Type: "report", Payload: "12345"}}
+		if _, err := s.Apply(ctx, "large", d); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(90 * time.Minute)
+		if at, err := s.Get(ctx, "large"); err != nil || at.Task.LastError == "" || at.State.Fires != 0 {
+			t.Fatalf("the schedule is %+v, %v", at, err)
+		}
+		if err := s.Delete(ctx, "large"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		at, err := e.Get(ctx, scheduler.IDOf("large"))
+		if err != nil || at.State != task.Waiting || at.NextEventAt.Year() < 9999 {
+			t.Errorf("the deleted schedule is %+v, %v", at, err)
+		}
+	})
+}

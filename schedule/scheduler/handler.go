@@ -37,6 +37,9 @@ func handle(ctx context.Context, t *task.Task) ([]byte, error) {
 	if err != nil { // another node may have a newer program, which has written it
 		return nil, err
 	}
+	if t.Attempt > 1 {
+		s = s.DeletedFirst()
+	}
 	if s.Running, err = running(ctx, e, s.Running); err != nil {
 		return nil, fmt.Errorf("schedule %s: look at its tasks: %w", r.Name, err)
 	}

@@ -216,6 +216,8 @@ func TestWhatCannotBeIsRefused(t *testing.T) {
 		"a b": nightly(),
 		"x":   {},
 		"y":   {Cron: "* * *", Task: schedule.Template{Type: "report"}},
+		"z":   {Every: time.Hour, Task: schedule.Template{Type: "re\nport"}},
+		"end": {Every: time.Hour, End: time.Date(20000, 1, 1, 0, 0, 0, 0, time.UTC), Task: schedule.Template{Type: "report"}},
 	} {
 		if _, err := s.Apply(t.Context(), name, d); !errors.Is(err, scheduler.ErrInvalid) {
 			t.Errorf("Apply(%q) returns %v", name, err)
@@ -224,8 +226,10 @@ func TestWhatCannotBeIsRefused(t *testing.T) {
 	if err := s.Resume(t.Context(), "x"); !errors.Is(err, scheduler.ErrUnknown) {
 		t.Errorf("Resume of no schedule returns %v", err)
 	}
-	if err := s.Backfill(t.Context(), "x", schedule.Backfill{}); !errors.Is(err, scheduler.ErrInvalid) {
-		t.Errorf("Backfill of nothing returns %v", err)
+	for _, b := range []schedule.Backfill{{}, {From: time.Unix(-1, 0), To: time.Unix(1, 0)}, {From: time.Unix(0, 0), To: time.Unix(1<<40, 0)}} {
+		if err := s.Backfill(t.Context(), "x", b); !errors.Is(err, scheduler.ErrInvalid) {
+			t.Errorf("Backfill(%v) returns %v", b, err)
+		}
 	}
 }
 
