@@ -15,6 +15,8 @@ const (
 	lookAgain = time.Second
 	// maxFires is how many tasks are added in one transaction.
 	maxFires = 1000
+	// farAhead is how far ahead of the clock the decided times may be: more means that the clock was wrong then.
+	farAhead = 24 * time.Hour
 )
 
 // Run is one run of a schedule: what it does at a time. It has no effects by itself.
@@ -156,13 +158,17 @@ func (d *Run) obey() error {
 	return nil
 }
 
-// define replaces the definition. Times before now are not decided about again.
+// define replaces the definition. Times before now are not decided about again, nor are those after it that were decided
+// about while the clock was ahead, unless it was so far ahead that the schedule would be silent for long.
 func (d *Run) define(to Definition) error {
 	all, err := to.times(d.Schedule.Name)
 	if err != nil {
 		return err
 	}
 	d.Schedule.Definition, d.times, d.Redefined, d.State.Deleted = to, all, true, false
+	if d.State.Decided.Sub(d.now) > farAhead {
+		d.State.Decided = d.now
+	}
 	return nil
 }
 

@@ -96,6 +96,19 @@ func TestAClockThatGoesBackFiresNothingTwice(t *testing.T) {
 	l.wants(l.at("2026-05-01 10:30:00"), "10:30", "10:45:00")
 }
 
+// A machine that begins with a wrong clock decides about times that are far away. The schedule is silent until then, or until
+// a person defines it again.
+func TestAScheduleIsDefinedAgainAfterAClockThatWasFarAhead(t *testing.T) {
+	l := begin(t, "2026-05-01 10:07:00", Definition{Cron: "0 * * * *", Overlap: Allow})
+	l.at("2099-05-01 10:07:00")
+	l.wants(l.at("2026-05-01 11:30:00"), "", "11:00:00")
+	l.wants(l.at("2026-05-01 11:30:00", Order{Delete: true}), "", "never")
+	same := l.of.Definition
+	l.wants(l.at("2026-05-01 11:30:00", Order{Define: &same}), "", "12:00:00")
+	l.wants(l.at("2026-05-01 12:00:00"), "12:00", "13:00:00")
+	l.wants(l.at("2026-05-01 11:10:00", Order{Define: &same}), "", "13:00:00") // the clock was a little ahead
+}
+
 func TestMissedTimesAreCaughtUpWithAsThePolicySays(t *testing.T) {
 	for policy, want := range map[CatchUp]struct {
 		fires  string
