@@ -34,7 +34,7 @@ func TestApplyRevivesAScheduleThatWasEndedByHand(t *testing.T) {
 					if _, err := end(e, ctx, task.Ref{ID: scheduler.IDOf("hourly")}, "by hand"); err != nil {
 						t.Fatal(err)
 					}
-					if _, err := s.Trigger(ctx, "hourly"); !errors.Is(err, scheduler.ErrEnded) {
+					if _, err := s.Trigger(ctx, "hourly"); !errors.Is(err, scheduler.ErrEnded) || !errors.Is(err, engine.ErrNotAllowed) {
 						t.Errorf("Trigger returns %v", err)
 					}
 					d.Every = every

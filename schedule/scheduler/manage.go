@@ -21,8 +21,9 @@ var (
 	ErrUnknown = errors.New("there is no schedule with this name")
 	// ErrInvalid says that a definition or a time cannot be.
 	ErrInvalid = errors.New("invalid schedule")
-	// ErrEnded says that the task of a schedule was cancelled or failed by hand. Apply revives it.
-	ErrEnded = errors.New("the task of the schedule was ended by hand; apply the schedule again")
+	// ErrEnded says that the task of a schedule was cancelled or failed by hand. Apply revives it. It wraps
+	// [engine.ErrNotAllowed].
+	ErrEnded = fmt.Errorf("%w: the task of the schedule was ended by hand; resume it, or apply the schedule again", engine.ErrNotAllowed)
 	// ErrBusy says that a schedule did not stand still for long enough to be changed.
 	ErrBusy = errors.New("the schedule is running")
 )
