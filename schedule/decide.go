@@ -15,6 +15,9 @@ const (
 	lookAgain = time.Second
 	// maxFires is how many tasks are added in one transaction.
 	maxFires = 1000
+	// maxBytes is how many bytes the payloads of a backfill have in one transaction, before their placeholders are filled
+	// in. A transaction that the store refuses is kept in memory until it can be written.
+	maxBytes = 8 << 20
 	// farAhead is how far ahead of the clock the decided times may be: more means that the clock was wrong then.
 	farAhead = 24 * time.Hour
 )
@@ -176,7 +179,7 @@ func (d *Run) define(to Definition) error {
 // transaction, together with those that the run adds anyway.
 func (d *Run) backfill(o *Order) (rest *Order) {
 	after := o.Backfill.From.Add(-1)
-	for len(d.Fires) < maxFires {
+	for len(d.Fires) < maxFires && len(d.Fires)*len(d.Schedule.Definition.Task.Payload) < maxBytes {
 		at, ok := d.times.next(after)
 		if !ok || at.After(o.Backfill.To) {
 			return nil

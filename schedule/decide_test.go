@@ -221,6 +221,22 @@ func TestSeveralBackfillsShareOneTransaction(t *testing.T) {
 	}
 }
 
+func TestABackfillOfLargeTasksIsDoneInSmallParts(t *testing.T) {
+	l := begin(t, "2026-05-01 10:50:00", Definition{Cron: "0 0 * * *", Overlap: Allow, Task: Template{Payload: strings.Repeat("x", MaxPayload)}})
+	l.at("2026-05-01 10:50:00", Order{Backfill: &Backfill{at(t, "2025-01-01 00:00:00"), at(t, "2025-12-31 00:00:00")}})
+	all := len(l.last.Fires)
+	for len(l.state.Orders) > 0 {
+		if n := len(l.last.Fires); n == 0 || n > maxBytes/MaxPayload {
+			t.Fatalf("%d tasks are added at once", n)
+		}
+		l.at("2026-05-01 10:50:01")
+		all += len(l.last.Fires)
+	}
+	if all != 365 {
+		t.Errorf("%d tasks are added, not one for each day", all)
+	}
+}
+
 // A backfill of all times there are would otherwise go on for years.
 func TestDeletingAScheduleEndsItsBackfill(t *testing.T) {
 	l := begin(t, "2026-05-01 10:50:00", Definition{Every: time.Second, Overlap: Allow})
