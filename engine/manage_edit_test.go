@@ -34,7 +34,7 @@ func TestATaskRunsWithWhatItWasEditedTo(t *testing.T) {
 		if _, err := n.Edit(t.Context(), task.Ref{ID: id, Version: 1}, engine.Edit{Payload: new([]byte("lost"))}); !errors.Is(err, engine.ErrStale) {
 			t.Errorf("of a stale version: %v", err)
 		}
-		if edited, err = n.Edit(t.Context(), edited.Ref(), engine.Edit{Payload: new([]byte("newer"))}); err != nil {
+		if _, err := n.Edit(t.Context(), edited.Ref(), engine.Edit{Payload: new([]byte("newer"))}); err != nil {
 			t.Fatal(err)
 		}
 		n.end(id)
