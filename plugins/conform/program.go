@@ -22,6 +22,7 @@ const (
 	handshakeBytes = 1 << 10
 	outputBytes    = 16 << 10 // of a stream, that are kept
 	drainTime      = 200 * time.Millisecond
+	errorsTime     = time.Second // for what a process that has ended wrote to its standard error
 )
 
 // program is one process of the program, in a process group of its own.
@@ -106,7 +107,7 @@ func (p *program) run() error {
 	go func() {
 		_ = p.cmd.Wait() // the state says how it ended
 		// A process that has left the group may keep the pipe open for ever.
-		_ = stderr.SetReadDeadline(time.Now().Add(drainTime))
+		_ = stderr.SetReadDeadline(time.Now().Add(errorsTime))
 		close(p.exited)
 	}()
 	return nil
@@ -143,6 +144,7 @@ func quoteOr(b []byte, otherwise string) string {
 func (p *program) state() string {
 	select {
 	case <-p.exited:
+		<-p.errorsRead // what it wrote at its end is a part of the finding
 		return "ended (" + p.cmd.ProcessState.String() + ")"
 	case <-time.After(drainTime):
 		return "closed its standard output"
