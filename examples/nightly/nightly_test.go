@@ -2,117 +2,11 @@
 package nightly
 
 import (
-	"context"
-	"encoding/json"
-	"fmt"
 	"os"
 	"os/exec"
 	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
-
-	"github.com/taskengine/taskengine/config"
-	"github.com/taskengine/taskengine/engine"
-	"github.com/taskengine/taskengine/engine/policy"
-	"github.com/taskengine/taskengine/engine/task"
-	"github.com/taskengine/taskengine/schedule"
-	"github.com/taskengine/taskengine/schedule/scheduler"
-	"github.com/taskengine/taskengine/storage"
-	"github.com/taskengine/taskengine/storage/memory"
 )
-
-// open starts an engine with the schedules of the file. Its handler of reports calls report with each payload.
-func open(t *testing.T, store storage.Store, report func(payload []byte)) *engine.Engine {
-	t.Helper()
-	c, err := config.Load("taskengine.yaml", nil, os.LookupEnv)
-	if err != nil {
-		t.Fatal(err)
-	}
-	policies := c.Policies()
-	policies.Types[schedule.Type] = scheduler.TypePolicy()
-	e, err := engine.Open(t.Context(), engine.Config{
-		Store: store, Policies: policy.Set{Types: policies.Types},
-		Handlers: map[string]task.Handler{
-			"report": task.HandlerFunc(func(_ context.Context, t *task.Task) ([]byte, error) {
-				report(t.Payload)
-				return nil, nil
-			}),
-			schedule.Type: scheduler.Handler,
-		},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, d := range c.Schedules {
-		if _, err := scheduler.Of(e).Apply(t.Context(), name, d); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return e
-}
-
-// The clock of a bubble begins in 2000, a leap year. The clocks of Berlin were put forward on 26 March, from 02:00 to 03:00,
-// and back on 29 October, from 03:00 to 02:00.
-func TestEachNightOfAYearHasAReport(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		berlin, err := time.LoadLocation("Europe/Berlin")
-		if err != nil {
-			t.Fatal(err)
-		}
-		reports := make(chan string, 1000)
-		report := func(payload []byte) {
-			var p struct{ Day string }
-			if err := json.Unmarshal(payload, &p); err != nil {
-				t.Error(err)
-			}
-			reports <- fmt.Sprint(p.Day, " ", time.Now().In(berlin).Format("15:04"))
-		}
-		store := memory.New()
-		e := open(t, store, report)
-		for day := time.Date(2000, 1, 1, 12, 0, 0, 0, time.UTC); day.Year() == 2000; day = day.AddDate(0, 0, 1) {
-			time.Sleep(time.Until(day))
-			switch day.Format("01-02") {
-			case "03-26": // 02:30 is left out
-				wants(t, reports, day, "03:00")
-			case "07-01":
-				wants(t, reports, day, "02:30")
-				if err := e.Close(t.Context()); err != nil {
-					t.Fatal(err)
-				}
-			case "07-02", "07-03":
-			case "07-04": // at noon the node starts again, and catches up
-				e = open(t, store, report)
-				for missed := range 3 {
-					time.Sleep(2 * time.Second)
-					wants(t, reports, day.AddDate(0, 0, missed-2), "14:00")
-				}
-			default:
-				wants(t, reports, day, "02:30")
-			}
-		}
-		if err := e.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if len(reports) > 0 {
-			t.Errorf("there is one more report: %s", <-reports)
-		}
-	})
-}
-
-// wants fails unless there is one report now, of a day, that was made at a time by the clock of Berlin.
-func wants(t *testing.T, reports <-chan string, day time.Time, clock string) {
-	t.Helper()
-	synctest.Wait()
-	select {
-	case got := <-reports:
-		if want := day.Format(time.DateOnly) + " " + clock; got != want {
-			t.Errorf("the report is %s, not %s", got, want)
-		}
-	default:
-		t.Errorf("there is no report of %s", day.Format(time.DateOnly))
-	}
-}
 
 func TestTheScriptWritesAReport(t *testing.T) {
 	script, err := os.ReadFile("report.sh")
