@@ -138,7 +138,7 @@ var typeTable = &object{what: "a type", fields: []field{
 	{name: "timeout", doc: "The timeouts of a task.", is: timeoutTable, at: in(func(t *Type) *policy.Timeout { return &t.Timeout })},
 	{name: "retry", doc: "Whether and when another attempt follows a failed one.", is: retryTable, at: in(func(t *Type) *policy.Retry { return &t.Retry })},
 	{name: "retention", doc: "How long finished tasks are kept.", is: retentionTable(true), at: in(func(t *Type) *policy.Retention { return &t.Retention })},
-	{name: "max_payload", doc: "The largest payload; larger payloads are refused.", def: "1MiB", is: size(0, 1<<30, "a size, such as 64KiB"), at: in(func(t *Type) *int { return &t.MaxPayload })},
+	{name: "max_payload", doc: "The largest payload; larger payloads are refused.", def: "1MiB", is: size(0, policy.LargestPayload, "a size, such as 64KiB"), at: in(func(t *Type) *int { return &t.MaxPayload })},
 	{name: "max_result", doc: "The largest result of a task, at most 64MiB. A larger result is lost: the task becomes an error that says so, and is not tried again.", def: "1MiB", is: size(1, policy.LargestResult, "a size, such as 64KiB"), at: in(func(t *Type) *int { return &t.MaxResult })},
 	{name: "max_backlog", doc: "How many tasks may be waiting or submitted, such as `100000`, or `{max: 100000, when_full: drop_oldest}`. Those that are to be tried again count. 0 is no limit.", def: "0", is: short{backlogMax(), backlogTable}, at: in(func(t *Type) *policy.Backlog { return &t.MaxBacklog })},
 	{name: "max_crashes", doc: "After this number of crashed attempts in a row, a task becomes an error. 0 is never.", def: "5", is: whole[uint32](0, maxCount, "a number"), at: in(func(t *Type) *uint32 { return &t.MaxCrashes })},

@@ -91,11 +91,22 @@ func answerOf(f *wire.Finish) answer {
 	case *wire.Finish_Snooze:
 		return answer{err: task.Snooze(micros(o.Snooze.GetDelay()))}
 	case *wire.Finish_Again:
-		return answer{result: o.Again.GetResult(), err: task.Again(time.UnixMicro(o.Again.GetAt()).UTC())}
+		return answer{result: o.Again.GetResult(), err: againOf(o.Again)}
 	case *wire.Finish_Refused:
 		return answer{err: unavailable(errors.New(o.Refused.GetMessage()))}
 	}
 	return answer{err: task.InDoubt(errors.New("the handler's answer has no outcome that this host knows"))}
+}
+
+func againOf(a *wire.Again) error {
+	var options []task.AgainOption
+	if a.Payload != nil {
+		options = append(options, task.WithPayload(a.GetPayload()))
+	}
+	if a.Checkpoint != nil {
+		options = append(options, task.WithCheckpoint(a.GetCheckpoint()))
+	}
+	return task.Again(time.UnixMicro(a.GetAt()).UTC(), options...)
 }
 
 func errorOf(e *wire.Error) error {

@@ -26,8 +26,9 @@ type Config struct {
 	// it is set. Nil is [DefaultEnv]; empty but not nil is no environment.
 	Env []string
 
-	Slots     int // tasks at once in one process, 0..65536; 0 leaves it to the program
-	MaxResult int // largest result in bytes; default [policy.DefaultMaxResult]
+	Slots      int // tasks at once in one process, 0..65536; 0 leaves it to the program
+	MaxResult  int // largest result in bytes; default [policy.DefaultMaxResult]
+	MaxPayload int // largest payload in bytes that a task may be given to run again; default [policy.DefaultMaxPayload]
 
 	// MinProcesses is how many processes there always are: default 1, negative for none. While tasks find no slot there are
 	// more, up to MaxProcesses: default 1, at least MinProcesses. A process beyond MinProcesses ends after it was idle for
@@ -108,6 +109,9 @@ func (c Config) withDefaults() (Config, error) {
 	if c.MaxResult < 0 {
 		complain("the largest result has %d bytes: give 0 (default) or more", c.MaxResult)
 	}
+	if c.MaxPayload < 0 {
+		complain("the largest payload has %d bytes: give 0 (default) or more", c.MaxPayload)
+	}
 	if c.MaxProcesses < 0 || c.MaxProcesses > 0 && c.MinProcesses > c.MaxProcesses || c.MinProcesses > maxProcesses || c.MaxProcesses > maxProcesses {
 		complain("there are to be %d to %d processes: give a least of at most %d and a most that is not below it",
 			c.MinProcesses, c.MaxProcesses, maxProcesses)
@@ -148,6 +152,7 @@ func (c Config) withDefaults() (Config, error) {
 		return c, fmt.Errorf("plugins: handler %q: %w", c.Name, err)
 	}
 	defaultTo(&c.MaxResult, policy.DefaultMaxResult)
+	defaultTo(&c.MaxPayload, policy.DefaultMaxPayload)
 	defaultTo(&c.MinProcesses, 1)
 	c.MinProcesses = max(0, c.MinProcesses)
 	defaultTo(&c.MaxProcesses, max(1, c.MinProcesses))

@@ -202,13 +202,13 @@ func (h *Host) connect(ctx context.Context, cfg *Config, p *instance, addr net.A
 	return s, nil
 }
 
-// minFrame is the least limit of bytes in one frame from the handler. It is far above small values of MaxResult, so that
-// a result that is too large is refused and does not break the stream.
+// minFrame is the least limit of bytes in one frame from the handler. It is far above small values of MaxResult and
+// MaxPayload, so that an answer that is too large is refused and does not break the stream.
 const minFrame = 16 << 20
 
 // open opens the stream to the process: by gRPC to addr, or as lines over its standard input and output.
 func (s *session) open(addr net.Addr) error {
-	most := max(minFrame, 2*s.cfg.MaxResult) + 2*wire.FrameBytes
+	most := max(minFrame, 2*(s.cfg.MaxResult+s.cfg.MaxPayload)) + 2*wire.FrameBytes
 	if p := s.proc; p.lines != nil {
 		s.stream = wire.NewLines(p.lines, p.Stdin, 2*most) // base64 is longer
 		s.release = func() { p.Stdout.Close() }
@@ -240,7 +240,7 @@ func (s *session) open(addr net.Addr) error {
 func (s *session) exchangeHello() error {
 	welcome := &wire.Welcome{
 		Protocol: wire.Protocol, Host: s.cfg.Host, Name: s.cfg.Name,
-		Slots: uint32(s.cfg.Slots), MaxResultBytes: uint64(s.cfg.MaxResult), Features: features,
+		Slots: uint32(s.cfg.Slots), MaxResultBytes: uint64(s.cfg.MaxResult), MaxPayloadBytes: uint64(s.cfg.MaxPayload), Features: features,
 	}
 	if err := s.stream.Send(&wire.ToHandler{Welcome: welcome}); err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, wire.ErrMaybeSent) {
 		return fmt.Errorf("send the welcome: %w", err) // Recv returns the reason of the others

@@ -169,6 +169,8 @@ func testError(kind string) ([]byte, error) {
 		return nil, task.Snooze(time.Hour)
 	case "again":
 		return []byte("so far"), task.Again(time.Unix(2e9, 0))
+	case "again with":
+		return []byte("so far"), task.Again(time.Unix(2e9, 0), task.WithPayload([]byte("p\xff")), task.WithCheckpoint(nil))
 	case "bad text":
 		return nil, errors.New("no \xff money")
 	}

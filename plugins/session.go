@@ -339,7 +339,7 @@ func (s *session) endAnswer(c *call, running int) answer {
 	}
 	if running == 1 && (errors.Is(s.protocolErr, errLargeFrame) || errors.Is(s.protocolErr, wire.ErrLongLine)) {
 		return answer{err: task.Permanent(task.WithClass("result_too_large", fmt.Errorf(
-			"process %d of handler %q answered with more than it may send (%w), so the answer is lost: raise max_result of the type %q, or have the handler return less",
+			"process %d of handler %q answered with more than it may send (%w), so the answer is lost: raise max_result of the type %q, and max_payload if its tasks run again with other payloads, or have the handler return less",
 			pid, name, s.protocolErr, c.run.GetType())))}
 	}
 	if running > 1 {

@@ -38,6 +38,12 @@ const (
 	LongestAgeing  = 365 * 24 * time.Hour
 )
 
+// Bounds of [Type.MaxPayload], in bytes. The library allows larger ones.
+const (
+	DefaultMaxPayload = 1 << 20
+	LargestPayload    = 1 << 30
+)
+
 // Bounds of [Type.MaxResult], in bytes.
 const (
 	DefaultMaxResult = 1 << 20
@@ -118,7 +124,7 @@ func DefaultType() Type {
 	return Type{
 		Priority:   task.DefaultPriority,
 		Weight:     1,
-		MaxPayload: 1 << 20,
+		MaxPayload: DefaultMaxPayload,
 		MaxResult:  DefaultMaxResult,
 		MaxCrashes: 5,
 		Timeout:    Timeout{Run: time.Hour, Grace: 10 * time.Second},

@@ -61,6 +61,7 @@ func conformance() handler.Handlers {
 			}
 			return []byte(in.Result), task.Again(time.UnixMilli(in.AtMS))
 		}),
+		"rerun": handler.Func(runAgainAsAsked),
 		"wait": handler.Func(func(ctx context.Context, _ *task.Task) ([]byte, error) {
 			<-ctx.Done()
 			return nil, context.Cause(ctx)
@@ -140,6 +141,25 @@ func failAsAsked(_ context.Context, t *task.Task) ([]byte, error) {
 		err = task.RetryIn(time.Duration(*in.RetryDelayMS)*time.Millisecond, err)
 	}
 	return nil, err
+}
+
+func runAgainAsAsked(_ context.Context, t *task.Task) ([]byte, error) {
+	var in struct {
+		AtMS                int64 `json:"at_ms"`
+		Result              string
+		Payload, Checkpoint *string
+	}
+	if err := json.Unmarshal(t.Payload, &in); err != nil {
+		return nil, err
+	}
+	var options []task.AgainOption
+	if in.Payload != nil {
+		options = append(options, task.WithPayload([]byte(*in.Payload)))
+	}
+	if in.Checkpoint != nil {
+		options = append(options, task.WithCheckpoint([]byte(*in.Checkpoint)))
+	}
+	return []byte(in.Result), task.Again(time.UnixMilli(in.AtMS), options...)
 }
 
 func logAsAsked(ctx context.Context, t *task.Task) ([]byte, error) {

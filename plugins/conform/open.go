@@ -18,7 +18,7 @@ const (
 )
 
 // features are all features that a welcome may list.
-var features = []string{"progress", "heartbeat", "checkpoint", "children", "signals"}
+var features = []string{"progress", "heartbeat", "checkpoint", "children", "signals", "rerun"}
 
 const (
 	fewSlots  = 3
@@ -27,7 +27,7 @@ const (
 
 func (k kind) welcome() *wire.Welcome {
 	w := &wire.Welcome{
-		Protocol: wire.Protocol, Host: "taskengine handler verify", Name: "examined", Slots: manySlots, MaxResultBytes: maxResult,
+		Protocol: wire.Protocol, Host: "taskengine handler verify", Name: "examined", Slots: manySlots, MaxResultBytes: maxResult, MaxPayloadBytes: maxPayload,
 	}
 	switch k {
 	case plain:

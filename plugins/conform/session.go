@@ -20,7 +20,8 @@ import (
 )
 
 const (
-	maxResult      = 8 << 20 // bytes, as the welcome says
+	maxResult      = 8 << 20  // bytes, as the welcome says
+	maxPayload     = 64 << 10 // bytes, as the welcome says
 	unexpectedTime = 300 * time.Millisecond
 )
 

@@ -24,6 +24,8 @@ type host struct {
 	frames   []*wire.FromHandler     // guarded by mu: all that came
 }
 
+const maxPayload = 700 // of a task that runs again, in bytes
+
 // meet starts a program in a bubble of synctest, and ends it with the test.
 func meet(t *testing.T, p Program, features ...string) *host {
 	h := &host{to: make(chan *wire.ToHandler), finishes: make(map[uint64]*wire.Finish)}
@@ -35,7 +37,7 @@ func meet(t *testing.T, p Program, features ...string) *host {
 	}()
 	h.leave = sync.OnceFunc(func() { close(h.to); <-w.over })
 	t.Cleanup(h.leave)
-	h.to <- &wire.ToHandler{Welcome: &wire.Welcome{Protocol: wire.Protocol, MaxResultBytes: 1000, Features: features}}
+	h.to <- &wire.ToHandler{Welcome: &wire.Welcome{Protocol: wire.Protocol, MaxResultBytes: 1000, MaxPayloadBytes: maxPayload, Features: features}}
 	return h
 }
 

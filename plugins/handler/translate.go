@@ -3,6 +3,7 @@ package handler
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -22,10 +23,16 @@ func fillIn(t *task.Task, run *wire.Run) {
 }
 
 // finishOf returns the answer to a run for its verdict and extras. x may be nil.
-func finishOf(runID uint64, v task.Verdict, x *extras, maxResult uint64) *wire.Finish {
-	f := &wire.Finish{RunId: runID}
+func finishOf(r *run, v task.Verdict, x *extras) *wire.Finish {
+	f := &wire.Finish{RunId: r.id}
+	maxResult := r.session.maxResult
 	if maxResult > 0 && uint64(len(v.Result)) > maxResult {
 		v = task.VerdictOf(nil, tooLarge("the result has", len(v.Result), maxResult))
+	}
+	if v.Outcome == task.Completed {
+		if err := r.session.checkRerun(r.task.Type, &v); err != nil {
+			v = task.VerdictOf(nil, err)
+		}
 	}
 	if x != nil {
 		v = x.apply(v, maxResult)
@@ -33,15 +40,11 @@ func finishOf(runID uint64, v task.Verdict, x *extras, maxResult uint64) *wire.F
 			f.Children, f.Signals = x.children, x.signals
 		}
 	}
-	if v.Outcome == task.Completed && v.Rerun != nil {
-		v = task.VerdictOf(nil, task.Permanent(task.WithClass("unsupported", errors.New(
-			"the handler asked to run again with another payload, a checkpoint or tasks to be added, which the protocol between handler programs and nodes does not carry"))))
-	}
 	switch {
 	case v.Outcome == task.Completed && v.Again.IsZero():
 		f.Outcome = &wire.Finish_Result{Result: v.Result}
 	case v.Outcome == task.Completed:
-		f.Outcome = &wire.Finish_Again{Again: &wire.Again{At: v.Again.UnixMicro(), Result: v.Result}}
+		f.Outcome = &wire.Finish_Again{Again: againOf(&v)}
 	case v.Outcome == task.Snoozed:
 		f.Outcome = &wire.Finish_Snooze{Snooze: &wire.Snooze{Delay: ceilMicros(v.Delay)}}
 	case v.Outcome == task.HandedBack:
@@ -55,6 +58,49 @@ func finishOf(runID uint64, v task.Verdict, x *extras, maxResult uint64) *wire.F
 		f.Outcome = &wire.Finish_Error{Error: e}
 	}
 	return f
+}
+
+// checkRerun returns an error if the host cannot have a task run again as its handler asked for.
+func (s *session) checkRerun(typ string, v *task.Verdict) error {
+	r := v.Rerun
+	switch {
+	case r == nil:
+		return nil
+	case len(r.Tasks) > 0:
+		return unsupported("the handler asked to add tasks when its own runs again, which the protocol between handler programs and nodes does not carry: use Spawn")
+	case v.Again.IsZero() || r.Payload == nil && r.Checkpoint == nil:
+		return nil
+	case !s.features["rerun"]:
+		return unsupported("the handler asked to run again with another payload or a checkpoint, which the host does not support")
+	}
+	most := math.MaxInt
+	if s.maxPayload > 0 {
+		most = int(min(s.maxPayload, math.MaxInt))
+	}
+	return r.TooLarge(typ, most)
+}
+
+func unsupported(why string) error {
+	return task.Permanent(task.WithClass("unsupported", errors.New(why)))
+}
+
+func againOf(v *task.Verdict) *wire.Again {
+	again := &wire.Again{At: v.Again.UnixMicro(), Result: v.Result}
+	if r := v.Rerun; r != nil {
+		again.Payload, again.Checkpoint = present(r.Payload), present(r.Checkpoint)
+	}
+	return again
+}
+
+// present returns the bytes of an optional field, which is missing if it is nil.
+func present(b *[]byte) []byte {
+	switch {
+	case b == nil:
+		return nil
+	case *b == nil:
+		return []byte{}
+	}
+	return *b
 }
 
 func tooLarge(what string, n int, most uint64) error {

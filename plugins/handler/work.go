@@ -54,7 +54,7 @@ func (w *worker) Work(stream grpc.BidiStreamingServer[wire.ToHandler, wire.FromH
 	defer cancel(nil)
 	s := &session{
 		features: features(welcome), handlers: w.program.Handlers, batches: batchesOf(w.program.Handlers),
-		slots: slots, ctx: ctx, maxResult: welcome.GetMaxResultBytes(),
+		slots: slots, ctx: ctx, maxResult: welcome.GetMaxResultBytes(), maxPayload: welcome.GetMaxPayloadBytes(),
 		wake: wakeup.New(), running: make(map[uint64]*run, slots),
 	}
 	s.workers = workpool.New(s.work)
@@ -93,15 +93,16 @@ const Version = "1.0.0"
 
 // session is the stream to the host and the runs on it.
 type session struct {
-	handlers  Handlers
-	batches   []*batch // among handlers
-	slots     int
-	maxResult uint64
-	features  map[string]bool      // that the host supports
-	ctx       context.Context      // of all runs; ends with the stream
-	wake      wakeup.Signal        // wakes send when there is something to send
-	workers   *workpool.Pool[*run] // calls the handlers
-	runs      sync.WaitGroup       // that are not answered
+	handlers   Handlers
+	batches    []*batch // among handlers
+	slots      int
+	maxResult  uint64               // in bytes; 0 if the host names no limit
+	maxPayload uint64               // of a task that runs again, in bytes; 0 if the host names no limit
+	features   map[string]bool      // that the host supports
+	ctx        context.Context      // of all runs; ends with the stream
+	wake       wakeup.Signal        // wakes send when there is something to send
+	workers    *workpool.Pool[*run] // calls the handlers
+	runs       sync.WaitGroup       // that are not answered
 
 	mu        sync.Mutex // guards the fields below
 	running   map[uint64]*run
@@ -230,7 +231,7 @@ func (s *session) conclude(r *run, do func() ([]byte, error)) {
 		if !returned {
 			verdict = task.VerdictOf(nil, task.WithClass("panic", noReturn(recover())))
 		}
-		s.answer(r, finishOf(r.id, verdict, r.finish(), s.maxResult))
+		s.answer(r, finishOf(r, verdict, r.finish()))
 	}()
 	result, err := do()
 	verdict, returned = task.VerdictOf(result, err), true
@@ -291,8 +292,9 @@ func (s *session) send(stream grpc.BidiStreamingServer[wire.ToHandler, wire.From
 func fit(fs []*wire.Finish) int {
 	size := 0
 	for i, f := range fs {
-		size += 64 + len(f.GetResult()) + len(f.GetAgain().GetResult()) + len(f.GetError().GetMessage()) +
-			sizeOf(f.GetChildren(), f.GetSignals())
+		again := f.GetAgain()
+		size += 64 + len(f.GetResult()) + len(again.GetResult()) + len(again.GetPayload()) + len(again.GetCheckpoint()) +
+			len(f.GetError().GetMessage()) + sizeOf(f.GetChildren(), f.GetSignals())
 		if i > 0 && (size > wire.FrameBytes || i == wire.FrameMessages) {
 			return i
 		}

@@ -261,15 +261,16 @@ func (x *FromHandler) GetCheckpoints() []*Checkpoint {
 
 // Welcome is the first message of the host.
 type Welcome struct {
-	state          protoimpl.MessageState `protogen:"open.v1"`
-	Protocol       uint32                 `protobuf:"varint,1,opt,name=protocol,proto3" json:"protocol,omitempty"`                                     // 1
-	Host           string                 `protobuf:"bytes,2,opt,name=host,proto3" json:"host,omitempty"`                                              // name and version of the host, for display
-	Name           string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`                                              // name of this handler in the configuration
-	Slots          uint32                 `protobuf:"varint,4,opt,name=slots,proto3" json:"slots,omitempty"`                                           // how many tasks the host wants to run here at once; 0 leaves it to the handler
-	MaxResultBytes uint64                 `protobuf:"varint,5,opt,name=max_result_bytes,json=maxResultBytes,proto3" json:"max_result_bytes,omitempty"` // the largest max_result of the types: a larger result must be answered as a permanent error
-	Features       []string               `protobuf:"bytes,6,rep,name=features,proto3" json:"features,omitempty"`                                      // optional parts of the protocol that the host serves
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	Protocol        uint32                 `protobuf:"varint,1,opt,name=protocol,proto3" json:"protocol,omitempty"`                                        // 1
+	Host            string                 `protobuf:"bytes,2,opt,name=host,proto3" json:"host,omitempty"`                                                 // name and version of the host, for display
+	Name            string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`                                                 // name of this handler in the configuration
+	Slots           uint32                 `protobuf:"varint,4,opt,name=slots,proto3" json:"slots,omitempty"`                                              // how many tasks the host wants to run here at once; 0 leaves it to the handler
+	MaxResultBytes  uint64                 `protobuf:"varint,5,opt,name=max_result_bytes,json=maxResultBytes,proto3" json:"max_result_bytes,omitempty"`    // the largest max_result of the types: a larger result must be answered as a permanent error
+	Features        []string               `protobuf:"bytes,6,rep,name=features,proto3" json:"features,omitempty"`                                         // optional parts of the protocol that the host serves
+	MaxPayloadBytes uint64                 `protobuf:"varint,7,opt,name=max_payload_bytes,json=maxPayloadBytes,proto3" json:"max_payload_bytes,omitempty"` // the largest max_payload of the types: an again with a larger payload must be answered as a permanent error
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Welcome) Reset() {
@@ -342,6 +343,13 @@ func (x *Welcome) GetFeatures() []string {
 		return x.Features
 	}
 	return nil
+}
+
+func (x *Welcome) GetMaxPayloadBytes() uint64 {
+	if x != nil {
+		return x.MaxPayloadBytes
+	}
+	return 0
 }
 
 // Hello is the answer of the handler process to the Welcome.
@@ -963,11 +971,14 @@ func (x *Snooze) GetDelay() int64 {
 	return 0
 }
 
-// Again finishes one occurrence of a recurring task. The next one is due at the given time.
+// Again finishes one occurrence of a recurring task. The next one is due at the given time. The
+// task keeps its payload and has no checkpoint then, unless these are given.
 type Again struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	At            int64                  `protobuf:"varint,1,opt,name=at,proto3" json:"at,omitempty"`
 	Result        []byte                 `protobuf:"bytes,2,opt,name=result,proto3" json:"result,omitempty"`
+	Payload       []byte                 `protobuf:"bytes,3,opt,name=payload,proto3,oneof" json:"payload,omitempty"`       // only to hosts with the feature "rerun": others drop it
+	Checkpoint    []byte                 `protobuf:"bytes,4,opt,name=checkpoint,proto3,oneof" json:"checkpoint,omitempty"` // at most 1 MiB; only to hosts with the feature "rerun": others drop it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1012,6 +1023,20 @@ func (x *Again) GetAt() int64 {
 func (x *Again) GetResult() []byte {
 	if x != nil {
 		return x.Result
+	}
+	return nil
+}
+
+func (x *Again) GetPayload() []byte {
+	if x != nil {
+		return x.Payload
+	}
+	return nil
+}
+
+func (x *Again) GetCheckpoint() []byte {
+	if x != nil {
+		return x.Checkpoint
 	}
 	return nil
 }
@@ -1480,14 +1505,15 @@ const file_handler_proto_rawDesc = "" +
 	"\n" +
 	"heartbeats\x18\a \x03(\v2 .taskengine.handler.v1.HeartbeatR\n" +
 	"heartbeats\x12C\n" +
-	"\vcheckpoints\x18\b \x03(\v2!.taskengine.handler.v1.CheckpointR\vcheckpoints\"\xa9\x01\n" +
+	"\vcheckpoints\x18\b \x03(\v2!.taskengine.handler.v1.CheckpointR\vcheckpoints\"\xd5\x01\n" +
 	"\aWelcome\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\rR\bprotocol\x12\x12\n" +
 	"\x04host\x18\x02 \x01(\tR\x04host\x12\x12\n" +
 	"\x04name\x18\x03 \x01(\tR\x04name\x12\x14\n" +
 	"\x05slots\x18\x04 \x01(\rR\x05slots\x12(\n" +
 	"\x10max_result_bytes\x18\x05 \x01(\x04R\x0emaxResultBytes\x12\x1a\n" +
-	"\bfeatures\x18\x06 \x03(\tR\bfeatures\"\xb8\x01\n" +
+	"\bfeatures\x18\x06 \x03(\tR\bfeatures\x12*\n" +
+	"\x11max_payload_bytes\x18\a \x01(\x04R\x0fmaxPayloadBytes\"\xb8\x01\n" +
 	"\x05Hello\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\rR\bprotocol\x12\x10\n" +
 	"\x03sdk\x18\x02 \x01(\tR\x03sdk\x12\x1f\n" +
@@ -1546,10 +1572,17 @@ const file_handler_proto_rawDesc = "" +
 	"\bin_doubt\x18\x06 \x01(\bR\ainDoubtB\x0e\n" +
 	"\f_retry_delay\"\x1e\n" +
 	"\x06Snooze\x12\x14\n" +
-	"\x05delay\x18\x01 \x01(\x03R\x05delay\"/\n" +
+	"\x05delay\x18\x01 \x01(\x03R\x05delay\"\x8e\x01\n" +
 	"\x05Again\x12\x0e\n" +
 	"\x02at\x18\x01 \x01(\x03R\x02at\x12\x16\n" +
-	"\x06result\x18\x02 \x01(\fR\x06result\"#\n" +
+	"\x06result\x18\x02 \x01(\fR\x06result\x12\x1d\n" +
+	"\apayload\x18\x03 \x01(\fH\x00R\apayload\x88\x01\x01\x12#\n" +
+	"\n" +
+	"checkpoint\x18\x04 \x01(\fH\x01R\n" +
+	"checkpoint\x88\x01\x01B\n" +
+	"\n" +
+	"\b_payloadB\r\n" +
+	"\v_checkpoint\"#\n" +
 	"\aRefused\x12\x18\n" +
 	"\amessage\x18\x01 \x01(\tR\amessage\"\xb0\x02\n" +
 	"\x05Child\x12\x12\n" +
@@ -1672,6 +1705,7 @@ func file_handler_proto_init() {
 		(*Finish_Refused)(nil),
 	}
 	file_handler_proto_msgTypes[8].OneofWrappers = []any{}
+	file_handler_proto_msgTypes[10].OneofWrappers = []any{}
 	file_handler_proto_msgTypes[12].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

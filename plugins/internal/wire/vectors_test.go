@@ -32,8 +32,9 @@ type vector struct {
 func vectors() map[string]proto.Message {
 	delay, zero := int64(90_000_000), int64(0)
 	return map[string]proto.Message{
-		"to: empty":   &ToHandler{},
-		"to: welcome": &ToHandler{Welcome: &Welcome{Protocol: 1, Host: "taskengine 1", Name: "mail", Slots: 512, MaxResultBytes: 16 << 20, Features: []string{"a", "b"}}},
+		"to: empty":                            &ToHandler{},
+		"to: welcome":                          &ToHandler{Welcome: &Welcome{Protocol: 1, Host: "taskengine 1", Name: "mail", Slots: 512, MaxResultBytes: 16 << 20, Features: []string{"a", "b"}}},
+		"to: welcome with the largest payload": &ToHandler{Welcome: &Welcome{Protocol: 1, Features: []string{"rerun"}, MaxPayloadBytes: 1 << 30}},
 		"to: runs": &ToHandler{Runs: []*Run{
 			{
 				RunId: 1, TaskId: bytes.Repeat([]byte{0xfe}, 16), Version: math.MaxUint64, Type: "upper", Attempt: 1, Crashes: 300,
@@ -53,7 +54,12 @@ func vectors() map[string]proto.Message {
 		"from: retry now":         &FromHandler{Finishes: []*Finish{{RunId: 2, Outcome: &Finish_Error{Error: &Error{RetryDelay: &zero}}}}},
 		"from: snooze":            &FromHandler{Finishes: []*Finish{{RunId: 3, Outcome: &Finish_Snooze{Snooze: &Snooze{Delay: 1}}}, {RunId: 4, Outcome: &Finish_Snooze{Snooze: &Snooze{}}}}},
 		"from: again":             &FromHandler{Finishes: []*Finish{{RunId: 5, Outcome: &Finish_Again{Again: &Again{At: 2_000_000_000_000_000, Result: []byte("so far")}}}, {RunId: 6, Outcome: &Finish_Again{Again: &Again{At: -1}}}}},
-		"from: refused":           &FromHandler{Finishes: []*Finish{{RunId: 7, Outcome: &Finish_Refused{Refused: &Refused{Message: "full"}}}}},
+		"from: again with a payload and a checkpoint": &FromHandler{Finishes: []*Finish{
+			{RunId: 5, Outcome: &Finish_Again{Again: &Again{At: 1, Result: []byte("so far"), Payload: []byte("next\xff"), Checkpoint: []byte("page 2")}}},
+			{RunId: 6, Outcome: &Finish_Again{Again: &Again{Payload: []byte{}}}},
+			{RunId: 7, Outcome: &Finish_Again{Again: &Again{Checkpoint: []byte{}}}},
+		}},
+		"from: refused": &FromHandler{Finishes: []*Finish{{RunId: 7, Outcome: &Finish_Refused{Refused: &Refused{Message: "full"}}}}},
 	}
 }
 

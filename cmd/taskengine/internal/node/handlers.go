@@ -149,19 +149,21 @@ func pluginConfig(c *config.Config, name string, log *slog.Logger) plugins.Confi
 	}
 	return plugins.Config{
 		Name: name, Command: p.Command, Dir: p.Dir, Env: append(env, p.PassEnv...), Slots: p.Slots,
-		Types: typesOf(c, name), MaxResult: maxResult(c, name), StartTimeout: p.StartTimeout, Grace: p.Grace, Liveness: p.Liveness, Logger: log, Host: "taskengine " + server.ReadBuild().Version,
+		Types: typesOf(c, name), StartTimeout: p.StartTimeout, Grace: p.Grace, Liveness: p.Liveness, Logger: log, Host: "taskengine " + server.ReadBuild().Version,
+		MaxResult:    largest(c, name, func(t config.Type) int { return t.ResultLimit() }),
+		MaxPayload:   largest(c, name, func(t config.Type) int { return t.MaxPayload }),
 		MinProcesses: least, MaxProcesses: p.Processes.Max, Idle: p.Processes.Idle, PerTask: p.PerTask,
 		MaxTasks: p.Replace.Tasks, MaxAge: p.Replace.Age, MaxRSS: int64(p.Replace.RSS), User: p.User, SHA256: p.SHA256,
 		Limits: plugins.Limits{Memory: int64(p.Limits.Memory), CPU: p.Limits.CPU, Processes: p.Limits.Processes},
 	}
 }
 
-// maxResult returns the largest result that a type of the handler allows, 0 for the default. The
-// engine refuses a result that is too large for the type of its task.
-func maxResult(c *config.Config, handler string) int {
+// largest returns the largest of a limit that the types of a handler have, 0 for the default. The
+// engine refuses what is too large for the type of its task.
+func largest(c *config.Config, handler string, limit func(config.Type) int) int {
 	most := 0
 	for _, typ := range typesOf(c, handler) {
-		most = max(most, c.Types[typ].ResultLimit())
+		most = max(most, limit(c.Types[typ]))
 	}
 	return most
 }

@@ -45,19 +45,35 @@ export class Snooze {
   }
 }
 
-/** Done for now, with this result, and due again at a given time; for recurring tasks. Return it. */
+/** What a task has when it runs again. Each is whatever a handler may return as its result. */
+export interface AgainOptions {
+  /** The new payload; without it the task keeps the one that it has. */
+  payload?: unknown;
+  /** A checkpoint of at most 1 MiB; without it the task has none. */
+  checkpoint?: unknown;
+}
+
+/**
+ * Done for now, with this result, and due again at a given time; for recurring tasks. Return it.
+ * With a host that takes neither payload nor checkpoint, they make the answer a permanent error of
+ * class "unsupported".
+ */
 export class Again {
   /** Unix time in milliseconds. */
   readonly at: number;
   readonly result: unknown;
+  readonly payload: unknown;
+  readonly checkpoint: unknown;
 
   /**
    * @param at an instant, or Unix time in milliseconds
    * @param result whatever a handler may return as its result
    */
-  constructor(at: Date | number, result?: unknown) {
+  constructor(at: Date | number, result?: unknown, { payload, checkpoint }: AgainOptions = {}) {
     this.at = finite(Number(at), "a time");
     this.result = result;
+    this.payload = payload;
+    this.checkpoint = checkpoint;
   }
 }
 

@@ -2,8 +2,8 @@
 
 import { create } from "@bufbuild/protobuf";
 import { Again, Permanent, RetryIn, Snooze } from "./answers.js";
-import { type Error as ErrorMessage, ErrorSchema, type Finish, FinishSchema } from "./gen/handler_pb.js";
-import type { Run } from "./run.js";
+import { AgainSchema, type Error as ErrorMessage, ErrorSchema, type Finish, FinishSchema } from "./gen/handler_pb.js";
+import { MAX_CHECKPOINT, type Run } from "./run.js";
 import { classOf, clip, describe, encode, headline, isError } from "./text.js";
 import { micros } from "./time.js";
 
@@ -23,11 +23,11 @@ export function succeed(run: Run, value: unknown): Answer {
     const bytes = result.length + sizeOfMessages(run);
     refuseUnsupported(run);
     if (bytes > run.link.maxBytes) throw tooLarge(run, result, run.link.maxBytes);
-    const outcome: Outcome =
-      value instanceof Again
-        ? { case: "again", value: { $typeName: "taskengine.handler.v1.Again", at: micros(value.at), result } }
-        : { case: "result", value: result };
-    return answer(run, outcome, bytes, true);
+    if (value instanceof Again) {
+      const { outcome, more } = again(run, value, result);
+      return answer(run, outcome, bytes + more, true);
+    }
+    return answer(run, { case: "result", value: result }, bytes, true);
   } catch (error) {
     return fail(run, error);
   }
@@ -57,6 +57,33 @@ function answer(run: Run, outcome: Outcome, bytes = 0, withMessages = false): An
   const { children, signals } = run;
   const finish = create(FinishSchema, { runId: run.runId, outcome, ...(withMessages && { children, signals }) });
   return { finish, bytes };
+}
+
+/** What a task that runs again answers, and how many bytes its payload and its checkpoint have. */
+function again({ link }: Run, value: Again, result: Uint8Array): { outcome: Outcome; more: number } {
+  const message = create(AgainSchema, { at: micros(value.at), result });
+  if (value.payload !== undefined) message.payload = encode(value.payload);
+  if (value.checkpoint !== undefined) message.checkpoint = encode(value.checkpoint);
+  const { payload, checkpoint } = message;
+  if ((payload || checkpoint) && !link.features.has("rerun")) {
+    throw new Permanent("the host takes no payload and no checkpoint of a task that runs again", {
+      class: "unsupported",
+    });
+  }
+  if (payload && payload.length > link.maxPayload) {
+    throw new Permanent(
+      `the payload to run again with has ${payload.length} bytes, max_payload of the type allows ${link.maxPayload}`,
+      { class: "payload_too_large" },
+    );
+  }
+  if (checkpoint && checkpoint.length > MAX_CHECKPOINT) {
+    throw new Permanent(
+      `the checkpoint to run again with has ${checkpoint.length} bytes, of ${MAX_CHECKPOINT} allowed`,
+      { class: "checkpoint_too_large" },
+    );
+  }
+  const more = (payload?.length ?? 0) + (checkpoint?.length ?? 0);
+  return { outcome: { case: "again", value: message }, more };
 }
 
 function snooze(value: Snooze): Outcome {

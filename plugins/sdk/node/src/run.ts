@@ -28,10 +28,12 @@ export interface Link {
   readonly features: ReadonlySet<string>;
   /** The most bytes of a result, or of anything else that is sent at once. */
   readonly maxBytes: number;
+  /** The most bytes of the payload of a task that runs again. */
+  readonly maxPayload: number;
 }
 
 const LEVELS = { debug: -4, info: 0, warn: 4, error: 8 };
-const MAX_CHECKPOINT = 1 << 20; // bytes
+export const MAX_CHECKPOINT = 1 << 20; // bytes
 const FIELDS_BYTES = 64 << 10; // of the fields of one line; more are left out
 
 /** One run: the task for its handler, and what the stream needs to know of it. */

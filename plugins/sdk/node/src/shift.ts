@@ -38,6 +38,7 @@ export class Shift {
       ),
       features: new Set(welcome.features),
       maxBytes: Number(welcome.maxResultBytes) || Number.POSITIVE_INFINITY,
+      maxPayload: Number(welcome.maxPayloadBytes) || Number.POSITIVE_INFINITY,
     };
     for (const [type, handler] of Object.entries(handlers)) this.#begin.set(type, this.#beginOf(handler));
   }

@@ -2,7 +2,7 @@
 // may any host: `node build/conformance.js` is the command of its handler.
 
 import { setTimeout } from "node:timers/promises";
-import { Again, batch, Permanent, RetryIn, Snooze, serve, type Task } from "taskengine-handler";
+import { Again, type AgainOptions, batch, Permanent, RetryIn, Snooze, serve, type Task } from "taskengine-handler";
 
 const DAY = 24 * 60 * 60 * 1000;
 
@@ -64,6 +64,10 @@ await serve(
     again: (task) => {
       const { at_ms, result } = task.json<{ at_ms: number; result: string }>();
       return new Again(at_ms, result);
+    },
+    rerun: (task) => {
+      const { at_ms, result, ...options } = task.json<{ at_ms: number; result: string } & AgainOptions>();
+      return new Again(at_ms, result, options);
     },
     wait: ({ signal }) => setTimeout(DAY, undefined, { signal }),
     hang: () => setTimeout(DAY),

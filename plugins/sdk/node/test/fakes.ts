@@ -11,6 +11,7 @@ export function newRun(
   wire: MessageInitShape<typeof RunSchema> = {},
   features: string[] = [],
   maxBytes = Number.POSITIVE_INFINITY,
+  maxPayload = Number.POSITIVE_INFINITY,
 ): { run: Run; frames: FromHandler[] } {
   const frames: FromHandler[] = [];
   const outbox = new Outbox((frame, sent) => {
@@ -21,7 +22,7 @@ export function newRun(
     (progress) => outbox.add("progress", progress, 0),
     () => 0,
   );
-  const run = new Run(create(RunSchema, wire), { outbox, pace, features: new Set(features), maxBytes });
+  const run = new Run(create(RunSchema, wire), { outbox, pace, features: new Set(features), maxBytes, maxPayload });
   return { run, frames };
 }
 

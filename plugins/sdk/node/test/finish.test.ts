@@ -64,6 +64,30 @@ suite("a result", () => {
   });
 });
 
+suite("what a task has when it runs again", () => {
+  test("is what the handler says, up to the limits", () => {
+    const options = { payload: { a: 1 }, checkpoint: "c".repeat(1 << 20) };
+    const { finish, bytes } = succeed(newRun({}, ["rerun"], 10, 7).run, new Again(1, "r", options));
+    assert.equal(finish.outcome.case, "again");
+    const { payload, checkpoint } = finish.outcome.value;
+    assert.equal(Buffer.from(payload ?? []).toString(), '{"a":1}');
+    assert.equal(checkpoint?.length, 1 << 20);
+    assert.equal(bytes, 8 + (1 << 20));
+  });
+
+  test("is never dropped, and too much of it is a permanent error", () => {
+    for (const [features, options, want] of [
+      [[], { payload: "" }, "unsupported"],
+      [["checkpoint"], { checkpoint: "" }, "unsupported"],
+      [["rerun"], { payload: "x".repeat(8) }, "payload_too_large"],
+      [["rerun"], { checkpoint: "x".repeat((1 << 20) + 1) }, "checkpoint_too_large"],
+    ] as const) {
+      const error = errorOf(succeed(newRun({}, [...features], 10, 7).run, new Again(1, "", options)));
+      assert.deepEqual([error.class, error.permanent], [want, true]);
+    }
+  });
+});
+
 suite("children and signals", () => {
   test("go with a result, also with that of a recurring task", () => {
     for (const value of ["done", new Again(1)]) {

@@ -44,6 +44,14 @@ suite("answers", () => {
       succeed(newRun({ runId: 5n }).run, new Again(new Date(2e12), "so far")).finish,
       succeed(newRun({ runId: 6n }).run, new Again(-0.001)).finish,
     ],
+    "from: again with a payload and a checkpoint": [
+      succeed(
+        newRun({ runId: 5n }, ["rerun"]).run,
+        new Again(0.001, "so far", { payload: Uint8Array.of(0x6e, 0x65, 0x78, 0x74, 0xff), checkpoint: "page 2" }),
+      ).finish,
+      succeed(newRun({ runId: 6n }, ["rerun"]).run, new Again(0, undefined, { payload: "" })).finish,
+      succeed(newRun({ runId: 7n }, ["rerun"]).run, new Again(0, undefined, { checkpoint: "" })).finish,
+    ],
   };
   for (const [name, finishes] of Object.entries(frames)) {
     test(`are byte for byte those of Go: ${name}`, () => {

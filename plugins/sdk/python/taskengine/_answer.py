@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from . import _wire
 from ._outbox import Host
-from ._task import Task, to_bytes
+from ._task import MAX_CHECKPOINT, Task, to_bytes
 from ._verdicts import Again, Cancelled, Permanent, RetryIn, Snooze
 
 
@@ -36,8 +36,7 @@ def error(task: Task, e: BaseException, host: Host) -> bytes:
 def _error(task: Task, e: BaseException, host: Host) -> bytes:
     run_id = task._run.run_id
     if isinstance(e, Again):
-        encoded = to_bytes(e.result)
-        return _success(task, _wire.finish_again(run_id, e.at, encoded), encoded, host)
+        return _again(task, e, host)
     if isinstance(e, Snooze):
         return _wire.finish_snooze(run_id, e.delay)
     if isinstance(e, Permanent):
@@ -49,6 +48,26 @@ def _error(task: Task, e: BaseException, host: Host) -> bytes:
     if isinstance(e, asyncio.CancelledError) and task._is_cancelled():
         return _wire.finish_error(run_id, "cancelled: %s" % (task.cancel_reason or "cancelled"), "cancelled")
     return _wire.finish_error(run_id, _text(e, stack=True), type(e).__name__)
+
+
+def _again(task: Task, e: Again, host: Host) -> bytes:
+    run_id = task._run.run_id
+    encoded = to_bytes(e.result)
+    payload = None if e.payload is None else to_bytes(e.payload)
+    checkpoint = None if e.checkpoint is None else to_bytes(e.checkpoint)
+    text = error_class = ""
+    if (payload is not None or checkpoint is not None) and "rerun" not in host.features:
+        text = "the host does not support another payload or a checkpoint of a task that runs again"
+        error_class = "unsupported"
+    elif payload is not None and 0 < host.max_payload < len(payload):
+        text = "the payload to run again with has %d bytes, max_payload of the type allows %d"
+        text, error_class = text % (len(payload), host.max_payload), "payload_too_large"
+    elif checkpoint is not None and len(checkpoint) > MAX_CHECKPOINT:
+        text = "the checkpoint to run again with has %d bytes, of %d allowed"
+        text, error_class = text % (len(checkpoint), MAX_CHECKPOINT), "checkpoint_too_large"
+    if error_class:
+        return _wire.finish_error(run_id, text, error_class, permanent=True)
+    return _success(task, _wire.finish_again(run_id, e.at, encoded, payload, checkpoint), encoded, host)
 
 
 def _success(task: Task, finish: bytes, encoded: bytes, host: Host) -> bytes:

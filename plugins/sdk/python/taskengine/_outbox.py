@@ -32,6 +32,7 @@ class Host:
 
     max_result: int = 0  # bytes; 0 is any number
     features: frozenset[str] = frozenset()
+    max_payload: int = 0  # bytes of a task that runs again; 0 is any number
 
 
 class Notes:

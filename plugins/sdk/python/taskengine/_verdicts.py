@@ -40,12 +40,22 @@ class Snooze(Exception):
 
 class Again(Exception):
     """The work is done for now, with this result, and due again at the given time: an
-    aware datetime or Unix seconds."""
+    aware datetime or Unix seconds.
 
-    def __init__(self, at: Instant, result: object = None) -> None:
+    The task runs again with this payload and this checkpoint, each of which is whatever a
+    handler may return. Without a payload (None) it keeps the one that it has, and without a
+    checkpoint it has none. With a host that does not support that, the answer becomes a
+    permanent error of class "unsupported".
+    """
+
+    def __init__(
+        self, at: Instant, result: object = None, *, payload: object = None, checkpoint: object = None
+    ) -> None:
         super().__init__("runs again")
         self.at = unix_micros(at)
         self.result = result
+        self.payload = payload
+        self.checkpoint = checkpoint
 
 
 class Cancelled(BaseException):

@@ -117,6 +117,7 @@ def decode_to_handler(buf: bytes) -> dict[str, Any]:
 
 def _decode_welcome(buf: bytes) -> dict[str, Any]:
     w: dict[str, Any] = {"protocol": 0, "host": "", "name": "", "slots": 0, "max_result_bytes": 0, "features": []}
+    w["max_payload_bytes"] = 0
     for number, value in _fields(buf):
         if number == 1:
             w["protocol"] = value
@@ -130,6 +131,8 @@ def _decode_welcome(buf: bytes) -> dict[str, Any]:
             w["max_result_bytes"] = value
         elif number == 6:
             w["features"].append(value.decode())
+        elif number == 7:
+            w["max_payload_bytes"] = value
     return w
 
 
@@ -303,8 +306,15 @@ def finish_snooze(run_id: int, delay: int) -> bytes:
     return _int(1, run_id) + _message(4, _int(1, delay))
 
 
-def finish_again(run_id: int, at: int, result: bytes = b"") -> bytes:
-    return _int(1, run_id) + _message(5, _int(1, at) + _bytes(2, result))
+def finish_again(
+    run_id: int, at: int, result: bytes = b"", payload: bytes | None = None, checkpoint: bytes | None = None
+) -> bytes:
+    again = _int(1, at) + _bytes(2, result)
+    if payload is not None:
+        again += _message(3, payload)
+    if checkpoint is not None:
+        again += _message(4, checkpoint)
+    return _int(1, run_id) + _message(5, again)
 
 
 def finish_refused(run_id: int, message: str) -> bytes:

@@ -19,7 +19,7 @@ from ._task import Task
 from ._version import VERSION
 from ._workpool import Pool
 
-_FEATURES = ("checkpoint", "children", "heartbeat", "progress", "signals")
+_FEATURES = ("checkpoint", "children", "heartbeat", "progress", "rerun", "signals")
 _REASONS = {_wire.REASON_DEADLINE: ("deadline", "the deadline is over")}
 
 
@@ -61,6 +61,7 @@ class Worker:
                 raise RuntimeError("the host speaks version %s of the protocol" % welcome.get("protocol"))
             self._slots = welcome["slots"] or self._slots
             self._host.max_result = welcome["max_result_bytes"]
+            self._host.max_payload = welcome["max_payload_bytes"]
             self._host.features = frozenset(welcome["features"])
             hello = _wire.encode_hello("python", VERSION, self._version, sorted(self._handlers), self._slots, _FEATURES)
             yield _wire.encode_from_handler(hello=hello, credits=self._slots)

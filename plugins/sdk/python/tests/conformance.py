@@ -71,6 +71,13 @@ async def again(task):
     raise Again(asked["at_ms"] / 1000, asked["result"])
 
 
+@handler("rerun")
+def rerun(task):
+    asked = task.json()
+    at = asked["at_ms"] / 1000
+    raise Again(at, asked["result"], payload=asked.get("payload"), checkpoint=asked.get("checkpoint"))
+
+
 @handler("wait")
 async def wait(task):
     await asyncio.Event().wait()

@@ -43,6 +43,9 @@ def error(task):
         raise Snooze(3600)
     if kind == "again":
         raise Again(datetime.fromtimestamp(2e9, timezone.utc), "so far")
+    if kind == "again with":
+        at = datetime.fromtimestamp(2e9, timezone.utc)
+        raise Again(at, "so far", payload=b"p\xff", checkpoint=b"")
     if kind == "exit":
         sys.exit("as asked")
     if kind == "bad json":

@@ -14,6 +14,13 @@ def task(payload=b"", deadline=0):
     return Task(run)
 
 
+def thrower(e):
+    def handle(task):
+        raise e
+
+    return handle
+
+
 class Tasks(unittest.TestCase):
     def test_the_id_is_a_uuid(self):
         self.assertEqual(task().id, "00010203-0405-0607-0809-0a0b0c0d0e0f")
@@ -102,7 +109,7 @@ class Verdicts(unittest.TestCase):
             Again(datetime(2030, 1, 1))
 
     def answer(self, function, features=()):
-        host, given = Host(200, frozenset(features)), task()
+        host, given = Host(200, frozenset(features), 100), task()
         given._run.run_id = 1
         try:
             return _answer.result(given, function(given), host)
@@ -129,12 +136,6 @@ class Verdicts(unittest.TestCase):
         class Odd(Exception):
             exceptions = 7
 
-        def thrower(e):
-            def handle(task):
-                raise e
-
-            return handle
-
         for e in (
             ValueError("x"),
             SystemExit(1),
@@ -155,6 +156,31 @@ class Verdicts(unittest.TestCase):
 
     def test_results_that_are_too_large_are_permanent_errors(self):
         self.assertIn(b"result_too_large", self.answer(lambda task: b"x" * 201))
+
+    def test_a_task_runs_again_with_a_payload_and_a_checkpoint(self):
+        again = _wire.finish_again
+        for e, want in (
+            (Again(1, "so far"), again(1, 1_000_000, b"so far")),
+            (Again(1, payload={"a": 1}), again(1, 1_000_000, b"", b'{"a": 1}')),
+            (Again(1, payload=""), again(1, 1_000_000, b"", b"")),
+            (Again(1, payload=b"x" * 100), again(1, 1_000_000, b"", b"x" * 100)),
+            (Again(1, "r", payload="p", checkpoint=b"c"), again(1, 1_000_000, b"r", b"p", b"c")),
+            (Again(1, checkpoint=b"c" * (1 << 20)), again(1, 1_000_000, b"", None, b"c" * (1 << 20))),
+        ):
+            with self.subTest(want[:40]):
+                self.assertEqual(self.answer(thrower(e), ("rerun",)), want)
+
+    def test_a_task_that_cannot_run_again_as_asked_fails_for_good(self):
+        for e, features, error_class in (
+            (Again(1, payload=b""), (), b"unsupported"),
+            (Again(1, checkpoint=b""), ("checkpoint",), b"unsupported"),
+            (Again(1, payload=b"x" * 101), ("rerun",), b"payload_too_large"),
+            (Again(1, checkpoint=b"x" * ((1 << 20) + 1)), ("rerun",), b"checkpoint_too_large"),
+        ):
+            with self.subTest(error_class):
+                answer = self.answer(thrower(e), features)
+                self.assertTrue(answer.endswith(_wire._bytes(2, error_class) + b"\x18\x01"), answer[:200])
+        self.assertIn(b"TypeError", self.answer(thrower(Again(1, payload={1})), ("rerun",)))
 
     def test_an_error_tells_its_causes(self):
         def handle(task):

@@ -34,7 +34,8 @@ class Decoding(unittest.TestCase):
         welcome = content.get("welcome")
         if welcome is not None:
             welcome = {"host": "", "name": "", "slots": 0, "features": [], **welcome}
-            welcome["max_result_bytes"] = int(welcome.get("max_result_bytes", 0))
+            for name in ("max_result_bytes", "max_payload_bytes"):
+                welcome[name] = int(welcome.get(name, 0))
         return {
             "welcome": welcome,
             "runs": [self.wanted_run(r) for r in content.get("runs", [])],
@@ -85,6 +86,13 @@ class Encoding(unittest.TestCase):
             "from: snooze": w.encode_from_handler(finishes=[w.finish_snooze(3, 1), w.finish_snooze(4, 0)]),
             "from: again": w.encode_from_handler(
                 finishes=[w.finish_again(5, 2_000_000_000_000_000, b"so far"), w.finish_again(6, -1)]
+            ),
+            "from: again with a payload and a checkpoint": w.encode_from_handler(
+                finishes=[
+                    w.finish_again(5, 1, b"so far", b"next\xff", b"page 2"),
+                    w.finish_again(6, 0, payload=b""),
+                    w.finish_again(7, 0, checkpoint=b""),
+                ]
             ),
             "from: refused": w.encode_from_handler(finishes=[w.finish_refused(7, "full")]),
         }

@@ -41,7 +41,7 @@ async def coroutine(task: Task) -> bytes:
 
 @handler("batch", batch=100, wait=timedelta(milliseconds=50))
 async def batch(tasks: list[Task]) -> list[Exception | str]:
-    return [Again(0) if task.attempt > 1 else task.text() for task in tasks]
+    return [Again(0, payload={"n": 1}, checkpoint=b"") if task.attempt > 1 else task.text() for task in tasks]
 
 
 program = Program()

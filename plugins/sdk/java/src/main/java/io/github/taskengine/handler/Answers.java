@@ -35,10 +35,8 @@ final class Answers {
         return finish.setSnooze(Wire.Snooze.newBuilder().setDelay(delay)).build();
       }
       if (outcome instanceof Again again) {
-        ByteString result = codec.bytes(again.result());
-        long at = Codec.micros(again.at());
-        finish.setAgain(Wire.Again.newBuilder().setAt(at).setResult(result));
-        return success(run, finish, result.size());
+        Wire.Again.Builder message = rerun(again);
+        return success(run, finish.setAgain(message), message.getResult().size());
       }
       ByteString result = codec.bytes(outcome);
       return success(run, finish.setResult(result), result.size());
@@ -52,6 +50,37 @@ final class Answers {
         .setRunId(runId)
         .setRefused(Wire.Refused.newBuilder().setMessage(Codec.cut(why, MAX_ERROR_BYTES)))
         .build();
+  }
+
+  private Wire.Again.Builder rerun(Again again) {
+    Wire.Again.Builder message =
+        Wire.Again.newBuilder()
+            .setAt(Codec.micros(again.at()))
+            .setResult(codec.bytes(again.result()));
+    if (again.payload() != null) {
+      message.setPayload(codec.bytes(again.payload()));
+    }
+    if (again.checkpoint() != null) {
+      message.setCheckpoint(codec.bytes(again.checkpoint()));
+    }
+    if ((message.hasPayload() || message.hasCheckpoint()) && !host.serves(Host.RERUN)) {
+      throw unsupported("gave a task that runs again a payload or a checkpoint");
+    }
+    int payload = message.getPayload().size();
+    if (host.refusesPayload(payload)) {
+      String text =
+          "the payload to run again with has %d bytes, max_payload of the type allows %d"
+              .formatted(payload, host.maxPayload());
+      throw new PermanentException(text, "payload_too_large");
+    }
+    int checkpoint = message.getCheckpoint().size();
+    if (checkpoint > Run.MAX_CHECKPOINT_BYTES) {
+      String text =
+          "the checkpoint to run again with has %d bytes, of %d allowed"
+              .formatted(checkpoint, Run.MAX_CHECKPOINT_BYTES);
+      throw new PermanentException(text, "checkpoint_too_large");
+    }
+    return message;
   }
 
   private Wire.Finish success(Run run, Wire.Finish.Builder finish, long size) {

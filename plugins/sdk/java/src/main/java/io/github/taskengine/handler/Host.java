@@ -8,16 +8,21 @@ import java.util.Set;
  *
  * @param features optional parts of the protocol that it serves
  * @param maxResult bytes of the largest result; 0 if there is no limit
+ * @param maxPayload bytes of the largest payload of a task that runs again; 0 if there is no limit
  */
-record Host(Set<String> features, long maxResult) {
+record Host(Set<String> features, long maxResult, long maxPayload) {
   static final String PROGRESS = "progress";
   static final String HEARTBEAT = "heartbeat";
   static final String CHECKPOINT = "checkpoint";
   static final String CHILDREN = "children";
   static final String SIGNALS = "signals";
+  static final String RERUN = "rerun";
 
   static Host of(Wire.Welcome welcome) {
-    return new Host(Set.copyOf(welcome.getFeaturesList()), welcome.getMaxResultBytes());
+    return new Host(
+        Set.copyOf(welcome.getFeaturesList()),
+        welcome.getMaxResultBytes(),
+        welcome.getMaxPayloadBytes());
   }
 
   boolean serves(String feature) {
@@ -27,5 +32,10 @@ record Host(Set<String> features, long maxResult) {
   /** Whether so many bytes are too many for a result. */
   boolean refuses(long bytes) {
     return maxResult != 0 && Long.compareUnsigned(bytes, maxResult) > 0;
+  }
+
+  /** Whether so many bytes are too many for the payload of a task that runs again. */
+  boolean refusesPayload(long bytes) {
+    return maxPayload != 0 && Long.compareUnsigned(bytes, maxPayload) > 0;
   }
 }

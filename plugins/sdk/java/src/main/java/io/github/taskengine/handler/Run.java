@@ -20,7 +20,7 @@ import org.slf4j.Logger;
 final class Run implements Task {
   private static final long PROGRESS_PAUSE = TimeUnit.MILLISECONDS.toNanos(100);
   private static final int MAX_MESSAGE_BYTES = 8 << 10;
-  private static final int MAX_CHECKPOINT_BYTES = 1 << 20;
+  static final int MAX_CHECKPOINT_BYTES = 1 << 20;
 
   private final Wire.Run run;
   private final Codec codec;

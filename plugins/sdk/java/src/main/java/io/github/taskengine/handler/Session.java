@@ -104,7 +104,12 @@ final class Session extends ServerCall.Listener<Wire.ToHandler> {
             .setSlots(slots)
             .addAllFeatures(
                 List.of(
-                    Host.PROGRESS, Host.HEARTBEAT, Host.CHECKPOINT, Host.CHILDREN, Host.SIGNALS))
+                    Host.PROGRESS,
+                    Host.HEARTBEAT,
+                    Host.CHECKPOINT,
+                    Host.CHILDREN,
+                    Host.SIGNALS,
+                    Host.RERUN))
             .build();
     outbox.post(frame -> frame.hello(hello, slots));
     return true;

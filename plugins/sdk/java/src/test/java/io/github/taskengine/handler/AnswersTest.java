@@ -22,7 +22,7 @@ import tools.jackson.databind.json.JsonMapper;
 class AnswersTest {
   private static final UUID ID = UUID.fromString("00010203-0405-0607-0809-0a0b0c0d0e0f");
   private final Codec codec = new Codec(new JsonMapper());
-  private Host host = new Host(Set.of("children", "signals"), 100);
+  private Host host = new Host(Set.of("children", "signals", "rerun"), 100, 7);
 
   private Run task(Wire.Run.Builder run) {
     return new Run(run.build(), codec, host, null);
@@ -169,7 +169,7 @@ class AnswersTest {
     Run task = task();
     task.spawn(Child.of("t").payload(new byte[101]));
     assertEquals("result_too_large", answer(task, null).getError().getClass_());
-    host = new Host(Set.of(), 0);
+    host = new Host(Set.of(), 0, 0);
     assertTrue(answer(task(), new byte[1000]).hasResult(), "no limit");
   }
 
@@ -211,6 +211,41 @@ class AnswersTest {
   }
 
   @Test
+  void aTaskRunsAgainWithAPayloadAndACheckpoint() {
+    Instant at = Instant.ofEpochSecond(1);
+    Wire.Again.Builder wanted = Wire.Again.newBuilder().setAt(1_000_000);
+    assertEquals(wanted.build(), answer(task(), new Again(at)).getAgain());
+    assertEquals(
+        wanted.clone().setPayload(ByteString.EMPTY).build(),
+        answer(task(), new Again(at).withPayload("")).getAgain());
+    byte[] checkpoint = new byte[1 << 20];
+    assertEquals(
+        wanted
+            .setResult(ByteString.copyFromUtf8("r"))
+            .setPayload(ByteString.copyFromUtf8("{\"a\":1}"))
+            .setCheckpoint(ByteString.copyFrom(checkpoint))
+            .build(),
+        answer(task(), new Again(at, "r").withPayload(Map.of("a", 1)).withCheckpoint(checkpoint))
+            .getAgain());
+  }
+
+  @Test
+  void aTaskThatCannotRunAgainAsAskedFailsForGood() {
+    Again again = new Again(Instant.EPOCH);
+    assertFailed("payload_too_large", again.withPayload(new byte[8]));
+    assertFailed("checkpoint_too_large", again.withCheckpoint(new byte[(1 << 20) + 1]));
+    host = new Host(Set.of("checkpoint"), 0, 0);
+    assertFailed("unsupported", again.withPayload(""));
+    assertFailed("unsupported", again.withCheckpoint(""));
+  }
+
+  private void assertFailed(String errorClass, Object outcome) {
+    Wire.Error error = answer(task(), outcome).getError();
+    assertEquals(errorClass, error.getClass_());
+    assertTrue(error.getPermanent());
+  }
+
+  @Test
   void childrenAndSignalsDoNotGoWithFailureOrASnooze() {
     for (Object outcome : new Object[] {new IOException(), new Snooze(Duration.ZERO)}) {
       Run task = task();
@@ -223,7 +258,7 @@ class AnswersTest {
 
   @Test
   void childrenAndSignalsAreNeverDropped() {
-    host = new Host(Set.of(), 100);
+    host = new Host(Set.of(), 100, 7);
     Run parent = task();
     parent.spawn(Child.of("mail"));
     Run signaller = task();

@@ -31,6 +31,7 @@ final class Conformance {
         .on("throw", Conformance::fail)
         .on("snooze", task -> new Snooze(task.json(Delay.class).duration()))
         .on("again", task -> task.json(Time.class).again())
+        .on("rerun", task -> task.json(Rerun.class).again())
         .on("wait", Conformance::await)
         .on("hang", Conformance::hang)
         .on("log", Conformance::log)
@@ -104,6 +105,16 @@ final class Conformance {
   record Time(@JsonProperty("at_ms") long millis, String result) {
     Again again() {
       return new Again(Instant.ofEpochMilli(millis), result);
+    }
+  }
+
+  record Rerun(
+      @JsonProperty("at_ms") long millis,
+      String result,
+      @Nullable String payload,
+      @Nullable String checkpoint) {
+    Again again() {
+      return new Again(Instant.ofEpochMilli(millis), result, payload, checkpoint);
     }
   }
 

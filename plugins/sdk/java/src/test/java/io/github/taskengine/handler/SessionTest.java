@@ -41,7 +41,8 @@ class SessionTest {
               .setVersion("v7")
               .addAllTypes(List.of("a", "b"))
               .setSlots(3)
-              .addAllFeatures(List.of("progress", "heartbeat", "checkpoint", "children", "signals"))
+              .addAllFeatures(
+                  List.of("progress", "heartbeat", "checkpoint", "children", "signals", "rerun"))
               .build(),
           frame.getHello());
     }
