@@ -48,6 +48,16 @@ func TestOneTaskIsRunByAHandlerProgram(t *testing.T) {
 			[]string{"due again at 2033-05-18T03:33:20Z"},
 			object{"verdict": "again", "result_base64": "AP8=", "at": "2033-05-18T03:33:20Z"},
 		},
+		"again with state": {
+			`{"finishes": [{"run_id": 0, "again": {"at": 2000000000000000, "payload": "eyJhIjoxfQ==", "checkpoint": "AP8="}}]}`, 0, "",
+			[]string{"due again at 2033-05-18T03:33:20Z", `with the payload: 7 bytes, "{\"a\":1}"`, `with the checkpoint: 2 bytes, "\x00\xff"`},
+			object{"verdict": "again", "at": "2033-05-18T03:33:20Z", "payload": map[string]any{"a": 1.0}, "checkpoint": "AP8="},
+		},
+		"again with a text": {
+			`{"finishes": [{"run_id": 0, "again": {"at": 2000000000000000, "payload": "aGk="}}]}`, 0, "",
+			[]string{`with the payload: 2 bytes, "hi"`},
+			object{"verdict": "again", "at": "2033-05-18T03:33:20Z", "payload_base64": "aGk=", "payload_text": "hi"},
+		},
 		"snooze": {
 			`{"finishes": [{"run_id": 0, "snooze": {"delay": 90000000}}]}`, 1, "",
 			[]string{"snooze: the task is to be called again in 1m30s"},
@@ -112,6 +122,22 @@ func TestATrialRefusesTheResultThatANodeWouldRefuse(t *testing.T) {
 	}
 	for _, wrong := range []string{"0B", "65MiB", "5"} {
 		if r := cli(t, withPath(), "", obey(append(args, "--max-result", wrong)...)...); r.code != exit.Usage {
+			t.Errorf("%s: it ended with %d: %s", wrong, r.code, r.stderr)
+		}
+	}
+}
+
+func TestATrialRefusesThePayloadThatANodeWouldRefuse(t *testing.T) {
+	args := []string{"handler", "test", "--type", "obey", "--payload", `{"finishes": [{"run_id": 0, "again": {"at": 2000000000000000, "payload": "eyJhIjoxfQ=="}}]}`}
+	if r := cli(t, withPath(), "", obey(append(args, "--max-payload", "7B")...)...); r.code != 0 || !strings.Contains(r.stderr, "due again") {
+		t.Errorf("it ended with %d: %s", r.code, r.stderr)
+	}
+	r := cli(t, withPath(), "", obey(append(args, "--max-payload", "6B")...)...)
+	if r.code != exit.Failure || !strings.Contains(r.stderr, "with a payload of 7 bytes") || !strings.Contains(r.stderr, "payload_too_large") {
+		t.Errorf("it ended with %d: %s", r.code, r.stderr)
+	}
+	for _, wrong := range []string{"-1B", "1025MiB", "5"} {
+		if r := cli(t, withPath(), "", obey(append(args, "--max-payload", wrong)...)...); r.code != exit.Usage {
 			t.Errorf("%s: it ended with %d: %s", wrong, r.code, r.stderr)
 		}
 	}

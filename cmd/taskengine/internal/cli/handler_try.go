@@ -30,11 +30,16 @@ type trial struct {
 	attempt     uint32
 	timeout     duration
 	maxResult   sizeFlag
+	maxPayload  sizeFlag
 	liveness    duration
 }
 
 func newHandlerTest(a *app) *cobra.Command {
-	t := trial{maxResult: policy.DefaultMaxResult, liveness: duration(time.Minute)}
+	t := trial{
+		maxResult:  sizeFlag{policy.DefaultMaxResult, 1, policy.LargestResult},
+		maxPayload: sizeFlag{policy.DefaultMaxPayload, 0, policy.LargestPayload},
+		liveness:   duration(time.Minute),
+	}
 	cmd := &cobra.Command{
 		Use:   "test --type TYPE [flags] -- COMMAND [ARGUMENT...]",
 		Short: "Run one task by a handler program",
@@ -59,7 +64,7 @@ standard error. The exit code is 1 unless the task is done.
 			defer stop()
 			log := textLog(a.stderr, slog.LevelDebug, a.colourful())
 			return a.try(ctx, &t, given, plugins.Config{
-				Name: "tested", Command: args, Env: env, Slots: 1, MaxResult: int(t.maxResult), Liveness: t.silence(), Logger: log, Host: "taskengine " + server.ReadBuild().Version,
+				Name: "tested", Command: args, Env: env, Slots: 1, MaxResult: t.maxResult.bytes, MaxPayload: t.maxPayload.bytes, Liveness: t.silence(), Logger: log, Host: "taskengine " + server.ReadBuild().Version,
 			})
 		},
 	}
@@ -69,6 +74,7 @@ standard error. The exit code is 1 unless the task is done.
 	flags.StringArrayVar(&t.headers, "header", nil, "k=v, a header of the task; may be given more than once")
 	flags.Uint32Var(&t.attempt, "attempt", 1, "which attempt it is")
 	flags.Var(&t.maxResult, "max-result", "how large the result may be: max_result of the type")
+	flags.Var(&t.maxPayload, "max-payload", "how large a payload may be with which the task is to run again: max_payload of the type")
 	flags.Var(&t.liveness, "liveness", "how long the program may be silent: liveness of the handler; 0s is for ever")
 	flags.Var(&t.timeout, "timeout", "how long the attempt may run; without it, for ever")
 	return cmd
@@ -120,11 +126,14 @@ func (t *trial) silence() time.Duration {
 	return time.Duration(t.liveness)
 }
 
-// sizeFlag is a flag such as 64KiB, of 1 byte to [policy.LargestResult].
-type sizeFlag int
+// sizeFlag is a flag such as 64KiB.
+type sizeFlag struct {
+	bytes       int
+	least, most int // allowed bytes
+}
 
 // String implements [pflag.Value].
-func (b *sizeFlag) String() string { return config.ShowSize(int(*b)) }
+func (b *sizeFlag) String() string { return config.ShowSize(b.bytes) }
 
 // Type implements [pflag.Value].
 func (b *sizeFlag) Type() string { return "size" }
@@ -132,10 +141,10 @@ func (b *sizeFlag) Type() string { return "size" }
 // Set implements [pflag.Value].
 func (b *sizeFlag) Set(s string) error {
 	n, err := config.ParseSize(s)
-	if err == nil && (n < 1 || n > policy.LargestResult) {
-		err = fmt.Errorf("must be 1B to %s", config.ShowSize(policy.LargestResult))
+	if err == nil && (n < b.least || n > b.most) {
+		err = fmt.Errorf("must be %dB to %s", b.least, config.ShowSize(b.most))
 	}
-	*b = sizeFlag(n)
+	b.bytes = n
 	return err
 }
 
@@ -157,8 +166,11 @@ func (a *app) try(ctx context.Context, t *trial, given *task.Task, c plugins.Con
 	begin := time.Now()
 	v := task.VerdictOf(host.Handle(attempt, given))
 	took := time.Since(begin)
-	if n := len(v.Result); n > int(t.maxResult) {
-		v = task.VerdictOf(nil, task.ResultTooLarge(t.typ, n, int(t.maxResult)))
+	if n := len(v.Result); n > t.maxResult.bytes {
+		v = task.VerdictOf(nil, task.ResultTooLarge(t.typ, n, t.maxResult.bytes))
+	}
+	if err := v.Rerun.TooLarge(t.typ, t.maxPayload.bytes); err != nil {
+		v = task.VerdictOf(nil, err)
 	}
 	closing, stop := context.WithTimeout(context.WithoutCancel(ctx), toClose)
 	defer stop()
@@ -200,6 +212,27 @@ type verdictJSON struct {
 	InDoubt      bool            `json:"in_doubt,omitempty"`
 	DelayMS      *int64          `json:"delay_ms,omitempty"`
 	At           *time.Time      `json:"at,omitempty"`
+
+	// What the task has when it runs again.
+	Payload       json.RawMessage `json:"payload,omitempty"`
+	PayloadBase64 string          `json:"payload_base64,omitempty"`
+	PayloadText   string          `json:"payload_text,omitempty"` // beside PayloadBase64, if it is text
+	Checkpoint    []byte          `json:"checkpoint,omitempty"`
+}
+
+// setRerun sets what the task has when it runs again.
+func (j *verdictJSON) setRerun(r *task.Rerun) {
+	if r == nil {
+		return
+	}
+	if r.Payload != nil {
+		if j.Payload, j.PayloadBase64 = bytesToJSON(*r.Payload); j.Payload == nil {
+			j.PayloadText = textOf(*r.Payload)
+		}
+	}
+	if r.Checkpoint != nil {
+		j.Checkpoint = *r.Checkpoint
+	}
 }
 
 // showVerdict shows the verdict on an attempt. It returns an error unless the task is done.
@@ -211,6 +244,7 @@ func (a *app) showVerdict(v task.Verdict, took time.Duration) error {
 		if !v.Again.IsZero() {
 			line.At = &v.Again
 		}
+		line.setRerun(v.Rerun)
 		if !done && v.Delay >= 0 && (v.Outcome == task.Snoozed || v.Outcome == task.Errored) {
 			ms := v.Delay.Milliseconds()
 			line.DelayMS = &ms
@@ -234,12 +268,23 @@ func (a *app) showVerdict(v task.Verdict, took time.Duration) error {
 	}
 	if done {
 		a.note("%s: %s, after %s", name, meaning, units.Span(took))
+		a.noteRerun(v.Rerun)
 		return nil
 	}
 	if v.Error != "" {
 		meaning += ": " + cleanLines(v.Error)
 	}
 	return exit.Errorf(exit.Failure, "%s: %s", name, meaning)
+}
+
+// noteRerun tells what the task has when it runs again.
+func (a *app) noteRerun(r *task.Rerun) {
+	if r != nil && r.Payload != nil {
+		a.note("with the payload: %d bytes, %.60q", len(*r.Payload), *r.Payload)
+	}
+	if r != nil && r.Checkpoint != nil {
+		a.note("with the checkpoint: %d bytes, %.60q", len(*r.Checkpoint), *r.Checkpoint)
+	}
 }
 
 // showResult writes a result, as it is unless a terminal would obey it.
