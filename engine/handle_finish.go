@@ -43,7 +43,28 @@ func FinishTx(ctx context.Context, tx storage.Tx, result []byte) error {
 	return nil
 }
 
-// finishing describes a task that its handler has finished in a transaction.
+// AgainTx ends an attempt within a transaction of the engine's store, as [FinishTx] does, and has the
+// task run again: at the given time, with this result, and with the payload and the checkpoint that the
+// options say. It runs again so if and only if the transaction commits. [task.Again] says what the time,
+// the result and the options mean, and the contract of FinishTx holds: the handler returns after the
+// commit, its return value is then ignored, and an error that wraps [ErrAttemptOver] says that the
+// attempt no longer counts.
+//
+// The error of a payload or a checkpoint that is too large is one that makes the attempt fail for good
+// if the handler returns it. The option [task.WithTasks] is an error: call [Engine.SubmitTx] with the
+// same transaction. The task does not run again on this node before the handler has returned.
+func AgainTx(ctx context.Context, tx storage.Tx, result []byte, at time.Time, options ...task.AgainOption) error {
+	a, ok := ctx.Value(attemptKey{}).(*attempt)
+	if !ok {
+		return fmt.Errorf("engine: have a task run again: %w", errNoAttempt)
+	}
+	if err := a.again(ctx, tx, task.VerdictOf(result, task.Again(at, options...))); err != nil {
+		return fmt.Errorf("engine: have %v run again: %w", a.ref.ID, err)
+	}
+	return nil
+}
+
+// finishing describes an attempt that its handler has ended in a transaction.
 type finishing struct {
 	shell.Finish
 	committed atomic.Bool // the transaction is known to have committed
@@ -51,22 +72,58 @@ type finishing struct {
 
 func (a *attempt) finish(ctx context.Context, tx storage.Tx, result []byte) error {
 	e, now := a.engine, a.engine.Now()
-	if most := e.catalog.policyOf(a.Type).ResultLimit(); len(result) > most {
+	if err := a.checkResult(result); err != nil {
+		return err
+	}
+	keep := e.catalog.policyOf(a.Type).Retention
+	return a.endIn(ctx, tx, task.Change{
+		Ref: a.ref, To: task.Done, At: now, NextEventAt: core.KeepUntil(keep, task.Done, now), Outcome: task.Completed, Result: result,
+	}, keep.Done == 0)
+}
+
+func (a *attempt) again(ctx context.Context, tx storage.Tx, v task.Verdict) error {
+	e := a.engine
+	switch {
+	case v.Again.IsZero():
+		return errors.New("no time is given: FinishTx has a task done")
+	case v.Rerun != nil && len(v.Rerun.Tasks) > 0:
+		return errors.New("tasks are to be added: call SubmitTx with the transaction, instead of the option WithTasks")
+	}
+	if err := a.checkResult(v.Result); err != nil {
+		return err
+	}
+	v.Again = e.byTimebase(v.Again)
+	if err := a.checkRerun(&v); err != nil {
+		return err
+	}
+	var change task.Change
+	var counts bool
+	e.tell(func(s *state, now time.Time) {
+		change, counts = s.Concluded(now, &shell.Ending{Ref: a.ref, Type: a.Type, Verdict: v})
+	})
+	if !counts {
+		return ErrAttemptOver
+	}
+	return a.endIn(ctx, tx, change, false)
+}
+
+func (a *attempt) checkResult(result []byte) error {
+	if most := a.engine.catalog.policyOf(a.Type).ResultLimit(); len(result) > most {
 		return fmt.Errorf("the result has %d bytes, and max_result of the type %q allows %d", len(result), a.Type, most)
 	}
+	return nil
+}
+
+// endIn makes the change that ends the attempt in a transaction of its handler.
+func (a *attempt) endIn(ctx context.Context, tx storage.Tx, change task.Change, remove bool) error {
+	e := a.engine
 	if p, said := e.progress.take(a); said {
 		if _, err := tx.Note(ctx, task.Note{Ref: a.ref, Progress: &p}); err != nil {
 			return err
 		}
 	}
-	keep := e.catalog.policyOf(a.Type).Retention
-	f := &finishing{Finish: shell.Finish{Removed: keep.Done == 0}}
-	out, err := storage.Do(ctx, tx, &storage.Batch{
-		Swap: []task.Change{{
-			Ref: a.ref, To: task.Done, At: now, NextEventAt: core.KeepUntil(keep, task.Done, now), Outcome: task.Completed, Result: result,
-		}},
-		Remove: []bool{f.Removed},
-	})
+	f := &finishing{Finish: shell.Finish{Removed: remove}}
+	out, err := storage.Do(ctx, tx, &storage.Batch{Swap: []task.Change{change}, Remove: []bool{remove}})
 	switch {
 	case err != nil:
 		return err
@@ -79,22 +136,24 @@ func (a *attempt) finish(ctx context.Context, tx storage.Tx, result []byte) erro
 	return nil
 }
 
-// finished tells the core that the transaction in which a handler finished its task has
-// committed.
+// finished tells the shell that the transaction in which a handler ended its attempt has committed.
 func (e *Engine) finished(a *attempt, f *finishing) {
 	e.tell(func(s *state, now time.Time) {
 		f.committed.Store(true)
 		if e.config.Observer.Saved != nil {
 			e.config.Observer.Saved(now, a.ref, f.Row)
 		}
-		s.Core().Finished(a.ref)
+		s.Finished(now, a.ref, &f.Finish)
 		s.waiters.ended(f.Row)
 	})
 }
 
-// isFinished reads a task that its handler may have finished in a transaction, and reports whether
-// it has.
+// isFinished reads a task whose handler may have ended its attempt in a transaction, and reports
+// whether it has: whether the row is that of the transaction.
 func (e *Engine) isFinished(f *shell.Finish) bool {
 	t, err := e.store.Get(context.Background(), f.Row.ID)
-	return err == nil && t.State == task.Done && t.Version == f.Row.Version || f.Removed && errors.Is(err, task.ErrNotFound)
+	if err != nil {
+		return f.Removed && errors.Is(err, task.ErrNotFound)
+	}
+	return t.Version == f.Row.Version && t.State == f.Row.State && t.UpdatedAt.Equal(f.Row.UpdatedAt)
 }

@@ -3,6 +3,7 @@ package enginetest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/taskengine/taskengine/engine"
@@ -15,6 +16,7 @@ var finishScenarios = []scenario{
 	{"a task finished within a transaction is done if and only if that commits", finishes},
 	{"what a handler does in the transaction that finishes its task happens once", effects},
 	{"the transaction of an attempt that was cancelled changes nothing", cancelledFinish},
+	{"a task runs again by a transaction if and only if that commits, with its payload and checkpoint, also over restarts", runsAgainByTx},
 }
 
 // finishTx finishes the task of ctx in a transaction that has an effect: another task. The
@@ -121,4 +123,44 @@ func cancelledFinish(n *node) {
 	}
 	n.expect(id, task.Cancelled)
 	n.expectEffects(0)
+}
+
+// runsAgainByTx runs tasks that count in their payload and checkpoint, each time in a transaction that
+// has an effect. The first transaction of each run is rolled back.
+func runsAgainByTx(n *node) {
+	const runs = 3
+	n.start(types(10, nil, "pay", "effect"), map[string]handle{"effect": done, "pay": func(ctx context.Context, t *task.Task) ([]byte, error) {
+		i := int(t.Payload[0] - '0')
+		if i > 0 && string(t.Checkpoint()) != string(t.Payload) {
+			return nil, task.Permanent(fmt.Errorf("the payload is %q, and the checkpoint %q", t.Payload, t.Checkpoint()))
+		}
+		if i == runs {
+			return nil, nil
+		}
+		next := []byte{t.Payload[0] + 1}
+		for _, fails := range []error{errNo, nil} {
+			err := n.store.Update(ctx, func(tx storage.Tx) error {
+				if _, err := n.SubmitTx(ctx, tx, engine.Request{Type: "effect"}); err != nil {
+					return err
+				}
+				return errors.Join(engine.AgainTx(ctx, tx, nil, time.Now().Add(20*time.Millisecond), task.WithPayload(next), task.WithCheckpoint(next)), fails)
+			})
+			if !errors.Is(err, fails) {
+				return nil, err
+			}
+		}
+		return nil, errNo
+	}})
+	ids := n.submit(repeat(20, func(int) engine.Request { return engine.Request{Type: "pay", Payload: []byte("0")} })...)
+	for range 2 {
+		n.close()
+		n.reopenStore()
+		n.open()
+	}
+	for _, id := range ids {
+		if t := n.expect(id, task.Done); t.Attempt != 1 || t.Payload[0] != '0'+runs {
+			n.Errorf("attempt %d, payload %q", t.Attempt, t.Payload)
+		}
+	}
+	n.expectEffects(runs * len(ids))
 }

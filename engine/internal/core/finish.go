@@ -41,36 +41,53 @@ func (c *Core) Counts(ref task.Ref) bool {
 	return ok && r.ref == ref && r.phase == running
 }
 
-// Finished tells the core that the handler of the task at ref has finished it itself, in a
-// transaction that has committed. Nothing is left to be saved. The slot stays taken until the run is
-// handled.
-func (c *Core) Finished(ref task.Ref) {
+// Finished tells the core that the handler of the task at ref has ended the attempt itself, in a
+// transaction that has committed. t is the row now. Nothing is left to be saved. The slot stays taken
+// until the run is handled.
+func (c *Core) Finished(now time.Time, ref task.Ref, t *task.Task) {
 	r, ok := c.runs[ref.ID]
 	if ok && r.ref == ref && (r.phase == running || r.phase == disowned) {
 		r.phase = finished
 	}
+	c.route(now, t)
+	c.book(now)
+}
+
+// Concluded returns the change that follows from the verdict v on the attempt at ref, for a transaction
+// of its handler. ok is false if the attempt is over.
+func (c *Core) Concluded(now time.Time, ref task.Ref, v task.Verdict) (change task.Change, ok bool) {
+	if !c.Counts(ref) {
+		return change, false
+	}
+	change, _ = c.concluded(now, c.runs[ref.ID], v)
+	return change, true
 }
 
 // conclude saves the change that follows from the verdict v on the attempt of r.
 func (c *Core) conclude(now time.Time, r *run, v task.Verdict) {
-	p := &r.kind.policy
-	change := decide(now, p, attempt{r.ref, r.attempt, r.crashes, r.expires}, v, c.config.Chance)
-	if change.To == task.Waiting && (v.Outcome == task.Snoozed || v.Outcome == task.Completed) && r.rearm(now, &change) {
-		c.stats.Slowed++
-	}
-	remove := false
-	switch change.To {
-	case task.Done, task.Failed, task.Cancelled:
-		change.NextEventAt = KeepUntil(p.Retention, change.To, now)
-		remove = p.Retention.Of(change.To) == 0
-	}
-	c.save(change, remove)
+	c.save(c.concluded(now, r, v))
 	if r := v.Rerun; r != nil && v.Outcome == task.Completed {
 		for _, t := range r.Rows {
 			Create(now, c.Policy(t.Type), t)
 		}
 		c.ready.Saves[len(c.ready.Saves)-1].Follow = r.Rows
 	}
+}
+
+// concluded returns the change that follows from the verdict v on the attempt of r, and whether to
+// delete the row with it.
+func (c *Core) concluded(now time.Time, r *run, v task.Verdict) (change task.Change, remove bool) {
+	p := &r.kind.policy
+	change = decide(now, p, attempt{r.ref, r.attempt, r.crashes, r.expires}, v, c.config.Chance)
+	if change.To == task.Waiting && (v.Outcome == task.Snoozed || v.Outcome == task.Completed) && r.rearm(now, &change) {
+		c.stats.Slowed++
+	}
+	switch change.To {
+	case task.Done, task.Failed, task.Cancelled:
+		change.NextEventAt = KeepUntil(p.Retention, change.To, now)
+		remove = p.Retention.Of(change.To) == 0
+	}
+	return change, remove
 }
 
 // save asks to make a change, and to delete the row with it if remove is set.

@@ -280,10 +280,20 @@ func (s *story) finish(a args) error {
 		return errors.New("there is no such row")
 	}
 	ref := row.Ref()
-	if s.swap(task.Change{Ref: ref, To: task.Done, At: s.now}) == nil {
-		return errors.New("the row cannot be done")
+	change := task.Change{Ref: ref, To: task.Done, At: s.now}
+	if in := a.Duration("again", 0); in > 0 {
+		again, ok := s.core.Concluded(s.now, ref, task.Verdict{Outcome: task.Completed, Again: s.now.Add(in)})
+		if !ok {
+			fmt.Fprintln(&s.out, "the attempt is over")
+			return nil
+		}
+		change = again
 	}
-	s.core.Finished(ref)
+	after := s.swap(change)
+	if after == nil {
+		return errors.New("the row cannot be changed so")
+	}
+	s.core.Finished(s.now, ref, after)
 	return nil
 }
 

@@ -302,11 +302,20 @@ func (s *sim) run(r Run) {
 	})
 }
 
-// finishTx has a handler finish its task in a transaction. The core may not learn of it. The handler
-// may have returned before.
+// finishTx has a handler finish its task in a transaction, or has it run again. The core may not learn
+// that it is done. The handler may have returned before.
 func (s *sim) finishTx(ref task.Ref) {
-	if s.swap(task.Change{Ref: ref, At: s.now, To: task.Done, Result: []byte("ok")}) != nil && s.rng.IntN(3) > 0 {
-		s.core.Finished(ref)
+	if s.rng.IntN(2) == 0 {
+		again := task.Verdict{Outcome: task.Completed, Result: []byte("ok"), Again: s.now.Add(time.Duration(s.rng.IntN(3)) * time.Second)}
+		if change, ok := s.core.Concluded(s.now, ref, again); ok {
+			if row := s.swap(change); row != nil {
+				s.core.Finished(s.now, ref, row)
+			}
+		}
+		return
+	}
+	if row := s.swap(task.Change{Ref: ref, At: s.now, To: task.Done, Result: []byte("ok")}); row != nil && s.rng.IntN(3) > 0 {
+		s.core.Finished(s.now, ref, row)
 	}
 }
 

@@ -44,7 +44,7 @@ type story struct {
 //	grabbed NUM [failed|lost]    the store has swapped it, or could not, or was too late
 //	swapped NUM                  the same, but only grabbed tells the core
 //	handled NUM ok|error|permanent|doubt|crash|timeout|busy|interrupted|snooze=D|again=D|in=D
-//	finish NUM                   its handler has finished it itself, in a transaction
+//	finish NUM [again=D]         its handler has finished it itself, in a transaction, or has it run again
 //	saved NUM [stale]            the store has made the first save, or was too late
 //	loaded TYPE [group=a] [failed], scanned, looked STATE
 //	                             the store has answered, as its rows are now

@@ -9,7 +9,7 @@ import (
 	"github.com/taskengine/taskengine/storage"
 )
 
-// Finish is a task that its handler has finished in a transaction.
+// Finish is an attempt that its handler has ended in a transaction: the task is done, or runs again.
 type Finish struct {
 	Row     *task.Task // as the transaction wrote it
 	Removed bool       // the transaction also deleted the row
@@ -29,11 +29,35 @@ func (s *Shell) end(now time.Time, e *Ending) {
 			s.finishes[e.Ref] = e.Finish
 		}
 	}
-	before := s.core.Stats().Slowed
-	s.core.Handled(now, e.Ref.ID, e.Verdict)
-	if s.core.Stats().Slowed != before && s.slowedLine.allow(s.steady(now)) {
-		s.log(Warn, "a handler asks again and again to run its task again at once: the task rests longer each time", "id", e.Ref.ID, "type", e.Type)
+	if e.Finish != nil && e.Finish.Row.State.Live() { // its row is to be found, whether the save below is made or not
+		s.uncertain.add(e.Ref.ID, s.steady(now), e.Finish.Row.Version, false)
+		s.effects.Check = true
 	}
+	s.telling(now, e.Ref, e.Type, func() { s.core.Handled(now, e.Ref.ID, e.Verdict) })
+}
+
+// telling calls decide, which decides about the end of an attempt, and logs if the task rests longer
+// than its handler asked for.
+func (s *Shell) telling(now time.Time, ref task.Ref, typ string, decide func()) {
+	before := s.core.Stats().Slowed
+	decide()
+	if s.core.Stats().Slowed != before && s.slowedLine.allow(s.steady(now)) {
+		s.log(Warn, "a handler asks again and again to run its task again at once: the task rests longer each time", "id", ref.ID, "type", typ)
+	}
+}
+
+// Concluded returns the change that follows from the verdict on an attempt, for a transaction of its
+// handler. ok is false if the attempt is over.
+func (s *Shell) Concluded(now time.Time, e *Ending) (change task.Change, ok bool) {
+	s.telling(now, e.Ref, e.Type, func() { change, ok = s.core.Concluded(now, e.Ref, e.Verdict) })
+	return change, ok
+}
+
+// Finished tells that the transaction has committed in which a handler ended its attempt at ref.
+func (s *Shell) Finished(now time.Time, ref task.Ref, f *Finish) {
+	s.confirm(f.Row.Ref())
+	s.follow(task.Processing, f.Row)
+	s.core.Finished(now, ref, f.Row)
 }
 
 // notesOf returns the last progress of the attempts that saves end.
