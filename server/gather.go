@@ -69,6 +69,7 @@ func (g gatherer) Collect(out chan<- prometheus.Metric) {
 	g.perType(node, gauge)
 	g.unhandled(node, gauge)
 	g.depths(node, gauge)
+	g.schedules(gauge)
 	roles(node.engine.Roles(), gauge)
 	limits(node.engine.LimitTotals(), gauge)
 	backlogs(node.engine.Backlogs(), out)

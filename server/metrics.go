@@ -33,8 +33,9 @@ type Metrics struct {
 	commits       prometheus.Observer
 	commitsFailed prometheus.Counter
 
-	node   atomic.Pointer[nodeParts] // read at each scrape; nil before Watch
-	health atomic.Pointer[Health]    // likewise; nil before WatchHealth
+	node    atomic.Pointer[nodeParts] // read at each scrape; nil before Watch
+	health  atomic.Pointer[Health]    // likewise; nil before WatchHealth
+	overdue atomic.Pointer[overdue]   // likewise; nil while this node does not know it; WatchSchedules stores it
 }
 
 // nodeParts are the parts of a running node that health and metrics read.

@@ -164,10 +164,10 @@ func TestRulesAndDashboardUseMetricsThatANodeHas(t *testing.T) {
 	for _, m := range regexp.MustCompile(`(?m)^([a-z_]+)[{ ]`).FindAllStringSubmatch(text, -1) {
 		has[m[1]] = true
 	}
-	// These are there on some nodes only: of a cluster, with a max_backlog, or after a request to the API.
+	// These are there on some nodes only: of a cluster, with a max_backlog, half a minute after the start, or after a request to the API.
 	for name, part := range map[string]string{
 		"clock_offset_seconds": "", "backlog_tasks": "", "backlog_max": "", "backlog_refused_total": "", "backlog_dropped_total": "",
-		"api_request_seconds": "_bucket",
+		"api_request_seconds": "_bucket", "schedules_overdue": "",
 	} {
 		if !strings.Contains(source(t), `"`+name+`"`) {
 			t.Fatalf("there is no metric %s", name)
@@ -208,7 +208,7 @@ func collect(names map[string]bool, expressions ...string) {
 func source(t *testing.T) string {
 	t.Helper()
 	var all []byte
-	for _, name := range []string{"gather.go", "metrics.go"} {
+	for _, name := range []string{"gather.go", "metrics.go", "overdue.go"} {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 	"github.com/taskengine/taskengine/engine"
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/machine"
+	"github.com/taskengine/taskengine/schedule/scheduler"
 	"github.com/taskengine/taskengine/storage"
 )
 
@@ -31,7 +32,7 @@ type look struct {
 	config  *Config
 	wanted  map[alert.Kind]bool // kinds for which there are rules
 	errors  errorsSeen
-	late    lateSeen
+	late    scheduler.Lookout
 	crashes map[string][]crash // by handler, the oldest first
 }
 

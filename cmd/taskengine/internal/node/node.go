@@ -62,10 +62,11 @@ func (n *Node) Run(stop, hurry context.Context) (err error) {
 
 // serve reloads on request until stop ends or a part fails.
 func (n *Node) serve(stop context.Context, p *parts) error {
-	reloading, over := context.WithCancel(stop)
-	var reloads sync.WaitGroup
-	reloads.Go(func() { n.reloadAsAsked(reloading, p.handlers) })
-	defer reloads.Wait()
+	serving, over := context.WithCancel(stop)
+	var all sync.WaitGroup
+	all.Go(func() { n.reloadAsAsked(serving, p.handlers) })
+	all.Go(func() { n.metrics.WatchSchedules(serving, p.engine) })
+	defer all.Wait()
 	defer over()
 	select {
 	case <-stop.Done():
