@@ -3,6 +3,7 @@ package alert
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -62,6 +63,18 @@ func (k Kind) Label() string {
 		return ""
 	}
 	return kinds[k].label
+}
+
+// LabelNames returns the names of all labels that alerts may have, sorted.
+func LabelNames() []string {
+	names := []string{"node"}
+	for _, k := range Kinds() {
+		if label := k.Label(); label != "" {
+			names = append(names, label)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // MarshalJSON writes the name of the kind.

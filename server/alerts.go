@@ -47,6 +47,7 @@ type AlertTest struct {
 var (
 	ErrNoAlerts  = errors.New("the configuration of this node has no alerts")
 	ErrNoTarget  = errors.New("there is no such target of alerts")
+	ErrNoRule    = errors.New("there is no such rule of alerts")
 	ErrNoSilence = errors.New("there is no such silence")
 )
 
@@ -151,8 +152,11 @@ func (a *API) checkSilence(req *taskenginev1.SilenceAlertsRequest) (time.Duratio
 		return 0, invalid("comment may have %d bytes, and by %d", maxComment, maxBy)
 	}
 	for name, value := range req.GetLabels() {
-		if name == "" || len(name)+len(value) > maxLabel {
-			return 0, invalid("label %.40q: a label has a name, and with its value at most %d bytes", name, maxLabel)
+		if len(name)+len(value) > maxLabel {
+			return 0, invalid("label %.40q: a label has with its value at most %d bytes", name, maxLabel)
+		}
+		if names := alert.LabelNames(); !slices.Contains(names, name) {
+			return 0, invalid("label %.40q: no alert has it, and the silence would cover none; the labels are %s", name, strings.Join(names, ", "))
 		}
 	}
 	return length, nil

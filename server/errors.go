@@ -21,6 +21,7 @@ var codes = []struct {
 	{engine.ErrNoLimit, connect.CodeNotFound},
 	{engine.ErrNotSet, connect.CodeNotFound},
 	{ErrNoTarget, connect.CodeNotFound},
+	{ErrNoRule, connect.CodeNotFound},
 	{ErrNoSilence, connect.CodeNotFound},
 	{ErrNoAlerts, connect.CodeFailedPrecondition},
 	{scheduler.ErrUnknown, connect.CodeNotFound},

@@ -85,6 +85,10 @@ func text(n *alert.Notification) string {
 	if n.More > 0 {
 		line("%d more alerts are not listed.\n", n.More)
 	}
-	line("rule %s, node %s, notification %s", n.Rule, n.Node, n.ID)
+	if n.Rule == "" { // a test
+		line("node %s, notification %s", n.Node, n.ID)
+	} else {
+		line("rule %s, node %s, notification %s", n.Rule, n.Node, n.ID)
+	}
 	return b.String()
 }

@@ -152,14 +152,17 @@ func TestAlertsAreListedTestedAndSilenced(t *testing.T) {
 		tests[0].Target != "hook" || tests[0].Accepted || !strings.Contains(tests[0].Problem, "503") || !tests[1].Accepted {
 		t.Errorf("the test ended with %d: %s %+v", r.code, r.stderr, tests)
 	}
-	if refused, _ := hook.got(); len(refused) != 1 || !refused[0].Test || len(mails.Mails()) != 1 || !strings.Contains(mails.Mails()[0].Data, "This is a test") {
+	if refused, _ := hook.got(); len(refused) != 1 || !refused[0].Test || len(mails.Mails()) != 1 || !strings.Contains(mails.Mails()[0].Data, "This is a test") || strings.Contains(mails.Mails()[0].Data, "rule ,") {
 		t.Errorf("the targets got %+v and %+v", refused, mails.Mails())
 	}
 	if r := n.cli(t, "alert", "test", "hok"); r.code != exitNotFound || !strings.Contains(r.stderr, "hook, mail") {
 		t.Errorf("a target that is not there ends with %d: %s", r.code, r.stderr)
 	}
 
-	for _, args := range [][]string{{"silence"}, {"silence", "errors"}, {"silence", "errors", "--for", "0s"}, {"silence", "errors", "type", "--for", "1h"}, {"silence", "errors", "--for", "400d"}} {
+	if r := n.cli(t, "alert", "silence", "errrors", "--for", "1h"); r.code != exitNotFound || !strings.Contains(r.stderr, "has errors") {
+		t.Errorf("a rule that is not there ends with %d: %s", r.code, r.stderr)
+	}
+	for _, args := range [][]string{{"silence"}, {"silence", "errors", "typ=a", "--for", "1h"}, {"silence", "errors"}, {"silence", "errors", "--for", "0s"}, {"silence", "errors", "type", "--for", "1h"}, {"silence", "errors", "--for", "400d"}} {
 		if r := n.cli(t, append([]string{"alert"}, args...)...); r.code != exitUsage {
 			t.Errorf("%v ends with %d: %s", args, r.code, r.stderr)
 		}

@@ -93,6 +93,11 @@ func (a managed) Test(ctx context.Context, targets []string) ([]server.AlertTest
 
 // Silence implements [server.Alerts].
 func (a managed) Silence(ctx context.Context, s alert.Silence, length time.Duration) (alert.Silence, error) {
+	if rules := a.config.Config.Alerts.Rules; s.Rule != "" {
+		if _, ok := rules[s.Rule]; !ok {
+			return s, fmt.Errorf("%w: %.80q; the configuration of this node has %s", server.ErrNoRule, s.Rule, strings.Join(slices.Sorted(maps.Keys(rules)), ", "))
+		}
+	}
 	s.ID, s.At = newID()[:8], a.config.Engine.Now().UTC().Truncate(time.Second)
 	s.Until = s.At.Add(length)
 	return s, a.store.Silence(ctx, s)

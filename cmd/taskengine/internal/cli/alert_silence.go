@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"errors"
+
 	"github.com/spf13/cobra"
 
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/exit"
@@ -15,8 +17,13 @@ func newAlertSilence(a *app) *cobra.Command {
 		Short: "Keep alerts out of notifications for a time, on all nodes",
 		Long: `Keep the alerts of a rule, or those with all of some labels, out of notifications for a time, on
 all nodes and over restarts. A value with * at its end stands for all that begin so. Labels are
-type, limit, handler, path and node. That an alert is resolved is told all the same.`,
-		Args: cobra.MinimumNArgs(1),
+type, limit, handler, path, schedule and node. That an alert is resolved is told all the same.`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return errors.New("neither RULE nor LABEL=VALUE is given; want taskengine alert silence [RULE] [LABEL=VALUE...] --for 2h")
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			rule, labels, err := parseSilence(args)
 			if err != nil {
