@@ -122,7 +122,7 @@ func TestTheFileBecomesPolicies(t *testing.T) {
 	}
 	hour := time.Hour
 	want := policy.Type{
-		MaxBacklog: policy.Backlog{Max: 100000, DropOldest: true},
+		MaxBacklog: policy.Backlog{Max: 100000, WhenFull: policy.DropOldest},
 		Nodes:      policy.Nodes{"zone": {"eu"}, "gpu": {"true", "a100"}, "name": {"n1"}},
 		Priority:   5, Concurrency: 20, Weight: 1, Limits: []string{"partner"}, MaxPayload: 1 << 20, MaxResult: 2 << 20, MaxCrashes: 3,
 		Timeout: policy.Timeout{Run: 10 * time.Minute, Grace: 10 * time.Second, Queue: hour, Total: 24 * hour},

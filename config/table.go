@@ -147,7 +147,7 @@ var typeTable = &object{what: "a type", fields: []field{
 
 var backlogTable = &object{what: "max_backlog", fields: []field{
 	{name: "max", doc: "The number of tasks. 0 is no limit.", required: true, is: whole[int](0, maxCount, "a number"), at: in(func(b *policy.Backlog) *int { return &b.Max })},
-	{name: "when_full", doc: "What happens to tasks that would exceed `max`. `reject` refuses to add them. `drop_oldest` cancels the tasks that have been ready for the longest time, whatever their priority, and adds the new ones. It never cancels a task that has started before. If not enough tasks can be cancelled, it refuses the new ones.", def: "reject", is: oneOf(nil, option[bool]{"reject", false}, option[bool]{"drop_oldest", true}), at: in(func(b *policy.Backlog) *bool { return &b.DropOldest })},
+	{name: "when_full", doc: "What happens to tasks that would exceed `max`. `reject` refuses to add them. `drop_oldest` cancels the tasks that have been ready for the longest time, whatever their priority, and adds the new ones. It never cancels a task that has started before. If not enough tasks can be cancelled, it refuses the new ones. `pause_source` has what adds them wait for room, see [Backlogs](operations.md#backlogs).", def: "reject", is: oneOf(nil, option[policy.WhenFull]{"reject", policy.Reject}, option[policy.WhenFull]{"drop_oldest", policy.DropOldest}, option[policy.WhenFull]{"pause_source", policy.PauseSource}), at: in(func(b *policy.Backlog) *policy.WhenFull { return &b.WhenFull })},
 }}
 
 var timeoutTable = &object{what: "timeout", fields: []field{

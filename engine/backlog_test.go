@@ -186,7 +186,7 @@ func (n *node) end2(id task.ID, want task.State) *task.Task {
 func TestTheOldestTasksAreDroppedForNewOnes(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		handlers, _ := blocked()
-		n := start(t, capped(policy.Backlog{Max: 3, DropOldest: true}), handlers)
+		n := start(t, capped(policy.Backlog{Max: 3, WhenFull: policy.DropOldest}), handlers)
 		now := time.Now()
 		running := n.submit(engine.Request{Type: "mail"})
 		late := n.submit(engine.Request{Type: "mail", At: now.Add(time.Hour)})
@@ -222,7 +222,7 @@ func TestTheOldestTasksAreDroppedForNewOnes(t *testing.T) {
 
 func TestATaskThatHasStartedIsNotDropped(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		n := start(t, capped(policy.Backlog{Max: 1, DropOldest: true}), handle("mail", func(context.Context, *task.Task) ([]byte, error) {
+		n := start(t, capped(policy.Backlog{Max: 1, WhenFull: policy.DropOldest}), handle("mail", func(context.Context, *task.Task) ([]byte, error) {
 			return nil, task.RetryIn(time.Hour, errNo)
 		}))
 		retried := n.submit(engine.Request{Type: "mail"})
@@ -237,12 +237,12 @@ func TestATaskThatHasStartedIsNotDropped(t *testing.T) {
 }
 
 func TestManySubmittersDoNotExceedABacklog(t *testing.T) {
-	for name, drop := range map[string]bool{"reject": false, "drop_oldest": true} {
-		t.Run(name, func(t *testing.T) {
+	for _, when := range []policy.WhenFull{policy.Reject, policy.DropOldest} {
+		t.Run(when.String(), func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
 				handlers, _ := blocked()
 				const most = 20
-				n := start(t, capped(policy.Backlog{Max: most, DropOldest: drop}), handlers)
+				n := start(t, capped(policy.Backlog{Max: most, WhenFull: when}), handlers)
 				var all sync.WaitGroup
 				for range 30 {
 					all.Go(func() {
@@ -259,7 +259,7 @@ func TestManySubmittersDoNotExceedABacklog(t *testing.T) {
 					})
 				}
 				all.Wait()
-				if got := n.backlog(); got.Tasks > most || got.Tasks < most-2 || drop && got.Dropped == 0 || !drop && got.Refused == 0 {
+				if got := n.backlog(); got.Tasks > most || got.Tasks < most-2 || when == policy.DropOldest && got.Dropped == 0 || when == policy.Reject && got.Refused == 0 {
 					t.Errorf("got %+v", got)
 				}
 			})

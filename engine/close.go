@@ -16,18 +16,26 @@ func (e *Engine) Failed() <-chan struct{} { return e.failed }
 // fail stops the engine: the store cannot be written any more.
 func (e *Engine) fail(err error) {
 	e.mu.Lock()
-	s := &e.state
-	if s.failure != nil {
-		e.mu.Unlock()
+	hasFailed := e.state.failure != nil
+	e.mu.Unlock()
+	if hasFailed { // tell would have the failure delivered again
 		return
 	}
-	s.failure = fmt.Errorf("%w: %w", ErrFailed, err)
-	e.inbox.refuse(s.failure)
-	s.isClosing = true
-	s.Close()
-	s.stopAll(s.failure)
-	close(e.failed)
-	e.mu.Unlock()
+	isFirst := false
+	e.tell(func(s *state, _ time.Time) {
+		if isFirst = s.failure == nil; !isFirst {
+			return
+		}
+		s.failure = fmt.Errorf("%w: %w", ErrFailed, err)
+		e.inbox.refuse(s.failure)
+		s.isClosing = true
+		s.Close()
+		s.stopAll(s.failure)
+		close(e.failed)
+	})
+	if !isFirst {
+		return
+	}
 	e.log.Error("the store has failed; the engine stops", "error", err)
 }
 

@@ -92,7 +92,7 @@ func (e *Engine) handled(a *attempt, v task.Verdict) {
 // ended, if it did: an error that follows from being stopped says nothing about the task.
 func call(a *attempt, h task.Handler) task.Verdict {
 	result, err := callSafely(a, h, a.Task)
-	v := task.VerdictOf(result, err)
+	v := paused(task.VerdictOf(result, err), err)
 	if n := len(v.Result); n > 0 {
 		if most := a.engine.catalog.policyOf(a.Type).ResultLimit(); n > most {
 			v = task.VerdictOf(nil, task.ResultTooLarge(a.Type, n, most))
@@ -100,7 +100,7 @@ func call(a *attempt, h task.Handler) task.Verdict {
 	}
 	v.Again = a.engine.byTimebase(v.Again)
 	if err := a.checkRerun(&v); err != nil {
-		v = task.VerdictOf(nil, err)
+		v = paused(task.VerdictOf(nil, err), err)
 	}
 	cause := a.why()
 	switch v.Outcome {

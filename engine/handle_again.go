@@ -47,7 +47,7 @@ func (a *attempt) following(reqs []Request) ([]*task.Task, error) {
 	if err != nil {
 		return nil, err
 	}
-	full := e.roomFor(rows)
+	full := a.roomFor(rows, false)
 	if full == nil {
 		return rows, nil
 	}
@@ -61,8 +61,8 @@ func (a *attempt) following(reqs []Request) ([]*task.Task, error) {
 			fresh = append(fresh, rows[i])
 		}
 	}
-	if len(fresh) < len(rows) {
-		full = e.roomFor(fresh)
+	if len(fresh) < len(rows) || full.CanWait {
+		full = a.roomFor(fresh, true)
 	}
 	if full != nil {
 		return nil, e.refuse(full)
@@ -70,10 +70,11 @@ func (a *attempt) following(reqs []Request) ([]*task.Task, error) {
 	return rows, nil
 }
 
-// roomFor returns why the backlogs have no room for rows, or nil. It claims no places.
-func (e *Engine) roomFor(rows []*task.Task) (full *shell.Full) {
-	if len(e.capped) > 0 {
-		e.tell(func(s *state, _ time.Time) { full = s.Room(nil, rows) })
+// roomFor returns why the backlogs have no room for rows, or nil. It claims no places. If take is set,
+// a place among those that wait for room is kept for the task, where sources pause.
+func (a *attempt) roomFor(rows []*task.Task, take bool) (full *shell.Full) {
+	if e := a.engine; len(e.capped) > 0 {
+		e.tell(func(s *state, now time.Time) { full = s.RoomFor(now, a.ID, rows, take) })
 	}
 	return full
 }

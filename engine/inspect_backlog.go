@@ -50,7 +50,7 @@ func (e *Engine) useBacklogs(types map[string]policy.Type) (map[string]policy.Ba
 		if p.MaxBacklog.Max > 0 {
 			found[name] = p.MaxBacklog
 		}
-		if p.MaxBacklog.Max > 0 && p.MaxBacklog.DropOldest {
+		if p.MaxBacklog.Max > 0 && p.MaxBacklog.WhenFull == policy.DropOldest {
 			e.droppers[name] = newDropper(name, p.MaxBacklog)
 		}
 	}
@@ -71,7 +71,7 @@ func (e *Engine) countBacklogs(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	e.tell(func(s *state, _ time.Time) { s.Recounted(counts) })
+	e.tell(func(s *state, now time.Time) { s.Recounted(now, counts) })
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/taskengine/taskengine/engine/internal/core"
@@ -23,6 +24,12 @@ type Receipt struct {
 // that wraps [ErrInvalid], or [ErrBacklog] if a type has no room for all of them; requests of tasks
 // that exist need no room. After any other error, including the error of ctx, the tasks
 // may have been added: a caller that sets ids or keys can repeat the call.
+//
+// If a type has no room and its sources pause ([policy.PauseSource]), Submit waits for room until ctx
+// ends, and returns [ErrBacklog] then. Calls get room in the order in which they came. A call with the
+// context of a handler does not wait, because the handler has a slot that the tasks of the backlog may
+// need: it returns [ErrBacklog], and a handler that returns this error is called again some seconds
+// later, without a further attempt. Its task has a place among the calls that wait meanwhile.
 func (e *Engine) Submit(ctx context.Context, reqs ...Request) ([]Receipt, error) {
 	if len(reqs) == 0 {
 		return nil, nil
@@ -32,7 +39,7 @@ func (e *Engine) Submit(ctx context.Context, reqs ...Request) ([]Receipt, error)
 		return nil, err
 	}
 	receipts := receiptsOf(rows) // now: a handler may change its row
-	inserted, err := e.insert(ctx, rows)
+	inserted, err := e.insert(ctx, rows, !slices.ContainsFunc(reqs, mayExist))
 	var full *shell.Full
 	switch {
 	case err == nil:
@@ -43,11 +50,15 @@ func (e *Engine) Submit(ctx context.Context, reqs ...Request) ([]Receipt, error)
 	return nil, err
 }
 
-// insert has rows inserted, and returns when they are durable. If its error is a [shell.Full], the
-// rows are unchanged and belong to the caller again.
-func (e *Engine) insert(ctx context.Context, rows []*task.Task) ([]storage.Inserted, error) {
+// insert has rows inserted, and returns when they are durable. If waits is set, it waits for room in
+// backlogs whose sources pause. If its error is a [shell.Full], the rows are unchanged and belong to
+// the caller again.
+func (e *Engine) insert(ctx context.Context, rows []*task.Task, waits bool) ([]storage.Inserted, error) {
 	s := e.submissions.Get().(*shell.Submission)
-	s.Rows = rows
+	s.Rows, s.Waits, s.For = rows, waits, task.ID{}
+	if len(e.capped) > 0 {
+		s.For = e.taskOf(ctx)
+	}
 	wasEmpty, err := e.inbox.submit(s)
 	if err != nil {
 		return nil, err
@@ -65,6 +76,9 @@ func (e *Engine) insert(ctx context.Context, rows []*task.Task) ([]storage.Inser
 		}
 		return inserted, nil
 	case <-ctx.Done(): // a writer may still have s, which is not reused
+		if err := e.withdraw(ctx, s); err != nil {
+			return nil, err
+		}
 		return nil, fmt.Errorf("engine: submit: the tasks may have been added: %w", context.Cause(ctx))
 	}
 }

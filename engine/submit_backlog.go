@@ -9,6 +9,7 @@ import (
 
 	"github.com/taskengine/taskengine/engine/internal/core"
 	"github.com/taskengine/taskengine/engine/internal/shell"
+	"github.com/taskengine/taskengine/engine/policy"
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
 )
@@ -17,19 +18,77 @@ import (
 // [policy.Backlog]. Nothing was added, and the call can be repeated later.
 var ErrBacklog = errors.New("the backlog is full")
 
+// errSourcePaused is wrapped by the errors of handlers for whose tasks a place is kept.
+var errSourcePaused = fmt.Errorf("%w", ErrBacklog)
+
+// pausedRetry is when a task runs again whose handler found no room for the tasks that it adds.
+const pausedRetry = 5 * time.Second
+
 // refuse counts a request that finds no place, and returns its error.
 func (e *Engine) refuse(f *shell.Full) error {
-	e.tell(func(s *state, now time.Time) { s.Rejected(now, f) })
-	if f.New > f.Max {
-		return fmt.Errorf("%w: %d tasks of type %s were to be added at once, of %d allowed by max_backlog; submit fewer", ErrBacklog, f.New, f.Type, f.Max)
+	if f.IsKept {
+		return fmt.Errorf("%w: %s; its task runs again", errSourcePaused, lack(f))
 	}
-	return fmt.Errorf("%w: type %s has %d tasks that have not started, of %d allowed by max_backlog, and %d more were to be added; submit again when some have started",
-		ErrBacklog, f.Type, f.Count, f.Max, f.New)
+	e.tell(func(s *state, now time.Time) { s.Rejected(now, f) })
+	switch {
+	case f.New > f.Max:
+		return fmt.Errorf("%w: %d tasks of type %s were to be added at once, of %d allowed by max_backlog; submit fewer", ErrBacklog, f.New, f.Type, f.Max)
+	case f.IsCrowded:
+		return fmt.Errorf("%w: %s, and no further call may wait for room; submit again later", ErrBacklog, lack(f))
+	}
+	return fmt.Errorf("%w: %s; submit again when some have started", ErrBacklog, lack(f))
+}
+
+// lack says why there is no room.
+func lack(f *shell.Full) string {
+	waiting := ""
+	if f.Waiting > 0 {
+		waiting = fmt.Sprintf(" and %d that wait for room", f.Waiting)
+	}
+	return fmt.Sprintf("type %s has %d tasks%s that have not started, of %d allowed by max_backlog, and %d more were to be added", f.Type, f.Count, waiting, f.Max, f.New)
+}
+
+// withdraw ends the wait of a submission for room. It returns nil if the submission does not wait.
+func (e *Engine) withdraw(ctx context.Context, sub *shell.Submission) error {
+	var full *shell.Full
+	e.tell(func(s *state, now time.Time) {
+		if full = s.Withdraw(now, sub); full != nil {
+			s.Rejected(now, full)
+		}
+	})
+	if full == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: %s, and the call waited for room until its context ended: %w", ErrBacklog, lack(full), context.Cause(ctx))
+}
+
+// taskOf returns the task whose handler of this engine has ctx; zero if there is none.
+func (e *Engine) taskOf(ctx context.Context) task.ID {
+	if a, ok := ctx.Value(attemptKey{}).(*attempt); ok && a.engine == e {
+		return a.ID
+	}
+	return task.ID{}
+}
+
+// paused returns the verdict on an attempt that found no room for the tasks that it adds: it does not
+// count, and the task runs again later. Other verdicts it returns as they are.
+func paused(v task.Verdict, err error) task.Verdict {
+	if v.Outcome != task.Errored || v.GiveUp || v.InDoubt || !errors.Is(err, errSourcePaused) {
+		return v
+	}
+	delay := v.Delay
+	if delay < 0 {
+		delay = pausedRetry
+	}
+	return task.Verdict{Outcome: task.Snoozed, Delay: delay, Error: v.Error}
 }
 
 // submitFull submits rows that found no place in a backlog: without those that exist already, and
 // after dropping others if the type is configured so.
 func (e *Engine) submitFull(ctx context.Context, reqs []Request, rows []*task.Task, full *shell.Full) ([]Receipt, error) {
+	if err := e.inbox.accepting(); err != nil { // it waited for room, and the engine stops
+		return nil, err
+	}
 	receipts := receiptsOf(rows)
 	existing, err := e.existing(ctx, reqs, rows)
 	if err != nil {
@@ -47,30 +106,30 @@ func (e *Engine) submitFull(ctx context.Context, reqs []Request, rows []*task.Ta
 	if len(fresh) == 0 {
 		return receipts, nil
 	}
-	isFirst := len(fresh) == len(rows) // full is about the same rows
+	again := len(fresh) < len(rows) // otherwise full is about the same rows
 	for {
-		if !isFirst {
-			inserted, err := e.insert(ctx, fresh)
-			if err == nil {
-				for i, r := range complete(receiptsOf(fresh), inserted) {
-					receipts[places[i]] = r
-				}
-				return receipts, nil
-			}
-			if !errors.As(err, &full) {
+		if !again && full.WhenFull == policy.DropOldest && full.New <= full.Max {
+			if again, err = e.droppers[full.Type].makeRoom(ctx, e, full); err != nil {
 				return nil, err
 			}
 		}
-		isFirst = false
-		hasRoom := false
-		if full.DropOldest && full.New <= full.Max {
-			if hasRoom, err = e.droppers[full.Type].makeRoom(ctx, e, full); err != nil {
-				return nil, err
-			}
-		}
-		if !hasRoom {
+		if !again && !full.CanWait {
 			return nil, e.refuse(full)
 		}
+		inserted, err := e.insert(ctx, fresh, true)
+		if err == nil {
+			for i, r := range complete(receiptsOf(fresh), inserted) {
+				receipts[places[i]] = r
+			}
+			return receipts, nil
+		}
+		if !errors.As(err, &full) {
+			return nil, err
+		}
+		if err := e.inbox.accepting(); err != nil {
+			return nil, err
+		}
+		again = false
 	}
 }
 

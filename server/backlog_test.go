@@ -1,8 +1,11 @@
 package server_test
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"connectrpc.com/connect"
 
@@ -24,7 +27,7 @@ func TestAFullBacklogIsAnsweredByACodeAndAHeader(t *testing.T) {
 		}
 		err := submit(task, &taskenginev1.NewTask{Type: "full"}, &taskenginev1.NewTask{Type: "full"})
 		remote, ok := err.(*connect.Error)
-		if !ok || remote.Code() != connect.CodeResourceExhausted || remote.Meta().Get(server.FullHeader) != "backlog" ||
+		if !ok || remote.Code() != connect.CodeResourceExhausted || remote.Meta().Get(server.FullHeader) != server.FullBacklog ||
 			!strings.Contains(remote.Message(), "max_backlog") {
 			t.Errorf("%s: two more: %v", name, err)
 		}
@@ -33,9 +36,48 @@ func TestAFullBacklogIsAnsweredByACodeAndAHeader(t *testing.T) {
 	for _, line := range []string{
 		`taskengine_backlog_tasks{type="full"} 1`, `taskengine_backlog_max{type="full"} 2`,
 		`taskengine_backlog_refused_total{type="full"} 4`, `taskengine_backlog_dropped_total{type="full"} 0`,
+		`taskengine_backlog_waiting{type="full"} 0`,
 	} {
 		if !strings.Contains(page, line) {
 			t.Errorf("the metrics lack %s", line)
 		}
+	}
+}
+
+func TestARequestWaitsForRoomUntilShortlyBeforeItsDeadline(t *testing.T) {
+	n := newNode(t)
+	client := n.client(t)
+	submit := func() (string, error) {
+		res, err := client.Submit(t.Context(), &taskenginev1.SubmitRequest{Tasks: []*taskenginev1.NewTask{{Type: "calm"}}})
+		if err != nil {
+			return "", err
+		}
+		return res.GetReceipts()[0].GetId(), nil
+	}
+	first, err := submit()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/taskengine.v1.TaskService/Submit", strings.NewReader(`{"tasks": [{"type": "calm"}]}`))
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Connect-Timeout-Ms", "100")
+	w := httptest.NewRecorder()
+	server.NewAPI(server.APIConfig{Engine: n.engine}).ServeHTTP(w, r)
+	if w.Code != http.StatusTooManyRequests || w.Header().Get(server.FullHeader) != server.FullWaited {
+		t.Errorf("until its deadline: %d %v %s", w.Code, w.Header(), w.Body)
+	}
+	added := make(chan error)
+	go func() {
+		_, err := submit()
+		added <- err
+	}()
+	for n.engine.Backlogs()[0].Waiting == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	if _, err := client.Cancel(t.Context(), &taskenginev1.CancelRequest{Id: first}); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-added; err != nil {
+		t.Errorf("when there is room: %v", err)
 	}
 }

@@ -43,9 +43,15 @@ var codes = []struct {
 	{storage.ErrUnavailable, connect.CodeUnavailable},
 }
 
-// FullHeader is a header of answers. Its value is "backlog" if the request was refused because it exceeds max_backlog of a
-// type. So a client distinguishes it from a request that is too large, which has the same code.
+// FullHeader is a header of answers. Its value is FullBacklog or FullWaited if the request was refused because it exceeds
+// max_backlog of a type. So a client distinguishes it from a request that is too large, which has the same code.
 const FullHeader = "Taskengine-Full"
+
+// The values of FullHeader.
+const (
+	FullBacklog = "backlog"
+	FullWaited  = "waited" // the request has waited for room in vain: the client may repeat it at once
+)
 
 // invalid returns the error of a request that is not valid.
 func invalid(format string, args ...any) error {
@@ -58,7 +64,11 @@ func (a *API) answer(err error) error {
 		if errors.Is(err, c.err) {
 			answer := connect.NewError(c.code, err)
 			if c.err == engine.ErrBacklog {
-				answer.Meta().Set(FullHeader, "backlog")
+				full := FullBacklog
+				if errors.Is(err, context.DeadlineExceeded) {
+					full = FullWaited
+				}
+				answer.Meta().Set(FullHeader, full)
 			}
 			return answer
 		}

@@ -114,7 +114,9 @@ func backlogs(all []engine.BacklogStatus, out chan<- prometheus.Metric) {
 	most := desc("backlog_max", "The max_backlog of the type.", "type")
 	refused := desc("backlog_refused_total", "Tasks that the node did not accept because the backlog of their type was full.", "type")
 	dropped := desc("backlog_dropped_total", "Tasks that the node cancelled because newer ones exceeded the max_backlog of their type.", "type")
+	waiting := desc("backlog_waiting", "Tasks that are not added yet, because what adds them waits on the node for room in the backlog of their type.", "type")
 	for _, b := range all {
+		out <- prometheus.MustNewConstMetric(waiting, prometheus.GaugeValue, float64(b.Waiting), b.Type)
 		out <- prometheus.MustNewConstMetric(tasks, prometheus.GaugeValue, float64(b.Tasks), b.Type)
 		out <- prometheus.MustNewConstMetric(most, prometheus.GaugeValue, float64(b.Max), b.Type)
 		out <- prometheus.MustNewConstMetric(refused, prometheus.CounterValue, float64(b.Refused), b.Type)

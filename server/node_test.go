@@ -61,8 +61,8 @@ type node struct {
 }
 
 // newNode starts a node with the types echo, fail (for good), retry (waits an hour for
-// its second attempt), hold (waits to be released, one at a time, and logs that), and idle and
-// full, which have no handler. full has a backlog of two tasks at most. An attempt may log three lines.
+// its second attempt), hold (waits to be released, one at a time, and logs that), and idle,
+// full and calm, which have no handler. full has a backlog of two tasks at most, and calm of one: its sources pause. An attempt may log three lines.
 func newNode(t testing.TB) *node {
 	t.Helper()
 	return newMember(t, nil)
@@ -72,14 +72,15 @@ func newNode(t testing.TB) *node {
 func newMember(t testing.TB, cluster coord.Membership) *node {
 	t.Helper()
 	n := &node{store: &breakable{Store: memory.New()}, health: new(server.Health), release: make(chan struct{})}
-	echo, hold, retry, full := policy.DefaultType(), policy.DefaultType(), policy.DefaultType(), policy.DefaultType()
+	echo, hold, retry, full, calm := policy.DefaultType(), policy.DefaultType(), policy.DefaultType(), policy.DefaultType(), policy.DefaultType()
 	echo.Nodes = policy.Nodes{policy.NodeName: {"n1"}}
 	full.MaxBacklog.Max = 2
+	calm.MaxBacklog = policy.Backlog{Max: 1, WhenFull: policy.PauseSource}
 	hold.Concurrency = 1
 	retry.Retry.Backoff = policy.Backoff{Kind: policy.Fixed, Delays: []time.Duration{time.Hour}}
 	types := map[string]policy.Type{
 		"echo": echo, "fail": policy.DefaultType(), "retry": retry, "hold": hold, "idle": policy.DefaultType(),
-		"full": full,
+		"full": full, "calm": calm,
 	}
 	n.log = tasklog.Open(tasklog.Options{AttemptLines: 3})
 	t.Cleanup(func() {

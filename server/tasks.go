@@ -19,6 +19,8 @@ func (a *API) Submit(ctx context.Context, req *taskenginev1.SubmitRequest) (*tas
 	if err != nil {
 		return nil, a.answer(err)
 	}
+	ctx, cancel := patient(ctx)
+	defer cancel()
 	receipts, err := a.engine.Submit(ctx, reqs...)
 	if err != nil {
 		return nil, a.answer(err)
@@ -28,6 +30,17 @@ func (a *API) Submit(ctx context.Context, req *taskenginev1.SubmitRequest) (*tas
 		res.Receipts[i] = &taskenginev1.Receipt{Id: r.ID.String(), Created: r.Created}
 	}
 	return res, nil
+}
+
+// patient returns the context of a request that may wait for room in a backlog: for at most [MaxWait],
+// and until a moment before the deadline of the client, so that the client gets the answer.
+func patient(ctx context.Context) (context.Context, context.CancelFunc) {
+	wait := MaxWait
+	if deadline, ok := ctx.Deadline(); ok {
+		left := time.Until(deadline)
+		wait = min(wait, left-min(left/10, time.Second))
+	}
+	return context.WithTimeout(ctx, wait)
 }
 
 // Get returns one task.

@@ -17,7 +17,13 @@ import (
 var maxBacklogScenarios = []scenario{
 	{"many submitters do not exceed the maximum of a backlog", func(n *node) { crowd(n, policy.Backlog{Max: 50}) }},
 	{"many submitters do not exceed the maximum of a backlog whose oldest tasks are dropped", func(n *node) {
-		crowd(n, policy.Backlog{Max: 50, DropOldest: true})
+		crowd(n, policy.Backlog{Max: 50, WhenFull: policy.DropOldest})
+	}},
+	{"many submitters do not exceed the maximum of a backlog whose sources pause, and none is refused", func(n *node) {
+		crowd(n, policy.Backlog{Max: 50, WhenFull: policy.PauseSource})
+		if got := n.Backlogs()[0]; got.Refused != 0 || got.Waiting != 0 {
+			n.Errorf("got %+v", got)
+		}
 	}},
 	{"the maximum of a backlog holds after a restart, and the tasks that had no room are not there", func(n *node) {
 		release := make(chan struct{})
@@ -70,7 +76,7 @@ var maxBacklogScenarios = []scenario{
 	}},
 	{"the tasks that are dropped are the oldest, and none that has started", func(n *node) {
 		release := make(chan struct{})
-		n.start(capped(policy.Backlog{Max: 5, DropOldest: true}), map[string]handle{"mail": until(release)})
+		n.start(capped(policy.Backlog{Max: 5, WhenFull: policy.DropOldest}), map[string]handle{"mail": until(release)})
 		running := n.submit(mail(0))[0]
 		n.eventually("it runs", func() bool { return n.get(running).State == task.Processing })
 		var ids []task.ID

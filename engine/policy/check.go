@@ -142,6 +142,9 @@ func (c *checker) typ(name string, t Type) {
 	if t.MaxBacklog.Max < 0 {
 		c.add("must be 0 (no limit) or more", at("max_backlog")...)
 	}
+	if t.MaxBacklog.WhenFull > PauseSource {
+		c.add("must be reject, drop_oldest or pause_source", at("max_backlog", "when_full")...)
+	}
 	if t.MaxPayload < 0 {
 		c.add("must be 0 or more", at("max_payload")...)
 	}

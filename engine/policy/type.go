@@ -61,8 +61,29 @@ func (t Type) ResultLimit() int {
 // Backlog bounds the backlog of a type: its tasks that are waiting or submitted. These are the tasks
 // that have not started, and those that are to run again.
 type Backlog struct {
-	Max        int  // 0 is no bound
-	DropOldest bool // cancel the oldest tasks that have never started when new ones find no place, instead of refusing the new ones
+	Max      int      // 0 is no bound
+	WhenFull WhenFull // what happens to tasks that would exceed Max
+}
+
+// WhenFull says what happens to new tasks of a type whose backlog is full.
+type WhenFull uint8
+
+// The values of WhenFull.
+const (
+	Reject      WhenFull = iota // the new tasks are refused
+	DropOldest                  // the oldest tasks that have never started are cancelled for them
+	PauseSource                 // what adds the new tasks waits for room
+)
+
+// String returns the name of the answer.
+func (w WhenFull) String() string {
+	switch w {
+	case DropOldest:
+		return "drop_oldest"
+	case PauseSource:
+		return "pause_source"
+	}
+	return "reject"
 }
 
 // Delivery says what happens to a task after an attempt that ended without an answer.

@@ -50,7 +50,8 @@ func WithCheckpoint(data []byte) AgainOption {
 // error. If at is the zero time, the tasks are added with the change that makes the task done.
 //
 // If a request is invalid, or a type has no room for the tasks in its backlog (max_backlog), nothing is
-// added, and the attempt has failed with an error that says so: the retry policy of the type decides.
+// added, and the attempt has failed with an error that says so: the retry policy of the type decides. If
+// the sources of that type pause, the attempt does not count, and the task runs again some seconds later.
 // No other tasks are dropped for them. Where several databases keep the tasks, they can have neither
 // a key nor an ordering key, and an id must be in the shard of the task: see [ID.Child].
 //

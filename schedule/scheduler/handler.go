@@ -37,7 +37,7 @@ func handle(ctx context.Context, t *task.Task) ([]byte, error) {
 	if err != nil { // another node may have a newer program, which has written it
 		return nil, err
 	}
-	if t.Attempt > 1 {
+	if t.Attempt > 1 || hadNoRoom(t) {
 		s = s.DeletedFirst()
 	}
 	if s.Running, err = running(ctx, e, s.Running); err != nil {
@@ -54,6 +54,12 @@ func handle(ctx context.Context, t *task.Task) ([]byte, error) {
 		}
 	}
 	return nil, again(d)
+}
+
+// hadNoRoom reports whether the last run found no room for its tasks, in a backlog whose sources pause: such a run is no attempt.
+func hadNoRoom(t *task.Task) bool {
+	last := len(t.History) - 1
+	return last >= 0 && t.History[last].Outcome == task.Snoozed
 }
 
 // running returns those of some fires whose tasks have not ended.

@@ -233,6 +233,53 @@ func TestWhatCannotBeIsRefused(t *testing.T) {
 	}
 }
 
+// A schedule is late while its type pauses its sources, though many callers wait for room. It can be deleted meanwhile.
+func TestAFireIsLateWhileItsTypePausesSources(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		noted, ctx := new(book), t.Context()
+		e, s := open(t, memory.New(), noted, func(p *policy.Type) { p.MaxBacklog = policy.Backlog{Max: 1, WhenFull: policy.PauseSource} })
+		defer shut(t, e)
+		receipts, err := e.Submit(ctx, engine.Request{Type: "report", At: e.Now().Add(24 * time.Hour)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"hourly", "unwanted"} {
+			if _, err := s.Apply(ctx, name, schedule.Definition{Every: time.Hour, Task: schedule.Template{Type: "report"}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(90 * time.Minute)
+		later := make(chan error)
+		go func() {
+			_, err := e.Submit(ctx, engine.Request{Type: "report", Headers: map[string]string{schedule.HeaderTime: "later"}})
+			later <- err
+		}()
+		if late, _, err := s.Late(ctx, e.Now(), task.ID{}, 10); err != nil || len(late) != 2 || late[0].Task.Attempt != 0 || !strings.Contains(late[0].Task.LastError, "max_backlog") {
+			t.Fatalf("late are %+v, %v", late, err)
+		}
+		if err := s.Delete(ctx, "unwanted"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if _, err := s.Get(ctx, "unwanted"); !errors.Is(err, scheduler.ErrUnknown) {
+			t.Errorf("a deleted schedule: %v", err)
+		}
+		if _, err := e.Cancel(ctx, task.Ref{ID: receipts[0].ID}, "not wanted"); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-later; err != nil {
+			t.Errorf("a caller that waits: %v", err)
+		}
+		time.Sleep(10 * time.Minute)
+		if late, _, err := s.Late(ctx, e.Now(), task.ID{}, 10); err != nil || len(late) != 0 {
+			t.Errorf("late are %+v, %v", late, err)
+		}
+		if got := noted.take(); !strings.HasPrefix(got, "2000-01-01T01:00:00Z") {
+			t.Errorf("there are reports of %q, want that of the schedule before that of the caller", got)
+		}
+	})
+}
+
 // A schedule whose task is refused is late until there is room for it, and its fire is not lost.
 func TestAScheduleThatCannotAddItsTaskIsLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -1,6 +1,8 @@
 package shell
 
 import (
+	"cmp"
+	"container/list"
 	"fmt"
 	"slices"
 	"time"
@@ -24,22 +26,31 @@ type backlog struct {
 	gained  int    // rows added since Recount; the count may have them or not
 	refused uint64 // tasks that were not accepted
 	dropped uint64 // tasks that were cancelled for newer ones
-	line    rarely
+
+	line      list.List // of *place: what waits for room, if its sources pause
+	lineBytes int       // of the payloads in line
+	waiting   int       // tasks that are to be added by what is in line
+
+	fullLine, pauseLine rarely // of the log
 }
 
 // Full is the answer to a submission that would exceed the maximum of a type. Nothing of the
 // submission was passed to the core: its rows are unchanged.
 type Full struct {
-	Type       string
-	Count      int // tasks of the backlog, with those that are being added
-	New        int // tasks of the type in the submission
-	Max        int
-	DropOldest bool
+	Type      string
+	Count     int // tasks of the backlog, with those that are being added
+	Waiting   int // tasks that wait for room before it
+	New       int // tasks of the type in the submission
+	Max       int
+	WhenFull  policy.WhenFull
+	CanWait   bool // another submission of the same rows would wait for room if it asked for that
+	IsCrowded bool // it does not wait for room, because too many do
+	IsKept    bool // it was for a task, for which a place is kept
 }
 
 // Error implements error.
 func (f *Full) Error() string {
-	return fmt.Sprintf("the backlog of type %s has %d tasks, and %d new ones exceed its max_backlog of %d", f.Type, f.Count, f.New, f.Max)
+	return fmt.Sprintf("the backlog of type %s has %d tasks and %d that wait for room, and %d new ones exceed its max_backlog of %d", f.Type, f.Count, f.Waiting, f.New, f.Max)
 }
 
 // BacklogStatus is the backlog of one type.
@@ -49,10 +60,12 @@ type BacklogStatus struct {
 	Max     int    // of Tasks
 	Refused uint64 // tasks that this node has not accepted since its start
 	Dropped uint64 // tasks that this node has cancelled for newer ones since its start
+	Waiting int    // tasks that are not added yet, because what adds them waits for room on this node
 }
 
-func newBacklogs(types map[string]policy.Backlog) map[string]*backlog {
-	var bs map[string]*backlog
+// newBacklogs returns the backlogs that have a maximum, by type, and in the order of their names those
+// whose sources pause.
+func newBacklogs(types map[string]policy.Backlog) (bs map[string]*backlog, pausing []*backlog) {
 	for name, p := range types {
 		if p.Max <= 0 {
 			continue
@@ -61,8 +74,12 @@ func newBacklogs(types map[string]policy.Backlog) map[string]*backlog {
 			bs = make(map[string]*backlog)
 		}
 		bs[name] = &backlog{Backlog: p, name: name}
+		if bs[name].pauses() {
+			pausing = append(pausing, bs[name])
+		}
 	}
-	return bs
+	slices.SortFunc(pausing, func(a, b *backlog) int { return cmp.Compare(a.name, b.name) })
+	return bs, pausing
 }
 
 // claim is places in a backlog that a submission has until it is answered.
@@ -90,29 +107,72 @@ func (s *Shell) claimsOf(rows []*task.Task) (claims []claim) {
 	return claims
 }
 
-// fullOf returns why backlogs have no room for claims, or nil. A type that refuses goes before one that
-// drops, so that nothing is dropped for a submission that is refused.
-func fullOf(claims []claim) (full *Full) {
+// fullOf returns why backlogs have no room for claims, or nil. If isLast is set, they go behind all
+// that wait for room.
+func fullOf(claims []claim, isLast bool) (full *Full) {
 	for _, c := range claims {
-		if count := c.stored + c.claimed; count+c.rows > c.Max && (full == nil || full.DropOldest && !c.DropOldest) {
-			full = &Full{Type: c.name, Count: count, New: c.rows, Max: c.Max, DropOldest: c.DropOldest}
+		count, waits := c.stored+c.claimed, isLast && c.line.Len() > 0
+		if count+c.rows <= c.Max && !waits {
+			continue
+		}
+		f := &Full{Type: c.name, Count: count, Waiting: c.waiting, New: c.rows, Max: c.Max, WhenFull: c.WhenFull}
+		if full == nil || f.order() < full.order() {
+			full = f
 		}
 	}
 	return full
 }
 
-// admit claims places in the backlogs for the rows of a submission. If one has no room it claims
-// nothing and returns why.
-func (s *Shell) admit(sub *Submission) *Full {
-	claims := s.claimsOf(sub.Rows)
-	if full := fullOf(claims); full != nil {
-		return full
+// order says which of several answers is given: nothing waits for room, or is dropped, for a
+// submission that is refused, and nothing is dropped for one that waits.
+func (f *Full) order() int {
+	switch {
+	case f.New > f.Max:
+		return 0
+	case f.WhenFull == policy.PauseSource:
+		return 2
+	case f.WhenFull == policy.DropOldest:
+		return 3
 	}
+	return 1
+}
+
+// admit claims places in the backlogs for the rows of a submission. If one has no room it claims
+// nothing, and the submission waits, or admit returns why it does not.
+func (s *Shell) admit(now time.Time, sub *Submission) (full *Full, waits bool) {
+	claims := s.claimsOf(sub.Rows)
+	if claims == nil {
+		return nil, false
+	}
+	if !sub.For.IsZero() {
+		if full = s.RoomFor(now, sub.For, sub.Rows, sub.Waits); full != nil {
+			return full, false
+		}
+		if p := s.places[sub.For]; p != nil {
+			s.giveUp(p)
+		}
+		sub.claim(claims)
+		return nil, false
+	}
+	if full = fullOf(claims, true); full == nil {
+		sub.claim(claims)
+		return nil, false
+	}
+	_, bytes := (&part{rows: sub.Rows}).size()
+	p := &place{claims: claims, sub: sub, bytes: bytes}
+	if full.CanWait = s.canWait(full, p); full.CanWait && sub.Waits {
+		s.wait(now, p)
+		return nil, true
+	}
+	return full, false
+}
+
+// claim claims places in backlogs.
+func (sub *Submission) claim(claims []claim) {
 	for _, c := range claims {
 		c.claimed += c.rows
 	}
 	sub.claims = claims
-	return nil
 }
 
 // unclaim gives back the places of a submission, which is answered.
@@ -131,7 +191,7 @@ func (s *Shell) Room(before, rows []*task.Task) *Full {
 		c.claimed += c.rows
 		defer func() { c.claimed -= c.rows }()
 	}
-	return fullOf(s.claimsOf(rows))
+	return fullOf(s.claimsOf(rows), true)
 }
 
 // isBacklog reports whether tasks of a state belong to the backlog of their type.
@@ -167,7 +227,7 @@ func (s *Shell) Recount() {
 
 // Recounted tells the shell how many tasks the store had at a moment since Recount. Rows that were
 // added since Recount are counted on top: the backlogs seem too long rather than too short.
-func (s *Shell) Recounted(counts map[storage.StateType]int64) {
+func (s *Shell) Recounted(now time.Time, counts map[storage.StateType]int64) {
 	stored := make(map[string]int64)
 	for of, n := range counts {
 		if isBacklog(of.State) {
@@ -178,6 +238,7 @@ func (s *Shell) Recounted(counts map[storage.StateType]int64) {
 		b.stored = int(stored[name]) + b.gained
 	}
 	s.isMiscounted, s.counted = false, s.batches
+	s.serve(now)
 }
 
 // IsMiscounted reports whether the outcome of a commit was unknown since the last Recounted, so that
@@ -198,7 +259,7 @@ func (s *Shell) Excess(typ string, added int) int {
 func (s *Shell) Rejected(now time.Time, f *Full) {
 	b := s.backlogs[f.Type]
 	b.refused += uint64(f.New)
-	if b.line.allow(s.steady(now)) {
+	if b.fullLine.allow(s.steady(now)) {
 		s.log(Warn, "tasks are refused because the backlog of their type is full", "type", f.Type, "tasks", f.Count, "max_backlog", f.Max)
 	}
 }
@@ -207,7 +268,7 @@ func (s *Shell) Rejected(now time.Time, f *Full) {
 func (s *Shell) Dropped(now time.Time, typ string, n int) {
 	b := s.backlogs[typ]
 	b.dropped += uint64(n)
-	if n > 0 && b.line.allow(s.steady(now)) {
+	if n > 0 && b.fullLine.allow(s.steady(now)) {
 		s.log(Warn, "old tasks are cancelled because the backlog of their type is full", "type", typ, "max_backlog", b.Max)
 	}
 }
@@ -218,5 +279,5 @@ func (s *Shell) Backlog(typ string) (status BacklogStatus, ok bool) {
 	if b == nil {
 		return status, false
 	}
-	return BacklogStatus{Type: typ, Tasks: b.stored, Max: b.Max, Refused: b.refused, Dropped: b.dropped}, true
+	return BacklogStatus{Type: typ, Tasks: b.stored, Max: b.Max, Refused: b.refused, Dropped: b.dropped, Waiting: b.waiting}, true
 }

@@ -55,7 +55,7 @@ func TestABacklogIsFollowedThroughEveryAnswerOfTheStore(t *testing.T) {
 		t.Error("the outcome of a commit is unknown, and no count is asked for")
 	}
 	s.Recount()
-	s.Recounted(map[storage.StateType]int64{{State: task.Submitted, Type: "mail"}: 2, {State: task.Waiting, Type: "mail"}: 1, {State: task.Done, Type: "mail"}: 7})
+	s.Recounted(beginning, map[storage.StateType]int64{{State: task.Submitted, Type: "mail"}: 2, {State: task.Waiting, Type: "mail"}: 1, {State: task.Done, Type: "mail"}: 7})
 	expect("a count", 3, 0)
 	if s.IsMiscounted() {
 		t.Error("it was counted, and a count is asked for")

@@ -30,10 +30,13 @@ type Submission struct {
 	Rows     []*task.Task       // to be inserted; they belong to the Shell from Submit on
 	Inserted []storage.Inserted // by index into Rows, when the answer is nil
 	Done     chan error         // of capacity 1; gets the answer
+	Waits    bool               // it waits for room in backlogs whose sources pause
+	For      task.ID            // the task whose handler adds the rows, for which a place is kept instead; zero if there is none
 
 	left   int     // rows that are not answered
 	err    error   // why some of them were not inserted
 	claims []claim // its places in backlogs
+	place  *place  // where it waits for room; nil if it does not
 }
 
 // Ending is the end of an attempt.
@@ -65,16 +68,25 @@ func (s *Shell) Pass(now time.Time, e *Events) {
 		s.end(now, &e.Endings[i])
 	}
 	for _, sub := range e.Submissions {
-		sub.left, sub.err = len(sub.Rows), nil
 		if len(s.backlogs) > 0 {
-			if full := s.admit(sub); full != nil {
+			full, waits := s.admit(now, sub)
+			if full != nil {
 				s.effects.Replies = append(s.effects.Replies, Reply{Submission: sub, Err: full})
+			}
+			if full != nil || waits {
 				continue
 			}
 		}
-		for _, t := range sub.Rows {
-			s.core.Submit(now, t)
-		}
-		s.submitted = append(s.submitted, sub)
+		s.accept(now, sub)
 	}
+	s.serve(now)
+}
+
+// accept passes the rows of a submission to the core.
+func (s *Shell) accept(now time.Time, sub *Submission) {
+	sub.left, sub.err = len(sub.Rows), nil
+	for _, t := range sub.Rows {
+		s.core.Submit(now, t)
+	}
+	s.submitted = append(s.submitted, sub)
 }

@@ -27,6 +27,11 @@ type failure struct {
 // Failed answers a batch that failed. An error that says that the store cannot be written begins an
 // outage. If the store works all the same, the batch is divided until each refused item is alone.
 func (s *Shell) Failed(now time.Time, b *Batch, err error) {
+	s.failed(now, b, err)
+	s.serve(now)
+}
+
+func (s *Shell) failed(now time.Time, b *Batch, err error) {
 	l := &s.lanes[b.Lane]
 	l.answered(b)
 	refused := errors.Is(err, storage.ErrRefused)

@@ -24,7 +24,8 @@ type model struct {
 	refused map[task.ID]error // batches with these tasks fail, and nothing of them is done
 	late    []*lateWork
 	ids     int
-	sub     map[task.ID]int // how often a task was submitted
+	counts  bool          // the backlogs are counted again and again, as an engine does once it has to
+	waiting []*Submission // that wait for room, in the order in which they came
 }
 
 // lateWork is what a database does though it has not answered.
@@ -54,13 +55,15 @@ func newModel(rt *rapid.T) *model {
 	}
 	lanes := rapid.IntRange(1, 3).Draw(rt, "lanes")
 	m := &model{
-		T: rt, away: make([]bool, lanes), refused: map[task.ID]error{}, sub: map[task.ID]int{},
+		T: rt, away: make([]bool, lanes), refused: map[task.ID]error{},
 		set: policy.Set{
 			Slots: rapid.IntRange(1, 4).Draw(rt, "slots"),
 			Types: map[string]policy.Type{
 				"plain":   typ(func(*policy.Type) {}),
 				"relaxed": typ(func(p *policy.Type) { p.Relaxed = true }),
 				"gone":    typ(func(p *policy.Type) { p.Retention.Done = 0 }),
+				"narrow":  typ(func(p *policy.Type) { p.MaxBacklog = policy.Backlog{Max: 3, WhenFull: policy.PauseSource} }),
+				"strait":  typ(func(p *policy.Type) { p.MaxBacklog = policy.Backlog{Max: 2, WhenFull: policy.PauseSource} }),
 				"hasty":   typ(func(p *policy.Type) { p.Timeout.Queue = 5 * time.Second }),
 			},
 		},
@@ -82,7 +85,7 @@ func oneOf[T any](m *model, what string, some []T) (one T, ok bool) {
 
 // happen makes one thing happen.
 func (m *model) happen() {
-	switch op := m.draw("op", 24); op {
+	switch op := m.draw("op", 26); op {
 	case 0, 1, 2:
 		m.submitSome()
 	case 3:
@@ -110,6 +113,13 @@ func (m *model) happen() {
 		m.meddle()
 	case 23:
 		m.step(time.Duration(m.draw("clock", 3)-1) * time.Hour)
+	case 24:
+		m.counts = true
+		m.recount()
+	case 25:
+		if sub, ok := oneOf(m, "waiting", m.waiting); ok && m.withdraw(sub) {
+			m.waiting = slices.DeleteFunc(m.waiting, func(other *Submission) bool { return other == sub })
+		}
 	}
 }
 
@@ -158,10 +168,14 @@ func (m *model) submitSome() {
 			rows = append(rows, t)
 		}
 	}
-	for _, t := range rows {
-		m.sub[t.ID]++
+	sub := &Submission{Rows: rows, Waits: m.draw("waits", 3) > 0}
+	if m.draw("handler", 8) == 0 {
+		sub.For = m.taskOf(1 + m.draw("for", m.ids)).ID
 	}
-	m.submit(rows...)
+	m.send(sub)
+	if sub.place != nil {
+		m.waiting = append(m.waiting, sub)
+	}
 }
 
 // submitTx adds a task in a transaction of a caller, who may not learn whether it has committed.
@@ -264,7 +278,12 @@ func (m *model) endOne() {
 	case 0:
 		v = task.Verdict{Outcome: task.Errored, Error: "no", Delay: -1}
 	case 1:
-		v.Rerun = &task.Rerun{Rows: m.children(m.running[id].Task)}
+		rows := m.children(m.running[id].Task)
+		if m.shell.RoomFor(m.now, id, rows, m.draw("take", 4) > 0) != nil {
+			v = task.Verdict{Outcome: task.Snoozed, Delay: time.Second}
+			break
+		}
+		v.Rerun = &task.Rerun{Rows: rows}
 		if m.draw("again", 2) == 0 {
 			v.Again = m.now.Add(time.Second)
 		}
@@ -275,7 +294,7 @@ func (m *model) endOne() {
 // children returns rows that are to follow the end of an attempt of t.
 func (m *model) children(t *task.Task) (rows []*task.Task) {
 	for i := range m.draw("children", 3) {
-		child := &task.Task{ID: t.ID.Child(m.now, fmt.Sprint(t.Version, i)), Type: "plain", Priority: 5}
+		child := &task.Task{ID: t.ID.Child(m.now, fmt.Sprint(t.Version, i)), Type: []string{"plain", "narrow"}[m.draw("child", 2)], Priority: 5}
 		child.Shard = child.ID.Shard()
 		rows = append(rows, child)
 	}
@@ -318,9 +337,48 @@ func (m *model) check() {
 			m.Fatalf("task %v runs and has no slot", id)
 		}
 	}
+	m.checkLines()
 	if saving, stuck := m.shell.Core().Saving(), m.shell.Stuck(); saving < stuck {
 		m.Fatalf("%d saves are under way, and %d are stuck", saving, stuck)
 	}
+}
+
+// checkLines checks that submissions get room in the order in which they came, as soon as there is room.
+func (m *model) checkLines() {
+	for _, typ := range []string{"narrow", "strait"} {
+		b := m.shell.backlogs[typ]
+		waits := false
+		for _, sub := range m.waiting {
+			if !slices.ContainsFunc(sub.Rows, func(t *task.Task) bool { return t.Type == typ }) {
+				continue
+			}
+			if sub.place == nil && waits {
+				m.Fatalf("a submission of type %s got room before one that came earlier", typ)
+			}
+			waits = waits || sub.place != nil
+		}
+		waiting, bytes := 0, 0
+		for at := b.line.Front(); at != nil; at = at.Next() {
+			p := at.Value.(*place)
+			bytes += p.bytes
+			for _, c := range p.claims {
+				if c.backlog == b {
+					waiting += c.rows
+				}
+			}
+		}
+		if waiting != b.waiting || bytes != b.lineBytes || b.claimed < 0 {
+			m.Fatalf("of type %s %d tasks wait with %d bytes, not %d with %d, and %d are claimed", typ, waiting, bytes, b.waiting, b.lineBytes, b.claimed)
+		}
+		if first := b.line.Front(); first != nil {
+			p := first.Value.(*place)
+			isFirst := !slices.ContainsFunc(p.claims, func(c claim) bool { return c.line.Front().Value.(*place) != p })
+			if isFirst && fullOf(p.claims, false) == nil {
+				m.Fatalf("of type %s something waits although there is room", typ)
+			}
+		}
+	}
+	m.waiting = slices.DeleteFunc(m.waiting, func(sub *Submission) bool { return sub.place == nil })
 }
 
 // calm has all databases work, and checks that everything ends.
@@ -344,6 +402,10 @@ func (m *model) calm() {
 				pause = wake.Sub(m.now)
 			}
 			m.advance(pause)
+			if m.counts = m.counts || m.shell.IsMiscounted(); m.counts {
+				m.recount()
+			}
+			m.checkLines()
 			for n, _ := m.shell.Uncertain(); n > 0; n-- {
 				if inVain := n%2 == 0; !m.resolve(inVain, true) {
 					m.resolve(!inVain, true)
@@ -389,6 +451,16 @@ func (m *model) settled() {
 	}
 	if len(m.shell.finishes) != 0 || m.shell.stuckBytes != 0 {
 		m.Fatalf("%d finishes are left, and %d bytes are stuck", len(m.shell.finishes), m.shell.stuckBytes)
+	}
+	for end := m.now.Add(placeKept); !m.now.After(end); { // the places of tasks are given up
+		m.advance(time.Second)
+		for m.workOff() { // what the core took for overdue
+		}
+	}
+	for _, b := range m.shell.pausing {
+		if b.line.Len() > 0 || b.claimed != 0 {
+			m.Fatalf("of type %s %d places are left, and %d claims", b.name, b.line.Len(), b.claimed)
+		}
 	}
 	m.shell.Close()
 	if !m.shell.IsDrained() {

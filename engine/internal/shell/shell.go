@@ -12,6 +12,7 @@
 //	stuck.go      items that the store refuses alone, and when they are tried again
 //	uncertain.go  tasks whose rows may differ from what the core knows
 //	backlog.go    how many tasks a type may have that have not started
+//	line.go       what waits for room in a backlog
 //	finish.go     tasks that handlers have finished in transactions
 //
 // A caller passes events, and calls Collect after each:
@@ -75,6 +76,9 @@ type Shell struct {
 	counted      uint64                     // batches when the backlogs were counted
 	isOvertaken  bool                       // the batch that is being answered was given out before that
 	backlogs     map[string]*backlog        // by type, of those that have a maximum
+	pausing      []*backlog                 // those whose sources pause, in the order of their names
+	places       map[task.ID]*place         // of tasks that add others
+	placesUntil  time.Time                  // steady: not after the first place of them is given up; zero is never
 
 	held         task.Shards   // which the core holds
 	stepped      time.Duration // the sum of the steps of the clock, see Step
@@ -139,8 +143,9 @@ func New(c Config) *Shell {
 		config: c, core: c.Core, lanes: make([]lane, max(1, c.Lanes)),
 		stuck: make(map[task.Ref]*stuck), refusals: make(map[task.ID]*refusal),
 		finishes: make(map[task.Ref]*Finish), lastProgress: make(map[task.Ref]task.Progress),
-		capacities: make(map[string]task.Capacity), backlogs: newBacklogs(c.Backlogs),
+		capacities: make(map[string]task.Capacity), places: make(map[task.ID]*place),
 	}
+	s.backlogs, s.pausing = newBacklogs(c.Backlogs)
 	for i := range s.lanes {
 		s.lanes[i].pending = &Batch{Lane: i}
 	}
@@ -184,9 +189,11 @@ func clean[T any](some []T) []T {
 	return some[:0]
 }
 
-// Close stops the start of tasks. What is under way goes on.
+// Close stops the start of tasks, and answers the submissions that wait for room. What is under way
+// goes on.
 func (s *Shell) Close() {
 	s.closing = true
+	s.refuseWaiting()
 	s.core.Drain()
 }
 
@@ -221,12 +228,15 @@ func (s *Shell) Tick(now time.Time) {
 	if isDue(s.stuckAt, at) {
 		s.retryStuck(at)
 	}
+	if isDue(s.placesUntil, at) {
+		s.expire(now)
+	}
 	s.hold(now)
 }
 
 // Wake returns when Tick is to be called; zero is never.
 func (s *Shell) Wake() time.Time {
-	next := earlier(s.stuckAt, s.holdAt(s.ticked))
+	next := earlier(earlier(s.stuckAt, s.placesUntil), s.holdAt(s.ticked))
 	for i := range s.lanes {
 		next = earlier(earlier(next, s.lanes[i].restsUntil), s.lanes[i].probeAt)
 	}

@@ -25,6 +25,7 @@ func TestScripts(t *testing.T) {
 // database n modulo the number of databases.
 type story struct {
 	*world
+	types   map[string]policy.Type
 	broken  string // the first promise that the shell broke
 	hadWork []bool // by lane, as last printed
 	stopped bool   // it was printed that all is drained
@@ -35,7 +36,12 @@ type story struct {
 // scriptCommands are the commands of a script. NUM is the number of a task, and N that of a batch.
 //
 //	world [lanes=2] [nosync]     starts again with the slots and types in the lines below
-//	submit NUM TYPE [with NUM]   a caller adds one task, or two at once
+//	submit NUM TYPE [with NUM [TYPE]] [waits] [for NUM]
+//	                             a caller adds one task, or two at once, and waits for room; or the
+//	                             handler of a task does
+//	withdraw NUM                 the caller waits no longer
+//	room NUM TYPE for NUM [take] a task is to be added with the end of another
+//	recount                      the backlogs are counted
 //	tx NUM TYPE [lost|never]     a caller adds it in a transaction, and the answer to its commit is
 //	                             lost, or it does not commit
 //	ended NUM ok|error [note] [finish|rollback]
@@ -78,9 +84,11 @@ var scriptCommands = map[string]func(*story, scripttest.Args) error{
 		s.shell.Core().ObserveDue(s.rows[id(a.Numbered(0))].Hint())
 		return nil
 	},
-	"probe": func(s *story, _ scripttest.Args) error { s.shell.Probe(); return nil },
-	"retry": func(s *story, _ scripttest.Args) error { s.shell.Retry(s.now); return nil },
-	"close": func(s *story, _ scripttest.Args) error { s.shell.Close(); return nil },
+	"withdraw": (*story).withdraws, "room": (*story).room,
+	"recount": func(s *story, _ scripttest.Args) error { s.recount(); return nil },
+	"probe":   func(s *story, _ scripttest.Args) error { s.shell.Probe(); return nil },
+	"retry":   func(s *story, _ scripttest.Args) error { s.shell.Retry(s.now); return nil },
+	"close":   func(s *story, _ scripttest.Args) error { s.shell.Close(); return nil },
 }
 
 func (s *story) do(command string, a scripttest.Args, lines []string) (string, error) {
@@ -112,12 +120,21 @@ func (s *story) start(a scripttest.Args, lines []string) error {
 		case "type":
 			p := policy.DefaultType()
 			p.Retry = policy.Retry{Max: 3, Backoff: policy.Backoff{Kind: policy.Fixed, Initial: time.Second}}
+			if most := words.Number("max", 0); most > 0 {
+				p.MaxBacklog = policy.Backlog{Max: most}
+				for _, w := range []policy.WhenFull{policy.DropOldest, policy.PauseSource} {
+					if words.Has(w.String()) {
+						p.MaxBacklog.WhenFull = w
+					}
+				}
+			}
 			p.Relaxed, p.Timeout.Queue = words.Has("relaxed"), words.Duration("queue", 0)
 			set.Types[words.At(1)] = p
 		default:
 			return errors.New("want slots or type")
 		}
 	}
+	s.types = set.Types
 	s.world = newWorld(a.Number("lanes", 1), a.Has("nosync"), set, s.breaks)
 	s.hadWork, s.stopped = make([]bool, s.lanes), false
 	s.collect()
@@ -137,11 +154,45 @@ func id(n int) task.ID { return task.ID{15: byte(n)} }
 func number(id task.ID) int { return int(id[15]) }
 
 func (s *story) submits(a scripttest.Args) error {
-	rows := []*task.Task{s.row(a.Numbered(0), a.At(1))}
-	if a.Has("with") {
-		rows = append(rows, s.row(a.Numbered(3), a.At(1)))
+	sub := &Submission{Rows: []*task.Task{s.row(a.Numbered(0), a.At(1))}, Waits: a.Has("waits")}
+	for i, word := range a.Words {
+		switch word {
+		case "with":
+			typ := a.At(i + 2)
+			if _, ok := s.types[typ]; !ok {
+				typ = a.At(1)
+			}
+			sub.Rows = append(sub.Rows, s.row(a.Numbered(i+1), typ))
+		case "for":
+			sub.For = id(a.Numbered(i + 1))
+		}
 	}
-	s.submit(rows...)
+	s.send(sub)
+	if sub.place != nil {
+		s.printf("it waits")
+	}
+	return nil
+}
+
+func (s *story) withdraws(a scripttest.Args) error {
+	for sub := range s.open {
+		if sub, ok := sub.(*Submission); ok && sub.Rows[0].ID == id(a.Numbered(0)) && s.withdraw(sub) {
+			return nil
+		}
+	}
+	return errors.New("it does not wait")
+}
+
+func (s *story) room(a scripttest.Args) error {
+	full := s.shell.RoomFor(s.now, id(a.Numbered(3)), []*task.Task{s.row(a.Numbered(0), a.At(1))}, a.Has("take"))
+	switch {
+	case full == nil:
+		s.printf("there is room")
+	case full.IsKept:
+		s.printf("%v; a place is kept", full)
+	default:
+		s.printf("%v", full)
+	}
 	return nil
 }
 
@@ -322,6 +373,9 @@ func (s *story) list(scripttest.Args) error {
 func (s *story) state(scripttest.Args) error {
 	all, inVain := s.shell.Uncertain()
 	c := s.shell.Core()
+	for _, b := range s.shell.pausing {
+		s.printf("type %s: %d tasks and %d claimed, of %d, and %d wait in %d places", b.name, b.stored, b.claimed, b.Max, b.waiting, b.line.Len())
+	}
 	s.printf("%d have slots or are grabbed, %d saves not written, %d stuck, %d refused, %d uncertain, %d of them read in vain",
 		c.Busy(), c.Saving(), s.shell.Stuck(), s.shell.Refused(), all, inVain)
 	if held := s.shell.held.List(); len(held) > 0 {

@@ -66,9 +66,9 @@ func newWorld(lanes int, noSync bool, set policy.Set, fail func(string, ...any))
 		rows: map[task.ID]*task.Task{}, made: map[task.ID]bool{}, follows: map[task.Ref]int{},
 		running: map[task.ID]core.Run{}, ran: map[task.Ref]bool{}, open: map[any]bool{},
 	}
-	handled := map[string]bool{}
-	for name := range set.Types {
-		handled[name] = true
+	handled, backlogs := map[string]bool{}, map[string]policy.Backlog{}
+	for name, p := range set.Types {
+		handled[name], backlogs[name] = true, p.MaxBacklog
 	}
 	for shard := range w.keeps {
 		w.keeps[shard] = shard % lanes
@@ -79,7 +79,7 @@ func newWorld(lanes int, noSync bool, set policy.Set, fail func(string, ...any))
 			Owner: w.owner, Policies: set, Handled: handled, Capacity: 1000, QueueCapacity: 1000,
 			Chance: func() float64 { return 0.5 },
 		}),
-		Lanes: lanes, LaneOf: func(shard uint16) int { return w.believe[shard] }, NoSync: noSync,
+		Lanes: lanes, LaneOf: func(shard uint16) int { return w.believe[shard] }, NoSync: noSync, Backlogs: backlogs,
 	})
 	return w
 }
@@ -188,16 +188,40 @@ func (w *world) read() bool {
 }
 
 // submit submits rows.
-func (w *world) submit(rows ...*task.Task) {
-	s := &Submission{Rows: rows, Done: make(chan error, 1)}
+func (w *world) submit(rows ...*task.Task) { w.send(&Submission{Rows: rows}) }
+
+// send submits rows, and waits for room if the submission says so.
+func (w *world) send(s *Submission) {
+	s.Done = make(chan error, 1)
 	w.open[s] = true
 	w.shell.Pass(w.now, &Events{Submissions: []*Submission{s}})
 	w.collect()
 }
 
+// withdraw has a caller wait no longer for room. It reports whether the caller has waited.
+func (w *world) withdraw(s *Submission) bool {
+	if w.shell.Withdraw(w.now, s) == nil {
+		return false
+	}
+	delete(w.open, s)
+	w.collect()
+	return true
+}
+
+// recount counts the backlogs.
+func (w *world) recount() {
+	counts := map[storage.StateType]int64{}
+	for _, row := range w.rows {
+		counts[storage.StateType{State: row.State, Type: row.Type}]++
+	}
+	w.shell.Recount()
+	w.shell.Recounted(w.now, counts)
+	w.collect()
+}
+
 // edit changes a row as a person does.
 func (w *world) edit(row *task.Task, to task.State) {
-	ed := &Edit{Change: task.Change{Ref: row.Ref(), To: to, At: w.now, Outcome: task.Overruled}, Done: make(chan error, 1)}
+	ed := &Edit{From: row.State, Change: task.Change{Ref: row.Ref(), To: to, At: w.now, Outcome: task.Overruled}, Done: make(chan error, 1)}
 	if to == task.Submitted {
 		ed.Change.Count = task.Reset
 	}

@@ -10,6 +10,11 @@ import (
 
 // Written answers a batch that the store has committed.
 func (s *Shell) Written(now time.Time, b *Batch, out storage.Outcome) {
+	s.written(now, b, out)
+	s.serve(now)
+}
+
+func (s *Shell) written(now time.Time, b *Batch, out storage.Outcome) {
 	l := &s.lanes[b.Lane]
 	l.answered(b)
 	s.isOvertaken = b.number <= s.counted
@@ -110,12 +115,18 @@ func (s *Shell) saved(now time.Time, save core.Save, t *task.Task) {
 	} else {
 		s.follow(task.Processing, t)
 	}
+	if p := s.places[save.ID]; p != nil && p.isUsed {
+		s.giveUp(p)
+	}
 	s.core.Saved(now, save, t)
 }
 
 // edited passes the outcome of a change by a person to the core, and answers the person.
 func (s *Shell) edited(now time.Time, ed *Edit, t *task.Task) {
 	if ed.After = t; t != nil {
+		if p := s.places[t.ID]; p != nil {
+			s.giveUp(p)
+		}
 		s.follow(ed.From, t)
 		s.core.Changed(now, t)
 		ed.failed = nil

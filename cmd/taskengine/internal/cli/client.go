@@ -31,6 +31,7 @@ type client struct {
 	http    *http.Client
 	heard   bool // the node has taken a request
 	refused bool // the last answer was the node's own: nothing was done
+	waited  bool // the last answer was that a request has waited for room in vain
 }
 
 // dial returns a client of the node at --address. It does not connect yet.
@@ -77,6 +78,7 @@ func call[Req, Res any](ctx context.Context, c *client, method func(context.Cont
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	res, err := method(ctx, req)
+	c.waited = false
 	c.heard, c.refused = c.heard || !isRefused(err), connect.IsWireError(err)
 	if connect.CodeOf(err) == connect.CodeInternal && !c.refused {
 		if m, ok := any(req).(proto.Message); ok && !isSendable(m) {
@@ -101,6 +103,7 @@ func (c *client) explain(err error) error {
 	said := errors.New(remote.Message())
 	switch {
 	case remote.Meta().Get(server.FullHeader) != "":
+		c.waited = remote.Meta().Get(server.FullHeader) == server.FullWaited
 		return exit.With(exit.Backlog, said)
 	case remote.Code() == connect.CodeResourceExhausted:
 		said = fmt.Errorf("the request is too large for the node: %s bytes; max_payload of its type allows more", remote.Message())

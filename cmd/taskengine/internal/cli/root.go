@@ -92,6 +92,6 @@ const exitCodesHelp = `Exit codes:
   5  conflict: the task, the limit or the schedule has changed meanwhile
   6  the task's state does not allow that
   7  the node cannot be reached or is stopping, or the time is over
-  8  the backlog of a type is full: nothing was added
+  8  the backlog of a type is full, also after waiting for room: nothing was added
   130, 143  a node was interrupted or terminated twice: it did not wait for its tasks;
      or another command was, once`

@@ -333,6 +333,9 @@ func (l *loader) submit(ctx context.Context, tasks []numbered) error {
 		messages[i] = t.task
 	}
 	receipts, err := submit(ctx, l.client, messages, true)
+	for exit.Code(err) == exit.Backlog && l.client.waited && ctx.Err() == nil { // the file is a source that pauses
+		receipts, err = submit(ctx, l.client, messages, true)
+	}
 	switch {
 	case err == nil:
 		for _, r := range receipts {
