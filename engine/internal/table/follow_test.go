@@ -11,12 +11,14 @@ import (
 )
 
 func TestBooksLikeTheNaiveModel(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(seeds) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) { followModel(t, seed, plan{policies: testPolicies}) })
 	}
 }
 
 func TestBooksLikeTheNaiveModelWhileLimitsAreChanged(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(seeds) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			followModel(t, seed, plan{policies: testPolicies, override: true})
@@ -69,11 +71,11 @@ func followModel(t *testing.T, seed uint64, p plan) {
 		case op >= 12:
 			m.edit(rng, tab)
 		case op == 11:
-			m.live = changes(rng, set).Live()
+			m.live, m.counted = changes(rng, set).Live(), nil
 			tab.Override(0, uint64(step+1), m.live)
 		case op == 10:
 			pool := []string{"p", "q"}[rng.IntN(2)]
-			m.slots[pool] = rng.IntN(8)
+			m.slots[pool], m.counted = rng.IntN(8), nil
 			tab.Resize(0, pool, m.slots[pool])
 		case op < 4:
 			seq++

@@ -70,6 +70,7 @@ func age(rng *rand.Rand, set policy.Set) policy.Set {
 }
 
 func TestBooksTasksThatAgeLikeTheNaiveModel(t *testing.T) {
+	t.Parallel()
 	for name, p := range map[string]plan{
 		"limits":              {policies: testPolicies, edits: true, windows: true},
 		"limits that change":  {policies: testPolicies, edits: true, override: true},

@@ -142,6 +142,7 @@ func fairPolicies(rng *rand.Rand) policy.Set {
 }
 
 func TestBooksValuesInTurnsLikeTheNaiveModel(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(seeds / 4) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			followModel(t, seed, plan{policies: fairPolicies, noPools: true, override: seed%4 == 0})
@@ -163,6 +164,7 @@ func crossedPolicies(rng *rand.Rand) policy.Set {
 }
 
 func TestBooksOfCrossedValuesWhatCouldRun(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(seeds / 4) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			followModel(t, seed, plan{policies: crossedPolicies, anyOrder: true, override: seed%4 == 0})

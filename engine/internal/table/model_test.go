@@ -21,10 +21,27 @@ type model struct {
 	waiting  map[task.Queue][]task.Trigger
 	running  map[task.Queue]int
 	turns    turnsOfModel
+	counted  map[task.Queue]counted // what counters has returned since live and slots were changed
 }
+
+// counted has the limits that count for a queue.
+type counted struct{ tree, across []counter }
 
 // counters returns the limits that count for a queue, with their sizes.
 func (m *model) counters(l task.Queue) (tree, across []counter) {
+	c, ok := m.counted[l]
+	if !ok {
+		tree, across = m.count(l)
+		c = counted{slices.Clip(tree), slices.Clip(across)} // what is appended to them does not stay
+		if m.counted == nil {
+			m.counted = make(map[task.Queue]counted)
+		}
+		m.counted[l] = c
+	}
+	return c.tree, c.across
+}
+
+func (m *model) count(l task.Queue) (tree, across []counter) {
 	typ := m.policies.Types[l.Type]
 	values := task.GroupValues(l.Group, len(m.policies.Keyed(typ)))
 	for i, name := range typ.Limits {
@@ -250,9 +267,9 @@ func finishScan(tab *Table) {
 // check fails if the table violates one of its invariants. It returns the number of booked tasks.
 func (t *Table) check(tb testing.TB) (running int) {
 	tb.Helper()
-	size, idle, kinds := 0, 0, make(map[*kind]int)
-	used := make(map[*node]int)
-	children := make(map[*node]int)
+	size, idle, kinds := 0, 0, make(map[*kind]int, len(t.kinds))
+	nodes := len(t.queues) + len(t.nodes)
+	used, children := make(map[*node]int, nodes), make(map[*node]int, nodes)
 	for _, q := range t.queues {
 		size += q.len()
 		running += q.running

@@ -136,6 +136,7 @@ func (d *desk) expect(trs ...task.Trigger) {
 }
 
 func TestABacklogOfWhateverShapeDelaysNoOtherType(t *testing.T) {
+	t.Parallel()
 	for _, s := range shapes() {
 		for _, before := range []bool{true, false} {
 			name := s.name + ", there before the table"
@@ -227,6 +228,7 @@ func (d *desk) finish() {
 // Queues come and go, types are closed and opened, tasks are cancelled, and the table is far too
 // small: in the end all tasks of open types that are ready are booked.
 func TestATableThatIsTooSmallForgetsNothing(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(seeds) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) { driveSmall(t, seed) })
 	}

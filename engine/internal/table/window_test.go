@@ -113,12 +113,14 @@ func (s shelf) answerAll(tab *Table, now int64) {
 }
 
 func TestWindowLosesNothingAndStaysBounded(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(seeds) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) { driveWindow(t, seed, testPolicies) })
 	}
 }
 
 func TestWindowLosesNothingOfTasksThatAge(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(seeds / 4) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			driveWindow(t, seed, func(rng *rand.Rand) policy.Set { return age(rng, testPolicies(rng)) })
