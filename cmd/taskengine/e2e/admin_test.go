@@ -8,6 +8,7 @@ import (
 )
 
 func TestABackupSendsTheTokenThatItsNodeWants(t *testing.T) {
+	t.Parallel()
 	const token = "a-token-of-some-length"
 	data := filepath.Join(t.TempDir(), "data")
 	file := write(t, "taskengine.yaml", fmt.Sprintf("storage: {path: %q}\nadmin: {token: '${ADMIN}'}\n", data))

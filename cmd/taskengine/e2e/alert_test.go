@@ -83,6 +83,7 @@ alerts:
 
 // The targets refuse while the node is killed, and get each notification once when they accept.
 func TestANotificationSurvivesAKilledNode(t *testing.T) {
+	t.Parallel()
 	for _, driver := range []string{"pebble", "postgres"} {
 		t.Run(driver, func(t *testing.T) {
 			t.Parallel()
@@ -212,6 +213,7 @@ func awaitAlerts(t *testing.T, n *running, isSo func(alertsJSON) bool) alertsJSO
 }
 
 func TestANodeWithoutAlertsSaysSo(t *testing.T) {
+	t.Parallel()
 	n := start(t, nil, "run", "-c", settings(t, "memory", newGate(t)))
 	for _, args := range [][]string{{"list"}, {"test"}, {"silence", "x", "--for", "1h"}, {"unsilence", "x"}} {
 		if r := n.cli(t, append([]string{"alert"}, args...)...); r.code != exitNotAllowed || !strings.Contains(r.stderr, "has no alerts") {

@@ -38,6 +38,7 @@ func notCopied(t *testing.T, driver, backup, says string) {
 // TestABackupThatLacksAnythingIsRefused damages each file of a backup in several ways. The
 // store would open without the end of its log, and so would the tasks in that be lost.
 func TestABackupThatLacksAnythingIsRefused(t *testing.T) {
+	t.Parallel()
 	for _, driver := range []string{"pebble", "bolt"} {
 		t.Run(driver, func(t *testing.T) {
 			data, backup := filepath.Join(t.TempDir(), "data"), filepath.Join(t.TempDir(), "b")
@@ -100,6 +101,7 @@ func TestABackupThatLacksAnythingIsRefused(t *testing.T) {
 }
 
 func TestAManifestIsNotTrustedBlindly(t *testing.T) {
+	t.Parallel()
 	source, backup := boltOf(t, 10), filepath.Join(t.TempDir(), "b")
 	backs(t, "backup", backup, "--from", source)
 	name := filepath.Join(backup, manifestName)

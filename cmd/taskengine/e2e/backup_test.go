@@ -43,6 +43,7 @@ func only(t *testing.T, folder string, want ...string) {
 }
 
 func TestANodeIsBackedUpWhileItWorksAndRestored(t *testing.T) {
+	t.Parallel()
 	for _, driver := range []string{"pebble", "bolt"} {
 		t.Run(driver, func(t *testing.T) {
 			data, backups := filepath.Join(t.TempDir(), "data"), t.TempDir()
@@ -109,6 +110,7 @@ func TestANodeIsBackedUpWhileItWorksAndRestored(t *testing.T) {
 }
 
 func TestADamagedStoreIsNotBackedUp(t *testing.T) {
+	t.Parallel()
 	source, backups := boltOf(t, 500), t.TempDir()
 	file := filepath.Join(strings.TrimPrefix(source, "bolt:"), boltFile)
 	whole, err := os.ReadFile(file)
@@ -131,6 +133,7 @@ func TestADamagedStoreIsNotBackedUp(t *testing.T) {
 }
 
 func TestWhatCannotBeRestoredIsTold(t *testing.T) {
+	t.Parallel()
 	backups := t.TempDir()
 	backup, back := filepath.Join(backups, "b"), filepath.Join(backups, "back")
 	backs(t, "backup", backup, "--from", boltOf(t, 10))
@@ -144,6 +147,7 @@ func TestWhatCannotBeRestoredIsTold(t *testing.T) {
 }
 
 func TestAStoreThatIsCutShortIsRefused(t *testing.T) {
+	t.Parallel()
 	source := boltOf(t, 5000)
 	file := filepath.Join(strings.TrimPrefix(source, "bolt:"), boltFile)
 	if err := os.Truncate(file, 100_000); err != nil {
@@ -159,6 +163,7 @@ func TestAStoreThatIsCutShortIsRefused(t *testing.T) {
 }
 
 func TestWhatBacksUpADatabaseIsTold(t *testing.T) {
+	t.Parallel()
 	const url = "postgres://db.example.com/tasks"
 	if r := cli(t, nil, "", "backup", "x", "--from", url); r.code != exitUsage || !strings.Contains(r.stderr, "pg_dump --schema=taskengine") {
 		t.Errorf("backup: %+v", r)

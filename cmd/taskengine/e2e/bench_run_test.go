@@ -24,6 +24,7 @@ tasks: [{name: noop, apart: true}]
 `
 
 func TestAScenarioIsRunAndItsResultsAreKept(t *testing.T) {
+	t.Parallel()
 	file := write(t, "small.yaml", smallScenario)
 	out, page, stores := filepath.Join(t.TempDir(), "deep", "r.json"), filepath.Join(t.TempDir(), "r.html"), t.TempDir()
 	r := cli(t, nil, "", "bench", "run", file, "--dir", stores, "--out", out, "--html", page)
@@ -57,6 +58,7 @@ func TestAScenarioIsRunAndItsResultsAreKept(t *testing.T) {
 }
 
 func TestFlagsOfARunReplaceWhatTheScenarioSays(t *testing.T) {
+	t.Parallel()
 	closed := write(t, "closed.yaml", "name: closed\npurpose: p\nload: {shape: closed, in_flight: 2, tasks: 20}\nwarm_up: 0s\ntasks: {name: a}\n")
 	r := cli(t, nil, "", "bench", "run", write(t, "small.yaml", smallScenario), closed, "-o", "json", "--store", "memory",
 		"--runs", "1", "--rate", "100/s,300/s", "--duration", "100ms", "--set", "tasks.0.payload=1KiB")
@@ -79,6 +81,7 @@ func TestFlagsOfARunReplaceWhatTheScenarioSays(t *testing.T) {
 }
 
 func TestTheProgramIsItsOwnPluginAndItsOwnNode(t *testing.T) {
+	t.Parallel()
 	file := write(t, "kill.yaml", smallScenario)
 	env := []string{"PATH=" + os.Getenv("PATH")}
 	r := cli(t, env, "", "bench", "run", file, "--runs", "1", "--dir", t.TempDir(), "--duration", "1s", "--store", "bolt", "--set", "faults={kill_node: 400ms}")
@@ -88,6 +91,7 @@ func TestTheProgramIsItsOwnPluginAndItsOwnNode(t *testing.T) {
 }
 
 func TestAnObjectiveThatIsMissedIsLoud(t *testing.T) {
+	t.Parallel()
 	out := filepath.Join(t.TempDir(), "r.json")
 	r := cli(t, nil, "", "bench", "run", write(t, "small.yaml", smallScenario), "--store", "memory", "--out", out,
 		"--set", "objective=p50 end < 1ns", "--set", "tasks.0.objective=p50 end < 1m")

@@ -7,6 +7,7 @@ import (
 )
 
 func TestExitCodesAreThoseOfTheContract(t *testing.T) {
+	t.Parallel()
 	n := start(t, nil, "dev")
 	const nobody = "0190a6f0-7c3e-7cc0-8b5e-3f1d2c4b5a69"
 	for name, c := range map[string]struct {
@@ -53,6 +54,7 @@ func TestExitCodesAreThoseOfTheContract(t *testing.T) {
 }
 
 func TestAFileOfTasksIsAddedOnceHoweverOftenItIsLoaded(t *testing.T) {
+	t.Parallel()
 	n := start(t, nil, "dev")
 	var file strings.Builder
 	for i := range 1203 {
@@ -77,6 +79,7 @@ func TestAFileOfTasksIsAddedOnceHoweverOftenItIsLoaded(t *testing.T) {
 }
 
 func TestBadLinesAreToldByTheirNumbersAndTheOthersAreAdded(t *testing.T) {
+	t.Parallel()
 	n := start(t, nil, "dev")
 	lines := []string{
 		`{"type":"a","data":{"x":1}}`,
@@ -118,6 +121,7 @@ func TestBadLinesAreToldByTheirNumbersAndTheOthersAreAdded(t *testing.T) {
 }
 
 func TestPayloadsComeFromTheCommandLineFilesAndStandardInput(t *testing.T) {
+	t.Parallel()
 	n := start(t, nil, "dev")
 	path := write(t, "payload", "not \x00 JSON")
 	if got := n.objects(t, "task", "add", "echo", "--data", "@"+path, "--wait")[0]; got["result_base64"] != "bm90IAAgSlNPTg==" {
@@ -137,6 +141,7 @@ func TestPayloadsComeFromTheCommandLineFilesAndStandardInput(t *testing.T) {
 }
 
 func TestTablesAreForPeople(t *testing.T) {
+	t.Parallel()
 	n := start(t, nil, "dev")
 	id := n.ok(t, "task", "add", "echo", "--data", `"\u001b[31mred"`, "--key", "line\nbreak", "--wait")
 	if strings.ContainsRune(id, '\x1b') || !strings.Contains(id, `key            line\nbreak`) || !strings.Contains(id, "state          done") {
@@ -152,6 +157,7 @@ func TestTablesAreForPeople(t *testing.T) {
 }
 
 func TestVersionIsTold(t *testing.T) {
+	t.Parallel()
 	n := start(t, nil, "dev")
 	for _, args := range [][]string{{"version"}, {"version", "--server"}} {
 		if got := n.objects(t, args...)[0]; got["version"] == "" || !strings.HasPrefix(got["go"].(string), "go1") {

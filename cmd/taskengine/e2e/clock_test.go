@@ -22,6 +22,7 @@ types:
 // The clock of the database differs from that of the machine, on which the nodes are: their clocks are
 // off. A task that is ten minutes late ends after the limit of a program.
 func TestNodesWhoseClockIsOffThatOfTheDatabaseStartTasksNeitherEarlyNorLate(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		ahead time.Duration // the database's clock
 		nodes string        // how those of the nodes are off
@@ -103,6 +104,7 @@ func TestNodesWhoseClockIsOffThatOfTheDatabaseStartTasksNeitherEarlyNorLate(t *t
 }
 
 func TestNodesFollowTheClockOfTheDatabaseWhenItIsSet(t *testing.T) {
+	t.Parallel()
 	url := tables(t)
 	pgtest.SetClock(t, url, 0)
 	n := nodes(t, onDatabase(t, url), 2)

@@ -17,6 +17,7 @@ func in(t *testing.T, folder string, args ...string) result {
 }
 
 func TestANodeIsNotStartedWithoutAConfiguration(t *testing.T) {
+	t.Parallel()
 	empty := t.TempDir()
 	for _, args := range [][]string{{"run"}, {"run", "--set", "node.slots=3"}} {
 		r := in(t, empty, args...)
@@ -36,6 +37,7 @@ func TestANodeIsNotStartedWithoutAConfiguration(t *testing.T) {
 }
 
 func TestTheConfigurationOfTheFolderIsUsed(t *testing.T) {
+	t.Parallel()
 	file := write(t, "taskengine.yaml", "node: {slots: 0.5}\n")
 	folder := filepath.Dir(file)
 	for _, args := range [][]string{{"run"}, {"config", "check"}, {"config", "show"}, {"shards", "list"}, {"migrate", "plan"}} {
@@ -58,6 +60,7 @@ func TestTheConfigurationOfTheFolderIsUsed(t *testing.T) {
 }
 
 func TestACheckWarnsOfWhatWasNotMeant(t *testing.T) {
+	t.Parallel()
 	file := write(t, "taskengine.yaml", "storage: {driver: memory}\nhandlers:\n  mail: {exec: [/bin/cat]}\n")
 	r := cli(t, nil, "", "config", "check", "-c", file)
 	if r.code != exitOK || !strings.Contains(r.stderr, "warning: "+file+":3:3: handlers.mail: no type has this handler") {

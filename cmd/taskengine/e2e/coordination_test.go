@@ -33,6 +33,7 @@ func recorded(t *testing.T, file string) map[string]any {
 // Nodes coordinate in the database of storage.url. Two files that name the same databases, but not
 // the same one there, are two clusters.
 func TestNodesThatCoordinateInOtherDatabasesAreRefused(t *testing.T) {
+	t.Parallel()
 	first, second := tables(t), tables(t)
 	g := newGate(t)
 	old := settingsFor(t, onSeveral(first, map[string]string{"second": second}), g)
@@ -86,6 +87,7 @@ func TestNodesThatCoordinateInOtherDatabasesAreRefused(t *testing.T) {
 }
 
 func TestACopyOfAStoreIsForNodesThatCoordinateThere(t *testing.T) {
+	t.Parallel()
 	from, to := tables(t), tables(t)
 	g := newGate(t)
 	file, copied := settingsFor(t, onPostgres(from), g), settingsFor(t, onPostgres(to), g)
@@ -105,6 +107,7 @@ func TestACopyOfAStoreIsForNodesThatCoordinateThere(t *testing.T) {
 }
 
 func TestOnlyStoresOfSeveralNodesHaveARecord(t *testing.T) {
+	t.Parallel()
 	if r := cli(t, nil, "", "coordination", "show", boltOf(t, 1)); r.code != exitUsage || !strings.Contains(r.stderr, "a store in files has one node") {
 		t.Errorf("it ended with %d: %s", r.code, r.stderr)
 	}

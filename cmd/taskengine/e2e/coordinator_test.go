@@ -83,11 +83,15 @@ func prefixOf(t *testing.T) string {
 // onEach runs a test with each coordinator that is no database.
 func onEach(t *testing.T, test func(t *testing.T, driver string)) {
 	for _, driver := range []string{config.Etcd, config.ZooKeeper} {
-		t.Run(driver, func(t *testing.T) { test(t, driver) })
+		t.Run(driver, func(t *testing.T) {
+			t.Parallel()
+			test(t, driver)
+		})
 	}
 }
 
 func TestNodesOfADatabaseCoordinateElsewhere(t *testing.T) {
+	t.Parallel()
 	onEach(t, func(t *testing.T, driver string) {
 		g := newGate(t)
 		database := tables(t)
@@ -134,6 +138,7 @@ func kept(t *testing.T, file string) map[string]int {
 }
 
 func TestWhatNodesHaveLeftIsShownAndRemoved(t *testing.T) {
+	t.Parallel()
 	onEach(t, func(t *testing.T, driver string) {
 		g := newGate(t)
 		part := coordinated(driver, endpoint(t, driver), prefixOf(t))
@@ -175,6 +180,7 @@ func TestWhatNodesHaveLeftIsShownAndRemoved(t *testing.T) {
 }
 
 func TestANodeThatIsCutOffItsCoordinatorStartsNothing(t *testing.T) {
+	t.Parallel()
 	onEach(t, func(t *testing.T, driver string) {
 		g := newGate(t)
 		prefix, database, wire := prefixOf(t), onPostgres(tables(t)), newThrough(t, driver)
@@ -209,6 +215,7 @@ func TestANodeThatIsCutOffItsCoordinatorStartsNothing(t *testing.T) {
 
 // Nodes with a store each share limits and what people change, and no tasks.
 func TestNodesWithAStoreEachShareALimit(t *testing.T) {
+	t.Parallel()
 	onEach(t, func(t *testing.T, driver string) {
 		g := newGate(t)
 		prefix, wire := prefixOf(t), newThrough(t, driver)
@@ -268,6 +275,7 @@ limits:
 }
 
 func TestACoordinatorThatIsNotThereIsNamed(t *testing.T) {
+	t.Parallel()
 	onEach(t, func(t *testing.T, driver string) {
 		good := settingsFor(t, storageOf(t, "pebble")+coordinated(driver, endpoint(t, driver), "none"), newGate(t))
 		succeeds(t, "config", "check", "-c", good)

@@ -60,6 +60,7 @@ func copies(t *testing.T, code int, args ...string) copyJSON {
 }
 
 func TestTasksMoveFromANodeToPostgreSQLAndBack(t *testing.T) {
+	t.Parallel()
 	const types = "\nhandlers: {copy: {exec: [/bin/cat]}}\nlimits: {all: {max: 9}}\ntypes: {copy: {limits: [all]}, later: {handler: copy}}\n"
 	folder := filepath.Join(t.TempDir(), "data")
 	file := write(t, "taskengine.yaml", fmt.Sprintf("storage: {driver: pebble, path: %q}%s", folder, types))
@@ -169,6 +170,7 @@ func TestACopyThatIsKilledGoesOn(t *testing.T) {
 }
 
 func TestACopyThatMeetsOtherTasksSaysSo(t *testing.T) {
+	t.Parallel()
 	source, other := boltOf(t, 8), "pebble:"+filepath.Join(t.TempDir(), "data")
 	copies(t, exitOK, "--from", source, "--to", other)
 	more := boltOf(t, 9)

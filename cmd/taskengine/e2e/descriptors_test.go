@@ -15,6 +15,7 @@ import (
 // TestConnectionsDoNotTakeTheDescriptorsOfTheStore opens more connections than a node has file
 // descriptors: it says so once, goes on, and answers when they end.
 func TestConnectionsDoNotTakeTheDescriptorsOfTheStore(t *testing.T) {
+	t.Parallel()
 	if runtime.GOOS == "windows" {
 		t.Skip("there is no ulimit")
 	}

@@ -14,6 +14,7 @@ import (
 // TestAFolderThatCannotBeWrittenIsToldBeforeTheStart takes root's licence to write
 // everywhere from the node, where it has it.
 func TestAFolderThatCannotBeWrittenIsToldBeforeTheStart(t *testing.T) {
+	t.Parallel()
 	for _, driver := range []string{"pebble", "bolt"} {
 		t.Run(driver, func(t *testing.T) {
 			folder := filepath.Join(t.TempDir(), "tasks")
@@ -42,11 +43,13 @@ func TestAFolderThatCannotBeWrittenIsToldBeforeTheStart(t *testing.T) {
 // TestAFullDiskStopsTheNodeAndLosesNothing fills a small file system, which only root
 // can make; elsewhere the stores' own tests fail the disk.
 func TestAFullDiskStopsTheNodeAndLosesNothing(t *testing.T) {
+	t.Parallel()
 	if os.Getuid() != 0 {
 		t.Skip("only root can mount a small file system")
 	}
 	for _, driver := range []string{"pebble", "bolt"} {
 		t.Run(driver, func(t *testing.T) {
+			t.Parallel()
 			disk := t.TempDir()
 			mount(t, "-t", "tmpfs", "-o", "size=24m", "tmpfs", disk)
 			t.Cleanup(func() { exec.Command("umount", "-l", disk).Run() })

@@ -30,6 +30,7 @@ func doctor(t *testing.T, code int, args ...string) findings {
 }
 
 func TestTheDoctorExaminesFiles(t *testing.T) {
+	t.Parallel()
 	source := boltOf(t, 400)
 	found := doctor(t, exitOK, source)
 	found.has(t, isInfo, "records", "every task")
@@ -76,6 +77,7 @@ func TestTheDoctorExaminesFiles(t *testing.T) {
 }
 
 func TestTheDoctorExaminesADatabase(t *testing.T) {
+	t.Parallel()
 	url := tables(t)
 	doctor(t, exitOK, url).no(t)
 	if r := cli(t, nil, "", "doctor", url, "--schema", "other"); r.code != exitFailure || !strings.Contains(r.stdout, "migrate apply") {

@@ -49,6 +49,7 @@ func storeOf(t *testing.T, driver string) (folder string) {
 // TestAStoreOfTheOtherDriverIsRefused has every command that opens a store meet the wrong one:
 // it names the right one, and leaves the folder as it is.
 func TestAStoreOfTheOtherDriverIsRefused(t *testing.T) {
+	t.Parallel()
 	for _, driver := range []string{"bolt", "pebble"} {
 		wrong := "bolt"
 		if driver == "bolt" {
@@ -84,6 +85,7 @@ func TestAStoreOfTheOtherDriverIsRefused(t *testing.T) {
 
 // TestTwoStoresInOneFolderAreTold has a folder that an earlier version has made two stores in.
 func TestTwoStoresInOneFolderAreTold(t *testing.T) {
+	t.Parallel()
 	folder, other := storeOf(t, "pebble"), storeOf(t, "bolt")
 	if err := os.Rename(filepath.Join(other, boltFile), filepath.Join(folder, boltFile)); err != nil {
 		t.Fatal(err)
@@ -106,6 +108,7 @@ func listOf(t *testing.T, folder string) string {
 }
 
 func TestConfigCheckSaysWhatRoomPebbleNeeds(t *testing.T) {
+	t.Parallel()
 	for driver, told := range map[string]bool{"pebble": true, "bolt": false} {
 		file := write(t, "taskengine.yaml", fmt.Sprintf("storage: {driver: %s, path: %q}\nhandlers: {copy: {exec: [/bin/cat]}}\ntypes: {copy: {}}\n", driver, filepath.Join(t.TempDir(), "data")))
 		r := cli(t, nil, "", "config", "check", "-c", file)
@@ -117,6 +120,7 @@ func TestConfigCheckSaysWhatRoomPebbleNeeds(t *testing.T) {
 
 // TestAStoreWithADamagedLogIsRefusedAndSalvaged changes a bit in the middle of a log.
 func TestAStoreWithADamagedLogIsRefusedAndSalvaged(t *testing.T) {
+	t.Parallel()
 	folder := filepath.Join(t.TempDir(), "data")
 	s := openStore(t, "pebble", folder)
 	for i := range 100 {
@@ -153,6 +157,7 @@ func TestAStoreWithADamagedLogIsRefusedAndSalvaged(t *testing.T) {
 
 // TestAStoreWithoutItsManifestIsNoEmptyFolder removes the file that names the files of a store.
 func TestAStoreWithoutItsManifestIsNoEmptyFolder(t *testing.T) {
+	t.Parallel()
 	folder := storeOf(t, "pebble")
 	if err := openStore(t, "pebble", folder).Close(); err != nil { // opening sorts the log into a file
 		t.Fatal(err)

@@ -43,6 +43,7 @@ types: {family: {}}
 `
 
 func TestACommandIsNotBesideItselfAfterItsNodeWasKilled(t *testing.T) {
+	t.Parallel()
 	family := filepath.Join(t.TempDir(), "family")
 	file := write(t, "taskengine.yaml", fmt.Sprintf(execFamily, family))
 	env := []string{"PATH=" + os.Getenv("PATH")}
@@ -86,6 +87,7 @@ func TestACommandIsNotBesideItselfAfterItsNodeWasKilled(t *testing.T) {
 }
 
 func TestTheStandardErrorOfACommandIsInTheLogOfItsTask(t *testing.T) {
+	t.Parallel()
 	n := start(t, nil, "run", "-c", settings(t, "memory", newGate(t)))
 	id := n.ok(t, "task", "add", "fail")
 	n.until(t, id, "error")

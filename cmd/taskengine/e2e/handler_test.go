@@ -58,6 +58,7 @@ func TestEachScaffoldIsAHandlerProgram(t *testing.T) {
 		{lang: "sh", prepare: (*project).useTool, test: []string{"./test.sh"}, program: []string{"./main.sh"}, runs: true},
 	} {
 		t.Run(p.lang, func(t *testing.T) {
+			t.Parallel()
 			dir := t.TempDir()
 			p.folder = scaffold(t, p.lang, dir)
 			if r := cli(t, nil, "", "config", "check", "--probe=false", "-c", filepath.Join(p.folder, "taskengine.yaml")); r.code != 0 {
@@ -82,6 +83,7 @@ func TestEachScaffoldIsAHandlerProgram(t *testing.T) {
 }
 
 func TestAShellHandlerAnswersWhileItsTaskRuns(t *testing.T) {
+	t.Parallel()
 	folder := scaffold(t, "sh", t.TempDir())
 	p := &project{folder: folder}
 	main := p.read(t, filepath.Join(folder, "main.sh"))
@@ -205,11 +207,13 @@ func notWithout(t *testing.T, file string) {
 
 // The first command of each README, as a person runs it: it fetches what the project requires.
 func TestTheFirstCommandOfEachScaffoldWorks(t *testing.T) {
+	t.Parallel()
 	if os.Getenv("SCAFFOLDS") == "" {
 		t.Skip("what the projects require is fetched only by make test and make test-scaffolds")
 	}
 	for _, lang := range []string{"go", "python", "node", "java"} {
 		t.Run(lang, func(t *testing.T) {
+			t.Parallel()
 			folder := scaffold(t, lang, t.TempDir())
 			p := &project{lang: lang, folder: folder}
 			_, after, _ := strings.Cut(p.read(t, filepath.Join(folder, "README.md")), "```sh\n")

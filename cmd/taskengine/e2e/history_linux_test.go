@@ -22,6 +22,7 @@ var (
 // random times. What the handlers have noted themselves, and what the database has recorded, shows that no limit was
 // exceeded, no task was lost, and none was run twice at once.
 func TestNoLimitOfTheClusterIsExceededWhateverHappens(t *testing.T) {
+	t.Parallel()
 	first := *historySeed
 	if first == 0 {
 		first = rand.Uint64() >> 16

@@ -18,8 +18,10 @@ import (
 	"github.com/taskengine/taskengine/server/proto/taskengine/v1/taskenginev1connect"
 )
 
-// kills is how often a node is killed.
-const kills = 20
+const (
+	kills  = 20 // how often a node is killed
+	fewest = 10 // tasks that are accepted for each of them
+)
 
 // killConfig makes a node whose handlers note every task they are called for, as a line
 // in a file: a write of that size either happens or does not. Those of the type later note
@@ -43,8 +45,10 @@ types:
 `
 
 func TestANodeThatIsKilledAgainAndAgainLosesNothingItAccepted(t *testing.T) {
+	t.Parallel()
 	for _, driver := range []string{"pebble", "bolt", "postgres"} {
 		t.Run(driver, func(t *testing.T) {
+			t.Parallel()
 			folder := t.TempDir()
 			journal := filepath.Join(folder, "journal")
 			file := filepath.Join(folder, "taskengine.yaml")
@@ -55,10 +59,11 @@ func TestANodeThatIsKilledAgainAndAgainLosesNothingItAccepted(t *testing.T) {
 			t.Logf("seed %d", seed)
 			rng := rand.New(rand.NewPCG(seed, 1))
 			acknowledged := make(map[string]string) // id to type
-			for range kills {
+			for i := range kills {
 				n := start(t, []string{"PATH=" + os.Getenv("PATH")}, "run", "-c", file)
 				load := submitUntilKilled(n, rng.Uint64(), 0)
 				time.Sleep(time.Duration(50+rng.IntN(350)) * time.Millisecond) // any moment is the right one
+				load.awaitAccepted(t, fewest*(i+1)-len(acknowledged))
 				if err := n.cmd.Process.Kill(); err != nil {
 					t.Fatal(err)
 				}
@@ -117,6 +122,23 @@ func submitUntilKilled(n *running, seed uint64, pace time.Duration) *load {
 }
 
 func (l *load) wait() { l.wg.Wait() }
+
+// accepted returns how many tasks were accepted so far.
+func (l *load) accepted() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.acknowledged)
+}
+
+// awaitAccepted waits until so many tasks were accepted. On a slow machine a node may need long for the first.
+func (l *load) awaitAccepted(t *testing.T, tasks int) {
+	t.Helper()
+	for begin := time.Now(); l.accepted() < tasks; time.Sleep(time.Millisecond) {
+		if time.Since(begin) > limit {
+			t.Fatalf("%d tasks were accepted, want %d", l.accepted(), tasks)
+		}
+	}
+}
 
 // submit adds a few tasks, and reports whether the node is there still.
 func (l *load) submit(rng *rand.Rand) bool {
@@ -212,7 +234,7 @@ func verifyKilled(t *testing.T, n *running, acknowledged map[string]string, runs
 			}
 		}
 	}
-	if len(acknowledged) < 10*kills {
+	if len(acknowledged) < fewest*kills {
 		t.Errorf("only %d tasks were accepted: the load was none", len(acknowledged))
 	}
 	t.Logf("%d accepted tasks: %d done, %d errors by at_most_once; %d ran more than once", len(acknowledged), done, errors, again)

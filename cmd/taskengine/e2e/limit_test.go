@@ -62,6 +62,7 @@ func TestALimitForEachValueHoldsWhereverTheValueIs(t *testing.T) {
 
 // The values of tasks that SQL adds count together with those of the API.
 func TestALimitForEachValueHoldsForTasksFromSQL(t *testing.T) {
+	t.Parallel()
 	g := newGate(t)
 	journal := filepath.Join(t.TempDir(), "journal")
 	database := tables(t)

@@ -64,6 +64,7 @@ func (n *running) limitIs(t *testing.T, limitArg string, most int) object {
 }
 
 func TestALimitThatIsChangedLiveHoldsAfterARestart(t *testing.T) {
+	t.Parallel()
 	for _, driver := range []string{"pebble", "bolt"} {
 		t.Run(driver, func(t *testing.T) {
 			g := newGate(t)
@@ -198,6 +199,7 @@ func list(of any) (all []object) {
 }
 
 func TestAPausedValueOfALimitStopsItsTasksAndNoOthers(t *testing.T) {
+	t.Parallel()
 	g := newGate(t)
 	g.open(t)
 	n := start(t, nil, "run", "-c", liveLimits(t, "{driver: pebble, path: ./data}", g))
@@ -280,6 +282,7 @@ func (n *running) isPaused(t *testing.T, limitArg string) {
 }
 
 func TestBadInputOfALimitIsRefusedByTheNode(t *testing.T) {
+	t.Parallel()
 	n := start(t, nil, "run", "-c", liveLimits(t, "{driver: memory}", newGate(t)))
 	n.ok(t, "limit", "set", "payouts", "--max", "3")
 	for line, want := range map[string]struct {

@@ -77,6 +77,7 @@ func follow(t *testing.T, address, id string, heard func(object)) result {
 }
 
 func TestTheLogOfATaskIsShownAndFollowed(t *testing.T) {
+	t.Parallel()
 	g := newGate(t)
 	n := start(t, nil, "run", "-c", talking(t, g))
 	id := n.ok(t, "task", "add", "talk")
@@ -149,6 +150,7 @@ func TestALogSurvivesTheNodeAndItsFollowersGoOn(t *testing.T) {
 }
 
 func TestANodeThatKeepsNoLogsSaysSo(t *testing.T) {
+	t.Parallel()
 	n := start(t, nil, "dev", "--set", "task_log.max_size=0B")
 	id := n.ok(t, "task", "add", "echo", "--data", "1")
 	if r := n.cli(t, "task", "logs", id); r.code != 1 || !strings.Contains(r.stderr, "task_log.max_size") {

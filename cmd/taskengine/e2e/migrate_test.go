@@ -15,6 +15,7 @@ import (
 var newest = len(schema.Migrations(schema.Default))
 
 func TestMigrationsArePlannedAppliedAndPlannedNoMore(t *testing.T) {
+	t.Parallel()
 	url := databases(t).Database(t)
 	plan := func() []object { return parse(t, succeeds(t, "migrate", "plan", "--url", url, "-o", "json")) }
 	if got := plan(); len(got) != newest || got[0]["version"] != 1.0 || got[0]["name"] != "tasks" || got[0]["applied_at"] != nil {
@@ -64,6 +65,7 @@ func succeeds(t *testing.T, args ...string) string {
 }
 
 func TestOfManyThatApplyAtOnceOneDoes(t *testing.T) {
+	t.Parallel()
 	url := databases(t).Database(t)
 	results := make([]result, 4)
 	var all sync.WaitGroup
@@ -86,6 +88,7 @@ func TestOfManyThatApplyAtOnceOneDoes(t *testing.T) {
 }
 
 func TestTheConfigurationNamesTheDatabase(t *testing.T) {
+	t.Parallel()
 	url := databases(t).Database(t)
 	file := write(t, "taskengine.yaml", "storage: {driver: postgres, url: \"${DATABASE_URL}\", schema: work}\n")
 	env := []string{"DATABASE_URL=" + url}
@@ -100,6 +103,7 @@ func TestTheConfigurationNamesTheDatabase(t *testing.T) {
 }
 
 func TestVerifyShowsEveryDifferenceAndFails(t *testing.T) {
+	t.Parallel()
 	url := tables(t)
 	if r := cli(t, nil, "", "migrate", "verify", "--url", url); r.code != 0 || r.stdout != "" {
 		t.Errorf("right after apply it ends with %d: %s%s", r.code, r.stdout, r.stderr)
@@ -117,6 +121,7 @@ func TestVerifyShowsEveryDifferenceAndFails(t *testing.T) {
 }
 
 func TestTheSQLDoesWhatApplyDoes(t *testing.T) {
+	t.Parallel()
 	url := databases(t).Database(t)
 	sql := succeeds(t, "migrate", "sql", "--url", url)
 	if all := succeeds(t, "migrate", "sql", "--all"); all != sql {
@@ -135,6 +140,7 @@ func TestTheSQLDoesWhatApplyDoes(t *testing.T) {
 }
 
 func TestMigrateRefusesWhatItCannotWorkOn(t *testing.T) {
+	t.Parallel()
 	url := databases(t).Database(t)
 	pebble := write(t, "taskengine.yaml", "storage: {driver: pebble}\n")
 	for name, c := range map[string]struct {

@@ -12,6 +12,7 @@ import (
 )
 
 func TestANodeThatCannotStartSaysWhy(t *testing.T) {
+	t.Parallel()
 	running := start(t, nil, "run", "-c", settings(t, "pebble", newGate(t)))
 	folder := filepath.Join(filepath.Dir(configOf(running)), "data")
 	self, err := os.Executable()
@@ -56,6 +57,7 @@ func TestANodeThatCannotStartSaysWhy(t *testing.T) {
 }
 
 func TestANodeStartsWithoutThePluginsThatDoNot(t *testing.T) {
+	t.Parallel()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -109,6 +111,7 @@ func (n *running) saysWhy(t *testing.T, id, want string) {
 }
 
 func TestANodeThatIsStoppedBeforeItIsReadyEndsInOrder(t *testing.T) {
+	t.Parallel()
 	begun := filepath.Join(t.TempDir(), "begun")
 	file := write(t, "taskengine.yaml", fmt.Sprintf(
 		"storage: {driver: memory}\nhandlers: {slow: {plugin: [/bin/sh, -c, \"echo > %s; exec /bin/sleep 100\"], start_timeout: 50s}}\n", begun))

@@ -70,6 +70,7 @@ func storageOf(t *testing.T, driver string) string {
 }
 
 func TestANodeRunsTasksAndTellsAboutThem(t *testing.T) {
+	t.Parallel()
 	for _, driver := range []string{"pebble", "bolt", "memory", "postgres"} {
 		t.Run(driver, func(t *testing.T) {
 			g := newGate(t)
@@ -126,6 +127,7 @@ func TestANodeRunsTasksAndTellsAboutThem(t *testing.T) {
 }
 
 func TestAFailureHasAnErrorAndIsAcknowledged(t *testing.T) {
+	t.Parallel()
 	n := start(t, nil, "run", "-c", settings(t, "memory", newGate(t)))
 	r := n.cli(t, "task", "add", "fail", "--wait", "--timeout", "1m", "-o", "json")
 	if r.code != 1 || !strings.Contains(r.stderr, "is error") {
@@ -152,6 +154,7 @@ func TestAFailureHasAnErrorAndIsAcknowledged(t *testing.T) {
 }
 
 func TestTimesAndPausesAreObeyed(t *testing.T) {
+	t.Parallel()
 	n := start(t, nil, "run", "-c", settings(t, "memory", newGate(t)))
 	id := n.ok(t, "task", "add", "copy", "--in", "2d")
 	if got := n.objects(t, "task", "get", id)[0]; got["state"] != "waiting" || got["next_event_at"] == nil {
@@ -176,6 +179,7 @@ func TestTimesAndPausesAreObeyed(t *testing.T) {
 }
 
 func TestAPauseOutlivesTheNode(t *testing.T) {
+	t.Parallel()
 	for _, driver := range []string{"pebble", "bolt", "postgres"} {
 		t.Run(driver, func(t *testing.T) {
 			file := settings(t, driver, newGate(t))
@@ -195,6 +199,7 @@ func TestAPauseOutlivesTheNode(t *testing.T) {
 }
 
 func TestATermSignalLetsRunningTasksFinish(t *testing.T) {
+	t.Parallel()
 	for name, s := range map[string]syscall.Signal{"SIGTERM": syscall.SIGTERM, "SIGINT": syscall.SIGINT} {
 		t.Run(name, func(t *testing.T) {
 			g := newGate(t)
@@ -225,6 +230,7 @@ func TestATermSignalLetsRunningTasksFinish(t *testing.T) {
 }
 
 func TestASecondSignalEndsTheNodeAtOnceAndLosesNothing(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		signal syscall.Signal
 		code   int
@@ -249,6 +255,7 @@ func TestASecondSignalEndsTheNodeAtOnceAndLosesNothing(t *testing.T) {
 }
 
 func TestAKilledNodeLosesNothing(t *testing.T) {
+	t.Parallel()
 	g := newGate(t)
 	file := settings(t, "pebble", g)
 	n := start(t, nil, "run", "-c", file)
@@ -292,6 +299,7 @@ func configOf(n *running) string {
 }
 
 func TestPluginsAndHTTPHandlersRunTasks(t *testing.T) {
+	t.Parallel()
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil || r.Header.Get("Authorization") != "Bearer hush" {
@@ -331,6 +339,7 @@ types:
 }
 
 func TestDevHasSamplesAndForgets(t *testing.T) {
+	t.Parallel()
 	n := start(t, nil, "dev")
 	if got := n.objects(t, "task", "add", "echo", "--data", `[1]`, "--wait"); fmt.Sprint(got[0]["result"]) != "[1]" {
 		t.Errorf("echo gives %v", got)
@@ -347,6 +356,7 @@ func TestDevHasSamplesAndForgets(t *testing.T) {
 }
 
 func TestTheServiceManagerIsTold(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "notify")
 	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
 	if err != nil {

@@ -114,6 +114,7 @@ func runUntilEnd(t *testing.T, file string, sets ...string) result {
 }
 
 func TestADatabaseThatCannotBeUsedIsTold(t *testing.T) {
+	t.Parallel()
 	s := databases(t)
 	ready, empty, newer := tables(t), s.Database(t), tables(t)
 	query(t, newer, `insert into taskengine.migration (version, name) select max(version) + n, 'of tomorrow' from taskengine.migration, generate_series(1, 2) n group by n`)
@@ -162,6 +163,7 @@ func TestADatabaseThatCannotBeUsedIsTold(t *testing.T) {
 }
 
 func TestADatabaseThatFitsPassesTheCheck(t *testing.T) {
+	t.Parallel()
 	if r := cli(t, nil, "", "config", "check", "-c", onDatabase(t, tables(t))); r.code != exitOK {
 		t.Errorf("it ended with %d: %s", r.code, r.stderr)
 	}
@@ -256,6 +258,7 @@ func tablesOn(t *testing.T, s *pgtest.Server) string {
 }
 
 func TestTheFolderOfTaskLogsBelongsToOneNode(t *testing.T) {
+	t.Parallel()
 	folder := filepath.Join(t.TempDir(), "logs")
 	start(t, nil, "run", "-c", onDatabase(t, tables(t)), "--set", "task_log.path="+folder)
 	r := runUntilEnd(t, onDatabase(t, tables(t)), "task_log.path="+folder)
@@ -265,6 +268,7 @@ func TestTheFolderOfTaskLogsBelongsToOneNode(t *testing.T) {
 }
 
 func TestADatabaseThatLosesCommitsIsWarnedOf(t *testing.T) {
+	t.Parallel()
 	lossy := with(t, tables(t), func(_ *url.URL, q url.Values) { q.Set("options", "-c synchronous_commit=off") })
 	n := start(t, nil, "run", "-c", onDatabase(t, lossy))
 	n.says(t, `"off":"synchronous_commit"`)

@@ -35,6 +35,7 @@ func (g gate) scan(ctx context.Context, t *task.Task) ([]byte, error) {
 }
 
 func TestProgressIsShownAndACheckpointOutlivesTheAttempt(t *testing.T) {
+	t.Parallel()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

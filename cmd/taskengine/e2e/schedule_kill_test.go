@@ -28,6 +28,7 @@ schedules:
 
 // TestAScheduleLosesNoFireWhenItsNodeIsKilled kills a node again and again.
 func TestAScheduleLosesNoFireWhenItsNodeIsKilled(t *testing.T) {
+	t.Parallel()
 	for _, driver := range []string{"pebble", "bolt", "postgres"} {
 		t.Run(driver, func(t *testing.T) {
 			t.Parallel()

@@ -8,6 +8,7 @@ import (
 )
 
 func TestWhatANodeRefusesIsToldWithoutTheWayItTook(t *testing.T) {
+	t.Parallel()
 	n := start(t, nil, "dev")
 	const gone = "0190a3b0-0000-7000-8000-000000000001"
 	for _, args := range [][]string{{"get"}, {"cancel"}, {"resume"}, {"fail"}, {"reschedule", "--in", "1s"}, {"why"}, {"logs"}} {

@@ -6,6 +6,7 @@ import (
 )
 
 func TestTypesOfTasksAreListedThoughNobodyConfiguredThem(t *testing.T) {
+	t.Parallel()
 	for _, driver := range []string{"pebble", "bolt", "memory", "postgres"} {
 		t.Run(driver, func(t *testing.T) {
 			n := start(t, nil, "run", "-c", settings(t, driver, newGate(t)))

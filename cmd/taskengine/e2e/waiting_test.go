@@ -11,6 +11,7 @@ import (
 // leaves them as they were, though they run at most once, and only what the plugin had is
 // in doubt.
 func TestTasksThatWaitForAPluginHaveNotBegun(t *testing.T) {
+	t.Parallel()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -25,6 +26,7 @@ func TestTasksThatWaitForAPluginHaveNotBegun(t *testing.T) {
 		"stopped at once":                 {[]syscall.Signal{syscall.SIGTERM, syscall.SIGTERM}, slots},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			g := newGate(t)
 			file := write(t, "taskengine.yaml", fmt.Sprintf(`
 node: {drain_timeout: 50s}
