@@ -56,7 +56,7 @@ func TestATaskWithoutATimeWaitsUntilItGetsOne(t *testing.T) {
 			t.Fatalf("got %+v: %v", paused, err)
 		}
 		for range 2 {
-			time.Sleep(30 * 24 * time.Hour)
+			time.Sleep(7 * 24 * time.Hour)
 			n.close()
 			n.open()
 		}
