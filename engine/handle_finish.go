@@ -123,14 +123,19 @@ func (a *attempt) endIn(ctx context.Context, tx storage.Tx, change task.Change, 
 		}
 	}
 	f := &finishing{Finish: shell.Finish{Removed: remove}}
-	out, err := storage.Do(ctx, tx, &storage.Batch{Swap: []task.Change{change}, Remove: []bool{remove}})
+	out, err := tx.Swap(ctx, change)
 	switch {
 	case err != nil:
 		return err
-	case out.Swapped[0] == nil:
+	case out[0] == nil:
 		return ErrAttemptOver
 	}
-	f.Row = out.Swapped[0]
+	f.Row = out[0]
+	if f.Removed {
+		if _, err := tx.Delete(ctx, f.Row.Ref()); err != nil {
+			return err
+		}
+	}
 	a.finishing.Store(f)
 	tx.OnCommit(func() { e.finished(a, f) })
 	return nil
@@ -144,6 +149,9 @@ func (e *Engine) finished(a *attempt, f *finishing) {
 			e.config.Observer.Saved(now, a.ref, f.Row)
 		}
 		s.Finished(now, a.ref, &f.Finish)
+		if f.Row.OrderingKey != "" { // the store does not promote in a transaction that a caller may keep open
+			s.Core().LookForHead(f.Row.OrderingKey)
+		}
 		s.waiters.ended(f.Row)
 	})
 }

@@ -48,6 +48,8 @@ func (e *Engine) Resume(ctx context.Context, ref task.Ref) (*task.Task, error) {
 		c.To = task.Submitted
 		if t.State != task.Waiting {
 			c.Count = task.Reset
+		} else if t.Turn == task.Behind && t.ReadyAt.After(c.At) {
+			c.ReadyAt = c.At // the seat of a task that is ready now
 		}
 		return t.State != task.Processing
 	})
@@ -83,7 +85,7 @@ func (e *Engine) edit(ctx context.Context, ref task.Ref, verb string, fill func(
 		if ref.Version != 0 && ref.Version != t.Version {
 			return t, fmt.Errorf("%w: it is at version %d, not %d", ErrStale, t.Version, ref.Version)
 		}
-		c := task.Change{Ref: t.Ref(), At: e.Now()}
+		c := task.Change{Ref: t.Ref(), At: e.Now(), OrderingKey: t.OrderingKey}
 		if !fill(t, &c) || !t.State.CanBecome(c.To) {
 			return t, fmt.Errorf("%w: cannot %s a task that is %s", ErrNotAllowed, verb, t.State)
 		}

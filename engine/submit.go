@@ -121,6 +121,9 @@ func (e *Engine) SubmitTx(ctx context.Context, tx storage.Tx, reqs ...Request) (
 					e.config.Observer.Inserted(now, t)
 				}
 				s.Inserted(now, t, inserted[i])
+				if inserted[i].Created() && t.OrderingKey != "" {
+					s.Core().LookForHead(t.OrderingKey)
+				}
 			}
 		})
 	})

@@ -2,13 +2,14 @@ package storage
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/taskengine/taskengine/engine/task"
 )
 
 // Batch is the work of one transaction: notes, then inserts, then swaps, then deletes, then the rows
-// that follow.
+// that follow. Then the ordering keys of all rows of the batch get their heads, as by [Tasks.Promote].
 type Batch struct {
 	Notes  []task.Note   // as by [Tasks.Note]; they may be lost though the rest is durable
 	Insert []*task.Task  // as by [Tasks.Insert]
@@ -19,6 +20,8 @@ type Batch struct {
 	// change is made; nil for none. They are in the shard of the changed row, by [task.ID.Shard], where
 	// several stores hold the rows.
 	Follow [][]*task.Task
+
+	Keys []string // further ordering keys to be given their heads
 }
 
 // Removes reports whether the row that the i-th change makes is deleted.
@@ -37,6 +40,7 @@ type Outcome struct {
 	Inserted []Inserted   // as by [Tasks.Insert]
 	Swapped  []*task.Task // as by [Tasks.Swap]; also rows that were deleted then
 	Followed [][]Inserted // for each change that was made, its rows of Follow; nil if no rows followed
+	Heads    []task.Hint  // as by [Tasks.Promote]: they may be rows of the batch, too
 	Lost     error        // why the notes were not written though the rest was; nil if they were
 
 	// Elsewhere has the rows of a batch of [Divided.CommitIn] of which nothing was done, and which
@@ -147,9 +151,64 @@ func Do(ctx context.Context, tx Tasks, b *Batch) (out Outcome, err error) {
 		}
 	}
 	if len(b.Follow) > 0 {
-		out.Followed, err = follow(ctx, tx, b, out.Swapped)
+		if out.Followed, err = follow(ctx, tx, b, out.Swapped); err != nil {
+			return out, err
+		}
+	}
+	if keys := orderingKeys(b, out.Swapped); len(keys) > 0 {
+		out.Heads, err = tx.Promote(ctx, keys...)
+		MarkHeads(b, &out)
 	}
 	return out, err
+}
+
+// orderingKeys returns the keys that are to get their heads by b, each once.
+func orderingKeys(b *Batch, swapped []*task.Task) []string {
+	keys := slices.Clone(b.Keys)
+	for _, t := range b.Insert {
+		keys = appendKey(keys, t)
+	}
+	for i, t := range swapped {
+		if t == nil || t.State == task.Processing { // a grab leaves the head what it is
+			continue
+		}
+		keys = appendKey(keys, t)
+		for _, t := range b.Follows(i) {
+			keys = appendKey(keys, t)
+		}
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys)
+}
+
+func appendKey(keys []string, t *task.Task) []string {
+	if t.OrderingKey == "" {
+		return keys
+	}
+	return append(keys, t.OrderingKey)
+}
+
+// MarkHeads has the rows of b that became heads say so.
+func MarkHeads(b *Batch, out *Outcome) {
+	if len(out.Heads) == 0 {
+		return
+	}
+	isHead := make(map[task.ID]bool, len(out.Heads))
+	for _, h := range out.Heads {
+		isHead[h.ID] = true
+	}
+	mark := func(ts []*task.Task) {
+		for _, t := range ts {
+			if t != nil && isHead[t.ID] {
+				t.Turn = task.Head
+			}
+		}
+	}
+	mark(b.Insert)
+	mark(out.Swapped)
+	for i := range out.Followed {
+		mark(b.Follows(i))
+	}
 }
 
 // follow inserts the rows that follow the changes of b that were made.

@@ -80,8 +80,9 @@ type Tasks interface {
 	// Insert adds rows in their order. It stores the times of a row as [task.Stamp] returns them
 	// (those of its history must be so already), and writes to each row's Seq a number that is
 	// greater than that of every row inserted before. It does not add a row whose ID is taken,
-	// or whose Key is not empty and taken by a row of the same Type. The answer has one element
-	// for each row.
+	// or whose Key is not empty and taken by a row of the same Type. A row that is given as the head
+	// of an ordering key that has one becomes [task.Behind], which Insert writes to its Turn. The
+	// answer has one element for each row.
 	Insert(ctx context.Context, ts ...*task.Task) ([]Inserted, error)
 
 	// Swap applies each change, in order, to the row of that ID if the row is at that Version
@@ -89,6 +90,19 @@ type Tasks interface {
 	// or nil if the change was not applied. A row that became Processing has its payload and
 	// checkpoint, others have neither. No row has its result.
 	Swap(ctx context.Context, cs ...task.Change) ([]*task.Task, error)
+
+	// Promote gives each of these ordering keys the head that it is to have by [task.NextHead]. It
+	// returns the heads that are Submitted then, in no particular order, also those that were heads
+	// before. No other verb makes a row the head of a key, so a caller that has added rows of a key,
+	// or changed one, calls Promote in the same transaction; a key for which that was forgotten is
+	// found by Headless. If another transaction has changed rows of a key and has not ended, Promote
+	// may leave the key without a head. It does not wait for transactions that callers keep open.
+	Promote(ctx context.Context, keys ...string) ([]task.Hint, error)
+
+	// Headless returns ordering keys that lack the head that Promote would give them, in their order:
+	// those after the given one ("": from the first), at most limit. It reads a bounded number of
+	// keys.
+	Headless(ctx context.Context, after string, limit int) (HeadlessPage, error)
 
 	// Note applies each note to its row by [task.Note.Apply], and does not change the row's
 	// version. The answer tells for each note whether it was applied.
@@ -101,7 +115,8 @@ type Tasks interface {
 	// Due returns the rows that q asks for in the order of their NextEventAt and then their ID.
 	Due(ctx context.Context, q DueQuery) ([]Due, error)
 
-	// Ready returns the Submitted rows that q asks for in the order of their rank.
+	// Ready returns the Submitted rows that q asks for in the order of their rank. Neither it nor
+	// Queues sees rows that are [task.Behind].
 	Ready(ctx context.Context, q ReadyQuery) ([]task.Trigger, error)
 
 	// Queues returns the queues that have Submitted rows, in the order of type and then group:
@@ -159,6 +174,12 @@ type DueQuery struct {
 	After  Due          // only rows behind this position; the zero Due: from the first
 	Before time.Time
 	Limit  int
+}
+
+// HeadlessPage is the answer of [Tasks.Headless]. Before the end it may be short or empty.
+type HeadlessPage struct {
+	Keys []string
+	Next string // the key to go on from; "" at the end
 }
 
 // DistantFuture is after every time that a row can have: a [DueQuery] with it asks for all rows.

@@ -23,6 +23,7 @@ type Type struct {
 	Timeout     Timeout
 	Retry       Retry
 	Retention   Retention
+	Ordering    Ordering
 
 	// Ageing is what a level of priority is worth: of two tasks with ageing that wait for the same, one that
 	// is a level lower starts first if it became ready earlier by more than this. Such a task has its place
@@ -84,6 +85,46 @@ func (w WhenFull) String() string {
 		return "pause_source"
 	}
 	return "reject"
+}
+
+// Ordering says what the tasks of a type that have an ordering key do to those behind them.
+type Ordering struct {
+	OnExhausted OnExhausted // when a task becomes an error
+	OnRetry     OnRetry     // when a task waits for its next attempt
+}
+
+// OnExhausted says what an error does to the tasks behind it.
+type OnExhausted uint8
+
+// The values of OnExhausted.
+const (
+	Halt     OnExhausted = iota // they wait until a person has resumed, failed or cancelled the task
+	Continue                    // they run
+)
+
+// String returns the name of the value.
+func (o OnExhausted) String() string {
+	if o == Continue {
+		return "continue"
+	}
+	return "halt"
+}
+
+// OnRetry says what a task that waits for its next attempt does to the tasks behind it.
+type OnRetry uint8
+
+// The values of OnRetry.
+const (
+	Block OnRetry = iota // they wait
+	Yield                // they run; the task takes the seat of the time of its next attempt
+)
+
+// String returns the name of the value.
+func (o OnRetry) String() string {
+	if o == Yield {
+		return "yield"
+	}
+	return "block"
 }
 
 // Delivery says what happens to a task after an attempt that ended without an answer.

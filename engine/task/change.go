@@ -61,6 +61,11 @@ type Change struct {
 	Group       *string   // the new Group; nil keeps the old one
 	Payload     *[]byte   // the new Payload; nil keeps the old one
 	Checkpoint  *[]byte   // the new checkpoint; nil keeps the old one, unless the change Completes
+	Leaves      bool      // a task that becomes an Error gives up its seat, so that those behind it run
+
+	// OrderingKey is that of the row, if the caller knows that the row has one. It changes nothing. A store
+	// that does not read rows before it changes them learns by it whose head to look for.
+	OrderingKey string
 }
 
 // Create makes t a new row in state to, at version 1 and without attempts. Besides Apply it is the
@@ -75,22 +80,26 @@ func (t *Task) Create(to State, at, nextEventAt time.Time) {
 		t.ReadyAt = at
 	}
 	t.Attempt, t.Crashes, t.Seq = 0, 0, 0
+	if t.Turn = Unordered; t.OrderingKey != "" {
+		t.Turn = Behind
+	}
 	t.StartedAt, t.Owner = time.Time{}, ID{}
 	t.Result, t.LastError, t.History, t.Notes = nil, "", nil, nil
 }
 
 // Apply applies c to t and reports whether it did. It does nothing and returns false if t is at
-// another version, if the state of t cannot become c.To, or if c grabs t and t is overdue at c.At,
-// see [Task.IsOverdue]. Times are stamped, and an error that is too long is cut. t keeps no
+// another version, if the state of t cannot become c.To, or if c grabs t and t is overdue at c.At, see
+// [Task.IsOverdue], or Behind. Times are stamped, and an error that is too long is cut. t keeps no
 // reference to c except to its Result, its Payload and its Checkpoint.
 func (c Change) Apply(t *Task) bool {
 	if t.Ref() != c.Ref || !t.State.CanBecome(c.To) {
 		return false
 	}
 	at := Stamp(c.At)
-	if c.To == Processing && t.IsOverdue(at) {
+	if c.To == Processing && (t.Turn == Behind || t.IsOverdue(at)) {
 		return false
 	}
+	turn := c.turn(t)
 	reason := cut(c.Error, MaxErrorText)
 	if t.State == Processing {
 		if c.To != Done {
@@ -136,7 +145,7 @@ func (c Change) Apply(t *Task) bool {
 	if c.Group != nil {
 		t.Group = *c.Group
 	}
-	t.State, t.UpdatedAt = c.To, at
+	t.State, t.UpdatedAt, t.Turn = c.To, at, turn
 	t.schedule(c.NextEventAt)
 	t.Version++
 	return true

@@ -8,7 +8,14 @@ type Hint struct {
 	Trigger
 	State       State
 	NextEventAt time.Time // as in the row
+	OrderingKey string    // as in the row, if it is Behind: the head of this key is to be looked for
 }
 
 // Hint returns the hint of this version of the task.
-func (t *Task) Hint() Hint { return Hint{t.Trigger(), t.State, t.NextEventAt} }
+func (t *Task) Hint() Hint {
+	h := Hint{Trigger: t.Trigger(), State: t.State, NextEventAt: t.NextEventAt}
+	if t.Turn == Behind {
+		h.OrderingKey = t.OrderingKey
+	}
+	return h
+}

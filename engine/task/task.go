@@ -40,7 +40,8 @@ type Task struct {
 	Priority    uint8  // HighestPriority..LowestPriority
 	Group       string // values of the keyed limits of the type, see GroupOf; "" if it has none
 	Key         string // unique per type while the row exists; "" if none
-	OrderingKey string // recorded with the task; it decides the shard; "" if none
+	OrderingKey string // tasks that share it run one at a time; it decides the shard; "" if none
+	Turn        Turn   // whether it may run, by its ordering key. Only Change.Apply, Task.Create and stores write it
 	Seq         uint64 // order of insertion, assigned by the store
 
 	Attempt uint32 // number of grabs since the count was last reset
@@ -110,6 +111,7 @@ type Trigger struct {
 	Queue
 	Rank
 	Shard uint16
+	Turn  Turn
 }
 
 // Ref returns the name of this version of the task.
@@ -122,7 +124,7 @@ func (t *Task) Queue() Queue { return Queue{t.Type, t.Group} }
 func (t *Task) Rank() Rank { return Rank{t.Priority, t.ReadyAt.UnixMicro(), t.Seq} }
 
 // Trigger returns the hint that this version of the task is ready.
-func (t *Task) Trigger() Trigger { return Trigger{t.Ref(), t.Queue(), t.Rank(), t.Shard} }
+func (t *Task) Trigger() Trigger { return Trigger{t.Ref(), t.Queue(), t.Rank(), t.Shard, t.Turn} }
 
 // Clone returns a deep copy.
 func (t *Task) Clone() *Task {

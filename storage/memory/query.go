@@ -42,7 +42,7 @@ func compareDue(a, b storage.Due) int {
 func (s *Store) ready(q storage.ReadyQuery) []task.Trigger {
 	var out []task.Trigger
 	for _, t := range s.rows {
-		if t.State != task.Submitted || t.Queue() != q.Queue || !q.Shards.Has(t.Shard) {
+		if !isReady(t) || t.Queue() != q.Queue || !q.Shards.Has(t.Shard) {
 			continue
 		}
 		if q.After == nil || t.Rank().Compare(*q.After) > 0 {
@@ -56,7 +56,7 @@ func (s *Store) ready(q storage.ReadyQuery) []task.Trigger {
 func (s *Store) queues(after task.Queue, limit int) []task.Queue {
 	var out []task.Queue
 	for _, t := range s.rows {
-		if t.State != task.Submitted {
+		if !isReady(t) {
 			continue
 		}
 		if after == (task.Queue{}) || compareQueue(t.Queue(), after) > 0 {
@@ -66,6 +66,9 @@ func (s *Store) queues(after task.Queue, limit int) []task.Queue {
 	slices.SortFunc(out, compareQueue)
 	return first(slices.Compact(out), limit)
 }
+
+// isReady reports whether a task may be grabbed.
+func isReady(t *task.Task) bool { return t.State == task.Submitted && t.Turn != task.Behind }
 
 func compareQueue(a, b task.Queue) int {
 	return cmp.Or(cmp.Compare(a.Type, b.Type), cmp.Compare(a.Group, b.Group))
@@ -98,7 +101,7 @@ func (s *Store) Submitted(ctx context.Context, q storage.SubmittedQuery) (page [
 	}
 	var all []task.Hint
 	for _, t := range s.rows {
-		if t.State == task.Submitted && comparePlace(placeOf(t.Hint()), q.After) > 0 {
+		if isReady(t) && comparePlace(placeOf(t.Hint()), q.After) > 0 {
 			all = append(all, t.Hint())
 		}
 	}

@@ -77,6 +77,11 @@ func (x *tx) Insert(ctx context.Context, ts ...*task.Task) ([]storage.Inserted, 
 		if !out[i].Created() {
 			continue
 		}
+		if t.Turn == task.Head {
+			if head, _ := x.s.members(t.OrderingKey); head != nil {
+				t.Turn = task.Behind
+			}
+		}
 		x.s.seq++
 		t.Seq = x.s.seq
 		x.put(t.ID, stamped(t))

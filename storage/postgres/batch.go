@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -26,10 +27,16 @@ func (s *Store) commit(ctx context.Context, b *storage.Batch) (out storage.Outco
 	w := classify(b.Swap)
 	w.remove = b.Remove
 	if !oneTrip(b, w) {
+		var left []string
 		err = s.atomically(ctx, "do a batch", func(v *verbs) (err error) {
-			out, err = storage.Do(ctx, v, &storage.Batch{Insert: b.Insert, Swap: b.Swap, Remove: b.Remove, Follow: b.Follow})
+			x := someKeys{verbs: v}
+			out, err = storage.Do(ctx, &x, &storage.Batch{Insert: b.Insert, Swap: b.Swap, Remove: b.Remove, Follow: b.Follow, Keys: b.Keys})
+			left = x.left
 			return err
 		})
+		if err == nil {
+			s.promoteLeft(ctx, b, &out, left)
+		}
 		return out, err
 	}
 	careful := s.careful()
@@ -42,6 +49,9 @@ func (s *Store) commit(ctx context.Context, b *storage.Batch) (out storage.Outco
 		}
 		return err
 	})
+	if err == nil {
+		s.promoteLeft(ctx, b, &out, leftBy(b, w))
+	}
 	return out, err
 }
 
@@ -67,7 +77,7 @@ func oneTrip(b *storage.Batch, w *swaps) bool {
 	}
 	fresh := make(map[task.ID]bool, len(b.Insert))
 	for _, t := range b.Insert {
-		if finished(t.State) {
+		if finished(t.State) || isHead(t) {
 			return false
 		}
 		fresh[t.ID] = true
@@ -91,6 +101,8 @@ func (s *Store) doAtOnce(ctx context.Context, b *storage.Batch, w *swaps, carefu
 	if err := s.queue(ctx, &p, w); err != nil {
 		return out, err
 	}
+	keys, _ := keysOf(b, w)
+	s.promote(&p, keys, &out.Heads)
 	if err := s.do(ctx, &p); err != nil {
 		return out, err
 	}
@@ -99,4 +111,63 @@ func (s *Store) doAtOnce(ctx context.Context, b *storage.Batch, w *swaps, carefu
 	}
 	out.Swapped = w.rows
 	return out, nil
+}
+
+// keysOf returns the ordering keys that are known to have rows in a batch before it is done: those that the
+// transaction of the batch promotes, and those that follow it. A grab leaves no key without a head.
+func keysOf(b *storage.Batch, w *swaps) (now, later []string) {
+	keys := slices.Clone(b.Keys)
+	for _, t := range b.Insert {
+		if t.OrderingKey != "" {
+			keys = append(keys, t.OrderingKey)
+		}
+	}
+	for _, i := range w.ends {
+		if key := b.Swap[i].OrderingKey; key != "" {
+			keys = append(keys, key)
+		}
+	}
+	keys = distinct(keys)
+	n := min(len(keys), keysAtOnce)
+	return keys[:n], keys[n:]
+}
+
+// leftBy returns the ordering keys that a batch that was done in one round trip has not promoted.
+func leftBy(b *storage.Batch, w *swaps) []string {
+	now, left := keysOf(b, w)
+	for _, t := range w.rows {
+		if t == nil || t.OrderingKey == "" || t.Turn == task.Head {
+			continue
+		}
+		if _, done := slices.BinarySearch(now, t.OrderingKey); !done {
+			left = append(left, t.OrderingKey)
+		}
+	}
+	return left
+}
+
+// someKeys are the verbs of a transaction that does a batch. It promotes at most keysAtOnce keys.
+type someKeys struct {
+	*verbs
+	left []string // the others
+}
+
+// Promote implements [storage.Tasks].
+func (x *someKeys) Promote(ctx context.Context, keys ...string) ([]task.Hint, error) {
+	n := min(len(keys), keysAtOnce)
+	x.left = append(x.left, keys[n:]...)
+	return x.verbs.Promote(ctx, keys[:n]...)
+}
+
+// promoteLeft promotes keys of a batch that is durable, in further transactions. If that fails, the keys
+// stay without a head until [storage.Tasks.Headless] finds them.
+func (s *Store) promoteLeft(ctx context.Context, b *storage.Batch, out *storage.Outcome, left []string) {
+	if len(left) > 0 {
+		heads, err := s.Promote(ctx, left...)
+		out.Heads = append(out.Heads, heads...)
+		if err != nil {
+			s.log.Warn("the next tasks of some ordering keys start later", "error", err)
+		}
+	}
+	storage.MarkHeads(b, out)
 }

@@ -17,28 +17,32 @@ import (
 // Insert implements [storage.Tasks].
 func (v *verbs) Insert(ctx context.Context, ts ...*task.Task) ([]storage.Inserted, error) {
 	out := make([]storage.Inserted, 0, len(ts))
+	var behind []*task.Task // given as heads of keys that have others
 	insert := func(v *verbs) error {
-		out = out[:0]
+		out, behind = out[:0], nil
 		for _, run := range runs(ts, claims) {
 			if len(run) == 0 {
 				continue
 			}
-			got, err := v.insert(ctx, run)
+			got, not, err := v.insert(ctx, run)
 			if err != nil {
 				return err
 			}
-			out = append(out, got...)
+			out, behind = append(out, got...), append(behind, not...)
 		}
 		return nil
 	}
 	var err error
-	if slices.ContainsFunc(ts, func(t *task.Task) bool { return finished(t.State) }) {
+	if slices.ContainsFunc(ts, func(t *task.Task) bool { return finished(t.State) || isHead(t) }) {
 		err = v.atomically(ctx, "insert", insert)
 	} else {
 		err = v.again(ctx, "insert", func() error { return insert(v) })
 	}
 	if err != nil {
 		return nil, err
+	}
+	for _, t := range behind {
+		t.Turn = task.Behind
 	}
 	return out, nil
 }
@@ -52,24 +56,33 @@ func claims(t *task.Task, name func(any)) {
 }
 
 // insert adds rows that do not share an id or a key. All of them go to the table task, where an id
-// is unique; from there those that have ended move to the table ended.
-func (v *verbs) insert(ctx context.Context, ts []*task.Task) ([]storage.Inserted, error) {
+// is unique; from there those that have ended move to the table ended. It returns the rows that are not
+// the heads of their keys though they were given as such.
+func (v *verbs) insert(ctx context.Context, ts []*task.Task) (out []storage.Inserted, behind []*task.Task, err error) {
 	var p pipe
 	if v.tx != nil && v.tx.foreign {
 		p.add(nil, v.store.sql.checkIsolation)
 	}
 	in := v.insertion(&p, ts, true)
 	if err := v.do(ctx, &p); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	var end []ending
-	out := in.outcomes()
+	var heads []*task.Task
+	out = in.outcomes()
 	for i, t := range ts {
-		if out[i].Created() && finished(t.State) {
+		switch {
+		case !out[i].Created():
+		case finished(t.State):
 			end = append(end, v.store.partitions.endingOf(t.ID, t.UpdatedAt, t.NextEventAt))
+		case isHead(t):
+			heads = append(heads, t)
 		}
 	}
-	return out, v.end(ctx, end)
+	if behind, err = v.takeHeads(ctx, heads); err != nil {
+		return nil, nil, err
+	}
+	return out, behind, v.end(ctx, end)
 }
 
 // insertion is an insert under way.
@@ -82,6 +95,11 @@ type insertion struct {
 // insertion queues statements that add rows that do not share an id or a key. If careful is not
 // set, they cost less, and fail if an id is taken.
 func (v *verbs) insertion(p *pipe, ts []*task.Task, careful bool) *insertion {
+	if !v.store.ordered {
+		for _, t := range ts {
+			t.Turn = task.Unordered
+		}
+	}
 	in := &insertion{ts: ts, created: make(map[task.ID]uint64, len(ts))}
 	var withKey []*task.Task
 	for _, t := range ts {
@@ -182,7 +200,7 @@ func freshColumns(ts []*task.Task) []any {
 		at(func(t *task.Task) time.Time { return t.CreatedAt }), at(func(t *task.Task) time.Time { return t.ReadyAt }),
 		at(func(t *task.Task) time.Time { return t.NextEventAt }), at(func(t *task.Task) time.Time { return t.ExpiresAt }),
 		at(func(t *task.Task) time.Time { return t.StartedAt }), dueAt,
-		integers(ts, func(t *task.Task) int32 { return int32(t.Shard) }), integers(ts, func(t *task.Task) int32 { return int32(t.Attempt) }),
+		integers(ts, inserted), integers(ts, func(t *task.Task) int32 { return int32(t.Attempt) }),
 		smallints(ts, func(t *task.Task) int16 { return int16(t.State) }), smallints(ts, func(t *task.Task) int16 { return int16(t.Priority) }),
 		dueStates, texts(ts, typeOf), texts(ts, func(t *task.Task) string { return t.Group }), textsOrNull(ts, keyOf),
 		textsOrNull(ts, func(t *task.Task) string { return t.OrderingKey }),

@@ -40,6 +40,7 @@ type Store struct {
 	sql        *statements
 	log        *slog.Logger
 	partitions partitions
+	ordered    bool         // the tables have turns of ordering keys
 	wary       atomic.Int64 // how many batches are careful from now on
 	closed     atomic.Bool  // set before the pool is closed
 	verbs
@@ -85,7 +86,7 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 		_ = s.Close()
 		return nil, err
 	}
-	s.partitions.early = at >= schema.EarlyEnds
+	s.partitions.early, s.ordered = at >= schema.EarlyEnds, at >= schema.Order
 	return s, nil
 }
 

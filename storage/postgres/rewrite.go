@@ -34,9 +34,12 @@ func (v *verbs) rewrite(ctx context.Context, w *swaps) error {
 		if !ok {
 			continue
 		}
-		completes := c.Completes(r.row.State)
+		completes, turn := c.Completes(r.row.State), r.row.Turn
 		if !c.Apply(r.row) {
 			continue
+		}
+		if turn == task.Unordered && !v.store.ordered {
+			r.row.Turn = turn
 		}
 		r.changed, r.results = true, r.results || completes
 		r.loads, r.marks = r.loads || c.Payload != nil, r.marks || completes || c.Checkpoint != nil
@@ -139,7 +142,8 @@ func (v *verbs) update(p *pipe, changed []*rewritten) {
 		bytesOrNull(changed, func(r *rewritten) []byte { return r.row.Result }),
 		texts(changed, func(r *rewritten) string { return r.row.Group }),
 		bytesOrNull(changed, func(r *rewritten) []byte { return given(r.marks, r.row.Checkpoint()) }),
-		booleans(changed, func(r *rewritten) bool { return r.loads }), bytesOrNull(changed, func(r *rewritten) []byte { return given(r.loads, r.row.Payload) }))
+		booleans(changed, func(r *rewritten) bool { return r.loads }), bytesOrNull(changed, func(r *rewritten) []byte { return given(r.loads, r.row.Payload) }),
+		integers(changed, func(r *rewritten) int32 { return place(r.row) }))
 }
 
 // given returns a part of a row if it is new: what stays is not sent again.

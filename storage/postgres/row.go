@@ -34,8 +34,11 @@ func scanTask(v *reader) (*task.Task, error) {
 	t.Version, t.Seq = uint64(v.int64()), uint64(v.int64())
 	t.CreatedAt, t.ReadyAt, t.NextEventAt = v.moment(), v.moment(), v.moment()
 	t.ExpiresAt, t.StartedAt, t.UpdatedAt = v.moment(), v.moment(), v.moment()
-	t.Shard, t.Attempt, t.Crashes = uint16(v.int32()), uint32(v.int32()), uint32(v.int32())
-	t.State, t.Priority = task.State(v.int16()), uint8(v.int16())
+	t.Shard, t.Turn = v.shard()
+	t.Attempt, t.Crashes = uint32(v.int32()), uint32(v.int32())
+	if t.State, t.Priority = task.State(v.int16()), uint8(v.int16()); finished(t.State) {
+		t.Turn = task.Unordered // a program of the version before has ended it, and left its turn
+	}
 	t.Type, t.Group, t.Key, t.OrderingKey = v.text(), v.text(), v.text(), v.text()
 	t.Headers = decodeHeaders(v)
 	progress := decodeProgress(v)
@@ -64,8 +67,27 @@ func scanTrigger(v *reader) (t task.Trigger) {
 	t.Version = uint64(v.int64())
 	t.Type, t.Group = v.text(), v.text()
 	t.Priority, t.ReadyAt = uint8(v.int16()), v.int64()
-	t.Seq, t.Shard = uint64(v.int64()), uint16(v.int32())
+	t.Seq = uint64(v.int64())
+	t.Shard, t.Turn = v.shard()
 	return t
+}
+
+// turnBit is the lowest bit of the column shard that belongs to the turn of a row: those below it are
+// its shard. The migration that adds turns says why.
+const turnBit = 16
+
+// place returns the column shard of a row.
+func place(t *task.Task) int32 {
+	if t.OrderingKey == "" || finished(t.State) {
+		return int32(t.Shard)
+	}
+	return int32(t.Turn)<<turnBit | int32(t.Shard)
+}
+
+// shard reads the column shard.
+func (r *reader) shard() (uint16, task.Turn) {
+	v := r.int32()
+	return uint16(v), task.Turn(v >> turnBit)
 }
 
 // reader reads the values of one row one after the other, in PostgreSQL's binary format.

@@ -28,6 +28,9 @@ func (s *Store) SetRules(ctx context.Context, rules ...storage.TypeRules) error 
 			bigints(rules, func(r storage.TypeRules) int64 { return int64(r.MaxPayload) }),
 			bigints(rules, func(r storage.TypeRules) int64 { return r.QueueTimeout.Microseconds() }),
 			bigints(rules, func(r storage.TypeRules) int64 { return r.TotalTimeout.Microseconds() }), keyed)
+		if err == nil && s.ordered {
+			_, err = s.pool.Exec(ctx, s.sql.setOrdered)
+		}
 		return err
 	})
 }

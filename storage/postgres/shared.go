@@ -31,7 +31,9 @@ func (s *Store) Unclaimed(ctx context.Context, q storage.UnclaimedQuery) (out st
 		}
 		copy(h.ID[:], r.next())
 		h.Version, h.Priority, h.ReadyAt = uint64(r.int64()), uint8(r.int16()), r.int64()
-		h.Seq, h.Shard, h.NextEventAt = uint64(r.int64()), uint16(r.int32()), r.moment()
+		h.Seq = uint64(r.int64())
+		h.Shard, h.Turn = r.shard()
+		h.NextEventAt = r.moment()
 		out.Heads = append(out.Heads, h)
 	}, sql, []byte(q.After.Type), []byte(q.After.Group), home.Bitmap(q.Shards), max(0, q.Limit))
 	return out, err

@@ -9,8 +9,10 @@ import (
 )
 
 // statements are the statements of a store, for one schema. The texts below have the placeholders of
-// [schema.Fill], and three of this package: {trigger} is the columns of a trigger, {mine:6} is true
-// for rows of the shards in the bitmap $6 and for all if it is null, and {deep} is a number.
+// [schema.Fill], and these of this package: {trigger} is the columns of a trigger, {mine:6} is true
+// for rows of the shards in the bitmap $6 and for all if it is null, {deep} is a number, {behind:t}
+// and {head:t} are true for rows of the table t that have this turn, {shard} is the column shard
+// without the turn, and {over} is the columns {narrow} with it.
 type statements struct {
 	get, lockTask, lockEnded                              string
 	inserts                                               map[insertKind]string
@@ -23,7 +25,8 @@ type statements struct {
 	count, countRows, fold                                string
 	unclaimed, allUnclaimed, orphans, outdated            string
 	setting, setSetting, unset, swapSetting               string
-	setRules, rules, checkIsolation                       string
+	setRules, rules, setOrdered, checkIsolation           string
+	lockKeys, demote, promote, heads, headless, takeHead  string
 }
 
 // plans goes before the statements that every task goes through, for the time of their transaction.
@@ -56,7 +59,7 @@ select {narrow}, {heavy} from {ended} where id = any($1::uuid[]) order by id for
 
 const insertTask = `
 insert into {task} (seq, {fresh}, {others}, queued)
-select nextval('{task_seq}'), {fresh}, {values}, state = 2
+select nextval('{task_seq}'), {fresh}, {values}, state = 2 and not ({behind:c})
 from unnest({params}) as c ({given})
 {which}
 returning id, seq`
@@ -126,7 +129,7 @@ set version = t.version + 1, state = 3, attempt = least(t.attempt, 2147483646) +
 	started_at = c.at, updated_at = c.at, next_event_at = c.next, due_state = null, due_at = null, progress = null
 from unnest($1::uuid[], $2::bigint[], $3::uuid[], $4::bigint[], $5::bigint[]) as c (id, version, owner, at, next)
 where t.id = c.id and t.version = c.version
-	and (t.state = 1 or t.state = 2 and (t.next_event_at = {none} or t.next_event_at > c.at))
+	and (t.state = 1 or t.state = 2 and (t.next_event_at = {none} or t.next_event_at > c.at)) and not ({behind:t})
 returning {narrow:t}, t.checkpoint, t.payload`
 
 const moveDone = `
@@ -140,7 +143,7 @@ insert into {ended} (id, owner, version, seq, created_at, ready_at, next_event_a
 	shard, attempt, crashes, state, priority, due_state, queued,
 	type, grp, key, ordering_key, headers, progress, error, history, checkpoint, payload, result, ended_at, keep)
 select id, null, version + 1, seq, created_at, ready_at, next, expires_at, started_at, at, null,
-	shard, attempt, 0, 4, priority, null, false,
+	{shard}, attempt, 0, 4, priority, null, false,
 	type, grp, key, ordering_key, headers, progress, null, history, null, payload, new_result, ended_at, keep
 from gone
 returning {narrow}`
@@ -152,23 +155,23 @@ with gone as (
 	returning {narrow:t}, c.at, c.next),
 keys as (delete from {key} k using gone where gone.key is not null and k.type = gone.type and k.key = gone.key)
 select id, null::uuid, version + 1, seq, created_at, ready_at, next, expires_at, started_at, at,
-	shard, attempt, 0::integer, 4::smallint, priority, type, grp, key, ordering_key, headers, progress, null::bytea, history
+	{shard}, attempt, 0::integer, 4::smallint, priority, type, grp, key, ordering_key, headers, progress, null::bytea, history
 from gone`
 
 const updateRows = `
 update {task} t
 set version = c.version, owner = c.owner, ready_at = c.ready_at, next_event_at = c.next_event_at, expires_at = c.expires_at,
 	started_at = c.started_at, updated_at = c.updated_at,
-	due_state = nullif(c.due_state, 0), due_at = case when c.due_state <> 0 then nullif(c.next_event_at, {none}) end, queued = c.state = 2,
+	due_state = nullif(c.due_state, 0), due_at = case when c.due_state <> 0 then nullif(c.next_event_at, {none}) end, queued = c.state = 2 and not ({behind:c}),
 	attempt = c.attempt, crashes = c.crashes, state = c.state, progress = c.progress, error = c.error, history = c.history,
 	checkpoint = case when c.marks then c.checkpoint else t.checkpoint end,
 	payload = case when c.loads then c.payload else t.payload end,
-	result = case when c.gains then c.result else t.result end, grp = c.grp
+	result = case when c.gains then c.result else t.result end, grp = c.grp, shard = c.shard
 from unnest($1::uuid[], $2::bigint[], $3::uuid[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[], $9::smallint[],
 	$10::integer[], $11::integer[], $12::smallint[], $13::bytea[], $14::bytea[], $15::bytea[], $16::boolean[], $17::boolean[], $18::bytea[], $19::bytea[],
-	$20::bytea[], $21::boolean[], $22::bytea[])
+	$20::bytea[], $21::boolean[], $22::bytea[], $23::integer[])
 	as c (id, version, owner, ready_at, next_event_at, expires_at, started_at, updated_at, due_state,
-	attempt, crashes, state, progress, error, history, marks, gains, result, grp, checkpoint, loads, payload)
+	attempt, crashes, state, progress, error, history, marks, gains, result, grp, checkpoint, loads, payload, shard)
 where t.id = c.id`
 
 const moveEnded = `
@@ -180,7 +183,7 @@ from gone join unnest($1::uuid[], $2::bigint[], $3::integer[]) as c (id, ended_a
 const moveBack = `
 with gone as (delete from {ended} where id = any($1::uuid[]) returning {narrow}, {heavy})
 insert into {task} ({narrow}, {heavy}, queued)
-select {narrow}, {heavy}, false from gone`
+select {over}, {heavy}, false from gone`
 
 const upsertRules = `
 insert into {type_policy} as t (type, priority, max_payload, queue_timeout, total_timeout, keyed)
@@ -227,6 +230,8 @@ func statementsIn(name string) *statements {
 		unset:       fill("delete from {engine_setting} where name = $1"),
 		swapSetting: fill(swapSetting),
 		setRules:    fill(upsertRules), rules: fill(selectRules), checkIsolation: fill("select {schema}.check_isolation()"),
+		setOrdered: fill("update {type_policy} set ordered = true where not ordered"),
+		lockKeys:   lockKeys, demote: fill(demoteHeads), promote: fill(promoteFirst), heads: fill(selectHeads), headless: fill(selectHeadless), takeHead: fill(takeHead),
 	}
 }
 
@@ -234,7 +239,13 @@ func statementsIn(name string) *statements {
 // columns of a trigger and conditions of this package.
 func filler(name string) func(string) string {
 	pairs := []string{
-		"{deep}", fmt.Sprint(deep), "{trigger}", triggers,
+		"{deep}", fmt.Sprint(deep), "{trigger}", triggers, "{shard}", plainShard,
+		"{over}", strings.Replace(schema.Fill(name)("{narrow}"), "shard", plainShard, 1),
+	}
+	for _, t := range []string{"b", "c", "f", "h", "t"} {
+		pairs = append(pairs, "{behind:"+t+"}", fmt.Sprintf("%s.shard >> %d = %d", t, turnBit, task.Behind),
+			"{head:"+t+"}", fmt.Sprintf("%s.shard >> %d = %d", t, turnBit, task.Head),
+			"{trigger:"+t+"}", t+"."+strings.ReplaceAll(triggers, ", ", ", "+t+"."))
 	}
 	for n := 1; n < 10; n++ { // is the row's shard among those of a bitmap, null for all
 		pairs = append(pairs, fmt.Sprintf("{mine:%d}", n), fmt.Sprintf("($%d::bytea is null or get_bit($%[1]d, shard %% %d) = 1)", n, task.ShardCount))
@@ -242,6 +253,9 @@ func filler(name string) func(string) string {
 	own, names := strings.NewReplacer(pairs...).Replace, schema.Fill(name)
 	return func(sql string) string { return names(own(sql)) }
 }
+
+// plainShard is the column shard without the turn.
+var plainShard = fmt.Sprintf("shard & %d", 1<<turnBit-1)
 
 // fill replaces the placeholders of one statement.
 func (s *Store) fill(sql string) string { return filler(s.partitions.schema)(sql) }

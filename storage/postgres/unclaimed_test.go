@@ -11,17 +11,18 @@ import (
 	"github.com/taskengine/taskengine/storage/postgres"
 )
 
-// keysOf returns an ordering key whose tasks a owns, and one whose tasks b owns.
-func keysOf(t *testing.T, a, b *node, typ string) (ofA, ofB string) {
+// idsOf returns SQL that makes ids of tasks that a owns, and SQL that makes those of tasks that b owns.
+func idsOf(t *testing.T, a, b *node, typ string) (ofA, ofB string) {
 	t.Helper()
 	for i := 0; ofA == "" || ofB == ""; i++ {
 		key := fmt.Sprint("key ", i)
 		id := a.submit(engine.Request{Type: typ, OrderingKey: key})
 		a.end(id, task.Done)
+		sql := fmt.Sprintf("taskengine.id_in(taskengine.new_id(), %d)", task.ShardOf(key))
 		if a.runs(id) > 0 {
-			ofA = key
+			ofA = sql
 		} else {
-			ofB = key
+			ofB = sql
 		}
 	}
 	return ofA, ofB
@@ -82,9 +83,9 @@ func TestTasksWithoutAHintAreFoundBehindAnyBacklog(t *testing.T) {
 	a, b := join(t, url, set, do), join(t, url, set, do)
 	defer close(hold)
 	waitBoth(t, a, b)
-	ofA, ofB := keysOf(t, a, b, "work")
-	addMany(t, a.store, 3000, fmt.Sprintf(`'work', '"hold"', ordering_key => '%s'`, ofA))
-	for _, id := range addMany(t, a.store, 22, fmt.Sprintf("'work', ordering_key => '%s'", ofB)) {
+	ofA, ofB := idsOf(t, a, b, "work")
+	addMany(t, a.store, 3000, fmt.Sprintf(`'work', '"hold"', id => %s`, ofA))
+	for _, id := range addMany(t, a.store, 22, "'work', id => "+ofB) {
 		b.end(id, task.Done)
 		if b.runs(id) != 1 {
 			t.Errorf("task %v of node b ran there %d times", id, b.runs(id))

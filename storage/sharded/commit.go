@@ -106,6 +106,7 @@ func (s *Store) commitIn(ctx context.Context, place int, b *storage.Batch) (stor
 	number(place, b.Insert, out.Inserted)
 	outwardAll(place, out.Swapped)
 	numberFollowing(place, b, &out)
+	outwardHints(place, out.Heads)
 	if !slices.Contains(out.Swapped, nil) {
 		return out, nil
 	}
@@ -132,7 +133,7 @@ func (s *Store) commitHeld(ctx context.Context, place int, b *storage.Batch) (st
 	if err != nil {
 		return storage.Outcome{}, storage.Undone(err)
 	}
-	out, held := leftOut(b), &storage.Batch{}
+	out, held := leftOut(b), &storage.Batch{Keys: b.Keys}
 	out.Elsewhere = nil
 	for _, n := range b.Notes {
 		if home.Owned.Has(n.ID.Shard()) {
@@ -182,7 +183,8 @@ func (s *Store) commitHeld(ctx context.Context, place int, b *storage.Batch) (st
 		}
 	}
 	slices.Sort(out.Elsewhere)
-	out.Lost = done.Lost
+	outwardHints(place, done.Heads)
+	out.Lost, out.Heads = done.Lost, done.Heads
 	return out, nil
 }
 

@@ -29,6 +29,11 @@ func (s *Store) do(ctx context.Context, b *storage.Batch) (storage.Outcome, erro
 		return w.doSome(ctx, place, s.places[place].Store, some)
 	}}
 	f := s.route(ctx, c)
+	if f.shards.IsEmpty() && len(b.Keys) > 0 {
+		heads, err := s.Promote(ctx, b.Keys...)
+		w.out.Heads = append(w.out.Heads, heads...)
+		return w.out, err
+	}
 	if f.shards.IsEmpty() {
 		return w.out, nil
 	}
@@ -53,6 +58,7 @@ func (w *work) doAll(ctx context.Context, place int, on storage.Store) (unsure [
 	number(place, w.batch.Insert, out.Inserted)
 	outwardAll(place, out.Swapped)
 	numberFollowing(place, w.batch, &out)
+	outwardHints(place, out.Heads)
 	for i, t := range out.Swapped {
 		if t == nil {
 			unsure = append(unsure, len(w.batch.Insert)+i)
@@ -86,9 +92,11 @@ func (w *work) doSome(ctx context.Context, place int, on storage.Store, some []i
 	number(place, part.Insert, out.Inserted)
 	outwardAll(place, out.Swapped)
 	numberFollowing(place, &part, &out)
+	outwardHints(place, out.Heads)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.spread()
+	w.out.Heads = append(w.out.Heads, out.Heads...)
 	for k, i := range some {
 		if i < inserts {
 			w.out.Inserted[i] = out.Inserted[k]

@@ -169,6 +169,9 @@ func (m *model) randomFollow(parent task.ID) (rows []*task.Task) {
 		t := m.randomTask()
 		t.Key = ""
 		t.ID = parent.Child(epoch, fmt.Sprint(m.rand.IntN(3)))
+		if t.OrderingKey != "" {
+			t.OrderingKey = pick(m, m.keysOf(t.ID))
+		}
 		if !slices.Contains(m.ids, t.ID) {
 			m.ids = append(m.ids, t.ID)
 		}

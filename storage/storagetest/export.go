@@ -47,6 +47,9 @@ var exportCases = []testCase{
 				if t.Key != "" {
 					t.Key += s.String()
 				}
+				if !s.Live() && s != task.Error {
+					t.Turn = task.Unordered // what has ended has no turn
+				}
 				if len(t.Payload) < 1<<20 || s == task.Submitted || s == task.Done {
 					want = append(want, t)
 				}

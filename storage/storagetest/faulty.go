@@ -12,15 +12,17 @@ type Call string
 
 // The calls. Those on a Tx have the same name as those on the Store.
 const (
-	Get    Call = "get"
-	Insert Call = "insert"
-	Swap   Call = "swap"
-	Note   Call = "note"
-	Delete Call = "delete"
-	Due    Call = "due"
-	Ready  Call = "ready"
-	Queues Call = "queues"
-	Update Call = "update"
+	Get      Call = "get"
+	Insert   Call = "insert"
+	Swap     Call = "swap"
+	Note     Call = "note"
+	Delete   Call = "delete"
+	Due      Call = "due"
+	Ready    Call = "ready"
+	Queues   Call = "queues"
+	Promote  Call = "promote"
+	Headless Call = "headless"
+	Update   Call = "update"
 )
 
 // Fault is how a call fails. With the zero Fault it does not.
@@ -146,4 +148,12 @@ func (f *faultyTasks) Ready(ctx context.Context, q storage.ReadyQuery) ([]task.T
 
 func (f *faultyTasks) Queues(ctx context.Context, after task.Queue, limit int) ([]task.Queue, error) {
 	return verb(f, Queues, func() ([]task.Queue, error) { return f.tasks.Queues(ctx, after, limit) })
+}
+
+func (f *faultyTasks) Promote(ctx context.Context, keys ...string) ([]task.Hint, error) {
+	return verb(f, Promote, func() ([]task.Hint, error) { return f.tasks.Promote(ctx, keys...) })
+}
+
+func (f *faultyTasks) Headless(ctx context.Context, after string, limit int) (storage.HeadlessPage, error) {
+	return verb(f, Headless, func() (storage.HeadlessPage, error) { return f.tasks.Headless(ctx, after, limit) })
 }

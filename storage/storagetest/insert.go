@@ -193,6 +193,8 @@ func remarkable() map[string]func(*task.Task) {
 		"odd key":          func(t *task.Task) { t.Key = odd },
 		"group of GroupOf": func(t *task.Task) { t.Group = task.GroupOf("a", "", "b\x1f") },
 		"ordering key":     func(t *task.Task) { t.OrderingKey = "account 7" },
+		"head":             func(t *task.Task) { t.OrderingKey, t.Turn = odd, task.Head },
+		"behind":           func(t *task.Task) { t.OrderingKey, t.Turn = odd, task.Behind },
 		"headers":          func(t *task.Task) { t.Headers = map[string]string{"": "", "traceparent": "00-4bf9", odd: odd} },
 		"last shard":       func(t *task.Task) { t.Shard = 65535 },
 		"priorities":       func(t *task.Task) { t.Priority = task.LowestPriority },

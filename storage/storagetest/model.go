@@ -98,7 +98,7 @@ func (m *model) step() {
 
 // verb draws one call and makes it on both stores.
 func (m *model) verb() func(got, want storage.Tasks) {
-	switch n := 1 + m.rand.IntN(4); m.rand.IntN(6) {
+	switch n := 1 + m.rand.IntN(4); m.rand.IntN(8) {
 	case 0, 1:
 		ts := make([]*task.Task, n)
 		for i := range ts {
@@ -117,6 +117,8 @@ func (m *model) verb() func(got, want storage.Tasks) {
 			ns[i] = m.randomNote()
 		}
 		return func(got, want storage.Tasks) { m.note(got, want, ns) }
+	case 5, 6:
+		return m.promote
 	default:
 		ids := make([]task.ID, n)
 		for i := range ids {
@@ -154,7 +156,58 @@ func (m *model) randomTask() *task.Task {
 			t.Key += fmt.Sprint(" of ", d.Place(t.ID))
 		}
 	}
+	if m.rand.IntN(2) == 0 {
+		t.OrderingKey = pick(m, m.keysOf(t.ID))
+		switch {
+		case t.State == task.Waiting, t.State == task.Submitted, t.State == task.Error:
+			t.Turn = task.Turn(m.rand.IntN(3))
+		case t.State == task.Processing:
+			t.Owner, t.StartedAt = task.ID{3}, at(1)
+		}
+	}
 	return t
+}
+
+// keysOf returns ordering keys of rows that are in the place of an id.
+func (m *model) keysOf(id task.ID) (keys []string) {
+	d, ok := m.f.Store.(Placer)
+	for n := 0; len(keys) < 3; n++ {
+		key := fmt.Sprint("order\x00", n)
+		if !ok || d.Place(m.f.ids.NextIn(epoch, task.ShardOf(key))) == d.Place(id) {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// allKeys returns the ordering keys of all rows.
+func (m *model) allKeys() []string {
+	keys := make(map[string]bool)
+	for _, id := range m.ids {
+		for _, key := range m.keysOf(id) {
+			keys[key] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(keys))
+}
+
+// promote gives some ordering keys their heads.
+func (m *model) promote(got, want storage.Tasks) {
+	keys := m.allKeys()
+	m.rand.Shuffle(len(keys), func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
+	keys = keys[:m.rand.IntN(len(keys)+1)]
+	a, err := got.Promote(m.f.ctx(), keys...)
+	if err != nil {
+		m.f.Fatal(err)
+	}
+	b, err := want.Promote(m.f.ctx(), keys...)
+	if err != nil {
+		m.f.Fatal(err)
+	}
+	for i := range b {
+		b[i].Seq = m.seqs[b[i].ID][0]
+	}
+	equal(m.f, "heads", sortedHints(a), sortedHints(b))
 }
 
 func (m *model) randomChange() task.Change {
@@ -201,6 +254,7 @@ func (m *model) insert(got, want storage.Tasks, ts []*task.Task) {
 	for i, t := range ts {
 		if a[i].Created() {
 			m.seqs[t.ID] = [2]uint64{t.Seq, other[i].Seq}
+			equal(m.f, "turn", t.Turn, other[i].Turn)
 		}
 	}
 }
@@ -300,6 +354,7 @@ func (m *model) compare() {
 			q.After = got[len(got)-1]
 		}
 	}
+	equal(m.f, "headless", m.f.headless(1+m.rand.IntN(5)), reference.headless(1000))
 	queues := m.f.queues(task.Queue{}, 1000)
 	equal(m.f, "queues", queues, reference.queues(task.Queue{}, 1000))
 	if len(queues) > 0 {

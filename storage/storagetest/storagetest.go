@@ -83,6 +83,7 @@ func run(t *testing.T, open func(t testing.TB) storage.Store, parallel bool) {
 		{"settings", settings, settingsCases},
 		{"batch", true, batchCases},
 		{"follow", true, followCases},
+		{"order", true, orderCases},
 		{"shared", shared, sharedCases},
 		{"export", exporter, exportCases},
 		{"rules", ruled, rulesCases},
@@ -124,6 +125,7 @@ type fixture struct {
 	storage.Store
 	ids  *task.IDs
 	near task.ID // see together
+	keys int     // how many ordering keys were made
 }
 
 // epoch is the time of the tests.

@@ -20,7 +20,7 @@ var updateCases = []testCase{
 		f.update(func(tx storage.Tx) error {
 			g := &fixture{T: f.T, Store: inTx{tx}, ids: f.ids}
 			t := g.row(task.Submitted, everything)
-			t.Key = "another"
+			t.Key, t.OrderingKey = "another", "" // the way below is not for rows that are behind others
 			g.put(t)
 			g.same(g.get(t.ID), t)
 			equal(g, "ready", g.ready(storage.ReadyQuery{Queue: t.Queue(), Limit: 9}), []task.Trigger{old.Trigger(), t.Trigger()})

@@ -35,7 +35,7 @@ func (c Checksum) String() string { return hex.EncodeToString(c[:]) }
 // a field that a codec loses would then be missing from both checksums.
 func appendRow(b []byte, t *task.Task) []byte {
 	b = append(b, t.ID[:]...)
-	b = appendNumbers(b, t.Version, uint64(t.State), uint64(t.Shard), uint64(t.Priority), uint64(t.Attempt), uint64(t.Crashes))
+	b = appendNumbers(b, t.Version, uint64(t.State), uint64(t.Shard), uint64(t.Priority), uint64(t.Attempt), uint64(t.Crashes), uint64(t.Turn))
 	b = appendTexts(b, t.Type, t.Group, t.Key, t.OrderingKey, t.LastError)
 	b = appendTimes(b, t.CreatedAt, t.ReadyAt, t.NextEventAt, t.ExpiresAt, t.StartedAt, t.UpdatedAt)
 	b = append(b, t.Owner[:]...)

@@ -22,7 +22,7 @@ var errMoving = fmt.Errorf("storm: the shard is being moved: %w", storage.ErrUna
 func (w *world) doIn(n *node, database int, b *storage.Batch, isSure func() bool) (storage.Outcome, error) {
 	out := storage.Outcome{Inserted: make([]storage.Inserted, len(b.Insert)), Swapped: make([]*task.Task, len(b.Swap))}
 	err := w.base.Update(context.Background(), func(under storage.Tx) error {
-		part := &storage.Batch{}
+		part := &storage.Batch{Keys: b.Keys}
 		var inserts, swaps []int // by index into b
 		for i, t := range b.Insert {
 			if w.homes.get(t.ID.Shard()) == database {
@@ -60,6 +60,7 @@ func (w *world) doIn(n *node, database int, b *storage.Batch, isSure func() bool
 			}
 		}
 		slices.Sort(out.Elsewhere)
+		out.Heads = done.Heads
 		return nil
 	})
 	if err != nil {
@@ -116,7 +117,7 @@ func (l parts) CommitIn(ctx context.Context, database int, b *storage.Batch) sto
 			return l.leaveOut(b)
 		}
 		_ = storage.NoteFirst(ctx, l, b)
-		out, err := l.commitIn(ctx, database, &storage.Batch{Insert: b.Insert, Swap: b.Swap, Remove: b.Remove, Follow: b.Follow})
+		out, err := l.commitIn(ctx, database, &storage.Batch{Insert: b.Insert, Swap: b.Swap, Remove: b.Remove, Follow: b.Follow, Keys: b.Keys})
 		if len(out.Elsewhere) > 0 && (l.w.calm.Load() || l.w.roll(4) > 0) {
 			l.look()
 		}
@@ -283,6 +284,12 @@ func (l parts) Ready(ctx context.Context, q storage.ReadyQuery) ([]task.Trigger,
 // Queues implements [storage.Tasks].
 func (l parts) Queues(ctx context.Context, after task.Queue, limit int) ([]task.Queue, error) {
 	out, err := l.link.Queues(ctx, after, limit)
+	return out, errors.Join(err, l.ask(ctx))
+}
+
+// Headless implements [storage.Tasks].
+func (l parts) Headless(ctx context.Context, after string, limit int) (storage.HeadlessPage, error) {
+	out, err := l.link.Headless(ctx, after, limit)
 	return out, errors.Join(err, l.ask(ctx))
 }
 

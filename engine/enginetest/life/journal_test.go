@@ -39,9 +39,10 @@ type story struct {
 	accepted bool // a caller was told that it is kept
 	created  int  // how many callers were told that they have added it
 	removed  bool
-	cancels  int // how often people have wanted it cancelled, or failed
-	resumes  int // how often they have wanted it to run again
-	crashes  int // since when it last began anew
+	moved    bool // it was given another time, or has begun anew
+	cancels  int  // how often people have wanted it cancelled, or failed
+	resumes  int  // how often they have wanted it to run again
+	crashes  int  // since when it last began anew
 	notes    []remark
 }
 
@@ -105,6 +106,9 @@ func (w *world) journal(n *node, steps []step) {
 			s = &story{id: st.row.ID, row: st.row}
 			w.stories[s.id] = s
 			w.order = append(w.order, s.id)
+			if s.row.State == task.Processing && s.row.OrderingKey != "" {
+				w.failAt(s, "it has an ordering key and begins with its submit")
+			}
 			if s.live() {
 				w.live++
 			}
@@ -121,6 +125,9 @@ func (w *world) journal(n *node, steps []step) {
 				w.live--
 			}
 			s.removed = true
+			if w.owners[s.row.OrderingKey] == s {
+				delete(w.owners, s.row.OrderingKey)
+			}
 		default:
 			before, was := s.row, s.live()
 			s.row = st.row
@@ -132,6 +139,7 @@ func (w *world) journal(n *node, steps []step) {
 				}
 			}
 			w.checkChange(s, &before, st)
+			w.checkOrder(s, &before, st)
 			w.checkChildren(s, &before, st, steps)
 		}
 		s.steps = append(s.steps, *st)

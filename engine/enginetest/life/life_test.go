@@ -129,6 +129,7 @@ type world struct {
 	nodes        []*node               // guarded by mu: those that are open, or will be
 	stories      map[task.ID]*story    // guarded by mu
 	order        []task.ID             // guarded by mu: of the stories
+	owners       map[string]*story     // guarded by mu: by ordering key, the task that has begun and holds up the others
 	live         int                   // guarded by mu: how many tasks have not ended
 	incarnations map[task.ID]*node     // guarded by mu
 	ended        map[task.ID]time.Time // guarded by mu: since when incarnations are not alive any more
@@ -154,7 +155,7 @@ func newWorld(seed uint64) *world {
 		seed: seed, rng: rng, plan: p, begin: time.Now(), base: memory.New(), homes: newHomes(), first: local.New(),
 		ids: task.NewIDs([32]byte{1, byte(seed), byte(seed >> 8)}), over: make(chan struct{}),
 		stories: make(map[task.ID]*story), incarnations: make(map[task.ID]*node), ended: make(map[task.ID]time.Time),
-		victims: make(map[task.ID]verbs), unpaused: make(map[string]int), awaited: make(map[task.ID]int),
+		victims: make(map[task.ID]verbs), owners: make(map[string]*story), unpaused: make(map[string]int), awaited: make(map[task.ID]int),
 	}
 	return w
 }

@@ -54,8 +54,11 @@ func (w *world) request() engine.Request {
 	case 1, 2:
 		r.ID = w.ids.Next(time.Now())
 	}
-	if w.roll(5) == 0 && (r.ID.IsZero() && r.Key == "" || !w.plan.divided) {
+	if _, known := w.plan.set.Types[typ]; known && w.roll(5) == 0 && (r.ID.IsZero() && r.Key == "" || !w.plan.divided) {
 		r.OrderingKey = fmt.Sprint("order ", w.roll(4))
+		if w.roll(4) == 0 { // it is late, and has a seat before others
+			r.At = time.Now().Add(-w.span(0, 3*time.Second))
+		}
 	}
 	if w.plan.typeOf(typ).Retention.Done == 0 { // its id would be free again, and the version be handled again
 		r.ID = task.ID{}
@@ -78,7 +81,7 @@ func (w *world) crowd() {
 	for i := range 2 * w.plan.lookAhead {
 		r := w.request()
 		if r.Type = paused; w.roll(2) == 0 {
-			r.Type = fmt.Sprintf("stranger %d", i%w.plan.strangers)
+			r.Type, r.OrderingKey = fmt.Sprintf("stranger %d", i%w.plan.strangers), ""
 		}
 		reqs = append(reqs, r)
 	}
@@ -231,7 +234,7 @@ func (w *world) addBySQL() {
 	b := &storage.Batch{Insert: []*task.Task{t}}
 	switch at := w.homes.get(t.ID.Shard()); {
 	case !w.plan.divided:
-		_, _ = w.do(nil, b)
+		w.insert(t)
 	case at != databases:
 		_, _ = w.doIn(nil, at, b, func() bool { return true })
 	}

@@ -167,6 +167,12 @@ func drawType(rng *rand.Rand, relaxer bool, slots int) policy.Type {
 		p.Retention.Done = 0
 	}
 	if rng.IntN(2) == 0 {
+		p.Ordering.OnExhausted = policy.Continue
+	}
+	if rng.IntN(3) == 0 {
+		p.Ordering.OnRetry = policy.Yield
+	}
+	if rng.IntN(2) == 0 {
 		p.Ageing = between(rng, 10*time.Millisecond, 5*time.Second)
 	}
 	return p

@@ -2,6 +2,7 @@ package life
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/taskengine/taskengine/engine/task"
@@ -48,7 +49,7 @@ func (l *link) Commit(ctx context.Context, b *storage.Batch) storage.Commit {
 func (l remote) Commit(ctx context.Context, b *storage.Batch) storage.Commit {
 	return storage.Later(func() (storage.Outcome, error) {
 		_ = storage.NoteFirst(ctx, l, b)
-		return l.do(ctx, &storage.Batch{Insert: b.Insert, Swap: b.Swap, Remove: b.Remove, Follow: b.Follow})
+		return l.do(ctx, &storage.Batch{Insert: b.Insert, Swap: b.Swap, Remove: b.Remove, Follow: b.Follow, Keys: b.Keys})
 	})
 }
 
@@ -77,7 +78,7 @@ func (l remote) do(ctx context.Context, b *storage.Batch) (out storage.Outcome, 
 
 // clone returns a copy of b that the caller may keep.
 func clone(b *storage.Batch) *storage.Batch {
-	c := &storage.Batch{Swap: append([]task.Change(nil), b.Swap...), Remove: append([]bool(nil), b.Remove...)}
+	c := &storage.Batch{Swap: slices.Clone(b.Swap), Remove: slices.Clone(b.Remove), Keys: slices.Clone(b.Keys)}
 	for _, t := range b.Insert {
 		c.Insert = append(c.Insert, t.Clone())
 	}
@@ -148,6 +149,18 @@ func (l *link) Delete(ctx context.Context, rs ...task.Ref) (out []bool, err erro
 		return err
 	})
 	return out, err
+}
+
+func (l *link) Promote(ctx context.Context, keys ...string) (heads []task.Hint, err error) {
+	err = l.update(ctx, false, func(tx storage.Tx) (err error) {
+		heads, err = tx.Promote(ctx, keys...)
+		return err
+	})
+	return heads, err
+}
+
+func (l *link) Headless(ctx context.Context, after string, limit int) (storage.HeadlessPage, error) {
+	return read(ctx, l, reads, func() (storage.HeadlessPage, error) { return l.w.base.Headless(ctx, after, limit) })
 }
 
 func (l *link) Note(ctx context.Context, ns ...task.Note) (out []bool, err error) {

@@ -252,11 +252,12 @@ func (w *world) wait(though string, left func(*story) bool) {
 			if !s.live() {
 				continue
 			}
-			if in++; stuck == nil && !left(s) {
+			if in++; stuck == nil && !left(s) && !w.isHeldUp(s, left) {
 				stuck = s
 			}
 		}
 		w.mu.Unlock()
+		w.skip()
 		switch {
 		case stuck == nil && w.lates.Load() == 0, len(w.failures) > 0:
 			return

@@ -16,6 +16,7 @@
 //	unhandled.go  tasks that no node runs
 //	depth.go    how many tasks there are, for metrics and alerts
 //	placement.go  which nodes run a type, and why none does
+//	order.go    ordering keys that have no head
 //	pause.go    the types that are paused, on all nodes
 //	limits.go   the settings by which people change limits, on all nodes
 //	permits.go  permits and tokens of limits of the cluster
@@ -227,12 +228,15 @@ func (k *Cluster) IsShared() bool { return k.shared != nil }
 
 // Run takes part in the cluster until ctx ends. It returns when every goroutine that it started
 // has ended. It must be called once. If the store is not shared and no limit is of the cluster, Run
-// starts two goroutines: one joins and then waits, and one watches the settings of limits.
+// starts three goroutines: one joins and then waits, one watches the settings of limits, and one looks once
+// for ordering keys without a head.
 func (k *Cluster) Run(ctx context.Context) {
 	k.engine.Decide(func(c *core.Core, now time.Time) { c.Own(now, k.view.Load().owned) })
 	loops := []func(context.Context){k.memberLoop, k.limitsLoop}
 	if k.shared != nil {
 		loops = append(loops, k.pollLoop, k.pausesLoop, k.publishLoop, k.subscribeLoop, k.healLoop)
+	} else {
+		loops = append(loops, k.headsLoop)
 	}
 	if k.semaphore != nil {
 		loops = append(loops, k.holdLoop, k.orderLoop, k.drawLoop)

@@ -79,7 +79,7 @@ func (k *Cluster) healSome(ctx context.Context, page []storage.Due) (healed int,
 			k.log.Error("a task that ran when the engine last stopped cannot be read", "id", d.ID, "error", err)
 		}
 	}
-	rows, err := k.swap(ctx, changes)
+	rows, _, err := k.swap(ctx, changes) // the core reads the heads when it starts
 	if err != nil {
 		return 0, err
 	}
@@ -116,7 +116,7 @@ func (k *Cluster) HealRest(ctx context.Context) {
 // recover makes the changes of tasks whose nodes are gone, and tells the core of those made.
 func (k *Cluster) recover(ctx context.Context, changes []task.Change) error {
 	for page := range slices.Chunk(changes, healPage) {
-		rows, err := k.swap(ctx, page)
+		rows, heads, err := k.swap(ctx, page)
 		if err != nil {
 			return err
 		}
@@ -129,6 +129,9 @@ func (k *Cluster) recover(ctx context.Context, changes []task.Change) error {
 					k.engine.Recovered(t)
 					n++
 				}
+			}
+			for _, h := range heads {
+				c.Promoted(now, h)
 			}
 		})
 		k.log.Warn("recovered tasks whose nodes are gone", "tasks", n)

@@ -69,6 +69,7 @@ func (k *Cluster) pollLoop(ctx context.Context) {
 	var running []task.Ref  // the attempts that were under way when that was last checked
 	var checked time.Time   // when that was: polls may be more frequent
 	var place storage.Place // where the survey goes on
+	var key string          // where the search for keys without a head goes on
 	var cost wakeup.Cost
 	for {
 		isDue := false
@@ -87,13 +88,14 @@ func (k *Cluster) pollLoop(ctx context.Context) {
 			continue
 		}
 		begin := time.Now()
-		heads, surveyed, compared := k.pollHeads(ctx), true, true
+		heads, surveyed, compared, ordered := k.pollHeads(ctx), true, true, true
 		if begin.Sub(checked) >= pollEvery {
+			key, ordered = k.lookForHeads(ctx, key)
 			place, surveyed = k.survey(ctx, place)
 			running, compared = k.checkRunning(ctx, running)
 			checked = begin
 		}
-		timer.Reset(max(pollEvery, pollShare*cost.After(time.Since(begin), heads && surveyed && compared)))
+		timer.Reset(max(pollEvery, pollShare*cost.After(time.Since(begin), heads && ordered && surveyed && compared)))
 	}
 }
 

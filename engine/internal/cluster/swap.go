@@ -9,24 +9,26 @@ import (
 )
 
 // swap makes changes in the store. If the store refuses them together, swap divides them. A change
-// that is refused alone is treated like a stale one: its result is nil. An error says that the store
-// cannot be written.
-func (k *Cluster) swap(ctx context.Context, changes []task.Change) ([]*task.Task, error) {
+// that is refused alone is treated like a stale one: its result is nil. heads are the rows that have become
+// heads of their ordering keys because of the changes. An error says that the store cannot be written.
+func (k *Cluster) swap(ctx context.Context, changes []task.Change) (out []*task.Task, heads []task.Hint, err error) {
 	if len(changes) == 0 {
-		return nil, nil
+		return nil, nil, nil
 	}
-	out, works := make([]*task.Task, len(changes)), false
+	out = make([]*task.Task, len(changes))
+	works := false
 	type piece struct{ from, to int }
 	for todo := []piece{{0, len(changes)}}; len(todo) > 0; todo = todo[1:] {
 		p := todo[0]
-		rows, err := k.store.Swap(ctx, changes[p.from:p.to]...)
+		done, err := k.store.Commit(ctx, &storage.Batch{Swap: changes[p.from:p.to]}).Wait()
 		if err == nil {
-			copy(out[p.from:], rows)
+			copy(out[p.from:], done.Swapped)
+			heads = append(heads, done.Heads...)
 			works = true
 			continue
 		}
 		if works = works || !storage.IsOutage(err) && k.worksAfter(err); !works || storage.IsOutage(err) || ctx.Err() != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if half := (p.from + p.to) / 2; half > p.from {
 			todo = append(todo, piece{p.from, half}, piece{half, p.to})
@@ -34,7 +36,7 @@ func (k *Cluster) swap(ctx context.Context, changes []task.Change) ([]*task.Task
 			k.log.Error("the store refuses the change of a task whose node is gone; the engine tries again", "id", changes[p.from].ID, "error", err)
 		}
 	}
-	return out, nil
+	return out, heads, nil
 }
 
 // worksAfter reports whether the store works although it failed with err: the error says so, or the

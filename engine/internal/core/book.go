@@ -85,6 +85,7 @@ func (c *Core) begin(now time.Time, r *run, t *task.Task) {
 	case !t.ExpiresAt.IsZero() && !now.Before(t.ExpiresAt):
 		c.end(now, r, false)
 		handBack.To, handBack.Error = task.Error, expired(t)
+		seat(&r.kind.policy, orderingKeyOf(t), &handBack)
 		c.save(handBack, false)
 	case !c.mayStart():
 		c.end(now, r, false)
@@ -134,7 +135,7 @@ func (c *Core) regroup(t *task.Task) (group string, missing error, is bool) {
 // handle asks to run the handler.
 func (c *Core) handle(now time.Time, r *run, t *task.Task) {
 	c.stats.Grabbed++
-	r.phase = running
+	r.phase, r.key = running, orderingKeyOf(t)
 	r.attempt, r.crashes, r.expires = t.Attempt, t.Crashes, t.ExpiresAt
 	r.lag, r.rearms = lagOf(t), rearmsOf(t)
 	if limit := r.kind.policy.Timeout.Run; limit > 0 {

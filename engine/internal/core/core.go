@@ -100,6 +100,7 @@ type run struct {
 	yielded     bool         // its slot was freed, see Core.Yield
 	next        task.Trigger // a newer version of the task that has become ready; zero if none
 	changed     uint64       // a version made by a user before the reply to the grab; 0 if none
+	key         string       // the ordering key of a task that runs; "" if it takes part in no order
 	attempt     uint32
 	crashes     uint32
 	expires     time.Time
@@ -241,6 +242,7 @@ func (c *Core) Reclaim(now time.Time, t *task.Task) {
 		change.Error = joinReason(errReclaimed, mayHaveTakenEffect)
 	}
 	c.stats.Reclaimed++
+	seat(&p, orderingKeyOf(t), &change)
 	c.save(change, false)
 }
 

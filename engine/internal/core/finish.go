@@ -82,6 +82,7 @@ func (c *Core) concluded(now time.Time, r *run, v task.Verdict) (change task.Cha
 	if change.To == task.Waiting && (v.Outcome == task.Snoozed || v.Outcome == task.Completed) && r.rearm(now, &change) {
 		c.stats.Slowed++
 	}
+	seat(p, r.key, &change)
 	switch change.To {
 	case task.Done, task.Failed, task.Cancelled:
 		change.NextEventAt = KeepUntil(p.Retention, change.To, now)
@@ -260,6 +261,7 @@ func Orphaned(now time.Time, p policy.Type, t *task.Task) task.Change {
 	case p.MaxCrashes > 0 && t.Crashes+1 >= p.MaxCrashes:
 		c.To, c.NextEventAt, c.Error = task.Error, time.Time{}, joinReason(c.Error, quarantined(t.Crashes+1))
 	}
+	seat(&p, orderingKeyOf(t), &c)
 	return c
 }
 

@@ -58,6 +58,12 @@ func (s *story) change(c task.Change) string {
 	case task.Reset:
 		text += ", counted anew"
 	}
+	if !c.ReadyAt.IsZero() && c.OrderingKey != "" {
+		text += ", at another seat"
+	}
+	if c.Leaves {
+		text += ", leaves its seat"
+	}
 	if c.Error != "" {
 		text += ": " + c.Error
 	}
@@ -97,6 +103,9 @@ func (s *story) absorb() {
 			removed = ", and delete it"
 		}
 		s.printf("save %s%s\n", s.change(save.Change), removed)
+	}
+	for _, key := range r.Keys {
+		s.printf("look for the head of %s\n", key)
 	}
 	for _, w := range r.Wants {
 		s.printf("%s: %d want a slot\n", w.Pool, w.Tasks)
@@ -262,7 +271,10 @@ func (s *story) edit(id task.ID, change task.Change) error {
 	if t == nil {
 		return fmt.Errorf("it is %v and cannot become %v", row.State, change.To)
 	}
+	h := s.headOf(t.OrderingKey)
+	t.Turn = row.Turn
 	s.core.Changed(s.now, t)
+	s.promoted(h)
 	return nil
 }
 

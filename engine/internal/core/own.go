@@ -56,6 +56,9 @@ func (c *Core) Observe(now time.Time, h task.Hint) (known bool) {
 	c.overrule(now, h)
 	if c.Owns(h.Type, h.Shard) {
 		known = c.schedule(now, h)
+		if h.OrderingKey != "" && h.State == task.Submitted {
+			c.LookForHead(h.OrderingKey)
+		}
 	}
 	c.book(now)
 	return known

@@ -20,6 +20,7 @@ type Ready struct {
 	Scans    []table.Scan  // queues to be listed; each is answered by Scanned
 	DueLoads []DueLoad     // due rows to be read; each is answered by DueLoaded
 	Hints    []task.Hint   // for other nodes, about rows of theirs; not answered
+	Keys     []string      // ordering keys that are to be given their heads; not answered, see Promoted
 	Wants    []Want        // for the handlers of pools; not answered
 	Orders   []table.Order // for the coordinator of limits of the cluster; each is answered by Hold, and replaces earlier ones of its limit
 	Draws    []table.Draw  // for the same; each is answered by Drawn
@@ -94,8 +95,9 @@ func (r *Ready) reset() {
 	clear(r.Inserts)
 	clear(r.Runs)
 	clear(r.Saves)
+	clear(r.Keys)
 	r.Inserts, r.Grabs, r.Relaxed, r.Saves, r.Runs = r.Inserts[:0], r.Grabs[:0], r.Relaxed[:0], r.Saves[:0], r.Runs[:0]
 	r.Stops, r.Loads, r.Scans, r.DueLoads = r.Stops[:0], r.Loads[:0], r.Scans[:0], r.DueLoads[:0]
-	r.Hints, r.Wants = r.Hints[:0], r.Wants[:0]
+	r.Hints, r.Keys, r.Wants = r.Hints[:0], r.Keys[:0], r.Wants[:0]
 	r.Orders, r.Draws = r.Orders[:0], r.Draws[:0]
 }

@@ -39,7 +39,9 @@ type story struct {
 //	world [blind]                starts again with the slots, limits, types and capacity in
 //	                             the lines below; the core reads the empty store at once
 //	                             unless blind
-//	submit NUM TYPE [in=1h] [priority=3] [group=a] [expires=1h] [tx]
+//	submit NUM TYPE [in=1h] [priority=3] [group=a] [key=k] [expires=1h] [tx]
+//	                             key is an ordering key; the store gives it its head with each change of a row
+//	promote KEY                  the store does that again, after tx
 //	inserted NUM [duplicate]     the store has the row of the first such submit, or not
 //	grabbed NUM [failed|lost]    the store has swapped it, or could not, or was too late
 //	swapped NUM                  the same, but only grabbed tells the core
@@ -105,6 +107,7 @@ var scriptCommands = map[string]func(*story, args) error{
 		}
 		return nil
 	},
+	"promote": func(s *story, a args) error { s.promote(a.At(0)); return nil },
 	"drain": func(s *story, a args) error { s.core.Drain(); return nil },
 	"hold":  (*story).hold, "unclaim": (*story).unclaim,
 	"yield": func(s *story, a args) error { s.core.Yield(s.now, a.id()); return nil },
@@ -181,6 +184,12 @@ func (s *story) declare(what string, a args) error {
 		if a.Has("gone") {
 			p.Retention.Done = 0
 		}
+		if a.Has("continue") {
+			p.Ordering.OnExhausted = policy.Continue
+		}
+		if a.Has("yield") {
+			p.Ordering.OnRetry = policy.Yield
+		}
 		if v, ok := a.Value("limits"); ok {
 			p.Limits = strings.Split(v, ",")
 		}
@@ -198,6 +207,7 @@ func (s *story) declare(what string, a args) error {
 func (s *story) submit(a args) error {
 	t := &task.Task{ID: a.id(), Type: a.At(1), Priority: uint8(a.Number("priority", 5))}
 	t.Group, _ = a.Value("group")
+	t.OrderingKey, _ = a.Value("key")
 	if d := a.Duration("in", 0); d > 0 {
 		t.ReadyAt = s.now.Add(d)
 	}
@@ -228,7 +238,12 @@ func (s *story) inserted(a args) error {
 		t.Seq = s.seq
 		s.rows[t.ID] = t.Clone()
 	}
+	h := s.headOf(t.OrderingKey)
+	if created {
+		t.Turn = s.rows[t.ID].Turn
+	}
 	s.core.Inserted(s.now, t, created)
+	s.promoted(h)
 	return nil
 }
 
@@ -319,6 +334,46 @@ func (s *story) saved(a args) error {
 	case saves[0].Remove:
 		delete(s.rows, t.ID)
 	}
+	if t == nil {
+		s.core.Saved(s.now, saves[0], t)
+		return nil
+	}
+	h := s.headOf(t.OrderingKey)
+	if row, ok := s.rows[t.ID]; ok {
+		t.Turn = row.Turn
+	}
 	s.core.Saved(s.now, saves[0], t)
+	s.promoted(h)
 	return nil
+}
+
+// headOf gives an ordering key its head, and returns it; nil if there is none.
+func (s *story) headOf(key string) *task.Task {
+	var head, first *task.Task
+	for _, t := range s.rows {
+		switch {
+		case key == "" || t.OrderingKey != key:
+		case t.Turn == task.Head:
+			head = t
+		case t.Turn == task.Behind && (first == nil || t.Seat().Compare(first.Seat()) < 0):
+			first = t
+		}
+	}
+	demote, promote := task.NextHead(head, first)
+	if demote {
+		head.Turn = task.Behind
+	}
+	if promote {
+		first.Turn, head = task.Head, first
+	}
+	return head
+}
+
+func (s *story) promote(key string) { s.promoted(s.headOf(key)) }
+
+// promoted tells the core of a head.
+func (s *story) promoted(head *task.Task) {
+	if head != nil && head.State == task.Submitted {
+		s.core.Promoted(s.now, head.Hint())
+	}
 }

@@ -22,17 +22,18 @@ func Create(now time.Time, p policy.Type, t *task.Task) {
 }
 
 // Submit makes t the row that is to be inserted, like Create. The row is processing already (fused) if
-// it may start now, there is a free slot, and no other task has a better claim to it. The effect is
+// it may start now, there is a free slot, and no other task has a better claim to it. A task with an
+// ordering key is never fused: only the store knows whether it is the head of its key. The effect is
 // the insert of the row, and is answered by Inserted.
 func (c *Core) Submit(now time.Time, t *task.Task) {
 	k := c.kind(t.Type)
 	Create(now, k.policy, t)
 	c.ready.Inserts = append(c.ready.Inserts, t)
-	if t.State == task.Waiting {
+	if t.State == task.Waiting || t.Turn != task.Unordered {
 		return
 	}
 	owned := c.Owns(t.Type, t.Shard)
-	if _, taken := c.runs[t.ID]; taken || c.isHeld(t.ID) || t.IsOverdue(now) || !c.mayStart() || !c.mayGrab() || !owned && (t.OrderingKey != "" || k.sharded) {
+	if _, taken := c.runs[t.ID]; taken || c.isHeld(t.ID) || t.IsOverdue(now) || !c.mayStart() || !c.mayGrab() || !owned && k.sharded {
 		return
 	}
 	rank := t.Rank()
@@ -78,11 +79,18 @@ func (c *Core) route(now time.Time, t *task.Task) {
 	if t.State != task.Submitted && t.State != task.Waiting {
 		return
 	}
-	if !c.Owns(t.Type, t.Shard) {
-		c.ready.Hints = append(c.ready.Hints, t.Hint())
-		return
+	h := t.Hint()
+	h.OrderingKey = "" // its head was looked for with the change
+	c.routeHint(now, h)
+}
+
+// routeHint is route for a row of which the core has no more than a hint.
+func (c *Core) routeHint(now time.Time, h task.Hint) {
+	if c.Owns(h.Type, h.Shard) {
+		c.schedule(now, h)
+	} else {
+		c.ready.Hints = append(c.ready.Hints, h)
 	}
-	c.schedule(now, t.Hint())
 }
 
 // schedule puts a row of this node that is submitted or waiting into the table and the timers. It
@@ -92,7 +100,7 @@ func (c *Core) schedule(now time.Time, h task.Hint) (kept bool) {
 	if h.State == task.Submitted && !h.NextEventAt.IsZero() && !now.Before(h.NextEventAt) {
 		return c.timers.admit(h) // it is overdue, and becomes an error
 	}
-	if h.State == task.Submitted {
+	if h.State == task.Submitted && h.Turn != task.Behind {
 		kept = c.add(now, h.Trigger)
 	}
 	if h.State == task.Submitted || h.State == task.Waiting {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/btree"
 
+	"github.com/taskengine/taskengine/engine/policy"
 	"github.com/taskengine/taskengine/engine/task"
 )
 
@@ -89,13 +90,16 @@ func (c *Core) Tick(now time.Time) {
 		if c.isHeld(t.trigger.ID) {
 			c.putAside(now, t.trigger, toMove)
 		} else if c.Owns(t.trigger.Type, t.trigger.Shard) {
-			c.move(task.Change{Ref: t.trigger.Ref, To: task.Error, At: now, Error: "it was not started in time"})
+			c.move(task.Change{
+				Ref: t.trigger.Ref, To: task.Error, At: now, Error: "it was not started in time",
+				Leaves: c.kind(t.trigger.Type).policy.Ordering.OnExhausted == policy.Continue,
+			})
 		}
 	}
 }
 
 // fire starts a waiting task whose time has come. If it may run at once, it is grabbed; otherwise it
-// is submitted.
+// is submitted. A task that is Behind is submitted, and the store makes it the head if it is to be that.
 func (c *Core) fire(now time.Time, tr task.Trigger) {
 	if r, ok := c.runs[tr.ID]; ok {
 		if r.isNews(tr) { // r is abandoned, and its handler has not returned yet
@@ -111,11 +115,13 @@ func (c *Core) fire(now time.Time, tr task.Trigger) {
 		return
 	}
 	k := c.kind(tr.Type)
-	if slot, ok := c.table.Claim(c.steady(now), tr.Queue, tr.Rank); ok {
-		c.countGrab()
-		c.newRun(k, slot, tr, grabbing).fromWaiting = true
-		c.ready.Grabs = append(c.ready.Grabs, c.grab(now, tr.Ref))
-		return
+	if tr.Turn != task.Behind {
+		if slot, ok := c.table.Claim(c.steady(now), tr.Queue, tr.Rank); ok {
+			c.countGrab()
+			c.newRun(k, slot, tr, grabbing).fromWaiting = true
+			c.ready.Grabs = append(c.ready.Grabs, c.grab(now, tr.Ref))
+			return
+		}
 	}
 	c.move(task.Change{Ref: tr.Ref, To: task.Submitted, At: now, NextEventAt: queueDeadline(k.policy.Timeout, now)})
 }

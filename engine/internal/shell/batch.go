@@ -28,6 +28,7 @@ type Batch struct {
 	grabs   []task.Change
 	relaxed []task.Change // only in a pending batch
 	edits   []*Edit
+	keys    []string // ordering keys that are to be given their heads; if the batch fails, they are put into another
 
 	since    time.Time       // steady: when it was given out
 	number   uint64          // of the batches that were given out
@@ -65,13 +66,14 @@ func (b *Batch) size() int {
 	return len(b.parts) + len(b.saves) + len(b.grabs) + len(b.relaxed) + len(b.edits)
 }
 
-func (b *Batch) empty() bool { return b.size() == 0 }
+func (b *Batch) empty() bool { return b.size() == 0 && len(b.keys) == 0 }
 
 // add adds what the core asks for, and the submissions that it was told of.
 func (b *Batch) add(r *core.Ready, submitted []*Submission, noSync bool) {
 	b.saves = append(b.saves, r.Saves...)
 	b.grabs = append(b.grabs, r.Grabs...)
 	b.addRelaxed(noSync, r.Relaxed...)
+	b.keys = append(b.keys, r.Keys...)
 	for _, sub := range submitted {
 		b.parts = append(b.parts, part{sub: sub, rows: sub.Rows})
 	}
@@ -91,6 +93,7 @@ func (b *Batch) Fill() {
 	if len(d.Insert)+len(d.Swap) > 0 {
 		return
 	}
+	d.Keys = append(d.Keys[:0], b.keys...)
 	for i := range b.parts {
 		d.Insert = append(d.Insert, b.parts[i].rows...)
 	}
@@ -111,8 +114,8 @@ func (b *Batch) Fill() {
 // Reset empties a batch that was written, and keeps its memory. It needs no lock.
 func (b *Batch) Reset() {
 	*b = Batch{
-		Lane: b.Lane, parts: clean(b.parts), saves: clean(b.saves), grabs: b.grabs[:0], relaxed: b.relaxed[:0], edits: clean(b.edits),
-		Do: storage.Batch{Insert: clean(b.Do.Insert), Swap: clean(b.Do.Swap), Remove: b.Do.Remove[:0]},
+		Lane: b.Lane, parts: clean(b.parts), saves: clean(b.saves), grabs: b.grabs[:0], relaxed: b.relaxed[:0], edits: clean(b.edits), keys: clean(b.keys),
+		Do: storage.Batch{Insert: clean(b.Do.Insert), Swap: clean(b.Do.Swap), Remove: b.Do.Remove[:0], Keys: clean(b.Do.Keys)},
 	}
 }
 
@@ -172,6 +175,7 @@ func (b *Batch) moveTo(to *Batch, parts, saves, grabs, edits int) {
 	to.saves, b.saves = cut(to.saves, b.saves, saves)
 	to.grabs, b.grabs = cut(to.grabs, b.grabs, grabs)
 	to.edits, b.edits = cut(to.edits, b.edits, edits)
+	to.keys, b.keys = cut(to.keys, b.keys, len(b.keys))
 }
 
 // cut moves the first n elements of from to the end of to, and keeps the order of the others.

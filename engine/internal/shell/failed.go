@@ -36,6 +36,7 @@ func (s *Shell) failed(now time.Time, b *Batch, err error) {
 	l.answered(b)
 	refused := errors.Is(err, storage.ErrRefused)
 	b.undone = refused || errors.Is(err, storage.ErrUndone)
+	l.pending.keys, b.keys = append(l.pending.keys, b.keys...), nil
 	switch {
 	case b.probe != nil: // not even an empty batch is committed
 		s.outage(now, l, b.probe.b, b.probe.err)

@@ -52,6 +52,10 @@ func (s *Shell) distribute(r *core.Ready) {
 	for _, g := range r.Relaxed {
 		s.laneOf(g.ID).pending.addRelaxed(s.config.NoSync, g)
 	}
+	for _, key := range r.Keys {
+		b := s.lanes[s.config.LaneOf(task.ShardOf(key))].pending
+		b.keys = append(b.keys, key)
+	}
 	for _, sub := range s.submitted {
 		places := make([]int, len(sub.Rows))
 		for i := range places {

@@ -204,7 +204,7 @@ func (s *Shell) IsDrained() bool {
 		return false
 	}
 	for i := range s.lanes {
-		if l := &s.lanes[i]; !l.pending.empty() || len(l.again)+len(l.doubts) > 0 {
+		if l := &s.lanes[i]; l.pending.size() > 0 || len(l.again)+len(l.doubts) > 0 {
 			return false
 		}
 	}

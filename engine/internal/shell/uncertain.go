@@ -168,6 +168,9 @@ func (s *Shell) Resolve(now time.Time, id task.ID, t *task.Task, isOurs bool) (h
 	if u == nil {
 		return false
 	}
+	if t != nil && t.OrderingKey != "" { // a transaction of a caller does not do that
+		s.core.LookForHead(t.OrderingKey)
+	}
 	certain, handedBack := s.resolve(now, t, u, isOurs)
 	if certain || s.steady(now).Sub(u.since) > uncertainFor {
 		s.uncertain.remove(u)

@@ -41,6 +41,9 @@ func (s *Shell) written(now time.Time, b *Batch, out storage.Outcome) {
 	for i, ed := range b.edits {
 		s.edited(now, ed, swapped[i])
 	}
+	for _, h := range out.Heads {
+		s.core.Promoted(now, h)
+	}
 	if !b.NoSync {
 		s.works(now, l)
 	}
@@ -105,6 +108,9 @@ func (s *Shell) grabbed(now time.Time, ref task.Ref, t *task.Task) {
 // saved passes the outcome of a save to the core.
 func (s *Shell) saved(now time.Time, save core.Save, t *task.Task) {
 	if len(s.finishes) > 0 {
+		if s.finishes[save.Ref] != nil && t != nil && t.OrderingKey != "" { // the transaction may have done it
+			s.core.LookForHead(t.OrderingKey)
+		}
 		delete(s.finishes, save.Ref)
 	}
 	if len(s.stuck) > 0 {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"github.com/taskengine/taskengine/engine/task"
 )
 
 // maxDamages is how many damaged places the error of Check names.
@@ -94,6 +96,12 @@ func (v *View) expect(c Cursor, e *entries, want map[string][]byte) error {
 	e.of(&r.Task)
 	if len(e.ready) > 0 {
 		want[string(e.ready)] = bytes.Clone(e.readyValue)
+	}
+	if len(e.seat) > 0 {
+		want[string(e.seat)] = bytes.Clone(id[:])
+	}
+	if r.Turn == task.Head {
+		want[string(appendHeadKey(nil, r.OrderingKey))] = bytes.Clone(id[:])
 	}
 	if len(e.due) > 0 {
 		want[string(e.due)] = []byte{}

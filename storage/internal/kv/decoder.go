@@ -72,6 +72,14 @@ func (d *decoder) state() task.State {
 	return s
 }
 
+func (d *decoder) turn() task.Turn {
+	t := task.Turn(d.byte())
+	if t != task.Behind && t != task.Head {
+		d.fail()
+	}
+	return t
+}
+
 // fields reads a set of fields, all of them below unknown.
 func (d *decoder) fields(unknown fields) fields {
 	f := fields(d.uvarint())

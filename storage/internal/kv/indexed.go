@@ -12,7 +12,8 @@ import (
 )
 
 // The most frequent queries are answered from the indexes, so that their cost depends on what
-// they find and not on the number of finished tasks. Every Submitted row is in the ready index.
+// they find and not on the number of finished tasks. Every Submitted row is in the ready index or, if it is
+// Behind, in that of seats, which also has rows of other states.
 // Every row in a state of untimed has one entry for its state, with a time or without. Rows that
 // have ended in another state are the majority. They are in no index: queries for them read the
 // records.
@@ -79,10 +80,14 @@ func (v *View) countIndexed(ctx context.Context, f storage.Filter, n map[storage
 		if err := v.countReady(ctx, f, n); err != nil {
 			return err
 		}
+		behind := storage.Filter{States: []task.State{task.Submitted}, Types: f.Types}
+		if err := v.countEntries(ctx, behind, []byte{prefixSeat}, []byte{prefixSeat + 1}, n); err != nil {
+			return err
+		}
 	}
 	for _, s := range untimedOf(f) {
 		for _, prefix := range [...]byte{prefixDue, prefixNever} {
-			if err := v.countEntries(ctx, f, prefix, s, n); err != nil {
+			if err := v.countEntries(ctx, f, []byte{prefix, byte(s)}, []byte{prefix, byte(s) + 1}, n); err != nil {
 				return err
 			}
 		}
@@ -112,17 +117,17 @@ func (v *View) countReady(ctx context.Context, f storage.Filter, n map[storage.S
 // together the records are, the less each costs. The ids take half a megabyte.
 const countBatch = 1 << 15
 
-// countEntries counts the rows that have an entry for the state in the due index, or in
-// that of the rows without a time.
-func (v *View) countEntries(ctx context.Context, f storage.Filter, prefix byte, s task.State, n map[storage.StateType]int64) (err error) {
+// countEntries counts the rows that f selects and that have an entry between two keys of the due index, of that
+// of the rows without a time, or of that of seats.
+func (v *View) countEntries(ctx context.Context, f storage.Filter, lower, upper []byte, n map[storage.StateType]int64) (err error) {
 	records, err := v.r.Scan([]byte{prefixRecord}, []byte{prefixRecord + 1})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, records.Close()) }()
 	var batch []task.ID
-	err = v.walk(ctx, []byte{prefix, byte(s)}, []byte{prefix, byte(s) + 1}, func(c Cursor) error {
-		id, err := idOfEntry(c.Key())
+	err = v.walk(ctx, lower, upper, func(c Cursor) error {
+		id, err := idOfEntry(c)
 		if err != nil {
 			return err
 		}
@@ -235,10 +240,12 @@ func (v *View) collect(ctx context.Context, f storage.Filter, before task.ID, li
 		if err := v.walkReady(ctx, f, take(idOfReady)); err != nil {
 			return nil, err
 		}
+		if err := v.walkBehind(ctx, take(idOfEntry)); err != nil {
+			return nil, err
+		}
 	}
 	for _, s := range untimedOf(f) {
-		due := take(func(c Cursor) (task.ID, error) { return idOfEntry(c.Key()) })
-		if err := v.walk(ctx, []byte{prefixDue, byte(s)}, []byte{prefixDue, byte(s) + 1}, due); err != nil {
+		if err := v.walk(ctx, []byte{prefixDue, byte(s)}, []byte{prefixDue, byte(s) + 1}, take(idOfEntry)); err != nil {
 			return nil, err
 		}
 	}
@@ -246,14 +253,44 @@ func (v *View) collect(ctx context.Context, f storage.Filter, before task.ID, li
 	return ids, nil
 }
 
-// idOfEntry reads the id in a key of the due index, or of that of the rows without a
-// time.
-func idOfEntry(key []byte) (task.ID, error) {
-	if key[0] == prefixNever {
+// walkBehind calls visit for the seat of every row that is Submitted and Behind.
+func (v *View) walkBehind(ctx context.Context, visit func(Cursor) error) error {
+	return v.walk(ctx, []byte{prefixSeat}, []byte{prefixSeat + 1}, func(c Cursor) error {
+		id, err := idOfEntry(c)
+		if err != nil {
+			return err
+		}
+		var buf [idKeySize]byte
+		record, found, err := v.r.Get(appendIDKey(buf[:0], prefixRecord, id))
+		if err != nil {
+			return err
+		}
+		if !found {
+			return fmt.Errorf("task %v has an index entry and no record: %w", id, ErrDamaged)
+		}
+		s, _, err := peek(id, record, &v.db.intern)
+		if err != nil || s != task.Submitted {
+			return err
+		}
+		return visit(c)
+	})
+}
+
+// idOfEntry reads the id of an entry of the due index, of that of the rows without a time, or of that of seats.
+func idOfEntry(c Cursor) (task.ID, error) {
+	switch key := c.Key(); key[0] {
+	case prefixNever:
 		return parseNeverKey(key)
+	case prefixSeat:
+		value, err := c.Value()
+		if err != nil {
+			return task.ID{}, err
+		}
+		return idOfValue(key, value)
+	default:
+		_, id, err := parseDueKey(key)
+		return id, err
 	}
-	_, id, err := parseDueKey(key)
-	return id, err
 }
 
 // idOfReady reads the id in an entry of the ready index.

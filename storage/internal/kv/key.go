@@ -22,8 +22,10 @@ import (
 //	n state id                                     -> nothing
 //	o id                                           -> result too large for the record
 //	p id                                           -> payload too large for the record
-//	q text(type) text(group) priority time number  -> id, version, shard
+//	q text(type) text(group) priority time number  -> id, version, shard, turn if it has one
 //	r id                                           -> record
+//	s text(ordering key) time number               -> id, of a row that is behind
+//	t ordering key                                 -> id, of the head
 //	u text(type) key                               -> id
 const (
 	prefixCheckpoint = 'c'
@@ -35,6 +37,8 @@ const (
 	prefixPayload    = 'p'
 	prefixReady      = 'q'
 	prefixRecord     = 'r'
+	prefixSeat       = 's'
+	prefixHead       = 't'
 	prefixUnique     = 'u'
 )
 
@@ -152,6 +156,15 @@ func appendUniqueKey(b []byte, typ, key string) []byte {
 	return append(b, key...)
 }
 
+// appendKeyOfSeats returns what the keys of all seats of an ordering key begin with.
+func appendKeyOfSeats(b []byte, key string) []byte { return appendText(append(b, prefixSeat), key) }
+
+func appendSeat(b []byte, s task.Seat) []byte {
+	return binary.BigEndian.AppendUint64(appendTime(b, s.ReadyAt), s.Seq)
+}
+
+func appendHeadKey(b []byte, key string) []byte { return append(append(b, prefixHead), key...) }
+
 func appendDueKey(b []byte, s task.State, at int64, id task.ID) []byte {
 	b = append(b, prefixDue, byte(s))
 	b = appendTime(b, at)
@@ -194,7 +207,11 @@ func appendRank(b []byte, r task.Rank) []byte {
 func appendReadyValue(b []byte, t *task.Task) []byte {
 	b = append(b, t.ID[:]...)
 	b = binary.AppendUvarint(b, t.Version)
-	return binary.AppendUvarint(b, uint64(t.Shard))
+	b = binary.AppendUvarint(b, uint64(t.Shard))
+	if t.Turn != task.Unordered {
+		b = append(b, byte(t.Turn))
+	}
+	return b
 }
 
 // parseReady makes a trigger of an entry of the ready index, given the length of the
@@ -209,6 +226,9 @@ func parseReady(queue task.Queue, prefix int, key, value []byte) (task.Trigger, 
 	tr.ID = task.ID(value[:16])
 	d := decoder{rest: value[16:]}
 	tr.Version, tr.Shard = d.uvarint(), uint16(d.number(math.MaxUint16))
+	if len(d.rest) > 0 {
+		tr.Turn = d.turn()
+	}
 	if d.bad || len(d.rest) > 0 {
 		return tr, fmt.Errorf("value of key %x: %w", key, ErrDamaged)
 	}
@@ -216,18 +236,23 @@ func parseReady(queue task.Queue, prefix int, key, value []byte) (task.Trigger, 
 }
 
 // entries are the index entries of one row; an empty key is none. They depend on the row alone.
-// A row is in the ready index if it is Submitted, and in the due index if it has a NextEventAt. A
+// A row is in the ready index if it is Submitted and not Behind, and in the index of seats if it is Behind.
+// It is in the due index if it has a NextEventAt. A
 // row without that time in a state of untimed is in the index of rows without a time, which
 // [View.List] and [View.Count] read. Other rows have no entry, since no query needs one.
 type entries struct {
 	ready, readyValue []byte
-	due               []byte // in the due index or in that of the rows without a time
+	seat              []byte
+	id                task.ID // the value of seat
+	due               []byte  // in the due index or in that of the rows without a time
 }
 
 // of sets e to the entries of t and reuses the buffers of e.
 func (e *entries) of(t *task.Task) {
-	e.ready, e.readyValue, e.due = e.ready[:0], e.readyValue[:0], e.due[:0]
-	if t.State == task.Submitted {
+	e.ready, e.readyValue, e.seat, e.due = e.ready[:0], e.readyValue[:0], e.seat[:0], e.due[:0]
+	if t.Turn == task.Behind {
+		e.seat, e.id = appendSeat(appendKeyOfSeats(e.seat, t.OrderingKey), t.Seat()), t.ID
+	} else if t.State == task.Submitted {
 		e.ready = appendRank(appendQueue(e.ready, t.Queue()), t.Rank())
 		e.readyValue = appendReadyValue(e.readyValue, t)
 	}
@@ -280,5 +305,5 @@ func getNumber(r Reader, key []byte) (n uint64, found bool, err error) {
 
 // IsEntry reports whether key is an entry of an index. The first byte of key tells the index.
 func IsEntry(key []byte) bool {
-	return key[0] == prefixDue || key[0] == prefixNever || key[0] == prefixReady
+	return key[0] == prefixDue || key[0] == prefixNever || key[0] == prefixReady || key[0] == prefixSeat
 }

@@ -76,7 +76,6 @@ func FuzzKeys(f *testing.F) {
 		// Damaged keys are errors, never panics.
 		_, _, _ = parseDueKey(key)
 		_, _ = parseNeverKey(key)
-		_, _ = idOfEntry(key)
 		_, _ = idOf(key)
 		_, _ = idOfValue(key, value)
 		if queue, prefix, err := queueOf(key); err == nil {

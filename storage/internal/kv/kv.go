@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
 )
 
@@ -82,7 +83,13 @@ type Cursor interface {
 //
 //	1: the first
 //	2: entries of rows without a time; progress and checkpoints
-const formatStore = 2
+//	3: turns of ordering keys
+//
+// A store gets formatOrder with the first row that has a turn, so that older programs can use it until then.
+const (
+	formatStore = 2
+	formatOrder = 3
+)
 
 // seqBlock is how many sequence numbers are reserved by one write. A restart skips the rest of
 // a block.
@@ -96,23 +103,25 @@ type DB struct {
 
 	// Owned by the transaction in progress.
 	recent  recent
-	seq     uint64 // the newest number in use
-	ceiling uint64 // the newest number reserved
-	free    *state // buffers of the last transaction
+	format  uint64               // of the store
+	lows    map[string]task.Seat // by ordering key: no row of it that is Behind has a seat before; at most maxLows keys
+	seq     uint64               // the newest number in use
+	ceiling uint64               // the newest number reserved
+	free    *state               // buffers of the last transaction
 }
 
 // Open checks that the store has the format of this program or an older one, and writes the
 // format of this program. The errors of the DB begin with name. The caller commits rw if Open
 // succeeds. If readOnly is true, Open writes nothing, and an empty store is an error.
 func Open(name string, rw ReadWriter, readOnly bool) (*DB, error) {
-	db := &DB{name: name, recent: newRecent(recentRows)}
+	db := &DB{name: name, recent: newRecent(recentRows), lows: make(map[string]task.Seat)}
 	format, err := getFormat(rw)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("%s: read the format: %w", name, err)
-	case format > formatStore:
+	case format > formatOrder:
 		return nil, fmt.Errorf("%s: its format is %d, this program reads up to %d, use the program that wrote it or a newer one: %w",
-			name, format, formatStore, storage.ErrFormat)
+			name, format, formatOrder, storage.ErrFormat)
 	case format == 0:
 		if err := checkEmpty(rw); err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
@@ -122,10 +131,12 @@ func Open(name string, rw ReadWriter, readOnly bool) (*DB, error) {
 		}
 	}
 	if format < formatStore && !readOnly {
-		if err := rw.Put(keyFormat, appendNumber(nil, formatStore)); err != nil {
+		format = formatStore
+		if err := rw.Put(keyFormat, appendNumber(nil, format)); err != nil {
 			return nil, fmt.Errorf("%s: write the format: %w", name, err)
 		}
 	}
+	db.format = format
 	if db.ceiling, _, err = getNumber(rw, keySeq); err != nil {
 		return nil, fmt.Errorf("%s: read the sequence: %w", name, err)
 	}
@@ -145,10 +156,19 @@ func getFormat(r Reader) (format uint64, err error) {
 	}
 	d := decoder{rest: value}
 	format = d.uvarint()
-	if d.bad || format == 0 || format <= formatStore && len(d.rest) > 0 {
+	if d.bad || format == 0 || format <= formatOrder && len(d.rest) > 0 {
 		return 0, fmt.Errorf("value of key %q: %w", keyFormat, ErrDamaged)
 	}
 	return format, nil
+}
+
+// needFormat writes the format of the store if it is older.
+func (s *state) needFormat(format uint64) error {
+	if s.db.format >= format {
+		return nil
+	}
+	s.db.format = format
+	return s.rw.Put(keyFormat, appendNumber(nil, format))
 }
 
 // checkEmpty returns an error if a store without a format is not empty.

@@ -51,6 +51,7 @@ const (
 	_
 	_
 	farCheckpoint
+	hasTurn
 	firstUnknownField
 )
 
@@ -89,6 +90,7 @@ func (r *row) fields() fields {
 	set(hasStartedAt, !r.StartedAt.IsZero())
 	set(hasUpdatedAt, !r.UpdatedAt.IsZero())
 	set(hasOwner, !r.Owner.IsZero())
+	set(hasTurn, r.Turn != task.Unordered)
 	set(hasHeaders, len(r.Headers) > 0)
 	set(hasLastError, r.LastError != "")
 	set(hasHistory, len(r.History) > 0 && r.far&farHistory == 0)
@@ -158,6 +160,9 @@ func appendRecord(b []byte, r *row) []byte {
 	}
 	if f&hasCheckpoint != 0 {
 		b = appendString(b, r.Notes.Checkpoint)
+	}
+	if f&hasTurn != 0 {
+		b = append(b, byte(r.Turn))
 	}
 	return b
 }
@@ -306,6 +311,9 @@ func decodeRecord(id task.ID, b []byte, in *interner) (*row, error) {
 	}
 	if f&(hasProgress|hasCheckpoint) != 0 {
 		r.Notes = d.notes(f, base)
+	}
+	if f&hasTurn != 0 {
+		r.Turn = d.turn()
 	}
 	return r, d.end("record", id)
 }

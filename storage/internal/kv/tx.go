@@ -55,18 +55,20 @@ var _ storage.Tx = (*Tx)(nil)
 // state is the state of a transaction. The DB reuses its buffers for the next one.
 type state struct {
 	View
-	rw    ReadWriter
-	rows  map[task.ID]*row   // as this transaction left them; nil for a deleted one
-	order []task.ID          // the keys of rows, in the order of their first use
-	keys  map[string]task.ID // unique keys it wrote; zero for one it deleted
-	parts map[string][]byte  // parts with a key of their own that it wrote; nil for one it deleted
-	old   map[task.ID]*row   // read ahead; nil for one that does not exist
-	ahead []task.ID          // buffer of readAhead
-	hooks []func()
-	err   error // the first error of a verb: the transaction cannot be committed
+	rw      ReadWriter
+	rows    map[task.ID]*row     // as this transaction left them; nil for a deleted one
+	order   []task.ID            // the keys of rows, in the order of their first use
+	keys    map[string]task.ID   // unique keys it wrote; zero for one it deleted
+	ordered map[string][]task.ID // rows it wrote, by their ordering keys; a row may be there more than once
+	heads   map[string]task.ID   // ordering keys whose heads it wrote; zero for none
+	parts   map[string][]byte    // parts with a key of their own that it wrote; nil for one it deleted
+	old     map[task.ID]*row     // read ahead; nil for one that does not exist
+	ahead   []task.ID            // buffer of readAhead
+	hooks   []func()
+	err     error // the first error of a verb: the transaction cannot be committed
 
-	seq, ceiling uint64 // those of the DB before it began
-	wrote        bool
+	seq, ceiling, format uint64 // those of the DB before it began
+	wrote                bool
 
 	key, value []byte // scratch
 	was, is    entries
@@ -77,11 +79,11 @@ func (db *DB) Begin(rw ReadWriter) *Tx {
 	s := db.free
 	db.free = nil
 	if s == nil {
-		s = &state{rows: make(map[task.ID]*row), keys: make(map[string]task.ID), parts: make(map[string][]byte), old: make(map[task.ID]*row)}
+		s = &state{rows: make(map[task.ID]*row), keys: make(map[string]task.ID), ordered: make(map[string][]task.ID), heads: make(map[string]task.ID), parts: make(map[string][]byte), old: make(map[task.ID]*row)}
 	}
-	s.View = View{db: db, r: rw, rows: s.rows, parts: s.parts}
+	s.View = View{db: db, r: rw, rows: s.rows, parts: s.parts, heads: s.heads}
 	s.rw, s.err, s.wrote = rw, nil, false
-	s.seq, s.ceiling = db.seq, db.ceiling
+	s.seq, s.ceiling, s.format = db.seq, db.ceiling, db.format
 	return &Tx{s}
 }
 
@@ -107,6 +109,8 @@ func (tx *Tx) Committed() []func() {
 // RolledBack ends the transaction when nothing of it was applied.
 func (tx *Tx) RolledBack() {
 	tx.db.seq, tx.db.ceiling = tx.seq, tx.ceiling
+	tx.db.format = tx.format
+	clear(tx.db.lows)
 	tx.end()
 }
 
@@ -122,6 +126,8 @@ func (tx *Tx) end() {
 	}
 	clear(s.rows)
 	clear(s.keys)
+	clear(s.ordered)
+	clear(s.heads)
 	clear(s.parts)
 	clear(s.old)
 	clear(s.hooks)
@@ -175,4 +181,10 @@ func (s *state) note(id task.ID, r *row) {
 	}
 	s.rows[id] = r
 	s.wrote = true
+	if r != nil && r.OrderingKey != "" {
+		s.ordered[r.OrderingKey] = append(s.ordered[r.OrderingKey], id)
+		if r.Turn == task.Behind {
+			s.db.seated(&r.Task)
+		}
+	}
 }

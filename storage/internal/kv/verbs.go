@@ -35,6 +35,13 @@ func (s *state) insert(t *task.Task) (existing task.ID, err error) {
 			return existing, err
 		}
 	}
+	if t.Turn == task.Head {
+		if head, err := s.headID(t.OrderingKey); err != nil {
+			return task.ID{}, err
+		} else if !head.IsZero() {
+			t.Turn = task.Behind
+		}
+	}
 	if t.Seq, err = s.nextSeq(); err != nil {
 		return task.ID{}, err
 	}
@@ -66,7 +73,7 @@ func (s *state) insert(t *task.Task) (existing task.ID, err error) {
 		return task.ID{}, err
 	}
 	s.note(r.ID, r)
-	return task.ID{}, nil
+	return task.ID{}, s.moveHead(new(task.Task), &r.Task)
 }
 
 // takeKey records the unique key of t, or returns the ID of the task that has it.
@@ -175,6 +182,11 @@ func (s *state) swap(c *task.Change) (*task.Task, error) {
 		return nil, err
 	}
 	s.note(now.ID, now)
+	if old.Turn != now.Turn {
+		if err := s.moveHead(&old.Task, &now.Task); err != nil {
+			return nil, err
+		}
+	}
 	return out, s.handOut(out, now)
 }
 
@@ -273,6 +285,9 @@ func (s *state) remove(ref task.Ref) (bool, error) {
 		}
 	}
 	s.note(ref.ID, nil)
+	if err := s.moveHead(&old.Task, new(task.Task)); err != nil {
+		return false, err
+	}
 	s.key = appendIDKey(s.key[:0], prefixRecord, ref.ID)
 	return true, s.rw.Delete(s.key)
 }

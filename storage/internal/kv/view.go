@@ -14,8 +14,9 @@ import (
 type View struct {
 	db    *DB
 	r     Reader
-	rows  map[task.ID]*row  // written by the transaction itself, if any
-	parts map[string][]byte // likewise
+	rows  map[task.ID]*row   // written by the transaction itself, if any
+	parts map[string][]byte  // likewise
+	heads map[string]task.ID // likewise
 }
 
 // Read returns a view of r, valid as long as r is.

@@ -11,6 +11,11 @@ import (
 func (s *state) putRecord(r *row) error {
 	s.key = appendIDKey(s.key[:0], prefixRecord, r.ID)
 	s.value = appendRecord(s.value[:0], r)
+	if r.Turn != task.Unordered {
+		if err := s.needFormat(formatOrder); err != nil {
+			return err
+		}
+	}
 	return s.rw.Put(s.key, s.value)
 }
 
@@ -18,6 +23,11 @@ func (s *state) putRecord(r *row) error {
 func (s *state) putEntries() error {
 	if len(s.is.ready) > 0 {
 		if err := s.rw.Put(s.is.ready, s.is.readyValue); err != nil {
+			return err
+		}
+	}
+	if len(s.is.seat) > 0 {
+		if err := s.rw.Put(s.is.seat, s.is.id[:]); err != nil {
 			return err
 		}
 	}
@@ -34,6 +44,11 @@ func (s *state) dropEntries() error {
 			return err
 		}
 	}
+	if len(s.was.seat) > 0 {
+		if err := s.rw.DeleteOnce(s.was.seat); err != nil {
+			return err
+		}
+	}
 	if len(s.was.due) > 0 {
 		return s.rw.DeleteOnce(s.was.due)
 	}
@@ -42,8 +57,11 @@ func (s *state) dropEntries() error {
 
 // moveEntries replaces the entries that a row had by those that it has. It does not write an
 // unchanged entry again: DeleteOnce depends on that. A ready entry always changes, since no change
-// of a Submitted row leaves it Submitted.
+// of a Submitted row that is not Behind leaves it so.
 func (s *state) moveEntries() error {
+	if bytes.Equal(s.was.seat, s.is.seat) {
+		s.was.seat, s.is.seat = s.was.seat[:0], s.is.seat[:0]
+	}
 	if bytes.Equal(s.was.due, s.is.due) {
 		s.was.due, s.is.due = s.was.due[:0], s.is.due[:0]
 	}

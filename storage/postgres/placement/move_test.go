@@ -430,7 +430,7 @@ func TestTasksAddedFromSQLAreOfAShardThatIsThere(t *testing.T) {
 	}
 	for args, want := range map[string]string{
 		"'mail', key => 'k'":                           "cannot see whether another has one of this key",
-		"'mail', ordering_key => 'k'":                  "cannot see whether another has one of this key",
+		"'mail', ordering_key => 'k'":                  "tasks of this ordering key are in another database",
 		fmt.Sprintf("'mail', id => '%v'", rowOf(3).ID): "belongs to another database",
 	} {
 		if _, err := add(t.Context(), ps[1].Pool(), args); err == nil || !strings.Contains(err.Error(), want) {
@@ -439,5 +439,22 @@ func TestTasksAddedFromSQLAreOfAShardThatIsThere(t *testing.T) {
 	}
 	if got := mustAdd(t, ps[1].Pool(), fmt.Sprintf("'mail', id => '%v'", rowOf(17).ID)); !got.created {
 		t.Error("an id of a shard that is there is refused")
+	}
+	for n := 0; ; n++ {
+		key := fmt.Sprint("key ", n)
+		if task.ShardOf(key) != 17 {
+			continue
+		}
+		if got := mustAdd(t, ps[1].Pool(), fmt.Sprintf("'mail', ordering_key => '%s'", key)); got.id.Shard() != 17 {
+			t.Errorf("the id of a task with an ordering key of a shard that is there is of shard %d", got.id.Shard())
+		}
+		if err := placement.Move(t.Context(), ps[0], ps[1], set(t, "18"), nil); err != nil {
+			t.Fatal(err)
+		}
+		_, err := add(t.Context(), ps[1].Pool(), fmt.Sprintf("'mail', ordering_key => '%s', id => '%v'", key, rowOf(18).ID))
+		if err == nil || !strings.Contains(err.Error(), "of different shards") {
+			t.Errorf("an id of another shard than that of the ordering key: %v", err)
+		}
+		break
 	}
 }

@@ -26,6 +26,9 @@ type Migration struct {
 // more than an hour before the time in their id.
 const EarlyEnds = 5
 
+// Order is the version from which on tasks of an ordering key have turns.
+const Order = 7
+
 // Versions that make tables of package coord/postgres.
 const (
 	coordinationVersion = 3 // makes all of its tables

@@ -1,0 +1,43 @@
+package cluster
+
+import (
+	"context"
+	"time"
+
+	"github.com/taskengine/taskengine/engine/internal/core"
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+)
+
+// headsLoop looks for ordering keys without a head once, if the store belongs to this node alone: transactions of
+// callers do not give keys their heads, and the process may have ended after the commit of one. Where nodes share
+// the store, pollLoop does it again and again.
+func (k *Cluster) headsLoop(ctx context.Context) {
+	for after, done := "", false; !done && ctx.Err() == nil; {
+		var isRead bool
+		after, isRead = k.lookForHeads(ctx, after)
+		done = isRead && after == ""
+	}
+}
+
+// lookForHeads looks for ordering keys without a head behind one key, and returns where to go on; "" at the end.
+// It returns false, after a rest, if the store could not be read.
+func (k *Cluster) lookForHeads(ctx context.Context, after string) (next string, isRead bool) {
+	var page storage.HeadlessPage
+	isRead = k.engine.Read(ctx, "ordering keys without a head", func(ctx context.Context, from storage.Tasks) (err error) {
+		page, err = from.Headless(ctx, after, pollPage)
+		return err
+	})
+	if !isRead {
+		return after, false
+	}
+	owned := k.Owned()
+	k.engine.Decide(func(c *core.Core, _ time.Time) {
+		for _, key := range page.Keys {
+			if k.shared == nil || owned.HasAny(task.ShardOf(key)) {
+				c.LookForHead(key)
+			}
+		}
+	})
+	return page.Next, true
+}

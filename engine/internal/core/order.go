@@ -1,0 +1,45 @@
+package core
+
+import (
+	"time"
+
+	"github.com/taskengine/taskengine/engine/policy"
+	"github.com/taskengine/taskengine/engine/task"
+)
+
+// The store makes a row the head of its ordering key, in the transaction of the change because of which that row
+// is next. The core learns of it by Promoted, and starts no task that is Behind.
+
+// Promoted tells the core of a row that has become the head of its ordering key.
+func (c *Core) Promoted(now time.Time, h task.Hint) {
+	if h.State == task.Submitted {
+		c.routeHint(now, h)
+		c.book(now)
+	}
+}
+
+// LookForHead asks to give an ordering key its head: rows of it were changed by a transaction that did not.
+func (c *Core) LookForHead(key string) { c.ready.Keys = append(c.ready.Keys, key) }
+
+// seat completes a change of a task of policy p by what happens to its seat: whether an error gives it up, and whether
+// a retry takes another. key is the ordering key of the task; "" if it takes part in no order.
+func seat(p *policy.Type, key string, c *task.Change) {
+	if key == "" {
+		return
+	}
+	c.OrderingKey = key
+	switch {
+	case c.To == task.Error:
+		c.Leaves = p.Ordering.OnExhausted == policy.Continue
+	case c.To == task.Waiting && (!c.ReadyAt.IsZero() || c.Outcome != task.HandedBack && p.Ordering.OnRetry == policy.Yield):
+		c.ReadyAt = c.NextEventAt // not before the task is due: it holds back those behind it
+	}
+}
+
+// orderingKeyOf returns the ordering key of a row that takes part in the order of its key; "" if it does not.
+func orderingKeyOf(t *task.Task) string {
+	if t.Turn == task.Unordered {
+		return ""
+	}
+	return t.OrderingKey
+}

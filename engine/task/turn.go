@@ -1,0 +1,69 @@
+package task
+
+import "cmp"
+
+// Turn says whether a task may run as far as its ordering key is concerned. The numbers are stored and
+// must not change.
+//
+// Tasks that share an ordering key run one at a time, in the order of their [Seat]. At most one task of a
+// key is its head. [Change.Apply] decides what a change does to the turn of its own row; a store that
+// is asked to makes another row the head, as [NextHead] says.
+type Turn uint8
+
+// The values of Turn.
+const (
+	Unordered Turn = iota // it has no ordering key, or takes no part in the order of its key any more
+	Behind                // it may not run: its key has another head, or none yet
+	Head                  // it is the head of its key, from before it runs until it has ended or gives its seat up
+)
+
+// Seat is the place of a task among those that share its ordering key.
+type Seat struct {
+	ReadyAt int64 // Unix microseconds
+	Seq     uint64
+}
+
+// Compare returns -1 if s comes before other, 1 if it comes after it, and 0 if they are equal.
+func (s Seat) Compare(other Seat) int {
+	return cmp.Or(cmp.Compare(s.ReadyAt, other.ReadyAt), cmp.Compare(s.Seq, other.Seq))
+}
+
+// Seat returns the place of t among the tasks of its ordering key.
+func (t *Task) Seat() Seat { return Seat{t.ReadyAt.UnixMicro(), t.Seq} }
+
+// HasBegun reports whether the task was ever grabbed.
+func (t *Task) HasBegun() bool { return !t.StartedAt.IsZero() }
+
+// NextHead says what happens to the head of an ordering key. head is the row of the key that is the
+// head, and first is the one with the first seat among those that are Behind; nil if there is none. It
+// reports whether head becomes Behind, and whether first becomes the head. No version changes with that.
+//
+// A head that has begun stays, whatever comes. One that has not is overtaken by a task with an earlier
+// seat. A first task that waits for its time holds back those behind it, because it is due when they
+// are. One in [Error] becomes the head, and its key stops until a person has decided about it.
+func NextHead(head, first *Task) (demote, promote bool) {
+	switch {
+	case first == nil || first.State == Waiting:
+		return false, false
+	case head == nil:
+		return false, true
+	case head.State == Submitted && !head.HasBegun() && first.State == Submitted && first.Seat().Compare(head.Seat()) < 0:
+		return true, true
+	}
+	return false, false
+}
+
+// turn returns the turn of t after c.
+func (c *Change) turn(t *Task) Turn {
+	switch {
+	case t.OrderingKey == "", c.To == Done, c.To == Failed, c.To == Cancelled, c.To == Error && c.Leaves:
+		return Unordered
+	case t.Turn == Unordered && t.State.Live(): // it was added by a version of the program that knew no order
+		return Unordered
+	case t.Turn == Unordered: // it takes part again
+		return Behind
+	case c.To == Waiting && !c.ReadyAt.IsZero(): // it takes another seat
+		return Behind
+	}
+	return t.Turn
+}

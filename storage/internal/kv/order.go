@@ -1,0 +1,282 @@
+package kv
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+)
+
+// A row of an ordering key that is Behind has an entry in the index of seats, and the head of a key has one in the
+// table of heads.
+
+// maxLows is how many ordering keys a DB knows the first seats of.
+const maxLows = 10_000
+
+// Promote implements [storage.Tasks].
+func (tx *Tx) Promote(ctx context.Context, keys ...string) (heads []task.Hint, err error) {
+	err = tx.do(ctx, "promote", func() error {
+		for _, key := range keys {
+			r, err := tx.promote(key)
+			if err != nil {
+				return err
+			}
+			if r != nil && r.State == task.Submitted {
+				heads = append(heads, r.Hint())
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return heads, nil
+}
+
+// promote gives a key the head that it is to have, and returns that row; nil if there is none.
+func (s *state) promote(key string) (*row, error) {
+	head, err := s.headOf(key)
+	if err != nil || head != nil && (head.State != task.Submitted || head.HasBegun()) { // it stays, whatever is behind it
+		return head, err
+	}
+	first, err := s.firstBehind(key)
+	if err != nil || first == nil {
+		return head, err
+	}
+	demote, promote := task.NextHead(head.task(), &first.Task)
+	if demote {
+		if _, err := s.setTurn(head, task.Behind); err != nil {
+			return nil, err
+		}
+	}
+	if !promote {
+		return head, nil
+	}
+	s.db.passed(key, first.Seat())
+	return s.setTurn(first, task.Head)
+}
+
+// task returns the task of a row; nil for none.
+func (r *row) task() *task.Task {
+	if r == nil {
+		return nil
+	}
+	return &r.Task
+}
+
+// setTurn gives a row another turn.
+func (s *state) setTurn(old *row, to task.Turn) (*row, error) {
+	now := &row{Task: old.Task, far: old.far}
+	now.Turn = to
+	if err := s.putRecord(now); err != nil {
+		return nil, err
+	}
+	s.was.of(&old.Task)
+	s.is.of(&now.Task)
+	if err := s.moveEntries(); err != nil {
+		return nil, err
+	}
+	s.note(now.ID, now)
+	return now, s.moveHead(&old.Task, &now.Task)
+}
+
+// moveHead updates the table of heads after a change of a row.
+func (s *state) moveHead(old, now *task.Task) error {
+	switch {
+	case now.Turn == task.Head && old.Turn != task.Head:
+		return s.setHead(now.OrderingKey, now.ID)
+	case old.Turn == task.Head && now.Turn != task.Head:
+		return s.setHead(old.OrderingKey, task.ID{})
+	}
+	return nil
+}
+
+// setHead records which row is the head of a key; the zero ID is none.
+func (s *state) setHead(key string, id task.ID) error {
+	s.heads[key] = id
+	s.key = appendHeadKey(s.key[:0], key)
+	if id.IsZero() {
+		return s.rw.Delete(s.key)
+	}
+	return s.rw.Put(s.key, id[:])
+}
+
+// headOf returns the head of a key, or nil.
+func (s *state) headOf(key string) (*row, error) {
+	id, err := s.headID(key)
+	if err != nil || id.IsZero() {
+		return nil, err
+	}
+	return s.row(id)
+}
+
+// firstBehind returns the row with the first seat of those of a key that are Behind, or nil. It looks at the rows
+// of the transaction, and at the committed ones that the transaction has not changed: a scan that sees its writes
+// costs much more.
+func (s *state) firstBehind(key string) (first *row, err error) {
+	for _, id := range s.ordered[key] {
+		if r := s.rows[id]; r != nil && r.Turn == task.Behind && (first == nil || r.Seat().Compare(first.Seat()) < 0) {
+			first = r
+		}
+	}
+	prefix := appendKeyOfSeats(nil, key)
+	lower := prefix
+	if low, ok := s.db.lows[key]; ok {
+		lower = appendSeat(bytes.Clone(prefix), low)
+	}
+	c, err := s.r.ScanCommitted(lower, successor(prefix))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	for ok := c.First(); ok; ok = c.Next() {
+		value, err := c.Value()
+		if err != nil {
+			return nil, err
+		}
+		id, err := idOfValue(c.Key(), value)
+		if err != nil {
+			return nil, err
+		}
+		if _, touched := s.rows[id]; touched {
+			continue
+		}
+		r, err := s.row(id)
+		if err != nil {
+			return nil, err
+		}
+		if r == nil {
+			return nil, fmt.Errorf("task %v has a seat and does not exist: %w", id, ErrDamaged)
+		}
+		if first == nil || r.Seat().Compare(first.Seat()) < 0 {
+			first = r
+		}
+		break
+	}
+	return first, c.Err()
+}
+
+// passed notes that all rows of a key that are Behind have seats after the given one, which is given up. It saves
+// a scan over the entries that were deleted before.
+func (db *DB) passed(key string, s task.Seat) {
+	if len(db.lows) >= maxLows {
+		clear(db.lows)
+	}
+	db.lows[key] = s
+}
+
+// seated notes that a row of a key is Behind now.
+func (db *DB) seated(t *task.Task) {
+	if low, ok := db.lows[t.OrderingKey]; ok && t.Seat().Compare(low) < 0 {
+		db.lows[t.OrderingKey] = t.Seat()
+	}
+}
+
+// headID returns the ID of the head of a key; zero if there is none.
+func (v *View) headID(key string) (task.ID, error) {
+	if id, touched := v.heads[key]; touched {
+		return id, nil
+	}
+	name := appendHeadKey(nil, key)
+	value, found, err := v.r.Get(name)
+	if err != nil || !found {
+		return task.ID{}, err
+	}
+	return idOfValue(name, value)
+}
+
+// headlessScan is how many keys one call of Headless reads at most.
+const headlessScan = 10_000
+
+// Headless implements [storage.Tasks].
+func (v *View) Headless(ctx context.Context, after string, limit int) (storage.HeadlessPage, error) {
+	page, err := v.headless(ctx, after, limit)
+	if err != nil {
+		return storage.HeadlessPage{}, v.db.fail("headless", err)
+	}
+	return page, nil
+}
+
+func (v *View) headless(ctx context.Context, after string, limit int) (page storage.HeadlessPage, err error) {
+	if err := ctx.Err(); err != nil || limit < 1 {
+		return page, err
+	}
+	lower := []byte{prefixSeat}
+	if after != "" {
+		lower = successor(appendKeyOfSeats(nil, after))
+	}
+	c, err := v.r.Scan(lower, []byte{prefixSeat + 1})
+	if err != nil {
+		return page, err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	next := after
+	for n, ok := 0, c.First(); ok; n++ {
+		if len(page.Keys) == limit || n == headlessScan {
+			page.Next = next
+			return page, nil
+		}
+		key, _, err := cutText(c.Key()[1:])
+		if err != nil {
+			return page, err
+		}
+		lacks, err := v.lacksHead(c, key)
+		if err != nil {
+			return page, err
+		}
+		if lacks {
+			page.Keys = append(page.Keys, key)
+		}
+		next, ok = key, c.Seek(successor(appendKeyOfSeats(nil, key)))
+	}
+	return page, c.Err()
+}
+
+// lacksHead reports whether Promote would give a key another head. The cursor is at the first seat of the key.
+func (v *View) lacksHead(c Cursor, key string) (bool, error) {
+	value, err := c.Value()
+	if err != nil {
+		return false, err
+	}
+	id, err := idOfValue(c.Key(), value)
+	if err != nil {
+		return false, err
+	}
+	first, err := v.row(id)
+	if err != nil {
+		return false, err
+	}
+	if first == nil {
+		return false, fmt.Errorf("task %v has a seat and does not exist: %w", id, ErrDamaged)
+	}
+	headID, err := v.headID(key)
+	if err != nil {
+		return false, err
+	}
+	var head *row
+	if !headID.IsZero() {
+		if head, err = v.row(headID); err != nil {
+			return false, err
+		}
+	}
+	_, promote := task.NextHead(head.task(), &first.Task)
+	return promote, nil
+}
+
+// Headless implements [storage.Tasks].
+func (tx *Tx) Headless(ctx context.Context, after string, limit int) (storage.HeadlessPage, error) {
+	return read(tx, func(v *View) (storage.HeadlessPage, error) { return v.Headless(ctx, after, limit) })
+}
+
+// Promote implements [storage.Tasks].
+func (c *Calls) Promote(ctx context.Context, keys ...string) ([]task.Hint, error) {
+	return change(ctx, c, func(tx storage.Tx) ([]task.Hint, error) { return tx.Promote(ctx, keys...) })
+}
+
+// Headless implements [storage.Tasks].
+func (c *Calls) Headless(ctx context.Context, after string, limit int) (storage.HeadlessPage, error) {
+	return query(ctx, c, "headless", func(v *View) (storage.HeadlessPage, error) { return v.Headless(ctx, after, limit) })
+}

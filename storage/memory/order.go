@@ -1,0 +1,94 @@
+package memory
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+)
+
+// members returns the head of an ordering key and the row with the first seat behind it; nil if there is none.
+// It is called with mu held.
+func (s *Store) members(key string) (head, first *task.Task) {
+	for _, t := range s.rows {
+		switch {
+		case t.OrderingKey != key:
+		case t.Turn == task.Head:
+			head = t
+		case t.Turn == task.Behind && (first == nil || t.Seat().Compare(first.Seat()) < 0):
+			first = t
+		}
+	}
+	return head, first
+}
+
+// Promote implements [storage.Tasks].
+func (x *tx) Promote(ctx context.Context, keys ...string) (heads []task.Hint, err error) {
+	if err := x.usable(ctx); err != nil {
+		return nil, err
+	}
+	for _, key := range keys {
+		head, first := x.s.members(key)
+		demote, promote := task.NextHead(head, first)
+		if demote {
+			x.turn(head, task.Behind)
+		}
+		if promote {
+			head = x.turn(first, task.Head)
+		}
+		if head != nil && head.State == task.Submitted {
+			heads = append(heads, head.Hint())
+		}
+	}
+	return heads, nil
+}
+
+// turn gives a row another turn.
+func (x *tx) turn(t *task.Task, to task.Turn) *task.Task {
+	now := t.Clone()
+	now.Turn = to
+	x.put(now.ID, now)
+	return now
+}
+
+// Promote implements [storage.Tasks].
+func (s *Store) Promote(ctx context.Context, keys ...string) ([]task.Hint, error) {
+	return update(ctx, s, func(tx storage.Tx) ([]task.Hint, error) { return tx.Promote(ctx, keys...) })
+}
+
+// headless is called with mu held.
+func (s *Store) headless(after string, limit int) (page storage.HeadlessPage) {
+	seen := make(map[string]bool)
+	for _, t := range s.rows {
+		if t.Turn == task.Behind && t.OrderingKey > after {
+			seen[t.OrderingKey] = true
+		}
+	}
+	next := after
+	for _, key := range slices.Sorted(maps.Keys(seen)) {
+		if len(page.Keys) >= max(0, limit) {
+			page.Next = next
+			break
+		}
+		next = key
+		if _, promote := task.NextHead(s.members(key)); promote {
+			page.Keys = append(page.Keys, key)
+		}
+	}
+	return page
+}
+
+// Headless implements [storage.Tasks].
+func (s *Store) Headless(ctx context.Context, after string, limit int) (storage.HeadlessPage, error) {
+	return view(ctx, s, func() (storage.HeadlessPage, error) { return s.headless(after, limit), nil })
+}
+
+// Headless implements [storage.Tasks].
+func (x *tx) Headless(ctx context.Context, after string, limit int) (storage.HeadlessPage, error) {
+	if err := x.usable(ctx); err != nil {
+		return storage.HeadlessPage{}, err
+	}
+	return x.s.headless(after, limit), nil
+}

@@ -1,0 +1,62 @@
+package postgres
+
+// These statements give ordering keys their heads, in this order. Each sees what was committed before it
+// began, so the others see what every transaction that had the lock of a key before has done. They lock
+// no row that another transaction has locked: see the comment of the package.
+
+const lockKeys = `select pg_advisory_xact_lock(n) from unnest($1::bigint[]) n`
+
+// A row that another transaction changes meanwhile has another version.
+const demoteHeads = `
+update {task} t set shard = t.shard - 65536, queued = false
+from (
+	select h.id from unnest($1::bytea[]) k (key)
+	join {task} h on h.ordering_key = k.key and {head:h}
+	cross join lateral (
+		select b.id, b.version, b.state, b.ready_at, b.seq from {task} b where b.ordering_key = k.key and {behind:b}
+		order by b.ready_at, b.seq limit 1) c
+	join {task} f on f.id = c.id and f.version = c.version
+	where h.state = 2 and h.started_at = {none} and c.state = 2 and (c.ready_at, c.seq) < (h.ready_at, h.seq)
+	for no key update of h, f skip locked) o
+where t.id = o.id`
+
+const promoteFirst = `
+update {task} t set shard = t.shard + 65536, queued = t.state = 2
+from (
+	select f.id from unnest($1::bytea[]) k (key)
+	cross join lateral (
+		select b.id, b.version, b.state from {task} b where b.ordering_key = k.key and {behind:b}
+		order by b.ready_at, b.seq limit 1) c
+	join {task} f on f.id = c.id and f.version = c.version
+	where c.state <> 1 and not exists (select from {task} h where h.ordering_key = k.key and {head:h})
+	for no key update of f skip locked) o
+where t.id = o.id`
+
+const selectHeads = `
+select {trigger:h}, h.state, h.next_event_at
+from unnest($1::bytea[]) k (key) join {task} h on h.ordering_key = k.key and {head:h} and h.state = 2`
+
+// It goes from key to key and skips the rows within a key, but the first.
+const selectHeadless = `
+with recursive first as (
+	(select b.ordering_key, b.state, b.ready_at, b.seq, 1::bigint as n from {task} b
+	where {behind:b} and b.ordering_key > $1 order by b.ordering_key, b.ready_at, b.seq limit 1)
+	union all
+	select f.*, first.n + 1 from first cross join lateral (
+		select b.ordering_key, b.state, b.ready_at, b.seq from {task} b
+		where {behind:b} and b.ordering_key > first.ordering_key order by b.ordering_key, b.ready_at, b.seq limit 1) f
+	where first.n < $2)
+select first.n, first.ordering_key, first.state <> 1 and (h.id is null
+	or h.state = 2 and h.started_at = {none} and first.state = 2 and (first.ready_at, first.seq) < (h.ready_at, h.seq))
+from first left join {task} h on h.ordering_key = first.ordering_key and {head:h}
+order by first.n`
+
+// Of these rows, the first one of each key that has no head becomes its head.
+const takeHead = `
+update {task} t set shard = t.shard + 65536, queued = t.state = 2
+from (
+	select distinct on (f.ordering_key) f.id from unnest($1::uuid[]) with ordinality c (id, n) join {task} f on f.id = c.id
+	where {behind:f} and not exists (select from {task} h where h.ordering_key = f.ordering_key and {head:h})
+	order by f.ordering_key, c.n) o
+where t.id = o.id
+returning t.id`
