@@ -80,6 +80,7 @@ func TestTheDefaultsOfTheTableAreThoseOfTheCode(t *testing.T) {
 		"`alerts.targets.NAME.smtp`":               "alerts: {targets: {NAME: {smtp: {server: 'h:25', from: a@b, to: a@b, %s}}}}",
 		"`alerts.rules.NAME`":                      "alerts: {targets: {l: {log: true}}, rules: {NAME: {when: errors, %s}}}",
 		"`types.TYPE.max_backlog`":                 around(typed, "max_backlog: {max: 1, %s}"),
+		"`types.TYPE.ordering`":                    around(typed, "ordering: {%s}"),
 		"`types.TYPE.timeout`":                     around(typed, "timeout: {%s}"),
 		"`types.TYPE.retry`":                       around(typed, "retry: {%s}"),
 		"`types.TYPE.retry.backoff`":               around(typed, "retry: {backoff: {%s}}"),
@@ -133,6 +134,7 @@ func TestTheFileBecomesPolicies(t *testing.T) {
 		},
 		Retention: policy.Retention{Done: 7 * 24 * hour, Failed: 30 * 24 * hour, Cancelled: policy.Forever},
 		Ageing:    10 * time.Minute,
+		Ordering:  policy.Ordering{OnExhausted: policy.Continue, OnRetry: policy.Yield},
 	}
 	set := c.Policies()
 	if diff := cmp.Diff(want, set.Types["mail"]); diff != "" {

@@ -141,6 +141,7 @@ var typeTable = &object{what: "a type", fields: []field{
 	{name: "max_payload", doc: "The largest payload; larger payloads are refused.", def: "1MiB", is: size(0, policy.LargestPayload, "a size, such as 64KiB"), at: in(func(t *Type) *int { return &t.MaxPayload })},
 	{name: "max_result", doc: "The largest result of a task, at most 64MiB. A larger result is lost: the task becomes an error that says so, and is not tried again.", def: "1MiB", is: size(1, policy.LargestResult, "a size, such as 64KiB"), at: in(func(t *Type) *int { return &t.MaxResult })},
 	{name: "max_backlog", doc: "How many tasks may be waiting or submitted, such as `100000`, or `{max: 100000, when_full: drop_oldest}`. Those that are to be tried again count. 0 is no limit.", def: "0", is: short{backlogMax(), backlogTable}, at: in(func(t *Type) *policy.Backlog { return &t.MaxBacklog })},
+	{name: "ordering", doc: "What a task with an ordering key does to the tasks behind it: those of the same ordering key, which run one at a time. See [Ordering](#ordering).", is: orderingTable, at: in(func(t *Type) *policy.Ordering { return &t.Ordering })},
 	{name: "max_crashes", doc: "After this number of crashed attempts in a row, a task becomes an error. 0 is never.", def: "5", is: whole[uint32](0, maxCount, "a number"), at: in(func(t *Type) *uint32 { return &t.MaxCrashes })},
 	{name: "paused", doc: "Whether the type starts paused: its tasks are accepted and wait.", def: "false", is: boolean(), at: in(func(t *Type) *bool { return &t.Paused })},
 }}
@@ -148,6 +149,11 @@ var typeTable = &object{what: "a type", fields: []field{
 var backlogTable = &object{what: "max_backlog", fields: []field{
 	{name: "max", doc: "The number of tasks. 0 is no limit.", required: true, is: whole[int](0, maxCount, "a number"), at: in(func(b *policy.Backlog) *int { return &b.Max })},
 	{name: "when_full", doc: "What happens to tasks that would exceed `max`. `reject` refuses to add them. `drop_oldest` cancels the tasks that have been ready for the longest time, whatever their priority, and adds the new ones. It never cancels a task that has started before. If not enough tasks can be cancelled, it refuses the new ones. `pause_source` has what adds them wait for room, see [Backlogs](operations.md#backlogs).", def: "reject", is: oneOf(nil, option[policy.WhenFull]{"reject", policy.Reject}, option[policy.WhenFull]{"drop_oldest", policy.DropOldest}, option[policy.WhenFull]{"pause_source", policy.PauseSource}), at: in(func(b *policy.Backlog) *policy.WhenFull { return &b.WhenFull })},
+}}
+
+var orderingTable = &object{what: "ordering", fields: []field{
+	{name: "on_exhausted", doc: "What an error of a task does. `halt` stops its ordering key: the tasks behind it wait until a person has resumed, failed or cancelled the task. `continue` runs them.", def: "halt", is: oneOf(nil, option[policy.OnExhausted]{"halt", policy.Halt}, option[policy.OnExhausted]{"continue", policy.Continue}), at: in(func(o *policy.Ordering) *policy.OnExhausted { return &o.OnExhausted })},
+	{name: "on_retry", doc: "What a task does that waits for its next attempt. `block` keeps its place: the tasks behind it wait. `yield` gives its place up: those that are ready before its next attempt run before it.", def: "block", is: oneOf(nil, option[policy.OnRetry]{"block", policy.Block}, option[policy.OnRetry]{"yield", policy.Yield}), at: in(func(o *policy.Ordering) *policy.OnRetry { return &o.OnRetry })},
 }}
 
 var timeoutTable = &object{what: "timeout", fields: []field{
