@@ -31,6 +31,61 @@ type Inspector interface {
 	Count(ctx context.Context, f Filter) (map[StateType]int64, error)
 }
 
+// KeyInspector is a [Store] that shows people the order of the tasks of ordering keys. No step in the
+// life of a task needs it. Without it, Engine.Keys and Engine.Key fail with engine.ErrUnsupported,
+// Engine.Why does not say which task is before another, and tasks that are [task.Behind] are not counted
+// where the store does not count. Rows are as [Inspector.List] returns them.
+type KeyInspector interface {
+	// ListKeys returns ordering keys of which a row takes part in the order, in the order of the keys.
+	// Its cost does not grow with the rows behind a head, apart from those that it counts.
+	ListKeys(ctx context.Context, q KeyQuery) (KeyPage, error)
+
+	// ListKey returns the head of an ordering key, and the rows that are [task.Behind] in the order of
+	// their seats: those behind a seat, which need not be that of a row (nil: from the first), at most
+	// limit.
+	ListKey(ctx context.Context, key string, after *task.Seat, limit int) (KeyRows, error)
+}
+
+// KeyQuery selects ordering keys.
+type KeyQuery struct {
+	After  string       // only keys after this one; "": from the first
+	States []task.State // only keys whose head is in one of these; empty: all, also those without a head
+	Behind bool         // only keys of which rows are behind
+	Limit  int          // how many keys are returned at most
+	Scan   int          // how many keys are read at most; if it or Limit is below 1, there are no keys and Next is ""
+	Count  int          // how many rows behind a head are counted at most
+}
+
+// Match reports whether q selects a key.
+func (q *KeyQuery) Match(k *KeyOrder) bool {
+	if q.Behind && k.Behind == 0 && !k.More {
+		return false
+	}
+	return len(q.States) == 0 || k.Head != nil && contains(q.States, k.Head.State)
+}
+
+// KeyPage is the answer to a [KeyQuery]. Before the end it may be short or empty.
+type KeyPage struct {
+	Keys []KeyOrder
+	Next string // the key to go on from; "" at the end
+}
+
+// KeyOrder is one ordering key.
+type KeyOrder struct {
+	Key    string
+	Head   *task.Task // nil: there is none, because the first row waits for its time, or the key gets its head in a moment
+	Behind int        // how many rows are behind, at most KeyQuery.Count
+	More   bool       // there are more than Behind
+	Oldest time.Time  // the least ReadyAt of its rows
+}
+
+// KeyRows are the rows of one ordering key that take part in the order.
+type KeyRows struct {
+	Head   *task.Task // nil: there is none
+	Behind []*task.Task
+	More   bool // there are rows behind the last one of Behind; if Behind is empty, behind the seat that was given
+}
+
 // Filter selects rows. An empty field selects all.
 type Filter struct {
 	States []task.State

@@ -42,7 +42,7 @@ var bucketName = []byte("taskengine")
 const shortestWait = time.Nanosecond
 
 // Store is a [storage.Store] in a file. It implements [storage.Inspector],
-// [storage.Settings] and [storage.Exporter] too.
+// [storage.KeyInspector], [storage.Settings] and [storage.Exporter] too.
 type Store struct {
 	kv.Calls
 
@@ -66,10 +66,11 @@ type Store struct {
 }
 
 var (
-	_ storage.Store     = (*Store)(nil)
-	_ storage.Inspector = (*Store)(nil)
-	_ storage.Settings  = (*Store)(nil)
-	_ storage.Exporter  = (*Store)(nil)
+	_ storage.Store        = (*Store)(nil)
+	_ storage.Inspector    = (*Store)(nil)
+	_ storage.KeyInspector = (*Store)(nil)
+	_ storage.Settings     = (*Store)(nil)
+	_ storage.Exporter     = (*Store)(nil)
 )
 
 // Open opens the store in the file path, and creates the file if it is missing. The error

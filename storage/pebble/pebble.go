@@ -67,7 +67,7 @@ const formatLibrary = pebble.FormatWALSyncChunks
 const lockFile = "LOCK"
 
 // Store is a [storage.Store] in a folder. It implements [storage.Inspector],
-// [storage.NoSyncer], [storage.Settings] and [storage.Exporter] too.
+// [storage.KeyInspector], [storage.NoSyncer], [storage.Settings] and [storage.Exporter] too.
 type Store struct {
 	kv.Calls
 
@@ -97,11 +97,12 @@ type Store struct {
 }
 
 var (
-	_ storage.Store     = (*Store)(nil)
-	_ storage.Inspector = (*Store)(nil)
-	_ storage.NoSyncer  = (*Store)(nil)
-	_ storage.Settings  = (*Store)(nil)
-	_ storage.Exporter  = (*Store)(nil)
+	_ storage.Store        = (*Store)(nil)
+	_ storage.Inspector    = (*Store)(nil)
+	_ storage.KeyInspector = (*Store)(nil)
+	_ storage.NoSyncer     = (*Store)(nil)
+	_ storage.Settings     = (*Store)(nil)
+	_ storage.Exporter     = (*Store)(nil)
 )
 
 // Open opens the store in the folder dir. It creates the folder, but not the folder above.

@@ -47,14 +47,15 @@ type Store struct {
 }
 
 var (
-	_ storage.Store       = (*Store)(nil)
-	_ storage.Shared      = (*Store)(nil)
-	_ storage.LiveCounter = (*Store)(nil)
-	_ storage.Settings    = (*Store)(nil)
-	_ storage.Expirer     = (*Store)(nil)
-	_ storage.Ruled       = (*Store)(nil)
-	_ storage.Exporter    = (*Store)(nil)
-	_ storage.Divided     = (*Store)(nil)
+	_ storage.Store        = (*Store)(nil)
+	_ storage.Shared       = (*Store)(nil)
+	_ storage.LiveCounter  = (*Store)(nil)
+	_ storage.KeyInspector = (*Store)(nil)
+	_ storage.Settings     = (*Store)(nil)
+	_ storage.Expirer      = (*Store)(nil)
+	_ storage.Ruled        = (*Store)(nil)
+	_ storage.Exporter     = (*Store)(nil)
+	_ storage.Divided      = (*Store)(nil)
 )
 
 // Open returns the store of the places, whose Close closes them. Each shard must be held by one of

@@ -49,6 +49,7 @@ func RunParallel(t *testing.T, open func(t testing.TB) storage.Store) { run(t, o
 func run(t *testing.T, open func(t testing.TB) storage.Store, parallel bool) {
 	probe := open(t)
 	_, inspector := probe.(storage.Inspector)
+	keyInspector := listsKeys(t, probe)
 	_, liveCounter := probe.(storage.LiveCounter)
 	_, noSyncer := probe.(storage.NoSyncer)
 	_, settings := probe.(storage.Settings)
@@ -59,8 +60,8 @@ func run(t *testing.T, open func(t testing.TB) storage.Store, parallel bool) {
 	_, reopener := probe.(Reopener)
 	_, crasher := probe.(Crasher)
 	_, checker := probe.(Checker)
-	t.Logf("exercising %T: inspector %t, live counter %t, no-syncer %t, settings %t, shared %t, exporter %t, ruled %t, reopener %t, crasher %t, checker %t",
-		probe, inspector, liveCounter, noSyncer, settings, shared, exporter, ruled, reopener, crasher, checker)
+	t.Logf("exercising %T: inspector %t, key inspector %t, live counter %t, no-syncer %t, settings %t, shared %t, exporter %t, ruled %t, reopener %t, crasher %t, checker %t",
+		probe, inspector, keyInspector, liveCounter, noSyncer, settings, shared, exporter, ruled, reopener, crasher, checker)
 
 	sections := []struct {
 		name  string
@@ -78,6 +79,7 @@ func run(t *testing.T, open func(t testing.TB) storage.Store, parallel bool) {
 		{"model", true, modelCases},
 		{"history", true, historyCases},
 		{"inspect", inspector, inspectCases},
+		{"inspect keys", keyInspector, inspectKeyCases},
 		{"live counter", liveCounter, liveCounterCases},
 		{"no sync", noSyncer, noSyncCases},
 		{"settings", settings, settingsCases},

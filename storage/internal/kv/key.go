@@ -85,6 +85,7 @@ const (
 	dueKeySize   = 1 + 1 + 8 + 16
 	neverKeySize = 1 + 1 + 16
 	rankSize     = 1 + 8 + 8
+	seatSize     = 8 + 8
 )
 
 // A text ends with 0x00 0x00, and a 0x00 in it becomes 0x00 0xff. So texts sort like their bytes,

@@ -1,0 +1,76 @@
+package memory
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+)
+
+// ListKeys implements [storage.KeyInspector].
+func (s *Store) ListKeys(ctx context.Context, q storage.KeyQuery) (storage.KeyPage, error) {
+	return view(ctx, s, func() (page storage.KeyPage, err error) {
+		if q.Limit < 1 || q.Scan < 1 {
+			return page, nil
+		}
+		found := make(map[string]bool)
+		for _, t := range s.rows {
+			if t.Turn != task.Unordered && (t.Turn == task.Behind || !q.Behind) && t.OrderingKey > q.After {
+				found[t.OrderingKey] = true
+			}
+		}
+		next := ""
+		for n, key := range slices.Sorted(maps.Keys(found)) {
+			if len(page.Keys) == q.Limit || n == q.Scan {
+				page.Next = next
+				break
+			}
+			next = key
+			if k := s.order(key, q.Count); q.Match(&k) {
+				page.Keys = append(page.Keys, k)
+			}
+		}
+		return page, nil
+	})
+}
+
+// order is called with mu held.
+func (s *Store) order(key string, count int) storage.KeyOrder {
+	head, behind := s.ordered(key)
+	k := storage.KeyOrder{Key: key, Head: head, Behind: min(len(behind), max(0, count))}
+	k.More = k.Behind < len(behind)
+	for _, t := range slices.Concat([]*task.Task{head}, first(behind, 1)) {
+		if t != nil && (k.Oldest.IsZero() || t.ReadyAt.Before(k.Oldest)) {
+			k.Oldest = t.ReadyAt
+		}
+	}
+	return k
+}
+
+// ordered returns the head of a key and the rows that are Behind, by their seats. It is called with mu held.
+func (s *Store) ordered(key string) (head *task.Task, behind []*task.Task) {
+	for _, t := range s.rows {
+		switch {
+		case t.OrderingKey != key:
+		case t.Turn == task.Head:
+			head = listed(t)
+		case t.Turn == task.Behind:
+			behind = append(behind, listed(t))
+		}
+	}
+	slices.SortFunc(behind, func(a, b *task.Task) int { return a.Seat().Compare(b.Seat()) })
+	return head, behind
+}
+
+// ListKey implements [storage.KeyInspector].
+func (s *Store) ListKey(ctx context.Context, key string, after *task.Seat, limit int) (storage.KeyRows, error) {
+	return view(ctx, s, func() (rows storage.KeyRows, err error) {
+		head, behind := s.ordered(key)
+		if after != nil {
+			behind = slices.DeleteFunc(behind, func(t *task.Task) bool { return t.Seat().Compare(*after) <= 0 })
+		}
+		return storage.KeyRows{Head: head, Behind: first(behind, limit), More: len(behind) > max(0, limit)}, nil
+	})
+}
