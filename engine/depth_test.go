@@ -169,3 +169,33 @@ func TestOneOfTheNodesKnowsHowManyTasksThereAreAndHasTheRole(t *testing.T) {
 		}
 	})
 }
+
+func TestTasksBehindTheHeadOfTheirOrderingKeyAreCounted(t *testing.T) {
+	for name, c := range map[string]struct {
+		store storage.Store
+		want  string
+	}{
+		"on a store that does not count": {memory.New(), "waiting 0, submitted 1021, error 0, since 1m0s, and more"},
+		"on a store that counts":         {&tallied{Store: memory.New()}, "waiting 0, submitted 1220, error 0, since 1m0s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				n := &node{t: t, store: c.store, config: engine.Config{Store: c.store, Policies: one("mail", nil), Handlers: handle("mail", func(ctx context.Context, _ *task.Task) ([]byte, error) {
+					<-ctx.Done()
+					return nil, nil
+				})}}
+				n.open()
+				t.Cleanup(n.close)
+				n.depths()
+				for key, many := range map[string]int{"long": 1200, "short": 22} {
+					for range many {
+						n.submit(engine.Request{Type: "mail", OrderingKey: key})
+					}
+				}
+				if got := n.depths()["mail"]; got != c.want {
+					t.Errorf("got %s, want %s", got, c.want)
+				}
+			})
+		})
+	}
+}

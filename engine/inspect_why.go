@@ -32,6 +32,11 @@ type Reason struct {
 	// permits other nodes wait for.
 	Cluster       bool
 	Held, Waiting int
+
+	// Head is the task that is before it, for CodeBehind: the head of its ordering key, or a task that
+	// waits for its time. It is zero if there is none at present. HeadState is its state.
+	Head      task.ID
+	HeadState task.State
 }
 
 // The codes of reasons.
@@ -48,6 +53,7 @@ const (
 	CodeLimit     = "limit"      // a limit has no free slot
 	CodeRate      = "rate"       // a rate is used up for the moment
 	CodeQueue     = "queue"      // other tasks are before it
+	CodeBehind    = "behind"     // a task of the same ordering key is before it
 	CodeDraining  = "draining"   // the node is stopping
 	CodeElsewhere = "elsewhere"  // another node is to start it
 	CodeNodeGone  = "node_gone"  // the node that ran it is gone
@@ -81,6 +87,9 @@ func (e *Engine) Why(ctx context.Context, id task.ID) (*task.Task, []Reason, err
 	if !t.State.Live() {
 		return t, []Reason{{Code: CodeEnded, Text: endedText(t)}}, nil
 	}
+	if isBehind(t, e.Now()) {
+		return t, e.whyBehind(ctx, t), nil
+	}
 	var rs []Reason
 	e.decide(func(c *core.Core, now time.Time) {
 		w := c.Why(now, t)
@@ -103,6 +112,9 @@ func (e *Engine) Why(ctx context.Context, id task.ID) (*task.Task, []Reason, err
 
 func endedText(t *task.Task) string {
 	text := "it is " + t.State.String() + " since " + t.UpdatedAt.Format(time.RFC3339)
+	if t.Turn == task.Head {
+		text += ", and the tasks behind it of the same ordering key wait until it is resumed, failed or cancelled"
+	}
 	if t.LastError != "" {
 		text += ": " + t.LastError
 	}

@@ -15,15 +15,18 @@ import (
 
 // Bounds of what the monitor reads to find the depths, each time.
 const (
-	mostTypes = 100 // types that are not configured
-	mostHeads = 100 // reads to find the oldest task of a type
-	queuePage = 100 // queues that are listed at once
+	mostTypes = 100   // types that are not configured
+	mostHeads = 100   // reads to find the oldest task of a type
+	mostKeys  = 1_000 // ordering keys with tasks behind their heads
+	queuePage = 100   // queues that are listed at once
 
 	// For a store that does not count while rows change.
 	mostReady   = 10_000 // submitted tasks of a type
 	mostPages   = 500    // reads to count them
 	mostWaiting = 10_000 // waiting tasks of all types
 	mostErrors  = 1_000  // tasks in error of all types
+	mostBehind  = 1_000  // tasks behind the head of an ordering key
+	mostOrdered = 10_000 // tasks behind heads
 	mostScanned = 20_000 // rows that are read to find them
 
 	depthsPatience = 10 * time.Second // for all reads together
@@ -125,6 +128,9 @@ func (d *depths) complete(ctx context.Context, counts map[storage.StateType]int6
 			t.Error = tasks
 		}
 	}
+	if err := d.readBehind(ctx, false); err != nil {
+		return err
+	}
 	slices.Sort(others)
 	for i, typ := range slices.Concat(configured, others) {
 		t := d.types[typ]
@@ -144,6 +150,9 @@ func (d *depths) complete(ctx context.Context, counts map[storage.StateType]int6
 // count counts the tasks of a store that does not count them itself, up to the bounds.
 func (d *depths) count(ctx context.Context, configured []string) error {
 	if err := d.countReady(ctx, configured); err != nil {
+		return err
+	}
+	if err := d.readBehind(ctx, true); err != nil {
 		return err
 	}
 	waiting, err := d.store.Due(ctx, storage.DueQuery{State: task.Waiting, Before: storage.DistantFuture, Limit: mostWaiting})
@@ -253,10 +262,14 @@ func (d *depths) read(ctx context.Context, q task.Queue, after *task.Rank, limit
 	d.left--
 	page, err := d.store.Ready(ctx, storage.ReadyQuery{Queue: q, After: after, Limit: limit})
 	for _, tr := range page {
-		t := d.of(q.Type)
-		if at := time.UnixMicro(tr.ReadyAt); t.Oldest.IsZero() || at.Before(t.Oldest) {
-			t.Oldest = at
-		}
+		d.of(q.Type).isReady(time.UnixMicro(tr.ReadyAt))
 	}
 	return page, err
+}
+
+// isReady notes a submitted task that has been ready since at.
+func (t *Depth) isReady(at time.Time) {
+	if t.Oldest.IsZero() || at.Before(t.Oldest) {
+		t.Oldest = at
+	}
 }

@@ -1,0 +1,95 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+)
+
+// Bounds of what [Engine.Keys] reads.
+const (
+	keyScan  = 10_000 // ordering keys for one page
+	keyCount = 1_000  // tasks behind the head of each
+)
+
+// Keys returns ordering keys of which a task takes part in the order, in the order of the keys: those
+// that q selects, at most q.Limit. Of each it counts at most 1000 tasks behind the head, and tells
+// whether there are more. q.Scan and q.Count are ignored. A page may be short, or empty, before the
+// end.
+func (e *Engine) Keys(ctx context.Context, q storage.KeyQuery) (storage.KeyPage, error) {
+	s, err := e.keyInspector()
+	if err != nil {
+		return storage.KeyPage{}, err
+	}
+	q.Scan, q.Count = keyScan, keyCount
+	page, err := s.ListKeys(ctx, q)
+	return page, unsupported(err)
+}
+
+// Key returns the head of an ordering key, and the tasks behind it in the order in which they run, without payload
+// and result: those behind a seat (nil: from the first), at most limit. It returns [task.ErrNotFound]
+// if no task of the key takes part in the order.
+func (e *Engine) Key(ctx context.Context, key string, after *task.Seat, limit int) (storage.KeyRows, error) {
+	if key == "" || len(key) > MaxKey {
+		return storage.KeyRows{}, fmt.Errorf("%w: an ordering key has 1 to %d bytes", ErrInvalid, MaxKey)
+	}
+	s, err := e.keyInspector()
+	if err != nil {
+		return storage.KeyRows{}, err
+	}
+	rows, err := s.ListKey(ctx, key, after, limit)
+	if err == nil && rows.Head == nil && len(rows.Behind) == 0 && !rows.More && after == nil {
+		err = fmt.Errorf("no task of the ordering key %q is running or waits: %w", key, task.ErrNotFound)
+	}
+	return rows, unsupported(err)
+}
+
+func (e *Engine) keyInspector() (storage.KeyInspector, error) {
+	if s, ok := e.store.(storage.KeyInspector); ok {
+		return s, nil
+	}
+	return nil, ErrUnsupported
+}
+
+// unsupported makes an error of a store of places an error of the engine.
+func unsupported(err error) error {
+	if errors.Is(err, errors.ErrUnsupported) {
+		return fmt.Errorf("%w: %w", ErrUnsupported, err)
+	}
+	return err
+}
+
+// errNotStopped says that the head of an ordering key is no error.
+func errNotStopped(head *task.Task) error {
+	if head == nil {
+		return fmt.Errorf("%w: the key has no head, because its first task waits for its time", ErrNotAllowed)
+	}
+	return fmt.Errorf("%w: its head, task %v, is %v; only a head in the state error is resumed or skipped", ErrNotAllowed, head.ID, head.State)
+}
+
+// ResumeKey resumes the head of an ordering key that is stopped by an error. If the head is no error, it changes
+// nothing and returns [ErrNotAllowed].
+func (e *Engine) ResumeKey(ctx context.Context, key string) (*task.Task, error) {
+	return e.editHead(ctx, key, e.Resume)
+}
+
+// SkipKey fails the head of an ordering key that is stopped by an error, so that the next task runs. If the head is
+// no error, it changes nothing and returns [ErrNotAllowed].
+func (e *Engine) SkipKey(ctx context.Context, key, reason string) (*task.Task, error) {
+	return e.editHead(ctx, key, func(ctx context.Context, ref task.Ref) (*task.Task, error) { return e.Fail(ctx, ref, reason) })
+}
+
+// editHead changes the head of a key if it is an error at the version that was read.
+func (e *Engine) editHead(ctx context.Context, key string, edit func(context.Context, task.Ref) (*task.Task, error)) (*task.Task, error) {
+	rows, err := e.Key(ctx, key, nil, 0)
+	if err != nil {
+		return nil, err
+	}
+	if rows.Head == nil || rows.Head.State != task.Error {
+		return nil, errNotStopped(rows.Head)
+	}
+	return edit(ctx, rows.Head.Ref())
+}
