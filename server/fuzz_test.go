@@ -26,7 +26,7 @@ var methods = []string{
 	"Submit", "Get", "List", "Count", "Wait", "Why", "Cancel", "Resume", "Fail", "Reschedule",
 	"ListTypes", "PauseType", "ResumeType", "Version", "ListLimits", "GetLimit", "SetLimit", "UnsetLimit", "WhyLimit",
 	"ListSchedules", "GetSchedule", "ApplySchedule", "PreviewSchedule", "DeleteSchedule", "PauseSchedule", "ResumeSchedule",
-	"TriggerSchedule", "BackfillSchedule",
+	"TriggerSchedule", "BackfillSchedule", "ListKeys", "GetKey", "ResumeKey", "SkipKey",
 }
 
 // FuzzAPI sends arbitrary bodies to every method, as JSON and as protobuf. The code of the response is never internal.

@@ -23,14 +23,19 @@ func (a *API) edit(req named, change func(task.Ref) (*task.Task, error)) (*taske
 	if err != nil {
 		return nil, a.answer(err)
 	}
-	// The engine calls its observers for its own changes only.
+	return a.edited(t), nil
+}
+
+// edited takes note of a task that a person has changed, and returns its message. The engine calls its observers for
+// its own changes only.
+func (a *API) edited(t *task.Task) *taskenginev1.Task {
 	if a.metrics != nil {
 		a.metrics.changed(t)
 	}
 	if attempt, ended := endedNow(t); ended {
 		a.taskLog.Ended(t.ID, attempt.Number)
 	}
-	return summaryOf(t), nil
+	return summaryOf(t)
 }
 
 // Cancel ends a task as cancelled.

@@ -45,7 +45,7 @@ func summaryOf(t *task.Task) *taskenginev1.Task {
 		Key: text(t.Key), OrderingKey: text(t.OrderingKey),
 		CreatedAt: stamp(t.CreatedAt), ReadyAt: stamp(t.ReadyAt), NextEventAt: stamp(t.NextEventAt),
 		ExpiresAt: stamp(t.ExpiresAt), StartedAt: stamp(t.StartedAt), UpdatedAt: stamp(t.UpdatedAt),
-		Error: text(t.LastError),
+		Error: text(t.LastError), Turn: turnOf(t.Turn),
 	}
 	if len(t.Headers) > 0 {
 		m.Headers = make(map[string]string, len(t.Headers))
@@ -65,6 +65,17 @@ func summaryOf(t *task.Task) *taskenginev1.Task {
 	return m
 }
 
+// turnOf returns the word for a turn; "" for that of a task that takes no part in the order of an ordering key.
+func turnOf(t task.Turn) string {
+	switch t {
+	case task.Head:
+		return "head"
+	case task.Behind:
+		return "behind"
+	}
+	return ""
+}
+
 func summariesOf(ts []*task.Task) []*taskenginev1.Task {
 	ms := make([]*taskenginev1.Task, len(ts))
 	for i, t := range ts {
@@ -80,6 +91,9 @@ func reasonsOf(rs []engine.Reason) []*taskenginev1.Reason {
 			Code: r.Code, Text: text(r.Text), Limit: r.Limit, Value: text(r.Value),
 			Used: int64(r.Used), Max: int64(r.Max), Until: stamp(r.Until), Holders: idTexts(r.Holders),
 			Cluster: r.Cluster, Held: int64(r.Held), Waiting: int64(r.Waiting),
+		}
+		if !r.Head.IsZero() {
+			ms[i].Head, ms[i].HeadState = r.Head.String(), r.HeadState.String()
 		}
 	}
 	return ms

@@ -24,6 +24,7 @@ type taskJSON struct {
 	Priority      uint32            `json:"priority"`
 	Key           string            `json:"key,omitempty"`
 	OrderingKey   string            `json:"ordering_key,omitempty"`
+	Turn          string            `json:"turn,omitempty"`
 	CreatedAt     *time.Time        `json:"created_at,omitempty"`
 	ReadyAt       *time.Time        `json:"ready_at,omitempty"`
 	NextEventAt   *time.Time        `json:"next_event_at,omitempty"`
@@ -114,6 +115,9 @@ type reasonJSON struct {
 	Cluster bool       `json:"cluster,omitempty"`
 	Held    int64      `json:"held,omitempty"`
 	Waiting int64      `json:"waiting,omitempty"`
+
+	Head      string `json:"head,omitempty"`
+	HeadState string `json:"head_state,omitempty"`
 }
 
 type typeJSON struct {
@@ -189,7 +193,7 @@ func taskToJSON(t *taskenginev1.Task) taskJSON {
 	j := taskJSON{
 		ID: t.GetId(), Type: t.GetType(), State: t.GetState(), Version: t.GetVersion(),
 		Attempt: t.GetAttempt(), Crashes: t.GetCrashes(), Priority: t.GetPriority(),
-		Key: t.GetKey(), OrderingKey: t.GetOrderingKey(), Headers: t.GetHeaders(), Error: t.GetError(),
+		Key: t.GetKey(), OrderingKey: t.GetOrderingKey(), Turn: t.GetTurn(), Headers: t.GetHeaders(), Error: t.GetError(),
 		CreatedAt: timeToJSON(t.GetCreatedAt()), ReadyAt: timeToJSON(t.GetReadyAt()),
 		NextEventAt: timeToJSON(t.GetNextEventAt()), ExpiresAt: timeToJSON(t.GetExpiresAt()),
 		StartedAt: timeToJSON(t.GetStartedAt()), UpdatedAt: timeToJSON(t.GetUpdatedAt()),
@@ -248,7 +252,7 @@ func whyToJSON(res *taskenginev1.WhyResponse) whyJSON {
 		j.Reasons = append(j.Reasons, reasonJSON{
 			Code: r.GetCode(), Text: r.GetText(), Limit: r.GetLimit(), Value: r.GetValue(),
 			Used: r.GetUsed(), Max: r.GetMax(), Until: timeToJSON(r.GetUntil()), Holders: r.GetHolders(),
-			Cluster: r.GetCluster(), Held: r.GetHeld(), Waiting: r.GetWaiting(),
+			Cluster: r.GetCluster(), Held: r.GetHeld(), Waiting: r.GetWaiting(), Head: r.GetHead(), HeadState: r.GetHeadState(),
 		})
 	}
 	return j

@@ -41,6 +41,8 @@ func newRoot(a *app) *cobra.Command {
 		group("task", "Add, look at and manage tasks",
 			newTaskAdd(a), newTaskGet(a), newTaskList(a), newTaskCount(a), newTaskWait(a), newTaskWhy(a), newTaskLogs(a),
 			newTaskCancel(a), newTaskResume(a), newTaskFail(a), newTaskReschedule(a)),
+		group("key", "Look at ordering keys, and go on after an error of one",
+			newKeyList(a), newKeyShow(a), newKeyResume(a), newKeySkip(a)),
 		group("type", "Look at, pause and resume types of tasks", newTypeList(a), newTypePause(a), newTypeResume(a)),
 		group("limit", "Look at limits of tasks, and change them while nodes run",
 			newLimitList(a), newLimitGet(a), newLimitSet(a), newLimitUnset(a), newLimitPause(a), newLimitResume(a), newLimitWatch(a), newLimitWhy(a)),
@@ -88,7 +90,7 @@ const exitCodesHelp = `Exit codes:
      done
   2  usage: the command line, or a request, makes no sense
   3  the configuration is invalid
-  4  there is no such task, limit, schedule, silence or target of alerts
+  4  there is no such task, ordering key, limit, schedule, silence or target of alerts
   5  conflict: the task, the limit or the schedule has changed meanwhile
   6  the task's state does not allow that
   7  the node cannot be reached or is stopping, or the time is over

@@ -73,6 +73,7 @@ func (a *app) showTask(t *taskenginev1.Task) error {
 	field("priority", fmt.Sprint(t.GetPriority()))
 	field("key", t.GetKey())
 	field("ordering key", t.GetOrderingKey())
+	field("turn", t.GetTurn())
 	field("created", when(t.GetCreatedAt()))
 	field("ready", when(t.GetReadyAt()))
 	field("started", when(t.GetStartedAt()))

@@ -355,10 +355,12 @@ type Task struct {
 	// How many times it was started since the count was last reset.
 	Attempt uint32 `protobuf:"varint,5,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	// How many attempts in a row ended with a crash of their process or node.
-	Crashes     uint32                 `protobuf:"varint,6,opt,name=crashes,proto3" json:"crashes,omitempty"`
-	Priority    uint32                 `protobuf:"varint,7,opt,name=priority,proto3" json:"priority,omitempty"`
-	Key         string                 `protobuf:"bytes,8,opt,name=key,proto3" json:"key,omitempty"`
-	OrderingKey string                 `protobuf:"bytes,9,opt,name=ordering_key,json=orderingKey,proto3" json:"ordering_key,omitempty"` // recorded with the task
+	Crashes  uint32 `protobuf:"varint,6,opt,name=crashes,proto3" json:"crashes,omitempty"`
+	Priority uint32 `protobuf:"varint,7,opt,name=priority,proto3" json:"priority,omitempty"`
+	Key      string `protobuf:"bytes,8,opt,name=key,proto3" json:"key,omitempty"`
+	// Tasks that share it run one at a time, across types, in the order of the times at
+	// which they are ready and then of their submission.
+	OrderingKey string                 `protobuf:"bytes,9,opt,name=ordering_key,json=orderingKey,proto3" json:"ordering_key,omitempty"`
 	Headers     map[string]string      `protobuf:"bytes,10,rep,name=headers,proto3" json:"headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	CreatedAt   *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	// When it could first run. Retries do not change it.
@@ -379,8 +381,12 @@ type Task struct {
 	// Data that an attempt stored for the next one. Not in lists.
 	Checkpoint []byte `protobuf:"bytes,22,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
 	// Only in JSON: payload and result as text, if they are text. Not in lists.
-	PayloadText   string `protobuf:"bytes,23,opt,name=payload_text,json=payloadText,proto3" json:"payload_text,omitempty"`
-	ResultText    string `protobuf:"bytes,24,opt,name=result_text,json=resultText,proto3" json:"result_text,omitempty"`
+	PayloadText string `protobuf:"bytes,23,opt,name=payload_text,json=payloadText,proto3" json:"payload_text,omitempty"`
+	ResultText  string `protobuf:"bytes,24,opt,name=result_text,json=resultText,proto3" json:"result_text,omitempty"`
+	// Of a task with an ordering key: head if it is the task of the key that runs or is to run
+	// next, behind if it waits for others of its key. Empty if it takes no part in the order:
+	// it has no such key, has ended, or is an error that others do not wait for.
+	Turn          string `protobuf:"bytes,25,opt,name=turn,proto3" json:"turn,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -579,6 +585,13 @@ func (x *Task) GetPayloadText() string {
 func (x *Task) GetResultText() string {
 	if x != nil {
 		return x.ResultText
+	}
+	return ""
+}
+
+func (x *Task) GetTurn() string {
+	if x != nil {
+		return x.Turn
 	}
 	return ""
 }
@@ -1319,7 +1332,7 @@ func (x *WhyResponse) GetReasons() []*Reason {
 type Reason struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// ended, running, starting, stuck, scheduled, retry, paused, no_handler, no_node, limit,
-	// rate, queue or draining.
+	// rate, queue, behind or draining.
 	Code string `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"`
 	Text string `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"` // for display
 	// For limit, rate and paused: the name of the limit; empty for the node's slots, and for
@@ -1332,9 +1345,12 @@ type Reason struct {
 	Holders []string               `protobuf:"bytes,8,rep,name=holders,proto3" json:"holders,omitempty"` // some of the tasks of this node that hold the limit
 	// The limit counts the tasks of all nodes. This node uses as many of its slots as it has
 	// permits, and max is what all nodes have together.
-	Cluster       bool  `protobuf:"varint,9,opt,name=cluster,proto3" json:"cluster,omitempty"`
-	Held          int64 `protobuf:"varint,10,opt,name=held,proto3" json:"held,omitempty"`       // permits of this node
-	Waiting       int64 `protobuf:"varint,11,opt,name=waiting,proto3" json:"waiting,omitempty"` // permits that other nodes wait for
+	Cluster bool  `protobuf:"varint,9,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	Held    int64 `protobuf:"varint,10,opt,name=held,proto3" json:"held,omitempty"`       // permits of this node
+	Waiting int64 `protobuf:"varint,11,opt,name=waiting,proto3" json:"waiting,omitempty"` // permits that other nodes wait for
+	// For behind: the id and the state of the task that is before it, if there is one.
+	Head          string `protobuf:"bytes,12,opt,name=head,proto3" json:"head,omitempty"`
+	HeadState     string `protobuf:"bytes,13,opt,name=head_state,json=headState,proto3" json:"head_state,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1444,6 +1460,20 @@ func (x *Reason) GetWaiting() int64 {
 		return x.Waiting
 	}
 	return 0
+}
+
+func (x *Reason) GetHead() string {
+	if x != nil {
+		return x.Head
+	}
+	return ""
+}
+
+func (x *Reason) GetHeadState() string {
+	if x != nil {
+		return x.HeadState
+	}
+	return ""
 }
 
 type TaskLogsRequest struct {
@@ -2136,6 +2166,510 @@ func (x *RescheduleResponse) GetTask() *Task {
 	return nil
 }
 
+type ListKeysRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Only keys whose head is in one of these states; none: all, also those without a head.
+	States        []string `protobuf:"bytes,1,rep,name=states,proto3" json:"states,omitempty"`
+	Behind        bool     `protobuf:"varint,2,opt,name=behind,proto3" json:"behind,omitempty"`                       // only keys of which tasks wait behind others
+	Limit         uint32   `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`                         // default 100, at most 1000
+	PageToken     string   `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"` // an ordering key: only those after it; empty for the first page
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListKeysRequest) Reset() {
+	*x = ListKeysRequest{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListKeysRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListKeysRequest) ProtoMessage() {}
+
+func (x *ListKeysRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListKeysRequest.ProtoReflect.Descriptor instead.
+func (*ListKeysRequest) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *ListKeysRequest) GetStates() []string {
+	if x != nil {
+		return x.States
+	}
+	return nil
+}
+
+func (x *ListKeysRequest) GetBehind() bool {
+	if x != nil {
+		return x.Behind
+	}
+	return false
+}
+
+func (x *ListKeysRequest) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *ListKeysRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+type ListKeysResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Keys          []*OrderingKey         `protobuf:"bytes,1,rep,name=keys,proto3" json:"keys,omitempty"`                                          // without their tasks; a page before the last may have few or none
+	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"` // empty at the end
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListKeysResponse) Reset() {
+	*x = ListKeysResponse{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListKeysResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListKeysResponse) ProtoMessage() {}
+
+func (x *ListKeysResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListKeysResponse.ProtoReflect.Descriptor instead.
+func (*ListKeysResponse) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *ListKeysResponse) GetKeys() []*OrderingKey {
+	if x != nil {
+		return x.Keys
+	}
+	return nil
+}
+
+func (x *ListKeysResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+// OrderingKey is a key of which tasks run or wait.
+type OrderingKey struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Key   string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	// The task that runs or is to run next. Absent if there is none, because the first task
+	// of the key waits for its time.
+	Head            *Task                  `protobuf:"bytes,2,opt,name=head,proto3" json:"head,omitempty"`
+	Behind          int64                  `protobuf:"varint,3,opt,name=behind,proto3" json:"behind,omitempty"`                                          // how many tasks are behind, at most 1000
+	BehindTruncated bool                   `protobuf:"varint,4,opt,name=behind_truncated,json=behindTruncated,proto3" json:"behind_truncated,omitempty"` // there are more
+	OldestReadyAt   *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=oldest_ready_at,json=oldestReadyAt,proto3" json:"oldest_ready_at,omitempty"`      // of the head and those behind
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *OrderingKey) Reset() {
+	*x = OrderingKey{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OrderingKey) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OrderingKey) ProtoMessage() {}
+
+func (x *OrderingKey) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OrderingKey.ProtoReflect.Descriptor instead.
+func (*OrderingKey) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *OrderingKey) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *OrderingKey) GetHead() *Task {
+	if x != nil {
+		return x.Head
+	}
+	return nil
+}
+
+func (x *OrderingKey) GetBehind() int64 {
+	if x != nil {
+		return x.Behind
+	}
+	return 0
+}
+
+func (x *OrderingKey) GetBehindTruncated() bool {
+	if x != nil {
+		return x.BehindTruncated
+	}
+	return false
+}
+
+func (x *OrderingKey) GetOldestReadyAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.OldestReadyAt
+	}
+	return nil
+}
+
+type GetKeyRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	Limit         uint32                 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`                         // of tasks behind the head; default 100, at most 1000
+	PageToken     string                 `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"` // from the response before; empty for the first page
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetKeyRequest) Reset() {
+	*x = GetKeyRequest{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetKeyRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetKeyRequest) ProtoMessage() {}
+
+func (x *GetKeyRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetKeyRequest.ProtoReflect.Descriptor instead.
+func (*GetKeyRequest) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *GetKeyRequest) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *GetKeyRequest) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *GetKeyRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+type GetKeyResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Head          *Task                  `protobuf:"bytes,1,opt,name=head,proto3" json:"head,omitempty"`                                          // absent if there is none, because the first task of the key waits for its time
+	Behind        []*Task                `protobuf:"bytes,2,rep,name=behind,proto3" json:"behind,omitempty"`                                      // without payload and result
+	NextPageToken string                 `protobuf:"bytes,3,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"` // empty at the end
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetKeyResponse) Reset() {
+	*x = GetKeyResponse{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetKeyResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetKeyResponse) ProtoMessage() {}
+
+func (x *GetKeyResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetKeyResponse.ProtoReflect.Descriptor instead.
+func (*GetKeyResponse) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *GetKeyResponse) GetHead() *Task {
+	if x != nil {
+		return x.Head
+	}
+	return nil
+}
+
+func (x *GetKeyResponse) GetBehind() []*Task {
+	if x != nil {
+		return x.Behind
+	}
+	return nil
+}
+
+func (x *GetKeyResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+type ResumeKeyRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumeKeyRequest) Reset() {
+	*x = ResumeKeyRequest{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeKeyRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeKeyRequest) ProtoMessage() {}
+
+func (x *ResumeKeyRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeKeyRequest.ProtoReflect.Descriptor instead.
+func (*ResumeKeyRequest) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *ResumeKeyRequest) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+type ResumeKeyResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Task          *Task                  `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumeKeyResponse) Reset() {
+	*x = ResumeKeyResponse{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeKeyResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeKeyResponse) ProtoMessage() {}
+
+func (x *ResumeKeyResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeKeyResponse.ProtoReflect.Descriptor instead.
+func (*ResumeKeyResponse) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *ResumeKeyResponse) GetTask() *Task {
+	if x != nil {
+		return x.Task
+	}
+	return nil
+}
+
+type SkipKeyRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SkipKeyRequest) Reset() {
+	*x = SkipKeyRequest{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SkipKeyRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SkipKeyRequest) ProtoMessage() {}
+
+func (x *SkipKeyRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SkipKeyRequest.ProtoReflect.Descriptor instead.
+func (*SkipKeyRequest) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *SkipKeyRequest) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *SkipKeyRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type SkipKeyResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Task          *Task                  `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SkipKeyResponse) Reset() {
+	*x = SkipKeyResponse{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SkipKeyResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SkipKeyResponse) ProtoMessage() {}
+
+func (x *SkipKeyResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SkipKeyResponse.ProtoReflect.Descriptor instead.
+func (*SkipKeyResponse) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *SkipKeyResponse) GetTask() *Task {
+	if x != nil {
+		return x.Task
+	}
+	return nil
+}
+
 type ListTypesRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -2144,7 +2678,7 @@ type ListTypesRequest struct {
 
 func (x *ListTypesRequest) Reset() {
 	*x = ListTypesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[30]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2156,7 +2690,7 @@ func (x *ListTypesRequest) String() string {
 func (*ListTypesRequest) ProtoMessage() {}
 
 func (x *ListTypesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[30]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2169,7 +2703,7 @@ func (x *ListTypesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTypesRequest.ProtoReflect.Descriptor instead.
 func (*ListTypesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{30}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{39}
 }
 
 type ListTypesResponse struct {
@@ -2184,7 +2718,7 @@ type ListTypesResponse struct {
 
 func (x *ListTypesResponse) Reset() {
 	*x = ListTypesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[31]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2196,7 +2730,7 @@ func (x *ListTypesResponse) String() string {
 func (*ListTypesResponse) ProtoMessage() {}
 
 func (x *ListTypesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[31]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2209,7 +2743,7 @@ func (x *ListTypesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTypesResponse.ProtoReflect.Descriptor instead.
 func (*ListTypesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{31}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ListTypesResponse) GetTypes() []*Type {
@@ -2243,7 +2777,7 @@ type Type struct {
 
 func (x *Type) Reset() {
 	*x = Type{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[32]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2255,7 +2789,7 @@ func (x *Type) String() string {
 func (*Type) ProtoMessage() {}
 
 func (x *Type) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[32]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2268,7 +2802,7 @@ func (x *Type) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Type.ProtoReflect.Descriptor instead.
 func (*Type) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{32}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Type) GetName() string {
@@ -2329,7 +2863,7 @@ type PauseTypeRequest struct {
 
 func (x *PauseTypeRequest) Reset() {
 	*x = PauseTypeRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[33]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2341,7 +2875,7 @@ func (x *PauseTypeRequest) String() string {
 func (*PauseTypeRequest) ProtoMessage() {}
 
 func (x *PauseTypeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[33]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2354,7 +2888,7 @@ func (x *PauseTypeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseTypeRequest.ProtoReflect.Descriptor instead.
 func (*PauseTypeRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{33}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *PauseTypeRequest) GetType() string {
@@ -2372,7 +2906,7 @@ type PauseTypeResponse struct {
 
 func (x *PauseTypeResponse) Reset() {
 	*x = PauseTypeResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[34]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2384,7 +2918,7 @@ func (x *PauseTypeResponse) String() string {
 func (*PauseTypeResponse) ProtoMessage() {}
 
 func (x *PauseTypeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[34]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2397,7 +2931,7 @@ func (x *PauseTypeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseTypeResponse.ProtoReflect.Descriptor instead.
 func (*PauseTypeResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{34}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{43}
 }
 
 type ResumeTypeRequest struct {
@@ -2409,7 +2943,7 @@ type ResumeTypeRequest struct {
 
 func (x *ResumeTypeRequest) Reset() {
 	*x = ResumeTypeRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[35]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2421,7 +2955,7 @@ func (x *ResumeTypeRequest) String() string {
 func (*ResumeTypeRequest) ProtoMessage() {}
 
 func (x *ResumeTypeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[35]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2434,7 +2968,7 @@ func (x *ResumeTypeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeTypeRequest.ProtoReflect.Descriptor instead.
 func (*ResumeTypeRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{35}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ResumeTypeRequest) GetType() string {
@@ -2452,7 +2986,7 @@ type ResumeTypeResponse struct {
 
 func (x *ResumeTypeResponse) Reset() {
 	*x = ResumeTypeResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[36]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2464,7 +2998,7 @@ func (x *ResumeTypeResponse) String() string {
 func (*ResumeTypeResponse) ProtoMessage() {}
 
 func (x *ResumeTypeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[36]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2477,7 +3011,7 @@ func (x *ResumeTypeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeTypeResponse.ProtoReflect.Descriptor instead.
 func (*ResumeTypeResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{36}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{45}
 }
 
 type VersionRequest struct {
@@ -2488,7 +3022,7 @@ type VersionRequest struct {
 
 func (x *VersionRequest) Reset() {
 	*x = VersionRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[37]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2500,7 +3034,7 @@ func (x *VersionRequest) String() string {
 func (*VersionRequest) ProtoMessage() {}
 
 func (x *VersionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[37]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2513,7 +3047,7 @@ func (x *VersionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionRequest.ProtoReflect.Descriptor instead.
 func (*VersionRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{37}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{46}
 }
 
 type VersionResponse struct {
@@ -2529,7 +3063,7 @@ type VersionResponse struct {
 
 func (x *VersionResponse) Reset() {
 	*x = VersionResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[38]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2541,7 +3075,7 @@ func (x *VersionResponse) String() string {
 func (*VersionResponse) ProtoMessage() {}
 
 func (x *VersionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[38]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2554,7 +3088,7 @@ func (x *VersionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionResponse.ProtoReflect.Descriptor instead.
 func (*VersionResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{38}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *VersionResponse) GetVersion() string {
@@ -2604,7 +3138,7 @@ type Rate struct {
 
 func (x *Rate) Reset() {
 	*x = Rate{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[39]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2616,7 +3150,7 @@ func (x *Rate) String() string {
 func (*Rate) ProtoMessage() {}
 
 func (x *Rate) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[39]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2629,7 +3163,7 @@ func (x *Rate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rate.ProtoReflect.Descriptor instead.
 func (*Rate) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{39}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Rate) GetCount() uint32 {
@@ -2689,7 +3223,7 @@ type Limit struct {
 
 func (x *Limit) Reset() {
 	*x = Limit{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[40]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2701,7 +3235,7 @@ func (x *Limit) String() string {
 func (*Limit) ProtoMessage() {}
 
 func (x *Limit) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[40]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2714,7 +3248,7 @@ func (x *Limit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limit.ProtoReflect.Descriptor instead.
 func (*Limit) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{40}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Limit) GetName() string {
@@ -2842,7 +3376,7 @@ type LimitSetting struct {
 
 func (x *LimitSetting) Reset() {
 	*x = LimitSetting{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[41]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2854,7 +3388,7 @@ func (x *LimitSetting) String() string {
 func (*LimitSetting) ProtoMessage() {}
 
 func (x *LimitSetting) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[41]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2867,7 +3401,7 @@ func (x *LimitSetting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitSetting.ProtoReflect.Descriptor instead.
 func (*LimitSetting) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{41}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *LimitSetting) GetMax() uint32 {
@@ -2941,7 +3475,7 @@ type ListLimitsRequest struct {
 
 func (x *ListLimitsRequest) Reset() {
 	*x = ListLimitsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[42]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2953,7 +3487,7 @@ func (x *ListLimitsRequest) String() string {
 func (*ListLimitsRequest) ProtoMessage() {}
 
 func (x *ListLimitsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[42]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2966,7 +3500,7 @@ func (x *ListLimitsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLimitsRequest.ProtoReflect.Descriptor instead.
 func (*ListLimitsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{42}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{51}
 }
 
 type ListLimitsResponse struct {
@@ -2978,7 +3512,7 @@ type ListLimitsResponse struct {
 
 func (x *ListLimitsResponse) Reset() {
 	*x = ListLimitsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[43]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2990,7 +3524,7 @@ func (x *ListLimitsResponse) String() string {
 func (*ListLimitsResponse) ProtoMessage() {}
 
 func (x *ListLimitsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[43]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3003,7 +3537,7 @@ func (x *ListLimitsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLimitsResponse.ProtoReflect.Descriptor instead.
 func (*ListLimitsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{43}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ListLimitsResponse) GetLimits() []*Limit {
@@ -3023,7 +3557,7 @@ type GetLimitRequest struct {
 
 func (x *GetLimitRequest) Reset() {
 	*x = GetLimitRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[44]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3035,7 +3569,7 @@ func (x *GetLimitRequest) String() string {
 func (*GetLimitRequest) ProtoMessage() {}
 
 func (x *GetLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[44]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3048,7 +3582,7 @@ func (x *GetLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLimitRequest.ProtoReflect.Descriptor instead.
 func (*GetLimitRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{44}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *GetLimitRequest) GetName() string {
@@ -3074,7 +3608,7 @@ type GetLimitResponse struct {
 
 func (x *GetLimitResponse) Reset() {
 	*x = GetLimitResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[45]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3086,7 +3620,7 @@ func (x *GetLimitResponse) String() string {
 func (*GetLimitResponse) ProtoMessage() {}
 
 func (x *GetLimitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[45]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3099,7 +3633,7 @@ func (x *GetLimitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLimitResponse.ProtoReflect.Descriptor instead.
 func (*GetLimitResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{45}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *GetLimitResponse) GetLimit() *Limit {
@@ -3127,7 +3661,7 @@ type SetLimitRequest struct {
 
 func (x *SetLimitRequest) Reset() {
 	*x = SetLimitRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[46]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3139,7 +3673,7 @@ func (x *SetLimitRequest) String() string {
 func (*SetLimitRequest) ProtoMessage() {}
 
 func (x *SetLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[46]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3152,7 +3686,7 @@ func (x *SetLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetLimitRequest.ProtoReflect.Descriptor instead.
 func (*SetLimitRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{46}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *SetLimitRequest) GetName() string {
@@ -3213,7 +3747,7 @@ type SetLimitResponse struct {
 
 func (x *SetLimitResponse) Reset() {
 	*x = SetLimitResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[47]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3225,7 +3759,7 @@ func (x *SetLimitResponse) String() string {
 func (*SetLimitResponse) ProtoMessage() {}
 
 func (x *SetLimitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[47]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3238,7 +3772,7 @@ func (x *SetLimitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetLimitResponse.ProtoReflect.Descriptor instead.
 func (*SetLimitResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{47}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *SetLimitResponse) GetLimit() *Limit {
@@ -3260,7 +3794,7 @@ type UnsetLimitRequest struct {
 
 func (x *UnsetLimitRequest) Reset() {
 	*x = UnsetLimitRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[48]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3272,7 +3806,7 @@ func (x *UnsetLimitRequest) String() string {
 func (*UnsetLimitRequest) ProtoMessage() {}
 
 func (x *UnsetLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[48]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3285,7 +3819,7 @@ func (x *UnsetLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnsetLimitRequest.ProtoReflect.Descriptor instead.
 func (*UnsetLimitRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{48}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *UnsetLimitRequest) GetName() string {
@@ -3325,7 +3859,7 @@ type UnsetLimitResponse struct {
 
 func (x *UnsetLimitResponse) Reset() {
 	*x = UnsetLimitResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[49]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3337,7 +3871,7 @@ func (x *UnsetLimitResponse) String() string {
 func (*UnsetLimitResponse) ProtoMessage() {}
 
 func (x *UnsetLimitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[49]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3350,7 +3884,7 @@ func (x *UnsetLimitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnsetLimitResponse.ProtoReflect.Descriptor instead.
 func (*UnsetLimitResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{49}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *UnsetLimitResponse) GetLimit() *Limit {
@@ -3370,7 +3904,7 @@ type WatchLimitsRequest struct {
 
 func (x *WatchLimitsRequest) Reset() {
 	*x = WatchLimitsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[50]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3382,7 +3916,7 @@ func (x *WatchLimitsRequest) String() string {
 func (*WatchLimitsRequest) ProtoMessage() {}
 
 func (x *WatchLimitsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[50]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3395,7 +3929,7 @@ func (x *WatchLimitsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchLimitsRequest.ProtoReflect.Descriptor instead.
 func (*WatchLimitsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{50}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *WatchLimitsRequest) GetTimeout() *durationpb.Duration {
@@ -3414,7 +3948,7 @@ type WatchLimitsResponse struct {
 
 func (x *WatchLimitsResponse) Reset() {
 	*x = WatchLimitsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[51]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3426,7 +3960,7 @@ func (x *WatchLimitsResponse) String() string {
 func (*WatchLimitsResponse) ProtoMessage() {}
 
 func (x *WatchLimitsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[51]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3439,7 +3973,7 @@ func (x *WatchLimitsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchLimitsResponse.ProtoReflect.Descriptor instead.
 func (*WatchLimitsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{51}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *WatchLimitsResponse) GetLimits() []*Limit {
@@ -3459,7 +3993,7 @@ type WhyLimitRequest struct {
 
 func (x *WhyLimitRequest) Reset() {
 	*x = WhyLimitRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[52]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3471,7 +4005,7 @@ func (x *WhyLimitRequest) String() string {
 func (*WhyLimitRequest) ProtoMessage() {}
 
 func (x *WhyLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[52]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3484,7 +4018,7 @@ func (x *WhyLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyLimitRequest.ProtoReflect.Descriptor instead.
 func (*WhyLimitRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{52}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *WhyLimitRequest) GetName() string {
@@ -3522,7 +4056,7 @@ type WhyLimitResponse struct {
 
 func (x *WhyLimitResponse) Reset() {
 	*x = WhyLimitResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[53]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3534,7 +4068,7 @@ func (x *WhyLimitResponse) String() string {
 func (*WhyLimitResponse) ProtoMessage() {}
 
 func (x *WhyLimitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[53]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3547,7 +4081,7 @@ func (x *WhyLimitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyLimitResponse.ProtoReflect.Descriptor instead.
 func (*WhyLimitResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{53}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *WhyLimitResponse) GetLimit() *Limit {
@@ -3605,7 +4139,7 @@ type LimitTask struct {
 
 func (x *LimitTask) Reset() {
 	*x = LimitTask{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[54]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3617,7 +4151,7 @@ func (x *LimitTask) String() string {
 func (*LimitTask) ProtoMessage() {}
 
 func (x *LimitTask) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[54]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3630,7 +4164,7 @@ func (x *LimitTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitTask.ProtoReflect.Descriptor instead.
 func (*LimitTask) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{54}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *LimitTask) GetId() string {
@@ -3675,7 +4209,7 @@ type LimitNode struct {
 
 func (x *LimitNode) Reset() {
 	*x = LimitNode{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[55]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3687,7 +4221,7 @@ func (x *LimitNode) String() string {
 func (*LimitNode) ProtoMessage() {}
 
 func (x *LimitNode) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[55]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3700,7 +4234,7 @@ func (x *LimitNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitNode.ProtoReflect.Descriptor instead.
 func (*LimitNode) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{55}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *LimitNode) GetNode() string {
@@ -3742,7 +4276,7 @@ type LimitQueue struct {
 
 func (x *LimitQueue) Reset() {
 	*x = LimitQueue{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[56]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3754,7 +4288,7 @@ func (x *LimitQueue) String() string {
 func (*LimitQueue) ProtoMessage() {}
 
 func (x *LimitQueue) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[56]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3767,7 +4301,7 @@ func (x *LimitQueue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitQueue.ProtoReflect.Descriptor instead.
 func (*LimitQueue) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{56}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *LimitQueue) GetType() string {
@@ -3805,7 +4339,7 @@ type Alert struct {
 
 func (x *Alert) Reset() {
 	*x = Alert{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[57]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3817,7 +4351,7 @@ func (x *Alert) String() string {
 func (*Alert) ProtoMessage() {}
 
 func (x *Alert) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[57]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3830,7 +4364,7 @@ func (x *Alert) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Alert.ProtoReflect.Descriptor instead.
 func (*Alert) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{57}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *Alert) GetRule() string {
@@ -3934,7 +4468,7 @@ type AlertSilence struct {
 
 func (x *AlertSilence) Reset() {
 	*x = AlertSilence{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[58]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3946,7 +4480,7 @@ func (x *AlertSilence) String() string {
 func (*AlertSilence) ProtoMessage() {}
 
 func (x *AlertSilence) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[58]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3959,7 +4493,7 @@ func (x *AlertSilence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AlertSilence.ProtoReflect.Descriptor instead.
 func (*AlertSilence) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{58}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *AlertSilence) GetId() string {
@@ -4025,7 +4559,7 @@ type UnsentAlerts struct {
 
 func (x *UnsentAlerts) Reset() {
 	*x = UnsentAlerts{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[59]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4037,7 +4571,7 @@ func (x *UnsentAlerts) String() string {
 func (*UnsentAlerts) ProtoMessage() {}
 
 func (x *UnsentAlerts) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[59]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4050,7 +4584,7 @@ func (x *UnsentAlerts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnsentAlerts.ProtoReflect.Descriptor instead.
 func (*UnsentAlerts) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{59}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *UnsentAlerts) GetId() string {
@@ -4096,7 +4630,7 @@ type ListAlertsRequest struct {
 
 func (x *ListAlertsRequest) Reset() {
 	*x = ListAlertsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[60]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4108,7 +4642,7 @@ func (x *ListAlertsRequest) String() string {
 func (*ListAlertsRequest) ProtoMessage() {}
 
 func (x *ListAlertsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[60]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4121,7 +4655,7 @@ func (x *ListAlertsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAlertsRequest.ProtoReflect.Descriptor instead.
 func (*ListAlertsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{60}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{69}
 }
 
 type ListAlertsResponse struct {
@@ -4135,7 +4669,7 @@ type ListAlertsResponse struct {
 
 func (x *ListAlertsResponse) Reset() {
 	*x = ListAlertsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[61]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4147,7 +4681,7 @@ func (x *ListAlertsResponse) String() string {
 func (*ListAlertsResponse) ProtoMessage() {}
 
 func (x *ListAlertsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[61]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4160,7 +4694,7 @@ func (x *ListAlertsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAlertsResponse.ProtoReflect.Descriptor instead.
 func (*ListAlertsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{61}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *ListAlertsResponse) GetAlerts() []*Alert {
@@ -4193,7 +4727,7 @@ type TestAlertsRequest struct {
 
 func (x *TestAlertsRequest) Reset() {
 	*x = TestAlertsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[62]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4205,7 +4739,7 @@ func (x *TestAlertsRequest) String() string {
 func (*TestAlertsRequest) ProtoMessage() {}
 
 func (x *TestAlertsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[62]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4218,7 +4752,7 @@ func (x *TestAlertsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestAlertsRequest.ProtoReflect.Descriptor instead.
 func (*TestAlertsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{62}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *TestAlertsRequest) GetTargets() []string {
@@ -4237,7 +4771,7 @@ type TestAlertsResponse struct {
 
 func (x *TestAlertsResponse) Reset() {
 	*x = TestAlertsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[63]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4249,7 +4783,7 @@ func (x *TestAlertsResponse) String() string {
 func (*TestAlertsResponse) ProtoMessage() {}
 
 func (x *TestAlertsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[63]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4262,7 +4796,7 @@ func (x *TestAlertsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestAlertsResponse.ProtoReflect.Descriptor instead.
 func (*TestAlertsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{63}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *TestAlertsResponse) GetTests() []*AlertTest {
@@ -4284,7 +4818,7 @@ type AlertTest struct {
 
 func (x *AlertTest) Reset() {
 	*x = AlertTest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[64]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4296,7 +4830,7 @@ func (x *AlertTest) String() string {
 func (*AlertTest) ProtoMessage() {}
 
 func (x *AlertTest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[64]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4309,7 +4843,7 @@ func (x *AlertTest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AlertTest.ProtoReflect.Descriptor instead.
 func (*AlertTest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{64}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *AlertTest) GetTarget() string {
@@ -4346,7 +4880,7 @@ type SilenceAlertsRequest struct {
 
 func (x *SilenceAlertsRequest) Reset() {
 	*x = SilenceAlertsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[65]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4358,7 +4892,7 @@ func (x *SilenceAlertsRequest) String() string {
 func (*SilenceAlertsRequest) ProtoMessage() {}
 
 func (x *SilenceAlertsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[65]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4371,7 +4905,7 @@ func (x *SilenceAlertsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SilenceAlertsRequest.ProtoReflect.Descriptor instead.
 func (*SilenceAlertsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{65}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *SilenceAlertsRequest) GetRule() string {
@@ -4418,7 +4952,7 @@ type SilenceAlertsResponse struct {
 
 func (x *SilenceAlertsResponse) Reset() {
 	*x = SilenceAlertsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[66]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4430,7 +4964,7 @@ func (x *SilenceAlertsResponse) String() string {
 func (*SilenceAlertsResponse) ProtoMessage() {}
 
 func (x *SilenceAlertsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[66]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4443,7 +4977,7 @@ func (x *SilenceAlertsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SilenceAlertsResponse.ProtoReflect.Descriptor instead.
 func (*SilenceAlertsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{66}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *SilenceAlertsResponse) GetSilence() *AlertSilence {
@@ -4462,7 +4996,7 @@ type UnsilenceAlertsRequest struct {
 
 func (x *UnsilenceAlertsRequest) Reset() {
 	*x = UnsilenceAlertsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[67]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4474,7 +5008,7 @@ func (x *UnsilenceAlertsRequest) String() string {
 func (*UnsilenceAlertsRequest) ProtoMessage() {}
 
 func (x *UnsilenceAlertsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[67]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4487,7 +5021,7 @@ func (x *UnsilenceAlertsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnsilenceAlertsRequest.ProtoReflect.Descriptor instead.
 func (*UnsilenceAlertsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{67}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *UnsilenceAlertsRequest) GetId() string {
@@ -4505,7 +5039,7 @@ type UnsilenceAlertsResponse struct {
 
 func (x *UnsilenceAlertsResponse) Reset() {
 	*x = UnsilenceAlertsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[68]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4517,7 +5051,7 @@ func (x *UnsilenceAlertsResponse) String() string {
 func (*UnsilenceAlertsResponse) ProtoMessage() {}
 
 func (x *UnsilenceAlertsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[68]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4530,7 +5064,7 @@ func (x *UnsilenceAlertsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnsilenceAlertsResponse.ProtoReflect.Descriptor instead.
 func (*UnsilenceAlertsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{68}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{77}
 }
 
 // ScheduleDefinition says when a schedule fires and what it adds. Either cron or every is
@@ -4562,7 +5096,7 @@ type ScheduleDefinition struct {
 
 func (x *ScheduleDefinition) Reset() {
 	*x = ScheduleDefinition{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[69]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4574,7 +5108,7 @@ func (x *ScheduleDefinition) String() string {
 func (*ScheduleDefinition) ProtoMessage() {}
 
 func (x *ScheduleDefinition) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[69]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4587,7 +5121,7 @@ func (x *ScheduleDefinition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleDefinition.ProtoReflect.Descriptor instead.
 func (*ScheduleDefinition) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{69}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *ScheduleDefinition) GetCron() string {
@@ -4687,7 +5221,7 @@ type ScheduleCatchUp struct {
 
 func (x *ScheduleCatchUp) Reset() {
 	*x = ScheduleCatchUp{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[70]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4699,7 +5233,7 @@ func (x *ScheduleCatchUp) String() string {
 func (*ScheduleCatchUp) ProtoMessage() {}
 
 func (x *ScheduleCatchUp) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[70]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4712,7 +5246,7 @@ func (x *ScheduleCatchUp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleCatchUp.ProtoReflect.Descriptor instead.
 func (*ScheduleCatchUp) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{70}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *ScheduleCatchUp) GetPolicy() string {
@@ -4752,7 +5286,7 @@ type ScheduleTask struct {
 
 func (x *ScheduleTask) Reset() {
 	*x = ScheduleTask{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[71]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4764,7 +5298,7 @@ func (x *ScheduleTask) String() string {
 func (*ScheduleTask) ProtoMessage() {}
 
 func (x *ScheduleTask) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[71]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4777,7 +5311,7 @@ func (x *ScheduleTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleTask.ProtoReflect.Descriptor instead.
 func (*ScheduleTask) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{71}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *ScheduleTask) GetType() string {
@@ -4842,7 +5376,7 @@ type Schedule struct {
 
 func (x *Schedule) Reset() {
 	*x = Schedule{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[72]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4854,7 +5388,7 @@ func (x *Schedule) String() string {
 func (*Schedule) ProtoMessage() {}
 
 func (x *Schedule) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[72]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4867,7 +5401,7 @@ func (x *Schedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Schedule.ProtoReflect.Descriptor instead.
 func (*Schedule) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{72}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *Schedule) GetName() string {
@@ -4978,7 +5512,7 @@ type SchedulePause struct {
 
 func (x *SchedulePause) Reset() {
 	*x = SchedulePause{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[73]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4990,7 +5524,7 @@ func (x *SchedulePause) String() string {
 func (*SchedulePause) ProtoMessage() {}
 
 func (x *SchedulePause) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[73]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5003,7 +5537,7 @@ func (x *SchedulePause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SchedulePause.ProtoReflect.Descriptor instead.
 func (*SchedulePause) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{73}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *SchedulePause) GetSince() *timestamppb.Timestamp {
@@ -5031,7 +5565,7 @@ type ScheduleFire struct {
 
 func (x *ScheduleFire) Reset() {
 	*x = ScheduleFire{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[74]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5043,7 +5577,7 @@ func (x *ScheduleFire) String() string {
 func (*ScheduleFire) ProtoMessage() {}
 
 func (x *ScheduleFire) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[74]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5056,7 +5590,7 @@ func (x *ScheduleFire) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleFire.ProtoReflect.Descriptor instead.
 func (*ScheduleFire) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{74}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *ScheduleFire) GetTime() *timestamppb.Timestamp {
@@ -5083,7 +5617,7 @@ type ListSchedulesRequest struct {
 
 func (x *ListSchedulesRequest) Reset() {
 	*x = ListSchedulesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[75]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5095,7 +5629,7 @@ func (x *ListSchedulesRequest) String() string {
 func (*ListSchedulesRequest) ProtoMessage() {}
 
 func (x *ListSchedulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[75]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5108,7 +5642,7 @@ func (x *ListSchedulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSchedulesRequest.ProtoReflect.Descriptor instead.
 func (*ListSchedulesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{75}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *ListSchedulesRequest) GetLimit() uint32 {
@@ -5135,7 +5669,7 @@ type ListSchedulesResponse struct {
 
 func (x *ListSchedulesResponse) Reset() {
 	*x = ListSchedulesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[76]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5147,7 +5681,7 @@ func (x *ListSchedulesResponse) String() string {
 func (*ListSchedulesResponse) ProtoMessage() {}
 
 func (x *ListSchedulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[76]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5160,7 +5694,7 @@ func (x *ListSchedulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSchedulesResponse.ProtoReflect.Descriptor instead.
 func (*ListSchedulesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{76}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *ListSchedulesResponse) GetSchedules() []*Schedule {
@@ -5186,7 +5720,7 @@ type GetScheduleRequest struct {
 
 func (x *GetScheduleRequest) Reset() {
 	*x = GetScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[77]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5198,7 +5732,7 @@ func (x *GetScheduleRequest) String() string {
 func (*GetScheduleRequest) ProtoMessage() {}
 
 func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[77]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5211,7 +5745,7 @@ func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleRequest.ProtoReflect.Descriptor instead.
 func (*GetScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{77}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *GetScheduleRequest) GetName() string {
@@ -5230,7 +5764,7 @@ type GetScheduleResponse struct {
 
 func (x *GetScheduleResponse) Reset() {
 	*x = GetScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[78]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5242,7 +5776,7 @@ func (x *GetScheduleResponse) String() string {
 func (*GetScheduleResponse) ProtoMessage() {}
 
 func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[78]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5255,7 +5789,7 @@ func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleResponse.ProtoReflect.Descriptor instead.
 func (*GetScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{78}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *GetScheduleResponse) GetSchedule() *Schedule {
@@ -5275,7 +5809,7 @@ type ApplyScheduleRequest struct {
 
 func (x *ApplyScheduleRequest) Reset() {
 	*x = ApplyScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[79]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5287,7 +5821,7 @@ func (x *ApplyScheduleRequest) String() string {
 func (*ApplyScheduleRequest) ProtoMessage() {}
 
 func (x *ApplyScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[79]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5300,7 +5834,7 @@ func (x *ApplyScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyScheduleRequest.ProtoReflect.Descriptor instead.
 func (*ApplyScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{79}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *ApplyScheduleRequest) GetName() string {
@@ -5326,7 +5860,7 @@ type ApplyScheduleResponse struct {
 
 func (x *ApplyScheduleResponse) Reset() {
 	*x = ApplyScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[80]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5338,7 +5872,7 @@ func (x *ApplyScheduleResponse) String() string {
 func (*ApplyScheduleResponse) ProtoMessage() {}
 
 func (x *ApplyScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[80]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5351,7 +5885,7 @@ func (x *ApplyScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyScheduleResponse.ProtoReflect.Descriptor instead.
 func (*ApplyScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{80}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *ApplyScheduleResponse) GetOutcome() string {
@@ -5374,7 +5908,7 @@ type PreviewScheduleRequest struct {
 
 func (x *PreviewScheduleRequest) Reset() {
 	*x = PreviewScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[81]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5386,7 +5920,7 @@ func (x *PreviewScheduleRequest) String() string {
 func (*PreviewScheduleRequest) ProtoMessage() {}
 
 func (x *PreviewScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[81]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5399,7 +5933,7 @@ func (x *PreviewScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewScheduleRequest.ProtoReflect.Descriptor instead.
 func (*PreviewScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{81}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *PreviewScheduleRequest) GetName() string {
@@ -5439,7 +5973,7 @@ type PreviewScheduleResponse struct {
 
 func (x *PreviewScheduleResponse) Reset() {
 	*x = PreviewScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[82]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5451,7 +5985,7 @@ func (x *PreviewScheduleResponse) String() string {
 func (*PreviewScheduleResponse) ProtoMessage() {}
 
 func (x *PreviewScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[82]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5464,7 +5998,7 @@ func (x *PreviewScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewScheduleResponse.ProtoReflect.Descriptor instead.
 func (*PreviewScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{82}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *PreviewScheduleResponse) GetTimes() []*ScheduleTime {
@@ -5489,7 +6023,7 @@ type ScheduleTime struct {
 
 func (x *ScheduleTime) Reset() {
 	*x = ScheduleTime{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[83]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5501,7 +6035,7 @@ func (x *ScheduleTime) String() string {
 func (*ScheduleTime) ProtoMessage() {}
 
 func (x *ScheduleTime) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[83]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5514,7 +6048,7 @@ func (x *ScheduleTime) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleTime.ProtoReflect.Descriptor instead.
 func (*ScheduleTime) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{83}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *ScheduleTime) GetTime() *timestamppb.Timestamp {
@@ -5554,7 +6088,7 @@ type DeleteScheduleRequest struct {
 
 func (x *DeleteScheduleRequest) Reset() {
 	*x = DeleteScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[84]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5566,7 +6100,7 @@ func (x *DeleteScheduleRequest) String() string {
 func (*DeleteScheduleRequest) ProtoMessage() {}
 
 func (x *DeleteScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[84]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5579,7 +6113,7 @@ func (x *DeleteScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteScheduleRequest.ProtoReflect.Descriptor instead.
 func (*DeleteScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{84}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *DeleteScheduleRequest) GetName() string {
@@ -5597,7 +6131,7 @@ type DeleteScheduleResponse struct {
 
 func (x *DeleteScheduleResponse) Reset() {
 	*x = DeleteScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[85]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5609,7 +6143,7 @@ func (x *DeleteScheduleResponse) String() string {
 func (*DeleteScheduleResponse) ProtoMessage() {}
 
 func (x *DeleteScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[85]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5622,7 +6156,7 @@ func (x *DeleteScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteScheduleResponse.ProtoReflect.Descriptor instead.
 func (*DeleteScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{85}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{94}
 }
 
 type PauseScheduleRequest struct {
@@ -5635,7 +6169,7 @@ type PauseScheduleRequest struct {
 
 func (x *PauseScheduleRequest) Reset() {
 	*x = PauseScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[86]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5647,7 +6181,7 @@ func (x *PauseScheduleRequest) String() string {
 func (*PauseScheduleRequest) ProtoMessage() {}
 
 func (x *PauseScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[86]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5660,7 +6194,7 @@ func (x *PauseScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseScheduleRequest.ProtoReflect.Descriptor instead.
 func (*PauseScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{86}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *PauseScheduleRequest) GetName() string {
@@ -5686,7 +6220,7 @@ type PauseScheduleResponse struct {
 
 func (x *PauseScheduleResponse) Reset() {
 	*x = PauseScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[87]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5698,7 +6232,7 @@ func (x *PauseScheduleResponse) String() string {
 func (*PauseScheduleResponse) ProtoMessage() {}
 
 func (x *PauseScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[87]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5711,7 +6245,7 @@ func (x *PauseScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseScheduleResponse.ProtoReflect.Descriptor instead.
 func (*PauseScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{87}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *PauseScheduleResponse) GetSchedule() *Schedule {
@@ -5730,7 +6264,7 @@ type ResumeScheduleRequest struct {
 
 func (x *ResumeScheduleRequest) Reset() {
 	*x = ResumeScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[88]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5742,7 +6276,7 @@ func (x *ResumeScheduleRequest) String() string {
 func (*ResumeScheduleRequest) ProtoMessage() {}
 
 func (x *ResumeScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[88]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5755,7 +6289,7 @@ func (x *ResumeScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeScheduleRequest.ProtoReflect.Descriptor instead.
 func (*ResumeScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{88}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *ResumeScheduleRequest) GetName() string {
@@ -5774,7 +6308,7 @@ type ResumeScheduleResponse struct {
 
 func (x *ResumeScheduleResponse) Reset() {
 	*x = ResumeScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[89]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5786,7 +6320,7 @@ func (x *ResumeScheduleResponse) String() string {
 func (*ResumeScheduleResponse) ProtoMessage() {}
 
 func (x *ResumeScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[89]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5799,7 +6333,7 @@ func (x *ResumeScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeScheduleResponse.ProtoReflect.Descriptor instead.
 func (*ResumeScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{89}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *ResumeScheduleResponse) GetSchedule() *Schedule {
@@ -5818,7 +6352,7 @@ type TriggerScheduleRequest struct {
 
 func (x *TriggerScheduleRequest) Reset() {
 	*x = TriggerScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[90]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5830,7 +6364,7 @@ func (x *TriggerScheduleRequest) String() string {
 func (*TriggerScheduleRequest) ProtoMessage() {}
 
 func (x *TriggerScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[90]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5843,7 +6377,7 @@ func (x *TriggerScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerScheduleRequest.ProtoReflect.Descriptor instead.
 func (*TriggerScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{90}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *TriggerScheduleRequest) GetName() string {
@@ -5862,7 +6396,7 @@ type TriggerScheduleResponse struct {
 
 func (x *TriggerScheduleResponse) Reset() {
 	*x = TriggerScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[91]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5874,7 +6408,7 @@ func (x *TriggerScheduleResponse) String() string {
 func (*TriggerScheduleResponse) ProtoMessage() {}
 
 func (x *TriggerScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[91]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5887,7 +6421,7 @@ func (x *TriggerScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerScheduleResponse.ProtoReflect.Descriptor instead.
 func (*TriggerScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{91}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *TriggerScheduleResponse) GetTaskId() string {
@@ -5909,7 +6443,7 @@ type BackfillScheduleRequest struct {
 
 func (x *BackfillScheduleRequest) Reset() {
 	*x = BackfillScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[92]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5921,7 +6455,7 @@ func (x *BackfillScheduleRequest) String() string {
 func (*BackfillScheduleRequest) ProtoMessage() {}
 
 func (x *BackfillScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[92]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5934,7 +6468,7 @@ func (x *BackfillScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleRequest.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{92}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *BackfillScheduleRequest) GetName() string {
@@ -5974,7 +6508,7 @@ type BackfillScheduleResponse struct {
 
 func (x *BackfillScheduleResponse) Reset() {
 	*x = BackfillScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[93]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5986,7 +6520,7 @@ func (x *BackfillScheduleResponse) String() string {
 func (*BackfillScheduleResponse) ProtoMessage() {}
 
 func (x *BackfillScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[93]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5999,7 +6533,7 @@ func (x *BackfillScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleResponse.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{93}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *BackfillScheduleResponse) GetTasks() uint64 {
@@ -6039,7 +6573,7 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\breceipts\x18\x01 \x03(\v2\x16.taskengine.v1.ReceiptR\breceipts\"3\n" +
 	"\aReceipt\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
-	"\acreated\x18\x02 \x01(\bR\acreated\"\xcd\a\n" +
+	"\acreated\x18\x02 \x01(\bR\acreated\"\xe1\a\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04type\x18\x02 \x01(\tR\x04type\x12\x14\n" +
@@ -6072,7 +6606,8 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"checkpoint\x12!\n" +
 	"\fpayload_text\x18\x17 \x01(\tR\vpayloadText\x12\x1f\n" +
 	"\vresult_text\x18\x18 \x01(\tR\n" +
-	"resultText\x1a:\n" +
+	"resultText\x12\x12\n" +
+	"\x04turn\x18\x19 \x01(\tR\x04turn\x1a:\n" +
 	"\fHeadersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"z\n" +
@@ -6125,7 +6660,7 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tR\x02id\"g\n" +
 	"\vWhyResponse\x12'\n" +
 	"\x04task\x18\x01 \x01(\v2\x13.taskengine.v1.TaskR\x04task\x12/\n" +
-	"\areasons\x18\x02 \x03(\v2\x15.taskengine.v1.ReasonR\areasons\"\x96\x02\n" +
+	"\areasons\x18\x02 \x03(\v2\x15.taskengine.v1.ReasonR\areasons\"\xc9\x02\n" +
 	"\x06Reason\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x12\x14\n" +
@@ -6138,7 +6673,10 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\acluster\x18\t \x01(\bR\acluster\x12\x12\n" +
 	"\x04held\x18\n" +
 	" \x01(\x03R\x04held\x12\x18\n" +
-	"\awaiting\x18\v \x01(\x03R\awaiting\"\xa0\x01\n" +
+	"\awaiting\x18\v \x01(\x03R\awaiting\x12\x12\n" +
+	"\x04head\x18\f \x01(\tR\x04head\x12\x1d\n" +
+	"\n" +
+	"head_state\x18\r \x01(\tR\theadState\"\xa0\x01\n" +
 	"\x0fTaskLogsRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x16\n" +
@@ -6181,6 +6719,39 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\x02in\x18\x04 \x01(\v2\x19.google.protobuf.DurationH\x00R\x02inB\x06\n" +
 	"\x04time\"=\n" +
 	"\x12RescheduleResponse\x12'\n" +
+	"\x04task\x18\x01 \x01(\v2\x13.taskengine.v1.TaskR\x04task\"v\n" +
+	"\x0fListKeysRequest\x12\x16\n" +
+	"\x06states\x18\x01 \x03(\tR\x06states\x12\x16\n" +
+	"\x06behind\x18\x02 \x01(\bR\x06behind\x12\x14\n" +
+	"\x05limit\x18\x03 \x01(\rR\x05limit\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x04 \x01(\tR\tpageToken\"j\n" +
+	"\x10ListKeysResponse\x12.\n" +
+	"\x04keys\x18\x01 \x03(\v2\x1a.taskengine.v1.OrderingKeyR\x04keys\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xcf\x01\n" +
+	"\vOrderingKey\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12'\n" +
+	"\x04head\x18\x02 \x01(\v2\x13.taskengine.v1.TaskR\x04head\x12\x16\n" +
+	"\x06behind\x18\x03 \x01(\x03R\x06behind\x12)\n" +
+	"\x10behind_truncated\x18\x04 \x01(\bR\x0fbehindTruncated\x12B\n" +
+	"\x0foldest_ready_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\roldestReadyAt\"V\n" +
+	"\rGetKeyRequest\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05limit\x18\x02 \x01(\rR\x05limit\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\"\x8e\x01\n" +
+	"\x0eGetKeyResponse\x12'\n" +
+	"\x04head\x18\x01 \x01(\v2\x13.taskengine.v1.TaskR\x04head\x12+\n" +
+	"\x06behind\x18\x02 \x03(\v2\x13.taskengine.v1.TaskR\x06behind\x12&\n" +
+	"\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageToken\"$\n" +
+	"\x10ResumeKeyRequest\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\"<\n" +
+	"\x11ResumeKeyResponse\x12'\n" +
+	"\x04task\x18\x01 \x01(\v2\x13.taskengine.v1.TaskR\x04task\":\n" +
+	"\x0eSkipKeyRequest\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\":\n" +
+	"\x0fSkipKeyResponse\x12'\n" +
 	"\x04task\x18\x01 \x01(\v2\x13.taskengine.v1.TaskR\x04task\"\x12\n" +
 	"\x10ListTypesRequest\"R\n" +
 	"\x11ListTypesResponse\x12)\n" +
@@ -6475,7 +7046,7 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\x02to\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x02to\x12\x17\n" +
 	"\adry_run\x18\x04 \x01(\bR\x06dryRun\"0\n" +
 	"\x18BackfillScheduleResponse\x12\x14\n" +
-	"\x05tasks\x18\x01 \x01(\x04R\x05tasks2\xde\x15\n" +
+	"\x05tasks\x18\x01 \x01(\x04R\x05tasks2\x8c\x18\n" +
 	"\vTaskService\x12E\n" +
 	"\x06Submit\x12\x1c.taskengine.v1.SubmitRequest\x1a\x1d.taskengine.v1.SubmitResponse\x12<\n" +
 	"\x03Get\x12\x19.taskengine.v1.GetRequest\x1a\x1a.taskengine.v1.GetResponse\x12?\n" +
@@ -6488,7 +7059,11 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\x06Resume\x12\x1c.taskengine.v1.ResumeRequest\x1a\x1d.taskengine.v1.ResumeResponse\x12?\n" +
 	"\x04Fail\x12\x1a.taskengine.v1.FailRequest\x1a\x1b.taskengine.v1.FailResponse\x12Q\n" +
 	"\n" +
-	"Reschedule\x12 .taskengine.v1.RescheduleRequest\x1a!.taskengine.v1.RescheduleResponse\x12N\n" +
+	"Reschedule\x12 .taskengine.v1.RescheduleRequest\x1a!.taskengine.v1.RescheduleResponse\x12K\n" +
+	"\bListKeys\x12\x1e.taskengine.v1.ListKeysRequest\x1a\x1f.taskengine.v1.ListKeysResponse\x12E\n" +
+	"\x06GetKey\x12\x1c.taskengine.v1.GetKeyRequest\x1a\x1d.taskengine.v1.GetKeyResponse\x12N\n" +
+	"\tResumeKey\x12\x1f.taskengine.v1.ResumeKeyRequest\x1a .taskengine.v1.ResumeKeyResponse\x12H\n" +
+	"\aSkipKey\x12\x1d.taskengine.v1.SkipKeyRequest\x1a\x1e.taskengine.v1.SkipKeyResponse\x12N\n" +
 	"\tListTypes\x12\x1f.taskengine.v1.ListTypesRequest\x1a .taskengine.v1.ListTypesResponse\x12N\n" +
 	"\tPauseType\x12\x1f.taskengine.v1.PauseTypeRequest\x1a .taskengine.v1.PauseTypeResponse\x12Q\n" +
 	"\n" +
@@ -6531,7 +7106,7 @@ func file_taskengine_v1_taskengine_proto_rawDescGZIP() []byte {
 }
 
 var (
-	file_taskengine_v1_taskengine_proto_msgTypes = make([]protoimpl.MessageInfo, 100)
+	file_taskengine_v1_taskengine_proto_msgTypes = make([]protoimpl.MessageInfo, 109)
 	file_taskengine_v1_taskengine_proto_goTypes  = []any{
 		(*NewTask)(nil),                  // 0: taskengine.v1.NewTask
 		(*SubmitRequest)(nil),            // 1: taskengine.v1.SubmitRequest
@@ -6563,257 +7138,281 @@ var (
 		(*FailResponse)(nil),             // 27: taskengine.v1.FailResponse
 		(*RescheduleRequest)(nil),        // 28: taskengine.v1.RescheduleRequest
 		(*RescheduleResponse)(nil),       // 29: taskengine.v1.RescheduleResponse
-		(*ListTypesRequest)(nil),         // 30: taskengine.v1.ListTypesRequest
-		(*ListTypesResponse)(nil),        // 31: taskengine.v1.ListTypesResponse
-		(*Type)(nil),                     // 32: taskengine.v1.Type
-		(*PauseTypeRequest)(nil),         // 33: taskengine.v1.PauseTypeRequest
-		(*PauseTypeResponse)(nil),        // 34: taskengine.v1.PauseTypeResponse
-		(*ResumeTypeRequest)(nil),        // 35: taskengine.v1.ResumeTypeRequest
-		(*ResumeTypeResponse)(nil),       // 36: taskengine.v1.ResumeTypeResponse
-		(*VersionRequest)(nil),           // 37: taskengine.v1.VersionRequest
-		(*VersionResponse)(nil),          // 38: taskengine.v1.VersionResponse
-		(*Rate)(nil),                     // 39: taskengine.v1.Rate
-		(*Limit)(nil),                    // 40: taskengine.v1.Limit
-		(*LimitSetting)(nil),             // 41: taskengine.v1.LimitSetting
-		(*ListLimitsRequest)(nil),        // 42: taskengine.v1.ListLimitsRequest
-		(*ListLimitsResponse)(nil),       // 43: taskengine.v1.ListLimitsResponse
-		(*GetLimitRequest)(nil),          // 44: taskengine.v1.GetLimitRequest
-		(*GetLimitResponse)(nil),         // 45: taskengine.v1.GetLimitResponse
-		(*SetLimitRequest)(nil),          // 46: taskengine.v1.SetLimitRequest
-		(*SetLimitResponse)(nil),         // 47: taskengine.v1.SetLimitResponse
-		(*UnsetLimitRequest)(nil),        // 48: taskengine.v1.UnsetLimitRequest
-		(*UnsetLimitResponse)(nil),       // 49: taskengine.v1.UnsetLimitResponse
-		(*WatchLimitsRequest)(nil),       // 50: taskengine.v1.WatchLimitsRequest
-		(*WatchLimitsResponse)(nil),      // 51: taskengine.v1.WatchLimitsResponse
-		(*WhyLimitRequest)(nil),          // 52: taskengine.v1.WhyLimitRequest
-		(*WhyLimitResponse)(nil),         // 53: taskengine.v1.WhyLimitResponse
-		(*LimitTask)(nil),                // 54: taskengine.v1.LimitTask
-		(*LimitNode)(nil),                // 55: taskengine.v1.LimitNode
-		(*LimitQueue)(nil),               // 56: taskengine.v1.LimitQueue
-		(*Alert)(nil),                    // 57: taskengine.v1.Alert
-		(*AlertSilence)(nil),             // 58: taskengine.v1.AlertSilence
-		(*UnsentAlerts)(nil),             // 59: taskengine.v1.UnsentAlerts
-		(*ListAlertsRequest)(nil),        // 60: taskengine.v1.ListAlertsRequest
-		(*ListAlertsResponse)(nil),       // 61: taskengine.v1.ListAlertsResponse
-		(*TestAlertsRequest)(nil),        // 62: taskengine.v1.TestAlertsRequest
-		(*TestAlertsResponse)(nil),       // 63: taskengine.v1.TestAlertsResponse
-		(*AlertTest)(nil),                // 64: taskengine.v1.AlertTest
-		(*SilenceAlertsRequest)(nil),     // 65: taskengine.v1.SilenceAlertsRequest
-		(*SilenceAlertsResponse)(nil),    // 66: taskengine.v1.SilenceAlertsResponse
-		(*UnsilenceAlertsRequest)(nil),   // 67: taskengine.v1.UnsilenceAlertsRequest
-		(*UnsilenceAlertsResponse)(nil),  // 68: taskengine.v1.UnsilenceAlertsResponse
-		(*ScheduleDefinition)(nil),       // 69: taskengine.v1.ScheduleDefinition
-		(*ScheduleCatchUp)(nil),          // 70: taskengine.v1.ScheduleCatchUp
-		(*ScheduleTask)(nil),             // 71: taskengine.v1.ScheduleTask
-		(*Schedule)(nil),                 // 72: taskengine.v1.Schedule
-		(*SchedulePause)(nil),            // 73: taskengine.v1.SchedulePause
-		(*ScheduleFire)(nil),             // 74: taskengine.v1.ScheduleFire
-		(*ListSchedulesRequest)(nil),     // 75: taskengine.v1.ListSchedulesRequest
-		(*ListSchedulesResponse)(nil),    // 76: taskengine.v1.ListSchedulesResponse
-		(*GetScheduleRequest)(nil),       // 77: taskengine.v1.GetScheduleRequest
-		(*GetScheduleResponse)(nil),      // 78: taskengine.v1.GetScheduleResponse
-		(*ApplyScheduleRequest)(nil),     // 79: taskengine.v1.ApplyScheduleRequest
-		(*ApplyScheduleResponse)(nil),    // 80: taskengine.v1.ApplyScheduleResponse
-		(*PreviewScheduleRequest)(nil),   // 81: taskengine.v1.PreviewScheduleRequest
-		(*PreviewScheduleResponse)(nil),  // 82: taskengine.v1.PreviewScheduleResponse
-		(*ScheduleTime)(nil),             // 83: taskengine.v1.ScheduleTime
-		(*DeleteScheduleRequest)(nil),    // 84: taskengine.v1.DeleteScheduleRequest
-		(*DeleteScheduleResponse)(nil),   // 85: taskengine.v1.DeleteScheduleResponse
-		(*PauseScheduleRequest)(nil),     // 86: taskengine.v1.PauseScheduleRequest
-		(*PauseScheduleResponse)(nil),    // 87: taskengine.v1.PauseScheduleResponse
-		(*ResumeScheduleRequest)(nil),    // 88: taskengine.v1.ResumeScheduleRequest
-		(*ResumeScheduleResponse)(nil),   // 89: taskengine.v1.ResumeScheduleResponse
-		(*TriggerScheduleRequest)(nil),   // 90: taskengine.v1.TriggerScheduleRequest
-		(*TriggerScheduleResponse)(nil),  // 91: taskengine.v1.TriggerScheduleResponse
-		(*BackfillScheduleRequest)(nil),  // 92: taskengine.v1.BackfillScheduleRequest
-		(*BackfillScheduleResponse)(nil), // 93: taskengine.v1.BackfillScheduleResponse
-		nil,                              // 94: taskengine.v1.NewTask.HeadersEntry
-		nil,                              // 95: taskengine.v1.Task.HeadersEntry
-		nil,                              // 96: taskengine.v1.Alert.LabelsEntry
-		nil,                              // 97: taskengine.v1.AlertSilence.LabelsEntry
-		nil,                              // 98: taskengine.v1.SilenceAlertsRequest.LabelsEntry
-		nil,                              // 99: taskengine.v1.ScheduleTask.HeadersEntry
-		(*timestamppb.Timestamp)(nil),    // 100: google.protobuf.Timestamp
-		(*durationpb.Duration)(nil),      // 101: google.protobuf.Duration
+		(*ListKeysRequest)(nil),          // 30: taskengine.v1.ListKeysRequest
+		(*ListKeysResponse)(nil),         // 31: taskengine.v1.ListKeysResponse
+		(*OrderingKey)(nil),              // 32: taskengine.v1.OrderingKey
+		(*GetKeyRequest)(nil),            // 33: taskengine.v1.GetKeyRequest
+		(*GetKeyResponse)(nil),           // 34: taskengine.v1.GetKeyResponse
+		(*ResumeKeyRequest)(nil),         // 35: taskengine.v1.ResumeKeyRequest
+		(*ResumeKeyResponse)(nil),        // 36: taskengine.v1.ResumeKeyResponse
+		(*SkipKeyRequest)(nil),           // 37: taskengine.v1.SkipKeyRequest
+		(*SkipKeyResponse)(nil),          // 38: taskengine.v1.SkipKeyResponse
+		(*ListTypesRequest)(nil),         // 39: taskengine.v1.ListTypesRequest
+		(*ListTypesResponse)(nil),        // 40: taskengine.v1.ListTypesResponse
+		(*Type)(nil),                     // 41: taskengine.v1.Type
+		(*PauseTypeRequest)(nil),         // 42: taskengine.v1.PauseTypeRequest
+		(*PauseTypeResponse)(nil),        // 43: taskengine.v1.PauseTypeResponse
+		(*ResumeTypeRequest)(nil),        // 44: taskengine.v1.ResumeTypeRequest
+		(*ResumeTypeResponse)(nil),       // 45: taskengine.v1.ResumeTypeResponse
+		(*VersionRequest)(nil),           // 46: taskengine.v1.VersionRequest
+		(*VersionResponse)(nil),          // 47: taskengine.v1.VersionResponse
+		(*Rate)(nil),                     // 48: taskengine.v1.Rate
+		(*Limit)(nil),                    // 49: taskengine.v1.Limit
+		(*LimitSetting)(nil),             // 50: taskengine.v1.LimitSetting
+		(*ListLimitsRequest)(nil),        // 51: taskengine.v1.ListLimitsRequest
+		(*ListLimitsResponse)(nil),       // 52: taskengine.v1.ListLimitsResponse
+		(*GetLimitRequest)(nil),          // 53: taskengine.v1.GetLimitRequest
+		(*GetLimitResponse)(nil),         // 54: taskengine.v1.GetLimitResponse
+		(*SetLimitRequest)(nil),          // 55: taskengine.v1.SetLimitRequest
+		(*SetLimitResponse)(nil),         // 56: taskengine.v1.SetLimitResponse
+		(*UnsetLimitRequest)(nil),        // 57: taskengine.v1.UnsetLimitRequest
+		(*UnsetLimitResponse)(nil),       // 58: taskengine.v1.UnsetLimitResponse
+		(*WatchLimitsRequest)(nil),       // 59: taskengine.v1.WatchLimitsRequest
+		(*WatchLimitsResponse)(nil),      // 60: taskengine.v1.WatchLimitsResponse
+		(*WhyLimitRequest)(nil),          // 61: taskengine.v1.WhyLimitRequest
+		(*WhyLimitResponse)(nil),         // 62: taskengine.v1.WhyLimitResponse
+		(*LimitTask)(nil),                // 63: taskengine.v1.LimitTask
+		(*LimitNode)(nil),                // 64: taskengine.v1.LimitNode
+		(*LimitQueue)(nil),               // 65: taskengine.v1.LimitQueue
+		(*Alert)(nil),                    // 66: taskengine.v1.Alert
+		(*AlertSilence)(nil),             // 67: taskengine.v1.AlertSilence
+		(*UnsentAlerts)(nil),             // 68: taskengine.v1.UnsentAlerts
+		(*ListAlertsRequest)(nil),        // 69: taskengine.v1.ListAlertsRequest
+		(*ListAlertsResponse)(nil),       // 70: taskengine.v1.ListAlertsResponse
+		(*TestAlertsRequest)(nil),        // 71: taskengine.v1.TestAlertsRequest
+		(*TestAlertsResponse)(nil),       // 72: taskengine.v1.TestAlertsResponse
+		(*AlertTest)(nil),                // 73: taskengine.v1.AlertTest
+		(*SilenceAlertsRequest)(nil),     // 74: taskengine.v1.SilenceAlertsRequest
+		(*SilenceAlertsResponse)(nil),    // 75: taskengine.v1.SilenceAlertsResponse
+		(*UnsilenceAlertsRequest)(nil),   // 76: taskengine.v1.UnsilenceAlertsRequest
+		(*UnsilenceAlertsResponse)(nil),  // 77: taskengine.v1.UnsilenceAlertsResponse
+		(*ScheduleDefinition)(nil),       // 78: taskengine.v1.ScheduleDefinition
+		(*ScheduleCatchUp)(nil),          // 79: taskengine.v1.ScheduleCatchUp
+		(*ScheduleTask)(nil),             // 80: taskengine.v1.ScheduleTask
+		(*Schedule)(nil),                 // 81: taskengine.v1.Schedule
+		(*SchedulePause)(nil),            // 82: taskengine.v1.SchedulePause
+		(*ScheduleFire)(nil),             // 83: taskengine.v1.ScheduleFire
+		(*ListSchedulesRequest)(nil),     // 84: taskengine.v1.ListSchedulesRequest
+		(*ListSchedulesResponse)(nil),    // 85: taskengine.v1.ListSchedulesResponse
+		(*GetScheduleRequest)(nil),       // 86: taskengine.v1.GetScheduleRequest
+		(*GetScheduleResponse)(nil),      // 87: taskengine.v1.GetScheduleResponse
+		(*ApplyScheduleRequest)(nil),     // 88: taskengine.v1.ApplyScheduleRequest
+		(*ApplyScheduleResponse)(nil),    // 89: taskengine.v1.ApplyScheduleResponse
+		(*PreviewScheduleRequest)(nil),   // 90: taskengine.v1.PreviewScheduleRequest
+		(*PreviewScheduleResponse)(nil),  // 91: taskengine.v1.PreviewScheduleResponse
+		(*ScheduleTime)(nil),             // 92: taskengine.v1.ScheduleTime
+		(*DeleteScheduleRequest)(nil),    // 93: taskengine.v1.DeleteScheduleRequest
+		(*DeleteScheduleResponse)(nil),   // 94: taskengine.v1.DeleteScheduleResponse
+		(*PauseScheduleRequest)(nil),     // 95: taskengine.v1.PauseScheduleRequest
+		(*PauseScheduleResponse)(nil),    // 96: taskengine.v1.PauseScheduleResponse
+		(*ResumeScheduleRequest)(nil),    // 97: taskengine.v1.ResumeScheduleRequest
+		(*ResumeScheduleResponse)(nil),   // 98: taskengine.v1.ResumeScheduleResponse
+		(*TriggerScheduleRequest)(nil),   // 99: taskengine.v1.TriggerScheduleRequest
+		(*TriggerScheduleResponse)(nil),  // 100: taskengine.v1.TriggerScheduleResponse
+		(*BackfillScheduleRequest)(nil),  // 101: taskengine.v1.BackfillScheduleRequest
+		(*BackfillScheduleResponse)(nil), // 102: taskengine.v1.BackfillScheduleResponse
+		nil,                              // 103: taskengine.v1.NewTask.HeadersEntry
+		nil,                              // 104: taskengine.v1.Task.HeadersEntry
+		nil,                              // 105: taskengine.v1.Alert.LabelsEntry
+		nil,                              // 106: taskengine.v1.AlertSilence.LabelsEntry
+		nil,                              // 107: taskengine.v1.SilenceAlertsRequest.LabelsEntry
+		nil,                              // 108: taskengine.v1.ScheduleTask.HeadersEntry
+		(*timestamppb.Timestamp)(nil),    // 109: google.protobuf.Timestamp
+		(*durationpb.Duration)(nil),      // 110: google.protobuf.Duration
 	}
 )
 
 var file_taskengine_v1_taskengine_proto_depIdxs = []int32{
-	100, // 0: taskengine.v1.NewTask.at:type_name -> google.protobuf.Timestamp
-	101, // 1: taskengine.v1.NewTask.in:type_name -> google.protobuf.Duration
-	100, // 2: taskengine.v1.NewTask.expires_at:type_name -> google.protobuf.Timestamp
-	94,  // 3: taskengine.v1.NewTask.headers:type_name -> taskengine.v1.NewTask.HeadersEntry
+	109, // 0: taskengine.v1.NewTask.at:type_name -> google.protobuf.Timestamp
+	110, // 1: taskengine.v1.NewTask.in:type_name -> google.protobuf.Duration
+	109, // 2: taskengine.v1.NewTask.expires_at:type_name -> google.protobuf.Timestamp
+	103, // 3: taskengine.v1.NewTask.headers:type_name -> taskengine.v1.NewTask.HeadersEntry
 	0,   // 4: taskengine.v1.SubmitRequest.tasks:type_name -> taskengine.v1.NewTask
 	3,   // 5: taskengine.v1.SubmitResponse.receipts:type_name -> taskengine.v1.Receipt
-	95,  // 6: taskengine.v1.Task.headers:type_name -> taskengine.v1.Task.HeadersEntry
-	100, // 7: taskengine.v1.Task.created_at:type_name -> google.protobuf.Timestamp
-	100, // 8: taskengine.v1.Task.ready_at:type_name -> google.protobuf.Timestamp
-	100, // 9: taskengine.v1.Task.next_event_at:type_name -> google.protobuf.Timestamp
-	100, // 10: taskengine.v1.Task.expires_at:type_name -> google.protobuf.Timestamp
-	100, // 11: taskengine.v1.Task.started_at:type_name -> google.protobuf.Timestamp
-	100, // 12: taskengine.v1.Task.updated_at:type_name -> google.protobuf.Timestamp
+	104, // 6: taskengine.v1.Task.headers:type_name -> taskengine.v1.Task.HeadersEntry
+	109, // 7: taskengine.v1.Task.created_at:type_name -> google.protobuf.Timestamp
+	109, // 8: taskengine.v1.Task.ready_at:type_name -> google.protobuf.Timestamp
+	109, // 9: taskengine.v1.Task.next_event_at:type_name -> google.protobuf.Timestamp
+	109, // 10: taskengine.v1.Task.expires_at:type_name -> google.protobuf.Timestamp
+	109, // 11: taskengine.v1.Task.started_at:type_name -> google.protobuf.Timestamp
+	109, // 12: taskengine.v1.Task.updated_at:type_name -> google.protobuf.Timestamp
 	6,   // 13: taskengine.v1.Task.history:type_name -> taskengine.v1.Attempt
 	5,   // 14: taskengine.v1.Task.progress:type_name -> taskengine.v1.Progress
-	100, // 15: taskengine.v1.Progress.at:type_name -> google.protobuf.Timestamp
-	100, // 16: taskengine.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
-	100, // 17: taskengine.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
+	109, // 15: taskengine.v1.Progress.at:type_name -> google.protobuf.Timestamp
+	109, // 16: taskengine.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
+	109, // 17: taskengine.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
 	4,   // 18: taskengine.v1.GetResponse.task:type_name -> taskengine.v1.Task
 	4,   // 19: taskengine.v1.ListResponse.tasks:type_name -> taskengine.v1.Task
 	13,  // 20: taskengine.v1.CountResponse.counts:type_name -> taskengine.v1.StateCount
-	101, // 21: taskengine.v1.WaitRequest.timeout:type_name -> google.protobuf.Duration
+	110, // 21: taskengine.v1.WaitRequest.timeout:type_name -> google.protobuf.Duration
 	4,   // 22: taskengine.v1.WaitResponse.tasks:type_name -> taskengine.v1.Task
 	4,   // 23: taskengine.v1.WhyResponse.task:type_name -> taskengine.v1.Task
 	18,  // 24: taskengine.v1.WhyResponse.reasons:type_name -> taskengine.v1.Reason
-	100, // 25: taskengine.v1.Reason.until:type_name -> google.protobuf.Timestamp
-	101, // 26: taskengine.v1.TaskLogsRequest.timeout:type_name -> google.protobuf.Duration
+	109, // 25: taskengine.v1.Reason.until:type_name -> google.protobuf.Timestamp
+	110, // 26: taskengine.v1.TaskLogsRequest.timeout:type_name -> google.protobuf.Duration
 	21,  // 27: taskengine.v1.TaskLogsResponse.lines:type_name -> taskengine.v1.LogLine
-	100, // 28: taskengine.v1.LogLine.time:type_name -> google.protobuf.Timestamp
+	109, // 28: taskengine.v1.LogLine.time:type_name -> google.protobuf.Timestamp
 	4,   // 29: taskengine.v1.CancelResponse.task:type_name -> taskengine.v1.Task
 	4,   // 30: taskengine.v1.ResumeResponse.task:type_name -> taskengine.v1.Task
 	4,   // 31: taskengine.v1.FailResponse.task:type_name -> taskengine.v1.Task
-	100, // 32: taskengine.v1.RescheduleRequest.at:type_name -> google.protobuf.Timestamp
-	101, // 33: taskengine.v1.RescheduleRequest.in:type_name -> google.protobuf.Duration
+	109, // 32: taskengine.v1.RescheduleRequest.at:type_name -> google.protobuf.Timestamp
+	110, // 33: taskengine.v1.RescheduleRequest.in:type_name -> google.protobuf.Duration
 	4,   // 34: taskengine.v1.RescheduleResponse.task:type_name -> taskengine.v1.Task
-	32,  // 35: taskengine.v1.ListTypesResponse.types:type_name -> taskengine.v1.Type
-	101, // 36: taskengine.v1.Rate.per:type_name -> google.protobuf.Duration
-	39,  // 37: taskengine.v1.Limit.rate:type_name -> taskengine.v1.Rate
-	39,  // 38: taskengine.v1.Limit.configured_rate:type_name -> taskengine.v1.Rate
-	41,  // 39: taskengine.v1.Limit.setting:type_name -> taskengine.v1.LimitSetting
-	41,  // 40: taskengine.v1.Limit.inherited:type_name -> taskengine.v1.LimitSetting
-	39,  // 41: taskengine.v1.LimitSetting.rate:type_name -> taskengine.v1.Rate
-	100, // 42: taskengine.v1.LimitSetting.at:type_name -> google.protobuf.Timestamp
-	40,  // 43: taskengine.v1.ListLimitsResponse.limits:type_name -> taskengine.v1.Limit
-	40,  // 44: taskengine.v1.GetLimitResponse.limit:type_name -> taskengine.v1.Limit
-	39,  // 45: taskengine.v1.SetLimitRequest.rate:type_name -> taskengine.v1.Rate
-	40,  // 46: taskengine.v1.SetLimitResponse.limit:type_name -> taskengine.v1.Limit
-	40,  // 47: taskengine.v1.UnsetLimitResponse.limit:type_name -> taskengine.v1.Limit
-	101, // 48: taskengine.v1.WatchLimitsRequest.timeout:type_name -> google.protobuf.Duration
-	40,  // 49: taskengine.v1.WatchLimitsResponse.limits:type_name -> taskengine.v1.Limit
-	40,  // 50: taskengine.v1.WhyLimitResponse.limit:type_name -> taskengine.v1.Limit
-	54,  // 51: taskengine.v1.WhyLimitResponse.tasks:type_name -> taskengine.v1.LimitTask
-	56,  // 52: taskengine.v1.WhyLimitResponse.queued:type_name -> taskengine.v1.LimitQueue
-	100, // 53: taskengine.v1.WhyLimitResponse.next_start:type_name -> google.protobuf.Timestamp
-	55,  // 54: taskengine.v1.WhyLimitResponse.nodes:type_name -> taskengine.v1.LimitNode
-	100, // 55: taskengine.v1.LimitTask.started_at:type_name -> google.protobuf.Timestamp
-	100, // 56: taskengine.v1.LimitNode.since:type_name -> google.protobuf.Timestamp
-	96,  // 57: taskengine.v1.Alert.labels:type_name -> taskengine.v1.Alert.LabelsEntry
-	100, // 58: taskengine.v1.Alert.since:type_name -> google.protobuf.Timestamp
-	100, // 59: taskengine.v1.Alert.fired_at:type_name -> google.protobuf.Timestamp
-	100, // 60: taskengine.v1.Alert.resolved_at:type_name -> google.protobuf.Timestamp
-	97,  // 61: taskengine.v1.AlertSilence.labels:type_name -> taskengine.v1.AlertSilence.LabelsEntry
-	100, // 62: taskengine.v1.AlertSilence.until:type_name -> google.protobuf.Timestamp
-	100, // 63: taskengine.v1.AlertSilence.at:type_name -> google.protobuf.Timestamp
-	100, // 64: taskengine.v1.UnsentAlerts.at:type_name -> google.protobuf.Timestamp
-	57,  // 65: taskengine.v1.ListAlertsResponse.alerts:type_name -> taskengine.v1.Alert
-	58,  // 66: taskengine.v1.ListAlertsResponse.silences:type_name -> taskengine.v1.AlertSilence
-	59,  // 67: taskengine.v1.ListAlertsResponse.unsent:type_name -> taskengine.v1.UnsentAlerts
-	64,  // 68: taskengine.v1.TestAlertsResponse.tests:type_name -> taskengine.v1.AlertTest
-	101, // 69: taskengine.v1.AlertTest.took:type_name -> google.protobuf.Duration
-	98,  // 70: taskengine.v1.SilenceAlertsRequest.labels:type_name -> taskengine.v1.SilenceAlertsRequest.LabelsEntry
-	101, // 71: taskengine.v1.SilenceAlertsRequest.for:type_name -> google.protobuf.Duration
-	58,  // 72: taskengine.v1.SilenceAlertsResponse.silence:type_name -> taskengine.v1.AlertSilence
-	101, // 73: taskengine.v1.ScheduleDefinition.every:type_name -> google.protobuf.Duration
-	100, // 74: taskengine.v1.ScheduleDefinition.anchor:type_name -> google.protobuf.Timestamp
-	100, // 75: taskengine.v1.ScheduleDefinition.start:type_name -> google.protobuf.Timestamp
-	100, // 76: taskengine.v1.ScheduleDefinition.end:type_name -> google.protobuf.Timestamp
-	101, // 77: taskengine.v1.ScheduleDefinition.jitter:type_name -> google.protobuf.Duration
-	70,  // 78: taskengine.v1.ScheduleDefinition.catch_up:type_name -> taskengine.v1.ScheduleCatchUp
-	71,  // 79: taskengine.v1.ScheduleDefinition.task:type_name -> taskengine.v1.ScheduleTask
-	101, // 80: taskengine.v1.ScheduleCatchUp.window:type_name -> google.protobuf.Duration
-	99,  // 81: taskengine.v1.ScheduleTask.headers:type_name -> taskengine.v1.ScheduleTask.HeadersEntry
-	101, // 82: taskengine.v1.ScheduleTask.expires:type_name -> google.protobuf.Duration
-	69,  // 83: taskengine.v1.Schedule.definition:type_name -> taskengine.v1.ScheduleDefinition
-	100, // 84: taskengine.v1.Schedule.next:type_name -> google.protobuf.Timestamp
-	73,  // 85: taskengine.v1.Schedule.paused:type_name -> taskengine.v1.SchedulePause
-	74,  // 86: taskengine.v1.Schedule.last:type_name -> taskengine.v1.ScheduleFire
-	100, // 87: taskengine.v1.Schedule.waiting:type_name -> google.protobuf.Timestamp
-	74,  // 88: taskengine.v1.Schedule.running:type_name -> taskengine.v1.ScheduleFire
-	100, // 89: taskengine.v1.SchedulePause.since:type_name -> google.protobuf.Timestamp
-	100, // 90: taskengine.v1.ScheduleFire.time:type_name -> google.protobuf.Timestamp
-	72,  // 91: taskengine.v1.ListSchedulesResponse.schedules:type_name -> taskengine.v1.Schedule
-	72,  // 92: taskengine.v1.GetScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
-	69,  // 93: taskengine.v1.ApplyScheduleRequest.definition:type_name -> taskengine.v1.ScheduleDefinition
-	69,  // 94: taskengine.v1.PreviewScheduleRequest.definition:type_name -> taskengine.v1.ScheduleDefinition
-	100, // 95: taskengine.v1.PreviewScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	83,  // 96: taskengine.v1.PreviewScheduleResponse.times:type_name -> taskengine.v1.ScheduleTime
-	100, // 97: taskengine.v1.ScheduleTime.time:type_name -> google.protobuf.Timestamp
-	72,  // 98: taskengine.v1.PauseScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
-	72,  // 99: taskengine.v1.ResumeScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
-	100, // 100: taskengine.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	100, // 101: taskengine.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
-	1,   // 102: taskengine.v1.TaskService.Submit:input_type -> taskengine.v1.SubmitRequest
-	7,   // 103: taskengine.v1.TaskService.Get:input_type -> taskengine.v1.GetRequest
-	9,   // 104: taskengine.v1.TaskService.List:input_type -> taskengine.v1.ListRequest
-	11,  // 105: taskengine.v1.TaskService.Count:input_type -> taskengine.v1.CountRequest
-	14,  // 106: taskengine.v1.TaskService.Wait:input_type -> taskengine.v1.WaitRequest
-	16,  // 107: taskengine.v1.TaskService.Why:input_type -> taskengine.v1.WhyRequest
-	19,  // 108: taskengine.v1.TaskService.TaskLogs:input_type -> taskengine.v1.TaskLogsRequest
-	22,  // 109: taskengine.v1.TaskService.Cancel:input_type -> taskengine.v1.CancelRequest
-	24,  // 110: taskengine.v1.TaskService.Resume:input_type -> taskengine.v1.ResumeRequest
-	26,  // 111: taskengine.v1.TaskService.Fail:input_type -> taskengine.v1.FailRequest
-	28,  // 112: taskengine.v1.TaskService.Reschedule:input_type -> taskengine.v1.RescheduleRequest
-	30,  // 113: taskengine.v1.TaskService.ListTypes:input_type -> taskengine.v1.ListTypesRequest
-	33,  // 114: taskengine.v1.TaskService.PauseType:input_type -> taskengine.v1.PauseTypeRequest
-	35,  // 115: taskengine.v1.TaskService.ResumeType:input_type -> taskengine.v1.ResumeTypeRequest
-	42,  // 116: taskengine.v1.TaskService.ListLimits:input_type -> taskengine.v1.ListLimitsRequest
-	44,  // 117: taskengine.v1.TaskService.GetLimit:input_type -> taskengine.v1.GetLimitRequest
-	46,  // 118: taskengine.v1.TaskService.SetLimit:input_type -> taskengine.v1.SetLimitRequest
-	48,  // 119: taskengine.v1.TaskService.UnsetLimit:input_type -> taskengine.v1.UnsetLimitRequest
-	50,  // 120: taskengine.v1.TaskService.WatchLimits:input_type -> taskengine.v1.WatchLimitsRequest
-	52,  // 121: taskengine.v1.TaskService.WhyLimit:input_type -> taskengine.v1.WhyLimitRequest
-	60,  // 122: taskengine.v1.TaskService.ListAlerts:input_type -> taskengine.v1.ListAlertsRequest
-	62,  // 123: taskengine.v1.TaskService.TestAlerts:input_type -> taskengine.v1.TestAlertsRequest
-	65,  // 124: taskengine.v1.TaskService.SilenceAlerts:input_type -> taskengine.v1.SilenceAlertsRequest
-	67,  // 125: taskengine.v1.TaskService.UnsilenceAlerts:input_type -> taskengine.v1.UnsilenceAlertsRequest
-	75,  // 126: taskengine.v1.TaskService.ListSchedules:input_type -> taskengine.v1.ListSchedulesRequest
-	77,  // 127: taskengine.v1.TaskService.GetSchedule:input_type -> taskengine.v1.GetScheduleRequest
-	79,  // 128: taskengine.v1.TaskService.ApplySchedule:input_type -> taskengine.v1.ApplyScheduleRequest
-	81,  // 129: taskengine.v1.TaskService.PreviewSchedule:input_type -> taskengine.v1.PreviewScheduleRequest
-	84,  // 130: taskengine.v1.TaskService.DeleteSchedule:input_type -> taskengine.v1.DeleteScheduleRequest
-	86,  // 131: taskengine.v1.TaskService.PauseSchedule:input_type -> taskengine.v1.PauseScheduleRequest
-	88,  // 132: taskengine.v1.TaskService.ResumeSchedule:input_type -> taskengine.v1.ResumeScheduleRequest
-	90,  // 133: taskengine.v1.TaskService.TriggerSchedule:input_type -> taskengine.v1.TriggerScheduleRequest
-	92,  // 134: taskengine.v1.TaskService.BackfillSchedule:input_type -> taskengine.v1.BackfillScheduleRequest
-	37,  // 135: taskengine.v1.TaskService.Version:input_type -> taskengine.v1.VersionRequest
-	2,   // 136: taskengine.v1.TaskService.Submit:output_type -> taskengine.v1.SubmitResponse
-	8,   // 137: taskengine.v1.TaskService.Get:output_type -> taskengine.v1.GetResponse
-	10,  // 138: taskengine.v1.TaskService.List:output_type -> taskengine.v1.ListResponse
-	12,  // 139: taskengine.v1.TaskService.Count:output_type -> taskengine.v1.CountResponse
-	15,  // 140: taskengine.v1.TaskService.Wait:output_type -> taskengine.v1.WaitResponse
-	17,  // 141: taskengine.v1.TaskService.Why:output_type -> taskengine.v1.WhyResponse
-	20,  // 142: taskengine.v1.TaskService.TaskLogs:output_type -> taskengine.v1.TaskLogsResponse
-	23,  // 143: taskengine.v1.TaskService.Cancel:output_type -> taskengine.v1.CancelResponse
-	25,  // 144: taskengine.v1.TaskService.Resume:output_type -> taskengine.v1.ResumeResponse
-	27,  // 145: taskengine.v1.TaskService.Fail:output_type -> taskengine.v1.FailResponse
-	29,  // 146: taskengine.v1.TaskService.Reschedule:output_type -> taskengine.v1.RescheduleResponse
-	31,  // 147: taskengine.v1.TaskService.ListTypes:output_type -> taskengine.v1.ListTypesResponse
-	34,  // 148: taskengine.v1.TaskService.PauseType:output_type -> taskengine.v1.PauseTypeResponse
-	36,  // 149: taskengine.v1.TaskService.ResumeType:output_type -> taskengine.v1.ResumeTypeResponse
-	43,  // 150: taskengine.v1.TaskService.ListLimits:output_type -> taskengine.v1.ListLimitsResponse
-	45,  // 151: taskengine.v1.TaskService.GetLimit:output_type -> taskengine.v1.GetLimitResponse
-	47,  // 152: taskengine.v1.TaskService.SetLimit:output_type -> taskengine.v1.SetLimitResponse
-	49,  // 153: taskengine.v1.TaskService.UnsetLimit:output_type -> taskengine.v1.UnsetLimitResponse
-	51,  // 154: taskengine.v1.TaskService.WatchLimits:output_type -> taskengine.v1.WatchLimitsResponse
-	53,  // 155: taskengine.v1.TaskService.WhyLimit:output_type -> taskengine.v1.WhyLimitResponse
-	61,  // 156: taskengine.v1.TaskService.ListAlerts:output_type -> taskengine.v1.ListAlertsResponse
-	63,  // 157: taskengine.v1.TaskService.TestAlerts:output_type -> taskengine.v1.TestAlertsResponse
-	66,  // 158: taskengine.v1.TaskService.SilenceAlerts:output_type -> taskengine.v1.SilenceAlertsResponse
-	68,  // 159: taskengine.v1.TaskService.UnsilenceAlerts:output_type -> taskengine.v1.UnsilenceAlertsResponse
-	76,  // 160: taskengine.v1.TaskService.ListSchedules:output_type -> taskengine.v1.ListSchedulesResponse
-	78,  // 161: taskengine.v1.TaskService.GetSchedule:output_type -> taskengine.v1.GetScheduleResponse
-	80,  // 162: taskengine.v1.TaskService.ApplySchedule:output_type -> taskengine.v1.ApplyScheduleResponse
-	82,  // 163: taskengine.v1.TaskService.PreviewSchedule:output_type -> taskengine.v1.PreviewScheduleResponse
-	85,  // 164: taskengine.v1.TaskService.DeleteSchedule:output_type -> taskengine.v1.DeleteScheduleResponse
-	87,  // 165: taskengine.v1.TaskService.PauseSchedule:output_type -> taskengine.v1.PauseScheduleResponse
-	89,  // 166: taskengine.v1.TaskService.ResumeSchedule:output_type -> taskengine.v1.ResumeScheduleResponse
-	91,  // 167: taskengine.v1.TaskService.TriggerSchedule:output_type -> taskengine.v1.TriggerScheduleResponse
-	93,  // 168: taskengine.v1.TaskService.BackfillSchedule:output_type -> taskengine.v1.BackfillScheduleResponse
-	38,  // 169: taskengine.v1.TaskService.Version:output_type -> taskengine.v1.VersionResponse
-	136, // [136:170] is the sub-list for method output_type
-	102, // [102:136] is the sub-list for method input_type
-	102, // [102:102] is the sub-list for extension type_name
-	102, // [102:102] is the sub-list for extension extendee
-	0,   // [0:102] is the sub-list for field type_name
+	32,  // 35: taskengine.v1.ListKeysResponse.keys:type_name -> taskengine.v1.OrderingKey
+	4,   // 36: taskengine.v1.OrderingKey.head:type_name -> taskengine.v1.Task
+	109, // 37: taskengine.v1.OrderingKey.oldest_ready_at:type_name -> google.protobuf.Timestamp
+	4,   // 38: taskengine.v1.GetKeyResponse.head:type_name -> taskengine.v1.Task
+	4,   // 39: taskengine.v1.GetKeyResponse.behind:type_name -> taskengine.v1.Task
+	4,   // 40: taskengine.v1.ResumeKeyResponse.task:type_name -> taskengine.v1.Task
+	4,   // 41: taskengine.v1.SkipKeyResponse.task:type_name -> taskengine.v1.Task
+	41,  // 42: taskengine.v1.ListTypesResponse.types:type_name -> taskengine.v1.Type
+	110, // 43: taskengine.v1.Rate.per:type_name -> google.protobuf.Duration
+	48,  // 44: taskengine.v1.Limit.rate:type_name -> taskengine.v1.Rate
+	48,  // 45: taskengine.v1.Limit.configured_rate:type_name -> taskengine.v1.Rate
+	50,  // 46: taskengine.v1.Limit.setting:type_name -> taskengine.v1.LimitSetting
+	50,  // 47: taskengine.v1.Limit.inherited:type_name -> taskengine.v1.LimitSetting
+	48,  // 48: taskengine.v1.LimitSetting.rate:type_name -> taskengine.v1.Rate
+	109, // 49: taskengine.v1.LimitSetting.at:type_name -> google.protobuf.Timestamp
+	49,  // 50: taskengine.v1.ListLimitsResponse.limits:type_name -> taskengine.v1.Limit
+	49,  // 51: taskengine.v1.GetLimitResponse.limit:type_name -> taskengine.v1.Limit
+	48,  // 52: taskengine.v1.SetLimitRequest.rate:type_name -> taskengine.v1.Rate
+	49,  // 53: taskengine.v1.SetLimitResponse.limit:type_name -> taskengine.v1.Limit
+	49,  // 54: taskengine.v1.UnsetLimitResponse.limit:type_name -> taskengine.v1.Limit
+	110, // 55: taskengine.v1.WatchLimitsRequest.timeout:type_name -> google.protobuf.Duration
+	49,  // 56: taskengine.v1.WatchLimitsResponse.limits:type_name -> taskengine.v1.Limit
+	49,  // 57: taskengine.v1.WhyLimitResponse.limit:type_name -> taskengine.v1.Limit
+	63,  // 58: taskengine.v1.WhyLimitResponse.tasks:type_name -> taskengine.v1.LimitTask
+	65,  // 59: taskengine.v1.WhyLimitResponse.queued:type_name -> taskengine.v1.LimitQueue
+	109, // 60: taskengine.v1.WhyLimitResponse.next_start:type_name -> google.protobuf.Timestamp
+	64,  // 61: taskengine.v1.WhyLimitResponse.nodes:type_name -> taskengine.v1.LimitNode
+	109, // 62: taskengine.v1.LimitTask.started_at:type_name -> google.protobuf.Timestamp
+	109, // 63: taskengine.v1.LimitNode.since:type_name -> google.protobuf.Timestamp
+	105, // 64: taskengine.v1.Alert.labels:type_name -> taskengine.v1.Alert.LabelsEntry
+	109, // 65: taskengine.v1.Alert.since:type_name -> google.protobuf.Timestamp
+	109, // 66: taskengine.v1.Alert.fired_at:type_name -> google.protobuf.Timestamp
+	109, // 67: taskengine.v1.Alert.resolved_at:type_name -> google.protobuf.Timestamp
+	106, // 68: taskengine.v1.AlertSilence.labels:type_name -> taskengine.v1.AlertSilence.LabelsEntry
+	109, // 69: taskengine.v1.AlertSilence.until:type_name -> google.protobuf.Timestamp
+	109, // 70: taskengine.v1.AlertSilence.at:type_name -> google.protobuf.Timestamp
+	109, // 71: taskengine.v1.UnsentAlerts.at:type_name -> google.protobuf.Timestamp
+	66,  // 72: taskengine.v1.ListAlertsResponse.alerts:type_name -> taskengine.v1.Alert
+	67,  // 73: taskengine.v1.ListAlertsResponse.silences:type_name -> taskengine.v1.AlertSilence
+	68,  // 74: taskengine.v1.ListAlertsResponse.unsent:type_name -> taskengine.v1.UnsentAlerts
+	73,  // 75: taskengine.v1.TestAlertsResponse.tests:type_name -> taskengine.v1.AlertTest
+	110, // 76: taskengine.v1.AlertTest.took:type_name -> google.protobuf.Duration
+	107, // 77: taskengine.v1.SilenceAlertsRequest.labels:type_name -> taskengine.v1.SilenceAlertsRequest.LabelsEntry
+	110, // 78: taskengine.v1.SilenceAlertsRequest.for:type_name -> google.protobuf.Duration
+	67,  // 79: taskengine.v1.SilenceAlertsResponse.silence:type_name -> taskengine.v1.AlertSilence
+	110, // 80: taskengine.v1.ScheduleDefinition.every:type_name -> google.protobuf.Duration
+	109, // 81: taskengine.v1.ScheduleDefinition.anchor:type_name -> google.protobuf.Timestamp
+	109, // 82: taskengine.v1.ScheduleDefinition.start:type_name -> google.protobuf.Timestamp
+	109, // 83: taskengine.v1.ScheduleDefinition.end:type_name -> google.protobuf.Timestamp
+	110, // 84: taskengine.v1.ScheduleDefinition.jitter:type_name -> google.protobuf.Duration
+	79,  // 85: taskengine.v1.ScheduleDefinition.catch_up:type_name -> taskengine.v1.ScheduleCatchUp
+	80,  // 86: taskengine.v1.ScheduleDefinition.task:type_name -> taskengine.v1.ScheduleTask
+	110, // 87: taskengine.v1.ScheduleCatchUp.window:type_name -> google.protobuf.Duration
+	108, // 88: taskengine.v1.ScheduleTask.headers:type_name -> taskengine.v1.ScheduleTask.HeadersEntry
+	110, // 89: taskengine.v1.ScheduleTask.expires:type_name -> google.protobuf.Duration
+	78,  // 90: taskengine.v1.Schedule.definition:type_name -> taskengine.v1.ScheduleDefinition
+	109, // 91: taskengine.v1.Schedule.next:type_name -> google.protobuf.Timestamp
+	82,  // 92: taskengine.v1.Schedule.paused:type_name -> taskengine.v1.SchedulePause
+	83,  // 93: taskengine.v1.Schedule.last:type_name -> taskengine.v1.ScheduleFire
+	109, // 94: taskengine.v1.Schedule.waiting:type_name -> google.protobuf.Timestamp
+	83,  // 95: taskengine.v1.Schedule.running:type_name -> taskengine.v1.ScheduleFire
+	109, // 96: taskengine.v1.SchedulePause.since:type_name -> google.protobuf.Timestamp
+	109, // 97: taskengine.v1.ScheduleFire.time:type_name -> google.protobuf.Timestamp
+	81,  // 98: taskengine.v1.ListSchedulesResponse.schedules:type_name -> taskengine.v1.Schedule
+	81,  // 99: taskengine.v1.GetScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
+	78,  // 100: taskengine.v1.ApplyScheduleRequest.definition:type_name -> taskengine.v1.ScheduleDefinition
+	78,  // 101: taskengine.v1.PreviewScheduleRequest.definition:type_name -> taskengine.v1.ScheduleDefinition
+	109, // 102: taskengine.v1.PreviewScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	92,  // 103: taskengine.v1.PreviewScheduleResponse.times:type_name -> taskengine.v1.ScheduleTime
+	109, // 104: taskengine.v1.ScheduleTime.time:type_name -> google.protobuf.Timestamp
+	81,  // 105: taskengine.v1.PauseScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
+	81,  // 106: taskengine.v1.ResumeScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
+	109, // 107: taskengine.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	109, // 108: taskengine.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
+	1,   // 109: taskengine.v1.TaskService.Submit:input_type -> taskengine.v1.SubmitRequest
+	7,   // 110: taskengine.v1.TaskService.Get:input_type -> taskengine.v1.GetRequest
+	9,   // 111: taskengine.v1.TaskService.List:input_type -> taskengine.v1.ListRequest
+	11,  // 112: taskengine.v1.TaskService.Count:input_type -> taskengine.v1.CountRequest
+	14,  // 113: taskengine.v1.TaskService.Wait:input_type -> taskengine.v1.WaitRequest
+	16,  // 114: taskengine.v1.TaskService.Why:input_type -> taskengine.v1.WhyRequest
+	19,  // 115: taskengine.v1.TaskService.TaskLogs:input_type -> taskengine.v1.TaskLogsRequest
+	22,  // 116: taskengine.v1.TaskService.Cancel:input_type -> taskengine.v1.CancelRequest
+	24,  // 117: taskengine.v1.TaskService.Resume:input_type -> taskengine.v1.ResumeRequest
+	26,  // 118: taskengine.v1.TaskService.Fail:input_type -> taskengine.v1.FailRequest
+	28,  // 119: taskengine.v1.TaskService.Reschedule:input_type -> taskengine.v1.RescheduleRequest
+	30,  // 120: taskengine.v1.TaskService.ListKeys:input_type -> taskengine.v1.ListKeysRequest
+	33,  // 121: taskengine.v1.TaskService.GetKey:input_type -> taskengine.v1.GetKeyRequest
+	35,  // 122: taskengine.v1.TaskService.ResumeKey:input_type -> taskengine.v1.ResumeKeyRequest
+	37,  // 123: taskengine.v1.TaskService.SkipKey:input_type -> taskengine.v1.SkipKeyRequest
+	39,  // 124: taskengine.v1.TaskService.ListTypes:input_type -> taskengine.v1.ListTypesRequest
+	42,  // 125: taskengine.v1.TaskService.PauseType:input_type -> taskengine.v1.PauseTypeRequest
+	44,  // 126: taskengine.v1.TaskService.ResumeType:input_type -> taskengine.v1.ResumeTypeRequest
+	51,  // 127: taskengine.v1.TaskService.ListLimits:input_type -> taskengine.v1.ListLimitsRequest
+	53,  // 128: taskengine.v1.TaskService.GetLimit:input_type -> taskengine.v1.GetLimitRequest
+	55,  // 129: taskengine.v1.TaskService.SetLimit:input_type -> taskengine.v1.SetLimitRequest
+	57,  // 130: taskengine.v1.TaskService.UnsetLimit:input_type -> taskengine.v1.UnsetLimitRequest
+	59,  // 131: taskengine.v1.TaskService.WatchLimits:input_type -> taskengine.v1.WatchLimitsRequest
+	61,  // 132: taskengine.v1.TaskService.WhyLimit:input_type -> taskengine.v1.WhyLimitRequest
+	69,  // 133: taskengine.v1.TaskService.ListAlerts:input_type -> taskengine.v1.ListAlertsRequest
+	71,  // 134: taskengine.v1.TaskService.TestAlerts:input_type -> taskengine.v1.TestAlertsRequest
+	74,  // 135: taskengine.v1.TaskService.SilenceAlerts:input_type -> taskengine.v1.SilenceAlertsRequest
+	76,  // 136: taskengine.v1.TaskService.UnsilenceAlerts:input_type -> taskengine.v1.UnsilenceAlertsRequest
+	84,  // 137: taskengine.v1.TaskService.ListSchedules:input_type -> taskengine.v1.ListSchedulesRequest
+	86,  // 138: taskengine.v1.TaskService.GetSchedule:input_type -> taskengine.v1.GetScheduleRequest
+	88,  // 139: taskengine.v1.TaskService.ApplySchedule:input_type -> taskengine.v1.ApplyScheduleRequest
+	90,  // 140: taskengine.v1.TaskService.PreviewSchedule:input_type -> taskengine.v1.PreviewScheduleRequest
+	93,  // 141: taskengine.v1.TaskService.DeleteSchedule:input_type -> taskengine.v1.DeleteScheduleRequest
+	95,  // 142: taskengine.v1.TaskService.PauseSchedule:input_type -> taskengine.v1.PauseScheduleRequest
+	97,  // 143: taskengine.v1.TaskService.ResumeSchedule:input_type -> taskengine.v1.ResumeScheduleRequest
+	99,  // 144: taskengine.v1.TaskService.TriggerSchedule:input_type -> taskengine.v1.TriggerScheduleRequest
+	101, // 145: taskengine.v1.TaskService.BackfillSchedule:input_type -> taskengine.v1.BackfillScheduleRequest
+	46,  // 146: taskengine.v1.TaskService.Version:input_type -> taskengine.v1.VersionRequest
+	2,   // 147: taskengine.v1.TaskService.Submit:output_type -> taskengine.v1.SubmitResponse
+	8,   // 148: taskengine.v1.TaskService.Get:output_type -> taskengine.v1.GetResponse
+	10,  // 149: taskengine.v1.TaskService.List:output_type -> taskengine.v1.ListResponse
+	12,  // 150: taskengine.v1.TaskService.Count:output_type -> taskengine.v1.CountResponse
+	15,  // 151: taskengine.v1.TaskService.Wait:output_type -> taskengine.v1.WaitResponse
+	17,  // 152: taskengine.v1.TaskService.Why:output_type -> taskengine.v1.WhyResponse
+	20,  // 153: taskengine.v1.TaskService.TaskLogs:output_type -> taskengine.v1.TaskLogsResponse
+	23,  // 154: taskengine.v1.TaskService.Cancel:output_type -> taskengine.v1.CancelResponse
+	25,  // 155: taskengine.v1.TaskService.Resume:output_type -> taskengine.v1.ResumeResponse
+	27,  // 156: taskengine.v1.TaskService.Fail:output_type -> taskengine.v1.FailResponse
+	29,  // 157: taskengine.v1.TaskService.Reschedule:output_type -> taskengine.v1.RescheduleResponse
+	31,  // 158: taskengine.v1.TaskService.ListKeys:output_type -> taskengine.v1.ListKeysResponse
+	34,  // 159: taskengine.v1.TaskService.GetKey:output_type -> taskengine.v1.GetKeyResponse
+	36,  // 160: taskengine.v1.TaskService.ResumeKey:output_type -> taskengine.v1.ResumeKeyResponse
+	38,  // 161: taskengine.v1.TaskService.SkipKey:output_type -> taskengine.v1.SkipKeyResponse
+	40,  // 162: taskengine.v1.TaskService.ListTypes:output_type -> taskengine.v1.ListTypesResponse
+	43,  // 163: taskengine.v1.TaskService.PauseType:output_type -> taskengine.v1.PauseTypeResponse
+	45,  // 164: taskengine.v1.TaskService.ResumeType:output_type -> taskengine.v1.ResumeTypeResponse
+	52,  // 165: taskengine.v1.TaskService.ListLimits:output_type -> taskengine.v1.ListLimitsResponse
+	54,  // 166: taskengine.v1.TaskService.GetLimit:output_type -> taskengine.v1.GetLimitResponse
+	56,  // 167: taskengine.v1.TaskService.SetLimit:output_type -> taskengine.v1.SetLimitResponse
+	58,  // 168: taskengine.v1.TaskService.UnsetLimit:output_type -> taskengine.v1.UnsetLimitResponse
+	60,  // 169: taskengine.v1.TaskService.WatchLimits:output_type -> taskengine.v1.WatchLimitsResponse
+	62,  // 170: taskengine.v1.TaskService.WhyLimit:output_type -> taskengine.v1.WhyLimitResponse
+	70,  // 171: taskengine.v1.TaskService.ListAlerts:output_type -> taskengine.v1.ListAlertsResponse
+	72,  // 172: taskengine.v1.TaskService.TestAlerts:output_type -> taskengine.v1.TestAlertsResponse
+	75,  // 173: taskengine.v1.TaskService.SilenceAlerts:output_type -> taskengine.v1.SilenceAlertsResponse
+	77,  // 174: taskengine.v1.TaskService.UnsilenceAlerts:output_type -> taskengine.v1.UnsilenceAlertsResponse
+	85,  // 175: taskengine.v1.TaskService.ListSchedules:output_type -> taskengine.v1.ListSchedulesResponse
+	87,  // 176: taskengine.v1.TaskService.GetSchedule:output_type -> taskengine.v1.GetScheduleResponse
+	89,  // 177: taskengine.v1.TaskService.ApplySchedule:output_type -> taskengine.v1.ApplyScheduleResponse
+	91,  // 178: taskengine.v1.TaskService.PreviewSchedule:output_type -> taskengine.v1.PreviewScheduleResponse
+	94,  // 179: taskengine.v1.TaskService.DeleteSchedule:output_type -> taskengine.v1.DeleteScheduleResponse
+	96,  // 180: taskengine.v1.TaskService.PauseSchedule:output_type -> taskengine.v1.PauseScheduleResponse
+	98,  // 181: taskengine.v1.TaskService.ResumeSchedule:output_type -> taskengine.v1.ResumeScheduleResponse
+	100, // 182: taskengine.v1.TaskService.TriggerSchedule:output_type -> taskengine.v1.TriggerScheduleResponse
+	102, // 183: taskengine.v1.TaskService.BackfillSchedule:output_type -> taskengine.v1.BackfillScheduleResponse
+	47,  // 184: taskengine.v1.TaskService.Version:output_type -> taskengine.v1.VersionResponse
+	147, // [147:185] is the sub-list for method output_type
+	109, // [109:147] is the sub-list for method input_type
+	109, // [109:109] is the sub-list for extension type_name
+	109, // [109:109] is the sub-list for extension extendee
+	0,   // [0:109] is the sub-list for field type_name
 }
 
 func init() { file_taskengine_v1_taskengine_proto_init() }
@@ -6829,17 +7428,17 @@ func file_taskengine_v1_taskengine_proto_init() {
 		(*RescheduleRequest_At)(nil),
 		(*RescheduleRequest_In)(nil),
 	}
-	file_taskengine_v1_taskengine_proto_msgTypes[41].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[46].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[48].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[71].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[50].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[55].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[57].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[80].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_taskengine_v1_taskengine_proto_rawDesc), len(file_taskengine_v1_taskengine_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   100,
+			NumMessages:   109,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

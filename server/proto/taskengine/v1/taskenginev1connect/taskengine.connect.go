@@ -66,6 +66,14 @@ const (
 	TaskServiceFailProcedure = "/taskengine.v1.TaskService/Fail"
 	// TaskServiceRescheduleProcedure is the fully-qualified name of the TaskService's Reschedule RPC.
 	TaskServiceRescheduleProcedure = "/taskengine.v1.TaskService/Reschedule"
+	// TaskServiceListKeysProcedure is the fully-qualified name of the TaskService's ListKeys RPC.
+	TaskServiceListKeysProcedure = "/taskengine.v1.TaskService/ListKeys"
+	// TaskServiceGetKeyProcedure is the fully-qualified name of the TaskService's GetKey RPC.
+	TaskServiceGetKeyProcedure = "/taskengine.v1.TaskService/GetKey"
+	// TaskServiceResumeKeyProcedure is the fully-qualified name of the TaskService's ResumeKey RPC.
+	TaskServiceResumeKeyProcedure = "/taskengine.v1.TaskService/ResumeKey"
+	// TaskServiceSkipKeyProcedure is the fully-qualified name of the TaskService's SkipKey RPC.
+	TaskServiceSkipKeyProcedure = "/taskengine.v1.TaskService/SkipKey"
 	// TaskServiceListTypesProcedure is the fully-qualified name of the TaskService's ListTypes RPC.
 	TaskServiceListTypesProcedure = "/taskengine.v1.TaskService/ListTypes"
 	// TaskServicePauseTypeProcedure is the fully-qualified name of the TaskService's PauseType RPC.
@@ -160,6 +168,19 @@ type TaskServiceClient interface {
 	Fail(context.Context, *v1.FailRequest) (*v1.FailResponse, error)
 	// Reschedule sets the time at which a task is due that is not running.
 	Reschedule(context.Context, *v1.RescheduleRequest) (*v1.RescheduleResponse, error)
+	// ListKeys returns ordering keys whose tasks run or wait, in their order. A store in
+	// files reads every key between two that it returns.
+	ListKeys(context.Context, *v1.ListKeysRequest) (*v1.ListKeysResponse, error)
+	// GetKey returns the tasks of an ordering key that run or wait, in the order in which
+	// they run. It answers not_found if there is none.
+	GetKey(context.Context, *v1.GetKeyRequest) (*v1.GetKeyResponse, error)
+	// ResumeKey resumes the head of an ordering key that is in the state error and stops the
+	// key. If the head is in another state, the code is failed_precondition.
+	ResumeKey(context.Context, *v1.ResumeKeyRequest) (*v1.ResumeKeyResponse, error)
+	// SkipKey ends the head of an ordering key that is in the state error as failed, so that
+	// the next task of the key runs. If the head is in another state, the code is
+	// failed_precondition.
+	SkipKey(context.Context, *v1.SkipKeyRequest) (*v1.SkipKeyResponse, error)
 	// ListTypes returns every type that is configured, was paused or resumed, or has tasks.
 	// With a store in files, types that have only ended tasks are left out.
 	ListTypes(context.Context, *v1.ListTypesRequest) (*v1.ListTypesResponse, error)
@@ -309,6 +330,30 @@ func NewTaskServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			httpClient,
 			baseURL+TaskServiceRescheduleProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("Reschedule")),
+			connect.WithClientOptions(opts...),
+		),
+		listKeys: connect.NewClient[v1.ListKeysRequest, v1.ListKeysResponse](
+			httpClient,
+			baseURL+TaskServiceListKeysProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("ListKeys")),
+			connect.WithClientOptions(opts...),
+		),
+		getKey: connect.NewClient[v1.GetKeyRequest, v1.GetKeyResponse](
+			httpClient,
+			baseURL+TaskServiceGetKeyProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("GetKey")),
+			connect.WithClientOptions(opts...),
+		),
+		resumeKey: connect.NewClient[v1.ResumeKeyRequest, v1.ResumeKeyResponse](
+			httpClient,
+			baseURL+TaskServiceResumeKeyProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("ResumeKey")),
+			connect.WithClientOptions(opts...),
+		),
+		skipKey: connect.NewClient[v1.SkipKeyRequest, v1.SkipKeyResponse](
+			httpClient,
+			baseURL+TaskServiceSkipKeyProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("SkipKey")),
 			connect.WithClientOptions(opts...),
 		),
 		listTypes: connect.NewClient[v1.ListTypesRequest, v1.ListTypesResponse](
@@ -465,6 +510,10 @@ type taskServiceClient struct {
 	resume           *connect.Client[v1.ResumeRequest, v1.ResumeResponse]
 	fail             *connect.Client[v1.FailRequest, v1.FailResponse]
 	reschedule       *connect.Client[v1.RescheduleRequest, v1.RescheduleResponse]
+	listKeys         *connect.Client[v1.ListKeysRequest, v1.ListKeysResponse]
+	getKey           *connect.Client[v1.GetKeyRequest, v1.GetKeyResponse]
+	resumeKey        *connect.Client[v1.ResumeKeyRequest, v1.ResumeKeyResponse]
+	skipKey          *connect.Client[v1.SkipKeyRequest, v1.SkipKeyResponse]
 	listTypes        *connect.Client[v1.ListTypesRequest, v1.ListTypesResponse]
 	pauseType        *connect.Client[v1.PauseTypeRequest, v1.PauseTypeResponse]
 	resumeType       *connect.Client[v1.ResumeTypeRequest, v1.ResumeTypeResponse]
@@ -579,6 +628,42 @@ func (c *taskServiceClient) Fail(ctx context.Context, req *v1.FailRequest) (*v1.
 // Reschedule calls taskengine.v1.TaskService.Reschedule.
 func (c *taskServiceClient) Reschedule(ctx context.Context, req *v1.RescheduleRequest) (*v1.RescheduleResponse, error) {
 	response, err := c.reschedule.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// ListKeys calls taskengine.v1.TaskService.ListKeys.
+func (c *taskServiceClient) ListKeys(ctx context.Context, req *v1.ListKeysRequest) (*v1.ListKeysResponse, error) {
+	response, err := c.listKeys.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// GetKey calls taskengine.v1.TaskService.GetKey.
+func (c *taskServiceClient) GetKey(ctx context.Context, req *v1.GetKeyRequest) (*v1.GetKeyResponse, error) {
+	response, err := c.getKey.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// ResumeKey calls taskengine.v1.TaskService.ResumeKey.
+func (c *taskServiceClient) ResumeKey(ctx context.Context, req *v1.ResumeKeyRequest) (*v1.ResumeKeyResponse, error) {
+	response, err := c.resumeKey.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// SkipKey calls taskengine.v1.TaskService.SkipKey.
+func (c *taskServiceClient) SkipKey(ctx context.Context, req *v1.SkipKeyRequest) (*v1.SkipKeyResponse, error) {
+	response, err := c.skipKey.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
 	}
@@ -824,6 +909,19 @@ type TaskServiceHandler interface {
 	Fail(context.Context, *v1.FailRequest) (*v1.FailResponse, error)
 	// Reschedule sets the time at which a task is due that is not running.
 	Reschedule(context.Context, *v1.RescheduleRequest) (*v1.RescheduleResponse, error)
+	// ListKeys returns ordering keys whose tasks run or wait, in their order. A store in
+	// files reads every key between two that it returns.
+	ListKeys(context.Context, *v1.ListKeysRequest) (*v1.ListKeysResponse, error)
+	// GetKey returns the tasks of an ordering key that run or wait, in the order in which
+	// they run. It answers not_found if there is none.
+	GetKey(context.Context, *v1.GetKeyRequest) (*v1.GetKeyResponse, error)
+	// ResumeKey resumes the head of an ordering key that is in the state error and stops the
+	// key. If the head is in another state, the code is failed_precondition.
+	ResumeKey(context.Context, *v1.ResumeKeyRequest) (*v1.ResumeKeyResponse, error)
+	// SkipKey ends the head of an ordering key that is in the state error as failed, so that
+	// the next task of the key runs. If the head is in another state, the code is
+	// failed_precondition.
+	SkipKey(context.Context, *v1.SkipKeyRequest) (*v1.SkipKeyResponse, error)
 	// ListTypes returns every type that is configured, was paused or resumed, or has tasks.
 	// With a store in files, types that have only ended tasks are left out.
 	ListTypes(context.Context, *v1.ListTypesRequest) (*v1.ListTypesResponse, error)
@@ -969,6 +1067,30 @@ func NewTaskServiceHandler(svc TaskServiceHandler, opts ...connect.HandlerOption
 		TaskServiceRescheduleProcedure,
 		svc.Reschedule,
 		connect.WithSchema(taskServiceMethods.ByName("Reschedule")),
+		connect.WithHandlerOptions(opts...),
+	)
+	taskServiceListKeysHandler := connect.NewUnaryHandlerSimple(
+		TaskServiceListKeysProcedure,
+		svc.ListKeys,
+		connect.WithSchema(taskServiceMethods.ByName("ListKeys")),
+		connect.WithHandlerOptions(opts...),
+	)
+	taskServiceGetKeyHandler := connect.NewUnaryHandlerSimple(
+		TaskServiceGetKeyProcedure,
+		svc.GetKey,
+		connect.WithSchema(taskServiceMethods.ByName("GetKey")),
+		connect.WithHandlerOptions(opts...),
+	)
+	taskServiceResumeKeyHandler := connect.NewUnaryHandlerSimple(
+		TaskServiceResumeKeyProcedure,
+		svc.ResumeKey,
+		connect.WithSchema(taskServiceMethods.ByName("ResumeKey")),
+		connect.WithHandlerOptions(opts...),
+	)
+	taskServiceSkipKeyHandler := connect.NewUnaryHandlerSimple(
+		TaskServiceSkipKeyProcedure,
+		svc.SkipKey,
+		connect.WithSchema(taskServiceMethods.ByName("SkipKey")),
 		connect.WithHandlerOptions(opts...),
 	)
 	taskServiceListTypesHandler := connect.NewUnaryHandlerSimple(
@@ -1133,6 +1255,14 @@ func NewTaskServiceHandler(svc TaskServiceHandler, opts ...connect.HandlerOption
 			taskServiceFailHandler.ServeHTTP(w, r)
 		case TaskServiceRescheduleProcedure:
 			taskServiceRescheduleHandler.ServeHTTP(w, r)
+		case TaskServiceListKeysProcedure:
+			taskServiceListKeysHandler.ServeHTTP(w, r)
+		case TaskServiceGetKeyProcedure:
+			taskServiceGetKeyHandler.ServeHTTP(w, r)
+		case TaskServiceResumeKeyProcedure:
+			taskServiceResumeKeyHandler.ServeHTTP(w, r)
+		case TaskServiceSkipKeyProcedure:
+			taskServiceSkipKeyHandler.ServeHTTP(w, r)
 		case TaskServiceListTypesProcedure:
 			taskServiceListTypesHandler.ServeHTTP(w, r)
 		case TaskServicePauseTypeProcedure:
@@ -1230,6 +1360,22 @@ func (UnimplementedTaskServiceHandler) Fail(context.Context, *v1.FailRequest) (*
 
 func (UnimplementedTaskServiceHandler) Reschedule(context.Context, *v1.RescheduleRequest) (*v1.RescheduleResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.Reschedule is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) ListKeys(context.Context, *v1.ListKeysRequest) (*v1.ListKeysResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.ListKeys is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) GetKey(context.Context, *v1.GetKeyRequest) (*v1.GetKeyResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.GetKey is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) ResumeKey(context.Context, *v1.ResumeKeyRequest) (*v1.ResumeKeyResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.ResumeKey is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) SkipKey(context.Context, *v1.SkipKeyRequest) (*v1.SkipKeyResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.SkipKey is not implemented"))
 }
 
 func (UnimplementedTaskServiceHandler) ListTypes(context.Context, *v1.ListTypesRequest) (*v1.ListTypesResponse, error) {

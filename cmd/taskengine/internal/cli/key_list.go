@@ -1,0 +1,68 @@
+package cli
+
+import (
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/taskengine/taskengine/cmd/taskengine/internal/exit"
+	"github.com/taskengine/taskengine/server"
+	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
+)
+
+func newKeyList(a *app) *cobra.Command {
+	req, limit := &taskenginev1.ListKeysRequest{}, 0
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List ordering keys whose tasks run or wait, each with its head",
+		Long: `List ordering keys whose tasks run or wait, in their order. The tasks of a key run one at a
+time: the head is the one that runs or is to run next, and the others are behind it. Keys that
+are stopped by an error have a head in this state: --state error lists them.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if limit < 1 {
+				return exit.Errorf(exit.Usage, "--limit is %d, and must be 1 or more", limit)
+			}
+			return a.with(func(c *client) error { return a.listKeys(cmd, c, req, limit) })
+		},
+	}
+	cmd.Flags().StringVar(&req.PageToken, "after", "", "only keys after this one")
+	cmd.Flags().StringSliceVar(&req.States, "state", nil, "only keys whose head is in this state; may be given more than once")
+	cmd.Flags().BoolVar(&req.Behind, "behind", false, "only keys of which tasks are behind the head")
+	cmd.Flags().IntVar(&limit, "limit", 50, "at most so many")
+	return cmd
+}
+
+// listKeys shows at most limit keys.
+func (a *app) listKeys(cmd *cobra.Command, c *client, req *taskenginev1.ListKeysRequest, limit int) error {
+	var rows [][]string
+	now := time.Now()
+	for left := limit; left > 0; {
+		req.Limit = uint32(min(left, server.MaxList))
+		res, err := call(cmd.Context(), c, c.ListKeys, req)
+		if err != nil {
+			return err
+		}
+		for _, k := range res.GetKeys() {
+			if a.json() {
+				if err := a.printJSON(keyToJSON(k)); err != nil {
+					return err
+				}
+				continue
+			}
+			h := k.GetHead()
+			rows = append(rows, []string{k.GetKey(), h.GetId(), h.GetType(), h.GetState(), behindWords(k), age(now, k.GetOldestReadyAt()), h.GetError()})
+		}
+		left -= len(res.GetKeys())
+		if req.PageToken = res.GetNextPageToken(); req.PageToken == "" {
+			break
+		}
+	}
+	if req.GetPageToken() != "" {
+		a.note("there are more; --limit shows more, and --after %s those that follow", req.GetPageToken())
+	}
+	if a.json() {
+		return nil
+	}
+	return a.printTable([]string{"KEY", "HEAD", "TYPE", "STATE", "BEHIND", "OLDEST", "ERROR"}, rows)
+}
