@@ -137,8 +137,8 @@ func (r reader) checkOrder(s *Scenario, at places) {
 	}
 	for i := range s.Tasks {
 		f := &s.Tasks[i]
-		if f.Keys == 0 || !s.serial(f) {
-			r.Fault(at.at("ordered"), "tasks named %s have no order: they need keys, and a limit with per: %s and max: 1", f.Name, PerKey)
+		if f.Keys == 0 {
+			r.Fault(at.at("ordered"), "tasks named %s have no order: they need keys", f.Name)
 		}
 		if f.Delayed() || f.Types > 1 {
 			r.Fault(at.at("ordered"), "tasks named %s have no order: remove after, and have one type", f.Name)
@@ -146,11 +146,9 @@ func (r reader) checkOrder(s *Scenario, at places) {
 	}
 }
 
-// serial reports whether tasks of one key run one at a time.
-func (s *Scenario) serial(f *Flow) bool {
-	return slices.ContainsFunc(s.Limits, func(l Limit) bool {
-		return l.Per == PerKey && l.Max == 1 && slices.Contains(f.Limits, l.Name)
-	})
+// limitsKeys reports whether a limit counts tasks by their key.
+func (s *Scenario) limitsKeys() bool {
+	return slices.ContainsFunc(s.Limits, func(l Limit) bool { return l.Per == PerKey })
 }
 
 // rated reports whether a limit has a rate.

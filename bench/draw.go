@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"maps"
 	"math/rand/v2"
 	"sort"
 	"strconv"
@@ -14,7 +15,7 @@ import (
 type draw struct {
 	flow int32
 	typ  int32   // the number of the type within the flow
-	key  int32   // the number of the ordering key; -1 is none
+	key  int32   // the number of the key; -1 is none
 	size int32   // of the payload
 	from int32   // the offset of the payload in the noise
 	part float64 // 0..1: the time of the task within Flow.Within
@@ -80,10 +81,11 @@ type requester struct {
 	types [][]string // by flow
 	noise []byte     // payloads are parts of it: random, so that a store cannot compress them
 	heads []map[string]string
+	named bool // tasks have their key in the header "key", too
 }
 
 func newRequester(s *Scenario) *requester {
-	q := &requester{s: s, noise: make([]byte, noiseStarts+maxPayload)}
+	q := &requester{s: s, noise: make([]byte, noiseStarts+maxPayload), named: !s.Ordered || s.limitsKeys()}
 	var seed [32]byte
 	seed[0] = byte(s.Load.Seed)
 	_, _ = rand.NewChaCha8(seed).Read(q.noise) // never fails
@@ -108,8 +110,16 @@ func (q *requester) request(id task.ID, d draw, due time.Time) engine.Request {
 		ID: id, Type: q.types[d.flow][d.typ], Payload: q.noise[d.from:][:d.size],
 		Headers: q.heads[d.flow], At: due,
 	}
-	if d.key >= 0 {
-		r.OrderingKey = "k" + strconv.Itoa(int(d.key))
+	if d.key < 0 {
+		return r
+	}
+	key := "k" + strconv.Itoa(int(d.key))
+	if q.s.Ordered {
+		r.OrderingKey = key
+	}
+	if q.named {
+		r.Headers = map[string]string{"key": key}
+		maps.Copy(r.Headers, q.heads[d.flow])
 	}
 	return r
 }

@@ -155,7 +155,7 @@ func TestEveryKindOfLoadAndTaskIsRun(t *testing.T) {
 		"one at a time": {"tasks.0.concurrency=1"},
 		"relaxed":       {"tasks.0.relaxed=true"},
 		"limits": {
-			"limits=[{name: all, max: 9, rate: {count: 500, per: 1s, burst: 5}}, {name: key, of: all, max: 1, per: ordering_key}, {name: tenant, max: 5, per: headers.tenant}]",
+			"limits=[{name: all, max: 9, rate: {count: 500, per: 1s, burst: 5}}, {name: key, of: all, max: 1, per: headers.key}, {name: tenant, max: 5, per: headers.tenant}]",
 			"tasks=[{name: a, keys: 20, zipf: 1.2, tenant: x, limits: [key, tenant], handler: {sleep: 1ms}}]", "ordered=true",
 		},
 	} {

@@ -73,7 +73,7 @@ type Flow struct {
 	Share       float64           `json:"share"`               // of the load, relative to the other flows
 	Types       int               `json:"types"`               // number of types, chosen evenly
 	Payload     int               `json:"payload"`             // bytes
-	Keys        int               `json:"keys"`                // ordering keys; 0 is none
+	Keys        int               `json:"keys"`                // number of keys; 0 is none
 	Zipf        float64           `json:"zipf"`                // exponent of the distribution of keys, more than 1; 0 is evenly
 	Priority    uint8             `json:"priority"`            // see policy.Type
 	Tenant      string            `json:"tenant"`              // the header "tenant"; "" is none
@@ -126,7 +126,7 @@ type Limit struct {
 
 // The values of Limit.Per.
 const (
-	PerKey    = "ordering_key"
+	PerKey    = "headers.key"
 	PerTenant = "headers.tenant"
 )
 

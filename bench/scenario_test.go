@@ -136,7 +136,7 @@ func TestMistakesAreReportedWithTheirPlaceAndACorrection(t *testing.T) {
 		"no limit":           {head + "load: {shape: poisson, rate: 1/s}\ntasks: [{name: a, limits: [b]}]", `t.yaml:5:8: types.a.limits.0: there is no limit "b"`},
 		"limits in a circle": {head + "load: {shape: poisson, rate: 1/s}\nlimits: [{name: b, max: 1, of: b}]\ntasks: [{name: a}]", "circle"},
 		"same limit":         {head + "load: {shape: poisson, rate: 1/s}\nlimits: [{name: b, max: 1}, {name: b, max: 2}]\ntasks: [{name: a}]", "two limits are named b"},
-		"per what":           {head + "load: {shape: poisson, rate: 1/s}\nlimits: [{name: b, max: 1, per: payload.x}]\ntasks: [{name: a}]", "use ordering_key or headers.tenant"},
+		"per what":           {head + "load: {shape: poisson, rate: 1/s}\nlimits: [{name: b, max: 1, per: payload.x}]\ntasks: [{name: a}]", "use headers.key or headers.tenant"},
 		"no order":           {head + "load: {shape: poisson, rate: 1/s}\nordered: true\ntasks: [{name: a}]", "tasks named a have no order: they need keys"},
 		"killing nothing":    {head + "load: {shape: poisson, rate: 1/s}\nfaults: {kill_plugin: 1s}\ntasks: [{name: a}]", "needs tasks with the handler go or python"},
 		"killing too often":  {head + "load: {shape: poisson, rate: 1/s}\nfaults: {kill_node: 1ms}\ntasks: [{name: a}]", "lets nothing run"},

@@ -99,7 +99,7 @@ func (s *Scenario) offered(rate float64) float64 {
 type line struct {
 	Offset string `json:"offset"` // a duration since the start
 	Type   string `json:"type"`   // the name of one of the flows of the scenario
-	Key    string `json:"key"`    // the ordering key, or ""
+	Key    string `json:"key"`    // of the task, or ""
 	Size   int    `json:"size"`   // of the payload, in bytes
 }
 

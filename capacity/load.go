@@ -190,6 +190,9 @@ func (r reader) arrivals(n config.Value, t *Type) {
 	})(n)
 }
 
+// valueHeader is the header with the made-up value that limits count by which have a per.
+const valueHeader = "value"
+
 func (r reader) limit(n config.Value) policy.Limit {
 	var l policy.Limit
 	var rate float64
@@ -200,7 +203,7 @@ func (r reader) limit(n config.Value) policy.Limit {
 		"rate": r.Rate(&rate, 0, maxRate), "burst": r.Whole(&l.Rate.Burst, 1, maxSlots),
 	})
 	if l.Per != "" {
-		l.Per = "ordering_key" // where the made-up values are
+		l.Per = "headers." + valueHeader
 	}
 	if rate > 0 { // as a whole number of starts in a time that is long enough
 		l.Rate.Count, l.Rate.Per = 1, time.Duration(float64(time.Second)/rate)

@@ -289,7 +289,7 @@ func (r *running) submit(ctx context.Context, from, to int) {
 		binary.LittleEndian.PutUint32(payload, uint32(i))
 		req := engine.Request{Type: a.Type, Payload: payload}
 		if a.Group != "" {
-			req.OrderingKey = task.GroupValues(a.Group, 1)[0] // the value that limits per value use, see reader.limit
+			req.Headers = map[string]string{valueHeader: task.GroupValues(a.Group, 1)[0]}
 		}
 		reqs = append(reqs, req)
 	}
