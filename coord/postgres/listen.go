@@ -140,6 +140,10 @@ func (c *Coord) handle(payload string) {
 	switch kind {
 	case kindWake:
 		_ = c.inProcess.Publish(context.Background(), wakes(rest)...)
+	case kindKey:
+		if h, err := added(rest); err == nil {
+			_ = c.inProcess.Publish(context.Background(), h)
+		}
 	case kindHints:
 		from, text, _ := strings.Cut(rest, ":")
 		if ts, _ := unpack(text); from != c.self { // the hints before the first mistake

@@ -111,7 +111,7 @@ begin
 	end if;
 end $$;
 
--- If the task is behind, the nodes are told its ordering key.
+-- The nodes are told the ordering key of a task that is behind.
 create or replace function {schema}.add_bytes(type text, payload bytea default null, key text default null, ordering_key text default null,
 	priority integer default null, at timestamptz default null, expires_at timestamptz default null, headers jsonb default null,
 	id uuid default null, wake boolean default true) returns {schema}.receipt language plpgsql volatile security definer
@@ -156,7 +156,7 @@ begin
 	if wake and r.queued then -- of equal ones in a transaction one is sent
 		perform pg_notify({channel}, 'w:' || r.shard);
 	elsif wake and r.shard >> 16 = 1 and r.state = 2 then
-		perform pg_notify({channel}, 'b:' || (r.shard & 65535) || ':' || encode(r.ordering_key, 'base64'));
+		perform pg_notify({channel}, format('k:%s:%s:%s', r.shard & 65535, encode(r.type, 'base64'), encode(r.ordering_key, 'base64')));
 	end if;
 	return (id, true);
 end $$;
