@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/taskengine/taskengine/engine"
@@ -147,7 +148,7 @@ func TestATaskDoesNotRunAgainBeforeItsHandlerHasReturned(t *testing.T) {
 					if runs > 1 {
 						return nil, nil
 					}
-					var in storage.Store = n.store
+					in := n.store
 					if silent {
 						in = hookless{n.store}
 					}
@@ -173,6 +174,7 @@ func TestATransactionThatAsksAtOnceRestsLongerEachTime(t *testing.T) {
 		}))
 		n.submit(engine.Request{Type: "pay"})
 		time.Sleep(time.Hour)
+		synctest.Wait() // its last run has returned
 		if runs > 80 || runs < 20 || n.Stats().Slowed == 0 {
 			t.Errorf("it ran %d times in an hour; %+v", runs, n.Stats())
 		}

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/engine"
-	"github.com/taskengine/taskengine/internal/wakeup"
 	"github.com/taskengine/taskengine/schedule/scheduler"
 )
 
@@ -29,7 +28,14 @@ type overdue struct {
 // WatchSchedules adds how many schedules are overdue, on the node with the role monitor. It looks until ctx ends.
 func (m *Metrics) WatchSchedules(ctx context.Context, e *engine.Engine) {
 	var l scheduler.Lookout
-	for wakeup.Sleep(ctx, overdueEvery) == nil {
+	next := time.NewTicker(overdueEvery)
+	defer next.Stop()
+	for {
+		select {
+		case <-next.C:
+		case <-ctx.Done():
+			return
+		}
 		if !e.Roles()["monitor"] {
 			l = scheduler.Lookout{}
 			m.overdue.Store(nil)
