@@ -143,6 +143,7 @@ func TestTheFileBecomesPolicies(t *testing.T) {
 	limit := policy.Limit{
 		Name: "partner", Of: "payouts", Max: 3, Per: "payload.partner", Overrides: map[string]int{"ACME": 5, "ACME-*": 4},
 		Rate: policy.Rate{Count: 20, Per: time.Second}, Cluster: true, Fair: true, Shares: map[string]int{"ACME": 3, "ACME-*": 2},
+		Nodes: map[string]policy.Nodes{"ACME": {"zone": {"eu"}}, "ACME-*": {"zone": {"eu", "us"}, "name": {"n1"}}},
 	}
 	if diff := cmp.Diff(limit, set.Limits["partner"]); diff != "" {
 		t.Errorf("limit (-want +got)\n%s", diff)

@@ -106,9 +106,20 @@ var limitTable = &object{what: "a limit", fields: []field{
 	{name: "per", doc: "Makes a separate limit for each value at this place: `payload.NAME` for a field of a JSON payload, `headers.NAME`, `key` or `ordering_key`. A task without a value there counts for the empty value.", otherwise: "one limit for all", is: words("a place, such as payload.partner or key", CheckPlace), at: in(func(l *policy.Limit) *string { return &l.Per })},
 	{name: "scope", doc: "What `max` and `rate` count: the tasks of each `node` for itself, or those of all nodes of the `cluster` together.", def: "node", is: oneOf(nil, option[bool]{"node", false}, option[bool]{"cluster", true}), at: in(func(l *policy.Limit) *bool { return &l.Cluster })},
 	{name: "overrides", doc: "A different `max` for single values of `per`. A key with `*` at its end, such as `acme-*`, stands for all values that begin so. An exact value goes before patterns, and a longer pattern before a shorter one.", is: table[int]{of: "numbers", keys: policy.CheckOverride, likely: "VALUE", is: whole[int](0, maxCount, "a number")}, at: in(func(l *policy.Limit) *map[string]int { return &l.Overrides })},
+	{name: "nodes", doc: "Which nodes may run the tasks of single values of `per`, in addition to `nodes` of their types: labels with their values, as there. The keys are like those of `overrides`. Only one limit of a type can have it.", is: table[policy.Nodes]{of: "nodes", keys: policy.CheckPlaced, likely: "VALUE", is: nodesOf{nodesTable}}, at: in(func(l *policy.Limit) *map[string]policy.Nodes { return &l.Nodes })},
 	{name: "fair", doc: "Whether the values of `per` take turns. Otherwise tasks of the same priority start in the order in which they became ready, whatever their values are. Only for a limit that is the first of the `limits` of a type, or above that.", def: "false", is: boolean(), at: in(func(l *policy.Limit) *bool { return &l.Fair })},
 	{name: "shares", doc: "How many turns single values of a fair limit have while a value that is not named has one, 1 to 1000. The keys are like those of `overrides`.", is: table[int]{of: "numbers", keys: policy.CheckShare, likely: "VALUE", is: whole[int](1, policy.LargestShare, "a number")}, at: in(func(l *policy.Limit) *map[string]int { return &l.Shares })},
 }}
+
+// nodesTable is the labels that a node must have.
+var nodesTable = table[[]string]{of: "labels", keys: notEmpty, likely: "LABEL", is: sequence[string]{is: words("text", notEmpty), single: true, least: 1, most: 100}}
+
+// nodesOf is nodesTable for a value of the type policy.Nodes.
+type nodesOf struct{ table[[]string] }
+
+func (n nodesOf) decode(d *decoder, at *node, into any) {
+	n.table.decode(d, at, (*map[string][]string)(into.(*policy.Nodes)))
+}
 
 var rateTable = &object{what: "a rate", fields: []field{
 	{name: "count", doc: "The number of starts.", required: true, is: whole[int](1, maxCount, "a number"), at: in(func(r *policy.Rate) *int { return &r.Count })},
@@ -134,7 +145,7 @@ var typeTable = &object{what: "a type", fields: []field{
 	{name: "delivery", doc: "What happens to a task without an answer, because its node or handler died, it took too long, or a request was lost. `at_least_once` runs it again, so its handler must tolerate repetition. `at_most_once` makes it an error, for a person to decide.", def: "at_least_once", is: oneOf(map[string]string{"exactly_once": "what no engine can promise about the outside world"}, option[policy.Delivery]{"at_least_once", policy.AtLeastOnce}, option[policy.Delivery]{"at_most_once", policy.AtMostOnce}), at: in(func(t *Type) *policy.Delivery { return &t.Delivery })},
 	{name: "relaxed", doc: "Starts a task before the start is durable, which is faster. A crash can lose the start of a run, but never a task or its end. The same version of the task then runs again, so the version is not a fencing token: it does not distinguish the two runs. Not allowed with `at_most_once`.", def: "false", is: boolean(), at: in(func(t *Type) *bool { return &t.Relaxed })},
 	{name: "limits", doc: "The limits that count the tasks. The first is their place in a tree; the others cut across the trees.", otherwise: "none", is: sequence[string]{is: words("the name of a limit", notEmpty), single: true, most: 16}, at: in(func(t *Type) *[]string { return &t.Limits })},
-	{name: "nodes", doc: "Which nodes may run the tasks: those that have each of these labels, see `coordination.labels`, with this value or one of a list of values. `name` is the name of the node, `node.name`.", otherwise: "all nodes", is: table[[]string]{of: "labels", keys: notEmpty, likely: "LABEL", is: sequence[string]{is: words("text", notEmpty), single: true, least: 1, most: 100}}, at: in(func(t *Type) *map[string][]string { return (*map[string][]string)(&t.Nodes) })},
+	{name: "nodes", doc: "Which nodes may run the tasks: those that have each of these labels, see `coordination.labels`, with this value or one of a list of values. `name` is the name of the node, `node.name`.", otherwise: "all nodes", is: nodesTable, at: in(func(t *Type) *map[string][]string { return (*map[string][]string)(&t.Nodes) })},
 	{name: "timeout", doc: "The timeouts of a task.", is: timeoutTable, at: in(func(t *Type) *policy.Timeout { return &t.Timeout })},
 	{name: "retry", doc: "Whether and when another attempt follows a failed one.", is: retryTable, at: in(func(t *Type) *policy.Retry { return &t.Retry })},
 	{name: "retention", doc: "How long finished tasks are kept.", is: retentionTable(true), at: in(func(t *Type) *policy.Retention { return &t.Retention })},

@@ -159,8 +159,7 @@ func (e *Engine) scan(ctx context.Context, s table.Scan) {
 }
 
 func (e *Engine) load(ctx context.Context, l table.Load) {
-	owned := e.cluster.Owned()
-	shards := owned.Of(l.Queue.Type)
+	shards := e.cluster.StartableIn(l.Queue)
 	var page []task.Trigger
 	end := false
 	e.read(ctx, "ready tasks", func(ctx context.Context, from storage.Tasks) (err error) {

@@ -19,6 +19,11 @@ type TypeStatus struct {
 	core.TypeStatus
 	Nodes policy.Nodes // which nodes may run it, by the configuration of this node; none is all
 	RunBy []string     // names of the live nodes that start its tasks, sorted; a node without a name is called by its incarnation
+
+	// Values says for people which nodes may run the tasks of single values, and which live nodes do, such as
+	// "partner acme: zone=eu (b, c)". At most ten keys of policy.Limit.Nodes are told. It is empty if no limit
+	// of the type has any.
+	Values []string
 }
 
 // Types returns the state of every type that is configured, or was paused or unpaused by
@@ -34,7 +39,7 @@ func (e *Engine) Types() (types []TypeStatus) {
 
 // placement adds where a type runs to its state.
 func (e *Engine) placement(s core.TypeStatus) TypeStatus {
-	return TypeStatus{TypeStatus: s, Nodes: e.catalog.policyOf(s.Name).Nodes, RunBy: e.cluster.RunBy(s.Name)}
+	return TypeStatus{TypeStatus: s, Nodes: e.catalog.policyOf(s.Name).Nodes, RunBy: e.cluster.RunBy(s.Name), Values: e.valuesOf(s.Name)}
 }
 
 // UnhandledType is a type of which tasks are ready and that no live node runs.

@@ -49,7 +49,7 @@ const (
 	CodeRetry     = "retry"      // it waits for its next attempt
 	CodePaused    = "paused"     // its type, or a limit, is paused
 	CodeNoHandler = "no_handler" // no handler of its type is configured
-	CodeNoNode    = "no_node"    // no live node may run its type, see policy.Type.Nodes
+	CodeNoNode    = "no_node"    // no live node may run it, see policy.Type.Nodes and policy.Limit.Nodes
 	CodeLimit     = "limit"      // a limit has no free slot
 	CodeRate      = "rate"       // a rate is used up for the moment
 	CodeQueue     = "queue"      // other tasks are before it
@@ -154,6 +154,10 @@ func reasons(now time.Time, t *task.Task, w core.Why, attempts string) []Reason 
 	}
 	if w.NoHandler {
 		add(Reason{Code: CodeNoHandler, Text: noHandlerText(t.Type, w.Unknown)})
+	}
+	if w.Elsewhere {
+		add(Reason{Code: CodeNoNode}) // withNodes knows more
+		return rs
 	}
 	if t.State == task.Submitted {
 		for i, u := range w.Limits {
@@ -350,17 +354,23 @@ func (e *Engine) elsewhere(t *task.Task) (Reason, bool) {
 	case cluster.RunnerGone:
 		return Reason{Code: CodeNodeGone, Text: fmt.Sprintf("attempt %d ran since %s on a node that is gone; what becomes of it is decided when that is certain", t.Attempt, since)}, true
 	case cluster.StartsThere:
-		if !e.cluster.IsRun(t.Type) {
-			return Reason{}, false // it owns the shard, as no node runs the type
+		if !e.cluster.IsQueueRun(t.Queue()) {
+			return Reason{}, false // it owns the shard, as no node runs the type, or the value
 		}
 		return Reason{Code: CodeElsewhere, Text: "node " + node + " is to start it, and knows why it does not"}, true
 	}
 	return Reason{}, false
 }
 
-// withNodes says of a type that this node does not run why no node does, or that others do.
+// withNodes says of a type or a value that this node does not run why no node does, or that others do.
 func (e *Engine) withNodes(t *task.Task, rs []Reason) []Reason {
 	for i := range rs {
+		if rs[i].Code == CodeNoNode {
+			if rs[i].Text = e.cluster.UnplacedValue(t.Queue()); rs[i].Text == "" {
+				rs[i].Text = "this node does not match nodes: " + e.catalog.wantedFor(t.Queue())
+			}
+			continue
+		}
 		if rs[i].Code != CodeNoHandler {
 			continue
 		}

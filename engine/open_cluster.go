@@ -24,7 +24,9 @@ const DefaultLease = 4 * time.Second
 func (e *Engine) newCluster() (*cluster.Cluster, error) {
 	c := &e.config
 	ids := task.NewIDs(seed()) // not those of tasks: incarnations go by the wall clock, and ids never go back
+	places, matched := placesOf(c)
 	return cluster.New(cluster.Config{
+		Places: places, Matched: matched,
 		Store: c.Store, Membership: c.Membership, Elector: c.Elector, Bus: c.Bus, Peers: c.Peers, Settings: c.Settings, Lease: c.Lease,
 		Semaphore: c.Semaphore, Rates: c.Rates,
 		Name: c.Name, Labels: c.Labels, Handlers: slices.Sorted(maps.Keys(c.Handlers)), Types: slices.Sorted(maps.Keys(c.Policies.Types)), IDs: ids, Log: c.Log,
@@ -36,6 +38,8 @@ func (e *Engine) newCluster() (*cluster.Cluster, error) {
 			IsConfigured: func(typ string) bool { return e.catalog.types[typ] != nil },
 			Nodes:        c.nodesOf,
 			MayRun:       c.mayRun,
+			Place:        func(q task.Queue) core.Place { return e.catalog.placeOf(q) },
+			Wanted:       func(q task.Queue) string { return e.catalog.wantedFor(q) },
 			Limit:        e.applyLimits,
 			IsDraining:   e.isClosing,
 			StopAll:      e.stopRunning,

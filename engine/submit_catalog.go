@@ -15,14 +15,15 @@ import (
 // catalog is what the engine knows of types before a task of them exists: it makes the rows of
 // requests. It is read only, except for ids, which is safe for concurrent use.
 type catalog struct {
-	policies  policy.Set
-	types     map[string]*typeInfo // those that are configured
-	unknown   *typeInfo            // for the others
-	layouts   map[string][]string  // by type, the sources of the values of groups
-	heaviest  map[string]heaviest  // by limit
-	isDivided bool                 // several databases hold the tasks
-	ids       *task.IDs
-	now       func() time.Time // for ids
+	policies   policy.Set
+	types      map[string]*typeInfo  // those that are configured
+	unknown    *typeInfo             // for the others
+	layouts    map[string][]string   // by type, the sources of the values of groups
+	placements map[string]*placement // of the types that have values with nodes of their own
+	heaviest   map[string]heaviest   // by limit
+	isDivided  bool                  // several databases hold the tasks
+	ids        *task.IDs
+	now        func() time.Time // for ids
 }
 
 // newCatalog returns the catalog of a configuration. isShared says whether other nodes may use the
@@ -36,6 +37,7 @@ func newCatalog(ctx context.Context, c *Config, now func() time.Time, isShared b
 		policies: c.Policies, types: make(map[string]*typeInfo), unknown: newTypeInfo(policy.Set{}, policy.DefaultType(), nil, nil),
 		layouts: layouts, heaviest: heaviestOf(c.Policies), ids: task.NewIDs(seed()), now: now,
 	}
+	k.placements = placements(c, layouts)
 	_, k.isDivided = c.Store.(storage.ShardBound)
 	for name, p := range c.Policies.Types {
 		k.types[name] = newTypeInfo(c.Policies, p, layouts[name], c.Values)

@@ -2,6 +2,8 @@ package server
 
 import (
 	"context"
+	"slices"
+	"strings"
 
 	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
 )
@@ -20,7 +22,7 @@ func (a *API) ListTypes(ctx context.Context, _ *taskenginev1.ListTypesRequest) (
 	for _, t := range types {
 		res.Types = append(res.Types, &taskenginev1.Type{
 			Name: text(t.Name), Configured: t.Known, Handled: t.Handled, Paused: t.Paused, Running: uint32(t.Running),
-			Nodes: text(t.Nodes.String()), RunBy: texts(t.RunBy),
+			Nodes: text(strings.Join(slices.DeleteFunc(append([]string{t.Nodes.String()}, t.Values...), func(s string) bool { return s == "" }), "; ")), RunBy: texts(t.RunBy),
 		})
 	}
 	return res, nil

@@ -51,6 +51,20 @@ func (c *checker) add(text string, path ...string) {
 	c.found = append(c.found, Problem{Path: path, Text: text})
 }
 
+// placed checks that one limit of a type at most names nodes for its values.
+func (c *checker) placed(t Type, at func(...string) []string) {
+	first := ""
+	for _, l := range c.set.Keyed(t) {
+		switch {
+		case len(l.Nodes) == 0:
+		case first == "":
+			first = l.Name
+		default:
+			c.add(fmt.Sprintf("limits %s and %s both name nodes for their values; only one limit of a type can", first, l.Name), at("limits")...)
+		}
+	}
+}
+
 func (c *checker) limit(name string, l Limit) {
 	at := func(field string) []string { return []string{"limits", name, field} }
 	if name == "" {
@@ -80,6 +94,7 @@ func (c *checker) limit(name string, l Limit) {
 			c.add("must be 0 (no limit) or more", append(at("overrides"), value)...)
 		}
 	}
+	c.places(name, l)
 	c.fair(l, at)
 	if r := l.Rate; !r.IsZero() {
 		if r.Count < 0 || r.Burst < 0 {
@@ -163,6 +178,7 @@ func (c *checker) typ(name string, t Type) {
 		}
 	}
 	c.nodes(t.Nodes, at)
+	c.placed(t, at)
 	c.typeLimits(t, at)
 	c.durations(t, at)
 	c.retry(t.Retry, at)

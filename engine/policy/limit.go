@@ -13,14 +13,15 @@ import (
 // for each value that Per finds, below the parent limit of the same task.
 type Limit struct {
 	Name      string
-	Of        string         // the name of the limit above; "" if there is none
-	Max       int            // number of slots; 0 is no limit
-	Rate      Rate           // how many tasks may start within some time; the zero Rate is no limit
-	Per       string         // where the value of a task is found, such as "payload.partner", or "func.NAME" for what a function of engine.Config computes; "" if there is one limit for all
-	Overrides map[string]int // Max for particular values of Per: exact values, and patterns such as acme-*, which stand for all values that begin with acme-
-	Cluster   bool           // Max and Rate count the tasks of all nodes together, and not those of each node
-	Fair      bool           // the values of Per take turns; otherwise the task that has been ready for longer goes first, whatever its value is
-	Shares    map[string]int // of a fair limit: how many turns particular values get while another value gets one; the keys are like those of Overrides
+	Of        string           // the name of the limit above; "" if there is none
+	Max       int              // number of slots; 0 is no limit
+	Rate      Rate             // how many tasks may start within some time; the zero Rate is no limit
+	Per       string           // where the value of a task is found, such as "payload.partner", or "func.NAME" for what a function of engine.Config computes; "" if there is one limit for all
+	Overrides map[string]int   // Max for particular values of Per: exact values, and patterns such as acme-*, which stand for all values that begin with acme-
+	Cluster   bool             // Max and Rate count the tasks of all nodes together, and not those of each node
+	Fair      bool             // the values of Per take turns; otherwise the task that has been ready for longer goes first, whatever its value is
+	Nodes     map[string]Nodes // which nodes may run the tasks of particular values of Per; the keys are like those of Overrides
+	Shares    map[string]int   // of a fair limit: how many turns particular values get while another value gets one; the keys are like those of Overrides
 }
 
 // Rate is a token bucket: it allows Count starts in each Per, and up to Burst starts at once. Burst 0
@@ -52,20 +53,41 @@ func (l Limit) ShareFor(value string) int {
 	return 1
 }
 
+// PlaceOf returns the key of Nodes that holds for one value of Per. It is found as MaxFor finds its number in
+// Overrides. ok is false if there is none: then the nodes of the type may run the tasks.
+func (l Limit) PlaceOf(value string) (key string, ok bool) { return find(l.Nodes, value) }
+
 // lookUp returns the number for one value of Per, if there is one. The keys are values and patterns.
 func lookUp(numbers map[string]int, value string) (n int, ok bool) {
-	if len(numbers) == 0 {
-		return 0, false
+	key, ok := find(numbers, value)
+	return numbers[key], ok
+}
+
+// find returns the key that holds for one value of Per, if there is one. The keys are values and patterns.
+func find[T any](all map[string]T, value string) (key string, ok bool) {
+	if len(all) == 0 {
+		return "", false
 	}
-	if n, ok = numbers[value]; ok {
-		return n, true
+	if _, ok = all[value]; ok {
+		return value, true
 	}
 	for end := len(value); end >= 0; end-- {
-		if n, ok = numbers[value[:end]+"*"]; ok {
-			return n, true
+		if _, ok = all[value[:end]+"*"]; ok {
+			return value[:end] + "*", true
 		}
 	}
-	return 0, false
+	return "", false
+}
+
+// PlacedBy returns the limit of a type that says which nodes may run the tasks of single values. ok is
+// false if there is none.
+func (s Set) PlacedBy(t Type) (by Limit, ok bool) {
+	for _, l := range s.Keyed(t) {
+		if len(l.Nodes) > 0 {
+			return l, true
+		}
+	}
+	return by, false
 }
 
 // LargestShare is the largest number in Limit.Shares. A value with a share of n may start n tasks in a row.

@@ -1,6 +1,9 @@
 package policy
 
 import (
+	"encoding/json"
+	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -36,6 +39,54 @@ func (n Nodes) String() string {
 		parts = append(parts, key+"="+strings.Join(n[key], "|"))
 	}
 	return strings.Join(parts, ", ")
+}
+
+// Key returns a text that two selectors share exactly if they name the same keys and values.
+func (n Nodes) Key() string {
+	sorted := make(map[string][]string, len(n))
+	for key, values := range n {
+		sorted[key] = slices.Compact(slices.Sorted(slices.Values(values)))
+	}
+	text, err := json.Marshal(sorted)
+	if err != nil {
+		panic("policy: a map of texts is no JSON: " + err.Error())
+	}
+	return string(text)
+}
+
+// MaxPlaces is how many different selectors the Nodes of one limit may have.
+const MaxPlaces = 100
+
+// places checks which nodes a limit names for single values.
+func (c *checker) places(name string, l Limit) {
+	at := func(more ...string) []string { return append([]string{"limits", name}, more...) }
+	if len(l.Nodes) > 0 && l.Per == "" {
+		c.add("nodes need `per`: they are for particular values", at("nodes")...)
+	}
+	different := make(map[string]bool)
+	for _, value := range slices.Sorted(maps.Keys(l.Nodes)) {
+		if err := CheckPlaced(value); err != nil {
+			c.add(err.Error(), at("nodes", value)...)
+		}
+		if len(l.Nodes[value]) == 0 {
+			c.add("names no node; write a label and its value, or remove the key", at("nodes", value)...)
+		}
+		different[l.Nodes[value].Key()] = true
+		c.nodes(l.Nodes[value], func(more ...string) []string {
+			return at(append([]string{"nodes", value}, more[min(1, len(more)):]...)...)
+		})
+	}
+	if len(different) > MaxPlaces {
+		c.add(fmt.Sprintf("names %d different sets of nodes, of %d allowed; give nodes a label for what they have in common", len(different), MaxPlaces), at("nodes")...)
+	}
+}
+
+// CheckPlaced returns what is wrong with a key of Limit.Nodes.
+func CheckPlaced(key string) error {
+	if key == "*" {
+		return errors.New("stands for every value; write the nodes of the type instead")
+	}
+	return CheckOverride(key)
 }
 
 // nodes checks the selector of a type.

@@ -3,6 +3,7 @@ package cluster
 import (
 	"encoding/binary"
 	"slices"
+	"strings"
 
 	"github.com/taskengine/taskengine/coord"
 	"github.com/taskengine/taskengine/engine/internal/core"
@@ -13,8 +14,9 @@ import (
 // computes the same assignment by itself, and when a node comes or goes only its shards move:
 // rendezvous hashing (Thaler and Ravishankar 1998). A draining node owns nothing. The shards of a
 // type are divided among the nodes that handle it. Those of a type that no node handles are
-// divided among all nodes, so that one of them reports that its tasks wait.
-func assign(self task.ID, members []coord.Member) core.Ownership {
+// divided among all nodes, so that one of them reports that its tasks wait. So are those of the values of
+// a type that have nodes of their own: places has the keys of their selectors, by type.
+func assign(self task.ID, members []coord.Member, places map[string][]string) core.Ownership {
 	var able []coord.Member
 	handled := make(map[string][]task.ID)
 	for _, m := range members {
@@ -31,16 +33,41 @@ func assign(self task.ID, members []coord.Member) core.Ownership {
 		all[i] = m.Incarnation
 	}
 	own := core.Ownership{Others: shardsOf(self, all)}
-	for typ, by := range handled {
-		if len(by) == len(all) {
-			continue // the same as of others
-		}
+	divide := func(name string, by []task.ID) {
 		if own.Types == nil {
 			own.Types = make(map[string]*task.Shards)
 		}
-		own.Types[typ] = shardsOf(self, by)
+		own.Types[name] = shardsOf(self, by)
+	}
+	for typ, by := range handled {
+		if len(by) < len(all) && !strings.HasPrefix(typ, matched) { // otherwise the same as of others
+			divide(typ, by)
+		}
+	}
+	for typ, keys := range places {
+		for _, key := range keys {
+			by := both(handled[typ], handled[matched+key])
+			if len(by) == 0 {
+				by = all
+			}
+			divide(core.OwnedAs(typ, key), by)
+		}
 	}
 	return own
+}
+
+// matched begins what a node announces beside the types that it runs: the keys of the selectors of values
+// that it matches, by its own configuration.
+const matched = "\x01"
+
+// both returns the elements of a that are in b.
+func both(a, b []task.ID) (some []task.ID) {
+	for _, id := range a {
+		if slices.Contains(b, id) {
+			some = append(some, id)
+		}
+	}
+	return some
 }
 
 // shardsOf returns the shards that self has among nodes; nil is all.

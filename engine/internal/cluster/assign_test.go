@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -35,7 +36,7 @@ func TestEveryShardOfATypeHasOneOwner(t *testing.T) {
 		members := drawMembers(t, 1)
 		owned := make([]core.Ownership, len(members))
 		for i, m := range members {
-			owned[i] = assign(m.Incarnation, members)
+			owned[i] = assign(m.Incarnation, members, nil)
 		}
 		for _, typ := range []string{"a", "b", "c", "unhandled"} {
 			able := candidates(members, typ)
@@ -50,6 +51,65 @@ func TestEveryShardOfATypeHasOneOwner(t *testing.T) {
 				}
 				if want := min(1, len(able)); owners != want {
 					t.Fatalf("shard %d of type %s has %d owners among %+v", shard, typ, owners, members)
+				}
+			}
+		}
+	})
+}
+
+// Every shard of a type and a selector has one owner, among the nodes that run the type and match, or
+// among all that do not drain if there is none.
+func TestEveryShardOfAPlaceHasOneOwnerThatMatches(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		members := drawMembers(t, 1)
+		keys := []string{"eu", "us"}
+		for i := range members {
+			for _, key := range keys {
+				if rapid.Bool().Draw(t, key) {
+					members[i].Handlers = append(members[i].Handlers, matched+key)
+				}
+			}
+		}
+		places := map[string][]string{"a": keys, "b": keys[:1]}
+		owned := make([]core.Ownership, len(members))
+		for i, m := range members {
+			owned[i] = assign(m.Incarnation, members, places)
+		}
+		for typ, keys := range places {
+			for _, key := range keys {
+				var matching, alive []int
+				for i, m := range members {
+					if m.Draining {
+						continue
+					}
+					alive = append(alive, i)
+					if slices.Contains(m.Handlers, typ) && slices.Contains(m.Handlers, matched+key) {
+						matching = append(matching, i)
+					}
+				}
+				if len(matching) == 0 {
+					matching = alive
+				}
+				for shard := range uint16(task.ShardCount) {
+					var owners []int
+					for i := range members {
+						if owned[i].Has(core.OwnedAs(typ, key), shard) {
+							owners = append(owners, i)
+						}
+					}
+					if len(owners) != min(1, len(matching)) || len(owners) == 1 && !slices.Contains(matching, owners[0]) {
+						t.Fatalf("shard %d of type %s in %s belongs to %v, of %v, among %+v", shard, typ, key, owners, matching, members)
+					}
+				}
+			}
+		}
+		for i, m := range members {
+			for _, typ := range []string{"a", "b", "c", "unhandled"} {
+				without := assign(m.Incarnation, members, nil)
+				for shard := range uint16(task.ShardCount) {
+					if owned[i].Has(typ, shard) != without.Has(typ, shard) {
+						t.Fatalf("shard %d of type %s has another owner if values have nodes", shard, typ)
+					}
 				}
 			}
 		}
@@ -83,8 +143,8 @@ func TestWhenANodeLeavesOnlyItsShardsMove(t *testing.T) {
 			members[i].Draining, members[i].Handlers = false, nil
 		}
 		for _, m := range members[1:] {
-			before, after := assign(m.Incarnation, members), assign(m.Incarnation, members[1:])
-			left := assign(members[0].Incarnation, members)
+			before, after := assign(m.Incarnation, members, nil), assign(m.Incarnation, members[1:], nil)
+			left := assign(members[0].Incarnation, members, nil)
 			for shard := range uint16(task.ShardCount) {
 				if before.Has("a", shard) && !after.Has("a", shard) || !before.Has("a", shard) && after.Has("a", shard) && !left.Has("a", shard) {
 					t.Fatalf("shard %d has moved", shard)
@@ -106,7 +166,7 @@ func TestAGainIsWhatWasNotOwnedBefore(t *testing.T) {
 					some = append(some, m)
 				}
 			}
-			return assign(self, some)
+			return assign(self, some, nil)
 		}
 		g := gain{before: draw("before"), now: draw("now")}
 		for _, typ := range []string{"a", "b", "c", "unhandled"} {

@@ -89,6 +89,11 @@ type Config struct {
 	Handlers []string          // types that the node runs, sorted
 	Types    []string          // types that the engine's configuration names, sorted
 
+	// Places has, by type, the keys of the selectors of single values, and Matched those that this node
+	// matches, see policy.Limit.Nodes.
+	Places  map[string][]string
+	Matched []string
+
 	IDs    *task.IDs // for incarnations
 	Log    *slog.Logger
 	Engine Engine
@@ -121,6 +126,10 @@ type Engine struct {
 
 	// MayRun reports whether a node of this name, with these labels, may run a type, likewise.
 	MayRun func(typ, name string, labels map[string]string) bool
+
+	// Place returns the place of a queue, and Wanted describes which nodes that is; "" is those of the type.
+	Place  func(q task.Queue) core.Place
+	Wanted func(q task.Queue) string
 
 	// Limit applies the settings of limits, sorted by scope. It is called by one goroutine at a time.
 	Limit func(settings []coord.Setting)

@@ -12,9 +12,9 @@ import (
 // gain is a change of what this node owns.
 type gain struct{ before, now core.Ownership }
 
-// of returns the shards of a type that were gained; nil is all.
-func (g *gain) of(typ string) *task.Shards {
-	now, before := g.now.Of(typ), g.before.Of(typ)
+// of returns the shards of a name of core.Ownership that were gained; nil is all.
+func (g *gain) of(name string) *task.Shards {
+	now, before := g.now.Of(name), g.before.Of(name)
 	switch {
 	case before == nil: // all were owned before
 		return new(task.Shards)
@@ -76,8 +76,8 @@ func (k *Cluster) readGained(ctx context.Context, g *gain) {
 			if typ != queue.Type {
 				typ, isOpen = queue.Type, k.isOpen(queue.Type)
 			}
-			if isOpen { // the rows of a closed type are read when it is opened
-				k.readQueue(ctx, queue, g.of(queue.Type))
+			if isOpen && !k.engine.Place(queue).Elsewhere { // the rows of a closed type are read when it is opened
+				k.readQueue(ctx, queue, g.of(k.ownedAs(queue)))
 			}
 			after = queue
 		}

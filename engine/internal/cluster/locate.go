@@ -1,6 +1,9 @@
 package cluster
 
-import "github.com/taskengine/taskengine/engine/task"
+import (
+	"github.com/taskengine/taskengine/engine/internal/core"
+	"github.com/taskengine/taskengine/engine/task"
+)
 
 // Place is where a task is.
 type Place uint8
@@ -12,6 +15,18 @@ const (
 	RunnerGone               // it ran on a node that is gone
 	StartsThere              // another node is to start it
 )
+
+// ownedAs returns the name by which an ownership knows the tasks of a queue.
+func (k *Cluster) ownedAs(q task.Queue) string { return core.OwnedAs(q.Type, k.engine.Place(q).Nodes) }
+
+// StartableIn returns in which shards this node starts the tasks of a queue; nil is all.
+func (k *Cluster) StartableIn(q task.Queue) *task.Shards {
+	if k.engine.Place(q).Elsewhere {
+		return new(task.Shards)
+	}
+	owned := k.Owned()
+	return owned.Of(k.ownedAs(q))
+}
 
 // Locate returns where a task is that this node does not hold. It returns the name of the other node
 // with RunsThere and StartsThere.
@@ -25,11 +40,11 @@ func (k *Cluster) Locate(t *task.Task) (at Place, node string) {
 			return RunsThere, m.Name
 		}
 		return RunnerGone, ""
-	case v.owned.Has(t.Type, t.Shard):
+	case v.owned.Has(k.ownedAs(t.Queue()), t.Shard):
 		return Here, ""
 	}
 	for _, m := range v.members {
-		if theirs := assign(m.Incarnation, v.members); theirs.Has(t.Type, t.Shard) {
+		if theirs := assign(m.Incarnation, v.members, k.config.Places); theirs.Has(k.ownedAs(t.Queue()), t.Shard) {
 			return StartsThere, m.Name
 		}
 	}

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/taskengine/taskengine/coord"
@@ -31,15 +32,24 @@ func (k *Cluster) memberLoop(ctx context.Context) {
 // self returns this node as the others see it.
 func (k *Cluster) self() coord.Member {
 	return coord.Member{
-		Incarnation: k.Incarnation(), Name: k.config.Name, Labels: k.config.Labels, Handlers: k.config.Handlers,
+		Incarnation: k.Incarnation(), Name: k.config.Name, Labels: k.config.Labels, Handlers: k.announced(),
 		Draining: k.engine.IsDraining(),
 	}
+}
+
+// announced returns what the node announces that it runs.
+func (k *Cluster) announced() []string {
+	all := slices.Clone(k.config.Handlers)
+	for _, key := range k.config.Matched {
+		all = append(all, matched+key)
+	}
+	return all
 }
 
 // see learns from Join which members are alive.
 func (k *Cluster) see(members []coord.Member) {
 	before := k.view.Load()
-	after := before.withMembers(members, time.Now())
+	after := before.withMembers(members, k.config.Places, time.Now())
 	k.engine.Decide(func(c *core.Core, now time.Time) {
 		k.view.Store(after)
 		c.Own(now, after.owned)

@@ -255,19 +255,19 @@ func TestAViewRemembersWhenAMemberLeft(t *testing.T) {
 	a, b := coord.Member{Incarnation: task.ID{1}}, coord.Member{Incarnation: task.ID{2}}
 	begin := time.Now()
 	at := func(hours float64) time.Time { return begin.Add(time.Duration(hours * float64(time.Hour))) }
-	v := (&view{incarnation: a.Incarnation}).withMembers([]coord.Member{a, b}, at(0))
+	v := (&view{incarnation: a.Incarnation}).withMembers([]coord.Member{a, b}, nil, at(0))
 	check := func(when string, want time.Time) {
 		t.Helper()
 		if got := v.left[b.Incarnation]; !got.Equal(want) {
 			t.Errorf("%s, it left at %v, want %v", when, got, want)
 		}
 	}
-	v = v.withMembers([]coord.Member{a}, at(1))
+	v = v.withMembers([]coord.Member{a}, nil, at(1))
 	check("when it has left", at(1))
-	v = v.withMembers([]coord.Member{a}, at(1.5))
+	v = v.withMembers([]coord.Member{a}, nil, at(1.5))
 	check("while it is away", at(1))
-	v = v.withMembers([]coord.Member{a, b}, at(1.7))
+	v = v.withMembers([]coord.Member{a, b}, nil, at(1.7))
 	check("when it is back", time.Time{})
-	v = v.withMembers([]coord.Member{a}, at(2)).withMembers([]coord.Member{a}, at(3))
+	v = v.withMembers([]coord.Member{a}, nil, at(2)).withMembers([]coord.Member{a}, nil, at(3))
 	check("long after it has left", time.Time{})
 }

@@ -84,6 +84,9 @@ func (k *Cluster) look(ctx context.Context, counter storage.LiveCounter, w *watc
 	if len(v.members) == 0 {
 		return nil // which nodes there are is not known
 	}
+	if found, err = k.findUnplaced(ctx, v, found); err != nil {
+		return fmt.Errorf("look for tasks of values that no node runs: %w", err)
+	}
 	k.unhandled.Store(&found)
 	for _, u := range w.newlyUnhandled(found) {
 		k.logUnhandled(u)
@@ -100,6 +103,11 @@ func (k *Cluster) logErrors(w *watch, counts map[storage.StateType]int64) {
 
 func (k *Cluster) logUnhandled(u Unhandled) {
 	what, details := "tasks wait that no node handles; start one that does, or cancel them", []any{"type", u.Type, "tasks", u.count()}
+	if u.Value != "" {
+		k.log.Warn("tasks wait that no live node may run because of their value; start a node that matches, or change the nodes of the value in its limit",
+			append(details, "why", u.Value)...)
+		return
+	}
 	if why, isMatched := k.Unplaced(u.Type); why != "" {
 		details = append(details, "why", why)
 		if !isMatched {

@@ -64,6 +64,8 @@ func openWith(t *testing.T, store storage.Store, set policy.Set, change func(*Co
 			IsConfigured: func(typ string) bool { return typ == "work" },
 			Nodes:        func(string) string { return "" },
 			MayRun:       func(string, string, map[string]string) bool { return true },
+			Place:        func(task.Queue) core.Place { return core.Place{} },
+			Wanted:       func(task.Queue) string { return "" },
 			Limit:        func([]coord.Setting) {},
 			IsDraining:   n.isDraining,
 			StopAll:      func() { n.stops++; clear(n.running) },

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/taskengine/taskengine/coord"
+	"github.com/taskengine/taskengine/engine/task"
 )
 
 // maxNodesTold is how many nodes a text for people names at most.
@@ -22,9 +23,13 @@ func (k *Cluster) IsRun(typ string) bool {
 
 // RunBy returns the names of the nodes that start tasks of a type, sorted: those that are alive and
 // not draining, have a handler for it and match its nodes.
-func (k *Cluster) RunBy(typ string) (names []string) {
+func (k *Cluster) RunBy(typ string) (names []string) { return k.RunByPlace(typ, "") }
+
+// RunByPlace is RunBy for the tasks of the values with a selector, of which it takes the key; "" is those of
+// the type.
+func (k *Cluster) RunByPlace(typ, key string) (names []string) {
 	for _, m := range k.view.Load().members {
-		if !m.Draining && slices.Contains(m.Handlers, typ) {
+		if !m.Draining && slices.Contains(m.Handlers, typ) && (key == "" || slices.Contains(m.Handlers, matched+key)) {
 			names = append(names, nameOf(m))
 		}
 	}
@@ -50,6 +55,29 @@ func (k *Cluster) Unplaced(typ string) (text string, isMatched bool) {
 // replaced.
 func (v *view) isRun(typ string) bool {
 	return slices.ContainsFunc(v.members, func(m coord.Member) bool { return slices.Contains(m.Handlers, typ) })
+}
+
+// IsQueueRun is IsRun for the tasks of a queue.
+func (k *Cluster) IsQueueRun(q task.Queue) bool {
+	v := k.view.Load()
+	return len(v.members) == 0 || k.isQueueRun(v, q)
+}
+
+func (k *Cluster) isQueueRun(v *view, q task.Queue) bool {
+	key := k.engine.Place(q).Nodes
+	return slices.ContainsFunc(v.members, func(m coord.Member) bool {
+		return slices.Contains(m.Handlers, q.Type) && (key == "" || slices.Contains(m.Handlers, matched+key))
+	})
+}
+
+// UnplacedValue says why no node runs the tasks of a queue, if that depends on its value. The text is "" if
+// one does, or if it does not, and while the nodes that are alive are not known.
+func (k *Cluster) UnplacedValue(q task.Queue) string {
+	v, want := k.view.Load(), k.engine.Wanted(q)
+	if want == "" || len(v.members) == 0 || k.isQueueRun(v, q) {
+		return ""
+	}
+	return fmt.Sprintf("no live node that runs type %s matches nodes: %s; nodes that are alive: %s", q.Type, want, told(v.described()))
 }
 
 // matching returns the names of the members that may run a type.

@@ -131,13 +131,13 @@ func (k *Cluster) pollHeads(ctx context.Context) bool {
 		var unknown []task.Queue
 		k.engine.Decide(func(c *core.Core, _ time.Time) {
 			for _, h := range found.Heads {
-				if c.Owns(h.Type, h.Shard) && !c.Knows(h.Trigger) && !c.Behind(h.Trigger) {
+				if c.Starts(h.Queue, h.Shard) && !c.Knows(h.Trigger) && !c.Behind(h.Trigger) {
 					unknown = append(unknown, h.Queue)
 				}
 			}
 		})
 		for _, queue := range unknown {
-			k.readQueue(ctx, queue, owned.Of(queue.Type))
+			k.readQueue(ctx, queue, k.StartableIn(queue))
 		}
 		if q.After = found.Next; found.Next == (task.Queue{}) {
 			return true
@@ -186,7 +186,7 @@ func (k *Cluster) observe(page []task.Hint) (found int, left storage.Place) {
 		k.engine.Decide(func(c *core.Core, now time.Time) {
 			for _, h := range some {
 				switch {
-				case left.Queue == h.Queue && h.Rank.Compare(left.Rank) < 0 || !c.Owns(h.Type, h.Shard):
+				case left.Queue == h.Queue && h.Rank.Compare(left.Rank) < 0 || !c.Starts(h.Queue, h.Shard):
 				case c.Behind(h.Trigger):
 					left = storage.Place{Queue: h.Queue, Rank: c.SkipTo(h.Trigger)}
 				case !c.Knows(h.Trigger) && c.Observe(now, h):

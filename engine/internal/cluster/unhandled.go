@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
+	"github.com/taskengine/taskengine/coord"
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
 )
@@ -16,11 +18,12 @@ const (
 	maxCounted   = 100 // ready tasks of each
 )
 
-// Unhandled is a type of which tasks are ready and that no node runs.
+// Unhandled is a type of which tasks are ready that no node runs.
 type Unhandled struct {
 	Type  string
-	Tasks int64 // how many are ready
-	More  bool  // there may be more of them
+	Tasks int64  // how many are ready
+	More  bool   // there may be more of them
+	Value string // why no node runs those of one value, if nodes run other tasks of the type; else ""
 }
 
 // count returns the number of tasks for people.
@@ -60,6 +63,63 @@ func findUnhandled(ctx context.Context, store storage.Tasks, isRun func(typ stri
 		return len(found) < maxUnhandled, err
 	})
 	return found, err
+}
+
+// maxValues is how many queues of a type the monitor looks at that has values with nodes of their own.
+const maxValues = 10_000
+
+// findUnplaced adds to found the types that nodes run, with the tasks of those values that none does: of
+// each type and each store at most maxCounted tasks, in the first maxValues queues.
+func (k *Cluster) findUnplaced(ctx context.Context, v *view, found []Unhandled) ([]Unhandled, error) {
+	for _, typ := range slices.Sorted(maps.Keys(k.config.Places)) {
+		if !v.isRun(typ) || k.areAllRun(v, typ) {
+			continue
+		}
+		u := Unhandled{Type: typ}
+		after := task.Queue{Type: typ} // the queue of no group has no value
+		for seen := 0; !u.More; {
+			queues, err := k.store.Queues(ctx, after, pollPage)
+			if err != nil {
+				return nil, err
+			}
+			for _, q := range queues {
+				if q.Type != typ || k.isQueueRun(v, q) || u.More {
+					continue
+				}
+				page, err := k.store.Ready(ctx, storage.ReadyQuery{Queue: q, Limit: maxCounted - int(u.Tasks)})
+				if err != nil {
+					return nil, err
+				}
+				u.Tasks += int64(len(page))
+				u.More = u.Tasks >= maxCounted
+				if u.Value == "" {
+					u.Value = k.UnplacedValue(q)
+				}
+			}
+			if seen += len(queues); len(queues) < pollPage || queues[len(queues)-1].Type != typ {
+				break
+			}
+			after = queues[len(queues)-1]
+			u.More = u.More || seen >= maxValues
+		}
+		if u.Tasks > 0 {
+			found = append(found, u)
+		}
+	}
+	slices.SortFunc(found, func(a, b Unhandled) int { return cmp.Compare(a.Type, b.Type) })
+	return found, nil
+}
+
+// areAllRun reports whether nodes run the tasks of all values of a type.
+func (k *Cluster) areAllRun(v *view, typ string) bool {
+	for _, key := range k.config.Places[typ] {
+		if !slices.ContainsFunc(v.members, func(m coord.Member) bool {
+			return slices.Contains(m.Handlers, typ) && slices.Contains(m.Handlers, matched+key)
+		}) {
+			return false
+		}
+	}
+	return true
 }
 
 // countReady counts the ready tasks of the type of a queue, which is the first one of the type.

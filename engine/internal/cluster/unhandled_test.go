@@ -36,7 +36,7 @@ func TestUnhandledTypesAreFoundByBoundedReads(t *testing.T) {
 		}
 		return found
 	}
-	want := []Unhandled{{"alone", 1, false}, {"full", maxCounted, true}, {"grouped", 5, false}, {"many groups", maxCounted, true}}
+	want := []Unhandled{{Type: "alone", Tasks: 1}, {Type: "full", Tasks: maxCounted, More: true}, {Type: "grouped", Tasks: 5}, {Type: "many groups", Tasks: maxCounted, More: true}}
 	if got := find(); !slices.Equal(got, want) {
 		t.Errorf("found %v, want %v", got, want)
 	}

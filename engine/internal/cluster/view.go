@@ -23,7 +23,7 @@ type view struct {
 const goneFor = time.Hour
 
 // withMembers returns the view that follows v when the members are these.
-func (v *view) withMembers(members []coord.Member, now time.Time) *view {
+func (v *view) withMembers(members []coord.Member, places map[string][]string, now time.Time) *view {
 	left := make(map[task.ID]time.Time)
 	for id, at := range v.left {
 		if now.Sub(at) < goneFor {
@@ -38,7 +38,7 @@ func (v *view) withMembers(members []coord.Member, now time.Time) *view {
 	}
 	return &view{
 		incarnation: v.incarnation, past: v.past, members: members, left: left,
-		owned: assign(v.incarnation, members),
+		owned: assign(v.incarnation, members, places),
 	}
 }
 

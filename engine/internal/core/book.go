@@ -16,7 +16,7 @@ func (c *Core) book(now time.Time) {
 		if !ok {
 			return
 		}
-		if !c.Owns(tr.Type, tr.Shard) { // it was dropped from the shards of this node after its trigger was added
+		if !c.Starts(tr.Queue, tr.Shard) { // it was dropped from the shards of this node after its trigger was added
 			c.table.Return(c.steady(now), slot)
 			continue
 		}

@@ -40,6 +40,9 @@ type Config struct {
 	// it counts as empty. A nil Regroup means that there is no such row.
 	Regroup func(t *task.Task) (group string, missing error, is bool)
 
+	// Place returns the place of a queue. Its answers do not change. A nil Place leaves all to the types.
+	Place func(q task.Queue) Place
+
 	Chance func() float64 // returns a random number in [0,1), for jitter
 }
 
@@ -330,7 +333,7 @@ func (c *Core) Changed(now time.Time, t *task.Task) {
 	if !held { // a run of it may be on another node
 		c.ready.Hints = append(c.ready.Hints, t.Hint())
 	}
-	if c.Owns(t.Type, t.Shard) {
+	if c.Owns(t.Queue(), t.Shard) {
 		c.schedule(now, t.Hint())
 	}
 	c.book(now)

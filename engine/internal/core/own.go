@@ -6,12 +6,40 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// Ownership says which tasks this node starts: those in some shards, by type. The others belong to
+// Place says which nodes may run the tasks of a queue, as far as that depends on a value of the queue. The
+// zero Place leaves it to the type.
+type Place struct {
+	Nodes     string // which nodes may: the key of a selector; "" is those of the type
+	Elsewhere bool   // this node may not
+}
+
+// OwnedAs returns the name by which [Ownership] knows the tasks of a type in a place.
+func OwnedAs(typ, nodes string) string {
+	if nodes == "" {
+		return typ
+	}
+	return typ + "\x01" + nodes
+}
+
+// placeOf returns the place of a queue.
+func (c *Core) placeOf(q task.Queue) Place {
+	if c.config.Place == nil {
+		return Place{}
+	}
+	return c.config.Place(q)
+}
+
+// ownedOf returns the shards in which the tasks of a queue are this node's; nil is all.
+func (c *Core) ownedOf(q task.Queue) *task.Shards {
+	return c.owned.Of(OwnedAs(q.Type, c.placeOf(q).Nodes))
+}
+
+// Ownership says which tasks this node starts: those in some shards, by type and place, see OwnedAs. The others belong to
 // other nodes. It is an optimisation: if two nodes own the same shard for a while, one of them makes
 // a grab that is too late.
 type Ownership struct {
 	Types  map[string]*task.Shards // nil is all
-	Others *task.Shards            // the shards of types that are not in Types; nil is all
+	Others *task.Shards            // the shards of names that are not in Types; nil is all
 }
 
 // Of returns the shards of a type; nil is all.
@@ -32,8 +60,14 @@ func (c *Core) Own(now time.Time, o Ownership) {
 	c.book(now)
 }
 
-// Owns reports whether this node starts the tasks of a type in a shard.
-func (c *Core) Owns(typ string, shard uint16) bool { return c.owned.Has(typ, shard) }
+// Owns reports whether the tasks of a queue in a shard are this node's: it starts them, and acts when
+// their time comes. If no node may run them, their node does the latter alone.
+func (c *Core) Owns(q task.Queue, shard uint16) bool { return c.ownedOf(q).Has(shard) }
+
+// Starts reports whether this node starts the tasks of a queue in a shard.
+func (c *Core) Starts(q task.Queue, shard uint16) bool {
+	return c.Owns(q, shard) && !c.placeOf(q).Elsewhere
+}
 
 // Suspend stops the start of tasks, because the node cannot prove that it is alive, or allows it
 // again. Tasks that are grabbed and have not begun are handed back.
@@ -54,7 +88,7 @@ func (c *Core) mayStart() bool { return !c.draining && !c.suspended }
 func (c *Core) Observe(now time.Time, h task.Hint) (known bool) {
 	known = true
 	c.overrule(now, h)
-	if c.Owns(h.Type, h.Shard) {
+	if c.Owns(h.Queue, h.Shard) {
 		known = c.schedule(now, h)
 		if h.OrderingKey != "" && h.State == task.Submitted {
 			c.LookForHead(h.OrderingKey)
@@ -67,7 +101,7 @@ func (c *Core) Observe(now time.Time, h task.Hint) (known bool) {
 // ObserveDue tells the core when the time of a row in the store comes. It reports whether the core
 // keeps that. If not, the row was left to the store, and so are all rows that are due later.
 func (c *Core) ObserveDue(h task.Hint) (known bool) {
-	return !c.Owns(h.Type, h.Shard) || c.timers.admit(h)
+	return !c.Owns(h.Queue, h.Shard) || c.timers.admit(h)
 }
 
 // Knows reports whether the core knows that a task is ready, or will read it from the store when its
@@ -93,7 +127,7 @@ func (c *Core) SkipTo(tr task.Trigger) task.Rank { return c.table.SkipTo(tr) }
 // adopt moves a task that is about to be inserted and started here into a shard of this node.
 // Nothing may bind the task to another shard.
 func (c *Core) adopt(t *task.Task) {
-	own := c.owned.Of(t.Type)
+	own := c.ownedOf(t.Queue())
 	for n := range uint16(task.ShardCount) {
 		if shard := (t.Shard + n) % task.ShardCount; own.Has(shard) {
 			t.Shard = shard

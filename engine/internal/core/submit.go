@@ -32,7 +32,10 @@ func (c *Core) Submit(now time.Time, t *task.Task) {
 	if t.State == task.Waiting || t.Turn != task.Unordered {
 		return
 	}
-	owned := c.Owns(t.Type, t.Shard)
+	owned := c.Owns(t.Queue(), t.Shard)
+	if c.placeOf(t.Queue()).Elsewhere || !owned && c.ownedOf(t.Queue()).IsEmpty() {
+		return
+	}
 	if _, taken := c.runs[t.ID]; taken || c.isHeld(t.ID) || t.IsOverdue(now) || !c.mayStart() || !c.mayGrab() || !owned && k.sharded {
 		return
 	}
@@ -86,7 +89,7 @@ func (c *Core) route(now time.Time, t *task.Task) {
 
 // routeHint is route for a row of which the core has no more than a hint.
 func (c *Core) routeHint(now time.Time, h task.Hint) {
-	if c.Owns(h.Type, h.Shard) {
+	if c.Owns(h.Queue, h.Shard) {
 		c.schedule(now, h)
 	} else {
 		c.ready.Hints = append(c.ready.Hints, h)
@@ -100,7 +103,7 @@ func (c *Core) schedule(now time.Time, h task.Hint) (kept bool) {
 	if h.State == task.Submitted && !h.NextEventAt.IsZero() && !now.Before(h.NextEventAt) {
 		return c.timers.admit(h) // it is overdue, and becomes an error
 	}
-	if h.State == task.Submitted && h.Turn != task.Behind {
+	if h.State == task.Submitted && h.Turn != task.Behind && !c.placeOf(h.Queue).Elsewhere {
 		kept = c.add(now, h.Trigger)
 	}
 	if h.State == task.Submitted || h.State == task.Waiting {

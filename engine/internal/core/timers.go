@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/btree"
 
+	"github.com/taskengine/taskengine/engine/internal/table"
 	"github.com/taskengine/taskengine/engine/policy"
 	"github.com/taskengine/taskengine/engine/task"
 )
@@ -89,7 +90,7 @@ func (c *Core) Tick(now time.Time) {
 		}
 		if c.isHeld(t.trigger.ID) {
 			c.putAside(now, t.trigger, toMove)
-		} else if c.Owns(t.trigger.Type, t.trigger.Shard) {
+		} else if c.Owns(t.trigger.Queue, t.trigger.Shard) {
 			c.move(task.Change{
 				Ref: t.trigger.Ref, To: task.Error, At: now, Error: "it was not started in time",
 				Leaves: c.kind(t.trigger.Type).policy.Ordering.OnExhausted == policy.Continue,
@@ -107,7 +108,7 @@ func (c *Core) fire(now time.Time, tr task.Trigger) {
 		}
 		return
 	}
-	if !c.Owns(tr.Type, tr.Shard) {
+	if !c.Owns(tr.Queue, tr.Shard) {
 		return
 	}
 	if c.isHeld(tr.ID) {
@@ -115,15 +116,21 @@ func (c *Core) fire(now time.Time, tr task.Trigger) {
 		return
 	}
 	k := c.kind(tr.Type)
-	if tr.Turn != task.Behind {
-		if slot, ok := c.table.Claim(c.steady(now), tr.Queue, tr.Rank); ok {
-			c.countGrab()
-			c.newRun(k, slot, tr, grabbing).fromWaiting = true
-			c.ready.Grabs = append(c.ready.Grabs, c.grab(now, tr.Ref))
-			return
-		}
+	if slot, ok := c.claimDue(now, tr); ok {
+		c.countGrab()
+		c.newRun(k, slot, tr, grabbing).fromWaiting = true
+		c.ready.Grabs = append(c.ready.Grabs, c.grab(now, tr.Ref))
+		return
 	}
 	c.move(task.Change{Ref: tr.Ref, To: task.Submitted, At: now, NextEventAt: queueDeadline(k.policy.Timeout, now)})
+}
+
+// claimDue takes a slot for a task whose time has come, if it may start here at once. One that is Behind may not.
+func (c *Core) claimDue(now time.Time, tr task.Trigger) (slot table.Slot, ok bool) {
+	if tr.Turn == task.Behind || c.placeOf(tr.Queue).Elsewhere {
+		return slot, false
+	}
+	return c.table.Claim(c.steady(now), tr.Queue, tr.Rank)
 }
 
 // move asks to swap a change of a task that is due but does not run.

@@ -1,0 +1,122 @@
+package engine
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/taskengine/taskengine/engine/internal/core"
+	"github.com/taskengine/taskengine/engine/policy"
+	"github.com/taskengine/taskengine/engine/task"
+)
+
+// placement says which nodes may run the tasks of single values of one type, see policy.Limit.Nodes. It is
+// read only.
+type placement struct {
+	limit     policy.Limit
+	at, count int                   // the index of the value in a group, and the number of values there
+	places    map[string]core.Place // by the keys of the Nodes of the limit
+}
+
+// placements returns the placements of the types that have some, by type.
+func placements(c *Config, layouts map[string][]string) map[string]*placement {
+	all := make(map[string]*placement)
+	for name, p := range c.Policies.Types {
+		l, ok := c.Policies.PlacedBy(p)
+		if !ok {
+			continue
+		}
+		layout := layouts[name]
+		one := &placement{limit: l, at: slices.Index(layout, l.Per), count: len(layout), places: make(map[string]core.Place)}
+		for key, nodes := range l.Nodes {
+			one.places[key] = core.Place{Nodes: nodes.Key(), Elsewhere: !nodes.Match(c.Name, c.Labels)}
+		}
+		all[name] = one
+	}
+	return all
+}
+
+// keyOf returns the key of the nodes of the limit that holds for a queue, and the value of the queue.
+func (p *placement) keyOf(q task.Queue) (key, value string, ok bool) {
+	value = task.GroupValues(q.Group, p.count)[p.at]
+	key, ok = p.limit.PlaceOf(value)
+	return key, value, ok
+}
+
+// placeOf returns the place of a queue.
+func (c *catalog) placeOf(q task.Queue) core.Place {
+	p := c.placements[q.Type]
+	if p == nil {
+		return core.Place{}
+	}
+	if key, _, ok := p.keyOf(q); ok {
+		return p.places[key]
+	}
+	return core.Place{}
+}
+
+// placesOf returns, by type, the keys of the selectors of single values, and those that this node matches.
+func placesOf(c *Config) (places map[string][]string, matched []string) {
+	places = make(map[string][]string)
+	for name, p := range c.Policies.Types {
+		l, _ := c.Policies.PlacedBy(p)
+		for _, nodes := range l.Nodes {
+			places[name] = append(places[name], nodes.Key())
+			if nodes.Match(c.Name, c.Labels) {
+				matched = append(matched, nodes.Key())
+			}
+		}
+		if len(places[name]) > 0 {
+			places[name] = slices.Compact(slices.Sorted(slices.Values(places[name])))
+		}
+	}
+	return places, slices.Compact(slices.Sorted(slices.Values(matched)))
+}
+
+// nodesOfValue returns which nodes may run the tasks of a queue if that depends on a value, with the limit
+// and the value.
+func (c *catalog) nodesOfValue(q task.Queue) (nodes policy.Nodes, limit, value string) {
+	p := c.placements[q.Type]
+	if p == nil {
+		return nil, "", ""
+	}
+	key, value, ok := p.keyOf(q)
+	if !ok {
+		return nil, "", ""
+	}
+	return p.limit.Nodes[key], p.limit.Name, value
+}
+
+// wantedFor describes for people which nodes may run the tasks of a queue, if that depends on a value: "zone=eu
+// (limit partner, value acme)". It returns "" if it does not.
+func (c *catalog) wantedFor(q task.Queue) string {
+	nodes, limit, value := c.nodesOfValue(q)
+	if nodes == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s (limit %s, value %.80q)", nodes, limit, value)
+}
+
+// maxValuesTold is how many values TypeStatus.Values tells of.
+const maxValuesTold = 10
+
+// valuesOf returns TypeStatus.Values of a type.
+func (e *Engine) valuesOf(typ string) (told []string) {
+	p := e.catalog.placements[typ]
+	if p == nil {
+		return nil
+	}
+	keys := slices.Sorted(maps.Keys(p.places))
+	for _, key := range keys[:min(len(keys), maxValuesTold)] {
+		by := "no live node"
+		if names := e.cluster.RunByPlace(typ, p.places[key].Nodes); len(names) > 0 {
+			by = strings.Join(names, ", ")
+		}
+		told = append(told, fmt.Sprintf("%s %s: %s (%s)", p.limit.Name, key, p.limit.Nodes[key], by))
+	}
+	if more := len(keys) - maxValuesTold; more > 0 {
+		told = append(told, fmt.Sprintf("and %d more", more))
+	}
+	return told
+}
