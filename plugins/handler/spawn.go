@@ -20,7 +20,7 @@ type Child struct {
 	Type        string
 	Payload     []byte
 	Key         string            // unique among the type's tasks while they are kept; "" if none
-	OrderingKey string            // recorded with the task; "" if none
+	OrderingKey string            // tasks that share it run one at a time, in the order in which they are ready; "" if none
 	Headers     map[string]string // stored unchanged, such as a trace context
 	RunAt       time.Time         // when it is due; zero is now
 	Priority    *uint8            // task.HighestPriority..task.LowestPriority; nil for the type's

@@ -456,7 +456,7 @@ type Run struct {
 	Crashes       uint32                 `protobuf:"varint,6,opt,name=crashes,proto3" json:"crashes,omitempty"`                           // how many attempts in a row ended with a crash of their process
 	Priority      uint32                 `protobuf:"varint,7,opt,name=priority,proto3" json:"priority,omitempty"`                         // 0 (highest) to 9
 	Key           string                 `protobuf:"bytes,8,opt,name=key,proto3" json:"key,omitempty"`                                    // unique per type; empty if none
-	OrderingKey   string                 `protobuf:"bytes,9,opt,name=ordering_key,json=orderingKey,proto3" json:"ordering_key,omitempty"` // recorded with the task; empty if none
+	OrderingKey   string                 `protobuf:"bytes,9,opt,name=ordering_key,json=orderingKey,proto3" json:"ordering_key,omitempty"` // tasks that share it run one at a time, in the order in which they are ready; empty if none
 	Payload       []byte                 `protobuf:"bytes,10,opt,name=payload,proto3" json:"payload,omitempty"`
 	Headers       map[string]string      `protobuf:"bytes,11,rep,name=headers,proto3" json:"headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	Deadline      int64                  `protobuf:"varint,12,opt,name=deadline,proto3" json:"deadline,omitempty"`    // when the attempt will be cancelled
@@ -1091,7 +1091,7 @@ type Child struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Type          string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
 	Key           string                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
-	OrderingKey   string                 `protobuf:"bytes,3,opt,name=ordering_key,json=orderingKey,proto3" json:"ordering_key,omitempty"` // recorded with the task; empty if none
+	OrderingKey   string                 `protobuf:"bytes,3,opt,name=ordering_key,json=orderingKey,proto3" json:"ordering_key,omitempty"` // as in Run; empty if none
 	Payload       []byte                 `protobuf:"bytes,4,opt,name=payload,proto3" json:"payload,omitempty"`
 	Headers       map[string]string      `protobuf:"bytes,5,rep,name=headers,proto3" json:"headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	RunAt         int64                  `protobuf:"varint,6,opt,name=run_at,json=runAt,proto3" json:"run_at,omitempty"`

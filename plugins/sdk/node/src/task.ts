@@ -21,7 +21,7 @@ export interface Task {
   readonly priority: number;
   /** Unique per type; empty if there is none. */
   readonly key: string;
-  /** Recorded with the task; empty if there is none. */
+  /** Tasks that share it run one at a time, in the order in which they are ready; empty if there is none. */
   readonly orderingKey: string;
   readonly headers: Readonly<Record<string, string>>;
   /** The trace context of the submitter, from the headers. */
@@ -89,7 +89,7 @@ export interface Child {
   type: string;
   /** Unique per type. */
   key?: string;
-  /** Recorded with the task. */
+  /** Tasks that share it run one at a time, in the order in which they are ready. */
   orderingKey?: string;
   /** Bytes, text, a JSON value or nothing. */
   payload?: unknown;

@@ -82,7 +82,7 @@ class Task:
 
     @property
     def ordering_key(self) -> str:
-        """Recorded with the task; empty if the task has none."""
+        """Tasks that share it run one at a time, as they become ready; empty if there is none."""
         return self._run.ordering_key
 
     @property
@@ -196,7 +196,8 @@ class Task:
         """Submits a task if and only if this one succeeds. With a host that takes no children, the
         answer becomes a permanent error of class "unsupported".
 
-        payload is whatever a handler may return. run_at is an aware datetime or Unix seconds.
+        payload is whatever a handler may return. Tasks that share an ordering_key run one at a
+        time, in the order in which they are ready. run_at is an aware datetime or Unix seconds.
         """
         if not task_type:
             raise ValueError("a child needs a type")

@@ -11,7 +11,7 @@ import org.jspecify.annotations.Nullable;
  *
  * @param type of the task
  * @param key unique per type; empty for none
- * @param orderingKey recorded with the task; empty for none
+ * @param orderingKey tasks that share it run one at a time; empty for none
  * @param payload bytes, text, {@code null} or a value for JSON, like a handler's result
  * @param headers of the task
  * @param runAt not before this time; {@code null} is at once
@@ -61,7 +61,7 @@ public record Child(
   /**
    * Gives the child an ordering key.
    *
-   * @param orderingKey recorded with the task
+   * @param orderingKey tasks that share it run one at a time, in the order in which they are ready
    * @return the changed copy
    */
   public Child orderingKey(String orderingKey) {
