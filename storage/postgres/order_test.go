@@ -88,9 +88,13 @@ func TestManyConnectionsThatAddAndEndTasksOfFewKeysLeaveNoKeyWithoutAHeadAndDoNo
 	var wg sync.WaitGroup
 	ended := make([]int, clients)
 	for n := range clients {
-		mine := postgrestest.Open(t, url)
+		mine, err := postgres.Open(t.Context(), url, postgres.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
 		ids, left := task.NewIDs([32]byte{byte(n)}), rounds
 		wg.Go(func() {
+			defer mine.Close() // the server counts the deadlocks of a connection when it ends
 			ended[n] = runHeads(t, mine, task.ID{1, byte(n)}, func() (ts []*task.Task) {
 				if left--; left < 0 {
 					return nil
@@ -135,4 +139,93 @@ func TestManyConnectionsThatAddAndEndTasksOfFewKeysLeaveNoKeyWithoutAHeadAndDoNo
 		t.Errorf("there were %d deadlocks", n)
 	}
 	t.Logf("the clients ended %v, and after that %d", ended, promoted)
+}
+
+// A transaction that a caller keeps open is not waited for. What it leaves undone is found.
+func TestPromoteDoesNotWaitForATransactionThatACallerKeepsOpen(t *testing.T) {
+	s := postgrestest.Open(t, server.Database(t))
+	rows := []*task.Task{ordered(1, "k"), ordered(2, "k"), ordered(3, "k")}
+	commit(t, s, &storage.Batch{Insert: rows})
+	headless := func(want int) {
+		t.Helper()
+		if page, err := s.Headless(t.Context(), "", 9); err != nil || len(page.Keys) != want {
+			t.Errorf("keys without a head: %v, %v", page.Keys, err)
+		}
+	}
+	cancel := func(r *task.Task) task.Change {
+		return task.Change{Ref: r.Ref(), To: task.Cancelled, At: time.Now(), OrderingKey: "k"}
+	}
+	held, err := s.Pool().Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = held.Rollback(t.Context()) }()
+	if got, err := s.Attach(held).Swap(t.Context(), cancel(rows[1])); err != nil || got[0] == nil { // the next one is locked
+		t.Fatalf("%v, %v", got, err)
+	}
+	if out := commit(t, s, &storage.Batch{Swap: []task.Change{cancel(rows[0])}}); out.Swapped[0] == nil || len(out.Heads) > 0 {
+		t.Errorf("the head is cancelled: %v, heads %v", out.Swapped, out.Heads)
+	}
+	headless(1)
+	if err := held.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if heads, err := s.Promote(t.Context(), "k"); err != nil || len(heads) != 1 || heads[0].ID != rows[1].ID {
+		t.Fatalf("heads %v, %v", heads, err)
+	}
+	if held, err = s.Pool().Begin(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := s.Attach(held).Swap(t.Context(), cancel(rows[1])); err != nil || got[0] == nil { // the head is locked
+		t.Fatalf("%v, %v", got, err)
+	}
+	early := ordered(0, "k")
+	if out := commit(t, s, &storage.Batch{Insert: []*task.Task{early}}); early.Turn != task.Behind {
+		t.Errorf("it is the head beside one that ends: heads %v", out.Heads)
+	}
+	if err := held.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	headless(1)
+	if heads, err := s.Promote(t.Context(), "k"); err != nil || len(heads) != 1 || heads[0].ID != early.ID {
+		t.Errorf("heads %v, %v", heads, err)
+	}
+}
+
+// More keys than one transaction promotes get their heads in further ones.
+func TestABatchOfManyKeysGivesEachItsHead(t *testing.T) {
+	s := postgrestest.Open(t, server.Database(t))
+	const keys = 600
+	var b storage.Batch
+	for n := range keys {
+		first, second := ordered(1, fmt.Sprint("key ", n)), ordered(2, fmt.Sprint("key ", n))
+		b.Insert = append(b.Insert, first, second)
+	}
+	for _, how := range []string{"in one round trip", "in several"} {
+		out := commit(t, s, &b)
+		ends := storage.Batch{}
+		for i, r := range b.Insert {
+			if want := task.Turn(task.Head - task.Turn(i%2)); r.Turn != want {
+				t.Fatalf("%s: row %d has turn %v", how, i, r.Turn)
+			}
+			if i%2 == 0 {
+				ends.Swap = append(ends.Swap, task.Change{Ref: r.Ref(), To: task.Cancelled, At: time.Now()})
+			}
+		}
+		if len(out.Heads) != keys {
+			t.Errorf("%s: %d heads", how, len(out.Heads))
+		}
+		if out = commit(t, s, &ends); len(out.Heads) != keys {
+			t.Errorf("%s: after the ends %d heads", how, len(out.Heads))
+		}
+		page, err := s.Headless(t.Context(), "", 9)
+		if err != nil || len(page.Keys) > 0 {
+			t.Errorf("keys without a head: %v, %v", page.Keys, err)
+		}
+		for i := range b.Insert {
+			key := fmt.Sprint("other ", i/2)
+			b.Insert[i] = ordered(byte(i%2), key)
+		}
+		b.Follow = [][]*task.Task{nil} // not in one round trip
+	}
 }

@@ -35,7 +35,8 @@ func emptyTables(t testing.TB, settings ...string) string {
 	return url
 }
 
-// crowded returns a connection to a database with a million rows of each kind.
+// crowded returns a connection to a database with a million rows of each kind. A quarter of those that have not
+// ended have one of 10,000 ordering keys, each of which has a head.
 func crowded(t testing.TB) *pgx.Conn {
 	t.Helper()
 	url := emptyTables(t, "max_wal_size=4GB")
@@ -58,10 +59,12 @@ func crowded(t testing.TB) *pgx.Conn {
 	for _, sql := range []string{
 		`
 insert into taskengine.task (id, version, seq, created_at, ready_at, next_event_at, expires_at, started_at, updated_at, shard, attempt, crashes,
-	state, priority, queued, type, grp, key, due_state, due_at, owner)
-select md5(i::text)::uuid, 1, i, 0, i, 0, 0, 0, 0, i % 256, 0, 0,
-	case i % 4 when 0 then 1 when 1 then 3 else 2 end, i % 10, i % 4 > 1, convert_to('type ' || i % 10, 'UTF8'), '', convert_to('key ' || i, 'UTF8'),
-	case i % 4 when 0 then 1 end, case i % 4 when 0 then i end, case i % 4 when 1 then md5((i % 8)::text)::uuid end
+	state, priority, queued, type, grp, key, due_state, due_at, owner, ordering_key)
+select md5(i::text)::uuid, 1, i, 0, i, 0, 0, {none}, 0, i % 256 + case when i % 4 <> 2 then 0 when i <= 40000 then 131072 else 65536 end, 0, 0,
+	case i % 4 when 0 then 1 when 1 then 3 else 2 end, i % 10, i % 4 = 3 or i % 4 = 2 and i <= 40000,
+	convert_to('type ' || i % 10, 'UTF8'), '', convert_to('key ' || i, 'UTF8'),
+	case i % 4 when 0 then 1 end, case i % 4 when 0 then i end, case i % 4 when 1 then md5((i % 8)::text)::uuid end,
+	case i % 4 when 2 then convert_to('key ' || i % 40000, 'UTF8') end
 from generate_series(1, 1000000) i`, `
 insert into taskengine.ended (id, version, seq, created_at, ready_at, next_event_at, expires_at, started_at, updated_at, shard, attempt, crashes,
 	state, priority, queued, type, grp, keep, ended_at)
@@ -70,7 +73,7 @@ from generate_series(1, 80000) i, (values (0, 120 * 86400 / 4 * 1000000::bigint)
 		`insert into taskengine.key (type, key, id) select type, key, id from taskengine.task`,
 		`analyze`,
 	} {
-		if _, err := c.Exec(t.Context(), sql); err != nil {
+		if _, err := c.Exec(t.Context(), schema.Fill(schema.Default)(sql)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -177,7 +180,7 @@ func TestPlansOfEmptyTablesFindWhatTheyNeedByIndex(t *testing.T) {
 	for name, text := range map[string]string{
 		"grab": sql.grab, "finish": sql.finish, "drop": sql.drop, "update": sql.update, "note": sql.note, "ready": sql.ready, "due": sql.due,
 		"remove": sql.remove, "removeEnded": sql.removeEnded, "lockTask": sql.lockTask, "queues": sql.queues,
-		"outdated": sql.outdated,
+		"outdated": sql.outdated, "demote": sql.demote, "promote": sql.promote, "heads": sql.heads, "headless": sql.headless, "takeHead": sql.takeHead,
 	} {
 		if got := plan(t, c, text, settings); reads.MatchString(got) {
 			t.Errorf("%s:\n%s", name, got)

@@ -116,6 +116,9 @@ insert into taskengine.member (incarnation, session, name, handlers, labels, dra
 		add(task.Processing, func(t *task.Task) { t.ExpiresAt, t.Owner = now.Add(-time.Hour), owner })
 	}
 	add(task.Submitted, func(t *task.Task) { t.ReadyAt, t.Type = now.Add(-5*time.Hour), "old" })
+	add(task.Submitted, func(t *task.Task) {
+		t.ReadyAt, t.OrderingKey, t.Turn, t.NextEventAt = now.Add(-9*time.Hour), "k", task.Behind, now.Add(-time.Hour)
+	})
 	add(task.Error, func(*task.Task) {})
 	add(task.Done, func(t *task.Task) { t.NextEventAt, t.UpdatedAt = now.Add(-999*time.Hour), now.Add(-1000*time.Hour) })
 	if _, err := s.Insert(t.Context(), ts...); err != nil {
@@ -124,8 +127,8 @@ insert into taskengine.member (incarnation, session, name, handlers, labels, dra
 	h := examine(t, s)
 	stamp := func(at time.Time) time.Time { return task.Stamp(at) }
 	want := health.Rows{
-		Live: 16, Ready: 4, Running: 8, Errors: 1, OldestReady: stamp(now.Add(-5 * time.Hour)), OldestReadyType: "old",
-		Orphans: 3, OrphansSince: stamp(now), LateRunning: 1, LateWaiting: 1, LateWaitingSince: stamp(now.Add(-time.Hour)), LateReady: 1, Newest: stamp(now),
+		Live: 17, Ready: 4, Behind: 1, Running: 8, Errors: 1, OldestReady: stamp(now.Add(-5 * time.Hour)), OldestReadyType: "old",
+		Orphans: 3, OrphansSince: stamp(now), LateRunning: 1, LateWaiting: 1, LateWaitingSince: stamp(now.Add(-time.Hour)), LateReady: 2, Newest: stamp(now),
 	}
 	if h.Rows != want {
 		t.Errorf("the rows are\n%+v, want\n%+v", h.Rows, want)

@@ -13,6 +13,7 @@ import (
 // Rows describes the rows that have not ended. Times are zero if there is no such row.
 type Rows struct {
 	Live, Ready, Running, Errors int64
+	Behind                       int64     // submitted, and behind others of their ordering key: they are not ready
 	OldestReady                  time.Time // the smallest ReadyAt of a ready row
 	OldestReadyType              string    // the type of that row
 	Orphans                      int64     // running, and their node is not alive
@@ -20,7 +21,7 @@ type Rows struct {
 	LateRunning                  int64     // running on nodes that are alive, and past their ExpiresAt
 	LateWaiting                  int64     // waiting, and past their time
 	LateWaitingSince             time.Time // the earliest such time
-	LateReady                    int64     // ready, and past the time until which they may start
+	LateReady                    int64     // ready or behind, and past the time until which they may start
 	Newest                       time.Time // the newest change, by the clock of the node that made it
 }
 
@@ -37,8 +38,8 @@ select count(*), count(*) filter (where ready), count(*) filter (where running),
 	coalesce(min(ready_at) filter (where ready), {none}),
 	count(*) filter (where orphan), coalesce(min(started_at) filter (where orphan), {none}),
 	count(*) filter (where running and not orphan and expired), count(*) filter (where state = 1 and late), coalesce(min(next_event_at) filter (where state = 1 and late), {none}),
-	count(*) filter (where ready and late), coalesce(max(updated_at), {none})
-from (select *, state = 2 as ready, state = 3 as running, state = 3 and (owner is null or owner <> all($1::uuid[])) as orphan,
+	count(*) filter (where state = 2 and late), coalesce(max(updated_at), {none}), count(*) filter (where state = 2 and not ready)
+from (select *, state = 2 and shard >> 16 <> 1 as ready, state = 3 as running, state = 3 and (owner is null or owner <> all($1::uuid[])) as orphan,
 	next_event_at <> {none} and next_event_at < $2 as late, expires_at <> {none} and expires_at < $2 as expired
 	from {task}) t`
 
@@ -52,7 +53,7 @@ func (e *examination) readRows(ctx context.Context, h *Report) error {
 	r := &h.Rows
 	var oldest, since, waiting, newest int64
 	err := e.pool.QueryRow(ctx, e.fill(selectRowsHealth), alive, h.Now.Add(-Late).UnixMicro()).Scan(
-		&r.Live, &r.Ready, &r.Running, &r.Errors, &oldest, &r.Orphans, &since, &r.LateRunning, &r.LateWaiting, &waiting, &r.LateReady, &newest)
+		&r.Live, &r.Ready, &r.Running, &r.Errors, &oldest, &r.Orphans, &since, &r.LateRunning, &r.LateWaiting, &waiting, &r.LateReady, &newest, &r.Behind)
 	if err != nil {
 		return err
 	}
@@ -62,7 +63,7 @@ func (e *examination) readRows(ctx context.Context, h *Report) error {
 		return nil
 	}
 	var typ []byte
-	err = e.pool.QueryRow(ctx, e.fill("select coalesce((select type from {task} where state = 2 and ready_at = $1 limit 1), '')"), oldest).Scan(&typ)
+	err = e.pool.QueryRow(ctx, e.fill("select coalesce((select type from {task} where state = 2 and shard >> 16 <> 1 and ready_at = $1 limit 1), '')"), oldest).Scan(&typ)
 	r.OldestReadyType = string(typ)
 	return err
 }

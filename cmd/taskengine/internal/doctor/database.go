@@ -189,6 +189,9 @@ func anyAlive(h *health.Report) bool {
 func judgeLive(found *Findings, h *health.Report) {
 	r := &h.Rows
 	found.info("tasks", "%d have not ended, of which %d are ready and %d run", r.Live, r.Ready, r.Running)
+	if r.Behind > 0 {
+		found.info("behind", "%d tasks wait behind others of their ordering key", r.Behind)
+	}
 	judgeErrors(found, r.Errors)
 	if r.Ready > 0 {
 		found.info("oldest", "the task that has been ready for longest has been so for %s, of the type %q", ago(h.Now, r.OldestReady), r.OldestReadyType)
