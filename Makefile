@@ -5,6 +5,8 @@ SHELL := /bin/bash
 
 TOOL    := go tool -modfile=tools/go.mod
 GO_FILES = $(shell git ls-files --cached --others --exclude-standard '*.go' | grep -vE '\.(pb|connect)\.go$$')
+# What was built in one clone of the repository is used in each other one.
+export GOFLAGS := $(strip $(shell go env GOFLAGS) -trimpath)
 PLATFORMS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
 
 .PHONY: help
