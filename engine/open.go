@@ -310,12 +310,13 @@ func newEngine(ctx context.Context, c Config) (*Engine, error) {
 		return nil, err
 	}
 	shellConfig := shell.Config{NoSync: e.noSyncer != nil, Backlogs: backlogs}
-	e.lanes = []*lane{{wake: wakeup.New()}}
+	_, isElsewhere := c.Store.(storage.Shared)
+	e.lanes = []*lane{newLane(0, !isElsewhere)}
 	e.arrived = e.lanes[0].wake
 	if s, ok := c.Store.(storage.Divided); ok {
 		shellConfig.Lanes, shellConfig.LaneOf = s.Databases()+1, s.DatabaseOf
 		for n := 1; n <= s.Databases(); n++ {
-			e.lanes = append(e.lanes, &lane{number: n, wake: wakeup.New()})
+			e.lanes = append(e.lanes, newLane(n, false))
 		}
 		e.divided, e.arrived = s, wakeup.New()
 	}

@@ -43,7 +43,9 @@ func (s *simulation) signal() {
 		return
 	}
 	s.idle--
-	s.after(s.config.Costs.Gather, func() { s.gather(-1, maxGather) })
+	s.after(s.config.Costs.Gather, func() {
+		s.lock(func() { s.gather(-1, maxGather) })
+	})
 }
 
 // gather lets others compute first for as long as they have something to say.
@@ -51,7 +53,7 @@ func (s *simulation) gather(before, rounds int) {
 	s.cores.do(0, func() {
 		count := s.inbox.Len()
 		if count == before || rounds == 0 {
-			s.lock(s.commit)
+			s.commit()
 			return
 		}
 		s.gather(count, rounds-1)
@@ -104,19 +106,26 @@ func (s *simulation) commit() {
 	s.use.commits++
 	s.cores.doStalled(cpu, func() {
 		s.store.commit(&b.Do, &b.out)
-		if !s.config.Costs.Serial {
+		isLarge := next.IsLarge()
+		if !s.config.Costs.Serial && !isLarge {
 			s.unlock()
 		}
 		asked := s.now
 		s.disk.sync(bytes, logged, func(told time.Duration) {
 			b.disk = time.Duration(s.now - asked)
-			if s.config.Costs.Serial {
+			if s.config.Costs.Serial && !isLarge {
 				s.unlock()
 			}
 			c := &s.config.Costs
 			rows := len(b.Do.Insert) + len(b.Do.Swap)
 			s.after(told, func() {
-				s.cores.do(c.Tell+time.Duration(rows)*c.TellRow, func() { s.answer(b) })
+				s.cores.do(c.Tell+time.Duration(rows)*c.TellRow, func() {
+					s.answer(b)
+					if isLarge {
+						s.unlock()
+					}
+					s.rest()
+				})
 			})
 		})
 	})
@@ -185,7 +194,6 @@ func (s *simulation) answer(b *written) {
 			s.cores.do(c.Ack+time.Duration(float64(s.lives[t.ID].Size)*c.AckByte), func() {})
 		}
 	}
-	s.rest()
 }
 
 // ended counts a task that has ended.

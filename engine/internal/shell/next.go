@@ -52,6 +52,13 @@ func (s *Shell) Next(now time.Time, lane int, spare *Batch) *Batch {
 	return b
 }
 
+// largeBatch is from how many rows on a batch is large. Preparing fewer takes less time than a sync.
+const largeBatch = 64
+
+// IsLarge reports whether so much is in b that the next batch of its lane, in a store of this process,
+// is better decided after b is answered than prepared meanwhile. The caller has called Fill.
+func (b *Batch) IsLarge() bool { return len(b.Do.Insert)+len(b.Do.Swap) >= largeBatch }
+
 // takePending returns a batch of what is pending, as far as it fits, except for relaxed grabs and
 // those that the store has refused before. It uses an empty batch.
 func (s *Shell) takePending(l *lane, b *Batch) *Batch {
