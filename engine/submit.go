@@ -45,7 +45,7 @@ func (e *Engine) Submit(ctx context.Context, reqs ...Request) ([]Receipt, error)
 	case err == nil:
 		return complete(receipts, inserted), nil
 	case errors.As(err, &full):
-		return e.submitFull(ctx, reqs, rows, full)
+		return e.submitFull(ctx, slices.Clone(reqs), rows, full) // a clone: reqs stays on the stack of the caller
 	}
 	return nil, err
 }

@@ -52,7 +52,8 @@ func (k *keyed) compute(r *Request) (value string, err error) {
 			value, err = "", fmt.Errorf("the function of the value %s panicked: %v", strings.Join(k.path, "."), p)
 		}
 	}()
-	if value = k.value(r); !utf8.ValidString(value) {
+	given := *r // a copy: the function may keep it, and r stays on the stack of the caller
+	if value = k.value(&given); !utf8.ValidString(value) {
 		return "", fmt.Errorf("the function of the value %s returned text that is not UTF-8", strings.Join(k.path, "."))
 	}
 	return value, nil
