@@ -108,8 +108,8 @@ var scriptCommands = map[string]func(*story, args) error{
 		return nil
 	},
 	"promote": func(s *story, a args) error { s.promote(a.At(0)); return nil },
-	"drain": func(s *story, a args) error { s.core.Drain(); return nil },
-	"hold":  (*story).hold, "unclaim": (*story).unclaim,
+	"drain":   func(s *story, a args) error { s.core.Drain(); return nil },
+	"hold":    (*story).hold, "unclaim": (*story).unclaim,
 	"yield": func(s *story, a args) error { s.core.Yield(s.now, a.id()); return nil },
 }
 
