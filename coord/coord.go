@@ -40,7 +40,7 @@ type Elector interface {
 type Member struct {
 	Incarnation task.ID           // new with every start of the process
 	Name        string            // of the node, for people; not unique
-	Handlers    []string          // types it can run, sorted
+	Handlers    []string          // what it can run: types, and what the engine adds to them; sorted
 	Labels      map[string]string // of the node; types choose their nodes by them
 	Draining    bool              // it is alive, starts no tasks and is about to stop
 }

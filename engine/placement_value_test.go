@@ -130,3 +130,20 @@ func TestATaskOfAValueThatNoNodeMayRunBecomesAnErrorWhenItHasWaitedTooLong(t *te
 		n.expect(id, task.Error)
 	})
 }
+
+func TestTasksWithoutAValueMayBeForSomeNodes(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		set := exporters(nil)
+		l := set.Limits["partner"]
+		l.Nodes = map[string]policy.Nodes{"": {"zone": {"eu"}}}
+		set.Limits["partner"] = l
+		n := start(t, set, handle("export", takes(0)))
+		id := n.submit(of(""))
+		n.end(n.submit(of("acme")))
+		time.Sleep(2 * time.Minute)
+		n.expect(id, task.Submitted)
+		if found := n.Unhandled(); len(found) != 1 || found[0].Tasks != 1 || found[0].Value == "" {
+			t.Errorf("unhandled are %+v", found)
+		}
+	})
+}

@@ -248,8 +248,8 @@ func TestAFireIsLateWhileItsTypePausesSources(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		time.Sleep(90 * time.Minute)
-		later := make(chan error)
+		time.Sleep(90*time.Minute + 2*time.Second) // between two runs of the schedules
+		later := make(chan error, 1)
 		go func() {
 			_, err := e.Submit(ctx, engine.Request{Type: "report", Headers: map[string]string{schedule.HeaderTime: "later"}})
 			later <- err

@@ -141,6 +141,12 @@ func TestTablesOfTheVersionBeforeKnowNoOrder(t *testing.T) {
 	if page, err := s.Headless(t.Context(), "", 10); err != nil || len(page.Keys) > 0 {
 		t.Errorf("keys without a head: %v, %v", page, err)
 	}
+	if list, err := s.ListKeys(t.Context(), storage.KeyQuery{Limit: 9, Scan: 9}); err != nil || len(list.Keys) > 0 {
+		t.Errorf("keys: %v, %v", list, err)
+	}
+	if rows, err := s.ListKey(t.Context(), "k", nil, 9); err != nil || rows.Head != nil || len(rows.Behind) > 0 {
+		t.Errorf("rows of a key: %v, %v", rows, err)
+	}
 	// With the next version's tables, in a program that does not know them yet, tasks stay as they are.
 	next := postgrestest.Open(t, url)
 	fourth, fifth := ordered(4, "k"), ordered(5, "k")

@@ -215,6 +215,10 @@ func TestABatchOfManyKeysGivesEachItsHead(t *testing.T) {
 		if len(out.Heads) != keys {
 			t.Errorf("%s: %d heads", how, len(out.Heads))
 		}
+		list, err := s.ListKeys(t.Context(), storage.KeyQuery{Behind: true, Limit: keys + 1, Scan: 10 * keys})
+		if err != nil || len(list.Keys) != keys || list.Next != "" {
+			t.Errorf("%s: %d keys are listed, next is %q, %v", how, len(list.Keys), list.Next, err)
+		}
 		if out = commit(t, s, &ends); len(out.Heads) != keys {
 			t.Errorf("%s: after the ends %d heads", how, len(out.Heads))
 		}

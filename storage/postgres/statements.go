@@ -27,6 +27,7 @@ type statements struct {
 	setting, setSetting, unset, swapSetting               string
 	setRules, rules, setOrdered, checkIsolation           string
 	lockKeys, demote, promote, heads, headless, takeHead  string
+	keys, keysBehind, key                                 string
 }
 
 // plans goes before the statements that every task goes through, for the time of their transaction.
@@ -232,6 +233,7 @@ func statementsIn(name string) *statements {
 		setRules:    fill(upsertRules), rules: fill(selectRules), checkIsolation: fill("select {schema}.check_isolation()"),
 		setOrdered: fill("update {type_policy} set ordered = true where not ordered"),
 		lockKeys:   lockKeys, demote: fill(demoteHeads), promote: fill(promoteFirst), heads: fill(selectHeads), headless: fill(selectHeadless), takeHead: fill(takeHead),
+		keys: keysIn(fill, false), keysBehind: keysIn(fill, true), key: fill(selectKey),
 	}
 }
 

@@ -1,5 +1,7 @@
 package postgres
 
+import "strings"
+
 // These statements give ordering keys their heads, in this order. Each sees what was committed before it
 // began, so the others see what every transaction that had the lock of a key before has done. They lock
 // no row that another transaction has locked: see the comment of the package.
@@ -60,3 +62,41 @@ from (
 	order by f.ordering_key, c.n) o
 where t.id = o.id
 returning t.id`
+
+// It goes from key to key. A key is numbered by its place among those that are read.
+const selectKeys = `
+with recursive k as (
+	select x.key, 1::bigint as n from (select {next}) x (key) where x.key is not null
+	union all
+	select x.key, k.n + 1 from k cross join lateral (select {following}) x (key) where x.key is not null and k.n < $2)
+select k.n, k.key, f.ready_at, c.n, {narrow:t} from k
+left join {task} t on t.ordering_key = k.key and {head:t}
+left join lateral (
+	select b.ready_at from {task} b where b.ordering_key = k.key and {behind:b}
+	order by b.ready_at, b.seq limit 1) f on true
+left join lateral (
+	select count(*) as n from (select from {task} b where b.ordering_key = k.key and {behind:b} limit $3) b) c on true
+where ($4::smallint[] is null or t.state = any($4)) or k.n = $2
+order by k.n`
+
+// The first key after another one of which rows are behind, and the first one that has a head.
+const (
+	nextBehind = `(select b.ordering_key from {task} b where {behind:b} and b.ordering_key > {after} order by b.ordering_key limit 1)`
+	nextHead   = `(select h.ordering_key from {task} h where {head:h} and h.ordering_key > {after} order by h.ordering_key limit 1)`
+)
+
+// keysIn returns the statement for all keys, or for those of which rows are behind.
+func keysIn(fill func(string) string, behind bool) string {
+	next := "least(" + nextBehind + ", " + nextHead + ")"
+	if behind {
+		next = nextBehind
+	}
+	from := func(after string) string { return strings.ReplaceAll(next, "{after}", after) }
+	return fill(strings.NewReplacer("{next}", from("$1::bytea"), "{following}", from("k.key")).Replace(selectKeys))
+}
+
+const selectKey = `
+(select {narrow:t} from {task} t where t.ordering_key = $1 and {head:t})
+union all
+(select {narrow:t} from {task} t where t.ordering_key = $1 and {behind:t} and (t.ready_at, t.seq) > ($2, $3)
+order by t.ready_at, t.seq limit $4)`

@@ -34,13 +34,16 @@ func assign(self task.ID, members []coord.Member, places map[string][]string) co
 	}
 	own := core.Ownership{Others: shardsOf(self, all)}
 	divide := func(name string, by []task.ID) {
+		if len(by) == len(all) {
+			return // the same as of others
+		}
 		if own.Types == nil {
 			own.Types = make(map[string]*task.Shards)
 		}
 		own.Types[name] = shardsOf(self, by)
 	}
 	for typ, by := range handled {
-		if len(by) < len(all) && !strings.HasPrefix(typ, matched) { // otherwise the same as of others
+		if !strings.HasPrefix(typ, matched) {
 			divide(typ, by)
 		}
 	}

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/taskengine/taskengine/coord"
@@ -39,11 +38,11 @@ func (k *Cluster) self() coord.Member {
 
 // announced returns what the node announces that it runs.
 func (k *Cluster) announced() []string {
-	all := slices.Clone(k.config.Handlers)
+	var all []string
 	for _, key := range k.config.Matched {
 		all = append(all, matched+key)
 	}
-	return all
+	return append(all, k.config.Handlers...)
 }
 
 // see learns from Join which members are alive.

@@ -72,8 +72,10 @@ func (k *Cluster) isQueueRun(v *view, q task.Queue) bool {
 
 // UnplacedValue says why no node runs the tasks of a queue, if that depends on its value. The text is "" if
 // one does, or if it does not, and while the nodes that are alive are not known.
-func (k *Cluster) UnplacedValue(q task.Queue) string {
-	v, want := k.view.Load(), k.engine.Wanted(q)
+func (k *Cluster) UnplacedValue(q task.Queue) string { return k.unplacedValue(k.view.Load(), q) }
+
+func (k *Cluster) unplacedValue(v *view, q task.Queue) string {
+	want := k.engine.Wanted(q)
 	if want == "" || len(v.members) == 0 || k.isQueueRun(v, q) {
 		return ""
 	}

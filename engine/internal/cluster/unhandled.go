@@ -75,32 +75,9 @@ func (k *Cluster) findUnplaced(ctx context.Context, v *view, found []Unhandled) 
 		if !v.isRun(typ) || k.areAllRun(v, typ) {
 			continue
 		}
-		u := Unhandled{Type: typ}
-		after := task.Queue{Type: typ} // the queue of no group has no value
-		for seen := 0; !u.More; {
-			queues, err := k.store.Queues(ctx, after, pollPage)
-			if err != nil {
-				return nil, err
-			}
-			for _, q := range queues {
-				if q.Type != typ || k.isQueueRun(v, q) || u.More {
-					continue
-				}
-				page, err := k.store.Ready(ctx, storage.ReadyQuery{Queue: q, Limit: maxCounted - int(u.Tasks)})
-				if err != nil {
-					return nil, err
-				}
-				u.Tasks += int64(len(page))
-				u.More = u.Tasks >= maxCounted
-				if u.Value == "" {
-					u.Value = k.UnplacedValue(q)
-				}
-			}
-			if seen += len(queues); len(queues) < pollPage || queues[len(queues)-1].Type != typ {
-				break
-			}
-			after = queues[len(queues)-1]
-			u.More = u.More || seen >= maxValues
+		u, err := k.countUnplaced(ctx, v, typ)
+		if err != nil {
+			return nil, err
 		}
 		if u.Tasks > 0 {
 			found = append(found, u)
@@ -108,6 +85,43 @@ func (k *Cluster) findUnplaced(ctx context.Context, v *view, found []Unhandled) 
 	}
 	slices.SortFunc(found, func(a, b Unhandled) int { return cmp.Compare(a.Type, b.Type) })
 	return found, nil
+}
+
+// countUnplaced counts the ready tasks of a type whose values no node runs.
+func (k *Cluster) countUnplaced(ctx context.Context, v *view, typ string) (Unhandled, error) {
+	u := Unhandled{Type: typ}
+	after := task.Queue{Type: typ} // the first queue that there may be
+	queues := []task.Queue{after}
+	for seen := 0; ; {
+		for _, q := range queues {
+			if q.Type != typ {
+				return u, nil
+			}
+			if k.isQueueRun(v, q) {
+				continue
+			}
+			page, err := k.store.Ready(ctx, storage.ReadyQuery{Queue: q, Limit: maxCounted - int(u.Tasks)})
+			if err != nil {
+				return u, err
+			}
+			if u.Tasks += int64(len(page)); u.Value == "" && len(page) > 0 {
+				u.Value = k.unplacedValue(v, q)
+			}
+			if u.Tasks >= maxCounted {
+				u.More = true
+				return u, nil
+			}
+		}
+		if seen += len(queues); seen > maxValues {
+			u.More = true
+			return u, nil
+		}
+		var err error
+		if queues, err = k.store.Queues(ctx, after, pollPage); err != nil || len(queues) == 0 {
+			return u, err
+		}
+		after = queues[len(queues)-1]
+	}
 }
 
 // areAllRun reports whether nodes run the tasks of all values of a type.

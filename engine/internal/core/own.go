@@ -34,9 +34,9 @@ func (c *Core) ownedOf(q task.Queue) *task.Shards {
 	return c.owned.Of(OwnedAs(q.Type, c.placeOf(q).Nodes))
 }
 
-// Ownership says which tasks this node starts: those in some shards, by type and place, see OwnedAs. The others belong to
-// other nodes. It is an optimisation: if two nodes own the same shard for a while, one of them makes
-// a grab that is too late.
+// Ownership says which tasks this node starts: those in some shards, by type and place, see OwnedAs. The
+// others belong to other nodes. It is an optimisation: if two nodes own the same shard for a while, one of
+// them makes a grab that is too late.
 type Ownership struct {
 	Types  map[string]*task.Shards // nil is all
 	Others *task.Shards            // the shards of names that are not in Types; nil is all
