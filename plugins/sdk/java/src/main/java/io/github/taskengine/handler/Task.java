@@ -64,8 +64,8 @@ public interface Task {
   String key();
 
   /**
-   * The ordering key that its submitter gave: tasks that share it run one at a time, in the order in
-   * which they are ready.
+   * The ordering key that its submitter gave: tasks that share it run one at a time, in the order
+   * in which they are ready.
    *
    * @return the ordering key; empty if it has none
    */
