@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage/postgres/internal/home"
 	"github.com/taskengine/taskengine/storage/postgres/schema"
 )
 
@@ -12,7 +13,8 @@ import (
 // [schema.Fill], and these of this package: {trigger} is the columns of a trigger, {mine:6} is true
 // for rows of the shards in the bitmap $6 and for all if it is null, {deep} is a number, {behind:t}
 // and {head:t} are true for rows of the table t that have this turn, {shard} is the column shard
-// without the turn, and {over} is the columns {narrow} with it.
+// without the turn, {over} is the columns {narrow} with it, and {leaving:f} is true for rows of the table
+// f whose shard is on its way to another database.
 type statements struct {
 	get, lockTask, lockEnded                              string
 	inserts                                               map[insertKind]string
@@ -242,6 +244,7 @@ func statementsIn(name string) *statements {
 func filler(name string) func(string) string {
 	pairs := []string{
 		"{deep}", fmt.Sprint(deep), "{trigger}", triggers, "{shard}", plainShard,
+		"{leaving:f}", "exists (select from {home} o where o.one and " + strings.ReplaceAll(home.Condition("o.leaving"), "(id)", "(f.id)") + ")",
 		"{over}", strings.Replace(schema.Fill(name)("{narrow}"), "shard", plainShard, 1),
 	}
 	for _, t := range []string{"b", "c", "f", "h", "t"} {

@@ -8,7 +8,8 @@ import "strings"
 
 const lockKeys = `select pg_advisory_xact_lock(n) from unnest($1::bigint[]) n`
 
-// A row that another transaction changes meanwhile has another version.
+// A row that another transaction changes meanwhile has another version. Rows on their way to another database do not
+// change any more: they get a head there.
 const demoteHeads = `
 update {task} t set shard = t.shard - 65536, queued = false
 from (
@@ -18,7 +19,7 @@ from (
 		select b.id, b.version, b.state, b.ready_at, b.seq from {task} b where b.ordering_key = k.key and {behind:b}
 		order by b.ready_at, b.seq limit 1) c
 	join {task} f on f.id = c.id and f.version = c.version
-	where h.state = 2 and h.started_at = {none} and c.state = 2 and (c.ready_at, c.seq) < (h.ready_at, h.seq)
+	where h.state = 2 and h.started_at = {none} and c.state = 2 and (c.ready_at, c.seq) < (h.ready_at, h.seq) and not {leaving:f}
 	for no key update of h, f skip locked) o
 where t.id = o.id`
 
@@ -30,7 +31,7 @@ from (
 		select b.id, b.version, b.state from {task} b where b.ordering_key = k.key and {behind:b}
 		order by b.ready_at, b.seq limit 1) c
 	join {task} f on f.id = c.id and f.version = c.version
-	where c.state <> 1 and not exists (select from {task} h where h.ordering_key = k.key and {head:h})
+	where c.state <> 1 and not exists (select from {task} h where h.ordering_key = k.key and {head:h}) and not {leaving:f}
 	for no key update of f skip locked) o
 where t.id = o.id`
 

@@ -161,6 +161,65 @@ func TestAMoveTakesEverythingAlong(t *testing.T) {
 	}
 }
 
+// While a shard is on its way, some of the rows of a key are packed already. The others change no more, and do not keep
+// keys of other shards from being promoted.
+func TestTheTasksOfAnOrderingKeyMoveWithTheirTurns(t *testing.T) {
+	ps := parts(t, "a", "b")
+	divide(t, ps...)
+	insert := func(n int, key string) (ts []*task.Task) {
+		for i := range n {
+			r := rowOf(task.ShardOf(key))
+			r.OrderingKey, r.Turn, r.ReadyAt = key, task.Behind, moment.Add(time.Duration(i)*time.Second)
+			ts = append(ts, r)
+		}
+		slices.SortFunc(ts, func(a, b *task.Task) int { return a.ID.Compare(b.ID) })
+		if _, err := ps[0].Insert(t.Context(), ts...); err != nil {
+			t.Fatal(err)
+		}
+		return ts
+	}
+	var keys []string
+	for n := 0; len(keys) < 2; n++ {
+		key := fmt.Sprint("key ", n)
+		if home, err := ps[0].Holdings(t.Context()); err != nil {
+			t.Fatal(err)
+		} else if home.Owned.Has(task.ShardOf(key)) && (len(keys) == 0 || task.ShardOf(key) != task.ShardOf(keys[0])) {
+			keys = append(keys, key)
+		}
+	}
+	leaves := insert(1500, keys[0])
+	slices.SortFunc(leaves, func(a, b *task.Task) int { return a.Seat().Compare(b.Seat()) })
+	heads, err := ps[0].Promote(t.Context(), keys[0])
+	if err != nil || len(heads) != 1 {
+		t.Fatalf("heads %v, %v", heads, err)
+	}
+	stays := insert(1, keys[1])
+	shards := set(t, fmt.Sprint(task.ShardOf(keys[0])))
+	ctx, cancel := context.WithCancel(t.Context())
+	if err := placement.Move(ctx, ps[0], ps[1], shards, func(placement.Moved) { cancel() }); err == nil {
+		t.Fatal("the move was not interrupted")
+	}
+	var left int
+	if err := ps[0].Pool().QueryRow(t.Context(), "select count(*) from taskengine.task where id <> $1 and $2 not in (select id from taskengine.task)",
+		stays[0].ID, heads[0].ID).Scan(&left); err != nil || left == 0 {
+		t.Fatalf("%d rows without their head are left, %v", left, err)
+	}
+	heads, err = ps[0].Promote(t.Context(), keys...)
+	if err != nil || len(heads) != 1 || heads[0].ID != stays[0].ID {
+		t.Errorf("heads %v, %v", heads, err)
+	}
+	if err := placement.Move(t.Context(), ps[0], ps[1], shards, nil); err != nil {
+		t.Fatal(err)
+	}
+	rows, err := ps[1].ListKey(t.Context(), keys[0], nil, len(leaves))
+	if err != nil || rows.Head == nil || rows.Head.ID != leaves[0].ID || len(rows.Behind) != len(leaves)-1 {
+		t.Errorf("there the head is %v, and %d are behind, %v", rows.Head, len(rows.Behind), err)
+	}
+	if page, err := ps[1].Headless(t.Context(), "", 9); err != nil || len(page.Keys) > 0 {
+		t.Errorf("there keys have no head: %v, %v", page, err)
+	}
+}
+
 func TestAShardThatHasLeftAndComeBackIsSeenByTheRevisionOfWhatADatabaseHolds(t *testing.T) {
 	ps := parts(t, "a", "b")
 	divide(t, ps...)
