@@ -400,13 +400,14 @@ func TestTheOrderOfAKeyOutlivesADrainAndARestart(t *testing.T) {
 func TestSubmitTxAndFinishTxKeepTheOrderOfAKey(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		o := startOrdered(t, nil, nil)
+		added := make(chan []engine.Receipt, 1)
 		o.acts = map[string]act{"a": func(ctx context.Context, _ int) ([]byte, error) {
 			return nil, o.store.Update(ctx, func(tx storage.Tx) error {
 				receipts, err := o.SubmitTx(ctx, tx, request("d"), request("E"))
 				if err != nil {
 					return err
 				}
-				o.ids["d"], o.ids["E"] = receipts[0].ID, receipts[1].ID
+				added <- receipts
 				return engine.FinishTx(ctx, tx, nil)
 			})
 		}}
@@ -418,6 +419,8 @@ func TestSubmitTxAndFinishTxKeepTheOrderOfAKey(t *testing.T) {
 		}
 		o.add("c")
 		time.Sleep(time.Minute)
+		receipts := <-added
+		o.ids["d"], o.ids["E"] = receipts[0].ID, receipts[1].ID
 		o.ran("a B c d E")
 		o.are("d done -", "E done -")
 	})

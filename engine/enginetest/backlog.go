@@ -33,7 +33,7 @@ const (
 // keyedRequests returns requests of one type, each with its own value.
 func keyedRequests(typ string, from, n int) []engine.Request {
 	return repeat(n, func(i int) engine.Request {
-		return engine.Request{Type: typ, OrderingKey: fmt.Sprintf("value %05d", from+i)}
+		return engine.Request{Type: typ, Headers: map[string]string{"value": fmt.Sprintf("%05d", from+i)}}
 	})
 }
 
@@ -78,9 +78,9 @@ func backlogDelayed(n *node) {
 // and do.
 func backlog(n *node, fills ...func(*node)) {
 	set := types(50, nil, "mail", "pay", "paused", "unhandled", "full", "rated", "delayed")
-	set.Limits["value"] = policy.Limit{Name: "value", Per: "ordering_key", Max: 1}
-	set.Limits["partner"] = policy.Limit{Name: "partner", Per: "ordering_key", Max: 1}
-	set.Limits["daily"] = policy.Limit{Name: "daily", Per: "ordering_key", Rate: policy.Rate{Count: 1, Per: 24 * time.Hour}}
+	set.Limits["value"] = policy.Limit{Name: "value", Per: "headers.value", Max: 1}
+	set.Limits["partner"] = policy.Limit{Name: "partner", Per: "headers.value", Max: 1}
+	set.Limits["daily"] = policy.Limit{Name: "daily", Per: "headers.value", Rate: policy.Rate{Count: 1, Per: 24 * time.Hour}}
 	for name, edit := range map[string]func(*policy.Type){
 		"pay":       func(p *policy.Type) { p.Limits = []string{"partner"} },
 		"unhandled": nil,
@@ -131,7 +131,7 @@ func backlog(n *node, fills ...func(*node)) {
 	for i := range backlogSize {
 		handlers["made up "+strconv.Itoa(i)] = done
 	}
-	set.Limits["daily"] = policy.Limit{Name: "daily", Per: "ordering_key", Max: 1}
+	set.Limits["daily"] = policy.Limit{Name: "daily", Per: "headers.value", Max: 1}
 	close(gate)
 	n.close()
 	n.start(set, handlers)

@@ -2,6 +2,7 @@ package enginetest
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"slices"
 	"sync"
@@ -232,9 +233,10 @@ func (c *cluster) spread(nodes []*peer, count int, request func(i int) engine.Re
 	return ids
 }
 
-// ofType makes requests of one type. Their ordering keys spread the tasks over the shards of all nodes.
+// ofType makes requests of one type. Each has an ordering key of its own, which binds the task to a shard: so the
+// tasks are spread over all nodes.
 func ofType(typ string) func(int) engine.Request {
-	return func(i int) engine.Request { return engine.Request{Type: typ, OrderingKey: fmt.Sprint(i)} }
+	return func(int) engine.Request { return engine.Request{Type: typ, OrderingKey: rand.Text()} }
 }
 
 // haveAllRun checks that each of the nodes has run some of the tasks.

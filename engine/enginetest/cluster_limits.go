@@ -2,6 +2,7 @@ package enginetest
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"slices"
 	"time"
@@ -36,7 +37,7 @@ func (g *gauge) held(gate <-chan struct{}) handle {
 
 func payTo(partners ...string) func(int) engine.Request {
 	return func(i int) engine.Request {
-		return engine.Request{Type: "pay", OrderingKey: fmt.Sprint(i), Payload: partner(partners[i%len(partners)])}
+		return engine.Request{Type: "pay", OrderingKey: rand.Text(), Payload: partner(partners[i%len(partners)])}
 	}
 }
 
