@@ -2,6 +2,7 @@ package pairs
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"time"
 
@@ -27,7 +28,7 @@ func TestMemoryAndLocal(t *testing.T) {
 		return func() *enginetest.Member {
 			toStore, toMembers, toBus, toLimits := newLink(), newLink(), newLink(), newLink()
 			n := first.Peer()
-			c := coordinator{n, toMembers, toBus, toLimits}
+			c := coordinator{n, toMembers, toBus, toLimits, new(sync.Map)}
 			m := &enginetest.Member{
 				Store:      &linked{Store: store, link: toStore},
 				Membership: c, Elector: c, Bus: c, Settings: c, Semaphore: c, Rates: c,
@@ -58,10 +59,11 @@ func (c clocked) ClockAt(t time.Time) (time.Time, time.Duration, bool) {
 }
 
 // coordinator is a node of a cluster in memory, with links that can be cut. What is cut off loses at once
-// what it holds.
+// what it holds; others get its permits after lapse.
 type coordinator struct {
 	*local.Node
 	members, bus, limits *link
+	cutOff               *sync.Map // the ids of holders that the cut of limits has ended
 }
 
 var _ coord.Identified = coordinator{}
@@ -122,12 +124,69 @@ func (c coordinator) Subscribe(ctx context.Context, fn func([]task.Hint)) error 
 	}
 }
 
+// lapse is how long the coordinator takes to give the permits of a node that is cut off to others. Within it the node
+// stops what runs under them, as nodes do with the coordinators of real clusters, whose leases lapse.
+const lapse = time.Second
+
 // Hold implements [coord.Semaphore].
 func (c coordinator) Hold(ctx context.Context, holder task.ID, fn func([]coord.Holding)) error {
 	if err := c.limits.wait(ctx); err != nil {
 		return nil
 	}
-	return c.limits.hold(ctx, func(ctx context.Context) error { return c.Node.Hold(ctx, holder, fn) })
+	h := &holdThrough{fn: fn}
+	return c.limits.hold(ctx, func(cut context.Context) error {
+		held, end := context.WithCancel(context.WithoutCancel(ctx))
+		ended := make(chan error, 1)
+		go func() { ended <- c.Node.Hold(held, holder, h.tell) }()
+		select {
+		case err := <-ended:
+			end()
+			return err
+		case <-cut.Done():
+		}
+		if ctx.Err() != nil {
+			end()
+			return <-ended
+		}
+		c.cutOff.Store(holder, true)
+		h.stop()
+		time.AfterFunc(lapse, end)
+		return errCut
+	})
+}
+
+// holdThrough passes holdings on until the link is cut.
+type holdThrough struct {
+	fn      func([]coord.Holding)
+	mu      sync.Mutex
+	stopped bool // guarded by mu
+}
+
+func (h *holdThrough) tell(all []coord.Holding) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.stopped {
+		h.fn(all)
+	}
+}
+
+func (h *holdThrough) stop() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.stopped = true
+}
+
+// Order implements [coord.Semaphore].
+func (c coordinator) Order(holder task.ID, orders ...coord.Order) {
+	if _, isCut := c.cutOff.Load(holder); !isCut {
+		c.Node.Order(holder, orders...)
+	}
+}
+
+// Holds implements [coord.Semaphore].
+func (c coordinator) Holds(holder task.ID) bool {
+	_, isCut := c.cutOff.Load(holder)
+	return !isCut && c.Node.Holds(holder)
 }
 
 // Holders implements [coord.Semaphore].
