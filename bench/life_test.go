@@ -105,15 +105,20 @@ func report(b *testing.B, used time.Duration) (rate float64) {
 
 func fillPaused(b *testing.B, e *engine.Engine, n int) {
 	payload := make([]byte, payloadSize)
-	for n > 0 {
-		reqs := make([]engine.Request, min(n, 1000))
+	addMany(b, e, n, func(int) engine.Request { return engine.Request{Type: "paused", Payload: payload} })
+}
+
+// addMany adds tasks, 1000 at a time.
+func addMany(b *testing.B, e *engine.Engine, count int, request func(i int) engine.Request) {
+	for added := 0; added < count; {
+		reqs := make([]engine.Request, min(count-added, 1000))
 		for i := range reqs {
-			reqs[i] = engine.Request{Type: "paused", Payload: payload}
+			reqs[i] = request(added + i)
 		}
 		if _, err := e.Submit(b.Context(), reqs...); err != nil {
 			b.Fatal(err)
 		}
-		n -= len(reqs)
+		added += len(reqs)
 	}
 }
 

@@ -22,6 +22,25 @@ type Batch struct {
 	Follow [][]*task.Task
 
 	Keys []string // further ordering keys to be given their heads
+
+	// Heads are grabs of rows that become heads by the batch. A store may make none of them: then those
+	// rows are heads that are not grabbed.
+	Heads []HeadGrab
+}
+
+// HeadGrab grabs the row that becomes the head of an ordering key because of a change, in the transaction
+// of that. It is made if the row is submitted, not overdue, and of the queue and the priority.
+type HeadGrab struct {
+	After    int // the index of the change in Batch.Swap
+	Queue    task.Queue
+	Priority uint8
+	Grab     task.Change // without a Ref
+}
+
+// takes reports whether g grabs a row.
+func (g *HeadGrab) takes(h *task.Hint) bool {
+	isOverdue := !h.NextEventAt.IsZero() && !g.Grab.At.Before(h.NextEventAt)
+	return h.State == task.Submitted && h.Queue == g.Queue && h.Priority == g.Priority && !isOverdue
 }
 
 // Removes reports whether the row that the i-th change makes is deleted.
@@ -40,7 +59,8 @@ type Outcome struct {
 	Inserted []Inserted   // as by [Tasks.Insert]
 	Swapped  []*task.Task // as by [Tasks.Swap]; also rows that were deleted then
 	Followed [][]Inserted // for each change that was made, its rows of Follow; nil if no rows followed
-	Heads    []task.Hint  // as by [Tasks.Promote]: they may be rows of the batch, too
+	Heads    []task.Hint  // as by [Tasks.Promote], without those that were grabbed: they may be rows of the batch, too
+	Grabbed  []*task.Task // for each of Batch.Heads, the row that it grabbed, or nil; nil if none was
 	Lost     error        // why the notes were not written though the rest was; nil if they were
 
 	// Elsewhere has the rows of a batch of [Divided.CommitIn] of which nothing was done, and which
@@ -155,11 +175,52 @@ func Do(ctx context.Context, tx Tasks, b *Batch) (out Outcome, err error) {
 			return out, err
 		}
 	}
-	if keys := orderingKeys(b, out.Swapped); len(keys) > 0 {
-		out.Heads, err = tx.Promote(ctx, keys...)
-		MarkHeads(b, &out)
+	var promoted map[string]bool
+	if len(b.Heads) > 0 {
+		if promoted, err = grabHeads(ctx, tx, b, &out); err != nil {
+			return out, err
+		}
 	}
-	return out, err
+	keys := slices.DeleteFunc(orderingKeys(b, out.Swapped), func(key string) bool { return promoted[key] })
+	if len(keys) > 0 {
+		heads, err := tx.Promote(ctx, keys...)
+		if err != nil {
+			return out, err
+		}
+		out.Heads = append(out.Heads, heads...)
+	}
+	MarkHeads(b, &out)
+	return out, nil
+}
+
+// grabHeads makes the grabs of heads, and returns the keys that it has given their heads.
+func grabHeads(ctx context.Context, tx Tasks, b *Batch, out *Outcome) (map[string]bool, error) {
+	promoted := make(map[string]bool, len(b.Heads))
+	for i, g := range b.Heads {
+		ended := out.Swapped[g.After]
+		if ended == nil || ended.OrderingKey == "" {
+			continue
+		}
+		heads, err := tx.Promote(ctx, ended.OrderingKey)
+		if err != nil {
+			return nil, err
+		}
+		promoted[ended.OrderingKey] = true
+		if len(heads) == 0 || !g.takes(&heads[0]) {
+			out.Heads = append(out.Heads, heads...)
+			continue
+		}
+		g.Grab.Ref = heads[0].Ref
+		rows, err := tx.Swap(ctx, g.Grab)
+		if err != nil {
+			return nil, err
+		}
+		if out.Grabbed == nil {
+			out.Grabbed = make([]*task.Task, len(b.Heads))
+		}
+		out.Grabbed[i] = rows[0]
+	}
+	return promoted, nil
 }
 
 // orderingKeys returns the keys that are to get their heads by b, each once.

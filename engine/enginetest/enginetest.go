@@ -52,6 +52,7 @@ func Run(t *testing.T, c Config) {
 	}{
 		{"submit", submitScenarios},
 		{"order", orderScenarios},
+		{"ordering keys", keyScenarios},
 		{"attempts", attemptScenarios},
 		{"limits", limitScenarios},
 		{"backlogs", backlogScenarios},

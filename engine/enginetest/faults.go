@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -141,24 +142,37 @@ func (w *weather) faults() int {
 	return w.fell
 }
 
-// stormy opens the engine on a store that fails, submits tasks until each is accepted or the
-// engine has failed, and returns the accepted ones.
+// stormy is storm for tasks of which some are delayed. It returns those of all submitters.
 func stormy(n *node, w *weather, h handle) []task.ID {
+	n.Helper()
+	return slices.Concat(storm(n, w, h, func(g, i int) engine.Request {
+		r := engine.Request{Type: "mail", Key: fmt.Sprint(g, "/", i)}
+		if i%4 == 0 {
+			r.At = time.Now().Add(20 * time.Millisecond)
+		}
+		return r
+	})...)
+}
+
+// stormSubmitters is how many submit at the same time in a storm.
+const stormSubmitters = 6
+
+// storm opens the engine on a store that fails, and submits tasks until each is accepted or the
+// engine has failed: each submitter one after the other, as request says. It returns those that were
+// accepted of each.
+func storm(n *node, w *weather, h handle, request func(submitter, i int) engine.Request) [][]task.ID {
 	n.Helper()
 	n.config.Store = storagetest.Faulty(n.store, w.decide)
 	n.config.LookAhead, n.config.QueueLookAhead = 50, 20 // so that it has to read, too
 	n.start(types(10, func(p *policy.Type) { p.MaxCrashes = 0 }, "mail"), map[string]handle{"mail": h})
 	w.quiet.Store(false)
-	const submitters, each = 6, 40
-	accepted := make([][]task.ID, submitters)
+	const each = 40
+	accepted := make([][]task.ID, stormSubmitters)
 	var wg sync.WaitGroup
-	for g := range submitters {
+	for g := range stormSubmitters {
 		wg.Go(func() {
 			for i := range each {
-				r := engine.Request{Type: "mail", Key: fmt.Sprint(g, "/", i)}
-				if i%4 == 0 {
-					r.At = time.Now().Add(20 * time.Millisecond)
-				}
+				r := request(g, i)
 				for n.ctx.Err() == nil {
 					receipts, err := n.Submit(n.ctx, r)
 					if errors.Is(err, engine.ErrFailed) {
@@ -173,15 +187,12 @@ func stormy(n *node, w *weather, h handle) []task.ID {
 		})
 	}
 	wg.Wait()
-	var ids []task.ID
-	for _, some := range accepted {
-		ids = append(ids, some...)
+	tasks := len(slices.Concat(accepted...))
+	if w.faults() == 0 || tasks == 0 {
+		n.Errorf("%d faults and %d tasks are no storm", w.faults(), tasks)
 	}
-	if w.faults() == 0 || len(ids) == 0 {
-		n.Errorf("%d faults and %d tasks are no storm", w.faults(), len(ids))
-	}
-	n.Logf("%d calls failed, %d tasks were accepted", w.faults(), len(ids))
-	return ids
+	n.Logf("%d calls failed, %d tasks were accepted", w.faults(), tasks)
+	return accepted
 }
 
 // reopenHealthy opens a new engine on the store without faults.

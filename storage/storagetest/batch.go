@@ -130,7 +130,10 @@ func (m *model) batch() {
 	if m.rand.IntN(2) == 0 {
 		b.Follow = nil
 	}
-	other := storage.Batch{Swap: b.Swap, Remove: b.Remove}
+	if _, isShared := m.f.Store.(storage.Shared); !isShared {
+		b.Heads = m.randomHeads(len(b.Swap))
+	}
+	other := storage.Batch{Swap: b.Swap, Remove: b.Remove, Heads: b.Heads}
 	for _, rows := range b.Follow {
 		other.Follow = append(other.Follow, cloned(rows))
 	}
@@ -153,6 +156,7 @@ func (m *model) batch() {
 	}
 	for i := range want.Swapped {
 		m.same(got.Swapped[i], want.Swapped[i])
+		equal(m.f, "grabbed heads", len(got.Grabbed), len(want.Grabbed))
 		equal(m.f, "followed", append([]storage.Inserted{}, got.FollowedBy(i)...), append([]storage.Inserted{}, want.FollowedBy(i)...))
 		for j, in := range got.FollowedBy(i) {
 			if in.Created() {
@@ -161,6 +165,20 @@ func (m *model) batch() {
 			}
 		}
 	}
+	for i := range want.Grabbed {
+		m.same(got.Grabbed[i], want.Grabbed[i])
+	}
+}
+
+// randomHeads returns grabs of the heads that follow some of the changes of a batch.
+func (m *model) randomHeads(changes int) (heads []storage.HeadGrab) {
+	for i := range changes {
+		if m.rand.IntN(2) == 0 {
+			like := m.randomTask()
+			heads = append(heads, storage.HeadGrab{After: i, Queue: like.Queue(), Priority: like.Priority, Grab: grabOfHead(m.rand.IntN(100))})
+		}
+	}
+	return heads
 }
 
 // randomFollow returns rows that may follow a change of a row: without keys, in its place.

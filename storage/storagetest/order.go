@@ -68,6 +68,56 @@ var orderCases = []testCase{
 			q.runs(f.get(next.ID))
 		}
 	}},
+	{"the next head is grabbed with the end of the one before, if the store does so, it is of the queue and it may run", func(f *fixture) {
+		for name, c := range map[string]struct {
+			change func(*task.Task) // of the next row
+			grab   func(*storage.HeadGrab)
+			first  task.State // what becomes of the first row
+			takes  bool
+		}{
+			"like it":              {takes: true},
+			"its time is not over": {change: func(t *task.Task) { t.NextEventAt = at(31) }, takes: true},
+			"its time is over":     {change: func(t *task.Task) { t.NextEventAt = at(30) }},
+			"it waits":             {change: func(t *task.Task) { t.State, t.NextEventAt = task.Waiting, at(1) }},
+			"another priority":     {change: func(t *task.Task) { t.Priority++ }},
+			"another group":        {change: func(t *task.Task) { t.Group = "a" }},
+			"another type":         {change: func(t *task.Task) { t.Type = "sms" }},
+			"no end":               {first: task.Error},
+			"another version":      {first: task.Cancelled},
+		} {
+			q := f.queue()
+			head, next, last := q.row(task.Submitted, 1), q.row(task.Submitted, 2), q.row(task.Submitted, 3)
+			if c.change != nil {
+				c.change(next)
+			}
+			f.do(&storage.Batch{Insert: []*task.Task{head, next, last}})
+			q.grab(head)
+			end := task.Change{Ref: head.Ref(), To: task.Done, At: at(30), Outcome: task.Completed, OrderingKey: q.key}
+			switch c.first {
+			case task.Error:
+				end.To = c.first
+			case task.Cancelled:
+				end.Version++
+			}
+			out := f.do(&storage.Batch{Swap: []task.Change{end}, Heads: []storage.HeadGrab{{Queue: head.Queue(), Priority: head.Priority, Grab: grabOfHead(30)}}})
+			got := f.get(next.ID)
+			if _, isShared := f.Store.(storage.Shared); isShared && out.Grabbed == nil {
+				equal(f, name+": ready", len(idsOfHints(out.Heads)) == 1, c.takes || c.change != nil && got.State == task.Submitted)
+				continue
+			}
+			if !c.takes {
+				equal(f, name+": grabbed", len(out.Grabbed), 0)
+				equal(f, name+": state", got.State, next.State)
+				continue
+			}
+			f.same(out.Grabbed[0], got)
+			equal(f, name+": heads that are not grabbed", len(out.Heads), 0)
+			equal(f, name+": state and owner", fmt.Sprint(got.State, got.Owner, got.Turn), fmt.Sprint(task.Processing, task.ID{9}, task.Head))
+			equal(f, name+": ready", slices.Contains(f.readyIDs(), next.ID), false)
+			q.change(got, task.Change{To: task.Done, Outcome: task.Completed})
+			q.runs(last)
+		}
+	}},
 	{"rows that a batch removes, or that follow its changes, count", func(f *fixture) {
 		q := f.queue()
 		head, next := q.row(task.Submitted, 1), q.row(task.Submitted, 5)
@@ -314,6 +364,11 @@ func (q *orderQueue) runs(rows ...*task.Task) {
 
 func grabOf(t *task.Task) task.Change {
 	return task.Change{Ref: t.Ref(), To: task.Processing, At: at(30), NextEventAt: at(30), Owner: task.ID{9}, OrderingKey: t.OrderingKey}
+}
+
+// grabOfHead returns a grab without a Ref.
+func grabOfHead(second int) task.Change {
+	return task.Change{To: task.Processing, At: at(second), NextEventAt: at(second), Owner: task.ID{9}}
 }
 
 // addAndEnd adds rows, a few at a time, and runs the heads that it finds.

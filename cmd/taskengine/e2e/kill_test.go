@@ -145,8 +145,11 @@ func (l *load) submit(rng *rand.Rand) bool {
 	req := &taskenginev1.SubmitRequest{}
 	for range 1 + rng.IntN(8) {
 		task := &taskenginev1.NewTask{Type: []string{"least", "later", "most"}[rng.IntN(3)]}
-		if task.Type == "later" {
+		switch {
+		case task.Type == "later":
 			task.In = durationpb.New(time.Duration(rng.IntN(2000)) * time.Millisecond)
+		case task.Type == "least" && rng.IntN(2) == 0:
+			task.OrderingKey = fmt.Sprint("key ", rng.IntN(3))
 		}
 		req.Tasks = append(req.Tasks, task)
 	}

@@ -34,6 +34,7 @@ type Config struct {
 	QueueCapacity int                 // triggers of one queue
 	Layouts       map[string][]string // see table.Config
 	Permits       bool                // see table.Config
+	GrabsHeads    bool                // saves ask for the grab of the next head, see Save.Head: the store makes it with the save
 
 	// Regroup reports whether the group of a row was packed when its type had fewer values, and
 	// returns the group with all of them. missing says which value the row lacks, if it lacks one:
@@ -86,6 +87,7 @@ type phase uint8
 const (
 	inserting phase = iota // Inserted; it was grabbed with its submit (fused)
 	grabbing               // Grabbed
+	succeeded              // GrabbedHead; the task has ended, and its slot is for the next one of its ordering key
 	running                // Handled
 	disowned               // Handled; the verdict does not count any more
 	finished               // Handled; the task is done already
@@ -124,6 +126,7 @@ type Stats struct {
 	Abandoned uint64 // attempts that were given up while their handler went on
 	Slowed    uint64 // attempts whose task was delayed longer than it asked for, see rearm.go
 	Reclaimed uint64 // see Core.Reclaim
+	Succeeded uint64 // heads that were grabbed with the end of the task before
 }
 
 // New returns a core without any tasks. Its first Ready asks for reads from the store.
@@ -193,9 +196,10 @@ func (c *Core) add(now time.Time, tr task.Trigger) (kept bool) {
 }
 
 // isNews reports whether tr is of a later version of the task than r. While r is being inserted, any
-// trigger is: the insert may find that another task has the id.
+// trigger is: the insert may find that another task has the id. So it is when the task has ended, and
+// its id may be used again.
 func (r *run) isNews(tr task.Trigger) bool {
-	return r.phase == inserting || tr.Version > r.ref.Version
+	return r.phase == inserting || r.phase == succeeded || tr.Version > r.ref.Version
 }
 
 // follow keeps tr until r has ended, if it is newer than the trigger that r keeps.

@@ -25,13 +25,16 @@ const handedBackDelay = time.Second
 // Handled answers a run with its verdict. It frees the slot.
 func (c *Core) Handled(now time.Time, id task.ID, v task.Verdict) {
 	r := c.expect(id, "verdict", running, disowned, finished)
-	switch r.phase {
+	phase := r.phase
+	switch phase {
 	case running:
 		c.conclude(now, r, v)
 	case disowned:
 		c.stats.Stale++
 	}
-	c.end(now, r, true)
+	if phase != running || r.key == "" || !c.succeed(now, r) {
+		c.end(now, r, true)
+	}
 	c.book(now)
 }
 

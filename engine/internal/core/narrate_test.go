@@ -102,6 +102,9 @@ func (s *story) absorb() {
 		if save.Remove {
 			removed = ", and delete it"
 		}
+		if save.Head != nil {
+			removed += ", and grab the next head"
+		}
 		s.printf("save %s%s\n", s.change(save.Change), removed)
 	}
 	for _, key := range r.Keys {

@@ -35,6 +35,17 @@ type Save struct {
 	// Follow has rows that are to be inserted if and only if the change is made. Each is answered by
 	// Inserted, after Saved, if it is made.
 	Follow []*task.Task
+
+	// Head is a grab of the next head of the ordering key of the task, to be made with the change if the
+	// store can; nil for none. It is answered by GrabbedHead, after Saved.
+	Head *HeadGrab
+}
+
+// HeadGrab is a grab of a task of this queue and priority.
+type HeadGrab struct {
+	Queue    task.Queue
+	Priority uint8
+	Grab     task.Change // without a Ref
 }
 
 // Size returns how many rows the save writes, and the bytes of their payloads, results and checkpoints.

@@ -38,16 +38,19 @@ type story struct {
 //
 //	world [blind]                starts again with the slots, limits, types and capacity in
 //	                             the lines below; the core reads the empty store at once
-//	                             unless blind
+//	                             unless blind; "grabs heads" is a line for a store that does so
 //	submit NUM TYPE [in=1h] [priority=3] [group=a] [key=k] [expires=1h] [tx]
 //	                             key is an ordering key; the store gives it its head with each change of a row
 //	promote KEY                  the store does that again, after tx
-//	inserted NUM [duplicate]     the store has the row of the first such submit, or not
+//	inserted NUM [duplicate|again]
+//	                             the store has the row of the first such submit, or not; again: it had
+//	                             deleted a row of this number before
 //	grabbed NUM [failed|lost]    the store has swapped it, or could not, or was too late
 //	swapped NUM                  the same, but only grabbed tells the core
 //	handled NUM ok|error|permanent|doubt|crash|timeout|busy|interrupted|snooze=D|again=D|in=D
 //	finish NUM [again=D]         its handler has finished it itself, in a transaction, or has it run again
-//	saved NUM [stale]            the store has made the first save, or was too late
+//	saved NUM [stale] [alone]    the store has made the first save, or was too late; alone: it has not
+//	                             grabbed the head that follows
 //	loaded TYPE [group=a] [failed], scanned, looked STATE
 //	                             the store has answered, as its rows are now
 //	cancel NUM, resume NUM       a user changed the task, and the core is told
@@ -73,10 +76,23 @@ func (s *story) do(command string, words scripttest.Args, lines []string) (out s
 		return "", err
 	}
 	s.absorb()
-	if wants := len(s.grabs) + len(s.running) + s.fused(); s.core.Busy() != wants {
+	if wants := len(s.grabs) + len(s.running) + s.fused() + s.succeeding(); s.core.Busy() != wants {
 		return "", fmt.Errorf("%d slots are taken, and %d replies will free one", s.core.Busy(), wants)
 	}
 	return s.out.String(), nil
+}
+
+// succeeding returns how many saves have a slot for the next head.
+func (s *story) succeeding() int {
+	n := 0
+	for _, saves := range s.saves {
+		for _, save := range saves {
+			if save.Head != nil {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 func (s *story) fused() int {
@@ -160,6 +176,8 @@ func (s *story) declare(what string, a args) error {
 		return err
 	case "capacity":
 		s.config.Capacity, s.config.QueueCapacity = a.Number("all", 1000), a.Number("queue", 1000)
+	case "grabs":
+		s.config.GrabsHeads = true
 	case "limit":
 		l := policy.Limit{Name: a.At(0), Max: a.Number("max", 0)}
 		l.Of, _ = a.Value("of")
@@ -231,6 +249,9 @@ func (s *story) inserted(a args) error {
 	}
 	t := s.inserts[i]
 	s.inserts = slices.Delete(s.inserts, i, i+1)
+	if a.Has("again") {
+		delete(s.rows, t.ID)
+	}
 	_, taken := s.rows[t.ID]
 	created := !taken && !a.Has("duplicate")
 	if created {
@@ -334,15 +355,23 @@ func (s *story) saved(a args) error {
 	case saves[0].Remove:
 		delete(s.rows, t.ID)
 	}
-	if t == nil {
-		s.core.Saved(s.now, saves[0], t)
-		return nil
+	var h, grabbed *task.Task
+	if t != nil {
+		h = s.headOf(t.OrderingKey)
+		if row, ok := s.rows[t.ID]; ok {
+			t.Turn = row.Turn
+		}
 	}
-	h := s.headOf(t.OrderingKey)
-	if row, ok := s.rows[t.ID]; ok {
-		t.Turn = row.Turn
+	if want := saves[0].Head; want != nil && h != nil && !a.Has("alone") {
+		if grab := want.Grab; h.State == task.Submitted && h.Queue() == want.Queue && h.Priority == want.Priority {
+			grab.Ref = h.Ref()
+			grabbed, h = s.swap(grab), nil
+		}
 	}
 	s.core.Saved(s.now, saves[0], t)
+	if saves[0].Head != nil {
+		s.core.GrabbedHead(s.now, saves[0].ID, grabbed)
+	}
 	s.promoted(h)
 	return nil
 }

@@ -102,6 +102,9 @@ func (b *Batch) Fill() {
 		if follow := b.saves[i].Follow; len(follow) > 0 {
 			d.Follow = append(append(d.Follow, make([][]*task.Task, i-len(d.Follow))...), follow)
 		}
+		if h := b.saves[i].Head; h != nil {
+			d.Heads = append(d.Heads, storage.HeadGrab{After: i, Queue: h.Queue, Priority: h.Priority, Grab: h.Grab})
+		}
 	}
 	for _, g := range b.grabs {
 		d.Swap, d.Remove = append(d.Swap, g), append(d.Remove, false)
@@ -115,7 +118,7 @@ func (b *Batch) Fill() {
 func (b *Batch) Reset() {
 	*b = Batch{
 		Lane: b.Lane, parts: clean(b.parts), saves: clean(b.saves), grabs: b.grabs[:0], relaxed: b.relaxed[:0], edits: clean(b.edits), keys: clean(b.keys),
-		Do: storage.Batch{Insert: clean(b.Do.Insert), Swap: clean(b.Do.Swap), Remove: b.Do.Remove[:0], Keys: clean(b.Do.Keys)},
+		Do: storage.Batch{Insert: clean(b.Do.Insert), Swap: clean(b.Do.Swap), Remove: b.Do.Remove[:0], Keys: clean(b.Do.Keys), Heads: clean(b.Do.Heads)},
 	}
 }
 

@@ -34,6 +34,8 @@ func (s *Shell) Failed(now time.Time, b *Batch, err error) {
 func (s *Shell) failed(now time.Time, b *Batch, err error) {
 	l := &s.lanes[b.Lane]
 	l.answered(b)
+	s.grabbedHeads(now, b, nil) // a head that was grabbed all the same is found by the comparison of the store with the core
+	b.Do.Heads = nil
 	refused := errors.Is(err, storage.ErrRefused)
 	b.undone = refused || errors.Is(err, storage.ErrUndone)
 	l.pending.keys, b.keys = append(l.pending.keys, b.keys...), nil

@@ -26,6 +26,7 @@ type model struct {
 	ids     int
 	counts  bool          // the backlogs are counted again and again, as an engine does once it has to
 	waiting []*Submission // that wait for room, in the order in which they came
+	keyed   int           // the number of ordering keys of the tasks; 0 if they have none
 }
 
 // lateWork is what a database does though it has not answered.
@@ -67,6 +68,9 @@ func newModel(rt *rapid.T) *model {
 				"hasty":   typ(func(p *policy.Type) { p.Timeout.Queue = 5 * time.Second }),
 			},
 		},
+	}
+	if lanes == 1 {
+		m.keyed = rapid.IntRange(0, 2).Draw(rt, "ordering keys")
 	}
 	m.world = newWorld(lanes, rapid.Bool().Draw(rt, "no sync"), m.set, rt.Fatalf)
 	m.collect()
@@ -155,6 +159,12 @@ func (m *model) taskOf(n int) *task.Task {
 	types := slices.Sorted(maps.Keys(m.set.Types))
 	t := &task.Task{ID: task.ID{14: byte(n >> 8), 15: byte(n)}, Type: types[n%len(types)], Priority: 5}
 	t.Shard = t.ID.Shard()
+	if m.keyed > 0 {
+		t.OrderingKey, t.Turn = fmt.Sprint("key ", n%m.keyed), task.Behind
+		if n%8 > 0 {
+			t.Type = "plain"
+		}
+	}
 	if n%5 == 0 {
 		t.ReadyAt = beginning.Add(3 * time.Second)
 	}
@@ -338,6 +348,11 @@ func (m *model) check() {
 		}
 	}
 	m.checkLines()
+	for _, k := range m.shell.stuck {
+		if k.save.Head != nil {
+			m.Fatalf("the save of %v is stuck and has a slot", k.save.Ref)
+		}
+	}
 	if saving, stuck := m.shell.Core().Saving(), m.shell.Stuck(); saving < stuck {
 		m.Fatalf("%d saves are under way, and %d are stuck", saving, stuck)
 	}
@@ -406,6 +421,7 @@ func (m *model) calm() {
 				m.recount()
 			}
 			m.checkLines()
+			m.reconcile()
 			for n, _ := m.shell.Uncertain(); n > 0; n-- {
 				if inVain := n%2 == 0; !m.resolve(inVain, true) {
 					m.resolve(!inVain, true)
@@ -413,6 +429,24 @@ func (m *model) calm() {
 			}
 		}
 	}
+}
+
+// reconcile finds what the engine finds by reading the store: keys without a head, and tasks that the node owns
+// although nothing of them is under way.
+func (m *model) reconcile() {
+	for _, key := range m.keys() {
+		m.shell.Core().LookForHead(key)
+	}
+	for _, row := range m.sortedRows() {
+		_, runs := m.running[row.ID]
+		if row.State == task.Processing && !runs && !m.shell.Core().HasSlot(row.ID) && !m.shell.IsUncertain(row.ID) && !m.shell.IsSaving(row.Ref()) {
+			if !m.unknown[row.Ref()] {
+				m.Fatalf("task %v is owned and nothing of it is under way", row.ID)
+			}
+			m.shell.Core().Reclaim(m.now, row)
+		}
+	}
+	m.collect()
 }
 
 // workOff makes one step towards the end, and reports whether there was one.

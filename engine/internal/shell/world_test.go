@@ -34,8 +34,9 @@ type world struct {
 	believe [task.ShardCount]int // what LaneOf answers
 	rows    map[task.ID]*task.Task
 	seq     uint64
-	made    map[task.ID]bool // rows that were inserted, also if they were deleted since
-	follows map[task.Ref]int // how many rows are to follow the end of an attempt
+	made    map[task.ID]bool  // rows that were inserted, also if they were deleted since
+	follows map[task.Ref]int  // how many rows are to follow the end of an attempt
+	unknown map[task.Ref]bool // heads that were grabbed by a batch that failed, as far as the shell knows
 
 	spare    *Batch    // a batch for reuse
 	underWay []*commit // in the order in which Next has given them out
@@ -63,7 +64,7 @@ type commit struct {
 func newWorld(lanes int, noSync bool, set policy.Set, fail func(string, ...any)) *world {
 	w := &world{
 		fail: fail, now: beginning, owner: task.ID{0xff}, lanes: lanes,
-		rows: map[task.ID]*task.Task{}, made: map[task.ID]bool{}, follows: map[task.Ref]int{},
+		rows: map[task.ID]*task.Task{}, made: map[task.ID]bool{}, follows: map[task.Ref]int{}, unknown: map[task.Ref]bool{},
 		running: map[task.ID]core.Run{}, ran: map[task.Ref]bool{}, open: map[any]bool{},
 	}
 	handled, backlogs := map[string]bool{}, map[string]policy.Backlog{}
@@ -77,7 +78,7 @@ func newWorld(lanes int, noSync bool, set policy.Set, fail func(string, ...any))
 	w.shell = New(Config{
 		Core: core.New(core.Config{
 			Owner: w.owner, Policies: set, Handled: handled, Capacity: 1000, QueueCapacity: 1000,
-			Chance: func() float64 { return 0.5 },
+			Chance: func() float64 { return 0.5 }, GrabsHeads: lanes == 1,
 		}),
 		Lanes: lanes, LaneOf: func(shard uint16) int { return w.believe[shard] }, NoSync: noSync, Backlogs: backlogs,
 	})
@@ -109,6 +110,9 @@ func (w *world) run(run core.Run) {
 	}
 	if w.ran[ref] {
 		w.fail("task %v is run twice at version %d", run.ID, ref.Version)
+	}
+	if run.Task.OrderingKey != "" && run.Task.Turn != task.Head {
+		w.fail("task %v is run before its turn", run.ID)
 	}
 	if !w.made[run.ID] {
 		w.fail("task %v is run and was never inserted", run.ID)
@@ -349,7 +353,65 @@ func (w *world) apply(database int, b *storage.Batch) storage.Outcome {
 		}
 		w.believe[id.Shard()] = w.keeps[id.Shard()]
 	}
+	w.giveHeads(b, &out)
 	return out
+}
+
+// giveHeads gives all ordering keys their heads, and makes the grabs of heads.
+func (w *world) giveHeads(b *storage.Batch, out *storage.Outcome) {
+	for i, g := range b.Heads {
+		ended := out.Swapped[g.After]
+		if ended == nil {
+			continue
+		}
+		h := w.headOf(ended.OrderingKey)
+		if h == nil || h.State != task.Submitted || h.Queue() != g.Queue || h.Priority != g.Priority {
+			continue
+		}
+		if out.Grabbed == nil {
+			out.Grabbed = make([]*task.Task, len(b.Heads))
+		}
+		g.Grab.Ref = h.Ref()
+		out.Grabbed[i] = w.swap(g.Grab)
+	}
+	for _, key := range w.keys() {
+		if h := w.headOf(key); h != nil && h.State == task.Submitted {
+			out.Heads = append(out.Heads, h.Hint())
+		}
+	}
+}
+
+// keys returns the ordering keys of all rows.
+func (w *world) keys() (keys []string) {
+	for _, row := range w.rows {
+		if row.OrderingKey != "" && !slices.Contains(keys, row.OrderingKey) {
+			keys = append(keys, row.OrderingKey)
+		}
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// headOf gives an ordering key its head, and returns it; nil if there is none.
+func (w *world) headOf(key string) *task.Task {
+	var head, first *task.Task
+	for _, t := range w.rows {
+		switch {
+		case key == "" || t.OrderingKey != key:
+		case t.Turn == task.Head:
+			head = t
+		case t.Turn == task.Behind && (first == nil || t.Seat().Compare(first.Seat()) < 0):
+			first = t
+		}
+	}
+	demote, promote := task.NextHead(head, first)
+	if demote {
+		head.Turn = task.Behind
+	}
+	if promote {
+		first.Turn, head = task.Head, first
+	}
+	return head
 }
 
 // follow inserts the rows that follow a change which was made.
@@ -385,7 +447,7 @@ func (w *world) swap(c task.Change) *task.Task {
 
 // later returns a function that makes a batch that the shell takes for failed.
 func (w *world) later(c *commit) func() {
-	b := storage.Batch{Swap: slices.Clone(c.Do.Swap), Remove: slices.Clone(c.Do.Remove)}
+	b := storage.Batch{Swap: slices.Clone(c.Do.Swap), Remove: slices.Clone(c.Do.Remove), Heads: slices.Clone(c.Do.Heads)}
 	for _, t := range c.Do.Insert {
 		b.Insert = append(b.Insert, t.Clone())
 	}
@@ -396,7 +458,19 @@ func (w *world) later(c *commit) func() {
 		}
 		b.Follow = append(b.Follow, follow)
 	}
-	return func() { w.apply(c.Lane, &b) }
+	return func() {
+		out := w.apply(c.Lane, &b)
+		w.loseHeads(&out)
+	}
+}
+
+// loseHeads notes that the shell is not told which heads a batch has grabbed.
+func (w *world) loseHeads(out *storage.Outcome) {
+	for _, h := range out.Grabbed {
+		if h != nil {
+			w.unknown[h.Ref()] = true
+		}
+	}
 }
 
 // answer answers a batch: as done, or with an error.
@@ -412,6 +486,7 @@ func (w *world) answer(c *commit, err error) {
 		c.Reset()
 		w.spare = c.Batch
 	} else {
+		w.loseHeads(&c.out)
 		w.shell.Failed(w.now, c.Batch, err)
 	}
 	w.collect()

@@ -33,6 +33,7 @@ func (s *Shell) written(now time.Time, b *Batch, out storage.Outcome) {
 			s.Inserted(now, save.Follow[j], in)
 		}
 	}
+	s.grabbedHeads(now, b, out.Grabbed)
 	swapped = swapped[len(b.saves):]
 	for i, g := range b.grabs {
 		s.grabbed(now, g.Ref, swapped[i])
@@ -103,6 +104,27 @@ func (s *Shell) grabbed(now time.Time, ref task.Ref, t *task.Task) {
 		delete(s.refusals, ref.ID)
 	}
 	s.core.Grabbed(now, ref, t, false)
+}
+
+// grabbedHeads passes the outcome of the grabs of heads to the core: for each save of b that has one, in their order,
+// the row that was grabbed. A nil slice means that none was.
+func (s *Shell) grabbedHeads(now time.Time, b *Batch, heads []*task.Task) {
+	for i := range b.saves {
+		save := &b.saves[i]
+		if save.Head == nil {
+			continue
+		}
+		var t *task.Task
+		if len(heads) > 0 {
+			t, heads = heads[0], heads[1:]
+		}
+		if t != nil {
+			s.confirm(t.Ref())
+			s.follow(task.Submitted, t)
+		}
+		save.Head = nil
+		s.core.GrabbedHead(now, save.ID, t)
+	}
 }
 
 // saved passes the outcome of a save to the core.

@@ -1,0 +1,134 @@
+package enginetest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/taskengine/taskengine/engine"
+	"github.com/taskengine/taskengine/engine/policy"
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/storage/storagetest"
+)
+
+var keyScenarios = []scenario{
+	{"tasks of ordering keys run one at a time in the order of their submits, over a restart", func(n *node) {
+		const keys, each = 3, 40
+		g := newGauge(n.Errorf, map[string]int{"0": 1, "1": 1, "2": 1})
+		handlers := map[string]handle{"mail": g.keyed(done), "sms": g.keyed(done)}
+		n.start(types(2, nil, "mail", "sms"), handlers)
+		ids := n.submit(repeat(keys*each, func(i int) engine.Request {
+			r := engine.Request{Type: "mail", OrderingKey: fmt.Sprint(i % keys)}
+			if i/keys%10 == 9 { // mostly the next task of a key is of the same queue
+				r.Type = "sms"
+			}
+			return r
+		})...)
+		n.eventually("some have begun", func() bool { return n.ledger.total() > keys*each/3 })
+		succeeded := n.Stats().Succeeded
+		n.close()
+		n.reopenStore()
+		n.open()
+		n.ranOnce(ids...)
+		for key := range keys {
+			var want []task.ID
+			for i := key; i < len(ids); i += keys {
+				want = append(want, ids[i])
+			}
+			n.beganInOrder(want)
+		}
+		if _, isShared := n.store.(storage.Shared); !isShared && succeeded+n.Stats().Succeeded == 0 {
+			n.Error("no task was grabbed with the end of the one before")
+		}
+	}},
+	{"a task of an ordering key that is tried again keeps those behind it waiting", func(n *node) {
+		g := newGauge(n.Errorf, map[string]int{"k": 1})
+		n.start(types(10, func(p *policy.Type) { p.Retry.Max = 3 }, "mail"), map[string]handle{"mail": g.keyed(func(_ context.Context, t *task.Task) ([]byte, error) {
+			if t.Attempt < 3 && string(t.Payload) == "retry" {
+				return nil, errNo
+			}
+			return nil, nil
+		})})
+		ids := n.submit(repeat(30, func(i int) engine.Request {
+			r := engine.Request{Type: "mail", OrderingKey: "k"}
+			if i%7 == 0 {
+				r.Payload = []byte("retry")
+			}
+			return r
+		})...)
+		for i, id := range ids {
+			want := 1
+			if i%7 == 0 {
+				want = 3
+			}
+			if t := n.expect(id, task.Done); n.ledger.runs(id) != want || int(t.Attempt) != want {
+				n.Errorf("task %d was run %d times and counted %d attempts, want %d", i, n.ledger.runs(id), t.Attempt, want)
+			}
+		}
+		n.beganInOrder(ids)
+	}},
+	{"a store that fails now and then loses, doubles and reorders nothing of an ordering key", func(n *node) {
+		w := newWeather(8, func(call storagetest.Call, fault error) storagetest.Fault {
+			if call == storagetest.Get {
+				return storagetest.Fault{} // what the test itself looks with
+			}
+			return storagetest.Fault{Before: fault}
+		})
+		bySubmitter := stormyKeys(n, w)
+		w.clear()
+		for _, ids := range bySubmitter {
+			n.ranOnce(ids...)
+			n.beganInOrder(ids)
+		}
+	}},
+	{"a store that does not say whether it failed reorders nothing of an ordering key", func(n *node) {
+		w := newWeather(4, unsaid)
+		bySubmitter := stormyKeys(n, w)
+		w.clear()
+		n.close()
+		reopenHealthy(n)
+		for _, ids := range bySubmitter {
+			for _, id := range ids {
+				n.expect(id, task.Done)
+			}
+			n.beganInOrder(ids)
+		}
+	}},
+}
+
+// stormyKeys is stormy for tasks of which each submitter has an ordering key. It returns those of each submitter in the
+// order of their submits.
+func stormyKeys(n *node, w *weather) [][]task.ID {
+	n.Helper()
+	limits := make(map[string]int)
+	for g := range stormSubmitters {
+		limits[fmt.Sprint(g)] = 1
+	}
+	g := newGauge(n.Errorf, limits)
+	return storm(n, w, g.keyed(done), func(g, i int) engine.Request {
+		return engine.Request{Type: "mail", Key: fmt.Sprint(g, "/", i), OrderingKey: fmt.Sprint(g)}
+	})
+}
+
+// keyed is a handler that counts in a gauge the tasks that run of their ordering key.
+func (g *gauge) keyed(h handle) handle {
+	return func(ctx context.Context, t *task.Task) ([]byte, error) {
+		defer g.enter(1, t.OrderingKey)()
+		return h(ctx, t)
+	}
+}
+
+// beganInOrder checks that the tasks began for the first time in their order.
+func (n *node) beganInOrder(ids []task.ID) {
+	n.Helper()
+	at := make(map[task.ID]int)
+	for i, id := range n.ledger.sequence() {
+		if _, seen := at[id]; !seen {
+			at[id] = i
+		}
+	}
+	if !slices.IsSortedFunc(ids, func(a, b task.ID) int { return at[a] - at[b] }) {
+		n.Error("tasks of an ordering key did not begin in their order")
+	}
+}
