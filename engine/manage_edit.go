@@ -11,8 +11,9 @@ import (
 // Edit is a change of a task that does not run, see [Engine.Edit]. What is nil stays as it is.
 type Edit struct {
 	// At is when the task runs next. The zero time is never: the task waits until it is edited,
-	// rescheduled, resumed or cancelled, or until it expires. If At is nil, a task that waits keeps its
-	// time, and any other runs as soon as there is a slot for it.
+	// rescheduled, resumed or cancelled, or until it expires. It holds no other task of its ordering key
+	// back. If At is nil, a task that waits keeps its time, and any other runs as soon as there is a slot
+	// for it.
 	At         *time.Time
 	Payload    *[]byte // at most max_payload of the type
 	Checkpoint *[]byte // at most task.MaxCheckpoint bytes; empty removes it
@@ -36,6 +37,9 @@ func (e *Engine) Edit(ctx context.Context, ref task.Ref, to Edit) (*task.Task, e
 		switch {
 		case to.At != nil:
 			c.NextEventAt, c.ReadyAt = *to.At, *to.At
+			if to.At.IsZero() && t.OrderingKey != "" {
+				c.ReadyAt = lastTime
+			}
 		case t.State == task.Waiting:
 			c.NextEventAt = t.NextEventAt
 		default:
@@ -51,6 +55,9 @@ func (e *Engine) Edit(ctx context.Context, ref task.Ref, to Edit) (*task.Task, e
 	}
 	return after, err
 }
+
+// lastTime is the time of the seat of a task that waits without a time: it is behind all others of its key.
+var lastTime = time.Date(9999, time.December, 31, 23, 59, 59, 0, time.UTC)
 
 // checkEdit returns an error if a task cannot have what an Edit gives it, and otherwise its Group then;
 // nil if that stays.

@@ -328,6 +328,39 @@ func TestACancelledTaskHoldsNobodyBack(t *testing.T) {
 	})
 }
 
+func TestATaskWithoutATimeHoldsNoOtherOfItsKeyBack(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		o := startOrdered(t, nil, nil)
+		if err := o.Pause(t.Context(), "x"); err != nil {
+			t.Fatal(err)
+		}
+		o.add("a b c d e")
+		never := func(payload string) {
+			t.Helper()
+			if _, err := o.Edit(t.Context(), task.Ref{ID: o.ids[payload]}, engine.Edit{At: new(time.Time)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		never("a") // the head
+		never("c") // one behind
+		o.are("b submitted head", "d submitted behind", "e submitted behind", "a waiting behind", "c waiting behind")
+		if err := o.Unpause(t.Context(), "x"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		o.ran("b d e")
+		if _, err := o.Resume(t.Context(), task.Ref{ID: o.ids["c"]}); err != nil {
+			t.Fatal(err)
+		}
+		o.add("f")
+		if _, err := o.Edit(t.Context(), task.Ref{ID: o.ids["a"]}, engine.Edit{At: new(time.Now())}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		o.ran("b d e c a f") // a and f are ready at the same time, and a was added before
+	})
+}
+
 func TestATaskThatIsRescheduledTakesAnotherSeat(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		o := startOrdered(t, nil, nil)
