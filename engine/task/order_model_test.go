@@ -1,0 +1,222 @@
+package task_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/taskengine/taskengine/engine/task"
+)
+
+// rule is how a model of a cluster differs from the rule for tasks of an ordering key: [task.Change.Apply] and
+// [task.NextHead]. The zero rule does not.
+type rule struct {
+	grabsBehind    bool // a grab does not look at the turn of the row
+	retryLeaves    bool // a task that waits for its next attempt is no head any more
+	healLeaves     bool // a task whose node has died is no head any more
+	neverLooks     bool // nothing looks for keys without a head
+	overtakesBegun bool // a head that has begun is overtaken by a task with an earlier seat
+}
+
+// cluster is a store with tasks of a few ordering keys, and nodes that grab them whenever they like. What is told to nodes
+// may be lost: a key then has no head until something looks for it.
+type cluster struct {
+	rule
+	rng   *rand.Rand
+	now   int64
+	seq   uint64
+	rows  []*task.Task
+	begun map[task.ID]bool // it was grabbed once
+}
+
+const clusterKeys = 3
+
+// history makes a random history of a cluster, and returns how it breaks a promise, or nil.
+func history(r rule, seed uint64) error {
+	c := &cluster{rule: r, rng: rand.New(rand.NewPCG(seed, 5)), begun: make(map[task.ID]bool)}
+	for range 200 {
+		c.now += c.rng.Int64N(3)
+		if err := c.happen(); err != nil {
+			return err
+		}
+	}
+	return c.workOff()
+}
+
+// happen makes one thing happen.
+func (c *cluster) happen() error {
+	if len(c.rows) == 0 || c.rng.IntN(4) == 0 {
+		c.insert()
+		return nil
+	}
+	t := c.rows[c.rng.IntN(len(c.rows))]
+	if c.rng.IntN(10) == 0 {
+		c.look()
+	}
+	return c.act(t, c.rng.IntN(8))
+}
+
+func (c *cluster) insert() {
+	c.seq++
+	t := &task.Task{ID: task.ID{15: byte(c.seq), 14: byte(c.seq >> 8)}, OrderingKey: fmt.Sprint(c.rng.IntN(clusterKeys))}
+	t.ReadyAt = time.UnixMicro(c.now + c.rng.Int64N(12) - 9) // it may be late
+	to, at := task.Submitted, time.Time{}
+	if t.ReadyAt.UnixMicro() > c.now {
+		to, at = task.Waiting, t.ReadyAt
+	}
+	t.Create(to, time.UnixMicro(c.now), at)
+	t.Seq = c.seq
+	c.rows = append(c.rows, t)
+	c.promote(t.OrderingKey)
+}
+
+// act does to a task what may happen to it in its state. what is from 0 to 7.
+func (c *cluster) act(t *task.Task, what int) error {
+	ch := task.Change{Ref: t.Ref(), At: time.UnixMicro(c.now), Owner: task.ID{1}}
+	switch {
+	case t.State == task.Submitted:
+		ch.To = task.Processing
+	case t.State == task.Waiting && t.NextEventAt.UnixMicro() <= c.now:
+		ch.To = task.Submitted
+	case t.State == task.Processing && what < 4:
+		ch.To, ch.Outcome = task.Done, task.Completed
+	case t.State == task.Processing && what < 6:
+		ch.To, ch.Outcome, ch.NextEventAt = task.Waiting, task.Errored, time.UnixMicro(c.now+3)
+	case t.State == task.Processing: // its node has died
+		ch.To, ch.Outcome = task.Submitted, task.Crashed
+	default:
+		return nil
+	}
+	return c.change(t, ch)
+}
+
+// change makes a change, and gives the key its head.
+func (c *cluster) change(t *task.Task, ch task.Change) error {
+	if c.grabsBehind && ch.To == task.Processing && t.Turn == task.Behind {
+		t.Turn = task.Head
+	}
+	if !ch.Apply(t) {
+		return nil
+	}
+	if ch.To == task.Processing {
+		return c.check(t)
+	}
+	if c.retryLeaves && ch.To == task.Waiting || c.healLeaves && ch.Outcome == task.Crashed {
+		t.Turn = task.Behind
+	}
+	c.promote(t.OrderingKey)
+	return nil
+}
+
+// promote gives a key its head, unless the transaction did not do so.
+func (c *cluster) promote(key string) {
+	if c.rng.IntN(5) > 0 {
+		c.giveHead(key)
+	}
+}
+
+// look gives all keys their heads that have none.
+func (c *cluster) look() {
+	for key := range clusterKeys {
+		if !c.neverLooks {
+			c.giveHead(fmt.Sprint(key))
+		}
+	}
+}
+
+func (c *cluster) giveHead(key string) {
+	var head, first *task.Task
+	for _, t := range c.rows {
+		switch {
+		case t.OrderingKey != key:
+		case t.Turn == task.Head:
+			head = t
+		case t.Turn == task.Behind && (first == nil || t.Seat().Compare(first.Seat()) < 0):
+			first = t
+		}
+	}
+	demote, promote := task.NextHead(head, first)
+	if c.overtakesBegun && head != nil && first != nil && head.State != task.Processing && first.State == task.Submitted && first.Seat().Compare(head.Seat()) < 0 {
+		demote, promote = true, true
+	}
+	if demote {
+		head.Turn = task.Behind
+	}
+	if promote {
+		first.Turn = task.Head
+	}
+}
+
+// check checks what must be so when t has been grabbed: of its key no other task has begun and not ended, and it has not
+// overtaken a task that was added before it and is ready no later.
+func (c *cluster) check(t *task.Task) error {
+	isFirst := !c.begun[t.ID]
+	c.begun[t.ID] = true
+	for _, other := range c.rows {
+		switch {
+		case other == t || other.OrderingKey != t.OrderingKey || !other.State.Live():
+		case other.HasBegun():
+			return fmt.Errorf("%v begins while %v has begun and not ended", t.ID, other.ID)
+		case isFirst && other.State == task.Submitted && other.Seq < t.Seq && other.Seat().Compare(t.Seat()) < 0:
+			return fmt.Errorf("%v overtakes %v", t.ID, other.ID)
+		}
+	}
+	return nil
+}
+
+// workOff lets everything end that can.
+func (c *cluster) workOff() error {
+	const idle = 10 // rounds after which nothing more happens: longer than a task waits for its time
+	for rounds := 0; rounds < idle; rounds++ {
+		c.now++
+		c.look()
+		for _, t := range c.rows {
+			before := t.Version
+			if err := c.act(t, 0); err != nil {
+				return err
+			}
+			if t.Version > before {
+				rounds = 0
+			}
+		}
+	}
+	for _, t := range c.rows {
+		if t.State.Live() {
+			return fmt.Errorf("%v is %v for ever", t.ID, t.State)
+		}
+	}
+	return nil
+}
+
+func TestTasksOfAKeyRunOneAtATimeInOrderAndAllEndWhateverIsLost(t *testing.T) {
+	for seed := range uint64(1000) {
+		if err := history(rule{}, seed); err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+	}
+}
+
+// Each part of the rule is needed: without it some history breaks a promise.
+func TestTheModelOfTheOrderCatchesEachMutationOfTheRule(t *testing.T) {
+	for name, r := range map[string]rule{
+		"a grab does not look at the turn":      {grabsBehind: true},
+		"a retry gives up its seat":             {retryLeaves: true},
+		"healing gives up the seat":             {healLeaves: true},
+		"nothing looks for keys without a head": {neverLooks: true},
+		"a head that has begun is overtaken":    {overtakesBegun: true},
+	} {
+		err := errors.New("not caught")
+		for seed := uint64(0); seed < 200; seed++ {
+			if found := history(r, seed); found != nil {
+				err = nil
+				t.Logf("%s: seed %d: %v", name, seed, found)
+				break
+			}
+		}
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
