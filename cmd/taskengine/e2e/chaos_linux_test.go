@@ -55,12 +55,12 @@ func startChaos(t *testing.T) *chaos {
 	c.running = start(t, nil, "run", "-c", file)
 	c.load = &load{
 		client:       taskenginev1connect.NewTaskServiceClient(&http.Client{Transport: &http.Transport{}}, "http://"+c.api),
-		acknowledged: make(map[string]string), ended: c.ended,
+		acknowledged: newAccepted(), ended: c.ended,
 	}
 	for i := range uint64(3) {
 		c.load.wg.Go(func() {
 			rng := rand.New(rand.NewPCG(7, i))
-			for !c.stop.Load() && c.load.submit(rng) {
+			for !c.stop.Load() && c.load.submit(rng, "") {
 				time.Sleep(2 * time.Millisecond) // what the plugins can do, about
 			}
 		})
@@ -96,7 +96,7 @@ func (c *chaos) settle() map[string]*taskenginev1.Task {
 			}
 		})
 	}
-	for id := range c.load.acknowledged {
+	for id := range c.load.acknowledged.types {
 		ids <- id
 	}
 	close(ids)

@@ -188,6 +188,7 @@ type harassment struct {
 
 	n     []*running
 	loads []*load
+	all   accepted // by the nodes, as far as loads have ended
 	wires []*wiretest.Wire
 	done  map[string]int
 }
@@ -203,7 +204,7 @@ func (h *harassment) endure(t *testing.T, storage string) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 1))
-	acknowledged := make(map[string]string) // id to type
+	h.all = newAccepted()
 	h.done = make(map[string]int)
 	for i := range 3 {
 		h.wires = append(h.wires, wiretest.New(t, h.database))
@@ -211,12 +212,12 @@ func (h *harassment) endure(t *testing.T, storage string) {
 		h.loads = append(h.loads, submitUntilKilled(h.n[i], rng.Uint64(), pace))
 	}
 	for range mischief {
-		h.harass(t, rng, acknowledged)
+		h.harass(t, rng)
 		time.Sleep(time.Duration(rng.IntN(1000)) * time.Millisecond)
 	}
 	for _, l := range h.loads {
 		l.stop()
-		maps.Copy(acknowledged, l.acknowledged)
+		h.all.add(l.acknowledged)
 	}
 	t.Logf("mischief: %v", h.done)
 	for _, typ := range []string{"least", "later", "most"} {
@@ -225,7 +226,8 @@ func (h *harassment) endure(t *testing.T, storage string) {
 			t.Fatalf("tasks of type %s do not end: %s", typ, got.stderr)
 		}
 	}
-	verifyKilled(t, h.n[0], acknowledged, readJournal(t, journal))
+	verifyKilled(t, h.n[0], h.all.types, readJournal(t, journal))
+	verifyTurns(t, h.all.keys, journal)
 	verifyLimit(t, journal+".spans", 3)
 	for _, one := range h.n {
 		one.signal(t, syscall.SIGTERM)
@@ -256,7 +258,7 @@ func (h *harassment) begin(t *testing.T, i int) *running {
 }
 
 // harass does one thing.
-func (h *harassment) harass(t *testing.T, rng *rand.Rand, acknowledged map[string]string) {
+func (h *harassment) harass(t *testing.T, rng *rand.Rand) {
 	t.Helper()
 	kinds := append([]string{"kill", "stop", "cut of the network", "crash of the database"}, slices.Sorted(maps.Keys(h.more))...)
 	kind, victim := kinds[rng.IntN(len(kinds))], rng.IntN(3)
@@ -268,7 +270,7 @@ func (h *harassment) harass(t *testing.T, rng *rand.Rand, acknowledged map[strin
 		}
 		<-h.n[victim].ended
 		h.loads[victim].wait()
-		maps.Copy(acknowledged, h.loads[victim].acknowledged)
+		h.all.add(h.loads[victim].acknowledged)
 		h.n[victim] = h.begin(t, victim)
 		h.loads[victim] = submitUntilKilled(h.n[victim], rng.Uint64(), pace)
 	case "stop": // it is taken for dead, and comes back

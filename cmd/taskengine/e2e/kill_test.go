@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -58,20 +59,18 @@ func TestANodeThatIsKilledAgainAndAgainLosesNothingItAccepted(t *testing.T) {
 			seed := uint64(time.Now().UnixNano())
 			t.Logf("seed %d", seed)
 			rng := rand.New(rand.NewPCG(seed, 1))
-			acknowledged := make(map[string]string) // id to type
+			all := newAccepted()
 			for i := range kills {
 				n := start(t, []string{"PATH=" + os.Getenv("PATH")}, "run", "-c", file)
 				load := submitUntilKilled(n, rng.Uint64(), 0)
 				time.Sleep(time.Duration(50+rng.IntN(350)) * time.Millisecond) // any moment is the right one
-				load.awaitAccepted(t, fewest*(i+1)-len(acknowledged))
+				load.awaitAccepted(t, fewest*(i+1)-len(all.types))
 				if err := n.cmd.Process.Kill(); err != nil {
 					t.Fatal(err)
 				}
 				<-n.ended
 				load.wait()
-				for id, typ := range load.acknowledged {
-					acknowledged[id] = typ
-				}
+				all.add(load.acknowledged)
 			}
 			n := start(t, []string{"PATH=" + os.Getenv("PATH")}, "run", "-c", file)
 			for _, typ := range []string{"least", "later", "most"} {
@@ -79,7 +78,8 @@ func TestANodeThatIsKilledAgainAndAgainLosesNothingItAccepted(t *testing.T) {
 					t.Fatalf("tasks of type %s do not end: %s", typ, got.stderr)
 				}
 			}
-			verifyKilled(t, n, acknowledged, readJournal(t, journal))
+			verifyKilled(t, n, all.types, readJournal(t, journal))
+			verifyTurns(t, all.keys, journal)
 			verifyLimit(t, journal+".spans", 3)
 		})
 	}
@@ -91,9 +91,9 @@ type load struct {
 	ended        <-chan struct{} // closed when the node is gone
 	wg           sync.WaitGroup
 	mu           sync.Mutex
-	acknowledged map[string]string // guarded by mu until wait has returned
-	over         bool              // guarded by mu: it is to end though the node is there
-	pace         time.Duration     // between two requests of one of those who submit
+	acknowledged accepted      // guarded by mu until wait has returned
+	over         bool          // guarded by mu: it is to end though the node is there
+	pace         time.Duration // between two requests of one of those who submit
 }
 
 // stop ends the load.
@@ -108,12 +108,12 @@ func submitUntilKilled(n *running, seed uint64, pace time.Duration) *load {
 	l := &load{
 		pace:         pace,
 		client:       taskenginev1connect.NewTaskServiceClient(&http.Client{Transport: &http.Transport{}}, "http://"+n.api),
-		acknowledged: make(map[string]string), ended: n.ended,
+		acknowledged: newAccepted(), ended: n.ended,
 	}
 	for i := range uint64(3) {
 		l.wg.Go(func() {
-			rng := rand.New(rand.NewPCG(seed, i))
-			for l.submit(rng) {
+			rng, key := rand.New(rand.NewPCG(seed, i)), fmt.Sprint("key ", seed, " ", i)
+			for l.submit(rng, key) {
 				time.Sleep(l.pace)
 			}
 		})
@@ -127,7 +127,7 @@ func (l *load) wait() { l.wg.Wait() }
 func (l *load) accepted() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.acknowledged)
+	return len(l.acknowledged.types)
 }
 
 // awaitAccepted waits until so many tasks were accepted. On a slow machine a node may need long for the first.
@@ -140,8 +140,21 @@ func (l *load) awaitAccepted(t *testing.T, tasks int) {
 	}
 }
 
-// submit adds a few tasks, and reports whether the node is there still.
-func (l *load) submit(rng *rand.Rand) bool {
+// accepted is what a node has accepted.
+type accepted struct {
+	types map[string]string // of tasks, by id
+	keys  map[string]string // ordering keys of some, by id; tasks of a key were submitted one after the other
+}
+
+func newAccepted() accepted { return accepted{make(map[string]string), make(map[string]string)} }
+
+func (a *accepted) add(more accepted) {
+	maps.Copy(a.types, more.types)
+	maps.Copy(a.keys, more.keys)
+}
+
+// submit adds a few tasks, some of them with an ordering key unless it is "", and reports whether the node is there still.
+func (l *load) submit(rng *rand.Rand, key string) bool {
 	req := &taskenginev1.SubmitRequest{}
 	for range 1 + rng.IntN(8) {
 		task := &taskenginev1.NewTask{Type: []string{"least", "later", "most"}[rng.IntN(3)]}
@@ -149,7 +162,7 @@ func (l *load) submit(rng *rand.Rand) bool {
 		case task.Type == "later":
 			task.In = durationpb.New(time.Duration(rng.IntN(2000)) * time.Millisecond)
 		case task.Type == "least" && rng.IntN(2) == 0:
-			task.OrderingKey = fmt.Sprint("key ", rng.IntN(3))
+			task.OrderingKey = key
 		}
 		req.Tasks = append(req.Tasks, task)
 	}
@@ -166,7 +179,10 @@ func (l *load) submit(rng *rand.Rand) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i, r := range res.GetReceipts() {
-		l.acknowledged[r.GetId()] = req.GetTasks()[i].GetType()
+		l.acknowledged.types[r.GetId()] = req.GetTasks()[i].GetType()
+		if key := req.GetTasks()[i].GetOrderingKey(); key != "" {
+			l.acknowledged.keys[r.GetId()] = key
+		}
 	}
 	return !l.over
 }
@@ -183,6 +199,32 @@ func readJournal(t *testing.T, file string) map[string]int {
 		runs[strings.TrimSpace(line)]++
 	}
 	return runs
+}
+
+// verifyTurns looks that the tasks of each ordering key ran for the first time in the order of their submits, which is
+// that of their ids.
+func verifyTurns(t *testing.T, keys map[string]string, journal string) {
+	t.Helper()
+	text, err := os.ReadFile(journal)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ran, last := make(map[string]bool), make(map[string]string) // by id; by key
+	for line := range strings.Lines(string(text)) {
+		_, id, _ := strings.Cut(strings.TrimSpace(line), " ")
+		key := keys[id]
+		if key == "" || ran[id] {
+			continue
+		}
+		if ran[id] = true; id < last[key] {
+			t.Errorf("task %s of %s ran after %s", id, key, last[key])
+		}
+		last[key] = id
+	}
+	if len(ran) != len(keys) || len(ran) == 0 {
+		t.Errorf("%d tasks with ordering keys ran, of %d", len(ran), len(keys))
+	}
+	t.Logf("%d tasks of %d ordering keys ran in order", len(ran), len(last))
 }
 
 // verifyLimit reads what began and ended, by node, and looks that never more ran on one than
