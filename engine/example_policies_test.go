@@ -177,3 +177,31 @@ func ExampleConfig_semaphore() {
 	fmt.Println("more than one at once:", exceeded.Load())
 	// Output: more than one at once: false
 }
+
+// A function around every handler measures how long attempts take. It sees how they end, and changes nothing.
+func ExampleConfig_wrap() {
+	run(engine.Config{
+		Handlers: handlersOf(func(*task.Task) error { return nil }),
+		Wrap: func(typ string, next task.Handler) task.Handler {
+			return task.HandlerFunc(func(ctx context.Context, t *task.Task) ([]byte, error) {
+				result, err := next.Handle(ctx, t)
+				fmt.Printf("%s, attempt %d: %v\n", typ, t.Attempt, err)
+				return result, err
+			})
+		},
+	}, "first")
+	// Output: job, attempt 1: <nil>
+}
+
+// Every task that the program adds is marked with the request that it belongs to.
+func ExampleConfig_decorate() {
+	tasks := run(engine.Config{
+		Handlers: handlersOf(func(*task.Task) error { return nil }),
+		Decorate: func(_ context.Context, r *engine.Request) error {
+			r.Headers["request"] = "17"
+			return nil
+		},
+	}, "first")
+	fmt.Println(tasks[0].Headers["request"])
+	// Output: 17
+}

@@ -43,6 +43,10 @@ func (a *attempt) following(reqs []Request) ([]*task.Task, error) {
 		shards = new(task.Shards)
 		shards.Add(a.ref.ID.Shard())
 	}
+	reqs, err := e.decorated(a, reqs)
+	if err != nil {
+		return nil, err
+	}
 	rows, err := e.catalog.rows(reqs, shards)
 	if err != nil {
 		return nil, err

@@ -33,8 +33,15 @@ func inBubble(t *testing.T, fn func(t *testing.T)) {
 // start opens an engine with the given types, and closes it when the test ends.
 func start(t *testing.T, set policy.Set, handlers map[string]task.Handler) *node {
 	t.Helper()
+	return startWith(t, set, handlers, func(*engine.Config) {})
+}
+
+// startWith is start with a configuration that is changed first.
+func startWith(t *testing.T, set policy.Set, handlers map[string]task.Handler, change func(*engine.Config)) *node {
+	t.Helper()
 	n := &node{t: t, store: memory.New(), config: engine.Config{Policies: set, Handlers: handlers}}
 	n.config.Store = n.store
+	change(&n.config)
 	n.open()
 	t.Cleanup(n.close)
 	return n

@@ -98,6 +98,21 @@ type Config struct {
 	// Later it is asked about other nodes for texts for people; a panic then stands for no.
 	MayRun func(typ, name string, labels map[string]string) bool
 
+	// Functions around what the engine does for the program. Either may be nil.
+
+	// Wrap returns what is called in place of the handler of a type, for instance a function that does
+	// something before and after it. Open calls it once for each handler of this node. What it returns
+	// keeps all that a [task.Handler] promises, passes next a context that is derived from its own, and
+	// calls next at most once for each call. A panic in it is one of the handler. Wrap must not return nil.
+	Wrap func(typ string, next task.Handler) task.Handler
+
+	// Decorate completes a request before it is checked, for instance by headers: those of Submit and
+	// SubmitTx with the context of the call, and those that a handler adds with its end with the context
+	// of its attempt. The request is a copy, Headers is not nil, and the bytes of the Payload must not be
+	// changed. If Decorate returns an error or panics, nothing is added, and the error wraps [ErrInvalid].
+	// Tasks that SQL adds are not decorated.
+	Decorate func(ctx context.Context, r *Request) error
+
 	Log      *slog.Logger // nil for none
 	Observer Observer     // called at events
 	TaskLog  TaskLog      // gets what handlers log about their tasks; nil for none
@@ -127,14 +142,15 @@ type Engine struct {
 	config   Config
 	store    storage.Store
 	log      *slog.Logger
-	catalog  *catalog            // what requests are checked by
-	pools    pools               // handlers with a limited number of slots
-	cluster  *cluster.Cluster    // the other nodes
-	limits   liveLimits          // how people have changed limits
-	capped   []string            // types with a maximum of their backlog, sorted; read only
-	droppers map[string]*dropper // by type, of those whose oldest tasks are dropped; read only
-	noSyncer storage.NoSyncer    // makes relaxed grabs; nil if no type is relaxed, or the store cannot; read only
-	base     timebase            // the clock by which the tasks go
+	catalog  *catalog                // what requests are checked by
+	calls    map[string]task.Handler // what is called, by type; read only
+	pools    pools                   // handlers with a limited number of slots
+	cluster  *cluster.Cluster        // the other nodes
+	limits   liveLimits              // how people have changed limits
+	capped   []string                // types with a maximum of their backlog, sorted; read only
+	droppers map[string]*dropper     // by type, of those whose oldest tasks are dropped; read only
+	noSyncer storage.NoSyncer        // makes relaxed grabs; nil if no type is relaxed, or the store cannot; read only
+	base     timebase                // the clock by which the tasks go
 
 	inbox       inbox                    // what the shell was not told yet
 	workers     *workpool.Pool[*attempt] // call the handlers
@@ -281,9 +297,13 @@ func newEngine(ctx context.Context, c Config) (*Engine, error) {
 	for name := range c.Handlers {
 		handled[name] = true
 	}
+	calls, err := wrapped(&c)
+	if err != nil {
+		return nil, err
+	}
 	chance := mathrand.New(mathrand.NewChaCha8(seed()))
 	e := &Engine{
-		config: c, store: c.Store, log: c.Log,
+		config: c, store: c.Store, log: c.Log, calls: calls,
 		pools:  newPools(c.Handlers),
 		limits: newLiveLimits(), droppers: make(map[string]*dropper),
 		reader: reader{wake: wakeup.New(), released: wakeup.New(), from: c.Store, reads: make(map[*read]bool)}, rearm: wakeup.New(), check: wakeup.New(),

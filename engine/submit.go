@@ -34,6 +34,10 @@ func (e *Engine) Submit(ctx context.Context, reqs ...Request) ([]Receipt, error)
 	if len(reqs) == 0 {
 		return nil, nil
 	}
+	reqs, err := e.decorated(ctx, reqs)
+	if err != nil {
+		return nil, err
+	}
 	rows, err := e.catalog.rows(reqs, nil)
 	if err != nil {
 		return nil, err
@@ -91,6 +95,10 @@ func (e *Engine) SubmitTx(ctx context.Context, tx storage.Tx, reqs ...Request) (
 	var shards *task.Shards
 	if placed, ok := tx.(storage.ShardBound); ok {
 		shards = placed.Shards()
+	}
+	reqs, err := e.decorated(ctx, reqs)
+	if err != nil {
+		return nil, err
 	}
 	rows, err := e.catalog.rows(reqs, shards)
 	if err != nil {

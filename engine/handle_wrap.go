@@ -1,0 +1,21 @@
+package engine
+
+import (
+	"fmt"
+
+	"github.com/taskengine/taskengine/engine/task"
+)
+
+// wrapped returns what is called for each type: its handler, or what Config.Wrap makes of it.
+func wrapped(c *Config) (map[string]task.Handler, error) {
+	if c.Wrap == nil {
+		return c.Handlers, nil
+	}
+	calls := make(map[string]task.Handler, len(c.Handlers))
+	for typ, h := range c.Handlers {
+		if calls[typ] = c.Wrap(typ, h); calls[typ] == nil {
+			return nil, fmt.Errorf("engine: Config.Wrap returns nil for type %s", typ)
+		}
+	}
+	return calls, nil
+}
