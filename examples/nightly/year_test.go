@@ -17,21 +17,16 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/schedule"
 	"github.com/taskengine/taskengine/schedule/scheduler"
-	"github.com/taskengine/taskengine/storage"
-	"github.com/taskengine/taskengine/storage/memory"
+	"github.com/taskengine/taskengine/taskenginetest"
 )
 
-// open starts an engine with the schedules of the file. Its handler of reports calls report with each payload.
-func open(t *testing.T, store storage.Store, report func(payload []byte)) *engine.Engine {
-	t.Helper()
-	c, err := config.Load("taskengine.yaml", nil, os.LookupEnv)
-	if err != nil {
-		t.Fatal(err)
-	}
-	policies := c.Policies()
+// nightly returns the configuration of an engine with the types of the file. Its handler of reports calls report with each
+// payload.
+func nightly(file *config.Config, report func(payload []byte)) engine.Config {
+	policies := file.Policies()
 	policies.Types[schedule.Type] = scheduler.TypePolicy()
-	e, err := engine.Open(t.Context(), engine.Config{
-		Store: store, Policies: policy.Set{Types: policies.Types},
+	return engine.Config{
+		Policies: policy.Set{Types: policies.Types},
 		Handlers: map[string]task.Handler{
 			"report": task.HandlerFunc(func(_ context.Context, t *task.Task) ([]byte, error) {
 				report(t.Payload)
@@ -39,36 +34,34 @@ func open(t *testing.T, store storage.Store, report func(payload []byte)) *engin
 			}),
 			schedule.Type: scheduler.Handler,
 		},
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
-	for name, d := range c.Schedules {
-		if _, err := scheduler.Of(e).Apply(t.Context(), name, d); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return e
 }
 
 // The clock of a bubble begins in 2000, a leap year. The clocks of Berlin were put forward on 26 March, from 02:00 to 03:00,
 // and back on 29 October, from 03:00 to 02:00.
 func TestEachNightOfAYearHasAReport(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		berlin, err := time.LoadLocation("Europe/Berlin")
-		if err != nil {
-			t.Fatal(err)
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := config.Load("taskengine.yaml", nil, os.LookupEnv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reports := make(chan string, 1000)
+	report := func(payload []byte) {
+		var p struct{ Day string }
+		if err := json.Unmarshal(payload, &p); err != nil {
+			t.Error(err)
 		}
-		reports := make(chan string, 1000)
-		report := func(payload []byte) {
-			var p struct{ Day string }
-			if err := json.Unmarshal(payload, &p); err != nil {
-				t.Error(err)
+		reports <- fmt.Sprint(p.Day, " ", time.Now().In(berlin).Format("15:04"))
+	}
+	taskenginetest.Run(t, nightly(file, report), func(t *testing.T, e *taskenginetest.Engine) {
+		for name, d := range file.Schedules {
+			if _, err := scheduler.Of(e.Engine).Apply(t.Context(), name, d); err != nil {
+				t.Fatal(err)
 			}
-			reports <- fmt.Sprint(p.Day, " ", time.Now().In(berlin).Format("15:04"))
 		}
-		store := memory.New()
-		e := open(t, store, report)
 		for day := time.Date(2000, 1, 1, 12, 0, 0, 0, time.UTC); day.Year() == 2000; day = day.AddDate(0, 0, 1) {
 			time.Sleep(time.Until(day))
 			switch day.Format("01-02") {
@@ -76,12 +69,9 @@ func TestEachNightOfAYearHasAReport(t *testing.T) {
 				wants(t, reports, day, "03:00")
 			case "07-01":
 				wants(t, reports, day, "02:30")
-				if err := e.Close(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				e.Restart(3 * 24 * time.Hour)
 			case "07-02", "07-03":
-			case "07-04": // at noon the node starts again, and catches up
-				e = open(t, store, report)
+			case "07-04": // at noon the node has started again, and catches up
 				for missed := range 3 {
 					time.Sleep(2 * time.Second)
 					wants(t, reports, day.AddDate(0, 0, missed-2), "14:00")
@@ -89,9 +79,6 @@ func TestEachNightOfAYearHasAReport(t *testing.T) {
 			default:
 				wants(t, reports, day, "02:30")
 			}
-		}
-		if err := e.Close(t.Context()); err != nil {
-			t.Fatal(err)
 		}
 		if len(reports) > 0 {
 			t.Errorf("there is one more report: %s", <-reports)

@@ -346,6 +346,11 @@ var rules = []rule{
 		Why: "lines are kept by task; cmd/taskengine connects the code that logs and reads them",
 	},
 	{
+		Of:  "taskenginetest",
+		May: []string{"engine", "engine/task", "storage", "storage/memory"},
+		Why: "a program tests what it does with the engine, whatever its store is",
+	},
+	{
 		Of:  "internal/machine",
 		Out: []string{"golang.org/x/sys"},
 		Why: "what a machine is has nothing to do with what is measured on it",
