@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -20,7 +21,7 @@ func BenchmarkOrder(b *testing.B) {
 		rate := 0.0
 		for _, keys := range []int{0, 10_000, 100, 1} {
 			b.Run(fmt.Sprintf("store=%s/keys=%d", s.name, keys), func(b *testing.B) {
-				got := orderedDrain(b, openStore(b, s.open), 0, keys)
+				got := orderedDrain(b, openStore(b, s.open), nil, keys)
 				if keys == 0 {
 					rate = got
 				}
@@ -30,23 +31,31 @@ func BenchmarkOrder(b *testing.B) {
 	}
 }
 
-// BenchmarkParkedKey measures the same with 10 000 keys, beside tasks of a key whose first task is an error.
+// BenchmarkParkedKey measures the same with 10 000 keys, in a store with 100 000 other tasks: those of a type without a
+// handler, and those of a key whose first task is an error.
 func BenchmarkParkedKey(b *testing.B) {
+	const others = 100_000
 	rate := 0.0
-	for _, parked := range []int{0, 100_000} {
-		b.Run(fmt.Sprintf("parked=%d", parked), func(b *testing.B) {
-			got := orderedDrain(b, openStore(b, stores[0].open), parked, 10_000)
-			if parked == 0 {
+	for _, c := range []struct {
+		name string
+		like engine.Request
+	}{
+		{"unhandled", engine.Request{Type: "unhandled"}},
+		{"parked", engine.Request{Type: "stuck", OrderingKey: "stuck"}},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			got := orderedDrain(b, openStore(b, stores[0].open), slices.Repeat([]engine.Request{c.like}, others), 10_000)
+			if c.name == "unhandled" {
 				rate = got
 			}
-			b.ReportMetric(got/rate, "of-none")
+			b.ReportMetric(got/rate, "of-unhandled")
 		})
 	}
 }
 
 // orderedDrain adds b.N tasks of a paused type, and returns how many of them end in a second once it is not paused. With
-// keys > 0 the tasks have that many ordering keys in turn. The parked tasks are behind one that has failed.
-func orderedDrain(b *testing.B, store storage.Store, parked, keys int) float64 {
+// keys > 0 the tasks have that many ordering keys in turn. The others are added first; a task of the type stuck fails.
+func orderedDrain(b *testing.B, store storage.Store, others []engine.Request, keys int) float64 {
 	var commits, left atomic.Int64
 	left.Store(int64(b.N))
 	ended := make(chan struct{})
@@ -73,7 +82,7 @@ func orderedDrain(b *testing.B, store storage.Store, parked, keys int) float64 {
 		b.Fatal(err)
 	}
 	defer e.Close(context.Background())
-	addMany(b, e, parked, func(int) engine.Request { return engine.Request{Type: "stuck", OrderingKey: "stuck"} })
+	addMany(b, e, len(others), func(i int) engine.Request { return others[i] })
 	payload := make([]byte, payloadSize)
 	addMany(b, e, b.N, func(i int) engine.Request {
 		r := engine.Request{Type: "noop", Payload: payload}
