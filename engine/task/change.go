@@ -2,6 +2,7 @@ package task
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -62,10 +63,20 @@ type Change struct {
 	Payload     *[]byte   // the new Payload; nil keeps the old one
 	Checkpoint  *[]byte   // the new checkpoint; nil keeps the old one, unless the change Completes
 	Leaves      bool      // a task that becomes an Error gives up its seat, so that those behind it run
+	Replace     *Replace  // the row takes the place of another request; nil for any other change
 
 	// OrderingKey is that of the row, if the caller knows that the row has one. It changes nothing. A store
 	// that does not read rows before it changes them learns by it whose head to look for.
 	OrderingKey string
+}
+
+// Replace is what a task gets from a request that takes its place, besides the Payload and the Group of the
+// change. Such a change applies to a task that is Waiting or Submitted and was never grabbed, and leaves it
+// in one of these states.
+type Replace struct {
+	Priority  uint8
+	ExpiresAt time.Time
+	Headers   map[string]string
 }
 
 // Create makes t a new row in state to, at version 1 and without attempts. Besides Apply it is the
@@ -88,11 +99,12 @@ func (t *Task) Create(to State, at, nextEventAt time.Time) {
 }
 
 // Apply applies c to t and reports whether it did. It does nothing and returns false if t is at
-// another version, if the state of t cannot become c.To, or if c grabs t and t is overdue at c.At, see
-// [Task.IsOverdue], or Behind. Times are stamped, and an error that is too long is cut. t keeps no
-// reference to c except to its Result, its Payload and its Checkpoint.
+// another version, if the state of t cannot become c.To, if c grabs t and t is overdue at c.At, see
+// [Task.IsOverdue], or Behind, or if c replaces what it may not, see [Replace]. Times are stamped, and an
+// error that is too long is cut. t keeps no reference to c except to its Result, its Payload and its
+// Checkpoint.
 func (c Change) Apply(t *Task) bool {
-	if t.Ref() != c.Ref || !t.State.CanBecome(c.To) {
+	if t.Ref() != c.Ref || !c.permitted(t) {
 		return false
 	}
 	at := Stamp(c.At)
@@ -142,6 +154,9 @@ func (c Change) Apply(t *Task) bool {
 	if !c.ReadyAt.IsZero() {
 		t.ReadyAt = Stamp(c.ReadyAt)
 	}
+	if r := c.Replace; r != nil {
+		t.Priority, t.ExpiresAt, t.Headers = r.Priority, Stamp(r.ExpiresAt), maps.Clone(r.Headers)
+	}
 	if c.Group != nil {
 		t.Group = *c.Group
 	}
@@ -149,6 +164,19 @@ func (c Change) Apply(t *Task) bool {
 	t.schedule(c.NextEventAt)
 	t.Version++
 	return true
+}
+
+// permitted reports whether the state of t permits c.
+func (c *Change) permitted(t *Task) bool {
+	if c.Replace != nil {
+		return t.CanBeReplaced() && (c.To == Waiting || c.To == Submitted)
+	}
+	return t.State.CanBecome(c.To)
+}
+
+// CanBeReplaced reports whether another request may take the place of t, see [Replace].
+func (t *Task) CanBeReplaced() bool {
+	return (t.State == Waiting || t.State == Submitted) && !t.HasBegun()
 }
 
 // IsOverdue reports whether t is Submitted and has waited too long at the given time. Such a task is

@@ -48,6 +48,12 @@ func changes(t *task.Task) *rapid.Generator[task.Change] {
 		if rapid.Bool().Draw(r, "new payload") {
 			c.Payload = new(rapid.SliceOf(rapid.Byte()).Draw(r, "payload"))
 		}
+		if rapid.IntRange(0, 3).Draw(r, "replace") == 0 {
+			c.Replace = &task.Replace{
+				Priority: rapid.Uint8Range(task.HighestPriority, task.LowestPriority).Draw(r, "priority"), ExpiresAt: instants.Draw(r, "expires"),
+				Headers: rapid.MapOfN(rapid.String(), rapid.String(), 0, 2).Draw(r, "headers"),
+			}
+		}
 		if rapid.Bool().Draw(r, "new checkpoint") {
 			c.Checkpoint = new(rapid.SliceOf(rapid.Byte()).Draw(r, "checkpoint"))
 		}
@@ -76,7 +82,12 @@ func TestAChangeKeepsTheRulesOfARow(t *testing.T) {
 			applied := c.Apply(row)
 			late := before.State == task.Submitted && c.To == task.Processing && !before.NextEventAt.IsZero() && !task.Stamp(c.At).Before(before.NextEventAt)
 			behind := before.Turn == task.Behind && c.To == task.Processing
-			if applied != (before.Ref() == c.Ref && before.State.CanBecome(c.To) && !late && !behind) {
+			waits := func(s task.State) bool { return s == task.Waiting || s == task.Submitted }
+			permitted := before.State.CanBecome(c.To)
+			if c.Replace != nil {
+				permitted = waits(before.State) && waits(c.To) && before.StartedAt.IsZero()
+			}
+			if applied != (before.Ref() == c.Ref && permitted && !late && !behind) {
 				t.Fatalf("Apply returned %v for %v at %v to %v", applied, before.State, c.Ref, c.To)
 			}
 			if !applied {
@@ -121,6 +132,9 @@ func checkApplied(t *rapid.T, before *task.Task, c task.Change, now *task.Task) 
 	want.NextEventAt = c.NextEventAt.UTC().Truncate(time.Microsecond)
 	if c.Count == task.Reset {
 		want.ExpiresAt = time.Time{}
+	}
+	if r := c.Replace; r != nil {
+		want.Priority, want.ExpiresAt, want.Headers = r.Priority, r.ExpiresAt.UTC().Truncate(time.Microsecond), r.Headers
 	}
 	if e := want.ExpiresAt; (c.To == task.Waiting || c.To == task.Submitted) && !e.IsZero() {
 		if want.NextEventAt.IsZero() || want.NextEventAt.After(e) {
@@ -401,7 +415,7 @@ func TestACreatedRowHasNoPast(t *testing.T) {
 }
 
 func TestEveryFieldOfAChangeIsKnownToTheseTests(t *testing.T) {
-	const known = 15
+	const known = 16
 	if n := reflect.TypeFor[task.Change]().NumField(); n != known {
 		t.Errorf("task.Change has %d fields, the tests know %d", n, known)
 	}

@@ -17,6 +17,7 @@ type rewritten struct {
 	results bool // it has a new result
 	loads   bool // it has a new payload
 	marks   bool // it has a new checkpoint, or none any more
+	heads   bool // it has new headers
 }
 
 // rewrite makes the changes that have no statement of their own, in a transaction.
@@ -43,6 +44,7 @@ func (v *verbs) rewrite(ctx context.Context, w *swaps) error {
 		}
 		r.changed, r.results = true, r.results || completes
 		r.loads, r.marks = r.loads || c.Payload != nil, r.marks || completes || c.Checkpoint != nil
+		r.heads = r.heads || c.Replace != nil
 		answer := r.row.Clone()
 		if answer.State != task.Processing {
 			answer.Payload, answer.Notes = nil, task.NewNotes(answer.Progress(), nil)
@@ -67,7 +69,7 @@ func (v *verbs) lock(ctx context.Context, w *swaps) (map[task.ID]*rewritten, err
 	ids, again := make([]task.ID, len(w.others)), false
 	for j, i := range w.others {
 		ids[j] = w.changes[i].ID
-		again = again || w.changes[i].To == task.Submitted
+		again = again || w.changes[i].To == task.Submitted && w.changes[i].Replace == nil
 	}
 	var p pipe
 	p.add(note, v.store.sql.lockTask, uuids(ids, itself))
@@ -143,7 +145,9 @@ func (v *verbs) update(p *pipe, changed []*rewritten) {
 		texts(changed, func(r *rewritten) string { return r.row.Group }),
 		bytesOrNull(changed, func(r *rewritten) []byte { return given(r.marks, r.row.Checkpoint()) }),
 		booleans(changed, func(r *rewritten) bool { return r.loads }), bytesOrNull(changed, func(r *rewritten) []byte { return given(r.loads, r.row.Payload) }),
-		integers(changed, func(r *rewritten) int32 { return place(r.row) }))
+		integers(changed, func(r *rewritten) int32 { return place(r.row) }),
+		smallints(changed, func(r *rewritten) int16 { return int16(r.row.Priority) }), booleans(changed, func(r *rewritten) bool { return r.heads }),
+		bytesOrNull(changed, func(r *rewritten) []byte { return given(r.heads, encodeHeaders(r.row.Headers)) }))
 }
 
 // given returns a part of a row if it is new: what stays is not sent again.

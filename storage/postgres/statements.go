@@ -169,12 +169,13 @@ set version = c.version, owner = c.owner, ready_at = c.ready_at, next_event_at =
 	attempt = c.attempt, crashes = c.crashes, state = c.state, progress = c.progress, error = c.error, history = c.history,
 	checkpoint = case when c.marks then c.checkpoint else t.checkpoint end,
 	payload = case when c.loads then c.payload else t.payload end,
-	result = case when c.gains then c.result else t.result end, grp = c.grp, shard = c.shard
+	result = case when c.gains then c.result else t.result end, grp = c.grp, shard = c.shard,
+	priority = c.priority, headers = case when c.heads then c.headers else t.headers end
 from unnest($1::uuid[], $2::bigint[], $3::uuid[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[], $9::smallint[],
 	$10::integer[], $11::integer[], $12::smallint[], $13::bytea[], $14::bytea[], $15::bytea[], $16::boolean[], $17::boolean[], $18::bytea[], $19::bytea[],
-	$20::bytea[], $21::boolean[], $22::bytea[], $23::integer[])
+	$20::bytea[], $21::boolean[], $22::bytea[], $23::integer[], $24::smallint[], $25::boolean[], $26::bytea[])
 	as c (id, version, owner, ready_at, next_event_at, expires_at, started_at, updated_at, due_state,
-	attempt, crashes, state, progress, error, history, marks, gains, result, grp, checkpoint, loads, payload, shard)
+	attempt, crashes, state, progress, error, history, marks, gains, result, grp, checkpoint, loads, payload, shard, priority, heads, headers)
 where t.id = c.id`
 
 const moveEnded = `

@@ -221,6 +221,9 @@ func (m *model) randomChange() task.Change {
 		c.Payload = new(pattern(pick(m, modelSizes)))
 	}
 	if m.rand.IntN(4) == 0 {
+		c.Replace = &task.Replace{Priority: uint8(m.rand.IntN(3)), ExpiresAt: m.randomTime(), Headers: map[string]string{"n": fmt.Sprint(m.rand.IntN(9))}}
+	}
+	if m.rand.IntN(4) == 0 {
 		c.Checkpoint = new(pattern(pick(m, modelSizes)))
 	}
 	return c

@@ -53,6 +53,17 @@ var swapCases = []testCase{
 			}
 		}
 	}},
+	{"a change may give a row that was never grabbed the place of another request", func(f *fixture) {
+		for _, size := range []int{0, 5, 3000} {
+			for _, from := range task.States() {
+				for _, to := range task.States() {
+					for _, begun := range []bool{false, true} {
+						f.replace(size, from, to, begun)
+					}
+				}
+			}
+		}
+	}},
 	{"a stale version changes nothing", func(f *fixture) {
 		t := f.row(task.Submitted, func(t *task.Task) { t.Version = 7 })
 		f.put(t)
@@ -252,6 +263,33 @@ var swapCases = []testCase{
 			}
 		}
 	}},
+}
+
+// replace makes a change that replaces a row, and compares the row and what is found by queues and times with what
+// Apply makes of it.
+func (f *fixture) replace(size int, from, to task.State, begun bool) {
+	t := f.row(from, func(t *task.Task) {
+		t.Type, t.Group, t.NextEventAt, t.Headers = "replace", "old", at(9), map[string]string{"old": "1"}
+		if t.StartedAt = (time.Time{}); begun {
+			t.StartedAt = at(0)
+		}
+	})
+	f.put(t)
+	group := "new"
+	f.step(t, task.Change{To: to, At: at(1), NextEventAt: at(5), ReadyAt: at(4), Group: &group, Payload: new(pattern(size)), Replace: &task.Replace{
+		Priority: 2, ExpiresAt: at(8), Headers: map[string]string{"new": "2", "other": ""},
+	}})
+	if replaced := t.Group == group; replaced != (t.CanBeReplaced() && (to == task.Waiting || to == task.Submitted)) {
+		f.Errorf("%v to %v, begun %t: replaced is %t", from, to, begun, replaced)
+	}
+	ready, err := f.Ready(f.ctx(), storage.ReadyQuery{Queue: t.Queue(), Limit: 1000})
+	if err != nil {
+		f.Fatal(err)
+	}
+	if found := slices.ContainsFunc(ready, func(tr task.Trigger) bool { return tr == t.Trigger() }); found != (t.State == task.Submitted) {
+		f.Errorf("%v to %v: the row is %v, and among the ready ones: %t", from, to, t.State, found)
+	}
+	f.remove(t.Ref())
 }
 
 // longWay is a life with most of what can happen to a task; a Ref is that of the row.
