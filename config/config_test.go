@@ -81,6 +81,7 @@ func TestTheDefaultsOfTheTableAreThoseOfTheCode(t *testing.T) {
 		"`alerts.rules.NAME`":                      "alerts: {targets: {l: {log: true}}, rules: {NAME: {when: errors, %s}}}",
 		"`types.TYPE.max_backlog`":                 around(typed, "max_backlog: {max: 1, %s}"),
 		"`types.TYPE.ordering`":                    around(typed, "ordering: {%s}"),
+		"`types.TYPE.unique`":                      around(typed, "unique: {%s}"),
 		"`types.TYPE.timeout`":                     around(typed, "timeout: {%s}"),
 		"`types.TYPE.retry`":                       around(typed, "retry: {%s}"),
 		"`types.TYPE.retry.backoff`":               around(typed, "retry: {backoff: {%s}}"),
@@ -135,6 +136,7 @@ func TestTheFileBecomesPolicies(t *testing.T) {
 		Retention: policy.Retention{Done: 7 * 24 * hour, Failed: 30 * 24 * hour, Cancelled: policy.Forever},
 		Ageing:    10 * time.Minute,
 		Ordering:  policy.Ordering{OnExhausted: policy.Continue, OnRetry: policy.Yield},
+		Unique:    policy.Unique{OnConflict: policy.DebounceExisting},
 	}
 	set := c.Policies()
 	if diff := cmp.Diff(want, set.Types["mail"]); diff != "" {

@@ -153,6 +153,7 @@ var typeTable = &object{what: "a type", fields: []field{
 	{name: "max_result", doc: "The largest result of a task, at most 64MiB. A larger result is lost: the task becomes an error that says so, and is not tried again.", def: "1MiB", is: size(1, policy.LargestResult, "a size, such as 64KiB"), at: in(func(t *Type) *int { return &t.MaxResult })},
 	{name: "max_backlog", doc: "How many tasks may be waiting or submitted, such as `100000`, or `{max: 100000, when_full: drop_oldest}`. Those that are to be tried again count. 0 is no limit.", def: "0", is: short{backlogMax(), backlogTable}, at: in(func(t *Type) *policy.Backlog { return &t.MaxBacklog })},
 	{name: "ordering", doc: "What a task with an ordering key does to the tasks behind it: those of the same ordering key, which run one at a time. See [Ordering](#ordering).", is: orderingTable, at: in(func(t *Type) *policy.Ordering { return &t.Ordering })},
+	{name: "unique", doc: "What a request does whose key another task of the type has. See [Unique keys](#unique-keys).", is: uniqueTable, at: in(func(t *Type) *policy.Unique { return &t.Unique })},
 	{name: "max_crashes", doc: "After this number of crashed attempts in a row, a task becomes an error. 0 is never.", def: "5", is: whole[uint32](0, maxCount, "a number"), at: in(func(t *Type) *uint32 { return &t.MaxCrashes })},
 	{name: "paused", doc: "Whether the type starts paused: its tasks are accepted and wait.", def: "false", is: boolean(), at: in(func(t *Type) *bool { return &t.Paused })},
 }}
@@ -165,6 +166,10 @@ var backlogTable = &object{what: "max_backlog", fields: []field{
 var orderingTable = &object{what: "ordering", fields: []field{
 	{name: "on_exhausted", doc: "What an error of a task does. `halt` stops its ordering key: the tasks behind it wait until a person has resumed, failed or cancelled the task. `continue` runs them.", def: "halt", is: oneOf(nil, option[policy.OnExhausted]{"halt", policy.Halt}, option[policy.OnExhausted]{"continue", policy.Continue}), at: in(func(o *policy.Ordering) *policy.OnExhausted { return &o.OnExhausted })},
 	{name: "on_retry", doc: "What a task does that waits for its next attempt. `block` keeps its place: the tasks behind it wait. `yield` gives its place up: those that are ready before its next attempt run before it.", def: "block", is: oneOf(nil, option[policy.OnRetry]{"block", policy.Block}, option[policy.OnRetry]{"yield", policy.Yield}), at: in(func(o *policy.Ordering) *policy.OnRetry { return &o.OnRetry })},
+}}
+
+var uniqueTable = &object{what: "unique", fields: []field{
+	{name: "on_conflict", doc: "What a request does whose key is taken. `keep` adds nothing, and answers with the task that has the key. `reject` is an error. `replace` gives a task that has not begun the payload, headers, priority and expiry of the request. `debounce` does the same, and gives it the time of the request, too.", def: "keep", is: oneOf(nil, option[policy.OnConflict]{"keep", policy.KeepExisting}, option[policy.OnConflict]{"reject", policy.RejectNew}, option[policy.OnConflict]{"replace", policy.ReplaceExisting}, option[policy.OnConflict]{"debounce", policy.DebounceExisting}), at: in(func(u *policy.Unique) *policy.OnConflict { return &u.OnConflict })},
 }}
 
 var timeoutTable = &object{what: "timeout", fields: []field{

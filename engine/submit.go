@@ -17,6 +17,7 @@ import (
 type Receipt struct {
 	ID      task.ID // of the new task, or of the existing task with the same id or key
 	Created bool    // false if such a task existed: nothing was added
+	Outcome SubmitOutcome
 }
 
 // Submit adds tasks, in order, and returns when they are durable. If all requests are
@@ -24,6 +25,10 @@ type Receipt struct {
 // that wraps [ErrInvalid], or [ErrBacklog] if a type has no room for all of them; requests of tasks
 // that exist need no room. After any other error, including the error of ctx, the tasks
 // may have been added: a caller that sets ids or keys can repeat the call.
+//
+// A request whose key is taken changes the task that has the key, or is rejected, if its type says so
+// ([policy.Unique]). If requests are rejected, Submit returns all receipts, and an error that wraps
+// [ErrExists]; the other requests are done.
 //
 // If a type has no room and its sources pause ([policy.PauseSource]), Submit waits for room until ctx
 // ends, and returns [ErrBacklog] then. Calls get room in the order in which they came. A call with the
@@ -47,11 +52,14 @@ func (e *Engine) Submit(ctx context.Context, reqs ...Request) ([]Receipt, error)
 	var full *shell.Full
 	switch {
 	case err == nil:
-		return complete(receipts, inserted), nil
+		receipts = complete(receipts, inserted)
 	case errors.As(err, &full):
-		return e.submitFull(ctx, slices.Clone(reqs), rows, full) // a clone: reqs stays on the stack of the caller
+		receipts, err = e.submitFull(ctx, slices.Clone(reqs), rows, full) // a clone: reqs stays on the stack of the caller
 	}
-	return nil, err
+	if err != nil {
+		return nil, err
+	}
+	return e.settle(ctx, rows, receipts)
 }
 
 // insert has rows inserted, and returns when they are durable. If waits is set, it waits for room in
@@ -90,7 +98,9 @@ func (e *Engine) insert(ctx context.Context, rows []*task.Task, waits bool) ([]s
 // SubmitTx adds tasks within a transaction of the engine's store: they exist, and are
 // triggered, if and only if it commits. If several databases hold the tasks, a task that is
 // added in the transaction of one of them can have neither a key nor an ordering key. It returns
-// [ErrBacklog] if a type has no room for the tasks that the transaction adds, and drops no others.
+// [ErrBacklog] if a type has no room for the tasks that the transaction adds, and drops no others. What a
+// request does whose key is taken is part of the transaction, too. If its error wraps [ErrExists], the
+// transaction may be committed, with what the other requests did.
 func (e *Engine) SubmitTx(ctx context.Context, tx storage.Tx, reqs ...Request) ([]Receipt, error) {
 	var shards *task.Shards
 	if placed, ok := tx.(storage.ShardBound); ok {
@@ -121,6 +131,10 @@ func (e *Engine) SubmitTx(ctx context.Context, tx storage.Tx, reqs ...Request) (
 		return nil, fmt.Errorf("engine: submit: %w", err)
 	}
 	e.markUncommitted(rows)
+	receipts, replaced, err := e.settleIn(ctx, tx, rows, complete(receiptsOf(rows), inserted))
+	if err != nil && receipts == nil {
+		return nil, err
+	}
 	tx.OnCommit(func() {
 		e.tell(func(s *state, now time.Time) {
 			s.inTx = transactionRows{}
@@ -133,9 +147,12 @@ func (e *Engine) SubmitTx(ctx context.Context, tx storage.Tx, reqs ...Request) (
 					s.Core().LookForHead(t.OrderingKey)
 				}
 			}
+			for i := range replaced {
+				s.Replaced(now, &replaced[i])
+			}
 		})
 	})
-	return complete(receiptsOf(rows), inserted), nil
+	return receipts, err
 }
 
 // markUncommitted marks rows as uncertain that a transaction is about to add: if the answer to
@@ -164,6 +181,8 @@ func complete(receipts []Receipt, inserted []storage.Inserted) []Receipt {
 	for i, in := range inserted {
 		if receipts[i].Created = in.Created(); !in.Created() {
 			receipts[i].ID = in.Existing
+		} else {
+			receipts[i].Outcome = OutcomeCreated
 		}
 	}
 	return receipts

@@ -22,6 +22,7 @@ type catalog struct {
 	placements map[string]*placement // of the types that have values with nodes of their own
 	heaviest   map[string]heaviest   // by limit
 	isDivided  bool                  // several databases hold the tasks
+	isUnique   bool                  // a type says what requests do whose keys are taken
 	ids        *task.IDs
 	now        func() time.Time // for ids
 }
@@ -41,6 +42,7 @@ func newCatalog(ctx context.Context, c *Config, now func() time.Time, isShared b
 	_, k.isDivided = c.Store.(storage.ShardBound)
 	for name, p := range c.Policies.Types {
 		k.types[name] = newTypeInfo(c.Policies, p, layouts[name], c.Values)
+		k.isUnique = k.isUnique || !p.Unique.IsDefault()
 	}
 	return k, nil
 }
@@ -49,6 +51,7 @@ func newCatalog(ctx context.Context, c *Config, now func() time.Time, isShared b
 type typeInfo struct {
 	priority   uint8
 	maxPayload int
+	unique     policy.Unique
 	keys       []keyed // sources of the values of a group
 	values     int     // number of values that a group must have for the limits of the type
 	shardedBy  string  // the limit whose value determines the shard, unless an ordering key does; "" if there is none
@@ -56,7 +59,7 @@ type typeInfo struct {
 }
 
 func newTypeInfo(set policy.Set, p policy.Type, layout []string, values map[string]valueFunc) *typeInfo {
-	info := &typeInfo{priority: p.Priority, maxPayload: p.MaxPayload, keys: keyedBy(layout, set.Keyed(p))}
+	info := &typeInfo{priority: p.Priority, maxPayload: p.MaxPayload, unique: p.Unique, keys: keyedBy(layout, set.Keyed(p))}
 	for i, k := range info.keys {
 		if k.limit != "" {
 			info.values = i + 1
@@ -108,6 +111,9 @@ func rulesOf(name string, set policy.Set, p policy.Type, layout []string) storag
 	r := storage.TypeRules{
 		Type: name, Priority: p.Priority, MaxPayload: p.MaxPayload,
 		QueueTimeout: p.Timeout.Queue, TotalTimeout: p.Timeout.Total,
+	}
+	if !p.Unique.IsDefault() {
+		r.Unique = storage.UniqueRules{OnConflict: p.Unique.OnConflict.String()}
 	}
 	for _, k := range keyedBy(layout, set.Keyed(p)) {
 		if k.path[0] == computed {

@@ -65,7 +65,7 @@ func TestCurlCanSubmitAndReadJSON(t *testing.T) {
 	}
 	id := res["receipts"].([]any)[0].(map[string]any)["id"].(string)
 	if code, res := n.post(t, "Submit", `{"tasks":[{"type":"echo","text":"2","key":"k"}]}`); code != 200 ||
-		cmp.Diff(res, map[string]any{"receipts": []any{map[string]any{"id": id, "created": false}}}) != "" {
+		cmp.Diff(res, map[string]any{"receipts": []any{map[string]any{"id": id, "created": false, "outcome": "existing"}}}) != "" {
 		t.Errorf("a second task with the key answers %d: %v", code, res)
 	}
 	if code, res := n.post(t, "Wait", `{"ids":["`+id+`"],"timeout":"10s"}`); code != 200 || res["settled"] != true {

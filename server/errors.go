@@ -29,6 +29,7 @@ var codes = []struct {
 	{scheduler.ErrBusy, connect.CodeAborted},
 	{engine.ErrInvalid, connect.CodeInvalidArgument},
 	{engine.ErrBacklog, connect.CodeResourceExhausted},
+	{engine.ErrExists, connect.CodeAlreadyExists},
 	{task.ErrNotFound, connect.CodeNotFound},
 	{engine.ErrStale, connect.CodeAborted},
 	{engine.ErrNotAllowed, connect.CodeFailedPrecondition},

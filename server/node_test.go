@@ -62,7 +62,9 @@ type node struct {
 
 // newNode starts a node with the types echo, fail (for good), retry (waits an hour for
 // its second attempt), hold (waits to be released, one at a time, and logs that), and idle,
-// full and calm, which have no handler. full has a backlog of two tasks at most, and calm of one: its sources pause. An attempt may log three lines.
+// full, calm, strict and latest, which have no handler. full has a backlog of two tasks at most, and calm of one: its
+// sources pause. strict rejects requests whose key is taken, and latest has them replace the task. An attempt may log
+// three lines.
 func newNode(t testing.TB) *node {
 	t.Helper()
 	return newMember(t, nil)
@@ -77,10 +79,12 @@ func newMember(t testing.TB, cluster coord.Membership) *node {
 	full.MaxBacklog.Max = 2
 	calm.MaxBacklog = policy.Backlog{Max: 1, WhenFull: policy.PauseSource}
 	hold.Concurrency = 1
+	strict, latest := policy.DefaultType(), policy.DefaultType()
+	strict.Unique.OnConflict, latest.Unique.OnConflict = policy.RejectNew, policy.ReplaceExisting
 	retry.Retry.Backoff = policy.Backoff{Kind: policy.Fixed, Delays: []time.Duration{time.Hour}}
 	types := map[string]policy.Type{
 		"echo": echo, "fail": policy.DefaultType(), "retry": retry, "hold": hold, "idle": policy.DefaultType(),
-		"full": full, "calm": calm,
+		"full": full, "calm": calm, "strict": strict, "latest": latest,
 	}
 	n.log = tasklog.Open(tasklog.Options{AttemptLines: 3})
 	t.Cleanup(func() {

@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/taskengine/taskengine/engine"
 	"github.com/taskengine/taskengine/engine/task"
 	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
 )
@@ -22,12 +23,12 @@ func (a *API) Submit(ctx context.Context, req *taskenginev1.SubmitRequest) (*tas
 	ctx, cancel := patient(ctx)
 	defer cancel()
 	receipts, err := a.engine.Submit(ctx, reqs...)
-	if err != nil {
+	if err != nil && (len(receipts) < 2 || !errors.Is(err, engine.ErrExists)) {
 		return nil, a.answer(err)
 	}
 	res := &taskenginev1.SubmitResponse{Receipts: make([]*taskenginev1.Receipt, len(receipts))}
 	for i, r := range receipts {
-		res.Receipts[i] = &taskenginev1.Receipt{Id: r.ID.String(), Created: r.Created}
+		res.Receipts[i] = &taskenginev1.Receipt{Id: r.ID.String(), Created: r.Created, Outcome: r.Outcome.String()}
 	}
 	return res, nil
 }

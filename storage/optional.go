@@ -232,6 +232,12 @@ type TypeRules struct {
 	QueueTimeout time.Duration // how long a task may be ready before it starts; 0 is for ever
 	TotalTimeout time.Duration // how long a task may take from when it is added; 0 is for ever
 	Keyed        []Keyed       // where the values of its group are, in their order
+	Unique       UniqueRules
+}
+
+// UniqueRules say what is done when the key of a task is taken. The zero UniqueRules are the defaults.
+type UniqueRules struct {
+	OnConflict string `json:"on_conflict,omitempty"` // "" (keep), "keep", "reject", "replace" or "debounce"
 }
 
 // Keyed is where a task has the value by which a limit counts it.

@@ -63,6 +63,7 @@ func Run(t *testing.T, c Config) {
 		{"faults", faultScenarios},
 		{"finish", finishScenarios},
 		{"again", againScenarios},
+		{"unique", uniqueScenarios},
 	} {
 		t.Run(section.name, func(t *testing.T) {
 			for _, s := range section.scenarios {

@@ -182,6 +182,7 @@ func (c *checker) typ(name string, t Type) {
 	c.typeLimits(t, at)
 	c.durations(t, at)
 	c.retry(t.Retry, at)
+	c.unique(t.Unique, at)
 }
 
 func (c *checker) typeLimits(t Type, at func(...string) []string) {

@@ -80,6 +80,7 @@ func TestEveryProblemIsFoundOnceAndWhereItIs(t *testing.T) {
 		"ageing":      {edit(func(t *policy.Type) { t.Ageing = time.Millisecond - 1 }), "types.mail.ageing", "1ms to 365d"},
 		"long ageing": {edit(func(t *policy.Type) { t.Ageing = policy.LongestAgeing + 1 }), "types.mail.ageing", "1ms to 365d"},
 		"past ageing": {edit(func(t *policy.Type) { t.Ageing = late }), "types.mail.ageing", "1ms to 365d"},
+		"conflict":    {edit(func(t *policy.Type) { t.Unique.OnConflict = 9 }), "types.mail.unique.on_conflict", "keep, reject, replace or debounce"},
 		"relaxed":     {edit(func(t *policy.Type) { t.Relaxed, t.Delivery = true, policy.AtMostOnce }), "types.mail.relaxed", "at_most_once"},
 		"concurrency": {edit(func(t *policy.Type) { t.Concurrency = -1 }), "types.mail.concurrency", "or more"},
 		"weight":      {edit(func(t *policy.Type) { t.Weight = 0 }), "types.mail.weight", "1 or more"},

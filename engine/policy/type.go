@@ -24,6 +24,7 @@ type Type struct {
 	Retry       Retry
 	Retention   Retention
 	Ordering    Ordering
+	Unique      Unique
 
 	// Ageing is what a level of priority is worth: of two tasks with ageing that wait for the same, one that
 	// is a level lower starts first if it became ready earlier by more than this. Such a task has its place

@@ -47,7 +47,8 @@ func WithCheckpoint(data []byte) AgainOption {
 // WithTasks adds tasks in the same transaction: either the task runs again and they exist, or neither.
 // So a task that adds others each time loses none and adds none twice, whatever fails: an attempt that
 // does not count any more adds nothing. A request whose id or key is taken adds nothing, and is no
-// error. If at is the zero time, the tasks are added with the change that makes the task done.
+// error, whatever its type says of taken keys. If at is the zero time, the tasks are added with the change
+// that makes the task done.
 //
 // If a request is invalid, or a type has no room for the tasks in its backlog (max_backlog), nothing is
 // added, and the attempt has failed with an error that says so: the retry policy of the type decides. If

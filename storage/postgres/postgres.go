@@ -41,6 +41,7 @@ type Store struct {
 	log        *slog.Logger
 	partitions partitions
 	ordered    bool         // the tables have turns of ordering keys
+	unique     bool         // the tables have rules for unique keys
 	wary       atomic.Int64 // how many batches are careful from now on
 	closed     atomic.Bool  // set before the pool is closed
 	verbs
@@ -86,7 +87,7 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 		_ = s.Close()
 		return nil, err
 	}
-	s.partitions.early, s.ordered = at >= schema.EarlyEnds, at >= schema.Order
+	s.partitions.early, s.ordered, s.unique = at >= schema.EarlyEnds, at >= schema.Order, at >= schema.Unique
 	return s, nil
 }
 

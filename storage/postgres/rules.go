@@ -13,13 +13,17 @@ var _ storage.Ruled = (*Store)(nil)
 
 // SetRules implements [storage.Ruled].
 func (s *Store) SetRules(ctx context.Context, rules ...storage.TypeRules) error {
-	keyed := make([]string, len(rules))
+	keyed, unique := make([]string, len(rules)), make([]string, len(rules))
 	for i, r := range rules {
 		text, err := json.Marshal(append([]storage.Keyed{}, r.Keyed...))
 		if err != nil {
 			return fmt.Errorf("postgres: set the rules of type %s: %w", r.Type, err)
 		}
 		keyed[i] = string(text)
+		if text, err = json.Marshal(r.Unique); err != nil {
+			return fmt.Errorf("postgres: set the rules of type %s: %w", r.Type, err)
+		}
+		unique[i] = string(text)
 	}
 	return s.again(ctx, "set the rules of types", func() error {
 		_, err := s.pool.Exec(ctx, s.sql.setRules,
@@ -28,6 +32,9 @@ func (s *Store) SetRules(ctx context.Context, rules ...storage.TypeRules) error 
 			bigints(rules, func(r storage.TypeRules) int64 { return int64(r.MaxPayload) }),
 			bigints(rules, func(r storage.TypeRules) int64 { return r.QueueTimeout.Microseconds() }),
 			bigints(rules, func(r storage.TypeRules) int64 { return r.TotalTimeout.Microseconds() }), keyed)
+		if err == nil && s.unique {
+			_, err = s.pool.Exec(ctx, s.sql.setUnique, texts(rules, func(r storage.TypeRules) string { return r.Type }), unique)
+		}
 		if err == nil && s.ordered {
 			_, err = s.pool.Exec(ctx, s.sql.setOrdered)
 		}
@@ -38,10 +45,15 @@ func (s *Store) SetRules(ctx context.Context, rules ...storage.TypeRules) error 
 // Rules implements [storage.Ruled].
 func (s *Store) Rules(ctx context.Context, typ string) (r storage.TypeRules, err error) {
 	var name, keyed []byte
+	unique := []byte("{}")
 	var priority int16
 	var most, queue, total int64
 	err = s.again(ctx, "read the rules of a type", func() error {
-		return s.pool.QueryRow(ctx, s.sql.rules, []byte(typ)).Scan(&name, &priority, &most, &queue, &total, &keyed)
+		sql, into := s.sql.rules, []any{&name, &priority, &most, &queue, &total, &keyed}
+		if s.unique {
+			sql, into = s.sql.uniqueRules, append(into, &unique)
+		}
+		return s.pool.QueryRow(ctx, sql, []byte(typ)).Scan(into...)
 	})
 	if err != nil {
 		return r, err
@@ -51,6 +63,9 @@ func (s *Store) Rules(ctx context.Context, typ string) (r storage.TypeRules, err
 		QueueTimeout: time.Duration(queue) * time.Microsecond, TotalTimeout: time.Duration(total) * time.Microsecond,
 	}
 	if err := json.Unmarshal(keyed, &r.Keyed); err != nil {
+		return r, fmt.Errorf("postgres: the rules of type %s: %w", typ, err)
+	}
+	if err := json.Unmarshal(unique, &r.Unique); err != nil {
 		return r, fmt.Errorf("postgres: the rules of type %s: %w", typ, err)
 	}
 	if len(r.Keyed) == 0 {

@@ -28,6 +28,7 @@ type statements struct {
 	unclaimed, allUnclaimed, orphans, outdated            string
 	setting, setSetting, unset, swapSetting               string
 	setRules, rules, setOrdered, checkIsolation           string
+	setUnique, uniqueRules                                string
 	lockKeys, demote, promote, heads, headless, takeHead  string
 	keys, keysBehind, key                                 string
 }
@@ -202,6 +203,10 @@ const selectRules = `
 select type, priority, max_payload, queue_timeout, total_timeout, keyed from {type_policy}
 where type in ($1, '') order by type desc limit 1`
 
+const updateUnique = `
+update {type_policy} t set uniq = c.uniq from unnest($1::bytea[], $2::jsonb[]) as c (type, uniq)
+where t.type = c.type and t.uniq <> c.uniq`
+
 const swapSetting = `
 with added as (
 	insert into {engine_setting} (name, value) select $1, $3::bytea where $2::bytea is null and $3 is not null
@@ -234,6 +239,7 @@ func statementsIn(name string) *statements {
 		unset:       fill("delete from {engine_setting} where name = $1"),
 		swapSetting: fill(swapSetting),
 		setRules:    fill(upsertRules), rules: fill(selectRules), checkIsolation: fill("select {schema}.check_isolation()"),
+		setUnique: fill(updateUnique), uniqueRules: fill(strings.Replace(selectRules, "keyed from", "keyed, uniq from", 1)),
 		setOrdered: fill("update {type_policy} set ordered = true where not ordered"),
 		lockKeys:   lockKeys, demote: fill(demoteHeads), promote: fill(promoteFirst), heads: fill(selectHeads), headless: fill(selectHeadless), takeHead: fill(takeHead),
 		keys: keysIn(fill, false), keysBehind: keysIn(fill, true), key: fill(selectKey),

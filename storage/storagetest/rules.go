@@ -12,7 +12,8 @@ var rulesCases = []testCase{
 		first := storage.TypeRules{Type: "a", Priority: 1, MaxPayload: 10}
 		last := storage.TypeRules{
 			Type: "a", Priority: 9, MaxPayload: math.MaxInt32, QueueTimeout: time.Millisecond, TotalTimeout: 1000 * time.Hour,
-			Keyed: []storage.Keyed{{Limit: "partner", Path: []string{"payload", "order", "pärtner"}}, {Limit: "key", Path: []string{"key"}}},
+			Keyed:  []storage.Keyed{{Limit: "partner", Path: []string{"payload", "order", "pärtner"}}, {Limit: "key", Path: []string{"key"}}},
+			Unique: storage.UniqueRules{OnConflict: "replace"},
 		}
 		other := storage.TypeRules{Type: "日本 ", MaxPayload: 0}
 		f.setRules(first, other)

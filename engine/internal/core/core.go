@@ -343,6 +343,13 @@ func (c *Core) Changed(now time.Time, t *task.Task) {
 	c.book(now)
 }
 
+// Left tells the core that a row was changed, and what it was before: the core forgets its place in its queue and its
+// time. was has the version of the row now. The caller then calls Changed.
+func (c *Core) Left(now time.Time, was task.Hint) {
+	c.table.Drop(c.steady(now), was.Trigger)
+	c.timers.leave(was)
+}
+
 // overrule stops the run of a version of a row that is older than h, and removes the trigger of such
 // a version.
 func (c *Core) overrule(now time.Time, h task.Hint) {

@@ -87,6 +87,21 @@ func (d *dueRows) insert(t timer) (kept bool) {
 	return dropped.trigger.ID != t.trigger.ID
 }
 
+// leave forgets the time of a row of a version before that of h.
+func (t *timers) leave(h task.Hint) {
+	if h.NextEventAt.IsZero() {
+		return
+	}
+	of := t.submitted.timers
+	if h.State == task.Waiting {
+		of = t.waiting.timers
+	}
+	at := timer{at: h.NextEventAt.UnixMicro(), trigger: h.Trigger}
+	if old, ok := of.Get(at); ok && old.trigger.Version < h.Version {
+		of.Delete(at)
+	}
+}
+
 // refill asks for the next page when half of a page is used up.
 func (d *dueRows) refill(r *Ready) {
 	if d.window.Complete() || d.window.Asked() || d.timers.Len() > duePage/2 {

@@ -52,6 +52,7 @@ type Edit struct {
 	From   task.State // the state of the row at the version of Change
 	Remove bool       // delete the row with the change
 	After  *task.Task // the row after the change, when the answer is nil; nil if the change came too late
+	Was    task.Hint  // of the row before the change, if the core is to forget its place and its time; zero if not
 	Done   chan error // of capacity 1; gets the answer
 
 	failed error // the error of an earlier commit that may have made the change; nil if there was none

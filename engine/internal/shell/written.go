@@ -156,10 +156,42 @@ func (s *Shell) edited(now time.Time, ed *Edit, t *task.Task) {
 			s.giveUp(p)
 		}
 		s.follow(ed.From, t)
-		s.core.Changed(now, t)
+		s.changed(now, ed.Was, t)
 		ed.failed = nil
 	}
 	s.effects.Replies = append(s.effects.Replies, Reply{Edit: ed, Err: ed.failed}) // an earlier try may have made it
+}
+
+// changed tells the core that a row has changed, and what it was before; zero if that is not known.
+func (s *Shell) changed(now time.Time, was task.Hint, t *task.Task) {
+	if !was.ID.IsZero() {
+		was.Version = t.Version
+		s.core.Left(now, was)
+	}
+	s.core.Changed(now, t)
+}
+
+// Replaced is a row to which a transaction of the caller gave the place of another request.
+type Replaced struct {
+	Was task.Hint  // of the row before
+	Row *task.Task // as the transaction wrote it
+}
+
+// ReplaceUncertain tells the shell that a transaction of the caller may change a row at ref, and that the answer to
+// its commit may be lost.
+func (s *Shell) ReplaceUncertain(now time.Time, ref task.Ref) {
+	s.uncertain.add(ref.ID, s.steady(now), ref.Version+1, false)
+	s.effects.Check = true
+}
+
+// Replaced tells that the transaction has committed.
+func (s *Shell) Replaced(now time.Time, r *Replaced) {
+	s.confirm(r.Row.Ref())
+	s.follow(r.Was.State, r.Row)
+	s.changed(now, r.Was, r.Row)
+	if r.Row.OrderingKey != "" { // the store does not promote in a transaction that a caller may keep open
+		s.core.LookForHead(r.Row.OrderingKey)
+	}
 }
 
 // works ends an outage of a lane: its store has written something.

@@ -29,6 +29,9 @@ const EarlyEnds = 5
 // Order is the version from which on tasks of an ordering key have turns.
 const Order = 7
 
+// Unique is the version from which on types say what requests do whose keys are taken.
+const Unique = 8
+
 // Versions that make tables of package coord/postgres.
 const (
 	coordinationVersion = 3 // makes all of its tables

@@ -77,11 +77,13 @@ type coordinationJSON struct {
 type receiptJSON struct {
 	ID      string `json:"id"`
 	Created bool   `json:"created"`
+	Outcome string `json:"outcome"`
 }
 
 type loadedJSON struct {
 	Added    int64 `json:"added"`
 	Existing int64 `json:"existing"`
+	Replaced int64 `json:"replaced,omitempty"`
 	Bad      int64 `json:"bad"`
 }
 

@@ -113,13 +113,38 @@ func (a *app) add(cmd *cobra.Command, c *client, f *addFlags, typ string) error 
 
 func (a *app) showReceipt(r *taskenginev1.Receipt) error {
 	if a.json() {
-		return a.printJSON(receiptJSON{r.GetId(), r.GetCreated()})
+		return a.printJSON(receiptJSON{r.GetId(), r.GetCreated(), submitOutcome(r)})
 	}
-	if !r.GetCreated() {
+	switch submitOutcome(r) {
+	case outcomeExisting:
 		a.note("nothing was added: that task is there already")
+	case outcomeReplaced:
+		a.note("the task with this key has what was given now")
+	case outcomeDone:
+		a.note("nothing was added: the task with this key is done")
 	}
 	_, err := fmt.Fprintln(a.stdout, clean(r.GetId()))
 	return err
+}
+
+// The outcomes of a request, as the API has them.
+const (
+	outcomeCreated  = "created"
+	outcomeExisting = "existing"
+	outcomeReplaced = "replaced"
+	outcomeDone     = "already_done"
+	outcomeRejected = "rejected"
+)
+
+// submitOutcome returns what a request has done. A node of a version before says only whether it has added a task.
+func submitOutcome(r *taskenginev1.Receipt) string {
+	switch {
+	case r.GetCreated():
+		return outcomeCreated
+	case r.GetOutcome() == "":
+		return outcomeExisting
+	}
+	return r.GetOutcome()
 }
 
 // awaitAdded waits for a task that was added and shows how it ended.

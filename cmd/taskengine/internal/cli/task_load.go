@@ -210,7 +210,11 @@ func (a *app) showLoaded(count loadedJSON) error {
 	if a.json() {
 		return a.printJSON(count)
 	}
-	_, err := fmt.Fprintf(a.stdout, "%d added, %d there already, %d bad\n", count.Added, count.Existing, count.Bad)
+	replaced := ""
+	if count.Replaced > 0 {
+		replaced = fmt.Sprintf(", %d replaced", count.Replaced)
+	}
+	_, err := fmt.Fprintf(a.stdout, "%d added, %d there already%s, %d bad\n", count.Added, count.Existing, replaced, count.Bad)
 	return err
 }
 
@@ -321,6 +325,25 @@ func (l *loader) send(ctx context.Context, batches <-chan batch) error {
 	return nil
 }
 
+// countReceipts counts what became of the tasks of a batch.
+func (l *loader) countReceipts(tasks []numbered, receipts []*taskenginev1.Receipt) error {
+	for i, r := range receipts {
+		switch submitOutcome(r) {
+		case outcomeCreated:
+			l.count.Added++
+		case outcomeReplaced:
+			l.count.Replaced++
+		case outcomeRejected:
+			if err := l.reject(badLine{tasks[i].line, fmt.Errorf("task %s has the key, and its type rejects such requests", clean(r.GetId()))}); err != nil {
+				return err
+			}
+		default:
+			l.count.Existing++
+		}
+	}
+	return nil
+}
+
 // submit adds the tasks of a batch. A node takes all of them or none; one that takes
 // none because some are invalid is asked again with each half, until it is known which. So is one
 // that has no room for all.
@@ -338,15 +361,10 @@ func (l *loader) submit(ctx context.Context, tasks []numbered) error {
 	}
 	switch {
 	case err == nil:
-		for _, r := range receipts {
-			if r.GetCreated() {
-				l.count.Added++
-			} else {
-				l.count.Existing++
-			}
-		}
-		return nil
+		return l.countReceipts(tasks, receipts)
 	case exit.Code(err) == exit.Backlog && len(tasks) > 1: // some of them may find room
+	case exit.Code(err) == exit.Conflict && len(tasks) == 1: // the type rejects requests whose key is taken
+		return l.reject(badLine{tasks[0].line, err})
 	case exit.Code(err) != exit.Usage:
 		return fmt.Errorf("lines %d to %d: %w", tasks[0].line, tasks[len(tasks)-1].line, err)
 	case len(tasks) == 1:

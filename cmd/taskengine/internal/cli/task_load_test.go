@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http/httptest"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -33,6 +34,61 @@ func (n *fullNode) Submit(_ context.Context, req *taskenginev1.SubmitRequest) (*
 		res.Receipts = append(res.Receipts, &taskenginev1.Receipt{Id: t.GetId(), Created: true})
 	}
 	return res, nil
+}
+
+// outcomeNode is a node that answers all requests with the outcomes that it is given, in turn.
+type outcomeNode struct {
+	taskenginev1connect.UnimplementedTaskServiceHandler
+	outcomes []string
+}
+
+func (n *outcomeNode) Submit(_ context.Context, req *taskenginev1.SubmitRequest) (*taskenginev1.SubmitResponse, error) {
+	res := new(taskenginev1.SubmitResponse)
+	for i := range req.GetTasks() {
+		outcome := n.outcomes[i%len(n.outcomes)]
+		if outcome == "rejected" && len(req.GetTasks()) == 1 {
+			return nil, connect.NewError(connect.CodeAlreadyExists, errors.New("the task exists"))
+		}
+		res.Receipts = append(res.Receipts, &taskenginev1.Receipt{Id: "of another", Created: outcome == "created", Outcome: outcome})
+	}
+	return res, nil
+}
+
+func TestWhatBecameOfRequestsIsSaid(t *testing.T) {
+	ask := func(outcomes []string, args ...string) result {
+		_, h := taskenginev1connect.NewTaskServiceHandler(&outcomeNode{outcomes: outcomes})
+		s := httptest.NewServer(h)
+		defer s.Close()
+		lines := strings.Repeat(`{"type":"mail","key":"k"}`+"\n", len(outcomes))
+		return cli(t, []string{"TASKENGINE_ADDRESS=" + s.Listener.Addr().String()}, lines, append([]string{"task", "add"}, args...)...)
+	}
+	for outcome, want := range map[string]struct {
+		json, text string
+		code       int
+	}{
+		"created":      {`{"id":"of another","created":true,"outcome":"created"}`, "", exit.OK},
+		"":             {`{"id":"of another","created":false,"outcome":"existing"}`, "that task is there already", exit.OK}, // of a node of the version before
+		"existing":     {`{"id":"of another","created":false,"outcome":"existing"}`, "that task is there already", exit.OK},
+		"replaced":     {`{"id":"of another","created":false,"outcome":"replaced"}`, "has what was given now", exit.OK},
+		"already_done": {`{"id":"of another","created":false,"outcome":"already_done"}`, "is done", exit.OK},
+		"rejected":     {"", "the task exists", exit.Conflict},
+	} {
+		text, asJSON := ask([]string{outcome}, "mail", "--key", "k"), ask([]string{outcome}, "mail", "--key", "k", "--output", "json")
+		if text.code != want.code || !strings.Contains(text.stderr, want.text) || asJSON.code != want.code || strings.TrimSpace(asJSON.stdout) != want.json {
+			t.Errorf("%q: %+v and %+v", outcome, text, asJSON)
+		}
+	}
+	all := []string{"created", "created", "created", "replaced", "replaced", "existing", "already_done", "rejected"}
+	got := ask(all, "--file", "-")
+	if want := "3 added, 2 there already, 2 replaced, 1 bad"; got.code != exit.Failure || strings.TrimSpace(got.stdout) != want || !strings.Contains(got.stderr, ":8: task of another has the key") {
+		t.Errorf("of a file: %+v", got)
+	}
+	if got := ask(all, "--file", "-", "--output", "json"); strings.TrimSpace(got.stdout) != `{"added":3,"existing":2,"replaced":2,"bad":1}` {
+		t.Errorf("of a file: %+v", got)
+	}
+	if got := ask([]string{"rejected"}, "--file", "-"); got.code != exit.Failure || !strings.Contains(got.stdout, "1 bad") {
+		t.Errorf("of a file with one line: %+v", got)
+	}
 }
 
 func TestAFileWaitsUntilThereIsRoomForItsTasks(t *testing.T) {

@@ -293,7 +293,13 @@ type Receipt struct {
 	// Of the new task, or of the existing task with the same id or key.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// False if there was such a task: nothing was added.
-	Created       bool `protobuf:"varint,2,opt,name=created,proto3" json:"created,omitempty"`
+	Created bool `protobuf:"varint,2,opt,name=created,proto3" json:"created,omitempty"`
+	// What the request has done: created, existing (nothing, there was such a task), replaced
+	// (the task with the key has the payload, headers, priority and expiry of the request
+	// now), already_done (nothing, the task with the key is done) or rejected (nothing, the
+	// type rejects such requests; only in the answer to several tasks). The last three only
+	// occur if unique is set for the type.
+	Outcome       string `protobuf:"bytes,3,opt,name=outcome,proto3" json:"outcome,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -340,6 +346,13 @@ func (x *Receipt) GetCreated() bool {
 		return x.Created
 	}
 	return false
+}
+
+func (x *Receipt) GetOutcome() string {
+	if x != nil {
+		return x.Outcome
+	}
+	return ""
 }
 
 // Task is a task with its state and history.
@@ -6570,10 +6583,11 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\rSubmitRequest\x12,\n" +
 	"\x05tasks\x18\x01 \x03(\v2\x16.taskengine.v1.NewTaskR\x05tasks\"D\n" +
 	"\x0eSubmitResponse\x122\n" +
-	"\breceipts\x18\x01 \x03(\v2\x16.taskengine.v1.ReceiptR\breceipts\"3\n" +
+	"\breceipts\x18\x01 \x03(\v2\x16.taskengine.v1.ReceiptR\breceipts\"M\n" +
 	"\aReceipt\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
-	"\acreated\x18\x02 \x01(\bR\acreated\"\xe1\a\n" +
+	"\acreated\x18\x02 \x01(\bR\acreated\x12\x18\n" +
+	"\aoutcome\x18\x03 \x01(\tR\aoutcome\"\xe1\a\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04type\x18\x02 \x01(\tR\x04type\x12\x14\n" +

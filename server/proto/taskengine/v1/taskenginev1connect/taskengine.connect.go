@@ -136,8 +136,9 @@ const (
 type TaskServiceClient interface {
 	// Submit adds tasks, in order. When it returns, they are durable. If all of them are
 	// valid, there is one receipt for each. If one is not, nothing is added and the code is
-	// invalid_argument. After any other error, or without an answer, the tasks may have been
-	// added: repeat the request with the same ids or keys, and no task is added twice.
+	// invalid_argument. If there is one task, its key is taken, and its type rejects that, the
+	// code is already_exists. After any other error, or without an answer, the tasks may have
+	// been added: repeat the request with the same ids or keys, and no task is added twice.
 	Submit(context.Context, *v1.SubmitRequest) (*v1.SubmitResponse, error)
 	// Get returns one task, with its payload and result.
 	Get(context.Context, *v1.GetRequest) (*v1.GetResponse, error)
@@ -877,8 +878,9 @@ func (c *taskServiceClient) Version(ctx context.Context, req *v1.VersionRequest)
 type TaskServiceHandler interface {
 	// Submit adds tasks, in order. When it returns, they are durable. If all of them are
 	// valid, there is one receipt for each. If one is not, nothing is added and the code is
-	// invalid_argument. After any other error, or without an answer, the tasks may have been
-	// added: repeat the request with the same ids or keys, and no task is added twice.
+	// invalid_argument. If there is one task, its key is taken, and its type rejects that, the
+	// code is already_exists. After any other error, or without an answer, the tasks may have
+	// been added: repeat the request with the same ids or keys, and no task is added twice.
 	Submit(context.Context, *v1.SubmitRequest) (*v1.SubmitResponse, error)
 	// Get returns one task, with its payload and result.
 	Get(context.Context, *v1.GetRequest) (*v1.GetResponse, error)

@@ -1,0 +1,85 @@
+package enginetest
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/taskengine/taskengine/engine"
+	"github.com/taskengine/taskengine/engine/policy"
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+)
+
+var uniqueScenarios = []scenario{
+	{"of many requests of a key at once that replace each other, one that was said to count runs, once", func(n *node) {
+		replaceAtOnce(n, policy.ReplaceExisting)
+	}},
+	{"of many requests of a key at once that debounce, one that was said to count runs, once", func(n *node) {
+		replaceAtOnce(n, policy.DebounceExisting)
+	}},
+}
+
+// replaceAtOnce submits requests of few keys by many goroutines, alone and in transactions, while their tasks run.
+func replaceAtOnce(n *node, mode policy.OnConflict) {
+	const keys, submitters, each = 12, 8, 60
+	var mu sync.Mutex
+	ran := make(map[task.ID]string)
+	n.start(types(4, func(p *policy.Type) { p.Unique.OnConflict = mode }, "mail"), map[string]handle{"mail": func(_ context.Context, t *task.Task) ([]byte, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		ran[t.ID] = string(t.Payload)
+		return nil, nil
+	}})
+	created, counted := make(map[task.ID]bool), make(map[task.ID][]string)
+	var wg sync.WaitGroup
+	for g := range submitters {
+		wg.Go(func() {
+			for i := range each {
+				r := engine.Request{
+					Type: "mail", Key: fmt.Sprint((g + i) % keys), Payload: fmt.Append(nil, g, "-", i), At: time.Now().Add(time.Duration(i%3) * 20 * time.Millisecond),
+				}
+				if i%4 == 0 {
+					r.OrderingKey = "order of " + r.Key
+					r.Key += " in order"
+				}
+				receipts, err := submitOrIn(n, g%4 == 0, r)
+				if err != nil {
+					n.Errorf("submit: %v", err)
+					return
+				}
+				mu.Lock()
+				if o := receipts[0].Outcome; o == engine.OutcomeCreated || o == engine.OutcomeReplaced {
+					created[receipts[0].ID] = created[receipts[0].ID] || o == engine.OutcomeCreated
+					counted[receipts[0].ID] = append(counted[receipts[0].ID], string(r.Payload))
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	if len(counted) != 2*keys {
+		n.Errorf("there are %d tasks, want one for each of %d keys", len(counted), 2*keys)
+	}
+	n.ranOnce(slices.Collect(maps.Keys(counted))...)
+	for id, payloads := range counted {
+		if !created[id] || !slices.Contains(payloads, ran[id]) {
+			n.Errorf("task %v ran with %q, of %q; it was created: %t", id, ran[id], payloads, created[id])
+		}
+	}
+}
+
+// submitOrIn submits a request, in a transaction if inTx is set.
+func submitOrIn(n *node, inTx bool, r engine.Request) (receipts []engine.Receipt, err error) {
+	if !inTx {
+		return n.Submit(n.ctx, r)
+	}
+	err = n.store.Update(n.ctx, func(tx storage.Tx) (err error) {
+		receipts, err = n.SubmitTx(n.ctx, tx, r)
+		return err
+	})
+	return receipts, err
+}

@@ -1,0 +1,277 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/taskengine/taskengine/engine/internal/core"
+	"github.com/taskengine/taskengine/engine/internal/shell"
+	"github.com/taskengine/taskengine/engine/policy"
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+)
+
+// ErrExists is wrapped by the errors of requests that were rejected because another task has their key, see
+// [policy.RejectNew].
+var ErrExists = errors.New("the task exists")
+
+// SubmitOutcome says what a request has done.
+type SubmitOutcome uint8
+
+// The values of SubmitOutcome. A type whose [policy.Unique] is the default has the first two only.
+const (
+	OutcomeExisting    SubmitOutcome = iota // nothing: there is a task with its id or key
+	OutcomeCreated                          // it has added the task
+	OutcomeReplaced                         // its content is that of the task that has the key
+	OutcomeAlreadyDone                      // nothing: the task that has the key is done
+	OutcomeRejected                         // nothing: there is a task with its key, and the type rejects such requests
+)
+
+var submitOutcomes = [...]string{"existing", "created", "replaced", "already_done", "rejected"}
+
+// String returns the name of the outcome.
+func (o SubmitOutcome) String() string {
+	if int(o) >= len(submitOutcomes) {
+		return fmt.Sprintf("outcome(%d)", uint8(o))
+	}
+	return submitOutcomes[o]
+}
+
+// conflicts returns the places of the requests whose types say what they do with the task that has their key.
+// A request whose id is taken was made before, and does nothing.
+func (c *catalog) conflicts(rows []*task.Task, receipts []Receipt) (places []int) {
+	if !c.isUnique {
+		return nil
+	}
+	for i, t := range rows {
+		r := &receipts[i]
+		if !r.Created && r.ID != t.ID && !c.infoOf(t.Type).unique.IsDefault() {
+			places = append(places, i)
+		}
+	}
+	return places
+}
+
+// settle has the requests whose keys are taken do what their types say. rows are as [Engine.insert] leaves them, and
+// receipts say which were inserted.
+func (e *Engine) settle(ctx context.Context, rows []*task.Task, receipts []Receipt) ([]Receipt, error) {
+	open := e.catalog.conflicts(rows, receipts)
+	for tries := 0; len(open) > 0; {
+		left, stale, err := e.settleRound(ctx, rows, receipts, open)
+		if err != nil {
+			return nil, fmt.Errorf("engine: submit: the tasks may have been added: %w", err)
+		}
+		if open = left; stale {
+			tries++
+		}
+		if tries == editTries {
+			return nil, fmt.Errorf("engine: submit: the tasks may have been added: task %v: %w, %d times in a row", receipts[open[0]].ID, ErrStale, editTries)
+		}
+	}
+	return receipts, e.catalog.rejected(rows, receipts)
+}
+
+// settleRound settles requests, at most one for each task. It returns those that are left, and whether a task has
+// changed meanwhile.
+func (e *Engine) settleRound(ctx context.Context, rows []*task.Task, receipts []Receipt, open []int) (left []int, stale bool, err error) {
+	used := make(map[task.ID]bool)
+	edits := make(map[int]*shell.Edit)
+	for _, i := range open {
+		r := &receipts[i]
+		if used[r.ID] { // by an earlier request of the same call
+			left = append(left, i)
+			continue
+		}
+		used[r.ID] = true
+		t, err := e.store.Get(ctx, r.ID)
+		switch {
+		case errors.Is(err, task.ErrNotFound) && e.catalog.infoOf(rows[i].Type).unique.OnConflict.Replaces():
+			if err := e.submitAgain(ctx, rows[i], r); err != nil {
+				return nil, false, err
+			}
+			if !r.Created {
+				left, stale = append(left, i), true
+			}
+			continue
+		case err != nil && !errors.Is(err, task.ErrNotFound):
+			return nil, false, err
+		}
+		change := e.catalog.decide(e.Now(), t, rows[i], r)
+		if change == nil {
+			continue
+		}
+		edits[i] = &shell.Edit{Change: *change, From: t.State, Was: t.Hint(), Done: make(chan error, 1)}
+	}
+	if err := e.edits(ctx, rows, edits); err != nil {
+		return nil, false, err
+	}
+	for i, ed := range edits {
+		if ed.After == nil {
+			left, stale = append(left, i), true
+		}
+	}
+	return left, stale, nil
+}
+
+// edits has changes of rows made through writers, by the places of their rows.
+func (e *Engine) edits(ctx context.Context, rows []*task.Task, edits map[int]*shell.Edit) error {
+	if len(edits) == 0 {
+		return nil
+	}
+	err := ErrClosed
+	e.tell(func(s *state, _ time.Time) {
+		if err = e.inbox.accepting(); err != nil {
+			return
+		}
+		for i, ed := range edits {
+			s.Edit(rows[i].Type, ed)
+		}
+	})
+	for _, ed := range edits {
+		if err != nil {
+			return err
+		}
+		select {
+		case err = <-ed.Done:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return err
+}
+
+// submitAgain inserts the row of a request once more: the task that had its key is gone.
+func (e *Engine) submitAgain(ctx context.Context, row *task.Task, r *Receipt) error {
+	fresh := receiptsOf([]*task.Task{row})
+	inserted, err := e.insert(ctx, []*task.Task{row}, true)
+	var full *shell.Full
+	switch {
+	case errors.As(err, &full):
+		return e.refuse(full)
+	case err != nil:
+		return err
+	}
+	*r = complete(fresh, inserted)[0]
+	return nil
+}
+
+// decide sets the outcome of a request whose key t has, nil if t is gone. It returns the change that the request
+// makes of t, or nil. The outcome is that of a change that is made.
+func (c *catalog) decide(now time.Time, t, row *task.Task, r *Receipt) *task.Change {
+	mode := c.infoOf(row.Type).unique.OnConflict
+	switch {
+	case mode == policy.RejectNew:
+		r.Outcome = OutcomeRejected
+	case t == nil:
+	case t.State == task.Done:
+		r.Outcome = OutcomeAlreadyDone
+	case mode.Replaces() && t.CanBeReplaced():
+		r.Outcome = OutcomeReplaced
+		return c.replacement(now, t, row, mode == policy.DebounceExisting)
+	default:
+		r.Outcome = OutcomeExisting
+	}
+	return nil
+}
+
+// replacement returns the change that gives t the content of the row of another request and, if moves is set, its
+// time.
+func (c *catalog) replacement(now time.Time, t, row *task.Task, moves bool) *task.Change {
+	p := c.policyOf(row.Type)
+	core.Create(now, p, row)
+	change := &task.Change{
+		Ref: t.Ref(), To: t.State, At: now, OrderingKey: t.OrderingKey, Group: &row.Group, Payload: &row.Payload,
+		Replace: &task.Replace{Priority: row.Priority, ExpiresAt: row.ExpiresAt, Headers: row.Headers},
+	}
+	if t.Checkpoint() != nil {
+		change.Checkpoint = new([]byte)
+	}
+	switch {
+	case moves:
+		change.To, change.NextEventAt, change.ReadyAt = row.State, row.NextEventAt, row.ReadyAt
+	case t.State == task.Waiting:
+		change.NextEventAt = startOf(t)
+	case p.Timeout.Queue > 0:
+		change.NextEventAt = now.Add(p.Timeout.Queue)
+	}
+	return change
+}
+
+// startOf returns when a task becomes ready that waits and has not begun; zero is never.
+func startOf(t *task.Task) time.Time {
+	at := t.NextEventAt
+	switch {
+	case at.IsZero() || !at.Equal(t.ExpiresAt) || t.ReadyAt.Equal(at):
+		return at
+	case t.ReadyAt.After(at): // it expires before
+		return t.ReadyAt
+	}
+	return time.Time{} // it waits without a time until it expires
+}
+
+// rejected returns the error of the requests that were rejected, or nil.
+func (c *catalog) rejected(rows []*task.Task, receipts []Receipt) error {
+	if !c.isUnique {
+		return nil
+	}
+	n, first := 0, -1
+	for i := range receipts {
+		if receipts[i].Outcome == OutcomeRejected {
+			if n++; first < 0 {
+				first = i
+			}
+		}
+	}
+	switch t := first; {
+	case n == 0:
+		return nil
+	case len(receipts) == 1:
+		return fmt.Errorf("%w: task %v of type %s has the key %q, and unique.on_conflict of the type is reject", ErrExists, receipts[t].ID, rows[t].Type, rows[t].Key)
+	default:
+		return fmt.Errorf("%w: %d of %d requests were rejected, and the others are done; the first is request %d: task %v of type %s has the key %q, and unique.on_conflict of the type is reject",
+			ErrExists, n, len(receipts), t+1, receipts[t].ID, rows[t].Type, rows[t].Key)
+	}
+}
+
+// settleIn is settle within a transaction of the caller. It returns the rows that it has changed. After an error
+// that is not about rejected requests, there are no receipts.
+func (e *Engine) settleIn(ctx context.Context, tx storage.Tx, rows []*task.Task, receipts []Receipt) ([]Receipt, []shell.Replaced, error) {
+	var replaced []shell.Replaced
+	for _, i := range e.catalog.conflicts(rows, receipts) {
+		r, err := e.settleOneIn(ctx, tx, rows[i], &receipts[i])
+		if err != nil {
+			return nil, nil, fmt.Errorf("engine: submit: %w", err)
+		}
+		if r.Row != nil {
+			replaced = append(replaced, r)
+		}
+	}
+	return receipts, replaced, e.catalog.rejected(rows, receipts)
+}
+
+func (e *Engine) settleOneIn(ctx context.Context, tx storage.Tx, row *task.Task, r *Receipt) (shell.Replaced, error) {
+	for range editTries {
+		t, err := tx.Get(ctx, r.ID)
+		if err != nil && !errors.Is(err, task.ErrNotFound) {
+			return shell.Replaced{}, err
+		}
+		if err != nil {
+			t = nil
+		}
+		change := e.catalog.decide(e.Now(), t, row, r)
+		if change == nil {
+			return shell.Replaced{}, nil
+		}
+		e.tell(func(s *state, now time.Time) { s.ReplaceUncertain(now, t.Ref()) })
+		after, err := tx.Swap(ctx, *change)
+		if err != nil {
+			return shell.Replaced{}, err
+		}
+		if after[0] != nil {
+			return shell.Replaced{Was: t.Hint(), Row: after[0]}, nil
+		}
+	}
+	return shell.Replaced{}, fmt.Errorf("task %v: %w, %d times in a row", r.ID, ErrStale, editTries)
+}

@@ -1,0 +1,232 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/taskengine/taskengine/engine"
+	"github.com/taskengine/taskengine/engine/policy"
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+)
+
+// unique returns a set with the type x, whose requests do this if their key is taken.
+func unique(mode policy.OnConflict, edit func(*policy.Type)) policy.Set {
+	return one("x", func(p *policy.Type) {
+		p.Unique.OnConflict = mode
+		if edit != nil {
+			edit(p)
+		}
+	})
+}
+
+// submits are the two ways to submit.
+func submits(n *node) map[string]func(...engine.Request) ([]engine.Receipt, error) {
+	return map[string]func(...engine.Request) ([]engine.Receipt, error){
+		"alone": func(reqs ...engine.Request) ([]engine.Receipt, error) { return n.Submit(n.t.Context(), reqs...) },
+		"in a transaction": func(reqs ...engine.Request) (got []engine.Receipt, err error) {
+			failed := n.store.Update(n.t.Context(), func(tx storage.Tx) error {
+				got, err = n.SubmitTx(n.t.Context(), tx, reqs...)
+				if got == nil {
+					return err
+				}
+				return nil
+			})
+			return got, errors.Join(err, failed)
+		},
+	}
+}
+
+func TestARequestWhoseKeyIsTakenDoesWhatItsTypeSays(t *testing.T) {
+	for name := range submits(nil) {
+		for mode, want := range map[policy.OnConflict]engine.SubmitOutcome{
+			policy.KeepExisting: engine.OutcomeExisting, policy.RejectNew: engine.OutcomeRejected,
+			policy.ReplaceExisting: engine.OutcomeReplaced, policy.DebounceExisting: engine.OutcomeReplaced,
+		} {
+			t.Run(mode.String()+" "+name, func(t *testing.T) {
+				inBubble(t, func(t *testing.T) { requestOfATakenKey(t, name, mode, want) })
+			})
+		}
+	}
+}
+
+func requestOfATakenKey(t *testing.T, name string, mode policy.OnConflict, want engine.SubmitOutcome) {
+	var j journal
+	began := time.Now()
+	n := start(t, unique(mode, nil), handle("x", j.work(0)))
+	submit := submits(n)[name]
+	first := engine.Request{Type: "x", Key: "k", Payload: []byte("old"), At: began.Add(time.Hour), Headers: map[string]string{"old": "1"}}
+	receipts, err := submit(first)
+	if err != nil || receipts[0].Outcome != engine.OutcomeCreated || !receipts[0].Created {
+		t.Fatalf("got %+v, %v", receipts, err)
+	}
+	was := n.get(receipts[0].ID)
+	time.Sleep(time.Minute)
+	other := engine.Request{
+		Type: "x", Key: "k", Payload: []byte("new"), At: began.Add(2 * time.Hour), ExpiresAt: began.Add(3 * time.Hour),
+		Headers: map[string]string{"new": "2"}, Priority: new(uint8(2)),
+	}
+	receipts, err = submit(engine.Request{Type: "x", Payload: []byte("another"), At: began.Add(30 * time.Hour)}, other)
+	if rejects := mode == policy.RejectNew; errors.Is(err, engine.ErrExists) != rejects || !rejects && err != nil || rejects && !strings.Contains(err.Error(), was.ID.String()) {
+		t.Fatalf("got %v", err)
+	}
+	if got := receipts[1]; got.ID != was.ID || got.Created || got.Outcome != want || !receipts[0].Created {
+		t.Fatalf("got %+v", receipts)
+	}
+	n.expect(receipts[0].ID, task.Waiting)
+	checkReplaced(t, mode, other, was, n.get(was.ID))
+	is := n.end(was.ID)
+	at, payload := time.Hour, "old"
+	switch mode {
+	case policy.ReplaceExisting:
+		payload = "new"
+	case policy.DebounceExisting:
+		at, payload = 2*time.Hour, "new"
+	}
+	if got := j.payloads(); len(got) != 1 || got[0] != payload || !is.StartedAt.Equal(task.Stamp(began.Add(at))) {
+		t.Errorf("the runs are %q, the last at %v", got, is.StartedAt.Sub(began))
+	}
+	receipts, err = submit(other)
+	if want = engine.OutcomeAlreadyDone; mode == policy.KeepExisting { // the default: the task is not read
+		want = engine.OutcomeExisting
+	} else if mode == policy.RejectNew {
+		want = engine.OutcomeRejected
+	}
+	if receipts[0].Outcome != want || receipts[0].ID != is.ID || errors.Is(err, engine.ErrExists) != (mode == policy.RejectNew) {
+		t.Errorf("when the task is done: %+v, %v", receipts, err)
+	}
+	if now := n.get(is.ID); now.Version != is.Version {
+		t.Errorf("it is at version %d, from %d", now.Version, is.Version)
+	}
+}
+
+// checkReplaced compares a row with what it was before another request of its key.
+func checkReplaced(t *testing.T, mode policy.OnConflict, r engine.Request, was, is *task.Task) {
+	t.Helper()
+	want := was.Clone()
+	if mode.Replaces() {
+		want.Version, want.UpdatedAt = was.Version+1, is.UpdatedAt
+		want.Payload, want.Priority, want.Headers, want.ExpiresAt = r.Payload, *r.Priority, r.Headers, task.Stamp(r.ExpiresAt)
+	}
+	if mode == policy.DebounceExisting {
+		want.ReadyAt, want.NextEventAt = task.Stamp(r.At), task.Stamp(r.At)
+	}
+	if !want.ReadyAt.Equal(is.ReadyAt) || !want.NextEventAt.Equal(is.NextEventAt) || !want.ExpiresAt.Equal(is.ExpiresAt) || want.Version != is.Version ||
+		want.Seq != is.Seq || string(want.Payload) != string(is.Payload) || want.Priority != is.Priority || !maps.Equal(want.Headers, is.Headers) {
+		t.Errorf("it is %+v, want %+v", is, want)
+	}
+}
+
+func TestATaskThatHasBegunIsNotReplaced(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		fails := make(chan bool)
+		n := start(t, unique(policy.DebounceExisting, func(p *policy.Type) {
+			p.Retry.Backoff = policy.Backoff{Kind: policy.Fixed, Delays: []time.Duration{time.Hour}}
+		}), handle("x", func(_ context.Context, t *task.Task) ([]byte, error) {
+			if <-fails {
+				return nil, errNo
+			}
+			return t.Payload, nil
+		}))
+		id := n.submit(engine.Request{Type: "x", Key: "k", Payload: []byte("first")})
+		again := engine.Request{Type: "x", Key: "k", Payload: []byte("second")}
+		for _, fail := range []bool{true, false} { // while it runs, and while it waits for its second attempt
+			receipts, err := n.Submit(t.Context(), again)
+			if err != nil || receipts[0] != (engine.Receipt{ID: id}) {
+				t.Errorf("got %+v, %v", receipts, err)
+			}
+			fails <- fail
+			time.Sleep(time.Minute)
+			receipts, err = n.Submit(t.Context(), again)
+			if fail && (err != nil || receipts[0] != (engine.Receipt{ID: id})) {
+				t.Errorf("while it waits for an attempt: %+v, %v", receipts, err)
+			}
+			if fail {
+				time.Sleep(time.Hour)
+			}
+		}
+		if got := n.end(id); string(got.Result) != "first" {
+			t.Errorf("its result is %q", got.Result)
+		}
+	})
+}
+
+func TestAReadyTaskIsReplacedInItsPlaceAndDebouncedToTheEnd(t *testing.T) {
+	for mode, want := range map[policy.OnConflict]string{policy.ReplaceExisting: "blocker a2 b", policy.DebounceExisting: "blocker b a2"} {
+		inBubble(t, func(t *testing.T) {
+			var j journal
+			n := start(t, unique(mode, func(p *policy.Type) { p.Concurrency = 1 }), handle("x", j.work(time.Minute)))
+			n.submit(engine.Request{Type: "x", Payload: []byte("blocker")})
+			a := n.submit(engine.Request{Type: "x", Key: "a", Payload: []byte("a")})
+			n.submit(engine.Request{Type: "x", Key: "b", Payload: []byte("b")})
+			time.Sleep(time.Second)
+			for _, payload := range []string{"a1", "a2"} {
+				if receipts, err := n.Submit(t.Context(), engine.Request{Type: "x", Key: "a", Payload: []byte(payload)}); err != nil || receipts[0].Outcome != engine.OutcomeReplaced {
+					t.Fatalf("got %+v, %v", receipts, err)
+				}
+			}
+			if s := n.Stats(); s.Waiting != 2 {
+				t.Errorf("%d triggers are in memory, for 2 tasks", s.Waiting)
+			}
+			time.Sleep(time.Hour)
+			n.expect(a, task.Done)
+			if got := strings.Join(j.payloads(), " "); got != want {
+				t.Errorf("%v: they ran as %q, want %q", mode, got, want)
+			}
+		})
+	}
+}
+
+func TestOfSeveralRequestsOfAKeyInOneCallTheLastIsKept(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		n := start(t, unique(policy.ReplaceExisting, nil), handle("x", func(context.Context, *task.Task) ([]byte, error) { return nil, nil }))
+		var reqs []engine.Request
+		for _, payload := range strings.Fields("1 2 3 4 5") {
+			reqs = append(reqs, engine.Request{Type: "x", Key: "k", Payload: []byte(payload), At: time.Now().Add(time.Hour)})
+		}
+		receipts, err := n.Submit(t.Context(), reqs...)
+		if err != nil || receipts[0].Outcome != engine.OutcomeCreated || receipts[4] != (engine.Receipt{ID: receipts[0].ID, Outcome: engine.OutcomeReplaced}) {
+			t.Fatalf("got %+v, %v", receipts, err)
+		}
+		if got := n.get(receipts[0].ID); string(got.Payload) != "5" || got.Version != 5 {
+			t.Errorf("it has %q at version %d", got.Payload, got.Version)
+		}
+	})
+}
+
+func TestAReplacedTaskCountsForTheLimitOfItsNewPayload(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		set := unique(policy.ReplaceExisting, func(p *policy.Type) { p.Limits = []string{"per-user"} })
+		set.Limits = map[string]policy.Limit{"per-user": {Name: "per-user", Max: 1, Per: "payload.user"}}
+		var j journal
+		n := start(t, set, handle("x", j.work(time.Minute)))
+		n.submit(engine.Request{Type: "x", Payload: []byte(`{"user": "a"}`)})
+		id := n.submit(engine.Request{Type: "x", Key: "k", Payload: []byte(`{"user": "a"}`)})
+		n.expect(id, task.Submitted)
+		if _, err := n.Submit(t.Context(), engine.Request{Type: "x", Key: "k", Payload: []byte(`{"user": "b"}`)}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		if got := n.expect(id, task.Processing); got.Group != "b" {
+			t.Errorf("its group is %q", got.Group)
+		}
+		n.end(id)
+	})
+}
+
+func TestARequestThatIsRepeatedWithItsIDIsNotRejected(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		n := start(t, unique(policy.RejectNew, nil), handle("x", func(context.Context, *task.Task) ([]byte, error) { return nil, nil }))
+		r := engine.Request{ID: task.ID{6: 0x70, 8: 0x80, 15: 1}, Type: "x", Key: "k"}
+		for i := range 2 {
+			receipts, err := n.Submit(t.Context(), r)
+			if err != nil || receipts[0].ID != r.ID || receipts[0].Created != (i == 0) {
+				t.Errorf("try %d: %+v, %v", i, receipts, err)
+			}
+		}
+	})
+}
