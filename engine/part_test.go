@@ -239,7 +239,6 @@ func TestWhatSeveralDatabasesCannotKeepApartIsRefused(t *testing.T) {
 		for what, r := range map[string]engine.Request{
 			"leave the id out": {Type: "pay", ID: ids.NextIn(now, ofKey+1), Key: "k"},
 			"one that fits":    {Type: "pay", ID: ids.NextIn(now, task.ShardOf("o")+1), OrderingKey: "o"},
-			"and not both":     {Type: "pay", Key: "k", OrderingKey: "o"},
 		} {
 			if _, err := n.Submit(t.Context(), r); !errors.Is(err, engine.ErrInvalid) || !strings.Contains(err.Error(), what) {
 				t.Errorf("%+v: %v", r, err)
@@ -248,6 +247,13 @@ func TestWhatSeveralDatabasesCannotKeepApartIsRefused(t *testing.T) {
 		first, second := n.submit(engine.Request{Type: "pay", Key: "k"}), n.submit(engine.Request{Type: "pay", Key: "k"})
 		if first != second || first.Shard() != ofKey {
 			t.Errorf("a key is of %v and %v", first, second)
+		}
+		within := n.submit(engine.Request{Type: "pay", Key: "k", OrderingKey: "o"})
+		if again := n.submit(engine.Request{Type: "pay", Key: "k", OrderingKey: "o"}); within == first || again != within || within.Shard() != task.ShardOf("o") {
+			t.Errorf("a key within an ordering key is of %v and %v", within, again)
+		}
+		if other := n.submit(engine.Request{Type: "pay", Key: "k", OrderingKey: "another"}); other == within {
+			t.Error("within another ordering key it is the same task")
 		}
 		third := ids.NextIn(now, task.ShardOf("pay\x00l"))
 		if got := n.submit(engine.Request{Type: "pay", ID: third, Key: "l"}); got != third {
@@ -299,6 +305,18 @@ func TestTasksOfATransactionAreOfTheShardsOfItsDatabase(t *testing.T) {
 		}
 		if _, err := submit("7", engine.Request{Type: "pay", Key: "k"}); !errors.Is(err, engine.ErrInvalid) {
 			t.Errorf("a key: %v", err)
+		}
+		here, away := task.ShardOf("here"), task.ShardOf("away")
+		within := engine.Request{Type: "pay", Key: "k", OrderingKey: "here"}
+		first, err := submit(fmt.Sprint(here), within, engine.Request{Type: "pay", OrderingKey: "here"})
+		if err != nil || first[0].ID.Shard() != here || first[1].ID.Shard() != here {
+			t.Errorf("ordering keys of the database: %+v, %v", first, err)
+		}
+		if again, err := submit(fmt.Sprint(here), within); err != nil || again[0].Created || again[0].ID != first[0].ID {
+			t.Errorf("a key within an ordering key: %+v, %v", again, err)
+		}
+		if _, err := submit(fmt.Sprint(here), engine.Request{Type: "pay", OrderingKey: "away"}); here == away || !errors.Is(err, storage.ErrElsewhere) {
+			t.Errorf("an ordering key of another database: %v", err)
 		}
 		if _, err := submit("", engine.Request{Type: "pay"}); !errors.Is(err, engine.ErrInvalid) {
 			t.Errorf("in a database without shards: %v", err)

@@ -97,7 +97,8 @@ func (e *Engine) insert(ctx context.Context, rows []*task.Task, waits bool) ([]s
 
 // SubmitTx adds tasks within a transaction of the engine's store: they exist, and are
 // triggered, if and only if it commits. If several databases hold the tasks, a task that is
-// added in the transaction of one of them can have neither a key nor an ordering key. It returns
+// added in the transaction of one of them can have an ordering key whose shard is in that database, and a
+// key together with such an ordering key only. It returns
 // [ErrBacklog] if a type has no room for the tasks that the transaction adds, and drops no others. What a
 // request does whose key is taken is part of the transaction, too. If its error wraps [ErrExists], the
 // transaction may be committed, with what the other requests did.

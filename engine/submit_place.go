@@ -32,8 +32,8 @@ func (c *catalog) shardOf(t *task.Task, shards *task.Shards) uint16 {
 // Errors of requests that several databases cannot accept: a database does not know the rows of
 // the others.
 var (
-	errKeyAndOrder   = errors.New("a task has a key or an ordering key, and not both, where several databases keep the tasks")
-	errKeyInTx       = errors.New("a task that is added in a transaction has no key or ordering key where several databases keep the tasks")
+	errKeyInTx       = errors.New("a task that is added in a transaction has a key only together with an ordering key where several databases keep the tasks")
+	errOrderAway     = fmt.Errorf("the ordering key: %w", storage.ErrElsewhere)
 	errNoShards      = errors.New("the database of the transaction holds no shards: move some to it first")
 	errOneOfSeveral  = errors.New("the store holds only a part of the tasks")
 	errIDOfElsewhere = fmt.Errorf("the id: %w", storage.ErrElsewhere)
@@ -48,14 +48,14 @@ func (c *catalog) checkPlace(r *Request, shards *task.Shards) error {
 	switch {
 	case bound && !r.ID.IsZero() && r.ID.Shard() != shard:
 		return fmt.Errorf("the id is of shard %d, and the key or ordering key of %d: where several databases keep the tasks, leave the id out or choose one that fits", r.ID.Shard(), shard)
-	case r.Key != "" && r.OrderingKey != "":
-		return errKeyAndOrder
 	case shards == nil:
 		return nil
-	case bound:
+	case r.Key != "" && r.OrderingKey == "":
 		return errKeyInTx
 	case shards.IsEmpty():
 		return errNoShards
+	case bound && !shards.Has(shard):
+		return errOrderAway
 	case !r.ID.IsZero() && !shards.Has(r.ID.Shard()):
 		return errIDOfElsewhere
 	}

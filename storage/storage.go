@@ -80,7 +80,8 @@ type Tasks interface {
 	// Insert adds rows in their order. It stores the times of a row as [task.Stamp] returns them
 	// (those of its history must be so already), and writes to each row's Seq a number that is
 	// greater than that of every row inserted before. It does not add a row whose ID is taken,
-	// or whose Key is not empty and taken by a row of the same Type. A row that is given as the head
+	// or whose Key is not empty and taken by a row of the same Type and OrderingKey (which may be empty).
+	// Keys and ordering keys that are UTF-8 are never mistaken for others. A row that is given as the head
 	// of an ordering key that has one becomes [task.Behind], which Insert writes to its Turn. The
 	// answer has one element for each row.
 	Insert(ctx context.Context, ts ...*task.Task) ([]Inserted, error)

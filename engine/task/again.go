@@ -53,8 +53,8 @@ func WithCheckpoint(data []byte) AgainOption {
 // If a request is invalid, or a type has no room for the tasks in its backlog (max_backlog), nothing is
 // added, and the attempt has failed with an error that says so: the retry policy of the type decides. If
 // the sources of that type pause, the attempt does not count, and the task runs again some seconds later.
-// No other tasks are dropped for them. Where several databases keep the tasks, they can have neither
-// a key nor an ordering key, and an id must be in the shard of the task: see [ID.Child].
+// No other tasks are dropped for them. Where several databases keep the tasks, an id must be in the
+// shard of the task, see [ID.Child], and so must an ordering key, see [ShardOf]; a key needs an ordering key.
 //
 // Several options of this kind add all of their tasks. The requests belong to the engine from then on.
 func WithTasks(requests ...Request) AgainOption {

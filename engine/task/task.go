@@ -39,7 +39,7 @@ type Task struct {
 	Shard       uint16 // see ID.Shard and BoundShard; less than ShardCount
 	Priority    uint8  // HighestPriority..LowestPriority
 	Group       string // values of the keyed limits of the type, see GroupOf; "" if it has none
-	Key         string // unique per type while the row exists; "" if none
+	Key         string // unique per type, and per ordering key if it has one, while the row exists; "" if none
 	OrderingKey string // tasks that share it run one at a time; it decides the shard; "" if none
 	Turn        Turn   // whether it may run, by its ordering key. Only Change.Apply, Task.Create and stores write it
 	Seq         uint64 // order of insertion, assigned by the store

@@ -24,7 +24,9 @@ type Store struct {
 }
 
 // key is a unique key: no two rows may have the same one.
-type key struct{ typ, key string }
+type key struct{ typ, order, key string }
+
+func keyOf(t *task.Task) key { return key{t.Type, t.OrderingKey, t.Key} }
 
 var (
 	_ storage.Store        = (*Store)(nil)

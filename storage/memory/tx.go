@@ -40,7 +40,7 @@ func (x *tx) put(id task.ID, t *task.Task) {
 		x.before[id] = old
 	}
 	if found && old.Key != "" {
-		delete(x.s.keys, key{old.Type, old.Key})
+		delete(x.s.keys, keyOf(old))
 	}
 	delete(x.s.rows, id)
 	if t == nil {
@@ -48,7 +48,7 @@ func (x *tx) put(id task.ID, t *task.Task) {
 	}
 	x.s.rows[id] = t
 	if t.Key != "" {
-		x.s.keys[key{t.Type, t.Key}] = id
+		x.s.keys[keyOf(t)] = id
 	}
 }
 
@@ -97,7 +97,7 @@ func (x *tx) holder(t *task.Task) task.ID {
 	if t.Key == "" {
 		return task.ID{}
 	}
-	return x.s.keys[key{t.Type, t.Key}]
+	return x.s.keys[keyOf(t)]
 }
 
 // stamped returns a copy of t with its times truncated as rows keep them.

@@ -119,7 +119,7 @@ func TestAddWakesNodesAtTheCommit(t *testing.T) {
 	transaction("rollback", "'ship'")
 	transaction("commit", "'ship', at => now() + interval '1 hour'")
 	transaction("commit", "'ship', wake => false")
-	transaction("commit", "'ship', ordering_key => 'a', key => 'k'", "'ship', ordering_key => 'a'", "'ship', ordering_key => 'b'", "'ship', key => 'k'")
+	transaction("commit", "'ship', ordering_key => 'a', key => 'k'", "'ship', ordering_key => 'a'", "'ship', ordering_key => 'b'", "'ship', ordering_key => 'b', key => 'k'")
 	if _, err := c.Exec(t.Context(), "notify done"); err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +165,7 @@ func TestAddAnswersWithTheTaskThatHasTheKeyOrTheID(t *testing.T) {
 			"'ship', key => 'k', id => '" + live.id.String() + "'": {live.id, false}, // the id decides
 			"'ship', id => '" + id + "'":                           {chosen.id, false},
 			"'late', id => '" + id + "', key => 'other'":           {chosen.id, false},
-			"'late', key => 'k'":                                   {live.id, false},
+			"'late', key => 'k', ordering_key => 'o'":              {live.id, false},
 			"'late', key => 'k', id => '" + live.id.String() + "'": {live.id, false},
 		} {
 			if got := mustAdd(t, c, args); got != want {
@@ -174,6 +174,11 @@ func TestAddAnswersWithTheTaskThatHasTheKeyOrTheID(t *testing.T) {
 		}
 		n.end(first.id, task.Done)
 		n.end(chosen.id, task.Done)
+	}
+	for _, args := range []string{"'late', key => 'k'", "'late', key => 'k', ordering_key => 'another'"} { // not the key of that order
+		if got := mustAdd(t, c, args+", at => now() + interval '1 hour'"); !got.created {
+			t.Errorf("add(%s) is %v", args, got)
+		}
 	}
 	if got := mustAdd(t, c, "'late', key => 'other', at => now() + interval '1 hour'"); !got.created {
 		t.Error("a key that was asked for in vain is kept")

@@ -51,7 +51,7 @@ func (v *verbs) Insert(ctx context.Context, ts ...*task.Task) ([]storage.Inserte
 func claims(t *task.Task, name func(any)) {
 	name(t.ID)
 	if t.Key != "" {
-		name([2]string{t.Type, t.Key})
+		name([3]string{t.Type, t.OrderingKey, t.Key})
 	}
 }
 
@@ -109,7 +109,7 @@ func (v *verbs) insertion(p *pipe, ts []*task.Task, careful bool) *insertion {
 	}
 	if len(withKey) > 0 {
 		in.holders = make(map[task.ID]task.ID, len(withKey))
-		p.add(nil, v.store.sql.claimKeys, texts(withKey, typeOf), texts(withKey, keyOf), uuids(withKey, idOf))
+		p.add(nil, v.store.sql.claimKeys, texts(withKey, typeOf), texts(withKey, v.store.entryOf), uuids(withKey, idOf))
 	}
 	sql, args := v.store.sql.inserts[kindOf(ts, len(withKey) > 0, careful)], freshColumns(ts)
 	if !allFresh(ts) {
@@ -127,12 +127,12 @@ func (v *verbs) insertion(p *pipe, ts []*task.Task, careful bool) *insertion {
 		return nil
 	}, v.store.sql.removeEnded, uuids(ts, idOf), endedSince(ts))
 	if len(withKey) > 0 {
-		p.add(nil, v.store.sql.releaseKeys, texts(withKey, typeOf), texts(withKey, keyOf), uuids(withKey, idOf), endedSince(withKey))
+		p.add(nil, v.store.sql.releaseKeys, texts(withKey, typeOf), texts(withKey, v.store.entryOf), uuids(withKey, idOf), endedSince(withKey))
 		p.add(func(rows pgx.Rows) error {
 			values := rows.RawValues()
 			in.holders[task.ID(values[0])] = task.ID(values[1])
 			return nil
-		}, v.store.sql.holders, texts(withKey, typeOf), texts(withKey, keyOf), uuids(withKey, idOf), endedSince(withKey))
+		}, v.store.sql.holders, texts(withKey, typeOf), texts(withKey, v.store.entryOf), uuids(withKey, idOf), endedSince(withKey))
 	}
 	return in
 }
@@ -156,6 +156,15 @@ func (in *insertion) outcomes() []storage.Inserted {
 func idOf(t *task.Task) task.ID  { return t.ID }
 func typeOf(t *task.Task) string { return t.Type }
 func keyOf(t *task.Task) string  { return t.Key }
+
+// entryOf returns the unique key of a row as the table key has it. One within an ordering key begins with that and a
+// byte that is in no text.
+func (s *Store) entryOf(t *task.Task) string {
+	if s.unique && t.OrderingKey != "" {
+		return t.OrderingKey + "\xff" + t.Key
+	}
+	return t.Key
+}
 
 // insertKind is one of the statements that insert.
 type insertKind struct {

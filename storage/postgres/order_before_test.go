@@ -11,7 +11,6 @@ import (
 	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/storage/postgres"
 	"github.com/taskengine/taskengine/storage/postgres/postgrestest"
-	"github.com/taskengine/taskengine/storage/postgres/schema"
 )
 
 // ordered returns a new row of an ordering key.
@@ -99,65 +98,6 @@ select gone.*, $2::bigint, 0 from gone`, head.ID, end.At.UnixMicro()); n != 1 {
 	other, otherQueued := turnOf(t, s, behind.ID)
 	if turn != task.Head || other != task.Behind || !queued || otherQueued {
 		t.Errorf("turn %v, queued %v; of the other %v, %v", turn, queued, other, otherQueued)
-	}
-}
-
-func TestTablesOfTheVersionBeforeKnowNoOrder(t *testing.T) {
-	url := server.Database(t)
-	pgtest.Exec(t, pgtest.Connect(t, url), schema.Script(schema.Default, schema.Migrations(schema.Default)[:schema.Order-1]))
-	s, err := postgres.Open(t.Context(), url, postgres.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = s.Close() })
-	if err := s.SetRules(t.Context(), storage.TypeRules{Type: "mail", Priority: 5}); err != nil {
-		t.Fatal(err)
-	}
-	first, second, third := ordered(1, "k"), ordered(2, "k"), ordered(3, "k")
-	second.Turn = task.Head
-	out := commit(t, s, &storage.Batch{Insert: []*task.Task{first, second, third}, Keys: []string{"k"}})
-	if len(out.Heads) > 0 || first.Turn != task.Unordered || second.Turn != task.Unordered {
-		t.Errorf("heads %v, turns %v, %v", out.Heads, first.Turn, second.Turn)
-	}
-	grab := func(r *task.Task) task.Change {
-		return task.Change{Ref: r.Ref(), To: task.Processing, At: time.Now(), NextEventAt: time.Now(), Owner: task.ID{1}}
-	}
-	out = commit(t, s, &storage.Batch{Swap: []task.Change{grab(first), grab(second)}})
-	ends := []task.Change{
-		{Ref: out.Swapped[0].Ref(), To: task.Done, At: time.Now(), Outcome: task.Completed, OrderingKey: "k"},
-		{Ref: out.Swapped[1].Ref(), To: task.Failed, At: time.Now(), OrderingKey: "k"},
-	}
-	out = commit(t, s, &storage.Batch{Swap: ends})
-	if out.Swapped[0] == nil || out.Swapped[1] == nil {
-		t.Fatal("they do not end")
-	}
-	out = commit(t, s, &storage.Batch{Swap: []task.Change{{Ref: out.Swapped[1].Ref(), To: task.Submitted, At: time.Now(), Count: task.Reset}}})
-	if turn, queued := turnOf(t, s, second.ID); turn != task.Unordered || !queued || out.Swapped[0].Turn != task.Unordered {
-		t.Errorf("a task that runs again has turn %v, queued %v", turn, queued)
-	}
-	if heads, err := s.Promote(t.Context(), "k"); err != nil || len(heads) > 0 {
-		t.Errorf("heads: %v, %v", heads, err)
-	}
-	if page, err := s.Headless(t.Context(), "", 10); err != nil || len(page.Keys) > 0 {
-		t.Errorf("keys without a head: %v, %v", page, err)
-	}
-	if list, err := s.ListKeys(t.Context(), storage.KeyQuery{Limit: 9, Scan: 9}); err != nil || len(list.Keys) > 0 {
-		t.Errorf("keys: %v, %v", list, err)
-	}
-	if rows, err := s.ListKey(t.Context(), "k", nil, 9); err != nil || rows.Head != nil || len(rows.Behind) > 0 {
-		t.Errorf("rows of a key: %v, %v", rows, err)
-	}
-	// With the next version's tables, in a program that does not know them yet, tasks stay as they are.
-	next := postgrestest.Open(t, url)
-	fourth, fifth := ordered(4, "k"), ordered(5, "k")
-	if commit(t, next, &storage.Batch{Insert: []*task.Task{fourth, fifth}}); fourth.Turn != task.Head {
-		t.Errorf("after the migration a task has turn %v", fourth.Turn)
-	}
-	if got, err := s.Swap(t.Context(), grab(fifth)); err != nil || got[0] != nil {
-		t.Errorf("the program grabs what is behind: %v", err)
-	}
-	if got, err := s.Swap(t.Context(), grab(third)); err != nil || got[0] == nil || got[0].Turn != task.Unordered {
-		t.Errorf("a task that takes no part in an order: %v, %v", got, err)
 	}
 }
 

@@ -123,7 +123,7 @@ var reads = regexp.MustCompile(`Seq Scan on \S+`)
 // The cost of a step in the life of a task must not grow with the number of rows.
 func TestAMillionRowsAreNotReadForOne(t *testing.T) {
 	c := crowded(t)
-	sql := statementsIn(schema.Default)
+	sql := statementsIn(schema.Default, true)
 	// These read the rows that they count or search, on purpose.
 	whole := map[string]bool{"countRows": true, "dueRunning": true, "dueEnded": true}
 	// These read the first entry of an index.
@@ -165,24 +165,24 @@ func TestAMillionRowsAreNotReadForOne(t *testing.T) {
 		if browsed[name] {
 			check(name, v.Field(i).String())
 		} else {
-			check(name, v.Field(i).String(), settings)
+			check(name, v.Field(i).String(), sql.first.settings)
 		}
 	}
 	for kind, text := range sql.inserts {
-		check(fmt.Sprintf("insert %+v", kind), text, settings)
+		check(fmt.Sprintf("insert %+v", kind), text, sql.first.settings)
 	}
 }
 
 // A plan that is made while the tables are empty must be right when they are not.
 func TestPlansOfEmptyTablesFindWhatTheyNeedByIndex(t *testing.T) {
 	c := pgtest.Connect(t, emptyTables(t))
-	sql := statementsIn(schema.Default)
+	sql := statementsIn(schema.Default, true)
 	for name, text := range map[string]string{
 		"grab": sql.grab, "finish": sql.finish, "drop": sql.drop, "update": sql.update, "note": sql.note, "ready": sql.ready, "due": sql.due,
 		"remove": sql.remove, "removeEnded": sql.removeEnded, "lockTask": sql.lockTask, "queues": sql.queues,
 		"outdated": sql.outdated, "demote": sql.demote, "promote": sql.promote, "heads": sql.heads, "headless": sql.headless, "takeHead": sql.takeHead,
 	} {
-		if got := plan(t, c, text, settings); reads.MatchString(got) {
+		if got := plan(t, c, text, sql.first.settings); reads.MatchString(got) {
 			t.Errorf("%s:\n%s", name, got)
 		}
 	}

@@ -41,7 +41,8 @@ type Store struct {
 	log        *slog.Logger
 	partitions partitions
 	ordered    bool         // the tables have turns of ordering keys
-	unique     bool         // the tables have rules for unique keys
+	unique     bool         // the tables have rules for unique keys, and keys within ordering keys
+	swept      atomic.Int64 // when sweepKeys was called last; in Unix seconds
 	wary       atomic.Int64 // how many batches are careful from now on
 	closed     atomic.Bool  // set before the pool is closed
 	verbs
@@ -72,7 +73,7 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 	if config.ShouldPing == nil {
 		config.ShouldPing = func(_ context.Context, p pgxpool.ShouldPingParams) bool { return p.IdleDuration > pingAfter }
 	}
-	s := &Store{sql: statementsIn(name), log: o.Log, lent: make(chan struct{}, 1)}
+	s := &Store{log: o.Log, lent: make(chan struct{}, 1)}
 	if err := s.connect(ctx, config); err != nil {
 		return nil, fmt.Errorf("postgres: %w", err)
 	}
@@ -88,6 +89,7 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 		return nil, err
 	}
 	s.partitions.early, s.ordered, s.unique = at >= schema.EarlyEnds, at >= schema.Order, at >= schema.Unique
+	s.sql = statementsIn(name, s.unique)
 	return s, nil
 }
 

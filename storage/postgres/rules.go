@@ -26,15 +26,17 @@ func (s *Store) SetRules(ctx context.Context, rules ...storage.TypeRules) error 
 		unique[i] = string(text)
 	}
 	return s.again(ctx, "set the rules of types", func() error {
-		_, err := s.pool.Exec(ctx, s.sql.setRules,
+		sql, args := s.sql.setRules, []any{
 			texts(rules, func(r storage.TypeRules) string { return r.Type }),
 			integers(rules, func(r storage.TypeRules) int32 { return int32(r.Priority) }),
 			bigints(rules, func(r storage.TypeRules) int64 { return int64(r.MaxPayload) }),
 			bigints(rules, func(r storage.TypeRules) int64 { return r.QueueTimeout.Microseconds() }),
-			bigints(rules, func(r storage.TypeRules) int64 { return r.TotalTimeout.Microseconds() }), keyed)
-		if err == nil && s.unique {
-			_, err = s.pool.Exec(ctx, s.sql.setUnique, texts(rules, func(r storage.TypeRules) string { return r.Type }), unique)
+			bigints(rules, func(r storage.TypeRules) int64 { return r.TotalTimeout.Microseconds() }), keyed,
 		}
+		if s.unique {
+			sql, args = s.sql.setUniqueRules, append(args, unique)
+		}
+		_, err := s.pool.Exec(ctx, sql, args...)
 		if err == nil && s.ordered {
 			_, err = s.pool.Exec(ctx, s.sql.setOrdered)
 		}

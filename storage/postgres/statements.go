@@ -14,7 +14,7 @@ import (
 // for rows of the shards in the bitmap $6 and for all if it is null, {deep} is a number, {behind:t}
 // and {head:t} are true for rows of the table t that have this turn, {shard} is the column shard
 // without the turn, {over} is the columns {narrow} with it, and {leaving:f} is true for rows of the table
-// f whose shard is on its way to another database.
+// f whose shard is on its way to another database. {entry:t} is the unique key of a row of t as the table key has it.
 type statements struct {
 	get, lockTask, lockEnded                              string
 	inserts                                               map[insertKind]string
@@ -28,10 +28,14 @@ type statements struct {
 	unclaimed, allUnclaimed, orphans, outdated            string
 	setting, setSetting, unset, swapSetting               string
 	setRules, rules, setOrdered, checkIsolation           string
-	setUnique, uniqueRules                                string
+	setUniqueRules, uniqueRules                           string
+	first                                                 firsts
 	lockKeys, demote, promote, heads, headless, takeHead  string
 	keys, keysBehind, key                                 string
 }
+
+// firsts are what goes before the statements of a transaction: plans in one of the caller, settings in one of the store.
+type firsts struct{ plans, settings string }
 
 // plans goes before the statements that every task goes through, for the time of their transaction.
 // Their plans are made once, perhaps when the tables are still empty, and must be right later: by
@@ -40,9 +44,13 @@ const plans = `
 select set_config('plan_cache_mode', 'force_generic_plan', true), set_config('jit', 'off', true), set_config('enable_seqscan', 'off', true),
 	set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true)`
 
-// settings is plans for transactions of the store. It limits the time that they wait for a lock. The
-// limit is longer than the default of deadlock_timeout, so that deadlocks are reported as such.
-const settings = plans + `, set_config('lock_timeout', '2s', true)`
+// ownKeys is a part of plans that says that the program knows keys within ordering keys: see the migration that adds
+// them.
+const ownKeys = `, set_config('taskengine.keys', 'own', true)`
+
+// lockPatience is a part of plans for transactions of the store. It limits the time that they wait for a lock. The limit is
+// longer than the default of deadlock_timeout, so that deadlocks are reported as such.
+const lockPatience = `, set_config('lock_timeout', '2s', true)`
 
 // keepSettings goes before plans, and restoreSettings after the statements, in a transaction of the
 // caller.
@@ -80,7 +88,7 @@ const (
 )
 
 // A row with a key is added only if it holds the key.
-const whichKeyed = `where key is null or exists (select from {key} k where k.type = c.type and k.key = c.key and k.id = c.id)`
+const whichKeyed = `where key is null or exists (select from {key} k where k.type = c.type and k.key = {entry:c} and k.id = c.id)`
 
 const insertKeys = `
 insert into {key} (type, key, id)
@@ -91,9 +99,9 @@ on conflict do nothing`
 const deleteKeys = `
 delete from {key} k using unnest($1::bytea[], $2::bytea[], $3::uuid[]) as c (type, key, id)
 where k.type = c.type and k.key = c.key and k.id = c.id
-	and not exists (select from {task} t where t.id = c.id and t.key = c.key and t.type = c.type)
-	and not exists (select from {ended} e where e.id = c.id and e.ended_at >= $4 and e.key = c.key and e.type = c.type)
-	and not exists (select from {ended} e where e.id = c.id and e.keep < 0 and e.key = c.key and e.type = c.type)`
+	and not exists (select from {task} t where t.id = c.id and {entry:t} = c.key and t.type = c.type)
+	and not exists (select from {ended} e where e.id = c.id and e.ended_at >= $4 and {entry:e} = c.key and e.type = c.type)
+	and not exists (select from {ended} e where e.id = c.id and e.keep < 0 and {entry:e} = c.key and e.type = c.type)`
 
 // If both the id and the key are taken, the answer is the task that has the id.
 const selectHolders = `
@@ -112,10 +120,10 @@ returning id`
 
 const deleteRefs = `
 with c as (select * from unnest($1::uuid[], $2::bigint[]) as c (id, version)),
-live as (delete from {task} t using c where t.id = c.id and t.version = c.version returning t.id, t.version, t.type, t.key),
-over as (delete from {ended} t using c where t.id = c.id and t.version = c.version returning t.id, t.version, t.type, t.key),
+live as (delete from {task} t using c where t.id = c.id and t.version = c.version returning t.id, t.version, t.type, {entry:t} as key, t.key as plain),
+over as (delete from {ended} t using c where t.id = c.id and t.version = c.version returning t.id, t.version, t.type, {entry:t} as key, t.key as plain),
 gone as (select * from live union all select * from over),
-keys as (delete from {key} k using gone where gone.key is not null and k.type = gone.type and k.key = gone.key)
+keys as (delete from {key} k using gone where gone.key is not null and k.type = gone.type and k.key in (gone.key, gone.plain) and k.id = gone.id)
 select id, version from gone`
 
 const updateNotes = `
@@ -157,7 +165,7 @@ with gone as (
 	delete from {task} t using unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[]) as c (id, version, at, next)
 	where t.id = c.id and t.version = c.version and t.state = 3
 	returning {narrow:t}, c.at, c.next),
-keys as (delete from {key} k using gone where gone.key is not null and k.type = gone.type and k.key = gone.key)
+keys as (delete from {key} k using gone where gone.key is not null and k.type = gone.type and k.key in (gone.key, {entry:gone}) and k.id = gone.id)
 select id, null::uuid, version + 1, seq, created_at, ready_at, next, expires_at, started_at, at,
 	{shard}, attempt, 0::integer, 4::smallint, priority, type, grp, key, ordering_key, headers, progress, null::bytea, history
 from gone`
@@ -190,6 +198,7 @@ with gone as (delete from {ended} where id = any($1::uuid[]) returning {narrow},
 insert into {task} ({narrow}, {heavy}, queued)
 select {over}, {heavy}, false from gone`
 
+// The rules for unique keys are in the column uniq, see withUnique.
 const upsertRules = `
 insert into {type_policy} as t (type, priority, max_payload, queue_timeout, total_timeout, keyed)
 select * from unnest($1::bytea[], $2::integer[], $3::bigint[], $4::bigint[], $5::bigint[], $6::jsonb[]) as c order by 1
@@ -203,9 +212,13 @@ const selectRules = `
 select type, priority, max_payload, queue_timeout, total_timeout, keyed from {type_policy}
 where type in ($1, '') order by type desc limit 1`
 
-const updateUnique = `
-update {type_policy} t set uniq = c.uniq from unnest($1::bytea[], $2::jsonb[]) as c (type, uniq)
-where t.type = c.type and t.uniq <> c.uniq`
+// withUnique returns a statement about rules that has the column uniq, too.
+func withUnique(sql string) string {
+	return strings.NewReplacer(
+		", keyed)", ", keyed, uniq)", "$6::jsonb[])", "$6::jsonb[], $7::jsonb[])", "keyed = excluded.keyed", "keyed = excluded.keyed, uniq = excluded.uniq",
+		", t.keyed)", ", t.keyed, t.uniq)", ", excluded.keyed)", ", excluded.keyed, excluded.uniq)", ", keyed from", ", keyed, uniq from",
+	).Replace(sql)
+}
 
 const swapSetting = `
 with added as (
@@ -216,14 +229,19 @@ removed as (delete from {engine_setting} where name = $1 and value = $2 and $3 i
 select (select count(*) from added) + (select count(*) from changed) + (select count(*) from removed)
 	+ (select count(*) from (select where $2 is null and $3 is null and not exists (select from {engine_setting} where name = $1)) t)`
 
-// statementsIn returns the statements for a schema.
-func statementsIn(name string) *statements {
-	fill := filler(name)
+// statementsIn returns the statements for a schema. unique says whether its keys may be within ordering keys.
+func statementsIn(name string, unique bool) *statements {
+	fill := filler(name, unique)
 	list := func(page string) string { return fill(strings.ReplaceAll(selectList, "{page}", page)) }
 	unclaimed := func(after string) string { return fill(strings.ReplaceAll(selectUnclaimed, "{after}", after)) }
+	before := plans
+	if unique {
+		before += ownKeys
+	}
 	queues := func(after string) string { return fill(strings.ReplaceAll(selectQueues, "{after}", after)) }
 	return &statements{
-		get: fill(selectGet), lockTask: fill(selectLockTask), lockEnded: fill(selectLockEnded),
+		first: firsts{plans: before, settings: before + lockPatience},
+		get:   fill(selectGet), lockTask: fill(selectLockTask), lockEnded: fill(selectLockEnded),
 		inserts: insertsIn(fill), claimKeys: fill(insertKeys), releaseKeys: fill(deleteKeys), holders: fill(selectHolders),
 		removeEnded: fill(deleteAddedAgain), remove: fill(deleteRefs),
 		note: fill(updateNotes), grab: fill(updateGrab), finish: fill(moveDone), drop: fill(dropDone), update: fill(updateRows),
@@ -239,7 +257,7 @@ func statementsIn(name string) *statements {
 		unset:       fill("delete from {engine_setting} where name = $1"),
 		swapSetting: fill(swapSetting),
 		setRules:    fill(upsertRules), rules: fill(selectRules), checkIsolation: fill("select {schema}.check_isolation()"),
-		setUnique: fill(updateUnique), uniqueRules: fill(strings.Replace(selectRules, "keyed from", "keyed, uniq from", 1)),
+		setUniqueRules: fill(withUnique(upsertRules)), uniqueRules: fill(withUnique(selectRules)),
 		setOrdered: fill("update {type_policy} set ordered = true where not ordered"),
 		lockKeys:   lockKeys, demote: fill(demoteHeads), promote: fill(promoteFirst), heads: fill(selectHeads), headless: fill(selectHeadless), takeHead: fill(takeHead),
 		keys: keysIn(fill, false), keysBehind: keysIn(fill, true), key: fill(selectKey),
@@ -248,7 +266,7 @@ func statementsIn(name string) *statements {
 
 // filler returns a function that replaces placeholders in SQL: those of [schema.Fill], and the
 // columns of a trigger and conditions of this package.
-func filler(name string) func(string) string {
+func filler(name string, unique bool) func(string) string {
 	pairs := []string{
 		"{deep}", fmt.Sprint(deep), "{trigger}", triggers, "{shard}", plainShard,
 		"{leaving:f}", "exists (select from {home} o where o.one and " + strings.ReplaceAll(home.Condition("o.leaving"), "(id)", "(f.id)") + ")",
@@ -258,6 +276,13 @@ func filler(name string) func(string) string {
 		pairs = append(pairs, "{behind:"+t+"}", fmt.Sprintf("%s.shard >> %d = %d", t, turnBit, task.Behind),
 			"{head:"+t+"}", fmt.Sprintf("%s.shard >> %d = %d", t, turnBit, task.Head),
 			"{trigger:"+t+"}", t+"."+strings.ReplaceAll(triggers, ", ", ", "+t+"."))
+	}
+	for _, t := range []string{"c", "e", "gone", "t"} {
+		entry := t + ".key"
+		if unique {
+			entry = fmt.Sprintf(`case when %[1]s.ordering_key is null then %[1]s.key else %[1]s.ordering_key || '\xff'::bytea || %[1]s.key end`, t)
+		}
+		pairs = append(pairs, "{entry:"+t+"}", entry)
 	}
 	for n := 1; n < 10; n++ { // is the row's shard among those of a bitmap, null for all
 		pairs = append(pairs, fmt.Sprintf("{mine:%d}", n), fmt.Sprintf("($%d::bytea is null or get_bit($%[1]d, shard %% %d) = 1)", n, task.ShardCount))
@@ -270,7 +295,7 @@ func filler(name string) func(string) string {
 var plainShard = fmt.Sprintf("shard & %d", 1<<turnBit-1)
 
 // fill replaces the placeholders of one statement.
-func (s *Store) fill(sql string) string { return filler(s.partitions.schema)(sql) }
+func (s *Store) fill(sql string) string { return filler(s.partitions.schema, s.unique)(sql) }
 
 // insertsIn returns the statements that insert.
 func insertsIn(fill func(string) string) map[insertKind]string {

@@ -121,12 +121,12 @@ func (s *Store) transact(ctx context.Context, fn func(x *Tx) error) error {
 func (x *Tx) do(ctx context.Context, p *pipe) error {
 	switch {
 	case x.foreign:
-		b := after(p, keepSettings, plans)
+		b := after(p, keepSettings, x.store.sql.first.plans)
 		b.Queue(restoreSettings)
 		return x.send(ctx, b)
 	case x.begun:
 		return x.send(ctx, &p.batch)
 	}
 	x.begun = true
-	return x.send(ctx, after(p, "begin isolation level read committed", settings))
+	return x.send(ctx, after(p, "begin isolation level read committed", x.store.sql.first.settings))
 }

@@ -53,7 +53,7 @@ func (v *verbs) do(ctx context.Context, p *pipe) error {
 	if v.tx != nil {
 		return v.tx.do(ctx, p)
 	}
-	return v.store.writer.SendBatch(ctx, after(p, settings)).Close()
+	return v.store.writer.SendBatch(ctx, after(p, v.store.sql.first.settings)).Close()
 }
 
 // lendAfter is how long a read waits for a connection before it may use one of those for writes.
@@ -83,7 +83,7 @@ func (v *verbs) read(ctx context.Context, p *pipe) error {
 		return err
 	}
 	defer c.Release()
-	return c.SendBatch(ctx, after(p, settings)).Close()
+	return c.SendBatch(ctx, after(p, v.store.sql.first.settings)).Close()
 }
 
 // browse sends p, whose statements may read whole tables.

@@ -69,10 +69,18 @@ func TestTransactionsOfOneOfTheDatabasesAddAndFinishTasks(t *testing.T) {
 		}
 	}()
 	errNo := errors.New("no")
+	held, err := b.Holdings(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	order := ""
+	for n := 0; order == "" || !held.Owned.Has(task.ShardOf(order)); n++ {
+		order = fmt.Sprint("order ", n)
+	}
 	var receipts []engine.Receipt
 	add := func(outcome error) error {
 		return within(t.Context(), s, b, func(_ pgx.Tx, x storage.Tx) (err error) {
-			receipts, err = e.SubmitTx(t.Context(), x, engine.Request{Type: "pay"}, engine.Request{Type: "pay"})
+			receipts, err = e.SubmitTx(t.Context(), x, engine.Request{Type: "pay"}, engine.Request{Type: "pay"}, engine.Request{Type: "pay", Key: "k", OrderingKey: order})
 			return errors.Join(err, outcome)
 		})
 	}
@@ -86,6 +94,10 @@ func TestTransactionsOfOneOfTheDatabasesAddAndFinishTasks(t *testing.T) {
 	}
 	if err := add(nil); err != nil {
 		t.Fatal(err)
+	}
+	last := receipts[2]
+	if err := add(nil); err != nil || receipts[2].ID != last.ID || receipts[2].Created {
+		t.Errorf("a key within an ordering key again: %+v, %v", receipts[2], err)
 	}
 	for _, r := range receipts {
 		if err := e.WaitTasks(t.Context(), r.ID); err != nil {

@@ -83,7 +83,7 @@ func TestTasksThatAreAddedWhenAnotherRunsAgainAreInItsDatabase(t *testing.T) {
 			t.Errorf("it is not where its parent is: %v", err)
 		}
 	}
-	for payload, want := range map[string]string{"key": "has no key or ordering key", "id": "kept in another database"} {
+	for payload, want := range map[string]string{"key": "has a key only together with an ordering key", "id": "kept in another database"} {
 		receipts, err := e.Submit(t.Context(), engine.Request{Type: "tick", Payload: []byte(payload)})
 		if err != nil {
 			t.Fatal(err)

@@ -116,6 +116,61 @@ var insertCases = []testCase{
 			f.put(f.row(task.Submitted, func(t *task.Task) { t.Type, t.Key = k[0], k[1] }))
 		}
 	}},
+	{"the key of a row with an ordering key is unique among the rows of that", func(f *fixture) {
+		f.together()
+		orders := []string{f.queue().key, f.queue().key, f.queue().key}
+		of := func(typ, order, key string) *task.Task {
+			return f.row(task.Submitted, func(t *task.Task) { t.Type, t.OrderingKey, t.Key = typ, order, key })
+		}
+		var rows []*task.Task
+		for _, typ := range []string{"mail", "m"} {
+			for _, order := range append(orders, "") {
+				// The concatenation of ordering key and key is the same in several of these.
+				for _, key := range []string{"k", orders[0], orders[0] + "k", orders[0] + "\x00k", "\x00k"} {
+					rows = append(rows, of(typ, order, key))
+				}
+			}
+		}
+		f.put(rows...)
+		for round := range 3 { // while they are live, when some have ended, and when these are deleted
+			var again []*task.Task
+			var want []storage.Inserted
+			for i, t := range rows {
+				again = append(again, of(t.Type, t.OrderingKey, t.Key))
+				want = append(want, storage.Inserted{Existing: t.ID})
+				if round == 2 && i%3 == 0 {
+					want[i] = storage.Inserted{}
+				}
+			}
+			done, err := f.Insert(f.ctx(), again...)
+			if err != nil {
+				f.Fatal(err)
+			}
+			equal(f, "in the way", done, want)
+			f.check()
+			for i := 0; i < len(rows) && round < 2; i += 3 {
+				if t := rows[i]; round == 0 {
+					f.step(t, task.Change{To: task.Cancelled, At: at(1), NextEventAt: at(1000)})
+				} else {
+					f.remove(t.Ref())
+				}
+			}
+			f.check()
+		}
+	}},
+	{"a key that was asked for in vain is not taken", func(f *fixture) {
+		f.together()
+		order := f.queue().key
+		for _, o := range []string{"", order} {
+			first := f.row(task.Submitted, func(t *task.Task) { t.OrderingKey, t.Key = o, "k" })
+			f.put(first)
+			other := f.row(task.Submitted, func(t *task.Task) { t.ID, t.OrderingKey, t.Key = first.ID, o, "other" })
+			if done, err := f.Insert(f.ctx(), other); err != nil || done[0].Existing != first.ID {
+				f.Fatalf("got %+v, %v", done, err)
+			}
+			f.put(f.row(task.Submitted, func(t *task.Task) { t.OrderingKey, t.Key = o, "other" }))
+		}
+	}},
 	{"no key is never in the way", func(f *fixture) {
 		f.put(f.row(task.Submitted), f.row(task.Submitted))
 	}},

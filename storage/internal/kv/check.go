@@ -107,7 +107,11 @@ func (v *View) expect(c Cursor, e *entries, want map[string][]byte) error {
 		want[string(e.due)] = []byte{}
 	}
 	if r.Key != "" {
-		want[string(appendUniqueKey(nil, r.Type, r.Key))] = bytes.Clone(id[:])
+		key, err := v.keyOf(&r.Task)
+		if err != nil {
+			return err
+		}
+		want[string(key)] = bytes.Clone(id[:])
 	}
 	for _, bit := range [...]fields{farHistory, farPayload, farResult, farCheckpoint} {
 		if r.far&bit != 0 {
@@ -115,6 +119,19 @@ func (v *View) expect(c Cursor, e *entries, want map[string][]byte) error {
 		}
 	}
 	return nil
+}
+
+// keyOf returns the key that the unique key of a row must have: that of rows without an ordering key, if an older
+// program has added the row.
+func (v *View) keyOf(t *task.Task) ([]byte, error) {
+	if t.OrderingKey != "" {
+		old := appendUniqueKey(nil, t.Type, t.Key)
+		value, found, err := v.r.Get(old)
+		if err != nil || found && bytes.Equal(value, t.ID[:]) {
+			return old, err
+		}
+	}
+	return appendKeyOf(nil, t), nil
 }
 
 // ask looks up an existing key, as verbs do: a lookup uses other parts of the store than a scan,

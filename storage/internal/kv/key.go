@@ -26,7 +26,8 @@ import (
 //	r id                                           -> record
 //	s text(ordering key) time number               -> id, of a row that is behind
 //	t ordering key                                 -> id, of the head
-//	u text(type) key                               -> id
+//	u text(type) key                               -> id, of a row without an ordering key or of an older program
+//	v text(type) text(ordering key) key            -> id
 const (
 	prefixCheckpoint = 'c'
 	prefixDue        = 'd'
@@ -40,6 +41,7 @@ const (
 	prefixSeat       = 's'
 	prefixHead       = 't'
 	prefixUnique     = 'u'
+	prefixInOrder    = 'v'
 )
 
 // TableEnd returns the first key after the table, or the part of a table, that key is in. New
@@ -155,6 +157,20 @@ func appendUniqueKey(b []byte, typ, key string) []byte {
 	b = append(b, prefixUnique)
 	b = appendText(b, typ)
 	return append(b, key...)
+}
+
+// appendKeyInOrder returns the key of the unique key of a row with an ordering key.
+func appendKeyInOrder(b []byte, t *task.Task) []byte {
+	b = appendText(append(b, prefixInOrder), t.Type)
+	return append(appendText(b, t.OrderingKey), t.Key...)
+}
+
+// appendKeyOf returns the key of the unique key of a row.
+func appendKeyOf(b []byte, t *task.Task) []byte {
+	if t.OrderingKey != "" {
+		return appendKeyInOrder(b, t)
+	}
+	return appendUniqueKey(b, t.Type, t.Key)
 }
 
 // appendKeyOfSeats returns what the keys of all seats of an ordering key begin with.

@@ -84,11 +84,15 @@ type Cursor interface {
 //	1: the first
 //	2: entries of rows without a time; progress and checkpoints
 //	3: turns of ordering keys
+//	4: unique keys within ordering keys
 //
-// A store gets formatOrder with the first row that has a turn, so that older programs can use it until then.
+// A store gets formatOrder with the first row that has a turn, and formatUnique with the first one that has a key and an
+// ordering key, so that older programs can use it until then.
 const (
-	formatStore = 2
-	formatOrder = 3
+	formatStore  = 2
+	formatOrder  = 3
+	formatUnique = 4
+	formatNewest = formatUnique
 )
 
 // seqBlock is how many sequence numbers are reserved by one write. A restart skips the rest of
@@ -119,9 +123,9 @@ func Open(name string, rw ReadWriter, readOnly bool) (*DB, error) {
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("%s: read the format: %w", name, err)
-	case format > formatOrder:
+	case format > formatNewest:
 		return nil, fmt.Errorf("%s: its format is %d, this program reads up to %d, use the program that wrote it or a newer one: %w",
-			name, format, formatOrder, storage.ErrFormat)
+			name, format, formatNewest, storage.ErrFormat)
 	case format == 0:
 		if err := checkEmpty(rw); err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
@@ -156,7 +160,7 @@ func getFormat(r Reader) (format uint64, err error) {
 	}
 	d := decoder{rest: value}
 	format = d.uvarint()
-	if d.bad || format == 0 || format <= formatOrder && len(d.rest) > 0 {
+	if d.bad || format == 0 || format <= formatNewest && len(d.rest) > 0 {
 		return 0, fmt.Errorf("value of key %q: %w", keyFormat, ErrDamaged)
 	}
 	return format, nil

@@ -78,23 +78,63 @@ func (s *state) insert(t *task.Task) (existing task.ID, err error) {
 
 // takeKey records the unique key of t, or returns the ID of the task that has it.
 func (s *state) takeKey(t *task.Task) (holder task.ID, err error) {
-	s.key = appendUniqueKey(s.key[:0], t.Type, t.Key)
-	holder, touched := s.keys[string(s.key)]
-	if !touched {
-		value, found, err := s.r.Get(s.key)
+	if t.OrderingKey != "" {
+		// A row of an older program has the key of rows without an ordering key.
+		old, err := s.keyHolder(appendUniqueKey(s.key[:0], t.Type, t.Key))
 		if err != nil {
 			return task.ID{}, err
 		}
-		if found {
-			holder, err = idOfValue(s.key, value)
-			return holder, err
+		if !old.IsZero() {
+			if r, err := s.row(old); err != nil || r != nil && r.OrderingKey == t.OrderingKey {
+				return old, err
+			}
 		}
 	}
-	if !holder.IsZero() {
-		return holder, nil
+	if holder, err = s.keyHolder(appendKeyOf(s.key[:0], t)); err != nil || !holder.IsZero() {
+		return holder, err
 	}
 	s.keys[string(s.key)] = t.ID
-	return task.ID{}, s.rw.Put(s.key, t.ID[:])
+	if err := s.rw.Put(s.key, t.ID[:]); err != nil || t.OrderingKey == "" {
+		return task.ID{}, err
+	}
+	return task.ID{}, s.needFormat(formatUnique)
+}
+
+// keyHolder returns the ID of the task that has a unique key, which becomes s.key; zero if there is none.
+func (s *state) keyHolder(key []byte) (holder task.ID, err error) {
+	s.key = key
+	if holder, touched := s.keys[string(key)]; touched {
+		return holder, nil
+	}
+	value, found, err := s.r.Get(key)
+	if err != nil || !found {
+		return task.ID{}, err
+	}
+	return idOfValue(key, value)
+}
+
+// giveKeyBack removes the unique key of a row.
+func (s *state) giveKeyBack(old *task.Task) error {
+	if old.OrderingKey != "" {
+		holder, err := s.keyHolder(appendKeyInOrder(s.key[:0], old))
+		if err != nil {
+			return err
+		}
+		if holder == old.ID {
+			return s.dropKey()
+		}
+		if holder, err := s.keyHolder(appendUniqueKey(s.key[:0], old.Type, old.Key)); err != nil || holder != old.ID {
+			return err // it is that of another row
+		}
+		return s.dropKey()
+	}
+	s.key = appendUniqueKey(s.key[:0], old.Type, old.Key)
+	return s.dropKey()
+}
+
+func (s *state) dropKey() error {
+	s.keys[string(s.key)] = task.ID{}
+	return s.rw.Delete(s.key)
 }
 
 // nextSeq returns the next sequence number. It reserves a block of them when none is left.
@@ -278,9 +318,7 @@ func (s *state) remove(ref task.Ref) (bool, error) {
 		}
 	}
 	if old.Key != "" {
-		s.key = appendUniqueKey(s.key[:0], old.Type, old.Key)
-		s.keys[string(s.key)] = task.ID{}
-		if err := s.rw.Delete(s.key); err != nil {
+		if err := s.giveKeyBack(&old.Task); err != nil {
 			return false, err
 		}
 	}

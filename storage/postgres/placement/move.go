@@ -116,7 +116,11 @@ func (m *move) keysFit(ctx context.Context, q interface {
 	for rows.Next() {
 		values := rows.RawValues()
 		id := task.ID(values[2])
-		home, _ := task.BoundShard(string(values[0]), string(values[1]), "")
+		order, key, isInOrder := strings.Cut(string(values[1]), "\xff")
+		if !isInOrder {
+			order, key = "", order
+		}
+		home, _ := task.BoundShard(string(values[0]), key, order)
 		if shards.Has(id.Shard()) != shards.Has(home) {
 			strays, first = strays+1, id
 		}

@@ -507,6 +507,24 @@ func TestTasksAddedFromSQLAreOfAShardThatIsThere(t *testing.T) {
 		if got := mustAdd(t, ps[1].Pool(), fmt.Sprintf("'mail', ordering_key => '%s'", key)); got.id.Shard() != 17 {
 			t.Errorf("the id of a task with an ordering key of a shard that is there is of shard %d", got.id.Shard())
 		}
+		args := fmt.Sprintf("'mail', ordering_key => '%s', key => 'k'", key)
+		within := mustAdd(t, ps[1].Pool(), args)
+		if !within.created || within.id.Shard() != 17 {
+			t.Errorf("a key within an ordering key: %+v", within)
+		}
+		for i, p := range []placement.Database{ps[0], ps[1]} { // the key moves with its shard, and back
+			if err := placement.Move(t.Context(), ps[1-i], ps[i], set(t, "17"), nil); err != nil {
+				t.Fatal(err)
+			}
+			if again := mustAdd(t, p.Pool(), args); again.created || again.id != within.id {
+				t.Errorf("after a move the key is that of %+v", again)
+			}
+			row := rowOf(17)
+			row.Key, row.OrderingKey = "k", key
+			if in, err := p.Insert(t.Context(), row); err != nil || in[0].Existing != within.id {
+				t.Errorf("after a move the key is that of %+v, %v", in, err)
+			}
+		}
 		if err := placement.Move(t.Context(), ps[0], ps[1], set(t, "18"), nil); err != nil {
 			t.Fatal(err)
 		}

@@ -7,6 +7,122 @@ alter table {schema}.type_policy add uniq jsonb not null default '{}';
 -- What the request has done: created, existing, replaced or already_done.
 alter type {schema}.receipt add attribute outcome text;
 
+-- The unique key of a task that has an ordering key is unique within that: the table key has it as the
+-- ordering key, the byte 255, which no text has, and the key. Nodes of the version before know of
+-- (type, key) only. What they do wrong is made good by triggers, which the migration of a later
+-- version may drop:
+--   - what they add gets a key within its ordering key, or is an error;
+--   - what they delete gives that back. Tables of ended tasks that they drop are seen to by sweepKeys
+--     in Go;
+--   - with what they delete they do not remove the key of another task.
+-- Programs that know these keys set taskengine.keys to own.
+
+create function {schema}.entry_of(ordering_key bytea, key bytea) returns bytea language sql immutable as $$
+select case when ordering_key is null then key else ordering_key || '\xff'::bytea || key end
+$$;
+
+create function {schema}.key_in_order() returns trigger language plpgsql as $$
+declare
+	holder uuid;
+begin
+	insert into {schema}.key (type, key, id) values (new.type, {schema}.entry_of(new.ordering_key, new.key), new.id) on conflict do nothing;
+	if not found then
+		select k.id into holder from {schema}.key k where k.type = new.type and k.key = {schema}.entry_of(new.ordering_key, new.key);
+		if holder <> new.id then
+			raise exception 'task % has the key within its ordering key', holder using errcode = '23505', hint = 'Ask a node of the next version.';
+		end if;
+	end if;
+	return null;
+end $$;
+
+create function {schema}.key_is_left() returns trigger language plpgsql as $$
+begin
+	perform set_config('taskengine.leaving', 'on', true);
+	return old;
+end $$;
+
+create function {schema}.key_was_left() returns trigger language plpgsql as $$
+begin
+	delete from {schema}.key k where k.type = old.type and k.key = {schema}.entry_of(old.ordering_key, old.key) and k.id = old.id
+		and not {schema}.is_taken(old.id);
+	return null;
+end $$;
+
+create function {schema}.keep_key() returns trigger language plpgsql as $$
+begin
+	if {schema}.is_taken(old.id) then
+		return null;
+	end if;
+	return old;
+end $$;
+
+create trigger key_in_order after insert on {schema}.task for each row
+	when (new.key is not null and new.ordering_key is not null and current_setting('taskengine.keys', true) is distinct from 'own')
+	execute function {schema}.key_in_order();
+create trigger key_is_left before delete on {schema}.task for each row
+	when (old.key is not null and old.ordering_key is not null and current_setting('taskengine.keys', true) is distinct from 'own')
+	execute function {schema}.key_is_left();
+create trigger key_is_left before delete on {schema}.ended for each row
+	when (old.key is not null and old.ordering_key is not null and current_setting('taskengine.keys', true) is distinct from 'own')
+	execute function {schema}.key_is_left();
+create trigger key_was_left after delete on {schema}.task for each row
+	when (old.key is not null and old.ordering_key is not null and current_setting('taskengine.keys', true) is distinct from 'own')
+	execute function {schema}.key_was_left();
+create trigger key_was_left after delete on {schema}.ended for each row
+	when (old.key is not null and old.ordering_key is not null and current_setting('taskengine.keys', true) is distinct from 'own')
+	execute function {schema}.key_was_left();
+create trigger keep_key before delete on {schema}.key for each row
+	when (current_setting('taskengine.leaving', true) = 'on') execute function {schema}.keep_key();
+
+-- Those who change rows wait from the first trigger on until this transaction has ended.
+insert into {schema}.key (type, key, id)
+select t.type, {schema}.entry_of(t.ordering_key, t.key), t.id from {schema}.task t where t.key is not null and t.ordering_key is not null
+union all
+select e.type, {schema}.entry_of(e.ordering_key, e.key), e.id from {schema}.ended e where e.key is not null and e.ordering_key is not null;
+
+-- put and check_home know keys within ordering keys.
+create or replace function {schema}.put(r {schema}.task, fresh boolean) returns boolean language plpgsql volatile as $$
+begin
+	insert into {schema}.task select r.* on conflict (id) do nothing;
+	if found and not fresh then -- only now nobody else can add one of this id
+		delete from {schema}.task t where t.id = r.id
+			and (exists (select from {schema}.ended e where e.id = r.id and e.ended_at >= {schema}.made_at(r.id))
+				or exists (select from {schema}.ended e where e.id = r.id and e.keep < 0));
+		if not found then
+			return true;
+		end if;
+	elsif found then
+		return true;
+	end if;
+	delete from {schema}.key k where k.type = r.type and k.key = {schema}.entry_of(r.ordering_key, r.key) and k.id = r.id
+		and not exists (select from {schema}.task t where t.id = r.id and t.key = r.key and t.type = r.type and t.ordering_key is not distinct from r.ordering_key)
+		and not exists (select from {schema}.ended e where e.id = r.id and e.key = r.key and e.type = r.type and e.ordering_key is not distinct from r.ordering_key);
+	return false;
+end $$;
+
+create or replace function {schema}.check_home(key text, ordering_key text, id uuid) returns void language plpgsql stable as $$
+declare
+	shards bytea := (select h.here from {schema}.home h where h.here <> decode(repeat('ff', {shards} / 8), 'hex'));
+begin
+	if shards is null then
+		return;
+	elsif ordering_key <> '' then
+		if get_bit(shards, {schema}.shard_of(convert_to(ordering_key, 'UTF8'))) = 0 then
+			raise exception 'the tasks of this ordering key are in another database'
+				using errcode = '0A000', hint = 'Add the task there, or submit it by the engine.';
+		elsif {schema}.shard_of(convert_to(ordering_key, 'UTF8')) <> {schema}.shard_of(id) then
+			raise exception 'the id and the ordering key of the task are of different shards, which may be in different databases'
+				using errcode = '0A000', hint = 'Leave the id out, or submit the task by the engine.';
+		end if;
+	elsif key <> '' then
+		raise exception 'this database holds only some of the tasks, and cannot see whether another has one of this key'
+			using errcode = '0A000', hint = 'Leave the key out, give an ordering key, too, or submit the task by the engine.';
+	elsif get_bit(shards, {schema}.shard_of(id)) = 0 then
+		raise exception 'the task of this id belongs to another database'
+			using errcode = '0A000', hint = 'Leave the id out, or submit the task by the engine.';
+	end if;
+end $$;
+
 -- on_taken does what a request does whose key the task with this id has. r is the row of the request. It
 -- returns the outcome, and null if there is no such task any more.
 create function {schema}.on_taken(holder uuid, r {schema}.task, p {schema}.type_policy) returns text language plpgsql volatile as $$
@@ -91,7 +207,7 @@ begin
 	perform {schema}.check_home(key, ordering_key, id);
 	r := {schema}.row_of(id, type, payload, key, ordering_key, priority, at, expires_at, headers, p);
 	while r.key is not null loop
-		holder := {schema}.take_key(r.type, r.key, id);
+		holder := {schema}.take_key(r.type, {schema}.entry_of(r.ordering_key, r.key), id);
 		exit when holder = id;
 		if not fresh and {schema}.is_taken(id) then -- that says more
 			return (id, false, 'existing'::text);
