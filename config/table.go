@@ -169,6 +169,7 @@ var orderingTable = &object{what: "ordering", fields: []field{
 }}
 
 var uniqueTable = &object{what: "unique", fields: []field{
+	{name: "by", doc: "The places whose values make the key of a request that has none: `payload.NAME` for a field of a JSON payload, `headers.NAME` or `ordering_key`. `key`, as the first, is the key that a request has. A request that has neither a key nor all of these values is refused.", otherwise: "such a request has no key", is: sequence[string]{is: words("a place, such as payload.order", CheckPlace), single: true, most: 16}, at: in(func(u *policy.Unique) *[]string { return &u.By })},
 	{name: "on_conflict", doc: "What a request does whose key is taken. `keep` adds nothing, and answers with the task that has the key. `reject` is an error. `replace` gives a task that has not begun the payload, headers, priority and expiry of the request. `debounce` does the same, and gives it the time of the request, too.", def: "keep", is: oneOf(nil, option[policy.OnConflict]{"keep", policy.KeepExisting}, option[policy.OnConflict]{"reject", policy.RejectNew}, option[policy.OnConflict]{"replace", policy.ReplaceExisting}, option[policy.OnConflict]{"debounce", policy.DebounceExisting}), at: in(func(u *policy.Unique) *policy.OnConflict { return &u.OnConflict })},
 }}
 

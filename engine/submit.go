@@ -48,7 +48,7 @@ func (e *Engine) Submit(ctx context.Context, reqs ...Request) ([]Receipt, error)
 		return nil, err
 	}
 	receipts := receiptsOf(rows) // now: a handler may change its row
-	inserted, err := e.insert(ctx, rows, !slices.ContainsFunc(reqs, mayExist))
+	inserted, err := e.insert(ctx, rows, !mayExist(reqs, rows))
 	var full *shell.Full
 	switch {
 	case err == nil:

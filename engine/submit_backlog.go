@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/taskengine/taskengine/engine/internal/core"
@@ -139,7 +138,7 @@ var errLookedUp = errors.New("nothing is to be added")
 // existing returns for each row the task that has its ID or key; zero if there is none, or only an
 // earlier row of the same call.
 func (e *Engine) existing(ctx context.Context, reqs []Request, rows []*task.Task) (found []task.ID, err error) {
-	if !slices.ContainsFunc(reqs, mayExist) {
+	if !mayExist(reqs, rows) {
 		return make([]task.ID, len(rows)), nil
 	}
 	err = e.store.Update(ctx, func(tx storage.Tx) (err error) {
@@ -154,8 +153,15 @@ func (e *Engine) existing(ctx context.Context, reqs []Request, rows []*task.Task
 	return found, nil
 }
 
-// mayExist reports whether the request may have been made before.
-func mayExist(r Request) bool { return r.Key != "" || !r.ID.IsZero() }
+// mayExist reports whether one of the requests may have been made before.
+func mayExist(reqs []Request, rows []*task.Task) bool {
+	for i, t := range rows {
+		if t.Key != "" || !reqs[i].ID.IsZero() {
+			return true
+		}
+	}
+	return false
+}
 
 // existingIn is existing within a transaction. The port has no look-up by key, so rows without their
 // payloads are inserted, and those that were added are deleted.
@@ -164,7 +170,7 @@ func (e *Engine) existingIn(ctx context.Context, tx storage.Tx, reqs []Request, 
 	var probes []*task.Task
 	var places []int // of probes in rows
 	for i, t := range rows {
-		if mayExist(reqs[i]) {
+		if t.Key != "" || !reqs[i].ID.IsZero() {
 			p := &task.Task{ID: t.ID, Type: t.Type, Key: t.Key, OrderingKey: t.OrderingKey, Shard: t.Shard, Priority: t.Priority, Group: t.Group}
 			core.Create(e.Now(), e.catalog.policyOf(t.Type), p)
 			probes, places = append(probes, p), append(places, i)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/taskengine/taskengine/engine/policy"
@@ -52,14 +53,18 @@ type typeInfo struct {
 	priority   uint8
 	maxPayload int
 	unique     policy.Unique
-	keys       []keyed // sources of the values of a group
-	values     int     // number of values that a group must have for the limits of the type
-	shardedBy  string  // the limit whose value determines the shard, unless an ordering key does; "" if there is none
-	shardKey   int     // the index of that value in keys
+	by         [][]string // the places that make the key of a request that has none
+	keys       []keyed    // sources of the values of a group
+	values     int        // number of values that a group must have for the limits of the type
+	shardedBy  string     // the limit whose value determines the shard, unless an ordering key does; "" if there is none
+	shardKey   int        // the index of that value in keys
 }
 
 func newTypeInfo(set policy.Set, p policy.Type, layout []string, values map[string]valueFunc) *typeInfo {
 	info := &typeInfo{priority: p.Priority, maxPayload: p.MaxPayload, unique: p.Unique, keys: keyedBy(layout, set.Keyed(p))}
+	for _, place := range p.Unique.Places() {
+		info.by = append(info.by, strings.Split(place, "."))
+	}
 	for i, k := range info.keys {
 		if k.limit != "" {
 			info.values = i + 1
@@ -113,7 +118,7 @@ func rulesOf(name string, set policy.Set, p policy.Type, layout []string) storag
 		QueueTimeout: p.Timeout.Queue, TotalTimeout: p.Timeout.Total,
 	}
 	if !p.Unique.IsDefault() {
-		r.Unique = storage.UniqueRules{OnConflict: p.Unique.OnConflict.String()}
+		r.Unique = storage.UniqueRules{OnConflict: p.Unique.OnConflict.String(), By: newTypeInfo(set, p, nil, nil).by}
 	}
 	for _, k := range keyedBy(layout, set.Keyed(p)) {
 		if k.path[0] == computed {

@@ -58,6 +58,14 @@ func (c *catalog) fill(t *task.Task, r *Request, shards *task.Shards) error {
 	if err := check(r, info.maxPayload); err != nil {
 		return err
 	}
+	if len(info.by) > 0 && r.Key == "" {
+		key, err := info.keyOf(r)
+		if err != nil {
+			return err
+		}
+		named := *r // a copy: r belongs to the caller
+		named.Key, r = key, &named
+	}
 	if err := c.checkPlace(r, shards); err != nil {
 		return err
 	}

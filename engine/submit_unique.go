@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/taskengine/taskengine/engine/internal/core"
 	"github.com/taskengine/taskengine/engine/internal/shell"
@@ -37,6 +39,37 @@ func (o SubmitOutcome) String() string {
 		return fmt.Sprintf("outcome(%d)", uint8(o))
 	}
 	return submitOutcomes[o]
+}
+
+// keyOf returns the key of a request that has none, from the places that unique.by of its type names.
+func (info *typeInfo) keyOf(r *Request) (string, error) {
+	values := make([]string, len(info.by))
+	for i, path := range info.by {
+		place := strings.Join(path, ".")
+		var err error
+		switch path[0] {
+		case "ordering_key":
+			values[i] = r.OrderingKey
+		case "headers":
+			values[i] = r.Headers[strings.Join(path[1:], ".")]
+		default:
+			values[i], err = lookUp(r.Payload, path[1:])
+		}
+		switch {
+		case err != nil:
+			return "", fmt.Errorf("unique.by of type %s needs %s: %w", r.Type, place, err)
+		case values[i] == "":
+			return "", fmt.Errorf("unique.by of type %s needs %s, and the request does not have it: add it, or a key", r.Type, place)
+		}
+	}
+	key := task.GroupOf(values...)
+	switch {
+	case len(key) > MaxKey:
+		return "", fmt.Errorf("the key that unique.by makes has %d bytes, of %d allowed", len(key), MaxKey)
+	case !utf8.ValidString(key):
+		return "", errors.New("the key that unique.by makes is not UTF-8 text")
+	}
+	return key, nil
 }
 
 // conflicts returns the places of the requests whose types say what they do with the task that has their key.

@@ -230,3 +230,40 @@ func TestARequestThatIsRepeatedWithItsIDIsNotRejected(t *testing.T) {
 		}
 	})
 }
+
+func TestAKeyIsMadeOfThePlacesThatATypeNames(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		n := start(t, unique(policy.KeepExisting, func(p *policy.Type) {
+			p.Unique.By = []string{"key", "payload.order.id", "headers.tenant"}
+			p.MaxBacklog.Max = 6
+		}), nil)
+		request := func(id, tenant string) engine.Request {
+			return engine.Request{Type: "x", Payload: []byte(`{"order": {"id": ` + id + `}}`), Headers: map[string]string{"tenant": tenant}}
+		}
+		seen := make(map[task.ID]bool)
+		for _, r := range []engine.Request{
+			request(`"a"`, "b"), request(`"a\u001fb"`, "c"), request(`"a"`, "b\x1fc"), request("17", "b"), request("true", "b"),
+			{Type: "x", Key: "k", Payload: []byte("no JSON")},
+		} {
+			first := n.submit(r)
+			receipts, err := n.Submit(t.Context(), r) // also when there is no room for another task
+			if seen[first] || err != nil || receipts[0] != (engine.Receipt{ID: first}) {
+				t.Errorf("%s with %q: %v and then %+v, %v", r.Payload, r.Headers, first, receipts, err)
+			}
+			seen[first] = true
+		}
+		if got := n.submit(request(`"17"`, "b")); !seen[got] {
+			t.Error("a text is another key than the same number")
+		}
+		for what, r := range map[string]engine.Request{
+			"needs headers.tenant, and the request does not have it":   request("1", ""),
+			"needs payload.order.id, and the request does not have it": request("null", "a"),
+			"needs payload.order.id: it is not a JSON object":          {Type: "x", Payload: []byte("no JSON")},
+			"bytes, of 500 allowed":                                    request("1", strings.Repeat("a", engine.MaxKey)),
+		} {
+			if _, err := n.Submit(t.Context(), r); !errors.Is(err, engine.ErrInvalid) || !strings.Contains(err.Error(), what) {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+	})
+}

@@ -80,6 +80,8 @@ func TestEveryProblemIsFoundOnceAndWhereItIs(t *testing.T) {
 		"ageing":      {edit(func(t *policy.Type) { t.Ageing = time.Millisecond - 1 }), "types.mail.ageing", "1ms to 365d"},
 		"long ageing": {edit(func(t *policy.Type) { t.Ageing = policy.LongestAgeing + 1 }), "types.mail.ageing", "1ms to 365d"},
 		"past ageing": {edit(func(t *policy.Type) { t.Ageing = late }), "types.mail.ageing", "1ms to 365d"},
+		"place":       {edit(func(t *policy.Type) { t.Unique.By = []string{"key", "payload.a.b", "headers.x", "payload"} }), "types.mail.unique.by.3", "payload.NAME"},
+		"late key":    {edit(func(t *policy.Type) { t.Unique.By = []string{"ordering_key", "key"} }), "types.mail.unique.by.1", "comes first"},
 		"conflict":    {edit(func(t *policy.Type) { t.Unique.OnConflict = 9 }), "types.mail.unique.on_conflict", "keep, reject, replace or debounce"},
 		"relaxed":     {edit(func(t *policy.Type) { t.Relaxed, t.Delivery = true, policy.AtMostOnce }), "types.mail.relaxed", "at_most_once"},
 		"concurrency": {edit(func(t *policy.Type) { t.Concurrency = -1 }), "types.mail.concurrency", "or more"},

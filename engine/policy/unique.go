@@ -1,12 +1,31 @@
 package policy
 
-// Unique says what a request does whose key another task of its type has.
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Unique says what makes the key of a request, and what a request does whose key another task of its type has.
 type Unique struct {
 	OnConflict OnConflict
+
+	// By names the places whose values make the key of a request that has none, in this order: "payload." and the
+	// names of JSON members, "headers." and a name, or "ordering_key". The first may be "key", which stands for the key
+	// that a request has; the others do not matter then.
+	By []string
 }
 
 // IsDefault reports whether nothing is configured: the tasks of such a type are not read to answer a request.
-func (u *Unique) IsDefault() bool { return u.OnConflict == KeepExisting }
+func (u *Unique) IsDefault() bool { return u.OnConflict == KeepExisting && len(u.By) == 0 }
+
+// Places returns the places of By that make a key.
+func (u *Unique) Places() []string {
+	if len(u.By) > 0 && u.By[0] == "key" {
+		return u.By[1:]
+	}
+	return u.By
+}
 
 // OnConflict says what a request does whose key is taken.
 type OnConflict uint8
@@ -30,5 +49,15 @@ func (o OnConflict) Replaces() bool { return o == ReplaceExisting || o == Deboun
 func (c *checker) unique(u Unique, at func(...string) []string) {
 	if u.OnConflict > DebounceExisting {
 		c.add("must be keep, reject, replace or debounce", at("unique", "on_conflict")...)
+	}
+	for i, place := range u.By {
+		first, rest, _ := strings.Cut(place, ".")
+		isIn := rest != "" && (first == "payload" || first == "headers")
+		switch {
+		case place == "key" && i > 0:
+			c.add("key comes first: it is the key that a request has, instead of one that the other places make", at("unique", "by", strconv.Itoa(i))...)
+		case !isIn && place != "key" && place != "ordering_key":
+			c.add(fmt.Sprintf("%q is not a place in a request; write payload.NAME, headers.NAME, ordering_key or key", place), at("unique", "by", strconv.Itoa(i))...)
+		}
 	}
 }

@@ -2,8 +2,10 @@ package postgres_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -199,5 +201,63 @@ func TestATaskThatSQLHasReplacedRunsWithWhatWasGivenLast(t *testing.T) {
 	}
 	if got := outcome("'ship', '4', key => 'ready'"); got != "already_done" {
 		t.Errorf("of a task that is done: %s", got)
+	}
+}
+
+// A task that is added from SQL gets the key that the engine would make, or is refused as by the engine.
+func TestAddMakesTheKeysOfTheEngine(t *testing.T) {
+	set := types("one", "all")
+	for name, by := range map[string][]string{"one": {"payload.a"}, "all": {"key", "payload.a", "headers.x.y", "ordering_key"}} {
+		p := set.Types[name]
+		p.Unique.By = by
+		set.Types[name] = p
+	}
+	n := alone(t, server.Database(t), set, nil)
+	texts := []string{"", "k", "\x1e", "a\x1fb", "\x1e1", "日本", strings.Repeat("long", 80)}
+	text := func() string { return texts[rand.IntN(len(texts))] }
+	ids := task.NewIDs([32]byte{3})
+	taken, refused := 0, make(map[string]int)
+	for i := range 3000 {
+		r := engine.Request{
+			ID: ids.Next(time.Now()), Type: []string{"one", "all"}[i%2], Payload: []byte(document(2)), OrderingKey: text(), Headers: map[string]string{"x.y": text(), "x": "no"},
+		}
+		if rand.IntN(2) == 0 {
+			r.Payload = []byte(`{"a": ` + scalars[rand.IntN(len(scalars))] + `}`)
+		}
+		if rand.IntN(9) == 0 {
+			r.Key = "given"
+		}
+		want, refusal := n.rowBySubmit(r)
+		tx, err := n.store.Pool().Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = addRequest(t.Context(), tx, r)
+		switch {
+		case err != nil && refusal != nil && (!json.Valid(r.Payload) || mayBeRefused(r.Payload)): // PostgreSQL may find another reason
+		case err != nil && refusal != nil:
+			for _, part := range []string{"does not have it: add it, or a key", "needs payload.a", "bytes, of 500 allowed"} {
+				if said := strings.Contains(refusal.Error(), part); said {
+					if refused[part]++; !strings.Contains(err.Error(), part) {
+						t.Errorf("refused with %v, and by the engine with %v", err, refusal)
+					}
+					break
+				}
+			}
+		case err != nil && r.Key == "" && mayBeRefused(r.Payload):
+		case err != nil || refusal != nil:
+			t.Errorf("%+v: %v, and of the engine %v", r, err, refusal)
+		default:
+			taken++
+			if got, err := n.store.Attach(tx).Get(t.Context(), r.ID); err != nil || got.Key != want.Key || got.Key == "" || got.Shard != want.Shard {
+				t.Errorf("%+v: the key %q, %v; want %q", r, got.Key, err, want.Key)
+			}
+		}
+		if err := tx.Rollback(t.Context()); err != nil && !errors.Is(err, pgx.ErrTxClosed) {
+			t.Fatal(err)
+		}
+	}
+	if taken < 200 || len(refused) < 3 {
+		t.Errorf("%d were taken, and refused %v", taken, refused)
 	}
 }

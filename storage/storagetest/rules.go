@@ -13,7 +13,7 @@ var rulesCases = []testCase{
 		last := storage.TypeRules{
 			Type: "a", Priority: 9, MaxPayload: math.MaxInt32, QueueTimeout: time.Millisecond, TotalTimeout: 1000 * time.Hour,
 			Keyed:  []storage.Keyed{{Limit: "partner", Path: []string{"payload", "order", "pärtner"}}, {Limit: "key", Path: []string{"key"}}},
-			Unique: storage.UniqueRules{OnConflict: "replace"},
+			Unique: storage.UniqueRules{OnConflict: "replace", By: [][]string{{"payload", "order", "ïd"}, {"ordering_key"}}},
 		}
 		other := storage.TypeRules{Type: "日本 ", MaxPayload: 0}
 		f.setRules(first, other)

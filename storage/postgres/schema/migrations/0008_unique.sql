@@ -1,6 +1,6 @@
 -- What a request does whose key is taken. The configuration of a type says it, and nodes write it to
--- the column uniq: {"on_conflict": "keep"}, or reject, replace or debounce. Nodes of the version
--- before leave it as it is.
+-- the column uniq: {"on_conflict": "keep", "by": [["payload", MEMBER, ...], ...]}, or reject, replace or
+-- debounce. Nodes of the version before leave it as it is.
 
 alter table {schema}.type_policy add uniq jsonb not null default '{}';
 
@@ -123,6 +123,42 @@ begin
 	end if;
 end $$;
 
+-- key_of returns the key of a request that has none, as the engine makes it of the places that by names;
+-- null if it names none.
+create function {schema}.key_of(type text, by jsonb, payload bytea, headers jsonb, ordering_key text) returns text language plpgsql immutable as $$
+declare
+	path   text[];
+	value  text;
+	packed text;
+begin
+	for path in select array(select m from jsonb_array_elements_text(e) with ordinality as a (m, n) order by n) from jsonb_array_elements(by) with ordinality as a (e, n) order by n loop
+		case path[1]
+		when 'ordering_key' then
+			value := ordering_key;
+		when 'headers' then
+			value := headers ->> array_to_string(path[2:], '.');
+		else
+			begin
+				value := {schema}.member_of(convert_from(coalesce(payload, ''), 'UTF8')::json, path[2:]);
+			exception when data_exception then
+				raise exception using errcode = '22023',
+					message = format('unique.by of type %s needs %s: %s', type, array_to_string(path, '.'), sqlerrm);
+			end;
+		end case;
+		if coalesce(value, '') = '' then
+			raise exception using errcode = '22023',
+				message = format('unique.by of type %s needs %s, and the request does not have it: add it, or a key', type, array_to_string(path, '.'));
+		end if;
+		value := replace(replace(value, e'\x1e', e'\x1e0'), e'\x1f', e'\x1e1');
+		packed := case when packed is null then value else packed || e'\x1f' || value end;
+	end loop;
+	if octet_length(convert_to(packed, 'UTF8')) > 500 then
+		raise exception using errcode = '22023',
+			message = format('the key that unique.by makes has %s bytes, of 500 allowed', octet_length(convert_to(packed, 'UTF8')));
+	end if;
+	return packed;
+end $$;
+
 -- on_taken does what a request does whose key the task with this id has. r is the row of the request. It
 -- returns the outcome, and null if there is no such task any more.
 create function {schema}.on_taken(holder uuid, r {schema}.task, p {schema}.type_policy) returns text language plpgsql volatile as $$
@@ -197,6 +233,9 @@ begin
 	end if;
 	if problem is not null then
 		raise exception using errcode = '22023', message = problem;
+	end if;
+	if key is null and p.uniq ? 'by' then
+		key := {schema}.key_of(type, p.uniq -> 'by', payload, headers, ordering_key);
 	end if;
 	lock table {schema}.task in row exclusive mode; -- from now on this database holds what it holds
 	if fresh then
