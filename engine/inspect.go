@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/taskengine/taskengine/engine/internal/core"
@@ -16,6 +17,20 @@ var ErrUnsupported = errors.New("the store does not support that")
 // Get returns a task, with payload and result, or [task.ErrNotFound].
 func (e *Engine) Get(ctx context.Context, id task.ID) (*task.Task, error) {
 	return e.store.Get(ctx, id)
+}
+
+// Find returns the task of a type that has a key, among those with an ordering key ("": among those without), with
+// payload and result, or [task.ErrNotFound].
+func (e *Engine) Find(ctx context.Context, typ, orderingKey, key string) (*task.Task, error) {
+	if typ == "" || key == "" {
+		return nil, fmt.Errorf("%w: a task is found by its type and its key", ErrInvalid)
+	}
+	s, ok := e.store.(storage.KeyFinder)
+	if !ok {
+		return nil, ErrUnsupported
+	}
+	t, err := s.FindKey(ctx, typ, orderingKey, key)
+	return t, unsupported(err)
 }
 
 // listScan is how many rows List reads at most for one page.
@@ -35,8 +50,11 @@ func (e *Engine) List(ctx context.Context, f storage.Filter, before task.ID, lim
 
 // Count returns the number of tasks per state and type. It costs little on a store that is
 // a [storage.LiveCounter]. Other stores read all rows that they count: there, people may count
-// ended tasks, and monitors should not.
+// ended tasks, and monitors should not. f has no Key: tasks are not counted by keys.
 func (e *Engine) Count(ctx context.Context, f storage.Filter) (map[storage.StateType]int64, error) {
+	if f.Key != "" {
+		return nil, fmt.Errorf("%w: tasks are not counted by keys", ErrInvalid)
+	}
 	s, ok := e.store.(storage.Inspector)
 	if !ok {
 		return nil, ErrUnsupported

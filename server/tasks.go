@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -46,15 +47,32 @@ func patient(ctx context.Context) (context.Context, context.CancelFunc) {
 
 // Get returns one task.
 func (a *API) Get(ctx context.Context, req *taskenginev1.GetRequest) (*taskenginev1.GetResponse, error) {
-	id, err := parseID(req.GetId())
-	if err != nil {
-		return nil, a.answer(err)
-	}
-	t, err := a.engine.Get(ctx, id)
+	t, err := a.get(ctx, req)
 	if err != nil {
 		return nil, a.answer(err)
 	}
 	return &taskenginev1.GetResponse{Task: messageOf(t)}, nil
+}
+
+func (a *API) get(ctx context.Context, req *taskenginev1.GetRequest) (*task.Task, error) {
+	byKey := req.GetType() != "" || req.GetKey() != "" || req.GetOrderingKey() != ""
+	switch {
+	case byKey && req.GetId() != "":
+		return nil, invalid("id and key exclude each other")
+	case byKey && (req.GetType() == "" || req.GetKey() == ""):
+		return nil, invalid("type and key go together")
+	case byKey:
+		t, err := a.engine.Find(ctx, req.GetType(), req.GetOrderingKey(), req.GetKey())
+		if errors.Is(err, task.ErrNotFound) {
+			err = fmt.Errorf("no task of type %s has the key %q: %w", req.GetType(), req.GetKey(), task.ErrNotFound)
+		}
+		return t, err
+	}
+	id, err := parseID(req.GetId())
+	if err != nil {
+		return nil, err
+	}
+	return a.engine.Get(ctx, id)
 }
 
 // List returns a page of tasks.
@@ -63,6 +81,7 @@ func (a *API) List(ctx context.Context, req *taskenginev1.ListRequest) (*taskeng
 	if err != nil {
 		return nil, a.answer(err)
 	}
+	filter.Key = req.GetKey()
 	if req.GetLimit() > MaxList {
 		return nil, a.answer(invalid("limit is %d, of %d allowed", req.GetLimit(), MaxList))
 	}

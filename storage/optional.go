@@ -31,6 +31,14 @@ type Inspector interface {
 	Count(ctx context.Context, f Filter) (map[StateType]int64, error)
 }
 
+// KeyFinder is a [Store] that finds the task that has a unique key, for people. No step in the life of a task needs it.
+// Without it, Engine.Find fails with engine.ErrUnsupported.
+type KeyFinder interface {
+	// FindKey returns the row of a type that has this Key and this OrderingKey ("": none), as [Tasks.Get] does. If
+	// there is none, the error wraps [task.ErrNotFound].
+	FindKey(ctx context.Context, typ, orderingKey, key string) (*task.Task, error)
+}
+
 // KeyInspector is a [Store] that shows people the order of the tasks of ordering keys. No step in the
 // life of a task needs it. Without it, Engine.Keys and Engine.Key fail with engine.ErrUnsupported,
 // Engine.Why does not say which task is before another, and tasks that are [task.Behind] are not counted
@@ -90,6 +98,12 @@ type KeyRows struct {
 type Filter struct {
 	States []task.State
 	Types  []string
+	Key    string // only rows with this Key, whatever their OrderingKey is; empty for Count
+}
+
+// Selects reports whether f selects a row.
+func (f Filter) Selects(t *task.Task) bool {
+	return f.Match(t.State, t.Type) && (f.Key == "" || t.Key == f.Key)
 }
 
 // Match reports whether f selects rows of a state and a type.

@@ -42,7 +42,7 @@ var bucketName = []byte("taskengine")
 const shortestWait = time.Nanosecond
 
 // Store is a [storage.Store] in a file. It implements [storage.Inspector],
-// [storage.KeyInspector], [storage.Settings] and [storage.Exporter] too.
+// [storage.KeyInspector], [storage.KeyFinder], [storage.Settings] and [storage.Exporter] too.
 type Store struct {
 	kv.Calls
 
@@ -69,6 +69,7 @@ var (
 	_ storage.Store        = (*Store)(nil)
 	_ storage.Inspector    = (*Store)(nil)
 	_ storage.KeyInspector = (*Store)(nil)
+	_ storage.KeyFinder    = (*Store)(nil)
 	_ storage.Settings     = (*Store)(nil)
 	_ storage.Exporter     = (*Store)(nil)
 )

@@ -13,7 +13,7 @@ import (
 )
 
 // Store is a [storage.Store] in memory. It implements [storage.Inspector],
-// [storage.KeyInspector], [storage.NoSyncer], [storage.Settings] and [storage.Shared] too. Make one with [New].
+// [storage.KeyInspector], [storage.KeyFinder], [storage.NoSyncer], [storage.Settings] and [storage.Shared] too. Make one with [New].
 type Store struct {
 	mu       sync.RWMutex
 	rows     map[task.ID]*task.Task // guarded by mu; a row is replaced, never changed
@@ -32,6 +32,7 @@ var (
 	_ storage.Store        = (*Store)(nil)
 	_ storage.Inspector    = (*Store)(nil)
 	_ storage.KeyInspector = (*Store)(nil)
+	_ storage.KeyFinder    = (*Store)(nil)
 	_ storage.NoSyncer     = (*Store)(nil)
 	_ storage.Settings     = (*Store)(nil)
 	_ storage.Shared       = (*Store)(nil)

@@ -183,7 +183,7 @@ func (s *Store) List(ctx context.Context, f storage.Filter, before task.ID, limi
 			return out, next, nil
 		}
 		next = id
-		if t := s.rows[id]; f.Match(t.State, t.Type) {
+		if t := s.rows[id]; f.Selects(t) {
 			out = append(out, listed(t))
 		}
 	}

@@ -67,7 +67,7 @@ const formatLibrary = pebble.FormatWALSyncChunks
 const lockFile = "LOCK"
 
 // Store is a [storage.Store] in a folder. It implements [storage.Inspector],
-// [storage.KeyInspector], [storage.NoSyncer], [storage.Settings] and [storage.Exporter] too.
+// [storage.KeyInspector], [storage.KeyFinder], [storage.NoSyncer], [storage.Settings] and [storage.Exporter] too.
 type Store struct {
 	kv.Calls
 
@@ -100,6 +100,7 @@ var (
 	_ storage.Store        = (*Store)(nil)
 	_ storage.Inspector    = (*Store)(nil)
 	_ storage.KeyInspector = (*Store)(nil)
+	_ storage.KeyFinder    = (*Store)(nil)
 	_ storage.NoSyncer     = (*Store)(nil)
 	_ storage.Settings     = (*Store)(nil)
 	_ storage.Exporter     = (*Store)(nil)

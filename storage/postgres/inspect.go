@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"slices"
 
@@ -23,6 +24,10 @@ func (s *Store) List(ctx context.Context, f storage.Filter, before task.ID, limi
 		}
 	}
 	sql, states, types := s.sql.listAll, statesOf(f), typesOf(f)
+	var key []byte
+	if f.Key != "" {
+		key = []byte(f.Key)
+	}
 	switch {
 	case len(f.States) == 0 || slices.ContainsFunc(f.States, finished):
 	case !slices.ContainsFunc(f.States, func(s task.State) bool { return s != task.Error }):
@@ -49,13 +54,31 @@ func (s *Store) List(ctx context.Context, f storage.Filter, before task.ID, limi
 				ts = append(ts, t)
 			}
 			return nil
-		}, sql, before, min(scan, math.MaxInt32), states, types, min(limit, math.MaxInt32))
+		}, sql, before, min(scan, math.MaxInt32), states, types, min(limit, math.MaxInt32), key)
 		return s.browse(ctx, &p)
 	})
 	if !more {
 		next = task.ID{}
 	}
 	return ts, next, err
+}
+
+var _ storage.KeyFinder = (*Store)(nil)
+
+// FindKey implements [storage.KeyFinder].
+func (s *Store) FindKey(ctx context.Context, typ, orderingKey, key string) (*task.Task, error) {
+	var id task.ID
+	entry := s.entryOf(&task.Task{OrderingKey: orderingKey, Key: key})
+	err := s.query(ctx, "find a key", s.read, func() { id = task.ID{} }, func(r *reader) { copy(id[:], r.next()) }, s.sql.findKey, []byte(typ), []byte(entry))
+	if err != nil {
+		return nil, err
+	}
+	if !id.IsZero() {
+		if t, err := s.Get(ctx, id); err != nil || t.OrderingKey == orderingKey && t.Key == key { // otherwise it was added by the version before
+			return t, err
+		}
+	}
+	return nil, fmt.Errorf("no task has the key: %w", task.ErrNotFound)
 }
 
 // statesOf returns the states that f selects, all if there are none.

@@ -31,7 +31,7 @@ type Options struct {
 const pingAfter = 5 * time.Second
 
 // Store is a [storage.Store] in PostgreSQL. It implements [storage.Inspector],
-// [storage.KeyInspector], [storage.Settings], [storage.Shared], [storage.LiveCounter] and
+// [storage.KeyInspector], [storage.KeyFinder], [storage.Settings], [storage.Shared], [storage.LiveCounter] and
 // [storage.ShardOwner] too. Make one with [Open].
 type Store struct {
 	pool       *pgxpool.Pool // for reads, and for callers of Pool

@@ -31,7 +31,7 @@ type statements struct {
 	setUniqueRules, uniqueRules                           string
 	first                                                 firsts
 	lockKeys, demote, promote, heads, headless, takeHead  string
-	keys, keysBehind, key                                 string
+	keys, keysBehind, key, findKey                        string
 }
 
 // firsts are what goes before the statements of a transaction: plans in one of the caller, settings in one of the store.
@@ -260,7 +260,7 @@ func statementsIn(name string, unique bool) *statements {
 		setUniqueRules: fill(withUnique(upsertRules)), uniqueRules: fill(withUnique(selectRules)),
 		setOrdered: fill("update {type_policy} set ordered = true where not ordered"),
 		lockKeys:   lockKeys, demote: fill(demoteHeads), promote: fill(promoteFirst), heads: fill(selectHeads), headless: fill(selectHeadless), takeHead: fill(takeHead),
-		keys: keysIn(fill, false), keysBehind: keysIn(fill, true), key: fill(selectKey),
+		keys: keysIn(fill, false), keysBehind: keysIn(fill, true), key: fill(selectKey), findKey: fill("select id from {key} where type = $1 and key = $2"),
 	}
 }
 

@@ -103,7 +103,7 @@ where not exists (select from {task} t where t.id = c.id and t.version = c.versi
 const selectList = `
 with page as ({page}),
 numbered as (
-	select row_number() over (order by id desc) as n, state = any($3::smallint[]) and ($4::bytea[] is null or type = any($4)) as hit, *
+	select row_number() over (order by id desc) as n, state = any($3::smallint[]) and ($4::bytea[] is null or type = any($4)) and ($6::bytea is null or key = $6) as hit, *
 	from page)
 select n, hit, {narrow} from numbered
 where hit or n >= $2

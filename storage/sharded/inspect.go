@@ -2,6 +2,8 @@ package sharded
 
 import (
 	"context"
+	"errors"
+	"fmt"
 
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
@@ -24,6 +26,32 @@ func (s *Store) List(ctx context.Context, f storage.Filter, before task.ID, limi
 		next = ts[limit-1].ID
 	}
 	return ts, next, nil
+}
+
+// FindKey implements [storage.KeyFinder]. It asks all places: the key of an older task may be of another shard than the
+// task. It fails with [errors.ErrUnsupported] if a place is no KeyFinder.
+func (s *Store) FindKey(ctx context.Context, typ, orderingKey, key string) (*task.Task, error) {
+	rows, err := ask(ctx, &s.verbs, "find a key", func(place int, in storage.Tasks) (*task.Task, error) {
+		of, ok := in.(storage.KeyFinder)
+		if !ok {
+			return nil, fmt.Errorf("the store does not find keys: %w", errors.ErrUnsupported)
+		}
+		t, err := of.FindKey(ctx, typ, orderingKey, key)
+		if errors.Is(err, task.ErrNotFound) {
+			return nil, nil
+		}
+		outwardAll(place, []*task.Task{t})
+		return t, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range rows {
+		if t != nil {
+			return t, nil
+		}
+	}
+	return nil, fmt.Errorf("no task has the key: %w", task.ErrNotFound)
 }
 
 // Count implements [storage.Inspector].

@@ -51,6 +51,7 @@ var (
 	_ storage.Shared       = (*Store)(nil)
 	_ storage.LiveCounter  = (*Store)(nil)
 	_ storage.KeyInspector = (*Store)(nil)
+	_ storage.KeyFinder    = (*Store)(nil)
 	_ storage.Settings     = (*Store)(nil)
 	_ storage.Expirer      = (*Store)(nil)
 	_ storage.Ruled        = (*Store)(nil)

@@ -24,6 +24,7 @@ type place struct {
 	storage.Store // the verbs, which fail as fault says
 	storage.Inspector
 	storage.KeyInspector
+	storage.KeyFinder
 	storage.Shared
 	rows  *memory.Store
 	name  string
@@ -43,7 +44,7 @@ var _ sharded.Backend = (*place)(nil)
 
 func newPlace(name string, here task.Shards) *place {
 	m := memory.New()
-	p := &place{Inspector: m, KeyInspector: m, Shared: m, rows: m, name: name, rules: make(map[string]storage.TypeRules), settings: make(map[string][]byte)}
+	p := &place{Inspector: m, KeyInspector: m, KeyFinder: m, Shared: m, rows: m, name: name, rules: make(map[string]storage.TypeRules), settings: make(map[string][]byte)}
 	p.Store = storagetest.Faulty(m, func(c storagetest.Call) storagetest.Fault {
 		p.calls.Add(1)
 		if fault := p.fault.Load(); fault != nil {

@@ -28,6 +28,34 @@ var inspectCases = []testCase{
 			}
 		}
 	}},
+	{"a list has the rows with a key only, if one is asked for", func(f *fixture) {
+		var want []task.ID
+		for i, s := range task.States() {
+			for _, order := range []string{"", f.queue().key} {
+				t := f.row(s, func(t *task.Task) { t.Type, t.OrderingKey, t.Key = s.String(), order, "k" })
+				other := f.row(s, func(t *task.Task) { t.Type, t.Key = s.String()+order, "other" })
+				f.put(t, other, f.row(s))
+				if i%2 == 0 {
+					want = append(want, t.ID)
+				}
+			}
+		}
+		slices.Reverse(want)
+		var odd []task.State
+		for i, s := range task.States() {
+			if i%2 == 0 {
+				odd = append(odd, s)
+			}
+		}
+		got, _ := f.list(storage.Filter{Key: "k", States: odd}, task.ID{}, 1000, 1000)
+		equal(f, "ids", idsOf(got), want)
+		got, _ = f.list(storage.Filter{Key: "k", Types: []string{task.Error.String()}}, task.ID{}, 1000, 1000)
+		equal(f, "of a type", len(got), 2)
+		got, _ = f.list(storage.Filter{Key: "k", States: []task.State{task.Error, task.Waiting}}, task.ID{}, 1000, 1000)
+		equal(f, "of states that have not ended", len(got), 4)
+		got, _ = f.list(storage.Filter{Key: "none"}, task.ID{}, 1000, 1000)
+		equal(f, "of no key", len(got), 0)
+	}},
 	{"pages of a list join without gaps and repeats", func(f *fixture) {
 		f.mixture()
 		for _, filter := range filters() {

@@ -80,6 +80,7 @@ func run(t *testing.T, open func(t testing.TB) storage.Store, parallel bool) {
 		{"history", true, historyCases},
 		{"inspect", inspector, inspectCases},
 		{"inspect keys", keyInspector, inspectKeyCases},
+		{"find keys", findsKeys(t, probe), findKeyCases},
 		{"live counter", liveCounter, liveCounterCases},
 		{"no sync", noSyncer, noSyncCases},
 		{"settings", settings, settingsCases},

@@ -71,7 +71,7 @@ func (v *View) listed(f storage.Filter, id task.ID, record []byte) (*task.Task, 
 		return nil, err
 	}
 	r, err := decodeRecord(id, record, &v.db.intern)
-	if err != nil {
+	if err != nil || !f.Selects(&r.Task) {
 		return nil, err
 	}
 	if r.far&farHistory != 0 {

@@ -41,7 +41,7 @@ func TestALineThatIsNoTaskIsReportedInTheWordsOfTheFile(t *testing.T) {
 
 func TestAnArgumentThatIsMissingIsNamed(t *testing.T) {
 	for _, c := range []struct{ args, says string }{
-		{"task get", "ID is missing; want taskengine task get ID"},
+		{"task get", "want an ID, or --type and --key"},
 		{"task cancel", "ID is missing; want taskengine task cancel ID"},
 		{"doctor", "STORE is missing; want taskengine doctor STORE"},
 		{"backup --from bolt:a", "FOLDER is missing; want taskengine backup FOLDER --from STORE"},

@@ -1,24 +1,47 @@
 package cli
 
 import (
+	"errors"
+
 	"github.com/spf13/cobra"
 
 	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
 )
 
 func newTaskGet(a *app) *cobra.Command {
-	return &cobra.Command{
-		Use:   "get ID",
+	req := new(taskenginev1.GetRequest)
+	cmd := &cobra.Command{
+		Use:   "get ID | --type TYPE --key KEY",
 		Short: "Show everything about a task",
-		Args:  cobra.ExactArgs(1),
+		Args: func(_ *cobra.Command, args []string) error {
+			byKey := req.GetType() != "" || req.GetKey() != "" || req.GetOrderingKey() != ""
+			switch {
+			case len(args) > 1 || !byKey && len(args) == 0 || byKey && len(args) == 1:
+				return errors.New("want an ID, or --type and --key")
+			case byKey && (req.GetType() == "" || req.GetKey() == ""):
+				return errors.New("--type and --key go together")
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.with(func(c *client) error {
-				res, err := call(cmd.Context(), c, c.Get, &taskenginev1.GetRequest{Id: args[0]})
-				if err != nil {
-					return aboutTask(args[0], err)
+				if len(args) == 1 {
+					req.Id = args[0]
+				}
+				res, err := call(cmd.Context(), c, c.Get, req)
+				switch {
+				case err != nil && req.GetId() != "":
+					return aboutTask(req.GetId(), err)
+				case err != nil:
+					return err
 				}
 				return a.showTask(res.GetTask())
 			})
 		},
 	}
+	flags := cmd.Flags()
+	flags.StringVar(&req.Type, "type", "", "of the task with this type and --key")
+	flags.StringVar(&req.Key, "key", "", "of the task with this key")
+	flags.StringVar(&req.OrderingKey, "ordering-key", "", "the ordering key of the task with --key, if it has one")
+	return cmd
 }

@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"slices"
+
 	"github.com/spf13/cobra"
 
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/exit"
@@ -20,6 +22,7 @@ func newTaskList(a *app) *cobra.Command {
 	var filter filterFlags
 	var limit int
 	var all bool
+	var key string
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List tasks, the newest first",
@@ -30,12 +33,13 @@ func newTaskList(a *app) *cobra.Command {
 				return exit.Errorf(exit.Usage, "--limit is %d, and must be 1 or more", limit)
 			}
 			return a.with(func(c *client) error {
-				pages := &pages{client: c, filter: filter, left: limit, all: all}
+				pages := &pages{client: c, filter: filter, key: key, left: limit, all: all}
 				return a.listTasks(cmd, pages)
 			})
 		},
 	}
 	filter.add(cmd)
+	cmd.Flags().StringVar(&key, "key", "", "only tasks with this key")
 	cmd.Flags().IntVar(&limit, "limit", 50, "at most so many")
 	cmd.Flags().BoolVar(&all, "all", false, "all of them")
 	return cmd
@@ -69,7 +73,8 @@ func (a *app) listTasks(cmd *cobra.Command, p *pages) error {
 type pages struct {
 	client *client
 	filter filterFlags
-	left   int // tasks wanted, unless all are
+	key    string // only tasks with it; "" for all
+	left   int    // tasks wanted, unless all are
 	all    bool
 	begun  bool
 	token  string // of the page after the last one
@@ -83,12 +88,16 @@ func (p *pages) next(cmd *cobra.Command) ([]*taskenginev1.Task, error) {
 		limit = min(limit, p.left)
 	}
 	res, err := call(cmd.Context(), p.client, p.client.List, &taskenginev1.ListRequest{
-		States: p.filter.states, Types: p.filter.types, Limit: uint32(limit), PageToken: p.token,
+		States: p.filter.states, Types: p.filter.types, Limit: uint32(limit), PageToken: p.token, Key: p.key,
 	})
 	if err != nil {
 		return nil, err
 	}
+	tasks := res.GetTasks()
+	if p.key != "" { // a node of the version before does not know it
+		tasks = slices.DeleteFunc(tasks, func(t *taskenginev1.Task) bool { return t.GetKey() != p.key })
+	}
 	p.begun, p.token = true, res.GetNextPageToken()
-	p.left -= len(res.GetTasks())
-	return res.GetTasks(), nil
+	p.left -= len(tasks)
+	return tasks, nil
 }

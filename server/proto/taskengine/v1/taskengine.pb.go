@@ -757,8 +757,13 @@ func (x *Attempt) GetError() string {
 }
 
 type GetRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Either the id is given, or the type and the key.
+	Id   string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Type string `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"`
+	Key  string `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`
+	// The key is unique among the tasks of the type with this ordering key, or without one.
+	OrderingKey   string `protobuf:"bytes,4,opt,name=ordering_key,json=orderingKey,proto3" json:"ordering_key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -796,6 +801,27 @@ func (*GetRequest) Descriptor() ([]byte, []int) {
 func (x *GetRequest) GetId() string {
 	if x != nil {
 		return x.Id
+	}
+	return ""
+}
+
+func (x *GetRequest) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *GetRequest) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *GetRequest) GetOrderingKey() string {
+	if x != nil {
+		return x.OrderingKey
 	}
 	return ""
 }
@@ -850,6 +876,7 @@ type ListRequest struct {
 	Types         []string               `protobuf:"bytes,2,rep,name=types,proto3" json:"types,omitempty"`                          // none: all
 	Limit         uint32                 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`                         // default 100, at most 1000
 	PageToken     string                 `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"` // from the response before; empty for the first page
+	Key           string                 `protobuf:"bytes,5,opt,name=key,proto3" json:"key,omitempty"`                              // only tasks with this key, whatever their ordering keys are; empty: all
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -908,6 +935,13 @@ func (x *ListRequest) GetLimit() uint32 {
 func (x *ListRequest) GetPageToken() string {
 	if x != nil {
 		return x.PageToken
+	}
+	return ""
+}
+
+func (x *ListRequest) GetKey() string {
+	if x != nil {
+		return x.Key
 	}
 	return ""
 }
@@ -6636,18 +6670,22 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"started_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x125\n" +
 	"\bended_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\x12\x18\n" +
 	"\aoutcome\x18\x04 \x01(\tR\aoutcome\x12\x14\n" +
-	"\x05error\x18\x05 \x01(\tR\x05error\"\x1c\n" +
+	"\x05error\x18\x05 \x01(\tR\x05error\"e\n" +
 	"\n" +
 	"GetRequest\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\"6\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
+	"\x04type\x18\x02 \x01(\tR\x04type\x12\x10\n" +
+	"\x03key\x18\x03 \x01(\tR\x03key\x12!\n" +
+	"\fordering_key\x18\x04 \x01(\tR\vorderingKey\"6\n" +
 	"\vGetResponse\x12'\n" +
-	"\x04task\x18\x01 \x01(\v2\x13.taskengine.v1.TaskR\x04task\"p\n" +
+	"\x04task\x18\x01 \x01(\v2\x13.taskengine.v1.TaskR\x04task\"\x82\x01\n" +
 	"\vListRequest\x12\x16\n" +
 	"\x06states\x18\x01 \x03(\tR\x06states\x12\x14\n" +
 	"\x05types\x18\x02 \x03(\tR\x05types\x12\x14\n" +
 	"\x05limit\x18\x03 \x01(\rR\x05limit\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x04 \x01(\tR\tpageToken\"a\n" +
+	"page_token\x18\x04 \x01(\tR\tpageToken\x12\x10\n" +
+	"\x03key\x18\x05 \x01(\tR\x03key\"a\n" +
 	"\fListResponse\x12)\n" +
 	"\x05tasks\x18\x01 \x03(\v2\x13.taskengine.v1.TaskR\x05tasks\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"<\n" +

@@ -140,7 +140,7 @@ type TaskServiceClient interface {
 	// code is already_exists. After any other error, or without an answer, the tasks may have
 	// been added: repeat the request with the same ids or keys, and no task is added twice.
 	Submit(context.Context, *v1.SubmitRequest) (*v1.SubmitResponse, error)
-	// Get returns one task, with its payload and result.
+	// Get returns one task, by its id or its key, with its payload and result.
 	Get(context.Context, *v1.GetRequest) (*v1.GetResponse, error)
 	// List returns tasks without payload and result, the newest first.
 	List(context.Context, *v1.ListRequest) (*v1.ListResponse, error)
@@ -882,7 +882,7 @@ type TaskServiceHandler interface {
 	// code is already_exists. After any other error, or without an answer, the tasks may have
 	// been added: repeat the request with the same ids or keys, and no task is added twice.
 	Submit(context.Context, *v1.SubmitRequest) (*v1.SubmitResponse, error)
-	// Get returns one task, with its payload and result.
+	// Get returns one task, by its id or its key, with its payload and result.
 	Get(context.Context, *v1.GetRequest) (*v1.GetResponse, error)
 	// List returns tasks without payload and result, the newest first.
 	List(context.Context, *v1.ListRequest) (*v1.ListResponse, error)
