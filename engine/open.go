@@ -152,11 +152,12 @@ type Engine struct {
 	noSyncer storage.NoSyncer        // makes relaxed grabs; nil if no type is relaxed, or the store cannot; read only
 	base     timebase                // the clock by which the tasks go
 
-	inbox       inbox                    // what the shell was not told yet
-	workers     *workpool.Pool[*attempt] // call the handlers
-	badRetries  ratelog.Limiter          // Config.Retry panics, or decides what cannot be
-	progress    progressBuffer           // writes the progress that handlers report
-	submissions sync.Pool                // of *shell.Submission, reused for their channels
+	inbox        inbox                    // what the shell was not told yet
+	workers      *workpool.Pool[*attempt] // call the handlers
+	badRetries   ratelog.Limiter          // Config.Retry panics, or decides what cannot be
+	progress     progressBuffer           // writes the progress that handlers report
+	replacements replacements
+	submissions  sync.Pool // of *shell.Submission, reused for their channels
 
 	mu    sync.Mutex
 	state state // guarded by mu

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -91,24 +93,30 @@ func (c *catalog) conflicts(rows []*task.Task, receipts []Receipt) (places []int
 // receipts say which were inserted.
 func (e *Engine) settle(ctx context.Context, rows []*task.Task, receipts []Receipt) ([]Receipt, error) {
 	open := e.catalog.conflicts(rows, receipts)
+	if len(open) == 0 {
+		return receipts, nil
+	}
+	e.replacements.begin()
+	defer e.replacements.end()
+	tried := make(map[int]uint64) // by request: the version of the task that it was to change first
 	for tries := 0; len(open) > 0; {
-		left, stale, err := e.settleRound(ctx, rows, receipts, open)
+		left, err := e.settleRound(ctx, rows, receipts, open, tried)
 		if err != nil {
 			return nil, fmt.Errorf("engine: submit: the tasks may have been added: %w", err)
 		}
-		if open = left; stale {
-			tries++
+		if tries++; len(left) < len(open) {
+			tries = 0
 		}
-		if tries == editTries {
+		if open = left; tries == editTries {
 			return nil, fmt.Errorf("engine: submit: the tasks may have been added: task %v: %w, %d times in a row", receipts[open[0]].ID, ErrStale, editTries)
 		}
 	}
 	return receipts, e.catalog.rejected(rows, receipts)
 }
 
-// settleRound settles requests, at most one for each task. It returns those that are left, and whether a task has
-// changed meanwhile.
-func (e *Engine) settleRound(ctx context.Context, rows []*task.Task, receipts []Receipt, open []int) (left []int, stale bool, err error) {
+// settleRound settles requests, at most one for each task. It returns those that are left: their tasks have changed
+// meanwhile, or are those of other requests of the call.
+func (e *Engine) settleRound(ctx context.Context, rows []*task.Task, receipts []Receipt, open []int, tried map[int]uint64) (left []int, err error) {
 	used := make(map[task.ID]bool)
 	edits := make(map[int]*shell.Edit)
 	for _, i := range open {
@@ -118,34 +126,86 @@ func (e *Engine) settleRound(ctx context.Context, rows []*task.Task, receipts []
 			continue
 		}
 		used[r.ID] = true
+		if since := tried[i]; since != 0 && e.replacements.after(task.Ref{ID: r.ID, Version: since}) {
+			r.Outcome = OutcomeReplaced // just before the other request, which has overwritten it
+			continue
+		}
 		t, err := e.store.Get(ctx, r.ID)
 		switch {
 		case errors.Is(err, task.ErrNotFound) && e.catalog.infoOf(rows[i].Type).unique.OnConflict.Replaces():
 			if err := e.submitAgain(ctx, rows[i], r); err != nil {
-				return nil, false, err
+				return nil, err
 			}
-			if !r.Created {
-				left, stale = append(left, i), true
+			if !r.Created { // it is about another task now
+				tried[i], left = 0, append(left, i)
 			}
 			continue
 		case err != nil && !errors.Is(err, task.ErrNotFound):
-			return nil, false, err
+			return nil, err
 		}
 		change := e.catalog.decide(e.Now(), t, rows[i], r)
 		if change == nil {
 			continue
 		}
+		if tried[i] == 0 {
+			tried[i] = t.Version
+		}
 		edits[i] = &shell.Edit{Change: *change, From: t.State, Was: t.Hint(), Done: make(chan error, 1)}
 	}
 	if err := e.edits(ctx, rows, edits); err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	for i, ed := range edits {
 		if ed.After == nil {
-			left, stale = append(left, i), true
+			left = append(left, i)
+		} else {
+			e.replacements.note(ed.After.Ref())
 		}
 	}
-	return left, stale, nil
+	slices.Sort(left) // of requests of one key the last one counts
+	return left, nil
+}
+
+// replacements are the tasks that requests of this engine have replaced while other requests are being settled. Of many
+// requests of a key at once one makes its change, and the others need not repeat theirs.
+type replacements struct {
+	mu     sync.Mutex
+	active int                // guarded by mu: how many calls are being settled
+	latest map[task.ID]uint64 // guarded by mu: the version that the latest replacement made
+}
+
+// maxReplacements is how many tasks replacements keeps at most.
+const maxReplacements = 10_000
+
+func (r *replacements) begin() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.active++
+}
+
+func (r *replacements) end() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.active--; r.active == 0 {
+		r.latest = nil
+	}
+}
+
+// note records that a replacement has made this version.
+func (r *replacements) note(ref task.Ref) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.latest == nil || len(r.latest) >= maxReplacements { // what is forgotten is tried again
+		r.latest = make(map[task.ID]uint64)
+	}
+	r.latest[ref.ID] = max(r.latest[ref.ID], ref.Version)
+}
+
+// after reports whether a replacement has made a later version.
+func (r *replacements) after(ref task.Ref) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.latest[ref.ID] > ref.Version
 }
 
 // edits has changes of rows made through writers, by the places of their rows.

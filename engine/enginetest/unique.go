@@ -21,6 +21,7 @@ var uniqueScenarios = []scenario{
 	{"of many requests of a key at once that debounce, one that was said to count runs, once", func(n *node) {
 		replaceAtOnce(n, policy.DebounceExisting)
 	}},
+	{"a key that very many requests debounce at once fails none of them", hotKey},
 }
 
 // replaceAtOnce submits requests of few keys by many goroutines, alone and in transactions, while their tasks run.
@@ -69,6 +70,41 @@ func replaceAtOnce(n *node, mode policy.OnConflict) {
 		if !created[id] || !slices.Contains(payloads, ran[id]) {
 			n.Errorf("task %v ran with %q, of %q; it was created: %t", id, ran[id], payloads, created[id])
 		}
+	}
+}
+
+func hotKey(n *node) {
+	const submitters, each = 48, 12
+	var mu sync.Mutex
+	counted := make(map[string]bool)
+	n.start(types(4, func(p *policy.Type) { p.Unique.OnConflict = policy.DebounceExisting }, "mail"), map[string]handle{"mail": func(_ context.Context, t *task.Task) ([]byte, error) {
+		return t.Payload, nil
+	}})
+	id := n.submit(engine.Request{Type: "mail", Key: "hot", At: time.Now().Add(time.Hour)})[0]
+	submit := func(payload string, at time.Time) {
+		receipts, err := n.Submit(n.ctx, engine.Request{Type: "mail", Key: "hot", Payload: []byte(payload), At: at})
+		if err != nil || receipts[0] != (engine.Receipt{ID: id, Outcome: engine.OutcomeReplaced}) {
+			n.Errorf("got %+v, %v", receipts, err)
+		}
+		mu.Lock()
+		counted[payload] = true
+		mu.Unlock()
+	}
+	var wg sync.WaitGroup
+	for g := range submitters {
+		wg.Go(func() {
+			for i := range each {
+				submit(fmt.Sprint(g, "-", i), time.Now().Add(time.Hour))
+			}
+		})
+	}
+	wg.Wait()
+	if got := n.get(id); !counted[string(got.Payload)] || got.State != task.Waiting {
+		n.Errorf("it is %v with %q", got.State, got.Payload)
+	}
+	submit("last", time.Time{})
+	if got := n.expect(id, task.Done); string(got.Result) != "last" {
+		n.Errorf("it ran with %q", got.Result)
 	}
 }
 
