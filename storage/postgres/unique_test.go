@@ -119,7 +119,7 @@ func (n *node) askAgain(now time.Time, first engine.Request, change task.Change,
 			return err
 		})
 		if errors.Is(err, engine.ErrExists) || isRejection(err) {
-			a.err, err = strings.ReplaceAll(strings.TrimSuffix(strings.TrimPrefix(err.Error(), "ERROR: "), " (SQLSTATE TE001)"), id.String(), "ID"), nil
+			a.err, err = strings.ReplaceAll(strings.TrimSuffix(strings.TrimPrefix(err.Error(), "ERROR: "), " (SQLSTATE TE002)"), id.String(), "ID"), nil
 		}
 		if err == nil {
 			a.row, err = x.Get(n.t.Context(), id)
@@ -140,7 +140,7 @@ func (n *node) askAgain(now time.Time, first engine.Request, change task.Change,
 
 func isRejection(err error) bool {
 	var e *pgconn.PgError
-	return errors.As(err, &e) && e.Code == "TE001"
+	return errors.As(err, &e) && e.Code == "TE002"
 }
 
 func (n *node) ask(tx pgx.Tx, x storage.Tx, r engine.Request, id task.ID, bySQL bool) (outcome string, err error) {

@@ -171,7 +171,7 @@ begin
 	if p.uniq = '{}' then
 		return 'existing';
 	elsif mode = 'reject' then
-		raise exception using errcode = 'TE001', message = format('the task exists: task %s of type %s has the key %s, and unique.on_conflict of the type is reject',
+		raise exception using errcode = 'TE002', message = format('the task exists: task %s of type %s has the key %s, and unique.on_conflict of the type is reject',
 			holder, {schema}.readable(r.type), to_json({schema}.readable(r.key)));
 	elsif mode in ('replace', 'debounce') then
 		select * into t from {schema}.task k where k.id = holder for no key update;
