@@ -225,9 +225,9 @@ type Backuper interface {
 	Backup(ctx context.Context, file func(name string, size int64, content io.Reader) error) error
 }
 
-// Ruled is a [Store] to which other programs add tasks, for example by a function of the database.
-// The engine tells it when it opens what they must know of the types. Without it, tasks are added
-// by an engine only.
+// Ruled is a [Store] to which other programs add tasks, and in which handlers end their attempts, for
+// example by functions of the database. The engine tells it when it opens what they must know of the
+// types. Without it, only an engine does that.
 type Ruled interface {
 	// SetRules replaces the rules of these types, each given once. The rules of the type "" are for
 	// all types that have none. They are durable when the call returns.
@@ -238,7 +238,7 @@ type Ruled interface {
 	Rules(ctx context.Context, typ string) (TypeRules, error)
 }
 
-// TypeRules are what must be known of a type to add one of its tasks.
+// TypeRules are what must be known of a type to add one of its tasks, or to end one of its attempts.
 type TypeRules struct {
 	Type         string
 	Priority     uint8         // of tasks that are added without one
@@ -247,6 +247,8 @@ type TypeRules struct {
 	TotalTimeout time.Duration // how long a task may take from when it is added; 0 is for ever
 	Keyed        []Keyed       // where the values of its group are, in their order
 	Unique       UniqueRules
+	MaxResult    int           // bytes
+	KeepDone     time.Duration // how long a task is kept that is done; 0 is not at all, negative for ever
 }
 
 // UniqueRules say what is done when the key of a task is taken. The zero UniqueRules are the defaults.

@@ -535,18 +535,20 @@ func TestNodesTellTheDatabaseOfTheirTypes(t *testing.T) {
 	url := server.Database(t)
 	s := postgrestest.Open(t, url)
 	d := policy.DefaultType()
-	want := storage.TypeRules{Priority: d.Priority, MaxPayload: d.MaxPayload}
+	want := storage.TypeRules{Priority: d.Priority, MaxPayload: d.MaxPayload, MaxResult: d.ResultLimit(), KeepDone: d.Retention.Done}
 	if got, err := s.Rules(t.Context(), "ship"); err != nil || !cmp.Equal(got, want) {
 		t.Errorf("before any node: %+v, %v; want %+v", got, err, want)
 	}
 	set := types("ship")
 	p := set.Types["ship"]
 	p.Priority, p.MaxPayload, p.Timeout.Queue, p.Timeout.Total, p.Limits = 3, 1000, time.Hour, 2*time.Hour, []string{"partner"}
+	p.MaxResult, p.Retention.Done = 2000, 3*time.Hour
 	set.Types["ship"] = p
 	set.Limits["partner"] = policy.Limit{Name: "partner", Max: 1, Per: "payload.order.partner"}
 	alone(t, url, set, nil)
 	want = storage.TypeRules{
 		Type: "ship", Priority: 3, MaxPayload: 1000, QueueTimeout: time.Hour, TotalTimeout: 2 * time.Hour,
+		MaxResult: 2000, KeepDone: 3 * time.Hour,
 		Keyed: []storage.Keyed{{Limit: "partner", Path: []string{"payload", "order", "partner"}}},
 	}
 	if got, err := s.Rules(t.Context(), "ship"); err != nil || !cmp.Equal(got, want) {

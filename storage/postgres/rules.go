@@ -25,17 +25,23 @@ func (s *Store) SetRules(ctx context.Context, rules ...storage.TypeRules) error 
 		}
 		unique[i] = string(text)
 	}
+	args := []any{
+		texts(rules, func(r storage.TypeRules) string { return r.Type }),
+		integers(rules, func(r storage.TypeRules) int32 { return int32(r.Priority) }),
+		bigints(rules, func(r storage.TypeRules) int64 { return int64(r.MaxPayload) }),
+		bigints(rules, func(r storage.TypeRules) int64 { return r.QueueTimeout.Microseconds() }),
+		bigints(rules, func(r storage.TypeRules) int64 { return r.TotalTimeout.Microseconds() }), keyed,
+	}
+	sql := s.sql.setRules
+	if s.unique {
+		sql, args = s.sql.setUniqueRules, append(args, unique)
+	}
+	if s.ends {
+		sql = s.sql.setAllRules
+		args = append(args, bigints(rules, func(r storage.TypeRules) int64 { return int64(r.MaxResult) }),
+			bigints(rules, func(r storage.TypeRules) int64 { return keepOf(r.KeepDone) }))
+	}
 	return s.again(ctx, "set the rules of types", func() error {
-		sql, args := s.sql.setRules, []any{
-			texts(rules, func(r storage.TypeRules) string { return r.Type }),
-			integers(rules, func(r storage.TypeRules) int32 { return int32(r.Priority) }),
-			bigints(rules, func(r storage.TypeRules) int64 { return int64(r.MaxPayload) }),
-			bigints(rules, func(r storage.TypeRules) int64 { return r.QueueTimeout.Microseconds() }),
-			bigints(rules, func(r storage.TypeRules) int64 { return r.TotalTimeout.Microseconds() }), keyed,
-		}
-		if s.unique {
-			sql, args = s.sql.setUniqueRules, append(args, unique)
-		}
 		_, err := s.pool.Exec(ctx, sql, args...)
 		if err == nil && s.ordered {
 			_, err = s.pool.Exec(ctx, s.sql.setOrdered)
@@ -44,18 +50,29 @@ func (s *Store) SetRules(ctx context.Context, rules ...storage.TypeRules) error 
 	})
 }
 
+// keepOf returns a retention time as the table type_policy has it: in microseconds, -1 for ever.
+func keepOf(d time.Duration) int64 {
+	if d < 0 {
+		return -1
+	}
+	return int64((d + time.Microsecond - 1) / time.Microsecond) // 0 only if the task is not kept at all
+}
+
 // Rules implements [storage.Ruled].
 func (s *Store) Rules(ctx context.Context, typ string) (r storage.TypeRules, err error) {
 	var name, keyed []byte
 	unique := []byte("{}")
 	var priority int16
-	var most, queue, total int64
+	var most, queue, total, result, keep int64
 	err = s.again(ctx, "read the rules of a type", func() error {
 		sql, into := s.sql.rules, []any{&name, &priority, &most, &queue, &total, &keyed}
 		if s.unique {
 			sql, into = s.sql.uniqueRules, append(into, &unique)
 		}
-		return s.pool.QueryRow(ctx, sql, []byte(typ)).Scan(into...)
+		if err := s.pool.QueryRow(ctx, sql, []byte(typ)).Scan(into...); err != nil || !s.ends {
+			return err
+		}
+		return s.pool.QueryRow(ctx, s.sql.ends, name).Scan(&result, &keep)
 	})
 	if err != nil {
 		return r, err
@@ -63,6 +80,10 @@ func (s *Store) Rules(ctx context.Context, typ string) (r storage.TypeRules, err
 	r = storage.TypeRules{
 		Type: string(name), Priority: uint8(priority), MaxPayload: int(most),
 		QueueTimeout: time.Duration(queue) * time.Microsecond, TotalTimeout: time.Duration(total) * time.Microsecond,
+		MaxResult: int(result), KeepDone: time.Duration(max(keep, 0)) * time.Microsecond,
+	}
+	if keep < 0 {
+		r.KeepDone = -1
 	}
 	if err := json.Unmarshal(keyed, &r.Keyed); err != nil {
 		return r, fmt.Errorf("postgres: the rules of type %s: %w", typ, err)

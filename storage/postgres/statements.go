@@ -27,8 +27,9 @@ type statements struct {
 	count, countRows, fold                                string
 	unclaimed, allUnclaimed, orphans, outdated            string
 	setting, setSetting, unset, swapSetting               string
-	setRules, rules, setOrdered, checkIsolation           string
-	setUniqueRules, uniqueRules                           string
+	setRules, setUniqueRules, setAllRules                 string
+	rules, uniqueRules, ends                              string
+	setOrdered, checkIsolation                            string
 	first                                                 firsts
 	lockKeys, demote, promote, heads, headless, takeHead  string
 	keys, keysBehind, key, findKey                        string
@@ -198,27 +199,34 @@ with gone as (delete from {ended} where id = any($1::uuid[]) returning {narrow},
 insert into {task} ({narrow}, {heavy}, queued)
 select {over}, {heavy}, false from gone`
 
-// The rules for unique keys are in the column uniq, see withUnique.
+// The columns of rulesColumns take part, as far as the tables have them: see rulesIn.
 const upsertRules = `
-insert into {type_policy} as t (type, priority, max_payload, queue_timeout, total_timeout, keyed)
-select * from unnest($1::bytea[], $2::integer[], $3::bigint[], $4::bigint[], $5::bigint[], $6::jsonb[]) as c order by 1
+insert into {type_policy} as t (type, priority, max_payload, queue_timeout, total_timeout, keyed{more})
+select * from unnest($1::bytea[], $2::integer[], $3::bigint[], $4::bigint[], $5::bigint[], $6::jsonb[]{values}) as c order by 1
 on conflict (type) do update
-set priority = excluded.priority, max_payload = excluded.max_payload,
-	queue_timeout = excluded.queue_timeout, total_timeout = excluded.total_timeout, keyed = excluded.keyed
-where (t.priority, t.max_payload, t.queue_timeout, t.total_timeout, t.keyed)
-	is distinct from (excluded.priority, excluded.max_payload, excluded.queue_timeout, excluded.total_timeout, excluded.keyed)`
+set (priority, max_payload, queue_timeout, total_timeout, keyed{more})
+	= (excluded.priority, excluded.max_payload, excluded.queue_timeout, excluded.total_timeout, excluded.keyed{new})
+where (t.priority, t.max_payload, t.queue_timeout, t.total_timeout, t.keyed{old})
+	is distinct from (excluded.priority, excluded.max_payload, excluded.queue_timeout, excluded.total_timeout, excluded.keyed{new})`
+
+// rulesColumns are the columns of rules that tables of later versions have: uniq from version 8, the others from 9 on.
+var rulesColumns = [...]struct{ name, array string }{{"uniq", "jsonb[]"}, {"max_result", "bigint[]"}, {"keep_done", "bigint[]"}}
+
+// rulesIn returns the statement that sets rules with the first of rulesColumns, as many as columns.
+func rulesIn(fill func(string) string, columns int) string {
+	more, values, old, excluded := "", "", "", ""
+	for i, c := range rulesColumns[:columns] {
+		more += ", " + c.name
+		values += fmt.Sprintf(", $%d::%s", 7+i, c.array)
+		old += ", t." + c.name
+		excluded += ", excluded." + c.name
+	}
+	return fill(strings.NewReplacer("{more}", more, "{values}", values, "{old}", old, "{new}", excluded).Replace(upsertRules))
+}
 
 const selectRules = `
 select type, priority, max_payload, queue_timeout, total_timeout, keyed from {type_policy}
 where type in ($1, '') order by type desc limit 1`
-
-// withUnique returns a statement about rules that has the column uniq, too.
-func withUnique(sql string) string {
-	return strings.NewReplacer(
-		", keyed)", ", keyed, uniq)", "$6::jsonb[])", "$6::jsonb[], $7::jsonb[])", "keyed = excluded.keyed", "keyed = excluded.keyed, uniq = excluded.uniq",
-		", t.keyed)", ", t.keyed, t.uniq)", ", excluded.keyed)", ", excluded.keyed, excluded.uniq)", ", keyed from", ", keyed, uniq from",
-	).Replace(sql)
-}
 
 const swapSetting = `
 with added as (
@@ -256,10 +264,12 @@ func statementsIn(name string, unique bool) *statements {
 		setSetting:  fill("insert into {engine_setting} (name, value) values ($1, $2) on conflict (name) do update set value = excluded.value"),
 		unset:       fill("delete from {engine_setting} where name = $1"),
 		swapSetting: fill(swapSetting),
-		setRules:    fill(upsertRules), rules: fill(selectRules), checkIsolation: fill("select {schema}.check_isolation()"),
-		setUniqueRules: fill(withUnique(upsertRules)), uniqueRules: fill(withUnique(selectRules)),
-		setOrdered: fill("update {type_policy} set ordered = true where not ordered"),
-		lockKeys:   lockKeys, demote: fill(demoteHeads), promote: fill(promoteFirst), heads: fill(selectHeads), headless: fill(selectHeadless), takeHead: fill(takeHead),
+		setRules:    rulesIn(fill, 0), setUniqueRules: rulesIn(fill, 1), setAllRules: rulesIn(fill, 3),
+		rules: fill(selectRules), uniqueRules: fill(strings.Replace(selectRules, ", keyed from", ", keyed, uniq from", 1)),
+		ends:           fill("select coalesce(max_result, 0), coalesce(keep_done, 0) from {type_policy} where type = $1"),
+		checkIsolation: fill("select {schema}.check_isolation()"),
+		setOrdered:     fill("update {type_policy} set ordered = true where not ordered"),
+		lockKeys:       lockKeys, demote: fill(demoteHeads), promote: fill(promoteFirst), heads: fill(selectHeads), headless: fill(selectHeadless), takeHead: fill(takeHead),
 		keys: keysIn(fill, false), keysBehind: keysIn(fill, true), key: fill(selectKey), findKey: fill("select id from {key} where type = $1 and key = $2"),
 	}
 }

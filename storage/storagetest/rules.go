@@ -12,10 +12,11 @@ var rulesCases = []testCase{
 		first := storage.TypeRules{Type: "a", Priority: 1, MaxPayload: 10}
 		last := storage.TypeRules{
 			Type: "a", Priority: 9, MaxPayload: math.MaxInt32, QueueTimeout: time.Millisecond, TotalTimeout: 1000 * time.Hour,
+			MaxResult: 64 << 20, KeepDone: -1,
 			Keyed:  []storage.Keyed{{Limit: "partner", Path: []string{"payload", "order", "pärtner"}}, {Limit: "key", Path: []string{"key"}}},
 			Unique: storage.UniqueRules{OnConflict: "replace", By: [][]string{{"payload", "order", "ïd"}, {"ordering_key"}}},
 		}
-		other := storage.TypeRules{Type: "日本 ", MaxPayload: 0}
+		other := storage.TypeRules{Type: "日本 ", MaxPayload: 0, MaxResult: 7, KeepDone: 400 * 24 * time.Hour}
 		f.setRules(first, other)
 		f.rules("a", first)
 		f.setRules(last)

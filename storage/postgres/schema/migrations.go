@@ -32,6 +32,10 @@ const Order = 7
 // Unique is the version from which on types say what requests do whose keys are taken.
 const Unique = 8
 
+// Ends is the version from which on attempts are ended by functions of the database, which need to know
+// for how long tasks of a type are kept.
+const Ends = 9
+
 // Versions that make tables of package coord/postgres.
 const (
 	coordinationVersion = 3 // makes all of its tables

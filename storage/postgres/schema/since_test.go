@@ -51,3 +51,41 @@ func TestSQLNamesTheTablesOfEndedTasksAsGoDoes(t *testing.T) {
 		}
 	}
 }
+
+// The functions that end attempts choose the tables, and lock them, as the program does.
+func TestSQLKeepsEndedTasksAndLocksTheirTablesAsGoDoes(t *testing.T) {
+	c := pgtest.Connect(t, server.Database(t))
+	for _, name := range []string{schema.Default, "Other schema é"} {
+		pgtest.Exec(t, c, schema.Script(name, schema.Migrations(name)))
+		fill := schema.Fill(name)
+		for _, operation := range []string{"ended", "", "home"} {
+			var got int64
+			if err := c.QueryRow(t.Context(), fill("select {schema}.lock_of($1)"), operation).Scan(&got); err != nil || got != schema.Lock(operation, name) {
+				t.Errorf("the lock %q of %s is %d, want %d: %v", operation, name, got, schema.Lock(operation, name), err)
+			}
+		}
+		for hours := range 12000 {
+			for _, d := range []time.Duration{-time.Microsecond, 0, time.Microsecond} {
+				d += time.Duration(hours) * time.Hour
+				if hours > 100 && hours%24 != 0 {
+					continue
+				}
+				var got int32
+				if err := c.QueryRow(t.Context(), fill("select {schema}.class_of($1)"), d.Microseconds()).Scan(&got); err != nil || got != ended.Keep(d) {
+					t.Fatalf("what is to be kept for %v is kept for %d s, want %d: %v", d, got, ended.Keep(d), err)
+				}
+			}
+		}
+		var got int32
+		if err := c.QueryRow(t.Context(), fill("select {schema}.class_of($1)"), int64(math.MaxInt64)).Scan(&got); err != nil || got != math.MaxInt32 {
+			t.Errorf("what is to be kept for ever, nearly, is kept for %d s: %v", got, err)
+		}
+		// The names of tables are made of it.
+		pgtest.Exec(t, c, fill("select {schema}.make_room(-3600, 1), {schema}.make_room(0, 1), {schema}.make_room(0, -1), {schema}.make_room(-10368001, 1), {schema}.make_room(-3600, 2)"))
+		rows, _ := c.Query(t.Context(), fill("select c.relname::text from pg_class c where c.relnamespace = to_regnamespace({schema_literal}) and relname ~ '^ended_' and relkind = 'r' order by 1"))
+		tables, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if want := []string{"ended_0_-2592000", "ended_0_0", "ended_early_0_0", "ended_early_3600_0"}; err != nil || !slices.Equal(tables, want) {
+			t.Errorf("the tables are %q, want %q: %v", tables, want, err)
+		}
+	}
+}
