@@ -93,6 +93,9 @@ func (e *Engine) handled(a *attempt, v task.Verdict) {
 func call(a *attempt, h task.Handler) task.Verdict {
 	result, err := callSafely(a, h, a.Task)
 	v := paused(task.VerdictOf(result, err), err)
+	if v.Ended {
+		v = a.ended(v)
+	}
 	if n := len(v.Result); n > 0 {
 		if most := a.engine.catalog.policyOf(a.Type).ResultLimit(); n > most {
 			v = task.VerdictOf(nil, task.ResultTooLarge(a.Type, n, most))

@@ -159,6 +159,14 @@ func (e *Engine) finished(a *attempt, f *finishing) {
 // isFinished reads a task whose handler may have ended its attempt in a transaction, and reports
 // whether it has: whether the row is that of the transaction.
 func (e *Engine) isFinished(f *shell.Finish) bool {
+	if f.Unread {
+		row, removed, err := e.rowOfEnd(f.Row)
+		if err != nil || row == nil {
+			return false
+		}
+		f.Row, f.Removed = row, removed
+		return true
+	}
 	t, err := e.store.Get(context.Background(), f.Row.ID)
 	if err != nil {
 		return f.Removed && errors.Is(err, task.ErrNotFound)

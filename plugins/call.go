@@ -92,6 +92,8 @@ func answerOf(f *wire.Finish) answer {
 		return answer{err: task.Snooze(micros(o.Snooze.GetDelay()))}
 	case *wire.Finish_Again:
 		return answer{result: o.Again.GetResult(), err: againOf(o.Again)}
+	case *wire.Finish_Ended:
+		return answer{err: task.Ended()}
 	case *wire.Finish_Refused:
 		return answer{err: unavailable(errors.New(o.Refused.GetMessage()))}
 	}

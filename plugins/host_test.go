@@ -109,6 +109,7 @@ func TestAnswersOfAHandlerArrive(t *testing.T) {
 				"retry in":  {Outcome: task.Errored, Error: "no money", Delay: 90 * time.Second},
 				"snooze":    {Outcome: task.Snoozed, Delay: time.Hour},
 				"again":     {Outcome: task.Completed, Result: []byte("so far"), Again: time.Unix(2e9, 0).UTC()},
+				"ended":     task.VerdictOf(nil, task.Ended()),
 				"again with": {
 					Outcome: task.Completed, Result: []byte("so far"), Again: time.Unix(2e9, 0).UTC(),
 					Rerun: &task.Rerun{Payload: &[]byte{'p', 0xff}, Checkpoint: &[]byte{}},

@@ -171,6 +171,8 @@ func testError(kind string) ([]byte, error) {
 		return []byte("so far"), task.Again(time.Unix(2e9, 0))
 	case "again with":
 		return []byte("so far"), task.Again(time.Unix(2e9, 0), task.WithPayload([]byte("p\xff")), task.WithCheckpoint(nil))
+	case "ended":
+		return nil, task.Ended()
 	case "bad text":
 		return nil, errors.New("no \xff money")
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // features are the optional parts of the protocol that a host supports.
-var features = []string{"progress", "checkpoint", "rerun"}
+var features = []string{"progress", "checkpoint", "rerun", "ended"}
 
 // reports are the newest progress and checkpoint of a call that were not forwarded to its reporter yet. The host's mutex
 // guards all fields.

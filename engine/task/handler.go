@@ -12,6 +12,7 @@ import (
 //
 //   - nil finishes the task with the result;
 //   - [Snooze] and [Again] have the handler called again later, and this attempt does not count;
+//   - [Ended] says that the handler has ended the attempt itself, by a function of the database;
 //   - [Permanent] makes the task an [Error] at once;
 //   - after any other error the task is retried as the retry policy of its type says; [RetryIn],
 //     [RetryAfter] and [WithClass] change that;
@@ -71,6 +72,7 @@ const (
 	wishGiveUp
 	wishSnooze
 	wishAgain
+	wishEnded
 )
 
 func (v *verdict) Unwrap() error { return v.error }
@@ -107,6 +109,21 @@ func Snooze(d time.Duration) error {
 	return &verdict{error: errors.New("snoozed"), wish: wishSnooze, delay: max(0, d)}
 }
 
+// Ended says that the handler has ended the attempt itself, in a transaction that has committed, by a
+// function of the database that has the tasks. The engine reads the row to learn what the task is now,
+// and writes nothing. If the attempt has not ended, for instance because the transaction was rolled
+// back, it has failed with an error that is [InDoubt].
+//
+// The row decides in any case: what a handler answers after such a transaction has no effect. With this
+// answer the engine looks at once, and does not try to save the end of the attempt. It is not for
+// transactions that the engine knows of, such as that of FinishTx.
+func Ended() error {
+	return &verdict{error: errNotEnded, wish: wishEnded, delay: -1}
+}
+
+// errNotEnded is the error of an attempt whose handler returned [Ended] though it has not ended it.
+var errNotEnded = errors.New("the handler says that it has ended its attempt in a transaction, and the attempt has not ended: the transaction did not commit")
+
 func mark(err error, set func(*verdict)) error {
 	if err == nil {
 		return nil
@@ -132,6 +149,7 @@ type Verdict struct {
 	Delay   time.Duration // if Errored: before the next attempt, negative for the policy's; if Snoozed: how long
 	AtLeast bool          // if Errored: the policy's delay is taken instead of Delay if it is longer
 	InDoubt bool          // if Errored: whether the work was done is unknown
+	Ended   bool          // if Errored: the handler says that it has ended the attempt itself; it has failed if that is not so
 	Again   time.Time     // if Completed: when to run again; zero if not
 	Rerun   *Rerun        // if Completed: what the task has when it runs again, and what is added; nil if nothing
 
@@ -157,6 +175,8 @@ func VerdictOf(result []byte, err error) Verdict {
 			out.Delay, out.AtLeast = v.delay, v.least
 		case wishSnooze:
 			return Verdict{Outcome: Snoozed, Delay: v.delay}
+		case wishEnded:
+			out.Ended, out.InDoubt = true, true
 		case wishAgain:
 			return Verdict{Outcome: Completed, Result: result, Again: v.at, Rerun: v.rerun}
 		}

@@ -43,6 +43,10 @@ func TestAVerdictIsWhatTheHandlerAskedFor(t *testing.T) {
 		{"a class on Again keeps its options", task.WithClass("c", task.Again(at, task.WithPayload(nil))), task.Verdict{
 			Outcome: task.Completed, Result: []byte("r"), Again: at, Rerun: &task.Rerun{Payload: new([]byte(nil))},
 		}},
+		{"Ended is an error if the attempt has not ended", task.Ended(), task.Verdict{
+			Outcome: task.Errored, Delay: policy, InDoubt: true, Ended: true,
+			Error: "the handler says that it has ended its attempt in a transaction, and the attempt has not ended: the transaction did not commit",
+		}},
 		{"ErrCrashed is a crash", fmt.Errorf("pid 7: %w", task.ErrCrashed), task.Verdict{Outcome: task.Crashed, Error: "pid 7: the handler's process died", Delay: policy}},
 		{"ErrInterrupted is an interruption", fmt.Errorf("pool: %w", task.ErrInterrupted), task.Verdict{Outcome: task.Interrupted, Error: "pool: the attempt was interrupted", Delay: policy}},
 		{"ErrUnavailable hands back", fmt.Errorf("pool: %w", task.ErrUnavailable), task.Verdict{Outcome: task.HandedBack, Error: "pool: the handler is not available", Delay: policy}},

@@ -62,6 +62,7 @@ func conformance() handler.Handlers {
 			return []byte(in.Result), task.Again(time.UnixMilli(in.AtMS))
 		}),
 		"rerun": handler.Func(runAgainAsAsked),
+		"ended": handler.Func(func(context.Context, *task.Task) ([]byte, error) { return nil, task.Ended() }),
 		"wait": handler.Func(func(ctx context.Context, _ *task.Task) ([]byte, error) {
 			<-ctx.Done()
 			return nil, context.Cause(ctx)

@@ -18,7 +18,7 @@ const (
 )
 
 // features are all features that a welcome may list.
-var features = []string{"progress", "heartbeat", "checkpoint", "children", "signals", "rerun"}
+var features = []string{"progress", "heartbeat", "checkpoint", "children", "signals", "rerun", "ended"}
 
 const (
 	fewSlots  = 3

@@ -98,3 +98,25 @@ func (s *session) refuses(with, class string) error {
 	}
 	return nil
 }
+
+// endedChecks returns the checks of handlers that have ended their attempts themselves.
+func endedChecks() []check {
+	const asks = "ended: the finish says that the handler has ended the attempt in a transaction of its own"
+	return []check{
+		in(full, "ended", "a handler may have ended its attempt itself", asks, func(s *session) error {
+			f, err := s.do(newRun("ended", nil))
+			if err == nil && f.GetEnded() == nil {
+				err = fmt.Errorf("instead of an ended came {%.300v}", f)
+			}
+			return err
+		}),
+		in(wide, "ended", "without the feature an attempt that its handler has ended is an error",
+			"without the feature the finish is an error of class unsupported that is not permanent: it has no effect if the attempt has ended", func(s *session) error {
+				e, err := s.failure("ended", "")
+				if err == nil && (e.GetClass() != "unsupported" || e.GetPermanent()) {
+					err = fmt.Errorf("the error is {%.300v}", e)
+				}
+				return err
+			}),
+	}
+}

@@ -79,6 +79,16 @@ func TestATaskThatCannotRunAgainAsAskedFailsForGood(t *testing.T) {
 	}
 }
 
+func TestAHandlerThatHasEndedItsAttemptSaysSo(t *testing.T) {
+	if f := answerTo(t, []byte("lost"), task.Ended(), "ended"); f.GetEnded() == nil {
+		t.Errorf("the answer is {%v}", f)
+	}
+	f := answerTo(t, nil, task.Ended(), "rerun")
+	if e := f.GetError(); e.GetClass() != "unsupported" || e.GetPermanent() || !e.GetInDoubt() {
+		t.Errorf("to a host that does not look it is {%v}", f)
+	}
+}
+
 // As in the engine, where the zero time stands for a task that is done.
 func TestATaskThatIsDoneHasNoOtherPayload(t *testing.T) {
 	f := answerTo(t, []byte("done"), task.Again(time.Time{}, task.WithPayload([]byte("p")), task.WithCheckpoint([]byte("c"))))

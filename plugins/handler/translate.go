@@ -34,6 +34,9 @@ func finishOf(r *run, v task.Verdict, x *extras) *wire.Finish {
 			v = task.VerdictOf(nil, err)
 		}
 	}
+	if v.Ended && !r.session.features["ended"] {
+		v.Class, v.Error = "unsupported", endedUnheard
+	}
 	if x != nil {
 		v = x.apply(v, maxResult)
 		if v.Outcome == task.Completed {
@@ -41,6 +44,8 @@ func finishOf(r *run, v task.Verdict, x *extras) *wire.Finish {
 		}
 	}
 	switch {
+	case v.Ended && r.session.features["ended"]:
+		f.Outcome = &wire.Finish_Ended{Ended: &wire.Ended{}}
 	case v.Outcome == task.Completed && v.Again.IsZero():
 		f.Outcome = &wire.Finish_Result{Result: v.Result}
 	case v.Outcome == task.Completed:
@@ -59,6 +64,9 @@ func finishOf(r *run, v task.Verdict, x *extras) *wire.Finish {
 	}
 	return f
 }
+
+// endedUnheard is the error of an attempt whose handler has ended it itself, for a host that does not look.
+const endedUnheard = "the handler says that it has ended its attempt in a transaction, which this host does not look up: if the transaction has committed, this error has no effect"
 
 // checkRerun returns an error if the host cannot have a task run again as its handler asked for.
 func (s *session) checkRerun(typ string, v *task.Verdict) error {

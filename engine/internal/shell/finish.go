@@ -13,6 +13,10 @@ import (
 type Finish struct {
 	Row     *task.Task // as the transaction wrote it
 	Removed bool       // the transaction also deleted the row
+
+	// Unread says that the transaction was not one of the engine, and that the row could not be read since:
+	// it may have another state than Row.
+	Unread bool
 }
 
 // end tells the core the verdict of an attempt.

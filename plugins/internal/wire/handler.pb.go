@@ -697,6 +697,7 @@ type Finish struct {
 	//	*Finish_Snooze
 	//	*Finish_Again
 	//	*Finish_Refused
+	//	*Finish_Ended
 	Outcome       isFinish_Outcome `protobuf_oneof:"outcome"`
 	Children      []*Child         `protobuf:"bytes,7,rep,name=children,proto3" json:"children,omitempty"` // only to hosts with the feature "children": others fail the task
 	Signals       []*Signal        `protobuf:"bytes,8,rep,name=signals,proto3" json:"signals,omitempty"`   // only to hosts with the feature "signals": others fail the task
@@ -793,6 +794,15 @@ func (x *Finish) GetRefused() *Refused {
 	return nil
 }
 
+func (x *Finish) GetEnded() *Ended {
+	if x != nil {
+		if x, ok := x.Outcome.(*Finish_Ended); ok {
+			return x.Ended
+		}
+	}
+	return nil
+}
+
 func (x *Finish) GetChildren() []*Child {
 	if x != nil {
 		return x.Children
@@ -831,6 +841,10 @@ type Finish_Refused struct {
 	Refused *Refused `protobuf:"bytes,6,opt,name=refused,proto3,oneof"` // the handler did not begin; the attempt is not counted
 }
 
+type Finish_Ended struct {
+	Ended *Ended `protobuf:"bytes,9,opt,name=ended,proto3,oneof"` // the handler has ended the attempt itself; only to hosts with the feature "ended"
+}
+
 func (*Finish_Result) isFinish_Outcome() {}
 
 func (*Finish_Error) isFinish_Outcome() {}
@@ -840,6 +854,8 @@ func (*Finish_Snooze) isFinish_Outcome() {}
 func (*Finish_Again) isFinish_Outcome() {}
 
 func (*Finish_Refused) isFinish_Outcome() {}
+
+func (*Finish_Ended) isFinish_Outcome() {}
 
 // Error is why an attempt failed.
 type Error struct {
@@ -1086,6 +1102,44 @@ func (x *Refused) GetMessage() string {
 	return ""
 }
 
+// Ended says that the handler has ended the attempt by a function of the database that has the tasks, in a
+// transaction that has committed. The host reads the task. If the attempt has not ended, it has failed.
+type Ended struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Ended) Reset() {
+	*x = Ended{}
+	mi := &file_handler_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Ended) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Ended) ProtoMessage() {}
+
+func (x *Ended) ProtoReflect() protoreflect.Message {
+	mi := &file_handler_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Ended.ProtoReflect.Descriptor instead.
+func (*Ended) Descriptor() ([]byte, []int) {
+	return file_handler_proto_rawDescGZIP(), []int{12}
+}
+
 // Child is a task that is added if and only if the finish of its parent is stored.
 type Child struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1102,7 +1156,7 @@ type Child struct {
 
 func (x *Child) Reset() {
 	*x = Child{}
-	mi := &file_handler_proto_msgTypes[12]
+	mi := &file_handler_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1114,7 +1168,7 @@ func (x *Child) String() string {
 func (*Child) ProtoMessage() {}
 
 func (x *Child) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[12]
+	mi := &file_handler_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1127,7 +1181,7 @@ func (x *Child) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Child.ProtoReflect.Descriptor instead.
 func (*Child) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{12}
+	return file_handler_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Child) GetType() string {
@@ -1191,7 +1245,7 @@ type Signal struct {
 
 func (x *Signal) Reset() {
 	*x = Signal{}
-	mi := &file_handler_proto_msgTypes[13]
+	mi := &file_handler_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1203,7 +1257,7 @@ func (x *Signal) String() string {
 func (*Signal) ProtoMessage() {}
 
 func (x *Signal) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[13]
+	mi := &file_handler_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1216,7 +1270,7 @@ func (x *Signal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Signal.ProtoReflect.Descriptor instead.
 func (*Signal) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{13}
+	return file_handler_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Signal) GetTaskId() []byte {
@@ -1254,7 +1308,7 @@ type LogLine struct {
 
 func (x *LogLine) Reset() {
 	*x = LogLine{}
-	mi := &file_handler_proto_msgTypes[14]
+	mi := &file_handler_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1266,7 +1320,7 @@ func (x *LogLine) String() string {
 func (*LogLine) ProtoMessage() {}
 
 func (x *LogLine) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[14]
+	mi := &file_handler_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1279,7 +1333,7 @@ func (x *LogLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogLine.ProtoReflect.Descriptor instead.
 func (*LogLine) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{14}
+	return file_handler_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *LogLine) GetRunId() uint64 {
@@ -1330,7 +1384,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_handler_proto_msgTypes[15]
+	mi := &file_handler_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1342,7 +1396,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[15]
+	mi := &file_handler_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1355,7 +1409,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{15}
+	return file_handler_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Progress) GetRunId() uint64 {
@@ -1396,7 +1450,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_handler_proto_msgTypes[16]
+	mi := &file_handler_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1408,7 +1462,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[16]
+	mi := &file_handler_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1421,7 +1475,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{16}
+	return file_handler_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Heartbeat) GetRunId() uint64 {
@@ -1442,7 +1496,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_handler_proto_msgTypes[17]
+	mi := &file_handler_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1454,7 +1508,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[17]
+	mi := &file_handler_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1467,7 +1521,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{17}
+	return file_handler_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Checkpoint) GetRunId() uint64 {
@@ -1551,14 +1605,15 @@ const file_handler_proto_rawDesc = "" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fREASON_DEADLINE\x10\x01\x12\x14\n" +
 	"\x10REASON_CANCELLED\x10\x02\"\a\n" +
-	"\x05Drain\"\x98\x03\n" +
+	"\x05Drain\"\xce\x03\n" +
 	"\x06Finish\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\x04R\x05runId\x12\x18\n" +
 	"\x06result\x18\x02 \x01(\fH\x00R\x06result\x124\n" +
 	"\x05error\x18\x03 \x01(\v2\x1c.taskengine.handler.v1.ErrorH\x00R\x05error\x127\n" +
 	"\x06snooze\x18\x04 \x01(\v2\x1d.taskengine.handler.v1.SnoozeH\x00R\x06snooze\x124\n" +
 	"\x05again\x18\x05 \x01(\v2\x1c.taskengine.handler.v1.AgainH\x00R\x05again\x12:\n" +
-	"\arefused\x18\x06 \x01(\v2\x1e.taskengine.handler.v1.RefusedH\x00R\arefused\x128\n" +
+	"\arefused\x18\x06 \x01(\v2\x1e.taskengine.handler.v1.RefusedH\x00R\arefused\x124\n" +
+	"\x05ended\x18\t \x01(\v2\x1c.taskengine.handler.v1.EndedH\x00R\x05ended\x128\n" +
 	"\bchildren\x18\a \x03(\v2\x1c.taskengine.handler.v1.ChildR\bchildren\x127\n" +
 	"\asignals\x18\b \x03(\v2\x1d.taskengine.handler.v1.SignalR\asignalsB\t\n" +
 	"\aoutcome\"\xd7\x01\n" +
@@ -1584,7 +1639,8 @@ const file_handler_proto_rawDesc = "" +
 	"\b_payloadB\r\n" +
 	"\v_checkpoint\"#\n" +
 	"\aRefused\x12\x18\n" +
-	"\amessage\x18\x01 \x01(\tR\amessage\"\xb0\x02\n" +
+	"\amessage\x18\x01 \x01(\tR\amessage\"\a\n" +
+	"\x05Ended\"\xb0\x02\n" +
 	"\x05Child\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12!\n" +
@@ -1637,7 +1693,7 @@ func file_handler_proto_rawDescGZIP() []byte {
 }
 
 var file_handler_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_handler_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_handler_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_handler_proto_goTypes = []any{
 	(Cancel_Reason)(0),  // 0: taskengine.handler.v1.Cancel.Reason
 	(*ToHandler)(nil),   // 1: taskengine.handler.v1.ToHandler
@@ -1652,15 +1708,16 @@ var file_handler_proto_goTypes = []any{
 	(*Snooze)(nil),      // 10: taskengine.handler.v1.Snooze
 	(*Again)(nil),       // 11: taskengine.handler.v1.Again
 	(*Refused)(nil),     // 12: taskengine.handler.v1.Refused
-	(*Child)(nil),       // 13: taskengine.handler.v1.Child
-	(*Signal)(nil),      // 14: taskengine.handler.v1.Signal
-	(*LogLine)(nil),     // 15: taskengine.handler.v1.LogLine
-	(*Progress)(nil),    // 16: taskengine.handler.v1.Progress
-	(*Heartbeat)(nil),   // 17: taskengine.handler.v1.Heartbeat
-	(*Checkpoint)(nil),  // 18: taskengine.handler.v1.Checkpoint
-	nil,                 // 19: taskengine.handler.v1.Run.HeadersEntry
-	nil,                 // 20: taskengine.handler.v1.Child.HeadersEntry
-	nil,                 // 21: taskengine.handler.v1.LogLine.FieldsEntry
+	(*Ended)(nil),       // 13: taskengine.handler.v1.Ended
+	(*Child)(nil),       // 14: taskengine.handler.v1.Child
+	(*Signal)(nil),      // 15: taskengine.handler.v1.Signal
+	(*LogLine)(nil),     // 16: taskengine.handler.v1.LogLine
+	(*Progress)(nil),    // 17: taskengine.handler.v1.Progress
+	(*Heartbeat)(nil),   // 18: taskengine.handler.v1.Heartbeat
+	(*Checkpoint)(nil),  // 19: taskengine.handler.v1.Checkpoint
+	nil,                 // 20: taskengine.handler.v1.Run.HeadersEntry
+	nil,                 // 21: taskengine.handler.v1.Child.HeadersEntry
+	nil,                 // 22: taskengine.handler.v1.LogLine.FieldsEntry
 }
 var file_handler_proto_depIdxs = []int32{
 	3,  // 0: taskengine.handler.v1.ToHandler.welcome:type_name -> taskengine.handler.v1.Welcome
@@ -1669,27 +1726,28 @@ var file_handler_proto_depIdxs = []int32{
 	7,  // 3: taskengine.handler.v1.ToHandler.drain:type_name -> taskengine.handler.v1.Drain
 	4,  // 4: taskengine.handler.v1.FromHandler.hello:type_name -> taskengine.handler.v1.Hello
 	8,  // 5: taskengine.handler.v1.FromHandler.finishes:type_name -> taskengine.handler.v1.Finish
-	15, // 6: taskengine.handler.v1.FromHandler.logs:type_name -> taskengine.handler.v1.LogLine
-	16, // 7: taskengine.handler.v1.FromHandler.progress:type_name -> taskengine.handler.v1.Progress
-	17, // 8: taskengine.handler.v1.FromHandler.heartbeats:type_name -> taskengine.handler.v1.Heartbeat
-	18, // 9: taskengine.handler.v1.FromHandler.checkpoints:type_name -> taskengine.handler.v1.Checkpoint
-	19, // 10: taskengine.handler.v1.Run.headers:type_name -> taskengine.handler.v1.Run.HeadersEntry
+	16, // 6: taskengine.handler.v1.FromHandler.logs:type_name -> taskengine.handler.v1.LogLine
+	17, // 7: taskengine.handler.v1.FromHandler.progress:type_name -> taskengine.handler.v1.Progress
+	18, // 8: taskengine.handler.v1.FromHandler.heartbeats:type_name -> taskengine.handler.v1.Heartbeat
+	19, // 9: taskengine.handler.v1.FromHandler.checkpoints:type_name -> taskengine.handler.v1.Checkpoint
+	20, // 10: taskengine.handler.v1.Run.headers:type_name -> taskengine.handler.v1.Run.HeadersEntry
 	0,  // 11: taskengine.handler.v1.Cancel.reason:type_name -> taskengine.handler.v1.Cancel.Reason
 	9,  // 12: taskengine.handler.v1.Finish.error:type_name -> taskengine.handler.v1.Error
 	10, // 13: taskengine.handler.v1.Finish.snooze:type_name -> taskengine.handler.v1.Snooze
 	11, // 14: taskengine.handler.v1.Finish.again:type_name -> taskengine.handler.v1.Again
 	12, // 15: taskengine.handler.v1.Finish.refused:type_name -> taskengine.handler.v1.Refused
-	13, // 16: taskengine.handler.v1.Finish.children:type_name -> taskengine.handler.v1.Child
-	14, // 17: taskengine.handler.v1.Finish.signals:type_name -> taskengine.handler.v1.Signal
-	20, // 18: taskengine.handler.v1.Child.headers:type_name -> taskengine.handler.v1.Child.HeadersEntry
-	21, // 19: taskengine.handler.v1.LogLine.fields:type_name -> taskengine.handler.v1.LogLine.FieldsEntry
-	1,  // 20: taskengine.handler.v1.Handler.Work:input_type -> taskengine.handler.v1.ToHandler
-	2,  // 21: taskengine.handler.v1.Handler.Work:output_type -> taskengine.handler.v1.FromHandler
-	21, // [21:22] is the sub-list for method output_type
-	20, // [20:21] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	13, // 16: taskengine.handler.v1.Finish.ended:type_name -> taskengine.handler.v1.Ended
+	14, // 17: taskengine.handler.v1.Finish.children:type_name -> taskengine.handler.v1.Child
+	15, // 18: taskengine.handler.v1.Finish.signals:type_name -> taskengine.handler.v1.Signal
+	21, // 19: taskengine.handler.v1.Child.headers:type_name -> taskengine.handler.v1.Child.HeadersEntry
+	22, // 20: taskengine.handler.v1.LogLine.fields:type_name -> taskengine.handler.v1.LogLine.FieldsEntry
+	1,  // 21: taskengine.handler.v1.Handler.Work:input_type -> taskengine.handler.v1.ToHandler
+	2,  // 22: taskengine.handler.v1.Handler.Work:output_type -> taskengine.handler.v1.FromHandler
+	22, // [22:23] is the sub-list for method output_type
+	21, // [21:22] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_handler_proto_init() }
@@ -1703,17 +1761,18 @@ func file_handler_proto_init() {
 		(*Finish_Snooze)(nil),
 		(*Finish_Again)(nil),
 		(*Finish_Refused)(nil),
+		(*Finish_Ended)(nil),
 	}
 	file_handler_proto_msgTypes[8].OneofWrappers = []any{}
 	file_handler_proto_msgTypes[10].OneofWrappers = []any{}
-	file_handler_proto_msgTypes[12].OneofWrappers = []any{}
+	file_handler_proto_msgTypes[13].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_handler_proto_rawDesc), len(file_handler_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   21,
+			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

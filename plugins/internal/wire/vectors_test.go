@@ -59,6 +59,7 @@ func vectors() map[string]proto.Message {
 			{RunId: 6, Outcome: &Finish_Again{Again: &Again{Payload: []byte{}}}},
 			{RunId: 7, Outcome: &Finish_Again{Again: &Again{Checkpoint: []byte{}}}},
 		}},
+		"from: ended":   &FromHandler{Finishes: []*Finish{{RunId: 8, Outcome: &Finish_Ended{Ended: &Ended{}}}}},
 		"from: refused": &FromHandler{Finishes: []*Finish{{RunId: 7, Outcome: &Finish_Refused{Refused: &Refused{Message: "full"}}}}},
 	}
 }

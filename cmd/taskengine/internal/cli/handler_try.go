@@ -235,10 +235,14 @@ func (j *verdictJSON) setRerun(r *task.Rerun) {
 	}
 }
 
-// showVerdict shows the verdict on an attempt. It returns an error unless the task is done.
+// showVerdict shows the verdict on an attempt. It returns an error unless the task is done, or the handler has ended the
+// attempt itself.
 func (a *app) showVerdict(v task.Verdict, took time.Duration) error {
 	name, meaning := verdictOf(v)
-	done := v.Outcome == task.Completed
+	done := v.Outcome == task.Completed || v.Ended
+	if v.Ended {
+		v.Error, v.InDoubt = "", false
+	}
 	if a.json() {
 		line := verdictJSON{Verdict: name, Error: v.Error, Class: v.Class, InDoubt: v.InDoubt}
 		if !v.Again.IsZero() {
@@ -302,6 +306,9 @@ func cleanLines(s string) string { return terminal.Lines(s) }
 
 // verdictOf returns the name of a verdict and what a node would do.
 func verdictOf(v task.Verdict) (name, meaning string) {
+	if v.Ended {
+		return "ended", "the handler has ended the attempt itself, which a node would look up in the database"
+	}
 	switch v.Outcome {
 	case task.Completed:
 		if v.Again.IsZero() {

@@ -77,6 +77,16 @@ export class Again {
   }
 }
 
+/**
+ * The handler has ended the attempt itself, by a function of the database that has the tasks, in a
+ * transaction that has committed. Return it. The node looks what the task is now. If the attempt has
+ * not ended, it has failed.
+ */
+export class Ended {
+  /** Tells it from other classes, which TypeScript compares by their members. */
+  readonly ended = true;
+}
+
 /** Why a task was cancelled: its `signal` has this as its reason. */
 export class Cancelled extends Error {
   override readonly name: string = "Cancelled";

@@ -1,7 +1,7 @@
 // The answer to a run, made from the outcome of its handler.
 
 import { create } from "@bufbuild/protobuf";
-import { Again, Permanent, RetryIn, Snooze } from "./answers.js";
+import { Again, Ended, Permanent, RetryIn, Snooze } from "./answers.js";
 import { AgainSchema, type Error as ErrorMessage, ErrorSchema, type Finish, FinishSchema } from "./gen/handler_pb.js";
 import { MAX_CHECKPOINT, type Run } from "./run.js";
 import { classOf, clip, describe, encode, headline, isError } from "./text.js";
@@ -19,6 +19,7 @@ export interface Answer {
 export function succeed(run: Run, value: unknown): Answer {
   try {
     if (value instanceof Snooze) return answer(run, snooze(value));
+    if (value instanceof Ended) return answer(run, ended(run));
     const result = encode(value instanceof Again ? value.result : value);
     const bytes = result.length + sizeOfMessages(run);
     refuseUnsupported(run);
@@ -86,6 +87,14 @@ function again({ link }: Run, value: Again, result: Uint8Array): { outcome: Outc
   return { outcome: { case: "again", value: message }, more };
 }
 
+function ended({ link: { features } }: Run): Outcome {
+  if (features.has("ended")) return { case: "ended", value: { $typeName: "taskengine.handler.v1.Ended" } };
+  const message =
+    "the handler says that it has ended its attempt in a transaction, which this host does not look up: " +
+    "if the transaction has committed, this error has no effect";
+  return { case: "error", value: create(ErrorSchema, { message, class: "unsupported" }) };
+}
+
 function snooze(value: Snooze): Outcome {
   return { case: "snooze", value: { $typeName: "taskengine.handler.v1.Snooze", delay: delay(value.delay) } };
 }
@@ -97,7 +106,7 @@ function delay(milliseconds: number): bigint {
 /** A thrown value may be anything, even an object whose properties throw. */
 function isAnswer(thrown: unknown): boolean {
   try {
-    return thrown instanceof Snooze || thrown instanceof Again;
+    return thrown instanceof Snooze || thrown instanceof Again || thrown instanceof Ended;
   } catch {
     return false;
   }

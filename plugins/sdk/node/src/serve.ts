@@ -30,7 +30,7 @@ export interface ServeOptions {
 
 const COOKIE = ["TASKENGINE_HANDLER", "1f0d6bb2-handler"] as const; // no secret: it distinguishes a host from a person
 const PROTOCOL = 1;
-const FEATURES = ["checkpoint", "children", "heartbeat", "progress", "rerun", "signals"];
+const FEATURES = ["checkpoint", "children", "ended", "heartbeat", "progress", "rerun", "signals"];
 const DEFAULT_SLOTS = 64;
 const MAX_SLOTS = 1 << 16;
 const FIRST_CONTACT = 60_000; // milliseconds within which a host must connect

@@ -1,6 +1,6 @@
 // The task of a handler.
 
-import type { Again, Cancelled, Permanent, RetryIn, Snooze } from "./answers.js";
+import type { Again, Cancelled, Ended, Permanent, RetryIn, Snooze } from "./answers.js";
 import type { BatchHandler } from "./batch.js";
 
 /** One attempt of one task. It belongs to the handler that gets it. */
@@ -110,8 +110,8 @@ export interface TaskLog {
 
 /**
  * Does the work of a task. What it returns, or its promise resolves to, is the result:
- * bytes, text, nothing, or else a JSON value; or it is a {@link Snooze} or an
- * {@link Again}. What it throws is an error that is tried again as the type's policy
+ * bytes, text, nothing, or else a JSON value; or it is a {@link Snooze}, an
+ * {@link Again} or an {@link Ended}. What it throws is an error that is tried again as the type's policy
  * says, with the error's name as its class, unless it is a {@link Permanent} or a
  * {@link RetryIn}.
  */

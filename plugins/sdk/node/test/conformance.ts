@@ -2,7 +2,17 @@
 // may any host: `node build/conformance.js` is the command of its handler.
 
 import { setTimeout } from "node:timers/promises";
-import { Again, type AgainOptions, batch, Permanent, RetryIn, Snooze, serve, type Task } from "taskengine-handler";
+import {
+  Again,
+  type AgainOptions,
+  batch,
+  Ended,
+  Permanent,
+  RetryIn,
+  Snooze,
+  serve,
+  type Task,
+} from "taskengine-handler";
 
 const DAY = 24 * 60 * 60 * 1000;
 
@@ -69,6 +79,7 @@ await serve(
       const { at_ms, result, ...options } = task.json<{ at_ms: number; result: string } & AgainOptions>();
       return new Again(at_ms, result, options);
     },
+    ended: () => new Ended(),
     wait: ({ signal }) => setTimeout(DAY, undefined, { signal }),
     hang: () => setTimeout(DAY),
     log: (task) => {

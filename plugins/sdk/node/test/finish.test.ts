@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { suite, test } from "node:test";
 import { toBinary } from "@bufbuild/protobuf";
-import { Again, Cancelled, Permanent, RetryIn, Snooze } from "../dist/answers.js";
+import { Again, Cancelled, Ended, Permanent, RetryIn, Snooze } from "../dist/answers.js";
 import { type Answer, fail, failInBatch, succeed } from "../dist/finish.js";
 import { type Error as ErrorMessage, FinishSchema } from "../dist/gen/handler_pb.js";
 import type { Run } from "../dist/run.js";
@@ -86,6 +86,14 @@ suite("what a task has when it runs again", () => {
       assert.deepEqual([error.class, error.permanent], [want, true]);
     }
   });
+});
+
+test("a handler that has ended its attempt says so, returned or thrown", () => {
+  for (const answer of [succeed, fail]) {
+    assert.equal(answer(newRun({}, ["ended"]).run, new Ended()).finish.outcome.case, "ended");
+    const error = errorOf(answer(newRun({}, ["rerun"]).run, new Ended()));
+    assert.deepEqual([error.class, error.permanent], ["unsupported", false]);
+  }
 });
 
 suite("children and signals", () => {

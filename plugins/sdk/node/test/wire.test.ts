@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { suite, test } from "node:test";
 import { create, fromBinary, fromJson, type JsonValue, toBinary, toJson } from "@bufbuild/protobuf";
-import { Again, Permanent, RetryIn, Snooze } from "../dist/answers.js";
+import { Again, Ended, Permanent, RetryIn, Snooze } from "../dist/answers.js";
 import { fail, refuse, succeed } from "../dist/finish.js";
 import { type Finish, FromHandlerSchema, ToHandlerSchema } from "../dist/gen/handler_pb.js";
 import { VERSION } from "../dist/version.js";
@@ -34,6 +34,7 @@ suite("answers", () => {
   const frames: Record<string, Finish[]> = {
     "from: retry": [fail(run, new RetryIn(90_000, "no")).finish],
     "from: error": [fail(run, new Permanent("nö", { class: "funds" })).finish],
+    "from: ended": [succeed(newRun({ runId: 8n }, ["ended"]).run, new Ended()).finish],
     "from: refused": [refuse(7n, "full").finish],
     "from: long result": [succeed(newRun({ runId: 1n }).run, "y".repeat(300)).finish],
     "from: snooze": [

@@ -14,11 +14,11 @@ README.md is the manual.
 from ._log import LogHandler
 from ._program import Program
 from ._task import Task
-from ._verdicts import Again, Cancelled, Permanent, RetryIn, Snooze
+from ._verdicts import Again, Cancelled, Ended, Permanent, RetryIn, Snooze
 from ._version import VERSION as __version__
 
 __all__ = [
-    "Again", "Cancelled", "LogHandler", "Permanent", "Program", "RetryIn", "Snooze", "Task",
+    "Again", "Cancelled", "Ended", "LogHandler", "Permanent", "Program", "RetryIn", "Snooze", "Task",
     "__version__", "handler", "run", "serve",
 ]  # fmt: skip
 

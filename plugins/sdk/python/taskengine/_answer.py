@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from . import _wire
 from ._outbox import Host
 from ._task import MAX_CHECKPOINT, Task, to_bytes
-from ._verdicts import Again, Cancelled, Permanent, RetryIn, Snooze
+from ._verdicts import Again, Cancelled, Ended, Permanent, RetryIn, Snooze
 
 
 def result(task: Task, value: object, host: Host) -> bytes:
@@ -39,6 +39,8 @@ def _error(task: Task, e: BaseException, host: Host) -> bytes:
         return _again(task, e, host)
     if isinstance(e, Snooze):
         return _wire.finish_snooze(run_id, e.delay)
+    if isinstance(e, Ended):
+        return _ended(run_id, host)
     if isinstance(e, Permanent):
         return _wire.finish_error(run_id, _text(e), e.error_class, permanent=True)
     if isinstance(e, RetryIn):
@@ -68,6 +70,16 @@ def _again(task: Task, e: Again, host: Host) -> bytes:
     if error_class:
         return _wire.finish_error(run_id, text, error_class, permanent=True)
     return _success(task, _wire.finish_again(run_id, e.at, encoded, payload, checkpoint), encoded, host)
+
+
+def _ended(run_id: int, host: Host) -> bytes:
+    if "ended" in host.features:
+        return _wire.finish_ended(run_id)
+    text = (
+        "the handler says that it has ended its attempt in a transaction, which this host does not look up:"
+        " if the transaction has committed, this error has no effect"
+    )
+    return _wire.finish_error(run_id, text, "unsupported")
 
 
 def _success(task: Task, finish: bytes, encoded: bytes, host: Host) -> bytes:

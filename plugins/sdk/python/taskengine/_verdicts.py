@@ -58,6 +58,17 @@ class Again(Exception):
         self.checkpoint = checkpoint
 
 
+class Ended(Exception):
+    """The handler has ended the attempt itself, by a function of the database that has the
+    tasks, in a transaction that has committed.
+
+    The node looks what the task is now. If the attempt has not ended, it has failed.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("ended in a transaction")
+
+
 class Cancelled(BaseException):
     """The task must stop. It is no Exception, so that "except Exception" does not catch it.
 

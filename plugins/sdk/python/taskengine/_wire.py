@@ -317,6 +317,10 @@ def finish_again(
     return _int(1, run_id) + _message(5, again)
 
 
+def finish_ended(run_id: int) -> bytes:
+    return _int(1, run_id) + _message(9, b"")
+
+
 def finish_refused(run_id: int, message: str) -> bytes:
     return _int(1, run_id) + _message(6, _text(1, message))
 

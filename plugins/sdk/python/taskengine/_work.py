@@ -19,7 +19,7 @@ from ._task import Task
 from ._version import VERSION
 from ._workpool import Pool
 
-_FEATURES = ("checkpoint", "children", "heartbeat", "progress", "rerun", "signals")
+_FEATURES = ("checkpoint", "children", "ended", "heartbeat", "progress", "rerun", "signals")
 _REASONS = {_wire.REASON_DEADLINE: ("deadline", "the deadline is over")}
 
 

@@ -9,7 +9,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 
-from taskengine import Again, Permanent, RetryIn, Snooze, handler, run  # noqa: E402
+from taskengine import Again, Ended, Permanent, RetryIn, Snooze, handler, run  # noqa: E402
 
 
 @handler("noop")
@@ -76,6 +76,11 @@ def rerun(task):
     asked = task.json()
     at = asked["at_ms"] / 1000
     raise Again(at, asked["result"], payload=asked.get("payload"), checkpoint=asked.get("checkpoint"))
+
+
+@handler("ended")
+def ended(task):
+    raise Ended
 
 
 @handler("wait")

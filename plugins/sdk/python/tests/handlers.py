@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 
-from taskengine import Again, Permanent, RetryIn, Snooze, handler, run  # noqa: E402
+from taskengine import Again, Ended, Permanent, RetryIn, Snooze, handler, run  # noqa: E402
 
 
 @handler("noop")
@@ -46,6 +46,8 @@ def error(task):
     if kind == "again with":
         at = datetime.fromtimestamp(2e9, timezone.utc)
         raise Again(at, "so far", payload=b"p\xff", checkpoint=b"")
+    if kind == "ended":
+        raise Ended
     if kind == "exit":
         sys.exit("as asked")
     if kind == "bad json":

@@ -4,7 +4,7 @@ import unittest
 import uuid
 from datetime import datetime, timedelta, timezone
 
-from taskengine import Again, Cancelled, Permanent, Program, RetryIn, Snooze, Task, _answer, _wire
+from taskengine import Again, Cancelled, Ended, Permanent, Program, RetryIn, Snooze, Task, _answer, _wire
 from taskengine._outbox import Host
 
 
@@ -181,6 +181,11 @@ class Verdicts(unittest.TestCase):
                 answer = self.answer(thrower(e), features)
                 self.assertTrue(answer.endswith(_wire._bytes(2, error_class) + b"\x18\x01"), answer[:200])
         self.assertIn(b"TypeError", self.answer(thrower(Again(1, payload={1})), ("rerun",)))
+
+    def test_a_handler_that_has_ended_its_attempt_says_so(self):
+        self.assertEqual(self.answer(thrower(Ended()), ("ended",)), _wire.finish_ended(1))
+        answer = self.answer(thrower(Ended()), ("rerun",))
+        self.assertTrue(answer.endswith(_wire._bytes(2, b"unsupported")), answer)
 
     def test_an_error_tells_its_causes(self):
         def handle(task):

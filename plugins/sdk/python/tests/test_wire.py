@@ -94,6 +94,7 @@ class Encoding(unittest.TestCase):
                     w.finish_again(7, 0, checkpoint=b""),
                 ]
             ),
+            "from: ended": w.encode_from_handler(finishes=[w.finish_ended(8)]),
             "from: refused": w.encode_from_handler(finishes=[w.finish_refused(7, "full")]),
         }
         wanted = {v["name"]: v["hex"] for v in vectors("FromHandler")}

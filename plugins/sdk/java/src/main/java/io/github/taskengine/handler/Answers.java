@@ -34,6 +34,10 @@ final class Answers {
         finish.clearChildren().clearSignals(); // the next call will send them again
         return finish.setSnooze(Wire.Snooze.newBuilder().setDelay(delay)).build();
       }
+      if (outcome instanceof Ended) {
+        finish.clearChildren().clearSignals(); // they would go with a finish that is stored
+        return ended(finish);
+      }
       if (outcome instanceof Again again) {
         Wire.Again.Builder message = rerun(again);
         return success(run, finish.setAgain(message), message.getResult().size());
@@ -49,6 +53,18 @@ final class Answers {
     return Wire.Finish.newBuilder()
         .setRunId(runId)
         .setRefused(Wire.Refused.newBuilder().setMessage(Codec.cut(why, MAX_ERROR_BYTES)))
+        .build();
+  }
+
+  private Wire.Finish ended(Wire.Finish.Builder finish) {
+    if (host.serves(Host.ENDED)) {
+      return finish.setEnded(Wire.Ended.getDefaultInstance()).build();
+    }
+    String text =
+        "the handler says that it has ended its attempt in a transaction, which this host does not"
+            + " look up: if the transaction has committed, this error has no effect";
+    return finish
+        .setError(Wire.Error.newBuilder().setMessage(text).setClass_("unsupported"))
         .build();
   }
 

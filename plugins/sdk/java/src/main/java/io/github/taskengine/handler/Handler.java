@@ -17,7 +17,8 @@ public interface Handler {
    *
    * @param task the attempt
    * @return the result: {@code byte[]} as it is, a {@link CharSequence} as UTF-8 text, {@code null}
-   *     as an empty result, {@link Snooze} or {@link Again}, and anything else as JSON
+   *     as an empty result, {@link Snooze}, {@link Again} or {@link Ended}, and anything else as
+   *     JSON
    * @throws Exception if the attempt failed
    */
   @Nullable Object handle(Task task) throws Exception;

@@ -17,6 +17,7 @@ record Host(Set<String> features, long maxResult, long maxPayload) {
   static final String CHILDREN = "children";
   static final String SIGNALS = "signals";
   static final String RERUN = "rerun";
+  static final String ENDED = "ended";
 
   static Host of(Wire.Welcome welcome) {
     return new Host(

@@ -109,7 +109,8 @@ final class Session extends ServerCall.Listener<Wire.ToHandler> {
                     Host.CHECKPOINT,
                     Host.CHILDREN,
                     Host.SIGNALS,
-                    Host.RERUN))
+                    Host.RERUN,
+                    Host.ENDED))
             .build();
     outbox.post(frame -> frame.hello(hello, slots));
     return true;

@@ -239,6 +239,16 @@ class AnswersTest {
     assertFailed("unsupported", again.withCheckpoint(""));
   }
 
+  @Test
+  void aHandlerThatHasEndedItsAttemptSaysSo() {
+    host = new Host(Set.of("ended"), 0, 0);
+    assertTrue(answer(task(), new Ended()).hasEnded());
+    host = new Host(Set.of("rerun"), 0, 0);
+    Wire.Error error = error(new Ended());
+    assertEquals("unsupported", error.getClass_());
+    assertFalse(error.getPermanent());
+  }
+
   private void assertFailed(String errorClass, Object outcome) {
     Wire.Error error = answer(task(), outcome).getError();
     assertEquals(errorClass, error.getClass_());

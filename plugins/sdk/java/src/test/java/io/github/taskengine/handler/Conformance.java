@@ -31,6 +31,7 @@ final class Conformance {
         .on("throw", Conformance::fail)
         .on("snooze", task -> new Snooze(task.json(Delay.class).duration()))
         .on("again", task -> task.json(Time.class).again())
+        .on("ended", task -> new Ended())
         .on("rerun", task -> task.json(Rerun.class).again())
         .on("wait", Conformance::await)
         .on("hang", Conformance::hang)

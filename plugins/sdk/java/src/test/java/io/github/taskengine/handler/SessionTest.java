@@ -42,7 +42,14 @@ class SessionTest {
               .addAllTypes(List.of("a", "b"))
               .setSlots(3)
               .addAllFeatures(
-                  List.of("progress", "heartbeat", "checkpoint", "children", "signals", "rerun"))
+                  List.of(
+                      "progress",
+                      "heartbeat",
+                      "checkpoint",
+                      "children",
+                      "signals",
+                      "rerun",
+                      "ended"))
               .build(),
           frame.getHello());
     }
