@@ -328,6 +328,9 @@ func servePlugin() {
 			handlers[typ] = handler.Func(func(_ context.Context, t *task.Task) ([]byte, error) { return nil, note(journal, t) })
 		}
 	}
+	if url := os.Getenv("LEDGER"); url != "" {
+		handlers["step"] = handler.Func(ledger(url).handle)
+	}
 	if journal := os.Getenv("WITNESS"); journal != "" {
 		w, err := newWitness(journal)
 		if err != nil {
