@@ -11,8 +11,8 @@ import (
 )
 
 // Columns that have more than one value are sequences of fields: numbers of eight bytes, most
-// significant first, and texts after their length in four bytes. The SQL function add writes
-// headers in the same format.
+// significant first, and texts after their length in four bytes. The SQL functions write headers
+// and histories, and read them, in the same format.
 
 var errShort = errors.New("a column ends too soon")
 
