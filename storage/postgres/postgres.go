@@ -41,9 +41,8 @@ type Store struct {
 	log        *slog.Logger
 	partitions partitions
 	ordered    bool         // the tables have turns of ordering keys
-	unique     bool         // the tables have rules for unique keys, and keys within ordering keys
+	unique     bool         // the tables have rules for unique keys and for ends from SQL, and keys within ordering keys
 	swept      atomic.Int64 // when sweepKeys was called last; in Unix seconds
-	ends       bool         // the database has functions that end attempts
 	wary       atomic.Int64 // how many batches are careful from now on
 	closed     atomic.Bool  // set before the pool is closed
 	verbs
@@ -89,7 +88,7 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 		_ = s.Close()
 		return nil, err
 	}
-	s.partitions.early, s.ordered, s.unique, s.ends = at >= schema.EarlyEnds, at >= schema.Order, at >= schema.Unique, at >= schema.Ends
+	s.partitions.early, s.ordered, s.unique = at >= schema.EarlyEnds, at >= schema.Order, at >= schema.Unique
 	s.sql = statementsIn(name, s.unique)
 	return s, nil
 }

@@ -34,11 +34,8 @@ func (s *Store) SetRules(ctx context.Context, rules ...storage.TypeRules) error 
 	}
 	sql := s.sql.setRules
 	if s.unique {
-		sql, args = s.sql.setUniqueRules, append(args, unique)
-	}
-	if s.ends {
 		sql = s.sql.setAllRules
-		args = append(args, bigints(rules, func(r storage.TypeRules) int64 { return int64(r.MaxResult) }),
+		args = append(args, unique, bigints(rules, func(r storage.TypeRules) int64 { return int64(r.MaxResult) }),
 			bigints(rules, func(r storage.TypeRules) int64 { return keepOf(r.KeepDone) }))
 	}
 	return s.again(ctx, "set the rules of types", func() error {
@@ -67,12 +64,9 @@ func (s *Store) Rules(ctx context.Context, typ string) (r storage.TypeRules, err
 	err = s.again(ctx, "read the rules of a type", func() error {
 		sql, into := s.sql.rules, []any{&name, &priority, &most, &queue, &total, &keyed}
 		if s.unique {
-			sql, into = s.sql.uniqueRules, append(into, &unique)
+			sql, into = s.sql.allRules, append(into, &unique, &result, &keep)
 		}
-		if err := s.pool.QueryRow(ctx, sql, []byte(typ)).Scan(into...); err != nil || !s.ends {
-			return err
-		}
-		return s.pool.QueryRow(ctx, s.sql.ends, name).Scan(&result, &keep)
+		return s.pool.QueryRow(ctx, sql, []byte(typ)).Scan(into...)
 	})
 	if err != nil {
 		return r, err

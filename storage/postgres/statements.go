@@ -27,8 +27,7 @@ type statements struct {
 	count, countRows, fold                                string
 	unclaimed, allUnclaimed, orphans, outdated            string
 	setting, setSetting, unset, swapSetting               string
-	setRules, setUniqueRules, setAllRules                 string
-	rules, uniqueRules, ends                              string
+	setRules, setAllRules, rules, allRules                string
 	setOrdered, checkIsolation                            string
 	first                                                 firsts
 	lockKeys, demote, promote, heads, headless, takeHead  string
@@ -199,7 +198,7 @@ with gone as (delete from {ended} where id = any($1::uuid[]) returning {narrow},
 insert into {task} ({narrow}, {heavy}, queued)
 select {over}, {heavy}, false from gone`
 
-// The columns of rulesColumns take part, as far as the tables have them: see rulesIn.
+// The placeholders are the columns that tables from version 8 on have, see rulesIn.
 const upsertRules = `
 insert into {type_policy} as t (type, priority, max_payload, queue_timeout, total_timeout, keyed{more})
 select * from unnest($1::bytea[], $2::integer[], $3::bigint[], $4::bigint[], $5::bigint[], $6::jsonb[]{values}) as c order by 1
@@ -209,17 +208,12 @@ set (priority, max_payload, queue_timeout, total_timeout, keyed{more})
 where (t.priority, t.max_payload, t.queue_timeout, t.total_timeout, t.keyed{old})
 	is distinct from (excluded.priority, excluded.max_payload, excluded.queue_timeout, excluded.total_timeout, excluded.keyed{new})`
 
-// rulesColumns are the columns of rules that tables of later versions have: uniq from version 8, the others from 9 on.
-var rulesColumns = [...]struct{ name, array string }{{"uniq", "jsonb[]"}, {"max_result", "bigint[]"}, {"keep_done", "bigint[]"}}
-
-// rulesIn returns the statement that sets rules with the first of rulesColumns, as many as columns.
-func rulesIn(fill func(string) string, columns int) string {
+// rulesIn returns the statement that sets rules, with or without what is in the tables from version 8 on.
+func rulesIn(fill func(string) string, all bool) string {
 	more, values, old, excluded := "", "", "", ""
-	for i, c := range rulesColumns[:columns] {
-		more += ", " + c.name
-		values += fmt.Sprintf(", $%d::%s", 7+i, c.array)
-		old += ", t." + c.name
-		excluded += ", excluded." + c.name
+	if all {
+		more, values = ", uniq, max_result, keep_done", ", $7::jsonb[], $8::bigint[], $9::bigint[]"
+		old, excluded = ", t.uniq, t.max_result, t.keep_done", ", excluded.uniq, excluded.max_result, excluded.keep_done"
 	}
 	return fill(strings.NewReplacer("{more}", more, "{values}", values, "{old}", old, "{new}", excluded).Replace(upsertRules))
 }
@@ -264,9 +258,8 @@ func statementsIn(name string, unique bool) *statements {
 		setSetting:  fill("insert into {engine_setting} (name, value) values ($1, $2) on conflict (name) do update set value = excluded.value"),
 		unset:       fill("delete from {engine_setting} where name = $1"),
 		swapSetting: fill(swapSetting),
-		setRules:    rulesIn(fill, 0), setUniqueRules: rulesIn(fill, 1), setAllRules: rulesIn(fill, 3),
-		rules: fill(selectRules), uniqueRules: fill(strings.Replace(selectRules, ", keyed from", ", keyed, uniq from", 1)),
-		ends:           fill("select coalesce(max_result, 0), coalesce(keep_done, 0) from {type_policy} where type = $1"),
+		setRules:    rulesIn(fill, false), setAllRules: rulesIn(fill, true), rules: fill(selectRules),
+		allRules:       fill(strings.Replace(selectRules, ", keyed from", ", keyed, uniq, coalesce(max_result, 0), coalesce(keep_done, 0) from", 1)),
 		checkIsolation: fill("select {schema}.check_isolation()"),
 		setOrdered:     fill("update {type_policy} set ordered = true where not ordered"),
 		lockKeys:       lockKeys, demote: fill(demoteHeads), promote: fill(promoteFirst), heads: fill(selectHeads), headless: fill(selectHeadless), takeHead: fill(takeHead),

@@ -29,12 +29,9 @@ const EarlyEnds = 5
 // Order is the version from which on tasks of an ordering key have turns.
 const Order = 7
 
-// Unique is the version from which on types say what requests do whose keys are taken.
+// Unique is the version from which on types say what requests do whose keys are taken, and attempts are ended by functions
+// of the database, which need to know for how long tasks of a type are kept.
 const Unique = 8
-
-// Ends is the version from which on attempts are ended by functions of the database, which need to know
-// for how long tasks of a type are kept.
-const Ends = 9
 
 // Versions that make tables of package coord/postgres.
 const (
