@@ -28,6 +28,10 @@ const (
 
 	defaultList = 100
 	defaultWait = 30 * time.Second
+
+	// minCompressed is the size in bytes from which on a response is compressed for a client that accepts it. To compress
+	// a receipt takes more time than the rest of its request, and makes it no shorter.
+	minCompressed = 4 << 10
 )
 
 // DefaultMaxRequest is the default of the size of a request in bytes, uncompressed.
@@ -76,6 +80,7 @@ func NewAPI(c APIConfig) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle(taskenginev1connect.NewTaskServiceHandler(api,
 		connect.WithReadMaxBytes(cmp.Or(c.MaxRequest, DefaultMaxRequest)),
+		connect.WithCompressMinBytes(minCompressed),
 		connect.WithInterceptors(interceptors...),
 		connect.WithRecover(api.recovered),
 		connect.WithCodec(strictJSON{"json"}),

@@ -57,7 +57,7 @@ type result struct {
 
 // program returns a command that runs taskengine with the given arguments. Its
 // environment is empty but for env.
-func program(ctx context.Context, t *testing.T, env []string, args ...string) *exec.Cmd {
+func program(ctx context.Context, t testing.TB, env []string, args ...string) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -121,13 +121,13 @@ func (l *lines) String() string {
 }
 
 // start runs a node and returns when it is ready.
-func start(t *testing.T, env []string, args ...string) *running {
+func start(t testing.TB, env []string, args ...string) *running {
 	t.Helper()
 	return startAt(t, "127.0.0.1:0", env, args...)
 }
 
 // startAt runs a node whose API is at an address, and returns when it is ready.
-func startAt(t *testing.T, api string, env []string, args ...string) *running {
+func startAt(t testing.TB, api string, env []string, args ...string) *running {
 	t.Helper()
 	n := launch(t, api, env, args...)
 	n.awaitReady(t)
@@ -135,13 +135,13 @@ func startAt(t *testing.T, api string, env []string, args ...string) *running {
 }
 
 // launch runs a node whose API is at an address.
-func launch(t *testing.T, api string, env []string, args ...string) *running {
+func launch(t testing.TB, api string, env []string, args ...string) *running {
 	t.Helper()
 	return launchBy(t, "", api, env, args...)
 }
 
 // launchBy is launch by a script that runs the program with its arguments; "" is the program.
-func launchBy(t *testing.T, script, api string, env []string, args ...string) *running {
+func launchBy(t testing.TB, script, api string, env []string, args ...string) *running {
 	t.Helper()
 	args = append(args, "--set", "api.listen="+api, "--set", "admin.listen=127.0.0.1:0", "--set", "node.log.format=json")
 	n := &running{cmd: program(context.Background(), t, env, args...), log: new(lines), ready: make(chan struct{}), ended: make(chan struct{})}
@@ -166,7 +166,7 @@ func launchBy(t *testing.T, script, api string, env []string, args ...string) *r
 	return n
 }
 
-func (n *running) awaitReady(t *testing.T) {
+func (n *running) awaitReady(t testing.TB) {
 	t.Helper()
 	select {
 	case <-n.ready:
@@ -300,7 +300,7 @@ func (n *running) until(t *testing.T, id, state string) object {
 }
 
 // write makes a file in a folder of its own and returns its path.
-func write(t *testing.T, name, content string) string {
+func write(t testing.TB, name, content string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
 	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
