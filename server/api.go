@@ -49,25 +49,30 @@ type APIConfig struct {
 	Alerts     Alerts       // nil if the node has none
 }
 
-// API serves proto/taskengine/v1 over gRPC, gRPC-Web and Connect.
+// API serves proto/taskengine/v1 over gRPC, gRPC-Web and Connect. It is the handler of a listener, which also has
+// [API.GRPC] serve the connections of gRPC libraries.
 type API struct {
-	engine  *engine.Engine
-	build   Build
-	node    string
-	log     *slog.Logger
-	metrics *Metrics     // nil for none
-	taskLog *tasklog.Log // nil for none
-	alerts  Alerts       // nil for none
+	http.Handler
+
+	maxRequest int
+	engine     *engine.Engine
+	build      Build
+	node       string
+	log        *slog.Logger
+	metrics    *Metrics     // nil for none
+	taskLog    *tasklog.Log // nil for none
+	alerts     Alerts       // nil for none
 
 	schedules scheduler.Schedules
 }
 
 var _ taskenginev1connect.TaskServiceHandler = (*API)(nil)
 
-// NewAPI returns the handler of the listener of the API.
-func NewAPI(c APIConfig) http.Handler {
+// NewAPI returns the API of a node.
+func NewAPI(c APIConfig) *API {
 	api := &API{
-		engine: c.Engine, build: c.Build, node: c.Node, log: c.Log, metrics: c.Metrics, taskLog: c.TaskLog, alerts: c.Alerts,
+		maxRequest: cmp.Or(c.MaxRequest, DefaultMaxRequest),
+		engine:     c.Engine, build: c.Build, node: c.Node, log: c.Log, metrics: c.Metrics, taskLog: c.TaskLog, alerts: c.Alerts,
 		schedules: scheduler.Of(c.Engine),
 	}
 	if api.log == nil {
@@ -79,19 +84,25 @@ func NewAPI(c APIConfig) http.Handler {
 	}
 	mux := http.NewServeMux()
 	mux.Handle(taskenginev1connect.NewTaskServiceHandler(api,
-		connect.WithReadMaxBytes(cmp.Or(c.MaxRequest, DefaultMaxRequest)),
+		connect.WithReadMaxBytes(api.maxRequest),
 		connect.WithCompressMinBytes(minCompressed),
 		connect.WithInterceptors(interceptors...),
 		connect.WithRecover(api.recovered),
 		connect.WithCodec(strictJSON{"json"}),
 		connect.WithCodec(strictJSON{"json; charset=utf-8"}),
 	))
-	return mux
+	api.Handler = mux
+	return api
 }
 
 // recovered returns the error of a request whose method panicked.
 func (a *API) recovered(_ context.Context, spec connect.Spec, _ http.Header, cause any) error {
-	a.log.Error("a request made the API panic; please report it", "method", spec.Procedure,
+	return a.panicked(spec.Procedure, cause)
+}
+
+// panicked returns the error of a request whose method panicked.
+func (a *API) panicked(method string, cause any) error {
+	a.log.Error("a request made the API panic; please report it", "method", method,
 		"panic", fmt.Sprint(cause), "stack", string(debug.Stack()))
 	return connect.NewError(connect.CodeInternal, errors.New("the server panicked; its log has the reason"))
 }

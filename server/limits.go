@@ -138,6 +138,10 @@ func (a *API) UnsetLimit(ctx context.Context, req *taskenginev1.UnsetLimitReques
 
 // WatchLimits sends all limits, at once and after each change.
 func (a *API) WatchLimits(ctx context.Context, req *taskenginev1.WatchLimitsRequest, stream *connect.ServerStream[taskenginev1.WatchLimitsResponse]) error {
+	return a.watchLimits(ctx, req, stream.Send)
+}
+
+func (a *API) watchLimits(ctx context.Context, req *taskenginev1.WatchLimitsRequest, send func(*taskenginev1.WatchLimitsResponse) error) error {
 	timeout, err := pollOf(req.GetTimeout())
 	if err != nil {
 		return a.answer(err)
@@ -146,7 +150,7 @@ func (a *API) WatchLimits(ctx context.Context, req *taskenginev1.WatchLimitsRequ
 	defer cancel()
 	var failed error
 	err = a.engine.WatchLimits(ctx, func([]engine.LimitSetting) {
-		if failed = a.sendLimits(ctx, stream); failed != nil {
+		if failed = a.sendLimits(ctx, send); failed != nil {
 			cancel()
 		}
 	})
@@ -160,7 +164,7 @@ func (a *API) WatchLimits(ctx context.Context, req *taskenginev1.WatchLimitsRequ
 }
 
 // sendLimits sends all limits, without their use and permits, which change all the time.
-func (a *API) sendLimits(ctx context.Context, stream *connect.ServerStream[taskenginev1.WatchLimitsResponse]) error {
+func (a *API) sendLimits(ctx context.Context, send func(*taskenginev1.WatchLimitsResponse) error) error {
 	all, err := a.engine.Limits(ctx)
 	if err != nil {
 		return err
@@ -169,7 +173,7 @@ func (a *API) sendLimits(ctx context.Context, stream *connect.ServerStream[taske
 	for _, l := range limits {
 		l.Used, l.Held = 0, 0
 	}
-	return stream.Send(&taskenginev1.WatchLimitsResponse{Limits: limits})
+	return send(&taskenginev1.WatchLimitsResponse{Limits: limits})
 }
 
 // WhyLimit says what a limit counts at the moment.

@@ -1,13 +1,17 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"time"
+
+	"google.golang.org/grpc"
 )
 
 // Limits of connections. A request may take longer than the longest poll. That holds for the time for reading too: after
@@ -24,6 +28,7 @@ const (
 // Listener serves one address over HTTP/1.1 and HTTP/2 without TLS.
 type Listener struct {
 	server *http.Server
+	grpc   *grpc.Server // nil if there is none
 	addr   net.Addr
 	ended  chan struct{} // closed when the listener accepts no more connections
 	err    error         // why it ended, nil if it was closed; set before ended is closed
@@ -33,6 +38,7 @@ type Listener struct {
 type ListenConfig struct {
 	Address string // host:port
 	Handler http.Handler
+	GRPC    *grpc.Server // serves the connections of gRPC libraries, and is closed with the listener; nil: Handler does
 	Strict  bool         // on loopback, refuse all requests to another name than that of loopback
 	Log     *slog.Logger // for errors of connections
 
@@ -48,10 +54,15 @@ func Listen(ctx context.Context, c ListenConfig) (*Listener, error) {
 		return nil, fmt.Errorf("listen on %s: %w", c.Address, err)
 	}
 	accepts := limitListener(l, c.MaxConnections, c.Log)
+	var others *passedListener
+	if c.GRPC != nil {
+		others = newPassedListener(l.Addr())
+		accepts = &routingListener{accepts, others}
+	}
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
 	protocols.SetUnencryptedHTTP2(true)
-	s := &Listener{addr: l.Addr(), ended: make(chan struct{}), server: &http.Server{
+	s := &Listener{addr: l.Addr(), grpc: c.GRPC, ended: make(chan struct{}), server: &http.Server{
 		Handler:           guard(c.Handler, isLoopback(l.Addr()), c.Strict),
 		Protocols:         &protocols,
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
@@ -62,13 +73,24 @@ func Listen(ctx context.Context, c ListenConfig) (*Listener, error) {
 		MaxHeaderBytes:    maxHeader,
 		ErrorLog:          slog.NewLogLogger(c.Log.Handler(), slog.LevelDebug),
 	}}
-	go func() {
-		defer close(s.ended)
-		if err := s.server.Serve(accepts); !errors.Is(err, http.ErrServerClosed) {
-			s.err = fmt.Errorf("serve %s: %w", s.addr, err)
-		}
-	}()
+	go s.serve(accepts, others)
 	return s, nil
+}
+
+// serve serves connections until the listener is closed.
+func (l *Listener) serve(accepts net.Listener, others *passedListener) {
+	defer close(l.ended)
+	var all sync.WaitGroup
+	if l.grpc != nil {
+		all.Go(func() { _ = l.grpc.Serve(others) }) // it ends when it is stopped
+	}
+	if err := l.server.Serve(accepts); !errors.Is(err, http.ErrServerClosed) {
+		l.err = fmt.Errorf("serve %s: %w", l.addr, err)
+		if l.grpc != nil {
+			l.grpc.Stop()
+		}
+	}
+	all.Wait()
 }
 
 // Addr returns the address of the listener, with the actual port if port 0 was configured.
@@ -80,12 +102,27 @@ func (l *Listener) Loopback() bool { return isLoopback(l.addr) }
 // Close stops accepting connections and waits for running requests. If ctx ends first, Close aborts them and returns an
 // error.
 func (l *Listener) Close(ctx context.Context) error {
+	stopped := make(chan error, 1)
+	go func() { stopped <- l.stopGRPC(ctx) }()
 	err := l.server.Shutdown(ctx)
-	if err != nil {
+	if err = cmp.Or(err, <-stopped); err != nil {
 		err = errors.Join(fmt.Errorf("requests to %s were broken off: %w", l.addr, err), l.server.Close())
 	}
 	<-l.ended
 	return errors.Join(err, l.err)
+}
+
+// stopGRPC waits for running requests until ctx ends.
+func (l *Listener) stopGRPC(ctx context.Context) error {
+	if l.grpc == nil {
+		return nil
+	}
+	stop := context.AfterFunc(ctx, l.grpc.Stop)
+	l.grpc.GracefulStop()
+	if !stop() {
+		return ctx.Err()
+	}
+	return nil
 }
 
 // Ended returns a channel that is closed when the listener accepts no more connections. If that happens before Close, then

@@ -26,8 +26,12 @@ const (
 
 var errNoTaskLog = errors.New("this node keeps no log of its tasks; task_log.max_size in its configuration says how much to keep")
 
-// TaskLogs implements the method of the API.
+// TaskLogs sends what handlers have logged about a task.
 func (a *API) TaskLogs(ctx context.Context, req *taskenginev1.TaskLogsRequest, stream *connect.ServerStream[taskenginev1.TaskLogsResponse]) error {
+	return a.taskLogs(ctx, req, stream.Send)
+}
+
+func (a *API) taskLogs(ctx context.Context, req *taskenginev1.TaskLogsRequest, send func(*taskenginev1.TaskLogsResponse) error) error {
 	if a.taskLog == nil {
 		return connect.NewError(connect.CodeUnimplemented, errNoTaskLog)
 	}
@@ -55,7 +59,7 @@ func (a *API) TaskLogs(ctx context.Context, req *taskenginev1.TaskLogsRequest, s
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errPolled)
 	defer cancel()
 	lines := &logSender{
-		reader: a.taskLog.Reader(id, since, at), attempt: req.GetAttempt(), stream: stream,
+		reader: a.taskLog.Reader(id, since, at), attempt: req.GetAttempt(), emit: send,
 		missing: gone && req.GetCursor() == "",
 	}
 	if req.GetFollow() && !gone {
@@ -76,7 +80,7 @@ func (a *API) TaskLogs(ctx context.Context, req *taskenginev1.TaskLogsRequest, s
 type logSender struct {
 	reader  *tasklog.Reader
 	attempt uint32 // the attempt to send; 0 for all
-	stream  *connect.ServerStream[taskenginev1.TaskLogsResponse]
+	emit    func(*taskenginev1.TaskLogsResponse) error
 
 	lines   []*taskenginev1.LogLine // of the next response
 	size    int                     // bytes of their texts
@@ -155,7 +159,7 @@ func (s *logSender) read(ctx context.Context) error {
 func (s *logSender) send(complete bool) error {
 	res := &taskenginev1.TaskLogsResponse{Lines: s.lines, Cursor: s.reader.Cursor().String(), Complete: complete}
 	s.lines, s.size = nil, 0
-	return s.stream.Send(res)
+	return s.emit(res)
 }
 
 func lineOf(l tasklog.Line) *taskenginev1.LogLine {

@@ -151,7 +151,7 @@ func (w stopwatch) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
 		begin := time.Now()
 		res, err := next(ctx, req)
-		w.record(begin, req.Spec(), err)
+		w.record(begin, req.Spec().Procedure, err)
 		return res, err
 	}
 }
@@ -161,7 +161,7 @@ func (w stopwatch) WrapStreamingHandler(next connect.StreamingHandlerFunc) conne
 	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
 		begin := time.Now()
 		err := next(ctx, conn)
-		w.record(begin, conn.Spec(), err)
+		w.record(begin, conn.Spec().Procedure, err)
 		return err
 	}
 }
@@ -171,11 +171,11 @@ func (stopwatch) WrapStreamingClient(next connect.StreamingClientFunc) connect.S
 	return next
 }
 
-func (w stopwatch) record(begin time.Time, spec connect.Spec, err error) {
+func (w stopwatch) record(begin time.Time, procedure string, err error) {
 	code := "ok"
 	if err != nil {
 		code = connect.CodeOf(err).String()
 	}
-	method := spec.Procedure[strings.LastIndexByte(spec.Procedure, '/')+1:]
+	method := procedure[strings.LastIndexByte(procedure, '/')+1:]
 	w.metrics.requests.WithLabelValues(method, code).Observe(time.Since(begin).Seconds())
 }

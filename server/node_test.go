@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"io"
@@ -122,7 +123,7 @@ func newMember(t testing.TB, cluster coord.Membership) *node {
 	}
 	n.health.Started(n.engine, func() []server.HandlerStatus { return n.handlers })
 	n.metrics.Watch(n.engine, func() []server.HandlerStatus { return n.handlers })
-	n.api = listen(t, n.handler(), false)
+	n.api = listenBoth(t, n.handler())
 	t.Cleanup(func() {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel() // whatever runs is cancelled
@@ -131,7 +132,7 @@ func newMember(t testing.TB, cluster coord.Membership) *node {
 	return n
 }
 
-func (n *node) handler() http.Handler {
+func (n *node) handler() *server.API {
 	return server.NewAPI(server.APIConfig{
 		Engine: n.engine, Build: server.Build{Version: "v0", Go: "go0"}, Node: "n1", Metrics: n.metrics, MaxRequest: 4 << 20, TaskLog: n.log,
 	})
@@ -139,7 +140,19 @@ func (n *node) handler() http.Handler {
 
 func listen(t testing.TB, h http.Handler, strict bool) *server.Listener {
 	t.Helper()
-	l, err := server.Listen(t.Context(), server.ListenConfig{Address: "127.0.0.1:0", Handler: h, Strict: strict, Log: discard})
+	return listenTo(t, server.ListenConfig{Handler: h, Strict: strict})
+}
+
+// listenBoth also has the connections of gRPC libraries served.
+func listenBoth(t testing.TB, api *server.API) *server.Listener {
+	t.Helper()
+	return listenTo(t, server.ListenConfig{Handler: api, GRPC: api.GRPC()})
+}
+
+func listenTo(t testing.TB, c server.ListenConfig) *server.Listener {
+	t.Helper()
+	c.Address, c.Log = cmp.Or(c.Address, "127.0.0.1:0"), discard
+	l, err := server.Listen(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}

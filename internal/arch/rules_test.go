@@ -317,7 +317,7 @@ var rules = []rule{
 			"server/proto/...", "alert", "engine", "engine/policy", "engine/task", "schedule", "schedule/scheduler", "storage", "tasklog",
 			"internal/ratelog", "internal/suggest", "internal/terminal",
 		},
-		Out: []string{"connectrpc.com/connect", "github.com/prometheus/client_golang", "google.golang.org/protobuf"},
+		Out: []string{"connectrpc.com/connect", "github.com/prometheus/client_golang", "golang.org/x/net", "google.golang.org/grpc", "google.golang.org/protobuf"},
 		Why: "the API translates between messages and the engine; it knows no backend, no handler and no configuration",
 	},
 	{

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/taskengine/taskengine/engine"
 	"github.com/taskengine/taskengine/engine/policy"
@@ -58,17 +60,22 @@ func BenchmarkWayIn(b *testing.B) {
 		})
 	}
 	n := start(b, nil, "run", "-c", write(b, "taskengine.yaml", fmt.Sprintf(wayInConfig, filepath.Join(diskFolder(b), "data"), executable(b), role)))
+	grpcGo := wayInLibraryOfGRPC(b, n)
+	overHTTP2, overHTTP1 := wayInClient(b, n, true, connect.WithGRPC()), wayInClient(b, n, false)
 	for _, w := range []struct {
 		name            string
 		inFlight, batch int
-		client          taskenginev1connect.TaskServiceClient
+		submit          wayInSubmit
 	}{
-		{"grpc", 1, 1, wayInClient(b, n, true, connect.WithGRPC())},
-		{"grpc", 256, 1, wayInClient(b, n, true, connect.WithGRPC())},
-		{"grpc", 512, 1, wayInClient(b, n, true, connect.WithGRPC())},
-		{"connect", 1, 1, wayInClient(b, n, false)},
-		{"connect", 256, 1, wayInClient(b, n, false)},
-		{"grpc", 8, 100, wayInClient(b, n, true, connect.WithGRPC())},
+		{"grpc-go", 1, 1, grpcGo},
+		{"grpc-go", 256, 1, grpcGo},
+		{"grpc-go", 512, 1, grpcGo},
+		{"grpc-go", 8, 100, grpcGo},
+		{"grpc-by-connect", 1, 1, overHTTP2.Submit},
+		{"grpc-by-connect", 256, 1, overHTTP2.Submit},
+		{"grpc-by-connect", 8, 100, overHTTP2.Submit},
+		{"http1-by-connect", 1, 1, overHTTP1.Submit},
+		{"http1-by-connect", 256, 1, overHTTP1.Submit},
 	} {
 		b.Run(fmt.Sprintf("%s/in-flight=%d/batch=%d", w.name, w.inFlight, w.batch), func(b *testing.B) {
 			load := wayInLoad{inFlight: w.inFlight, batch: w.batch, node: n.cmd.Process.Pid, submit: func(ctx context.Context, tasks int) error {
@@ -76,14 +83,14 @@ func BenchmarkWayIn(b *testing.B) {
 				for range tasks {
 					req.Tasks = append(req.Tasks, &taskenginev1.NewTask{Type: "shout", Input: &taskenginev1.NewTask_Payload{Payload: wayInPayload}})
 				}
-				_, err := w.client.Submit(ctx, req)
+				_, err := w.submit(ctx, req)
 				return err
 			}}
 			rate := load.run(b)
 			if base := library[min(512, w.inFlight*w.batch)]; base > 0 {
 				b.ReportMetric(rate/base, "of-library")
 			}
-			awaitIdle(b, w.client)
+			awaitIdle(b, overHTTP1)
 		})
 	}
 }
@@ -154,6 +161,21 @@ func wayInClient(b *testing.B, n *running, h2 bool, o ...connect.ClientOption) t
 	transport := &http.Transport{Protocols: &p, MaxIdleConnsPerHost: 1024}
 	b.Cleanup(transport.CloseIdleConnections)
 	return taskenginev1connect.NewTaskServiceClient(&http.Client{Transport: transport}, "http://"+n.api, o...)
+}
+
+// wayInSubmit is a way to add tasks.
+type wayInSubmit func(context.Context, *taskenginev1.SubmitRequest) (*taskenginev1.SubmitResponse, error)
+
+func wayInLibraryOfGRPC(b *testing.B, n *running) wayInSubmit {
+	c, err := grpc.NewClient(n.api, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { c.Close() })
+	return func(ctx context.Context, req *taskenginev1.SubmitRequest) (*taskenginev1.SubmitResponse, error) {
+		res := new(taskenginev1.SubmitResponse)
+		return res, c.Invoke(ctx, taskenginev1connect.TaskServiceSubmitProcedure, req, res)
+	}
 }
 
 // awaitIdle waits until the node has run all its tasks.

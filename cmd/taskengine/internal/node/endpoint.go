@@ -3,26 +3,25 @@ package node
 import (
 	"context"
 	"fmt"
-	"net/http"
 
-	"github.com/taskengine/taskengine/config"
 	"github.com/taskengine/taskengine/server"
 )
 
 // endpoint is a listener, or nil if the configuration has none.
 type endpoint struct{ listener *server.Listener }
 
-func (n *Node) listen(ctx context.Context, c config.Listener, connections int, strict bool, h http.Handler) (*endpoint, error) {
-	if c.Listen == "" {
+func (n *Node) listen(ctx context.Context, address string, c server.ListenConfig) (*endpoint, error) {
+	if address == "" {
 		return &endpoint{}, nil
 	}
-	l, err := server.Listen(ctx, server.ListenConfig{Address: c.Listen, Handler: h, Strict: strict, Log: n.Log, MaxConnections: connections})
+	c.Address, c.Log = address, n.Log
+	l, err := server.Listen(ctx, c)
 	if err != nil {
 		return nil, fmt.Errorf("%w; is another node running here?", err)
 	}
 	switch {
 	case l.Loopback():
-	case strict:
+	case c.Strict:
 		n.Log.Info("other machines can reach the health and the metrics of this node; for backups and profiles they need the admin.token", "address", l.Addr().String())
 	default:
 		n.Log.Warn("other machines can reach the API, which does not authenticate its callers", "address", l.Addr().String())

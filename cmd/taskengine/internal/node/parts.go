@@ -91,10 +91,10 @@ func (p *parts) close() {
 // ready.
 func (p *parts) openAdmin(ctx context.Context, connections int) (err error) {
 	n := p.node
-	p.admin, err = n.listen(ctx, n.Config.Admin, connections, true, server.NewAdmin(server.AdminConfig{
+	p.admin, err = n.listen(ctx, n.Config.Admin.Listen, server.ListenConfig{Strict: true, MaxConnections: connections, Handler: server.NewAdmin(server.AdminConfig{
 		Health: &n.health, Metrics: n.metrics, Build: n.Build, Backups: &n.backups,
 		Token: n.Config.Admin.Token.Reveal(),
-	}))
+	})})
 	if err == nil {
 		p.add("the admin listener", p.admin.close)
 	}
@@ -195,10 +195,11 @@ func (p *parts) openAlerts() {
 // openAPI opens the listener of the API last: the node accepts tasks from then on.
 func (p *parts) openAPI(ctx context.Context, connections int) (err error) {
 	n := p.node
-	p.api, err = n.listen(ctx, n.Config.API, connections, false, server.NewAPI(server.APIConfig{
+	api := server.NewAPI(server.APIConfig{
 		Engine: p.engine, Build: n.Build, Node: n.Name, Log: n.Log, Metrics: n.metrics, MaxRequest: n.maxRequest(),
 		TaskLog: p.taskLog.Log, Alerts: p.alerts.Managed(),
-	}))
+	})
+	p.api, err = n.listen(ctx, n.Config.API.Listen, server.ListenConfig{Handler: api, GRPC: api.GRPC(), MaxConnections: connections})
 	if err == nil {
 		p.add("the API", p.api.close)
 	}
