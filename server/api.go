@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime/debug"
+	"sync"
 	"time"
 
 	"connectrpc.com/connect"
@@ -21,7 +22,7 @@ import (
 
 // Limits of one request. A client that needs more sends several.
 const (
-	MaxSubmit = 1000 // tasks in one submit
+	MaxSubmit = 1000 // tasks in one submit, or in one message of a stream
 	MaxList   = 1000 // tasks in one page
 	MaxFilter = 1000 // types or states in one filter
 	MaxWait   = time.Minute
@@ -32,6 +33,9 @@ const (
 	// minCompressed is the size in bytes from which on a response is compressed for a client that accepts it. To compress
 	// a receipt takes more time than the rest of its request, and makes it no shorter.
 	minCompressed = 4 << 10
+
+	// maxStreamed is how many requests of a stream may be without an outcome before the node reads on.
+	maxStreamed = 4000
 )
 
 // DefaultMaxRequest is the default of the size of a request in bytes, uncompressed.
@@ -64,6 +68,8 @@ type API struct {
 	alerts     Alerts       // nil for none
 
 	schedules scheduler.Schedules
+	stopping  chan struct{} // closed by Drain
+	drain     sync.Once     // closes stopping
 }
 
 var _ taskenginev1connect.TaskServiceHandler = (*API)(nil)
@@ -73,7 +79,7 @@ func NewAPI(c APIConfig) *API {
 	api := &API{
 		maxRequest: cmp.Or(c.MaxRequest, DefaultMaxRequest),
 		engine:     c.Engine, build: c.Build, node: c.Node, log: c.Log, metrics: c.Metrics, taskLog: c.TaskLog, alerts: c.Alerts,
-		schedules: scheduler.Of(c.Engine),
+		schedules: scheduler.Of(c.Engine), stopping: make(chan struct{}),
 	}
 	if api.log == nil {
 		api.log = slog.New(slog.DiscardHandler)
@@ -91,9 +97,23 @@ func NewAPI(c APIConfig) *API {
 		connect.WithCodec(strictJSON{"json"}),
 		connect.WithCodec(strictJSON{"json; charset=utf-8"}),
 	))
-	api.Handler = mux
+	api.Handler = unhurried(mux)
 	return api
 }
+
+// unhurried takes the time limits of a listener from requests that last as long as the client wants.
+func unhurried(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == taskenginev1connect.TaskServiceSubmitStreamProcedure && r.ProtoMajor == 2 {
+			control := http.NewResponseController(w)
+			_, _ = control.SetReadDeadline(time.Time{}), control.SetWriteDeadline(time.Time{})
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// Drain tells clients that the node stops, and has streams refuse tasks from now on.
+func (a *API) Drain() { a.drain.Do(func() { close(a.stopping) }) }
 
 // recovered returns the error of a request whose method panicked.
 func (a *API) recovered(_ context.Context, spec connect.Spec, _ http.Header, cause any) error {

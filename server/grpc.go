@@ -3,15 +3,20 @@ package server
 import (
 	"context"
 	"errors"
+	"io"
 	"time"
 
 	"connectrpc.com/connect"
 	"google.golang.org/grpc"
 	grpccodes "google.golang.org/grpc/codes"
+	"google.golang.org/grpc/encoding"
+	grpcproto "google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
 	"github.com/taskengine/taskengine/server/proto/taskengine/v1/taskenginev1connect"
 
 	_ "google.golang.org/grpc/encoding/gzip" // of requests that are compressed
@@ -27,6 +32,7 @@ func (a *API) GRPC() *grpc.Server {
 		grpc.ReadBufferSize(16<<10),
 		grpc.ConnectionTimeout(readHeaderTimeout),
 		grpc.WaitForHandlers(true),
+		grpc.ForceServerCodecV2(tolerantCodec{encoding.GetCodecV2(grpcproto.Name)}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: idleTimeout, Time: idleTimeout}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 	)
@@ -84,6 +90,20 @@ func (a *API) streamMethods() []grpc.StreamDesc {
 	return []grpc.StreamDesc{
 		serverStream(a, "TaskLogs", a.taskLogs),
 		serverStream(a, "WatchLimits", a.watchLimits),
+		{StreamName: "SubmitStream", ServerStreams: true, ClientStreams: true, Handler: func(_ any, s grpc.ServerStream) error {
+			err := a.call("SubmitStream", func() error {
+				return a.submitStream(s.Context(), receiver(s), func(res *taskenginev1.SubmitStreamResponse) error { return s.SendMsg(res) })
+			})
+			return statusOf(err, s.SetTrailer)
+		}},
+	}
+}
+
+// receiver returns a function that receives the requests of a stream.
+func receiver(s grpc.ServerStream) func() (*taskenginev1.SubmitStreamRequest, error) {
+	return func() (*taskenginev1.SubmitStreamRequest, error) {
+		req := new(taskenginev1.SubmitStreamRequest)
+		return req, read(s.RecvMsg, req)
 	}
 }
 
@@ -93,8 +113,8 @@ func unary[Req, Res any](a *API, name string, method func(context.Context, *Req)
 		req := new(Req)
 		var res *Res
 		err := a.call(name, func() (err error) {
-			if err := decode(req); err != nil {
-				return unreadable(err)
+			if err := read(decode, req); err != nil {
+				return err
 			}
 			res, err = method(ctx, req)
 			return err
@@ -111,8 +131,8 @@ func serverStream[Req, Res any](a *API, name string, method func(context.Context
 	return grpc.StreamDesc{StreamName: name, ServerStreams: true, Handler: func(_ any, s grpc.ServerStream) error {
 		err := a.call(name, func() error {
 			req := new(Req)
-			if err := s.RecvMsg(req); err != nil {
-				return unreadable(err)
+			if err := read(s.RecvMsg, req); err != nil {
+				return err
 			}
 			return method(s.Context(), req, func(res *Res) error { return s.SendMsg(res) })
 		})
@@ -134,13 +154,37 @@ func (a *API) call(name string, method func() error) (err error) {
 	return method()
 }
 
-// unreadable returns the error of a request that cannot be read.
-func unreadable(err error) error {
-	code := connect.Code(status.Code(err))
-	if code == connect.CodeInternal { // it is not a message of the type
-		code = connect.CodeInvalidArgument
+// read reads a request. grpc-go would end a stream, with another code, before this server could.
+func read(next func(any) error, req any) error {
+	r := readable{message: req}
+	switch err := next(&r); {
+	case errors.Is(err, io.EOF):
+		return io.EOF
+	case err != nil:
+		return connect.NewError(connect.Code(status.Code(err)), errors.New(status.Convert(err).Message()))
+	case r.err != nil:
+		return connect.NewError(connect.CodeInvalidArgument, r.err)
 	}
-	return connect.NewError(code, errors.New(status.Convert(err).Message()))
+	return nil
+}
+
+// readable is a message with the error of reading it.
+type readable struct {
+	message any
+	err     error
+}
+
+// tolerantCodec is the codec of protobuf. It reports in a readable that bytes are no message.
+type tolerantCodec struct{ encoding.CodecV2 }
+
+// Unmarshal implements [encoding.CodecV2].
+func (c tolerantCodec) Unmarshal(data mem.BufferSlice, v any) error {
+	r, ok := v.(*readable)
+	if !ok {
+		return c.CodecV2.Unmarshal(data, v)
+	}
+	r.err = c.CodecV2.Unmarshal(data, r.message)
+	return nil
 }
 
 // statusOf returns the error of a method as one of grpc-go, and sets its metadata.

@@ -35,7 +35,8 @@ var discard = slog.New(slog.DiscardHandler)
 // breakable is a store that can be made to fail.
 type breakable struct {
 	*memory.Store
-	broken atomic.Bool
+	broken  atomic.Bool
+	inserts atomic.Int32 // batches with new tasks
 }
 
 func (b *breakable) Update(ctx context.Context, fn func(storage.Tx) error) error {
@@ -46,6 +47,9 @@ func (b *breakable) Update(ctx context.Context, fn func(storage.Tx) error) error
 }
 
 func (b *breakable) Commit(ctx context.Context, batch *storage.Batch) storage.Commit {
+	if len(batch.Insert) > 0 {
+		b.inserts.Add(1)
+	}
 	return storage.CommitLaterIn(ctx, b.Update, batch)
 }
 

@@ -29,9 +29,13 @@ func (a *API) Submit(ctx context.Context, req *taskenginev1.SubmitRequest) (*tas
 	}
 	res := &taskenginev1.SubmitResponse{Receipts: make([]*taskenginev1.Receipt, len(receipts))}
 	for i, r := range receipts {
-		res.Receipts[i] = &taskenginev1.Receipt{Id: r.ID.String(), Created: r.Created, Outcome: r.Outcome.String()}
+		res.Receipts[i] = receiptOf(r)
 	}
 	return res, nil
+}
+
+func receiptOf(r engine.Receipt) *taskenginev1.Receipt {
+	return &taskenginev1.Receipt{Id: r.ID.String(), Created: r.Created, Outcome: r.Outcome.String()}
 }
 
 // patient returns the context of a request that may wait for room in a backlog: for at most [MaxWait],

@@ -56,6 +56,7 @@ func (n *Node) Run(stop, hurry context.Context) (err error) {
 
 	err = n.serve(stop, p)
 	n.Notify("STOPPING=1")
+	p.service.Drain()
 	p.alerts.Stop() // a node that stops looks as if something were wrong with it
 	return errors.Join(err, n.drain(hurry, p.engine))
 }

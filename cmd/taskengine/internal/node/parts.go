@@ -33,7 +33,8 @@ type parts struct {
 	failures *server.FailureLog
 	engine   *engine.Engine
 	alerts   *alerting.Alerting
-	api      *endpoint
+	service  *server.API
+	api      *endpoint // of service
 
 	opened []part // in the order of opening
 }
@@ -195,13 +196,16 @@ func (p *parts) openAlerts() {
 // openAPI opens the listener of the API last: the node accepts tasks from then on.
 func (p *parts) openAPI(ctx context.Context, connections int) (err error) {
 	n := p.node
-	api := server.NewAPI(server.APIConfig{
+	p.service = server.NewAPI(server.APIConfig{
 		Engine: p.engine, Build: n.Build, Node: n.Name, Log: n.Log, Metrics: n.metrics, MaxRequest: n.maxRequest(),
 		TaskLog: p.taskLog.Log, Alerts: p.alerts.Managed(),
 	})
-	p.api, err = n.listen(ctx, n.Config.API.Listen, server.ListenConfig{Handler: api, GRPC: api.GRPC(), MaxConnections: connections})
+	p.api, err = n.listen(ctx, n.Config.API.Listen, server.ListenConfig{Handler: p.service, GRPC: p.service.GRPC(), MaxConnections: connections})
 	if err == nil {
-		p.add("the API", p.api.close)
+		p.add("the API", func(ctx context.Context) error {
+			p.service.Drain()
+			return p.api.close(ctx)
+		})
 	}
 	return err
 }

@@ -46,6 +46,9 @@ const (
 const (
 	// TaskServiceSubmitProcedure is the fully-qualified name of the TaskService's Submit RPC.
 	TaskServiceSubmitProcedure = "/taskengine.v1.TaskService/Submit"
+	// TaskServiceSubmitStreamProcedure is the fully-qualified name of the TaskService's SubmitStream
+	// RPC.
+	TaskServiceSubmitStreamProcedure = "/taskengine.v1.TaskService/SubmitStream"
 	// TaskServiceGetProcedure is the fully-qualified name of the TaskService's Get RPC.
 	TaskServiceGetProcedure = "/taskengine.v1.TaskService/Get"
 	// TaskServiceListProcedure is the fully-qualified name of the TaskService's List RPC.
@@ -140,6 +143,19 @@ type TaskServiceClient interface {
 	// code is already_exists. After any other error, or without an answer, the tasks may have
 	// been added: repeat the request with the same ids or keys, and no task is added twice.
 	Submit(context.Context, *v1.SubmitRequest) (*v1.SubmitResponse, error)
+	// SubmitStream adds tasks for a client that has many. Each task is a request of its own,
+	// with a number that the client chooses, and each gets one outcome: a receipt, or an error
+	// that concerns no other task. A task is durable when its receipt is sent. Requests that
+	// have arrived are committed together. Outcomes may be sent in another order than their
+	// requests. Tasks of one type are added in the order in which they are sent.
+	//
+	// The client may send on without waiting. The node stops reading while 4000 requests, or
+	// as many bytes as one request may have, are not answered. A message that is not valid
+	// ends the stream. When the stream ends, requests without an outcome may have been carried
+	// out: repeat them with the same ids or keys. When the node stops it sends a response with
+	// stopping, and refuses what comes then: the client should end its side of the stream.
+	// Needs HTTP/2.
+	SubmitStream(context.Context) (*connect.BidiStreamForClientSimple[v1.SubmitStreamRequest, v1.SubmitStreamResponse], error)
 	// Get returns one task, by its id or its key, with its payload and result.
 	Get(context.Context, *v1.GetRequest) (*v1.GetResponse, error)
 	// List returns tasks without payload and result, the newest first.
@@ -271,6 +287,12 @@ func NewTaskServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			httpClient,
 			baseURL+TaskServiceSubmitProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("Submit")),
+			connect.WithClientOptions(opts...),
+		),
+		submitStream: connect.NewClient[v1.SubmitStreamRequest, v1.SubmitStreamResponse](
+			httpClient,
+			baseURL+TaskServiceSubmitStreamProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("SubmitStream")),
 			connect.WithClientOptions(opts...),
 		),
 		get: connect.NewClient[v1.GetRequest, v1.GetResponse](
@@ -501,6 +523,7 @@ func NewTaskServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 // taskServiceClient implements TaskServiceClient.
 type taskServiceClient struct {
 	submit           *connect.Client[v1.SubmitRequest, v1.SubmitResponse]
+	submitStream     *connect.Client[v1.SubmitStreamRequest, v1.SubmitStreamResponse]
 	get              *connect.Client[v1.GetRequest, v1.GetResponse]
 	list             *connect.Client[v1.ListRequest, v1.ListResponse]
 	count            *connect.Client[v1.CountRequest, v1.CountResponse]
@@ -547,6 +570,11 @@ func (c *taskServiceClient) Submit(ctx context.Context, req *v1.SubmitRequest) (
 		return response.Msg, err
 	}
 	return nil, err
+}
+
+// SubmitStream calls taskengine.v1.TaskService.SubmitStream.
+func (c *taskServiceClient) SubmitStream(ctx context.Context) (*connect.BidiStreamForClientSimple[v1.SubmitStreamRequest, v1.SubmitStreamResponse], error) {
+	return c.submitStream.CallBidiStreamSimple(ctx)
 }
 
 // Get calls taskengine.v1.TaskService.Get.
@@ -882,6 +910,19 @@ type TaskServiceHandler interface {
 	// code is already_exists. After any other error, or without an answer, the tasks may have
 	// been added: repeat the request with the same ids or keys, and no task is added twice.
 	Submit(context.Context, *v1.SubmitRequest) (*v1.SubmitResponse, error)
+	// SubmitStream adds tasks for a client that has many. Each task is a request of its own,
+	// with a number that the client chooses, and each gets one outcome: a receipt, or an error
+	// that concerns no other task. A task is durable when its receipt is sent. Requests that
+	// have arrived are committed together. Outcomes may be sent in another order than their
+	// requests. Tasks of one type are added in the order in which they are sent.
+	//
+	// The client may send on without waiting. The node stops reading while 4000 requests, or
+	// as many bytes as one request may have, are not answered. A message that is not valid
+	// ends the stream. When the stream ends, requests without an outcome may have been carried
+	// out: repeat them with the same ids or keys. When the node stops it sends a response with
+	// stopping, and refuses what comes then: the client should end its side of the stream.
+	// Needs HTTP/2.
+	SubmitStream(context.Context, *connect.BidiStream[v1.SubmitStreamRequest, v1.SubmitStreamResponse]) error
 	// Get returns one task, by its id or its key, with its payload and result.
 	Get(context.Context, *v1.GetRequest) (*v1.GetResponse, error)
 	// List returns tasks without payload and result, the newest first.
@@ -1009,6 +1050,12 @@ func NewTaskServiceHandler(svc TaskServiceHandler, opts ...connect.HandlerOption
 		TaskServiceSubmitProcedure,
 		svc.Submit,
 		connect.WithSchema(taskServiceMethods.ByName("Submit")),
+		connect.WithHandlerOptions(opts...),
+	)
+	taskServiceSubmitStreamHandler := connect.NewBidiStreamHandler(
+		TaskServiceSubmitStreamProcedure,
+		svc.SubmitStream,
+		connect.WithSchema(taskServiceMethods.ByName("SubmitStream")),
 		connect.WithHandlerOptions(opts...),
 	)
 	taskServiceGetHandler := connect.NewUnaryHandlerSimple(
@@ -1237,6 +1284,8 @@ func NewTaskServiceHandler(svc TaskServiceHandler, opts ...connect.HandlerOption
 		switch r.URL.Path {
 		case TaskServiceSubmitProcedure:
 			taskServiceSubmitHandler.ServeHTTP(w, r)
+		case TaskServiceSubmitStreamProcedure:
+			taskServiceSubmitStreamHandler.ServeHTTP(w, r)
 		case TaskServiceGetProcedure:
 			taskServiceGetHandler.ServeHTTP(w, r)
 		case TaskServiceListProcedure:
@@ -1322,6 +1371,10 @@ type UnimplementedTaskServiceHandler struct{}
 
 func (UnimplementedTaskServiceHandler) Submit(context.Context, *v1.SubmitRequest) (*v1.SubmitResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.Submit is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) SubmitStream(context.Context, *connect.BidiStream[v1.SubmitStreamRequest, v1.SubmitStreamResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.SubmitStream is not implemented"))
 }
 
 func (UnimplementedTaskServiceHandler) Get(context.Context, *v1.GetRequest) (*v1.GetResponse, error) {
