@@ -1,6 +1,7 @@
 package config
 
 import (
+	"io/fs"
 	"log/slog"
 	"maps"
 	"path/filepath"
@@ -129,8 +130,10 @@ type TaskLog struct {
 
 // Listener is an address to listen on.
 type Listener struct {
-	Listen string // host:port; "" to not listen
-	Token  Text   // of the admin listener: the token for its private paths; "" is none
+	Listen  string      // host:port; "" to not listen
+	Token   Text        // of the admin listener: the token for its private paths; "" is none
+	Socket  string      // of the API: the path of a Unix socket beside Listen; "" is none
+	Clients fs.FileMode // of the API: the permissions of Socket
 }
 
 // Handler is how the tasks of some types are run. Exactly one field is set.
@@ -236,7 +239,7 @@ func Default() *Config {
 		Coordination: Coordination{Lease: 4 * time.Second, Prefix: "taskengine"},
 		Storage:      Storage{Path: "data", Schema: "taskengine"},
 		TaskLog:      TaskLog{Path: filepath.Join("data", taskLogFolder), MaxSize: 256 << 20, AttemptLines: 10_000, AttemptSize: 1 << 20},
-		API:          Listener{Listen: "127.0.0.1:7420"},
+		API:          Listener{Listen: "127.0.0.1:7420", Clients: 0o600},
 		Admin:        Listener{Listen: "127.0.0.1:7421"},
 		Handlers:     map[string]Handler{},
 		Retention:    policy.DefaultType().Retention,

@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"math"
 	"time"
@@ -25,7 +26,7 @@ var root = &object{
 		{name: "task_log", doc: "The logs of tasks: lines that handlers log about their tasks. `taskengine task logs` prints them.", is: taskLogTable, at: in(func(c *Config) *TaskLog { return &c.TaskLog })},
 		{name: "coordination", doc: "How nodes coordinate.", is: coordinationTable, at: in(func(c *Config) *Coordination { return &c.Coordination })},
 		{name: "bus", doc: "How nodes notify each other of ready tasks. A node finds a task without a notification within about a second, unless many tasks are before it.", is: busTable, at: in(func(c *Config) *Bus { return &c.Bus })},
-		{name: "api", doc: "The API for clients. It has no authentication: listen on loopback, or put a proxy with authentication in front of it.", is: listenerTable("127.0.0.1:7420"), at: in(func(c *Config) *Listener { return &c.API })},
+		{name: "api", doc: "The API for clients. It has no authentication: listen on loopback, or put a proxy with authentication in front of it.", is: apiTable, at: in(func(c *Config) *Listener { return &c.API })},
 		{name: "admin", doc: "The listener for metrics, health and profiles.", is: adminTable, at: in(func(c *Config) *Listener { return &c.Admin })},
 		{name: "handlers", doc: "The handlers of tasks, by name.", is: handlersTable, at: in(func(c *Config) *map[string]Handler { return &c.Handlers })},
 		{name: "retention", doc: "How long finished tasks are kept, unless their type sets another time. Tasks in the state `error` are kept until a person deals with them.", is: retentionTable(false), at: in(func(c *Config) *policy.Retention { return &c.Retention })},
@@ -68,14 +69,18 @@ var taskLogTable = &object{fields: []field{
 	{name: "attempt_size", doc: "The size of the lines of one attempt, as stored.", def: "1MiB", is: size(16<<10, 1<<30, "a size, such as 1MiB"), at: in(func(l *TaskLog) *int { return &l.AttemptSize })},
 }}
 
-func listenerTable(def string) *object {
-	return &object{fields: []field{
-		{name: "listen", doc: "The address as host:port. `:port` is every interface; `none` does not listen.", def: def, is: address(), at: in(func(l *Listener) *string { return &l.Listen })},
-	}}
+func listen(def string) field {
+	return field{name: "listen", doc: "The address as host:port. `:port` is every interface; `none` does not listen.", def: def, is: address(), at: in(func(l *Listener) *string { return &l.Listen })}
 }
 
+var apiTable = &object{fields: []field{
+	listen("127.0.0.1:7420"),
+	{name: "socket", doc: "The path of a Unix socket, for clients on this machine, beside `listen`. The node creates it in a directory that exists, replaces one that an earlier process has left, and does not start if a process listens on it. Clients use the address `unix:PATH`.", otherwise: "none", is: words("a path, such as /run/taskengine/api.sock", checkSocket), at: in(func(l *Listener) *string { return &l.Socket })},
+	{name: "socket_clients", doc: "Who may connect to the socket: the user of the node (`owner`), or also its group (`group`), or every user of this machine (`all`).", def: "owner", is: oneOf(nil, option[fs.FileMode]{"owner", 0o600}, option[fs.FileMode]{"group", 0o660}, option[fs.FileMode]{"all", 0o666}), at: in(func(l *Listener) *fs.FileMode { return &l.Clients })},
+}}
+
 var adminTable = &object{fields: []field{
-	listenerTable("127.0.0.1:7421").fields[0],
+	listen("127.0.0.1:7421"),
 	{name: "token", doc: "The token that callers of `/backup` and `/debug/` must send as `Authorization: Bearer TOKEN`, at least 16 characters. Write a reference. Without a token, these paths answer only callers on this machine. The other paths, such as `/readyz` and `/metrics`, need no token.", otherwise: "none", is: guarded{secret("a text of 16 or more characters", isToken), masked}, at: in(func(l *Listener) *Text { return &l.Token })},
 }}
 

@@ -132,6 +132,16 @@ func address() value[string] {
 	}}
 }
 
+// longestSocket is how many bytes the path of a Unix socket may have on every system.
+const longestSocket = 103
+
+func checkSocket(path string) error {
+	if path == "" || len(path) > longestSocket {
+		return fmt.Errorf("has %d bytes, of 1 to %d that systems allow in the path of a socket", len(path), longestSocket)
+	}
+	return nil
+}
+
 var place = regexp.MustCompile(`^(key|ordering_key|(payload|headers)(\.[A-Za-z0-9_-]+)+)$`)
 
 // CheckPlace returns an error if s does not name the place in a task of a value by which a limit

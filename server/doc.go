@@ -9,7 +9,7 @@
 //	admin.go, health.go, build.go, backup.go         health, version, profiles and backups
 //	metrics.go, observe.go, gather.go                metrics
 //	failures.go, errors_summary.go                   log of failed attempts
-//	listen.go, limit.go, guard.go, private.go        listeners and access to them
+//	listen.go, socket.go, limit.go, guard.go, private.go  listeners and access to them
 //	route.go, grpc.go                                connections of gRPC libraries, which have a server of their own
 package server
 

@@ -46,5 +46,5 @@ func localName(host string) bool {
 // isLoopback reports whether an address is reachable from this machine only.
 func isLoopback(a net.Addr) bool {
 	tcp, ok := a.(*net.TCPAddr)
-	return ok && tcp.IP.IsLoopback()
+	return ok && tcp.IP.IsLoopback() || a.Network() == "unix"
 }

@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -36,11 +38,13 @@ type Listener struct {
 
 // ListenConfig configures a [Listener].
 type ListenConfig struct {
-	Address string // host:port
+	Address string // host:port, or unix: and the path of a socket
 	Handler http.Handler
 	GRPC    *grpc.Server // serves the connections of gRPC libraries, and is closed with the listener; nil: Handler does
 	Strict  bool         // on loopback, refuse all requests to another name than that of loopback
 	Log     *slog.Logger // for errors of connections
+
+	SocketMode fs.FileMode // the permissions of a socket
 
 	// MaxConnections bounds the number of open connections; 0 is no bound. Further connections wait until one ends, and Log
 	// gets a line at most once a minute.
@@ -49,7 +53,7 @@ type ListenConfig struct {
 
 // Listen serves an address until the listener is closed.
 func Listen(ctx context.Context, c ListenConfig) (*Listener, error) {
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp", c.Address)
+	l, err := c.open(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", c.Address, err)
 	}
@@ -75,6 +79,14 @@ func Listen(ctx context.Context, c ListenConfig) (*Listener, error) {
 	}}
 	go s.serve(accepts, others)
 	return s, nil
+}
+
+// open opens the listener of an address.
+func (c ListenConfig) open(ctx context.Context) (net.Listener, error) {
+	if path, ok := strings.CutPrefix(c.Address, "unix:"); ok {
+		return listenUnix(ctx, path, c.SocketMode)
+	}
+	return new(net.ListenConfig).Listen(ctx, "tcp", c.Address)
 }
 
 // serve serves connections until the listener is closed.

@@ -6,6 +6,12 @@ import (
 	"strings"
 )
 
+// Socket returns the path of a Unix socket, if an address is unix: and a path.
+func Socket(address string) (path string, ok bool) {
+	path, ok = strings.CutPrefix(address, "unix:")
+	return path, ok && path != ""
+}
+
 // URL returns the URL without a trailing slash of an address, which is host:port or a URL of http
 // or https. It returns false for any other text.
 func URL(address string) (string, bool) {

@@ -12,3 +12,11 @@ func TestAnAddressIsAHostAndPortOrAURL(t *testing.T) {
 		}
 	}
 }
+
+func TestAnAddressMayBeASocket(t *testing.T) {
+	for address, want := range map[string]string{"unix:/run/x.sock": "/run/x.sock", "unix:x": "x", "unix:": "", "localhost:1": "", "/run/x.sock": ""} {
+		if got, ok := Socket(address); ok != (want != "") || ok && got != want {
+			t.Errorf("%q is read as %q, %t", address, got, ok)
+		}
+	}
+}

@@ -42,7 +42,7 @@ func (a *app) dial() (*client, error) {
 	}
 	transport := &http.Transport{
 		Proxy:               http.ProxyFromEnvironment,
-		DialContext:         (&net.Dialer{Timeout: dialTimeout}).DialContext,
+		DialContext:         dialer(a.address),
 		TLSHandshakeTimeout: dialTimeout,
 		ForceAttemptHTTP2:   true,
 	}
@@ -51,14 +51,27 @@ func (a *app) dial() (*client, error) {
 	return c, nil
 }
 
+// dialer returns a function that connects to the node at an address.
+func dialer(to string) func(ctx context.Context, network, addr string) (net.Conn, error) {
+	d := &net.Dialer{Timeout: dialTimeout}
+	socket, ok := address.Socket(to)
+	if !ok {
+		return d.DialContext
+	}
+	return func(ctx context.Context, _, _ string) (net.Conn, error) { return d.DialContext(ctx, "unix", socket) }
+}
+
 // Close lets go of the connections.
 func (c *client) Close() { c.http.CloseIdleConnections() }
 
-// baseURL reads --address: host:port, or a URL.
+// baseURL reads --address: host:port, a URL, or a Unix socket.
 func baseURL(text string) (string, error) {
+	if _, ok := address.Socket(text); ok {
+		return "http://localhost", nil
+	}
 	base, ok := address.URL(text)
 	if !ok {
-		return "", exit.Errorf(exit.Usage, "--address %.80q is neither host:port nor a URL of http or https", text)
+		return "", exit.Errorf(exit.Usage, "--address %.80q is neither host:port, nor a URL of http or https, nor unix:PATH", text)
 	}
 	return base, nil
 }

@@ -49,7 +49,7 @@ func (n *Node) Run(stop, hurry context.Context) (err error) {
 		return err
 	}
 	n.health.Started(p.engine, p.handlers.Status)
-	n.Log.Info("ready", "api", p.api.address(), "admin", p.admin.address(), "node", n.Name,
+	n.Log.Info("ready", "api", p.api.address(), "socket", p.socket.address(), "admin", p.admin.address(), "node", n.Name,
 		"storage", n.storage(), "types", len(p.handlers.byType), "version", n.Build.Version)
 	n.Notify("READY=1")
 	ready = true
@@ -77,6 +77,8 @@ func (n *Node) serve(stop context.Context, p *parts) error {
 		return nil // closing the engine says why
 	case <-p.api.ended():
 		return errors.New("the API listener has ended")
+	case <-p.socket.ended():
+		return errors.New("the listener on the socket of the API has ended")
 	case <-p.admin.ended():
 		return errors.New("the admin listener has ended")
 	}

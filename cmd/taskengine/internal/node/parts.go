@@ -35,6 +35,7 @@ type parts struct {
 	alerts   *alerting.Alerting
 	service  *server.API
 	api      *endpoint // of service
+	socket   *endpoint // likewise
 
 	opened []part // in the order of opening
 }
@@ -200,14 +201,35 @@ func (p *parts) openAPI(ctx context.Context, connections int) (err error) {
 		Engine: p.engine, Build: n.Build, Node: n.Name, Log: n.Log, Metrics: n.metrics, MaxRequest: n.maxRequest(),
 		TaskLog: p.taskLog.Log, Alerts: p.alerts.Managed(),
 	})
-	p.api, err = n.listen(ctx, n.Config.API.Listen, server.ListenConfig{Handler: p.service, GRPC: p.service.GRPC(), MaxConnections: connections})
-	if err == nil {
-		p.add("the API", func(ctx context.Context) error {
-			p.service.Drain()
-			return p.api.close(ctx)
-		})
+	if n.Config.API.Socket != "" {
+		connections = (connections + 1) / 2
 	}
+	listen := func(address string) (*endpoint, error) {
+		e, err := n.listen(ctx, address, server.ListenConfig{
+			Handler: p.service, GRPC: p.service.GRPC(), MaxConnections: connections, SocketMode: n.Config.API.Clients,
+		})
+		if err == nil {
+			p.add("the API", e.close)
+		}
+		return e, err
+	}
+	if p.socket, err = listen(socketAddress(n.Config.API.Socket)); err != nil {
+		return err
+	}
+	p.api, err = listen(n.Config.API.Listen)
+	p.add("the streams of the API", func(context.Context) error {
+		p.service.Drain()
+		return nil
+	})
 	return err
+}
+
+// socketAddress returns the address of a socket; "" if there is none.
+func socketAddress(path string) string {
+	if path == "" {
+		return ""
+	}
+	return "unix:" + path
 }
 
 // maxRequest returns a limit of requests with room for the largest payload of any type in base64.
