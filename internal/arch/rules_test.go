@@ -327,6 +327,12 @@ var rules = []rule{
 		Why: "clients import the messages without the server",
 	},
 	{
+		Of:  "client",
+		May: []string{"engine/task", "internal/wakeup", "internal/workpool", "server/proto/..."},
+		Out: []string{"google.golang.org/grpc", "google.golang.org/protobuf"},
+		Why: "programs that add tasks have the client, and neither an engine nor a server",
+	},
+	{
 		Of:  "schedule",
 		May: []string{"engine/task", "schedule", "schedule/calendar"},
 		Why: "what a schedule does at a time is decided without an engine and a clock",
@@ -514,7 +520,7 @@ var rules = []rule{
 
 // onlyBy has for a package, and those below it, the only packages that may import them.
 var onlyBy = map[string][]string{
-	"server":   {"server/...", "cmd/..."},
+	"server":   {"client", "server/...", "cmd/..."},
 	"bench":    {"bench/...", "cmd/..."},
 	"capacity": {"cmd/..."},
 	"cmd":      {"cmd/..."},

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/taskengine/taskengine/client"
 	"github.com/taskengine/taskengine/engine"
 	"github.com/taskengine/taskengine/engine/policy"
 	"github.com/taskengine/taskengine/engine/task"
@@ -34,6 +35,7 @@ storage: {driver: pebble, path: %[1]q}
 retention: {done: 0s}
 handlers: {go: {plugin: [%[2]q], env: {%[3]s: plugin}, slots: 512}}
 types: {shout: {handler: go}}
+api: {socket: %[4]q}
 `
 
 // wayInPayload is the payload of the tasks of BenchmarkWayIn.
@@ -59,7 +61,8 @@ func BenchmarkWayIn(b *testing.B) {
 			}
 		})
 	}
-	n := start(b, nil, "run", "-c", write(b, "taskengine.yaml", fmt.Sprintf(wayInConfig, filepath.Join(diskFolder(b), "data"), executable(b), role)))
+	socket := filepath.Join(b.TempDir(), "api.sock")
+	n := start(b, nil, "run", "-c", write(b, "taskengine.yaml", fmt.Sprintf(wayInConfig, filepath.Join(diskFolder(b), "data"), executable(b), role, socket)))
 	grpcGo := wayInLibraryOfGRPC(b, n)
 	overHTTP2, overHTTP1 := wayInClient(b, n, true, connect.WithGRPC()), wayInClient(b, n, false)
 	for _, w := range []struct {
@@ -76,6 +79,12 @@ func BenchmarkWayIn(b *testing.B) {
 		{"grpc-by-connect", 8, 100, overHTTP2.Submit},
 		{"http1-by-connect", 1, 1, overHTTP1.Submit},
 		{"http1-by-connect", 256, 1, overHTTP1.Submit},
+		{"client", 1, 1, wayInGo(b, n.api)},
+		{"client", 256, 1, wayInGo(b, n.api)},
+		{"client", 512, 1, wayInGo(b, n.api)},
+		{"client", 2048, 1, wayInGo(b, n.api)},
+		{"client-by-socket", 1, 1, wayInGo(b, "unix:"+socket)},
+		{"client-by-socket", 512, 1, wayInGo(b, "unix:"+socket)},
 	} {
 		b.Run(fmt.Sprintf("%s/in-flight=%d/batch=%d", w.name, w.inFlight, w.batch), func(b *testing.B) {
 			load := wayInLoad{inFlight: w.inFlight, batch: w.batch, node: n.cmd.Process.Pid, submit: func(ctx context.Context, tasks int) error {
@@ -175,6 +184,19 @@ func wayInLibraryOfGRPC(b *testing.B, n *running) wayInSubmit {
 	return func(ctx context.Context, req *taskenginev1.SubmitRequest) (*taskenginev1.SubmitResponse, error) {
 		res := new(taskenginev1.SubmitResponse)
 		return res, c.Invoke(ctx, taskenginev1connect.TaskServiceSubmitProcedure, req, res)
+	}
+}
+
+// wayInGo is the client of package client, whose calls share messages. It sends the first task of a request.
+func wayInGo(b *testing.B, address string) wayInSubmit {
+	c, err := client.Open([]string{address}, client.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { c.Close() })
+	return func(ctx context.Context, req *taskenginev1.SubmitRequest) (*taskenginev1.SubmitResponse, error) {
+		_, err := c.Submit(ctx, req.GetTasks()[0].GetType(), client.Raw(req.GetTasks()[0].GetPayload()))
+		return nil, err
 	}
 }
 

@@ -1,0 +1,125 @@
+package client
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/taskengine/taskengine/engine/task"
+)
+
+// DefaultTimeout is how long a call may take whose context has no deadline.
+const DefaultTimeout = 30 * time.Second
+
+const (
+	firstPause = 20 * time.Millisecond // before the first repetition of a call
+	mostPause  = time.Second
+	maxAnswer  = 256 << 20 // bytes of a response
+)
+
+// Options are the options of a client. The zero value is usable.
+type Options struct {
+	// Timeout is how long a call may take, with its repetitions, if its context has no deadline. 0 is [DefaultTimeout].
+	Timeout time.Duration
+
+	// Headers returns headers that are added to the tasks which are submitted with a context, such as its trace context.
+	// May be nil.
+	Headers func(context.Context) map[string]string
+
+	// Dial are further options of connections, such as credentials for a proxy in front of the nodes.
+	Dial []grpc.DialOption
+}
+
+// Client speaks with nodes that share their tasks. It is safe for concurrent use.
+type Client struct {
+	options Options
+	nodes   *nodes
+	ids     *task.IDs
+
+	background context.Context // ends with Close
+	stop       context.CancelFunc
+	work       sync.WaitGroup // of flow
+	flow       *flow
+}
+
+// Open returns a client of the nodes at addresses: host:port, unix:PATH, or a URL of http or https. It does not wait for
+// a connection. The caller must call Close.
+func Open(addresses []string, o Options) (*Client, error) {
+	n, err := openNodes(addresses, o.Dial)
+	if err != nil {
+		return nil, err
+	}
+	if o.Timeout <= 0 {
+		o.Timeout = DefaultTimeout
+	}
+	var seed [32]byte
+	rand.Read(seed[:]) // never fails
+	c := &Client{options: o, nodes: n, ids: task.NewIDs(seed)}
+	c.background, c.stop = context.WithCancel(context.Background())
+	c.flow = newFlow(c)
+	c.work.Go(func() { c.flow.run(c.background) })
+	return c, nil
+}
+
+// Close ends the connections. Calls under way return [ErrClosed], and may have been carried out.
+func (c *Client) Close() error {
+	c.stop()
+	c.work.Wait()
+	return c.nodes.close()
+}
+
+// limited returns the context of a call.
+func (c *Client) limited(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, ok := ctx.Deadline(); ok {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, c.options.Timeout)
+}
+
+// call makes a request. If no node answers, it is made again until its context ends: always if it is repeatable, and
+// otherwise while no node can have received it.
+func call[Res any](ctx context.Context, c *Client, procedure string, req any, isRepeatable bool) (*Res, error) {
+	ctx, cancel := c.limited(ctx)
+	defer cancel()
+	defer context.AfterFunc(c.background, cancel)()
+	for pause := firstPause; ; pause = min(2*pause, mostPause) {
+		isSent := false
+		n, err := c.nodes.pick(ctx)
+		if err == nil {
+			isSent = true
+			res := new(Res)
+			var trailer metadata.MD
+			if err = n.conn.Invoke(ctx, procedure, req, res, grpc.Trailer(&trailer)); err == nil {
+				return res, nil
+			}
+			err = errorOf(n.address, err, trailer)
+		}
+		if c.background.Err() != nil {
+			return nil, fmt.Errorf("%w: %w", ErrClosed, err)
+		}
+		if !mayRepeat(err) || isSent && !isRepeatable || !sleep(ctx, pause) {
+			return nil, err
+		}
+		if n != nil && errors.Is(err, ErrUnavailable) {
+			c.nodes.leave(n)
+		}
+	}
+}
+
+// sleep waits, and reports whether ctx has not ended.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,370 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/taskengine/taskengine/client"
+	"github.com/taskengine/taskengine/engine"
+	"github.com/taskengine/taskengine/engine/policy"
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/server"
+	"github.com/taskengine/taskengine/server/proto/taskengine/v1/taskenginev1connect"
+	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/storage/memory"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// maxRequest is how large a request the nodes of the tests accept.
+const maxRequest = 2 << 20
+
+// tasks is an engine whose API several listeners may serve: the nodes of a cluster.
+type tasks struct{ engine *engine.Engine }
+
+// newTasks opens an engine with the types echo, fail, idle, which has no handler, and full, which has a backlog of one.
+func newTasks(t testing.TB) tasks {
+	t.Helper()
+	full := policy.DefaultType()
+	full.MaxBacklog.Max = 1
+	e, err := engine.Open(t.Context(), engine.Config{
+		Store: memory.New(), Policies: policy.Set{Slots: 8, Types: map[string]policy.Type{"echo": policy.DefaultType(), "fail": policy.DefaultType(), "full": full}},
+		Handlers: map[string]task.Handler{
+			"echo": task.HandlerFunc(func(_ context.Context, t *task.Task) ([]byte, error) { return t.Payload, nil }),
+			"fail": task.HandlerFunc(func(context.Context, *task.Task) ([]byte, error) { return nil, task.Permanent(io.ErrUnexpectedEOF) }),
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		e.Close(ctx)
+	})
+	return tasks{e}
+}
+
+// count returns how many tasks of a type there are.
+func (n tasks) count(t testing.TB, typ string) (count int) {
+	t.Helper()
+	counts, err := n.engine.Count(t.Context(), storage.Filter{Types: []string{typ}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range counts {
+		count += int(c)
+	}
+	return count
+}
+
+// serve serves the API at an address of its own. stop has it end as a node does.
+func (n tasks) serve(t testing.TB) (address string, stop func()) {
+	t.Helper()
+	api := server.NewAPI(server.APIConfig{Engine: n.engine, MaxRequest: maxRequest})
+	l, err := server.Listen(t.Context(), server.ListenConfig{Address: "127.0.0.1:0", Handler: api, GRPC: api.GRPC(), Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop = sync.OnceFunc(func() {
+		api.Drain()
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if err := l.Close(ctx); err != nil {
+			t.Errorf("closing the listener: %v", err)
+		}
+	})
+	t.Cleanup(stop)
+	return l.Addr().String(), stop
+}
+
+func open(t testing.TB, o client.Options, addresses ...string) *client.Client {
+	t.Helper()
+	c, err := client.Open(addresses, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// newClient returns a client of a node.
+func newClient(t testing.TB) (*client.Client, tasks) {
+	t.Helper()
+	n := newTasks(t)
+	address, _ := n.serve(t)
+	return open(t, client.Options{}, address), n
+}
+
+type greeting struct{ To string }
+
+var echo = client.Type[greeting, greeting]("echo")
+
+func TestATaskIsSubmittedAndItsResultIsRead(t *testing.T) {
+	c, _ := newClient(t)
+	receipt, err := echo.Submit(t.Context(), c, greeting{"a"}, client.Key("k"), client.Header("h", "v"), client.Priority(3))
+	if err != nil || !receipt.Created {
+		t.Fatalf("submit returns %v, %v", receipt, err)
+	}
+	if got, err := echo.Result(t.Context(), c, receipt.ID); err != nil || got != (greeting{"a"}) {
+		t.Errorf("the result is %v, %v", got, err)
+	}
+	again, err := echo.Submit(t.Context(), c, greeting{"b"}, client.Key("k"))
+	if err != nil || again.Created || again.ID != receipt.ID {
+		t.Errorf("a second task with the key gives %v, %v", again, err)
+	}
+	got, err := c.Get(t.Context(), receipt.ID)
+	if err != nil || got.GetHeaders()["h"] != "v" || got.GetPriority() != 3 || string(got.GetPayload()) != `{"To":"a"}` {
+		t.Errorf("the task is %v, %v", got, err)
+	}
+	var raw client.Raw
+	if err := c.Result(t.Context(), receipt.ID, &raw); err != nil || string(raw) != `{"To":"a"}` {
+		t.Errorf("its result as it is: %q, %v", raw, err)
+	}
+	failed, err := c.Submit(t.Context(), "fail", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ended *client.EndedError
+	if err := c.Result(t.Context(), failed.ID, nil); !errors.As(err, &ended) || ended.State != "error" || !strings.Contains(ended.Message, "EOF") {
+		t.Errorf("the result of a failed task is %v", err)
+	}
+}
+
+func TestTasksAreManaged(t *testing.T) {
+	c, _ := newClient(t)
+	receipt, err := c.Submit(t.Context(), "idle", nil, client.In(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if why, err := c.Why(t.Context(), receipt.ID); err != nil || len(why) == 0 || why[0].GetCode() != "scheduled" {
+		t.Errorf("why is %v, %v", why, err)
+	}
+	at := time.Now().Add(2 * time.Hour).Truncate(time.Second)
+	if err := c.Reschedule(t.Context(), receipt.ID, at); err != nil {
+		t.Error(err)
+	}
+	if err := c.Cancel(t.Context(), receipt.ID, "no use"); err != nil {
+		t.Error(err)
+	}
+	ended, err := c.Wait(t.Context(), receipt.ID)
+	if err != nil || ended.GetState() != "cancelled" || ended.GetError() != "no use" || !ended.GetReadyAt().AsTime().Equal(at) {
+		t.Errorf("the task is %v, %v", ended, err)
+	}
+	if err := c.Resume(t.Context(), receipt.ID); err != nil {
+		t.Error(err)
+	}
+	if err := c.Fail(t.Context(), receipt.ID, "given up"); err != nil {
+		t.Error(err)
+	}
+	for range 250 {
+		if _, err := c.Submit(t.Context(), "other", nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	count := 0
+	for one, err := range c.List(t.Context(), client.Filter{Types: []string{"other"}}) {
+		if err != nil || one.GetType() != "other" {
+			t.Fatal(one, err)
+		}
+		count++
+	}
+	if count != 250 {
+		t.Errorf("the list has %d tasks", count)
+	}
+}
+
+func TestErrorsAreMatchedByTheirKind(t *testing.T) {
+	c, n := newClient(t)
+	if _, err := c.Submit(t.Context(), "full", nil); err != nil {
+		t.Fatal(err)
+	}
+	submit := func(typ string, payload any, o ...client.Option) error {
+		_, err := c.Submit(t.Context(), typ, payload, o...)
+		return err
+	}
+	ended, err := c.Submit(t.Context(), "echo", "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Result(t.Context(), ended.ID, nil); err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct{ err, kind error }{
+		"no type":         {submit("", nil), client.ErrInvalid},
+		"a long key":      {submit("idle", nil, client.Key(strings.Repeat("x", 600))), client.ErrInvalid},
+		"a key no text":   {submit("idle", nil, client.Key("\xff")), client.ErrInvalid},
+		"a full backlog":  {submit("full", nil), client.ErrBacklog},
+		"too large":       {submit("idle", client.Raw(make([]byte, 2*maxRequest))), client.ErrTooLarge},
+		"nobody":          {c.Cancel(t.Context(), task.ID{1}, ""), client.ErrNotFound},
+		"it has ended":    {c.Cancel(t.Context(), ended.ID, ""), client.ErrNotAllowed},
+		"no such limit":   {second(c.Limit(t.Context(), "nothing", "")), client.ErrNotFound},
+		"no such sched":   {second(c.Schedule(t.Context(), "nothing")), client.ErrNotFound},
+		"wait for nobody": {second(c.Wait(t.Context(), task.ID{1})), client.ErrNotFound},
+	} {
+		var e *client.Error
+		if !errors.Is(test.err, test.kind) || !errors.As(test.err, &e) || e.Message == "" {
+			t.Errorf("%s: the error is %v, want one of the kind %v", name, test.err, test.kind)
+		}
+	}
+	if _, err := client.New("idle", func() {}); err == nil {
+		t.Error("a function is a payload")
+	}
+	if got := n.count(t, "idle"); got != 0 {
+		t.Errorf("requests that were refused have added %d tasks", got)
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
+// One of many tasks is too large for the node, and others are not valid: the others are added.
+func TestOfManyTasksThoseAreAddedThatCanBe(t *testing.T) {
+	c, n := newClient(t)
+	var requests []client.Request
+	for i := range 3000 {
+		var payload any = i
+		typ := "idle"
+		switch {
+		case i == 1500:
+			payload = client.Raw(make([]byte, maxRequest+1))
+		case i%1000 == 7:
+			typ = ""
+		}
+		r, err := client.New(typ, payload)
+		if err != nil {
+			t.Fatal(err)
+		}
+		requests = append(requests, r)
+	}
+	ids := make(map[task.ID]bool)
+	for i, o := range c.SubmitEach(t.Context(), requests...) {
+		switch {
+		case i == 1500:
+			if !errors.Is(o.Err, client.ErrTooLarge) {
+				t.Errorf("the large one: %v", o.Err)
+			}
+		case i%1000 == 7:
+			if !errors.Is(o.Err, client.ErrInvalid) {
+				t.Errorf("the one without a type: %v", o.Err)
+			}
+		case o.Err != nil || !o.Receipt.Created:
+			t.Fatalf("task %d: %v", i, o)
+		default:
+			ids[o.Receipt.ID] = true
+		}
+	}
+	if len(ids) != 2996 || n.count(t, "idle") != 2996 {
+		t.Errorf("there are %d ids and %d tasks", len(ids), n.count(t, "idle"))
+	}
+	if _, err := c.SubmitAll(t.Context(), requests[0], requests[7]); !errors.Is(err, client.ErrInvalid) {
+		t.Errorf("all or none: %v", err)
+	}
+	if receipts, err := c.SubmitAll(t.Context(), requests[:7]...); err != nil || len(receipts) != 7 || !receipts[6].Created {
+		t.Errorf("all: %v, %v", receipts, err)
+	}
+	if got := n.count(t, "idle"); got != 2996+7 {
+		t.Errorf("there are %d tasks", got)
+	}
+}
+
+func TestHeadersOfAContextAreAdded(t *testing.T) {
+	n := newTasks(t)
+	address, _ := n.serve(t)
+	type key struct{}
+	c := open(t, client.Options{Headers: func(ctx context.Context) map[string]string {
+		return map[string]string{"traceparent": fmt.Sprint(ctx.Value(key{})), "h": "of the context"}
+	}}, address)
+	receipt, err := c.Submit(context.WithValue(t.Context(), key{}, "00-1-2-01"), "idle", nil, client.Header("h", "of the task"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := c.Get(t.Context(), receipt.ID); err != nil || got.GetHeaders()["traceparent"] != "00-1-2-01" || got.GetHeaders()["h"] != "of the task" {
+		t.Errorf("the headers are %v, %v", got.GetHeaders(), err)
+	}
+}
+
+// A version without SubmitStream is asked by unary requests.
+func TestANodeWithoutSubmitStreamIsAskedByUnaryRequests(t *testing.T) {
+	n := newTasks(t)
+	api := server.NewAPI(server.APIConfig{Engine: n.engine, MaxRequest: maxRequest})
+	var streams atomic.Int32
+	old := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == taskenginev1connect.TaskServiceSubmitStreamProcedure {
+			streams.Add(1)
+			w.Header().Set("Content-Type", "application/grpc")
+			w.Header().Set("Grpc-Status", "12")
+			return
+		}
+		api.ServeHTTP(w, r)
+	})
+	l, err := server.Listen(t.Context(), server.ListenConfig{Address: "127.0.0.1:0", Handler: old, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close(t.Context())
+	c := open(t, client.Options{}, l.Addr().String())
+	defer c.Close()
+	var all sync.WaitGroup
+	for i := range 100 {
+		all.Go(func() {
+			if r, err := c.Submit(t.Context(), "idle", i); err != nil || !r.Created {
+				t.Errorf("task %d: %v, %v", i, r, err)
+			}
+		})
+	}
+	all.Wait()
+	if _, err := c.Submit(t.Context(), "", nil); !errors.Is(err, client.ErrInvalid) {
+		t.Errorf("without a type: %v", err)
+	}
+	if got := n.count(t, "idle"); got != 100 || streams.Load() != 1 {
+		t.Errorf("there are %d tasks, and the stream was tried %d times", got, streams.Load())
+	}
+}
+
+func TestAClientWithoutANodeEndsWithItsContext(t *testing.T) {
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	c := open(t, client.Options{Timeout: 300 * time.Millisecond}, l.Addr().String(), "unix:"+t.TempDir()+"/none")
+	if _, err := c.Submit(t.Context(), "idle", nil); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, client.ErrUnavailable) {
+		t.Errorf("submit: %v", err)
+	}
+	if _, err := c.Get(t.Context(), task.ID{1}); !errors.Is(err, client.ErrUnavailable) || !strings.Contains(err.Error(), l.Addr().String()) {
+		t.Errorf("get: %v", err)
+	}
+	waiting := make(chan error)
+	go func() {
+		_, err := c.Submit(t.Context(), "idle", nil)
+		waiting <- err
+	}()
+	c.Close()
+	if err := <-waiting; !errors.Is(err, client.ErrClosed) && !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("closing: %v", err)
+	}
+	if _, err := c.Submit(t.Context(), "idle", nil); !errors.Is(err, client.ErrClosed) {
+		t.Errorf("after closing: %v", err)
+	}
+	for _, bad := range []string{"", "ftp://x", "http://user:secret@x", "a b:1", "unix:"} {
+		_, err := client.Open([]string{bad}, client.Options{})
+		if err == nil || strings.Contains(err.Error(), "secret") {
+			t.Errorf("the address %q: %v", bad, err)
+		}
+	}
+	if _, err := client.Open(nil, client.Options{}); err == nil {
+		t.Error("no address is accepted")
+	}
+}

@@ -1,0 +1,119 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
+)
+
+// Errors that calls wrap. Match them with errors.Is; [Error] has what the node said.
+var (
+	ErrInvalid     = errors.New("the request is not valid")                    // correct it
+	ErrNotFound    = errors.New("not found")                                   // there is no such task, limit or schedule
+	ErrConflict    = errors.New("it has changed meanwhile")                    // read again and decide again
+	ErrNotAllowed  = errors.New("the state does not allow it")                 // such as to cancel a task that has ended
+	ErrBacklog     = errors.New("the backlog is full")                         // nothing was added; submit later
+	ErrTooLarge    = errors.New("the request is larger than the node accepts") // max_payload of its type says how large
+	ErrUnavailable = errors.New("no node answers")                             // it may have been carried out
+	ErrUnsupported = errors.New("the node does not support it")                // its store, or an older version
+	ErrInternal    = errors.New("the node failed")                             // its log has the reason
+	ErrClosed      = errors.New("the client is closed")
+)
+
+// Error is what a node has answered, or why none has.
+type Error struct {
+	Code    string // of docs/api.md, such as invalid_argument
+	Message string // for people
+	Address string // of the node; empty if no node has answered
+
+	kind     error // one of the errors above; nil for the code of a context
+	isWaited bool  // the request has waited for room in a backlog, and may be repeated at once
+}
+
+// Error implements error.
+func (e *Error) Error() string {
+	if e.Address == "" {
+		return "taskengine: " + e.Message
+	}
+	return fmt.Sprintf("taskengine: the node at %s: %s", e.Address, e.Message)
+}
+
+// Is reports whether e is of the kind of one of the errors of this package.
+func (e *Error) Is(target error) bool { return e.kind != nil && target == e.kind }
+
+// fullHeader is the header of answers that a full backlog has caused.
+const fullHeader = "taskengine-full"
+
+// errorOf returns the error of a call.
+func errorOf(address string, err error, trailer metadata.MD) error {
+	s := status.Convert(err)
+	full := ""
+	if values := trailer.Get(fullHeader); len(values) > 0 {
+		full = values[0]
+	}
+	return newError(address, s.Code(), s.Message(), full)
+}
+
+// outcomeError returns the error of one request of a stream.
+func outcomeError(address string, e *taskenginev1.SubmitError) error {
+	return newError(address, codeNamed(e.GetCode()), e.GetMessage(), e.GetFull())
+}
+
+func newError(address string, code codes.Code, message, full string) error {
+	e := &Error{Code: names[code], Message: message, Address: address, kind: ErrInternal, isWaited: full == "waited"}
+	switch code {
+	case codes.InvalidArgument, codes.OutOfRange:
+		e.kind = ErrInvalid
+	case codes.NotFound:
+		e.kind = ErrNotFound
+	case codes.Aborted, codes.AlreadyExists:
+		e.kind = ErrConflict
+	case codes.FailedPrecondition, codes.PermissionDenied, codes.Unauthenticated:
+		e.kind = ErrNotAllowed
+	case codes.ResourceExhausted:
+		e.kind = ErrTooLarge
+		if full != "" {
+			e.kind = ErrBacklog
+		}
+	case codes.Unavailable:
+		e.kind = ErrUnavailable
+	case codes.Unimplemented:
+		e.kind = ErrUnsupported
+	case codes.DeadlineExceeded:
+		e.kind = context.DeadlineExceeded
+	case codes.Canceled:
+		e.kind = context.Canceled
+	}
+	return e
+}
+
+// names has the codes as docs/api.md writes them.
+var names = map[codes.Code]string{
+	codes.Canceled: "canceled", codes.Unknown: "unknown", codes.InvalidArgument: "invalid_argument",
+	codes.DeadlineExceeded: "deadline_exceeded", codes.NotFound: "not_found", codes.AlreadyExists: "already_exists",
+	codes.PermissionDenied: "permission_denied", codes.ResourceExhausted: "resource_exhausted",
+	codes.FailedPrecondition: "failed_precondition", codes.Aborted: "aborted", codes.OutOfRange: "out_of_range",
+	codes.Unimplemented: "unimplemented", codes.Internal: "internal", codes.Unavailable: "unavailable",
+	codes.DataLoss: "data_loss", codes.Unauthenticated: "unauthenticated",
+}
+
+func codeNamed(name string) codes.Code {
+	for code, n := range names {
+		if n == name {
+			return code
+		}
+	}
+	return codes.Unknown
+}
+
+// mayRepeat reports whether another try may succeed.
+func mayRepeat(err error) bool {
+	var e *Error
+	return errors.As(err, &e) && (e.kind == ErrUnavailable || e.isWaited)
+}

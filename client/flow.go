@@ -1,0 +1,354 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/taskengine/taskengine/internal/wakeup"
+	"github.com/taskengine/taskengine/internal/workpool"
+	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
+	"github.com/taskengine/taskengine/server/proto/taskengine/v1/taskenginev1connect"
+)
+
+const (
+	messageTasks = 1000            // in one message
+	messageBytes = 1 << 20         // likewise, of a message with several tasks
+	mostSent     = 4000            // requests without an outcome, as the node allows
+	endTimeout   = 5 * time.Second // for the outcomes of a node that stops
+)
+
+// submission is a task that a caller waits for.
+type submission struct {
+	task  *taskenginev1.NewTask
+	isOwn bool          // the client has made its id
+	done  chan struct{} // closed when outcome is known
+
+	sequence uint64 // guarded by flow.mu: when it was sent last
+	isDone   bool   // guarded by flow.mu: done is closed
+	outcome  Outcome
+}
+
+// flow sends the submissions of a client, over one stream at a time. When a stream ends, what has no outcome is sent over
+// the next one, under the same ids.
+type flow struct {
+	client *Client
+	wake   wakeup.Signal
+	unary  map[*node]bool // of the goroutine of run: nodes that know no SubmitStream
+
+	mu       sync.Mutex
+	queue    []*submission          // guarded by mu: to be sent
+	sent     map[uint64]*submission // guarded by mu: without an outcome, by sequence
+	last     uint64                 // guarded by mu: the last sequence
+	answered uint64                 // guarded by mu: how many outcomes there were
+	trouble  error                  // guarded by mu: why the last stream has ended; nil after an outcome
+	isClosed bool                   // guarded by mu
+}
+
+func newFlow(c *Client) *flow {
+	return &flow{client: c, wake: wakeup.New(), unary: make(map[*node]bool), sent: make(map[uint64]*submission)}
+}
+
+// add has submissions sent; nil is skipped.
+func (f *flow) add(all []*submission) {
+	f.mu.Lock()
+	for _, s := range all {
+		switch {
+		case s == nil:
+		case f.isClosed:
+			s.finish(Outcome{Err: ErrClosed})
+		default:
+			f.queue = append(f.queue, s)
+		}
+	}
+	f.mu.Unlock()
+	f.wake.Set()
+}
+
+// finish sets the outcome, unless there is one. It is called with the mutex of the flow held.
+func (s *submission) finish(o Outcome) {
+	if s.isDone {
+		return
+	}
+	if s.isOwn && o.Err == nil && o.Receipt.ID.String() == s.task.GetId() {
+		o.Receipt.Created = true // an earlier try has added it
+	}
+	s.isDone, s.outcome = true, o
+	close(s.done)
+}
+
+// abandon returns the outcome of a submission whose caller does not wait any longer.
+func (f *flow) abandon(ctx context.Context, s *submission) Outcome {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	err := fmt.Errorf("taskengine: the task may have been added: %w", context.Cause(ctx))
+	if f.trouble != nil {
+		err = fmt.Errorf("%w: %w", err, f.trouble)
+	}
+	s.finish(Outcome{Err: err})
+	return s.outcome
+}
+
+func (f *flow) waiting() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.queue)
+}
+
+// run sends submissions until ctx ends.
+func (f *flow) run(ctx context.Context) {
+	defer f.close()
+	pause := firstPause
+	for ctx.Err() == nil {
+		if f.waiting() == 0 {
+			select {
+			case <-f.wake.C():
+			case <-ctx.Done():
+			}
+			continue
+		}
+		f.mu.Lock()
+		before := f.answered
+		f.mu.Unlock()
+		f.serve(ctx)
+		f.mu.Lock()
+		if f.answered > before {
+			pause = firstPause
+		}
+		f.mu.Unlock()
+		sleep(ctx, pause)
+		pause = min(2*pause, mostPause)
+	}
+}
+
+// close gives all submissions their outcome.
+func (f *flow) close() {
+	f.requeue()
+	f.mu.Lock()
+	f.isClosed = true
+	f.mu.Unlock()
+	f.refuse(fmt.Errorf("%w: the task may have been added", ErrClosed))
+}
+
+// refuse gives an error to all that is in the queue.
+func (f *flow) refuse(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, s := range f.queue {
+		s.finish(Outcome{Err: err})
+	}
+	f.queue = nil
+}
+
+// serve sends submissions to one node until it cannot.
+func (f *flow) serve(ctx context.Context) {
+	n, err := f.client.nodes.pick(ctx)
+	if err != nil {
+		f.failed(err)
+		return
+	}
+	if f.unary[n] {
+		f.sendUnary(ctx)
+		return
+	}
+	err = f.stream(ctx, n)
+	f.requeue()
+	switch status.Code(err) {
+	case codes.Unimplemented:
+		f.unary[n] = true
+	case codes.InvalidArgument, codes.ResourceExhausted: // one of them is to blame, which its own request tells
+		f.sendUnary(ctx)
+	case codes.PermissionDenied, codes.Unauthenticated:
+		f.refuse(errorOf(n.address, err, nil))
+	default:
+		f.client.nodes.leave(n)
+		f.failed(errorOf(n.address, err, nil))
+	}
+}
+
+func (f *flow) failed(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.trouble = err
+}
+
+// stream sends submissions over a stream until it ends, and returns why.
+func (f *flow) stream(ctx context.Context, n *node) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	s, err := n.conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, taskenginev1connect.TaskServiceSubmitStreamProcedure)
+	if err != nil {
+		return err
+	}
+	ended, leave := make(chan error, 1), make(chan struct{})
+	go func() { ended <- f.receive(n, s, sync.OnceFunc(func() { close(leave) })) }()
+	for {
+		workpool.Gather(f.waiting)
+		if req := f.take(); len(req.GetTasks()) > 0 {
+			if err := s.SendMsg(req); err != nil {
+				return <-ended
+			}
+		}
+		if f.canSend() {
+			continue
+		}
+		select {
+		case <-f.wake.C():
+		case err := <-ended:
+			return err
+		case <-leave:
+			return f.end(s, ended, cancel)
+		}
+	}
+}
+
+// end ends a stream to a node that stops.
+func (f *flow) end(s grpc.ClientStream, ended <-chan error, cancel func()) error {
+	_ = s.CloseSend() // if it fails, the stream has ended
+	defer time.AfterFunc(endTimeout, cancel).Stop()
+	return <-ended
+}
+
+// receive takes outcomes until the stream ends, and returns why. It calls leave when another node is to be used.
+func (f *flow) receive(n *node, s grpc.ClientStream, leave func()) error {
+	for {
+		res := new(taskenginev1.SubmitStreamResponse)
+		if err := s.RecvMsg(res); err != nil {
+			if errors.Is(err, io.EOF) {
+				err = status.Error(codes.Unavailable, "the node is stopping")
+			}
+			return err
+		}
+		if f.resolve(n, res) {
+			leave()
+		}
+		f.wake.Set() // there is room for others
+	}
+}
+
+// resolve gives submissions their outcomes, and reports whether the node accepts no more.
+func (f *flow) resolve(n *node, res *taskenginev1.SubmitStreamResponse) (leave bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	leave = res.GetStopping()
+	for _, o := range res.GetOutcomes() {
+		s := f.sent[o.GetSequence()]
+		if s == nil {
+			continue
+		}
+		delete(f.sent, o.GetSequence())
+		outcome := Outcome{}
+		if e := o.GetError(); e != nil {
+			outcome.Err = outcomeError(n.address, e)
+		} else {
+			outcome.Receipt, outcome.Err = receiptOf(o.GetReceipt())
+		}
+		if mayRepeat(outcome.Err) {
+			leave = leave || errors.Is(outcome.Err, ErrUnavailable)
+			f.trouble = outcome.Err
+			f.queue = append(f.queue, s)
+			continue
+		}
+		s.finish(outcome)
+		f.answered, f.trouble = f.answered+1, nil
+	}
+	return leave
+}
+
+// canSend reports whether a message can be sent now.
+func (f *flow) canSend() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.queue) > 0 && len(f.sent) < mostSent
+}
+
+// take moves the next submissions to those that are sent.
+func (f *flow) take() *taskenginev1.SubmitStreamRequest {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	req, size, n := new(taskenginev1.SubmitStreamRequest), 0, 0
+	for _, s := range f.queue {
+		bytes := proto.Size(s.task)
+		if len(req.GetTasks()) == messageTasks || len(f.sent) >= mostSent || len(req.GetTasks()) > 0 && size+bytes > messageBytes {
+			break
+		}
+		n++
+		if s.isDone { // abandoned
+			continue
+		}
+		f.last++
+		s.sequence = f.last
+		f.sent[s.sequence] = s
+		size += bytes
+		req.Tasks = append(req.Tasks, &taskenginev1.StreamedTask{Sequence: s.sequence, Task: s.task})
+	}
+	f.queue = slices.Delete(f.queue, 0, n)
+	return req
+}
+
+// requeue moves what has no outcome to the beginning of the queue, in the order in which it was sent.
+func (f *flow) requeue() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	again := make([]*submission, 0, len(f.sent)+len(f.queue))
+	for _, s := range f.sent {
+		again = append(again, s)
+	}
+	clear(f.sent)
+	slices.SortFunc(again, func(a, b *submission) int { return int(int64(a.sequence - b.sequence)) })
+	f.queue = append(again, f.queue...)
+}
+
+// sendUnary sends what is in the queue by unary requests.
+func (f *flow) sendUnary(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, f.client.options.Timeout)
+	defer cancel()
+	for ctx.Err() == nil {
+		req := f.take()
+		if len(req.GetTasks()) == 0 {
+			return
+		}
+		f.settle(ctx, req.GetTasks())
+	}
+}
+
+// settle sends tasks by one request, or by several if one of them is refused.
+func (f *flow) settle(ctx context.Context, tasks []*taskenginev1.StreamedTask) {
+	req := new(taskenginev1.SubmitRequest)
+	for _, t := range tasks {
+		req.Tasks = append(req.Tasks, t.GetTask())
+	}
+	receipts, err := f.client.submitUnary(ctx, req)
+	isOfOne := errors.Is(err, ErrInvalid) || errors.Is(err, ErrTooLarge) || errors.Is(err, ErrBacklog)
+	if half := len(tasks) / 2; isOfOne && half > 0 {
+		f.settle(ctx, tasks[:half])
+		f.settle(ctx, tasks[half:])
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i, t := range tasks {
+		s := f.sent[t.GetSequence()]
+		delete(f.sent, t.GetSequence())
+		switch {
+		case err == nil:
+			s.finish(Outcome{Receipt: receipts[i]})
+			f.answered, f.trouble = f.answered+1, nil
+		case mayRepeat(err) || ctx.Err() != nil:
+			f.trouble = err
+			f.queue = append(f.queue, s)
+		default:
+			s.finish(Outcome{Err: err})
+			f.answered++
+		}
+	}
+}
