@@ -37,10 +37,11 @@ type tasks struct{ engine *engine.Engine }
 // newTasks opens an engine with the types echo, fail, idle, which has no handler, and full, which has a backlog of one.
 func newTasks(t testing.TB) tasks {
 	t.Helper()
-	full := policy.DefaultType()
+	full, strict := policy.DefaultType(), policy.DefaultType()
+	strict.Unique.OnConflict = policy.RejectNew
 	full.MaxBacklog.Max = 1
 	e, err := engine.Open(t.Context(), engine.Config{
-		Store: memory.New(), Policies: policy.Set{Slots: 8, Types: map[string]policy.Type{"echo": policy.DefaultType(), "fail": policy.DefaultType(), "full": full}},
+		Store: memory.New(), Policies: policy.Set{Slots: 8, Types: map[string]policy.Type{"echo": policy.DefaultType(), "fail": policy.DefaultType(), "full": full, "strict": strict}},
 		Handlers: map[string]task.Handler{
 			"echo": task.HandlerFunc(func(_ context.Context, t *task.Task) ([]byte, error) { return t.Payload, nil }),
 			"fail": task.HandlerFunc(func(context.Context, *task.Task) ([]byte, error) { return nil, task.Permanent(io.ErrUnexpectedEOF) }),
@@ -276,6 +277,36 @@ func TestOfManyTasksThoseAreAddedThatCanBe(t *testing.T) {
 	}
 	if got := n.count(t, "idle"); got != 2996+7 {
 		t.Errorf("there are %d tasks", got)
+	}
+}
+
+func TestARequestIsRejectedWhoseKeyIsTaken(t *testing.T) {
+	c, n := newClient(t)
+	first, err := c.Submit(t.Context(), "strict", 1, client.Key("k"))
+	if err != nil || first.Outcome != "created" {
+		t.Fatalf("the first: %+v, %v", first, err)
+	}
+	if _, err := c.Submit(t.Context(), "strict", 2, client.Key("k")); !errors.Is(err, client.ErrExists) {
+		t.Errorf("the second: %v", err)
+	}
+	again, err := client.New("strict", 3, client.Key("k"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := client.New("idle", 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	each := c.SubmitEach(t.Context(), other, again)
+	if each[0].Err != nil || !each[0].Receipt.Created || !errors.Is(each[1].Err, client.ErrExists) {
+		t.Errorf("each: %+v", each)
+	}
+	all, err := c.SubmitAll(t.Context(), other, again)
+	if !errors.Is(err, client.ErrExists) || len(all) != 2 || !all[0].Created || all[1].ID != first.ID {
+		t.Errorf("all: %+v, %v", all, err)
+	}
+	if got := n.count(t, "idle"); got != 2 {
+		t.Errorf("there are %d of the other tasks", got)
 	}
 }
 

@@ -17,6 +17,7 @@ var (
 	ErrInvalid     = errors.New("the request is not valid")                    // correct it
 	ErrNotFound    = errors.New("not found")                                   // there is no such task, limit or schedule
 	ErrConflict    = errors.New("it has changed meanwhile")                    // read again and decide again
+	ErrExists      = errors.New("there is a task with the key")                // and its type rejects other requests with it; nothing was added
 	ErrNotAllowed  = errors.New("the state does not allow it")                 // such as to cancel a task that has ended
 	ErrBacklog     = errors.New("the backlog is full")                         // nothing was added; submit later
 	ErrTooLarge    = errors.New("the request is larger than the node accepts") // max_payload of its type says how large
@@ -72,8 +73,10 @@ func newError(address string, code codes.Code, message, full string) error {
 		e.kind = ErrInvalid
 	case codes.NotFound:
 		e.kind = ErrNotFound
-	case codes.Aborted, codes.AlreadyExists:
+	case codes.Aborted:
 		e.kind = ErrConflict
+	case codes.AlreadyExists:
+		e.kind = ErrExists
 	case codes.FailedPrecondition, codes.PermissionDenied, codes.Unauthenticated:
 		e.kind = ErrNotAllowed
 	case codes.ResourceExhausted:

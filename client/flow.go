@@ -80,7 +80,7 @@ func (s *submission) finish(o Outcome) {
 		return
 	}
 	if s.isOwn && o.Err == nil && o.Receipt.ID.String() == s.task.GetId() {
-		o.Receipt.Created = true // an earlier try has added it
+		o.Receipt.Created, o.Receipt.Outcome = true, "created" // an earlier try has added it
 	}
 	s.isDone, s.outcome = true, o
 	close(s.done)
@@ -340,7 +340,10 @@ func (f *flow) settle(ctx context.Context, tasks []*taskenginev1.StreamedTask) {
 		s := f.sent[t.GetSequence()]
 		delete(f.sent, t.GetSequence())
 		switch {
-		case err == nil:
+		case receipts != nil && receipts[i].Outcome == rejected:
+			s.finish(Outcome{Err: existsError(receipts[i])})
+			f.answered++
+		case receipts != nil:
 			s.finish(Outcome{Receipt: receipts[i]})
 			f.answered, f.trouble = f.answered+1, nil
 		case mayRepeat(err) || ctx.Err() != nil:

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -89,6 +90,11 @@ func New(typ string, payload any, options ...Option) (Request, error) {
 type Receipt struct {
 	ID      task.ID // of the new task, or of the existing task with the same id or key
 	Created bool    // false if there was such a task: nothing was added. With an [ID] of the caller, an earlier try may have added it
+
+	// Outcome is what the request has done: "created", "existing", "replaced" (the task with its key has its
+	// content now) or "already_done" (the task with its key has ended). It is empty if the node is of a version
+	// that does not say it.
+	Outcome string
 }
 
 // Outcome is what became of one of several requests.
@@ -140,7 +146,8 @@ func (c *Client) SubmitEach(ctx context.Context, requests ...Request) []Outcome 
 	return outcomes
 }
 
-// SubmitAll adds up to [MaxAll] tasks together: if one of them is refused, none is added.
+// SubmitAll adds up to [MaxAll] tasks together: if one of them is refused, none is added. But if a key is taken and its type
+// rejects that, the other tasks are added: SubmitAll returns all receipts then, and an error that wraps [ErrExists].
 func (c *Client) SubmitAll(ctx context.Context, requests ...Request) ([]Receipt, error) {
 	if len(requests) == 0 {
 		return nil, nil
@@ -156,13 +163,14 @@ func (c *Client) SubmitAll(ctx context.Context, requests ...Request) ([]Receipt,
 	receipts, err := c.submitUnary(ctx, req)
 	for i := range receipts {
 		if own[i] && receipts[i].ID.String() == req.GetTasks()[i].GetId() {
-			receipts[i].Created = true // an earlier try has added it
+			receipts[i].Created, receipts[i].Outcome = true, "created" // an earlier try has added it
 		}
 	}
 	return receipts, err
 }
 
-// submitUnary adds tasks by one request, which may be repeated.
+// submitUnary adds tasks by one request, which may be repeated. With an error that wraps [ErrExists] it returns all
+// receipts, if there are several.
 func (c *Client) submitUnary(ctx context.Context, req *taskenginev1.SubmitRequest) ([]Receipt, error) {
 	res, err := call[taskenginev1.SubmitResponse](ctx, c, taskenginev1connect.TaskServiceSubmitProcedure, req, true)
 	if err != nil {
@@ -176,6 +184,9 @@ func (c *Client) submitUnary(ctx context.Context, req *taskenginev1.SubmitReques
 		if receipts[i], err = receiptOf(r); err != nil {
 			return nil, err
 		}
+	}
+	if i := slices.IndexFunc(receipts, func(r Receipt) bool { return r.Outcome == rejected }); i >= 0 {
+		return receipts, fmt.Errorf("request %d of %d, and perhaps others: %w", i+1, len(receipts), existsError(receipts[i]))
 	}
 	return receipts, nil
 }
@@ -232,5 +243,13 @@ func receiptOf(r *taskenginev1.Receipt) (Receipt, error) {
 	if err != nil {
 		return Receipt{}, fmt.Errorf("taskengine: the id of a receipt: %w", err)
 	}
-	return Receipt{id, r.GetCreated()}, nil
+	return Receipt{id, r.GetCreated(), r.GetOutcome()}, nil
+}
+
+// rejected is the outcome of a request of several whose key is taken, if its type rejects that.
+const rejected = "rejected"
+
+// existsError returns the error of a request that was rejected because the task of r has its key.
+func existsError(r Receipt) error {
+	return newError("", codes.AlreadyExists, fmt.Sprintf("task %v has the key of the request, and its type rejects that", r.ID), "")
 }

@@ -138,6 +138,37 @@ func TestAnErrorOfOneRequestDoesNotConcernTheOthersOfItsStream(t *testing.T) {
 	}
 }
 
+// A batch in which one request is rejected has added the others.
+func TestOnlyTheRequestOfAStreamIsRejectedWhoseKeyIsTaken(t *testing.T) {
+	n := newNode(t)
+	taken, err := n.client(t).Submit(t.Context(), &taskenginev1.SubmitRequest{Tasks: []*taskenginev1.NewTask{{Type: "strict", Key: "a"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := n.streams(t)["gRPC"](t.Context())
+	send(t, s,
+		streamed(1, &taskenginev1.NewTask{Type: "idle"}),
+		streamed(2, &taskenginev1.NewTask{Type: "strict", Key: "a"}),
+		streamed(3, &taskenginev1.NewTask{Type: "strict", Key: "b"}),
+	)
+	got := outcomes(t, s, 3)
+	for _, sequence := range []uint64{1, 3} {
+		if r := got[sequence].GetReceipt(); r.GetOutcome() != "created" {
+			t.Errorf("request %d: %v", sequence, got[sequence])
+		}
+	}
+	if e := got[2].GetError(); e.GetCode() != connect.CodeAlreadyExists.String() || !strings.Contains(e.GetMessage(), taken.GetReceipts()[0].GetId()) {
+		t.Errorf("the request whose key is taken: %v", got[2])
+	}
+	list, err := n.client(t).List(t.Context(), &taskenginev1.ListRequest{Types: []string{"idle"}})
+	if err != nil || len(list.GetTasks()) != 1 {
+		t.Errorf("%d tasks were added of one request, %v", len(list.GetTasks()), err)
+	}
+	if err := s.CloseRequest(); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestRequestsThatArriveTogetherShareACommit(t *testing.T) {
 	n := newNode(t)
 	for name, open := range n.streams(t) {
