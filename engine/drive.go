@@ -59,9 +59,10 @@ func (e *Engine) decide(fn func(c *core.Core, now time.Time)) {
 // drain passes what is in the inbox to the shell, and returns the time. It is called with mu held,
 // before any other event is passed to the shell.
 func (e *Engine) drain() (now time.Time) {
-	now = e.state.clock.now()
 	s := &e.state
-	if e.inbox.take(&s.events); s.events.Len() > 0 {
+	e.inbox.take(&s.events)
+	now = s.clock.now() // not before: the clock may have been set since, and a task added by it
+	if s.events.Len() > 0 {
 		for i := range s.events.Endings {
 			delete(s.attempts, s.events.Endings[i].Ref.ID)
 		}
