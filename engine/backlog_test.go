@@ -259,6 +259,9 @@ func TestManySubmittersDoNotExceedABacklog(t *testing.T) {
 					})
 				}
 				all.Wait()
+				if _, err := n.Submit(context.Background(), mails(3)...); err != nil && !errors.Is(err, engine.ErrBacklog) {
+					t.Errorf("submit more than there is room for: %v", err)
+				}
 				if got := n.backlog(); got.Tasks > most || got.Tasks < most-2 || when == policy.DropOldest && got.Dropped == 0 || when == policy.Reject && got.Refused == 0 {
 					t.Errorf("got %+v", got)
 				}

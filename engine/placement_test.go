@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/taskengine/taskengine/engine"
@@ -25,6 +26,7 @@ func exports() policy.Set {
 // reason checks what is said to keep a task from running.
 func (m *member) reason(id task.ID, code, text string) {
 	m.t.Helper()
+	synctest.Wait() // the nodes know each other
 	_, reasons, err := m.Why(context.Background(), id)
 	if err != nil || len(reasons) != 1 || reasons[0].Code != code || reasons[0].Text != text {
 		m.t.Errorf("node %s says that it is because of %+v, %v; want %s: %s", m.name, reasons, err, code, text)

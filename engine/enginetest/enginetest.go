@@ -12,6 +12,7 @@ package enginetest
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -80,7 +81,8 @@ func Run(t *testing.T, c Config) {
 // node is an engine under test, with what scenarios need.
 type node struct {
 	*testing.T
-	*engine.Engine // nil while it is closed
+	*engine.Engine                               // nil while it is closed
+	forHandlers    atomic.Pointer[engine.Engine] // the same, see opened
 
 	store  storage.Store
 	config engine.Config // of the next open
@@ -127,6 +129,17 @@ func (n *node) open() {
 		n.Fatal(err)
 	}
 	n.Engine = e
+	n.forHandlers.Store(e)
+}
+
+// opened returns the engine for a handler, which may run before open has returned.
+func (n *node) opened() *engine.Engine {
+	for {
+		if e := n.forHandlers.Load(); e != nil || n.ctx.Err() != nil {
+			return e
+		}
+		time.Sleep(time.Millisecond)
+	}
 }
 
 // close waits for running handlers and closes the engine.
@@ -136,6 +149,7 @@ func (n *node) close() {
 		n.Fatalf("close: %v", err)
 	}
 	n.Engine = nil
+	n.forHandlers.Store(nil)
 }
 
 // reopenStore closes the store and opens it again, if the store supports that.

@@ -23,7 +23,7 @@ var finishScenarios = []scenario{
 // transaction fails in the end if fails is not nil.
 func (n *node) finishTx(ctx context.Context, result string, fails error) error {
 	return n.store.Update(ctx, func(tx storage.Tx) error {
-		if _, err := n.SubmitTx(ctx, tx, engine.Request{Type: "effect"}); err != nil {
+		if _, err := n.opened().SubmitTx(ctx, tx, engine.Request{Type: "effect"}); err != nil {
 			return err
 		}
 		return errors.Join(engine.FinishTx(ctx, tx, []byte(result)), fails)
@@ -140,7 +140,7 @@ func runsAgainByTx(n *node) {
 		next := []byte{t.Payload[0] + 1}
 		for _, fails := range []error{errNo, nil} {
 			err := n.store.Update(ctx, func(tx storage.Tx) error {
-				if _, err := n.SubmitTx(ctx, tx, engine.Request{Type: "effect"}); err != nil {
+				if _, err := n.opened().SubmitTx(ctx, tx, engine.Request{Type: "effect"}); err != nil {
 					return err
 				}
 				return errors.Join(engine.AgainTx(ctx, tx, nil, time.Now().Add(20*time.Millisecond), task.WithPayload(next), task.WithCheckpoint(next)), fails)

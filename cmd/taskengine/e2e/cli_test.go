@@ -18,7 +18,7 @@ func TestExitCodesAreThoseOfTheContract(t *testing.T) {
 		"no command":              {[]string{"task", "ad"}, 2, "did you mean add?"},
 		"no command at all":       {[]string{"tsk"}, 2, "did you mean"},
 		"no flag":                 {[]string{"task", "list", "--stat", "done"}, 2, "--stat"},
-		"no id":                   {[]string{"task", "get"}, 2, "ID is missing"},
+		"no id":                   {[]string{"task", "get"}, 2, "want an ID, or --type and --key"},
 		"an id that is none":      {[]string{"task", "get", "x"}, 2, "not a task id"},
 		"no type":                 {[]string{"task", "add"}, 2, "TYPE"},
 		"no output":               {[]string{"task", "list", "-o", "yaml"}, 2, "table or json"},

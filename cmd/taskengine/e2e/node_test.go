@@ -90,7 +90,7 @@ func TestANodeRunsTasksAndTellsAboutThem(t *testing.T) {
 			if text := n.ok(t, "task", "get", id, "-o", "json"); !strings.Contains(text, `"result":{"n":12345678901234567890}`) || !strings.Contains(text, `"headers":{"a":"b=c"}`) {
 				t.Errorf("the task is %s", text)
 			}
-			if again := n.objects(t, "task", "add", "copy", "--key", "k1")[0]; again["id"] != id || again["created"] != false {
+			if again := n.objects(t, "task", "add", "copy", "--key", "k1", "--ordering-key", "o")[0]; again["id"] != id || again["created"] != false {
 				t.Errorf("a second task with the key gives %v", again)
 			}
 
