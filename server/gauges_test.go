@@ -91,16 +91,17 @@ func loaded(t *testing.T) *node {
 	return n
 }
 
-// whenCounted returns the metrics of the node of loaded when it has counted its tasks, and holds permits.
+// whenCounted returns the metrics of the node of loaded when it has counted its tasks, and holds permits and its roles.
 func (n *node) whenCounted(t *testing.T) string {
 	t.Helper()
 	for begin := time.Now(); ; time.Sleep(10 * time.Millisecond) {
 		text, got := scrape(t, n)
-		if got["taskengine_tasks_counted_timestamp_seconds"] > 0 && got[`taskengine_limit_permits_held{limit="partner"}`] >= 4 {
+		holds := got[`taskengine_limit_permits_held{limit="partner"}`] >= 4 && got[`taskengine_role_held{role="cleaner"}`] == 1
+		if got["taskengine_tasks_counted_timestamp_seconds"] > 0 && holds {
 			return text
 		}
 		if time.Since(begin) > time.Minute {
-			t.Fatalf("the node has not counted its tasks, or holds no permits:\n%s", text)
+			t.Fatalf("the node has not counted its tasks, or holds no permits or no role:\n%s", text)
 		}
 	}
 }
