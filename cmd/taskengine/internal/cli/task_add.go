@@ -65,7 +65,7 @@ be loaded again: what has an id or a key is not added twice.`,
 	flags := cmd.Flags()
 	flags.StringVar(&f.data, "data", "", "the payload: JSON, or @FILE or - for the bytes of a file or of standard input")
 	flags.StringVar(&f.id, "id", "", "the task's id, a UUID; the task is added once however often it is asked for")
-	flags.StringVar(&f.key, "key", "", "not added if a task of the type has this key")
+	flags.StringVar(&f.key, "key", "", "unique in its type, or with --ordering-key among those of that; if it is taken, nothing is added unless the type says otherwise")
 	flags.StringVar(&f.orderingKey, "ordering-key", "", "tasks that share it run one at a time, in the order in which they are ready")
 	flags.Uint32Var(&f.priority, "priority", 0, "0 (sooner) to 9 (later); without it, that of the type")
 	flags.Var(&f.in, "in", "not before so long from now, such as 90s or 2d")
