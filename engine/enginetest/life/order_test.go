@@ -50,14 +50,15 @@ func (w *world) checkFirst(s *story) {
 	}
 }
 
-// isHeldUp reports whether a task may be behind another one of its ordering key that may be left. It is called with
-// mu held.
+// isHeldUp reports whether a task may be behind another one of its ordering key that may be left, or that is an error
+// about which no person can decide, because it cannot be written. It is called with mu held.
 func (w *world) isHeldUp(s *story, left func(*story) bool) bool {
 	if s.row.OrderingKey == "" {
 		return false
 	}
 	for _, o := range w.stories {
-		if o != s && o.live() && o.row.OrderingKey == s.row.OrderingKey && left(o) {
+		isHalt := o.row.State == task.Error && w.victims[o.id] != 0 && !w.cured
+		if o != s && o.row.OrderingKey == s.row.OrderingKey && (isHalt || o.live() && left(o)) {
 			return true
 		}
 	}
