@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/internal/wakeup"
 )
 
 // DefaultTimeout is how long a call may take whose context has no deadline.
@@ -103,23 +104,11 @@ func call[Res any](ctx context.Context, c *Client, procedure string, req any, is
 		if c.background.Err() != nil {
 			return nil, fmt.Errorf("%w: %w", ErrClosed, err)
 		}
-		if !mayRepeat(err) || isSent && !isRepeatable || !sleep(ctx, pause) {
+		if !mayRepeat(err) || isSent && !isRepeatable || wakeup.Sleep(ctx, pause) != nil {
 			return nil, err
 		}
 		if n != nil && errors.Is(err, ErrUnavailable) {
 			c.nodes.leave(n)
 		}
-	}
-}
-
-// sleep waits, and reports whether ctx has not ended.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }

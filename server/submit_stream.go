@@ -30,7 +30,7 @@ func (a *API) submitStream(ctx context.Context, receive func() (*taskenginev1.Su
 	s.work.Go(s.tellOfStop)
 	err := s.receive(receive)
 	if err != nil && ctx.Err() != nil {
-		err = ctx.Err() // nobody reads the outcomes
+		err = ctx.Err() // the client has gone
 	} else {
 		s.awaitAnswered()
 	}

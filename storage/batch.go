@@ -29,7 +29,7 @@ type Batch struct {
 }
 
 // HeadGrab grabs the row that becomes the head of an ordering key because of a change, in the transaction
-// of that. It is made if the row is submitted, not overdue, and of the queue and the priority.
+// of that. It is made if the row is of the queue and the priority, and [task.Change.Apply] makes it.
 type HeadGrab struct {
 	After    int // the index of the change in Batch.Swap
 	Queue    task.Queue
@@ -37,11 +37,8 @@ type HeadGrab struct {
 	Grab     task.Change // without a Ref
 }
 
-// takes reports whether g grabs a row.
-func (g *HeadGrab) takes(h *task.Hint) bool {
-	isOverdue := !h.NextEventAt.IsZero() && !g.Grab.At.Before(h.NextEventAt)
-	return h.State == task.Submitted && h.Queue == g.Queue && h.Priority == g.Priority && !isOverdue
-}
+// isFor reports whether g grabs rows like h.
+func (g *HeadGrab) isFor(h *task.Hint) bool { return h.Queue == g.Queue && h.Priority == g.Priority }
 
 // Removes reports whether the row that the i-th change makes is deleted.
 func (b *Batch) Removes(i int) bool { return i < len(b.Remove) && b.Remove[i] }
@@ -206,7 +203,7 @@ func grabHeads(ctx context.Context, tx Tasks, b *Batch, out *Outcome) (map[strin
 			return nil, err
 		}
 		promoted[ended.OrderingKey] = true
-		if len(heads) == 0 || !g.takes(&heads[0]) {
+		if len(heads) == 0 || !g.isFor(&heads[0]) {
 			out.Heads = append(out.Heads, heads...)
 			continue
 		}
@@ -214,6 +211,10 @@ func grabHeads(ctx context.Context, tx Tasks, b *Batch, out *Outcome) (map[strin
 		rows, err := tx.Swap(ctx, g.Grab)
 		if err != nil {
 			return nil, err
+		}
+		if rows[0] == nil { // it is overdue
+			out.Heads = append(out.Heads, heads...)
+			continue
 		}
 		if out.Grabbed == nil {
 			out.Grabbed = make([]*task.Task, len(b.Heads))

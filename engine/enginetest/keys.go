@@ -26,7 +26,7 @@ var keyScenarios = []scenario{
 			return r
 		})...)
 		n.eventually("some have begun", func() bool { return n.ledger.total() > keys*each/3 })
-		succeeded := n.Stats().Succeeded
+		handedOver := n.Stats().HandedOver
 		n.close()
 		n.reopenStore()
 		n.open()
@@ -38,7 +38,7 @@ var keyScenarios = []scenario{
 			}
 			n.beganInOrder(want)
 		}
-		if _, isShared := n.store.(storage.Shared); !isShared && succeeded+n.Stats().Succeeded == 0 {
+		if _, isShared := n.store.(storage.Shared); !isShared && handedOver+n.Stats().HandedOver == 0 {
 			n.Error("no task was grabbed with the end of the one before")
 		}
 	}},

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -127,16 +128,7 @@ func (c *cluster) look() {
 }
 
 func (c *cluster) giveHead(key string) {
-	var head, first *task.Task
-	for _, t := range c.rows {
-		switch {
-		case t.OrderingKey != key:
-		case t.Turn == task.Head:
-			head = t
-		case t.Turn == task.Behind && (first == nil || t.Seat().Compare(first.Seat()) < 0):
-			first = t
-		}
-	}
+	head, first := task.Candidates(slices.Values(c.rows), key)
 	demote, promote := task.NextHead(head, first)
 	if c.overtakesBegun && head != nil && first != nil && head.State != task.Processing && first.State == task.Submitted && first.Seat().Compare(head.Seat()) < 0 {
 		demote, promote = true, true

@@ -1,6 +1,9 @@
 package task
 
-import "cmp"
+import (
+	"cmp"
+	"iter"
+)
 
 // Turn says whether a task may run as far as its ordering key is concerned. The numbers are stored and
 // must not change.
@@ -33,6 +36,21 @@ func (t *Task) Seat() Seat { return Seat{t.ReadyAt.UnixMicro(), t.Seq} }
 
 // HasBegun reports whether the task was ever grabbed.
 func (t *Task) HasBegun() bool { return !t.StartedAt.IsZero() }
+
+// Candidates returns what [NextHead] is asked about: of these rows, the head of an ordering key, and the one with the first
+// seat among those that are Behind; nil if there is none.
+func Candidates(rows iter.Seq[*Task], key string) (head, first *Task) {
+	for t := range rows {
+		switch {
+		case key == "" || t.OrderingKey != key:
+		case t.Turn == Head:
+			head = t
+		case t.Turn == Behind && (first == nil || t.Seat().Compare(first.Seat()) < 0):
+			first = t
+		}
+	}
+	return head, first
+}
 
 // NextHead says what happens to the head of an ordering key. head is the row of the key that is the
 // head, and first is the one with the first seat among those that are Behind; nil if there is none. It

@@ -12,16 +12,7 @@ import (
 // members returns the head of an ordering key and the row with the first seat behind it; nil if there is none.
 // It is called with mu held.
 func (s *Store) members(key string) (head, first *task.Task) {
-	for _, t := range s.rows {
-		switch {
-		case t.OrderingKey != key:
-		case t.Turn == task.Head:
-			head = t
-		case t.Turn == task.Behind && (first == nil || t.Seat().Compare(first.Seat()) < 0):
-			first = t
-		}
-	}
-	return head, first
+	return task.Candidates(maps.Values(s.rows), key)
 }
 
 // Promote implements [storage.Tasks].

@@ -85,12 +85,12 @@ type kind struct {
 type phase uint8
 
 const (
-	inserting phase = iota // Inserted; it was grabbed with its submit (fused)
-	grabbing               // Grabbed
-	succeeded              // GrabbedHead; the task has ended, and its slot is for the next one of its ordering key
-	running                // Handled
-	disowned               // Handled; the verdict does not count any more
-	finished               // Handled; the task is done already
+	inserting   phase = iota // Inserted; it was grabbed with its submit (fused)
+	grabbing                 // Grabbed
+	handingOver              // GrabbedHead; the task has ended, and its slot is for the next one of its ordering key
+	running                  // Handled
+	disowned                 // Handled; the verdict does not count any more
+	finished                 // Handled; the task is done already
 )
 
 // run is a task that has a slot.
@@ -118,15 +118,15 @@ type run struct {
 
 // Stats has counts since the start of a core.
 type Stats struct {
-	Fused     uint64 // tasks that were grabbed with their submit
-	Grabbed   uint64 // tasks that were grabbed, in all
-	Wasted    uint64 // grabs that came too late
-	Stale     uint64 // verdicts that did not count any more
-	Dropped   uint64 // triggers that were left to the store
-	Abandoned uint64 // attempts that were given up while their handler went on
-	Slowed    uint64 // attempts whose task was delayed longer than it asked for, see rearm.go
-	Reclaimed uint64 // see Core.Reclaim
-	Succeeded uint64 // heads that were grabbed with the end of the task before
+	Fused      uint64 // tasks that were grabbed with their submit
+	Grabbed    uint64 // tasks that were grabbed, in all
+	Wasted     uint64 // grabs that came too late
+	Stale      uint64 // verdicts that did not count any more
+	Dropped    uint64 // triggers that were left to the store
+	Abandoned  uint64 // attempts that were given up while their handler went on
+	Slowed     uint64 // attempts whose task was delayed longer than it asked for, see rearm.go
+	Reclaimed  uint64 // see Core.Reclaim
+	HandedOver uint64 // heads that were grabbed with the end of the task before
 }
 
 // New returns a core without any tasks. Its first Ready asks for reads from the store.
@@ -199,7 +199,7 @@ func (c *Core) add(now time.Time, tr task.Trigger) (kept bool) {
 // trigger is: the insert may find that another task has the id. So it is when the task has ended, and
 // its id may be used again.
 func (r *run) isNews(tr task.Trigger) bool {
-	return r.phase == inserting || r.phase == succeeded || tr.Version > r.ref.Version
+	return r.phase == inserting || r.phase == handingOver || tr.Version > r.ref.Version
 }
 
 // follow keeps tr until r has ended, if it is newer than the trigger that r keeps.

@@ -32,7 +32,7 @@ func (c *Core) Handled(now time.Time, id task.ID, v task.Verdict) {
 	case disowned:
 		c.stats.Stale++
 	}
-	if phase != running || r.key == "" || !c.succeed(now, r) {
+	if phase != running || r.key == "" || !c.handOver(now, r) {
 		c.end(now, r, true)
 	}
 	c.book(now)

@@ -3,6 +3,7 @@ package core
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -76,14 +77,14 @@ func (s *story) do(command string, words scripttest.Args, lines []string) (out s
 		return "", err
 	}
 	s.absorb()
-	if wants := len(s.grabs) + len(s.running) + s.fused() + s.succeeding(); s.core.Busy() != wants {
+	if wants := len(s.grabs) + len(s.running) + s.fused() + s.handingOver(); s.core.Busy() != wants {
 		return "", fmt.Errorf("%d slots are taken, and %d replies will free one", s.core.Busy(), wants)
 	}
 	return s.out.String(), nil
 }
 
-// succeeding returns how many saves have a slot for the next head.
-func (s *story) succeeding() int {
+// handingOver returns how many saves have a slot for the next head.
+func (s *story) handingOver() int {
 	n := 0
 	for _, saves := range s.saves {
 		for _, save := range saves {
@@ -378,16 +379,7 @@ func (s *story) saved(a args) error {
 
 // headOf gives an ordering key its head, and returns it; nil if there is none.
 func (s *story) headOf(key string) *task.Task {
-	var head, first *task.Task
-	for _, t := range s.rows {
-		switch {
-		case key == "" || t.OrderingKey != key:
-		case t.Turn == task.Head:
-			head = t
-		case t.Turn == task.Behind && (first == nil || t.Seat().Compare(first.Seat()) < 0):
-			first = t
-		}
-	}
+	head, first := task.Candidates(maps.Values(s.rows), key)
 	demote, promote := task.NextHead(head, first)
 	if demote {
 		head.Turn = task.Behind

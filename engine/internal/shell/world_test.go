@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -394,16 +395,7 @@ func (w *world) keys() (keys []string) {
 
 // headOf gives an ordering key its head, and returns it; nil if there is none.
 func (w *world) headOf(key string) *task.Task {
-	var head, first *task.Task
-	for _, t := range w.rows {
-		switch {
-		case key == "" || t.OrderingKey != key:
-		case t.Turn == task.Head:
-			head = t
-		case t.Turn == task.Behind && (first == nil || t.Seat().Compare(first.Seat()) < 0):
-			first = t
-		}
-	}
+	head, first := task.Candidates(maps.Values(w.rows), key)
 	demote, promote := task.NextHead(head, first)
 	if demote {
 		head.Turn = task.Behind

@@ -12,10 +12,10 @@ import (
 // the store grabs it with the save of that: one commit hands the key over. The slot goes from one to the other. The core
 // does not know which task is next, so the run keeps the id of the one that has ended until the store has answered.
 
-// succeed has the save of r, which the core has just asked for, grab the next head of its key, if a task of the same
+// handOver has the save of r, which the core has just asked for, grab the next head of its key, if a task of the same
 // queue and priority that became ready now could start at once. It reports whether it did: then r has its slot again, and
 // is answered by GrabbedHead.
-func (c *Core) succeed(now time.Time, r *run) bool {
+func (c *Core) handOver(now time.Time, r *run) bool {
 	save := &c.ready.Saves[len(c.ready.Saves)-1]
 	k, tr := r.kind, r.trigger
 	switch {
@@ -31,7 +31,7 @@ func (c *Core) succeed(now time.Time, r *run) bool {
 		return true // it has ended
 	}
 	c.countGrab()
-	c.newRun(k, slot, tr, succeeded)
+	c.newRun(k, slot, tr, handingOver)
 	save.Head = &HeadGrab{Queue: tr.Queue, Priority: rank.Priority, Grab: c.grab(now, task.Ref{})}
 	return true
 }
@@ -39,13 +39,13 @@ func (c *Core) succeed(now time.Time, r *run) bool {
 // GrabbedHead answers the Head of the save of a task. t is the head that the store has grabbed with its payload, and nil
 // if it has grabbed none: then the head, if there is one, is told by Promoted.
 func (c *Core) GrabbedHead(now time.Time, ended task.ID, t *task.Task) {
-	r := c.expect(ended, "grab of the next head", succeeded)
+	r := c.expect(ended, "grab of the next head", handingOver)
 	if t == nil {
 		c.end(now, r, false)
 		c.book(now)
 		return
 	}
-	c.stats.Succeeded++
+	c.stats.HandedOver++
 	if _, has := c.runs[t.ID]; has { // an attempt that was given up still has its handler
 		c.end(now, r, false)
 		c.save(task.Change{
