@@ -181,6 +181,9 @@ func (e *Engine) observe(now time.Time, b *shell.Batch, out *storage.Outcome) {
 			e.state.waiters.ended(t)
 		case i < len(saves): // an earlier try may have written it, and the answer was lost
 			e.state.waiters.look(saves[i].ID)
+			if e.isUnwatched() { // the handler may have ended it in the database: nothing else tells this node of the row
+				e.state.ReplaceUncertain(now, saves[i].Ref)
+			}
 		}
 	}
 }

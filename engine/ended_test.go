@@ -17,7 +17,7 @@ import (
 
 // getFails is a store of which some reads of single rows fail.
 type getFails struct {
-	storage.Store
+	*memory.Store
 	fails atomic.Int32 // so many more
 }
 
@@ -69,6 +69,7 @@ func TestAnAttemptThatTheDatabaseEndedIsLeftAsItIs(t *testing.T) {
 		"it runs again":                                         {again: true, kept: time.Hour, err: task.Ended()},
 		"it runs again, and the row cannot be read at once":     {again: true, kept: time.Hour, fails: 1, err: task.Ended()},
 		"done, and the handler says nothing":                    {kept: time.Hour, stale: 1},
+		"it runs again, and the handler says nothing":           {again: true, kept: time.Hour, stale: 2},
 		"done, and the handler fails":                           {kept: time.Hour, err: errNo, stale: 1},
 		"done, and the handler wants to run again":              {kept: time.Hour, err: task.Again(time.Now()), stale: 1},
 	} {

@@ -160,10 +160,15 @@ func (e *Engine) SubmitTx(ctx context.Context, tx storage.Tx, reqs ...Request) (
 // its commit is lost, its OnCommit functions are not called. Nodes that share a store look for
 // such rows anyway. A store that nodes cannot share loses no answer: it fails for good.
 func (e *Engine) markUncommitted(rows []*task.Task) {
-	if _, mayLose := e.store.(storage.Shared); !mayLose || e.cluster.IsShared() {
-		return
+	if e.isUnwatched() {
+		e.tell(func(s *state, now time.Time) { s.InsertUncertain(now, rows) })
 	}
-	e.tell(func(s *state, now time.Time) { s.InsertUncertain(now, rows) })
+}
+
+// isUnwatched reports whether others may write to the store, and no poll of a cluster finds what they have written.
+func (e *Engine) isUnwatched() bool {
+	_, isWritten := e.store.(storage.Shared)
+	return isWritten && !e.cluster.IsShared()
 }
 
 func newSubmission() any { return &shell.Submission{Done: make(chan error, 1)} }

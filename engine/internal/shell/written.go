@@ -177,8 +177,8 @@ type Replaced struct {
 	Row *task.Task // as the transaction wrote it
 }
 
-// ReplaceUncertain tells the shell that a transaction of the caller may change a row at ref, and that the answer to
-// its commit may be lost.
+// ReplaceUncertain tells the shell that a transaction which it does not see may change a row at ref, or has changed it:
+// the answer to a commit of the caller may be lost, or the transaction was one of another program.
 func (s *Shell) ReplaceUncertain(now time.Time, ref task.Ref) {
 	s.uncertain.add(ref.ID, s.steady(now), ref.Version+1, false)
 	s.effects.Check = true
