@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/taskengine/taskengine/coord/local"
@@ -108,6 +109,7 @@ func (g *group) ran(id task.ID) []string {
 // because checks that code is what keeps a task from running.
 func (m *member) because(id task.ID, code string) {
 	m.t.Helper()
+	synctest.Wait() // nodes that have just joined know each other
 	_, reasons, err := m.Why(context.Background(), id)
 	if err != nil || len(reasons) != 1 || reasons[0].Code != code {
 		m.t.Errorf("node %s says that it is because of %+v, %v; want %s", m.name, reasons, err, code)

@@ -26,6 +26,7 @@ func exports() policy.Set {
 // reason checks what is said to keep a task from running.
 func (m *member) reason(id task.ID, code, text string) {
 	m.t.Helper()
+	synctest.Wait() // nodes that have just joined know each other
 	synctest.Wait() // the nodes know each other
 	_, reasons, err := m.Why(context.Background(), id)
 	if err != nil || len(reasons) != 1 || reasons[0].Code != code || reasons[0].Text != text {
@@ -36,6 +37,7 @@ func (m *member) reason(id task.ID, code, text string) {
 // status returns the state of a type on a node.
 func (m *member) status(typ string) engine.TypeStatus {
 	m.t.Helper()
+	synctest.Wait() // nodes that have just joined know each other
 	for _, s := range m.Types() {
 		if s.Name == typ {
 			return s
